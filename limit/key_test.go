@@ -1,0 +1,104 @@
+package limit
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"strings"
+	"testing"
+)
+
+func group(parts ...string) string {
+	var b []byte
+	for _, p := range parts {
+		b = AppendPart(b, p)
+	}
+	return MakeGroup(b)
+}
+
+func TestMakeGroup(t *testing.T) {
+	x := func(n int) string { return strings.Repeat("x", n) }
+	for _, c := range []struct {
+		name  string
+		parts []string
+		want  string
+	}{
+		{"none", nil, ""},
+		{"one", []string{"a"}, "1:a"},
+		{"empty part", []string{""}, "0:"},
+		{"parts that look like encodings", []string{"1:a", "2:"}, "3:1:a2:2:"},
+		{"bytes, not runes", []string{"é"}, "2:é"},
+		{"just within the bound", []string{x(124)}, "124:" + x(124)},
+		{"beyond the bound", []string{x(125)}, hashed("125:" + x(125))},
+	} {
+		if got := group(c.parts...); got != c.want {
+			t.Errorf("%s: %q, want %q", c.name, got, c.want)
+		}
+	}
+}
+
+func hashed(s string) string {
+	sum := sha256.Sum256([]byte(s))
+	return "h" + hex.EncodeToString(sum[:])
+}
+
+// TestGroupsDiffer: no two ways to make a group meet.
+func TestGroupsDiffer(t *testing.T) {
+	long := strings.Repeat("x", 200)
+	seen := map[string]string{}
+	for name, g := range map[string]string{
+		"a b_c":                     group("a", "b_c"),
+		"a_b c":                     group("a_b", "c"),
+		"ab":                        group("ab"),
+		"a b":                       group("a", "b"),
+		"a b and an empty part":     group("a", "b", ""),
+		"empty part, a b":           group("", "a", "b"),
+		"no parts":                  group(),
+		"empty part":                group(""),
+		"two empty parts":           group("", ""),
+		"long":                      group(long),
+		"long, split":               group(long[:100], long[100:]),
+		"long, split elsewhere":     group(long[:101], long[101:]),
+		"a hash as a part":          group(group(long)),
+		"raw hash":                  RawGroup(group(long)),
+		"raw empty":                 RawGroup(""),
+		"raw a":                     RawGroup("a"),
+		"raw =a":                    RawGroup("=a"),
+		"raw encoding":              RawGroup("1:a"),
+		"raw just within the bound": RawGroup(long[:127]),
+		"raw beyond the bound":      RawGroup(long[:128]),
+		"raw long":                  RawGroup(long),
+		"parts of raw long":         group("", "=", long),
+		"raw long with =":           RawGroup("=" + long),
+	} {
+		if other, ok := seen[g]; ok {
+			t.Errorf("%s and %s are both %q", name, other, g)
+		}
+		seen[g] = name
+		if len(g) > MaxGroupLen {
+			t.Errorf("%s has %d bytes", name, len(g))
+		}
+		if strings.Contains(g, long[:128]) {
+			t.Errorf("%s shows a long value: %q", name, g)
+		}
+	}
+}
+
+func TestRawGroup(t *testing.T) {
+	long := strings.Repeat("x", 128)
+	for value, want := range map[string]string{
+		"":         "=",
+		"a":        "=a",
+		long[:127]: "=" + long[:127],
+		long:       hashed("=" + long),
+	} {
+		if got := RawGroup(value); got != want {
+			t.Errorf("%q gives %q, want %q", value, got, want)
+		}
+	}
+}
+
+func TestAppendPartKeepsPrefix(t *testing.T) {
+	if got := string(AppendPart([]byte("before"), "ab")); got != "before2:ab" {
+		t.Errorf("%q", got)
+	}
+}

@@ -1,0 +1,100 @@
+package limit
+
+import "time"
+
+// An Instant is a point in time in microseconds since the Unix epoch. Zero
+// stands for "the store's own clock".
+type Instant int64
+
+// maxInstant (year 2112) keeps sums of an instant and a window below 2^53.
+const maxInstant = Instant(maxExact)
+
+// InstantOf returns t as an Instant, rounded down.
+func InstantOf(t time.Time) Instant { return Instant(t.UnixMicro()) }
+
+// Time returns i as a time in UTC.
+func (i Instant) Time() time.Time { return time.UnixMicro(int64(i)).UTC() }
+
+// Add returns i moved by the whole microseconds of d.
+func (i Instant) Add(d time.Duration) Instant { return i + Instant(d.Microseconds()) }
+
+// Never is the Retry of a cost that no wait makes room for.
+const Never = time.Duration(-1)
+
+// An Op asks one limit for Cost units under one key.
+type Op struct {
+	Key   Key
+	Limit *Limit
+	// Cost is how many units are wanted, all or none. Zero asks whether at
+	// least one unit is left and takes nothing. A negative cost gives units
+	// back; it is always admitted and never leaves more than an unused key has.
+	Cost int64
+	// Shadow ops are counted like others but never refuse their request.
+	Shadow bool
+	// Each charges the op on its own: whenever it has room itself, whatever
+	// becomes of the request's other ops. (`charge: each` in rules.)
+	Each bool
+}
+
+// A Request is one caller's question: a few ops. It is admitted when every op
+// that is not a shadow has room. Admitted, all its ops with room are recorded;
+// refused, only those with Each.
+//
+// Ops may share a key (a caller may send the same descriptor twice); the
+// later one then finds what the earlier one left. Its Retry is about its own
+// cost; where the costs together exceed the limit, no wait helps the request.
+type Request struct {
+	Ops []Op
+	// At is the instant to decide at. Zero means the store's own clock, which
+	// the store must then have.
+	At Instant
+}
+
+// An Outcome is what one limit says to one op. Every field is filled for
+// every algorithm.
+type Outcome struct {
+	// Admitted says whether the op had room. An op of a refused request can
+	// have had room.
+	Admitted bool
+	// Remaining is how many units are left after the op, or, where it was not
+	// recorded, without it.
+	Remaining int64
+	// Retry is how long to wait until the same cost (at least one unit) has
+	// room, if nobody else takes any: zero when it has room now, [Never] when
+	// the cost exceeds what the limit can ever give.
+	Retry time.Duration
+	// Reset is how long until the limit is as good as unused, if nobody takes
+	// any more. For a FixedWindow it is the end of the current window.
+	Reset time.Duration
+}
+
+// A Lease is a unit in flight, to be given back by Release. No algorithm here
+// grants leases yet; the type leaves room for limits on concurrency.
+type Lease struct {
+	Key    Key
+	Holder string
+}
+
+// A Verdict is the answer to one [Request].
+type Verdict struct {
+	// Err says what kept the request from being decided; the other fields are
+	// then meaningless.
+	Err error
+	// At is the instant that was decided at.
+	At Instant
+	// Admitted says whether every op that is not a shadow had room.
+	Admitted bool
+	// Outcomes has one entry per op, in the request's order.
+	Outcomes []Outcome
+	// Leases has the leases granted to this request, if any.
+	Leases []Lease
+}
+
+// Reset prepares v for reuse with n outcomes, keeping its memory.
+func (v *Verdict) Reset(n int) {
+	if cap(v.Outcomes) < n {
+		v.Outcomes = make([]Outcome, n)
+	}
+	*v = Verdict{Outcomes: v.Outcomes[:n], Leases: v.Leases[:0]}
+	clear(v.Outcomes)
+}

@@ -1,0 +1,100 @@
+package limit
+
+import "time"
+
+// A State is what a store keeps under one key. The zero State is an unused
+// key. What the fields mean depends on the algorithm, which is part of the
+// key, so a state is only ever read by the algorithm that wrote it; the
+// figures of its limit may have changed meanwhile, and any old state is
+// acceptable.
+//
+//	               At                      N                         M
+//	FixedWindow    start of a window       units taken in it         -
+//	SlidingWindow  start of a window       units taken in it         in the one before
+//	TokenBucket    instant of the level    level, in 1/den µs        num: one unit of N
+//	SlidingLog     latest record           sum of the records        -
+type State struct {
+	At  Instant
+	N   int64
+	M   int64
+	Log []Record // SlidingLog only, oldest first
+}
+
+// A Record is one admission in a SlidingLog.
+type Record struct {
+	At Instant
+	N  int64
+}
+
+// Step decides op alone on state s at instant now. It returns the state with
+// the op recorded, or s unchanged when the op was refused or took nothing.
+//
+// It is total: any state, cost and instant give an answer, and negative
+// figures in a state count as zero. Time never runs
+// backwards for a key: an instant before the state's own counts as that one,
+// and the waits in the outcome are still measured from now.
+//
+// The returned state may share memory with s, which must not be used any more
+// if the returned one is kept.
+func Step(s State, op *Op, now Instant) (State, Outcome) {
+	now = min(max(now, 0), maxInstant)
+	at := max(now, min(s.At, maxInstant))
+	var out Outcome
+	switch op.Limit.spec.Algorithm {
+	case FixedWindow:
+		s, out = stepFixedWindow(s, op, at)
+	case SlidingLog:
+		s, out = stepSlidingLog(s, op, at)
+	case SlidingWindow:
+		s, out = stepSlidingWindow(s, op, at)
+	case TokenBucket:
+		s, out = stepTokenBucket(s, op, at)
+	}
+	if late := time.Duration(at-now) * time.Microsecond; late > 0 {
+		if out.Retry > 0 {
+			out.Retry += late
+		}
+		if out.Reset > 0 {
+			out.Reset += late
+		}
+	}
+	return s, out
+}
+
+// Ends returns the instant from which s is as good as an unused key under l.
+// A store may drop the state then, and must keep it until then.
+func (l *Limit) Ends(s State) Instant {
+	s.At = min(max(s.At, 0), maxInstant)
+	switch l.spec.Algorithm {
+	case FixedWindow:
+		return s.At + Instant(l.window)
+	case SlidingWindow:
+		if s.N > 0 {
+			return s.At + Instant(2*l.window)
+		}
+		return s.At + Instant(l.window)
+	case TokenBucket:
+		return s.At + Instant(ceilDiv(l.full-l.level(s, s.At), l.den))
+	case SlidingLog:
+		if n := len(s.Log); n > 0 {
+			return s.Log[n-1].At + Instant(l.window)
+		}
+	}
+	return s.At
+}
+
+// wanted is the cost that Retry is about: asking without taking, or giving
+// back, is about one unit.
+func (op *Op) wanted() int64 { return max(op.Cost, 1) }
+
+// refund returns how many of the used units op gives back.
+func (op *Op) refund(used int64) int64 {
+	if op.Cost < -used {
+		return used
+	}
+	return -op.Cost
+}
+
+func micros(n int64) time.Duration { return time.Duration(n) * time.Microsecond }
+
+func ceilDiv(a, b int64) int64 { return (a + b - 1) / b }

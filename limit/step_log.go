@@ -1,0 +1,74 @@
+package limit
+
+// Sliding log: every admission is kept for one window, so that the half-open
+// interval (now-W, now] is counted exactly (ledger S1-15, S1-19).
+
+func stepSlidingLog(s State, op *Op, now Instant) (State, Outcome) {
+	l := op.Limit
+	log, used := s.live(now - Instant(l.window))
+	admitted := fits(used, op, l.capacity)
+	if admitted && op.Cost != 0 {
+		if op.Cost > 0 {
+			log = append(log, Record{At: now, N: op.Cost})
+			used += op.Cost
+		} else {
+			back := op.refund(used)
+			log = withoutNewest(log, back)
+			used -= back
+		}
+		s = State{N: used, Log: log}
+		if len(log) > 0 {
+			s.At = log[len(log)-1].At
+		}
+	}
+	out := Outcome{Admitted: admitted, Remaining: max(l.capacity-used, 0)}
+	if len(log) > 0 {
+		out.Reset = micros(int64(log[len(log)-1].At) + l.window - int64(now))
+	}
+	switch n := op.wanted(); {
+	case n > l.capacity:
+		out.Retry = Never
+	case n > l.capacity-used:
+		out.Retry = micros(int64(whenFreed(log, n-(l.capacity-used))) + l.window - int64(now))
+	}
+	return s, out
+}
+
+// live returns the records after edge and their sum.
+func (s *State) live(edge Instant) ([]Record, int64) {
+	used := s.N
+	for i := range s.Log {
+		if s.Log[i].At > edge {
+			return s.Log[i:], max(used, 0)
+		}
+		used -= s.Log[i].N
+	}
+	return nil, 0
+}
+
+// whenFreed returns the instant of the record with whose end n units are free.
+func whenFreed(log []Record, n int64) (at Instant) {
+	for i := range log {
+		at = log[i].At
+		if n -= log[i].N; n <= 0 {
+			break
+		}
+	}
+	return at
+}
+
+// withoutNewest returns a copy of log that lacks the newest n units. It is a
+// copy because the caller may still discard it.
+func withoutNewest(log []Record, n int64) []Record {
+	end := len(log)
+	for end > 0 && n >= log[end-1].N {
+		end--
+		n -= log[end].N
+	}
+	if end == 0 {
+		return nil
+	}
+	kept := append([]Record(nil), log[:end]...)
+	kept[end-1].N -= n
+	return kept
+}

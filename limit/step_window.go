@@ -1,0 +1,107 @@
+package limit
+
+// Fixed window: windows are [k*W, (k+1)*W) since the Unix epoch.
+
+func stepFixedWindow(s State, op *Op, now Instant) (State, Outcome) {
+	l := op.Limit
+	start := now - now%Instant(l.window)
+	used := max(s.N, 0)
+	if s.At < start {
+		used = 0
+	}
+	wait := int64(start) + l.window - int64(now)
+	admitted := fits(used, op, l.capacity)
+	if admitted && op.Cost != 0 {
+		if op.Cost > 0 {
+			used += op.Cost
+		} else {
+			used -= op.refund(used)
+		}
+		s.At, s.N = start, used
+	}
+	out := Outcome{Admitted: admitted, Remaining: max(l.capacity-used, 0), Reset: micros(wait)}
+	switch {
+	case op.wanted() > l.capacity:
+		out.Retry = Never
+	case op.wanted() > l.capacity-used:
+		out.Retry = micros(wait)
+	}
+	return s, out
+}
+
+// fits says whether op has room where used of capacity units are gone. Used
+// can exceed capacity after the limit was lowered.
+func fits(used int64, op *Op, capacity int64) bool {
+	return op.Cost < 0 || op.wanted() <= capacity-used
+}
+
+// Sliding window: what was taken in the previous window of the grid counts in
+// the share of it that the window (now-W, now] still covers. That share falls
+// in up to 2^20 equal steps, counted from the window's start so that it is
+// rounded up also where they do not divide the window; so is the product.
+
+func stepSlidingWindow(s State, op *Op, now Instant) (State, Outcome) {
+	l := op.Limit
+	start := now - now%Instant(l.window)
+	cur, prev := min(max(s.N, 0), maxExact), min(max(s.M, 0), maxExact)
+	if s.At < start {
+		cur, prev = 0, cur
+		if s.At < start-Instant(l.window) {
+			prev = 0
+		}
+	}
+	rest := int64(start) + l.window - int64(now) // of the current window, µs, 1..W
+	weighted := l.weigh(prev, rest)
+	admitted := fits(cur+weighted, op, l.capacity)
+	if admitted && op.Cost != 0 {
+		if op.Cost > 0 {
+			cur += op.Cost
+		} else {
+			back := op.refund(cur + prev)
+			fromCur := min(back, cur)
+			cur, prev = cur-fromCur, prev-(back-fromCur)
+			weighted = l.weigh(prev, rest)
+		}
+		s = State{At: start, N: cur, M: prev}
+	}
+	out := Outcome{Admitted: admitted, Remaining: max(l.capacity-cur-weighted, 0)}
+	switch {
+	case cur > 0:
+		out.Reset = micros(rest + l.window)
+	case prev > 0:
+		out.Reset = micros(rest)
+	}
+	switch n := op.wanted(); {
+	case n > l.capacity:
+		out.Retry = Never
+	case n > l.capacity-cur-weighted:
+		out.Retry = micros(l.slidingRetry(cur, prev, rest, n))
+	}
+	return s, out
+}
+
+// weigh returns how much of count units of a window still counts when rest
+// microseconds of the next one are left.
+func (l *Limit) weigh(count, rest int64) int64 {
+	count = min(count, MaxSlidingWindowUnits)
+	return ceilDiv(count*(l.steps-(l.window-rest)/l.step), l.steps)
+}
+
+// slidingRetry returns the wait until n units fit: within the current window
+// while the previous one fades, or in the next one while this one fades.
+func (l *Limit) slidingRetry(cur, prev, rest, n int64) int64 {
+	if room := l.capacity - n - cur; room >= 0 {
+		return rest - l.restFor(prev, room)
+	}
+	return rest + l.window - l.restFor(cur, l.capacity-n)
+}
+
+// restFor returns the largest rest of a window at which count units of the
+// one before weigh at most room.
+func (l *Limit) restFor(count, room int64) int64 {
+	count = min(count, MaxSlidingWindowUnits)
+	if count <= room {
+		return l.window
+	}
+	return max(l.window-(l.steps-room*l.steps/count)*l.step, 0)
+}
