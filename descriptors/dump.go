@@ -1,0 +1,100 @@
+package descriptors
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/headgate-rls/headgate/limit"
+)
+
+// Dump writes all rules as text, one line per limit, domains in alphabetical
+// order and rules in the order of their files. Lines start like the reference
+// service's; what it does not have follows.
+func (s *Set) Dump(w io.Writer) error {
+	rules := slices.Clone(s.rules)
+	slices.SortStableFunc(rules, func(a, b *Rule) int { return strings.Compare(a.Domain, b.Domain) })
+	b := bufio.NewWriter(w)
+	for _, r := range rules {
+		r.dump(b)
+	}
+	return b.Flush()
+}
+
+func (r *Rule) dump(w io.Writer) {
+	// A line break in a key must not look like another rule.
+	place := strings.NewReplacer("\n", `\n`, "\r", `\r`).Replace(r.Domain + "." + r.Path)
+	rest := r.modes()
+	switch {
+	case r.Unlimited:
+		fmt.Fprintf(w, "%s: unit=UNKNOWN requests_per_unit=0, shadow_mode: %t, unlimited: true%s\n", place, r.Shadow, rest)
+	case len(r.Limits) == 0:
+		fmt.Fprintf(w, "%s: no limit\n", place)
+	}
+	for i := range r.Limits {
+		l := &r.Limits[i]
+		fmt.Fprintf(w, "%s: %s, shadow_mode: %t", place, l.figures(), r.Shadow || l.Shadow)
+		if l.Name != "" {
+			fmt.Fprintf(w, ", name: %s", l.Name)
+		}
+		fmt.Fprintf(w, "%s\n", rest)
+	}
+}
+
+// modes renders what else is set on the rule.
+func (r *Rule) modes() string {
+	var b strings.Builder
+	if r.Quota {
+		b.WriteString(", quota_mode: true")
+	}
+	if r.shared != nil {
+		b.WriteString(", share_threshold: true")
+	}
+	if r.raw {
+		b.WriteString(", counter: value")
+	}
+	if len(r.Replaces) > 0 {
+		fmt.Fprintf(&b, ", replaces: %s", strings.Join(r.Replaces, " "))
+	}
+	if r.OnBackendError != FailDefault {
+		fmt.Fprintf(&b, ", on_backend_error: %v", r.OnBackendError)
+	}
+	if r.Charge != ChargeDefault {
+		fmt.Fprintf(&b, ", charge: %v", r.Charge)
+	}
+	return b.String()
+}
+
+// figures renders a limit's numbers: those of a plain rate_limit as the
+// reference does, with the longest unit that fits.
+func (l *RuleLimit) figures() string {
+	s := l.Limit.Spec()
+	if l.KeyPart == "f" {
+		for _, u := range slices.Backward(units) {
+			if n := s.Window / u.window; s.Window%u.window == 0 && n == 1 {
+				return fmt.Sprintf("unit=%s requests_per_unit=%d", strings.ToUpper(u.name), s.Max)
+			} else if s.Window%u.window == 0 {
+				return fmt.Sprintf("unit=%s requests_per_unit=%d unit_multiplier=%d", strings.ToUpper(u.name), s.Max, n)
+			}
+		}
+	}
+	if s.Algorithm == limit.TokenBucket {
+		return fmt.Sprintf("algorithm=%v rate=%d/%s burst=%d", s.Algorithm, s.Max, formatDuration(s.Window), s.Burst)
+	}
+	return fmt.Sprintf("algorithm=%v limit=%d window=%s", s.Algorithm, s.Max, formatDuration(s.Window))
+}
+
+// formatDuration writes d as rules do, without Go's trailing zero units.
+func formatDuration(d time.Duration) string {
+	s := d.String()
+	if strings.HasSuffix(s, "m0s") {
+		s = strings.TrimSuffix(s, "0s")
+	}
+	if strings.HasSuffix(s, "h0m") {
+		s = strings.TrimSuffix(s, "0m")
+	}
+	return s
+}

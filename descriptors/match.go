@@ -1,0 +1,167 @@
+package descriptors
+
+import (
+	"strings"
+	"sync"
+	"unicode/utf8"
+
+	"github.com/headgate-rls/headgate/limit"
+)
+
+// Match finds the rule for one descriptor and writes it to m.
+//
+// Entry by entry it looks on the tree's next level for the key and value as
+// they are, then for the first wildcard in file order that matches, then for
+// the key alone. It never goes back to try another branch, and a rule applies
+// only to descriptors with exactly as many entries as the rule is deep.
+func (s *Set) Match(domain string, entries []Entry, m *Match) {
+	*m = Match{}
+	d := s.domains[domain]
+	if d == nil {
+		return
+	}
+	m.Domain = true
+	var steps int
+	n := d.root.descend(entries, &steps)
+	if n == nil || n.rule == nil {
+		return
+	}
+	m.Rule = n.rule
+	if len(n.rule.Limits) > 0 {
+		m.Group = n.rule.group(entries)
+	}
+}
+
+// descend returns the node that entries lead to, nil if there is none.
+func (lv *level) descend(entries []Entry, steps *int) *node {
+	var n *node
+	for i := range entries {
+		if lv == nil {
+			return nil
+		}
+		if n = lv.find(&entries[i], steps); n == nil {
+			return nil
+		}
+		lv = n.next
+	}
+	return n
+}
+
+// find returns the node of the level that e leads to, nil if there is none.
+// It adds to steps what it looked at.
+func (lv *level) find(e *Entry, steps *int) *node {
+	*steps++
+	// An empty value is never exact: no rule can ask for it.
+	if n := lv.exact[*e]; n != nil {
+		return n
+	}
+	if lv.wild != nil {
+		if i := lv.wild.lowest(e, steps); i != noNode {
+			return lv.wild.nodes[i]
+		}
+	}
+	return lv.bare[e.Key]
+}
+
+// Groups are built in a buffer on the stack; descriptors that need more borrow
+// one from a pool.
+const stackGroup = 512
+
+var groupBuffers = sync.Pool{New: func() any { return new([]byte) }}
+
+// maxPooledGroup keeps one huge descriptor from pinning its buffer.
+const maxPooledGroup = 64 << 10
+
+// group returns the name of the counters for entries. It encodes the domain,
+// then each entry's key and value, where depths with share_threshold have
+// their pattern instead of the value. Two descriptors have the same group only
+// if the same rule counts them together: a pattern's own text as a value leads
+// to the pattern's rule, since any wildcard that matches the text and stands
+// earlier matches everything the pattern does.
+func (r *Rule) group(entries []Entry) string {
+	if r.raw {
+		return limit.RawGroup(entries[len(entries)-1].Value)
+	}
+	size := len(r.Domain) + 8
+	for i := range entries {
+		size += len(entries[i].Key) + len(r.counted(entries, i)) + 16
+	}
+	if size <= stackGroup {
+		var buf [stackGroup]byte
+		return limit.MakeGroup(r.appendGroup(buf[:0], entries))
+	}
+	p := groupBuffers.Get().(*[]byte)
+	buf := r.appendGroup((*p)[:0], entries)
+	g := limit.MakeGroup(buf)
+	if cap(buf) <= maxPooledGroup {
+		*p = buf
+		groupBuffers.Put(p)
+	}
+	return g
+}
+
+func (r *Rule) appendGroup(buf []byte, entries []Entry) []byte {
+	buf = limit.AppendPart(buf, r.Domain)
+	for i := range entries {
+		buf = limit.AppendPart(buf, entries[i].Key)
+		buf = limit.AppendPart(buf, r.counted(entries, i))
+	}
+	return buf
+}
+
+// counted returns what counters have for the value of entry i.
+func (r *Rule) counted(entries []Entry, i int) string {
+	if i < len(r.shared) && r.shared[i] != "" {
+		return r.shared[i]
+	}
+	return entries[i].Value
+}
+
+// maxMetricLabel bounds labels with values that come from requests.
+const maxMetricLabel = 512
+
+// MetricLabel returns the label that r's metrics have for a descriptor: r.Path,
+// unless detailed_metric or value_to_metric ask for values of the descriptor.
+// Such labels are cut at 512 bytes.
+func (s *Set) MetricLabel(r *Rule, entries []Entry) string {
+	if !r.Metric.Detailed && r.Metric.ValueAt == nil || len(r.ids) != len(entries) {
+		return r.Path
+	}
+	var b strings.Builder
+	for i := range entries {
+		if i > 0 {
+			b.WriteByte('.')
+		}
+		switch {
+		case r.Metric.Detailed:
+			writeID(&b, entries[i].Key, entries[i].Value)
+		case r.Metric.ValueAt[i]:
+			writeID(&b, entries[i].Key, r.counted(entries, i))
+		default:
+			b.WriteString(r.ids[i])
+		}
+		if b.Len() > maxMetricLabel {
+			break
+		}
+	}
+	return cut(b.String(), maxMetricLabel)
+}
+
+func writeID(b *strings.Builder, key, value string) {
+	b.WriteString(key[:min(len(key), maxMetricLabel)])
+	if value != "" {
+		b.WriteByte('_')
+		b.WriteString(value[:min(len(value), maxMetricLabel)])
+	}
+}
+
+// cut returns at most n bytes of s, as valid UTF-8.
+func cut(s string, n int) string {
+	if len(s) > n {
+		for n > 0 && !utf8.RuneStart(s[n]) {
+			n--
+		}
+		s = s[:n]
+	}
+	return strings.ToValidUTF8(s, "_")
+}

@@ -1,0 +1,379 @@
+package descriptors
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/headgate-rls/headgate/internal/spell"
+)
+
+// A keyLevel is one kind of mapping in a file, with the keys it may have.
+type keyLevel struct {
+	what string // as problems call it
+	keys []string
+}
+
+var (
+	levelFile = &keyLevel{"the file's top level", []string{"domain", "descriptors"}}
+	levelRule = &keyLevel{"a rule", []string{
+		"key", "value", "rate_limit", "limits", "descriptors",
+		"shadow_mode", "quota_mode", "share_threshold", "detailed_metric", "value_to_metric", "metadata",
+		"on_backend_error", "charge", "response",
+	}}
+	levelRateLimit = &keyLevel{"rate_limit", []string{
+		"unit", "requests_per_unit", "unit_multiplier", "unlimited", "name", "replaces",
+	}}
+	levelLimit = &keyLevel{"an entry of limits", []string{
+		"name", "algorithm", "limit", "window", "rate", "burst", "shadow", "counter", "replaces",
+	}}
+	levelReplaces = &keyLevel{"an entry of replaces", []string{"name"}}
+	levelResponse = &keyLevel{"response", []string{"content", "headers"}}
+
+	keyLevels = []*keyLevel{levelFile, levelRule, levelRateLimit, levelLimit, levelReplaces, levelResponse}
+)
+
+// fields are the keys and values of one mapping. There are few, so looking
+// through them beats a map.
+type fields []field
+
+type field struct {
+	name  string
+	value *yaml.Node // aliases resolved
+}
+
+func (f fields) get(name string) *yaml.Node {
+	for i := range f {
+		if f[i].name == name {
+			return f[i].value
+		}
+	}
+	return nil
+}
+
+// fields returns the entries of mapping n, and reports keys that do not belong
+// on this level. False means that n is no mapping.
+func (l *loader) fields(n *yaml.Node, level *keyLevel, t *twig) (fields, bool) {
+	f, ok := l.mapping(n, t, level.what)
+	if !ok {
+		return nil, false
+	}
+	for i := range f {
+		if !slices.Contains(level.keys, f[i].name) {
+			l.errorf(f[i].key, t, "%s", misplaced(f[i].name, level))
+		}
+	}
+	out := make(fields, len(f))
+	for i := range f {
+		out[i] = field{f[i].name, f[i].value}
+	}
+	return out, true
+}
+
+// A pair is one entry of a mapping with the place of its key.
+type pair struct {
+	name       string
+	key, value *yaml.Node
+	merged     bool // came in through <<
+}
+
+// mapping returns the entries of mapping n with aliases and merge keys
+// resolved, and reports keys that are given twice.
+func (l *loader) mapping(n *yaml.Node, t *twig, what string) ([]pair, bool) {
+	n = l.follow(n)
+	if n.Kind != yaml.MappingNode {
+		l.errorf(n, t, "%s must be a mapping of keys to values, not %s", what, describe(n))
+		return nil, false
+	}
+	out := make([]pair, 0, len(n.Content)/2)
+	l.pairs(n, t, false, 0, &out)
+	return out, true
+}
+
+func (l *loader) pairs(n *yaml.Node, t *twig, merged bool, depth int, out *[]pair) {
+	for i := 0; i+1 < len(n.Content) && l.spend(n, t); i += 2 {
+		k, v := n.Content[i], l.follow(n.Content[i+1])
+		if k.ShortTag() == "!!merge" {
+			l.merge(k, v, t, depth, out)
+			continue
+		}
+		if k.Kind != yaml.ScalarNode || k.ShortTag() != "!!str" {
+			l.errorf(k, t, "a key must be a word, not %s", describe(l.follow(k)))
+			continue
+		}
+		at := slices.IndexFunc(*out, func(p pair) bool { return p.name == k.Value })
+		switch {
+		case at < 0:
+			*out = append(*out, pair{k.Value, k, v, merged})
+		case !merged && (*out)[at].merged:
+			(*out)[at] = pair{k.Value, k, v, false} // written here wins over merged in
+		case !merged:
+			l.errorf(k, t, "%q is given twice, first in line %d", k.Value, (*out)[at].key.Line)
+		}
+	}
+}
+
+// merge adds the entries that "<<" brings in.
+func (l *loader) merge(k, v *yaml.Node, t *twig, depth int, out *[]pair) {
+	from := []*yaml.Node{v}
+	if v.Kind == yaml.SequenceNode {
+		from = v.Content
+	}
+	for _, n := range from {
+		if n = l.follow(n); !l.spend(n, t) {
+			return
+		}
+		if n.Kind != yaml.MappingNode || depth > maxDepth {
+			l.errorf(k, t, "<< must be followed by the alias of a mapping")
+			return
+		}
+		l.pairs(n, t, true, depth+1, out)
+	}
+}
+
+// list calls each for the elements of sequence n; what is its key.
+func (l *loader) list(n *yaml.Node, t *twig, what string, each func(*yaml.Node)) {
+	n = l.follow(n)
+	if n.Kind != yaml.SequenceNode {
+		l.errorf(n, t, "%s must be a list, not %s", what, describe(n))
+		return
+	}
+	for _, e := range n.Content {
+		if !l.spend(e, t) {
+			return
+		}
+		each(l.follow(e))
+	}
+}
+
+// spend counts one node against what the file may have, so that aliases of
+// aliases cannot blow it up.
+func (l *loader) spend(n *yaml.Node, t *twig) bool {
+	if l.stop {
+		return false
+	}
+	if l.budget--; l.budget < 0 {
+		l.stop = true
+		l.errorf(n, t, "the file's aliases expand to too much")
+	}
+	return !l.stop
+}
+
+// follow returns what n stands for, if it is an alias.
+func (l *loader) follow(n *yaml.Node) *yaml.Node {
+	for i := 0; n.Kind == yaml.AliasNode && n.Alias != nil && i < maxDepth; i++ {
+		n = n.Alias
+	}
+	return n
+}
+
+// text returns a scalar as written: 404 and true are text as well.
+func (l *loader) text(n *yaml.Node, t *twig, what string, most int) (string, bool) {
+	n = l.follow(n)
+	if isNull(n) {
+		return "", true
+	}
+	if n.Kind != yaml.ScalarNode {
+		l.errorf(n, t, "%s must be text, not %s", what, describe(n))
+		return "", false
+	}
+	switch tag := n.ShortTag(); tag {
+	case "!!str", "!!int", "!!bool", "!!timestamp":
+	case "!!float":
+		l.errorf(n, t, "%s is a number with a fraction or too large a number; if it is meant as text, quote it: %q", what, n.Value)
+		return "", false
+	default:
+		l.errorf(n, t, "%s must be text, not %s", what, tag)
+		return "", false
+	}
+	if len(n.Value) > most {
+		l.errorf(n, t, "%s has %d bytes; at most %d are allowed", what, len(n.Value), most)
+		return "", false
+	}
+	if !utf8.ValidString(n.Value) {
+		l.errorf(n, t, "%s is not valid UTF-8", what)
+		return "", false
+	}
+	return n.Value, true
+}
+
+// word returns the one of words that n says, as an index.
+func (l *loader) word(n *yaml.Node, t *twig, what string, words ...string) (int, bool) {
+	s, ok := l.text(n, t, what, maxValue)
+	if !ok {
+		return 0, false
+	}
+	if i := slices.Index(words, s); i >= 0 {
+		return i, true
+	}
+	l.errorf(n, t, "%s %q is unknown; it must be %s%s", what, short(s), oneOf(words), didYouMean(s, words))
+	return 0, false
+}
+
+// boolean accepts what YAML 1.1 calls true and false, as the reference does.
+func (l *loader) boolean(n *yaml.Node, t *twig, what string) bool {
+	if n == nil || isNull(n) {
+		return false
+	}
+	if n.Kind == yaml.ScalarNode && n.Style&(yaml.SingleQuotedStyle|yaml.DoubleQuotedStyle) == 0 {
+		switch strings.ToLower(n.Value) {
+		case "true", "yes", "on", "y":
+			return true
+		case "false", "no", "off", "n":
+			return false
+		}
+	}
+	l.errorf(n, t, "%s must be true or false, not %s", what, describe(n))
+	return false
+}
+
+// integer returns a whole number from least to most.
+func (l *loader) integer(n *yaml.Node, t *twig, what string, least, most int64) (int64, bool) {
+	if n.Kind == yaml.ScalarNode {
+		switch n.ShortTag() {
+		case "!!int":
+			v, err := strconv.ParseInt(n.Value, 10, 64)
+			if err != nil || strings.HasPrefix(n.Value, "0") {
+				err = n.Decode(&v) // octal, hexadecimal, 1_000
+			}
+			if err == nil && v >= least && v <= most {
+				return v, true
+			}
+			l.errorf(n, t, "%s %s is outside %d to %d", what, short(n.Value), least, most)
+			return 0, false
+		case "!!float":
+			l.errorf(n, t, "%s must be a whole number from %d to %d, not %s", what, least, most, short(n.Value))
+			return 0, false
+		}
+	}
+	l.errorf(n, t, "%s must be a whole number, not %s", what, describe(n))
+	return 0, false
+}
+
+// tree converts metadata to plain values: nil, bool, int64, float64, string,
+// []any and map[string]any.
+func (l *loader) tree(n *yaml.Node, t *twig, depth int, left *int) any {
+	n = l.follow(n)
+	if *left--; *left < 0 || depth > maxMetadataDepth || !l.spend(n, t) {
+		return nil
+	}
+	switch n.Kind {
+	case yaml.MappingNode:
+		pairs, _ := l.mapping(n, t, "metadata")
+		m := make(map[string]any, len(pairs))
+		for _, p := range pairs {
+			m[p.name] = l.tree(p.value, t, depth+1, left)
+		}
+		return m
+	case yaml.SequenceNode:
+		s := make([]any, len(n.Content))
+		for i, e := range n.Content {
+			s[i] = l.tree(e, t, depth+1, left)
+		}
+		return s
+	}
+	return l.plain(n, t)
+}
+
+// plain converts a scalar of metadata.
+func (l *loader) plain(n *yaml.Node, t *twig) any {
+	switch n.ShortTag() {
+	case "!!null":
+		return nil
+	case "!!bool":
+		return l.boolean(n, t, "metadata")
+	case "!!int":
+		var i int64
+		if n.Decode(&i) == nil {
+			return i
+		}
+	case "!!float":
+	default:
+		s, _ := l.text(n, t, "metadata", maxContent)
+		return s
+	}
+	var f float64
+	if err := n.Decode(&f); err != nil || math.IsNaN(f) || math.IsInf(f, 0) {
+		l.errorf(n, t, "metadata %s is no finite number; quote it if it is text", short(n.Value))
+	}
+	return f
+}
+
+// peek returns the text under a key without checking anything, so that
+// problems can name the rule they are in.
+func (l *loader) peek(n *yaml.Node, key string, most int) string {
+	for i := 0; i+1 < len(n.Content) && i < 2*len(levelRule.keys); i += 2 {
+		if v := l.follow(n.Content[i+1]); n.Content[i].Value == key && v.Kind == yaml.ScalarNode && len(v.Value) <= most && !isNull(v) {
+			return v.Value
+		}
+	}
+	return ""
+}
+
+func isNull(n *yaml.Node) bool {
+	if n.Kind == yaml.DocumentNode {
+		return len(n.Content) == 0 || isNull(n.Content[0])
+	}
+	return n.Kind == 0 || n.Kind == yaml.ScalarNode && n.ShortTag() == "!!null"
+}
+
+// describe says what a node is, for problems.
+func describe(n *yaml.Node) string {
+	switch {
+	case n.Kind == yaml.MappingNode:
+		return "a mapping"
+	case n.Kind == yaml.SequenceNode:
+		return "a list"
+	case isNull(n):
+		return "nothing"
+	case n.ShortTag() == "!!str":
+		return fmt.Sprintf("the text %q", short(n.Value))
+	}
+	return short(n.Value)
+}
+
+// short cuts text that would swamp a message.
+func short(s string) string {
+	if len(s) <= 60 {
+		return s
+	}
+	return strings.ToValidUTF8(s[:57], "") + "..."
+}
+
+// misplaced explains a key that does not belong where it is.
+func misplaced(name string, here *keyLevel) string {
+	for _, level := range keyLevels {
+		if slices.Contains(level.keys, name) {
+			return fmt.Sprintf("%q does not belong in %s; it belongs in %s%s", name, here.what, level.what, didYouMean(name, here.keys))
+		}
+	}
+	if s := spell.Nearest(name, here.keys); s != "" {
+		return fmt.Sprintf("unknown key %q in %s; did you mean %q?", short(name), here.what, s)
+	}
+	for _, level := range keyLevels {
+		if s := spell.Nearest(name, level.keys); s != "" {
+			return fmt.Sprintf("unknown key %q in %s; did you mean %q, which belongs in %s?", short(name), here.what, s, level.what)
+		}
+	}
+	return fmt.Sprintf("unknown key %q in %s; it may have %s", short(name), here.what, strings.Join(here.keys, ", "))
+}
+
+func didYouMean(s string, words []string) string {
+	if w := spell.Nearest(s, words); w != "" {
+		return fmt.Sprintf("; did you mean %q?", w)
+	}
+	return ""
+}
+
+func oneOf(words []string) string {
+	if len(words) == 1 {
+		return words[0]
+	}
+	last := len(words) - 1
+	return strings.Join(words[:last], ", ") + " or " + words[last]
+}

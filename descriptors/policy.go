@@ -1,0 +1,123 @@
+package descriptors
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+)
+
+const (
+	maxHeaders     = 32
+	maxHeaderName  = 128
+	maxHeaderValue = 4096
+)
+
+var (
+	failureNames = []string{FailAllow: "allow", FailDeny: "deny", FailLocal: "local"}
+	chargeNames  = []string{ChargeAllOrNothing: "all_or_nothing", ChargeEach: "each"}
+)
+
+// String returns the policy as rules write it, "default" if they do not.
+func (p FailurePolicy) String() string {
+	if p == FailDefault || int(p) >= len(failureNames) {
+		return "default"
+	}
+	return failureNames[p]
+}
+
+// String returns the charge as rules write it, "default" if they do not.
+func (c Charge) String() string {
+	if c == ChargeDefault || int(c) >= len(chargeNames) {
+		return "default"
+	}
+	return chargeNames[c]
+}
+
+// policy reads what a rule says of failures, charging and its answer.
+func (l *loader) policy(f fields, t *twig, r *Rule) {
+	if n := f.get("on_backend_error"); n != nil {
+		if i, ok := l.word(n, t, "on_backend_error", failureNames[1:]...); ok {
+			r.OnBackendError = FailurePolicy(i + 1)
+		}
+	}
+	if n := f.get("charge"); n != nil {
+		if i, ok := l.word(n, t, "charge", chargeNames[1:]...); ok {
+			r.Charge = Charge(i + 1)
+		}
+	}
+	if n := f.get("response"); n != nil {
+		l.response(n, t, r)
+	}
+}
+
+func (l *loader) response(n *yaml.Node, t *twig, r *Rule) {
+	f, ok := l.fields(n, levelResponse, t)
+	if !ok {
+		return
+	}
+	r.Response = &Response{}
+	if c := f.get("content"); c != nil {
+		r.Response.Content, _ = l.text(c, t, "content", maxContent)
+	}
+	h := f.get("headers")
+	if h == nil || isNull(h) {
+		return
+	}
+	pairs, _ := l.mapping(h, t, "headers")
+	if len(pairs) > maxHeaders {
+		l.errorf(h, t, "a response has at most %d headers, not %d", maxHeaders, len(pairs))
+		return
+	}
+	for _, p := range pairs {
+		l.header(p, t, r.Response)
+	}
+	slices.SortFunc(r.Response.Headers, func(a, b Header) int { return strings.Compare(a.Name, b.Name) })
+}
+
+func (l *loader) header(p pair, t *twig, to *Response) {
+	name := strings.ToLower(p.name)
+	if err := checkHeaderName(name); err != nil {
+		l.errorf(p.key, t, "header %q %v", short(p.name), err)
+		return
+	}
+	if slices.ContainsFunc(to.Headers, func(h Header) bool { return h.Name == name }) {
+		l.errorf(p.key, t, "header %q is given twice; header names are the same in upper and lower case", name)
+		return
+	}
+	value, ok := l.text(p.value, t, "header "+name, maxHeaderValue)
+	if !ok {
+		return
+	}
+	if strings.TrimSpace(value) != value || strings.ContainsFunc(value, func(c rune) bool { return c < ' ' || c == 0x7f }) {
+		l.errorf(p.value, t, "the value of header %q must have no control characters, and no space around it", name)
+		return
+	}
+	to.Headers = append(to.Headers, Header{name, value})
+}
+
+// connectionHeaders belong to one connection and its framing, so a response
+// from behind a proxy must not set them.
+var connectionHeaders = []string{
+	"connection", "content-length", "host", "keep-alive", "proxy-authenticate", "proxy-authorization",
+	"proxy-connection", "te", "trailer", "transfer-encoding", "upgrade",
+}
+
+func checkHeaderName(name string) error {
+	switch {
+	case name == "" || len(name) > maxHeaderName:
+		return fmt.Errorf("must have 1 to %d characters", maxHeaderName)
+	case name[0] == ':':
+		return fmt.Errorf("is a pseudo header, which the proxy sets itself")
+	case slices.Contains(connectionHeaders, name):
+		return fmt.Errorf("belongs to the connection and cannot be set here")
+	}
+	for _, c := range []byte(name) {
+		if c >= 'a' && c <= 'z' || c >= '0' && c <= '9' || strings.IndexByte("!#$%&'*+-.^_`|~", c) >= 0 {
+			continue
+		}
+		return fmt.Errorf("is no header name: only letters, digits and !#$%%&'*+-.^_`|~ are allowed")
+	}
+	return nil
+}

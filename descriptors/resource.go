@@ -1,0 +1,185 @@
+package descriptors
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/headgate-rls/headgate/limit"
+)
+
+// A Criterion is what a part of a request must be like.
+type Criterion struct {
+	Operator string // such as "equals"; empty is the default
+	Value    string
+}
+
+// A BodyCriterion is what a place in the request's body must be like.
+type BodyCriterion struct {
+	JSONPath, XPath string
+	Criterion
+}
+
+// A Condition is an expression over the request and what it must be like.
+type Condition struct {
+	Expression string
+	Criterion
+}
+
+// A Matcher is what a request must be like, beyond method and name, for a
+// resource. The order of its lists does not matter.
+type Matcher struct {
+	RequestHeaders map[string]Criterion // names in any case
+	QueryParams    map[string]Criterion
+	FormParams     map[string]Criterion
+	PathParams     map[string]Criterion
+	RequestBody    []BodyCriterion
+	AllOf, AnyOf   []Condition
+	SOAPAction     string
+	Binding        string
+}
+
+// A Resource is a method, a path template or operation, and a Matcher or nil.
+type Resource struct {
+	Method, Name string
+	Matcher      *Matcher
+}
+
+const (
+	defaultHashLength = 8
+	maxHashLength     = 2 * sha256.Size
+	maxResourceName   = 1024
+)
+
+// ResourceKey returns "METHOD:NAME", or "METHOD:NAME:HASH" if m asks for
+// anything. An empty method or name is "*". HASH is the first hashLength hex
+// digits (0 means 8, at most 64) of a SHA-256 over everything m says, in an
+// order of its own.
+func ResourceKey(method, name string, m *Matcher, hashLength int) (string, error) {
+	if hashLength == 0 {
+		hashLength = defaultHashLength
+	}
+	if hashLength < 1 || hashLength > maxHashLength {
+		return "", fmt.Errorf("hash length %d is outside 1 to %d", hashLength, maxHashLength)
+	}
+	if len(method)+len(name) > maxResourceName {
+		return "", fmt.Errorf("method and name have %d bytes; at most %d are allowed", len(method)+len(name), maxResourceName)
+	}
+	encoding, err := m.encode()
+	if err != nil {
+		return "", err
+	}
+	key := strings.ToUpper(orStar(method)) + ":" + orStar(name)
+	if encoding == nil {
+		return key, nil
+	}
+	sum := sha256.Sum256(encoding)
+	return key + ":" + hex.EncodeToString(sum[:])[:hashLength], nil
+}
+
+// ResourceKeys returns the key of each resource, and an error if two different
+// resources have the same one: a longer hash then tells them apart.
+func ResourceKeys(resources []Resource, hashLength int) ([]string, error) {
+	keys := make([]string, len(resources))
+	first := map[string]int{}
+	for i, r := range resources {
+		var err error
+		if keys[i], err = ResourceKey(r.Method, r.Name, r.Matcher, hashLength); err != nil {
+			return nil, fmt.Errorf("resource %d: %w", i, err)
+		}
+		j, taken := first[keys[i]]
+		if taken && !sameResource(r, resources[j]) {
+			return nil, fmt.Errorf("resources %d and %d are different but have the same key %s; use a longer hash", j, i, keys[i])
+		}
+		first[keys[i]] = i
+	}
+	return keys, nil
+}
+
+func sameResource(a, b Resource) bool {
+	x, _ := a.Matcher.encode()
+	y, _ := b.Matcher.encode()
+	return strings.EqualFold(orStar(a.Method), orStar(b.Method)) && orStar(a.Name) == orStar(b.Name) && string(x) == string(y)
+}
+
+func orStar(s string) string {
+	if s == "" {
+		return "*"
+	}
+	return s
+}
+
+// encode returns everything m says as parts with their lengths, so that no two
+// matchers run into the same bytes; nil if it says nothing.
+func (m *Matcher) encode() ([]byte, error) {
+	if m == nil {
+		return nil, nil
+	}
+	headers := make(map[string]Criterion, len(m.RequestHeaders))
+	for name, c := range m.RequestHeaders {
+		lower := strings.ToLower(name)
+		if _, ok := headers[lower]; ok {
+			return nil, fmt.Errorf("header %q is given twice; header names are the same in upper and lower case", lower)
+		}
+		headers[lower] = c
+	}
+	var b []byte
+	b = appendSection(b, "header", named(headers))
+	b = appendSection(b, "query", named(m.QueryParams))
+	b = appendSection(b, "form", named(m.FormParams))
+	b = appendSection(b, "path", named(m.PathParams))
+	var body []string
+	for _, c := range m.RequestBody {
+		body = append(body, parts(c.JSONPath, c.XPath, c.Operator, c.Value))
+	}
+	b = appendSection(b, "body", body)
+	b = appendSection(b, "allOf", conditions(m.AllOf))
+	b = appendSection(b, "anyOf", conditions(m.AnyOf))
+	if m.SOAPAction != "" {
+		b = appendSection(b, "soapAction", []string{parts(m.SOAPAction)})
+	}
+	if m.Binding != "" {
+		b = appendSection(b, "binding", []string{parts(m.Binding)})
+	}
+	return b, nil
+}
+
+// appendSection appends a section's name, the number of its items, and the
+// items in alphabetical order. A section without items is left out.
+func appendSection(b []byte, name string, items []string) []byte {
+	if len(items) == 0 {
+		return b
+	}
+	slices.Sort(items)
+	b = limit.AppendPart(b, name)
+	b = limit.AppendPart(b, strconv.Itoa(len(items)))
+	return append(b, strings.Join(items, "")...)
+}
+
+func named(m map[string]Criterion) []string {
+	var items []string
+	for _, name := range slices.Sorted(maps.Keys(m)) {
+		items = append(items, parts(name, m[name].Operator, m[name].Value))
+	}
+	return items
+}
+
+func conditions(cs []Condition) []string {
+	var items []string
+	for _, c := range cs {
+		items = append(items, parts(c.Expression, c.Operator, c.Value))
+	}
+	return items
+}
+
+func parts(ss ...string) string {
+	var b []byte
+	for _, s := range ss {
+		b = limit.AppendPart(b, s)
+	}
+	return string(b)
+}

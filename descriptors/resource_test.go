@@ -1,0 +1,131 @@
+package descriptors
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+)
+
+func TestResourceKey(t *testing.T) {
+	auth := map[string]Criterion{"Authorization": {"equals", "token"}}
+	for _, tc := range []struct {
+		method, name string
+		m            *Matcher
+		length       int
+		want         string // hashes: of "6:header1:113:authorization6:equals5:token" and the like
+	}{
+		{"GET", "/api/users", nil, 0, "GET:/api/users"},
+		{"get", "/api/users", &Matcher{}, 0, "GET:/api/users"},
+		{"", "/api/users", nil, 0, "*:/api/users"},
+		{"*", "/api/users", nil, 0, "*:/api/users"},
+		{"GET", "", nil, 0, "GET:*"},
+		{"POST", "getUserDetails", &Matcher{SOAPAction: "urn:get"}, 0, "POST:getUserDetails:2e493a09"},
+		{"GET", "/api/users", &Matcher{RequestHeaders: auth}, 0, "GET:/api/users:79364071"},
+		{"GET", "/api/users", &Matcher{RequestHeaders: auth}, 64, "GET:/api/users:793640718fbc5a287ebf155b6bfe3a51b9bab58ae3b9d1b8779386eb8e41286b"},
+		{"GET", "/api/users", &Matcher{QueryParams: auth}, 8, "GET:/api/users:6e471cb0"},
+		{"GET", "/api/users", &Matcher{
+			RequestHeaders: auth, QueryParams: auth, FormParams: auth, PathParams: auth,
+			RequestBody: []BodyCriterion{{"$.a", "", Criterion{"equals", "1"}}, {"", "//a", Criterion{"", "2"}}},
+			AllOf:       []Condition{{"a", Criterion{"gt", "1"}}}, AnyOf: []Condition{{"b", Criterion{"lt", "2"}}},
+			SOAPAction: "s", Binding: "b",
+		}, 16, "GET:/api/users:05a786c17a59d635"},
+	} {
+		got, err := ResourceKey(tc.method, tc.name, tc.m, tc.length)
+		if err != nil || got != tc.want {
+			t.Errorf("got %s, want %s (%v)", got, tc.want, err)
+		}
+	}
+}
+
+// TestResourceKeyIgnoresWriting: how a matcher is written down does not count.
+func TestResourceKeyIgnoresWriting(t *testing.T) {
+	key := func(m Matcher) string {
+		k, err := ResourceKey("GET", "/", &m, 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return k
+	}
+	many := map[string]Criterion{}
+	for i := range 20 {
+		many[fmt.Sprint("p", i)] = Criterion{"", fmt.Sprint(i)}
+	}
+	want := key(Matcher{QueryParams: many})
+	for range 50 {
+		if key(Matcher{QueryParams: maps.Clone(many)}) != want {
+			t.Fatal("the order of a map counts")
+		}
+	}
+	if key(Matcher{RequestHeaders: map[string]Criterion{"Authorization": {}}}) != key(Matcher{RequestHeaders: map[string]Criterion{"authorization": {}}}) {
+		t.Error("the case of header names counts")
+	}
+	two := []Condition{{"a", Criterion{"", "1"}}, {"b", Criterion{"", "2"}}}
+	back := slices.Clone(two)
+	slices.Reverse(back)
+	if key(Matcher{AllOf: two}) != key(Matcher{AllOf: back}) {
+		t.Error("the order of conditions counts")
+	}
+}
+
+// TestResourceKeyTellsApart: matchers that upstream's joining confuses.
+func TestResourceKeyTellsApart(t *testing.T) {
+	one := func(name, operator, value string) map[string]Criterion {
+		return map[string]Criterion{name: {operator, value}}
+	}
+	keys := map[string]int{}
+	for i, m := range []Matcher{
+		{RequestHeaders: one("a", "b", "c")}, {QueryParams: one("a", "b", "c")}, {FormParams: one("a", "b", "c")},
+		{PathParams: one("a", "b", "c")}, {RequestHeaders: one("a", "bc", "")}, {RequestHeaders: one("ab", "", "c")},
+		{RequestHeaders: one("a", "", "")}, {QueryParams: one("a", "", "")},
+		{AllOf: []Condition{{Expression: "a"}}}, {AnyOf: []Condition{{Expression: "a"}}}, {AnyOf: []Condition{{Expression: "a"}, {Expression: "a"}}},
+		{SOAPAction: "a"}, {Binding: "a"}, {RequestBody: []BodyCriterion{{JSONPath: "a"}}}, {RequestBody: []BodyCriterion{{XPath: "a"}}},
+	} {
+		k, err := ResourceKey("GET", "/", &m, 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if j, ok := keys[k]; ok {
+			t.Errorf("matchers %d and %d have the same key", j, i)
+		}
+		keys[k] = i
+	}
+}
+
+func TestResourceKeyErrors(t *testing.T) {
+	for _, tc := range []struct {
+		name   string
+		m      *Matcher
+		length int
+		want   string
+	}{
+		{"/", nil, 65, "outside 1 to 64"},
+		{"/", nil, -1, "outside 1 to 64"},
+		{strings.Repeat("n", 2000), nil, 0, "at most 1024"},
+		{"/", &Matcher{RequestHeaders: map[string]Criterion{"a": {}, "A": {}}}, 0, "given twice"},
+	} {
+		if _, err := ResourceKey("GET", tc.name, tc.m, tc.length); err == nil || !strings.Contains(err.Error(), tc.want) {
+			t.Errorf("got %v, want %s", err, tc.want)
+		}
+	}
+}
+
+func TestResourceKeysCollide(t *testing.T) {
+	var resources []Resource
+	for i := range 40 {
+		resources = append(resources, Resource{"GET", "/", &Matcher{SOAPAction: fmt.Sprint(i)}})
+	}
+	if _, err := ResourceKeys(resources, 1); err == nil || !strings.Contains(err.Error(), "use a longer hash") {
+		t.Error("forty resources fit sixteen hashes:", err)
+	}
+	keys, err := ResourceKeys(append(resources, Resource{"get", "/", resources[3].Matcher}), 0)
+	if err != nil || keys[40] != keys[3] {
+		t.Error("the same resource twice is no collision:", err)
+	}
+	for _, k := range keys {
+		if len(k) > len("GET:/:")+8 {
+			t.Error("long key", k)
+		}
+	}
+}

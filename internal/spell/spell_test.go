@@ -1,0 +1,26 @@
+package spell
+
+import (
+	"strings"
+	"testing"
+)
+
+func TestNearest(t *testing.T) {
+	known := []string{"rate_limit", "requests_per_unit", "unit", "key", "share_threshold", "rule-header"}
+	for word, want := range map[string]string{
+		"rate_limt":                "rate_limit",
+		"ratelimit":                "rate_limit",
+		"Rate-Limit":               "rate_limit",
+		"requests":                 "requests_per_unit",
+		"units":                    "unit",
+		"rule_header":              "rule-header",
+		"kez":                      "key",
+		"x":                        "",
+		"algorithm":                "",
+		strings.Repeat("u", 1_000): "",
+	} {
+		if got := Nearest(word, known); got != want {
+			t.Errorf("%s: got %q, want %q", word, got, want)
+		}
+	}
+}
