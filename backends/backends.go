@@ -1,0 +1,157 @@
+package backends
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/headgate-rls/headgate/limit"
+)
+
+// A Backend keeps rate-limit state. Its methods may be called concurrently and
+// return by ctx's deadline.
+type Backend interface {
+	// Take decides every request of reqs, each as if it were alone and in that
+	// order where keys meet, and fills out[i], which has room for len(reqs)
+	// verdicts and whose memory is reused. Refusal is a verdict, never an
+	// error. out[i].Err says what kept request i from being decided; one
+	// failed request does not fail its neighbours. After an error it is
+	// unknown whether the request was recorded, unless the error is
+	// [ErrNotApplied].
+	Take(ctx context.Context, reqs []limit.Request, out []limit.Verdict)
+	// Release gives leases back. Unknown or lapsed leases are no error.
+	Release(ctx context.Context, leases []limit.Lease) error
+	// Forget drops all state under keys, as if they had never been used.
+	Forget(ctx context.Context, keys []limit.Key) error
+	// Ping reports whether a Take could succeed now.
+	Ping(ctx context.Context) error
+	// Close releases what the backend holds. Nothing is called after it.
+	Close() error
+}
+
+// The errors of a backend, a closed set: every error of a Take, Release,
+// Forget or Ping is (by errors.Is) at least one of these.
+var (
+	// ErrUnsupported: the request asks for what Caps denies.
+	ErrUnsupported = errors.ErrUnsupported
+	// ErrUnavailable: the store could not be asked, or did not answer in time.
+	ErrUnavailable = errors.New("backend unavailable")
+	// ErrNotApplied: surely nothing was recorded. It accompanies one of the
+	// others.
+	ErrNotApplied = errors.New("not applied")
+	// ErrInvalid: the request can never succeed as it is (no ops, no instant
+	// for a store without a clock, too many ops, a key over the bound).
+	ErrInvalid = errors.New("invalid request")
+	// ErrCorrupt: the store answered something that no version of headgate
+	// writes: foreign data under a key, or a failing script.
+	ErrCorrupt = errors.New("backend state is not headgate's")
+)
+
+// Atomicity says how much of a request is decided and recorded in one step
+// with respect to other calls.
+type Atomicity uint8
+
+const (
+	// PerOp: each op alone; a refused request may leave traces.
+	PerOp Atomicity = iota
+	// PerPartition: the ops whose keys share a Group. A request over several
+	// groups never admits too much; while one is being refused, units it
+	// took elsewhere and gives back may refuse others for a moment.
+	PerPartition
+	// Whole: any request up to MaxOps.
+	Whole
+)
+
+// String returns the name used in documentation.
+func (a Atomicity) String() string {
+	return [...]string{"per op", "per partition", "whole request"}[a]
+}
+
+// Caps is what a backend promises. It is known without connecting, so that
+// rules can be checked against it offline; backendtest holds the backend to
+// each word.
+type Caps struct {
+	// Name is the backend's name in messages and metric labels.
+	Name string
+	// Algorithms has an entry for each supported algorithm.
+	Algorithms map[limit.Algorithm]AlgorithmCaps
+	Atomicity  Atomicity
+	// ServerClock: the store has a clock that all replicas share, so
+	// Request.At may be zero.
+	ServerClock bool
+	// Local: Take does no I/O; there is nothing to wait for or to combine.
+	Local bool
+	// Precision of instants. Finer ones are rounded down.
+	Precision time.Duration
+	// MaxOps of one request.
+	MaxOps int
+}
+
+// AlgorithmCaps is what a backend promises for one algorithm.
+type AlgorithmCaps struct {
+	// MaxUnits is the largest Max (Burst for a token bucket).
+	MaxUnits int64
+	// Trips is the number of round trips of an uncontended Take.
+	Trips int
+}
+
+// Check reports why l cannot be kept under c, or nil.
+func (c *Caps) Check(l *limit.Limit) error {
+	ac, ok := c.Algorithms[l.Algorithm()]
+	if !ok {
+		return fmt.Errorf("%w: backend %s has no %v", ErrUnsupported, c.Name, l.Algorithm())
+	}
+	if l.Capacity() > ac.MaxUnits {
+		return fmt.Errorf("%w: backend %s keeps %v only up to %d units, not %d",
+			ErrUnsupported, c.Name, l.Algorithm(), ac.MaxUnits, l.Capacity())
+	}
+	if l.Window() < c.Precision {
+		return fmt.Errorf("%w: backend %s keeps time to %v, window %v is shorter",
+			ErrUnsupported, c.Name, c.Precision, l.Window())
+	}
+	return nil
+}
+
+// CheckRequest reports why req cannot be taken under c, or nil. Its errors
+// are also ErrNotApplied.
+func (c *Caps) CheckRequest(req *limit.Request) error {
+	switch {
+	case len(req.Ops) == 0:
+		return fmt.Errorf("%w: %w: no ops", ErrInvalid, ErrNotApplied)
+	case len(req.Ops) > c.MaxOps:
+		return fmt.Errorf("%w: %w: %d ops, at most %d", ErrInvalid, ErrNotApplied, len(req.Ops), c.MaxOps)
+	case req.At == 0 && !c.ServerClock:
+		return fmt.Errorf("%w: %w: backend %s has no clock and the request no instant", ErrInvalid, ErrNotApplied, c.Name)
+	}
+	for i := range req.Ops {
+		if err := c.checkOp(&req.Ops[i]); err != nil {
+			return fmt.Errorf("%w: %w", ErrNotApplied, err)
+		}
+	}
+	return nil
+}
+
+// MaxKeyLen bounds each half of a key.
+const MaxKeyLen = 256
+
+func (c *Caps) checkOp(op *limit.Op) error {
+	if op.Limit == nil {
+		return fmt.Errorf("%w: op without a limit", ErrInvalid)
+	}
+	if len(op.Key.Group) > MaxKeyLen || len(op.Key.Limit) > MaxKeyLen {
+		return fmt.Errorf("%w: key longer than %d bytes", ErrInvalid, MaxKeyLen)
+	}
+	if _, ok := c.Algorithms[op.Limit.Algorithm()]; !ok || op.Limit.Capacity() > c.Algorithms[op.Limit.Algorithm()].MaxUnits {
+		return c.Check(op.Limit)
+	}
+	return nil
+}
+
+// Fail sets every verdict's error to err.
+func Fail(out []limit.Verdict, err error) {
+	for i := range out {
+		out[i].Reset(0)
+		out[i].Err = err
+	}
+}

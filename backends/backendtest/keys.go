@@ -1,0 +1,108 @@
+package backendtest
+
+import (
+	"context"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/headgate-rls/headgate/backends"
+	"github.com/headgate-rls/headgate/limit"
+)
+
+// checkKeys: different keys are different counters, whatever bytes they are
+// made of and however long.
+func checkKeys(e *env) {
+	e.open()
+	now := e.start()
+	long := strings.Repeat("x", backends.MaxKeyLen-1)
+	rest := long[len(e.prefix)+1:] // of a group
+	pairs := []limit.Key{
+		{Group: "ab", Limit: "c"}, {Group: "a", Limit: "bc"}, {Group: "", Limit: "abc"}, {Group: "abc", Limit: ""},
+		{Group: "a:b", Limit: "c"}, {Group: "a", Limit: "b:c"}, {Group: "a\x00b", Limit: "c"}, {Group: "a", Limit: "\x00b\x00c"},
+		{Group: "Case", Limit: "x"}, {Group: "case", Limit: "x"}, {Group: "case", Limit: "X"},
+		{Group: "space", Limit: "x"}, {Group: "space ", Limit: "x"}, {Group: "space", Limit: "x "}, {Group: " space", Limit: "x"},
+		{Group: "{tag}", Limit: "x"}, {Group: "{tag", Limit: "}x"}, {Group: "%s'\"\\;--", Limit: "*?[]"},
+		{Group: "\xff\xfe", Limit: "\x80"}, {Group: "\xff", Limit: "\x80"}, {Group: "é", Limit: "x"}, {Group: "e\u0301", Limit: "x"}, {Group: "e", Limit: "x"},
+		{Group: "\r\n", Limit: "\t"}, {Group: "\n", Limit: "\t"},
+		{Group: rest + "1", Limit: long + "1"}, {Group: rest + "2", Limit: long + "1"}, {Group: rest + "1", Limit: long + "2"},
+	}
+	for _, a := range e.algorithms() {
+		l := e.limit(a, 1, time.Hour)
+		var reqs []limit.Request
+		for _, k := range pairs {
+			k.Group = e.prefix + strconv.Itoa(int(a)) + k.Group
+			reqs = append(reqs, request(now, k, l, 1))
+		}
+		for i, v := range e.takeAll(reqs) {
+			if !v.Admitted {
+				e.Errorf("%v: %q met another key's state", a, reqs[i].Ops[0].Key)
+			}
+		}
+		for i, v := range e.takeAll(reqs) {
+			if v.Admitted {
+				e.Errorf("%v: %q did not meet its own state", a, reqs[i].Ops[0].Key)
+			}
+		}
+	}
+}
+
+// checkForget: a forgotten key is unused, its neighbours are not.
+func checkForget(e *env) {
+	e.open()
+	now := e.start()
+	for _, a := range e.algorithms() {
+		l := e.limit(a, 1, time.Hour)
+		k, beside, elsewhere := e.key("g", "forgotten", a), e.key("g", "kept", a), e.key("h", "forgotten", a)
+		for round := range 2 {
+			for _, k := range []limit.Key{k, beside, elsewhere} {
+				e.takeOne(now, k, l, 1)
+			}
+			e.forget(k, e.key("g", "never used", a), k)
+			if out := e.takeOne(now, k, l, 1); !out.Admitted {
+				e.Errorf("%v, round %d: a forgotten key still has state: %+v", a, round, out)
+			}
+			for _, k := range []limit.Key{beside, elsewhere} {
+				if out := e.takeOne(now, k, l, 1); out.Admitted {
+					e.Errorf("%v: %q went with another key", a, k)
+				}
+			}
+		}
+		// A forgotten key has no instant either: it may be used in the past.
+		e.forget(k)
+		past := now - limit.Instant(10*time.Minute/time.Microsecond)
+		if out := e.takeOne(past, k, l, 1); !out.Admitted {
+			e.Errorf("%v: a forgotten key still has an instant: %+v", a, out)
+		}
+	}
+	e.forget()
+	var many []limit.Key
+	for range 1000 {
+		many = append(many, e.key("many", "x", limit.FixedWindow), e.key("g", "forgotten", limit.FixedWindow))
+	}
+	e.forget(many...)
+}
+
+// checkRelease: giving back what is not held is no error and changes nothing.
+func checkRelease(e *env) {
+	e.open()
+	now := e.start()
+	for _, a := range e.algorithms() {
+		l, k := e.limit(a, 1, time.Hour), e.key("", "released", a)
+		e.takeOne(now, k, l, 1)
+		for _, leases := range [][]limit.Lease{
+			nil,
+			{{Key: k, Holder: "nobody"}},
+			{{Key: e.key("", "unknown", a), Holder: "nobody"}, {Key: k, Holder: ""}, {Key: k, Holder: "\x00"}},
+		} {
+			ctx, cancel := context.WithTimeout(context.Background(), patience)
+			if err := e.b.Release(ctx, leases); err != nil {
+				e.Errorf("%v: Release(%v): %v", a, leases, err)
+			}
+			cancel()
+		}
+		if out := e.takeOne(now, k, l, 1); out.Admitted {
+			e.Errorf("%v: releasing unknown leases gave units back", a)
+		}
+	}
+}

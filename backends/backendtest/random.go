@@ -1,0 +1,216 @@
+package backendtest
+
+import (
+	"math"
+	"math/rand/v2"
+	"strconv"
+	"time"
+
+	"github.com/headgate-rls/headgate/backends"
+	"github.com/headgate-rls/headgate/limit"
+)
+
+// A generator makes random requests that live on the edges, and knows from
+// the model what the right answers are.
+type generator struct {
+	r     *rand.Rand
+	m     *model
+	caps  *backends.Caps
+	step  limit.Instant
+	start limit.Instant
+	now   limit.Instant
+	wait  time.Duration // the last Retry that was not Never
+	keys  []randomKey
+
+	distinct bool // no two ops of a request share a key
+}
+
+// A randomKey is a key and the limits that requests may name for it: the
+// figures of a limit change in operation, its algorithm does not.
+type randomKey struct {
+	key    limit.Key
+	limits []*limit.Limit
+}
+
+// span bounds the time that one generator covers, so that windows of years
+// do not run beyond the last instant there is.
+const span = limit.Instant(60 * 365 * 24 * int64(time.Hour/time.Microsecond))
+
+func (e *env) generator() *generator {
+	g := &generator{r: e.r, m: newModel(), caps: &e.s.Caps, step: limit.Instant(e.step)}
+	g.start = e.start()
+	g.now = g.start
+	algorithms := e.algorithms()
+	window := pick(g.r, time.Millisecond, 7*time.Millisecond, 100*time.Millisecond, time.Second,
+		time.Minute, time.Hour, 24*time.Hour, 30*24*time.Hour, 1234567*time.Microsecond, limit.MaxWindow)
+	round := strconv.FormatUint(g.r.Uint64(), 36)
+	for i := range 1 + g.r.IntN(8) {
+		a := algorithms[g.r.IntN(len(algorithms))]
+		k := randomKey{key: e.key(round+"-"+strconv.Itoa(g.r.IntN(3)), strconv.Itoa(i), a)}
+		for range 1 + g.r.IntN(3) {
+			k.limits = append(k.limits, g.limit(a, window))
+		}
+		g.keys = append(g.keys, k)
+	}
+	return g
+}
+
+func pick[T any](r *rand.Rand, of ...T) T { return of[r.IntN(len(of))] }
+
+// limit draws until it has a limit that the backend can keep.
+func (g *generator) limit(a limit.Algorithm, window time.Duration) *limit.Limit {
+	most := g.caps.Algorithms[a].MaxUnits
+	for {
+		spec := limit.Spec{Algorithm: a, Window: window, Max: pick(g.r, 0, 1, 1, 2, 3, 5, 10, 100, 4711, most)}
+		switch g.r.IntN(4) {
+		case 0:
+			spec.Window *= 2
+		case 1:
+			spec.Window = spec.Window/3 + time.Millisecond
+		}
+		spec.Window = spec.Window.Truncate(time.Duration(g.step) * time.Microsecond)
+		if a == limit.TokenBucket && g.r.IntN(2) == 0 {
+			spec.Burst = pick(g.r, 1, 2, 5, 10*spec.Max, most)
+		}
+		if l, err := limit.New(spec); err == nil && g.caps.Check(l) == nil {
+			return l
+		}
+	}
+}
+
+// slice makes n requests and the verdicts they must get.
+func (g *generator) slice(n int) ([]limit.Request, []limit.Verdict) {
+	reqs, want := make([]limit.Request, n), make([]limit.Verdict, n)
+	for i := range reqs {
+		g.move()
+		reqs[i] = g.request(n == 1)
+		want[i] = g.m.take(&reqs[i], g.now)
+		if !want[i].Admitted && severalGroups(&reqs[i]) && g.caps.Atomicity == backends.PerPartition {
+			g.leftBehind(&reqs[i])
+		}
+		for _, out := range want[i].Outcomes {
+			if out.Retry > 0 {
+				g.wait = out.Retry
+			}
+		}
+	}
+	return reqs, want
+}
+
+// leftBehind is called for what was taken and given back: it may leave its
+// instant, and a state that is as good as none only under the same limit.
+func (g *generator) leftBehind(req *limit.Request) {
+	g.start = g.now
+	for i := range req.Ops {
+		for j := range g.keys {
+			if g.keys[j].key == req.Ops[i].Key {
+				g.keys[j].limits = []*limit.Limit{req.Ops[i].Limit}
+			}
+		}
+	}
+}
+
+func severalGroups(req *limit.Request) bool {
+	for i := range req.Ops {
+		if req.Ops[i].Key.Group != req.Ops[0].Key.Group {
+			return true
+		}
+	}
+	return false
+}
+
+// move sets the instant of the next request, preferably onto an edge.
+func (g *generator) move() {
+	k := &g.keys[g.r.IntN(len(g.keys))]
+	w := limit.Instant(pick(g.r, k.limits...).Window().Microseconds())
+	next := g.now
+	switch g.r.IntN(16) {
+	case 0:
+		next += g.step
+	case 1:
+		next += w - g.step
+	case 2:
+		next += w
+	case 3:
+		next += w + g.step
+	case 4, 5:
+		next = next.Add(g.wait)
+	case 6, 7:
+		next = next.Add(g.wait) - 1
+	case 8:
+		next += w - next%w
+	case 9:
+		next += w - next%w - g.step
+	case 10:
+		next += limit.Instant(g.r.Int64N(2 * int64(w)))
+	case 11:
+		next -= limit.Instant(g.r.Int64N(int64(w)))
+	}
+	if g.r.IntN(2) == 0 {
+		next += g.step - 1 // else round down
+	}
+	next -= next % g.step
+	if next > g.start+span {
+		next = g.now
+	}
+	g.now = max(next, g.m.earliest(), g.start)
+	g.now += (g.step - g.now%g.step) % g.step
+}
+
+// request draws a request at g.now. Unless alone, it stays within what can
+// be compared inside a slice.
+func (g *generator) request(alone bool) limit.Request {
+	n := 1
+	if g.caps.Atomicity != backends.PerOp && g.r.IntN(3) > 0 {
+		n += g.r.IntN(min(6, g.caps.MaxOps))
+	}
+	req := limit.Request{At: g.now}
+	limits := map[limit.Key]*limit.Limit{}
+	for tries := 0; len(req.Ops) < n && tries < 100; tries++ {
+		k := &g.keys[g.r.IntN(len(g.keys))]
+		if len(req.Ops) > 0 && k.key.Group != req.Ops[0].Key.Group &&
+			g.caps.Atomicity != backends.Whole && !alone {
+			continue
+		}
+		l := limits[k.key]
+		if l != nil && g.distinct {
+			continue
+		}
+		if l == nil {
+			l = pick(g.r, k.limits...)
+			if s := g.m.get(k.key); s.over(g.now) || s.writer != nil && alone && g.caps.Atomicity == backends.PerPartition {
+				l = s.writer // see doc.go on changed limits
+			}
+			limits[k.key] = l
+		}
+		req.Ops = append(req.Ops, limit.Op{
+			Key: k.key, Limit: l, Cost: g.cost(k.key, l),
+			Shadow: g.r.IntN(6) == 0, Each: g.r.IntN(5) == 0,
+		})
+	}
+	return req
+}
+
+// cost draws a cost, preferably one that just fits or just does not.
+func (g *generator) cost(k limit.Key, l *limit.Limit) int64 {
+	switch g.r.IntN(16) {
+	case 0, 1, 2, 3, 4, 5:
+		return 1
+	case 6, 7:
+		return 0
+	case 8:
+		return 2
+	case 9:
+		return -1
+	case 10:
+		return -g.r.Int64N(l.Capacity() + 2)
+	case 11:
+		return l.Capacity() + int64(g.r.IntN(3)) - 1
+	case 12, 13:
+		_, out := limit.Step(g.m.get(k).State, &limit.Op{Limit: l}, g.now)
+		return out.Remaining + int64(g.r.IntN(2))
+	case 14:
+		return 1 + g.r.Int64N(l.Capacity()+1)
+	}
+	return pick[int64](g.r, math.MaxInt64, math.MinInt64, 1<<53+1, -1<<53-1, limit.MaxUnits+1, -limit.MaxUnits-1)
+}

@@ -1,0 +1,42 @@
+package denycache
+
+import "time"
+
+// Config says how much to keep and for how long. The zero Config is usable.
+type Config struct {
+	// MaxKeys bounds the number of refusals kept; zero means 100,000. They are
+	// kept in sets of eight, so a small number is rounded.
+	MaxKeys int
+	// MaxAge bounds how long a refusal is believed, whatever its Retry; zero
+	// means a second. What other replicas give back, reset or raise takes
+	// effect here within it.
+	MaxAge time.Duration
+	// LooseRemaining has those refusals of sliding logs and sliding windows
+	// answered here as well that were more than one unit short, as costs
+	// greater than one can be. That they are refused, Retry and Reset are
+	// right; Remaining is what was left when the store was asked. It may have
+	// grown since, by less than the cost needs.
+	LooseRemaining bool
+}
+
+const (
+	defaultMaxKeys = 100_000
+	defaultMaxAge  = time.Second
+
+	// A shard is not made smaller than minShardKeys.
+	maxShards    = 64
+	minShardKeys = 1024
+
+	ways = 8 // refusals in a set
+
+	maxCharged = 64 // keys that a slice remembers; see work.before
+)
+
+func (c *Config) setDefaults() {
+	if c.MaxKeys <= 0 {
+		c.MaxKeys = defaultMaxKeys
+	}
+	if c.MaxAge <= 0 {
+		c.MaxAge = defaultMaxAge
+	}
+}

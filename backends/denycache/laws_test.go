@@ -1,0 +1,492 @@
+package denycache
+
+import (
+	"context"
+	"math/rand/v2"
+	"reflect"
+	"slices"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/headgate-rls/headgate/backends"
+	"github.com/headgate-rls/headgate/limit"
+)
+
+// A model is limit.Decide on a map that never forgets by itself.
+type model map[limit.Key]limit.State
+
+func (m model) decide(req *limit.Request, at limit.Instant) (v limit.Verdict) {
+	states := make([]limit.State, len(req.Ops))
+	for i := range req.Ops {
+		states[i] = m[req.Ops[i].Key]
+	}
+	limit.Decide(states, req, at, &v, nil)
+	for i := len(states) - 1; i >= 0; i-- { // the first one's counts
+		m[req.Ops[i].Key] = states[i]
+	}
+	return v
+}
+
+// admits says what m would answer at instant at, and changes nothing.
+func (m model) admits(req *limit.Request, at limit.Instant) bool {
+	states := make([]limit.State, len(req.Ops))
+	for i := range req.Ops {
+		states[i] = m[req.Ops[i].Key]
+		states[i].Log = slices.Clone(states[i].Log)
+	}
+	var v limit.Verdict
+	limit.Decide(states, req, at, &v, nil)
+	return v.Admitted
+}
+
+// A distant store is a model with a clock, some way off.
+type distant struct {
+	*store
+	model model
+	r     *rand.Rand
+	clock *clock
+}
+
+// way is the longest that a call takes, one way.
+const way = 300 * time.Microsecond
+
+func (d *distant) travel() { d.clock.add(time.Duration(d.r.Int64N(int64(way)))) }
+
+func (d *distant) Take(_ context.Context, reqs []limit.Request, out []limit.Verdict) {
+	d.note(reqs)
+	d.travel()
+	for i := range reqs {
+		out[i] = d.model.decide(&reqs[i], d.clock.micro())
+	}
+	d.travel()
+}
+
+func (d *distant) Forget(_ context.Context, keys []limit.Key) error {
+	for _, k := range keys {
+		delete(d.model, k)
+	}
+	return nil
+}
+
+// A traffic is random requests on few keys, whose limits change.
+type traffic struct {
+	r      *rand.Rand
+	keys   []limit.Key
+	limits [][]*limit.Limit
+}
+
+func newTraffic(r *rand.Rand) *traffic {
+	f := &traffic{r: r}
+	for i := range 1 + r.IntN(4) {
+		a := limit.Algorithms()[r.IntN(4)]
+		var limits []*limit.Limit
+		for range 1 + r.IntN(2) {
+			s := limit.Spec{Algorithm: a, Max: 1 + r.Int64N(7), Window: time.Duration(1+r.Int64N(40)) * time.Millisecond}
+			if a == limit.TokenBucket {
+				s.Burst = 1 + r.Int64N(9)
+			}
+			limits = append(limits, limit.MustNew(s))
+		}
+		f.keys = append(f.keys, limit.Key{Group: strconv.Itoa(i), Limit: a.String()})
+		f.limits = append(f.limits, limits)
+	}
+	return f
+}
+
+func (f *traffic) request() (req limit.Request) {
+	for range 1 + max(0, f.r.IntN(5)-2) {
+		i := f.r.IntN(len(f.keys))
+		l := f.limits[i][max(0, f.r.IntN(12)-10)%len(f.limits[i])]
+		cost := int64(1)
+		switch f.r.IntN(12) {
+		case 0:
+			cost = 0
+		case 1:
+			cost = -1 - f.r.Int64N(3)
+		case 2, 3, 4:
+			cost = 1 + f.r.Int64N(9)
+		}
+		req.Ops = append(req.Ops, limit.Op{Key: f.keys[i], Limit: l, Cost: cost,
+			Shadow: f.r.IntN(8) == 0, Each: f.r.IntN(8) == 0})
+	}
+	return req
+}
+
+// With one replica, every answer is the one that the store would have given at
+// the instant it names, wherever it came from; that instant is now, or later
+// by no more than a round trip; and what is refused here would be refused there.
+func TestAnswersAreTheStores(t *testing.T) {
+	seed := rand.Uint64() >> 32
+	t.Logf("seed %d", seed)
+	r := rand.New(rand.NewPCG(seed, 2))
+	var hits uint64
+	for range 400 {
+		c := newClock()
+		d := &distant{store: newStore(c.now), model: model{}, r: r, clock: c}
+		b := New(d, d.caps(), Config{MaxKeys: 8 << r.IntN(3), MaxAge: time.Minute}, c.now)
+		twin, f := model{}, newTraffic(r)
+		for range 60 {
+			c.add(time.Duration(r.Int64N(int64(5*time.Millisecond)) >> r.IntN(12)))
+			if r.IntN(40) == 0 {
+				k := f.keys[r.IntN(len(f.keys))]
+				_ = b.Forget(context.Background(), []limit.Key{k})
+				delete(twin, k)
+			}
+			compare(t, d, b, twin, f, 1+r.IntN(6)*r.IntN(2))
+		}
+		hits += b.Stats().Hits
+		if !reflect.DeepEqual(d.model, twin) {
+			t.Fatalf("the store's state is not that without a cache:\n%v\nwant\n%v", d.model, twin)
+		}
+	}
+	if t.Logf("%d answers from the cache", hits); hits < 1000 {
+		t.Error("hardly an answer came from the cache")
+	}
+}
+
+// compare sends n requests and has twin decide the same.
+func compare(t *testing.T, d *distant, b *Backend, twin model, f *traffic, n int) {
+	t.Helper()
+	reqs, out := make([]limit.Request, n), make([]limit.Verdict, n)
+	for i := range reqs {
+		reqs[i] = f.request()
+	}
+	began := d.clock.micro()
+	b.Take(context.Background(), reqs, out)
+	for i := range reqs {
+		if !out[i].Admitted && twin.admits(&reqs[i], began) && twin.admits(&reqs[i], d.clock.micro()) {
+			t.Fatalf("request %d of %d was refused, but would have been admitted: %+v", i, n, reqs[i])
+		}
+		if early, late := began, d.clock.micro().Add(2*way)+1; out[i].At < early || out[i].At > late {
+			t.Fatalf("decided at %d, want %d to %d", out[i].At, early, late)
+		}
+		want := twin.decide(&reqs[i], out[i].At)
+		if !slices.Equal(out[i].Outcomes, want.Outcomes) || out[i].Admitted != want.Admitted {
+			t.Fatalf("request %d of %d at %d:\n     %+v\nwant %+v\n%+v", i, n, out[i].At, out[i], want, reqs[i])
+		}
+	}
+}
+
+// What another replica does takes effect within MaxAge.
+func TestStaleness(t *testing.T) {
+	const age = 700 * time.Millisecond
+	changes := map[string]func(other *rig, o limit.Op){
+		"refund": func(other *rig, o limit.Op) { o.Cost = -1; other.take(o) },
+		"forget": func(other *rig, o limit.Op) { _ = other.Forget(context.Background(), []limit.Key{o.Key}) },
+		"raise": func(other *rig, o limit.Op) { // a faster refill, and a unit taken under it
+			s := o.Limit.Spec()
+			s.Max, s.Burst = 1000*s.Max, 0
+			o.Limit = limit.MustNew(s)
+			other.clock.add(time.Minute / 500)
+			other.take(o)
+		},
+	}
+	for _, a := range limit.Algorithms() {
+		for name, change := range changes {
+			if name == "raise" && a != limit.TokenBucket {
+				continue // its takes make no room under the old limit
+			}
+			t.Run(a.String()+"/"+name, func(t *testing.T) {
+				here := newRig(t, Config{MaxAge: age})
+				other := here.replica(Config{MaxAge: age})
+				o := op("k", newLimit(a, 2, time.Minute), 1)
+				here.exhaust(o)
+				asked := here.clock.now()
+				here.want("known", false, false, o)
+				change(other, o)
+				here.clock.add(age - here.clock.now().Sub(asked) - time.Microsecond)
+				here.want("just before MaxAge", false, false, o)
+				here.clock.add(time.Microsecond)
+				here.want("at MaxAge", true, true, o)
+			})
+		}
+	}
+}
+
+// A hot refused key costs the store a call for each MaxAge.
+func TestHotKey(t *testing.T) {
+	for _, a := range limit.Algorithms() {
+		r := newRig(t, Config{})
+		o := op("hot", newLimit(a, 1, time.Hour), 1)
+		r.exhaust(o)
+		before := r.store.calls.Load()
+		for range 10_000 {
+			r.clock.add(time.Millisecond)
+			r.take(o)
+		}
+		if n := r.store.calls.Load() - before; n > 10 {
+			t.Errorf("%v: %d calls in ten seconds, want at most one a second", a, n)
+		}
+	}
+}
+
+// Shadows and costs of zero or less always reach the store.
+func TestAlwaysAsked(t *testing.T) {
+	for _, a := range limit.Algorithms() {
+		r := newRig(t, Config{})
+		o := op("k", newLimit(a, 2, time.Hour), 1)
+		ask, giveBack := o, o
+		ask.Cost, giveBack.Cost = 0, -1
+		r.exhaust(o)
+		for range 2 {
+			r.want("shadow", true, true, shadow(o))
+			r.want("two shadows", true, true, shadow(o), shadow(op("other", o.Limit, 1)))
+			r.want("ask", false, true, ask)
+			r.want("ask beside a refused one", false, true, ask, o)
+			r.want("refused", false, false, o)
+			r.want("refused, with a shadow that has no room", false, false, o, shadow(o))
+		}
+		r.want("giving back", true, true, giveBack)
+		r.want("after it", true, true, o)
+	}
+}
+
+// Ops with Each are charged when their request is refused; it is answered here
+// only if they cannot be.
+func TestEachIsCharged(t *testing.T) {
+	for _, a := range limit.Algorithms() {
+		r := newRig(t, Config{})
+		full, roomy := op("full", newLimit(a, 1, time.Hour), 1), op("roomy", newLimit(a, 3, time.Hour), 1)
+		r.exhaust(full)
+		for i := range 3 {
+			v := r.want("charged", false, true, full, each(roomy))
+			if left := v.Outcomes[1].Remaining; left != int64(2-i) {
+				t.Fatalf("%v: %d left after %d charges of 3", a, left, i+1)
+			}
+		}
+		r.want("the last unit is gone", false, true, full, each(roomy))
+		r.want("nothing to charge", false, false, full, each(roomy))
+		r.want("alone", false, false, each(roomy))
+	}
+}
+
+// With several ops, all must be known.
+func TestSeveralOps(t *testing.T) {
+	r := newRig(t, Config{})
+	l := newLimit(limit.TokenBucket, 2, time.Hour)
+	x, y, z := op("x", l, 1), op("y", l, 1), op("z", l, 1)
+	r.exhaust(x)
+	r.want("y has room", false, true, x, y)
+	r.exhaust(y)
+	r.clock.add(time.Second / 2)
+	v := r.want("both are known", false, false, x, y)
+	for i, out := range v.Outcomes {
+		if want := (limit.Outcome{Retry: 1799*time.Second + 500*time.Millisecond, Reset: 3599*time.Second + 500*time.Millisecond}); out != want {
+			t.Errorf("outcome %d: %+v, want %+v", i, out, want)
+		}
+	}
+	r.want("one key twice", false, false, x, x)
+	r.want("z is new", false, true, x, y, z)
+}
+
+// A later op of a request is told of what an earlier one would have taken: that
+// is nothing to be remembered.
+func TestSharedKeyTeachesNothing(t *testing.T) {
+	for _, a := range limit.Algorithms() {
+		r := newRig(t, Config{})
+		o := op("k", newLimit(a, 3, time.Hour), 2)
+		r.want("together too much", false, true, o, o)
+		r.want("alone there is room", true, true, o)
+	}
+}
+
+func TestNewLimits(t *testing.T) {
+	r := newRig(t, Config{})
+	o := op("k", newLimit(limit.FixedWindow, 2, time.Hour), 1)
+	r.exhaust(o)
+	again, raised := o, o
+	again.Limit, raised.Limit = newLimit(limit.FixedWindow, 2, time.Hour), newLimit(limit.FixedWindow, 4, time.Hour)
+	r.want("loaded again", false, false, again)
+	r.want("raised", true, true, raised)
+	r.want("the old one, of which the new one took", false, true, o)
+	r.want("and again", false, false, o)
+	r.Flush()
+	r.want("flushed", false, true, o)
+	r.want("and again", false, false, o)
+}
+
+// A wait is counted from when the store was asked: it ends early by the time
+// that took, and never late.
+func TestWaitsEndEarly(t *testing.T) {
+	for _, a := range limit.Algorithms() {
+		r := newRig(t, Config{MaxAge: time.Hour})
+		o := op("k", newLimit(a, 1, 10*time.Second), 1)
+		r.take(o)
+		r.store.trip = func([]limit.Request) { r.clock.add(30 * time.Millisecond) }
+		r.store.reply = func([]limit.Request) { r.clock.add(20 * time.Millisecond) }
+		refused := r.want("refused", false, true, o)
+		retry := refused.Outcomes[0].Retry
+		v := r.want("at once", false, false, o)
+		if v.At != refused.At.Add(50*time.Millisecond) || v.Outcomes[0].Retry != retry-50*time.Millisecond {
+			t.Errorf("%v: at %d, %+v; was at %d with Retry %v", a, v.At, v.Outcomes[0], refused.At, retry)
+		}
+		r.clock.add(retry - 50*time.Millisecond - 1500*time.Nanosecond)
+		v = r.want("a microsecond before the end", false, false, o)
+		if v.Outcomes[0].Retry != time.Microsecond {
+			t.Errorf("%v: Retry %v", a, v.Outcomes[0].Retry)
+		}
+		r.clock.add(1500 * time.Nanosecond)
+		r.want("at the end", true, true, o)
+	}
+}
+
+func TestLooseRemaining(t *testing.T) {
+	for _, a := range limit.Algorithms() {
+		for _, loose := range []bool{false, true} {
+			r := newRig(t, Config{LooseRemaining: loose})
+			l := newLimit(a, 12, time.Hour)
+			o := op("k", l, 5)
+			r.exhaust(o) // two are left, three are missing
+			r.clock.add(time.Millisecond)
+			open := a == limit.SlidingLog || a == limit.SlidingWindow
+			v := r.want(a.String(), false, open && !loose, o)
+			if v.Outcomes[0].Remaining != 2 {
+				t.Errorf("%v: %+v", a, v.Outcomes[0])
+			}
+			more := o
+			more.Cost = 6
+			r.want(a.String()+", a greater cost", false, open, more)
+			more.Cost = 2
+			r.want(a.String()+", what is left", true, true, more)
+			r.want(a.String()+", now less is left", false, true, o)
+		}
+	}
+}
+
+// Errors leave it unknown what became of a request, unless they say otherwise.
+func TestErrors(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		err   error
+		asked bool
+	}{{"unknown", backends.ErrUnavailable, true}, {"not applied", backends.ErrNotApplied, false}} {
+		r := newRig(t, Config{})
+		o := op("k", newLimit(limit.FixedWindow, 2, time.Hour), 1)
+		r.exhaust(o)
+		r.store.fail = func(*limit.Request) error { return c.err }
+		out := make([]limit.Verdict, 1)
+		r.Take(context.Background(), []limit.Request{{Ops: []limit.Op{o, op("other", o.Limit, 1)}}}, out)
+		if out[0].Err == nil {
+			t.Fatal("no error")
+		}
+		r.store.fail = nil
+		r.want(c.name, false, c.asked, o)
+	}
+}
+
+// Over several partitions, a refused request may take units and give them back.
+func TestUnitsTakenAndGivenBack(t *testing.T) {
+	c := newClock()
+	s := newStore(c.now)
+	s.atomicity = backends.PerPartition
+	r := &rig{T: t, Backend: New(s, s.caps(), Config{}, c.now), store: s, clock: c}
+	l := newLimit(limit.FixedWindow, 1, time.Hour)
+	x, full := op("x", l, 1), op("full", l, 1)
+	r.exhaust(full)
+	// While the request is under way, another one meets what it took of x.
+	s.trip = func([]limit.Request) {
+		s.trip = nil
+		s.memory.Take(context.Background(), []limit.Request{{At: c.micro(), Ops: []limit.Op{x}}}, make([]limit.Verdict, 1))
+		r.want("for a moment", false, true, x)
+		_ = s.memory.Forget(context.Background(), []limit.Key{x.Key})
+	}
+	r.want("refused", false, true, x, full)
+	r.want("the moment is over", true, true, x)
+}
+
+// Instants that come with requests age refusals as the clock does, and are
+// rounded as the store rounds them.
+func TestGivenInstants(t *testing.T) {
+	c := newClock()
+	s := newStore(c.now)
+	s.precision = time.Millisecond
+	b := New(s, s.caps(), Config{}, c.now)
+	o := op("k", newLimit(limit.SlidingLog, 1, time.Hour), 1)
+	at := c.micro()
+	take := func(at limit.Instant, asked bool) {
+		t.Helper()
+		out, before := make([]limit.Verdict, 1), s.calls.Load()
+		b.Take(context.Background(), []limit.Request{{At: at, Ops: []limit.Op{o}}}, out)
+		if got := s.calls.Load() != before; got != asked || out[0].At != at-at%1000 {
+			t.Errorf("at %d: asked %v, want %v; decided at %d", at, got, asked, out[0].At)
+		}
+	}
+	take(at, true)
+	take(at+1000, true)
+	take(at+1999, false)
+	take(at+1000+999_999, false)
+	take(at+1000+1_000_000, true)
+	take(at+1000+1_000_000, false)
+	take(at+1000+999_000, true) // before that
+	c.add(time.Second)
+	take(at+1000+1_000_000, true)
+}
+
+// A verdict's instant is never behind the store's clock, is one that the store
+// can tell, and is one for all ops.
+func TestInstantOfAnswers(t *testing.T) {
+	c := newClock()
+	s := newStore(c.now)
+	s.precision = time.Millisecond
+	r := &rig{T: t, Backend: New(s, s.caps(), Config{}, c.now), store: s, clock: c}
+	l := newLimit(limit.FixedWindow, 1, time.Hour)
+	x, y := op("x", l, 1), op("y", l, 1)
+	c.add(700 * time.Microsecond)
+	r.exhaust(y)
+	s.reply = func([]limit.Request) { c.add(20 * time.Millisecond) }
+	s.trip = func([]limit.Request) { c.add(10 * time.Millisecond) }
+	r.exhaust(x)
+	for range 20 {
+		c.add(1234 * time.Microsecond)
+		now := c.micro() - c.micro()%1000
+		for _, ops := range [][]limit.Op{{x}, {x, y}, {y, x}} {
+			v := r.want("x was learnt from afar", false, false, ops...)
+			if v.At%1000 != 0 || v.At < now+10_000 || v.At > now+11_000 || v.Outcomes[0] != v.Outcomes[len(ops)-1] {
+				t.Fatalf("at %d it is said to be %d: %+v", now, v.At, v.Outcomes)
+			}
+		}
+		if v := r.want("y", false, false, y); v.At%1000 != 0 || v.At < now || v.At > now+1000 {
+			t.Fatalf("at %d it is said to be %d", now, v.At)
+		}
+	}
+}
+
+// What can never succeed is not refused here but told by the store.
+func TestTooManyOps(t *testing.T) {
+	r := newRig(t, Config{})
+	o := op("k", newLimit(limit.FixedWindow, 1, time.Hour), 1)
+	r.exhaust(o)
+	for _, ops := range [][]limit.Op{slices.Repeat([]limit.Op{o}, r.store.caps().MaxOps+1), {}, {o, {Key: o.Key, Cost: 1}}} {
+		out := make([]limit.Verdict, 1)
+		r.Take(context.Background(), []limit.Request{{Ops: ops}}, out)
+		if out[0].Err == nil {
+			t.Errorf("%d ops: no error", len(ops))
+		}
+	}
+}
+
+// Each of several costs on one key is answered, whatever the algorithm.
+func TestMixedCosts(t *testing.T) {
+	for _, a := range limit.Algorithms() {
+		r := newRig(t, Config{MaxAge: time.Hour, LooseRemaining: true})
+		s := limit.Spec{Algorithm: a, Max: 7, Window: time.Second}
+		if a == limit.TokenBucket {
+			s.Burst = 8 // a unit comes back in 1000000/7 µs
+		}
+		o := op("k", limit.MustNew(s), 1)
+		r.clock.add(time.Microsecond)
+		for range o.Limit.Capacity() {
+			r.clock.add(time.Microsecond)
+			r.take(o)
+		}
+		for i := range 100 {
+			r.clock.add(time.Millisecond / 7)
+			for _, o.Cost = range []int64{1, 2, 3, 9, 5} {
+				if v, asked := r.take(o); v.Admitted || asked && i > 0 {
+					t.Fatalf("%v: cost %d, the %d. time: admitted %v, asked %v", a, o.Cost, i, v.Admitted, asked)
+				}
+			}
+		}
+	}
+}

@@ -1,0 +1,5 @@
+//go:build !race
+
+package denycache
+
+func raceEnabled() bool { return false }

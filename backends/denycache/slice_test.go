@@ -1,0 +1,83 @@
+package denycache
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/headgate-rls/headgate/limit"
+)
+
+// Of a slice, only what is not known goes down, in order and in one call, with
+// the memory of its verdicts; and a request finds what those before it did.
+func TestSlice(t *testing.T) {
+	r := newRig(t, Config{})
+	l := newLimit(limit.SlidingLog, 1, time.Hour)
+	known, back := op("known", l, 1), op("back", l, 1)
+	r.exhaust(known)
+	r.exhaust(back)
+	giveBack := back
+	giveBack.Cost = -1
+	reqs := []limit.Request{
+		{Ops: []limit.Op{known}}, {Ops: []limit.Op{back}},
+		{Ops: []limit.Op{op("new", l, 1)}}, {Ops: []limit.Op{giveBack}}, {Ops: []limit.Op{known}},
+		{Ops: []limit.Op{back}}, {Ops: []limit.Op{back}}, {Ops: []limit.Op{known, back}},
+	}
+	admitted := []bool{false, false, true, true, false, true, false, false}
+	down := []int{2, 3, 5, 6, 7}
+	out := make([]limit.Verdict, len(reqs))
+	memory := make([][]limit.Outcome, len(reqs))
+	for i := range out {
+		memory[i] = make([]limit.Outcome, 1, 2)
+		out[i] = limit.Verdict{Outcomes: memory[i], Admitted: true, Err: context.Canceled}
+	}
+	r.store.keep = true
+	before := r.store.calls.Load()
+	r.Take(context.Background(), reqs, out)
+	if n := r.store.calls.Load() - before; n != 1 {
+		t.Errorf("%d calls", n)
+	}
+	if len(r.store.seen) != len(down) {
+		t.Fatalf("%d requests went down, want %d", len(r.store.seen), len(down))
+	}
+	for j, i := range down {
+		if r.store.seen[j].Ops[0] != reqs[i].Ops[0] {
+			t.Errorf("place %d: %+v, want request %d", j, r.store.seen[j], i)
+		}
+	}
+	for i := range out {
+		switch v := &out[i]; {
+		case v.Err != nil || v.Admitted != admitted[i] || len(v.Outcomes) != len(reqs[i].Ops) || v.At == 0:
+			t.Errorf("request %d: %+v", i, v)
+		case &v.Outcomes[0] != &memory[i][0]:
+			t.Errorf("request %d: the memory of its verdict was not used", i)
+		}
+	}
+	if n := r.Stats().Hits; n != 3 {
+		t.Errorf("%d hits", n)
+	}
+	r.Take(context.Background(), nil, nil)
+}
+
+// Neither a hit nor a miss allocates.
+func TestNoAllocations(t *testing.T) {
+	if raceEnabled() {
+		t.Skip("the race detector has pools lose things")
+	}
+	c := newClock()
+	s := &admitting{store: newStore(c.now), remaining: 1}
+	b := New(s, s.caps(), Config{}, c.now)
+	ask := benchRequests(64, 3)
+	out := make([]limit.Verdict, 64)
+	if n := testing.AllocsPerRun(100, func() { b.Take(context.Background(), ask, out) }); n != 0 {
+		t.Errorf("a slice of misses: %v allocations", n)
+	}
+	refused := &refusing{newStore(c.now)}
+	b = New(refused, s.caps(), Config{}, c.now)
+	if n := testing.AllocsPerRun(100, func() { b.Take(context.Background(), ask, out) }); n != 0 {
+		t.Errorf("a slice of hits: %v allocations", n)
+	}
+	if b.Stats().Hits < 6000 {
+		t.Errorf("only %d hits", b.Stats().Hits)
+	}
+}

@@ -1,0 +1,54 @@
+package memory
+
+import (
+	"log/slog"
+	"time"
+
+	"github.com/headgate-rls/headgate/backends"
+	"github.com/headgate-rls/headgate/limit"
+)
+
+// Config says how much to keep. The zero Config is usable.
+type Config struct {
+	// MaxKeys bounds the number of keys with state; zero means 1,000,000.
+	// Beyond it, the state that ends soonest goes, although it still counts.
+	MaxKeys int
+	// Log is told, at most once a minute, when MaxKeys made state go. Nil
+	// means nobody is.
+	Log *slog.Logger
+}
+
+const (
+	defaultMaxKeys = 1_000_000
+
+	// maxShards is the number of bits in a set of shards. A shard is not made
+	// smaller than minShardKeys.
+	maxShards    = 64
+	minShardKeys = 1024
+
+	// maxLogUnits bounds a sliding log, whose records take 16 bytes each.
+	maxLogUnits = 1 << 20
+
+	// grace is how long state stays beyond its end. Callers read the clock
+	// before they get here, and may arrive out of order.
+	grace = limit.Instant(time.Second / time.Microsecond)
+
+	warnEvery = limit.Instant(time.Minute / time.Microsecond)
+)
+
+// Caps returns what the backend promises.
+func Caps() backends.Caps {
+	return backends.Caps{
+		Name: "memory",
+		Algorithms: map[limit.Algorithm]backends.AlgorithmCaps{
+			limit.FixedWindow:   {MaxUnits: limit.MaxUnits},
+			limit.SlidingLog:    {MaxUnits: maxLogUnits},
+			limit.SlidingWindow: {MaxUnits: limit.MaxSlidingWindowUnits},
+			limit.TokenBucket:   {MaxUnits: limit.MaxUnits},
+		},
+		Atomicity: backends.Whole,
+		Local:     true,
+		Precision: time.Microsecond,
+		MaxOps:    64,
+	}
+}

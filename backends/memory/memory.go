@@ -1,0 +1,257 @@
+package memory
+
+import (
+	"context"
+	"hash/maphash"
+	"math/bits"
+	"sync"
+	"sync/atomic"
+
+	"github.com/headgate-rls/headgate/backends"
+	"github.com/headgate-rls/headgate/limit"
+)
+
+// A Backend keeps state in sharded maps.
+type Backend struct {
+	cfg    Config
+	caps   backends.Caps
+	seed   maphash.Seed
+	shards []shard // a power of two, at most maxShards
+	warned atomic.Int64
+}
+
+var _ backends.Backend = (*Backend)(nil)
+
+// New returns an empty backend.
+func New(cfg Config) *Backend {
+	if cfg.MaxKeys <= 0 {
+		cfg.MaxKeys = defaultMaxKeys
+	}
+	n := 1
+	for n < maxShards && cfg.MaxKeys/(2*n) >= minShardKeys {
+		n *= 2
+	}
+	b := &Backend{cfg: cfg, caps: Caps(), seed: maphash.MakeSeed(), shards: make([]shard, n)}
+	for i := range b.shards {
+		b.shards[i].init((cfg.MaxKeys + n - 1) / n)
+	}
+	return b
+}
+
+// Take decides each request under the locks of the shards it touches. There
+// is nothing to wait for, so ctx is not asked.
+func (b *Backend) Take(_ context.Context, reqs []limit.Request, out []limit.Verdict) {
+	for i := range reqs {
+		req, v := &reqs[i], &out[i]
+		if err := b.caps.CheckRequest(req); err != nil {
+			v.Reset(0)
+			v.Err = err
+			continue
+		}
+		evicted := false
+		if len(req.Ops) == 1 {
+			evicted = b.takeOne(req, v)
+		} else {
+			evicted = b.takeMany(req, v)
+		}
+		if evicted {
+			b.warn(req.At)
+		}
+	}
+}
+
+// takeOne decides a request of one op. It says whether other state had to go.
+func (b *Backend) takeOne(req *limit.Request, v *limit.Verdict) (evicted bool) {
+	key := &req.Ops[0].Key
+	hash := b.hash(key)
+	var states, scratch [1]limit.State
+	s := b.shard(hash)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	e := s.find(hash, key)
+	if e != nil {
+		states[0] = e.state
+	}
+	limit.Decide(states[:], req, req.At, v, scratch[:])
+	if e != nil {
+		s.update(e, &states[0], req.Ops[0].Limit)
+		return false
+	}
+	return s.insert(hash, key, &states[0], req.Ops[0].Limit, req.At)
+}
+
+// work is the memory that deciding several ops needs.
+type work struct {
+	hashes  []uint64
+	entries []*entry
+	states  []limit.State
+	scratch []limit.State
+}
+
+var works = sync.Pool{New: func() any { return new(work) }}
+
+func (w *work) grow(n int) {
+	if cap(w.hashes) < n {
+		w.hashes, w.entries = make([]uint64, n), make([]*entry, n)
+		w.states, w.scratch = make([]limit.State, n), make([]limit.State, n)
+	}
+	w.hashes, w.entries = w.hashes[:n], w.entries[:n]
+	w.states, w.scratch = w.states[:n], w.scratch[:n]
+}
+
+// free gives w back without what it points to.
+func (w *work) free() {
+	clear(w.entries)
+	clear(w.states)
+	clear(w.scratch)
+	works.Put(w)
+}
+
+// takeMany decides a request of several ops in one step: all shards it needs
+// are locked, in ascending order.
+func (b *Backend) takeMany(req *limit.Request, v *limit.Verdict) (evicted bool) {
+	w := works.Get().(*work)
+	defer w.free()
+	w.grow(len(req.Ops))
+	var set uint64
+	for i := range req.Ops {
+		w.hashes[i] = b.hash(&req.Ops[i].Key)
+		set |= 1 << b.index(w.hashes[i])
+	}
+	b.lock(set)
+	defer b.unlock(set)
+	for i := range req.Ops {
+		w.entries[i] = b.shard(w.hashes[i]).find(w.hashes[i], &req.Ops[i].Key)
+		if w.entries[i] != nil {
+			w.states[i] = w.entries[i].state
+		}
+	}
+	limit.Decide(w.states, req, req.At, v, w.scratch)
+	return b.store(w, req)
+}
+
+// store keeps the states in w. Entries that exist come first: making room for
+// a new one may drop them.
+func (b *Backend) store(w *work, req *limit.Request) (evicted bool) {
+	for i := range req.Ops {
+		if e := w.entries[i]; e != nil && first(req.Ops, i) {
+			b.shard(w.hashes[i]).update(e, &w.states[i], req.Ops[i].Limit)
+		}
+	}
+	for i := range req.Ops {
+		if w.entries[i] == nil && first(req.Ops, i) {
+			op := &req.Ops[i]
+			if b.shard(w.hashes[i]).insert(w.hashes[i], &op.Key, &w.states[i], op.Limit, req.At) {
+				evicted = true
+			}
+		}
+	}
+	return evicted
+}
+
+// first says whether no op before i has its key; that one's state counts.
+func first(ops []limit.Op, i int) bool {
+	for j := range ops[:i] {
+		if ops[j].Key == ops[i].Key {
+			return false
+		}
+	}
+	return true
+}
+
+func (b *Backend) lock(set uint64) {
+	for ; set != 0; set &= set - 1 {
+		b.shards[bits.TrailingZeros64(set)].mu.Lock()
+	}
+}
+
+func (b *Backend) unlock(set uint64) {
+	for ; set != 0; set &= set - 1 {
+		b.shards[bits.TrailingZeros64(set)].mu.Unlock()
+	}
+}
+
+// hash is seeded by chance: clients choose keys and must not choose shards.
+func (b *Backend) hash(k *limit.Key) uint64 {
+	h := bits.RotateLeft64(maphash.String(b.seed, k.Limit), 32)
+	return h*0x9e3779b97f4a7c15 ^ maphash.String(b.seed, k.Group)
+}
+
+func (b *Backend) index(hash uint64) int { return int(hash>>58) & (len(b.shards) - 1) }
+
+func (b *Backend) shard(hash uint64) *shard { return &b.shards[b.index(hash)] }
+
+// warn tells that MaxKeys was reached, once a minute of the requests' time.
+func (b *Backend) warn(now limit.Instant) {
+	last := b.warned.Load()
+	if passed := int64(now) - last; last != 0 && passed >= 0 && passed < int64(warnEvery) {
+		return
+	}
+	if b.cfg.Log != nil && b.warned.CompareAndSwap(last, int64(now)) {
+		b.cfg.Log.Warn("memory backend is full and drops counters that still count; raise its maximum of keys",
+			"max_keys", b.cfg.MaxKeys, "evicted", b.Stats().Evicted)
+	}
+}
+
+// Release has nothing to do: no algorithm grants leases.
+func (b *Backend) Release(context.Context, []limit.Lease) error { return nil }
+
+// Forget drops the state under keys.
+func (b *Backend) Forget(_ context.Context, keys []limit.Key) error {
+	for i := range keys {
+		hash := b.hash(&keys[i])
+		s := b.shard(hash)
+		s.mu.Lock()
+		if e := s.find(hash, &keys[i]); e != nil {
+			s.remove(e)
+		}
+		s.mu.Unlock()
+	}
+	return nil
+}
+
+// Ping reports no error: memory is there.
+func (b *Backend) Ping(context.Context) error { return nil }
+
+// Close lets go of all state.
+func (b *Backend) Close() error {
+	for i := range b.shards {
+		s := &b.shards[i]
+		s.mu.Lock()
+		s.init(s.max)
+		s.mu.Unlock()
+	}
+	return nil
+}
+
+// Sweep drops the state that is over at now. Takes do that too, as they need
+// room; calling Sweep every second or so lets memory go when there are none.
+func (b *Backend) Sweep(now limit.Instant) {
+	for i := range b.shards {
+		for b.shards[i].sweep(now) {
+		}
+	}
+}
+
+// Stats are figures for an operator.
+type Stats struct {
+	// Keys is the number of keys with state.
+	Keys int
+	// Expired counts states dropped after their end, Evicted those dropped
+	// before it because of MaxKeys.
+	Expired, Evicted uint64
+}
+
+// Stats returns the present figures.
+func (b *Backend) Stats() Stats {
+	var sum Stats
+	for i := range b.shards {
+		s := &b.shards[i]
+		s.mu.Lock()
+		sum.Keys += len(s.queue)
+		sum.Expired += s.expired
+		sum.Evicted += s.evicted
+		s.mu.Unlock()
+	}
+	return sum
+}

@@ -1,0 +1,211 @@
+package memory
+
+import (
+	"strings"
+	"sync"
+
+	"github.com/headgate-rls/headgate/limit"
+)
+
+// A shard is a share of the keys under one lock.
+type shard struct {
+	mu      sync.Mutex
+	max     int
+	entries map[uint64]*entry // by hash; what collides is chained
+	queue   []*entry          // a heap by due: queue[0] ends first
+	most    int               // largest len(queue) since the map was made
+	expired uint64
+	evicted uint64
+
+	_ [64]byte // the next shard's lock is on another cache line
+}
+
+// An entry is the state under one key.
+type entry struct {
+	key   limit.Key
+	hash  uint64
+	next  *entry // with the same hash
+	state limit.State
+
+	// ends is when the state is as good as unused. due is what the queue is
+	// sorted by, and never later: takes mostly move ends away, and putting an
+	// entry right only when it comes first saves moving it on each take.
+	ends, due limit.Instant
+	at        int // in the queue
+}
+
+func (s *shard) init(most int) {
+	s.max, s.entries, s.queue, s.most = most, map[uint64]*entry{}, nil, 0
+}
+
+func (s *shard) find(hash uint64, key *limit.Key) *entry {
+	e := s.entries[hash]
+	for e != nil && e.key != *key {
+		e = e.next
+	}
+	return e
+}
+
+// update stores what l made of e's state.
+func (s *shard) update(e *entry, next *limit.State, l *limit.Limit) {
+	if same(&e.state, next) {
+		return // the end stays with the limit that wrote the state
+	}
+	e.state, e.ends = *next, l.Ends(*next)
+	if e.ends < e.due {
+		e.due = e.ends
+		s.up(e.at)
+	}
+}
+
+// same says whether b is a, not only equal: a changed log may have the same
+// length and sum but starts elsewhere.
+func same(a, b *limit.State) bool {
+	return a.At == b.At && a.N == b.N && a.M == b.M && len(a.Log) == len(b.Log) &&
+		(len(a.Log) == 0 || &a.Log[0] == &b.Log[0])
+}
+
+// insert stores a new key's state, unless it is still unused. It says whether
+// another state had to go for it.
+func (s *shard) insert(hash uint64, key *limit.Key, state *limit.State, l *limit.Limit, now limit.Instant) (evicted bool) {
+	if same(state, &limit.State{}) {
+		return false
+	}
+	s.expire(now, 2) // so that what is over goes faster than what is new comes
+	if len(s.queue) >= s.max {
+		evicted = s.evict(now)
+	}
+	e := &entry{hash: hash, state: *state, ends: l.Ends(*state), at: len(s.queue), next: s.entries[hash]}
+	// The group is a piece of a request, which should not stay for its sake.
+	e.key = limit.Key{Group: strings.Clone(key.Group), Limit: key.Limit}
+	e.due = e.ends
+	s.entries[hash] = e
+	s.queue = append(s.queue, e)
+	s.up(e.at)
+	s.most = max(s.most, len(s.queue))
+	return evicted
+}
+
+// expire takes up to steps steps of dropping what is over. It says whether
+// there may be more.
+func (s *shard) expire(now limit.Instant, steps int) bool {
+	for ; steps > 0; steps-- {
+		if len(s.queue) == 0 || s.queue[0].due+grace > now {
+			return false
+		}
+		if s.settle() {
+			s.remove(s.queue[0])
+			s.expired++
+		}
+	}
+	return true
+}
+
+// settle says whether the first of the queue is in its place, or else moves it
+// there.
+func (s *shard) settle() bool {
+	e := s.queue[0]
+	if e.due == e.ends {
+		return true
+	}
+	e.due = e.ends
+	s.down(0)
+	return false
+}
+
+// evict drops the state that ends soonest. It says whether that was a loss.
+func (s *shard) evict(now limit.Instant) bool {
+	for !s.settle() {
+	}
+	e := s.queue[0]
+	s.remove(e)
+	if e.ends <= now {
+		s.expired++
+		return false
+	}
+	s.evicted++
+	return true
+}
+
+// sweep drops some of what is over, and says whether to call it again: other
+// callers get the lock in between.
+func (s *shard) sweep(now limit.Instant) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.expire(now, 1024) {
+		return true
+	}
+	s.shrink()
+	return false
+}
+
+// shrink makes smaller what has become far too large; a map does not shrink
+// by itself.
+func (s *shard) shrink() {
+	if s.most < minShardKeys || len(s.queue) > s.most/8 {
+		return
+	}
+	entries := make(map[uint64]*entry, len(s.queue))
+	for hash, e := range s.entries {
+		entries[hash] = e
+	}
+	s.entries, s.queue, s.most = entries, append([]*entry(nil), s.queue...), len(s.queue)
+}
+
+func (s *shard) remove(e *entry) {
+	if p := s.entries[e.hash]; p != e {
+		for p.next != e {
+			p = p.next
+		}
+		p.next = e.next
+	} else if e.next != nil {
+		s.entries[e.hash] = e.next
+	} else {
+		delete(s.entries, e.hash)
+	}
+	last := len(s.queue) - 1
+	moved := s.queue[last]
+	s.queue[last] = nil
+	s.queue = s.queue[:last]
+	if moved != e {
+		s.put(e.at, moved)
+		s.up(moved.at)
+		s.down(moved.at)
+	}
+}
+
+func (s *shard) put(i int, e *entry) { s.queue[i], e.at = e, i }
+
+// up and down move the entry at i to its place in the heap.
+
+func (s *shard) up(i int) {
+	e := s.queue[i]
+	for i > 0 {
+		parent := (i - 1) / 2
+		if s.queue[parent].due <= e.due {
+			break
+		}
+		s.put(i, s.queue[parent])
+		i = parent
+	}
+	s.put(i, e)
+}
+
+func (s *shard) down(i int) {
+	e := s.queue[i]
+	for {
+		child := 2*i + 1
+		if child >= len(s.queue) {
+			break
+		}
+		if child+1 < len(s.queue) && s.queue[child+1].due < s.queue[child].due {
+			child++
+		}
+		if e.due <= s.queue[child].due {
+			break
+		}
+		s.put(i, s.queue[child])
+		i = child
+	}
+	s.put(i, e)
+}

@@ -1,0 +1,135 @@
+// Package observe tells a recorder what a backend is asked, how long it takes
+// and how it fails.
+//
+// What the package does not do: it knows no metrics library, names no metric
+// and never changes an answer.
+package observe
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/headgate-rls/headgate/backends"
+	"github.com/headgate-rls/headgate/limit"
+)
+
+// A Recorder is told of each call. There is one for each backend, so that it
+// can look its labels up once. Its methods are called concurrently, on the way
+// of every request: they must not block.
+type Recorder interface {
+	// Take is told of a Take of so many requests that took d. failed has, by
+	// class, the number of them that were not decided; failed[None] is zero.
+	Take(requests int, d time.Duration, failed [NumClasses]int)
+	// Call is told of each call but Take and Close.
+	Call(op Op, d time.Duration, class Class)
+}
+
+// An Op is a method of a backend.
+type Op uint8
+
+// The ops that Recorder.Call is told of.
+const (
+	Release Op = iota
+	Forget
+	Ping
+
+	NumOps = iota
+)
+
+// String returns the op as a label.
+func (o Op) String() string { return [...]string{"release", "forget", "ping"}[o] }
+
+// A Class is a kind of error, by the errors of package backends.
+type Class uint8
+
+// The classes. Other is an error that no backend may return.
+const (
+	None Class = iota
+	Unavailable
+	Unsupported
+	Invalid
+	Corrupt
+	Other
+
+	NumClasses = iota
+)
+
+// String returns the class as a label.
+func (c Class) String() string {
+	return [...]string{"none", "unavailable", "unsupported", "invalid", "corrupt", "other"}[c]
+}
+
+// ClassOf returns err's class. An error of several is what is the most
+// telling: the caller's fault, then the data's, then the store's.
+func ClassOf(err error) Class {
+	switch {
+	case err == nil:
+		return None
+	case errors.Is(err, backends.ErrInvalid):
+		return Invalid
+	case errors.Is(err, backends.ErrUnsupported):
+		return Unsupported
+	case errors.Is(err, backends.ErrCorrupt):
+		return Corrupt
+	case errors.Is(err, backends.ErrUnavailable):
+		return Unavailable
+	}
+	return Other
+}
+
+// A Backend records the calls to another one.
+type Backend struct {
+	next backends.Backend
+	rec  Recorder
+	now  func() time.Time
+}
+
+var _ backends.Backend = (*Backend)(nil)
+
+// New returns a backend that tells rec of each call to next, and closes next
+// with itself. Durations are measured by now, which is time.Now in earnest.
+func New(next backends.Backend, rec Recorder, now func() time.Time) *Backend {
+	return &Backend{next: next, rec: rec, now: now}
+}
+
+// Take passes reqs on and records duration and errors.
+func (b *Backend) Take(ctx context.Context, reqs []limit.Request, out []limit.Verdict) {
+	began := b.now()
+	b.next.Take(ctx, reqs, out)
+	d := b.now().Sub(began)
+	var failed [NumClasses]int
+	for i := range out {
+		if err := out[i].Err; err != nil {
+			failed[ClassOf(err)]++
+		}
+	}
+	b.rec.Take(len(reqs), d, failed)
+}
+
+// record tells of a call that began then and returned err.
+func (b *Backend) record(op Op, began time.Time, err error) error {
+	b.rec.Call(op, b.now().Sub(began), ClassOf(err))
+	return err
+}
+
+// Release passes leases on.
+func (b *Backend) Release(ctx context.Context, leases []limit.Lease) error {
+	began := b.now()
+	return b.record(Release, began, b.next.Release(ctx, leases))
+}
+
+// Forget passes keys on.
+func (b *Backend) Forget(ctx context.Context, keys []limit.Key) error {
+	began := b.now()
+	return b.record(Forget, began, b.next.Forget(ctx, keys))
+}
+
+// Ping asks the store.
+func (b *Backend) Ping(ctx context.Context) error {
+	began := b.now()
+	return b.record(Ping, began, b.next.Ping(ctx))
+}
+
+// Close closes the store.
+func (b *Backend) Close() error { return b.next.Close() }

@@ -1,0 +1,104 @@
+package redis
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/headgate-rls/headgate/internal/testenv"
+	"github.com/headgate-rls/headgate/limit"
+)
+
+// redisCPU returns the CPU time that the server has used.
+func redisCPU(tb testing.TB, c *redis.Client) time.Duration {
+	tb.Helper()
+	text, err := c.Info(context.Background(), "cpu").Result()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	info := parseInfo(text)
+	user, err1 := strconv.ParseFloat(info["used_cpu_user"], 64)
+	sys, err2 := strconv.ParseFloat(info["used_cpu_sys"], 64)
+	if err1 != nil || err2 != nil {
+		tb.Fatalf("INFO cpu: %v %v", err1, err2)
+	}
+	return time.Duration((user + sys) * float64(time.Second))
+}
+
+// ownCPU returns the CPU time that this process has used.
+func ownCPU() time.Duration {
+	var u syscall.Rusage
+	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &u)
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
+// BenchmarkCPU reports what a request costs, in microseconds of CPU time, in
+// Redis and in this process.
+func BenchmarkCPU(b *testing.B) {
+	for _, layout := range []string{"list", "zset"} {
+		s := testenv.StartRedis(b)
+		for _, a := range limit.Algorithms() {
+			if layout == "zset" && a != limit.SlidingLog {
+				continue
+			}
+			for _, n := range []int{1, 16, 64} {
+				b.Run(fmt.Sprintf("%s/%v/slice=%d", layout, a, n), func(b *testing.B) {
+					benchmarkCPU(b, s, layout, a, n)
+				})
+			}
+		}
+	}
+}
+
+// BenchmarkPing is what a round trip costs that does nothing.
+func BenchmarkPing(b *testing.B) {
+	s := testenv.StartRedis(b)
+	c := s.Client()
+	ctx := context.Background()
+	before, own := redisCPU(b, c), ownCPU()
+	b.ResetTimer()
+	for range b.N {
+		if err := c.Ping(ctx).Err(); err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.StopTimer()
+	b.ReportMetric(float64((redisCPU(b, c)-before).Microseconds())/float64(b.N), "redis-µs/req")
+	b.ReportMetric(float64((ownCPU()-own).Microseconds())/float64(b.N), "own-µs/req")
+}
+
+func benchmarkCPU(b *testing.B, s *testenv.RedisServer, layout string, a limit.Algorithm, n int) {
+	h := openURL(b, s.URL()+"?layout="+layout)
+	defer h.Close()
+	c := s.Client()
+	c.FlushAll(context.Background())
+	const keys = 1024
+	l := limit.MustNew(limit.Spec{Algorithm: a, Max: 100, Window: time.Second})
+	reqs, out := make([]limit.Request, keys+n), make([]limit.Verdict, n)
+	for i := range reqs {
+		k := limit.Key{Group: "5:bench4:user" + strconv.Itoa(i%keys), Limit: "r/" + a.String()}
+		reqs[i].Ops = []limit.Op{{Key: k, Limit: l, Cost: 1}}
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	h.Take(ctx, reqs[:1], out[:1])
+	b.ReportAllocs()
+	before, own := redisCPU(b, c), ownCPU()
+	b.ResetTimer()
+	for i := range b.N {
+		from := i * n % keys
+		h.Take(ctx, reqs[from:from+n], out)
+		if out[0].Err != nil {
+			b.Fatal(out[0].Err)
+		}
+	}
+	b.StopTimer()
+	per := func(d time.Duration) float64 { return float64(d.Microseconds()) / float64(b.N*n) }
+	b.ReportMetric(per(redisCPU(b, c)-before), "redis-µs/req")
+	b.ReportMetric(per(ownCPU()-own), "own-µs/req")
+}

@@ -1,0 +1,538 @@
+package redis
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/url"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/headgate-rls/headgate/backends"
+	"github.com/headgate-rls/headgate/internal/spell"
+	"github.com/headgate-rls/headgate/limit"
+)
+
+// Mode says how servers are found.
+type Mode uint8
+
+const (
+	Standalone Mode = iota // one server, or a proxy that looks like one
+	Sentinel               // the master that a group of Sentinels names
+	Cluster
+)
+
+// Layout says how a sliding log is stored.
+type Layout uint8
+
+const (
+	// List stores a log compactly and to the microsecond.
+	List Layout = iota
+	// ZSet stores a log as a sorted set of one member per unit, scored in
+	// milliseconds, so that other programs can share the counters.
+	ZSet
+)
+
+// A Secret is a string that is never printed.
+type Secret string
+
+func (s Secret) String() string {
+	if s == "" {
+		return ""
+	}
+	return "***"
+}
+
+// Format hides the secret from every verb.
+func (s Secret) Format(f fmt.State, _ rune) { fmt.Fprint(f, s.String()) }
+
+// LogValue hides the secret from logs.
+func (s Secret) LogValue() slog.Value { return slog.StringValue(s.String()) }
+
+// MarshalText hides the secret from encoders.
+func (s Secret) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
+
+// Config is what [Parse] makes of a URL. [DefaultConfig] has the values of
+// everything a URL may leave out.
+type Config struct {
+	Mode  Mode
+	Unix  string   // path of a socket, instead of Addrs
+	Addrs []string // host:port
+	// Master is the name under which the Sentinels know the master.
+	Master string
+	DB     int
+
+	Username     string
+	Password     Secret
+	PasswordFile string // read for each new connection
+	PasswordEnv  string // name of an environment variable, likewise
+
+	SentinelUsername     string
+	SentinelPassword     Secret
+	SentinelPasswordFile string
+
+	TLS                bool
+	CA, Cert, Key      string // files in PEM
+	ServerName         string
+	InsecureSkipVerify bool
+
+	Prefix      string
+	Layout      Layout
+	PoolSize    int
+	DialTimeout time.Duration
+	Timeout     time.Duration // of a call, where its context allows more
+	MaxSlice    int           // requests per script call
+}
+
+// DefaultConfig returns the values that apply where a URL says nothing.
+func DefaultConfig() Config {
+	return Config{
+		Prefix:      "headgate:",
+		PoolSize:    20,
+		DialTimeout: 500 * time.Millisecond,
+		Timeout:     500 * time.Millisecond,
+		MaxSlice:    64,
+	}
+}
+
+// schemes are the URL schemes, with what they say.
+var schemes = []struct {
+	name string
+	mode Mode
+	tls  bool
+	unix bool
+}{
+	{name: "redis"},
+	{name: "rediss", tls: true},
+	{name: "unix", unix: true},
+	{name: "redis+unix", unix: true},
+	{name: "redis+sentinel", mode: Sentinel},
+	{name: "rediss+sentinel", mode: Sentinel, tls: true},
+	{name: "redis+cluster", mode: Cluster},
+	{name: "rediss+cluster", mode: Cluster, tls: true},
+}
+
+// A param is one query parameter of a URL. README.md has a table of them.
+type param struct {
+	name string
+	set  func(c *Config, value string) error
+	get  func(c *Config) string // for the redacted URL; nil for secrets
+}
+
+func text(name string, field func(*Config) *string) param {
+	return param{name,
+		func(c *Config, v string) error { *field(c) = v; return nil },
+		func(c *Config) string { return *field(c) }}
+}
+
+func secret(name string, field func(*Config) *Secret) param {
+	return param{name,
+		func(c *Config, v string) error { *field(c) = Secret(v); return nil },
+		func(c *Config) string { return field(c).String() }}
+}
+
+func number(name string, least, most int, field func(*Config) *int) param {
+	return param{name,
+		func(c *Config, v string) error {
+			n, err := strconv.Atoi(v)
+			if err != nil || n < least || n > most {
+				return fmt.Errorf("want a whole number from %d to %d, not %q", least, most, v)
+			}
+			*field(c) = n
+			return nil
+		},
+		func(c *Config) string { return strconv.Itoa(*field(c)) }}
+}
+
+func duration(name string, field func(*Config) *time.Duration) param {
+	return param{name,
+		func(c *Config, v string) error {
+			d, err := time.ParseDuration(v)
+			if err != nil || d < time.Millisecond || d > time.Minute {
+				return fmt.Errorf("want a duration from 1ms to 1m such as 500ms, not %q", v)
+			}
+			*field(c) = d
+			return nil
+		},
+		func(c *Config) string { return field(c).String() }}
+}
+
+var params = []param{
+	text("ca", func(c *Config) *string { return &c.CA }),
+	text("cert", func(c *Config) *string { return &c.Cert }),
+	number("db", 0, 1<<20, func(c *Config) *int { return &c.DB }),
+	duration("dial_timeout", func(c *Config) *time.Duration { return &c.DialTimeout }),
+	{"insecure_skip_verify", setSkipVerify, func(c *Config) string { return strconv.FormatBool(c.InsecureSkipVerify) }},
+	text("key", func(c *Config) *string { return &c.Key }),
+	{"layout", setLayout, func(c *Config) string { return layoutNames[c.Layout] }},
+	number("max_slice", 1, 1024, func(c *Config) *int { return &c.MaxSlice }),
+	text("password_env", func(c *Config) *string { return &c.PasswordEnv }),
+	text("password_file", func(c *Config) *string { return &c.PasswordFile }),
+	number("pool_size", 1, 10_000, func(c *Config) *int { return &c.PoolSize }),
+	text("prefix", func(c *Config) *string { return &c.Prefix }),
+	secret("sentinel_password", func(c *Config) *Secret { return &c.SentinelPassword }),
+	text("sentinel_password_file", func(c *Config) *string { return &c.SentinelPasswordFile }),
+	text("sentinel_username", func(c *Config) *string { return &c.SentinelUsername }),
+	text("server_name", func(c *Config) *string { return &c.ServerName }),
+	duration("timeout", func(c *Config) *time.Duration { return &c.Timeout }),
+}
+
+var layoutNames = [...]string{List: "list", ZSet: "zset"}
+
+func setLayout(c *Config, v string) error {
+	i := slices.Index(layoutNames[:], v)
+	if i < 0 {
+		return fmt.Errorf("want list or zset, not %q", v)
+	}
+	c.Layout = Layout(i)
+	return nil
+}
+
+func setSkipVerify(c *Config, v string) error {
+	b, err := strconv.ParseBool(v)
+	if err != nil {
+		return fmt.Errorf("want true or false, not %q", v)
+	}
+	c.InsecureSkipVerify = b
+	return nil
+}
+
+// Parse reads a URL such as
+//
+//	redis://[user:password@]host:port/db?parameters
+//	redis+sentinel://[user:password@]host:port,host:port/master/db
+//	redis+cluster://[user:password@]host:port,host:port
+//	unix:///path?db=0
+//
+// with rediss for TLS. Its errors never quote the part before the @.
+func Parse(rawURL string) (Config, error) {
+	c, err := parse(rawURL)
+	if err != nil {
+		return Config{}, fmt.Errorf("redis URL: %w", err)
+	}
+	return c, nil
+}
+
+// parse splits by hand: net/url refuses lists of hosts, and quotes passwords.
+func parse(rawURL string) (Config, error) {
+	c := DefaultConfig()
+	scheme, rest, ok := strings.Cut(rawURL, "://")
+	if !ok {
+		return c, errors.New("want SCHEME://HOST:PORT, such as redis://localhost:6379/0")
+	}
+	at := slices.IndexFunc(schemes, func(s struct {
+		name string
+		mode Mode
+		tls  bool
+		unix bool
+	}) bool {
+		return s.name == scheme
+	})
+	if at < 0 {
+		var names []string
+		for _, s := range schemes {
+			names = append(names, s.name)
+		}
+		return c, fmt.Errorf("unknown scheme %q%s; known are %s", scheme, didYouMean(scheme, names), strings.Join(names, ", "))
+	}
+	c.Mode, c.TLS = schemes[at].mode, schemes[at].tls
+	rest, query, _ := strings.Cut(rest, "?")
+	authority, path, _ := strings.Cut(rest, "/")
+	if i := strings.LastIndexByte(authority, '@'); i >= 0 {
+		if err := c.setUser(authority[:i]); err != nil {
+			return c, err
+		}
+		authority = authority[i+1:]
+	} else if strings.Contains(path, "@") && !schemes[at].unix {
+		return c, errUnescaped
+	}
+	if schemes[at].unix {
+		if authority != "" || path == "" {
+			return c, errors.New("want unix:///PATH with three slashes")
+		}
+		c.Unix = "/" + path
+	} else if err := c.setServers(authority, path); err != nil {
+		if strings.Contains(query, "@") {
+			return c, errUnescaped // what looks like a host may be half a password
+		}
+		return c, err
+	}
+	if err := c.setParams(query); err != nil {
+		return c, err
+	}
+	return c, c.check()
+}
+
+var errUnescaped = errors.New("a / or ? in the user name or password must be written %2F or %3F")
+
+func (c *Config) setUser(user string) error {
+	name, password, _ := strings.Cut(user, ":")
+	var err1, err2 error
+	c.Username, err1 = url.PathUnescape(name)
+	password, err2 = url.PathUnescape(password)
+	if err1 != nil || err2 != nil {
+		return errors.New("bad percent-encoding before the @; write a % itself as %25")
+	}
+	c.Password = Secret(password)
+	return nil
+}
+
+// setServers reads host:port,host:port and what follows the slash.
+func (c *Config) setServers(hosts, path string) error {
+	port := "6379"
+	if c.Mode == Sentinel {
+		port = "26379"
+		c.Master, path, _ = strings.Cut(path, "/")
+		var err error
+		if c.Master, err = url.PathUnescape(c.Master); err != nil {
+			return errors.New("bad percent-encoding in the master's name")
+		}
+	}
+	for host := range strings.SplitSeq(hosts, ",") {
+		addr, err := address(host, port)
+		if err != nil {
+			return err
+		}
+		c.Addrs = append(c.Addrs, addr)
+	}
+	if path == "" {
+		return nil
+	}
+	db, err := strconv.Atoi(path)
+	if err != nil || db < 0 {
+		return fmt.Errorf("want the number of a database after the last slash, not %q", path)
+	}
+	c.DB = db
+	return nil
+}
+
+func address(host, port string) (string, error) {
+	if h, p, err := net.SplitHostPort(host); err == nil {
+		host, port = h, p
+	} else if strings.Contains(strings.TrimSuffix(host, "]"), ":") && !strings.HasPrefix(host, "[") {
+		return "", fmt.Errorf("host %q: want HOST:PORT, and an IPv6 address in brackets", host)
+	} else {
+		host = strings.TrimSuffix(strings.TrimPrefix(host, "["), "]")
+	}
+	if host == "" {
+		return "", errors.New("a host is missing")
+	}
+	if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
+		return "", fmt.Errorf("host %q: bad port %q", host, port)
+	}
+	return net.JoinHostPort(host, port), nil
+}
+
+func (c *Config) setParams(query string) error {
+	values, err := url.ParseQuery(query)
+	if err != nil {
+		return errors.New("bad percent-encoding in the parameters")
+	}
+	names := make([]string, 0, len(values))
+	for name := range values {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	for _, name := range names {
+		i := slices.IndexFunc(params, func(p param) bool { return p.name == name })
+		if i < 0 {
+			var known []string
+			for _, p := range params {
+				known = append(known, p.name)
+			}
+			return fmt.Errorf("unknown parameter %q%s", name, didYouMean(name, known))
+		}
+		if len(values[name]) > 1 {
+			return fmt.Errorf("parameter %s is given twice", name)
+		}
+		if err := params[i].set(c, values[name][0]); err != nil {
+			return fmt.Errorf("parameter %s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+// check finds what contradicts itself.
+func (c *Config) check() error {
+	tlsOnly := c.CA != "" || c.Cert != "" || c.Key != "" || c.ServerName != "" || c.InsecureSkipVerify
+	sentinelOnly := c.SentinelUsername != "" || c.SentinelPassword != "" || c.SentinelPasswordFile != ""
+	passwords := 0
+	for _, s := range []string{string(c.Password), c.PasswordFile, c.PasswordEnv} {
+		if s != "" {
+			passwords++
+		}
+	}
+	switch {
+	case c.Unix == "" && len(c.Addrs) == 0:
+		return errors.New("a host is missing")
+	case c.Mode == Standalone && len(c.Addrs) > 1:
+		return errors.New("several hosts need redis+sentinel:// or redis+cluster://")
+	case c.Mode == Sentinel && c.Master == "":
+		return errors.New("want the master's name after the hosts, such as redis+sentinel://h1:26379,h2:26379/mymaster")
+	case c.Mode == Cluster && c.DB != 0:
+		return errors.New("a Cluster has database 0 only")
+	case tlsOnly && !c.TLS:
+		return errors.New("ca, cert, key, server_name and insecure_skip_verify need a rediss scheme")
+	case (c.Cert == "") != (c.Key == ""):
+		return errors.New("cert and key go together")
+	case sentinelOnly && c.Mode != Sentinel:
+		return errors.New("sentinel_ parameters need a sentinel scheme")
+	case c.SentinelPassword != "" && c.SentinelPasswordFile != "":
+		return errors.New("sentinel_password and sentinel_password_file exclude each other")
+	case passwords > 1:
+		return errors.New("a password before the @, password_file and password_env exclude each other")
+	case strings.ContainsAny(c.Prefix, "{}"):
+		return errors.New("parameter prefix: braces would change how keys are spread over a Cluster")
+	case len(c.Prefix) > 64:
+		return errors.New("parameter prefix: at most 64 bytes")
+	case c.PoolSize < 1 || c.MaxSlice < 1 || c.Timeout <= 0 || c.DialTimeout <= 0:
+		return errors.New("pool_size, max_slice, timeout and dial_timeout must be positive; start from DefaultConfig")
+	}
+	return nil
+}
+
+// didYouMean returns a hint at the known name nearest to got, if any is near.
+func didYouMean(got string, known []string) string {
+	if best := spell.Nearest(got, known); best != "" {
+		return fmt.Sprintf(", did you mean %q?", best)
+	}
+	return ""
+}
+
+// URL returns a URL with the same meaning, except that secrets are ***.
+func (c Config) URL() string {
+	var b strings.Builder
+	for _, s := range schemes {
+		if s.mode == c.Mode && s.tls == c.TLS && s.unix == (c.Unix != "") {
+			b.WriteString(s.name + "://")
+			break
+		}
+	}
+	if c.Username != "" || c.Password != "" {
+		b.WriteString(strings.ReplaceAll(url.QueryEscape(c.Username), "+", "%20"))
+		if c.Password != "" {
+			b.WriteString(":" + c.Password.String())
+		}
+		b.WriteString("@")
+	}
+	b.WriteString(strings.Join(c.Addrs, ",") + c.Unix)
+	if c.Mode == Sentinel {
+		b.WriteString("/" + url.PathEscape(c.Master))
+	}
+	if c.DB != 0 && c.Unix == "" {
+		fmt.Fprintf(&b, "/%d", c.DB)
+	}
+	defaults, sep := DefaultConfig(), "?"
+	for _, p := range params {
+		if v := p.get(&c); v != p.get(&defaults) && (p.name != "db" || c.Unix != "") {
+			b.WriteString(sep + p.name + "=" + strings.ReplaceAll(url.QueryEscape(v), "%2A%2A%2A", "***"))
+			sep = "&"
+		}
+	}
+	return b.String()
+}
+
+// String returns [Config.URL].
+func (c Config) String() string { return c.URL() }
+
+// Format prints [Config.URL] for every verb, so that no secret slips out.
+func (c Config) Format(f fmt.State, _ rune) { fmt.Fprint(f, c.URL()) }
+
+// LogValue logs [Config.URL].
+func (c Config) LogValue() slog.Value { return slog.StringValue(c.URL()) }
+
+// Most units of a sliding log. A log keeps a record per admission (list) or a
+// member per unit (zset); see README.md for the memory that takes.
+const (
+	maxListUnits = 1_000_000
+	maxZSetUnits = 20_000
+	maxOps       = 64
+)
+
+// Caps returns what the backend promises under c.
+func (c Config) Caps() backends.Caps {
+	caps := backends.Caps{
+		Name:        "redis",
+		Atomicity:   backends.Whole,
+		ServerClock: true,
+		Precision:   time.Microsecond,
+		MaxOps:      maxOps,
+		Algorithms: map[limit.Algorithm]backends.AlgorithmCaps{
+			limit.FixedWindow:   {MaxUnits: limit.MaxUnits, Trips: 1},
+			limit.SlidingLog:    {MaxUnits: maxListUnits, Trips: 1},
+			limit.SlidingWindow: {MaxUnits: limit.MaxSlidingWindowUnits, Trips: 1},
+			limit.TokenBucket:   {MaxUnits: limit.MaxUnits, Trips: 1},
+		},
+	}
+	if c.Mode == Cluster {
+		caps.Atomicity = backends.PerPartition
+	}
+	if c.Layout == ZSet {
+		caps.Precision = time.Millisecond
+		caps.Algorithms[limit.SlidingLog] = backends.AlgorithmCaps{MaxUnits: maxZSetUnits, Trips: 1}
+	}
+	return caps
+}
+
+// tlsConfig reads the files that c names.
+func (c *Config) tlsConfig() (*tls.Config, error) {
+	if !c.TLS {
+		return nil, nil
+	}
+	t := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: c.ServerName, InsecureSkipVerify: c.InsecureSkipVerify}
+	if c.CA != "" {
+		pem, err := os.ReadFile(c.CA)
+		if err != nil {
+			return nil, fmt.Errorf("parameter ca: %w", err)
+		}
+		t.RootCAs = x509.NewCertPool()
+		if !t.RootCAs.AppendCertsFromPEM(pem) {
+			return nil, fmt.Errorf("parameter ca: %s holds no certificate in PEM", c.CA)
+		}
+	}
+	if c.Cert != "" {
+		pair, err := tls.LoadX509KeyPair(c.Cert, c.Key)
+		if err != nil {
+			return nil, fmt.Errorf("parameters cert and key: %w", err)
+		}
+		t.Certificates = []tls.Certificate{pair}
+	}
+	return t, nil
+}
+
+// password returns what to log in with now. Files are read again for each
+// connection, because secrets are rotated.
+func (c *Config) password() (string, error) {
+	switch {
+	case c.PasswordFile != "":
+		return readPassword("password_file", c.PasswordFile)
+	case c.PasswordEnv != "":
+		p, ok := os.LookupEnv(c.PasswordEnv)
+		if !ok {
+			return "", fmt.Errorf("parameter password_env: %s is not set", c.PasswordEnv)
+		}
+		return p, nil
+	}
+	return string(c.Password), nil
+}
+
+func (c *Config) sentinelPassword() (string, error) {
+	if c.SentinelPasswordFile != "" {
+		return readPassword("sentinel_password_file", c.SentinelPasswordFile)
+	}
+	return string(c.SentinelPassword), nil
+}
+
+func readPassword(name, file string) (string, error) {
+	b, err := os.ReadFile(file)
+	if err != nil {
+		return "", fmt.Errorf("parameter %s: %w", name, err)
+	}
+	return strings.TrimRight(string(b), "\r\n"), nil
+}

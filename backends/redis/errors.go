@@ -1,0 +1,113 @@
+package redis
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/headgate-rls/headgate/backends"
+)
+
+// A dialError came before there was a connection, so nothing was sent.
+type dialError struct{ err error }
+
+func (e *dialError) Error() string { return e.err.Error() }
+func (e *dialError) Unwrap() error { return e.err }
+
+// remedy says what may be done after an error.
+type remedy uint8
+
+const (
+	none     remedy = iota
+	resend          // at once, with the script's text
+	tryLater        // nothing happened, and it may pass soon
+)
+
+// A replyCode is how an error reply of Redis begins.
+type replyCode struct {
+	code   string
+	err    error
+	remedy remedy
+}
+
+// replyCodes are the replies that mean that the command, or the script's
+// first write, was turned down: nothing was recorded.
+//
+// OOM, READONLY, MISCONF and NOREPLICAS come from inside the script, but only
+// from its first write: what they depend on does not change while it runs.
+var replyCodes = []replyCode{
+	{"NOSCRIPT", backends.ErrUnavailable, resend},
+	{"READONLY", backends.ErrUnavailable, tryLater},
+	{"LOADING", backends.ErrUnavailable, tryLater},
+	{"MASTERDOWN", backends.ErrUnavailable, tryLater},
+	{"MOVED", backends.ErrUnavailable, tryLater},
+	{"ASK", backends.ErrUnavailable, tryLater},
+	{"TRYAGAIN", backends.ErrUnavailable, tryLater},
+	{"CLUSTERDOWN", backends.ErrUnavailable, tryLater},
+	{"BUSY", backends.ErrUnavailable, none},
+	{"OOM", backends.ErrUnavailable, none},
+	{"MISCONF", backends.ErrUnavailable, none},
+	{"NOREPLICAS", backends.ErrUnavailable, none},
+	{"NOAUTH", backends.ErrUnavailable, none},
+	{"WRONGPASS", backends.ErrUnavailable, none},
+	{"CROSSSLOT", backends.ErrUnavailable, none},
+	{"ERR max number of clients", backends.ErrUnavailable, tryLater},
+	{"ERR unknown command", backends.ErrUnavailable, none},
+	{"ERR AUTH", backends.ErrUnavailable, none},
+	{"ERR invalid password", backends.ErrUnavailable, none},
+	{"ERR DB index is out of range", backends.ErrUnavailable, none},
+}
+
+// mapError is the one place where the driver's errors get their meaning. sent
+// says whether the command may have gone out when the context ended.
+func mapError(err error, sent bool) (remedy, error) {
+	applied, rem := true, none
+	kind := backends.ErrUnavailable
+	var dial *dialError
+	var reply redis.Error
+	switch {
+	case errors.As(err, &dial):
+		applied, rem = false, tryLater
+	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		// Deadlines of sockets are other errors: this one is the wait for a
+		// connection, or between tries.
+		applied = sent
+	case errors.Is(err, redis.ErrPoolTimeout), errors.Is(err, redis.ErrPoolExhausted), errors.Is(err, redis.ErrClosed):
+		applied = false
+	case errors.As(err, &reply):
+		applied, rem, kind = mapReply(reply.Error())
+	}
+	if applied {
+		return none, fmt.Errorf("redis: %w: %w", kind, err)
+	}
+	return rem, fmt.Errorf("redis: %w: %w: %w", kind, backends.ErrNotApplied, err)
+}
+
+func mapReply(text string) (applied bool, rem remedy, kind error) {
+	for _, c := range replyCodes {
+		// Redis 6 reports a script's errors as "ERR Error running script
+		// (...): @user_script:12: -CODE text".
+		if strings.HasPrefix(text, c.code+" ") || strings.Contains(text, ": -"+c.code+" ") {
+			return false, c.remedy, c.err
+		}
+	}
+	inScript := strings.Contains(text, "user_script") || strings.Contains(text, "Error running script")
+	if strings.HasPrefix(text, "NOPERM") || strings.Contains(text, "-NOPERM") || strings.Contains(text, "can't run this command") {
+		// A user may lack a command that the script comes to after others.
+		return inScript, none, backends.ErrUnavailable
+	}
+	if inScript {
+		return true, none, backends.ErrCorrupt
+	}
+	return true, none, backends.ErrUnavailable
+}
+
+// corrupt reports what no version of headgate writes under a key.
+func corrupt(key string) error {
+	return fmt.Errorf("redis: %w: %w: under the key %q", backends.ErrCorrupt, backends.ErrNotApplied, key)
+}
+
+var errBadReply = fmt.Errorf("redis: %w: the script's reply cannot be read", backends.ErrCorrupt)

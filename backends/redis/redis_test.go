@@ -1,0 +1,754 @@
+package redis
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"net/url"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/headgate-rls/headgate/backends"
+	"github.com/headgate-rls/headgate/backends/backendtest"
+	"github.com/headgate-rls/headgate/internal/testenv"
+	"github.com/headgate-rls/headgate/limit"
+)
+
+func mustParse(tb testing.TB, url string) Config {
+	tb.Helper()
+	c, err := Parse(url)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return c
+}
+
+func openURL(tb testing.TB, url string) *Backend {
+	tb.Helper()
+	b, err := Open(context.Background(), mustParse(tb, url), nil)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return b
+}
+
+// open is openURL for a test that does not close the backend itself.
+func open(tb testing.TB, url string) *Backend {
+	tb.Helper()
+	b := openURL(tb, url)
+	tb.Cleanup(func() { b.Close() })
+	return b
+}
+
+const childURL = "HEADGATE_TEST_REDIS_URL"
+
+// TestChild is one of several processes of the conformance suite.
+func TestChild(t *testing.T) {
+	backendtest.Child(t, func(tb testing.TB) backends.Backend { return openURL(tb, os.Getenv(childURL)) })
+}
+
+// suite is the conformance suite for the store at url.
+func suite(tb testing.TB, url string, rounds int) backendtest.Suite {
+	return backendtest.Suite{
+		Caps:   mustParse(tb, url).Caps(),
+		Open:   func(tb testing.TB) backends.Backend { return openURL(tb, url) },
+		Shared: true, Rounds: rounds,
+		Child: "TestChild", ChildEnv: []string{childURL + "=" + url},
+	}
+}
+
+// onServer adds to a suite what needs the server's own account.
+func onServer(s backendtest.Suite, server *testenv.RedisServer, probe *redis.Client) backendtest.Suite {
+	ctx := context.Background()
+	s.Trips = func() int64 { return scriptCalls(ctx, probe) }
+	s.Stored = func(tb testing.TB) int {
+		n, err := probe.DBSize(ctx).Result()
+		if err != nil {
+			tb.Fatal(err)
+		}
+		return int(n)
+	}
+	s.Faults = &backendtest.Faults{
+		Freeze: func(testing.TB) { server.Pause() }, Thaw: func(testing.TB) { server.Resume() },
+		Kill: func(testing.TB) { server.Kill() }, Restart: func(testing.TB) { server.Restart() },
+	}
+	return s
+}
+
+// scriptCalls returns how many scripts the server was asked to run.
+func scriptCalls(ctx context.Context, c *redis.Client) int64 {
+	info := parseInfo(c.Info(ctx, "commandstats").Val())
+	var n int64
+	for _, name := range []string{"cmdstat_evalsha", "cmdstat_eval"} {
+		_, calls, _ := strings.Cut(info[name], "calls=")
+		calls, _, _ = strings.Cut(calls, ",")
+		i, _ := strconv.ParseInt(calls, 10, 64)
+		n += i
+	}
+	return n
+}
+
+// wantLives checks that every key goes away by itself.
+func wantLives(t *testing.T, c *redis.Client) {
+	t.Helper()
+	ctx := context.Background()
+	n := 0
+	for it := c.Scan(ctx, 0, "", 1000).Iterator(); it.Next(ctx); n++ {
+		if ttl := c.PTTL(ctx, it.Val()).Val(); ttl == -1 { // -2: it just went
+			t.Errorf("key %q stays for ever", it.Val())
+		}
+	}
+	if n == 0 {
+		t.Error("no keys: nothing was checked")
+	}
+}
+
+func TestList(t *testing.T) {
+	s := testenv.StartRedis(t)
+	backendtest.Run(t, onServer(suite(t, s.URL(), 100), s, s.Client()))
+	b := open(t, s.URL())
+	takeSome(t, b)
+	wantLives(t, s.Client())
+}
+
+func TestZSet(t *testing.T) {
+	s := testenv.StartRedis(t)
+	all := suite(t, s.URL()+"?layout=zset&timeout=10s", 15)
+	backendtest.Run(t, all)
+	wantLives(t, s.Client())
+}
+
+func TestRedis62(t *testing.T) {
+	s := testenv.StartRedis(t, testenv.WithFlavour(testenv.Redis62))
+	backendtest.Run(t, suite(t, s.URL(), 30))
+	compareMany(t, open(t, s.URL()+"?layout=zset"))
+	wantLives(t, s.Client())
+}
+
+func TestValkey(t *testing.T) {
+	s := testenv.StartRedis(t, testenv.WithFlavour(testenv.Valkey))
+	backendtest.Run(t, suite(t, s.URL(), 30))
+	compareMany(t, open(t, s.URL()+"?layout=zset"))
+}
+
+// aclUser may do what README.md says a user needs, and no more.
+const aclUser = "user app on >s3cret/p@ss?w%%ord ~headgate:* ~rate_limit:* resetchannels -@all " +
+	"+hello +auth +select +evalsha +eval +unlink +info +time +get +set +del +pexpire " +
+	"+lrange +llen +lset +ltrim +rpush +zadd +zcard +zcount +zrange +zrem +zremrangebyrank"
+
+const aclPassword = "s3cret/p@ss?w%%ord"
+
+func TestTLSAndUser(t *testing.T) {
+	s := testenv.StartRedis(t, testenv.WithTLS(nil), testenv.WithClientCerts(), testenv.WithACL("user default off", aclUser))
+	u := "rediss://app:" + url.QueryEscape(aclPassword) + "@" + s.Addr + "/0?server_name=localhost&ca=" + url.QueryEscape(s.Certs.CAFile) +
+		"&cert=" + url.QueryEscape(s.Certs.Client.CertFile) + "&key=" + url.QueryEscape(s.Certs.Client.KeyFile)
+	backendtest.Run(t, suite(t, u, 5))
+	compareMany(t, open(t, u+"&layout=zset"))
+	for name, bad := range map[string]string{
+		"other password": strings.Replace(u, "s3cret", "other", 1),
+		"other CA":       strings.Replace(u, "ca="+url.QueryEscape(s.Certs.CAFile), "dial_timeout=1s", 1),
+		"no TLS":         "redis://" + s.Addr,
+	} {
+		out := takeOne(open(t, bad), "", 1, 0)
+		if !errors.Is(out.Err, backends.ErrUnavailable) {
+			t.Errorf("%s: error %v", name, out.Err)
+		}
+		if name != "no TLS" && !errors.Is(out.Err, backends.ErrNotApplied) {
+			t.Errorf("%s: error %v, surely it was not applied", name, out.Err)
+		}
+		if strings.Contains(out.Err.Error(), "s3cret") {
+			t.Errorf("%s: the password is in the error %v", name, out.Err)
+		}
+	}
+}
+
+func TestPasswordFile(t *testing.T) {
+	s := testenv.StartRedis(t, testenv.WithPassword("first"))
+	file := t.TempDir() + "/password"
+	write := func(p string) {
+		if err := os.WriteFile(file, []byte(p+"\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("first")
+	b := open(t, "redis://"+s.Addr+"?password_file="+url.QueryEscape(file))
+	if out := takeOne(b, "", 1, 0); out.Err != nil {
+		t.Fatal(out.Err)
+	}
+	// A rotated secret is read for the next connection.
+	c := s.Client()
+	c.ConfigSet(context.Background(), "requirepass", "second")
+	c.Do(context.Background(), "CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
+	write("second")
+	var out limit.Verdict
+	for range 3 {
+		if out = takeOne(b, "", 1, 0); out.Err == nil {
+			break
+		}
+	}
+	if out.Err != nil {
+		t.Error(out.Err)
+	}
+	if _, err := Open(context.Background(), mustParse(t, "redis://h?password_file=/none"), nil); err == nil {
+		t.Error("a missing password_file is no error")
+	}
+}
+
+func TestUnixSocket(t *testing.T) {
+	s := testenv.StartRedis(t, testenv.WithUnixSocket())
+	backendtest.Run(t, suite(t, "unix://"+s.Socket+"?db=3", 5))
+	if n := s.Client().DBSize(context.Background()).Val(); n != 0 {
+		t.Errorf("%d keys in database 0, want them in 3", n)
+	}
+}
+
+func TestSentinel(t *testing.T) {
+	s := testenv.StartRedisSentinel(t, testenv.WithPassword("d@ta"), testenv.WithSentinelPassword("w@tch"))
+	u := "redis+sentinel://:" + url.QueryEscape("d@ta") + "@" + strings.Join(s.SentinelAddrs, ",") + "/" + s.MasterName +
+		"/0?sentinel_password=" + url.QueryEscape("w@tch")
+	backendtest.Run(t, suite(t, u, 5))
+	old := s.Master()
+	underLoad(t, open(t, u), func() { old.Kill(); s.WaitNewMaster(old) })
+}
+
+func TestCluster(t *testing.T) {
+	s := testenv.StartRedisCluster(t)
+	u := "redis+cluster://" + strings.Join(s.Addrs, ",")
+	backendtest.Run(t, suite(t, u, 30))
+	compareMany(t, open(t, u+"?layout=zset"))
+	checkSlots(t, s.Client())
+	t.Run("Split", func(t *testing.T) { splitRequests(t, u) })
+	t.Run("Split/zset", func(t *testing.T) { splitRequests(t, u+"?layout=zset") })
+	b := open(t, u)
+	old := s.MasterFor("{0}")
+	underLoad(t, b, func() {
+		old.Kill()
+		s.WaitNewMaster("{0}", old)
+	})
+}
+
+// splitRequests: a request over three slots that is refused in one gives back
+// in the others exactly what it took, whoever was admitted meanwhile.
+func splitRequests(t *testing.T, u string) {
+	b := open(t, u)
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	unique := strconv.FormatUint(rand.Uint64(), 36)
+	for _, a := range limit.Algorithms() {
+		roomy := limit.MustNew(limit.Spec{Algorithm: a, Max: 1000, Window: time.Hour})
+		full := limit.MustNew(limit.Spec{Algorithm: a, Max: 1, Window: time.Hour})
+		at := limit.InstantOf(time.Now().Add(2 * time.Hour).Truncate(time.Hour))
+		key := func(g string) limit.Key { return limit.Key{Group: unique + g, Limit: a.String()} }
+		req := limit.Request{At: at, Ops: []limit.Op{
+			{Key: key("a"), Limit: roomy, Cost: 3},
+			{Key: key("b"), Limit: roomy, Cost: 2, Each: true},
+			{Key: key("c"), Limit: full, Cost: 1},
+			{Key: key("d"), Limit: roomy, Cost: -1},
+		}}
+		single := limit.Request{At: at, Ops: []limit.Op{{Key: key("a"), Limit: roomy, Cost: 1}}}
+		states := map[limit.Key]limit.State{}
+		model := func(req *limit.Request) (v limit.Verdict) {
+			list := make([]limit.State, len(req.Ops))
+			for i := range list {
+				list[i] = states[req.Ops[i].Key]
+			}
+			limit.Decide(list, req, req.At, &v, nil)
+			for i := range list {
+				states[req.Ops[i].Key] = list[i]
+			}
+			return v
+		}
+		for i := range 6 {
+			reqs, out := []limit.Request{req, single}, make([]limit.Verdict, 2)
+			reqs[0].At += limit.Instant(i) * 1000
+			reqs[1].At += limit.Instant(i) * 1000
+			// The single request is decided between the taking and the giving
+			// back, so the model only agrees on what is left afterwards.
+			b.Take(ctx, reqs, out)
+			model(&reqs[0])
+			model(&reqs[1])
+			ask := limit.Request{At: reqs[0].At, Ops: []limit.Op{
+				{Key: key("a"), Limit: roomy}, {Key: key("b"), Limit: roomy}, {Key: key("c"), Limit: full}, {Key: key("d"), Limit: roomy}}}
+			got := make([]limit.Verdict, 1)
+			b.Take(ctx, []limit.Request{ask}, got)
+			want := model(&ask)
+			if got[0].Err != nil || fmt.Sprint(got[0].Outcomes) != fmt.Sprint(want.Outcomes) {
+				t.Fatalf("%v, round %d: %v %v\nwant %v\nafter %+v", a, i, got[0].Err, got[0].Outcomes, want.Outcomes, out)
+			}
+		}
+	}
+	if st := b.Stats(); st.Undone == 0 || st.NotUndone != 0 {
+		t.Errorf("stats %+v", st)
+	}
+}
+
+// underLoad runs takes on many keys while break does its work: each call ends
+// inside its deadline, and afterwards all keys work again by themselves.
+func underLoad(t *testing.T, b *Backend, breakIt func()) {
+	t.Helper()
+	const deadline, slack = 300 * time.Millisecond, 500 * time.Millisecond
+	ctx, stop := context.WithCancel(context.Background())
+	var all sync.WaitGroup
+	for i := range 8 {
+		all.Go(func() {
+			for ctx.Err() == nil {
+				began := time.Now()
+				out := takeOne(b, strconv.Itoa(i), 1, deadline)
+				if d := time.Since(began); d > deadline+slack {
+					t.Errorf("a call took %v, its deadline was %v", d, deadline)
+				}
+				if out.Err != nil && !errors.Is(out.Err, backends.ErrUnavailable) {
+					t.Errorf("error %v", out.Err)
+				}
+				time.Sleep(2 * time.Millisecond)
+			}
+		})
+	}
+	breakIt()
+	for i := range 16 {
+		began := time.Now()
+		for {
+			out := takeOne(b, strconv.Itoa(i), 1, deadline)
+			if out.Err == nil {
+				break
+			}
+			if time.Since(began) > 10*time.Second {
+				t.Errorf("group %d does not recover: %v", i, out.Err)
+				break
+			}
+		}
+	}
+	stop()
+	all.Wait()
+	pinged, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+	defer cancel()
+	if err := b.Ping(pinged); err != nil {
+		t.Errorf("Ping: %v", err)
+	}
+}
+
+func TestKilledUnderLoad(t *testing.T) {
+	s := testenv.StartRedis(t)
+	b := open(t, s.URL())
+	takeOne(b, "", 1, 0)
+	underLoad(t, b, func() {
+		time.Sleep(50 * time.Millisecond)
+		s.Kill()
+		time.Sleep(200 * time.Millisecond)
+		s.Restart()
+	})
+}
+
+var testLimit = limit.MustNew(limit.Spec{Algorithm: limit.SlidingLog, Max: 1000, Window: time.Minute})
+
+// takeOne takes cost from testLimit. Zero for the deadline is a long one.
+func takeOne(b *Backend, group string, cost int64, deadline time.Duration) limit.Verdict {
+	if deadline == 0 {
+		deadline = 10 * time.Second
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), deadline)
+	defer cancel()
+	out := make([]limit.Verdict, 1)
+	b.Take(ctx, []limit.Request{{Ops: []limit.Op{{Key: limit.Key{Group: group, Limit: "l/sliding_log"}, Limit: testLimit, Cost: cost}}}}, out)
+	return out[0]
+}
+
+// takeSome uses every algorithm.
+func takeSome(t *testing.T, b *Backend) {
+	t.Helper()
+	var reqs []limit.Request
+	for _, a := range limit.Algorithms() {
+		l := limit.MustNew(limit.Spec{Algorithm: a, Max: 10, Window: time.Minute})
+		reqs = append(reqs, limit.Request{Ops: []limit.Op{{Key: limit.Key{Group: "1:g", Limit: a.String()}, Limit: l, Cost: 2}}})
+	}
+	out := make([]limit.Verdict, len(reqs))
+	b.Take(context.Background(), reqs, out)
+	for i := range out {
+		if out[i].Err != nil {
+			t.Fatal(out[i].Err)
+		}
+	}
+}
+
+func TestOpenNeedsNoServer(t *testing.T) {
+	for _, u := range []string{
+		"redis://127.0.0.1:1", "unix:///none", "redis+cluster://127.0.0.1:1,127.0.0.1:2",
+		"redis+sentinel://127.0.0.1:1/mymaster", "rediss://127.0.0.1:1",
+	} {
+		b := open(t, u)
+		began := time.Now()
+		out := takeOne(b, "", 1, 0)
+		if !errors.Is(out.Err, backends.ErrUnavailable) || !errors.Is(out.Err, backends.ErrNotApplied) {
+			t.Errorf("%s: error %v", u, out.Err)
+		}
+		if d := time.Since(began); d > time.Second {
+			t.Errorf("%s: told after %v", u, d)
+		}
+		if len(b.Warnings(context.Background())) > 0 {
+			t.Errorf("%s: warnings about a server that is away", u)
+		}
+	}
+}
+
+func TestScriptFlush(t *testing.T) {
+	s := testenv.StartRedis(t)
+	b, c := open(t, s.URL()), s.Client()
+	for i := range 3 {
+		if out := takeOne(b, "", 1, 0); out.Err != nil || out.Outcomes[0].Remaining != int64(999-i) {
+			t.Fatalf("take %d: %+v", i, out)
+		}
+		if n := b.Stats().NoScript; n != int64(i+1) {
+			t.Errorf("%d calls had to send the script, want %d", n, i+1)
+		}
+		c.ScriptFlush(context.Background())
+	}
+	// A slice that is split goes through the same.
+	reqs, out := make([]limit.Request, 200), make([]limit.Verdict, 200)
+	for i := range reqs {
+		reqs[i].Ops = []limit.Op{{Key: limit.Key{Group: "f"}, Limit: testLimit, Cost: 1}}
+	}
+	b.Take(context.Background(), reqs, out)
+	for i := range out {
+		if out[i].Err != nil || out[i].Outcomes[0].Remaining != int64(999-i) {
+			t.Fatalf("request %d: %+v", i, out[i])
+		}
+	}
+}
+
+// TestBytesSaved: EVALSHA sends the digest, not the script (ledger S1-40).
+func TestBytesSaved(t *testing.T) {
+	s := testenv.StartRedis(t)
+	p := testenv.StartProxy(t, s.Addr)
+	b := open(t, "redis://"+p.Addr)
+	takeOne(b, "", 1, 0)
+	before := p.Stats()
+	takeOne(b, "", 1, 0)
+	after := p.Stats()
+	if n := after.BytesUp - before.BytesUp; n > 250 {
+		t.Errorf("a take sent %d bytes", n)
+	}
+}
+
+// TestFreeze: a connection that goes silent costs no more than the deadline,
+// even for callers who only wait for a connection.
+func TestFreeze(t *testing.T) {
+	s := testenv.StartRedis(t)
+	p := testenv.StartProxy(t, s.Addr)
+	b := open(t, "redis://"+p.Addr+"?pool_size=2")
+	takeOne(b, "", 1, 0)
+	p.Freeze()
+	var all sync.WaitGroup
+	for range 20 {
+		all.Go(func() {
+			began := time.Now()
+			out := takeOne(b, "", 1, 100*time.Millisecond)
+			if !errors.Is(out.Err, backends.ErrUnavailable) {
+				t.Errorf("error %v", out.Err)
+			}
+			if d := time.Since(began); d > 200*time.Millisecond {
+				t.Errorf("took %v", d)
+			}
+		})
+	}
+	all.Wait()
+	p.Resume()
+	if out := takeOne(b, "", 1, 5*time.Second); out.Err != nil {
+		t.Error(out.Err)
+	}
+}
+
+// TestForeignData: what is not headgate's under a key fails the requests that
+// need it, and no others, and is left alone.
+func TestForeignData(t *testing.T) {
+	s := testenv.StartRedis(t)
+	ctx, c := context.Background(), s.Client()
+	for _, layout := range []string{"list", "zset"} {
+		b := open(t, s.URL()+"?layout="+layout)
+		for _, a := range limit.Algorithms() {
+			k := limit.Key{Group: layout, Limit: a.String()}
+			l := limit.MustNew(limit.Spec{Algorithm: a, Max: 5, Window: time.Minute})
+			name := b.ownKey(k)
+			for what, spoil := range map[string]func(){
+				"hash":   func() { c.HSet(ctx, name, "a", "b") },
+				"string": func() { c.Set(ctx, name, "7", 0) },
+				"binary": func() { c.Set(ctx, name, string([]byte{byte(a)})+strings.Repeat("\xff", 24), 0) },
+				"list":   func() { c.RPush(ctx, name, "a", "b") },
+				"zset":   func() { c.ZAdd(ctx, name, redis.Z{Score: -5e15, Member: "x"}) },
+			} {
+				c.Del(ctx, name)
+				spoil()
+				before := c.Dump(ctx, name).Val()
+				bad := limit.Request{Ops: []limit.Op{{Key: limit.Key{Group: layout, Limit: "good2"}, Limit: l, Cost: 1}, {Key: k, Limit: l, Cost: 1}}}
+				good := limit.Request{Ops: []limit.Op{{Key: limit.Key{Group: layout, Limit: "good" + what + a.String()}, Limit: l, Cost: 1}}}
+				out := make([]limit.Verdict, 4)
+				b.Take(ctx, []limit.Request{good, bad, {Ops: bad.Ops[1:]}, good}, out)
+				for _, i := range []int{1, 2} {
+					if !errors.Is(out[i].Err, backends.ErrCorrupt) || !strings.Contains(out[i].Err.Error(), name) {
+						t.Errorf("%s, %v, %s: error %v", layout, a, what, out[i].Err)
+					}
+				}
+				if out[0].Err != nil || out[3].Err != nil || out[3].Outcomes[0].Remaining != 3 {
+					t.Errorf("%s, %v, %s: neighbours got %+v and %+v", layout, a, what, out[0], out[3])
+				}
+				if c.Dump(ctx, name).Val() != before {
+					t.Errorf("%s, %v, %s: foreign data was changed", layout, a, what)
+				}
+			}
+		}
+	}
+}
+
+// TestSharedLog: document 1's programs find the keys and members they expect.
+func TestSharedLog(t *testing.T) {
+	s := testenv.StartRedis(t)
+	ctx, c := context.Background(), s.Client()
+	b := open(t, s.URL()+"?layout=zset")
+	key := limit.Key{Group: limit.RawGroup("user123"), Limit: "api/sliding_log"}
+	l := limit.MustNew(limit.Spec{Algorithm: limit.SlidingLog, Max: 10, Window: time.Minute})
+	now := time.Now().UnixMilli()
+	c.ZAdd(ctx, "rate_limit:user123", redis.Z{Score: float64(now - 59_000), Member: "request-uuid-1"},
+		redis.Z{Score: float64(now - 61_000), Member: "request-uuid-0"})
+	take := func(cost int64) limit.Verdict {
+		out := make([]limit.Verdict, 1)
+		b.Take(ctx, []limit.Request{{Ops: []limit.Op{{Key: key, Limit: l, Cost: cost}}}}, out)
+		return out[0]
+	}
+	if v := take(3); v.Err != nil || !v.Admitted || v.Outcomes[0].Remaining != 6 {
+		t.Fatalf("%+v", v)
+	}
+	members := c.ZRangeWithScores(ctx, "rate_limit:user123", 0, -1).Val()
+	if len(members) != 4 || members[0].Member != "request-uuid-1" {
+		t.Fatalf("members %v", members)
+	}
+	for _, m := range members[1:] {
+		if m.Score < float64(now) || m.Score > float64(now+5000) || len(m.Member.(string)) > 14 {
+			t.Errorf("member %q with score %v", m.Member, m.Score)
+		}
+	}
+	if ttl := c.PTTL(ctx, "rate_limit:user123").Val(); ttl < time.Minute || ttl > 62*time.Second {
+		t.Errorf("the key lives for %v", ttl)
+	}
+	// Two limits on one shared key in one slice see each other.
+	other := key
+	other.Limit = "other/sliding_log"
+	out := make([]limit.Verdict, 2)
+	b.Take(ctx, []limit.Request{
+		{Ops: []limit.Op{{Key: key, Limit: l, Cost: 1}, {Key: other, Limit: l, Cost: 1}}},
+		{Ops: []limit.Op{{Key: other, Limit: l, Cost: 1}}},
+	}, out)
+	if out[1].Err != nil || out[1].Outcomes[0].Remaining != 3 {
+		t.Errorf("%+v", out)
+	}
+	if err := b.Forget(ctx, []limit.Key{key}); err != nil || c.Exists(ctx, "rate_limit:user123").Val() != 0 {
+		t.Errorf("Forget: %v", err)
+	}
+}
+
+// TestMemory holds the layouts to their price per entry (ledger P16).
+func TestMemory(t *testing.T) {
+	s := testenv.StartRedis(t)
+	ctx, c := context.Background(), s.Client()
+	takeSome(t, open(t, s.URL()))
+	for _, a := range limit.Algorithms() {
+		name := open(t, s.URL()).ownKey(limit.Key{Group: "1:g", Limit: a.String()})
+		t.Logf("%v, 1 take: %d bytes with the key %q", a, c.MemoryUsage(ctx, name).Val(), name)
+	}
+	for layout, most := range map[string]float64{"list": 16, "zset": 105} {
+		b := open(t, s.URL()+"?layout="+layout)
+		for _, cost := range []int64{1, 3} {
+			if layout == "zset" && cost > 1 {
+				continue
+			}
+			for _, n := range []int{100, 1000, 6000} {
+				k := limit.Key{Group: fmt.Sprint(layout, n, cost), Limit: "x"}
+				l := limit.MustNew(limit.Spec{Algorithm: limit.SlidingLog, Max: 18_000, Window: time.Hour})
+				at := limit.InstantOf(time.Now())
+				reqs, out := make([]limit.Request, n), make([]limit.Verdict, n)
+				for i := range reqs {
+					reqs[i] = limit.Request{At: at + limit.Instant(i)*1000, Ops: []limit.Op{{Key: k, Limit: l, Cost: cost}}}
+				}
+				b.Take(ctx, reqs, out)
+				if last := out[n-1]; last.Err != nil || last.Outcomes[0].Remaining != 18_000-int64(n)*cost {
+					t.Fatalf("%+v", last)
+				}
+				bytes := float64(c.MemoryUsage(ctx, b.ownKey(k), 0).Val()) / float64(n)
+				t.Logf("%s, cost %d, %d entries: %.1f bytes each", layout, cost, n, bytes)
+				if n == 6000 && bytes > most {
+					t.Errorf("%s, cost %d, %d entries: %.1f bytes each, want at most %v", layout, cost, n, bytes, most)
+				}
+			}
+		}
+	}
+}
+
+func TestPingTellsTheTruth(t *testing.T) {
+	s := testenv.StartRedis(t)
+	ctx, c := context.Background(), s.Client()
+	b := open(t, s.URL())
+	ping := func() error {
+		ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+		defer cancel()
+		return b.Ping(ctx)
+	}
+	if err := ping(); err != nil {
+		t.Fatal(err)
+	}
+	for what, setting := range map[string][2]string{
+		"replica":           {"replicaof", "127.0.0.1 1"},
+		"out of memory":     {"maxmemory", "1"},
+		"too few replicas":  {"min-replicas-to-write", "1"},
+		"no script allowed": {"", ""},
+	} {
+		var undo func()
+		switch setting[0] {
+		case "replicaof":
+			c.ReplicaOf(ctx, "127.0.0.1", "1")
+			undo = func() { c.ReplicaOf(ctx, "no", "one") }
+		case "":
+			c.Do(ctx, "ACL", "SETUSER", "default", "-set")
+			undo = func() { c.Do(ctx, "ACL", "SETUSER", "default", "+set") }
+		default:
+			c.ConfigSet(ctx, setting[0], setting[1])
+			undo = func() { c.ConfigSet(ctx, setting[0], "0") }
+		}
+		for name, err := range map[string]error{"Ping": ping(), "Take": takeOne(b, "", 1, 0).Err} {
+			if name == "Take" && setting[0] == "" {
+				continue // a log needs no SET
+			}
+			if !errors.Is(err, backends.ErrUnavailable) || !errors.Is(err, backends.ErrNotApplied) && setting[0] != "" {
+				t.Errorf("%s, %s: error %v", what, name, err)
+			}
+		}
+		undo()
+		if err := ping(); err != nil {
+			t.Errorf("after %s: %v", what, err)
+		}
+	}
+}
+
+func TestWarnings(t *testing.T) {
+	s := testenv.StartRedis(t, testenv.WithArgs("--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru"))
+	var log bytes.Buffer
+	c := mustParse(t, s.URL())
+	b, err := Open(context.Background(), c, slog.New(slog.NewTextHandler(&log, nil)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if list := b.Warnings(context.Background()); len(list) != 1 || !strings.Contains(list[0], "allkeys-lru") {
+		t.Errorf("warnings %q", list)
+	}
+	takeOne(b, "", 1, 0)
+	takeOne(b, "", 1, 0)
+	b.background.Wait()
+	b.Close()
+	if n := strings.Count(log.String(), "allkeys-lru"); n != 1 {
+		t.Errorf("logged %d times:\n%s", n, log.String())
+	}
+	for version, old := range map[string]bool{"6.0.16": true, "5.0": true, "6.2.0": false, "7.4.1": false, "10.0": false, "": false, "x": false} {
+		if olderThan62(version) != old {
+			t.Errorf("version %q", version)
+		}
+	}
+	if list := warningsOf(map[string]string{"redis_version": "6.0.1", "role": "slave", "maxmemory": "0", "maxmemory_policy": "allkeys-lru"}); len(list) != 2 {
+		t.Errorf("warnings %q", list)
+	}
+}
+
+func checkSlots(t *testing.T, c *redis.ClusterClient) {
+	for _, key := range []string{"", "a", "123456789", "{}x", "{a}x", "x{a}", "{{a}}", "{a", "a}", "x{}{b}", "\xff{\x00}"} {
+		want, err := c.ClusterKeySlot(context.Background(), key).Result()
+		if err != nil || slotOf(key) != int(want) {
+			t.Errorf("%q: slot %d, want %d (%v)", key, slotOf(key), want, err)
+		}
+	}
+}
+
+// FuzzScript compares the script with the model on requests made of bytes.
+func FuzzScript(f *testing.F) {
+	s := testenv.StartRedis(f)
+	list, zset := openURL(f, s.URL()), openURL(f, s.URL()+"?layout=zset")
+	f.Cleanup(func() { list.Close(); zset.Close() })
+	f.Add([]byte("0123456789abcdefghijklmnopqrstuvwxyz"))
+	f.Add([]byte{2, 1, 5, 0, 1, 1, 2, 1, 9, 9, 1, 200, 3, 3, 2, 250, 7})
+	var round int
+	f.Fuzz(func(t *testing.T, data []byte) {
+		round++
+		for _, b := range []*Backend{list, zset} {
+			compare(t, b, strconv.Itoa(round), data)
+		}
+	})
+}
+
+// compareMany is FuzzScript on random bytes.
+func compareMany(t *testing.T, b *Backend) {
+	t.Helper()
+	seed := rand.Uint64()
+	r := rand.New(rand.NewPCG(seed, 0))
+	for i := range 100 {
+		data := make([]byte, 10+r.IntN(150))
+		for j := range data {
+			data[j] = byte(r.Uint32())
+		}
+		compare(t, b, strconv.FormatUint(seed, 36)+strconv.Itoa(i), data)
+		if t.Failed() {
+			t.Logf("seed %d, round %d", seed, i)
+		}
+	}
+}
+
+// compare makes a slice of requests from data and compares verdicts.
+func compare(t *testing.T, b *Backend, unique string, data []byte) {
+	t.Helper()
+	next := func() int64 {
+		if len(data) == 0 {
+			return 0
+		}
+		n := data[0]
+		data = data[1:]
+		return int64(n)
+	}
+	now := limit.InstantOf(time.Now().Add(time.Hour).Truncate(time.Minute))
+	states := map[limit.Key]limit.State{}
+	var reqs []limit.Request
+	var want []limit.Verdict
+	for len(data) > 0 && len(reqs) < 40 {
+		now += limit.Instant((next() - 40) * 997_000 / 8 / int64(b.step) * int64(b.step))
+		now -= mod(now, b.step)
+		req := limit.Request{At: now}
+		for range 1 + next()%4 {
+			x := next()
+			a := limit.Algorithms()[x%4]
+			l := limit.MustNew(limit.Spec{Algorithm: a, Max: 1 + x/4%5, Window: time.Second * time.Duration(1+x/20)})
+			req.Ops = append(req.Ops, limit.Op{
+				Key: limit.Key{Group: unique + layoutNames[b.cfg.Layout], Limit: a.String() + strconv.Itoa(int(x/4%2))}, Limit: l,
+				Cost: next()%9 - 3, Shadow: x%7 == 0, Each: x%5 == 0,
+			})
+		}
+		list := make([]limit.State, len(req.Ops))
+		for i := range list {
+			list[i] = states[req.Ops[i].Key]
+		}
+		var v limit.Verdict
+		limit.Decide(list, &req, now, &v, nil)
+		for i := len(list) - 1; i >= 0; i-- { // of ops that share a key the first one's counts
+			states[req.Ops[i].Key] = list[i]
+		}
+		reqs, want = append(reqs, req), append(want, v)
+	}
+	out := make([]limit.Verdict, len(reqs))
+	b.Take(context.Background(), reqs, out)
+	for i := range out {
+		if out[i].Err != nil || out[i].Admitted != want[i].Admitted || fmt.Sprint(out[i].Outcomes) != fmt.Sprint(want[i].Outcomes) {
+			t.Fatalf("request %d, %+v:\n     %+v\nwant %+v", i, reqs[i], out[i], want[i])
+		}
+	}
+}

@@ -1,0 +1,37 @@
+// Command engines tells "make test" about the servers that tests run against.
+//
+//	engines list        prints the names of all engines, comma separated
+//	engines report DIR  prints which of them ran, from the notes in DIR, and
+//	                    fails if one that HEADGATE_TEST_MUSTRUN names did not
+package main
+
+import (
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/headgate-rls/headgate/internal/testenv"
+)
+
+func main() {
+	if err := run(os.Args[1:]); err != nil {
+		fmt.Fprintln(os.Stderr, "engines:", err)
+		os.Exit(1)
+	}
+}
+
+func run(args []string) error {
+	switch {
+	case len(args) == 1 && args[0] == "list":
+		var names []string
+		for _, e := range testenv.Engines() {
+			names = append(names, e.Name)
+		}
+		fmt.Println(strings.Join(names, ","))
+		return nil
+	case len(args) == 2 && args[0] == "report":
+		return testenv.WriteReport(os.Stdout, args[1], os.Getenv(testenv.EnvMustRun))
+	default:
+		return fmt.Errorf("usage: engines list | engines report DIR")
+	}
+}

