@@ -1,0 +1,110 @@
+// Package config is the server's own configuration: one struct, filled from
+// flags, environment variables (HEADGATE_*), a YAML file and defaults, in
+// this order of precedence. Rules are not configuration; they belong to
+// package descriptors.
+package config
+
+import (
+	"time"
+
+	"github.com/spf13/pflag"
+)
+
+// Config has every setting of `headgate serve`.
+type Config struct {
+	File string
+
+	Rules        []string
+	MergeDomains bool
+	Backend      string
+
+	GRPC      string
+	Transport string
+	Services  string
+	HTTP      string
+	Debug     string
+
+	Charge         string
+	OnBackendError string
+	Replicas       int
+	BackendTimeout time.Duration
+	DeadlineMargin time.Duration
+	ShadowMode     bool
+	QuotaMode      bool
+
+	ResponseHeaders bool
+	LimitHeader     string
+	RemainingHeader string
+	ResetHeader     string
+	RetryHeader     string
+	RuleHeader      string
+	DynamicMetadata bool
+	UnitMultiplier  bool
+
+	SocketMode string
+
+	TLSCert  string
+	TLSKey   string
+	ClientCA string
+
+	MaxConnectionAge      time.Duration
+	MaxConnectionAgeGrace time.Duration
+	Keepalive             time.Duration
+
+	DrainDelay   time.Duration
+	DrainTimeout time.Duration
+
+	LogLevel  string
+	LogFormat string
+}
+
+// Define declares a flag for every setting on fs, with its default, and
+// returns the Config that they fill.
+func Define(fs *pflag.FlagSet) *Config {
+	c := new(Config)
+	fs.StringVar(&c.File, "config", "", "YAML `file` with settings, by the names of these flags")
+
+	fs.StringArrayVar(&c.Rules, "rules", nil, "rule `file or directory`; may be repeated (default ./rules if it exists, else a built-in example)")
+	fs.BoolVar(&c.MergeDomains, "merge-domains", false, "let several files hold rules of one domain")
+	fs.StringVar(&c.Backend, "backend", "memory://", "`URL` of the store that keeps the counters: memory://, redis://…; see docs/operations.md")
+
+	fs.StringVar(&c.GRPC, "grpc", ":8081", "`address` of the gRPC service: host:port, unix:PATH or unix:@NAME")
+	fs.StringVar(&c.Transport, "transport", "unary", "what serves the gRPC address: unary (several times cheaper) or grpc (grpc-go)")
+	fs.StringVar(&c.Services, "services", ":8082", "`address` of the gRPC services that the unary transport does not serve: health Watch, reflection; empty for none")
+	fs.StringVar(&c.HTTP, "http", ":8080", "`address` of /json, /healthcheck and /readyz; empty for none")
+	fs.StringVar(&c.Debug, "debug", "127.0.0.1:6070", "`address` of /metrics, /rlconfig and /debug/pprof/; empty for none")
+
+	fs.StringVar(&c.Charge, "charge", "all_or_nothing", "what a refused request is charged, where the rule says nothing: all_or_nothing or each")
+	fs.StringVar(&c.OnBackendError, "on-backend-error", "allow", "the answer when the backend fails, where the rule says nothing: allow, deny or local")
+	fs.IntVar(&c.Replicas, "replicas", 1, "number of processes that share the backend; with on_backend_error: local each takes its share of a limit")
+	fs.DurationVar(&c.BackendTimeout, "backend-timeout", 500*time.Millisecond, "longest wait for the backend when the caller sets no deadline")
+	fs.DurationVar(&c.DeadlineMargin, "deadline-margin", 2*time.Millisecond, "time kept back from the caller's deadline to answer in: this, or a tenth of the deadline if that is more")
+	fs.BoolVar(&c.ShadowMode, "shadow-mode", false, "refuse nothing; statuses and metrics still tell what would have been refused")
+	fs.BoolVar(&c.QuotaMode, "quota-mode", false, "treat every rule as if it had quota_mode")
+
+	fs.BoolVar(&c.ResponseHeaders, "response-headers", false, "send the three RateLimit headers with every response")
+	fs.StringVar(&c.LimitHeader, "limit-header", "RateLimit-Limit", "`name` of the header with the limit")
+	fs.StringVar(&c.RemainingHeader, "remaining-header", "RateLimit-Remaining", "`name` of the header with what is left")
+	fs.StringVar(&c.ResetHeader, "reset-header", "RateLimit-Reset", "`name` of the header with the seconds until the reset")
+	fs.StringVar(&c.RetryHeader, "retry-after-header", "Retry-After", "`name` of the header that refusals bring; empty for none")
+	fs.StringVar(&c.RuleHeader, "rule-header", "x-headgate-rule", "`name` of the header that names the rule that refused; empty for none")
+	fs.BoolVar(&c.DynamicMetadata, "dynamic-metadata", false, "add domain, descriptors and hits to the response's dynamic metadata")
+	fs.BoolVar(&c.UnitMultiplier, "unit-multiplier", false, "report windows that are no whole unit by unit_multiplier; needs Envoy 1.40 everywhere")
+
+	fs.StringVar(&c.SocketMode, "socket-mode", "", "permissions of Unix sockets in octal, such as 0660 (default: what the umask leaves)")
+
+	fs.StringVar(&c.TLSCert, "grpc-tls-cert", "", "certificate chain `file` of the gRPC service; reloaded when it changes")
+	fs.StringVar(&c.TLSKey, "grpc-tls-key", "", "private key `file` of the gRPC service")
+	fs.StringVar(&c.ClientCA, "grpc-client-ca", "", "`file` with the certificate authorities whose clients may call; others are refused")
+
+	fs.DurationVar(&c.MaxConnectionAge, "grpc-max-connection-age", 24*time.Hour, "age at which connections are asked to close")
+	fs.DurationVar(&c.MaxConnectionAgeGrace, "grpc-max-connection-age-grace", time.Hour, "time they then have to finish their calls")
+	fs.DurationVar(&c.Keepalive, "grpc-keepalive", time.Minute, "idle time after which a connection is probed")
+
+	fs.DurationVar(&c.DrainDelay, "drain-delay", 5*time.Second, "time between failing health checks and closing listeners on SIGTERM")
+	fs.DurationVar(&c.DrainTimeout, "drain-timeout", 25*time.Second, "longest time for calls in flight to finish after that")
+
+	fs.StringVar(&c.LogLevel, "log-level", "info", "debug, info, warn or error")
+	fs.StringVar(&c.LogFormat, "log-format", "text", "text or json")
+	return c
+}

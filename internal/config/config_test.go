@@ -1,0 +1,107 @@
+package config
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/spf13/pflag"
+)
+
+// resolve parses args over an environment and a configuration file.
+func resolve(t *testing.T, file string, env map[string]string, args ...string) (*Config, error) {
+	t.Helper()
+	fs := pflag.NewFlagSet("serve", pflag.ContinueOnError)
+	c := Define(fs)
+	if file != "" {
+		path := filepath.Join(t.TempDir(), "conf.yaml")
+		if err := os.WriteFile(path, []byte(file), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		args = append(args, "--config", path)
+	}
+	if err := fs.Parse(args); err != nil {
+		t.Fatal(err)
+	}
+	return c, Resolve(fs, c, func(name string) (string, bool) { v, ok := env[name]; return v, ok })
+}
+
+func TestPrecedence(t *testing.T) {
+	file := "grpc: file:1\nhttp: file:2\ndebug: file:3\nrules: [a.yaml, b.yaml]\ndrain-delay: 7s\n"
+	env := map[string]string{"HEADGATE_GRPC": "env:1", "HEADGATE_HTTP": "env:2", "HEADGATE_CHARGE": "each"}
+	c, err := resolve(t, file, env, "--grpc", "flag:1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c.GRPC != "flag:1" || c.HTTP != "env:2" || c.Debug != "file:3" || c.Backend != "memory://" ||
+		c.Charge != "each" || c.DrainDelay != 7*time.Second || strings.Join(c.Rules, " ") != "a.yaml b.yaml" {
+		t.Errorf("%+v", c)
+	}
+	c, err = resolve(t, "", map[string]string{"HEADGATE_RULES": "x,y"})
+	if err != nil || strings.Join(c.Rules, " ") != "x y" {
+		t.Errorf("rules %q, %v", c.Rules, err)
+	}
+	c, err = resolve(t, "", map[string]string{"HEADGATE_RULES": "", "HEADGATE_HTTP": ""})
+	if err != nil || len(c.Rules) != 0 || c.HTTP != "" {
+		t.Errorf("empty variables: rules %q, http %q, %v", c.Rules, c.HTTP, err)
+	}
+}
+
+func TestProblems(t *testing.T) {
+	for _, tc := range []struct {
+		name, file string
+		env        map[string]string
+		args       []string
+		want       []string
+	}{
+		{name: "unknown key", file: "grpc: a:1\n\nrule_header: x\nbakend: y\nback-end: z\n", want: []string{"conf.yaml:3:1: rule_header: no such setting; did you mean rule-header?", "conf.yaml:4:1: bakend: no such setting", "conf.yaml:5:1: back-end: no such setting; did you mean backend?"}},
+		{name: "wrong type in the file", file: "shadow-mode: perhaps\n", want: []string{`conf.yaml:1:1: shadow-mode: "perhaps" is not a valid bool`}},
+		{name: "list for one value", file: "grpc: [a, b]\n", want: []string{"grpc: takes one value, not a list"}},
+		{name: "not a mapping", file: "- a\n", want: []string{"expected settings as"}},
+		{name: "wrong type in the environment", env: map[string]string{"HEADGATE_DRAIN_DELAY": "long"}, want: []string{`environment variable HEADGATE_DRAIN_DELAY: "long" is not a valid duration`}},
+		{name: "every bad value is told", args: []string{"--charge", "some", "--on-backend-error", "panic", "--log-format", "xml", "--log-level", "loud", "--grpc", "", "--backend-timeout", "0s", "--grpc-tls-cert", "c", "--socket-mode", "rw"}, want: []string{
+			`--charge: "some" is neither`, `--on-backend-error: "panic" is none`, `--log-format: "xml"`, `--log-level: "loud"`, "--grpc: must not be empty", "--backend-timeout: must be positive", "--grpc-tls-cert: needs --grpc-tls-key", `--socket-mode: "rw" is not a mode`}},
+		{name: "client CA without TLS", args: []string{"--grpc-client-ca", "ca"}, want: []string{"--grpc-client-ca: needs"}},
+		{name: "no such file", args: []string{"--config", "/does/not/exist"}, want: []string{"read configuration: "}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			_, err := resolve(t, tc.file, tc.env, tc.args...)
+			if err == nil {
+				t.Fatal("accepted")
+			}
+			for _, want := range tc.want {
+				if !strings.Contains(err.Error(), want) {
+					t.Errorf("%q is not in:\n%v", want, err)
+				}
+			}
+		})
+	}
+}
+
+func TestLogger(t *testing.T) {
+	var out bytes.Buffer
+	c, err := resolve(t, "", nil, "--log-level", "WARN", "--log-format", "json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	log := c.Logger(&out)
+	log.Info("hidden")
+	log.Warn("shown")
+	if got := out.String(); strings.Contains(got, "hidden") || !strings.HasPrefix(got, "{") || !strings.Contains(got, `"shown"`) {
+		t.Errorf("log: %s", got)
+	}
+}
+
+func TestTableHasEverySetting(t *testing.T) {
+	table := Table()
+	fs := pflag.NewFlagSet("serve", pflag.ContinueOnError)
+	Define(fs)
+	fs.VisitAll(func(f *pflag.Flag) {
+		if !strings.Contains(table, "`--"+f.Name+"`") || !strings.Contains(table, "`"+EnvName(f.Name)+"`") {
+			t.Errorf("--%s is not in the table", f.Name)
+		}
+	})
+}

@@ -1,0 +1,29 @@
+package config
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/spf13/pflag"
+)
+
+// Table renders every setting as a Markdown table, for docs/operations.md.
+func Table() string {
+	fs := pflag.NewFlagSet("serve", pflag.ContinueOnError)
+	Define(fs)
+	fs.SortFlags = false
+	var b strings.Builder
+	b.WriteString("| flag and file key | environment | default | meaning |\n|---|---|---|---|\n")
+	fs.VisitAll(func(f *pflag.Flag) {
+		_, usage := pflag.UnquoteUsage(f)
+		def := f.DefValue
+		if f.Value.Type() == "stringArray" {
+			def = ""
+		}
+		if def != "" {
+			def = "`" + def + "`"
+		}
+		fmt.Fprintf(&b, "| `--%s` | `%s` | %s | %s |\n", f.Name, EnvName(f.Name), def, strings.ReplaceAll(usage, "|", `\|`))
+	})
+	return b.String()
+}

@@ -1,0 +1,192 @@
+// Package telemetry is headgate's metrics: the only place where metric names
+// are spelled and where the number of labels is bounded.
+package telemetry
+
+import (
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/headgate-rls/headgate/ratelimit"
+)
+
+// maxRules bounds the pairs of domain and rule that have their own series;
+// the rest is counted under rule "(other)". Rules with detailed_metric put
+// values that clients choose into the label.
+const maxRules = 10_000
+
+const otherRule = "(other)"
+
+// Metrics holds every metric of the process.
+type Metrics struct {
+	registry *prometheus.Registry
+
+	decisions *prometheus.CounterVec
+	degraded  *prometheus.CounterVec
+	requests  *prometheus.HistogramVec
+	calls     *prometheus.HistogramVec
+	batched   *prometheus.CounterVec
+	errors    *prometheus.CounterVec
+	reloads   *prometheus.CounterVec
+
+	generation prometheus.Gauge
+	loaded     prometheus.Gauge
+	rules      prometheus.Gauge
+
+	known  sync.Map // ruleLabels -> *ratelimit.RuleCounters
+	nKnown atomic.Int64
+}
+
+type ruleLabels struct{ domain, rule string }
+
+// latency buckets from 50 µs to 1 s; Envoy's default deadline is 20 ms.
+var latency = []float64{50e-6, 100e-6, 250e-6, 500e-6, 1e-3, 2.5e-3, 5e-3, 10e-3, 20e-3, 50e-3, 100e-3, 250e-3, 500e-3, 1}
+
+// New returns the metrics of a process of the given version.
+func New(version string) *Metrics {
+	m := &Metrics{
+		registry: prometheus.NewRegistry(),
+		decisions: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "headgate_decisions_total",
+			Help: "Descriptors decided, by rule and outcome.",
+		}, []string{"domain", "rule", "outcome"}),
+		degraded: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "headgate_degraded_requests_total",
+			Help: "Requests answered by failure policy because the backend failed.",
+		}, []string{"policy"}),
+		requests: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name:    "headgate_request_duration_seconds",
+			Help:    "Time to answer a request, by transport and result.",
+			Buckets: latency,
+		}, []string{"transport", "result"}),
+		calls: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name:    "headgate_backend_call_duration_seconds",
+			Help:    "Time of a call to the backend.",
+			Buckets: latency,
+		}, []string{"backend", "call"}),
+		batched: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "headgate_backend_requests_total",
+			Help: "Requests that calls to the backend carried.",
+		}, []string{"backend"}),
+		errors: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "headgate_backend_errors_total",
+			Help: "Requests and calls that the backend failed, by class of error.",
+		}, []string{"backend", "call", "class"}),
+		reloads: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "headgate_rules_loads_total",
+			Help: "Attempts to load rules, by result (ok or error).",
+		}, []string{"result"}),
+		generation: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "headgate_rules_generation",
+			Help: "Number of rule sets that were put in force since start.",
+		}),
+		loaded: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "headgate_rules_loaded_timestamp_seconds",
+			Help: "When the current rule set was put in force.",
+		}),
+		rules: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "headgate_rules",
+			Help: "Number of rules in force.",
+		}),
+	}
+	info := prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "headgate_build_info", Help: "Always 1; the label has the version.",
+		ConstLabels: prometheus.Labels{"version": version},
+	})
+	info.Set(1)
+	m.registry.MustRegister(m.decisions, m.degraded, m.requests, m.calls, m.batched, m.errors,
+		m.reloads, m.generation, m.loaded, m.rules, info,
+		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	return m
+}
+
+// Handler serves the metrics in Prometheus' text format.
+func (m *Metrics) Handler() http.Handler {
+	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{EnableOpenMetrics: true})
+}
+
+// Rule implements [ratelimit.Metrics].
+func (m *Metrics) Rule(domain, rule string) *ratelimit.RuleCounters {
+	key := ruleLabels{domain, rule}
+	if c, ok := m.known.Load(key); ok {
+		return c.(*ratelimit.RuleCounters)
+	}
+	if m.nKnown.Add(1) > maxRules {
+		m.nKnown.Add(-1)
+		key = ruleLabels{domain: "", rule: otherRule}
+		if c, ok := m.known.Load(key); ok {
+			return c.(*ratelimit.RuleCounters)
+		}
+	}
+	c, _ := m.known.LoadOrStore(key, m.ruleCounters(key))
+	return c.(*ratelimit.RuleCounters)
+}
+
+func (m *Metrics) ruleCounters(key ruleLabels) *ratelimit.RuleCounters {
+	var c ratelimit.RuleCounters
+	for o := range ratelimit.NumOutcomes {
+		c[o] = &lazyCounter{vec: m.decisions, labels: [3]string{key.domain, key.rule, o.String()}}
+	}
+	return &c
+}
+
+// A lazyCounter becomes a series when it is first counted up, so that a rule
+// has no series for what never happened to it.
+type lazyCounter struct {
+	vec    *prometheus.CounterVec
+	labels [3]string
+	once   sync.Once
+	c      prometheus.Counter
+}
+
+func (l *lazyCounter) Inc() {
+	l.once.Do(func() { l.c = l.vec.WithLabelValues(l.labels[:]...) })
+	l.c.Inc()
+}
+
+// Degraded implements [ratelimit.Metrics].
+func (m *Metrics) Degraded(policy string) { m.degraded.WithLabelValues(policy).Inc() }
+
+// Requests returns a function that records answered requests of a transport.
+func (m *Metrics) Requests(transport string) func(time.Duration, ratelimit.CallResult) {
+	var by [3]prometheus.Observer
+	for r := range by {
+		by[r] = m.requests.WithLabelValues(transport, ratelimit.CallResult(r).String())
+	}
+	return func(d time.Duration, r ratelimit.CallResult) { by[r].Observe(d.Seconds()) }
+}
+
+// RulesLoaded records that a set of n rules is in force.
+func (m *Metrics) RulesLoaded(n int, at time.Time) {
+	m.reloads.WithLabelValues("ok").Inc()
+	m.generation.Inc()
+	m.loaded.Set(float64(at.UnixNano()) / 1e9)
+	m.rules.Set(float64(n))
+}
+
+// RulesFailed records that rules could not be loaded.
+func (m *Metrics) RulesFailed() { m.reloads.WithLabelValues("error").Inc() }
+
+// A Stat is a figure that a backend keeps itself.
+type Stat struct {
+	Name, Help string
+	// Counter says that the figure only grows.
+	Counter bool
+	Value   func() float64
+}
+
+// AddStats publishes a backend's own figures.
+func (m *Metrics) AddStats(stats []Stat) {
+	for _, s := range stats {
+		if s.Counter {
+			m.registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{Name: s.Name, Help: s.Help}, s.Value))
+		} else {
+			m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: s.Name, Help: s.Help}, s.Value))
+		}
+	}
+}

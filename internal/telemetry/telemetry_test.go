@@ -1,0 +1,83 @@
+package telemetry
+
+import (
+	"fmt"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/headgate-rls/headgate/backends/observe"
+	"github.com/headgate-rls/headgate/ratelimit"
+)
+
+func scrape(t *testing.T, m *Metrics) string {
+	t.Helper()
+	w := httptest.NewRecorder()
+	m.Handler().ServeHTTP(w, httptest.NewRequest("GET", "/metrics", nil))
+	return w.Body.String()
+}
+
+func wantLines(t *testing.T, text string, lines ...string) {
+	t.Helper()
+	for _, l := range lines {
+		if !strings.Contains(text, l+"\n") {
+			t.Errorf("no line %q", l)
+		}
+	}
+}
+
+func TestMetrics(t *testing.T) {
+	m := New("v1")
+	m.Rule("shop", "tenant")[ratelimit.OutcomeOK].Inc()
+	m.Rule("shop", "tenant")[ratelimit.OutcomeOK].Inc()
+	m.Rule("shop", "tenant")[ratelimit.OutcomeOverLimit].Inc()
+	m.Degraded("deny")
+	m.Requests("grpc")(300*time.Microsecond, ratelimit.CallOverLimit)
+	m.RulesLoaded(7, time.Unix(1000, 0))
+	m.RulesFailed()
+	m.AddStats([]Stat{{Name: "headgate_x", Help: "x", Value: func() float64 { return 3 }}})
+	text := scrape(t, m)
+	wantLines(t, text,
+		`headgate_decisions_total{domain="shop",outcome="ok",rule="tenant"} 2`,
+		`headgate_decisions_total{domain="shop",outcome="over_limit",rule="tenant"} 1`,
+		`headgate_degraded_requests_total{policy="deny"} 1`,
+		`headgate_request_duration_seconds_bucket{result="over_limit",transport="grpc",le="0.0005"} 1`,
+		`headgate_request_duration_seconds_bucket{result="over_limit",transport="grpc",le="0.00025"} 0`,
+		`headgate_rules 7`, `headgate_rules_generation 1`, `headgate_rules_loaded_timestamp_seconds 1000`,
+		`headgate_rules_loads_total{result="error"} 1`, `headgate_build_info{version="v1"} 1`, `headgate_x 3`)
+	if strings.Contains(text, `outcome="unlimited"`) {
+		t.Error("a series for what never happened")
+	}
+}
+
+// Labels that clients can influence are bounded.
+func TestLabelsAreBounded(t *testing.T) {
+	m := New("v1")
+	for i := range maxRules + 500 {
+		m.Rule("d", fmt.Sprint("rule", i))[ratelimit.OutcomeOK].Inc()
+	}
+	text := scrape(t, m)
+	if n := strings.Count(text, "headgate_decisions_total{"); n > maxRules+1 {
+		t.Errorf("%d series, at most %d", n, maxRules+1)
+	}
+	wantLines(t, text, `headgate_decisions_total{domain="",outcome="ok",rule="(other)"} 500`)
+}
+
+func TestBackendMetrics(t *testing.T) {
+	m := New("v1")
+	r := m.Backend("redis")
+	var failed [observe.NumClasses]int
+	r.Take(5, time.Millisecond, failed)
+	failed[observe.Unavailable] = 2
+	r.Take(3, time.Second, failed)
+	r.Call(observe.Ping, time.Millisecond, observe.None)
+	r.Call(observe.Forget, time.Millisecond, observe.Corrupt)
+	wantLines(t, scrape(t, m),
+		`headgate_backend_requests_total{backend="redis"} 8`,
+		`headgate_backend_call_duration_seconds_count{backend="redis",call="take"} 2`,
+		`headgate_backend_call_duration_seconds_count{backend="redis",call="ping"} 1`,
+		`headgate_backend_errors_total{backend="redis",call="take",class="unavailable"} 2`,
+		`headgate_backend_errors_total{backend="redis",call="forget",class="corrupt"} 1`,
+		`headgate_backend_errors_total{backend="redis",call="ping",class="unavailable"} 0`)
+}

@@ -1,0 +1,64 @@
+package ratelimit
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/headgate-rls/headgate/backends/memory"
+	"github.com/headgate-rls/headgate/descriptors"
+	"github.com/headgate-rls/headgate/limit"
+)
+
+// BenchmarkDecide measures one request of one descriptor from decoding to
+// encoding, with few rules and with many beside the one that matches.
+func BenchmarkDecide(b *testing.B) {
+	for _, n := range []int{10, 1000, 100_000} {
+		b.Run(fmt.Sprint(n, "_rules"), func(b *testing.B) { benchmarkDecide(b, n) })
+	}
+}
+
+func benchmarkDecide(b *testing.B, rules int) {
+	var text strings.Builder
+	text.WriteString("domain: d\ndescriptors:\n")
+	for i := range rules {
+		fmt.Fprintf(&text, "- {key: k, value: v%d, rate_limit: {unit: hour, requests_per_unit: 4000000000}}\n", i)
+	}
+	set, problems := descriptors.Load([]descriptors.Source{{Name: "bench", Data: []byte(text.String())}}, descriptors.Options{})
+	if set == nil {
+		b.Fatal(problems)
+	}
+	be := memory.New(memory.Config{})
+	s, err := New(Config{
+		Backend: be, Caps: memory.Caps(), Local: be, Log: slog.New(slog.DiscardHandler),
+		Now: func() limit.Instant { return limit.InstantOf(time.Now()) },
+	}, set)
+	if err != nil {
+		b.Fatal(err)
+	}
+	var encoded [][]byte
+	for i := range 10 { // the same ten rules are asked, however many there are
+		e := appendStringField(appendStringField(nil, fieldEntryKey, "k"), fieldEntryValue, fmt.Sprint("v", i*(rules/10)))
+		d := appendBytesField(nil, fieldDescriptorEntries, e)
+		encoded = append(encoded, appendBytesField(appendStringField(nil, fieldRequestDomain, "d"), fieldRequestDescriptors, d))
+	}
+	var req Request
+	var resp Response
+	var out []byte
+	reqs, resps := []*Request{&req}, []*Response{&resp}
+	ctx := context.Background()
+	b.ReportAllocs()
+	for i := 0; b.Loop(); i++ {
+		if err := req.Decode(encoded[i%len(encoded)]); err != nil {
+			b.Fatal(err)
+		}
+		s.Decide(ctx, reqs, resps)
+		out = resp.AppendTo(out[:0])
+	}
+	if resp.OverLimit || len(resp.Statuses) != 1 || resp.Statuses[0].limit == nil || len(out) == 0 {
+		b.Fatalf("a limit should have applied: %+v", resp)
+	}
+}

@@ -1,0 +1,117 @@
+package ratelimit
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/headgate-rls/headgate/backends"
+	"github.com/headgate-rls/headgate/ratelimit/unary"
+)
+
+// Method is the full name of the one method that the service answers.
+const Method = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit"
+
+// UnaryHandler makes s answer on package unary's server: all calls that have
+// arrived on a connection are decided as one slice. Where the backend does no
+// I/O they are decided in the goroutine that reads the connection.
+func UnaryHandler(s *Service, observe func(time.Duration, CallResult)) unary.Handler {
+	h := &unaryHandler{service: s, observe: observe}
+	if s.conf.Caps.Local {
+		return unary.Handler{Inline: func(ctx context.Context, calls []*unary.Call) []*unary.Call {
+			h.serve(ctx, calls)
+			return nil
+		}}
+	}
+	return unary.Handler{Serve: h.serve, Shed: h.shed}
+}
+
+type unaryHandler struct {
+	service *Service
+	observe func(time.Duration, CallResult)
+	slices  sync.Pool // *callSlice
+}
+
+// A callSlice is the memory for deciding a slice of calls.
+type callSlice struct {
+	exchanges []*exchange
+	calls     []*unary.Call
+	reqs      []*Request
+	resps     []*Response
+}
+
+// errLate answers calls whose caller has stopped waiting.
+var errLate = &unary.Status{Code: unary.DeadlineExceeded, Message: "the deadline had passed when the call was read"}
+
+// errShed is why calls that found no worker are answered by policy.
+var errShed = fmt.Errorf("%w: %w: too many calls wait for the backend", backends.ErrUnavailable, backends.ErrNotApplied)
+
+// serve decides calls by the earliest of their deadlines: they are of one
+// client, which sets them alike.
+func (h *unaryHandler) serve(ctx context.Context, calls []*unary.Call) {
+	start := time.Now()
+	cs, earliest := h.decode(calls, start)
+	if !earliest.IsZero() && !h.service.conf.Caps.Local {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithDeadline(ctx, earliest)
+		defer cancel()
+	}
+	h.service.Decide(ctx, cs.reqs, cs.resps)
+	h.encode(cs, start)
+}
+
+// shed answers by failure policy, without the backend.
+func (h *unaryHandler) shed(calls []*unary.Call) {
+	start := time.Now()
+	cs, _ := h.decode(calls, start)
+	h.service.DecideWithout(context.Background(), errShed, cs.reqs, cs.resps)
+	h.encode(cs, start)
+}
+
+// decode reads the calls that can be answered, fails the others, and returns
+// the earliest deadline, zero if there is none.
+func (h *unaryHandler) decode(calls []*unary.Call, now time.Time) (cs *callSlice, earliest time.Time) {
+	cs, _ = h.slices.Get().(*callSlice)
+	if cs == nil {
+		cs = new(callSlice)
+	}
+	for _, c := range calls {
+		if !c.Deadline.IsZero() && !c.Deadline.After(now) {
+			c.Err = errLate
+			continue
+		}
+		n := len(cs.reqs)
+		if n == len(cs.exchanges) {
+			cs.exchanges = append(cs.exchanges, new(exchange))
+		}
+		ex := cs.exchanges[n]
+		if err := ex.req.Decode(c.Message); err != nil {
+			c.Err = &unary.Status{Code: unary.InvalidArgument, Message: err.Error()}
+			h.observe(time.Since(now), CallInvalid)
+			continue
+		}
+		if !c.Deadline.IsZero() && (earliest.IsZero() || c.Deadline.Before(earliest)) {
+			earliest = c.Deadline
+		}
+		cs.calls, cs.reqs, cs.resps = append(cs.calls, c), append(cs.reqs, &ex.req), append(cs.resps, &ex.resp)
+	}
+	return cs, earliest
+}
+
+// encode answers the calls of cs, and gives its memory back.
+func (h *unaryHandler) encode(cs *callSlice, start time.Time) {
+	took := time.Since(start)
+	for i, c := range cs.calls {
+		resp := cs.resps[i]
+		h.observe(took, resp.Result())
+		if err := resp.Err; err != nil {
+			c.Err = &unary.Status{Code: unary.Code(err.Code), Message: err.Message}
+			continue
+		}
+		c.Reply = resp.AppendTo(c.Reply)
+	}
+	clear(cs.calls)
+	cs.calls, cs.reqs, cs.resps = cs.calls[:0], cs.reqs[:0], cs.resps[:0]
+	h.slices.Put(cs)
+}

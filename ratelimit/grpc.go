@@ -1,0 +1,174 @@
+package ratelimit
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/encoding"
+	_ "google.golang.org/grpc/encoding/gzip" // clients may compress
+	protocodec "google.golang.org/grpc/encoding/proto"
+	"google.golang.org/grpc/mem"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+
+	rls "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+)
+
+// Register makes s answer ShouldRateLimit on srv, which must have been made
+// with [ServerCodec]. observe is told how long each call took and what became
+// of it.
+func Register(srv grpc.ServiceRegistrar, s *Service, observe func(time.Duration, CallResult)) {
+	h := &grpcHandler{service: s, observe: observe}
+	srv.RegisterService(&serviceDesc, h)
+}
+
+// A CallResult is what became of a call.
+type CallResult uint8
+
+// The results of a call.
+const (
+	CallOK CallResult = iota
+	CallOverLimit
+	CallInvalid
+)
+
+// String returns the result's metric label.
+func (r CallResult) String() string {
+	return [...]string{"ok", "over_limit", "invalid"}[r]
+}
+
+// Result says what became of the call that r answers.
+func (r *Response) Result() CallResult {
+	switch {
+	case r.Err != nil:
+		return CallInvalid
+	case r.OverLimit:
+		return CallOverLimit
+	}
+	return CallOK
+}
+
+var serviceDesc = grpc.ServiceDesc{
+	ServiceName: rls.RateLimitService_ServiceDesc.ServiceName,
+	HandlerType: (*grpcServer)(nil),
+	Methods:     []grpc.MethodDesc{{MethodName: "ShouldRateLimit", Handler: shouldRateLimit}},
+	Metadata:    rls.RateLimitService_ServiceDesc.Metadata,
+}
+
+type grpcServer interface {
+	shouldRateLimit(ctx context.Context, ex *exchange) error
+}
+
+type grpcHandler struct {
+	service *Service
+	observe func(time.Duration, CallResult)
+}
+
+// An exchange is a call's request and response, pooled together. grpc-go
+// encodes the response before it lets go of it, so the codec puts it back.
+type exchange struct {
+	req       Request
+	resp      Response
+	malformed error // why req could not be decoded
+
+	reqs  [1]*Request
+	resps [1]*Response
+}
+
+var exchanges = sync.Pool{New: func() any {
+	ex := new(exchange)
+	ex.reqs[0], ex.resps[0] = &ex.req, &ex.resp
+	return ex
+}}
+
+func shouldRateLimit(h any, ctx context.Context, dec func(any) error, intercept grpc.UnaryServerInterceptor) (any, error) {
+	ex := exchanges.Get().(*exchange)
+	if err := dec(ex); err != nil {
+		exchanges.Put(ex)
+		return nil, err
+	}
+	call := func(ctx context.Context, _ any) (any, error) {
+		if err := h.(grpcServer).shouldRateLimit(ctx, ex); err != nil {
+			exchanges.Put(ex)
+			return nil, err
+		}
+		return ex, nil
+	}
+	if intercept == nil {
+		return call(ctx, ex)
+	}
+	info := &grpc.UnaryServerInfo{Server: h, FullMethod: rls.RateLimitService_ShouldRateLimit_FullMethodName}
+	return intercept(ctx, ex, info, call)
+}
+
+func (h *grpcHandler) shouldRateLimit(ctx context.Context, ex *exchange) error {
+	start := time.Now()
+	if ex.malformed != nil {
+		h.observe(time.Since(start), CallInvalid)
+		return status.Error(codes.InvalidArgument, ex.malformed.Error())
+	}
+	h.service.Decide(ctx, ex.reqs[:], ex.resps[:])
+	h.observe(time.Since(start), ex.resp.Result())
+	if err := ex.resp.Err; err != nil {
+		return status.Error(codes.Code(err.Code), err.Message)
+	}
+	return nil
+}
+
+// ServerCodec makes a grpc-go server encode this package's own messages by
+// hand and all others as protobuf. See wire.go for why.
+func ServerCodec() grpc.ServerOption { return grpc.ForceServerCodecV2(codec{}) }
+
+type codec struct{}
+
+func (codec) Name() string { return protocodec.Name }
+
+func (codec) Unmarshal(data mem.BufferSlice, v any) error {
+	ex, ok := v.(*exchange)
+	if !ok {
+		return protobuf().Unmarshal(data, v)
+	}
+	buf := data.MaterializeToBuffer(mem.DefaultBufferPool())
+	defer buf.Free()
+	// The handler reports it: an error here would become INTERNAL.
+	ex.malformed = ex.req.Decode(buf.ReadOnlyData())
+	return nil
+}
+
+func (codec) Marshal(v any) (mem.BufferSlice, error) {
+	ex, ok := v.(*exchange)
+	if !ok {
+		return protobuf().Marshal(v)
+	}
+	b := ex.resp.AppendTo(make([]byte, 0, 128))
+	exchanges.Put(ex)
+	return mem.BufferSlice{mem.SliceBuffer(b)}, nil
+}
+
+func protobuf() encoding.CodecV2 { return encoding.GetCodecV2(protocodec.Name) }
+
+// ShouldRateLimit answers a protobuf request, for callers that hold one.
+func (s *Service) ShouldRateLimit(ctx context.Context, message *rls.RateLimitRequest) (*rls.RateLimitResponse, error) {
+	encoded, err := proto.Marshal(message)
+	if err != nil {
+		return nil, fmt.Errorf("encode request: %w", err)
+	}
+	var req Request
+	var resp Response
+	if err := req.Decode(encoded); err != nil {
+		return nil, &Error{Code: codeInvalid, Message: err.Error()}
+	}
+	s.Decide(ctx, []*Request{&req}, []*Response{&resp})
+	if resp.Err != nil {
+		return nil, resp.Err
+	}
+	answer := new(rls.RateLimitResponse)
+	if err := proto.Unmarshal(resp.AppendTo(nil), answer); err != nil {
+		return nil, fmt.Errorf("decode response: %w", err)
+	}
+	return answer, nil
+}

@@ -1,0 +1,197 @@
+package ratelimit
+
+import (
+	"context"
+	"log/slog"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/headgate-rls/headgate/backends"
+	"github.com/headgate-rls/headgate/descriptors"
+	"github.com/headgate-rls/headgate/limit"
+)
+
+// modelBackend is limit.Decide over a map: the reference model, with a switch
+// for faults. The real backends are tested in their own packages and in
+// test/e2e.
+type modelBackend struct {
+	mu     sync.Mutex
+	states map[limit.Key]limit.State
+	err    error // answers every Take
+	hang   bool  // waits for the deadline
+	takes  int   // calls of Take
+}
+
+func newModel() *modelBackend { return &modelBackend{states: map[limit.Key]limit.State{}} }
+
+func (b *modelBackend) Take(ctx context.Context, reqs []limit.Request, out []limit.Verdict) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.takes++
+	if b.hang {
+		<-ctx.Done()
+		backends.Fail(out, backends.ErrUnavailable)
+		return
+	}
+	if b.err != nil {
+		backends.Fail(out, b.err)
+		return
+	}
+	for i := range reqs {
+		b.take(&reqs[i], &out[i])
+	}
+}
+
+func (b *modelBackend) take(req *limit.Request, v *limit.Verdict) {
+	states := make([]limit.State, len(req.Ops))
+	for i := range req.Ops {
+		states[i] = b.states[req.Ops[i].Key]
+	}
+	limit.Decide(states, req, req.At, v, nil)
+	seen := map[limit.Key]bool{}
+	for i := range req.Ops {
+		if k := req.Ops[i].Key; !seen[k] {
+			seen[k] = true
+			b.states[k] = states[i]
+		}
+	}
+}
+
+func (b *modelBackend) Release(context.Context, []limit.Lease) error { return nil }
+func (b *modelBackend) Forget(context.Context, []limit.Key) error    { return nil }
+func (b *modelBackend) Ping(context.Context) error                   { return b.err }
+func (b *modelBackend) Close() error                                 { return nil }
+
+func modelCaps(local bool) backends.Caps {
+	caps := backends.Caps{Name: "model", Algorithms: map[limit.Algorithm]backends.AlgorithmCaps{},
+		Atomicity: backends.Whole, Local: local, Precision: time.Microsecond, MaxOps: 64}
+	for _, a := range limit.Algorithms() {
+		caps.Algorithms[a] = backends.AlgorithmCaps{MaxUnits: limit.MaxUnits}
+	}
+	return caps
+}
+
+// A harness is a service on a model backend at a time that the test sets.
+type harness struct {
+	*testing.T
+	*Service
+	be, local *modelBackend
+	now       limit.Instant
+	log       *strings.Builder
+	counts    *countingMetrics
+}
+
+// start2026 is a whole hour, so that windows begin there.
+var start2026 = limit.InstantOf(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))
+
+func setup(t *testing.T, rules string, change ...func(*Config)) *harness {
+	t.Helper()
+	h := &harness{T: t, be: newModel(), local: newModel(), now: start2026, log: new(strings.Builder), counts: newCounting()}
+	conf := Config{
+		Backend: h.be, Caps: modelCaps(true), Local: h.local,
+		Now: func() limit.Instant { return h.now },
+		Log: slog.New(slog.NewTextHandler(h.log, nil)), Metrics: h.counts,
+		Headers: Headers{RetryAfter: "Retry-After", Rule: "x-headgate-rule"},
+	}
+	for _, f := range change {
+		f(&conf)
+	}
+	s, err := New(conf, mustLoad(t, rules))
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.Service = s
+	return h
+}
+
+func mustLoad(t *testing.T, rules string) *descriptors.Set {
+	t.Helper()
+	set, problems := descriptors.Load([]descriptors.Source{{Name: "test.yaml", Data: []byte(rules)}}, descriptors.Options{})
+	if set == nil {
+		t.Fatalf("rules do not load: %v", problems)
+	}
+	return set
+}
+
+// desc makes a descriptor of "key=value,key=value".
+func desc(text string) Descriptor {
+	var d Descriptor
+	for _, part := range strings.Split(text, ",") {
+		k, v, _ := strings.Cut(part, "=")
+		d.Entries = append(d.Entries, descriptors.Entry{Key: k, Value: v})
+	}
+	return d
+}
+
+func (d Descriptor) withHits(n uint64) Descriptor { d.Hits, d.HasHits = n, true; return d }
+func (d Descriptor) refund(n uint64) Descriptor   { d.Refund = true; return d.withHits(n) }
+
+// ask sends one request for the descriptors in domain "d".
+func (h *harness) ask(list ...Descriptor) *Response {
+	return h.askDomain("d", 0, list...)
+}
+
+func (h *harness) askDomain(domain string, hits uint32, list ...Descriptor) *Response {
+	resp := new(Response)
+	h.Decide(context.Background(), []*Request{{Domain: domain, Descriptors: list, Hits: hits}}, []*Response{resp})
+	return resp
+}
+
+// summary renders a response as its overall code and those of the statuses, with
+// what is left: "OVER: ok/3 over/0".
+func summary(r *Response) string {
+	if r.Err != nil {
+		return "error: " + r.Err.Message
+	}
+	name := map[bool]string{false: "ok", true: "over"}
+	out := strings.ToUpper(name[r.OverLimit]) + ":"
+	for _, st := range r.Statuses {
+		out += " " + name[st.OverLimit]
+		switch {
+		case st.limit != nil:
+			out += "/" + strconv.Itoa(int(st.Remaining))
+		case st.Remaining > 0:
+			out += "/unlimited"
+		}
+	}
+	return out
+}
+
+func (h *harness) want(r *Response, want string) {
+	h.Helper()
+	if got := summary(r); got != want {
+		h.Errorf("got %q, want %q", got, want)
+	}
+}
+
+// countingMetrics counts by "domain/rule outcome".
+type countingMetrics struct {
+	mu sync.Mutex
+	n  map[string]int
+}
+
+func newCounting() *countingMetrics { return &countingMetrics{n: map[string]int{}} }
+
+type countFunc func()
+
+func (f countFunc) Inc() { f() }
+
+func (m *countingMetrics) Rule(domain, rule string) *RuleCounters {
+	var c RuleCounters
+	for o := range NumOutcomes {
+		name := domain + "/" + rule + " " + o.String()
+		c[o] = countFunc(func() { m.add(name) })
+	}
+	return &c
+}
+
+func (m *countingMetrics) add(name string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.n[name]++
+}
+
+func (m *countingMetrics) Degraded(policy string) { m.add("degraded " + policy) }

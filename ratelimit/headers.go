@@ -1,0 +1,78 @@
+package ratelimit
+
+import (
+	"strconv"
+
+	"github.com/headgate-rls/headgate/descriptors"
+	"github.com/headgate-rls/headgate/limit"
+)
+
+// Headers says which headers a response brings. An empty name leaves that
+// header out.
+type Headers struct {
+	// Limit, Remaining and Reset describe the limit closest to refusing, as
+	// the reference service's LIMIT_*_HEADER do.
+	Limit, Remaining, Reset string
+	// RetryAfter is sent with refusals that waiting helps against, in seconds.
+	RetryAfter string
+	// Rule is sent with refusals and names the rule.
+	Rule string
+}
+
+// addHeaders adds the headers about limits.
+func (c *call) addHeaders(b *batch, who *refusal) {
+	h := &b.s.conf.Headers
+	if h.Limit == "" && h.Remaining == "" && h.Reset == "" {
+		return
+	}
+	at, view := c.closest(who)
+	if view == nil {
+		return
+	}
+	st := &c.resp.Statuses[at]
+	c.addHeader(h.Limit, strconv.FormatUint(uint64(clampUint32(view.limit.Max())), 10))
+	c.addHeader(h.Remaining, strconv.FormatUint(uint64(st.Remaining), 10))
+	c.addHeader(h.Reset, strconv.FormatInt(st.Reset, 10))
+}
+
+// closest returns the status that headers are about: the one that refuses,
+// else the one with the least left.
+func (c *call) closest(who *refusal) (int, *limitView) {
+	if who.view != nil {
+		return who.part, who.view
+	}
+	best := -1
+	for i := range c.resp.Statuses {
+		if st := &c.resp.Statuses[i]; st.limit != nil && (best < 0 || st.Remaining < c.resp.Statuses[best].Remaining) {
+			best = i
+		}
+	}
+	if best < 0 {
+		return 0, nil
+	}
+	return best, c.resp.Statuses[best].limit
+}
+
+func (c *call) addHeader(name, value string) {
+	if name != "" {
+		c.resp.Headers = append(c.resp.Headers, descriptors.Header{Name: name, Value: value})
+	}
+}
+
+// refuse adds what only a refusal has, and logs it.
+func (c *call) refuse(b *batch, who *refusal) {
+	h := &b.s.conf.Headers
+	if who.wait != limit.Never {
+		c.addHeader(h.RetryAfter, strconv.FormatInt(max(seconds(who.wait), 1), 10))
+	}
+	c.addHeader(h.Rule, who.view.name)
+	if r := c.parts[who.part].view.rule.Response; r != nil {
+		c.resp.Body = r.Content
+		for _, extra := range r.Headers {
+			c.addHeader(extra.Name, extra.Value)
+		}
+	}
+	if ok, skipped := b.s.refusals.allow(); ok {
+		b.s.conf.Log.Info("refused", "rule", who.view.name, "retry_after", who.wait, "not_logged", skipped)
+	}
+}

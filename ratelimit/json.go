@@ -1,0 +1,89 @@
+package ratelimit
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"time"
+
+	rls "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+)
+
+// degradedHeader says on /json that a failure policy answered.
+const degradedHeader = "X-Headgate-Degraded"
+
+// JSONHandler answers RateLimitRequests in JSON, as the reference service's
+// /json does: 200 or 429 with a RateLimitResponse, 400 for a request that
+// cannot be understood, and 503 when the backend failed and the rule's policy
+// refuses.
+func JSONHandler(s *Service, observe func(time.Duration, CallResult)) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		start := time.Now()
+		result := s.serveJSON(w, r)
+		observe(time.Since(start), result)
+	})
+}
+
+func (s *Service) serveJSON(w http.ResponseWriter, r *http.Request) CallResult {
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, MaxMessageSize))
+	if err != nil {
+		var tooLarge *http.MaxBytesError
+		if errors.As(err, &tooLarge) {
+			http.Error(w, "request body is too large", http.StatusRequestEntityTooLarge)
+		} else {
+			http.Error(w, "could not read the request body", http.StatusBadRequest)
+		}
+		return CallInvalid
+	}
+	message := new(rls.RateLimitRequest)
+	if err := protojson.Unmarshal(body, message); err != nil {
+		http.Error(w, "body is not a RateLimitRequest in JSON: "+err.Error(), http.StatusBadRequest)
+		return CallInvalid
+	}
+	encoded, err := proto.Marshal(message)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return CallInvalid
+	}
+	var req Request
+	if err := req.Decode(encoded); err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return CallInvalid
+	}
+	var resp Response
+	s.Decide(r.Context(), []*Request{&req}, []*Response{&resp})
+	writeJSON(w, &resp)
+	return resp.Result()
+}
+
+func writeJSON(w http.ResponseWriter, resp *Response) {
+	if resp.Err != nil {
+		http.Error(w, resp.Err.Message, http.StatusBadRequest)
+		return
+	}
+	code := http.StatusOK
+	if resp.OverLimit {
+		code = http.StatusTooManyRequests
+	}
+	if resp.Degraded {
+		w.Header().Set(degradedHeader, "true")
+		if resp.OverLimit {
+			code = http.StatusServiceUnavailable
+		}
+	}
+	answer := new(rls.RateLimitResponse)
+	if err := proto.Unmarshal(resp.AppendTo(nil), answer); err != nil {
+		http.Error(w, "could not encode the answer: "+err.Error(), http.StatusInternalServerError)
+		return
+	}
+	text, err := protojson.Marshal(answer)
+	if err != nil {
+		http.Error(w, "could not encode the answer: "+err.Error(), http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(code)
+	_, _ = w.Write(text) // the caller may be gone
+}

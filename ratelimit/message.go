@@ -1,0 +1,85 @@
+package ratelimit
+
+import (
+	"github.com/headgate-rls/headgate/descriptors"
+)
+
+// A Request is one decoded RateLimitRequest.
+type Request struct {
+	Domain      string
+	Descriptors []Descriptor
+	// Hits is the request's hits_addend; zero counts as one.
+	Hits uint32
+}
+
+// A Descriptor is one decoded RateLimitDescriptor.
+type Descriptor struct {
+	Entries []descriptors.Entry
+	// Override is the caller's own limit; it takes the place of any rule if
+	// its Unit is not zero or HasOverride is set.
+	Override    Override
+	HasOverride bool
+	// Hits is the descriptor's own hits_addend, if HasHits. Zero asks without
+	// taking.
+	Hits    uint64
+	HasHits bool
+	// Refund gives the hits back (is_negative_hits, Envoy 1.38 and later).
+	Refund bool
+}
+
+// An Override is a limit that the caller brings along.
+type Override struct {
+	RequestsPerUnit uint32
+	Unit            Unit
+	Multiplier      uint32 // zero counts as one
+}
+
+// A Response is what to answer to one [Request].
+type Response struct {
+	// Err, if set, fails the call; the other fields are then meaningless.
+	Err *Error
+	// OverLimit refuses the request.
+	OverLimit bool
+	// Statuses has one entry per descriptor, in their order.
+	Statuses []Status
+	// Headers are added to the response that Envoy sends downstream.
+	Headers []descriptors.Header
+	// Body is the body of a refusal.
+	Body string
+	// Degraded says that a failure policy answered, not the counters.
+	Degraded bool
+
+	metadata [][]byte // encoded Structs that make up dynamic_metadata
+}
+
+// A Status is the answer to one descriptor.
+type Status struct {
+	OverLimit bool
+	// Remaining is how many hits are left.
+	Remaining uint32
+	// Reset is, in seconds rounded up, how long to wait before asking again
+	// if OverLimit, else how long until the limit is as good as unused.
+	Reset int64
+
+	limit *limitView // that decided; nil if none did
+}
+
+// An Error is a call that cannot be answered. Code is a gRPC status code.
+type Error struct {
+	Code    uint32
+	Message string
+}
+
+func (e *Error) Error() string { return e.Message }
+
+// codeInvalid is gRPC's INVALID_ARGUMENT.
+const codeInvalid = 3
+
+// reset prepares r for the answer to a request of n descriptors.
+func (r *Response) reset(n int) {
+	if cap(r.Statuses) < n {
+		r.Statuses = make([]Status, n)
+	}
+	*r = Response{Statuses: r.Statuses[:n], Headers: r.Headers[:0], metadata: r.metadata[:0]}
+	clear(r.Statuses)
+}

@@ -1,0 +1,86 @@
+package ratelimit
+
+import (
+	"sync/atomic"
+	"time"
+)
+
+// An Outcome is what became of one descriptor that a rule applies to.
+type Outcome uint8
+
+// The outcomes.
+const (
+	OutcomeOK           Outcome = iota
+	OutcomeOverLimit            // refused
+	OutcomeShadow               // would have been refused but for shadow mode
+	OutcomeUnlimited            // the rule is unlimited or exempts
+	OutcomeNoRule               // no rule applies
+	OutcomeFailedOpen           // the backend failed, the rule's policy allowed
+	OutcomeFailedClosed         // the backend failed, the rule's policy refused
+	NumOutcomes
+)
+
+// String returns the outcome's metric label.
+func (o Outcome) String() string {
+	return [NumOutcomes]string{"ok", "over_limit", "shadow_over_limit", "unlimited", "no_rule", "failed_open", "failed_closed"}[o]
+}
+
+// A Counter counts up.
+type Counter interface{ Inc() }
+
+// RuleCounters are the counters of one rule, by [Outcome].
+type RuleCounters [NumOutcomes]Counter
+
+// Metrics receives what the service counts. Its methods may be called
+// concurrently and must bound the number of labels they accept.
+type Metrics interface {
+	// Rule returns the counters of a rule. Both labels may be empty.
+	Rule(domain, rule string) *RuleCounters
+	// Degraded counts an answer by failure policy: "allow", "deny" or "local".
+	Degraded(policy string)
+}
+
+type noMetrics struct{}
+
+type noCounter struct{}
+
+func (noCounter) Inc() {}
+
+func (noMetrics) Rule(string, string) *RuleCounters {
+	var c RuleCounters
+	for i := range c {
+		c[i] = noCounter{}
+	}
+	return &c
+}
+
+func (noMetrics) Degraded(string) {}
+
+// A sampler lets through a few events per second, so that a flood of refusals
+// is no flood of log lines.
+type sampler struct {
+	perSecond int64
+	second    atomic.Int64
+	count     atomic.Int64
+	skipped   atomic.Int64
+}
+
+// How many refusals and failures are logged in a second.
+const (
+	refusalsPerSecond = 10
+	failuresPerSecond = 1
+)
+
+// allow says whether to log an event now, and how many were left out since
+// the last one that was logged.
+func (s *sampler) allow() (ok bool, skipped int64) {
+	now := time.Now().Unix()
+	if s.second.Swap(now) != now {
+		s.count.Store(0)
+	}
+	if s.count.Add(1) > s.perSecond {
+		s.skipped.Add(1)
+		return false, 0
+	}
+	return true, s.skipped.Swap(0)
+}

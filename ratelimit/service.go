@@ -1,0 +1,160 @@
+package ratelimit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/headgate-rls/headgate/backends"
+	"github.com/headgate-rls/headgate/descriptors"
+	"github.com/headgate-rls/headgate/limit"
+)
+
+// Config is what a Service needs and how it answers.
+type Config struct {
+	// Backend keeps the counters.
+	Backend backends.Backend
+	// Caps are the backend's; rules that it cannot keep are refused.
+	Caps backends.Caps
+	// Local decides for rules with on_backend_error: local. It must be a
+	// backend without I/O.
+	Local backends.Backend
+	// Now is the clock for backends that have none.
+	Now func() limit.Instant
+	// Log gets one record per event that an operator acts on.
+	Log *slog.Logger
+	// Metrics counts decisions; nil counts nothing.
+	Metrics Metrics
+
+	// Charge is the default for rules that name none.
+	Charge descriptors.Charge
+	// OnBackendError is the default for rules that name none.
+	OnBackendError descriptors.FailurePolicy
+	// Timeout bounds a call to the backend whose caller brings no deadline.
+	Timeout time.Duration
+	// Margin is kept back from the caller's deadline to answer in: at least
+	// this, and at least a tenth of the time there is.
+	Margin time.Duration
+
+	Headers  Headers
+	Metadata bool // add domain, descriptors and hits to dynamic_metadata
+	// UnitMultipliers sends windows that are no whole unit with
+	// unit_multiplier. Envoy before 1.40 ignores it and reports a wrong window.
+	UnitMultipliers bool
+	// ShadowMode answers OK to everything; statuses stay what they are.
+	ShadowMode bool
+	// QuotaMode treats every descriptor as if its rule had quota_mode.
+	QuotaMode bool
+}
+
+// A Service answers rate-limit requests. Its methods may be called
+// concurrently.
+type Service struct {
+	conf      Config
+	rules     atomic.Pointer[ruleset]
+	overrides overrideCache
+	batches   sync.Pool // *batch
+	refusals  sampler
+	failures  sampler
+}
+
+// New returns a service that answers by set.
+func New(conf Config, set *descriptors.Set) (*Service, error) {
+	if conf.Backend == nil || conf.Local == nil || conf.Now == nil || conf.Log == nil {
+		return nil, errors.New("ratelimit: Config needs Backend, Local, Now and Log")
+	}
+	if conf.Metrics == nil {
+		conf.Metrics = noMetrics{}
+	}
+	if conf.Charge == descriptors.ChargeDefault {
+		conf.Charge = descriptors.ChargeAllOrNothing
+	}
+	if conf.OnBackendError == descriptors.FailDefault {
+		conf.OnBackendError = descriptors.FailAllow
+	}
+	if conf.Timeout <= 0 {
+		conf.Timeout = 500 * time.Millisecond
+	}
+	s := &Service{conf: conf, refusals: sampler{perSecond: refusalsPerSecond}, failures: sampler{perSecond: failuresPerSecond}}
+	s.batches.New = func() any { return new(batch) }
+	return s, s.SetRules(set)
+}
+
+// SetRules replaces the rules. Requests in flight keep the ones they started
+// with; counters keep their state. Rules that the backend cannot keep are an
+// error, and the old rules stay.
+func (s *Service) SetRules(set *descriptors.Set) error {
+	if err := CheckCaps(set, &s.conf.Caps); err != nil {
+		return err
+	}
+	s.rules.Store(newRuleset(set, &s.conf))
+	return nil
+}
+
+// Rules returns the rules that new requests are answered by.
+func (s *Service) Rules() *descriptors.Set { return s.rules.Load().set }
+
+// CheckCaps reports every limit of set that a backend with caps cannot keep.
+func CheckCaps(set *descriptors.Set, caps *backends.Caps) error {
+	var errs []error
+	for _, r := range set.Rules() {
+		for i := range r.Limits {
+			if err := caps.Check(r.Limits[i].Limit); err != nil {
+				errs = append(errs, fmt.Errorf("rule %s/%s: %w", r.Domain, r.Path, err))
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Decide answers every request of reqs in resps, which has the same length and
+// whose memory is reused. The backend is asked once, for all of them. Decide
+// returns before ctx's deadline, by failure policy if need be.
+func (s *Service) Decide(ctx context.Context, reqs []*Request, resps []*Response) {
+	s.decide(ctx, nil, reqs, resps)
+}
+
+// DecideWithout answers every request as Decide does when the backend fails
+// with err, without asking it.
+func (s *Service) DecideWithout(ctx context.Context, err error, reqs []*Request, resps []*Response) {
+	s.decide(ctx, err, reqs, resps)
+}
+
+// decide answers every request, by the backend unless failure says why not.
+func (s *Service) decide(ctx context.Context, failure error, reqs []*Request, resps []*Response) {
+	b := s.batches.Get().(*batch)
+	b.start(s, reqs, resps)
+	switch {
+	case failure != nil:
+		backends.Fail(b.verdicts, failure)
+	case len(b.takes) > 0:
+		s.take(ctx, s.conf.Backend, b.takes, b.verdicts)
+	}
+	for i := range b.calls {
+		b.calls[i].answer(ctx, b)
+	}
+	b.release()
+	s.batches.Put(b)
+}
+
+// take asks a backend, within the caller's deadline less a margin.
+func (s *Service) take(ctx context.Context, be backends.Backend, takes []limit.Request, out []limit.Verdict) {
+	if s.conf.Caps.Local {
+		be.Take(ctx, takes, out)
+		return
+	}
+	now := time.Now()
+	deadline, ok := ctx.Deadline()
+	if ok {
+		deadline = deadline.Add(-max(s.conf.Margin, deadline.Sub(now)/10))
+	} else {
+		deadline = now.Add(s.conf.Timeout)
+	}
+	ctx, cancel := context.WithDeadline(ctx, deadline)
+	defer cancel()
+	be.Take(ctx, takes, out)
+}

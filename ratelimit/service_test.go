@@ -1,0 +1,433 @@
+package ratelimit
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/structpb"
+
+	"github.com/headgate-rls/headgate/backends"
+	"github.com/headgate-rls/headgate/descriptors"
+	"github.com/headgate-rls/headgate/limit"
+)
+
+const basic = `
+domain: d
+descriptors:
+  - key: k
+    rate_limit: {unit: minute, requests_per_unit: 2, name: two}
+  - key: other
+    rate_limit: {unit: minute, requests_per_unit: 5}
+  - key: free
+    rate_limit: {unlimited: true}
+  - key: exempt
+  - key: zero
+    rate_limit: {unit: second, requests_per_unit: 0}
+`
+
+// Rows of the reference service's semantics that are the service's part; the
+// matcher's rows are in package descriptors.
+func TestReference(t *testing.T) {
+	t.Run("row07_no_match_is_ok", func(t *testing.T) {
+		h := setup(t, basic)
+		h.want(h.ask(desc("nobody=1")), "OK: ok")
+		h.want(h.askDomain("unknown", 0, desc("k=1")), "OK: ok")
+		h.want(h.ask(Descriptor{}), "OK: ok")
+		if h.be.takes != 0 {
+			t.Errorf("backend was asked %d times", h.be.takes)
+		}
+	})
+	t.Run("row08_node_without_limit_exempts", func(t *testing.T) {
+		h := setup(t, basic)
+		h.want(h.ask(desc("exempt=1")), "OK: ok")
+	})
+	t.Run("row14_zero_blocks_all", func(t *testing.T) {
+		h := setup(t, basic)
+		r := h.ask(desc("zero=1"))
+		h.want(r, "OVER: over/0")
+		for _, hd := range r.Headers {
+			if hd.Name == "Retry-After" {
+				t.Errorf("Retry-After %s on a limit that never opens", hd.Value)
+			}
+		}
+	})
+	t.Run("row15_unlimited", func(t *testing.T) {
+		h := setup(t, basic)
+		r := h.ask(desc("free=1"))
+		h.want(r, "OK: ok/unlimited")
+		if r.Statuses[0].Remaining != 1<<32-1 || h.be.takes != 0 {
+			t.Errorf("remaining %d, %d takes", r.Statuses[0].Remaining, h.be.takes)
+		}
+	})
+	t.Run("row16_replaces", func(t *testing.T) {
+		h := setup(t, `
+domain: d
+descriptors:
+  - {key: all, rate_limit: {unit: minute, requests_per_unit: 1, name: base}}
+  - {key: vip, rate_limit: {unit: minute, requests_per_unit: 9, name: vip, replaces: [{name: base}]}}
+  - {key: super, rate_limit: {unlimited: true, replaces: [{name: vip}, {name: base}]}}
+`)
+		h.want(h.ask(desc("all=1"), desc("vip=1")), "OK: ok ok/8")
+		h.want(h.ask(desc("all=1"), desc("vip=1")), "OK: ok ok/7")
+		h.want(h.ask(desc("all=1"), desc("vip=1"), desc("super=1")), "OK: ok ok ok/unlimited")
+		h.want(h.ask(desc("all=1")), "OK: ok/0")
+		h.want(h.ask(desc("all=1")), "OVER: over/0")
+	})
+	t.Run("row17_shadow_mode", func(t *testing.T) {
+		h := setup(t, `
+domain: d
+descriptors:
+  - {key: k, shadow_mode: true, rate_limit: {unit: minute, requests_per_unit: 1}}
+`)
+		h.want(h.ask(desc("k=1")), "OK: ok/0")
+		h.want(h.ask(desc("k=1")), "OK: ok/0")
+		if h.counts.n["d/k shadow_over_limit"] != 1 || h.counts.n["d/k ok"] != 1 {
+			t.Errorf("counts %v", h.counts.n)
+		}
+	})
+	t.Run("row18_quota_mode", func(t *testing.T) {
+		h := setup(t, `
+domain: d
+descriptors:
+  - {key: q1, quota_mode: true, rate_limit: {unit: minute, requests_per_unit: 1}}
+  - {key: q2, quota_mode: true, rate_limit: {unit: minute, requests_per_unit: 2}}
+  - {key: hard, rate_limit: {unit: minute, requests_per_unit: 3}}
+`)
+		h.want(h.ask(desc("q1=1"), desc("q2=1"), desc("hard=1")), "OK: ok/0 ok/1 ok/2")
+		h.want(h.ask(desc("q1=1"), desc("q2=1"), desc("hard=1")), "OK: over/0 ok/0 ok/1")
+		// Every quota is spent: refused, and the hard limit is not charged.
+		h.want(h.ask(desc("q1=1"), desc("q2=1"), desc("hard=1")), "OVER: over/0 over/0 ok/0")
+		h.want(h.ask(desc("hard=1")), "OK: ok/0")
+		h.want(h.ask(desc("hard=1")), "OVER: over/0")
+	})
+	t.Run("row19_metadata", func(t *testing.T) {
+		h := setup(t, `
+domain: d
+descriptors:
+  - {key: a, metadata: {tier: gold, deep: {x: 1}}, rate_limit: {unit: minute, requests_per_unit: 9}}
+  - {key: b, metadata: {tier: silver, deep: {x: 2, y: 3}}, detailed_metric: true, rate_limit: {unit: minute, requests_per_unit: 9}}
+`)
+		want := map[string]any{"metadata": map[string]any{"tier": "gold", "deep": map[string]any{"x": 1.0, "y": 3.0}}}
+		sameMetadata(t, h.ask(desc("a=1"), desc("b=1")), want)
+		sameMetadata(t, h.ask(desc("b=1")), map[string]any{"metadata": map[string]any{"tier": "silver", "deep": map[string]any{"x": 2.0, "y": 3.0}}})
+	})
+	t.Run("row22_override", func(t *testing.T) {
+		h := setup(t, basic)
+		d := desc("k=1")
+		d.HasOverride, d.Override = true, Override{RequestsPerUnit: 3, Unit: 3}
+		h.want(h.ask(d), "OK: ok/2")
+		h.want(h.ask(d), "OK: ok/1")
+		d.Override.Unit = 0 // the reference service crashes here
+		h.want(h.ask(d), "error: descriptors[0].limit: window 0s is outside 1ms to 10 years")
+		d.Override = Override{RequestsPerUnit: 3, Unit: 6, Multiplier: 1<<32 - 1}
+		if r := h.ask(d); r.Err == nil {
+			t.Errorf("a window of 4 billion years was accepted: %s", summary(r))
+		}
+		h.want(h.askDomain("unknown", 0, d), "OK: ok")
+	})
+	t.Run("row23_request_hits", func(t *testing.T) {
+		h := setup(t, basic)
+		h.want(h.askDomain("d", 2, desc("other=1")), "OK: ok/3")
+		h.want(h.askDomain("d", 4, desc("other=1")), "OVER: over/3")
+		h.want(h.askDomain("d", 0, desc("other=1")), "OK: ok/2")
+	})
+	t.Run("row24_descriptor_hits", func(t *testing.T) {
+		h := setup(t, basic)
+		h.want(h.askDomain("d", 9, desc("other=1").withHits(2)), "OK: ok/3")
+		h.want(h.ask(desc("other=1").withHits(0)), "OK: ok/3")
+		h.want(h.ask(desc("other=1").withHits(3)), "OK: ok/0")
+		h.want(h.ask(desc("other=1").withHits(0)), "OVER: over/0")
+		h.want(h.ask(desc("other=1").withHits(1<<63)), "OVER: over/0")
+	})
+	t.Run("row25_negative_hits", func(t *testing.T) {
+		h := setup(t, basic)
+		h.want(h.ask(desc("other=1").withHits(4)), "OK: ok/1")
+		h.want(h.ask(desc("other=1").refund(3)), "OK: ok/4")
+		h.want(h.ask(desc("other=1").refund(1<<63)), "OK: ok/5")
+	})
+	t.Run("row28_statuses_keep_order", func(t *testing.T) {
+		h := setup(t, basic)
+		h.want(h.ask(desc("free=1"), desc("k=1"), desc("nobody=1"), desc("other=1")), "OK: ok/unlimited ok/1 ok ok/4")
+	})
+	t.Run("row29_request_errors", func(t *testing.T) {
+		h := setup(t, basic)
+		h.want(h.askDomain("", 0, desc("k=1")), "error: rate limit domain must not be empty")
+		h.want(h.ask(), "error: rate limit descriptor list must not be empty")
+		h.want(h.ask(desc("=1")), "error: descriptors[0].entries[0].key must not be empty")
+	})
+	t.Run("row58_global_shadow_mode", func(t *testing.T) {
+		h := setup(t, basic, func(c *Config) { c.ShadowMode = true })
+		h.want(h.askDomain("d", 2, desc("k=1")), "OK: ok/0")
+		h.want(h.ask(desc("k=1")), "OK: over/0")
+	})
+	t.Run("row59_global_quota_mode", func(t *testing.T) {
+		h := setup(t, basic, func(c *Config) { c.QuotaMode = true })
+		h.want(h.askDomain("d", 2, desc("k=1")), "OK: ok/0")
+		h.want(h.ask(desc("k=1"), desc("nobody=1")), "OK: over/0 ok")
+		h.want(h.ask(desc("k=1")), "OVER: over/0")
+	})
+}
+
+func sameMetadata(t *testing.T, r *Response, want map[string]any) {
+	t.Helper()
+	got := new(structpb.Struct)
+	var encoded []byte
+	for _, part := range r.metadata {
+		encoded = append(encoded, part...)
+	}
+	if err := proto.Unmarshal(encoded, got); err != nil {
+		t.Fatal(err)
+	}
+	wantStruct, err := structpb.NewStruct(want)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !proto.Equal(got, wantStruct) {
+		t.Errorf("metadata %v, want %v", got, wantStruct)
+	}
+}
+
+func TestRefusedRequestCostsNothing(t *testing.T) {
+	h := setup(t, basic)
+	h.want(h.askDomain("d", 2, desc("k=1")), "OK: ok/0")
+	for range 10 {
+		h.want(h.ask(desc("other=1"), desc("k=1")), "OVER: ok/5 over/0")
+	}
+	h.want(h.ask(desc("other=1")), "OK: ok/4")
+}
+
+func TestChargeEach(t *testing.T) {
+	h := setup(t, basic, func(c *Config) { c.Charge = descriptors.ChargeEach })
+	h.want(h.askDomain("d", 2, desc("k=1")), "OK: ok/0")
+	h.want(h.ask(desc("other=1"), desc("k=1")), "OVER: ok/4 over/0")
+	h.want(h.ask(desc("other=1"), desc("k=1")), "OVER: ok/3 over/0")
+}
+
+// With charge: each, answers to hits of one are the reference service's, also
+// where a request has one descriptor twice.
+func TestChargeEachSameDescriptorTwice(t *testing.T) {
+	h := setup(t, strings.Replace(basic, "requests_per_unit: 2", "requests_per_unit: 3", 1), func(c *Config) { c.Charge = descriptors.ChargeEach })
+	h.want(h.ask(desc("k=1"), desc("k=1")), "OK: ok/2 ok/1")
+	h.want(h.ask(desc("k=1"), desc("k=1")), "OVER: ok/0 over/0")
+	all := setup(t, basic)
+	all.want(all.ask(desc("k=1"), desc("k=1"), desc("k=1")), "OVER: ok/2 ok/2 over/2") // nothing is charged, so two are left
+	all.want(all.ask(desc("k=1"), desc("k=1")), "OK: ok/1 ok/0")
+}
+
+const several = `
+domain: d
+descriptors:
+  - key: path
+    value: /pay
+    response: {content: "slow down", headers: {x-why: too-fast}}
+    limits:
+      - {name: burst, algorithm: token_bucket, rate: 1/s, burst: 3}
+      - {name: daily, algorithm: sliding_log, limit: 4, window: 24h}
+      - {name: smooth, algorithm: sliding_window, limit: 1, window: 1m, shadow: true}
+`
+
+func TestSeveralLimits(t *testing.T) {
+	h := setup(t, several)
+	pay := desc("path=/pay")
+	h.want(h.ask(pay), "OK: ok/2")
+	h.want(h.ask(pay), "OK: ok/1")
+	h.want(h.ask(pay), "OK: ok/0")
+	r := h.ask(pay)
+	h.want(r, "OVER: over/0")
+	wantHeaders(t, r, "Retry-After: 1|x-headgate-rule: d/path_/pay:burst|x-why: too-fast")
+	sameMetadata(t, r, map[string]any{"rule": "d/path_/pay:burst"})
+	if r.Body != "slow down" {
+		t.Errorf("body %q", r.Body)
+	}
+	h.now += 10_000_000
+	h.want(h.ask(pay), "OK: ok/0") // the daily limit is the closer one now
+	r = h.ask(pay)
+	wantHeaders(t, r, "Retry-After: 86390|x-headgate-rule: d/path_/pay:daily|x-why: too-fast")
+	if h.counts.n["d/path_/pay shadow_over_limit"] == 0 {
+		t.Errorf("the shadow limit was never counted: %v", h.counts.n)
+	}
+	if !strings.Contains(h.log.String(), "rule=d/path_/pay:burst") {
+		t.Errorf("the log does not name the rule: %s", h.log)
+	}
+}
+
+func wantHeaders(t *testing.T, r *Response, want string) {
+	t.Helper()
+	var got []string
+	for _, hd := range r.Headers {
+		got = append(got, hd.Name+": "+hd.Value)
+	}
+	if strings.Join(got, "|") != want {
+		t.Errorf("headers %q, want %q", got, want)
+	}
+}
+
+func TestHeaders(t *testing.T) {
+	h := setup(t, basic, func(c *Config) {
+		c.Headers = Headers{Limit: "RateLimit-Limit", Remaining: "RateLimit-Remaining", Reset: "RateLimit-Reset"}
+	})
+	h.now += 12_500_000
+	wantHeaders(t, h.ask(desc("other=1"), desc("k=1")), "RateLimit-Limit: 2|RateLimit-Remaining: 1|RateLimit-Reset: 48")
+	wantHeaders(t, h.ask(desc("nobody=1")), "")
+	h.ask(desc("k=1"))
+	wantHeaders(t, h.ask(desc("other=1"), desc("k=1")), "RateLimit-Limit: 2|RateLimit-Remaining: 0|RateLimit-Reset: 48")
+}
+
+func TestDynamicMetadata(t *testing.T) {
+	h := setup(t, basic, func(c *Config) { c.Metadata = true })
+	d := desc("k=1,b=2").withHits(3)
+	d.HasOverride, d.Override = true, Override{RequestsPerUnit: 9, Unit: 2}
+	sameMetadata(t, h.askDomain("d", 2, d), map[string]any{
+		"domain": "d", "hitsAddend": 2.0,
+		"descriptors": []any{map[string]any{
+			"entries": []any{"k=1", "b=2"}, "hitsAddend": 3.0,
+			"limit": map[string]any{"requestsPerUnit": 9.0, "unit": "MINUTE"},
+		}},
+	})
+}
+
+// Counters survive a reload, also one that changes the limit's figures.
+func TestReload(t *testing.T) {
+	h := setup(t, basic)
+	h.want(h.ask(desc("k=1")), "OK: ok/1")
+	if err := h.SetRules(mustLoad(t, strings.Replace(basic, "requests_per_unit: 2", "requests_per_unit: 10", 1))); err != nil {
+		t.Fatal(err)
+	}
+	h.want(h.ask(desc("k=1")), "OK: ok/8")
+}
+
+func TestRulesTheBackendCannotKeep(t *testing.T) {
+	h := setup(t, basic)
+	caps := modelCaps(true)
+	delete(caps.Algorithms, limit.SlidingLog)
+	set := mustLoad(t, several)
+	h.Service.conf.Caps = caps
+	err := h.SetRules(set)
+	if err == nil || !strings.Contains(err.Error(), "rule d/path_/pay") || !strings.Contains(err.Error(), "sliding_log") {
+		t.Fatalf("got %v", err)
+	}
+	h.want(h.ask(desc("k=1")), "OK: ok/1") // the old rules stay
+}
+
+// Many requests in one Decide are answered as if they had come one by one.
+func TestDecideSlice(t *testing.T) {
+	one, many := setup(t, basic), setup(t, basic)
+	texts := []string{"k=1", "k=1", "nobody=1", "k=1", "other=2", "k=2", "free=1"}
+	var reqs []*Request
+	var resps []*Response
+	for _, text := range texts {
+		reqs = append(reqs, &Request{Domain: "d", Descriptors: []Descriptor{desc(text)}})
+		resps = append(resps, new(Response))
+	}
+	reqs = append(reqs, &Request{})
+	resps = append(resps, new(Response))
+	many.Decide(context.Background(), reqs, resps)
+	for i, text := range texts {
+		if want, got := summary(one.ask(desc(text))), summary(resps[i]); got != want {
+			t.Errorf("%s: got %s, want %s", text, got, want)
+		}
+	}
+	if many.be.takes != 1 {
+		t.Errorf("%d takes for one slice", many.be.takes)
+	}
+	if resps[len(texts)].Err == nil {
+		t.Error("an empty request was answered")
+	}
+}
+
+const failing = `
+domain: d
+descriptors:
+  - {key: allow, on_backend_error: allow, rate_limit: {unit: minute, requests_per_unit: 2}}
+  - {key: deny, on_backend_error: deny, rate_limit: {unit: minute, requests_per_unit: 2}}
+  - {key: local, on_backend_error: local, rate_limit: {unit: minute, requests_per_unit: 2}}
+  - {key: shadow, on_backend_error: deny, shadow_mode: true, rate_limit: {unit: minute, requests_per_unit: 2}}
+  - {key: silent, rate_limit: {unit: minute, requests_per_unit: 2}}
+`
+
+func TestFailurePolicy(t *testing.T) {
+	remote := func(c *Config) { c.Caps = modelCaps(false); c.Margin = time.Millisecond }
+	fail := func(h *harness) { h.be.err = backends.ErrUnavailable }
+	for _, tc := range []struct {
+		name string
+		ask  []Descriptor
+		want []string
+	}{
+		{"allow", []Descriptor{desc("allow=1")}, []string{"OK: ok", "OK: ok", "OK: ok"}},
+		{"deny", []Descriptor{desc("deny=1")}, []string{"OVER: over/0"}},
+		{"local", []Descriptor{desc("local=1")}, []string{"OK: ok/1", "OK: ok/0", "OVER: over/0"}},
+		{"shadow never denies", []Descriptor{desc("shadow=1")}, []string{"OK: ok"}},
+		{"default", []Descriptor{desc("silent=1")}, []string{"OK: ok"}},
+		{"deny wins, local is not charged", []Descriptor{desc("local=1"), desc("deny=1")}, []string{"OVER: ok over/0", "OVER: ok over/0"}},
+		{"local beside allow", []Descriptor{desc("allow=1"), desc("local=1")}, []string{"OK: ok ok/1", "OK: ok ok/0", "OVER: ok over/0"}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			h := setup(t, failing, remote)
+			fail(h)
+			for _, want := range tc.want {
+				r := h.ask(tc.ask...)
+				h.want(r, want)
+				if !r.Degraded {
+					t.Error("not marked as degraded")
+				}
+			}
+			if !strings.Contains(h.log.String(), "backend failed, answered by policy") {
+				t.Errorf("log: %s", h.log)
+			}
+			h.be.err = nil
+			h.want(h.ask(desc("deny=2")), "OK: ok/1")
+		})
+	}
+	t.Run("inside the deadline", func(t *testing.T) {
+		h := setup(t, failing, remote)
+		h.be.hang = true
+		ctx, cancel := context.WithTimeout(context.Background(), 30*time.Millisecond)
+		defer cancel()
+		resp := new(Response)
+		h.Decide(ctx, []*Request{{Domain: "d", Descriptors: []Descriptor{desc("deny=1")}}}, []*Response{resp})
+		if ctx.Err() != nil {
+			t.Error("answered after the caller's deadline")
+		}
+		h.want(resp, "OVER: over/0")
+	})
+	t.Run("without a deadline", func(t *testing.T) {
+		h := setup(t, failing, remote, func(c *Config) { c.Timeout = 20 * time.Millisecond })
+		h.be.hang = true
+		h.want(h.ask(desc("allow=1")), "OK: ok")
+	})
+	t.Run("the answer says so", func(t *testing.T) {
+		h := setup(t, failing, remote)
+		fail(h)
+		sameMetadata(t, h.ask(desc("deny=1")), map[string]any{"degraded": "deny", "rule": "d/deny"})
+		sameMetadata(t, h.ask(desc("allow=1")), map[string]any{"degraded": "allow"})
+		if h.counts.n["degraded deny"] != 1 || h.counts.n["d/deny failed_closed"] != 1 || h.counts.n["d/allow failed_open"] != 1 {
+			t.Errorf("counts %v", h.counts.n)
+		}
+	})
+}
+
+// A flood of refusals is no flood of log lines.
+func TestRefusalsAreSampled(t *testing.T) {
+	h := setup(t, basic)
+	for range 500 {
+		h.ask(desc("k=1"))
+	}
+	if n := strings.Count(h.log.String(), "msg=refused"); n < 1 || n > 3*refusalsPerSecond {
+		t.Errorf("%d log lines for 498 refusals", n)
+	}
+}
+
+func TestDetailedMetric(t *testing.T) {
+	h := setup(t, `
+domain: d
+descriptors:
+  - {key: k, detailed_metric: true, rate_limit: {unit: minute, requests_per_unit: 9}}
+`)
+	h.ask(desc("k=alice"))
+	if h.counts.n["d/k_alice ok"] != 1 {
+		t.Errorf("counts %v", h.counts.n)
+	}
+}

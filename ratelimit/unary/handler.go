@@ -1,0 +1,64 @@
+package unary
+
+import (
+	"context"
+	"sync/atomic"
+	"time"
+)
+
+// A Handler answers the calls of one method. At least one of Inline and Serve
+// is set.
+type Handler struct {
+	// Metadata are the names, in lower case, of the request headers that the
+	// handler wants to see in [Call.Metadata].
+	Metadata []string
+
+	// Inline answers calls in the goroutine that reads their connection. It
+	// must not block and must not do I/O: nothing else is read from the
+	// connection until it returns. It returns the calls that it leaves to
+	// Serve; it may reorder calls and return a part of it. Without Inline, all
+	// calls are left to Serve.
+	Inline func(ctx context.Context, calls []*Call) (rest []*Call)
+
+	// Serve answers calls in a goroutine of its own, of which there are
+	// [Config.Workers] at most. Without Serve, Inline must leave no calls.
+	Serve func(ctx context.Context, calls []*Call)
+
+	// Shed answers, without blocking, the calls for which there is no room
+	// in the queue to Serve. Without it they fail with UNAVAILABLE.
+	Shed func(calls []*Call)
+}
+
+// A Call is one call of a method. It and all memory reached through it belong
+// to the handler until the handler returns, and must not be kept.
+//
+// The calls of a slice come from the same connection. Handlers of different
+// connections run at the same time, and so do those of one connection where
+// Serve is used. The context that handlers get ends when the server is closed;
+// one call's end is told by Deadline and Cancelled.
+type Call struct {
+	Message  []byte    // the request: one message, decompressed
+	Deadline time.Time // when the client stops waiting, or zero
+	Metadata []string  // the values of [Handler.Metadata], "" where absent; repeated ones are joined with ","
+
+	// Reply is the response message. The handler appends to it; it comes
+	// empty, with memory of earlier calls.
+	Reply []byte
+	// Err, where set, is the answer in place of Reply. The server only reads
+	// it, so handlers may share one value between calls.
+	Err *Status
+
+	cancelled atomic.Bool
+	later     bool // left by Inline to Serve
+	stream    *stream
+}
+
+// Cancelled tells whether the client has given the call up, or is gone. The
+// answer of such a call is thrown away.
+func (c *Call) Cancelled() bool { return c.cancelled.Load() }
+
+// handler is a Handler in the server's registry.
+type handler struct {
+	Handler
+	method string
+}

@@ -1,0 +1,104 @@
+package unary
+
+import (
+	"sync"
+	"time"
+)
+
+// A stream is one call and its way through the server. Its connection's mutex
+// guards it, but for the fields of call, which belong to the handler while it
+// runs.
+type stream struct {
+	call Call
+	h    *handler
+	id   uint32
+
+	ended   bool // the client has sent all of its request
+	queued  bool // complete, on its way to the handler
+	handed  bool // the handler has it
+	blocked bool // its answer waits for window
+	gone    bool // not in the connection's table any more
+
+	since    time.Time // when its headers came, or since when its answer waits for window
+	refusal  refusal   // an HTTP answer that waits for the end of the request
+	gzip     bool      // grpc-encoding
+	declared int64     // content-length, or -1
+	received int64     // bytes of DATA without padding
+
+	body  []byte // the gRPC frame: 5 bytes of prefix, then the message
+	plain []byte // the message decompressed
+	held  int    // bytes of the two that count against the connection's bound
+
+	unreturned int   // bytes of DATA received for which no window was given back
+	recvWindow int   // how much more the client may send
+	sendWindow int64 // how much the client lets us send; may be negative
+
+	pending []byte // what of the answer waits for window
+	sent    int    // bytes of pending that are sent
+}
+
+// Buffers larger than this, in bytes, are not kept for the next call.
+const maxKeptBuffer = 16 << 10
+
+var streams = sync.Pool{New: func() any {
+	st := new(stream)
+	st.call.stream = st
+	return st
+}}
+
+func newStream(id uint32, h *handler) *stream {
+	st := streams.Get().(*stream)
+	st.id, st.h = id, h
+	return st
+}
+
+// recycle makes st free for another call. Nobody may know it any more.
+func (st *stream) recycle() {
+	call := &st.call
+	call.Message, call.Err, call.Deadline, call.later = nil, nil, time.Time{}, false
+	call.cancelled.Store(false)
+	clear(call.Metadata)
+	call.Metadata = call.Metadata[:0]
+	call.Reply = kept(call.Reply)
+	st.body, st.plain, st.pending = kept(st.body), kept(st.plain), kept(st.pending)
+	st.h = nil
+	st.ended, st.queued, st.handed, st.blocked, st.gone, st.gzip = false, false, false, false, false, false
+	st.refusal = refusal{}
+	st.held, st.unreturned, st.sent = 0, 0, 0
+	streams.Put(st)
+}
+
+func kept(b []byte) []byte {
+	if cap(b) > maxKeptBuffer {
+		return nil
+	}
+	return b[:0]
+}
+
+// A closedRing remembers the streams that were closed last, to tell a late
+// frame on one of them, and whether we cut it off ourselves, from nonsense.
+type closedRing struct {
+	ids  [64]uint32
+	cut  [64]bool // by RST_STREAM of ours; what is still on its way is no fault
+	next int
+}
+
+func (r *closedRing) add(id uint32, cut bool) {
+	r.ids[r.next], r.cut[r.next] = id, cut
+	r.next = (r.next + 1) % len(r.ids)
+}
+
+func (r *closedRing) find(id uint32) (known, cut bool) {
+	for i, closed := range r.ids {
+		if closed == id {
+			return true, r.cut[i]
+		}
+	}
+	return false, false
+}
+
+// A refusal is an answer below gRPC: an HTTP status other than 200.
+type refusal struct {
+	http   int // or 0 for none
+	status *Status
+}

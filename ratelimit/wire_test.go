@@ -1,0 +1,215 @@
+package ratelimit
+
+import (
+	"strings"
+	"testing"
+
+	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	common "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
+	rls "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/structpb"
+	"google.golang.org/protobuf/types/known/wrapperspb"
+
+	"github.com/headgate-rls/headgate/descriptors"
+	"github.com/headgate-rls/headgate/limit"
+)
+
+// fullRequest uses every field that the service reads.
+func fullRequest() *rls.RateLimitRequest {
+	return &rls.RateLimitRequest{
+		Domain:     "shop",
+		HitsAddend: 7,
+		Descriptors: []*common.RateLimitDescriptor{
+			{
+				Entries: []*common.RateLimitDescriptor_Entry{{Key: "tenant", Value: "äcme"}, {Key: "path"}},
+				Limit: &common.RateLimitDescriptor_RateLimitOverride{
+					RequestsPerUnit: 42, Unit: typev3.RateLimitUnit_HOUR, UnitMultiplier: wrapperspb.UInt32(3),
+				},
+				HitsAddend: wrapperspb.UInt64(1 << 40), IsNegativeHits: true,
+			},
+			{Entries: []*common.RateLimitDescriptor_Entry{{Key: "a", Value: "b"}}, HitsAddend: wrapperspb.UInt64(0)},
+			{},
+		},
+	}
+}
+
+// fromProto is Decode by way of generated code.
+func fromProto(m *rls.RateLimitRequest) Request {
+	r := Request{Domain: m.Domain, Hits: m.HitsAddend}
+	for _, pd := range m.Descriptors {
+		d := Descriptor{Refund: pd.IsNegativeHits}
+		for _, e := range pd.Entries {
+			d.Entries = append(d.Entries, descriptors.Entry{Key: e.Key, Value: e.Value})
+		}
+		if l := pd.Limit; l != nil {
+			d.HasOverride = true
+			d.Override = Override{RequestsPerUnit: l.RequestsPerUnit, Unit: Unit(l.Unit), Multiplier: l.UnitMultiplier.GetValue()}
+		}
+		if h := pd.HitsAddend; h != nil {
+			d.HasHits, d.Hits = true, h.Value
+		}
+		r.Descriptors = append(r.Descriptors, d)
+	}
+	return r
+}
+
+func sameRequest(a, b *Request) bool {
+	if a.Domain != b.Domain || a.Hits != b.Hits || len(a.Descriptors) != len(b.Descriptors) {
+		return false
+	}
+	for i := range a.Descriptors {
+		x, y := &a.Descriptors[i], &b.Descriptors[i]
+		if x.Override != y.Override || x.HasOverride != y.HasOverride || x.Hits != y.Hits ||
+			x.HasHits != y.HasHits || x.Refund != y.Refund || len(x.Entries) != len(y.Entries) {
+			return false
+		}
+		for j := range x.Entries {
+			if x.Entries[j] != y.Entries[j] {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+func TestDecodeEveryField(t *testing.T) {
+	m := fullRequest()
+	encoded, err := proto.Marshal(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := fromProto(m)
+	var got Request
+	for range 3 { // the memory of an earlier request must not show
+		if err := got.Decode(encoded); err != nil {
+			t.Fatal(err)
+		}
+		if !sameRequest(&got, &want) {
+			t.Fatalf("got %+v, want %+v", got, want)
+		}
+	}
+	if err := got.Decode(nil); err != nil || got.Domain != "" || len(got.Descriptors) != 0 {
+		t.Fatalf("empty message: %+v, %v", got, err)
+	}
+}
+
+func TestDecodeBounds(t *testing.T) {
+	many := &rls.RateLimitRequest{Domain: "d"}
+	for range maxDescriptors + 1 {
+		many.Descriptors = append(many.Descriptors, &common.RateLimitDescriptor{})
+	}
+	deep := &rls.RateLimitRequest{Domain: "d", Descriptors: []*common.RateLimitDescriptor{{}}}
+	for range maxEntries + 1 {
+		deep.Descriptors[0].Entries = append(deep.Descriptors[0].Entries, &common.RateLimitDescriptor_Entry{Key: "k"})
+	}
+	large := &rls.RateLimitRequest{Domain: strings.Repeat("x", MaxMessageSize)}
+	for want, m := range map[string]*rls.RateLimitRequest{
+		"more than 256 descriptors": many, "more than 64 entries": deep, "at most 262144": large,
+	} {
+		encoded, err := proto.Marshal(m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var r Request
+		if err := r.Decode(encoded); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want %q", err, want)
+		}
+	}
+}
+
+// FuzzDecode holds Decode to what generated code makes of the same bytes.
+func FuzzDecode(f *testing.F) {
+	encoded, err := proto.Marshal(fullRequest())
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(encoded)
+	f.Add(encoded[:len(encoded)-3])
+	f.Add([]byte{0x0a, 0xff, 0xff, 0xff, 0xff, 0x0f})
+	f.Add([]byte{0x0b, 0x0c})
+	f.Add([]byte{0x12, 0x04, 0x1a, 0x02, 0x08, 0x05, 0x12, 0x02, 0x1a, 0x00})
+	f.Fuzz(func(t *testing.T, data []byte) {
+		var got Request
+		gotErr := got.Decode(data)
+		m := new(rls.RateLimitRequest)
+		wantErr := proto.Unmarshal(data, m)
+		if len(m.Descriptors) > maxDescriptors {
+			return
+		}
+		for _, d := range m.Descriptors {
+			if len(d.Entries) > maxEntries {
+				return
+			}
+		}
+		if (gotErr == nil) != (wantErr == nil) {
+			t.Fatalf("Decode: %v; proto.Unmarshal: %v", gotErr, wantErr)
+		}
+		if want := fromProto(m); gotErr == nil && !sameRequest(&got, &want) {
+			t.Fatalf("got %+v, want %+v", got, want)
+		}
+	})
+}
+
+func TestEncodeEveryField(t *testing.T) {
+	hourly := limit.MustNew(limit.Spec{Algorithm: limit.FixedWindow, Max: 10, Window: 3 * units[4].length})
+	view := &limitView{limit: hourly, current: encodeCurrentLimit("gold", hourly, true)}
+	resp := &Response{
+		OverLimit: true,
+		Statuses:  []Status{{OverLimit: true, Reset: 61, limit: view}, {Remaining: 1<<32 - 1}, {Remaining: 300, limit: view}},
+		Headers:   []descriptors.Header{{Name: "retry-after", Value: "61"}, {Name: "x-empty"}},
+		Body:      "slow down",
+		metadata:  [][]byte{encodeMetadata(map[string]any{"rule": "a"}), encodeMetadata(map[string]any{"metadata": map[string]any{"n": 1.0}})},
+	}
+	got := new(rls.RateLimitResponse)
+	if err := proto.Unmarshal(resp.AppendTo(nil), got); err != nil {
+		t.Fatal(err)
+	}
+	meta, err := structpb.NewStruct(map[string]any{"rule": "a", "metadata": map[string]any{"n": 1.0}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	current := &rls.RateLimitResponse_RateLimit{
+		Name: "gold", RequestsPerUnit: 10, Unit: rls.RateLimitResponse_RateLimit_HOUR, UnitMultiplier: wrapperspb.UInt32(3),
+	}
+	want := &rls.RateLimitResponse{
+		OverallCode: rls.RateLimitResponse_OVER_LIMIT,
+		Statuses: []*rls.RateLimitResponse_DescriptorStatus{
+			{Code: rls.RateLimitResponse_OVER_LIMIT, CurrentLimit: current, DurationUntilReset: &durationpb.Duration{Seconds: 61}},
+			{Code: rls.RateLimitResponse_OK, LimitRemaining: 1<<32 - 1},
+			{Code: rls.RateLimitResponse_OK, CurrentLimit: current, LimitRemaining: 300, DurationUntilReset: &durationpb.Duration{}},
+		},
+		ResponseHeadersToAdd: []*core.HeaderValue{{Key: "retry-after", Value: "61"}, {Key: "x-empty"}},
+		RawBody:              []byte("slow down"),
+		DynamicMetadata:      meta,
+	}
+	if !proto.Equal(got, want) {
+		t.Fatalf("got  %v\nwant %v", got, want)
+	}
+}
+
+func TestUnits(t *testing.T) {
+	day := units[3].length
+	for _, tc := range []struct {
+		window      string
+		l           limit.Spec
+		multipliers bool
+		unit        Unit
+		n           uint32
+	}{
+		{"second", limit.Spec{Window: units[6].length}, false, 1, 1},
+		{"week", limit.Spec{Window: 7 * day}, false, 7, 1},
+		{"month", limit.Spec{Window: 30 * day}, false, 5, 1},
+		{"5 minutes, old Envoy", limit.Spec{Window: 5 * units[5].length}, false, 0, 0},
+		{"5 minutes, Envoy 1.40", limit.Spec{Window: 5 * units[5].length}, true, 2, 5},
+		{"36 hours", limit.Spec{Window: 36 * units[4].length}, true, 3, 36},
+		{"half a second", limit.Spec{Window: units[6].length / 2}, true, 0, 0},
+	} {
+		unit, n := unitOf(tc.l.Window, tc.multipliers)
+		if unit != tc.unit || n != tc.n {
+			t.Errorf("%s: got unit %d × %d, want %d × %d", tc.window, unit, n, tc.unit, tc.n)
+		}
+	}
+}
