@@ -1,0 +1,17 @@
+FROM golang:1.26.8-bookworm AS build
+WORKDIR /src
+COPY go.mod go.sum ./
+RUN go mod download
+COPY . .
+ARG VERSION=dev
+RUN CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags "-s -w -X main.version=${VERSION}" -o /headgate ./cmd/headgate
+
+FROM scratch
+# For TLS to servers whose certificates public authorities issued.
+COPY --from=build /etc/ssl/certs/ca-certificates.crt /etc/ssl/certs/
+COPY --from=build /headgate /headgate
+USER 65532:65532
+# the service, HTTP, debug, other gRPC services
+EXPOSE 8081 8080 6070 8082
+ENTRYPOINT ["/headgate"]
+CMD ["serve"]

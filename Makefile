@@ -1,0 +1,85 @@
+# Everything here works from a clean checkout; "make" alone lists the targets.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-print-directory
+
+VERSION = $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+
+# How long each fuzz target runs, and how long one package's tests may take.
+FUZZTIME ?= 20s
+TEST_TIMEOUT ?= 15m
+
+# Arguments for the programs behind run, demo and bench: make run ARGS="--config x.yaml"
+ARGS ?=
+
+.PHONY: help run build demo setup test bench chaos lint fuzz clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+
+run: ## start the service from source (ARGS="...")
+	go run ./cmd/headgate serve $(ARGS)
+
+build: ## build bin/headgate, a static binary
+	CGO_ENABLED=0 go build -trimpath -ldflags "-s -w -X main.version=$(VERSION)" -o bin/headgate ./cmd/headgate
+	@echo "built bin/headgate $(VERSION)"
+
+demo: ## show the service at work behind a real Envoy
+	./scripts/demo.sh $(ARGS)
+
+setup: ## install the servers that the tests talk to
+	@./scripts/setup-testenv.sh
+
+# Every part runs even when an earlier one failed, so that one run tells all
+# there is to mend; only without the servers there is no point in going on.
+test: setup ## run everything: lint, all tests on all servers, and say what ran
+	@report=$$(mktemp -d); trap 'rm -rf "$$report"' EXIT; \
+	export HEADGATE_TEST_REPORT=$$report HEADGATE_TEST_MUSTRUN; \
+	lint=passed tests=passed engines=passed; \
+	$(MAKE) lint || lint=FAILED; \
+	echo "== tests, with the race detector (the first build takes a minute or two)"; \
+	if HEADGATE_TEST_MUSTRUN=$$(go run ./internal/testenv/engines list); then \
+		go test -race -p 2 -timeout $(TEST_TIMEOUT) ./... || tests=FAILED; \
+		echo; \
+		go run ./internal/testenv/engines report "$$report" || engines=FAILED; \
+	else \
+		tests=FAILED engines=FAILED; \
+	fi; \
+	echo; \
+	echo "summary: lint $$lint, tests $$tests, engines $$engines ($$SECONDS s)"; \
+	[ "$$lint $$tests $$engines" = "passed passed passed" ]
+
+bench: ## measure the service (ARGS="...")
+	go run ./internal/bench $(ARGS)
+
+chaos: setup ## three services under load while Redis fails in every way (two minutes)
+	go test -tags chaos -count=1 -v ./test/chaos
+
+lint: ## check formatting, vet, staticcheck, go.mod and the scripts
+	@echo "== gofmt"
+	@unformatted=$$(gofmt -l .); \
+	if [ -n "$$unformatted" ]; then echo "not formatted, run gofmt -w on:"; echo "$$unformatted"; exit 1; fi
+	@echo "== go vet"
+	@go vet ./...
+	@go vet -tags chaos ./test/chaos
+	@echo "== staticcheck"
+	@go tool staticcheck ./...
+	@echo "== go mod tidy"
+	@go mod tidy -diff || { echo "go.mod or go.sum is out of date, run: go mod tidy"; exit 1; }
+	@echo "== scripts"
+	@for f in scripts/*.sh .ci/run; do bash -n "$$f"; done
+
+fuzz: ## run every fuzz target for FUZZTIME
+	@packages=$$(go list ./...); \
+	for package in $$packages; do \
+		targets=$$(go test -list '^Fuzz' "$$package" | grep '^Fuzz' || true); \
+		for target in $$targets; do \
+			echo "== $$package $$target"; \
+			go test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) "$$package"; \
+		done; \
+	done
+
+clean: ## remove what was built
+	rm -rf bin

@@ -1,0 +1,41 @@
+package main
+
+import (
+	"sync/atomic"
+	"time"
+
+	"github.com/headgate-rls/headgate/limit"
+)
+
+// A clock is the wall clock, except that it never steps back: buckets would
+// not refill until it had caught up. Where the wall clock is set back, time
+// goes on from where it was at the pace of the monotonic clock.
+type clock struct {
+	start  time.Time
+	offset atomic.Int64 // wall time at start as seen since, µs
+}
+
+func newClock() *clock {
+	c := &clock{start: time.Now()}
+	c.offset.Store(c.start.UnixMicro())
+	return c
+}
+
+func (c *clock) now() limit.Instant {
+	t := time.Now()
+	elapsed := t.Sub(c.start).Microseconds() // monotonic
+	return c.at(t.UnixMicro(), elapsed)
+}
+
+// at returns the time when the wall shows wall and elapsed µs have passed.
+func (c *clock) at(wall, elapsed int64) limit.Instant {
+	for {
+		old := c.offset.Load()
+		if wall-elapsed <= old {
+			return limit.Instant(old + elapsed)
+		}
+		if c.offset.CompareAndSwap(old, wall-elapsed) {
+			return limit.Instant(wall)
+		}
+	}
+}

@@ -1,0 +1,63 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"strings"
+	"syscall"
+)
+
+// listen opens address: host:port, unix:PATH, or unix:@NAME for a socket in
+// Linux's abstract namespace. A socket at a path gets mode, unless that is zero.
+func listen(ctx context.Context, flag, address string, mode os.FileMode) (net.Listener, error) {
+	network, addr := "tcp", address
+	if path, ok := strings.CutPrefix(address, "unix:"); ok {
+		network, addr = "unix", path
+		if err := removeStale(ctx, path); err != nil {
+			return nil, fmt.Errorf("--%s %s: %w", flag, address, err)
+		}
+	}
+	var lc net.ListenConfig
+	l, err := lc.Listen(ctx, network, addr)
+	if err != nil {
+		hint := ""
+		if errors.Is(err, syscall.EADDRINUSE) {
+			hint = "; another process listens there: stop it or choose another address"
+		}
+		return nil, fmt.Errorf("--%s %s: %w%s", flag, address, err, hint)
+	}
+	if network == "unix" && mode != 0 && !strings.HasPrefix(addr, "@") {
+		if err := os.Chmod(addr, mode); err != nil {
+			_ = l.Close()
+			return nil, fmt.Errorf("--socket-mode: %w", err)
+		}
+	}
+	return l, nil
+}
+
+// removeStale removes the socket that a killed process left at path. A socket
+// that someone answers, or a file that is no socket, is an error.
+func removeStale(ctx context.Context, path string) error {
+	if strings.HasPrefix(path, "@") {
+		return nil
+	}
+	info, err := os.Lstat(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if info.Mode()&os.ModeSocket == 0 {
+		return errors.New("a file is there that is not a socket")
+	}
+	var d net.Dialer
+	if c, err := d.DialContext(ctx, "unix", path); err == nil {
+		_ = c.Close()
+		return errors.New("another process listens there: stop it or choose another path")
+	}
+	return os.Remove(path)
+}

@@ -1,0 +1,100 @@
+// Command headgate is an external rate-limit service for Envoy.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"runtime/debug"
+	"syscall"
+
+	"github.com/spf13/cobra"
+)
+
+// version is set by the linker (see Makefile).
+var version = ""
+
+// Exit codes.
+const (
+	exitOK        = 0
+	exitProblems  = 1
+	exitError     = 2
+	exitOverLimit = 3
+)
+
+func main() {
+	os.Exit(run(context.Background(), os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
+}
+
+// An exitCode ends the program with a code of its own, without a message.
+type exitCode int
+
+func (e exitCode) Error() string { return fmt.Sprintf("exit code %d", int(e)) }
+
+// run is the whole program, for tests as for main.
+func run(ctx context.Context, args []string, in io.Reader, out, errOut io.Writer) int {
+	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	// The first signal asks to end, as the drain does; a second one just ends.
+	defer context.AfterFunc(ctx, stop)()
+	root := rootCommand()
+	root.SetArgs(args)
+	root.SetIn(in)
+	root.SetOut(out)
+	root.SetErr(errOut)
+	err := root.ExecuteContext(ctx)
+	var code exitCode
+	switch {
+	case err == nil:
+		return exitOK
+	case errors.As(err, &code):
+		return int(code)
+	}
+	fmt.Fprintf(errOut, "headgate: %v\n", err)
+	return exitError
+}
+
+func rootCommand() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "headgate",
+		Short: "An external rate-limit service for Envoy",
+		Long: `headgate answers Envoy's RateLimitService from YAML rules and keeps its
+counters in a backend of your choice.
+
+Try it:
+  headgate serve                          serve a built-in example from memory
+  headgate ask example client=alice -n 7  ask the running service seven times
+  headgate check rules/                   check rules before they go live`,
+		SilenceUsage:  true,
+		SilenceErrors: true,
+		Args:          cobra.NoArgs,
+		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	root.AddCommand(serveCommand(), checkCommand(), askCommand(), versionCommand())
+	return root
+}
+
+func versionCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "version",
+		Short: "Print the version",
+		Args:  cobra.NoArgs,
+		Run: func(cmd *cobra.Command, _ []string) {
+			fmt.Fprintln(cmd.OutOrStdout(), "headgate", buildVersion())
+		},
+	}
+}
+
+// buildVersion returns the linked-in version, or what the Go toolchain knows.
+func buildVersion() string {
+	if version != "" {
+		return version
+	}
+	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
+		return info.Main.Version
+	}
+	return "(devel)"
+}

@@ -1,0 +1,316 @@
+package main
+
+import (
+	"context"
+	_ "embed"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"os"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/spf13/cobra"
+	"google.golang.org/grpc/health"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+
+	"github.com/headgate-rls/headgate/descriptors"
+	"github.com/headgate-rls/headgate/internal/config"
+	"github.com/headgate-rls/headgate/internal/telemetry"
+	"github.com/headgate-rls/headgate/ratelimit"
+)
+
+//go:embed example.yaml
+var exampleRules []byte
+
+func serveCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "serve",
+		Short: "Serve rate-limit decisions",
+		Long: `Serve rate-limit decisions by the rules in --rules, which are followed as they
+change.
+
+Every flag can also be set in the environment (--log-level as
+HEADGATE_LOG_LEVEL; several values separated by commas) and in the YAML file
+that --config names (log-level: warn). A flag beats the environment, which
+beats the file. Put secrets, such as the password in --backend, into the
+environment or the file: other users of the machine can see flags.`,
+		Example: `  headgate serve
+  headgate serve --rules rules/ --backend redis://localhost:6379
+  headgate serve --rules rules/ --grpc unix:/run/headgate/rls.sock`,
+		Args: cobra.NoArgs,
+	}
+	cmd.Flags().SortFlags = false
+	conf := config.Define(cmd.Flags())
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if err := config.Resolve(cmd.Flags(), conf, os.LookupEnv); err != nil {
+			return err
+		}
+		return serve(cmd.Context(), conf, cmd.ErrOrStderr())
+	}
+	return cmd
+}
+
+// A server is the running process: what `serve` starts and stops.
+type server struct {
+	conf    *config.Config
+	log     *slog.Logger
+	metrics *telemetry.Metrics
+	store   *store
+	service *ratelimit.Service
+	watcher *descriptors.Watcher // nil for the built-in example
+	health  *health.Server
+
+	draining   atomic.Bool
+	streams    context.Context // ends when streams must, while draining
+	endStreams context.CancelFunc
+	backend    atomic.Pointer[string] // what is wrong with the backend; nil: nothing
+}
+
+// serve runs the service until ctx ends, then drains it.
+func serve(ctx context.Context, conf *config.Config, errOut io.Writer) error {
+	s := &server{
+		conf:    conf,
+		log:     conf.Logger(errOut),
+		metrics: telemetry.New(buildVersion()),
+		health:  health.NewServer(),
+	}
+	s.streams, s.endStreams = context.WithCancel(context.Background())
+	defer s.endStreams()
+	if len(conf.Rules) == 0 {
+		if _, err := os.Stat("rules"); err == nil {
+			conf.Rules = []string{"rules"}
+		}
+	}
+	set, err := s.loadRules()
+	if err != nil {
+		return err
+	}
+	s.store, err = openStore(ctx, storeConfig{
+		url: conf.Backend, timeout: conf.BackendTimeout, replicas: conf.Replicas, log: s.log, metrics: s.metrics,
+	})
+	if err != nil {
+		return fmt.Errorf("--backend: %w", err)
+	}
+	defer s.store.close(s.log)
+	if s.service, err = ratelimit.New(s.serviceConfig(), set); err != nil {
+		return err
+	}
+	s.metrics.RulesLoaded(len(set.Rules()), time.Now())
+	return s.run(ctx)
+}
+
+// loadRules does the first load, which must succeed.
+func (s *server) loadRules() (*descriptors.Set, error) {
+	opt := descriptors.Options{MergeDomains: s.conf.MergeDomains}
+	if len(s.conf.Rules) == 0 {
+		set, problems := descriptors.Load([]descriptors.Source{{Name: "built-in example", Data: exampleRules}}, opt)
+		if set == nil {
+			return nil, problemsError(problems)
+		}
+		return set, nil
+	}
+	s.watcher = descriptors.NewWatcher(s.conf.Rules, descriptors.WatchOptions{
+		Options:  opt,
+		Log:      s.log,
+		OnChange: s.rulesChanged,
+		OnError:  func([]descriptors.Problem, error) { s.metrics.RulesFailed() },
+	})
+	set, warnings, err := s.watcher.Load()
+	var bad *descriptors.LoadError
+	if errors.As(err, &bad) {
+		return nil, problemsError(bad.Problems)
+	}
+	s.warn(warnings)
+	return set, err
+}
+
+func (s *server) warn(warnings []descriptors.Problem) {
+	for _, w := range warnings {
+		s.log.Warn("rules: " + w.String())
+	}
+}
+
+// rulesChanged puts new rules in force. The watcher has logged that they are
+// new, but not what to warn of.
+func (s *server) rulesChanged(set *descriptors.Set, warnings []descriptors.Problem) {
+	s.warn(warnings)
+	if err := s.service.SetRules(set); err != nil {
+		s.log.Error("new rules cannot be kept by the backend; the old ones stay", "error", err)
+		s.metrics.RulesFailed()
+		return
+	}
+	s.store.rulesChanged()
+	s.metrics.RulesLoaded(len(set.Rules()), time.Now())
+}
+
+func (s *server) serviceConfig() ratelimit.Config {
+	c := s.conf
+	h := ratelimit.Headers{RetryAfter: c.RetryHeader, Rule: c.RuleHeader}
+	if c.ResponseHeaders {
+		h.Limit, h.Remaining, h.Reset = c.LimitHeader, c.RemainingHeader, c.ResetHeader
+	}
+	return ratelimit.Config{
+		Backend: s.store.backend, Caps: s.store.caps, Local: s.store.fallback,
+		Now: s.store.clock.now, Log: s.log, Metrics: s.metrics,
+		Charge: c.ChargePolicy(), OnBackendError: c.FailurePolicy(),
+		Timeout: c.BackendTimeout, Margin: c.DeadlineMargin,
+		Headers: h, Metadata: c.DynamicMetadata, UnitMultipliers: c.UnitMultiplier,
+		ShadowMode: c.ShadowMode, QuotaMode: c.QuotaMode,
+	}
+}
+
+// run opens every listener before it serves on any, and returns when all have
+// ended: on ctx's end after a drain, or at once when one of them fails.
+func (s *server) run(ctx context.Context) error {
+	endpoints, err := s.endpoints(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		for _, e := range endpoints {
+			_ = e.listener.Close() // in case it was never served
+		}
+	}()
+	https, err := s.httpServers(ctx)
+	if err != nil {
+		return err
+	}
+
+	work, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
+	failed := make(chan error, 8)
+	var running tasks
+	running.start(func() { s.follow(work, failed) })
+	running.start(func() { s.watchBackend(work) })
+	running.start(func() { s.store.run(work) })
+	for _, h := range https {
+		running.start(func() {
+			if err := h.Serve(h.listener); !errors.Is(err, http.ErrServerClosed) {
+				failed <- fmt.Errorf("%s server: %w", h.name, err)
+			}
+		})
+	}
+	for _, e := range endpoints {
+		running.start(func() {
+			if err := e.serve(e.listener); err != nil {
+				failed <- fmt.Errorf("%s: %w", e.name, err)
+			}
+		})
+	}
+	s.setServing(true)
+	s.announce(endpoints, https)
+
+	select {
+	case <-ctx.Done():
+		s.drain(endpoints)
+	case err = <-failed:
+		for _, e := range endpoints {
+			e.stop()
+		}
+	}
+	stop()
+	closeServers(https)
+	running.wait()
+	return err
+}
+
+// follow reloads rules as their files change.
+func (s *server) follow(ctx context.Context, failed chan<- error) {
+	if s.watcher == nil {
+		return
+	}
+	if err := s.watcher.Run(ctx); err != nil && ctx.Err() == nil {
+		failed <- fmt.Errorf("watch rules: %w", err)
+	}
+}
+
+// drain fails health checks so that callers go elsewhere, keeps answering
+// meanwhile, then lets calls in flight finish, within bounds.
+func (s *server) drain(endpoints []*endpoint) {
+	s.log.Info("draining", "delay", s.conf.DrainDelay, "timeout", s.conf.DrainTimeout)
+	s.draining.Store(true)
+	s.setServing(false)
+	time.Sleep(s.conf.DrainDelay)
+	s.endStreams() // health watches would never end by themselves
+	ctx, cancel := context.WithTimeout(context.Background(), s.conf.DrainTimeout)
+	defer cancel()
+	var draining tasks
+	for _, e := range endpoints {
+		draining.start(func() {
+			if err := e.drain(ctx); err != nil {
+				s.log.Warn("calls were still in flight after the drain timeout and are cut off", "endpoint", e.name)
+			}
+		})
+	}
+	draining.wait()
+	s.log.Info("drained")
+}
+
+// serviceName is what health checks of the reference service ask for.
+const serviceName = "ratelimit"
+
+func (s *server) setServing(ok bool) {
+	status := healthpb.HealthCheckResponse_NOT_SERVING
+	if ok {
+		status = healthpb.HealthCheckResponse_SERVING
+	}
+	s.health.SetServingStatus("", status)
+	s.health.SetServingStatus(serviceName, status)
+}
+
+// watchBackend keeps s.backend true to whether the backend answers.
+func (s *server) watchBackend(ctx context.Context) {
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	for {
+		pingCtx, cancel := context.WithTimeout(ctx, s.conf.BackendTimeout)
+		err := s.store.backend.Ping(pingCtx)
+		cancel()
+		if ctx.Err() != nil {
+			return
+		}
+		s.setBackend(err)
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+func (s *server) setBackend(err error) {
+	if err == nil {
+		if s.backend.Swap(nil) != nil {
+			s.log.Info("backend is back", "backend", s.store.caps.Name)
+		}
+		return
+	}
+	text := err.Error()
+	if s.backend.Swap(&text) == nil {
+		s.log.Error("backend does not answer; failure policies decide", "backend", s.store.caps.Name, "error", err)
+	}
+}
+
+// announce says where the service listens, and, for the example, what to try.
+func (s *server) announce(endpoints []*endpoint, https []*httpServer) {
+	args := []any{endpoints[0].name, endpoints[0].listener.Addr().String()}
+	for _, h := range https {
+		args = append(args, h.name, h.listener.Addr().String())
+	}
+	for _, e := range endpoints[1:] {
+		args = append(args, e.name, e.listener.Addr().String())
+	}
+	rules := "built-in example"
+	if len(s.conf.Rules) > 0 {
+		rules = strings.Join(s.conf.Rules, ",")
+	}
+	args = append(args, "backend", s.store.caps.Name, "rules", rules, "version", buildVersion())
+	s.log.Info("serving", args...)
+	if len(s.conf.Rules) == 0 {
+		s.log.Info("no --rules given and no ./rules here: try `headgate ask example client=alice -n 7` in another terminal")
+	}
+}

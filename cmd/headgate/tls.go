@@ -1,0 +1,100 @@
+package main
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"sync"
+	"time"
+)
+
+// certFiles are the files of a TLS server, which are read again when they
+// change.
+type certFiles struct {
+	cert, key, clientCA string
+	log                 *slog.Logger
+
+	mu      sync.Mutex
+	checked time.Time
+	stamp   string
+	config  *tls.Config
+}
+
+// recheck is how often a new connection looks at the files at most.
+const recheck = time.Second
+
+// serverTLS returns a configuration that follows the files. Files that cannot
+// be used are an error now, and later a log line while the old ones stay.
+func serverTLS(cert, key, clientCA string, log *slog.Logger) (*tls.Config, error) {
+	f := &certFiles{cert: cert, key: key, clientCA: clientCA, log: log}
+	config, err := f.load()
+	if err != nil {
+		return nil, err
+	}
+	f.config, f.stamp, f.checked = config, f.fileStamp(), time.Now()
+	outer := config.Clone()
+	outer.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) { return f.current(), nil }
+	return outer, nil
+}
+
+// current returns the configuration, renewed if the files have changed.
+func (f *certFiles) current() *tls.Config {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if time.Since(f.checked) < recheck {
+		return f.config
+	}
+	f.checked = time.Now()
+	stamp := f.fileStamp()
+	if stamp == f.stamp {
+		return f.config
+	}
+	config, err := f.load()
+	if err != nil {
+		f.log.Error("certificates changed but cannot be used; the old ones stay", "error", err)
+		return f.config
+	}
+	f.config, f.stamp = config, stamp
+	f.log.Info("certificates reloaded", "cert", f.cert)
+	return f.config
+}
+
+// fileStamp tells one state of the files from another.
+func (f *certFiles) fileStamp() string {
+	stamp := ""
+	for _, name := range []string{f.cert, f.key, f.clientCA} {
+		if info, err := os.Stat(name); err == nil {
+			stamp += fmt.Sprint(info.ModTime().UnixNano(), info.Size(), ";")
+		}
+	}
+	return stamp
+}
+
+func (f *certFiles) load() (*tls.Config, error) {
+	pair, err := tls.LoadX509KeyPair(f.cert, f.key)
+	if err != nil {
+		return nil, fmt.Errorf("--grpc-tls-cert %s, --grpc-tls-key %s: %w", f.cert, f.key, err)
+	}
+	config := &tls.Config{
+		Certificates: []tls.Certificate{pair},
+		MinVersion:   tls.VersionTLS12,
+		NextProtos:   []string{"h2"},
+	}
+	if f.clientCA == "" {
+		return config, nil
+	}
+	pem, err := os.ReadFile(f.clientCA)
+	if err != nil {
+		return nil, fmt.Errorf("--grpc-client-ca: %w", err)
+	}
+	// Only these: a certificate of a public authority must not do.
+	config.ClientCAs = x509.NewCertPool()
+	if !config.ClientCAs.AppendCertsFromPEM(pem) {
+		return nil, fmt.Errorf("--grpc-client-ca %s: %w", f.clientCA, errors.New("no certificate in it"))
+	}
+	config.ClientAuth = tls.RequireAndVerifyClientCert
+	return config, nil
+}

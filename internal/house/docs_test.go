@@ -1,0 +1,293 @@
+package house
+
+import (
+	"bufio"
+	"context"
+	"flag"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/headgate-rls/headgate/descriptors"
+	"github.com/headgate-rls/headgate/internal/config"
+	"github.com/headgate-rls/headgate/internal/testenv"
+)
+
+var update = flag.Bool("update", false, "write the generated parts of the documents")
+
+// A block is a fenced code block of a Markdown file.
+type block struct {
+	file string
+	line int
+	lang string
+	test string // what the comment `<!-- test: … -->` above it says
+	text string
+}
+
+// documents returns the Markdown files of the repository.
+func documents(t *testing.T) []string {
+	t.Helper()
+	var list []string
+	for _, pattern := range []string{"*.md", "docs/*.md", "examples/*/*.md", "backends/*/README.md"} {
+		found, err := filepath.Glob(filepath.Join("../..", pattern))
+		if err != nil {
+			t.Fatal(err)
+		}
+		list = append(list, found...)
+	}
+	if len(list) < 5 {
+		t.Fatalf("only %d documents found", len(list))
+	}
+	return list
+}
+
+var testComment = regexp.MustCompile(`^<!-- test: (.*) -->$`)
+
+func blocks(t *testing.T, file string) []block {
+	t.Helper()
+	f, err := os.Open(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	var list []block
+	var open *block
+	comment := ""
+	s := bufio.NewScanner(f)
+	s.Buffer(nil, 1<<20)
+	for line := 1; s.Scan(); line++ {
+		text := s.Text()
+		switch fence := strings.TrimSpace(text); {
+		case open == nil && strings.HasPrefix(fence, "```"):
+			open = &block{file: file, line: line, lang: strings.TrimPrefix(fence, "```"), test: comment}
+		case open != nil && fence == "```":
+			list = append(list, *open)
+			open, comment = nil, ""
+		case open != nil:
+			open.text += text + "\n"
+		case testComment.MatchString(text):
+			comment = testComment.FindStringSubmatch(text)[1]
+		case fence != "":
+			comment = ""
+		}
+	}
+	if err := s.Err(); err != nil || open != nil {
+		t.Fatalf("%s: %v, block left open: %v", file, err, open != nil)
+	}
+	return list
+}
+
+// Rules in documents load.
+func TestDocumentedRules(t *testing.T) {
+	n := 0
+	for _, file := range documents(t) {
+		for _, b := range blocks(t, file) {
+			if b.lang != "yaml" || !regexp.MustCompile(`(?m)^domain:`).MatchString(b.text) || strings.HasPrefix(b.test, "bad") {
+				continue
+			}
+			n++
+			source := descriptors.Source{Name: fmt.Sprintf("%s:%d", file, b.line), Data: []byte(b.text)}
+			if set, problems := descriptors.Load([]descriptors.Source{source}, descriptors.Options{}); set == nil {
+				t.Errorf("%s:%d: %v", file, b.line, problems)
+			}
+		}
+	}
+	if n < 3 {
+		t.Errorf("only %d blocks of rules found", n)
+	}
+}
+
+// Commands in documents run. Each sh block says above it how, in a comment:
+// "skip REASON", or a list of "background", "wait ADDR", "with-serve",
+// `expect "TEXT"`, "exit CODE".
+func TestDocumentedCommands(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts the service on its default ports")
+	}
+	if err := testenv.DependOnSources("../.."); err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	for _, file := range documents(t) {
+		list := slices.DeleteFunc(blocks(t, file), func(b block) bool { return b.lang != "sh" })
+		if len(list) == 0 {
+			continue
+		}
+		n += len(list)
+		t.Run(strings.ReplaceAll(strings.TrimPrefix(file, "../../"), "/", "_"), func(t *testing.T) {
+			for _, b := range list {
+				b.run(t)
+			}
+		})
+	}
+	if n < 3 {
+		t.Errorf("only %d blocks of commands found", n)
+	}
+}
+
+var (
+	expectText = regexp.MustCompile(`expect "([^"]*)"`)
+	exitWord   = regexp.MustCompile(`exit (\d+)`)
+	waitWord   = regexp.MustCompile(`wait ([\d.:]+)`)
+)
+
+func (b block) run(t *testing.T) {
+	t.Helper()
+	switch {
+	case b.test == "":
+		t.Errorf("%s:%d: say above the block how to test it: <!-- test: … -->", b.file, b.line)
+		return
+	case strings.HasPrefix(b.test, "skip "):
+		t.Logf("%s:%d: not run: %s", b.file, b.line, strings.TrimPrefix(b.test, "skip "))
+		return
+	case strings.Contains(b.test, "background"):
+		b.start(t, b.text)
+		return
+	}
+	if strings.Contains(b.test, "with-serve") {
+		stop := b.start(t, "go run ./cmd/headgate serve")
+		defer stop()
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "bash", "-euo", "pipefail", "-c", b.text)
+	cmd.Dir = "../.."
+	out, err := cmd.CombinedOutput()
+	want := "0"
+	if m := exitWord.FindStringSubmatch(b.test); m != nil {
+		want = m[1]
+	}
+	if got := fmt.Sprint(cmd.ProcessState.ExitCode()); got != want {
+		t.Errorf("%s:%d: exit code %s, want %s (%v)\n%s", b.file, b.line, got, want, err, out)
+	}
+	for _, m := range expectText.FindAllStringSubmatch(b.test, -1) {
+		if !strings.Contains(string(out), m[1]) {
+			t.Errorf("%s:%d: no %q in the output:\n%s", b.file, b.line, m[1], out)
+		}
+	}
+}
+
+// start runs command until the test or the returned function ends it, and
+// waits until it answers.
+func (b block) start(t *testing.T, command string) (stop func()) {
+	t.Helper()
+	addr := "127.0.0.1:8081"
+	if m := waitWord.FindStringSubmatch(b.test); m != nil {
+		addr = m[1]
+	}
+	if c, err := net.Dial("tcp", addr); err == nil {
+		_ = c.Close()
+		t.Fatalf("%s:%d: something listens on %s already; stop it to test the documents", b.file, b.line, addr)
+	}
+	var out strings.Builder
+	cmd := exec.Command("bash", "-c", command)
+	cmd.Dir, cmd.Stdout, cmd.Stderr = "../..", &out, &out
+	cmd.Env = append(os.Environ(), "HEADGATE_DRAIN_DELAY=0s")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // go run and make have children
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ended := false
+	stop = func() {
+		if ended {
+			return
+		}
+		ended = true
+		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM)
+		kill := time.AfterFunc(20*time.Second, func() { _ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) })
+		defer kill.Stop()
+		_ = cmd.Wait()
+	}
+	t.Cleanup(stop)
+	for deadline := time.Now().Add(2 * time.Minute); ; time.Sleep(50 * time.Millisecond) {
+		c, err := net.Dial("tcp", addr)
+		if err == nil {
+			_ = c.Close()
+			return stop
+		}
+		if time.Now().After(deadline) {
+			stop()
+			t.Fatalf("%s:%d: %q does not answer on %s:\n%s", b.file, b.line, command, addr, out.String())
+		}
+	}
+}
+
+const settingsMark = "<!-- generated: settings -->\n"
+
+// The table of settings in docs/operations.md is what the flags say.
+func TestSettingsTable(t *testing.T) {
+	const file = "../../docs/operations.md"
+	data, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, after, ok := strings.Cut(string(data), settingsMark)
+	if !ok {
+		t.Fatalf("%s has no %q", file, settingsMark)
+	}
+	want := "\n" + config.Table()
+	if after == want {
+		return
+	}
+	if !*update {
+		t.Fatalf("the settings in %s are not those of the flags: run go test ./internal/house -update", file)
+	}
+	if err := os.WriteFile(file, []byte(before+settingsMark+want), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// docs/operations.md has every metric, and no other.
+func TestMetricsTable(t *testing.T) {
+	data, err := os.ReadFile("../../docs/operations.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var code strings.Builder
+	for _, f := range []string{"../telemetry/telemetry.go", "../../cmd/headgate/store.go"} {
+		text, err := os.ReadFile(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		code.Write(text)
+	}
+	names := func(pattern, text string) []string {
+		var list []string
+		for _, m := range regexp.MustCompile(pattern).FindAllStringSubmatch(text, -1) {
+			list = append(list, m[1])
+		}
+		slices.Sort(list)
+		return slices.Compact(list)
+	}
+	want, got := names(`"(headgate_\w+)"`, code.String()), names("(?m)`(headgate_\\w+)(?:`|\\{)", string(data))
+	if !slices.Equal(want, got) {
+		t.Errorf("metrics of the code %v\nof the document %v", want, got)
+	}
+}
+
+// Links to files lead somewhere.
+func TestLinks(t *testing.T) {
+	link := regexp.MustCompile(`\]\(([^)#]+)[^)]*\)`)
+	for _, file := range documents(t) {
+		data, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range link.FindAllStringSubmatch(string(data), -1) {
+			if strings.Contains(m[1], "://") {
+				continue
+			}
+			if _, err := os.Stat(filepath.Join(filepath.Dir(file), m[1])); err != nil {
+				t.Errorf("%s: link to %s leads nowhere", file, m[1])
+			}
+		}
+	}
+}

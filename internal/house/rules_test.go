@@ -1,0 +1,304 @@
+package house
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"go/ast"
+	"go/format"
+	"go/parser"
+	"go/token"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/headgate-rls/headgate"
+
+// pkg is a package of this repository and what its non-test files import.
+type pkg struct {
+	path    string // without the module, such as "backends/redis"
+	imports []string
+}
+
+// helpers are the packages under backends/ that are no backend themselves.
+var helpers = []string{"backendtest", "combine", "internal", "observe"}
+
+// concreteBackend returns the name of the backend that a package belongs to.
+func concreteBackend(path string) (name string, ok bool) {
+	rest, ok := strings.CutPrefix(path, "backends/")
+	if !ok {
+		return "", false
+	}
+	name, _, _ = strings.Cut(rest, "/")
+	return name, !slices.Contains(helpers, name)
+}
+
+// within tells whether path is dir or below it.
+func within(path string, dirs ...string) bool {
+	return slices.ContainsFunc(dirs, func(dir string) bool {
+		return path == dir || strings.HasPrefix(path, dir+"/")
+	})
+}
+
+// ours returns the path inside this module, or false for other modules and the
+// standard library.
+func ours(imported string) (string, bool) {
+	if imported == module {
+		return "", true
+	}
+	return strings.CutPrefix(imported, module+"/")
+}
+
+// fromStandardLibrary goes by the rule that other paths start with a host.
+func fromStandardLibrary(imported string) bool {
+	first, _, _ := strings.Cut(imported, "/")
+	return !strings.Contains(first, ".")
+}
+
+// checkImports holds one package to who may know whom. Each finding says which
+// import is wrong and why.
+func checkImports(p pkg) []string {
+	var found []string
+	backend, isBackend := concreteBackend(p.path)
+	for _, imported := range p.imports {
+		our, isOurs := ours(imported)
+		if our == "internal/spell" && !within(p.path, "limit", "ratelimit/unary") {
+			continue // knows nothing of ours, and may be known by all but the core and the wire
+		}
+		refuse := func(why string) {
+			found = append(found, fmt.Sprintf("%s imports %s: %s", p.path, imported, why))
+		}
+		switch {
+		case within(p.path, "limit"):
+			if !fromStandardLibrary(imported) && !within(our, "limit") {
+				refuse("limit is the pure core, which imports the standard library only")
+			}
+		case within(p.path, "backends"):
+			if !isOurs || within(our, "limit", "backends/internal") || our == "backends" {
+				continue
+			}
+			other, otherIs := concreteBackend(our)
+			switch {
+			case p.path == "backends":
+				refuse("the contract of backends knows limit only")
+			case otherIs && isBackend && other == backend: // parts of one backend
+			case otherIs:
+				refuse("a package under backends must not know another backend")
+			case isBackend:
+				refuse("a backend knows only limit, backends and helpers in backends/internal")
+			case !within(our, "backends"):
+				refuse("packages under backends know only limit and each other")
+			}
+		case within(p.path, "descriptors"):
+			if isOurs && !within(our, "limit", "descriptors") {
+				refuse("descriptors knows limit only")
+			}
+		case p.path == "ratelimit/unary":
+			if isOurs {
+				refuse("the wire knows no rate limiting, and nothing of ours")
+			}
+		case within(p.path, "ratelimit"):
+			if isOurs && !within(our, "limit", "descriptors", "ratelimit") && our != "backends" {
+				refuse("ratelimit knows limit, descriptors and the contract in backends only")
+			}
+		}
+		if _, is := concreteBackend(our); is && !isBackend && !within(p.path, "cmd", "internal/bench", "limit", "descriptors", "ratelimit", "backends") {
+			refuse("only cmd and internal/bench choose backends")
+		}
+		if isOurs && within(our, "internal/testenv", "backends/backendtest") && !within(p.path, "internal/testenv", "internal/bench", "backends/backendtest") {
+			refuse("it is for tests only")
+		}
+	}
+	return found
+}
+
+// clockFree are the directories in which time comes in from outside, and
+// clockAllowed the packages below them that measure durations.
+var (
+	clockFree    = []string{"limit", "backends"}
+	clockAllowed = []string{"backends/backendtest", "backends/observe", "backends/combine"}
+)
+
+// checkSource holds one file to the rules about what is in it; name is its path
+// inside the repository.
+func checkSource(name string, src []byte) []string {
+	var found []string
+	formatted, err := format.Source(src)
+	if err != nil {
+		return []string{fmt.Sprintf("%s does not parse: %v", name, err)}
+	}
+	if !bytes.Equal(src, formatted) {
+		found = append(found, name+" is not formatted: run gofmt -w "+name)
+	}
+	if strings.HasSuffix(name, "_test.go") {
+		return found
+	}
+	files := token.NewFileSet()
+	file, err := parser.ParseFile(files, name, src, parser.ParseComments|parser.SkipObjectResolution)
+	if err != nil {
+		return append(found, fmt.Sprintf("%s does not parse: %v", name, err))
+	}
+	if ast.IsGenerated(file) {
+		return found
+	}
+	for _, d := range file.Decls {
+		if f, ok := d.(*ast.FuncDecl); ok && f.Recv == nil && f.Name.Name == "init" {
+			found = append(found, fmt.Sprintf("%s: init functions run behind everyone's back: call it from main or a constructor", files.Position(f.Pos())))
+		}
+	}
+	dir := path.Dir(name)
+	if within(dir, clockFree...) && !within(dir, clockAllowed...) {
+		found = append(found, clockReads(files, file)...)
+	}
+	return found
+}
+
+// clockReads finds every mention of time.Now and time.Since, called or handed
+// on as a value.
+func clockReads(files *token.FileSet, file *ast.File) []string {
+	name := ""
+	for _, i := range file.Imports {
+		if i.Path.Value == `"time"` {
+			name = "time"
+			if i.Name != nil {
+				name = i.Name.Name
+			}
+		}
+	}
+	if name == "" {
+		return nil
+	}
+	const why = "the instant comes in from the caller here, so that every store decides alike and tests own the clock"
+	var found []string
+	if name == "." {
+		found = append(found, fmt.Sprintf("%s: time is imported with a dot, which hides reads of the clock", files.Position(file.Name.Pos())))
+	}
+	ast.Inspect(file, func(n ast.Node) bool {
+		s, ok := n.(*ast.SelectorExpr)
+		if !ok || s.Sel.Name != "Now" && s.Sel.Name != "Since" {
+			return true
+		}
+		if x, ok := s.X.(*ast.Ident); ok && x.Name == name {
+			found = append(found, fmt.Sprintf("%s: time.%s: %s", files.Position(s.Pos()), s.Sel.Name, why))
+		}
+		return true
+	})
+	return found
+}
+
+// root is the directory of the repository.
+func root(t *testing.T) string {
+	t.Helper()
+	out, err := exec.Command("go", "list", "-m", "-f", "{{.Path}} {{.Dir}}").Output()
+	if err != nil {
+		t.Fatalf("go list -m: %v", describe(err))
+	}
+	name, dir, _ := strings.Cut(strings.TrimSpace(string(out)), " ")
+	if name != module {
+		t.Fatalf("the module is %s, but the rules here are written for %s", name, module)
+	}
+	return dir
+}
+
+// describe adds what a command wrote to its standard error.
+func describe(err error) error {
+	var exit *exec.ExitError
+	if errors.As(err, &exit) {
+		return fmt.Errorf("%w: %s", err, exit.Stderr)
+	}
+	return err
+}
+
+// packages lists the packages of the repository. Files that build constraints
+// leave out count too: their imports are imports on another system.
+func packages(t *testing.T, dir string) []pkg {
+	t.Helper()
+	cmd := exec.Command("go", "list", "-e", "-json=ImportPath,Dir,GoFiles,CgoFiles,IgnoredGoFiles", "./...")
+	cmd.Dir = dir
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("go list: %v", describe(err))
+	}
+	var all []pkg
+	for d := json.NewDecoder(bytes.NewReader(out)); ; {
+		var l struct {
+			ImportPath, Dir                   string
+			GoFiles, CgoFiles, IgnoredGoFiles []string
+		}
+		if err := d.Decode(&l); errors.Is(err, io.EOF) {
+			return all
+		} else if err != nil {
+			t.Fatalf("read the answer of go list: %v", err)
+		}
+		p := pkg{path: strings.TrimPrefix(strings.TrimPrefix(l.ImportPath, module), "/")}
+		for _, name := range slices.Concat(l.GoFiles, l.CgoFiles, l.IgnoredGoFiles) {
+			if strings.HasSuffix(name, "_test.go") {
+				continue
+			}
+			imports, err := importsOf(filepath.Join(l.Dir, name))
+			if err != nil {
+				t.Errorf("%s: %v", p.path, err)
+			}
+			p.imports = append(p.imports, imports...)
+		}
+		slices.Sort(p.imports)
+		p.imports = slices.Compact(p.imports)
+		all = append(all, p)
+	}
+}
+
+func importsOf(file string) ([]string, error) {
+	f, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.ImportsOnly)
+	if err != nil {
+		return nil, err
+	}
+	var imports []string
+	for _, i := range f.Imports {
+		imported, err := strconv.Unquote(i.Path.Value)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", file, err)
+		}
+		imports = append(imports, imported)
+	}
+	return imports, nil
+}
+
+// goFiles lists all Go files of the repository, tests and all.
+func goFiles(dir string) ([]string, error) {
+	var files []string
+	err := filepath.WalkDir(dir, func(file string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		name := d.Name()
+		if d.IsDir() {
+			if file != dir && (strings.HasPrefix(name, ".") || name == "testdata" || name == "vendor" || name == "bin") {
+				return fs.SkipDir
+			}
+			return nil
+		}
+		if strings.HasSuffix(name, ".go") {
+			files = append(files, file)
+		}
+		return nil
+	})
+	return files, err
+}
+
+func readFile(t *testing.T, name string) []byte {
+	t.Helper()
+	data, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
+}

@@ -1,0 +1,147 @@
+// Package e2e tests headgate as its users meet it: the program itself, as a
+// process, behind real Envoys that speak to it over real sockets, with its
+// counters in memory or in a real Redis.
+//
+// Tests ask Envoy and look at what a client sees. Envoy is told to refuse
+// requests when headgate does not answer, unless a test is about just that, so
+// that an answer that went missing cannot pass for an admission.
+package e2e
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/headgate-rls/headgate/internal/testenv"
+)
+
+// version is linked into the program under test.
+const version = "v1.2.3-e2e"
+
+// program is the path of the headgate under test, demo that of the program that
+// `make demo` runs, and sources the directory of the repository.
+var program, demo, sources string
+
+func TestMain(m *testing.M) {
+	code, err := buildAndRun(m)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "e2e:", err)
+		code = 1
+	}
+	os.Exit(code)
+}
+
+func buildAndRun(m *testing.M) (code int, err error) {
+	dir, err := os.MkdirTemp("", "headgate-e2e-")
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	if sources, err = filepath.Abs("../.."); err != nil {
+		return 0, err
+	}
+	if err := testenv.DependOnSources(sources); err != nil {
+		return 0, err
+	}
+	program, demo = filepath.Join(dir, "headgate"), filepath.Join(dir, "demo")
+	// Built as it is shipped: static, and without the race detector, under
+	// which the times that tests look at would mean little.
+	build := exec.Command("go", "build", "-trimpath", "-ldflags", "-X main.version="+version, "-o", dir, "./cmd/headgate", "./internal/demo")
+	build.Dir = sources
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		return 0, fmt.Errorf("build headgate: %w\n%s", err, out)
+	}
+	return m.Run(), nil
+}
+
+// An environment is what a test runs against.
+type environment struct {
+	envoy   string // version
+	backend string // URL
+}
+
+var envoyVersions = []string{"1.40.0", "1.36.4"}
+
+// onGRPC ends the names of tests whose headgate is served by grpc-go.
+const onGRPC = "-grpc-go"
+
+// onEnvoys runs f against every Envoy, and with either transport, with the
+// counters in memory.
+func onEnvoys(t *testing.T, f func(*testing.T, environment)) {
+	t.Parallel()
+	run := func(name, version string) {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			testenv.Require(t, "envoy-"+version)
+			f(t, environment{envoy: version, backend: "memory://"})
+		})
+	}
+	for _, v := range envoyVersions {
+		run("envoy-"+v, v)
+	}
+	run("envoy-"+envoyVersions[0]+onGRPC, envoyVersions[0])
+}
+
+// onBackends runs f against every Envoy with every backend.
+func onBackends(t *testing.T, f func(*testing.T, environment)) {
+	onEnvoys(t, func(t *testing.T, env environment) {
+		t.Run("memory", func(t *testing.T) {
+			t.Parallel()
+			f(t, env)
+		})
+		t.Run("redis", func(t *testing.T) {
+			t.Parallel()
+			f(t, environment{envoy: env.envoy, backend: testenv.StartRedis(t).URL()})
+		})
+	})
+}
+
+// eventually polls check until it returns nothing to complain about. What it
+// returned last is the failure when the time is over.
+func eventually(t *testing.T, limit time.Duration, what string, check func() (wrong string)) {
+	t.Helper()
+	deadline := time.Now().Add(limit)
+	for pause := 5 * time.Millisecond; ; pause = min(2*pause, 50*time.Millisecond) {
+		wrong := check()
+		if wrong == "" {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%s: not within %v; last seen: %s", what, limit, wrong)
+		}
+		time.Sleep(pause)
+	}
+}
+
+// insideHour waits if the clock hour, and with it the fixed windows of that
+// length, would end during a test.
+func insideHour() {
+	if left := time.Hour - time.Duration(time.Now().UnixNano())%time.Hour; left < 10*time.Second {
+		time.Sleep(left)
+	}
+}
+
+// writeFile writes a file of the test and returns its path.
+func writeFile(t *testing.T, name, content string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), name)
+	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// readSource returns a file of the repository.
+func readSource(t *testing.T, path string) string {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join(sources, filepath.FromSlash(path)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(data)
+}
