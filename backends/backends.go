@@ -20,8 +20,6 @@ type Backend interface {
 	// unknown whether the request was recorded, unless the error is
 	// [ErrNotApplied].
 	Take(ctx context.Context, reqs []limit.Request, out []limit.Verdict)
-	// Release gives leases back. Unknown or lapsed leases are no error.
-	Release(ctx context.Context, leases []limit.Lease) error
 	// Forget drops all state under keys, as if they had never been used.
 	Forget(ctx context.Context, keys []limit.Key) error
 	// Ping reports whether a Take could succeed now.
@@ -30,7 +28,7 @@ type Backend interface {
 	Close() error
 }
 
-// The errors of a backend, a closed set: every error of a Take, Release,
+// The errors of a backend, a closed set: every error of a Take,
 // Forget or Ping is (by errors.Is) at least one of these.
 var (
 	// ErrUnsupported: the request asks for what Caps denies.
@@ -141,6 +139,12 @@ func (c *Caps) checkOp(op *limit.Op) error {
 	}
 	if len(op.Key.Group) > MaxKeyLen || len(op.Key.Limit) > MaxKeyLen {
 		return fmt.Errorf("%w: key longer than %d bytes", ErrInvalid, MaxKeyLen)
+	}
+	if len(op.Holder) > limit.MaxHolderLen {
+		return fmt.Errorf("%w: holder of %d bytes, at most %d", ErrInvalid, len(op.Holder), limit.MaxHolderLen)
+	}
+	if op.Limit.Algorithm() == limit.Concurrency && op.Cost > 0 && op.Holder == "" {
+		return fmt.Errorf("%w: a lease without a holder", ErrInvalid)
 	}
 	if _, ok := c.Algorithms[op.Limit.Algorithm()]; !ok || op.Limit.Capacity() > c.Algorithms[op.Limit.Algorithm()].MaxUnits {
 		return c.Check(op.Limit)

@@ -13,35 +13,50 @@ func Decide(states []State, req *Request, now Instant, v *Verdict, scratch []Sta
 	if len(scratch) < len(ops) {
 		scratch = make([]State, len(ops))
 	}
+	if repeated(states, ops, now) {
+		decideRepeated(states, ops, now, v)
+		return
+	}
 	next := scratch[:len(ops)]
 	copy(next, states)
 	each := false
 	for i := range ops {
 		op, at := &ops[i], firstWithKey(ops, i)
-		next[at], v.Outcomes[i] = Step(next[at], op, now)
+		next[at].begin(op, len(ops))
+		next[at], v.Outcomes[i] = step(next[at], op, now, false)
 		if !v.Outcomes[i].Admitted && !op.Shadow {
 			v.Admitted = false
 		}
-		each = each || op.Each
+		each = each || op.charges()
 	}
 	if v.Admitted {
+		for i := range next {
+			next[i].Leases.commit(now)
+		}
 		copy(states, next)
 		return
 	}
 	decideRefused(states, req, now, v, next, each)
 }
 
+// charges says whether op is charged also when its request is refused.
+func (op *Op) charges() bool { return op.Each && op.Limit.spec.Algorithm != Concurrency }
+
 // decideRefused records what a refused request still charges (ops with Each)
 // and corrects the outcomes of the ops that are not recorded.
 func decideRefused(states []State, req *Request, now Instant, v *Verdict, next []State, each bool) {
 	ops := req.Ops
 	if len(ops) == 1 {
-		return // nothing was charged, and the only outcome says so
+		copy(states, next) // nothing was charged, but the refusal may be remembered
+		return
+	}
+	for i := range next {
+		next[i].Leases.rollback()
 	}
 	copy(next, states)
 	if each {
 		for i := range ops {
-			if ops[i].Each {
+			if ops[i].charges() {
 				at := firstWithKey(ops, i)
 				next[at], v.Outcomes[i] = Step(next[at], &ops[i], now)
 			}
@@ -49,8 +64,9 @@ func decideRefused(states []State, req *Request, now Instant, v *Verdict, next [
 		copy(states, next)
 	}
 	for i := range ops {
-		if !ops[i].Each {
-			unrecorded(next[firstWithKey(ops, i)], &ops[i], now, &v.Outcomes[i])
+		if op, at := &ops[i], firstWithKey(ops, i); !op.charges() {
+			states[at].rememberRefused(op, now, &v.Outcomes[i])
+			unrecorded(states[at], op, now, &v.Outcomes[i])
 		}
 	}
 }
@@ -61,6 +77,9 @@ func unrecorded(s State, op *Op, now Instant, out *Outcome) {
 	ask := Op{Limit: op.Limit}
 	_, left := Step(s, &ask, now)
 	out.Remaining, out.Reset = left.Remaining, left.Reset
+	if out.Admitted {
+		out.InFlight = left.InFlight
+	}
 	switch {
 	case !out.Admitted: // still has to wait
 	case op.Cost < 0:

@@ -265,7 +265,7 @@ func TestDecideReusesMemory(t *testing.T) {
 			req.Ops[2].Cost = 1001
 		}
 		states, scratch := make([]State, 3), make([]State, 3)
-		v := Verdict{Err: errors.New("from before"), Outcomes: make([]Outcome, 3, 8), Leases: make([]Lease, 2)}
+		v := Verdict{Err: errors.New("from before"), Outcomes: make([]Outcome, 3, 8)}
 		v.Outcomes[0].Retry = Never
 		now := Instant(1_700_000_000_000_000)
 		if n := testing.AllocsPerRun(100, func() {
@@ -274,7 +274,7 @@ func TestDecideReusesMemory(t *testing.T) {
 		}); n != 0 {
 			t.Errorf("refused %v: %v allocations", refused, n)
 		}
-		if v.Admitted == refused || v.Err != nil || len(v.Leases) != 0 || len(v.Outcomes) != 3 || cap(v.Outcomes) != 8 || v.Outcomes[0].Retry != 0 {
+		if v.Admitted == refused || v.Err != nil || len(v.Outcomes) != 3 || cap(v.Outcomes) != 8 || v.Outcomes[0].Retry != 0 {
 			t.Errorf("refused %v: %+v", refused, v)
 		}
 	}

@@ -24,6 +24,9 @@ const (
 	SlidingWindow
 	// TokenBucket refills continuously at Max per Window up to Burst.
 	TokenBucket
+	// Concurrency counts requests in flight: each takes a lease, and gives it
+	// back at its end. A lease that is not given back lapses after Window.
+	Concurrency
 
 	numAlgorithms = iota + 1
 )
@@ -33,9 +36,11 @@ var algorithmNames = [numAlgorithms]string{
 	SlidingLog:    "sliding_log",
 	SlidingWindow: "sliding_window",
 	TokenBucket:   "token_bucket",
+	Concurrency:   "concurrency",
 }
 
-// Algorithms returns every algorithm, in the order of their values.
+// Algorithms returns the algorithms that count units per time, in the order of
+// their values. Concurrency, which counts requests in flight, is not one.
 func Algorithms() []Algorithm {
 	return []Algorithm{FixedWindow, SlidingLog, SlidingWindow, TokenBucket}
 }
@@ -70,23 +75,35 @@ const (
 	// MaxSlidingWindowUnits bounds Max of a SlidingWindow, whose weights take
 	// 20 of the 52 bits.
 	MaxSlidingWindowUnits = 1 << 32
+	// MaxInFlight bounds Max of a Concurrency limit, each unit of which is
+	// remembered by name.
+	MaxInFlight = 1 << 20
 	// MaxRate is the fastest refill of a TokenBucket, in units per second.
 	MaxRate = 10_000_000
 
 	gridSteps = 1 << 20 // resolution of a SlidingWindow's weight
+	holdSteps = 16      // resolution of Hold
 )
 
 // A Spec is what an operator says of a limit.
 type Spec struct {
 	Algorithm Algorithm
-	// Max is how many units pass per Window. Zero refuses everything, except
-	// for a TokenBucket, where it must be at least 1.
+	// Max is how many units pass per Window, or are in flight at a time. Zero
+	// refuses everything, except for a TokenBucket, where it must be at least 1.
 	Max int64
-	// Window is the period, in whole microseconds from MinWindow to MaxWindow.
+	// Window is the period, in whole microseconds from MinWindow to MaxWindow;
+	// for Concurrency the life of a lease that is neither given back nor
+	// renewed.
 	Window time.Duration
 	// Burst is the capacity of a TokenBucket; zero means Max. Other
 	// algorithms have none and want zero.
 	Burst int64
+	// Hold is how long Concurrency counts a refused request in
+	// [Outcome.InFlight], so that one can tell how much more is asked for than
+	// there is. It never refuses anything. Where units are given back without
+	// a name, also by who was refused, it must be as long as Window: then it
+	// pairs those. Zero remembers nothing; other algorithms want zero.
+	Hold time.Duration
 }
 
 // A Limit is a valid [Spec] with what decisions need computed beforehand. It
@@ -103,6 +120,10 @@ type Limit struct {
 
 	// SlidingWindow: the window is cut into steps of step µs.
 	step, steps int64
+
+	// Concurrency: refusals are remembered for hold µs, and forgotten together
+	// with others of the same holdStep µs.
+	hold, holdStep int64
 }
 
 // New checks s and prepares it for decisions. Its errors say which figure is
@@ -118,8 +139,11 @@ func New(s Spec) (*Limit, error) {
 		return nil, fmt.Errorf("window %v is finer than a microsecond", s.Window)
 	}
 	most := int64(MaxUnits)
-	if s.Algorithm == SlidingWindow {
+	switch s.Algorithm {
+	case SlidingWindow:
 		most = MaxSlidingWindowUnits
+	case Concurrency:
+		most = MaxInFlight
 	}
 	if s.Max < 0 || s.Max > most {
 		return nil, fmt.Errorf("limit %d is outside 0 to %d", s.Max, most)
@@ -133,9 +157,18 @@ func New(s Spec) (*Limit, error) {
 	case SlidingWindow:
 		l.step = (l.window + gridSteps - 1) / gridSteps
 		l.steps = (l.window + l.step - 1) / l.step
+	case Concurrency:
+		l.hold = s.Hold.Microseconds()
+		l.holdStep = ceilDiv(l.hold, holdSteps*1000) * 1000
 	}
 	if s.Burst != 0 && s.Algorithm != TokenBucket {
 		return nil, fmt.Errorf("%v has no burst", s.Algorithm)
+	}
+	if s.Hold != 0 && s.Algorithm != Concurrency {
+		return nil, fmt.Errorf("%v has no hold", s.Algorithm)
+	}
+	if s.Hold < 0 || s.Hold > s.Window || s.Hold%time.Microsecond != 0 {
+		return nil, fmt.Errorf("hold %v is not whole microseconds from 0 to the window, %v", s.Hold, s.Window)
 	}
 	return l, nil
 }
@@ -222,10 +255,17 @@ func (l *Limit) Interval() (num, den int64) { return l.num, l.den }
 // the start of the current one. The last of them may be cut short.
 func (l *Limit) Grid() (step, steps int64) { return l.step, l.steps }
 
+// Hold returns how long a Concurrency limit remembers a refusal, and in what
+// steps: with others of the same step it is forgotten at the step's end.
+func (l *Limit) Hold() (hold, step time.Duration) { return micros(l.hold), micros(l.holdStep) }
+
 // String renders the limit as rules and messages write it.
 func (l *Limit) String() string {
 	if l.spec.Algorithm == TokenBucket {
 		return fmt.Sprintf("%v %d/%v burst %d", l.spec.Algorithm, l.spec.Max, l.spec.Window, l.spec.Burst)
+	}
+	if l.spec.Algorithm == Concurrency {
+		return fmt.Sprintf("%v %d", l.spec.Algorithm, l.spec.Max)
 	}
 	return fmt.Sprintf("%v %d/%v", l.spec.Algorithm, l.spec.Max, l.spec.Window)
 }

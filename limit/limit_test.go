@@ -14,49 +14,57 @@ func TestNew(t *testing.T) {
 		spec Spec
 		want string // part of the error, or empty
 	}{
-		{"fixed window", Spec{FixedWindow, 10, sec, 0}, ""},
-		{"limit 0", Spec{FixedWindow, 0, sec, 0}, ""},
-		{"limit 0 of a log", Spec{SlidingLog, 0, sec, 0}, ""},
-		{"limit 0 of a sliding window", Spec{SlidingWindow, 0, sec, 0}, ""},
-		{"largest limit", Spec{FixedWindow, MaxUnits, MaxWindow, 0}, ""},
-		{"limit too large", Spec{FixedWindow, MaxUnits + 1, sec, 0}, "limit 1099511627777 is outside 0 to 1099511627776"},
-		{"limit negative", Spec{SlidingLog, -1, sec, 0}, "limit -1 is outside 0"},
-		{"limit least int64", Spec{SlidingLog, math.MinInt64, sec, 0}, "is outside 0"},
-		{"largest sliding window", Spec{SlidingWindow, MaxSlidingWindowUnits, MaxWindow, 0}, ""},
-		{"sliding window too large", Spec{SlidingWindow, MaxSlidingWindowUnits + 1, sec, 0}, "outside 0 to 4294967296"},
+		{"fixed window", Spec{FixedWindow, 10, sec, 0, 0}, ""},
+		{"limit 0", Spec{FixedWindow, 0, sec, 0, 0}, ""},
+		{"limit 0 of a log", Spec{SlidingLog, 0, sec, 0, 0}, ""},
+		{"limit 0 of a sliding window", Spec{SlidingWindow, 0, sec, 0, 0}, ""},
+		{"largest limit", Spec{FixedWindow, MaxUnits, MaxWindow, 0, 0}, ""},
+		{"limit too large", Spec{FixedWindow, MaxUnits + 1, sec, 0, 0}, "limit 1099511627777 is outside 0 to 1099511627776"},
+		{"limit negative", Spec{SlidingLog, -1, sec, 0, 0}, "limit -1 is outside 0"},
+		{"limit least int64", Spec{SlidingLog, math.MinInt64, sec, 0, 0}, "is outside 0"},
+		{"largest sliding window", Spec{SlidingWindow, MaxSlidingWindowUnits, MaxWindow, 0, 0}, ""},
+		{"sliding window too large", Spec{SlidingWindow, MaxSlidingWindowUnits + 1, sec, 0, 0}, "outside 0 to 4294967296"},
 
-		{"no algorithm", Spec{0, 10, sec, 0}, "unknown algorithm 0"},
-		{"algorithm beyond the last", Spec{TokenBucket + 1, 10, sec, 0}, "unknown algorithm 5"},
-		{"algorithm 255", Spec{255, 10, sec, 0}, "unknown algorithm 255"},
+		{"no algorithm", Spec{0, 10, sec, 0, 0}, "unknown algorithm 0"},
+		{"algorithm beyond the last", Spec{Concurrency + 1, 10, sec, 0, 0}, "unknown algorithm 6"},
+		{"algorithm 255", Spec{255, 10, sec, 0, 0}, "unknown algorithm 255"},
 
-		{"no window", Spec{FixedWindow, 10, 0, 0}, "window 0s is outside 1ms"},
-		{"window negative", Spec{FixedWindow, 10, -sec, 0}, "window -1s is outside"},
-		{"window too short", Spec{FixedWindow, 10, MinWindow - us, 0}, "window 999µs is outside"},
-		{"shortest window", Spec{FixedWindow, 10, MinWindow, 0}, ""},
-		{"longest window", Spec{FixedWindow, 10, MaxWindow, 0}, ""},
-		{"window too long", Spec{FixedWindow, 10, MaxWindow + us, 0}, "to 10 years"},
-		{"window of nanoseconds", Spec{FixedWindow, 10, sec + 1, 0}, "finer than a microsecond"},
+		{"no window", Spec{FixedWindow, 10, 0, 0, 0}, "window 0s is outside 1ms"},
+		{"window negative", Spec{FixedWindow, 10, -sec, 0, 0}, "window -1s is outside"},
+		{"window too short", Spec{FixedWindow, 10, MinWindow - us, 0, 0}, "window 999µs is outside"},
+		{"shortest window", Spec{FixedWindow, 10, MinWindow, 0, 0}, ""},
+		{"longest window", Spec{FixedWindow, 10, MaxWindow, 0, 0}, ""},
+		{"window too long", Spec{FixedWindow, 10, MaxWindow + us, 0, 0}, "to 10 years"},
+		{"window of nanoseconds", Spec{FixedWindow, 10, sec + 1, 0, 0}, "finer than a microsecond"},
 
-		{"burst of a window", Spec{FixedWindow, 10, sec, 5}, "fixed_window has no burst"},
-		{"burst of a log", Spec{SlidingLog, 10, sec, -5}, "sliding_log has no burst"},
-		{"burst of a sliding window", Spec{SlidingWindow, 10, sec, 5}, "sliding_window has no burst"},
+		{"burst of a window", Spec{FixedWindow, 10, sec, 5, 0}, "fixed_window has no burst"},
+		{"burst of a log", Spec{SlidingLog, 10, sec, -5, 0}, "sliding_log has no burst"},
+		{"burst of a sliding window", Spec{SlidingWindow, 10, sec, 5, 0}, "sliding_window has no burst"},
 
-		{"bucket", Spec{TokenBucket, 10, sec, 20}, ""},
-		{"bucket without a burst", Spec{TokenBucket, 10, sec, 0}, ""},
-		{"bucket of rate 0", Spec{TokenBucket, 0, sec, 20}, "at least 1 per window; to refuse everything use fixed_window"},
-		{"burst negative", Spec{TokenBucket, 10, sec, -1}, "burst -1 is outside 1 to"},
-		{"largest burst", Spec{TokenBucket, MaxRate, sec, MaxUnits}, ""},
-		{"burst too large", Spec{TokenBucket, MaxRate, sec, MaxUnits + 1}, "burst 1099511627777 is outside"},
-		{"1 per year", Spec{TokenBucket, 1, year, 0}, ""},
-		{"1 per ten years", Spec{TokenBucket, 1, MaxWindow, 14}, ""},
-		{"1 per ten years, burst of 15", Spec{TokenBucket, 1, MaxWindow, 15}, "takes too long to refill at 1 per"},
-		{"10^7 per second", Spec{TokenBucket, MaxRate, sec, 0}, ""},
-		{"one more", Spec{TokenBucket, MaxRate + 1, sec, 0}, "rate 10000001 per 1s is faster than 10000000 per second"},
-		{"one more per window of a day", Spec{TokenBucket, 864_000_000_001, day, 1}, "is faster than"},
-		{"one more per longest window at that rate", Spec{TokenBucket, 1_099_511_627_771, 109_951_162_777 * us, 1}, "is faster than"},
-		{"just not more", Spec{TokenBucket, 1_099_511_627_770, 109_951_162_777 * us, 1}, ""},
-		{"10^4 per millisecond", Spec{TokenBucket, 10_000, MinWindow, 0}, ""},
-		{"refill that needs rounding and leaves no digits", Spec{TokenBucket, 999983, MaxWindow, MaxUnits}, "use a smaller burst"},
+		{"bucket", Spec{TokenBucket, 10, sec, 20, 0}, ""},
+		{"in flight", Spec{Concurrency, MaxInFlight, sec, 0, sec}, ""},
+		{"in flight, none", Spec{Concurrency, 0, sec, 0, 0}, ""},
+		{"too many in flight", Spec{Concurrency, MaxInFlight + 1, sec, 0, 0}, "limit 1048577 is outside 0 to 1048576"},
+		{"burst in flight", Spec{Concurrency, 10, sec, 5, 0}, "concurrency has no burst"},
+		{"hold of a bucket", Spec{TokenBucket, 10, sec, 20, sec}, "token_bucket has no hold"},
+		{"hold beyond the lease", Spec{Concurrency, 10, sec, 0, sec + us}, "hold 1.000001s is not whole microseconds from 0 to the window"},
+		{"hold negative", Spec{Concurrency, 10, sec, 0, -us}, "hold -1µs is not"},
+		{"hold of nanoseconds", Spec{Concurrency, 10, sec, 0, 1}, "hold 1ns is not"},
+		{"bucket without a burst", Spec{TokenBucket, 10, sec, 0, 0}, ""},
+		{"bucket of rate 0", Spec{TokenBucket, 0, sec, 20, 0}, "at least 1 per window; to refuse everything use fixed_window"},
+		{"burst negative", Spec{TokenBucket, 10, sec, -1, 0}, "burst -1 is outside 1 to"},
+		{"largest burst", Spec{TokenBucket, MaxRate, sec, MaxUnits, 0}, ""},
+		{"burst too large", Spec{TokenBucket, MaxRate, sec, MaxUnits + 1, 0}, "burst 1099511627777 is outside"},
+		{"1 per year", Spec{TokenBucket, 1, year, 0, 0}, ""},
+		{"1 per ten years", Spec{TokenBucket, 1, MaxWindow, 14, 0}, ""},
+		{"1 per ten years, burst of 15", Spec{TokenBucket, 1, MaxWindow, 15, 0}, "takes too long to refill at 1 per"},
+		{"10^7 per second", Spec{TokenBucket, MaxRate, sec, 0, 0}, ""},
+		{"one more", Spec{TokenBucket, MaxRate + 1, sec, 0, 0}, "rate 10000001 per 1s is faster than 10000000 per second"},
+		{"one more per window of a day", Spec{TokenBucket, 864_000_000_001, day, 1, 0}, "is faster than"},
+		{"one more per longest window at that rate", Spec{TokenBucket, 1_099_511_627_771, 109_951_162_777 * us, 1, 0}, "is faster than"},
+		{"just not more", Spec{TokenBucket, 1_099_511_627_770, 109_951_162_777 * us, 1, 0}, ""},
+		{"10^4 per millisecond", Spec{TokenBucket, 10_000, MinWindow, 0, 0}, ""},
+		{"refill that needs rounding and leaves no digits", Spec{TokenBucket, 999983, MaxWindow, MaxUnits, 0}, "use a smaller burst"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			l, err := New(c.spec)
@@ -121,7 +129,7 @@ func TestIntervals(t *testing.T) {
 		// 316229375.8... µs, rounded up; with two decimals the burst is beyond 2^52.
 		{999983, 1_000_003, MaxWindow, 3162293759, 10},
 	} {
-		l := MustNew(Spec{TokenBucket, c.most, c.window, c.burst})
+		l := MustNew(Spec{TokenBucket, c.most, c.window, c.burst, 0})
 		if num, den := l.Interval(); num != c.num || den != c.den {
 			t.Errorf("%v: one unit in %d/%d µs, want %d/%d", l, num, den, c.num, c.den)
 		}
@@ -145,7 +153,7 @@ func TestAlgorithmNames(t *testing.T) {
 			t.Errorf("%q is parsed as %v", name, a)
 		}
 	}
-	for a, name := range map[Algorithm]string{0: "algorithm(0)", TokenBucket + 1: "algorithm(5)", 255: "algorithm(255)"} {
+	for a, name := range map[Algorithm]string{0: "algorithm(0)", Concurrency: "concurrency", Concurrency + 1: "algorithm(6)", 255: "algorithm(255)"} {
 		if a.String() != name {
 			t.Errorf("%q, want %q", a.String(), name)
 		}
@@ -154,8 +162,9 @@ func TestAlgorithmNames(t *testing.T) {
 
 func TestLimitString(t *testing.T) {
 	for want, s := range map[string]Spec{
-		"fixed_window 10/1m0s":         {FixedWindow, 10, time.Minute, 0},
-		"token_bucket 10/1m0s burst 3": {TokenBucket, 10, time.Minute, 3},
+		"fixed_window 10/1m0s":         {FixedWindow, 10, time.Minute, 0, 0},
+		"token_bucket 10/1m0s burst 3": {TokenBucket, 10, time.Minute, 3, 0},
+		"concurrency 10":               {Concurrency, 10, time.Minute, 0, time.Second},
 	} {
 		if got := MustNew(s).String(); got != want {
 			t.Errorf("%q, want %q", got, want)

@@ -28,13 +28,48 @@ type Op struct {
 	// Cost is how many units are wanted, all or none. Zero asks whether at
 	// least one unit is left and takes nothing. A negative cost gives units
 	// back; it is always admitted and never leaves more than an unused key has.
+	//
+	// For Concurrency any positive cost is one request in flight. It takes the
+	// lease of Holder, or finds that Holder has it: then its whole request was
+	// granted before and nothing is charged again. Zero with a Holder renews
+	// the lease and is admitted if there is one. A negative cost ends what
+	// Holder and Ending say, or without a Holder that many of the leases that
+	// would lapse first.
 	Cost int64
+	// Holder names a lease of a Concurrency limit: at most MaxHolderLen bytes
+	// that nobody else uses under the key.
+	Holder string
+	// Ending says which leases a negative cost with a Holder ends.
+	Ending Ending
 	// Shadow ops are counted like others but never refuse their request.
 	Shadow bool
 	// Each charges the op on its own: whenever it has room itself, whatever
-	// becomes of the request's other ops. (`charge: each` in rules.)
+	// becomes of the request's other ops. (`charge: each` in rules.) It means
+	// nothing to Concurrency: a refused request holds no lease.
 	Each bool
+	// Share is how many units a replica may take at once, to spend on later
+	// ops under the key without asking the store; 0 or 1 means none. Stores
+	// and this package ignore it: backends/share sees to it.
+	Share int64
 }
+
+// MaxHolderLen bounds Op.Holder.
+const MaxHolderLen = 64
+
+// An Ending says which leases an Op with a Holder and a negative cost ends.
+type Ending uint8
+
+const (
+	// EndLease ends Holder's lease for all who have it. Where there is none
+	// its end is remembered for EndedLife, so that an acquire that it has
+	// overtaken is refused.
+	EndLease Ending = iota
+	// EndAttempt gives back what one acquire took, whose answer nobody will
+	// use: a lease that was acquired again stays.
+	EndAttempt
+	// EndOwner ends every lease whose holder's name begins with Holder.
+	EndOwner
+)
 
 // A Request is one caller's question: a few ops. It is admitted when every op
 // that is not a shadow has room. Admitted, all its ops with room are recorded;
@@ -66,13 +101,12 @@ type Outcome struct {
 	// Reset is how long until the limit is as good as unused, if nobody takes
 	// any more. For a FixedWindow it is the end of the current window.
 	Reset time.Duration
-}
-
-// A Lease is a unit in flight, to be given back by Release. No algorithm here
-// grants leases yet; the type leaves room for limits on concurrency.
-type Lease struct {
-	Key    Key
-	Holder string
+	// InFlight is, for Concurrency, how many leases there are after the op;
+	// for an op without room, how many there were with it and those who were
+	// refused in the last Hold.
+	InFlight int64
+	// Held says, for Concurrency, that Holder's lease existed before the op.
+	Held bool
 }
 
 // A Verdict is the answer to one [Request].
@@ -86,8 +120,6 @@ type Verdict struct {
 	Admitted bool
 	// Outcomes has one entry per op, in the request's order.
 	Outcomes []Outcome
-	// Leases has the leases granted to this request, if any.
-	Leases []Lease
 }
 
 // Reset prepares v for reuse with n outcomes, keeping its memory.
@@ -95,6 +127,6 @@ func (v *Verdict) Reset(n int) {
 	if cap(v.Outcomes) < n {
 		v.Outcomes = make([]Outcome, n)
 	}
-	*v = Verdict{Outcomes: v.Outcomes[:n], Leases: v.Leases[:0]}
+	*v = Verdict{Outcomes: v.Outcomes[:n]}
 	clear(v.Outcomes)
 }

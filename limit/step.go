@@ -18,6 +18,10 @@ type State struct {
 	N   int64
 	M   int64
 	Log []Record // SlidingLog only, oldest first
+
+	// Leases has all there is to know of a Concurrency limit, nil if it is
+	// unused; the other fields are zero.
+	Leases *LeaseSet
 }
 
 // A Record is one admission in a SlidingLog.
@@ -35,8 +39,14 @@ type Record struct {
 // and the waits in the outcome are still measured from now.
 //
 // The returned state may share memory with s, which must not be used any more
-// if the returned one is kept.
+// if the returned one is kept. A Concurrency limit's state changes in place.
 func Step(s State, op *Op, now Instant) (State, Outcome) {
+	return step(s, op, now, true)
+}
+
+// step is Step for an op of a request. again says that an acquire whose lease
+// is there already is a repetition, not the same op twice in the request.
+func step(s State, op *Op, now Instant, again bool) (State, Outcome) {
 	now = min(max(now, 0), maxInstant)
 	at := max(now, min(s.At, maxInstant))
 	var out Outcome
@@ -49,6 +59,8 @@ func Step(s State, op *Op, now Instant) (State, Outcome) {
 		s, out = stepSlidingWindow(s, op, at)
 	case TokenBucket:
 		s, out = stepTokenBucket(s, op, at)
+	case Concurrency:
+		return stepConcurrency(s, op, now, again) // leases have their own ends
 	}
 	if late := time.Duration(at-now) * time.Microsecond; late > 0 {
 		if out.Retry > 0 {
@@ -79,6 +91,8 @@ func (l *Limit) Ends(s State) Instant {
 		if n := len(s.Log); n > 0 {
 			return s.Log[n-1].At + Instant(l.window)
 		}
+	case Concurrency:
+		return s.Leases.ends()
 	}
 	return s.At
 }

@@ -60,7 +60,6 @@ func (b *modelBackend) take(req *limit.Request, v *limit.Verdict) {
 	}
 }
 
-func (b *modelBackend) Release(context.Context, []limit.Lease) error { return nil }
 func (b *modelBackend) Forget(context.Context, []limit.Key) error    { return nil }
 func (b *modelBackend) Ping(context.Context) error                   { return b.err }
 func (b *modelBackend) Close() error                                 { return nil }

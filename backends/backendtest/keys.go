@@ -1,7 +1,6 @@
 package backendtest
 
 import (
-	"context"
 	"strconv"
 	"strings"
 	"time"
@@ -81,28 +80,4 @@ func checkForget(e *env) {
 		many = append(many, e.key("many", "x", limit.FixedWindow), e.key("g", "forgotten", limit.FixedWindow))
 	}
 	e.forget(many...)
-}
-
-// checkRelease: giving back what is not held is no error and changes nothing.
-func checkRelease(e *env) {
-	e.open()
-	now := e.start()
-	for _, a := range e.algorithms() {
-		l, k := e.limit(a, 1, time.Hour), e.key("", "released", a)
-		e.takeOne(now, k, l, 1)
-		for _, leases := range [][]limit.Lease{
-			nil,
-			{{Key: k, Holder: "nobody"}},
-			{{Key: e.key("", "unknown", a), Holder: "nobody"}, {Key: k, Holder: ""}, {Key: k, Holder: "\x00"}},
-		} {
-			ctx, cancel := context.WithTimeout(context.Background(), patience)
-			if err := e.b.Release(ctx, leases); err != nil {
-				e.Errorf("%v: Release(%v): %v", a, leases, err)
-			}
-			cancel()
-		}
-		if out := e.takeOne(now, k, l, 1); out.Admitted {
-			e.Errorf("%v: releasing unknown leases gave units back", a)
-		}
-	}
 }

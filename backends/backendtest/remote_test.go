@@ -112,8 +112,7 @@ func (r *remote) Ping(ctx context.Context) error {
 	return r.ask(ctx, &wireCall{What: "ping"}, new(bool))
 }
 
-func (r *remote) Release(context.Context, []limit.Lease) error { return nil }
-func (r *remote) Close() error                                 { return nil }
+func (r *remote) Close() error { return nil }
 
 // A server is the store that remotes talk to.
 type server struct {

@@ -67,7 +67,6 @@ var checks = []check{
 
 	{"Keys", checkKeys},
 	{"Forget", checkForget},
-	{"Release", checkRelease},
 
 	{"Caps", checkCaps},
 	{"OverCaps", checkOverCaps},

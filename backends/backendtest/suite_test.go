@@ -30,12 +30,11 @@ type reference struct {
 	key    func(k limit.Key) limit.Key
 	decide func(states []limit.State, req *limit.Request, v *limit.Verdict)
 	// check replaces Caps.CheckRequest; forget and release replace theirs.
-	check   func(req *limit.Request) error
-	forget  func(k limit.Key)
-	release func(l limit.Lease)
-	clock   func() limit.Instant // by default the real one
-	fresh   bool                 // does not reuse a verdict's memory
-	deaf    bool                 // decides whatever its context says, yet fails
+	check  func(req *limit.Request) error
+	forget func(k limit.Key)
+	clock  func() limit.Instant // by default the real one
+	fresh  bool                 // does not reuse a verdict's memory
+	deaf   bool                 // decides whatever its context says, yet fails
 }
 
 func referenceCaps() backends.Caps {
@@ -58,7 +57,6 @@ func newReference(spoil func(b *reference)) *reference {
 	b.in, b.out = func(*limit.Request) {}, func(*limit.Request, *limit.Verdict) {}
 	b.check = b.caps.CheckRequest
 	b.forget = func(k limit.Key) { delete(b.states, k) }
-	b.release = func(limit.Lease) {}
 	b.clock = func() limit.Instant { return limit.InstantOf(time.Now()) }
 	if spoil != nil {
 		spoil(b)
@@ -112,15 +110,6 @@ func (b *reference) takeOne(req *limit.Request, v *limit.Verdict) {
 		b.states[b.key(req.Ops[i].Key)] = states[i]
 	}
 	b.out(req, v)
-}
-
-func (b *reference) Release(_ context.Context, leases []limit.Lease) error {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	for _, l := range leases {
-		b.release(l)
-	}
-	return nil
 }
 
 func (b *reference) Forget(ctx context.Context, keys []limit.Key) error {
@@ -349,9 +338,6 @@ var mutants = []mutant{
 				}
 			}
 		}
-	}},
-	{name: "releasing anything resets the key", checks: []string{"Release"}, spoil: func(b *reference) {
-		b.release = func(l limit.Lease) { delete(b.states, l.Key) }
 	}},
 	{name: "key halves run together", checks: []string{"Keys"}, spoil: func(b *reference) {
 		b.key = func(k limit.Key) limit.Key { return limit.Key{Group: k.Group + k.Limit} }

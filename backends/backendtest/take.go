@@ -144,7 +144,7 @@ func checkVerdictMemory(e *env) {
 		old[i] = limit.Outcome{Admitted: true, Remaining: -5, Retry: -5, Reset: -5}
 	}
 	out := []limit.Verdict{
-		{Err: backends.ErrCorrupt, Outcomes: old, Leases: make([]limit.Lease, 3), Admitted: true, At: 9},
+		{Err: backends.ErrCorrupt, Outcomes: old, Admitted: true, At: 9},
 		{},
 	}
 	ctx, cancel := calm()

@@ -65,9 +65,9 @@ func (c *call) answer(from []limit.Verdict) {
 	}
 	for i := range from {
 		v, to := &from[i], &c.out[i]
-		outcomes, leases := append(to.Outcomes[:0], v.Outcomes...), append(to.Leases[:0], v.Leases...)
+		outcomes := append(to.Outcomes[:0], v.Outcomes...)
 		*to = *v
-		to.Outcomes, to.Leases = outcomes, leases
+		to.Outcomes = outcomes
 	}
 	c.done <- struct{}{}
 }

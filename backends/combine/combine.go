@@ -219,11 +219,6 @@ func (b *Backend) deadline(s *slice) (context.Context, context.CancelFunc) {
 	return context.WithDeadline(b.ctx, latest)
 }
 
-// Release passes leases on.
-func (b *Backend) Release(ctx context.Context, leases []limit.Lease) error {
-	return b.next.Release(ctx, leases)
-}
-
 // Forget passes keys on.
 func (b *Backend) Forget(ctx context.Context, keys []limit.Key) error {
 	return b.next.Forget(ctx, keys)

@@ -90,7 +90,7 @@ func TestStats(t *testing.T) {
 	if got, want := r.Stats(), (Stats{Hits: 2, Entries: 1, Invalidations: 1}); got != want {
 		t.Errorf("%+v, want %+v", got, want)
 	}
-	_ = r.Release(context.Background(), []limit.Lease{{Key: other.Key}})
+	_ = r.Forget(context.Background(), []limit.Key{other.Key})
 	if got, want := r.Stats(), (Stats{Hits: 2, Invalidations: 2}); got != want {
 		t.Errorf("%+v, want %+v", got, want)
 	}
@@ -108,9 +108,8 @@ func TestChangeOvertakesRefusal(t *testing.T) {
 			"refund in a slice": func(r *rig) {
 				r.Take(ctx, []limit.Request{{Ops: []limit.Op{op("x", o.Limit, 1)}}, {Ops: []limit.Op{refund}}}, make([]limit.Verdict, 2))
 			},
-			"forget":  func(r *rig) { _ = r.Forget(ctx, []limit.Key{o.Key}) },
-			"release": func(r *rig) { _ = r.Release(ctx, []limit.Lease{{Key: o.Key, Holder: "somebody"}}) },
-			"flush":   func(r *rig) { r.Flush(); _ = r.store.Forget(ctx, []limit.Key{o.Key}) },
+			"forget": func(r *rig) { _ = r.Forget(ctx, []limit.Key{o.Key}) },
+			"flush":  func(r *rig) { r.Flush(); _ = r.store.Forget(ctx, []limit.Key{o.Key}) },
 		} {
 			t.Run(a.String()+"/"+name, func(t *testing.T) {
 				r := newRig(t, Config{})
@@ -134,9 +133,8 @@ func TestChangeOvertakesRefusal(t *testing.T) {
 func TestChangeUnderWay(t *testing.T) {
 	ctx := context.Background()
 	for name, change := range map[string]func(r *rig, o limit.Op){
-		"refund":  func(r *rig, o limit.Op) { o.Cost = -1; r.take(o) },
-		"forget":  func(r *rig, o limit.Op) { _ = r.Forget(ctx, []limit.Key{o.Key}) },
-		"release": func(r *rig, o limit.Op) { _ = r.Release(ctx, []limit.Lease{{Key: o.Key, Holder: "somebody"}}) },
+		"refund": func(r *rig, o limit.Op) { o.Cost = -1; r.take(o) },
+		"forget": func(r *rig, o limit.Op) { _ = r.Forget(ctx, []limit.Key{o.Key}) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, Config{})

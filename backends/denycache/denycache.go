@@ -267,18 +267,6 @@ func alone(finds []find, i int) bool {
 	return true
 }
 
-// Release passes leases on.
-func (b *Backend) Release(ctx context.Context, leases []limit.Lease) error {
-	drop := func() {
-		for i := range leases {
-			b.drop(&leases[i].Key)
-		}
-	}
-	drop()
-	defer drop()
-	return b.next.Release(ctx, leases)
-}
-
 // Forget passes keys on and forgets that they were refused.
 func (b *Backend) Forget(ctx context.Context, keys []limit.Key) error {
 	drop := func() {

@@ -108,17 +108,6 @@ func (s *store) note(reqs []limit.Request) {
 	}
 }
 
-// Release forgets the keys of leases that "somebody" holds.
-func (s *store) Release(ctx context.Context, leases []limit.Lease) error {
-	var keys []limit.Key
-	for _, l := range leases {
-		if l.Holder == "somebody" {
-			keys = append(keys, l.Key)
-		}
-	}
-	return s.Forget(ctx, keys)
-}
-
 func (s *store) Ping(ctx context.Context) error { return over(ctx) }
 func (s *store) Close() error                   { return nil }
 

@@ -30,7 +30,7 @@ type Breaker struct {
 	next   backends.Backend
 	cfg    Config
 	now    func() time.Time
-	ctx    context.Context // of pings and releases; ends with Close
+	ctx    context.Context // of pings; ends with Close
 	cancel context.CancelFunc
 
 	current  atomic.Uint64         // a period
@@ -39,7 +39,7 @@ type Breaker struct {
 	spotless atomic.Bool // no failure is counted, so successes need not be
 
 	// Counters for Stats.
-	failed, refused, overloaded, late, opened, probes, lost atomic.Uint64
+	failed, refused, overloaded, late, opened, probes atomic.Uint64
 
 	mu         sync.Mutex
 	tally      tally
@@ -47,7 +47,6 @@ type Breaker struct {
 	closedAt   time.Time   // when the breaker last closed; zero if it never opened
 	timer      *time.Timer // of the present period
 	pinging    bool        // even if its result is no longer waited for
-	returning  int         // goroutines that give leases back
 	shut       bool        // Close was called
 	background sync.WaitGroup
 	changes    []change // not told yet
@@ -66,9 +65,6 @@ var (
 // slack is how late a Take may be that had to wait for a part of its slice in
 // vain; its other verdicts came before.
 const slack = 5 * time.Millisecond
-
-// maxReturning bounds the goroutines that give leases back.
-const maxReturning = 16
 
 // New returns a closed breaker around next, and closes next with itself. now
 // is the clock that deadlines of contexts are by: time.Now in earnest.
@@ -187,47 +183,12 @@ func answered(out []limit.Verdict) (alive bool, why error) {
 
 // drop makes errors of verdicts that came too late.
 func (b *Breaker) drop(out []limit.Verdict) {
-	var leases []limit.Lease
 	for i := range out {
 		if v := &out[i]; v.Err == nil {
-			leases = append(leases, v.Leases...)
 			v.Reset(0)
 			v.Err = errLate
 		}
 	}
-	if len(leases) > 0 {
-		b.giveBack(leases)
-	}
-}
-
-// giveBack releases leases that nobody will: in the background, as the caller
-// has no time left. What is too much of it is left to lapse.
-func (b *Breaker) giveBack(leases []limit.Lease) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.shut || b.returning == maxReturning {
-		b.lost.Add(uint64(len(leases)))
-		return
-	}
-	b.returning++
-	b.background.Go(func() {
-		ctx, cancel := context.WithTimeout(b.ctx, b.cfg.Timeout)
-		defer cancel()
-		if err := b.next.Release(ctx, leases); err != nil {
-			b.lost.Add(uint64(len(leases)))
-		}
-		b.mu.Lock()
-		b.returning--
-		b.mu.Unlock()
-	})
-}
-
-// Release passes leases on, unless the store is known to be away.
-func (b *Breaker) Release(ctx context.Context, leases []limit.Lease) error {
-	if b.period().phase() != closed {
-		return *b.refusal.Load()
-	}
-	return b.next.Release(ctx, leases)
 }
 
 // Forget passes keys on, unless the store is known to be away.
@@ -291,8 +252,6 @@ type Stats struct {
 	// Opened counts changes to Open, Probes the calls that were let through
 	// to find out whether the store is back.
 	Opened, Probes uint64
-	// LeasesLost counts leases of late verdicts that could not be given back.
-	LeasesLost uint64
 }
 
 // Stats returns the present figures.
@@ -302,6 +261,5 @@ func (b *Breaker) Stats() Stats {
 		Failed: b.failed.Load(), Late: b.late.Load(),
 		Refused: b.refused.Load(), Overloaded: b.overloaded.Load(),
 		Opened: b.opened.Load(), Probes: b.probes.Load(),
-		LeasesLost: b.lost.Load(),
 	}
 }

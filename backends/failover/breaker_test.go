@@ -30,15 +30,13 @@ var (
 // A store is a memory backend that does to calls what it is told to.
 type store struct {
 	*memory.Backend
-	mu       sync.Mutex
-	way      func(ctx context.Context) error // nil: decide
-	partly   error                           // of the second request of a slice
-	leases   []limit.Lease                   // granted by each Take
-	released []limit.Lease
-	unhurt   bool // Ping and Release work, however Take behaves
-	takes    int
-	pings    int
-	closed   bool
+	mu     sync.Mutex
+	way    func(ctx context.Context) error // nil: decide
+	partly error                           // of the second request of a slice
+	unhurt bool                            // Ping works, however Take behaves
+	takes  int
+	pings  int
+	closed bool
 }
 
 func newStore() *store { return &store{Backend: memory.New(memory.Config{})} }
@@ -70,18 +68,7 @@ func (s *store) Take(ctx context.Context, reqs []limit.Request, out []limit.Verd
 			continue
 		}
 		s.Backend.Take(ctx, reqs[i:i+1], out[i:i+1])
-		out[i].Leases = append(out[i].Leases, s.leases...)
 	}
-}
-
-func (s *store) Release(ctx context.Context, leases []limit.Lease) error {
-	if err := s.begin(new(int))(ctx); err != nil {
-		return err
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.released = append(s.released, leases...)
-	return nil
 }
 
 func (s *store) Forget(ctx context.Context, keys []limit.Key) error {
@@ -337,7 +324,6 @@ func TestOpenIsFree(t *testing.T) {
 				t.Error(err)
 			}
 		}
-		sc.wantNotApplied(sc.b.Release(context.Background(), []limit.Lease{{}}))
 		sc.wantNotApplied(sc.b.Forget(context.Background(), []limit.Key{{}}))
 		sc.wantCalls(5, 0)
 		if d := time.Since(sc.began); d != 0 {
@@ -644,57 +630,18 @@ func TestStale(t *testing.T) {
 	}
 }
 
-// TestLate: a verdict after the deadline is not used, and its leases go back.
+// TestLate: a verdict after the deadline is not used.
 func TestLate(t *testing.T) {
 	play(t, Config{}, func(sc *scene) {
-		sc.s.leases = []limit.Lease{{Holder: "a"}, {Holder: "b"}}
 		sc.s.behave(slow(30 * ms))
 		ctx, cancel := context.WithTimeout(context.Background(), 20*ms)
 		defer cancel()
 		for _, v := range sc.takeIn(ctx, 2) {
-			if !errors.Is(v.Err, backends.ErrUnavailable) || errors.Is(v.Err, backends.ErrNotApplied) || v.Admitted || len(v.Leases) > 0 {
+			if !errors.Is(v.Err, backends.ErrUnavailable) || errors.Is(v.Err, backends.ErrNotApplied) || v.Admitted {
 				t.Errorf("%+v", v)
 			}
 		}
-		time.Sleep(time.Second)
-		sc.s.mu.Lock()
-		defer sc.s.mu.Unlock()
-		if n := len(sc.s.released); n != 4 {
-			t.Errorf("%d leases were given back, want 4", n)
-		}
-		if s := sc.b.Stats(); s.Late != 1 || s.Failed != 1 || s.LeasesLost != 0 {
-			t.Errorf("%+v", s)
-		}
-	})
-}
-
-// TestLeasesLost: a store that is too slow to take leases back does not gather
-// goroutines.
-func TestLeasesLost(t *testing.T) {
-	play(t, Config{Failures: -1, Share: -1}, func(sc *scene) {
-		sc.s.leases = []limit.Lease{{Holder: "a"}}
-		late := slow(20 * ms)
-		sc.s.behave(late)
-		sc.take(20 * ms)
-		time.Sleep(time.Second)
-		sc.s.behave(func(ctx context.Context) error {
-			if d, _ := ctx.Deadline(); time.Until(d) > 20*ms {
-				return mute(ctx) // a Release
-			}
-			return late(ctx)
-		})
-		before := runtime.NumGoroutine()
-		for range 22 {
-			sc.take(20 * ms)
-		}
-		if n := runtime.NumGoroutine() - before; n > maxReturning+2 { // of 22
-			t.Errorf("%d goroutines", n)
-		}
-		if s := sc.b.Stats(); s.LeasesLost != 6 {
-			t.Errorf("%+v", s)
-		}
-		time.Sleep(time.Second)
-		if s := sc.b.Stats(); s.LeasesLost != 22 || len(sc.s.released) != 1 || s.Late != 23 {
+		if s := sc.b.Stats(); s.Late != 1 || s.Failed != 1 {
 			t.Errorf("%+v", s)
 		}
 	})

@@ -273,11 +273,6 @@ func (w *work) free() {
 	works.Put(w)
 }
 
-// Release passes leases on to the local backend.
-func (l *Local) Release(ctx context.Context, leases []limit.Lease) error {
-	return l.inner.Release(ctx, leases)
-}
-
 // Forget drops the state under keys here, and what is owed for it.
 func (l *Local) Forget(ctx context.Context, keys []limit.Key) error {
 	l.mu.Lock()

@@ -45,6 +45,7 @@ func Caps() backends.Caps {
 			limit.SlidingLog:    {MaxUnits: maxLogUnits},
 			limit.SlidingWindow: {MaxUnits: limit.MaxSlidingWindowUnits},
 			limit.TokenBucket:   {MaxUnits: limit.MaxUnits},
+			limit.Concurrency:   {MaxUnits: limit.MaxInFlight},
 		},
 		Atomicity: backends.Whole,
 		Local:     true,

@@ -193,9 +193,6 @@ func (b *Backend) warn(now limit.Instant) {
 	}
 }
 
-// Release has nothing to do: no algorithm grants leases.
-func (b *Backend) Release(context.Context, []limit.Lease) error { return nil }
-
 // Forget drops the state under keys.
 func (b *Backend) Forget(_ context.Context, keys []limit.Key) error {
 	for i := range keys {

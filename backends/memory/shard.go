@@ -59,9 +59,9 @@ func (s *shard) update(e *entry, next *limit.State, l *limit.Limit) {
 }
 
 // same says whether b is a, not only equal: a changed log may have the same
-// length and sum but starts elsewhere.
+// length and sum but starts elsewhere. Leases change in place.
 func same(a, b *limit.State) bool {
-	return a.At == b.At && a.N == b.N && a.M == b.M && len(a.Log) == len(b.Log) &&
+	return a.Leases == nil && b.Leases == nil && a.At == b.At && a.N == b.N && a.M == b.M && len(a.Log) == len(b.Log) &&
 		(len(a.Log) == 0 || &a.Log[0] == &b.Log[0])
 }
 

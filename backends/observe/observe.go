@@ -30,15 +30,14 @@ type Op uint8
 
 // The ops that Recorder.Call is told of.
 const (
-	Release Op = iota
-	Forget
+	Forget Op = iota
 	Ping
 
 	NumOps = iota
 )
 
 // String returns the op as a label.
-func (o Op) String() string { return [...]string{"release", "forget", "ping"}[o] }
+func (o Op) String() string { return [...]string{"forget", "ping"}[o] }
 
 // A Class is a kind of error, by the errors of package backends.
 type Class uint8
@@ -111,12 +110,6 @@ func (b *Backend) Take(ctx context.Context, reqs []limit.Request, out []limit.Ve
 func (b *Backend) record(op Op, began time.Time, err error) error {
 	b.rec.Call(op, b.now().Sub(began), ClassOf(err))
 	return err
-}
-
-// Release passes leases on.
-func (b *Backend) Release(ctx context.Context, leases []limit.Lease) error {
-	began := b.now()
-	return b.record(Release, began, b.next.Release(ctx, leases))
 }
 
 // Forget passes keys on.

@@ -72,7 +72,7 @@ func TestClassOf(t *testing.T) {
 			t.Errorf("ClassOf(%v) = %v, want %v", c.err, got, c.label)
 		}
 	}
-	for op, want := range []string{"release", "forget", "ping"} {
+	for op, want := range []string{"forget", "ping"} {
 		if got := Op(op).String(); got != want {
 			t.Errorf("op %d is %q", op, got)
 		}
@@ -88,8 +88,7 @@ func (failing) Take(_ context.Context, _ []limit.Request, out []limit.Verdict) {
 	}
 }
 
-func (failing) Forget(context.Context, []limit.Key) error    { return backends.ErrUnavailable }
-func (failing) Release(context.Context, []limit.Lease) error { return backends.ErrCorrupt }
+func (failing) Forget(context.Context, []limit.Key) error { return backends.ErrUnavailable }
 
 func TestRecords(t *testing.T) {
 	var n notes
@@ -100,16 +99,13 @@ func TestRecords(t *testing.T) {
 	if err := b.Forget(ctx, nil); !errors.Is(err, backends.ErrUnavailable) {
 		t.Error(err)
 	}
-	if err := b.Release(ctx, nil); !errors.Is(err, backends.ErrCorrupt) {
-		t.Error(err)
-	}
 	if err := b.Ping(ctx); err != nil {
 		t.Error(err)
 	}
 	if err := b.Close(); err != nil {
 		t.Error(err)
 	}
-	want := []string{"take 5 in 1ms, 2 unavailable, 1 corrupt", "forget in 1ms: unavailable", "release in 1ms: corrupt", "ping in 1ms: none"}
+	want := []string{"take 5 in 1ms, 2 unavailable, 1 corrupt", "forget in 1ms: unavailable", "ping in 1ms: none"}
 	if !slices.Equal(n.lines, want) {
 		t.Errorf("%q\nwant %q", n.lines, want)
 	}

@@ -404,9 +404,6 @@ func (b *Backend) send(ctx context.Context, calls []*call) {
 	}
 }
 
-// Release implements [backends.Backend]. No algorithm grants leases.
-func (b *Backend) Release(context.Context, []limit.Lease) error { return nil }
-
 // Forget implements [backends.Backend].
 func (b *Backend) Forget(ctx context.Context, keys []limit.Key) error {
 	if err := ctx.Err(); err != nil {

@@ -1,0 +1,287 @@
+package limit
+
+import (
+	"slices"
+	"sort"
+	"time"
+)
+
+// EndedLife is how long a lease that was ended before it was ever granted is
+// remembered: its acquire may have been overtaken, and must not be granted
+// when it arrives.
+const EndedLife = time.Minute
+
+const (
+	maxEnded = 1000 // remembered ends under one key; the earliest go first
+	maxAgain = 7    // repeated acquires that one lease counts
+)
+
+// A LeaseSet is the state of a Concurrency limit: the leases under one key,
+// the refusals that are remembered, and the ends that came before their
+// acquire. It changes in place. The zero LeaseSet is not used: see [State].
+//
+// A lease is a score: the millisecond it lapses at, times 8, plus how often
+// its acquire was repeated. It is what a store with sorted sets keeps.
+type LeaseSet struct {
+	scores map[string]int64 // by holder
+	// queue has every lease, ascending; an entry whose score is not the
+	// holder's any more is stale.
+	queue   []queued
+	stale   int      // an upper bound of the stale entries in queue
+	refused []Record // At is when they are forgotten; ascending
+	ended   []queued // ends without a lease; score is the millisecond they are forgotten at
+
+	journal journal
+}
+
+type queued struct {
+	score  int64
+	holder string
+}
+
+// A journal has what must be done to take a request's changes back.
+type journal struct {
+	open    bool
+	scores  []queued // earlier scores, 0 for none; oldest first
+	refused []Record
+	ended   []queued
+}
+
+func (q queued) less(other queued) bool {
+	return q.score < other.score || q.score == other.score && q.holder < other.holder
+}
+
+// lapses returns the instant a lease with this score lapses at.
+func lapses(score int64) Instant { return Instant(score / 8 * 1000) }
+
+// scoreAt returns the score of a lease that lapses at or, for want of finer
+// steps than a millisecond, right after at.
+func scoreAt(at Instant, again int64) int64 { return ceilDiv(int64(at), 1000)*8 + again }
+
+// get returns the score of holder's lease if it is live.
+func (s *LeaseSet) get(holder string, now Instant) (int64, bool) {
+	if s == nil {
+		return 0, false
+	}
+	score, ok := s.scores[holder]
+	return score, ok && lapses(score) > now
+}
+
+// set gives holder's lease a score; 0 ends it.
+func (s *LeaseSet) set(holder string, score int64) {
+	old := s.scores[holder]
+	if s.journal.open {
+		s.journal.scores = append(s.journal.scores, queued{old, holder})
+	}
+	s.put(holder, old, score)
+}
+
+func (s *LeaseSet) put(holder string, old, score int64) {
+	if old == score {
+		return
+	}
+	if old != 0 {
+		s.stale++
+	}
+	if score == 0 {
+		delete(s.scores, holder)
+		return
+	}
+	s.scores[holder] = score
+	q := queued{score, holder}
+	at := len(s.queue)
+	if at > 0 && !s.queue[at-1].less(q) {
+		at = sort.Search(len(s.queue), func(i int) bool { return !s.queue[i].less(q) })
+		if s.queue[at] == q { // was stale, and is not any more
+			s.stale--
+			return
+		}
+	}
+	s.queue = slices.Insert(s.queue, at, q)
+}
+
+func (s *LeaseSet) current(q queued) bool { return s.scores[q.holder] == q.score }
+
+// first returns the index in queue of the first lease that is live at now, or
+// len(queue), and how many leases come before it.
+func (s *LeaseSet) first(now Instant) (at, lapsed int) {
+	for at < len(s.queue) && lapses(s.queue[at].score) <= now {
+		if s.current(s.queue[at]) {
+			lapsed++
+		}
+		at++
+	}
+	return at, lapsed
+}
+
+// inFlight returns how many leases are live.
+func (s *LeaseSet) inFlight(now Instant) int64 {
+	if s == nil {
+		return 0
+	}
+	_, lapsed := s.first(now)
+	return int64(len(s.scores) - lapsed)
+}
+
+// nth returns the live lease that lapses as number n, from 0.
+func (s *LeaseSet) nth(now Instant, n int64) (queued, bool) {
+	at, _ := s.first(now)
+	for _, q := range s.queue[at:] {
+		if !s.current(q) {
+			continue
+		}
+		if n == 0 {
+			return q, true
+		}
+		n--
+	}
+	return queued{}, false
+}
+
+// latest returns when the last of the leases lapses, or 0 if none is live.
+func (s *LeaseSet) latest(now Instant) Instant {
+	if s == nil {
+		return 0
+	}
+	for i := len(s.queue) - 1; i >= 0; i-- {
+		if q := s.queue[i]; s.current(q) {
+			if at := lapses(q.score); at > now {
+				return at
+			}
+			break
+		}
+	}
+	return 0
+}
+
+// tidy drops what has lapsed, and stale entries when they are many.
+func (s *LeaseSet) tidy(now Instant) {
+	at, _ := s.first(now)
+	for _, q := range s.queue[:at] {
+		if s.current(q) {
+			delete(s.scores, q.holder)
+		} else {
+			s.stale--
+		}
+	}
+	s.queue = slices.Delete(s.queue, 0, at)
+	if s.stale > len(s.scores)+16 {
+		s.queue = slices.DeleteFunc(s.queue, func(q queued) bool { return !s.current(q) })
+		s.stale = 0
+	}
+	for len(s.refused) > 0 && s.refused[0].At <= now {
+		s.refused = s.refused[1:]
+	}
+	s.ended = slices.DeleteFunc(s.ended, func(q queued) bool { return Instant(q.score*1000) <= now })
+}
+
+// remembered returns how many refusals are remembered.
+func (s *LeaseSet) remembered(now Instant) (n int64) {
+	if s == nil {
+		return 0
+	}
+	for _, r := range s.refused {
+		if r.At > now {
+			n += r.N
+		}
+	}
+	return n
+}
+
+// remember counts the refusal of op for its limit's Hold, and tells whether
+// there was anything to remember.
+func (s *LeaseSet) remember(op *Op, now Instant) bool {
+	if op.Limit.hold == 0 || s.wasEnded(op.Holder, now) {
+		return false
+	}
+	step := op.Limit.holdStep
+	until := Instant(ceilDiv(int64(now)+op.Limit.hold, step) * step)
+	at := sort.Search(len(s.refused), func(i int) bool { return s.refused[i].At >= until })
+	if at < len(s.refused) && s.refused[at].At == until {
+		s.refused[at].N++
+	} else {
+		s.refused = slices.Insert(s.refused, at, Record{At: until, N: 1})
+	}
+	return true
+}
+
+// forgive drops up to n remembered refusals and returns how many.
+func (s *LeaseSet) forgive(now Instant, n int64) (dropped int64) {
+	for i := range s.refused {
+		if r := &s.refused[i]; r.At > now && dropped < n {
+			k := min(r.N, n-dropped)
+			r.N -= k
+			dropped += k
+		}
+	}
+	s.refused = slices.DeleteFunc(s.refused, func(r Record) bool { return r.N == 0 })
+	return dropped
+}
+
+// wasEnded says whether holder's lease was ended before it was granted.
+func (s *LeaseSet) wasEnded(holder string, now Instant) bool {
+	if s == nil {
+		return false
+	}
+	return slices.ContainsFunc(s.ended, func(q queued) bool {
+		return q.holder == holder && Instant(q.score*1000) > now
+	})
+}
+
+// end remembers that holder's lease has ended, though there is none.
+func (s *LeaseSet) end(holder string, now Instant) {
+	s.ended = slices.DeleteFunc(s.ended, func(q queued) bool { return q.holder == holder })
+	q := queued{ceilDiv(int64(now.Add(EndedLife)), 1000), holder}
+	at := sort.Search(len(s.ended), func(i int) bool { return !s.ended[i].less(q) })
+	s.ended = slices.Insert(s.ended, at, q)
+	if len(s.ended) > maxEnded {
+		s.ended = slices.Delete(s.ended, 0, 1)
+	}
+}
+
+// begin starts to note changes, unless that is done already.
+func (s *LeaseSet) begin() {
+	if j := &s.journal; !j.open {
+		j.open, j.scores = true, j.scores[:0]
+		j.refused = append(j.refused[:0], s.refused...)
+		j.ended = append(j.ended[:0], s.ended...)
+	}
+}
+
+// rollback takes back what has been done since begin.
+func (s *LeaseSet) rollback() {
+	if s == nil || !s.journal.open {
+		return
+	}
+	j := &s.journal
+	j.open = false
+	for i := len(j.scores) - 1; i >= 0; i-- {
+		q := j.scores[i]
+		s.put(q.holder, s.scores[q.holder], q.score)
+	}
+	s.refused = append(s.refused[:0], j.refused...)
+	s.ended = append(s.ended[:0], j.ended...)
+}
+
+// commit makes final what has been done since begin.
+func (s *LeaseSet) commit(now Instant) {
+	if s != nil {
+		s.journal.open = false
+		s.tidy(now)
+	}
+}
+
+// ends returns the instant from which nothing in s is of use.
+func (s *LeaseSet) ends() Instant {
+	if s == nil {
+		return 0
+	}
+	at := s.latest(0)
+	if n := len(s.refused); n > 0 {
+		at = max(at, s.refused[n-1].At)
+	}
+	if n := len(s.ended); n > 0 {
+		at = max(at, Instant(s.ended[n-1].score*1000))
+	}
+	return at
+}

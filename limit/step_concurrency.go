@@ -1,0 +1,196 @@
+package limit
+
+import (
+	"maps"
+	"slices"
+	"strings"
+)
+
+// Concurrency: leases, each with an end of its own, so that what is lost
+// lapses and nothing is counted twice (ledger S3-28…S3-36). An op that is
+// refused by it is remembered for Hold, so that tiers above the limit can be
+// told apart (S3-39).
+
+// stepConcurrency decides op on s, which it changes in place. again says that
+// an acquire that finds its lease is a repetition, and not the same op twice
+// in one request.
+func stepConcurrency(s State, op *Op, now Instant, again bool) (State, Outcome) {
+	var out Outcome
+	set, changed := s.Leases, false
+	switch {
+	case op.Cost < 0:
+		set, changed = set.made(), true
+		out.Admitted = true
+		out.Held = set.giveBack(op, now)
+	case op.Cost == 0 && op.Holder == "":
+		out.Admitted = set.inFlight(now) < op.Limit.capacity
+	case op.Cost == 0:
+		out.Held = set.renew(op, now, false)
+		out.Admitted, changed = out.Held, out.Held
+	default:
+		set = set.made()
+		out.Admitted, out.Held = set.acquire(op, now, again)
+		changed = out.Admitted || set.remember(op, now)
+	}
+	set.describe(op, now, &out)
+	if changed {
+		s.Leases = set
+		if !set.journal.open {
+			set.tidy(now)
+		}
+	}
+	return s, out
+}
+
+func (s *LeaseSet) made() *LeaseSet {
+	if s == nil {
+		s = &LeaseSet{scores: map[string]int64{}}
+	}
+	return s
+}
+
+// acquire takes a lease for op, or finds that it is there already.
+func (s *LeaseSet) acquire(op *Op, now Instant, again bool) (admitted, held bool) {
+	if s.renew(op, now, again) {
+		return true, true
+	}
+	if s.wasEnded(op.Holder, now) {
+		return false, false
+	}
+	if s.inFlight(now) >= op.Limit.capacity {
+		return false, false
+	}
+	s.set(op.Holder, scoreAt(now+Instant(op.Limit.window), 0))
+	return true, false
+}
+
+// renew moves the end of op's lease away, if it is live, and with again counts
+// one more who has it.
+func (s *LeaseSet) renew(op *Op, now Instant, again bool) bool {
+	score, ok := s.get(op.Holder, now)
+	if !ok {
+		return false
+	}
+	n := score % 8
+	if again && n < maxAgain {
+		n++
+	}
+	s.set(op.Holder, max(scoreAt(now+Instant(op.Limit.window), n), score/8*8+n))
+	return true
+}
+
+// giveBack ends what op says, and tells whether there was any.
+func (s *LeaseSet) giveBack(op *Op, now Instant) bool {
+	if op.Holder == "" {
+		return s.giveBackAny(op, now)
+	}
+	if op.Ending == EndOwner {
+		return s.endOwner(op.Holder, now)
+	}
+	score, ok := s.get(op.Holder, now)
+	switch {
+	case !ok:
+		s.end(op.Holder, now)
+	case op.Ending == EndAttempt && score%8 > 0:
+		s.set(op.Holder, score-1)
+	default:
+		s.set(op.Holder, 0)
+	}
+	return ok
+}
+
+// giveBackAny ends -Cost leases, whoever holds them. Who gives back without a
+// name does so after a refusal, too: those are given back first.
+func (s *LeaseSet) giveBackAny(op *Op, now Instant) bool {
+	n := min(-max(op.Cost, -maxExact), s.remembered(now)+s.inFlight(now))
+	left := n - s.forgive(now, n)
+	for range left {
+		q, _ := s.nth(now, 0)
+		s.set(q.holder, 0)
+	}
+	return n > 0
+}
+
+func (s *LeaseSet) endOwner(owner string, now Instant) (any bool) {
+	for _, holder := range slices.Collect(maps.Keys(s.scores)) {
+		if strings.HasPrefix(holder, owner) {
+			_, live := s.get(holder, now)
+			any = any || live
+			s.set(holder, 0)
+		}
+	}
+	return any
+}
+
+// describe fills in what is left after op.
+func (s *LeaseSet) describe(op *Op, now Instant, out *Outcome) {
+	l := op.Limit
+	n := s.inFlight(now)
+	out.Remaining, out.InFlight = max(l.capacity-n, 0), n
+	if !out.Admitted || op.Cost == 0 {
+		out.InFlight += s.remembered(now)
+	}
+	ended := op.Cost > 0 && !out.Admitted && s.wasEnded(op.Holder, now)
+	if !out.Admitted && op.Cost > 0 && (l.hold == 0 || ended) {
+		out.InFlight++ // else it is among those remembered
+	}
+	if at := s.latest(now); at > 0 {
+		out.Reset = micros(int64(at - now))
+	}
+	switch {
+	case l.capacity == 0 || ended || op.Cost == 0 && op.Holder != "" && !out.Held:
+		out.Retry = Never
+	case n >= l.capacity:
+		q, _ := s.nth(now, n-l.capacity)
+		out.Retry = micros(int64(lapses(q.score) - now))
+	}
+}
+
+// repeated says whether one of the ops is an acquire that was granted before:
+// then all of the request was, and is not charged again.
+func repeated(states []State, ops []Op, now Instant) bool {
+	for i := range ops {
+		if op := &ops[i]; op.Limit.spec.Algorithm == Concurrency && op.Cost > 0 {
+			if _, ok := states[firstWithKey(ops, i)].Leases.get(op.Holder, now); ok {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// decideRepeated answers a request that was granted before.
+func decideRepeated(states []State, ops []Op, now Instant, v *Verdict) {
+	for i := range ops {
+		op, at := &ops[i], firstWithKey(ops, i)
+		ask := Op{Limit: op.Limit}
+		if op.Limit.spec.Algorithm == Concurrency && op.Cost > 0 {
+			if _, ok := states[at].Leases.get(op.Holder, now); ok {
+				ask = *op
+			}
+		}
+		states[at], v.Outcomes[i] = Step(states[at], &ask, now)
+		v.Outcomes[i].Admitted, v.Outcomes[i].Retry = true, 0
+	}
+}
+
+// begin notes the changes that op makes in place, so that they can be taken
+// back if another of the request's ops is refused.
+func (s *State) begin(op *Op, ops int) {
+	if ops > 1 && op.Limit.spec.Algorithm == Concurrency {
+		s.Leases = s.Leases.made()
+		s.Leases.begin()
+	}
+}
+
+// rememberRefused counts an op without room whose refused request left no
+// other trace.
+func (s *State) rememberRefused(op *Op, now Instant, out *Outcome) {
+	if out.Admitted || op.Cost <= 0 || op.Limit.hold == 0 {
+		return
+	}
+	s.Leases = s.Leases.made()
+	if s.Leases.remember(op, now) {
+		s.Leases.tidy(now)
+	}
+}
