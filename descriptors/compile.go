@@ -33,12 +33,11 @@ func (l *loader) rule(n *yaml.Node, parent *twig) {
 	l.modes(f, t, r)
 	l.policy(f, t, r)
 	l.limitsOf(n, f, t, r)
+	l.concurrencyOf(f, t, r)
 	below := f.get("descriptors")
 	leaf := below == nil || isNull(below) || below.Kind == yaml.SequenceNode && len(below.Content) == 0
-	limited := len(r.Limits) > 0 || r.Unlimited
-	if !limited && f.get("rate_limit") == nil && f.get("limits") == nil {
-		l.pointless(f, t, r, leaf)
-	}
+	limited := len(r.Limits) > 0 || r.Unlimited || r.Concurrency != nil
+	l.pointless(f, t, r, leaf)
 	if limited || leaf {
 		l.finish(t, r)
 	}
@@ -132,20 +131,29 @@ func (l *loader) modes(f fields, t *twig, r *Rule) {
 
 // pointless reports fields that do nothing on a rule that limits nothing.
 func (l *loader) pointless(f fields, t *twig, r *Rule, leaf bool) {
+	if f.get("rate_limit") != nil || f.get("limits") != nil {
+		return
+	}
+	if n := f.get("response"); n != nil {
+		l.errorf(n, t, "response needs a rate_limit or limits in the same rule; rules below do not inherit it")
+	}
+	if f.get("concurrency") != nil {
+		return
+	}
 	for _, name := range []string{"shadow_mode", "quota_mode", "detailed_metric", "metadata"} {
 		n := f.get(name)
 		set := name == "shadow_mode" && r.Shadow || name == "quota_mode" && r.Quota ||
 			name == "detailed_metric" && r.Metric.Detailed || name == "metadata" && r.Metadata != nil
 		if set {
-			l.warnf(n, t, "%s has no effect: the rule itself has no rate_limit and no limits", name)
+			l.warnf(n, t, "%s has no effect: the rule itself has no rate_limit, no limits and no concurrency", name)
 		}
 	}
 	if leaf && t.metric {
 		l.warnf(f.get("value_to_metric"), t, "value_to_metric has no effect: neither the rule nor one below it has a limit")
 	}
-	for _, name := range []string{"on_backend_error", "charge", "response"} {
+	for _, name := range []string{"on_backend_error", "charge"} {
 		if n := f.get(name); n != nil {
-			l.errorf(n, t, "%s needs a rate_limit or limits in the same rule; rules below do not inherit it", name)
+			l.errorf(n, t, "%s needs a rate_limit, limits or concurrency in the same rule; rules below do not inherit it", name)
 		}
 	}
 }
@@ -190,7 +198,7 @@ func (l *loader) at(t *twig, warning bool, format string, args ...any) {
 func (l *loader) compile() *Set {
 	s := &Set{domains: make(map[string]*domain, len(l.order)), rules: l.rules}
 	for _, d := range l.order {
-		s.domains[d.key] = &domain{root: l.level(d)}
+		s.domains[d.key] = &domain{root: l.level(d), resources: l.resourceIndex(d)}
 	}
 	return s
 }

@@ -4,8 +4,13 @@
 // unchanged, and a strict superset of it; docs/rules.md has it in full and
 // docs/compatibility.md the differences. [Load] reads rules and reports every
 // problem with its place; [Set.Match] finds the rule for one descriptor in
-// time independent of the number of rules; [Watcher] follows files as they
-// change.
+// time independent of the number of rules, but for regular expressions;
+// [Watcher] follows files as they change.
+//
+// Rules come in two kinds. Those under descriptors match entries one by one;
+// those under resources match requests by method, path and criteria, which
+// arrive as a descriptor too ([Needs] says with which entries). Either becomes a
+// [Rule], with limits per time, a [Concurrency] of requests in flight, or both.
 //
 // What the package does not do: it keeps no counters and answers no requests.
 package descriptors

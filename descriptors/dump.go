@@ -11,9 +11,9 @@ import (
 	"github.com/headgate-rls/headgate/limit"
 )
 
-// Dump writes all rules as text, one line per limit, domains in alphabetical
-// order and rules in the order of their files. Lines start like the reference
-// service's; what it does not have follows.
+// Dump writes all rules as text, one line per limit and one per tier, domains
+// in alphabetical order and rules in the order of their files. Lines start like
+// the reference service's; what it does not have follows.
 func (s *Set) Dump(w io.Writer) error {
 	rules := slices.Clone(s.rules)
 	slices.SortStableFunc(rules, func(a, b *Rule) int { return strings.Compare(a.Domain, b.Domain) })
@@ -31,7 +31,7 @@ func (r *Rule) dump(w io.Writer) {
 	switch {
 	case r.Unlimited:
 		fmt.Fprintf(w, "%s: unit=UNKNOWN requests_per_unit=0, shadow_mode: %t, unlimited: true%s\n", place, r.Shadow, rest)
-	case len(r.Limits) == 0:
+	case len(r.Limits) == 0 && r.Concurrency == nil:
 		fmt.Fprintf(w, "%s: no limit\n", place)
 	}
 	for i := range r.Limits {
@@ -40,13 +40,47 @@ func (r *Rule) dump(w io.Writer) {
 		if l.Name != "" {
 			fmt.Fprintf(w, ", name: %s", l.Name)
 		}
+		if l.Share > 0 {
+			fmt.Fprintf(w, ", local_share: %d", l.Share)
+		}
 		fmt.Fprintf(w, "%s\n", rest)
 	}
+	if r.Concurrency != nil {
+		fmt.Fprintf(w, "%s: %s, shadow_mode: %t%s\n", place, r.Concurrency.figures(), r.Shadow, rest)
+		for i := range r.Concurrency.Tiers {
+			fmt.Fprintf(w, "%s: %v\n", place, &r.Concurrency.Tiers[i])
+		}
+	}
+}
+
+// String renders the tier as one line.
+func (t *Tier) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "in flight > %d:", t.Threshold)
+	if t.Delay > 0 {
+		fmt.Fprintf(&b, " delay %s", formatDuration(t.Delay))
+	}
+	if t.Status != 0 {
+		fmt.Fprintf(&b, " status %d", t.Status)
+	}
+	for _, h := range t.Headers {
+		fmt.Fprintf(&b, ", %s: %s", h.Name, h.Value)
+	}
+	if t.Content != "" {
+		fmt.Fprintf(&b, ", content: %q", short(t.Content))
+	}
+	if t.Name != "" {
+		fmt.Fprintf(&b, ", name: %s", t.Name)
+	}
+	return b.String()
 }
 
 // modes renders what else is set on the rule.
 func (r *Rule) modes() string {
 	var b strings.Builder
+	if r.matched != nil {
+		fmt.Fprintf(&b, ", path: %v", r.matched.class)
+	}
 	if r.Quota {
 		b.WriteString(", quota_mode: true")
 	}

@@ -108,7 +108,7 @@ func (l *loader) rateLimit(n *yaml.Node, t *twig, r *Rule) {
 	}
 	spec := limit.Spec{Algorithm: limit.FixedWindow, Max: most, Window: window}
 	if made := l.make(n, t, spec); made != nil {
-		r.Limits = []RuleLimit{{Name: name, Limit: made, KeyPart: "f"}}
+		r.Limits = []RuleLimit{{Name: name, Limit: made, KeyPart: "f", Share: l.localShare(f.get("local_share"), t, made)}}
 	}
 }
 
@@ -122,6 +122,9 @@ func (l *loader) unlimited(f fields, t *twig) {
 	}
 	if n := f.get("requests_per_unit"); n != nil {
 		l.warnf(n, t, "requests_per_unit has no effect beside unlimited")
+	}
+	if n := f.get("local_share"); n != nil {
+		l.errorf(n, t, "unlimited goes without a local_share")
 	}
 }
 
@@ -204,7 +207,8 @@ func (l *loader) limit(n *yaml.Node, t *twig, r *Rule, i int, counters map[int]b
 	} else {
 		part += "#" + strconv.Itoa(i)
 	}
-	r.Limits = append(r.Limits, RuleLimit{Name: name, Limit: made, KeyPart: part, Shadow: shadow})
+	share := l.localShare(f.get("local_share"), t, made)
+	r.Limits = append(r.Limits, RuleLimit{Name: name, Limit: made, KeyPart: part, Shadow: shadow, Share: share})
 }
 
 // spec reads the algorithm and figures of an entry of limits.
@@ -213,6 +217,10 @@ func (l *loader) spec(n *yaml.Node, f fields, t *twig) (limit.Spec, bool) {
 	a := f.get("algorithm")
 	if a == nil {
 		l.errorf(n, t, "the limit has no algorithm; it must be %s", oneOf(algorithmNames()))
+		return s, false
+	}
+	if a.Value == limit.Concurrency.String() {
+		l.errorf(a, t, "concurrency is no algorithm of limits; write it as concurrency: in the rule itself")
 		return s, false
 	}
 	i, ok := l.word(a, t, "algorithm", algorithmNames()...)

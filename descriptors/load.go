@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"go.yaml.in/yaml/v3"
 
@@ -45,6 +46,18 @@ type Source struct {
 type Options struct {
 	// MergeDomains lets several sources hold rules of one domain.
 	MergeDomains bool
+	// DefaultDomain is the domain of sources with a plugin (rest or soap) that
+	// name none: "default" if empty. Such sources always share it.
+	DefaultDomain string
+	// DefaultLeaseTTL is the lease_ttl of rules that have none: 300 s if zero.
+	DefaultLeaseTTL time.Duration
+	// HashLength is how many digits of a hash resource keys have, in sources
+	// that do not say: 8 if zero, at most 64.
+	HashLength int
+	// Library accepts criteria on the request's body. They are part of
+	// resource keys; [Set.Match], which sees descriptors only, never finds a
+	// resource that has them.
+	Library bool
 }
 
 // A Problem is something wrong with the rules, and where.
@@ -114,8 +127,9 @@ type loader struct {
 	failed   bool // some problem is an error
 
 	file   string // the source being read
-	budget int    // YAML nodes that it may still have
-	stop   bool   // a bound was hit, read no more
+	style  fileStyle
+	budget int  // YAML nodes that it may still have
+	stop   bool // a bound was hit, read no more
 
 	domains map[string]*twig
 	order   []*twig // the domains in the order they appeared
@@ -132,6 +146,10 @@ type twig struct {
 	depth      int
 	file       string
 	line, col  int
+
+	implied   bool                 // a domain that no source names
+	resources []*resource          // of a domain, in file order
+	keys      map[string]*resource // of resources, for duplicates
 
 	rule     *Rule  // nil if nothing applies at this depth
 	shared   string // what counters have instead of the value, if anything
@@ -193,6 +211,16 @@ func (l *loader) warnf(n *yaml.Node, t *twig, format string, args ...any) {
 	l.problem(true, n, t, format, args...)
 }
 
+// clean says whether f reports no error.
+func (l *loader) clean(f func()) bool {
+	before := l.failed
+	l.failed = false
+	f()
+	ok := !l.failed
+	l.failed = l.failed || before
+	return ok
+}
+
 // source reads one source's domain and rules.
 func (l *loader) source(s *Source) {
 	l.file, l.stop = s.Name, false
@@ -209,16 +237,22 @@ func (l *loader) source(s *Source) {
 	if !ok {
 		return
 	}
+	l.readStyle(f)
 	d := l.domain(root, f)
 	if d == nil {
 		d = &twig{} // still report what is wrong with its rules
 	}
-	list := f.get("descriptors")
-	if list == nil || isNull(list) {
-		l.warnf(root, d, "the domain has no descriptors, so nothing in it is limited")
+	list, resources := f.get("descriptors"), f.get("resources")
+	if (list == nil || isNull(list)) && (resources == nil || isNull(resources)) {
+		l.warnf(root, d, "the domain has no descriptors and no resources, so nothing in it is limited")
 		return
 	}
-	l.list(list, d, "descriptors", func(n *yaml.Node) { l.rule(n, d) })
+	if list != nil && !isNull(list) {
+		l.list(list, d, "descriptors", func(n *yaml.Node) { l.rule(n, d) })
+	}
+	if resources != nil && !isNull(resources) {
+		l.list(resources, d, "resources", func(n *yaml.Node) { l.resource(n, d) })
+	}
 }
 
 var yamlError = regexp.MustCompile(`^yaml: (?:line (\d+): )?`)
@@ -257,6 +291,9 @@ func (l *loader) parse(data []byte) (*yaml.Node, bool) {
 // domain returns the root of the file's domain, nil if there is none.
 func (l *loader) domain(root *yaml.Node, f fields) *twig {
 	n := f.get("domain")
+	if n == nil && l.style.plugin != "" {
+		return l.impliedDomain(root)
+	}
 	if n == nil {
 		l.errorf(root, nil, "the file has no domain; start it with `domain: NAME`")
 		return nil
@@ -277,6 +314,26 @@ func (l *loader) domain(root *yaml.Node, f fields) *twig {
 		return nil
 	}
 	d := &twig{key: name, file: l.file, line: n.Line, col: n.Column}
+	l.domains[name] = d
+	l.order = append(l.order, d)
+	return d
+}
+
+// impliedDomain returns the root of the domain that files of a plugin share if
+// they name none.
+func (l *loader) impliedDomain(root *yaml.Node) *twig {
+	name := l.opt.DefaultDomain
+	if name == "" {
+		name = defaultDomain
+	}
+	if d := l.domains[name]; d != nil {
+		if d.implied || l.opt.MergeDomains {
+			return d
+		}
+		l.errorf(root, d, "the file names no domain, and the default %q is already in %s; name another, or allow merging domains", name, d.file)
+		return nil
+	}
+	d := &twig{key: name, implied: true, file: l.file, line: root.Line, col: root.Column}
 	l.domains[name] = d
 	l.order = append(l.order, d)
 	return d

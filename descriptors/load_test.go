@@ -194,7 +194,7 @@ func TestWarnings(t *testing.T) {
 		{"count beside unlimited", "  - key: a\n    rate_limit: {unlimited: true, requests_per_unit: 1}",
 			"rules.yaml:4:54: warning: requests_per_unit has no effect beside unlimited (at d/a)"},
 		{"mode without limit", "  - key: a\n    shadow_mode: true",
-			"rules.yaml:4:18: warning: shadow_mode has no effect: the rule itself has no rate_limit and no limits (at d/a)"},
+			"rules.yaml:4:18: warning: shadow_mode has no effect: the rule itself has no rate_limit, no limits and no concurrency (at d/a)"},
 		{"metric without limit", "  - key: a\n    value_to_metric: true",
 			"rules.yaml:4:22: warning: value_to_metric has no effect: neither the rule nor one below it has a limit (at d/a)"},
 		{"wildcard behind a wider one", "  - {key: a, value: 'x*'}\n  - {key: a, value: 'x*y'}",
@@ -360,6 +360,8 @@ func FuzzLoad(f *testing.F) {
 				t.Error("numbers are not in order")
 			}
 			set.Match(r.Domain, []Entry{{"a", "b"}, {"", ""}}, &m)
+			set.Match(r.Domain, []Entry{{"method", "POST"}, {"path", "/a/b?c=d"}, {"soap_action", "a"}}, &m)
+			set.Needs(r.Domain)
 		}
 		if err := set.Dump(&bytes.Buffer{}); err != nil {
 			t.Error(err)

@@ -14,6 +14,9 @@ import (
 // they are, then for the first wildcard in file order that matches, then for
 // the key alone. It never goes back to try another branch, and a rule applies
 // only to descriptors with exactly as many entries as the rule is deep.
+//
+// In a domain with resources, a descriptor whose first two entries are method
+// and path is matched against those, and against nothing else.
 func (s *Set) Match(domain string, entries []Entry, m *Match) {
 	*m = Match{}
 	d := s.domains[domain]
@@ -22,12 +25,18 @@ func (s *Set) Match(domain string, entries []Entry, m *Match) {
 	}
 	m.Domain = true
 	var steps int
+	if d.resources != nil && asksForResource(entries) {
+		if r := d.resources.find(entries, &steps); r != nil {
+			m.Rule, m.Group = r.rule, r.rule.fixed
+		}
+		return
+	}
 	n := d.root.descend(entries, &steps)
 	if n == nil || n.rule == nil {
 		return
 	}
 	m.Rule = n.rule
-	if len(n.rule.Limits) > 0 {
+	if len(n.rule.Limits) > 0 || n.rule.Concurrency != nil {
 		m.Group = n.rule.group(entries)
 	}
 }

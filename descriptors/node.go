@@ -20,22 +20,45 @@ type keyLevel struct {
 }
 
 var (
-	levelFile = &keyLevel{"the file's top level", []string{"domain", "descriptors"}}
+	levelFile = &keyLevel{"the file's top level", []string{
+		"domain", "descriptors", "resources", "hashLength", "plugin", "wsdlFile",
+	}}
 	levelRule = &keyLevel{"a rule", []string{
 		"key", "value", "rate_limit", "limits", "descriptors",
 		"shadow_mode", "quota_mode", "share_threshold", "detailed_metric", "value_to_metric", "metadata",
 		"on_backend_error", "charge", "response",
+		"concurrency", "lease_ttl", "reject_hold", "release",
 	}}
 	levelRateLimit = &keyLevel{"rate_limit", []string{
-		"unit", "requests_per_unit", "unit_multiplier", "unlimited", "name", "replaces",
+		"unit", "requests_per_unit", "unit_multiplier", "unlimited", "name", "replaces", "local_share",
 	}}
 	levelLimit = &keyLevel{"an entry of limits", []string{
-		"name", "algorithm", "limit", "window", "rate", "burst", "shadow", "counter", "replaces",
+		"name", "algorithm", "limit", "window", "rate", "burst", "shadow", "counter", "replaces", "local_share",
 	}}
 	levelReplaces = &keyLevel{"an entry of replaces", []string{"name"}}
 	levelResponse = &keyLevel{"response", []string{"content", "headers"}}
 
-	keyLevels = []*keyLevel{levelFile, levelRule, levelRateLimit, levelLimit, levelReplaces, levelResponse}
+	levelResource = &keyLevel{"a resource", []string{
+		"method", "path", "operation", "match",
+		"requestHeaders", "queryParams", "pathParams", "formParams", "requestBody", "allOf", "anyOf", "soapAction", "binding",
+		"concurrency", "lease_ttl", "reject_hold", "release", "rate_limit", "limits",
+		"shadow_mode", "quota_mode", "metadata", "on_backend_error", "charge", "response",
+	}}
+	levelMatch = &keyLevel{"match", []string{
+		"headers", "query", "pathParams", "formParams", "requestBody", "allOf", "anyOf", "soapAction", "binding",
+	}}
+	levelCriterion     = &keyLevel{"a criterion", []string{"value", "operator"}}
+	levelExpression    = &keyLevel{"an entry of allOf or anyOf", []string{"expression", "value", "operator"}}
+	levelBody          = &keyLevel{"requestBody", []string{"jsonPath", "xPath", "value", "operator", "allOf", "anyOf"}}
+	levelBodyCriterion = &keyLevel{"an entry of requestBody's allOf or anyOf", []string{"jsonPath", "xPath", "value", "operator"}}
+	levelTier          = &keyLevel{"an entry of concurrency", []string{"name", "threshold", "response"}}
+	levelTierResponse  = &keyLevel{"a tier's response", []string{"statusCode", "headers", "content", "delay"}}
+	levelDelay         = &keyLevel{"delay", []string{"exact"}}
+
+	keyLevels = []*keyLevel{
+		levelFile, levelRule, levelRateLimit, levelLimit, levelReplaces, levelResponse, levelResource, levelMatch,
+		levelCriterion, levelExpression, levelBody, levelBodyCriterion, levelTier, levelTierResponse, levelDelay,
+	}
 )
 
 // fields are the keys and values of one mapping. There are few, so looking

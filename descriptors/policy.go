@@ -61,40 +61,49 @@ func (l *loader) response(n *yaml.Node, t *twig, r *Rule) {
 	if c := f.get("content"); c != nil {
 		r.Response.Content, _ = l.text(c, t, "content", maxContent)
 	}
-	h := f.get("headers")
-	if h == nil || isNull(h) {
-		return
+	if h := f.get("headers"); h != nil {
+		r.Response.Headers = l.headers(h, t)
 	}
-	pairs, _ := l.mapping(h, t, "headers")
-	if len(pairs) > maxHeaders {
-		l.errorf(h, t, "a response has at most %d headers, not %d", maxHeaders, len(pairs))
-		return
-	}
-	for _, p := range pairs {
-		l.header(p, t, r.Response)
-	}
-	slices.SortFunc(r.Response.Headers, func(a, b Header) int { return strings.Compare(a.Name, b.Name) })
 }
 
-func (l *loader) header(p pair, t *twig, to *Response) {
+// headers reads response headers and returns them sorted by name.
+func (l *loader) headers(n *yaml.Node, t *twig) []Header {
+	if isNull(n) {
+		return nil
+	}
+	pairs, _ := l.mapping(n, t, "headers")
+	if len(pairs) > maxHeaders {
+		l.errorf(n, t, "a response has at most %d headers, not %d", maxHeaders, len(pairs))
+		return nil
+	}
+	var headers []Header
+	for _, p := range pairs {
+		headers = l.header(p, t, headers)
+	}
+	slices.SortFunc(headers, func(a, b Header) int { return strings.Compare(a.Name, b.Name) })
+	return headers
+}
+
+// header appends one response header to headers.
+func (l *loader) header(p pair, t *twig, headers []Header) []Header {
 	name := strings.ToLower(p.name)
 	if err := checkHeaderName(name); err != nil {
 		l.errorf(p.key, t, "header %q %v", short(p.name), err)
-		return
+		return headers
 	}
-	if slices.ContainsFunc(to.Headers, func(h Header) bool { return h.Name == name }) {
+	if slices.ContainsFunc(headers, func(h Header) bool { return h.Name == name }) {
 		l.errorf(p.key, t, "header %q is given twice; header names are the same in upper and lower case", name)
-		return
+		return headers
 	}
 	value, ok := l.text(p.value, t, "header "+name, maxHeaderValue)
 	if !ok {
-		return
+		return headers
 	}
 	if strings.TrimSpace(value) != value || strings.ContainsFunc(value, func(c rune) bool { return c < ' ' || c == 0x7f }) {
 		l.errorf(p.value, t, "the value of header %q must have no control characters, and no space around it", name)
-		return
+		return headers
 	}
-	to.Headers = append(to.Headers, Header{name, value})
+	return append(headers, Header{name, value})
 }
 
 // connectionHeaders belong to one connection and its framing, so a response

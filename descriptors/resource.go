@@ -37,7 +37,8 @@ type Matcher struct {
 	QueryParams    map[string]Criterion
 	FormParams     map[string]Criterion
 	PathParams     map[string]Criterion
-	RequestBody    []BodyCriterion
+	RequestBody    []BodyCriterion // all of them
+	BodyAnyOf      []BodyCriterion // at least one of them
 	AllOf, AnyOf   []Condition
 	SOAPAction     string
 	Binding        string
@@ -132,11 +133,8 @@ func (m *Matcher) encode() ([]byte, error) {
 	b = appendSection(b, "query", named(m.QueryParams))
 	b = appendSection(b, "form", named(m.FormParams))
 	b = appendSection(b, "path", named(m.PathParams))
-	var body []string
-	for _, c := range m.RequestBody {
-		body = append(body, parts(c.JSONPath, c.XPath, c.Operator, c.Value))
-	}
-	b = appendSection(b, "body", body)
+	b = appendSection(b, "body", bodies(m.RequestBody))
+	b = appendSection(b, "bodyAnyOf", bodies(m.BodyAnyOf))
 	b = appendSection(b, "allOf", conditions(m.AllOf))
 	b = appendSection(b, "anyOf", conditions(m.AnyOf))
 	if m.SOAPAction != "" {
@@ -164,6 +162,14 @@ func named(m map[string]Criterion) []string {
 	var items []string
 	for _, name := range slices.Sorted(maps.Keys(m)) {
 		items = append(items, parts(name, m[name].Operator, m[name].Value))
+	}
+	return items
+}
+
+func bodies(cs []BodyCriterion) []string {
+	var items []string
+	for _, c := range cs {
+		items = append(items, parts(c.JSONPath, c.XPath, c.Operator, c.Value))
 	}
 	return items
 }

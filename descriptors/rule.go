@@ -22,22 +22,30 @@ type Match struct {
 	Domain bool
 	// Rule is the rule that applies, nil if none does.
 	Rule *Rule
-	// Group is the counters' group (limit.Key.Group), set if Rule has limits.
+	// Group is the counters' group (limit.Key.Group), set if Rule has limits
+	// or a Concurrency.
 	Group string
 }
 
-// A Rule is one node of the tree that applies to descriptors as deep as it is.
+// A Rule is one node of the tree that applies to descriptors as deep as it is,
+// or a resource that applies to the requests it matches.
 type Rule struct {
-	// ID numbers the rules of a set from 0, in file order.
+	// ID numbers the rules of a set from 0, in file order; a file's resources
+	// follow its descriptors.
 	ID int
 	// Domain is the rule's domain.
 	Domain string
 	// Path is the rule's place in the tree, as the reference service spells
-	// it in statistics: "key_value.key_value".
+	// it in statistics: "key_value.key_value". Of a resource it is its key.
 	Path string
-	// Limits are all the limits that apply at once. None (and not Unlimited)
-	// means that the rule exempts what it matches.
+	// Resource is the resource's key, "METHOD:PATH[:HASH]"; empty if the rule
+	// is one of descriptors.
+	Resource string
+	// Limits are all the limits that apply at once. None (and not Unlimited,
+	// and no Concurrency) means that the rule exempts what it matches.
 	Limits []RuleLimit
+	// Concurrency limits requests in flight; nil if the rule does not.
+	Concurrency *Concurrency
 	// Unlimited: answered with OK and the largest remaining, never counted.
 	Unlimited bool
 	// UnlimitedName is the name of an unlimited rate_limit, for replaces.
@@ -66,7 +74,13 @@ type Rule struct {
 	// depth is shared.
 	shared []string
 	// raw: the counters' group is the value of the last entry and nothing else.
-	raw  bool
+	raw bool
+	// fixed is the counters' group if all requests share it, as those of a
+	// resource do.
+	fixed string
+	// matched is the resource as it is matched, nil if there is none.
+	matched *resource
+
 	ids  []string // the parts of Path
 	file string
 	line int
@@ -85,6 +99,9 @@ type RuleLimit struct {
 	KeyPart string
 	// Shadow: counted, but never refuses.
 	Shadow bool
+	// Share is local_share: how many units a replica takes at once, to spend
+	// them without asking the backend; zero if it takes none ahead.
+	Share int64
 }
 
 // A Response is what a rule adds to its refusals.
@@ -135,9 +152,10 @@ func (s *Set) Rules() []*Rule { return s.rules }
 // Domains returns the names of the set's domains in alphabetical order.
 func (s *Set) Domains() []string { return slices.Sorted(maps.Keys(s.domains)) }
 
-// A domain is the root of one domain's tree.
+// A domain has the root of one domain's tree, and its resources.
 type domain struct {
-	root *level // nil if the domain has no rules
+	root      *level         // nil if the domain has no rules
+	resources *resourceIndex // nil if it has no resources
 }
 
 // A level has the rules below one node, by what they match.

@@ -1,0 +1,282 @@
+package descriptors
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+)
+
+// A resourceIndex finds the resource for a request. It is immutable.
+type resourceIndex struct {
+	operations map[string][]*resource // by SOAP operation, "" for any
+	exact      map[string][]*resource // by path
+	templates  *segments
+	prefixes   *segments
+	regexes    []*resource
+	any        []*resource
+}
+
+// segments is a tree of path segments.
+type segments struct {
+	literal map[string]*segments
+	param   *segments
+	here    []*resource // whose path ends here
+}
+
+func (ix *resourceIndex) add(r *resource) {
+	switch r.class {
+	case classOperation:
+		ix.operations[r.name] = append(ix.operations[r.name], r)
+	case classExact:
+		ix.exact[r.name] = append(ix.exact[r.name], r)
+	case classTemplate:
+		ix.templates.add(r)
+	case classPrefix:
+		ix.prefixes.add(r)
+	case classRegex:
+		ix.regexes = append(ix.regexes, r)
+	case classAny:
+		ix.any = append(ix.any, r)
+	}
+}
+
+func (s *segments) add(r *resource) {
+	for rest := r.name; rest != ""; {
+		var segment string
+		segment, rest = cutSegment(rest)
+		s = s.child(segment)
+	}
+	s.here = append(s.here, r)
+}
+
+func (s *segments) child(segment string) *segments {
+	if _, ok := paramName(segment); ok {
+		if s.param == nil {
+			s.param = &segments{}
+		}
+		return s.param
+	}
+	if s.literal == nil {
+		s.literal = map[string]*segments{}
+	}
+	if s.literal[segment] == nil {
+		s.literal[segment] = &segments{}
+	}
+	return s.literal[segment]
+}
+
+// lists calls f for every list of resources that are tried one by one.
+func (ix *resourceIndex) lists(f func([]*resource)) {
+	for _, list := range ix.operations {
+		f(list)
+	}
+	for _, list := range ix.exact {
+		f(list)
+	}
+	ix.templates.lists(f)
+	ix.prefixes.lists(f)
+	f(ix.any)
+}
+
+func (s *segments) lists(f func([]*resource)) {
+	f(s.here)
+	for _, c := range s.literal {
+		c.lists(f)
+	}
+	if s.param != nil {
+		s.param.lists(f)
+	}
+}
+
+// sort puts the more specific resources first.
+func (ix *resourceIndex) sort() {
+	ix.lists(func(list []*resource) { slices.SortStableFunc(list, moreSpecific) })
+	slices.SortStableFunc(ix.regexes, func(a, b *resource) int {
+		return cmp.Or(cmp.Compare(len(b.prefix), len(a.prefix)), moreSpecific(a, b))
+	})
+}
+
+// moreSpecific orders resources whose paths are equally specific: more
+// criteria first, then those with a method, then the earlier in the file.
+func moreSpecific(a, b *resource) int {
+	anyMethod := func(r *resource) int {
+		if r.method == "" {
+			return 1
+		}
+		return 0
+	}
+	return cmp.Or(
+		cmp.Compare(b.criteria.count(), a.criteria.count()),
+		cmp.Compare(anyMethod(a), anyMethod(b)),
+		cmp.Compare(a.order, b.order),
+	)
+}
+
+// asksForResource says whether a descriptor describes a request by its method
+// and path.
+func asksForResource(entries []Entry) bool {
+	return len(entries) >= 2 && entries[0].Key == methodEntry && entries[1].Key == pathEntry
+}
+
+// A resourceQuery is one request as resources see it.
+type resourceQuery struct {
+	method  string
+	path    string // in normal form
+	entries []Entry
+	params  queryString
+	steps   int
+}
+
+// find returns the resource for a descriptor that asks for one, nil if there
+// is none. It adds to steps what it looked at.
+func (ix *resourceIndex) find(entries []Entry, steps *int) *resource {
+	path, query := splitTarget(entries[1].Value)
+	q := resourceQuery{method: entries[0].Value, path: normalPath(path), entries: entries}
+	q.params.raw = query
+	r := ix.first(&q)
+	*steps += q.steps
+	return r
+}
+
+// first tries one class of paths after the other.
+func (ix *resourceIndex) first(q *resourceQuery) *resource {
+	if len(ix.operations) > 0 && strings.EqualFold(q.method, "POST") {
+		if action, ok := q.entry(soapActionEntry); ok {
+			name := soapOperation(action)
+			if r := q.pick(ix.operations[name]); r != nil {
+				return r
+			}
+			if name != "" {
+				if r := q.pick(ix.operations[""]); r != nil {
+					return r
+				}
+			}
+		}
+	}
+	if strings.HasPrefix(q.path, "/") {
+		if r := q.pick(ix.exact[q.path]); r != nil {
+			return r
+		}
+		rest := strings.TrimSuffix(q.path, "/") // only "/" has one
+		if r := ix.templates.whole(rest, q); r != nil {
+			return r
+		}
+		if r := ix.prefixes.start(rest, q); r != nil {
+			return r
+		}
+	}
+	for _, r := range ix.regexes {
+		q.steps++
+		if r.start && !strings.HasPrefix(q.path, r.prefix) {
+			continue
+		}
+		if r.matches(q) && r.re.MatchString(q.path) {
+			return r
+		}
+	}
+	return q.pick(ix.any)
+}
+
+// whole returns the resource for a path that ends where its template does. A
+// literal segment comes before a parameter, from the left.
+func (s *segments) whole(rest string, q *resourceQuery) *resource {
+	if rest == "" {
+		return q.pick(s.here)
+	}
+	segment, rest := cutSegment(rest)
+	q.steps++
+	if c := s.literal[segment]; c != nil {
+		if r := c.whole(rest, q); r != nil {
+			return r
+		}
+	}
+	if s.param != nil {
+		return s.param.whole(rest, q)
+	}
+	return nil
+}
+
+// start returns the resource for the longest start of a path.
+func (s *segments) start(rest string, q *resourceQuery) *resource {
+	if rest != "" {
+		segment, rest := cutSegment(rest)
+		q.steps++
+		if c := s.literal[segment]; c != nil {
+			if r := c.start(rest, q); r != nil {
+				return r
+			}
+		}
+		if s.param != nil {
+			if r := s.param.start(rest, q); r != nil {
+				return r
+			}
+		}
+	}
+	return q.pick(s.here)
+}
+
+// pick returns the first of list that matches.
+func (q *resourceQuery) pick(list []*resource) *resource {
+	for _, r := range list {
+		q.steps++
+		if r.matches(q) {
+			return r
+		}
+	}
+	return nil
+}
+
+// matches says whether all but the path of r matches.
+func (r *resource) matches(q *resourceQuery) bool {
+	return (r.method == "" || strings.EqualFold(r.method, q.method)) && r.hold(q)
+}
+
+// value returns the part of the request that c looks at.
+func (q *resourceQuery) value(c *criterion) (string, bool) {
+	switch c.place {
+	case inHeader, inBinding:
+		return q.entry(c.key)
+	case inAction:
+		action, ok := q.entry(c.key)
+		return trimAction(action), ok
+	case inQuery:
+		return q.params.get(c.key)
+	case inPath:
+		return q.segment(c.segment)
+	}
+	return "", false
+}
+
+// entry returns the value of the first entry called key.
+func (q *resourceQuery) entry(key string) (string, bool) {
+	for i := range q.entries {
+		if q.entries[i].Key == key {
+			return q.entries[i].Value, true
+		}
+	}
+	return "", false
+}
+
+// segment returns segment number i of the path, as it was meant.
+func (q *resourceQuery) segment(i int) (string, bool) {
+	for rest := q.path; rest != ""; i-- {
+		var segment string
+		segment, rest = cutSegment(rest)
+		if i == 0 {
+			return plainSegment(segment), true
+		}
+	}
+	return "", false
+}
+
+// trimAction returns a SOAPAction without the quotes that it is sent in.
+func trimAction(action string) string {
+	return strings.Trim(action, " \t\"")
+}
+
+// soapOperation returns the operation that a SOAPAction stands for: what
+// follows its last separator.
+func soapOperation(action string) string {
+	action = trimAction(action)
+	return action[strings.LastIndexAny(action, "/#:")+1:]
+}

@@ -1,0 +1,833 @@
+package descriptors
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"net/url"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/headgate-rls/headgate/limit"
+)
+
+func read(t testing.TB, file string) string {
+	t.Helper()
+	data, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(data)
+}
+
+// asks returns the descriptor for "GET /path?query name=value name=value".
+func asks(request string) []Entry {
+	f := strings.Fields(request)
+	es := []Entry{{"method", f[0]}, {"path", f[1]}}
+	return append(es, entries(strings.Join(f[2:], " "))...)
+}
+
+// resourceFor returns the key of the resource for a request, "-" for none.
+func resourceFor(s *Set, request string) string {
+	var m Match
+	s.Match("d", asks(request), &m)
+	if m.Rule == nil {
+		return "-"
+	}
+	return m.Rule.Resource
+}
+
+// resources writes a file: lines of what stands between the braces.
+func resources(spec string) string {
+	var b strings.Builder
+	b.WriteString("domain: d\nresources:\n")
+	for line := range strings.Lines(spec) {
+		if line = strings.TrimSpace(line); line != "" {
+			fmt.Fprintf(&b, "  - {%s, concurrency: [{threshold: 5, response: {statusCode: 429}}]}\n", line)
+		}
+	}
+	return b.String()
+}
+
+type request struct{ request, want string }
+
+func checkRequests(t *testing.T, rules string, requests []request) {
+	t.Helper()
+	s := mustLoad(t, rules)
+	for _, r := range requests {
+		if got := resourceFor(s, r.request); got != r.want {
+			t.Errorf("%s: got %s, want %s", r.request, got, r.want)
+		}
+	}
+}
+
+// TestPrecedence is S3-97: exact > template > prefix > regex > *.
+func TestPrecedence(t *testing.T) {
+	checkRequests(t, resources(`
+		path: '*'
+		path: '~^/api/users/.*'
+		path: '~^/api/'
+		path: '~[0-9]'
+		path: '/api/*'
+		path: '/api/{kind}/*'
+		path: '/api/users/*'
+		path: '/{a}/{b}/{c}'
+		path: '/api/{kind}/{id}'
+		path: '/api/users/{id}'
+		path: '/api/{kind}/me'
+		path: '/api/users/me'
+		method: GET, path: '/api/users/{id}/orders'
+		path: '/'
+	`), []request{
+		{"GET /api/users/me", "*:/api/users/me"},
+		{"GET /api/users/7", "*:/api/users/{id}"},
+		{"GET /api/shops/me", "*:/api/{kind}/me"},
+		{"GET /api/shops/7", "*:/api/{kind}/{id}"},
+		{"GET /a/b/c", "*:/{a}/{b}/{c}"},
+		{"GET /api/users/7/orders", "GET:/api/users/{id}/orders"},
+		{"POST /api/users/7/orders", "*:/api/users/*"},
+		{"GET /api/shops/7/orders", "*:/api/{kind}/*"},
+		{"GET /api/users", "*:/api/users/*"},
+		{"GET /api", "*:/api/*"},
+		{"GET /apis", "*:*"},
+		{"GET /v1", "*:~[0-9]"},
+		{"GET /", "*:/"},
+		{"OPTIONS *", "*:*"},
+		{"CONNECT host:443", "*:~[0-9]"},
+	})
+	checkRequests(t, resources("path: '/*'\npath: '/a/*'"), []request{
+		{"GET /", "*:/*"}, {"GET /b", "*:/*"}, {"GET /a", "*:/a/*"}, {"OPTIONS *", "-"},
+	})
+	checkRequests(t, resources("path: '~^/v[0-9]+/'\npath: '~^/v1'\npath: '~(?i)/V'"), []request{
+		{"GET /v1/", "*:~^/v1"}, {"GET /v1/x", "*:~^/v1"}, {"GET /v2/x", "*:~^/v[0-9]+/"}, {"GET /v2", "*:~(?i)/V"},
+	})
+}
+
+// TestSpecificity: what decides between resources with the same path.
+func TestSpecificity(t *testing.T) {
+	s := mustLoad(t, resources(`
+		path: /a
+		method: GET, path: /a
+		path: /a, queryParams: {x: '1'}
+		method: GET, path: /a, queryParams: {y: '1'}
+		path: /a, queryParams: {x: '1', y: '1'}
+		path: /b, queryParams: {x: '1'}
+		path: /b, queryParams: {y: '1'}
+	`))
+	number := func(request string) int {
+		var m Match
+		s.Match("d", asks(request), &m)
+		return m.Rule.ID + 1
+	}
+	for request, want := range map[string]int{
+		"POST /a": 1, "GET /a": 2, "get /a": 2, "GET /a?x=1": 3, "GET /a?y=1": 4, "POST /a?y=1": 1, "GET /a?y=1&x=1": 5,
+		"GET /b?x=1&y=1": 6, "GET /b?y=1&x=2": 7,
+	} {
+		if got := number(request); got != want {
+			t.Errorf("%s: got %d, want %d", request, got, want)
+		}
+	}
+}
+
+// TestSpelling: how a client writes a path does not lead around a rule.
+func TestSpelling(t *testing.T) {
+	checkRequests(t, resources(`
+		path: /api/users
+		path: '/api/users/{id}', pathParams: {id: {value: a/b, operator: EqualTo}}
+		path: '/files/{name}'
+		path: /secret/*
+		path: /a b%25
+		path: '~^/raw/a%2Fb$'
+	`), []request{
+		{"GET /api/users", "*:/api/users"},
+		{"GET /api/users?x=/other", "*:/api/users"},
+		{"GET /api/users#x", "*:/api/users"},
+		{"GET /api/users/", "*:/api/users"},
+		{"GET //api///users//", "*:/api/users"},
+		{"GET /api/./users", "*:/api/users"},
+		{"GET /x/../api/users", "*:/api/users"},
+		{"GET /../../api/users", "*:/api/users"},
+		{"GET /x/y/%2e%2E/.%2e/api/users", "*:/api/users"},
+		{"GET /api/%75sers", "*:/api/users"},
+		{"GET /api%2Fusers", "-"},       // one segment: an escaped slash separates nothing
+		{"GET /api/%2575sers", "-"},     // decoded once
+		{"GET /API/users", "-"},         // case counts
+		{"GET /api/users/x/..%2f", "-"}, // "..", "/" is a name
+		{"GET /api/users/a%2Fb", "*:/api/users/{id}:5ecaf390"},
+		{"GET /files/a%2F..%2Fb", "*:/files/{name}"},
+		{"GET /files/..", "-"},
+		{"GET /secret/../files/x", "*:/files/{name}"},
+		{"GET /files/../secret/x", "*:/secret/*"},
+		{"GET /a%20b%25", "*:/a b%25"},
+		{"GET /a%20b%", "*:/a b%25"}, // an escape that is none is text
+		{"GET /raw/a%2fb", "*:~^/raw/a%2Fb$"},
+		{"GET /secret/" + strings.Repeat("x", 70<<10), "*:/secret/*"},
+		{"GET /files/" + strings.Repeat("x", 70<<10), "*:/files/{name}"},
+		{"GET /api/users?" + strings.Repeat("x", 70<<10), "*:/api/users"},
+		{"GET /api/users" + strings.Repeat("/", 4000) + "?", "*:/api/users"},
+	})
+}
+
+func TestCriteria(t *testing.T) {
+	for _, tc := range []struct {
+		criteria string
+		yes, no  []string
+	}{
+		{"requestHeaders: {X-A: b}", []string{"header.x-a=b"}, []string{"", "header.x-a=", "header.x-a=B", "header.X-A=b", "x-a=b"}},
+		{"requestHeaders: {X-A: {value: b, operator: NotEqualTo}}", []string{"", "header.x-a=c", "header.x-a="}, []string{"header.x-a=b"}},
+		{"requestHeaders: {x-a: {value: b, operator: Contains}}", []string{"header.x-a=abc"}, []string{"", "header.x-a=ac"}},
+		{"requestHeaders: {x-a: {value: b, operator: NotContains}}", []string{"", "header.x-a=ac"}, []string{"header.x-a=abc"}},
+		{"requestHeaders: {x-a: {value: '^b+$', operator: Matches}}", []string{"header.x-a=bb"}, []string{"", "header.x-a=abb"}},
+		{"requestHeaders: {x-a: {value: 'b', operator: NotMatches}}", []string{"", "header.x-a=ac"}, []string{"header.x-a=abc"}},
+		{"requestHeaders: {x-a: {operator: Exists}}", []string{"header.x-a=b", "header.x-a="}, []string{"", "header.x-b="}},
+		{"requestHeaders: {x-a: {operator: NotExists}}", []string{"", "header.x-b="}, []string{"header.x-a=b", "header.x-a="}},
+		{"match: {headers: {x-a: b, x-b: c}}", []string{"header.x-b=c header.x-a=b other=x"}, []string{"header.x-a=b", "header.x-b=c"}},
+		{"match: {headers: {x-a: b}}", []string{"header.x-a=b header.x-a=c"}, []string{"header.x-a=c header.x-a=b"}},
+		{"binding: Port", []string{"soap_binding=Port"}, []string{"", "soap_binding=Port2"}},
+		{"soapAction: 'urn:a'", []string{"soap_action=urn:a", `soap_action="urn:a"`}, []string{"", "soap_action=a", "soap_action=urn:A"}},
+		{"allOf: [{expression: '${context.request.headers.X-A}', value: b}, {expression: '${context.request.headers.x-b}', value: c}]",
+			[]string{"header.x-a=b header.x-b=c"}, []string{"header.x-a=b", "header.x-b=c", ""}},
+		{"anyOf: [{expression: '${context.request.headers.X-A}', value: b}, {expression: '${context.request.headers.x-b}', value: c}]",
+			[]string{"header.x-a=b", "header.x-b=c", "header.x-a=b header.x-b=c"}, []string{"", "header.x-a=c"}},
+		{"requestHeaders: {x-c: d}, anyOf: [{expression: '${context.request.headers.X-A}', operator: Exists}]",
+			[]string{"header.x-a=b header.x-c=d"}, []string{"header.x-a=b", "header.x-c=d"}},
+	} {
+		s := mustLoad(t, resources("path: /x, "+tc.criteria))
+		for _, y := range tc.yes {
+			if resourceFor(s, "GET /x "+y) == "-" {
+				t.Errorf("%s: %q does not match", tc.criteria, y)
+			}
+		}
+		for _, n := range tc.no {
+			if resourceFor(s, "GET /x "+n) != "-" {
+				t.Errorf("%s: %q matches", tc.criteria, n)
+			}
+		}
+	}
+}
+
+func TestQueryAndPathParams(t *testing.T) {
+	many := ""
+	for i := range 3 * fewParams {
+		many += fmt.Sprintf("&p%d=%d", i, i)
+	}
+	for _, tc := range []struct {
+		resource string
+		yes, no  []string
+	}{
+		{"path: /x, match: {query: {page: '1'}}",
+			[]string{"/x?page=1", "/x?a=b&page=1", "/x?page=1&page=2", "/x?p%61ge=%31", "/x?page=1#page=2", "/x?;page=2&page=1", "/x?page=%zz&page=1",
+				"/x?page=1" + many, "/x?" + many + "&page=1", "/x?" + many + "&page=1&page=2"},
+			[]string{"/x", "/x?", "/x?page", "/x?page=", "/x?page=2&page=1", "/x?Page=1", "/x#?page=1", "/x?page=1;", "/x?" + many,
+				"/x?" + many + "&page=2&page=1", "/x?" + strings.Repeat("a", maxTarget) + "&page=1"}},
+		{"path: /x, queryParams: {'a b': 'c d'}", []string{"/x?a+b=c%20d", "/x?a%20b=c+d"}, []string{"/x?a+b=c"}},
+		{"path: /x, queryParams: {page: {operator: Exists}}", []string{"/x?page", "/x?page=", "/x?&&page=1"}, []string{"/x?pages"}},
+		{"path: '/u/{id}/{part}', pathParams: {id: {value: '^[0-9]+$', operator: Matches}, part: a b}",
+			[]string{"/u/7/a%20b", "/u/7/a%20b/"}, []string{"/u/x/a%20b", "/u/7/a+b", "/u/7"}},
+		{"path: '/u/{id}/*', match: {pathParams: {id: '7'}}", []string{"/u/7", "/u/7/a/b"}, []string{"/u/8/a", "/u"}},
+		{"path: '/u/{id}', allOf: [{expression: '${context.request.pathParams.id}', value: '7', operator: NotEqualTo}, {expression: '${context.request.queryParams.q}', value: '1'}]",
+			[]string{"/u/8?q=1"}, []string{"/u/7?q=1", "/u/8"}},
+	} {
+		s := mustLoad(t, resources(tc.resource))
+		for _, y := range tc.yes {
+			if resourceFor(s, "GET "+y) == "-" {
+				t.Errorf("%s: %.60s does not match", tc.resource, y)
+			}
+		}
+		for _, n := range tc.no {
+			if resourceFor(s, "GET "+n) != "-" {
+				t.Errorf("%s: %.60s matches", tc.resource, n)
+			}
+		}
+	}
+}
+
+// TestSOAP is S3-12 and S3-41.
+func TestSOAP(t *testing.T) {
+	checkRequests(t, resources(`
+		operation: getUserDetails
+		operation: getUserDetails, soapAction: 'urn:v2:getUserDetails'
+		soapAction: 'urn:odd/'
+		method: post, operation: pay, binding: PayPort
+		path: /ws
+		path: '*'
+	`), []request{
+		{`POST /ws soap_action="urn:v1:getUserDetails"`, "POST:getUserDetails"},
+		{`POST /ws soap_action="http://example.com/users/getUserDetails"`, "POST:getUserDetails"},
+		{`POST /ws soap_action=http://example.com/users#getUserDetails`, "POST:getUserDetails"},
+		{`POST /ws soap_action=getUserDetails`, "POST:getUserDetails"},
+		{`POST /anywhere header.x=y soap_action=getUserDetails`, "POST:getUserDetails"},
+		{`POST /ws soap_action="urn:v2:getUserDetails"`, "POST:getUserDetails:1dc772af"},
+		{`POST /ws soap_action=urn:odd/`, "POST:*:2c415da0"},
+		{`POST /ws soap_action=urn:pay soap_binding=PayPort`, "POST:pay:b6d0d505"},
+		{`POST /ws soap_action=urn:pay`, "*:/ws"},
+		{`POST /ws soap_action=`, "*:/ws"},
+		{`GET /ws soap_action=getUserDetails`, "*:/ws"},
+		{`POST /else`, "*:*"},
+	})
+	checkRequests(t, "domain: d\nplugin: soap\nresources: [{}, {operation: a}]\n", []request{
+		{"POST /ws soap_action=b", "POST:*"}, {"POST /ws soap_action=x:a", "POST:a"}, {"POST /ws", "-"},
+	})
+}
+
+// TestResourceCounters is S3-10: all requests to a resource share a counter,
+// which no descriptor can reach.
+func TestResourceCounters(t *testing.T) {
+	s := mustLoad(t, resources("method: GET, path: '/api/users/{id}'\nmethod: GET, path: '/api/users/{id}', queryParams: {a: b}")+
+		"descriptors:\n  - {key: resource, rate_limit: {unit: second, requests_per_unit: 1}}\n"+
+		"  - {key: 'counter:GET:/api/users/{id}', rate_limit: {unit: second, requests_per_unit: 1}}\n")
+	groups := map[string]string{}
+	for request, want := range map[string]string{
+		"GET /api/users/1": "a", "GET /api/users/2?x=y": "a", "GET /api/users/1?a=b": "b",
+	} {
+		var m Match
+		s.Match("d", asks(request), &m)
+		if other, ok := groups[want]; ok && other != m.Group {
+			t.Errorf("%s: %s and %s", request, m.Group, other)
+		}
+		groups[want] = m.Group
+	}
+	if groups["a"] != "1:d27:counter:GET:/api/users/{id}" || groups["a"] == groups["b"] {
+		t.Error(groups)
+	}
+	for _, e := range []Entry{{"resource", "GET:/api/users/{id}"}, {"counter:GET:/api/users/{id}", ""}} {
+		var m Match
+		s.Match("d", []Entry{e}, &m)
+		if m.Rule == nil || m.Group == groups["a"] {
+			t.Error(m)
+		}
+	}
+	if g := resourceGroup("d", strings.Repeat("x", 500)); len(g) > limit.MaxGroupLen {
+		t.Error(len(g))
+	}
+}
+
+// TestResourceOrDescriptor: who is asked.
+func TestResourceOrDescriptor(t *testing.T) {
+	s := mustLoad(t, resources("path: /a")+"descriptors:\n  - {key: path, rate_limit: {unit: second, requests_per_unit: 1}}\n"+
+		"  - {key: method, rate_limit: {unit: second, requests_per_unit: 2}}\n")
+	for descriptor, want := range map[string]string{
+		"method=GET path=/a": "*:/a", "method=GET path=/b": "-", "path=/a": "path", "method=GET": "method", "path=/a method=GET": "-", "": "-",
+	} {
+		var m Match
+		s.Match("d", entries(descriptor), &m)
+		got := "-"
+		if m.Rule != nil {
+			got = m.Rule.Path
+		}
+		if got != want || !m.Domain {
+			t.Errorf("%s: got %s, want %s", descriptor, got, want)
+		}
+	}
+	// Without resources, these entries are like any other.
+	s = mustLoad(t, "domain: d\ndescriptors: [{key: method, descriptors: [{key: path, rate_limit: {unit: second, requests_per_unit: 1}}]}]\n")
+	if got := found(s, "d", "method=GET path=/a"); got != "method.path 1/1s" {
+		t.Error(got)
+	}
+}
+
+// TestResourceRules: what a resource has besides tiers, and an exemption.
+func TestResourceRules(t *testing.T) {
+	s := mustLoad(t, read(t, "testdata/good/resources.yaml"))
+	rules := s.Rules()
+	var keys []string
+	for i, r := range rules {
+		if r.ID != i || r.Domain != "shop" {
+			t.Error(i, r)
+		}
+		if r.Resource != "" {
+			keys = append(keys, r.Resource)
+		}
+	}
+	if len(keys) != 9 || !strings.HasPrefix(keys[0], "GET:/api/users/{id}:") || len(keys[0]) != len("GET:/api/users/{id}:")+12 || keys[1] != "GET:/api/users" {
+		t.Error(keys)
+	}
+	r := rules[2]
+	if !r.Shadow || r.OnBackendError != FailDeny || r.Charge != ChargeEach || r.Response.Content != "slow down" || r.Metadata["a"] != int64(1) ||
+		r.Limits[0].KeyPart != "t#0" || r.Concurrency.Tiers[0].Name != "slow" {
+		t.Errorf("%+v", r)
+	}
+	if file, line := r.Place(); file != "rules.yaml" || line != 4 {
+		t.Error(file, line)
+	}
+	var m Match
+	s.Match("shop", asks("PUT /health"), &m)
+	if m.Rule == nil || m.Rule.Concurrency != nil || len(m.Rule.Limits) > 0 || m.Group != "" || s.MetricLabel(m.Rule, asks("PUT /health")) != "*:/health" {
+		t.Errorf("%+v", m.Rule)
+	}
+}
+
+// TestSameMatcherSameKey: however criteria are written, the key is the same.
+func TestSameMatcherSameKey(t *testing.T) {
+	keys := map[string]bool{}
+	for _, spec := range []string{
+		"match: {headers: {X-A: b}, query: {c: d}}", "requestHeaders: {x-a: b}, queryParams: {c: d}",
+		"queryParams: {c: {value: d}}, match: {headers: {x-a: {operator: EqualTo, value: b}}}",
+	} {
+		keys[mustLoad(t, resources("path: /a, "+spec)).Rules()[0].Resource] = true
+	}
+	if len(keys) != 1 {
+		t.Error(keys)
+	}
+	want, _ := ResourceKey("", "/a", &Matcher{RequestHeaders: map[string]Criterion{"x-a": {"", "b"}}, QueryParams: map[string]Criterion{"c": {"", "d"}}}, 0)
+	if !keys[want] {
+		t.Error(keys, want)
+	}
+	set, _ := Load([]Source{{"f", []byte(resources("path: /a, soapAction: a"))}}, Options{HashLength: 20})
+	if got := set.Rules()[0].Resource; len(got) != len("*:/a:")+20 {
+		t.Error(got)
+	}
+}
+
+// TestLibraryMode: criteria on bodies load, are part of the key, and match
+// nothing that is known of a request.
+func TestLibraryMode(t *testing.T) {
+	keys := map[string]bool{}
+	for _, spec := range []string{
+		"formParams: {a: b}", "formParams: {a: {value: b, operator: NotEqualTo}}", "requestBody: {jsonPath: $.a, value: b}",
+		"requestBody: {xPath: //a, value: b}", "requestBody: {value: b, operator: NotContains}",
+		"match: {requestBody: {allOf: [{jsonPath: $.a, value: b}, {jsonPath: $.c, operator: Exists}]}}",
+		"requestBody: {anyOf: [{jsonPath: $.a, value: b}, {jsonPath: $.c, operator: Exists}]}",
+		"allOf: [{expression: '${context.request.body}', value: b, operator: NotEqualTo}]",
+		"anyOf: [{expression: '${context.request.formParams.a}', value: b}]",
+	} {
+		set, problems := Load([]Source{{"f", []byte(resources("path: /a, " + spec))}}, Options{Library: true})
+		if set == nil || len(problems) > 0 {
+			t.Fatal(spec, lines(problems))
+		}
+		keys[set.Rules()[0].Resource] = true
+		if got := resourceFor(set, "POST /a"); got != "-" {
+			t.Error(spec, got)
+		}
+	}
+	if len(keys) != 9 {
+		t.Error(keys)
+	}
+}
+
+func TestImpliedDomain(t *testing.T) {
+	rest, soap := read(t, "testdata/good/imposter_rest.yaml"), read(t, "testdata/good/imposter_soap.yaml")
+	load := func(opt Options, files ...string) (*Set, string) {
+		var sources []Source
+		for i, f := range files {
+			sources = append(sources, Source{fmt.Sprintf("%d.yaml", i), []byte(f)})
+		}
+		set, problems := Load(sources, opt)
+		return set, lines(problems)
+	}
+	set, got := load(Options{}, rest, soap)
+	if got != "" || fmt.Sprint(set.Domains()) != "[default]" || len(set.Rules()) != 3 {
+		t.Error(got)
+	}
+	set, got = load(Options{DefaultDomain: "mock"}, rest, "domain: shop\n"+soap)
+	if got != "" || fmt.Sprint(set.Domains()) != "[mock shop]" {
+		t.Error(got)
+	}
+	other := "domain: default\ndescriptors: [{key: a}]\n"
+	if set, got = load(Options{}, other, rest); set != nil ||
+		got != "1.yaml:1:1: the file names no domain, and the default \"default\" is already in 0.yaml; name another, or allow merging domains (at default)\n" {
+		t.Error(got)
+	}
+	if set, got = load(Options{}, rest, other); set != nil || !strings.Contains(got, "already in 0.yaml") {
+		t.Error(got)
+	}
+	if set, got = load(Options{MergeDomains: true}, other, rest); set == nil || got != "" || len(set.Rules()) != 3 {
+		t.Error(got)
+	}
+}
+
+func TestResourceWarnings(t *testing.T) {
+	for _, tc := range []struct{ name, rules, want string }{
+		{"same requests", resources("path: '/a/{id}'\npath: '/a/{name}'"),
+			"f:4:5: warning: the resource never applies: the earlier *:/a/{id} in f:3 matches the same requests (at d/*:/a/{name})"},
+		{"same path", resources("path: /a b\npath: /a%20b"),
+			"f:4:5: warning: the resource never applies: the earlier *:/a b in f:3 matches the same requests (at d/*:/a%20b)"},
+		{"neighbours", resources("path: '/a/{id}'\nmethod: GET, path: '/a/{id}'\npath: '/a/{id}/*'\npath: /a/id\npath: '~/a/{id}'"), ""},
+		{"descriptors of requests", resources("path: /a") + "descriptors:\n  - key: method\n    descriptors:\n      - {key: path}\n      - {key: user}\n",
+			"f:7:9: warning: the rule never applies: the domain has resources, and descriptors that begin with method and path are matched against those (at d/method/path)"},
+		{"shadow without limit", "domain: d\nresources: [{path: /a, shadow_mode: true}]\n",
+			"f:2:37: warning: shadow_mode has no effect: the rule itself has no rate_limit, no limits and no concurrency (at d/*:/a)"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			set, problems := Load([]Source{{"f", []byte(tc.rules)}}, Options{})
+			if set == nil {
+				t.Error("refused")
+			}
+			if got := strings.TrimSpace(lines(problems)); got != tc.want {
+				t.Errorf("got  %s\nwant %s", got, tc.want)
+			}
+		})
+	}
+}
+
+// TestSchemaAcceptsWhatLoads: resources put together at random.
+func TestSchemaAcceptsWhatLoads(t *testing.T) {
+	schema := compiledSchema(t)
+	heads := []string{"domain: d", "plugin: rest", "plugin: soap", "domain: d\nplugin: rest\nwsdlFile: a", "domain: d\nhashLength: 3"}
+	fields := []string{
+		"method: GET", "method: '*'", "method:", "path: /a", "path: '*'", "path: ''", "path:", "path: '/{a}/*'", "path: '/*'", "path: '~a b'",
+		"operation: pay", "operation:", "operation: '*'", "soapAction: 'urn:a'", "binding: b", "binding:",
+		"match: {}", "match:", "match: {headers: {a: 1, b: true}}", "match: {query: }", "requestHeaders: {a: {value: x}}",
+		"queryParams: {a: {operator: Exists}}", "queryParams: {'a b': ''}", "formParams: {a: b}", "requestBody: {anyOf: [{jsonPath: $.a, value: b}]}",
+		"allOf: []", "anyOf:", "allOf: [{expression: '${context.request.queryParams.a b}', value: 1}]", "pathParams: {a: b}",
+		"concurrency: [{threshold: 1, response: {statusCode: 429, content: , headers: }}]", "concurrency: [{threshold: 0x10, name: , response: {delay: 1m}}]",
+		"concurrency: [{threshold: 1, response: {delay: 1.5s, statusCode: 500}}]", "concurrency: [{threshold: 1, response: {delay: {exact: 0}}}]",
+		"lease_ttl: 1m", "reject_hold: 0s", "reject_hold: 1s", "release: hits", "release: lease",
+		"rate_limit: {unit: second, requests_per_unit: 1}", "rate_limit: {unlimited: true}", "limits: [{algorithm: fixed_window, rate: 1/s, counter: entries}]",
+		"limits: [{algorithm: fixed_window, rate: 1/s, counter: value}]", "shadow_mode: true", "quota_mode: false", "metadata: {}", "metadata:",
+		"on_backend_error: deny", "charge: each", "response: {content: a}", "response: {statusCode: 200}", "response:",
+	}
+	r := rand.New(rand.NewPCG(3, 5))
+	accepted := 0
+	for range 4000 {
+		chosen := map[string]string{}
+		for range 1 + r.IntN(4) {
+			f := fields[r.IntN(len(fields))]
+			name, _, _ := strings.Cut(f, ":")
+			chosen[name] = f
+		}
+		text := heads[r.IntN(len(heads))] + "\nresources:\n- " + strings.Join(slices.Sorted(maps.Values(chosen)), "\n  ") + "\n"
+		if set, _ := Load([]Source{{"f", []byte(text)}}, Options{Library: true}); set == nil {
+			continue
+		}
+		accepted++
+		var v any
+		if err := yaml.Unmarshal([]byte(text), &v); err != nil {
+			t.Fatal(err)
+		}
+		if err := schema.Validate(v); err != nil {
+			t.Fatalf("%s%v", text, err)
+		}
+	}
+	if accepted < 400 {
+		t.Error("only", accepted, "of the files load")
+	}
+}
+
+// TestResourceBounds tries what would make matching slow.
+func TestResourceBounds(t *testing.T) {
+	write := func(n int, line string) string {
+		var b strings.Builder
+		for i := range n {
+			fmt.Fprintf(&b, line+"\n", i)
+		}
+		return resources(b.String())
+	}
+	for _, tc := range []struct{ name, rules, want string }{
+		{"alike", write(maxAlike+1, "path: /a, queryParams: {a: '%d'}"), "differ only in method and criteria"},
+		{"alike templates", write(maxAlike+1, "path: '/a/{id}', queryParams: {a: '%d'}"), "differ only in method and criteria"},
+		{"regexes", write(maxRegexes+1, "path: '~%d'"), "more than 1000 regular expressions"},
+		{"headers", write(maxMatchedHeaders+1, "path: /a, requestHeaders: {x-%d: a}"), "57 different headers"},
+		{"criteria", "domain: d\nresources: [{path: /a, queryParams: {" + strings.Repeat("a: b,", maxCriteria+1) + "}}]", "given twice"},
+		{"expressions", resources("path: /a, allOf: [" + strings.Repeat("{expression: '${context.request.queryParams.a}', value: b},", maxCriteria+1) + "]"), "more than 32 entries"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			set, problems := Load([]Source{{"f", []byte(tc.rules)}}, Options{})
+			if set != nil || !strings.Contains(lines(problems), tc.want) {
+				t.Errorf("%.200s", lines(problems))
+			}
+		})
+	}
+}
+
+var percentEscape = regexp.MustCompile("%[0-9a-fA-F]{2}")
+
+// naivePath returns the segments of a path, by net/url and one at a time.
+func naivePath(path string) []string {
+	var out []string
+	for _, raw := range strings.Split(path, "/")[1:] {
+		segment := percentEscape.ReplaceAllStringFunc(raw, func(s string) string {
+			d, err := url.PathUnescape(s)
+			if err != nil {
+				return s
+			}
+			return d
+		})
+		switch segment {
+		case "", ".":
+		case "..":
+			out = out[:max(0, len(out)-1)]
+		default:
+			out = append(out, segment)
+		}
+	}
+	return out
+}
+
+// A naiveRule is a resource with nothing but a method and a path.
+type naiveRule struct {
+	method, path string
+	order        int
+}
+
+func (r naiveRule) rank() (pathClass, []int) {
+	switch {
+	case r.path == "*":
+		return classAny, nil
+	case r.path[0] == '~':
+		return classRegex, []int{-len(strings.TrimPrefix(r.path, "~^"))}
+	}
+	class := classExact
+	if strings.Contains(r.path, "{") {
+		class = classTemplate
+	}
+	if strings.HasSuffix(r.path, "/*") {
+		class = classPrefix
+	}
+	var literal []int // per segment: 0 literal, 1 parameter; what is longer comes first
+	for _, s := range naivePath(strings.TrimSuffix(r.path, "/*")) {
+		literal = append(literal, strings.Count(s[:1], "{"))
+	}
+	return class, append(literal, 2)
+}
+
+func (r naiveRule) matches(method, path string) bool {
+	if r.method != "*" && r.method != method {
+		return false
+	}
+	if r.path == "*" {
+		return true
+	}
+	if path == "" || path[0] != '/' {
+		return r.path[0] == '~' && strings.HasPrefix(path, r.path[2:])
+	}
+	got := naivePath(path)
+	if r.path[0] == '~' { // only ^ and letters are drawn
+		for i := range got {
+			got[i] = strings.NewReplacer("/", "%2F", "%", "%25").Replace(got[i])
+		}
+		return strings.HasPrefix("/"+strings.Join(got, "/"), r.path[2:])
+	}
+	want := naivePath(strings.TrimSuffix(r.path, "/*"))
+	if len(got) < len(want) || len(got) > len(want) && !strings.HasSuffix(r.path, "/*") {
+		return false
+	}
+	for i := range want {
+		if want[i][0] != '{' && want[i] != got[i] {
+			return false
+		}
+	}
+	return true
+}
+
+// naiveFind tries all rules and takes the best.
+func naiveFind(rules []naiveRule, method, path string) string {
+	var found []naiveRule
+	for _, r := range rules {
+		if r.matches(method, path) {
+			found = append(found, r)
+		}
+	}
+	if len(found) == 0 {
+		return "-"
+	}
+	best := slices.MinFunc(found, func(a, b naiveRule) int {
+		x, ranksX := a.rank()
+		y, ranksY := b.rank()
+		return cmp.Or(cmp.Compare(x, y), slices.Compare(ranksX, ranksY),
+			cmp.Compare(strings.Count(a.method, "*"), strings.Count(b.method, "*")), cmp.Compare(a.order, b.order))
+	})
+	return best.method + ":" + best.path
+}
+
+// compareWithNaive draws rules, and compares what they match.
+func compareWithNaive(t *testing.T, random func(n int) int, extra string) {
+	segment := func(words ...string) string { return words[random(len(words))] }
+	draw := func(words ...string) string {
+		var b strings.Builder
+		for range random(5) {
+			b.WriteString("/" + segment(words...))
+		}
+		return b.String()
+	}
+	var rules []naiveRule
+	var spec strings.Builder
+	seen := map[string]bool{}
+	for range 2 + random(14) {
+		path := draw("a", "b", "{x}")
+		for i := 0; strings.Contains(path, "{x}"); i++ {
+			path = strings.Replace(path, "{x}", fmt.Sprintf("{p%d}", i), 1)
+		}
+		switch random(6) {
+		case 0:
+			path += "/*"
+		case 1:
+			path = "~^" + draw("a", "b")
+		case 2:
+			path = "*"
+		}
+		if path == "" {
+			path = "/"
+		}
+		r := naiveRule{segment("GET", "POST", "*"), path, len(rules)}
+		if seen[r.method+r.path] || path == "~^" {
+			continue
+		}
+		seen[r.method+r.path] = true
+		rules = append(rules, r)
+		fmt.Fprintf(&spec, "method: '%s', path: '%s'\n", r.method, r.path)
+	}
+	if len(rules) == 0 {
+		return
+	}
+	set := mustLoad(t, resources(spec.String()))
+	paths := []string{extra}
+	for range 20 {
+		paths = append(paths, segment("", "/", "")+draw("a", "b", "%61", "%62", "c", "", ".", "..", "%2e", "%2E%2e", "a%2Fb", "%", "%25"))
+	}
+	for _, path := range paths {
+		// The naive matcher knows no query, and does not cut.
+		if strings.ContainsAny(path, "?#") || len(path) > maxTarget {
+			path = ""
+		}
+		for _, method := range []string{"GET", "POST", "PUT"} {
+			var m Match
+			set.Match("d", []Entry{{"method", method}, {"path", path}}, &m)
+			got := "-"
+			if m.Rule != nil {
+				got = m.Rule.Resource
+			}
+			if want := naiveFind(rules, method, path); got != want {
+				t.Fatalf("%s %q: got %s, want %s in\n%s", method, path, got, want, spec.String())
+			}
+		}
+	}
+}
+
+func TestResourcesEqualNaive(t *testing.T) {
+	for seed := range uint64(500) {
+		r := rand.New(rand.NewPCG(seed, 11))
+		compareWithNaive(t, r.IntN, "")
+		if t.Failed() {
+			t.Fatalf("seed %d", seed)
+		}
+	}
+}
+
+// FuzzResources: random rules against a naive matcher, and any text as path,
+// query and header.
+func FuzzResources(f *testing.F) {
+	f.Add([]byte("some bytes to draw from 0123456789"), "/a/%2e%2e/b?c=d&e;f=%zz#g")
+	f.Add([]byte{9, 4, 1, 2, 3, 0, 1, 2}, "//a/./b%2fc/%")
+	f.Add([]byte{}, "*")
+	set := mustLoad(f, "domain: d\nresources:\n  - {path: '/{a}/{b}/*', match: {pathParams: {a: {operator: Matches, value: '^a'}}, query: {c: d, e: {operator: NotExists}}}}\n"+
+		"  - {path: '~^/(a|b)', requestHeaders: {x: {operator: Contains, value: c}}}\n  - {operation: pay, soapAction: a}\n")
+	f.Fuzz(func(t *testing.T, data []byte, text string) {
+		i := 0
+		compareWithNaive(t, func(n int) int {
+			if i++; i > len(data) {
+				return 0
+			}
+			return int(data[i-1]) % n
+		}, text)
+		var m Match
+		set.Match("d", []Entry{{"method", "POST"}, {"path", text}, {"header.x", text}, {"soap_action", text}}, &m)
+		normal := normalPath(text)
+		if strings.HasPrefix(text, "/") && !isNormalPath(strings.ReplaceAll(normal, "%", "")) && !strings.Contains(normal, "/.") {
+			t.Errorf("%q becomes %q, which is not normal", text, normal)
+		}
+	})
+}
+
+// TestRegexesMatchLikeRegexp: the short cut by a literal start changes nothing.
+func TestRegexesMatchLikeRegexp(t *testing.T) {
+	for _, pattern := range []string{
+		"^/a*b", "^/(a|b)", "^(?i)/A", "(?i)^/A", "^/a{0}b", "(?m)^/b", `^\Q/a.b\E`, "^", "^/", "/a$", "^/a|/b", "^/a?b", "(^/a)b", `\A/ab`, "^^/ab", "^/ab+",
+	} {
+		s := mustLoad(t, resources("path: '~"+pattern+"'"))
+		for _, path := range []string{"/", "/a", "/b", "/ab", "/abb", "/aab", "/A", "/a.b", "/axb", "/b/a", "/c/b", "x/b", "*"} {
+			want := regexp.MustCompile(pattern).MatchString(path)
+			if got := resourceFor(s, "GET "+path) != "-"; got != want {
+				t.Errorf("%s on %s: got %v", pattern, path, got)
+			}
+		}
+	}
+}
+
+// TestQueryEqualsNetURL: the first value of each parameter is net/url's.
+func TestQueryEqualsNetURL(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	for range 3000 {
+		raw := make([]byte, r.IntN(40))
+		for i := range raw {
+			raw[i] = "ab=&&;+%6123"[r.IntN(12)]
+		}
+		values, _ := url.ParseQuery(string(raw))
+		q := queryString{raw: string(raw)}
+		for _, name := range []string{"a", "b", "ab", "", "a b", "1"} {
+			got, ok := q.get(name)
+			if want := values.Get(name); got != want || ok != values.Has(name) {
+				t.Fatalf("%q: %q is %q %v, want %q", raw, name, got, ok, want)
+			}
+		}
+	}
+}
+
+// manyResources returns n resources of each kind, and requests for the last.
+func manyResources(n int) (string, []string) {
+	var b strings.Builder
+	for i := range n {
+		fmt.Fprintf(&b, "path: /exact/e%d\npath: '/template/t%d/{id}'\npath: '/prefix/p%d/*'\noperation: op%d\n", i, i, i, i)
+	}
+	last := n - 1
+	return resources(b.String()), []string{
+		fmt.Sprintf("GET /exact/e%d", last), fmt.Sprintf("GET /template/t%d/7", last), fmt.Sprintf("GET /prefix/p%d/x/y", last),
+		fmt.Sprintf("POST /ws soap_action=urn:op%d", last), "GET /nothing/at/all", "GET /template/none/7",
+	}
+}
+
+func TestResourceStepsDoNotGrow(t *testing.T) {
+	steps := func(n int) []int {
+		rules, requests := manyResources(n)
+		set := mustLoad(t, rules)
+		var out []int
+		for _, r := range requests {
+			count := 0
+			set.domains["d"].resources.find(asks(r), &count)
+			out = append(out, count)
+		}
+		return out
+	}
+	few, many := steps(3), steps(2000)
+	if !slices.Equal(few, many) {
+		t.Errorf("few resources take %v steps, many %v", few, many)
+	}
+}
+
+func TestResourceAllocations(t *testing.T) {
+	if raceEnabled {
+		t.Skip("the race detector allocates")
+	}
+	s := mustLoad(t, resources("path: /a\npath: '/b/{id}', pathParams: {id: '7'}\npath: '/c/*', match: {headers: {x-a: b}, query: {q: '1'}}\npath: '~^/v[0-9]'\noperation: pay"))
+	for _, request := range []string{"GET /a?x=y", "GET /b/7", "GET /c/d/e?p=2&q=1 header.x-a=b", "GET /v1", "POST /ws soap_action=urn:pay", "GET /nothing"} {
+		es := asks(request)
+		var m Match
+		if got := testing.AllocsPerRun(200, func() { s.Match("d", es, &m) }); got > 0 {
+			t.Errorf("%s: %v allocations", request, got)
+		}
+	}
+}
+
+func BenchmarkResources(b *testing.B) {
+	for _, n := range []int{10, 10_000} {
+		rules, requests := manyResources(n)
+		set := mustLoad(b, rules)
+		var ds [][]Entry
+		for _, r := range requests {
+			ds = append(ds, asks(r))
+		}
+		b.Run(fmt.Sprintf("resources=%d", 4*n), func(b *testing.B) {
+			b.ReportAllocs()
+			var m Match
+			for i := 0; b.Loop(); i++ {
+				set.Match("d", ds[i%len(ds)], &m)
+			}
+		})
+	}
+}

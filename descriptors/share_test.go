@@ -1,0 +1,48 @@
+package descriptors
+
+import (
+	"strings"
+	"testing"
+)
+
+// TestLocalShare (S4-21): what is loaded, dumped, and said about it.
+func TestLocalShare(t *testing.T) {
+	set := mustLoad(t, `domain: d
+descriptors:
+  - key: a
+    rate_limit: {unit: hour, requests_per_unit: 1000, local_share: 50}
+  - key: b
+    limits:
+      - {name: smooth, algorithm: sliding_window, rate: 600/min, local_share: 10}
+      - {algorithm: sliding_log, limit: 5, window: 1m, local_share: 2}
+      - {algorithm: token_bucket, rate: 10/s, burst: 250, local_share: 250}
+      - {name: exact, algorithm: token_bucket, rate: 10/s}
+`)
+	var shares []int64
+	for _, r := range set.Rules() {
+		for i := range r.Limits {
+			shares = append(shares, r.Limits[i].Share)
+		}
+	}
+	if got := shares; len(got) != 5 || got[0] != 50 || got[1] != 10 || got[2] != 2 || got[3] != 250 || got[4] != 0 {
+		t.Errorf("shares %v", got)
+	}
+	var said, dump strings.Builder
+	if err := set.DescribeShares(&said); err != nil {
+		t.Fatal(err)
+	}
+	const want = `d/a: limit, local_share 50: up to 49 × replicas of 1000 may be refused too early in each window of 1h; never more than 1000 pass
+d/b: limit smooth, local_share 10: up to 9 × replicas of 600 may be refused too early, and as many may pass beyond the limit in 1m
+d/b: limit, local_share 2: up to 1 × replicas of 5 may be refused too early, and as many may pass beyond the limit in 1m
+d/b: limit, local_share 250: up to 249 × replicas of 250 may be refused too early, and as many may pass beyond rate and burst
+`
+	if said.String() != want {
+		t.Errorf("got\n%swant\n%s", said.String(), want)
+	}
+	if err := set.Dump(&dump); err != nil {
+		t.Fatal(err)
+	}
+	if n := strings.Count(dump.String(), ", local_share: "); n != 4 || !strings.Contains(dump.String(), ", name: smooth, local_share: 10\n") {
+		t.Error(dump.String())
+	}
+}

@@ -1,0 +1,292 @@
+package descriptors
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/headgate-rls/headgate/limit"
+)
+
+// Bounds of rules for requests in flight.
+const (
+	defaultLeaseTTL = 300 * time.Second
+	maxTiers        = 32
+	maxDelay        = 10 * time.Minute
+	minStatus       = 400
+	maxStatus       = 599
+)
+
+// A Concurrency limits how many requests are in flight under a rule.
+type Concurrency struct {
+	// Limit counts the requests. Its Max is the lowest threshold that refuses,
+	// or as many as can be counted if no tier does.
+	Limit *limit.Limit
+	// KeyPart is the limit's half of the counters' key (limit.Key.Limit).
+	KeyPart string
+	// Tiers are what happens above which count, ascending by threshold. From
+	// the first tier that refuses, all refuse.
+	Tiers []Tier
+	// LeaseTTL is how long a request counts whose end is never told.
+	LeaseTTL time.Duration
+	// Hold is how long a refused request counts, so that higher tiers can be
+	// told apart; not at all if zero.
+	Hold time.Duration
+	// ByHits: requests are counted without a name, one up at their start and
+	// one down at their end, also those that were refused.
+	ByHits bool
+}
+
+// A Tier is what happens to requests above a threshold.
+type Tier struct {
+	// Threshold: the tier applies to counts above it, the request included.
+	Threshold int64
+	// Status is the HTTP status of a refusal, 400 to 599. Zero lets pass.
+	Status int
+	// Headers and Content are those of a refusal. Headers are sorted by name.
+	Headers []Header
+	Content string
+	// Delay is how long the request is kept waiting first, in whole
+	// milliseconds.
+	Delay time.Duration
+	// Name is the operator's name for the tier, possibly empty.
+	Name string
+}
+
+// TierFor returns the highest tier whose threshold is below count, nil if
+// there is none. The count includes the request that is asked for: a
+// threshold of 5 is passed by the sixth.
+func (c *Concurrency) TierFor(count int64) *Tier {
+	for i := len(c.Tiers) - 1; i >= 0; i-- {
+		if count > c.Tiers[i].Threshold {
+			return &c.Tiers[i]
+		}
+	}
+	return nil
+}
+
+// A tierNode is a tier and where it was read.
+type tierNode struct {
+	Tier
+	at *yaml.Node
+}
+
+// concurrencyOf reads what a rule says of requests in flight.
+func (l *loader) concurrencyOf(f fields, t *twig, r *Rule) {
+	list := f.get("concurrency")
+	if list == nil {
+		for _, name := range []string{"lease_ttl", "reject_hold", "release"} {
+			if n := f.get(name); n != nil {
+				l.errorf(n, t, "%s needs concurrency in the same rule", name)
+			}
+		}
+		return
+	}
+	if isNull(list) || list.Kind == yaml.SequenceNode && len(list.Content) == 0 {
+		l.errorf(list, t, "concurrency is empty; leave it out to limit nothing")
+		return
+	}
+	if r.Unlimited {
+		l.errorf(list, t, "concurrency and unlimited: true contradict each other")
+		return
+	}
+	c := &Concurrency{KeyPart: "c"}
+	var tiers []tierNode
+	if !l.clean(func() {
+		tiers = l.tiers(list, t)
+		l.lease(f, t, c)
+	}) {
+		return
+	}
+	if c.Limit = l.inFlight(list, f, t, c, tiers); c.Limit == nil {
+		return
+	}
+	for i := range tiers {
+		c.Tiers = append(c.Tiers, tiers[i].Tier)
+	}
+	r.Concurrency = c
+}
+
+// inFlight checks the tiers as a whole and makes the limit that they stand for.
+func (l *loader) inFlight(list *yaml.Node, f fields, t *twig, c *Concurrency, tiers []tierNode) *limit.Limit {
+	first := slices.IndexFunc(tiers, func(t tierNode) bool { return t.Status != 0 })
+	for i := range tiers {
+		if i > 0 && tiers[i].Threshold == tiers[i-1].Threshold {
+			l.errorf(tiers[i].at, t, "two tiers have the threshold %d", tiers[i].Threshold)
+			return nil
+		}
+		if first < 0 || i <= first {
+			continue
+		}
+		if tiers[i].Status == 0 {
+			l.errorf(tiers[i].at, t, "the tier above %d only delays, but the one above %d refuses already; give it a statusCode, or a lower threshold",
+				tiers[i].Threshold, tiers[first].Threshold)
+			return nil
+		}
+		if c.Hold == 0 {
+			l.warnf(tiers[i].at, t, "the tier above %d is never reached: requests are refused from %d on, and refused ones do not count; "+
+				"reject_hold: 5s would count them for a while", tiers[i].Threshold, tiers[first].Threshold)
+		}
+	}
+	most := int64(limit.MaxInFlight)
+	if first >= 0 {
+		most = tiers[first].Threshold
+	} else if n := f.get("reject_hold"); n != nil {
+		l.errorf(n, t, "reject_hold needs a tier that refuses")
+		return nil
+	}
+	return l.make(list, t, limit.Spec{Algorithm: limit.Concurrency, Max: most, Window: c.LeaseTTL, Hold: c.Hold})
+}
+
+// lease reads how long requests count.
+func (l *loader) lease(f fields, t *twig, c *Concurrency) {
+	if c.LeaseTTL = l.opt.DefaultLeaseTTL; c.LeaseTTL == 0 {
+		c.LeaseTTL = defaultLeaseTTL
+	}
+	if n := f.get("lease_ttl"); n != nil {
+		var ok bool
+		c.LeaseTTL, ok = l.duration(n, t, "lease_ttl")
+		if ok && (c.LeaseTTL < limit.MinWindow || c.LeaseTTL > limit.MaxWindow) {
+			l.errorf(n, t, "lease_ttl %s is outside %v to 10 years", formatDuration(c.LeaseTTL), limit.MinWindow)
+		}
+	}
+	if n := f.get("release"); n != nil {
+		i, _ := l.word(n, t, "release", "lease", "hits")
+		c.ByHits = i == 1
+	}
+	n := f.get("reject_hold")
+	switch {
+	case c.ByHits && n != nil:
+		l.errorf(n, t, "reject_hold has no place beside release: hits, where refused requests count until their own end")
+	case c.ByHits:
+		c.Hold = c.LeaseTTL
+	case n != nil:
+		c.Hold, _ = l.duration(n, t, "reject_hold")
+		if c.Hold > c.LeaseTTL {
+			l.errorf(n, t, "reject_hold %s is longer than the lease_ttl, %s", formatDuration(c.Hold), formatDuration(c.LeaseTTL))
+		}
+	}
+}
+
+// tiers reads the list of tiers and returns them ascending by threshold.
+func (l *loader) tiers(list *yaml.Node, t *twig) []tierNode {
+	var tiers []tierNode
+	l.list(list, t, "concurrency", func(n *yaml.Node) {
+		if len(tiers) > maxTiers {
+			return
+		}
+		if len(tiers) == maxTiers {
+			l.errorf(n, t, "a rule has at most %d tiers", maxTiers)
+		}
+		tier := l.tier(n, t)
+		if tier.Name != "" && slices.ContainsFunc(tiers, func(o tierNode) bool { return o.Name == tier.Name }) {
+			l.errorf(n, t, "two tiers are called %q", tier.Name)
+		}
+		tiers = append(tiers, tierNode{tier, n})
+	})
+	slices.SortStableFunc(tiers, func(a, b tierNode) int { return cmp.Compare(a.Threshold, b.Threshold) })
+	return tiers
+}
+
+// tier reads one entry of concurrency.
+func (l *loader) tier(n *yaml.Node, t *twig) Tier {
+	var tier Tier
+	f, ok := l.fields(n, levelTier, t)
+	if !ok {
+		return tier
+	}
+	tier.Name = l.name(f.get("name"), t)
+	if v := f.get("threshold"); v != nil {
+		tier.Threshold, _ = l.integer(v, t, "threshold", 0, limit.MaxInFlight)
+	} else {
+		l.errorf(n, t, "the tier has no threshold; write how many requests may be in flight before it applies")
+	}
+	if v := f.get("response"); v != nil && !isNull(v) {
+		l.tierResponse(v, t, &tier)
+	} else {
+		l.errorf(n, t, "the tier has no response; give it a statusCode from %d to %d, or a delay", minStatus, maxStatus)
+	}
+	return tier
+}
+
+// tierResponse reads what a tier does.
+func (l *loader) tierResponse(n *yaml.Node, t *twig, tier *Tier) {
+	f, ok := l.fields(n, levelTierResponse, t)
+	if !ok {
+		return
+	}
+	status, delay := f.get("statusCode"), f.get("delay")
+	if status != nil {
+		tier.Status = l.status(status, t)
+	}
+	if delay != nil {
+		tier.Delay = l.delay(delay, t)
+	}
+	if v := f.get("content"); v != nil {
+		tier.Content, _ = l.text(v, t, "content", maxContent)
+	}
+	if v := f.get("headers"); v != nil {
+		tier.Headers = l.headers(v, t)
+	}
+	if status != nil {
+		return
+	}
+	for _, name := range []string{"content", "headers"} {
+		if v := f.get(name); v != nil {
+			l.errorf(v, t, "%s needs a statusCode from %d to %d: a tier without one does not answer", name, minStatus, maxStatus)
+		}
+	}
+	if delay == nil {
+		l.errorf(n, t, "the tier does nothing; give it a statusCode from %d to %d, or a delay", minStatus, maxStatus)
+	}
+}
+
+func (l *loader) status(n *yaml.Node, t *twig) int {
+	v, ok := l.integer(n, t, "statusCode", 0, math.MaxInt32)
+	switch {
+	case !ok:
+	case v >= 200 && v < minStatus:
+		l.errorf(n, t, "statusCode %d is no refusal; it must be %d to %d. A tier with a delay and no statusCode lets requests pass", v, minStatus, maxStatus)
+	case v < minStatus || v > maxStatus:
+		l.errorf(n, t, "statusCode %d is outside %d to %d", v, minStatus, maxStatus)
+	}
+	return int(v)
+}
+
+// delay reads "1s", or {exact: 1000} in milliseconds.
+func (l *loader) delay(n *yaml.Node, t *twig) time.Duration {
+	if n.Kind != yaml.MappingNode {
+		d, _ := l.duration(n, t, "delay")
+		if d > maxDelay || d%time.Millisecond != 0 {
+			l.errorf(n, t, "delay %s is not whole milliseconds up to %s", formatDuration(d), formatDuration(maxDelay))
+		}
+		return d
+	}
+	f, ok := l.fields(n, levelDelay, t)
+	if !ok {
+		return 0
+	}
+	exact := f.get("exact")
+	if exact == nil {
+		l.errorf(n, t, "delay has no exact, in milliseconds; or write it like delay: 1s")
+		return 0
+	}
+	ms, _ := l.integer(exact, t, "exact", 0, maxDelay.Milliseconds())
+	return time.Duration(ms) * time.Millisecond
+}
+
+// figures renders the limit itself.
+func (c *Concurrency) figures() string {
+	var b strings.Builder
+	b.WriteString("algorithm=concurrency lease_ttl=" + formatDuration(c.LeaseTTL))
+	if c.ByHits {
+		b.WriteString(" release=hits")
+	} else if c.Hold > 0 {
+		b.WriteString(" reject_hold=" + formatDuration(c.Hold))
+	}
+	return b.String()
+}

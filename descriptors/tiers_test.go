@@ -1,0 +1,218 @@
+package descriptors
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/headgate-rls/headgate/limit"
+)
+
+// tiersOf returns the concurrency of the first rule with one.
+func tiersOf(t *testing.T, rules string) *Concurrency {
+	t.Helper()
+	for _, r := range mustLoad(t, rules).Rules() {
+		if r.Concurrency != nil {
+			return r.Concurrency
+		}
+	}
+	t.Fatal("no concurrency")
+	return nil
+}
+
+// TestTierFor is S3-36 and S3-37: the highest tier below the count, which has
+// the request itself in it, however the tiers are written down.
+func TestTierFor(t *testing.T) {
+	for _, tc := range []struct {
+		thresholds string
+		want       map[int64]int64 // count: threshold of the tier, -1 for none
+	}{
+		{"3 5 10", map[int64]int64{0: -1, 1: -1, 3: -1, 4: 3, 5: 3, 6: 5, 7: 5, 10: 5, 11: 10, 1 << 40: 10}},
+		{"10 3 5", map[int64]int64{3: -1, 4: 3, 7: 5, 10: 5, 11: 10}},
+		{"5 10 3", map[int64]int64{3: -1, 4: 3, 7: 5, 10: 5, 11: 10}},
+		{"5", map[int64]int64{5: -1, 6: 5}},
+		{"0", map[int64]int64{0: -1, 1: 0}},
+	} {
+		var list []string
+		for _, threshold := range strings.Fields(tc.thresholds) {
+			list = append(list, fmt.Sprintf("{threshold: %s, response: {statusCode: 429}}", threshold))
+		}
+		c := tiersOf(t, "domain: d\ndescriptors:\n  - {key: a, reject_hold: 1s, concurrency: ["+strings.Join(list, ",")+"]}\n")
+		for count, want := range tc.want {
+			got := int64(-1)
+			if tier := c.TierFor(count); tier != nil {
+				got = tier.Threshold
+			}
+			if got != want {
+				t.Errorf("%s: count %d: got %d, want %d", tc.thresholds, count, got, want)
+			}
+		}
+	}
+}
+
+// TestTierForReturnsItsOwnTier is S3-38: not a copy that changes with a loop.
+func TestTierForReturnsItsOwnTier(t *testing.T) {
+	c := tiersOf(t, golden)
+	for i := range c.Tiers {
+		if got := c.TierFor(c.Tiers[i].Threshold + 1); got != &c.Tiers[i] {
+			t.Errorf("tier %d: got %v", i, got)
+		}
+	}
+}
+
+// golden is the source's example of several thresholds (S3-58).
+const golden = `
+plugin: rest
+resources:
+- path: /api/heavy-operation
+  method: POST
+  concurrency:
+    - threshold: 2
+      response:
+        delay:
+          exact: 1000
+    - threshold: 5
+      response:
+        statusCode: 503
+        headers:
+          Retry-After: "30"
+        content: "Service temporarily overloaded"
+    - threshold: 10
+      response:
+        statusCode: 429
+        content: "Rate limit exceeded"
+  response:
+    statusCode: 202
+    content: "Operation queued"
+`
+
+func TestGoldenTiers(t *testing.T) {
+	set, problems := Load([]Source{{"f", []byte(golden)}}, Options{})
+	if got, want := lines(problems), "f:17:7: warning: the tier above 10 is never reached: requests are refused from 5 on, and refused ones do not count; "+
+		"reject_hold: 5s would count them for a while (at default/POST:/api/heavy-operation)\n"; got != want {
+		t.Errorf("got  %swant %s", got, want)
+	}
+	r := set.Rules()[0]
+	c := r.Concurrency
+	if r.Resource != "POST:/api/heavy-operation" || r.Path != r.Resource || r.Domain != "default" || r.Response != nil {
+		t.Errorf("%+v", r)
+	}
+	want := []Tier{
+		{Threshold: 2, Delay: time.Second},
+		{Threshold: 5, Status: 503, Headers: []Header{{"retry-after", "30"}}, Content: "Service temporarily overloaded"},
+		{Threshold: 10, Status: 429, Content: "Rate limit exceeded"},
+	}
+	if fmt.Sprint(c.Tiers) != fmt.Sprint(want) {
+		t.Errorf("got %+v", c.Tiers)
+	}
+	if s := c.Limit.Spec(); s != (limit.Spec{Algorithm: limit.Concurrency, Max: 5, Window: 5 * time.Minute}) || c.KeyPart != "c" {
+		t.Errorf("%+v %+v", s, c)
+	}
+}
+
+func TestLease(t *testing.T) {
+	const refuse = ", concurrency: [{threshold: 5, response: {statusCode: 429}}]}\n"
+	const delay = ", concurrency: [{threshold: 5, response: {delay: 1500ms}}]}\n"
+	for _, tc := range []struct {
+		rule      string
+		opt       Options
+		max       int64
+		ttl, hold time.Duration
+		hits      bool
+	}{
+		{"{key: a" + refuse, Options{}, 5, 300 * time.Second, 0, false},
+		{"{key: a" + refuse, Options{DefaultLeaseTTL: time.Minute}, 5, time.Minute, 0, false},
+		{"{key: a, lease_ttl: 1h" + refuse, Options{DefaultLeaseTTL: time.Minute}, 5, time.Hour, 0, false},
+		{"{key: a, reject_hold: 2s" + refuse, Options{}, 5, 300 * time.Second, 2 * time.Second, false},
+		{"{key: a, release: lease" + refuse, Options{}, 5, 300 * time.Second, 0, false},
+		{"{key: a, release: hits" + refuse, Options{}, 5, 300 * time.Second, 300 * time.Second, true},
+		{"{key: a, release: hits, lease_ttl: 10s" + delay, Options{}, limit.MaxInFlight, 10 * time.Second, 10 * time.Second, true},
+		{"{key: a" + delay, Options{}, limit.MaxInFlight, 300 * time.Second, 0, false},
+	} {
+		set, problems := Load([]Source{{"f", []byte("domain: d\ndescriptors:\n  - " + tc.rule)}}, tc.opt)
+		if len(problems) > 0 {
+			t.Fatal(lines(problems))
+		}
+		c := set.Rules()[0].Concurrency
+		if c.LeaseTTL != tc.ttl || c.Hold != tc.hold || c.ByHits != tc.hits ||
+			c.Limit.Spec() != (limit.Spec{Algorithm: limit.Concurrency, Max: tc.max, Window: tc.ttl, Hold: tc.hold}) {
+			t.Errorf("%s: %+v %+v", tc.rule, c, c.Limit.Spec())
+		}
+	}
+}
+
+// TestConcurrencyOfDescriptors: tiers and limits of one rule share a group.
+func TestConcurrencyOfDescriptors(t *testing.T) {
+	s := mustLoad(t, `
+domain: d
+descriptors:
+  - key: tenant
+    concurrency: [{threshold: 50, response: {statusCode: 429}}]
+    limits: [{algorithm: token_bucket, rate: 10/s}]
+  - {key: user, concurrency: [{threshold: 5, response: {statusCode: 429}}]}
+`)
+	for descriptor, want := range map[string]string{"tenant=acme": "1:d6:tenant4:acme", "user=anna": "1:d4:user4:anna"} {
+		var m Match
+		s.Match("d", entries(descriptor), &m)
+		if m.Rule.Concurrency == nil || m.Group != want {
+			t.Errorf("%s: %+v", descriptor, m)
+		}
+	}
+	if r := s.Rules()[0]; len(r.Limits) != 1 || r.Limits[0].KeyPart == r.Concurrency.KeyPart {
+		t.Errorf("%+v", r)
+	}
+}
+
+func TestNeeds(t *testing.T) {
+	data := `
+domain: shop
+resources:
+  - path: /a
+    match: {headers: {X-Plan: gold, x-b: "1"}, query: {q: "1"}}
+    concurrency:
+      - {threshold: 1, response: {delay: 2s}}
+      - {threshold: 2, response: {statusCode: 503, headers: {Retry-After: "1", x-why: a}}}
+  - {path: /b, anyOf: [{expression: "${context.request.headers.X-Role}", operator: Exists}]}
+  - {operation: pay, binding: PayPort}
+descriptors:
+  - key: tenant
+    descriptors:
+      - {key: user, release: hits, lease_ttl: 1h, concurrency: [{threshold: 2, response: {statusCode: 429, headers: {retry-after: "1"}}}]}
+`
+	set, problems := Load([]Source{
+		{"a", []byte(data)},
+		{"b", []byte("domain: plain\ndescriptors: [{key: a, rate_limit: {unit: second, requests_per_unit: 1}}]\n")},
+		{"c", []byte("domain: action\nresources: [{path: /x, soapAction: 'urn:x', concurrency: [{threshold: 1, response: {delay: 1ms}}]}]\n")},
+	}, Options{})
+	if len(problems) > 0 {
+		t.Fatal(lines(problems))
+	}
+	for domain, want := range map[string]Needs{
+		"shop": {
+			Resources: true, Headers: []string{"x-b", "x-plan", "x-role"}, SOAPAction: true, SOAPBinding: true,
+			Concurrency: true, Leases: true, Hits: true, Statuses: []int{429, 503}, TierHeaders: []string{"retry-after", "x-why"},
+			MaxDelay: 2 * time.Second, MaxLeaseTTL: time.Hour,
+		},
+		"plain":   {},
+		"unknown": {},
+		"action":  {Resources: true, SOAPAction: true, Concurrency: true, Leases: true, MaxDelay: time.Millisecond, MaxLeaseTTL: 300 * time.Second},
+	} {
+		if got := set.Needs(domain); fmt.Sprintf("%+v", got) != fmt.Sprintf("%+v", want) {
+			t.Errorf("%s:\ngot  %+v\nwant %+v", domain, got, want)
+		}
+	}
+}
+
+func TestDumpResources(t *testing.T) {
+	var b strings.Builder
+	if err := mustLoad(t, read(t, "testdata/good/resources.yaml")).Dump(&b); err != nil {
+		t.Fatal(err)
+	}
+	checkGolden(t, "testdata/dump_resources.golden", b.String())
+	rows := strings.Split(strings.TrimSpace(b.String()), "\n")
+	if slices.ContainsFunc(rows, func(s string) bool { return !strings.HasPrefix(s, "shop.") }) {
+		t.Error("a line without its rule")
+	}
+}
