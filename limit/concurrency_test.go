@@ -102,6 +102,7 @@ func (n *naiveSet) take(op *Op, now Instant) Outcome {
 	default:
 		out.Admitted, out.Held = true, at >= 0
 		switch {
+		case at < 0 && op.Ending == EndKnown:
 		case at < 0:
 			n.ended = slices.DeleteFunc(n.ended, func(l naiveLease) bool { return l.holder == op.Holder })
 			n.ended = append(n.ended, naiveLease{holder: op.Holder, until: millis(now.Add(EndedLife))})
@@ -141,7 +142,7 @@ func randomLeaseOp(r *rand.Rand, l *Limit, k Key) Op {
 	case 0, 1, 2:
 		op.Cost = -1
 	case 3:
-		op.Cost, op.Ending = -1, EndAttempt
+		op.Cost, op.Ending = -1, []Ending{EndAttempt, EndKnown}[r.IntN(2)]
 	case 4:
 		op.Cost = 0
 	case 5:

@@ -10,6 +10,7 @@ func Decide(states []State, req *Request, now Instant, v *Verdict, scratch []Sta
 	ops := req.Ops
 	v.Reset(len(ops))
 	v.At, v.Admitted = now, true
+	now = bounded(now)
 	if len(scratch) < len(ops) {
 		scratch = make([]State, len(ops))
 	}
@@ -64,9 +65,13 @@ func decideRefused(states []State, req *Request, now Instant, v *Verdict, next [
 		copy(states, next)
 	}
 	for i := range ops {
-		if op, at := &ops[i], firstWithKey(ops, i); !op.charges() {
-			states[at].rememberRefused(op, now, &v.Outcomes[i])
-			unrecorded(states[at], op, now, &v.Outcomes[i])
+		if op := &ops[i]; op.Limit.spec.Algorithm == Concurrency {
+			states[firstWithKey(ops, i)].rememberRefused(op, now, &v.Outcomes[i])
+		}
+	}
+	for i := range ops {
+		if op := &ops[i]; !op.charges() {
+			unrecorded(states[firstWithKey(ops, i)], op, now, &v.Outcomes[i])
 		}
 	}
 }

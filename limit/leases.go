@@ -3,6 +3,7 @@ package limit
 import (
 	"slices"
 	"sort"
+	"strings"
 	"time"
 )
 
@@ -83,12 +84,16 @@ func (s *LeaseSet) put(holder string, old, score int64) {
 	if old != 0 {
 		s.stale++
 	}
-	if score == 0 {
+	if score != 0 {
+		s.scores[holder] = score
+		s.enqueue(queued{score, holder})
+	} else {
 		delete(s.scores, holder)
-		return
 	}
-	s.scores[holder] = score
-	q := queued{score, holder}
+	s.trim()
+}
+
+func (s *LeaseSet) enqueue(q queued) {
 	at := len(s.queue)
 	if at > 0 && !s.queue[at-1].less(q) {
 		at = sort.Search(len(s.queue), func(i int) bool { return !s.queue[i].less(q) })
@@ -98,6 +103,24 @@ func (s *LeaseSet) put(holder string, old, score int64) {
 		}
 	}
 	s.queue = slices.Insert(s.queue, at, q)
+}
+
+// trim drops stale entries from both ends of queue, so that the leases that
+// lapse first and last are at hand however long it is.
+func (s *LeaseSet) trim() {
+	n := len(s.queue)
+	for n > 0 && !s.current(s.queue[n-1]) {
+		n--
+		s.stale--
+	}
+	at := 0
+	for at < n && !s.current(s.queue[at]) {
+		at++
+		s.stale--
+	}
+	clear(s.queue[n:])
+	clear(s.queue[:at])
+	s.queue = s.queue[at:n]
 }
 
 func (s *LeaseSet) current(q queued) bool { return s.scores[q.holder] == q.score }
@@ -164,7 +187,9 @@ func (s *LeaseSet) tidy(now Instant) {
 			s.stale--
 		}
 	}
-	s.queue = slices.Delete(s.queue, 0, at)
+	clear(s.queue[:at])
+	s.queue = s.queue[at:]
+	s.trim()
 	if s.stale > len(s.scores)+16 {
 		s.queue = slices.DeleteFunc(s.queue, func(q queued) bool { return !s.current(q) })
 		s.stale = 0
@@ -231,7 +256,7 @@ func (s *LeaseSet) wasEnded(holder string, now Instant) bool {
 // end remembers that holder's lease has ended, though there is none.
 func (s *LeaseSet) end(holder string, now Instant) {
 	s.ended = slices.DeleteFunc(s.ended, func(q queued) bool { return q.holder == holder })
-	q := queued{ceilDiv(int64(now.Add(EndedLife)), 1000), holder}
+	q := queued{ceilDiv(int64(now.Add(EndedLife)), 1000), strings.Clone(holder)}
 	at := sort.Search(len(s.ended), func(i int) bool { return !s.ended[i].less(q) })
 	s.ended = slices.Insert(s.ended, at, q)
 	if len(s.ended) > maxEnded {

@@ -69,6 +69,9 @@ const (
 	EndAttempt
 	// EndOwner ends every lease whose holder's name begins with Holder.
 	EndOwner
+	// EndKnown is EndLease for a lease that was surely granted: where there is
+	// none any more its end is not remembered.
+	EndKnown
 )
 
 // A Request is one caller's question: a few ops. It is admitted when every op

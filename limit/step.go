@@ -47,7 +47,7 @@ func Step(s State, op *Op, now Instant) (State, Outcome) {
 // step is Step for an op of a request. again says that an acquire whose lease
 // is there already is a repetition, not the same op twice in the request.
 func step(s State, op *Op, now Instant, again bool) (State, Outcome) {
-	now = min(max(now, 0), maxInstant)
+	now = bounded(now)
 	at := max(now, min(s.At, maxInstant))
 	var out Outcome
 	switch op.Limit.spec.Algorithm {
@@ -72,6 +72,8 @@ func step(s State, op *Op, now Instant, again bool) (State, Outcome) {
 	}
 	return s, out
 }
+
+func bounded(i Instant) Instant { return min(max(i, 0), maxInstant) }
 
 // Ends returns the instant from which s is as good as an unused key under l.
 // A store may drop the state then, and must keep it until then.

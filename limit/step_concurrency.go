@@ -60,7 +60,7 @@ func (s *LeaseSet) acquire(op *Op, now Instant, again bool) (admitted, held bool
 	if s.inFlight(now) >= op.Limit.capacity {
 		return false, false
 	}
-	s.set(op.Holder, scoreAt(now+Instant(op.Limit.window), 0))
+	s.set(strings.Clone(op.Holder), scoreAt(now+Instant(op.Limit.window), 0))
 	return true, false
 }
 
@@ -89,6 +89,7 @@ func (s *LeaseSet) giveBack(op *Op, now Instant) bool {
 	}
 	score, ok := s.get(op.Holder, now)
 	switch {
+	case !ok && op.Ending == EndKnown:
 	case !ok:
 		s.end(op.Holder, now)
 	case op.Ending == EndAttempt && score%8 > 0:

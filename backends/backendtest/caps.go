@@ -23,10 +23,13 @@ func checkCaps(e *env) {
 	if c.Precision < time.Microsecond || c.Precision%time.Microsecond != 0 {
 		e.Errorf("precision %v is not in whole microseconds", c.Precision)
 	}
-	for _, a := range e.algorithms() {
-		if ac := c.Algorithms[a]; ac.MaxUnits < 1 || c.Local != (ac.Trips == 0) {
+	for a, ac := range c.Algorithms {
+		if ac.MaxUnits < 1 || c.Local != (ac.Trips == 0) {
 			e.Errorf("%v: %+v, with Local %v", a, ac, c.Local)
 		}
+	}
+	if n := c.Algorithms[limit.Concurrency].MaxUnits; n > limit.MaxInFlight {
+		e.Errorf("%d requests in flight, more than any limit has", n)
 	}
 }
 
@@ -58,14 +61,21 @@ func (e *env) badRequests(now limit.Instant) []badRequest {
 	if !e.s.Caps.ServerClock {
 		bad = append(bad, badRequest{"no instant", limit.Request{Ops: []limit.Op{ok}}, backends.ErrInvalid})
 	}
-	for _, a := range limit.Algorithms() {
+	if _, ok := e.s.Caps.Algorithms[limit.Concurrency]; ok {
+		l, k := e.inFlight(5, time.Hour), e.key("", "bad", limit.Concurrency)
+		bad = append(bad,
+			badRequest{"lease without a holder", acquire("").request(now, k, l), backends.ErrInvalid},
+			badRequest{"long holder", acquire(long[:limit.MaxHolderLen+1]).request(now, k, l), backends.ErrInvalid},
+			badRequest{"long owner", leaseOp{-1, long[:limit.MaxHolderLen+1], limit.EndOwner}.request(now, k, l), backends.ErrInvalid})
+	}
+	for _, a := range append(limit.Algorithms(), limit.Concurrency) {
 		ac, supported := e.s.Caps.Algorithms[a]
 		spec := limit.Spec{Algorithm: a, Max: ac.MaxUnits + 1, Window: limit.MaxWindow}
 		if !supported {
 			spec.Max = 1
 		}
 		if l, err := limit.New(spec); err == nil {
-			ops := []limit.Op{ok, {Key: e.key("", "bad", a), Limit: l, Cost: 1}}
+			ops := []limit.Op{ok, {Key: e.key("", "bad", a), Limit: l, Cost: 1, Holder: "h"}}
 			bad = append(bad, badRequest{"unsupported " + l.String(), limit.Request{At: now, Ops: ops}, backends.ErrUnsupported})
 		}
 	}
@@ -197,7 +207,8 @@ func checkPing(e *env) {
 	}
 }
 
-// checkTrips counts the round trips of an uncontended Take.
+// checkTrips counts the round trips of an uncontended Take. To acquire a lease
+// is one Take, and so is to release it.
 func checkTrips(e *env) {
 	if e.s.Trips == nil {
 		e.Skip("Suite.Trips is not given")
@@ -207,24 +218,85 @@ func checkTrips(e *env) {
 	most := 0
 	var mixed []limit.Request
 	for _, a := range e.algorithms() {
+		most = max(most, e.s.Caps.Algorithms[a].Trips)
 		l := e.limit(a, 100, time.Hour)
 		e.takeOne(now, e.key("", "warm", a), l, 1)
-		trips := e.s.Caps.Algorithms[a].Trips
-		most = max(most, trips)
 		for i := range 5 {
-			before := e.s.Trips()
-			e.takeOne(now, e.key(strconv.Itoa(i%2), "trips", a), l, 1)
-			if n := e.s.Trips() - before; n != int64(trips) {
-				e.Errorf("%v: %d round trips, want %d", a, n, trips)
-			}
+			e.wantTrips(request(now, e.key(strconv.Itoa(i%2), "trips", a), l, 1))
 		}
-		for range 16 {
+		for range 12 { // four algorithms, and as many for leases, are one call
 			mixed = append(mixed, request(now, e.key("", "trips", a), l, 1))
 		}
+	}
+	if ac, ok := e.s.Caps.Algorithms[limit.Concurrency]; ok {
+		most = max(most, ac.Trips)
+		mixed = append(mixed, e.leaseTrips(now)...)
 	}
 	before := e.s.Trips()
 	e.takeAll(mixed)
 	if n := e.s.Trips() - before; n > int64(most) {
 		e.Errorf("a slice of %d requests of one group: %d round trips, want at most %d", len(mixed), n, most)
+	}
+	e.tripsOfOps(now, most)
+}
+
+// wantTrips sends a request of one op and counts.
+func (e *env) wantTrips(req limit.Request) {
+	e.Helper()
+	a := req.Ops[0].Limit.Algorithm()
+	before := e.s.Trips()
+	e.take(req)
+	if n, want := e.s.Trips()-before, e.s.Caps.Algorithms[a].Trips; n != int64(want) {
+		e.Errorf("%v, cost %d: %d round trips, want %d", a, req.Ops[0].Cost, n, want)
+	}
+}
+
+// leaseTrips counts those of each kind of op on leases, and returns some to go
+// into a slice with others.
+func (e *env) leaseTrips(now limit.Instant) (some []limit.Request) {
+	e.Helper()
+	l := e.inFlight(100, time.Hour)
+	e.lease(now, e.key("", "warm", limit.Concurrency), l, acquire("warm"))
+	for i := range 5 {
+		k, holder := e.key(strconv.Itoa(i%2), "trips", limit.Concurrency), strconv.Itoa(i)
+		for _, o := range []leaseOp{
+			acquire(holder), acquire(holder), renew(holder), {}, {-1, holder, limit.EndAttempt}, release(holder), release(holder),
+			acquire(holder), {-1, holder, limit.EndOwner}, {cost: -1},
+		} {
+			e.wantTrips(o.request(now, k, l))
+		}
+	}
+	k := e.key("", "trips", limit.Concurrency)
+	for i := range 8 {
+		holder := "slice" + strconv.Itoa(i)
+		some = append(some, acquire(holder).request(now, k, l), release(holder).request(now, k, l))
+	}
+	return some
+}
+
+// tripsOfOps: a request over one group costs no more for having several ops,
+// of whatever algorithms.
+func (e *env) tripsOfOps(now limit.Instant, most int) {
+	e.Helper()
+	if e.s.Caps.Atomicity == backends.PerOp {
+		return
+	}
+	for _, cost := range []int64{1, -1} {
+		req := limit.Request{At: now}
+		for _, a := range e.algorithms() {
+			req.Ops = append(req.Ops, limit.Op{Key: e.key("ops", "1", a), Limit: e.limit(a, 100, time.Hour), Cost: cost})
+		}
+		if _, ok := e.s.Caps.Algorithms[limit.Concurrency]; ok {
+			for i := range 3 {
+				k := e.key("ops", strconv.Itoa(i), limit.Concurrency)
+				req.Ops = append(req.Ops, limit.Op{Key: k, Limit: e.inFlight(100, time.Hour), Cost: cost, Holder: "ops"})
+			}
+		}
+		req.Ops = req.Ops[:min(len(req.Ops), e.s.Caps.MaxOps)]
+		before := e.s.Trips()
+		e.take(req)
+		if n := e.s.Trips() - before; n > int64(most) {
+			e.Errorf("a request of %d ops of one group, cost %d: %d round trips, want at most %d", len(req.Ops), cost, n, most)
+		}
 	}
 }

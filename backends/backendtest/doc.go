@@ -50,6 +50,8 @@
 // atomicity is PerPartition are sent alone, not within slices, and after one
 // that was refused instants do not go back to before it, since units that were
 // taken and given back may leave their instant, nor do its keys change their
-// limits any more, since they may leave a state of the one they had; requests of several ops on a
-// backend whose atomicity is PerOp are not sent at all.
+// limits any more, since they may leave a state of the one they had; of those
+// that were refused and are about leases only the refusal is compared, and
+// their keys are forgotten; requests of several ops on a backend whose
+// atomicity is PerOp are not sent at all.
 package backendtest

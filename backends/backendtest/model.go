@@ -52,7 +52,8 @@ func (m *model) take(req *limit.Request, now limit.Instant) limit.Verdict {
 }
 
 func (s *modelState) set(next limit.State, l *limit.Limit) {
-	if next.At == s.At && next.N == s.N && next.M == s.M && slices.Equal(next.Log, s.Log) {
+	// Leases change in place.
+	if next.Leases == nil && next.At == s.At && next.N == s.N && next.M == s.M && slices.Equal(next.Log, s.Log) {
 		return
 	}
 	s.State, s.writer, s.ends = next, l, l.Ends(next)
@@ -81,7 +82,7 @@ func differ(got, want *limit.Verdict) string {
 	case got.At != want.At:
 		return fmt.Sprintf("At %d, want %d", got.At, want.At)
 	case got.Admitted != want.Admitted:
-		return fmt.Sprintf("Admitted %v, want %v", got.Admitted, want.Admitted)
+		return fmt.Sprintf("Admitted %v, want %v: %+v, want %+v", got.Admitted, want.Admitted, got.Outcomes, want.Outcomes)
 	case len(got.Outcomes) != len(want.Outcomes):
 		return fmt.Sprintf("%d outcomes, want %d", len(got.Outcomes), len(want.Outcomes))
 	}
@@ -108,6 +109,9 @@ func describe(req *limit.Request) string {
 
 func describeOp(op *limit.Op) string {
 	s := fmt.Sprintf("cost %d of %v", op.Cost, op.Limit)
+	if op.Limit != nil && op.Limit.Algorithm() == limit.Concurrency {
+		s += fmt.Sprintf(" for %v, hold %v, holder %q, ending %d", op.Limit.Window(), op.Limit.Spec().Hold, op.Holder, op.Ending)
+	}
 	if op.Shadow {
 		s += " shadow"
 	}
@@ -123,7 +127,11 @@ func (m *model) past(req *limit.Request) string {
 	for i := range req.Ops {
 		k := req.Ops[i].Key
 		st := m.get(k)
-		fmt.Fprintf(&s, "\nafterwards the model's state under %q is %+v\nlast ops there:", k, st.State)
+		fmt.Fprintf(&s, "\nafterwards the model's state under %q is %+v", k, st.State)
+		if st.Leases != nil {
+			fmt.Fprintf(&s, " with %+v", *st.Leases)
+		}
+		s.WriteString("\nlast ops there:")
 		for _, line := range st.history[max(0, len(st.history)-6):] {
 			s.WriteString("\n  " + line)
 		}

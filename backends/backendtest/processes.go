@@ -25,13 +25,18 @@ const (
 	childMark = "backendtest-child:"
 )
 
-// A childJob is a crowd for a child to send. It sets up when it reads the job
+// A childJob is a crowd for a child to send, or what it does with leases. It sets up when it reads the job
 // and starts with the next line, so that all children start together.
 type childJob struct {
 	Spec    limit.Spec
 	Key     limit.Key
 	At      limit.Instant
 	Callers int
+
+	// Of a limit on requests in flight: leases to keep, or else how often each
+	// caller acquires and releases one, as whose.
+	Hold, Each int
+	Owner      string
 }
 
 type childReply struct {
@@ -72,6 +77,12 @@ func (j *childJob) run(b backends.Backend, offset time.Duration) childReply {
 	if err != nil {
 		return childReply{Err: err.Error()}
 	}
+	if j.Hold > 0 {
+		return j.hold(b, l)
+	}
+	if j.Each > 0 {
+		return j.throng(b, l)
+	}
 	at := j.At
 	if at != 0 {
 		at = at.Add(offset)
@@ -95,9 +106,10 @@ func (j *childJob) run(b backends.Backend, offset time.Duration) childReply {
 
 // A child is the parent's end.
 type child struct {
-	cmd *exec.Cmd
-	in  io.WriteCloser
-	out *bufio.Scanner
+	cmd    *exec.Cmd
+	in     io.WriteCloser
+	out    *bufio.Scanner
+	killed bool // by the suite
 }
 
 func (e *env) startChild(ctx context.Context, offset time.Duration) *child {
@@ -128,7 +140,7 @@ func (e *env) startChild(ctx context.Context, offset time.Duration) *child {
 		c.in.Close()
 		for c.out.Scan() { // let it finish what it prints
 		}
-		if err := c.cmd.Wait(); err != nil {
+		if err := c.cmd.Wait(); err != nil && !c.killed {
 			e.Errorf("child process: %v", err)
 		}
 	})

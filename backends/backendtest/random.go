@@ -177,10 +177,7 @@ func (g *generator) request(alone bool) limit.Request {
 			continue
 		}
 		if l == nil {
-			l = pick(g.r, k.limits...)
-			if s := g.m.get(k.key); s.over(g.now) || s.writer != nil && alone && g.caps.Atomicity == backends.PerPartition {
-				l = s.writer // see doc.go on changed limits
-			}
+			l = g.limitOf(k, alone)
 			limits[k.key] = l
 		}
 		req.Ops = append(req.Ops, limit.Op{
@@ -189,6 +186,16 @@ func (g *generator) request(alone bool) limit.Request {
 		})
 	}
 	return req
+}
+
+// limitOf draws a limit for k that can be asked about: see doc.go on changed
+// limits.
+func (g *generator) limitOf(k *randomKey, alone bool) *limit.Limit {
+	s := g.m.get(k.key)
+	if s.over(g.now) || s.writer != nil && alone && g.caps.Atomicity == backends.PerPartition {
+		return s.writer
+	}
+	return pick(g.r, k.limits...)
 }
 
 // cost draws a cost, preferably one that just fits or just does not.

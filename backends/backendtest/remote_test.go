@@ -30,6 +30,8 @@ type wireOp struct {
 	Key          limit.Key
 	Spec         limit.Spec
 	Cost         int64
+	Holder       string
+	Ending       limit.Ending
 	Shadow, Each bool
 }
 
@@ -84,7 +86,7 @@ func (r *remote) Take(ctx context.Context, reqs []limit.Request, out []limit.Ver
 		}
 		req := wireRequest{At: reqs[i].At}
 		for _, op := range reqs[i].Ops {
-			req.Ops = append(req.Ops, wireOp{op.Key, op.Limit.Spec(), op.Cost, op.Shadow, op.Each})
+			req.Ops = append(req.Ops, wireOp{op.Key, op.Limit.Spec(), op.Cost, op.Holder, op.Ending, op.Shadow, op.Each})
 		}
 		call.Reqs, sent = append(call.Reqs, req), append(sent, i)
 	}
@@ -201,8 +203,10 @@ func (s *server) take(wire []wireRequest) []limit.Verdict {
 	for i := range wire {
 		reqs[i].At = wire[i].At
 		for _, op := range wire[i].Ops {
-			l := limit.MustNew(op.Spec)
-			reqs[i].Ops = append(reqs[i].Ops, limit.Op{Key: op.Key, Limit: l, Cost: op.Cost, Shadow: op.Shadow, Each: op.Each})
+			reqs[i].Ops = append(reqs[i].Ops, limit.Op{
+				Key: op.Key, Limit: limit.MustNew(op.Spec), Cost: op.Cost,
+				Holder: op.Holder, Ending: op.Ending, Shadow: op.Shadow, Each: op.Each,
+			})
 		}
 	}
 	s.b.Take(context.Background(), reqs, out)
@@ -290,6 +294,7 @@ func TestRemoteMutants(t *testing.T) {
 		"leaks goroutines":       {check{"CloseLeavesNothing", checkCloseLeavesNothing}, faulty{leak: true}},
 		"each handle for itself": {check{"TwoHandles", checkTwoHandles}, faulty{private: newReference(nil)}},
 		"processes apart":        {check{"Processes", checkProcesses}, faulty{private: newReference(nil)}},
+		"leases apart":           {check{"LeasesProcesses", checkLeasesProcesses}, faulty{private: newReference(nil)}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			suite := Suite{

@@ -81,6 +81,15 @@ var checks = []check{
 	{"Processes", checkProcesses},
 	{"CloseLeavesNothing", checkCloseLeavesNothing},
 
+	{"LeaseModel", checkLeaseModel},
+	{"LeaseInterleavings", checkLeaseInterleavings},
+	{"LeaseServerClock", checkLeaseServerClock},
+	{"LeasesExpireTogether", checkLeasesExpireTogether},
+	{"LeasesGoAway", checkLeasesGoAway},
+	{"LeasesForgotten", checkLeasesForgotten},
+	{"LeasesParallel", checkLeasesParallel},
+	{"LeasesProcesses", checkLeasesProcesses},
+
 	{"Frozen", checkFrozen},
 	{"Killed", checkKilled},
 }
@@ -169,7 +178,8 @@ func (e *env) key(group, name string, a limit.Algorithm) limit.Key {
 	return limit.Key{Group: e.prefix + group, Limit: name + "/" + a.String()}
 }
 
-// algorithms lists those that the backend supports, in a fixed order.
+// algorithms lists those that count units per time and the backend supports,
+// in a fixed order. Leases have checks of their own.
 func (e *env) algorithms() []limit.Algorithm {
 	var list []limit.Algorithm
 	for _, a := range limit.Algorithms() {

@@ -20,6 +20,7 @@ type reference struct {
 	caps   backends.Caps
 	mu     sync.Mutex
 	states map[limit.Key]limit.State
+	at     limit.Instant // of the request that is being decided
 
 	racy    bool // reads and writes are not one step
 	reverse bool // decides a slice backwards
@@ -45,6 +46,7 @@ func referenceCaps() backends.Caps {
 	for _, a := range limit.Algorithms() {
 		c.Algorithms[a] = backends.AlgorithmCaps{MaxUnits: 1 << 20, Trips: 1}
 	}
+	c.Algorithms[limit.Concurrency] = backends.AlgorithmCaps{MaxUnits: limit.MaxInFlight, Trips: 1}
 	return c
 }
 
@@ -93,6 +95,7 @@ func (b *reference) takeOne(req *limit.Request, v *limit.Verdict) {
 		req.At = b.clock()
 	}
 	b.in(req)
+	b.at = req.At
 	if b.fresh {
 		*v = limit.Verdict{}
 	}
@@ -143,6 +146,7 @@ func TestReferenceCoarse(t *testing.T) {
 	caps.Precision, caps.ServerClock, caps.Atomicity, caps.MaxOps = time.Millisecond, false, backends.PerOp, 1
 	delete(caps.Algorithms, limit.SlidingLog)
 	caps.Algorithms[limit.FixedWindow] = backends.AlgorithmCaps{MaxUnits: 100, Trips: 1}
+	caps.Algorithms[limit.Concurrency] = backends.AlgorithmCaps{MaxUnits: 40, Trips: 1}
 	Run(t, Suite{Caps: caps, Open: func(testing.TB) backends.Backend {
 		return newReference(func(b *reference) {
 			b.caps = caps
@@ -150,6 +154,32 @@ func TestReferenceCoarse(t *testing.T) {
 			b.in = func(req *limit.Request) { req.At -= req.At % 1000 }
 		})
 	}})
+}
+
+// TestReferencePartitions runs the checks of leases where a refused request over several
+// groups may leave a trace of the leases that it took and gave back.
+func TestReferencePartitions(t *testing.T) {
+	caps := referenceCaps()
+	caps.Atomicity = backends.PerPartition
+	suite := Suite{Caps: caps, Open: func(testing.TB) backends.Backend {
+		return newReference(func(b *reference) {
+			b.decide = func(states []limit.State, req *limit.Request, v *limit.Verdict) {
+				limit.Decide(states, req, req.At, v, nil)
+				for i := range req.Ops {
+					op := &req.Ops[i]
+					if !v.Admitted && severalGroups(req) && op.Limit.Algorithm() == limit.Concurrency && op.Cost > 0 && v.Outcomes[i].Admitted {
+						end := limit.Op{Key: op.Key, Limit: op.Limit, Cost: -1, Holder: op.Holder}
+						states[i], _ = limit.Step(states[i], &end, req.At)
+					}
+				}
+			}
+		})
+	}}
+	for _, c := range checks {
+		if strings.HasPrefix(c.name, "Lease") {
+			t.Run(c.name, func(t *testing.T) { c.run(newEnv(t, suite)) })
+		}
+	}
 }
 
 // A mutant is one bug.
@@ -388,7 +418,7 @@ var mutants = []mutant{
 }
 
 func TestMutants(t *testing.T) {
-	for _, m := range mutants {
+	for _, m := range slices.Concat(mutants, leaseMutants) {
 		t.Run(m.name, func(t *testing.T) {
 			t.Parallel()
 			suite := Suite{Caps: referenceCaps(), Open: func(testing.TB) backends.Backend { return newReference(m.spoil) }}

@@ -207,6 +207,12 @@ func checkStateGoesAway(e *env) {
 		}
 		e.takeAll(reqs)
 	}
+	e.wantStored(before)
+}
+
+// wantStored waits until no more than before is left in the store.
+func (e *env) wantStored(before int) {
+	e.Helper()
 	var after int
 	for range 100 {
 		if after = e.s.Stored(e.TB); after <= before {

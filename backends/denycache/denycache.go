@@ -130,6 +130,9 @@ func (b *Backend) send(ctx context.Context, w *work, reqs []limit.Request, out [
 func (b *Backend) look(req *limit.Request, finds []find, now time.Duration) limit.Instant {
 	for i := range req.Ops {
 		op, f := &req.Ops[i], &finds[i]
+		if inFlight(op) {
+			continue // it is never known
+		}
 		f.place = b.cache.place(&op.Key)
 		b.cache.lookup(f, op, req.At != 0, now)
 	}
@@ -141,6 +144,12 @@ func (b *Backend) look(req *limit.Request, finds []find, now time.Duration) limi
 		}
 	}
 	return at
+}
+
+// inFlight says whether op is about requests in flight. Anybody may end one at
+// any moment, so nothing is kept of such a limit.
+func inFlight(op *limit.Op) bool {
+	return op.Limit != nil && op.Limit.Algorithm() == limit.Concurrency
 }
 
 // answer decides req if all of it is known.
@@ -196,6 +205,7 @@ func (b *Backend) down(t limit.Instant) limit.Instant {
 func (w *work) before(req *limit.Request, finds []find) {
 	for i := range req.Ops {
 		switch f, cost := &finds[i], req.Ops[i].Cost; {
+		case inFlight(&req.Ops[i]):
 		case cost < 0 || cost > 0 && f.present && len(w.charged) == maxCharged:
 			f.drop(true)
 		case cost > 0 && f.present && !slices.Contains(w.charged, f.id):
@@ -237,6 +247,7 @@ func (b *Backend) after(req *limit.Request, v *limit.Verdict, finds []find, sent
 	for i := range req.Ops {
 		op, f := &req.Ops[i], &finds[i]
 		switch {
+		case inFlight(op):
 		case op.Cost < 0 || failed && op.Cost != 0:
 			f.drop(true)
 		case failed:

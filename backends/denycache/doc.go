@@ -18,7 +18,12 @@
 // Known to have no room, it is not charged, and nothing is lost by not asking.
 //
 // So these always reach the store: asking (cost zero), giving back (negative
-// cost), shadows alone, and requests of which some op may have room.
+// cost), shadows alone, and requests of which some op may have room. And so do
+// requests in flight: one of them may end at any moment, on any replica, so a
+// refusal by limit.Concurrency tells nothing about the next moment and is not
+// kept. A request that has such an op beside others is the store's to decide,
+// also because it may have been granted before, and is then admitted whatever
+// its other limits say now.
 //
 // # Why it is sure
 //

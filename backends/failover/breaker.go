@@ -4,53 +4,35 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/headgate-rls/headgate/backends"
+	"github.com/headgate-rls/headgate/backends/internal/circuit"
 	"github.com/headgate-rls/headgate/limit"
 )
 
 // A State is what a Breaker does with Takes.
-type State uint8
+type State = circuit.State
 
 // The states.
 const (
-	Closed   State = iota // lets them through
-	Open                  // fails them at once
-	HalfOpen              // lets one through and fails the others
+	Closed   = circuit.Closed   // lets them through
+	Open     = circuit.Open     // fails them at once
+	HalfOpen = circuit.HalfOpen // lets one through and fails the others
 )
-
-// String returns the state as a label.
-func (s State) String() string { return [...]string{"closed", "open", "half-open"}[s] }
 
 // A Breaker is a circuit breaker around a backend.
 type Breaker struct {
-	next   backends.Backend
-	cfg    Config
-	now    func() time.Time
-	ctx    context.Context // of pings; ends with Close
-	cancel context.CancelFunc
+	next    backends.Backend
+	cfg     Config
+	now     func() time.Time
+	circuit *circuit.Circuit
 
-	current  atomic.Uint64         // a period
-	refusal  atomic.Pointer[error] // what Takes get while it is not closed
 	inFlight atomic.Int64
-	spotless atomic.Bool // no failure is counted, so successes need not be
 
 	// Counters for Stats.
-	failed, refused, overloaded, late, opened, probes atomic.Uint64
-
-	mu         sync.Mutex
-	tally      tally
-	tries      int         // delays since the store last stayed
-	closedAt   time.Time   // when the breaker last closed; zero if it never opened
-	timer      *time.Timer // of the present period
-	pinging    bool        // even if its result is no longer waited for
-	shut       bool        // Close was called
-	background sync.WaitGroup
-	changes    []change // not told yet
-	telling    bool
+	refused, overloaded, late atomic.Uint64
 }
 
 var _ backends.Backend = (*Breaker)(nil)
@@ -59,7 +41,6 @@ var (
 	errOverloaded = fmt.Errorf("%w: %w: overloaded: too many requests are under way", backends.ErrUnavailable, backends.ErrNotApplied)
 	errExpired    = fmt.Errorf("%w: %w: no time is left to ask the store", backends.ErrUnavailable, backends.ErrNotApplied)
 	errLate       = fmt.Errorf("%w: the verdict came after the deadline", backends.ErrUnavailable)
-	errOverdue    = fmt.Errorf("%w: a probe of the store did not end in time", backends.ErrUnavailable)
 )
 
 // slack is how late a Take may be that had to wait for a part of its slice in
@@ -70,11 +51,11 @@ const slack = 5 * time.Millisecond
 // is the clock that deadlines of contexts are by: time.Now in earnest.
 func New(next backends.Backend, cfg Config, now func() time.Time) *Breaker {
 	cfg.setDefaults()
-	b := &Breaker{next: next, cfg: cfg, now: now}
-	b.ctx, b.cancel = context.WithCancel(context.Background())
-	b.tally.reset(cfg.Window)
-	b.spotless.Store(true)
-	return b
+	return &Breaker{next: next, cfg: cfg, now: now, circuit: circuit.New(circuit.Config{
+		Failures: cfg.Failures, Share: cfg.Share, Window: cfg.Window,
+		Delay: cfg.Delay, MaxDelay: cfg.MaxDelay, PingAfter: cfg.PingAfter, Timeout: cfg.Timeout,
+		Ping: next.Ping, OnChange: cfg.OnChange, Rand: cfg.Rand,
+	})}
 }
 
 // Take sends reqs on, or fails them at once.
@@ -83,8 +64,8 @@ func (b *Breaker) Take(ctx context.Context, reqs []limit.Request, out []limit.Ve
 	if len(reqs) == 0 {
 		return
 	}
-	p := b.period()
-	if p.phase() == open || p.phase() == probing {
+	p := b.circuit.Period()
+	if p.Refuses() {
 		b.refuse(out)
 		return
 	}
@@ -99,9 +80,9 @@ func (b *Breaker) Take(ctx context.Context, reqs []limit.Request, out []limit.Ve
 		backends.Fail(out, errOverloaded)
 		return
 	}
-	if p.phase() == closed {
+	if p.State() == Closed {
 		b.ask(ctx, began, p, reqs, out)
-	} else if p, ok := b.claim(p); ok {
+	} else if p, ok := b.circuit.Claim(p); ok {
 		ctx, cancel := context.WithDeadline(ctx, began.Add(b.cfg.Timeout))
 		defer cancel()
 		b.ask(ctx, began, p, reqs, out)
@@ -112,11 +93,11 @@ func (b *Breaker) Take(ctx context.Context, reqs []limit.Request, out []limit.Ve
 
 func (b *Breaker) refuse(out []limit.Verdict) {
 	b.refused.Add(1)
-	backends.Fail(out, *b.refusal.Load())
+	backends.Fail(out, b.circuit.Refusal())
 }
 
 // ask sends reqs on and judges the store by what comes back.
-func (b *Breaker) ask(ctx context.Context, began time.Time, p period, reqs []limit.Request, out []limit.Verdict) {
+func (b *Breaker) ask(ctx context.Context, began time.Time, p circuit.Period, reqs []limit.Request, out []limit.Verdict) {
 	if _, ok := ctx.Deadline(); !ok {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithDeadline(ctx, began.Add(b.cfg.Timeout))
@@ -132,11 +113,11 @@ func (b *Breaker) ask(ctx context.Context, began time.Time, p period, reqs []lim
 	case alive && late && (why == nil || overdue(ctx, ended.Add(-slack))):
 		b.late.Add(1)
 		b.drop(out)
-		b.settle(p, unless(cut, failed), errLate)
+		b.circuit.Settle(p, unless(cut, circuit.Failed), errLate)
 	case alive:
-		b.settle(p, succeeded, nil)
+		b.circuit.Settle(p, circuit.Succeeded, nil)
 	default:
-		b.settle(p, unless(cut || why == nil, failed), why)
+		b.circuit.Settle(p, unless(cut || why == nil, circuit.Failed), why)
 	}
 }
 
@@ -150,18 +131,9 @@ func overdue(ctx context.Context, now time.Time) bool {
 	return ok && !now.Before(d)
 }
 
-// A result is what a call says about the store.
-type result uint8
-
-const (
-	nothing result = iota
-	succeeded
-	failed
-)
-
-func unless(not bool, r result) result {
+func unless(not bool, r circuit.Result) circuit.Result {
 	if not {
-		return nothing
+		return circuit.Nothing
 	}
 	return r
 }
@@ -193,8 +165,8 @@ func (b *Breaker) drop(out []limit.Verdict) {
 
 // Forget passes keys on, unless the store is known to be away.
 func (b *Breaker) Forget(ctx context.Context, keys []limit.Key) error {
-	if b.period().phase() != closed {
-		return *b.refusal.Load()
+	if b.State() != Closed {
+		return b.circuit.Refusal()
 	}
 	return b.next.Forget(ctx, keys)
 }
@@ -212,16 +184,10 @@ func (b *Breaker) Ping(ctx context.Context) error {
 
 // Close ends what runs in the background, and closes the store.
 func (b *Breaker) Close() error {
-	b.mu.Lock()
-	b.shut = true
-	if b.timer != nil {
-		b.timer.Stop()
-	}
-	b.mu.Unlock()
-	b.cancel()
+	b.circuit.Stop()
 	ended := make(chan struct{})
 	go func() { // outlives Close only where the store ignores its context
-		b.background.Wait()
+		b.circuit.Wait()
 		close(ended)
 	}()
 	patience := time.NewTimer(b.cfg.Timeout)
@@ -237,7 +203,7 @@ func (b *Breaker) Close() error {
 }
 
 // State returns the present state.
-func (b *Breaker) State() State { return b.period().phase().state() }
+func (b *Breaker) State() State { return b.circuit.Period().State() }
 
 // Stats are figures for an operator. All but the first two only grow.
 type Stats struct {
@@ -256,10 +222,11 @@ type Stats struct {
 
 // Stats returns the present figures.
 func (b *Breaker) Stats() Stats {
+	counts := b.circuit.Counts()
 	return Stats{
 		State: b.State(), InFlight: b.inFlight.Load(),
-		Failed: b.failed.Load(), Late: b.late.Load(),
+		Failed: counts.Failed, Late: b.late.Load(),
 		Refused: b.refused.Load(), Overloaded: b.overloaded.Load(),
-		Opened: b.opened.Load(), Probes: b.probes.Load(),
+		Opened: counts.Opened, Probes: counts.Probes,
 	}
 }

@@ -382,29 +382,6 @@ func TestPings(t *testing.T) {
 	})
 }
 
-// TestJitter: chance takes off up to a half, and adds nothing.
-func TestJitter(t *testing.T) {
-	r := rand.New(rand.NewPCG(1, 1))
-	chances := []float64{0, 0.5, 0.999999999}
-	for i := range 100 {
-		chance := r.Float64()
-		if i < len(chances) {
-			chance = chances[i]
-		}
-		b := New(newStore(), Config{Rand: func() float64 { return chance }}, time.Now)
-		for tries, full := range []time.Duration{100 * ms, 200 * ms, 400 * ms, 800 * ms, time.Second, time.Second} {
-			b.tries = tries
-			if d := b.delay(); d > full || d <= full/2-1 || chance == 0 && d != full {
-				t.Errorf("try %d with chance %v: %v of %v", tries, chance, d, full)
-			}
-		}
-		b.tries = 1 << 40
-		if d := b.delay(); d > time.Second || d < time.Second/2 {
-			t.Errorf("after many tries: %v", d)
-		}
-	}
-}
-
 // TestFlapping: a store that answers probes and then fails again is asked ever
 // less often, until it has stayed for a while.
 func TestFlapping(t *testing.T) {

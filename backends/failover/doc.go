@@ -15,8 +15,9 @@
 // The Breaker starts no goroutine for a Take: that a backend returns by its
 // context's deadline is part of the contract and tested for each of them. What
 // it does guard against is a verdict that comes after the deadline: it is not
-// used, and leases in it are given back. What else such a verdict has taken
-// stays taken.
+// used, and counts as an error of which it is unknown whether the request was
+// recorded. What such a verdict has taken stays taken; leases that it granted
+// lapse, or are given back by a caller who ends the attempt (limit.EndAttempt).
 //
 // A Breaker belongs directly around the driver and its observer, and inside
 // combine: what has waited in a queue in vain says nothing about the store.
@@ -28,13 +29,29 @@
 // never a refund. How much that is, the local backend itself knows: a window
 // that has ended and a bucket that has refilled owe nothing.
 //
+// # Requests in flight
+//
+// A limit on requests in flight is divided like others, at least one for each
+// replica, and a lease belongs to whoever granted it. One granted here is not
+// charged to the primary, neither when that is back nor later: it would outlive
+// its request there. It is renewed and released here, which works as long as it
+// lives, whether the primary is away or back. One granted by the primary is not
+// known here. Its release during an outage is the primary's to refuse, with an
+// error: the caller keeps it and tries again, or leaves the lease to lapse. A
+// Local that is told of it finds nothing and says so (Outcome.Held), and passes
+// nothing on. So a caller who does not know where a lease is from brings it to
+// both, as long as leases granted here may live, and goes by the primary's word.
+//
 // # What remains inexact
 //
 // Where the outcome of a charge is unknown, it is tried again, so units may be
 // charged twice: against the caller, as all rounding here. With a share for
 // each replica, limits below the number of replicas still give one unit to
 // each. Units are charged by the primary's clock when it comes back: across
-// the end of a window they may count in the next one.
+// the end of a window they may count in the next one. Of requests in flight,
+// those that were granted here and those that the primary grants afterwards are
+// not counted together: until the former end there may be as many more as this
+// replica's share.
 //
 // What the package does not do: it retries no caller's Take, it has no opinion
 // on what an error means for the caller, and it knows no parts of a store. A

@@ -3,6 +3,7 @@ package failover
 import (
 	"context"
 	"hash/maphash"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -54,7 +55,9 @@ func NewLocal(inner, primary backends.Backend, cfg LocalConfig, now func() limit
 }
 
 // Take decides reqs by this replica's share of their limits, and remembers
-// what it admits.
+// what it admits. Of requests in flight it knows those that it granted: to end
+// or to renew another finds nothing (Outcome.Held is false), and is the
+// primary's to do.
 func (l *Local) Take(ctx context.Context, reqs []limit.Request, out []limit.Verdict) {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
@@ -72,17 +75,41 @@ func (l *Local) Take(ctx context.Context, reqs []limit.Request, out []limit.Verd
 	}
 }
 
-// note remembers the ops of req that v says are recorded.
+// note remembers the ops of req that v says are recorded. A lease is no debt:
+// it ends here, where it was granted.
 func (l *Local) note(req *limit.Request, v *limit.Verdict) {
+	if grantedBefore(req, v) {
+		return // and nothing is recorded again
+	}
 	for i := range req.Ops {
 		op, o := &req.Ops[i], &v.Outcomes[i]
-		if op.Cost == 0 || !o.Admitted || !v.Admitted && !op.Each {
+		if op.Cost == 0 || !o.Admitted || !v.Admitted && !op.Each || inFlight(op) {
 			continue
 		}
 		if !l.debtsOf(&op.Key).note(op, v.At, v.At.Add(o.Reset)) {
 			l.overflow.Add(1)
 		}
 	}
+}
+
+func inFlight(op *limit.Op) bool { return op.Limit.Algorithm() == limit.Concurrency }
+
+// grantedBefore says whether v is the answer to a repeated request: the lease
+// of one of its acquires was there, and not from an earlier op of the request.
+func grantedBefore(req *limit.Request, v *limit.Verdict) bool {
+	for i := range req.Ops {
+		op := &req.Ops[i]
+		if !v.Outcomes[i].Held || op.Cost <= 0 || !inFlight(op) {
+			continue
+		}
+		earlier := slices.ContainsFunc(req.Ops[:i], func(o limit.Op) bool {
+			return o.Cost > 0 && o.Key == op.Key && o.Holder == op.Holder
+		})
+		if !earlier {
+			return true
+		}
+	}
+	return false
 }
 
 func (l *Local) debtsOf(k *limit.Key) *debts {

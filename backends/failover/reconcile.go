@@ -55,7 +55,8 @@ func (l *Local) attempt(ctx context.Context) {
 }
 
 // Reconcile charges the primary for what was admitted here and still counts,
-// each key once, and forgets what it has charged. It returns at ctx's
+// each key once, and forgets what it has charged. Requests in flight are not
+// charged: see the package's documentation. It returns at ctx's
 // deadline, or when the primary fails; what is left then stays for the next
 // time, and the error says why.
 func (l *Local) Reconcile(ctx context.Context) (r Result, err error) {

@@ -11,15 +11,24 @@ import (
 // Config says how much to keep. The zero Config is usable.
 type Config struct {
 	// MaxKeys bounds the number of keys with state; zero means 1,000,000.
-	// Beyond it, the state that ends soonest goes, although it still counts.
+	// Beyond it, the state that ends soonest goes, although it still counts: of
+	// requests in flight, the key's leases, whose releases then find nothing.
 	MaxKeys int
+	// MaxLeases bounds the number of requests in flight under all keys
+	// together; zero means 1,048,576. Beyond it, further ones are not granted a
+	// lease: a Take that wants one fails with backends.ErrUnavailable and
+	// backends.ErrNotApplied. Whoever has a lease keeps it, and releases and
+	// renewals work. Takes at the same moment may exceed the bound by their
+	// number.
+	MaxLeases int
 	// Log is told, at most once a minute, when MaxKeys made state go. Nil
 	// means nobody is.
 	Log *slog.Logger
 }
 
 const (
-	defaultMaxKeys = 1_000_000
+	defaultMaxKeys   = 1_000_000
+	defaultMaxLeases = limit.MaxInFlight // some 150 bytes each
 
 	// maxShards is the number of bits in a set of shards. A shard is not made
 	// smaller than minShardKeys.

@@ -2,6 +2,7 @@ package memory
 
 import (
 	"context"
+	"fmt"
 	"hash/maphash"
 	"math/bits"
 	"sync"
@@ -17,6 +18,7 @@ type Backend struct {
 	caps   backends.Caps
 	seed   maphash.Seed
 	shards []shard // a power of two, at most maxShards
+	leases atomic.Int64
 	warned atomic.Int64
 }
 
@@ -27,12 +29,16 @@ func New(cfg Config) *Backend {
 	if cfg.MaxKeys <= 0 {
 		cfg.MaxKeys = defaultMaxKeys
 	}
+	if cfg.MaxLeases <= 0 {
+		cfg.MaxLeases = defaultMaxLeases
+	}
 	n := 1
 	for n < maxShards && cfg.MaxKeys/(2*n) >= minShardKeys {
 		n *= 2
 	}
 	b := &Backend{cfg: cfg, caps: Caps(), seed: maphash.MakeSeed(), shards: make([]shard, n)}
 	for i := range b.shards {
+		b.shards[i].leases = &b.leases
 		b.shards[i].init((cfg.MaxKeys + n - 1) / n)
 	}
 	return b
@@ -43,7 +49,7 @@ func New(cfg Config) *Backend {
 func (b *Backend) Take(_ context.Context, reqs []limit.Request, out []limit.Verdict) {
 	for i := range reqs {
 		req, v := &reqs[i], &out[i]
-		if err := b.caps.CheckRequest(req); err != nil {
+		if err := b.check(req); err != nil {
 			v.Reset(0)
 			v.Err = err
 			continue
@@ -60,6 +66,24 @@ func (b *Backend) Take(_ context.Context, reqs []limit.Request, out []limit.Verd
 	}
 }
 
+var errFull = fmt.Errorf("%w: %w: as many requests are in flight as memory has room for", backends.ErrUnavailable, backends.ErrNotApplied)
+
+// check reports why req cannot be taken.
+func (b *Backend) check(req *limit.Request) error {
+	if err := b.caps.CheckRequest(req); err != nil {
+		return err
+	}
+	if b.leases.Load() < int64(b.cfg.MaxLeases) {
+		return nil
+	}
+	for i := range req.Ops {
+		if op := &req.Ops[i]; op.Cost > 0 && op.Limit.Algorithm() == limit.Concurrency {
+			return errFull
+		}
+	}
+	return nil
+}
+
 // takeOne decides a request of one op. It says whether other state had to go.
 func (b *Backend) takeOne(req *limit.Request, v *limit.Verdict) (evicted bool) {
 	key := &req.Ops[0].Key
@@ -74,7 +98,7 @@ func (b *Backend) takeOne(req *limit.Request, v *limit.Verdict) (evicted bool) {
 	}
 	limit.Decide(states[:], req, req.At, v, scratch[:])
 	if e != nil {
-		s.update(e, &states[0], req.Ops[0].Limit)
+		s.update(e, &states[0], req.Ops[0].Limit, req.At)
 		return false
 	}
 	return s.insert(hash, key, &states[0], req.Ops[0].Limit, req.At)
@@ -135,7 +159,7 @@ func (b *Backend) takeMany(req *limit.Request, v *limit.Verdict) (evicted bool) 
 func (b *Backend) store(w *work, req *limit.Request) (evicted bool) {
 	for i := range req.Ops {
 		if e := w.entries[i]; e != nil && first(req.Ops, i) {
-			b.shard(w.hashes[i]).update(e, &w.states[i], req.Ops[i].Limit)
+			b.shard(w.hashes[i]).update(e, &w.states[i], req.Ops[i].Limit, req.At)
 		}
 	}
 	for i := range req.Ops {
@@ -215,6 +239,9 @@ func (b *Backend) Close() error {
 	for i := range b.shards {
 		s := &b.shards[i]
 		s.mu.Lock()
+		for _, e := range s.queue {
+			s.setCount(e, 0)
+		}
 		s.init(s.max)
 		s.mu.Unlock()
 	}
@@ -232,8 +259,10 @@ func (b *Backend) Sweep(now limit.Instant) {
 
 // Stats are figures for an operator.
 type Stats struct {
-	// Keys is the number of keys with state.
-	Keys int
+	// Keys is the number of keys with state, Leases the number of requests in
+	// flight under them when they were last used.
+	Keys   int
+	Leases int64
 	// Expired counts states dropped after their end, Evicted those dropped
 	// before it because of MaxKeys.
 	Expired, Evicted uint64
@@ -241,7 +270,7 @@ type Stats struct {
 
 // Stats returns the present figures.
 func (b *Backend) Stats() Stats {
-	var sum Stats
+	sum := Stats{Leases: b.leases.Load()}
 	for i := range b.shards {
 		s := &b.shards[i]
 		s.mu.Lock()

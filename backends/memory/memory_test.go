@@ -187,7 +187,7 @@ func TestBackwards(t *testing.T) {
 // TestShard compares a shard with the obvious, hashes colliding all the time.
 func TestShard(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
-	var s shard
+	s := shard{leases: new(atomic.Int64)}
 	s.init(50)
 	live, now := map[limit.Key]*entry{}, start
 	l := perSecond(limit.TokenBucket, 1_000)
@@ -204,7 +204,7 @@ func TestShard(t *testing.T) {
 		} else if e == nil {
 			s.insert(hash, &k, &state, l, now)
 		} else if r.IntN(3) > 0 {
-			s.update(e, &state, l)
+			s.update(e, &state, l, now)
 		} else {
 			s.remove(e)
 		}

@@ -3,6 +3,7 @@ package memory
 import (
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"github.com/headgate-rls/headgate/limit"
 )
@@ -16,16 +17,18 @@ type shard struct {
 	most    int               // largest len(queue) since the map was made
 	expired uint64
 	evicted uint64
+	leases  *atomic.Int64 // of all shards
 
 	_ [64]byte // the next shard's lock is on another cache line
 }
 
 // An entry is the state under one key.
 type entry struct {
-	key   limit.Key
-	hash  uint64
-	next  *entry // with the same hash
-	state limit.State
+	key    limit.Key
+	hash   uint64
+	next   *entry // with the same hash
+	state  limit.State
+	leases int64 // in state, when it was written
 
 	// ends is when the state is as good as unused. due is what the queue is
 	// sorted by, and never later: takes mostly move ends away, and putting an
@@ -46,12 +49,13 @@ func (s *shard) find(hash uint64, key *limit.Key) *entry {
 	return e
 }
 
-// update stores what l made of e's state.
-func (s *shard) update(e *entry, next *limit.State, l *limit.Limit) {
+// update stores what l made of e's state at now.
+func (s *shard) update(e *entry, next *limit.State, l *limit.Limit, now limit.Instant) {
 	if same(&e.state, next) {
 		return // the end stays with the limit that wrote the state
 	}
 	e.state, e.ends = *next, l.Ends(*next)
+	s.count(e, now)
 	if e.ends < e.due {
 		e.due = e.ends
 		s.up(e.at)
@@ -65,17 +69,40 @@ func same(a, b *limit.State) bool {
 		(len(a.Log) == 0 || &a.Log[0] == &b.Log[0])
 }
 
+// anyLease asks about leases whatever their limit is.
+var anyLease = limit.Op{Limit: limit.MustNew(limit.Spec{Algorithm: limit.Concurrency, Max: limit.MaxInFlight, Window: limit.MinWindow})}
+
+// count adds to the leases of all shards what has changed under e.
+func (s *shard) count(e *entry, now limit.Instant) {
+	if e.state.Leases == nil {
+		return
+	}
+	_, out := limit.Step(e.state, &anyLease, now)
+	s.setCount(e, limit.MaxInFlight-out.Remaining)
+}
+
+func (s *shard) setCount(e *entry, n int64) {
+	if n != e.leases {
+		s.leases.Add(n - e.leases)
+		e.leases = n
+	}
+}
+
 // insert stores a new key's state, unless it is still unused. It says whether
 // another state had to go for it.
 func (s *shard) insert(hash uint64, key *limit.Key, state *limit.State, l *limit.Limit, now limit.Instant) (evicted bool) {
 	if same(state, &limit.State{}) {
 		return false
 	}
+	ends := l.Ends(*state)
+	if state.Leases != nil && ends == 0 {
+		return false // leases that came and went
+	}
 	s.expire(now, 2) // so that what is over goes faster than what is new comes
 	if len(s.queue) >= s.max {
 		evicted = s.evict(now)
 	}
-	e := &entry{hash: hash, state: *state, ends: l.Ends(*state), at: len(s.queue), next: s.entries[hash]}
+	e := &entry{hash: hash, state: *state, ends: ends, at: len(s.queue), next: s.entries[hash]}
 	// The group is a piece of a request, which should not stay for its sake.
 	e.key = limit.Key{Group: strings.Clone(key.Group), Limit: key.Limit}
 	e.due = e.ends
@@ -83,6 +110,7 @@ func (s *shard) insert(hash uint64, key *limit.Key, state *limit.State, l *limit
 	s.queue = append(s.queue, e)
 	s.up(e.at)
 	s.most = max(s.most, len(s.queue))
+	s.count(e, now)
 	return evicted
 }
 
@@ -153,6 +181,7 @@ func (s *shard) shrink() {
 }
 
 func (s *shard) remove(e *entry) {
+	s.setCount(e, 0)
 	if p := s.entries[e.hash]; p != e {
 		for p.next != e {
 			p = p.next

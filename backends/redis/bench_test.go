@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strconv"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -30,6 +31,19 @@ func redisCPU(tb testing.TB, c *redis.Client) time.Duration {
 	return time.Duration((user + sys) * float64(time.Second))
 }
 
+// scriptTime returns how long scripts have run on the server.
+func scriptTime(tb testing.TB, c *redis.Client) time.Duration {
+	tb.Helper()
+	text, err := c.Info(context.Background(), "commandstats").Result()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	_, text, _ = strings.Cut(parseInfo(text)["cmdstat_evalsha"], "usec=")
+	text, _, _ = strings.Cut(text, ",")
+	n, _ := strconv.ParseInt(text, 10, 64) // none before the first script
+	return time.Duration(n) * time.Microsecond
+}
+
 // ownCPU returns the CPU time that this process has used.
 func ownCPU() time.Duration {
 	var u syscall.Rusage
@@ -46,11 +60,37 @@ func BenchmarkCPU(b *testing.B) {
 			if layout == "zset" && a != limit.SlidingLog {
 				continue
 			}
-			for _, n := range []int{1, 16, 64} {
-				b.Run(fmt.Sprintf("%s/%v/slice=%d", layout, a, n), func(b *testing.B) {
-					benchmarkCPU(b, s, layout, a, n)
-				})
+			for _, ops := range []int{1, 3} {
+				for _, n := range []int{1, 16, 64} {
+					b.Run(fmt.Sprintf("%s/%v/ops=%d/slice=%d", layout, a, ops, n), func(b *testing.B) {
+						benchmarkCPU(b, s, layout, a, ops, n)
+					})
+				}
 			}
+		}
+	}
+}
+
+// BenchmarkEncode is what this package does for a slice of 16 requests of three
+// ops before it is sent.
+func BenchmarkEncode(b *testing.B) {
+	h := openURL(b, "redis://localhost")
+	defer h.Close()
+	l := limit.MustNew(limit.Spec{Algorithm: limit.FixedWindow, Max: 100, Window: time.Second})
+	reqs, out := make([]limit.Request, 16), make([]limit.Verdict, 16)
+	for i := range reqs {
+		for j := range 3 {
+			k := limit.Key{Group: fmt.Sprintf("5:bench2:k%d:user%d", j, i), Limit: "r/fixed_window"}
+			reqs[i].Ops = append(reqs[i].Ops, limit.Op{Key: k, Limit: l, Cost: 1})
+		}
+	}
+	s := &scratch{}
+	b.ReportAllocs()
+	for b.Loop() {
+		s.used = 0
+		h.place(s, reqs, out, nil)
+		if n := len(s.calls[0].arguments()); n != 3+48+1 {
+			b.Fatalf("%d arguments", n)
 		}
 	}
 }
@@ -72,7 +112,7 @@ func BenchmarkPing(b *testing.B) {
 	b.ReportMetric(float64((ownCPU()-own).Microseconds())/float64(b.N), "own-µs/req")
 }
 
-func benchmarkCPU(b *testing.B, s *testenv.RedisServer, layout string, a limit.Algorithm, n int) {
+func benchmarkCPU(b *testing.B, s *testenv.RedisServer, layout string, a limit.Algorithm, ops, n int) {
 	h := openURL(b, s.URL()+"?layout="+layout)
 	defer h.Close()
 	c := s.Client()
@@ -81,14 +121,16 @@ func benchmarkCPU(b *testing.B, s *testenv.RedisServer, layout string, a limit.A
 	l := limit.MustNew(limit.Spec{Algorithm: a, Max: 100, Window: time.Second})
 	reqs, out := make([]limit.Request, keys+n), make([]limit.Verdict, n)
 	for i := range reqs {
-		k := limit.Key{Group: "5:bench4:user" + strconv.Itoa(i%keys), Limit: "r/" + a.String()}
-		reqs[i].Ops = []limit.Op{{Key: k, Limit: l, Cost: 1}}
+		for j := range ops {
+			k := limit.Key{Group: fmt.Sprintf("5:bench2:k%d:user%d", j, i%keys), Limit: "r/" + a.String()}
+			reqs[i].Ops = append(reqs[i].Ops, limit.Op{Key: k, Limit: l, Cost: 1})
+		}
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	h.Take(ctx, reqs[:1], out[:1])
 	b.ReportAllocs()
-	before, own := redisCPU(b, c), ownCPU()
+	before, own, script := redisCPU(b, c), ownCPU(), scriptTime(b, c)
 	b.ResetTimer()
 	for i := range b.N {
 		from := i * n % keys
@@ -101,4 +143,5 @@ func benchmarkCPU(b *testing.B, s *testenv.RedisServer, layout string, a limit.A
 	per := func(d time.Duration) float64 { return float64(d.Microseconds()) / float64(b.N*n) }
 	b.ReportMetric(per(redisCPU(b, c)-before), "redis-µs/req")
 	b.ReportMetric(per(ownCPU()-own), "own-µs/req")
+	b.ReportMetric(per(scriptTime(b, c)-script), "script-µs/req")
 }

@@ -31,11 +31,24 @@ func slotOf(key string) int {
 			key = tag
 		}
 	}
+	return slotOfTag(key)
+}
+
+// slotOfTag returns the slot of all keys with that in their first braces.
+func slotOfTag(tag string) int {
 	var crc uint16
-	for i := range len(key) {
-		crc = crc<<8 ^ crcTable[byte(crc>>8)^key[i]]
+	for i := range len(tag) {
+		crc = crc<<8 ^ crcTable[byte(crc>>8)^tag[i]]
 	}
 	return int(crc) % slots
+}
+
+// slotOf returns the slot of op's key.
+func (b *Backend) slotOf(op *limit.Op) int {
+	if b.shares(op) {
+		return slotOf(b.keyOf(op))
+	}
+	return slotOfTag(escapeGroup(op.Key.Group)) // see appendOwnKey
 }
 
 // crcTable is that of CRC16/XMODEM.
@@ -57,7 +70,7 @@ var crcTable = func() (t [256]uint16) {
 func (b *Backend) requestSlot(req *limit.Request) int {
 	slot := unplaced
 	for i := range req.Ops {
-		switch s := slotOf(b.keyOf(&req.Ops[i])); slot {
+		switch s := b.slotOf(&req.Ops[i]); slot {
 		case unplaced, s:
 			slot = s
 		default:
@@ -119,7 +132,7 @@ func (b *Backend) split(s *scratch, req *limit.Request, out *limit.Verdict) *spl
 			sr.later = append(sr.later, i)
 			continue
 		}
-		p := sr.part(slotOf(b.keyOf(&req.Ops[i])))
+		p := sr.part(b.slotOf(&req.Ops[i]))
 		p.ops = append(p.ops, i)
 	}
 	for _, p := range sr.parts {
@@ -144,12 +157,12 @@ func (p *part) send(b *Backend, s *scratch, req *limit.Request, dry bool) {
 	p.call = s.call(b)
 	p.call.slot = unplaced
 	if dry {
-		p.call.blob[0] |= flagDry
+		p.call.setFlags(float64(b.cfg.Layout) + flagDry)
 	}
 	p.call.add(told(req.At-mod(req.At, b.step)), len(p.ops))
 	p.numbers = p.numbers[:0]
 	for _, op := range p.ops {
-		p.numbers = append(p.numbers, p.call.addOp(b, &req.Ops[op], 0))
+		p.numbers = append(p.numbers, p.call.addOp(b, &req.Ops[op], len(p.ops)))
 	}
 }
 
@@ -220,14 +233,17 @@ func (sr *splitRequest) gather(b *Backend) {
 		p.charged = make([]limit.Instant, len(p.ops))
 		r := p.call.read()
 		if p.verdict.Err = p.call.err; p.verdict.Err == nil {
-			p.call.verdict(&r, &p.verdict, len(p.ops), p.charged)
+			if p.verdict.At = told(v.At); sr.req.At == 0 {
+				p.verdict.At = p.call.clock
+			}
+			p.call.verdict(&r, &p.verdict, p.charged, sr.leases(p.ops))
 		}
 		if p.verdict.Err != nil {
 			v.Err = sr.partError(p.verdict.Err)
 			continue
 		}
 		if sr.req.At == 0 {
-			v.At = p.call.clock
+			v.At = p.verdict.At
 		}
 		v.Admitted = v.Admitted && p.verdict.Admitted
 		for j, op := range p.ops {
@@ -247,6 +263,11 @@ func (sr *splitRequest) partError(err error) error {
 		kind = backends.ErrCorrupt
 	}
 	return fmt.Errorf("%w: one of %d parts: %v", kind, len(sr.parts), err)
+}
+
+// leases says of the ops of a part which are about leases.
+func (sr *splitRequest) leases(ops []int) func(int) bool {
+	return func(j int) bool { return sr.req.Ops[ops[j]].Limit.Algorithm() == limit.Concurrency }
 }
 
 // A followUp is a call after the verdict.
@@ -280,12 +301,12 @@ func (b *Backend) followUps(s *scratch, sr *splitRequest) []*followUp {
 		f := &followUp{sr: sr, ops: []int{i}, call: s.call(b)}
 		f.call.slot = unplaced
 		f.call.add(told(sr.req.At-mod(sr.req.At, b.step)), 1)
-		if refused && !o.Each {
+		if refused && !chargesEach(o) {
 			f.had = []bool{true}
-			f.call.addOp(b, o, bitSettle|bitHadRoom)
-			f.call.blob = appendFloat(f.call.blob, 0)
+			f.call.op(o, f.call.key(b, o), o.Cost, bitHadRoom|flagsOf(o))
+			f.call.settle([]int{1}, []float64{0})
 		} else {
-			f.call.addOp(b, o, 0)
+			f.call.addOp(b, o, 1)
 		}
 		list = append(list, f)
 	}
@@ -306,7 +327,7 @@ func (b *Backend) settle(s *scratch, sr *splitRequest, p *part) *followUp {
 	for j, i := range p.ops {
 		o := &sr.req.Ops[i]
 		had := p.verdict.Outcomes[j].Admitted
-		bits, time := bitSettle|flagsOf(o), 0.0
+		bits, time := flagsOf(o), 0.0
 		if had {
 			bits |= bitHadRoom
 		}
@@ -314,11 +335,9 @@ func (b *Backend) settle(s *scratch, sr *splitRequest, p *part) *followUp {
 			time = float64(p.charged[j])
 		}
 		f.had, times = append(f.had, had), append(times, time)
-		f.call.op(o, f.call.key(b, o), p.numbers[j], o.Cost, bits)
+		f.call.op(o, f.call.key(b, o), o.Cost, bits)
 	}
-	for _, t := range times {
-		f.call.blob = appendFloat(f.call.blob, t)
-	}
+	f.call.settle(p.numbers, times)
 	return f
 }
 
@@ -327,7 +346,7 @@ func (f *followUp) read(b *Backend) {
 	r := f.call.read()
 	f.verdict.Reset(len(f.ops))
 	if f.verdict.Err = f.call.err; f.verdict.Err == nil {
-		f.call.verdict(&r, &f.verdict, len(f.ops), nil)
+		f.call.verdict(&r, &f.verdict, nil, f.sr.leases(f.ops))
 	}
 	switch {
 	case !f.undo:
@@ -350,9 +369,15 @@ func (f *followUp) deliver() {
 		return
 	}
 	for j, i := range f.ops {
-		retry := v.Outcomes[i].Retry
+		retry, inFlight, held := v.Outcomes[i].Retry, v.Outcomes[i].InFlight, v.Outcomes[i].Held
 		v.Outcomes[i] = f.verdict.Outcomes[j]
-		if f.had != nil && !f.had[j] && !f.sr.req.Ops[i].Each {
+		if f.had != nil { // what it found first stands
+			v.Outcomes[i].Held = held
+		}
+		if f.had != nil && !f.had[j] {
+			v.Outcomes[i].InFlight = inFlight
+		}
+		if f.had != nil && !f.had[j] && !chargesEach(&f.sr.req.Ops[i]) {
 			v.Outcomes[i].Retry = retry // the wait that refused it stands
 		}
 	}

@@ -88,6 +88,13 @@ type Config struct {
 	DialTimeout time.Duration
 	Timeout     time.Duration // of a call, where its context allows more
 	MaxSlice    int           // requests per script call
+
+	// NodeFailures in a row are when a node of a Cluster is left alone: calls
+	// for its slots fail at once, and pings find out whether it is back, at
+	// first every 100 ms, in the end every NodeDelay, less up to half of it
+	// by chance. 0 is never.
+	NodeFailures int
+	NodeDelay    time.Duration
 }
 
 // DefaultConfig returns the values that apply where a URL says nothing.
@@ -98,6 +105,9 @@ func DefaultConfig() Config {
 		DialTimeout: 500 * time.Millisecond,
 		Timeout:     500 * time.Millisecond,
 		MaxSlice:    64,
+
+		NodeFailures: 3,
+		NodeDelay:    time.Second,
 	}
 }
 
@@ -172,6 +182,8 @@ var params = []param{
 	text("key", func(c *Config) *string { return &c.Key }),
 	{"layout", setLayout, func(c *Config) string { return layoutNames[c.Layout] }},
 	number("max_slice", 1, 1024, func(c *Config) *int { return &c.MaxSlice }),
+	duration("node_delay", func(c *Config) *time.Duration { return &c.NodeDelay }),
+	number("node_failures", 0, 1000, func(c *Config) *int { return &c.NodeFailures }),
 	text("password_env", func(c *Config) *string { return &c.PasswordEnv }),
 	text("password_file", func(c *Config) *string { return &c.PasswordFile }),
 	number("pool_size", 1, 10_000, func(c *Config) *int { return &c.PoolSize }),
@@ -391,8 +403,8 @@ func (c *Config) check() error {
 		return errors.New("parameter prefix: braces would change how keys are spread over a Cluster")
 	case len(c.Prefix) > 64:
 		return errors.New("parameter prefix: at most 64 bytes")
-	case c.PoolSize < 1 || c.MaxSlice < 1 || c.Timeout <= 0 || c.DialTimeout <= 0:
-		return errors.New("pool_size, max_slice, timeout and dial_timeout must be positive; start from DefaultConfig")
+	case c.PoolSize < 1 || c.MaxSlice < 1 || c.Timeout <= 0 || c.DialTimeout <= 0 || c.NodeFailures < 0 || c.NodeDelay <= 0:
+		return errors.New("pool_size, max_slice, timeout, dial_timeout and node_delay must be positive; start from DefaultConfig")
 	}
 	return nil
 }
@@ -468,6 +480,7 @@ func (c Config) Caps() backends.Caps {
 			limit.SlidingLog:    {MaxUnits: maxListUnits, Trips: 1},
 			limit.SlidingWindow: {MaxUnits: limit.MaxSlidingWindowUnits, Trips: 1},
 			limit.TokenBucket:   {MaxUnits: limit.MaxUnits, Trips: 1},
+			limit.Concurrency:   {MaxUnits: limit.MaxInFlight, Trips: 1},
 		},
 	}
 	if c.Mode == Cluster {

@@ -69,6 +69,8 @@ func mapError(err error, sent bool) (remedy, error) {
 	var dial *dialError
 	var reply redis.Error
 	switch {
+	case isAway(err):
+		return none, fmt.Errorf("redis: %w", err) // says all that is known by itself
 	case errors.As(err, &dial):
 		applied, rem = false, tryLater
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):

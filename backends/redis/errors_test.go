@@ -32,6 +32,7 @@ func TestMapError(t *testing.T) {
 		{&dialError{refused}, true, backends.ErrUnavailable, false, tryLater},
 		{&dialError{errors.New("redis: all sentinels are unreachable")}, true, backends.ErrUnavailable, false, tryLater},
 		{&dialError{context.DeadlineExceeded}, true, backends.ErrUnavailable, false, tryLater},
+		{&awayError{"h:1", fmt.Errorf("%w: %w: not asked", backends.ErrUnavailable, backends.ErrNotApplied)}, true, backends.ErrUnavailable, false, none},
 		{context.Canceled, false, backends.ErrUnavailable, false, none},
 		{context.DeadlineExceeded, false, backends.ErrUnavailable, false, none},
 		{context.DeadlineExceeded, true, backends.ErrUnavailable, true, none},

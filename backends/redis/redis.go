@@ -39,7 +39,10 @@ type Backend struct {
 	closing    context.Context
 	close      context.CancelFunc
 
-	calls, noScript, retries, undone, notUndone atomic.Int64
+	awayMu sync.Mutex
+	away   map[*node]struct{} // nodes of a Cluster that are left alone
+
+	calls, noScript, retries, undone, notUndone, nodeOpened, nodeRefused atomic.Int64
 }
 
 var _ backends.Backend = (*Backend)(nil)
@@ -70,7 +73,7 @@ func (s *scratch) call(b *Backend) *call {
 // Open makes a backend from c. It connects when it is first used, so a server
 // that is away now is no error; a configuration that cannot work is.
 func Open(_ context.Context, c Config, log *slog.Logger) (*Backend, error) {
-	b := &Backend{cfg: c, caps: c.Caps(), log: log}
+	b := &Backend{cfg: c, caps: c.Caps(), log: log, away: map[*node]struct{}{}}
 	if log == nil {
 		b.log = slog.New(slog.DiscardHandler)
 	}
@@ -83,10 +86,11 @@ func Open(_ context.Context, c Config, log *slog.Logger) (*Backend, error) {
 	b.step = limit.Instant(b.caps.Precision.Microseconds())
 	b.scratch.New = func() any { return &scratch{} }
 	quietDriver()
+	b.closing, b.close = context.WithCancel(context.Background())
 	if err := b.connect(); err != nil {
+		b.close()
 		return nil, fmt.Errorf("redis: %w", err)
 	}
-	b.closing, b.close = context.WithCancel(context.Background())
 	return b, nil
 }
 
@@ -138,7 +142,7 @@ func (b *Backend) connect() error {
 			PoolSize: c.PoolSize, PipelinePoolSize: -1, ConnMaxIdleTime: idle, DisableIdentity: true,
 			ClusterStateReloadInterval: 10 * time.Second,
 		})
-		b.cluster.OnNewNode(func(node *redis.Client) { node.AddHook(dialHook{}) })
+		b.cluster.OnNewNode(b.addNode)
 		b.client = b.cluster
 		return nil
 	case Sentinel:
@@ -243,7 +247,7 @@ func (b *Backend) place(s *scratch, reqs []limit.Request, out []limit.Verdict, s
 		s.where[i] = int32(at)
 		c.add(told(req.At-mod(req.At, b.step)), len(req.Ops))
 		for j := range req.Ops {
-			c.addOp(b, &req.Ops[j], 0)
+			c.addOp(b, &req.Ops[j], len(req.Ops))
 		}
 	}
 }
@@ -301,7 +305,8 @@ func (b *Backend) collect(s *scratch, reqs []limit.Request, out []limit.Verdict)
 			if v.At = reqs[i].At - mod(reqs[i].At, b.step); reqs[i].At == 0 {
 				v.At = c.clock
 			}
-			c.verdict(&r, v, len(reqs[i].Ops), nil)
+			ops := reqs[i].Ops
+			c.verdict(&r, v, nil, func(j int) bool { return ops[j].Limit.Algorithm() == limit.Concurrency })
 		}
 	}
 }
@@ -333,7 +338,7 @@ func (b *Backend) run(ctx context.Context, calls []*call) {
 			}
 			var rem remedy
 			rem, c.err = mapError(c.err, b.cluster != nil && len(calls) > 1)
-			if b.cluster != nil && rem != resend {
+			if b.cluster != nil && rem != resend && !isAway(c.err) {
 				b.cluster.ReloadState(ctx) // who is master may have changed
 			}
 			if rem == none {
@@ -473,8 +478,11 @@ func (b *Backend) Ping(ctx context.Context) error {
 // Close implements [backends.Backend].
 func (b *Backend) Close() error {
 	b.close()
+	wait := b.stopNodes()
 	b.background.Wait()
-	return b.client.Close()
+	err := b.client.Close() // ends what the nodes still wait for
+	wait()
+	return err
 }
 
 // Stats are figures for metrics. All but the pool's state only grow.
@@ -486,6 +494,12 @@ type Stats struct {
 	// a Cluster that were given back, NotUndone those that could not be.
 	Undone, NotUndone int64
 
+	// NodesAway are the addresses of the nodes of a Cluster that are left
+	// alone because they failed. NodeOpened counts how often that began,
+	// NodeRefused the calls that failed at once.
+	NodesAway               []string
+	NodeOpened, NodeRefused int64
+
 	PoolHits, PoolMisses, PoolTimeouts, PoolStale uint32
 	Connections, IdleConnections                  uint32
 }
@@ -496,6 +510,7 @@ func (b *Backend) Stats() Stats {
 	return Stats{
 		Calls: b.calls.Load(), NoScript: b.noScript.Load(), Retries: b.retries.Load(),
 		Undone: b.undone.Load(), NotUndone: b.notUndone.Load(),
+		NodesAway: b.awayNodes(), NodeOpened: b.nodeOpened.Load(), NodeRefused: b.nodeRefused.Load(),
 		PoolHits: p.Hits, PoolMisses: p.Misses, PoolTimeouts: p.Timeouts, PoolStale: p.StaleConns,
 		Connections: p.TotalConns, IdleConnections: p.IdleConns,
 	}

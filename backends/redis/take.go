@@ -23,12 +23,19 @@ var takeSHA = func() string {
 	return hex.EncodeToString(sum[:])
 }()
 
-// Bits of an op beside its algorithm, as take.lua reads them.
+// Bits of an op beside its key, as take.lua reads them.
 const (
-	bitShadow  = 8
-	bitEach    = 16
-	bitSettle  = 32
-	bitHadRoom = 64
+	bitShadow  = 1
+	bitEach    = 2
+	bitHadRoom = 4
+	keyUnit    = 8
+)
+
+// Kinds of a request beside its number of ops.
+const (
+	simpleKind = 1
+	settleKind = 2
+	opsUnit    = 4
 )
 
 // A call is one call of the script: requests, or parts of requests, whose
@@ -36,13 +43,18 @@ const (
 type call struct {
 	slot     int // of a Cluster
 	requests int
-	keys     []string
-	pointers []*string // to keys, for the driver
-	index    map[limit.Key]int
+	index    map[limit.Key]int // position among the keys, from 1
+	keyText  []byte            // of all keys, one after the other
+	keyEnds  []int             // in keyText
+	keys     []string          // once the call has arguments
+	usedBy   []int             // per key: the last request with it
 	ops      int
 	weight   int // see Backend.weight
 	blob     []byte
+	shape    int            // where the shape of the last request is in blob
+	limits   []*limit.Limit // that follow the requests
 	salt     []byte
+	holders  []string // of leases
 
 	withText bool // EVAL instead of EVALSHA
 	args     []any
@@ -52,6 +64,9 @@ type call struct {
 	clock    limit.Instant
 }
 
+// headerSize is that of what a blob begins with: flags and two counts.
+const headerSize = 3 * 8
+
 func (c *call) reset(layout Layout) {
 	if c.index == nil {
 		c.index = map[limit.Key]int{}
@@ -59,60 +74,113 @@ func (c *call) reset(layout Layout) {
 	clear(c.index)
 	clear(c.keys)
 	clear(c.args)
+	clear(c.limits)
+	clear(c.holders)
 	*c = call{
-		keys: c.keys[:0], pointers: c.pointers[:0], index: c.index,
-		blob: append(c.blob[:0], byte(layout), 0, 0), salt: c.salt[:0], args: c.args[:0],
+		index: c.index, keyText: c.keyText[:0], keyEnds: c.keyEnds[:0], keys: c.keys[:0],
+		usedBy: c.usedBy[:0], limits: c.limits[:0], holders: c.holders[:0],
+		blob: append(c.blob[:0], make([]byte, headerSize)...), salt: c.salt[:0], args: c.args[:0],
 	}
+	c.setFlags(float64(layout))
 }
 
-// flagDry in a blob's first byte makes the script record nothing.
+// flagDry, added to the layout, makes the script record nothing.
 const flagDry = 2
+
+func (c *call) setFlags(flags float64) { putFloat(c.blob, flags) }
 
 // add begins a request of n ops at an instant.
 func (c *call) add(at limit.Instant, n int) {
 	c.requests++
-	binary.LittleEndian.PutUint16(c.blob[1:], uint16(c.requests))
 	c.blob = appendFloat(c.blob, float64(at))
-	c.blob = binary.LittleEndian.AppendUint16(c.blob, uint16(n))
+	c.shape = len(c.blob)
+	c.blob = appendFloat(c.blob, float64(opsUnit*n+simpleKind))
 }
 
-// addOp adds an op to the request begun last and returns its number, by which
-// the members of a zset are told apart.
-func (c *call) addOp(b *Backend, op *limit.Op, bits byte) int {
+// setKind changes the kind of the last request, which has n ops.
+func (c *call) setKind(n, kind int) { putFloat(c.blob[c.shape:], float64(opsUnit*n+kind)) }
+
+// addOp adds an op to the request begun last, which has n, and returns its
+// number, by which the members of a zset are told apart.
+func (c *call) addOp(b *Backend, op *limit.Op, n int) int {
 	c.ops++
-	c.op(op, c.key(b, op), c.ops, op.Cost, bits|flagsOf(op))
+	key := c.key(b, op)
+	if c.usedBy[key-1] == c.requests || !simple(op.Limit.Algorithm()) {
+		c.setKind(n, 0)
+	}
+	c.usedBy[key-1] = c.requests
+	c.op(op, key, op.Cost, flagsOf(op))
 	return c.ops
 }
 
-func flagsOf(op *limit.Op) byte {
-	var bits byte
+// simple says whether the state of a is a few figures.
+func simple(a limit.Algorithm) bool {
+	return a == limit.FixedWindow || a == limit.SlidingWindow || a == limit.TokenBucket
+}
+
+func flagsOf(op *limit.Op) int {
+	bits := 0
 	if op.Shadow {
 		bits |= bitShadow
 	}
-	if op.Each {
+	if chargesEach(op) {
 		bits |= bitEach
 	}
 	return bits
 }
 
-func (c *call) op(op *limit.Op, key, number int, cost int64, bits byte) {
-	l := op.Limit
-	var x, y int64
-	switch l.Algorithm() {
-	case limit.SlidingWindow:
-		x, y = l.Grid()
-	case limit.TokenBucket:
-		x, y = l.Interval()
+// chargesEach says whether op is charged also when its request is refused.
+func chargesEach(op *limit.Op) bool { return op.Each && op.Limit.Algorithm() != limit.Concurrency }
+
+func (c *call) op(op *limit.Op, key int, cost int64, bits int) {
+	c.blob = appendFloat(c.blob, float64(key*keyUnit|bits))
+	if op.Limit.Algorithm() == limit.Concurrency {
+		c.blob = appendFloat(c.blob, c.leaseCost(op, cost))
+	} else {
+		// A cost beyond any capacity need not be exact, only a double.
+		c.blob = appendFloat(c.blob, float64(min(max(cost, -1<<53), 1<<53)))
 	}
-	c.blob = append(c.blob, byte(l.Algorithm())|bits)
-	c.blob = binary.LittleEndian.AppendUint16(c.blob, uint16(key))
-	c.blob = binary.LittleEndian.AppendUint16(c.blob, uint16(number))
-	// A cost beyond any capacity need not be exact, only a double.
-	c.blob = appendFloat(c.blob, float64(min(max(cost, -1<<53), 1<<53)))
-	c.blob = appendFloat(c.blob, float64(l.Capacity()))
-	c.blob = appendFloat(c.blob, float64(l.Window().Microseconds()))
-	c.blob = appendFloat(c.blob, float64(x))
-	c.blob = appendFloat(c.blob, float64(y))
+	c.blob = appendFloat(c.blob, float64(c.limit(op.Limit)))
+}
+
+// leaseCost returns what the script is told of an op about a lease: see
+// lease_machine there.
+func (c *call) leaseCost(op *limit.Op, cost int64) float64 {
+	const half = 1 << 21
+	if cost == 0 && op.Holder == "" {
+		return 0
+	}
+	place := 0
+	if op.Holder != "" {
+		if n := len(c.holders); n == 0 || c.holders[n-1] != op.Holder {
+			c.holders = append(c.holders, op.Holder)
+		}
+		place = len(c.holders)
+	}
+	units := min(max(cost, -limit.MaxInFlight), 1)
+	return float64(units+half) + 2*half*float64(int(op.Ending)+4*place)
+}
+
+// settle makes of the last request one that undoes the ops of these numbers,
+// each at an instant or, where that is 0, not at all.
+func (c *call) settle(numbers []int, times []float64) {
+	c.setKind(len(numbers), settleKind)
+	for i, t := range times {
+		c.blob = appendFloat(c.blob, float64(numbers[i]))
+		c.blob = appendFloat(c.blob, t)
+	}
+}
+
+// limit returns the position of l among the call's limits, from 0. Where it
+// is not among the last few it is sent again.
+func (c *call) limit(l *limit.Limit) int {
+	for i := len(c.limits) - 1; i >= 0 && i >= len(c.limits)-8; i-- {
+		if c.limits[i] == l {
+			return i
+		}
+	}
+	c.limits = append(c.limits, l)
+	return len(c.limits) - 1
 }
 
 // key returns the position of op's key in KEYS, from 1.
@@ -124,14 +192,55 @@ func (c *call) key(b *Backend, op *limit.Op) int {
 	if i, ok := c.index[k]; ok {
 		return i
 	}
-	c.keys = append(c.keys, b.keyOf(op))
-	c.index[k] = len(c.keys)
-	return len(c.keys)
+	c.keyText = b.appendKey(c.keyText, op)
+	c.keyEnds = append(c.keyEnds, len(c.keyText))
+	c.usedBy = append(c.usedBy, 0)
+	c.index[k] = len(c.keyEnds)
+	return len(c.keyEnds)
+}
+
+// cutKeys fills in the keys, which share the memory of one string.
+func (c *call) cutKeys() {
+	text, from := string(c.keyText), 0
+	c.keys = c.keys[:0]
+	for _, end := range c.keyEnds {
+		c.keys = append(c.keys, text[from:end])
+		from = end
+	}
+}
+
+// seal completes the blob by its counts and limits. The blob may be sealed
+// again, for another try.
+func (c *call) seal() []byte {
+	putFloat(c.blob[8:], float64(c.requests))
+	putFloat(c.blob[16:], float64(len(c.limits)))
+	blob := c.blob
+	for _, l := range c.limits {
+		var x, y int64
+		switch l.Algorithm() {
+		case limit.SlidingWindow:
+			x, y = l.Grid()
+		case limit.TokenBucket:
+			x, y = l.Interval()
+		case limit.Concurrency:
+			hold, step := l.Hold()
+			x, y = hold.Microseconds(), step.Microseconds()
+		}
+		blob = appendFloat(blob, float64(l.Algorithm()))
+		blob = appendFloat(blob, float64(l.Capacity()))
+		blob = appendFloat(blob, float64(l.Window().Microseconds()))
+		blob = appendFloat(blob, float64(x))
+		blob = appendFloat(blob, float64(y))
+	}
+	c.blob = blob[:len(c.blob)]
+	return blob
 }
 
 func appendFloat(b []byte, f float64) []byte {
 	return binary.LittleEndian.AppendUint64(b, math.Float64bits(f))
 }
+
+func putFloat(b []byte, f float64) { binary.LittleEndian.PutUint64(b, math.Float64bits(f)) }
 
 // arguments builds the command. Arguments are pointers where that saves the
 // driver's boxing.
@@ -142,11 +251,19 @@ func (c *call) arguments() []any {
 	} else {
 		c.args = append(c.args, "evalsha", &takeSHA)
 	}
+	c.cutKeys()
 	c.args = append(c.args, strconv.Itoa(len(c.keys)))
 	for i := range c.keys {
 		c.args = append(c.args, &c.keys[i])
 	}
-	return append(c.args, c.blob, c.salt)
+	c.args = append(c.args, c.seal())
+	if len(c.salt) > 0 || len(c.holders) > 0 {
+		c.args = append(c.args, c.salt)
+	}
+	for i := range c.holders {
+		c.args = append(c.args, &c.holders[i])
+	}
+	return c.args
 }
 
 // A reader takes a reply apart.
@@ -154,18 +271,6 @@ type reader struct {
 	s  string
 	ok bool
 }
-
-func (r *reader) byte() byte {
-	if len(r.s) < 1 {
-		r.ok = false
-		return 0
-	}
-	b := r.s[0]
-	r.s = r.s[1:]
-	return b
-}
-
-func (r *reader) uint16() int { return int(r.byte()) | int(r.byte())<<8 }
 
 func (r *reader) number() int64 {
 	if len(r.s) < 8 {
@@ -179,48 +284,64 @@ func (r *reader) number() int64 {
 	return int64(math.Float64frombits(bits))
 }
 
-// verdict reads the next request's answer into v, which has room for n
-// outcomes, and the instants charged into charged if that is not nil.
-func (c *call) verdict(r *reader, v *limit.Verdict, n int, charged []limit.Instant) {
-	status := r.byte()
-	if status == 2 {
+// verdict reads the answer to the next request into v, which has room for the
+// outcomes and has the request's instant, and the instants charged into charged
+// if that is not nil. lease says whether an op is about a lease.
+func (c *call) verdict(r *reader, v *limit.Verdict, charged []limit.Instant, lease func(i int) bool) {
+	status := r.number()
+	if status > 1 {
 		key := ""
-		if i := r.uint16(); i >= 1 && i <= len(c.keys) {
-			key = c.keys[i-1]
+		if status-2 < int64(len(c.keys)) {
+			key = c.keys[status-2]
 		}
 		v.Err = corrupt(key)
 		return
 	}
 	v.Admitted = status == 1
-	for i := range n {
-		out := &v.Outcomes[i]
-		out.Admitted = r.byte() == 1
-		out.Remaining = r.number()
-		out.Retry = waitOf(r.number())
-		out.Reset = waitOf(r.number())
-		at := limit.Instant(r.number())
+	for i := range v.Outcomes {
+		at := r.outcome(&v.Outcomes[i], v.At)
+		if lease(i) {
+			n := r.number()
+			v.Outcomes[i].InFlight, v.Outcomes[i].Held = n/2, n%2 == 1
+		}
 		if charged != nil {
 			charged[i] = at
 		}
 	}
-	if !r.ok || status > 2 {
+	if !r.ok || status < 0 {
 		v.Err = errBadReply
 	}
 }
 
-func waitOf(micros int64) time.Duration {
-	if micros < 0 {
-		return limit.Never
+// outcome reads an outcome of a request at instant now. It returns the instant
+// that the op was charged at.
+func (r *reader) outcome(out *limit.Outcome, now limit.Instant) limit.Instant {
+	remaining, reset := r.number(), r.number()
+	if out.Admitted = remaining >= 0; !out.Admitted {
+		remaining = -1 - remaining
 	}
-	return time.Duration(micros) * time.Microsecond
+	out.Remaining = remaining
+	if reset >= 0 {
+		out.Retry, out.Reset = 0, time.Duration(reset)*time.Microsecond
+		return now
+	}
+	out.Reset = time.Duration(-1-reset) * time.Microsecond
+	if retry := r.number(); retry < 0 {
+		out.Retry = limit.Never
+	} else {
+		out.Retry = time.Duration(retry) * time.Microsecond
+	}
+	return limit.Instant(r.number())
 }
 
 // keyOf returns the Redis key of op.
-func (b *Backend) keyOf(op *limit.Op) string {
+func (b *Backend) keyOf(op *limit.Op) string { return string(b.appendKey(nil, op)) }
+
+func (b *Backend) appendKey(to []byte, op *limit.Op) []byte {
 	if b.shares(op) {
-		return sharedPrefix + op.Key.Group[1:]
+		return append(append(to, sharedPrefix...), op.Key.Group[1:]...)
 	}
-	return b.ownKey(op.Key)
+	return b.appendOwnKey(to, op.Key)
 }
 
 // sharedPrefix is that of logs that other programs use as well.
@@ -232,8 +353,12 @@ func (b *Backend) shares(op *limit.Op) bool {
 }
 
 // ownKey puts the group in braces, so that a Cluster keeps it together.
-func (b *Backend) ownKey(k limit.Key) string {
-	return b.cfg.Prefix + "{" + escapeGroup(k.Group) + "}" + k.Limit
+func (b *Backend) ownKey(k limit.Key) string { return string(b.appendOwnKey(nil, k)) }
+
+func (b *Backend) appendOwnKey(to []byte, k limit.Key) []byte {
+	to = append(append(to, b.cfg.Prefix...), '{')
+	to = append(append(to, escapeGroup(k.Group)...), '}')
+	return append(to, k.Limit...)
 }
 
 // escapeGroup keeps groups from ending the braces, or from being empty, which
@@ -242,7 +367,7 @@ func escapeGroup(g string) string {
 	if g == "" {
 		return "%"
 	}
-	if !strings.ContainsAny(g, "%}") {
+	if strings.IndexByte(g, '%') < 0 && strings.IndexByte(g, '}') < 0 {
 		return g
 	}
 	return groupEscaper.Replace(g)

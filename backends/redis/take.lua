@@ -3,47 +3,81 @@
 -- instants and waits in microseconds, units, and levels of buckets.
 --
 -- KEYS     every key that the slice uses, once
--- ARGV[1]  the requests (little endian, written by call.add and addOp in Go):
---          u8 flags (1 zset layout: instants in whole milliseconds, 2 dry run:
---          decide, but record nothing), u16 requests
---          request: f64 instant (negative = this server's clock), u16 ops
---          op:      u8 algorithm + 8 shadow + 16 each + 32 settle + 64 had room,
---                   u16 key (from 1), u16 number of the op, f64 cost, capacity,
---                   window, and two figures of the algorithm
---          to settle is to undo part of a request that was refused elsewhere;
---          all ops of its request say so, and the list of them is followed by
---                   f64 each: the instant at which to undo the op, or 0
+-- ARGV[1]  the slice as doubles (little endian, written by call in Go):
+--          flags (1 zset layout: instants in whole milliseconds, 2 dry run:
+--          decide, but record nothing), number of requests, number of limits
+--          request: instant (negative = this server's clock), shape: 4 * ops
+--                   + 2 settle + 1 simple
+--          op:      8 * key (from 1) + 1 shadow + 2 each + 4 had room; cost;
+--                   limit (from 0)
+--          limit, after all requests: algorithm, capacity, window, and two
+--                   figures of the algorithm
+--          A simple request has counters and buckets only, each under a key of
+--          its own. To settle is to undo part of a request that was refused
+--          elsewhere; its ops are followed by, for each: its number in the
+--          slice that took it, and the instant at which to undo it, or 0.
+--          Of a lease (algorithm 5) the cost has more in it: see lease_machine.
 -- ARGV[2]  zset layout: what makes the members of this slice unique
+-- ARGV[3]… the holders of leases
 --
--- Returns the server's instant (f64) and per request a u8:
--- 0 refused, 1 admitted, 2 + u16 key: that key holds foreign data. After 0 and
--- 1 there is per op: u8 had room, f64 remaining, retry, reset, instant charged.
+-- Returns doubles: the server's instant, and per request its status: 0 refused,
+-- 1 admitted, 1 + key if that key holds foreign data. After 0 and 1 there is
+-- per op: remaining (-1 - remaining if it had no room) and reset; or, unless
+-- retry is 0 and the op was charged at the request's instant: remaining,
+-- -1 - reset, retry, and the instant charged. For a lease one more follows:
+-- twice how many are in flight, and 1 if its holder had it before.
+--
+-- Functions are made anew in every run, and every command has its price. So
+-- what counters need comes first and is short of both; the rest is made when
+-- it is met.
 
-local unpack_, pack = struct.unpack, struct.pack
+local unpack_, pack, rep = struct.unpack, struct.pack, string.rep
 local call, pcall_ = redis.call, redis.pcall
 local floor, ceil, min, max = math.floor, math.ceil, math.min, math.max
-local blob, salt = ARGV[1], ARGV[2]
+local keys, salt = KEYS, ARGV[2]
 
 local NEVER = -1
 local EXACT = 4503599627370496 -- 2^52
-local FIXED, LOG, SLIDING = 1, 2, 3
+local FIXED, LOG, SLIDING, BUCKET, LEASE = 1, 2, 3, 4, 5
 local WRAP = 8388608 -- running sums of a list are kept modulo 2^23, in 5 bytes
 local MARGIN = 1000000 -- keys outlive their use by a second
+local MOST = 4000 -- values that fit on Lua's stack at once
 
-local flags, requests, pos = unpack_('<BH', blob)
-local zset, dry = flags % 2 == 1, flags > 1
-local states, dirty, logs = {}, {}, {}
+-- decode returns the doubles of a blob, and how many they are.
+local function decode(blob)
+  local n = #blob / 8
+  if n <= MOST then return {unpack_('<' .. rep('d', n), blob)}, n end
+  local list = {}
+  for from = 0, n - 1, MOST do
+    local count = min(MOST, n - from)
+    local part = {unpack_('<' .. rep('d', count), blob, 8 * from + 1)}
+    for i = 1, count do list[from + i] = part[i] end
+  end
+  return list, n
+end
+
+-- encode returns the first n numbers of list as doubles.
+local function encode(list, n)
+  if n <= MOST then return pack('<' .. rep('d', n), unpack(list, 1, n)) end
+  local parts = {}
+  for from = 1, n, MOST do
+    local to = min(from + MOST - 1, n)
+    parts[#parts + 1] = pack('<' .. rep('d', to - from + 1), unpack(list, from, to))
+  end
+  return table.concat(parts)
+end
+
+local input, size = decode(ARGV[1])
+local zset, dry = input[1] % 2 == 1, input[1] > 1
+local limits = size - 5 * input[3] + 1 -- where the first limit is
+local states, logs, stored = {}, {}, nil
 
 local time = call('TIME')
 local clock = tonumber(time[1]) * 1000000 + tonumber(time[2])
 local precise = clock
 if zset then clock = clock - clock % 1000 end
 local since -- the instant from which the lives of keys are counted
-
--- sane says whether headgate may have stored x.
-local function sane(x)
-  return x and x >= 0 and x <= EXACT
-end
+local out, filled = {clock}, 1
 
 -- read returns what a reading command answers, or nil for a key of another
 -- type. Other errors end the script.
@@ -56,36 +90,51 @@ local function read(...)
   return r
 end
 
--- Counters and buckets: a string of a tag and the three figures of limit.State.
--- They are read once per slice and written once, at its end.
+-- Counters and buckets: a string of a tag, the three figures of limit.State,
+-- and the second of the server's clock until which the key surely lives. They
+-- are read once per slice and written once, at its end. In a run a state is a
+-- table that never changes: at, n, m, that second, its tag, and, if it is to be
+-- written, for how long it is of use.
 
 local function load_state(k, algorithm)
-  local raw = read('GET', KEYS[k])
-  if raw == nil then return nil end
+  if not stored then
+    stored = #keys > 1 and #keys <= MOST and pcall_('MGET', unpack(keys)) or {}
+  end
+  -- MGET tells neither foreign types from missing keys nor whether the user
+  -- may not use it.
+  local raw = stored[k] or read('GET', keys[k])
   local s
-  if not raw then
-    s = {0, 0, 0}
+  if raw then
+    local tag, at, n, m, lives
+    if #raw == 29 then
+      tag, at, n, m, lives = unpack_('<BdddI4', raw)
+    elseif #raw == 25 then -- written without that second
+      tag, at, n, m = unpack_('<Bddd', raw)
+      lives = 0
+    end
+    if tag ~= algorithm or not (at >= 0 and at <= EXACT and n >= 0 and n <= EXACT and m >= 0 and m <= EXACT) then return nil end
+    s = {at, n, m, lives, tag, false}
+  elseif raw == false then
+    s = {0, 0, 0, 0, algorithm, false}
   else
-    if #raw ~= 25 then return nil end
-    local tag, at, n, m = unpack_('<Bddd', raw)
-    if tag ~= algorithm or not (sane(at) and sane(n) and sane(m)) then return nil end
-    s = {at, n, m}
+    return nil
   end
   states[k] = s
   return s
 end
 
--- changed notes that s must be written and how long it is of use.
-local function changed(k, s, algorithm, ends)
-  s[4], s[5] = algorithm, ends - since
-  dirty[k] = s
-end
+-- The algorithms decide an op of some cost on state s by the limit at l of the
+-- input. They return whether the op has room, what remains, retry, reset, and
+-- the state with the op recorded, or false if there is nothing to record.
 
-local function fixed_window(s, at, k, cost, want, cap, win)
+local function fixed_window(at, s, cost, l)
+  local cap, win = input[l + 1], input[l + 2]
+  local want = cost > 1 and cost or 1
   local start = at - at % win
   local used = s[2]
   if s[1] < start then used = 0 end
   local ok = cost < 0 or want <= cap - used
+  local ends, after = start + win, false
   if ok and cost ~= 0 then
     if cost > 0 then
       used = used + cost
@@ -94,17 +143,15 @@ local function fixed_window(s, at, k, cost, want, cap, win)
     else
       used = used + cost
     end
-    s[1], s[2] = start, used
-    changed(k, s, FIXED, start + win)
+    after = {start, used, s[3], s[4], FIXED, ends - since}
   end
-  local wait = start + win - at
   local retry = 0
   if want > cap then
     retry = NEVER
   elseif want > cap - used then
-    retry = wait
+    retry = ends - at
   end
-  return ok, cap - used, retry, wait
+  return ok, cap - used, retry, ends - at, after
 end
 
 -- weigh returns how much of count units of a window still counts when rest
@@ -122,7 +169,9 @@ local function rest_for(count, room, win, step, steps)
   return max(win - (steps - floor(room * steps / count)) * step, 0)
 end
 
-local function sliding_window(s, at, k, cost, want, cap, win, step, steps)
+local function sliding_window(at, s, cost, l)
+  local cap, win, step, steps = input[l + 1], input[l + 2], input[l + 3], input[l + 4]
+  local want = cost > 1 and cost or 1
   local start = at - at % win
   local cur, prev = s[2], s[3]
   if s[1] < start then
@@ -132,6 +181,7 @@ local function sliding_window(s, at, k, cost, want, cap, win, step, steps)
   local rest = start + win - at
   local weighted = weigh(prev, rest, win, step, steps)
   local ok = cost < 0 or want <= cap - min(cur + weighted, EXACT)
+  local after = false
   if ok and cost ~= 0 then
     if cost > 0 then
       cur = cur + cost
@@ -141,8 +191,7 @@ local function sliding_window(s, at, k, cost, want, cap, win, step, steps)
       cur, prev = cur - from, prev - (back - from)
       weighted = weigh(prev, rest, win, step, steps)
     end
-    s[1], s[2], s[3] = start, cur, prev
-    changed(k, s, SLIDING, start + (cur > 0 and 2 * win or win))
+    after = {start, cur, prev, s[4], SLIDING, start + (cur > 0 and 2 * win or win) - since}
   end
   local retry, reset = 0, 0
   if cur > 0 then
@@ -160,10 +209,12 @@ local function sliding_window(s, at, k, cost, want, cap, win, step, steps)
       retry = rest + win - rest_for(cur, cap - want, win, step, steps)
     end
   end
-  return ok, cap - cur - weighted, retry, reset
+  return ok, cap - cur - weighted, retry, reset, after
 end
 
-local function token_bucket(s, at, k, cost, want, cap, win, num, den)
+local function token_bucket(at, s, cost, l)
+  local cap, num, den = input[l + 1], input[l + 3], input[l + 4]
+  local want = cost > 1 and cost or 1
   local full = cap * num
   local level = full
   if s[3] > 0 then
@@ -178,27 +229,119 @@ local function token_bucket(s, at, k, cost, want, cap, win, num, den)
     end
   end
   local ok = cost < 0 or want <= floor(level / num)
-  if ok and cost ~= 0 then
+  local after = ok and cost ~= 0
+  if after then
     if cost > 0 then
       level = level - cost * num
     else
       level = level + min(min(-cost, cap) * num, full - level)
     end
-    s[1], s[2], s[3] = at, level, num
-    changed(k, s, 4, at + floor((full - level + den - 1) / den))
   end
+  local reset = floor((full - level + den - 1) / den)
+  if after then after = {at, level, num, s[4], BUCKET, at + reset - since} end
   local retry = 0
   if want > cap then
     retry = NEVER
   elseif want * num > level then
     retry = floor((want * num - level + den - 1) / den)
   end
-  return ok, floor(level / num), retry, floor((full - level + den - 1) / den)
+  return ok, floor(level / num), retry, reset, after
+end
+
+-- step decides one op alone on state s at instant at, which is not before s,
+-- and returns what the algorithms do.
+local function step(at, s, cost, l)
+  local algorithm = input[l]
+  if algorithm == FIXED then
+    return fixed_window(at, s, cost, l)
+  elseif algorithm == SLIDING then
+    return sliding_window(at, s, cost, l)
+  end
+  return token_bucket(at, s, cost, l)
+end
+
+-- late corrects waits of an op charged that much later than its request: they
+-- are told from the request's instant.
+local function late(by, retry, reset)
+  if retry > 0 then retry = retry + by end
+  if reset > 0 then reset = reset + by end
+  return retry, reset
+end
+
+-- answer adds the outcome of an op of a request at instant now to the output.
+local function answer(now, ok, remaining, retry, reset, at)
+  local o = filled
+  if remaining < 0 then remaining = 0 end
+  out[o + 1] = ok and remaining or -1 - remaining
+  if retry == 0 and at == now then
+    out[o + 2], filled = reset, o + 2
+  else
+    out[o + 2], out[o + 3], out[o + 4], filled = -1 - reset, retry, at, o + 4
+  end
+end
+
+-- refuse_simple is simple for a request that is refused: it records what is
+-- charged all the same, and decides the rest again.
+local function refuse_simple(now, n, p)
+  for i = p, p + 3 * n - 3, 3 do
+    local code, cost, l = input[i], input[i + 1], limits + 5 * input[i + 2]
+    local k = floor(code / 8)
+    local s = states[k]
+    local at = max(s[1], now)
+    local ok, remaining, retry, reset, after = step(at, s, cost, l)
+    if code % 4 > 1 then
+      if after then states[k] = after end
+    elseif ok and n > 1 then
+      -- It had room, but is not recorded: what is left is what there is
+      -- without it. To give back is about a single unit, others need not wait.
+      ok, remaining, retry, reset = step(at, s, 0, l)
+      ok, retry = true, cost < 0 and retry or 0
+    end
+    if at > now then retry, reset = late(at - now, retry, reset) end
+    answer(now, ok, remaining, retry, reset, at)
+  end
+end
+
+-- simple decides the n ops from p of the input, none of which bears on
+-- another: nothing is recorded before the whole request is decided.
+local changed = {}
+local function simple(now, n, p)
+  local status, admitted = filled + 1, true
+  filled = status
+  local changes = 0
+  for i = p, p + 3 * n - 3, 3 do
+    local code, l = input[i], limits + 5 * input[i + 2]
+    local bits = code % 8
+    local k = (code - bits) / 8
+    local s = states[k] or load_state(k, input[l])
+    if not s then
+      out[status], filled = 1 + k, status
+      return
+    end
+    local at = s[1]
+    if at < now then at = now end
+    local ok, remaining, retry, reset, after = step(at, s, input[i + 1], l)
+    if after then
+      changed[changes + 1], changed[changes + 2] = k, after
+      changes = changes + 2
+    elseif not ok and bits % 2 < 1 then
+      admitted = false
+    end
+    if at > now then retry, reset = late(at - now, retry, reset) end
+    answer(now, ok, remaining, retry, reset, at)
+  end
+  if admitted then
+    out[status] = 1
+    for i = 1, changes, 2 do states[changed[i]] = changed[i + 1] end
+  else
+    out[status], filled = 0, status
+    refuse_simple(now, n, p)
+  end
 end
 
 -- Logs are rarer than the rest and need many functions, which cost time to
 -- make in every run: log_machine makes them when the first log is met.
-local load_log, sliding_log, commit, undo_log
+local load_log, sliding_log, commit, undo_log, one_log
 
 local function log_machine()
 
@@ -210,6 +353,11 @@ local function log_machine()
 -- lives, running sum before the first record), then per record its instant
 -- and the running sum up to and with it. Sums make every look-up a binary
 -- search. In a zset each unit is a member; its score is in milliseconds.
+
+-- sane says whether headgate may have stored x.
+local function sane(x)
+  return x and x >= 0 and x <= EXACT
+end
 
 -- pair returns the two figures of pair i of a list; the header is pair 0.
 local function pair(key, i)
@@ -249,7 +397,7 @@ end
 
 function load_log(k)
   local v = {total = 0, last = 0, lo = 0, pended = 0}
-  if zset then v = load_zset(v, KEYS[k]) else v = load_list(v, KEYS[k]) end
+  if zset then v = load_zset(v, keys[k]) else v = load_list(v, keys[k]) end
   if v then
     v.hi = v.total
     logs[k] = v
@@ -299,7 +447,7 @@ local function instant_of(v, key, u)
 end
 
 function sliding_log(v, at, k, cost, want, cap, win, number)
-  local key = KEYS[k]
+  local key = keys[k]
   local gone, records = expired(v, key, at - win)
   if gone > v.hi then gone = v.hi end
   if gone < v.lo then gone = v.lo end
@@ -425,7 +573,7 @@ end
 -- commit writes what a request did to log k. A view that was only added to
 -- stays good for the slice's next request; others are read again.
 function commit(k, v)
-  if zset then commit_zset(v, KEYS[k]) else commit_list(v, KEYS[k]) end
+  if zset then commit_zset(v, keys[k]) else commit_list(v, keys[k]) end
   if zset or v.lo > 0 or v.hi < v.total or v.total == 0 then
     logs[k] = nil
     return
@@ -477,22 +625,395 @@ end
 
 function undo_log(k, number, t, n)
   if zset then
-    members({'ZREM', KEYS[k]}, number, n)
+    members({'ZREM', keys[k]}, number, n)
   else
-    undo_list(KEYS[k], t, n)
+    undo_list(keys[k], t, n)
   end
   load_log(k)
 end
 
+-- one_log decides a request of one op, which is on a log: nothing of it is ever
+-- taken back.
+function one_log(now, p, number)
+  local code, cost, l = input[p], input[p + 1], limits + 5 * input[p + 2]
+  local k = floor(code / 8)
+  local v = logs[k] or load_log(k)
+  filled = filled + 1
+  if not v then
+    out[filled] = 1 + k
+    return
+  end
+  local at = max(v.pend and v.pend_at or v.last, now)
+  local ok, remaining, retry, reset = sliding_log(v, at, k, cost, max(cost, 1), input[l + 1], input[l + 2], number)
+  if at > now then retry, reset = late(at - now, retry, reset) end
+  if v.dirty then commit(k, v) end
+  out[filled] = (ok or code % 2 > 0) and 1 or 0
+  answer(now, ok, remaining, retry, reset, at)
 end
 
--- undo gives back the cost, below zero, that a refused request of several
--- partitions took at instant t. It returns what is left to be done as an
--- ordinary cost: exactly what was taken comes back, even if others have been
--- admitted since.
-local function undo(algorithm, k, number, t, cost, win)
+end
+
+-- Leases of requests in flight: see limit/leases.go, which this mirrors.
+local lease_machine = function()
+
+-- A zset per key, with three kinds of members:
+--   l + holder   a lease; its score is 8 * the millisecond it lapses at, plus
+--                how often it was acquired again
+--   e + holder   an end that came before its lease; its score is minus the
+--                millisecond it is forgotten at
+--   r + instant  refusals that are forgotten then; its score is 2^52 and how many
+-- The cost of an op is 0 to ask, or else (units + 2^21) + 2^22 * (ending + 4 *
+-- its holder's place among the arguments, from 1, or 0).
+local HALF, MAX_AGAIN, ENDED_LIFE, MAX_ENDED, PAGE = 2097152, 7, 60000000, 1000, 1000
+local HI = '(4503599627370496'
+local END_ATTEMPT, END_OWNER, END_KNOWN = 1, 2, 3
+
+local function text(x) return string.format('%.0f', x) end
+
+-- journal has what must be done to take a request's changes back.
+local journal, counts = nil, {}
+
+-- lowest is the least score of a lease that is live at now, as a bound.
+local function lowest(now) return text((floor(now / 1000) + 1) * 8) end
+
+-- count returns how many leases are live, nil for a key of another type.
+local function count(k, now)
+  local c = counts[k]
+  if c and c.now == now then return c.n end
+  local n = read('ZCOUNT', keys[k], lowest(now), HI)
+  if n == nil then return nil end
+  counts[k] = {now = now, n = n}
+  return n
+end
+
+-- set gives a member a score, or takes it away if that is nil. old is the one
+-- it has.
+local function set(k, member, score, old)
+  if journal then journal[#journal + 1] = {k, member, old} end
+  if score then
+    call('ZADD', keys[k], text(score), member)
+  else
+    call('ZREM', keys[k], member)
+  end
+end
+
+-- keep makes the key live until an instant, and some time more, so that few
+-- calls must move its end.
+local function keep(k, till)
+  local ms = ceil((till - since + MARGIN) / 1000)
+  if call('PTTL', keys[k]) < ms then
+    call('PEXPIRE', keys[k], text(ms + floor(ms / 8)))
+  end
+end
+
+local function lapse(score) return floor(tonumber(score) / 8) * 1000 end
+
+-- over returns the instant at which a member is of no more use.
+local function over(member, score)
+  local kind = string.sub(member, 1, 1)
+  if kind == 'l' then return lapse(score) end
+  if kind == 'e' then return -score * 1000 end
+  return tonumber(string.sub(member, 2))
+end
+
+-- rollback takes back what the request did. A key that was gone meanwhile
+-- needs an end again.
+local function rollback()
+  for i = #journal, 1, -1 do
+    local j = journal[i]
+    if j[3] then
+      call('ZADD', keys[j[1]], text(j[3]), j[2])
+      keep(j[1], over(j[2], j[3]))
+    else
+      call('ZREM', keys[j[1]], j[2])
+    end
+  end
+  journal, counts = {}, {}
+end
+
+-- find returns the scores of a holder's lease and end; nil for those that are
+-- over.
+local function find(k, holder, now)
+  local r = call('ZMSCORE', keys[k], 'l' .. holder, 'e' .. holder)
+  local lease, gone = r[1] and tonumber(r[1]) or nil, r[2] and tonumber(r[2]) or nil
+  local stored = lease
+  if lease and floor(lease / 8) * 1000 <= now then lease = nil end
+  if gone and -gone * 1000 <= now then gone = nil end
+  return lease, gone, stored
+end
+
+-- nth returns the live lease that lapses as number n, from 0.
+local function nth(k, now, n)
+  return call('ZRANGEBYSCORE', keys[k], lowest(now), HI, 'WITHSCORES', 'LIMIT', n, 1)
+end
+
+-- refusals returns the members for refusals and their numbers, the ones that
+-- are forgotten first coming first, and the sum of those that are not over.
+local function refusals(k, now)
+  local r = call('ZRANGEBYSCORE', keys[k], text(EXACT), '+inf', 'WITHSCORES')
+  local list, sum = {}, 0
+  for i = 1, #r, 2 do
+    local e = {tonumber(string.sub(r[i], 2)), tonumber(r[i + 1]) - EXACT, r[i]}
+    list[#list + 1] = e
+    if e[1] > now then sum = sum + e[2] end
+  end
+  table.sort(list, function(a, b) return a[1] < b[1] end)
+  return list, sum
+end
+
+local function remember(k, now, l)
+  local hold, round = input[l + 3], input[l + 4]
+  local till = ceil((now + hold) / round) * round
+  local member = 'r' .. text(till)
+  local old = call('ZSCORE', keys[k], member)
+  old = old and tonumber(old)
+  set(k, member, (old or EXACT) + 1, old)
+  local list = refusals(k, now)
+  for i = 1, #list do
+    if list[i][1] <= now then call('ZREM', keys[k], list[i][3]) end
+  end
+  keep(k, till)
+end
+
+-- forgive drops up to n refusals and returns how many.
+local function forgive(k, now, n)
+  local list, dropped = refusals(k, now), 0
+  for i = 1, #list do
+    local e = list[i]
+    local d = e[1] > now and min(e[2], n - dropped) or 0
+    if d > 0 then
+      set(k, e[3], e[2] > d and EXACT + e[2] - d or nil, EXACT + e[2])
+      dropped = dropped + d
+    end
+  end
+  return dropped
+end
+
+-- tidy drops some of what has lapsed.
+local function tidy(k, now)
+  local r = call('ZRANGEBYSCORE', keys[k], '0', '(' .. lowest(now), 'LIMIT', 0, PAGE)
+  if #r > 0 then call('ZREM', keys[k], unpack(r)) end
+end
+
+local function renew(k, holder, now, l, again, lease)
+  local n = lease % 8
+  if again and n < MAX_AGAIN then n = n + 1 end
+  local till = ceil((now + input[l + 2]) / 1000)
+  set(k, 'l' .. holder, max(till * 8 + n, lease - lease % 8 + n), lease)
+  keep(k, till * 1000)
+end
+
+local function note_end(k, holder, now, gone)
+  call('ZREMRANGEBYSCORE', keys[k], text(-floor(now / 1000)), '(0')
+  local till = ceil((now + ENDED_LIFE) / 1000)
+  set(k, 'e' .. holder, -till, gone)
+  if call('ZCOUNT', keys[k], '-inf', '(0') > MAX_ENDED then
+    call('ZREM', keys[k], unpack(call('ZREVRANGEBYSCORE', keys[k], '(0', '-inf', 'LIMIT', 0, 1)))
+  end
+  keep(k, till * 1000)
+end
+
+local function end_any(k, now, n)
+  local _, sum = refusals(k, now)
+  n = min(n, sum + count(k, now))
+  local left = n - forgive(k, now, n)
+  while left > 0 do
+    local r = call('ZRANGEBYSCORE', keys[k], lowest(now), HI, 'WITHSCORES', 'LIMIT', 0, min(left, PAGE))
+    for i = 1, #r, 2 do
+      set(k, r[i], nil, tonumber(r[i + 1]))
+      left = left - 1
+    end
+  end
+  counts[k] = nil
+  return n > 0
+end
+
+local function end_owner(k, now, owner)
+  local mine, from, any = {}, 0, false
+  repeat
+    local r = call('ZRANGEBYSCORE', keys[k], '0', HI, 'WITHSCORES', 'LIMIT', from, PAGE)
+    for i = 1, #r, 2 do
+      if string.sub(r[i], 2, 1 + #owner) == owner then mine[#mine + 1] = {r[i], tonumber(r[i + 1])} end
+    end
+    from = from + PAGE
+  until #r == 0
+  for i = 1, #mine do
+    any = any or lapse(mine[i][2]) > now
+    set(k, mine[i][1], nil, mine[i][2])
+  end
+  counts[k] = nil
+  return any
+end
+
+-- give_back ends what an op of negative cost says and tells whether there was
+-- any. quiet: an end that finds nothing is not remembered.
+local function give_back(k, now, units, ending, holder, quiet)
+  if holder == '' then return end_any(k, now, -units) end
+  if ending == END_OWNER then return end_owner(k, now, holder) end
+  local n = count(k, now)
+  local lease, gone = find(k, holder, now)
+  if not lease then
+    if not quiet and ending ~= END_KNOWN then note_end(k, holder, now, gone) end
+  elseif ending == END_ATTEMPT and lease % 8 > 0 then
+    set(k, 'l' .. holder, lease - 1, lease)
+  else
+    set(k, 'l' .. holder, nil, lease)
+    counts[k].n = n - 1
+  end
+  return lease ~= nil
+end
+
+local function parts(cost)
+  if cost == 0 then return 0, 0, '' end
+  local units = cost % (2 * HALF)
+  local rest = (cost - units) / (2 * HALF)
+  local ending = rest % 4
+  local place = (rest - ending) / 4
+  return units - HALF, ending, place > 0 and ARGV[2 + place] or ''
+end
+
+local m = {}
+
+-- take decides an op alone and records it. Its outcome goes into op, where OK
+-- and what follows it are as for other ops; then what is in flight, and whether
+-- its holder had its lease.
+function m.take(op, now, cost, again, OK)
+  local k, l = op[2], op[5]
+  local cap = input[l + 1]
+  local units, ending, holder = parts(cost)
+  local ok, held, gone, changed = false, false, false, false
+  local lease, ended, stored
+  if units < 0 then
+    ok, changed = true, true
+    held = give_back(k, now, units, ending, holder, false)
+  elseif units == 0 and holder == '' then
+    ok = count(k, now) < cap
+  else
+    local n = count(k, now)
+    lease, ended, stored = find(k, holder, now)
+    if lease then
+      ok, held, changed = true, true, true
+      renew(k, holder, now, l, again and units > 0, lease)
+    elseif units == 0 or ended then
+      gone = true
+    elseif n < cap then
+      local till = ceil((now + input[l + 2]) / 1000)
+      set(k, 'l' .. holder, till * 8, stored)
+      keep(k, till * 1000)
+      counts[k].n = n + 1
+      ok, changed = true, true
+    elseif input[l + 3] > 0 then
+      remember(k, now, l)
+      changed = true
+    end
+  end
+  if changed then tidy(k, now) end
+  local n = count(k, now)
+  local in_flight, retry, reset = n, 0, 0
+  if not ok or units == 0 then
+    local _, sum = refusals(k, now)
+    in_flight = n + sum
+    if not ok and units > 0 and (input[l + 3] == 0 or gone) then in_flight = in_flight + 1 end
+  end
+  if n > 0 then
+    reset = lapse(call('ZREVRANGEBYSCORE', keys[k], HI, lowest(now), 'WITHSCORES', 'LIMIT', 0, 1)[2]) - now
+  end
+  if cap == 0 or gone then
+    retry = NEVER
+  elseif n >= cap then
+    retry = lapse(nth(k, now, n - cap)[2]) - now
+  end
+  op[OK], op[OK + 1], op[OK + 2], op[OK + 3], op[OK + 4] = ok, cap - n, retry, reset, now
+  op[OK + 5], op[OK + 6] = in_flight, held
+  return ok
+end
+
+m.count, m.rollback = count, rollback
+function m.begin() journal = {} end
+function m.commit() journal = nil end
+
+-- repeated says whether an op is an acquire that was granted before.
+function m.repeated(op, now)
+  local units, _, holder = parts(op[4])
+  return units > 0 and find(op[2], holder, now) ~= nil
+end
+
+-- refused remembers an op without room whose request left no other trace.
+function m.refused(op, now)
+  local units, _, holder = parts(op[4])
+  if units > 0 and input[op[5] + 3] > 0 then
+    local lease, ended = find(op[2], holder, now)
+    if not ended then
+      remember(op[2], now, op[5])
+      tidy(op[2], now)
+    end
+  end
+end
+
+function m.gives(cost) return (parts(cost)) < 0 end
+
+-- undo takes back what an acquire took.
+function m.undo(op, now)
+  local _, _, holder = parts(op[4])
+  give_back(op[2], now, -1, END_ATTEMPT, holder, true)
+end
+
+return m
+
+end
+
+-- All other requests: those of logs, of leases, of ops that share a key, dry runs, and
+-- what is to be settled. An op is an array of bits, key, number, cost, the
+-- place of its limit, then its outcome.
+local function many_machine()
+
+local OK, REMAINING, RETRY, RESET, AT, IN_FLIGHT, HELD = 6, 7, 8, 9, 10, 11, 12
+
+local leases -- made when the first one is met
+
+local function load(algorithm, k, now)
+  if algorithm == LEASE then
+    leases = leases or lease_machine()
+    return leases.count(k, now)
+  end
+  if algorithm ~= LOG then return states[k] or load_state(k, algorithm) end
+  if not load_log then log_machine() end
+  return logs[k] or load_log(k)
+end
+
+-- take decides op alone at instant now, for cost, and records it. again says
+-- that an acquire whose lease is there is a repetition.
+local function take(op, now, cost, again)
+  local k, l = op[2], op[5]
+  if input[l] == LEASE then return leases.take(op, now, cost, again, OK) end
+  local ok, remaining, retry, reset, at
+  if input[l] == LOG then
+    local v = logs[k]
+    at = max(v.pend and v.pend_at or v.last, now)
+    ok, remaining, retry, reset = sliding_log(v, at, k, cost, max(cost, 1), input[l + 1], input[l + 2], op[3])
+  else
+    local s, after = states[k]
+    at = max(s[1], now)
+    ok, remaining, retry, reset, after = step(at, s, cost, l)
+    if after then states[k] = after end
+  end
+  if at > now then retry, reset = late(at - now, retry, reset) end
+  op[OK], op[REMAINING], op[RETRY], op[RESET], op[AT] = ok, remaining, retry, reset, at
+  return ok
+end
+
+-- undo gives back the cost, below zero, that an op of a refused request of
+-- several partitions took at instant t. It returns what is left to be done as
+-- an ordinary cost: exactly what was taken comes back, even if others have
+-- been admitted since.
+local function undo(op, t, cost)
+  local k, algorithm, win = op[2], input[op[5]], input[op[5] + 2]
+  if algorithm == LEASE then
+    leases.undo(op, t)
+    return 0
+  end
   if algorithm == LOG then
-    undo_log(k, number, t, -cost)
+    undo_log(k, op[3], t, -cost)
     return 0
   end
   local s = states[k]
@@ -500,8 +1021,7 @@ local function undo(algorithm, k, number, t, cost, win)
   if algorithm == FIXED and s[1] ~= start then return 0 end
   if algorithm == SLIDING then
     if s[1] == start + win then
-      s[3] = max(s[3] + cost, 0)
-      changed(k, s, SLIDING, s[1] + (s[2] > 0 and 2 * win or win))
+      states[k] = {s[1], s[2], max(s[3] + cost, 0), s[4], SLIDING, s[1] + (s[2] > 0 and 2 * win or win) - since}
     end
     if s[1] ~= start then return 0 end
     return max(cost, -s[2])
@@ -509,73 +1029,15 @@ local function undo(algorithm, k, number, t, cost, win)
   return cost
 end
 
--- step decides one op alone at instant now and returns its outcome: whether it
--- had room, what remains, retry, reset, and the instant charged.
-local function step(now, algorithm, k, number, cost, cap, win, x, y)
-  local want = cost > 1 and cost or 1
-  local ok, remaining, retry, reset, at
-  if algorithm == LOG then
-    local v = logs[k]
-    at = v.pend and v.pend_at or v.last
-    if at < now then at = now end
-    ok, remaining, retry, reset = sliding_log(v, at, k, cost, want, cap, win, number)
-  else
-    local s = states[k]
-    at = s[1]
-    if at < now then at = now end
-    if algorithm == FIXED then
-      ok, remaining, retry, reset = fixed_window(s, at, k, cost, want, cap, win)
-    elseif algorithm == SLIDING then
-      ok, remaining, retry, reset = sliding_window(s, at, k, cost, want, cap, win, x, y)
-    else
-      ok, remaining, retry, reset = token_bucket(s, at, k, cost, want, cap, win, x, y)
-    end
-  end
-  if remaining < 0 then remaining = 0 end
-  if at > now then
-    if retry > 0 then retry = retry + at - now end
-    if reset > 0 then reset = reset + at - now end
-  end
-  return ok, remaining, retry, reset, at
-end
-
-local function load(algorithm, k)
-  if algorithm ~= LOG then return states[k] or load_state(k, algorithm) end
-  if not load_log then log_machine() end
-  return logs[k] or load_log(k)
-end
-
--- decide_one answers a request of one op: nothing of it is ever taken back.
-local function decide_one(now, bits, k, number, cost, cap, win, x, y)
-  local algorithm = bits % 8
-  if not load(algorithm, k) then return pack('<BH', 2, k) end
-  local ok, remaining, retry, reset, at = step(now, algorithm, k, number, cost, cap, win, x, y)
-  if algorithm == LOG and logs[k].dirty then commit(k, logs[k]) end
-  return pack('<BBdddd', (ok or bits % 16 > 7) and 1 or 0, ok and 1 or 0, remaining, retry, reset, at)
-end
-
--- decide_many is made when the first other request is met. It knows an op as
--- an array: bits, key, number, cost, capacity, window, x, y, then its outcome.
--- (Named fields would make each table grow a second part.)
-local function many_machine()
-
-local OK, REMAINING, RETRY, RESET, AT = 9, 10, 11, 12, 13
-
-local function try(op, now, cost)
-  op[OK], op[REMAINING], op[RETRY], op[RESET], op[AT] =
-    step(now, op[1] % 8, op[2], op[3], cost, op[5], op[6], op[7], op[8])
-  return op[OK]
-end
-
 -- ask corrects the outcome of an op that is not recorded: what is left is
 -- what there is without it. An op that had room need not wait; one that gives
 -- back is about a single unit.
 local function ask(op, now, had_room, gives)
-  local retry = op[RETRY]
-  try(op, now, 0)
-  op[OK] = had_room
+  local retry, in_flight, held = op[RETRY], op[IN_FLIGHT], op[HELD]
+  take(op, now, 0)
+  op[OK], op[HELD] = had_room, held
   if not had_room then
-    op[RETRY] = retry
+    op[RETRY], op[IN_FLIGHT] = retry, in_flight or op[IN_FLIGHT]
   elseif not gives then
     op[RETRY] = 0
   end
@@ -588,21 +1050,20 @@ local function copy(t)
   return c
 end
 
-local function restore(saved)
-  for k, old in pairs(saved) do
-    states[k], logs[k], dirty[k] = old[1], old[2], old[3] and old[1] or nil
-  end
+local function gives(op)
+  if input[op[5]] == LEASE then return leases.gives(op[4]) end
+  return op[4] < 0
 end
 
 -- refuse records what a refused request still charges and corrects the
 -- outcomes of the others.
 local function refuse(ops, now)
   for i = 1, #ops do
-    if ops[i][1] >= 16 then try(ops[i], now, ops[i][4]) end
+    if ops[i][1] % 4 > 1 then take(ops[i], now, ops[i][4]) end
   end
   for i = 1, #ops do
     local op = ops[i]
-    if op[1] < 16 then ask(op, now, op[OK], op[4] < 0) end
+    if op[1] % 4 < 2 then ask(op, now, op[OK], gives(op)) end
   end
 end
 
@@ -611,88 +1072,165 @@ local function settle(ops, now, times)
   for i = 1, #ops do
     local op = ops[i]
     if times[i] > 0 then
-      local left = undo(op[1] % 8, op[2], op[3], times[i], -op[4], op[6])
-      if left < 0 then try(op, times[i], left) end
+      local left = undo(op, times[i], -op[4])
+      if left < 0 then take(op, times[i], left) end
     end
   end
   for i = 1, #ops do
-    ops[i][OK], ops[i][RETRY] = ops[i][1] >= 64, 0
-    ops[i][1] = ops[i][1] % 32
+    ops[i][OK], ops[i][RETRY] = ops[i][1] > 3, 0
   end
   refuse(ops, now)
 end
 
+-- remember has refusals count for their limit's hold.
+local function remember(ops, now)
+  for i = 1, #ops do
+    local op = ops[i]
+    if input[op[5]] == LEASE and not op[OK] then leases.refused(op, now) end
+  end
+end
+
+-- repeated says whether one of the ops is an acquire that was granted before:
+-- then all of the request was, and is not charged again.
+local function repeated(ops, now)
+  for i = 1, #ops do
+    if input[ops[i][5]] == LEASE and leases.repeated(ops[i], now) then return true end
+  end
+  return false
+end
+
+local function decide_repeated(ops, now)
+  if dry then leases.begin() end
+  for i = 1, #ops do
+    local op = ops[i]
+    local mine = input[op[5]] == LEASE and leases.repeated(op, now)
+    take(op, now, mine and op[4] or 0, true)
+    op[OK], op[RETRY] = true, 0
+  end
+  if dry then
+    leases.rollback()
+    leases.commit()
+  end
+  return true
+end
+
 local function decide(ops, now)
-  local admitted, saved = true, {}
+  local admitted, old_states, old_logs = true, {}, {}
+  if leases then leases.begin() end
   for i = 1, #ops do
     local op = ops[i]
     local k = op[2]
-    if not saved[k] then
-      -- Views and states are changed in place: keep what they were.
-      local s = states[k]
-      saved[k] = {s and {s[1], s[2], s[3], s[4], s[5]}, copy(logs[k]), dirty[k] ~= nil}
+    if not old_states[k] and not old_logs[k] then
+      old_states[k], old_logs[k] = states[k], copy(logs[k]) -- views are changed in place
     end
-    if not try(op, now, op[4]) and op[1] % 16 < 8 then admitted = false end
+    if not take(op, now, op[4], false) and op[1] % 2 < 1 then admitted = false end
   end
-  if dry then
-    restore(saved)
-  elseif not admitted then
-    restore(saved)
-    refuse(ops, now)
+  if dry or not admitted then
+    if leases then leases.rollback() end
+    for k, s in pairs(old_states) do states[k] = s end
+    for k, v in pairs(old_logs) do logs[k] = v end
+    if not dry then
+      if leases then remember(ops, now) end
+      refuse(ops, now)
+    end
   end
+  if leases then leases.commit() end
   return admitted
 end
 
-return function(ops, now, times)
-  for i = 1, #ops do
-    if not load(ops[i][1] % 8, ops[i][2]) then return pack('<BH', 2, ops[i][2]) end
+-- decide_one is decide for a request of one op, of which nothing is ever
+-- taken back.
+local function decide_one(ops, now)
+  return take(ops[1], now, ops[1][4], true) or ops[1][1] % 2 > 0
+end
+
+return function(now, n, p, number, settling)
+  local ops, times = {}, {}
+  for i = 1, n do
+    local code, l = input[p], limits + 5 * input[p + 2]
+    local bits = code % 8
+    ops[i] = {bits, (code - bits) / 8, number + i, input[p + 1], l, false, 0, 0, 0, 0}
+    p = p + 3
+  end
+  if settling then
+    for i = 1, n do
+      ops[i][3], times[i] = input[p], input[p + 1]
+      p = p + 2
+    end
+  end
+  for i = 1, n do
+    if not load(input[ops[i][5]], ops[i][2], now) then
+      filled = filled + 1
+      out[filled] = 1 + ops[i][2]
+      return
+    end
   end
   local admitted = false
-  if times then
+  if settling then
     settle(ops, now, times)
+  elseif leases and repeated(ops, now) then
+    admitted = decide_repeated(ops, now)
+  elseif n == 1 and not dry then
+    admitted = decide_one(ops, now)
   else
     admitted = decide(ops, now)
   end
-  local answer = {admitted and '\1' or '\0'}
-  for i = 1, #ops do
+  filled = filled + 1
+  out[filled] = admitted and 1 or 0
+  for i = 1, n do
     local op = ops[i]
     local v = logs[op[2]]
     if v and v.dirty then commit(op[2], v) end
-    answer[i + 1] = pack('<Bdddd', op[OK] and 1 or 0, op[REMAINING], op[RETRY], op[RESET], op[AT])
+    answer(now, op[OK], op[REMAINING], op[RETRY], op[RESET], op[AT])
+    if op[IN_FLIGHT] then
+      filled = filled + 1
+      out[filled] = 2 * op[IN_FLIGHT] + (op[HELD] and 1 or 0)
+    end
   end
-  return table.concat(answer)
 end
 
 end
 
-local decide_many
-local out = {pack('<d', clock)}
-for r = 1, requests do
-  local now, n, bits, k, number, cost, cap, win, x, y
-  now, n, bits, k, number, cost, cap, win, x, y, pos = unpack_('<dHBHHddddd', blob, pos)
+local others
+local p, number = 4, 0
+for _ = 1, input[2] do
+  local now, shape = input[p], input[p + 1]
+  local kind = shape % 4
+  local n = (shape - kind) / 4
   if now < 0 then now = clock end
   -- Injected instants run at a pace of their own: keys live to the later of
   -- their end by those and by the server's clock.
   since = now < precise and now or precise
-  if n == 1 and bits < 32 and not dry then
-    out[r + 1] = decide_one(now, bits, k, number, cost, cap, win, x, y)
+  if kind == 1 and not dry then
+    simple(now, n, p + 2)
+  elseif kind == 0 and n == 1 and not dry and input[limits + 5 * input[p + 4]] == LOG then
+    if not one_log then log_machine() end
+    one_log(now, p + 2, number + 1)
   else
-    local ops = {{bits, k, number, cost, cap, win, x, y, false, 0, 0, 0, 0}}
-    for i = 2, n do
-      bits, k, number, cost, cap, win, x, y, pos = unpack_('<BHHddddd', blob, pos)
-      ops[i] = {bits, k, number, cost, cap, win, x, y, false, 0, 0, 0, 0}
-    end
-    local times
-    if bits >= 32 then
-      times = {unpack_(string.rep('d', n), blob, pos)}
-      pos = times[n + 1]
-    end
-    decide_many = decide_many or many_machine()
-    out[r + 1] = decide_many(ops, now, times)
+    others = others or many_machine()
+    others(now, n, p + 2, number, kind == 2)
   end
+  number = number + n
+  p = p + 2 + (kind == 2 and 5 or 3) * n
 end
 
-for k, s in pairs(dirty) do
-  call('SET', KEYS[k], pack('<Bddd', s[4], s[1], s[2], s[3]), 'PX', ceil((s[5] + MARGIN) / 1000))
+-- write stores the state of key k. One that lives long enough is written over
+-- where it is, which costs a third; but not if it is of no use any more, so
+-- that a Ping, which writes such a state, tries the command that all depends on.
+local function write(k, s)
+  local life, tag = s[6] + MARGIN, s[5]
+  if s[6] > 0 and precise + life <= s[4] * 1000000 then
+    local r = pcall_('SETRANGE', keys[k], '0', pack('<BdddI4', tag, s[1], s[2], s[3], s[4]))
+    if type(r) == 'number' then return end
+  end
+  -- In advance, so that few takes must move the key's end.
+  life = life + MARGIN + (tag == BUCKET and floor(s[6] / 8) or 0)
+  local lives = min(floor((precise + life) / 1000000), 4294967295)
+  call('SET', keys[k], pack('<BdddI4', tag, s[1], s[2], s[3], lives), 'PX', ceil(life / 1000))
 end
-return table.concat(out)
+
+for k = 1, #keys do
+  local s = states[k]
+  if s and s[6] then write(k, s) end
+end
+return encode(out, filled)

@@ -1,0 +1,186 @@
+package redis
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/headgate-rls/headgate/backends/internal/circuit"
+)
+
+// Of the nodes of a Cluster one may hang while the others work. Without more
+// ado every call for its slots, and every slice with such a call in it, would
+// wait for it in vain. So each node has a circuit breaker: after some failures
+// in a row its calls fail at once, and pings find out when it is back. It goes
+// by the node and not by the slot: a replica that is promoted has its own.
+
+// Of a circuit: see Config for the rest.
+const (
+	nodeDelay = 100 * time.Millisecond // first
+	// minBudget is how long a call must be able to wait for its timeout to
+	// count: callers in a great hurry say nothing about the node.
+	minBudget = 2 * time.Millisecond
+)
+
+// A node is a hook of the driver's client for one node.
+type node struct {
+	b       *Backend
+	client  *redis.Client
+	circuit *circuit.Circuit
+}
+
+// addNode prepares the driver's client for a node that it met.
+func (b *Backend) addNode(client *redis.Client) {
+	client.AddHook(dialHook{})
+	if b.cfg.NodeFailures == 0 {
+		return
+	}
+	n := &node{b: b, client: client}
+	n.circuit = circuit.New(circuit.Config{
+		Failures: b.cfg.NodeFailures, Window: 1,
+		Delay: min(nodeDelay, b.cfg.NodeDelay), MaxDelay: b.cfg.NodeDelay, Timeout: b.cfg.Timeout,
+		Ping: n.ping, OnChange: n.changed, Rand: rand.Float64,
+	})
+	client.AddHook(n)
+}
+
+// An awayError is that of a call for a node that is left alone.
+type awayError struct {
+	addr    string
+	refusal error
+}
+
+func (e *awayError) Error() string { return "node " + e.addr + ": " + e.refusal.Error() }
+func (e *awayError) Unwrap() error { return e.refusal }
+
+func isAway(err error) bool {
+	var away *awayError
+	return errors.As(err, &away)
+}
+
+func (n *node) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+// ProcessHook guards the calls of the script. What the driver sends by itself,
+// such as questions about slots, is in nobody's way.
+func (n *node) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if _, ok := cmd.(scriptCall); !ok {
+			return next(ctx, cmd)
+		}
+		return n.guard(ctx, func() error { return next(ctx, cmd) })
+	}
+}
+
+// ProcessPipelineHook is ProcessHook for several calls, or one after ASKING.
+func (n *node) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		if _, ok := cmds[len(cmds)-1].(scriptCall); !ok {
+			return next(ctx, cmds)
+		}
+		return n.guard(ctx, func() error { return next(ctx, cmds) })
+	}
+}
+
+// guard makes calls unless the node is left alone, and judges it by the error.
+func (n *node) guard(ctx context.Context, calls func() error) error {
+	p := n.circuit.Period()
+	if p.State() != circuit.Closed {
+		n.b.nodeRefused.Add(1)
+		return &awayError{n.client.Options().Addr, n.circuit.Refusal()}
+	}
+	d, ok := ctx.Deadline()
+	hurried := ok && time.Until(d) < minBudget
+	err := calls()
+	switch {
+	case answers(err):
+		n.circuit.Settle(p, circuit.Succeeded, nil)
+	case hurried, errors.Is(ctx.Err(), context.Canceled):
+		n.circuit.Settle(p, circuit.Nothing, nil)
+	default:
+		n.circuit.Settle(p, circuit.Failed, err)
+	}
+	return err
+}
+
+// answers says whether err is an answer of the node, be it a refusal.
+func answers(err error) bool {
+	var reply redis.Error
+	return err == nil || errors.As(err, &reply)
+}
+
+// ping is the circuit's probe. While it fails, another node may have become
+// the master.
+func (n *node) ping(ctx context.Context) error {
+	err := n.client.Ping(ctx).Err()
+	switch {
+	case answers(err):
+		return nil
+	case errors.Is(err, redis.ErrClosed): // by the driver, once the node has left the Cluster
+		n.circuit.Stop()
+		n.b.setAway(n, false)
+	default:
+		n.b.cluster.ReloadState(ctx)
+	}
+	return err
+}
+
+// changed is told of the circuit's changes.
+func (n *node) changed(from, to circuit.State, why error) {
+	addr := n.client.Options().Addr
+	switch {
+	case to == circuit.Closed:
+		n.b.log.Info("Redis Cluster: a node is back", "node", addr)
+		n.b.setAway(n, false) // last: Close does not wait for it any more
+	case from == circuit.Closed:
+		n.b.nodeOpened.Add(1)
+		n.b.setAway(n, true)
+		n.b.log.Warn("Redis Cluster: a node fails; calls for its slots fail at once until it answers pings", "node", addr, "error", why)
+	}
+}
+
+// setAway notes whether n is left alone. Of nodes that are not, nothing runs
+// that would have to be stopped.
+func (b *Backend) setAway(n *node, away bool) {
+	b.awayMu.Lock()
+	defer b.awayMu.Unlock()
+	if !away {
+		delete(b.away, n)
+		return
+	}
+	b.away[n] = struct{}{}
+	if b.closing.Err() != nil {
+		n.circuit.Stop()
+	}
+}
+
+// awayNodes returns the addresses of the nodes that are left alone.
+func (b *Backend) awayNodes() []string {
+	b.awayMu.Lock()
+	defer b.awayMu.Unlock()
+	var list []string
+	for n := range b.away {
+		list = append(list, n.client.Options().Addr)
+	}
+	slices.Sort(list)
+	return list
+}
+
+// stopNodes ends what runs for nodes; the function it returns waits for it.
+func (b *Backend) stopNodes() (wait func()) {
+	b.awayMu.Lock()
+	defer b.awayMu.Unlock()
+	var list []*node
+	for n := range b.away {
+		n.circuit.Stop()
+		list = append(list, n)
+	}
+	return func() {
+		for _, n := range list {
+			n.circuit.Wait()
+		}
+	}
+}
