@@ -11,6 +11,9 @@ import (
 
 // answer fills the call's response from its verdict.
 func (c *call) answer(ctx context.Context, b *batch) {
+	if c.endTake >= 0 {
+		c.ended(b)
+	}
 	switch {
 	case c.resp.Err != nil:
 	case c.take < 0:
@@ -18,8 +21,10 @@ func (c *call) answer(ctx context.Context, b *batch) {
 	default:
 		v := &b.verdicts[c.take]
 		if v.Err != nil {
+			c.unsure(b, v.Err)
 			v = c.degrade(ctx, b, v.Err)
 		}
+		c.temper(v)
 		c.fill(ctx, b, v)
 	}
 }
@@ -28,6 +33,7 @@ func (c *call) answer(ctx context.Context, b *batch) {
 type refusal struct {
 	part int
 	view *limitView
+	tier *tierView     // of a limit on requests in flight
 	wait time.Duration // limit.Never if no wait helps
 }
 
@@ -67,8 +73,11 @@ func (c *call) fill(ctx context.Context, b *batch, v *limit.Verdict) {
 	c.resp.OverLimit = who.view != nil && !conf.ShadowMode
 	c.addHeaders(b, &who)
 	c.addMetadata(b, &who)
-	if c.resp.OverLimit {
+	switch {
+	case c.resp.OverLimit:
 		c.refuse(b, &who)
+	case v != nil && v.Admitted:
+		c.grant(b, v, c.resp.Degraded)
 	}
 }
 
@@ -79,6 +88,8 @@ func (c *call) status(b *batch, i int, v *limit.Verdict) refusal {
 	outcome := OutcomeOK
 	who := refusal{part: i}
 	switch {
+	case p.ending:
+		return who
 	case p.view == nil:
 		c.countUnmatched(b, p)
 		return who
@@ -118,7 +129,7 @@ func (c *call) decided(b *batch, i int, v *limit.Verdict) (Outcome, refusal) {
 	}
 	st.limit, st.Remaining, st.Reset = view, clampUint32(out.Remaining), seconds(wait)
 	st.OverLimit = !out.Admitted && !view.shadow
-	who := refusal{part: i, view: view, wait: out.Retry}
+	who := refusal{part: i, view: view, tier: view.tier(out), wait: out.Retry}
 	switch {
 	case !out.Admitted && !st.OverLimit, shadowed && out.Admitted:
 		return OutcomeShadow, who
@@ -180,6 +191,7 @@ func (c *call) giveBack(ctx context.Context, b *batch, v *limit.Verdict) {
 	b.s.take(ctx, b.s.conf.Backend, []limit.Request{back}, out)
 	if err := out[0].Err; err != nil {
 		b.s.logFailure(c.req.Domain, "could not give back what a refused request had taken", err)
+		c.unsure(b, err)
 	}
 }
 

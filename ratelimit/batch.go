@@ -6,6 +6,7 @@ import (
 
 	"github.com/headgate-rls/headgate/descriptors"
 	"github.com/headgate-rls/headgate/limit"
+	"github.com/headgate-rls/headgate/ratelimit/lease"
 )
 
 // A batch is the requests of one Decide and the memory to decide them in.
@@ -15,6 +16,7 @@ type batch struct {
 
 	calls    []call
 	takes    []limit.Request
+	ending   bool // some call brings leases back
 	verdicts []limit.Verdict
 }
 
@@ -26,6 +28,14 @@ type call struct {
 	ops   []limit.Op   // of all parts, in order
 	views []*limitView // of ops
 	take  int          // index into batch.takes, -1 if there are no ops
+
+	// Requests in flight.
+	holder  string      // of the leases that the call gets
+	token   lease.Lease // they
+	tokens  []byte      // encoded metadata with their token
+	endings []ending    // leases that the call brings back
+	ends    []limit.Op  // what to do about them
+	endTake int         // index into batch.takes, -1 if there is nothing to do
 }
 
 // A part is what the rules say about one descriptor.
@@ -37,19 +47,29 @@ type part struct {
 
 	// policy is what answers instead of the counters, zero if they do.
 	policy descriptors.FailurePolicy
+	ending bool // it brings a lease back
 }
 
 // start matches every request and collects what to ask the backend.
 func (b *batch) start(s *Service, reqs []*Request, resps []*Response) {
 	b.s, b.rules = s, s.rules.Load()
 	b.calls = grow(b.calls, len(reqs))
-	b.takes = b.takes[:0]
+	b.takes, b.ending = b.takes[:0], false
 	for i := range reqs {
 		c := &b.calls[i]
-		c.req, c.resp, c.take = reqs[i], resps[i], -1
-		c.ops, c.views = c.ops[:0], c.views[:0]
+		c.req, c.resp, c.take, c.endTake, c.holder = reqs[i], resps[i], -1, -1, ""
+		c.ops, c.views, c.ends, c.endings = c.ops[:0], c.views[:0], c.ends[:0], c.endings[:0]
 		c.resp.reset(len(c.req.Descriptors))
-		if c.resp.Err = c.plan(b); c.resp.Err == nil && len(c.ops) > 0 {
+		if c.resp.Err = c.plan(b); c.resp.Err != nil {
+			continue
+		}
+		// What is ended is a request of its own: it must be whatever becomes of
+		// the rest.
+		if len(c.ends) > 0 {
+			c.endTake, b.ending = len(b.takes), true
+			b.takes = append(b.takes, limit.Request{Ops: c.ends})
+		}
+		if len(c.ops) > 0 {
 			c.take = len(b.takes)
 			b.takes = append(b.takes, limit.Request{Ops: c.ops})
 		}
@@ -71,6 +91,8 @@ func (b *batch) release() {
 		clear(c.parts)
 		clear(c.ops)
 		clear(c.views)
+		clear(c.ends)
+		clear(c.token.Held)
 	}
 	clear(b.takes)
 	b.s, b.rules = nil, nil
@@ -109,7 +131,7 @@ func (c *call) plan(b *batch) *Error {
 	for i := range c.parts {
 		c.addOps(b, i, replacing)
 	}
-	if most := b.s.conf.Caps.MaxOps; len(c.ops) > most {
+	if most := b.s.conf.Caps.MaxOps; max(len(c.ops), len(c.ends)) > most {
 		return invalid("the request's descriptors meet %d limits, at most %d", len(c.ops), most)
 	}
 	return nil
@@ -123,6 +145,10 @@ func (c *call) match(b *batch, i int) *Error {
 		if d.Entries[j].Key == "" {
 			return invalid("descriptors[%d].entries[%d].key must not be empty", i, j)
 		}
+	}
+	if len(d.Entries) > 0 && d.Entries[0].Key == OpKey {
+		p.ending = true
+		return c.endOps(b, i)
 	}
 	b.rules.set.Match(c.req.Domain, d.Entries, &p.match)
 	if d.HasOverride && p.match.Domain {
@@ -171,7 +197,11 @@ func (c *call) addOps(b *batch, i int, replacing bool) {
 			// Quota mode is settled after the fact, in answer.
 			Shadow: lv.shadow || p.view.quota || b.s.conf.ShadowMode,
 			Each:   p.view.each,
+			Share:  lv.share,
 		})
+		if lv.inFlight != nil {
+			c.leaseOp(&c.ops[len(c.ops)-1])
+		}
 		p.n++
 	}
 }

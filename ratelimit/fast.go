@@ -18,13 +18,14 @@ const Method = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit"
 // I/O they are decided in the goroutine that reads the connection.
 func UnaryHandler(s *Service, observe func(time.Duration, CallResult)) unary.Handler {
 	h := &unaryHandler{service: s, observe: observe}
+	about := []string{MetadataID, MetadataOwner, MetadataLeaseKey}
 	if s.conf.Caps.Local {
-		return unary.Handler{Inline: func(ctx context.Context, calls []*unary.Call) []*unary.Call {
+		return unary.Handler{Metadata: about, Inline: func(ctx context.Context, calls []*unary.Call) []*unary.Call {
 			h.serve(ctx, calls)
 			return nil
 		}}
 	}
-	return unary.Handler{Serve: h.serve, Shed: h.shed}
+	return unary.Handler{Metadata: about, Serve: h.serve, Shed: h.shed}
 }
 
 type unaryHandler struct {
@@ -91,6 +92,9 @@ func (h *unaryHandler) decode(calls []*unary.Call, now time.Time) (cs *callSlice
 			h.observe(time.Since(now), CallInvalid)
 			continue
 		}
+		if md := c.Metadata; len(md) == 3 {
+			ex.req.about(md[0], md[1], md[2])
+		}
 		if !c.Deadline.IsZero() && (earliest.IsZero() || c.Deadline.Before(earliest)) {
 			earliest = c.Deadline
 		}
@@ -110,6 +114,9 @@ func (h *unaryHandler) encode(cs *callSlice, start time.Time) {
 			continue
 		}
 		c.Reply = resp.AppendTo(c.Reply)
+		if granted := resp.Granted(); granted != nil {
+			c.Unwanted = func() { h.service.AbandonLater(granted) }
+		}
 	}
 	clear(cs.calls)
 	cs.calls, cs.reqs, cs.resps = cs.calls[:0], cs.reqs[:0], cs.resps[:0]

@@ -12,6 +12,7 @@ import (
 	_ "google.golang.org/grpc/encoding/gzip" // clients may compress
 	protocodec "google.golang.org/grpc/encoding/proto"
 	"google.golang.org/grpc/mem"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
@@ -111,12 +112,25 @@ func (h *grpcHandler) shouldRateLimit(ctx context.Context, ex *exchange) error {
 		h.observe(time.Since(start), CallInvalid)
 		return status.Error(codes.InvalidArgument, ex.malformed.Error())
 	}
+	if md, ok := metadata.FromIncomingContext(ctx); ok {
+		ex.req.about(first(md, MetadataID), first(md, MetadataOwner), first(md, MetadataLeaseKey))
+	}
 	h.service.Decide(ctx, ex.reqs[:], ex.resps[:])
+	if ctx.Err() != nil {
+		h.service.Abandon(&ex.resp)
+	}
 	h.observe(time.Since(start), ex.resp.Result())
 	if err := ex.resp.Err; err != nil {
 		return status.Error(codes.Code(err.Code), err.Message)
 	}
 	return nil
+}
+
+func first(md metadata.MD, name string) string {
+	if values := md[name]; len(values) > 0 {
+		return values[0]
+	}
+	return ""
 }
 
 // ServerCodec makes a grpc-go server encode this package's own messages by

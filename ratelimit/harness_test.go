@@ -60,9 +60,9 @@ func (b *modelBackend) take(req *limit.Request, v *limit.Verdict) {
 	}
 }
 
-func (b *modelBackend) Forget(context.Context, []limit.Key) error    { return nil }
-func (b *modelBackend) Ping(context.Context) error                   { return b.err }
-func (b *modelBackend) Close() error                                 { return nil }
+func (b *modelBackend) Forget(context.Context, []limit.Key) error { return nil }
+func (b *modelBackend) Ping(context.Context) error                { return b.err }
+func (b *modelBackend) Close() error                              { return nil }
 
 func modelCaps(local bool) backends.Caps {
 	caps := backends.Caps{Name: "model", Algorithms: map[limit.Algorithm]backends.AlgorithmCaps{},
@@ -70,6 +70,7 @@ func modelCaps(local bool) backends.Caps {
 	for _, a := range limit.Algorithms() {
 		caps.Algorithms[a] = backends.AlgorithmCaps{MaxUnits: limit.MaxUnits}
 	}
+	caps.Algorithms[limit.Concurrency] = backends.AlgorithmCaps{MaxUnits: limit.MaxInFlight}
 	return caps
 }
 
@@ -103,6 +104,11 @@ func setup(t *testing.T, rules string, change ...func(*Config)) *harness {
 		t.Fatal(err)
 	}
 	h.Service = s
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		s.Close(ctx)
+	})
 	return h
 }
 
@@ -185,6 +191,25 @@ func (m *countingMetrics) Rule(domain, rule string) *RuleCounters {
 		c[o] = countFunc(func() { m.add(name) })
 	}
 	return &c
+}
+
+func (m *countingMetrics) Lease(domain, rule string) *LeaseCounters {
+	var c LeaseCounters
+	for e := range NumLeaseEvents {
+		name := domain + "/" + rule + " " + e.String()
+		c[e] = countFunc(func() { m.add(name) })
+	}
+	return &c
+}
+
+func (m *countingMetrics) Tier(domain, rule, tier string) Counter {
+	return countFunc(func() { m.add(domain + "/" + rule + " tier " + tier) })
+}
+
+func (m *countingMetrics) count(name string) int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.n[name]
 }
 
 func (m *countingMetrics) add(name string) {

@@ -62,17 +62,27 @@ func (c *call) addHeader(name, value string) {
 // refuse adds what only a refusal has, and logs it.
 func (c *call) refuse(b *batch, who *refusal) {
 	h := &b.s.conf.Headers
-	if who.wait != limit.Never {
+	if who.wait != limit.Never && (who.tier == nil || !who.tier.hasRetry) {
 		c.addHeader(h.RetryAfter, strconv.FormatInt(max(seconds(who.wait), 1), 10))
 	}
 	c.addHeader(h.Rule, who.view.name)
-	if r := c.parts[who.part].view.rule.Response; r != nil {
-		c.resp.Body = r.Content
-		for _, extra := range r.Headers {
-			c.addHeader(extra.Name, extra.Value)
-		}
+	if t := who.tier; t != nil {
+		t.hits.Inc()
+		c.addResponse(t.Content, t.Headers)
+	} else if r := c.parts[who.part].view.rule.Response; r != nil {
+		c.addResponse(r.Content, r.Headers)
 	}
-	if ok, skipped := b.s.refusals.allow(); ok {
+	ok, skipped := b.s.refusals.allow()
+	switch {
+	case !ok:
+	case who.tier != nil: // S3-76
+		b.s.conf.Log.Info("rate limit applied for resource "+who.view.rule, "domain", c.req.Domain, "tier", who.tier.label, "not_logged", skipped)
+	default:
 		b.s.conf.Log.Info("refused", "rule", who.view.name, "retry_after", who.wait, "not_logged", skipped)
 	}
+}
+
+func (c *call) addResponse(content string, headers []descriptors.Header) {
+	c.resp.Body = content
+	c.resp.Headers = append(c.resp.Headers, headers...)
 }

@@ -1,7 +1,10 @@
 package ratelimit
 
 import (
+	"unicode/utf8"
+
 	"github.com/headgate-rls/headgate/descriptors"
+	"github.com/headgate-rls/headgate/limit"
 )
 
 // A Request is one decoded RateLimitRequest.
@@ -10,6 +13,24 @@ type Request struct {
 	Descriptors []Descriptor
 	// Hits is the request's hits_addend; zero counts as one.
 	Hits uint32
+
+	// ID, Owner and LeaseKey come with the call, not in the message: see
+	// MetadataID, MetadataOwner and MetadataLeaseKey.
+	ID, Owner, LeaseKey string
+}
+
+// maxAbout bounds what comes with a call; more says nothing.
+const maxAbout = 256
+
+// about fills in what comes with the call.
+func (r *Request) about(id, owner, leaseKey string) {
+	bounded := func(s string) string {
+		if len(s) > maxAbout || !utf8.ValidString(s) {
+			return ""
+		}
+		return s
+	}
+	r.ID, r.Owner, r.LeaseKey = bounded(id), bounded(owner), bounded(leaseKey)
 }
 
 // A Descriptor is one decoded RateLimitDescriptor.
@@ -44,12 +65,15 @@ type Response struct {
 	Statuses []Status
 	// Headers are added to the response that Envoy sends downstream.
 	Headers []descriptors.Header
+	// RequestHeaders are added to the request that Envoy sends upstream.
+	RequestHeaders []descriptors.Header
 	// Body is the body of a refusal.
 	Body string
 	// Degraded says that a failure policy answered, not the counters.
 	Degraded bool
 
-	metadata [][]byte // encoded Structs that make up dynamic_metadata
+	granted  []limit.Op // leases that the response is about to hand out
+	metadata [][]byte   // encoded Structs that make up dynamic_metadata
 }
 
 // A Status is the answer to one descriptor.
@@ -80,6 +104,7 @@ func (r *Response) reset(n int) {
 	if cap(r.Statuses) < n {
 		r.Statuses = make([]Status, n)
 	}
-	*r = Response{Statuses: r.Statuses[:n], Headers: r.Headers[:0], metadata: r.metadata[:0]}
+	*r = Response{Statuses: r.Statuses[:n], Headers: r.Headers[:0], RequestHeaders: r.RequestHeaders[:0],
+		granted: r.granted[:0], metadata: r.metadata[:0]}
 	clear(r.Statuses)
 }

@@ -9,7 +9,11 @@ import (
 // question itself.
 func (c *call) addMetadata(b *batch, who *refusal) {
 	if c.resp.OverLimit {
-		c.resp.metadata = append(c.resp.metadata, who.view.refused)
+		refused := who.view.refused
+		if who.tier != nil {
+			refused = who.tier.refused
+		}
+		c.resp.metadata = append(c.resp.metadata, refused)
 	}
 	c.addRuleMetadata()
 	if b.s.conf.Metadata {

@@ -36,6 +36,10 @@ type RuleCounters [NumOutcomes]Counter
 type Metrics interface {
 	// Rule returns the counters of a rule. Both labels may be empty.
 	Rule(domain, rule string) *RuleCounters
+	// Lease returns the counters of a rule's leases. Both labels may be empty.
+	Lease(domain, rule string) *LeaseCounters
+	// Tier returns the counter of requests that a tier applied to.
+	Tier(domain, rule, tier string) Counter
 	// Degraded counts an answer by failure policy: "allow", "deny" or "local".
 	Degraded(policy string)
 }
@@ -53,6 +57,16 @@ func (noMetrics) Rule(string, string) *RuleCounters {
 	}
 	return &c
 }
+
+func (noMetrics) Lease(string, string) *LeaseCounters {
+	var c LeaseCounters
+	for i := range c {
+		c[i] = noCounter{}
+	}
+	return &c
+}
+
+func (noMetrics) Tier(string, string, string) Counter { return noCounter{} }
 
 func (noMetrics) Degraded(string) {}
 

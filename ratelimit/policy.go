@@ -84,6 +84,7 @@ func (c *call) takeLocal(ctx context.Context, b *batch, denied bool) *limit.Verd
 	for k, j := range at {
 		full.Outcomes[j] = out[0].Outcomes[k]
 	}
+	full.Admitted = out[0].Admitted
 	return full
 }
 

@@ -15,6 +15,8 @@ import (
 type ruleset struct {
 	set   *descriptors.Set
 	views []ruleView // by descriptors.Rule.ID
+
+	longest time.Duration // life of a lease
 }
 
 // A ruleView is a rule as answers see it.
@@ -39,6 +41,13 @@ type limitView struct {
 	shadow  bool
 	current []byte // encoded RateLimit
 	refused []byte // encoded metadata of a refusal
+	share   int64  // units that a replica takes ahead
+
+	// What there is only for requests in flight.
+	inFlight *descriptors.Concurrency
+	tiers    []tierView
+	rule     string // the rule's path
+	leases   *LeaseCounters
 }
 
 func newRuleset(set *descriptors.Set, conf *Config) *ruleset {
@@ -62,6 +71,10 @@ func newRuleset(set *descriptors.Set, conf *Config) *ruleset {
 		for i := range r.Limits {
 			v.limits[i] = newLimitView(r, &r.Limits[i], conf)
 		}
+		if r.Concurrency != nil {
+			v.limits = append(v.limits, newInFlightView(r, conf))
+			rs.longest = max(rs.longest, r.Concurrency.LeaseTTL)
+		}
 	}
 	return rs
 }
@@ -77,9 +90,19 @@ func newLimitView(r *descriptors.Rule, rl *descriptors.RuleLimit, conf *Config) 
 		name:    name,
 		keyPart: rl.KeyPart,
 		shadow:  rl.Shadow || r.Shadow,
+		share:   rl.Share,
 		current: encodeCurrentLimit(rl.Name, rl.Limit, conf.UnitMultipliers),
 		refused: encodeMetadata(map[string]any{"rule": name}),
 	}
+}
+
+func newInFlightView(r *descriptors.Rule, conf *Config) limitView {
+	c := r.Concurrency
+	lv := newLimitView(r, &descriptors.RuleLimit{Limit: c.Limit, KeyPart: c.KeyPart}, conf)
+	lv.inFlight, lv.rule = c, r.Path
+	lv.tiers = newTierViews(r, lv.name, conf.Metrics)
+	lv.leases = conf.Metrics.Lease(r.Domain, r.Path)
+	return lv
 }
 
 // count adds a decision under the rule to the metrics. The counters are looked

@@ -2,6 +2,7 @@ package ratelimit
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -12,6 +13,7 @@ import (
 	"github.com/headgate-rls/headgate/backends"
 	"github.com/headgate-rls/headgate/descriptors"
 	"github.com/headgate-rls/headgate/limit"
+	"github.com/headgate-rls/headgate/ratelimit/lease"
 )
 
 // Config is what a Service needs and how it answers.
@@ -34,6 +36,15 @@ type Config struct {
 	Charge descriptors.Charge
 	// OnBackendError is the default for rules that name none.
 	OnBackendError descriptors.FailurePolicy
+	// Leases signs the tokens of requests in flight. Replicas need the same
+	// secret; nil makes one that only this process knows.
+	Leases *lease.Signer
+	// Replica names this process in tokens.
+	Replica uint32
+	// OwnerGrace is for how long a proxy counts as alive whose access log is
+	// no longer connected; default 15 s. Leases of one that is gone are ended
+	// within one and a half times that.
+	OwnerGrace time.Duration
 	// Timeout bounds a call to the backend whose caller brings no deadline.
 	Timeout time.Duration
 	// Margin is kept back from the caller's deadline to answer in: at least
@@ -60,6 +71,11 @@ type Service struct {
 	batches   sync.Pool // *batch
 	refusals  sampler
 	failures  sampler
+
+	returns    *returns
+	owners     owners
+	recent     recent
+	localUntil atomic.Int64 // Unix ns until which leases may be held locally
 }
 
 // New returns a service that answers by set.
@@ -80,6 +96,16 @@ func New(conf Config, set *descriptors.Set) (*Service, error) {
 		conf.Timeout = 500 * time.Millisecond
 	}
 	s := &Service{conf: conf, refusals: sampler{perSecond: refusalsPerSecond}, failures: sampler{perSecond: failuresPerSecond}}
+	if conf.OwnerGrace <= 0 {
+		conf.OwnerGrace = 15 * time.Second
+	}
+	if conf.Leases == nil {
+		secret := make([]byte, 32)
+		_, _ = rand.Read(secret)
+		conf.Leases = lease.NewSigner(secret)
+	}
+	s.conf = conf
+	s.returns = newReturns(s)
 	s.batches.New = func() any { return new(batch) }
 	return s, s.SetRules(set)
 }
@@ -104,6 +130,11 @@ func CheckCaps(set *descriptors.Set, caps *backends.Caps) error {
 	for _, r := range set.Rules() {
 		for i := range r.Limits {
 			if err := caps.Check(r.Limits[i].Limit); err != nil {
+				errs = append(errs, fmt.Errorf("rule %s/%s: %w", r.Domain, r.Path, err))
+			}
+		}
+		if r.Concurrency != nil {
+			if err := caps.Check(r.Concurrency.Limit); err != nil {
 				errs = append(errs, fmt.Errorf("rule %s/%s: %w", r.Domain, r.Path, err))
 			}
 		}
@@ -132,6 +163,11 @@ func (s *Service) decide(ctx context.Context, failure error, reqs []*Request, re
 	case failure != nil:
 		backends.Fail(b.verdicts, failure)
 	case len(b.takes) > 0:
+		if b.ending {
+			var cancel context.CancelFunc
+			ctx, cancel = detach(ctx)
+			defer cancel()
+		}
 		s.take(ctx, s.conf.Backend, b.takes, b.verdicts)
 	}
 	for i := range b.calls {

@@ -64,6 +64,9 @@ func unitOf(window time.Duration, multipliers bool) (Unit, uint32) {
 // number; a wrong unit would be believed.
 func encodeCurrentLimit(name string, l *limit.Limit, multipliers bool) []byte {
 	unit, multiplier := unitOf(l.Window(), multipliers)
+	if l.Algorithm() == limit.Concurrency { // the window is the life of a lease
+		unit, multiplier = 0, 0
+	}
 	b := appendVarintField(nil, fieldLimitRequests, uint64(clampUint32(l.Max())))
 	b = appendVarintField(b, fieldLimitUnit, uint64(unit))
 	b = appendStringField(b, fieldLimitName, name)

@@ -37,6 +37,7 @@ const (
 	fieldResponseCode     = 1
 	fieldResponseStatuses = 2
 	fieldResponseHeaders  = 3
+	fieldRequestHeaders   = 4
 	fieldResponseBody     = 5
 	fieldResponseMetadata = 6
 
@@ -247,7 +248,10 @@ func (r *Response) AppendTo(b []byte) []byte {
 		b = r.Statuses[i].appendTo(b)
 	}
 	for i := range r.Headers {
-		b = appendHeader(b, &r.Headers[i])
+		b = appendHeader(b, fieldResponseHeaders, &r.Headers[i])
+	}
+	for i := range r.RequestHeaders {
+		b = appendHeader(b, fieldRequestHeaders, &r.RequestHeaders[i])
 	}
 	b = appendStringField(b, fieldResponseBody, r.Body)
 	if len(r.metadata) > 0 {
@@ -307,7 +311,7 @@ func durationSize(seconds int64) int {
 }
 
 // appendHeader appends an envoy.config.core.v3.HeaderValue (key 1, value 2).
-func appendHeader(b []byte, h *descriptors.Header) []byte {
+func appendHeader(b []byte, field protowire.Number, h *descriptors.Header) []byte {
 	size := 0
 	if h.Name != "" {
 		size += 1 + protowire.SizeBytes(len(h.Name))
@@ -315,7 +319,7 @@ func appendHeader(b []byte, h *descriptors.Header) []byte {
 	if h.Value != "" {
 		size += 1 + protowire.SizeBytes(len(h.Value))
 	}
-	b = protowire.AppendTag(b, fieldResponseHeaders, protowire.BytesType)
+	b = protowire.AppendTag(b, field, protowire.BytesType)
 	b = protowire.AppendVarint(b, uint64(size))
 	b = appendStringField(b, 1, h.Name)
 	return appendStringField(b, 2, h.Value)

@@ -157,11 +157,12 @@ func TestEncodeEveryField(t *testing.T) {
 	hourly := limit.MustNew(limit.Spec{Algorithm: limit.FixedWindow, Max: 10, Window: 3 * units[4].length})
 	view := &limitView{limit: hourly, current: encodeCurrentLimit("gold", hourly, true)}
 	resp := &Response{
-		OverLimit: true,
-		Statuses:  []Status{{OverLimit: true, Reset: 61, limit: view}, {Remaining: 1<<32 - 1}, {Remaining: 300, limit: view}},
-		Headers:   []descriptors.Header{{Name: "retry-after", Value: "61"}, {Name: "x-empty"}},
-		Body:      "slow down",
-		metadata:  [][]byte{encodeMetadata(map[string]any{"rule": "a"}), encodeMetadata(map[string]any{"metadata": map[string]any{"n": 1.0}})},
+		OverLimit:      true,
+		Statuses:       []Status{{OverLimit: true, Reset: 61, limit: view}, {Remaining: 1<<32 - 1}, {Remaining: 300, limit: view}},
+		Headers:        []descriptors.Header{{Name: "retry-after", Value: "61"}, {Name: "x-empty"}},
+		RequestHeaders: []descriptors.Header{{Name: DelayHeader, Value: "1000"}},
+		Body:           "slow down",
+		metadata:       [][]byte{encodeMetadata(map[string]any{"rule": "a"}), encodeMetadata(map[string]any{"metadata": map[string]any{"n": 1.0}})},
 	}
 	got := new(rls.RateLimitResponse)
 	if err := proto.Unmarshal(resp.AppendTo(nil), got); err != nil {
@@ -182,6 +183,7 @@ func TestEncodeEveryField(t *testing.T) {
 			{Code: rls.RateLimitResponse_OK, CurrentLimit: current, LimitRemaining: 300, DurationUntilReset: &durationpb.Duration{}},
 		},
 		ResponseHeadersToAdd: []*core.HeaderValue{{Key: "retry-after", Value: "61"}, {Key: "x-empty"}},
+		RequestHeadersToAdd:  []*core.HeaderValue{{Key: DelayHeader, Value: "1000"}},
 		RawBody:              []byte("slow down"),
 		DynamicMetadata:      meta,
 	}

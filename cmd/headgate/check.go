@@ -58,6 +58,9 @@ func check(out io.Writer, paths []string, backend string, merge bool, format str
 	if set == nil || hasError(problems) {
 		return exitCode(exitProblems)
 	}
+	if format == "text" {
+		return set.DescribeShares(out)
+	}
 	return nil
 }
 

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"math/rand/v2"
 	"net/http"
 	"os"
 	"strings"
@@ -21,6 +22,7 @@ import (
 	"github.com/headgate-rls/headgate/internal/config"
 	"github.com/headgate-rls/headgate/internal/telemetry"
 	"github.com/headgate-rls/headgate/ratelimit"
+	"github.com/headgate-rls/headgate/ratelimit/lease"
 )
 
 //go:embed example.yaml
@@ -99,13 +101,24 @@ func serve(ctx context.Context, conf *config.Config, errOut io.Writer) error {
 	if s.service, err = ratelimit.New(s.serviceConfig(), set); err != nil {
 		return err
 	}
+	defer s.closeService()
+	s.metrics.AddInFlight(s.service.InFlight)
 	s.metrics.RulesLoaded(len(set.Rules()), time.Now())
 	return s.run(ctx)
 }
 
+// giveBackWithin bounds how long the end waits for leases to be given back.
+const giveBackWithin = 2 * time.Second
+
+func (s *server) closeService() {
+	ctx, cancel := context.WithTimeout(context.Background(), giveBackWithin)
+	defer cancel()
+	s.service.Close(ctx)
+}
+
 // loadRules does the first load, which must succeed.
 func (s *server) loadRules() (*descriptors.Set, error) {
-	opt := descriptors.Options{MergeDomains: s.conf.MergeDomains}
+	opt := descriptors.Options{MergeDomains: s.conf.MergeDomains, DefaultLeaseTTL: s.conf.LeaseTTL}
 	if len(s.conf.Rules) == 0 {
 		set, problems := descriptors.Load([]descriptors.Source{{Name: "built-in example", Data: exampleRules}}, opt)
 		if set == nil {
@@ -160,7 +173,21 @@ func (s *server) serviceConfig() ratelimit.Config {
 		Timeout: c.BackendTimeout, Margin: c.DeadlineMargin,
 		Headers: h, Metadata: c.DynamicMetadata, UnitMultipliers: c.UnitMultiplier,
 		ShadowMode: c.ShadowMode, QuotaMode: c.QuotaMode,
+		Leases: s.leaseSigner(), Replica: rand.Uint32(), OwnerGrace: c.OwnerGrace,
 	}
+}
+
+// leaseSigner signs by the secret that is configured, or by one that replicas
+// with the same backend have in common. For a backend in this process there
+// are no others.
+func (s *server) leaseSigner() *lease.Signer {
+	switch {
+	case s.conf.LeaseSecret != "":
+		return lease.NewSigner([]byte(s.conf.LeaseSecret))
+	case s.store.caps.Local:
+		return nil
+	}
+	return lease.NewSigner([]byte("backend\x00" + s.conf.Backend))
 }
 
 // run opens every listener before it serves on any, and returns when all have
@@ -187,6 +214,7 @@ func (s *server) run(ctx context.Context) error {
 	running.start(func() { s.follow(work, failed) })
 	running.start(func() { s.watchBackend(work) })
 	running.start(func() { s.store.run(work) })
+	running.start(func() { s.service.Run(work) })
 	for _, h := range https {
 		running.start(func() {
 			if err := h.Serve(h.listener); !errors.Is(err, http.ErrServerClosed) {

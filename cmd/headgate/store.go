@@ -18,6 +18,7 @@ import (
 	"github.com/headgate-rls/headgate/backends/memory"
 	"github.com/headgate-rls/headgate/backends/observe"
 	"github.com/headgate-rls/headgate/backends/redis"
+	"github.com/headgate-rls/headgate/backends/share"
 	"github.com/headgate-rls/headgate/internal/telemetry"
 )
 
@@ -70,6 +71,7 @@ type store struct {
 
 	swept   []*memory.Backend  // to be swept as time passes
 	refused *denycache.Backend // known refusals; nil for a backend in this process
+	shared  *share.Backend     // what is taken ahead; the same
 	breaker *failover.Breaker  // the same
 	local   *failover.Local    // the fallback, if it has to reconcile
 }
@@ -116,8 +118,8 @@ func (s *store) decorate(driver backends.Backend, c storeConfig) {
 		return
 	}
 	s.breaker = failover.New(s.backend, s.breakerConfig(c), time.Now)
-	s.refused = denycache.New(combine.New(s.breaker, combine.Config{Timeout: c.timeout}), &s.caps,
-		denycache.Config{LooseRemaining: true}, time.Now)
+	s.shared = share.New(combine.New(s.breaker, combine.Config{Timeout: c.timeout}), &s.caps, share.Config{}, time.Now)
+	s.refused = denycache.New(s.shared, &s.caps, denycache.Config{LooseRemaining: true}, time.Now)
 	s.backend = s.refused
 	s.local = failover.NewLocal(inner, s.backend, failover.LocalConfig{
 		Replicas: c.replicas, ServerClock: s.caps.ServerClock, Timeout: c.timeout,
@@ -169,6 +171,11 @@ func (s *store) failoverStats() []telemetry.Stat {
 		counter("headgate_denycache_hits_total", "Requests refused from what was known, without asking the backend.", func() uint64 { return s.refused.Stats().Hits }),
 		{Name: "headgate_denycache_entries", Help: "Refusals that are known.", Value: func() float64 { return float64(s.refused.Stats().Entries) }},
 		counter("headgate_denycache_evictions_total", "Refusals dropped because there were too many.", func() uint64 { return s.refused.Stats().Evictions }),
+		counter("headgate_share_hits_total", "Requests paid from units taken ahead, without asking the backend.", func() uint64 { return s.shared.Stats().Hits }),
+		{Name: "headgate_share_keys", Help: "Counters of which units are taken ahead.", Value: func() float64 { return float64(s.shared.Stats().Keys) }},
+		counter("headgate_share_taken_units_total", "Units taken ahead.", func() uint64 { return s.shared.Stats().Taken }),
+		counter("headgate_share_lapsed_units_total", "Units taken ahead that were never spent.", func() uint64 { return s.shared.Stats().Lapsed }),
+		counter("headgate_share_full_total", "Charges that took nothing ahead because there were too many counters.", func() uint64 { return s.shared.Stats().Full }),
 		counter("headgate_breaker_openings_total", "How often the breaker opened.", func() uint64 { return s.breaker.Stats().Opened }),
 		counter("headgate_breaker_refusals_total", "Calls not made because the breaker was open or too many were under way.",
 			func() uint64 { st := s.breaker.Stats(); return st.Refused + st.Overloaded }),
@@ -214,14 +221,17 @@ func memoryConfig(rawURL string) (memory.Config, error) {
 		return conf, fmt.Errorf("not a URL: %w", err)
 	}
 	for name, values := range u.Query() {
-		if name != "max_keys" {
-			return conf, fmt.Errorf("memory has no parameter %q; it has max_keys", name)
-		}
 		n, err := strconv.Atoi(values[0])
-		if err != nil || n < 1 {
-			return conf, fmt.Errorf("max_keys=%s is not a positive number", values[0])
+		switch {
+		case name != "max_keys" && name != "max_leases":
+			return conf, fmt.Errorf("memory has no parameter %q; it has max_keys and max_leases", name)
+		case err != nil || n < 1:
+			return conf, fmt.Errorf("%s=%s is not a positive number", name, values[0])
+		case name == "max_keys":
+			conf.MaxKeys = n
+		default:
+			conf.MaxLeases = n
 		}
-		conf.MaxKeys = n
 	}
 	return conf, nil
 }
@@ -240,6 +250,7 @@ func openMemory(_ context.Context, rawURL string, log *slog.Logger) (backends.Ba
 	be := memory.New(conf)
 	return be, []telemetry.Stat{
 		{Name: "headgate_memory_keys", Help: "Counters kept in memory.", Value: func() float64 { return float64(be.Stats().Keys) }},
+		{Name: "headgate_memory_leases", Help: "Leases of requests in flight kept in memory.", Value: func() float64 { return float64(be.Stats().Leases) }},
 		{Name: "headgate_memory_evictions_total", Help: "Counters dropped before their end because memory was full.", Counter: true,
 			Value: func() float64 { return float64(be.Stats().Evicted) }},
 		{Name: "headgate_memory_expirations_total", Help: "Counters dropped at their end.", Counter: true,

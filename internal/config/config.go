@@ -41,6 +41,10 @@ type Config struct {
 	DynamicMetadata bool
 	UnitMultiplier  bool
 
+	LeaseTTL    time.Duration
+	LeaseSecret string
+	OwnerGrace  time.Duration
+
 	SocketMode string
 
 	TLSCert  string
@@ -90,6 +94,10 @@ func Define(fs *pflag.FlagSet) *Config {
 	fs.StringVar(&c.RuleHeader, "rule-header", "x-headgate-rule", "`name` of the header that names the rule that refused; empty for none")
 	fs.BoolVar(&c.DynamicMetadata, "dynamic-metadata", false, "add domain, descriptors and hits to the response's dynamic metadata")
 	fs.BoolVar(&c.UnitMultiplier, "unit-multiplier", false, "report windows that are no whole unit by unit_multiplier; needs Envoy 1.40 everywhere")
+
+	fs.DurationVar(&c.LeaseTTL, "lease-ttl", 300*time.Second, "life of the lease of a request in flight whose end is never told, where the rule says nothing; IMPOSTER_RATE_LIMITER_TTL, in seconds, says the same")
+	fs.StringVar(&c.LeaseSecret, "lease-secret", "", "`secret` that signs leases; replicas need the same one (default: made from the backend's URL)")
+	fs.DurationVar(&c.OwnerGrace, "owner-grace", 15*time.Second, "time after which a proxy whose access log was connected, and is not any more, counts as gone with its requests")
 
 	fs.StringVar(&c.SocketMode, "socket-mode", "", "permissions of Unix sockets in octal, such as 0660 (default: what the umask leaves)")
 

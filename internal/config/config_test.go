@@ -105,3 +105,24 @@ func TestTableHasEverySetting(t *testing.T) {
 		}
 	})
 }
+
+// TestLeaseTTLAlias: S3-60.
+func TestLeaseTTLAlias(t *testing.T) {
+	for _, c := range []struct {
+		env  map[string]string
+		want time.Duration
+	}{
+		{nil, 300 * time.Second},
+		{map[string]string{"IMPOSTER_RATE_LIMITER_TTL": "60"}, time.Minute},
+		{map[string]string{"IMPOSTER_RATE_LIMITER_TTL": "60", "HEADGATE_LEASE_TTL": "2m"}, 2 * time.Minute},
+	} {
+		conf, err := resolve(t, "", c.env)
+		if err != nil || conf.LeaseTTL != c.want {
+			t.Errorf("%v: %v, %v", c.env, conf.LeaseTTL, err)
+		}
+	}
+	if _, err := resolve(t, "", map[string]string{"IMPOSTER_RATE_LIMITER_TTL": "1m"}); err == nil ||
+		!strings.Contains(err.Error(), `IMPOSTER_RATE_LIMITER_TTL: "1m" is not a number of seconds`) {
+		t.Error(err)
+	}
+}

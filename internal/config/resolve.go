@@ -6,12 +6,14 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/spf13/pflag"
 	"go.yaml.in/yaml/v3"
 
 	"github.com/headgate-rls/headgate/descriptors"
 	"github.com/headgate-rls/headgate/internal/spell"
+	"github.com/headgate-rls/headgate/limit"
 )
 
 // EnvName returns the environment variable of a flag.
@@ -25,12 +27,22 @@ func EnvName(flag string) string {
 func Resolve(fs *pflag.FlagSet, c *Config, lookup func(string) (string, bool)) error {
 	var errs []error
 	fs.VisitAll(func(f *pflag.Flag) {
-		value, ok := lookup(EnvName(f.Name))
+		name := EnvName(f.Name)
+		value, ok := lookup(name)
+		if alias, known := inSeconds[f.Name]; known && !ok {
+			if value, ok = lookup(alias); ok {
+				if _, err := strconv.ParseUint(value, 10, 31); err != nil {
+					errs = append(errs, fmt.Errorf("environment variable %s: %q is not a number of seconds", alias, value))
+					return
+				}
+				name, value = alias, value+"s"
+			}
+		}
 		if !ok || f.Changed || (value == "" && f.Value.Type() == "stringArray") {
 			return
 		}
 		if err := set(fs, f, strings.Split(value, ",")); err != nil {
-			errs = append(errs, fmt.Errorf("environment variable %s: %w", EnvName(f.Name), err))
+			errs = append(errs, fmt.Errorf("environment variable %s: %w", name, err))
 		}
 	})
 	if c.File != "" {
@@ -41,6 +53,10 @@ func Resolve(fs *pflag.FlagSet, c *Config, lookup func(string) (string, bool)) e
 	}
 	return errors.Join(errs...)
 }
+
+// inSeconds has other variables that set a flag, if its own does not, to a
+// number of seconds.
+var inSeconds = map[string]string{"lease-ttl": "IMPOSTER_RATE_LIMITER_TTL"} // S3-60
 
 // set sets f to values; only a flag that may be repeated takes several.
 func set(fs *pflag.FlagSet, f *pflag.Flag, values []string) error {
@@ -151,6 +167,12 @@ func (c *Config) check() []error {
 	}
 	if c.Replicas < 1 {
 		bad("replicas", "must be at least 1")
+	}
+	if c.LeaseTTL < limit.MinWindow || c.LeaseTTL > limit.MaxWindow {
+		bad("lease-ttl", "%v is outside %v to ten years", c.LeaseTTL, limit.MinWindow)
+	}
+	if c.OwnerGrace < 100*time.Millisecond || c.OwnerGrace > time.Hour {
+		bad("owner-grace", "%v is outside 100ms to 1h", c.OwnerGrace)
 	}
 	if c.DeadlineMargin < 0 {
 		bad("deadline-margin", "must not be negative")

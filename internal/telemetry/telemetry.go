@@ -3,6 +3,7 @@
 package telemetry
 
 import (
+	"context"
 	"net/http"
 	"sync"
 	"sync/atomic"
@@ -37,6 +38,9 @@ type Metrics struct {
 	generation prometheus.Gauge
 	loaded     prometheus.Gauge
 	rules      prometheus.Gauge
+
+	leases *prometheus.CounterVec
+	tiers  *prometheus.CounterVec
 
 	known  sync.Map // ruleLabels -> *ratelimit.RuleCounters
 	nKnown atomic.Int64
@@ -77,6 +81,14 @@ func New(version string) *Metrics {
 			Name: "headgate_backend_errors_total",
 			Help: "Requests and calls that the backend failed, by class of error.",
 		}, []string{"backend", "call", "class"}),
+		leases: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "headgate_leases_total",
+			Help: "What happened to leases of requests in flight, by rule and event.",
+		}, []string{"domain", "rule", "event"}),
+		tiers: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "headgate_concurrency_tier_total",
+			Help: "Requests that a tier of a limit on requests in flight delayed or refused.",
+		}, []string{"domain", "rule", "tier"}),
 		reloads: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "headgate_rules_loads_total",
 			Help: "Attempts to load rules, by result (ok or error).",
@@ -99,7 +111,7 @@ func New(version string) *Metrics {
 		ConstLabels: prometheus.Labels{"version": version},
 	})
 	info.Set(1)
-	m.registry.MustRegister(m.decisions, m.degraded, m.requests, m.calls, m.batched, m.errors,
+	m.registry.MustRegister(m.decisions, m.degraded, m.requests, m.calls, m.batched, m.errors, m.leases, m.tiers,
 		m.reloads, m.generation, m.loaded, m.rules, info,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
@@ -133,6 +145,73 @@ func (m *Metrics) ruleCounters(key ruleLabels) *ratelimit.RuleCounters {
 		c[o] = &lazyCounter{vec: m.decisions, labels: [3]string{key.domain, key.rule, o.String()}}
 	}
 	return &c
+}
+
+// Lease implements [ratelimit.Metrics]. The labels are those of rules, also of
+// earlier ones: tokens outlive a change of rules.
+func (m *Metrics) Lease(domain, rule string) *ratelimit.LeaseCounters {
+	key := leaseLabels{domain, rule}
+	if c, ok := m.known.Load(key); ok {
+		return c.(*ratelimit.LeaseCounters)
+	}
+	if m.nKnown.Add(1) > maxRules {
+		m.nKnown.Add(-1)
+		key = leaseLabels{domain: "", rule: otherRule}
+	}
+	var counters ratelimit.LeaseCounters
+	for e := range ratelimit.NumLeaseEvents {
+		counters[e] = &lazyCounter{vec: m.leases, labels: [3]string{key.domain, key.rule, e.String()}}
+	}
+	c, _ := m.known.LoadOrStore(key, &counters)
+	return c.(*ratelimit.LeaseCounters)
+}
+
+type leaseLabels struct{ domain, rule string }
+
+// Tier implements [ratelimit.Metrics].
+func (m *Metrics) Tier(domain, rule, tier string) ratelimit.Counter {
+	key := tierLabels{domain, rule, tier}
+	if c, ok := m.known.Load(key); ok {
+		return c.(ratelimit.Counter)
+	}
+	if m.nKnown.Add(1) > maxRules {
+		m.nKnown.Add(-1)
+		key = tierLabels{domain: "", rule: otherRule}
+	}
+	c, _ := m.known.LoadOrStore(key, &lazyCounter{vec: m.tiers, labels: [3]string{key.domain, key.rule, key.tier}})
+	return c.(ratelimit.Counter)
+}
+
+type tierLabels struct{ domain, rule, tier string }
+
+// inFlight publishes how many requests are in flight, as the store counts them
+// when somebody asks.
+type inFlight struct {
+	count func(ctx context.Context) ([]ratelimit.InFlight, error)
+	desc  *prometheus.Desc
+}
+
+// scrapeTimeout bounds what the store may take of a scrape.
+const scrapeTimeout = time.Second
+
+func (c *inFlight) Describe(ch chan<- *prometheus.Desc) { ch <- c.desc }
+
+func (c *inFlight) Collect(ch chan<- prometheus.Metric) {
+	ctx, cancel := context.WithTimeout(context.Background(), scrapeTimeout)
+	defer cancel()
+	list, err := c.count(ctx)
+	if err != nil {
+		return // nothing is known, and headgate_backend_errors_total says why
+	}
+	for _, f := range list {
+		ch <- prometheus.MustNewConstMetric(c.desc, prometheus.GaugeValue, float64(f.Count), f.Domain, f.Rule)
+	}
+}
+
+// AddInFlight publishes count's answer as a gauge.
+func (m *Metrics) AddInFlight(count func(ctx context.Context) ([]ratelimit.InFlight, error)) {
+	m.registry.MustRegister(&inFlight{count: count, desc: prometheus.NewDesc("headgate_requests_in_flight",
+		"Requests in flight under the keys that this process knows, of all replicas together, by rule.", []string{"domain", "rule"}, nil)})
 }
 
 // A lazyCounter becomes a series when it is first counted up, so that a rule

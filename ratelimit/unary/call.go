@@ -222,6 +222,15 @@ func (c *conn) answer(st *stream) {
 	c.out = appendFrame(c.out, http2.FrameData, 0, st.id, total)
 	c.out = append(appendMessagePrefix(c.out, n), call.Reply...)
 	c.out = c.appendTrailers(c.out, st.id)
+	c.sent(st)
+}
+
+// sent ends a call whose answer is on its way.
+func (c *conn) sent(st *stream) {
+	if undo := st.call.Unwanted; undo != nil {
+		c.receipts.add(st.id, undo)
+		st.call.Unwanted = nil
+	}
 	c.drop(st, false)
 }
 
@@ -261,6 +270,9 @@ func (c *conn) abandon(st *stream) {
 func (c *conn) release(st *stream) {
 	c.active--
 	c.held -= st.held
+	if undo := st.call.Unwanted; undo != nil { // the answer was not sent
+		undo()
+	}
 	st.recycle()
 }
 

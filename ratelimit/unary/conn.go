@@ -64,6 +64,7 @@ type conn struct {
 	lastID       uint32
 	goAwayID     uint32 // the last stream that is served in stateLeft
 	closed       closedRing
+	receipts     receiptRing
 	partial      headerBlock // a header block that goes on in CONTINUATION
 	fragments    []byte
 	recvWindow   int

@@ -127,7 +127,7 @@ func (c *conn) pump() {
 			continue
 		}
 		c.out = c.appendTrailers(c.out, st.id)
-		c.drop(st, false)
+		c.sent(st)
 	}
 	clear(c.blocked[len(kept):])
 	c.blocked = kept

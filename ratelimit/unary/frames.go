@@ -324,6 +324,9 @@ func (c *conn) rst(f *http2.RSTStreamFrame) {
 	st := c.streams[f.StreamID]
 	if st == nil {
 		c.pay(costUseless)
+		if undo := c.receipts.take(f.StreamID); undo != nil {
+			undo()
+		}
 		return
 	}
 	if !st.handed { // the handler's work has its own bounds

@@ -1,24 +1,20 @@
 package unary
 
 import (
-	"cmp"
 	"context"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"testing"
 	"time"
+
+	"github.com/headgate-rls/headgate/internal/testenv"
 )
 
-// TestGRPCIO runs a client in Python, where there is one: python3, or what
-// HEADGATE_TEST_PYTHON names, with the package grpcio installed.
+// TestGRPCIO runs a client in Python, whose HTTP/2 is neither Go's nor Envoy's.
 func TestGRPCIO(t *testing.T) {
-	python := cmp.Or(os.Getenv("HEADGATE_TEST_PYTHON"), "python3")
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	python := testenv.UseClient(t, testenv.GRPCIO)
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
-	if err := exec.CommandContext(ctx, python, "-c", "import grpc").Run(); err != nil {
-		t.Skipf("%s has no grpcio: %v", python, err)
-	}
 	s, addr := start(t, nil)
 	out, err := exec.CommandContext(ctx, python, filepath.Join("testdata", "grpcio.py"), addr).CombinedOutput()
 	if err != nil {

@@ -47,6 +47,11 @@ type Call struct {
 	// Err, where set, is the answer in place of Reply. The server only reads
 	// it, so handlers may share one value between calls.
 	Err *Status
+	// Unwanted, where the handler sets it, is called once if the client turns
+	// out not to have taken the answer: it had given the call up, or resets it
+	// when the answer is already on its way. It must not block. Of answers that
+	// were on their way when the connection broke nothing is known.
+	Unwanted func()
 
 	cancelled atomic.Bool
 	later     bool // left by Inline to Serve

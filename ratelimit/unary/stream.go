@@ -55,7 +55,7 @@ func newStream(id uint32, h *handler) *stream {
 // recycle makes st free for another call. Nobody may know it any more.
 func (st *stream) recycle() {
 	call := &st.call
-	call.Message, call.Err, call.Deadline, call.later = nil, nil, time.Time{}, false
+	call.Message, call.Err, call.Deadline, call.later, call.Unwanted = nil, nil, time.Time{}, false, nil
 	call.cancelled.Store(false)
 	clear(call.Metadata)
 	call.Metadata = call.Metadata[:0]
@@ -95,6 +95,37 @@ func (r *closedRing) find(id uint32) (known, cut bool) {
 		}
 	}
 	return false, false
+}
+
+// A receiptRing has the Unwanted of the answers that were sent last. More are
+// hardly on their way at a time: a client's reset is a round trip behind.
+type receiptRing struct {
+	ids  []uint32
+	undo []func()
+	next int
+}
+
+const maxReceipts = 1024
+
+func (r *receiptRing) add(id uint32, undo func()) {
+	if len(r.ids) < maxReceipts {
+		r.ids, r.undo = append(r.ids, id), append(r.undo, undo)
+		return
+	}
+	r.ids[r.next], r.undo[r.next] = id, undo
+	r.next = (r.next + 1) % maxReceipts
+}
+
+// take returns what to do about the answer of a stream, once.
+func (r *receiptRing) take(id uint32) func() {
+	for i := range r.ids {
+		if r.ids[i] == id {
+			undo := r.undo[i]
+			r.undo[i] = nil
+			return undo
+		}
+	}
+	return nil
 }
 
 // A refusal is an answer below gRPC: an HTTP status other than 200.

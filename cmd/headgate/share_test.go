@@ -1,0 +1,87 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	rls "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+
+	"github.com/headgate-rls/headgate/internal/testenv"
+)
+
+const sharedRules = `domain: example
+descriptors:
+  - key: client
+    rate_limit: {unit: year, requests_per_unit: 100, local_share: 10}
+`
+
+func writeRules(t *testing.T, text string) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "rules.yaml")
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+// TestLocalShare (S4-21): two replicas on one Redis admit what the limit says,
+// of which one in ten is a trip.
+func TestLocalShare(t *testing.T) {
+	rules, redis := writeRules(t, sharedRules), testenv.StartRedis(t)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	admitted := 0
+	for i, hits := range []string{"54", "36"} {
+		r := startServe(t, "--rules", rules, "--backend", redis.URL())
+		client := rls.NewRateLimitServiceClient(r.dial(r.grpc))
+		for range 60 {
+			resp, err := client.ShouldRateLimit(ctx, exampleRequest())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if resp.OverallCode == rls.RateLimitResponse_OK {
+				admitted++
+				if want := uint32(100 - admitted); resp.Statuses[0].LimitRemaining != want {
+					t.Fatalf("%d remaining, want %d", resp.Statuses[0].LimitRemaining, want)
+				}
+			}
+		}
+		_, metrics := r.get(r.debug, "/metrics")
+		for _, want := range []string{"\nheadgate_share_hits_total " + hits + "\n", "\nheadgate_share_keys 1\n", "\nheadgate_share_taken_units_total " + hits + "\n"} {
+			if !strings.Contains(metrics, want) {
+				t.Errorf("replica %d: the metrics lack %q", i, want)
+			}
+		}
+	}
+	if admitted != 100 {
+		t.Errorf("%d admitted of 100", admitted)
+	}
+}
+
+// headgate check says how far a limit can be off for its local_share.
+func TestCheckLocalShare(t *testing.T) {
+	var out bytes.Buffer
+	ctx := context.Background()
+	if code := run(ctx, []string{"check", writeRules(t, sharedRules)}, strings.NewReader(""), &out, &out); code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+	const want = "ok: 1 rule in 1 domain\n" +
+		"example/client: limit, local_share 10: up to 9 × replicas of 100 may be refused too early in each window of 8760h; never more than 100 pass\n"
+	if out.String() != want {
+		t.Errorf("got\n%swant\n%s", &out, want)
+	}
+	out.Reset()
+	file := writeRules(t, strings.Replace(sharedRules, "local_share: 10", "local_share: 101", 1))
+	if code := run(ctx, []string{"check", file}, strings.NewReader(""), &out, &out); code != 1 || !strings.Contains(out.String(), ":4:67: local_share 101 is more than the limit ever has room for, 100 (at example/client)") {
+		t.Errorf("exit code %d: %s", code, &out)
+	}
+	out.Reset()
+	if code := run(ctx, []string{"check", "--format", "json", writeRules(t, sharedRules)}, strings.NewReader(""), &out, &out); code != 0 || out.String() != "[]\n" {
+		t.Errorf("exit code %d: %s", code, &out)
+	}
+}

@@ -1,0 +1,388 @@
+package accesslog
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	datapb "github.com/envoyproxy/go-control-plane/envoy/data/accesslog/v3"
+	als "github.com/envoyproxy/go-control-plane/envoy/service/accesslog/v3"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/structpb"
+)
+
+// TestEntries: what an entry says by its type, flag and metadata.
+func TestEntries(t *testing.T) {
+	flagged := func(e *datapb.HTTPAccessLogEntry, intermediate bool) *datapb.HTTPAccessLogEntry {
+		//lint:ignore SA1019 Envoy still sends it
+		e.CommonProperties.IntermediateLogEntry = intermediate
+		return e
+	}
+	invalid := entry(end, "a")
+	invalid.CommonProperties.Metadata.FilterMetadata[rateLimit].Fields["lease"] = &structpb.Value{}
+	twoKeys := map[string]any{"lease": "a", "stream_lease": "b", "third": "c"}
+	for name, c := range map[string]struct {
+		entry *datapb.HTTPAccessLogEntry
+		conf  Config
+		want  string // calls
+		event Event
+	}{
+		"periodic":                 {entry: entry(periodic, "a"), want: "renew a", event: EntryRenews},
+		"periodic without flag":    {entry: flagged(entry(periodic, "a"), false), want: "renew a", event: EntryRenews},
+		"end":                      {entry: entry(end, "a"), want: "end a", event: EntryReleases},
+		"end with flag":            {entry: flagged(entry(end, "a"), true), want: "end a", event: EntryReleases},
+		"no type, intermediate":    {entry: flagged(entry(datapb.AccessLogType_NotSet, "a"), true), want: "renew a", event: EntryRenews},
+		"no type":                  {entry: entry(datapb.AccessLogType_NotSet, "a"), want: "end a", event: EntryReleases},
+		"pool ready, intermediate": {entry: flagged(entry(datapb.AccessLogType_UpstreamPoolReady, "a"), true), want: "renew a", event: EntryRenews},
+		"upstream end":             {entry: entry(datapb.AccessLogType_UpstreamEnd, "a"), event: EntryIgnored},
+		"start":                    {entry: entry(datapb.AccessLogType_DownstreamStart, "a"), event: EntryIgnored},
+		"a type to come":           {entry: entry(99, "a"), event: EntryIgnored},
+
+		"no lease":        {entry: entry(end, nil), event: EntryIgnored},
+		"empty lease":     {entry: entry(end, ""), event: EntryIgnored},
+		"number":          {entry: entry(end, 12.5), event: EntryIgnored},
+		"boolean":         {entry: entry(end, true), event: EntryIgnored},
+		"list":            {entry: entry(end, []any{"a"}), event: EntryIgnored},
+		"struct":          {entry: entry(end, map[string]any{"lease": "a"}), event: EntryIgnored},
+		"value unset":     {entry: invalid, event: EntryIgnored},
+		"longest":         {entry: entry(end, strings.Repeat("x", 4096)), want: "end " + strings.Repeat("x", 4096), event: EntryReleases},
+		"too long":        {entry: entry(end, strings.Repeat("x", 4097)), event: EntryIgnored},
+		"other namespace": {entry: entryWith(end, map[string]map[string]any{"other": {"lease": "a"}}), event: EntryIgnored},
+		"no metadata":     {entry: &datapb.HTTPAccessLogEntry{CommonProperties: &datapb.AccessLogCommon{}}, event: EntryIgnored},
+		"no properties":   {entry: &datapb.HTTPAccessLogEntry{}, event: EntryIgnored},
+		"several keys": {
+			entry: entryWith(end, map[string]map[string]any{rateLimit: twoKeys}),
+			conf:  Config{Keys: []string{"stream_lease", "lease", "absent"}}, want: "end a b", event: EntryReleases,
+		},
+		"several namespaces": {
+			entry: entryWith(periodic, map[string]map[string]any{"n1": {"lease": "a"}, "n2": {"lease": "b"}, rateLimit: {"lease": "c"}}),
+			conf:  Config{Namespaces: []string{"n2", "n1"}}, want: "renew a b", event: EntryRenews,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := setup(t, nil, c.conf)
+			s := h.open()
+			h.send(s, from("envoy-1", message(c.entry)))
+			h.finish(s)
+			got := h.leases.got()
+			for i, call := range got {
+				words := strings.Fields(call)
+				slices.Sort(words[1:]) // maps have no order
+				got[i] = strings.Join(words, " ")
+			}
+			if strings.Join(got, "; ") != c.want {
+				t.Errorf("calls %q, want %q", got, c.want)
+			}
+			if h.counts.get(c.event) != 1 {
+				t.Errorf("%d %v", h.counts.get(c.event), c.event)
+			}
+		})
+	}
+}
+
+// TestBatch: the tokens of a message go together, renewals first, and messages
+// are done in their order.
+func TestBatch(t *testing.T) {
+	h := setup(t, nil, Config{})
+	h.leases.gate = make(chan struct{})
+	s := h.open()
+	h.send(s, from("envoy-1", message(entry(periodic, "a"), entry(end, "b"), entry(periodic, "c"), entry(end, "c"), entry(end, nil), entry(periodic, "d"))))
+	h.leases.gate <- struct{}{}
+	h.leases.gate <- struct{}{}
+	h.eventually("the first message is done", func() bool { return len(h.leases.got()) == 2 })
+	close(h.leases.gate)
+	h.send(s, message(entry(end, "a")))
+	h.finish(s)
+	h.wantCalls("renew a c d", "end b c", "end a")
+	if n := h.counts.get(EntryIgnored); n != 1 {
+		t.Errorf("%d without a lease", n)
+	}
+}
+
+// TestSlowBackend: what comes while the backend is asked goes together in the
+// next call, and what no call answers is left behind.
+func TestSlowBackend(t *testing.T) {
+	h := setup(t, nil, Config{Timeout: 20 * time.Millisecond})
+	h.leases.gate = make(chan struct{})
+	s := h.open()
+	const messages = 300
+	for i := range messages {
+		h.send(s, from("envoy-1", message(entry(end, strconv.Itoa(i)))))
+	}
+	h.finish(s)
+	var tokens []string
+	for _, call := range h.leases.got() {
+		tokens = append(tokens, strings.Fields(call)[1:]...)
+	}
+	if len(tokens) != messages || tokens[0] != "0" || tokens[messages-1] != strconv.Itoa(messages-1) {
+		t.Errorf("%d tokens: %q", len(tokens), tokens)
+	}
+	if n := len(h.leases.got()); n == messages || h.leases.late != n {
+		t.Errorf("%d calls, %d of them late", n, h.leases.late)
+	}
+}
+
+// TestBackPressure: what waits for the backend is bounded, and nothing of it is
+// lost.
+func TestBackPressure(t *testing.T) {
+	h := setup(t, nil, Config{})
+	h.leases.gate = make(chan struct{})
+	s := h.open()
+	token := strings.Repeat("x", 4000)
+	const messages = 4 * maxWaiting / 40_000
+	sent := make(chan error, 1)
+	go func() {
+		for range messages {
+			list := make([]*datapb.HTTPAccessLogEntry, 10)
+			for i := range list {
+				list[i] = entry(end, token)
+			}
+			if err := s.Send(message(list...)); err != nil {
+				sent <- err
+				return
+			}
+		}
+		sent <- nil
+	}()
+	select {
+	case err := <-sent:
+		t.Errorf("all was read while the backend did nothing: %v", err)
+		sent <- nil
+	case <-time.After(300 * time.Millisecond):
+	}
+	close(h.leases.gate)
+	if err := <-sent; err != nil {
+		t.Fatal(err)
+	}
+	h.finish(s)
+	all := 0
+	for _, call := range h.leases.got() {
+		n := strings.Count(call, "x") / len(token)
+		if all += n; n*(len(token)+tokenOverhead) > maxWaiting {
+			t.Errorf("%d tokens waited", n)
+		}
+	}
+	if all != 10*messages {
+		t.Errorf("%d tokens, want %d", all, 10*messages)
+	}
+}
+
+// TestMaxEntries: entries beyond the bound are counted and logged.
+func TestMaxEntries(t *testing.T) {
+	h := setup(t, nil, Config{MaxEntries: 3})
+	s := h.open()
+	var list []*datapb.HTTPAccessLogEntry
+	for i := range 8 {
+		list = append(list, entry(end, strconv.Itoa(i)))
+	}
+	h.send(s, from("envoy-1", message(list...)))
+	h.finish(s)
+	h.wantCalls("end 0 1 2")
+	if n := h.counts.get(EntryDropped); n != 5 || !strings.Contains(h.log.String(), "beyond_the_bound=5") {
+		t.Errorf("%d dropped: %s", n, &h.log)
+	}
+}
+
+// TestBadMessages: nothing that a message holds disturbs its stream.
+func TestBadMessages(t *testing.T) {
+	h := setup(t, nil, Config{})
+	s := h.open()
+	tcp := &als.StreamAccessLogsMessage{LogEntries: &als.StreamAccessLogsMessage_TcpLogs{TcpLogs: &als.StreamAccessLogsMessage_TCPAccessLogEntries{
+		LogEntry: []*datapb.TCPAccessLogEntry{{CommonProperties: entry(end, "tcp").CommonProperties}}}}}
+	h.send(s, &als.StreamAccessLogsMessage{}, tcp, message(), message(entry(end, "a")))
+	h.finish(s)
+	// With these, generated code refuses the whole message.
+	raw, err := h.conn.NewStream(t.Context(), &als.AccessLogService_ServiceDesc.Streams[0], als.AccessLogService_StreamAccessLogs_FullMethodName, grpc.ForceCodec(rawCodec{}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	notUTF8 := entry(end, "b")
+	notUTF8.Request.Path = "/?? caf"
+	encoded, err := proto.Marshal(message(notUTF8))
+	if err != nil {
+		t.Fatal(err)
+	}
+	encoded = []byte(strings.Replace(string(encoded), "/?? caf", "/\xff\xfe caf", 1))
+	if proto.Unmarshal(encoded, new(als.StreamAccessLogsMessage)) == nil {
+		t.Error("the message is no test")
+	}
+	broken := []byte{fieldMessageHTTP<<3 | 2, 4, fieldEntriesEntry<<3 | 2, 2, fieldEntryCommon<<3 | 2, 9}
+	for _, m := range [][]byte{encoded, broken} {
+		if err := raw.SendMsg(m); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var answer []byte
+	if err := raw.CloseSend(); err != nil {
+		t.Fatal(err)
+	}
+	if err := raw.RecvMsg(&answer); err != nil {
+		t.Fatal(err)
+	}
+	h.wantCalls("end a", "end b")
+	if n := h.counts.get(EntryMalformed); n != 1 {
+		t.Errorf("%d malformed", n)
+	}
+	if !strings.Contains(h.log.String(), "does not say whose it is") || !strings.Contains(h.log.String(), "malformed=1") {
+		t.Errorf("log: %s", &h.log)
+	}
+}
+
+// rawCodec sends bytes as they are.
+type rawCodec struct{}
+
+func (rawCodec) Name() string                    { return "proto" }
+func (rawCodec) Marshal(v any) ([]byte, error)   { return v.([]byte), nil }
+func (rawCodec) Unmarshal(b []byte, v any) error { *v.(*[]byte) = slices.Clone(b); return nil }
+
+// TestPresence: an owner's presence is told from the first message on, for each
+// of its streams, until the stream ends.
+func TestPresence(t *testing.T) {
+	h := setup(t, nil, Config{OwnerGrace: 30 * time.Millisecond})
+	a1, a2 := h.open(), h.open()
+	b := h.open("x-headgate-owner", "b")
+	idle := h.open("x-headgate-owner", "idle")
+	long := h.open("x-headgate-owner", strings.Repeat("o", maxOwner+1))
+	h.send(a1, from("a", message()))
+	h.send(a2, from("a", message()))
+	h.send(b, from("the header beats the node", message()))
+	h.send(long, from("long", message()))
+	h.eventually("presence is told again and again", func() bool {
+		a, b, long := h.leases.logs("a"), h.leases.logs("b"), h.leases.logs("long")
+		return len(a) == 2 && min(a[0], a[1]) > 3 && len(b) == 1 && b[0] > 3 && len(long) == 1
+	})
+	if n := len(h.leases.logs("idle")) + len(h.leases.logs("the header beats the node")); n != 0 {
+		t.Errorf("%d streams are present that are not", n)
+	}
+	for _, s := range []stream{a1, a2, long, idle} {
+		h.finish(s)
+	}
+	then := slices.Concat(h.leases.logs("a"), h.leases.logs("long"))
+	n := h.leases.logs("b")[0]
+	h.eventually("the other one's goes on", func() bool { return h.leases.logs("b")[0] > n+3 })
+	now := slices.Concat(h.leases.logs("a"), h.leases.logs("long"))
+	slices.Sort(then)
+	slices.Sort(now)
+	if !slices.Equal(then, now) {
+		t.Errorf("presence is told after the streams' end: %d, then %d", then, now)
+	}
+	h.finish(b)
+}
+
+// TestPresenceFails: that is logged, and tried again.
+func TestPresenceFails(t *testing.T) {
+	h := setup(t, nil, Config{OwnerGrace: 30 * time.Millisecond})
+	h.leases.err = fmt.Errorf("no backend")
+	s := h.open()
+	h.send(s, from("a", message()))
+	h.eventually("several tries", func() bool { n := h.leases.logs("a"); return len(n) == 1 && n[0] > 3 })
+	h.finish(s)
+	if !strings.Contains(h.log.String(), `owner=a error="no backend"`) {
+		t.Errorf("log: %s", &h.log)
+	}
+}
+
+// TestMaxStreams: a stream beyond the bound is refused until another ends.
+func TestMaxStreams(t *testing.T) {
+	h := setup(t, nil, Config{MaxStreams: 2})
+	first, second := h.open(), h.open()
+	h.eventually("two are open", func() bool { return h.counts.get(StreamOpened) == 2 })
+	for range 3 {
+		if _, err := h.open().CloseAndRecv(); status.Code(err) != codes.ResourceExhausted {
+			t.Fatal(err)
+		}
+	}
+	if n := h.counts.get(StreamRefused); n != 3 || !strings.Contains(h.log.String(), "too many are connected") {
+		t.Errorf("%d refused: %s", n, &h.log)
+	}
+	h.finish(first)
+	h.eventually("there is room again", func() bool {
+		_, err := h.open().CloseAndRecv()
+		return err == nil
+	})
+	h.send(second, message(entry(end, "a")))
+	h.finish(second)
+	h.wantCalls("end a")
+	h.eventually("all are closed", func() bool { return h.counts.get(StreamClosed) == h.counts.get(StreamOpened) })
+}
+
+// TestClientGone: a client that vanishes leaves nothing behind, and what it had
+// sent before is done although its stream has ended.
+func TestClientGone(t *testing.T) {
+	h := setup(t, nil, Config{OwnerGrace: 30 * time.Millisecond})
+	h.leases.gate = make(chan struct{})
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	s, err := h.client.StreamAccessLogs(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.send(s, from("a", message(entry(end, "x"))))
+	h.eventually("it is present", func() bool { return len(h.leases.logs("a")) == 1 })
+	cancel()
+	h.leases.gate <- struct{}{}
+	h.eventually("the stream is closed", func() bool { return h.counts.get(StreamClosed) == 1 })
+	h.wantCalls("end x")
+	if strings.Contains(h.log.String(), "broken") {
+		t.Errorf("log: %s", &h.log)
+	}
+}
+
+// TestServerEnds: a stream ends when an interceptor ends its context, after
+// what has arrived is done.
+func TestServerEnds(t *testing.T) {
+	drain, endAll := context.WithCancel(context.Background())
+	defer endAll()
+	var receives atomic.Int64
+	h := setup(t, nil, Config{}, grpc.StreamInterceptor(func(srv any, s grpc.ServerStream, _ *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
+		return handler(srv, drained{s, drain, &receives})
+	}))
+	h.leases.gate = make(chan struct{})
+	s := h.open()
+	h.send(s, from("a", message(entry(end, "x"))), message(entry(end, "y")), message(entry(end, "z")))
+	h.eventually("all are received", func() bool { return receives.Load() == 4 })
+	endAll()
+	close(h.leases.gate)
+	if err := s.RecvMsg(new(als.StreamAccessLogsResponse)); status.Code(err) != codes.Unavailable {
+		t.Error(err)
+	}
+	if got := strings.Join(h.leases.got(), " "); strings.ReplaceAll(got, "end ", "") != "x y z" {
+		t.Errorf("calls: %s", got)
+	}
+	if h.leases.late > 0 {
+		t.Error("a call ended with the stream")
+	}
+}
+
+// drained is a stream whose context an interceptor ends.
+type drained struct {
+	grpc.ServerStream
+	ctx      context.Context
+	receives *atomic.Int64 // how many were begun
+}
+
+func (d drained) Context() context.Context { return d.ctx }
+
+func (d drained) RecvMsg(m any) error {
+	d.receives.Add(1)
+	return d.ServerStream.RecvMsg(m)
+}
+
+// TestTooLarge: an operator hears of messages that the server does not take.
+func TestTooLarge(t *testing.T) {
+	h := setup(t, nil, Config{}, grpc.MaxRecvMsgSize(1000))
+	s := h.open("x-headgate-owner", "a")
+	h.send(s, message(entry(end, strings.Repeat("x", 1000))))
+	if err := s.RecvMsg(new(als.StreamAccessLogsResponse)); status.Code(err) != codes.ResourceExhausted {
+		t.Error(err)
+	}
+	h.eventually("it is logged", func() bool { return strings.Contains(h.log.String(), "stream is broken") })
+}

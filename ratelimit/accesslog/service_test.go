@@ -1,0 +1,201 @@
+package accesslog
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	datapb "github.com/envoyproxy/go-control-plane/envoy/data/accesslog/v3"
+	commonpb "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
+	rls "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+
+	"github.com/headgate-rls/headgate/backends/memory"
+	"github.com/headgate-rls/headgate/descriptors"
+	"github.com/headgate-rls/headgate/limit"
+	"github.com/headgate-rls/headgate/ratelimit"
+)
+
+// The service is what streams speak to.
+var _ Leases = (*ratelimit.Service)(nil)
+
+// A world is the service on a backend at a time that the test sets.
+type world struct {
+	testing.TB
+	*ratelimit.Service
+	now    atomic.Int64 // limit.Instant
+	events *events
+}
+
+func newWorld(t testing.TB, concurrency int) *world {
+	t.Helper()
+	w := &world{TB: t, events: new(events)}
+	w.now.Store(int64(limit.InstantOf(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))))
+	rules := fmt.Sprintf(`
+domain: d
+descriptors:
+  - key: tenant
+    concurrency: [{threshold: %d, response: {statusCode: 429}}]
+    lease_ttl: 1m
+`, concurrency)
+	set, problems := descriptors.Load([]descriptors.Source{{Name: "test.yaml", Data: []byte(rules)}}, descriptors.Options{})
+	if set == nil {
+		t.Fatal(problems)
+	}
+	be, local := memory.New(memory.Config{}), memory.New(memory.Config{})
+	var err error
+	w.Service, err = ratelimit.New(ratelimit.Config{
+		Backend: be, Caps: memory.Caps(), Local: local, Metrics: w.events, Log: slog.New(slog.DiscardHandler),
+		Now: func() limit.Instant { return limit.Instant(w.now.Load()) },
+	}, set)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		w.Close(ctx)
+		_, _ = be.Close(), local.Close()
+	})
+	return w
+}
+
+// acquire returns the lease of a request, as Envoy gets it.
+func (w *world) acquire() string {
+	w.Helper()
+	resp, err := w.ShouldRateLimit(context.Background(), &rls.RateLimitRequest{Domain: "d", Descriptors: []*commonpb.RateLimitDescriptor{
+		{Entries: []*commonpb.RateLimitDescriptor_Entry{{Key: "tenant", Value: "x"}}}}})
+	if err != nil {
+		w.Fatal(err)
+	}
+	token := resp.GetDynamicMetadata().GetFields()[ratelimit.DefaultLeaseKey].GetStringValue()
+	if token == "" {
+		w.Fatalf("no lease: %v", resp)
+	}
+	return token
+}
+
+func (w *world) inFlight() (n int64) {
+	w.Helper()
+	list, err := w.InFlight(context.Background())
+	if err != nil {
+		w.Fatal(err)
+	}
+	for _, f := range list {
+		n += f.Count
+	}
+	return n
+}
+
+// events counts what becomes of leases, by "domain/rule event".
+type events struct{ n sync.Map } // string to counter
+
+type counter struct{ *atomic.Int64 }
+
+func (c counter) Inc() { c.Add(1) }
+
+func (m *events) of(name string) counter {
+	c, _ := m.n.LoadOrStore(name, counter{new(atomic.Int64)})
+	return c.(counter)
+}
+
+func (m *events) Lease(domain, rule string) *ratelimit.LeaseCounters {
+	var c ratelimit.LeaseCounters
+	for i := range c {
+		c[i] = m.of(domain + "/" + rule + " " + ratelimit.LeaseEvent(i).String())
+	}
+	return &c
+}
+
+func (m *events) Rule(string, string) *ratelimit.RuleCounters {
+	var c ratelimit.RuleCounters
+	for i := range c {
+		c[i] = m.of("rule")
+	}
+	return &c
+}
+
+func (m *events) Tier(string, string, string) ratelimit.Counter { return m.of("tier") }
+func (m *events) Degraded(string)                               {}
+
+// TestService: a lease lives on as long as periodic entries come, and ends with
+// its request's end. What is counted is counted for the rule that granted it.
+func TestService(t *testing.T) {
+	w := newWorld(t, 100)
+	h := setup(t, w.Service, Config{})
+	kept, lost := w.acquire(), w.acquire()
+	s := h.open()
+	for i := 1; i <= 4; i++ {
+		w.now.Add(int64(40 * time.Second / time.Microsecond))
+		h.send(s, from("envoy-1", message(entry(periodic, kept))))
+		h.eventually("it is renewed", func() bool { return w.events.of("d/tenant renewed").Load() == int64(i) })
+	}
+	young := w.acquire()
+	if n := w.inFlight(); n != 2 {
+		t.Errorf("%d in flight, want the one that is renewed and a young one", n)
+	}
+	h.send(s, message(entry(end, kept), entry(end, lost), entry(end, "forged"), entry(end, young)))
+	h.finish(s)
+	if n := w.inFlight(); n != 0 {
+		t.Errorf("%d in flight after all ends", n)
+	}
+	for name, want := range map[string]int64{"d/tenant released": 2, "d/tenant expired": 0, "/ unknown": 1, "d/tenant unknown": 0} {
+		if got := w.events.of(name).Load(); got != want {
+			t.Errorf("%d %s, want %d", got, name, want)
+		}
+	}
+}
+
+// TestManyEnds: one message may end more than one call of the service takes.
+func TestManyEnds(t *testing.T) {
+	const n = 700
+	w := newWorld(t, n)
+	h := setup(t, w.Service, Config{})
+	var list []*datapb.HTTPAccessLogEntry
+	for range n {
+		list = append(list, entry(end, w.acquire()))
+	}
+	s := h.open()
+	h.send(s, from("envoy-1", message(list...)))
+	h.finish(s)
+	if left, released := w.inFlight(), w.events.of("d/tenant released").Load(); left != 0 || released != n {
+		t.Errorf("%d in flight, %d released of %d", left, released, n)
+	}
+}
+
+// TestOwnerPresent: the service takes the stream's presence.
+func TestOwnerPresent(t *testing.T) {
+	w := newWorld(t, 1)
+	h := setup(t, w.Service, Config{OwnerGrace: 30 * time.Millisecond})
+	s := h.open("x-headgate-owner", "envoy-1")
+	h.send(s, message(entry(end, w.acquire())))
+	h.eventually("the end is done", func() bool { return w.inFlight() == 0 })
+	h.finish(s)
+	if strings.Contains(h.log.String(), "WARN") {
+		t.Errorf("log: %s", &h.log)
+	}
+}
+
+// BenchmarkRenewals is the whole way of an entry: socket, decoding, the service.
+func BenchmarkRenewals(b *testing.B) {
+	const entries = 16
+	w := newWorld(b, entries)
+	h := setup(b, w.Service, Config{})
+	list := make([]*datapb.HTTPAccessLogEntry, entries)
+	for i := range list {
+		list[i] = entry(periodic, w.acquire())
+	}
+	m, s := from("envoy-1", message(list...)), h.open()
+	for b.Loop() {
+		h.send(s, m)
+	}
+	h.finish(s)
+	perEntry(b, entries)
+	if n := w.events.of("d/tenant renewed").Load(); n != int64(b.N*entries) {
+		b.Errorf("%d renewed of %d", n, b.N*entries)
+	}
+}

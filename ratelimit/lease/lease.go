@@ -1,0 +1,163 @@
+// Package lease makes the tokens that stand for requests in flight where they
+// leave the process: Envoy keeps one as dynamic metadata of the request and
+// brings it back at the request's end.
+//
+// A token is opaque to others. It says what to give back without a look-up,
+// and is signed, so that nobody can give back what is not theirs.
+package lease
+
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash"
+	"sync"
+	"time"
+
+	"github.com/headgate-rls/headgate/limit"
+)
+
+// Bounds of a token.
+const (
+	MaxLen  = 4096 // characters
+	MaxHeld = 16   // limits that one request is in flight under
+)
+
+const (
+	version = 1
+	macLen  = 16 // of HMAC-SHA-256's 32 bytes
+)
+
+// A Lease is what a request has while it is in flight.
+type Lease struct {
+	// Holder is its name under each of the keys (limit.Op.Holder).
+	Holder string
+	// Domain is that of the request, for metrics.
+	Domain string
+	// Replica names the process that granted it, for logs.
+	Replica uint32
+	// Until is when it lapsed had nobody renewed it.
+	Until limit.Instant
+	// Held is what is held, at most MaxHeld.
+	Held []Held
+}
+
+// A Held is one unit in flight.
+type Held struct {
+	Key limit.Key
+	// TTL is the life of the lease, in whole milliseconds.
+	TTL time.Duration
+	// Rule is the rule's path, for metrics.
+	Rule string
+}
+
+// A Signer makes and reads tokens. It may be used concurrently.
+type Signer struct{ macs sync.Pool }
+
+// NewSigner returns a signer with a secret. Replicas that end each other's
+// leases need the same one.
+func NewSigner(secret []byte) *Signer {
+	key := sha256.Sum256(append([]byte("headgate lease token\x00"), secret...))
+	s := new(Signer)
+	s.macs.New = func() any { return hmac.New(sha256.New, key[:]) }
+	return s
+}
+
+// Sign returns l's token. It fails for a lease that holds too much.
+func (s *Signer) Sign(l *Lease) (string, error) {
+	if len(l.Held) > MaxHeld {
+		return "", fmt.Errorf("a request is in flight under %d limits, at most %d", len(l.Held), MaxHeld)
+	}
+	var space [512]byte
+	b := append(space[:0], version)
+	b = binary.BigEndian.AppendUint32(b, l.Replica)
+	b = binary.AppendUvarint(b, uint64(l.Until))
+	b = appendText(b, l.Holder)
+	b = appendText(b, l.Domain)
+	for i := range l.Held {
+		h := &l.Held[i]
+		b = appendText(b, h.Key.Group)
+		b = appendText(b, h.Key.Limit)
+		b = appendText(b, h.Rule)
+		b = binary.AppendUvarint(b, uint64(h.TTL.Milliseconds()))
+	}
+	b = s.appendMAC(b, b)
+	if n := base64.RawURLEncoding.EncodedLen(len(b)); n > MaxLen {
+		return "", fmt.Errorf("the lease's token has %d characters, at most %d", n, MaxLen)
+	}
+	return base64.RawURLEncoding.EncodeToString(b), nil
+}
+
+// ErrInvalid is a token that no signer with this secret made.
+var ErrInvalid = errors.New("not a lease of ours")
+
+// Parse reads a token into l, reusing its memory.
+func (s *Signer) Parse(token string, l *Lease) error {
+	if len(token) > MaxLen {
+		return ErrInvalid
+	}
+	b, err := base64.RawURLEncoding.DecodeString(token)
+	if err != nil || len(b) < 1+4+macLen || b[0] != version {
+		return ErrInvalid
+	}
+	body, mac := b[:len(b)-macLen], b[len(b)-macLen:]
+	var space [macLen]byte
+	if !hmac.Equal(mac, s.appendMAC(space[:0], body)) {
+		return ErrInvalid
+	}
+	r := reader{rest: string(body[5:])}
+	*l = Lease{Replica: binary.BigEndian.Uint32(body[1:]), Held: l.Held[:0]}
+	l.Until, l.Holder, l.Domain = limit.Instant(r.number()), r.text(), r.text()
+	for r.rest != "" && len(l.Held) < MaxHeld {
+		h := Held{Key: limit.Key{Group: r.text(), Limit: r.text()}, Rule: r.text()}
+		h.TTL = time.Duration(r.number()) * time.Millisecond
+		l.Held = append(l.Held, h)
+	}
+	if r.failed || r.rest != "" {
+		return ErrInvalid
+	}
+	return nil
+}
+
+func (s *Signer) appendMAC(dst, body []byte) []byte {
+	h := s.macs.Get().(hash.Hash)
+	defer s.macs.Put(h)
+	h.Reset()
+	h.Write(body)
+	var sum [sha256.Size]byte
+	return append(dst, h.Sum(sum[:0])[:macLen]...)
+}
+
+func appendText(b []byte, s string) []byte {
+	return append(binary.AppendUvarint(b, uint64(len(s))), s...)
+}
+
+// A reader takes a token's body apart.
+type reader struct {
+	rest   string
+	failed bool
+}
+
+func (r *reader) number() uint64 {
+	n, size := binary.Uvarint([]byte(r.rest[:min(len(r.rest), binary.MaxVarintLen64)]))
+	if size <= 0 {
+		r.failed, r.rest = true, ""
+		return 0
+	}
+	r.rest = r.rest[size:]
+	return n
+}
+
+func (r *reader) text() string {
+	n := r.number()
+	if n > uint64(len(r.rest)) {
+		r.failed, r.rest = true, ""
+		return ""
+	}
+	s := r.rest[:n]
+	r.rest = r.rest[n:]
+	return s
+}

@@ -1,0 +1,101 @@
+package unary
+
+import (
+	"context"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"golang.org/x/net/http2"
+)
+
+// TestUnwanted: the handler is told, once, of answers that were not taken.
+func TestUnwanted(t *testing.T) {
+	const method = "/t.T/Grant"
+	serve := func(conf *Config) (undone *atomic.Int64, begun, answer chan struct{}) {
+		undone, begun, answer = new(atomic.Int64), make(chan struct{}, 8), make(chan struct{}, 8)
+		conf.Handlers[method] = Handler{Serve: func(_ context.Context, calls []*Call) {
+			begun <- struct{}{}
+			<-answer
+			for _, c := range calls {
+				c.Reply = append(c.Reply, strings.Repeat("x", 1000)...)
+				c.Unwanted = func() { undone.Add(1) }
+			}
+		}}
+		return undone, begun, answer
+	}
+	var undone *atomic.Int64
+	var begun, answer chan struct{}
+	s, addr := start(t, func(conf *Config) { undone, begun, answer = serve(conf) })
+	want := func(n int64, when string) {
+		t.Helper()
+		eventually(t, when, func() bool { return undone.Load() == n })
+	}
+	reset := func(p *peer, id uint32) {
+		p.must(p.fr.WriteRSTStream(id, http2.ErrCodeCancel))
+		p.flush()
+	}
+
+	p := newPeer(t, addr)
+	id := p.call(method, nil)
+	p.flush()
+	<-begun
+	reset(p, id)
+	eventually(t, "the reset is read", func() bool { return s.Stats().Cancelled == 1 })
+	answer <- struct{}{}
+	want(1, "given up before the answer")
+
+	id = p.call(method, nil)
+	p.flush()
+	<-begun
+	answer <- struct{}{}
+	p.answer(id)
+	if n := undone.Load(); n != 1 {
+		t.Errorf("%d answers are unwanted, though the last was read", n-1)
+	}
+	for range 3 {
+		reset(p, id)
+	}
+	want(2, "reset when the answer was on its way")
+
+	q := newPeer(t, addr, http2.Setting{ID: http2.SettingInitialWindowSize, Val: 100})
+	q.call(method, nil)
+	q.flush()
+	<-begun
+	answer <- struct{}{}
+	eventually(t, "the answer waits for window", func() bool { return s.Stats().Answered == 2 })
+	q.nc.Close()
+	want(3, "the connection ended while the answer waited for window")
+
+	id = p.call(method, nil)
+	p.flush()
+	<-begun
+	answer <- struct{}{}
+	p.answer(id)
+	p.nc.Close()
+	eventually(t, "all connections are gone", func() bool { return s.Stats().Connections == 0 })
+	if n := undone.Load(); n != 3 {
+		t.Errorf("%d unwanted, want 3: the last answer was read", n)
+	}
+}
+
+func TestReceiptRing(t *testing.T) {
+	var r receiptRing
+	var got []int
+	for i := range maxReceipts + 10 {
+		r.add(uint32(2*i+1), func() { got = append(got, i) })
+	}
+	for _, id := range []int{0, 9, 10, 500, maxReceipts + 9, maxReceipts + 10} {
+		for range 2 {
+			if undo := r.take(uint32(2*id + 1)); undo != nil {
+				undo()
+			}
+		}
+	}
+	if len(got) != 3 || got[0] != 10 || got[1] != 500 || got[2] != maxReceipts+9 {
+		t.Errorf("taken: %v", got)
+	}
+	if len(r.ids) != maxReceipts {
+		t.Errorf("%d receipts are kept", len(r.ids))
+	}
+}
