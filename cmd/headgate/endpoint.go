@@ -17,6 +17,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/headgate-rls/headgate/ratelimit"
+	"github.com/headgate-rls/headgate/ratelimit/accesslog"
 	"github.com/headgate-rls/headgate/ratelimit/unary"
 )
 
@@ -132,12 +133,16 @@ func (s *server) checkHealth(ctx context.Context, calls []*unary.Call) []*unary.
 	return nil
 }
 
-// grpcEndpoint serves health and reflection, and the rate-limit service if
-// main, by grpc-go.
+// maxLogMessage bounds a message of Envoy's access log, in bytes: it flushes
+// its buffer, by default of 16 KiB, when that is full.
+const maxLogMessage = 4 << 20
+
+// grpcEndpoint serves health, reflection and the access log, and the
+// rate-limit service if main, by grpc-go.
 func (s *server) grpcEndpoint(name string, l net.Listener, conf *tls.Config, main bool) *endpoint {
 	opts := []grpc.ServerOption{
 		ratelimit.ServerCodec(),
-		grpc.MaxRecvMsgSize(ratelimit.MaxMessageSize),
+		grpc.MaxRecvMsgSize(maxLogMessage),
 		grpc.MaxHeaderListSize(maxHeaders),
 		grpc.MaxConcurrentStreams(maxStreams),
 		grpc.ConnectionTimeout(connectWithin),
@@ -157,6 +162,9 @@ func (s *server) grpcEndpoint(name string, l net.Listener, conf *tls.Config, mai
 	if main {
 		ratelimit.Register(g, s.service, s.metrics.Requests("grpc"))
 	}
+	accesslog.Register(g, s.service, accesslog.Config{
+		Keys: s.conf.LeaseKeys, OwnerGrace: s.conf.OwnerGrace, Timeout: s.conf.BackendTimeout, Log: s.log, Count: s.metrics.AccessLog,
+	})
 	healthpb.RegisterHealthServer(g, s.health)
 	reflection.Register(g)
 	return &endpoint{name: name, listener: l, serve: serveGRPC(g), drain: drainGRPC(g), stop: g.Stop}

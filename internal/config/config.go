@@ -44,6 +44,7 @@ type Config struct {
 	LeaseTTL    time.Duration
 	LeaseSecret string
 	OwnerGrace  time.Duration
+	LeaseKeys   []string
 
 	SocketMode string
 
@@ -74,7 +75,7 @@ func Define(fs *pflag.FlagSet) *Config {
 
 	fs.StringVar(&c.GRPC, "grpc", ":8081", "`address` of the gRPC service: host:port, unix:PATH or unix:@NAME")
 	fs.StringVar(&c.Transport, "transport", "unary", "what serves the gRPC address: unary (several times cheaper) or grpc (grpc-go)")
-	fs.StringVar(&c.Services, "services", ":8082", "`address` of the gRPC services that the unary transport does not serve: health Watch, reflection; empty for none")
+	fs.StringVar(&c.Services, "services", ":8082", "`address` of the gRPC services that the unary transport does not serve: access log, health Watch, reflection; empty for none")
 	fs.StringVar(&c.HTTP, "http", ":8080", "`address` of /json, /healthcheck and /readyz; empty for none")
 	fs.StringVar(&c.Debug, "debug", "127.0.0.1:6070", "`address` of /metrics, /rlconfig and /debug/pprof/; empty for none")
 
@@ -97,6 +98,7 @@ func Define(fs *pflag.FlagSet) *Config {
 
 	fs.DurationVar(&c.LeaseTTL, "lease-ttl", 300*time.Second, "life of the lease of a request in flight whose end is never told, where the rule says nothing; IMPOSTER_RATE_LIMITER_TTL, in seconds, says the same")
 	fs.StringVar(&c.LeaseSecret, "lease-secret", "", "`secret` that signs leases; replicas need the same one (default: made from the backend's URL)")
+	fs.StringArrayVar(&c.LeaseKeys, "lease-key", []string{"lease"}, "`name` of leases in Envoy's dynamic metadata, by which the access log finds them; may be repeated, as filters of one chain need one each")
 	fs.DurationVar(&c.OwnerGrace, "owner-grace", 15*time.Second, "time after which a proxy whose access log was connected, and is not any more, counts as gone with its requests")
 
 	fs.StringVar(&c.SocketMode, "socket-mode", "", "permissions of Unix sockets in octal, such as 0660 (default: what the umask leaves)")

@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/headgate-rls/headgate/ratelimit"
+	"github.com/headgate-rls/headgate/ratelimit/accesslog"
 )
 
 // maxRules bounds the pairs of domain and rule that have their own series;
@@ -40,6 +41,7 @@ type Metrics struct {
 	rules      prometheus.Gauge
 
 	leases *prometheus.CounterVec
+	logged *prometheus.CounterVec
 	tiers  *prometheus.CounterVec
 
 	known  sync.Map // ruleLabels -> *ratelimit.RuleCounters
@@ -85,6 +87,10 @@ func New(version string) *Metrics {
 			Name: "headgate_leases_total",
 			Help: "What happened to leases of requests in flight, by rule and event.",
 		}, []string{"domain", "rule", "event"}),
+		logged: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "headgate_access_log_total",
+			Help: "Entries and streams of Envoy's access log, by what became of them.",
+		}, []string{"event"}),
 		tiers: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "headgate_concurrency_tier_total",
 			Help: "Requests that a tier of a limit on requests in flight delayed or refused.",
@@ -111,7 +117,7 @@ func New(version string) *Metrics {
 		ConstLabels: prometheus.Labels{"version": version},
 	})
 	info.Set(1)
-	m.registry.MustRegister(m.decisions, m.degraded, m.requests, m.calls, m.batched, m.errors, m.leases, m.tiers,
+	m.registry.MustRegister(m.decisions, m.degraded, m.requests, m.calls, m.batched, m.errors, m.leases, m.logged, m.tiers,
 		m.reloads, m.generation, m.loaded, m.rules, info,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
@@ -167,6 +173,11 @@ func (m *Metrics) Lease(domain, rule string) *ratelimit.LeaseCounters {
 }
 
 type leaseLabels struct{ domain, rule string }
+
+// AccessLog counts n of an event of the access log.
+func (m *Metrics) AccessLog(e accesslog.Event, n int) {
+	m.logged.WithLabelValues(e.String()).Add(float64(n))
+}
 
 // Tier implements [ratelimit.Metrics].
 func (m *Metrics) Tier(domain, rule, tier string) ratelimit.Counter {
