@@ -14,7 +14,10 @@ TEST_TIMEOUT ?= 15m
 # Arguments for the programs behind run, demo and bench: make run ARGS="--config x.yaml"
 ARGS ?=
 
-.PHONY: help run build demo setup test bench chaos lint fuzz clean
+# How long make soak puts the service under load.
+SOAK ?= 30m
+
+.PHONY: help run build demo setup test bench chaos soak lint fuzz clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -54,8 +57,12 @@ test: setup ## run everything: lint, all tests on all servers, and say what ran
 bench: ## measure the service (ARGS="...")
 	go run ./internal/bench $(ARGS)
 
-chaos: setup ## three services under load while Redis fails in every way (two minutes)
+chaos: setup ## three services under load while Redis fails in every way (four minutes)
 	go test -tags chaos -count=1 -v ./test/chaos
+
+# The test ends by itself if it hangs, some minutes after SOAK.
+soak: setup ## look for what only shows with time (SOAK=30m)
+	go test -tags soak -count=1 -v -timeout 0 ./test/soak -soak $(SOAK)
 
 lint: ## check formatting, vet, staticcheck, go.mod and the scripts
 	@echo "== gofmt"
@@ -63,11 +70,19 @@ lint: ## check formatting, vet, staticcheck, go.mod and the scripts
 	if [ -n "$$unformatted" ]; then echo "not formatted, run gofmt -w on:"; echo "$$unformatted"; exit 1; fi
 	@echo "== go vet"
 	@go vet ./...
-	@go vet -tags chaos ./test/chaos
+	@go vet -tags chaos,soak ./test/chaos ./test/soak
 	@echo "== staticcheck"
 	@go tool staticcheck ./...
+	@go tool staticcheck -tags chaos,soak ./test/chaos ./test/soak
 	@echo "== go mod tidy"
 	@go mod tidy -diff || { echo "go.mod or go.sum is out of date, run: go mod tidy"; exit 1; }
+	@echo "== tools"
+	@for module in tools/*/go.mod; do \
+		cd "$$(dirname $$module)"; \
+		if [ -n "$$(go list ./... 2>/dev/null)" ]; then go vet ./...; fi; \
+		go mod tidy -diff || { echo "$$module or its go.sum is out of date, run there: go mod tidy"; exit 1; }; \
+		cd - >/dev/null; \
+	done
 	@echo "== scripts"
 	@for f in scripts/*.sh .ci/run; do bash -n "$$f"; done
 

@@ -146,7 +146,7 @@ func (c *Caps) checkOp(op *limit.Op) error {
 	if op.Limit.Algorithm() == limit.Concurrency && op.Cost > 0 && op.Holder == "" {
 		return fmt.Errorf("%w: a lease without a holder", ErrInvalid)
 	}
-	if _, ok := c.Algorithms[op.Limit.Algorithm()]; !ok || op.Limit.Capacity() > c.Algorithms[op.Limit.Algorithm()].MaxUnits {
+	if ac, ok := c.Algorithms[op.Limit.Algorithm()]; !ok || op.Limit.Capacity() > ac.MaxUnits {
 		return c.Check(op.Limit)
 	}
 	return nil

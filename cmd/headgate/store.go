@@ -286,6 +286,9 @@ func openRedis(ctx context.Context, rawURL string, log *slog.Logger) (backends.B
 	return be, []telemetry.Stat{
 		gauge("headgate_redis_pool_connections", "Connections to Redis.", func(s redis.Stats) float64 { return float64(s.Connections) }),
 		gauge("headgate_redis_pool_idle_connections", "Idle connections to Redis.", func(s redis.Stats) float64 { return float64(s.IdleConnections) }),
+		gauge("headgate_redis_nodes_away", "Nodes of a Cluster that are left alone because they failed.", func(s redis.Stats) float64 { return float64(len(s.NodesAway)) }),
+		counter("headgate_redis_node_openings_total", "How often a node of a Cluster was left alone.", func(s redis.Stats) float64 { return float64(s.NodeOpened) }),
+		counter("headgate_redis_node_refusals_total", "Calls not made because their node was left alone.", func(s redis.Stats) float64 { return float64(s.NodeRefused) }),
 		counter("headgate_redis_pool_timeouts_total", "Waits for a connection that ended in a timeout.", func(s redis.Stats) float64 { return float64(s.PoolTimeouts) }),
 		counter("headgate_redis_script_calls_total", "Script calls.", func(s redis.Stats) float64 { return float64(s.Calls) }),
 		counter("headgate_redis_script_loads_total", "Script calls that had to send the script's text.", func(s redis.Stats) float64 { return float64(s.NoScript) }),

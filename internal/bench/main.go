@@ -11,6 +11,7 @@
 //	        started on schedule
 //	log     sliding logs in Redis by their number of entries
 //	modes   package redis alone, beside figures published for another limiter
+//	leases  requests in flight: acquire, release, and many leases that lapse at once
 //	envoy   requests through Envoy
 //
 // Every case runs in a process of its own.
@@ -68,6 +69,7 @@ func tables() []table {
 		{"open", (*bench).openTable},
 		{"log", (*bench).logTable},
 		{"modes", (*bench).modesTable},
+		{"leases", (*bench).leaseTable},
 		{"envoy", (*bench).envoyTable},
 	}
 }

@@ -53,7 +53,7 @@ type Envoy struct {
 	stop sync.Once
 }
 
-// StartEnvoy runs Envoy, version "1.40.0" or "1.36.4", with the given bootstrap
+// StartEnvoy runs Envoy, version "1.40.0", "1.38.3" or "1.36.4", with the given bootstrap
 // and waits until it is ready. The bootstrap must have an admin listener; its
 // port, like that of every listener, may be 0 (see AdminAddr and ListenerAddr)
 // or come from FreePort. When the test fails, the end of Envoy's log is printed.

@@ -39,6 +39,11 @@ var startRequests = sync.OnceValue(func() chan<- func() {
 })
 
 func startProcess(name, log string, path string, args ...string) (*process, error) {
+	return startCommand(name, log, exec.Command(path, args...))
+}
+
+// startCommand starts a command whose output goes to the file log.
+func startCommand(name, log string, cmd *exec.Cmd) (*process, error) {
 	f, err := os.OpenFile(log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("open the log of %s: %w", name, err)
@@ -48,7 +53,6 @@ func startProcess(name, log string, path string, args ...string) (*process, erro
 	if err != nil {
 		return nil, fmt.Errorf("look at the log of %s: %w", name, err)
 	}
-	cmd := exec.Command(path, args...)
 	cmd.Stdout, cmd.Stderr = f, f
 	cmd.SysProcAttr = dieWithParent()
 

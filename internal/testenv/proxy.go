@@ -18,6 +18,8 @@ type Proxy struct {
 	upstream string
 	listener net.Listener
 	latency  atomic.Int64 // of time.Duration
+	split    atomic.Int64 // of time.Duration
+	rate     atomic.Int64 // bytes per second, 0 for no bound
 
 	accepted atomic.Int64
 	up, down atomic.Int64
@@ -62,6 +64,15 @@ func StartProxy(tb TB, upstream string) *Proxy {
 // SetLatency holds everything that clients send for d, so that a round trip
 // takes d longer. Bytes already on their way keep their delay.
 func (p *Proxy) SetLatency(d time.Duration) { p.latency.Store(int64(d)) }
+
+// SetSplit delivers of everything that is read, in either direction, the first
+// half at once and the second one d later, and what follows behind it: a peer
+// sees the beginning of a command or a reply and not its end. 0 ends that.
+func (p *Proxy) SetSplit(d time.Duration) { p.split.Store(int64(d)) }
+
+// SetRate lets at most this many bytes per second pass on each connection and
+// in each direction, a few at a time; 0 takes the bound away.
+func (p *Proxy) SetRate(bytesPerSecond int) { p.rate.Store(int64(bytesPerSecond)) }
 
 // Cut resets all connections there are. New ones are served.
 func (p *Proxy) Cut() {
@@ -167,6 +178,16 @@ type chunk struct {
 	due  time.Time
 }
 
+// cutUp makes of what was read the pieces that are to be delivered.
+func (p *Proxy) cutUp(data []byte, due time.Time) []chunk {
+	late := time.Duration(p.split.Load())
+	if late == 0 || len(data) < 2 {
+		return []chunk{{data, due}}
+	}
+	half := len(data) / 2
+	return []chunk{{data[:half], due}, {data[half:], due.Add(late)}}
+}
+
 // pump copies one direction. Reading and writing are apart so that latency
 // delays bytes without slowing them down.
 func (p *Proxy) pump(c *proxyConn, dst, src *net.TCPConn, delayed bool, count *atomic.Int64) {
@@ -181,10 +202,12 @@ func (p *Proxy) pump(c *proxyConn, dst, src *net.TCPConn, delayed bool, count *a
 				due = due.Add(time.Duration(p.latency.Load()))
 			}
 			if n > 0 {
-				select {
-				case chunks <- chunk{buf[:n], due}:
-				case <-c.gone:
-					return
+				for _, ch := range p.cutUp(buf[:n], due) {
+					select {
+					case chunks <- ch:
+					case <-c.gone:
+						return
+					}
 				}
 			}
 			if err != nil {
@@ -199,9 +222,7 @@ func (p *Proxy) pump(c *proxyConn, dst, src *net.TCPConn, delayed bool, count *a
 		if !p.mayPass(c, ch.due) {
 			return
 		}
-		n, err := dst.Write(ch.data)
-		count.Add(int64(n))
-		if err != nil {
+		if err := p.deliver(c, dst, ch.data, count); err != nil {
 			c.reset()
 			return
 		}
@@ -210,6 +231,28 @@ func (p *Proxy) pump(c *proxyConn, dst, src *net.TCPConn, delayed bool, count *a
 	if p.mayPass(c, time.Time{}) {
 		dst.CloseWrite()
 	}
+}
+
+// deliver writes data, at the rate that holds just then.
+func (p *Proxy) deliver(c *proxyConn, dst *net.TCPConn, data []byte, count *atomic.Int64) error {
+	const beat = 10 * time.Millisecond
+	for len(data) > 0 {
+		piece := data
+		if rate := p.rate.Load(); rate > 0 {
+			most := max(1, int(rate*int64(beat)/int64(time.Second)))
+			piece = data[:min(most, len(data))]
+			if !p.mayPass(c, time.Now().Add(beat)) {
+				return net.ErrClosed
+			}
+		}
+		n, err := dst.Write(piece)
+		count.Add(int64(n))
+		if err != nil {
+			return err
+		}
+		data = data[n:]
+	}
+	return nil
 }
 
 // mayPass waits until due and until the proxy is not frozen; false means that

@@ -127,3 +127,46 @@ func TestProxyWithoutServer(t *testing.T) {
 		t.Errorf("a round trip to a server that does not exist ends with %v, want a reset", err)
 	}
 }
+
+// A split delivers the first half before the second, and a bound on bytes per
+// second makes few of them slow; both end when they are taken back.
+func TestProxyPieces(t *testing.T) {
+	t.Parallel()
+	p := StartProxy(t, echo(t))
+	c := dial(t, p.Addr)
+
+	p.SetSplit(80 * time.Millisecond)
+	start := time.Now()
+	c.SetDeadline(start.Add(5 * time.Second))
+	if _, err := io.WriteString(c, "hello!"); err != nil {
+		t.Fatal(err)
+	}
+	first := make([]byte, 64)
+	n, err := c.Read(first)
+	if err != nil || n >= 6 {
+		t.Errorf("%d bytes of 6 come at first (%v), want fewer", n, err)
+	}
+	if _, err := io.ReadFull(c, first[n:6]); err != nil || string(first[:6]) != "hello!" {
+		t.Errorf("in pieces come %q (%v)", first[:6], err)
+	}
+	if d := time.Since(start); d < 80*time.Millisecond {
+		t.Errorf("the last half took %v, want at least 80 ms", d)
+	}
+	p.SetSplit(0)
+
+	p.SetRate(100) // one byte in 10 ms, either way
+	if d, err := roundTrip(c, 5*time.Second); err != nil || d < 50*time.Millisecond {
+		t.Errorf("5 bytes at 100 a second took %v (%v)", d, err)
+	}
+	p.SetRate(0)
+	if _, err := roundTrip(c, 5*time.Second); err != nil {
+		t.Errorf("without a bound again: %v", err)
+	}
+
+	// A connection that is being starved can still be cut.
+	p.SetRate(1)
+	p.Cut()
+	if _, err := roundTrip(c, 5*time.Second); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("a round trip on a connection that was cut ends with %v", err)
+	}
+}

@@ -1,9 +1,9 @@
 // Package testenv finds and starts the real servers that headgate's tests talk
-// to: Redis in its several shapes, Valkey and Envoy. It also has the odds and
-// ends such tests need: certificates, free ports and a TCP proxy that misbehaves
-// on command.
+// to: Redis in its several shapes, Valkey and Envoy, headgate itself, and clients
+// that are not ours. It also has the odds and ends such tests need: certificates,
+// free ports and a TCP proxy that misbehaves on command.
 //
-// Every server has a name, its engine. A test that needs an engine whose binary
+// Every server and client has a name, its engine. A test that needs an engine whose binary
 // is missing is skipped, so that a plain "go test ./..." works everywhere; the
 // engines named in HEADGATE_TEST_MUSTRUN (comma separated) turn that skip into a
 // failure, so that a complete run cannot lose tests in silence. "make setup"
@@ -16,6 +16,7 @@ package testenv
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"os"
 	"os/exec"
@@ -60,13 +61,19 @@ const (
 	Redis62       = "redis62"
 	Valkey        = "valkey"
 	Envoy1400     = "envoy-1.40.0"
+	Envoy1383     = "envoy-1.38.3"
 	Envoy1364     = "envoy-1.36.4"
+	GRPCIO        = "grpcio"
+	GRPCurl       = "grpcurl"
 )
 
-// Engine describes a server that tests can ask for.
+// Engine describes a server, or a client, that tests can ask for.
 type Engine struct {
 	Name string
 	What string
+	// version are the arguments that make a client tell its version, as the last
+	// word that it prints. Servers say theirs when they are started.
+	version []string
 	// system is the name of a program on PATH; installed is a file under the
 	// directory of EnvDir. Without either the engine needs no program.
 	system    string
@@ -84,7 +91,10 @@ func Engines() []Engine {
 		{Name: Redis62, What: "Redis 6.2", installed: "redis62/redis-server"},
 		{Name: Valkey, What: "Valkey", installed: "valkey/valkey-server"},
 		{Name: Envoy1400, What: "Envoy 1.40.0", installed: "envoy-1.40.0/envoy"},
+		{Name: Envoy1383, What: "Envoy 1.38.3", installed: "envoy-1.38.3/envoy"},
 		{Name: Envoy1364, What: "Envoy 1.36.4", installed: "envoy-1.36.4/envoy"},
+		{Name: GRPCIO, What: "gRPC of Python", installed: "grpcio/python", version: []string{"-c", "import grpc; print(grpc.__version__)"}},
+		{Name: GRPCurl, What: "gRPC from a shell", installed: "grpcurl/grpcurl", version: []string{"-version"}},
 	}
 }
 
@@ -172,6 +182,27 @@ func UseMemory(tb TB) {
 	tb.Helper()
 	Require(tb, Memory)
 	ran(tb, Memory, "in process")
+}
+
+// UseClient returns the path of a client program, such as GRPCurl, and notes for
+// the report that the test runs it. Like Require it skips the test, or fails it,
+// where the program is missing.
+func UseClient(tb TB, engine string) string {
+	tb.Helper()
+	path := Require(tb, engine)
+	e, err := engineNamed(engine)
+	if err != nil {
+		tb.Fatalf("testenv: %v", err)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	out, err := exec.CommandContext(ctx, path, e.version...).CombinedOutput()
+	words := strings.Fields(string(out))
+	if err != nil || len(words) == 0 {
+		tb.Fatalf("testenv: %s does not tell its version: %v\n%s", path, err, out)
+	}
+	ran(tb, engine, words[len(words)-1])
+	return path
 }
 
 // waitFor polls check until it reports done. A check that returns an error

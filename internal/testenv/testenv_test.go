@@ -114,6 +114,21 @@ func TestReport(t *testing.T) {
 	}
 }
 
+// Clients are found, tell their versions, and are in the report.
+func TestUseClient(t *testing.T) {
+	report := t.TempDir()
+	for _, engine := range []string{GRPCIO, GRPCurl} {
+		t.Run(engine, func(t *testing.T) {
+			t.Setenv(EnvReport, report)
+			UseClient(t, engine)
+			notes, err := readNotes(report, engine+noteRan)
+			if err != nil || len(notes) != 1 || !strings.ContainsAny(notes[0], "0123456789") {
+				t.Errorf("the report holds %q (%v), want one note with a version", notes, err)
+			}
+		})
+	}
+}
+
 func TestFreePort(t *testing.T) {
 	t.Parallel()
 	seen := map[int]bool{}

@@ -5,8 +5,6 @@ package chaos
 import (
 	"context"
 	"net/url"
-	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
@@ -15,65 +13,50 @@ import (
 	"github.com/headgate-rls/headgate/internal/testenv"
 )
 
-// How long the load runs before a fault, and at least after one.
-const (
-	before = 2500 * time.Millisecond
-	after  = 4 * time.Second
-	outage = 3 * time.Second
-)
-
-// A scene is a backend and what happens to it.
-type scene struct {
-	url string
-	// fault does its worst and returns when the backend is back, as near to
-	// that as can be told from here.
-	fault func() (back time.Time)
-	// losses is how often Redis loses writes that it has acknowledged. Limits
-	// then begin anew.
-	losses int
-	// flapping says that the backend goes and comes more than once.
-	flapping bool
+// full is for a machine that does nothing else.
+func full(transport string) style {
+	return style{
+		transport: transport, start: startService, deadline: 100 * time.Millisecond,
+		pause: 10 * time.Millisecond, burst: 3,
+		// With about 50 calls a second for each key, the load uses up the first
+		// limit before the fault, the second about when it begins and the third
+		// while it lasts or after it.
+		limits: []int{45, 150, 240},
+		before: 2500 * time.Millisecond, outage: 3 * time.Second, after: 4 * time.Second,
+		recoverIn: 2 * time.Second, recoverBusy: 3 * time.Second,
+		// Were one replica to hang for an outage, it would be about 10.
+		maxNoise: 5,
+	}
 }
 
 // TestBackend takes the backend away under load.
 func TestBackend(t *testing.T) {
-	idleAddr := startNothing(t)
+	idleAddr := testenv.StartIdle(t)
 	for _, c := range []struct {
 		name  string
 		start func(*testing.T) scene
+		both  bool // on either transport
 	}{
-		{"killed and restarted empty", restartedEmpty},
-		{"stopped", stopped},
-		{"latency", slow},
-		{"connections cut", cut},
-		{"made a replica", madeReplica},
-		{"sentinel failover", sentinelFailover},
-		{"cluster master killed", clusterMasterKilled},
-		{"cluster master stopped", clusterMasterStopped},
+		{"killed and restarted empty", restartedEmpty, true},
+		{"stopped", stopped, true},
+		{"latency", slow, false},
+		{"half of the bytes late", halvesLate, true},
+		{"connections cut", cut, true},
+		{"made a replica", madeReplica, false},
+		{"sentinel failover", sentinelFailover, false},
+		{"cluster master killed", clusterMasterKilled, false},
+		{"cluster master stopped", clusterMasterStopped, true},
 	} {
-		t.Run(c.name, func(t *testing.T) { play(t, c.start(t), idleAddr) })
+		t.Run(c.name, func(t *testing.T) { play(t, full("unary"), c.start(t), idleAddr) })
+		if c.both {
+			t.Run(c.name+", grpc-go", func(t *testing.T) { play(t, full("grpc"), c.start(t), idleAddr) })
+		}
 	}
-}
-
-func restartedEmpty(t *testing.T) scene {
-	redis := testenv.StartRedis(t)
-	return scene{url: redis.URL(), losses: 1, fault: func() time.Time {
-		redis.Kill()
-		time.Sleep(outage)
-		redis.Restart()
-		return time.Now()
-	}}
-}
-
-// stopped has connections that stay open and do not answer.
-func stopped(t *testing.T) scene {
-	redis := testenv.StartRedis(t)
-	return scene{url: redis.URL(), fault: func() time.Time {
-		redis.Pause()
-		time.Sleep(outage)
-		redis.Resume()
-		return time.Now()
-	}}
+	t.Run("clocks apart", func(t *testing.T) {
+		style := full("unary")
+		style.start = wrongClocks(t)
+		play(t, style, stopped(t), idleAddr)
+	})
 }
 
 // slow has a Redis that gets every command, and acts on it, 5 s late: those of
@@ -81,10 +64,23 @@ func stopped(t *testing.T) scene {
 func slow(t *testing.T) scene {
 	redis := testenv.StartRedis(t)
 	proxy := testenv.StartProxy(t, redis.Addr)
-	return scene{url: "redis://" + proxy.Addr, fault: func() time.Time {
+	return scene{url: "redis://" + proxy.Addr, spared: true, fault: func(outage time.Duration) time.Time {
 		proxy.SetLatency(5 * time.Second)
 		time.Sleep(outage)
 		proxy.SetLatency(0)
+		return time.Now()
+	}}
+}
+
+// halvesLate has commands and replies of which the second half comes 5 s after
+// the first: connections that are alive and of no use.
+func halvesLate(t *testing.T) scene {
+	redis := testenv.StartRedis(t)
+	proxy := testenv.StartProxy(t, redis.Addr)
+	return scene{url: "redis://" + proxy.Addr, spared: true, fault: func(outage time.Duration) time.Time {
+		proxy.SetSplit(5 * time.Second)
+		time.Sleep(outage)
+		proxy.SetSplit(0)
 		return time.Now()
 	}}
 }
@@ -94,7 +90,7 @@ func slow(t *testing.T) scene {
 func cut(t *testing.T) scene {
 	redis := testenv.StartRedis(t)
 	proxy := testenv.StartProxy(t, redis.Addr)
-	return scene{url: "redis://" + proxy.Addr, flapping: true, fault: func() time.Time {
+	return scene{url: "redis://" + proxy.Addr, flapping: true, fault: func(outage time.Duration) time.Time {
 		proxy.SetLatency(10 * time.Millisecond)
 		for end := time.Now().Add(outage); time.Now().Before(end); {
 			proxy.Cut()
@@ -117,7 +113,7 @@ func madeReplica(t *testing.T) scene {
 			t.Fatalf("REPLICAOF %s %s: %v", host, port, err)
 		}
 	}
-	return scene{url: redis.URL(), losses: 1, fault: func() time.Time {
+	return scene{url: redis.URL(), losses: 1, fault: func(outage time.Duration) time.Time {
 		end := time.Now().Add(outage)
 		become("127.0.0.1", strconv.Itoa(other.Port))
 		waitInfo(t, redis, "replication", "master_link_status:up")
@@ -130,7 +126,7 @@ func madeReplica(t *testing.T) scene {
 // sentinelFailover may lose what the replica had not got yet.
 func sentinelFailover(t *testing.T) scene {
 	s := testenv.StartRedisSentinel(t)
-	return scene{url: "redis+sentinel://" + strings.Join(s.SentinelAddrs, ",") + "/" + url.PathEscape(s.MasterName), losses: 1, fault: func() time.Time {
+	return scene{url: "redis+sentinel://" + strings.Join(s.SentinelAddrs, ",") + "/" + url.PathEscape(s.MasterName), losses: 1, fault: func(time.Duration) time.Time {
 		old := s.Master()
 		old.Kill()
 		s.WaitNewMaster(old)
@@ -154,7 +150,7 @@ func clusterMasterStopped(t *testing.T) scene {
 func clusterWithout(t *testing.T, take, giveBack func(*testenv.RedisServer)) scene {
 	const key = "any" // some slot's master, whichever
 	c := testenv.StartRedisCluster(t)
-	return scene{url: "redis+cluster://" + strings.Join(c.Addrs, ","), losses: 1, fault: func() time.Time {
+	return scene{url: "redis+cluster://" + strings.Join(c.Addrs, ","), losses: 1, spared: true, fault: func(time.Duration) time.Time {
 		old := c.MasterFor(key)
 		take(old)
 		c.WaitNewMaster(key, old)
@@ -197,31 +193,4 @@ func waitInfo(t *testing.T, server *testenv.RedisServer, section, want string) {
 		}
 		return ""
 	})
-}
-
-// play runs the load through a fault and looks at what came of it.
-func play(t *testing.T, s scene, idleAddr string) {
-	file := filepath.Join(t.TempDir(), "rules.yaml")
-	if err := os.WriteFile(file, []byte(rules()), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	r := &run{scene: s}
-	for range replicas {
-		r.services = append(r.services, startService(t, "--rules", file, "--backend", s.url, "--replicas", strconv.Itoa(replicas)))
-	}
-	l := startLoad(t, r.services, idleAddr)
-	time.Sleep(before)
-	sizes := r.sizes(t)
-	r.faulted = time.Now()
-	r.back = s.fault()
-	time.Sleep(after)
-	r.wantSizes(t, sizes)
-	l.end()
-	r.calls = l.calls
-	r.listen()
-
-	r.wantTimes(t)
-	r.wantPolicies(t)
-	r.wantLimits(t)
-	r.wantRecovery(t)
 }

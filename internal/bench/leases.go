@@ -1,0 +1,176 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"time"
+
+	"github.com/headgate-rls/headgate/backends"
+	"github.com/headgate-rls/headgate/backends/memory"
+	"github.com/headgate-rls/headgate/limit"
+)
+
+// What is measured of leases: acquire and release beside so many others under
+// the same key, in slices as they come under load, and the first acquire after
+// many have lapsed at once.
+const (
+	leaseSlice   = 64
+	leaseTakes   = 1_000
+	leasesAtOnce = 100_000
+)
+
+func (b *bench) leaseTable(ctx context.Context) error {
+	fmt.Printf("\nrequests in flight: CPU µs per acquire and per release, in slices of %d, beside others under the same key\n\n", leaseSlice)
+	fmt.Printf("%-10s %10s %9s %9s %9s %9s\n", "backend", "in flight", "acquire", "+ Redis", "release", "+ Redis")
+	return b.eachLeaseStore(ctx, func(s *leaseStore) error {
+		for _, others := range []int{10, 1_000, 10_000} {
+			if err := s.pairs(ctx, others); err != nil {
+				return err
+			}
+		}
+		return s.lapse(ctx)
+	})
+}
+
+// A leaseStore is a backend with leases, and whose CPU time it takes.
+type leaseStore struct {
+	name string
+	be   backends.Backend
+	pids []int
+	at   func() limit.Instant // of requests
+}
+
+func (b *bench) eachLeaseStore(ctx context.Context, f func(*leaseStore) error) error {
+	inMemory := &leaseStore{name: "memory", be: memory.New(memory.Config{}), pids: []int{os.Getpid()},
+		at: func() limit.Instant { return limit.InstantOf(time.Now()) }}
+	defer inMemory.be.Close()
+	if err := f(inMemory); err != nil || b.redis == nil {
+		return err
+	}
+	if err := b.redis.client.FlushAll(ctx).Err(); err != nil {
+		return err
+	}
+	driver, err := b.openBackend(ctx, 1)
+	if err != nil {
+		return err
+	}
+	defer driver.Close()
+	return f(&leaseStore{name: "redis", be: driver, pids: []int{os.Getpid(), b.redis.pid}, at: func() limit.Instant { return 0 }})
+}
+
+// pairs measures acquire and release beside others.
+func (s *leaseStore) pairs(ctx context.Context, others int) error {
+	l := limit.MustNew(limit.Spec{Algorithm: limit.Concurrency, Max: limit.MaxInFlight, Window: time.Hour})
+	key := limit.Key{Group: "leases beside " + strconv.Itoa(others), Limit: "c"}
+	if _, err := s.do(ctx, limit.Op{Key: key, Limit: l, Cost: 1}, "other", others); err != nil {
+		return err
+	}
+	acquire, err := s.measure(ctx, limit.Op{Key: key, Limit: l, Cost: 1})
+	if err != nil {
+		return err
+	}
+	release, err := s.measure(ctx, limit.Op{Key: key, Limit: l, Cost: -1})
+	if err != nil {
+		return err
+	}
+	fmt.Printf("%-10s %10d", s.name, others)
+	for _, cpu := range [][]time.Duration{acquire, release} {
+		for i := range 2 {
+			if i < len(cpu) {
+				fmt.Printf(" %9.1f", float64(cpu[i].Nanoseconds())/1000/(leaseSlice*leaseTakes))
+			} else {
+				fmt.Printf(" %9s", "")
+			}
+		}
+	}
+	fmt.Println()
+	return nil
+}
+
+// measure does op for many holders and returns the CPU time it took.
+func (s *leaseStore) measure(ctx context.Context, op limit.Op) ([]time.Duration, error) {
+	before, err := cpuTimes(s.pids)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := s.do(ctx, op, "mine", leaseSlice*leaseTakes); err != nil {
+		return nil, err
+	}
+	after, err := cpuTimes(s.pids)
+	if err != nil {
+		return nil, err
+	}
+	for i := range after {
+		after[i] -= before[i]
+	}
+	return after, nil
+}
+
+// do does op for n holders, and returns the last outcome.
+func (s *leaseStore) do(ctx context.Context, op limit.Op, holder string, n int) (last limit.Outcome, err error) {
+	reqs, out := make([]limit.Request, leaseSlice), make([]limit.Verdict, leaseSlice)
+	ops := make([]limit.Op, leaseSlice)
+	for from := 0; from < n; from += leaseSlice {
+		some := min(leaseSlice, n-from)
+		at := s.at()
+		for i := range some {
+			ops[i] = op
+			ops[i].Holder = holder + strconv.Itoa(from+i)
+			reqs[i] = limit.Request{Ops: ops[i : i+1], At: at}
+		}
+		s.be.Take(ctx, reqs[:some], out)
+		for i := range some {
+			if out[i].Err != nil {
+				return last, out[i].Err
+			}
+			if !out[i].Admitted {
+				return last, errors.New("a lease was refused")
+			}
+		}
+		last = out[some-1].Outcomes[0]
+	}
+	return last, nil
+}
+
+// lapse measures what is left to do when many leases lapse at once.
+func (s *leaseStore) lapse(ctx context.Context) error {
+	const life = 30 * time.Second
+	l := limit.MustNew(limit.Spec{Algorithm: limit.Concurrency, Max: limit.MaxInFlight, Window: life})
+	op := limit.Op{Key: limit.Key{Group: "leases that lapse", Limit: "c"}, Limit: l, Cost: 1}
+	start := time.Now()
+	if _, err := s.do(ctx, op, "lapsing", leasesAtOnce); err != nil {
+		return err
+	}
+	taken := time.Since(start)
+	select {
+	case <-time.After(time.Until(start.Add(life + taken + 100*time.Millisecond))):
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	before, err := cpuTimes(s.pids)
+	if err != nil {
+		return err
+	}
+	start = time.Now()
+	if out, err := s.do(ctx, op, "next", 1); err != nil || out.InFlight != 1 {
+		return fmt.Errorf("after the leases had lapsed: %+v, %w", out, err)
+	}
+	first := time.Since(start)
+	if _, err := s.do(ctx, op, "next", 2*leaseSlice); err != nil {
+		return err
+	}
+	after, err := cpuTimes(s.pids)
+	if err != nil {
+		return err
+	}
+	var cpu time.Duration
+	for i := range after {
+		cpu += after[i] - before[i]
+	}
+	fmt.Printf("%-10s %d leases lapsed at once: the next acquire took %v, and it with %d more %v of CPU time, 1 trip per slice\n",
+		s.name, leasesAtOnce, first.Round(time.Microsecond), 2*leaseSlice, cpu.Round(time.Millisecond))
+	return nil
+}
