@@ -11,7 +11,7 @@ import (
 
 // answer fills the call's response from its verdict.
 func (c *call) answer(ctx context.Context, b *batch) {
-	if c.endTake >= 0 {
+	if len(c.endings) > 0 && c.resp.Err == nil {
 		c.ended(b)
 	}
 	switch {

@@ -35,7 +35,7 @@ type call struct {
 	tokens  []byte      // encoded metadata with their token
 	endings []ending    // leases that the call brings back
 	ends    []limit.Op  // what to do about them
-	endTake int         // index into batch.takes, -1 if there is nothing to do
+	endTake int         // index into batch.takes of the first of endings that has any
 }
 
 // A part is what the rules say about one descriptor.
@@ -57,18 +57,13 @@ func (b *batch) start(s *Service, reqs []*Request, resps []*Response) {
 	b.takes, b.ending = b.takes[:0], false
 	for i := range reqs {
 		c := &b.calls[i]
-		c.req, c.resp, c.take, c.endTake, c.holder = reqs[i], resps[i], -1, -1, ""
+		c.req, c.resp, c.take, c.holder = reqs[i], resps[i], -1, ""
 		c.ops, c.views, c.ends, c.endings = c.ops[:0], c.views[:0], c.ends[:0], c.endings[:0]
 		c.resp.reset(len(c.req.Descriptors))
 		if c.resp.Err = c.plan(b); c.resp.Err != nil {
 			continue
 		}
-		// What is ended is a request of its own: it must be whatever becomes of
-		// the rest.
-		if len(c.ends) > 0 {
-			c.endTake, b.ending = len(b.takes), true
-			b.takes = append(b.takes, limit.Request{Ops: c.ends})
-		}
+		c.addEndings(b)
 		if len(c.ops) > 0 {
 			c.take = len(b.takes)
 			b.takes = append(b.takes, limit.Request{Ops: c.ops})
@@ -131,7 +126,7 @@ func (c *call) plan(b *batch) *Error {
 	for i := range c.parts {
 		c.addOps(b, i, replacing)
 	}
-	if most := b.s.conf.Caps.MaxOps; max(len(c.ops), len(c.ends)) > most {
+	if most := b.s.conf.Caps.MaxOps; len(c.ops) > most {
 		return invalid("the request's descriptors meet %d limits, at most %d", len(c.ops), most)
 	}
 	return nil

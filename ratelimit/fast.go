@@ -114,9 +114,7 @@ func (h *unaryHandler) encode(cs *callSlice, start time.Time) {
 			continue
 		}
 		c.Reply = resp.AppendTo(c.Reply)
-		if granted := resp.Granted(); granted != nil {
-			c.Unwanted = func() { h.service.AbandonLater(granted) }
-		}
+		c.Unwanted = h.service.Undo(resp)
 	}
 	clear(cs.calls)
 	cs.calls, cs.reqs, cs.resps = cs.calls[:0], cs.reqs[:0], cs.resps[:0]

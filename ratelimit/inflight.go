@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"errors"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -206,27 +207,44 @@ func (c *call) endOps(b *batch, i int) *Error {
 	return nil
 }
 
+// addEndings makes a request of each lease that the call brings back: it must
+// be ended whatever becomes of the rest.
+func (c *call) addEndings(b *batch) {
+	c.endTake = len(b.takes)
+	for i := range c.endings {
+		if e := &c.endings[i]; e.n > 0 {
+			b.ending = true
+			b.takes = append(b.takes, limit.Request{Ops: c.ends[e.first : e.first+e.n : e.first+e.n]})
+		}
+	}
+}
+
 // ended counts what became of the leases that the call brought back, under the
 // domain that granted them, and keeps for later what the backend could not do
 // now.
 func (c *call) ended(b *batch) {
-	v := &b.verdicts[c.endTake]
-	if local := b.s.localLeases(); local {
+	if len(c.ends) > 0 && b.s.localLeases() {
 		b.s.endLocally(c.ends)
 	}
+	at := c.endTake
 	for i := range c.endings {
 		e := &c.endings[i]
+		if e.n == 0 {
+			continue
+		}
+		v := &b.verdicts[at]
+		at++
 		for j := range e.Held[:e.n] {
 			op := &c.ends[e.first+j]
 			if v.Err != nil {
 				b.s.returns.push(op, e.Domain, e.Held[j].Rule)
 				continue
 			}
-			b.s.leaseEnded(op, &v.Outcomes[e.first+j], e.Domain, e.Held[j].Rule, v.At >= e.Until, v.At)
+			b.s.leaseEnded(op, &v.Outcomes[j], e.Domain, e.Held[j].Rule, v.At >= e.Until, v.At)
 		}
-	}
-	if v.Err != nil {
-		b.s.logRelease(c.req.Domain, v.Err)
+		if v.Err != nil {
+			b.s.logRelease(c.req.Domain, v.Err)
+		}
 	}
 }
 
@@ -268,7 +286,7 @@ func (c *call) grant(b *batch, v *limit.Verdict, local bool) {
 		if lv.inFlight == nil || c.ops[i].Cost <= 0 || !out.Admitted {
 			continue
 		}
-		c.resp.granted = append(c.resp.granted, c.ops[i])
+		c.resp.granted = append(c.resp.granted, granted{c.ops[i], c.req.Domain, lv.rule})
 		if t := lv.tier(out); t != nil && !lv.shadow {
 			t.hits.Inc()
 			if t.delay != "" && (delay == nil || t.Delay > delay.Delay) {
@@ -328,6 +346,12 @@ func appendTextMetadata(b []byte, key, value string) []byte {
 	return protowire.AppendString(protowire.AppendTag(b, 3, protowire.BytesType), value)
 }
 
+// A granted is a lease that a response is about to hand out.
+type granted struct {
+	op           limit.Op
+	domain, rule string
+}
+
 // Abandon gives back the leases that resp grants, because nobody will use it:
 // its caller has given the call up or is gone. It does not wait.
 func (s *Service) Abandon(resp *Response) {
@@ -337,27 +361,23 @@ func (s *Service) Abandon(resp *Response) {
 	resp.granted = resp.granted[:0]
 }
 
-func (s *Service) abandon(op *limit.Op) {
-	back := *op
+func (s *Service) abandon(g *granted) {
+	back := g.op
 	back.Cost, back.Ending, back.Shadow = -1, limit.EndAttempt, true
-	s.returns.push(&back, "", "")
+	s.returns.push(&back, g.domain, g.rule)
 }
 
-// Granted returns what resp grants, to be given to AbandonLater should its
-// caller turn out not to have got it; nil if there is nothing to give back.
-func (r *Response) Granted() []limit.Op {
-	if len(r.granted) == 0 {
+// Undo returns what abandons resp's leases later, should its caller turn out
+// not to have got it; nil if it grants none. resp may be used again meanwhile.
+func (s *Service) Undo(resp *Response) func() {
+	if len(resp.granted) == 0 {
 		return nil
 	}
-	ops := make([]limit.Op, len(r.granted))
-	copy(ops, r.granted)
-	return ops
-}
-
-// AbandonLater is Abandon for what [Response.Granted] has returned.
-func (s *Service) AbandonLater(granted []limit.Op) {
-	for i := range granted {
-		s.abandon(&granted[i])
+	list := slices.Clone(resp.granted)
+	return func() {
+		for i := range list {
+			s.abandon(&list[i])
+		}
 	}
 }
 
@@ -368,7 +388,7 @@ func (c *call) unsure(b *batch, err error) {
 	}
 	for i := range c.ops {
 		if op := &c.ops[i]; c.views[i].inFlight != nil && op.Cost > 0 {
-			b.s.abandon(op)
+			b.s.abandon(&granted{*op, strings.Clone(c.req.Domain), c.views[i].rule})
 		}
 	}
 }

@@ -223,14 +223,14 @@ func TestAbandoned(t *testing.T) {
 	h := setup(t, inFlightRules)
 	r := h.ask(desc("tenant=x"))
 	h.Abandon(r)
-	h.eventually("it is given back", func() bool { return h.counts.count("/ abandoned") == 1 })
+	h.eventually("it is given back", func() bool { return h.counts.count("d/tenant abandoned") == 1 })
 	h.wantInFlight(0)
 	first, second := h.askAs(Request{ID: "1"}, desc("tenant=x")), h.askAs(Request{ID: "1"}, desc("tenant=x"))
-	h.AbandonLater(first.Granted())
-	h.eventually("the first attempt is given back", func() bool { return h.counts.count("/ abandoned") == 2 })
+	h.Undo(first)()
+	h.eventually("the first attempt is given back", func() bool { return h.counts.count("d/tenant abandoned") == 2 })
 	h.wantInFlight(1)
 	h.Abandon(second)
-	h.eventually("so is the second", func() bool { return h.counts.count("/ abandoned") == 3 })
+	h.eventually("so is the second", func() bool { return h.counts.count("d/tenant abandoned") == 3 })
 	h.wantInFlight(0)
 }
 
@@ -341,7 +341,7 @@ func TestBackendDown(t *testing.T) {
 	half.set(true)
 	h.want(h.ask(desc("tenant=x")), "OK: ok") // by policy, but it was recorded
 	half.set(false)
-	h.eventually("what was recorded is given back", func() bool { return h.counts.count("/ abandoned") == 1 })
+	h.eventually("what was recorded is given back", func() bool { return h.counts.count("d/tenant abandoned") == 1 })
 	h.wantInFlight(0)
 }
 
@@ -453,4 +453,24 @@ func TestCloseGivesBack(t *testing.T) {
 	ctx, cancel = context.WithTimeout(context.Background(), 100*time.Millisecond)
 	defer cancel()
 	h.Close(ctx) // returns
+}
+
+// TestManyReleases: a call may bring more back than one request may hold ops.
+func TestManyReleases(t *testing.T) {
+	rules := "domain: d\ndescriptors:\n"
+	var ask []Descriptor
+	for i := range 8 {
+		rules += fmt.Sprintf("  - {key: k%d, concurrency: [{threshold: 100, response: {statusCode: 429}}]}\n", i)
+		ask = append(ask, desc(fmt.Sprintf("k%d=1", i)))
+	}
+	h := setup(t, rules)
+	var back []Descriptor
+	for range lease.MaxHeld {
+		back = append(back, release(meta(t, h.ask(ask...), DefaultLeaseKey)))
+	}
+	h.wantInFlight(8 * lease.MaxHeld)
+	if r := h.ask(back...); r.Err != nil || len(r.Statuses) != lease.MaxHeld {
+		t.Errorf("%+v", r)
+	}
+	h.wantInFlight(0)
 }

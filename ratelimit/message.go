@@ -4,7 +4,6 @@ import (
 	"unicode/utf8"
 
 	"github.com/headgate-rls/headgate/descriptors"
-	"github.com/headgate-rls/headgate/limit"
 )
 
 // A Request is one decoded RateLimitRequest.
@@ -72,8 +71,8 @@ type Response struct {
 	// Degraded says that a failure policy answered, not the counters.
 	Degraded bool
 
-	granted  []limit.Op // leases that the response is about to hand out
-	metadata [][]byte   // encoded Structs that make up dynamic_metadata
+	granted  []granted // leases that the response is about to hand out
+	metadata [][]byte  // encoded Structs that make up dynamic_metadata
 }
 
 // A Status is the answer to one descriptor.

@@ -30,7 +30,6 @@ type giveBack struct {
 	op           limit.Op
 	domain, rule string
 	lapses       time.Time
-	tried        bool
 }
 
 const (
@@ -54,8 +53,12 @@ func (r *returns) push(op *limit.Op, domain, rule string) {
 		r.lost(&r.queue[0])
 		r.queue = r.queue[1:]
 	}
+	if r.closed && !r.running {
+		r.lost(&g)
+		return
+	}
 	r.queue = append(r.queue, g)
-	if !r.running && !r.closed {
+	if !r.running {
 		r.running, r.ended = true, make(chan struct{})
 		go r.run(r.ended)
 	}
@@ -130,7 +133,6 @@ func (r *returns) try(batch []giveBack) (failed []giveBack) {
 		case errors.Is(v.Err, backends.ErrInvalid), errors.Is(v.Err, backends.ErrUnsupported):
 			r.lost(g)
 		default:
-			g.tried = true
 			failed = append(failed, *g)
 		}
 	}
