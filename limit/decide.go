@@ -23,8 +23,12 @@ func Decide(states []State, req *Request, now Instant, v *Verdict, scratch []Sta
 	each := false
 	for i := range ops {
 		op, at := &ops[i], firstWithKey(ops, i)
-		next[at].begin(op, len(ops))
-		next[at], v.Outcomes[i] = step(next[at], op, now, false)
+		if op.Limit.spec.Algorithm == Concurrency {
+			next[at].begin(len(ops))
+			next[at], v.Outcomes[i] = stepConcurrency(next[at], op, now, false)
+		} else {
+			v.Outcomes[i] = next[at].step(op, now)
+		}
 		if !v.Outcomes[i].Admitted && !op.Shadow {
 			v.Admitted = false
 		}

@@ -94,6 +94,8 @@ type Outcome struct {
 	// Admitted says whether the op had room. An op of a refused request can
 	// have had room.
 	Admitted bool
+	// Held says, for Concurrency, that Holder's lease existed before the op.
+	Held bool
 	// Remaining is how many units are left after the op, or, where it was not
 	// recorded, without it.
 	Remaining int64
@@ -108,8 +110,6 @@ type Outcome struct {
 	// for an op without room, how many there were with it and those who were
 	// refused in the last Hold.
 	InFlight int64
-	// Held says, for Concurrency, that Holder's lease existed before the op.
-	Held bool
 }
 
 // A Verdict is the answer to one [Request].

@@ -41,26 +41,26 @@ type Record struct {
 // The returned state may share memory with s, which must not be used any more
 // if the returned one is kept. A Concurrency limit's state changes in place.
 func Step(s State, op *Op, now Instant) (State, Outcome) {
-	return step(s, op, now, true)
+	now = bounded(now)
+	if op.Limit.spec.Algorithm == Concurrency {
+		return stepConcurrency(s, op, now, true)
+	}
+	out := s.step(op, now)
+	return s, out
 }
 
-// step is Step for an op of a request. again says that an acquire whose lease
-// is there already is a repetition, not the same op twice in the request.
-func step(s State, op *Op, now Instant, again bool) (State, Outcome) {
-	now = bounded(now)
+// step is Step in place, for limits that count units per time.
+func (s *State) step(op *Op, now Instant) (out Outcome) {
 	at := max(now, min(s.At, maxInstant))
-	var out Outcome
 	switch op.Limit.spec.Algorithm {
 	case FixedWindow:
-		s, out = stepFixedWindow(s, op, at)
+		out = stepFixedWindow(s, op, at)
 	case SlidingLog:
-		s, out = stepSlidingLog(s, op, at)
+		out = stepSlidingLog(s, op, at)
 	case SlidingWindow:
-		s, out = stepSlidingWindow(s, op, at)
+		out = stepSlidingWindow(s, op, at)
 	case TokenBucket:
-		s, out = stepTokenBucket(s, op, at)
-	case Concurrency:
-		return stepConcurrency(s, op, now, again) // leases have their own ends
+		out = stepTokenBucket(s, op, at)
 	}
 	if late := time.Duration(at-now) * time.Microsecond; late > 0 {
 		if out.Retry > 0 {
@@ -70,7 +70,7 @@ func step(s State, op *Op, now Instant, again bool) (State, Outcome) {
 			out.Reset += late
 		}
 	}
-	return s, out
+	return out
 }
 
 func bounded(i Instant) Instant { return min(max(i, 0), maxInstant) }
@@ -88,7 +88,7 @@ func (l *Limit) Ends(s State) Instant {
 		}
 		return s.At + Instant(l.window)
 	case TokenBucket:
-		return s.At + Instant(ceilDiv(l.full-l.level(s, s.At), l.den))
+		return s.At + Instant(ceilDiv(l.full-l.level(&s, s.At), l.den))
 	case SlidingLog:
 		if n := len(s.Log); n > 0 {
 			return s.Log[n-1].At + Instant(l.window)

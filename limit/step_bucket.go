@@ -7,7 +7,7 @@ package limit
 // level returns s's level at instant now >= s.At, in 1/den µs. A level that
 // another limit wrote keeps its whole units: lowering the burst cuts it off,
 // raising it gives nothing at once (ledger S4-29).
-func (l *Limit) level(s State, now Instant) int64 {
+func (l *Limit) level(s *State, now Instant) int64 {
 	if s.M <= 0 {
 		return l.full
 	}
@@ -22,7 +22,7 @@ func (l *Limit) level(s State, now Instant) int64 {
 	return l.full
 }
 
-func stepTokenBucket(s State, op *Op, now Instant) (State, Outcome) {
+func stepTokenBucket(s *State, op *Op, now Instant) Outcome {
 	l := op.Limit
 	level := l.level(s, now)
 	admitted := op.Cost < 0 || op.wanted() <= level/l.num
@@ -32,7 +32,7 @@ func stepTokenBucket(s State, op *Op, now Instant) (State, Outcome) {
 		} else {
 			level += min(op.refund(l.capacity)*l.num, l.full-level)
 		}
-		s = State{At: now, N: level, M: l.num}
+		*s = State{At: now, N: level, M: l.num}
 	}
 	out := Outcome{
 		Admitted:  admitted,
@@ -45,5 +45,5 @@ func stepTokenBucket(s State, op *Op, now Instant) (State, Outcome) {
 	case n*l.num > level:
 		out.Retry = micros(ceilDiv(n*l.num-level, l.den))
 	}
-	return s, out
+	return out
 }

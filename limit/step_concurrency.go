@@ -175,10 +175,10 @@ func decideRepeated(states []State, ops []Op, now Instant, v *Verdict) {
 	}
 }
 
-// begin notes the changes that op makes in place, so that they can be taken
+// begin notes the changes that an op makes in place, so that they can be taken
 // back if another of the request's ops is refused.
-func (s *State) begin(op *Op, ops int) {
-	if ops > 1 && op.Limit.spec.Algorithm == Concurrency {
+func (s *State) begin(ops int) {
+	if ops > 1 {
 		s.Leases = s.Leases.made()
 		s.Leases.begin()
 	}

@@ -3,7 +3,7 @@ package limit
 // Sliding log: every admission is kept for one window, so that the half-open
 // interval (now-W, now] is counted exactly (ledger S1-15, S1-19).
 
-func stepSlidingLog(s State, op *Op, now Instant) (State, Outcome) {
+func stepSlidingLog(s *State, op *Op, now Instant) Outcome {
 	l := op.Limit
 	log, used := s.live(now - Instant(l.window))
 	admitted := fits(used, op, l.capacity)
@@ -16,7 +16,7 @@ func stepSlidingLog(s State, op *Op, now Instant) (State, Outcome) {
 			log = withoutNewest(log, back)
 			used -= back
 		}
-		s = State{N: used, Log: log}
+		*s = State{N: used, Log: log}
 		if len(log) > 0 {
 			s.At = log[len(log)-1].At
 		}
@@ -31,7 +31,7 @@ func stepSlidingLog(s State, op *Op, now Instant) (State, Outcome) {
 	case n > l.capacity-used:
 		out.Retry = micros(int64(whenFreed(log, n-(l.capacity-used))) + l.window - int64(now))
 	}
-	return s, out
+	return out
 }
 
 // live returns the records after edge and their sum.

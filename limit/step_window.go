@@ -2,7 +2,7 @@ package limit
 
 // Fixed window: windows are [k*W, (k+1)*W) since the Unix epoch.
 
-func stepFixedWindow(s State, op *Op, now Instant) (State, Outcome) {
+func stepFixedWindow(s *State, op *Op, now Instant) Outcome {
 	l := op.Limit
 	start := now - now%Instant(l.window)
 	used := max(s.N, 0)
@@ -26,7 +26,7 @@ func stepFixedWindow(s State, op *Op, now Instant) (State, Outcome) {
 	case op.wanted() > l.capacity-used:
 		out.Retry = micros(wait)
 	}
-	return s, out
+	return out
 }
 
 // fits says whether op has room where used of capacity units are gone. Used
@@ -40,7 +40,7 @@ func fits(used int64, op *Op, capacity int64) bool {
 // in up to 2^20 equal steps, counted from the window's start so that it is
 // rounded up also where they do not divide the window; so is the product.
 
-func stepSlidingWindow(s State, op *Op, now Instant) (State, Outcome) {
+func stepSlidingWindow(s *State, op *Op, now Instant) Outcome {
 	l := op.Limit
 	start := now - now%Instant(l.window)
 	cur, prev := min(max(s.N, 0), maxExact), min(max(s.M, 0), maxExact)
@@ -62,7 +62,7 @@ func stepSlidingWindow(s State, op *Op, now Instant) (State, Outcome) {
 			cur, prev = cur-fromCur, prev-(back-fromCur)
 			weighted = l.weigh(prev, rest)
 		}
-		s = State{At: start, N: cur, M: prev}
+		*s = State{At: start, N: cur, M: prev}
 	}
 	out := Outcome{Admitted: admitted, Remaining: max(l.capacity-cur-weighted, 0)}
 	switch {
@@ -77,7 +77,7 @@ func stepSlidingWindow(s State, op *Op, now Instant) (State, Outcome) {
 	case n > l.capacity-cur-weighted:
 		out.Retry = micros(l.slidingRetry(cur, prev, rest, n))
 	}
-	return s, out
+	return out
 }
 
 // weigh returns how much of count units of a window still counts when rest
