@@ -105,6 +105,9 @@ func (l *loader) concurrencyOf(f fields, t *twig, r *Rule) {
 	if c.Limit = l.inFlight(list, f, t, c, tiers); c.Limit == nil {
 		return
 	}
+	if n := f.get("release"); c.ByHits && (f.get("limits") != nil || f.get("rate_limit") != nil) {
+		l.warnf(n, t, "with release: hits a request gives back at its end what it took of the rule's other limits, too; put them into a rule of their own")
+	}
 	for i := range tiers {
 		c.Tiers = append(c.Tiers, tiers[i].Tier)
 	}
@@ -118,6 +121,9 @@ func (l *loader) inFlight(list *yaml.Node, f fields, t *twig, c *Concurrency, ti
 		if i > 0 && tiers[i].Threshold == tiers[i-1].Threshold {
 			l.errorf(tiers[i].at, t, "two tiers have the threshold %d", tiers[i].Threshold)
 			return nil
+		}
+		if tiers[i].Status != 0 && tiers[i].Delay > 0 {
+			l.warnf(tiers[i].at, t, "the tier above %d refuses, and does so at once: its delay is ignored", tiers[i].Threshold)
 		}
 		if first < 0 || i <= first {
 			continue

@@ -74,17 +74,22 @@ func (o *owners) names() []string {
 	return slices.Collect(maps.Keys(o.seen))
 }
 
-// is notes whether an owner is present now, and tells whether it has left.
-func (o *owners) is(name string, present bool, forget limit.Instant) (left bool) {
+// is notes whether an owner is present now, and tells whether it has left. One
+// that got a lease within the grace has not: a proxy that was idle connects its
+// access log again only when it has something to tell.
+func (o *owners) is(name string, present bool, now limit.Instant, grace, longest time.Duration) (left bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	s := o.seen[name]
 	if s == nil {
 		return false
 	}
+	if s.present && !present && s.last.Add(grace) > now {
+		return false
+	}
 	left = s.present && !present
 	s.present = present
-	if !present && (left || s.last < forget) {
+	if !present && (left || s.last.Add(longest) < now) {
 		delete(o.seen, name)
 	}
 	return left
@@ -201,9 +206,7 @@ func (s *Service) lookForOwners(ctx context.Context) {
 		if v.Err != nil {
 			continue
 		}
-		// What it may still hold has lapsed after that.
-		forget := v.At.Add(-s.longestLease())
-		if s.owners.is(names[i], v.Outcomes[0].InFlight > 0, forget) {
+		if s.owners.is(names[i], v.Outcomes[0].InFlight > 0, v.At, s.conf.OwnerGrace, s.longestLease()) {
 			s.endOwner(ctx, names[i], v.At)
 		}
 	}

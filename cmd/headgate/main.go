@@ -73,7 +73,7 @@ Try it:
 		Args:          cobra.NoArgs,
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	root.AddCommand(serveCommand(), checkCommand(), askCommand(), versionCommand())
+	root.AddCommand(serveCommand(), checkCommand(), askCommand(), envoyCommand(), versionCommand())
 	return root
 }
 

@@ -1,0 +1,98 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/headgate-rls/headgate/descriptors"
+	"github.com/headgate-rls/headgate/internal/envoyconf"
+	"github.com/headgate-rls/headgate/ratelimit"
+)
+
+type envoyOptions struct {
+	envoyconf.Options
+	version  string
+	istio    bool
+	full     bool
+	merge    bool
+	leaseTTL time.Duration
+}
+
+func envoyCommand() *cobra.Command {
+	var opt envoyOptions
+	cmd := &cobra.Command{
+		Use:   "envoy PATH…",
+		Short: "Print the Envoy configuration that rules need",
+		Long: `Print the configuration of Envoy that the rules in files and directories need:
+what headgate is asked about each request, how it hears of the request's end,
+and how the statuses and delays of tiers come about.
+
+It runs as it is: clients -> Envoy (--listen) -> application (--upstream). Give
+every Envoy an --owner of its own; docs/concurrency.md says why, and what to
+give one that restarts.`,
+		Example: `  headgate envoy rules/ --owner envoy-1 >envoy.yaml
+  headgate envoy rules/ --full=false            only the parts, to be pasted
+  headgate envoy rules/ --istio --address headgate.infra:8081 --services headgate.infra:8082`,
+		Args: cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if opt.istio && !cmd.Flags().Changed("owner") {
+				opt.Owner = "" // would be that of all sidecars
+			}
+			return printEnvoy(cmd.OutOrStdout(), args, &opt)
+		},
+	}
+	f := cmd.Flags()
+	f.SortFlags = false
+	f.StringVar(&opt.version, "envoy-version", "1.40", "oldest `version` of Envoy that is to read it")
+	f.BoolVar(&opt.full, "full", true, "print a whole configuration; =false prints the parts to be put into one")
+	f.BoolVar(&opt.istio, "istio", false, "print an EnvoyFilter for Istio's sidecars")
+	f.StringVar(&opt.Domain, "domain", "", "the rules' `domain`, if they have several")
+	f.StringSliceVar(&opt.Address, "address", []string{"127.0.0.1:8081"}, "`address` of headgate: host:port or unix:PATH; may be repeated")
+	f.StringSliceVar(&opt.Services, "services", []string{"127.0.0.1:8082"}, "`address` of headgate's other services (serve --services), where the access log goes; may be repeated")
+	f.StringVar(&opt.Upstream, "upstream", "127.0.0.1:9000", "`address` of the application")
+	f.IntVar(&opt.Listen, "listen", 10000, "`port` for clients")
+	f.StringVar(&opt.Admin, "admin", "127.0.0.1:9901", "`address` of Envoy's admin pages")
+	f.DurationVar(&opt.Timeout, "timeout", 500*time.Millisecond, "longest wait for headgate's answer")
+	f.BoolVar(&opt.Deny, "deny-without-answer", false, "refuse requests with status 500 when headgate does not answer; else they pass")
+	f.StringVar(&opt.LeaseKey, "lease-key", ratelimit.DefaultLeaseKey, "`name` of the lease in Envoy's dynamic metadata; one for each filter that asks headgate about a request")
+	f.StringVar(&opt.Owner, "owner", "envoy", "`name` of this Envoy, or %ENVIRONMENT(NAME)% for what it is started with as --service-node")
+	f.DurationVar(&opt.OwnerGrace, "owner-grace", 15*time.Second, "that of serve")
+	f.DurationVar(&opt.leaseTTL, "lease-ttl", 300*time.Second, "that of serve")
+	f.BoolVar(&opt.merge, "merge-domains", false, "let several files hold rules of one domain")
+	return cmd
+}
+
+func printEnvoy(out io.Writer, paths []string, opt *envoyOptions) error {
+	var err error
+	if opt.Version, err = envoyconf.ParseVersion(opt.version); err != nil {
+		return fmt.Errorf("--envoy-version: %w", err)
+	}
+	sources, err := descriptors.ReadPaths(paths)
+	if err != nil {
+		return err
+	}
+	set, problems := descriptors.Load(sources, descriptors.Options{MergeDomains: opt.merge, DefaultLeaseTTL: opt.leaseTTL})
+	if set == nil {
+		return problemsError(problems)
+	}
+	conf, err := envoyconf.New(set, sources, opt.Options)
+	if err != nil {
+		return err
+	}
+	var text []byte
+	switch {
+	case opt.istio:
+		text, err = conf.Istio()
+	case opt.full:
+		text, err = conf.Bootstrap()
+	default:
+		text, err = conf.Fragments()
+	}
+	if err == nil {
+		_, err = out.Write(text)
+	}
+	return err
+}

@@ -1,0 +1,81 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"go.yaml.in/yaml/v3"
+)
+
+func runEnvoy(t *testing.T, args ...string) (code int, out, errOut string) {
+	t.Helper()
+	var o, e bytes.Buffer
+	code = run(context.Background(), append([]string{"envoy"}, args...), nil, &o, &e)
+	return code, o.String(), e.String()
+}
+
+// TestEnvoyCommand: each form is YAML and has what the flags say.
+func TestEnvoyCommand(t *testing.T) {
+	const rules = "../../examples/inflight/heavy.yaml"
+	for name, c := range map[string]struct {
+		args  []string
+		parts []string
+		not   string
+	}{
+		"whole": {
+			args:  []string{rules, "--listen", "10080", "--upstream", "app:9", "--owner", "envoy-7", "--lease-key", "heavy", "--address", "10.0.0.1:1,10.0.0.2:1", "--services", "unix:/run/als"},
+			parts: []string{"port_value: 10080", "address: app, port_value: 9", "node: {id: envoy-7", "path: [{key: heavy}]", "address: 10.0.0.2, port_value: 1", "pipe: {path: /run/als}", "status_code: 503"},
+		},
+		"parts":       {args: []string{rules, "--full=false"}, parts: []string{"virtual_host:", "clusters:"}, not: "static_resources:"},
+		"istio":       {args: []string{rules, "--istio"}, parts: []string{"kind: EnvoyFilter"}, not: "x-headgate-owner"},
+		"istio owner": {args: []string{rules, "--istio", "--owner", "gateway"}, parts: []string{"x-headgate-owner, value: gateway"}},
+		"oldest":      {args: []string{rules, "--envoy-version", "1.36.4", "--timeout", "2s", "--deny-without-answer"}, parts: []string{"timeout: 2s", "failure_mode_deny: true"}},
+		"flush":       {args: []string{"../../examples/inflight/users.yaml", "--lease-ttl", "9s"}, parts: []string{"access_log_flush_interval: 3s"}},
+		"grace":       {args: []string{rules, "--owner-grace", "6s"}, parts: []string{"access_log_flush_interval: 2s"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			code, out, errOut := runEnvoy(t, c.args...)
+			if code != exitOK || errOut != "" {
+				t.Fatalf("exit code %d: %s", code, errOut)
+			}
+			if err := yaml.Unmarshal([]byte(out), new(map[string]any)); err != nil {
+				t.Error(err)
+			}
+			for _, part := range c.parts {
+				if !strings.Contains(out, part) {
+					t.Errorf("no %q in\n%s", part, out)
+				}
+			}
+			if c.not != "" && strings.Contains(out, c.not) {
+				t.Errorf("%q is in\n%s", c.not, out)
+			}
+		})
+	}
+}
+
+func TestEnvoyCommandRefuses(t *testing.T) {
+	bad := filepath.Join(t.TempDir(), "bad.yaml")
+	if err := os.WriteFile(bad, []byte("domain: a\nresources: [{path: a}]\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	const rules = "../../examples/inflight/heavy.yaml"
+	for want, args := range map[string][]string{
+		"envoy 1.35 is too old":              {rules, "--envoy-version", "1.35.9"},
+		`"new" is no version of Envoy`:       {rules, "--envoy-version", "new"},
+		"the rules cannot be used":           {bad},
+		"no such file":                       {"nowhere.yaml"},
+		`no domain "other", but shop`:        {rules, "--domain", "other"},
+		"requires at least 1 arg":            {},
+		"neither host:port nor unix:PATH":    {rules, "--upstream", "app"},
+		"at least 1ms":                       {rules, "--timeout", "0s"},
+		"plain text or %ENVIRONMENT(NAME)%:": {rules, "--owner", "%HOSTNAME%"},
+	} {
+		if code, out, errOut := runEnvoy(t, args...); code != exitError || out != "" || !strings.Contains(errOut, want) {
+			t.Errorf("%v: exit code %d, %q on stdout, %q on stderr, want %q", args, code, out, errOut, want)
+		}
+	}
+}

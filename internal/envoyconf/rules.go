@@ -1,0 +1,202 @@
+package envoyconf
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/headgate-rls/headgate/descriptors"
+)
+
+// wants is what a domain's rules want of Envoy.
+type wants struct {
+	domain string
+	descriptors.Needs
+	shapes []shape // of the rules under descriptors
+	limits bool    // some rule limits how often
+	delays bool    // some tier only delays
+	delay  time.Duration
+	flush  time.Duration // how often the access log tells of requests in flight
+	hits   []string      // rules that count by hits
+}
+
+// A shape is the keys of descriptors that some rules match.
+type shape struct {
+	keys   []string
+	values [][]string // of each key; "" among them is any
+	hits   bool       // counted down at the request's end
+	other  bool       // some rule would suffer from that
+}
+
+// String names the shape's entries, with their values where those are few.
+func (s *shape) String() string {
+	var entries []string
+	for i, key := range s.keys {
+		if len(s.values[i]) <= 4 && !slices.Contains(s.values[i], "") {
+			key += "=" + strings.Join(s.values[i], "|")
+		}
+		entries = append(entries, key)
+	}
+	return strings.Join(entries, ", ")
+}
+
+// find chooses the domain and finds what its rules want.
+func find(set *descriptors.Set, sources []descriptors.Source, opt *Options) (*wants, error) {
+	w := &wants{domain: opt.Domain}
+	domains := set.Domains()
+	switch {
+	case w.domain == "" && len(domains) == 1:
+		w.domain = domains[0]
+	case w.domain == "":
+		return nil, fmt.Errorf("the rules have the domains %s; an Envoy asks about one, so say which", strings.Join(domains, ", "))
+	case !slices.Contains(domains, w.domain):
+		return nil, fmt.Errorf("the rules have no domain %q, but %s", w.domain, strings.Join(domains, ", "))
+	}
+	w.Needs = set.Needs(w.domain)
+	w.rules(set, opt)
+	if err := w.tree(sources); err != nil {
+		return nil, err
+	}
+	return w, w.countable(set, opt)
+}
+
+// Bounds of how often the access log tells of a request in flight.
+const (
+	mostFlush  = 5 * time.Second
+	leastFlush = 10 * time.Millisecond
+)
+
+// rules looks at every rule of the domain.
+func (w *wants) rules(set *descriptors.Set, opt *Options) {
+	grace := opt.OwnerGrace
+	if grace <= 0 {
+		grace = 15 * time.Second
+	}
+	// One of three may be lost or late.
+	w.flush = min(mostFlush, grace/3)
+	for _, r := range set.Rules() {
+		if r.Domain != w.domain {
+			continue
+		}
+		w.limits = w.limits || len(r.Limits) > 0
+		if r.Concurrency == nil {
+			continue
+		}
+		if r.Concurrency.ByHits {
+			w.hits = append(w.hits, r.Path)
+		} else {
+			w.flush = min(w.flush, r.Concurrency.LeaseTTL/3)
+		}
+		for _, t := range r.Concurrency.Tiers {
+			if t.Status == 0 && t.Delay > 0 {
+				w.delays, w.delay = true, max(w.delay, t.Delay)
+			}
+		}
+	}
+	w.flush = max(w.flush, leastFlush).Truncate(time.Millisecond)
+}
+
+// A treeFile is what is read again of a file of rules: the set has its rules
+// compiled, without the keys that descriptors must have.
+type treeFile struct {
+	Domain      string     `yaml:"domain"`
+	Descriptors []treeRule `yaml:"descriptors"`
+}
+
+type treeRule struct {
+	Key         string     `yaml:"key"`
+	Value       string     `yaml:"value"`
+	RateLimit   yaml.Node  `yaml:"rate_limit"`
+	Limits      yaml.Node  `yaml:"limits"`
+	Concurrency yaml.Node  `yaml:"concurrency"`
+	Release     string     `yaml:"release"`
+	Descriptors []treeRule `yaml:"descriptors"`
+}
+
+// tree finds the shapes of the domain's descriptors.
+func (w *wants) tree(sources []descriptors.Source) error {
+	for _, s := range sources {
+		var file treeFile
+		if err := yaml.Unmarshal(s.Data, &file); err != nil {
+			return fmt.Errorf("%s: %w", s.Name, err)
+		}
+		if file.Domain == w.domain {
+			w.below(nil, nil, file.Descriptors)
+		}
+	}
+	return nil
+}
+
+func (w *wants) below(keys, values []string, rules []treeRule) {
+	for i := range rules {
+		r := &rules[i]
+		keys, values := append(slices.Clone(keys), r.Key), append(slices.Clone(values), r.Value)
+		limits, concurrency := !r.RateLimit.IsZero() || !r.Limits.IsZero(), !r.Concurrency.IsZero()
+		if limits || concurrency {
+			s := w.shape(keys)
+			for j, v := range values {
+				if !slices.Contains(s.values[j], v) {
+					s.values[j] = append(s.values[j], v)
+				}
+			}
+			hits := concurrency && r.Release == "hits"
+			s.hits = s.hits || hits
+			s.other = s.other || limits || concurrency && !hits
+		}
+		w.below(keys, values, r.Descriptors)
+	}
+}
+
+func (w *wants) shape(keys []string) *shape {
+	for i := range w.shapes {
+		if slices.Equal(w.shapes[i].keys, keys) {
+			return &w.shapes[i]
+		}
+	}
+	w.shapes = append(w.shapes, shape{keys: keys, values: make([][]string, len(keys))})
+	return &w.shapes[len(w.shapes)-1]
+}
+
+// countable checks that counting down at a request's end, which names no rule,
+// takes from no other.
+func (w *wants) countable(set *descriptors.Set, opt *Options) error {
+	if !w.Hits {
+		return nil
+	}
+	if opt.Version.before(withHits) {
+		return fmt.Errorf("the rule %s has release: hits, but Envoy can count down from %v on only, and this is for %v; leave release out",
+			w.hits[0], withHits, opt.Version)
+	}
+	const why = "the end of a request would be taken off both; give all of them release: hits and nothing else, or none"
+	for i := range w.shapes {
+		if s := &w.shapes[i]; s.hits && s.other {
+			return fmt.Errorf("among the rules for descriptors of %v, one has release: hits, and one leases or limits: %s", s, why)
+		}
+	}
+	hits, other := "", ""
+	for _, r := range set.Rules() {
+		switch {
+		case r.Domain != w.domain || r.Resource == "":
+		case r.Concurrency != nil && r.Concurrency.ByHits && len(r.Limits) == 0:
+			hits = r.Path
+		case r.Concurrency != nil && r.Concurrency.ByHits:
+			hits, other = r.Path, r.Path
+		case r.Concurrency != nil || len(r.Limits) > 0:
+			other = r.Path
+		}
+	}
+	if hits != "" && other != "" {
+		return fmt.Errorf("the resource %s has release: hits, and %s leases or limits: %s", hits, other, why)
+	}
+	return nil
+}
+
+// resourceHits says whether resources are counted down.
+func (w *wants) resourceHits(set *descriptors.Set) bool {
+	return slices.ContainsFunc(set.Rules(), func(r *descriptors.Rule) bool {
+		return r.Domain == w.domain && r.Resource != "" && r.Concurrency != nil && r.Concurrency.ByHits
+	})
+}
