@@ -55,7 +55,9 @@ const (
 	PerOp Atomicity = iota
 	// PerPartition: the ops whose keys share a Group. A request over several
 	// groups never admits too much; while one is being refused, units it
-	// took elsewhere and gives back may refuse others for a moment.
+	// took elsewhere and gives back may refuse others for a moment. A request
+	// that was granted before, as one of its leases shows, is known for such
+	// only where that lease is, and is charged again elsewhere.
 	PerPartition
 	// Whole: any request up to MaxOps.
 	Whole

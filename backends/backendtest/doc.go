@@ -51,7 +51,7 @@
 // that was refused instants do not go back to before it, since units that were
 // taken and given back may leave their instant, nor do its keys change their
 // limits any more, since they may leave a state of the one they had; of those
-// that were refused and are about leases only the refusal is compared, and
-// their keys are forgotten; requests of several ops on a backend whose
+// about leases that were refused only the refusal is compared, of those that
+// were granted before nothing, and their keys are forgotten; requests of several ops on a backend whose
 // atomicity is PerOp are not sent at all.
 package backendtest

@@ -83,7 +83,7 @@ func (g *leaseGenerator) slice(n int) ([]limit.Request, []limit.Verdict) {
 		g.move()
 		reqs[i] = g.request(n == 1)
 		want[i] = g.m.take(&reqs[i], g.now)
-		if !want[i].Admitted && severalGroups(&reqs[i]) && g.caps.Atomicity == backends.PerPartition {
+		if (!want[i].Admitted || repeats(&reqs[i], &want[i])) && severalGroups(&reqs[i]) && g.caps.Atomicity == backends.PerPartition {
 			for j := range reqs[i].Ops {
 				g.unsure = append(g.unsure, reqs[i].Ops[j].Key)
 			}
@@ -93,6 +93,17 @@ func (g *leaseGenerator) slice(n int) ([]limit.Request, []limit.Verdict) {
 		}
 	}
 	return reqs, want
+}
+
+// repeats says whether req was granted before, which each partition of a store
+// knows only of itself.
+func repeats(req *limit.Request, v *limit.Verdict) bool {
+	for i := range req.Ops {
+		if req.Ops[i].Cost > 0 && v.Outcomes[i].Held {
+			return true
+		}
+	}
+	return false
 }
 
 // note remembers the instants that op and its outcome tell of.

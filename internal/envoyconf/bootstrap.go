@@ -68,6 +68,7 @@ func (c *Config) manager() mapping {
 		{"use_remote_address", true, "The client's address is the peer's, not what x-forwarded-for claims."},
 		f("normalize_path", true),
 		f("merge_slashes", true),
+		{"upgrade_configs", list{flow{one("upgrade_type", "websocket")}}, "Without this, Envoy refuses websockets."},
 	}
 	m = append(m, c.managerParts()...)
 	return append(m,
