@@ -35,7 +35,7 @@ static_resources:
 
 func TestEnvoy(t *testing.T) {
 	t.Parallel()
-	for _, version := range []string{"1.40.0", "1.36.4"} {
+	for _, version := range []string{"1.40.0", "1.38.3", "1.36.4"} {
 		t.Run(version, func(t *testing.T) {
 			t.Parallel()
 			Require(t, "envoy-"+version)

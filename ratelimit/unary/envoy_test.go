@@ -75,7 +75,7 @@ static_resources:
 // may not. The server's connections are drained all the time.
 func TestEnvoy(t *testing.T) {
 	t.Parallel()
-	for _, version := range []string{"1.40.0", "1.36.4"} {
+	for _, version := range []string{"1.40.0", "1.38.3", "1.36.4"} {
 		for _, worker := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s/worker=%v", version, worker), func(t *testing.T) {
 				t.Parallel()
