@@ -166,8 +166,7 @@ func (c *call) leaseOp(op *limit.Op) {
 // An ending is a descriptor that brings a token back.
 type ending struct {
 	lease.Lease
-	valid    bool
-	first, n int // its ops in call.ends
+	first, n int // its ops in call.ends; none if the token is not ours
 }
 
 // endOps adds what the lease descriptor i asks for.
@@ -192,7 +191,7 @@ func (c *call) endOps(b *batch, i int) *Error {
 	c.endings = grow(c.endings, len(c.endings)+1)
 	e := &c.endings[len(c.endings)-1]
 	e.first, e.n = len(c.ends), 0
-	if e.valid = b.s.conf.Leases.Parse(d.Entries[1].Value, &e.Lease) == nil; !e.valid {
+	if err := b.s.conf.Leases.Parse(d.Entries[1].Value, &e.Lease); err != nil {
 		b.s.conf.Metrics.Lease("", "")[LeaseUnknown].Inc()
 		if ok, skipped := b.s.failures.allow(); ok {
 			b.s.conf.Log.Warn("a release has a lease that is not ours: replicas need the same lease secret", "domain", c.req.Domain, "not_logged", skipped)

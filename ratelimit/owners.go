@@ -13,7 +13,7 @@ import (
 )
 
 // Leases of a proxy that is gone go before they lapse, if its access log was
-// connected: see Presence. Every replica asks the backend which of the owners
+// connected: see Present. Every replica asks the backend which of the owners
 // that it granted leases to are still present, and ends the leases of those
 // that were and are no longer.
 
@@ -22,6 +22,17 @@ const (
 	maxOwners = 4096
 	maxRecent = 1 << 14
 )
+
+// makeRoom drops an entry of m if it has as many as it may.
+func makeRoom[K comparable, V any](m map[K]V, most int) {
+	if len(m) < most {
+		return
+	}
+	for k := range m {
+		delete(m, k)
+		return
+	}
+}
 
 // lives caches limits that only say how long a lease lives.
 var lives sync.Map // time.Duration to *limit.Limit
@@ -59,12 +70,7 @@ func (o *owners) saw(name string, at limit.Instant) {
 	if o.seen == nil {
 		o.seen = map[string]*owner{}
 	}
-	if len(o.seen) >= maxOwners {
-		for other := range o.seen {
-			delete(o.seen, other)
-			break
-		}
-	}
+	makeRoom(o.seen, maxOwners)
 	o.seen[strings.Clone(name)] = &owner{last: at}
 }
 
@@ -117,12 +123,7 @@ func (r *recent) saw(key limit.Key, domain, rule string, ttl time.Duration, at l
 	if r.keys == nil {
 		r.keys = map[limit.Key]*recentKey{}
 	}
-	if len(r.keys) >= maxRecent {
-		for other := range r.keys {
-			delete(r.keys, other)
-			break
-		}
-	}
+	makeRoom(r.keys, maxRecent)
 	key.Group = strings.Clone(key.Group)
 	r.keys[key] = &recentKey{domain: strings.Clone(domain), rule: rule, ttl: ttl, last: at}
 }

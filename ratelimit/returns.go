@@ -114,17 +114,11 @@ func (r *returns) next() []giveBack {
 // try does what it can of batch and returns what failed.
 func (r *returns) try(batch []giveBack) (failed []giveBack) {
 	s := r.s
-	reqs, out := make([]limit.Request, len(batch)), make([]limit.Verdict, len(batch))
-	var at limit.Instant
-	if !s.conf.Caps.ServerClock {
-		at = s.conf.Now()
-	}
+	ops := make([]limit.Op, len(batch))
 	for i := range batch {
-		reqs[i] = limit.Request{Ops: []limit.Op{batch[i].op}, At: at}
+		ops[i] = batch[i].op
 	}
-	ctx, cancel := context.WithTimeout(r.ctx, s.conf.Timeout)
-	defer cancel()
-	s.conf.Backend.Take(ctx, reqs, out)
+	out := s.takeOps(r.ctx, ops)
 	for i := range batch {
 		g, v := &batch[i], &out[i]
 		switch {

@@ -44,7 +44,7 @@ type Metrics struct {
 	logged *prometheus.CounterVec
 	tiers  *prometheus.CounterVec
 
-	known  sync.Map // ruleLabels -> *ratelimit.RuleCounters
+	known  sync.Map // by labels, see series
 	nKnown atomic.Int64
 }
 
@@ -128,21 +128,26 @@ func (m *Metrics) Handler() http.Handler {
 	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{EnableOpenMetrics: true})
 }
 
-// Rule implements [ratelimit.Metrics].
-func (m *Metrics) Rule(domain, rule string) *ratelimit.RuleCounters {
-	key := ruleLabels{domain, rule}
-	if c, ok := m.known.Load(key); ok {
-		return c.(*ratelimit.RuleCounters)
+// series returns what is kept under labels, made when first asked for. Once
+// there are maxRules of them, the rest shares what is kept under other.
+func series[L comparable, T any](m *Metrics, labels, other L, make func(L) T) T {
+	if c, ok := m.known.Load(labels); ok {
+		return c.(T)
 	}
 	if m.nKnown.Add(1) > maxRules {
 		m.nKnown.Add(-1)
-		key = ruleLabels{domain: "", rule: otherRule}
-		if c, ok := m.known.Load(key); ok {
-			return c.(*ratelimit.RuleCounters)
+		labels = other
+		if c, ok := m.known.Load(labels); ok {
+			return c.(T)
 		}
 	}
-	c, _ := m.known.LoadOrStore(key, m.ruleCounters(key))
-	return c.(*ratelimit.RuleCounters)
+	c, _ := m.known.LoadOrStore(labels, make(labels))
+	return c.(T)
+}
+
+// Rule implements [ratelimit.Metrics].
+func (m *Metrics) Rule(domain, rule string) *ratelimit.RuleCounters {
+	return series(m, ruleLabels{domain, rule}, ruleLabels{"", otherRule}, m.ruleCounters)
 }
 
 func (m *Metrics) ruleCounters(key ruleLabels) *ratelimit.RuleCounters {
@@ -156,20 +161,15 @@ func (m *Metrics) ruleCounters(key ruleLabels) *ratelimit.RuleCounters {
 // Lease implements [ratelimit.Metrics]. The labels are those of rules, also of
 // earlier ones: tokens outlive a change of rules.
 func (m *Metrics) Lease(domain, rule string) *ratelimit.LeaseCounters {
-	key := leaseLabels{domain, rule}
-	if c, ok := m.known.Load(key); ok {
-		return c.(*ratelimit.LeaseCounters)
-	}
-	if m.nKnown.Add(1) > maxRules {
-		m.nKnown.Add(-1)
-		key = leaseLabels{domain: "", rule: otherRule}
-	}
-	var counters ratelimit.LeaseCounters
+	return series(m, leaseLabels{domain, rule}, leaseLabels{"", otherRule}, m.leaseCounters)
+}
+
+func (m *Metrics) leaseCounters(key leaseLabels) *ratelimit.LeaseCounters {
+	var c ratelimit.LeaseCounters
 	for e := range ratelimit.NumLeaseEvents {
-		counters[e] = &lazyCounter{vec: m.leases, labels: [3]string{key.domain, key.rule, e.String()}}
+		c[e] = &lazyCounter{vec: m.leases, labels: [3]string{key.domain, key.rule, e.String()}}
 	}
-	c, _ := m.known.LoadOrStore(key, &counters)
-	return c.(*ratelimit.LeaseCounters)
+	return &c
 }
 
 type leaseLabels struct{ domain, rule string }
@@ -181,16 +181,9 @@ func (m *Metrics) AccessLog(e accesslog.Event, n int) {
 
 // Tier implements [ratelimit.Metrics].
 func (m *Metrics) Tier(domain, rule, tier string) ratelimit.Counter {
-	key := tierLabels{domain, rule, tier}
-	if c, ok := m.known.Load(key); ok {
-		return c.(ratelimit.Counter)
-	}
-	if m.nKnown.Add(1) > maxRules {
-		m.nKnown.Add(-1)
-		key = tierLabels{domain: "", rule: otherRule}
-	}
-	c, _ := m.known.LoadOrStore(key, &lazyCounter{vec: m.tiers, labels: [3]string{key.domain, key.rule, key.tier}})
-	return c.(ratelimit.Counter)
+	return series(m, tierLabels{domain, rule, tier}, tierLabels{"", otherRule, ""}, func(key tierLabels) *lazyCounter {
+		return &lazyCounter{vec: m.tiers, labels: [3]string{key.domain, key.rule, key.tier}}
+	})
 }
 
 type tierLabels struct{ domain, rule, tier string }
