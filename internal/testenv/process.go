@@ -38,11 +38,12 @@ var startRequests = sync.OnceValue(func() chan<- func() {
 	return requests
 })
 
+// startProcess starts a program whose output goes to the file log.
 func startProcess(name, log string, path string, args ...string) (*process, error) {
 	return startCommand(name, log, exec.Command(path, args...))
 }
 
-// startCommand starts a command whose output goes to the file log.
+// startCommand is startProcess for a command that has more than arguments.
 func startCommand(name, log string, cmd *exec.Cmd) (*process, error) {
 	f, err := os.OpenFile(log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -54,7 +55,10 @@ func startCommand(name, log string, cmd *exec.Cmd) (*process, error) {
 		return nil, fmt.Errorf("look at the log of %s: %w", name, err)
 	}
 	cmd.Stdout, cmd.Stderr = f, f
-	cmd.SysProcAttr = dieWithParent()
+	if cmd.SysProcAttr == nil {
+		cmd.SysProcAttr = &syscall.SysProcAttr{}
+	}
+	dieWithParent(cmd.SysProcAttr)
 
 	started := make(chan error)
 	startRequests() <- func() { started <- cmd.Start() }
@@ -132,7 +136,7 @@ func (p *process) pause() error {
 	if err := p.signal(syscall.SIGSTOP); err != nil {
 		return err
 	}
-	return waitFor(2*time.Second, "pause "+p.name, func() (bool, string, error) {
+	return waitFor(10*time.Second, "pause "+p.name, func() (bool, string, error) {
 		if p.exited() {
 			return false, "", fmt.Errorf("it has ended")
 		}

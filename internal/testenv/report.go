@@ -74,8 +74,11 @@ func WriteReport(w io.Writer, dir, demanded string) error {
 			return err
 		}
 		remark := "no test asked for it"
-		if len(missing) > 0 {
+		switch {
+		case len(missing) > 0:
 			remark = missing[0] + " (make setup)"
+		case e.dsn != "" && os.Getenv(e.dsn) == "":
+			remark = "set " + e.dsn
 		}
 		if slices.Contains(must, e.Name) {
 			lost = append(lost, e.Name)

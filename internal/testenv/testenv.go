@@ -1,6 +1,6 @@
 // Package testenv finds and starts the real servers that headgate's tests talk
-// to: Redis in its several shapes, Valkey and Envoy, headgate itself, and clients
-// that are not ours. It also has the odds and ends such tests need: certificates,
+// to: Redis in its several shapes, Valkey and Envoy, databases, a browser, headgate
+// itself, and clients that are not ours. It also has the odds and ends such tests need: certificates,
 // free ports and a TCP proxy that misbehaves on command.
 //
 // Every server and client has a name, its engine. A test that needs an engine whose binary
@@ -16,6 +16,7 @@ package testenv
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -65,6 +66,15 @@ const (
 	Envoy1364     = "envoy-1.36.4"
 	GRPCIO        = "grpcio"
 	GRPCurl       = "grpcurl"
+	Postgres      = "postgres"
+	MariaDB       = "mariadb"
+	MariaDBOracle = "mariadb-oracle"
+	SQLite        = "sqlite"
+	Oracle        = "oracle"
+	MySQL         = "mysql"
+	Chromium      = "chromium"
+	Schemathesis  = "schemathesis"
+	PLSQLGrammar  = "plsql-grammar"
 )
 
 // Engine describes a server, or a client, that tests can ask for.
@@ -74,10 +84,15 @@ type Engine struct {
 	// version are the arguments that make a client tell its version, as the last
 	// word that it prints. Servers say theirs when they are started.
 	version []string
-	// system is the name of a program on PATH; installed is a file under the
-	// directory of EnvDir. Without either the engine needs no program.
+	// system is the name of a program on PATH, or, first, in one of the places,
+	// which are patterns of paths; installed is a file under the directory of
+	// EnvDir. Without any the engine needs no program.
 	system    string
+	places    string
 	installed string
+	// dsn is the environment variable with the address of a server that set-up
+	// cannot install. Such an engine is never demanded by "make test".
+	dsn string
 }
 
 // Engines lists every engine there is, in the order of the report.
@@ -95,7 +110,27 @@ func Engines() []Engine {
 		{Name: Envoy1364, What: "Envoy 1.36.4", installed: "envoy-1.36.4/envoy"},
 		{Name: GRPCIO, What: "gRPC of Python", installed: "grpcio/python", version: []string{"-c", "import grpc; print(grpc.__version__)"}},
 		{Name: GRPCurl, What: "gRPC from a shell", installed: "grpcurl/grpcurl", version: []string{"-version"}},
+		{Name: Postgres, What: "PostgreSQL of the system", system: "postgres", places: "/usr/lib/postgresql/*/bin/postgres"},
+		{Name: MariaDB, What: "MariaDB of the system", system: "mariadbd"},
+		{Name: MariaDBOracle, What: "MariaDB in Oracle's dialect", system: "mariadbd"},
+		{Name: SQLite, What: "SQLite in the process"},
+		{Name: Oracle, What: "Oracle Database", dsn: "TEST_ORACLE_DSN"},
+		{Name: MySQL, What: "MySQL", dsn: "TEST_MYSQL_DSN"},
+		{Name: Chromium, What: "Chromium of the system", system: "chromium"},
+		{Name: Schemathesis, What: "Schemathesis, against HTTP APIs", installed: "schemathesis/schemathesis", version: []string{"--version"}},
+		{Name: PLSQLGrammar, What: "the grammar of PL/SQL", installed: "plsql/plsql-check", version: []string{"--version"}},
 	}
+}
+
+// Installable lists the engines that set-up installs.
+func Installable() []string {
+	var names []string
+	for _, e := range Engines() {
+		if e.dsn == "" {
+			names = append(names, e.Name)
+		}
+	}
+	return names
 }
 
 func engineNamed(name string) (Engine, error) {
@@ -115,6 +150,9 @@ func (e Engine) binary() (string, error) {
 		return "", nil
 	}
 	if e.system != "" {
+		if path := newest(e.places); path != "" {
+			return path, nil
+		}
 		// Debian puts some servers where a user's PATH does not look.
 		for _, candidate := range []string{e.system, "/usr/bin/" + e.system, "/usr/sbin/" + e.system, "/usr/local/bin/" + e.system} {
 			if path, err := exec.LookPath(candidate); err == nil {
@@ -136,6 +174,19 @@ func (e Engine) binary() (string, error) {
 		return "", fmt.Errorf("there is no program %s", path)
 	}
 	return path, nil
+}
+
+// newest returns the last of the files that match the pattern, by the numbers in
+// their names, or nothing.
+func newest(pattern string) string {
+	paths, err := filepath.Glob(pattern)
+	if err != nil || len(paths) == 0 {
+		return ""
+	}
+	// Of two numbers the longer one is the greater.
+	return slices.MaxFunc(paths, func(a, b string) int {
+		return cmp.Or(cmp.Compare(len(a), len(b)), cmp.Compare(a, b))
+	})
 }
 
 // mustRun returns the engines that HEADGATE_TEST_MUSTRUN names. A misspelt name
@@ -165,6 +216,9 @@ func Require(tb TB, engine string) string {
 	if err != nil {
 		tb.Fatalf("testenv: %v", err)
 	}
+	if e.dsn != "" {
+		tb.Fatalf("testenv: %s is no program; ask for its address with RequireDSN", engine)
+	}
 	path, err := e.binary()
 	if err == nil {
 		return path
@@ -175,6 +229,42 @@ func Require(tb TB, engine string) string {
 	}
 	tb.Skipf("needs %s (%s), but %v. Install it with: make setup", engine, e.What, err)
 	return ""
+}
+
+// RequireDSN returns the address of a server that cannot be started here, such as
+// Oracle. Where nobody has given one, the test is skipped, or fails if
+// HEADGATE_TEST_MUSTRUN names the engine. The address may hold a password: it
+// belongs into no message.
+func RequireDSN(tb TB, engine string) string {
+	tb.Helper()
+	e, err := engineNamed(engine)
+	if err != nil {
+		tb.Fatalf("testenv: %v", err)
+	}
+	if e.dsn == "" {
+		tb.Fatalf("testenv: %s has no address to ask for; start it", engine)
+	}
+	demanded, err := mustRun(os.Getenv(EnvMustRun))
+	if err != nil {
+		tb.Fatalf("testenv: %v", err)
+	}
+	dsn := os.Getenv(e.dsn)
+	switch {
+	case dsn != "":
+		ran(tb, engine, "of "+e.dsn)
+	case slices.Contains(demanded, engine):
+		tb.Fatalf("testenv: %s names %s (%s), but %s is not set. Set it to the address of a server for tests", EnvMustRun, engine, e.What, e.dsn)
+	default:
+		tb.Skipf("needs %s (%s). Set %s to the address of a server for tests", engine, e.What, e.dsn)
+	}
+	return dsn
+}
+
+// UseSQLite notes for the report that SQLite is tested.
+func UseSQLite(tb TB) {
+	tb.Helper()
+	Require(tb, SQLite)
+	ran(tb, SQLite, "in process")
 }
 
 // UseMemory notes for the report that the memory backend is tested.

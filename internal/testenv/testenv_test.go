@@ -6,6 +6,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -52,7 +53,7 @@ func TestRequire(t *testing.T) {
 		{name: "a missing engine skips", engine: Valkey, skip: []string{"valkey", "nothing-here", "make setup"}},
 		{name: "another one is demanded", engine: Valkey, mustRun: Redis62, skip: []string{"valkey"}},
 		{name: "a demanded one fails", engine: Valkey, mustRun: "redis, valkey", fatal: []string{EnvMustRun, "valkey", "nothing-here", "make setup"}},
-		{name: "an unknown engine fails", engine: "oracle", fatal: []string{`"oracle"`, "redis-cluster"}},
+		{name: "an unknown engine fails", engine: "oracel", fatal: []string{`"oracel"`, "redis-cluster"}},
 		{name: "a misspelt demand fails", engine: Valkey, mustRun: "vallkey", fatal: []string{EnvMustRun, `"vallkey"`}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -65,6 +66,67 @@ func TestRequire(t *testing.T) {
 	notes, err := readNotes(report, Valkey+noteMissing)
 	if err != nil || len(notes) != 3 {
 		t.Errorf("the report holds %q (%v), want three notes", notes, err)
+	}
+}
+
+// An engine that set-up cannot install is asked for its address, and no complete
+// run demands it.
+func TestRequireDSN(t *testing.T) {
+	report := t.TempDir()
+	t.Setenv(EnvReport, report)
+	t.Setenv(EnvMustRun, "")
+	t.Setenv("TEST_ORACLE_DSN", "")
+	t.Setenv("TEST_MYSQL_DSN", "")
+	if list := Installable(); slices.Contains(list, Oracle) || slices.Contains(list, MySQL) || !slices.Contains(list, Postgres) {
+		t.Errorf("set-up is said to install %q", list)
+	}
+	ask := func(engine string) (dsn string, tb *fakeTB) {
+		tb = pretend(t, func(tb TB) { dsn = RequireDSN(tb, engine) })
+		return dsn, tb
+	}
+	_, tb := ask(Oracle)
+	mustContain(t, "the skip", tb.skip, []string{"oracle", "Set TEST_ORACLE_DSN"})
+	_, tb = ask(Postgres)
+	mustContain(t, "the failure", tb.fatal, []string{"postgres", "start it"})
+	tb = pretend(t, func(tb TB) { Require(tb, Oracle) })
+	mustContain(t, "the failure", tb.fatal, []string{"oracle", "RequireDSN"})
+	t.Setenv(EnvMustRun, Oracle)
+	_, tb = ask(Oracle)
+	mustContain(t, "the failure", tb.fatal, []string{EnvMustRun, "TEST_ORACLE_DSN is not set"})
+
+	t.Setenv("TEST_MYSQL_DSN", "root:secret@tcp(db)/x")
+	if dsn, tb := ask(MySQL); dsn != "root:secret@tcp(db)/x" || tb.fatal+tb.skip != "" {
+		t.Errorf("the address is %q (%s%s)", dsn, tb.fatal, tb.skip)
+	}
+	var out strings.Builder
+	if err := WriteReport(&out, report, ""); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		"oracle          not run  -       set TEST_ORACLE_DSN\n",
+		"mysql           run      1       MySQL, version of TEST_MYSQL_DSN\n",
+	} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("the report lacks the line %q:\n%s", want, out.String())
+		}
+	}
+	if strings.Contains(out.String(), "secret") {
+		t.Errorf("the report tells a password:\n%s", out.String())
+	}
+}
+
+func TestNewest(t *testing.T) {
+	dir := t.TempDir()
+	if got := newest(filepath.Join(dir, "*", "bin")); got != "" {
+		t.Errorf("of nothing the newest is %s", got)
+	}
+	for _, name := range []string{"9", "17", "15"} {
+		if err := os.MkdirAll(filepath.Join(dir, name, "bin"), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got, want := newest(filepath.Join(dir, "*", "bin")), filepath.Join(dir, "17", "bin"); got != want {
+		t.Errorf("the newest is %s, want %s", got, want)
 	}
 }
 
@@ -117,7 +179,7 @@ func TestReport(t *testing.T) {
 // Clients are found, tell their versions, and are in the report.
 func TestUseClient(t *testing.T) {
 	report := t.TempDir()
-	for _, engine := range []string{GRPCIO, GRPCurl} {
+	for _, engine := range []string{GRPCIO, GRPCurl, Schemathesis, PLSQLGrammar} {
 		t.Run(engine, func(t *testing.T) {
 			t.Setenv(EnvReport, report)
 			UseClient(t, engine)

@@ -1,6 +1,6 @@
 // Command engines tells "make test" about the servers that tests run against.
 //
-//	engines list        prints the names of all engines, comma separated
+//	engines list        prints the engines that set-up installs, comma separated
 //	engines report DIR  prints which of them ran, from the notes in DIR, and
 //	                    fails if one that HEADGATE_TEST_MUSTRUN names did not
 package main
@@ -23,11 +23,7 @@ func main() {
 func run(args []string) error {
 	switch {
 	case len(args) == 1 && args[0] == "list":
-		var names []string
-		for _, e := range testenv.Engines() {
-			names = append(names, e.Name)
-		}
-		fmt.Println(strings.Join(names, ","))
+		fmt.Println(strings.Join(testenv.Installable(), ","))
 		return nil
 	case len(args) == 2 && args[0] == "report":
 		return testenv.WriteReport(os.Stdout, args[1], os.Getenv(testenv.EnvMustRun))

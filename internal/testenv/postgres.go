@@ -1,0 +1,146 @@
+package testenv
+
+import (
+	"fmt"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+)
+
+// PostgresServer is one running PostgreSQL with the database app, whose owner
+// DatabaseUser is.
+type PostgresServer struct {
+	Addr    string // host:port
+	Port    int
+	Version string
+	*database
+}
+
+// StartPostgres starts a server for this test and waits until it answers. It is
+// fast and forgets what the machine's death would lose, unless the test wants it
+// Durable.
+func StartPostgres(tb TB, opts ...DatabaseOption) *PostgresServer {
+	tb.Helper()
+	return postgresServer(startDatabase(tb, postgresKind(), opts))
+}
+
+// SharedPostgres returns the one server that all tests of this process can have:
+// they get along by CreateDatabase. It runs until the process ends.
+func SharedPostgres(tb TB) *PostgresServer {
+	tb.Helper()
+	return postgresServer(sharedPostgres.use(tb, postgresKind()))
+}
+
+var sharedPostgres sharedDatabase
+
+func postgresServer(d *database) *PostgresServer {
+	return &PostgresServer{Addr: d.server.addr, Port: d.server.port, Version: d.server.version, database: d}
+}
+
+func postgresKind() databaseKind {
+	return databaseKind{
+		engine: Postgres,
+		title:  "PostgreSQL",
+		user:   "postgres",
+		ready:  "database system is ready to accept connections",
+		version: func(printed string) string { // postgres (PostgreSQL) 15.18 (Debian 15.18-0+deb12u1)
+			_, rest, _ := strings.Cut(printed, ") ")
+			version, _, _ := strings.Cut(strings.TrimSpace(rest), " ")
+			return version
+		},
+		prepare: preparePostgres,
+		created: func(s *databaseServer) error {
+			_, err := s.run("postgres", "CREATE DATABASE "+DatabaseName+";")
+			return err
+		},
+		arguments: func(s *databaseServer, _ databaseConfig) []string {
+			return []string{"-D", filepath.Join(s.dir, "data"), "-p", strconv.Itoa(s.port)}
+		},
+		client:      psql,
+		anyDatabase: "postgres",
+		url: func(addr, database string) string {
+			u := url.URL{Scheme: "postgres", User: url.UserPassword(DatabaseUser, DatabasePassword), Host: addr, Path: "/" + database, RawQuery: "sslmode=disable"}
+			return u.String()
+		},
+		drop:    func(database string) string { return "DROP DATABASE IF EXISTS " + database + " WITH (FORCE);" },
+		removed: removeSharedMemory,
+	}
+}
+
+// preparePostgres makes the data directory with its configuration.
+func preparePostgres(s *databaseServer, c databaseConfig) error {
+	password := filepath.Join(s.dir, "password")
+	if err := os.WriteFile(password, []byte(DatabasePassword), 0o600); err != nil {
+		return fmt.Errorf("write the password: %w", err)
+	}
+	if err := s.account.own(password); err != nil {
+		return fmt.Errorf("hand over the password: %w", err)
+	}
+	data := filepath.Join(s.dir, "data")
+	err := s.setUp(postgresProgram(s.binary, "initdb"), "-D", data, "-U", DatabaseUser, "--pwfile="+password,
+		"-A", "scram-sha-256", "--locale=C", "-E", "UTF8", "--no-sync", "--no-instructions")
+	if err != nil {
+		return err
+	}
+	settings := []string{
+		"listen_addresses = '127.0.0.1'",
+		"unix_socket_directories = ''",
+		"max_connections = 200",
+		"shared_buffers = 64MB",
+		"timezone = 'UTC'",
+		"log_timezone = 'UTC'",
+	}
+	if !c.durable {
+		// A commit still reaches the kernel before it is answered, so that killing
+		// the server loses nothing.
+		settings = append(settings, "fsync = off", "full_page_writes = off")
+	}
+	return appendLines(filepath.Join(data, "postgresql.conf"), append(settings, c.settings...))
+}
+
+func appendLines(path string, lines []string) error {
+	f, err := os.OpenFile(path, os.O_APPEND|os.O_WRONLY, 0)
+	if err != nil {
+		return fmt.Errorf("write settings: %w", err)
+	}
+	defer f.Close()
+	if _, err := f.WriteString(strings.Join(lines, "\n") + "\n"); err != nil {
+		return fmt.Errorf("write settings: %w", err)
+	}
+	return nil
+}
+
+// postgresProgram is the path of a program that comes with the server's.
+func postgresProgram(server, name string) string {
+	if real, err := filepath.EvalSymlinks(server); err == nil {
+		server = real
+	}
+	return filepath.Join(filepath.Dir(server), name)
+}
+
+func psql(s *databaseServer, database string) *exec.Cmd {
+	cmd := account{}.command(os.TempDir(), postgresProgram(s.binary, "psql"), "-X", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1",
+		"-h", "127.0.0.1", "-p", strconv.Itoa(s.port), "-U", DatabaseUser, "-d", database)
+	cmd.Env = append(cmd.Env, "PGPASSWORD="+DatabasePassword, "PGCONNECT_TIMEOUT=10")
+	return cmd
+}
+
+// removeSharedMemory removes the segment that a killed server leaves behind; the
+// lock file names it in its last but one line. One that is gone already is as
+// good.
+func removeSharedMemory(s *databaseServer) {
+	lock, err := os.ReadFile(filepath.Join(s.dir, "data", "postmaster.pid"))
+	if err != nil {
+		return
+	}
+	lines := strings.Split(string(lock), "\n")
+	if len(lines) < 7 {
+		return
+	}
+	if words := strings.Fields(lines[6]); len(words) == 2 { // key and id
+		exec.Command("ipcrm", "-m", words[1]).Run()
+	}
+}
