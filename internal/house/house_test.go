@@ -87,6 +87,18 @@ func TestImportRules(t *testing.T) {
 		{"ratelimit", module + "/backends/redis", "ratelimit knows"},
 		{"ratelimit", module + "/backends/observe", "ratelimit knows"},
 
+		{"slots", module + "/slots/plan", ""},
+		{"slots", module + "/limit", "stands alone"},
+		{"slots/plan", module + "/slots", "pure arithmetic"},
+		{"slots/plan", "math/bits", ""},
+		{"slots/sqlstore", module + "/slots", ""},
+		{"slots/sqlstore", "modernc.org/sqlite", ""},
+		{"slots/httpapi", module + "/internal/web", ""},
+		{"slots/httpapi", module + "/slots/sqlstore", "put stores"},
+		{"slots/slotstest", module + "/slots", ""},
+		{"cmd/headgate", module + "/slots/sqlstore", ""},
+		{"cmd/headgate", module + "/slots/slotstest", "tests only"},
+
 		{"cmd/headgate", module + "/backends/redis", ""},
 		{"internal/bench", module + "/backends/redis", ""},
 		{"internal/admin", module + "/backends/redis", "choose backends"},
@@ -123,6 +135,7 @@ func TestSourceRules(t *testing.T) {
 		{"other time", "limit/a.go", "package a\n\nimport \"time\"\n\nvar a = time.Unix(1, 0)\n", ""},
 		{"another Now", "limit/a.go", "package a\n\nimport \"time\"\n\nvar a = clock.Now() + time.Second\n", ""},
 		{"clock in a test", "limit/a_test.go", "package a\n\nimport \"time\"\n\nvar a = time.Now()\n", ""},
+		{"clock of slots", "slots/plan/a.go", "package a\n\nimport \"time\"\n\nvar a = time.Now()\n", "time.Now"},
 		{"clock elsewhere", "ratelimit/a.go", "package a\n\nimport \"time\"\n\nvar a = time.Now()\n", ""},
 		{"clock of the observer", "backends/observe/a.go", "package a\n\nimport \"time\"\n\nvar a = time.Now()\n", ""},
 	} {

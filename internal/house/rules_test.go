@@ -106,6 +106,16 @@ func checkImports(p pkg) []string {
 			if isOurs {
 				refuse("the wire knows no rate limiting, and nothing of ours")
 			}
+		case within(p.path, "slots"):
+			if isOurs && !within(our, "slots", "internal/web") {
+				refuse("slots stands alone")
+			}
+			if p.path == "slots/plan" && !fromStandardLibrary(imported) {
+				refuse("plan is pure arithmetic, which imports the standard library only")
+			}
+			if within(our, "slots/sqlstore", "slots/httpapi") && !within(p.path, our) && !within(p.path, "slots/slotstest") {
+				refuse("only cmd and internal/bench put stores and front doors of slots together")
+			}
 		case within(p.path, "ratelimit"):
 			if isOurs && !within(our, "limit", "descriptors", "ratelimit") && our != "backends" {
 				refuse("ratelimit knows limit, descriptors and the contract in backends only")
@@ -114,7 +124,7 @@ func checkImports(p pkg) []string {
 		if _, is := concreteBackend(our); is && !isBackend && !within(p.path, "cmd", "internal/bench", "limit", "descriptors", "ratelimit", "backends") {
 			refuse("only cmd and internal/bench choose backends")
 		}
-		if isOurs && within(our, "internal/testenv", "backends/backendtest") && !within(p.path, "internal/testenv", "internal/bench", "backends/backendtest") {
+		if isOurs && within(our, "internal/testenv", "backends/backendtest", "slots/slotstest") && !within(p.path, "internal/testenv", "internal/bench", "backends/backendtest", "slots/slotstest") {
 			refuse("it is for tests only")
 		}
 	}
@@ -124,7 +134,7 @@ func checkImports(p pkg) []string {
 // clockFree are the directories in which time comes in from outside, and
 // clockAllowed the packages below them that measure durations.
 var (
-	clockFree    = []string{"limit", "backends"}
+	clockFree    = []string{"limit", "backends", "slots/plan"}
 	clockAllowed = []string{"backends/backendtest", "backends/observe", "backends/combine"}
 )
 

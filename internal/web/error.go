@@ -1,0 +1,41 @@
+package web
+
+import (
+	"encoding/json"
+	"net/http"
+	"time"
+)
+
+// ErrorBody is the form of every error that an HTTP endpoint answers with (S4-53).
+type ErrorBody struct {
+	Status    int    `json:"status"`    // the HTTP status
+	Error     string `json:"error"`     // its name, such as "Not Found"
+	Message   string `json:"message"`   // what is wrong and what to do
+	Timestamp string `json:"timestamp"` // UTC, RFC 3339, seconds
+}
+
+// Error answers with the status and an ErrorBody. Headers that belong to the
+// status, such as Retry-After, must be set before.
+func Error(w http.ResponseWriter, status int, message string) {
+	JSON(w, status, ErrorBody{
+		Status:    status,
+		Error:     http.StatusText(status),
+		Message:   message,
+		Timestamp: time.Now().UTC().Format(time.RFC3339),
+	})
+}
+
+// JSON answers with the status and v, which must be something that can be
+// marshalled. Answers are of the moment: caches must not keep them.
+func JSON(w http.ResponseWriter, status int, v any) {
+	data, err := json.Marshal(v)
+	if err != nil { // a mistake in our own types
+		status, data = http.StatusInternalServerError, []byte(`{}`)
+	}
+	h := w.Header()
+	h.Set("Content-Type", "application/json")
+	h.Set("Cache-Control", "no-store")
+	h.Set("X-Content-Type-Options", "nosniff")
+	w.WriteHeader(status)
+	_, _ = w.Write(append(data, '\n')) // fails only if the client is gone
+}

@@ -1,0 +1,82 @@
+package web
+
+import (
+	"crypto/sha256"
+	"crypto/subtle"
+	"errors"
+	"net/http"
+	"strings"
+)
+
+// GuardConfig says who may use admin paths. Its zero value lets nobody in.
+type GuardConfig struct {
+	// Token is what "Authorization: Bearer" must have; empty: no token will do.
+	Token string
+	// ClientCertificates lets requests in that came over TLS with a client
+	// certificate that was verified. Set it only for a listener that demands such certificates
+	// (tls.RequireAndVerifyClientCert) from authorities of your own (ClientCAs).
+	ClientCertificates bool
+}
+
+// A Guard stands in front of admin paths (S4-54). Unless it was told whom to let
+// in, it lets nobody in.
+type Guard struct {
+	sum          [sha256.Size]byte // of the token, which itself is not kept
+	token        bool
+	certificates bool
+	origin       *http.CrossOriginProtection
+}
+
+// NewGuard returns a guard. It is an error if the token has characters that a
+// header cannot carry, such as the line end of a file; the error does not tell it.
+func NewGuard(c GuardConfig) (*Guard, error) {
+	if strings.ContainsFunc(c.Token, func(r rune) bool { return r <= ' ' || r > '~' }) {
+		return nil, errors.New("the admin token (HEADGATE_ADMIN_TOKEN) has spaces, line ends or other characters than visible ASCII, which no Authorization header can carry")
+	}
+	return &Guard{
+		sum: sha256.Sum256([]byte(c.Token)), token: c.Token != "", certificates: c.ClientCertificates,
+		origin: http.NewCrossOriginProtection(),
+	}, nil
+}
+
+// Wrap returns a handler that hands on to next what the guard lets in. It answers
+// the rest with 401, and with 403 what a browser sends on behalf of another site.
+func (g *Guard) Wrap(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !g.admits(r) {
+			w.Header().Set("WWW-Authenticate", "Bearer")
+			Error(w, http.StatusUnauthorized, g.refusal())
+			return
+		}
+		if g.origin.Check(r) != nil {
+			Error(w, http.StatusForbidden, "the request comes from a page of another site")
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+func (g *Guard) admits(r *http.Request) bool {
+	if g.certificates && r.TLS != nil && len(r.TLS.VerifiedChains) > 0 {
+		return true
+	}
+	values := r.Header.Values("Authorization")
+	if !g.token || len(values) != 1 {
+		return false
+	}
+	scheme, token, _ := strings.Cut(values[0], " ")
+	// Sums are compared, and always whole, so that the time taken tells nothing
+	// about the token, its length included.
+	sum := sha256.Sum256([]byte(strings.TrimLeft(token, " ")))
+	return subtle.ConstantTimeCompare(sum[:], g.sum[:]) == 1 && strings.EqualFold(scheme, "Bearer")
+}
+
+func (g *Guard) refusal() string {
+	switch {
+	case g.token:
+		return "admin paths need the header Authorization: Bearer with the token that HEADGATE_ADMIN_TOKEN holds"
+	case g.certificates:
+		return "admin paths need a client certificate that this listener trusts"
+	}
+	return "admin paths are closed, as nobody was allowed to use them: start headgate with HEADGATE_ADMIN_TOKEN set and send it as Authorization: Bearer, or give admin paths a listener that demands client certificates"
+}

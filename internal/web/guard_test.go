@@ -1,0 +1,108 @@
+package web
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestError(t *testing.T) {
+	w := httptest.NewRecorder()
+	w.Header().Set("Retry-After", "3")
+	before := time.Now().Truncate(time.Second)
+	Error(w, 429, "Rate limit exceeded for key: user-123")
+	var body map[string]any
+	if err := json.Unmarshal(w.Body.Bytes(), &body); err != nil {
+		t.Fatalf("%q: %v", w.Body, err)
+	}
+	stamp, err := time.Parse("2006-01-02T15:04:05Z", body["timestamp"].(string))
+	if err != nil || stamp.Before(before) || stamp.After(time.Now()) {
+		t.Errorf("timestamp %v: %v", body["timestamp"], err)
+	}
+	delete(body, "timestamp")
+	want := map[string]any{"status": 429.0, "error": "Too Many Requests", "message": "Rate limit exceeded for key: user-123"}
+	for k, v := range want {
+		if body[k] != v {
+			t.Errorf("%s is %v, want %v", k, body[k], v)
+		}
+	}
+	if len(body) != len(want) || w.Code != 429 || w.Header().Get("Content-Type") != "application/json" || w.Header().Get("Retry-After") != "3" {
+		t.Errorf("%d %v %v", w.Code, w.Header(), body)
+	}
+}
+
+func guarded(t *testing.T, c GuardConfig, change func(*http.Request)) *httptest.ResponseRecorder {
+	t.Helper()
+	g, err := NewGuard(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := httptest.NewRequest("POST", "/admin/x", nil)
+	if change != nil {
+		change(r)
+	}
+	w := httptest.NewRecorder()
+	g.Wrap(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(204) })).ServeHTTP(w, r)
+	return w
+}
+
+func authorization(values ...string) func(*http.Request) {
+	return func(r *http.Request) { r.Header["Authorization"] = values }
+}
+
+func certificate(r *http.Request) {
+	r.TLS = &tls.ConnectionState{VerifiedChains: [][]*x509.Certificate{{{}}}}
+}
+
+func TestGuard(t *testing.T) {
+	token := GuardConfig{Token: "s3cret/token=="}
+	both := GuardConfig{Token: "s3cret/token==", ClientCertificates: true}
+	for _, c := range []struct {
+		name   string
+		config GuardConfig
+		change func(*http.Request)
+		want   int
+		says   string
+	}{
+		{"nothing configured", GuardConfig{}, nil, 401, "HEADGATE_ADMIN_TOKEN set"},
+		{"nothing configured, an empty token", GuardConfig{}, authorization("Bearer "), 401, "closed"},
+		{"nothing configured, a certificate", GuardConfig{}, certificate, 401, "closed"},
+		{"the token", token, authorization("Bearer s3cret/token=="), 204, ""},
+		{"the scheme in other letters", token, authorization("bearer  s3cret/token=="), 204, ""},
+		{"no token", token, nil, 401, "HEADGATE_ADMIN_TOKEN holds"},
+		{"another token", token, authorization("Bearer s3cret/token="), 401, ""},
+		{"an empty token", token, authorization("Bearer"), 401, ""},
+		{"another scheme", token, authorization("Basic s3cret/token=="), 401, ""},
+		{"the token twice", token, authorization("Bearer s3cret/token==", "Bearer s3cret/token=="), 401, ""},
+		{"a certificate where the token is demanded", token, certificate, 401, ""},
+		{"a certificate", both, certificate, 204, ""},
+		{"the token instead of a certificate", both, authorization("Bearer s3cret/token=="), 204, ""},
+		{"TLS without a certificate", GuardConfig{ClientCertificates: true}, func(r *http.Request) { r.TLS = &tls.ConnectionState{} }, 401, "client certificate"},
+		{"another site's page", both, func(r *http.Request) { certificate(r); r.Header.Set("Sec-Fetch-Site", "cross-site") }, 403, "another site"},
+		{"a page of our own", both, func(r *http.Request) { certificate(r); r.Header.Set("Sec-Fetch-Site", "same-origin") }, 204, ""},
+	} {
+		w := guarded(t, c.config, c.change)
+		if w.Code != c.want || !strings.Contains(w.Body.String(), c.says) {
+			t.Errorf("%s: %d %s, want %d with %q", c.name, w.Code, w.Body, c.want, c.says)
+		}
+		if (w.Code == 401) != (w.Header().Get("WWW-Authenticate") == "Bearer") {
+			t.Errorf("%s: WWW-Authenticate is %q", c.name, w.Header().Get("WWW-Authenticate"))
+		}
+		if strings.Contains(w.Body.String(), "s3cret") {
+			t.Errorf("%s: the answer tells the token", c.name)
+		}
+	}
+}
+
+func TestGuardRefusesTokensThatNoHeaderCanCarry(t *testing.T) {
+	for _, token := range []string{"s3cret\n", " s3cret", "s3c ret", "gehéim", "\x00"} {
+		if _, err := NewGuard(GuardConfig{Token: token}); err == nil || strings.Contains(err.Error(), strings.TrimSpace(token)) {
+			t.Errorf("%q: %v", token, err)
+		}
+	}
+}

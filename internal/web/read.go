@@ -1,0 +1,111 @@
+package web
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"os"
+	"reflect"
+	"strings"
+	"unicode/utf8"
+)
+
+// A RequestError says what is wrong with a request, and with which status to
+// answer.
+type RequestError struct {
+	Status  int
+	Message string
+}
+
+func (e *RequestError) Error() string { return e.Message }
+
+func refuse(status int, format string, args ...any) error {
+	return &RequestError{Status: status, Message: fmt.Sprintf(format, args...)}
+}
+
+func badRequest(format string, args ...any) error {
+	return refuse(http.StatusBadRequest, format, args...)
+}
+
+// ReadJSON reads the request's body, at most limit bytes, which must arrive by the
+// deadline of the request's context, into v, a pointer to a
+// struct whose fields are strings, Integers, booleans, structs, pointers to and
+// slices of these, or json.RawMessage.
+//
+// It is strict, so that what a client sends is what it meant: names must be spelt
+// as the tags have them, none twice; fields whose tags have no option (omitempty, omitzero) must be there;
+// nothing is null; text is valid Unicode, as else two different ids could become
+// one; and nothing follows the object. Errors are a *RequestError; those about the
+// content name the field and the place.
+func ReadJSON(w http.ResponseWriter, r *http.Request, limit int64, v any) error {
+	if by, ok := r.Context().Deadline(); ok {
+		// Also what is left of a body that is refused must be here by then. Not every
+		// ResponseWriter can do this, such as those of tests.
+		_ = http.NewResponseController(w).SetReadDeadline(by)
+	}
+	if err := checkContentType(r.Header); err != nil {
+		return err
+	}
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, limit))
+	if err != nil {
+		return bodyError(err, limit)
+	}
+	return decode(body, v)
+}
+
+func checkContentType(h http.Header) error {
+	kind, param, err := mime.ParseMediaType(h.Get("Content-Type"))
+	charset := param["charset"]
+	if err != nil || kind != "application/json" || charset != "" && !strings.EqualFold(charset, "utf-8") {
+		return refuse(http.StatusUnsupportedMediaType, "the header Content-Type is %q, want application/json", h.Get("Content-Type"))
+	}
+	if e := h.Get("Content-Encoding"); e != "" && !strings.EqualFold(e, "identity") {
+		return refuse(http.StatusUnsupportedMediaType, "the header Content-Encoding is %q, but bodies must not be encoded", e)
+	}
+	return nil
+}
+
+func bodyError(err error, limit int64) error {
+	var tooLarge *http.MaxBytesError
+	switch {
+	case errors.As(err, &tooLarge):
+		return refuse(http.StatusRequestEntityTooLarge, "the body is larger than %d bytes", limit)
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return refuse(http.StatusRequestTimeout, "the body did not arrive in time")
+	}
+	return badRequest("the body could not be read to its end")
+}
+
+func decode(body []byte, v any) error {
+	if !utf8.Valid(body) {
+		return badRequest("the body is not valid UTF-8")
+	}
+	if len(strings.TrimLeft(string(body), " \t\r\n")) == 0 {
+		return badRequest("the body is empty, want a JSON object")
+	}
+	var whole json.RawMessage
+	if err := json.Unmarshal(body, &whole); err != nil {
+		return syntaxError(err, len(body))
+	}
+	if at := loneSurrogate(body); at >= 0 {
+		return badRequest("the body has half of a surrogate pair at byte %d: write the whole character", at)
+	}
+	if err := newChecker(body).value("", reflect.TypeOf(v).Elem()); err != nil {
+		return err
+	}
+	if err := json.Unmarshal(body, v); err != nil { // the checker has let something pass
+		return badRequest("the body does not fit: %v", err)
+	}
+	return nil
+}
+
+func syntaxError(err error, length int) error {
+	var syntax *json.SyntaxError
+	if errors.As(err, &syntax) {
+		return badRequest("the body is not a JSON object: %v, at byte %d of %d", err, syntax.Offset, length)
+	}
+	return badRequest("the body is not a JSON object: %v", err)
+}

@@ -1,0 +1,145 @@
+package web
+
+import (
+	"encoding/json"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+)
+
+type inner struct {
+	ID   string `json:"id"`
+	Note string `json:"note,omitempty"`
+}
+
+type outer struct {
+	Name  string          `json:"name"`
+	Count Integer         `json:"count,omitempty"`
+	Flag  *bool           `json:"flag,omitempty"`
+	List  []inner         `json:"list,omitempty"`
+	Raw   json.RawMessage `json:"raw,omitempty"`
+}
+
+func read(t *testing.T, body string, limit int64, header ...string) (outer, *RequestError) {
+	t.Helper()
+	r := httptest.NewRequest("POST", "/", strings.NewReader(body))
+	r.Header.Set("Content-Type", "application/json")
+	for i := 0; i < len(header); i += 2 {
+		r.Header.Set(header[i], header[i+1])
+	}
+	var v outer
+	err := ReadJSON(httptest.NewRecorder(), r, limit, &v)
+	var re *RequestError
+	if err != nil && !errors.As(err, &re) {
+		t.Fatalf("the error %v is no RequestError", err)
+	}
+	return v, re
+}
+
+func TestReadJSONAccepts(t *testing.T) {
+	v, err := read(t, " {\"name\":\"\\ud83d\\ude00 \\\\ud83d é\", \"count\":-3, \"flag\":true,\n"+
+		`"list":[{"id":"a"},{"id":"b","note":"n"}], "raw":{"any":[1.5,null,{"x":"y"}]}} `, 1000,
+		"Content-Type", "application/json; charset=UTF-8")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if v.Name != "😀 \\ud83d é" || v.Count != -3 || v.Flag == nil || !*v.Flag || len(v.List) != 2 ||
+		v.List[1].Note != "n" || string(v.Raw) != `{"any":[1.5,null,{"x":"y"}]}` {
+		t.Errorf("read %+v", v)
+	}
+}
+
+func TestIntegers(t *testing.T) {
+	for text, want := range map[string]Integer{
+		"0": 0, "-0": 0, "176.0": 176, "1e2": 100, "-3": -3, "999999999999999": 999_999_999_999_999, "1.5e1": 15, "9999999999": 9_999_999_999,
+	} {
+		if v, err := read(t, `{"name":"a","count":`+text+`}`, 100); err != nil || v.Count != want {
+			t.Errorf("%s is %d, %v, want %d", text, v.Count, err, want)
+		}
+	}
+}
+
+func TestReadJSONRefuses(t *testing.T) {
+	for _, c := range []struct{ name, body, want string }{
+		{"nothing", "", "empty"},
+		{"space", " \n", "empty"},
+		{"no JSON", `{"name":"a",}`, "at byte 13 of 13"},
+		{"cut short", `{"name":"a"`, "unexpected end"},
+		{"trailing data", `{"name":"a"} {}`, "after top-level value"},
+		{"an array", `[]`, "the body must be an object, not an array"},
+		{"a string", `"x"`, "the body must be an object, not a string"},
+		{"null", `null`, "the body must be an object, not null"},
+		{"unknown field", `{"name":"a","cuont":1}`, `cuont is no field that is known here; did you mean "count"? (at byte 19)`},
+		{"another case", `{"Name":"a"}`, `did you mean "name"?`},
+		{"unknown inside", `{"name":"a","list":[{"id":"x"},{"id":"y","z":1}]}`, "list[1].z is no field"},
+		{"twice", `{"name":"a","name":"b"}`, "name is there twice"},
+		{"twice inside what others check", `{"name":"a","raw":{"x":[{"y":1,"y":2}]}}`, "raw.x[0].y is there twice"},
+		{"missing", `{"count":1}`, "name is missing"},
+		{"missing inside", `{"name":"a","list":[{"note":"x"}]}`, "list[0].id is missing"},
+		{"null field", `{"name":null}`, "name must be a string, not null"},
+		{"null optional field", `{"name":"a","flag":null}`, "flag must be true or false, not null"},
+		{"number for string", `{"name":7}`, "name must be a string, not the number 7"},
+		{"string for number", `{"name":"a","count":"1"}`, "count must be a whole number of at most 15 digits, not a string"},
+		{"fraction", `{"name":"a","count":1.5}`, "count must be a whole number"},
+		{"huge exponent", `{"name":"a","count":1e999999999}`, "not the number 1e999999999"},
+		{"tiny exponent", `{"name":"a","count":1e-3}`, "not the number 1e-3"},
+		{"too large a number", `{"name":"a","count":1000000000000000}`, "count must be a whole number"},
+		{"object for array", `{"name":"a","list":{}}`, "list must be an array, not an object"},
+		{"array for string", `{"name":["a"]}`, "name must be a string, not an array"},
+		{"boolean for number", `{"name":"a","count":true}`, "not true"},
+		{"not UTF-8", "{\"name\":\"\xff\"}", "not valid UTF-8"},
+		{"high half", `{"name":"\ud83d"}`, "half of a surrogate pair at byte 9"},
+		{"high half before another", `{"name":"\ud83d\u0041"}`, "half of a surrogate pair"},
+		{"low half", `{"name":"\\\ude00"}`, "half of a surrogate pair at byte 11"},
+		{"a long name", `{"` + strings.Repeat("n", 300) + `":1}`, strings.Repeat("n", 120) + "… is no field"},
+	} {
+		if _, err := read(t, c.body, 1000); err == nil {
+			t.Errorf("%s: accepted", c.name)
+		} else if err.Status != 400 || !strings.Contains(err.Message, c.want) {
+			t.Errorf("%s: %d %q, want 400 with %q", c.name, err.Status, err.Message, c.want)
+		}
+	}
+}
+
+func TestReadJSONRefusesBySizeAndKind(t *testing.T) {
+	const body = `{"name":"abc"}`
+	if _, err := read(t, body, int64(len(body))); err != nil {
+		t.Errorf("a body of just the limit: %v", err)
+	}
+	if _, err := read(t, body, int64(len(body))-1); err == nil || err.Status != http.StatusRequestEntityTooLarge {
+		t.Errorf("a body of a byte more than the limit: %v", err)
+	}
+	for _, header := range [][]string{
+		{"Content-Type", ""}, {"Content-Type", "text/plain"}, {"Content-Type", "application/x-www-form-urlencoded"},
+		{"Content-Type", "application/json; charset=latin1"}, {"Content-Type", "application/json;;"}, {"Content-Encoding", "gzip"},
+	} {
+		if _, err := read(t, body, 100, header...); err == nil || err.Status != http.StatusUnsupportedMediaType {
+			t.Errorf("%v: %v, want 415", header, err)
+		}
+	}
+}
+
+// FuzzDecode: whatever is accepted reads back as the same, by the standard
+// library's own rules, and nothing panics.
+func FuzzDecode(f *testing.F) {
+	f.Add([]byte(`{"name":"a","count":1,"flag":false,"list":[{"id":"x"}],"raw":{"a":[]}}`))
+	f.Add([]byte(`{"name":"\ud83d\ude00"}`))
+	f.Fuzz(func(t *testing.T, body []byte) {
+		var v, again outer
+		if decode(body, &v) != nil {
+			return
+		}
+		if strings.ContainsRune(v.Name, '\uFFFD') && !strings.Contains(string(body), "\uFFFD") && !strings.Contains(strings.ToLower(string(body)), `\ufffd`) {
+			t.Fatalf("%q has become %q", body, v.Name)
+		}
+		data, err := json.Marshal(v)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := decode(data, &again); err != nil {
+			t.Fatalf("%q was accepted, but not what it means, %q: %v", body, data, err)
+		}
+	})
+}

@@ -1,0 +1,68 @@
+package slots
+
+import (
+	"errors"
+	"fmt"
+	"time"
+)
+
+// A Request is an event that wants a slot.
+type Request struct {
+	EventID    string    // 1 to MaxEventID bytes of UTF-8
+	ConfigName string    // empty: Config.DefaultConfig
+	At         time.Time // the earliest time that will do, kept to the microsecond
+}
+
+// A Result is the slot of a Request.
+type Result struct {
+	Slot
+	// Replayed: the event had the slot already, perhaps for another time or config
+	// than this request's (F14).
+	Replayed bool
+}
+
+// A BatchResult is what became of one request of a batch.
+type BatchResult struct {
+	Result
+	Err error
+}
+
+// NewConfig is what PutConfig makes a new version of.
+type NewConfig struct {
+	Name    string
+	Max     int64
+	SizeMs  int64
+	Options Options
+}
+
+// A FieldError says which field of a request is wrong. Nothing was asked of the
+// database, and nothing has changed.
+type FieldError struct {
+	Field   string // as the JSON API names it, such as "eventId"
+	Problem string // such as "must not be empty"
+}
+
+func (e *FieldError) Error() string { return e.Field + " " + e.Problem }
+
+func badField(field, format string, args ...any) error {
+	return &FieldError{Field: field, Problem: fmt.Sprintf(format, args...)}
+}
+
+// ErrSlotNotFound: the event has no slot.
+var ErrSlotNotFound = errors.New("the event has no slot")
+
+// ErrConflict: another change of the same config came first, again and again.
+var ErrConflict = errors.New("another change of the config came first")
+
+// ErrOverloaded: too many callers are waiting already.
+var ErrOverloaded = errors.New("too many callers wait for slots already")
+
+// A RetryError wraps ErrExhausted, ErrPaused, ErrOverloaded or a StoreError with the time after which it is worth asking
+// again.
+type RetryError struct {
+	After time.Duration
+	Err   error
+}
+
+func (e *RetryError) Error() string { return e.Err.Error() }
+func (e *RetryError) Unwrap() error { return e.Err }

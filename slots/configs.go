@@ -1,0 +1,237 @@
+package slots
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/singleflight"
+)
+
+// Times of the config cache. A change is announced by the generation, which is
+// looked at all the time while configs are in use, so that nodes follow within a
+// quarter of a second (F13); the life of an entry is the fallback (S0-87).
+const (
+	configLife      = 5 * time.Second
+	generationLife  = 200 * time.Millisecond
+	generationEvery = 100 * time.Millisecond
+	maxConfigs      = 10_000
+)
+
+// configCache keeps active configs, and names that have none.
+type configCache struct {
+	store   Store
+	now     func() time.Time
+	log     *slog.Logger
+	changed func() // called when the generation is another
+
+	loads singleflight.Group
+
+	mu         sync.Mutex
+	entries    map[string]configEntry
+	generation int64
+	checked    time.Time // when the generation was asked for, last
+	used       time.Time
+}
+
+type configEntry struct {
+	config Config
+	err    error // ErrConfigNotFound
+	loaded time.Time
+}
+
+func newConfigCache(store Store, now func() time.Time, log *slog.Logger, changed func()) *configCache {
+	return &configCache{store: store, now: now, log: log, changed: changed, entries: make(map[string]configEntry)}
+}
+
+// get returns the active config of a name.
+func (c *configCache) get(ctx context.Context, name string) (Config, error) {
+	if !c.current() {
+		if err := c.check(ctx); err != nil {
+			return Config{}, err
+		}
+	}
+	c.mu.Lock()
+	e, ok := c.entries[name]
+	fresh := ok && c.now().Sub(e.loaded) < configLife
+	c.mu.Unlock()
+	if fresh {
+		return e.config, e.err
+	}
+	return c.load(ctx, name)
+}
+
+// current tells whether the generation was looked at just now.
+func (c *configCache) current() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.used = c.now()
+	return c.used.Sub(c.checked) < generationLife
+}
+
+// inUse tells whether anybody has asked for a config lately.
+func (c *configCache) inUse() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.now().Sub(c.used) < configLife
+}
+
+// check asks for the generation, and forgets everything if it is another.
+func (c *configCache) check(ctx context.Context) error {
+	_, err := c.once(ctx, "generation", func(ctx context.Context) (any, error) { return nil, c.ask(ctx) })
+	return err
+}
+
+func (c *configCache) ask(ctx context.Context) error {
+	asked := c.now()
+	g, err := c.store.Generation(ctx)
+	if err != nil {
+		return err
+	}
+	c.seen(g, asked)
+	return nil
+}
+
+// seen notes a generation that the database had after the instant asked.
+func (c *configCache) seen(generation int64, asked time.Time) {
+	c.mu.Lock()
+	other := generation != c.generation
+	if other {
+		c.generation = generation
+		clear(c.entries)
+	}
+	if asked.After(c.checked) {
+		c.checked = asked
+	}
+	c.mu.Unlock()
+	if other {
+		c.changed()
+	}
+}
+
+// load reads a config, once for all who want it at the same time.
+func (c *configCache) load(ctx context.Context, name string) (Config, error) {
+	v, err := c.once(ctx, "config "+name, func(ctx context.Context) (any, error) {
+		loaded, generation := c.now(), c.known()
+		config, err := c.store.ActiveConfig(ctx, name)
+		if err != nil && !errors.Is(err, ErrConfigNotFound) {
+			return nil, err
+		}
+		if err == nil {
+			c.log.Info("Config cache miss for "+name+", loaded from DB", "configName", name, "configId", config.ID)
+		}
+		c.keep(name, configEntry{config, err, loaded}, generation)
+		return config, err
+	})
+	if err != nil {
+		return Config{}, err
+	}
+	return v.(Config), nil
+}
+
+func (c *configCache) known() (generation int64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.generation
+}
+
+// keep adds an entry that was read when the generation was known to be this one.
+// If it is another by now, the entry may be out of date already.
+func (c *configCache) keep(name string, e configEntry, generation int64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if generation == c.generation {
+		put(c.entries, name, e)
+	}
+}
+
+// once runs f for the first of several callers; each of them waits no longer
+// than its own context.
+func (c *configCache) once(ctx context.Context, key string, f func(context.Context) (any, error)) (any, error) {
+	ch := c.loads.DoChan(key, func() (any, error) {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), configLife)
+		defer cancel()
+		return f(ctx)
+	})
+	select {
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	case r := <-ch:
+		return r.Val, r.Err
+	}
+}
+
+// Config returns the active config of a name, as requests are using it; the
+// empty name is the default one. Error: ErrConfigNotFound.
+func (s *Scheduler) Config(ctx context.Context, name string) (Config, error) {
+	setDefault(&name, s.settings.DefaultConfig)
+	if err := checkName("configName", name, MaxConfigName); err != nil {
+		return Config{}, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, s.settings.Timeout)
+	defer cancel()
+	c, err := s.configs.get(ctx, name)
+	return c, retryable(err)
+}
+
+// Configs returns the active configs by name, at most 1000.
+func (s *Scheduler) Configs(ctx context.Context) ([]Config, error) {
+	ctx, cancel := context.WithTimeout(ctx, s.settings.Timeout)
+	defer cancel()
+	list, err := s.store.ActiveConfigs(ctx, MaxBatch)
+	return list, retryable(err)
+}
+
+// putTries bounds how often PutConfig begins again when others change the same
+// config.
+const putTries = 8
+
+// PutConfig makes a new version of a config the active one. It is in force here
+// at once and on other nodes within a quarter of a second; slots that were
+// assigned before stay as they are.
+//
+// Errors: *FieldError, ErrConflict, *RetryError, *StoreError.
+func (s *Scheduler) PutConfig(ctx context.Context, c NewConfig) (Config, error) {
+	if err := c.check(); err != nil {
+		return Config{}, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, s.settings.Timeout)
+	defer cancel()
+	for try := 1; ; try++ {
+		config, err := s.store.PutConfig(ctx, Config{
+			ID: s.settings.NewID(), Name: c.Name, Max: c.Max, SizeMs: c.SizeMs, Options: c.Options, Active: true,
+		})
+		switch kind := KindOf(err); {
+		case err == nil:
+			s.settings.Log.Info("config changed", "configName", c.Name, "maxPerWindow", c.Max, "sizeMs", c.SizeMs, "configId", config.ID)
+			// Others, and this node if the question fails, follow a little later.
+			_ = s.configs.ask(ctx)
+			return config, nil
+		case kind != Passing && kind != Duplicate:
+			return Config{}, retryable(err)
+		case try == putTries && kind == Duplicate:
+			return Config{}, ErrConflict
+		case try == putTries:
+			return Config{}, retryable(err)
+		}
+		if err := s.backOff(ctx, try); err != nil {
+			return Config{}, err
+		}
+	}
+}
+
+// Flush has all nodes forget what they remember of configs and windows, within a quarter of
+// a second (S0-126).
+func (s *Scheduler) Flush(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, s.settings.Timeout)
+	defer cancel()
+	asked := s.settings.Now()
+	g, err := s.store.Flush(ctx)
+	if err != nil {
+		return retryable(err)
+	}
+	s.configs.seen(g, asked)
+	return nil
+}

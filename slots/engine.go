@@ -1,0 +1,311 @@
+package slots
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"golang.org/x/sync/singleflight"
+)
+
+// TxEngine returns the engine that sends statements to t, each of which is one
+// round trip. It may be used from any goroutine.
+func TxEngine(t Tables) Engine { return &txEngine{tables: t} }
+
+// ProcedureEngine returns the engine that has the database place single events
+// in one round trip. Several at once are placed by rest, whose transaction they share.
+func ProcedureEngine(p Procedure, rest Engine) Engine { return procedureEngine{p, rest} }
+
+type procedureEngine struct {
+	procedure Procedure
+	rest      Engine
+}
+
+func (e procedureEngine) Assign(ctx context.Context, s *Search) (Found, error) {
+	if len(s.Asks) != 1 {
+		return e.rest.Assign(ctx, s)
+	}
+	return e.procedure.Call(ctx, s)
+}
+
+type txEngine struct {
+	tables Tables
+	// Callers of this process who miss the same windows have them made once.
+	provision singleflight.Group
+}
+
+func (e *txEngine) Assign(ctx context.Context, s *Search) (Found, error) {
+	r := &search{Search: s, engine: e, found: Found{
+		Answers: make([]Answer, len(s.Asks)), FirstCount: -1, LowMs: s.FromMs, FrontierMs: s.FrontierMs,
+	}}
+	err := r.run(ctx)
+	return r.found, err
+}
+
+// A search is one Search under way.
+type search struct {
+	*Search
+	engine  *txEngine
+	found   Found
+	pending []int // asks without a slot, by index
+
+	passed  int64 // the earliest window that was passed over, if passing is set
+	passing bool
+	retried bool // the windows passed over were tried again
+}
+
+func (r *search) run(ctx context.Context) error {
+	if err := r.find(ctx); err != nil || len(r.pending) == 0 {
+		return err
+	}
+	if err := r.first(ctx); err != nil || r.done() {
+		return err
+	}
+	return r.later(ctx)
+}
+
+// done tells whether there is nothing more to do.
+func (r *search) done() bool { return len(r.pending) == 0 || r.found.Held }
+
+// find answers for events that have a slot (S0-54).
+func (r *search) find(ctx context.Context) error {
+	ids := make([]string, len(r.Asks))
+	for i := range r.Asks {
+		ids[i] = r.Asks[i].EventID
+	}
+	have, err := r.engine.tables.Find(ctx, ids)
+	if err != nil {
+		return err
+	}
+	for i := range r.Asks {
+		a := &r.Asks[i]
+		k := slices.IndexFunc(have, func(s Slot) bool { return s.EventID == a.EventID })
+		if k < 0 {
+			r.pending = append(r.pending, i)
+			continue
+		}
+		r.found.Answers[i] = Answer{Existing, have[k]}
+		if have[k].ID == a.SlotID {
+			// An earlier try took effect although its answer was lost.
+			r.found.Answers[i].Status = New
+		}
+	}
+	return nil
+}
+
+// first looks at the window of the requested time itself, where each event has
+// a capacity of its own (S0-46).
+func (r *search) first(ctx context.Context) error {
+	room := int64(0)
+	for _, i := range r.pending {
+		room = max(room, r.Asks[i].FirstMax)
+	}
+	if room == 0 {
+		return nil // S0-47
+	}
+	if !r.FirstKnown {
+		if err := r.makeRows(ctx, r.FirstMs, r.FirstMs+r.SizeMs, nil); err != nil {
+			return err
+		}
+	}
+	for try := 0; ; try++ {
+		count, ok, err := r.claim(ctx, r.FirstMs, room)
+		if ok || err != nil {
+			r.found.FirstCount = count
+			return err
+		}
+		count, exists, err := r.engine.tables.Peek(ctx, r.Series, r.FirstMs)
+		switch {
+		case err != nil:
+			return err
+		case exists && count >= room: // full
+			r.found.FirstCount = count
+			return nil
+		case exists: // held by another
+			r.found.FirstCount = count
+			r.found.Contended++
+			r.found.Held = r.Wait
+			return nil
+		case try > 0:
+			return &StoreError{Passing, "provision the first window", fmt.Errorf("its row is gone again")}
+		}
+		// It was known to exist, but has been purged since.
+		if err := r.makeRows(ctx, r.FirstMs, r.FirstMs+r.SizeMs, nil); err != nil {
+			return err
+		}
+	}
+}
+
+// later looks at the windows after the first one, and provisions more of them
+// as far as the search may reach.
+func (r *search) later(ctx context.Context) error {
+	end := r.FrontierMs
+	if end == 0 {
+		var err error
+		if end, _, err = r.engine.tables.Frontier(ctx, r.Series, r.GridMs()); err != nil {
+			return err
+		}
+	}
+	limit := r.LimitMs(end)
+	from := r.FromMs
+	for {
+		var err error
+		if from, err = r.scan(ctx, from, min(end, limit)); err != nil || r.done() {
+			return err
+		}
+		r.found.FrontierMs = end
+		switch {
+		case r.passing && !r.retried:
+			// Whoever held them may be done (F4).
+			from, r.passing, r.retried = r.passed, false, true
+			continue
+		case end >= limit:
+			r.found.Exhausted = true
+			return nil
+		}
+		if end, err = r.extend(ctx, end); err != nil {
+			return err
+		}
+	}
+}
+
+// extend provisions the chunk at end, or the one of BaseMs if there is none yet,
+// and returns the new end.
+func (r *search) extend(ctx context.Context, end int64) (int64, error) {
+	from := max(end, r.GridMs())
+	end = from + r.chunkMs()
+	err := r.makeRows(ctx, from, end, &Frontier{ChunkMs: r.GridMs(), EndMs: end})
+	return end, err
+}
+
+// makeRows provisions windows, in a transaction of its own (F6).
+func (r *search) makeRows(ctx context.Context, fromMs, toMs int64, f *Frontier) error {
+	key := fmt.Sprintf("%d %d %d %s", r.SizeMs, fromMs, toMs, r.Scope)
+	if f != nil {
+		key = fmt.Sprintf("%d %s", f.ChunkMs, key)
+	}
+	for ch := r.engine.provision.DoChan(key, func() (any, error) {
+		// Others wait for this too: it does not end with the first one's request.
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), provisionWithin)
+		defer cancel()
+		return r.engine.tables.Provision(ctx, r.Series, fromMs, toMs, f)
+	}); ; {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case res := <-ch:
+			if rows, ok := res.Val.(int64); ok && !res.Shared {
+				r.found.Provisioned += rows
+			}
+			return res.Err
+		}
+	}
+}
+
+// provisionWithin bounds the making of a chunk.
+const provisionWithin = 10 * time.Second
+
+// scan places events into the windows [from, end), the earliest with room first,
+// and returns where it got to.
+func (r *search) scan(ctx context.Context, from, end int64) (int64, error) {
+	direct := r.Direct && from == r.FromMs && from < end && !r.retried
+	for from < end && !r.done() {
+		window, ok := from, true
+		if !direct {
+			var err error
+			if window, ok, err = r.engine.tables.Scout(ctx, r.Series, from, end, r.Max); err != nil {
+				return from, err
+			}
+			if !ok {
+				window = end
+			}
+			r.low(window)
+		}
+		if !ok {
+			return end, nil
+		}
+		count, ok, err := r.claim(ctx, window, r.Max)
+		switch {
+		case err != nil:
+			return from, err
+		case !ok && direct:
+			// Full by now, or held: the scout tells.
+		case !ok:
+			r.passOver(window)
+			from = window + r.SizeMs
+		case count >= r.Max:
+			r.low(window + r.SizeMs)
+			from = window + r.SizeMs
+		}
+		direct = false
+	}
+	return from, nil
+}
+
+// low notes that all windows before ms are full, unless one was passed over.
+func (r *search) low(ms int64) {
+	if !r.passing && !r.retried {
+		r.found.LowMs = max(r.found.LowMs, ms)
+	}
+}
+
+// passOver notes that a window was held by another, or filled since it was
+// scouted.
+func (r *search) passOver(window int64) {
+	r.found.Contended++
+	r.found.Held = r.Wait
+	if !r.passing {
+		r.passing, r.passed = true, window
+	}
+}
+
+// claim places as many pending events into the window as it has room for: max
+// in all, and in the first window each event's own capacity. It returns the count
+// as it is then; ok=false if it could not lock the window.
+func (r *search) claim(ctx context.Context, window, max int64) (count int64, ok bool, err error) {
+	r.found.Windows++
+	tx, err := r.engine.tables.Begin(ctx)
+	if err != nil {
+		return -1, false, err
+	}
+	defer tx.Rollback()
+	count, ok, err = tx.Lock(ctx, r.Series, window, max)
+	if !ok || err != nil {
+		return -1, false, err
+	}
+	taken, slots, left := r.take(window, count, max)
+	if len(slots) == 0 {
+		return count, true, nil
+	}
+	if err := tx.Claim(ctx, r.Series, window, slots); err != nil {
+		return -1, false, err
+	}
+	if err := tx.Commit(ctx); err != nil {
+		return -1, false, err
+	}
+	for k, i := range taken {
+		r.found.Answers[i] = Answer{New, slots[k]}
+	}
+	r.pending = left
+	return count + int64(len(slots)), true, nil
+}
+
+// take chooses the events that a window with count events in it has room for.
+func (r *search) take(window, count, max int64) (taken []int, slots []Slot, left []int) {
+	for _, i := range r.pending {
+		a := &r.Asks[i]
+		room := max
+		if window == r.FirstMs {
+			room = a.FirstMax
+		}
+		if count >= room {
+			left = append(left, i)
+			continue
+		}
+		taken = append(taken, i)
+		slots = append(slots, r.slot(a, window, count))
+		count++
+	}
+	return taken, slots, left
+}

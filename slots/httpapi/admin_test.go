@@ -1,0 +1,109 @@
+package httpapi
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/headgate-rls/headgate/slots"
+)
+
+const configPath = "/admin/rate-limit/config"
+
+// TestAdmin: S0-23 to S0-26.
+func TestAdmin(t *testing.T) {
+	s := real(t)
+	s.admin(t, "GET", configPath, "").is(t, 404).says(t, "no active config")
+	v := s.admin(t, "POST", configPath, `{"configName":"default","maxPerWindow":100,"windowSize":"PT4S"}`).is(t, 200).object(t)
+	keys(t, v, "configId", "configName", "maxPerWindow", "windowSize", "effectiveFrom", "active")
+	if v["configName"] != "default" || v["maxPerWindow"] != 100.0 || v["windowSize"] != "PT4S" || v["active"] != true || v["configId"] == "" {
+		t.Errorf("the config is %v", v)
+	}
+	if _, err := time.Parse(microForm, v["effectiveFrom"].(string)); err != nil {
+		t.Error(err)
+	}
+	for _, target := range []string{configPath, configPath + "?name=default"} {
+		if got := s.admin(t, "GET", target, "").is(t, 200).object(t); got["configId"] != v["configId"] {
+			t.Errorf("%s: %v, want %v", target, got, v)
+		}
+	}
+	s.admin(t, "GET", configPath+"?name=nowhere", "").is(t, 404)
+	s.admin(t, "GET", configPath+"?name="+strings.Repeat("n", 129), "").is(t, 400).says(t, "name has 129 bytes")
+
+	second := s.admin(t, "POST", configPath, `{"configName":"default","maxPerWindow":200,"windowSize":"P1DT0S","scope":"shared","jitter":"stratified",
+		"calendar":{"zone":"Europe/Berlin","open":["MON-fri 09:00-17:00"],"closed":["2026-12-25"]}}`).is(t, 200).object(t)
+	keys(t, second, "configId", "configName", "maxPerWindow", "windowSize", "effectiveFrom", "active", "scope", "jitter", "calendar")
+	if second["configId"] == v["configId"] || second["windowSize"] != "PT24H" || second["scope"] != "shared" || second["jitter"] != "stratified" {
+		t.Errorf("the second version is %v", second)
+	}
+	if got := s.admin(t, "GET", configPath, "").is(t, 200); !strings.Contains(got.body, `"calendar":{"zone":"Europe/Berlin","open":["mon-fri 09:00-17:00"],"closed":["2026-12-25"]}`) {
+		t.Errorf("the config is %s", got.body)
+	}
+
+	if a := s.admin(t, "POST", "/admin/rate-limit/cache/flush", "").is(t, 204); a.body != "" {
+		t.Errorf("flush answers %q", a.body)
+	}
+}
+
+func TestBadConfigs(t *testing.T) {
+	s := real(t)
+	for body, want := range map[string]string{
+		`{"maxPerWindow":1,"windowSize":"PT4S"}`:                                                           "configName is missing",
+		`{"configName":"c","windowSize":"PT4S"}`:                                                           "maxPerWindow is missing",
+		`{"configName":"c","maxPerWindow":1}`:                                                              "windowSize is missing",
+		`{"configName":"","maxPerWindow":1,"windowSize":"PT4S"}`:                                           "configName must not be empty",
+		`{"configName":"*","maxPerWindow":1,"windowSize":"PT4S"}`:                                          "configName must not be",
+		`{"configName":"c","maxPerWindow":-1,"windowSize":"PT4S"}`:                                         "maxPerWindow is -1",
+		`{"configName":"c","maxPerWindow":10000000000,"windowSize":"PT4S"}`:                                "maxPerWindow is 10000000000",
+		`{"configName":"c","maxPerWindow":1.5,"windowSize":"PT4S"}`:                                        "maxPerWindow must be a whole number",
+		`{"configName":"c","maxPerWindow":"1","windowSize":"PT4S"}`:                                        "maxPerWindow must be a whole number",
+		`{"configName":"c","maxPerWindow":1,"windowSize":"4s"}`:                                            "windowSize is wrong",
+		`{"configName":"c","maxPerWindow":1,"windowSize":"PT0S"}`:                                          "windowSize is wrong",
+		`{"configName":"c","maxPerWindow":1,"windowSize":"P1M"}`:                                           "windowSize is wrong",
+		`{"configName":"c","maxPerWindow":1,"windowSize":"PT25H"}`:                                         "windowSize is wrong",
+		`{"configName":"c","maxPerWindow":1,"windowSize":"PT4S","jitter":"none"}`:                          `jitter is "none"`,
+		`{"configName":"c","maxPerWindow":1,"windowSize":"PT4S","scope":""}`:                               "scope must not be empty",
+		`{"configName":"c","maxPerWindow":1,"windowSize":"PT4S","scope":"a\u0000"}`:                        "scope holds a control character",
+		`{"configName":"c","maxPerWindow":1,"windowSize":"PT4S","calendar":{"open":[]}}`:                   "calendar.zone is missing",
+		`{"configName":"c","maxPerWindow":1,"windowSize":"PT4S","calendar":{"zone":"UTC","open":[]}}`:      "calendar is wrong: open",
+		`{"configName":"c","maxPerWindow":1,"windowSize":"PT4S","calendar":{"zone":"Mars/X"}}`:             "calendar is wrong: zone",
+		`{"configName":"c","maxPerWindow":1,"windowSize":"PT4S","calendar":{"zone":"UTC","closed":["x"]}}`: "calendar is wrong: closed[0]",
+		`{"configName":"c","maxPerWindow":1,"windowSize":"PT4S","maxperwindow":2}`:                         `did you mean "maxPerWindow"?`,
+	} {
+		s.admin(t, "POST", configPath, body).is(t, 400).says(t, want)
+	}
+	if a := s.admin(t, "GET", "/admin/rate-limit/configs", "").is(t, 200); a.body != "{\"configs\":[]}\n" {
+		t.Errorf("there are configs now: %s", a.body)
+	}
+}
+
+// TestAdminIsGuarded: S0-27, S4-54.
+func TestAdminIsGuarded(t *testing.T) {
+	s := withDefault(t)
+	for _, c := range [][2]string{{"GET", configPath}, {"POST", configPath}, {"GET", "/admin/rate-limit/configs"},
+		{"POST", "/admin/rate-limit/cache/flush"}, {"GET", "/admin/"}, {"DELETE", configPath}} {
+		a := s.do(t, c[0], c[1], "").is(t, 401).says(t, "HEADGATE_ADMIN_TOKEN")
+		if a.header.Get("WWW-Authenticate") != "Bearer" {
+			t.Errorf("%v: WWW-Authenticate is %q", c, a.header.Get("WWW-Authenticate"))
+		}
+		s.do(t, c[0], c[1], "", "Authorization", "Bearer x").is(t, 401)
+	}
+	closed := newServer(t, newScheduler(t, slots.Settings{}), func(c *Config) { c.Guard = nil })
+	closed.admin(t, "GET", configPath, "").is(t, 401).says(t, "start headgate with HEADGATE_ADMIN_TOKEN set")
+	if log := s.log.String() + closed.log.String(); strings.Contains(log, adminToken) {
+		t.Errorf("the log tells the token: %s", log)
+	}
+}
+
+func TestAdminErrors(t *testing.T) {
+	broken := errors.New("broken")
+	s := newServer(t, &scripted{
+		put: func(context.Context, slots.NewConfig) (slots.Config, error) { return slots.Config{}, slots.ErrConflict },
+		err: &slots.StoreError{Kind: slots.Failed, Op: "x", Err: broken},
+	})
+	s.admin(t, "POST", configPath, `{"configName":"c","maxPerWindow":1,"windowSize":"PT4S"}`).is(t, 409)
+	s.admin(t, "POST", "/admin/rate-limit/cache/flush", "").is(t, 500)
+	s.do(t, "GET", "/api/v1/configs", "").is(t, 500)
+}

@@ -1,0 +1,119 @@
+package httpapi
+
+import (
+	"net/http"
+
+	"github.com/headgate-rls/headgate/internal/web"
+	"github.com/headgate-rls/headgate/slots"
+)
+
+// Bounds of bodies, in bytes.
+const (
+	maxBody  = 64 << 10
+	maxBatch = 512 << 10
+)
+
+// replayedHeader tells that the event had the slot already (F14).
+const replayedHeader = "Idempotency-Replayed"
+
+type slotRequest struct {
+	EventID       string  `json:"eventId"`
+	ConfigName    *string `json:"configName,omitempty"`
+	RequestedTime string  `json:"requestedTime"`
+}
+
+// assigned is the documented answer (S0-15).
+type assigned struct {
+	EventID       string `json:"eventId"`
+	ScheduledTime string `json:"scheduledTime"`
+	DelayMs       int64  `json:"delayMs"`
+}
+
+func assignedOf(s slots.Slot) assigned {
+	return assigned{s.EventID, formatMilli(s.ScheduledMs), s.Delay().Milliseconds()}
+}
+
+func (h *Handlers) postSlot(w http.ResponseWriter, r *http.Request, _ params) error {
+	var body slotRequest
+	if err := web.ReadJSON(w, r, maxBody, &body); err != nil {
+		return err
+	}
+	req, err := request(body.EventID, body.ConfigName, body.RequestedTime)
+	if err != nil {
+		return err
+	}
+	result, err := h.scheduler.Assign(r.Context(), req)
+	if err != nil {
+		return err
+	}
+	if result.Replayed {
+		w.Header().Set(replayedHeader, "true")
+	}
+	web.JSON(w, http.StatusOK, assignedOf(result.Slot))
+	return nil
+}
+
+type batchRequest struct {
+	Events []slotRequest `json:"events"`
+}
+
+type batchAnswer struct {
+	Results []any `json:"results"` // batchSlot or batchFailure
+}
+
+type batchSlot struct {
+	Status int `json:"status"`
+	assigned
+	Replayed bool `json:"replayed,omitempty"`
+}
+
+type batchFailure struct {
+	Status     int    `json:"status"`
+	EventID    string `json:"eventId"`
+	Error      string `json:"error"`
+	Message    string `json:"message"`
+	RetryAfter int64  `json:"retryAfter,omitempty"` // seconds
+}
+
+// postBatch assigns many events. Each is judged by itself: one that is wrong
+// does not keep the others from their slots.
+func (h *Handlers) postBatch(w http.ResponseWriter, r *http.Request, _ params) error {
+	var body batchRequest
+	if err := web.ReadJSON(w, r, maxBatch, &body); err != nil {
+		return err
+	}
+	if n := len(body.Events); n == 0 || n > slots.MaxBatch {
+		return badField("events", "has %d entries, want 1 to %d", n, slots.MaxBatch)
+	}
+	results := make([]any, len(body.Events))
+	var requests []slots.Request
+	var places []int // of requests in results
+	for i, e := range body.Events {
+		req, err := request(e.EventID, e.ConfigName, e.RequestedTime)
+		if err != nil {
+			results[i] = h.batchFailure(r, e.EventID, err)
+			continue
+		}
+		requests, places = append(requests, req), append(places, i)
+	}
+	if len(requests) > 0 {
+		for k, b := range h.scheduler.AssignBatch(r.Context(), requests) {
+			results[places[k]] = h.batchResult(r, requests[k].EventID, b)
+		}
+	}
+	web.JSON(w, http.StatusOK, batchAnswer{results})
+	return nil
+}
+
+func (h *Handlers) batchResult(r *http.Request, eventID string, b slots.BatchResult) any {
+	if b.Err != nil {
+		return h.batchFailure(r, eventID, b.Err)
+	}
+	return batchSlot{http.StatusOK, assignedOf(b.Slot), b.Replayed}
+}
+
+func (h *Handlers) batchFailure(r *http.Request, eventID string, err error) batchFailure {
+	e := explain(err)
+	h.logFailure(r, e.status, err)
+	return batchFailure{e.status, eventID, http.StatusText(e.status), e.message, seconds(e.retry)}
+}

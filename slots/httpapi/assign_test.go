@@ -1,0 +1,213 @@
+package httpapi
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/headgate-rls/headgate/slots"
+)
+
+const documented = `{"eventId":"b6d1c7f0-3a52-4b0e-9f5d-0d8c2f1e7a44","configName":"default","requestedTime":"2025-06-01T12:00:00Z"}`
+
+// TestDocumentedCall is the quick start: S0-10, S0-11, S0-13 to S0-19.
+func TestDocumentedCall(t *testing.T) {
+	s := withDefault(t)
+	first := s.do(t, "POST", "/api/v1/slots", documented).is(t, 200)
+	v := first.object(t)
+	keys(t, v, "eventId", "scheduledTime", "delayMs")
+	text, _ := v["scheduledTime"].(string)
+	at, err := time.Parse("2006-01-02T15:04:05.000Z", text)
+	requested := time.Date(2025, 6, 1, 12, 0, 0, 0, time.UTC)
+	if err != nil || at.Before(requested) || !at.Before(requested.Add(4*time.Second)) {
+		t.Errorf("scheduledTime is %q (%v), want a time in UTC with milliseconds in the first window", text, err)
+	}
+	if v["eventId"] != "b6d1c7f0-3a52-4b0e-9f5d-0d8c2f1e7a44" || v["delayMs"] != float64(at.Sub(requested).Milliseconds()) {
+		t.Errorf("the answer is %s", first.body)
+	}
+	if h := first.header; h.Get("Idempotency-Replayed") != "" || h.Get("Content-Type") != "application/json" || h.Get("Cache-Control") != "no-store" {
+		t.Errorf("the headers are %v", h)
+	}
+
+	again := s.do(t, "POST", "/api/v1/slots", documented).is(t, 200)
+	if again.body != first.body || again.header.Get("Idempotency-Replayed") != "true" {
+		t.Errorf("again: %s %v, want %s and Idempotency-Replayed", again.body, again.header, first.body)
+	}
+	// F14: another time and no config name, same slot, delay from the stored time.
+	other := strings.NewReplacer("12:00:00Z", "18:00:00Z", `"configName":"default",`, "").Replace(documented)
+	if again = s.do(t, "POST", "/api/v1/slots", other).is(t, 200); again.body != first.body {
+		t.Errorf("for another time: %s, want %s", again.body, first.body)
+	}
+}
+
+// TestRequestedTimes: any offset, and rounding up below a microsecond (F15).
+func TestRequestedTimes(t *testing.T) {
+	var got time.Time
+	s := newServer(t, &scripted{assign: func(_ context.Context, r slots.Request) (slots.Result, error) {
+		got = r.At
+		return slots.Result{}, nil
+	}})
+	for text, want := range map[string]string{
+		"2025-06-01T12:00:00Z":                "2025-06-01T12:00:00Z",
+		"2025-06-01t12:00:00z":                "2025-06-01T12:00:00Z",
+		"2025-06-01T12:00:00+05:30":           "2025-06-01T06:30:00Z",
+		"2025-06-01T12:00:00.5-23:59":         "2025-06-02T11:59:00.5Z",
+		"2025-06-01T12:00:00.000001Z":         "2025-06-01T12:00:00.000001Z",
+		"2025-06-01T12:00:00.000000001Z":      "2025-06-01T12:00:00.000001Z",
+		"2025-06-01T11:59:59.999999001+00:00": "2025-06-01T12:00:00Z",
+		"1969-12-31T23:59:59.999999999Z":      "1970-01-01T00:00:00Z",
+		"2024-02-29T00:00:00Z":                "2024-02-29T00:00:00Z",
+	} {
+		s.do(t, "POST", "/api/v1/slots", fmt.Sprintf(`{"eventId":"e","requestedTime":%q}`, text)).is(t, 200)
+		if got.Format(time.RFC3339Nano) != want {
+			t.Errorf("%s is %v, want %s", text, got, want)
+		}
+	}
+}
+
+// TestBadRequests: 400 with the field's name, and nothing has changed (S0-22).
+func TestBadRequests(t *testing.T) {
+	s := withDefault(t)
+	event := func(id, config, at string) string {
+		return fmt.Sprintf(`{"eventId":%s,"configName":%s,"requestedTime":%s}`, id, config, at)
+	}
+	const ok, def, at = `"e"`, `"default"`, `"2025-06-01T12:00:00Z"`
+	for _, c := range []struct{ name, body, want string }{
+		{"no body", " ", "the body is empty"},
+		{"no event", `{"requestedTime":"2025-06-01T12:00:00Z"}`, "eventId is missing"},
+		{"no time", `{"eventId":"e"}`, "requestedTime is missing"},
+		{"empty event", event(`""`, def, at), "eventId must not be empty"},
+		{"long event", event(`"`+strings.Repeat("e", 51)+`"`, def, at), "eventId has 51 bytes"},
+		{"long event in bytes", event(`"`+strings.Repeat("é", 26)+`"`, def, at), "eventId has 52 bytes"},
+		{"NUL in the event", event(`"a\u0000"`, def, at), "eventId holds a control character"},
+		{"blank event", event(`" \u2003"`, def, at), "eventId must not be blank"},
+		{"empty config", event(ok, `""`, at), "configName must not be empty"},
+		{"long config", event(ok, `"`+strings.Repeat("c", 129)+`"`, at), "configName has 129 bytes"},
+		{"null config", event(ok, `null`, at), "configName must be a string, not null"},
+		{"empty time", event(ok, def, `""`), "requestedTime must not be empty"},
+		{"no time at all", event(ok, def, `"soon"`), `requestedTime is "soon"`},
+		{"no offset", event(ok, def, `"2025-06-01T12:00:00"`), "requestedTime is"},
+		{"a day that is not", event(ok, def, `"2025-02-29T12:00:00Z"`), "requestedTime is"},
+		{"one digit of an hour", event(ok, def, `"2025-06-01T1:00:00Z"`), "requestedTime is"},
+		{"a comma", event(ok, def, `"2025-06-01T12:00:00,5Z"`), "requestedTime is"},
+		{"an offset that is not", event(ok, def, `"2025-06-01T12:00:00+24:00"`), "requestedTime is"},
+		{"ten digits", event(ok, def, `"2025-06-01T12:00:00.0000000001Z"`), "nine digits"},
+		{"too early", event(ok, def, `"1899-12-31T23:59:59Z"`), "requestedTime is outside"},
+		{"too late", event(ok, def, `"9000-01-01T00:00:00Z"`), "requestedTime is outside"},
+		{"a number for time", event(ok, def, `1748779200`), "requestedTime must be a string, not the number 1748779200"},
+		{"unknown field", `{"eventId":"e","requestedTime":"2025-06-01T12:00:00Z","prio":1}`, "prio is no field"},
+	} {
+		a := s.do(t, "POST", "/api/v1/slots", c.body, "Content-Type", "application/json").is(t, 400)
+		if message := a.object(t)["message"].(string); !strings.Contains(message, c.want) {
+			t.Errorf("%s: %q, want %q", c.name, message, c.want)
+		}
+	}
+	if list := s.do(t, "GET", "/api/v1/slots", "").is(t, 200); list.body != "{\"slots\":[]}\n" {
+		t.Errorf("there are slots now: %s", list.body)
+	}
+}
+
+func TestSizesAndKinds(t *testing.T) {
+	s := withDefault(t)
+	pad := strings.Repeat(" ", 64<<10-len(documented))
+	s.do(t, "POST", "/api/v1/slots", documented+pad).is(t, 200)
+	s.do(t, "POST", "/api/v1/slots", documented+pad+" ").is(t, 413).says(t, "65536")
+	s.do(t, "POST", "/api/v1/slots", documented, "Content-Type", "text/plain").is(t, 415).says(t, "application/json")
+	s.do(t, "POST", "/api/v1/slots:batch", strings.Repeat(" ", 512<<10+1)).is(t, 413).says(t, "524288")
+}
+
+// TestErrors has every failure of a Scheduler as clients see it (S0-20, S0-21).
+func TestErrors(t *testing.T) {
+	database := errors.New("dial tcp 10.0.0.7:1521: password hunter2 refused")
+	for _, c := range []struct {
+		name   string
+		err    error
+		code   int
+		retry  string // header
+		says   string
+		logged bool
+	}{
+		{"field", &slots.FieldError{Field: "eventId", Problem: "must not be empty"}, 400, "", "eventId must not be empty", false},
+		{"config", slots.ErrConfigNotFound, 404, "", "no active config", false},
+		{"wrapped config", fmt.Errorf("assign: %w", slots.ErrConfigNotFound), 404, "", "no active config", false},
+		{"conflict", slots.ErrConflict, 409, "", "came first", false},
+		{"exhausted", &slots.RetryError{After: 1500 * time.Millisecond, Err: slots.ErrExhausted}, 503, "2", "every window in reach", false},
+		{"paused", &slots.RetryError{After: 5 * time.Second, Err: slots.ErrPaused}, 503, "5", "maxPerWindow is 0", false},
+		{"overloaded", &slots.RetryError{After: time.Millisecond, Err: slots.ErrOverloaded}, 503, "1", "too many", false},
+		{"overloaded, no time given", &slots.RetryError{Err: slots.ErrOverloaded}, 503, "1", "too many", false},
+		{"database away", &slots.RetryError{After: 3 * time.Second, Err: &slots.StoreError{Kind: slots.Unavailable, Op: "begin", Err: database}}, 503, "3", "cannot be reached", true},
+		{"passing, not wrapped", &slots.StoreError{Kind: slots.Passing, Op: "commit", Err: database}, 503, "1", "cannot be reached", true},
+		{"too slow", context.DeadlineExceeded, 503, "1", "took too long", true},
+		{"failed", &slots.StoreError{Kind: slots.Failed, Op: "insert", Err: database}, 500, "", "something failed inside", true},
+		{"anything else", database, 500, "", "something failed inside", true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := newServer(t, &scripted{assign: func(context.Context, slots.Request) (slots.Result, error) { return slots.Result{}, c.err }})
+			a := s.do(t, "POST", "/api/v1/slots", documented).is(t, c.code).says(t, c.says)
+			if got := a.header.Get("Retry-After"); got != c.retry {
+				t.Errorf("Retry-After is %q, want %q", got, c.retry)
+			}
+			if strings.Contains(a.body, "hunter2") || strings.Contains(a.body, "10.0.0.7") {
+				t.Errorf("the answer tells what the database said: %s", a.body)
+			}
+			if lines := strings.Count(s.log.String(), "\n"); (lines == 1) != c.logged || lines > 1 {
+				t.Errorf("the log is %q", s.log.String())
+			}
+			if c.logged && !strings.Contains(s.log.String(), c.err.Error()) {
+				t.Errorf("the log %q lacks the error", s.log.String())
+			}
+		})
+	}
+}
+
+// TestTimeout: a request ends with its time, whatever the Scheduler waits for.
+func TestTimeout(t *testing.T) {
+	s := newServer(t, &scripted{assign: func(ctx context.Context, _ slots.Request) (slots.Result, error) {
+		<-ctx.Done()
+		return slots.Result{}, ctx.Err()
+	}}, func(c *Config) { c.Timeout = time.Millisecond })
+	s.do(t, "POST", "/api/v1/slots", documented).is(t, 503)
+}
+
+// TestClientGone: nobody is told, and nothing is logged.
+func TestClientGone(t *testing.T) {
+	ctx, cancel := context.WithCancel(context.Background())
+	s := newServer(t, &scripted{assign: func(ctx context.Context, _ slots.Request) (slots.Result, error) {
+		cancel()
+		<-ctx.Done()
+		return slots.Result{}, ctx.Err()
+	}})
+	r := httptest.NewRequest("POST", "/api/v1/slots", strings.NewReader(documented)).WithContext(ctx)
+	r.Header.Set("Content-Type", "application/json")
+	s.handler.ServeHTTP(httptest.NewRecorder(), r)
+	if log := s.log.String(); log != "" {
+		t.Errorf("the log is %q", log)
+	}
+}
+
+// TestFullAndPaused on a real Scheduler: 503 when all windows in reach are full, or
+// the config is paused (S0-21, F17).
+func TestFullAndPaused(t *testing.T) {
+	s := newServer(t, newScheduler(t, slots.Settings{Chunk: 1, Chunks: -1})) // two windows in reach
+	s.admin(t, "POST", "/admin/rate-limit/config", `{"configName":"default","maxPerWindow":1,"windowSize":"PT1S"}`).is(t, 200)
+	s.admin(t, "POST", "/admin/rate-limit/config", `{"configName":"none","maxPerWindow":0,"windowSize":"PT1S"}`).is(t, 200)
+	for i, want := range []int{200, 200, 503} {
+		a := s.do(t, "POST", "/api/v1/slots", fmt.Sprintf(`{"eventId":"e%d","requestedTime":"2025-06-01T12:00:00Z"}`, i)).is(t, want)
+		if want == 503 && a.says(t, "every window in reach").header.Get("Retry-After") != "1" {
+			t.Errorf("Retry-After is %q", a.header.Get("Retry-After"))
+		}
+	}
+	a := s.do(t, "POST", "/api/v1/slots", `{"eventId":"p","configName":"none","requestedTime":"2025-06-01T12:00:00Z"}`).is(t, 503).says(t, "maxPerWindow is 0")
+	if a.header.Get("Retry-After") == "" {
+		t.Error("there is no Retry-After")
+	}
+	s.do(t, "POST", "/api/v1/slots", `{"eventId":"q","configName":"nowhere","requestedTime":"2025-06-01T12:00:00Z"}`).is(t, 404).says(t, "no active config")
+}
+
+func TestNoDefaultConfig(t *testing.T) {
+	real(t).do(t, "POST", "/api/v1/slots", `{"eventId":"q","requestedTime":"2025-06-01T12:00:00Z"}`).is(t, 404).says(t, "POST /admin/rate-limit/config")
+}

@@ -1,0 +1,82 @@
+// Package httpapi is the HTTP side of slots: the REST API that assigns them, the
+// admin API that changes configs, the OpenAPI document of both, and a page to
+// look at windows with.
+//
+// The handlers check form and translate; all decisions are the Scheduler's. Every
+// answer that is not a success has the form of web.ErrorBody.
+package httpapi
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+	"time"
+
+	"github.com/headgate-rls/headgate/internal/web"
+	"github.com/headgate-rls/headgate/slots"
+)
+
+// Scheduler is what the handlers need of a slots.Scheduler.
+type Scheduler interface {
+	Assign(ctx context.Context, r slots.Request) (slots.Result, error)
+	AssignBatch(ctx context.Context, rs []slots.Request) []slots.BatchResult
+	Slot(ctx context.Context, eventID string) (slots.Slot, error)
+	SlotsSince(ctx context.Context, after slots.Position, limit int) ([]slots.Slot, error)
+	Config(ctx context.Context, name string) (slots.Config, error)
+	Configs(ctx context.Context) ([]slots.Config, error)
+	PutConfig(ctx context.Context, c slots.NewConfig) (slots.Config, error)
+	Flush(ctx context.Context) error
+	Windows(ctx context.Context, c slots.Config, fromMs int64, n int) ([]slots.Window, error)
+}
+
+var _ Scheduler = (*slots.Scheduler)(nil)
+
+// Config is what New needs.
+type Config struct {
+	Scheduler Scheduler
+	Guard     *web.Guard       // in front of admin paths; nil: nobody is let in
+	Log       *slog.Logger     // of failures; nil: none
+	Timeout   time.Duration    // of a request, the arrival of its body included; 0: 5 s
+	Now       func() time.Time // for the page's windows, never for slots; nil: time.Now
+}
+
+// Handlers are the HTTP handlers of slots.
+type Handlers struct {
+	scheduler Scheduler
+	guard     *web.Guard
+	log       *slog.Logger
+	timeout   time.Duration
+	now       func() time.Time
+}
+
+// New returns the handlers.
+func New(c Config) (*Handlers, error) {
+	if c.Scheduler == nil {
+		return nil, errors.New("httpapi: there is no Scheduler")
+	}
+	h := &Handlers{scheduler: c.Scheduler, guard: c.Guard, log: c.Log, timeout: c.Timeout, now: c.Now}
+	if h.guard == nil {
+		closed, err := web.NewGuard(web.GuardConfig{})
+		if err != nil {
+			return nil, err
+		}
+		h.guard = closed
+	}
+	if h.log == nil {
+		h.log = slog.New(slog.DiscardHandler)
+	}
+	if h.timeout <= 0 {
+		h.timeout = 5 * time.Second
+	}
+	if h.now == nil {
+		h.now = time.Now
+	}
+	return h, nil
+}
+
+// API returns the handler of /api/v1/… and of the page /slots and what is below it.
+func (h *Handlers) API() http.Handler { return h.serve(h.apiRoutes()) }
+
+// Admin returns the handler of /admin/…, with the guard in front of it.
+func (h *Handlers) Admin() http.Handler { return h.guard.Wrap(h.serve(h.adminRoutes())) }

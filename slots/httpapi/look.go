@@ -1,0 +1,186 @@
+package httpapi
+
+import (
+	"encoding/base64"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/headgate-rls/headgate/internal/web"
+	"github.com/headgate-rls/headgate/slots"
+)
+
+// storedSlot is a slot with all that is kept of it.
+type storedSlot struct {
+	assigned
+	WindowStart   string `json:"windowStart"`
+	ConfigID      string `json:"configId"`
+	RequestedTime string `json:"requestedTime"`
+	CreatedAt     string `json:"createdAt"`
+}
+
+func storedOf(s slots.Slot) storedSlot {
+	return storedSlot{assignedOf(s), formatMilli(s.WindowMs), s.ConfigID, formatMicro(s.RequestedUs), formatMicro(s.CreatedUs)}
+}
+
+func (h *Handlers) getSlot(w http.ResponseWriter, r *http.Request, p params) error {
+	slot, err := h.scheduler.Slot(r.Context(), p["eventId"])
+	if err != nil {
+		return err
+	}
+	web.JSON(w, http.StatusOK, storedOf(slot))
+	return nil
+}
+
+type slotsAnswer struct {
+	Slots []storedSlot `json:"slots"`
+	Next  string       `json:"next,omitempty"` // if there may be more
+}
+
+const (
+	defaultSlots   = 100
+	defaultWindows = 60
+	maxWindows     = 1000
+)
+
+// getSlots lists slots in the order in which they were created (S0-41).
+func (h *Handlers) getSlots(w http.ResponseWriter, r *http.Request, p params) error {
+	limit, err := p.limit(defaultSlots, slots.MaxBatch)
+	if err != nil {
+		return err
+	}
+	from, err := p.position()
+	if err != nil {
+		return err
+	}
+	list, err := h.scheduler.SlotsSince(r.Context(), from, limit)
+	if err != nil {
+		return err
+	}
+	answer := slotsAnswer{Slots: make([]storedSlot, len(list))}
+	for i, s := range list {
+		answer.Slots[i] = storedOf(s)
+	}
+	if len(list) == limit {
+		last := list[limit-1]
+		answer.Next = cursor(slots.Position{CreatedUs: last.CreatedUs, ID: last.ID})
+	}
+	web.JSON(w, http.StatusOK, answer)
+	return nil
+}
+
+func (p params) limit(standard, most int) (int, error) {
+	text, ok := p["limit"]
+	if !ok {
+		return standard, nil
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 1 || n > most || strings.HasPrefix(text, "+") {
+		return 0, badField("limit", "is %q, want a whole number from 1 to %d", clip(text), most)
+	}
+	return n, nil
+}
+
+// earliest is before any slot was created.
+var earliest = time.Date(1900, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// position is where since and after say to begin; the later one counts.
+func (p params) position() (slots.Position, error) {
+	from := slots.Position{CreatedUs: earliest.UnixMicro()}
+	if text, ok := p["since"]; ok {
+		t, err := parseLook("since", text)
+		if err != nil {
+			return from, err
+		}
+		from.CreatedUs = t.UnixMicro()
+	}
+	if text, ok := p["after"]; ok {
+		after, ok := readCursor(text)
+		if !ok {
+			return from, badField("after", "is not what an answer gave as next")
+		}
+		if after.CreatedUs >= from.CreatedUs {
+			from = after
+		}
+	}
+	return from, nil
+}
+
+// cursor writes a position as text whose form is nobody's business.
+func cursor(p slots.Position) string {
+	return base64.RawURLEncoding.EncodeToString([]byte(strconv.FormatInt(p.CreatedUs, 10) + "." + p.ID))
+}
+
+// maxCursor is more than a cursor has, as ids of slots have at most 64 bytes.
+const maxCursor = 160
+
+// readCursor reads what cursor wrote. What is not that must not get as far as the
+// database.
+func readCursor(text string) (slots.Position, bool) {
+	data, err := base64.RawURLEncoding.Strict().DecodeString(text)
+	if err != nil || len(text) > maxCursor || !utf8.Valid(data) {
+		return slots.Position{}, false
+	}
+	number, id, _ := strings.Cut(string(data), ".")
+	us, err := strconv.ParseInt(number, 10, 64)
+	p := slots.Position{CreatedUs: us, ID: id}
+	year := time.UnixMicro(us).UTC().Year()
+	ok := err == nil && id != "" && !strings.ContainsFunc(id, unicode.IsControl) && year >= 1900 && year < 9000
+	return p, ok && cursor(p) == text
+}
+
+type windowsAnswer struct {
+	configAnswer
+	Now     string         `json:"now"` // of the server
+	Windows []windowAnswer `json:"windows"`
+}
+
+type windowAnswer struct {
+	Start    string `json:"start"`
+	Count    int64  `json:"count"`
+	Capacity int64  `json:"capacity"` // 0 where the calendar is closed
+}
+
+// getWindows tells how full the next windows of a config are.
+func (h *Handlers) getWindows(w http.ResponseWriter, r *http.Request, p params) error {
+	limit, err := p.limit(defaultWindows, maxWindows)
+	if err != nil {
+		return err
+	}
+	now := h.now()
+	from := now
+	if text, ok := p["from"]; ok {
+		if from, err = parseLook("from", text); err != nil {
+			return err
+		}
+	}
+	config, err := h.scheduler.Config(r.Context(), p["config"])
+	if err != nil {
+		return asked(err, "config")
+	}
+	list, err := h.scheduler.Windows(r.Context(), config, from.UnixMilli(), limit)
+	if err != nil {
+		return err
+	}
+	web.JSON(w, http.StatusOK, windowsAnswer{configOf(config), formatMilli(now.UnixMilli()), windowsOf(config, list)})
+	return nil
+}
+
+func windowsOf(c slots.Config, list []slots.Window) []windowAnswer {
+	out := make([]windowAnswer, len(list))
+	var from, to int64
+	var ok bool
+	for i, w := range list {
+		if !ok || w.StartMs >= to { // the stretch of open windows that comes next
+			from, to, ok = c.Options.Calendar.Span(w.StartMs, c.SizeMs)
+		}
+		out[i] = windowAnswer{Start: formatMilli(w.StartMs), Count: w.Count}
+		if ok && w.StartMs >= from {
+			out[i].Capacity = c.Max
+		}
+	}
+	return out
+}

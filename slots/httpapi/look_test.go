@@ -1,0 +1,186 @@
+package httpapi
+
+import (
+	"context"
+	"encoding/base64"
+	"fmt"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/headgate-rls/headgate/slots"
+)
+
+func TestGetSlot(t *testing.T) {
+	s := withDefault(t)
+	for _, id := range []string{"pay-123", "a/b", "..", ".", "né%2F", "50% off?#;&", "  x"} {
+		made := s.do(t, "POST", "/api/v1/slots", fmt.Sprintf(`{"eventId":%q,"requestedTime":"2025-06-01T12:00:01.0000001Z"}`, id)).is(t, 200).object(t)
+		escaped := strings.ReplaceAll(url.PathEscape(id), ".", "%2E")
+		v := s.do(t, "GET", "/api/v1/slots/"+escaped, "").is(t, 200).object(t)
+		keys(t, v, "eventId", "scheduledTime", "delayMs", "windowStart", "configId", "requestedTime", "createdAt")
+		if v["eventId"] != id || v["scheduledTime"] != made["scheduledTime"] || v["delayMs"] != made["delayMs"] ||
+			v["requestedTime"] != "2025-06-01T12:00:01.000001Z" || v["configId"] == "" {
+			t.Errorf("%q: %v, assigned as %v", id, v, made)
+		}
+		start, err := time.Parse(milliForm, v["windowStart"].(string))
+		if err != nil || start.UnixMilli()%4000 != 0 {
+			t.Errorf("windowStart is %v: %v", v["windowStart"], err)
+		}
+		if _, err := time.Parse(microForm, v["createdAt"].(string)); err != nil {
+			t.Errorf("createdAt: %v", err)
+		}
+	}
+	s.do(t, "GET", "/api/v1/slots/nobody", "").is(t, 404).says(t, "has no slot")
+	s.do(t, "GET", "/api/v1/slots/"+strings.Repeat("e", 51), "").is(t, 400).says(t, "eventId has 51 bytes")
+	s.do(t, "GET", "/api/v1/slots/a%00", "").is(t, 400).says(t, "eventId holds a control character")
+	s.do(t, "GET", "/api/v1/slots/a%FF", "").is(t, 400).says(t, "eventId is not valid UTF-8")
+}
+
+// TestListSlots pages through all slots, in the order of creation (S0-41).
+func TestListSlots(t *testing.T) {
+	s := withDefault(t)
+	var want []string
+	for i := range 7 {
+		want = append(want, fmt.Sprint("e", i))
+		s.do(t, "POST", "/api/v1/slots", fmt.Sprintf(`{"eventId":"e%d","requestedTime":"2025-06-01T12:00:00Z"}`, i)).is(t, 200)
+	}
+	var got []string
+	var last map[string]any
+	target := "/api/v1/slots?limit=3&since=1999-01-01T00:00:00Z"
+	for next := ""; ; {
+		v := s.do(t, "GET", target+next, "").is(t, 200).object(t)
+		for _, slot := range v["slots"].([]any) {
+			last = slot.(map[string]any)
+			keys(t, last, "eventId", "scheduledTime", "delayMs", "windowStart", "configId", "requestedTime", "createdAt")
+			got = append(got, last["eventId"].(string))
+		}
+		after, more := v["next"].(string)
+		if !more {
+			break
+		}
+		next = "&after=" + after
+	}
+	if fmt.Sprint(got) != fmt.Sprint(want) {
+		t.Errorf("listed %v, want %v", got, want)
+	}
+	// since is included; a later one is not.
+	at, err := time.Parse(time.RFC3339, last["createdAt"].(string))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if v := s.do(t, "GET", "/api/v1/slots?since="+at.Format(time.RFC3339Nano), "").is(t, 200).object(t); len(v["slots"].([]any)) == 0 {
+		t.Errorf("since %v lists none", at)
+	}
+	if a := s.do(t, "GET", "/api/v1/slots?since="+at.Add(time.Microsecond).Format(time.RFC3339Nano), "").is(t, 200); a.body != "{\"slots\":[]}\n" {
+		t.Errorf("after %v: %s", at, a.body)
+	}
+}
+
+func TestSinceAndAfter(t *testing.T) {
+	var got slots.Position
+	s := newServer(t, &scripted{since: func(_ context.Context, p slots.Position, _ int) ([]slots.Slot, error) {
+		got = p
+		return nil, nil
+	}})
+	at := time.Date(2025, 6, 1, 12, 0, 0, 0, time.UTC).UnixMicro()
+	after := cursor(slots.Position{CreatedUs: at, ID: "id.1"})
+	for query, want := range map[string]slots.Position{
+		"":                                   {CreatedUs: time.Date(1900, 1, 1, 0, 0, 0, 0, time.UTC).UnixMicro()},
+		"since=2025-06-01T12:00:00Z":         {CreatedUs: at},
+		"since=2025-06-01T14:00:00%2B02:00":  {CreatedUs: at},
+		"since=2025-06-01T11:59:59.9999999Z": {CreatedUs: at},
+		"after=" + after:                     {CreatedUs: at, ID: "id.1"},
+		"since=2025-06-01T12:00:00Z&after=" + after:        {CreatedUs: at, ID: "id.1"},
+		"since=2025-06-01T12:00:00.000001Z&after=" + after: {CreatedUs: at + 1},
+	} {
+		s.do(t, "GET", "/api/v1/slots?"+query, "").is(t, 200)
+		if got != want {
+			t.Errorf("%s begins at %v, want %v", query, got, want)
+		}
+	}
+}
+
+func TestBadQueries(t *testing.T) {
+	s := withDefault(t)
+	raw := func(text string) string { return base64.RawURLEncoding.EncodeToString([]byte(text)) }
+	for query, want := range map[string]string{
+		"slots?limit=0":                                      "limit is",
+		"slots?limit=1001":                                   "from 1 to 1000",
+		"slots?limit=-1":                                     "limit is",
+		"slots?limit=%2B5":                                   "limit is",
+		"slots?limit=1e2":                                    "limit is",
+		"slots?limit=99999999999999999999":                   "limit is",
+		"slots?limit=":                                       "limit must not be empty",
+		"slots?limit=1&limit=1":                              "limit is there 2 times",
+		"slots?sinse=2025-06-01T12:00:00Z":                   "sinse is no parameter of this path; it has since, after, limit",
+		"slots?since=yesterday":                              "since is",
+		"slots?since=1899-12-31T00:00:00Z":                   "since is outside",
+		"slots?since=2025-06-01T12:00:00+02:00":              "since is", // + is a space here
+		"slots?a;b":                                          "query of the URL",
+		"slots?since=%zz":                                    "query of the URL",
+		"slots?after=x":                                      "after is not",
+		"slots?after=" + raw("12"):                           "after is not",
+		"slots?after=" + raw("12."):                          "after is not",
+		"slots?after=" + raw("+12.id"):                       "after is not",
+		"slots?after=" + raw("12.i\x00d"):                    "after is not",
+		"slots?after=" + raw("12.i\xffd"):                    "after is not",
+		"slots?after=" + raw("9223372036854775807.id"):       "after is not",
+		"slots?after=" + raw("12."+strings.Repeat("i", 200)): "after is not",
+		"windows?config=":                                    "config must not be empty",
+		"windows?config=a%00":                                "config holds a control character",
+		"windows?from=9000-01-01T00:00:00Z":                  "from is outside",
+		"windows?limit=1001":                                 "limit is",
+		"configs?name=x":                                     "name is no parameter of this path; it has none",
+		"slots/x?y=1":                                        "y is no parameter",
+	} {
+		s.do(t, "GET", "/api/v1/"+query, "").is(t, 400).says(t, want)
+	}
+	s.do(t, "GET", "/api/v1/windows?config=nowhere", "").is(t, 404)
+}
+
+func TestWindows(t *testing.T) {
+	now := time.Date(2026, 3, 2, 8, 59, 30, 0, time.UTC) // a Monday
+	s := real(t, func(c *Config) { c.Now = func() time.Time { return now } })
+	s.admin(t, "POST", "/admin/rate-limit/config",
+		`{"configName":"default","maxPerWindow":7,"windowSize":"PT1M","calendar":{"zone":"UTC","open":["mon 09:00-09:02"]}}`).is(t, 200)
+	for i := range 9 {
+		s.do(t, "POST", "/api/v1/slots", fmt.Sprintf(`{"eventId":"e%d","requestedTime":"2026-03-02T08:00:00Z"}`, i)).is(t, 200)
+	}
+	v := s.do(t, "GET", "/api/v1/windows?limit=5", "").is(t, 200).object(t)
+	keys(t, v, "configId", "configName", "maxPerWindow", "windowSize", "effectiveFrom", "active", "calendar", "now", "windows")
+	var got []string
+	for _, w := range v["windows"].([]any) {
+		keys(t, w, "start", "count", "capacity")
+		w := w.(map[string]any)
+		got = append(got, fmt.Sprint(strings.TrimPrefix(w["start"].(string), "2026-03-02T"), " ", w["count"], "/", w["capacity"]))
+	}
+	want := "08:59:00.000Z 0/0, 09:00:00.000Z 7/7, 09:01:00.000Z 2/7, 09:02:00.000Z 0/0, 09:03:00.000Z 0/0"
+	if strings.Join(got, ", ") != want || v["now"] != "2026-03-02T08:59:30.000Z" {
+		t.Errorf("at %v the windows are %v, want %s", v["now"], got, want)
+	}
+	// The next opening but one, a week later, and the usual number of windows.
+	v = s.do(t, "GET", "/api/v1/windows?config=default&from=2026-03-09T10:00:30%2B01:00", "").is(t, 200).object(t)
+	list := v["windows"].([]any)
+	if first := list[0].(map[string]any); len(list) != 60 || first["start"] != "2026-03-09T09:00:00.000Z" || first["capacity"] != 7.0 {
+		t.Errorf("%d windows, the first is %v", len(list), first)
+	}
+}
+
+func TestConfigsList(t *testing.T) {
+	s := withDefault(t)
+	s.admin(t, "POST", "/admin/rate-limit/config", `{"configName":"batch","maxPerWindow":5,"windowSize":"PT1M"}`).is(t, 200)
+	s.admin(t, "POST", "/admin/rate-limit/config", `{"configName":"batch","maxPerWindow":6,"windowSize":"PT1M"}`).is(t, 200)
+	open := s.do(t, "GET", "/api/v1/configs", "").is(t, 200)
+	if guarded := s.admin(t, "GET", "/admin/rate-limit/configs", "").is(t, 200); guarded.body != open.body {
+		t.Errorf("%s and %s differ", guarded.body, open.body)
+	}
+	var got []string
+	for _, c := range open.object(t)["configs"].([]any) {
+		c := c.(map[string]any)
+		got = append(got, fmt.Sprint(c["configName"], " ", c["maxPerWindow"], " ", c["active"]))
+	}
+	if fmt.Sprint(got) != "[batch 6 true default 100 true]" {
+		t.Errorf("the configs are %v", got)
+	}
+}

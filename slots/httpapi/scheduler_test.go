@@ -1,0 +1,35 @@
+package httpapi
+
+import (
+	"context"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/headgate-rls/headgate/slots"
+	"github.com/headgate-rls/headgate/slots/sqlstore"
+)
+
+// newScheduler returns a Scheduler over an SQLite database of its own.
+func newScheduler(t testing.TB, settings slots.Settings) *slots.Scheduler {
+	t.Helper()
+	db, err := sqlstore.Open(sqlstore.Config{URL: "sqlite:" + filepath.Join(t.TempDir(), "slots.db") + "?synchronous=normal"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := db.Close(); err != nil {
+			t.Errorf("close the database: %v", err)
+		}
+	})
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	if _, err := db.Migrate(ctx); err != nil {
+		t.Fatal(err)
+	}
+	s, err := slots.NewScheduler(db, settings)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}

@@ -1,0 +1,128 @@
+package slots
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"time"
+)
+
+// An Observer is told what a Scheduler does, for metrics. Its methods are called
+// from many goroutines and must not block.
+type Observer interface {
+	// Assigned: a request ended with this outcome.
+	Assigned(outcome Outcome, took time.Duration)
+	// Searched: a search tried so many windows, so many of them were held by
+	// others, and it made so many rows. events is how many shared it.
+	Searched(events, windows, contended int, provisioned int64, took time.Duration)
+	// Retried: a search is done again after an error of this kind.
+	Retried(kind Kind)
+	// Background work ended: "retention", "provision" or "generation".
+	Background(work string, rows int64, err error)
+}
+
+type nobody struct{}
+
+func (nobody) Assigned(Outcome, time.Duration)               {}
+func (nobody) Searched(int, int, int, int64, time.Duration)  {}
+func (nobody) Retried(Kind)                                  {}
+func (nobody) Background(work string, rows int64, err error) {}
+
+// Outcome is how a request ended.
+type Outcome string
+
+// The outcomes.
+const (
+	OutcomeNew         Outcome = "new"
+	OutcomeReplayed    Outcome = "replayed"
+	OutcomeInvalid     Outcome = "invalid"
+	OutcomeNotFound    Outcome = "config_not_found"
+	OutcomeExhausted   Outcome = "exhausted"
+	OutcomePaused      Outcome = "paused"
+	OutcomeOverloaded  Outcome = "overloaded"
+	OutcomeTimeout     Outcome = "timeout"
+	OutcomeUnavailable Outcome = "unavailable"
+	OutcomeFailed      Outcome = "failed"
+)
+
+// Outcomes lists all outcomes.
+func Outcomes() []Outcome {
+	return []Outcome{OutcomeNew, OutcomeReplayed, OutcomeInvalid, OutcomeNotFound, OutcomeExhausted, OutcomePaused,
+		OutcomeOverloaded, OutcomeTimeout, OutcomeUnavailable, OutcomeFailed}
+}
+
+func outcomeOf(b *BatchResult) Outcome {
+	var field *FieldError
+	err := b.Err
+	switch {
+	case err == nil && b.Replayed:
+		return OutcomeReplayed
+	case err == nil:
+		return OutcomeNew
+	case errors.As(err, &field):
+		return OutcomeInvalid
+	case errors.Is(err, ErrConfigNotFound):
+		return OutcomeNotFound
+	case errors.Is(err, ErrExhausted):
+		return OutcomeExhausted
+	case errors.Is(err, ErrPaused):
+		return OutcomePaused
+	case errors.Is(err, ErrOverloaded):
+		return OutcomeOverloaded
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
+		return OutcomeTimeout
+	case KindOf(err) != Failed:
+		return OutcomeUnavailable
+	}
+	return OutcomeFailed
+}
+
+// Times after which it is worth asking again.
+const (
+	retrySoon   = time.Second
+	retryPaused = 5 * time.Second // as long as a config may be cached
+)
+
+// retryable wraps an error that may pass with the time to wait.
+func retryable(err error) error {
+	var already *RetryError
+	switch {
+	case err == nil || errors.As(err, &already):
+		return err
+	case errors.Is(err, ErrPaused):
+		return &RetryError{retryPaused, err}
+	case errors.Is(err, ErrExhausted), errors.Is(err, ErrOverloaded):
+		return &RetryError{retrySoon, err}
+	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		return err
+	}
+	var se *StoreError
+	if errors.As(err, &se) && se.Kind != Failed {
+		return &RetryError{retrySoon, err}
+	}
+	return err
+}
+
+// logOutcome logs with the documented texts (S0-127 to S0-129).
+func (s *Scheduler) logOutcome(r Request, b *BatchResult, outcome Outcome) {
+	log, ctx := s.settings.Log, context.Background()
+	switch {
+	case outcome == OutcomeNew:
+		if log.Enabled(ctx, slog.LevelInfo) {
+			window := time.UnixMilli(b.WindowMs).UTC().Format(time.RFC3339Nano)
+			log.Info("Assigned slot for eventId="+r.EventID+" in window="+window, "eventId", r.EventID, "window", window)
+		}
+	case outcome == OutcomeReplayed:
+		if log.Enabled(ctx, slog.LevelDebug) {
+			log.Debug("Idempotent hit for eventId="+r.EventID, "eventId", r.EventID)
+		}
+		if b.RequestedUs != r.At.UnixMicro() && log.Enabled(ctx, slog.LevelDebug) {
+			log.Debug("the event has a slot for another time than it asks for now", "eventId", r.EventID,
+				"requested", b.Requested(), "now", r.At.UTC()) // F14
+		}
+	case outcome == OutcomeExhausted:
+		log.Error("Could not assign slot for event "+r.EventID+" after searching", "eventId", r.EventID, "config", r.ConfigName)
+	case outcome == OutcomeFailed:
+		log.Error("could not assign a slot", "eventId", r.EventID, "config", r.ConfigName, "error", b.Err)
+	}
+}

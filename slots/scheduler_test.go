@@ -1,0 +1,328 @@
+package slots_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/headgate-rls/headgate/slots"
+	"github.com/headgate-rls/headgate/slots/plan"
+	"github.com/headgate-rls/headgate/slots/slotstest"
+)
+
+// noon is on the grid of windows of 4 s and of chunks of 100 of them.
+var noon = time.UnixMilli(plan.ChunkStart(time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC).UnixMilli(), 4000, 100)).UTC()
+
+func newScheduler(t *testing.T, store slots.Store, settings slots.Settings) *slots.Scheduler {
+	t.Helper()
+	s, err := slots.NewScheduler(store, settings)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func put(t *testing.T, s *slots.Scheduler, c slots.NewConfig) slots.Config {
+	t.Helper()
+	if c.Name == "" {
+		c.Name = "default"
+	}
+	if c.SizeMs == 0 {
+		c.SizeMs = 4000
+	}
+	config, err := s.PutConfig(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return config
+}
+
+func assign(t *testing.T, s *slots.Scheduler, event string, at time.Time) slots.Result {
+	t.Helper()
+	r, err := s.Assign(t.Context(), slots.Request{EventID: event, At: at})
+	if err != nil {
+		t.Fatalf("%s: %v", event, err)
+	}
+	return r
+}
+
+// window tells which window a slot is in, counted from noon.
+func window(r slots.Result) int64 { return (r.WindowMs - noon.UnixMilli()) / r.SizeMs }
+
+func TestAssignFillsWindowsInOrder(t *testing.T) {
+	s := newScheduler(t, slotstest.NewModel(), slots.Settings{})
+	put(t, s, slots.NewConfig{Max: 2})
+	for i := range 7 {
+		r := assign(t, s, fmt.Sprint("e", i), noon)
+		if got, want := window(r), int64(i/2); got != want || r.Replayed {
+			t.Errorf("event %d is in window %d, want %d; replayed %v", i, got, want, r.Replayed)
+		}
+		if r.Scheduled().Before(noon) || r.Delay() < 0 || r.Delay() != r.Scheduled().Sub(noon) {
+			t.Errorf("event %d: %v, delay %v", i, r.Scheduled(), r.Delay())
+		}
+	}
+	// The middle of window 2 is full for half of 2 places by now, S0-46.
+	if r := assign(t, s, "late", noon.Add(10*time.Second)); window(r) != 3 {
+		t.Errorf("asked for the middle of window 2, which has 2 of 2: window %d, want 3", window(r))
+	}
+	again := assign(t, s, "e5", noon.Add(time.Hour))
+	if first := assign(t, s, "e5", noon); again != first || !again.Replayed || window(again) != 2 {
+		t.Errorf("repeats differ: %+v, %+v", again, first)
+	}
+}
+
+// Requested times below a millisecond are never before their slot (F15).
+func TestSubMillisecondTimes(t *testing.T) {
+	s := newScheduler(t, slotstest.NewModel(), slots.Settings{Bits: func() uint32 { return 0 }})
+	put(t, s, slots.NewConfig{Max: 1_000_000})
+	for i, offset := range []time.Duration{0, 1, time.Microsecond, 999_999, 3999*time.Millisecond + 1, 3999500 * time.Microsecond, 4*time.Second - 1} {
+		at := noon.Add(offset)
+		r := assign(t, s, fmt.Sprint("e", i), at)
+		if r.Scheduled().Before(at) {
+			t.Errorf("asked for %v, got %v", at, r.Scheduled())
+		}
+	}
+}
+
+func TestErrors(t *testing.T) {
+	now := noon
+	s := newScheduler(t, slotstest.NewModel(), slots.Settings{
+		MaxPast: time.Hour, MaxFuture: 24 * time.Hour, Now: func() time.Time { return now },
+	})
+	put(t, s, slots.NewConfig{Name: "paused", Max: 0})
+	put(t, s, slots.NewConfig{Max: 1})
+	for _, c := range []struct {
+		name  string
+		r     slots.Request
+		field string
+		err   error
+	}{
+		{"no event", slots.Request{At: now}, "eventId", nil},
+		{"a blank event", slots.Request{EventID: "  ", At: now}, "eventId", nil},
+		{"a long event", slots.Request{EventID: strings.Repeat("x", 51), At: now}, "eventId", nil},
+		{"many bytes", slots.Request{EventID: strings.Repeat("ü", 26), At: now}, "eventId", nil},
+		{"not UTF-8", slots.Request{EventID: "a\xff", At: now}, "eventId", nil},
+		{"a line end", slots.Request{EventID: "a\nb", At: now}, "eventId", nil},
+		{"a long config", slots.Request{EventID: "a", ConfigName: strings.Repeat("x", 129), At: now}, "configName", nil},
+		{"no time", slots.Request{EventID: "a"}, "requestedTime", nil},
+		{"long ago", slots.Request{EventID: "a", At: now.Add(-2 * time.Hour)}, "requestedTime", nil},
+		{"far away", slots.Request{EventID: "a", At: now.Add(25 * time.Hour)}, "requestedTime", nil},
+		{"the year 9999", slots.Request{EventID: "a", At: time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)}, "requestedTime", nil},
+		{"an unknown config", slots.Request{EventID: "a", ConfigName: "x", At: now}, "", slots.ErrConfigNotFound},
+		{"a paused config", slots.Request{EventID: "a", ConfigName: "paused", At: now}, "", slots.ErrPaused},
+	} {
+		_, err := s.Assign(t.Context(), c.r)
+		var field *slots.FieldError
+		switch {
+		case c.field != "" && (!errors.As(err, &field) || field.Field != c.field):
+			t.Errorf("%s: %v, want an error of the field %s", c.name, err, c.field)
+		case c.err != nil && !errors.Is(err, c.err):
+			t.Errorf("%s: %v, want %v", c.name, err, c.err)
+		}
+		var retry *slots.RetryError
+		if errors.As(err, &retry) != (c.err == slots.ErrPaused) {
+			t.Errorf("%s: %v: worth a retry?", c.name, err)
+		}
+	}
+}
+
+// Every window in reach is full: 503, and the next request gets further
+// (S0-75, S0-108, A0-14).
+func TestExhaustionGetsFurther(t *testing.T) {
+	model := slotstest.NewModel()
+	s := newScheduler(t, model, slots.Settings{})
+	put(t, s, slots.NewConfig{Max: 1})
+	// The first window and the 300 after it are full, and no frontier tells of them.
+	for w := range int64(301) {
+		start := noon.UnixMilli() + w*4000
+		if _, err := model.Provision(t.Context(), slots.Series{Scope: "default", SizeMs: 4000}, start, start+4000, nil); err != nil {
+			t.Fatal(err)
+		}
+		tx, err := model.Begin(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		series := slots.Series{Scope: "default", SizeMs: 4000}
+		if _, ok, err := tx.Lock(t.Context(), series, start, 1); !ok || err != nil {
+			t.Fatal(ok, err)
+		}
+		slot := slots.Slot{ID: fmt.Sprint("s", w), EventID: fmt.Sprint("old", w), Series: series, WindowMs: start, ScheduledMs: start, RequestedUs: start * 1000}
+		if err := errors.Join(tx.Claim(t.Context(), series, start, []slots.Slot{slot}), tx.Commit(t.Context())); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_, err := s.Assign(t.Context(), slots.Request{EventID: "e", At: noon})
+	var retry *slots.RetryError
+	if !errors.Is(err, slots.ErrExhausted) || !errors.As(err, &retry) || retry.After <= 0 {
+		t.Fatalf("301 full windows: %v", err)
+	}
+	if r := assign(t, s, "e", noon); window(r) != 301 {
+		t.Errorf("the next request is in window %d, want 301", window(r))
+	}
+}
+
+// A calendar's closed time has no slots, and does not use up the reach (S0-135).
+func TestCalendar(t *testing.T) {
+	calendar, err := plan.ParseCalendar([]byte(`{"zone":"UTC","open":["mon-fri 09:00-17:00"]}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := newScheduler(t, slotstest.NewModel(), slots.Settings{Chunk: 10, Chunks: 1})
+	put(t, s, slots.NewConfig{Max: 1, SizeMs: 60_000, Options: slots.Options{Calendar: calendar}})
+	friday := time.Date(2026, 6, 5, 16, 58, 0, 0, time.UTC)
+	want := []string{"16:58 Fri", "16:59 Fri", "09:00 Mon", "09:01 Mon"}
+	for i, w := range want {
+		r := assign(t, s, fmt.Sprint("e", i), friday)
+		if got := time.UnixMilli(r.WindowMs).UTC().Format("15:04 Mon"); got != w {
+			t.Errorf("event %d is at %s, want %s", i, got, w)
+		}
+	}
+	if r := assign(t, s, "sunday", time.Date(2026, 6, 7, 3, 0, 0, 0, time.UTC)); time.UnixMilli(r.WindowMs).UTC().Format("15:04 Mon") != "09:02 Mon" {
+		t.Errorf("asked for a Sunday: %v", r.Scheduled())
+	}
+}
+
+// Many at once, of one process: they share transactions, windows fill without
+// holes, twins get one slot (S0-78, F4).
+func TestManyAtOnce(t *testing.T) {
+	for _, alone := range []bool{false, true} {
+		t.Run(fmt.Sprint("alone=", alone), func(t *testing.T) {
+			model := slotstest.NewModel()
+			s := newScheduler(t, model, slots.Settings{Alone: alone, Wait: true, Timeout: time.Minute})
+			put(t, s, slots.NewConfig{Max: 10})
+			const events, askers = 200, 2
+			var mu sync.Mutex
+			got := map[string]slots.Slot{}
+			perWindow := map[int64]int{}
+			var wait sync.WaitGroup
+			for i := range events * askers {
+				wait.Go(func() {
+					r, err := s.Assign(context.Background(), slots.Request{EventID: fmt.Sprint("e", i%events), At: noon})
+					mu.Lock()
+					defer mu.Unlock()
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					if before, ok := got[r.EventID]; !ok {
+						got[r.EventID] = r.Slot
+						perWindow[window(r)]++
+					} else if before.ID != r.ID || before.ScheduledMs != r.ScheduledMs {
+						t.Errorf("%s has two slots: %+v and %+v", r.EventID, before, r.Slot)
+					}
+				})
+			}
+			wait.Wait()
+			for w, n := range perWindow {
+				if n > 10 {
+					t.Errorf("window %d has %d events, at most 10", w, n)
+				}
+			}
+			if !alone && len(perWindow) != events/10 {
+				t.Errorf("%d windows are used, want %d", len(perWindow), events/10)
+			}
+			if misuse := model.Misuse(); len(misuse) > 0 {
+				t.Error(misuse)
+			}
+		})
+	}
+}
+
+func TestBatch(t *testing.T) {
+	s := newScheduler(t, slotstest.NewModel(), slots.Settings{})
+	put(t, s, slots.NewConfig{Max: 2})
+	rs := []slots.Request{{EventID: "a", At: noon}, {EventID: "", At: noon}, {EventID: "a", At: noon}, {EventID: "b", ConfigName: "none", At: noon}, {EventID: "c", At: noon}}
+	out := s.AssignBatch(t.Context(), rs)
+	if out[0].Err != nil || out[2].Err != nil || out[0].ID != out[2].ID || out[4].Err != nil || out[4].ID == out[0].ID {
+		t.Errorf("%+v", out)
+	}
+	if out[0].Replayed || !out[2].Replayed {
+		t.Errorf("of two requests for one event the second is the repeat: %v, %v", out[0].Replayed, out[2].Replayed)
+	}
+	var field *slots.FieldError
+	if !errors.As(out[1].Err, &field) || !errors.Is(out[3].Err, slots.ErrConfigNotFound) {
+		t.Errorf("%v, %v", out[1].Err, out[3].Err)
+	}
+	for _, b := range s.AssignBatch(t.Context(), make([]slots.Request, slots.MaxBatch+1)) {
+		if !errors.As(b.Err, &field) || field.Field != "events" {
+			t.Fatal(b.Err)
+		}
+	}
+}
+
+// A change on one node is in force on another within a quarter of a second, be
+// it asked all the time or not at all meanwhile (F13, P7).
+func TestChangesReachOtherNodes(t *testing.T) {
+	model := slotstest.NewModel()
+	admin := newScheduler(t, model, slots.Settings{})
+	node := newScheduler(t, model, slots.Settings{})
+	ctx, stop := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() { node.Run(ctx) })
+	defer running.Wait()
+	defer stop()
+	put(t, admin, slots.NewConfig{Max: 1})
+	if _, err := node.Config(t.Context(), "other"); !errors.Is(err, slots.ErrConfigNotFound) {
+		t.Fatal(err)
+	}
+	for n := int64(2); n < 5; n++ {
+		if c, err := node.Config(t.Context(), ""); err != nil || c.Max != n-1 {
+			t.Fatalf("%+v, %v, want %d", c, err, n-1)
+		}
+		changed := put(t, admin, slots.NewConfig{Max: n})
+		put(t, admin, slots.NewConfig{Name: "other", Max: n})
+		time.Sleep(250 * time.Millisecond)
+		if c, err := node.Config(t.Context(), ""); err != nil || c.ID != changed.ID {
+			t.Fatalf("a quarter of a second after the change: %+v, %v", c, err)
+		}
+		if c, err := node.Config(t.Context(), "other"); err != nil || c.Max != n {
+			t.Fatalf("a quarter of a second after the change: %+v, %v", c, err)
+		}
+	}
+}
+
+func TestOverload(t *testing.T) {
+	s := newScheduler(t, slotstest.NewModel(), slots.Settings{MaxWaiting: 1})
+	put(t, s, slots.NewConfig{Max: 10})
+	rs := make([]slots.Request, 3)
+	for i := range rs {
+		rs[i] = slots.Request{EventID: fmt.Sprint("e", i), At: noon}
+	}
+	out := s.AssignBatch(t.Context(), rs)
+	var retry *slots.RetryError
+	if out[0].Err != nil || !errors.Is(out[1].Err, slots.ErrOverloaded) || !errors.As(out[2].Err, &retry) {
+		t.Errorf("%+v", out)
+	}
+	assign(t, s, "later", noon)
+}
+
+// The documented texts (S0-127 to S0-130).
+func TestLog(t *testing.T) {
+	var log bytes.Buffer
+	s := newScheduler(t, slotstest.NewModel(), slots.Settings{Chunk: 1, Chunks: -1,
+		Log: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))})
+	put(t, s, slots.NewConfig{Max: 1})
+	assign(t, s, "pay-1", noon)
+	assign(t, s, "pay-1", noon)
+	assign(t, s, "pay-2", noon)
+	exhausted := false
+	for i := 3; i < 10 && !exhausted; i++ {
+		_, err := s.Assign(t.Context(), slots.Request{EventID: fmt.Sprint("pay-", i), At: noon})
+		exhausted = errors.Is(err, slots.ErrExhausted)
+	}
+	for _, want := range []string{
+		`level=INFO msg="Assigned slot for eventId=pay-1 in window=`, `level=DEBUG msg="Idempotent hit for eventId=pay-1"`,
+		`level=INFO msg="Config cache miss for default, loaded from DB"`,
+		`level=ERROR msg="Could not assign slot for event pay-3 after searching"`,
+	} {
+		if !strings.Contains(log.String(), want) {
+			t.Errorf("no %s in the log:\n%s", want, log.String())
+		}
+	}
+}

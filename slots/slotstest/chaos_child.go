@@ -1,0 +1,102 @@
+package slotstest
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/headgate-rls/headgate/slots"
+)
+
+// chaosCallers of each process.
+const chaosCallers = 21
+
+// chaosStart is the first window that is asked for.
+var chaosStart = time.Date(2026, 11, 1, 5, 59, 50, 0, time.UTC)
+
+// ServeChaos does a process's part in RunChaos, if that is what this process was
+// started for; it then returns when the one that started it has ended. open makes
+// a Store of a Harness's name and a Database's URL.
+func ServeChaos(open func(harness, url string) (slots.Store, error)) (served bool, err error) {
+	text := os.Getenv(envChaosChild)
+	if text == "" {
+		return false, nil
+	}
+	var o order
+	if err := json.Unmarshal([]byte(text), &o); err != nil {
+		return true, err
+	}
+	store, err := open(o.Harness, o.URL)
+	if err != nil {
+		return true, fmt.Errorf("open the store: %w", err)
+	}
+	defer store.Close()
+	diary, err := os.OpenFile(o.Diary, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return true, err
+	}
+	defer diary.Close()
+	ctx, cancel := context.WithCancel(context.Background())
+	go func() {
+		_, _ = io.Copy(io.Discard, os.Stdin)
+		cancel()
+	}()
+	s, err := slots.NewScheduler(store, slots.Settings{
+		Procedure: o.Engine == EngineProcedure, Alone: o.Seed%3 == 0, Wait: o.Seed%2 == 0, Chunk: 7, Chunks: 20, Timeout: 5 * time.Second,
+	})
+	if err != nil {
+		return true, err
+	}
+	var callers sync.WaitGroup
+	for i := range uint64(chaosCallers) {
+		callers.Go(func() { (&chaosCaller{o, s, diary}).run(ctx, rand.New(rand.NewPCG(o.Seed, i))) })
+	}
+	callers.Wait()
+	return true, nil
+}
+
+type chaosCaller struct {
+	order
+	scheduler *slots.Scheduler
+	diary     *os.File
+}
+
+func (c *chaosCaller) run(ctx context.Context, rng *rand.Rand) {
+	for ctx.Err() == nil {
+		// The later it is, the higher the numbers: processes meet on the same events.
+		newest := time.Now().UnixMilli() / 4 % 1_000_000
+		r := slots.Request{
+			EventID:    fmt.Sprintf("%s-e%d", c.Prefix, newest-rng.Int64N(20)),
+			ConfigName: c.Prefix,
+			At:         chaosStart.Add(time.Duration(rng.Int64N(chaosWindows*chaosSizeMs*1000)) * time.Microsecond),
+		}
+		res, err := c.scheduler.Assign(ctx, r)
+		var again *slots.RetryError
+		switch {
+		case err == nil:
+			c.note(res.Slot)
+		case ctx.Err() != nil || errors.As(err, &again) || errors.Is(err, context.DeadlineExceeded):
+			rest(ctx, 10*time.Millisecond)
+		default:
+			c.note(slots.Slot{ID: err.Error()})
+			rest(ctx, time.Second)
+		}
+	}
+}
+
+// note writes an answer down, in one piece, before anybody could have acted on it.
+func (c *chaosCaller) note(s slots.Slot) {
+	line, err := json.Marshal(s)
+	if err == nil {
+		_, err = c.diary.Write(append(line, '\n'))
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "slotstest: write the diary:", err)
+	}
+}

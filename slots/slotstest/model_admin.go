@@ -1,0 +1,242 @@
+package slotstest
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"time"
+
+	"github.com/headgate-rls/headgate/slots"
+)
+
+// Procedure implements slots.Store: there is none.
+func (m *Model) Procedure() slots.Procedure { return nil }
+
+// ActiveConfig implements slots.Store.
+func (m *Model) ActiveConfig(ctx context.Context, name string) (slots.Config, error) {
+	if err := m.alone(ctx, "config"); err != nil {
+		return slots.Config{}, err
+	}
+	defer m.mu.Unlock()
+	for _, c := range m.configs {
+		if c.Active && c.Name == name {
+			return c, nil
+		}
+	}
+	return slots.Config{}, slots.ErrConfigNotFound
+}
+
+// ActiveConfigs implements slots.Store.
+func (m *Model) ActiveConfigs(ctx context.Context, limit int) ([]slots.Config, error) {
+	if err := m.alone(ctx, "configs"); err != nil {
+		return nil, err
+	}
+	defer m.mu.Unlock()
+	var active []slots.Config
+	for _, c := range m.configs {
+		if c.Active {
+			active = append(active, c)
+		}
+	}
+	slices.SortFunc(active, func(a, b slots.Config) int { return cmp.Compare(a.Name, b.Name) })
+	return active[:min(limit, len(active))], nil
+}
+
+// PutConfig implements slots.Store.
+func (m *Model) PutConfig(ctx context.Context, c slots.Config) (slots.Config, error) {
+	if err := m.write(ctx, "put config"); err != nil {
+		return slots.Config{}, err
+	}
+	for i := range m.configs {
+		if m.configs[i].Name == c.Name {
+			m.configs[i].Active = false
+		}
+	}
+	c.Active, c.SinceUs, c.CreatedUs = true, m.clockUs, m.clockUs
+	m.configs = append(m.configs, c)
+	m.changes++
+	return c, m.wrote("put config")
+}
+
+// Generation implements slots.Store.
+func (m *Model) Generation(ctx context.Context) (int64, error) {
+	if err := m.alone(ctx, "generation"); err != nil {
+		return 0, err
+	}
+	defer m.mu.Unlock()
+	return m.changes, nil
+}
+
+// Flush implements slots.Store.
+func (m *Model) Flush(ctx context.Context) (int64, error) {
+	if err := m.write(ctx, "flush"); err != nil {
+		return 0, err
+	}
+	m.changes++
+	return m.changes, m.wrote("flush")
+}
+
+// SlotsSince implements slots.Store. It ends before the first slot that may yet
+// be followed by an earlier one.
+func (m *Model) SlotsSince(ctx context.Context, after slots.Position, limit int) ([]slots.Slot, error) {
+	if err := m.alone(ctx, "slots since"); err != nil {
+		return nil, err
+	}
+	defer m.mu.Unlock()
+	var list []slots.Slot
+	horizon := m.clockUs + 1
+	for _, e := range m.events {
+		if e.owner != nil {
+			horizon = min(horizon, e.CreatedUs)
+		}
+	}
+	for _, e := range m.events {
+		p := slots.Position{CreatedUs: e.CreatedUs, ID: e.ID}
+		if e.CreatedUs < horizon && comparePositions(p, after) > 0 {
+			list = append(list, e.Slot)
+		}
+	}
+	slices.SortFunc(list, func(a, b slots.Slot) int { return comparePositions(positionOf(a), positionOf(b)) })
+	return list[:min(limit, len(list))], nil
+}
+
+func positionOf(s slots.Slot) slots.Position { return slots.Position{CreatedUs: s.CreatedUs, ID: s.ID} }
+
+func comparePositions(a, b slots.Position) int {
+	return cmp.Or(cmp.Compare(a.CreatedUs, b.CreatedUs), cmp.Compare(a.ID, b.ID))
+}
+
+// Windows implements slots.Store.
+func (m *Model) Windows(ctx context.Context, s slots.Series, fromMs, toMs int64, limit int) ([]slots.Window, error) {
+	if err := m.alone(ctx, "windows"); err != nil {
+		return nil, err
+	}
+	defer m.mu.Unlock()
+	var list []slots.Window
+	for key, w := range m.windows {
+		if key.Series == s && key.StartMs >= fromMs && key.StartMs < toMs {
+			list = append(list, slots.Window{StartMs: key.StartMs, Count: w.count})
+		}
+	}
+	slices.SortFunc(list, func(a, b slots.Window) int { return cmp.Compare(a.StartMs, b.StartMs) })
+	return list[:min(limit, len(list))], nil
+}
+
+// Lead implements slots.Store, by the clock of the machine.
+func (m *Model) Lead(ctx context.Context, work, holder string, ttl time.Duration) (bool, error) {
+	if err := m.write(ctx, "lead"); err != nil {
+		return false, err
+	}
+	now, l := time.Now().UnixMicro(), m.leases[work]
+	mine := l.holder == holder || l.untilUs <= now
+	if mine {
+		m.leases[work] = modelLease{holder: holder, untilUs: now + ttl.Microseconds()}
+	}
+	return mine, m.wrote("lead")
+}
+
+// PurgeWindows implements slots.Store.
+func (m *Model) PurgeWindows(ctx context.Context, beforeMs int64, limit int) (int64, error) {
+	if err := m.write(ctx, "purge windows"); err != nil {
+		return 0, err
+	}
+	windows, frontiers := 0, 0
+	for key, w := range m.windows {
+		if windows < limit && w.holder == nil && key.StartMs+key.SizeMs <= beforeMs {
+			delete(m.windows, key)
+			windows++
+		}
+	}
+	for key := range m.frontiers {
+		// Together with the first of its windows: it must not promise what is gone.
+		if frontiers < limit && key.StartMs+key.SizeMs <= beforeMs {
+			delete(m.frontiers, key)
+			frontiers++
+		}
+	}
+	return int64(windows + frontiers), m.wrote("purge windows")
+}
+
+// PurgeSlots implements slots.Store.
+func (m *Model) PurgeSlots(ctx context.Context, beforeUs int64, limit int) (int64, error) {
+	if err := m.write(ctx, "purge slots"); err != nil {
+		return 0, err
+	}
+	n := 0
+	for id, e := range m.events {
+		if n < limit && e.owner == nil && e.CreatedUs < beforeUs {
+			delete(m.events, id)
+			delete(m.slotIDs, e.ID)
+			n++
+		}
+	}
+	return int64(n), m.wrote("purge slots")
+}
+
+// Drift implements slots.Store.
+func (m *Model) Drift(ctx context.Context, fromMs, toMs int64, after *slots.WindowKey, limit int, repair bool) ([]slots.Drift, *slots.WindowKey, error) {
+	if err := m.write(ctx, "drift"); err != nil {
+		return nil, nil, err
+	}
+	keys := m.keysAfter(fromMs, toMs, after)
+	var next *slots.WindowKey
+	if len(keys) > limit {
+		keys = keys[:limit]
+		next = &keys[limit-1]
+	}
+	var drifts []slots.Drift
+	for _, key := range keys {
+		w, n := m.windows[key], m.inside(key.Scope, key.StartMs, key.StartMs+key.SizeMs)
+		if w.holder != nil || w.count == n {
+			continue
+		}
+		drifts = append(drifts, slots.Drift{WindowKey: key, Count: w.count, Slots: n, Repaired: repair})
+		if repair {
+			w.count = n
+		}
+	}
+	return drifts, next, m.wrote("drift")
+}
+
+func (m *Model) keysAfter(fromMs, toMs int64, after *slots.WindowKey) (keys []slots.WindowKey) {
+	for key := range m.windows {
+		if key.StartMs >= fromMs && key.StartMs < toMs && (after == nil || compareKeys(key, *after) > 0) {
+			keys = append(keys, key)
+		}
+	}
+	slices.SortFunc(keys, compareKeys)
+	return keys
+}
+
+func compareKeys(a, b slots.WindowKey) int {
+	return cmp.Or(cmp.Compare(a.Scope, b.Scope), cmp.Compare(a.SizeMs, b.SizeMs), cmp.Compare(a.StartMs, b.StartMs))
+}
+
+// SetCount sets a counter, as somebody might by hand.
+func (m *Model) SetCount(key slots.WindowKey, count int64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if w := m.windows[key]; w != nil {
+		w.count = count
+		return
+	}
+	m.windows[key] = &modelWindow{count: count, held: map[*caller]int64{}}
+}
+
+// Pool implements slots.Store: a Model has no connections.
+func (m *Model) Pool() slots.PoolStats { return slots.PoolStats{} }
+
+// Migrate implements slots.Store.
+func (m *Model) Migrate(context.Context) ([]string, error) { return nil, nil }
+
+// Ping implements slots.Store.
+func (m *Model) Ping(ctx context.Context) error {
+	if err := m.alone(ctx, "ping"); err != nil {
+		return err
+	}
+	m.mu.Unlock()
+	return nil
+}
+
+// Close implements slots.Store.
+func (m *Model) Close() error { return nil }

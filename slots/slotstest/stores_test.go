@@ -1,0 +1,98 @@
+package slotstest
+
+import (
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/headgate-rls/headgate/internal/testenv"
+	"github.com/headgate-rls/headgate/slots"
+	"github.com/headgate-rls/headgate/slots/sqlstore"
+)
+
+func TestMain(m *testing.M) {
+	served, err := ServeChaos(func(_, url string) (slots.Store, error) { return sqlstore.Open(sqlstore.Config{URL: url}) })
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "slotstest:", err)
+		os.Exit(1)
+	}
+	if !served {
+		os.Exit(m.Run())
+	}
+}
+
+// opener returns Database.Open for a URL.
+func opener(url string) func(t *testing.T) slots.Store {
+	return func(t *testing.T) slots.Store {
+		t.Helper()
+		db, err := sqlstore.Open(sqlstore.Config{URL: url})
+		must(t, err, "open the store")
+		t.Cleanup(func() {
+			if err := db.Close(); err != nil {
+				t.Logf("close the store: %v", err) // its connections may have been cut
+			}
+		})
+		_, err = db.Migrate(limited(t))
+		must(t, err, "migrate")
+		return db
+	}
+}
+
+func sqliteHarness(t *testing.T) Harness {
+	testenv.UseSQLite(t)
+	return Harness{Name: "sqlite", Serial: true, Fresh: func(t *testing.T) Database {
+		url := "sqlite:" + filepath.Join(t.TempDir(), "slots.db") + "?synchronous=normal"
+		return Database{Open: opener(url), URL: url}
+	}}
+}
+
+func postgresHarness(t *testing.T) Harness {
+	server := testenv.SharedPostgres(t)
+	return Harness{Name: "postgres", Fresh: func(t *testing.T) Database {
+		return proxied(t, testenv.SharedPostgres(t).CreateDatabase("slots"), server.Addr)
+	}}
+}
+
+func mariaDBHarness(t *testing.T) Harness {
+	server := testenv.SharedMariaDB(t)
+	return Harness{Name: "mariadb", Fresh: func(t *testing.T) Database {
+		return proxied(t, testenv.SharedMariaDB(t).CreateDatabase("slots"), server.Addr)
+	}}
+}
+
+// proxied is a database behind a proxy that can cut its connections.
+func proxied(t *testing.T, at, addr string) Database {
+	t.Helper()
+	p := testenv.StartProxy(t, addr)
+	u, err := url.Parse(at)
+	must(t, err, "the database's URL")
+	u.Host = p.Addr
+	return Database{Open: opener(u.String()), URL: u.String(), CutAll: p.Cut}
+}
+
+// harnesses are those of all stores.
+func harnesses() map[string]func(*testing.T) Harness {
+	return map[string]func(*testing.T) Harness{
+		"SQLite": sqliteHarness, "PostgreSQL": postgresHarness, "MariaDB": mariaDBHarness,
+	}
+}
+
+func TestStores(t *testing.T) {
+	for name, harness := range harnesses() {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel() // they wait for servers most of the time
+			Run(t, harness(t))
+		})
+	}
+}
+
+func TestChaos(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes some seconds for each store and engine")
+	}
+	for name, harness := range harnesses() {
+		t.Run(name, func(t *testing.T) { RunChaos(t, harness(t)) })
+	}
+}

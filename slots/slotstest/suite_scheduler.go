@@ -1,0 +1,554 @@
+package slotstest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/headgate-rls/headgate/slots"
+	"github.com/headgate-rls/headgate/slots/plan"
+)
+
+// schedulerChecks are about a Scheduler with an engine on a store.
+func schedulerChecks() []check {
+	return []check{
+		{"Duplicates", checkDuplicates}, {"Batch", checkBatch}, {"BatchesCross", checkCross}, {"CrowdOfNodes", checkNodes},
+		{"Raise", checkRaise}, {"LowerAndPause", checkLower}, {"Resize", checkResize}, {"ResizeAndBack", checkResizeBack}, {"ChangesInFlight", checkChanges},
+		{"Names", checkNames}, {"SharedScope", checkSharedScope}, {"Times", checkTimes}, {"Before1970", checkBefore1970}, {"Sizes", checkSizes},
+		{"HeldWindowScheduler", checkHeldScheduler}, {"ConnectionsCut", checkCut}, {"Burst", checkBurst},
+	}
+}
+
+// at is an event of the config with the fixture's name.
+func (f *fixture) request(n int, at time.Time) slots.Request {
+	return slots.Request{EventID: f.event(n), ConfigName: f.prefix, At: at}
+}
+
+// persist assigns, asking again while that is said to be worth it.
+func persist(ctx context.Context, s *slots.Scheduler, r slots.Request) (slots.Result, error) {
+	for {
+		res, err := s.Assign(ctx, r)
+		var again *slots.RetryError
+		if err == nil || ctx.Err() != nil || !errors.As(err, &again) {
+			return res, err
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(min(again.After, 20*time.Millisecond)):
+		}
+	}
+}
+
+// nodes are Schedulers with connections of their own.
+func (f *fixture) nodes(t *testing.T, n int, s slots.Settings) []*slots.Scheduler {
+	all := []*slots.Scheduler{f.scheduler(t, f.store, s)}
+	for len(all) < n {
+		all = append(all, f.scheduler(t, f.db.Open(t), s))
+	}
+	return all
+}
+
+// checkDuplicates: many at once with one event get one slot (S0-78).
+func checkDuplicates(t *testing.T, f *fixture) {
+	for i, settings := range []slots.Settings{{}, {Alone: true}, {Wait: true}} {
+		g := f.named()
+		nodes := g.nodes(t, 2, settings)
+		g.config(t, nodes[0], 50, 4000)
+		var mu sync.Mutex
+		var first *slots.Result
+		news := 0
+		together(32, func(k int) {
+			res, err := persist(limited(t), nodes[k%2], g.request(i, day.Add(time.Duration(k)*time.Millisecond)))
+			mu.Lock()
+			defer mu.Unlock()
+			if err != nil {
+				t.Errorf("assign: %v", err)
+				return
+			}
+			if first == nil {
+				first = &res
+			}
+			if !same(first.Slot, res.Slot) {
+				t.Errorf("answers differ: %+v, %+v", first.Slot, res.Slot)
+			}
+			if !res.Replayed {
+				news++
+			}
+		})
+		if news != 1 {
+			t.Errorf("%d of the answers were new", news)
+		}
+		g.audit(t, g.series(4000), 50)
+		if n := len(g.slotsOf(t, g.series(4000))); n != 1 {
+			t.Errorf("%d windows have slots", n)
+		}
+	}
+}
+
+func checkBatch(t *testing.T, f *fixture) {
+	ctx, s := limited(t), f.nodes(t, 1, slots.Settings{})[0]
+	f.config(t, s, 30, 4000)
+	var rs []slots.Request
+	for i := range 200 {
+		rs = append(rs, f.request(i%120, day.Add(time.Duration(i%3)*time.Second)))
+	}
+	rs[7].EventID, rs[8].ConfigName, rs[9].At = "", f.prefix+"nobody", time.Time{}
+	out := s.AssignBatch(ctx, rs)
+	if len(out) != len(rs) {
+		t.Fatalf("%d results of %d", len(out), len(rs))
+	}
+	got := map[string]slots.Slot{}
+	for i, b := range out {
+		var field *slots.FieldError
+		switch {
+		case i == 7 || i == 9:
+			if !errors.As(b.Err, &field) {
+				t.Errorf("result %d: %v, want a field's error", i, b.Err)
+			}
+			continue
+		case i == 8:
+			if !errors.Is(b.Err, slots.ErrConfigNotFound) {
+				t.Errorf("result %d: %v, want that there is no config", i, b.Err)
+			}
+			continue
+		case b.Err != nil || b.EventID != rs[i].EventID:
+			t.Errorf("result %d: %+v", i, b)
+			continue
+		}
+		if before, ok := got[b.EventID]; ok && !same(before, b.Slot) {
+			t.Errorf("event %q has two slots: %+v, %+v", b.EventID, before, b.Slot)
+		}
+		got[b.EventID] = b.Slot
+	}
+	f.audit(t, f.series(4000), 30)
+	for _, b := range s.AssignBatch(ctx, rs[10:20]) {
+		if b.Err != nil || !b.Replayed || !same(b.Slot, got[b.EventID]) {
+			t.Errorf("a repeat: %+v, before %+v", b, got[b.EventID])
+		}
+	}
+	for i, b := range s.AssignBatch(ctx, make([]slots.Request, slots.MaxBatch+1)) {
+		if b.Err == nil {
+			t.Fatalf("result %d of too many: no error", i)
+		}
+	}
+}
+
+// checkCross: batches with the same events in opposite order get in each other's
+// way, in deadlocks and duplicates; nobody is the worse for it.
+func checkCross(t *testing.T, f *fixture) {
+	nodes := f.nodes(t, 3, slots.Settings{})
+	f.config(t, nodes[0], 40, 4000)
+	const events = 150
+	out := make([][]slots.BatchResult, 6)
+	together(len(out), func(i int) {
+		var rs []slots.Request
+		for n := range events {
+			rs = append(rs, f.request(n, day.Add(time.Duration(i%2)*4*time.Second)))
+		}
+		if i%2 == 1 {
+			slices.Reverse(rs)
+		}
+		out[i] = nodes[i%3].AssignBatch(limited(t), rs)
+		if i%2 == 1 {
+			slices.Reverse(out[i])
+		}
+	})
+	for n := range events {
+		for i := range out {
+			if b := out[i][n]; b.Err != nil || !same(b.Slot, out[0][n].Slot) {
+				t.Fatalf("event %d: %+v and %+v", n, b, out[0][n])
+			}
+		}
+	}
+	f.audit(t, f.series(4000), 40)
+}
+
+// checkBurst: events for one instant fill windows without holes if they wait for
+// each other (F4).
+func checkBurst(t *testing.T, f *fixture) {
+	const events, room, callers = 3000, 100, 64
+	nodes := f.nodes(t, 2, slots.Settings{Wait: true})
+	f.config(t, nodes[0], room, 4000)
+	first := plan.WindowStart(day.UnixMicro(), 4000)
+	together(callers, func(i int) {
+		for n := i; n < events; n += callers {
+			if _, err := persist(limited(t), nodes[i%2], f.request(n, time.UnixMilli(first))); err != nil {
+				t.Errorf("assign: %v", err)
+				return
+			}
+		}
+	})
+	s := f.series(4000)
+	f.audit(t, s, room)
+	windows, total := f.slotsOf(t, s), 0
+	last := first
+	for at, list := range windows {
+		total += len(list)
+		last = max(last, at)
+	}
+	ideal := first + (events/room-1)*4000
+	if total != events || len(windows) > events/room+1 || last > ideal+4000 {
+		t.Errorf("%d events in %d windows, the last %d ms later than need be", total, len(windows), last-ideal)
+	}
+}
+
+func checkNodes(t *testing.T, f *fixture) {
+	for i, settings := range []slots.Settings{{}, {Alone: true, Chunk: 5}, {Wait: true, Chunk: 3, Chunks: 50}} {
+		g := f.named()
+		nodes := g.nodes(t, 2, settings)
+		g.config(t, nodes[0], 9, 4000)
+		together(64, func(k int) {
+			for n := range 3 {
+				at := day.Add(time.Duration((k*7+n*13+i)%16) * 777 * time.Millisecond)
+				res, err := persist(limited(t), nodes[k%2], g.request(100*n+k, at))
+				if err != nil || res.Scheduled().Before(at) || res.Replayed || res.Delay() < 0 {
+					t.Errorf("assign: %+v, %v", res, err)
+					return
+				}
+			}
+		})
+		g.audit(t, g.series(4000), 9)
+		sum := 0
+		for _, list := range g.slotsOf(t, g.series(4000)) {
+			sum += len(list)
+		}
+		if sum != 64*3 {
+			t.Errorf("%d slots, want %d", sum, 64*3)
+		}
+	}
+}
+
+// assignN assigns events and returns how many each window got.
+func (f *fixture) assignN(t *testing.T, s *slots.Scheduler, from, to int, at time.Time) map[int64]int {
+	t.Helper()
+	windows := map[int64]int{}
+	for n := from; n < to; n++ {
+		res, err := s.Assign(limited(t), f.request(n, at))
+		must(t, err, "assign")
+		windows[res.WindowMs]++
+	}
+	return windows
+}
+
+// checkRaise: what is used counts, and windows that were full have room again
+// (S0-84, F10), on the node that changes the config at once.
+func checkRaise(t *testing.T, f *fixture) {
+	s := f.nodes(t, 1, slots.Settings{})[0]
+	f.config(t, s, 4, 4000)
+	at := time.UnixMilli(plan.WindowStart(day.UnixMicro(), 4000))
+	f.assignN(t, s, 0, 10, at) // 4, 4, 2
+	f.config(t, s, 7, 4000)
+	got := f.assignN(t, s, 10, 20, at) // 3, 3, 4
+	for i, want := range []int{3, 3, 4} {
+		if n := got[at.UnixMilli()+int64(i)*4000]; n != want {
+			t.Errorf("window %d got %d more, want %d", i, n, want)
+		}
+	}
+	f.audit(t, f.series(4000), 7)
+}
+
+// checkLower: S0-85, S0-86, F17.
+func checkLower(t *testing.T, f *fixture) {
+	s := f.nodes(t, 1, slots.Settings{})[0]
+	f.config(t, s, 8, 4000)
+	at := time.UnixMilli(plan.WindowStart(day.UnixMicro(), 4000))
+	f.assignN(t, s, 0, 20, at) // 8, 8, 4
+	before := f.slotsOf(t, f.series(4000))
+	f.config(t, s, 5, 4000)
+	if got := f.assignN(t, s, 20, 24, at); got[at.UnixMilli()+8000] != 1 || got[at.UnixMilli()+12_000] != 3 {
+		t.Errorf("after lowering the windows got %v", got)
+	}
+	f.config(t, s, 0, 4000)
+	_, err := s.Assign(limited(t), f.request(30, at.Add(time.Hour)))
+	var again *slots.RetryError
+	if !errors.Is(err, slots.ErrPaused) || !errors.As(err, &again) {
+		t.Errorf("while paused: %v", err)
+	}
+	if res, err := s.Assign(limited(t), f.request(3, at)); err != nil || !res.Replayed {
+		t.Errorf("a repeat while paused: %+v, %v", res, err)
+	}
+	f.wantCount(t, f.series(4000), at.Add(time.Hour).UnixMilli()/4000*4000, -1) // nothing was written
+	after := f.slotsOf(t, f.series(4000))
+	for window, list := range before {
+		for _, slot := range list {
+			if !slices.Contains(after[window], slot) {
+				t.Errorf("slot %+v was changed", slot)
+			}
+		}
+	}
+	f.config(t, s, 9, 4000)
+	if got := f.assignN(t, s, 30, 31, at); got[at.UnixMilli()] != 1 {
+		t.Errorf("after the pause: %v", got)
+	}
+	f.audit(t, f.series(4000), 9)
+}
+
+// checkResize: a new size counts what is scheduled already (F3).
+func checkResize(t *testing.T, f *fixture) {
+	s := f.nodes(t, 1, slots.Settings{})[0]
+	at := time.UnixMilli(day.UnixMilli() / 28_000 * 28_000)
+	f.config(t, s, 6, 4000)
+	f.assignN(t, s, 0, 42, at) // 28 s, full
+	before := f.scheduled(t, at, 7000)
+	f.config(t, s, 11, 7000)
+	f.assignN(t, s, 100, 140, at)
+	f.wantNoMore(t, at, 7000, 11, before)
+}
+
+// checkResizeBack: and so does the old size, when it comes back.
+func checkResizeBack(t *testing.T, f *fixture) {
+	s := f.nodes(t, 1, slots.Settings{})[0]
+	at := time.UnixMilli(day.UnixMilli() / 28_000 * 28_000)
+	f.config(t, s, 4, 4000)
+	f.assignN(t, s, 0, 5, at) // provisions rows that count none
+	f.config(t, s, 7, 7000)
+	f.assignN(t, s, 100, 128, at)
+	before := f.scheduled(t, at, 4000)
+	f.config(t, s, 4, 4000)
+	f.assignN(t, s, 200, 220, at)
+	f.wantNoMore(t, at, 4000, 4, before)
+}
+
+// scheduled counts the slots of the scope in each stretch of the size from the
+// instant on, whatever window they were assigned to.
+func (f *fixture) scheduled(t *testing.T, at time.Time, sizeMs int64) map[int64]int64 {
+	t.Helper()
+	counts := map[int64]int64{}
+	for _, s := range f.all(t) {
+		if s.Scope == f.prefix {
+			counts[(s.ScheduledMs-at.UnixMilli())/sizeMs]++
+		}
+	}
+	return counts
+}
+
+// wantNoMore: no stretch has got more than max, unless it had more before.
+func (f *fixture) wantNoMore(t *testing.T, at time.Time, sizeMs, limit int64, before map[int64]int64) {
+	t.Helper()
+	for i, n := range f.scheduled(t, at, sizeMs) {
+		if n > max(limit, before[i]) {
+			t.Errorf("window %d of %d ms has %d events of at most %d; it had %d", i, sizeMs, n, limit, before[i])
+		}
+	}
+}
+
+// checkChanges: limits hold while two admins change a config that is in use.
+func checkChanges(t *testing.T, f *fixture) {
+	nodes := f.nodes(t, 2, slots.Settings{Chunks: 50})
+	f.config(t, nodes[0], 5, 4000)
+	ctx, stop := context.WithCancel(limited(t))
+	var admins sync.WaitGroup
+	for i := range 2 {
+		admins.Go(func() {
+			for n := 0; ctx.Err() == nil; n++ {
+				_, err := nodes[i].PutConfig(limited(t), slots.NewConfig{Name: f.prefix, Max: int64(1 + (n+i)%8), SizeMs: 4000})
+				var again *slots.RetryError
+				if err != nil && !errors.As(err, &again) && !errors.Is(err, slots.ErrConflict) {
+					t.Errorf("put: %v", err)
+					return
+				}
+				time.Sleep(5 * time.Millisecond)
+			}
+		})
+	}
+	together(24, func(i int) {
+		for n := range 8 {
+			if _, err := persist(limited(t), nodes[i%2], f.request(100*i+n, day.Add(time.Duration(i)*time.Second))); err != nil {
+				t.Errorf("assign: %v", err)
+			}
+		}
+	})
+	stop()
+	admins.Wait()
+	f.audit(t, f.series(4000), 8)
+	active := 0
+	configs, err := f.store.ActiveConfigs(limited(t), 10_000)
+	must(t, err, "configs")
+	for _, c := range configs {
+		if c.Name == f.prefix {
+			active++
+		}
+	}
+	if active != 1 {
+		t.Errorf("%d versions are active", active)
+	}
+}
+
+// checkNames: each name has counters of its own, unless a scope is shared.
+func checkNames(t *testing.T, f *fixture) {
+	s := f.nodes(t, 1, slots.Settings{})[0]
+	ctx, at := limited(t), time.UnixMilli(plan.WindowStart(day.UnixMicro(), 4000))
+	shared := f.prefix + "-pool"
+	for i := range 6 {
+		c := slots.NewConfig{Name: fmt.Sprintf("%s-%d", f.prefix, i), Max: int64(2 + i), SizeMs: 4000}
+		if i >= 3 {
+			c.Options.Scope = shared
+		}
+		put, err := s.PutConfig(ctx, c)
+		must(t, err, "put")
+		if got, err := s.Config(ctx, c.Name); err != nil || got.ID != put.ID || got.Max != c.Max || got.Options.Scope != c.Options.Scope || !got.Active {
+			t.Errorf("put %+v, got %+v, %v", c, got, err)
+		}
+	}
+	for n := range 48 {
+		r := slots.Request{EventID: f.event(n), ConfigName: fmt.Sprintf("%s-%d", f.prefix, n%6), At: at}
+		_, err := s.Assign(ctx, r)
+		must(t, err, "assign")
+	}
+	for i := range 3 {
+		f.audit(t, slots.Series{Scope: fmt.Sprintf("%s-%d", f.prefix, i), SizeMs: 4000}, int64(2+i))
+	}
+	f.audit(t, slots.Series{Scope: shared, SizeMs: 4000}, 7)
+	f.wantCount(t, slots.Series{Scope: shared, SizeMs: 4000}, at.UnixMilli(), 7) // of the highest limit
+}
+
+// checkSharedScope: as the documented schema had it.
+func checkSharedScope(t *testing.T, f *fixture) {
+	s := f.nodes(t, 1, slots.Settings{SharedScope: true})[0]
+	ctx, at := limited(t), time.UnixMilli(plan.WindowStart(day.Add(100*time.Hour*time.Duration(len(f.engine))).UnixMicro(), 3000))
+	for i := range 2 {
+		_, err := s.PutConfig(ctx, slots.NewConfig{Name: fmt.Sprint(f.prefix, i), Max: 3, SizeMs: 3000})
+		must(t, err, "put")
+	}
+	for n := range 6 {
+		res, err := s.Assign(ctx, slots.Request{EventID: f.event(n), ConfigName: fmt.Sprint(f.prefix, n%2), At: at})
+		must(t, err, "assign")
+		if want := at.UnixMilli() + int64(n/3)*3000; res.WindowMs != want {
+			t.Errorf("event %d is in window %d, want %d", n, res.WindowMs, want)
+		}
+	}
+}
+
+// checkTimes: instants of any precision and zone, never answered with an earlier
+// one (F15, F20).
+func checkTimes(t *testing.T, f *fixture) {
+	s := f.nodes(t, 1, slots.Settings{})[0]
+	f.config(t, s, 2, 4000)
+	ny, err := time.LoadLocation("America/New_York")
+	must(t, err, "zone")
+	repeated := time.Date(2026, 11, 1, 1, 30, 0, 0, ny) // happens twice
+	for n, at := range []time.Time{
+		day.Add(3999*time.Millisecond + 999_999), day.Add(1), day.Add(999), day.Add(1000), day.Add(time.Millisecond - 1),
+		repeated, repeated.Add(time.Hour), time.Unix(0, 0), time.Unix(0, -1), time.Unix(0, 1),
+		time.Date(1969, 12, 31, 23, 59, 58, 123_456_789, time.UTC), time.Date(1900, 1, 1, 0, 0, 0, 0, time.UTC),
+		time.Date(2400, 2, 29, 12, 0, 0, 0, time.UTC), time.Date(2038, 1, 19, 3, 14, 8, 0, time.UTC), time.Date(8999, 12, 1, 0, 0, 0, 0, time.UTC),
+	} {
+		res, err := s.Assign(limited(t), f.request(n, at))
+		var field *slots.FieldError
+		if errors.As(err, &field) {
+			continue // such times may be refused
+		}
+		must(t, err, at.String())
+		if got := res.Scheduled(); got.Before(at) || got.Sub(at) > 12*time.Second || res.Delay() < 0 {
+			t.Errorf("%v was scheduled at %v", at.UTC(), got)
+		}
+		stored, err := s.Slot(limited(t), f.event(n))
+		if err != nil || !same(stored, res.Slot) {
+			t.Errorf("given %+v, stored %+v, %v", res.Slot, stored, err)
+		}
+	}
+	f.audit(t, f.series(4000), 2)
+}
+
+// checkBefore1970: what is remembered of windows with negative starts is right,
+// too.
+func checkBefore1970(t *testing.T, f *fixture) {
+	s := f.nodes(t, 1, slots.Settings{Chunk: 4})[0]
+	f.config(t, s, 1, 4000)
+	first := time.Date(1969, 12, 31, 23, 59, 20, 0, time.UTC)
+	got := f.assignN(t, s, 0, 14, first) // ten of them before 1970
+	for i := range int64(14) {
+		if at := first.UnixMilli() + i*4000; got[at] != 1 {
+			t.Errorf("window %d got %d events", at, got[at])
+		}
+	}
+	f.audit(t, f.series(4000), 1)
+}
+
+// checkSizes: sizes that divide no day, the smallest and the largest; room for one.
+func checkSizes(t *testing.T, f *fixture) {
+	for _, size := range []int64{100, 7000, 1500, 90_000, 86_400_000} {
+		g := f.named()
+		s := g.nodes(t, 1, slots.Settings{})[0]
+		g.config(t, s, 1, size)
+		first := plan.WindowStart(day.UnixMicro(), size)
+		got := g.assignN(t, s, 0, 5, time.UnixMilli(first))
+		for i := range int64(5) {
+			if got[first+i*size] != 1 {
+				t.Errorf("size %d: %v", size, got)
+			}
+		}
+		late := time.UnixMilli(first + size/2) // no place is left of one
+		if res, err := s.Assign(limited(t), g.request(9, late.Add(1000*time.Duration(size)*time.Millisecond))); err != nil || res.WindowMs != first+1001*size {
+			t.Errorf("size %d: in the middle of a window: %+v, %v", size, res, err)
+		}
+		g.audit(t, g.series(size), 1)
+	}
+	for _, size := range []int64{0, -7000, 99, 86_400_001} {
+		_, err := f.nodes(t, 1, slots.Settings{})[0].PutConfig(limited(t), slots.NewConfig{Name: f.prefix, Max: 1, SizeMs: size})
+		var field *slots.FieldError
+		if !errors.As(err, &field) {
+			t.Errorf("size %d: %v, want a field's error", size, err)
+		}
+	}
+}
+
+// checkHeldScheduler: a held window is passed over, at once or after a moment.
+func checkHeldScheduler(t *testing.T, f *fixture) {
+	if f.Serial {
+		t.Skip("transactions wait for each other")
+	}
+	for i, wait := range []bool{false, true} {
+		g := f.named()
+		s := g.nodes(t, 1, slots.Settings{Wait: wait})[0]
+		g.config(t, s, 3, 4000)
+		first := plan.WindowStart(day.UnixMicro(), 4000)
+		g.assignN(t, s, 0, 1, time.UnixMilli(first))
+		release := g.hold(t, g.series(4000), first)
+		if got := g.assignN(t, s, 1, 3, time.UnixMilli(first)); got[first+4000] != 2 {
+			t.Errorf("%d: while the first window is held: %v", i, got)
+		}
+		release()
+		if got := g.assignN(t, s, 3, 5, time.UnixMilli(first)); got[first] != 2 {
+			t.Errorf("%d: when it is not any more: %v", i, got)
+		}
+	}
+}
+
+// checkCut: connections break while slots are assigned.
+func checkCut(t *testing.T, f *fixture) {
+	if f.db.CutAll == nil {
+		t.Skip("connections to this database cannot be cut")
+	}
+	nodes := f.nodes(t, 2, slots.Settings{})
+	f.config(t, nodes[0], 20, 4000)
+	ctx, stop := context.WithCancel(limited(t))
+	var cutter sync.WaitGroup
+	cutter.Go(func() {
+		for ctx.Err() == nil {
+			rest(ctx, 200*time.Millisecond)
+			f.db.CutAll()
+		}
+	})
+	var mu sync.Mutex
+	grants := map[string]slots.Slot{}
+	together(16, func(i int) {
+		for n := range 5 {
+			r := f.request((16*n+i)/2, day.Add(time.Duration(i)*time.Second)) // each event twice
+			res, err := persist(limited(t), nodes[i%2], r)
+			mu.Lock()
+			if before, ok := grants[r.EventID]; err != nil || ok && !same(before, res.Slot) {
+				t.Errorf("assign: %+v, before %+v; %v", res, before, err)
+			}
+			grants[r.EventID] = res.Slot
+			mu.Unlock()
+		}
+	})
+	stop()
+	cutter.Wait()
+	f.audit(t, f.series(4000), 20)
+}

@@ -1,0 +1,65 @@
+package slotstest
+
+import (
+	"os"
+	"os/exec"
+	"testing"
+	"time"
+
+	"github.com/headgate-rls/headgate/internal/testenv"
+)
+
+// envZoned is set in the process that TestZones starts.
+const envZoned = "HEADGATE_SLOTS_ZONED"
+
+// zonedChecks are those in which an instant could move by a zone (F20).
+var zonedChecks = []string{
+	"Provision", "ProvisionSeeds", "Frontier", "Lock", "Claim", "Find", "Scout", "Scripts", "ScriptsBefore1970",
+	"Times", "Sizes", "Raise", "Configs", "Since", "Windows", "Lead", "Purge", "Drift",
+}
+
+// TestZones runs the suite in a process whose local time is New York's.
+func TestZones(t *testing.T) {
+	if os.Getenv(envZoned) != "" {
+		t.Skip("is running")
+	}
+	cmd := exec.CommandContext(limited(t), os.Args[0], "-test.run=^TestZoned$", "-test.v")
+	cmd.Env = append(os.Environ(), envZoned+"=1", "TZ=America/New_York")
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+}
+
+// TestZoned is the part of that process. The databases' sessions keep another
+// time than UTC, too.
+func TestZoned(t *testing.T) {
+	if os.Getenv(envZoned) == "" {
+		t.Skip("TestZones runs it")
+	}
+	if _, offset := day.In(time.Local).Zone(); offset == 0 {
+		t.Fatal("the local time is UTC")
+	}
+	harnesses := map[string]func(*testing.T) Harness{
+		"SQLite": sqliteHarness,
+		"PostgreSQL": func(t *testing.T) Harness {
+			server := testenv.StartPostgres(t, testenv.WithSettings("timezone = 'Asia/Kathmandu'"))
+			return Harness{Name: "postgres", Fresh: func(t *testing.T) Database {
+				return proxied(t, server.CreateDatabase("slots"), server.Addr)
+			}}
+		},
+		"MariaDB": func(t *testing.T) Harness {
+			server := testenv.StartMariaDB(t, testenv.WithSettings("--default-time-zone=+05:45"))
+			return Harness{Name: "mariadb", Fresh: func(t *testing.T) Database {
+				return proxied(t, server.CreateDatabase("slots"), server.Addr)
+			}}
+		},
+	}
+	for name, harness := range harnesses {
+		t.Run(name, func(t *testing.T) {
+			h := harness(t)
+			h.Checks = zonedChecks
+			Run(t, h)
+		})
+	}
+}

@@ -1,0 +1,159 @@
+package sqlstore
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/headgate-rls/headgate/slots"
+	"github.com/jackc/pgx/v5"
+)
+
+// The statements of the hot path use the indexes that are meant for them in
+// tables of a size where that matters.
+func TestPlans(t *testing.T) {
+	eachMigrated(t, func(t *testing.T, db *DB) {
+		const rows = 12_000
+		s := slots.Series{Scope: "*", SizeMs: 4000}
+		fill(t, db, s, rows)
+		d := db.dialect
+		st := &d.statements
+		mid := int64(rows / 2 * 4000)
+		for _, c := range []struct {
+			name  string
+			query query
+			index string // in lower case, as the dialect's plan names it
+		}{
+			{"find", d.find([]string{"e17"}), "rl_event_slot_dtl_iux"},
+			{"peek", st.peek.with(s.Scope, s.SizeMs, db.at(mid)), "pk"},
+			{"scout", st.scout.with(s.Scope, s.SizeMs, db.at(mid), db.at(2*mid), int64(5)), "pk"},
+			{"lock", st.lock.with(s.Scope, s.SizeMs, db.at(mid), int64(5)), "pk"},
+			{"frontier", st.frontier.with(s.Scope, s.SizeMs, db.at(mid)), "pk"},
+			{"count", st.count.with(s.Scope, db.at(mid), db.at(mid+4000)), "rl_event_slot_dtl_i03x"},
+			{"since", st.since.with(db.at(0), db.at(0), "", 10), "rl_event_slot_dtl_i02x"},
+			{"windows", st.windows.with(s.Scope, s.SizeMs, db.at(mid), db.at(mid+40_000), 10), "pk"},
+		} {
+			plan := strings.ToLower(explain(t, db, c.query))
+			t.Logf("%s: %s", c.name, plan)
+			if !uses(plan, c.index) {
+				t.Errorf("%s does not use %s:\n%s", c.name, c.index, plan)
+			}
+		}
+		plan := strings.ToLower(explain(t, db, st.provision.with(s.Scope, s.SizeMs, db.at(mid), 100)))
+		t.Logf("provision: %s", plan)
+		if !uses(plan, "rl_event_slot_dtl_i03x") {
+			t.Errorf("provision does not use rl_event_slot_dtl_i03x to count:\n%s", plan)
+		}
+	})
+}
+
+// uses tells whether a plan names an index as the one that it uses. The primary
+// key has different names.
+func uses(plan, index string) bool {
+	names := []string{"using index " + index, "using covering index " + index, // SQLite
+		"index scan using " + index, "index only scan using " + index, "bitmap index scan on " + index, "index scan backward using " + index, "index only scan backward using " + index,
+		" key=" + index} // MySQL
+	if index == "pk" {
+		names = []string{"using primary key", "scan using rl_wndw_ct_pk", "backward using rl_wndw_frontier_trk_pk", " key=primary", "select tables optimized away"}
+	}
+	return slices.ContainsFunc(names, func(name string) bool { return strings.Contains(plan, name) })
+}
+
+// fill makes windows, a third of them full, slots and frontiers.
+func fill(t *testing.T, db *DB, s slots.Series, rows int64) {
+	t.Helper()
+	ctx := soon(t)
+	for chunk := range rows / 100 {
+		from := chunk * 100 * s.SizeMs
+		_, err := db.Provision(ctx, s, from, from+100*s.SizeMs, &slots.Frontier{ChunkMs: from, EndMs: from + 100*s.SizeMs})
+		check(t, err)
+		for k := range int64(10) {
+			_, err := db.Provision(ctx, s, from, from, &slots.Frontier{ChunkMs: from, EndMs: from + (200+k)*s.SizeMs})
+			check(t, err)
+		}
+		var claimed []slots.Slot
+		for k := range int64(100) {
+			n := chunk*100 + k
+			claimed = append(claimed, slots.Slot{ID: fmt.Sprint("s", n), EventID: fmt.Sprint("e", n), Series: s,
+				RequestedUs: n * 1000, WindowMs: from, ScheduledMs: from + k*s.SizeMs, ConfigID: "c"})
+		}
+		tx, err := db.Begin(ctx)
+		check(t, err)
+		check(t, tx.Claim(ctx, s, from, claimed))
+		check(t, tx.Commit(ctx))
+	}
+	for _, table := range []string{"RL_WNDW_CT", "RL_EVENT_SLOT_DTL", "RL_WNDW_FRONTIER_TRK"} {
+		text := map[string]string{"mysql": "ANALYZE TABLE " + table}[db.dialect.name]
+		if text == "" {
+			text = "ANALYZE " + table
+		}
+		rows, err := db.pools.write.QueryContext(ctx, text)
+		check(t, err)
+		check(t, rows.Close())
+	}
+}
+
+// explain returns the database's plan of a statement, as text.
+func explain(t *testing.T, db *DB, q query) string {
+	t.Helper()
+	prefix := map[string]string{"sqlite": "EXPLAIN QUERY PLAN ", "mysql": "EXPLAIN FORMAT=TRADITIONAL "}[db.dialect.name]
+	if prefix == "" {
+		prefix = "EXPLAIN "
+	}
+	if db.dialect.name == "postgres" {
+		// The plan for whatever arguments come, as cached statements use it.
+		conn, err := db.pools.read.Conn(soon(t))
+		check(t, err)
+		defer conn.Close()
+		var args []string
+		for _, a := range q.args {
+			args = append(args, postgresLiteral(a))
+		}
+		for _, text := range []string{"SET plan_cache_mode = force_generic_plan", "DEALLOCATE ALL", "PREPARE q AS " + q.text} {
+			_, err = conn.ExecContext(soon(t), text, pgx.QueryExecModeSimpleProtocol)
+			check(t, err)
+		}
+		return planOf(t, conn, query{text: prefix + "EXECUTE q(" + strings.Join(args, ", ") + ")", args: []any{pgx.QueryExecModeSimpleProtocol}})
+	}
+	return planOf(t, db.pools.read, query{text: prefix + q.text, args: q.args})
+}
+
+func postgresLiteral(arg any) string {
+	switch v := arg.(type) {
+	case []string:
+		return "'{" + strings.Join(v, ",") + "}'"
+	case time.Time:
+		return "'" + v.Format(time.RFC3339Nano) + "'"
+	}
+	return fmt.Sprintf("'%v'", arg)
+}
+
+func planOf(t *testing.T, on interface {
+	QueryContext(context.Context, string, ...any) (*sql.Rows, error)
+}, q query) string {
+	t.Helper()
+	rows, err := on.QueryContext(soon(t), q.text, q.args...)
+	check(t, err)
+	defer rows.Close()
+	columns, err := rows.Columns()
+	check(t, err)
+	var b strings.Builder
+	for rows.Next() {
+		values := make([]sql.NullString, len(columns))
+		to := make([]any, len(columns))
+		for i := range values {
+			to[i] = &values[i]
+		}
+		check(t, rows.Scan(to...))
+		for i, v := range values {
+			fmt.Fprintf(&b, "%s=%s ", columns[i], v.String)
+		}
+		b.WriteByte('\n')
+	}
+	check(t, rows.Err())
+	return b.String()
+}

@@ -1,0 +1,190 @@
+package sqlstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/headgate-rls/headgate/slots"
+)
+
+// The codes of Oracle and what may be done about each.
+var oracleKinds = map[slots.Kind][]int{
+	slots.Passing: {60, 8177, 54, 30006, 28, 1012, 3113, 3114, 3135, 25408, 4061, 4065, 4068, 6508},
+	slots.Unavailable: {1033, 1034, 1089, 1090, 12170, 12514, 12528, 12537, 12541, 12547, 16000,
+		18, 20, 2391, 12516, 12519, 12520},
+	slots.Failed: {942, 1017, 1400, 12899, 24344, 1653, 1654, 904, 1031, 38912, 6550},
+}
+
+// Whichever statement fails, the kind is that of the code.
+func TestOracleErrorKinds(t *testing.T) {
+	steps := []struct {
+		name, at string
+		do       func(db *DB) error
+	}{
+		{"find", "SELECT WNDW_SLOT_ID", func(db *DB) error { _, err := db.Find(context.Background(), []string{"e"}); return err }},
+		{"begin", fakeBegin, claimOne},
+		{"lock", "SELECT SLOT_CT", claimOne},
+		{"insert", "INSERT INTO RL_EVENT_SLOT_DTL", claimOne},
+		{"update", "UPDATE RL_WNDW_CT", claimOne},
+		{"commit", fakeCommit, claimOne},
+		{"procedure", "BEGIN RL_SLOT_API", func(db *DB) error {
+			_, err := db.Procedure().Call(context.Background(), oracleSearch())
+			return err
+		}},
+		{"connect", fakeConnect, func(db *DB) error { _, err := db.Generation(context.Background()); return err }},
+	}
+	for _, step := range steps {
+		for kind, codes := range oracleKinds {
+			for _, code := range codes {
+				f := failing(step.at, oraError(code))
+				err := step.do(f.store(t))
+				if got := slots.KindOf(err); err == nil || got != kind {
+					t.Errorf("%s, ORA-%05d: %v is %v, want %v", step.name, code, err, got, kind)
+				}
+				if oracleCode(err) != code {
+					t.Errorf("%s: the code is lost in %v", step.name, err)
+				}
+			}
+		}
+	}
+}
+
+// failing obliges, except that texts which begin with at fail.
+func failing(at string, err error) *fakeOracle {
+	return &fakeOracle{answer: func(text string) (fakeAnswer, error) {
+		if strings.HasPrefix(text, at) {
+			return fakeAnswer{}, err
+		}
+		return obliging(text)
+	}}
+}
+
+// claimOne places one slot, as the engine tx does.
+func claimOne(db *DB) error {
+	ctx := context.Background()
+	tx, err := db.Begin(ctx)
+	if err != nil {
+		return err
+	}
+	defer tx.Rollback()
+	if _, _, err := tx.Lock(ctx, oracleSeries, noonMs, 100); err != nil {
+		return err
+	}
+	if err := tx.Claim(ctx, oracleSeries, noonMs, []slots.Slot{{ID: "s1", EventID: "e1"}}); err != nil {
+		return err
+	}
+	return tx.Commit(ctx)
+}
+
+// A statement that fails, even by ORA-00060, which undoes the statement alone, has
+// the transaction rolled back.
+func TestOracleRollback(t *testing.T) {
+	for _, at := range []string{"SELECT SLOT_CT", "INSERT INTO RL_EVENT_SLOT_DTL", "UPDATE RL_WNDW_CT"} {
+		f := failing(at, oraError(60))
+		if err := claimOne(f.store(t)); err == nil {
+			t.Errorf("%s failed and nobody noticed", at)
+		}
+		texts := f.texts()
+		if last := texts[len(texts)-1]; last != fakeRollback || slices.Contains(texts, fakeCommit) {
+			t.Errorf("after %s: %q, want a rollback at the end and no commit", at, texts)
+		}
+	}
+}
+
+// A commit whose answer is lost is Passing: it may have taken effect.
+func TestOracleCommitLost(t *testing.T) {
+	committed := false
+	f := &fakeOracle{answer: func(text string) (fakeAnswer, error) {
+		if text == fakeCommit {
+			committed = true
+			return fakeAnswer{}, oraError(3113)
+		}
+		return obliging(text)
+	}}
+	db := f.store(t)
+	if err := claimOne(db); !committed || slots.KindOf(err) != slots.Passing || err == nil {
+		t.Errorf("committed %v, error %v: want it Passing", committed, err)
+	}
+	if found, err := db.Find(t.Context(), []string{"e1"}); err != nil || len(found) != 1 {
+		t.Errorf("the store is of no use any more: %v, %v", found, err)
+	}
+}
+
+// ORA-00001 means different things for different indexes.
+func TestOracleDuplicates(t *testing.T) {
+	for index, want := range map[string]slots.Kind{
+		"RATE_LIMITER.RL_EVENT_SLOT_DTL_IUX":    slots.Duplicate,
+		"RL_EVENT_SLOT_DTL_IUX":                 slots.Duplicate,
+		"RATE_LIMITER.RL_EVENT_WNDW_CONFIG_IUX": slots.Passing,
+		"RATE_LIMITER.RL_EVENT_WNDW_CONFIG_PK":  slots.Failed,
+	} {
+		text := "ORA-00001: unique constraint (" + index + ") violated"
+		for _, text := range []string{text, text + " on table RATE_LIMITER.RL_EVENT_SLOT_DTL columns (EVENT_ID)",
+			"dpiStmt_execute(mode=32 arrLen=-1): " + text + "\nORA-06512: at \"RATE_LIMITER.RL_SLOT_API\", line 12 (X)"} {
+			err := claimOne(failing("INSERT INTO RL_EVENT_SLOT_DTL", &fakeError{1, text}).store(t))
+			if got := slots.KindOf(err); got != want {
+				t.Errorf("%s: %v, want %v", text, got, want)
+			}
+		}
+	}
+	if f := oracleClassify(&fakeError{1, "ORA-00001: in no known words"}); f.kind != slots.Failed {
+		t.Errorf("without an index: %v, want failed", f.kind)
+	}
+}
+
+// Errors of the client library have the code zero.
+func TestOracleClientErrors(t *testing.T) {
+	for text, want := range map[string]failure{
+		"ORA-00000: DPI-1010: not connected":                                       {kind: slots.Passing},
+		"ORA-00000: DPI-1067: call timeout of 1000 ms exceeded with ORA-3136":      {kind: slots.Passing},
+		"ORA-00000: DPI-1080: connection was closed by ORA-03113":                  {kind: slots.Passing},
+		"ORA-00000: DPI-1080: connection was closed by ORA-01089":                  {kind: slots.Unavailable, stale: true},
+		"ORA-00000: DPI-1047: Cannot locate a 64-bit Oracle Client library: \"l\"": {},
+		"ORA-00000: DPI-1043: invalid number":                                      {},
+		"something else entirely":                                                  {},
+	} {
+		if got := oracleClassify(&fakeError{0, text}); got != want {
+			t.Errorf("%s: %+v, want %+v", text, got, want)
+		}
+		if got := oracleClassify(fmt.Errorf("wrapped: %w", &fakeError{0, text})); got != want {
+			t.Errorf("wrapped %s: %+v, want %+v", text, got, want)
+		}
+	}
+}
+
+// dpi1047 is what the driver says without a client library.
+const dpi1047 = `ORA-00000: DPI-1047: Cannot locate a 64-bit Oracle Client library: "libclntsh.so: cannot open shared object file: No such file or directory". ` +
+	`See https://oracle.github.io/odpi/doc/installation.html#linux for help`
+
+// A missing client library is nothing to try again, and the error says what to do.
+func TestOracleWithoutClient(t *testing.T) {
+	db := failing(fakeConnect, &fakeError{0, dpi1047}).store(t)
+	for name, err := range map[string]error{"ping": db.Ping(t.Context()), "claim": claimOne(db)} {
+		if slots.KindOf(err) != slots.Failed || err == nil || !strings.Contains(err.Error(), "install Oracle Instant Client") {
+			t.Errorf("%s: %v, want it failed, with advice", name, err)
+		}
+	}
+}
+
+// A database that starts, stops or is a standby has idle connections dropped.
+func TestOracleStale(t *testing.T) {
+	for _, code := range []int{1033, 1034, 1089, 1090, 16000} {
+		if f := oracleClassify(oraError(code)); !f.stale {
+			t.Errorf("ORA-%05d: %+v, want it stale", code, f)
+		}
+	}
+	if f := oracleClassify(oraError(60)); f.stale {
+		t.Error("a deadlock says nothing about other connections")
+	}
+}
+
+// What an error holds of wrapped ones is found by its code.
+func TestOracleCodeWrapped(t *testing.T) {
+	if got := oracleCode(errors.Join(errors.New("x"), fmt.Errorf("y: %w", oraError(955)))); got != 955 {
+		t.Errorf("code %d, want 955", got)
+	}
+}

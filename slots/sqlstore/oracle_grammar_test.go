@@ -1,0 +1,115 @@
+package sqlstore
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/headgate-rls/headgate/internal/testenv"
+)
+
+// A namedText is a statement with a name to report it by.
+type namedText struct {
+	Name string `json:"name"`
+	Text string `json:"text"`
+}
+
+// oracleTexts is every text that Oracle is sent: those that the fake noted, among
+// them all migrations, and those of the set-up script.
+func oracleTexts(t *testing.T) []struct{ name, text string } {
+	t.Helper()
+	var all []struct{ name, text string }
+	seen := map[string]bool{}
+	add := func(name, text string) {
+		if !seen[text] {
+			seen[text] = true
+			all = append(all, struct{ name, text string }{name, text})
+		}
+	}
+	for i, c := range sent(t) {
+		add(fmt.Sprintf("sent-%d", i), c.text)
+	}
+	add("flyway", oracleDialect().migrations.flywayApplied.text)
+	for i, text := range oracleDrops {
+		add(fmt.Sprintf("drop-%d", i), text)
+	}
+	for i, text := range setupStatements(t) {
+		add(fmt.Sprintf("setup-%d", i), text)
+	}
+	return all
+}
+
+// S0-02: the grammar of PL/SQL accepts all of it.
+func TestOracleGrammar(t *testing.T) {
+	var list []namedText
+	for _, c := range oracleTexts(t) {
+		list = append(list, namedText{c.name, c.text})
+	}
+	if len(list) < 60 {
+		t.Errorf("only %d texts are checked", len(list))
+	}
+	if found := checkGrammar(t, list); found != "" {
+		t.Errorf("the grammar refuses:\n%s", found)
+	}
+}
+
+// The grammar must bite.
+func TestOracleGrammarBites(t *testing.T) {
+	body := oraclePackage(t)[1]
+	wrong := []string{
+		"INSERT INTO RL_WNDW_CT (SLOT_CT) VALUES (1) ON CONFLICT DO NOTHING",
+		"SELECT SLOT_CT FROM RL_WNDW_CT WHERE SLOT_CT = 1 LIMIT 1",
+		"SELECT `SLOT_CT` FROM RL_WNDW_CT",
+		"SELECT SLOT_CT::int FROM RL_WNDW_CT",
+		"INSERT INTO RL_WNDW_CT (SLOT_CT) VALUES (1), (2)",
+		"SELECT FROM WHERE",
+		"UPDATE RL_WNDW_CT SET SLOT_CT + 1 WHERE SLOT_CT = 2",
+		"BEGIN IF 1 = 1 THEN NULL; END;",
+		"CREATE TABLE T (A NUMBER(10) NOT NULL,)",
+		"ALTER TABLE T ADD COLUMN (A NUMBER",
+		"BEGIN RL_SLOT_API.ASSIGN_SLOT(:1, :2; END;",
+		strings.Replace(body, "END IF;", "", 1),
+		"CREATE OR REPLACE FUNCTION F RETURN NUMBER IS BEGIN WHILE 1 = 1 LOOP NULL; END WHILE; END F;",
+		"CREATE OR REPLACE PROCEDURE P IS BEGIN NULL; EXCEPTION NO_DATA_FOUND THEN NULL; END P;",
+	}
+	var list []namedText
+	for i, text := range wrong {
+		list = append(list, namedText{fmt.Sprintf("wrong-%d", i), text})
+	}
+	found := checkGrammar(t, list)
+	for _, c := range list {
+		if !strings.Contains(found, c.Name+":") {
+			t.Errorf("the grammar accepts %.120s", c.Text)
+		}
+	}
+}
+
+// checkGrammar returns what the grammar's program says against the texts.
+func checkGrammar(t *testing.T, list []namedText) string {
+	t.Helper()
+	program := testenv.UseClient(t, testenv.PLSQLGrammar)
+	input, err := json.Marshal(list)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, program)
+	var out, failure bytes.Buffer
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(input), &out, &failure
+	err = cmd.Run()
+	var exit *exec.ExitError
+	if err != nil && (!errors.As(err, &exit) || exit.ExitCode() != 1) {
+		t.Fatalf("%s: %v: %s", program, err, &failure)
+	}
+	if (err != nil) != (out.Len() > 0) {
+		t.Fatalf("%s says %q and ends with %v", program, &out, err)
+	}
+	return out.String()
+}

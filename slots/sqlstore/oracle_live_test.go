@@ -1,0 +1,72 @@
+package sqlstore
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/headgate-rls/headgate/internal/testenv"
+	"github.com/headgate-rls/headgate/slots"
+	"github.com/headgate-rls/headgate/slots/slotstest"
+)
+
+// oracleDrops empty a schema of what is headgate's.
+var oracleDrops = []string{
+	"DROP PACKAGE RL_SLOT_API", "DROP FUNCTION RL_NOW", "DROP FUNCTION RL_TS", "DROP FUNCTION RL_TXT", "DROP FUNCTION RL_ADD_MS",
+	"DROP TABLE RL_EVENT_WNDW_CONFIG", "DROP TABLE RL_WNDW_CT", "DROP TABLE RL_EVENT_SLOT_DTL", "DROP TABLE RL_WNDW_FRONTIER_TRK",
+	"DROP TABLE RL_SLOT_CTL", "DROP TABLE RL_SCHEMA_HISTORY", "DROP TABLE RL_SCHEMA_LOCK",
+}
+
+// emptyOracle returns the address of a real Oracle, whose schema it empties.
+func emptyOracle(t *testing.T) string {
+	t.Helper()
+	url := testenv.RequireDSN(t, testenv.Oracle)
+	db := mustOpen(t, url)
+	for _, drop := range oracleDrops {
+		if _, err := db.pools.write.ExecContext(soon(t), drop); err != nil && !slices.Contains([]int{942, 4043}, oracleCode(err)) {
+			t.Fatalf("%s: %v", drop, err)
+		}
+	}
+	return url
+}
+
+// The whole suite on a real Oracle, both engines, where there is one.
+func TestOracleConformance(t *testing.T) {
+	testenv.RequireDSN(t, testenv.Oracle)
+	slotstest.Run(t, slotstest.Harness{Name: "oracle", Fresh: func(t *testing.T) slotstest.Database {
+		url := emptyOracle(t)
+		return slotstest.Database{URL: url, Open: func(t *testing.T) slots.Store { return migrated(t, url) }}
+	}})
+}
+
+// S0-02 on a real Oracle: both engines give the same answers.
+func TestOracleEqualsTx(t *testing.T) {
+	db := migrated(t, emptyOracle(t))
+	equalEngines(t, slots.TxEngine(db), db.Procedure())
+}
+
+// equalEngines holds a procedure to what the engine tx finds.
+func equalEngines(t *testing.T, tx slots.Engine, procedure slots.Procedure) {
+	t.Helper()
+	for seed := range uint64(40) {
+		r := rand.New(rand.NewPCG(seed, 11))
+		script := newSearches(r, seed)
+		for n := range 40 {
+			s := script.next(n)
+			a, errA := tx.Assign(soon(t), script.under("tx", s))
+			b, errB := procedure.Call(soon(t), script.under("pr", s))
+			check(t, errA)
+			check(t, errB)
+			compareFound(t, s.GridMs(), fmt.Sprintf("seed %d search %d: %+v", seed, n, s), a, b)
+		}
+	}
+}
+
+// A schema that is up to date is left alone.
+func TestOracleMigrateTwice(t *testing.T) {
+	db := migrated(t, emptyOracle(t))
+	if applied, err := db.Migrate(soon(t)); err != nil || len(applied) > 0 {
+		t.Errorf("applied %q again, %v", applied, err)
+	}
+}

@@ -1,0 +1,281 @@
+package sqlstore
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/go-sql-driver/mysql"
+	"github.com/headgate-rls/headgate/internal/testenv"
+	"github.com/headgate-rls/headgate/slots"
+	"github.com/headgate-rls/headgate/slots/slotstest"
+)
+
+// oracleOnMariaDB runs the package RL_SLOT_API, the very text that Oracle gets, on
+// MariaDB in its Oracle mode, over the tables of the MySQL dialect. Only the
+// functions of time have bodies of their own.
+type oracleOnMariaDB struct{ sessions *sql.DB }
+
+// oracleShims are the functions of time for MariaDB.
+var oracleShims = []string{
+	`CREATE OR REPLACE FUNCTION RL_NOW RETURN DATETIME(6) IS
+BEGIN RETURN UTC_TIMESTAMP(6); END;`,
+	`CREATE OR REPLACE FUNCTION RL_TS(p_text IN VARCHAR2(40)) RETURN DATETIME(6) IS
+BEGIN RETURN CAST(p_text AS DATETIME(6)); END;`,
+	`CREATE OR REPLACE FUNCTION RL_TXT(p_ts IN DATETIME(6)) RETURN VARCHAR2(40) IS
+BEGIN RETURN DATE_FORMAT(p_ts, '%Y-%m-%d %H:%i:%s.%f'); END;`,
+	`CREATE OR REPLACE FUNCTION RL_ADD_MS(p_ts IN DATETIME(6), p_ms IN NUMBER(19)) RETURN DATETIME(6) IS
+BEGIN RETURN p_ts + INTERVAL p_ms * 1000 MICROSECOND; END;`,
+}
+
+// newOracleOnMariaDB installs the package in a database that has the tables.
+func newOracleOnMariaDB(t *testing.T, address string) oracleOnMariaDB {
+	t.Helper()
+	u, err := url.Parse(address)
+	check(t, err)
+	config := mysql.NewConfig()
+	config.Net, config.Addr, config.DBName = "tcp", u.Host, strings.Trim(u.Path, "/")
+	config.User = u.User.Username()
+	config.Passwd, _ = u.User.Password()
+	config.InterpolateParams = true
+	// Oracle has no statements that commit by themselves; MariaDB would commit each
+	// one inside the package.
+	config.Params = map[string]string{
+		"sql_mode": "'" + testenv.SharedMariaDB(t).OracleMode() + "'", "autocommit": "0", "tx_isolation": "'READ-COMMITTED'",
+		"collation_connection": "utf8mb4_nopad_bin", // as that of the tables
+	}
+	check(t, config.Apply(mysql.Charset("utf8mb4", "utf8mb4_bin")))
+	connector, err := mysql.NewConnector(config)
+	check(t, err)
+	sessions := newPool(connector, Config{}.withDefaults())
+	t.Cleanup(func() { check(t, sessions.Close()) })
+	mustExec(t, sessions, append(oracleShims, oraclePackage(t)...)...)
+	return oracleOnMariaDB{sessions}
+}
+
+// assign implements dialect.assign.
+func (o oracleOnMariaDB) assign(ctx context.Context, _ *sql.DB, s *slots.Search) (*assigned, error) {
+	// OUT parameters take a second trip on MariaDB, on the same connection.
+	conn, err := o.sessions.Conn(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer conn.Close()
+	var r oracleResult
+	places := r.places()
+	outs := make([]string, len(places))
+	for i := range outs {
+		outs[i] = fmt.Sprintf("@o%d", i+1)
+	}
+	call := "CALL RL_SLOT_API.ASSIGN_SLOT(" + strings.Repeat("?, ", oracleInputs) + strings.Join(outs, ", ") + ")"
+	if _, err := conn.ExecContext(ctx, call, oracleArguments(s)...); err != nil {
+		return nil, err
+	}
+	for i, p := range places {
+		if text, ok := p.(*string); ok {
+			places[i] = nullText{text}
+		}
+	}
+	if err := conn.QueryRowContext(ctx, "SELECT "+strings.Join(outs, ", ")).Scan(places...); err != nil {
+		return nil, err
+	}
+	return r.assigned(s)
+}
+
+// nullText reads NULL as Oracle's drivers do.
+type nullText struct{ to *string }
+
+func (n nullText) Scan(src any) error {
+	var text sql.NullString
+	err := text.Scan(src)
+	*n.to = text.String
+	return err
+}
+
+// on returns the MySQL dialect's Store with this procedure instead of its own.
+func (o oracleOnMariaDB) on(db *DB) *DB {
+	d := *db.dialect
+	d.assign = o.assign
+	db.dialect = &d
+	return db
+}
+
+// S0-02, S0-04: the whole suite, on the package.
+func TestOraclePackageConformance(t *testing.T) {
+	slotstest.Run(t, slotstest.Harness{
+		Name:    "oracle-on-mariadb",
+		Engines: []string{slotstest.EngineProcedure},
+		Fresh: func(t *testing.T) slotstest.Database {
+			url := testenv.SharedMariaDB(t).CreateDatabase("oracle")
+			migrated(t, url)
+			ora := newOracleOnMariaDB(t, url)
+			return slotstest.Database{URL: url, Open: func(t *testing.T) slots.Store {
+				db, err := Open(Config{URL: url})
+				check(t, err)
+				t.Cleanup(func() { _ = db.Close() }) // the suite may have closed it
+				return ora.on(db)
+			}}
+		},
+	})
+}
+
+// S0-02: the package and the engine tx give the same answers, and see the same on
+// the way.
+func TestOraclePackageEqualsTx(t *testing.T) {
+	url := testenv.SharedMariaDB(t).CreateDatabase("oracle")
+	db := migrated(t, url)
+	equalEngines(t, slots.TxEngine(db), newOracleOnMariaDB(t, url).on(mustOpen(t, url)).Procedure())
+}
+
+// packageOn returns a store and the package over a new database.
+func packageOn(t *testing.T) (*DB, slots.Procedure) {
+	t.Helper()
+	url := testenv.SharedMariaDB(t).CreateDatabase("oracle")
+	db := migrated(t, url)
+	return db, newOracleOnMariaDB(t, url).on(mustOpen(t, url)).Procedure()
+}
+
+// hold locks a window until the test ends.
+func hold(t *testing.T, db *DB, s slots.Series, windowMs int64) {
+	t.Helper()
+	tx, err := db.Begin(soon(t))
+	check(t, err)
+	t.Cleanup(tx.Rollback)
+	if _, ok, err := tx.Lock(soon(t), s, windowMs, 1<<30); !ok || err != nil {
+		t.Fatalf("window %d cannot be locked: %v", windowMs, err)
+	}
+}
+
+// S0-79, F4: windows that others hold are passed over, tried once more, or waited
+// for, as by the engine tx.
+func TestOraclePackageHeld(t *testing.T) {
+	db, procedure := packageOn(t)
+	tx := slots.TxEngine(db)
+	for n, c := range []heldCase{
+		{held: []int64{0}}, {held: []int64{0}, known: true}, {held: []int64{0}, wait: true},
+		{held: []int64{0, 1}}, {held: []int64{0, 1, 2}}, {held: []int64{0, 1}, direct: true},
+		{held: []int64{1}, later: true}, {held: []int64{1}, later: true, wait: true},
+		{held: []int64{1, 3}, later: true, direct: true}, {held: []int64{1}, later: true, direct: true, wait: true},
+		{held: []int64{1, 2, 3, 4}, later: true}, {held: []int64{1, 2, 3, 4}, later: true, chunks: 1},
+		{held: []int64{1, 2, 3, 4}, later: true, wait: true}, {held: []int64{0, 1, 2, 3, 4}, chunks: 2, known: true},
+	} {
+		t.Run(fmt.Sprintf("%+v", c), func(t *testing.T) {
+			a, err := tx.Assign(soon(t), c.search(t, db, fmt.Sprintf("tx%d", n)))
+			check(t, err)
+			search := c.search(t, db, fmt.Sprintf("pr%d", n))
+			b, err := procedure.Call(soon(t), search)
+			check(t, err)
+			if b.Held != c.wait || b.Contended == 0 {
+				t.Errorf("%+v, want held %v, contended", b, c.wait)
+			}
+			compareFound(t, search.GridMs(), "held", a, b)
+		})
+	}
+}
+
+// A heldCase is a search while others hold windows, counted from the first one.
+type heldCase struct {
+	held                       []int64
+	wait, known, direct, later bool
+	chunks                     int
+}
+
+// search makes the case's search in a scope of its own, where windows 0 to 4 are
+// provisioned, and has the windows held until the test ends.
+func (c heldCase) search(t *testing.T, db *DB, scope string) *slots.Search {
+	t.Helper()
+	const size = int64(4000)
+	s := &slots.Search{
+		Series: slots.Series{Scope: scope, SizeMs: size}, ConfigID: "c", Max: 2,
+		FirstMs: noonMs, FirstKnown: c.known, BaseMs: noonMs + size, FromMs: noonMs + size,
+		Direct: c.direct, EndMs: noonMs + 1000*size, Chunk: 5, Chunks: c.chunks, Wait: c.wait,
+		Asks: []slots.Ask{{EventID: scope + "-e", SlotID: scope + "-s", RequestedUs: noonMs * 1000, FirstMax: 2, Bits: 1 << 30}},
+	}
+	if c.later {
+		s.Asks[0].FirstMax = 0
+	}
+	end := noonMs + 5*size
+	_, err := db.Provision(soon(t), s.Series, noonMs, end, &slots.Frontier{ChunkMs: s.GridMs(), EndMs: end})
+	check(t, err)
+	for _, w := range c.held {
+		hold(t, db, s.Series, noonMs+w*size)
+	}
+	return s
+}
+
+// S0-77: of two who place one event, the later waits for the first and gets its
+// slot; no counter but the first's has changed.
+func TestOraclePackageDuplicate(t *testing.T) {
+	db, procedure := packageOn(t)
+	s := oracleSearch()
+	other := slots.Slot{ID: "theirs", EventID: "e1", Series: s.Series, RequestedUs: noonMs * 1000, WindowMs: noonMs + 4000, ScheduledMs: noonMs + 4001, ConfigID: "c1"}
+	_, err := db.Provision(soon(t), s.Series, noonMs, noonMs+8000, nil)
+	check(t, err)
+	tx, err := db.Begin(soon(t))
+	check(t, err)
+	defer tx.Rollback()
+	_, ok, err := tx.Lock(soon(t), s.Series, other.WindowMs, 100)
+	if check(t, err); !ok {
+		t.Fatal("not locked")
+	}
+	check(t, tx.Claim(soon(t), s.Series, other.WindowMs, []slots.Slot{other}))
+	type outcome struct {
+		found slots.Found
+		err   error
+	}
+	ctx, done := soon(t), make(chan outcome, 1)
+	go func() {
+		found, err := procedure.Call(ctx, s)
+		done <- outcome{found, err}
+	}()
+	// It is known to wait when the window that it has locked is held.
+	for held := false; !held; {
+		probe, err := db.Begin(ctx)
+		check(t, err)
+		_, ok, err := probe.Lock(ctx, s.Series, noonMs, 100)
+		check(t, err)
+		held = !ok
+		probe.Rollback()
+	}
+	check(t, tx.Commit(ctx))
+	got := <-done
+	if check(t, got.err); got.found.Answers[0].Status != slots.Existing || got.found.Answers[0].Slot.ID != "theirs" {
+		t.Errorf("found %+v, want their slot", got.found)
+	}
+	wantNoDrift(t, db)
+	if n, _, err := db.Peek(ctx, s.Series, noonMs); n != 0 || err != nil {
+		t.Errorf("the window it gave up counts %d, %v", n, err)
+	}
+}
+
+func wantNoDrift(t *testing.T, db *DB) {
+	t.Helper()
+	drifts, _, err := db.Drift(soon(t), noonMs-1<<40, noonMs+1<<40, nil, 100, false)
+	if check(t, err); len(drifts) > 0 {
+		t.Errorf("counters differ from slots: %+v", drifts)
+	}
+}
+
+// An error inside the package leaves no lock and no half of a claim behind, and a
+// lost answer is given again.
+func TestOraclePackageFails(t *testing.T) {
+	db, procedure := packageOn(t)
+	first, err := procedure.Call(soon(t), oracleSearch())
+	check(t, err)
+	s := oracleSearch()
+	s.Asks[0].EventID = "e2" // of another event, and the slot's id once more
+	if _, err := procedure.Call(soon(t), s); slots.KindOf(err) != slots.Failed || err == nil {
+		t.Errorf("a slot id in use: %v, want it failed", err)
+	}
+	hold(t, db, s.Series, noonMs)
+	wantNoDrift(t, db)
+	again, err := procedure.Call(soon(t), oracleSearch())
+	check(t, err)
+	again.Answers[0].Slot.CreatedUs = 0
+	if again.Answers[0] != first.Answers[0] || again.Answers[0].Status != slots.New {
+		t.Errorf("asked again: %+v, want %+v", again.Answers[0], first.Answers[0])
+	}
+}

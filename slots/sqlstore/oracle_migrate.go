@@ -1,0 +1,107 @@
+package sqlstore
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// oracleMigrations: DDL commits, so every statement can be run again.
+func oracleMigrations() migrations {
+	return migrations{
+		begin: oracleBegin,
+		// SQL*Plus would ask for values of & and stop statements at empty lines.
+		printHead: "SET DEFINE OFF\nSET SQLBLANKLINES ON\nWHENEVER SQLERROR EXIT FAILURE ROLLBACK\n\n",
+		printEnd:  "\n/\n",
+		printTail: "COMMIT\n/\nSHOW ERRORS PACKAGE BODY RL_SLOT_API\n",
+		hasFlyway: text("SELECT 1 FROM ALL_TABLES WHERE OWNER = SYS_CONTEXT('USERENV', 'CURRENT_SCHEMA')" +
+			" AND TABLE_NAME = 'flyway_schema_history'"),
+		flywayApplied: text(`SELECT 1 FROM "flyway_schema_history" WHERE "version" = '1' AND "success" = 1`),
+		createHistory: text("CREATE TABLE RL_SCHEMA_HISTORY (SCRIPT_NM VARCHAR2(128) NOT NULL, CHECKSUM_TX VARCHAR2(64) NOT NULL," +
+			" APPLIED_TS TIMESTAMP(6) NOT NULL, CONSTRAINT RL_SCHEMA_HISTORY_PK PRIMARY KEY (SCRIPT_NM))"),
+		history:     text("SELECT SCRIPT_NM, CHECKSUM_TX FROM RL_SCHEMA_HISTORY"),
+		addHistory:  text(oracleSQL("INSERT INTO RL_SCHEMA_HISTORY (SCRIPT_NM, CHECKSUM_TX, APPLIED_TS) SELECT :1, :2, {now} FROM DUAL")),
+		dropHistory: text("DELETE FROM RL_SCHEMA_HISTORY WHERE SCRIPT_NM = :1"),
+		present:     oraclePresent,
+		check:       oracleCheck,
+	}
+}
+
+const (
+	oracleMakeLock = "CREATE TABLE RL_SCHEMA_LOCK (LOCK_ID NUMBER(1))"
+	oracleTakeLock = "LOCK TABLE RL_SCHEMA_LOCK IN EXCLUSIVE MODE"
+)
+
+// oracleBegin holds a lock in a transaction on a second session, as DDL would end
+// it on the first.
+func oracleBegin(ctx context.Context, db *sql.DB) (session, func(error) error, error) {
+	if db.Stats().MaxOpenConnections == 1 {
+		return nil, nil, errors.New("migrations of Oracle need two connections: set the pool's maximum to 2 or more")
+	}
+	conn, err := db.Conn(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	lock, err := oracleLock(ctx, db, conn)
+	if err != nil {
+		return nil, nil, errors.Join(err, conn.Close())
+	}
+	return conn, func(error) error {
+		err := lock.Rollback()
+		if errors.Is(err, sql.ErrTxDone) {
+			err = nil // the end of ctx has freed it
+		}
+		return errors.Join(err, conn.Close())
+	}, nil
+}
+
+// oracleLock waits for the lock as long as ctx allows.
+func oracleLock(ctx context.Context, db *sql.DB, conn *sql.Conn) (*sql.Tx, error) {
+	if _, err := conn.ExecContext(ctx, oracleMakeLock); err != nil && !oraclePresent(err) {
+		return nil, fmt.Errorf("make RL_SCHEMA_LOCK: %w", err)
+	}
+	lock, err := db.BeginTx(ctx, nil)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := lock.ExecContext(ctx, oracleTakeLock); err != nil {
+		return nil, errors.Join(err, lock.Rollback())
+	}
+	return lock, nil
+}
+
+// oraclePresent: a name is used already, a column is there, a key is there (twice),
+// an index on these columns is there, a key or a constraint is gone.
+func oraclePresent(err error) bool {
+	return slices.Contains([]int{955, 1430, 2260, 2261, 1408, 2441, 2443}, oracleCode(err))
+}
+
+// oracleErrors lists what does not compile: CREATE succeeds all the same.
+const oracleErrors = "SELECT NAME, TYPE, LINE, POSITION, TEXT FROM ALL_ERRORS" +
+	" WHERE OWNER = SYS_CONTEXT('USERENV', 'CURRENT_SCHEMA') AND ATTRIBUTE = 'ERROR'" +
+	" AND NAME IN ('RL_SLOT_API', 'RL_NOW', 'RL_TS', 'RL_TXT', 'RL_ADD_MS')" +
+	" ORDER BY NAME, TYPE, SEQUENCE FETCH FIRST 10 ROWS ONLY"
+
+func oracleCheck(ctx context.Context, s session) error {
+	rows, err := s.QueryContext(ctx, oracleErrors)
+	if err != nil {
+		return fmt.Errorf("look for what does not compile: %w", err)
+	}
+	defer rows.Close()
+	var found []string
+	for rows.Next() {
+		var name, kind, text string
+		var line, position int64
+		if err := rows.Scan(&name, &kind, &line, &position, &text); err != nil {
+			return err
+		}
+		found = append(found, fmt.Sprintf("%s %s, line %d, column %d: %s", strings.ToLower(kind), name, line, position, strings.TrimSpace(text)))
+	}
+	if err := rows.Err(); err != nil || len(found) == 0 {
+		return err
+	}
+	return fmt.Errorf("it does not compile: %s", strings.Join(found, "; "))
+}

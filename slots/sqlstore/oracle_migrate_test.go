@@ -1,0 +1,154 @@
+package sqlstore
+
+import (
+	"context"
+	"database/sql/driver"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/headgate-rls/headgate/slots"
+)
+
+// migrating is a fake for which applied is what Migrate has noted so far.
+func migrating(answer func(text string) (fakeAnswer, error)) *fakeOracle {
+	f := &fakeOracle{}
+	f.answer = func(text string) (fakeAnswer, error) {
+		if a, err := answer(text); err != nil || a.rows != nil {
+			return a, err
+		}
+		return obliging(text)
+	}
+	return f
+}
+
+func nothing(string) (fakeAnswer, error) { return fakeAnswer{}, nil }
+
+// S0-08: the lock is held on a second session while DDL runs on the first, from
+// before the history is read until the end.
+func TestOracleMigrate(t *testing.T) {
+	f := migrating(nothing)
+	applied, err := f.store(t).Migrate(t.Context())
+	want := []string{"V1__rate_limiter_schema.sql", "V2__scope_and_size.sql", "R__rl_slot_api.sql"}
+	if err != nil || !slices.Equal(applied, want) {
+		t.Fatalf("applied %q, %v, want %q", applied, err, want)
+	}
+	locked := slices.IndexFunc(f.calls, func(c fakeCall) bool { return c.text == oracleTakeLock })
+	read := slices.IndexFunc(f.calls, func(c fakeCall) bool { return strings.HasPrefix(c.text, "SELECT SCRIPT_NM") })
+	freed := slices.IndexFunc(f.calls, func(c fakeCall) bool { return c.text == fakeRollback })
+	if locked < 0 || read < locked || freed != len(f.calls)-1 {
+		t.Fatalf("locked at %d, history read at %d, freed at %d of %d", locked, read, freed, len(f.calls))
+	}
+	for _, c := range f.calls[locked+1 : freed] {
+		if c.conn == f.calls[locked].conn {
+			t.Errorf("the session that holds the lock ran %s", c.text)
+		}
+	}
+	for _, s := range oracleDialect().scripts() {
+		for _, text := range s.statements(nil) {
+			if !slices.Contains(f.texts(), text) {
+				t.Errorf("%s: not run: %s", s.name, text)
+			}
+		}
+	}
+}
+
+// What is there already is passed over; anything else stops the migration, frees
+// the lock and notes nothing.
+func TestOracleMigrateAgain(t *testing.T) {
+	for code, present := range map[int]bool{955: true, 1430: true, 2260: true, 2261: true, 1408: true, 2441: true, 2443: true, 1031: false, 1658: false, 60: false} {
+		f := migrating(func(text string) (fakeAnswer, error) {
+			if strings.HasPrefix(text, "CREATE INDEX RL_EVENT_SLOT_DTL_I03X") {
+				return fakeAnswer{}, oraError(code)
+			}
+			return fakeAnswer{}, nil
+		})
+		applied, err := f.store(t).Migrate(t.Context())
+		if present != (err == nil) {
+			t.Errorf("ORA-%05d: applied %q, %v", code, applied, err)
+		}
+		texts := f.texts()
+		if texts[len(texts)-1] != fakeRollback {
+			t.Errorf("ORA-%05d: the lock is not freed: %q", code, texts[len(texts)-1])
+		}
+		if err != nil && !strings.Contains(err.Error(), "V2__scope_and_size.sql") {
+			t.Errorf("the error does not say where: %v", err)
+		}
+		if err != nil && noted(f) != 1 {
+			t.Errorf("%d scripts are noted, want the first alone", noted(f))
+		}
+	}
+}
+
+func noted(f *fakeOracle) (n int) {
+	for _, c := range f.calls {
+		if strings.HasPrefix(c.text, "INSERT INTO RL_SCHEMA_HISTORY") {
+			n++
+		}
+	}
+	return n
+}
+
+// CREATE PACKAGE succeeds although the package does not compile.
+func TestOracleMigrateDoesNotCompile(t *testing.T) {
+	f := migrating(func(text string) (fakeAnswer, error) {
+		if strings.Contains(text, "ALL_ERRORS") {
+			return fakeAnswer{rows: [][]driver.Value{{"RL_SLOT_API", "PACKAGE BODY", int64(12), int64(5), "PLS-00201: identifier 'RL_NOW' must be declared\n"}}}, nil
+		}
+		return fakeAnswer{}, nil
+	})
+	_, err := f.store(t).Migrate(t.Context())
+	if slots.KindOf(err) != slots.Failed || err == nil ||
+		!strings.Contains(err.Error(), "package body RL_SLOT_API, line 12, column 5: PLS-00201: identifier 'RL_NOW' must be declared") {
+		t.Errorf("error %v: want it failed and to say what does not compile", err)
+	}
+}
+
+// A schema that Flyway made is taken over from version 1 on.
+func TestOracleMigrateFlyway(t *testing.T) {
+	f := migrating(func(text string) (fakeAnswer, error) {
+		if strings.Contains(text, "flyway_schema_history") {
+			return fakeAnswer{rows: [][]driver.Value{{int64(1)}}}, nil
+		}
+		return fakeAnswer{}, nil
+	})
+	if _, err := f.store(t).Migrate(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for _, text := range f.texts() {
+		if strings.HasPrefix(text, "CREATE TABLE RL_WNDW_CT") {
+			t.Error("version 1 was run over Flyway's")
+		}
+	}
+	if noted(f) != 3 {
+		t.Errorf("%d scripts are noted, want 3", noted(f))
+	}
+}
+
+// A pool of one connection cannot hold the lock and work; it must not hang.
+func TestOracleMigrateOneConnection(t *testing.T) {
+	f := &fakeOracle{answer: obliging}
+	db := f.store(t)
+	db.pools.write.SetMaxOpenConns(1)
+	_, err := db.Migrate(t.Context())
+	wantError(t, err, "two connections")
+}
+
+// A lock that is not to be had before the deadline leaves nothing behind.
+func TestOracleMigrateCancelled(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	f := migrating(func(text string) (fakeAnswer, error) {
+		if text == oracleTakeLock {
+			cancel()
+			return fakeAnswer{}, oraError(1013)
+		}
+		return fakeAnswer{}, nil
+	})
+	db := f.store(t)
+	if _, err := db.Migrate(ctx); err == nil {
+		t.Error("no error")
+	}
+	if n := db.pools.write.Stats().InUse; n != 0 {
+		t.Errorf("%d connections are in use", n)
+	}
+}

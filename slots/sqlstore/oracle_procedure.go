@@ -1,0 +1,130 @@
+package sqlstore
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"strings"
+
+	"github.com/headgate-rls/headgate/slots"
+)
+
+// oracleInputs and oracleOutputs are how many parameters of each kind
+// RL_SLOT_API.ASSIGN_SLOT has.
+const (
+	oracleInputs  = 22
+	oracleOutputs = 17
+)
+
+// oracleCall is one round trip: outside a transaction the driver asks for the
+// commit along with it, and the package commits its own work (S0-04).
+var oracleCall = "BEGIN RL_SLOT_API.ASSIGN_SLOT(" + oraclePlaces(oracleInputs+oracleOutputs) + "); END;"
+
+// oraclePlaces are the placeholders :1 to :n.
+func oraclePlaces(n int) string {
+	places := make([]string, n)
+	for i := range places {
+		places[i] = fmt.Sprintf(":%d", i+1)
+	}
+	return strings.Join(places, ", ")
+}
+
+// oracleAssign implements dialect.assign.
+func oracleAssign(ctx context.Context, db *sql.DB, s *slots.Search) (*assigned, error) {
+	var r oracleResult
+	args := oracleArguments(s)
+	for _, to := range r.places() {
+		args = append(args, sql.Out{Dest: to})
+	}
+	if _, err := db.ExecContext(ctx, oracleCall, args...); err != nil {
+		return nil, err
+	}
+	return r.assigned(s)
+}
+
+// oracleArguments are those of a search for one event, in the order of the
+// package's parameters.
+func oracleArguments(s *slots.Search) []any {
+	a := &s.Asks[0]
+	frontier := ""
+	if s.FrontierMs != 0 {
+		frontier = oracleText(s.FrontierMs * 1000)
+	}
+	return []any{
+		a.EventID, a.SlotID, s.Scope, s.SizeMs, s.ConfigID, s.Max, oracleFlag(s.Stratified),
+		oracleText(a.RequestedUs), a.ElapsedMs, a.FirstMax, int64(a.Bits & (1<<31 - 1)),
+		oracleText(s.FirstMs * 1000), oracleFlag(s.FirstKnown),
+		oracleText(s.BaseMs * 1000), oracleText(s.GridMs() * 1000), oracleText(s.FromMs * 1000), oracleFlag(s.Direct),
+		oracleText(min(s.EndMs, oracleLastUs/1000) * 1000), int64(s.Chunk), int64(s.Chunks), frontier, oracleFlag(s.Wait),
+	}
+}
+
+func oracleFlag(set bool) int64 {
+	if set {
+		return 1
+	}
+	return 0
+}
+
+// An oracleResult is what the package's OUT parameters are read into: text, and
+// numbers that are never NULL.
+type oracleResult struct {
+	status                                 int64
+	slotID, scope                          string
+	sizeMs                                 int64
+	requested, window, scheduled, configID string
+	created                                string
+	firstCount                             int64
+	low, frontier                          string
+	held, exhausted                        int64
+	windows, contended, provisioned        int64
+}
+
+// places are the results in the order of the package's parameters.
+func (r *oracleResult) places() []any {
+	return []any{
+		&r.status, &r.slotID, &r.scope, &r.sizeMs, &r.requested, &r.window, &r.scheduled, &r.configID, &r.created,
+		&r.firstCount, &r.low, &r.frontier, &r.held, &r.exhausted, &r.windows, &r.contended, &r.provisioned,
+	}
+}
+
+func (r *oracleResult) assigned(s *slots.Search) (*assigned, error) {
+	var t oracleTimes
+	a := &assigned{
+		status:     slots.Status(r.status),
+		firstCount: r.firstCount,
+		lowMs:      millis(t.us(r.low)), frontierMs: millis(t.us(r.frontier)),
+		held: r.held == 1, exhausted: r.exhausted == 1,
+		windows: r.windows, contended: r.contended, provisioned: r.provisioned,
+	}
+	switch a.status {
+	case slots.Unplaced:
+	case slots.New, slots.Existing:
+		a.slot = slots.Slot{
+			ID: r.slotID, EventID: s.Asks[0].EventID, Series: slots.Series{Scope: r.scope, SizeMs: r.sizeMs},
+			RequestedUs: t.us(r.requested), WindowMs: millis(t.us(r.window)), ScheduledMs: millis(t.us(r.scheduled)),
+			ConfigID: r.configID, CreatedUs: t.us(r.created),
+		}
+	default:
+		return nil, fmt.Errorf("RL_SLOT_API.ASSIGN_SLOT answers with status %d: want 0, 1 or 2", r.status)
+	}
+	if t.err != nil {
+		return nil, fmt.Errorf("RL_SLOT_API.ASSIGN_SLOT answers with a time that cannot be read: %w", t.err)
+	}
+	return a, nil
+}
+
+// oracleTimes reads texts and keeps the first error.
+type oracleTimes struct{ err error }
+
+// us are the microseconds of a text, zero if it is empty, which is NULL.
+func (t *oracleTimes) us(text string) int64 {
+	if text == "" {
+		return 0
+	}
+	us, err := oracleMicros(text)
+	if err != nil && t.err == nil {
+		t.err = err
+	}
+	return us
+}

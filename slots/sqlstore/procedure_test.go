@@ -1,0 +1,132 @@
+package sqlstore
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/headgate-rls/headgate/slots"
+	"github.com/headgate-rls/headgate/slots/plan"
+)
+
+// Both engines give the same answers to the same searches of the same database.
+func TestProcedureEqualsTx(t *testing.T) {
+	eachMigrated(t, func(t *testing.T, db *DB) {
+		if db.Procedure() == nil {
+			t.Skip("this database has no procedures")
+		}
+		sameAnswers(t, db, 20)
+	})
+}
+
+// sameAnswers puts scripts of searches to both engines.
+func sameAnswers(t *testing.T, db *DB, scripts uint64) {
+	t.Helper()
+	tx := slots.TxEngine(db)
+	procedure := slots.ProcedureEngine(db.Procedure(), tx)
+	for seed := range scripts {
+		script := newSearches(rand.New(rand.NewPCG(seed, 7)), seed)
+		for n := range 40 {
+			s := script.next(n)
+			a, errA := tx.Assign(soon(t), script.under("tx", s))
+			b, errB := procedure.Assign(soon(t), script.under("pr", s))
+			check(t, errA)
+			check(t, errB)
+			compareFound(t, s.GridMs(), fmt.Sprintf("seed %d search %d: %+v", seed, n, s), a, b)
+		}
+	}
+}
+
+// compareFound compares all but what differs by design: names, and times of
+// creation. A frontier that is not beyond the start of the grid is none.
+func compareFound(t *testing.T, grid int64, what string, a, b slots.Found) {
+	t.Helper()
+	for _, f := range []*slots.Found{&a, &b} {
+		if f.FrontierMs <= grid {
+			f.FrontierMs = 0
+		}
+		slot := &f.Answers[0].Slot
+		slot.CreatedUs = 0
+		for _, name := range []*string{&slot.Scope, &slot.EventID, &slot.ID} {
+			if len(*name) > 2 {
+				*name = (*name)[2:]
+			}
+		}
+	}
+	if a.Answers[0] != b.Answers[0] {
+		t.Fatalf("%s:\ntx        %+v\nprocedure %+v", what, a.Answers[0], b.Answers[0])
+	}
+	a.Answers, b.Answers = nil, nil
+	if fmt.Sprint(a) != fmt.Sprint(b) {
+		t.Fatalf("%s:\ntx        %+v\nprocedure %+v", what, a, b)
+	}
+}
+
+// searches makes searches that fill a few windows, hit the limits, and come again.
+type searches struct {
+	r     *rand.Rand
+	name  string
+	size  int64
+	max   int64
+	chunk int
+	at    int64
+}
+
+func newSearches(r *rand.Rand, seed uint64) *searches {
+	sizes := []int64{100, 999, 4000, 7000, 86_400_000}
+	maxima := []int64{1, 2, 3, 5, plan.MaxPerWindow}
+	return &searches{
+		r: r, name: fmt.Sprint(seed), size: sizes[r.IntN(len(sizes))], max: maxima[r.IntN(len(maxima))],
+		chunk: 1 + r.IntN(5), at: 1_790_000_000_000_000 + r.Int64N(1e12),
+	}
+}
+
+func (c *searches) next(n int) slots.Search {
+	us := c.at + c.r.Int64N(3*c.size*1000)
+	first := plan.WindowStart(us, c.size)
+	elapsed := plan.Elapsed(us, c.size)
+	s := slots.Search{
+		Series: slots.Series{SizeMs: c.size}, ConfigID: "config", Max: c.max, Stratified: c.r.IntN(2) == 0,
+		FirstMs: first, FirstKnown: c.r.IntN(3) == 0, BaseMs: first + c.size, FromMs: first + c.size,
+		Direct: c.r.IntN(3) == 0, EndMs: first + 1000*c.size, Chunk: c.chunk, Chunks: c.r.IntN(3), Wait: c.r.IntN(2) == 0,
+		Asks: []slots.Ask{{
+			EventID: fmt.Sprintf("e%s-%d", c.name, n-c.r.IntN(2)*c.r.IntN(3)), SlotID: fmt.Sprintf("s%s-%d", c.name, n), RequestedUs: us,
+			ElapsedMs: elapsed, FirstMax: plan.FirstCapacity(c.max, elapsed, c.size), Bits: c.r.Uint32(),
+		}},
+	}
+	if c.r.IntN(5) == 0 {
+		s.EndMs = s.BaseMs + c.r.Int64N(4)*c.size
+	}
+	return s
+}
+
+// under gives the search a scope and events of its own.
+func (c *searches) under(prefix string, s slots.Search) *slots.Search {
+	s.Scope = prefix + c.name
+	ask := s.Asks[0]
+	ask.EventID, ask.SlotID = prefix+ask.EventID, prefix+ask.SlotID
+	s.Asks = []slots.Ask{ask}
+	return &s
+}
+
+// Procedures say what is wrong with a slot id that is in use, and change nothing.
+func TestProcedureSlotIDInUse(t *testing.T) {
+	eachMigrated(t, func(t *testing.T, db *DB) {
+		if db.Procedure() == nil {
+			t.Skip("this database has no procedures")
+		}
+		c := newSearches(rand.New(rand.NewPCG(1, 1)), 1)
+		first, second := c.next(10), c.next(20)
+		second.Asks[0].SlotID = first.Asks[0].SlotID
+		_, err := db.Procedure().Call(soon(t), &first)
+		check(t, err)
+		_, err = db.Procedure().Call(soon(t), &second)
+		if err == nil || slots.KindOf(err) != slots.Failed {
+			t.Fatalf("a slot id that is in use gave %v", err)
+		}
+		drifts, _, err := db.Drift(soon(t), 0, 1<<42, nil, 100, false)
+		if err != nil || len(drifts) > 0 {
+			t.Fatalf("drift %v, %v", drifts, err)
+		}
+	})
+}

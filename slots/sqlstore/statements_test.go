@@ -1,0 +1,71 @@
+package sqlstore
+
+import (
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// documented is how many arguments each statement is given.
+var documented = map[string]int{
+	"peek": 3, "scout": 5, "frontier": 3, "provision": 4, "addFrontier": 4, "lock": 4, "lockWait": 3, "count": 3, "setCount": 4,
+	"activeConfig": 1, "activeConfigs": 1, "configByID": 1, "deactivate": 1, "insertConfig": 5, "bump": 0, "generation": 0,
+	"since": 4, "windows": 5, "lead": 4, "addLeader": 1, "purgeFrontiers": 2, "purgeWindows": 2, "purgeSlots": 2, "keys": 6, "compare": 4,
+}
+
+// Every statement of every dialect has a placeholder for each argument, and
+// none without one; no text has anything but placeholders where values go.
+func TestStatements(t *testing.T) {
+	for _, d := range dialects() {
+		all := reflect.ValueOf(d.statements)
+		if all.NumField() != len(documented) {
+			t.Fatalf("there are %d statements, and %d are documented", all.NumField(), len(documented))
+		}
+		for i := range all.NumField() {
+			name := all.Type().Field(i).Name
+			s := statement{text: all.Field(i).Field(0).String()}
+			for k := range all.Field(i).Field(1).Len() {
+				s.order = append(s.order, int(all.Field(i).Field(1).Index(k).Int()))
+			}
+			if s.text == "" && name == "purgeWindows" && d.purgeWindows != nil {
+				continue
+			}
+			n, ok := documented[name]
+			if !ok {
+				t.Errorf("%s is not documented", name)
+			}
+			checkStatement(t, d.name+" "+name, s, n)
+		}
+	}
+}
+
+var literals = regexp.MustCompile(`'[^']*'`)
+
+func checkStatement(t *testing.T, name string, s statement, n int) {
+	t.Helper()
+	marks := placeholder.FindAllString(literals.ReplaceAllString(strings.ReplaceAll(s.text, "::", " AS "), ""), -1)
+	given := n
+	if s.order != nil {
+		given = len(s.order)
+		for arg := range n {
+			if !slices.Contains(s.order, arg) {
+				t.Errorf("%s makes no use of argument %d", name, arg)
+			}
+		}
+		if slices.Max(s.order) >= n {
+			t.Errorf("%s makes use of argument %d of %d", name, slices.Max(s.order), n)
+		}
+	}
+	distinct := slices.Compact(slices.Sorted(slices.Values(marks)))
+	if len(marks) > 0 && marks[0] == "?" {
+		distinct = marks // each is another
+	}
+	if len(distinct) != given {
+		t.Errorf("%s has %d placeholders for %d arguments:\n%s", name, len(distinct), given, s.text)
+	}
+	if strings.HasSuffix(s.text, ";") || strings.Contains(s.text, "%") {
+		t.Errorf("%s: %s", name, s.text)
+	}
+}

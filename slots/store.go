@@ -1,0 +1,202 @@
+package slots
+
+import (
+	"context"
+	"errors"
+	"time"
+)
+
+// Tables are the statements that the tx engine and the Scheduler make use of.
+// Each method but Begin is a transaction of its own. All of them may be called
+// from any goroutine and end when ctx does. Errors are of the kinds below.
+//
+// All of it runs at READ COMMITTED, or serially: a statement sees what was
+// committed before it began.
+type Tables interface {
+	// Find returns the slots of those of the events that have one, in any order.
+	// One statement for at most MaxBatch events.
+	Find(ctx context.Context, eventIDs []string) ([]Slot, error)
+
+	// Peek returns the count of a window, or ok=false if it has no row. It locks
+	// nothing.
+	Peek(ctx context.Context, s Series, windowMs int64) (count int64, ok bool, err error)
+
+	// Scout returns the earliest window in [fromMs, toMs) that has a row with a
+	// count below max. It locks nothing.
+	Scout(ctx context.Context, s Series, fromMs, toMs, max int64) (windowMs int64, ok bool, err error)
+
+	// Frontier returns the end of the windows that are provisioned for the chunk
+	// that starts at chunkMs, or ok=false if none are.
+	Frontier(ctx context.Context, s Series, chunkMs int64) (endMs int64, ok bool, err error)
+
+	// Provision makes the rows that are missing among the windows
+	// [fromMs, toMs) and tells how many it made. A new row counts the slots of the
+	// scope that are scheduled inside the window already, whatever the size of the
+	// windows they were assigned under (F3). One statement, in ascending order. A
+	// frontier, unless nil, is added after it, unless it is there.
+	Provision(ctx context.Context, s Series, fromMs, toMs int64, frontier *Frontier) (rows int64, err error)
+
+	// Begin starts a transaction.
+	Begin(ctx context.Context) (Tx, error)
+}
+
+// A Frontier says that windows are provisioned up to EndMs for the chunk of
+// windows that starts at ChunkMs.
+type Frontier struct{ ChunkMs, EndMs int64 }
+
+// Tx is a transaction that claims places in one window. It ends with Commit or
+// Rollback; Rollback after Commit does nothing. An error of any method means that
+// the transaction must be rolled back.
+type Tx interface {
+	// Lock locks the window's row for the rest of the transaction if the row
+	// exists, has a count below max, and nobody else holds it; it never waits for
+	// others. ok=false locks nothing.
+	Lock(ctx context.Context, s Series, windowMs, max int64) (count int64, ok bool, err error)
+
+	// Claim inserts the slots, all of this window, and then adds their number to its
+	// count. A slot of an event that has one already is an error of kind Duplicate.
+	Claim(ctx context.Context, s Series, windowMs int64, slots []Slot) error
+
+	// Commit ends the transaction. After an error it is unknown whether it took
+	// effect.
+	Commit(ctx context.Context) error
+	Rollback()
+}
+
+// Procedure does one whole search inside the database, in one round trip and
+// with the same results as the tx engine.
+type Procedure interface {
+	// Call places the one event of s.Asks.
+	Call(ctx context.Context, s *Search) (Found, error)
+}
+
+// Store is everything that a Scheduler needs of a database.
+type Store interface {
+	Tables
+
+	// Procedure is nil if the database has none.
+	Procedure() Procedure
+
+	// ActiveConfig returns the active version of a name, or ErrConfigNotFound.
+	ActiveConfig(ctx context.Context, name string) (Config, error)
+	// ActiveConfigs returns all active versions by name, at most limit.
+	ActiveConfigs(ctx context.Context, limit int) ([]Config, error)
+	// PutConfig makes c the active version of its name and deactivates the one that
+	// was, in one transaction that also adds to the generation. It sets SinceUs and
+	// CreatedUs by the database's clock. Several at once succeed one after another.
+	PutConfig(ctx context.Context, c Config) (Config, error)
+
+	// Generation is a number that every change of a config, and Flush, adds to.
+	Generation(ctx context.Context) (int64, error)
+	Flush(ctx context.Context) (generation int64, err error)
+
+	// SlotsSince returns slots in the order of (CreatedUs, ID), from those after
+	// the position on.
+	SlotsSince(ctx context.Context, after Position, limit int) ([]Slot, error)
+	// Windows returns the counters in [fromMs, toMs), in order, at most limit.
+	Windows(ctx context.Context, s Series, fromMs, toMs int64, limit int) ([]Window, error)
+
+	// Lead makes holder the only leader of the named work for the time ttl, or
+	// renews it, and tells whether it is.
+	Lead(ctx context.Context, work, holder string, ttl time.Duration) (bool, error)
+	// PurgeWindows drops windows, and frontiers, that both ended and were made
+	// before the instant; PurgeSlots drops slots that were both created and scheduled
+	// before it. What somebody asks for today, be it long past, is kept. Both drop at
+	// most limit rows of each table and tell how many.
+	PurgeWindows(ctx context.Context, beforeMs int64, limit int) (int64, error)
+	PurgeSlots(ctx context.Context, beforeUs int64, limit int) (int64, error)
+	// Drift compares counters of windows that start in [fromMs, toMs), of all
+	// series, with the slots scheduled inside them, and with repair sets those that
+	// differ, each in a transaction that holds the window (F22). At most limit
+	// windows are looked at, in the order of (scope, size, start) from those after
+	// the given one on; next is nil at the end.
+	Drift(ctx context.Context, fromMs, toMs int64, after *WindowKey, limit int, repair bool) (drifts []Drift, next *WindowKey, err error)
+
+	// Pool tells about connections.
+	Pool() PoolStats
+
+	// Migrate brings the schema up to date; several at once succeed (S0-08).
+	Migrate(ctx context.Context) (applied []string, err error)
+	// Ping tells whether an Assign could succeed now: that the database answers
+	// and has the schema.
+	Ping(ctx context.Context) error
+	Close() error
+}
+
+// Position is a place in the order of SlotsSince. ID may be empty.
+type Position struct {
+	CreatedUs int64
+	ID        string
+}
+
+// A WindowKey names a window.
+type WindowKey struct {
+	Series
+	StartMs int64
+}
+
+// A Drift is a window whose counter differs from its slots.
+type Drift struct {
+	WindowKey
+	Count    int64 // the counter
+	Slots    int64 // scheduled inside
+	Repaired bool
+}
+
+// PoolStats tell about the connections to a database.
+type PoolStats struct {
+	Max, Open, InUse int
+	Waits            int64         // for a connection, since the start
+	Waited           time.Duration // all of them together
+}
+
+// Kind says what became of something that failed in the database, and so what
+// can be done about it.
+type Kind int
+
+// The kinds of StoreError.
+const (
+	// Failed: trying again will not help; somebody has to do something.
+	Failed Kind = iota
+	// Passing: a deadlock, a lost connection, a failover; the transaction may or may not
+	// have taken effect. Trying again is right.
+	Passing
+	// Duplicate: the event has a slot already, or is about to get one.
+	Duplicate
+	// Unavailable: the database cannot be reached, or has no connection to spare.
+	Unavailable
+)
+
+func (k Kind) String() string {
+	return [...]string{"failed", "passing", "duplicate", "unavailable"}[k]
+}
+
+// A StoreError is what a Store's methods return. Its text never holds a
+// password.
+type StoreError struct {
+	Kind Kind
+	Op   string // what was being done, such as "lock a window"
+	Err  error
+}
+
+func (e *StoreError) Error() string { return e.Op + ": " + e.Err.Error() }
+func (e *StoreError) Unwrap() error { return e.Err }
+
+// KindOf returns the kind of a Store's error; Failed if it is none.
+func KindOf(err error) Kind {
+	var se *StoreError
+	if errors.As(err, &se) {
+		return se.Kind
+	}
+	return Failed
+}
+
+// What a Scheduler's callers may see, beside StoreErrors and context errors.
+var (
+	// ErrConfigNotFound: there is no active config of the name.
+	ErrConfigNotFound = errors.New("no active config of this name")
+	// ErrExhausted: every window in reach is full or held by others.
+	ErrExhausted = errors.New("no window in reach has room")
+	// ErrPaused: the config allows no events at present (its maximum is 0).
+	ErrPaused = errors.New("the config is paused: its maximum is 0")
+)
