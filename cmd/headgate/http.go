@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
 	"fmt"
 	"net"
 	"net/http"
@@ -34,8 +35,9 @@ func (s *server) httpServers(ctx context.Context) ([]*httpServer, error) {
 		handler       http.Handler
 		write         time.Duration
 	}{
-		{"http", s.conf.HTTP, s.httpHandler(), 10 * time.Second},
+		{"http", s.conf.HTTP, s.httpHandler(), 10*time.Second + s.conf.Slots.Timeout},
 		{"debug", s.conf.Debug, s.debugHandler(), 2 * time.Minute}, // profiles take their time
+		{"admin", s.adminAddress(), s.adminHandler(), 10*time.Second + s.conf.Slots.Timeout},
 	} {
 		if h.address == "" {
 			continue
@@ -44,6 +46,15 @@ func (s *server) httpServers(ctx context.Context) ([]*httpServer, error) {
 		if err != nil {
 			closeServers(list)
 			return nil, err
+		}
+		if h.name == "admin" && s.conf.Admin.TLSCert != "" {
+			conf, err := serverTLS(s.conf.Admin.TLSCert, s.conf.Admin.TLSKey, s.conf.Admin.ClientCA, s.log)
+			if err != nil {
+				_ = l.Close()
+				closeServers(list)
+				return nil, fmt.Errorf("--admin-tls-cert: %w", err)
+			}
+			l = tls.NewListener(l, conf)
 		}
 		list = append(list, &httpServer{name: h.name, listener: l, Server: http.Server{
 			Handler:           h.handler,
@@ -94,9 +105,33 @@ func (s *server) httpHandler() http.Handler {
 			http.Error(w, "backend "+s.store.caps.Name+": "+*wrong, http.StatusServiceUnavailable)
 			return
 		}
+		if s.slots != nil {
+			if wrong := s.slots.wrong.Load(); wrong != nil {
+				http.Error(w, "database of slots: "+*wrong, http.StatusServiceUnavailable)
+				return
+			}
+		}
 		fmt.Fprintln(w, "ready")
 	})
+	if s.slots != nil {
+		s.slots.mount(mux, s.conf.Admin.Address == "")
+	}
 	return mux
+}
+
+// adminAddress is where the admin paths are if not with the others.
+func (s *server) adminAddress() string {
+	if s.slots == nil {
+		return "" // there are none
+	}
+	return s.conf.Admin.Address
+}
+
+func (s *server) adminHandler() http.Handler {
+	if s.slots == nil {
+		return http.NotFoundHandler()
+	}
+	return s.slots.admin
 }
 
 func (s *server) debugHandler() http.Handler {

@@ -10,6 +10,7 @@ import (
 	"os/signal"
 	"runtime/debug"
 	"syscall"
+	_ "time/tzdata" // calendars must not depend on what the host has
 
 	"github.com/spf13/cobra"
 )
@@ -73,7 +74,7 @@ Try it:
 		Args:          cobra.NoArgs,
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	root.AddCommand(serveCommand(), checkCommand(), askCommand(), envoyCommand(), versionCommand())
+	root.AddCommand(serveCommand(), checkCommand(), askCommand(), envoyCommand(), slotCommand(), slotsCommand(), migrateCommand(), versionCommand())
 	return root
 }
 

@@ -63,6 +63,7 @@ type server struct {
 	metrics *telemetry.Metrics
 	store   *store
 	service *ratelimit.Service
+	slots   *slotService         // nil without --slots
 	watcher *descriptors.Watcher // nil for the built-in example
 	health  *health.Server
 
@@ -79,6 +80,9 @@ func serve(ctx context.Context, conf *config.Config, errOut io.Writer) error {
 		log:     conf.Logger(errOut),
 		metrics: telemetry.New(buildVersion()),
 		health:  health.NewServer(),
+	}
+	for _, w := range conf.Warnings {
+		s.log.Warn("configuration: " + w)
 	}
 	s.streams, s.endStreams = context.WithCancel(context.Background())
 	defer s.endStreams()
@@ -102,6 +106,12 @@ func serve(ctx context.Context, conf *config.Config, errOut io.Writer) error {
 		return err
 	}
 	defer s.closeService()
+	if s.slots, err = openSlots(ctx, conf, s.log, s.metrics); err != nil {
+		return err
+	}
+	if s.slots != nil {
+		defer s.slots.close()
+	}
 	s.metrics.AddInFlight(s.service.InFlight)
 	s.metrics.RulesLoaded(len(set.Rules()), time.Now())
 	return s.run(ctx)
@@ -215,6 +225,9 @@ func (s *server) run(ctx context.Context) error {
 	running.start(func() { s.watchBackend(work) })
 	running.start(func() { s.store.run(work) })
 	running.start(func() { s.service.Run(work) })
+	if s.slots != nil {
+		running.start(func() { s.slots.run(work) })
+	}
 	for _, h := range https {
 		running.start(func() {
 			if err := h.Serve(h.listener); !errors.Is(err, http.ErrServerClosed) {
@@ -337,6 +350,9 @@ func (s *server) announce(endpoints []*endpoint, https []*httpServer) {
 		rules = strings.Join(s.conf.Rules, ",")
 	}
 	args = append(args, "backend", s.store.caps.Name, "rules", rules, "version", buildVersion())
+	if s.slots != nil {
+		args = append(args, "slots", s.slots.address)
+	}
 	s.log.Info("serving", args...)
 	if len(s.conf.Rules) == 0 {
 		s.log.Info("no --rules given and no ./rules here: try `headgate ask example client=alice -n 7` in another terminal")

@@ -13,6 +13,8 @@
 //	modes   package redis alone, beside figures published for another limiter
 //	leases  requests in flight: acquire, release, and many leases that lapse at once
 //	envoy   requests through Envoy
+//	slots   slots assigned in each database, beside the floor of the database
+//	day     a million slots spread over a day, which takes minutes
 //
 // Every case runs in a process of its own.
 package main
@@ -71,6 +73,8 @@ func tables() []table {
 		{"modes", (*bench).modesTable},
 		{"leases", (*bench).leaseTable},
 		{"envoy", (*bench).envoyTable},
+		{"slots", (*bench).slotTable},
+		{"day", (*bench).dayTable},
 	}
 }
 

@@ -12,7 +12,8 @@ import (
 
 // Config has every setting of `headgate serve`.
 type Config struct {
-	File string
+	File     string
+	Warnings []string // about what was read and has no effect
 
 	Rules        []string
 	MergeDomains bool
@@ -58,6 +59,9 @@ type Config struct {
 
 	DrainDelay   time.Duration
 	DrainTimeout time.Duration
+
+	Slots Slots
+	Admin Admin
 
 	LogLevel  string
 	LogFormat string
@@ -114,7 +118,19 @@ func Define(fs *pflag.FlagSet) *Config {
 	fs.DurationVar(&c.DrainDelay, "drain-delay", 5*time.Second, "time between failing health checks and closing listeners on SIGTERM")
 	fs.DurationVar(&c.DrainTimeout, "drain-timeout", 25*time.Second, "longest time for calls in flight to finish after that")
 
+	defineSlots(fs, &c.Slots)
+	defineAdmin(fs, &c.Admin)
+
 	fs.StringVar(&c.LogLevel, "log-level", "info", "debug, info, warn or error")
 	fs.StringVar(&c.LogFormat, "log-format", "text", "text or json")
 	return c
+}
+
+// Names returns the names of all settings, as flags have them.
+func Names() []string {
+	fs := pflag.NewFlagSet("", pflag.ContinueOnError)
+	Define(fs)
+	var names []string
+	fs.VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
+	return names
 }

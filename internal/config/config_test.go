@@ -126,3 +126,44 @@ func TestLeaseTTLAlias(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// Names that another program has for settings go on working (S0-110 to S0-118).
+func TestAliases(t *testing.T) {
+	file := `
+rate-limiter:
+  default-config-name: payments
+  max-windows-in-chunk: 50
+  headroom-windows: 100
+quarkus:
+  datasource:
+    db-kind: postgresql
+    jdbc:
+      url: jdbc:postgresql://db:5432/payments
+      max-size: 40
+    username: rate_limiter
+quarkus.flyway.migrate-at-start: false
+`
+	env := map[string]string{"RATE_LIMITER_MAX_CHUNKS_TO_SEARCH": "5", "QUARKUS_DATASOURCE_PASSWORD": "secret", "QUARKUS_DATASOURCE_JDBC_MIN_SIZE": "7",
+		"RATE_LIMITER_MAX_WINDOWS_IN_CHUNK": "60", "HEADGATE_SLOTS_EXTRA_CHUNKS": "6"}
+	c, err := resolve(t, file, env, "--slots-pool-max", "50")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := c.Slots
+	if s.DefaultConfig != "payments" || s.Chunk != 60 || s.ExtraChunks != 6 || s.URL != "jdbc:postgresql://db:5432/payments" || s.PoolMin != 7 ||
+		s.PoolMax != 50 || s.Username != "rate_limiter" || s.Password != "secret" || s.Migrate {
+		t.Errorf("%+v", s)
+	}
+	if len(c.Warnings) != 2 || !strings.Contains(c.Warnings[0], "rate-limiter.headroom-windows is ignored") {
+		t.Errorf("%q", c.Warnings)
+	}
+	for file, want := range map[string]string{
+		"rate-limiter:\n  max-windows: 3\n":                       "conf.yaml:2:3: rate-limiter.max-windows: no such setting",
+		"quarkus:\n  datasource:\n    username: [a]\n":            "conf.yaml:3:5: quarkus.datasource.username: takes a plain value",
+		"quarkus:\n  datasource:\n    jdbc:\n      max-size: x\n": `conf.yaml:4:7: quarkus.datasource.jdbc.max-size: "x" is not a valid int`,
+	} {
+		if _, err := resolve(t, file, nil); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v, want %s", file, err, want)
+		}
+	}
+}

@@ -29,13 +29,11 @@ func Resolve(fs *pflag.FlagSet, c *Config, lookup func(string) (string, bool)) e
 	fs.VisitAll(func(f *pflag.Flag) {
 		name := EnvName(f.Name)
 		value, ok := lookup(name)
-		if alias, known := inSeconds[f.Name]; known && !ok {
-			if value, ok = lookup(alias); ok {
-				if _, err := strconv.ParseUint(value, 10, 31); err != nil {
-					errs = append(errs, fmt.Errorf("environment variable %s: %q is not a number of seconds", alias, value))
-					return
-				}
-				name, value = alias, value+"s"
+		if !ok {
+			var err error
+			if name, value, ok, err = fromEnv(f.Name, lookup); err != nil {
+				errs = append(errs, fmt.Errorf("environment variable %s: %w", name, err))
+				return
 			}
 		}
 		if !ok || f.Changed || (value == "" && f.Value.Type() == "stringArray") {
@@ -46,17 +44,13 @@ func Resolve(fs *pflag.FlagSet, c *Config, lookup func(string) (string, bool)) e
 		}
 	})
 	if c.File != "" {
-		errs = append(errs, readFile(fs, c.File)...)
+		errs = append(errs, c.readFile(fs)...)
 	}
 	if len(errs) == 0 {
 		errs = append(errs, c.check()...)
 	}
 	return errors.Join(errs...)
 }
-
-// inSeconds has other variables that set a flag, if its own does not, to a
-// number of seconds.
-var inSeconds = map[string]string{"lease-ttl": "IMPOSTER_RATE_LIMITER_TTL"} // S3-60
 
 // set sets f to values; only a flag that may be repeated takes several.
 func set(fs *pflag.FlagSet, f *pflag.Flag, values []string) error {
@@ -73,8 +67,9 @@ func set(fs *pflag.FlagSet, f *pflag.Flag, values []string) error {
 
 const maxFileSize = 1 << 20
 
-// readFile sets the flags that a YAML file names and nothing before it did.
-func readFile(fs *pflag.FlagSet, path string) []error {
+// readFile sets the flags that the YAML file names and nothing before it did.
+func (c *Config) readFile(fs *pflag.FlagSet) []error {
+	path := c.File
 	info, err := os.Stat(path)
 	if err != nil {
 		return []error{fmt.Errorf("read configuration: %w", err)}
@@ -100,11 +95,41 @@ func readFile(fs *pflag.FlagSet, path string) []error {
 	var errs []error
 	for i := 0; i+1 < len(root.Content); i += 2 {
 		name, value := root.Content[i], root.Content[i+1]
-		if err := setFromFile(fs, name.Value, value); err != nil {
-			errs = append(errs, fmt.Errorf("%s:%d:%d: %s: %w", path, name.Line, name.Column, name.Value, err))
+		list, others := properties(name, value)
+		if !others {
+			list = []property{{name.Value, name, value}}
+		}
+		for _, p := range list {
+			if err := c.setProperty(fs, p, others); err != nil {
+				errs = append(errs, fmt.Errorf("%s:%d:%d: %s: %w", path, p.key.Line, p.key.Column, p.name, err))
+			}
 		}
 	}
 	return errs
+}
+
+// setProperty sets one flag; with others, by another program's name for it.
+func (c *Config) setProperty(fs *pflag.FlagSet, p property, others bool) error {
+	if !others {
+		return setFromFile(fs, p.name, p.value)
+	}
+	a, ok := findAlias(p.name)
+	switch {
+	case !ok:
+		return errors.New("no such setting")
+	case a.flag == "":
+		c.Warnings = append(c.Warnings, p.name+" is ignored: "+a.note)
+		return nil
+	case p.value.Kind != yaml.ScalarNode:
+		return errors.New("takes a plain value")
+	}
+	text, err := a.value(p.value.Value)
+	if err != nil {
+		return err
+	}
+	value := *p.value
+	value.Value = text
+	return setFromFile(fs, a.flag, &value)
 }
 
 func setFromFile(fs *pflag.FlagSet, name string, value *yaml.Node) error {
@@ -192,6 +217,8 @@ func (c *Config) check() []error {
 	if c.GRPC == "" {
 		bad("grpc", "must not be empty: it is the service itself")
 	}
+	c.Slots.check(bad)
+	c.Admin.check(bad)
 	return errs
 }
 

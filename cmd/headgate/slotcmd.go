@@ -1,0 +1,284 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/headgate-rls/headgate/internal/config"
+	"github.com/headgate-rls/headgate/slots"
+	"github.com/headgate-rls/headgate/slots/sqlstore"
+)
+
+// databaseCommand makes a command that works on the database of slots, with the
+// same settings as serve. It shows only those that matter to it.
+func databaseCommand(cmd *cobra.Command, run func(ctx context.Context, conf *config.Config, log *slog.Logger) error) *cobra.Command {
+	conf := config.Define(cmd.Flags())
+	for _, f := range config.Names() {
+		switch f {
+		case "config", "slots", "slots-username", "slots-password", "log-level", "log-format":
+		default:
+			_ = cmd.Flags().MarkHidden(f)
+		}
+	}
+	cmd.Args = cobra.NoArgs
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if err := config.Resolve(cmd.Flags(), conf, os.LookupEnv); err != nil {
+			return err
+		}
+		if conf.Slots.URL == "" {
+			return errors.New("no database of slots is given: use --slots URL, HEADGATE_SLOTS, or slots: in the file of --config")
+		}
+		return run(cmd.Context(), conf, conf.Logger(cmd.ErrOrStderr()))
+	}
+	return cmd
+}
+
+// migrateWithin bounds `headgate migrate`.
+const migrateWithin = 5 * time.Minute
+
+func migrateCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "migrate",
+		Short: "Bring the schema of the database of slots up to date",
+		Long: `Bring the schema of the database of slots up to date, and print what was done.
+
+With --print nothing is done; the SQL of all migrations is printed, for whoever
+may change the schema. A schema that Flyway made is taken over.`,
+		Example: `  headgate migrate --slots postgres://headgate@db/payments
+  headgate migrate --print --slots oracle:// >schema.sql`,
+	}
+	show := cmd.Flags().Bool("print", false, "print the SQL instead of running it")
+	return databaseCommand(cmd, func(ctx context.Context, conf *config.Config, log *slog.Logger) error {
+		out := cmd.OutOrStdout()
+		if *show {
+			scheme, _, _ := strings.Cut(strings.TrimPrefix(conf.Slots.URL, "jdbc:"), ":")
+			text, err := sqlstore.Print(scheme)
+			if err != nil {
+				return fmt.Errorf("--slots: %w", err)
+			}
+			fmt.Fprint(out, text)
+			return nil
+		}
+		db, err := slotStore(&conf.Slots, log)
+		if err != nil {
+			return err
+		}
+		defer db.Close()
+		ctx, cancel := context.WithTimeout(ctx, migrateWithin)
+		defer cancel()
+		applied, err := db.Migrate(ctx)
+		if err != nil {
+			return err
+		}
+		for _, name := range applied {
+			fmt.Fprintln(out, "applied", name)
+		}
+		if len(applied) == 0 {
+			fmt.Fprintln(out, "the schema is up to date")
+		}
+		return nil
+	})
+}
+
+func slotsCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "slots",
+		Short: "Look after the database of slots",
+		Args:  cobra.NoArgs,
+		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(reconcileCommand())
+	return cmd
+}
+
+// reconcileBatch is how many windows are compared at once.
+const reconcileBatch = 500
+
+func reconcileCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "reconcile",
+		Short: "Compare the counters of windows with the slots inside them",
+		Long: `Compare the counters of windows with the slots scheduled inside them, and print
+those that differ, as they may after a restored backup or changes by hand. With
+--repair they are set right, each under a lock, while the service goes on.
+
+The exit code is 0 if nothing differs, or all was repaired, and 1 otherwise.`,
+		Example: `  headgate slots reconcile --slots postgres://headgate@db/payments
+  headgate slots reconcile --from 2026-11-21T00:00:00Z --repair`,
+	}
+	from := cmd.Flags().String("from", "", "first window to compare, as `time` (RFC 3339; default: all)")
+	to := cmd.Flags().String("to", "", "`time` of the first window not to compare (default: all)")
+	repair := cmd.Flags().Bool("repair", false, "set counters right")
+	return databaseCommand(cmd, func(ctx context.Context, conf *config.Config, log *slog.Logger) error {
+		span, err := parseSpan(*from, *to)
+		if err != nil {
+			return err
+		}
+		db, err := slotStore(&conf.Slots, log)
+		if err != nil {
+			return err
+		}
+		defer db.Close()
+		return reconcile(ctx, cmd.OutOrStdout(), db, span, *repair)
+	})
+}
+
+type timeSpan struct{ fromMs, toMs int64 }
+
+func parseSpan(from, to string) (timeSpan, error) {
+	span := timeSpan{time.Date(1900, 1, 1, 0, 0, 0, 0, time.UTC).UnixMilli(), time.Date(9000, 1, 1, 0, 0, 0, 0, time.UTC).UnixMilli()}
+	for _, f := range []struct {
+		flag, text string
+		ms         *int64
+	}{{"from", from, &span.fromMs}, {"to", to, &span.toMs}} {
+		if f.text == "" {
+			continue
+		}
+		t, err := time.Parse(time.RFC3339, f.text)
+		if err != nil {
+			return span, fmt.Errorf("--%s: %q is not a time such as 2026-11-21T12:00:00Z", f.flag, f.text)
+		}
+		*f.ms = t.UnixMilli()
+	}
+	return span, nil
+}
+
+func reconcile(ctx context.Context, out io.Writer, store slots.Store, span timeSpan, repair bool) error {
+	var wrong, repaired int
+	var after *slots.WindowKey
+	for {
+		drifts, next, err := store.Drift(ctx, span.fromMs, span.toMs, after, reconcileBatch, repair)
+		if err != nil {
+			return err
+		}
+		for _, d := range drifts {
+			wrong++
+			done := ""
+			if d.Repaired {
+				repaired++
+				done = " repaired"
+			}
+			fmt.Fprintf(out, "%s size=%v window=%s counted=%d slots=%d%s\n", d.Scope, time.Duration(d.SizeMs)*time.Millisecond,
+				time.UnixMilli(d.StartMs).UTC().Format(time.RFC3339Nano), d.Count, d.Slots, done)
+		}
+		if next == nil {
+			break
+		}
+		after = next
+	}
+	if repaired > 0 {
+		// What nodes remember of windows is out of date.
+		if _, err := store.Flush(ctx); err != nil {
+			return fmt.Errorf("windows are repaired, but nodes could not be told to forget what they remember: %w", err)
+		}
+	}
+	fmt.Fprintf(out, "%d windows differ, %d repaired\n", wrong, repaired)
+	if wrong > repaired {
+		return exitCode(exitProblems)
+	}
+	return nil
+}
+
+type slotOptions struct {
+	addr, at, config string
+	timeout          time.Duration
+}
+
+func slotCommand() *cobra.Command {
+	var opt slotOptions
+	cmd := &cobra.Command{
+		Use:   "slot EVENT_ID",
+		Short: "Ask a running service for a slot",
+		Long: `Ask a running service for a slot, and print it.
+
+The same event gets the same slot, whatever it asks for the next time. The exit code is
+0 with a slot, 3 if no window in reach has room, 2 if there is no answer.`,
+		Example: `  headgate slot pay-123
+  headgate slot pay-123 --at 2026-12-01T09:00:00Z --config high-priority`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return askSlot(cmd.Context(), cmd.OutOrStdout(), args[0], opt)
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&opt.addr, "addr", "http://127.0.0.1:8080", "`URL` of the service")
+	f.StringVar(&opt.at, "at", "", "earliest `time` that will do, RFC 3339 (default: now)")
+	f.StringVar(&opt.config, "config", "", "`name` of the config (default: the service's default)")
+	f.DurationVar(&opt.timeout, "timeout", 10*time.Second, "longest wait for an answer")
+	return cmd
+}
+
+// maxAnswer bounds what is read of an answer.
+const maxAnswer = 64 << 10
+
+func askSlot(ctx context.Context, out io.Writer, event string, opt slotOptions) error {
+	if opt.at == "" {
+		opt.at = time.Now().UTC().Format(time.RFC3339Nano)
+	}
+	u, err := url.JoinPath(opt.addr, "/api/v1/slots")
+	if err != nil || !strings.Contains(opt.addr, "://") {
+		return fmt.Errorf("--addr: %q is not a URL such as http://127.0.0.1:8080", opt.addr)
+	}
+	ctx, cancel := context.WithTimeout(ctx, opt.timeout)
+	defer cancel()
+	ask := map[string]string{"eventId": event, "requestedTime": opt.at}
+	if opt.config != "" {
+		ask["configName"] = opt.config
+	}
+	body, err := json.Marshal(ask)
+	if err != nil {
+		return err
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, u, bytes.NewReader(body))
+	if err != nil {
+		return fmt.Errorf("--addr: %w", err)
+	}
+	req.Header.Set("Content-Type", "application/json")
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return fmt.Errorf("no answer: %w; is the service running, with --slots?", err)
+	}
+	defer resp.Body.Close()
+	data, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
+	if err != nil {
+		return fmt.Errorf("no answer: %w", err)
+	}
+	return printSlot(out, resp, data)
+}
+
+func printSlot(out io.Writer, resp *http.Response, data []byte) error {
+	var answer struct {
+		EventID       string `json:"eventId"`
+		ScheduledTime string `json:"scheduledTime"`
+		DelayMs       int64  `json:"delayMs"`
+		Message       string `json:"message"`
+	}
+	if err := json.Unmarshal(data, &answer); err != nil || (resp.StatusCode == http.StatusOK && answer.ScheduledTime == "") {
+		return fmt.Errorf("the answer is not that of a slot service (%s): is it running with --slots?", resp.Status)
+	}
+	if resp.StatusCode != http.StatusOK {
+		if resp.StatusCode == http.StatusServiceUnavailable {
+			fmt.Fprintf(out, "%s retry-after=%ss\n", answer.Message, resp.Header.Get("Retry-After"))
+			return exitCode(exitOverLimit)
+		}
+		return fmt.Errorf("%s: %s", resp.Status, answer.Message)
+	}
+	replayed := ""
+	if resp.Header.Get("Idempotency-Replayed") == "true" {
+		replayed = " replayed"
+	}
+	fmt.Fprintf(out, "%s scheduled=%s delay=%v%s\n", answer.EventID, answer.ScheduledTime, time.Duration(answer.DelayMs)*time.Millisecond, replayed)
+	return nil
+}

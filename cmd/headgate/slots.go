@@ -1,0 +1,192 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	"github.com/headgate-rls/headgate/internal/config"
+	"github.com/headgate-rls/headgate/internal/telemetry"
+	"github.com/headgate-rls/headgate/internal/web"
+	"github.com/headgate-rls/headgate/slots"
+	"github.com/headgate-rls/headgate/slots/httpapi"
+	"github.com/headgate-rls/headgate/slots/sqlstore"
+)
+
+// A slotService is the part of the server that assigns slots.
+type slotService struct {
+	conf      *config.Slots
+	log       *slog.Logger
+	db        *sqlstore.DB
+	address   string // of the database, without its password
+	scheduler *slots.Scheduler
+	api       http.Handler
+	admin     http.Handler
+	wrong     atomic.Pointer[string] // what is wrong with the database; nil: nothing
+}
+
+// slotStore opens the database, which need not answer at this moment.
+func slotStore(c *config.Slots, log *slog.Logger) (*sqlstore.DB, error) {
+	db, err := sqlstore.Open(storeOf(c, log))
+	if err != nil {
+		return nil, fmt.Errorf("--slots: %w", err)
+	}
+	return db, nil
+}
+
+func storeOf(c *config.Slots, log *slog.Logger) sqlstore.Config {
+	return sqlstore.Config{URL: c.URL, Username: c.Username, Password: c.Password, PoolMin: c.PoolMin, PoolMax: c.PoolMax, Log: log}
+}
+
+// openSlots makes the slot service; nil if none is configured.
+func openSlots(ctx context.Context, conf *config.Config, log *slog.Logger, metrics *telemetry.Metrics) (*slotService, error) {
+	if conf.Slots.URL == "" {
+		return nil, nil
+	}
+	address, err := sqlstore.Parse(storeOf(&conf.Slots, log))
+	if err != nil {
+		return nil, fmt.Errorf("--slots: %w", err)
+	}
+	db, err := slotStore(&conf.Slots, log)
+	if err != nil {
+		return nil, err
+	}
+	s := &slotService{conf: &conf.Slots, log: log, db: db, address: address.Shown}
+	if err := s.assemble(&conf.Admin, metrics); err != nil {
+		return nil, errors.Join(err, db.Close())
+	}
+	switch err := s.prepare(ctx); {
+	case err == nil:
+	case slots.KindOf(err) == slots.Failed:
+		return nil, errors.Join(fmt.Errorf("--slots: %w", err), db.Close())
+	default:
+		s.setWrong(err)
+	}
+	return s, nil
+}
+
+func (s *slotService) assemble(admin *config.Admin, metrics *telemetry.Metrics) (err error) {
+	settings := slotSettings(s.conf)
+	settings.Log, settings.Observer = s.log, metrics.Slots()
+	if s.scheduler, err = slots.NewScheduler(s.db, settings); err != nil {
+		return err
+	}
+	guard, err := web.NewGuard(web.GuardConfig{Token: admin.Token, ClientCertificates: admin.ClientCA != ""})
+	if err != nil {
+		return fmt.Errorf("--admin-token: %w", err)
+	}
+	handlers, err := httpapi.New(httpapi.Config{Scheduler: s.scheduler, Guard: guard, Log: s.log, Timeout: s.conf.Timeout})
+	if err != nil {
+		return err
+	}
+	s.api, s.admin = handlers.API(), handlers.Admin()
+	metrics.AddStats(telemetry.SlotPool(s.db.Pool))
+	return nil
+}
+
+func slotSettings(c *config.Slots) slots.Settings {
+	extra := c.ExtraChunks
+	if extra == 0 {
+		extra = -1 // none, which is not the default
+	}
+	return slots.Settings{
+		DefaultConfig: c.DefaultConfig, Chunk: c.Chunk, Chunks: extra,
+		Procedure: c.Engine == "procedure", Wait: c.Contention == "wait", Alone: !c.Combine, SharedScope: c.Scope == "shared",
+		MaxPast: c.MaxPast, MaxFuture: c.MaxFuture, Timeout: c.Timeout,
+		Ahead: c.Ahead, KeepWindows: c.KeepWindows, KeepSlots: c.Keep,
+	}
+}
+
+// prepareWithin bounds one try to bring the schema up to date.
+const prepareWithin = time.Minute
+
+// prepare brings the schema up to date and makes the seeded config.
+func (s *slotService) prepare(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, prepareWithin)
+	defer cancel()
+	if s.conf.Migrate {
+		if _, err := s.db.Migrate(ctx); err != nil {
+			return err
+		}
+	}
+	if s.conf.Seed == "" {
+		return nil
+	}
+	_, err := s.scheduler.Config(ctx, "")
+	if !errors.Is(err, slots.ErrConfigNotFound) {
+		return err
+	}
+	most, sizeMs, _ := s.conf.SeedConfig() // checked at start
+	_, err = s.scheduler.PutConfig(ctx, slots.NewConfig{Name: s.conf.DefaultConfig, Max: most, SizeMs: sizeMs})
+	return err
+}
+
+// run does the background work, and watches the database, until ctx ends. A
+// database that was not there at the start is prepared when it comes.
+func (s *slotService) run(ctx context.Context) {
+	var running tasks
+	running.start(func() { s.watch(ctx) })
+	s.scheduler.Run(ctx)
+	running.wait()
+}
+
+func (s *slotService) watch(ctx context.Context) {
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	prepared := s.wrong.Load() == nil
+	for {
+		err := error(nil)
+		if !prepared {
+			err = s.prepare(ctx)
+			prepared = err == nil
+		}
+		if prepared {
+			pingCtx, cancel := context.WithTimeout(ctx, s.conf.Timeout)
+			err = s.scheduler.Ping(pingCtx)
+			cancel()
+		}
+		if ctx.Err() != nil {
+			return
+		}
+		s.setWrong(err)
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+func (s *slotService) setWrong(err error) {
+	if err == nil {
+		if s.wrong.Swap(nil) != nil {
+			s.log.Info("the database of slots is back")
+		}
+		return
+	}
+	text := err.Error()
+	if s.wrong.Swap(&text) == nil {
+		s.log.Error("the database of slots does not answer; slots are answered with 503 until it does", "error", err)
+	}
+}
+
+func (s *slotService) close() {
+	if err := s.db.Close(); err != nil {
+		s.log.Warn("could not close the database of slots", "error", err)
+	}
+}
+
+// mount adds the paths of slots, those of the admin too unless they have a
+// listener of their own.
+func (s *slotService) mount(mux *http.ServeMux, admin bool) {
+	mux.Handle("/api/v1/", s.api)
+	mux.Handle("/slots", s.api)
+	mux.Handle("/slots/", s.api)
+	if admin {
+		mux.Handle("/admin/", s.admin)
+	}
+}
