@@ -122,7 +122,5 @@ func (s *Scheduler) logOutcome(r Request, b *BatchResult, outcome Outcome) {
 		}
 	case outcome == OutcomeExhausted:
 		log.Error("Could not assign slot for event "+r.EventID+" after searching", "eventId", r.EventID, "config", r.ConfigName)
-	case outcome == OutcomeFailed:
-		log.Error("could not assign a slot", "eventId", r.EventID, "config", r.ConfigName, "error", b.Err)
 	}
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
-	"slices"
 	"sync"
 	"time"
 
@@ -269,9 +268,9 @@ func (s *Scheduler) Windows(ctx context.Context, c Config, fromMs int64, n int) 
 	out := make([]Window, n)
 	for i := range out {
 		out[i].StartMs = from + int64(i)*c.SizeMs
-		if k := slices.IndexFunc(have, func(w Window) bool { return w.StartMs == out[i].StartMs }); k >= 0 {
-			out[i] = have[k]
-		}
+	}
+	for _, w := range have {
+		out[(w.StartMs-from)/c.SizeMs] = w
 	}
 	return out, nil
 }

@@ -114,7 +114,7 @@ func (s *server) httpHandler() http.Handler {
 		fmt.Fprintln(w, "ready")
 	})
 	if s.slots != nil {
-		s.slots.mount(mux, s.conf.Admin.Address == "")
+		return s.slots.before(mux, s.conf.Admin.Address == "")
 	}
 	return mux
 }

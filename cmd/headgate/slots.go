@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -180,13 +181,18 @@ func (s *slotService) close() {
 	}
 }
 
-// mount adds the paths of slots, those of the admin too unless they have a
-// listener of their own.
-func (s *slotService) mount(mux *http.ServeMux, admin bool) {
-	mux.Handle("/api/v1/", s.api)
-	mux.Handle("/slots", s.api)
-	mux.Handle("/slots/", s.api)
-	if admin {
-		mux.Handle("/admin/", s.admin)
-	}
+// before returns a handler of the paths of slots, those of the admin too unless
+// they have a listener of their own, and next's for the rest. A ServeMux would redirect
+// paths that end in ids such as "..".
+func (s *slotService) before(next http.Handler, admin bool) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch path := r.URL.Path; {
+		case path == "/slots", strings.HasPrefix(path, "/slots/"), strings.HasPrefix(path, "/api/v1/"):
+			s.api.ServeHTTP(w, r)
+		case admin && strings.HasPrefix(path, "/admin/"):
+			s.admin.ServeHTTP(w, r)
+		default:
+			next.ServeHTTP(w, r)
+		}
+	})
 }
