@@ -25,7 +25,7 @@ type configCache struct {
 	store   Store
 	now     func() time.Time
 	log     *slog.Logger
-	changed func() // called when the generation is another
+	changed func() // called when the generation is another; must not call back
 
 	loads singleflight.Group
 
@@ -97,17 +97,14 @@ func (c *configCache) ask(ctx context.Context) error {
 // seen notes a generation that the database had after the instant asked.
 func (c *configCache) seen(generation int64, asked time.Time) {
 	c.mu.Lock()
-	other := generation != c.generation
-	if other {
+	defer c.mu.Unlock()
+	if generation != c.generation {
+		c.changed() // first, so that nobody uses a new config with what is known from before
 		c.generation = generation
 		clear(c.entries)
 	}
 	if asked.After(c.checked) {
 		c.checked = asked
-	}
-	c.mu.Unlock()
-	if other {
-		c.changed()
 	}
 }
 
@@ -200,9 +197,8 @@ func (s *Scheduler) PutConfig(ctx context.Context, c NewConfig) (Config, error) 
 	ctx, cancel := context.WithTimeout(ctx, s.settings.Timeout)
 	defer cancel()
 	for try := 1; ; try++ {
-		config, err := s.store.PutConfig(ctx, Config{
-			ID: s.settings.NewID(), Name: c.Name, Max: c.Max, SizeMs: c.SizeMs, Options: c.Options, Active: true,
-		})
+		next := Config{ID: s.settings.NewID(), Name: c.Name, Max: c.Max, SizeMs: c.SizeMs, Options: c.Options, Active: true}
+		config, err := s.store.PutConfig(ctx, next, s.series(next).Scope)
 		switch kind := KindOf(err); {
 		case err == nil:
 			s.settings.Log.Info("config changed", "configName", c.Name, "maxPerWindow", c.Max, "sizeMs", c.SizeMs, "configId", config.ID)

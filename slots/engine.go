@@ -143,10 +143,15 @@ func (r *search) later(ctx context.Context) error {
 	end := r.FrontierMs
 	if end == 0 {
 		var err error
-		if end, _, err = r.engine.tables.Frontier(ctx, r.Series, r.GridMs()); err != nil {
+		var ok bool
+		if end, ok, err = r.engine.tables.Frontier(ctx, r.Series, r.GridMs()); err != nil {
 			return err
 		}
+		if !ok {
+			end = r.GridMs() // which may be before 1970
+		}
 	}
+	r.found.FrontierMs = end
 	limit := r.LimitMs(end)
 	from := r.FromMs
 	for {
@@ -154,7 +159,6 @@ func (r *search) later(ctx context.Context) error {
 		if from, err = r.scan(ctx, from, min(end, limit)); err != nil || r.done() {
 			return err
 		}
-		r.found.FrontierMs = end
 		switch {
 		case r.passing && !r.retried:
 			// Whoever held them may be done (F4).
@@ -167,6 +171,7 @@ func (r *search) later(ctx context.Context) error {
 		if end, err = r.extend(ctx, end); err != nil {
 			return err
 		}
+		r.found.FrontierMs = end
 	}
 }
 

@@ -97,15 +97,17 @@ func (h *hints) learn(epoch int, s *Search, f *Found) {
 		return
 	}
 	now := h.now()
-	if f.FrontierMs > 0 {
-		key := frontierKey{s.Series, s.GridMs()}
-		old := h.frontiers[key]
-		put(h.frontiers, key, frontierHint{now, max(old.endMs, f.FrontierMs)})
+	if f.FrontierMs > s.GridMs() {
+		key, end := frontierKey{s.Series, s.GridMs()}, f.FrontierMs
+		if old, ok := h.frontiers[key]; ok {
+			end = max(old.endMs, end)
+		}
+		put(h.frontiers, key, frontierHint{now, end})
 	}
 	key := startKey{s.ConfigID, s.FirstMs}
 	k, ok := h.starts[key]
 	if !ok {
-		k.firstCount = -1
+		k.firstCount, k.lowMs = -1, s.BaseMs
 	}
 	k.learned = now
 	if f.FirstCount >= 0 {

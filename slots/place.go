@@ -206,7 +206,7 @@ func (p *placing) waitHeld(ctx context.Context) error {
 
 // afterExhaustion goes on after closed time, as long as the reach lasts.
 func (p *placing) afterExhaustion(s *Search) error {
-	if s.LimitMs(0) < s.EndMs {
+	if s.LimitMs(s.GridMs()) < s.EndMs {
 		return ErrExhausted
 	}
 	p.searched += (s.EndMs - s.BaseMs) / s.SizeMs

@@ -91,8 +91,9 @@ func (s *Scheduler) asLeader(name string, interval time.Duration, work func(cont
 func (s *Scheduler) purge(ctx context.Context) (int64, error) {
 	var rows int64
 	now := s.settings.Now()
+	old := now.Add(-s.settings.KeepWindows)
 	n, err := inBatches(func() (int64, error) {
-		return s.store.PurgeWindows(ctx, now.Add(-s.settings.KeepWindows).UnixMilli(), purgeBatch)
+		return s.store.PurgeWindows(ctx, old.UnixMilli(), old.UnixMicro(), purgeBatch)
 	})
 	rows += n
 	if n > 0 && err == nil {

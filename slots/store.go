@@ -84,7 +84,12 @@ type Store interface {
 	// PutConfig makes c the active version of its name and deactivates the one that
 	// was, in one transaction that also adds to the generation. It sets SinceUs and
 	// CreatedUs by the database's clock. Several at once succeed one after another.
-	PutConfig(ctx context.Context, c Config) (Config, error)
+	//
+	// If the version that was active has another size of windows, those that the
+	// scope has of the new size are dropped, with their frontiers: they were made
+	// when that size was in force before, and do not count what was assigned since.
+	// Made again, they do.
+	PutConfig(ctx context.Context, c Config, scope string) (Config, error)
 
 	// Generation is a number that every change of a config, and Flush, adds to.
 	Generation(ctx context.Context) (int64, error)
@@ -99,11 +104,12 @@ type Store interface {
 	// Lead makes holder the only leader of the named work for the time ttl, or
 	// renews it, and tells whether it is.
 	Lead(ctx context.Context, work, holder string, ttl time.Duration) (bool, error)
-	// PurgeWindows drops windows, and frontiers, that both ended and were made
-	// before the instant; PurgeSlots drops slots that were both created and scheduled
-	// before it. What somebody asks for today, be it long past, is kept. Both drop at
-	// most limit rows of each table and tell how many.
-	PurgeWindows(ctx context.Context, beforeMs int64, limit int) (int64, error)
+	// PurgeWindows drops windows, and frontiers of chunks whose first window, ended
+	// before the one instant and were made before the other: what somebody asks for
+	// today, be it long past, is kept. PurgeSlots drops slots that were both created
+	// and scheduled before the instant. Both drop at most limit rows of each table and
+	// tell how many.
+	PurgeWindows(ctx context.Context, endedMs, madeUs int64, limit int) (int64, error)
 	PurgeSlots(ctx context.Context, beforeUs int64, limit int) (int64, error)
 	// Drift compares counters of windows that start in [fromMs, toMs), of all
 	// series, with the slots scheduled inside them, and with repair sets those that

@@ -72,8 +72,8 @@ type badUpkeep struct {
 	flaw string
 }
 
-func (b *badUpkeep) PutConfig(ctx context.Context, c slots.Config) (slots.Config, error) {
-	put, err := b.Model.PutConfig(ctx, c)
+func (b *badUpkeep) PutConfig(ctx context.Context, c slots.Config, scope string) (slots.Config, error) {
+	put, err := b.Model.PutConfig(ctx, c, scope)
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for i := range b.configs {
@@ -99,11 +99,11 @@ func (b *badUpkeep) Drift(ctx context.Context, from, to int64, after *slots.Wind
 	return b.Model.Drift(ctx, from, to, after, limit, repair && b.flaw != "drift")
 }
 
-func (b *badUpkeep) PurgeWindows(ctx context.Context, beforeMs int64, limit int) (int64, error) {
+func (b *badUpkeep) PurgeWindows(ctx context.Context, endedMs, madeUs int64, limit int) (int64, error) {
 	if b.flaw == "purge" {
-		beforeMs += 4000
+		endedMs += 4000
 	}
-	return b.Model.PurgeWindows(ctx, beforeMs, limit)
+	return b.Model.PurgeWindows(ctx, endedMs, madeUs, limit)
 }
 
 func (b *badUpkeep) Flush(ctx context.Context) (int64, error) {

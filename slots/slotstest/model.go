@@ -48,6 +48,7 @@ type Model struct {
 
 type modelWindow struct {
 	count  int64
+	madeUs int64
 	holder *modelTx
 	// held has the last step at which the caller held it.
 	held map[*caller]int64

@@ -3,6 +3,7 @@ package slotstest
 import (
 	"cmp"
 	"context"
+	"maps"
 	"slices"
 	"time"
 
@@ -43,19 +44,29 @@ func (m *Model) ActiveConfigs(ctx context.Context, limit int) ([]slots.Config, e
 }
 
 // PutConfig implements slots.Store.
-func (m *Model) PutConfig(ctx context.Context, c slots.Config) (slots.Config, error) {
+func (m *Model) PutConfig(ctx context.Context, c slots.Config, scope string) (slots.Config, error) {
 	if err := m.write(ctx, "put config"); err != nil {
 		return slots.Config{}, err
 	}
 	for i := range m.configs {
-		if m.configs[i].Name == c.Name {
-			m.configs[i].Active = false
+		old := &m.configs[i]
+		if old.Name == c.Name && old.Active && old.SizeMs != c.SizeMs {
+			m.drop(slots.Series{Scope: scope, SizeMs: c.SizeMs})
+		}
+		if old.Name == c.Name {
+			old.Active = false
 		}
 	}
 	c.Active, c.SinceUs, c.CreatedUs = true, m.clockUs, m.clockUs
 	m.configs = append(m.configs, c)
 	m.changes++
 	return c, m.wrote("put config")
+}
+
+// drop drops the windows and frontiers of a series.
+func (m *Model) drop(s slots.Series) {
+	maps.DeleteFunc(m.windows, func(k slots.WindowKey, _ *modelWindow) bool { return k.Series == s })
+	maps.DeleteFunc(m.frontiers, func(k slots.WindowKey, _ int64) bool { return k.Series == s })
 }
 
 // Generation implements slots.Store.
@@ -136,20 +147,20 @@ func (m *Model) Lead(ctx context.Context, work, holder string, ttl time.Duration
 }
 
 // PurgeWindows implements slots.Store.
-func (m *Model) PurgeWindows(ctx context.Context, beforeMs int64, limit int) (int64, error) {
+func (m *Model) PurgeWindows(ctx context.Context, endedMs, madeUs int64, limit int) (int64, error) {
 	if err := m.write(ctx, "purge windows"); err != nil {
 		return 0, err
 	}
 	windows, frontiers := 0, 0
 	for key, w := range m.windows {
-		if windows < limit && w.holder == nil && key.StartMs+key.SizeMs <= beforeMs {
+		if windows < limit && w.holder == nil && key.StartMs+key.SizeMs <= endedMs && w.madeUs < madeUs {
 			delete(m.windows, key)
 			windows++
 		}
 	}
 	for key := range m.frontiers {
 		// Together with the first of its windows: it must not promise what is gone.
-		if frontiers < limit && key.StartMs+key.SizeMs <= beforeMs {
+		if frontiers < limit && key.StartMs+key.SizeMs <= endedMs && m.clockUs < madeUs {
 			delete(m.frontiers, key)
 			frontiers++
 		}
@@ -164,7 +175,7 @@ func (m *Model) PurgeSlots(ctx context.Context, beforeUs int64, limit int) (int6
 	}
 	n := 0
 	for id, e := range m.events {
-		if n < limit && e.owner == nil && e.CreatedUs < beforeUs {
+		if n < limit && e.owner == nil && e.CreatedUs < beforeUs && e.ScheduledMs*1000 < beforeUs {
 			delete(m.events, id)
 			delete(m.slotIDs, e.ID)
 			n++
@@ -220,7 +231,7 @@ func (m *Model) SetCount(key slots.WindowKey, count int64) {
 		w.count = count
 		return
 	}
-	m.windows[key] = &modelWindow{count: count, held: map[*caller]int64{}}
+	m.windows[key] = &modelWindow{count: count, madeUs: m.clockUs, held: map[*caller]int64{}}
 }
 
 // Pool implements slots.Store: a Model has no connections.

@@ -84,7 +84,7 @@ func (m *Model) Provision(ctx context.Context, s slots.Series, fromMs, toMs int6
 	for at := fromMs; at < toMs; at += s.SizeMs {
 		key := slots.WindowKey{Series: s, StartMs: at}
 		if m.windows[key] == nil {
-			m.windows[key] = &modelWindow{count: m.inside(s.Scope, at, at+s.SizeMs), held: map[*caller]int64{}}
+			m.windows[key] = &modelWindow{count: m.inside(s.Scope, at, at+s.SizeMs), madeUs: m.clockUs, held: map[*caller]int64{}}
 			rows++
 		}
 	}

@@ -53,11 +53,19 @@ func TestClassify(t *testing.T) {
 		{mysqlDialect(), maria(1146, ""), slots.Failed, false},
 		{mysqlDialect(), maria(1406, ""), slots.Failed, false},
 		{mysqlDialect(), fmt.Errorf("read: %w", mysql.ErrInvalidConn), slots.Passing, false},
+		{mysqlDialect(), errors.New("whatever"), slots.Failed, false},
 		{sqliteDialect(), errors.New("whatever"), slots.Failed, false},
 	} {
 		if got := c.dialect.classify(fmt.Errorf("wrapped: %w", c.err)); got.kind != c.want || got.stale != c.stale {
 			t.Errorf("%s: %v is %v (stale %v), want %v (%v)", c.dialect.name, c.err, got.kind, got.stale, c.want, c.stale)
 		}
+	}
+}
+
+// The driver does not export this one.
+func TestUnsent(t *testing.T) {
+	if got := classifyMySQL(errors.New("bad connection")); got.kind != slots.Passing {
+		t.Errorf("kind %v", got.kind)
 	}
 }
 

@@ -3,6 +3,7 @@ package sqlstore
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 
 	"github.com/headgate-rls/headgate/slots"
@@ -62,7 +63,7 @@ func (db *DB) scanConfig(rows *sql.Rows) (c slots.Config, err error) {
 
 // PutConfig implements slots.Store. The generation comes first: its row makes
 // those who put configs wait for each other (S0-34).
-func (db *DB) PutConfig(ctx context.Context, c slots.Config) (put slots.Config, err error) {
+func (db *DB) PutConfig(ctx context.Context, c slots.Config, scope string) (put slots.Config, err error) {
 	const op = "put a config"
 	options, err := optionsText(c.Options)
 	if err != nil {
@@ -71,7 +72,17 @@ func (db *DB) PutConfig(ctx context.Context, c slots.Config) (put slots.Config, 
 	s := &db.dialect.statements
 	insert := s.insertConfig.with(c.ID, c.Name, c.Max, plan.FormatSize(c.SizeMs), sql.NullString{String: options, Valid: options != ""})
 	err = db.transact(ctx, op, func(tx *sql.Tx) error {
-		for _, q := range []query{s.bump.with(), s.deactivate.with(c.Name), insert} {
+		if _, err := db.change(ctx, tx, op, s.bump.with()); err != nil {
+			return err
+		}
+		steps := []query{s.deactivate.with(c.Name), insert}
+		switch resized, err := db.resized(ctx, tx, c); {
+		case err != nil:
+			return err
+		case resized:
+			steps = append(steps, s.dropFrontiers.with(scope, c.SizeMs), s.dropWindows.with(scope, c.SizeMs))
+		}
+		for _, q := range steps {
 			if _, err := db.change(ctx, tx, op, q); err != nil {
 				return err
 			}
@@ -83,6 +94,19 @@ func (db *DB) PutConfig(ctx context.Context, c slots.Config) (put slots.Config, 
 		return slots.Config{}, err
 	}
 	return put, nil
+}
+
+// resized tells whether the version that c replaces has another size, as far as
+// that one can be read.
+func (db *DB) resized(ctx context.Context, tx *sql.Tx, c slots.Config) (bool, error) {
+	old, err := db.config(ctx, tx, "put a config", db.dialect.statements.activeConfig.with(c.Name))
+	switch {
+	case errors.Is(err, slots.ErrConfigNotFound):
+		return false, nil
+	case err != nil && ctx.Err() == nil && slots.KindOf(err) == slots.Failed:
+		return true, nil
+	}
+	return old.SizeMs != c.SizeMs, err
 }
 
 // Generation implements slots.Store.

@@ -38,7 +38,7 @@ type dialect struct {
 
 	// purgeWindows does what statements.purgeWindows does where one statement cannot,
 	// or is nil.
-	purgeWindows func(ctx context.Context, db *DB, before any, limit int) (int64, error)
+	purgeWindows func(ctx context.Context, db *DB, ended, made any, limit int) (int64, error)
 
 	// classify says what an error of the driver means. Context errors never come
 	// here.
@@ -133,9 +133,12 @@ type statements struct {
 	lead      statement // (holder, ttl in µs, name, holder): the row of the name becomes the holder's until now + ttl if it is his, nobody's, or no longer held
 	addLeader statement // (name): inserted, held by nobody, unless it is there
 
-	purgeFrontiers statement // (before, limit): REQ_TS + size <= before
-	purgeWindows   statement // (before, limit): WNDW_STRT_TS + size <= before; waits for no other window's lock. Not used if there is dialect.purgeWindows
-	purgeSlots     statement // (before, limit): CREAT_TS < before
+	purgeFrontiers statement // (ended, made, limit): REQ_TS + size <= ended, CREAT_TS < made
+	purgeWindows   statement // (ended, made, limit): WNDW_STRT_TS + size <= ended, CREAT_TS < made; waits for no other window's lock. Not used if there is dialect.purgeWindows
+	purgeSlots     statement // (before, limit): CREAT_TS < before, COMPUTED_SCHED_TS < before
+
+	dropWindows   statement // (scope, size): all of them
+	dropFrontiers statement // (scope, size)
 
 	// keys lists windows (not those of size 0) that start in [from, to), after the
 	// key in the order of (scope, size, start). The key's scope is empty at the start.

@@ -140,7 +140,7 @@ type mysqlConnector struct{ driver.Connector }
 func (c mysqlConnector) Connect(ctx context.Context) (driver.Conn, error) {
 	conn, err := c.Connector.Connect(ctx)
 	if err != nil {
-		return nil, err
+		return nil, unsent(err)
 	}
 	execer, ok := conn.(driver.ExecerContext)
 	if !ok {
@@ -150,6 +150,15 @@ func (c mysqlConnector) Connect(ctx context.Context) (driver.Conn, error) {
 		return nil, errors.Join(err, conn.Close())
 	}
 	return conn, nil
+}
+
+// unsent finds the driver's name for a connection that broke before anything was
+// sent, which it does not always translate, so that database/sql tries another.
+func unsent(err error) error {
+	if err.Error() == "bad connection" {
+		return driver.ErrBadConn
+	}
+	return err
 }
 
 func mysqlMicros(src any) (int64, error) {
@@ -236,9 +245,11 @@ SELECT P.SCOPE, P.SIZE, `+start+`, COALESCE(C.CT, 0), UTC_TIMESTAMP(6)
 		addLeader: text("INSERT IGNORE INTO RL_SLOT_CTL (CTL_NM, GEN_CT) VALUES (?, 0)"),
 
 		purgeFrontiers: text("DELETE F FROM RL_WNDW_FRONTIER_TRK F JOIN (SELECT WNDW_SCOPE_NM, WNDW_SIZE_MS, REQ_TS, WNDW_END_TS" +
-			" FROM RL_WNDW_FRONTIER_TRK WHERE TIMESTAMPADD(MICROSECOND, WNDW_SIZE_MS * 1000, REQ_TS) <= ? LIMIT ?) D" +
+			" FROM RL_WNDW_FRONTIER_TRK WHERE TIMESTAMPADD(MICROSECOND, WNDW_SIZE_MS * 1000, REQ_TS) <= ? AND CREAT_TS < ? LIMIT ?) D" +
 			" ON F.WNDW_SCOPE_NM = D.WNDW_SCOPE_NM AND F.WNDW_SIZE_MS = D.WNDW_SIZE_MS AND F.REQ_TS = D.REQ_TS AND F.WNDW_END_TS = D.WNDW_END_TS"),
-		purgeSlots: text("DELETE FROM RL_EVENT_SLOT_DTL WHERE CREAT_TS < ? ORDER BY CREAT_TS LIMIT ?"),
+		purgeSlots:    text("DELETE FROM RL_EVENT_SLOT_DTL WHERE CREAT_TS < ? AND COMPUTED_SCHED_TS < ? ORDER BY CREAT_TS LIMIT ?", 0, 0, 1),
+		dropWindows:   text("DELETE FROM RL_WNDW_CT WHERE WNDW_SCOPE_NM = ? AND WNDW_SIZE_MS = ?"),
+		dropFrontiers: text("DELETE FROM RL_WNDW_FRONTIER_TRK WHERE WNDW_SCOPE_NM = ? AND WNDW_SIZE_MS = ?"),
 
 		keys: text("SELECT WNDW_SCOPE_NM, WNDW_SIZE_MS, WNDW_STRT_TS FROM RL_WNDW_CT WHERE WNDW_STRT_TS >= ? AND WNDW_STRT_TS < ?"+
 			" AND WNDW_SIZE_MS > 0 AND WNDW_SCOPE_NM >= ? AND (WNDW_SCOPE_NM > ? OR WNDW_SIZE_MS > ? OR (WNDW_SIZE_MS = ? AND WNDW_STRT_TS > ?))"+
@@ -251,13 +262,13 @@ SELECT P.SCOPE, P.SIZE, `+start+`, COALESCE(C.CT, 0), UTC_TIMESTAMP(6)
 // mysqlPurgeWindows looks for the windows first, which locks nothing, and deletes
 // each by its key: a DELETE that looks for rows itself, even by a list of keys,
 // may lock all that it reads, and would wait for windows that are being claimed.
-func mysqlPurgeWindows(ctx context.Context, db *DB, before any, limit int) (purged int64, err error) {
+func mysqlPurgeWindows(ctx context.Context, db *DB, ended, made any, limit int) (purged int64, err error) {
 	const op = "purge windows"
 	const old = "SELECT WNDW_SCOPE_NM, WNDW_SIZE_MS, WNDW_STRT_TS FROM RL_WNDW_CT" +
-		" WHERE TIMESTAMPADD(MICROSECOND, WNDW_SIZE_MS * 1000, WNDW_STRT_TS) <= ? LIMIT ?"
+		" WHERE TIMESTAMPADD(MICROSECOND, WNDW_SIZE_MS * 1000, WNDW_STRT_TS) <= ? AND CREAT_TS < ? LIMIT ?"
 	const drop = "DELETE FROM RL_WNDW_CT WHERE WNDW_SCOPE_NM = ? AND WNDW_SIZE_MS = ? AND WNDW_STRT_TS = ?"
 	var keys [][]any
-	err = db.rows(ctx, db.pools.read, op, query{text: old, args: []any{before, limit}}, func(rows *sql.Rows) error {
+	err = db.rows(ctx, db.pools.read, op, query{text: old, args: []any{ended, made, limit}}, func(rows *sql.Rows) error {
 		var scope, start string
 		var size int64
 		err := rows.Scan(&scope, &size, &start)
@@ -372,7 +383,7 @@ func mysqlCollation(mariaDB bool) map[string]string {
 // classifyMySQL goes by the server's error numbers.
 func classifyMySQL(err error) failure {
 	var e *mysql.MySQLError
-	if errors.Is(err, mysql.ErrInvalidConn) {
+	if errors.Is(err, mysql.ErrInvalidConn) || errors.Is(unsent(err), driver.ErrBadConn) {
 		return failure{kind: slots.Passing}
 	}
 	if !errors.As(err, &e) {

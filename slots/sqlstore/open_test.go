@@ -78,7 +78,7 @@ func TestOpenWithoutDirectory(t *testing.T) {
 func TestMemory(t *testing.T) {
 	a, b := migrated(t, "sqlite::memory:"), migrated(t, "sqlite::memory:")
 	c := slots.Config{ID: "1", Name: "only a", Max: 1, SizeMs: 1000}
-	_, err := a.PutConfig(soon(t), c)
+	_, err := a.PutConfig(soon(t), c, "")
 	check(t, err)
 	if _, err := b.ActiveConfig(soon(t), c.Name); !errors.Is(err, slots.ErrConfigNotFound) {
 		t.Errorf("b has what a was given: %v", err)
@@ -94,7 +94,7 @@ func TestMemory(t *testing.T) {
 func TestFile(t *testing.T) {
 	address := "sqlite:" + filepath.Join(t.TempDir(), "slots.db")
 	a, b := migrated(t, address), migrated(t, address)
-	_, err := a.PutConfig(soon(t), slots.Config{ID: "1", Name: "both", Max: 1, SizeMs: 1000})
+	_, err := a.PutConfig(soon(t), slots.Config{ID: "1", Name: "both", Max: 1, SizeMs: 1000}, "")
 	check(t, err)
 	if _, err := b.ActiveConfig(soon(t), "both"); err != nil {
 		t.Error(err)

@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/go-sql-driver/mysql"
 	"github.com/headgate-rls/headgate/internal/testenv"
@@ -211,7 +212,8 @@ func (c heldCase) search(t *testing.T, db *DB, scope string) *slots.Search {
 func TestOraclePackageDuplicate(t *testing.T) {
 	db, procedure := packageOn(t)
 	s := oracleSearch()
-	other := slots.Slot{ID: "theirs", EventID: "e1", Series: s.Series, RequestedUs: noonMs * 1000, WindowMs: noonMs + 4000, ScheduledMs: noonMs + 4001, ConfigID: "c1"}
+	s.Asks[0].EventID = "pending-event"
+	other := slots.Slot{ID: "theirs", EventID: "pending-event", Series: s.Series, RequestedUs: noonMs * 1000, WindowMs: noonMs + 4000, ScheduledMs: noonMs + 4001, ConfigID: "c1"}
 	_, err := db.Provision(soon(t), s.Series, noonMs, noonMs+8000, nil)
 	check(t, err)
 	tx, err := db.Begin(soon(t))
@@ -231,14 +233,11 @@ func TestOraclePackageDuplicate(t *testing.T) {
 		found, err := procedure.Call(ctx, s)
 		done <- outcome{found, err}
 	}()
-	// It is known to wait when the window that it has locked is held.
-	for held := false; !held; {
-		probe, err := db.Begin(ctx)
-		check(t, err)
-		_, ok, err := probe.Lock(ctx, s.Series, noonMs, 100)
-		check(t, err)
-		held = !ok
-		probe.Rollback()
+	for one(t, db.pools.read, "SELECT COUNT(*) FROM information_schema.INNODB_TRX WHERE trx_state = 'LOCK WAIT' AND trx_query LIKE '%pending-event%'") == "0" {
+		if ctx.Err() != nil {
+			t.Fatal("nobody waits for the event's first slot")
+		}
+		time.Sleep(200 * time.Millisecond) // the table is made anew for who has not looked for 100 ms
 	}
 	check(t, tx.Commit(ctx))
 	got := <-done
@@ -271,11 +270,46 @@ func TestOraclePackageFails(t *testing.T) {
 		t.Errorf("a slot id in use: %v, want it failed", err)
 	}
 	hold(t, db, s.Series, noonMs)
+	nameless := oracleSearch()
+	nameless.FirstMs, nameless.Asks[0].EventID, nameless.Asks[0].SlotID, nameless.ConfigID = noonMs-4000, "e3", "s3", "" // '' is NULL, where there may be none
+	if _, err := procedure.Call(soon(t), nameless); err == nil {
+		t.Error("a slot without a config was taken")
+	}
+	hold(t, db, s.Series, nameless.FirstMs)
 	wantNoDrift(t, db)
 	again, err := procedure.Call(soon(t), oracleSearch())
 	check(t, err)
 	again.Answers[0].Slot.CreatedUs = 0
 	if again.Answers[0] != first.Answers[0] || again.Answers[0].Status != slots.New {
 		t.Errorf("asked again: %+v, want %+v", again.Answers[0], first.Answers[0])
+	}
+}
+
+// F3: a window that is made counts what is scheduled in it already, from its first
+// millisecond to its last, by windows of whatever size.
+func TestOraclePackageSeeds(t *testing.T) {
+	db, procedure := packageOn(t)
+	s := oracleSearch()
+	other := slots.Series{Scope: s.Scope, SizeMs: 500}
+	for i, ms := range []int64{noonMs - 1, noonMs, noonMs + 3999, noonMs + 4000, noonMs + 8001} {
+		window := ms - (ms%500+500)%500
+		_, err := db.Provision(soon(t), other, window, window+500, nil)
+		check(t, err)
+		tx, err := db.Begin(soon(t))
+		check(t, err)
+		slot := slots.Slot{ID: fmt.Sprintf("s-%d", i), EventID: fmt.Sprintf("e-%d", i), Series: other, RequestedUs: ms * 1000, WindowMs: window, ScheduledMs: ms, ConfigID: "c"}
+		check(t, tx.Claim(soon(t), other, window, []slots.Slot{slot}))
+		check(t, tx.Commit(soon(t)))
+	}
+	s.Asks[0].FirstMax = 2 // the first window has two
+	found, err := procedure.Call(soon(t), s)
+	check(t, err)
+	if got := found.Answers[0].Slot.WindowMs; got != noonMs+4000 || found.FirstCount != 2 {
+		t.Errorf("window %d with %d in the first, want %d with 2", got, found.FirstCount, noonMs+4000)
+	}
+	windows, err := db.Windows(soon(t), s.Series, noonMs, noonMs+12_000, 10)
+	check(t, err)
+	if got, want := fmt.Sprint(windows), fmt.Sprintf("[{%d 2} {%d 2} {%d 1}]", noonMs, noonMs+4000, noonMs+8000); got != want {
+		t.Errorf("windows %s, want %s", got, want)
 	}
 }

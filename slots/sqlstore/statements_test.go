@@ -12,7 +12,8 @@ import (
 var documented = map[string]int{
 	"peek": 3, "scout": 5, "frontier": 3, "provision": 4, "addFrontier": 4, "lock": 4, "lockWait": 3, "count": 3, "setCount": 4,
 	"activeConfig": 1, "activeConfigs": 1, "configByID": 1, "deactivate": 1, "insertConfig": 5, "bump": 0, "generation": 0,
-	"since": 4, "windows": 5, "lead": 4, "addLeader": 1, "purgeFrontiers": 2, "purgeWindows": 2, "purgeSlots": 2, "keys": 6, "compare": 4,
+	"since": 4, "windows": 5, "lead": 4, "addLeader": 1, "purgeFrontiers": 3, "purgeWindows": 3, "purgeSlots": 2,
+	"dropWindows": 2, "dropFrontiers": 2, "keys": 6, "compare": 4,
 }
 
 // Every statement of every dialect has a placeholder for each argument, and

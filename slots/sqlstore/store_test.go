@@ -126,7 +126,7 @@ func TestIDsDiffer(t *testing.T) {
 			s := slotOf(n, 0)
 			s.EventID = id
 			check(t, claim(t, db, 0, s))
-			_, err := db.PutConfig(soon(t), slots.Config{ID: fmt.Sprint(n), Name: id, Max: int64(n), SizeMs: 4000})
+			_, err := db.PutConfig(soon(t), slots.Config{ID: fmt.Sprint(n), Name: id, Max: int64(n), SizeMs: 4000}, "")
 			check(t, err)
 		}
 		for n, id := range ids {
@@ -206,7 +206,7 @@ func TestPutConfigTogether(t *testing.T) {
 		var wg sync.WaitGroup
 		for n := range 10 {
 			wg.Go(func() {
-				c, err := db.PutConfig(soon(t), slots.Config{ID: fmt.Sprint(n), Name: "default", Max: int64(n), SizeMs: 1500, Options: slots.Options{Scope: "shared", Stratified: true}})
+				c, err := db.PutConfig(soon(t), slots.Config{ID: fmt.Sprint(n), Name: "default", Max: int64(n), SizeMs: 1500, Options: slots.Options{Scope: "shared", Stratified: true}}, "")
 				if err != nil || !c.Active || c.Max != int64(n) || c.SizeMs != 1500 || c.Options.Scope != "shared" || !c.Options.Stratified || c.SinceUs == 0 || c.CreatedUs == 0 {
 					t.Errorf("put: %+v, %v", c, err)
 				}
@@ -224,7 +224,7 @@ func TestPutConfigTogether(t *testing.T) {
 		if n := one(t, db.pools.read, "SELECT COUNT(*) FROM RL_EVENT_WNDW_CONFIG"); n != "10" {
 			t.Errorf("%s versions are kept", n)
 		}
-		_, err = db.PutConfig(soon(t), slots.Config{ID: "3", Name: "default", Max: 1, SizeMs: 1000})
+		_, err = db.PutConfig(soon(t), slots.Config{ID: "3", Name: "default", Max: 1, SizeMs: 1000}, "")
 		if err == nil || slots.KindOf(err) != slots.Failed {
 			t.Errorf("an id that is in use: %v", err)
 		}
@@ -244,7 +244,7 @@ func TestConfigOptions(t *testing.T) {
 	eachMigrated(t, func(t *testing.T, db *DB) {
 		calendar, err := plan.ParseCalendar([]byte(`{"zone":"Europe/Berlin"}`))
 		check(t, err)
-		c, err := db.PutConfig(soon(t), slots.Config{ID: "1", Name: "n", Max: 1, SizeMs: 1000, Options: slots.Options{Calendar: calendar}})
+		c, err := db.PutConfig(soon(t), slots.Config{ID: "1", Name: "n", Max: 1, SizeMs: 1000, Options: slots.Options{Calendar: calendar}}, "")
 		if err != nil || !c.Options.Calendar.Equal(calendar) || c.Options.Stratified {
 			t.Fatalf("%+v, %v", c, err)
 		}
@@ -313,10 +313,10 @@ func TestPurgeBesideLocks(t *testing.T) {
 		if _, ok, err := tx.Lock(soon(t), series, 40_000, 1); !ok || err != nil {
 			t.Fatalf("lock: %v, %v", ok, err)
 		}
-		if n, err := db.PurgeWindows(soon(t), 40_000, 7); n != 7 || err != nil {
+		if n, err := db.PurgeWindows(soon(t), 40_000, time.Now().Add(time.Hour).UnixMicro(), 7); n != 7 || err != nil {
 			t.Fatalf("purged %d, %v; want 7", n, err)
 		}
-		if n, err := db.PurgeWindows(soon(t), 40_000, 7); n != 3 || err != nil {
+		if n, err := db.PurgeWindows(soon(t), 40_000, time.Now().Add(time.Hour).UnixMicro(), 7); n != 3 || err != nil {
 			t.Fatalf("purged %d, %v; want the other 3", n, err)
 		}
 		check(t, tx.Claim(soon(t), series, 40_000, []slots.Slot{slotOf(1, 40_000)}))

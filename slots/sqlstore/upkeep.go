@@ -50,17 +50,18 @@ func (db *DB) Lead(ctx context.Context, work, holder string, ttl time.Duration) 
 // PurgeWindows implements slots.Store. First go the frontiers of the chunks whose
 // first window ended, all of them, also those that reach further: a frontier
 // would hide that windows before it are missing.
-func (db *DB) PurgeWindows(ctx context.Context, beforeMs int64, limit int) (int64, error) {
+func (db *DB) PurgeWindows(ctx context.Context, endedMs, madeUs int64, limit int) (int64, error) {
 	s := &db.dialect.statements
-	frontiers, err := db.change(ctx, db.pools.write, "purge frontiers", s.purgeFrontiers.with(db.at(beforeMs), limit))
+	ended, made := db.at(endedMs), db.dialect.instant(madeUs)
+	frontiers, err := db.change(ctx, db.pools.write, "purge frontiers", s.purgeFrontiers.with(ended, made, limit))
 	if err != nil || frontiers >= int64(limit) {
 		return frontiers, err // there may be more
 	}
 	var windows int64
 	if db.dialect.purgeWindows != nil {
-		windows, err = db.dialect.purgeWindows(ctx, db, db.at(beforeMs), limit)
+		windows, err = db.dialect.purgeWindows(ctx, db, ended, made, limit)
 	} else {
-		windows, err = db.change(ctx, db.pools.write, "purge windows", s.purgeWindows.with(db.at(beforeMs), limit))
+		windows, err = db.change(ctx, db.pools.write, "purge windows", s.purgeWindows.with(ended, made, limit))
 	}
 	return frontiers + windows, err
 }

@@ -154,6 +154,7 @@ assign: BEGIN
                 SELECT COALESCE(TIMESTAMPDIFF(MICROSECOND, c_epoch, MAX(WNDW_END_TS)) DIV 1000, p_grid) INTO v_end FROM RL_WNDW_FRONTIER_TRK
                  WHERE WNDW_SCOPE_NM = p_scope AND WNDW_SIZE_MS = p_size AND REQ_TS = TIMESTAMPADD(MICROSECOND, p_grid * 1000, c_epoch);
             END IF;
+            SET o_frontier = IF(v_end > p_grid, v_end, 0);
             SET v_limit = LEAST(GREATEST(p_base + v_chunk_ms, v_end) + p_chunks * v_chunk_ms, p_end);
             SET v_from = p_from;
             search: LOOP
@@ -204,7 +205,6 @@ assign: BEGIN
                     END IF;
                     SET v_direct = FALSE;
                 END WHILE;
-                SET o_frontier = IF(v_end > p_grid, v_end, 0);
                 IF v_passing AND NOT v_retried THEN -- whoever held them may be done
                     SET v_from = v_passed;
                     SET v_passing = FALSE;
@@ -216,6 +216,7 @@ assign: BEGIN
                     SET v_end = GREATEST(v_end, p_grid);
                     CALL RL_SLOT_PROVISION(p_scope, p_size, TIMESTAMPADD(MICROSECOND, v_end * 1000, c_epoch), p_chunk, o_provisioned);
                     SET v_end = v_end + v_chunk_ms;
+                    SET o_frontier = v_end;
                     INSERT IGNORE INTO RL_WNDW_FRONTIER_TRK (WNDW_SCOPE_NM, WNDW_SIZE_MS, REQ_TS, WNDW_END_TS, CREAT_TS)
                     VALUES (p_scope, p_size, TIMESTAMPADD(MICROSECOND, p_grid * 1000, c_epoch),
                             TIMESTAMPADD(MICROSECOND, v_end * 1000, c_epoch), UTC_TIMESTAMP(6));

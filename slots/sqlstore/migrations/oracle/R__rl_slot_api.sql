@@ -482,6 +482,10 @@ CREATE OR REPLACE PACKAGE BODY RL_SLOT_API IS
       SELECT MAX(WNDW_END_TS) INTO v_stop FROM RL_WNDW_FRONTIER_TRK
        WHERE WNDW_SCOPE_NM = p_scope AND WNDW_SIZE_MS = p_size_ms AND REQ_TS = p_grid;
     END IF;
+    IF v_stop IS NULL THEN
+      v_stop := p_grid;
+    END IF;
+    p_frontier := v_stop;
     v_limit := RL_ADD_MS(p_base, v_chunk_ms);
     IF v_stop > v_limit THEN
       v_limit := v_stop;
@@ -497,9 +501,7 @@ CREATE OR REPLACE PACKAGE BODY RL_SLOT_API IS
     v_done := 0;
     WHILE v_done = 0 LOOP
       v_to := v_limit;
-      IF v_stop IS NULL THEN
-        v_to := v_from; -- nothing to scan yet
-      ELSIF v_stop < v_limit THEN
+      IF v_stop < v_limit THEN
         v_to := v_stop;
       END IF;
       v_direct := 0;
@@ -512,7 +514,6 @@ CREATE OR REPLACE PACKAGE BODY RL_SLOT_API IS
       IF p_status <> 0 OR p_held = 1 THEN
         v_done := 1;
       ELSE
-        p_frontier := v_stop;
         IF v_passed IS NOT NULL AND v_retried = 0 THEN
           -- Whoever held the windows passed over may be done.
           v_from := v_passed;
@@ -528,6 +529,7 @@ CREATE OR REPLACE PACKAGE BODY RL_SLOT_API IS
           END IF;
           v_stop := RL_ADD_MS(v_next, v_chunk_ms);
           MAKE_ROWS(p_scope, p_size_ms, v_next, v_stop, p_grid, p_provisioned);
+          p_frontier := v_stop;
         END IF;
       END IF;
     END LOOP;

@@ -129,6 +129,7 @@ BEGIN
             SELECT COALESCE((extract(epoch FROM MAX(WNDW_END_TS)) * 1000)::bigint, p_grid) INTO v_end FROM RL_WNDW_FRONTIER_TRK
              WHERE WNDW_SCOPE_NM = p_scope AND WNDW_SIZE_MS = p_size AND REQ_TS = c_epoch + p_grid * c_ms;
         END IF;
+        o_frontier := CASE WHEN v_end > p_grid THEN v_end ELSE 0 END;
         v_limit := LEAST(GREATEST(p_base + v_chunk_ms, v_end) + p_chunks * v_chunk_ms, p_end);
         v_from := p_from;
         <<search>>
@@ -177,7 +178,6 @@ BEGIN
                 END IF;
                 v_direct := FALSE;
             END LOOP;
-            o_frontier := CASE WHEN v_end > p_grid THEN v_end ELSE 0 END;
             IF v_passing AND NOT v_retried THEN -- whoever held them may be done
                 v_from := v_passed;
                 v_passing := FALSE;
@@ -189,6 +189,7 @@ BEGIN
                 v_end := GREATEST(v_end, p_grid);
                 o_provisioned := o_provisioned + RL_SLOT_PROVISION(p_scope, p_size, c_epoch + v_end * c_ms, p_chunk);
                 v_end := v_end + v_chunk_ms;
+                o_frontier := v_end;
                 INSERT INTO RL_WNDW_FRONTIER_TRK (WNDW_SCOPE_NM, WNDW_SIZE_MS, REQ_TS, WNDW_END_TS, CREAT_TS)
                 VALUES (p_scope, p_size, c_epoch + p_grid * c_ms, c_epoch + v_end * c_ms, clock_timestamp())
                 ON CONFLICT DO NOTHING;
