@@ -45,6 +45,8 @@ test: setup ## run everything: lint, all tests on all servers, and say what ran
 	echo "== tests, with the race detector (the first build takes a minute or two)"; \
 	if HEADGATE_TEST_MUSTRUN=$$(go run ./internal/testenv/engines list); then \
 		go test -race -p 2 -timeout $(TEST_TIMEOUT) ./... || tests=FAILED; \
+		echo "== tests of the program with Oracle's driver"; \
+		go test -tags godror -run 'TestOracleDriver|TestOracleLogin|TestOracleErrorKinds' ./slots/sqlstore || tests=FAILED; \
 		echo; \
 		go run ./internal/testenv/engines report "$$report" || engines=FAILED; \
 	else \
@@ -74,6 +76,8 @@ lint: ## check formatting, vet, staticcheck, go.mod and the scripts
 	@echo "== staticcheck"
 	@go tool staticcheck ./...
 	@go tool staticcheck -tags chaos,soak ./test/chaos ./test/soak
+	@go vet -tags godror ./slots/sqlstore
+	@go tool staticcheck -tags godror ./slots/sqlstore
 	@echo "== go mod tidy"
 	@go mod tidy -diff || { echo "go.mod or go.sum is out of date, run: go mod tidy"; exit 1; }
 	@echo "== tools"
