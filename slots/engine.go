@@ -283,10 +283,7 @@ func (r *search) claim(ctx context.Context, window, max int64) (count int64, ok 
 	if len(slots) == 0 {
 		return count, true, nil
 	}
-	if err := tx.Claim(ctx, r.Series, window, slots); err != nil {
-		return -1, false, err
-	}
-	if err := tx.Commit(ctx); err != nil {
+	if err := claimCommit(ctx, tx, r.Series, window, slots); err != nil {
 		return -1, false, err
 	}
 	for k, i := range taken {
@@ -294,6 +291,16 @@ func (r *search) claim(ctx context.Context, window, max int64) (count int64, ok 
 	}
 	r.pending = left
 	return count + int64(len(slots)), true, nil
+}
+
+func claimCommit(ctx context.Context, tx Tx, s Series, window int64, slots []Slot) error {
+	if both, ok := tx.(ClaimCommitter); ok {
+		return both.ClaimCommit(ctx, s, window, slots)
+	}
+	if err := tx.Claim(ctx, s, window, slots); err != nil {
+		return err
+	}
+	return tx.Commit(ctx)
 }
 
 // take chooses the events that a window with count events in it has room for.

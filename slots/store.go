@@ -63,6 +63,13 @@ type Tx interface {
 	Rollback()
 }
 
+// A ClaimCommitter is a Tx that can do Claim and then Commit in one round trip.
+type ClaimCommitter interface {
+	// ClaimCommit commits if nothing of the claim fails. Errors are those of Claim and
+	// of Commit.
+	ClaimCommit(ctx context.Context, s Series, windowMs int64, slots []Slot) error
+}
+
 // Procedure does one whole search inside the database, in one round trip and
 // with the same results as the tx engine.
 type Procedure interface {

@@ -29,6 +29,10 @@ type dialect struct {
 	// change one row, the window's; the others as many as their slots are.
 	claim func(s slots.Series, windowMs int64, claimed []slots.Slot) []query
 
+	// pipeline sends the statements of a transaction in two round trips; nil: each
+	// takes its own.
+	pipeline *pipeline
+
 	statements statements
 	migrations migrations
 

@@ -25,6 +25,7 @@ func mysqlDialect() *dialect {
 		micros:     mysqlMicros,
 		find:       mysqlFind,
 		claim:      mysqlClaim,
+		pipeline:   &pipeline{begin: mysqlBegin, end: mysqlEnd},
 		statements: mysqlStatements(),
 		migrations: mysqlMigrations(),
 		assign:     mysqlAssign,
@@ -77,6 +78,7 @@ func parseMySQL(address string, c Config) (*source, error) {
 	config.Timeout = dialTimeout
 	config.ClientFoundRows = true   // an update that changes nothing has found its row all the same
 	config.InterpolateParams = true // one round trip instead of two; safe with this character set
+	config.MultiStatements = true   // for the pipeline; values are never part of a text
 	config.Params = map[string]string{"sql_mode": mysqlSettings}
 	if err := config.Apply(mysql.Charset("utf8mb4", "utf8mb4_bin"), mysql.EnableCompression(false)); err != nil {
 		return nil, scrub(err, config.Passwd)
@@ -192,6 +194,28 @@ func mysqlClaim(s slots.Series, windowMs int64, claimed []slots.Slot) []query {
 		{"UPDATE RL_WNDW_CT SET SLOT_CT = SLOT_CT + ? WHERE WNDW_SCOPE_NM = ? AND WNDW_SIZE_MS = ? AND WNDW_STRT_TS = ?",
 			[]any{n, s.Scope, s.SizeMs, window}, 1},
 	}
+}
+
+// mysqlBegin begins and locks in one round trip.
+func mysqlBegin(ctx context.Context, conn *sql.Conn, lock query) (count int64, ok bool, err error) {
+	err = conn.QueryRowContext(ctx, "START TRANSACTION; "+lock.text, lock.args...).Scan(&count)
+	if errors.Is(err, sql.ErrNoRows) {
+		return 0, false, nil
+	}
+	return count, err == nil, err
+}
+
+// mysqlEnd does the rest. After an error the server does not run what follows, the
+// commit with it.
+func mysqlEnd(ctx context.Context, conn *sql.Conn, claim []query) error {
+	var text strings.Builder
+	var args []any
+	for _, q := range claim {
+		text.WriteString(q.text + "; ")
+		args = append(args, q.args...)
+	}
+	_, err := conn.ExecContext(ctx, text.String()+"COMMIT", args...)
+	return err
 }
 
 func mysqlStatements() statements {

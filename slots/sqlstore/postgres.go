@@ -26,6 +26,7 @@ func postgresDialect() *dialect {
 		micros:     postgresMicros,
 		find:       postgresFind,
 		claim:      postgresClaim,
+		pipeline:   &pipeline{begin: postgresBegin, end: postgresEnd},
 		statements: postgresStatements(),
 		migrations: postgresMigrations(),
 		assign:     postgresAssign,
@@ -114,6 +115,43 @@ RETURNING 1)
 UPDATE RL_WNDW_CT SET SLOT_CT = SLOT_CT + (SELECT COUNT(*) FROM I)
  WHERE WNDW_SCOPE_NM = $1::text AND WNDW_SIZE_MS = $2::bigint AND WNDW_STRT_TS = $3::timestamptz`,
 		[]any{s.Scope, s.SizeMs, time.UnixMilli(windowMs).UTC(), ids, events, requested, scheduled, configs}, 1}}
+}
+
+// postgresBegin begins and locks in one round trip.
+func postgresBegin(ctx context.Context, conn *sql.Conn, lock query) (count int64, ok bool, err error) {
+	var b pgx.Batch
+	b.Queue("begin")
+	b.Queue(lock.text, lock.args...).Query(func(rows pgx.Rows) error {
+		for rows.Next() {
+			ok = true
+			if err := rows.Scan(&count); err != nil {
+				return err
+			}
+		}
+		return rows.Err()
+	})
+	return count, ok, postgresBatch(ctx, conn, &b)
+}
+
+// postgresEnd does the rest. After an error the server ignores what follows in
+// the batch, the commit with it.
+func postgresEnd(ctx context.Context, conn *sql.Conn, claim []query) error {
+	var b pgx.Batch
+	for _, q := range claim {
+		b.Queue(q.text, q.args...)
+	}
+	b.Queue("commit")
+	return postgresBatch(ctx, conn, &b)
+}
+
+func postgresBatch(ctx context.Context, conn *sql.Conn, b *pgx.Batch) error {
+	return conn.Raw(func(driverConn any) error {
+		c, ok := driverConn.(*stdlib.Conn)
+		if !ok {
+			return fmt.Errorf("the connection is %T", driverConn)
+		}
+		return c.Conn().SendBatch(ctx, b).Close()
+	})
 }
 
 func postgresStatements() statements {

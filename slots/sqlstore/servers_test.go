@@ -17,7 +17,7 @@ import (
 
 // envMySQL is a URL of a genuine MySQL, whose user may create databases, to test
 // beside MariaDB: such as mysql://user:password@127.0.0.1:3306/any.
-const envMySQL = "HEADGATE_TEST_MYSQL_URL"
+const envMySQL = "TEST_MYSQL_DSN"
 
 // A server makes empty databases of one kind.
 type server struct {
@@ -36,7 +36,9 @@ func servers() []server {
 		{"mariadb", func(t testing.TB) string { return testenv.SharedMariaDB(t).CreateDatabase("sqlstore") }},
 	}
 	if address := os.Getenv(envMySQL); address != "" {
-		all = append(all, server{"mysql", func(t testing.TB) string { return createMySQL(t, address) }})
+		all = append(all, server{"mysql", func(t testing.TB) string {
+			return createMySQL(t, testenv.RequireDSN(t, testenv.MySQL))
+		}})
 	}
 	return all
 }

@@ -338,7 +338,7 @@ func TestKinds(t *testing.T) {
 		begun, err := db.Begin(soon(t))
 		check(t, err)
 		var id string
-		check(t, begun.(*tx).tx.QueryRowContext(soon(t), self).Scan(&id))
+		check(t, begun.(*pipelined).conn.QueryRowContext(soon(t), self).Scan(&id))
 		mustExec(t, db.pools.write, fmt.Sprintf(kill, id))
 		_, _, err = begun.Lock(soon(t), series, 0, 5)
 		if err == nil || slots.KindOf(err) != slots.Passing {
@@ -394,4 +394,39 @@ func TestDeadlockPasses(t *testing.T) {
 			t.Errorf("%s: %v (%v)", db.dialect.name, err, slots.KindOf(err))
 		}
 	}
+}
+
+// A transaction that has ended does nothing more, and gives its connection back.
+func TestEndedTransactions(t *testing.T) {
+	eachMigrated(t, func(t *testing.T, db *DB) {
+		provision(t, db, 0, 2)
+		before := db.pools.write.Stats().InUse
+		for n := range 2 * db.pools.write.Stats().MaxOpenConnections {
+			tx, err := db.Begin(soon(t))
+			check(t, err)
+			if _, ok, err := tx.Lock(soon(t), series, 0, 1000); !ok || err != nil {
+				t.Fatal(ok, err)
+			}
+			one := []slots.Slot{slotOf(n, 0)}
+			if both, ok := tx.(slots.ClaimCommitter); ok {
+				check(t, both.ClaimCommit(soon(t), series, 0, one))
+			} else {
+				check(t, tx.Claim(soon(t), series, 0, one))
+				check(t, tx.Commit(soon(t)))
+			}
+			tx.Rollback()
+			if _, _, err := tx.Lock(soon(t), series, 0, 1000); err == nil {
+				t.Fatal("a lock after the commit")
+			}
+			if err := tx.Claim(soon(t), series, 0, one); err == nil {
+				t.Fatal("a claim after the commit")
+			}
+			if err := tx.Commit(soon(t)); err == nil {
+				t.Fatal("a second commit")
+			}
+		}
+		if s := db.pools.write.Stats(); s.InUse != before {
+			t.Errorf("%d connections are in use, %d before", s.InUse, before)
+		}
+	})
 }

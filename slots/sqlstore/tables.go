@@ -92,9 +92,17 @@ func (db *DB) Provision(ctx context.Context, s slots.Series, fromMs, toMs int64,
 
 // Begin implements slots.Tables.
 func (db *DB) Begin(ctx context.Context) (slots.Tx, error) {
+	const op = "begin a transaction"
+	if db.dialect.pipeline != nil {
+		conn, err := db.pools.write.Conn(ctx)
+		if err != nil {
+			return nil, db.fail(ctx, op, err)
+		}
+		return &pipelined{db: db, conn: conn}, nil
+	}
 	t, err := db.pools.write.BeginTx(ctx, nil)
 	if err != nil {
-		return nil, db.fail(ctx, "begin a transaction", err)
+		return nil, db.fail(ctx, op, err)
 	}
 	return &tx{db, t}, nil
 }
@@ -114,30 +122,38 @@ func (t *tx) Lock(ctx context.Context, s slots.Series, windowMs, max int64) (cou
 
 // Claim implements slots.Tx.
 func (t *tx) Claim(ctx context.Context, s slots.Series, windowMs int64, claimed []slots.Slot) error {
+	if err := t.db.claim(ctx, t.tx, s, windowMs, claimed); err != nil {
+		t.Rollback()
+		return t.db.refused(ctx, claimed, err)
+	}
+	return nil
+}
+
+// claim runs the statements of a claim.
+func (db *DB) claim(ctx context.Context, on runner, s slots.Series, windowMs int64, claimed []slots.Slot) error {
 	for some := range slices.Chunk(claimed, slots.MaxBatch) {
-		for _, q := range t.db.dialect.claim(s, windowMs, some) {
-			if _, err := t.db.change(ctx, t.tx, "claim a slot", q); err != nil {
-				return t.refused(ctx, some, err)
+		for _, q := range db.dialect.claim(s, windowMs, some) {
+			if _, err := db.change(ctx, on, "claim a slot", q); err != nil {
+				return err
 			}
 		}
 	}
 	return nil
 }
 
-// refused looks again at a claim that failed for good: whoever claims the very
-// slot twice, since a commit's answer was lost, may be told of the slot's id
-// first, and not of the event's.
-func (t *tx) refused(ctx context.Context, claimed []slots.Slot, err error) error {
+// refused looks again at a claim that failed for good, and was rolled back: whoever
+// claims the very slot twice, since a commit's answer was lost, may be told of the
+// slot's id first, and not of the event's.
+func (db *DB) refused(ctx context.Context, claimed []slots.Slot, err error) error {
 	var known *slots.StoreError
 	if !errors.As(err, &known) || known.Kind != slots.Failed {
 		return err
 	}
-	t.Rollback()
 	ids := make([]string, len(claimed))
 	for i := range claimed {
 		ids[i] = claimed[i].EventID
 	}
-	if found, findErr := t.db.Find(ctx, ids); findErr == nil && len(found) > 0 {
+	if found, findErr := db.Find(ctx, ids); findErr == nil && len(found) > 0 {
 		return &slots.StoreError{Kind: slots.Duplicate, Op: known.Op, Err: known.Err}
 	}
 	return err
