@@ -4,14 +4,18 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	"golang.org/x/sync/singleflight"
 )
 
-// TxEngine returns the engine that sends statements to t, each of which is one
-// round trip. It may be used from any goroutine.
-func TxEngine(t Tables) Engine { return &txEngine{tables: t} }
+// TxEngine returns the engine that sends statements to t. It may be used from any
+// goroutine. Its own claims do not get into each other's way: a window that one
+// of them is after counts as held for the others, without asking the database.
+func TxEngine(t Tables) Engine {
+	return &txEngine{tables: t, claims: claims{held: make(map[WindowKey]struct{})}}
+}
 
 // ProcedureEngine returns the engine that has the database place single events
 // in one round trip. Several at once are placed by rest, whose transaction they share.
@@ -31,6 +35,7 @@ func (e procedureEngine) Assign(ctx context.Context, s *Search) (Found, error) {
 
 type txEngine struct {
 	tables Tables
+	claims claims
 	// Callers of this process who miss the same windows have them made once.
 	provision singleflight.Group
 }
@@ -41,6 +46,36 @@ func (e *txEngine) Assign(ctx context.Context, s *Search) (Found, error) {
 	}}
 	err := r.run(ctx)
 	return r.found, err
+}
+
+// claims are the windows that searches of this process are claiming.
+type claims struct {
+	mu   sync.Mutex
+	held map[WindowKey]struct{}
+}
+
+// take tells whether nobody had the window; then it is the caller's.
+func (c *claims) take(k WindowKey) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if _, taken := c.held[k]; taken {
+		return false
+	}
+	c.held[k] = struct{}{}
+	return true
+}
+
+func (c *claims) release(k WindowKey) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.held, k)
+}
+
+func (c *claims) has(k WindowKey) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	_, taken := c.held[k]
+	return taken
 }
 
 // A search is one Search under way.
@@ -216,6 +251,11 @@ const provisionWithin = 10 * time.Second
 func (r *search) scan(ctx context.Context, from, end int64) (int64, error) {
 	direct := r.Direct && from == r.FromMs && from < end && !r.retried
 	for from < end && !r.done() {
+		if !r.Wait && r.engine.claims.has(WindowKey{r.Series, from}) {
+			r.passOver(from)
+			from, direct = from+r.SizeMs, false
+			continue
+		}
 		window, ok := from, true
 		if !direct {
 			var err error
@@ -269,6 +309,11 @@ func (r *search) passOver(window int64) {
 // in all, and in the first window each event's own capacity. It returns the count
 // as it is then; ok=false if it could not lock the window.
 func (r *search) claim(ctx context.Context, window, max int64) (count int64, ok bool, err error) {
+	key := WindowKey{r.Series, window}
+	if !r.engine.claims.take(key) {
+		return -1, false, nil
+	}
+	defer r.engine.claims.release(key)
 	r.found.Windows++
 	tx, err := r.engine.tables.Begin(ctx)
 	if err != nil {

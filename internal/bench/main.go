@@ -35,7 +35,7 @@ import (
 
 func main() {
 	serve := flag.String("serve", "", "internal: be the server of a case")
-	only := flag.String("run", ".", "of the closed table, measure the cases that match this regular expression")
+	only := flag.String("run", ".", "of the closed table and of slots, measure the cases that match this regular expression")
 	names := flag.String("tables", strings.Join(tableNames(), ","), "the tables to print")
 	length := flag.Duration("time", 3*time.Second, "how long to measure each case")
 	redisURL := flag.String("redis", "", "internal: the Redis server to use")
