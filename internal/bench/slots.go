@@ -24,11 +24,11 @@ import (
 // get full; and beside them the raw floor, which is what the database takes to begin,
 // insert the same row, add one to the same counter, and commit.
 const (
-	slotSizeMs  = 4000
-	burstMax    = 100
-	spreadMax   = 1_000_000
-	spreadOver  = 10 * time.Minute
-	slotPool    = 30
+	slotSizeMs = 4000
+	burstMax   = 100
+	spreadMax  = 1_000_000
+	spreadOver = 10 * time.Minute
+	slotPool   = 30
 )
 
 var slotCallers = []int{1, 16, 64}
