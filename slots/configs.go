@@ -48,7 +48,8 @@ func newConfigCache(store Store, now func() time.Time, log *slog.Logger, changed
 
 // get returns the active config of a name.
 func (c *configCache) get(ctx context.Context, name string) (Config, error) {
-	if !c.current() {
+	// Twice, since the first may be an answer that others have waited for already.
+	for try := 0; try < 2 && !c.current(); try++ {
 		if err := c.check(ctx); err != nil {
 			return Config{}, err
 		}

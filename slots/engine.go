@@ -12,9 +12,10 @@ import (
 
 // TxEngine returns the engine that sends statements to t. It may be used from any
 // goroutine. Its own claims do not get into each other's way: a window that one
-// of them is after counts as held for the others, without asking the database.
+// of them is after counts as held for the others, without asking the database;
+// with Search.Wait they take turns.
 func TxEngine(t Tables) Engine {
-	return &txEngine{tables: t, claims: claims{held: make(map[WindowKey]struct{})}}
+	return &txEngine{tables: t, claims: claims{held: make(map[WindowKey]chan struct{})}}
 }
 
 // ProcedureEngine returns the engine that has the database place single events
@@ -48,26 +49,46 @@ func (e *txEngine) Assign(ctx context.Context, s *Search) (Found, error) {
 	return r.found, err
 }
 
-// claims are the windows that searches of this process are claiming.
+// claims are the windows that searches of this process are claiming, and what is
+// closed when they are done.
 type claims struct {
 	mu   sync.Mutex
-	held map[WindowKey]struct{}
+	held map[WindowKey]chan struct{}
 }
 
-// take tells whether nobody had the window; then it is the caller's.
-func (c *claims) take(k WindowKey) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if _, taken := c.held[k]; taken {
-		return false
+// take makes the window the caller's, unless it is another's; with wait, unless it
+// is so for heldLongest.
+func (c *claims) take(ctx context.Context, k WindowKey, wait bool) bool {
+	var limit <-chan time.Time
+	for {
+		c.mu.Lock()
+		done, taken := c.held[k]
+		if !taken {
+			c.held[k] = make(chan struct{})
+		}
+		c.mu.Unlock()
+		if !taken || !wait {
+			return !taken
+		}
+		if limit == nil {
+			t := time.NewTimer(heldLongest)
+			defer t.Stop()
+			limit = t.C
+		}
+		select {
+		case <-done:
+		case <-limit:
+			return false
+		case <-ctx.Done():
+			return false
+		}
 	}
-	c.held[k] = struct{}{}
-	return true
 }
 
 func (c *claims) release(k WindowKey) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	close(c.held[k])
 	delete(c.held, k)
 }
 
@@ -310,7 +331,7 @@ func (r *search) passOver(window int64) {
 // as it is then; ok=false if it could not lock the window.
 func (r *search) claim(ctx context.Context, window, max int64) (count int64, ok bool, err error) {
 	key := WindowKey{r.Series, window}
-	if !r.engine.claims.take(key) {
+	if !r.engine.claims.take(ctx, key, r.Wait) {
 		return -1, false, nil
 	}
 	defer r.engine.claims.release(key)

@@ -45,8 +45,8 @@ type Search struct {
 	// provisioned; zero if nothing is known.
 	FrontierMs int64
 
-	// Wait has the search end at the first window with room that another holds,
-	// with Found.Held, instead of passing it over.
+	// Wait has the search end at the first window with room that another process
+	// holds, with Found.Held, instead of passing it over.
 	Wait bool
 
 	Asks []Ask // of different events
