@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"fmt"
 	"net/url"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -35,26 +36,39 @@ BEGIN RETURN p_ts + INTERVAL p_ms * 1000 MICROSECOND; END;`,
 // newOracleOnMariaDB installs the package in a database that has the tables.
 func newOracleOnMariaDB(t *testing.T, address string) oracleOnMariaDB {
 	t.Helper()
-	u, err := url.Parse(address)
+	o, err := openOracleOnMariaDB(address, testenv.SharedMariaDB(t).OracleMode())
 	check(t, err)
+	t.Cleanup(func() { _ = o.sessions.Close() }) // its connections may have been cut
+	mustExec(t, o.sessions, append(oracleShims, oraclePackage(t)...)...)
+	return o
+}
+
+// openOracleOnMariaDB connects to a database that has the package.
+func openOracleOnMariaDB(address, mode string) (oracleOnMariaDB, error) {
+	u, err := url.Parse(address)
+	if err != nil {
+		return oracleOnMariaDB{}, err
+	}
 	config := mysql.NewConfig()
 	config.Net, config.Addr, config.DBName = "tcp", u.Host, strings.Trim(u.Path, "/")
 	config.User = u.User.Username()
 	config.Passwd, _ = u.User.Password()
 	config.InterpolateParams = true
+	config.Logger = mysqlSilence{}
 	// Oracle has no statements that commit by themselves; MariaDB would commit each
 	// one inside the package.
 	config.Params = map[string]string{
-		"sql_mode": "'" + testenv.SharedMariaDB(t).OracleMode() + "'", "autocommit": "0", "tx_isolation": "'READ-COMMITTED'",
+		"sql_mode": "'" + mode + "'", "autocommit": "0", "tx_isolation": "'READ-COMMITTED'",
 		"collation_connection": "utf8mb4_nopad_bin", // as that of the tables
 	}
-	check(t, config.Apply(mysql.Charset("utf8mb4", "utf8mb4_bin")))
+	if err := config.Apply(mysql.Charset("utf8mb4", "utf8mb4_bin")); err != nil {
+		return oracleOnMariaDB{}, err
+	}
 	connector, err := mysql.NewConnector(config)
-	check(t, err)
-	sessions := newPool(connector, Config{}.withDefaults())
-	t.Cleanup(func() { check(t, sessions.Close()) })
-	mustExec(t, sessions, append(oracleShims, oraclePackage(t)...)...)
-	return oracleOnMariaDB{sessions}
+	if err != nil {
+		return oracleOnMariaDB{}, err
+	}
+	return oracleOnMariaDB{newPool(connector, Config{}.withDefaults())}, nil
 }
 
 // assign implements dialect.assign.
@@ -118,6 +132,57 @@ func TestOraclePackageConformance(t *testing.T) {
 				check(t, err)
 				t.Cleanup(func() { _ = db.Close() }) // the suite may have closed it
 				return ora.on(db)
+			}}
+		},
+	})
+}
+
+// envOracleMode tells the processes of TestOraclePackageChaos the mode of sessions.
+const envOracleMode = "HEADGATE_TEST_ORACLE_MODE"
+
+// TestMain does a process's part in TestOraclePackageChaos, if it is one of them.
+func TestMain(m *testing.M) {
+	served, err := slotstest.ServeChaos(func(_, url string) (slots.Store, error) {
+		db, err := Open(Config{URL: url})
+		if err != nil {
+			return nil, err
+		}
+		o, err := openOracleOnMariaDB(url, os.Getenv(envOracleMode))
+		return o.on(db), err
+	})
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "sqlstore:", err)
+		os.Exit(1)
+	}
+	if !served {
+		os.Exit(m.Run())
+	}
+}
+
+// The package under what three processes do to it that are killed, and whose
+// connections are cut.
+func TestOraclePackageChaos(t *testing.T) {
+	server := testenv.SharedMariaDB(t)
+	t.Setenv(envOracleMode, server.OracleMode())
+	slotstest.RunChaos(t, slotstest.Harness{
+		Name:    "oracle-on-mariadb",
+		Engines: []string{slotstest.EngineProcedure},
+		Fresh: func(t *testing.T) slotstest.Database {
+			direct := testenv.SharedMariaDB(t).CreateDatabase("oracle")
+			migrated(t, direct)
+			newOracleOnMariaDB(t, direct)
+			proxy := testenv.StartProxy(t, server.Addr)
+			u, err := url.Parse(direct)
+			check(t, err)
+			u.Host = proxy.Addr
+			return slotstest.Database{URL: u.String(), CutAll: proxy.Cut, Open: func(t *testing.T) slots.Store {
+				db, err := Open(Config{URL: u.String()})
+				check(t, err)
+				t.Cleanup(func() { _ = db.Close() })
+				o, err := openOracleOnMariaDB(u.String(), server.OracleMode())
+				check(t, err)
+				t.Cleanup(func() { _ = o.sessions.Close() })
+				return o.on(db)
 			}}
 		},
 	})
