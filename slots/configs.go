@@ -148,16 +148,24 @@ func (c *configCache) keep(name string, e configEntry, generation int64) {
 // once runs f for the first of several callers; each of them waits no longer
 // than its own context.
 func (c *configCache) once(ctx context.Context, key string, f func(context.Context) (any, error)) (any, error) {
-	ch := c.loads.DoChan(key, func() (any, error) {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), configLife)
+	r := together(ctx, &c.loads, key, configLife, f)
+	return r.Val, r.Err
+}
+
+// together runs f once for all callers that come with the same key while it runs.
+// It does not end with the context of the first one, but after the limit; each caller
+// waits no longer than its own context.
+func together(ctx context.Context, g *singleflight.Group, key string, limit time.Duration, f func(context.Context) (any, error)) singleflight.Result {
+	ch := g.DoChan(key, func() (any, error) {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), limit)
 		defer cancel()
 		return f(ctx)
 	})
 	select {
 	case <-ctx.Done():
-		return nil, ctx.Err()
+		return singleflight.Result{Err: ctx.Err()}
 	case r := <-ch:
-		return r.Val, r.Err
+		return r
 	}
 }
 

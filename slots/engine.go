@@ -2,8 +2,8 @@ package slots
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 
@@ -134,15 +134,19 @@ func (r *search) find(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	byEvent := make(map[string]Slot, len(have))
+	for _, slot := range have {
+		byEvent[slot.EventID] = slot
+	}
 	for i := range r.Asks {
 		a := &r.Asks[i]
-		k := slices.IndexFunc(have, func(s Slot) bool { return s.EventID == a.EventID })
-		if k < 0 {
+		slot, ok := byEvent[a.EventID]
+		if !ok {
 			r.pending = append(r.pending, i)
 			continue
 		}
-		r.found.Answers[i] = Answer{Existing, have[k]}
-		if have[k].ID == a.SlotID {
+		r.found.Answers[i] = Answer{Existing, slot}
+		if slot.ID == a.SlotID {
 			// An earlier try took effect although its answer was lost.
 			r.found.Answers[i].Status = New
 		}
@@ -160,12 +164,13 @@ func (r *search) first(ctx context.Context) error {
 	if room == 0 {
 		return nil // S0-47
 	}
-	if !r.FirstKnown {
-		if err := r.makeRows(ctx, r.FirstMs, r.FirstMs+r.SizeMs, nil); err != nil {
-			return err
+	// A row that was known to exist may have been purged since.
+	for try, known := 0, r.FirstKnown; ; try, known = try+1, false {
+		if !known {
+			if err := r.makeRows(ctx, r.FirstMs, r.FirstMs+r.SizeMs, nil); err != nil {
+				return err
+			}
 		}
-	}
-	for try := 0; ; try++ {
 		count, ok, err := r.claim(ctx, r.FirstMs, room)
 		if ok || err != nil {
 			r.found.FirstCount = count
@@ -184,11 +189,7 @@ func (r *search) first(ctx context.Context) error {
 			r.found.Held = r.Wait
 			return nil
 		case try > 0:
-			return &StoreError{Passing, "provision the first window", fmt.Errorf("its row is gone again")}
-		}
-		// It was known to exist, but has been purged since.
-		if err := r.makeRows(ctx, r.FirstMs, r.FirstMs+r.SizeMs, nil); err != nil {
-			return err
+			return &StoreError{Passing, "provision the first window", errors.New("its row is gone again")}
 		}
 	}
 }
@@ -246,22 +247,13 @@ func (r *search) makeRows(ctx context.Context, fromMs, toMs int64, f *Frontier) 
 	if f != nil {
 		key = fmt.Sprintf("%d %s", f.ChunkMs, key)
 	}
-	for ch := r.engine.provision.DoChan(key, func() (any, error) {
-		// Others wait for this too: it does not end with the first one's request.
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), provisionWithin)
-		defer cancel()
+	res := together(ctx, &r.engine.provision, key, provisionWithin, func(ctx context.Context) (any, error) {
 		return r.engine.tables.Provision(ctx, r.Series, fromMs, toMs, f)
-	}); ; {
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case res := <-ch:
-			if rows, ok := res.Val.(int64); ok && !res.Shared {
-				r.found.Provisioned += rows
-			}
-			return res.Err
-		}
+	})
+	if rows, ok := res.Val.(int64); ok && !res.Shared {
+		r.found.Provisioned += rows
 	}
+	return res.Err
 }
 
 // provisionWithin bounds the making of a chunk.

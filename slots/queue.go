@@ -55,16 +55,15 @@ type queue struct {
 }
 
 // submit has callers (those that are not nil) served; each of them ends.
-func (s *Scheduler) submit(callers []*caller, out []BatchResult) {
+func (s *Scheduler) submit(callers []*caller) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for i, c := range callers {
+	for _, c := range callers {
 		if c == nil {
 			continue
 		}
 		if s.waiting >= s.settings.MaxWaiting {
-			out[i].Err = ErrOverloaded
-			callers[i].end(Answer{}, ErrOverloaded)
+			c.end(Answer{}, ErrOverloaded)
 			continue
 		}
 		s.waiting++

@@ -178,7 +178,7 @@ func (s *Scheduler) AssignBatch(ctx context.Context, rs []Request) []BatchResult
 			out[i].Err = err
 		}
 	}
-	s.submit(callers, out)
+	s.submit(callers)
 	for i, c := range callers {
 		if c != nil {
 			out[i] = c.wait(ctx)

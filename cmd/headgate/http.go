@@ -27,18 +27,27 @@ type httpServer struct {
 	listener net.Listener
 }
 
+// An httpFront is what one of them serves, where, and how long an answer may take.
+type httpFront struct {
+	name, address       string
+	handler             http.Handler
+	write               time.Duration
+	cert, key, clientCA string // files; without cert there is no TLS
+}
+
 // httpServers opens the HTTP listeners that are configured.
 func (s *server) httpServers(ctx context.Context) ([]*httpServer, error) {
+	api := 10*time.Second + s.conf.Slots.Timeout
+	fronts := []httpFront{
+		{name: "http", address: s.conf.HTTP, handler: s.httpHandler(), write: api},
+		{name: "debug", address: s.conf.Debug, handler: s.debugHandler(), write: 2 * time.Minute}, // profiles take their time
+	}
+	if a := &s.conf.Admin; s.slots != nil {
+		fronts = append(fronts, httpFront{name: "admin", address: a.Address, handler: s.slots.admin, write: api,
+			cert: a.TLSCert, key: a.TLSKey, clientCA: a.ClientCA})
+	}
 	var list []*httpServer
-	for _, h := range []struct {
-		name, address string
-		handler       http.Handler
-		write         time.Duration
-	}{
-		{"http", s.conf.HTTP, s.httpHandler(), 10*time.Second + s.conf.Slots.Timeout},
-		{"debug", s.conf.Debug, s.debugHandler(), 2 * time.Minute}, // profiles take their time
-		{"admin", s.adminAddress(), s.adminHandler(), 10*time.Second + s.conf.Slots.Timeout},
-	} {
+	for _, h := range fronts {
 		if h.address == "" {
 			continue
 		}
@@ -47,12 +56,12 @@ func (s *server) httpServers(ctx context.Context) ([]*httpServer, error) {
 			closeServers(list)
 			return nil, err
 		}
-		if h.name == "admin" && s.conf.Admin.TLSCert != "" {
-			conf, err := serverTLS(s.conf.Admin.TLSCert, s.conf.Admin.TLSKey, s.conf.Admin.ClientCA, s.log)
+		if h.cert != "" {
+			conf, err := serverTLS(h.cert, h.key, h.clientCA, s.log)
 			if err != nil {
 				_ = l.Close()
 				closeServers(list)
-				return nil, fmt.Errorf("--admin-tls-cert: %w", err)
+				return nil, fmt.Errorf("--%s-tls-cert: %w", h.name, err)
 			}
 			l = tls.NewListener(l, conf)
 		}
@@ -101,13 +110,13 @@ func (s *server) httpHandler() http.Handler {
 			http.Error(w, "draining", http.StatusServiceUnavailable)
 			return
 		}
-		if wrong := s.backend.Load(); wrong != nil {
-			http.Error(w, "backend "+s.store.caps.Name+": "+*wrong, http.StatusServiceUnavailable)
+		if problem, wrong := s.backend.problem(); wrong {
+			http.Error(w, "backend "+s.store.caps.Name+": "+problem, http.StatusServiceUnavailable)
 			return
 		}
 		if s.slots != nil {
-			if wrong := s.slots.wrong.Load(); wrong != nil {
-				http.Error(w, "database of slots: "+*wrong, http.StatusServiceUnavailable)
+			if problem, wrong := s.slots.database.problem(); wrong {
+				http.Error(w, "database of slots: "+problem, http.StatusServiceUnavailable)
 				return
 			}
 		}
@@ -117,21 +126,6 @@ func (s *server) httpHandler() http.Handler {
 		return s.slots.before(mux, s.conf.Admin.Address == "")
 	}
 	return mux
-}
-
-// adminAddress is where the admin paths are if not with the others.
-func (s *server) adminAddress() string {
-	if s.slots == nil {
-		return "" // there are none
-	}
-	return s.conf.Admin.Address
-}
-
-func (s *server) adminHandler() http.Handler {
-	if s.slots == nil {
-		return http.NotFoundHandler()
-	}
-	return s.slots.admin
 }
 
 func (s *server) debugHandler() http.Handler {

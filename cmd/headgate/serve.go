@@ -70,7 +70,7 @@ type server struct {
 	draining   atomic.Bool
 	streams    context.Context // ends when streams must, while draining
 	endStreams context.CancelFunc
-	backend    atomic.Pointer[string] // what is wrong with the backend; nil: nothing
+	backend    condition
 }
 
 // serve runs the service until ctx ends, then drains it.
@@ -305,35 +305,19 @@ func (s *server) setServing(ok bool) {
 
 // watchBackend keeps s.backend true to whether the backend answers.
 func (s *server) watchBackend(ctx context.Context) {
-	tick := time.NewTicker(time.Second)
-	defer tick.Stop()
-	for {
-		pingCtx, cancel := context.WithTimeout(ctx, s.conf.BackendTimeout)
-		err := s.store.backend.Ping(pingCtx)
-		cancel()
-		if ctx.Err() != nil {
-			return
-		}
-		s.setBackend(err)
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
-	}
+	s.backend.watch(ctx, func(ctx context.Context) error {
+		ctx, cancel := context.WithTimeout(ctx, s.conf.BackendTimeout)
+		defer cancel()
+		return s.store.backend.Ping(ctx)
+	}, s.backendChanged)
 }
 
-func (s *server) setBackend(err error) {
+func (s *server) backendChanged(err error) {
 	if err == nil {
-		if s.backend.Swap(nil) != nil {
-			s.log.Info("backend is back", "backend", s.store.caps.Name)
-		}
+		s.log.Info("backend is back", "backend", s.store.caps.Name)
 		return
 	}
-	text := err.Error()
-	if s.backend.Swap(&text) == nil {
-		s.log.Error("backend does not answer; failure policies decide", "backend", s.store.caps.Name, "error", err)
-	}
+	s.log.Error("backend does not answer; failure policies decide", "backend", s.store.caps.Name, "error", err)
 }
 
 // announce says where the service listens, and, for the example, what to try.

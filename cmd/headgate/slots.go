@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"net/http"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"github.com/headgate-rls/headgate/internal/config"
@@ -27,7 +26,7 @@ type slotService struct {
 	scheduler *slots.Scheduler
 	api       http.Handler
 	admin     http.Handler
-	wrong     atomic.Pointer[string] // what is wrong with the database; nil: nothing
+	database  condition
 }
 
 // slotStore opens the database, which need not answer at this moment.
@@ -65,7 +64,8 @@ func openSlots(ctx context.Context, conf *config.Config, log *slog.Logger, metri
 	case slots.KindOf(err) == slots.Failed:
 		return nil, errors.Join(fmt.Errorf("--slots: %w", err), db.Close())
 	default:
-		s.setWrong(err)
+		s.database.set(err)
+		s.databaseChanged(err)
 	}
 	return s, nil
 }
@@ -136,43 +136,27 @@ func (s *slotService) run(ctx context.Context) {
 }
 
 func (s *slotService) watch(ctx context.Context) {
-	tick := time.NewTicker(time.Second)
-	defer tick.Stop()
-	prepared := s.wrong.Load() == nil
-	for {
-		err := error(nil)
+	_, wrong := s.database.problem()
+	prepared := !wrong
+	s.database.watch(ctx, func(ctx context.Context) error {
 		if !prepared {
-			err = s.prepare(ctx)
-			prepared = err == nil
+			if err := s.prepare(ctx); err != nil {
+				return err
+			}
+			prepared = true
 		}
-		if prepared {
-			pingCtx, cancel := context.WithTimeout(ctx, s.conf.Timeout)
-			err = s.scheduler.Ping(pingCtx)
-			cancel()
-		}
-		if ctx.Err() != nil {
-			return
-		}
-		s.setWrong(err)
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
-	}
+		ctx, cancel := context.WithTimeout(ctx, s.conf.Timeout)
+		defer cancel()
+		return s.scheduler.Ping(ctx)
+	}, s.databaseChanged)
 }
 
-func (s *slotService) setWrong(err error) {
+func (s *slotService) databaseChanged(err error) {
 	if err == nil {
-		if s.wrong.Swap(nil) != nil {
-			s.log.Info("the database of slots is back")
-		}
+		s.log.Info("the database of slots is back")
 		return
 	}
-	text := err.Error()
-	if s.wrong.Swap(&text) == nil {
-		s.log.Error("the database of slots does not answer; slots are answered with 503 until it does", "error", err)
-	}
+	s.log.Error("the database of slots does not answer; slots are answered with 503 until it does", "error", err)
 }
 
 func (s *slotService) close() {

@@ -200,11 +200,7 @@ func startRedisServer(tb TB, binary string, c redisConfig) *RedisServer {
 // and the directories of tests are long.
 func socketDir(tb TB) string {
 	tb.Helper()
-	base := ""
-	if len(os.TempDir()) > 60 {
-		base = "/tmp"
-	}
-	dir, err := os.MkdirTemp(base, "hg-")
+	dir, err := os.MkdirTemp(tempRoot(), "hg-")
 	if err != nil {
 		tb.Fatalf("testenv: make a directory for a socket: %v", err)
 	}

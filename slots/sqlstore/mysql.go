@@ -21,10 +21,10 @@ func mysqlDialect() *dialect {
 		name:       "mysql",
 		schemes:    []string{"mysql", "mariadb"},
 		parse:      parseMySQL,
-		instant:    func(us int64) any { return time.UnixMicro(us).UTC().Format(mysqlTime) },
+		instant:    mysqlInstant,
 		micros:     mysqlMicros,
-		find:       mysqlFind,
-		claim:      mysqlClaim,
+		find:       findIn,
+		claim:      claimRows("UTC_TIMESTAMP(6)", mysqlInstant),
 		pipeline:   &pipeline{begin: mysqlBegin, end: mysqlEnd},
 		statements: mysqlStatements(),
 		migrations: mysqlMigrations(),
@@ -163,6 +163,8 @@ func unsent(err error) error {
 	return err
 }
 
+func mysqlInstant(us int64) any { return time.UnixMicro(us).UTC().Format(mysqlTime) }
+
 func mysqlMicros(src any) (int64, error) {
 	text, ok := src.([]byte)
 	if !ok {
@@ -170,30 +172,6 @@ func mysqlMicros(src any) (int64, error) {
 	}
 	t, err := time.ParseInLocation(mysqlTime, string(text), time.UTC)
 	return t.UnixMicro(), err
-}
-
-func mysqlFind(ids []string) query {
-	args := make([]any, len(ids))
-	for i, id := range ids {
-		args[i] = id
-	}
-	return query{text: "SELECT " + slotColumns + " FROM RL_EVENT_SLOT_DTL WHERE EVENT_ID IN (" + marks(len(ids)) + ")", args: args}
-}
-
-func mysqlClaim(s slots.Series, windowMs int64, claimed []slots.Slot) []query {
-	const row = "(?, ?, ?, ?, ?, ?, ?, ?, UTC_TIMESTAMP(6))"
-	bind := func(us int64) any { return time.UnixMicro(us).UTC().Format(mysqlTime) }
-	window := bind(windowMs * 1000)
-	args := make([]any, 0, 8*len(claimed))
-	for _, c := range claimed {
-		args = append(args, c.ID, c.EventID, s.Scope, s.SizeMs, bind(c.RequestedUs), window, bind(c.ScheduledMs*1000), c.ConfigID)
-	}
-	n := int64(len(claimed))
-	return []query{
-		{"INSERT INTO RL_EVENT_SLOT_DTL (" + slotColumns + ") VALUES " + strings.TrimSuffix(strings.Repeat(row+", ", len(claimed)), ", "), args, n},
-		{"UPDATE RL_WNDW_CT SET SLOT_CT = SLOT_CT + ? WHERE WNDW_SCOPE_NM = ? AND WNDW_SIZE_MS = ? AND WNDW_STRT_TS = ?",
-			[]any{n, s.Scope, s.SizeMs, window}, 1},
-	}
 }
 
 // mysqlBegin begins and locks in one round trip.

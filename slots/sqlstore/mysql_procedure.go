@@ -3,7 +3,6 @@ package sqlstore
 import (
 	"context"
 	"database/sql"
-	"time"
 
 	"github.com/headgate-rls/headgate/slots"
 )
@@ -12,7 +11,7 @@ const mysqlCall = "CALL RL_SLOT_ASSIGN(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?,
 
 // mysqlAssign calls the procedure, outside a transaction: it has its own.
 func mysqlAssign(ctx context.Context, db *sql.DB, s *slots.Search) (*assigned, error) {
-	requested := time.UnixMicro(s.Asks[0].RequestedUs).UTC().Format(mysqlTime)
+	requested := mysqlInstant(s.Asks[0].RequestedUs)
 	row := db.QueryRowContext(ctx, mysqlCall, callArgs(s, requested)...)
 	return scanAssigned(row, &s.Asks[0], mysqlMicros)
 }

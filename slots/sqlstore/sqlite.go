@@ -21,10 +21,10 @@ func sqliteDialect() *dialect {
 		name:       "sqlite",
 		schemes:    []string{"sqlite"},
 		parse:      parseSQLite,
-		instant:    func(us int64) any { return us },
+		instant:    sqliteInstant,
 		micros:     sqliteMicros,
-		find:       sqliteFind,
-		claim:      sqliteClaim,
+		find:       findIn,
+		claim:      claimRows(sqliteNow, sqliteInstant),
 		statements: sqliteStatements(),
 		migrations: sqliteMigrations(),
 		classify:   classifySQLite,
@@ -119,37 +119,14 @@ func openSQLite(dsn string, c Config) (pools, error) {
 	return pools{read: newPool(connector, c), write: write}, nil
 }
 
+func sqliteInstant(us int64) any { return us }
+
 func sqliteMicros(src any) (int64, error) {
 	us, ok := src.(int64)
 	if !ok {
 		return 0, fmt.Errorf("an instant is %T instead of an integer", src)
 	}
 	return us, nil
-}
-
-func sqliteFind(ids []string) query {
-	args := make([]any, len(ids))
-	for i, id := range ids {
-		args[i] = id
-	}
-	return query{text: "SELECT " + slotColumns + " FROM RL_EVENT_SLOT_DTL WHERE EVENT_ID IN (" + marks(len(ids)) + ")", args: args}
-}
-
-// marks are n placeholders.
-func marks(n int) string { return strings.TrimSuffix(strings.Repeat("?, ", n), ", ") }
-
-func sqliteClaim(s slots.Series, windowMs int64, claimed []slots.Slot) []query {
-	const row = "(?, ?, ?, ?, ?, ?, ?, ?, " + sqliteNow + ")"
-	args := make([]any, 0, 8*len(claimed))
-	for _, c := range claimed {
-		args = append(args, c.ID, c.EventID, s.Scope, s.SizeMs, c.RequestedUs, windowMs*1000, c.ScheduledMs*1000, c.ConfigID)
-	}
-	n := int64(len(claimed))
-	return []query{
-		{"INSERT INTO RL_EVENT_SLOT_DTL (" + slotColumns + ") VALUES " + strings.TrimSuffix(strings.Repeat(row+", ", len(claimed)), ", "), args, n},
-		{"UPDATE RL_WNDW_CT SET SLOT_CT = SLOT_CT + ? WHERE WNDW_SCOPE_NM = ? AND WNDW_SIZE_MS = ? AND WNDW_STRT_TS = ?",
-			[]any{n, s.Scope, s.SizeMs, windowMs * 1000}, 1},
-	}
 }
 
 func sqliteStatements() statements {

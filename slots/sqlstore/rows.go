@@ -1,0 +1,41 @@
+package sqlstore
+
+import (
+	"strings"
+
+	"github.com/headgate-rls/headgate/slots"
+)
+
+// Statements of the dialects whose placeholders are all written ?, with as many of
+// them as there are events.
+
+// marks are n placeholders.
+func marks(n int) string { return strings.TrimSuffix(strings.Repeat("?, ", n), ", ") }
+
+// findIn is dialect.find by a list.
+func findIn(ids []string) query {
+	args := make([]any, len(ids))
+	for i, id := range ids {
+		args[i] = id
+	}
+	return query{text: "SELECT " + slotColumns + " FROM RL_EVENT_SLOT_DTL WHERE EVENT_ID IN (" + marks(len(ids)) + ")", args: args}
+}
+
+// claimRows returns dialect.claim by one INSERT of several rows. now is the
+// database's clock, bind is dialect.instant.
+func claimRows(now string, bind func(us int64) any) func(slots.Series, int64, []slots.Slot) []query {
+	row := "(" + marks(8) + ", " + now + "), "
+	return func(s slots.Series, windowMs int64, claimed []slots.Slot) []query {
+		window := bind(windowMs * 1000)
+		args := make([]any, 0, 8*len(claimed))
+		for _, c := range claimed {
+			args = append(args, c.ID, c.EventID, s.Scope, s.SizeMs, bind(c.RequestedUs), window, bind(c.ScheduledMs*1000), c.ConfigID)
+		}
+		n := int64(len(claimed))
+		return []query{
+			{"INSERT INTO RL_EVENT_SLOT_DTL (" + slotColumns + ") VALUES " + strings.TrimSuffix(strings.Repeat(row, len(claimed)), ", "), args, n},
+			{"UPDATE RL_WNDW_CT SET SLOT_CT = SLOT_CT + ? WHERE WNDW_SCOPE_NM = ? AND WNDW_SIZE_MS = ? AND WNDW_STRT_TS = ?",
+				[]any{n, s.Scope, s.SizeMs, window}, 1},
+		}
+	}
+}
