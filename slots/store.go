@@ -54,7 +54,8 @@ type Tx interface {
 	Lock(ctx context.Context, s Series, windowMs, max int64) (count int64, ok bool, err error)
 
 	// Claim inserts the slots, all of this window, and then adds their number to its
-	// count. A slot of an event that has one already is an error of kind Duplicate.
+	// count. A slot of an event that has one already is an error of kind Duplicate, or
+	// Passing if its id is that slot's.
 	Claim(ctx context.Context, s Series, windowMs int64, slots []Slot) error
 
 	// Commit ends the transaction. After an error it is unknown whether it took

@@ -5,13 +5,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
 	"strings"
-	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -56,7 +54,7 @@ func WithSettings(settings ...string) DatabaseOption {
 type databaseKind struct {
 	engine string
 	title  string
-	user   string // whom the server runs as when the tests are root
+	user   string // whom the server runs as when the tests are root; empty: root
 	ready  string // what the server logs once it listens
 	// version makes a version of what the server's --version prints.
 	version func(printed string) string
@@ -65,7 +63,7 @@ type databaseKind struct {
 	// created runs once, when a new server answers.
 	created func(s *databaseServer) error
 	// arguments of the server's program.
-	arguments func(s *databaseServer, c databaseConfig) []string
+	arguments func(dir string, port int, c databaseConfig) []string
 	// client makes a command that runs the SQL of its standard input.
 	client func(s *databaseServer, database string) *exec.Cmd
 	// anyDatabase is one that every server has.
@@ -79,20 +77,13 @@ type databaseKind struct {
 // databaseServer is a server's process and what is needed to start it again. It
 // knows nothing of tests, since several of them may share it.
 type databaseServer struct {
-	kind    databaseKind
-	version string
-	binary  string
-	account account
-	dir     string
-	log     string
-	addr    string
-	port    int
-	args    []string
-	release func() // gives the port back
-
-	mu     sync.Mutex
-	proc   *process
-	number int // of databases created
+	kind      databaseKind
+	version   string
+	binary    string
+	account   account
+	dir       string
+	databases atomic.Int64 // how many were created
+	listener
 }
 
 // newDatabaseServer sets up and starts a server.
@@ -115,35 +106,26 @@ func newDatabaseServer(kind databaseKind, binary string, opts []DatabaseOption) 
 	if s.dir, err = newServerDir(kind.engine, a); err != nil {
 		return nil, err
 	}
-	s.log = filepath.Join(s.dir, "server.log")
-	if err := s.launch(c); err != nil {
-		err = fmt.Errorf("%w\nits log ends with:\n%s", err, tail(s.log, 20))
+	s.listener = listener{
+		title: kind.title, log: filepath.Join(s.dir, "server.log"), ready: kind.ready, within: databaseStartLimit,
+		command: func(port int) *exec.Cmd { return a.command(s.dir, binary, kind.arguments(s.dir, port, c)...) },
+		answers: func() error {
+			_, err := s.run(kind.anyDatabase, "SELECT 1;")
+			return err
+		},
+		kill: (*process).killTree,
+	}
+	err = kind.prepare(s, c)
+	if err == nil {
+		err = s.launch()
+	}
+	if err == nil {
+		err = kind.created(s)
+	}
+	if err != nil {
 		return nil, errors.Join(err, s.remove())
 	}
 	return s, nil
-}
-
-func (s *databaseServer) launch(c databaseConfig) error {
-	if err := s.kind.prepare(s, c); err != nil {
-		return err
-	}
-	for attempt := 1; ; attempt++ {
-		port, release, err := reservePort()
-		if err != nil {
-			return err
-		}
-		s.port, s.addr, s.release = port, net.JoinHostPort("127.0.0.1", strconv.Itoa(port)), release
-		s.args = s.kind.arguments(s, c)
-		err = s.start()
-		if err == nil {
-			return s.kind.created(s)
-		}
-		release()
-		s.release = nil
-		if !errors.Is(err, errPortTaken) || attempt == 5 {
-			return err
-		}
-	}
 }
 
 // setUp runs a program that ends by itself, as the server's account.
@@ -162,40 +144,6 @@ func (s *databaseServer) setUp(path string, args ...string) error {
 	return nil
 }
 
-// start starts the process and waits until it answers; if it does not, no
-// process is left behind.
-func (s *databaseServer) start() error {
-	name := s.kind.title + " on " + s.addr
-	proc, err := startCommand(name, s.log, s.account.command(s.dir, s.binary, s.args...))
-	if err != nil {
-		return err
-	}
-	err = waitFor(databaseStartLimit, "start "+name, func() (bool, string, error) {
-		log := proc.newLog()
-		if proc.exited() {
-			if strings.Contains(log, "Address already in use") {
-				return false, "", errPortTaken
-			}
-			return false, "", fmt.Errorf("it ended by itself (%v)", proc.err)
-		}
-		// The log proves that it is this server which will answer.
-		if !strings.Contains(log, s.kind.ready) {
-			return false, "it does not listen yet", nil
-		}
-		if _, err := s.run(s.kind.anyDatabase, "SELECT 1;"); err != nil {
-			return false, err.Error(), nil
-		}
-		return true, "", nil
-	})
-	if err != nil {
-		return errors.Join(err, proc.killTree())
-	}
-	s.mu.Lock()
-	s.proc = proc
-	s.mu.Unlock()
-	return nil
-}
-
 // run has the server's own client run SQL and returns the rows that it prints.
 func (s *databaseServer) run(database, sql string) (string, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), databaseAskLimit)
@@ -209,23 +157,14 @@ func (s *databaseServer) run(database, sql string) (string, error) {
 	stop := context.AfterFunc(ctx, func() { cmd.Process.Kill() })
 	defer stop()
 	if err := cmd.Wait(); err != nil {
-		return "", fmt.Errorf("%s on %s: %w: %s", s.kind.title, s.addr, errors.Join(err, ctx.Err()), strings.TrimSpace(failure.String()))
+		return "", fmt.Errorf("%s on %s: %w: %s", s.title, s.addr, errors.Join(err, ctx.Err()), strings.TrimSpace(failure.String()))
 	}
 	return strings.TrimRight(out.String(), "\n"), nil
 }
 
-func (s *databaseServer) process() *process {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.proc
-}
-
 // createDatabase creates a database whose name begins with prefix.
 func (s *databaseServer) createDatabase(prefix string) (string, error) {
-	s.mu.Lock()
-	s.number++
-	name := prefix + "_" + strconv.Itoa(s.number)
-	s.mu.Unlock()
+	name := fmt.Sprintf("%s_%d", prefix, s.databases.Add(1))
 	for _, r := range name {
 		if r != '_' && (r < 'a' || r > 'z') && (r < '0' || r > '9') {
 			return "", fmt.Errorf("the database name %q may have lower-case letters, digits and _ only", prefix)
@@ -239,7 +178,7 @@ func (s *databaseServer) createDatabase(prefix string) (string, error) {
 func (s *databaseServer) remove() error {
 	var err error
 	if proc := s.process(); proc != nil {
-		err = proc.killTree()
+		err = s.kill(proc)
 	}
 	s.kind.removed(s)
 	if s.release != nil {

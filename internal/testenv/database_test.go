@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"strings"
 	"testing"
@@ -16,8 +17,8 @@ import (
 
 // databaseCase is what differs between the makes of servers in these tests.
 type databaseCase struct {
-	start  func(TB, ...DatabaseOption) *database
-	shared func(TB) *database
+	start  func(TB, ...DatabaseOption) *Database
+	shared func(TB) *Database
 	// version is how the version begins.
 	version string
 	// settings changes the time zone; zone is the question for it and zoneIs
@@ -31,17 +32,25 @@ type databaseCase struct {
 func databaseCases() map[string]databaseCase {
 	return map[string]databaseCase{
 		Postgres: {
-			start:    func(tb TB, opts ...DatabaseOption) *database { return StartPostgres(tb, opts...).database },
-			shared:   func(tb TB) *database { return SharedPostgres(tb).database },
+			start:    StartPostgres,
+			shared:   SharedPostgres,
 			version:  "15.",
 			settings: "timezone='America/New_York'", zone: "SHOW timezone;", zoneIs: "America/New_York",
 			flush: "SHOW fsync;", fast: "off", durable: "on",
 			scheme: "postgres://",
 		},
 		MariaDB: {
-			start:    func(tb TB, opts ...DatabaseOption) *database { return StartMariaDB(tb, opts...).database },
-			shared:   func(tb TB) *database { return SharedMariaDB(tb).database },
+			start:    StartMariaDB,
+			shared:   SharedMariaDB,
 			version:  "10.",
+			settings: "--default-time-zone=-05:00", zone: "SELECT @@time_zone;", zoneIs: "-05:00",
+			flush: "SELECT @@innodb_flush_log_at_trx_commit;", fast: "2", durable: "1",
+			scheme: "mysql://",
+		},
+		MySQL: {
+			start:    StartMySQL,
+			shared:   SharedMySQL,
+			version:  "", // that of the day
 			settings: "--default-time-zone=-05:00", zone: "SELECT @@time_zone;", zoneIs: "-05:00",
 			flush: "SELECT @@innodb_flush_log_at_trx_commit;", fast: "2", durable: "1",
 			scheme: "mysql://",
@@ -63,10 +72,10 @@ func eachDatabase(t *testing.T, f func(*testing.T, databaseCase)) {
 func TestDatabaseSettings(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, c databaseCase) {
 		d := c.start(t, Durable(), WithSettings(c.settings))
-		if !strings.HasPrefix(d.server.version, c.version) {
-			t.Errorf("the version is %q, want %s", d.server.version, c.version)
+		if !strings.HasPrefix(d.Version, c.version) || !regexp.MustCompile(`^\d+\.\d+\.?\d*`).MatchString(d.Version) {
+			t.Errorf("the version is %q, want %s", d.Version, c.version)
 		}
-		if want := c.scheme + "app:apppw@" + d.server.addr + "/app"; !strings.HasPrefix(d.URL(), want) {
+		if want := c.scheme + "app:apppw@" + d.Addr + "/app"; !strings.HasPrefix(d.URL(), want) {
 			t.Errorf("the URL is %s, want %s", d.URL(), want)
 		}
 		if got := d.Exec(c.zone); got != c.zoneIs {
@@ -95,7 +104,7 @@ func TestDatabaseKillAndRestart(t *testing.T) {
 			if d.Running() {
 				t.Error("a killed server runs")
 			}
-			if conn, err := net.DialTimeout("tcp", d.server.addr, time.Second); err == nil {
+			if conn, err := net.DialTimeout("tcp", d.Addr, time.Second); err == nil {
 				conn.Close()
 				t.Error("a killed server accepts connections")
 			}
@@ -193,7 +202,7 @@ func TestSharedDatabase(t *testing.T) {
 			t.Error("two tests got different servers")
 		}
 		nameOf := func(url string) string {
-			_, name, _ := strings.Cut(url, one.server.addr+"/")
+			_, name, _ := strings.Cut(url, one.Addr+"/")
 			name, _, _ = strings.Cut(name, "?")
 			return name
 		}
@@ -221,7 +230,7 @@ func TestSharedDatabase(t *testing.T) {
 func TestSharedDatabaseIsNotKilled(t *testing.T) {
 	t.Parallel()
 	tb := &refusals{T: t}
-	s := &database{tb: tb, server: SharedPostgres(t).server, shared: true}
+	s := &Database{tb: tb, server: SharedPostgres(t).server, shared: true}
 	s.Kill()
 	s.Pause()
 	s.Restart()
@@ -242,7 +251,7 @@ func TestMariaDBOracleMode(t *testing.T) {
 	report := t.TempDir()
 	t.Setenv(EnvReport, report)
 	s := SharedMariaDB(t)
-	mode := s.OracleMode()
+	mode := OracleMode(t, s)
 	got := s.ExecOn("mysql", "SET SESSION sql_mode='"+mode+"';\nSELECT NVL(NULL,'x') || 'y' FROM DUAL;\nSELECT '' IS NULL;")
 	if got != "xy\n1" {
 		t.Errorf("Oracle's dialect gives %q", got)

@@ -1,21 +1,22 @@
 package testenv
 
-import (
-	"errors"
-	"sync"
-)
+import "sync"
 
-// database is one test's hold of a server. Its methods may be called from any
-// goroutine, except Restart, Exec and CreateDatabase, which end the test when
-// they fail.
-type database struct {
+// Database is one test's hold of a running server, which has the database app.
+// Its methods may be called from any goroutine, except Restart, Exec and
+// CreateDatabase, which end the test when they fail.
+type Database struct {
+	Addr    string // host:port
+	Port    int
+	Version string
+
 	tb     TB
 	server *databaseServer
 	shared bool
 }
 
 // startDatabase starts a server that the test's cleanup removes.
-func startDatabase(tb TB, kind databaseKind, opts []DatabaseOption) *database {
+func startDatabase(tb TB, kind databaseKind, opts []DatabaseOption) *Database {
 	tb.Helper()
 	binary := Require(tb, kind.engine)
 	s, err := newDatabaseServer(kind, binary, opts)
@@ -30,8 +31,13 @@ func startDatabase(tb TB, kind databaseKind, opts []DatabaseOption) *database {
 			tb.Errorf("testenv: %v", err)
 		}
 	})
-	ran(tb, kind.engine, s.version)
-	return &database{tb: tb, server: s}
+	return s.held(tb, false)
+}
+
+// held is a test's hold of the server.
+func (s *databaseServer) held(tb TB, shared bool) *Database {
+	ran(tb, s.kind.engine, s.version)
+	return &Database{Addr: s.addr, Port: s.port, Version: s.version, tb: tb, server: s, shared: shared}
 }
 
 // sharedDatabase is a server that is started by the first test that asks and ends
@@ -42,7 +48,7 @@ type sharedDatabase struct {
 	err    error
 }
 
-func (d *sharedDatabase) use(tb TB, kind databaseKind) *database {
+func (d *sharedDatabase) use(tb TB, kind databaseKind) *Database {
 	tb.Helper()
 	binary := Require(tb, kind.engine)
 	d.mu.Lock()
@@ -55,11 +61,10 @@ func (d *sharedDatabase) use(tb TB, kind databaseKind) *database {
 	if d.err != nil {
 		tb.Fatalf("testenv: %v", d.err)
 	}
-	ran(tb, kind.engine, d.server.version)
-	return &database{tb: tb, server: d.server, shared: true}
+	return d.server.held(tb, true)
 }
 
-func (d *database) check(err error) {
+func (d *Database) check(err error) {
 	d.tb.Helper()
 	if err != nil {
 		d.tb.Errorf("testenv: %v", err)
@@ -68,7 +73,7 @@ func (d *database) check(err error) {
 
 // own returns the server's process for something that only a test of its own may
 // do to it, or nil.
-func (d *database) own(what string) *process {
+func (d *Database) own(what string) *process {
 	d.tb.Helper()
 	if d.shared {
 		d.tb.Errorf("testenv: %s of a server that other tests use; start one for this test", what)
@@ -79,7 +84,7 @@ func (d *database) own(what string) *process {
 
 // Kill ends the server and all its processes like a crash (SIGKILL) and waits
 // until they are gone. What was committed is there after Restart.
-func (d *database) Kill() {
+func (d *Database) Kill() {
 	d.tb.Helper()
 	if p := d.own("Kill"); p != nil {
 		d.check(p.killTree())
@@ -87,14 +92,14 @@ func (d *database) Kill() {
 }
 
 // Stop ends the server for good. The test's cleanup does so, too.
-func (d *database) Stop() {
+func (d *Database) Stop() {
 	d.tb.Helper()
 	d.Kill()
 }
 
 // Pause freezes the server and all its processes (SIGSTOP): connections stay
 // open and nothing answers.
-func (d *database) Pause() {
+func (d *Database) Pause() {
 	d.tb.Helper()
 	if p := d.own("Pause"); p != nil {
 		d.check(p.pauseTree())
@@ -102,7 +107,7 @@ func (d *database) Pause() {
 }
 
 // Resume lets a paused server go on.
-func (d *database) Resume() {
+func (d *Database) Resume() {
 	d.tb.Helper()
 	if p := d.own("Resume"); p != nil {
 		d.check(p.resumeTree())
@@ -111,35 +116,34 @@ func (d *database) Resume() {
 
 // Restart kills the server if it still runs and starts it again on the same port
 // with the same settings and data.
-func (d *database) Restart() {
+func (d *Database) Restart() {
 	d.tb.Helper()
-	p := d.own("Restart")
-	if p == nil {
+	if d.own("Restart") == nil {
 		return
 	}
-	if err := errors.Join(p.killTree(), d.server.start()); err != nil {
-		d.tb.Fatalf("testenv: restart: %v\nits log ends with:\n%s", err, tail(d.server.log, 20))
+	if err := d.server.restart(); err != nil {
+		d.tb.Fatalf("testenv: %v", err)
 	}
 }
 
 // Running tells whether the server's process exists, paused or not.
-func (d *database) Running() bool { return !d.server.process().exited() }
+func (d *Database) Running() bool { return d.server.running() }
 
 // URL is the address of the database app, with user and password.
-func (d *database) URL() string { return d.URLOf(DatabaseName) }
+func (d *Database) URL() string { return d.URLOf(DatabaseName) }
 
 // URLOf is the address of a database of this server, with user and password.
-func (d *database) URLOf(name string) string { return d.server.kind.url(d.server.addr, name) }
+func (d *Database) URLOf(name string) string { return d.server.kind.url(d.server.addr, name) }
 
 // Exec runs SQL statements on the database app through the server's own client
 // program and returns the rows they print, a line each.
-func (d *database) Exec(sql string) string {
+func (d *Database) Exec(sql string) string {
 	d.tb.Helper()
 	return d.ExecOn(DatabaseName, sql)
 }
 
 // ExecOn is Exec on the database of this name.
-func (d *database) ExecOn(name, sql string) string {
+func (d *Database) ExecOn(name, sql string) string {
 	d.tb.Helper()
 	out, err := d.server.run(name, sql)
 	if err != nil {
@@ -151,7 +155,7 @@ func (d *database) ExecOn(name, sql string) string {
 // CreateDatabase creates an empty database and returns its URL. Its name is
 // prefix, of lower-case letters, digits and _, with a number that no other test
 // of the process has got. The test's cleanup drops it from a shared server.
-func (d *database) CreateDatabase(prefix string) string {
+func (d *Database) CreateDatabase(prefix string) string {
 	d.tb.Helper()
 	name, err := d.server.createDatabase(prefix)
 	if err != nil {

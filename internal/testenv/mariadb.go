@@ -11,42 +11,30 @@ import (
 // OracleSQLMode is the sql_mode that makes MariaDB speak Oracle's dialect.
 const OracleSQLMode = "ORACLE,EMPTY_STRING_IS_NULL"
 
-// MariaDBServer is one running MariaDB with the database app.
-type MariaDBServer struct {
-	Addr    string // host:port
-	Port    int
-	Version string
-	*database
-}
-
 // StartMariaDB starts a server for this test and waits until it answers. It is
 // fast and forgets what the machine's death would lose, unless the test wants it
 // Durable.
-func StartMariaDB(tb TB, opts ...DatabaseOption) *MariaDBServer {
+func StartMariaDB(tb TB, opts ...DatabaseOption) *Database {
 	tb.Helper()
-	return mariaDBServer(startDatabase(tb, mariaDBKind(), opts))
+	return startDatabase(tb, mariaDBKind(), opts)
 }
 
 // SharedMariaDB returns the one server that all tests of this process can have:
 // they get along by CreateDatabase. It runs until the process ends.
-func SharedMariaDB(tb TB) *MariaDBServer {
+func SharedMariaDB(tb TB) *Database {
 	tb.Helper()
-	return mariaDBServer(sharedMariaDB.use(tb, mariaDBKind()))
+	return sharedMariaDB.use(tb, mariaDBKind())
 }
 
 var sharedMariaDB sharedDatabase
 
-// OracleMode notes for the report that the test speaks Oracle's dialect to the
-// server, and returns the sql_mode that its sessions have to set.
-func (s *MariaDBServer) OracleMode() string {
-	s.tb.Helper()
-	Require(s.tb, MariaDBOracle)
-	ran(s.tb, MariaDBOracle, s.Version)
+// OracleMode notes for the report that the test speaks Oracle's dialect to a
+// MariaDB, and returns the sql_mode that its sessions have to set.
+func OracleMode(tb TB, mariaDB *Database) string {
+	tb.Helper()
+	Require(tb, MariaDBOracle)
+	ran(tb, MariaDBOracle, mariaDB.Version)
 	return OracleSQLMode
-}
-
-func mariaDBServer(d *database) *MariaDBServer {
-	return &MariaDBServer{Addr: d.server.addr, Port: d.server.port, Version: d.server.version, database: d}
 }
 
 func mariaDBKind() databaseKind {
@@ -95,10 +83,10 @@ func prepareMariaDB(s *databaseServer, _ databaseConfig) error {
 
 const mariaDBLogSize = "--innodb-log-file-size=16M"
 
-func mariaDBArguments(s *databaseServer, c databaseConfig) []string {
-	args := []string{"--no-defaults", "--datadir=" + filepath.Join(s.dir, "data"), "--init-file=" + filepath.Join(s.dir, "init.sql"),
-		"--bind-address=127.0.0.1", "--port=" + strconv.Itoa(s.port), "--socket=" + filepath.Join(s.dir, "socket"),
-		"--pid-file=" + filepath.Join(s.dir, "pid"), "--skip-name-resolve", "--performance-schema=OFF",
+func mariaDBArguments(dir string, port int, c databaseConfig) []string {
+	args := []string{"--no-defaults", "--datadir=" + filepath.Join(dir, "data"), "--init-file=" + filepath.Join(dir, "init.sql"),
+		"--bind-address=127.0.0.1", "--port=" + strconv.Itoa(port), "--socket=" + filepath.Join(dir, "socket"),
+		"--pid-file=" + filepath.Join(dir, "pid"), "--skip-name-resolve", "--performance-schema=OFF",
 		"--innodb-buffer-pool-size=64M", mariaDBLogSize, "--max-connections=300",
 		"--character-set-server=utf8mb4", "--default-time-zone=+00:00"}
 	if !c.durable {

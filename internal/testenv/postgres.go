@@ -10,35 +10,22 @@ import (
 	"strings"
 )
 
-// PostgresServer is one running PostgreSQL with the database app, whose owner
-// DatabaseUser is.
-type PostgresServer struct {
-	Addr    string // host:port
-	Port    int
-	Version string
-	*database
-}
-
 // StartPostgres starts a server for this test and waits until it answers. It is
 // fast and forgets what the machine's death would lose, unless the test wants it
 // Durable.
-func StartPostgres(tb TB, opts ...DatabaseOption) *PostgresServer {
+func StartPostgres(tb TB, opts ...DatabaseOption) *Database {
 	tb.Helper()
-	return postgresServer(startDatabase(tb, postgresKind(), opts))
+	return startDatabase(tb, postgresKind(), opts)
 }
 
 // SharedPostgres returns the one server that all tests of this process can have:
 // they get along by CreateDatabase. It runs until the process ends.
-func SharedPostgres(tb TB) *PostgresServer {
+func SharedPostgres(tb TB) *Database {
 	tb.Helper()
-	return postgresServer(sharedPostgres.use(tb, postgresKind()))
+	return sharedPostgres.use(tb, postgresKind())
 }
 
 var sharedPostgres sharedDatabase
-
-func postgresServer(d *database) *PostgresServer {
-	return &PostgresServer{Addr: d.server.addr, Port: d.server.port, Version: d.server.version, database: d}
-}
 
 func postgresKind() databaseKind {
 	return databaseKind{
@@ -56,8 +43,8 @@ func postgresKind() databaseKind {
 			_, err := s.run("postgres", "CREATE DATABASE "+DatabaseName+";")
 			return err
 		},
-		arguments: func(s *databaseServer, _ databaseConfig) []string {
-			return []string{"-D", filepath.Join(s.dir, "data"), "-p", strconv.Itoa(s.port)}
+		arguments: func(dir string, port int, _ databaseConfig) []string {
+			return []string{"-D", filepath.Join(dir, "data"), "-p", strconv.Itoa(port)}
 		},
 		client:      psql,
 		anyDatabase: "postgres",

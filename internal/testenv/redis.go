@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"context"
 	"crypto/tls"
-	"errors"
 	"fmt"
 	"net"
 	"net/url"
@@ -14,13 +13,15 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 )
 
-const redisStartLimit = 15 * time.Second
+const (
+	redisStartLimit = 15 * time.Second
+	redisReady      = "Ready to accept connections"
+)
 
 // RedisOption changes how a Redis server is started.
 type RedisOption func(*redisConfig)
@@ -94,16 +95,10 @@ type RedisServer struct {
 	Password string
 	Certs    *Certs // nil without TLS
 
-	tb      TB
-	binary  string
-	args    []string
-	dir     string
-	log     string
-	ready   string // what the server logs once it listens
-	release func() // gives the port back
-
-	mu   sync.Mutex
-	proc *process
+	tb     TB
+	binary string
+	dir    string
+	server *listener
 }
 
 // StartRedis starts a single server without persistence and waits until it
@@ -140,7 +135,7 @@ func newRedisConfig(opts []RedisOption) redisConfig {
 // replica, whatever its arguments make of it.
 func startRedisServer(tb TB, binary string, c redisConfig) *RedisServer {
 	tb.Helper()
-	s := &RedisServer{tb: tb, binary: binary, dir: tb.TempDir(), Password: c.password, ready: "Ready to accept connections"}
+	s := &RedisServer{tb: tb, binary: binary, dir: tb.TempDir(), Password: c.password}
 	version, err := redisVersion(binary)
 	if err != nil {
 		tb.Fatalf("testenv: %v", err)
@@ -186,7 +181,7 @@ func startRedisServer(tb TB, binary string, c redisConfig) *RedisServer {
 	}
 	args = append(args, c.args...)
 
-	s.launch(func(port int) []string {
+	s.launch(redisReady, func(port int) []string {
 		p := strconv.Itoa(port)
 		if s.Certs != nil {
 			return append([]string{"--port", "0", "--tls-port", p}, args...)
@@ -208,78 +203,34 @@ func socketDir(tb TB) string {
 	return dir
 }
 
-// launch starts the server on a free port for the first time. Should something
-// foreign take the port first, it tries another one.
-func (s *RedisServer) launch(argsFor func(port int) []string) {
-	tb := s.tb
-	tb.Helper()
-	s.log = filepath.Join(s.dir, "server.log")
-	for attempt := 1; ; attempt++ {
-		port, release, err := reservePort()
-		if err != nil {
-			tb.Fatalf("testenv: %v", err)
-		}
-		s.Port, s.Addr, s.args, s.release = port, net.JoinHostPort("127.0.0.1", strconv.Itoa(port)), argsFor(port), release
-		err = s.start()
-		if err == nil {
-			break
-		}
-		release()
-		if !errors.Is(err, errPortTaken) || attempt == 5 {
-			tb.Fatalf("testenv: %v\nits log ends with:\n%s", err, tail(s.log, 20))
-		}
+// launch starts the server for the first time. It is ready when it logs so.
+func (s *RedisServer) launch(ready string, argsFor func(port int) []string) {
+	s.tb.Helper()
+	s.server = &listener{
+		title: "Redis", log: filepath.Join(s.dir, "server.log"), ready: ready, within: redisStartLimit,
+		command: func(port int) *exec.Cmd { return exec.Command(s.binary, argsFor(port)...) },
+		answers: s.ping, kill: (*process).kill,
 	}
-	tb.Cleanup(s.cleanup)
+	if err := s.server.launch(); err != nil {
+		s.tb.Fatalf("testenv: %v", err)
+	}
+	s.Addr, s.Port = s.server.addr, s.server.port
+	s.tb.Cleanup(s.cleanup)
 }
 
 func (s *RedisServer) cleanup() {
 	if s.tb.Failed() {
-		s.tb.Logf("testenv: the log of Redis %s on %s ends with:\n%s", s.Version, s.Addr, tail(s.log, 10))
+		s.tb.Logf("testenv: the log of Redis %s on %s ends with:\n%s", s.Version, s.Addr, tail(s.server.log, 10))
 	}
 	s.Stop()
-	s.release()
-}
-
-var errPortTaken = errors.New("the port is taken")
-
-// start starts the process and waits until it answers; if it does not, no
-// process is left behind.
-func (s *RedisServer) start() error {
-	proc, err := startProcess("Redis on "+s.Addr, s.log, s.binary, s.args...)
-	if err != nil {
-		return err
-	}
-	err = waitFor(redisStartLimit, "start Redis on "+s.Addr, func() (bool, string, error) {
-		log := proc.newLog()
-		if proc.exited() {
-			if strings.Contains(log, "Address already in use") {
-				return false, "", errPortTaken
-			}
-			return false, "", fmt.Errorf("it ended by itself (%v)", proc.err)
-		}
-		// The log proves that it is this server which will answer the ping.
-		if !strings.Contains(log, s.ready) {
-			return false, "it does not listen yet", nil
-		}
-		if err := s.ping(); err != nil {
-			return false, err.Error(), nil
-		}
-		return true, "", nil
-	})
-	if err != nil {
-		return errors.Join(err, proc.kill())
-	}
-	s.mu.Lock()
-	s.proc = proc
-	s.mu.Unlock()
-	return nil
+	s.server.release()
 }
 
 // ping checks that the server answers commands. It needs no password: being
 // asked for one is an answer.
 func (s *RedisServer) ping() error {
 	const limit = time.Second
-	conn, err := net.DialTimeout("tcp", s.Addr, limit)
+	conn, err := net.DialTimeout("tcp", s.server.addr, limit)
 	if err != nil {
 		return err
 	}
@@ -308,12 +259,6 @@ func (s *RedisServer) ping() error {
 	return nil
 }
 
-func (s *RedisServer) process() *process {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.proc
-}
-
 func (s *RedisServer) check(err error) {
 	s.tb.Helper()
 	if err != nil {
@@ -324,7 +269,7 @@ func (s *RedisServer) check(err error) {
 // Kill ends the server like a crash (SIGKILL) and waits until it is gone.
 func (s *RedisServer) Kill() {
 	s.tb.Helper()
-	s.check(s.process().kill())
+	s.check(s.server.process().kill())
 }
 
 // Stop ends the server for good. The test's cleanup calls it; since there is
@@ -338,27 +283,26 @@ func (s *RedisServer) Stop() {
 // answers.
 func (s *RedisServer) Pause() {
 	s.tb.Helper()
-	s.check(s.process().pause())
+	s.check(s.server.process().pause())
 }
 
 // Resume lets a paused server go on.
 func (s *RedisServer) Resume() {
 	s.tb.Helper()
-	s.check(s.process().resume())
+	s.check(s.server.process().resume())
 }
 
 // Restart ends the server if it still runs and starts it again on the same port
 // with the same arguments, empty.
 func (s *RedisServer) Restart() {
 	s.tb.Helper()
-	s.Kill()
-	if err := s.start(); err != nil {
-		s.tb.Fatalf("testenv: restart: %v\nits log ends with:\n%s", err, tail(s.log, 20))
+	if err := s.server.restart(); err != nil {
+		s.tb.Fatalf("testenv: %v", err)
 	}
 }
 
 // Running tells whether the process exists, paused or not.
-func (s *RedisServer) Running() bool { return !s.process().exited() }
+func (s *RedisServer) Running() bool { return s.server.running() }
 
 // URL is the server's address as a Redis URL of the default user; rediss with
 // TLS.

@@ -169,9 +169,9 @@ func TestRedisOnATakenPort(t *testing.T) {
 	}
 	defer l.Close()
 	_, taken, _ := net.SplitHostPort(l.Addr().String())
-	s := &RedisServer{tb: t, dir: t.TempDir(), ready: "Ready to accept connections", binary: Require(t, Redis)}
+	s := &RedisServer{tb: t, dir: t.TempDir(), binary: Require(t, Redis)}
 	attempts := 0
-	s.launch(func(port int) []string {
+	s.launch(redisReady, func(port int) []string {
 		if attempts++; attempts == 1 {
 			return []string{"--bind", "127.0.0.1", "--port", taken}
 		}

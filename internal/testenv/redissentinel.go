@@ -89,8 +89,8 @@ func StartRedisSentinel(tb TB, opts ...RedisOption) *Sentinel {
 func (s *Sentinel) startSentinel(binary string, master *RedisServer) *RedisServer {
 	tb := s.tb
 	tb.Helper()
-	w := &RedisServer{tb: tb, binary: binary, dir: tb.TempDir(), Version: master.Version, Password: s.SentinelPassword, ready: "+monitor master " + sentinelMaster}
-	w.launch(func(port int) []string {
+	w := &RedisServer{tb: tb, binary: binary, dir: tb.TempDir(), Version: master.Version, Password: s.SentinelPassword}
+	w.launch("+monitor master "+sentinelMaster, func(port int) []string {
 		lines := []string{
 			fmt.Sprintf("port %d", port),
 			"bind 127.0.0.1",

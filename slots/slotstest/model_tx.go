@@ -115,7 +115,7 @@ func (tx *modelTx) insert(ctx context.Context, s slots.Series, windowMs int64, s
 		}
 	}
 	if event, taken := m.slotIDs[slot.ID]; taken {
-		return failed("claim", "slot id %q is that of event %q", slot.ID, event)
+		return &slots.StoreError{Kind: slots.Passing, Op: "claim", Err: fmt.Errorf("slot id %q is that of event %q", slot.ID, event)}
 	}
 	slot.CreatedUs, slot.Series, slot.WindowMs = m.clockUs, s, windowMs
 	m.events[slot.EventID] = &modelSlot{Slot: slot, owner: tx}

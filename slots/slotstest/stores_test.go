@@ -48,18 +48,14 @@ func sqliteHarness(t *testing.T) Harness {
 	}}
 }
 
-func postgresHarness(t *testing.T) Harness {
-	server := testenv.SharedPostgres(t)
-	return Harness{Name: "postgres", Fresh: func(t *testing.T) Database {
-		return proxied(t, testenv.SharedPostgres(t).CreateDatabase("slots"), server.Addr)
-	}}
-}
-
-func mariaDBHarness(t *testing.T) Harness {
-	server := testenv.SharedMariaDB(t)
-	return Harness{Name: "mariadb", Fresh: func(t *testing.T) Database {
-		return proxied(t, testenv.SharedMariaDB(t).CreateDatabase("slots"), server.Addr)
-	}}
+// serverHarness is that of a database server that tests share.
+func serverHarness(name string, shared func(testenv.TB) *testenv.Database) func(*testing.T) Harness {
+	return func(t *testing.T) Harness {
+		server := shared(t)
+		return Harness{Name: name, Fresh: func(t *testing.T) Database {
+			return proxied(t, shared(t).CreateDatabase("slots"), server.Addr)
+		}}
+	}
 }
 
 // proxied is a database behind a proxy that can cut its connections.
@@ -75,7 +71,10 @@ func proxied(t *testing.T, at, addr string) Database {
 // harnesses are those of all stores.
 func harnesses() map[string]func(*testing.T) Harness {
 	return map[string]func(*testing.T) Harness{
-		"SQLite": sqliteHarness, "PostgreSQL": postgresHarness, "MariaDB": mariaDBHarness,
+		"SQLite":     sqliteHarness,
+		"PostgreSQL": serverHarness("postgres", testenv.SharedPostgres),
+		"MariaDB":    serverHarness("mariadb", testenv.SharedMariaDB),
+		"MySQL":      serverHarness("mysql", testenv.SharedMySQL),
 	}
 }
 

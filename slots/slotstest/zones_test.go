@@ -41,19 +41,10 @@ func TestZoned(t *testing.T) {
 		t.Fatal("the local time is UTC")
 	}
 	harnesses := map[string]func(*testing.T) Harness{
-		"SQLite": sqliteHarness,
-		"PostgreSQL": func(t *testing.T) Harness {
-			server := testenv.StartPostgres(t, testenv.WithSettings("timezone = 'Asia/Kathmandu'"))
-			return Harness{Name: "postgres", Fresh: func(t *testing.T) Database {
-				return proxied(t, server.CreateDatabase("slots"), server.Addr)
-			}}
-		},
-		"MariaDB": func(t *testing.T) Harness {
-			server := testenv.StartMariaDB(t, testenv.WithSettings("--default-time-zone=+05:45"))
-			return Harness{Name: "mariadb", Fresh: func(t *testing.T) Database {
-				return proxied(t, server.CreateDatabase("slots"), server.Addr)
-			}}
-		},
+		"SQLite":     sqliteHarness,
+		"PostgreSQL": zonedHarness("postgres", testenv.StartPostgres, "timezone = 'Asia/Kathmandu'"),
+		"MariaDB":    zonedHarness("mariadb", testenv.StartMariaDB, "--default-time-zone=+05:45"),
+		"MySQL":      zonedHarness("mysql", testenv.StartMySQL, "--default-time-zone=+05:45"),
 	}
 	for name, harness := range harnesses {
 		t.Run(name, func(t *testing.T) {
@@ -61,5 +52,13 @@ func TestZoned(t *testing.T) {
 			h.Checks = zonedChecks
 			Run(t, h)
 		})
+	}
+}
+
+// zonedHarness is that of a server whose sessions keep another time.
+func zonedHarness(name string, start func(testenv.TB, ...testenv.DatabaseOption) *testenv.Database, zone string) func(*testing.T) Harness {
+	return func(t *testing.T) Harness {
+		server := start(t, testenv.WithSettings(zone))
+		return serverHarness(name, func(testenv.TB) *testenv.Database { return server })(t)
 	}
 }

@@ -261,14 +261,14 @@ func millis(us int64) int64 {
 }
 
 // duplicate says what a duplicate key means, given the name of the index or the
-// column as the database's message has it.
+// column as the database's message has it. Ids are made up for the occasion: one
+// that is there already is that of an earlier try whose answer was lost, even if
+// it is not to be seen yet. The name of a config is there because somebody else
+// puts it, too.
 func duplicate(index string) failure {
-	f := failure{index: index}
-	switch name := strings.ToUpper(index); {
-	case strings.HasSuffix(name, "RL_EVENT_SLOT_DTL_IUX"), strings.HasSuffix(name, "RL_EVENT_SLOT_DTL.EVENT_ID"):
-		f.kind = slots.Duplicate
-	case strings.HasSuffix(name, "RL_EVENT_WNDW_CONFIG_IUX"), strings.HasSuffix(name, "RL_EVENT_WNDW_CONFIG.WNDW_CONFIG_NM"):
-		f.kind = slots.Passing // somebody put a config by other means
+	name := strings.ToUpper(index)
+	if strings.HasSuffix(name, "RL_EVENT_SLOT_DTL_IUX") || strings.HasSuffix(name, "RL_EVENT_SLOT_DTL.EVENT_ID") {
+		return failure{kind: slots.Duplicate, index: index}
 	}
-	return f
+	return failure{kind: slots.Passing, index: index}
 }

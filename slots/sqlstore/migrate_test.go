@@ -316,7 +316,7 @@ func client(t *testing.T, kind, address, text string) {
 	switch kind {
 	case "postgres":
 		runClient(t, address, text, "psql", "-X", "-q", "-v", "ON_ERROR_STOP=1", address)
-	case "mariadb":
+	case "mariadb", "mysql":
 		options := filepath.Join(t.TempDir(), "my.cnf")
 		check(t, os.WriteFile(options, []byte("[client]\npassword="+secret+"\n"), 0o600))
 		runClient(t, address, text, "mariadb", "--defaults-extra-file="+options, "-h", u.Hostname(), "-P", u.Port(), "-u", u.User.Username(), strings.TrimPrefix(u.Path, "/"))

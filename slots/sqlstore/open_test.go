@@ -106,7 +106,7 @@ func TestFile(t *testing.T) {
 
 // User and password of the Config win over those of the URL.
 func TestCredentials(t *testing.T) {
-	for _, address := range []string{testenv.SharedPostgres(t).CreateDatabase("login"), testenv.SharedMariaDB(t).CreateDatabase("login")} {
+	eachServer(t, func(t *testing.T, address string) {
 		u, err := url.Parse(address)
 		check(t, err)
 		name := u.User.Username()
@@ -125,7 +125,7 @@ func TestCredentials(t *testing.T) {
 			t.Errorf("with a wrong password: %v (%v)", err, slots.KindOf(err))
 		}
 		check(t, db.Close())
-	}
+	})
 }
 
 // A server that is not there is unavailable, which Open does not mind.
@@ -150,7 +150,7 @@ func TestNobodyListens(t *testing.T) {
 
 // Whoever waits for a connection until the end is told that there are too few.
 func TestNoConnectionToSpare(t *testing.T) {
-	for _, address := range []string{testenv.SharedPostgres(t).CreateDatabase("busy"), testenv.SharedMariaDB(t).CreateDatabase("busy")} {
+	eachServer(t, func(t *testing.T, address string) {
 		db, err := Open(Config{URL: address, PoolMax: 2})
 		check(t, err)
 		for range 2 {
@@ -167,7 +167,7 @@ func TestNoConnectionToSpare(t *testing.T) {
 		if p := db.Pool(); p.Max != 2 || p.InUse != 2 || p.Waits == 0 {
 			t.Errorf("pool %+v", p)
 		}
-	}
+	})
 }
 
 // Ping opens the connections that are wanted at least.

@@ -124,7 +124,8 @@ func TestOracleDuplicates(t *testing.T) {
 		"RATE_LIMITER.RL_EVENT_SLOT_DTL_IUX":    slots.Duplicate,
 		"RL_EVENT_SLOT_DTL_IUX":                 slots.Duplicate,
 		"RATE_LIMITER.RL_EVENT_WNDW_CONFIG_IUX": slots.Passing,
-		"RATE_LIMITER.RL_EVENT_WNDW_CONFIG_PK":  slots.Failed,
+		"RATE_LIMITER.RL_EVENT_WNDW_CONFIG_PK":  slots.Passing,
+		"RL_EVENT_SLOT_DTL_PK":                  slots.Passing,
 	} {
 		text := "ORA-00001: unique constraint (" + index + ") violated"
 		for _, text := range []string{text, text + " on table RATE_LIMITER.RL_EVENT_SLOT_DTL columns (EVENT_ID)",

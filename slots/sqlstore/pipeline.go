@@ -53,11 +53,11 @@ func (t *pipelined) Claim(ctx context.Context, s slots.Series, windowMs int64, c
 			return t.db.fail(ctx, "begin a transaction", err)
 		}
 	}
-	if err := t.db.claim(ctx, t.conn, s, windowMs, claimed); err != nil {
+	err := t.db.claim(ctx, t.conn, s, windowMs, claimed)
+	if err != nil {
 		t.Rollback()
-		return t.db.refused(ctx, claimed, err)
 	}
-	return nil
+	return err
 }
 
 // Commit implements slots.Tx.
@@ -78,8 +78,7 @@ func (t *pipelined) ClaimCommit(ctx context.Context, s slots.Series, windowMs in
 		return t.Commit(ctx)
 	}
 	queries := t.db.dialect.claim(s, windowMs, claimed)
-	err := t.ended(t.db.fail(ctx, "claim a slot", t.db.dialect.pipeline.end(ctx, t.conn, queries)))
-	return t.db.refused(ctx, claimed, err)
+	return t.ended(t.db.fail(ctx, "claim a slot", t.db.dialect.pipeline.end(ctx, t.conn, queries)))
 }
 
 // ended ends the transaction, after a commit or an error.

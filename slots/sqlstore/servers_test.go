@@ -3,21 +3,14 @@ package sqlstore
 import (
 	"context"
 	"database/sql"
-	"fmt"
-	"net/url"
-	"os"
 	"path/filepath"
+	"slices"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/headgate-rls/headgate/internal/testenv"
 )
-
-// envMySQL is a URL of a genuine MySQL, whose user may create databases, to test
-// beside MariaDB: such as mysql://user:password@127.0.0.1:3306/any.
-const envMySQL = "TEST_MYSQL_DSN"
 
 // A server makes empty databases of one kind.
 type server struct {
@@ -26,7 +19,7 @@ type server struct {
 }
 
 func servers() []server {
-	all := []server{
+	return []server{
 		{"sqlite", func(t testing.TB) string {
 			testenv.UseSQLite(t)
 			return "sqlite:" + filepath.Join(t.TempDir(), "a b%41.db")
@@ -34,39 +27,25 @@ func servers() []server {
 		{"memory", func(testing.TB) string { return "sqlite::memory:" }},
 		{"postgres", func(t testing.TB) string { return testenv.SharedPostgres(t).CreateDatabase("sqlstore") }},
 		{"mariadb", func(t testing.TB) string { return testenv.SharedMariaDB(t).CreateDatabase("sqlstore") }},
+		{"mysql", func(t testing.TB) string { return testenv.SharedMySQL(t).CreateDatabase("sqlstore") }},
 	}
-	if address := os.Getenv(envMySQL); address != "" {
-		all = append(all, server{"mysql", func(t testing.TB) string {
-			return createMySQL(t, testenv.RequireDSN(t, testenv.MySQL))
-		}})
-	}
-	return all
-}
-
-var mysqlDatabases atomic.Int64
-
-// createMySQL makes a database on a server that testenv does not start.
-func createMySQL(t testing.TB, address string) string {
-	t.Helper()
-	db := mustOpen(t, address)
-	name := fmt.Sprintf("headgate_%d_%d", os.Getpid(), mysqlDatabases.Add(1))
-	mustExec(t, db.pools.write, "CREATE DATABASE "+name)
-	t.Cleanup(func() {
-		db := mustOpen(t, address)
-		mustExec(t, db.pools.write, "DROP DATABASE "+name)
-	})
-	u, err := url.Parse(address)
-	if err != nil {
-		t.Fatal("the address of MySQL cannot be read")
-	}
-	u.Path = name
-	return u.String()
 }
 
 // each runs a test on a new database of every kind.
 func each(t *testing.T, test func(t *testing.T, url string)) {
 	t.Helper()
-	for _, s := range servers() {
+	eachOf(t, servers(), test)
+}
+
+// eachServer is each without those that live in the process.
+func eachServer(t *testing.T, test func(t *testing.T, url string)) {
+	t.Helper()
+	eachOf(t, slices.DeleteFunc(servers(), func(s server) bool { return s.name == "sqlite" || s.name == "memory" }), test)
+}
+
+func eachOf(t *testing.T, servers []server, test func(t *testing.T, url string)) {
+	t.Helper()
+	for _, s := range servers {
 		t.Run(s.name, func(t *testing.T) {
 			t.Parallel()
 			test(t, s.create(t))

@@ -3,7 +3,6 @@ package sqlstore
 import (
 	"context"
 	"database/sql"
-	"errors"
 	"slices"
 
 	"github.com/headgate-rls/headgate/slots"
@@ -122,11 +121,11 @@ func (t *tx) Lock(ctx context.Context, s slots.Series, windowMs, max int64) (cou
 
 // Claim implements slots.Tx.
 func (t *tx) Claim(ctx context.Context, s slots.Series, windowMs int64, claimed []slots.Slot) error {
-	if err := t.db.claim(ctx, t.tx, s, windowMs, claimed); err != nil {
+	err := t.db.claim(ctx, t.tx, s, windowMs, claimed)
+	if err != nil {
 		t.Rollback()
-		return t.db.refused(ctx, claimed, err)
 	}
-	return nil
+	return err
 }
 
 // claim runs the statements of a claim.
@@ -139,24 +138,6 @@ func (db *DB) claim(ctx context.Context, on runner, s slots.Series, windowMs int
 		}
 	}
 	return nil
-}
-
-// refused looks again at a claim that failed for good, and was rolled back: whoever
-// claims the very slot twice, since a commit's answer was lost, may be told of the
-// slot's id first, and not of the event's.
-func (db *DB) refused(ctx context.Context, claimed []slots.Slot, err error) error {
-	var known *slots.StoreError
-	if !errors.As(err, &known) || known.Kind != slots.Failed {
-		return err
-	}
-	ids := make([]string, len(claimed))
-	for i := range claimed {
-		ids[i] = claimed[i].EventID
-	}
-	if found, findErr := db.Find(ctx, ids); findErr == nil && len(found) > 0 {
-		return &slots.StoreError{Kind: slots.Duplicate, Op: known.Op, Err: known.Err}
-	}
-	return err
 }
 
 // Commit implements slots.Tx.

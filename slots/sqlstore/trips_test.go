@@ -9,7 +9,6 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/headgate-rls/headgate/internal/testenv"
 	"github.com/headgate-rls/headgate/slots"
 	"github.com/headgate-rls/headgate/slots/plan"
 )
@@ -80,7 +79,7 @@ func (s spy) Read(p []byte) (int, error) {
 // S0-04, S0-105, S0-106: the procedure takes one round trip, the tx engine three,
 // and a repeat one.
 func TestRoundTrips(t *testing.T) {
-	for _, address := range []string{testenv.SharedPostgres(t).CreateDatabase("trips"), testenv.SharedMariaDB(t).CreateDatabase("trips")} {
+	eachServer(t, func(t *testing.T, address string) {
 		u, err := url.Parse(address)
 		check(t, err)
 		direct := migrated(t, address)
@@ -119,5 +118,5 @@ func TestRoundTrips(t *testing.T) {
 				}
 			}
 		}
-	}
+	})
 }

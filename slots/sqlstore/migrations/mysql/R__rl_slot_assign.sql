@@ -257,12 +257,13 @@ assign: BEGIN
             LEAVE work;
         END IF;
 
-        -- The event got its slot meanwhile. The window is as it was.
+        -- The event got its slot meanwhile. The window is as it was. A row that is in
+        -- the way may be not to be seen yet: while its transaction is just ending.
         SELECT IF(WNDW_SLOT_ID = p_slot, 1, 2), WNDW_SLOT_ID, WNDW_SCOPE_NM, WNDW_SIZE_MS, REQ_TS, WNDW_STRT_TS, COMPUTED_SCHED_TS, RL_WNDW_CONFIG_ID, CREAT_TS
           INTO o_status, o_slot, o_scope, o_size, o_requested, o_window, o_scheduled, o_config, o_created
           FROM RL_EVENT_SLOT_DTL WHERE EVENT_ID = p_event;
         IF o_status = 0 THEN
-            SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'the id of the new slot is that of another event''s slot';
+            SIGNAL SQLSTATE '40001' SET MYSQL_ERRNO = 1213, MESSAGE_TEXT = 'a slot of this event or this id is there, but cannot be seen';
         END IF;
     END;
 

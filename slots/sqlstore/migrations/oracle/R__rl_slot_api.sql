@@ -279,7 +279,7 @@ CREATE OR REPLACE PACKAGE BODY RL_SLOT_API IS
           ROLLBACK;
           SELECT COUNT(*) INTO v_rows FROM RL_EVENT_SLOT_DTL WHERE EVENT_ID = p_event_id;
           IF v_rows = 0 THEN
-            RAISE; -- it is the slot's own key that is there twice
+            RAISE; -- the slot's own key is there, or the event's slot cannot be seen yet
           END IF;
           p_status := 2;
           p_count := NULL;

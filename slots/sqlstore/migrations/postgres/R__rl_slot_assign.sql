@@ -232,7 +232,7 @@ BEGIN
       INTO o_status, o_slot, o_scope, o_size, o_requested, o_window, o_scheduled, o_config, o_created
       FROM RL_EVENT_SLOT_DTL WHERE EVENT_ID = p_event;
     IF NOT FOUND THEN
-        RAISE EXCEPTION 'the id of the new slot is that of another event''s slot' USING ERRCODE = 'unique_violation';
+        RAISE EXCEPTION 'a slot of this id is there' USING ERRCODE = 'serialization_failure';
     END IF;
 END
 $$
