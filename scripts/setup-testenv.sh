@@ -343,8 +343,8 @@ download_mysql() {
 		Acquire::Languages "none";
 		Acquire::IndexTargets::deb::DEP-11::DefaultEnabled "false";
 	CONF
-	APT_CONFIG=$1/conf timeout 300 apt-get -qq -o Acquire::Retries=2 update </dev/null &&
-		APT_CONFIG=$1/conf timeout 600 apt-get -qq -y -o Acquire::Retries=2 --no-install-recommends --download-only install mysql-server-core </dev/null >/dev/null
+	APT_CONFIG=$1/conf timeout 120 apt-get -qq -o Acquire::Retries=2 update </dev/null &&
+		APT_CONFIG=$1/conf timeout 300 apt-get -qq -y -o Acquire::Retries=2 --no-install-recommends --download-only install mysql-server-core </dev/null >/dev/null
 }
 
 main() {

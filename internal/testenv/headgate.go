@@ -15,22 +15,24 @@ import (
 	"time"
 )
 
-const (
-	headgateStartLimit = 20 * time.Second
-	headgateStopLimit  = 20 * time.Second
-)
+const headgateStartLimit = 20 * time.Second
 
-// BuildHeadgate builds the program of the repository at root into dir and
-// returns its path. It is built as it is shipped, but for further flags of go
-// build, and without the race detector, under which times mean little.
+// BuildHeadgate is Build of the program headgate.
 func BuildHeadgate(root, dir string, flags ...string) (string, error) {
-	program := filepath.Join(dir, "headgate")
+	return Build(root, dir, "./cmd/headgate", flags...)
+}
+
+// Build builds the program in the folder source of the repository at root into dir
+// and returns its path. It is built as it is shipped, but for further flags of go
+// build, and without the race detector, under which times mean little.
+func Build(root, dir, source string, flags ...string) (string, error) {
+	program := filepath.Join(dir, filepath.Base(source))
 	args := append([]string{"build", "-trimpath", "-o", program}, flags...)
-	build := exec.Command("go", append(args, "./cmd/headgate")...)
+	build := exec.Command("go", append(args, source)...)
 	build.Dir = root
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("build headgate: %w\n%s", err, out)
+		return "", fmt.Errorf("build %s: %w\n%s", source, err, out)
 	}
 	return program, nil
 }
@@ -38,11 +40,11 @@ func BuildHeadgate(root, dir string, flags ...string) (string, error) {
 // Headgate is a running `headgate serve`.
 type Headgate struct {
 	GRPC     string // as --grpc takes it: host:port or unix:PATH
+	HTTP     string // host:port
 	Debug    string // host:port
 	Services string // host:port; empty if it is all on GRPC
 
-	tb      TB
-	proc    *process
+	*Program
 	stop    sync.Once
 	stopErr error
 }
@@ -56,30 +58,18 @@ var headgateServing = regexp.MustCompile(`msg=serving grpc=(\S+) http=(\S+) debu
 // failed.
 func StartHeadgate(tb TB, program string, flags ...string) *Headgate {
 	tb.Helper()
-	dir := tb.TempDir()
-	cmd := exec.Command(program, append([]string{"serve", "--grpc", "127.0.0.1:0", "--http", "127.0.0.1:0",
-		"--debug", "127.0.0.1:0", "--services", "127.0.0.1:0", "--drain-delay", "0s"}, flags...)...)
-	cmd.Dir = dir
-	for _, e := range os.Environ() {
-		if !strings.HasPrefix(e, "HEADGATE_") { // would be settings
-			cmd.Env = append(cmd.Env, e)
-		}
-	}
-	proc, err := startCommand("headgate", filepath.Join(dir, "headgate.log"), cmd)
-	if err != nil {
-		tb.Fatalf("testenv: %v", err)
-	}
-	h := &Headgate{tb: tb, proc: proc}
+	h := &Headgate{Program: StartProgram(tb, program, nil, append([]string{"serve", "--grpc", "127.0.0.1:0", "--http", "127.0.0.1:0",
+		"--debug", "127.0.0.1:0", "--services", "127.0.0.1:0", "--drain-delay", "0s"}, flags...)...)}
 	tb.Cleanup(h.cleanup)
-	err = waitFor(headgateStartLimit, "start headgate", func() (bool, string, error) {
-		if proc.exited() {
-			return false, "", fmt.Errorf("it ended by itself (%v)", proc.err)
+	err := waitFor(headgateStartLimit, "start headgate", func() (bool, string, error) {
+		if h.Exited() {
+			return false, "", fmt.Errorf("it ended by itself (%v)", h.proc.err)
 		}
-		m := headgateServing.FindStringSubmatch(proc.newLog())
+		m := headgateServing.FindStringSubmatch(h.Log())
 		if m == nil {
 			return false, "it does not say that it is serving", nil
 		}
-		h.GRPC, h.Debug, h.Services = m[1], m[3], m[4]
+		h.GRPC, h.HTTP, h.Debug, h.Services = m[1], m[2], m[3], m[4]
 		return true, "", nil
 	})
 	if err != nil {
@@ -88,19 +78,16 @@ func StartHeadgate(tb TB, program string, flags ...string) *Headgate {
 	return h
 }
 
-// Log returns what headgate has printed.
-func (h *Headgate) Log() string { return h.proc.newLog() }
-
 // Stop asks headgate to end (SIGTERM) and waits until it is gone. The error
 // says that it had ended before, did not end in time, or not with exit code 0.
 // Later calls return the same.
 func (h *Headgate) Stop() error {
 	h.stop.Do(func() {
-		if h.proc.exited() {
+		if h.Exited() {
 			h.stopErr = fmt.Errorf("headgate ended by itself: %v", h.proc.cmd.ProcessState)
 			return
 		}
-		h.stopErr = h.proc.terminate(headgateStopLimit)
+		h.stopErr = h.proc.terminate(programStopLimit)
 		if h.stopErr == nil && h.proc.err != nil {
 			h.stopErr = fmt.Errorf("headgate ended on SIGTERM with %w", h.proc.err)
 		}
@@ -111,11 +98,6 @@ func (h *Headgate) Stop() error {
 func (h *Headgate) cleanup() {
 	if err := h.Stop(); err != nil {
 		h.tb.Errorf("testenv: %v", err)
-	}
-	if strings.Contains(h.Log(), "panic") {
-		h.tb.Errorf("testenv: headgate panicked:\n%s", tail(h.proc.log, 60))
-	} else if h.tb.Failed() {
-		h.tb.Logf("testenv: the log of headgate on %s ends with:\n%s", h.GRPC, tail(h.proc.log, 25))
 	}
 }
 
@@ -174,7 +156,7 @@ func (h *Headgate) Size() (Size, error) {
 	if err != nil {
 		return Size{}, err
 	}
-	return Size{Goroutines: int(v[0]), HeapMiB: int(v[1]) >> 20, RSSMiB: residentMiB(h.proc.cmd.Process.Pid)}, nil
+	return Size{Goroutines: int(v[0]), HeapMiB: int(v[1]) >> 20, RSSMiB: residentMiB(h.PID())}, nil
 }
 
 func residentMiB(pid int) int {

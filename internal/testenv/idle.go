@@ -27,10 +27,9 @@ func (idle) ShouldRateLimit(context.Context, *rls.RateLimitRequest) (*rls.RateLi
 	return &rls.RateLimitResponse{OverallCode: rls.RateLimitResponse_OK}, nil
 }
 
-// ServeIdle is for the beginning of TestMain in packages that use StartIdle: it
-// returns false at once, except in the process that StartIdle starts, where it
-// serves until the end.
-func ServeIdle() (served bool, err error) {
+// serveIdle is for the beginning of Main: it returns false at once, except in the
+// process that StartIdle starts, where it serves until the end.
+func serveIdle() (served bool, err error) {
 	socket := os.Getenv(envIdle)
 	if socket == "" {
 		return false, nil
@@ -46,7 +45,7 @@ func ServeIdle() (served bool, err error) {
 
 // StartIdle starts a RateLimitService that does nothing, as a process of its
 // own, as headgate is one, and returns its address. A client of both tells how
-// much of what it sees is this machine's doing. TestMain must call ServeIdle.
+// much of what it sees is this machine's doing. TestMain must call Main.
 func StartIdle(tb TB) string {
 	tb.Helper()
 	self, err := os.Executable()

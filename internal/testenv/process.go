@@ -38,6 +38,15 @@ var startRequests = sync.OnceValue(func() chan<- func() {
 	return requests
 })
 
+// startOnLastingThread starts a command that ends with this process. It has
+// SysProcAttr.
+func startOnLastingThread(cmd *exec.Cmd) error {
+	dieWithParent(cmd.SysProcAttr)
+	started := make(chan error)
+	startRequests() <- func() { started <- cmd.Start() }
+	return <-started
+}
+
 // startProcess starts a program whose output goes to the file log.
 func startProcess(name, log string, path string, args ...string) (*process, error) {
 	return startCommand(name, log, exec.Command(path, args...))
@@ -58,11 +67,7 @@ func startCommand(name, log string, cmd *exec.Cmd) (*process, error) {
 	if cmd.SysProcAttr == nil {
 		cmd.SysProcAttr = &syscall.SysProcAttr{}
 	}
-	dieWithParent(cmd.SysProcAttr)
-
-	started := make(chan error)
-	startRequests() <- func() { started <- cmd.Start() }
-	if err := <-started; err != nil {
+	if err := startOnLastingThread(cmd); err != nil {
 		return nil, fmt.Errorf("start %s: %w", name, err)
 	}
 	p := &process{cmd: cmd, name: name, log: log, logStart: info.Size(), done: make(chan struct{})}

@@ -9,11 +9,7 @@
 package chaos
 
 import (
-	"errors"
 	"flag"
-	"fmt"
-	"os"
-	"path/filepath"
 	"testing"
 	"time"
 
@@ -25,37 +21,14 @@ import (
 var program, scratch, sources string
 
 func TestMain(m *testing.M) {
-	code := 0
-	served, err := testenv.ServeIdle()
-	if !served {
-		code, err = buildAndRun(m)
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "chaos:", err)
-		code = 1
-	}
-	os.Exit(code)
-}
-
-func buildAndRun(m *testing.M) (code int, err error) {
 	flag.Parse()
-	if testing.Short() {
-		return m.Run(), nil // all tests are skipped
-	}
-	if scratch, err = os.MkdirTemp("", "headgate-chaos-"); err != nil {
-		return 0, err
-	}
-	defer func() { err = errors.Join(err, os.RemoveAll(scratch)) }()
-	if sources, err = filepath.Abs("../.."); err != nil {
-		return 0, err
-	}
-	if err := testenv.DependOnSources(sources); err != nil {
-		return 0, err
-	}
-	if program, err = testenv.BuildHeadgate(sources, scratch); err != nil {
-		return 0, err
-	}
-	return m.Run(), nil
+	testenv.Main(m, func(root, dir string) (err error) {
+		sources, scratch = root, dir
+		if !testing.Short() { // else all tests are skipped
+			program, err = testenv.BuildHeadgate(root, dir)
+		}
+		return err
+	})
 }
 
 // eventually polls check until it returns nothing to complain about. What it

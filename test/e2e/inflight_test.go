@@ -205,7 +205,7 @@ func (s *stage) wantLeft(n int, path string) {
 func (s *stage) leases(event string) int {
 	n := 0.0
 	for _, h := range s.services {
-		if !h.exited() {
+		if !h.Exited() {
 			n += h.Metric("headgate_leases_total", `event="`+event+`"`)
 		}
 	}

@@ -8,10 +8,7 @@
 package e2e
 
 import (
-	"errors"
-	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"testing"
 	"time"
@@ -27,36 +24,14 @@ const version = "v1.2.3-e2e"
 var program, demo, sources string
 
 func TestMain(m *testing.M) {
-	code, err := buildAndRun(m)
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "e2e:", err)
-		code = 1
-	}
-	os.Exit(code)
-}
-
-func buildAndRun(m *testing.M) (code int, err error) {
-	dir, err := os.MkdirTemp("", "headgate-e2e-")
-	if err != nil {
-		return 0, err
-	}
-	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	if sources, err = filepath.Abs("../.."); err != nil {
-		return 0, err
-	}
-	if err := testenv.DependOnSources(sources); err != nil {
-		return 0, err
-	}
-	program, demo = filepath.Join(dir, "headgate"), filepath.Join(dir, "demo")
-	// Built as it is shipped: static, and without the race detector, under
-	// which the times that tests look at would mean little.
-	build := exec.Command("go", "build", "-trimpath", "-ldflags", "-X main.version="+version, "-o", dir, "./cmd/headgate", "./internal/demo")
-	build.Dir = sources
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		return 0, fmt.Errorf("build headgate: %w\n%s", err, out)
-	}
-	return m.Run(), nil
+	testenv.Main(m, func(root, dir string) (err error) {
+		sources = root
+		if program, err = testenv.BuildHeadgate(root, dir, "-ldflags", "-X main.version="+version); err != nil {
+			return err
+		}
+		demo, err = testenv.Build(root, dir, "./internal/demo")
+		return err
+	})
 }
 
 // An environment is what a test runs against.

@@ -5,23 +5,16 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"regexp"
-	"runtime"
 	"strconv"
 	"strings"
-	"sync"
-	"syscall"
 	"testing"
 	"time"
+
+	"github.com/headgate-rls/headgate/internal/testenv"
 )
 
-const (
-	serviceStartLimit = 20 * time.Second
-	serviceStopLimit  = 20 * time.Second
-)
+const serviceStartLimit = 20 * time.Second
 
 // A service is a running `headgate serve`.
 type service struct {
@@ -29,10 +22,8 @@ type service struct {
 	HTTP  string // host:port
 	Debug string // host:port
 
-	t    *testing.T
-	cmd  *exec.Cmd
-	log  string
-	done chan struct{} // closed when the process is gone
+	t *testing.T
+	*testenv.Program
 }
 
 // startService runs headgate on free ports of 127.0.0.1 with further flags,
@@ -48,8 +39,8 @@ func startService(t *testing.T, flags ...string) *service {
 		"--grpc", "127.0.0.1:0", "--http", "127.0.0.1:0", "--debug", "127.0.0.1:0", "--services", "127.0.0.1:0", "--drain-delay", "0s",
 	}, flags...)...)
 	eventually(t, serviceStartLimit, "start headgate", func() string {
-		if s.exited() {
-			t.Fatalf("headgate ended by itself: %v", s.cmd.ProcessState)
+		if s.Exited() {
+			t.Fatalf("headgate ended by itself with exit code %d", s.Wait(0))
 		}
 		if !s.announced() {
 			return "it does not say that it is serving"
@@ -78,121 +69,7 @@ func (s *service) announced() bool {
 // environment variables. Its output goes to a log file.
 func launch(t *testing.T, env []string, args ...string) *service {
 	t.Helper()
-	dir := t.TempDir()
-	s := &service{t: t, log: filepath.Join(dir, "headgate.log"), done: make(chan struct{})}
-	log, err := os.Create(s.log)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer log.Close()
-	s.cmd = exec.Command(program, args...)
-	s.cmd.Dir = dir // where there is no directory called rules
-	s.cmd.Env = append(cleanEnvironment(), env...)
-	s.cmd.Stdout, s.cmd.Stderr = log, log
-	s.cmd.SysProcAttr = dieWithParent()
-	if err := startOnLastingThread(s.cmd); err != nil {
-		t.Fatalf("start headgate: %v", err)
-	}
-	go func() {
-		_ = s.cmd.Wait() // the exit code is in ProcessState
-		close(s.done)
-	}()
-	t.Cleanup(s.cleanup)
-	return s
-}
-
-// cleanEnvironment is this process's environment without settings of headgate.
-func cleanEnvironment() []string {
-	var env []string
-	for _, e := range os.Environ() {
-		if !strings.HasPrefix(e, "HEADGATE_") {
-			env = append(env, e)
-		}
-	}
-	return env
-}
-
-// startRequests feeds the one thread that starts all processes: the kernel
-// takes the end of the thread that started a child for the parent's end.
-var startRequests = sync.OnceValue(func() chan<- func() {
-	requests := make(chan func())
-	go func() {
-		runtime.LockOSThread()
-		for f := range requests {
-			f()
-		}
-	}()
-	return requests
-})
-
-func startOnLastingThread(cmd *exec.Cmd) error {
-	started := make(chan error)
-	startRequests() <- func() { started <- cmd.Start() }
-	return <-started
-}
-
-// Log returns what the service has printed.
-func (s *service) Log() string {
-	data, err := os.ReadFile(s.log)
-	if err != nil {
-		return err.Error()
-	}
-	return string(data)
-}
-
-func (s *service) exited() bool {
-	select {
-	case <-s.done:
-		return true
-	default:
-		return false
-	}
-}
-
-// Terminate asks the service to end, as an orchestrator does.
-func (s *service) Terminate() {
-	s.t.Helper()
-	if err := s.cmd.Process.Signal(syscall.SIGTERM); err != nil {
-		s.t.Fatalf("send SIGTERM to headgate: %v", err)
-	}
-}
-
-// Wait waits for the service's end and returns its exit code.
-func (s *service) Wait(limit time.Duration) int {
-	s.t.Helper()
-	select {
-	case <-s.done:
-		return s.cmd.ProcessState.ExitCode()
-	case <-time.After(limit):
-		s.t.Fatalf("headgate still runs after %v", limit)
-		return -1
-	}
-}
-
-// Kill ends the service like a crash.
-func (s *service) Kill() {
-	s.t.Helper()
-	_ = s.cmd.Process.Kill() // an error means that it is gone already
-	s.Wait(serviceStopLimit)
-}
-
-func (s *service) cleanup() {
-	if !s.exited() {
-		_ = s.cmd.Process.Signal(syscall.SIGTERM)
-	}
-	select {
-	case <-s.done:
-	case <-time.After(serviceStopLimit):
-		s.t.Errorf("headgate did not end within %v of SIGTERM and was killed", serviceStopLimit)
-		_ = s.cmd.Process.Kill()
-		<-s.done
-	}
-	if s.t.Failed() {
-		s.t.Logf("the log of headgate %s ends with:\n%s", s.GRPC, lastLines(s.Log(), 40))
-	}
-	if strings.Contains(s.Log(), "panic") {
-		s.t.Errorf("headgate panicked:\n%s", lastLines(s.Log(), 60))
-	}
+	return &service{t: t, Program: testenv.StartProgram(t, program, env, args...)}
 }
 
 func lastLines(text string, n int) string {
@@ -264,17 +141,6 @@ func (r result) String() string {
 // command runs headgate to its end.
 func command(t *testing.T, env []string, args ...string) result {
 	t.Helper()
-	cmd := exec.Command(program, args...)
-	cmd.Dir = t.TempDir()
-	cmd.Env = append(cleanEnvironment(), env...)
-	cmd.SysProcAttr = dieWithParent()
-	var out, errOut bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &errOut
-	if err := startOnLastingThread(cmd); err != nil {
-		t.Fatalf("start headgate: %v", err)
-	}
-	timer := time.AfterFunc(30*time.Second, func() { _ = cmd.Process.Kill() })
-	defer timer.Stop()
-	_ = cmd.Wait() // the exit code is in ProcessState
-	return result{cmd.ProcessState.ExitCode(), out.String(), errOut.String()}
+	code, out, errOut := testenv.RunProgram(t, program, env, args...)
+	return result{code, out, errOut}
 }

@@ -12,11 +12,7 @@
 package soak
 
 import (
-	"errors"
 	"flag"
-	"fmt"
-	"os"
-	"path/filepath"
 	"testing"
 	"time"
 
@@ -32,30 +28,8 @@ var (
 var program string
 
 func TestMain(m *testing.M) {
-	code := 0
-	served, err := testenv.ServeIdle()
-	if !served {
-		code, err = buildAndRun(m)
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "soak:", err)
-		code = 1
-	}
-	os.Exit(code)
-}
-
-func buildAndRun(m *testing.M) (code int, err error) {
-	dir, err := os.MkdirTemp("", "headgate-soak-")
-	if err != nil {
-		return 0, err
-	}
-	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	sources, err := filepath.Abs("../..")
-	if err != nil {
-		return 0, err
-	}
-	if program, err = testenv.BuildHeadgate(sources, dir); err != nil {
-		return 0, err
-	}
-	return m.Run(), nil
+	testenv.Main(m, func(root, dir string) (err error) {
+		program, err = testenv.BuildHeadgate(root, dir)
+		return err
+	})
 }
