@@ -262,11 +262,13 @@ const provisionWithin = 10 * time.Second
 // scan places events into the windows [from, end), the earliest with room first,
 // and returns where it got to.
 func (r *search) scan(ctx context.Context, from, end int64) (int64, error) {
+	// A window is tried without a look at it where it should have room: the caller
+	// knows, or others of this process are claiming the one before it.
 	direct := r.Direct && from == r.FromMs && from < end && !r.retried
 	for from < end && !r.done() {
 		if !r.Wait && r.engine.claims.has(WindowKey{r.Series, from}) {
 			r.passOver(from)
-			from, direct = from+r.SizeMs, false
+			from, direct = from+r.SizeMs, true
 			continue
 		}
 		window, ok := from, true
