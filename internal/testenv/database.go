@@ -123,6 +123,7 @@ func newDatabaseServer(kind databaseKind, binary string, opts []DatabaseOption) 
 		err = kind.created(s)
 	}
 	if err != nil {
+		err = fmt.Errorf("%w\nits log ends with:\n%s", err, tail(s.log, 20))
 		return nil, errors.Join(err, s.remove())
 	}
 	return s, nil

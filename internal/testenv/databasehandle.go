@@ -122,7 +122,7 @@ func (d *Database) Restart() {
 		return
 	}
 	if err := d.server.restart(); err != nil {
-		d.tb.Fatalf("testenv: %v", err)
+		d.tb.Fatalf("testenv: restart: %v\nits log ends with:\n%s", err, tail(d.server.log, 20))
 	}
 }
 

@@ -50,7 +50,7 @@ func (l *listener) launch() error {
 		release()
 		l.release = nil
 		if !errors.Is(err, errPortTaken) || attempt == 5 {
-			return fmt.Errorf("%w\nits log ends with:\n%s", err, tail(l.log, 20))
+			return err
 		}
 	}
 }
@@ -93,10 +93,7 @@ func (l *listener) restart() error {
 	if err := l.kill(l.process()); err != nil {
 		return err
 	}
-	if err := l.start(); err != nil {
-		return fmt.Errorf("restart: %w\nits log ends with:\n%s", err, tail(l.log, 20))
-	}
-	return nil
+	return l.start()
 }
 
 // process is the one that was started last, or nil.

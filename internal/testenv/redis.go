@@ -212,7 +212,7 @@ func (s *RedisServer) launch(ready string, argsFor func(port int) []string) {
 		answers: s.ping, kill: (*process).kill,
 	}
 	if err := s.server.launch(); err != nil {
-		s.tb.Fatalf("testenv: %v", err)
+		s.tb.Fatalf("testenv: %v\nits log ends with:\n%s", err, tail(s.server.log, 20))
 	}
 	s.Addr, s.Port = s.server.addr, s.server.port
 	s.tb.Cleanup(s.cleanup)
@@ -297,7 +297,7 @@ func (s *RedisServer) Resume() {
 func (s *RedisServer) Restart() {
 	s.tb.Helper()
 	if err := s.server.restart(); err != nil {
-		s.tb.Fatalf("testenv: %v", err)
+		s.tb.Fatalf("testenv: restart: %v\nits log ends with:\n%s", err, tail(s.server.log, 20))
 	}
 }
 

@@ -130,7 +130,9 @@ func (a account) own(path string) error {
 func (a account) command(dir, path string, args ...string) *exec.Cmd {
 	cmd := exec.Command(path, args...)
 	cmd.Dir = dir
-	cmd.Env = []string{"PATH=" + os.Getenv("PATH") + ":/usr/bin:/bin:/usr/sbin:/sbin", "HOME=" + dir, "LC_ALL=C", "TZ=UTC"}
+	// A starting MariaDB removes temporary tables from the directory for temporary
+	// files, also those of others.
+	cmd.Env = []string{"PATH=" + os.Getenv("PATH") + ":/usr/bin:/bin:/usr/sbin:/sbin", "HOME=" + dir, "TMPDIR=" + dir, "LC_ALL=C", "TZ=UTC"}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: a.credential}
 	return cmd
 }

@@ -15,7 +15,7 @@ import (
 )
 
 // chaosCallers of each process.
-const chaosCallers = 21
+const chaosCallers = 22
 
 // chaosStart is the first window that is asked for.
 var chaosStart = time.Date(2026, 11, 1, 5, 59, 50, 0, time.UTC)
