@@ -300,7 +300,7 @@ readonly MYSQL_PIN="mysql-server-core unstable 1"
 install_mysql() {
 	local root package
 	say "downloading MySQL"
-	staging=$(mktemp -d "$DIR/.staging.XXXXXX")
+	staging=$(mktemp -d "$DIR/.staging.XXXXXX") || return 1 # set -e is off behind an if
 	mkdir -p "$staging/new/root" "$staging/apt/lists/partial" "$staging/apt/archives/partial" "$staging/apt/parts"
 	chmod 755 "$staging/new"
 	retry 'the download of MySQL' download_mysql "$staging/apt" || return 1

@@ -157,7 +157,7 @@ func TestSlotSettings(t *testing.T) {
 // The database is away at the start and comes later: limits work meanwhile,
 // slots answer 503, and then they work without a restart.
 func TestSlotsWaitForTheDatabase(t *testing.T) {
-	pg := testenv.StartPostgres(t)
+	pg := testenv.StartDatabase(t, testenv.Postgres)
 	pg.Kill()
 	r := startServe(t, "--slots", pg.URL(), "--slots-seed", "10/PT4S", "--slots-timeout", "2s")
 	code, answer, header := r.post(r.http, "/api/v1/slots", "", `{"eventId":"e","requestedTime":"2025-06-01T12:00:00Z"}`)
@@ -227,7 +227,7 @@ func TestAdminListener(t *testing.T) {
 
 // headgate migrate, and headgate slots reconcile after somebody changed a counter.
 func TestDatabaseCommands(t *testing.T) {
-	pg := testenv.StartPostgres(t)
+	pg := testenv.StartDatabase(t, testenv.Postgres)
 	url := pg.URL()
 	code, out := headgate(t, "migrate", "--slots", url)
 	if code != 0 || !strings.Contains(out, "V1__rate_limiter_schema.sql") || !strings.Contains(out, "V2__") {

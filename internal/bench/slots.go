@@ -63,7 +63,7 @@ func rawSQLite(tb *benchTB) (*slotDB, error) {
 }
 
 func rawPostgres(tb *benchTB) (*slotDB, error) {
-	url := testenv.StartPostgres(tb, testenv.Durable()).URL()
+	url := testenv.StartDatabase(tb, testenv.Postgres, testenv.Durable()).URL()
 	raw, err := sql.Open("pgx", url)
 	return &slotDB{
 		name: "postgres", url: url, raw: raw, writers: slotPool,
@@ -74,7 +74,7 @@ func rawPostgres(tb *benchTB) (*slotDB, error) {
 }
 
 func rawMariaDB(tb *benchTB) (*slotDB, error) {
-	server := testenv.StartMariaDB(tb, testenv.Durable())
+	server := testenv.StartDatabase(tb, testenv.MariaDB, testenv.Durable())
 	conf := mysql.NewConfig()
 	conf.User, conf.Passwd, conf.Net, conf.Addr, conf.DBName = "app", "apppw", "tcp", server.Addr, "app"
 	conf.InterpolateParams, conf.Params = true, map[string]string{"tx_isolation": "'READ-COMMITTED'"}

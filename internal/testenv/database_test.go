@@ -18,8 +18,7 @@ import (
 
 // databaseCase is what differs between the makes of servers in these tests.
 type databaseCase struct {
-	start  func(TB, ...DatabaseOption) *Database
-	shared func(TB) *Database
+	engine string
 	// version is how the version begins.
 	version string
 	// settings changes the time zone; zone is the question for it and zoneIs
@@ -33,24 +32,21 @@ type databaseCase struct {
 func databaseCases() map[string]databaseCase {
 	return map[string]databaseCase{
 		Postgres: {
-			start:    StartPostgres,
-			shared:   SharedPostgres,
+			engine:   Postgres,
 			version:  "15.",
 			settings: "timezone='America/New_York'", zone: "SHOW timezone;", zoneIs: "America/New_York",
 			flush: "SHOW fsync;", fast: "off", durable: "on",
 			scheme: "postgres://",
 		},
 		MariaDB: {
-			start:    StartMariaDB,
-			shared:   SharedMariaDB,
+			engine:   MariaDB,
 			version:  "10.",
 			settings: "--default-time-zone=-05:00", zone: "SELECT @@time_zone;", zoneIs: "-05:00",
 			flush: "SELECT @@innodb_flush_log_at_trx_commit;", fast: "2", durable: "1",
 			scheme: "mysql://",
 		},
 		MySQL: {
-			start:    StartMySQL,
-			shared:   SharedMySQL,
+			engine:   MySQL,
 			version:  "", // that of the day
 			settings: "--default-time-zone=-05:00", zone: "SELECT @@time_zone;", zoneIs: "-05:00",
 			flush: "SELECT @@innodb_flush_log_at_trx_commit;", fast: "2", durable: "1",
@@ -58,6 +54,12 @@ func databaseCases() map[string]databaseCase {
 		},
 	}
 }
+
+func (c databaseCase) start(tb TB, opts ...DatabaseOption) *Database {
+	return StartDatabase(tb, c.engine, opts...)
+}
+
+func (c databaseCase) shared(tb TB) *Database { return SharedDatabase(tb, c.engine) }
 
 // eachDatabase runs a test for every make of server at the same time.
 func eachDatabase(t *testing.T, f func(*testing.T, databaseCase)) {
@@ -96,9 +98,9 @@ func TestDatabaseSettings(t *testing.T) {
 
 // Servers that shared one would remove each other's temporary tables.
 func TestDatabaseTemporaryFiles(t *testing.T) {
-	for name, shared := range map[string]func(TB) *Database{MariaDB: SharedMariaDB, MySQL: SharedMySQL} {
-		t.Run(name, func(t *testing.T) {
-			d := shared(t)
+	for _, engine := range []string{MariaDB, MySQL} {
+		t.Run(engine, func(t *testing.T) {
+			d := SharedDatabase(t, engine)
 			if got := d.Exec("SELECT @@tmpdir;"); got != d.server.dir {
 				t.Errorf("temporary files are in %q, want %q", got, d.server.dir)
 			}
@@ -165,7 +167,7 @@ func TestDatabasePause(t *testing.T) {
 // process that serves each of them is frozen with it.
 func TestPostgresPausesSessions(t *testing.T) {
 	t.Parallel()
-	d := StartPostgres(t)
+	d := StartDatabase(t, Postgres)
 	cmd := psql(d.server, DatabaseName)
 	in, err := cmd.StdinPipe()
 	if err != nil {
@@ -243,7 +245,7 @@ func TestSharedDatabase(t *testing.T) {
 func TestSharedDatabaseIsNotKilled(t *testing.T) {
 	t.Parallel()
 	tb := &refusals{T: t}
-	s := &Database{tb: tb, server: SharedPostgres(t).server, shared: true}
+	s := &Database{tb: tb, server: SharedDatabase(t, Postgres).server, shared: true}
 	s.Kill()
 	s.Pause()
 	s.Restart()
@@ -263,7 +265,7 @@ func (r *refusals) Errorf(format string, _ ...any) { r.errors = append(r.errors,
 func TestMariaDBOracleMode(t *testing.T) {
 	report := t.TempDir()
 	t.Setenv(EnvReport, report)
-	s := SharedMariaDB(t)
+	s := SharedDatabase(t, MariaDB)
 	mode := OracleMode(t, s)
 	got := s.ExecOn("mysql", "SET SESSION sql_mode='"+mode+"';\nSELECT NVL(NULL,'x') || 'y' FROM DUAL;\nSELECT '' IS NULL;")
 	if got != "xy\n1" {

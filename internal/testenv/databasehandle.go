@@ -15,9 +15,23 @@ type Database struct {
 	shared bool
 }
 
-// startDatabase starts a server that the test's cleanup removes.
-func startDatabase(tb TB, kind databaseKind, opts []DatabaseOption) *Database {
+// databaseMakes are the makes of servers, by engine, and the one of each that
+// tests share.
+var databaseMakes = map[string]struct {
+	kind   func() databaseKind
+	shared *sharedDatabase
+}{
+	Postgres: {postgresKind, new(sharedDatabase)},
+	MariaDB:  {mariaDBKind, new(sharedDatabase)},
+	MySQL:    {mySQLKind, new(sharedDatabase)},
+}
+
+// StartDatabase starts a server for this test, such as Postgres, and waits until
+// it answers. It is fast and forgets what the machine's death would lose, unless
+// the test wants it Durable.
+func StartDatabase(tb TB, engine string, opts ...DatabaseOption) *Database {
 	tb.Helper()
+	kind := databaseMakes[engine].kind()
 	binary := Require(tb, kind.engine)
 	s, err := newDatabaseServer(kind, binary, opts)
 	if err != nil {
@@ -38,6 +52,13 @@ func startDatabase(tb TB, kind databaseKind, opts []DatabaseOption) *Database {
 func (s *databaseServer) held(tb TB, shared bool) *Database {
 	ran(tb, s.kind.engine, s.version)
 	return &Database{Addr: s.addr, Port: s.port, Version: s.version, tb: tb, server: s, shared: shared}
+}
+
+// SharedDatabase returns the one server of an engine that all tests of this process
+// can have: they get along by CreateDatabase. It runs until the process ends.
+func SharedDatabase(tb TB, engine string) *Database {
+	tb.Helper()
+	return databaseMakes[engine].shared.use(tb, databaseMakes[engine].kind())
 }
 
 // sharedDatabase is a server that is started by the first test that asks and ends
@@ -122,7 +143,7 @@ func (d *Database) Restart() {
 		return
 	}
 	if err := d.server.restart(); err != nil {
-		d.tb.Fatalf("testenv: restart: %v\nits log ends with:\n%s", err, tail(d.server.log, 20))
+		d.tb.Fatalf("testenv: %v", err)
 	}
 }
 

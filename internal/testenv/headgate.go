@@ -51,31 +51,53 @@ type Headgate struct {
 
 var headgateServing = regexp.MustCompile(`msg=serving grpc=(\S+) http=(\S+) debug=(\S+)(?: services=(\S+))?`)
 
-// StartHeadgate runs a program that BuildHeadgate built, on free ports of
-// 127.0.0.1 and with further flags, which win over those given here, and waits
-// until it serves. The test's cleanup ends it, fails the test if it does not end
-// in good order or has panicked, and prints the end of its log if the test
-// failed.
+// StartHeadgate is ServeHeadgate for a test that lets headgate end in good order:
+// its cleanup fails the test if it does not.
 func StartHeadgate(tb TB, program string, flags ...string) *Headgate {
+	tb.Helper()
+	h := ServeHeadgate(tb, program, flags...)
+	tb.Cleanup(func() {
+		if err := h.Stop(); err != nil {
+			tb.Errorf("testenv: %v", err)
+		}
+	})
+	return h
+}
+
+// ServeHeadgate runs a program that BuildHeadgate built, on free ports of
+// 127.0.0.1 and with further flags, which win over those given here, and waits
+// until it serves. The test may end it; otherwise its cleanup does, as that of
+// StartProgram.
+func ServeHeadgate(tb TB, program string, flags ...string) *Headgate {
 	tb.Helper()
 	h := &Headgate{Program: StartProgram(tb, program, nil, append([]string{"serve", "--grpc", "127.0.0.1:0", "--http", "127.0.0.1:0",
 		"--debug", "127.0.0.1:0", "--services", "127.0.0.1:0", "--drain-delay", "0s"}, flags...)...)}
-	tb.Cleanup(h.cleanup)
 	err := waitFor(headgateStartLimit, "start headgate", func() (bool, string, error) {
 		if h.Exited() {
 			return false, "", fmt.Errorf("it ended by itself (%v)", h.proc.err)
 		}
-		m := headgateServing.FindStringSubmatch(h.Log())
-		if m == nil {
+		if !h.announced() {
 			return false, "it does not say that it is serving", nil
 		}
-		h.GRPC, h.HTTP, h.Debug, h.Services = m[1], m[2], m[3], m[4]
 		return true, "", nil
 	})
 	if err != nil {
 		tb.Fatalf("testenv: %v", err)
 	}
 	return h
+}
+
+// announced reads the addresses from the log, once they are there.
+func (h *Headgate) announced() bool {
+	m := headgateServing.FindStringSubmatch(h.Log())
+	if m == nil {
+		return false
+	}
+	h.GRPC, h.HTTP, h.Debug, h.Services = m[1], m[2], m[3], m[4]
+	if !strings.Contains(h.GRPC, ":") {
+		h.GRPC = "unix:" + h.GRPC
+	}
+	return true
 }
 
 // Stop asks headgate to end (SIGTERM) and waits until it is gone. The error
@@ -93,12 +115,6 @@ func (h *Headgate) Stop() error {
 		}
 	})
 	return h.stopErr
-}
-
-func (h *Headgate) cleanup() {
-	if err := h.Stop(); err != nil {
-		h.tb.Errorf("testenv: %v", err)
-	}
 }
 
 // Fetch gets a page of the debug listener, such as "/metrics".

@@ -93,7 +93,10 @@ func (l *listener) restart() error {
 	if err := l.kill(l.process()); err != nil {
 		return err
 	}
-	return l.start()
+	if err := l.start(); err != nil {
+		return fmt.Errorf("restart: %w\nits log ends with:\n%s", err, tail(l.log, 20))
+	}
+	return nil
 }
 
 // process is the one that was started last, or nil.

@@ -11,23 +11,6 @@ import (
 // OracleSQLMode is the sql_mode that makes MariaDB speak Oracle's dialect.
 const OracleSQLMode = "ORACLE,EMPTY_STRING_IS_NULL"
 
-// StartMariaDB starts a server for this test and waits until it answers. It is
-// fast and forgets what the machine's death would lose, unless the test wants it
-// Durable.
-func StartMariaDB(tb TB, opts ...DatabaseOption) *Database {
-	tb.Helper()
-	return startDatabase(tb, mariaDBKind(), opts)
-}
-
-// SharedMariaDB returns the one server that all tests of this process can have:
-// they get along by CreateDatabase. It runs until the process ends.
-func SharedMariaDB(tb TB) *Database {
-	tb.Helper()
-	return sharedMariaDB.use(tb, mariaDBKind())
-}
-
-var sharedMariaDB sharedDatabase
-
 // OracleMode notes for the report that the test speaks Oracle's dialect to a
 // MariaDB, and returns the sql_mode that its sessions have to set.
 func OracleMode(tb TB, mariaDB *Database) string {
@@ -45,7 +28,8 @@ func mariaDBKind() databaseKind {
 		ready:  "ready for connections",
 		version: func(printed string) string { // mariadbd  Ver 10.11.19-MariaDB-0+deb12u1 for debian-linux-gnu on x86_64
 			_, rest, _ := strings.Cut(printed, "Ver ")
-			version, _, _ := strings.Cut(rest, "-")
+			word, _, _ := strings.Cut(rest, " ")
+			version, _, _ := strings.Cut(word, "-")
 			return version
 		},
 		prepare:     prepareMariaDB,
@@ -70,10 +54,15 @@ const mariaDBInit = "CREATE DATABASE IF NOT EXISTS " + DatabaseName + ";\n" +
 	"CREATE USER IF NOT EXISTS " + DatabaseUser + "@'%' IDENTIFIED BY '" + DatabasePassword + "';\n" +
 	"GRANT ALL ON *.* TO " + DatabaseUser + "@'%' WITH GRANT OPTION;\n"
 
+// writeMariaDBInit writes the file that mySQLCommon names.
+func writeMariaDBInit(s *databaseServer) error {
+	return os.WriteFile(filepath.Join(s.dir, "init.sql"), []byte(mariaDBInit), 0o644)
+}
+
 // prepareMariaDB makes the data directory. Nothing in it is worth a wait for the
 // disk.
 func prepareMariaDB(s *databaseServer, _ databaseConfig) error {
-	if err := os.WriteFile(filepath.Join(s.dir, "init.sql"), []byte(mariaDBInit), 0o644); err != nil {
+	if err := writeMariaDBInit(s); err != nil {
 		return err
 	}
 	return s.setUp("mariadb-install-db", "--no-defaults", "--datadir="+filepath.Join(s.dir, "data"),
@@ -84,15 +73,21 @@ func prepareMariaDB(s *databaseServer, _ databaseConfig) error {
 const mariaDBLogSize = "--innodb-log-file-size=16M"
 
 func mariaDBArguments(dir string, port int, c databaseConfig) []string {
-	args := []string{"--no-defaults", "--datadir=" + filepath.Join(dir, "data"), "--init-file=" + filepath.Join(dir, "init.sql"),
+	return append([]string{"--no-defaults", mariaDBLogSize}, mySQLCommon(dir, port, c)...)
+}
+
+// mySQLCommon are the arguments that MariaDB and MySQL have in common, the test's
+// own last.
+func mySQLCommon(dir string, port int, c databaseConfig) []string {
+	args := []string{"--datadir=" + filepath.Join(dir, "data"), "--init-file=" + filepath.Join(dir, "init.sql"),
 		"--bind-address=127.0.0.1", "--port=" + strconv.Itoa(port), "--socket=" + filepath.Join(dir, "socket"),
 		"--pid-file=" + filepath.Join(dir, "pid"), "--skip-name-resolve", "--performance-schema=OFF",
-		"--innodb-buffer-pool-size=64M", mariaDBLogSize, "--max-connections=300",
+		"--innodb-buffer-pool-size=64M", "--max-connections=300",
 		"--character-set-server=utf8mb4", "--default-time-zone=+00:00"}
 	if !c.durable {
 		// A commit still reaches the kernel before it is answered, so that killing
 		// the server loses nothing.
-		args = append(args, "--innodb-flush-log-at-trx-commit=2", "--innodb-doublewrite=0")
+		args = append(args, "--innodb-flush-log-at-trx-commit=2", "--sync-binlog=0", "--innodb-doublewrite=OFF")
 	}
 	return append(args, c.settings...)
 }

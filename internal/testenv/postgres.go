@@ -10,23 +10,6 @@ import (
 	"strings"
 )
 
-// StartPostgres starts a server for this test and waits until it answers. It is
-// fast and forgets what the machine's death would lose, unless the test wants it
-// Durable.
-func StartPostgres(tb TB, opts ...DatabaseOption) *Database {
-	tb.Helper()
-	return startDatabase(tb, postgresKind(), opts)
-}
-
-// SharedPostgres returns the one server that all tests of this process can have:
-// they get along by CreateDatabase. It runs until the process ends.
-func SharedPostgres(tb TB) *Database {
-	tb.Helper()
-	return sharedPostgres.use(tb, postgresKind())
-}
-
-var sharedPostgres sharedDatabase
-
 func postgresKind() databaseKind {
 	return databaseKind{
 		engine: Postgres,

@@ -297,7 +297,7 @@ func (s *RedisServer) Resume() {
 func (s *RedisServer) Restart() {
 	s.tb.Helper()
 	if err := s.server.restart(); err != nil {
-		s.tb.Fatalf("testenv: restart: %v\nits log ends with:\n%s", err, tail(s.server.log, 20))
+		s.tb.Fatalf("testenv: %v", err)
 	}
 }
 

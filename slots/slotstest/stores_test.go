@@ -48,14 +48,19 @@ func sqliteHarness(t *testing.T) Harness {
 	}}
 }
 
-// serverHarness is that of a database server that tests share.
-func serverHarness(name string, shared func(testenv.TB) *testenv.Database) func(*testing.T) Harness {
+// sharedHarness is that of a database server that tests share.
+func sharedHarness(engine string) func(*testing.T) Harness {
 	return func(t *testing.T) Harness {
-		server := shared(t)
-		return Harness{Name: name, Fresh: func(t *testing.T) Database {
-			return proxied(t, shared(t).CreateDatabase("slots"), server.Addr)
-		}}
+		return serverHarness(t, engine, func(t *testing.T) *testenv.Database { return testenv.SharedDatabase(t, engine) })
 	}
+}
+
+// serverHarness is that of a database server, of which hold is each test's own.
+func serverHarness(t *testing.T, engine string, hold func(*testing.T) *testenv.Database) Harness {
+	server := hold(t)
+	return Harness{Name: engine, Fresh: func(t *testing.T) Database {
+		return proxied(t, hold(t).CreateDatabase("slots"), server.Addr)
+	}}
 }
 
 // proxied is a database behind a proxy that can cut its connections.
@@ -72,9 +77,9 @@ func proxied(t *testing.T, at, addr string) Database {
 func harnesses() map[string]func(*testing.T) Harness {
 	return map[string]func(*testing.T) Harness{
 		"SQLite":     sqliteHarness,
-		"PostgreSQL": serverHarness("postgres", testenv.SharedPostgres),
-		"MariaDB":    serverHarness("mariadb", testenv.SharedMariaDB),
-		"MySQL":      serverHarness("mysql", testenv.SharedMySQL),
+		"PostgreSQL": sharedHarness(testenv.Postgres),
+		"MariaDB":    sharedHarness(testenv.MariaDB),
+		"MySQL":      sharedHarness(testenv.MySQL),
 	}
 }
 

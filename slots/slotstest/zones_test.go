@@ -42,9 +42,9 @@ func TestZoned(t *testing.T) {
 	}
 	harnesses := map[string]func(*testing.T) Harness{
 		"SQLite":     sqliteHarness,
-		"PostgreSQL": zonedHarness("postgres", testenv.StartPostgres, "timezone = 'Asia/Kathmandu'"),
-		"MariaDB":    zonedHarness("mariadb", testenv.StartMariaDB, "--default-time-zone=+05:45"),
-		"MySQL":      zonedHarness("mysql", testenv.StartMySQL, "--default-time-zone=+05:45"),
+		"PostgreSQL": zonedHarness(testenv.Postgres, "timezone = 'Asia/Kathmandu'"),
+		"MariaDB":    zonedHarness(testenv.MariaDB, "--default-time-zone=+05:45"),
+		"MySQL":      zonedHarness(testenv.MySQL, "--default-time-zone=+05:45"),
 	}
 	for name, harness := range harnesses {
 		t.Run(name, func(t *testing.T) {
@@ -56,9 +56,9 @@ func TestZoned(t *testing.T) {
 }
 
 // zonedHarness is that of a server whose sessions keep another time.
-func zonedHarness(name string, start func(testenv.TB, ...testenv.DatabaseOption) *testenv.Database, zone string) func(*testing.T) Harness {
+func zonedHarness(engine, zone string) func(*testing.T) Harness {
 	return func(t *testing.T) Harness {
-		server := start(t, testenv.WithSettings(zone))
-		return serverHarness(name, func(testenv.TB) *testenv.Database { return server })(t)
+		server := testenv.StartDatabase(t, engine, testenv.WithSettings(zone))
+		return serverHarness(t, engine, func(*testing.T) *testenv.Database { return server })
 	}
 }

@@ -172,7 +172,7 @@ func TestNoConnectionToSpare(t *testing.T) {
 
 // Ping opens the connections that are wanted at least.
 func TestWarmUp(t *testing.T) {
-	db, err := Open(Config{URL: testenv.SharedPostgres(t).CreateDatabase("warm"), PoolMin: 4, PoolMax: 6})
+	db, err := Open(Config{URL: testenv.SharedDatabase(t, testenv.Postgres).CreateDatabase("warm"), PoolMin: 4, PoolMax: 6})
 	check(t, err)
 	defer db.Close()
 	_, err = db.Migrate(soon(t))
@@ -188,11 +188,11 @@ func TestWarmUp(t *testing.T) {
 
 // Sessions read what was committed, whatever the server's defaults.
 func TestSessions(t *testing.T) {
-	db := mustOpen(t, testenv.SharedPostgres(t).CreateDatabase("session"))
+	db := mustOpen(t, testenv.SharedDatabase(t, testenv.Postgres).CreateDatabase("session"))
 	if got := one(t, db.pools.read, "SHOW transaction_isolation"); got != "read committed" {
 		t.Errorf("PostgreSQL: %s", got)
 	}
-	db = mustOpen(t, testenv.SharedMariaDB(t).CreateDatabase("session"))
+	db = mustOpen(t, testenv.SharedDatabase(t, testenv.MariaDB).CreateDatabase("session"))
 	if got := one(t, db.pools.read, "SELECT @@tx_isolation"); got != "READ-COMMITTED" {
 		t.Errorf("MariaDB: %s", got)
 	}

@@ -3,6 +3,7 @@ package sqlstore
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"net/url"
 	"os"
@@ -36,7 +37,7 @@ BEGIN RETURN p_ts + INTERVAL p_ms * 1000 MICROSECOND; END;`,
 // newOracleOnMariaDB installs the package in a database that has the tables.
 func newOracleOnMariaDB(t *testing.T, address string) oracleOnMariaDB {
 	t.Helper()
-	o, err := openOracleOnMariaDB(address, testenv.OracleMode(t, testenv.SharedMariaDB(t)))
+	o, err := openOracleOnMariaDB(address, testenv.OracleMode(t, testenv.SharedDatabase(t, testenv.MariaDB)))
 	check(t, err)
 	t.Cleanup(func() { _ = o.sessions.Close() }) // its connections may have been cut
 	mustExec(t, o.sessions, append(oracleShims, oraclePackage(t)...)...)
@@ -118,24 +119,52 @@ func (o oracleOnMariaDB) on(db *DB) *DB {
 	return db
 }
 
-// S0-02, S0-04: the whole suite, on the package.
-func TestOraclePackageConformance(t *testing.T) {
-	slotstest.Run(t, slotstest.Harness{
+// oracleHarness is that of the package, behind a proxy that can cut its
+// connections.
+func oracleHarness(t *testing.T) slotstest.Harness {
+	server := testenv.SharedDatabase(t, testenv.MariaDB)
+	mode := testenv.OracleMode(t, server)
+	t.Setenv(envOracleMode, mode)
+	return slotstest.Harness{
 		Name:    "oracle-on-mariadb",
 		Engines: []string{slotstest.EngineProcedure},
 		Fresh: func(t *testing.T) slotstest.Database {
-			url := testenv.SharedMariaDB(t).CreateDatabase("oracle")
-			migrated(t, url)
-			ora := newOracleOnMariaDB(t, url)
-			return slotstest.Database{URL: url, Open: func(t *testing.T) slots.Store {
-				db, err := Open(Config{URL: url})
+			direct := testenv.SharedDatabase(t, testenv.MariaDB).CreateDatabase("oracle")
+			migrated(t, direct)
+			newOracleOnMariaDB(t, direct)
+			proxy := testenv.StartProxy(t, server.Addr)
+			u, err := url.Parse(direct)
+			check(t, err)
+			u.Host = proxy.Addr
+			return slotstest.Database{URL: u.String(), CutAll: proxy.Cut, Open: func(t *testing.T) slots.Store {
+				db, o, err := openPackage(u.String(), mode)
 				check(t, err)
-				t.Cleanup(func() { _ = db.Close() }) // the suite may have closed it
-				return ora.on(db)
+				t.Cleanup(func() { _, _ = db.Close(), o.sessions.Close() }) // the suite may have closed or cut them
+				return db
 			}}
 		},
-	})
+	}
 }
+
+// openPackage opens a database that has the package, which the Store calls.
+func openPackage(url, mode string) (*DB, oracleOnMariaDB, error) {
+	db, err := Open(Config{URL: url})
+	if err != nil {
+		return nil, oracleOnMariaDB{}, err
+	}
+	o, err := openOracleOnMariaDB(url, mode)
+	if err != nil {
+		return nil, o, errors.Join(err, db.Close())
+	}
+	return o.on(db), o, nil
+}
+
+// S0-02, S0-04: the whole suite, on the package.
+func TestOraclePackageConformance(t *testing.T) { slotstest.Run(t, oracleHarness(t)) }
+
+// The package under what three processes do to it that are killed, and whose
+// connections are cut.
+func TestOraclePackageChaos(t *testing.T) { slotstest.RunChaos(t, oracleHarness(t)) }
 
 // envOracleMode tells the processes of TestOraclePackageChaos the mode of sessions.
 const envOracleMode = "HEADGATE_TEST_ORACLE_MODE"
@@ -143,12 +172,8 @@ const envOracleMode = "HEADGATE_TEST_ORACLE_MODE"
 // TestMain does a process's part in TestOraclePackageChaos, if it is one of them.
 func TestMain(m *testing.M) {
 	served, err := slotstest.ServeChaos(func(_, url string) (slots.Store, error) {
-		db, err := Open(Config{URL: url})
-		if err != nil {
-			return nil, err
-		}
-		o, err := openOracleOnMariaDB(url, os.Getenv(envOracleMode))
-		return o.on(db), err
+		db, _, err := openPackage(url, os.Getenv(envOracleMode))
+		return db, err
 	})
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "sqlstore:", err)
@@ -159,39 +184,10 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// The package under what three processes do to it that are killed, and whose
-// connections are cut.
-func TestOraclePackageChaos(t *testing.T) {
-	server := testenv.SharedMariaDB(t)
-	t.Setenv(envOracleMode, testenv.OracleMode(t, server))
-	slotstest.RunChaos(t, slotstest.Harness{
-		Name:    "oracle-on-mariadb",
-		Engines: []string{slotstest.EngineProcedure},
-		Fresh: func(t *testing.T) slotstest.Database {
-			direct := testenv.SharedMariaDB(t).CreateDatabase("oracle")
-			migrated(t, direct)
-			newOracleOnMariaDB(t, direct)
-			proxy := testenv.StartProxy(t, server.Addr)
-			u, err := url.Parse(direct)
-			check(t, err)
-			u.Host = proxy.Addr
-			return slotstest.Database{URL: u.String(), CutAll: proxy.Cut, Open: func(t *testing.T) slots.Store {
-				db, err := Open(Config{URL: u.String()})
-				check(t, err)
-				t.Cleanup(func() { _ = db.Close() })
-				o, err := openOracleOnMariaDB(u.String(), testenv.OracleMode(t, server))
-				check(t, err)
-				t.Cleanup(func() { _ = o.sessions.Close() })
-				return o.on(db)
-			}}
-		},
-	})
-}
-
 // S0-02: the package and the engine tx give the same answers, and see the same on
 // the way.
 func TestOraclePackageEqualsTx(t *testing.T) {
-	url := testenv.SharedMariaDB(t).CreateDatabase("oracle")
+	url := testenv.SharedDatabase(t, testenv.MariaDB).CreateDatabase("oracle")
 	db := migrated(t, url)
 	equalEngines(t, slots.TxEngine(db), newOracleOnMariaDB(t, url).on(mustOpen(t, url)).Procedure())
 }
@@ -199,7 +195,7 @@ func TestOraclePackageEqualsTx(t *testing.T) {
 // packageOn returns a store and the package over a new database.
 func packageOn(t *testing.T) (*DB, slots.Procedure) {
 	t.Helper()
-	url := testenv.SharedMariaDB(t).CreateDatabase("oracle")
+	url := testenv.SharedDatabase(t, testenv.MariaDB).CreateDatabase("oracle")
 	db := migrated(t, url)
 	return db, newOracleOnMariaDB(t, url).on(mustOpen(t, url)).Procedure()
 }

@@ -25,10 +25,12 @@ func servers() []server {
 			return "sqlite:" + filepath.Join(t.TempDir(), "a b%41.db")
 		}},
 		{"memory", func(testing.TB) string { return "sqlite::memory:" }},
-		{"postgres", func(t testing.TB) string { return testenv.SharedPostgres(t).CreateDatabase("sqlstore") }},
-		{"mariadb", func(t testing.TB) string { return testenv.SharedMariaDB(t).CreateDatabase("sqlstore") }},
-		{"mysql", func(t testing.TB) string { return testenv.SharedMySQL(t).CreateDatabase("sqlstore") }},
+		shared(testenv.Postgres), shared(testenv.MariaDB), shared(testenv.MySQL),
 	}
+}
+
+func shared(engine string) server {
+	return server{engine, func(t testing.TB) string { return testenv.SharedDatabase(t, engine).CreateDatabase("sqlstore") }}
 }
 
 // each runs a test on a new database of every kind.

@@ -186,13 +186,13 @@ func TestInstantsInNewYork(t *testing.T) {
 	for _, s := range []server{
 		{"sqlite", func(t testing.TB) string { return "sqlite:" + filepath.Join(t.TempDir(), "slots.db") }},
 		{"postgres", func(t testing.TB) string {
-			return testenv.StartPostgres(t, testenv.WithSettings("timezone='America/New_York'")).URL()
+			return testenv.StartDatabase(t, testenv.Postgres, testenv.WithSettings("timezone='America/New_York'")).URL()
 		}},
 		{"mariadb", func(t testing.TB) string {
-			return testenv.StartMariaDB(t, testenv.WithSettings("--default-time-zone=-05:00")).URL()
+			return testenv.StartDatabase(t, testenv.MariaDB, testenv.WithSettings("--default-time-zone=-05:00")).URL()
 		}},
 		{"mysql", func(t testing.TB) string {
-			return testenv.StartMySQL(t, testenv.WithSettings("--default-time-zone=-05:00")).URL()
+			return testenv.StartDatabase(t, testenv.MySQL, testenv.WithSettings("--default-time-zone=-05:00")).URL()
 		}},
 	} {
 		t.Run(s.name, func(t *testing.T) {

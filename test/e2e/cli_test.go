@@ -207,7 +207,7 @@ func TestPrecedence(t *testing.T) {
 		{"flag over environment", []string{"HEADGATE_LOG_FORMAT=text"}, []string{"--config", file, "--log-format", "json"}, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			s := launch(t, c.env, append([]string{"serve"}, c.flags...)...)
+			s := testenv.StartProgram(t, program, c.env, append([]string{"serve"}, c.flags...)...)
 			eventually(t, serviceStartLimit, "start headgate", func() string {
 				asText := strings.Contains(s.Log(), "msg=serving")
 				asJSON := strings.Contains(s.Log(), `"msg":"serving"`)
@@ -222,7 +222,7 @@ func TestPrecedence(t *testing.T) {
 		})
 	}
 	rules := writeFile(t, "rules.yaml", limitRules)
-	s := launch(t, []string{"HEADGATE_RULES=" + rules + "," + writeFile(t, "more.yaml", "domain: more\ndescriptors: [{key: a}]\n")},
+	s := testenv.StartProgram(t, program, []string{"HEADGATE_RULES=" + rules + "," + writeFile(t, "more.yaml", "domain: more\ndescriptors: [{key: a}]\n")},
 		append([]string{"serve"}, listen...)...)
 	eventually(t, serviceStartLimit, "start headgate", func() string {
 		if !containsAll(s.Log(), []string{"msg=serving", rules, "more.yaml"}) {

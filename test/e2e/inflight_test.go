@@ -10,7 +10,6 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptrace"
-	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -70,8 +69,6 @@ type staging struct {
 	envoy    []string // more arguments of Envoy
 }
 
-var servicesAddress = regexp.MustCompile(`msg=serving .* services=(\S+)`)
-
 // startStage starts everything. The configuration of Envoy is what headgate
 // prints, but for the routes' timeouts and retries.
 func startStage(t *testing.T, env environment, st staging) *stage {
@@ -87,8 +84,8 @@ func startStage(t *testing.T, env environment, st staging) *stage {
 		h := startService(t, append([]string{"--rules", s.rules, "--backend", env.backend}, st.serve...)...)
 		s.services = append(s.services, h)
 		args = append(args, "--address", h.GRPC)
-		if m := servicesAddress.FindStringSubmatch(h.Log()); m != nil {
-			args = append(args, "--services", m[1])
+		if h.Services != "" {
+			args = append(args, "--services", h.Services)
 		}
 	}
 	config := command(t, nil, append(args, st.print...)...)

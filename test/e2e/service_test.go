@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"regexp"
 	"strconv"
 	"strings"
 	"testing"
@@ -18,58 +17,20 @@ const serviceStartLimit = 20 * time.Second
 
 // A service is a running `headgate serve`.
 type service struct {
-	GRPC  string // as --grpc takes it: host:port or unix:PATH
-	HTTP  string // host:port
-	Debug string // host:port
-
+	*testenv.Headgate
 	t *testing.T
-	*testenv.Program
 }
 
 // startService runs headgate on free ports of 127.0.0.1 with further flags,
-// which win over the defaults here, and waits until it serves. The test's
-// cleanup ends it, and prints its log if the test failed.
+// which win over the defaults, and waits until it serves. The test's cleanup ends
+// it, and prints its log if the test failed.
 func startService(t *testing.T, flags ...string) *service {
 	t.Helper()
 	transport := "unary"
 	if strings.Contains(t.Name(), onGRPC) {
 		transport = "grpc"
 	}
-	s := launch(t, nil, append([]string{"serve", "--transport", transport,
-		"--grpc", "127.0.0.1:0", "--http", "127.0.0.1:0", "--debug", "127.0.0.1:0", "--services", "127.0.0.1:0", "--drain-delay", "0s",
-	}, flags...)...)
-	eventually(t, serviceStartLimit, "start headgate", func() string {
-		if s.Exited() {
-			t.Fatalf("headgate ended by itself with exit code %d", s.Wait(0))
-		}
-		if !s.announced() {
-			return "it does not say that it is serving"
-		}
-		return ""
-	})
-	return s
-}
-
-var servingLine = regexp.MustCompile(`msg=serving grpc=(\S+) http=(\S+) debug=(\S+)`)
-
-// announced reads the addresses from the log, once they are there.
-func (s *service) announced() bool {
-	m := servingLine.FindStringSubmatch(s.Log())
-	if m == nil {
-		return false
-	}
-	s.GRPC, s.HTTP, s.Debug = m[1], m[2], m[3]
-	if !strings.Contains(s.GRPC, ":") {
-		s.GRPC = "unix:" + s.GRPC
-	}
-	return true
-}
-
-// launch starts headgate with arguments and, besides what this process has,
-// environment variables. Its output goes to a log file.
-func launch(t *testing.T, env []string, args ...string) *service {
-	t.Helper()
-	return &service{t: t, Program: testenv.StartProgram(t, program, env, args...)}
+	return &service{testenv.ServeHeadgate(t, program, append([]string{"--transport", transport}, flags...)...), t}
 }
 
 func lastLines(text string, n int) string {
