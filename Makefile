@@ -14,10 +14,13 @@ TEST_TIMEOUT ?= 15m
 # Arguments for the programs behind run, demo and bench: make run ARGS="--config x.yaml"
 ARGS ?=
 
+# How many other seeds each random test gets by make hunt.
+SEEDS ?= 20
+
 # How long make soak puts the service under load.
 SOAK ?= 30m
 
-.PHONY: help run build demo setup test bench chaos soak lint fuzz clean
+.PHONY: help run build demo setup test hunt bench chaos soak lint fuzz clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -55,6 +58,10 @@ test: setup ## run everything: lint, all tests on all servers, and say what ran
 	echo; \
 	echo "summary: lint $$lint, tests $$tests, engines $$engines ($$SECONDS s)"; \
 	[ "$$lint $$tests $$engines" = "passed passed passed" ]
+
+# In make test, random tests have a seed that is always the same.
+hunt: setup ## run the random tests of limits with other seeds (SEEDS=20)
+	HEADGATE_TEST_SEED=random go test -timeout 0 -count $(SEEDS) ./limit ./backends/...
 
 bench: ## measure the service (ARGS="...")
 	go run ./internal/bench $(ARGS)

@@ -2,11 +2,11 @@ package limit
 
 import (
 	"math/rand/v2"
-	"os"
 	"slices"
-	"strconv"
 	"testing"
 	"time"
+
+	"github.com/headgate-rls/headgate/internal/seed"
 )
 
 const (
@@ -15,25 +15,8 @@ const (
 	year = 365 * day
 )
 
-// seeded returns a source of random numbers. A failing test prints its seed;
-// HEADGATE_TEST_SEED repeats the run.
-func seeded(t testing.TB) *rand.Rand {
-	t.Helper()
-	seed := uint64(time.Now().UnixNano())
-	if s := os.Getenv("HEADGATE_TEST_SEED"); s != "" {
-		var err error
-		seed, err = strconv.ParseUint(s, 10, 64)
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	t.Cleanup(func() {
-		if t.Failed() {
-			t.Logf("repeat with HEADGATE_TEST_SEED=%d", seed)
-		}
-	})
-	return rand.New(rand.NewPCG(seed, 0))
-}
+// seeded returns random numbers; a failing test prints how to repeat it.
+func seeded(t testing.TB) *rand.Rand { return seed.Rand(t, 0) }
 
 func pick[T any](r *rand.Rand, of ...T) T { return of[r.IntN(len(of))] }
 

@@ -26,8 +26,9 @@
 // The store may hold other keys: the suite makes its own unique. It closes
 // each handle it opens.
 //
-// Checks print their seed when they fail; HEADGATE_TEST_SEED repeats them, as
-// in HEADGATE_TEST_SEED=7 go test -run TestConformance/Model. What a Suite does
+// Random checks are the same in every run, unless HEADGATE_TEST_SEED is another
+// number, or "random"; what failed says how to repeat it, as in
+// HEADGATE_TEST_SEED=7 go test -run TestConformance/Model. What a Suite does
 // not offer (several processes, faults, counts) is skipped, and says so.
 //
 // # What a driver needs to know

@@ -155,7 +155,9 @@ func (g *leaseGenerator) move() {
 	case 9:
 		next += limit.Instant(g.r.Int64N(2000))
 	}
-	next = max(next, g.now)
+	if next < g.now || next > g.start+span {
+		next = g.now
+	}
 	g.now = next + (g.step-next%g.step)%g.step
 }
 

@@ -5,12 +5,11 @@ import (
 	crand "crypto/rand"
 	"encoding/hex"
 	"math/rand/v2"
-	"os"
-	"strconv"
 	"testing"
 	"time"
 
 	"github.com/headgate-rls/headgate/backends"
+	"github.com/headgate-rls/headgate/internal/seed"
 	"github.com/headgate-rls/headgate/limit"
 )
 
@@ -99,7 +98,6 @@ func Run(t *testing.T, s Suite) {
 	for _, c := range checks {
 		t.Run(c.name, func(t *testing.T) {
 			e := newEnv(t, s)
-			t.Logf("HEADGATE_TEST_SEED=%d repeats this", e.seed)
 			c.run(e)
 		})
 	}
@@ -109,7 +107,6 @@ func Run(t *testing.T, s Suite) {
 type env struct {
 	testing.TB
 	s      Suite
-	seed   uint64
 	r      *rand.Rand
 	prefix string // makes keys unique in a shared store
 	step   int64  // Caps.Precision in microseconds
@@ -126,15 +123,11 @@ func newEnv(tb testing.TB, s Suite) *env {
 	if s.Rounds == 0 {
 		s.Rounds = 150
 	}
-	seed, err := strconv.ParseUint(os.Getenv("HEADGATE_TEST_SEED"), 10, 64)
-	if err != nil {
-		seed = rand.Uint64() >> 32
-	}
 	var unique [8]byte
 	_, _ = crand.Read(unique[:])
 	return &env{
-		TB: tb, s: s, seed: seed,
-		r:      rand.New(rand.NewPCG(seed, 1)),
+		TB: tb, s: s,
+		r:      seed.Rand(tb, 1),
 		prefix: "t" + hex.EncodeToString(unique[:]),
 		step:   max(1, s.Caps.Precision.Microseconds()),
 	}

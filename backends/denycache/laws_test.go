@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/headgate-rls/headgate/backends"
+	"github.com/headgate-rls/headgate/internal/seed"
 	"github.com/headgate-rls/headgate/limit"
 )
 
@@ -117,9 +118,7 @@ func (f *traffic) request() (req limit.Request) {
 // the instant it names, wherever it came from; that instant is now, or later
 // by no more than a round trip; and what is refused here would be refused there.
 func TestAnswersAreTheStores(t *testing.T) {
-	seed := rand.Uint64() >> 32
-	t.Logf("seed %d", seed)
-	r := rand.New(rand.NewPCG(seed, 2))
+	r := seed.Rand(t, 2)
 	var hits uint64
 	for range 400 {
 		c := newClock()

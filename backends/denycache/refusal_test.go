@@ -1,10 +1,10 @@
 package denycache
 
 import (
-	"math/rand/v2"
 	"testing"
 	"time"
 
+	"github.com/headgate-rls/headgate/internal/seed"
 	"github.com/headgate-rls/headgate/limit"
 )
 
@@ -12,9 +12,7 @@ import (
 // a state whose instant is later. And of a fixed window and a bucket it tells
 // nearly all there is.
 func TestRefusalTellsWhatStepSays(t *testing.T) {
-	seed := rand.Uint64() >> 32
-	t.Logf("seed %d", seed)
-	r := rand.New(rand.NewPCG(seed, 3))
+	r := seed.Rand(t, 3)
 	told, untold := map[limit.Algorithm]int{}, map[limit.Algorithm]int{}
 	const start = limit.Instant(1_900_000_000_000_000)
 	for range 40_000 {

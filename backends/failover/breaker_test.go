@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"runtime"
 	"slices"
 	"strings"
@@ -17,6 +16,7 @@ import (
 	"github.com/headgate-rls/headgate/backends"
 	"github.com/headgate-rls/headgate/backends/backendtest"
 	"github.com/headgate-rls/headgate/backends/memory"
+	"github.com/headgate-rls/headgate/internal/seed"
 	"github.com/headgate-rls/headgate/limit"
 )
 
@@ -702,7 +702,7 @@ func TestOverload(t *testing.T) {
 // TestBack: two seconds after the store's return, if not before, it decides
 // again, however it was away and whether there is traffic or not.
 func TestBack(t *testing.T) {
-	r := rand.New(rand.NewPCG(3, uint64(time.Now().UnixNano())))
+	r := seed.Rand(t, 3)
 	for i := range 60 {
 		away := time.Duration(r.Int64N(int64(20 * time.Second)))
 		traffic, way := i%2 == 0, []func(context.Context) error{down, mute}[i/2%2]

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
-	"os"
 	"reflect"
 	"runtime"
 	"strconv"
@@ -18,18 +16,9 @@ import (
 	"github.com/headgate-rls/headgate/backends"
 	"github.com/headgate-rls/headgate/backends/backendtest"
 	"github.com/headgate-rls/headgate/backends/memory"
+	"github.com/headgate-rls/headgate/internal/seed"
 	"github.com/headgate-rls/headgate/limit"
 )
-
-// seeded returns chance that a failing test says how to repeat.
-func seeded(t *testing.T) *rand.Rand {
-	seed, err := strconv.ParseUint(os.Getenv("HEADGATE_TEST_SEED"), 10, 64)
-	if err != nil {
-		seed = rand.Uint64() >> 32
-	}
-	t.Logf("HEADGATE_TEST_SEED=%d repeats this", seed)
-	return rand.New(rand.NewPCG(seed, 1))
-}
 
 // A pair is a Local, its primary, and a clock that the test moves.
 type pair struct {
@@ -119,7 +108,7 @@ func TestLocalConformance(t *testing.T) {
 // TestShareOfLimits: n shares are no more than the whole, but for the unit
 // that each has at least, and a unit less than the n-th part at most.
 func TestShareOfLimits(t *testing.T) {
-	r := seeded(t)
+	r := seed.Rand(t, 1)
 	for range 20_000 {
 		spec := limit.Spec{Algorithm: limit.Algorithms()[r.IntN(4)], Max: 1 << r.IntN(41), Window: limit.MinWindow << r.IntN(39)}
 		spec.Max = max(r.Int64N(spec.Max+1)-1, 0)
@@ -188,7 +177,7 @@ func TestSharesAreHeld(t *testing.T) {
 // TestReconcileLaw: afterwards the primary's count is what it was and what was
 // admitted here, up to the limit; doing it again changes nothing.
 func TestReconcileLaw(t *testing.T) {
-	r := seeded(t)
+	r := seed.Rand(t, 1)
 	for range 300 {
 		p := newPair(t, LocalConfig{Replicas: r.IntN(3), Slice: 1 + r.IntN(5), ServerClock: false})
 		want, limits := map[int]int64{}, map[int]*limit.Limit{}

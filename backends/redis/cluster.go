@@ -159,7 +159,7 @@ func (p *part) send(b *Backend, s *scratch, req *limit.Request, dry bool) {
 	if dry {
 		p.call.setFlags(float64(b.cfg.Layout) + flagDry)
 	}
-	p.call.add(told(req.At-mod(req.At, b.step)), len(p.ops))
+	p.call.add(b.told(req.At), len(p.ops))
 	p.numbers = p.numbers[:0]
 	for _, op := range p.ops {
 		p.numbers = append(p.numbers, p.call.addOp(b, &req.Ops[op], len(p.ops)))
@@ -233,7 +233,7 @@ func (sr *splitRequest) gather(b *Backend) {
 		p.charged = make([]limit.Instant, len(p.ops))
 		r := p.call.read()
 		if p.verdict.Err = p.call.err; p.verdict.Err == nil {
-			if p.verdict.At = told(v.At); sr.req.At == 0 {
+			if p.verdict.At = b.told(sr.req.At); sr.req.At == 0 {
 				p.verdict.At = p.call.clock
 			}
 			p.call.verdict(&r, &p.verdict, p.charged, sr.leases(p.ops))
@@ -300,7 +300,7 @@ func (b *Backend) followUps(s *scratch, sr *splitRequest) []*followUp {
 		o := &sr.req.Ops[i]
 		f := &followUp{sr: sr, ops: []int{i}, call: s.call(b)}
 		f.call.slot = unplaced
-		f.call.add(told(sr.req.At-mod(sr.req.At, b.step)), 1)
+		f.call.add(b.told(sr.req.At), 1)
 		if refused && !chargesEach(o) {
 			f.had = []bool{true}
 			f.call.op(o, f.call.key(b, o), o.Cost, bitHadRoom|flagsOf(o))
@@ -318,7 +318,7 @@ func (b *Backend) settle(s *scratch, sr *splitRequest, p *part) *followUp {
 	f := &followUp{sr: sr, ops: p.ops, undo: !sr.dry, call: s.call(b)}
 	f.call.slot = unplaced
 	f.call.salt = append(f.call.salt[:0], p.call.salt...)
-	at := told(sr.req.At - mod(sr.req.At, b.step))
+	at := b.told(sr.req.At)
 	if at < 0 {
 		at = p.call.clock
 	}

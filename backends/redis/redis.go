@@ -245,7 +245,7 @@ func (b *Backend) place(s *scratch, reqs []limit.Request, out []limit.Verdict, s
 		}
 		at, c := b.callFor(s, slot, b.weight(req))
 		s.where[i] = int32(at)
-		c.add(told(req.At-mod(req.At, b.step)), len(req.Ops))
+		c.add(b.told(req.At), len(req.Ops))
 		for j := range req.Ops {
 			c.addOp(b, &req.Ops[j], len(req.Ops))
 		}

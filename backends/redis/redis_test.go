@@ -19,6 +19,7 @@ import (
 
 	"github.com/headgate-rls/headgate/backends"
 	"github.com/headgate-rls/headgate/backends/backendtest"
+	"github.com/headgate-rls/headgate/internal/seed"
 	"github.com/headgate-rls/headgate/internal/testenv"
 	"github.com/headgate-rls/headgate/limit"
 )
@@ -799,16 +800,16 @@ func FuzzScript(f *testing.F) {
 // compareMany is FuzzScript on random bytes.
 func compareMany(t *testing.T, b *Backend) {
 	t.Helper()
-	seed := rand.Uint64()
-	r := rand.New(rand.NewPCG(seed, 0))
+	unique := strconv.FormatUint(rand.Uint64(), 36)
+	r := seed.Rand(t, 0)
 	for i := range 100 {
 		data := make([]byte, 10+r.IntN(150))
 		for j := range data {
 			data[j] = byte(r.Uint32())
 		}
-		compare(t, b, strconv.FormatUint(seed, 36)+strconv.Itoa(i), data)
+		compare(t, b, unique+strconv.Itoa(i), data)
 		if t.Failed() {
-			t.Logf("seed %d, round %d", seed, i)
+			t.Logf("round %d", i)
 		}
 	}
 }

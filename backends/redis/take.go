@@ -375,11 +375,15 @@ func escapeGroup(g string) string {
 
 var groupEscaper = strings.NewReplacer("%", "%25", "}", "%7D")
 
-// told returns the instant of a request as the script is told it: negative
-// for the server's clock.
-func told(at limit.Instant) limit.Instant {
+// told returns the instant of a request as the script is told it, in whole
+// steps: negative for the server's clock.
+func (b *Backend) told(at limit.Instant) limit.Instant {
 	if at == 0 {
 		return -1
 	}
-	return min(max(at, 0), 1<<52)
+	at = min(max(at, 0), maxInstant)
+	return at - at%b.step
 }
+
+// maxInstant is the last one that package limit tells from those after it.
+const maxInstant = limit.Instant(1 << 52)

@@ -5,15 +5,14 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"slices"
-	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/headgate-rls/headgate/backends/memory"
+	"github.com/headgate-rls/headgate/internal/seed"
 	"github.com/headgate-rls/headgate/limit"
 )
 
@@ -220,23 +219,13 @@ func (s *story) notTooMuch() {
 	}
 }
 
-// seeded returns chance that HEADGATE_TEST_SEED repeats.
-func seeded(t *testing.T) *rand.Rand {
-	seed, err := strconv.ParseUint(os.Getenv("HEADGATE_TEST_SEED"), 10, 64)
-	if err != nil {
-		seed = rand.Uint64() >> 32
-	}
-	t.Logf("HEADGATE_TEST_SEED=%d repeats this", seed)
-	return rand.New(rand.NewPCG(seed, 1))
-}
-
 // TestBounds (S4-21): neither is too much admitted nor refused too early, by
 // more than doc.go says.
 func TestBounds(t *testing.T) {
 	for _, a := range sharable {
 		for _, nested := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%v/%v", a, nested), func(t *testing.T) {
-				r := seeded(t)
+				r := seed.Rand(t, 1)
 				hits, refused, rounds := uint64(0), 0, 60
 				if nested { // and thus several times as many takes
 					rounds = 15
@@ -273,7 +262,7 @@ func TestBounds(t *testing.T) {
 // store would, in every field, on a fixed window; and over a full window
 // exactly the limit is admitted.
 func TestLoneReplica(t *testing.T) {
-	r := seeded(t)
+	r := seed.Rand(t, 1)
 	for range 100 {
 		most := 2 + r.Int64N(100)
 		s := newStory(t, r, newLimit(limit.FixedWindow, most, time.Second), 2+r.Int64N(most-1), 1, false)
