@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	"golang.org/x/sync/singleflight"
@@ -15,28 +14,45 @@ import (
 // of them is after counts as held for the others, without asking the database;
 // with Search.Wait they take turns.
 func TxEngine(t Tables) Engine {
-	return &txEngine{tables: t, claims: claims{held: make(map[WindowKey]chan struct{})}}
+	return &txEngine{tables: t, claims: newClaims(1)}
 }
 
 // ProcedureEngine returns the engine that has the database place single events
 // in one round trip. Several at once are placed by rest, whose transaction they share.
-func ProcedureEngine(p Procedure, rest Engine) Engine { return procedureEngine{p, rest} }
+// With Search.Wait, those of this process that want the same first window take
+// turns.
+func ProcedureEngine(p Procedure, rest Engine) Engine {
+	return procedureEngine{p, rest, newClaims(callsInTurn)}
+}
+
+// callsInTurn is how many calls of one process may be after the same window when
+// they wait for it: some databases let the next one in while a commit is on its
+// way to the disk.
+const callsInTurn = 3
 
 type procedureEngine struct {
 	procedure Procedure
 	rest      Engine
+	claims    *claims
 }
 
 func (e procedureEngine) Assign(ctx context.Context, s *Search) (Found, error) {
 	if len(s.Asks) != 1 {
 		return e.rest.Assign(ctx, s)
 	}
+	if s.Wait {
+		key := WindowKey{s.Series, s.FirstMs}
+		if !e.claims.take(ctx, key, true, s.waitUntil()) {
+			return Found{Answers: make([]Answer, 1), FirstCount: -1, LowMs: s.FromMs, FrontierMs: s.FrontierMs, Held: true}, ctx.Err()
+		}
+		defer e.claims.release(key)
+	}
 	return e.procedure.Call(ctx, s)
 }
 
 type txEngine struct {
 	tables Tables
-	claims claims
+	claims *claims
 	// Callers of this process who miss the same windows have them made once.
 	provision singleflight.Group
 }
@@ -47,56 +63,6 @@ func (e *txEngine) Assign(ctx context.Context, s *Search) (Found, error) {
 	}}
 	err := r.run(ctx)
 	return r.found, err
-}
-
-// claims are the windows that searches of this process are claiming, and what is
-// closed when they are done.
-type claims struct {
-	mu   sync.Mutex
-	held map[WindowKey]chan struct{}
-}
-
-// take makes the window the caller's, unless it is another's; with wait, unless it
-// is so for heldLongest.
-func (c *claims) take(ctx context.Context, k WindowKey, wait bool) bool {
-	var limit <-chan time.Time
-	for {
-		c.mu.Lock()
-		done, taken := c.held[k]
-		if !taken {
-			c.held[k] = make(chan struct{})
-		}
-		c.mu.Unlock()
-		if !taken || !wait {
-			return !taken
-		}
-		if limit == nil {
-			t := time.NewTimer(heldLongest)
-			defer t.Stop()
-			limit = t.C
-		}
-		select {
-		case <-done:
-		case <-limit:
-			return false
-		case <-ctx.Done():
-			return false
-		}
-	}
-}
-
-func (c *claims) release(k WindowKey) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	close(c.held[k])
-	delete(c.held, k)
-}
-
-func (c *claims) has(k WindowKey) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	_, taken := c.held[k]
-	return taken
 }
 
 // A search is one Search under way.
@@ -325,7 +291,7 @@ func (r *search) passOver(window int64) {
 // as it is then; ok=false if it could not lock the window.
 func (r *search) claim(ctx context.Context, window, max int64) (count int64, ok bool, err error) {
 	key := WindowKey{r.Series, window}
-	if !r.engine.claims.take(ctx, key, r.Wait) {
+	if !r.engine.claims.take(ctx, key, r.Wait, r.waitUntil()) {
 		return -1, false, nil
 	}
 	defer r.engine.claims.release(key)

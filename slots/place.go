@@ -8,7 +8,7 @@ import (
 
 // Times of waiting, all of them within the callers' deadline.
 const (
-	heldPoll     = 2 * time.Millisecond // mean time between looks at a window that is held
+	heldPoll     = time.Millisecond // mean time between looks at a window that is held
 	heldLongest  = 50 * time.Millisecond
 	backOffFirst = 5 * time.Millisecond
 	backOffMost  = 250 * time.Millisecond
@@ -99,7 +99,7 @@ func (p *placing) reach() int64 {
 func (p *placing) step(ctx context.Context) error {
 	search := p.search()
 	epoch := p.hints.apply(search)
-	began := p.settings.Now()
+	began, start := p.settings.Now(), time.Now()
 	found, err := p.engine.Assign(ctx, search)
 	p.settings.Observer.Searched(len(search.Asks), found.Windows, found.Contended, found.Provisioned, p.settings.Now().Sub(began))
 	placed := p.deliver(&found)
@@ -114,7 +114,7 @@ func (p *placing) step(ctx context.Context) error {
 	case len(p.left) == 0:
 		return nil
 	case found.Held:
-		return p.waitHeld(ctx)
+		return p.waitHeld(ctx, start)
 	}
 	p.held = time.Time{}
 	return p.afterExhaustion(search)
@@ -126,7 +126,7 @@ func (p *placing) search() *Search {
 		Series: p.series(p.config), ConfigID: p.config.ID, Max: p.config.Max, Stratified: p.config.Options.Stratified,
 		FirstMs: p.firstMs, BaseMs: p.span.baseMs, FromMs: p.span.baseMs, EndMs: p.span.endMs,
 		Chunk: p.settings.Chunk, Chunks: p.settings.Chunks,
-		Wait: p.settings.Wait && !p.heldTooLong(),
+		Wait: p.settings.Wait && !p.heldTooLong(), waitFrom: p.held,
 		Asks: make([]Ask, len(p.left)),
 	}
 	for i, c := range p.left {
@@ -196,10 +196,11 @@ func (p *placing) heldTooLong() bool {
 	return !p.held.IsZero() && time.Since(p.held) >= heldLongest
 }
 
-// waitHeld waits a moment for whoever holds the window.
-func (p *placing) waitHeld(ctx context.Context) error {
+// waitHeld waits a moment for whoever holds the window that the search begun at
+// start came to.
+func (p *placing) waitHeld(ctx context.Context, start time.Time) error {
 	if p.held.IsZero() {
-		p.held = time.Now()
+		p.held = start
 	}
 	return pause(ctx, time.Duration(rand.Int64N(int64(2*heldPoll))))
 }

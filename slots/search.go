@@ -2,6 +2,7 @@ package slots
 
 import (
 	"context"
+	"time"
 
 	"github.com/headgate-rls/headgate/slots/plan"
 )
@@ -48,6 +49,8 @@ type Search struct {
 	// Wait has the search end at the first window with room that another process
 	// holds, with Found.Held, instead of passing it over.
 	Wait bool
+	// waitFrom is when waiting began; zero: not yet.
+	waitFrom time.Time
 
 	Asks []Ask // of different events
 }
@@ -95,6 +98,14 @@ type Found struct {
 	Windows     int  // windows that were tried
 	Contended   int  // of these, held by another or filled meanwhile
 	Provisioned int64
+}
+
+// waitUntil is when a search that waits for its turn in this process gives up.
+func (s *Search) waitUntil() time.Time {
+	if s.waitFrom.IsZero() {
+		return time.Now().Add(heldLongest)
+	}
+	return s.waitFrom.Add(heldLongest)
 }
 
 // chunkMs is the length of a chunk.
