@@ -327,6 +327,18 @@ func waitFor(limit time.Duration, what string, check func() (done bool, state st
 	}
 }
 
+// Eventually polls check until it returns nothing to complain about. What it
+// returned last is the failure when the time is over.
+func Eventually(tb TB, limit time.Duration, what string, check func() (wrong string)) {
+	tb.Helper()
+	if err := waitFor(limit, what, func() (bool, string, error) {
+		wrong := check()
+		return wrong == "", wrong, nil
+	}); err != nil {
+		tb.Fatalf("%v", err)
+	}
+}
+
 // tail returns the last lines of a log file, for error messages.
 func tail(path string, lines int) string {
 	data, err := os.ReadFile(path)

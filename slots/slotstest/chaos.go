@@ -39,7 +39,7 @@ const (
 // the processes got must be what is stored.
 //
 // The processes are this test's program again: its TestMain must call
-// ServeChaos.
+// Main.
 func RunChaos(t *testing.T, h Harness) {
 	db := h.Fresh(t)
 	store := db.Open(t)

@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"sync"
+	"testing"
 	"time"
 
 	"github.com/headgate-rls/headgate/slots"
@@ -20,26 +21,35 @@ const chaosCallers = 22
 // chaosStart is the first window that is asked for.
 var chaosStart = time.Date(2026, 11, 1, 5, 59, 50, 0, time.UTC)
 
-// ServeChaos does a process's part in RunChaos, if that is what this process was
-// started for; it then returns when the one that started it has ended. open makes
-// a Store of a Harness's name and a Database's URL.
-func ServeChaos(open func(harness, url string) (slots.Store, error)) (served bool, err error) {
+// Main is the TestMain of a package that calls RunChaos: it runs the tests, or does
+// a process's part in RunChaos if this process was started for that. open makes a
+// Store of a Harness's name and a Database's URL.
+func Main(m *testing.M, open func(harness, url string) (slots.Store, error)) {
 	text := os.Getenv(envChaosChild)
 	if text == "" {
-		return false, nil
+		os.Exit(m.Run())
 	}
+	if err := serveChaos(text, open); err != nil {
+		fmt.Fprintln(os.Stderr, "slotstest:", err)
+		os.Exit(1)
+	}
+}
+
+// serveChaos does what it is ordered to until the process that ordered it has
+// ended.
+func serveChaos(text string, open func(harness, url string) (slots.Store, error)) error {
 	var o order
 	if err := json.Unmarshal([]byte(text), &o); err != nil {
-		return true, err
+		return err
 	}
 	store, err := open(o.Harness, o.URL)
 	if err != nil {
-		return true, fmt.Errorf("open the store: %w", err)
+		return fmt.Errorf("open the store: %w", err)
 	}
 	defer store.Close()
 	diary, err := os.OpenFile(o.Diary, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
-		return true, err
+		return err
 	}
 	defer diary.Close()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -51,14 +61,14 @@ func ServeChaos(open func(harness, url string) (slots.Store, error)) (served boo
 		Procedure: o.Engine == EngineProcedure, Alone: o.Seed%3 == 0, Wait: o.Seed%2 == 0, Chunk: 7, Chunks: 20, Timeout: 5 * time.Second,
 	})
 	if err != nil {
-		return true, err
+		return err
 	}
 	var callers sync.WaitGroup
 	for i := range uint64(chaosCallers) {
 		callers.Go(func() { (&chaosCaller{o, s, diary}).run(ctx, rand.New(rand.NewPCG(o.Seed, i))) })
 	}
 	callers.Wait()
-	return true, nil
+	return nil
 }
 
 type chaosCaller struct {

@@ -1,9 +1,7 @@
 package slotstest
 
 import (
-	"fmt"
 	"net/url"
-	"os"
 	"path/filepath"
 	"testing"
 
@@ -13,14 +11,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	served, err := ServeChaos(func(_, url string) (slots.Store, error) { return sqlstore.Open(sqlstore.Config{URL: url}) })
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "slotstest:", err)
-		os.Exit(1)
-	}
-	if !served {
-		os.Exit(m.Run())
-	}
+	Main(m, func(_, url string) (slots.Store, error) { return sqlstore.Open(sqlstore.Config{URL: url}) })
 }
 
 // opener returns Database.Open for a URL.

@@ -171,17 +171,10 @@ const envOracleMode = "HEADGATE_TEST_ORACLE_MODE"
 
 // TestMain does a process's part in TestOraclePackageChaos, if it is one of them.
 func TestMain(m *testing.M) {
-	served, err := slotstest.ServeChaos(func(_, url string) (slots.Store, error) {
+	slotstest.Main(m, func(_, url string) (slots.Store, error) {
 		db, _, err := openPackage(url, os.Getenv(envOracleMode))
 		return db, err
 	})
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "sqlstore:", err)
-		os.Exit(1)
-	}
-	if !served {
-		os.Exit(m.Run())
-	}
 }
 
 // S0-02: the package and the engine tx give the same answers, and see the same on

@@ -177,7 +177,7 @@ func waitClusterUp(t *testing.T, c *testenv.Cluster, dead *testenv.RedisServer) 
 func waitInfo(t *testing.T, server *testenv.RedisServer, section, want string) {
 	t.Helper()
 	client := server.Client()
-	eventually(t, 20*time.Second, "have "+server.Addr+" say "+want, func() string {
+	testenv.Eventually(t, 20*time.Second, "have "+server.Addr+" say "+want, func() string {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		ask := func() (string, error) { return client.Info(ctx, section).Result() }

@@ -11,7 +11,6 @@ package chaos
 import (
 	"flag"
 	"testing"
-	"time"
 
 	"github.com/headgate-rls/headgate/internal/testenv"
 )
@@ -29,21 +28,4 @@ func TestMain(m *testing.M) {
 		}
 		return err
 	})
-}
-
-// eventually polls check until it returns nothing to complain about. What it
-// returned last is the failure when the time is over.
-func eventually(t *testing.T, limit time.Duration, what string, check func() (wrong string)) {
-	t.Helper()
-	deadline := time.Now().Add(limit)
-	for {
-		wrong := check()
-		if wrong == "" {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("%s: not within %v; last seen: %s", what, limit, wrong)
-		}
-		time.Sleep(20 * time.Millisecond)
-	}
 }

@@ -298,7 +298,7 @@ func (r *run) wantRecovery(t *testing.T) {
 func (r *run) waitCounted(t *testing.T, l *load) {
 	t.Helper()
 	after := r.back.Add(r.recoverIn)
-	eventually(t, 20*time.Second, "have the counters decide again", func() string {
+	testenv.Eventually(t, 20*time.Second, "have the counters decide again", func() string {
 		by := l.counted(after)
 		if slices.Contains(by[:], false) {
 			return fmt.Sprintf("of the replicas by count decide %v", by)
@@ -325,7 +325,7 @@ func (r *run) wantSizes(t *testing.T, was []testenv.Size) {
 	t.Helper()
 	const moreGoroutines, moreRSS = 30, 32
 	var now []testenv.Size
-	eventually(t, 10*time.Second, "have goroutines and memory back", func() string {
+	testenv.Eventually(t, 10*time.Second, "have goroutines and memory back", func() string {
 		now = r.sizes(t)
 		for i, z := range now {
 			if z.Goroutines > was[i].Goroutines+moreGoroutines || z.RSSMiB > was[i].RSSMiB+moreRSS {

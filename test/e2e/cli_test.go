@@ -208,7 +208,7 @@ func TestPrecedence(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := testenv.StartProgram(t, program, c.env, append([]string{"serve"}, c.flags...)...)
-			eventually(t, serviceStartLimit, "start headgate", func() string {
+			testenv.Eventually(t, serviceStartLimit, "start headgate", func() string {
 				asText := strings.Contains(s.Log(), "msg=serving")
 				asJSON := strings.Contains(s.Log(), `"msg":"serving"`)
 				if asText == asJSON {
@@ -224,7 +224,7 @@ func TestPrecedence(t *testing.T) {
 	rules := writeFile(t, "rules.yaml", limitRules)
 	s := testenv.StartProgram(t, program, []string{"HEADGATE_RULES=" + rules + "," + writeFile(t, "more.yaml", "domain: more\ndescriptors: [{key: a}]\n")},
 		append([]string{"serve"}, listen...)...)
-	eventually(t, serviceStartLimit, "start headgate", func() string {
+	testenv.Eventually(t, serviceStartLimit, "start headgate", func() string {
 		if !containsAll(s.Log(), []string{"msg=serving", rules, "more.yaml"}) {
 			return s.Log()
 		}
@@ -274,7 +274,7 @@ func TestSecrets(t *testing.T) {
 		s := startService(t, "--rules", rules, "--backend", url, "--log-level", "debug")
 		command(t, nil, "ask", "--addr", s.GRPC, "e2e", "key=five")
 		if url == dead {
-			eventually(t, 10*time.Second, "have the dead backend reported", func() string {
+			testenv.Eventually(t, 10*time.Second, "have the dead backend reported", func() string {
 				if !strings.Contains(s.Log(), "backend does not answer") {
 					return s.Log()
 				}

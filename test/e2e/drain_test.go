@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/headgate-rls/headgate/internal/testenv"
 )
 
 const drainRules = `
@@ -30,7 +32,7 @@ func TestDrainUnderLoad(t *testing.T) {
 			Cluster: `health_checks: [{timeout: 2s, interval: 0.1s, no_traffic_interval: 0.1s, unhealthy_threshold: 2, healthy_threshold: 1,
 				grpc_health_check: {service_name: ratelimit}}], common_lb_config: {healthy_panic_threshold: {value: 0}}`,
 		})
-		eventually(t, 10*time.Second, "have both headgates healthy", func() string { return f.healthy(2) })
+		testenv.Eventually(t, 10*time.Second, "have both headgates healthy", func() string { return f.healthy(2) })
 		l := startLoad(t, f, 4, "/", []string{"x-key", "counted"}, func(a answer) string {
 			if a.Code != 200 || a.Remaining() < 0 {
 				return fmt.Sprintf("a call failed: %v", a)
@@ -54,7 +56,7 @@ func TestDrainUnderLoad(t *testing.T) {
 // its place.
 func replaceService(t *testing.T, f *front, old *service, delay time.Duration, flags []string) *service {
 	t.Helper()
-	eventually(t, 10*time.Second, "have the service used", func() string {
+	testenv.Eventually(t, 10*time.Second, "have the service used", func() string {
 		if n := old.calls(); n < 20 {
 			return fmt.Sprintf("it was asked %v times", n)
 		}
@@ -62,15 +64,15 @@ func replaceService(t *testing.T, f *front, old *service, delay time.Duration, f
 	})
 	start := time.Now()
 	old.Terminate()
-	eventually(t, delay, "see the health check fail before the listener closes", func() string { return f.healthy(1) })
+	testenv.Eventually(t, delay, "see the health check fail before the listener closes", func() string { return f.healthy(1) })
 	code := old.Wait(delay + 8*time.Second)
 	took := time.Since(start)
 	if code != 0 || took < delay || !strings.Contains(old.Log(), "msg=drained") {
 		t.Errorf("the service ended with code %d after %v, want 0 after %v and a log that says drained", code, took, delay)
 	}
 	fresh := startService(t, append(flags, "--grpc", old.GRPC)...)
-	eventually(t, 10*time.Second, "have both headgates healthy again", func() string { return f.healthy(2) })
-	eventually(t, 10*time.Second, "have the new service used", func() string {
+	testenv.Eventually(t, 10*time.Second, "have both headgates healthy again", func() string { return f.healthy(2) })
+	testenv.Eventually(t, 10*time.Second, "have the new service used", func() string {
 		if fresh.calls() == 0 {
 			return "it was not asked"
 		}

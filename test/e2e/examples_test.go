@@ -112,7 +112,7 @@ func wantExampleLimits(t *testing.T, s *service, f *front) {
 	if n := s.Metric("headgate_decisions_total", `outcome="shadow_over_limit"`); n != 3 {
 		t.Errorf("%v reports would have been refused, want 3", n)
 	}
-	eventually(t, 5*time.Second, "see the rule in the access log", func() string {
+	testenv.Eventually(t, 5*time.Second, "see the rule in the access log", func() string {
 		if !strings.Contains(f.Log(), `"rule":"shop/route_pay.tenant:payments"`) {
 			return lastLines(f.Log(), 1)
 		}

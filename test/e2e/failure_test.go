@@ -48,8 +48,8 @@ func TestServiceDown(t *testing.T) {
 		}
 
 		startService(t, "--rules", rules, "--grpc", s.GRPC)
-		eventually(t, 10*time.Second, "have headgate used again", open.answersUsed)
-		eventually(t, 10*time.Second, "have headgate used again", closed.answersUsed)
+		testenv.Eventually(t, 10*time.Second, "have headgate used again", open.answersUsed)
+		testenv.Eventually(t, 10*time.Second, "have headgate used again", closed.answersUsed)
 	})
 }
 
@@ -61,8 +61,8 @@ func TestServiceSlow(t *testing.T) {
 		open := startFront(t, env.envoy, setup{Services: []string{proxy.Addr}, FailOpen: true})
 		closed := startFront(t, env.envoy, setup{Services: []string{proxy.Addr}, Timeout: "0.02s"})
 		// A busy machine may miss 20 ms without any help.
-		eventually(t, 10*time.Second, "get an answer in 20 ms", open.answersUsed)
-		eventually(t, 10*time.Second, "get an answer in 20 ms", closed.answersUsed)
+		testenv.Eventually(t, 10*time.Second, "get an answer in 20 ms", open.answersUsed)
+		testenv.Eventually(t, 10*time.Second, "get an answer in 20 ms", closed.answersUsed)
 
 		const latency = 2 * time.Second
 		proxy.SetLatency(latency)
@@ -80,8 +80,8 @@ func TestServiceSlow(t *testing.T) {
 		}
 
 		proxy.SetLatency(0)
-		eventually(t, 10*time.Second, "get an answer in 20 ms again", open.answersUsed)
-		eventually(t, 10*time.Second, "get an answer in 20 ms again", closed.answersUsed)
+		testenv.Eventually(t, 10*time.Second, "get an answer in 20 ms again", open.answersUsed)
+		testenv.Eventually(t, 10*time.Second, "get an answer in 20 ms again", closed.answersUsed)
 	})
 }
 
@@ -103,7 +103,7 @@ func TestBackendDown(t *testing.T) {
 		redis.Restart()
 		f.wantBackend(t, s)
 		// What was admitted locally is charged to Redis when it is back.
-		eventually(t, 10*time.Second, "have local decisions settled", func() string {
+		testenv.Eventually(t, 10*time.Second, "have local decisions settled", func() string {
 			if _, body := fetch(t, s.Debug, "/metrics"); !strings.Contains(body, "\nheadgate_local_pending_keys 0\n") {
 				return "headgate_local_pending_keys is not 0"
 			}
@@ -143,7 +143,7 @@ func (f *front) wantPolicies(t *testing.T, path, local string) {
 // wantBackend waits until the counters decide again, by themselves.
 func (f *front) wantBackend(t *testing.T, s *service) {
 	t.Helper()
-	eventually(t, 15*time.Second, "have Redis used again", func() string {
+	testenv.Eventually(t, 15*time.Second, "have Redis used again", func() string {
 		if a := f.Get("/back", "x-key", "deny"); a.Code != 200 {
 			return a.String()
 		}

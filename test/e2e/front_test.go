@@ -228,7 +228,7 @@ func (f *front) WantCodes(want, path string, headers ...string) {
 // WantAccessLog waits for a line of the access log that has all parts.
 func (f *front) WantAccessLog(parts ...string) {
 	f.t.Helper()
-	eventually(f.t, 5*time.Second, fmt.Sprintf("find %q in the access log", parts), func() string {
+	testenv.Eventually(f.t, 5*time.Second, fmt.Sprintf("find %q in the access log", parts), func() string {
 		last := ""
 		for line := range strings.Lines(f.Log()) {
 			if !strings.HasPrefix(line, "access ") {

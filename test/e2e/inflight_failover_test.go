@@ -147,7 +147,7 @@ func (c *failoverTally) add(a answer, err error) {
 func (c *failoverTally) wantAdmitted(t *testing.T, n int) {
 	t.Helper()
 	before := c.get().admitted
-	eventually(t, 60*time.Second, fmt.Sprintf("have %d more admitted", n), func() string {
+	testenv.Eventually(t, 60*time.Second, fmt.Sprintf("have %d more admitted", n), func() string {
 		if got := c.get(); got.admitted < before+n {
 			return fmt.Sprintf("%+v, there were %d before: %s", got, before, c.why())
 		}

@@ -29,7 +29,7 @@ func (s *stage) fill(clients *sync.WaitGroup, n int, path string) *tally {
 func (s *stage) wantRenewed(n int) {
 	s.t.Helper()
 	before := s.leases("renewed")
-	eventually(s.t, 60*time.Second, fmt.Sprintf("have %d renewals", n), func() string {
+	testenv.Eventually(s.t, 60*time.Second, fmt.Sprintf("have %d renewals", n), func() string {
 		if got := s.leases("renewed") - before; got < n {
 			return fmt.Sprintf("there were %d", got)
 		}
@@ -188,7 +188,7 @@ func TestInFlightReplicas(t *testing.T) {
 				}
 			})
 		}
-		eventually(t, 20*time.Second, "be in the middle of it", func() string {
+		testenv.Eventually(t, 20*time.Second, "be in the middle of it", func() string {
 			if got := c.get(); got.admitted < 5 {
 				return fmt.Sprintf("%+v", got)
 			}
@@ -206,7 +206,7 @@ func TestInFlightReplicas(t *testing.T) {
 			t.Errorf("%d were inside at once", most)
 		}
 		s.wantLeft(5, "/five/x")
-		eventually(t, 20*time.Second, "have one headgate left", func() string { return s.healthy(1) })
+		testenv.Eventually(t, 20*time.Second, "have one headgate left", func() string { return s.healthy(1) })
 		s.wantFive()
 	})
 }
@@ -230,7 +230,7 @@ func TestInFlightUnwanted(t *testing.T) {
 		if got := c.want(t); got.failed != 12 || s.app.Seen() != 0 {
 			t.Errorf("%+v, and %d came through", got, s.app.Seen())
 		}
-		eventually(t, 20*time.Second, "have leases granted that nobody wants", func() string {
+		testenv.Eventually(t, 20*time.Second, "have leases granted that nobody wants", func() string {
 			if s.leases("acquired") == 0 {
 				return "none were granted"
 			}

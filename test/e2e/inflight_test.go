@@ -189,7 +189,7 @@ func (s *stage) left(path string) int {
 // leases live, which must not be what ends them.
 func (s *stage) wantLeft(n int, path string) {
 	s.t.Helper()
-	eventually(s.t, 20*time.Second, fmt.Sprintf("have %d places left", n), func() string {
+	testenv.Eventually(s.t, 20*time.Second, fmt.Sprintf("have %d places left", n), func() string {
 		if got := s.left(path); got != n {
 			return fmt.Sprintf("%d are left", got)
 		}
@@ -214,7 +214,7 @@ func (s *stage) leases(event string) int {
 func (s *stage) wantAllBack(path string) {
 	s.t.Helper()
 	s.wantLeft(5, path)
-	eventually(s.t, 10*time.Second, "have as many leases given back as granted", func() string {
+	testenv.Eventually(s.t, 10*time.Second, "have as many leases given back as granted", func() string {
 		granted, back := s.leases("acquired"), s.leases("released")+s.leases("abandoned")
 		if granted != back {
 			return fmt.Sprintf("%d granted, %d given back", granted, back)
@@ -236,7 +236,7 @@ func (s *stage) wantFive() {
 	for range 5 {
 		clients.Go(func() { c.add(s.try("/five/hold")) })
 	}
-	eventually(s.t, 20*time.Second, "have five requests inside", func() string {
+	testenv.Eventually(s.t, 20*time.Second, "have five requests inside", func() string {
 		if n := s.app.Inside(); n != 5 {
 			return fmt.Sprintf("%d are inside, and %+v: %s", n, c.get(), c.why())
 		}

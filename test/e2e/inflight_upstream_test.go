@@ -11,6 +11,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/headgate-rls/headgate/internal/testenv"
 )
 
 // A slowApp is an application that knows how many requests are inside it.
@@ -166,7 +168,7 @@ func (a *slowApp) Header(name string) string {
 // wantInside waits until n requests are inside.
 func (a *slowApp) wantInside(t *testing.T, n int) {
 	t.Helper()
-	eventually(t, 20*time.Second, fmt.Sprintf("have %d requests inside", n), func() string {
+	testenv.Eventually(t, 20*time.Second, fmt.Sprintf("have %d requests inside", n), func() string {
 		if got := a.Inside(); got != n {
 			return fmt.Sprintf("%d are inside", got)
 		}

@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/headgate-rls/headgate/internal/testenv"
 )
 
 const limitRules = `
@@ -202,7 +204,7 @@ func wantRefill(t *testing.T, f *front) {
 	t.Helper()
 	f.WantCodes("200", "/", "x-key", "refill")
 	refused := 0
-	eventually(t, 5*time.Second, "get a unit that came back", func() string {
+	testenv.Eventually(t, 5*time.Second, "get a unit that came back", func() string {
 		a := f.Get("/", "x-key", "refill")
 		if a.Code == 200 {
 			return ""

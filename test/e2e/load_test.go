@@ -6,6 +6,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/headgate-rls/headgate/internal/testenv"
 )
 
 // A load is clients that ask one thing after the other until told to stop.
@@ -59,7 +61,7 @@ func (l *load) client(f *front, path string, headers []string, check func(answer
 func (l *load) More(t *testing.T, n int64) {
 	t.Helper()
 	want := l.count.Load() + n
-	eventually(t, 30*time.Second, fmt.Sprintf("answer %d more requests", n), func() string {
+	testenv.Eventually(t, 30*time.Second, fmt.Sprintf("answer %d more requests", n), func() string {
 		if got := l.count.Load(); got < want {
 			return fmt.Sprintf("%d are to come", want-got)
 		}

@@ -76,23 +76,6 @@ func onBackends(t *testing.T, f func(*testing.T, environment)) {
 	})
 }
 
-// eventually polls check until it returns nothing to complain about. What it
-// returned last is the failure when the time is over.
-func eventually(t *testing.T, limit time.Duration, what string, check func() (wrong string)) {
-	t.Helper()
-	deadline := time.Now().Add(limit)
-	for pause := 5 * time.Millisecond; ; pause = min(2*pause, 50*time.Millisecond) {
-		wrong := check()
-		if wrong == "" {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("%s: not within %v; last seen: %s", what, limit, wrong)
-		}
-		time.Sleep(pause)
-	}
-}
-
 // insideHour waits if the clock hour, and with it the fixed windows of that
 // length, would end during a test.
 func insideHour() {

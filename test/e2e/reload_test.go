@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/headgate-rls/headgate/internal/testenv"
 )
 
 // Two sets of rules that differ in every answer. The counter of key=counted is
@@ -127,7 +129,7 @@ func flip(t *testing.T, s *service, dir string, replace replacer) {
 	for i, content := range []string{rulesB, rulesA, brokenRules, rulesB, rulesA, rulesB, brokenRules, rulesA, rulesB, rulesA} {
 		ok, failed := s.loads("ok"), s.loads("error")
 		replace(t, dir, content)
-		eventually(t, 10*time.Second, "have change "+strconv.Itoa(i)+" of the rules noticed", func() string {
+		testenv.Eventually(t, 10*time.Second, "have change "+strconv.Itoa(i)+" of the rules noticed", func() string {
 			if content == brokenRules && s.loads("error") > failed || content != brokenRules && s.loads("ok") > ok {
 				return ""
 			}

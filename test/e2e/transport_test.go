@@ -48,7 +48,7 @@ func TestUnixSocket(t *testing.T) {
 				s.Kill()
 				f.WantCodes("500", "/", "x-key", "five")
 				startService(t, "--rules", rules, "--grpc", c.address)
-				eventually(t, 10*time.Second, "have the new service used", func() string {
+				testenv.Eventually(t, 10*time.Second, "have the new service used", func() string {
 					if a := f.Get("/", "x-key", "five"); a.Code != 200 {
 						return a.String()
 					}
@@ -136,7 +136,7 @@ func renewUnderLoad(t *testing.T, s *service, f *front, certs *testenv.Certs, li
 	})
 	for _, name := range []string{"second", "third"} {
 		replacePair(t, live, certs.Issue(t, name))
-		eventually(t, 10*time.Second, "be shown the "+name+" certificate", func() string {
+		testenv.Eventually(t, 10*time.Second, "be shown the "+name+" certificate", func() string {
 			if shown, err := shownName(s, certs.ClientTLS(t)); err != nil || shown != name {
 				return fmt.Sprintf("%q, %v", shown, err)
 			}
@@ -147,7 +147,7 @@ func renewUnderLoad(t *testing.T, s *service, f *front, certs *testenv.Certs, li
 	// Files that are no certificate change nothing.
 	bad := writeFile(t, "bad.pem", "no certificate")
 	replacePair(t, live, testenv.Pair{CertFile: bad, KeyFile: bad})
-	eventually(t, 10*time.Second, "have the bad certificate reported", func() string {
+	testenv.Eventually(t, 10*time.Second, "have the bad certificate reported", func() string {
 		if shown, err := shownName(s, certs.ClientTLS(t)); err != nil || shown != "third" {
 			t.Fatalf("the certificate that is shown is %q (%v), want the old one", shown, err)
 		}
