@@ -60,8 +60,8 @@ test: setup ## run everything: lint, all tests on all servers, and say what ran
 	[ "$$lint $$tests $$engines" = "passed passed passed" ]
 
 # In make test, random tests have a seed that is always the same.
-hunt: setup ## run the random tests of limits with other seeds (SEEDS=20)
-	HEADGATE_TEST_SEED=random go test -timeout 0 -count $(SEEDS) ./limit ./backends/...
+hunt: setup ## run the random tests with other seeds (SEEDS=20)
+	HEADGATE_TEST_SEED=random go test -timeout 0 -count $(SEEDS) ./limit ./descriptors ./backends/... ./slots/...
 
 bench: ## measure the service (ARGS="...")
 	go run ./internal/bench $(ARGS)

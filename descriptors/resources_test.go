@@ -14,6 +14,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/headgate-rls/headgate/internal/seed"
 	"github.com/headgate-rls/headgate/limit"
 )
 
@@ -701,7 +702,7 @@ func compareWithNaive(t *testing.T, random func(n int) int, extra string) {
 }
 
 func TestResourcesEqualNaive(t *testing.T) {
-	for seed := range uint64(500) {
+	for seed := range seed.Many(t, 500) {
 		r := rand.New(rand.NewPCG(seed, 11))
 		compareWithNaive(t, r.IntN, "")
 		if t.Failed() {

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/headgate-rls/headgate/internal/seed"
 )
 
 // A naiveSet is leases as the documentation describes them: lists, searched
@@ -168,7 +170,7 @@ func randomInFlight(r *rand.Rand) *Limit {
 // TestConcurrencyNaive compares random ops, one by one and with limits that
 // change, with the naive set (S3-28…S3-36, S3-81).
 func TestConcurrencyNaive(t *testing.T) {
-	for seed := range uint64(400) {
+	for seed := range seed.Many(t, 400) {
 		r := rand.New(rand.NewPCG(seed, 1))
 		var s State
 		n := &naiveSet{}
@@ -209,7 +211,7 @@ func TestConcurrencyNaive(t *testing.T) {
 // TestConcurrencyRequests: all of a request or nothing is done, and the state
 // afterwards is the one of the naive set.
 func TestConcurrencyRequests(t *testing.T) {
-	for seed := range uint64(400) {
+	for seed := range seed.Many(t, 400) {
 		r := rand.New(rand.NewPCG(seed, 2))
 		var limits []*Limit
 		var sets []*naiveSet

@@ -7,23 +7,18 @@ import (
 	"time"
 
 	"github.com/headgate-rls/headgate/backends"
+	"github.com/headgate-rls/headgate/backends/internal/remote"
 	"github.com/headgate-rls/headgate/limit"
 )
 
-// An admitting store costs nothing, so that only the cache is measured.
-type admitting struct {
-	*store
-	remaining int64
+// Admitting and refusing stores cost nothing, so that only the cache is
+// measured.
+func admitting(now func() time.Time, remaining int64) *remote.Constant {
+	return &remote.Constant{Store: newStore(now), Outcome: limit.Outcome{Admitted: true, Remaining: remaining}}
 }
 
-func (s *admitting) Take(_ context.Context, reqs []limit.Request, out []limit.Verdict) {
-	for i := range reqs {
-		out[i].Reset(len(reqs[i].Ops))
-		out[i].At, out[i].Admitted = 1, true
-		for j := range out[i].Outcomes {
-			out[i].Outcomes[j] = limit.Outcome{Admitted: true, Remaining: s.remaining}
-		}
-	}
+func refusing(now func() time.Time) *remote.Constant {
+	return &remote.Constant{Store: newStore(now), Outcome: limit.Outcome{Retry: time.Hour, Reset: time.Hour}}
 }
 
 func benchRequests(n, ops int) []limit.Request {
@@ -47,12 +42,12 @@ func BenchmarkHit(b *testing.B) {
 	for _, c := range []struct{ keys, slice, ops int }{{1, 1, 1}, {1024, 1, 1}, {64, 64, 1}, {1, 1, 3}} {
 		b.Run("keys="+strconv.Itoa(c.keys)+"/slice="+strconv.Itoa(c.slice)+"/ops="+strconv.Itoa(c.ops), func(b *testing.B) {
 			s := newStore(time.Now)
-			h := New(s, s.caps(), Config{MaxAge: time.Hour}, time.Now)
+			h := New(s, s.Caps(), Config{MaxAge: time.Hour}, time.Now)
 			reqs, out := benchRequests(c.keys, c.ops), make([]limit.Verdict, c.keys)
 			for range 3 {
 				h.Take(context.Background(), reqs, out)
 			}
-			before := s.calls.Load()
+			before := s.Calls.Load()
 			b.ReportAllocs()
 			b.ResetTimer()
 			for i := range b.N {
@@ -60,7 +55,7 @@ func BenchmarkHit(b *testing.B) {
 				h.Take(context.Background(), reqs[from:from+c.slice], out[:c.slice])
 			}
 			reportPerOp(b, c.slice*c.ops)
-			if s.calls.Load() != before {
+			if s.Calls.Load() != before {
 				b.Fatal("the store was asked")
 			}
 		})
@@ -70,7 +65,7 @@ func BenchmarkHit(b *testing.B) {
 // BenchmarkHitParallel: one hot key, asked from all sides.
 func BenchmarkHitParallel(b *testing.B) {
 	s := newStore(time.Now)
-	h := New(s, s.caps(), Config{MaxAge: time.Hour}, time.Now)
+	h := New(s, s.Caps(), Config{MaxAge: time.Hour}, time.Now)
 	reqs := benchRequests(1, 1)
 	for range 3 {
 		h.Take(context.Background(), reqs, make([]limit.Verdict, 1))
@@ -89,10 +84,10 @@ func BenchmarkMiss(b *testing.B) {
 	for _, c := range []struct{ slice, ops int }{{1, 1}, {1, 3}, {64, 1}} {
 		for _, cached := range []bool{false, true} {
 			name := "slice=" + strconv.Itoa(c.slice) + "/ops=" + strconv.Itoa(c.ops)
-			s := &admitting{store: newStore(time.Now), remaining: 5}
+			s := admitting(time.Now, 5)
 			var h backends.Backend = s
 			if cached {
-				name, h = name+"/cache", New(s, s.caps(), Config{}, time.Now)
+				name, h = name+"/cache", New(s, s.Caps(), Config{}, time.Now)
 			}
 			b.Run(name, func(b *testing.B) {
 				const keys = 1024
@@ -111,9 +106,9 @@ func BenchmarkMiss(b *testing.B) {
 
 // BenchmarkInsert: refusals of ever new keys, a flood.
 func BenchmarkInsert(b *testing.B) {
-	c := newClock()
-	s := &refusing{newStore(c.now)}
-	h := New(s, s.caps(), Config{}, time.Now)
+	c := remote.NewClock()
+	s := refusing(c.Now)
+	h := New(s, s.Caps(), Config{}, time.Now)
 	keys := benchRequests(1<<18, 1)
 	out := make([]limit.Verdict, 1)
 	b.ReportAllocs()
@@ -121,18 +116,5 @@ func BenchmarkInsert(b *testing.B) {
 	for i := range b.N {
 		at := i & (1<<18 - 1)
 		h.Take(context.Background(), keys[at:at+1], out)
-	}
-}
-
-// A refusing store costs nothing either.
-type refusing struct{ *store }
-
-func (s *refusing) Take(_ context.Context, reqs []limit.Request, out []limit.Verdict) {
-	for i := range reqs {
-		out[i].Reset(len(reqs[i].Ops))
-		out[i].At = 1
-		for j := range out[i].Outcomes {
-			out[i].Outcomes[j] = limit.Outcome{Retry: time.Hour, Reset: time.Hour}
-		}
 	}
 }

@@ -9,14 +9,15 @@ import (
 	"testing"
 	"time"
 
+	"github.com/headgate-rls/headgate/backends/internal/remote"
 	"github.com/headgate-rls/headgate/limit"
 )
 
 // Memory does not grow with the number of refused keys.
 func TestMemoryIsFlat(t *testing.T) {
-	c := newClock()
-	s := &refusing{newStore(c.now)}
-	b := New(s, s.caps(), Config{}, c.now)
+	c := remote.NewClock()
+	s := refusing(c.Now)
+	b := New(s, s.Caps(), Config{}, c.Now)
 	l := newLimit(limit.FixedWindow, 1, time.Hour)
 	reqs, out := make([]limit.Request, 64), make([]limit.Verdict, 64)
 	for i := range reqs {
@@ -68,7 +69,7 @@ func TestEviction(t *testing.T) {
 		t.Errorf("%+v, want %+v", got, want)
 	}
 	r.want("gone", false, true, op("3", l, 1))
-	r.clock.add(time.Second)
+	r.clock.Add(time.Second)
 	for i := 5; i < 12; i++ {
 		r.want("old", false, true, op(strconv.Itoa(i), l, 1))
 	}
@@ -114,8 +115,8 @@ func TestChangeOvertakesRefusal(t *testing.T) {
 			t.Run(a.String()+"/"+name, func(t *testing.T) {
 				r := newRig(t, Config{})
 				r.take(o)
-				r.store.reply = func([]limit.Request) {
-					r.store.reply = nil
+				r.store.Reply = func([]limit.Request) {
+					r.store.Reply = nil
 					change(r)
 				}
 				if v, _ := r.take(o); v.Admitted {
@@ -142,12 +143,12 @@ func TestChangeUnderWay(t *testing.T) {
 			r.exhaust(o)
 			decided, back := make(chan bool), make(chan bool)
 			var slow sync.WaitGroup
-			r.store.trip = func([]limit.Request) {
-				r.store.trip = nil
+			r.store.Trip = func([]limit.Request) {
+				r.store.Trip = nil
 				r.want("the change is on its way", false, true, o) // and this is known now
 				r.Flush()
-				r.store.reply = func([]limit.Request) {
-					r.store.reply = nil
+				r.store.Reply = func([]limit.Request) {
+					r.store.Reply = nil
 					decided <- true
 					<-back
 				}
@@ -168,8 +169,8 @@ func TestChangeUnderWay(t *testing.T) {
 func TestRefundsInFlight(t *testing.T) {
 	for _, a := range limit.Algorithms() {
 		s := newStore(time.Now)
-		s.reply = func([]limit.Request) { runtime.Gosched() }
-		b := New(s, s.caps(), Config{MaxAge: time.Hour}, time.Now)
+		s.Reply = func([]limit.Request) { runtime.Gosched() }
+		b := New(s, s.Caps(), Config{MaxAge: time.Hour}, time.Now)
 		o := op("k", newLimit(a, 1, time.Hour), 1)
 		var had atomic.Int64
 		ctx, stop := context.WithCancel(context.Background())
@@ -205,6 +206,6 @@ func TestRefundsInFlight(t *testing.T) {
 		if n := had.Load(); n < 300 || n > 301 {
 			t.Errorf("%v: %d units had of 301", a, n)
 		}
-		t.Logf("%v: %+v, %d calls", a, b.Stats(), s.calls.Load())
+		t.Logf("%v: %+v, %d calls", a, b.Stats(), s.Calls.Load())
 	}
 }

@@ -49,9 +49,9 @@ func TestConformanceRemote(t *testing.T) {
 		t.Run(precision.String(), func(t *testing.T) {
 			var hits atomic.Uint64
 			s := newStore(time.Now)
-			s.precision = precision
-			backendtest.Run(t, backendtest.Suite{Caps: *s.caps(), Shared: true, Rounds: 60, Open: func(testing.TB) backends.Backend {
-				return counting{New(s, s.caps(), Config{MaxAge: time.Hour}, time.Now), &hits}
+			s.Precision = precision
+			backendtest.Run(t, backendtest.Suite{Caps: *s.Caps(), Shared: true, Rounds: 60, Open: func(testing.TB) backends.Backend {
+				return counting{New(s, s.Caps(), Config{MaxAge: time.Hour}, time.Now), &hits}
 			}})
 			if t.Logf("%d answers from the cache", hits.Load()); hits.Load() < 200 {
 				t.Error("the suite hardly met the cache")

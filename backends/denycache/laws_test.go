@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/headgate-rls/headgate/backends"
+	"github.com/headgate-rls/headgate/backends/internal/remote"
 	"github.com/headgate-rls/headgate/internal/seed"
 	"github.com/headgate-rls/headgate/limit"
 )
@@ -43,22 +44,21 @@ func (m model) admits(req *limit.Request, at limit.Instant) bool {
 
 // A distant store is a model with a clock, some way off.
 type distant struct {
-	*store
+	*remote.Store
 	model model
 	r     *rand.Rand
-	clock *clock
+	clock *remote.Clock
 }
 
 // way is the longest that a call takes, one way.
 const way = 300 * time.Microsecond
 
-func (d *distant) travel() { d.clock.add(time.Duration(d.r.Int64N(int64(way)))) }
+func (d *distant) travel() { d.clock.Add(time.Duration(d.r.Int64N(int64(way)))) }
 
 func (d *distant) Take(_ context.Context, reqs []limit.Request, out []limit.Verdict) {
-	d.note(reqs)
 	d.travel()
 	for i := range reqs {
-		out[i] = d.model.decide(&reqs[i], d.clock.micro())
+		out[i] = d.model.decide(&reqs[i], d.clock.Micro())
 	}
 	d.travel()
 }
@@ -121,12 +121,12 @@ func TestAnswersAreTheStores(t *testing.T) {
 	r := seed.Rand(t, 2)
 	var hits uint64
 	for range 400 {
-		c := newClock()
-		d := &distant{store: newStore(c.now), model: model{}, r: r, clock: c}
-		b := New(d, d.caps(), Config{MaxKeys: 8 << r.IntN(3), MaxAge: time.Minute}, c.now)
+		c := remote.NewClock()
+		d := &distant{Store: newStore(c.Now), model: model{}, r: r, clock: c}
+		b := New(d, d.Caps(), Config{MaxKeys: 8 << r.IntN(3), MaxAge: time.Minute}, c.Now)
 		twin, f := model{}, newTraffic(r)
 		for range 60 {
-			c.add(time.Duration(r.Int64N(int64(5*time.Millisecond)) >> r.IntN(12)))
+			c.Add(time.Duration(r.Int64N(int64(5*time.Millisecond)) >> r.IntN(12)))
 			if r.IntN(40) == 0 {
 				k := f.keys[r.IntN(len(f.keys))]
 				_ = b.Forget(context.Background(), []limit.Key{k})
@@ -151,13 +151,13 @@ func compare(t *testing.T, d *distant, b *Backend, twin model, f *traffic, n int
 	for i := range reqs {
 		reqs[i] = f.request()
 	}
-	began := d.clock.micro()
+	began := d.clock.Micro()
 	b.Take(context.Background(), reqs, out)
 	for i := range reqs {
-		if !out[i].Admitted && twin.admits(&reqs[i], began) && twin.admits(&reqs[i], d.clock.micro()) {
+		if !out[i].Admitted && twin.admits(&reqs[i], began) && twin.admits(&reqs[i], d.clock.Micro()) {
 			t.Fatalf("request %d of %d was refused, but would have been admitted: %+v", i, n, reqs[i])
 		}
-		if early, late := began, d.clock.micro().Add(2*way)+1; out[i].At < early || out[i].At > late {
+		if early, late := began, d.clock.Micro().Add(2*way)+1; out[i].At < early || out[i].At > late {
 			t.Fatalf("decided at %d, want %d to %d", out[i].At, early, late)
 		}
 		want := twin.decide(&reqs[i], out[i].At)
@@ -177,7 +177,7 @@ func TestStaleness(t *testing.T) {
 			s := o.Limit.Spec()
 			s.Max, s.Burst = 1000*s.Max, 0
 			o.Limit = limit.MustNew(s)
-			other.clock.add(time.Minute / 500)
+			other.clock.Add(time.Minute / 500)
 			other.take(o)
 		},
 	}
@@ -191,12 +191,12 @@ func TestStaleness(t *testing.T) {
 				other := here.replica(Config{MaxAge: age})
 				o := op("k", newLimit(a, 2, time.Minute), 1)
 				here.exhaust(o)
-				asked := here.clock.now()
+				asked := here.clock.Now()
 				here.want("known", false, false, o)
 				change(other, o)
-				here.clock.add(age - here.clock.now().Sub(asked) - time.Microsecond)
+				here.clock.Add(age - here.clock.Now().Sub(asked) - time.Microsecond)
 				here.want("just before MaxAge", false, false, o)
-				here.clock.add(time.Microsecond)
+				here.clock.Add(time.Microsecond)
 				here.want("at MaxAge", true, true, o)
 			})
 		}
@@ -209,12 +209,12 @@ func TestHotKey(t *testing.T) {
 		r := newRig(t, Config{})
 		o := op("hot", newLimit(a, 1, time.Hour), 1)
 		r.exhaust(o)
-		before := r.store.calls.Load()
+		before := r.store.Calls.Load()
 		for range 10_000 {
-			r.clock.add(time.Millisecond)
+			r.clock.Add(time.Millisecond)
 			r.take(o)
 		}
-		if n := r.store.calls.Load() - before; n > 10 {
+		if n := r.store.Calls.Load() - before; n > 10 {
 			t.Errorf("%v: %d calls in ten seconds, want at most one a second", a, n)
 		}
 	}
@@ -268,7 +268,7 @@ func TestSeveralOps(t *testing.T) {
 	r.exhaust(x)
 	r.want("y has room", false, true, x, y)
 	r.exhaust(y)
-	r.clock.add(time.Second / 2)
+	r.clock.Add(time.Second / 2)
 	v := r.want("both are known", false, false, x, y)
 	for i, out := range v.Outcomes {
 		if want := (limit.Outcome{Retry: 1799*time.Second + 500*time.Millisecond, Reset: 3599*time.Second + 500*time.Millisecond}); out != want {
@@ -312,20 +312,20 @@ func TestWaitsEndEarly(t *testing.T) {
 		r := newRig(t, Config{MaxAge: time.Hour})
 		o := op("k", newLimit(a, 1, 10*time.Second), 1)
 		r.take(o)
-		r.store.trip = func([]limit.Request) { r.clock.add(30 * time.Millisecond) }
-		r.store.reply = func([]limit.Request) { r.clock.add(20 * time.Millisecond) }
+		r.store.Trip = func([]limit.Request) { r.clock.Add(30 * time.Millisecond) }
+		r.store.Reply = func([]limit.Request) { r.clock.Add(20 * time.Millisecond) }
 		refused := r.want("refused", false, true, o)
 		retry := refused.Outcomes[0].Retry
 		v := r.want("at once", false, false, o)
 		if v.At != refused.At.Add(50*time.Millisecond) || v.Outcomes[0].Retry != retry-50*time.Millisecond {
 			t.Errorf("%v: at %d, %+v; was at %d with Retry %v", a, v.At, v.Outcomes[0], refused.At, retry)
 		}
-		r.clock.add(retry - 50*time.Millisecond - 1500*time.Nanosecond)
+		r.clock.Add(retry - 50*time.Millisecond - 1500*time.Nanosecond)
 		v = r.want("a microsecond before the end", false, false, o)
 		if v.Outcomes[0].Retry != time.Microsecond {
 			t.Errorf("%v: Retry %v", a, v.Outcomes[0].Retry)
 		}
-		r.clock.add(1500 * time.Nanosecond)
+		r.clock.Add(1500 * time.Nanosecond)
 		r.want("at the end", true, true, o)
 	}
 }
@@ -337,7 +337,7 @@ func TestLooseRemaining(t *testing.T) {
 			l := newLimit(a, 12, time.Hour)
 			o := op("k", l, 5)
 			r.exhaust(o) // two are left, three are missing
-			r.clock.add(time.Millisecond)
+			r.clock.Add(time.Millisecond)
 			open := a == limit.SlidingLog || a == limit.SlidingWindow
 			v := r.want(a.String(), false, open && !loose, o)
 			if v.Outcomes[0].Remaining != 2 {
@@ -363,32 +363,32 @@ func TestErrors(t *testing.T) {
 		r := newRig(t, Config{})
 		o := op("k", newLimit(limit.FixedWindow, 2, time.Hour), 1)
 		r.exhaust(o)
-		r.store.fail = func(*limit.Request) error { return c.err }
+		r.store.Fail = func(*limit.Request) error { return c.err }
 		out := make([]limit.Verdict, 1)
 		r.Take(context.Background(), []limit.Request{{Ops: []limit.Op{o, op("other", o.Limit, 1)}}}, out)
 		if out[0].Err == nil {
 			t.Fatal("no error")
 		}
-		r.store.fail = nil
+		r.store.Fail = nil
 		r.want(c.name, false, c.asked, o)
 	}
 }
 
 // Over several partitions, a refused request may take units and give them back.
 func TestUnitsTakenAndGivenBack(t *testing.T) {
-	c := newClock()
-	s := newStore(c.now)
-	s.atomicity = backends.PerPartition
-	r := &rig{T: t, Backend: New(s, s.caps(), Config{}, c.now), store: s, clock: c}
+	c := remote.NewClock()
+	s := newStore(c.Now)
+	s.Atomicity = backends.PerPartition
+	r := &rig{T: t, Backend: New(s, s.Caps(), Config{}, c.Now), store: s, clock: c}
 	l := newLimit(limit.FixedWindow, 1, time.Hour)
 	x, full := op("x", l, 1), op("full", l, 1)
 	r.exhaust(full)
 	// While the request is under way, another one meets what it took of x.
-	s.trip = func([]limit.Request) {
-		s.trip = nil
-		s.memory.Take(context.Background(), []limit.Request{{At: c.micro(), Ops: []limit.Op{x}}}, make([]limit.Verdict, 1))
+	s.Trip = func([]limit.Request) {
+		s.Trip = nil
+		s.Memory.Take(context.Background(), []limit.Request{{At: c.Micro(), Ops: []limit.Op{x}}}, make([]limit.Verdict, 1))
 		r.want("for a moment", false, true, x)
-		_ = s.memory.Forget(context.Background(), []limit.Key{x.Key})
+		_ = s.Memory.Forget(context.Background(), []limit.Key{x.Key})
 	}
 	r.want("refused", false, true, x, full)
 	r.want("the moment is over", true, true, x)
@@ -397,17 +397,17 @@ func TestUnitsTakenAndGivenBack(t *testing.T) {
 // Instants that come with requests age refusals as the clock does, and are
 // rounded as the store rounds them.
 func TestGivenInstants(t *testing.T) {
-	c := newClock()
-	s := newStore(c.now)
-	s.precision = time.Millisecond
-	b := New(s, s.caps(), Config{}, c.now)
+	c := remote.NewClock()
+	s := newStore(c.Now)
+	s.Precision = time.Millisecond
+	b := New(s, s.Caps(), Config{}, c.Now)
 	o := op("k", newLimit(limit.SlidingLog, 1, time.Hour), 1)
-	at := c.micro()
+	at := c.Micro()
 	take := func(at limit.Instant, asked bool) {
 		t.Helper()
-		out, before := make([]limit.Verdict, 1), s.calls.Load()
+		out, before := make([]limit.Verdict, 1), s.Calls.Load()
 		b.Take(context.Background(), []limit.Request{{At: at, Ops: []limit.Op{o}}}, out)
-		if got := s.calls.Load() != before; got != asked || out[0].At != at-at%1000 {
+		if got := s.Calls.Load() != before; got != asked || out[0].At != at-at%1000 {
 			t.Errorf("at %d: asked %v, want %v; decided at %d", at, got, asked, out[0].At)
 		}
 	}
@@ -418,27 +418,27 @@ func TestGivenInstants(t *testing.T) {
 	take(at+1000+1_000_000, true)
 	take(at+1000+1_000_000, false)
 	take(at+1000+999_000, true) // before that
-	c.add(time.Second)
+	c.Add(time.Second)
 	take(at+1000+1_000_000, true)
 }
 
 // A verdict's instant is never behind the store's clock, is one that the store
 // can tell, and is one for all ops.
 func TestInstantOfAnswers(t *testing.T) {
-	c := newClock()
-	s := newStore(c.now)
-	s.precision = time.Millisecond
-	r := &rig{T: t, Backend: New(s, s.caps(), Config{}, c.now), store: s, clock: c}
+	c := remote.NewClock()
+	s := newStore(c.Now)
+	s.Precision = time.Millisecond
+	r := &rig{T: t, Backend: New(s, s.Caps(), Config{}, c.Now), store: s, clock: c}
 	l := newLimit(limit.FixedWindow, 1, time.Hour)
 	x, y := op("x", l, 1), op("y", l, 1)
-	c.add(700 * time.Microsecond)
+	c.Add(700 * time.Microsecond)
 	r.exhaust(y)
-	s.reply = func([]limit.Request) { c.add(20 * time.Millisecond) }
-	s.trip = func([]limit.Request) { c.add(10 * time.Millisecond) }
+	s.Reply = func([]limit.Request) { c.Add(20 * time.Millisecond) }
+	s.Trip = func([]limit.Request) { c.Add(10 * time.Millisecond) }
 	r.exhaust(x)
 	for range 20 {
-		c.add(1234 * time.Microsecond)
-		now := c.micro() - c.micro()%1000
+		c.Add(1234 * time.Microsecond)
+		now := c.Micro() - c.Micro()%1000
 		for _, ops := range [][]limit.Op{{x}, {x, y}, {y, x}} {
 			v := r.want("x was learnt from afar", false, false, ops...)
 			if v.At%1000 != 0 || v.At < now+10_000 || v.At > now+11_000 || v.Outcomes[0] != v.Outcomes[len(ops)-1] {
@@ -456,7 +456,7 @@ func TestTooManyOps(t *testing.T) {
 	r := newRig(t, Config{})
 	o := op("k", newLimit(limit.FixedWindow, 1, time.Hour), 1)
 	r.exhaust(o)
-	for _, ops := range [][]limit.Op{slices.Repeat([]limit.Op{o}, r.store.caps().MaxOps+1), {}, {o, {Key: o.Key, Cost: 1}}} {
+	for _, ops := range [][]limit.Op{slices.Repeat([]limit.Op{o}, r.store.Caps().MaxOps+1), {}, {o, {Key: o.Key, Cost: 1}}} {
 		out := make([]limit.Verdict, 1)
 		r.Take(context.Background(), []limit.Request{{Ops: ops}}, out)
 		if out[0].Err == nil {
@@ -474,13 +474,13 @@ func TestMixedCosts(t *testing.T) {
 			s.Burst = 8 // a unit comes back in 1000000/7 µs
 		}
 		o := op("k", limit.MustNew(s), 1)
-		r.clock.add(time.Microsecond)
+		r.clock.Add(time.Microsecond)
 		for range o.Limit.Capacity() {
-			r.clock.add(time.Microsecond)
+			r.clock.Add(time.Microsecond)
 			r.take(o)
 		}
 		for i := range 100 {
-			r.clock.add(time.Millisecond / 7)
+			r.clock.Add(time.Millisecond / 7)
 			for _, o.Cost = range []int64{1, 2, 3, 9, 5} {
 				if v, asked := r.take(o); v.Admitted || asked && i > 0 {
 					t.Fatalf("%v: cost %d, the %d. time: admitted %v, asked %v", a, o.Cost, i, v.Admitted, asked)

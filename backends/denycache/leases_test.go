@@ -38,7 +38,7 @@ func TestInFlight(t *testing.T) {
 	other.want("ended elsewhere", true, true, release("k", l, "a"))
 	r.want("room", true, true, acquire("k", l, "b"))
 	r.want("renewed", true, true, acquire("k", l, "b"))
-	r.clock.add(time.Minute)
+	r.clock.Add(time.Minute)
 	r.want("lapsed", true, true, acquire("k", l, "c"))
 }
 
@@ -79,14 +79,14 @@ func TestInFlightInSlice(t *testing.T) {
 		{Ops: []limit.Op{release("k", l, "a")}}, {Ops: []limit.Op{known}}, {Ops: []limit.Op{acquire("k", l, "b")}},
 	}
 	out := make([]limit.Verdict, len(reqs))
-	before := r.store.requests.Load()
+	before := r.store.Requests.Load()
 	r.Take(t.Context(), reqs, out)
 	for i, want := range []bool{false, true, false, true, false, true} {
 		if out[i].Err != nil || out[i].Admitted != want {
 			t.Errorf("request %d: %+v, want it admitted %v", i, out[i], want)
 		}
 	}
-	if n := r.store.requests.Load() - before; n != 4 || r.Stats().Hits != 2 {
+	if n := r.store.Requests.Load() - before; n != 4 || r.Stats().Hits != 2 {
 		t.Errorf("%d requests reached the store, %d were answered here", n, r.Stats().Hits)
 	}
 }

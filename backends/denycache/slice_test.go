@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/headgate-rls/headgate/backends/internal/remote"
 	"github.com/headgate-rls/headgate/limit"
 )
 
@@ -31,18 +32,19 @@ func TestSlice(t *testing.T) {
 		memory[i] = make([]limit.Outcome, 1, 2)
 		out[i] = limit.Verdict{Outcomes: memory[i], Admitted: true, Err: context.Canceled}
 	}
-	r.store.keep = true
-	before := r.store.calls.Load()
+	r.store.Keep = true
+	before := r.store.Calls.Load()
 	r.Take(context.Background(), reqs, out)
-	if n := r.store.calls.Load() - before; n != 1 {
+	if n := r.store.Calls.Load() - before; n != 1 {
 		t.Errorf("%d calls", n)
 	}
-	if len(r.store.seen) != len(down) {
-		t.Fatalf("%d requests went down, want %d", len(r.store.seen), len(down))
+	kept := r.store.Kept()
+	if len(kept) != len(down) {
+		t.Fatalf("%d requests went down, want %d", len(kept), len(down))
 	}
 	for j, i := range down {
-		if r.store.seen[j].Ops[0] != reqs[i].Ops[0] {
-			t.Errorf("place %d: %+v, want request %d", j, r.store.seen[j], i)
+		if kept[j].Ops[0] != reqs[i].Ops[0] {
+			t.Errorf("place %d: %+v, want request %d", j, kept[j], i)
 		}
 	}
 	for i := range out {
@@ -64,16 +66,16 @@ func TestNoAllocations(t *testing.T) {
 	if raceEnabled() {
 		t.Skip("the race detector has pools lose things")
 	}
-	c := newClock()
-	s := &admitting{store: newStore(c.now), remaining: 1}
-	b := New(s, s.caps(), Config{}, c.now)
+	c := remote.NewClock()
+	s := admitting(c.Now, 1)
+	b := New(s, s.Caps(), Config{}, c.Now)
 	ask := benchRequests(64, 3)
 	out := make([]limit.Verdict, 64)
 	if n := testing.AllocsPerRun(100, func() { b.Take(context.Background(), ask, out) }); n != 0 {
 		t.Errorf("a slice of misses: %v allocations", n)
 	}
-	refused := &refusing{newStore(c.now)}
-	b = New(refused, s.caps(), Config{}, c.now)
+	refused := refusing(c.Now)
+	b = New(refused, s.Caps(), Config{}, c.Now)
 	if n := testing.AllocsPerRun(100, func() { b.Take(context.Background(), ask, out) }); n != 0 {
 		t.Errorf("a slice of hits: %v allocations", n)
 	}

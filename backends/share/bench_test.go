@@ -7,21 +7,14 @@ import (
 	"time"
 
 	"github.com/headgate-rls/headgate/backends"
+	"github.com/headgate-rls/headgate/backends/internal/remote"
 	"github.com/headgate-rls/headgate/limit"
 )
 
 // An admitting store costs nothing, so that only what stands before it is
 // measured.
-type admitting struct{ *store }
-
-func (s *admitting) Take(_ context.Context, reqs []limit.Request, out []limit.Verdict) {
-	for i := range reqs {
-		out[i].Reset(len(reqs[i].Ops))
-		out[i].At, out[i].Admitted = 1, true
-		for j := range out[i].Outcomes {
-			out[i].Outcomes[j] = limit.Outcome{Admitted: true, Remaining: 1e9, Reset: time.Hour}
-		}
-	}
+func admitting() *remote.Constant {
+	return &remote.Constant{Store: newStore(time.Now), Outcome: limit.Outcome{Admitted: true, Remaining: 1e9, Reset: time.Hour}}
 }
 
 func benchRequests(n, ops int, share int64) []limit.Request {
@@ -41,8 +34,8 @@ func benchRequests(n, ops int, share int64) []limit.Request {
 // the store alone.
 func BenchmarkUnshared(b *testing.B) {
 	for _, c := range []struct{ slice, ops int }{{1, 1}, {1, 3}, {64, 1}} {
-		s := &admitting{newStore(time.Now)}
-		for name, be := range map[string]backends.Backend{"bare": s, "share": New(s, s.caps(), Config{}, time.Now)} {
+		s := admitting()
+		for name, be := range map[string]backends.Backend{"bare": s, "share": New(s, s.Caps(), Config{}, time.Now)} {
 			b.Run("slice="+strconv.Itoa(c.slice)+"/ops="+strconv.Itoa(c.ops)+"/"+name, func(b *testing.B) {
 				reqs, out := benchRequests(c.slice, c.ops, 0), make([]limit.Verdict, c.slice)
 				b.ReportAllocs()
@@ -58,8 +51,8 @@ func BenchmarkUnshared(b *testing.B) {
 func BenchmarkPaid(b *testing.B) {
 	for _, c := range []struct{ keys, slice, ops int }{{1, 1, 1}, {1024, 1, 1}, {64, 64, 1}, {1, 1, 3}} {
 		b.Run("keys="+strconv.Itoa(c.keys)+"/slice="+strconv.Itoa(c.slice)+"/ops="+strconv.Itoa(c.ops), func(b *testing.B) {
-			s := &admitting{newStore(time.Now)}
-			h := New(s, s.caps(), Config{}, time.Now)
+			s := admitting()
+			h := New(s, s.Caps(), Config{}, time.Now)
 			reqs, out := benchRequests(c.keys, c.ops, 1e12), make([]limit.Verdict, c.keys)
 			h.Take(context.Background(), reqs, out)
 			b.ReportAllocs()
@@ -79,8 +72,8 @@ func BenchmarkPaid(b *testing.B) {
 
 // BenchmarkPaidParallel: one hot key, asked from all sides.
 func BenchmarkPaidParallel(b *testing.B) {
-	s := &admitting{newStore(time.Now)}
-	h := New(s, s.caps(), Config{}, time.Now)
+	s := admitting()
+	h := New(s, s.Caps(), Config{}, time.Now)
 	reqs := benchRequests(1, 1, 1e12)
 	h.Take(context.Background(), reqs, make([]limit.Verdict, 1))
 	b.ReportAllocs()
@@ -95,8 +88,8 @@ func BenchmarkPaidParallel(b *testing.B) {
 // BenchmarkTrip: takes that bring a share of two, every other of which goes to
 // the store.
 func BenchmarkTrip(b *testing.B) {
-	s := &admitting{newStore(time.Now)}
-	h := New(s, s.caps(), Config{}, time.Now)
+	s := admitting()
+	h := New(s, s.Caps(), Config{}, time.Now)
 	reqs, out := benchRequests(1, 1, 2), make([]limit.Verdict, 1)
 	b.ReportAllocs()
 	for b.Loop() {

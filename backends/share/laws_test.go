@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/headgate-rls/headgate/backends/internal/remote"
 	"github.com/headgate-rls/headgate/backends/memory"
 	"github.com/headgate-rls/headgate/internal/seed"
 	"github.com/headgate-rls/headgate/limit"
@@ -28,8 +29,8 @@ type spend struct {
 type story struct {
 	*testing.T
 	r        *rand.Rand
-	clock    *clock
-	store    *store
+	clock    *remote.Clock
+	store    *remote.Store
 	replicas []*rig
 	op       limit.Op
 	other    limit.Op
@@ -46,20 +47,20 @@ func newStory(t *testing.T, r *rand.Rand, l *limit.Limit, share int64, replicas 
 		s.replicas = append(s.replicas, first.replica())
 	}
 	s.op, s.other = op("k", l, 1, share), op("other", newLimit(limit.TokenBucket, 5, l.Window()), 1, 0)
-	first.store.trip = func(reqs []limit.Request) {
+	first.store.Trip = func(reqs []limit.Request) {
 		for _, o := range reqs[0].Ops {
 			(*s.sent)[len(*s.sent)-1] = (*s.sent)[len(*s.sent)-1] || o.Key == s.op.Key
 		}
 		s.underWay()
 	}
-	first.store.reply = func([]limit.Request) { s.underWay() }
+	first.store.Reply = func([]limit.Request) { s.underWay() }
 	return s
 }
 
 // underWay is what happens while a trip is.
 func (s *story) underWay() {
 	if s.r.IntN(3) == 0 {
-		s.clock.add(time.Duration(s.r.Int64N(int64(s.op.Limit.Window())/20 + 1)))
+		s.clock.Add(time.Duration(s.r.Int64N(int64(s.op.Limit.Window())/20 + 1)))
 	}
 	for s.nested && len(*s.sent) < 4 && s.r.IntN(2) == 0 {
 		s.take()
@@ -69,7 +70,7 @@ func (s *story) underWay() {
 // move lets time pass, preferably to an edge.
 func (s *story) move() {
 	w := s.op.Limit.Window().Microseconds()
-	toEnd := w - int64(s.store.clock())%w
+	toEnd := w - int64(s.store.Clock())%w
 	var d int64
 	switch s.r.IntN(24) {
 	case 0:
@@ -87,7 +88,7 @@ func (s *story) move() {
 			d = 3 * w
 		}
 	}
-	s.clock.add(time.Duration(d) * time.Microsecond)
+	s.clock.Add(time.Duration(d) * time.Microsecond)
 }
 
 // take has some replica take something, and notes what was spent.
@@ -106,7 +107,7 @@ func (s *story) take() {
 		ops, at = []limit.Op{s.other, mine}, 1
 	}
 	*s.sent = append(*s.sent, false)
-	paid := s.store.clock()
+	paid := s.store.Clock()
 	v, _ := rep.take(ops...)
 	sent := (*s.sent)[len(*s.sent)-1]
 	*s.sent = (*s.sent)[:len(*s.sent)-1]
@@ -267,7 +268,7 @@ func TestLoneReplica(t *testing.T) {
 		most := 2 + r.Int64N(100)
 		s := newStory(t, r, newLimit(limit.FixedWindow, most, time.Second), 2+r.Int64N(most-1), 1, false)
 		rep, model := s.replicas[0], memory.New(memory.Config{})
-		rep.store.trip, rep.store.reply = nil, nil
+		rep.store.Trip, rep.store.Reply = nil, nil
 		perWindow, refused := map[limit.Instant]int64{}, map[limit.Instant]bool{}
 		for range 500 {
 			s.move()
@@ -276,7 +277,7 @@ func TestLoneReplica(t *testing.T) {
 				o.Cost = 0
 			}
 			want := make([]limit.Verdict, 1)
-			model.Take(context.Background(), []limit.Request{{At: rep.store.clock(), Ops: []limit.Op{o}}}, want)
+			model.Take(context.Background(), []limit.Request{{At: rep.store.Clock(), Ops: []limit.Op{o}}}, want)
 			got, _ := rep.take(o)
 			if got.At != want[0].At || got.Admitted != want[0].Admitted || outcome(got) != outcome(want[0]) {
 				t.Fatalf("share %d: %+v\nwant %+v", o.Share, got, want[0])
@@ -305,9 +306,9 @@ func TestManyAtOnce(t *testing.T) {
 			o, none := op("k", l, 1, share), op("none", newLimit(a, 1, limit.MaxWindow/2), 2, 0)
 			var rigs []*rig
 			for range replicas {
-				rigs = append(rigs, &rig{T: t, Backend: New(s, s.caps(), Config{}, time.Now), store: s})
+				rigs = append(rigs, &rig{T: t, Backend: New(s, s.Caps(), Config{}, time.Now), store: s})
 			}
-			s.trip = func([]limit.Request) { // in the middle of all
+			s.Trip = func([]limit.Request) { // in the middle of all
 				for _, r := range rigs {
 					r.held(o)
 				}
@@ -340,7 +341,7 @@ func TestManyAtOnce(t *testing.T) {
 			if n > most || n+held+left != most || left > 0 || held > replicas*(share-1) {
 				t.Errorf("%d admitted, %d held, %d left in the store; the limit is %d", n, held, left, most)
 			}
-			t.Logf("%d admitted, %d held, %d trips for %d requests", n, held, s.calls.Load(), replicas*callers*takes)
+			t.Logf("%d admitted, %d held, %d trips for %d requests", n, held, s.Calls.Load(), replicas*callers*takes)
 		})
 	}
 }

@@ -26,7 +26,7 @@ func TestOneTripForMany(t *testing.T) {
 			model := memory.New(memory.Config{})
 			for i := range 101 {
 				want := make([]limit.Verdict, 1)
-				model.Take(context.Background(), []limit.Request{{At: r.store.clock(), Ops: []limit.Op{o}}}, want)
+				model.Take(context.Background(), []limit.Request{{At: r.store.Clock(), Ops: []limit.Op{o}}}, want)
 				got := r.want(strconv.Itoa(i), i < 100, i%10 == 0, o)
 				if got.At != want[0].At || outcome(got).Remaining != outcome(want[0]).Remaining || outcome(got).Retry > outcome(got).Reset {
 					t.Fatalf("take %d: %+v, want %+v", i, got, want[0])
@@ -38,7 +38,7 @@ func TestOneTripForMany(t *testing.T) {
 					t.Fatalf("take %d: %d are held", i, held)
 				}
 			}
-			if trips := r.store.calls.Load(); trips != 11 {
+			if trips := r.store.Calls.Load(); trips != 11 {
 				t.Errorf("%d trips", trips)
 			}
 			if got, want := r.Stats(), (Stats{Hits: 90, Keys: 1, Taken: 90}); got != want {
@@ -57,20 +57,20 @@ func TestNearTheLimit(t *testing.T) {
 		r.want("first share", true, i == 0, o)
 	}
 	for i := range 4 {
-		before := r.store.requests.Load()
+		before := r.store.Requests.Load()
 		r.want("near the limit", true, true, o)
 		want := int64(1)
 		if i == 0 {
 			want = 2 // it is tried once
 		}
-		if n := r.store.requests.Load() - before; n != want {
+		if n := r.store.Requests.Load() - before; n != want {
 			t.Errorf("take %d near the limit: %d requests in one trip, want %d", i, n, want)
 		}
 	}
 	if v := r.want("at the limit", false, true, o); outcome(v).Retry != outcome(v).Reset || outcome(v).Remaining != 0 {
 		t.Errorf("%+v", v)
 	}
-	r.clock.add(time.Hour)
+	r.clock.Add(time.Hour)
 	r.want("next window", true, true, o)
 	r.holds("next window", o, 9, 4)
 }
@@ -123,12 +123,13 @@ func TestPartlyPaid(t *testing.T) {
 			r := newRig(t, Config{})
 			k, o := op("k", l, 1, 10), op("other", tight, 1, 0)
 			r.take(k)
+			r.store.Keep = true
 			// The other limit has room.
 			v := r.want("room", true, true, c.here(k), c.there(o))
 			if v.Outcomes[0].Remaining != 98 || !v.Outcomes[1].Admitted || v.Outcomes[1].Remaining != 0 {
 				t.Errorf("room: %+v", v)
 			}
-			if n := len(r.store.seen[0].Ops); n != 1 {
+			if n := len(r.store.Kept()[0].Ops); n != 1 {
 				t.Errorf("the store was sent %d ops", n)
 			}
 			r.holds("room", k, 8, 90)
@@ -158,7 +159,7 @@ func TestSeveralPaid(t *testing.T) {
 	r.holds("a", a, 9, 90)
 	r.holds("b", b, 3, 45)
 	v := r.want("held", true, false, a, cost(a, 3), b)
-	if v.Outcomes[0].Remaining != 98 || v.Outcomes[1].Remaining != 95 || v.Outcomes[2].Remaining != 46 || v.At != r.store.clock() {
+	if v.Outcomes[0].Remaining != 98 || v.Outcomes[1].Remaining != 95 || v.Outcomes[2].Remaining != 46 || v.At != r.store.Clock() {
 		t.Errorf("%+v", v)
 	}
 	r.holds("a", a, 5, 90)
@@ -270,19 +271,19 @@ func TestLapse(t *testing.T) {
 			t.Run(fmt.Sprintf("%s/%v", c.name, there), func(t *testing.T) {
 				r := newRig(t, Config{})
 				o := op("k", c.limit, 1, 10)
-				slow := func([]limit.Request) { r.clock.add(rtt) }
-				r.clock.add(time.Hour - storeAhead + c.at)
+				slow := func([]limit.Request) { r.clock.Add(rtt) }
+				r.clock.Add(time.Hour - storeAhead + c.at)
 				if there {
-					r.clock.add(-rtt)
-					r.store.trip = slow
+					r.clock.Add(-rtt)
+					r.store.Trip = slow
 				} else {
-					r.store.reply = slow
+					r.store.Reply = slow
 				}
-				r.Backend = New(r.store, r.store.caps(), Config{}, r.clock.now)
+				r.Backend = New(r.store, r.store.Caps(), Config{}, r.clock.Now)
 				decided := r.want("first", true, true, o).At
-				r.store.trip, r.store.reply = nil, nil
+				r.store.Trip, r.store.Reply = nil, nil
 				if left := c.held - rtt - us; left >= 0 {
-					r.clock.add(left)
+					r.clock.Add(left)
 					v := r.want("held", true, false, o)
 					if v.At != decided.Add(c.held-us) {
 						t.Errorf("decided at %d, lapses at %d", v.At, decided.Add(c.held))
@@ -290,7 +291,7 @@ func TestLapse(t *testing.T) {
 					if c.limit.Algorithm() == limit.FixedWindow && outcome(v).Reset != us {
 						t.Errorf("%+v", v)
 					}
-					r.clock.add(us)
+					r.clock.Add(us)
 				}
 				r.want("lapsed, as far as is known", true, true, o)
 				if there { // the store said that it has not
@@ -307,16 +308,16 @@ func TestLapse(t *testing.T) {
 // A store that tells time coarsely may be further than it says.
 func TestPrecision(t *testing.T) {
 	r := newRig(t, Config{})
-	r.store.precision = time.Millisecond
-	r.Backend = New(r.store, r.store.caps(), Config{}, r.clock.now)
+	r.store.Precision = time.Millisecond
+	r.Backend = New(r.store, r.store.Caps(), Config{}, r.clock.Now)
 	o := op("k", newLimit(limit.FixedWindow, 100, time.Second), 1, 10)
-	r.clock.add(997*time.Millisecond + 400*time.Microsecond)
+	r.clock.Add(997*time.Millisecond + 400*time.Microsecond)
 	r.take(o)
-	r.clock.add(time.Millisecond)
+	r.clock.Add(time.Millisecond)
 	if v := r.want("held", true, false, o); v.At%1000 != 0 || outcome(v).Reset != 2*time.Millisecond {
 		t.Errorf("%+v", v)
 	}
-	r.clock.add(time.Millisecond + 700*time.Microsecond)
+	r.clock.Add(time.Millisecond + 700*time.Microsecond)
 	r.want("next window", true, true, o)
 	r.holds("next window", o, 1, 98)
 }
@@ -337,23 +338,23 @@ func TestErrors(t *testing.T) {
 				r.Take(context.Background(), []limit.Request{{Ops: ops}}, out)
 				return out[0].Err
 			}
-			r.store.fail = fails
+			r.store.Fail = fails
 			if err := take(k); !errors.Is(err, why) || r.held(k) != 0 {
 				t.Errorf("error %v, %d held", err, r.held(k))
 			}
-			r.store.fail = nil
+			r.store.Fail = nil
 			r.want("good again", true, true, k)
 			if r.held(k) != 9 {
 				t.Errorf("%d held", r.held(k))
 			}
-			r.store.fail = fails
+			r.store.Fail = fails
 			r.want("needs no store", true, false, k)
 			if err := take(k, each(k), o); !errors.Is(err, why) || r.held(k) != 8 {
 				t.Errorf("error %v, %d held", err, r.held(k))
 			}
 			// What is taken ahead fails alone.
 			p := op("p", l, 1, 10)
-			r.store.fail = func(req *limit.Request) error {
+			r.store.Fail = func(req *limit.Request) error {
 				if req.Ops[0].Cost == 9 {
 					return why
 				}
@@ -372,7 +373,7 @@ func TestBadRequests(t *testing.T) {
 	r := newRig(t, Config{})
 	o := op("k", newLimit(limit.FixedWindow, 100, time.Hour), 1, 70)
 	r.take(o)
-	many := make([]limit.Op, r.store.caps().MaxOps+1)
+	many := make([]limit.Op, r.store.Caps().MaxOps+1)
 	for i := range many {
 		many[i] = o
 	}
@@ -387,7 +388,7 @@ func TestBadRequests(t *testing.T) {
 		"one of two": {Ops: []limit.Op{o, none}},
 	} {
 		// The store of these tests checks like any other, but by another clock.
-		r.store.fail = func(req *limit.Request) error { caps := r.store.caps(); return caps.CheckRequest(req) }
+		r.store.Fail = func(req *limit.Request) error { caps := r.store.Caps(); return caps.CheckRequest(req) }
 		reqs := []limit.Request{req, {Ops: []limit.Op{o}}}
 		out = append(out[:0], limit.Verdict{}, limit.Verdict{})
 		held := r.held(o)
@@ -417,8 +418,8 @@ func TestForget(t *testing.T) {
 	}
 	r.holds("forgotten", o, 0, 100)
 	r.holds("beside", beside, 9, 90)
-	r.store.reply = func([]limit.Request) {
-		r.store.reply = nil
+	r.store.Reply = func([]limit.Request) {
+		r.store.Reply = nil
 		if err := r.Forget(ctx, []limit.Key{o.Key}); err != nil {
 			t.Fatal(err)
 		}
@@ -428,8 +429,8 @@ func TestForget(t *testing.T) {
 	r.want("again", true, true, o)
 	r.holds("again", o, 9, 90)
 	// Taken after what was held has been dropped, and before the store forgets.
-	r.store.trip = func([]limit.Request) {
-		r.store.trip = nil
+	r.store.Trip = func([]limit.Request) {
+		r.store.Trip = nil
 		r.want("held no more", true, true, o)
 	}
 	if err := r.Forget(ctx, []limit.Key{o.Key}); err != nil {
@@ -439,8 +440,8 @@ func TestForget(t *testing.T) {
 	r.want("again", true, true, o)
 	// Paid here, forgotten while the rest of the request was refused.
 	tight := op("tight", newLimit(limit.FixedWindow, 0, time.Hour), 1, 0)
-	r.store.reply = func([]limit.Request) {
-		r.store.reply = nil
+	r.store.Reply = func([]limit.Request) {
+		r.store.Reply = nil
 		_ = r.Forget(ctx, []limit.Key{o.Key})
 	}
 	r.want("refused", false, true, o, tight)
@@ -462,9 +463,9 @@ func TestWindowEndsUnderWay(t *testing.T) {
 	tight := op("tight", newLimit(limit.FixedWindow, 0, time.Hour), 1, 0)
 	r.take(o)
 	out := make([]limit.Verdict, 1)
-	r.store.reply = func([]limit.Request) {
-		r.store.reply = nil
-		r.clock.add(time.Hour)
+	r.store.Reply = func([]limit.Request) {
+		r.store.Reply = nil
+		r.clock.Add(time.Hour)
 		r.want("next window", true, true, o)
 		r.holds("the last window's have lapsed", o, 0, 99)
 		r.want("next window", true, true, o)
@@ -486,9 +487,9 @@ func TestWindowEndsWithinTrip(t *testing.T) {
 	o := op("k", newLimit(limit.FixedWindow, 100, time.Hour), 1, 10)
 	r.take(o)
 	r.want("spent", true, false, cost(o, 5))
-	r.store.fail = func(*limit.Request) error {
-		r.store.fail = nil
-		r.clock.add(time.Hour)
+	r.store.Fail = func(*limit.Request) error {
+		r.store.Fail = nil
+		r.clock.Add(time.Hour)
 		return nil
 	}
 	r.want("five are taken with five left", true, true, cost(o, 5))
@@ -499,9 +500,9 @@ func TestWindowEndsWithinTrip(t *testing.T) {
 func TestOvertaken(t *testing.T) {
 	r := newRig(t, Config{})
 	o := op("k", newLimit(limit.FixedWindow, 100, time.Hour), 1, 10)
-	r.store.reply = func([]limit.Request) {
-		r.store.reply = nil
-		r.clock.add(time.Second)
+	r.store.Reply = func([]limit.Request) {
+		r.store.Reply = nil
+		r.clock.Add(time.Second)
 		r.want("overtakes", true, true, cost(o, 50))
 	}
 	r.want("overtaken", true, true, o)
@@ -548,10 +549,10 @@ func TestFull(t *testing.T) {
 	if got := r.Stats(); got.Keys != 3 || got.Full != 4 || got.Lapsed != 0 {
 		t.Errorf("%+v", got)
 	}
-	r.clock.add(idle - 1)
+	r.clock.Add(idle - 1)
 	r.want("in use", true, false, key(0))
 	r.want("still full", true, true, key(3))
-	r.clock.add(1)
+	r.clock.Add(1)
 	r.want("room of the one longest unused", true, true, key(3))
 	r.want("held", true, false, key(3))
 	r.want("in use", true, false, key(0))
@@ -560,7 +561,7 @@ func TestFull(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 	// What is over goes by itself, and all of it; but only when it surely is.
-	r.clock.add(24*time.Hour + longTrip)
+	r.clock.Add(24*time.Hour + longTrip)
 	r.take(key(9))
 	if got := r.Stats(); got.Keys != 1 {
 		t.Errorf("%+v", got)
@@ -578,15 +579,15 @@ func TestFull(t *testing.T) {
 		}
 	}
 	r.take(short(0))
-	r.clock.add(time.Second + longTrip - time.Microsecond)
+	r.clock.Add(time.Second + longTrip - time.Microsecond)
 	r.take(short(1))
 	keys("perhaps not over", 2)
-	r.clock.add(time.Microsecond)
+	r.clock.Add(time.Microsecond)
 	r.take(short(2))
 	keys("over", 2)
-	r.store.reply = func([]limit.Request) {
-		r.store.reply = nil
-		r.clock.add(time.Second + longTrip)
+	r.store.Reply = func([]limit.Request) {
+		r.store.Reply = nil
+		r.clock.Add(time.Second + longTrip)
 		r.take(short(3))
 		keys("one of two is over, some of the other is lent", 2)
 	}
@@ -603,10 +604,10 @@ func TestGivenInstants(t *testing.T) {
 	start := limit.InstantOf(time.Date(2031, 1, 1, 0, 0, 0, 0, time.UTC))
 	want := func(what string, at limit.Instant, remaining int64, asked bool) {
 		t.Helper()
-		before := r.store.calls.Load()
+		before := r.store.Calls.Load()
 		out := make([]limit.Verdict, 1)
 		r.Take(context.Background(), []limit.Request{{At: at, Ops: []limit.Op{o}}}, out)
-		if out[0].Err != nil || out[0].At != at || !out[0].Admitted || outcome(out[0]).Remaining != remaining || asked != (r.store.calls.Load() != before) {
+		if out[0].Err != nil || out[0].At != at || !out[0].Admitted || outcome(out[0]).Remaining != remaining || asked != (r.store.Calls.Load() != before) {
 			t.Errorf("%s: %+v", what, out[0])
 		}
 		if end := start + 60e6; at < end && at.Add(outcome(out[0]).Reset) != end {
@@ -663,12 +664,12 @@ func TestSlice(t *testing.T) {
 		return admitted
 	}
 	one := func(ops ...limit.Op) limit.Request { return limit.Request{Ops: ops} }
-	if n := send(one(o), one(o), one(other), one(o)); n != 4 || r.store.calls.Load() != 1 || r.store.requests.Load() != 5 {
-		t.Errorf("%d admitted in %d trips", n, r.store.calls.Load())
+	if n := send(one(o), one(o), one(other), one(o)); n != 4 || r.store.Calls.Load() != 1 || r.store.Requests.Load() != 5 {
+		t.Errorf("%d admitted in %d trips", n, r.store.Calls.Load())
 	}
 	r.holds("taken ahead once", o, 9, 12)
-	if n := send(one(o), one(cost(o, 8)), one(o), one(o, other)); n != 4 || r.store.calls.Load() != 2 {
-		t.Errorf("%d admitted in %d trips", n, r.store.calls.Load())
+	if n := send(one(o), one(cost(o, 8)), one(o), one(o, other)); n != 4 || r.store.Calls.Load() != 2 {
+		t.Errorf("%d admitted in %d trips", n, r.store.Calls.Load())
 	}
 	r.holds("two paid here, two there", o, 9, 1)
 	// Within one slice what is taken ahead comes last and so refuses nobody.
@@ -696,7 +697,7 @@ func TestUnshared(t *testing.T) {
 	if got := r.Stats(); got != (Stats{}) {
 		t.Errorf("%+v", got)
 	}
-	if n := r.store.requests.Load(); n != 6 {
+	if n := r.store.Requests.Load(); n != 6 {
 		t.Errorf("%d requests", n)
 	}
 }
@@ -730,9 +731,9 @@ func TestNoAllocation(t *testing.T) {
 	} {
 		reqs, out := []limit.Request{{Ops: ops}}, make([]limit.Verdict, 1)
 		r.Take(context.Background(), reqs, out)
-		before := r.store.calls.Load()
+		before := r.store.Calls.Load()
 		n := testing.AllocsPerRun(1000, func() { r.Take(context.Background(), reqs, out) })
-		if asked := r.store.calls.Load() != before; asked != (name == "none") {
+		if asked := r.store.Calls.Load() != before; asked != (name == "none") {
 			t.Errorf("%s: asked the store: %v", name, asked)
 		}
 		if n != 0 && name != "none" {

@@ -107,6 +107,10 @@ func TestImportRules(t *testing.T) {
 
 		{"cmd/headgate", module + "/internal/testenv", "tests only"},
 		{"cmd/headgate", module + "/backends/backendtest", "tests only"},
+		{"cmd/headgate", module + "/internal/seed", "tests only"},
+		{"backends/backendtest", module + "/internal/seed", ""},
+		{"slots/slotstest", module + "/internal/seed", ""},
+		{"backends/share", module + "/backends/internal/remote", "tests only"},
 		{"internal/bench", module + "/internal/testenv", ""},
 		{"internal/testenv/engines", module + "/internal/testenv", ""},
 	} {

@@ -74,11 +74,14 @@ func checkImports(p pkg) []string {
 		if our == "internal/spell" && !within(p.path, "limit", "ratelimit/unary") {
 			continue // knows nothing of ours, and may be known by all but the core and the wire
 		}
-		if our == "internal/seed" && p.path == "backends/backendtest" {
+		if our == "internal/seed" && within(p.path, "backends/backendtest", "slots/slotstest") {
 			continue // for tests, as it is
 		}
 		refuse := func(why string) {
 			found = append(found, fmt.Sprintf("%s imports %s: %s", p.path, imported, why))
+		}
+		if our == "backends/internal/remote" {
+			refuse("it is for tests only")
 		}
 		switch {
 		case within(p.path, "limit"):

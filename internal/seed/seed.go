@@ -4,6 +4,7 @@ package seed
 import (
 	crand "crypto/rand"
 	"encoding/binary"
+	"iter"
 	"math/rand/v2"
 	"os"
 	"strconv"
@@ -35,6 +36,19 @@ func Value(tb testing.TB) uint64 {
 func Rand(tb testing.TB, stream uint64) *rand.Rand {
 	tb.Helper()
 	return rand.New(rand.NewPCG(Value(tb), stream))
+}
+
+// Many returns n seeds, for tests that try so many, from Value on.
+func Many(tb testing.TB, n uint64) iter.Seq[uint64] {
+	tb.Helper()
+	v := Value(tb)
+	return func(yield func(uint64) bool) {
+		for i := range n {
+			if !yield(v + i) {
+				return
+			}
+		}
+	}
 }
 
 func parse(setting string) (uint64, error) {

@@ -1,6 +1,9 @@
 package seed
 
-import "testing"
+import (
+	"slices"
+	"testing"
+)
 
 func TestSeeds(t *testing.T) {
 	for _, c := range []struct {
@@ -24,6 +27,9 @@ func TestSeeds(t *testing.T) {
 	}
 
 	t.Setenv(Setting, "7")
+	if got := slices.Collect(Many(t, 3)); !slices.Equal(got, []uint64{7, 8, 9}) {
+		t.Errorf("three seeds from 7 are %v", got)
+	}
 	if a, b := Rand(t, 1), Rand(t, 1); a.Uint64() != b.Uint64() {
 		t.Error("a seed gives other numbers the second time")
 	}

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/headgate-rls/headgate/internal/seed"
 	"github.com/headgate-rls/headgate/slots"
 	"github.com/headgate-rls/headgate/slots/plan"
 )
@@ -402,7 +403,7 @@ func seeds() uint64 {
 }
 
 func TestProperties(t *testing.T) {
-	for seed := range seeds() {
+	for seed := range seed.Many(t, seeds()) {
 		if wrong := property(seed, theEngine()); len(wrong) > 0 {
 			t.Fatalf("seed %d: %d problems, such as: %s", seed, len(wrong), wrong[0])
 		}

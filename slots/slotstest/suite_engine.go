@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/headgate-rls/headgate/internal/seed"
 	"github.com/headgate-rls/headgate/slots"
 	"github.com/headgate-rls/headgate/slots/plan"
 )
@@ -33,7 +34,7 @@ func checkScriptsBefore1970(t *testing.T, f *fixture) {
 }
 
 func (f *fixture) scripts(t *testing.T, at time.Time, n int) {
-	for seed := range uint64(n) {
+	for seed := range seed.Many(t, uint64(n)) {
 		f.script(t, at, seed)
 		if t.Failed() {
 			return

@@ -1,8 +1,6 @@
 package sqlstore
 
 import (
-	"fmt"
-	"math/rand/v2"
 	"slices"
 	"testing"
 
@@ -43,24 +41,7 @@ func TestOracleConformance(t *testing.T) {
 // S0-02 on a real Oracle: both engines give the same answers.
 func TestOracleEqualsTx(t *testing.T) {
 	db := migrated(t, emptyOracle(t))
-	equalEngines(t, slots.TxEngine(db), db.Procedure())
-}
-
-// equalEngines holds a procedure to what the engine tx finds.
-func equalEngines(t *testing.T, tx slots.Engine, procedure slots.Procedure) {
-	t.Helper()
-	for seed := range uint64(40) {
-		r := rand.New(rand.NewPCG(seed, 11))
-		script := newSearches(r, seed)
-		for n := range 40 {
-			s := script.next(n)
-			a, errA := tx.Assign(soon(t), script.under("tx", s))
-			b, errB := procedure.Call(soon(t), script.under("pr", s))
-			check(t, errA)
-			check(t, errB)
-			compareFound(t, s.GridMs(), fmt.Sprintf("seed %d search %d: %+v", seed, n, s), a, b)
-		}
-	}
+	sameAnswers(t, db, db.Procedure(), 40)
 }
 
 // A schema that is up to date is left alone.

@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"github.com/headgate-rls/headgate/internal/seed"
 	"github.com/headgate-rls/headgate/slots"
 	"github.com/headgate-rls/headgate/slots/plan"
 )
@@ -15,16 +16,16 @@ func TestProcedureEqualsTx(t *testing.T) {
 		if db.Procedure() == nil {
 			t.Skip("this database has no procedures")
 		}
-		sameAnswers(t, db, 20)
+		sameAnswers(t, db, db.Procedure(), 20)
 	})
 }
 
-// sameAnswers puts scripts of searches to both engines.
-func sameAnswers(t *testing.T, db *DB, scripts uint64) {
+// sameAnswers puts scripts of searches to the engine tx and to a procedure.
+func sameAnswers(t *testing.T, db *DB, p slots.Procedure, scripts uint64) {
 	t.Helper()
 	tx := slots.TxEngine(db)
-	procedure := slots.ProcedureEngine(db.Procedure(), tx)
-	for seed := range scripts {
+	procedure := slots.ProcedureEngine(p, tx)
+	for seed := range seed.Many(t, scripts) {
 		script := newSearches(rand.New(rand.NewPCG(seed, 7)), seed)
 		for n := range 40 {
 			s := script.next(n)

@@ -199,7 +199,7 @@ func TestInstantsInNewYork(t *testing.T) {
 			db := migrated(t, s.create(t))
 			instants(t, db)
 			if db.Procedure() != nil {
-				sameAnswers(t, db, 3)
+				sameAnswers(t, db, db.Procedure(), 3)
 			}
 		})
 	}
