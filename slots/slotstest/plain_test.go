@@ -37,6 +37,10 @@ func (e *plainEngine) Assign(ctx context.Context, s *slots.Search) (slots.Found,
 		if err := p.one(ctx, i); err != nil {
 			return p.found, err
 		}
+		if p.found.Held { // the search is not over, for none of them
+			p.found.Exhausted = false
+			break
+		}
 	}
 	return p.found, nil
 }
