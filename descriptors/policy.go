@@ -35,6 +35,18 @@ func (c Charge) String() string {
 	return chargeNames[c]
 }
 
+// ParseFailurePolicy returns the policy of a name that rules may write.
+func ParseFailurePolicy(name string) (p FailurePolicy, ok bool) {
+	i := 1 + slices.Index(failureNames[1:], name)
+	return FailurePolicy(i), i > 0
+}
+
+// ParseCharge returns the charge of a name that rules may write.
+func ParseCharge(name string) (c Charge, ok bool) {
+	i := 1 + slices.Index(chargeNames[1:], name)
+	return Charge(i), i > 0
+}
+
 // policy reads what a rule says of failures, charging and its answer.
 func (l *loader) policy(f fields, t *twig, r *Rule) {
 	if n := f.get("on_backend_error"); n != nil {

@@ -31,15 +31,11 @@ type slotService struct {
 
 // slotStore opens the database, which need not answer at this moment.
 func slotStore(c *config.Slots, log *slog.Logger) (*sqlstore.DB, error) {
-	db, err := sqlstore.Open(storeOf(c, log))
+	db, err := sqlstore.Open(sqlstore.Config{URL: c.URL, Username: c.Username, Password: c.Password, PoolMin: c.PoolMin, PoolMax: c.PoolMax, Log: log})
 	if err != nil {
 		return nil, fmt.Errorf("--slots: %w", err)
 	}
 	return db, nil
-}
-
-func storeOf(c *config.Slots, log *slog.Logger) sqlstore.Config {
-	return sqlstore.Config{URL: c.URL, Username: c.Username, Password: c.Password, PoolMin: c.PoolMin, PoolMax: c.PoolMax, Log: log}
 }
 
 // openSlots makes the slot service; nil if none is configured.
@@ -47,15 +43,11 @@ func openSlots(ctx context.Context, conf *config.Config, log *slog.Logger, metri
 	if conf.Slots.URL == "" {
 		return nil, nil
 	}
-	address, err := sqlstore.Parse(storeOf(&conf.Slots, log))
-	if err != nil {
-		return nil, fmt.Errorf("--slots: %w", err)
-	}
 	db, err := slotStore(&conf.Slots, log)
 	if err != nil {
 		return nil, err
 	}
-	s := &slotService{conf: &conf.Slots, log: log, db: db, address: address.Shown}
+	s := &slotService{conf: &conf.Slots, log: log, db: db, address: db.Address().Shown}
 	if err := s.assemble(&conf.Admin, metrics); err != nil {
 		return nil, errors.Join(err, db.Close())
 	}

@@ -172,10 +172,10 @@ func (c *Config) check() []error {
 	bad := func(flag, format string, args ...any) {
 		errs = append(errs, fmt.Errorf("--%s: %s", flag, fmt.Sprintf(format, args...)))
 	}
-	if _, ok := charges[c.Charge]; !ok {
+	if _, ok := descriptors.ParseCharge(c.Charge); !ok {
 		bad("charge", "%q is neither all_or_nothing nor each", c.Charge)
 	}
-	if _, ok := policies[c.OnBackendError]; !ok {
+	if _, ok := descriptors.ParseFailurePolicy(c.OnBackendError); !ok {
 		bad("on-backend-error", "%q is none of allow, deny, local", c.OnBackendError)
 	}
 	if c.Transport != "unary" && c.Transport != "grpc" {
@@ -222,22 +222,17 @@ func (c *Config) check() []error {
 	return errs
 }
 
-var charges = map[string]descriptors.Charge{
-	"all_or_nothing": descriptors.ChargeAllOrNothing,
-	"each":           descriptors.ChargeEach,
-}
-
-var policies = map[string]descriptors.FailurePolicy{
-	"allow": descriptors.FailAllow,
-	"deny":  descriptors.FailDeny,
-	"local": descriptors.FailLocal,
-}
-
 // ChargePolicy returns --charge as rules have it.
-func (c *Config) ChargePolicy() descriptors.Charge { return charges[c.Charge] }
+func (c *Config) ChargePolicy() descriptors.Charge {
+	charge, _ := descriptors.ParseCharge(c.Charge)
+	return charge
+}
 
 // FailurePolicy returns --on-backend-error as rules have it.
-func (c *Config) FailurePolicy() descriptors.FailurePolicy { return policies[c.OnBackendError] }
+func (c *Config) FailurePolicy() descriptors.FailurePolicy {
+	policy, _ := descriptors.ParseFailurePolicy(c.OnBackendError)
+	return policy
+}
 
 // Permissions returns --socket-mode, zero if it is not set.
 func (c *Config) Permissions() (os.FileMode, error) {

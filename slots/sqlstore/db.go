@@ -19,6 +19,7 @@ import (
 // DB is a Store in a database. It may be used from any goroutine.
 type DB struct {
 	dialect *dialect
+	address Address
 	pools   pools
 	log     *slog.Logger
 

@@ -120,6 +120,9 @@ func Open(c Config) (*DB, error) {
 	if err != nil {
 		return nil, err
 	}
-	db := &DB{dialect: d, pools: p, log: c.Log.With("database", src.shown), poolMin: c.PoolMin, warming: new(atomic.Bool)}
+	db := &DB{dialect: d, address: Address{d.name, src.shown}, pools: p, log: c.Log.With("database", src.shown), poolMin: c.PoolMin, warming: new(atomic.Bool)}
 	return db, nil
 }
+
+// Address returns what the URL that the store was opened with says.
+func (db *DB) Address() Address { return db.address }
