@@ -33,9 +33,15 @@ func mustParse(tb testing.TB, url string) Config {
 	return c
 }
 
+// openURL waits longer than the default unless the URL says how long: what a busy
+// machine delays is no failure.
 func openURL(tb testing.TB, url string) *Backend {
 	tb.Helper()
-	b, err := Open(context.Background(), mustParse(tb, url), nil)
+	c := mustParse(tb, url)
+	if !strings.Contains(url, "timeout=") {
+		c.DialTimeout, c.Timeout = 10*time.Second, 10*time.Second
+	}
+	b, err := Open(context.Background(), c, nil)
 	if err != nil {
 		tb.Fatal(err)
 	}
