@@ -52,7 +52,7 @@ func requests(t *testing.T, dups bool, check func(t *testing.T, states []State, 
 					}
 				}
 			}
-			if s.now > maxInstant/2 {
+			if s.now > MaxInstant/2 {
 				break
 			}
 			states := make([]State, len(req.Ops))

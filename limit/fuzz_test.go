@@ -60,7 +60,7 @@ func FuzzStep(f *testing.F) {
 		s := State{At: Instant(at), N: n, M: m}
 		stepGarbage(t, l, State{At: s.At, N: n, M: m, Log: garbageLog(log, n)}, cost, Instant(now))
 		if l.Algorithm() == SlidingLog {
-			s = logOf(log, Instant(at%int64(maxInstant)))
+			s = logOf(log, Instant(at%int64(MaxInstant)))
 		}
 		stepKeepsWord(t, l, s, cost, Instant(now))
 	})
@@ -101,9 +101,9 @@ func stepKeepsWord(t *testing.T, l *Limit, s State, cost int64, now Instant) {
 	if (out.Retry == Never) != (want > l.Capacity()) {
 		t.Fatalf("%v: cost %d: %+v", l, cost, out)
 	}
-	begin := min(max(now, 0), maxInstant)
+	begin := min(max(now, 0), MaxInstant)
 	then := begin + micro(out.Retry)
-	if out.Retry == Never || s.At > maxInstant || then > maxInstant {
+	if out.Retry == Never || s.At > MaxInstant || then > MaxInstant {
 		return // time stands still there
 	}
 	if _, o := try(after, l, want, then); !o.Admitted {
@@ -196,7 +196,7 @@ func playScript(t *testing.T, b []byte) {
 	scratch := make([]State, 8)
 	for i := 0; len(s.b) > 0 && i < 60; i++ {
 		req := s.request(limits)
-		if s.now > maxInstant/2 {
+		if s.now > MaxInstant/2 {
 			return
 		}
 		got := make([]State, len(req.Ops))

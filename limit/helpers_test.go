@@ -101,7 +101,7 @@ type walk struct {
 }
 
 func newWalk(r *rand.Rand, l *Limit) *walk {
-	return &walk{r: r, l: l, now: Instant(r.Int64N(int64(maxInstant / 4))), refunds: true, back: true}
+	return &walk{r: r, l: l, now: Instant(r.Int64N(int64(MaxInstant / 4))), refunds: true, back: true}
 }
 
 // move sets the instant of the next op.
@@ -135,7 +135,7 @@ func (w *walk) move() {
 	default:
 		next += Instant(w.r.Int64N(int64(window)/4 + 1))
 	}
-	if next < 0 || next > maxInstant/2 {
+	if next < 0 || next > MaxInstant/2 {
 		next = Instant(w.r.Int64N(int64(window)))
 		w.s = State{}
 	}

@@ -342,7 +342,7 @@ func longRun(t *testing.T, l *Limit) {
 	for range 20_000 {
 		_, out = Step(s, &Op{Limit: l}, now)
 		next := now.Add(out.Retry)
-		if next >= maxInstant {
+		if next >= MaxInstant {
 			break
 		}
 		now = next

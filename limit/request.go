@@ -6,8 +6,9 @@ import "time"
 // stands for "the store's own clock".
 type Instant int64
 
-// maxInstant (year 2112) keeps sums of an instant and a window below 2^53.
-const maxInstant = Instant(maxExact)
+// MaxInstant (year 2112) is the last instant: beyond it, time stands still. It
+// keeps sums of an instant and a window below 2^53.
+const MaxInstant = Instant(maxExact)
 
 // InstantOf returns t as an Instant, rounded down.
 func InstantOf(t time.Time) Instant { return Instant(t.UnixMicro()) }

@@ -51,7 +51,7 @@ func Step(s State, op *Op, now Instant) (State, Outcome) {
 
 // step is Step in place, for limits that count units per time.
 func (s *State) step(op *Op, now Instant) (out Outcome) {
-	at := max(now, min(s.At, maxInstant))
+	at := max(now, min(s.At, MaxInstant))
 	switch op.Limit.spec.Algorithm {
 	case FixedWindow:
 		out = stepFixedWindow(s, op, at)
@@ -73,12 +73,12 @@ func (s *State) step(op *Op, now Instant) (out Outcome) {
 	return out
 }
 
-func bounded(i Instant) Instant { return min(max(i, 0), maxInstant) }
+func bounded(i Instant) Instant { return min(max(i, 0), MaxInstant) }
 
 // Ends returns the instant from which s is as good as an unused key under l.
 // A store may drop the state then, and must keep it until then.
 func (l *Limit) Ends(s State) Instant {
-	s.At = min(max(s.At, 0), maxInstant)
+	s.At = min(max(s.At, 0), MaxInstant)
 	switch l.spec.Algorithm {
 	case FixedWindow:
 		return s.At + Instant(l.window)

@@ -243,7 +243,7 @@ func TestExtremes(t *testing.T) {
 	tell(t, fast, State{}, line{5, 20, yes(0, 2*us, 2*us)}, line{6, 10, yes(0, us, 2*us)}, line{7, 11, no(10, us, us)})
 
 	for _, l := range lawLimits(t) {
-		for _, now := range []Instant{math.MinInt64, -1, 0, maxInstant, maxInstant + 1, math.MaxInt64} {
+		for _, now := range []Instant{math.MinInt64, -1, 0, MaxInstant, MaxInstant + 1, math.MaxInt64} {
 			for _, cost := range []int64{math.MinInt64, math.MinInt64 + 1, -1, 0, 1, math.MaxInt64} {
 				stepKeepsWord(t, l, State{}, cost, now)
 			}
@@ -251,7 +251,7 @@ func TestExtremes(t *testing.T) {
 	}
 	// The first and the last instant stand for all beyond.
 	l := ms(FixedWindow)
-	s, _ := try(State{}, l, 1, maxInstant)
+	s, _ := try(State{}, l, 1, MaxInstant)
 	if _, out := try(s, l, 1, math.MaxInt64); out.Admitted {
 		t.Error("time went on beyond the last instant")
 	}

@@ -24,13 +24,13 @@ func newClaims(atOnce int) *claims {
 	return &claims{atOnce: atOnce, held: make(map[WindowKey]*claimants)}
 }
 
-// take makes the window the caller's, unless another has it. With wait, callers
-// get it in the order they come, atOnce at a time; ok is false for one whose turn
-// has not come when its time of waiting is over.
-func (c *claims) take(ctx context.Context, k WindowKey, wait bool, until time.Time) (ok bool) {
+// take makes the window the caller's, unless another has it. Callers that would
+// wait, until an instant that is not zero, get it in the order they come, atOnce
+// at a time; ok is false for one whose turn has not come by then.
+func (c *claims) take(ctx context.Context, k WindowKey, until time.Time) (ok bool) {
 	c.mu.Lock()
 	w := c.held[k]
-	if w != nil && !wait {
+	if w != nil && until.IsZero() {
 		c.mu.Unlock()
 		return false
 	}
@@ -53,22 +53,22 @@ func (c *claims) take(ctx context.Context, k WindowKey, wait bool, until time.Ti
 	case <-limit.C:
 	case <-ctx.Done():
 	}
-	c.leave(k)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.leave(k, w)
 	return false
 }
 
 func (c *claims) release(k WindowKey) {
 	c.mu.Lock()
-	w := c.held[k]
-	c.mu.Unlock()
-	<-w.turns
-	c.leave(k)
-}
-
-func (c *claims) leave(k WindowKey) {
-	c.mu.Lock()
 	defer c.mu.Unlock()
 	w := c.held[k]
+	<-w.turns // there is one: the caller's
+	c.leave(k, w)
+}
+
+// leave is called with mu held.
+func (c *claims) leave(k WindowKey, w *claimants) {
 	if w.n--; w.n == 0 {
 		delete(c.held, k)
 	}

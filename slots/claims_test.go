@@ -33,7 +33,7 @@ func TestClaimsTakeTurns(t *testing.T) {
 		}
 		for i := range callers {
 			go func() {
-				if !c.take(t.Context(), k, true, soon()) {
+				if !c.take(t.Context(), k, soon()) {
 					t.Errorf("caller %d did not get its turn", i)
 					return
 				}
@@ -45,16 +45,16 @@ func TestClaimsTakeTurns(t *testing.T) {
 			synctest.Wait()
 			time.Sleep(time.Microsecond)
 		}
-		if c.take(t.Context(), k, false, soon()) || !c.has(k) || c.has(WindowKey{StartMs: 2}) {
+		if c.take(t.Context(), k, time.Time{}) || !c.has(k) || c.has(WindowKey{StartMs: 2}) {
 			t.Error("who does not wait got a window that others have")
 		}
 		began := time.Now()
-		if c.take(t.Context(), k, true, began.Add(3*time.Millisecond)) || time.Since(began) != 3*time.Millisecond {
+		if c.take(t.Context(), k, began.Add(3*time.Millisecond)) || time.Since(began) != 3*time.Millisecond {
 			t.Errorf("waited for %v, not for 3 ms", time.Since(began))
 		}
 		gone, cancel := context.WithCancel(t.Context())
 		cancel()
-		if c.take(gone, k, true, soon()) {
+		if c.take(gone, k, soon()) {
 			t.Error("got a turn for a caller that is gone")
 		}
 		time.Sleep(heldLongest)
@@ -63,7 +63,7 @@ func TestClaimsTakeTurns(t *testing.T) {
 		if want := []int{0, 1, 2, 3, 4, 5, 6, 7, 8}; !slices.Equal(order, want) || most != atOnce {
 			t.Errorf("order %v, %d at once", order, most)
 		}
-		if c.has(k) || !c.take(t.Context(), k, false, soon()) {
+		if c.has(k) || !c.take(t.Context(), k, time.Time{}) {
 			t.Error("the window is still held")
 		}
 	})

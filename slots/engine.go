@@ -42,8 +42,10 @@ func (e procedureEngine) Assign(ctx context.Context, s *Search) (Found, error) {
 	}
 	if s.Wait {
 		key := WindowKey{s.Series, s.FirstMs}
-		if !e.claims.take(ctx, key, true, s.waitUntil()) {
-			return Found{Answers: make([]Answer, 1), FirstCount: -1, LowMs: s.FromMs, FrontierMs: s.FrontierMs, Held: true}, ctx.Err()
+		if !e.claims.take(ctx, key, s.waitUntil()) {
+			found := s.nothing()
+			found.Held = true
+			return found, ctx.Err()
 		}
 		defer e.claims.release(key)
 	}
@@ -58,9 +60,7 @@ type txEngine struct {
 }
 
 func (e *txEngine) Assign(ctx context.Context, s *Search) (Found, error) {
-	r := &search{Search: s, engine: e, found: Found{
-		Answers: make([]Answer, len(s.Asks)), FirstCount: -1, LowMs: s.FromMs, FrontierMs: s.FrontierMs,
-	}}
+	r := &search{Search: s, engine: e, found: s.nothing()}
 	err := r.run(ctx)
 	return r.found, err
 }
@@ -291,7 +291,7 @@ func (r *search) passOver(window int64) {
 // as it is then; ok=false if it could not lock the window.
 func (r *search) claim(ctx context.Context, window, max int64) (count int64, ok bool, err error) {
 	key := WindowKey{r.Series, window}
-	if !r.engine.claims.take(ctx, key, r.Wait, r.waitUntil()) {
+	if !r.engine.claims.take(ctx, key, r.waitUntil()) {
 		return -1, false, nil
 	}
 	defer r.engine.claims.release(key)

@@ -100,12 +100,21 @@ type Found struct {
 	Provisioned int64
 }
 
-// waitUntil is when a search that waits for its turn in this process gives up.
+// waitUntil is when a search that waits for its turn in this process gives up;
+// zero if it does not wait.
 func (s *Search) waitUntil() time.Time {
-	if s.waitFrom.IsZero() {
+	switch {
+	case !s.Wait:
+		return time.Time{}
+	case s.waitFrom.IsZero():
 		return time.Now().Add(heldLongest)
 	}
 	return s.waitFrom.Add(heldLongest)
+}
+
+// nothing is what a search has found when it begins.
+func (s *Search) nothing() Found {
+	return Found{Answers: make([]Answer, len(s.Asks)), FirstCount: -1, LowMs: s.FromMs, FrontierMs: s.FrontierMs}
 }
 
 // chunkMs is the length of a chunk.

@@ -18,11 +18,7 @@ type refusal struct {
 	retry, reset int64 // µs from at; retry is never for limit.Never
 }
 
-const (
-	never = -1
-	// Beyond maxInstant, package limit has time stand still.
-	maxInstant = limit.Instant(1 << 52)
-)
+const never = -1
 
 func micros(n int64) time.Duration { return time.Duration(n) * time.Microsecond }
 
@@ -63,7 +59,7 @@ func (r *refusal) covers(cost int64) bool {
 // now, if it is known and a refusal.
 func (r *refusal) answer(cost int64, now limit.Instant, loose bool, out *limit.Outcome) bool {
 	passed := int64(now - r.at)
-	if passed < 0 || now > maxInstant {
+	if passed < 0 || now > limit.MaxInstant {
 		return false // before the refusal it is not known what there was
 	}
 	switch r.limit.Algorithm() {

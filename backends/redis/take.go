@@ -381,9 +381,6 @@ func (b *Backend) told(at limit.Instant) limit.Instant {
 	if at == 0 {
 		return -1
 	}
-	at = min(max(at, 0), maxInstant)
+	at = min(max(at, 0), limit.MaxInstant)
 	return at - at%b.step
 }
-
-// maxInstant is the last one that package limit tells from those after it.
-const maxInstant = limit.Instant(1 << 52)

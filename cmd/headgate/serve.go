@@ -335,7 +335,7 @@ func (s *server) announce(endpoints []*endpoint, https []*httpServer) {
 	}
 	args = append(args, "backend", s.store.caps.Name, "rules", rules, "version", buildVersion())
 	if s.slots != nil {
-		args = append(args, "slots", s.slots.address)
+		args = append(args, "slots", s.slots.db.Address().Shown)
 	}
 	s.log.Info("serving", args...)
 	if len(s.conf.Rules) == 0 {

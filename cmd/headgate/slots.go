@@ -22,7 +22,6 @@ type slotService struct {
 	conf      *config.Slots
 	log       *slog.Logger
 	db        *sqlstore.DB
-	address   string // of the database, without its password
 	scheduler *slots.Scheduler
 	api       http.Handler
 	admin     http.Handler
@@ -47,7 +46,7 @@ func openSlots(ctx context.Context, conf *config.Config, log *slog.Logger, metri
 	if err != nil {
 		return nil, err
 	}
-	s := &slotService{conf: &conf.Slots, log: log, db: db, address: db.Address().Shown}
+	s := &slotService{conf: &conf.Slots, log: log, db: db}
 	if err := s.assemble(&conf.Admin, metrics); err != nil {
 		return nil, errors.Join(err, db.Close())
 	}

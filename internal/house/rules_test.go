@@ -80,7 +80,7 @@ func checkImports(p pkg) []string {
 		refuse := func(why string) {
 			found = append(found, fmt.Sprintf("%s imports %s: %s", p.path, imported, why))
 		}
-		if our == "backends/internal/remote" {
+		if isOurs && within(our, "internal/testenv", "internal/seed", "backends/backendtest", "backends/internal/remote", "slots/slotstest") && !within(p.path, "internal/testenv", "internal/bench", "backends/backendtest", "slots/slotstest") {
 			refuse("it is for tests only")
 		}
 		switch {
@@ -129,9 +129,6 @@ func checkImports(p pkg) []string {
 		}
 		if _, is := concreteBackend(our); is && !isBackend && !within(p.path, "cmd", "internal/bench", "limit", "descriptors", "ratelimit", "backends") {
 			refuse("only cmd and internal/bench choose backends")
-		}
-		if isOurs && within(our, "internal/testenv", "internal/seed", "backends/backendtest", "slots/slotstest") && !within(p.path, "internal/testenv", "internal/bench", "backends/backendtest", "slots/slotstest") {
-			refuse("it is for tests only")
 		}
 	}
 	return found
