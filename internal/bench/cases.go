@@ -23,6 +23,15 @@ type benchCase struct {
 
 const roomy = "rate_limit: {unit: hour, requests_per_unit: 4000000000}"
 
+// denied returns a rule of one limit that is used up at once and n that have room.
+func denied(n int) string {
+	limits := "limits: [{name: spent, algorithm: fixed_window, limit: 1, window: 8760h}"
+	for i := range n {
+		limits += fmt.Sprintf(", {name: roomy%d, algorithm: fixed_window, limit: 4000000000, window: 1h}", i)
+	}
+	return limits + "]"
+}
+
 var cases = []benchCase{
 	{name: "empty grpc-go handler", empty: true, grpc: true, descriptors: 1},
 	{name: "memory, grpc-go", grpc: true, descriptors: 1, limit: roomy},
@@ -40,6 +49,8 @@ var cases = []benchCase{
 	{name: "redis sliding_window", redis: true, descriptors: 1, limit: "limits: [{algorithm: sliding_window, limit: 4000000000, window: 1h}]"},
 	{name: "redis sliding_log", redis: true, descriptors: 1, limit: "limits: [{algorithm: sliding_log, limit: 1000, window: 1h}]"},
 	{name: "redis denied hot key", redis: true, descriptors: 1, limit: "rate_limit: {unit: year, requests_per_unit: 1}", hot: true},
+	{name: "redis denied, 1 of 2 limits", redis: true, descriptors: 1, limit: denied(1), hot: true},
+	{name: "redis denied, 1 of 3 limits", redis: true, descriptors: 1, limit: denied(2), hot: true},
 	{name: "redis 3 descriptors", redis: true, descriptors: 3, limit: roomy},
 }
 

@@ -7,6 +7,8 @@
 //
 //	closed  every case with 64 calls in flight on two connections, each with a
 //	        key from a set of 10,000
+//	batch   1, 4 and 32 calls per write, the first of which is how Envoy sends
+//	slices  the Redis backend alone, by the number of requests in one call
 //	open    latency of some cases at half of a rate reached there, with calls
 //	        started on schedule
 //	log     sliding logs in Redis by their number of entries
@@ -68,6 +70,8 @@ type table struct {
 func tables() []table {
 	return []table{
 		{"closed", (*bench).closedTable},
+		{"batch", (*bench).batchTable},
+		{"slices", (*bench).sliceTable},
 		{"open", (*bench).openTable},
 		{"log", (*bench).logTable},
 		{"modes", (*bench).modesTable},

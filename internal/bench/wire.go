@@ -81,54 +81,71 @@ func (w *wire) send(start time.Time, every time.Duration, n int) {
 			pause(wait)
 			w.mu.Lock()
 		}
-		req := w.requests[i%len(w.requests)]
-		msg := append(binary.BigEndian.AppendUint32([]byte{0}, uint32(len(req))), req...)
-		for (w.inFlight >= w.most || w.window < len(msg)) && !w.ended {
+		for (w.inFlight >= w.most || w.window < w.size(i)) && !w.ended {
 			_ = w.out.Flush()
 			w.changed.Wait()
 		}
-		id := uint32(2*i + 1)
-		err1 := w.framer.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: block, EndHeaders: true})
-		err2 := w.framer.WriteData(id, true, msg)
-		if w.ended || err1 != nil || err2 != nil {
+		if w.ended || w.write(i, block) != nil {
 			return
 		}
 		block = others
 		w.inFlight++
-		w.window -= len(msg)
 	}
 	_ = w.out.Flush() // the reader sees what is wrong
+}
+
+// size returns how many bytes of the send window call i takes.
+func (w *wire) size(i int) int { return messagePrefix + len(w.requests[i%len(w.requests)]) }
+
+// messagePrefix is the size of what gRPC puts before each message.
+const messagePrefix = 5
+
+// write queues call i, whose header block is given.
+func (w *wire) write(i int, block []byte) error {
+	req := w.requests[i%len(w.requests)]
+	msg := append(binary.BigEndian.AppendUint32([]byte{0}, uint32(len(req))), req...)
+	id := uint32(2*i + 1)
+	w.window -= len(msg)
+	return errors.Join(
+		w.framer.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: block, EndHeaders: true}),
+		w.framer.WriteData(id, true, msg))
 }
 
 // receive calls done for each of n calls that ends.
 func (w *wire) receive(n int, done func(call int, ok bool)) error {
 	defer w.end()
 	for n > 0 {
-		f, err := w.framer.ReadFrame()
+		call, ok, ended, err := w.next()
 		if err != nil {
 			return err
 		}
-		ok, ended := false, false
-		switch f := f.(type) {
-		case *http2.MetaHeadersFrame:
-			ended = f.StreamEnded()
-			for _, h := range f.Fields {
-				ok = ok || h.Name == "grpc-status" && h.Value == "0"
-			}
-		case *http2.RSTStreamFrame:
-			ended = true
-		case *http2.GoAwayFrame:
-			return fmt.Errorf("the server says %v", f.ErrCode)
-		}
 		if ended {
-			done(int(f.Header().StreamID/2), ok)
+			done(call, ok)
 			n--
-		}
-		if err := w.note(f, ended); err != nil {
-			return err
 		}
 	}
 	return nil
+}
+
+// next reads a frame. It returns whether a call has ended by it, which, and
+// whether it is a success.
+func (w *wire) next() (call int, ok, ended bool, err error) {
+	f, err := w.framer.ReadFrame()
+	if err != nil {
+		return 0, false, false, err
+	}
+	switch f := f.(type) {
+	case *http2.MetaHeadersFrame:
+		ended = f.StreamEnded()
+		for _, h := range f.Fields {
+			ok = ok || h.Name == "grpc-status" && h.Value == "0"
+		}
+	case *http2.RSTStreamFrame:
+		ended = true
+	case *http2.GoAwayFrame:
+		return 0, false, false, fmt.Errorf("the server says %v", f.ErrCode)
+	}
+	return int(f.Header().StreamID / 2), ok, ended, w.note(f, ended)
 }
 
 // note keeps the connection's state and answers what has to be.
