@@ -124,7 +124,9 @@ func (c *call) plan(b *batch) *Error {
 		}
 	}
 	for i := range c.parts {
-		c.addOps(b, i, replacing)
+		if err := c.addOps(b, i, replacing); err != nil {
+			return err
+		}
 	}
 	if most := b.s.conf.Caps.MaxOps; len(c.ops) > most {
 		return invalid("the request's descriptors meet %d limits, at most %d", len(c.ops), most)
@@ -172,17 +174,20 @@ func overrideGroup(domain string, entries []descriptors.Entry) string {
 }
 
 // addOps adds an op for each limit of part i that no other rule replaces.
-func (c *call) addOps(b *batch, i int, replacing bool) {
+func (c *call) addOps(b *batch, i int, replacing bool) *Error {
 	p := &c.parts[i]
 	p.first, p.n = len(c.ops), 0
 	if p.view == nil || p.unlimited {
-		return
+		return nil
 	}
 	cost := c.req.cost(&c.req.Descriptors[i])
 	for j := range p.view.limits {
 		lv := &p.view.limits[j]
 		if replacing && c.replaced(lv.label) {
 			continue
+		}
+		if cost < 0 && lv.inFlight != nil && !lv.inFlight.ByHits {
+			return invalid("descriptors[%d]: requests under rule %s end by their lease (release: lease), not by a negative hits_addend", i, lv.name)
 		}
 		c.views = append(c.views, lv)
 		c.ops = append(c.ops, limit.Op{
@@ -199,6 +204,7 @@ func (c *call) addOps(b *batch, i int, replacing bool) {
 		}
 		p.n++
 	}
+	return nil
 }
 
 // replaced says whether some rule that applies replaces limits called name.

@@ -198,6 +198,9 @@ func (c *call) endOps(b *batch, i int) *Error {
 		}
 		return nil
 	}
+	if e.Holder == "" { // would end somebody's
+		return invalid("descriptors[%d]: the lease names no holder", i)
+	}
 	e.n = len(e.Held)
 	for j := range e.Held {
 		h := &e.Held[j]
