@@ -20,7 +20,7 @@ SEEDS ?= 20
 # How long make soak puts the service under load.
 SOAK ?= 30m
 
-.PHONY: help run build demo setup test hunt bench chaos soak lint fuzz clean
+.PHONY: help run build demo setup check test hunt bench chaos soak lint fuzz clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -37,6 +37,11 @@ demo: ## show the service at work behind a real Envoy
 
 setup: ## install the servers that the tests talk to
 	@./scripts/setup-testenv.sh
+
+# The tests below test/ run headgate behind real servers.
+check: lint ## check format, vet, staticcheck and the tests that need no server, in a minute
+	@echo "== tests that need no server"
+	@HEADGATE_TEST_SERVERS=none go test -short $$(go list ./... | grep -v '^[^/]*/[^/]*/[^/]*/test/')
 
 # Every part runs even when an earlier one failed, so that one run tells all
 # there is to mend; only without the servers there is no point in going on.

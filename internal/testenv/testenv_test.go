@@ -63,6 +63,15 @@ func TestRequire(t *testing.T) {
 			mustContain(t, "the skip", tb.skip, c.skip)
 		})
 	}
+	t.Run("without servers", func(t *testing.T) {
+		t.Setenv(EnvServers, NoServers)
+		mustContain(t, "the skip", pretend(t, func(tb TB) { Require(tb, Redis) }).skip, []string{"redis", EnvServers})
+		t.Setenv(EnvMustRun, Redis)
+		mustContain(t, "the failure", pretend(t, func(tb TB) { Require(tb, Redis) }).fatal, []string{EnvMustRun, EnvServers})
+		if tb := pretend(t, func(tb TB) { Require(tb, Memory) }); tb.skip != "" || tb.fatal != "" {
+			t.Errorf("what needs no program is skipped: %q %q", tb.skip, tb.fatal)
+		}
+	})
 	notes, err := readNotes(report, Valkey+noteMissing)
 	if err != nil || len(notes) != 3 {
 		t.Errorf("the report holds %q (%v), want three notes", notes, err)
