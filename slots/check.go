@@ -21,9 +21,6 @@ func (s *Scheduler) checkRequest(r *Request) (us int64, err error) {
 	if err := checkName("configName", r.ConfigName, MaxConfigName); err != nil {
 		return 0, err
 	}
-	if r.At.IsZero() {
-		return 0, badField("requestedTime", "must not be empty")
-	}
 	if r.At.Before(minTime) || !r.At.Before(maxTime) {
 		return 0, badField("requestedTime", "is outside the years 1900 to 9000")
 	}

@@ -275,6 +275,45 @@ func (s *Scheduler) Windows(ctx context.Context, c Config, fromMs int64, n int) 
 	return out, nil
 }
 
+// maxLook bounds how many windows NextFree reads.
+const maxLook = 1_000_000
+
+// NextFree returns the start of the first window with room for one event more,
+// from the window on that holds the instant fromMs; a window that the config's
+// calendar closes has none. ok is false if the config is paused, or if there is no
+// such window in reach.
+func (s *Scheduler) NextFree(ctx context.Context, c Config, fromMs int64) (windowMs int64, ok bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, s.settings.Timeout)
+	defer cancel()
+	if c.Max == 0 {
+		return 0, false, nil
+	}
+	at := plan.WindowStart(fromMs*1000, c.SizeMs)
+	for looked := 0; looked < maxLook; {
+		base, end, open := c.Options.Calendar.Span(at, c.SizeMs)
+		if !open {
+			return 0, false, nil
+		}
+		n := int(min(maxWindows, (end-base)/c.SizeMs))
+		have, err := s.store.Windows(ctx, s.series(c), base, base+int64(n)*c.SizeMs, n)
+		if err != nil {
+			return 0, false, retryable(err)
+		}
+		at = base
+		for _, w := range have {
+			if w.StartMs != at || w.Count < c.Max {
+				break
+			}
+			at += c.SizeMs
+		}
+		if at < base+int64(n)*c.SizeMs {
+			return at, true, nil
+		}
+		looked += n
+	}
+	return 0, false, nil
+}
+
 // series are the windows that a config uses.
 func (s *Scheduler) series(c Config) Series {
 	scope := c.Options.Scope

@@ -188,6 +188,47 @@ func TestCalendar(t *testing.T) {
 	}
 }
 
+// The year 1 is a time, though not one that slots can have.
+func TestYearOneIsNamedAsOutOfRange(t *testing.T) {
+	s := newScheduler(t, slotstest.NewModel(), slots.Settings{})
+	put(t, s, slots.NewConfig{Max: 1})
+	_, err := s.Assign(t.Context(), slots.Request{EventID: "e", At: time.Date(1, 1, 1, 0, 0, 0, 0, time.UTC)})
+	if err == nil || err.Error() != "requestedTime is outside the years 1900 to 9000" {
+		t.Errorf("%v, want that the time is out of range", err)
+	}
+}
+
+// NextFree names the window that an event would get.
+func TestNextFreeIsTheWindowOfTheNextEvent(t *testing.T) {
+	calendar, err := plan.ParseCalendar([]byte(`{"zone":"UTC","open":["mon-fri 09:00-17:00"]}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := newScheduler(t, slotstest.NewModel(), slots.Settings{})
+	for name, c := range map[string]slots.NewConfig{
+		"plain":    {Max: 2, SizeMs: 4000},
+		"calendar": {Max: 2, SizeMs: 60_000, Options: slots.Options{Calendar: calendar}},
+	} {
+		c.Name = name
+		config := put(t, s, c)
+		friday := time.Date(2026, 6, 5, 16, 58, 0, 0, time.UTC)
+		for i := range 9 {
+			next, ok, err := s.NextFree(t.Context(), config, friday.UnixMilli())
+			if err != nil || !ok {
+				t.Fatal(ok, err)
+			}
+			r, err := s.Assign(t.Context(), slots.Request{EventID: fmt.Sprint(name, i), ConfigName: name, At: friday})
+			if err != nil || r.WindowMs != next {
+				t.Errorf("%s: event %d is in window %d, NextFree said %d; %v", name, i, r.WindowMs, next, err)
+			}
+		}
+	}
+	paused := put(t, s, slots.NewConfig{Name: "plain", Max: 0, SizeMs: 4000})
+	if _, ok, err := s.NextFree(t.Context(), paused, noon.UnixMilli()); ok || err != nil {
+		t.Errorf("a paused config has a free window: %v, %v", ok, err)
+	}
+}
+
 // Many at once, of one process: they share transactions, windows fill without
 // holes, twins get one slot (S0-78, F4).
 func TestManyAtOnce(t *testing.T) {
