@@ -72,7 +72,7 @@ func (s *server) tlsConfig() (*tls.Config, error) {
 	if s.conf.TLSCert == "" {
 		return nil, nil
 	}
-	return serverTLS(s.conf.TLSCert, s.conf.TLSKey, s.conf.ClientCA, s.log)
+	return serverTLS(&certFiles{flags: "grpc", cert: s.conf.TLSCert, key: s.conf.TLSKey, clientCA: s.conf.ClientCA, log: s.log})
 }
 
 // unaryEndpoint serves the rate-limit service and health checks by package

@@ -29,10 +29,10 @@ type httpServer struct {
 
 // An httpFront is what one of them serves, where, and how long an answer may take.
 type httpFront struct {
-	name, address       string
-	handler             http.Handler
-	write               time.Duration
-	cert, key, clientCA string // files; without cert there is no TLS
+	name, address string
+	handler       http.Handler
+	write         time.Duration
+	tls           *certFiles // nil: no TLS
 }
 
 // httpServers opens the HTTP listeners that are configured.
@@ -43,8 +43,11 @@ func (s *server) httpServers(ctx context.Context) ([]*httpServer, error) {
 		{name: "debug", address: s.conf.Debug, handler: s.debugHandler(), write: 2 * time.Minute}, // profiles take their time
 	}
 	if a := &s.conf.Admin; s.slots != nil {
-		fronts = append(fronts, httpFront{name: "admin", address: a.Address, handler: s.slots.admin, write: api,
-			cert: a.TLSCert, key: a.TLSKey, clientCA: a.ClientCA})
+		front := httpFront{name: "admin", address: a.Address, handler: s.slots.admin, write: api}
+		if a.TLSCert != "" {
+			front.tls = &certFiles{flags: "admin", cert: a.TLSCert, key: a.TLSKey, clientCA: a.ClientCA, log: s.log}
+		}
+		fronts = append(fronts, front)
 	}
 	var list []*httpServer
 	for _, h := range fronts {
@@ -56,12 +59,12 @@ func (s *server) httpServers(ctx context.Context) ([]*httpServer, error) {
 			closeServers(list)
 			return nil, err
 		}
-		if h.cert != "" {
-			conf, err := serverTLS(h.cert, h.key, h.clientCA, s.log)
+		if h.tls != nil {
+			conf, err := serverTLS(h.tls)
 			if err != nil {
 				_ = l.Close()
 				closeServers(list)
-				return nil, fmt.Errorf("--%s-tls-cert: %w", h.name, err)
+				return nil, err
 			}
 			l = tls.NewListener(l, conf)
 		}

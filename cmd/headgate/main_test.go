@@ -107,14 +107,14 @@ func TestCertificatesReload(t *testing.T) {
 	}
 	install(certs.Issue(t, "first"), time.Unix(1000, 0))
 	var log bytes.Buffer
-	conf, err := serverTLS(cert, key, certs.CAFile, slog.New(slog.NewTextHandler(&log, nil)))
+	conf, err := serverTLS(&certFiles{flags: "grpc", cert: cert, key: key, clientCA: certs.CAFile, log: slog.New(slog.NewTextHandler(&log, nil))})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if conf.ClientAuth != tls.RequireAndVerifyClientCert {
 		t.Error("client certificates are not required")
 	}
-	f := &certFiles{cert: cert, key: key, log: slog.New(slog.NewTextHandler(&log, nil))}
+	f := &certFiles{flags: "grpc", cert: cert, key: key, log: slog.New(slog.NewTextHandler(&log, nil))}
 	current := func() *tls.Config { f.checked = time.Time{}; return f.current() }
 	first := current()
 	if current() != first {
@@ -131,7 +131,7 @@ func TestCertificatesReload(t *testing.T) {
 	if current() != second || !strings.Contains(log.String(), "the old ones stay") {
 		t.Errorf("a bad certificate is used; log: %s", log.String())
 	}
-	if _, err := serverTLS(cert, key, "", slog.Default()); err == nil || !strings.Contains(err.Error(), "--grpc-tls-cert") {
+	if _, err := serverTLS(&certFiles{flags: "grpc", cert: cert, key: key, log: slog.Default()}); err == nil || !strings.Contains(err.Error(), "--grpc-tls-cert") {
 		t.Errorf("a bad certificate at start: %v", err)
 	}
 }

@@ -3,7 +3,6 @@ package main
 import (
 	"crypto/tls"
 	"crypto/x509"
-	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -14,6 +13,7 @@ import (
 // certFiles are the files of a TLS server, which are read again when they
 // change.
 type certFiles struct {
+	flags               string // what the names of the settings begin with: grpc or admin
 	cert, key, clientCA string
 	log                 *slog.Logger
 
@@ -28,8 +28,7 @@ const recheck = time.Second
 
 // serverTLS returns a configuration that follows the files. Files that cannot
 // be used are an error now, and later a log line while the old ones stay.
-func serverTLS(cert, key, clientCA string, log *slog.Logger) (*tls.Config, error) {
-	f := &certFiles{cert: cert, key: key, clientCA: clientCA, log: log}
+func serverTLS(f *certFiles) (*tls.Config, error) {
 	config, err := f.load()
 	if err != nil {
 		return nil, err
@@ -76,7 +75,7 @@ func (f *certFiles) fileStamp() string {
 func (f *certFiles) load() (*tls.Config, error) {
 	pair, err := tls.LoadX509KeyPair(f.cert, f.key)
 	if err != nil {
-		return nil, fmt.Errorf("--grpc-tls-cert %s, --grpc-tls-key %s: %w", f.cert, f.key, err)
+		return nil, fmt.Errorf("--%[1]s-tls-cert %[2]s, --%[1]s-tls-key %[3]s: %[4]w", f.flags, f.cert, f.key, err)
 	}
 	config := &tls.Config{
 		Certificates: []tls.Certificate{pair},
@@ -88,12 +87,12 @@ func (f *certFiles) load() (*tls.Config, error) {
 	}
 	pem, err := os.ReadFile(f.clientCA)
 	if err != nil {
-		return nil, fmt.Errorf("--grpc-client-ca: %w", err)
+		return nil, fmt.Errorf("--%s-client-ca: %w", f.flags, err)
 	}
 	// Only these: a certificate of a public authority must not do.
 	config.ClientCAs = x509.NewCertPool()
 	if !config.ClientCAs.AppendCertsFromPEM(pem) {
-		return nil, fmt.Errorf("--grpc-client-ca %s: %w", f.clientCA, errors.New("no certificate in it"))
+		return nil, fmt.Errorf("--%s-client-ca %s: no certificate in it; want PEM", f.flags, f.clientCA)
 	}
 	config.ClientAuth = tls.RequireAndVerifyClientCert
 	return config, nil
