@@ -13,5 +13,6 @@ COPY --from=build /headgate /headgate
 USER 65532:65532
 # the service, HTTP, debug, other gRPC services
 EXPOSE 8081 8080 6070 8082
+# Rules are those in /rules, unless --rules names others; to try the image: serve --example
 ENTRYPOINT ["/headgate"]
 CMD ["serve"]

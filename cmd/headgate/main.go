@@ -66,14 +66,15 @@ func rootCommand() *cobra.Command {
 counters in a backend of your choice.
 
 Try it:
-  headgate serve                          serve a built-in example from memory
+  headgate serve --example                serve a built-in example from memory
   headgate ask example client=alice -n 7  ask the running service seven times
   headgate check rules/                   check rules before they go live`,
 		SilenceUsage:  true,
 		SilenceErrors: true,
-		Args:          cobra.NoArgs,
+		Args:          noCommand,
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
+	root.SetFlagErrorFunc(flagError)
 	root.AddCommand(serveCommand(), checkCommand(), askCommand(), envoyCommand(), slotCommand(), slotsCommand(), migrateCommand(), versionCommand())
 	return root
 }
@@ -82,7 +83,7 @@ func versionCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "version",
 		Short: "Print the version",
-		Args:  cobra.NoArgs,
+		Args:  noArgs,
 		Run: func(cmd *cobra.Command, _ []string) {
 			fmt.Fprintln(cmd.OutOrStdout(), "headgate", buildVersion())
 		},

@@ -40,15 +40,15 @@ HEADGATE_LOG_LEVEL; several values separated by commas) and in the YAML file
 that --config names (log-level: warn). A flag beats the environment, which
 beats the file. Put secrets, such as the password in --backend, into the
 environment or the file: other users of the machine can see flags.`,
-		Example: `  headgate serve
+		Example: `  headgate serve --example
   headgate serve --rules rules/ --backend redis://localhost:6379
   headgate serve --rules rules/ --grpc unix:/run/headgate/rls.sock`,
-		Args: cobra.NoArgs,
+		Args: noArgs,
 	}
 	cmd.Flags().SortFlags = false
 	conf := config.Define(cmd.Flags())
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		if err := config.Resolve(cmd.Flags(), conf, os.LookupEnv); err != nil {
+		if err := config.Resolve(cmd.Flags(), conf, os.Environ()); err != nil {
 			return err
 		}
 		return serve(cmd.Context(), conf, cmd.ErrOrStderr())
@@ -81,15 +81,10 @@ func serve(ctx context.Context, conf *config.Config, errOut io.Writer) error {
 		metrics: telemetry.New(buildVersion()),
 		health:  health.NewServer(),
 	}
-	for _, w := range conf.Warnings {
-		s.log.Warn("configuration: " + w)
-	}
 	s.streams, s.endStreams = context.WithCancel(context.Background())
 	defer s.endStreams()
-	if len(conf.Rules) == 0 {
-		if _, err := os.Stat("rules"); err == nil {
-			conf.Rules = []string{"rules"}
-		}
+	if err := chooseRules(conf); err != nil {
+		return err
 	}
 	set, err := s.loadRules()
 	if err != nil {
@@ -126,10 +121,25 @@ func (s *server) closeService() {
 	s.service.Close(ctx)
 }
 
+// chooseRules decides which rules are served where --rules does not say.
+func chooseRules(conf *config.Config) error {
+	if len(conf.Rules) > 0 || conf.Example {
+		return nil
+	}
+	if _, err := os.Stat(defaultRules); err != nil {
+		return errors.New("there are no rules to serve: name files or directories with --rules (HEADGATE_RULES), or put them into ./" +
+			defaultRules + "; to try headgate, --example serves a built-in example")
+	}
+	conf.Rules = []string{defaultRules}
+	return nil
+}
+
+const defaultRules = "rules"
+
 // loadRules does the first load, which must succeed.
 func (s *server) loadRules() (*descriptors.Set, error) {
 	opt := descriptors.Options{MergeDomains: s.conf.MergeDomains, DefaultLeaseTTL: s.conf.LeaseTTL}
-	if len(s.conf.Rules) == 0 {
+	if s.conf.Example {
 		set, problems := descriptors.Load([]descriptors.Source{{Name: "built-in example", Data: exampleRules}}, opt)
 		if set == nil {
 			return nil, problemsError(problems)
@@ -330,7 +340,7 @@ func (s *server) announce(endpoints []*endpoint, https []*httpServer) {
 		args = append(args, e.name, e.listener.Addr().String())
 	}
 	rules := "built-in example"
-	if len(s.conf.Rules) > 0 {
+	if !s.conf.Example {
 		rules = strings.Join(s.conf.Rules, ",")
 	}
 	args = append(args, "backend", s.store.caps.Name, "rules", rules, "version", buildVersion())
@@ -338,7 +348,7 @@ func (s *server) announce(endpoints []*endpoint, https []*httpServer) {
 		args = append(args, "slots", s.slots.db.Address().Shown)
 	}
 	s.log.Info("serving", args...)
-	if len(s.conf.Rules) == 0 {
-		s.log.Info("no --rules given and no ./rules here: try `headgate ask example client=alice -n 7` in another terminal")
+	if s.conf.Example {
+		s.log.Info("this is the built-in example: try `headgate ask example client=alice -n 7` in another terminal")
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -62,6 +63,9 @@ func startServe(t *testing.T, args ...string) *running {
 	ctx, cancel := context.WithCancel(context.Background())
 	r := &running{T: t, log: new(syncBuffer), stop: cancel, code: make(chan int, 1)}
 	args = append([]string{"serve", "--grpc", "127.0.0.1:0", "--http", "127.0.0.1:0", "--debug", "127.0.0.1:0", "--services", "127.0.0.1:0", "--drain-delay", "0s"}, args...)
+	if !slices.Contains(args, "--rules") {
+		args = append(args, "--example")
+	}
 	done := make(chan struct{})
 	go func() {
 		defer close(done)

@@ -32,9 +32,9 @@ func databaseCommand(cmd *cobra.Command, run func(ctx context.Context, conf *con
 			_ = cmd.Flags().MarkHidden(f)
 		}
 	}
-	cmd.Args = cobra.NoArgs
+	cmd.Args = noArgs
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		if err := config.Resolve(cmd.Flags(), conf, os.LookupEnv); err != nil {
+		if err := config.Resolve(cmd.Flags(), conf, os.Environ()); err != nil {
 			return err
 		}
 		if conf.Slots.URL == "" {
@@ -96,7 +96,7 @@ func slotsCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "slots",
 		Short: "Look after the database of slots",
-		Args:  cobra.NoArgs,
+		Args:  noCommand,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(reconcileCommand())

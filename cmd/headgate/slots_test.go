@@ -147,7 +147,7 @@ func TestSlotSettings(t *testing.T) {
 		{"--admin-tls-cert x --admin :1", "--admin-tls-cert"},
 		{"--slots-keep 1h", "--slots-keep"},
 	} {
-		code, out := headgate(t, append([]string{"serve", "--grpc", "127.0.0.1:0", "--http", "", "--services", "", "--debug", ""}, strings.Fields(c.args)...)...)
+		code, out := headgate(t, append([]string{"serve", "--example", "--grpc", "127.0.0.1:0", "--http", "", "--services", "", "--debug", ""}, strings.Fields(c.args)...)...)
 		if code != exitError || !strings.Contains(out, c.want) {
 			t.Errorf("%s: %d %s, want %q", c.args, code, out, c.want)
 		}

@@ -26,7 +26,11 @@ func resolve(t *testing.T, file string, env map[string]string, args ...string) (
 	if err := fs.Parse(args); err != nil {
 		t.Fatal(err)
 	}
-	return c, Resolve(fs, c, func(name string) (string, bool) { v, ok := env[name]; return v, ok })
+	var environ []string
+	for name, value := range env {
+		environ = append(environ, name+"="+value)
+	}
+	return c, Resolve(fs, c, environ)
 }
 
 func TestPrecedence(t *testing.T) {
@@ -60,8 +64,22 @@ func TestProblems(t *testing.T) {
 		{name: "unknown key", file: "grpc: a:1\n\nrule_header: x\nbakend: y\nback-end: z\n", want: []string{"conf.yaml:3:1: rule_header: no such setting; did you mean rule-header?", "conf.yaml:4:1: bakend: no such setting", "conf.yaml:5:1: back-end: no such setting; did you mean backend?"}},
 		{name: "wrong type in the file", file: "shadow-mode: perhaps\n", want: []string{`conf.yaml:1:1: shadow-mode: "perhaps" is not a valid bool`}},
 		{name: "list for one value", file: "grpc: [a, b]\n", want: []string{"grpc: takes one value, not a list"}},
+		{name: "key twice", file: "grpc: a:1\nhttp: b:1\ngrpc: a:1\n", want: []string{"conf.yaml:3:1: grpc: set twice; line 1 has it already"}},
+		{name: "key twice, once by another program's name", file: "lease-ttl: 1m\nimposter:\n  rate:\n    limiter:\n      ttl: 60\n", want: []string{"conf.yaml:5:7: imposter.rate.limiter.ttl: set twice; line 1 has it as lease-ttl already"}},
+		{name: "ignored key twice", file: "rate-limiter:\n  headroom-windows: 1\n  headroom-windows: 2\n", want: []string{"conf.yaml:3:3: rate-limiter.headroom-windows: set twice; line 2 has it already"}},
+		{name: "key without a value", file: "http:\nbackend: ~\n", want: []string{"conf.yaml:1:1: http: has no value; write '' for an empty one", "conf.yaml:2:1: backend: has no value"}},
+		{name: "list of what is not plain", file: "rules: [{a: b}]\n", want: []string{"conf.yaml:1:1: rules: takes a plain value"}},
+		{name: "second document", file: "http: ''\n---\ngrpc: a:1\n", want: []string{"conf.yaml:2:1: a second YAML document"}},
+		{name: "not YAML", file: "http: ''\ngrpc: [\n", want: []string{"conf.yaml:", "not valid YAML: "}},
+		{name: "flag of a command", file: "help: true\n", want: []string{"conf.yaml:1:1: help: no such setting"}},
+		{name: "not an address", args: []string{"--grpc", "8081", "--services", "unix:", "--http", ":99999", "--debug", "http://localhost:80"}, want: []string{
+			`--grpc: "8081" is not an address: want host:port such as :8081`, `--services: "unix:" is`, `--http: ":99999" is`, `--debug: "http://localhost:80" is`}},
+		{name: "one address twice", args: []string{"--grpc", ":8080", "--admin", "127.0.0.1:6070"}, want: []string{"--http: :8080 is the address of --grpc already", "--admin: 127.0.0.1:6070 is the address of --debug already"}},
+		{name: "not a header", args: []string{"--rule-header", "x headgate", "--limit-header", "a:b"}, want: []string{`--rule-header: "x headgate" cannot be`, `--limit-header: "a:b" cannot be`}},
+		{name: "negative time", args: []string{"--grpc-keepalive", "-1s", "--slots-keep", "-1h"}, want: []string{"--grpc-keepalive: -1s: must not be negative", "--slots-keep: -1h0m0s: must not be negative"}},
+		{name: "two sources of rules", args: []string{"--example", "--rules", "x"}, want: []string{"--example: serves the built-in rules and not those of --rules"}},
 		{name: "not a mapping", file: "- a\n", want: []string{"expected settings as"}},
-		{name: "wrong type in the environment", env: map[string]string{"HEADGATE_DRAIN_DELAY": "long"}, want: []string{`environment variable HEADGATE_DRAIN_DELAY: "long" is not a valid duration`}},
+		{name: "wrong type in the environment", env: map[string]string{"HEADGATE_DRAIN_DELAY": "long"}, want: []string{`environment variable HEADGATE_DRAIN_DELAY: "long" is not a valid duration: want a duration such as 500ms`}},
 		{name: "every bad value is told", args: []string{"--charge", "some", "--on-backend-error", "panic", "--log-format", "xml", "--log-level", "loud", "--grpc", "", "--backend-timeout", "0s", "--grpc-tls-cert", "c", "--socket-mode", "rw"}, want: []string{
 			`--charge: "some" is neither`, `--on-backend-error: "panic" is none`, `--log-format: "xml"`, `--log-level: "loud"`, "--grpc: must not be empty", "--backend-timeout: must be positive", "--grpc-tls-cert: needs --grpc-tls-key", `--socket-mode: "rw" is not a mode`}},
 		{name: "client CA without TLS", args: []string{"--grpc-client-ca", "ca"}, want: []string{"--grpc-client-ca: needs"}},

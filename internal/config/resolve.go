@@ -4,52 +4,61 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/spf13/pflag"
-	"go.yaml.in/yaml/v3"
 
 	"github.com/headgate-rls/headgate/descriptors"
 	"github.com/headgate-rls/headgate/internal/spell"
 	"github.com/headgate-rls/headgate/limit"
 )
 
-// EnvName returns the environment variable of a flag.
-func EnvName(flag string) string {
-	return "HEADGATE_" + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
+// Resolve fills every flag of fs that the command line did not set from the
+// environment (as os.Environ returns it), then from the file, and checks the
+// result. All problems are reported; what has no effect is added to
+// c.Warnings.
+func Resolve(fs *pflag.FlagSet, c *Config, environ []string) error {
+	env := newEnvironment(environ)
+	errs := env.fill(fs)
+	if c.File != "" {
+		errs = append(errs, c.readFile(fs)...)
+	}
+	c.Warnings = append(c.Warnings, env.unknown(fs)...)
+	if len(errs) == 0 {
+		errs = append(errs, negativeTimes(fs)...)
+		errs = append(errs, c.check()...)
+	}
+	return errors.Join(errs...)
 }
 
-// Resolve fills every flag of fs that the command line did not set from the
-// environment, then from the file, and checks the result. All problems are
-// reported.
-func Resolve(fs *pflag.FlagSet, c *Config, lookup func(string) (string, bool)) error {
+// fill sets the flags that the command line did not.
+func (e environment) fill(fs *pflag.FlagSet) []error {
 	var errs []error
 	fs.VisitAll(func(f *pflag.Flag) {
+		if f.Changed || !isSetting(f.Name) {
+			return
+		}
 		name := EnvName(f.Name)
-		value, ok := lookup(name)
+		value, ok := e.lookup(name)
 		if !ok {
 			var err error
-			if name, value, ok, err = fromEnv(f.Name, lookup); err != nil {
+			if name, value, ok, err = fromEnv(f.Name, e.lookup); err != nil {
 				errs = append(errs, fmt.Errorf("environment variable %s: %w", name, err))
 				return
 			}
 		}
-		if !ok || f.Changed || (value == "" && f.Value.Type() == "stringArray") {
+		if !ok || (value == "" && f.Value.Type() == "stringArray") {
 			return
 		}
 		if err := set(fs, f, strings.Split(value, ",")); err != nil {
 			errs = append(errs, fmt.Errorf("environment variable %s: %w", name, err))
 		}
 	})
-	if c.File != "" {
-		errs = append(errs, c.readFile(fs)...)
-	}
-	if len(errs) == 0 {
-		errs = append(errs, c.check()...)
-	}
-	return errors.Join(errs...)
+	return errs
 }
 
 // set sets f to values; only a flag that may be repeated takes several.
@@ -59,112 +68,52 @@ func set(fs *pflag.FlagSet, f *pflag.Flag, values []string) error {
 	}
 	for _, v := range values {
 		if err := fs.Set(f.Name, v); err != nil {
-			return fmt.Errorf("%q is not a valid %s", v, f.Value.Type())
+			return BadValue(f, v)
 		}
 	}
 	return nil
 }
 
-const maxFileSize = 1 << 20
-
-// readFile sets the flags that the YAML file names and nothing before it did.
-func (c *Config) readFile(fs *pflag.FlagSet) []error {
-	path := c.File
-	info, err := os.Stat(path)
-	if err != nil {
-		return []error{fmt.Errorf("read configuration: %w", err)}
-	}
-	if info.Size() > maxFileSize {
-		return []error{fmt.Errorf("%s: configuration of %d bytes, at most %d", path, info.Size(), maxFileSize)}
-	}
-	data, err := os.ReadFile(path)
-	if err != nil {
-		return []error{fmt.Errorf("read configuration: %w", err)}
-	}
-	var doc yaml.Node
-	if err := yaml.Unmarshal(data, &doc); err != nil {
-		return []error{fmt.Errorf("%s: %w", path, err)}
-	}
-	if len(doc.Content) == 0 {
-		return nil
-	}
-	root := doc.Content[0]
-	if root.Kind != yaml.MappingNode {
-		return []error{fmt.Errorf("%s:%d:%d: expected settings as `name: value`", path, root.Line, root.Column)}
-	}
-	var errs []error
-	for i := 0; i+1 < len(root.Content); i += 2 {
-		name, value := root.Content[i], root.Content[i+1]
-		list, others := properties(name, value)
-		if !others {
-			list = []property{{name.Value, name, value}}
-		}
-		for _, p := range list {
-			if err := c.setProperty(fs, p, others); err != nil {
-				errs = append(errs, fmt.Errorf("%s:%d:%d: %s: %w", path, p.key.Line, p.key.Column, p.name, err))
-			}
-		}
-	}
-	return errs
+// wants says for types of flags what a value looks like.
+var wants = map[string]string{
+	"bool":     "want true or false",
+	"int":      "want a whole number",
+	"uint32":   "want a whole number",
+	"duration": "want a duration such as 500ms, 5s or 2m",
 }
 
-// setProperty sets one flag; with others, by another program's name for it.
-func (c *Config) setProperty(fs *pflag.FlagSet, p property, others bool) error {
-	if !others {
-		return setFromFile(fs, p.name, p.value)
+// BadValue returns the error about a value that f does not take.
+func BadValue(f *pflag.Flag, value string) error {
+	want := ""
+	if w := wants[f.Value.Type()]; w != "" {
+		want = ": " + w
 	}
-	a, ok := findAlias(p.name)
-	switch {
-	case !ok:
-		return errors.New("no such setting")
-	case a.flag == "":
-		c.Warnings = append(c.Warnings, p.name+" is ignored: "+a.note)
-		return nil
-	case p.value.Kind != yaml.ScalarNode:
-		return errors.New("takes a plain value")
-	}
-	text, err := a.value(p.value.Value)
-	if err != nil {
-		return err
-	}
-	value := *p.value
-	value.Value = text
-	return setFromFile(fs, a.flag, &value)
+	return fmt.Errorf("%q is not a valid %s%s", value, f.Value.Type(), want)
 }
 
-func setFromFile(fs *pflag.FlagSet, name string, value *yaml.Node) error {
-	f := fs.Lookup(name)
-	if f == nil || name == "config" || name == "help" {
-		return fmt.Errorf("no such setting%s", suggest(fs, name))
-	}
-	var values []string
-	switch value.Kind {
-	case yaml.ScalarNode:
-		values = []string{value.Value}
-	case yaml.SequenceNode:
-		if f.Value.Type() != "stringArray" {
-			return errors.New("takes one value, not a list")
-		}
-		for _, v := range value.Content {
-			values = append(values, v.Value)
-		}
-	default:
-		return errors.New("takes a plain value")
-	}
-	if f.Changed {
-		return nil
-	}
-	return set(fs, f, values)
-}
+// isSetting says whether a flag is a setting of the server. Commands have
+// flags of their own beside, which neither the environment nor a file sets.
+func isSetting(name string) bool { return slices.Contains(settings(), name) }
 
-// suggest names the flag that name may have meant.
-func suggest(fs *pflag.FlagSet, name string) string {
-	var known []string
-	fs.VisitAll(func(f *pflag.Flag) { known = append(known, f.Name) })
-	if best := spell.Nearest(name, known); best != "" {
+var settings = sync.OnceValue(Names)
+
+// suggest names the setting that name may have meant.
+func suggest(name string) string {
+	if best := spell.Nearest(name, settings()); best != "" {
 		return fmt.Sprintf("; did you mean %s?", best)
 	}
 	return ""
+}
+
+// negativeTimes returns an error for every setting that is a negative time.
+func negativeTimes(fs *pflag.FlagSet) []error {
+	var errs []error
+	fs.VisitAll(func(f *pflag.Flag) {
+		if isSetting(f.Name) && f.Value.Type() == "duration" && strings.HasPrefix(f.Value.String(), "-") {
+			errs = append(errs, fmt.Errorf("--%s: %s: must not be negative", f.Name, f.Value))
+		}
+	})
+	return errs
 }
 
 func (c *Config) check() []error {
@@ -199,12 +148,6 @@ func (c *Config) check() []error {
 	if c.OwnerGrace < 100*time.Millisecond || c.OwnerGrace > time.Hour {
 		bad("owner-grace", "%v is outside 100ms to 1h", c.OwnerGrace)
 	}
-	if c.DeadlineMargin < 0 {
-		bad("deadline-margin", "must not be negative")
-	}
-	if c.DrainDelay < 0 || c.DrainTimeout < 0 {
-		bad("drain-delay", "drain times must not be negative")
-	}
 	if c.LogFormat != "text" && c.LogFormat != "json" {
 		bad("log-format", "%q is neither text nor json", c.LogFormat)
 	}
@@ -217,6 +160,11 @@ func (c *Config) check() []error {
 	if c.GRPC == "" {
 		bad("grpc", "must not be empty: it is the service itself")
 	}
+	if c.Example && len(c.Rules) > 0 {
+		bad("example", "serves the built-in rules and not those of --rules: give one of the two")
+	}
+	c.checkAddresses(bad)
+	c.checkHeaders(bad)
 	c.Slots.check(bad)
 	c.Admin.check(bad)
 	return errs

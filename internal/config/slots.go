@@ -121,12 +121,6 @@ func (c *Slots) check(bad func(flag, format string, args ...any)) {
 	if c.Timeout <= 0 {
 		bad("slots-timeout", "must be positive")
 	}
-	for flag, d := range map[string]time.Duration{"slots-max-past": c.MaxPast, "slots-max-future": c.MaxFuture,
-		"slots-ahead": c.Ahead, "slots-keep-windows": c.KeepWindows, "slots-keep": c.Keep} {
-		if d < 0 {
-			bad(flag, "must not be negative")
-		}
-	}
 	if c.Keep > 0 && c.Keep < c.KeepWindows {
 		bad("slots-keep", "%v is less than --slots-keep-windows (%v), and windows count their slots", c.Keep, c.KeepWindows)
 	}

@@ -153,7 +153,7 @@ func (b block) run(t *testing.T) {
 		return
 	}
 	if strings.Contains(b.test, "with-serve") {
-		stop := b.start(t, "go run ./cmd/headgate serve")
+		stop := b.start(t, "go run ./cmd/headgate serve --example")
 		defer stop()
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)

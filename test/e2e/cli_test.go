@@ -43,6 +43,7 @@ func TestVersionAndHelp(t *testing.T) {
 	command(t, nil, "completion", "bash").want(t, 0, []string{"complete", "headgate"}, nil)
 	command(t, nil, "nonsense").want(t, 2, nil, []string{`unknown command "nonsense"`})
 	command(t, nil, "serve", "--nonsense").want(t, 2, nil, []string{"unknown flag: --nonsense"})
+	command(t, nil, "serve").want(t, 2, nil, []string{"no rules to serve", "--rules", "--example"})
 	command(t, nil, "serve", "nonsense").want(t, 2, nil, []string{"nonsense"})
 
 	var flags []string
@@ -130,7 +131,7 @@ func TestAsk(t *testing.T) {
 // TestExample is what the help suggests to newcomers.
 func TestExample(t *testing.T) {
 	t.Parallel()
-	s := startService(t)
+	s := startService(t, "--example")
 	for _, args := range [][]string{{"ask", "--addr", s.GRPC, "example", "client=alice", "-n", "7"}} {
 		command(t, nil, args...).want(t, 3, []string{"OK", "OVER_LIMIT"}, nil)
 	}
@@ -168,14 +169,14 @@ func TestServeRefuses(t *testing.T) {
 	}{
 		{"bad rules, with every problem", []string{"--rules", bad}, []string{bad + ":3:", "fortnight", bad + ":5:", "rate_limits", bad + ":6:", "leaky_bucket"}},
 		{"no such rules", []string{"--rules", bad + "x"}, []string{bad + "x"}},
-		{"a gRPC port in use", []string{"--grpc", addr}, []string{"--grpc " + addr, "another process listens there"}},
-		{"an HTTP port in use", []string{"--grpc", "127.0.0.1:0", "--services", "", "--http", addr}, []string{"--http " + addr, "another process listens there"}},
-		{"a debug port in use", []string{"--grpc", "127.0.0.1:0", "--services", "", "--http", "", "--debug", addr}, []string{"--debug " + addr, "another process listens there"}},
-		{"a file in the socket's place", []string{"--grpc", "unix:" + file}, []string{file, "not a socket"}},
-		{"an unknown backend", []string{"--backend", "oracle://x"}, []string{"--backend", `"oracle"`}},
+		{"a gRPC port in use", []string{"--example", "--grpc", addr}, []string{"--grpc " + addr, "another process listens there"}},
+		{"an HTTP port in use", []string{"--example", "--grpc", "127.0.0.1:0", "--services", "", "--http", addr}, []string{"--http " + addr, "another process listens there"}},
+		{"a debug port in use", []string{"--example", "--grpc", "127.0.0.1:0", "--services", "", "--http", "", "--debug", addr}, []string{"--debug " + addr, "another process listens there"}},
+		{"a file in the socket's place", []string{"--example", "--grpc", "unix:" + file}, []string{file, "not a socket"}},
+		{"an unknown backend", []string{"--example", "--backend", "oracle://x"}, []string{"--backend", `"oracle"`}},
 		{"bad settings, every one", []string{"--charge", "some", "--log-level", "loud", "--drain-delay", "-1s"}, []string{"--charge", "--log-level", "--drain-delay"}},
 		{"half of TLS", []string{"--grpc-tls-cert", bad}, []string{"--grpc-tls-key"}},
-		{"no certificate", []string{"--grpc-tls-cert", bad, "--grpc-tls-key", bad}, []string{"--grpc-tls-cert " + bad}},
+		{"no certificate", []string{"--example", "--grpc-tls-cert", bad, "--grpc-tls-key", bad}, []string{"--grpc-tls-cert " + bad}},
 		{"a bad file of settings, every line", []string{"--config", settings}, []string{settings + ":1:1", "did you mean log-level?", ":3:1", "did you mean backend?", ":4:1", "not a list"}},
 		{"no file of settings", []string{"--config", bad + "x"}, []string{bad + "x"}},
 	} {
@@ -207,7 +208,7 @@ func TestPrecedence(t *testing.T) {
 		{"flag over environment", []string{"HEADGATE_LOG_FORMAT=text"}, []string{"--config", file, "--log-format", "json"}, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			s := testenv.StartProgram(t, program, c.env, append([]string{"serve"}, c.flags...)...)
+			s := testenv.StartProgram(t, program, c.env, append([]string{"serve", "--example"}, c.flags...)...)
 			testenv.Eventually(t, serviceStartLimit, "start headgate", func() string {
 				asText := strings.Contains(s.Log(), "msg=serving")
 				asJSON := strings.Contains(s.Log(), `"msg":"serving"`)
@@ -263,12 +264,12 @@ func TestSecrets(t *testing.T) {
 		fmt.Sprintf("redos://:%s@127.0.0.1:1", password),
 		fmt.Sprintf(":%s@127.0.0.1:1", password),
 	} {
-		r := command(t, nil, "serve", "--backend", url)
+		r := command(t, nil, "serve", "--example", "--backend", url)
 		if r.code != 2 {
 			t.Errorf("serve takes the backend %s: %v", url, r)
 		}
 		wantNone("the error about "+url, r.String())
-		wantNone("the error of the environment's "+url, command(t, []string{"HEADGATE_BACKEND=" + url}, "serve").String())
+		wantNone("the error of the environment's "+url, command(t, []string{"HEADGATE_BACKEND=" + url}, "serve", "--example").String())
 	}
 	for _, url := range []string{works, dead} {
 		s := startService(t, "--rules", rules, "--backend", url, "--log-level", "debug")

@@ -1,0 +1,71 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/headgate-rls/headgate/internal/config"
+	"github.com/headgate-rls/headgate/internal/spell"
+)
+
+// flagError says in one line which flag is wrong, and what may have been meant.
+func flagError(cmd *cobra.Command, err error) error {
+	var unknown *pflag.NotExistError
+	var bad *pflag.InvalidValueError
+	switch {
+	case errors.As(err, &bad):
+		return fmt.Errorf("--%s: %w", bad.GetFlag().Name, config.BadValue(bad.GetFlag(), bad.GetValue()))
+	case errors.As(err, &unknown):
+		name := unknown.GetSpecifiedName()
+		if letters := unknown.GetSpecifiedShortnames(); letters != "" {
+			name, _, _ = strings.Cut(letters, "=") // -rules for --rules
+		}
+		return fmt.Errorf("%w%s", err, didYouMean("--", name, flagNames(cmd)))
+	}
+	return err
+}
+
+func flagNames(cmd *cobra.Command) []string {
+	var names []string
+	cmd.Flags().VisitAll(func(f *pflag.Flag) {
+		if !f.Hidden {
+			names = append(names, f.Name)
+		}
+	})
+	return names
+}
+
+func didYouMean(prefix, word string, known []string) string {
+	if best := spell.Nearest(word, known); best != "" {
+		return fmt.Sprintf("; did you mean %s%s?", prefix, best)
+	}
+	return ""
+}
+
+// noArgs refuses arguments that are not flags. The value of a switch is the one
+// that is left over most often.
+func noArgs(cmd *cobra.Command, args []string) error {
+	switch {
+	case len(args) == 0:
+		return nil
+	case args[0] == "true" || args[0] == "false":
+		return fmt.Errorf("%q is not part of a flag: a switch is set as in --shadow-mode=%s", args[0], args[0])
+	}
+	return fmt.Errorf("%q: %s takes flags only, and they begin with --", args[0], cmd.CommandPath())
+}
+
+// noCommand refuses a word that is not the name of a command below cmd.
+func noCommand(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	var names []string
+	for _, c := range cmd.Commands() {
+		names = append(names, c.Name())
+	}
+	return fmt.Errorf("unknown command %q for %q%s", args[0], cmd.CommandPath(), didYouMean("", args[0], names))
+}

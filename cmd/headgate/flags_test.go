@@ -1,0 +1,72 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/headgate-rls/headgate/internal/testenv"
+)
+
+// Whoever starts headgate wrongly reads one line that says what and where, and
+// what may have been meant.
+func TestBadCommandLinesAreExplained(t *testing.T) {
+	t.Chdir(t.TempDir())
+	certs := testenv.TestCerts(t)
+	cert, key, otherKey := certs.Server.CertFile, certs.Server.KeyFile, certs.Client.KeyFile
+	const admin = "serve --example --log-level error --grpc 127.0.0.1:0 --services= --http= --debug= --slots sqlite::memory: --admin 127.0.0.1:0 "
+	for _, c := range []struct{ args, want string }{
+		{"serve", "there are no rules to serve: name files or directories with --rules (HEADGATE_RULES), or put them into ./rules; to try headgate, --example serves a built-in example"},
+		{"serve --slots sqlite::memory:", "there are no rules to serve"},
+		{"serve --bakend memory://", "unknown flag: --bakend; did you mean --backend?"},
+		{"serve --grpc_keepalive=1s", "unknown flag: --grpc_keepalive; did you mean --grpc-keepalive?"},
+		{"serve --nonsense", "unknown flag: --nonsense"},
+		{"serve -rules x", "unknown shorthand flag: 'r' in -rules; did you mean --rules?"},
+		{"serve --replicas two", `--replicas: "two" is not a valid int: want a whole number`},
+		{"serve --drain-delay 5", `--drain-delay: "5" is not a valid duration: want a duration such as 500ms, 5s or 2m`},
+		{"serve --shadow-mode=perhaps", `--shadow-mode: "perhaps" is not a valid bool: want true or false`},
+		{"serve --slots-migrate false", `"false" is not part of a flag: a switch is set as in --shadow-mode=false`},
+		{"serve rules/", `"rules/": headgate serve takes flags only`},
+		{"serv", `unknown command "serv" for "headgate"; did you mean serve?`},
+		{"slots reconcil", `unknown command "reconcil" for "headgate slots"; did you mean reconcile?`},
+		{"slots reconcile --repare", "unknown flag: --repare; did you mean --repair?"},
+		{"ask d k=v --adr x", "unknown flag: --adr; did you mean --addr?"},
+		{"check x --formt json", "unknown flag: --formt; did you mean --format?"},
+		{admin + "--admin-tls-cert none --admin-tls-key " + key, "--admin-tls-cert none, --admin-tls-key " + key + ": open none"},
+		{admin + "--admin-tls-cert " + cert + " --admin-tls-key " + otherKey, "--admin-tls-cert " + cert + ", --admin-tls-key " + otherKey + ": tls: private key does not match public key"},
+		{admin + "--admin-tls-cert " + cert + " --admin-tls-key " + key + " --admin-client-ca none", "--admin-client-ca: open none"},
+		{admin + "--admin-tls-cert " + cert + " --admin-tls-key " + key + " --admin-client-ca " + key, "--admin-client-ca " + key + ": no certificate in it"},
+		{"serve --example --grpc 127.0.0.1:0 --grpc-tls-cert none --grpc-tls-key " + key, "--grpc-tls-cert none, --grpc-tls-key " + key + ": open none"},
+	} {
+		code, out := headgate(t, strings.Fields(c.args)...)
+		if code != exitError || !strings.HasPrefix(out, "headgate: "+c.want) || strings.Count(out, "\n") != 1 {
+			t.Errorf("%s: exit code %d, %q, want one line with %q", c.args, code, out, c.want)
+		}
+	}
+}
+
+func TestRulesDirectoryIsServedByDefault(t *testing.T) {
+	dir := t.TempDir()
+	t.Chdir(dir)
+	if err := os.Mkdir(filepath.Join(dir, "rules"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if code, out := headgate(t, "serve", "--grpc", "127.0.0.1:0"); code != exitError || !strings.Contains(out, "rules: no rules: the directory has no *.yaml") {
+		t.Errorf("an empty directory: %d %s", code, out)
+	}
+}
+
+func TestUnknownVariablesAreLogged(t *testing.T) {
+	t.Setenv("HEADGATE_BACKNED", "redis://:secret@h")
+	r := startServe(t)
+	if log := r.log.String(); !strings.Contains(log, "level=WARN") || !strings.Contains(log, "HEADGATE_BACKNED has no effect; did you mean HEADGATE_BACKEND?") || strings.Contains(log, "secret") {
+		t.Errorf("the log:\n%s", log)
+	}
+	r.stop()
+	r.exits(0, 20*time.Second)
+	if _, out := headgate(t, "migrate", "--slots", "sqlite::memory:"); !strings.Contains(out, "HEADGATE_BACKNED has no effect") {
+		t.Errorf("migrate does not warn: %s", out)
+	}
+}

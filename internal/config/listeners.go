@@ -1,0 +1,65 @@
+package config
+
+import (
+	"net"
+	"strconv"
+	"strings"
+)
+
+// A problem reports what is wrong with a flag.
+type problem func(flag, format string, args ...any)
+
+// listeners are the settings that name an address, in the order in which they
+// are opened.
+func (c *Config) listeners() []struct{ flag, address string } {
+	return []struct{ flag, address string }{
+		{"grpc", c.GRPC}, {"services", c.Services}, {"http", c.HTTP}, {"debug", c.Debug}, {"admin", c.Admin.Address},
+	}
+}
+
+// checkAddresses refuses what no listener can be opened on, and an address that
+// two settings name.
+func (c *Config) checkAddresses(bad problem) {
+	owner := map[string]string{}
+	for _, l := range c.listeners() {
+		switch other := owner[l.address]; {
+		case l.address == "":
+			continue
+		case !isAddress(l.address):
+			bad(l.flag, "%q is not an address: want host:port such as :8081, unix:PATH or unix:@NAME", l.address)
+		case other != "" && !strings.HasSuffix(l.address, ":0"):
+			bad(l.flag, "%s is the address of --%s already: give it another one, or an empty one", l.address, other)
+		}
+		owner[l.address] = l.flag
+	}
+}
+
+func isAddress(address string) bool {
+	if path, ok := strings.CutPrefix(address, "unix:"); ok {
+		return path != "" && path != "@"
+	}
+	_, port, err := net.SplitHostPort(address)
+	if err != nil {
+		return false
+	}
+	_, err = strconv.ParseUint(port, 10, 16)
+	return err == nil
+}
+
+// checkHeaders refuses names that no HTTP header can have.
+func (c *Config) checkHeaders(bad problem) {
+	for _, h := range []struct{ flag, name string }{
+		{"limit-header", c.LimitHeader}, {"remaining-header", c.RemainingHeader}, {"reset-header", c.ResetHeader},
+		{"retry-after-header", c.RetryHeader}, {"rule-header", c.RuleHeader},
+	} {
+		if strings.ContainsFunc(h.name, notInToken) {
+			bad(h.flag, "%q cannot be the name of an HTTP header", h.name)
+		}
+	}
+}
+
+// notInToken says whether RFC 9110 forbids r in the name of a header.
+func notInToken(r rune) bool {
+	letter := r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9'
+	return !letter && !strings.ContainsRune("!#$%&'*+-.^_`|~", r)
+}
