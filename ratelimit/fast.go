@@ -20,12 +20,12 @@ func UnaryHandler(s *Service, observe func(time.Duration, CallResult)) unary.Han
 	h := &unaryHandler{service: s, observe: observe}
 	about := []string{MetadataID, MetadataOwner, MetadataLeaseKey}
 	if s.conf.Caps.Local {
-		return unary.Handler{Metadata: about, Inline: func(ctx context.Context, calls []*unary.Call) []*unary.Call {
+		return unary.Handler{Metadata: about, Abandoned: h.abandoned, Inline: func(ctx context.Context, calls []*unary.Call) []*unary.Call {
 			h.serve(ctx, calls)
 			return nil
 		}}
 	}
-	return unary.Handler{Metadata: about, Serve: h.serve, Shed: h.shed}
+	return unary.Handler{Metadata: about, Serve: h.serve, Shed: h.shed, Abandoned: h.abandoned}
 }
 
 type unaryHandler struct {
@@ -70,6 +70,15 @@ func (h *unaryHandler) shed(calls []*unary.Call) {
 	h.encode(cs, start)
 }
 
+// abandoned ends the leases that a call brings back which nobody waits for.
+func (h *unaryHandler) abandoned(c *unary.Call) {
+	ex := exchanges.Get().(*exchange)
+	defer exchanges.Put(ex)
+	if ex.req.Decode(c.Message) == nil {
+		h.service.Abandoned(&ex.req)
+	}
+}
+
 // decode reads the calls that can be answered, fails the others, and returns
 // the earliest deadline, zero if there is none.
 func (h *unaryHandler) decode(calls []*unary.Call, now time.Time) (cs *callSlice, earliest time.Time) {
@@ -79,6 +88,7 @@ func (h *unaryHandler) decode(calls []*unary.Call, now time.Time) (cs *callSlice
 	}
 	for _, c := range calls {
 		if !c.Deadline.IsZero() && !c.Deadline.After(now) {
+			h.abandoned(c)
 			c.Err = errLate
 			continue
 		}

@@ -88,7 +88,9 @@ var exchanges = sync.Pool{New: func() any {
 
 func shouldRateLimit(h any, ctx context.Context, dec func(any) error, intercept grpc.UnaryServerInterceptor) (any, error) {
 	ex := exchanges.Get().(*exchange)
-	if err := dec(ex); err != nil {
+	err := dec(ex)
+	hasMessage(ctx)
+	if err != nil {
 		exchanges.Put(ex)
 		return nil, err
 	}
@@ -114,6 +116,10 @@ func (h *grpcHandler) shouldRateLimit(ctx context.Context, ex *exchange) error {
 	}
 	if md, ok := metadata.FromIncomingContext(ctx); ok {
 		ex.req.about(first(md, MetadataID), first(md, MetadataOwner), first(md, MetadataLeaseKey))
+	}
+	if ctx.Err() != nil {
+		h.service.Abandoned(&ex.req)
+		return status.FromContextError(ctx.Err()).Err()
 	}
 	h.service.Decide(ctx, ex.reqs[:], ex.resps[:])
 	if ctx.Err() != nil {

@@ -250,6 +250,36 @@ func (c *call) ended(b *batch) {
 	}
 }
 
+// Abandoned ends what the request of a caller who has gone brings back: requests
+// in flight have ended whether or not somebody waits for the answer. It does
+// not wait for the backend, and decides nothing else.
+func (s *Service) Abandoned(req *Request) {
+	b := s.batches.Get().(*batch)
+	defer s.batches.Put(b)
+	defer b.release()
+	var resp Response
+	b.start(s, []*Request{req}, []*Response{&resp})
+	if resp.Err != nil {
+		return
+	}
+	c := &b.calls[0]
+	if len(c.ends) > 0 && s.localLeases() {
+		s.endLocally(c.ends)
+	}
+	for i := range c.endings {
+		e := &c.endings[i]
+		for j := range e.Held[:e.n] {
+			s.returns.push(&c.ends[e.first+j], e.Domain, e.Held[j].Rule)
+		}
+	}
+	for i := range c.ops {
+		if op := &c.ops[i]; c.views[i].inFlight != nil && op.Cost < 0 {
+			op.Key.Group = strings.Clone(op.Key.Group) // it is a part of the message
+			s.returns.push(op, strings.Clone(c.req.Domain), c.views[i].rule)
+		}
+	}
+}
+
 // leaseEnded counts what became of a lease that was to be ended or renewed.
 func (s *Service) leaseEnded(op *limit.Op, out *limit.Outcome, domain, rule string, lapsed bool, now limit.Instant) {
 	event := LeaseUnknown

@@ -474,3 +474,20 @@ func TestManyReleases(t *testing.T) {
 	}
 	h.wantInFlight(0)
 }
+
+// TestAbandonedEndsAreDone: the end of a request that nobody waits for is done
+// in the background, with a token or by hits, and nothing else is.
+func TestAbandonedEndsAreDone(t *testing.T) {
+	h := setup(t, inFlightRules)
+	first, second := h.acquire("tenant=a"), h.acquire("tenant=a")
+	h.ask(desc("anon=x"))
+	h.wantInFlight(3)
+	h.Abandoned(&Request{Domain: "d", Descriptors: []Descriptor{release(first), desc("tenant=b")}})
+	h.Abandoned(&Request{Domain: "d", Descriptors: []Descriptor{desc("anon=x").refund(1)}})
+	h.Abandoned(&Request{Domain: "d", Descriptors: []Descriptor{desc("tenant=b")}})
+	h.Abandoned(&Request{Domain: "d", Descriptors: []Descriptor{release("garbage"), release(second)}})
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	h.Close(ctx) // returns when all is given back
+	h.wantInFlight(0)
+}

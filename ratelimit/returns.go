@@ -126,6 +126,8 @@ func (r *returns) try(batch []giveBack) (failed []giveBack) {
 			s.leaseEnded(&g.op, &v.Outcomes[0], g.domain, g.rule, false, v.At)
 		case errors.Is(v.Err, backends.ErrInvalid), errors.Is(v.Err, backends.ErrUnsupported):
 			r.lost(g)
+		case g.op.Holder == "" && !errors.Is(v.Err, backends.ErrNotApplied):
+			r.lost(g) // it may be done, and once more would end another request's
 		default:
 			failed = append(failed, *g)
 		}

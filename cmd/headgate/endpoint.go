@@ -158,6 +158,10 @@ func (s *server) grpcEndpoint(name string, l net.Listener, conf *tls.Config, mai
 	if conf != nil {
 		opts = append(opts, grpc.Creds(credentials.NewTLS(conf)))
 	}
+	if main {
+		opts = append(opts, ratelimit.ReadBeforeEnd())
+		l = ratelimit.Listener(l)
+	}
 	g := grpc.NewServer(opts...)
 	if main {
 		ratelimit.Register(g, s.service, s.metrics.Requests("grpc"))

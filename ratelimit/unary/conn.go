@@ -216,11 +216,13 @@ func (c *conn) nextBatch() bool {
 		switch {
 		case st.gone || c.state == stateDead: // taken back since it was complete
 			st.queued = false
+			c.s.abandoned(st)
 			c.abandon(st)
 		case len(c.batch) > 0 && c.batch[0].h != st.h:
 			rest = append(rest, st)
 		case !st.call.Deadline.IsZero() && !c.now.Before(st.call.Deadline):
 			st.queued = false
+			c.s.abandoned(st)
 			c.refuse(st, errDeadline)
 		default:
 			st.queued, st.handed = false, true

@@ -27,6 +27,12 @@ type Handler struct {
 	// Shed answers, without blocking, the calls for which there is no room
 	// in the queue to Serve. Without it they fail with UNAVAILABLE.
 	Shed func(calls []*Call)
+
+	// Abandoned, where set, is called with each call that nobody waits for any
+	// more when its turn comes: its client has given it up or is gone, or its
+	// deadline has passed. What such a call tells may matter all the same. It
+	// must not block, and may run in the goroutine that reads the connection.
+	Abandoned func(call *Call)
 }
 
 // A Call is one call of a method. It and all memory reached through it belong

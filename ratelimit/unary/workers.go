@@ -63,15 +63,20 @@ func (j *job) shed() {
 
 var errOverloaded = &Status{Unavailable, "too many calls are waiting"}
 
-// work is a worker: it takes jobs until the server is closed.
+// work is a worker: it takes jobs until the server is closed and none is left.
 func (s *Server) work() {
 	defer s.running.Done()
 	for {
 		select {
 		case j := <-s.queue:
-			s.waiting.Add(-int64(len(j.streams)))
 			s.do(j)
+			continue
 		case <-s.ctx.Done():
+		}
+		select {
+		case j := <-s.queue:
+			s.do(j)
+		default:
 			return
 		}
 	}
@@ -79,11 +84,14 @@ func (s *Server) work() {
 
 // do serves a job, except for calls that nobody waits for any more.
 func (s *Server) do(j *job) {
+	s.waiting.Add(-int64(len(j.streams)))
 	now := time.Now()
 	for _, st := range j.streams {
 		switch call := &st.call; {
 		case call.Cancelled():
+			s.abandoned(st)
 		case !call.Deadline.IsZero() && !now.Before(call.Deadline):
+			s.abandoned(st)
 			call.Err = errDeadline
 		default:
 			j.calls = append(j.calls, call)
@@ -110,6 +118,20 @@ func (s *Server) serve(j *job) {
 		}
 	}()
 	j.h.Serve(s.ctx, j.calls)
+}
+
+// abandoned hands a call that nobody waits for to its handler, if that wants
+// to know.
+func (s *Server) abandoned(st *stream) {
+	if st.h == nil || st.h.Abandoned == nil {
+		return
+	}
+	defer func() {
+		if p := recover(); p != nil {
+			s.panicked(st.h, p)
+		}
+	}()
+	st.h.Abandoned(&st.call)
 }
 
 func (s *Server) panicked(h *handler, p any) {

@@ -1,0 +1,88 @@
+package ratelimit
+
+import (
+	"context"
+	"net"
+	"sync/atomic"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/peer"
+	"google.golang.org/grpc/tap"
+)
+
+// A proxy that is terminated tells of the ends of its requests in flight and
+// hangs up in the same moment. grpc-go cancels the calls of a connection that
+// has ended, and a handler that waits for its message and for the cancellation
+// at once gets either by chance. So the connection is said to have ended only
+// when the handlers of all calls that arrived have their messages.
+
+// settleLimit bounds how long the end of a connection is kept back: calls of
+// which the message never came would keep it for ever.
+const settleLimit = time.Second
+
+// Listener returns l for a server of which [Register] made s a part and which
+// was made with [ReadBeforeEnd].
+func Listener(l net.Listener) net.Listener { return listener{l} }
+
+type listener struct{ net.Listener }
+
+func (l listener) Accept() (net.Conn, error) {
+	nc, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	return &settlingConn{Conn: nc}, nil
+}
+
+// A settlingConn keeps its end back while handlers wait for messages.
+type settlingConn struct {
+	net.Conn
+	unread atomic.Int64 // calls that have arrived and whose handlers have no message yet
+}
+
+func (c *settlingConn) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	if n == 0 && err != nil {
+		for end := time.Now().Add(settleLimit); c.unread.Load() > 0 && time.Now().Before(end); {
+			time.Sleep(time.Millisecond)
+		}
+	}
+	return n, err
+}
+
+// RemoteAddr is how a handler finds its connection.
+func (c *settlingConn) RemoteAddr() net.Addr { return settlingAddr{c.Conn.RemoteAddr(), c} }
+
+type settlingAddr struct {
+	net.Addr
+	c *settlingConn
+}
+
+func settling(ctx context.Context) *settlingConn {
+	p, ok := peer.FromContext(ctx)
+	if !ok {
+		return nil
+	}
+	addr, _ := p.Addr.(settlingAddr)
+	return addr.c
+}
+
+// ReadBeforeEnd makes a server hand every call that has arrived to its handler,
+// also when the client has hung up since. It wants a [Listener].
+func ReadBeforeEnd() grpc.ServerOption {
+	// It is called in the goroutine that reads the connection.
+	return grpc.InTapHandle(func(ctx context.Context, info *tap.Info) (context.Context, error) {
+		if c := settling(ctx); c != nil && info.FullMethodName == Method && ctx.Err() == nil {
+			c.unread.Add(1)
+		}
+		return ctx, nil
+	})
+}
+
+// hasMessage says that the handler of a call has its message, or will not get it.
+func hasMessage(ctx context.Context) {
+	if c := settling(ctx); c != nil {
+		c.unread.Add(-1)
+	}
+}
