@@ -89,6 +89,10 @@ var checks = []check{
 	{"LeasesParallel", checkLeasesParallel},
 	{"LeasesProcesses", checkLeasesProcesses},
 
+	{"Claims", checkClaims},
+	{"Tables", checkTables},
+	{"TableBound", checkTableBound},
+
 	{"Frozen", checkFrozen},
 	{"Killed", checkKilled},
 }

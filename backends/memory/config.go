@@ -24,6 +24,9 @@ type Config struct {
 	// Log is told, at most once a minute, when MaxKeys made state go. Nil
 	// means nobody is.
 	Log *slog.Logger
+	// Now is the clock by which rows of the Registry expire. Nil means that
+	// they do not.
+	Now func() time.Time
 }
 
 const (

@@ -7,6 +7,7 @@ import (
 	"math/bits"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/headgate-rls/headgate/backends"
 	"github.com/headgate-rls/headgate/limit"
@@ -20,9 +21,14 @@ type Backend struct {
 	shards []shard // a power of two, at most maxShards
 	leases atomic.Int64
 	warned atomic.Int64
+
+	registry registry
 }
 
-var _ backends.Backend = (*Backend)(nil)
+var (
+	_ backends.Backend   = (*Backend)(nil)
+	_ backends.Registrar = (*Backend)(nil)
+)
 
 // New returns an empty backend.
 func New(cfg Config) *Backend {
@@ -32,11 +38,15 @@ func New(cfg Config) *Backend {
 	if cfg.MaxLeases <= 0 {
 		cfg.MaxLeases = defaultMaxLeases
 	}
+	if cfg.Now == nil {
+		cfg.Now = func() time.Time { return time.Time{} }
+	}
 	n := 1
 	for n < maxShards && cfg.MaxKeys/(2*n) >= minShardKeys {
 		n *= 2
 	}
 	b := &Backend{cfg: cfg, caps: Caps(), seed: maphash.MakeSeed(), shards: make([]shard, n)}
+	b.registry.now = cfg.Now
 	for i := range b.shards {
 		b.shards[i].leases = &b.leases
 		b.shards[i].init((cfg.MaxKeys + n - 1) / n)

@@ -17,7 +17,7 @@ import (
 	"github.com/headgate-rls/headgate/limit"
 )
 
-func open(testing.TB) backends.Backend { return New(Config{}) }
+func open(testing.TB) backends.Backend { return New(Config{Now: time.Now}) }
 
 func TestConformance(t *testing.T) {
 	testenv.UseMemory(t)

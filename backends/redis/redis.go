@@ -45,7 +45,10 @@ type Backend struct {
 	calls, noScript, retries, undone, notUndone, nodeOpened, nodeRefused atomic.Int64
 }
 
-var _ backends.Backend = (*Backend)(nil)
+var (
+	_ backends.Backend   = (*Backend)(nil)
+	_ backends.Registrar = (*Backend)(nil)
+)
 
 // scratch is what a Take needs and the next one can use again.
 type scratch struct {

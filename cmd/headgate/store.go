@@ -247,6 +247,7 @@ func openMemory(_ context.Context, rawURL string, log *slog.Logger) (backends.Ba
 		return nil, nil, err
 	}
 	conf.Log = log
+	conf.Now = time.Now
 	be := memory.New(conf)
 	return be, []telemetry.Stat{
 		{Name: "headgate_memory_keys", Help: "Counters kept in memory.", Value: func() float64 { return float64(be.Stats().Keys) }},
