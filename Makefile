@@ -20,7 +20,7 @@ SEEDS ?= 20
 # How long make soak puts the service under load.
 SOAK ?= 30m
 
-.PHONY: help run build demo setup check test hunt bench chaos soak lint fuzz clean
+.PHONY: help run build demo setup check test hunt bench chaos soak attack lint fuzz clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -77,6 +77,9 @@ chaos: setup ## three services under load while Redis fails in every way (four m
 # The test ends by itself if it hangs, some minutes after SOAK.
 soak: setup ## look for what only shows with time (SOAK=30m)
 	go test -tags soak -count=1 -v -timeout 0 ./test/soak -soak $(SOAK)
+
+attack: setup ## attack the service in every known way, and print what that costs (two minutes)
+	go test -count=1 -v ./test/attack -full
 
 lint: ## check formatting, vet, staticcheck, go.mod and the scripts
 	@echo "== gofmt"

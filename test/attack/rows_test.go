@@ -1,0 +1,175 @@
+package attack
+
+import (
+	"bytes"
+	"strings"
+	"time"
+
+	"golang.org/x/net/http2"
+)
+
+// attacks is the table. Each attack is bounded in time and in what it sends. A
+// row without bounds is measured only.
+var attacks = []attack{
+	{
+		name: "none",
+		run:  func(g *target) { time.Sleep(size(time.Second, 3*time.Second)) },
+		want: bounds{peakMiB: 80, heldMiB: 16, cpu: 1.5},
+	},
+	{name: "repeated metadata headers", run: repeatedMetadata},
+	{name: "leases of large compressed messages", run: leasesOfLargeMessages},
+	{name: "half-sent requests on many connections", run: halfSentRequests},
+	{name: "SETTINGS that change all windows", run: settingsFlood},
+	{name: "messages that decompress to much", run: gzipFlood},
+	{name: "answers that nobody reads", run: unreadAnswers},
+	{name: "more calls than Redis answers, one connection", redis: true, run: func(g *target) { floodOfCalls(g, 1) }},
+	{name: "more calls than Redis answers, 16 connections", redis: true, run: func(g *target) { floodOfCalls(g, 16) }},
+}
+
+// repeatedMetadata opens all streams that it may, each with a header that
+// headgate keeps, many times: one byte each, from the table of HPACK.
+func repeatedMetadata(g *target) {
+	fields := []string{":method", "POST", ":scheme", "http", ":path", methodDecide, "content-type", "application/grpc"}
+	for range 7 { // within the bound on a header list
+		fields = append(fields, "x-headgate-id", strings.Repeat("v", 3800))
+	}
+	for range size(1, 4) {
+		w := g.connect()
+		for range w.most {
+			w.open(fields...)
+		}
+		w.flush()
+	}
+	time.Sleep(time.Second)
+}
+
+// leasesOfLargeMessages has leases granted by messages of a few hundred bytes
+// that are 250 KiB when they are decompressed.
+func leasesOfLargeMessages(g *target) {
+	body := prefixed(1, zipped(request("slow", "a", 250<<10)))
+	for range size(1, 3) {
+		w := g.connect()
+		for i := range int64(1024) {
+			w.call(body, headers(methodDecide, "grpc-encoding", "gzip")...)
+			if !w.flush() {
+				break
+			}
+			waitUntil(time.Second, func() bool { return w.closed.Load() || i-w.answered.Load()-w.reset.Load() < 3 })
+		}
+		waitUntil(2*time.Second, func() bool { return w.closed.Load() || w.answered.Load()+w.reset.Load() == 1024 })
+		g.note("%d granted", w.replies.Load())
+	}
+}
+
+// halfSentRequests sends nearly a MiB of requests on each of many connections, no
+// end of any, and goes on with small ones, so that what is dropped is replaced.
+func halfSentRequests(g *target) {
+	part := prefixed(0, make([]byte, 16<<10))
+	begin := func(w *wire, n int) {
+		_ = w.fr.WriteData(w.open(headers(methodDecide)...), false, part[:n])
+	}
+	for range 300 {
+		w := g.connect()
+		for range 60 {
+			begin(w, 16<<10)
+		}
+		w.flush()
+	}
+	for end := time.Now().Add(size(2*time.Second, 4*time.Second)); time.Now().Before(end); {
+		for _, w := range g.conns {
+			begin(w, 1000)
+			w.flush()
+		}
+	}
+}
+
+// settingsFlood changes the window of all streams as often as a frame can say.
+func settingsFlood(g *target) {
+	w := g.connect()
+	for range w.most {
+		w.open(headers(methodDecide)...)
+	}
+	var settings []http2.Setting
+	for i := range 128 {
+		settings = append(settings, http2.Setting{ID: http2.SettingInitialWindowSize, Val: uint32(1000 + i)})
+	}
+	for i := range size(1500, 6000) {
+		_ = w.fr.WriteSettings(settings...)
+		if i%16 == 0 && !w.flush() {
+			break
+		}
+	}
+	w.flush()
+	g.note("all handled: %v, closed by headgate: %v", w.handled(20*time.Second), w.closed.Load())
+}
+
+// gzipFlood sends messages of a few hundred bytes that are 250 KiB when they are
+// decompressed.
+func gzipFlood(g *target) {
+	w := g.connect()
+	body := prefixed(1, zipped(request("free", "a", 250<<10)))
+	for i := range int64(size(1000, 10_000)) {
+		w.call(body, headers(methodDecide, "grpc-encoding", "gzip")...)
+		if !w.flush() {
+			break
+		}
+		waitUntil(time.Second, func() bool { return w.closed.Load() || i-w.answered.Load()-w.reset.Load() < 3 })
+	}
+	g.note("all handled: %v, %d answered, closed by headgate: %v", w.handled(10*time.Second), w.replies.Load(), w.closed.Load())
+}
+
+// unreadAnswers makes, on many connections, calls whose answers are many times
+// as large, and gives them no window.
+func unreadAnswers(g *target) {
+	entry := field(field(nil, 1, []byte("free")), 2, []byte("a"))
+	message := field(nil, 1, []byte("attack"))
+	for range 256 {
+		message = field(message, 2, field(nil, 1, entry))
+	}
+	body := prefixed(1, zipped(message))
+	for range size(100, 300) {
+		w := g.connect(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 0})
+		for range min(w.most, 1024) {
+			w.call(body, headers(methodDecide, "grpc-encoding", "gzip")...)
+		}
+		if !w.flush() {
+			break
+		}
+	}
+	time.Sleep(time.Second)
+}
+
+// floodOfCalls sends more calls than the store can answer, as many at a time
+// as it may, on n connections.
+func floodOfCalls(g *target, n int) {
+	body := prefixed(0, request("free", "attacker", 0))
+	var all []*wire
+	for range n {
+		w := g.connect()
+		w.onData = func(message []byte) {
+			if bytes.Contains(message, []byte("degraded")) && bytes.Contains(message, []byte("allow")) {
+				g.uncounts.Add(1)
+			}
+		}
+		all = append(all, w)
+	}
+	var sent int64
+	for end := time.Now().Add(size(2*time.Second, 5*time.Second)); time.Now().Before(end); {
+		for _, w := range all {
+			room := int64(w.most) - (int64(w.next/2) - w.answered.Load() - w.reset.Load())
+			for range min(room, 256) {
+				w.call(body, headers(methodDecide)...)
+				sent++
+			}
+			w.flush()
+		}
+	}
+	waitUntil(3*time.Second, func() bool {
+		var answered int64
+		for _, w := range all {
+			answered += w.answered.Load() + w.reset.Load()
+		}
+		return answered >= sent
+	})
+	g.note("%d calls", sent)
+}
