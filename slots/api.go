@@ -48,6 +48,22 @@ func badField(field, format string, args ...any) error {
 	return &FieldError{Field: field, Problem: fmt.Sprintf(format, args...)}
 }
 
+// A ConfigNotFoundError is ErrConfigNotFound with the name that was asked for.
+type ConfigNotFoundError struct{ Name string }
+
+func (e *ConfigNotFoundError) Error() string {
+	return fmt.Sprintf("no active config is named %q", e.Name)
+}
+func (e *ConfigNotFoundError) Unwrap() error { return ErrConfigNotFound }
+
+// named adds the name of the config to ErrConfigNotFound.
+func named(err error, name string) error {
+	if errors.Is(err, ErrConfigNotFound) {
+		return &ConfigNotFoundError{name}
+	}
+	return err
+}
+
 // ErrSlotNotFound: the event has no slot.
 var ErrSlotNotFound = errors.New("the event has no slot")
 

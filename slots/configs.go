@@ -170,7 +170,7 @@ func together(ctx context.Context, g *singleflight.Group, key string, limit time
 }
 
 // Config returns the active config of a name, as requests are using it; the
-// empty name is the default one. Error: ErrConfigNotFound.
+// empty name is the default one. Error: *ConfigNotFoundError.
 func (s *Scheduler) Config(ctx context.Context, name string) (Config, error) {
 	setDefault(&name, s.settings.DefaultConfig)
 	if err := checkName("configName", name, MaxConfigName); err != nil {
@@ -179,7 +179,7 @@ func (s *Scheduler) Config(ctx context.Context, name string) (Config, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.settings.Timeout)
 	defer cancel()
 	c, err := s.configs.get(ctx, name)
-	return c, retryable(err)
+	return c, retryable(named(err, name))
 }
 
 // Configs returns the active configs by name, at most 1000.

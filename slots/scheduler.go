@@ -148,7 +148,7 @@ func NewScheduler(store Store, settings Settings) (*Scheduler, error) {
 
 // Assign gives the event the first window with room, or the slot that it has.
 //
-// Errors: *FieldError if the request is wrong, ErrConfigNotFound, *RetryError if
+// Errors: *FieldError if the request is wrong, *ConfigNotFoundError, *RetryError if
 // it is worth trying again, the context's error, and *StoreError. After an error
 // the event may have a slot nevertheless; asking again tells.
 func (s *Scheduler) Assign(ctx context.Context, r Request) (Result, error) {
@@ -196,7 +196,7 @@ func (s *Scheduler) prepare(ctx context.Context, r Request) (*caller, error) {
 	}
 	config, err := s.configs.get(ctx, r.ConfigName)
 	if err != nil {
-		return nil, err
+		return nil, named(err, r.ConfigName)
 	}
 	firstMs := plan.WindowStart(us, config.SizeMs)
 	elapsed := plan.Elapsed(us, config.SizeMs)

@@ -37,10 +37,24 @@ func badRequest(format string, args ...any) error {
 //
 // It is strict, so that what a client sends is what it meant: names must be spelt
 // as the tags have them, none twice; fields whose tags have no option (omitempty, omitzero) must be there;
-// nothing is null; text is valid Unicode, as else two different ids could become
-// one; and nothing follows the object. Errors are a *RequestError; those about the
-// content name the field and the place.
+// only fields that are pointers may be null, which is the same as not being there; text is valid Unicode,
+// as else two different ids could become one; and nothing follows the object. Errors are a *RequestError;
+// those about the content name the field and the place.
 func ReadJSON(w http.ResponseWriter, r *http.Request, limit int64, v any) error {
+	return read(w, r, limit, v, nil)
+}
+
+// ReadJSONIgnoring is ReadJSON for clients that send more than is asked for: it
+// ignores unknown fields and returns their names, at most a few, each once and
+// without the indexes of arrays. A field that looks like the misspelt name of one
+// that is missing is an error.
+func ReadJSONIgnoring(w http.ResponseWriter, r *http.Request, limit int64, v any) (names []string, err error) {
+	var g ignored
+	err = read(w, r, limit, v, &g)
+	return g.names, err
+}
+
+func read(w http.ResponseWriter, r *http.Request, limit int64, v any, ignored *ignored) error {
 	if by, ok := r.Context().Deadline(); ok {
 		// Also what is left of a body that is refused must be here by then. Not every
 		// ResponseWriter can do this, such as those of tests.
@@ -53,7 +67,7 @@ func ReadJSON(w http.ResponseWriter, r *http.Request, limit int64, v any) error 
 	if err != nil {
 		return bodyError(err, limit)
 	}
-	return decode(body, v)
+	return decode(body, v, ignored)
 }
 
 func checkContentType(h http.Header) error {
@@ -79,7 +93,7 @@ func bodyError(err error, limit int64) error {
 	return badRequest("the body could not be read to its end")
 }
 
-func decode(body []byte, v any) error {
+func decode(body []byte, v any, ignored *ignored) error {
 	if !utf8.Valid(body) {
 		return badRequest("the body is not valid UTF-8")
 	}
@@ -93,7 +107,7 @@ func decode(body []byte, v any) error {
 	if at := loneSurrogate(body); at >= 0 {
 		return badRequest("the body has half of a surrogate pair at byte %d: write the whole character", at)
 	}
-	if err := newChecker(body).value("", reflect.TypeOf(v).Elem()); err != nil {
+	if err := newChecker(body, ignored).value("", reflect.TypeOf(v).Elem()); err != nil {
 		return err
 	}
 	if err := json.Unmarshal(body, v); err != nil { // the checker has let something pass

@@ -22,7 +22,7 @@ type outer struct {
 	Raw   json.RawMessage `json:"raw,omitempty"`
 }
 
-func read(t *testing.T, body string, limit int64, header ...string) (outer, *RequestError) {
+func readOuter(t *testing.T, body string, limit int64, header ...string) (outer, *RequestError) {
 	t.Helper()
 	r := httptest.NewRequest("POST", "/", strings.NewReader(body))
 	r.Header.Set("Content-Type", "application/json")
@@ -39,7 +39,7 @@ func read(t *testing.T, body string, limit int64, header ...string) (outer, *Req
 }
 
 func TestReadJSONAccepts(t *testing.T) {
-	v, err := read(t, " {\"name\":\"\\ud83d\\ude00 \\\\ud83d é\", \"count\":-3, \"flag\":true,\n"+
+	v, err := readOuter(t, " {\"name\":\"\\ud83d\\ude00 \\\\ud83d é\", \"count\":-3, \"flag\":true,\n"+
 		`"list":[{"id":"a"},{"id":"b","note":"n"}], "raw":{"any":[1.5,null,{"x":"y"}]}} `, 1000,
 		"Content-Type", "application/json; charset=UTF-8")
 	if err != nil {
@@ -51,11 +51,47 @@ func TestReadJSONAccepts(t *testing.T) {
 	}
 }
 
+// Some clients write null for what they leave out.
+func TestNullIsTheSameAsNothing(t *testing.T) {
+	if v, err := readOuter(t, `{"name":"a","flag":null}`, 100); err != nil || v.Flag != nil {
+		t.Errorf("read %+v, %v", v, err)
+	}
+}
+
+// Clients may send more than is asked for; a misspelt field is no such thing.
+func TestReadJSONIgnoring(t *testing.T) {
+	for _, c := range []struct{ name, body, ignored, refused string }{
+		{"nothing else", `{"name":"a"}`, "", ""},
+		{"one", `{"prio":{"x":[1,null]},"name":"a"}`, "prio", ""},
+		{"inside, each once", `{"name":"a","list":[{"id":"x","z":1},{"z":2,"id":"y","more":null}],"z":3}`, "list[].z list[].more z", ""},
+		{"like one that is there", `{"nam":"b","name":"a"}`, "nam", ""},
+		{"too many to name", `{"name":"a","q1":1,"q2":1,"q3":1,"q4":1,"q5":1,"q6":1,"q7":1,"q8":1,"q9":1,"q10":1}`, "q1 q2 q3 q4 q5 q6 q7 q8 …", ""},
+		{"a long name", `{"name":"a","` + strings.Repeat("n", 300) + `":1}`, strings.Repeat("n", 120) + "…", ""},
+		{"misspelt, required", `{"nam":"a"}`, "", `nam is an unknown field; did you mean "name"? (at byte 6)`},
+		{"misspelt, optional", `{"name":"a","Flag":true,"x":1}`, "", `Flag is an unknown field; did you mean "flag"?`},
+		{"twice inside one", `{"name":"a","prio":{"x":1,"x":2}}`, "", "prio.x is there twice"},
+		{"missing", `{"prio":1}`, "", "name is missing"},
+	} {
+		r := httptest.NewRequest("POST", "/", strings.NewReader(c.body))
+		r.Header.Set("Content-Type", "application/json")
+		var v outer
+		names, err := ReadJSONIgnoring(httptest.NewRecorder(), r, 1000, &v)
+		switch {
+		case c.refused != "":
+			if err == nil || !strings.Contains(err.Error(), c.refused) {
+				t.Errorf("%s: %v, want %q", c.name, err, c.refused)
+			}
+		case err != nil || strings.Join(names, " ") != c.ignored || v.Name != "a":
+			t.Errorf("%s: read %+v, ignored %q, %v; want %q", c.name, v, names, err, c.ignored)
+		}
+	}
+}
+
 func TestIntegers(t *testing.T) {
 	for text, want := range map[string]Integer{
 		"0": 0, "-0": 0, "176.0": 176, "1e2": 100, "-3": -3, "999999999999999": 999_999_999_999_999, "1.5e1": 15, "9999999999": 9_999_999_999,
 	} {
-		if v, err := read(t, `{"name":"a","count":`+text+`}`, 100); err != nil || v.Count != want {
+		if v, err := readOuter(t, `{"name":"a","count":`+text+`}`, 100); err != nil || v.Count != want {
 			t.Errorf("%s is %d, %v, want %d", text, v.Count, err, want)
 		}
 	}
@@ -71,15 +107,16 @@ func TestReadJSONRefuses(t *testing.T) {
 		{"an array", `[]`, "the body must be an object, not an array"},
 		{"a string", `"x"`, "the body must be an object, not a string"},
 		{"null", `null`, "the body must be an object, not null"},
-		{"unknown field", `{"name":"a","cuont":1}`, `cuont is no field that is known here; did you mean "count"? (at byte 19)`},
+		{"unknown field", `{"name":"a","cuont":1}`, `cuont is an unknown field; did you mean "count"? (at byte 19)`},
 		{"another case", `{"Name":"a"}`, `did you mean "name"?`},
-		{"unknown inside", `{"name":"a","list":[{"id":"x"},{"id":"y","z":1}]}`, "list[1].z is no field"},
+		{"unknown inside", `{"name":"a","list":[{"id":"x"},{"id":"y","z":1}]}`, "list[1].z is an unknown field"},
 		{"twice", `{"name":"a","name":"b"}`, "name is there twice"},
 		{"twice inside what others check", `{"name":"a","raw":{"x":[{"y":1,"y":2}]}}`, "raw.x[0].y is there twice"},
 		{"missing", `{"count":1}`, "name is missing"},
 		{"missing inside", `{"name":"a","list":[{"note":"x"}]}`, "list[0].id is missing"},
 		{"null field", `{"name":null}`, "name must be a string, not null"},
-		{"null optional field", `{"name":"a","flag":null}`, "flag must be true or false, not null"},
+		{"null list", `{"name":"a","list":null}`, "list must be an array, not null"},
+		{"null number", `{"name":"a","count":null}`, "count must be a whole number of at most 15 digits, not null"},
 		{"number for string", `{"name":7}`, "name must be a string, not the number 7"},
 		{"string for number", `{"name":"a","count":"1"}`, "count must be a whole number of at most 15 digits, not a string"},
 		{"fraction", `{"name":"a","count":1.5}`, "count must be a whole number"},
@@ -93,9 +130,9 @@ func TestReadJSONRefuses(t *testing.T) {
 		{"high half", `{"name":"\ud83d"}`, "half of a surrogate pair at byte 9"},
 		{"high half before another", `{"name":"\ud83d\u0041"}`, "half of a surrogate pair"},
 		{"low half", `{"name":"\\\ude00"}`, "half of a surrogate pair at byte 11"},
-		{"a long name", `{"` + strings.Repeat("n", 300) + `":1}`, strings.Repeat("n", 120) + "… is no field"},
+		{"a long name", `{"` + strings.Repeat("n", 300) + `":1}`, strings.Repeat("n", 120) + "… is an unknown field"},
 	} {
-		if _, err := read(t, c.body, 1000); err == nil {
+		if _, err := readOuter(t, c.body, 1000); err == nil {
 			t.Errorf("%s: accepted", c.name)
 		} else if err.Status != 400 || !strings.Contains(err.Message, c.want) {
 			t.Errorf("%s: %d %q, want 400 with %q", c.name, err.Status, err.Message, c.want)
@@ -105,17 +142,17 @@ func TestReadJSONRefuses(t *testing.T) {
 
 func TestReadJSONRefusesBySizeAndKind(t *testing.T) {
 	const body = `{"name":"abc"}`
-	if _, err := read(t, body, int64(len(body))); err != nil {
+	if _, err := readOuter(t, body, int64(len(body))); err != nil {
 		t.Errorf("a body of just the limit: %v", err)
 	}
-	if _, err := read(t, body, int64(len(body))-1); err == nil || err.Status != http.StatusRequestEntityTooLarge {
+	if _, err := readOuter(t, body, int64(len(body))-1); err == nil || err.Status != http.StatusRequestEntityTooLarge {
 		t.Errorf("a body of a byte more than the limit: %v", err)
 	}
 	for _, header := range [][]string{
 		{"Content-Type", ""}, {"Content-Type", "text/plain"}, {"Content-Type", "application/x-www-form-urlencoded"},
 		{"Content-Type", "application/json; charset=latin1"}, {"Content-Type", "application/json;;"}, {"Content-Encoding", "gzip"},
 	} {
-		if _, err := read(t, body, 100, header...); err == nil || err.Status != http.StatusUnsupportedMediaType {
+		if _, err := readOuter(t, body, 100, header...); err == nil || err.Status != http.StatusUnsupportedMediaType {
 			t.Errorf("%v: %v, want 415", header, err)
 		}
 	}
@@ -128,7 +165,7 @@ func FuzzDecode(f *testing.F) {
 	f.Add([]byte(`{"name":"\ud83d\ude00"}`))
 	f.Fuzz(func(t *testing.T, body []byte) {
 		var v, again outer
-		if decode(body, &v) != nil {
+		if decode(body, &v, nil) != nil {
 			return
 		}
 		if strings.ContainsRune(v.Name, '\uFFFD') && !strings.Contains(string(body), "\uFFFD") && !strings.Contains(strings.ToLower(string(body)), `\ufffd`) {
@@ -138,7 +175,7 @@ func FuzzDecode(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := decode(data, &again); err != nil {
+		if err := decode(data, &again, nil); err != nil {
 			t.Fatalf("%q was accepted, but not what it means, %q: %v", body, data, err)
 		}
 	})

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"reflect"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -16,12 +17,37 @@ import (
 // A checker walks through valid JSON beside the Go type that it is to become,
 // since encoding/json forgives much: other cases of letters, names twice, nulls,
 // fields that are missing.
-type checker struct{ *json.Decoder }
+type checker struct {
+	*json.Decoder
+	ignored *ignored // nil: an unknown field is an error
+}
 
-func newChecker(body []byte) checker {
+func newChecker(body []byte, ignored *ignored) checker {
 	d := json.NewDecoder(bytes.NewReader(body))
 	d.UseNumber()
-	return checker{d}
+	return checker{d, ignored}
+}
+
+// maxIgnored bounds how many names of ignored fields are kept.
+const maxIgnored = 8
+
+// ignored are the paths of unknown fields, each once, without indexes.
+type ignored struct{ names []string }
+
+var index = regexp.MustCompile(`\[[0-9]+\]`)
+
+func (g *ignored) add(path string) {
+	if len(g.names) > maxIgnored {
+		return
+	}
+	path = index.ReplaceAllString(clip(path), "[]")
+	switch {
+	case slices.Contains(g.names, path):
+	case len(g.names) == maxIgnored:
+		g.names = append(g.names, "…")
+	default:
+		g.names = append(g.names, path)
+	}
 }
 
 // raw is the type of what is checked by others, but for names that come twice.
@@ -33,7 +59,8 @@ func (c checker) value(path string, t reflect.Type) error {
 	if err != nil {
 		return badRequest("the body is not a JSON object: %v", err)
 	}
-	if t.Kind() == reflect.Pointer {
+	optional := t.Kind() == reflect.Pointer // null is the same as nothing
+	if optional {
 		t = t.Elem()
 	}
 	if token == json.Delim('{') && (t == raw || t.Kind() == reflect.Struct) {
@@ -42,7 +69,7 @@ func (c checker) value(path string, t reflect.Type) error {
 	if token == json.Delim('[') && (t == raw || t.Kind() == reflect.Slice) {
 		return c.array(path, t)
 	}
-	if t == raw || scalarFits(token, t) {
+	if t == raw || scalarFits(token, t) || token == nil && optional {
 		return nil
 	}
 	return c.bad(path, "must be %s, not %s", want(t), got(token))
@@ -51,6 +78,7 @@ func (c checker) value(path string, t reflect.Type) error {
 func (c checker) object(path string, t reflect.Type) error {
 	fields := fieldsOf(t)
 	seen := map[string]bool{}
+	misspelt := map[string]error{} // by the field that was meant, if it is not there
 	for c.More() {
 		token, err := c.Token()
 		if err != nil {
@@ -65,22 +93,46 @@ func (c checker) object(path string, t reflect.Type) error {
 		kind := raw
 		if t != raw {
 			i := slices.IndexFunc(fields, func(f field) bool { return f.name == name })
-			if i < 0 {
-				return c.bad(inner, "is no field that is known here%s", suggestion(name, fields))
+			if i >= 0 {
+				kind = fields[i].kind
+			} else if err := c.unknown(inner, name, fields, misspelt); err != nil {
+				return err
 			}
-			kind = fields[i].kind
 		}
 		if err := c.value(inner, kind); err != nil {
 			return err
 		}
 	}
 	for _, f := range fields {
+		if err := misspelt[f.name]; err != nil && !seen[f.name] {
+			return err
+		}
 		if f.required && !seen[f.name] {
 			return c.bad(join(path, f.name), "is missing")
 		}
 	}
 	_, err := c.Token()
 	return err
+}
+
+// unknown deals with a field that the type does not have. Where such fields are
+// ignored, one that looks like the misspelt name of a field that is missing is
+// an error still: ignoring it would do something else than the client meant.
+func (c checker) unknown(path, name string, fields []field, misspelt map[string]error) error {
+	near := nearest(name, fields)
+	hint := ""
+	if near != "" {
+		hint = fmt.Sprintf("; did you mean %q?", near)
+	}
+	err := c.bad(path, "is an unknown field%s", hint)
+	switch {
+	case c.ignored == nil:
+		return err
+	case near != "":
+		misspelt[near] = err
+	}
+	c.ignored.add(path)
+	return nil
 }
 
 func (c checker) array(path string, t reflect.Type) error {
@@ -139,15 +191,13 @@ func fieldsOf(t reflect.Type) (fields []field) {
 	return fields
 }
 
-func suggestion(name string, fields []field) string {
+// nearest is the field that a name may have meant, or "".
+func nearest(name string, fields []field) string {
 	known := make([]string, len(fields))
 	for i, f := range fields {
 		known[i] = f.name
 	}
-	if near := spell.Nearest(name, known); near != "" {
-		return fmt.Sprintf("; did you mean %q?", near)
-	}
-	return ""
+	return spell.Nearest(name, known)
 }
 
 func scalarFits(token json.Token, t reflect.Type) bool {

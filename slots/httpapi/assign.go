@@ -2,6 +2,9 @@ package httpapi
 
 import (
 	"net/http"
+	"regexp"
+	"strconv"
+	"strings"
 
 	"github.com/headgate-rls/headgate/internal/web"
 	"github.com/headgate-rls/headgate/slots"
@@ -15,6 +18,33 @@ const (
 
 // replayedHeader tells that the event had the slot already (F14).
 const replayedHeader = "Idempotency-Replayed"
+
+// ignoredHeader names the unknown fields of a request, which were ignored.
+const ignoredHeader = "Ignored-Fields"
+
+// readRequest reads the body of a request for slots. Clients send such requests with
+// fields of their own; a config is read strictly, since an option that is ignored
+// would leave a limit wider than it was meant.
+func readRequest(w http.ResponseWriter, r *http.Request, limit int64, v any) error {
+	names, err := web.ReadJSONIgnoring(w, r, limit, v)
+	if len(names) > 0 {
+		w.Header().Set(ignoredHeader, headerList(names))
+	}
+	return err
+}
+
+// headerList joins names; those with other characters than words have are quoted.
+func headerList(names []string) string {
+	list := make([]string, len(names))
+	for i, name := range names {
+		if list[i] = name; !plainName.MatchString(name) {
+			list[i] = strconv.QuoteToASCII(name)
+		}
+	}
+	return strings.Join(list, ", ")
+}
+
+var plainName = regexp.MustCompile(`^[A-Za-z0-9_.$\[\]-]+$`)
 
 type slotRequest struct {
 	EventID       string  `json:"eventId"`
@@ -35,7 +65,7 @@ func assignedOf(s slots.Slot) assigned {
 
 func (h *Handlers) postSlot(w http.ResponseWriter, r *http.Request, _ params) error {
 	var body slotRequest
-	if err := web.ReadJSON(w, r, maxBody, &body); err != nil {
+	if err := readRequest(w, r, maxBody, &body); err != nil {
 		return err
 	}
 	req, err := request(body.EventID, body.ConfigName, body.RequestedTime)
@@ -79,7 +109,7 @@ type batchFailure struct {
 // does not keep the others from their slots.
 func (h *Handlers) postBatch(w http.ResponseWriter, r *http.Request, _ params) error {
 	var body batchRequest
-	if err := web.ReadJSON(w, r, maxBatch, &body); err != nil {
+	if err := readRequest(w, r, maxBatch, &body); err != nil {
 		return err
 	}
 	if n := len(body.Events); n == 0 || n > slots.MaxBatch {

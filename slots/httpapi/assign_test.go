@@ -87,7 +87,7 @@ func TestBadRequests(t *testing.T) {
 		{"blank event", event(`" \u2003"`, def, at), "eventId must not be blank"},
 		{"empty config", event(ok, `""`, at), "configName must not be empty"},
 		{"long config", event(ok, `"`+strings.Repeat("c", 129)+`"`, at), "configName has 129 bytes"},
-		{"null config", event(ok, `null`, at), "configName must be a string, not null"},
+		{"null event", event(`null`, def, at), "eventId must be a string, not null"},
 		{"empty time", event(ok, def, `""`), "requestedTime must not be empty"},
 		{"no time at all", event(ok, def, `"soon"`), `requestedTime is "soon"`},
 		{"no offset", event(ok, def, `"2025-06-01T12:00:00"`), "requestedTime is"},
@@ -97,9 +97,10 @@ func TestBadRequests(t *testing.T) {
 		{"an offset that is not", event(ok, def, `"2025-06-01T12:00:00+24:00"`), "requestedTime is"},
 		{"ten digits", event(ok, def, `"2025-06-01T12:00:00.0000000001Z"`), "nine digits"},
 		{"too early", event(ok, def, `"1899-12-31T23:59:59Z"`), "requestedTime is outside"},
+		{"the zero of Go's times", event(ok, def, `"0001-01-01T00:00:00Z"`), "requestedTime is outside the years 1900 to 9000"},
 		{"too late", event(ok, def, `"9000-01-01T00:00:00Z"`), "requestedTime is outside"},
 		{"a number for time", event(ok, def, `1748779200`), "requestedTime must be a string, not the number 1748779200"},
-		{"unknown field", `{"eventId":"e","requestedTime":"2025-06-01T12:00:00Z","prio":1}`, "prio is no field"},
+		{"misspelt field", `{"eventId":"e","requestedTime":"2025-06-01T12:00:00Z","configname":"x"}`, `did you mean "configName"?`},
 	} {
 		a := s.do(t, "POST", "/api/v1/slots", c.body, "Content-Type", "application/json").is(t, 400)
 		if message := a.object(t)["message"].(string); !strings.Contains(message, c.want) {
@@ -132,8 +133,8 @@ func TestErrors(t *testing.T) {
 		logged bool
 	}{
 		{"field", &slots.FieldError{Field: "eventId", Problem: "must not be empty"}, 400, "", "eventId must not be empty", false},
-		{"config", slots.ErrConfigNotFound, 404, "", "no active config", false},
-		{"wrapped config", fmt.Errorf("assign: %w", slots.ErrConfigNotFound), 404, "", "no active config", false},
+		{"config", &slots.ConfigNotFoundError{Name: "nowhere"}, 404, "", `no active config is named "nowhere"`, false},
+		{"wrapped config", fmt.Errorf("assign: %w", &slots.ConfigNotFoundError{Name: "nowhere"}), 404, "", `named "nowhere"`, false},
 		{"conflict", slots.ErrConflict, 409, "", "came first", false},
 		{"exhausted", &slots.RetryError{After: 1500 * time.Millisecond, Err: slots.ErrExhausted}, 503, "2", "every window in reach", false},
 		{"paused", &slots.RetryError{After: 5 * time.Second, Err: slots.ErrPaused}, 503, "5", "maxPerWindow is 0", false},
@@ -205,9 +206,28 @@ func TestFullAndPaused(t *testing.T) {
 	if a.header.Get("Retry-After") == "" {
 		t.Error("there is no Retry-After")
 	}
-	s.do(t, "POST", "/api/v1/slots", `{"eventId":"q","configName":"nowhere","requestedTime":"2025-06-01T12:00:00Z"}`).is(t, 404).says(t, "no active config")
+	s.do(t, "POST", "/api/v1/slots", `{"eventId":"q","configName":"nowhere","requestedTime":"2025-06-01T12:00:00Z"}`).is(t, 404).says(t, `no active config is named "nowhere"`)
 }
 
 func TestNoDefaultConfig(t *testing.T) {
-	real(t).do(t, "POST", "/api/v1/slots", `{"eventId":"q","requestedTime":"2025-06-01T12:00:00Z"}`).is(t, 404).says(t, "POST /admin/rate-limit/config")
+	real(t).do(t, "POST", "/api/v1/slots", `{"eventId":"q","requestedTime":"2025-06-01T12:00:00Z"}`).is(t, 404).says(t, `no active config is named "default"; POST /admin/rate-limit/config`)
+}
+
+// Clients send fields of their own, and null for what they leave out.
+func TestUnknownFieldsAreIgnoredAndNamed(t *testing.T) {
+	s := withDefault(t)
+	a := s.do(t, "POST", "/api/v1/slots", `{"eventId":"e","configName":null,"requestedTime":"2025-06-01T12:00:00Z","prio":1,"Größe \r\nX: y":{"a":1}}`).is(t, 200)
+	if got, want := a.header.Get("Ignored-Fields"), `prio, "Gr\u00f6\u00dfe \r\nX: y"`; got != want {
+		t.Errorf("Ignored-Fields is %s, want %s", got, want)
+	}
+	a = s.do(t, "POST", "/api/v1/slots:batch", `{"events":[{"eventId":"f","requestedTime":"2025-06-01T12:00:00Z","prio":1},
+		{"eventId":"g","requestedTime":"2025-06-01T12:00:00Z","prio":1,"configName":null}],"source":"x"}`).is(t, 200)
+	if got := a.header.Get("Ignored-Fields"); got != "events[].prio, source" {
+		t.Errorf("Ignored-Fields of a batch is %q", got)
+	}
+	if got := s.do(t, "POST", "/api/v1/slots", documented).is(t, 200).header.Values("Ignored-Fields"); len(got) != 0 {
+		t.Errorf("Ignored-Fields is %q though nothing was ignored", got)
+	}
+	s.admin(t, "POST", "/admin/rate-limit/config", `{"configName":"default","maxPerWindow":1,"windowSize":"PT4S","prio":1}`).is(t, 400).says(t, "prio is an unknown field")
+	s.admin(t, "POST", "/admin/rate-limit/config", `{"configName":"default","maxPerWindow":1,"windowSize":"PT4S","scope":null,"jitter":null,"calendar":null}`).is(t, 200)
 }

@@ -36,13 +36,14 @@ const leastRetry = time.Second
 func explain(err error) explanation {
 	var request *web.RequestError
 	var field *slots.FieldError
+	var config *slots.ConfigNotFoundError
 	switch {
 	case errors.As(err, &request):
 		return explanation{request.Status, request.Message, 0}
 	case errors.As(err, &field):
 		return explanation{http.StatusBadRequest, field.Error(), 0}
-	case errors.Is(err, slots.ErrConfigNotFound):
-		return explanation{http.StatusNotFound, "there is no active config of this name; POST /admin/rate-limit/config makes one", 0}
+	case errors.As(err, &config):
+		return explanation{http.StatusNotFound, config.Error() + "; POST /admin/rate-limit/config makes one", 0}
 	case errors.Is(err, slots.ErrSlotNotFound):
 		return explanation{http.StatusNotFound, slots.ErrSlotNotFound.Error(), 0}
 	case errors.Is(err, slots.ErrConflict):

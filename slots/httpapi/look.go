@@ -91,7 +91,7 @@ var earliest = time.Date(1900, 1, 1, 0, 0, 0, 0, time.UTC)
 func (p params) position() (slots.Position, error) {
 	from := slots.Position{CreatedUs: earliest.UnixMicro()}
 	if text, ok := p["since"]; ok {
-		t, err := parseLook("since", text)
+		t, err := parseTime("since", text)
 		if err != nil {
 			return from, err
 		}
@@ -153,7 +153,7 @@ func (h *Handlers) getWindows(w http.ResponseWriter, r *http.Request, p params) 
 	now := h.now()
 	from := now
 	if text, ok := p["from"]; ok {
-		if from, err = parseLook("from", text); err != nil {
+		if from, err = parseTime("from", text); err != nil {
 			return err
 		}
 	}

@@ -25,7 +25,7 @@ var timeForm = regexp.MustCompile(
 
 // parseTime reads an RFC 3339 time with any offset and up to nine digits of a
 // second. What is below a microsecond is rounded up, so that nothing happens
-// before the time that was meant (F15).
+// before the time that was meant (F15). It must be a time that slots can have.
 func parseTime(field, text string) (time.Time, error) {
 	if text == "" {
 		return time.Time{}, badField(field, "must not be empty")
@@ -38,16 +38,10 @@ func parseTime(field, text string) (time.Time, error) {
 	if rest := t.Nanosecond() % 1000; rest != 0 {
 		t = t.Add(time.Duration(1000 - rest))
 	}
-	return t, nil
-}
-
-// parseLook reads a time to look from, which must be one that slots can have.
-func parseLook(field, text string) (time.Time, error) {
-	t, err := parseTime(field, text)
-	if err == nil && (t.Year() < 1900 || t.Year() >= 9000) {
-		err = badField(field, "is outside the years 1900 to 9000")
+	if t.Year() < 1900 || t.Year() >= 9000 {
+		return t, badField(field, "is outside the years 1900 to 9000")
 	}
-	return t, err
+	return t, nil
 }
 
 // request makes a Request of its fields.
