@@ -129,6 +129,7 @@ func (n *naiveSet) describe(op *Op, now Instant, refused int64, out *Outcome) {
 		out.Reset = time.Duration(n.leases[count-1].until*1000-int64(now)) * time.Microsecond
 	}
 	switch {
+	case op.Cost < 0 && op.Ending == EndOwner && op.Holder != "": // so few are one slice
 	case op.Limit.Max() == 0, op.Cost > 0 && !out.Admitted && n.gone(op.Holder), op.Cost == 0 && op.Holder != "" && !out.Held:
 		out.Retry = Never
 	case count >= op.Limit.Max():

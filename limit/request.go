@@ -68,12 +68,32 @@ const (
 	// EndAttempt gives back what one acquire took, whose answer nobody will
 	// use: a lease that was acquired again stays.
 	EndAttempt
-	// EndOwner ends every lease whose holder's name begins with Holder.
+	// EndOwner ends the leases whose holder's name begins with Holder: with
+	// Cost -1 those among the OwnerSlice leases that expire first. Where there
+	// are more, [Op.Rest] returns the op that goes on.
 	EndOwner
 	// EndKnown is EndLease for a lease that was surely granted: where there is
 	// none any more its end is not remembered.
 	EndKnown
 )
+
+// OwnerSlice is how many leases an Op with EndOwner looks at, so that a store
+// is not kept from other work. Leases that expire in one millisecond are not
+// separated: of the last one it looks at all.
+const OwnerSlice = 1024
+
+// Rest returns what is left to be done of op, the only one of the request that
+// v answers, and whether there is anything: only EndOwner leaves something. Ops
+// that are repeated until there is nothing left end all leases of an owner that
+// were granted before the first of them.
+func (op *Op) Rest(v *Verdict) (Op, bool) {
+	if op.Limit.Algorithm() != Concurrency || !op.endsOwner() || v.Err != nil || v.Outcomes[0].Retry <= 0 {
+		return Op{}, false
+	}
+	rest := *op
+	rest.Cost = -int64(v.At.Add(v.Outcomes[0].Retry))
+	return rest, true
+}
 
 // A Request is one caller's question: a few ops. It is admitted when every op
 // that is not a shadow has room. Admitted, all its ops with room are recorded;
@@ -102,7 +122,9 @@ type Outcome struct {
 	Remaining int64
 	// Retry is how long to wait until the same cost (at least one unit) has
 	// room, if nobody else takes any: zero when it has room now, [Never] when
-	// the cost exceeds what the limit can ever give.
+	// the cost exceeds what the limit can ever give. For an Op with EndOwner it
+	// is how long until the next lease expires that was not looked at, zero if
+	// there is none: see [Op.Rest].
 	Retry time.Duration
 	// Reset is how long until the limit is as good as unused, if nobody takes
 	// any more. For a FixedWindow it is the end of the current window.

@@ -1,8 +1,7 @@
 package limit
 
 import (
-	"maps"
-	"slices"
+	"sort"
 	"strings"
 )
 
@@ -16,8 +15,13 @@ import (
 // in one request.
 func stepConcurrency(s State, op *Op, now Instant, again bool) (State, Outcome) {
 	var out Outcome
+	var rest Instant
 	set, changed := s.Leases, false
 	switch {
+	case op.endsOwner():
+		set, changed = set.made(), true
+		out.Admitted = true
+		out.Held, rest = set.endOwner(op.Holder, Instant(-max(op.Cost, -maxExact)), now)
 	case op.Cost < 0:
 		set, changed = set.made(), true
 		out.Admitted = true
@@ -33,6 +37,9 @@ func stepConcurrency(s State, op *Op, now Instant, again bool) (State, Outcome) 
 		changed = out.Admitted || set.remember(op, now)
 	}
 	set.describe(op, now, &out)
+	if op.endsOwner() {
+		out.Retry = micros(int64(max(rest-now, 0)))
+	}
 	if changed {
 		s.Leases = set
 		if !set.journal.open {
@@ -84,9 +91,6 @@ func (s *LeaseSet) giveBack(op *Op, now Instant) bool {
 	if op.Holder == "" {
 		return s.giveBackAny(op, now)
 	}
-	if op.Ending == EndOwner {
-		return s.endOwner(op.Holder, now)
-	}
 	score, ok := s.get(op.Holder, now)
 	switch {
 	case !ok && op.Ending == EndKnown:
@@ -112,15 +116,35 @@ func (s *LeaseSet) giveBackAny(op *Op, now Instant) bool {
 	return n > 0
 }
 
-func (s *LeaseSet) endOwner(owner string, now Instant) (any bool) {
-	for _, holder := range slices.Collect(maps.Keys(s.scores)) {
-		if strings.HasPrefix(holder, owner) {
-			_, live := s.get(holder, now)
-			any = any || live
-			s.set(holder, 0)
+// endsOwner says whether op ends the leases of an owner.
+func (op *Op) endsOwner() bool { return op.Cost < 0 && op.Ending == EndOwner && op.Holder != "" }
+
+// endOwner ends an owner's leases among the next OwnerSlice that expire at an
+// instant or later, and tells whether there was any. rest is when the first
+// lease expires that it has not looked at, 0 if there is none.
+func (s *LeaseSet) endOwner(owner string, from, now Instant) (any bool, rest Instant) {
+	at, _ := s.first(now)
+	least := ceilDiv(int64(from), 1000) * 8
+	at += sort.Search(len(s.queue)-at, func(i int) bool { return s.queue[at+i].score >= least })
+	var mine []string
+	seen, last := 0, Instant(0)
+	for _, q := range s.queue[at:] {
+		if !s.current(q) {
+			continue
+		}
+		if seen >= OwnerSlice && lapses(q.score) != last {
+			rest = lapses(q.score)
+			break
+		}
+		seen, last = seen+1, lapses(q.score)
+		if strings.HasPrefix(q.holder, owner) {
+			mine = append(mine, q.holder)
 		}
 	}
-	return any
+	for _, holder := range mine {
+		s.set(holder, 0)
+	}
+	return len(mine) > 0, rest
 }
 
 // describe fills in what is left after op.

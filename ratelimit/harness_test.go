@@ -20,9 +20,10 @@ import (
 type modelBackend struct {
 	mu     sync.Mutex
 	states map[limit.Key]limit.State
-	err    error // answers every Take
-	hang   bool  // waits for the deadline
-	takes  int   // calls of Take
+	err    error        // answers every Take
+	hang   bool         // waits for the deadline
+	takes  int          // calls of Take
+	before func() error // if not nil, decides whether a Take fails
 }
 
 func newModel() *modelBackend { return &modelBackend{states: map[limit.Key]limit.State{}} }
@@ -36,8 +37,12 @@ func (b *modelBackend) Take(ctx context.Context, reqs []limit.Request, out []lim
 		backends.Fail(out, backends.ErrUnavailable)
 		return
 	}
-	if b.err != nil {
-		backends.Fail(out, b.err)
+	err := b.err
+	if err == nil && b.before != nil {
+		err = b.before()
+	}
+	if err != nil {
+		backends.Fail(out, err)
 		return
 	}
 	for i := range reqs {

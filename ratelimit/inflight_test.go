@@ -419,6 +419,36 @@ func TestOwnerGone(t *testing.T) {
 	h.wantInFlight(1)
 }
 
+// TestOwnerOfManyGone: all leases of a proxy go with it, however many calls the
+// store needs for them, and although one of the calls fails.
+func TestOwnerOfManyGone(t *testing.T) {
+	const n = 3*limit.OwnerSlice + 7
+	rules := fmt.Sprintf("domain: d\ndescriptors:\n  - {key: tenant, concurrency: [{threshold: %d, response: {statusCode: 429}}]}\n", n)
+	h := setup(t, rules, func(c *Config) { c.OwnerGrace = 10 * time.Second })
+	for range n {
+		h.now = h.now.Add(time.Millisecond)
+		h.askAs(Request{Owner: "envoy-1"}, desc("tenant=1"))
+	}
+	h.wantInFlight(n)
+	before, failing := h.be.takes, 2
+	h.be.before = func() error {
+		if failing--; failing == 0 {
+			return backends.ErrUnavailable
+		}
+		return nil
+	}
+	h.endOwner(context.Background(), "envoy-1", h.now)
+	h.eventually("all leases end", func() bool {
+		list, err := h.InFlight(context.Background())
+		return err == nil && len(list) == 1 && list[0].Count == 0
+	})
+	h.be.mu.Lock()
+	defer h.be.mu.Unlock()
+	if takes := h.be.takes - before; takes < n/limit.OwnerSlice {
+		t.Errorf("%d leases ended by %d calls", n, takes)
+	}
+}
+
 // TestQuotaGivesBack: what quota mode refuses after the fact holds no lease.
 func TestQuotaGivesBack(t *testing.T) {
 	h := setup(t, `

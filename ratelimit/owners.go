@@ -177,10 +177,35 @@ func (s *Service) takeOps(ctx context.Context, ops []limit.Op) []limit.Verdict {
 	for i := range ops {
 		reqs[i] = limit.Request{Ops: ops[i : i+1 : i+1], At: at}
 	}
+	s.takeAll(ctx, reqs, out)
+	for i := range ops {
+		s.takeRest(ctx, reqs[i], &out[i])
+	}
+	return out
+}
+
+func (s *Service) takeAll(ctx context.Context, reqs []limit.Request, out []limit.Verdict) {
 	ctx, cancel := context.WithTimeout(ctx, s.conf.Timeout)
 	defer cancel()
 	s.conf.Backend.Take(ctx, reqs, out)
-	return out
+}
+
+// takeRest repeats a request of one op until nothing of it is left to be done.
+// The verdict says whether any of the repetitions found a lease.
+func (s *Service) takeRest(ctx context.Context, req limit.Request, v *limit.Verdict) {
+	op := &req.Ops[0]
+	for {
+		rest, more := op.Rest(v)
+		if !more {
+			return
+		}
+		held, out := v.Outcomes[0].Held, make([]limit.Verdict, 1)
+		s.takeAll(ctx, []limit.Request{{Ops: []limit.Op{rest}, At: req.At}}, out)
+		*v, op = out[0], &rest
+		if v.Err == nil {
+			v.Outcomes[0].Held = v.Outcomes[0].Held || held
+		}
+	}
 }
 
 // Run ends the leases of owners that are gone, until ctx ends.

@@ -211,7 +211,7 @@ func (g *leaseGenerator) leaseOp(op *limit.Op) {
 	case 6, 7:
 		op.Cost, op.Ending = -1, limit.EndAttempt
 	case 8:
-		op.Cost, op.Ending = -1, limit.EndOwner
+		op.Cost, op.Ending = pick(g.r, -1, -1, -int64(g.now)-g.r.Int64N(1e7), math.MinInt64), limit.EndOwner
 		op.Holder = op.Holder[:1+g.r.IntN(len(op.Holder))]
 	case 9, 10:
 		op.Cost = 0

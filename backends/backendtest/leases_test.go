@@ -245,6 +245,32 @@ var leaseMutants = []mutant{
 			}
 		})
 	}},
+	{name: "an owner's end is not bounded", checks: []string{"LeasesOfAnOwner"}, spoil: func(b *reference) {
+		b.decide = func(states []limit.State, req *limit.Request, v *limit.Verdict) {
+			limit.Decide(states, req, req.At, v, nil)
+			for len(req.Ops) == 1 {
+				rest, more := req.Ops[0].Rest(v)
+				if !more {
+					return
+				}
+				limit.Decide(states, &limit.Request{Ops: []limit.Op{rest}}, req.At, v, nil)
+			}
+		}
+	}},
+	{name: "an owner's end says nothing of a rest", checks: []string{"LeasesOfAnOwner"}, spoil: func(b *reference) {
+		b.out = eachOp(func(op *limit.Op, out *limit.Outcome) {
+			if op.Ending == limit.EndOwner && op.Cost < 0 {
+				out.Retry = 0
+			}
+		})
+	}},
+	{name: "an owner's end begins anew each time", checks: []string{"LeasesOfAnOwner"}, spoil: func(b *reference) {
+		leaseOps(b, func(op *limit.Op, _ limit.Instant) {
+			if op.Ending == limit.EndOwner {
+				op.Cost = max(op.Cost, -1)
+			}
+		})
+	}},
 	{name: "ends without a name take one at most", checks: []string{"LeaseModel"}, spoil: func(b *reference) {
 		leaseOps(b, func(op *limit.Op, _ limit.Instant) {
 			if op.Holder == "" {

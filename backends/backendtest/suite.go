@@ -86,6 +86,7 @@ var checks = []check{
 	{"LeasesExpireTogether", checkLeasesExpireTogether},
 	{"LeasesGoAway", checkLeasesGoAway},
 	{"LeasesForgotten", checkLeasesForgotten},
+	{"LeasesOfAnOwner", checkLeasesOfAnOwner},
 	{"LeasesParallel", checkLeasesParallel},
 	{"LeasesProcesses", checkLeasesProcesses},
 

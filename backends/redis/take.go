@@ -156,6 +156,9 @@ func (c *call) leaseCost(op *limit.Op, cost int64) float64 {
 			c.holders = append(c.holders, op.Holder)
 		}
 		place = len(c.holders)
+		if op.Ending == limit.EndOwner && cost < -1 {
+			c.holders = append(c.holders, strconv.FormatInt(min(-max(cost, -1<<53), 1<<53), 10))
+		}
 	}
 	units := min(max(cost, -limit.MaxInFlight), 1)
 	return float64(units+half) + 2*half*float64(int(op.Ending)+4*place)

@@ -663,8 +663,10 @@ local lease_machine = function()
 --                millisecond it is forgotten at
 --   r + instant  refusals that are forgotten then; its score is 2^52 and how many
 -- The cost of an op is 0 to ask, or else (units + 2^21) + 2^22 * (ending + 4 *
--- its holder's place among the arguments, from 1, or 0).
+-- its holder's place among the arguments, from 1, or 0). To end an owner's leases
+-- with units below -1 is to go on at the instant that comes after the owner.
 local HALF, MAX_AGAIN, ENDED_LIFE, MAX_ENDED, PAGE = 2097152, 7, 60000000, 1000, 1000
+local OWNER_SLICE = 1024 -- limit.OwnerSlice
 local HI = '(4503599627370496'
 local END_ATTEMPT, END_OWNER, END_KNOWN = 1, 2, 3
 
@@ -695,6 +697,19 @@ local function set(k, member, score, old)
   else
     call('ZREM', keys[k], member)
   end
+end
+
+-- drop takes members of these scores away.
+local function drop(k, list)
+  for from = 1, #list, PAGE do
+    local names = {}
+    for i = from, min(from + PAGE - 1, #list) do
+      names[#names + 1] = list[i][1]
+      if journal then journal[#journal + 1] = {k, list[i][1], list[i][2]} end
+    end
+    call('ZREM', keys[k], unpack(names))
+  end
+  counts[k] = nil
 end
 
 -- keep makes the key live until an instant, and some time more, so that few
@@ -744,7 +759,8 @@ end
 
 -- nth returns the live lease that lapses as number n, from 0.
 local function nth(k, now, n)
-  return call('ZRANGEBYSCORE', keys[k], lowest(now), HI, 'WITHSCORES', 'LIMIT', n, 1)
+  local rank = call('ZCOUNT', keys[k], '-inf', '(' .. lowest(now)) + n
+  return call('ZRANGE', keys[k], rank, rank, 'WITHSCORES')
 end
 
 -- refusals returns the members for refusals and their numbers, the ones that
@@ -818,38 +834,44 @@ local function end_any(k, now, n)
   n = min(n, sum + count(k, now))
   local left = n - forgive(k, now, n)
   while left > 0 do
-    local r = call('ZRANGEBYSCORE', keys[k], lowest(now), HI, 'WITHSCORES', 'LIMIT', 0, min(left, PAGE))
-    for i = 1, #r, 2 do
-      set(k, r[i], nil, tonumber(r[i + 1]))
-      left = left - 1
-    end
+    local r, first = call('ZRANGEBYSCORE', keys[k], lowest(now), HI, 'WITHSCORES', 'LIMIT', 0, min(left, PAGE)), {}
+    for i = 1, #r, 2 do first[#first + 1] = {r[i], tonumber(r[i + 1])} end
+    drop(k, first)
+    left = left - #first
   end
-  counts[k] = nil
   return n > 0
 end
 
-local function end_owner(k, now, owner)
-  local mine, from, any = {}, 0, false
-  repeat
-    local r = call('ZRANGEBYSCORE', keys[k], '0', HI, 'WITHSCORES', 'LIMIT', from, PAGE)
+-- end_owner ends an owner's leases among the next OWNER_SLICE that expire at an
+-- instant or later. It returns whether there was any, and when the first lease
+-- expires that it has not looked at, or 0.
+local function end_owner(k, now, owner, from)
+  local low = text(max(ceil(from / 1000), floor(now / 1000) + 1) * 8)
+  local rank = call('ZCOUNT', keys[k], '-inf', '(' .. low)
+  local mine, seen, last, rest, more = {}, 0, nil, 0, true
+  while more do
+    local r = call('ZRANGE', keys[k], rank, rank + PAGE - 1, 'WITHSCORES')
+    more, rank = #r == 2 * PAGE, rank + PAGE
     for i = 1, #r, 2 do
-      if string.sub(r[i], 2, 1 + #owner) == owner then mine[#mine + 1] = {r[i], tonumber(r[i + 1])} end
+      local score = tonumber(r[i + 1])
+      local ends = lapse(score)
+      if score >= EXACT or seen >= OWNER_SLICE and ends ~= last then
+        if score < EXACT then rest = ends end
+        more = false
+        break
+      end
+      seen, last = seen + 1, ends
+      if string.sub(r[i], 2, 1 + #owner) == owner then mine[#mine + 1] = {r[i], score} end
     end
-    from = from + PAGE
-  until #r == 0
-  for i = 1, #mine do
-    any = any or lapse(mine[i][2]) > now
-    set(k, mine[i][1], nil, mine[i][2])
   end
-  counts[k] = nil
-  return any
+  drop(k, mine)
+  return #mine > 0, rest
 end
 
 -- give_back ends what an op of negative cost says and tells whether there was
 -- any. quiet: an end that finds nothing is not remembered.
 local function give_back(k, now, units, ending, holder, quiet)
   if holder == '' then return end_any(k, now, -units) end
-  if ending == END_OWNER then return end_owner(k, now, holder) end
   local n = count(k, now)
   local lease, gone = find(k, holder, now)
   if not lease then
@@ -869,7 +891,7 @@ local function parts(cost)
   local rest = (cost - units) / (2 * HALF)
   local ending = rest % 4
   local place = (rest - ending) / 4
-  return units - HALF, ending, place > 0 and ARGV[2 + place] or ''
+  return units - HALF, ending, place > 0 and ARGV[2 + place] or '', place
 end
 
 local m = {}
@@ -880,10 +902,13 @@ local m = {}
 function m.take(op, now, cost, again, OK)
   local k, l = op[2], op[5]
   local cap = input[l + 1]
-  local units, ending, holder = parts(cost)
+  local units, ending, holder, place = parts(cost)
   local ok, held, gone, changed = false, false, false, false
-  local lease, ended, stored
-  if units < 0 then
+  local lease, ended, stored, rest
+  if units < 0 and ending == END_OWNER and holder ~= '' then
+    ok, changed = true, true
+    held, rest = end_owner(k, now, holder, units < -1 and tonumber(ARGV[3 + place]) or 0)
+  elseif units < 0 then
     ok, changed = true, true
     held = give_back(k, now, units, ending, holder, false)
   elseif units == 0 and holder == '' then
@@ -923,6 +948,7 @@ function m.take(op, now, cost, again, OK)
   elseif n >= cap then
     retry = lapse(nth(k, now, n - cap)[2]) - now
   end
+  if rest then retry = max(rest - now, 0) end
   op[OK], op[OK + 1], op[OK + 2], op[OK + 3], op[OK + 4] = ok, cap - n, retry, reset, now
   op[OK + 5], op[OK + 6] = in_flight, held
   return ok
