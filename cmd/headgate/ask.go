@@ -2,37 +2,25 @@ package main
 
 import (
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
-	"os"
 	"strings"
-	"time"
 
 	common "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
 	rls "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	"github.com/spf13/cobra"
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials"
-	"google.golang.org/grpc/credentials/insecure"
 
 	"github.com/headgate-rls/headgate/backends/memory"
 	"github.com/headgate-rls/headgate/ratelimit"
 )
 
 type askOptions struct {
-	addr    string
-	rules   []string
-	count   int
-	hits    uint32
-	timeout time.Duration
-
-	tls           bool
-	ca, cert, key string
-	serverName    string
+	dialOptions
+	rules []string
+	count int
+	hits  uint32
 }
 
 func askCommand() *cobra.Command {
@@ -55,16 +43,10 @@ One line is printed per answer. The exit code is 0 if every answer was OK,
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&opt.addr, "addr", "127.0.0.1:8081", "`address` of the service: host:port, unix:PATH or unix:@NAME")
+	opt.define(f)
 	f.StringArrayVar(&opt.rules, "rules", nil, "decide by the rules in this `file or directory`, without a service")
 	f.IntVarP(&opt.count, "count", "n", 1, "how often to ask")
 	f.Uint32Var(&opt.hits, "hits", 1, "hits of each request")
-	f.DurationVar(&opt.timeout, "timeout", time.Second, "longest wait for an answer")
-	f.BoolVar(&opt.tls, "tls", false, "ask over TLS")
-	f.StringVar(&opt.ca, "tls-ca", "", "`file` with the authorities to trust; implies --tls (default: the system's)")
-	f.StringVar(&opt.cert, "tls-cert", "", "client certificate `file`; implies --tls")
-	f.StringVar(&opt.key, "tls-key", "", "client key `file`")
-	f.StringVar(&opt.serverName, "tls-server-name", "", "`name` that the service's certificate must have, if not that of --addr")
 	cmd.MarkFlagsMutuallyExclusive("addr", "rules")
 	cmd.MarkFlagsRequiredTogether("tls-cert", "tls-key")
 	return cmd
@@ -109,13 +91,9 @@ func (opt *askOptions) asker() (asker, func(), error) {
 		answer, err := localAsker(opt.rules)
 		return answer, func() {}, err
 	}
-	creds, err := opt.credentials()
+	conn, err := opt.dial()
 	if err != nil {
 		return nil, nil, err
-	}
-	conn, err := grpc.NewClient(grpcTarget(opt.addr), grpc.WithTransportCredentials(creds))
-	if err != nil {
-		return nil, nil, fmt.Errorf("--addr %s: %w", opt.addr, err)
 	}
 	client := rls.NewRateLimitServiceClient(conn)
 	answer := func(ctx context.Context, req *rls.RateLimitRequest) (*rls.RateLimitResponse, error) {
@@ -126,43 +104,6 @@ func (opt *askOptions) asker() (asker, func(), error) {
 		return resp, nil
 	}
 	return answer, func() { _ = conn.Close() }, nil
-}
-
-// credentials returns how to connect: in plain unless a flag says TLS.
-func (opt *askOptions) credentials() (credentials.TransportCredentials, error) {
-	if !opt.tls && opt.ca == "" && opt.cert == "" {
-		return insecure.NewCredentials(), nil
-	}
-	conf := &tls.Config{ServerName: opt.serverName, MinVersion: tls.VersionTLS12}
-	if opt.ca != "" {
-		pem, err := os.ReadFile(opt.ca)
-		if err != nil {
-			return nil, fmt.Errorf("--tls-ca: %w", err)
-		}
-		conf.RootCAs = x509.NewCertPool()
-		if !conf.RootCAs.AppendCertsFromPEM(pem) {
-			return nil, fmt.Errorf("--tls-ca %s: no certificate in it", opt.ca)
-		}
-	}
-	if opt.cert != "" {
-		pair, err := tls.LoadX509KeyPair(opt.cert, opt.key)
-		if err != nil {
-			return nil, fmt.Errorf("--tls-cert, --tls-key: %w", err)
-		}
-		conf.Certificates = []tls.Certificate{pair}
-	}
-	return credentials.NewTLS(conf), nil
-}
-
-// grpcTarget returns addr as grpc-go's resolvers spell it.
-func grpcTarget(addr string) string {
-	if name, ok := strings.CutPrefix(addr, "unix:@"); ok {
-		return "unix-abstract:" + name
-	}
-	if strings.HasPrefix(addr, "unix:") {
-		return addr
-	}
-	return "passthrough:///" + addr
 }
 
 // localAsker answers from rules in files and a memory of its own.

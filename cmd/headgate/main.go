@@ -35,6 +35,10 @@ type exitCode int
 
 func (e exitCode) Error() string { return fmt.Sprintf("exit code %d", int(e)) }
 
+// probe annotates commands that exit with 0 or 1 only, whatever the error:
+// some that run them take 2 for something else.
+const probe = "probe"
+
 // run is the whole program, for tests as for main.
 func run(ctx context.Context, args []string, in io.Reader, out, errOut io.Writer) int {
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
@@ -46,7 +50,7 @@ func run(ctx context.Context, args []string, in io.Reader, out, errOut io.Writer
 	root.SetIn(in)
 	root.SetOut(out)
 	root.SetErr(errOut)
-	err := root.ExecuteContext(ctx)
+	cmd, err := root.ExecuteContextC(ctx)
 	var code exitCode
 	switch {
 	case err == nil:
@@ -55,6 +59,9 @@ func run(ctx context.Context, args []string, in io.Reader, out, errOut io.Writer
 		return int(code)
 	}
 	fmt.Fprintf(errOut, "headgate: %v\n", err)
+	if cmd.Annotations[probe] != "" {
+		return exitProblems
+	}
 	return exitError
 }
 
@@ -75,7 +82,7 @@ Try it:
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.SetFlagErrorFunc(flagError)
-	root.AddCommand(serveCommand(), checkCommand(), askCommand(), envoyCommand(), slotCommand(), slotsCommand(), migrateCommand(), versionCommand())
+	root.AddCommand(serveCommand(), checkCommand(), askCommand(), healthCommand(), envoyCommand(), slotCommand(), slotsCommand(), migrateCommand(), versionCommand())
 	return root
 }
 

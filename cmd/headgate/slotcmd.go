@@ -203,7 +203,8 @@ func slotCommand() *cobra.Command {
 		Short: "Ask a running service for a slot",
 		Long: `Ask a running service for a slot, and print it.
 
-The same event gets the same slot, whatever it asks for the next time. The exit code is
+The same event gets the same slot, whatever it asks for the next time. Of a service
+with --slots-auth it is asked with the token in HEADGATE_ADMIN_TOKEN. The exit code is
 0 with a slot, 3 if no window in reach has room, 2 if there is no answer.`,
 		Example: `  headgate slot pay-123
   headgate slot pay-123 --at 2026-12-01T09:00:00Z --config high-priority`,
@@ -213,11 +214,21 @@ The same event gets the same slot, whatever it asks for the next time. The exit 
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&opt.addr, "addr", "http://127.0.0.1:8080", "`URL` of the service")
+	f.StringVar(&opt.addr, "addr", slotAddress(), "`URL` of the service; by default where HEADGATE_HTTP says")
 	f.StringVar(&opt.at, "at", "", "earliest `time` that will do, RFC 3339 (default: now)")
 	f.StringVar(&opt.config, "config", "", "`name` of the config (default: the service's default)")
 	f.DurationVar(&opt.timeout, "timeout", 10*time.Second, "longest wait for an answer")
 	return cmd
+}
+
+// slotAddress is where slots are served if --addr does not say.
+func slotAddress() string {
+	const fallback = "127.0.0.1:8080"
+	addr := localAddress("http", fallback)
+	if strings.HasPrefix(addr, "unix:") {
+		addr = fallback // no URL names a socket
+	}
+	return "http://" + addr
 }
 
 // maxAnswer bounds what is read of an answer.
@@ -246,6 +257,9 @@ func askSlot(ctx context.Context, out io.Writer, event string, opt slotOptions) 
 		return fmt.Errorf("--addr: %w", err)
 	}
 	req.Header.Set("Content-Type", "application/json")
+	if token := os.Getenv(config.EnvName("admin-token")); token != "" {
+		req.Header.Set("Authorization", "Bearer "+token) // serve --slots-auth demands it
+	}
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
 		return fmt.Errorf("no answer: %w; is the service running, with --slots?", err)
