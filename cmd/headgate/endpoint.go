@@ -16,6 +16,7 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/headgate-rls/headgate/internal/san"
 	"github.com/headgate-rls/headgate/ratelimit"
 	"github.com/headgate-rls/headgate/ratelimit/accesslog"
 	"github.com/headgate-rls/headgate/ratelimit/unary"
@@ -72,7 +73,11 @@ func (s *server) tlsConfig() (*tls.Config, error) {
 	if s.conf.TLSCert == "" {
 		return nil, nil
 	}
-	return serverTLS(&certFiles{flags: "grpc", cert: s.conf.TLSCert, key: s.conf.TLSKey, clientCA: s.conf.ClientCA, log: s.log})
+	clients, err := san.Parse(s.conf.ClientSANs)
+	if err != nil {
+		return nil, err // was checked at start
+	}
+	return serverTLS(&certFiles{flags: "grpc", cert: s.conf.TLSCert, key: s.conf.TLSKey, clientCA: s.conf.ClientCA, clients: clients, log: s.log})
 }
 
 // unaryEndpoint serves the rate-limit service and health checks by package

@@ -42,8 +42,11 @@ func (s *server) httpServers(ctx context.Context) ([]*httpServer, error) {
 		{name: "http", address: s.conf.HTTP, handler: s.httpHandler(), write: api},
 		{name: "debug", address: s.conf.Debug, handler: s.debugHandler(), write: 2 * time.Minute}, // profiles take their time
 	}
+	if s.conf.Metrics != "" {
+		fronts = append(fronts, httpFront{name: "metrics", address: s.conf.Metrics, handler: s.metricsHandler(), write: api})
+	}
 	if a := &s.conf.Admin; s.slots != nil {
-		front := httpFront{name: "admin", address: a.Address, handler: s.slots.admin, write: api}
+		front := httpFront{name: "admin", address: a.Address, handler: s.slots.adminListener(), write: api}
 		if a.TLSCert != "" {
 			front.tls = &certFiles{flags: "admin", cert: a.TLSCert, key: a.TLSKey, clientCA: a.ClientCA, log: s.log}
 		}
@@ -126,14 +129,24 @@ func (s *server) httpHandler() http.Handler {
 		fmt.Fprintln(w, "ready")
 	})
 	if s.slots != nil {
-		return s.slots.before(mux, s.conf.Admin.Address == "")
+		return s.slots.before(mux, true, s.conf.Admin.Address == "")
 	}
 	return mux
 }
 
-func (s *server) debugHandler() http.Handler {
+// metricsHandler serves what monitoring asks for, and nothing else.
+func (s *server) metricsHandler() http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", s.metrics.Handler())
+	return mux
+}
+
+// debugHandler serves what only operators should see.
+func (s *server) debugHandler() http.Handler {
+	mux := http.NewServeMux()
+	if s.conf.Metrics == "" {
+		mux.Handle("GET /metrics", s.metrics.Handler())
+	}
 	mux.HandleFunc("GET /rlconfig", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 		_ = s.service.Rules().Dump(w) // the reader may be gone

@@ -51,12 +51,13 @@ type running struct {
 	log               *syncBuffer
 	grpc, http, debug string
 	services          string // where health watches and reflection are
+	metrics           string // if they have a listener of their own
 	admin             string // if it has a listener of its own
 	stop              func() // as SIGTERM does
 	code              chan int
 }
 
-var servingLine = regexp.MustCompile(`msg=serving grpc=(\S+) http=(\S+) debug=(\S+)(?: admin=(\S+))?(?: services=(\S+))?`)
+var servingLine = regexp.MustCompile(`msg=serving grpc=(\S+) http=(\S+) debug=(\S+)(?: metrics=(\S+))?(?: admin=(\S+))?(?: services=(\S+))?`)
 
 func startServe(t *testing.T, args ...string) *running {
 	t.Helper()
@@ -74,7 +75,7 @@ func startServe(t *testing.T, args ...string) *running {
 	t.Cleanup(func() { cancel(); <-done })
 	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(5 * time.Millisecond) {
 		if m := servingLine.FindStringSubmatch(r.log.String()); m != nil {
-			r.grpc, r.http, r.debug, r.admin, r.services = m[1], m[2], m[3], m[4], m[5]
+			r.grpc, r.http, r.debug, r.metrics, r.admin, r.services = m[1], m[2], m[3], m[4], m[5], m[6]
 			if r.services == "" {
 				r.services = r.grpc
 			}

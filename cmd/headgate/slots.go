@@ -76,6 +76,9 @@ func (s *slotService) assemble(admin *config.Admin, metrics *telemetry.Metrics) 
 		return err
 	}
 	s.api, s.admin = handlers.API(), handlers.Admin()
+	if s.conf.Auth {
+		s.api = guard.Wrap(s.api)
+	}
 	metrics.AddStats(telemetry.SlotPool(s.db.Pool))
 	return nil
 }
@@ -156,13 +159,20 @@ func (s *slotService) close() {
 	}
 }
 
-// before returns a handler of the paths of slots, those of the admin too unless
-// they have a listener of their own, and next's for the rest. A ServeMux would redirect
-// paths that end in ids such as "..".
-func (s *slotService) before(next http.Handler, admin bool) http.Handler {
+// adminListener returns what the --admin address serves: admin paths, and those
+// of slots where the same guard is in front of them, so that who has a client
+// certificate instead of a token can use them.
+func (s *slotService) adminListener() http.Handler {
+	return s.before(s.admin, s.conf.Auth, true)
+}
+
+// before returns a handler of the paths of slots and of the admin, as the
+// listener has them, and next's for the rest. A ServeMux would redirect paths that
+// end in ids such as "..".
+func (s *slotService) before(next http.Handler, slots, admin bool) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch path := r.URL.Path; {
-		case path == "/slots", strings.HasPrefix(path, "/slots/"), strings.HasPrefix(path, "/api/v1/"):
+		case slots && (path == "/slots" || strings.HasPrefix(path, "/slots/") || strings.HasPrefix(path, "/api/v1/")):
 			s.api.ServeHTTP(w, r)
 		case admin && strings.HasPrefix(path, "/admin/"):
 			s.admin.ServeHTTP(w, r)

@@ -3,11 +3,14 @@ package main
 import (
 	"crypto/tls"
 	"crypto/x509"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
 	"sync"
 	"time"
+
+	"github.com/headgate-rls/headgate/internal/san"
 )
 
 // certFiles are the files of a TLS server, which are read again when they
@@ -15,7 +18,9 @@ import (
 type certFiles struct {
 	flags               string // what the names of the settings begin with: grpc or admin
 	cert, key, clientCA string
+	clients             san.Patterns // who may connect, of those whom clientCA knows; none: all
 	log                 *slog.Logger
+	refusals            refusals
 
 	mu      sync.Mutex
 	checked time.Time
@@ -95,5 +100,43 @@ func (f *certFiles) load() (*tls.Config, error) {
 		return nil, fmt.Errorf("--%s-client-ca %s: no certificate in it; want PEM", f.flags, f.clientCA)
 	}
 	config.ClientAuth = tls.RequireAndVerifyClientCert
+	if len(f.clients) > 0 {
+		config.VerifyConnection = f.verifyName
+	}
 	return config, nil
+}
+
+// verifyName refuses clients by the names in their certificates.
+func (f *certFiles) verifyName(state tls.ConnectionState) error {
+	if len(state.PeerCertificates) > 0 && f.clients.Admit(state.PeerCertificates[0]) {
+		return nil
+	}
+	names := "no certificate"
+	if len(state.PeerCertificates) > 0 {
+		names = san.Names(state.PeerCertificates[0])
+	}
+	if more, ok := f.refusals.log(time.Now()); ok {
+		f.log.Warn("client refused by the names in its certificate", "setting", "--"+f.flags+"-client-san", "names", names, "not_logged", more)
+	}
+	return errors.New("the client certificate has no name that --" + f.flags + "-client-san admits")
+}
+
+// refusals keeps a log to one line per second.
+type refusals struct {
+	mu    sync.Mutex
+	last  time.Time
+	quiet int
+}
+
+// log says whether to log another refusal, and how many were not logged since
+// the last one that was.
+func (r *refusals) log(now time.Time) (quiet int, ok bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if now.Sub(r.last) < time.Second {
+		r.quiet++
+		return 0, false
+	}
+	quiet, r.quiet, r.last = r.quiet, 0, now
+	return quiet, true
 }

@@ -25,6 +25,7 @@ type Config struct {
 	Services  string
 	HTTP      string
 	Debug     string
+	Metrics   string
 
 	Charge         string
 	OnBackendError string
@@ -50,9 +51,10 @@ type Config struct {
 
 	SocketMode string
 
-	TLSCert  string
-	TLSKey   string
-	ClientCA string
+	TLSCert    string
+	TLSKey     string
+	ClientCA   string
+	ClientSANs []string
 
 	MaxConnectionAge      time.Duration
 	MaxConnectionAgeGrace time.Duration
@@ -84,6 +86,7 @@ func Define(fs *pflag.FlagSet) *Config {
 	fs.StringVar(&c.Services, "services", ":8082", "`address` of the gRPC services that the unary transport does not serve: access log, health Watch, reflection; empty for none")
 	fs.StringVar(&c.HTTP, "http", ":8080", "`address` of /json, /healthcheck and /readyz; empty for none")
 	fs.StringVar(&c.Debug, "debug", "127.0.0.1:6070", "`address` of /metrics, /rlconfig and /debug/pprof/; empty for none")
+	fs.StringVar(&c.Metrics, "metrics", "", "`address` of /metrics alone; empty: with those of --debug")
 
 	fs.StringVar(&c.Charge, "charge", "all_or_nothing", "what a refused request is charged, where the rule says nothing: all_or_nothing or each")
 	fs.StringVar(&c.OnBackendError, "on-backend-error", "allow", "the answer when the backend fails, where the rule says nothing: allow, deny or local")
@@ -98,7 +101,7 @@ func Define(fs *pflag.FlagSet) *Config {
 	fs.StringVar(&c.RemainingHeader, "remaining-header", "RateLimit-Remaining", "`name` of the header with what is left")
 	fs.StringVar(&c.ResetHeader, "reset-header", "RateLimit-Reset", "`name` of the header with the seconds until the reset")
 	fs.StringVar(&c.RetryHeader, "retry-after-header", "Retry-After", "`name` of the header that refusals bring; empty for none")
-	fs.StringVar(&c.RuleHeader, "rule-header", "x-headgate-rule", "`name` of the header that names the rule that refused; empty for none")
+	fs.StringVar(&c.RuleHeader, "rule-header", "", "`name` of a header, such as x-headgate-rule, that tells clients which rule refused; empty for none: clients need not know rules")
 	fs.BoolVar(&c.DynamicMetadata, "dynamic-metadata", false, "add domain, descriptors and hits to the response's dynamic metadata")
 	fs.BoolVar(&c.UnitMultiplier, "unit-multiplier", false, "report windows that are no whole unit by unit_multiplier; needs Envoy 1.40 everywhere")
 
@@ -112,6 +115,7 @@ func Define(fs *pflag.FlagSet) *Config {
 	fs.StringVar(&c.TLSCert, "grpc-tls-cert", "", "certificate chain `file` of the gRPC service; reloaded when it changes")
 	fs.StringVar(&c.TLSKey, "grpc-tls-key", "", "private key `file` of the gRPC service")
 	fs.StringVar(&c.ClientCA, "grpc-client-ca", "", "`file` with the certificate authorities whose clients may call; others are refused")
+	fs.StringArrayVar(&c.ClientSANs, "grpc-client-san", nil, "`name` that a client's certificate must have: a DNS name, or spiffe://DOMAIN/PATH, where * stands for one label or segment; may be repeated, one suffices (default: any)")
 
 	fs.DurationVar(&c.MaxConnectionAge, "grpc-max-connection-age", 24*time.Hour, "age at which connections are asked to close")
 	fs.DurationVar(&c.MaxConnectionAgeGrace, "grpc-max-connection-age-grace", time.Hour, "time they then have to finish their calls")

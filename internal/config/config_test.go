@@ -83,6 +83,10 @@ func TestProblems(t *testing.T) {
 		{name: "every bad value is told", args: []string{"--charge", "some", "--on-backend-error", "panic", "--log-format", "xml", "--log-level", "loud", "--grpc", "", "--backend-timeout", "0s", "--grpc-tls-cert", "c", "--socket-mode", "rw"}, want: []string{
 			`--charge: "some" is neither`, `--on-backend-error: "panic" is none`, `--log-format: "xml"`, `--log-level: "loud"`, "--grpc: must not be empty", "--backend-timeout: must be positive", "--grpc-tls-cert: needs --grpc-tls-key", `--socket-mode: "rw" is not a mode`}},
 		{name: "client CA without TLS", args: []string{"--grpc-client-ca", "ca"}, want: []string{"--grpc-client-ca: needs"}},
+		{name: "names of clients without their authority", args: []string{"--grpc-client-san", "a.example.com"}, want: []string{"--grpc-client-san: needs --grpc-client-ca"}},
+		{name: "bad names of clients", args: []string{"--grpc-tls-cert", "c", "--grpc-tls-key", "k", "--grpc-client-ca", "a", "--grpc-client-san", "*", "--grpc-client-san", "spiffe://*/x"},
+			want: []string{`--grpc-client-san: "*" admits every name`, `"spiffe://*/x" has no trust domain`}},
+		{name: "slots that nobody could use", args: []string{"--slots-auth"}, want: []string{"--slots-auth: needs --admin-token or --admin-client-ca"}},
 		{name: "no such file", args: []string{"--config", "/does/not/exist"}, want: []string{"read configuration: "}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -182,6 +186,19 @@ quarkus.flyway.migrate-at-start: false
 	} {
 		if _, err := resolve(t, file, nil); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, want %s", file, err, want)
+		}
+	}
+}
+
+// /json would let callers around the client certificates that --grpc demands.
+func TestOpenJSONBesideClientCertificatesIsWarnedOf(t *testing.T) {
+	for http, want := range map[string]bool{":8080": true, "0.0.0.0:8080": true, "[::]:8080": true, "10.0.0.1:8080": true, "127.0.0.1:8080": false, "[::1]:8080": false, "localhost:8080": false, "": false, "unix:/x": false} {
+		c, err := resolve(t, "", nil, "--grpc-tls-cert", "c", "--grpc-tls-key", "k", "--grpc-client-ca", "a", "--http", http)
+		if err != nil || (len(c.Warnings) == 1) != want {
+			t.Errorf("--http %q: %q, %v", http, c.Warnings, err)
+		}
+		if c, err := resolve(t, "", nil, "--http", http); err != nil || len(c.Warnings) != 0 {
+			t.Errorf("--http %q without client certificates: %q, %v", http, c.Warnings, err)
 		}
 	}
 }

@@ -13,7 +13,7 @@ type problem func(flag, format string, args ...any)
 // are opened.
 func (c *Config) listeners() []struct{ flag, address string } {
 	return []struct{ flag, address string }{
-		{"grpc", c.GRPC}, {"services", c.Services}, {"http", c.HTTP}, {"debug", c.Debug}, {"admin", c.Admin.Address},
+		{"grpc", c.GRPC}, {"services", c.Services}, {"http", c.HTTP}, {"debug", c.Debug}, {"metrics", c.Metrics}, {"admin", c.Admin.Address},
 	}
 }
 
@@ -28,10 +28,28 @@ func (c *Config) checkAddresses(bad problem) {
 		case !isAddress(l.address):
 			bad(l.flag, "%q is not an address: want host:port such as :8081, unix:PATH or unix:@NAME", l.address)
 		case other != "" && !strings.HasSuffix(l.address, ":0"):
-			bad(l.flag, "%s is the address of --%s already: give it another one, or an empty one", l.address, other)
+			bad(l.flag, "%s is the address of --%s already: give it another one, or none", l.address, other)
 		}
 		owner[l.address] = l.flag
 	}
+}
+
+// warnOfOpenPorts warns of ports that let callers around a guard of others.
+func (c *Config) warnOfOpenPorts() {
+	if c.ClientCA != "" && reachable(c.HTTP) {
+		c.Warnings = append(c.Warnings, "--grpc-client-ca guards the gRPC ports, but /json at --http "+c.HTTP+
+			" decides for every caller without a certificate: bind it to 127.0.0.1, or close it with --http ''")
+	}
+}
+
+// reachable says whether other machines can reach the address.
+func reachable(address string) bool {
+	if address == "" || strings.HasPrefix(address, "unix:") {
+		return false
+	}
+	host, _, _ := net.SplitHostPort(address)
+	ip := net.ParseIP(host)
+	return host != "localhost" && (ip == nil || !ip.IsLoopback())
 }
 
 func isAddress(address string) bool {

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/headgate-rls/headgate/descriptors"
+	"github.com/headgate-rls/headgate/internal/san"
 	"github.com/headgate-rls/headgate/internal/spell"
 	"github.com/headgate-rls/headgate/limit"
 )
@@ -28,6 +29,7 @@ func Resolve(fs *pflag.FlagSet, c *Config, environ []string) error {
 		errs = append(errs, c.readFile(fs)...)
 	}
 	c.Warnings = append(c.Warnings, env.unknown(fs)...)
+	c.warnOfOpenPorts()
 	if len(errs) == 0 {
 		errs = append(errs, negativeTimes(fs)...)
 		errs = append(errs, c.check()...)
@@ -136,6 +138,12 @@ func (c *Config) check() []error {
 	if c.ClientCA != "" && c.TLSCert == "" {
 		bad("grpc-client-ca", "needs --grpc-tls-cert and --grpc-tls-key")
 	}
+	if len(c.ClientSANs) > 0 && c.ClientCA == "" {
+		bad("grpc-client-san", "needs --grpc-client-ca: without it clients show no certificate")
+	}
+	if _, err := san.Parse(c.ClientSANs); err != nil {
+		bad("grpc-client-san", "%v", err)
+	}
 	if c.BackendTimeout <= 0 {
 		bad("backend-timeout", "must be positive")
 	}
@@ -167,6 +175,9 @@ func (c *Config) check() []error {
 	c.checkHeaders(bad)
 	c.Slots.check(bad)
 	c.Admin.check(bad)
+	if c.Slots.Auth && c.Admin.Token == "" && c.Admin.ClientCA == "" {
+		bad("slots-auth", "needs --admin-token or --admin-client-ca: without either nobody could use slots")
+	}
 	return errs
 }
 

@@ -19,6 +19,7 @@ type Slots struct {
 	PoolMin  int
 	PoolMax  int
 	Migrate  bool
+	Auth     bool
 
 	Engine        string
 	Contention    string
@@ -53,6 +54,8 @@ func defineSlots(fs *pflag.FlagSet, c *Slots) {
 	fs.IntVar(&c.PoolMin, "slots-pool-min", 5, "connections to the database that are kept open")
 	fs.IntVar(&c.PoolMax, "slots-pool-max", 30, "most connections to the database")
 	fs.BoolVar(&c.Migrate, "slots-migrate", true, "bring the database's schema up to date at start; else `headgate migrate` does")
+
+	fs.BoolVar(&c.Auth, "slots-auth", false, "demand of requests for slots, and of the page, what admin paths demand; the --admin address serves them too")
 
 	fs.StringVar(&c.Engine, "slots-engine", "tx", "how slots are assigned: tx (statements from here) or procedure (in the database, one round trip)")
 	fs.StringVar(&c.Contention, "slots-contention", "skip", "what to do about a window that another process holds: skip it, or wait for it, for 50 ms at most")

@@ -53,7 +53,7 @@ func run(ctx context.Context, out io.Writer, headgate, envoy, examples string) (
 	defer app.Close()
 
 	rules := filepath.Join(examples, "rules.yaml")
-	service, err := start(ctx, dir, "headgate", headgate, "serve", "--rules", rules,
+	service, err := start(ctx, dir, "headgate", headgate, "serve", "--rules", rules, "--rule-header", "x-headgate-rule",
 		"--grpc", "127.0.0.1:0", "--http", "127.0.0.1:0", "--debug", "127.0.0.1:0", "--services", "127.0.0.1:0", "--drain-delay", "0s")
 	if err != nil {
 		return err

@@ -18,7 +18,7 @@ type GuardConfig struct {
 	ClientCertificates bool
 }
 
-// A Guard stands in front of admin paths (S4-54). Unless it was told whom to let
+// A Guard stands in front of admin paths, and of others that need the same (S4-54). Unless it was told whom to let
 // in, it lets nobody in.
 type Guard struct {
 	sum          [sha256.Size]byte // of the token, which itself is not kept
@@ -74,9 +74,9 @@ func (g *Guard) admits(r *http.Request) bool {
 func (g *Guard) refusal() string {
 	switch {
 	case g.token:
-		return "admin paths need the header Authorization: Bearer with the token that HEADGATE_ADMIN_TOKEN holds"
+		return "this path needs the header Authorization: Bearer with the token that HEADGATE_ADMIN_TOKEN holds"
 	case g.certificates:
-		return "admin paths need a client certificate that this listener trusts"
+		return "this path needs a client certificate: use the --admin address, whose clients show one"
 	}
 	return "admin paths are closed, as nobody was allowed to use them: start headgate with HEADGATE_ADMIN_TOKEN set and send it as Authorization: Bearer, or give admin paths a listener that demands client certificates"
 }

@@ -29,7 +29,7 @@ func TestGRPCurl(t *testing.T) {
 	}
 	for _, transport := range []string{"unary", "grpc"} {
 		t.Run(transport, func(t *testing.T) {
-			h := testenv.StartHeadgate(t, program, "--example", "--transport", transport)
+			h := testenv.StartHeadgate(t, program, "--example", "--rule-header", "x-headgate-rule", "--transport", transport)
 			reflection := h.GRPC
 			if transport == "unary" {
 				reflection = h.Services

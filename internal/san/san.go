@@ -1,0 +1,158 @@
+// Package san decides by the names in a TLS certificate who a client is.
+package san
+
+import (
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"regexp"
+	"strings"
+)
+
+// Patterns are names of clients. A pattern is a DNS name, such as
+// "envoy.example.com", or a SPIFFE ID, such as
+// "spiffe://cluster.local/ns/shop/sa/envoy". A label of a DNS name or a segment
+// of a SPIFFE ID's path may be *, which stands for any one.
+type Patterns []pattern
+
+type pattern struct {
+	spiffe bool
+	parts  []string // labels, or the trust domain and the segments of the path
+}
+
+// Parse reads patterns.
+func Parse(texts []string) (Patterns, error) {
+	var all Patterns
+	var errs []error
+	for _, text := range texts {
+		p, err := parse(text)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("%q %w", text, err))
+		}
+		all = append(all, p)
+	}
+	return all, errors.Join(errs...)
+}
+
+var label = regexp.MustCompile(`^([a-z0-9_]([a-z0-9_-]*[a-z0-9_])?|\*)$`)
+
+func parse(text string) (pattern, error) {
+	if scheme, rest, ok := strings.Cut(text, "://"); ok {
+		return parseSPIFFE(scheme, rest)
+	}
+	p := pattern{parts: labels(text)}
+	literal := false
+	for _, l := range p.parts {
+		if !label.MatchString(l) {
+			return p, errors.New("is neither a DNS name nor spiffe://DOMAIN/PATH; * stands for a whole label")
+		}
+		literal = literal || l != "*"
+	}
+	switch {
+	case net.ParseIP(text) != nil:
+		return p, errors.New("is an IP address; clients are known by DNS names or SPIFFE IDs")
+	case !literal:
+		return p, errors.New("admits every name of that length")
+	}
+	return p, nil
+}
+
+func parseSPIFFE(scheme, rest string) (pattern, error) {
+	p := pattern{spiffe: true, parts: strings.Split(rest, "/")}
+	p.parts[0] = strings.ToLower(p.parts[0])
+	switch {
+	case !strings.EqualFold(scheme, "spiffe"):
+		return p, errors.New("is not a SPIFFE ID: it begins with spiffe://")
+	case !trustDomain.MatchString(p.parts[0]):
+		return p, errors.New("has no trust domain, such as cluster.local; it cannot be *")
+	}
+	for _, s := range p.parts[1:] {
+		if s != "*" && !segment.MatchString(s) || s == "." || s == ".." {
+			return p, fmt.Errorf("has %q in its path; * stands for a whole segment", s)
+		}
+	}
+	return p, nil
+}
+
+// What the SPIFFE standard allows.
+var (
+	trustDomain = regexp.MustCompile(`^[a-z0-9._-]+$`)
+	segment     = regexp.MustCompile(`^[a-zA-Z0-9._-]+$`)
+)
+
+func labels(name string) []string {
+	return strings.Split(strings.TrimSuffix(strings.ToLower(name), "."), ".")
+}
+
+// Admit says whether one of the certificate's names is one of the patterns. A
+// wildcard in the certificate is no name of a client.
+func (all Patterns) Admit(cert *x509.Certificate) bool {
+	for _, name := range cert.DNSNames {
+		if parts := labels(name); !strings.Contains(name, "*") && all.admit(false, parts) {
+			return true
+		}
+	}
+	for _, id := range cert.URIs {
+		if parts, ok := spiffeParts(id); ok && all.admit(true, parts) {
+			return true
+		}
+	}
+	return false
+}
+
+// spiffeParts returns the trust domain and the segments of an ID; ok=false if
+// it is not one by the standard.
+func spiffeParts(id *url.URL) ([]string, bool) {
+	if id.Scheme != "spiffe" || id.User != nil || id.RawQuery != "" || id.ForceQuery || id.Fragment != "" || id.Opaque != "" {
+		return nil, false
+	}
+	parts := strings.Split(id.Host+id.EscapedPath(), "/")
+	for _, s := range parts[1:] {
+		if !segment.MatchString(s) || s == "." || s == ".." {
+			return nil, false
+		}
+	}
+	parts[0] = strings.ToLower(parts[0])
+	return parts, true
+}
+
+func (all Patterns) admit(spiffe bool, parts []string) bool {
+	for _, p := range all {
+		if p.spiffe == spiffe && p.matches(parts) {
+			return true
+		}
+	}
+	return false
+}
+
+func (p pattern) matches(parts []string) bool {
+	if len(parts) != len(p.parts) {
+		return false
+	}
+	for i, want := range p.parts {
+		if want != "*" && want != parts[i] {
+			return false
+		}
+	}
+	return true
+}
+
+// Names returns the names in a certificate, for messages.
+func Names(cert *x509.Certificate) string {
+	names := append([]string(nil), cert.DNSNames...)
+	for _, id := range cert.URIs {
+		names = append(names, id.String())
+	}
+	if len(names) == 0 {
+		return "no DNS name and no URI"
+	}
+	const most = 5
+	if len(names) > most {
+		names = append(names[:most], "…")
+	}
+	text := strings.Join(names, ", ")
+	const longest = 300
+	return text[:min(len(text), longest)]
+}
