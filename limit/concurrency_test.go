@@ -67,8 +67,8 @@ func (n *naiveSet) take(op *Op, now Instant) Outcome {
 		refused = 1
 	case op.Cost > 0 && int64(len(n.leases)) >= op.Limit.Max():
 		if hold, step := op.Limit.Hold(); hold > 0 {
-			t, s := int64(now)+hold.Microseconds(), step.Microseconds()
-			n.refused = append(n.refused, Record{At: Instant((t + s - 1) / s * s), N: 1})
+			n.moveRefused(op.Limit, now)
+			n.refused = append(n.refused, Record{At: ceilTo(now.Add(hold), step), N: 1})
 		} else {
 			refused = 1
 		}
@@ -84,6 +84,7 @@ func (n *naiveSet) take(op *Op, now Instant) Outcome {
 		out.Admitted = out.Held
 	case op.Holder == "":
 		out.Admitted = true
+		n.moveRefused(op.Limit, now)
 		sort.Slice(n.refused, func(i, j int) bool { return n.refused[i].At < n.refused[j].At })
 		for i := op.Cost; i < 0; i++ {
 			switch {
@@ -120,6 +121,9 @@ func (n *naiveSet) take(op *Op, now Instant) Outcome {
 
 func (n *naiveSet) describe(op *Op, now Instant, refused int64, out *Outcome) {
 	n.drop(now)
+	if op.Cost > 0 {
+		n.moveTo(op.Limit, now)
+	}
 	count := int64(len(n.leases))
 	out.Remaining, out.InFlight = max(op.Limit.Max()-count, 0), count
 	if !out.Admitted || op.Cost == 0 {
@@ -135,6 +139,36 @@ func (n *naiveSet) describe(op *Op, now Instant, refused int64, out *Outcome) {
 	case count >= op.Limit.Max():
 		out.Retry = time.Duration(n.leases[count-op.Limit.Max()].until*1000-int64(now)) * time.Microsecond
 	}
+}
+
+// moveTo moves the ends of leases that a clock set which has stepped back since.
+func (n *naiveSet) moveTo(l *Limit, now Instant) {
+	for i := range n.leases {
+		if far := Instant(n.leases[i].until*1000) - now; far > micro(l.Window()+max(l.Window(), MinAhead)) {
+			n.leases[i].until = millis(now.Add(l.Window()))
+		}
+	}
+	n.drop(now)
+}
+
+// moveRefused does the same with refusals.
+func (n *naiveSet) moveRefused(l *Limit, now Instant) {
+	hold, step := l.Hold()
+	for i := range n.refused {
+		if far := n.refused[i].At - now; far <= micro(hold+max(l.Window(), MinAhead)) {
+			continue
+		}
+		n.refused[i].At = now
+		if hold > 0 {
+			n.refused[i].At = ceilTo(now.Add(hold), step)
+		}
+	}
+	n.refused = slices.DeleteFunc(n.refused, func(r Record) bool { return r.At == now })
+}
+
+func ceilTo(t Instant, step time.Duration) Instant {
+	s := micro(step)
+	return (t + s - 1) / s * s
 }
 
 var inFlightHolders = []string{"a1", "a2", "a3", "b1", "b2", "c1", "c2", "c3", "c4"}

@@ -18,6 +18,9 @@ func Decide(states []State, req *Request, now Instant, v *Verdict, scratch []Sta
 		decideRepeated(states, ops, now, v)
 		return
 	}
+	if anyAhead(now, states) {
+		moveAllTo(now, states, ops) // whatever becomes of the request
+	}
 	next := scratch[:len(ops)]
 	copy(next, states)
 	each := false

@@ -182,7 +182,7 @@ func (s *script) request(limits []*Limit) Request {
 	case 10:
 		s.now += w * Instant(move) / 256
 	case 11:
-		s.now -= min(w*Instant(move)/256, s.now)
+		s.now -= min(w*Instant(move)/16, s.now) // up to 16 windows
 	}
 	return Request{Ops: ops}
 }

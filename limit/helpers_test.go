@@ -130,7 +130,7 @@ func (w *walk) move() {
 		next += Instant(w.r.Int64N(3 * int64(window)))
 	case 12:
 		if w.back {
-			next -= Instant(w.r.Int64N(2 * int64(window)))
+			next -= pick(w.r, Instant(w.r.Int64N(2*int64(window))), 10*window, micro(year))
 		}
 	default:
 		next += Instant(w.r.Int64N(int64(window)/4 + 1))

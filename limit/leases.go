@@ -43,6 +43,7 @@ type queued struct {
 // A journal has what must be done to take a request's changes back.
 type journal struct {
 	open    bool
+	moved   bool     // by LeaseSet.moveTo
 	scores  []queued // earlier scores, 0 for none; oldest first
 	refused []Record
 	ended   []queued
@@ -219,15 +220,20 @@ func (s *LeaseSet) remember(op *Op, now Instant) bool {
 	if op.Limit.hold == 0 || s.wasEnded(op.Holder, now) {
 		return false
 	}
-	step := op.Limit.holdStep
-	until := Instant(ceilDiv(int64(now)+op.Limit.hold, step) * step)
+	s.moveRefused(now, op.Limit)
+	s.addRefused(now, op.Limit, 1)
+	return true
+}
+
+// addRefused adds n refusals to those that are remembered.
+func (s *LeaseSet) addRefused(now Instant, l *Limit, n int64) {
+	until := Instant(ceilDiv(int64(now)+l.hold, l.holdStep) * l.holdStep)
 	at := sort.Search(len(s.refused), func(i int) bool { return s.refused[i].At >= until })
 	if at < len(s.refused) && s.refused[at].At == until {
-		s.refused[at].N++
+		s.refused[at].N += n
 	} else {
-		s.refused = slices.Insert(s.refused, at, Record{At: until, N: 1})
+		s.refused = slices.Insert(s.refused, at, Record{At: until, N: n})
 	}
-	return true
 }
 
 // forgive drops up to n remembered refusals and returns how many.
@@ -259,6 +265,9 @@ func (s *LeaseSet) end(holder string, now Instant) {
 	q := queued{ceilDiv(int64(now.Add(EndedLife)), 1000), strings.Clone(holder)}
 	at := sort.Search(len(s.ended), func(i int) bool { return !s.ended[i].less(q) })
 	s.ended = slices.Insert(s.ended, at, q)
+	if len(s.ended) > maxEnded { // those of a clock that has stepped back go first
+		s.ended = slices.DeleteFunc(s.ended, func(q queued) bool { return Instant(q.score*1000) > now.Add(2*EndedLife) })
+	}
 	if len(s.ended) > maxEnded {
 		s.ended = slices.Delete(s.ended, 0, 1)
 	}
@@ -267,7 +276,7 @@ func (s *LeaseSet) end(holder string, now Instant) {
 // begin starts to note changes, unless that is done already.
 func (s *LeaseSet) begin() {
 	if j := &s.journal; !j.open {
-		j.open, j.scores = true, j.scores[:0]
+		j.open, j.moved, j.scores = true, false, j.scores[:0]
 		j.refused = append(j.refused[:0], s.refused...)
 		j.ended = append(j.ended[:0], s.ended...)
 	}

@@ -81,6 +81,10 @@ const (
 	// MaxRate is the fastest refill of a TokenBucket, in units per second.
 	MaxRate = 10_000_000
 
+	// MinAhead is how far a state may lie ahead of an op however short its
+	// window is: callers read a clock, wait for their turn, and come out of order.
+	MinAhead = time.Second
+
 	gridSteps = 1 << 20 // resolution of a SlidingWindow's weight
 	holdSteps = 16      // resolution of Hold
 )
@@ -112,6 +116,7 @@ type Limit struct {
 	spec     Spec
 	window   int64 // µs
 	capacity int64 // most units that one request can ever get
+	ahead    int64 // µs that a state may lie ahead of an op; see clock.go
 
 	// TokenBucket: one unit takes num/den µs to come back, so a level is kept
 	// in 1/den µs and one unit is worth num of it.
@@ -161,6 +166,7 @@ func New(s Spec) (*Limit, error) {
 		l.hold = s.Hold.Microseconds()
 		l.holdStep = ceilDiv(l.hold, holdSteps*1000) * 1000
 	}
+	l.setAhead()
 	if s.Burst != 0 && s.Algorithm != TokenBucket {
 		return nil, fmt.Errorf("%v has no burst", s.Algorithm)
 	}

@@ -87,7 +87,41 @@ func (k *naive) wait(t, n int64) int64 {
 	return int64(sort.Search(int(most), func(d int) bool { return k.room(t+int64(d)) >= n }))
 }
 
+// ahead is how far k may lie ahead of an op.
+func (k *naive) ahead() int64 {
+	w := k.window()
+	if k.l.Algorithm() == TokenBucket { // no longer than until an empty one is full
+		empty := newNaive(k.l)
+		empty.level = new(big.Rat)
+		w = min(w, empty.wait(0, k.l.Capacity()))
+	}
+	return max(w, int64(micro(MinAhead)))
+}
+
+// moveTo moves k to now, with what was taken, if it lies further ahead.
+func (k *naive) moveTo(now int64) {
+	if k.at-now <= k.ahead() {
+		return
+	}
+	start := now - now%k.window()
+	switch k.l.Algorithm() {
+	case TokenBucket:
+		k.at = now
+	case SlidingLog:
+		for i := range k.log {
+			if int64(k.log[i].At) > now-k.window() {
+				k.log[i].At = Instant(now)
+			}
+		}
+		k.at = now
+	default:
+		k.counts = map[int64]int64{start: k.counts[k.at], start - k.window(): k.counts[k.at-k.window()]}
+		k.at = start
+	}
+}
+
 func (k *naive) step(cost, now int64) Outcome {
+	k.moveTo(now)
 	t := max(now, k.at)
 	want := max(cost, 1)
 	out := Outcome{Admitted: cost < 0 || k.room(t) >= want}
@@ -171,6 +205,9 @@ func (s naiveStore) clone() naiveStore {
 // take decides ops as Request documents it, and returns the store afterwards.
 func (s naiveStore) take(ops []Op, now int64) (naiveStore, bool, []Outcome) {
 	admitted, outs := true, make([]Outcome, len(ops))
+	for i := range ops {
+		s.get(&ops[i]).moveTo(now)
+	}
 	all := s.clone()
 	for i := range ops {
 		outs[i] = all.get(&ops[i]).step(ops[i].Cost, now)

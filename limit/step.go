@@ -34,9 +34,12 @@ type Record struct {
 // the op recorded, or s unchanged when the op was refused or took nothing.
 //
 // It is total: any state, cost and instant give an answer, and negative
-// figures in a state count as zero. Time never runs
-// backwards for a key: an instant before the state's own counts as that one,
-// and the waits in the outcome are still measured from now.
+// figures in a state count as zero. Time does not run backwards for a key: an
+// instant up to a window before the state's own (for a token bucket at most the
+// time it needs to fill; at least MinAhead) counts as that one, and the waits
+// in the outcome are still measured from now. A state that lies further ahead
+// was written by a clock that has stepped back since: it moves to now, with
+// what was taken, also when the op is refused or takes nothing.
 //
 // The returned state may share memory with s, which must not be used any more
 // if the returned one is kept. A Concurrency limit's state changes in place.
@@ -51,7 +54,11 @@ func Step(s State, op *Op, now Instant) (State, Outcome) {
 
 // step is Step in place, for limits that count units per time.
 func (s *State) step(op *Op, now Instant) (out Outcome) {
-	at := max(now, min(s.At, MaxInstant))
+	at := now
+	if s.At > now {
+		s.moveTo(now, op.Limit)
+		at = max(now, min(s.At, MaxInstant))
+	}
 	switch op.Limit.spec.Algorithm {
 	case FixedWindow:
 		out = stepFixedWindow(s, op, at)

@@ -107,6 +107,7 @@ func (s *LeaseSet) giveBack(op *Op, now Instant) bool {
 // giveBackAny ends -Cost leases, whoever holds them. Who gives back without a
 // name does so after a refusal, too: those are given back first.
 func (s *LeaseSet) giveBackAny(op *Op, now Instant) bool {
+	s.moveRefused(now, op.Limit)
 	n := min(-max(op.Cost, -maxExact), s.remembered(now)+s.inFlight(now))
 	left := n - s.forgive(now, n)
 	for range left {
@@ -159,7 +160,12 @@ func (s *LeaseSet) describe(op *Op, now Instant, out *Outcome) {
 	if !out.Admitted && op.Cost > 0 && (l.hold == 0 || ended) {
 		out.InFlight++ // else it is among those remembered
 	}
-	if at := s.latest(now); at > 0 {
+	at := s.latest(now)
+	if at > 0 && op.Cost > 0 && l.farAhead(at, l.window, now) {
+		s.moveTo(now, l)
+		at = s.latest(now)
+	}
+	if at > 0 {
 		out.Reset = micros(int64(at - now))
 	}
 	switch {
@@ -211,10 +217,13 @@ func (s *State) begin(ops int) {
 // rememberRefused counts an op without room whose refused request left no
 // other trace.
 func (s *State) rememberRefused(op *Op, now Instant, out *Outcome) {
-	if out.Admitted || op.Cost <= 0 || op.Limit.hold == 0 {
+	if out.Admitted || op.Cost <= 0 {
 		return
 	}
 	s.Leases = s.Leases.made()
+	if s.Leases.journal.moved {
+		s.Leases.moveTo(now, op.Limit)
+	}
 	if s.Leases.remember(op, now) {
 		s.Leases.tidy(now)
 	}

@@ -144,7 +144,7 @@ func (g *generator) move() {
 	case 10:
 		next += limit.Instant(g.r.Int64N(2 * int64(w)))
 	case 11:
-		next -= limit.Instant(g.r.Int64N(int64(w)))
+		next -= limit.Instant(g.r.Int64N(int64(w) * pick[int64](g.r, 1, 1, 1, 20)))
 	}
 	if g.r.IntN(2) == 0 {
 		next += g.step - 1 // else round down

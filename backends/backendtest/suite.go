@@ -59,6 +59,7 @@ var checks = []check{
 	{"Retry", checkRetry},
 	{"Reset", checkReset},
 	{"Precision", checkPrecision},
+	{"ClockSteps", checkClockSteps},
 	{"ServerClock", checkServerClock},
 	{"ServerClockModel", checkServerClockModel},
 	{"ServerClockWait", checkServerClockWait},

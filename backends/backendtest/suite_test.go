@@ -400,6 +400,38 @@ var mutants = []mutant{
 	{name: "clock is two seconds behind", checks: []string{"ServerClock"}, spoil: func(b *reference) {
 		b.clock = func() limit.Instant { return limit.InstantOf(time.Now().Add(-2 * time.Second)) }
 	}},
+	{name: "a key's time never goes back", checks: []string{"Model", "ClockSteps"}, spoil: func(b *reference) {
+		b.decide = func(states []limit.State, req *limit.Request, v *limit.Verdict) {
+			at := req.At
+			for i := range states {
+				at = max(at, states[i].At)
+			}
+			limit.Decide(states, req, at, v, nil)
+			v.At = req.At
+		}
+	}},
+	{name: "a state that lies ahead is dropped", checks: []string{"Model", "ClockSteps"}, spoil: func(b *reference) {
+		b.decide = func(states []limit.State, req *limit.Request, v *limit.Verdict) {
+			for i := range states {
+				if w := req.Ops[i].Limit.Window(); states[i].At > req.At.Add(max(w, limit.MinAhead)) {
+					states[i] = limit.State{}
+				}
+			}
+			limit.Decide(states, req, req.At, v, nil)
+		}
+	}},
+	{name: "leases expire by the latest instant there was", checks: []string{"ClockSteps"}, spoil: func(b *reference) {
+		latest := map[limit.Key]limit.Instant{}
+		b.decide = func(states []limit.State, req *limit.Request, v *limit.Verdict) {
+			at, k := req.At, req.Ops[0].Key
+			if req.Ops[0].Limit.Algorithm() == limit.Concurrency {
+				latest[k] = max(latest[k], at)
+				at = latest[k]
+			}
+			limit.Decide(states, req, at, v, nil)
+			v.At = req.At
+		}
+	}},
 	{name: "a given instant is ignored", checks: []string{"Model", "ServerClock"}, spoil: func(b *reference) {
 		b.in = func(req *limit.Request) { req.At = b.clock() }
 	}},

@@ -41,6 +41,7 @@ local EXACT = 4503599627370496 -- 2^52
 local FIXED, LOG, SLIDING, BUCKET, LEASE = 1, 2, 3, 4, 5
 local WRAP = 8388608 -- running sums of a list are kept modulo 2^23, in 5 bytes
 local MARGIN = 1000000 -- keys outlive their use by a second
+local AHEAD = 1000000 -- limit.MinAhead
 local MOST = 4000 -- values that fit on Lua's stack at once
 
 -- decode returns the doubles of a blob, and how many they are.
@@ -260,6 +261,23 @@ local function step(at, s, cost, l)
   return token_bucket(at, s, cost, l)
 end
 
+-- moved returns state s of key k, whose instant is after now, as it counts for
+-- an op with the limit at l: see limit/clock.go, which this mirrors.
+local function moved(k, s, now, l)
+  local algorithm, win = input[l], input[l + 2]
+  local life, start = win, now - now % win
+  if algorithm == BUCKET then
+    life, start = floor((input[l + 1] * input[l + 3] + input[l + 4] - 1) / input[l + 4]), now
+    if life < win then win = life end
+  elseif algorithm == SLIDING then
+    life = 2 * win
+  end
+  if s[1] - now <= max(win, AHEAD) then return s end
+  s = {start, s[2], s[3], s[4], s[5], start + life - since}
+  states[k] = s
+  return s
+end
+
 -- late corrects waits of an op charged that much later than its request: they
 -- are told from the request's instant.
 local function late(by, retry, reset)
@@ -319,6 +337,10 @@ local function simple(now, n, p)
       return
     end
     local at = s[1]
+    if at > now then
+      s = moved(k, s, now, l)
+      at = s[1]
+    end
     if at < now then at = now end
     local ok, remaining, retry, reset, after = step(at, s, input[i + 1], l)
     if after then
@@ -341,7 +363,7 @@ end
 
 -- Logs are rarer than the rest and need many functions, which cost time to
 -- make in every run: log_machine makes them when the first log is met.
-local load_log, sliding_log, commit, undo_log, one_log
+local load_log, sliding_log, commit, undo_log, one_log, moved_log
 
 local function log_machine()
 
@@ -586,6 +608,17 @@ function commit(k, v)
   v.pend, v.pended, v.dirty = nil, 0, nil
 end
 
+-- moved_log returns the view of log k as it counts for an op at now, which is
+-- before its last record, with the limit at l.
+function moved_log(k, v, now, l)
+  local win = input[l + 2]
+  if v.last - now <= max(win, AHEAD) then return v end
+  local used = v.total - expired(v, keys[k], now - win)
+  v.hi, v.pend, v.pended, v.pend_at, v.window = 0, {used, nil, 65535}, used, now, win
+  commit(k, v)
+  return load_log(k)
+end
+
 -- undo_list takes n units that were recorded at instant t out of a list, and
 -- moves up the running sums of what has come since.
 local function undo_list(key, t, n)
@@ -643,7 +676,8 @@ function one_log(now, p, number)
     out[filled] = 1 + k
     return
   end
-  local at = max(v.pend and v.pend_at or v.last, now)
+  if v.last > now then v = moved_log(k, v, now, l) end
+  local at = max(v.last, now)
   local ok, remaining, retry, reset = sliding_log(v, at, k, cost, max(cost, 1), input[l + 1], input[l + 2], number)
   if at > now then retry, reset = late(at - now, retry, reset) end
   if v.dirty then commit(k, v) end
@@ -665,7 +699,7 @@ local lease_machine = function()
 -- The cost of an op is 0 to ask, or else (units + 2^21) + 2^22 * (ending + 4 *
 -- its holder's place among the arguments, from 1, or 0). To end an owner's leases
 -- with units below -1 is to go on at the instant that comes after the owner.
-local HALF, MAX_AGAIN, ENDED_LIFE, MAX_ENDED, PAGE = 2097152, 7, 60000000, 1000, 1000
+local HALF, MAX_AGAIN, ENDED_LIFE, MAX_ENDED, PAGE, MAX_MOVED = 2097152, 7, 60000000, 1000, 1000, 1000
 local OWNER_SLICE = 1024 -- limit.OwnerSlice
 local HI = '(4503599627370496'
 local END_ATTEMPT, END_OWNER, END_KNOWN = 1, 2, 3
@@ -763,6 +797,27 @@ local function nth(k, now, n)
   return call('ZRANGE', keys[k], rank, rank, 'WITHSCORES')
 end
 
+-- latest returns the score of the lease that lapses last.
+local function latest(k, now)
+  return tonumber(call('ZREVRANGEBYSCORE', keys[k], HI, lowest(now), 'WITHSCORES', 'LIMIT', 0, 1)[2])
+end
+
+-- ahead returns how far the end of something that lasts for life may be.
+local function ahead(life, l) return life + max(input[l + 2], AHEAD) end
+
+-- move has leases that lapse too late lapse with those that are granted now:
+-- see LeaseSet.moveTo in limit/clock.go.
+local far = {} -- by key: some do
+local function move(k, now, l)
+  local win, from = input[l + 2], lowest(now + ahead(input[l + 2], l))
+  local till = 8 * ceil((now + win) / 1000)
+  local r = call('ZREVRANGEBYSCORE', keys[k], HI, from, 'WITHSCORES', 'LIMIT', 0, MAX_MOVED)
+  for i = 1, #r, 2 do
+    local score = tonumber(r[i + 1])
+    set(k, r[i], till + score % 8, score)
+  end
+end
+
 -- refusals returns the members for refusals and their numbers, the ones that
 -- are forgotten first coming first, and the sum of those that are not over.
 local function refusals(k, now)
@@ -777,18 +832,37 @@ local function refusals(k, now)
   return list, sum
 end
 
-local function remember(k, now, l)
+local function add_refusals(k, now, l, n)
   local hold, round = input[l + 3], input[l + 4]
   local till = ceil((now + hold) / round) * round
   local member = 'r' .. text(till)
   local old = call('ZSCORE', keys[k], member)
   old = old and tonumber(old)
-  set(k, member, (old or EXACT) + 1, old)
+  set(k, member, (old or EXACT) + n, old)
+  keep(k, till)
+end
+
+-- move_refusals does with them what move does with leases.
+local function move_refusals(k, now, l)
+  local most, n = now + ahead(input[l + 3], l), 0
   local list = refusals(k, now)
+  for i = 1, #list do
+    local e = list[i]
+    if e[1] > most then
+      set(k, e[3], nil, EXACT + e[2])
+      n = n + e[2]
+    end
+  end
+  if n > 0 and input[l + 3] > 0 then add_refusals(k, now, l, n) end
+  return list
+end
+
+local function remember(k, now, l)
+  local list = move_refusals(k, now, l)
   for i = 1, #list do
     if list[i][1] <= now then call('ZREM', keys[k], list[i][3]) end
   end
-  keep(k, till)
+  add_refusals(k, now, l, 1)
 end
 
 -- forgive drops up to n refusals and returns how many.
@@ -823,13 +897,15 @@ local function note_end(k, holder, now, gone)
   call('ZREMRANGEBYSCORE', keys[k], text(-floor(now / 1000)), '(0')
   local till = ceil((now + ENDED_LIFE) / 1000)
   set(k, 'e' .. holder, -till, gone)
-  if call('ZCOUNT', keys[k], '-inf', '(0') > MAX_ENDED then
+  if call('ZCOUNT', keys[k], '-inf', '(0') > MAX_ENDED
+    and call('ZREMRANGEBYSCORE', keys[k], '-inf', '(' .. text(-floor((now + 2 * ENDED_LIFE) / 1000))) == 0 then
     call('ZREM', keys[k], unpack(call('ZREVRANGEBYSCORE', keys[k], '(0', '-inf', 'LIMIT', 0, 1)))
   end
   keep(k, till * 1000)
 end
 
-local function end_any(k, now, n)
+local function end_any(k, now, n, l)
+  move_refusals(k, now, l)
   local _, sum = refusals(k, now)
   n = min(n, sum + count(k, now))
   local left = n - forgive(k, now, n)
@@ -870,8 +946,8 @@ end
 
 -- give_back ends what an op of negative cost says and tells whether there was
 -- any. quiet: an end that finds nothing is not remembered.
-local function give_back(k, now, units, ending, holder, quiet)
-  if holder == '' then return end_any(k, now, -units) end
+local function give_back(k, now, l, units, ending, holder, quiet)
+  if holder == '' then return end_any(k, now, -units, l) end
   local n = count(k, now)
   local lease, gone = find(k, holder, now)
   if not lease then
@@ -910,7 +986,7 @@ function m.take(op, now, cost, again, OK)
     held, rest = end_owner(k, now, holder, units < -1 and tonumber(ARGV[3 + place]) or 0)
   elseif units < 0 then
     ok, changed = true, true
-    held = give_back(k, now, units, ending, holder, false)
+    held = give_back(k, now, l, units, ending, holder, false)
   elseif units == 0 and holder == '' then
     ok = count(k, now) < cap
   else
@@ -941,7 +1017,12 @@ function m.take(op, now, cost, again, OK)
     if not ok and units > 0 and (input[l + 3] == 0 or gone) then in_flight = in_flight + 1 end
   end
   if n > 0 then
-    reset = lapse(call('ZREVRANGEBYSCORE', keys[k], HI, lowest(now), 'WITHSCORES', 'LIMIT', 0, 1)[2]) - now
+    reset = lapse(latest(k, now)) - now
+    if units > 0 and reset > ahead(input[l + 2], l) then
+      far[k] = true
+      move(k, now, l)
+      reset = lapse(latest(k, now)) - now
+    end
   end
   if cap == 0 or gone then
     retry = NEVER
@@ -955,7 +1036,7 @@ function m.take(op, now, cost, again, OK)
 end
 
 m.count, m.rollback = count, rollback
-function m.begin() journal = {} end
+function m.begin() journal, far = {}, {} end
 function m.commit() journal = nil end
 
 -- repeated says whether an op is an acquire that was granted before.
@@ -967,6 +1048,7 @@ end
 -- refused remembers an op without room whose request left no other trace.
 function m.refused(op, now)
   local units, _, holder = parts(op[4])
+  if units > 0 and far[op[2]] then move(op[2], now, op[5]) end
   if units > 0 and input[op[5] + 3] > 0 then
     local lease, ended = find(op[2], holder, now)
     if not ended then
@@ -981,7 +1063,7 @@ function m.gives(cost) return (parts(cost)) < 0 end
 -- undo takes back what an acquire took.
 function m.undo(op, now)
   local _, _, holder = parts(op[4])
-  give_back(op[2], now, -1, END_ATTEMPT, holder, true)
+  give_back(op[2], now, op[5], -1, END_ATTEMPT, holder, true)
 end
 
 return m
@@ -997,14 +1079,19 @@ local OK, REMAINING, RETRY, RESET, AT, IN_FLIGHT, HELD = 6, 7, 8, 9, 10, 11, 12
 
 local leases -- made when the first one is met
 
-local function load(algorithm, k, now)
+local function load(l, k, now)
+  local algorithm = input[l]
   if algorithm == LEASE then
     leases = leases or lease_machine()
     return leases.count(k, now)
   end
-  if algorithm ~= LOG then return states[k] or load_state(k, algorithm) end
+  if algorithm ~= LOG then
+    local s = states[k] or load_state(k, algorithm)
+    return s and s[1] > now and moved(k, s, now, l) or s
+  end
   if not load_log then log_machine() end
-  return logs[k] or load_log(k)
+  local v = logs[k] or load_log(k)
+  return v and v.last > now and moved_log(k, v, now, l) or v
 end
 
 -- take decides op alone at instant now, for cost, and records it. again says
@@ -1185,7 +1272,7 @@ return function(now, n, p, number, settling)
     end
   end
   for i = 1, n do
-    if not load(input[ops[i][5]], ops[i][2], now) then
+    if not load(ops[i][5], ops[i][2], now) then
       filled = filled + 1
       out[filled] = 1 + ops[i][2]
       return

@@ -1,6 +1,10 @@
 package share
 
-import "time"
+import (
+	"time"
+
+	"github.com/headgate-rls/headgate/limit"
+)
 
 // Config bounds what is held. The zero Config is usable.
 type Config struct {
@@ -16,6 +20,10 @@ const (
 	// A shard is not made smaller than minShardKeys.
 	maxShards    = 64
 	minShardKeys = 1024
+
+	// ahead is how far the store's last instant may lie ahead of the next,
+	// since answers can overtake each other.
+	ahead = limit.Instant(limit.MinAhead / time.Microsecond)
 
 	// idle is how long a key must not have been used to make room for others.
 	idle = time.Minute

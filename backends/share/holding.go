@@ -58,6 +58,9 @@ func (h *holding) hear(at limit.Instant, out *limit.Outcome, sent time.Duration)
 	if sent < h.sent {
 		return // a later trip was faster
 	}
+	if h.at-at > ahead { // the store's clock has stepped back: instants by it mean nothing any more
+		h.lapse, h.again = at, at
+	}
 	h.sent, h.at = sent, at
 	h.remaining, h.reset = out.Remaining, at.Add(out.Reset)
 }

@@ -7,9 +7,9 @@ import (
 	"github.com/headgate-rls/headgate/limit"
 )
 
-// A clock is the wall clock, except that it never steps back: buckets would
-// not refill until it had caught up. Where the wall clock is set back, time
-// goes on from where it was at the pace of the monotonic clock.
+// A clock is the wall clock, except that it never steps back: states of long
+// windows would stand still until it had caught up. Where the wall clock is set
+// back, time goes on from where it was at the pace of the monotonic clock.
 type clock struct {
 	start  time.Time
 	offset atomic.Int64 // wall time at start as seen since, µs

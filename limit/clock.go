@@ -1,0 +1,97 @@
+package limit
+
+// A clock can step back: it is corrected, or a replica with another one takes
+// over. An op at an instant shortly before its state's own came out of order,
+// and counts as if it came then. But a state that lies further ahead than a
+// window would refuse everybody until the clock has caught up, so it moves to
+// now, with all that was taken: no step of the clock gives anybody more than an
+// unused key does.
+
+// setAhead sets how far a state may lie ahead of an op: a window, for a bucket
+// no longer than it needs to fill, but at least MinAhead.
+func (l *Limit) setAhead() {
+	l.ahead = l.window
+	if l.spec.Algorithm == TokenBucket {
+		l.ahead = min(l.window, ceilDiv(l.full, l.den))
+	}
+	l.ahead = max(l.ahead, MinAhead.Microseconds())
+}
+
+// moveTo moves s, whose instant is after now, to now if it lies too far ahead.
+func (s *State) moveTo(now Instant, l *Limit) {
+	if s.At-now <= Instant(l.ahead) {
+		return
+	}
+	switch l.spec.Algorithm {
+	case FixedWindow, SlidingWindow:
+		s.At = now - now%Instant(l.window)
+	case TokenBucket:
+		s.At = now
+	case SlidingLog:
+		_, used := s.live(now - Instant(l.window))
+		*s = State{}
+		if used > 0 {
+			*s = State{At: now, N: used, Log: []Record{{At: now, N: used}}}
+		}
+	}
+}
+
+// moveAllTo moves the states of a request's ops to now as moveTo does.
+func moveAllTo(now Instant, states []State, ops []Op) {
+	for i := range ops {
+		if s := &states[firstWithKey(ops, i)]; s.At > now {
+			s.moveTo(now, ops[i].Limit)
+		}
+	}
+}
+
+// anyAhead says whether one of the states lies ahead of now.
+func anyAhead(now Instant, states []State) bool {
+	for i := range states {
+		if states[i].At > now {
+			return true
+		}
+	}
+	return false
+}
+
+// maxMoved bounds the leases that one op moves. They are the last to expire;
+// the next op moves more.
+const maxMoved = 1000
+
+// moveTo has leases that end later than those of l that are granted a window
+// from now end with those that are granted now. Who acquires does it, because
+// only then the limit is surely the one that they were granted by.
+func (s *LeaseSet) moveTo(now Instant, l *Limit) {
+	s.journal.moved = true
+	var far []queued
+	for i := len(s.queue) - 1; i >= 0 && len(far) < maxMoved && l.farAhead(lapses(s.queue[i].score), l.window, now); i-- {
+		if s.current(s.queue[i]) {
+			far = append(far, s.queue[i])
+		}
+	}
+	for _, q := range far {
+		s.set(q.holder, scoreAt(now+Instant(l.window), q.score%8))
+	}
+}
+
+// farAhead says whether at is too far ahead for the end of something that lasts
+// for life µs.
+func (l *Limit) farAhead(at Instant, life int64, now Instant) bool {
+	return int64(at-now) > life+l.ahead
+}
+
+// moveRefused does with refusals what moveTo does with leases.
+func (s *LeaseSet) moveRefused(now Instant, l *Limit) {
+	n := len(s.refused)
+	for n > 0 && l.farAhead(s.refused[n-1].At, l.hold, now) {
+		n--
+	}
+	var sum int64
+	for _, r := range s.refused[n:] {
+		sum += r.N
+	}
+	if s.refused = s.refused[:n]; sum > 0 && l.hold > 0 {
+		s.addRefused(now, l, sum)
+	}
+}
