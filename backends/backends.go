@@ -38,6 +38,10 @@ var (
 	// ErrNotApplied: surely nothing was recorded. It accompanies one of the
 	// others.
 	ErrNotApplied = errors.New("not applied")
+	// ErrOverloaded: more requests arrive than the store can be asked about,
+	// although it answers in time. It accompanies ErrUnavailable and
+	// ErrNotApplied.
+	ErrOverloaded = errors.New("overloaded")
 	// ErrInvalid: the request can never succeed as it is (no ops, no instant
 	// for a store without a clock, too many ops, a key over the bound).
 	ErrInvalid = errors.New("invalid request")

@@ -151,7 +151,7 @@ func (l *loader) pointless(f fields, t *twig, r *Rule, leaf bool) {
 	if leaf && t.metric {
 		l.warnf(f.get("value_to_metric"), t, "value_to_metric has no effect: neither the rule nor one below it has a limit")
 	}
-	for _, name := range []string{"on_backend_error", "charge"} {
+	for _, name := range []string{"on_backend_error", "on_overload", "charge"} {
 		if n := f.get(name); n != nil {
 			l.errorf(n, t, "%s needs a rate_limit, limits or concurrency in the same rule; rules below do not inherit it", name)
 		}

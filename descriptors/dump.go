@@ -96,6 +96,9 @@ func (r *Rule) modes() string {
 	if r.OnBackendError != FailDefault {
 		fmt.Fprintf(&b, ", on_backend_error: %v", r.OnBackendError)
 	}
+	if r.OnOverload != FailDefault {
+		fmt.Fprintf(&b, ", on_overload: %v", r.OnOverload)
+	}
 	if r.Charge != ChargeDefault {
 		fmt.Fprintf(&b, ", charge: %v", r.Charge)
 	}

@@ -15,8 +15,9 @@ const (
 )
 
 var (
-	failureNames = []string{FailAllow: "allow", FailDeny: "deny", FailLocal: "local"}
-	chargeNames  = []string{ChargeAllOrNothing: "all_or_nothing", ChargeEach: "each"}
+	failureNames  = []string{FailAllow: "allow", FailDeny: "deny", FailError: "error", FailLocal: "local"}
+	overloadNames = failureNames[FailAllow:FailLocal]
+	chargeNames   = []string{ChargeAllOrNothing: "all_or_nothing", ChargeEach: "each"}
 )
 
 // String returns the policy as rules write it, "default" if they do not.
@@ -41,6 +42,13 @@ func ParseFailurePolicy(name string) (p FailurePolicy, ok bool) {
 	return FailurePolicy(i), i > 0
 }
 
+// ParseOverloadPolicy returns the policy of a name that rules may write for
+// overload.
+func ParseOverloadPolicy(name string) (p FailurePolicy, ok bool) {
+	i := 1 + slices.Index(overloadNames, name)
+	return FailurePolicy(i), i > 0
+}
+
 // ParseCharge returns the charge of a name that rules may write.
 func ParseCharge(name string) (c Charge, ok bool) {
 	i := 1 + slices.Index(chargeNames[1:], name)
@@ -52,6 +60,11 @@ func (l *loader) policy(f fields, t *twig, r *Rule) {
 	if n := f.get("on_backend_error"); n != nil {
 		if i, ok := l.word(n, t, "on_backend_error", failureNames[1:]...); ok {
 			r.OnBackendError = FailurePolicy(i + 1)
+		}
+	}
+	if n := f.get("on_overload"); n != nil {
+		if i, ok := l.word(n, t, "on_overload", overloadNames...); ok {
+			r.OnOverload = FailurePolicy(i + 1)
 		}
 	}
 	if n := f.get("charge"); n != nil {

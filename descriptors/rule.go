@@ -60,6 +60,9 @@ type Rule struct {
 	Quota bool
 	// OnBackendError is what to answer when the backend cannot.
 	OnBackendError FailurePolicy
+	// OnOverload is what to answer when more requests arrive than the backend
+	// can be asked about, although it answers in time. It is not FailLocal.
+	OnOverload FailurePolicy
 	// Charge says how refusals elsewhere in the request affect this rule.
 	Charge Charge
 	// Metadata goes into the response's dynamic metadata.
@@ -123,6 +126,7 @@ const (
 	FailDefault FailurePolicy = iota
 	FailAllow
 	FailDeny
+	FailError // fail the call, so that the proxy's own failure mode decides
 	FailLocal // decide on this process's memory
 )
 

@@ -26,6 +26,7 @@ func (c *call) answer(ctx context.Context, b *batch) {
 		}
 		c.temper(v)
 		c.fill(ctx, b, v)
+		c.resp.Err = c.failure
 	}
 }
 
@@ -98,11 +99,11 @@ func (c *call) status(b *batch, i int, v *limit.Verdict) refusal {
 		outcome = OutcomeUnlimited
 	case p.n == 0: // exempt, or every limit replaced
 		outcome = OutcomeUnlimited
-	case p.policy == descriptors.FailAllow:
-		outcome = OutcomeFailedOpen
 	case p.policy == descriptors.FailDeny:
 		st.OverLimit, st.limit, st.Reset = true, c.views[p.first], 1
-		outcome, who.view, who.wait = OutcomeFailedClosed, c.views[p.first], time.Second
+		outcome, who.view, who.wait = c.cause.outcomes[p.policy], c.views[p.first], time.Second
+	case p.policy == descriptors.FailAllow, p.policy == descriptors.FailError:
+		outcome = c.cause.outcomes[p.policy]
 	default:
 		outcome, who = c.decided(b, i, v)
 	}

@@ -27,7 +27,10 @@ type call struct {
 	parts []part       // one per descriptor
 	ops   []limit.Op   // of all parts, in order
 	views []*limitView // of ops
+	cause *cause       // why policies answer, nil if they do not
 	take  int          // index into batch.takes, -1 if there are no ops
+
+	failure *Error // what the caller gets in place of an answer, by policy
 
 	// Requests in flight.
 	holder  string      // of the leases that the call gets
@@ -58,6 +61,7 @@ func (b *batch) start(s *Service, reqs []*Request, resps []*Response) {
 	for i := range reqs {
 		c := &b.calls[i]
 		c.req, c.resp, c.take, c.holder = reqs[i], resps[i], -1, ""
+		c.cause, c.failure = nil, nil
 		c.ops, c.views, c.ends, c.endings = c.ops[:0], c.views[:0], c.ends[:0], c.endings[:0]
 		c.resp.reset(len(c.req.Descriptors))
 		if c.resp.Err = c.plan(b); c.resp.Err != nil {

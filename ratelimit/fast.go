@@ -2,11 +2,9 @@ package ratelimit
 
 import (
 	"context"
-	"fmt"
 	"sync"
 	"time"
 
-	"github.com/headgate-rls/headgate/backends"
 	"github.com/headgate-rls/headgate/ratelimit/unary"
 )
 
@@ -45,9 +43,6 @@ type callSlice struct {
 // errLate answers calls whose caller has stopped waiting.
 var errLate = &unary.Status{Code: unary.DeadlineExceeded, Message: "the deadline had passed when the call was read"}
 
-// errShed is why calls that found no worker are answered by policy.
-var errShed = fmt.Errorf("%w: %w: too many calls wait for the backend", backends.ErrUnavailable, backends.ErrNotApplied)
-
 // serve decides calls by the earliest of their deadlines: they are of one
 // client, which sets them alike.
 func (h *unaryHandler) serve(ctx context.Context, calls []*unary.Call) {
@@ -62,11 +57,11 @@ func (h *unaryHandler) serve(ctx context.Context, calls []*unary.Call) {
 	h.encode(cs, start)
 }
 
-// shed answers by failure policy, without the backend.
+// shed answers without waiting for the backend.
 func (h *unaryHandler) shed(calls []*unary.Call) {
 	start := time.Now()
 	cs, _ := h.decode(calls, start)
-	h.service.DecideWithout(context.Background(), errShed, cs.reqs, cs.resps)
+	h.service.DecideNow(cs.reqs, cs.resps)
 	h.encode(cs, start)
 }
 

@@ -35,16 +35,20 @@ const (
 	CallOK CallResult = iota
 	CallOverLimit
 	CallInvalid
+	CallFailed // by policy, as the counters could not be asked
+	NumCallResults
 )
 
 // String returns the result's metric label.
 func (r CallResult) String() string {
-	return [...]string{"ok", "over_limit", "invalid"}[r]
+	return [NumCallResults]string{"ok", "over_limit", "invalid", "failed"}[r]
 }
 
 // Result says what became of the call that r answers.
 func (r *Response) Result() CallResult {
 	switch {
+	case r.Err != nil && r.Err.Code == codeUnavailable:
+		return CallFailed
 	case r.Err != nil:
 		return CallInvalid
 	case r.OverLimit:

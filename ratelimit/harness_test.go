@@ -2,6 +2,7 @@ package ratelimit
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"strconv"
 	"strings"
@@ -31,6 +32,10 @@ func newModel() *modelBackend { return &modelBackend{states: map[limit.Key]limit
 func (b *modelBackend) Take(ctx context.Context, reqs []limit.Request, out []limit.Verdict) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	if ctx.Err() != nil {
+		backends.Fail(out, fmt.Errorf("%w: %w", backends.ErrUnavailable, backends.ErrNotApplied))
+		return
+	}
 	b.takes++
 	if b.hang {
 		<-ctx.Done()
@@ -223,4 +228,4 @@ func (m *countingMetrics) add(name string) {
 	m.n[name]++
 }
 
-func (m *countingMetrics) Degraded(policy string) { m.add("degraded " + policy) }
+func (m *countingMetrics) Degraded(cause, policy string) { m.add("degraded " + cause + " " + policy) }

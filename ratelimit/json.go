@@ -64,7 +64,11 @@ func (s *Service) serveJSON(w http.ResponseWriter, r *http.Request) CallResult {
 
 func writeJSON(w http.ResponseWriter, resp *Response) {
 	if resp.Err != nil {
-		http.Error(w, resp.Err.Message, http.StatusBadRequest)
+		code := http.StatusBadRequest
+		if resp.Err.Code == codeUnavailable {
+			code = http.StatusServiceUnavailable
+		}
+		http.Error(w, resp.Err.Message, code)
 		return
 	}
 	code := http.StatusOK

@@ -95,8 +95,11 @@ type Error struct {
 
 func (e *Error) Error() string { return e.Message }
 
-// codeInvalid is gRPC's INVALID_ARGUMENT.
-const codeInvalid = 3
+// The gRPC status codes of an [Error].
+const (
+	codeInvalid     = 3  // INVALID_ARGUMENT
+	codeUnavailable = 14 // UNAVAILABLE
+)
 
 // reset prepares r for the answer to a request of n descriptors.
 func (r *Response) reset(n int) {

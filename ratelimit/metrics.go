@@ -17,12 +17,14 @@ const (
 	OutcomeNoRule               // no rule applies
 	OutcomeFailedOpen           // the backend failed, the rule's policy allowed
 	OutcomeFailedClosed         // the backend failed, the rule's policy refused
+	OutcomeFailedError          // the backend failed, the rule's policy failed the call
+	OutcomeOverload             // the backend could not be asked for too many requests, the rule's policy answered
 	NumOutcomes
 )
 
 // String returns the outcome's metric label.
 func (o Outcome) String() string {
-	return [NumOutcomes]string{"ok", "over_limit", "shadow_over_limit", "unlimited", "no_rule", "failed_open", "failed_closed"}[o]
+	return [NumOutcomes]string{"ok", "over_limit", "shadow_over_limit", "unlimited", "no_rule", "failed_open", "failed_closed", "failed_error", "overload"}[o]
 }
 
 // A Counter counts up.
@@ -40,8 +42,9 @@ type Metrics interface {
 	Lease(domain, rule string) *LeaseCounters
 	// Tier returns the counter of requests that a tier applied to.
 	Tier(domain, rule, tier string) Counter
-	// Degraded counts an answer by failure policy: "allow", "deny" or "local".
-	Degraded(policy string)
+	// Degraded counts an answer by policy ("allow", "deny", "error" or "local")
+	// and its cause ("backend_error" or "overload").
+	Degraded(cause, policy string)
 }
 
 type noMetrics struct{}
@@ -68,7 +71,7 @@ func (noMetrics) Lease(string, string) *LeaseCounters {
 
 func (noMetrics) Tier(string, string, string) Counter { return noCounter{} }
 
-func (noMetrics) Degraded(string) {}
+func (noMetrics) Degraded(string, string) {}
 
 // A sampler lets through a few events per second, so that a flood of refusals
 // is no flood of log lines.

@@ -3,36 +3,99 @@ package ratelimit
 import (
 	"context"
 	"errors"
+	"fmt"
 
+	"github.com/headgate-rls/headgate/backends"
 	"github.com/headgate-rls/headgate/descriptors"
 	"github.com/headgate-rls/headgate/limit"
 )
 
+// A cause is why a policy answers and not the counters.
+type cause struct {
+	label    string // in metrics
+	message  string // in logs
+	policy   func(*ruleView) descriptors.FailurePolicy
+	outcomes map[descriptors.FailurePolicy]Outcome
+	metadata map[descriptors.FailurePolicy][]byte // what a response's dynamic_metadata says
+}
+
+var (
+	backendFailed = &cause{
+		label: "backend_error", message: "backend failed, answered by policy ",
+		policy: func(v *ruleView) descriptors.FailurePolicy { return v.onError },
+		outcomes: map[descriptors.FailurePolicy]Outcome{
+			descriptors.FailAllow: OutcomeFailedOpen, descriptors.FailDeny: OutcomeFailedClosed, descriptors.FailError: OutcomeFailedError,
+		},
+		metadata: policyMetadata("degraded"),
+	}
+	overloaded = &cause{
+		label: "overload", message: "more requests than the backend can be asked about, answered by policy ",
+		policy: func(v *ruleView) descriptors.FailurePolicy { return v.onOverload },
+		outcomes: map[descriptors.FailurePolicy]Outcome{
+			descriptors.FailAllow: OutcomeOverload, descriptors.FailDeny: OutcomeOverload, descriptors.FailError: OutcomeOverload,
+		},
+		metadata: policyMetadata("overloaded"),
+	}
+)
+
+func policyMetadata(key string) map[descriptors.FailurePolicy][]byte {
+	m := map[descriptors.FailurePolicy][]byte{}
+	for _, p := range strictness {
+		m[p] = encodeMetadata(map[string]any{key: p.String()})
+	}
+	return m
+}
+
+// strictness orders the policies: of those of a request's rules the last one
+// decides about the whole request. Denying comes after an error, because the
+// proxy may let pass what it got an error for.
+var strictness = []descriptors.FailurePolicy{
+	descriptors.FailAllow, descriptors.FailLocal, descriptors.FailError, descriptors.FailDeny,
+}
+
+func stricter(a, b descriptors.FailurePolicy) descriptors.FailurePolicy {
+	for _, p := range strictness {
+		if p == a {
+			return b
+		}
+		if p == b {
+			return a
+		}
+	}
+	return a
+}
+
 // degrade decides a call that the backend could not decide: every rule that
-// applies answers by its failure policy. It returns a verdict with an outcome
-// per op, of which those of FailLocal parts are real ones.
+// applies answers by its policy. It returns a verdict with an outcome per op, of
+// which those of FailLocal parts are real ones.
 func (c *call) degrade(ctx context.Context, b *batch, err error) *limit.Verdict {
-	c.resp.Degraded = true
+	c.resp.Degraded, c.cause = true, backendFailed
+	if errors.Is(err, backends.ErrOverloaded) {
+		c.cause = overloaded
+	}
 	strictest := descriptors.FailAllow
 	for i := range c.parts {
 		p := &c.parts[i]
 		if p.view == nil || p.n == 0 {
 			continue
 		}
-		p.policy = p.view.onError
-		if p.policy == descriptors.FailDeny && !c.enforcing(b, p) {
+		p.policy = c.cause.policy(p.view)
+		if p.policy != descriptors.FailLocal && !c.enforcing(b, p) {
 			p.policy = descriptors.FailAllow
 		}
-		if p.policy == descriptors.FailDeny || strictest == descriptors.FailAllow {
-			strictest = p.policy
-		}
+		strictest = stricter(strictest, p.policy)
 	}
 	if !errors.Is(ctx.Err(), context.Canceled) { // else nobody is waiting
-		b.s.conf.Metrics.Degraded(strictest.String())
-		b.s.logFailure(c.req.Domain, "backend failed, answered by policy "+strictest.String(), err)
+		b.s.conf.Metrics.Degraded(c.cause.label, strictest.String())
+		b.s.logFailure(c.req.Domain, c.cause.message+strictest.String(), err)
 	}
-	c.resp.metadata = append(c.resp.metadata, degradedMetadata[strictest])
-	return c.takeLocal(ctx, b, strictest == descriptors.FailDeny)
+	c.resp.metadata = append(c.resp.metadata, c.cause.metadata[strictest])
+	refused := strictest == descriptors.FailDeny || strictest == descriptors.FailError
+	v := c.takeLocal(ctx, b, refused)
+	if strictest == descriptors.FailError {
+		c.failure = &Error{Code: codeUnavailable, Message: fmt.Sprintf("not decided: %v", err)}
+	}
+	return v
 }
 
 // enforcing says whether some limit of p can refuse.
@@ -46,8 +109,8 @@ func (c *call) enforcing(b *batch, p *part) bool {
 }
 
 // takeLocal decides the parts with FailLocal on this process's memory, unless
-// the request is denied anyway and must not be charged.
-func (c *call) takeLocal(ctx context.Context, b *batch, denied bool) *limit.Verdict {
+// the request is refused anyway and must not be charged.
+func (c *call) takeLocal(ctx context.Context, b *batch, refused bool) *limit.Verdict {
 	full := &limit.Verdict{Outcomes: make([]limit.Outcome, len(c.ops))}
 	req := limit.Request{At: b.s.conf.Now()}
 	var at []int
@@ -56,7 +119,7 @@ func (c *call) takeLocal(ctx context.Context, b *batch, denied bool) *limit.Verd
 		if p.policy != descriptors.FailLocal {
 			continue
 		}
-		if denied {
+		if refused {
 			p.policy = descriptors.FailAllow
 			continue
 		}
@@ -71,14 +134,7 @@ func (c *call) takeLocal(ctx context.Context, b *batch, denied bool) *limit.Verd
 	b.s.conf.Local.Take(ctx, []limit.Request{req}, out)
 	if full.Err = out[0].Err; full.Err != nil {
 		b.s.logFailure(c.req.Domain, "local fallback failed", full.Err)
-		for i := range c.parts {
-			if p := &c.parts[i]; p.policy == descriptors.FailLocal {
-				p.policy = b.s.conf.OnBackendError
-				if p.policy == descriptors.FailLocal {
-					p.policy = descriptors.FailAllow
-				}
-			}
-		}
+		c.localFailed(b)
 		return full
 	}
 	for k, j := range at {
@@ -88,12 +144,22 @@ func (c *call) takeLocal(ctx context.Context, b *batch, denied bool) *limit.Verd
 	return full
 }
 
-// degradedMetadata is what a response's dynamic_metadata says when a failure
-// policy answered.
-var degradedMetadata = map[descriptors.FailurePolicy][]byte{
-	descriptors.FailAllow: encodeMetadata(map[string]any{"degraded": "allow"}),
-	descriptors.FailDeny:  encodeMetadata(map[string]any{"degraded": "deny"}),
-	descriptors.FailLocal: encodeMetadata(map[string]any{"degraded": "local"}),
+// localFailed answers the parts with FailLocal by the service's policy.
+func (c *call) localFailed(b *batch) {
+	policy := b.s.conf.OnBackendError
+	if policy == descriptors.FailLocal {
+		policy = descriptors.FailAllow
+	}
+	for i := range c.parts {
+		p := &c.parts[i]
+		if p.policy != descriptors.FailLocal {
+			continue
+		}
+		p.policy = policy
+		if policy == descriptors.FailError {
+			c.failure = &Error{Code: codeUnavailable, Message: "not decided: neither the backend nor the local fallback answers"}
+		}
+	}
 }
 
 // logFailure logs a failing backend, sampled.

@@ -21,12 +21,12 @@ type ruleset struct {
 
 // A ruleView is a rule as answers see it.
 type ruleView struct {
-	rule    *descriptors.Rule
-	limits  []limitView
-	each    bool
-	onError descriptors.FailurePolicy
-	quota   bool
-	meta    []byte // encoded metadata of the rule, nil if it has none
+	rule                *descriptors.Rule
+	limits              []limitView
+	each                bool
+	onError, onOverload descriptors.FailurePolicy
+	quota               bool
+	meta                []byte // encoded metadata of the rule, nil if it has none
 
 	once     sync.Once
 	counters *RuleCounters
@@ -66,6 +66,9 @@ func newRuleset(set *descriptors.Set, conf *Config) *ruleset {
 		v.each = charge == descriptors.ChargeEach
 		if v.onError = r.OnBackendError; v.onError == descriptors.FailDefault {
 			v.onError = conf.OnBackendError
+		}
+		if v.onOverload = r.OnOverload; v.onOverload == descriptors.FailDefault {
+			v.onOverload = conf.OnOverload
 		}
 		v.limits = make([]limitView, len(r.Limits))
 		for i := range r.Limits {
@@ -170,7 +173,7 @@ func newOverrideView(o Override, conf *Config) (*ruleView, error) {
 		return nil, err
 	}
 	r := &descriptors.Rule{Path: "override"}
-	v := &ruleView{rule: r, each: conf.Charge == descriptors.ChargeEach, onError: conf.OnBackendError, quota: conf.QuotaMode}
+	v := &ruleView{rule: r, each: conf.Charge == descriptors.ChargeEach, onError: conf.OnBackendError, onOverload: conf.OnOverload, quota: conf.QuotaMode}
 	v.limits = []limitView{newLimitView(r, &descriptors.RuleLimit{
 		Limit: l,
 		// The window is part of the key, as the reference has it: callers may

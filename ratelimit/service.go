@@ -36,6 +36,9 @@ type Config struct {
 	Charge descriptors.Charge
 	// OnBackendError is the default for rules that name none.
 	OnBackendError descriptors.FailurePolicy
+	// OnOverload is the default for rules that name none. It answers what
+	// fails with backends.ErrOverloaded.
+	OnOverload descriptors.FailurePolicy
 	// Leases signs the tokens of requests in flight. Replicas need the same
 	// secret; nil makes one that only this process knows.
 	Leases *lease.Signer
@@ -92,6 +95,9 @@ func New(conf Config, set *descriptors.Set) (*Service, error) {
 	if conf.OnBackendError == descriptors.FailDefault {
 		conf.OnBackendError = descriptors.FailAllow
 	}
+	if conf.OnOverload == descriptors.FailDefault {
+		conf.OnOverload = descriptors.FailDeny
+	}
 	if conf.Timeout <= 0 {
 		conf.Timeout = 500 * time.Millisecond
 	}
@@ -146,24 +152,23 @@ func CheckCaps(set *descriptors.Set, caps *backends.Caps) error {
 // whose memory is reused. The backend is asked once, for all of them. Decide
 // returns before ctx's deadline, by failure policy if need be.
 func (s *Service) Decide(ctx context.Context, reqs []*Request, resps []*Response) {
-	s.decide(ctx, nil, reqs, resps)
+	s.decide(ctx, reqs, resps)
 }
 
-// DecideWithout answers every request as Decide does when the backend fails
-// with err, without asking it.
-func (s *Service) DecideWithout(ctx context.Context, err error, reqs []*Request, resps []*Response) {
-	s.decide(ctx, err, reqs, resps)
+// DecideNow answers every request as Decide does when no time is left to wait
+// for the backend: by what is known in this process, else by policy.
+func (s *Service) DecideNow(reqs []*Request, resps []*Response) {
+	s.decide(noTime, reqs, resps)
 }
 
-// decide answers every request, by the backend unless failure says why not.
-func (s *Service) decide(ctx context.Context, failure error, reqs []*Request, resps []*Response) {
+// noTime is a context whose deadline has passed.
+var noTime, _ = context.WithDeadline(context.Background(), time.Unix(1, 0)) //nolint:govet // there is nothing to cancel
+
+func (s *Service) decide(ctx context.Context, reqs []*Request, resps []*Response) {
 	b := s.batches.Get().(*batch)
 	b.start(s, reqs, resps)
-	switch {
-	case failure != nil:
-		backends.Fail(b.verdicts, failure)
-	case len(b.takes) > 0:
-		if b.ending {
+	if len(b.takes) > 0 {
+		if b.ending && ctx != noTime {
 			var cancel context.CancelFunc
 			ctx, cancel = detach(ctx)
 			defer cancel()

@@ -2,6 +2,7 @@ package ratelimit
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -403,7 +404,7 @@ func TestFailurePolicy(t *testing.T) {
 		fail(h)
 		sameMetadata(t, h.ask(desc("deny=1")), map[string]any{"degraded": "deny", "rule": "d/deny"})
 		sameMetadata(t, h.ask(desc("allow=1")), map[string]any{"degraded": "allow"})
-		if h.counts.n["degraded deny"] != 1 || h.counts.n["d/deny failed_closed"] != 1 || h.counts.n["d/allow failed_open"] != 1 {
+		if h.counts.n["degraded backend_error deny"] != 1 || h.counts.n["d/deny failed_closed"] != 1 || h.counts.n["d/allow failed_open"] != 1 {
 			t.Errorf("counts %v", h.counts.n)
 		}
 	})
@@ -430,4 +431,59 @@ descriptors:
 	if h.counts.n["d/k_alice ok"] != 1 {
 		t.Errorf("counts %v", h.counts.n)
 	}
+}
+
+const overloading = `
+domain: d
+descriptors:
+  - {key: default, rate_limit: {unit: minute, requests_per_unit: 2}}
+  - {key: allow, on_overload: allow, on_backend_error: deny, rate_limit: {unit: minute, requests_per_unit: 2}}
+  - {key: deny, on_overload: deny, on_backend_error: allow, rate_limit: {unit: minute, requests_per_unit: 2}}
+  - {key: error, on_overload: error, on_backend_error: error, rate_limit: {unit: minute, requests_per_unit: 2}}
+  - {key: shadow, on_overload: error, shadow_mode: true, rate_limit: {unit: minute, requests_per_unit: 2}}
+  - {key: local, on_backend_error: local, rate_limit: {unit: minute, requests_per_unit: 2}}
+`
+
+// TestOverloadIsNotFailure: what cannot be asked about while the backend answers
+// has a policy of its own, which refuses by default.
+func TestOverloadIsNotFailure(t *testing.T) {
+	overload := fmt.Errorf("%w: %w: %w", backends.ErrOverloaded, backends.ErrUnavailable, backends.ErrNotApplied)
+	for _, tc := range []struct {
+		err  error
+		ask  []Descriptor
+		want string
+	}{
+		{overload, []Descriptor{desc("default=1")}, "OVER: over/0"},
+		{overload, []Descriptor{desc("local=1")}, "OVER: over/0"},
+		{overload, []Descriptor{desc("allow=1")}, "OK: ok"},
+		{overload, []Descriptor{desc("deny=1")}, "OVER: over/0"},
+		{overload, []Descriptor{desc("error=1")}, "unavailable"},
+		{overload, []Descriptor{desc("shadow=1")}, "OK: ok"},
+		{overload, []Descriptor{desc("error=1"), desc("deny=1")}, "OVER: ok over/0"},
+		{overload, []Descriptor{desc("allow=1"), desc("error=1")}, "unavailable"},
+		{backends.ErrUnavailable, []Descriptor{desc("deny=1")}, "OK: ok"},
+		{backends.ErrUnavailable, []Descriptor{desc("allow=1")}, "OVER: over/0"},
+		{backends.ErrUnavailable, []Descriptor{desc("error=1")}, "unavailable"},
+		{backends.ErrUnavailable, []Descriptor{desc("error=1"), desc("local=1")}, "unavailable"},
+	} {
+		h := setup(t, overloading, func(c *Config) { c.Caps = modelCaps(false) })
+		h.be.err = tc.err
+		r := h.ask(tc.ask...)
+		got := summary(r)
+		if r.Err != nil && r.Err.Code == codeUnavailable {
+			got = "unavailable"
+		}
+		if got != tc.want || !r.Degraded || h.local.takes != 0 {
+			t.Errorf("%v, %v: got %q, want %q; %d local takes", tc.err, tc.ask, got, tc.want, h.local.takes)
+		}
+	}
+	h := setup(t, overloading, func(c *Config) { c.Caps = modelCaps(false) })
+	h.be.err = overload
+	sameMetadata(t, h.ask(desc("deny=1")), map[string]any{"overloaded": "deny", "rule": "d/deny"})
+	if h.counts.n["degraded overload deny"] != 1 || h.counts.n["d/deny overload"] != 1 {
+		t.Errorf("counts %v", h.counts.n)
+	}
+	h = setup(t, overloading, func(c *Config) { c.Caps = modelCaps(false); c.OnOverload = descriptors.FailAllow })
+	h.be.err = overload
+	h.want(h.ask(desc("default=1")), "OK: ok")
 }

@@ -2,6 +2,7 @@ package combine
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -27,7 +28,10 @@ type Backend struct {
 var _ backends.Backend = (*Backend)(nil)
 
 var (
-	errOverloaded = fmt.Errorf("%w: %w: overloaded: too many requests wait for the store", backends.ErrUnavailable, backends.ErrNotApplied)
+	errFull       = fmt.Errorf("%w: %w: too many requests wait for the store", backends.ErrUnavailable, backends.ErrNotApplied)
+	errNoTurn     = fmt.Errorf("%w: %w: the deadline passed before the request was sent", backends.ErrUnavailable, backends.ErrNotApplied)
+	errOverloaded = fmt.Errorf("%w: %w", backends.ErrOverloaded, errFull)
+	errTooMany    = fmt.Errorf("%w: %w", backends.ErrOverloaded, errNoTurn)
 	errClosed     = fmt.Errorf("%w: %w: closed", backends.ErrUnavailable, backends.ErrNotApplied)
 )
 
@@ -45,8 +49,8 @@ func (b *Backend) Take(ctx context.Context, reqs []limit.Request, out []limit.Ve
 	if len(reqs) == 0 {
 		return
 	}
-	if err := ctx.Err(); err != nil {
-		backends.Fail(out, fmt.Errorf("%w: %w: %w", backends.ErrUnavailable, backends.ErrNotApplied, err))
+	if ctx.Err() != nil {
+		backends.Fail(out, b.noTurn(ctx))
 		return
 	}
 	b.mu.Lock()
@@ -60,7 +64,7 @@ func (b *Backend) Take(ctx context.Context, reqs []limit.Request, out []limit.Ve
 		b.takeAlone(ctx, reqs, out)
 	case !b.queue.empty() && b.queue.requests+len(reqs) > b.cfg.Queue:
 		b.mu.Unlock()
-		backends.Fail(out, errOverloaded)
+		backends.Fail(out, b.full())
 	default:
 		b.mu.Unlock()
 		b.takeTogether(ctx, reqs, out)
@@ -110,7 +114,7 @@ func (b *Backend) takeTogether(ctx context.Context, reqs []limit.Request, out []
 	case <-c.done:
 		c.free()
 	case <-ctx.Done():
-		b.leave(c, out, ctx.Err())
+		b.leave(ctx, c, out)
 	}
 }
 
@@ -123,7 +127,7 @@ func (b *Backend) enqueue(c *call) error {
 	case b.closed:
 		return errClosed
 	case !b.queue.empty() && b.queue.requests+len(c.reqs) > b.cfg.Queue:
-		return errOverloaded
+		return b.full()
 	}
 	b.queue.push(c)
 	if b.flights < b.cfg.InFlight {
@@ -135,7 +139,7 @@ func (b *Backend) enqueue(c *call) error {
 
 // leave is for a caller whose context is over. What is still queued is not
 // sent; what is sent goes on without the caller, whose memory stays alone.
-func (b *Backend) leave(c *call, out []limit.Verdict, why error) {
+func (b *Backend) leave(ctx context.Context, c *call, out []limit.Verdict) {
 	b.mu.Lock()
 	queued := c.queued
 	if queued {
@@ -145,13 +149,32 @@ func (b *Backend) leave(c *call, out []limit.Verdict, why error) {
 	switch {
 	case queued:
 		c.free()
-		backends.Fail(out, fmt.Errorf("%w: %w: while waiting for its turn: %w", backends.ErrUnavailable, backends.ErrNotApplied, why))
+		backends.Fail(out, b.noTurn(ctx))
 	case c.state.CompareAndSwap(waiting, left):
-		backends.Fail(out, fmt.Errorf("%w: %w", backends.ErrUnavailable, why))
+		backends.Fail(out, fmt.Errorf("%w: %w", backends.ErrUnavailable, ctx.Err()))
 	default: // the verdicts are just being written
 		<-c.done
 		c.free()
 	}
+}
+
+// full is why there is no room in the queue.
+func (b *Backend) full() error {
+	if b.cfg.Answers() {
+		return errOverloaded
+	}
+	return errFull
+}
+
+// noTurn is why a request was not sent whose caller has stopped waiting.
+func (b *Backend) noTurn(ctx context.Context) error {
+	switch {
+	case errors.Is(ctx.Err(), context.Canceled):
+		return fmt.Errorf("%w: %w: %w", backends.ErrUnavailable, backends.ErrNotApplied, ctx.Err())
+	case b.cfg.Answers():
+		return errTooMany
+	}
+	return errNoTurn
 }
 
 // work sends what is queued, slice by slice, until nothing is. It owns one

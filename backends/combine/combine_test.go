@@ -281,18 +281,34 @@ func TestLeavesFlight(t *testing.T) {
 	sc.end(1)
 }
 
+// TestOverloaded: what finds no room, no turn in time, or no time at all, is
+// overload while the store answers, and a failure of the store otherwise.
 func TestOverloaded(t *testing.T) {
-	sc := newScene(t, Config{Queue: 5})
+	var answers atomic.Bool
+	sc := newScene(t, Config{Queue: 5, Answers: answers.Load})
 	sc.call(context.Background(), 3)
-	sc.call(context.Background(), 2)
-	reqs, out := ask(2)
-	sc.b.Take(context.Background(), reqs, out)
-	for i := range out {
-		if err := out[i].Err; !errors.Is(err, backends.ErrUnavailable) || !errors.Is(err, backends.ErrNotApplied) {
-			t.Error(err)
+	for _, a := range []bool{true, false} {
+		answers.Store(a)
+		want := func(when string, err error) {
+			t.Helper()
+			if !errors.Is(err, backends.ErrUnavailable) || !errors.Is(err, backends.ErrNotApplied) || errors.Is(err, backends.ErrOverloaded) != a {
+				t.Errorf("%s, the store answers: %v: %v", when, a, err)
+			}
+		}
+		short, cancel := context.WithTimeout(context.Background(), time.Millisecond)
+		defer cancel()
+		reqs, out := ask(2)
+		sc.b.Take(short, reqs, out)
+		want("no turn in time", out[0].Err)
+		sc.b.Take(short, reqs, out)
+		want("no time", out[1].Err)
+		reqs, out = ask(3)
+		sc.b.Take(context.Background(), reqs, out)
+		for i := range out {
+			want("no room", out[i].Err)
 		}
 	}
-	sc.end(6)
+	sc.end(4)
 }
 
 // TestClose: those who wait are told, and what is under way ends.

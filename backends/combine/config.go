@@ -14,6 +14,10 @@ type Config struct {
 	Queue int
 	// Timeout bounds a Take whose context has no deadline; zero means 500 ms.
 	Timeout time.Duration
+	// Answers says whether the store answers in time. What is not sent while it
+	// does fails with [backends.ErrOverloaded]: more arrives than the store can
+	// be asked about. Nil means that it always does.
+	Answers func() bool
 }
 
 func (c *Config) setDefaults() {
@@ -28,5 +32,8 @@ func (c *Config) setDefaults() {
 	}
 	if c.Timeout <= 0 {
 		c.Timeout = 500 * time.Millisecond
+	}
+	if c.Answers == nil {
+		c.Answers = func() bool { return true }
 	}
 }

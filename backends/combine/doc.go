@@ -9,6 +9,10 @@
 //
 // Each caller keeps its own deadline; a slice has the latest of its members.
 //
+// More can arrive than the store can be asked about. What finds no room in the
+// queue, or no turn before its deadline, fails with [backends.ErrOverloaded],
+// unless the store itself is slow or away.
+//
 // What the package does not do: it retries nothing, merges no two requests
 // into one, and is of no use in front of a backend that is Local.
 package combine

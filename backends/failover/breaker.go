@@ -30,6 +30,7 @@ type Breaker struct {
 	circuit *circuit.Circuit
 
 	inFlight atomic.Int64
+	pulse    pulse
 
 	// Counters for Stats.
 	refused, overloaded, late atomic.Uint64
@@ -38,7 +39,8 @@ type Breaker struct {
 var _ backends.Backend = (*Breaker)(nil)
 
 var (
-	errOverloaded = fmt.Errorf("%w: %w: overloaded: too many requests are under way", backends.ErrUnavailable, backends.ErrNotApplied)
+	errFull       = fmt.Errorf("%w: %w: too many requests are under way", backends.ErrUnavailable, backends.ErrNotApplied)
+	errOverloaded = fmt.Errorf("%w: %w", backends.ErrOverloaded, errFull)
 	errExpired    = fmt.Errorf("%w: %w: no time is left to ask the store", backends.ErrUnavailable, backends.ErrNotApplied)
 	errLate       = fmt.Errorf("%w: the verdict came after the deadline", backends.ErrUnavailable)
 )
@@ -77,7 +79,7 @@ func (b *Breaker) Take(ctx context.Context, reqs []limit.Request, out []limit.Ve
 	defer b.inFlight.Add(-1)
 	if b.inFlight.Add(1) > int64(b.cfg.MaxInFlight) {
 		b.overloaded.Add(1)
-		backends.Fail(out, errOverloaded)
+		backends.Fail(out, b.full())
 		return
 	}
 	if p.State() == Closed {
@@ -103,22 +105,41 @@ func (b *Breaker) ask(ctx context.Context, began time.Time, p circuit.Period, re
 		ctx, cancel = context.WithDeadline(ctx, began.Add(b.cfg.Timeout))
 		defer cancel()
 	}
+	b.pulse.asked(began)
 	b.next.Take(ctx, reqs, out)
 	ended := b.now()
 	alive, why := answered(out)
 	late := overdue(ctx, ended)
 	// The store had no time to answer in, which is not its fault.
-	cut := errors.Is(ctx.Err(), context.Canceled) || late && ended.Sub(began) < b.cfg.MinBudget
+	cut := errors.Is(ctx.Err(), context.Canceled) || late && b.hurried(ended, ended.Sub(began))
+	result := circuit.Succeeded
 	switch {
 	case alive && late && (why == nil || overdue(ctx, ended.Add(-slack))):
 		b.late.Add(1)
 		b.drop(out)
-		b.circuit.Settle(p, unless(cut, circuit.Failed), errLate)
-	case alive:
-		b.circuit.Settle(p, circuit.Succeeded, nil)
-	default:
-		b.circuit.Settle(p, unless(cut || why == nil, circuit.Failed), why)
+		result, why = unless(cut, circuit.Failed), errLate
+	case !alive:
+		result = unless(cut || why == nil, circuit.Failed)
 	}
+	b.pulse.ended(began, ended, result)
+	b.circuit.Settle(p, result, why)
+}
+
+// hurried says whether a caller who waited for so long, and in vain, says
+// nothing about the store: it takes longer to answer others, or nothing could.
+func (b *Breaker) hurried(now time.Time, waited time.Duration) bool {
+	return waited < b.cfg.MinBudget || waited < b.pulse.needed(now)
+}
+
+// Answers says whether the store answers in time, as far as is known: it did
+// when it was last asked, and has not been silent since.
+func (b *Breaker) Answers() bool { return b.State() == Closed && b.pulse.beats(b.now()) }
+
+func (b *Breaker) full() error {
+	if b.Answers() {
+		return errOverloaded
+	}
+	return errFull
 }
 
 // over says whether there is no point in asking.

@@ -189,7 +189,7 @@ func (s *server) serviceConfig() ratelimit.Config {
 	return ratelimit.Config{
 		Backend: s.store.backend, Caps: s.store.caps, Local: s.store.fallback,
 		Now: s.store.clock.now, Log: s.log, Metrics: s.metrics,
-		Charge: c.ChargePolicy(), OnBackendError: c.FailurePolicy(),
+		Charge: c.ChargePolicy(), OnBackendError: c.FailurePolicy(), OnOverload: c.OverloadPolicy(),
 		Timeout: c.BackendTimeout, Margin: c.DeadlineMargin,
 		Headers: h, Metadata: c.DynamicMetadata, UnitMultipliers: c.UnitMultiplier,
 		ShadowMode: c.ShadowMode, QuotaMode: c.QuotaMode,

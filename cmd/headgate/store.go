@@ -118,7 +118,7 @@ func (s *store) decorate(driver backends.Backend, c storeConfig) {
 		return
 	}
 	s.breaker = failover.New(s.backend, s.breakerConfig(c), time.Now)
-	s.shared = share.New(combine.New(s.breaker, combine.Config{Timeout: c.timeout}), &s.caps, share.Config{}, time.Now)
+	s.shared = share.New(combine.New(s.breaker, combine.Config{Timeout: c.timeout, Answers: s.breaker.Answers}), &s.caps, share.Config{}, time.Now)
 	s.refused = denycache.New(s.shared, &s.caps, denycache.Config{LooseRemaining: true}, time.Now)
 	s.backend = s.refused
 	s.local = failover.NewLocal(inner, s.backend, failover.LocalConfig{

@@ -29,6 +29,7 @@ type Config struct {
 
 	Charge         string
 	OnBackendError string
+	OnOverload     string
 	Replicas       int
 	BackendTimeout time.Duration
 	DeadlineMargin time.Duration
@@ -89,7 +90,8 @@ func Define(fs *pflag.FlagSet) *Config {
 	fs.StringVar(&c.Metrics, "metrics", "", "`address` of /metrics alone; empty: with those of --debug")
 
 	fs.StringVar(&c.Charge, "charge", "all_or_nothing", "what a refused request is charged, where the rule says nothing: all_or_nothing or each")
-	fs.StringVar(&c.OnBackendError, "on-backend-error", "allow", "the answer when the backend fails, where the rule says nothing: allow, deny or local")
+	fs.StringVar(&c.OnBackendError, "on-backend-error", "allow", "the answer when the backend fails, where the rule says nothing: allow, deny, error or local")
+	fs.StringVar(&c.OnOverload, "on-overload", "deny", "the answer when more requests arrive than the backend can be asked about, where the rule says nothing: deny, allow or error")
 	fs.IntVar(&c.Replicas, "replicas", 1, "number of processes that share the backend; with on_backend_error: local each takes its share of a limit")
 	fs.DurationVar(&c.BackendTimeout, "backend-timeout", 500*time.Millisecond, "longest wait for the backend when the caller sets no deadline")
 	fs.DurationVar(&c.DeadlineMargin, "deadline-margin", 2*time.Millisecond, "time kept back from the caller's deadline to answer in: this, or a tenth of the deadline if that is more")

@@ -127,7 +127,10 @@ func (c *Config) check() []error {
 		bad("charge", "%q is neither all_or_nothing nor each", c.Charge)
 	}
 	if _, ok := descriptors.ParseFailurePolicy(c.OnBackendError); !ok {
-		bad("on-backend-error", "%q is none of allow, deny, local", c.OnBackendError)
+		bad("on-backend-error", "%q is none of allow, deny, error, local", c.OnBackendError)
+	}
+	if _, ok := descriptors.ParseOverloadPolicy(c.OnOverload); !ok {
+		bad("on-overload", "%q is none of deny, allow, error", c.OnOverload)
 	}
 	if c.Transport != "unary" && c.Transport != "grpc" {
 		bad("transport", "%q is neither unary nor grpc", c.Transport)
@@ -190,6 +193,12 @@ func (c *Config) ChargePolicy() descriptors.Charge {
 // FailurePolicy returns --on-backend-error as rules have it.
 func (c *Config) FailurePolicy() descriptors.FailurePolicy {
 	policy, _ := descriptors.ParseFailurePolicy(c.OnBackendError)
+	return policy
+}
+
+// OverloadPolicy returns --on-overload as rules have it.
+func (c *Config) OverloadPolicy() descriptors.FailurePolicy {
+	policy, _ := descriptors.ParseOverloadPolicy(c.OnOverload)
 	return policy
 }
 

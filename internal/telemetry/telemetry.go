@@ -63,8 +63,8 @@ func New(version string) *Metrics {
 		}, []string{"domain", "rule", "outcome"}),
 		degraded: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "headgate_degraded_requests_total",
-			Help: "Requests answered by failure policy because the backend failed.",
-		}, []string{"policy"}),
+			Help: "Requests answered by policy because the backend failed or could not be asked about so many.",
+		}, []string{"cause", "policy"}),
 		requests: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name:    "headgate_request_duration_seconds",
 			Help:    "Time to answer a request, by transport and result.",
@@ -233,11 +233,11 @@ func (l *lazyCounter) Inc() {
 }
 
 // Degraded implements [ratelimit.Metrics].
-func (m *Metrics) Degraded(policy string) { m.degraded.WithLabelValues(policy).Inc() }
+func (m *Metrics) Degraded(cause, policy string) { m.degraded.WithLabelValues(cause, policy).Inc() }
 
 // Requests returns a function that records answered requests of a transport.
 func (m *Metrics) Requests(transport string) func(time.Duration, ratelimit.CallResult) {
-	var by [3]prometheus.Observer
+	var by [ratelimit.NumCallResults]prometheus.Observer
 	for r := range by {
 		by[r] = m.requests.WithLabelValues(transport, ratelimit.CallResult(r).String())
 	}

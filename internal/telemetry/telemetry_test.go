@@ -32,7 +32,7 @@ func TestMetrics(t *testing.T) {
 	m.Rule("shop", "tenant")[ratelimit.OutcomeOK].Inc()
 	m.Rule("shop", "tenant")[ratelimit.OutcomeOK].Inc()
 	m.Rule("shop", "tenant")[ratelimit.OutcomeOverLimit].Inc()
-	m.Degraded("deny")
+	m.Degraded("overload", "deny")
 	m.Requests("grpc")(300*time.Microsecond, ratelimit.CallOverLimit)
 	m.RulesLoaded(7, time.Unix(1000, 0))
 	m.RulesFailed()
@@ -41,7 +41,7 @@ func TestMetrics(t *testing.T) {
 	wantLines(t, text,
 		`headgate_decisions_total{domain="shop",outcome="ok",rule="tenant"} 2`,
 		`headgate_decisions_total{domain="shop",outcome="over_limit",rule="tenant"} 1`,
-		`headgate_degraded_requests_total{policy="deny"} 1`,
+		`headgate_degraded_requests_total{cause="overload",policy="deny"} 1`,
 		`headgate_request_duration_seconds_bucket{result="over_limit",transport="grpc",le="0.0005"} 1`,
 		`headgate_request_duration_seconds_bucket{result="over_limit",transport="grpc",le="0.00025"} 0`,
 		`headgate_rules 7`, `headgate_rules_generation 1`, `headgate_rules_loaded_timestamp_seconds 1000`,

@@ -120,7 +120,7 @@ func (m *events) Rule(string, string) *ratelimit.RuleCounters {
 }
 
 func (m *events) Tier(string, string, string) ratelimit.Counter { return m.of("tier") }
-func (m *events) Degraded(string)                               {}
+func (m *events) Degraded(string, string)                       {}
 
 // TestService: a lease lives on as long as periodic entries come, and ends with
 // its request's end. What is counted is counted for the rule that granted it.
