@@ -160,22 +160,33 @@ func (db *DB) Pool() slots.PoolStats {
 // connections, in the background.
 func (db *DB) Ping(ctx context.Context) error {
 	const op = "ping the database"
-	if _, err := db.Generation(ctx); err != nil {
-		return err
+	_, err := db.Generation(ctx)
+	if err != nil {
+		return noSchema(op, err)
 	}
 	done, err := db.history(ctx, db.pools.read)
 	if err != nil {
-		return err
+		return noSchema(op, err)
 	}
 	for _, s := range db.dialect.scripts() {
 		// What is repeatable may be of a newer program, which this one runs beside.
 		if done[s.name] == "" {
 			return &slots.StoreError{Kind: slots.Failed, Op: op, Err: fmt.Errorf(
-				"the schema lacks %s: run the migrations (headgate migrate), or have an administrator run what headgate migrate --print tells", s.name)}
+				"the schema lacks %s: "+howToMigrate, s.name)}
 		}
 	}
 	db.warmUp()
 	return nil
+}
+
+const howToMigrate = "run headgate migrate, or have an administrator run what headgate migrate --print prints"
+
+// noSchema says what to do if the tables that each database has cannot be read.
+func noSchema(op string, err error) error {
+	if slots.KindOf(err) != slots.Failed || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+		return err
+	}
+	return &slots.StoreError{Kind: slots.Failed, Op: op, Err: fmt.Errorf("the tables of slots are missing or cannot be read: "+howToMigrate+" (%w)", err)}
 }
 
 // warmUp makes connections up to PoolMin, unless that goes on already.
