@@ -28,6 +28,7 @@ type Scheduler interface {
 	PutConfig(ctx context.Context, c slots.NewConfig) (slots.Config, error)
 	Flush(ctx context.Context) error
 	Windows(ctx context.Context, c slots.Config, fromMs int64, n int) ([]slots.Window, error)
+	NextFree(ctx context.Context, c slots.Config, fromMs int64) (windowMs int64, ok bool, err error)
 }
 
 var _ Scheduler = (*slots.Scheduler)(nil)

@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"context"
 	"encoding/base64"
 	"net/http"
 	"strconv"
@@ -134,8 +135,9 @@ func readCursor(text string) (slots.Position, bool) {
 
 type windowsAnswer struct {
 	configAnswer
-	Now     string         `json:"now"` // of the server
-	Windows []windowAnswer `json:"windows"`
+	Now      string         `json:"now"`                // of the server
+	NextFree string         `json:"nextFree,omitempty"` // start of the first window with room, if it is known
+	Windows  []windowAnswer `json:"windows"`
 }
 
 type windowAnswer struct {
@@ -165,8 +167,31 @@ func (h *Handlers) getWindows(w http.ResponseWriter, r *http.Request, p params) 
 	if err != nil {
 		return err
 	}
-	web.JSON(w, http.StatusOK, windowsAnswer{configOf(config), formatMilli(now.UnixMilli()), windowsOf(config, list)})
+	answer := windowsAnswer{configAnswer: configOf(config), Now: formatMilli(now.UnixMilli()), Windows: windowsOf(config, list)}
+	answer.NextFree = h.nextFree(r.Context(), config, answer.Windows, list[len(list)-1].StartMs+config.SizeMs)
+	web.JSON(w, http.StatusOK, answer)
 	return nil
+}
+
+// nextFreeWithin bounds the look for a window with room beyond those that are listed.
+const nextFreeWithin = time.Second
+
+// nextFree is the start of the first window with room: one of those listed, or a
+// later one, from the instant on. It is "" if there is none, or if it could not be
+// found in time: the answer is of use without it.
+func (h *Handlers) nextFree(ctx context.Context, c slots.Config, listed []windowAnswer, laterMs int64) string {
+	for _, w := range listed {
+		if w.Count < w.Capacity {
+			return w.Start
+		}
+	}
+	ctx, cancel := context.WithTimeout(ctx, nextFreeWithin)
+	defer cancel()
+	ms, ok, err := h.scheduler.NextFree(ctx, c, laterMs)
+	if err != nil || !ok {
+		return ""
+	}
+	return formatMilli(ms)
 }
 
 func windowsOf(c slots.Config, list []slots.Window) []windowAnswer {

@@ -148,7 +148,10 @@ func TestWindows(t *testing.T) {
 		s.do(t, "POST", "/api/v1/slots", fmt.Sprintf(`{"eventId":"e%d","requestedTime":"2026-03-02T08:00:00Z"}`, i)).is(t, 200)
 	}
 	v := s.do(t, "GET", "/api/v1/windows?limit=5", "").is(t, 200).object(t)
-	keys(t, v, "configId", "configName", "maxPerWindow", "windowSize", "effectiveFrom", "active", "calendar", "now", "windows")
+	keys(t, v, "configId", "configName", "maxPerWindow", "windowSize", "effectiveFrom", "active", "calendar", "now", "nextFree", "windows")
+	if v["nextFree"] != "2026-03-02T09:01:00.000Z" {
+		t.Errorf("the next free window is %v", v["nextFree"])
+	}
 	var got []string
 	for _, w := range v["windows"].([]any) {
 		keys(t, w, "start", "count", "capacity")
@@ -165,6 +168,51 @@ func TestWindows(t *testing.T) {
 	if first := list[0].(map[string]any); len(list) != 60 || first["start"] != "2026-03-09T09:00:00.000Z" || first["capacity"] != 7.0 {
 		t.Errorf("%d windows, the first is %v", len(list), first)
 	}
+}
+
+// The first window with room is told even if it is not among those listed, and
+// its absence does no harm.
+func TestWindowsTellTheNextFreeOne(t *testing.T) {
+	now := time.Date(2026, 3, 2, 9, 0, 0, 0, time.UTC)
+	s := real(t, func(c *Config) { c.Now = func() time.Time { return now } })
+	s.admin(t, "POST", "/admin/rate-limit/config", `{"configName":"default","maxPerWindow":1,"windowSize":"PT1M"}`).is(t, 200)
+	for i := range 7 {
+		s.do(t, "POST", "/api/v1/slots", fmt.Sprintf(`{"eventId":"e%d","requestedTime":"2026-03-02T09:00:00Z"}`, i)).is(t, 200)
+	}
+	for query, want := range map[string]any{"": "09:07", "?limit=3": "09:07", "?limit=7": "09:07", "?limit=8": "09:07", "?limit=1&from=2026-03-02T10:00:00Z": "10:00"} {
+		if got := s.do(t, "GET", "/api/v1/windows"+query, "").is(t, 200).object(t)["nextFree"]; got != fmt.Sprintf("2026-03-02T%s:00.000Z", want) {
+			t.Errorf("%q: the next free window is %v, want %v", query, got, want)
+		}
+	}
+	s.admin(t, "POST", "/admin/rate-limit/config", `{"configName":"default","maxPerWindow":0,"windowSize":"PT1M"}`).is(t, 200)
+	if got, ok := s.do(t, "GET", "/api/v1/windows", "").is(t, 200).object(t)["nextFree"]; ok {
+		t.Errorf("a paused config has the free window %v", got)
+	}
+}
+
+func TestWindowsWithoutTheNextFreeOne(t *testing.T) {
+	s := newServer(t, &fullWindows{newScheduler(t, slots.Settings{})})
+	s.admin(t, "POST", "/admin/rate-limit/config", `{"configName":"default","maxPerWindow":1,"windowSize":"PT1M"}`).is(t, 200)
+	v := s.do(t, "GET", "/api/v1/windows", "").is(t, 200).object(t)
+	if _, ok := v["nextFree"]; ok || len(v["windows"].([]any)) != 60 {
+		t.Errorf("the answer is %v", v)
+	}
+}
+
+// fullWindows has no window with room, and takes too long to say so.
+type fullWindows struct{ Scheduler }
+
+func (f *fullWindows) Windows(_ context.Context, c slots.Config, fromMs int64, n int) ([]slots.Window, error) {
+	list := make([]slots.Window, n)
+	for i := range list {
+		list[i] = slots.Window{StartMs: fromMs + int64(i)*c.SizeMs, Count: c.Max}
+	}
+	return list, nil
+}
+
+func (f *fullWindows) NextFree(ctx context.Context, _ slots.Config, _ int64) (int64, bool, error) {
+	<-ctx.Done()
+	return 0, false, ctx.Err()
 }
 
 func TestConfigsList(t *testing.T) {

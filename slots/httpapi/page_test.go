@@ -173,6 +173,31 @@ func TestPage(t *testing.T) {
 	}
 }
 
+// The next free window is shown although more windows are full than the page has.
+func TestPageShowsTheNextFreeWindowBeyondThoseItDraws(t *testing.T) {
+	testenv.Require(t, testenv.Chromium)
+	s := real(t)
+	s.admin(t, "POST", "/admin/rate-limit/config", `{"configName":"default","maxPerWindow":2,"windowSize":"PT1M"}`).is(t, 200)
+	var events []string
+	for i := range 150 {
+		events = append(events, fmt.Sprintf(`{"eventId":"e%d","requestedTime":"2026-03-02T09:30:00Z"}`, i))
+	}
+	s.do(t, "POST", "/api/v1/slots:batch", `{"events":[`+strings.Join(events, ",")+`]}`).is(t, 200)
+	l := serveLive(t, s)
+	p := testenv.StartChromium(t).NewPage()
+	p.Viewport(1280, 900, false)
+	p.Navigate(l.url() + "/slots")
+	p.Wait(isLive)
+	p.Eval(`lookFrom(Date.UTC(2026, 2, 2, 9, 30, 0))`)
+	p.Wait(barsFull + " === 60")
+	if got := p.Text(`document.querySelector("#next").textContent`); got != "2026-03-02 10:45 UTC" {
+		t.Errorf("the next free window is %q", got)
+	}
+	if errs := p.ConsoleErrors(); len(errs) > 0 {
+		t.Errorf("the console has %q", errs)
+	}
+}
+
 // TestPageOnPhone: nothing is wider than a narrow phone, whatever is shown.
 func TestPageOnPhone(t *testing.T) {
 	testenv.Require(t, testenv.Chromium)

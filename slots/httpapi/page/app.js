@@ -248,12 +248,13 @@ function drawFacts(all, size, now, next) {
   const events = all.reduce((sum, w) => sum + w.count, 0);
   const room = open.reduce((sum, w) => sum + w.capacity, 0);
   const full = all.filter(isFull).length;
-  if (next >= 0) {
-    const start = all[next].start;
+  const free = view.windows.nextFree;
+  if (free !== undefined) {
+    const start = Date.parse(free);
     const today = new Date(now).toISOString().slice(0, 10) === new Date(start).toISOString().slice(0, 10);
     text("next", stamp(start, size, true, !today) + " UTC");
-    text("next-more", (start <= now && now < start + size ? "it has begun" : apart(start - now)) + " · " +
-      whole.format(all[next].capacity - all[next].count) + " places left");
+    text("next-more", (start <= now && now < start + size ? "it has begun" : apart(start - now)) +
+      (next >= 0 ? " · " + whole.format(all[next].capacity - all[next].count) + " places left" : ""));
   } else {
     text("next", "none here");
     text("next-more", view.windows.maxPerWindow === 0 ? "the config is paused" : open.length === 0 ? "the calendar is closed" : "look later");
