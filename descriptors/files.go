@@ -24,32 +24,78 @@ const (
 // while files are being replaced it is more likely than an operator who wants
 // no limits.
 func ReadPaths(paths []string) ([]Source, error) {
+	sources, unreadable, err := readEach(paths)
+	if err == nil && len(unreadable) > 0 {
+		err = unreadable[0].err
+	}
+	if err != nil {
+		return nil, err
+	}
+	return sources, nil
+}
+
+// readEach is ReadPaths that goes on to the next file after one that cannot be
+// read. Its error says that there are more files, or larger ones, than are read.
+func readEach(paths []string) ([]Source, []unreadable, error) {
 	r := &reader{}
 	for _, p := range paths {
-		info, err := os.Stat(p)
-		if err != nil {
-			return nil, err
-		}
-		if !info.IsDir() {
-			if err := r.file(p); err != nil {
-				return nil, err
-			}
-			continue
-		}
-		before := len(r.sources)
-		if err := r.folder(p, 0); err != nil {
-			return nil, err
-		}
-		if len(r.sources) == before {
-			return nil, fmt.Errorf("%s: no rules: the directory has no *.yaml or *.yml file", p)
+		if err := r.path(p); err != nil {
+			return nil, nil, err
 		}
 	}
-	return r.sources, nil
+	return r.sources, r.failed, nil
 }
 
 type reader struct {
 	sources []Source
+	failed  []unreadable
 	total   int
+}
+
+// An unreadable is a file or directory that could not be read.
+type unreadable struct {
+	path string
+	err  error
+}
+
+func (u unreadable) problem() Problem {
+	message := u.err.Error()
+	var where *fs.PathError
+	if errors.As(u.err, &where) && where.Path == u.path {
+		message = where.Op + ": " + where.Err.Error()
+	}
+	return Problem{File: u.path, Message: strings.TrimPrefix(message, u.path+": ")}
+}
+
+// errTooMuch is an error about all files together.
+var errTooMuch = errors.New("too much to read")
+
+// keep notes that path cannot be read, unless err is about all files together.
+func (r *reader) keep(path string, err error) error {
+	if err == nil || errors.Is(err, errTooMuch) {
+		return err
+	}
+	r.failed = append(r.failed, unreadable{path, err})
+	return nil
+}
+
+// path reads one of the paths that ReadPaths got.
+func (r *reader) path(p string) error {
+	info, err := os.Stat(p)
+	if err != nil {
+		return r.keep(p, err)
+	}
+	if !info.IsDir() {
+		return r.keep(p, r.file(p))
+	}
+	before := len(r.sources) + len(r.failed)
+	if err := r.folder(p, 0); err != nil {
+		return err
+	}
+	if len(r.sources)+len(r.failed) == before {
+		return r.keep(p, fmt.Errorf("%s: no rules: the directory has no *.yaml or *.yml file", p))
+	}
+	return nil
 }
 
 // isRules says whether a file in a directory holds rules, by its name.
@@ -60,11 +106,11 @@ func isRules(name string) bool {
 
 func (r *reader) folder(dir string, depth int) error {
 	if depth > maxFolderDepth {
-		return fmt.Errorf("%s: directories are nested deeper than %d; is there a link to a directory above?", dir, maxFolderDepth)
+		return r.keep(dir, fmt.Errorf("%s: directories are nested deeper than %d; is there a link to a directory above?", dir, maxFolderDepth))
 	}
 	entries, err := os.ReadDir(dir)
 	if err != nil {
-		return err
+		return r.keep(dir, err)
 	}
 	for _, e := range entries {
 		if strings.HasPrefix(e.Name(), ".") {
@@ -74,15 +120,12 @@ func (r *reader) folder(dir string, depth int) error {
 		isDir := e.IsDir()
 		if e.Type()&fs.ModeSymlink != 0 {
 			info, err := os.Stat(path)
-			if err != nil && isRules(e.Name()) {
-				return err
-			}
-			isDir = err == nil && info.IsDir()
+			isDir = err == nil && info.IsDir() // what leads nowhere is read as a file, which fails
 		}
 		if isDir {
 			err = r.folder(path, depth+1)
 		} else if isRules(e.Name()) {
-			err = r.file(path)
+			err = r.keep(path, r.file(path))
 		}
 		if err != nil {
 			return err
@@ -93,7 +136,7 @@ func (r *reader) folder(dir string, depth int) error {
 
 func (r *reader) file(path string) error {
 	if len(r.sources) == maxSources {
-		return fmt.Errorf("%s: more than %d files of rules", path, maxSources)
+		return fmt.Errorf("%s: more than %d files of rules: %w", path, maxSources, errTooMuch)
 	}
 	// Asked before opening, since opening a pipe would wait for a writer.
 	if info, err := os.Stat(path); err != nil {
@@ -113,7 +156,7 @@ func (r *reader) file(path string) error {
 		return fmt.Errorf("%s: larger than %d MiB", path, maxSourceBytes>>20)
 	}
 	if r.total += len(data); r.total > maxTotalBytes {
-		return fmt.Errorf("%s: the files of rules have more than %d MiB together", path, maxTotalBytes>>20)
+		return fmt.Errorf("%s: the files of rules have more than %d MiB together: %w", path, maxTotalBytes>>20, errTooMuch)
 	}
 	r.sources = append(r.sources, Source{Name: path, Data: data})
 	return nil

@@ -96,13 +96,22 @@ func (p Problem) String() string {
 // whole set, ordered by place; if one of them is more than a warning, the Set
 // is nil.
 func Load(sources []Source, opt Options) (*Set, []Problem) {
+	set, problems, _ := load(sources, opt)
+	return set, problems
+}
+
+// load is Load, and tells the domain of each source: "" if it cannot be read.
+func load(sources []Source, opt Options) (*Set, []Problem, []string) {
 	l := &loader{
 		opt:     opt,
 		domains: map[string]*twig{},
 		limits:  map[limit.Spec]*limit.Limit{},
 	}
+	named := make([]string, len(sources))
 	for i := range sources {
+		l.named = ""
 		l.source(&sources[i])
+		named[i] = l.named
 	}
 	l.checkReplaces()
 	set := l.compile()
@@ -115,9 +124,9 @@ func Load(sources []Source, opt Options) (*Set, []Problem) {
 		)
 	})
 	if l.failed {
-		return nil, l.problems
+		return nil, l.problems, named
 	}
-	return set, l.problems
+	return set, l.problems, named
 }
 
 // A loader reads sources one after the other and collects their rules.
@@ -127,6 +136,7 @@ type loader struct {
 	failed   bool // some problem is an error
 
 	file   string // the source being read
+	named  string // its domain, once that is known
 	style  fileStyle
 	budget int  // YAML nodes that it may still have
 	stop   bool // a bound was hit, read no more
@@ -306,6 +316,7 @@ func (l *loader) domain(root *yaml.Node, f fields) *twig {
 		l.errorf(n, nil, "the domain is empty")
 		return nil
 	}
+	l.named = name
 	if d := l.domains[name]; d != nil {
 		if l.opt.MergeDomains {
 			return d
@@ -326,6 +337,7 @@ func (l *loader) impliedDomain(root *yaml.Node) *twig {
 	if name == "" {
 		name = defaultDomain
 	}
+	l.named = name
 	if d := l.domains[name]; d != nil {
 		if d.implied || l.opt.MergeDomains {
 			return d

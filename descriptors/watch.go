@@ -31,9 +31,14 @@ type WatchOptions struct {
 	Poll time.Duration
 	// OnChange gets every new set with its warnings, from Run's goroutine.
 	OnChange func(*Set, []Problem)
-	// OnError gets why a change was not taken: problems of the rules, or an
-	// error of reading them.
-	OnError func([]Problem, error)
+	// OnOutcome gets what came of every reading, that of Load included, after
+	// OnChange.
+	OnOutcome func(*Outcome)
+	// Skip lets Load leave out domains whose files have errors.
+	Skip bool
+	// Check returns what is wrong with rules that are well written, such as
+	// limits that the backend cannot keep. Its problems are like those of Load.
+	Check func(*Set) []Problem
 }
 
 // A LoadError is returned for rules that could be read but have errors.
@@ -49,13 +54,14 @@ func (e *LoadError) Error() string {
 	return strings.Join(lines, "\n")
 }
 
-// A Watcher keeps a Set up to date with files. What is in force changes only
-// when a whole new set without errors can be read; until then the old one
-// stays.
+// A Watcher keeps a Set up to date with files. A domain changes only when all
+// of its files can be read without errors; until then it stays as it was, and
+// the other domains go on.
 type Watcher struct {
 	paths []string
 	opt   WatchOptions
 
+	merger
 	inForce fingerprint // of the set last handed out
 	seen    fingerprint // last looked at, good or bad
 
@@ -81,43 +87,83 @@ func NewWatcher(paths []string, opt WatchOptions) *Watcher {
 	if opt.Poll <= 0 {
 		opt.Poll = 10 * time.Second
 	}
-	return &Watcher{paths: slices.Clone(paths), opt: opt, newEvents: fsnotify.NewWatcher}
+	return &Watcher{
+		paths: slices.Clone(paths), opt: opt, newEvents: fsnotify.NewWatcher,
+		merger: merger{opt: opt.Options, check: opt.Check},
+	}
 }
 
 // Load reads the files once, to start with, and returns their set and
-// warnings. Its error is a [LoadError] if it is the rules that are wrong. Call
-// it before Run, or not at all: Run then hands the first set to OnChange.
-// After an error Run still waits for better files.
+// warnings. Its error is a [LoadError] if it is the rules that are wrong; with
+// Skip only if no domain is left. Call it before Run, or not at all: Run then
+// hands the first set to OnChange. After an error Run still waits for better
+// files.
 func (w *Watcher) Load() (*Set, []Problem, error) {
-	sources, print, err := w.read()
+	sources, failed, print, err := w.read()
 	w.seen = print
+	if err == nil && len(failed) > 0 && !w.opt.Skip {
+		err = failed[0].err
+	}
 	if err != nil {
 		return nil, nil, err
 	}
-	set, problems := Load(sources, w.opt.Options)
-	if set == nil {
-		return nil, problems, &LoadError{problems}
+	m := w.merge(sources, failed)
+	if m.set == nil || m.outcome.Err != nil && !w.opt.Skip {
+		return nil, m.outcome.Problems, &LoadError{m.outcome.Problems}
 	}
-	w.inForce = print
-	return set, problems, nil
+	w.take(&m)
+	if m.outcome.Err != nil {
+		w.opt.Log.Error("files of rules have errors and are left out; requests of their domains are not limited",
+			"error", m.outcome.Err, "not_served", m.outcome.Missing)
+	}
+	w.tell(&m.outcome)
+	return m.set, warnings(m.outcome.Problems), nil
 }
 
-// read returns the files and their fingerprint.
-func (w *Watcher) read() ([]Source, fingerprint, error) {
-	sources, err := ReadPaths(w.paths)
-	if err != nil {
-		return nil, sha256.Sum256([]byte("error " + err.Error())), err
+// take notes what is in force now.
+func (w *Watcher) take(m *merged) {
+	w.inForce, w.last = fingerprintOf(m.sources, nil), m.domains
+}
+
+func (w *Watcher) tell(o *Outcome) {
+	if w.opt.OnOutcome != nil {
+		w.opt.OnOutcome(o)
 	}
+}
+
+func warnings(problems []Problem) []Problem {
+	return slices.DeleteFunc(slices.Clone(problems), func(p Problem) bool { return !p.Warning })
+}
+
+// read returns the files, those that cannot be read, and the fingerprint of both.
+func (w *Watcher) read() ([]Source, []unreadable, fingerprint, error) {
+	sources, failed, err := readEach(w.paths)
+	if err == nil && len(sources) == 0 && len(failed) > 0 {
+		err = failed[0].err
+	}
+	if err != nil {
+		return nil, nil, sha256.Sum256([]byte("error " + err.Error())), err
+	}
+	return sources, failed, fingerprintOf(sources, failed), nil
+}
+
+func fingerprintOf(sources []Source, failed []unreadable) fingerprint {
 	h := sha256.New()
 	var size [8]byte
-	for _, s := range sources {
-		for _, part := range [][]byte{[]byte(s.Name), s.Data} {
-			binary.BigEndian.PutUint64(size[:], uint64(len(part)))
-			h.Write(size[:])
-			h.Write(part)
-		}
+	part := func(b []byte) {
+		binary.BigEndian.PutUint64(size[:], uint64(len(b)))
+		h.Write(size[:])
+		h.Write(b)
 	}
-	return sources, fingerprint(h.Sum(nil)), nil
+	for _, s := range sources {
+		part([]byte(s.Name))
+		part(s.Data)
+	}
+	for _, u := range failed {
+		part([]byte("unreadable " + u.path))
+		part([]byte(u.err.Error()))
+	}
+	return fingerprint(h.Sum(nil))
 }
 
 // Run follows the files until ctx ends, and then returns nil. It leaves no
@@ -171,42 +217,50 @@ func (w *Watcher) Run(ctx context.Context) error {
 // differs says whether the files have changed without an event.
 func (w *Watcher) differs() bool {
 	w.rewatch()
-	_, print, _ := w.read()
+	_, _, print, _ := w.read()
 	return print != w.seen
 }
 
 // reload reads the files, and tells of them if they differ from last time.
 func (w *Watcher) reload() {
-	sources, print, err := w.read()
-	if print == w.seen {
+	sources, failed, seen, err := w.read()
+	if seen == w.seen {
 		return
 	}
-	w.seen = print
+	w.seen = seen
 	if err != nil {
 		w.opt.Log.Error("rules not reloaded; the old ones stay in force", "error", err)
-		w.failed(nil, err)
+		w.tell(&Outcome{Err: err})
 		return
 	}
-	if print == w.inForce {
-		w.opt.Log.Info("rules are again what is in force")
-		return
+	m := w.merge(sources, failed)
+	if w.last == nil && m.outcome.Err != nil && !w.opt.Skip {
+		m.set = nil // as Load does
 	}
-	set, problems := Load(sources, w.opt.Options)
-	if set == nil {
-		w.opt.Log.Error("rules not reloaded; the old ones stay in force", "error", (&LoadError{problems}).Error())
-		w.failed(problems, &LoadError{problems})
-		return
+	changed := m.set != nil && fingerprintOf(m.sources, nil) != w.inForce
+	w.report(&m, changed)
+	if changed {
+		w.take(&m)
+		if w.opt.OnChange != nil {
+			w.opt.OnChange(m.set, warnings(m.outcome.Problems))
+		}
 	}
-	w.inForce = print
-	w.opt.Log.Info("rules reloaded", "files", len(sources), "rules", len(set.rules), "warnings", len(problems))
-	if w.opt.OnChange != nil {
-		w.opt.OnChange(set, problems)
-	}
+	w.tell(&m.outcome)
 }
 
-func (w *Watcher) failed(problems []Problem, err error) {
-	if w.opt.OnError != nil {
-		w.opt.OnError(problems, err)
+// report logs what came of a reload.
+func (w *Watcher) report(m *merged, changed bool) {
+	o := &m.outcome
+	switch {
+	case o.Err != nil && changed:
+		w.opt.Log.Error("rules reloaded in part: domains of files with errors stay as they were",
+			"error", o.Err, "kept", o.Kept, "not_served", o.Missing, "rules", len(m.set.rules))
+	case o.Err != nil:
+		w.opt.Log.Error("rules not reloaded; the old ones stay in force", "error", o.Err)
+	case changed:
+		w.opt.Log.Info("rules reloaded", "files", len(m.sources), "rules", len(m.set.rules), "warnings", len(o.Problems))
+	default:
+		w.opt.Log.Info("rules are again what is in force")
 	}
 }
 

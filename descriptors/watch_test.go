@@ -43,6 +43,12 @@ func (w *watched) note(s string) {
 	w.got = append(w.got, s)
 }
 
+func (w *watched) noteErrors(o *Outcome) {
+	if o.Err != nil {
+		w.note("error")
+	}
+}
+
 func (w *watched) all() string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -71,11 +77,11 @@ func watchWith(t *testing.T, poll time.Duration, events func() (*fsnotify.Watche
 	t.Helper()
 	w := &watched{t: t}
 	w.Watcher = NewWatcher(paths, WatchOptions{
-		Log:      slog.New(slog.NewTextHandler(io.Discard, nil)),
-		Debounce: debounce,
-		Poll:     poll,
-		OnChange: func(s *Set, _ []Problem) { w.note(describeSet(s)) },
-		OnError:  func([]Problem, error) { w.note("error") },
+		Log:       slog.New(slog.NewTextHandler(io.Discard, nil)),
+		Debounce:  debounce,
+		Poll:      poll,
+		OnChange:  func(s *Set, _ []Problem) { w.note(describeSet(s)) },
+		OnOutcome: w.noteErrors,
 	})
 	w.newEvents = events
 	set, _, err := w.Load()
@@ -341,8 +347,8 @@ func TestWatchPolls(t *testing.T) {
 	w := &watched{t: t}
 	w.Watcher = NewWatcher([]string{dir}, WatchOptions{
 		Log: slog.New(slog.NewTextHandler(io.Discard, nil)), Debounce: 10 * time.Millisecond, Poll: 20 * time.Millisecond,
-		OnChange: func(s *Set, _ []Problem) { w.note(describeSet(s)) },
-		OnError:  func([]Problem, error) { w.note("error") },
+		OnChange:  func(s *Set, _ []Problem) { w.note(describeSet(s)) },
+		OnOutcome: w.noteErrors,
 	})
 	w.newEvents = func() (*fsnotify.Watcher, error) { return nil, errors.New("too many open files") }
 	ctx, cancel := context.WithCancel(context.Background())

@@ -133,19 +133,31 @@ func (s *Service) Rules() *descriptors.Set { return s.rules.Load().set }
 // CheckCaps reports every limit of set that a backend with caps cannot keep.
 func CheckCaps(set *descriptors.Set, caps *backends.Caps) error {
 	var errs []error
-	for _, r := range set.Rules() {
-		for i := range r.Limits {
-			if err := caps.Check(r.Limits[i].Limit); err != nil {
-				errs = append(errs, fmt.Errorf("rule %s/%s: %w", r.Domain, r.Path, err))
-			}
-		}
-		if r.Concurrency != nil {
-			if err := caps.Check(r.Concurrency.Limit); err != nil {
-				errs = append(errs, fmt.Errorf("rule %s/%s: %w", r.Domain, r.Path, err))
-			}
-		}
+	for _, p := range CapProblems(set, caps) {
+		errs = append(errs, errors.New(p.String()))
 	}
 	return errors.Join(errs...)
+}
+
+// CapProblems is CheckCaps with the places of the rules.
+func CapProblems(set *descriptors.Set, caps *backends.Caps) []descriptors.Problem {
+	var list []descriptors.Problem
+	for _, r := range set.Rules() {
+		file, line := r.Place()
+		check := func(l *limit.Limit) {
+			if err := caps.Check(l); err != nil {
+				list = append(list, descriptors.Problem{File: file, Line: line, Path: r.Domain + "/" + r.Path,
+					Message: fmt.Sprintf("the backend %s cannot keep this limit: %v", caps.Name, err)})
+			}
+		}
+		for i := range r.Limits {
+			check(r.Limits[i].Limit)
+		}
+		if r.Concurrency != nil {
+			check(r.Concurrency.Limit)
+		}
+	}
+	return list
 }
 
 // Decide answers every request of reqs in resps, which has the same length and

@@ -307,7 +307,7 @@ func TestRulesTheBackendCannotKeep(t *testing.T) {
 	set := mustLoad(t, several)
 	h.Service.conf.Caps = caps
 	err := h.SetRules(set)
-	if err == nil || !strings.Contains(err.Error(), "rule d/path_/pay") || !strings.Contains(err.Error(), "sliding_log") {
+	if err == nil || !strings.Contains(err.Error(), "test.yaml:4: the backend model cannot keep this limit") || !strings.Contains(err.Error(), "d/path_/pay") || !strings.Contains(err.Error(), "sliding_log") {
 		t.Fatalf("got %v", err)
 	}
 	h.want(h.ask(desc("k=1")), "OK: ok/1") // the old rules stay

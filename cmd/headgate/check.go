@@ -50,7 +50,7 @@ func check(out io.Writer, paths []string, backend string, merge bool, format str
 		if err != nil {
 			return fmt.Errorf("--backend: %w", err)
 		}
-		problems = append(problems, capProblems(ratelimit.CheckCaps(set, &caps), backend)...)
+		problems = append(problems, ratelimit.CapProblems(set, &caps)...)
 	}
 	if err := printProblems(out, problems, set, format); err != nil {
 		return err
@@ -62,19 +62,6 @@ func check(out io.Writer, paths []string, backend string, merge bool, format str
 		return set.DescribeShares(out)
 	}
 	return nil
-}
-
-// capProblems turns the joined errors of CheckCaps into problems.
-func capProblems(err error, backend string) []descriptors.Problem {
-	if err == nil {
-		return nil
-	}
-	var list []descriptors.Problem
-	scheme, _, _ := strings.Cut(backend, ":")
-	for line := range strings.SplitSeq(err.Error(), "\n") {
-		list = append(list, descriptors.Problem{File: "--backend " + scheme, Message: line})
-	}
-	return list
 }
 
 func hasError(problems []descriptors.Problem) bool {

@@ -111,23 +111,7 @@ func (s *server) httpHandler() http.Handler {
 		}
 		fmt.Fprintln(w, "OK")
 	})
-	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
-		if s.draining.Load() {
-			http.Error(w, "draining", http.StatusServiceUnavailable)
-			return
-		}
-		if problem, wrong := s.backend.problem(); wrong {
-			http.Error(w, "backend "+s.store.caps.Name+": "+problem, http.StatusServiceUnavailable)
-			return
-		}
-		if s.slots != nil {
-			if problem, wrong := s.slots.database.problem(); wrong {
-				http.Error(w, "database of slots: "+problem, http.StatusServiceUnavailable)
-				return
-			}
-		}
-		fmt.Fprintln(w, "ready")
-	})
+	mux.HandleFunc("GET /readyz", s.readyz)
 	if s.slots != nil {
 		return s.slots.before(mux, true, s.conf.Admin.Address == "")
 	}

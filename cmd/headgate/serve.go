@@ -71,6 +71,7 @@ type server struct {
 	streams    context.Context // ends when streams must, while draining
 	endStreams context.CancelFunc
 	backend    condition
+	rules      atomic.Pointer[descriptors.Outcome] // of the last reading; nil for the example
 }
 
 // serve runs the service until ctx ends, then drains it.
@@ -146,19 +147,41 @@ func (s *server) loadRules() (*descriptors.Set, error) {
 		}
 		return set, nil
 	}
+	caps, err := backendCaps(s.conf.Backend)
+	if err != nil {
+		return nil, fmt.Errorf("--backend: %w", err)
+	}
 	s.watcher = descriptors.NewWatcher(s.conf.Rules, descriptors.WatchOptions{
-		Options:  opt,
-		Log:      s.log,
-		OnChange: s.rulesChanged,
-		OnError:  func([]descriptors.Problem, error) { s.metrics.RulesFailed() },
+		Options:   opt,
+		Log:       s.log,
+		Skip:      s.conf.RulesErrors == config.SkipRules,
+		Check:     func(set *descriptors.Set) []descriptors.Problem { return ratelimit.CapProblems(set, &caps) },
+		OnChange:  s.rulesChanged,
+		OnOutcome: s.rulesRead,
 	})
 	set, warnings, err := s.watcher.Load()
 	var bad *descriptors.LoadError
 	if errors.As(err, &bad) {
-		return nil, problemsError(bad.Problems)
+		err = problemsError(bad.Problems)
+		if s.conf.RulesErrors != config.SkipRules {
+			err = fmt.Errorf("%w\nto start without the domains of such files: --rules-errors skip", err)
+		}
+		return nil, err
+	}
+	if err != nil {
+		return nil, fmt.Errorf("--rules: %w", err)
 	}
 	s.warn(warnings)
-	return set, err
+	return set, nil
+}
+
+// rulesRead notes what came of reading the rules.
+func (s *server) rulesRead(o *descriptors.Outcome) {
+	s.metrics.RulesFileErrors(o.Errors())
+	if o.Err != nil {
+		s.metrics.RulesFailed()
+	}
+	s.rules.Store(o)
 }
 
 func (s *server) warn(warnings []descriptors.Problem) {

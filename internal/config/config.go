@@ -16,6 +16,7 @@ type Config struct {
 	Warnings []string // about what was read and has no effect
 
 	Rules        []string
+	RulesErrors  string
 	Example      bool
 	MergeDomains bool
 	Backend      string
@@ -78,6 +79,7 @@ func Define(fs *pflag.FlagSet) *Config {
 	fs.StringVar(&c.File, "config", "", "YAML `file` with settings, by the names of these flags")
 
 	fs.StringArrayVar(&c.Rules, "rules", nil, "rule `file or directory`; may be repeated (default ./rules if it exists)")
+	fs.StringVar(&c.RulesErrors, "rules-errors", "refuse", "what a start does about files of rules with errors: refuse, or skip them: their domains are not limited until they are mended")
 	fs.BoolVar(&c.Example, "example", false, "serve the rules of a built-in example, to try headgate without --rules")
 	fs.BoolVar(&c.MergeDomains, "merge-domains", false, "let several files hold rules of one domain")
 	fs.StringVar(&c.Backend, "backend", "memory://", "`URL` of the store that keeps the counters: memory://, redis://…; see docs/operations.md")

@@ -118,6 +118,9 @@ func negativeTimes(fs *pflag.FlagSet) []error {
 	return errs
 }
 
+// SkipRules is the --rules-errors that starts without broken files.
+const SkipRules = "skip"
+
 func (c *Config) check() []error {
 	var errs []error
 	bad := func(flag, format string, args ...any) {
@@ -131,6 +134,9 @@ func (c *Config) check() []error {
 	}
 	if _, ok := descriptors.ParseOverloadPolicy(c.OnOverload); !ok {
 		bad("on-overload", "%q is none of deny, allow, error", c.OnOverload)
+	}
+	if c.RulesErrors != "refuse" && c.RulesErrors != SkipRules {
+		bad("rules-errors", "%q is neither refuse nor skip", c.RulesErrors)
 	}
 	if c.Transport != "unary" && c.Transport != "grpc" {
 		bad("transport", "%q is neither unary nor grpc", c.Transport)

@@ -4,7 +4,10 @@ package telemetry
 
 import (
 	"context"
+	"maps"
 	"net/http"
+	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -39,6 +42,7 @@ type Metrics struct {
 	generation prometheus.Gauge
 	loaded     prometheus.Gauge
 	rules      prometheus.Gauge
+	fileErrors *prometheus.GaugeVec
 
 	leases *prometheus.CounterVec
 	logged *prometheus.CounterVec
@@ -111,6 +115,10 @@ func New(version string) *Metrics {
 			Name: "headgate_rules",
 			Help: "Number of rules in force.",
 		}),
+		fileErrors: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "headgate_rules_file_errors",
+			Help: "Errors in a file of rules, whose domains stay as they were. Files without errors have no series.",
+		}, []string{"file"}),
 	}
 	info := prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "headgate_build_info", Help: "Always 1; the label has the version.",
@@ -118,7 +126,7 @@ func New(version string) *Metrics {
 	})
 	info.Set(1)
 	m.registry.MustRegister(m.decisions, m.degraded, m.requests, m.calls, m.batched, m.errors, m.leases, m.logged, m.tiers,
-		m.reloads, m.generation, m.loaded, m.rules, info,
+		m.reloads, m.generation, m.loaded, m.rules, m.fileErrors, info,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
 }
@@ -254,6 +262,21 @@ func (m *Metrics) RulesLoaded(n int, at time.Time) {
 
 // RulesFailed records that rules could not be loaded.
 func (m *Metrics) RulesFailed() { m.reloads.WithLabelValues("error").Inc() }
+
+// maxFiles bounds the files that have a series of their own.
+const maxFiles = 100
+
+// RulesFileErrors records how many errors each file of rules has. Beyond
+// maxFiles, errors are counted under file "(other)".
+func (m *Metrics) RulesFileErrors(errors map[string]int) {
+	m.fileErrors.Reset()
+	for i, file := range slices.Sorted(maps.Keys(errors)) {
+		if i >= maxFiles {
+			file = "(other)"
+		}
+		m.fileErrors.WithLabelValues(strings.ToValidUTF8(file, "_")).Add(float64(errors[file]))
+	}
+}
 
 // A Stat is a figure that a backend keeps itself.
 type Stat struct {
