@@ -158,6 +158,7 @@ type twig struct {
 	line, col  int
 
 	implied   bool                 // a domain that no source names
+	matrix    *matrixMode          // of a domain, nil if nothing is said
 	resources []*resource          // of a domain, in file order
 	keys      map[string]*resource // of resources, for duplicates
 
@@ -252,6 +253,7 @@ func (l *loader) source(s *Source) {
 	if d == nil {
 		d = &twig{} // still report what is wrong with its rules
 	}
+	l.matrixMode(f, d)
 	list, resources := f.get("descriptors"), f.get("resources")
 	if (list == nil || isNull(list)) && (resources == nil || isNull(resources)) {
 		l.warnf(root, d, "the domain has no descriptors and no resources, so nothing in it is limited")

@@ -79,7 +79,7 @@ const stackGroup = 512
 var groupBuffers = sync.Pool{New: func() any { return new([]byte) }}
 
 // maxPooledGroup keeps one huge descriptor from pinning its buffer.
-const maxPooledGroup = 64 << 10
+const maxPooledGroup = 256 << 10
 
 // group returns the name of the counters for entries. It encodes the domain,
 // then each entry's key and value, where depths with share_threshold have

@@ -3,19 +3,16 @@ package descriptors
 import (
 	"bytes"
 	"net/url"
+	"slices"
 	"strings"
 )
 
-// maxTarget is how much of a request's path and query is looked at. What is
-// beyond is as if it were not there, so a long tail hides no request from the
-// rule for how its path begins.
-const maxTarget = 8 << 10
+// A path is as long as the proxy lets it be, and all of it counts: what is not
+// looked at could hide a request from its rule. So everything here takes time
+// in proportion to the length.
 
 // splitTarget cuts what Envoy calls :path into path and query.
 func splitTarget(target string) (path, query string) {
-	if len(target) > maxTarget {
-		target = target[:maxTarget]
-	}
 	target, _, _ = strings.Cut(target, "#")
 	path, query, _ = strings.Cut(target, "?")
 	return path, query
@@ -28,24 +25,56 @@ func splitTarget(target string) (path, query string) {
 //   - an escaped slash stays "%2F", since it separates nothing, and a percent
 //     sign becomes "%25";
 //   - empty segments and "." are dropped, ".." drops the segment before it;
-//   - a slash at the end is dropped.
+//   - a slash at the end is dropped;
+//   - with cutParams, a segment ends at its first semicolon that is not escaped.
 //
 // A path that does not start with a slash is left as it is.
-func normalPath(path string) string {
-	if path == "" || path[0] != '/' || isNormalPath(path) {
+func normalPath(path string, cutParams bool) string {
+	if path == "" || path[0] != '/' || isNormalPath(path) && !(cutParams && hasParams(path)) {
 		return path
 	}
-	out := make([]byte, 0, len(path)+16)
+	if len(path) <= stackPath {
+		var buf [stackPath + 64]byte
+		return orSlash(appendNormal(buf[:0], path, cutParams))
+	}
+	p := groupBuffers.Get().(*[]byte)
+	buf := appendNormal(slices.Grow((*p)[:0], len(path)+16), path, cutParams)
+	normal := orSlash(buf)
+	if cap(buf) <= maxPooledGroup {
+		*p = buf
+		groupBuffers.Put(p)
+	}
+	return normal
+}
+
+// stackPath is the length of paths whose normal form is built on the stack.
+const stackPath = 448
+
+func appendNormal(out []byte, path string, cutParams bool) []byte {
 	for rest := path; rest != ""; {
+		if len(rest) > 1 && rest[1] == '/' {
+			rest = rest[1:]
+			continue
+		}
 		var segment string
 		segment, rest = cutSegment(rest)
+		if cutParams {
+			segment, _, _ = strings.Cut(segment, ";")
+		}
 		out = appendSegment(out, segment)
 	}
-	if len(out) == 0 {
+	return out
+}
+
+func orSlash(path []byte) string {
+	if len(path) == 0 {
 		return "/"
 	}
-	return string(out)
+	return string(path)
 }
+
+// hasParams says whether a segment of path has matrix parameters.
+func hasParams(path string) bool { return strings.IndexByte(path, ';') >= 0 }
 
 // isNormalPath says whether path, which starts with a slash, is surely in its
 // normal form.
@@ -78,6 +107,9 @@ func cutSegment(path string) (segment, rest string) {
 
 // appendSegment appends a raw segment to a path in normal form.
 func appendSegment(out []byte, raw string) []byte {
+	if raw == "" { // many of them are quick
+		return out
+	}
 	start := len(out)
 	out = append(out, '/')
 	for i := 0; i < len(raw); i++ {
@@ -127,13 +159,16 @@ func unhex(c byte) byte {
 }
 
 // A queryString finds parameters by name, the first of each, decoded like
-// net/url does: what is not valid there is not a parameter.
+// net/url does: what is not valid there is not a parameter. It keeps those that
+// are wanted, which are as many as rules ask for, and reads no further than it
+// must to find them.
 type queryString struct {
-	raw  string
-	read bool
-	few  [fewParams]Entry
-	n    int
-	many map[string]string // of queries with more
+	raw    string
+	wanted map[string]bool
+	read   bool
+	few    [fewParams]Entry
+	n      int
+	many   map[string]string // where more of those wanted are found
 }
 
 const fewParams = 8
@@ -143,16 +178,13 @@ func (q *queryString) get(name string) (string, bool) {
 		q.read = true
 		q.parse()
 	}
-	if q.many != nil {
-		v, ok := q.many[name]
-		return v, ok
-	}
 	for i := range q.n {
 		if q.few[i].Key == name {
 			return q.few[i].Value, true
 		}
 	}
-	return "", false
+	v, ok := q.many[name]
+	return v, ok
 }
 
 func (q *queryString) parse() {
@@ -164,30 +196,39 @@ func (q *queryString) parse() {
 		}
 		rawName, rawValue, _ := strings.Cut(pair, "=")
 		name, err := url.QueryUnescape(rawName)
-		if err != nil {
+		if err != nil || !q.wanted[name] || q.has(name) {
 			continue
 		}
 		value, err := url.QueryUnescape(rawValue)
 		if err != nil {
 			continue
 		}
-		q.add(name, value)
+		if q.add(name, value); q.n+len(q.many) >= len(q.wanted) {
+			return
+		}
 	}
 }
 
+// has says whether a parameter has been found.
+func (q *queryString) has(name string) bool {
+	for i := range q.n {
+		if q.few[i].Key == name {
+			return true
+		}
+	}
+	_, ok := q.many[name]
+	return ok
+}
+
+// add keeps a parameter that has not been found before.
 func (q *queryString) add(name, value string) {
-	if q.many == nil && q.n < fewParams {
+	if q.n < fewParams {
 		q.few[q.n] = Entry{name, value}
 		q.n++
 		return
 	}
 	if q.many == nil {
-		q.many = make(map[string]string, 4*fewParams)
-		for i := fewParams - 1; i >= 0; i-- { // the first of a name stays
-			q.many[q.few[i].Key] = q.few[i].Value
-		}
+		q.many = make(map[string]string, fewParams)
 	}
-	if _, ok := q.many[name]; !ok {
-		q.many[name] = value
-	}
+	q.many[name] = value
 }

@@ -14,6 +14,9 @@ type resourceIndex struct {
 	prefixes   *segments
 	regexes    []*resource
 	any        []*resource
+
+	params    map[string]bool // names of query parameters that criteria ask for
+	cutParams bool            // of paths: see normalPath
 }
 
 // segments is a tree of path segments.
@@ -24,6 +27,11 @@ type segments struct {
 }
 
 func (ix *resourceIndex) add(r *resource) {
+	r.each(func(c *criterion) {
+		if c.place == inQuery {
+			ix.params[c.key] = true
+		}
+	})
 	switch r.class {
 	case classOperation:
 		ix.operations[r.name] = append(ix.operations[r.name], r)
@@ -131,8 +139,8 @@ type resourceQuery struct {
 // is none. It adds to steps what it looked at.
 func (ix *resourceIndex) find(entries []Entry, steps *int) *resource {
 	path, query := splitTarget(entries[1].Value)
-	q := resourceQuery{method: entries[0].Value, path: normalPath(path), entries: entries}
-	q.params.raw = query
+	q := resourceQuery{method: entries[0].Value, path: normalPath(path, ix.cutParams), entries: entries}
+	q.params.raw, q.params.wanted = query, ix.params
 	r := ix.first(&q)
 	*steps += q.steps
 	return r

@@ -80,6 +80,36 @@ func (l *loader) readStyle(f fields) {
 	}
 }
 
+// A matrixMode says what becomes of matrix parameters in the paths of a
+// domain's requests, and where that is said.
+type matrixMode struct {
+	ignore bool
+	file   string
+	line   int
+}
+
+func (m *matrixMode) String() string {
+	return fmt.Sprintf("matrix_parameters in %s:%d", m.file, m.line)
+}
+
+// matrixMode reads what the file says of its domain's matrix parameters.
+func (l *loader) matrixMode(f fields, d *twig) {
+	n := f.get("matrix_parameters")
+	if n == nil {
+		return
+	}
+	i, ok := l.word(n, nil, "matrix_parameters", "keep", "ignore")
+	if !ok {
+		return
+	}
+	mode := &matrixMode{i == 1, l.file, n.Line}
+	if d.matrix != nil && d.matrix.ignore != mode.ignore {
+		l.errorf(n, d, "%s says otherwise; all requests of a domain are treated alike", d.matrix)
+		return
+	}
+	d.matrix = mode
+}
+
 // resource reads one entry of resources.
 func (l *loader) resource(n *yaml.Node, d *twig) {
 	if l.nodes++; l.nodes > maxRules {
@@ -270,7 +300,7 @@ func (l *loader) path(n *yaml.Node, t *twig, res *resource) {
 	if s == "" {
 		return // of "/*"
 	}
-	if res.name = normalPath(s); countSegments(res.name) != countSegments(s) {
+	if res.name = normalPath(s, false); countSegments(res.name) != countSegments(s) {
 		l.errorf(n, t, "path %q is compared without empty, \".\" and \"..\" segments and without a slash at the end; write it as %s", short(s), res.name)
 		return
 	}
@@ -389,8 +419,12 @@ func (l *loader) resourceIndex(d *twig) *resourceIndex {
 	ix := &resourceIndex{
 		operations: map[string][]*resource{}, exact: map[string][]*resource{},
 		templates: &segments{}, prefixes: &segments{},
+		params: map[string]bool{}, cutParams: d.matrix != nil && d.matrix.ignore,
 	}
 	for _, r := range d.resources {
+		if ix.cutParams && r.class != classRegex && r.class != classOperation && hasParams(r.spec.Name) {
+			l.at(r.from, false, "path %q: %s says that paths are compared without what follows a semicolon", short(r.spec.Name), d.matrix)
+		}
 		ix.add(r)
 	}
 	ix.sort()

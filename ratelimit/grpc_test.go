@@ -198,7 +198,7 @@ func TestJSON(t *testing.T) {
 			t.Errorf("%s: %d %s", bad, w.Code, w.Body)
 		}
 	}
-	if w := post(string(bytes.Repeat([]byte(" "), MaxMessageSize+1))); w.Code != http.StatusRequestEntityTooLarge {
+	if w := post(string(bytes.Repeat([]byte(" "), maxJSON+1))); w.Code != http.StatusRequestEntityTooLarge {
 		t.Errorf("large body: %d", w.Code)
 	}
 	h.be.err = backends.ErrUnavailable

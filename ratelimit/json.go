@@ -14,6 +14,9 @@ import (
 // degradedHeader says on /json that a failure policy answered.
 const degradedHeader = "X-Headgate-Degraded"
 
+// maxJSON bounds a request in JSON, in which characters may be escaped.
+const maxJSON = 2 * MaxMessageSize
+
 // JSONHandler answers RateLimitRequests in JSON, as the reference service's
 // /json does: 200 or 429 with a RateLimitResponse, 400 for a request that
 // cannot be understood, and 503 when the backend failed and the rule's policy
@@ -27,7 +30,7 @@ func JSONHandler(s *Service, observe func(time.Duration, CallResult)) http.Handl
 }
 
 func (s *Service) serveJSON(w http.ResponseWriter, r *http.Request) CallResult {
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, MaxMessageSize))
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxJSON))
 	if err != nil {
 		var tooLarge *http.MaxBytesError
 		if errors.As(err, &tooLarge) {

@@ -57,7 +57,7 @@ const (
 
 // Bounds on what a client sends. Envoy stays far below them.
 const (
-	MaxMessageSize = 256 << 10 // bytes
+	MaxMessageSize = 384 << 10 // bytes; five descriptors with a path of 60 KiB fit
 	maxDescriptors = 256
 	maxEntries     = 64
 )

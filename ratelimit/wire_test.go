@@ -1,6 +1,7 @@
 package ratelimit
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -107,7 +108,7 @@ func TestDecodeBounds(t *testing.T) {
 	}
 	large := &rls.RateLimitRequest{Domain: strings.Repeat("x", MaxMessageSize)}
 	for want, m := range map[string]*rls.RateLimitRequest{
-		"more than 256 descriptors": many, "more than 64 entries": deep, "at most 262144": large,
+		"more than 256 descriptors": many, "more than 64 entries": deep, fmt.Sprintf("at most %d", MaxMessageSize): large,
 	} {
 		encoded, err := proto.Marshal(m)
 		if err != nil {
