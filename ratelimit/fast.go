@@ -43,8 +43,8 @@ type callSlice struct {
 // errLate answers calls whose caller has stopped waiting.
 var errLate = &unary.Status{Code: unary.DeadlineExceeded, Message: "the deadline had passed when the call was read"}
 
-// serve decides calls by the earliest of their deadlines: they are of one
-// client, which sets them alike.
+// serve decides calls by the earliest of their deadlines, which are close
+// together.
 func (h *unaryHandler) serve(ctx context.Context, calls []*unary.Call) {
 	start := time.Now()
 	cs, earliest := h.decode(calls, start)

@@ -132,8 +132,10 @@ func (b *Breaker) hurried(now time.Time, waited time.Duration) bool {
 }
 
 // Answers says whether the store answers in time, as far as is known: it did
-// when it was last asked, and has not been silent since.
-func (b *Breaker) Answers() bool { return b.State() == Closed && b.pulse.beats(b.now()) }
+// when it was last asked, and has not been silent since for half of the Timeout.
+func (b *Breaker) Answers() bool {
+	return b.State() == Closed && b.pulse.beats(b.now(), b.cfg.Timeout/2)
+}
 
 func (b *Breaker) full() error {
 	if b.Answers() {

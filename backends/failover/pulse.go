@@ -15,12 +15,8 @@ type pulse struct {
 	took    atomic.Int64 // ns that it took
 }
 
-const (
-	// silence is how long a store that answers in time may take.
-	silence = 100 * time.Millisecond
-	// fresh is for how long the time that an answer took says what is normal.
-	fresh = time.Second
-)
+// fresh is for how long the time that an answer took says what is normal.
+const fresh = time.Second
 
 func (p *pulse) asked(now time.Time) {
 	if p.silent.Load() == 0 {
@@ -44,10 +40,11 @@ func (p *pulse) ended(began, now time.Time, r circuit.Result) {
 	}
 }
 
-// beats says whether the store answers.
-func (p *pulse) beats(now time.Time) bool {
+// beats says whether the store answers, and has not been silent for longer than
+// patience.
+func (p *pulse) beats(now time.Time, patience time.Duration) bool {
 	since := p.silent.Load()
-	return !p.failing.Load() && (since == 0 || now.UnixNano()-since < int64(silence))
+	return !p.failing.Load() && (since == 0 || now.UnixNano()-since < int64(patience))
 }
 
 // needed returns how long the store took for its last answer, 0 if that was

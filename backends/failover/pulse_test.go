@@ -48,7 +48,7 @@ func TestAnswers(t *testing.T) {
 		if err := pulseTake(b, time.Second); !errors.Is(err, backends.ErrOverloaded) || !errors.Is(err, backends.ErrNotApplied) {
 			t.Errorf("at the bound: %v", err)
 		}
-		time.Sleep(60 * ms)
+		time.Sleep(210 * ms)
 		want(false, "silent")
 		if err := pulseTake(b, time.Second); errors.Is(err, backends.ErrOverloaded) || !errors.Is(err, backends.ErrUnavailable) {
 			t.Errorf("at the bound of a store that is silent: %v", err)

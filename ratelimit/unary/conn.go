@@ -42,6 +42,7 @@ type conn struct {
 	req     request
 	calls   []*Call
 	batch   []*stream
+	later   []*stream
 	reading atomic.Bool // the read loop waits for the client
 
 	mu       sync.Mutex
@@ -93,6 +94,8 @@ type conn struct {
 	lingered     int // bytes read in stateLingering
 	patience     int
 	patienceAt   time.Time
+
+	line line // jobs that wait, guarded by the queue's mutex
 
 	// Counts of this step, for the server's.
 	answered, failed, cancelled, refused int
@@ -250,20 +253,16 @@ func (c *conn) dispatch(h *handler) {
 		call.later = true
 	}
 	here := c.batch[:0]
-	j := newJob(c, h)
+	c.later = c.later[:0]
 	for _, st := range c.batch {
 		if st.call.later {
 			st.call.later = false
-			j.streams = append(j.streams, st)
+			c.later = append(c.later, st)
 		} else {
 			here = append(here, st)
 		}
 	}
-	if !c.s.submit(j) {
-		j.shed()
-		c.finish(j.streams)
-		j.free()
-	}
+	c.submit(h, c.later)
 	c.finish(here)
 }
 
@@ -417,7 +416,7 @@ func (c *conn) trimmed(err error) bool {
 	c.in.trim()
 	if c.active == 0 && !c.writing {
 		c.out, c.spare, c.fragments = nil, nil, nil
-		c.calls, c.batch, c.ready, c.blocked = nil, nil, nil, nil
+		c.calls, c.batch, c.later, c.ready, c.blocked = nil, nil, nil, nil, nil
 		c.streams = make(map[uint32]*stream)
 		c.fat = false
 	}

@@ -39,8 +39,8 @@ func FuzzFrames(f *testing.F) {
 		s.conns[c] = struct{}{}
 		c.serve()
 		s.Close()
-		for range len(s.queue) { // what the worker did not come to
-			s.do(<-s.queue)
+		for s.queue.waiting() > 0 { // what the worker did not come to
+			s.do(s.queue.pop(0))
 		}
 		if c.active != 0 || c.held != 0 || s.held.Load() != 0 || len(c.streams) != 0 {
 			t.Errorf("left over: %d active, %d and %d bytes held, %d streams", c.active, c.held, s.held.Load(), len(c.streams))

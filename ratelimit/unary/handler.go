@@ -21,11 +21,13 @@ type Handler struct {
 	Inline func(ctx context.Context, calls []*Call) (rest []*Call)
 
 	// Serve answers calls in a goroutine of its own, of which there are
-	// [Config.Workers] at most. Without Serve, Inline must leave no calls.
+	// [Config.Workers] at most. The deadlines of the calls differ by less than
+	// an eighth of the time that is left. Without Serve, Inline must leave no calls.
 	Serve func(ctx context.Context, calls []*Call)
 
 	// Shed answers, without blocking, the calls for which there is no room
-	// in the queue to Serve. Without it they fail with UNAVAILABLE.
+	// in the queue to Serve, or no turn before most of their time has passed.
+	// Without it they fail with UNAVAILABLE.
 	Shed func(calls []*Call)
 
 	// Abandoned, where set, is called with each call that nobody waits for any

@@ -36,7 +36,8 @@ type Config struct {
 	// Workers is how many goroutines run Serve functions, and so how many
 	// slices of calls are served at a time; default 16 per CPU.
 	Workers int
-	// QueueLimit is how many calls may wait for a worker; default 8192.
+	// QueueLimit is how many calls may wait for a worker; default 8192. When
+	// there are more, the connection with the most of them loses its latest.
 	QueueLimit int
 
 	// ReadTimeout bounds how long a client may take for the TLS handshake
@@ -143,8 +144,7 @@ type Server struct {
 	ctx     context.Context // of the handlers; ends at Close
 	stop    context.CancelFunc
 	running sync.WaitGroup // all goroutines of the server but those of Serve
-	queue   chan *job
-	waiting atomic.Int64 // calls in queue
+	queue   queue
 	held    atomic.Int64 // bytes of requests in memory
 
 	mu        sync.Mutex
@@ -189,7 +189,6 @@ func New(conf Config) (*Server, error) {
 	s := &Server{
 		conf: conf, log: conf.Log,
 		handlers:  make(map[string]*handler, len(conf.Handlers)),
-		queue:     make(chan *job, min(conf.QueueLimit, 8192)),
 		listeners: make(map[net.Listener]struct{}),
 		conns:     make(map[*conn]struct{}),
 		empty:     make(chan struct{}),
@@ -201,6 +200,7 @@ func New(conf Config) (*Server, error) {
 		s.standIn = &handler{Handler: *conf.standIn}
 	}
 	s.ctx, s.stop = context.WithCancel(context.Background())
+	s.queue.init(conf.QueueLimit, s.sweep)
 	return s, nil
 }
 
@@ -397,6 +397,7 @@ func (s *Server) Close() error {
 	}
 	s.mu.Unlock()
 	s.stop()
+	s.queue.close()
 	for _, c := range conns {
 		c.mu.Lock()
 		c.kill("")

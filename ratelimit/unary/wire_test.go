@@ -357,7 +357,7 @@ func TestGoAway(t *testing.T) {
 	p := newPeer(t, addr)
 	slow := p.call(methodHang, []byte("slow"))
 	p.flush()
-	eventually(t, "the call is with its handler", func() bool { return s.waiting.Load() == 0 })
+	eventually(t, "the call is with its handler", func() bool { return s.queue.waiting() == 0 })
 	done := make(chan error, 1)
 	go func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
@@ -414,7 +414,7 @@ func TestShutdownEnds(t *testing.T) {
 	p := newPeer(t, addr)
 	p.call(methodHang, nil)
 	p.flush()
-	eventually(t, "the call is with its handler", func() bool { return s.waiting.Load() == 0 })
+	eventually(t, "the call is with its handler", func() bool { return s.queue.waiting() == 0 })
 	ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
 	defer cancel()
 	if err := s.Shutdown(ctx); err == nil {

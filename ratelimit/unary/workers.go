@@ -1,18 +1,30 @@
 package unary
 
 import (
+	"cmp"
+	"math"
+	"math/bits"
 	"runtime/debug"
+	"slices"
 	"sync"
 	"time"
 )
 
-// A job is calls of one connection on their way through Serve.
+// A job is calls of one connection on their way through Serve, whose deadlines
+// are close together.
 type job struct {
 	c       *conn
 	h       *handler
 	streams []*stream
 	calls   []*Call
+	due     time.Time // when the calls have waited long enough for a worker, or zero
+
+	prev, next *job // in the connection's line
 }
+
+// maxJob is how many calls a job has at most, and so how many a connection may
+// have served in its turn.
+const maxJob = 64
 
 var jobs = sync.Pool{New: func() any { return new(job) }}
 
@@ -25,40 +37,97 @@ func newJob(c *conn, h *handler) *job {
 func (j *job) free() {
 	clear(j.streams)
 	clear(j.calls)
-	j.c, j.h, j.streams, j.calls = nil, nil, j.streams[:0], j.calls[:0]
+	*j = job{streams: j.streams[:0], calls: j.calls[:0]}
 	jobs.Put(j)
 }
 
-// submit queues a job, or tells that there is no room for its calls.
-func (s *Server) submit(j *job) bool {
-	if j.h.Serve == nil {
-		return false
+// haste is the same for deadlines that differ by less than an eighth of the time
+// that is left.
+func haste(deadline, now time.Time) int {
+	if deadline.IsZero() {
+		return math.MaxInt
 	}
-	n := int64(len(j.streams))
-	if s.waiting.Add(n) <= int64(s.conf.QueueLimit) {
-		select {
-		case s.queue <- j:
-			return true
-		default:
-		}
+	n := uint64(max(deadline.Sub(now), 0))
+	size := bits.Len64(n)
+	if size <= 4 {
+		return int(n)
 	}
-	s.waiting.Add(-n)
-	return false
+	return size<<3 | int(n>>(size-4)&7)
 }
 
-// shed fails the calls of a job for which there is no room.
-func (j *job) shed() {
-	for _, st := range j.streams {
-		j.calls = append(j.calls, &st.call)
+// submit queues calls for the workers, and answers those for which there is no
+// room. Calls in a hurry do not go with others: a job ends in time for all.
+func (c *conn) submit(h *handler, streams []*stream) {
+	now := time.Now()
+	of := func(st *stream) int { return haste(st.call.Deadline, now) }
+	for _, st := range streams[1:] {
+		if !st.call.Deadline.Equal(streams[0].call.Deadline) {
+			slices.SortStableFunc(streams, func(a, b *stream) int { return cmp.Compare(of(a), of(b)) })
+			break
+		}
 	}
-	j.c.s.stats.shed.Add(uint64(len(j.calls)))
-	if j.h.Shed != nil {
-		j.h.Shed(j.calls)
+	for len(streams) > 0 {
+		j, first, n := newJob(c, h), of(streams[0]), 1
+		for n < min(len(streams), maxJob) && of(streams[n]) == first {
+			n++
+		}
+		j.streams = append(j.streams, streams[:n]...)
+		streams = streams[n:]
+		if d := j.streams[0].call.Deadline; !d.IsZero() {
+			j.due = now.Add(d.Sub(now) * 3 / 4)
+		}
+		c.queue(j)
+	}
+}
+
+// queue queues a job. Those for which there is no room may be of others.
+func (c *conn) queue(j *job) {
+	if j.h.Serve == nil {
+		j.shed()
 		return
 	}
-	for _, call := range j.calls {
-		call.Err = errOverloaded
+	for _, j := range c.s.queue.push(j) {
+		loser := j.c
+		j.shed()
+		if loser != c {
+			loser.flushSoon()
+		}
 	}
+}
+
+// sweep answers calls that have waited for too long, while there is time to.
+func (s *Server) sweep() {
+	if !s.hold() {
+		return
+	}
+	defer s.running.Done()
+	for _, j := range s.queue.late(time.Now()) {
+		c := j.c
+		j.shed()
+		c.flushSoon()
+	}
+}
+
+// shed answers the calls of a job that is not served, and frees it.
+func (j *job) shed() {
+	s := j.c.s
+	for _, st := range j.streams {
+		if st.call.Cancelled() {
+			s.abandoned(st)
+		} else {
+			j.calls = append(j.calls, &st.call)
+		}
+	}
+	s.stats.shed.Add(uint64(len(j.calls)))
+	if j.h.Shed == nil {
+		for _, call := range j.calls {
+			call.Err = errOverloaded
+		}
+	} else {
+		j.guard(func() { j.h.Shed(j.calls) })
+	}
+	j.c.finish(j.streams)
+	j.free()
 }
 
 var errOverloaded = &Status{Unavailable, "too many calls are waiting"}
@@ -66,25 +135,18 @@ var errOverloaded = &Status{Unavailable, "too many calls are waiting"}
 // work is a worker: it takes jobs until the server is closed and none is left.
 func (s *Server) work() {
 	defer s.running.Done()
-	for {
-		select {
-		case j := <-s.queue:
-			s.do(j)
-			continue
-		case <-s.ctx.Done():
-		}
-		select {
-		case j := <-s.queue:
-			s.do(j)
-		default:
+	for done := 0; ; {
+		j := s.queue.pop(done)
+		if j == nil {
 			return
 		}
+		done = len(j.streams)
+		s.do(j)
 	}
 }
 
 // do serves a job, except for calls that nobody waits for any more.
 func (s *Server) do(j *job) {
-	s.waiting.Add(-int64(len(j.streams)))
 	now := time.Now()
 	for _, st := range j.streams {
 		switch call := &st.call; {
@@ -98,7 +160,7 @@ func (s *Server) do(j *job) {
 		}
 	}
 	if len(j.calls) > 0 {
-		s.serve(j)
+		j.guard(func() { j.h.Serve(s.ctx, j.calls) })
 	}
 	c := j.c
 	c.mu.Lock()
@@ -109,15 +171,15 @@ func (s *Server) do(j *job) {
 	j.free()
 }
 
-// serve calls the handler, and turns a panic into a failure of the calls.
-func (s *Server) serve(j *job) {
+// guard calls the handler, and turns a panic into a failure of the calls.
+func (j *job) guard(handle func()) {
 	defer func() {
 		if p := recover(); p != nil {
-			s.panicked(j.h, p)
+			j.c.s.panicked(j.h, p)
 			failAll(j.calls)
 		}
 	}()
-	j.h.Serve(s.ctx, j.calls)
+	handle()
 }
 
 // abandoned hands a call that nobody waits for to its handler, if that wants
