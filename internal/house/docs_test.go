@@ -2,7 +2,7 @@ package house
 
 import (
 	"bufio"
-	"context"
+	"bytes"
 	"flag"
 	"fmt"
 	"net"
@@ -11,7 +11,9 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -110,7 +112,7 @@ func TestDocumentedRules(t *testing.T) {
 // `expect "TEXT"`, "exit CODE".
 func TestDocumentedCommands(t *testing.T) {
 	if testing.Short() {
-		t.Skip("starts the service on its default ports")
+		t.Skip("starts the service")
 	}
 	if err := testenv.DependOnSources("../.."); err != nil {
 		t.Fatal(err)
@@ -123,8 +125,9 @@ func TestDocumentedCommands(t *testing.T) {
 		}
 		n += len(list)
 		t.Run(strings.ReplaceAll(strings.TrimPrefix(file, "../../"), "/", "_"), func(t *testing.T) {
+			at := newStage(t)
 			for _, b := range list {
-				b.run(t)
+				b.run(t, at)
 			}
 		})
 	}
@@ -139,7 +142,46 @@ var (
 	waitWord   = regexp.MustCompile(`wait ([\d.:]+)`)
 )
 
-func (b block) run(t *testing.T) {
+// A stage is where the commands of a document run: as they are written but for
+// the ports, since another headgate may have the default ones. In the place of
+// each comes a free port, in the text, which is what curl sees, and in the
+// environment, where the service and its clients look. What make run keeps in the
+// working directory goes to one of the test's own.
+type stage struct {
+	ports *strings.Replacer
+	env   []string
+}
+
+func newStage(t *testing.T) *stage {
+	t.Helper()
+	at, pairs := &stage{}, []string(nil)
+	for _, e := range os.Environ() {
+		if !strings.HasPrefix(e, "HEADGATE_") || strings.HasPrefix(e, "HEADGATE_TEST") {
+			at.env = append(at.env, e)
+		}
+	}
+	at.env = append(at.env, "HEADGATE_DRAIN_DELAY=0s", "ARGS=--slots sqlite:"+filepath.Join(t.TempDir(), "headgate.db"))
+	for setting, port := range map[string]string{"GRPC": "8081", "SERVICES": "8082", "HTTP": "8080", "DEBUG": "6070"} {
+		free := strconv.Itoa(testenv.FreePort(t))
+		at.env = append(at.env, "HEADGATE_"+setting+"=127.0.0.1:"+free)
+		for _, host := range []string{"127.0.0.1:", "localhost:"} {
+			pairs = append(pairs, host+port, host+free)
+		}
+	}
+	at.ports = strings.NewReplacer(pairs...)
+	return at
+}
+
+// command returns a command in its own group of processes: go run and make have
+// children.
+func (at *stage) command(text string) *exec.Cmd {
+	cmd := exec.Command("bash", "-euo", "pipefail", "-c", at.ports.Replace(text))
+	cmd.Dir, cmd.Env = "../..", at.env
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	return cmd
+}
+
+func (b block) run(t *testing.T, at *stage) {
 	t.Helper()
 	switch {
 	case b.test == "":
@@ -149,49 +191,48 @@ func (b block) run(t *testing.T) {
 		t.Logf("%s:%d: not run: %s", b.file, b.line, strings.TrimPrefix(b.test, "skip "))
 		return
 	case strings.Contains(b.test, "background"):
-		b.start(t, b.text)
+		b.start(t, at, b.text)
 		return
 	}
 	if strings.Contains(b.test, "with-serve") {
-		stop := b.start(t, "go run ./cmd/headgate serve --example")
+		stop := b.start(t, at, "go run ./cmd/headgate serve --example")
 		defer stop()
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
-	defer cancel()
-	cmd := exec.CommandContext(ctx, "bash", "-euo", "pipefail", "-c", b.text)
-	cmd.Dir = "../.."
-	out, err := cmd.CombinedOutput()
+	var out bytes.Buffer
+	cmd := at.command(b.text)
+	cmd.Stdout, cmd.Stderr = &out, &out
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	kill := time.AfterFunc(patience, func() { _ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) })
+	defer kill.Stop()
+	err := cmd.Wait()
 	want := "0"
 	if m := exitWord.FindStringSubmatch(b.test); m != nil {
 		want = m[1]
 	}
 	if got := fmt.Sprint(cmd.ProcessState.ExitCode()); got != want {
-		t.Errorf("%s:%d: exit code %s, want %s (%v)\n%s", b.file, b.line, got, want, err, out)
+		t.Errorf("%s:%d: exit code %s, want %s (%v)\n%s", b.file, b.line, got, want, err, out.String())
 	}
 	for _, m := range expectText.FindAllStringSubmatch(b.test, -1) {
-		if !strings.Contains(string(out), m[1]) {
-			t.Errorf("%s:%d: no %q in the output:\n%s", b.file, b.line, m[1], out)
+		if !strings.Contains(out.String(), m[1]) {
+			t.Errorf("%s:%d: no %q in the output:\n%s", b.file, b.line, m[1], out.String())
 		}
 	}
 }
 
 // start runs command until the test or the returned function ends it, and
 // waits until it answers.
-func (b block) start(t *testing.T, command string) (stop func()) {
+func (b block) start(t *testing.T, at *stage, command string) (stop func()) {
 	t.Helper()
 	addr := "127.0.0.1:8081"
 	if m := waitWord.FindStringSubmatch(b.test); m != nil {
 		addr = m[1]
 	}
-	if c, err := net.Dial("tcp", addr); err == nil {
-		_ = c.Close()
-		t.Fatalf("%s:%d: something listens on %s already; stop it to test the documents", b.file, b.line, addr)
-	}
-	var out strings.Builder
-	cmd := exec.Command("bash", "-c", command)
-	cmd.Dir, cmd.Stdout, cmd.Stderr = "../..", &out, &out
-	cmd.Env = append(os.Environ(), "HEADGATE_DRAIN_DELAY=0s")
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // go run and make have children
+	addr = at.ports.Replace(addr)
+	var out lockedBuffer
+	cmd := at.command(command)
+	cmd.Stdout, cmd.Stderr = &out, &out
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -207,7 +248,7 @@ func (b block) start(t *testing.T, command string) (stop func()) {
 		_ = cmd.Wait()
 	}
 	t.Cleanup(stop)
-	for deadline := time.Now().Add(2 * time.Minute); ; time.Sleep(50 * time.Millisecond) {
+	for deadline := time.Now().Add(patience); ; time.Sleep(50 * time.Millisecond) {
 		c, err := net.Dial("tcp", addr)
 		if err == nil {
 			_ = c.Close()
@@ -218,6 +259,28 @@ func (b block) start(t *testing.T, command string) (stop func()) {
 			t.Fatalf("%s:%d: %q does not answer on %s:\n%s", b.file, b.line, command, addr, out.String())
 		}
 	}
+}
+
+// patience is how long a command may take. The first one builds the program, on
+// a machine that may be busy.
+const patience = 5 * time.Minute
+
+// A lockedBuffer is read while a command writes to it.
+type lockedBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *lockedBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *lockedBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
 }
 
 const settingsMark = "<!-- generated: settings -->\n"
