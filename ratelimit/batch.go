@@ -64,6 +64,9 @@ func (b *batch) start(s *Service, reqs []*Request, resps []*Response) {
 		c.cause, c.failure = nil, nil
 		c.ops, c.views, c.ends, c.endings = c.ops[:0], c.views[:0], c.ends[:0], c.endings[:0]
 		c.resp.reset(len(c.req.Descriptors))
+		if o := reqs[i].owner(); o.name != "" && (i == 0 || o != reqs[i-1].owner()) {
+			s.owners.heardFrom(o)
+		}
 		if c.resp.Err = c.plan(b); c.resp.Err != nil {
 			continue
 		}

@@ -97,6 +97,7 @@ func (h *unaryHandler) decode(calls []*unary.Call, now time.Time) (cs *callSlice
 			h.observe(time.Since(now), CallInvalid)
 			continue
 		}
+		ex.req.Peer = c.Peer
 		if md := c.Metadata; len(md) == 3 {
 			ex.req.about(md[0], md[1], md[2])
 		}

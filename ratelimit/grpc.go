@@ -121,6 +121,7 @@ func (h *grpcHandler) shouldRateLimit(ctx context.Context, ex *exchange) error {
 	if md, ok := metadata.FromIncomingContext(ctx); ok {
 		ex.req.about(first(md, MetadataID), first(md, MetadataOwner), first(md, MetadataLeaseKey))
 	}
+	ex.req.Peer = identityIn(ctx)
 	if ctx.Err() != nil {
 		h.service.Abandoned(&ex.req)
 		return status.FromContextError(ctx.Err()).Err()

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/headgate-rls/headgate/backends"
+	"github.com/headgate-rls/headgate/backends/memory"
 	"github.com/headgate-rls/headgate/descriptors"
 	"github.com/headgate-rls/headgate/limit"
 )
@@ -104,7 +105,8 @@ func setup(t *testing.T, rules string, change ...func(*Config)) *harness {
 		Backend: h.be, Caps: modelCaps(true), Local: h.local,
 		Now: func() limit.Instant { return h.now },
 		Log: slog.New(slog.NewTextHandler(h.log, nil)), Metrics: h.counts,
-		Headers: Headers{RetryAfter: "Retry-After", Rule: "x-headgate-rule"},
+		Registry: memory.NewRegistry(time.Now),
+		Headers:  Headers{RetryAfter: "Retry-After", Rule: "x-headgate-rule"},
 	}
 	for _, f := range change {
 		f(&conf)
@@ -114,6 +116,7 @@ func setup(t *testing.T, rules string, change ...func(*Config)) *harness {
 		t.Fatal(err)
 	}
 	h.Service = s
+	s.wall = func() time.Time { return time.UnixMicro(int64(h.now)) }
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()

@@ -79,12 +79,13 @@ const (
 	LeaseOvertaken            // refused, as its end had come before
 	LeaseAbandoned            // given back, as its answer was not wanted any more
 	LeaseLost                 // could not be given back, and is left to lapse
+	LeaseReaped               // ended because its proxy is gone
 	NumLeaseEvents
 )
 
 // String returns the event's metric label.
 func (e LeaseEvent) String() string {
-	return [NumLeaseEvents]string{"acquired", "repeated", "released", "renewed", "expired", "unknown", "overtaken", "abandoned", "lost"}[e]
+	return [NumLeaseEvents]string{"acquired", "repeated", "released", "renewed", "expired", "unknown", "overtaken", "abandoned", "lost", "reaped"}[e]
 }
 
 // LeaseCounters are the counters of a rule's leases, by [LeaseEvent].
@@ -94,7 +95,8 @@ type LeaseCounters [NumLeaseEvents]Counter
 func holderOf(r *Request) string {
 	var b [holderLen]byte
 	if r.Owner != "" {
-		copy(b[:], ownerPrefix(r.Owner))
+		id := r.owner().id()
+		copy(b[:], id[:])
 	}
 	if r.ID == "" {
 		_, _ = rand.Read(b[ownerLen:])
@@ -104,12 +106,6 @@ func holderOf(r *Request) string {
 	sum := sha256.Sum256(limit.AppendPart(limit.AppendPart(nil, r.Domain), r.ID))
 	copy(b[ownerLen:], sum[:])
 	return string(b[:])
-}
-
-// ownerPrefix returns what the names of an owner's holders begin with.
-func ownerPrefix(owner string) string {
-	sum := sha256.Sum256([]byte(owner))
-	return string(sum[:ownerLen])
 }
 
 // A tierView is a tier as answers see it.
@@ -201,6 +197,10 @@ func (c *call) endOps(b *batch, i int) *Error {
 	if e.Holder == "" { // would end somebody's
 		return invalid("descriptors[%d]: the lease names no holder", i)
 	}
+	if len(e.Holder) == holderLen {
+		c.resp.owner = OwnerID([]byte(e.Holder[:ownerLen]))
+		b.s.owners.brought(c.resp.owner)
+	}
 	e.n = len(e.Held)
 	for j := range e.Held {
 		h := &e.Held[j]
@@ -283,10 +283,13 @@ func (s *Service) Abandoned(req *Request) {
 // leaseEnded counts what became of a lease that was to be ended or renewed.
 func (s *Service) leaseEnded(op *limit.Op, out *limit.Outcome, domain, rule string, lapsed bool, now limit.Instant) {
 	event := LeaseUnknown
+	if op.Cost < 0 {
+		s.places.ended(op.Key, inFlight(out), now)
+	}
 	switch {
 	case out.Held && op.Cost == 0:
 		event = LeaseRenewed
-		s.recent.saw(op.Key, domain, strings.Clone(rule), op.Limit.Window(), now)
+		s.places.saw(op.Key, domain, rule, op.Limit.Window(), inFlight(out), now)
 	case out.Held && op.Ending == limit.EndAttempt:
 		event = LeaseAbandoned
 	case out.Held:
@@ -331,7 +334,9 @@ func (c *call) grant(b *batch, v *limit.Verdict, local bool) {
 			lv.leases[LeaseAcquired].Inc()
 		}
 		ttl := lv.inFlight.LeaseTTL
-		b.s.recent.saw(c.ops[i].Key, c.req.Domain, lv.rule, ttl, v.At)
+		if !local {
+			b.s.places.saw(c.ops[i].Key, c.req.Domain, lv.rule, ttl, out.InFlight, v.At)
+		}
 		longest = max(longest, ttl)
 		if end := v.At.Add(ttl); until == 0 || end < until {
 			until = end
@@ -350,7 +355,7 @@ func (c *call) grant(b *batch, v *limit.Verdict, local bool) {
 		b.s.heldLocally(longest)
 	}
 	if c.req.Owner != "" {
-		b.s.owners.saw(c.req.Owner, v.At)
+		b.s.owners.granted(c.req.owner())
 	}
 	c.token.Holder, c.token.Replica, c.token.Until, c.token.Domain = c.holder, b.s.conf.Replica, until, c.req.Domain
 	token, err := b.s.conf.Leases.Sign(&c.token)

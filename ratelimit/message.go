@@ -16,7 +16,12 @@ type Request struct {
 	// ID, Owner and LeaseKey come with the call, not in the message: see
 	// MetadataID, MetadataOwner and MetadataLeaseKey.
 	ID, Owner, LeaseKey string
+	// Peer is the identity in the certificate that the caller has shown, ""
+	// without one: owners with the same name and other peers are others.
+	Peer string
 }
+
+func (r *Request) owner() ownerName { return ownerName{r.Peer, r.Owner} }
 
 // maxAbout bounds what comes with a call; more says nothing.
 const maxAbout = 256
@@ -71,6 +76,7 @@ type Response struct {
 	// Degraded says that a failure policy answered, not the counters.
 	Degraded bool
 
+	owner    OwnerID   // whose lease the request brought back last
 	granted  []granted // leases that the response is about to hand out
 	metadata [][]byte  // encoded Structs that make up dynamic_metadata
 }

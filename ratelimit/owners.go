@@ -1,331 +1,340 @@
 package ratelimit
 
 import (
-	"context"
-	"maps"
-	"slices"
+	"crypto/sha256"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
 
-	"github.com/headgate-rls/headgate/descriptors"
+	"github.com/headgate-rls/headgate/backends"
 	"github.com/headgate-rls/headgate/limit"
 )
 
-// Leases of a proxy that is gone go before they lapse, if its access log was
-// connected: see Present. Every replica asks the backend which of the owners
-// that it granted leases to are still present, and ends the leases of those
-// that were and are no longer.
+// Leases of a proxy that is gone end before they expire. A proxy is an owner:
+// the name that it sends, and the certificate that it sends it with. Each
+// replica reports in the registry which owners it has heard of (report), reads
+// what all have reported (merge), and so finds who has not been heard of for
+// the grace time (gone). What then happens is in places.go.
+//
+// No clock but this process's own, and of that only durations, decides who is
+// gone: a row of the table changes with each report, and counts as silent for
+// as long as this process has seen it unchanged.
 
-// Bounds of what is remembered of owners and of the keys they may hold.
+// An OwnerID stands for an owner in the names of its leases' holders.
+type OwnerID [ownerLen]byte
+
+// maxOwners bounds the owners that are known; leases of others are left to
+// expire.
+const maxOwners = backends.MaxRows
+
+// ownersTable has a row for each owner, and one for each replica.
 const (
-	maxOwners = 4096
-	maxRecent = 1 << 14
+	ownersTable = "owners"
+	ownerRow    = "o"
+	replicaRow  = "r"
 )
 
-// makeRoom drops an entry of m if it has as many as it may.
-func makeRoom[K comparable, V any](m map[K]V, most int) {
-	if len(m) < most {
-		return
-	}
-	for k := range m {
-		delete(m, k)
-		return
-	}
-}
+// An ownerName is what an owner is known by: the identity in its certificate,
+// "" without one, and the name that it sends.
+type ownerName struct{ peer, name string }
 
-// lives caches limits that only say how long a lease lives.
-var lives sync.Map // time.Duration to *limit.Limit
-
-// lifeOf returns a limit under which leases are renewed and ended.
-func lifeOf(ttl time.Duration) *limit.Limit {
-	if l, ok := lives.Load(ttl); ok {
-		return l.(*limit.Limit)
+// id is what the names of the owner's holders begin with.
+func (n ownerName) id() (id OwnerID) {
+	text := n.name
+	if n.peer != "" {
+		text = string(limit.AppendPart(limit.AppendPart(nil, n.peer), n.name))
 	}
-	ttl = min(max(ttl, limit.MinWindow), limit.MaxWindow).Truncate(time.Microsecond)
-	l, _ := lives.LoadOrStore(ttl, limit.MustNew(limit.Spec{Algorithm: limit.Concurrency, Max: limit.MaxInFlight, Window: ttl}))
-	return l.(*limit.Limit)
-}
-
-// owners are the proxies that leases were granted to.
-type owners struct {
-	mu   sync.Mutex
-	seen map[string]*owner
+	sum := sha256.Sum256([]byte(text))
+	copy(id[:], sum[:])
+	return id
 }
 
 type owner struct {
-	last    limit.Instant // when it got a lease last
-	present bool          // its access log was connected when we asked last
+	ownerName
+	id OwnerID
+
+	// What this process has heard.
+	streams int  // access logs that are open and have brought leases of its
+	heard   bool // since the last report
+
+	// What the table says.
+	watched bool // an access log has brought leases of its, here or elsewhere
+	listed  bool
+	row     string    // its value
+	by      string    // the replica that reported last
+	changed time.Time // when row was found to have changed
 }
 
-// saw notes that an owner got a lease. At the bound others are forgotten, and
-// their leases are left to lapse.
-func (o *owners) saw(name string, at limit.Instant) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if s := o.seen[name]; s != nil {
-		s.last = at
+func (o *owner) present() bool { return o.heard || o.streams > 0 }
+
+// owners are those that have leases, as far as they are known.
+type owners struct {
+	mu     sync.Mutex
+	byName map[ownerName]*owner
+	byID   map[OwnerID]*owner
+
+	replicas map[string]*silence // what other replicas report of themselves
+	steady   time.Time           // since when the table could be read all the time
+	last     time.Time           // when it was read last
+	reports  uint64
+}
+
+// A silence is since when a row has not changed.
+type silence struct {
+	row     string
+	changed time.Time
+}
+
+// heardFrom notes that an owner has asked for something.
+func (s *owners) heardFrom(name ownerName) {
+	s.mu.Lock()
+	if o := s.byName[name]; o != nil {
+		o.heard = true
+	}
+	s.mu.Unlock()
+}
+
+// granted notes that an owner got a lease.
+func (s *owners) granted(name ownerName) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	o := s.byName[name]
+	if o == nil {
+		if o = s.add(name.id(), ownerName{strings.Clone(name.peer), strings.Clone(name.name)}); o == nil {
+			return
+		}
+	}
+	o.heard = true
+}
+
+// brought notes that an owner brought a lease of its back. It may not be known
+// yet: a lease says no more than the ID.
+func (s *owners) brought(id OwnerID) {
+	if id == (OwnerID{}) {
 		return
 	}
-	if o.seen == nil {
-		o.seen = map[string]*owner{}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if o := s.find(id); o != nil {
+		o.heard = true
 	}
-	makeRoom(o.seen, maxOwners)
-	o.seen[strings.Clone(name)] = &owner{last: at}
 }
 
-func (o *owners) names() []string {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return slices.Collect(maps.Keys(o.seen))
+// watch counts an access log that has brought a lease of the owner's.
+func (s *owners) watch(id OwnerID, by int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if o := s.find(id); o != nil {
+		o.streams = max(0, o.streams+by)
+		o.watched, o.heard = true, true
+	}
 }
 
-// is notes whether an owner is present now, and tells whether it has left. One
-// that got a lease within the grace has not: a proxy that was idle connects its
-// access log again only when it has something to tell.
-func (o *owners) is(name string, present bool, now limit.Instant, grace, longest time.Duration) (left bool) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	s := o.seen[name]
-	if s == nil {
-		return false
+// find returns the owner, made if it is not known and there is room.
+func (s *owners) find(id OwnerID) *owner {
+	if o := s.byID[id]; o != nil {
+		return o
 	}
-	if s.present && !present && s.last.Add(grace) > now {
-		return false
-	}
-	left = s.present && !present
-	s.present = present
-	if !present && (left || s.last.Add(longest) < now) {
-		delete(o.seen, name)
-	}
-	return left
+	return s.add(id, ownerName{})
 }
 
-// recent are the keys under which leases were granted.
-type recent struct {
-	mu   sync.Mutex
-	keys map[limit.Key]*recentKey
-}
-
-type recentKey struct {
-	domain, rule string
-	ttl          time.Duration
-	last         limit.Instant
-}
-
-func (r *recent) saw(key limit.Key, domain, rule string, ttl time.Duration, at limit.Instant) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if k := r.keys[key]; k != nil {
-		k.last = at
-		return
+func (s *owners) add(id OwnerID, name ownerName) *owner {
+	o := s.byID[id]
+	if o == nil {
+		if len(s.byID) >= maxOwners && !s.makeRoom() {
+			return nil
+		}
+		if s.byID == nil {
+			s.byID, s.byName = map[OwnerID]*owner{}, map[ownerName]*owner{}
+		}
+		o = &owner{id: id}
+		s.byID[id] = o
 	}
-	if r.keys == nil {
-		r.keys = map[limit.Key]*recentKey{}
+	if name != (ownerName{}) && o.ownerName != name {
+		o.ownerName = name
+		s.byName[name] = o
 	}
-	makeRoom(r.keys, maxRecent)
-	key.Group = strings.Clone(key.Group)
-	r.keys[key] = &recentKey{domain: strings.Clone(domain), rule: rule, ttl: ttl, last: at}
+	return o
 }
 
-// ops returns an op for each key that may still have leases.
-func (r *recent) ops(now limit.Instant, op limit.Op) (ops []limit.Op, of []recentKey) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for key, k := range r.keys {
-		if k.last.Add(2*k.ttl) < now {
-			delete(r.keys, key)
+// makeRoom drops an owner of which the table knows nothing: others would take
+// the silence of one that is in the table for its end.
+func (s *owners) makeRoom() bool {
+	const tries = 64
+	n := 0
+	for _, o := range s.byID {
+		if !o.listed && o.streams == 0 {
+			s.drop(o)
+			return true
+		}
+		if n++; n == tries {
+			break
+		}
+	}
+	return false
+}
+
+func (s *owners) drop(o *owner) {
+	delete(s.byID, o.id)
+	delete(s.byName, o.ownerName)
+}
+
+// report returns the rows that tell of everybody who was heard of since the
+// last report, and of this replica. If they cannot be put, unheard takes it
+// back.
+func (s *owners) report(replica string) (rows []backends.Row, heard []OwnerID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.reports++
+	seq := strconv.FormatUint(s.reports, 36)
+	for id, o := range s.byID {
+		if !o.present() {
 			continue
 		}
-		op.Key, op.Limit = key, lifeOf(k.ttl)
-		ops, of = append(ops, op), append(of, *k)
-	}
-	return ops, of
-}
-
-// presenceOp is about the access logs of an owner that are connected, to
-// whichever replica.
-func (s *Service) presenceOp(owner string) limit.Op {
-	group := limit.MakeGroup(limit.AppendPart(limit.AppendPart(nil, "headgate presence"), owner))
-	return limit.Op{Key: limit.Key{Group: group, Limit: "p"}, Limit: lifeOf(s.conf.OwnerGrace)}
-}
-
-// Present says that an owner's access log, which has the given name, is
-// connected. It holds for Config.OwnerGrace.
-func (s *Service) Present(ctx context.Context, owner, accessLog string) error {
-	op := s.presenceOp(owner)
-	op.Holder = accessLog
-	out := s.takeOps(ctx, []limit.Op{op}) // renews
-	if out[0].Err == nil && !out[0].Outcomes[0].Held {
-		op.Cost = 1
-		out = s.takeOps(ctx, []limit.Op{op})
-	}
-	return out[0].Err
-}
-
-// takeOps does each op as a request of its own.
-func (s *Service) takeOps(ctx context.Context, ops []limit.Op) []limit.Verdict {
-	out := make([]limit.Verdict, len(ops))
-	if len(ops) == 0 {
-		return out
-	}
-	reqs := make([]limit.Request, len(ops))
-	var at limit.Instant
-	if !s.conf.Caps.ServerClock {
-		at = s.conf.Now()
-	}
-	for i := range ops {
-		reqs[i] = limit.Request{Ops: ops[i : i+1 : i+1], At: at}
-	}
-	s.takeAll(ctx, reqs, out)
-	for i := range ops {
-		s.takeRest(ctx, reqs[i], &out[i])
-	}
-	return out
-}
-
-func (s *Service) takeAll(ctx context.Context, reqs []limit.Request, out []limit.Verdict) {
-	ctx, cancel := context.WithTimeout(ctx, s.conf.Timeout)
-	defer cancel()
-	s.conf.Backend.Take(ctx, reqs, out)
-}
-
-// takeRest repeats a request of one op until nothing of it is left to be done.
-// The verdict says whether any of the repetitions found a lease.
-func (s *Service) takeRest(ctx context.Context, req limit.Request, v *limit.Verdict) {
-	op := &req.Ops[0]
-	for {
-		rest, more := op.Rest(v)
-		if !more {
-			return
+		if o.heard {
+			heard = append(heard, id)
 		}
-		held, out := v.Outcomes[0].Held, make([]limit.Verdict, 1)
-		s.takeAll(ctx, []limit.Request{{Ops: []limit.Op{rest}, At: req.At}}, out)
-		*v, op = out[0], &rest
-		if v.Err == nil {
-			v.Outcomes[0].Held = v.Outcomes[0].Held || held
+		o.heard = false
+		rows = append(rows, backends.Row{Key: ownerRow + string(id[:]), Value: o.encode(replica, seq)})
+	}
+	// Last, so that it says that all of the above is there.
+	return append(rows, backends.Row{Key: replicaRow + replica, Value: seq}), heard
+}
+
+func (s *owners) unheard(heard []OwnerID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, id := range heard {
+		if o := s.byID[id]; o != nil {
+			o.heard = true
 		}
 	}
 }
 
-// Run ends the leases of owners that are gone, until ctx ends.
-func (s *Service) Run(ctx context.Context) {
-	tick := time.NewTicker(s.conf.OwnerGrace / 2)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-			s.lookForOwners(ctx)
+// A row's value has these fields, in this order, and the name last, which may
+// have anything in it.
+const ownerFields = 5
+
+func (o *owner) encode(replica, seq string) string {
+	watched := ""
+	if o.watched {
+		watched = "w"
+	}
+	return strings.Join([]string{seq, replica, watched, o.peer, o.name}, "\x00")
+}
+
+// read takes over what a row says, found at now.
+func (o *owner) read(value string, now time.Time) (name ownerName) {
+	f := strings.SplitN(value, "\x00", ownerFields)
+	if len(f) < ownerFields {
+		return name
+	}
+	if o.row != value {
+		o.row, o.changed = value, now
+	}
+	o.listed, o.by, o.watched = true, f[1], o.watched || f[2] != ""
+	return ownerName{f[3], f[4]}
+}
+
+// merge takes over the table, as it was between asked and now. Whoever is not
+// in it any more was found gone by another replica, unless it has been heard of
+// since.
+func (s *owners) merge(rows []backends.Row, asked, now time.Time, every time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.last.IsZero() || asked.Sub(s.last) > 2*every+every/2 {
+		s.steady = now // whatever happened meanwhile was not seen
+	}
+	s.last = now
+	listed := make(map[OwnerID]string, len(rows))
+	replicas := make(map[string]*silence)
+	for _, r := range rows {
+		if name, ok := strings.CutPrefix(r.Key, replicaRow); ok {
+			was := s.replicas[name]
+			if was == nil || was.row != r.Value {
+				was = &silence{r.Value, now}
+			}
+			replicas[name] = was
+		} else if key, ok := strings.CutPrefix(r.Key, ownerRow); ok && len(key) == ownerLen {
+			listed[OwnerID([]byte(key))] = r.Value
+		}
+	}
+	s.replicas = replicas
+	for id, o := range s.byID {
+		if _, o.listed = listed[id]; !o.listed && !o.present() {
+			s.drop(o)
+		}
+	}
+	for id, value := range listed {
+		s.mergeOwner(id, value, now)
+	}
+}
+
+// missed says that the table could not be read or written: who was silent may
+// have been kept from reporting, too.
+func (s *owners) missed() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.last = time.Time{}
+}
+
+func (s *owners) mergeOwner(id OwnerID, value string, now time.Time) {
+	if o := s.find(id); o != nil {
+		if name := o.read(value, now); name.name != "" {
+			s.add(id, name)
 		}
 	}
 }
 
-func (s *Service) lookForOwners(ctx context.Context) {
-	names := s.owners.names()
-	ops := make([]limit.Op, len(names))
-	for i, name := range names {
-		ops[i] = s.presenceOp(name)
+// gone returns the owners that nobody has heard of for the grace time, though
+// an access log of theirs was connected once: a proxy without one may be
+// silent while a request takes long. If the replica that heard of an owner
+// last is silent as well, it may be cut off from the store, so that takes
+// twice the grace.
+func (s *owners) gone(asked time.Time, me string, grace time.Duration) (list []*owner) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	silent := func(since time.Time) time.Duration {
+		if s.steady.After(since) {
+			since = s.steady
+		}
+		return asked.Sub(since)
 	}
-	for i, v := range s.takeOps(ctx, ops) {
-		if v.Err != nil {
+	for _, o := range s.byID {
+		if !o.listed || !o.watched || o.present() {
 			continue
 		}
-		if s.owners.is(names[i], v.Outcomes[0].InFlight > 0, v.At, s.conf.OwnerGrace, s.longestLease()) {
-			s.endOwner(ctx, names[i], v.At)
+		wait := grace
+		if r := s.replicas[o.by]; o.by != me && (r == nil || silent(r.changed) >= grace) {
+			wait = 2 * grace
+		}
+		if silent(o.changed) >= wait {
+			list = append(list, &owner{ownerName: o.ownerName, id: o.id, row: o.row})
 		}
 	}
+	return list
 }
 
-// longestLease bounds for how long an owner is watched after its last lease.
-func (s *Service) longestLease() time.Duration { return 2 * s.rules.Load().longest }
-
-// endOwner ends all leases of an owner under the keys that are known here.
-func (s *Service) endOwner(ctx context.Context, name string, now limit.Instant) {
-	ops, of := s.recent.ops(now, limit.Op{Cost: -1, Holder: ownerPrefix(name), Ending: limit.EndOwner})
-	failed := 0
-	for i, v := range s.takeOps(ctx, ops) {
-		if v.Err != nil {
-			failed++
-			s.returns.push(&ops[i], of[i].domain, of[i].rule)
-		}
-	}
-	s.conf.Log.Warn("a proxy whose access log was connected is gone; its requests in flight are ended",
-		"owner", name, "grace", s.conf.OwnerGrace, "keys", len(ops), "to_be_repeated", failed)
+// still says whether an owner that gone returned has not been heard of since.
+func (s *owners) still(gone *owner) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	o := s.byID[gone.id]
+	return o != nil && !o.present() && o.row == gone.row
 }
 
-// An InFlight is how many requests are in flight under a rule's key.
-type InFlight struct {
-	Domain, Rule string
-	Count        int64
-}
-
-// InFlight returns, summed by rule, how many requests are in flight under the
-// keys that this process knows: all replicas' together, and those that lapse.
-func (s *Service) InFlight(ctx context.Context) ([]InFlight, error) {
-	var now limit.Instant
-	if !s.conf.Caps.ServerClock {
-		now = s.conf.Now()
-	} else {
-		now = limit.InstantOf(time.Now())
-	}
-	ops, of := s.recent.ops(now, limit.Op{})
-	sums := map[[2]string]int64{}
-	for i, v := range s.takeOps(ctx, ops) {
-		if v.Err != nil {
-			return nil, v.Err
-		}
-		sums[[2]string{of[i].domain, of[i].rule}] += v.Outcomes[0].InFlight
-	}
-	list := make([]InFlight, 0, len(sums))
-	for k, n := range sums {
-		list = append(list, InFlight{Domain: k[0], Rule: k[1], Count: n})
-	}
-	slices.SortFunc(list, func(a, b InFlight) int {
-		return strings.Compare(a.Domain+"\x00"+a.Rule, b.Domain+"\x00"+b.Rule)
-	})
-	return list, nil
-}
-
-// Leases granted by failure policy local are held on this process's memory.
-
-func (s *Service) heldLocally(ttl time.Duration) {
-	until := time.Now().Add(ttl).UnixNano()
-	for {
-		old := s.localUntil.Load()
-		if old >= until || s.localUntil.CompareAndSwap(old, until) {
-			return
-		}
+// forget drops an owner whose leases are ended.
+func (s *owners) forget(gone *owner) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if o := s.byID[gone.id]; o != nil && !o.present() {
+		s.drop(o)
 	}
 }
 
-func (s *Service) localLeases() bool { return time.Now().UnixNano() < s.localUntil.Load() }
-
-// endLocally does the ops on this process's memory, where they may be about
-// nothing.
-func (s *Service) endLocally(ops []limit.Op) {
-	out := make([]limit.Verdict, 1)
-	s.conf.Local.Take(context.Background(), []limit.Request{{Ops: ops, At: s.conf.Now()}}, out)
-}
-
-// Close gives back what is owed, until ctx ends. Decide is not called after it.
-func (s *Service) Close(ctx context.Context) { s.returns.close(ctx) }
-
-// leaseSlice is how many leases Lease asks the backend for in one call.
-const leaseSlice = 256
-
-// Lease ends (OpRelease) or renews (OpRenew) the leases of tokens, as calls
-// with such descriptors do, each for itself: a token's limits are few, those of
-// several tokens may be more than a request may have. What the backend cannot
-// do before ctx's deadline is done later. The domain is for logs.
-func (s *Service) Lease(ctx context.Context, domain, op string, tokens []string) {
-	for part := range slices.Chunk(tokens, leaseSlice) {
-		reqs, resps := make([]*Request, len(part)), make([]*Response, len(part))
-		for i, token := range part {
-			d := Descriptor{Entries: []descriptors.Entry{{Key: OpKey, Value: op}, {Key: LeaseEntry, Value: token}}}
-			reqs[i], resps[i] = &Request{Domain: domain, Descriptors: []Descriptor{d}}, new(Response)
-		}
-		s.Decide(ctx, reqs, resps)
-	}
+func (s *owners) count() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.byID)
 }

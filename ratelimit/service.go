@@ -39,14 +39,18 @@ type Config struct {
 	// OnOverload is the default for rules that name none. It answers what
 	// fails with backends.ErrOverloaded.
 	OnOverload descriptors.FailurePolicy
+	// Registry is what replicas share beside the counters. Without one,
+	// replicas know nothing of each other's proxies, and no leases end before
+	// they expire because a proxy is gone.
+	Registry backends.Registry
 	// Leases signs the tokens of requests in flight. Replicas need the same
-	// secret; nil makes one that only this process knows.
+	// secret; nil takes one that the Registry keeps, or without a Registry one
+	// that only this process knows.
 	Leases *lease.Signer
 	// Replica names this process in tokens.
 	Replica uint32
-	// OwnerGrace is for how long a proxy counts as alive whose access log is
-	// no longer connected; default 15 s. Leases of one that is gone are ended
-	// within one and a half times that.
+	// OwnerGrace is for how long a proxy counts as alive that no replica hears
+	// of; default 15 s.
 	OwnerGrace time.Duration
 	// Timeout bounds a call to the backend whose caller brings no deadline.
 	Timeout time.Duration
@@ -77,8 +81,11 @@ type Service struct {
 
 	returns    *returns
 	owners     owners
-	recent     recent
-	localUntil atomic.Int64 // Unix ns until which leases may be held locally
+	places     places
+	presence   presence
+	sharing    sampler
+	wall       func() time.Time // for durations; that of tests
+	localUntil atomic.Int64     // Unix ns until which leases may be held locally
 }
 
 // New returns a service that answers by set.
@@ -105,10 +112,10 @@ func New(conf Config, set *descriptors.Set) (*Service, error) {
 	if conf.OwnerGrace <= 0 {
 		conf.OwnerGrace = 15 * time.Second
 	}
+	s.wall, s.sharing.perSecond, s.presence.id = time.Now, 1, rand.Text()
 	if conf.Leases == nil {
-		secret := make([]byte, 32)
-		_, _ = rand.Read(secret)
-		conf.Leases = lease.NewSigner(secret)
+		s.presence.secret = rand.Text()
+		conf.Leases = lease.NewSigner([]byte(s.presence.secret))
 	}
 	s.conf = conf
 	s.returns = newReturns(s)

@@ -93,6 +93,7 @@ func (s *server) unaryEndpoint(l net.Listener, conf *tls.Config) (*endpoint, err
 			healthpb.Health_Check_FullMethodName: {Inline: s.checkHealth},
 		},
 		UnknownHint:          hint,
+		Identify:             ratelimit.Identity,
 		MaxMessageSize:       ratelimit.MaxMessageSize,
 		MaxHeaderListSize:    maxHeaders,
 		MaxConcurrentStreams: maxStreams,
@@ -155,8 +156,9 @@ func (s *server) grpcEndpoint(name string, l net.Listener, conf *tls.Config, mai
 		grpc.KeepaliveParams(keepalive.ServerParameters{
 			MaxConnectionAge:      s.conf.MaxConnectionAge,
 			MaxConnectionAgeGrace: s.conf.MaxConnectionAgeGrace,
-			Time:                  s.conf.Keepalive,
-			Timeout:               pingAnswer,
+			// A proxy whose host is gone is noticed within the grace time.
+			Time:    min(s.conf.Keepalive, max(s.conf.OwnerGrace/3, time.Second)),
+			Timeout: min(pingAnswer, max(s.conf.OwnerGrace/3, time.Second)),
 		}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 5 * time.Second, PermitWithoutStream: true}),
 	}
@@ -172,7 +174,7 @@ func (s *server) grpcEndpoint(name string, l net.Listener, conf *tls.Config, mai
 		ratelimit.Register(g, s.service, s.metrics.Requests("grpc"))
 	}
 	accesslog.Register(g, s.service, accesslog.Config{
-		Keys: s.conf.LeaseKeys, OwnerGrace: s.conf.OwnerGrace, Timeout: s.conf.BackendTimeout, Log: s.log, Count: s.metrics.AccessLog,
+		Keys: s.conf.LeaseKeys, MaxStreams: s.conf.AccessLogs, MaxStreamsPerPeer: s.conf.AccessLogsPerPeer, Timeout: s.conf.BackendTimeout, Log: s.log, Count: s.metrics.AccessLog,
 	})
 	healthpb.RegisterHealthServer(g, s.health)
 	reflection.Register(g)

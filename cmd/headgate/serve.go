@@ -108,7 +108,7 @@ func serve(ctx context.Context, conf *config.Config, errOut io.Writer) error {
 	if s.slots != nil {
 		defer s.slots.close()
 	}
-	s.metrics.AddInFlight(s.service.InFlight)
+	s.metrics.AddInFlight(s.service)
 	s.metrics.RulesLoaded(len(set.Rules()), time.Now())
 	return s.run(ctx)
 }
@@ -216,21 +216,27 @@ func (s *server) serviceConfig() ratelimit.Config {
 		Timeout: c.BackendTimeout, Margin: c.DeadlineMargin,
 		Headers: h, Metadata: c.DynamicMetadata, UnitMultipliers: c.UnitMultiplier,
 		ShadowMode: c.ShadowMode, QuotaMode: c.QuotaMode,
-		Leases: s.leaseSigner(), Replica: rand.Uint32(), OwnerGrace: c.OwnerGrace,
+		Registry: s.store.registry, Leases: s.leaseSigner(), Replica: rand.Uint32(), OwnerGrace: c.OwnerGrace,
 	}
 }
 
-// leaseSigner signs by the secret that is configured, or by one that replicas
-// with the same backend have in common. For a backend in this process there
-// are no others.
+// leaseSigner signs by the secret that is configured; without one, replicas
+// agree on one in the store.
 func (s *server) leaseSigner() *lease.Signer {
-	switch {
-	case s.conf.LeaseSecret != "":
-		return lease.NewSigner([]byte(s.conf.LeaseSecret))
-	case s.store.caps.Local:
+	if s.conf.LeaseSecret == "" {
 		return nil
 	}
-	return lease.NewSigner([]byte("backend\x00" + s.conf.Backend))
+	return lease.NewSigner([]byte(s.conf.LeaseSecret))
+}
+
+// join makes the service one of the replicas that there are. Without the store
+// it serves by itself, and joins them when the store is there.
+func (s *server) join(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, s.conf.BackendTimeout)
+	defer cancel()
+	if err := s.service.Join(ctx); err != nil {
+		s.log.Warn("the store does not say what other replicas know about requests in flight; it is asked again", "error", err)
+	}
 }
 
 // run opens every listener before it serves on any, and returns when all have
@@ -250,6 +256,7 @@ func (s *server) run(ctx context.Context) error {
 		return err
 	}
 
+	s.join(ctx)
 	work, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
 	failed := make(chan error, 8)

@@ -66,6 +66,7 @@ func backendCaps(rawURL string) (backends.Caps, error) {
 type store struct {
 	backend  backends.Backend
 	caps     backends.Caps
+	registry backends.Registry // what replicas share beside the counters
 	clock    *clock
 	fallback backends.Backend // for rules with on_backend_error: local
 
@@ -102,6 +103,11 @@ func openStore(ctx context.Context, c storeConfig) (*store, error) {
 	c.metrics.AddStats(stats)
 	if be, ok := driver.(*memory.Backend); ok {
 		s.swept = append(s.swept, be)
+	}
+	if r, ok := driver.(backends.Registrar); ok {
+		s.registry = r.Registry()
+	} else {
+		s.registry = memory.NewRegistry(time.Now)
 	}
 	s.decorate(driver, c)
 	return s, nil

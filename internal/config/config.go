@@ -50,6 +50,9 @@ type Config struct {
 	LeaseSecret string
 	OwnerGrace  time.Duration
 	LeaseKeys   []string
+	AccessLogs  int
+	// AccessLogsPerPeer is 0 for a quarter of AccessLogs.
+	AccessLogsPerPeer int
 
 	SocketMode string
 
@@ -110,9 +113,11 @@ func Define(fs *pflag.FlagSet) *Config {
 	fs.BoolVar(&c.UnitMultiplier, "unit-multiplier", false, "report windows that are no whole unit by unit_multiplier; needs Envoy 1.40 everywhere")
 
 	fs.DurationVar(&c.LeaseTTL, "lease-ttl", 300*time.Second, "life of the lease of a request in flight whose end is never told, where the rule says nothing; IMPOSTER_RATE_LIMITER_TTL, in seconds, says the same")
-	fs.StringVar(&c.LeaseSecret, "lease-secret", "", "`secret` that signs leases; replicas need the same one (default: made from the backend's URL)")
+	fs.StringVar(&c.LeaseSecret, "lease-secret", "", "`secret` that signs leases; replicas need the same one (default: a random one that the store keeps)")
 	fs.StringArrayVar(&c.LeaseKeys, "lease-key", []string{"lease"}, "`name` of leases in Envoy's dynamic metadata, by which the access log finds them; may be repeated, as filters of one chain need one each")
-	fs.DurationVar(&c.OwnerGrace, "owner-grace", 15*time.Second, "time after which a proxy whose access log was connected, and is not any more, counts as gone with its requests")
+	fs.DurationVar(&c.OwnerGrace, "owner-grace", 15*time.Second, "time after which a proxy that no replica hears of counts as gone with its requests")
+	fs.IntVar(&c.AccessLogs, "access-logs", 4096, "most access logs that may be connected; each worker thread of an Envoy has one")
+	fs.IntVar(&c.AccessLogsPerPeer, "access-logs-per-peer", 0, "most access logs of one peer (a client certificate's identity, else a host) that may be connected; 0 for a quarter of --access-logs")
 
 	fs.StringVar(&c.SocketMode, "socket-mode", "", "permissions of Unix sockets in octal, such as 0660 (default: what the umask leaves)")
 

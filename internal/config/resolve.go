@@ -162,6 +162,12 @@ func (c *Config) check() []error {
 	if c.LeaseTTL < limit.MinWindow || c.LeaseTTL > limit.MaxWindow {
 		bad("lease-ttl", "%v is outside %v to ten years", c.LeaseTTL, limit.MinWindow)
 	}
+	if c.AccessLogs < 1 || c.AccessLogs > 1<<20 {
+		bad("access-logs", "%d is outside 1 to %d", c.AccessLogs, 1<<20)
+	}
+	if c.AccessLogsPerPeer < 0 || c.AccessLogsPerPeer > c.AccessLogs {
+		bad("access-logs-per-peer", "%d is outside 0 to --access-logs (%d)", c.AccessLogsPerPeer, c.AccessLogs)
+	}
 	if c.OwnerGrace < 100*time.Millisecond || c.OwnerGrace > time.Hour {
 		bad("owner-grace", "%v is outside 100ms to 1h", c.OwnerGrace)
 	}

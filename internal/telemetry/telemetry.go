@@ -3,7 +3,6 @@
 package telemetry
 
 import (
-	"context"
 	"maps"
 	"net/http"
 	"slices"
@@ -196,34 +195,42 @@ func (m *Metrics) Tier(domain, rule, tier string) ratelimit.Counter {
 
 type tierLabels struct{ domain, rule, tier string }
 
-// inFlight publishes how many requests are in flight, as the store counts them
-// when somebody asks.
+// inFlight publishes how many requests are in flight, as far as that is known.
 type inFlight struct {
-	count func(ctx context.Context) ([]ratelimit.InFlight, error)
-	desc  *prometheus.Desc
+	known           func() (list []ratelimit.InFlight, complete bool)
+	count, complete *prometheus.Desc
 }
 
-// scrapeTimeout bounds what the store may take of a scrape.
-const scrapeTimeout = time.Second
-
-func (c *inFlight) Describe(ch chan<- *prometheus.Desc) { ch <- c.desc }
+func (c *inFlight) Describe(ch chan<- *prometheus.Desc) {
+	ch <- c.count
+	ch <- c.complete
+}
 
 func (c *inFlight) Collect(ch chan<- prometheus.Metric) {
-	ctx, cancel := context.WithTimeout(context.Background(), scrapeTimeout)
-	defer cancel()
-	list, err := c.count(ctx)
-	if err != nil {
-		return // nothing is known, and headgate_backend_errors_total says why
-	}
+	list, complete := c.known()
 	for _, f := range list {
-		ch <- prometheus.MustNewConstMetric(c.desc, prometheus.GaugeValue, float64(f.Count), f.Domain, f.Rule)
+		ch <- prometheus.MustNewConstMetric(c.count, prometheus.GaugeValue, float64(f.Count), f.Domain, f.Rule)
 	}
+	value := 0.0
+	if complete {
+		value = 1
+	}
+	ch <- prometheus.MustNewConstMetric(c.complete, prometheus.GaugeValue, value)
 }
 
-// AddInFlight publishes count's answer as a gauge.
-func (m *Metrics) AddInFlight(count func(ctx context.Context) ([]ratelimit.InFlight, error)) {
-	m.registry.MustRegister(&inFlight{count: count, desc: prometheus.NewDesc("headgate_requests_in_flight",
-		"Requests in flight under the keys that this process knows, of all replicas together, by rule.", []string{"domain", "rule"}, nil)})
+// AddInFlight publishes what s knows of requests in flight.
+func (m *Metrics) AddInFlight(s *ratelimit.Service) {
+	m.registry.MustRegister(&inFlight{known: s.InFlight,
+		count: prometheus.NewDesc("headgate_requests_in_flight",
+			"Requests in flight, of all replicas together, by rule.", []string{"domain", "rule"}, nil),
+		complete: prometheus.NewDesc("headgate_requests_in_flight_complete",
+			"1 if headgate_requests_in_flight counts all requests and was compared with the store lately, else 0.", nil, nil)})
+	m.AddStats([]Stat{
+		{Name: "headgate_requests_in_flight_keys", Help: "Keys under which requests in flight are counted.", Value: func() float64 { return float64(s.Stats().Keys) }},
+		{Name: "headgate_owners", Help: "Proxies that are known to have requests in flight.", Value: func() float64 { return float64(s.Stats().Owners) }},
+		{Name: "headgate_presence_failures_total", Help: "Times that what replicas share about requests in flight could not be read or written.", Counter: true,
+			Value: func() float64 { return float64(s.Stats().Failures) }},
+	})
 }
 
 // A lazyCounter becomes a series when it is first counted up, so that a rule

@@ -3,6 +3,7 @@ package accesslog
 import (
 	"context"
 	"log/slog"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -18,12 +19,13 @@ import (
 // are called concurrently and return when ctx ends.
 type Leases interface {
 	// Lease ends (ratelimit.OpEnd) or renews (ratelimit.OpRenew) the
-	// leases of tokens, which may be anything. What it cannot do in time is
-	// its business. The tokens carry their own domain.
-	Lease(ctx context.Context, domain, op string, tokens []string)
-	// Present says that an owner's access log, which has a name of its own,
-	// is connected. It holds for Config.OwnerGrace.
-	Present(ctx context.Context, owner, accessLog string) error
+	// leases of tokens, which may be anything, and returns whose they are.
+	// What it cannot do in time is its business. The tokens carry their own
+	// domain.
+	Lease(ctx context.Context, domain, op string, tokens []string) []ratelimit.OwnerID
+	// Watch says that an access log is open that has brought leases of the
+	// owner's, until the returned function is called.
+	Watch(owner ratelimit.OwnerID) (closed func())
 }
 
 // domain is where a lease that is not ours comes from, in logs.
@@ -38,15 +40,21 @@ type Config struct {
 	// Keys are the names of leases there, all of which are tried; default
 	// ratelimit.DefaultLeaseKey.
 	Keys []string
-	// MaxStreams is how many streams may be open at once; default 1024. Each
-	// worker thread of an Envoy has one.
-	MaxStreams int
+	// MaxStreams is how many streams may be open at once; default 4096. Each
+	// worker thread of an Envoy has one. MaxStreamsPerPeer bounds those of one
+	// peer, which is an identity in a client certificate, or else a host;
+	// default a quarter of MaxStreams.
+	MaxStreams, MaxStreamsPerPeer int
+	// FirstEntry is how long a stream may be silent when it is new; default
+	// 10 s. Envoy opens one when it has something to say.
+	FirstEntry time.Duration
+	// EndDelay is for how long ends are kept back, for the call that tells of
+	// the same end to come first; default 1 s. When the stream ends they are
+	// told at once.
+	EndDelay time.Duration
 	// MaxEntries is how many entries of one message are looked at; default
 	// 10,000.
 	MaxEntries int
-	// OwnerGrace is the service's (ratelimit.Config.OwnerGrace); default 15 s.
-	// Presence is told three times in it.
-	OwnerGrace time.Duration
 	// Timeout bounds each call of Leases; default 500 ms.
 	Timeout time.Duration
 	// Log gets what an operator acts on, at most a line per second; nil
@@ -68,7 +76,7 @@ const (
 	EntryDropped         // exceeded MaxEntries
 	StreamOpened
 	StreamClosed
-	StreamRefused // exceeded MaxStreams
+	StreamRefused // exceeded MaxStreams or MaxStreamsPerPeer
 	NumEvents
 )
 
@@ -85,13 +93,19 @@ func (c *Config) setDefaults() {
 		c.Keys = []string{ratelimit.DefaultLeaseKey}
 	}
 	if c.MaxStreams <= 0 {
-		c.MaxStreams = 1024
+		c.MaxStreams = 4096
+	}
+	if c.MaxStreamsPerPeer <= 0 {
+		c.MaxStreamsPerPeer = max(1, c.MaxStreams/4)
+	}
+	if c.FirstEntry <= 0 {
+		c.FirstEntry = 10 * time.Second
+	}
+	if c.EndDelay <= 0 {
+		c.EndDelay = time.Second
 	}
 	if c.MaxEntries <= 0 {
 		c.MaxEntries = 10_000
-	}
-	if c.OwnerGrace <= 0 {
-		c.OwnerGrace = 15 * time.Second
 	}
 	if c.Timeout <= 0 {
 		c.Timeout = 500 * time.Millisecond
@@ -130,25 +144,51 @@ type streamServer interface {
 type server struct {
 	Config
 	leases  Leases
-	open    atomic.Int64 // streams
+	delayed atomic.Int64 // bytes of tokens that are kept back
 	samples [numTroubles]sampler
+
+	mu   sync.Mutex
+	open int // streams
+	of   map[string]int
 }
 
 func newServer(s Leases, conf Config) *server {
 	conf.setDefaults()
-	return &server{Config: conf, leases: s}
+	return &server{Config: conf, leases: s, of: map[string]int{}}
 }
 
 func (s *server) streamAccessLogs(stream grpc.ServerStream) error {
-	defer s.open.Add(-1)
-	if n := s.open.Add(1); n > int64(s.MaxStreams) {
+	peer := ratelimit.PeerOf(stream.Context())
+	if !s.enter(peer) {
 		s.Count(StreamRefused, 1)
-		s.warn(tooManyStreams, "an access log is refused: too many are connected", "max", s.MaxStreams)
-		return status.Errorf(codes.ResourceExhausted, "more than %d access logs", s.MaxStreams)
+		s.warn(tooManyStreams, "an access log is refused: too many are connected", "peer", peer, "max", s.MaxStreams, "max_per_peer", s.MaxStreamsPerPeer)
+		return status.Errorf(codes.ResourceExhausted, "more than %d access logs, or %d of one peer", s.MaxStreams, s.MaxStreamsPerPeer)
 	}
+	defer s.leave(peer)
 	s.Count(StreamOpened, 1)
 	defer s.Count(StreamClosed, 1)
 	return newReader(s, stream).run()
+}
+
+// enter counts a stream in, unless there are too many.
+func (s *server) enter(peer string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.open >= s.MaxStreams || s.of[peer] >= s.MaxStreamsPerPeer {
+		return false
+	}
+	s.open++
+	s.of[peer]++
+	return true
+}
+
+func (s *server) leave(peer string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.open--
+	if s.of[peer]--; s.of[peer] == 0 {
+		delete(s.of, peer)
+	}
 }
 
 // A trouble is something to be logged now and then.
@@ -158,8 +198,6 @@ const (
 	tooManyStreams trouble = iota
 	badEntries
 	badStream
-	noOwner
-	notPresent
 	numTroubles
 )
 

@@ -2,7 +2,6 @@ package accesslog
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -231,7 +230,7 @@ func TestBadMessages(t *testing.T) {
 	if n := h.counts.get(EntryMalformed); n != 1 {
 		t.Errorf("%d malformed", n)
 	}
-	if !strings.Contains(h.log.String(), "does not say whose it is") || !strings.Contains(h.log.String(), "malformed=1") {
+	if !strings.Contains(h.log.String(), "malformed=1") {
 		t.Errorf("log: %s", &h.log)
 	}
 }
@@ -243,56 +242,96 @@ func (rawCodec) Name() string                    { return "proto" }
 func (rawCodec) Marshal(v any) ([]byte, error)   { return v.([]byte), nil }
 func (rawCodec) Unmarshal(b []byte, v any) error { *v.(*[]byte) = slices.Clone(b); return nil }
 
-// TestPresence: an owner's presence is told from the first message on, for each
-// of its streams, until the stream ends.
+// TestPresence: a stream stands for the owners whose leases it has brought, and
+// for nobody that it only names, until it ends.
 func TestPresence(t *testing.T) {
-	h := setup(t, nil, Config{OwnerGrace: 30 * time.Millisecond})
-	a1, a2 := h.open(), h.open()
-	b := h.open("x-headgate-owner", "b")
-	idle := h.open("x-headgate-owner", "idle")
-	long := h.open("x-headgate-owner", strings.Repeat("o", maxOwner+1))
-	h.send(a1, from("a", message()))
-	h.send(a2, from("a", message()))
-	h.send(b, from("the header beats the node", message()))
-	h.send(long, from("long", message()))
-	h.eventually("presence is told again and again", func() bool {
-		a, b, long := h.leases.logs("a"), h.leases.logs("b"), h.leases.logs("long")
-		return len(a) == 2 && min(a[0], a[1]) > 3 && len(b) == 1 && b[0] > 3 && len(long) == 1
-	})
-	if n := len(h.leases.logs("idle")) + len(h.leases.logs("the header beats the node")); n != 0 {
-		t.Errorf("%d streams are present that are not", n)
+	h := setup(t, nil, Config{})
+	a1, a2, b := h.open(), h.open("x-headgate-owner", "b"), h.open()
+	h.send(a1, from("b", message(entry(end, "a/1"))))
+	h.send(a2, message(entry(periodic, "a/2"), entry(periodic, "a/3"), entry(periodic, "c/1")))
+	h.send(b, from("b", message(entry(end, "forged"))))
+	h.eventually("all is done", func() bool { return h.leases.logs("a") == 2 && h.leases.logs("c") == 1 && len(h.leases.got()) == 3 })
+	if n := h.leases.logs("b"); n != 0 {
+		t.Errorf("%d streams stand for who was only named", n)
 	}
-	for _, s := range []stream{a1, a2, long, idle} {
-		h.finish(s)
-	}
-	then := slices.Concat(h.leases.logs("a"), h.leases.logs("long"))
-	n := h.leases.logs("b")[0]
-	h.eventually("the other one's goes on", func() bool { return h.leases.logs("b")[0] > n+3 })
-	now := slices.Concat(h.leases.logs("a"), h.leases.logs("long"))
-	slices.Sort(then)
-	slices.Sort(now)
-	if !slices.Equal(then, now) {
-		t.Errorf("presence is told after the streams' end: %d, then %d", then, now)
-	}
-	h.finish(b)
+	h.finish(a2)
+	h.eventually("one is over", func() bool { return h.leases.logs("a") == 1 && h.leases.logs("c") == 0 })
+	h.finish(a1)
+	h.eventually("both are", func() bool { return h.leases.logs("a") == 0 })
 }
 
-// TestPresenceFails: that is logged, and tried again.
-func TestPresenceFails(t *testing.T) {
-	h := setup(t, nil, Config{OwnerGrace: 30 * time.Millisecond})
-	h.leases.err = fmt.Errorf("no backend")
+// TestManyOwners: one stream stands for a bounded number of owners.
+func TestManyOwners(t *testing.T) {
+	h := setup(t, nil, Config{})
 	s := h.open()
-	h.send(s, from("a", message()))
-	h.eventually("several tries", func() bool { n := h.leases.logs("a"); return len(n) == 1 && n[0] > 3 })
-	h.finish(s)
-	if !strings.Contains(h.log.String(), `owner=a error="no backend"`) {
-		t.Errorf("log: %s", &h.log)
+	var list []*datapb.HTTPAccessLogEntry
+	for i := range 10 * maxOwners {
+		list = append(list, entry(periodic, strconv.Itoa(i)+"/1"))
 	}
+	h.send(s, message(list...))
+	h.eventually("it is done", func() bool { return len(h.leases.got()) > 0 })
+	n := 0
+	h.eventually("they are watched", func() bool {
+		n = 0
+		for i := range 10 * maxOwners {
+			n += h.leases.logs(strconv.Itoa(i))
+		}
+		return n >= maxOwners
+	})
+	if n != maxOwners {
+		t.Errorf("it stands for %d owners, want %d", n, maxOwners)
+	}
+	h.finish(s)
+}
+
+// TestEndsWait: an end is told after the call that tells of it has had time,
+// and at once when the stream ends or the server has kept back too much.
+func TestEndsWait(t *testing.T) {
+	h := setup(t, nil, Config{EndDelay: time.Hour})
+	s := h.open()
+	h.send(s, message(entry(end, "a"), entry(periodic, "b")))
+	h.eventually("the renewal is done", func() bool { return len(h.leases.got()) == 1 })
+	h.wantCalls("renew b")
+	h.finish(s)
+	h.wantCalls("renew b", "end a")
+
+	h = setup(t, nil, Config{EndDelay: 50 * time.Millisecond})
+	s = h.open()
+	start := time.Now()
+	h.send(s, message(entry(end, "a")))
+	h.eventually("it is told", func() bool { return len(h.leases.got()) == 1 })
+	if took := time.Since(start); took < 50*time.Millisecond {
+		t.Errorf("told after %v", took)
+	}
+	h.finish(s)
+
+	h = setup(t, nil, Config{EndDelay: time.Hour})
+	s = h.open()
+	token := strings.Repeat("x", 4000)
+	for range 2 * maxWaiting / 4000 {
+		h.send(s, message(entry(end, token)))
+	}
+	h.eventually("what is too much is told", func() bool { return len(h.leases.got()) > 0 })
+	h.finish(s)
+}
+
+// TestSilentStreams: who opens a stream and says nothing keeps nobody out.
+func TestSilentStreams(t *testing.T) {
+	h := setup(t, nil, Config{MaxStreams: 3, MaxStreamsPerPeer: 3, FirstEntry: 200 * time.Millisecond})
+	busy := h.open()
+	h.send(busy, message(entry(end, "a")))
+	silent := h.open()
+	if err := silent.RecvMsg(new(als.StreamAccessLogsResponse)); status.Code(err) != codes.DeadlineExceeded {
+		t.Errorf("a silent stream ends with %v", err)
+	}
+	h.send(busy, message(entry(end, "b")))
+	h.finish(busy)
+	h.wantCalls("end a", "end b")
 }
 
 // TestMaxStreams: a stream beyond the bound is refused until another ends.
 func TestMaxStreams(t *testing.T) {
-	h := setup(t, nil, Config{MaxStreams: 2})
+	h := setup(t, nil, Config{MaxStreams: 2, MaxStreamsPerPeer: 2})
 	first, second := h.open(), h.open()
 	h.eventually("two are open", func() bool { return h.counts.get(StreamOpened) == 2 })
 	for range 3 {
@@ -317,7 +356,7 @@ func TestMaxStreams(t *testing.T) {
 // TestClientGone: a client that vanishes leaves nothing behind, and what it had
 // sent before is done although its stream has ended.
 func TestClientGone(t *testing.T) {
-	h := setup(t, nil, Config{OwnerGrace: 30 * time.Millisecond})
+	h := setup(t, nil, Config{})
 	h.leases.gate = make(chan struct{})
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
@@ -326,7 +365,7 @@ func TestClientGone(t *testing.T) {
 		t.Fatal(err)
 	}
 	h.send(s, from("a", message(entry(end, "x"))))
-	h.eventually("it is present", func() bool { return len(h.leases.logs("a")) == 1 })
+	h.eventually("it has arrived", func() bool { return h.counts.get(EntryReleases) == 1 })
 	cancel()
 	h.leases.gate <- struct{}{}
 	h.eventually("the stream is closed", func() bool { return h.counts.get(StreamClosed) == 1 })

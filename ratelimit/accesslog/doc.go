@@ -5,11 +5,10 @@
 // Envoy keeps a request's lease as dynamic metadata and writes it with each log
 // entry of the request. An entry of type DownstreamPeriodic renews the lease,
 // so that a request may last longer than one life of it; one of type
-// DownstreamEnd ends the lease, should its release have got lost; and while the
-// stream lives, so does the proxy: when no stream is left of a proxy whose
-// leases are known, they are ended before they lapse
-// ([Leases.Present]). For this the log must carry what the filter has in its
-// metadata:
+// DownstreamEnd ends the lease, should its release have got lost; and a stream
+// stands for the proxy whose leases it has brought: while it is open, that proxy
+// is there ([Leases.Watch]). A name alone says nothing, since anybody could
+// give it. For this the log must carry what the filter has in its metadata:
 //
 //	access_log_options: {access_log_flush_interval: 5s}
 //	access_log:
@@ -26,8 +25,8 @@
 //	        envoy_grpc: {cluster_name: headgate}
 //	        initial_metadata: [{key: x-headgate-owner, value: envoy-1}]
 //
-// The proxy is called what x-headgate-owner says, else its node's id. It must
-// be the name that the rate-limit filter sends.
+// What x-headgate-owner says, or else the node's id, is for logs: leases say
+// whose they are.
 //
 // # What is lost
 //
@@ -42,13 +41,13 @@
 //
 // Envoy opens the stream with its first entry, and again, after it was ended
 // (by a restart of headgate, or the connection's age), with the next but one:
-// the next may be lost. So Config.OwnerGrace must be longer than two of Envoy's
+// the next may be lost. So ratelimit.Config.OwnerGrace must be longer than two of Envoy's
 // access_log_flush_intervals, and a log without such an interval says nothing
 // of a proxy's presence that long requests could rely on.
 //
 // # Bounds
 //
-// Streams, entries of a message, what waits for a slow backend, and each call
+// Streams, in all and of one peer, how long a new one may be silent, entries of a message, what waits for a slow backend, and each call
 // to it are bounded ([Config]). A stream reads on while the backend is asked,
 // so that what comes in the meantime goes together in the next call. Messages
 // are decoded by hand and only as far as leases are concerned: text that is not

@@ -29,15 +29,14 @@ const rateLimit = "envoy.filters.http.ratelimit"
 type leases struct {
 	mu      sync.Mutex
 	calls   []string // "renew a b"
-	present map[string]int
-	err     error // answers Present
+	watched map[ratelimit.OwnerID]int
 	gate    chan struct{}
 	late    int // calls whose time was over
 }
 
-func newLeases() *leases { return &leases{present: map[string]int{}} }
+func newLeases() *leases { return &leases{watched: map[ratelimit.OwnerID]int{}} }
 
-func (l *leases) Lease(ctx context.Context, domain, op string, tokens []string) {
+func (l *leases) Lease(ctx context.Context, domain, op string, tokens []string) (owners []ratelimit.OwnerID) {
 	l.mu.Lock()
 	gate := l.gate
 	l.mu.Unlock()
@@ -57,13 +56,22 @@ func (l *leases) Lease(ctx context.Context, domain, op string, tokens []string) 
 		call = "bad call: " + call
 	}
 	l.calls = append(l.calls, call)
+	for _, token := range tokens {
+		if name, _, ok := strings.Cut(token, "/"); ok {
+			owners = append(owners, idOf(name))
+		}
+	}
+	return owners
 }
 
-func (l *leases) Present(_ context.Context, owner, accessLog string) error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.present[owner+"/"+accessLog]++
-	return l.err
+func (l *leases) Watch(owner ratelimit.OwnerID) func() {
+	by := func(n int) {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.watched[owner] += n
+	}
+	by(1)
+	return func() { by(-1) }
 }
 
 // got returns the calls so far.
@@ -73,16 +81,17 @@ func (l *leases) got() []string {
 	return slices.Clone(l.calls)
 }
 
-// logs returns how often presence was told of each log of owner.
-func (l *leases) logs(owner string) (counts []int) {
+// logs returns how many access logs are open that stand for an owner.
+func (l *leases) logs(owner string) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for name, n := range l.present {
-		if o, log, _ := strings.Cut(name, "/"); o == owner && len(log) == 16 {
-			counts = append(counts, n)
-		}
-	}
-	return counts
+	return l.watched[idOf(owner)]
+}
+
+// A token "NAME/…" is a lease of NAME's.
+func idOf(name string) (id ratelimit.OwnerID) {
+	copy(id[:], name)
+	return id
 }
 
 // counts counts events.
@@ -139,6 +148,9 @@ func setup(t testing.TB, s Leases, conf Config, opts ...grpc.ServerOption) *harn
 		s = h.leases
 	}
 	conf.Log, conf.Count = slog.New(slog.NewTextHandler(&h.log, nil)), h.counts.count
+	if conf.EndDelay == 0 {
+		conf.EndDelay = time.Nanosecond
+	}
 	if conf.Timeout == 0 {
 		conf.Timeout = time.Minute // a busy machine is no failure
 	}

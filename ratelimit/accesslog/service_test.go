@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -49,7 +48,7 @@ descriptors:
 	be, local := memory.New(memory.Config{}), memory.New(memory.Config{})
 	var err error
 	w.Service, err = ratelimit.New(ratelimit.Config{
-		Backend: be, Caps: memory.Caps(), Local: local, Metrics: w.events, Log: slog.New(slog.DiscardHandler),
+		Backend: be, Caps: memory.Caps(), Local: local, Metrics: w.events, Registry: be.Registry(), Log: slog.New(slog.DiscardHandler),
 		Now: func() limit.Instant { return limit.Instant(w.now.Load()) },
 	}, set)
 	if err != nil {
@@ -81,9 +80,12 @@ func (w *world) acquire() string {
 
 func (w *world) inFlight() (n int64) {
 	w.Helper()
-	list, err := w.InFlight(context.Background())
-	if err != nil {
+	if err := w.Join(context.Background()); err != nil {
 		w.Fatal(err)
+	}
+	list, complete := w.InFlight()
+	if !complete {
+		w.Error("the count is not complete")
 	}
 	for _, f := range list {
 		n += f.Count
@@ -164,19 +166,6 @@ func TestManyEnds(t *testing.T) {
 	h.finish(s)
 	if left, released := w.inFlight(), w.events.of("d/tenant released").Load(); left != 0 || released != n {
 		t.Errorf("%d in flight, %d released of %d", left, released, n)
-	}
-}
-
-// TestOwnerPresent: the service takes the stream's presence.
-func TestOwnerPresent(t *testing.T) {
-	w := newWorld(t, 1)
-	h := setup(t, w.Service, Config{OwnerGrace: 30 * time.Millisecond})
-	s := h.open("x-headgate-owner", "envoy-1")
-	h.send(s, message(entry(end, w.acquire())))
-	h.eventually("the end is done", func() bool { return w.inFlight() == 0 })
-	h.finish(s)
-	if strings.Contains(h.log.String(), "WARN") {
-		t.Errorf("log: %s", &h.log)
 	}
 }
 

@@ -2,10 +2,8 @@ package accesslog
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"io"
-	"sync"
 	"time"
 	"unicode/utf8"
 
@@ -23,11 +21,16 @@ const (
 	// maxWaiting is how many bytes of tokens may wait for the backend, per
 	// stream. Beyond it the stream is not read.
 	maxWaiting = 1 << 20
+	// maxDelayed is how many bytes of tokens of ends may be kept back, of all
+	// streams together. Beyond it ends are told at once.
+	maxDelayed = 64 << 20
 	// linger is for how long a stream whose context has ended is still read:
 	// ends that have arrived already are not to be lost.
 	linger = 100 * time.Millisecond
-	// maxOwner bounds an owner's name, as ratelimit does for its calls.
+	// maxOwner bounds a proxy's name in logs.
 	maxOwner = 256
+	// maxOwners bounds the owners that one stream stands for.
+	maxOwners = 16
 )
 
 // A reader is a stream. One goroutine receives; the handler's own does what the
@@ -35,20 +38,25 @@ const (
 type reader struct {
 	*server
 	stream grpc.ServerStream
-	name   string // of the stream, for presence
-	owner  string // of the stream; receive sets it before the first message is in inbox
+	owner  string // the sender's name, for logs; receive sets it before the first message is in inbox
 
 	inbox chan *orders  // at most one; closed when nothing more comes
 	err   error         // why; set before inbox is closed
 	over  chan struct{} // closed when the handler returns
 
-	presence sync.WaitGroup
+	ends    []delayedEnds // in the order in which they are due
+	watched map[ratelimit.OwnerID]func()
+}
+
+// delayedEnds are tokens of requests that have ended.
+type delayedEnds struct {
+	due    time.Time
+	tokens []string
+	size   int
 }
 
 func newReader(s *server, stream grpc.ServerStream) *reader {
-	name := make([]byte, 16)
-	_, _ = rand.Read(name)
-	r := &reader{server: s, stream: stream, name: string(name), inbox: make(chan *orders, 1), over: make(chan struct{})}
+	r := &reader{server: s, stream: stream, inbox: make(chan *orders, 1), over: make(chan struct{})}
 	if md, ok := metadata.FromIncomingContext(stream.Context()); ok {
 		if values := md[ratelimit.MetadataOwner]; len(values) > 0 {
 			r.owner = ownerName(values[0])
@@ -67,23 +75,28 @@ func ownerName[T []byte | string](name T) string {
 
 // run returns when the stream is over, and what it ends with.
 func (r *reader) run() error {
-	ctx, cancel := context.WithCancel(r.stream.Context())
-	defer r.presence.Wait()
-	defer cancel()
+	ctx := r.stream.Context()
+	defer r.unwatch()
 	defer close(r.over)
+	defer r.tellEnds(ctx, time.Time{})
 	go r.receive()
-	first, done, timeout := true, ctx.Done(), (<-chan time.Time)(nil)
+	silent := time.NewTimer(r.FirstEntry)
+	defer silent.Stop()
+	due := time.NewTimer(time.Hour)
+	defer due.Stop()
+	done, timeout := ctx.Done(), (<-chan time.Time)(nil)
 	for {
 		select {
 		case o, ok := <-r.inbox:
 			if !ok {
 				return r.finish()
 			}
-			if first {
-				first = false
-				r.begin(ctx)
-			}
+			silent.Stop()
 			r.do(ctx, o)
+		case now := <-due.C:
+			r.tellEnds(ctx, now)
+		case <-silent.C:
+			return status.Errorf(codes.DeadlineExceeded, "the access log has sent nothing within %v", r.FirstEntry)
 		case <-done:
 			done, timeout = nil, time.After(linger)
 		case <-timeout:
@@ -95,6 +108,9 @@ func (r *reader) run() error {
 			default:
 			}
 			return status.Error(codes.Unavailable, "the server ends the stream")
+		}
+		if len(r.ends) > 0 {
+			due.Reset(time.Until(r.ends[0].due))
 		}
 	}
 }
@@ -173,7 +189,44 @@ func (r *reader) do(ctx context.Context, o *orders) {
 		r.warn(badEntries, "entries of an access log are left out", "owner", r.owner, "malformed", bad, "beyond_the_bound", dropped)
 	}
 	r.lease(ctx, ratelimit.OpRenew, o.renew)
-	r.lease(ctx, ratelimit.OpEnd, o.release)
+	if len(o.release) > 0 {
+		r.delay(ctx, o.release)
+	}
+}
+
+// delay keeps ends back for EndDelay. Envoy tells of each end a second time, by
+// a call, which is as fast and says more: with a lease that has ended before,
+// that call would look like one of a lease that was lost.
+func (r *reader) delay(ctx context.Context, tokens []string) {
+	e := delayedEnds{time.Now().Add(r.EndDelay), tokens, 0}
+	for _, token := range tokens {
+		e.size += len(token) + tokenOverhead
+	}
+	all := e.size
+	for i := range r.ends {
+		all += r.ends[i].size
+	}
+	if all > maxWaiting {
+		r.tellEnds(ctx, time.Time{})
+	}
+	r.ends = append(r.ends, e)
+	if r.delayed.Add(int64(e.size)) > maxDelayed {
+		r.tellEnds(ctx, time.Time{})
+	}
+}
+
+// tellEnds tells of the ends that are due at now, or of all at the zero time.
+func (r *reader) tellEnds(ctx context.Context, now time.Time) {
+	n, size := 0, 0
+	var tokens []string
+	for n < len(r.ends) && (now.IsZero() || !r.ends[n].due.After(now)) {
+		tokens = append(tokens, r.ends[n].tokens...)
+		size += r.ends[n].size
+		n++
+	}
+	r.ends = append(r.ends[:0], r.ends[n:]...)
+	r.delayed.Add(int64(-size))
+	r.lease(ctx, ratelimit.OpEnd, tokens)
 }
 
 func (r *reader) lease(ctx context.Context, op string, tokens []string) {
@@ -183,37 +236,19 @@ func (r *reader) lease(ctx context.Context, op string, tokens []string) {
 	// It is done although the stream may be over.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.Timeout)
 	defer cancel()
-	r.leases.Lease(ctx, domain, op, tokens)
-}
-
-// begin tells of the owner's presence from the first message on.
-func (r *reader) begin(ctx context.Context) {
-	if r.owner == "" {
-		r.warn(noOwner, "an access log does not say whose it is: it wants a node id or the header "+ratelimit.MetadataOwner)
-		return
-	}
-	r.presence.Go(func() { r.present(ctx) })
-}
-
-// present tells of the owner's presence until ctx ends.
-func (r *reader) present(ctx context.Context) {
-	tick := time.NewTicker(max(r.OwnerGrace/3, time.Millisecond))
-	defer tick.Stop()
-	for {
-		r.presentNow(ctx)
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
+	for _, owner := range r.leases.Lease(ctx, domain, op, tokens) {
+		if r.watched[owner] == nil && len(r.watched) < maxOwners {
+			if r.watched == nil {
+				r.watched = map[ratelimit.OwnerID]func(){}
+			}
+			r.watched[owner] = r.leases.Watch(owner)
 		}
 	}
 }
 
-func (r *reader) presentNow(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, r.Timeout)
-	defer cancel()
-	err := r.leases.Present(ctx, r.owner, r.name)
-	if err != nil && !errors.Is(ctx.Err(), context.Canceled) {
-		r.warn(notPresent, "an access log's presence could not be told; after the grace its owner counts as gone", "owner", r.owner, "error", err)
+// unwatch says that the stream is over.
+func (r *reader) unwatch() {
+	for _, closed := range r.watched {
+		closed()
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"fmt"
 	"hash"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/headgate-rls/headgate/limit"
@@ -55,15 +56,45 @@ type Held struct {
 }
 
 // A Signer makes and reads tokens. It may be used concurrently.
-type Signer struct{ macs sync.Pool }
+type Signer struct {
+	prefer  sync.Mutex
+	secrets atomic.Pointer[[]*secret] // the first one signs
+}
+
+// maxSecrets bounds the secrets that a signer reads tokens by.
+const maxSecrets = 3
+
+type secret struct {
+	key  [sha256.Size]byte
+	macs sync.Pool
+}
+
+func newSecret(text []byte) *secret {
+	s := &secret{key: sha256.Sum256(append([]byte("headgate lease token\x00"), text...))}
+	s.macs.New = func() any { return hmac.New(sha256.New, s.key[:]) }
+	return s
+}
 
 // NewSigner returns a signer with a secret. Replicas that end each other's
 // leases need the same one.
-func NewSigner(secret []byte) *Signer {
-	key := sha256.Sum256(append([]byte("headgate lease token\x00"), secret...))
+func NewSigner(text []byte) *Signer {
 	s := new(Signer)
-	s.macs.New = func() any { return hmac.New(sha256.New, key[:]) }
+	s.secrets.Store(&[]*secret{newSecret(text)})
 	return s
+}
+
+// Prefer makes a secret the one that signs. Tokens that were signed with the
+// two before it can still be read.
+func (s *Signer) Prefer(text []byte) {
+	s.prefer.Lock()
+	defer s.prefer.Unlock()
+	list := []*secret{newSecret(text)}
+	for _, old := range *s.secrets.Load() {
+		if old.key != list[0].key && len(list) < maxSecrets {
+			list = append(list, old)
+		}
+	}
+	s.secrets.Store(&list)
 }
 
 // Sign returns l's token. It fails for a lease that holds too much.
@@ -84,7 +115,7 @@ func (s *Signer) Sign(l *Lease) (string, error) {
 		b = appendText(b, h.Rule)
 		b = binary.AppendUvarint(b, uint64(h.TTL.Milliseconds()))
 	}
-	b = s.appendMAC(b, b)
+	b = (*s.secrets.Load())[0].appendMAC(b, b)
 	if n := base64.RawURLEncoding.EncodedLen(len(b)); n > MaxLen {
 		return "", fmt.Errorf("the lease's token has %d characters, at most %d", n, MaxLen)
 	}
@@ -104,8 +135,7 @@ func (s *Signer) Parse(token string, l *Lease) error {
 		return ErrInvalid
 	}
 	body, mac := b[:len(b)-macLen], b[len(b)-macLen:]
-	var space [macLen]byte
-	if !hmac.Equal(mac, s.appendMAC(space[:0], body)) {
+	if !s.signed(body, mac) {
 		return ErrInvalid
 	}
 	r := reader{rest: string(body[5:])}
@@ -122,7 +152,18 @@ func (s *Signer) Parse(token string, l *Lease) error {
 	return nil
 }
 
-func (s *Signer) appendMAC(dst, body []byte) []byte {
+// signed says whether one of the secrets made mac.
+func (s *Signer) signed(body, mac []byte) bool {
+	for _, secret := range *s.secrets.Load() {
+		var space [macLen]byte
+		if hmac.Equal(mac, secret.appendMAC(space[:0], body)) {
+			return true
+		}
+	}
+	return false
+}
+
+func (s *secret) appendMAC(dst, body []byte) []byte {
 	h := s.macs.Get().(hash.Hash)
 	defer s.macs.Put(h)
 	h.Reset()

@@ -132,7 +132,7 @@ func (c *conn) admit(st *stream) *Status {
 		}
 		st.call.Deadline = c.now.Add(timeout)
 	}
-	st.call.Metadata = append(st.call.Metadata, q.metadata...)
+	st.call.Metadata, st.call.Peer = append(st.call.Metadata, q.metadata...), c.who
 	return nil
 }
 

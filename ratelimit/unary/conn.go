@@ -32,8 +32,9 @@ const (
 // that bring answers and the server's watch come in under mu, which nobody
 // holds while it waits for anything.
 type conn struct {
-	s  *Server
-	nc net.Conn
+	s   *Server
+	nc  net.Conn
+	who string // the client, by Config.Identify
 
 	// Of the read loop alone.
 	in      inbox
@@ -149,6 +150,10 @@ func (c *conn) handshake() bool {
 		err = errors.New("the client does not offer the protocol h2")
 	}
 	if err == nil {
+		if identify := c.s.conf.Identify; identify != nil {
+			state := tc.ConnectionState()
+			c.who = identify(&state)
+		}
 		return true
 	}
 	c.mu.Lock()

@@ -49,6 +49,8 @@ type Call struct {
 	Deadline time.Time // when the client stops waiting, or zero
 	Metadata []string  // the values of [Handler.Metadata], "" where absent; repeated ones are joined with ","
 
+	Peer string // who calls, by [Config.Identify]
+
 	// Reply is the response message. The handler appends to it; it comes
 	// empty, with memory of earlier calls.
 	Reply []byte

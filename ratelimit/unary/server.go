@@ -2,6 +2,7 @@ package unary
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -23,6 +24,10 @@ type Config struct {
 	// UnknownHint is added to the message of a call to an unknown method, to
 	// tell where it may be found.
 	UnknownHint string
+
+	// Identify, if set, says who a client is by its TLS connection. It is
+	// called once for each, and what it returns is Call.Peer.
+	Identify func(*tls.ConnectionState) string
 
 	MaxMessageSize       int // bytes of a request, decompressed; default 256 KiB
 	MaxHeaderListSize    int // bytes of a request's headers, as HTTP/2 counts them; default 32 KiB

@@ -67,6 +67,9 @@ type staging struct {
 	print    []string // more flags of headgate envoy
 	routes   string   // instead of the one route, in flow style
 	envoy    []string // more arguments of Envoy
+
+	// logs, if set, says where the access log of a headgate is found.
+	logs func(addr string) string
 }
 
 // startStage starts everything. The configuration of Envoy is what headgate
@@ -85,7 +88,11 @@ func startStage(t *testing.T, env environment, st staging) *stage {
 		s.services = append(s.services, h)
 		args = append(args, "--address", h.GRPC)
 		if h.Services != "" {
-			args = append(args, "--services", h.Services)
+			logs := h.Services
+			if st.logs != nil {
+				logs = st.logs(logs)
+			}
+			args = append(args, "--services", logs)
 		}
 	}
 	config := command(t, nil, append(args, st.print...)...)
