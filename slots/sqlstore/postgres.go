@@ -70,18 +70,13 @@ func parsePostgres(address string, c Config) (*source, error) {
 	if config.ConnectTimeout == 0 || config.ConnectTimeout > dialTimeout {
 		config.ConnectTimeout = dialTimeout
 	}
-	for name, value := range map[string]string{
-		"application_name":                    "headgate",
-		"default_transaction_isolation":       "read committed",
-		"idle_in_transaction_session_timeout": "30s", // of a process that died without a word (F21)
-	} {
-		if _, ok := config.RuntimeParams[name]; !ok {
-			config.RuntimeParams[name] = value
-		}
+	if _, ok := config.RuntimeParams["application_name"]; !ok {
+		config.RuntimeParams["application_name"] = "headgate"
 	}
+	connector := newPostgresConnector(config, parameters.Has("default_query_exec_mode"), c.withDefaults().Log)
 	shown := "postgres://" + net.JoinHostPort(config.Host, strconv.Itoa(int(config.Port))) + "/" + config.Database
 	return &source{shown: shown, open: func() (pools, error) {
-		db := newPool(stdlib.GetConnector(*config), c.withDefaults())
+		db := newPool(connector, c.withDefaults())
 		return pools{read: db, write: db}, nil
 	}}, nil
 }
