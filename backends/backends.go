@@ -58,10 +58,14 @@ const (
 	// PerOp: each op alone; a refused request may leave traces.
 	PerOp Atomicity = iota
 	// PerPartition: the ops whose keys share a Group. A request over several
-	// groups never admits too much; while one is being refused, units it
-	// took elsewhere and gives back may refuse others for a moment. A request
-	// that was granted before, as one of its leases shows, is known for such
-	// only where that lease is, and is charged again elsewhere.
+	// groups never admits too much. When it is refused, what it took elsewhere
+	// is given back soon after the answer, and may refuse others until then; if
+	// that fails it counts until its window ends. The Reset of such a refusal may
+	// count it, too. Of a request that may be refused, costs below zero without
+	// Each come last, and an op with Each finds what ops without it took before
+	// it under the same key. A request that was granted before, as one of its
+	// leases shows, is known for such only where that lease is, and is charged
+	// again elsewhere.
 	PerPartition
 	// Whole: any request up to MaxOps.
 	Whole

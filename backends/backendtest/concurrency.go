@@ -160,6 +160,7 @@ func (e *env) cross(now limit.Instant, a, other limit.Algorithm, group string) {
 	if n > tight.Capacity() || n < tight.Capacity() && exact {
 		e.Errorf("%s: %d of %d admitted", name, n, tight.Capacity())
 	}
+	e.settle()
 	for _, op := range []limit.Op{x, y} {
 		if left := e.takeOne(now, op.Key, op.Limit, 0).Remaining; left != op.Limit.Capacity()-n {
 			e.Errorf("%s: %d admitted, yet %d of %d are left", name, n, left, op.Limit.Capacity())

@@ -48,8 +48,9 @@
 // in microseconds all the same.
 //
 // What is not compared: requests over several groups on a backend whose
-// atomicity is PerPartition are sent alone, not within slices, and after one
-// that was refused instants do not go back to before it, since units that were
+// atomicity is PerPartition are sent alone, not within slices, their costs below
+// zero count as if they came last, of one that was refused Reset is not compared,
+// Suite.Settle waits until it has left nothing, and after it instants do not go back to before it, since units that were
 // taken and given back may leave their instant, nor do its keys change their
 // limits any more, since they may leave a state of the one they had; of those
 // about leases that were refused only the refusal is compared, of those that

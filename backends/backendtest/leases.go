@@ -68,6 +68,7 @@ func checkLeaseModel(e *env) {
 			}
 			reqs, want := g.slice(n)
 			got := e.takeAll(reqs)
+			e.settle()
 			for i := range reqs {
 				if len(g.unsure) > 0 && got[i].Err == nil && (want[i].Admitted || !got[i].Admitted) {
 					continue // of several partitions; see doc.go

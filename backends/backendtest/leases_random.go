@@ -82,8 +82,8 @@ func (g *leaseGenerator) slice(n int) ([]limit.Request, []limit.Verdict) {
 	for i := range reqs {
 		g.move()
 		reqs[i] = g.request(n == 1)
-		want[i] = g.m.take(&reqs[i], g.now)
-		if (!want[i].Admitted || repeats(&reqs[i], &want[i])) && severalGroups(&reqs[i]) && g.caps.Atomicity == backends.PerPartition {
+		want[i] = g.want(&reqs[i])
+		if (!want[i].Admitted || repeats(&reqs[i], &want[i])) && g.parted(&reqs[i]) {
 			for j := range reqs[i].Ops {
 				g.unsure = append(g.unsure, reqs[i].Ops[j].Key)
 			}
@@ -193,6 +193,7 @@ func (g *leaseGenerator) request(alone bool) limit.Request {
 		}
 		req.Ops = append(req.Ops, op)
 	}
+	g.alike(&req)
 	return req
 }
 

@@ -3,6 +3,7 @@ package backendtest
 import (
 	"math"
 	"math/rand/v2"
+	"slices"
 	"strconv"
 	"time"
 
@@ -84,8 +85,8 @@ func (g *generator) slice(n int) ([]limit.Request, []limit.Verdict) {
 	for i := range reqs {
 		g.move()
 		reqs[i] = g.request(n == 1)
-		want[i] = g.m.take(&reqs[i], g.now)
-		if !want[i].Admitted && severalGroups(&reqs[i]) && g.caps.Atomicity == backends.PerPartition {
+		want[i] = g.want(&reqs[i])
+		if !want[i].Admitted && g.parted(&reqs[i]) {
 			g.leftBehind(&reqs[i])
 		}
 		for _, out := range want[i].Outcomes {
@@ -95,6 +96,67 @@ func (g *generator) slice(n int) ([]limit.Request, []limit.Verdict) {
 		}
 	}
 	return reqs, want
+}
+
+// parted says whether req is decided by several partitions.
+func (g *generator) parted(req *limit.Request) bool {
+	return g.caps.Atomicity == backends.PerPartition && severalGroups(req)
+}
+
+// want returns the verdict that req must get.
+func (g *generator) want(req *limit.Request) limit.Verdict {
+	if !g.parted(req) {
+		return g.m.take(req, g.now)
+	}
+	order := partedOrder(req)
+	sorted := limit.Request{At: req.At}
+	for _, i := range order {
+		sorted.Ops = append(sorted.Ops, req.Ops[i])
+	}
+	v := g.m.take(&sorted, g.now)
+	outcomes := slices.Clone(v.Outcomes)
+	for at, i := range order {
+		v.Outcomes[i] = outcomes[at]
+	}
+	return v
+}
+
+// partedOrder returns the order in which several partitions decide the ops of
+// req: if it may be refused, those that give back come last, unless they are
+// charged each.
+func partedOrder(req *limit.Request) (order []int) {
+	mayRefuse := slices.ContainsFunc(req.Ops, func(op limit.Op) bool { return op.Cost >= 0 && !op.Shadow })
+	waits := func(op *limit.Op) bool { return mayRefuse && op.Cost < 0 && !chargesEach(op) }
+	for _, last := range []bool{false, true} {
+		for i := range req.Ops {
+			if waits(&req.Ops[i]) == last {
+				order = append(order, i)
+			}
+		}
+	}
+	return order
+}
+
+func chargesEach(op *limit.Op) bool { return op.Each && op.Limit.Algorithm() != limit.Concurrency }
+
+// differ is differ without what partitions do not promise.
+func (g *generator) differ(req *limit.Request, got, want *limit.Verdict) string {
+	if !want.Admitted {
+		g.blur(req, got)
+		g.blur(req, want)
+	}
+	return differ(got, want)
+}
+
+// blur clears what a partition does not know of a request that others refused:
+// how long until a limit is as good as unused, once all is given back.
+func (g *generator) blur(req *limit.Request, v *limit.Verdict) {
+	if v.Admitted || !g.parted(req) {
+		return
+	}
+	for i := range v.Outcomes {
+		v.Outcomes[i].Reset = 0
+	}
 }
 
 // leftBehind is called for what was taken and given back: it may leave its
@@ -185,7 +247,24 @@ func (g *generator) request(alone bool) limit.Request {
 			Shadow: g.r.IntN(6) == 0, Each: g.r.IntN(5) == 0,
 		})
 	}
+	g.alike(&req)
 	return req
+}
+
+// alike makes ops that share a key charged alike, where several partitions
+// decide: one with Each finds there what others took, given back or not.
+func (g *generator) alike(req *limit.Request) {
+	if !g.parted(req) {
+		return
+	}
+	each := map[limit.Key]bool{}
+	for i := range req.Ops {
+		op := &req.Ops[i]
+		if first, ok := each[op.Key]; ok {
+			op.Each = first
+		}
+		each[op.Key] = op.Each
+	}
 }
 
 // limitOf draws a limit for k that can be asked about: see doc.go on changed

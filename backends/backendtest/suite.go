@@ -29,6 +29,9 @@ type Suite struct {
 	Child    string
 	ChildEnv []string
 
+	// Settle waits until a handle has given back what refused requests over
+	// several groups took, where that does not happen before Take returns.
+	Settle func(tb testing.TB, b backends.Backend)
 	// Trips returns the number of round trips to the store so far, of all
 	// handles together. Nil leaves out the check of AlgorithmCaps.Trips.
 	Trips func() int64
@@ -53,6 +56,7 @@ var checks = []check{
 	{"OrderOfOps", checkOrderOfOps},
 	{"Extremes", checkExtremes},
 	{"RefusedChangesNothing", checkRefusedChangesNothing},
+	{"Hurry", checkHurry},
 	{"VerdictMemory", checkVerdictMemory},
 	{"RequestUntouched", checkRequestUntouched},
 
@@ -229,6 +233,14 @@ func (e *env) takeAll(reqs []limit.Request) []limit.Verdict {
 		}
 	}
 	return out
+}
+
+// settle waits until refused requests have left nothing on e.b.
+func (e *env) settle() {
+	e.Helper()
+	if e.s.Settle != nil {
+		e.s.Settle(e.TB, e.b)
+	}
 }
 
 // take sends one request and wants it decided.

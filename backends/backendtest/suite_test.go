@@ -164,7 +164,7 @@ func TestReferencePartitions(t *testing.T) {
 	suite := Suite{Caps: caps, Open: func(testing.TB) backends.Backend {
 		return newReference(func(b *reference) {
 			b.decide = func(states []limit.State, req *limit.Request, v *limit.Verdict) {
-				limit.Decide(states, req, req.At, v, nil)
+				decideParted(states, req, v)
 				for i := range req.Ops {
 					op := &req.Ops[i]
 					if !v.Admitted && severalGroups(req) && op.Limit.Algorithm() == limit.Concurrency && op.Cost > 0 && v.Outcomes[i].Admitted {
@@ -179,6 +179,27 @@ func TestReferencePartitions(t *testing.T) {
 		if strings.HasPrefix(c.name, "Lease") {
 			t.Run(c.name, func(t *testing.T) { c.run(newEnv(t, suite)) })
 		}
+	}
+}
+
+// decideParted is limit.Decide in the order of several partitions.
+func decideParted(states []limit.State, req *limit.Request, v *limit.Verdict) {
+	if !severalGroups(req) {
+		limit.Decide(states, req, req.At, v, nil)
+		return
+	}
+	order, sorted, own := partedOrder(req), limit.Request{}, []limit.State(nil)
+	for _, i := range order {
+		sorted.Ops, own = append(sorted.Ops, req.Ops[i]), append(own, states[i])
+	}
+	var out limit.Verdict
+	limit.Decide(own, &sorted, req.At, &out, nil)
+	v.Reset(len(req.Ops))
+	v.At, v.Admitted = out.At, out.Admitted
+	for at, i := range order {
+		v.Outcomes[i] = out.Outcomes[at]
+		first := slices.IndexFunc(sorted.Ops, func(op limit.Op) bool { return op.Key == sorted.Ops[at].Key })
+		states[i] = own[first]
 	}
 }
 

@@ -20,8 +20,9 @@ func checkModel(e *env) {
 			}
 			reqs, want := g.slice(n)
 			got := e.takeAll(reqs)
+			e.settle()
 			for i := range reqs {
-				if d := differ(&got[i], &want[i]); d != "" {
+				if d := g.differ(&reqs[i], &got[i], &want[i]); d != "" {
 					e.Fatalf("request %d of %d in a slice: %s\n%s%s", i, n, d, describe(&reqs[i]), g.m.past(&reqs[i]))
 				}
 			}
@@ -34,7 +35,7 @@ func checkModel(e *env) {
 func checkSliceEqualsSingles(e *env) {
 	e.open()
 	for range (e.s.Rounds + 4) / 5 {
-		reqs, _ := e.generator().slice(2 + e.r.IntN(39))
+		reqs, _ := e.generator().slice(2 + e.r.IntN(39)) // each within a group, if it matters
 		whole := e.takeAll(reqs)
 		again := e.onOtherKeys(reqs)
 		for i := 0; i < len(again); {
@@ -82,6 +83,9 @@ func checkOrderOfOps(e *env) {
 				again.Ops = append(again.Ops, other[from])
 			}
 			got, want := e.take(again), e.take(reqs[0])
+			e.settle()
+			g.blur(&again, &got)
+			g.blur(&reqs[0], &want)
 			for to, from := range perm {
 				if got.Admitted != want.Admitted || got.Outcomes[to] != want.Outcomes[from] {
 					e.Fatalf("in the order %v: %v %+v, else %v %+v\n%s", perm,
@@ -126,6 +130,7 @@ func (e *env) refuse(now limit.Instant, a, full limit.Algorithm, group string) {
 		if v := e.take(limit.Request{At: now, Ops: ops}); v.Admitted {
 			e.Fatalf("%v with a full %v: admitted", a, full)
 		}
+		e.settle()
 		if after := e.takeOne(now, k1, roomy, 0); after.Remaining != before.Remaining || after.Reset != before.Reset {
 			e.Fatalf("%v with a full %v: a refused request left %+v, was %+v", a, full, after, before)
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -15,11 +16,13 @@ import (
 
 // On a Cluster a script sees the keys of one slot. A request whose keys share
 // a slot is decided there, as on a single server. Of others each slot decides
-// its part; when one refuses, the others give back exactly what they took.
-// Costs below zero wait until the whole request is decided, because units
-// given back too early could not be fetched again. Where such an op shares its
-// key with another op of the request it cannot wait; the request is then tried
-// out first, and given back too early only if others come in between.
+// its part, as a request of its own and all in one round trip. When one refuses
+// or fails, the request is answered at once, and what the others took is given
+// back in the background: see refunds.go.
+//
+// Costs below zero wait until the others are admitted, because units given back
+// too early could not be fetched again. They cost a second trip, and find what
+// the others left.
 
 // slots is the number of slots of a Cluster.
 const slots = 16384
@@ -82,28 +85,37 @@ func (b *Backend) requestSlot(req *limit.Request) int {
 
 func (b *Backend) takeCluster(ctx context.Context, s *scratch, reqs []limit.Request, out []limit.Verdict) {
 	b.place(s, reqs, out, b.requestSlot)
-	var split []*splitRequest
+	var split, waiting []*splitRequest
 	for i := range reqs {
 		if s.where[i] == unplaced && out[i].Err == nil {
-			split = append(split, b.split(s, &reqs[i], &out[i]))
+			sr := &splitRequest{req: &reqs[i], out: &out[i]}
+			b.split(s, sr)
+			split = append(split, sr)
 		}
 	}
 	b.run(ctx, s.calls[:s.used])
 	b.collect(s, reqs, out)
-	if len(split) > 0 {
-		b.finish(ctx, split)
+	for _, sr := range split {
+		sr.gather(b)
+		switch {
+		case sr.out.Err != nil || !sr.out.Admitted:
+			b.giveBack(sr)
+		case sr.waiting:
+			waiting = append(waiting, sr)
+		}
+	}
+	if len(waiting) > 0 {
+		b.takeWaiting(ctx, waiting)
 	}
 }
 
-// A splitRequest is a request over several slots.
+// A splitRequest is a request over several slots. It and its parts are used
+// until Take returns and no longer, like the request and the verdict.
 type splitRequest struct {
-	req   *limit.Request
-	out   *limit.Verdict
-	parts []*part
-	later []int // ops of negative cost, which wait for the decision
-	// dry: an op of negative cost shares its key with another op, so it
-	// cannot wait. The request is tried out first, and then sent for good.
-	dry bool
+	req     *limit.Request
+	out     *limit.Verdict
+	parts   []*part
+	waiting bool // some ops wait until the others are admitted
 }
 
 // A part is what one slot decides of a request.
@@ -111,35 +123,33 @@ type part struct {
 	slot    int
 	ops     []int // indices into the request's
 	call    *call
-	numbers []int // of the ops in their call
 	verdict limit.Verdict
 	charged []limit.Instant
 }
 
 // split divides a request into parts, each in a call of its own: there are
-// few, and it keeps replies simple to read.
-func (b *Backend) split(s *scratch, req *limit.Request, out *limit.Verdict) *splitRequest {
-	sr := &splitRequest{req: req, out: out}
-	count := map[limit.Key]int{}
-	for i := range req.Ops {
-		count[req.Ops[i].Key]++
-	}
-	for i := range req.Ops {
-		sr.dry = sr.dry || req.Ops[i].Cost < 0 && count[req.Ops[i].Key] > 1
-	}
-	for i := range req.Ops {
-		if req.Ops[i].Cost < 0 && !sr.dry {
-			sr.later = append(sr.later, i)
-			continue
-		}
-		p := sr.part(b.slotOf(&req.Ops[i]))
+// few, and it keeps replies simple to read. Ops that wait ask what is left.
+func (b *Backend) split(s *scratch, sr *splitRequest) {
+	ops := sr.req.Ops
+	mayRefuse := slices.ContainsFunc(ops, func(op limit.Op) bool { return op.Cost >= 0 && !op.Shadow })
+	for i := range ops {
+		sr.waiting = sr.waiting || mayRefuse && waits(&ops[i])
+		p := sr.part(b.slotOf(&ops[i]))
 		p.ops = append(p.ops, i)
 	}
 	for _, p := range sr.parts {
-		p.send(b, s, req, sr.dry)
+		p.send(b, s, sr, func(op limit.Op) limit.Op {
+			if sr.waiting && waits(&op) {
+				op.Cost, op.Holder, op.Shadow = 0, "", true
+			}
+			return op
+		})
 	}
-	return sr
 }
+
+// waits says whether op, of a request that may be refused, is not done before
+// the request is admitted.
+func waits(op *limit.Op) bool { return op.Cost < 0 && !chargesEach(op) }
 
 func (sr *splitRequest) part(slot int) *part {
 	for _, p := range sr.parts {
@@ -152,76 +162,33 @@ func (sr *splitRequest) part(slot int) *part {
 	return p
 }
 
-// send puts the part into a call.
-func (p *part) send(b *Backend, s *scratch, req *limit.Request, dry bool) {
+// send puts the part into a call, its ops changed by as.
+func (p *part) send(b *Backend, s *scratch, sr *splitRequest, as func(op limit.Op) limit.Op) {
 	p.call = s.call(b)
 	p.call.slot = unplaced
-	if dry {
-		p.call.setFlags(float64(b.cfg.Layout) + flagDry)
-	}
-	p.call.add(b.told(req.At), len(p.ops))
-	p.numbers = p.numbers[:0]
-	for _, op := range p.ops {
-		p.numbers = append(p.numbers, p.call.addOp(b, &req.Ops[op], len(p.ops)))
+	p.call.add(b.told(sr.req.At), len(p.ops))
+	for _, i := range p.ops {
+		op := as(sr.req.Ops[i])
+		p.call.addOp(b, &op, len(p.ops))
 	}
 }
 
-// finish reads the parts' verdicts and sends what has to follow: giving back
-// after a refusal, and the costs that waited.
-func (b *Backend) finish(ctx context.Context, split []*splitRequest) {
-	again := &scratch{}
-	for _, sr := range split {
-		sr.gather(b)
-		if sr.dry && sr.out.Admitted && sr.out.Err == nil {
-			for _, p := range sr.parts {
-				p.send(b, again, sr.req, false)
-			}
-		}
+// read takes the reply to the part apart.
+func (p *part) read(b *Backend, sr *splitRequest) {
+	p.verdict.Reset(len(p.ops))
+	p.charged = make([]limit.Instant, len(p.ops))
+	r := p.call.read()
+	if p.verdict.Err = p.call.err; p.verdict.Err != nil {
+		return
 	}
-	if again.used > 0 {
-		b.run(ctx, again.calls[:again.used])
-		for _, sr := range split {
-			if sr.dry && sr.out.Admitted && sr.out.Err == nil {
-				sr.dry = false
-				sr.gather(b)
-			}
-		}
+	if p.verdict.At = b.told(sr.req.At); sr.req.At == 0 {
+		p.verdict.At = p.call.clock
 	}
-	after := &scratch{}
-	var todo []*followUp
-	for _, sr := range split {
-		todo = append(todo, b.followUps(after, sr)...)
-	}
-	if len(todo) > 0 {
-		b.follow(ctx, after, todo)
-	}
+	p.call.verdict(&r, &p.verdict, p.charged, func(j int) bool { return sr.op(p, j).Limit.Algorithm() == limit.Concurrency })
 }
 
-// follow sends follow-ups. Giving back must not end with the caller's
-// patience; so results are kept apart from the verdicts, which are the
-// caller's again once Take returns.
-func (b *Backend) follow(ctx context.Context, after *scratch, todo []*followUp) {
-	done := make(chan struct{})
-	b.background.Go(func() {
-		defer close(done)
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), b.cfg.Timeout)
-		defer cancel()
-		b.run(ctx, after.calls[:after.used])
-		for _, f := range todo {
-			f.read(b)
-		}
-	})
-	select {
-	case <-done:
-		for _, f := range todo {
-			f.deliver()
-		}
-	case <-ctx.Done():
-		for _, f := range todo {
-			f.missed(ctx.Err())
-		}
-	}
-}
+// op returns the op that is number j of p.
+func (sr *splitRequest) op(p *part, j int) *limit.Op { return &sr.req.Ops[p.ops[j]] }
 
 // gather makes the request's verdict from those of its parts.
 func (sr *splitRequest) gather(b *Backend) {
@@ -229,167 +196,115 @@ func (sr *splitRequest) gather(b *Backend) {
 	v.Admitted = true
 	v.At = sr.req.At - mod(sr.req.At, b.step)
 	for _, p := range sr.parts {
-		p.verdict.Reset(len(p.ops))
-		p.charged = make([]limit.Instant, len(p.ops))
-		r := p.call.read()
-		if p.verdict.Err = p.call.err; p.verdict.Err == nil {
-			if p.verdict.At = b.told(sr.req.At); sr.req.At == 0 {
-				p.verdict.At = p.call.clock
-			}
-			p.call.verdict(&r, &p.verdict, p.charged, sr.leases(p.ops))
-		}
+		p.read(b, sr)
 		if p.verdict.Err != nil {
-			v.Err = sr.partError(p.verdict.Err)
 			continue
 		}
 		if sr.req.At == 0 {
 			v.At = p.verdict.At
 		}
 		v.Admitted = v.Admitted && p.verdict.Admitted
-		for j, op := range p.ops {
-			v.Outcomes[op] = p.verdict.Outcomes[j]
+		for j, i := range p.ops {
+			v.Outcomes[i] = p.verdict.Outcomes[j]
 		}
 	}
+	if err := sr.partsError(); err != nil {
+		v.Reset(0)
+		v.Err = err
+	} else if !v.Admitted {
+		sr.forgetTaken()
+	}
 }
 
-// partError is the request's error where one part failed: even if that part
-// was not applied, giving the others back may fail.
-func (sr *splitRequest) partError(err error) error {
-	if len(sr.parts) == 1 && len(sr.later) == 0 {
-		return err
-	}
+// partsError is the request's error where parts failed. Unless all did, and
+// surely without effect, something may have been recorded.
+func (sr *splitRequest) partsError() error {
+	failed, applied := 0, false
+	var last error
 	kind := backends.ErrUnavailable
-	if errors.Is(err, backends.ErrCorrupt) {
-		kind = backends.ErrCorrupt
-	}
-	return fmt.Errorf("%w: one of %d parts: %v", kind, len(sr.parts), err)
-}
-
-// leases says of the ops of a part which are about leases.
-func (sr *splitRequest) leases(ops []int) func(int) bool {
-	return func(j int) bool { return sr.req.Ops[ops[j]].Limit.Algorithm() == limit.Concurrency }
-}
-
-// A followUp is a call after the verdict.
-type followUp struct {
-	sr      *splitRequest
-	ops     []int
-	had     []bool // whether each op had room; nil for one that is charged now
-	undo    bool
-	call    *call
-	verdict limit.Verdict
-}
-
-// followUps places what has to follow the decision on sr.
-func (b *Backend) followUps(s *scratch, sr *splitRequest) []*followUp {
-	var list []*followUp
-	refused := sr.out.Err != nil || !sr.out.Admitted
-	if refused {
-		for _, p := range sr.parts {
-			// One that refused has recorded what it should, and of one that
-			// failed nobody knows.
-			if p.verdict.Err == nil && (p.verdict.Admitted || sr.dry) {
-				list = append(list, b.settle(s, sr, p))
+	for _, p := range sr.parts {
+		if err := p.verdict.Err; err != nil {
+			failed, last = failed+1, err
+			applied = applied || !errors.Is(err, backends.ErrNotApplied)
+			if errors.Is(err, backends.ErrCorrupt) {
+				kind = backends.ErrCorrupt
 			}
 		}
 	}
-	if sr.out.Err != nil {
-		return list
+	if failed == 0 || failed == len(sr.parts) && !applied {
+		return last
 	}
-	for _, i := range sr.later {
-		o := &sr.req.Ops[i]
-		f := &followUp{sr: sr, ops: []int{i}, call: s.call(b)}
-		f.call.slot = unplaced
-		f.call.add(b.told(sr.req.At), 1)
-		if refused && !chargesEach(o) {
-			f.had = []bool{true}
-			f.call.op(o, f.call.key(b, o), o.Cost, bitHadRoom|flagsOf(o))
-			f.call.settle([]int{1}, []float64{0})
-		} else {
-			f.call.addOp(b, o, 1)
-		}
-		list = append(list, f)
-	}
-	return list
+	return fmt.Errorf("%w: %d of %d parts: %v", kind, failed, len(sr.parts), last)
 }
 
-// settle makes of a part that would have been admitted one that is refused.
-func (b *Backend) settle(s *scratch, sr *splitRequest, p *part) *followUp {
-	f := &followUp{sr: sr, ops: p.ops, undo: !sr.dry, call: s.call(b)}
-	f.call.slot = unplaced
-	f.call.salt = append(f.call.salt[:0], p.call.salt...)
-	at := b.told(sr.req.At)
-	if at < 0 {
-		at = p.call.clock
-	}
-	f.call.add(at, len(p.ops))
-	var times []float64
-	for j, i := range p.ops {
-		o := &sr.req.Ops[i]
-		had := p.verdict.Outcomes[j].Admitted
-		bits, time := flagsOf(o), 0.0
-		if had {
-			bits |= bitHadRoom
-		}
-		if had && o.Cost > 0 && !sr.dry {
-			time = float64(p.charged[j])
-		}
-		f.had, times = append(f.had, had), append(times, time)
-		f.call.op(o, f.call.key(b, o), o.Cost, bits)
-	}
-	f.call.settle(p.numbers, times)
-	return f
+// taken says whether the part's op j took something that a refused request must
+// not keep.
+func (sr *splitRequest) taken(p *part, j int) bool {
+	op := sr.op(p, j)
+	return p.verdict.Admitted && p.verdict.Outcomes[j].Admitted && op.Cost > 0 && !chargesEach(op)
 }
 
-// read takes the reply apart, into memory of its own.
-func (f *followUp) read(b *Backend) {
-	r := f.call.read()
-	f.verdict.Reset(len(f.ops))
-	if f.verdict.Err = f.call.err; f.verdict.Err == nil {
-		f.call.verdict(&r, &f.verdict, nil, f.sr.leases(f.ops))
-	}
-	switch {
-	case !f.undo:
-	case f.verdict.Err != nil:
-		b.notUndone.Add(1)
-	default:
-		b.undone.Add(1)
+// forgetTaken makes the outcomes of a refused request those of ops that are not
+// recorded: what is left is what there is once everything is given back. Only
+// Reset stays as if it were not.
+func (sr *splitRequest) forgetTaken() {
+	for _, p := range sr.parts {
+		for j, i := range p.ops {
+			op, out := sr.op(p, j), &sr.out.Outcomes[i]
+			lease := op.Limit.Algorithm() == limit.Concurrency
+			for before := range p.ops[:j+1] {
+				other := sr.op(p, before)
+				switch {
+				case other.Key != op.Key || !sr.taken(p, before):
+				case !lease:
+					out.Remaining += other.Cost
+				case !p.verdict.Outcomes[before].Held:
+					out.Remaining++
+					out.InFlight--
+				}
+			}
+			switch {
+			case sr.waiting && waits(op):
+				out.Admitted = true
+				if out.Remaining > 0 {
+					out.Retry = 0
+				}
+			case out.Admitted && !chargesEach(op):
+				out.Retry = 0
+			}
+		}
 	}
 }
 
-// deliver puts the result into the request's verdict. Where giving back
-// failed the refusal stands, and with it outcomes that count the units.
-func (f *followUp) deliver() {
-	v := f.sr.out
-	switch {
-	case f.verdict.Err != nil && f.undo, v.Err != nil:
-		return
-	case f.verdict.Err != nil:
-		v.Err = f.sr.partError(f.verdict.Err)
-		return
-	}
-	for j, i := range f.ops {
-		retry, inFlight, held := v.Outcomes[i].Retry, v.Outcomes[i].InFlight, v.Outcomes[i].Held
-		v.Outcomes[i] = f.verdict.Outcomes[j]
-		if f.had != nil { // what it found first stands
-			v.Outcomes[i].Held = held
+// takeWaiting does the ops that have waited, of requests that are admitted.
+func (b *Backend) takeWaiting(ctx context.Context, list []*splitRequest) {
+	s := &scratch{}
+	second := make([]*splitRequest, len(list))
+	for i, sr := range list {
+		second[i] = &splitRequest{req: sr.req, out: sr.out}
+		for j := range sr.req.Ops {
+			if op := &sr.req.Ops[j]; waits(op) {
+				p := second[i].part(b.slotOf(op))
+				p.ops = append(p.ops, j)
+			}
 		}
-		if f.had != nil && !f.had[j] {
-			v.Outcomes[i].InFlight = inFlight
-		}
-		if f.had != nil && !f.had[j] && !chargesEach(&f.sr.req.Ops[i]) {
-			v.Outcomes[i].Retry = retry // the wait that refused it stands
+		for _, p := range second[i].parts {
+			p.send(b, s, sr, func(op limit.Op) limit.Op { return op })
 		}
 	}
-	if len(f.sr.parts) == 0 && f.sr.req.At == 0 {
-		v.At = f.call.clock
-	}
-}
-
-// missed says that the caller's time ended before the follow-up did.
-func (f *followUp) missed(err error) {
-	if !f.undo {
-		_, f.sr.out.Err = mapError(err, true)
+	b.run(ctx, s.calls[:s.used])
+	for i, sr := range list {
+		for _, p := range second[i].parts {
+			p.read(b, sr)
+			for j, op := range p.ops {
+				sr.out.Outcomes[op] = p.verdict.Outcomes[j]
+			}
+		}
+		if err := second[i].partsError(); err != nil {
+			sr.out.Reset(0)
+			sr.out.Err = fmt.Errorf("%w: %v", backends.ErrUnavailable, err) // the first trip had an effect
+			b.giveBack(sr)
+		}
 	}
 }
 

@@ -34,6 +34,7 @@ type Backend struct {
 	salts     atomic.Uint64
 	scratch   sync.Pool // of *scratch
 
+	refunds    refunds
 	looked     atomic.Bool // whether Warnings was logged
 	background sync.WaitGroup
 	closing    context.Context
@@ -42,7 +43,7 @@ type Backend struct {
 	awayMu sync.Mutex
 	away   map[*node]struct{} // nodes of a Cluster that are left alone
 
-	calls, noScript, retries, undone, notUndone, nodeOpened, nodeRefused atomic.Int64
+	calls, noScript, retries, nodeOpened, nodeRefused atomic.Int64
 }
 
 var (
@@ -87,6 +88,7 @@ func Open(_ context.Context, c Config, log *slog.Logger) (*Backend, error) {
 		return nil, fmt.Errorf("redis: %w", err)
 	}
 	b.step = limit.Instant(b.caps.Precision.Microseconds())
+	b.refunds.b = b
 	b.scratch.New = func() any { return &scratch{} }
 	quietDriver()
 	b.closing, b.close = context.WithCancel(context.Background())
@@ -478,8 +480,10 @@ func (b *Backend) Ping(ctx context.Context) error {
 	return nil
 }
 
-// Close implements [backends.Backend].
+// Close implements [backends.Backend]. It waits until refunds are done, but no
+// longer than for a call.
 func (b *Backend) Close() error {
+	b.refunds.close(b.cfg.Timeout)
 	b.close()
 	wait := b.stopNodes()
 	b.background.Wait()
@@ -493,9 +497,13 @@ type Stats struct {
 	Calls    int64 // of the script
 	NoScript int64 // of them that had to send its text
 	Retries  int64 // calls sent again because they surely had no effect
-	// Undone counts the parts of refused requests over several partitions of
-	// a Cluster that were given back, NotUndone those that could not be.
-	Undone, NotUndone int64
+	// Refunds counts parts of refused requests over several slots of a Cluster
+	// that were given back, RefundsLate those of which nothing or not all was
+	// worth anything any more, and RefundsLost those that could not be.
+	Refunds, RefundsLate, RefundsLost int64
+	// RefundsPending are those that are still to be given back, RefundBytes
+	// their memory.
+	RefundsPending, RefundBytes int
 
 	// NodesAway are the addresses of the nodes of a Cluster that are left
 	// alone because they failed. NodeOpened counts how often that began,
@@ -510,9 +518,11 @@ type Stats struct {
 // Stats returns the figures so far.
 func (b *Backend) Stats() Stats {
 	p := b.client.PoolStats()
+	pending, size := b.refunds.waiting()
 	return Stats{
 		Calls: b.calls.Load(), NoScript: b.noScript.Load(), Retries: b.retries.Load(),
-		Undone: b.undone.Load(), NotUndone: b.notUndone.Load(),
+		Refunds: b.refunds.done.Load(), RefundsLate: b.refunds.late.Load(), RefundsLost: b.refunds.lost.Load(),
+		RefundsPending: pending, RefundBytes: size,
 		NodesAway: b.awayNodes(), NodeOpened: b.nodeOpened.Load(), NodeRefused: b.nodeRefused.Load(),
 		PoolHits: p.Hits, PoolMisses: p.Misses, PoolTimeouts: p.Timeouts, PoolStale: p.StaleConns,
 		Connections: p.TotalConns, IdleConnections: p.IdleConns,

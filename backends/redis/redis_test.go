@@ -69,7 +69,8 @@ func suite(tb testing.TB, url string, rounds int) backendtest.Suite {
 		Caps:   mustParse(tb, url).Caps(),
 		Open:   func(tb testing.TB) backends.Backend { return openURL(tb, url) },
 		Shared: true, Rounds: rounds,
-		Child: "TestChild", ChildEnv: []string{childURL + "=" + url},
+		Settle: func(tb testing.TB, b backends.Backend) { waitRefunds(tb, b.(*Backend)) },
+		Child:  "TestChild", ChildEnv: []string{childURL + "=" + url},
 	}
 }
 
@@ -236,7 +237,7 @@ func TestSentinel(t *testing.T) {
 func TestCluster(t *testing.T) {
 	s := testenv.StartRedisCluster(t)
 	u := "redis+cluster://" + strings.Join(s.Addrs, ",")
-	backendtest.Run(t, suite(t, u, 30))
+	backendtest.Run(t, suite(t, u, 60))
 	zset := open(t, u+"?layout=zset")
 	compareMany(t, zset)
 	checkSlots(t, zset, s.Client())
@@ -290,6 +291,7 @@ func splitRequests(t *testing.T, u string) {
 			b.Take(ctx, reqs, out)
 			model(&reqs[0])
 			model(&reqs[1])
+			waitRefunds(t, b)
 			ask := limit.Request{At: reqs[0].At, Ops: []limit.Op{
 				{Key: key("a"), Limit: roomy}, {Key: key("b"), Limit: roomy}, {Key: key("c"), Limit: full}, {Key: key("d"), Limit: roomy}}}
 			got := make([]limit.Verdict, 1)
@@ -300,9 +302,20 @@ func splitRequests(t *testing.T, u string) {
 			}
 		}
 	}
-	if st := b.Stats(); st.Undone == 0 || st.NotUndone != 0 {
+	if st := b.Stats(); st.Refunds == 0 || st.RefundsLate != 0 || st.RefundsLost != 0 {
 		t.Errorf("stats %+v", st)
 	}
+}
+
+// waitRefunds waits until b has given back what refused requests took.
+func waitRefunds(tb testing.TB, b *Backend) {
+	tb.Helper()
+	testenv.Eventually(tb, 20*time.Second, "give back what refused requests took", func() string {
+		if n, size := b.refunds.waiting(); n != 0 || size != 0 {
+			return fmt.Sprintf("%d refunds of %d bytes wait", n, size)
+		}
+		return ""
+	})
 }
 
 // underLoad runs takes on many keys while break does its work: each call ends

@@ -25,16 +25,15 @@ var takeSHA = func() string {
 
 // Bits of an op beside its key, as take.lua reads them.
 const (
-	bitShadow  = 1
-	bitEach    = 2
-	bitHadRoom = 4
-	keyUnit    = 8
+	bitShadow = 1
+	bitEach   = 2
+	keyUnit   = 8
 )
 
 // Kinds of a request beside its number of ops.
 const (
 	simpleKind = 1
-	settleKind = 2
+	refundKind = 2
 	opsUnit    = 4
 )
 
@@ -48,8 +47,7 @@ type call struct {
 	keyEnds  []int             // in keyText
 	keys     []string          // once the call has arguments
 	usedBy   []int             // per key: the last request with it
-	ops      int
-	weight   int // see Backend.weight
+	weight   int               // see Backend.weight
 	blob     []byte
 	shape    int            // where the shape of the last request is in blob
 	limits   []*limit.Limit // that follow the requests
@@ -81,13 +79,8 @@ func (c *call) reset(layout Layout) {
 		usedBy: c.usedBy[:0], limits: c.limits[:0], holders: c.holders[:0],
 		blob: append(c.blob[:0], make([]byte, headerSize)...), salt: c.salt[:0], args: c.args[:0],
 	}
-	c.setFlags(float64(layout))
+	putFloat(c.blob, float64(layout))
 }
-
-// flagDry, added to the layout, makes the script record nothing.
-const flagDry = 2
-
-func (c *call) setFlags(flags float64) { putFloat(c.blob, flags) }
 
 // add begins a request of n ops at an instant.
 func (c *call) add(at limit.Instant, n int) {
@@ -100,17 +93,14 @@ func (c *call) add(at limit.Instant, n int) {
 // setKind changes the kind of the last request, which has n ops.
 func (c *call) setKind(n, kind int) { putFloat(c.blob[c.shape:], float64(opsUnit*n+kind)) }
 
-// addOp adds an op to the request begun last, which has n, and returns its
-// number, by which the members of a zset are told apart.
-func (c *call) addOp(b *Backend, op *limit.Op, n int) int {
-	c.ops++
+// addOp adds an op to the request begun last, which has n.
+func (c *call) addOp(b *Backend, op *limit.Op, n int) {
 	key := c.key(b, op)
 	if c.usedBy[key-1] == c.requests || !simple(op.Limit.Algorithm()) {
 		c.setKind(n, 0)
 	}
 	c.usedBy[key-1] = c.requests
 	c.op(op, key, op.Cost, flagsOf(op))
-	return c.ops
 }
 
 // simple says whether the state of a is a few figures.
@@ -164,14 +154,39 @@ func (c *call) leaseCost(op *limit.Op, cost int64) float64 {
 	return float64(units+half) + 2*half*float64(int(op.Ending)+4*place)
 }
 
-// settle makes of the last request one that undoes the ops of these numbers,
-// each at an instant or, where that is 0, not at all.
-func (c *call) settle(numbers []int, times []float64) {
-	c.setKind(len(numbers), settleKind)
-	for i, t := range times {
-		c.blob = appendFloat(c.blob, float64(numbers[i]))
-		c.blob = appendFloat(c.blob, t)
+// refund adds a request that gives f back.
+func (c *call) refund(b *Backend, f *refund) {
+	c.add(f.at, len(f.ops))
+	c.setKind(len(f.ops), refundKind)
+	for i := range f.ops {
+		c.op(&f.ops[i], c.key(b, &f.ops[i]), f.ops[i].Cost, 0)
 	}
+	for _, at := range f.asOf {
+		c.blob = appendFloat(c.blob, float64(at))
+	}
+}
+
+// refunded reads whether all of a refund was given back.
+func (c *call) refunded(r *reader) (all bool, err error) {
+	if c.err != nil {
+		return false, c.err
+	}
+	switch status := r.number(); {
+	case status > 1:
+		return false, c.corrupt(status)
+	case !r.ok || status < 0:
+		return false, errBadReply
+	default:
+		return status == 1, nil
+	}
+}
+
+// corrupt is the error of a status that names a key.
+func (c *call) corrupt(status int64) error {
+	if at := status - 2; at < int64(len(c.keys)) {
+		return corrupt(c.keys[at])
+	}
+	return corrupt("")
 }
 
 // limit returns the position of l among the call's limits, from 0. Where it
@@ -293,11 +308,7 @@ func (r *reader) number() int64 {
 func (c *call) verdict(r *reader, v *limit.Verdict, charged []limit.Instant, lease func(i int) bool) {
 	status := r.number()
 	if status > 1 {
-		key := ""
-		if status-2 < int64(len(c.keys)) {
-			key = c.keys[status-2]
-		}
-		v.Err = corrupt(key)
+		v.Err = c.corrupt(status)
 		return
 	}
 	v.Admitted = status == 1

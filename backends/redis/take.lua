@@ -4,18 +4,17 @@
 --
 -- KEYS     every key that the slice uses, once
 -- ARGV[1]  the slice as doubles (little endian, written by call in Go):
---          flags (1 zset layout: instants in whole milliseconds, 2 dry run:
---          decide, but record nothing), number of requests, number of limits
+--          flag (1 zset layout: instants in whole milliseconds), number of
+--          requests, number of limits
 --          request: instant (negative = this server's clock), shape: 4 * ops
---                   + 2 settle + 1 simple
---          op:      8 * key (from 1) + 1 shadow + 2 each + 4 had room; cost;
---                   limit (from 0)
+--                   + 2 refund + 1 simple
+--          op:      8 * key (from 1) + 1 shadow + 2 each; cost; limit (from 0)
 --          limit, after all requests: algorithm, capacity, window, and two
 --                   figures of the algorithm
 --          A simple request has counters and buckets only, each under a key of
---          its own. To settle is to undo part of a request that was refused
---          elsewhere; its ops are followed by, for each: its number in the
---          slice that took it, and the instant at which to undo it, or 0.
+--          its own. A refund gives back what the ops took of a request that was
+--          refused elsewhere; they are followed by, for each, as of when: see
+--          refund.
 --          Of a lease (algorithm 5) the cost has more in it: see lease_machine.
 -- ARGV[2]  zset layout: what makes the members of this slice unique
 -- ARGV[3]… the holders of leases
@@ -25,7 +24,8 @@
 -- per op: remaining (-1 - remaining if it had no room) and reset; or, unless
 -- retry is 0 and the op was charged at the request's instant: remaining,
 -- -1 - reset, retry, and the instant charged. For a lease one more follows:
--- twice how many are in flight, and 1 if its holder had it before.
+-- twice how many are in flight, and 1 if its holder had it before. Of a refund
+-- there is the status only: 1 if all was given back.
 --
 -- Functions are made anew in every run, and every command has its price. So
 -- what counters need comes first and is short of both; the rest is made when
@@ -69,7 +69,7 @@ local function encode(list, n)
 end
 
 local input, size = decode(ARGV[1])
-local zset, dry = input[1] % 2 == 1, input[1] > 1
+local zset = input[1] == 1
 local limits = size - 5 * input[3] + 1 -- where the first limit is
 local states, logs, stored = {}, {}, nil
 
@@ -363,7 +363,7 @@ end
 
 -- Logs are rarer than the rest and need many functions, which cost time to
 -- make in every run: log_machine makes them when the first log is met.
-local load_log, sliding_log, commit, undo_log, one_log, moved_log
+local load_log, sliding_log, commit, refund_log, one_log, moved_log
 
 local function log_machine()
 
@@ -619,50 +619,59 @@ function moved_log(k, v, now, l)
   return load_log(k)
 end
 
--- undo_list takes n units that were recorded at instant t out of a list, and
--- moves up the running sums of what has come since.
-local function undo_list(key, t, n)
-  local size = call('LLEN', key) / 2
-  local i, tail = size, {}
-  local from
-  while i > 1 and i > size - 1024 do
-    i = i - 1
-    local at, c = pair(key, i)
-    if at < t then break end
-    tail[#tail + 1] = {at, c}
-    from = i
+-- refund_list takes n units that were recorded at instant t out of a list, and
+-- moves up the running sums of what has come since. It returns how many it took:
+-- none where too much has come since.
+local function refund_list(v, key, t, n)
+  if v.total == 0 or v.first > t or v.last < t then return 0 end
+  local from, sum = 1, v.base
+  if v.first < t then
+    local i, _, _, before = search(v, key, false, t - 1)
+    from, sum = i, (v.base + before) % WRAP
   end
-  if not from then return end
-  local _, sum = pair(key, from - 1)
-  local before, args = sum, {'RPUSH', key}
-  call('LTRIM', key, 0, 2 * from - 1)
-  for j = #tail, 1, -1 do
-    local units = (tail[j][2] - before) % WRAP
-    before = tail[j][2]
-    if tail[j][1] == t then
-      local back = min(units, n)
-      units, n = units - back, n - back
-    end
-    if units > 0 then
-      sum = (sum + units) % WRAP
-      args[#args + 1] = tail[j][1]
+  if call('LLEN', key) - 2 * from > MOST then return 0 end
+  local tail = call('LRANGE', key, 2 * from, -1)
+  local args, taken, last = {'RPUSH', key}, 0, sum
+  for i = 1, #tail, 2 do
+    local at, c = tonumber(tail[i]), tonumber(tail[i + 1])
+    local units = (c - last) % WRAP
+    last = c
+    local back = at == t and min(units, n - taken) or 0
+    taken = taken + back
+    if units > back then
+      sum = (sum + units - back) % WRAP
+      args[#args + 1] = tail[i]
       args[#args + 1] = sum
     end
-    if #args > 1000 or j == 1 and #args > 2 then
-      call(unpack(args))
-      args = {'RPUSH', key}
-    end
   end
-  if call('LLEN', key) <= 2 then call('DEL', key) end
+  if from == 1 and #args == 2 then
+    call('DEL', key)
+  else
+    call('LTRIM', key, 0, 2 * from - 1)
+    if #args > 2 then call(unpack(args)) end
+  end
+  return taken
 end
 
-function undo_log(k, number, t, n)
-  if zset then
-    members({'ZREM', keys[k]}, number, n)
-  else
-    undo_list(keys[k], t, n)
+-- refund_zset is refund_list for a zset: units of one instant are as good as
+-- each other.
+local function refund_zset(key, t, n)
+  local taken = 0
+  while taken < n do
+    local r = call('ZRANGEBYSCORE', key, t / 1000, t / 1000, 'LIMIT', 0, min(n - taken, 1000))
+    if #r == 0 then break end
+    taken = taken + call('ZREM', key, unpack(r))
   end
-  load_log(k)
+  return taken
+end
+
+-- refund_log gives back n units that were recorded at instant t, and returns
+-- whether all of them were still there.
+function refund_log(k, t, n)
+  local taken
+  if zset then taken = refund_zset(keys[k], t, n) else taken = refund_list(logs[k] or load_log(k), keys[k], t, n) end
+  logs[k] = nil
+  return taken == n
 end
 
 -- one_log decides a request of one op, which is on a log: nothing of it is ever
@@ -1060,19 +1069,22 @@ end
 
 function m.gives(cost) return (parts(cost)) < 0 end
 
--- undo takes back what an acquire took.
-function m.undo(op, now)
+-- refund gives back an acquire, and returns whether that ended its lease: not if
+-- it was acquired again.
+function m.refund(op, now)
   local _, _, holder = parts(op[4])
+  local lease = find(op[2], holder, now)
   give_back(op[2], now, op[5], -1, END_ATTEMPT, holder, true)
+  return lease and lease % 8 == 0
 end
 
 return m
 
 end
 
--- All other requests: those of logs, of leases, of ops that share a key, dry runs, and
--- what is to be settled. An op is an array of bits, key, number, cost, the
--- place of its limit, then its outcome.
+-- All other requests: those of logs, of leases, of ops that share a key, and
+-- refunds. An op is an array of bits, key, number, cost, the place of its limit,
+-- then its outcome.
 local function many_machine()
 
 local OK, REMAINING, RETRY, RESET, AT, IN_FLIGHT, HELD = 6, 7, 8, 9, 10, 11, 12
@@ -1115,33 +1127,6 @@ local function take(op, now, cost, again)
   return ok
 end
 
--- undo gives back the cost, below zero, that an op of a refused request of
--- several partitions took at instant t. It returns what is left to be done as
--- an ordinary cost: exactly what was taken comes back, even if others have
--- been admitted since.
-local function undo(op, t, cost)
-  local k, algorithm, win = op[2], input[op[5]], input[op[5] + 2]
-  if algorithm == LEASE then
-    leases.undo(op, t)
-    return 0
-  end
-  if algorithm == LOG then
-    undo_log(k, op[3], t, -cost)
-    return 0
-  end
-  local s = states[k]
-  local start = t - t % win
-  if algorithm == FIXED and s[1] ~= start then return 0 end
-  if algorithm == SLIDING then
-    if s[1] == start + win then
-      states[k] = {s[1], s[2], max(s[3] + cost, 0), s[4], SLIDING, s[1] + (s[2] > 0 and 2 * win or win) - since}
-    end
-    if s[1] ~= start then return 0 end
-    return max(cost, -s[2])
-  end
-  return cost
-end
-
 -- ask corrects the outcome of an op that is not recorded: what is left is
 -- what there is without it. An op that had room need not wait; one that gives
 -- back is about a single unit.
@@ -1180,19 +1165,40 @@ local function refuse(ops, now)
   end
 end
 
--- settle undoes what ops took and charges what a refused request still does.
-local function settle(ops, now, times)
-  for i = 1, #ops do
-    local op = ops[i]
-    if times[i] > 0 then
-      local left = undo(op, times[i], -op[4])
-      if left < 0 then take(op, times[i], left) end
-    end
+-- refund gives back the units that an op took, as of an instant: for counters
+-- the end of the window that they were taken in, for a bucket when it would have
+-- been full if they had not been, for a log when they were recorded. It returns
+-- whether all of them were worth giving back. What has ended since, or would have
+-- come back by itself, is not there any more: others have got it.
+local function refund(op, now, as_of)
+  local k, units, l = op[2], op[4], op[5]
+  if input[l] == LOG then return refund_log(k, as_of, units) end
+  local s = states[k]
+  local at = max(s[1], now)
+  local gone = at - as_of
+  if input[l] ~= BUCKET and gone >= 0 then return false end
+  local _, _, _, _, after = step(at, s, -units, l)
+  if input[l] == BUCKET and gone > 0 then
+    local lost = gone * input[l + 4]
+    if lost >= units * input[l + 3] then return false end
+    after[2] = max(after[2] - lost, 0)
   end
+  states[k] = after
+  return gone <= 0
+end
+
+-- give_back gives back what ops took, and returns whether that is all. What was
+-- charged together with a lease is charged for all who have acquired the lease.
+local function give_back(ops, now, as_of)
+  local all = true
   for i = 1, #ops do
-    ops[i][OK], ops[i][RETRY] = ops[i][1] > 3, 0
+    if input[ops[i][5]] == LEASE then all = leases.refund(ops[i], now) and all end
   end
-  refuse(ops, now)
+  if not all then return false end
+  for i = 1, #ops do
+    if input[ops[i][5]] ~= LEASE then all = refund(ops[i], now, as_of[i]) and all end
+  end
+  return all
 end
 
 -- remember has refusals count for their limit's hold.
@@ -1213,16 +1219,11 @@ local function repeated(ops, now)
 end
 
 local function decide_repeated(ops, now)
-  if dry then leases.begin() end
   for i = 1, #ops do
     local op = ops[i]
     local mine = input[op[5]] == LEASE and leases.repeated(op, now)
     take(op, now, mine and op[4] or 0, true)
     op[OK], op[RETRY] = true, 0
-  end
-  if dry then
-    leases.rollback()
-    leases.commit()
   end
   return true
 end
@@ -1238,14 +1239,12 @@ local function decide(ops, now)
     end
     if not take(op, now, op[4], false) and op[1] % 2 < 1 then admitted = false end
   end
-  if dry or not admitted then
+  if not admitted then
     if leases then leases.rollback() end
     for k, s in pairs(old_states) do states[k] = s end
     for k, v in pairs(old_logs) do logs[k] = v end
-    if not dry then
-      if leases then remember(ops, now) end
-      refuse(ops, now)
-    end
+    if leases then remember(ops, now) end
+    refuse(ops, now)
   end
   if leases then leases.commit() end
   return admitted
@@ -1257,33 +1256,32 @@ local function decide_one(ops, now)
   return take(ops[1], now, ops[1][4], true) or ops[1][1] % 2 > 0
 end
 
-return function(now, n, p, number, settling)
-  local ops, times = {}, {}
+return function(now, n, p, number, refunding)
+  local ops = {}
   for i = 1, n do
     local code, l = input[p], limits + 5 * input[p + 2]
     local bits = code % 8
     ops[i] = {bits, (code - bits) / 8, number + i, input[p + 1], l, false, 0, 0, 0, 0}
     p = p + 3
   end
-  if settling then
-    for i = 1, n do
-      ops[i][3], times[i] = input[p], input[p + 1]
-      p = p + 2
-    end
-  end
   for i = 1, n do
-    if not load(ops[i][5], ops[i][2], now) then
+    -- A refund moves nothing to its instant, which is past.
+    local at = refunding and input[ops[i][5]] ~= LEASE and EXACT or now
+    if not load(ops[i][5], ops[i][2], at) then
       filled = filled + 1
       out[filled] = 1 + ops[i][2]
       return
     end
   end
+  if refunding then
+    filled = filled + 1
+    out[filled] = give_back(ops, now, {unpack(input, p, p + n - 1)}) and 1 or 0
+    return
+  end
   local admitted = false
-  if settling then
-    settle(ops, now, times)
-  elseif leases and repeated(ops, now) then
+  if leases and repeated(ops, now) then
     admitted = decide_repeated(ops, now)
-  elseif n == 1 and not dry then
+  elseif n == 1 then
     admitted = decide_one(ops, now)
   else
     admitted = decide(ops, now)
@@ -1314,9 +1312,9 @@ for _ = 1, input[2] do
   -- Injected instants run at a pace of their own: keys live to the later of
   -- their end by those and by the server's clock.
   since = now < precise and now or precise
-  if kind == 1 and not dry then
+  if kind == 1 then
     simple(now, n, p + 2)
-  elseif kind == 0 and n == 1 and not dry and input[limits + 5 * input[p + 4]] == LOG then
+  elseif kind == 0 and n == 1 and input[limits + 5 * input[p + 4]] == LOG then
     if not one_log then log_machine() end
     one_log(now, p + 2, number + 1)
   else
@@ -1324,7 +1322,7 @@ for _ = 1, input[2] do
     others(now, n, p + 2, number, kind == 2)
   end
   number = number + n
-  p = p + 2 + (kind == 2 and 5 or 3) * n
+  p = p + 2 + (kind == 2 and 4 or 3) * n
 end
 
 -- write stores the state of key k. One that lives long enough is written over

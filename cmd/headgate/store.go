@@ -299,6 +299,11 @@ func openRedis(ctx context.Context, rawURL string, log *slog.Logger) (backends.B
 		counter("headgate_redis_pool_timeouts_total", "Waits for a connection that ended in a timeout.", func(s redis.Stats) float64 { return float64(s.PoolTimeouts) }),
 		counter("headgate_redis_script_calls_total", "Script calls.", func(s redis.Stats) float64 { return float64(s.Calls) }),
 		counter("headgate_redis_script_loads_total", "Script calls that had to send the script's text.", func(s redis.Stats) float64 { return float64(s.NoScript) }),
+		counter("headgate_redis_refunds_total", "Refused parts of requests over several slots of a Cluster that were given back.", func(s redis.Stats) float64 { return float64(s.Refunds) }),
+		counter("headgate_redis_refunds_late_total", "The same, of which nothing or not all was worth anything any more.", func(s redis.Stats) float64 { return float64(s.RefundsLate) }),
+		counter("headgate_redis_refunds_lost_total", "The same that could not be given back.", func(s redis.Stats) float64 { return float64(s.RefundsLost) }),
+		gauge("headgate_redis_refunds_pending", "The same that are still to be given back.", func(s redis.Stats) float64 { return float64(s.RefundsPending) }),
+		gauge("headgate_redis_refunds_pending_bytes", "Memory of those that are still to be given back.", func(s redis.Stats) float64 { return float64(s.RefundBytes) }),
 		counter("headgate_redis_retries_total", "Script calls sent again because they surely had no effect.", func(s redis.Stats) float64 { return float64(s.Retries) }),
 	}, nil
 }

@@ -1,0 +1,114 @@
+package backendtest
+
+import (
+	"context"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/headgate-rls/headgate/backends"
+	"github.com/headgate-rls/headgate/limit"
+)
+
+// checkHurry: requests over several groups, most of them refused by one of
+// them, are taken with deadlines that end at every moment of a Take; and when it
+// returns, the caller's memory is the caller's. Whatever the store still has to
+// do for them it does for the right keys: no limit is exceeded, and what was
+// taken by requests that were refused comes back.
+func checkHurry(e *env) {
+	if e.s.Caps.Atomicity == backends.PerOp || e.s.Caps.MaxOps < 3 {
+		e.Skip("atomicity is per op, or requests have too few ops")
+	}
+	e.open()
+	for _, a := range e.algorithms() {
+		e.hurry(a)
+	}
+}
+
+// hurried is how many requests hurry sends for each algorithm.
+const hurried = 120
+
+// A hurriedKey is one that hurry uses, and what its callers know.
+type hurriedKey struct {
+	key               limit.Key
+	limit             *limit.Limit
+	admitted, unknown int64 // units
+}
+
+func (e *env) hurry(a limit.Algorithm) {
+	now := e.start()
+	keys := make([]*hurriedKey, 4) // the last one has little room
+	for i := range keys {
+		keys[i] = &hurriedKey{key: e.key("hurry"+strconv.Itoa(i), "k", a), limit: e.longLimit(a, 5000)}
+	}
+	last := keys[len(keys)-1]
+	last.limit = e.longLimit(a, 5)
+	usual := e.usualTime(now, keys[0])
+	for i := range hurried {
+		req := limit.Request{At: now}
+		for j := range keys {
+			k := keys[(i+j)%len(keys)]
+			if k == last || e.r.IntN(3) > 0 {
+				req.Ops = append(req.Ops, limit.Op{Key: k.key, Limit: k.limit, Cost: 1 + int64(j%2)})
+			}
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), time.Duration(i)*2*usual/hurried)
+		ops := slices.Clone(req.Ops)
+		reqs, out := []limit.Request{req}, make([]limit.Verdict, 1)
+		e.b.Take(ctx, reqs, out)
+		cancel()
+		note(keys, ops, &out[0])
+		overwrite(reqs, out)
+	}
+	e.settle()
+	for _, k := range keys {
+		e.wantUsed(now, k)
+	}
+}
+
+// usualTime returns about how long a Take takes.
+func (e *env) usualTime(now limit.Instant, k *hurriedKey) time.Duration {
+	var times []time.Duration
+	for range 9 {
+		began := time.Now()
+		e.takeOne(now, k.key, k.limit, 0)
+		times = append(times, time.Since(began))
+	}
+	slices.Sort(times)
+	return max(times[len(times)/2], 20*time.Microsecond)
+}
+
+// note adds what a verdict says of ops to their keys.
+func note(keys []*hurriedKey, ops []limit.Op, v *limit.Verdict) {
+	for i := range ops {
+		for _, k := range keys {
+			switch {
+			case k.key != ops[i].Key:
+			case v.Err != nil:
+				k.unknown += ops[i].Cost
+			case v.Admitted:
+				k.admitted += ops[i].Cost
+			}
+		}
+	}
+}
+
+// overwrite uses the memory of a Take for something else.
+func overwrite(reqs []limit.Request, out []limit.Verdict) {
+	clear(reqs[0].Ops)
+	clear(out[0].Outcomes)
+	reqs[0] = limit.Request{}
+	out[0] = limit.Verdict{}
+}
+
+// wantUsed compares what is used under a key with what callers know of it.
+func (e *env) wantUsed(now limit.Instant, k *hurriedKey) {
+	e.Helper()
+	used := k.limit.Capacity() - e.takeOne(now, k.key, k.limit, 0).Remaining
+	if most := min(k.admitted+k.unknown, k.limit.Capacity()); used < k.admitted || used > most {
+		e.Errorf("%v under %q: %d units are used; %d were admitted, and of %d more nobody knows", k.limit, k.key, used, k.admitted, k.unknown)
+	}
+	if k.admitted > k.limit.Capacity() {
+		e.Errorf("%v under %q: %d units were admitted", k.limit, k.key, k.admitted)
+	}
+}
