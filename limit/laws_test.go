@@ -222,6 +222,26 @@ func TestLawSlidingLogIsExact(t *testing.T) {
 	}
 }
 
+// TestLawCoarserAdmitsNoMore: a log that was made coarser has no more room than
+// before at any time, the same now, and ends when it did.
+func TestLawCoarserAdmitsNoMore(t *testing.T) {
+	walks(t, walkLength, func(t *testing.T, w *walk, _ int64) {
+		if w.l.Algorithm() != SlidingLog {
+			return
+		}
+		c := clone(w.s).Coarser()
+		if w.l.Ends(c) != w.l.Ends(w.s) || 2*len(c.Log) > len(w.s.Log)+1 {
+			t.Errorf("becomes %+v", c)
+		}
+		for at := w.now; at <= w.now+micro(w.l.Window()); at += max(micro(w.l.Window())/16, 1) {
+			_, exact := try(w.s, w.l, 0, at)
+			if _, out := try(c, w.l, 0, at); out.Remaining > exact.Remaining || at == w.now && out != exact && w.now >= w.s.At && len(c.Log) == len(w.s.Log) {
+				t.Errorf("at %d: %+v, exactly %+v", at, out, exact)
+			}
+		}
+	})
+}
+
 // TestLawFixedWindowCounts: no window of the grid holds more than Max, and
 // nothing is refused that would have fitted.
 func TestLawFixedWindowCounts(t *testing.T) {

@@ -21,6 +21,12 @@ type Config struct {
 	// renewals work. Takes at the same moment may exceed the bound by their
 	// number.
 	MaxLeases int
+	// MaxRecords bounds the records of sliding logs under all keys together, of
+	// 16 bytes each; zero means 8,388,608. Beyond it, a log that grows and has
+	// more than minRecords is made coarser: see limit.State.Coarser. It refuses
+	// for longer than it should, by the time between neighbours, and never admits
+	// more. Other keys lose nothing.
+	MaxRecords int
 	// Log is told, at most once a minute, when MaxKeys made state go. Nil
 	// means nobody is.
 	Log *slog.Logger
@@ -32,6 +38,13 @@ type Config struct {
 const (
 	defaultMaxKeys   = 1_000_000
 	defaultMaxLeases = limit.MaxInFlight // some 150 bytes each
+
+	defaultMaxRecords = 8 << 20
+
+	// minRecords is how many records a log may have whatever others have. Its
+	// memory may be twice that, so that all keys together keep no more than
+	// MaxRecords and 2*minRecords for each of them.
+	minRecords = 8
 
 	// maxShards is the number of bits in a set of shards. A shard is not made
 	// smaller than minShardKeys.

@@ -4,8 +4,8 @@
 // It has no clock and starts no goroutine. State goes when the instants of
 // later requests pass its end, or those given to [Backend.Sweep].
 //
-// What it keeps is bounded by the number of keys, by the units of a sliding log,
-// and by the number of requests in flight under all keys together: see [Config].
+// What it keeps is bounded by the number of keys, and by the records of sliding
+// logs and the requests in flight under all keys together: see [Config].
 //
 // What the package does not do: it shares nothing with other processes and
 // keeps nothing over a restart.

@@ -20,7 +20,9 @@ type Backend struct {
 	seed   maphash.Seed
 	shards []shard // a power of two, at most maxShards
 	leases atomic.Int64
-	warned atomic.Int64
+
+	records atomic.Int64
+	warned  atomic.Int64
 
 	registry registry
 }
@@ -41,6 +43,9 @@ func New(cfg Config) *Backend {
 	if cfg.Now == nil {
 		cfg.Now = func() time.Time { return time.Time{} }
 	}
+	if cfg.MaxRecords <= 0 {
+		cfg.MaxRecords = defaultMaxRecords
+	}
 	n := 1
 	for n < maxShards && cfg.MaxKeys/(2*n) >= minShardKeys {
 		n *= 2
@@ -49,6 +54,7 @@ func New(cfg Config) *Backend {
 	b.registry.now = cfg.Now
 	for i := range b.shards {
 		b.shards[i].leases = &b.leases
+		b.shards[i].records, b.shards[i].maxRecords = &b.records, int64(cfg.MaxRecords)
 		b.shards[i].init((cfg.MaxKeys + n - 1) / n)
 	}
 	return b
@@ -251,6 +257,7 @@ func (b *Backend) Close() error {
 		s.mu.Lock()
 		for _, e := range s.queue {
 			s.setCount(e, 0)
+			s.setRecords(e, 0)
 		}
 		s.init(s.max)
 		s.mu.Unlock()
@@ -273,6 +280,10 @@ type Stats struct {
 	// flight under them when they were last used.
 	Keys   int
 	Leases int64
+	// Records is how many records sliding logs have room for.
+	Records int64
+	// Merged counts how often a log was made coarser because of MaxRecords.
+	Merged uint64
 	// Expired counts states dropped after their end, Evicted those dropped
 	// before it because of MaxKeys.
 	Expired, Evicted uint64
@@ -280,13 +291,14 @@ type Stats struct {
 
 // Stats returns the present figures.
 func (b *Backend) Stats() Stats {
-	sum := Stats{Leases: b.leases.Load()}
+	sum := Stats{Leases: b.leases.Load(), Records: b.records.Load()}
 	for i := range b.shards {
 		s := &b.shards[i]
 		s.mu.Lock()
 		sum.Keys += len(s.queue)
 		sum.Expired += s.expired
 		sum.Evicted += s.evicted
+		sum.Merged += s.merged
 		s.mu.Unlock()
 	}
 	return sum

@@ -19,6 +19,10 @@ type shard struct {
 	evicted uint64
 	leases  *atomic.Int64 // of all shards
 
+	records    *atomic.Int64 // of all shards
+	maxRecords int64
+	merged     uint64
+
 	_ [64]byte // the next shard's lock is on another cache line
 }
 
@@ -29,6 +33,8 @@ type entry struct {
 	next   *entry // with the same hash
 	state  limit.State
 	leases int64 // in state, when it was written
+
+	records int64 // that the memory of state.Log has room for
 
 	// ends is when the state is as good as unused. due is what the queue is
 	// sorted by, and never later: takes mostly move ends away, and putting an
@@ -54,8 +60,12 @@ func (s *shard) update(e *entry, next *limit.State, l *limit.Limit, now limit.In
 	if same(&e.state, next) {
 		return // the end stays with the limit that wrote the state
 	}
+	log := e.state.Log
 	e.state, e.ends = *next, l.Ends(*next)
 	s.count(e, now)
+	if len(e.state.Log) > 0 || e.records > 0 {
+		s.countRecords(e, log)
+	}
 	if e.ends < e.due {
 		e.due = e.ends
 		s.up(e.at)
@@ -79,6 +89,35 @@ func (s *shard) count(e *entry, now limit.Instant) {
 	}
 	_, out := limit.Step(e.state, &anyLease, now)
 	s.setCount(e, limit.MaxInFlight-out.Remaining)
+}
+
+// countRecords adds to the records of all shards what has changed under e, whose
+// log was log, and makes the log coarser if they are too many.
+func (s *shard) countRecords(e *entry, log []limit.Record) {
+	if sameMemory(log, e.state.Log) {
+		return
+	}
+	grown := int64(cap(e.state.Log)) > e.records
+	s.setRecords(e, int64(cap(e.state.Log)))
+	if grown && len(e.state.Log) > minRecords && s.records.Load() > s.maxRecords {
+		e.state = e.state.Coarser()
+		s.setRecords(e, int64(cap(e.state.Log)))
+		s.merged++
+	}
+}
+
+// sameMemory says whether b is what is left of a, which may have lost records in
+// front and got others at its end.
+func sameMemory(a, b []limit.Record) bool {
+	gone := cap(a) - cap(b)
+	return gone >= 0 && cap(b) > 0 && &a[:cap(a)][gone] == &b[:1][0]
+}
+
+func (s *shard) setRecords(e *entry, n int64) {
+	if n != e.records {
+		s.records.Add(n - e.records)
+		e.records = n
+	}
 }
 
 func (s *shard) setCount(e *entry, n int64) {
@@ -111,6 +150,7 @@ func (s *shard) insert(hash uint64, key *limit.Key, state *limit.State, l *limit
 	s.up(e.at)
 	s.most = max(s.most, len(s.queue))
 	s.count(e, now)
+	s.setRecords(e, int64(cap(e.state.Log)))
 	return evicted
 }
 
@@ -182,6 +222,7 @@ func (s *shard) shrink() {
 
 func (s *shard) remove(e *entry) {
 	s.setCount(e, 0)
+	s.setRecords(e, 0)
 	if p := s.entries[e.hash]; p != e {
 		for p.next != e {
 			p = p.next

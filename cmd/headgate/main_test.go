@@ -160,7 +160,7 @@ func TestBackendURLs(t *testing.T) {
 		"memory":                 "want a URL such as memory://",
 		"mongodb://x":            `no backend for scheme "mongodb"; known are memory, redis`,
 		"memory://?max_keys=no":  "max_keys=no is not a positive number",
-		"memory://?maxkeys=1":    `memory has no parameter "maxkeys"; it has max_keys and max_leases`,
+		"memory://?maxkeys=1":    `memory has no parameter "maxkeys"; it has max_keys, max_leases and max_records`,
 		"redis://h:1?layout=zzz": "layout",
 	} {
 		if _, err := backendCaps(url); err == nil || !strings.Contains(err.Error(), want) {

@@ -226,18 +226,17 @@ func memoryConfig(rawURL string) (memory.Config, error) {
 	if err != nil {
 		return conf, fmt.Errorf("not a URL: %w", err)
 	}
+	bounds := map[string]*int{"max_keys": &conf.MaxKeys, "max_leases": &conf.MaxLeases, "max_records": &conf.MaxRecords}
 	for name, values := range u.Query() {
+		bound := bounds[name]
 		n, err := strconv.Atoi(values[0])
 		switch {
-		case name != "max_keys" && name != "max_leases":
-			return conf, fmt.Errorf("memory has no parameter %q; it has max_keys and max_leases", name)
+		case bound == nil:
+			return conf, fmt.Errorf("memory has no parameter %q; it has max_keys, max_leases and max_records", name)
 		case err != nil || n < 1:
 			return conf, fmt.Errorf("%s=%s is not a positive number", name, values[0])
-		case name == "max_keys":
-			conf.MaxKeys = n
-		default:
-			conf.MaxLeases = n
 		}
+		*bound = n
 	}
 	return conf, nil
 }
@@ -258,6 +257,10 @@ func openMemory(_ context.Context, rawURL string, log *slog.Logger) (backends.Ba
 	return be, []telemetry.Stat{
 		{Name: "headgate_memory_keys", Help: "Counters kept in memory.", Value: func() float64 { return float64(be.Stats().Keys) }},
 		{Name: "headgate_memory_leases", Help: "Leases of requests in flight kept in memory.", Value: func() float64 { return float64(be.Stats().Leases) }},
+		{Name: "headgate_memory_log_records", Help: "Records that sliding logs kept in memory have room for, of 16 bytes each.",
+			Value: func() float64 { return float64(be.Stats().Records) }},
+		{Name: "headgate_memory_log_merges_total", Help: "How often a sliding log was made coarser because memory has no room for more records.", Counter: true,
+			Value: func() float64 { return float64(be.Stats().Merged) }},
 		{Name: "headgate_memory_evictions_total", Help: "Counters dropped before their end because memory was full.", Counter: true,
 			Value: func() float64 { return float64(be.Stats().Evicted) }},
 		{Name: "headgate_memory_expirations_total", Help: "Counters dropped at their end.", Counter: true,
