@@ -161,6 +161,7 @@ type twig struct {
 	matrix    *matrixMode          // of a domain, nil if nothing is said
 	resources []*resource          // of a domain, in file order
 	keys      map[string]*resource // of resources, for duplicates
+	names     map[string]*resource // the same
 
 	rule     *Rule  // nil if nothing applies at this depth
 	shared   string // what counters have instead of the value, if anything

@@ -41,7 +41,7 @@ var (
 	levelResource = &keyLevel{"a resource", []string{
 		"method", "path", "operation", "match",
 		"requestHeaders", "queryParams", "pathParams", "formParams", "requestBody", "allOf", "anyOf", "soapAction", "binding",
-		"concurrency", "lease_ttl", "reject_hold", "release", "rate_limit", "limits",
+		"concurrency", "name", "lease_ttl", "reject_hold", "release", "rate_limit", "limits",
 		"shadow_mode", "quota_mode", "metadata", "on_backend_error", "on_overload", "charge", "response",
 	}}
 	levelMatch = &keyLevel{"match", []string{

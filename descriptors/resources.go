@@ -134,11 +134,15 @@ func (l *loader) resource(n *yaml.Node, d *twig) {
 	})
 	r := res.rule
 	l.resourceRule(n, f, t, r)
-	if !named || !l.resourceKey(n, d, res) {
+	counter, ok := l.counterName(f.get("name"), d, res)
+	if !named || !ok || !l.resourceKey(n, d, res) {
 		return
 	}
+	if counter == "" {
+		counter = "counter:" + r.Resource
+	}
 	if len(r.Limits) > 0 || r.Concurrency != nil {
-		r.fixed = resourceGroup(d.key, r.Resource)
+		r.fixed = resourceGroup(d.key, counter)
 	}
 	t.key = r.Resource
 	l.finish(t, r)
@@ -199,11 +203,29 @@ func (l *loader) resourceKey(n *yaml.Node, d *twig, res *resource) bool {
 	return true
 }
 
+// counterName returns what a resource's counters are named by if it has a name:
+// they stay when its method, path or criteria change.
+func (l *loader) counterName(n *yaml.Node, d *twig, res *resource) (counter string, ok bool) {
+	name := ""
+	if ok = l.clean(func() { name = l.name(n, res.from) }); name == "" {
+		return "", ok
+	}
+	if first := d.names[name]; first != nil {
+		l.errorf(n, res.from, "another resource is called %q, in %s:%d; requests to both would count together", name, first.from.file, first.from.line)
+		return "", false
+	}
+	if d.names == nil {
+		d.names = map[string]*resource{}
+	}
+	d.names[name] = res
+	return "name:" + name, true
+}
+
 // resourceGroup names the counters of a resource. Groups of descriptors have
 // an odd number of parts, the domain and pairs, so none is the same.
-func resourceGroup(domain, key string) string {
+func resourceGroup(domain, counter string) string {
 	b := limit.AppendPart(nil, domain)
-	return limit.MakeGroup(limit.AppendPart(b, "counter:"+key))
+	return limit.MakeGroup(limit.AppendPart(b, counter))
 }
 
 // whichRequests are the fields of a resource that say what requests it is for.

@@ -18,6 +18,7 @@ type envoyOptions struct {
 	istio    bool
 	full     bool
 	merge    bool
+	partial  bool
 	leaseTTL time.Duration
 }
 
@@ -32,7 +33,12 @@ and how the statuses and delays of tiers come about.
 
 It runs as it is: clients -> Envoy (--listen) -> application (--upstream). Give
 every Envoy an --owner of its own; docs/concurrency.md says why, and what to
-give one that restarts.`,
+give one that restarts.
+
+Where rules for descriptors do not tell which of Envoy's actions sends their
+values, it prints which ones, and no configuration, and exits with 1: those
+rules would limit nothing. With --partial it prints the rest, with a comment
+that says what to add.`,
 		Example: `  headgate envoy rules/ --owner envoy-1 >envoy.yaml
   headgate envoy rules/ --full=false            only the parts, to be pasted
   headgate envoy rules/ --istio --address headgate.infra:8081 --services headgate.infra:8082`,
@@ -41,7 +47,7 @@ give one that restarts.`,
 			if opt.istio && !cmd.Flags().Changed("owner") {
 				opt.Owner = "" // would be that of all sidecars
 			}
-			return printEnvoy(cmd.OutOrStdout(), args, &opt)
+			return printEnvoy(cmd.OutOrStdout(), cmd.ErrOrStderr(), args, &opt)
 		},
 	}
 	f := cmd.Flags()
@@ -61,11 +67,12 @@ give one that restarts.`,
 	f.StringVar(&opt.Owner, "owner", "envoy", "`name` of this Envoy, or %ENVIRONMENT(NAME)% for what it is started with as --service-node")
 	f.DurationVar(&opt.OwnerGrace, "owner-grace", 15*time.Second, "that of serve")
 	f.DurationVar(&opt.leaseTTL, "lease-ttl", 300*time.Second, "that of serve")
+	f.BoolVar(&opt.partial, "partial", false, "print the configuration although it asks about some rules only")
 	f.BoolVar(&opt.merge, "merge-domains", false, "let several files hold rules of one domain")
 	return cmd
 }
 
-func printEnvoy(out io.Writer, paths []string, opt *envoyOptions) error {
+func printEnvoy(out, errOut io.Writer, paths []string, opt *envoyOptions) error {
 	var err error
 	if opt.Version, err = envoyconf.ParseVersion(opt.version); err != nil {
 		return fmt.Errorf("--envoy-version: %w", err)
@@ -81,6 +88,13 @@ func printEnvoy(out io.Writer, paths []string, opt *envoyOptions) error {
 	conf, err := envoyconf.New(set, sources, opt.Options)
 	if err != nil {
 		return err
+	}
+	if left := conf.LeftOut(); left != "" {
+		fmt.Fprintln(errOut, left)
+		if !opt.partial {
+			fmt.Fprintln(errOut, "Nothing is printed, since these rules would limit nothing; --partial prints the rest.")
+			return exitCode(exitProblems)
+		}
 	}
 	var text []byte
 	switch {

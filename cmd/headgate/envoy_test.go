@@ -79,3 +79,27 @@ func TestEnvoyCommandRefuses(t *testing.T) {
 		}
 	}
 }
+
+// TestEnvoyCommandLeavesNothingOutInSilence: rules that the configuration would
+// not ask about are named on stderr, and nothing is printed unless asked for.
+func TestEnvoyCommandLeavesNothingOutInSilence(t *testing.T) {
+	for name, rules := range map[string]string{
+		"tenant":       "domain: d\ndescriptors:\n- {key: tenant, concurrency: [{threshold: 3, response: {statusCode: 429}}]}\n- {key: x-a, rate_limit: {unit: day, requests_per_unit: 1}}\n",
+		"soap_binding": "domain: d\nresources:\n- {operation: getUser, binding: SOAP11, concurrency: [{threshold: 3, response: {statusCode: 503}}]}\n",
+	} {
+		path := filepath.Join(t.TempDir(), "rules.yaml")
+		if err := os.WriteFile(path, []byte(rules), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		for _, form := range []string{"--full", "--full=false", "--istio"} {
+			code, out, errOut := runEnvoy(t, path, form)
+			if code != exitProblems || out != "" || !strings.Contains(errOut, name) || !strings.Contains(errOut, "--partial") {
+				t.Errorf("%s %s: exit code %d, %d bytes on stdout, %q on stderr", name, form, code, len(out), errOut)
+			}
+			code, out, errOut = runEnvoy(t, path, form, "--partial")
+			if code != exitOK || !strings.Contains(out, "envoy.filters.http.ratelimit") || !strings.Contains(errOut, name) || strings.Contains(errOut, "--partial") {
+				t.Errorf("%s %s --partial: exit code %d, %q on stderr", name, form, code, errOut)
+			}
+		}
+	}
+}

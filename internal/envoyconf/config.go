@@ -183,6 +183,14 @@ func (c *Config) perRoute() mapping {
 	return m
 }
 
+// LeftOut names the rules that the configuration does not ask about, because
+// they do not say where the values of their entries come from; "" if it asks
+// about all of them.
+func (c *Config) LeftOut() string {
+	_, _, unknown := c.asks()
+	return notDerived(c.wants, unknown)
+}
+
 // notDerived names what is left to the operator.
 func notDerived(w *wants, unknown []*shape) string {
 	var b strings.Builder
