@@ -96,6 +96,7 @@ type find struct {
 	inserts uint64 // of the shard then
 	present bool   // something is kept under the key, of whatever limit and cost
 	found   bool   // refusal is about the op's limit and cost
+	seen    bool   // it is not, but the last that the op was told
 	refusal
 
 	known   bool // the op has no room now, and this is its outcome
@@ -122,9 +123,14 @@ func (c *cache) lookup(f *find, op *limit.Op, given bool, now time.Duration) {
 			continue
 		}
 		f.present = true
-		// The same cost is preferred: its wait leaves nothing open.
-		if e.given == given && e.sameLimit(op.Limit) && e.covers(op.Cost) && (!f.found || e.cost == op.Cost) {
-			f.found, f.refusal = true, e.refusal
+		switch {
+		case e.given != given || e.cost > op.Cost || !e.sameLimit(op.Limit):
+		case e.room:
+			if !f.found && e.cost == op.Cost {
+				f.seen, f.refusal = true, e.refusal
+			}
+		case !f.found || e.cost > f.cost: // the same cost's wait is exact
+			f.found, f.seen, f.refusal = true, false, e.refusal
 		}
 	}
 }
@@ -184,8 +190,8 @@ func (p *place) room(r *refusal) int {
 func (f *find) changed() bool { return f.s.inserts.Load() != f.inserts }
 
 // drop lets go of all refusals at p. With inFlight, those on their way here
-// will not be kept either.
-func (p *place) drop(inFlight bool) {
+// will not be kept either. It returns what later ones are kept for.
+func (p *place) drop(inFlight bool) (gen uint32) {
 	s := p.s
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -199,6 +205,7 @@ func (p *place) drop(inFlight bool) {
 	if inFlight {
 		set.gen++
 	}
+	return set.gen
 }
 
 // flush lets go of everything.

@@ -11,12 +11,6 @@ type Config struct {
 	// means a second. What other replicas give back, reset or raise takes
 	// effect here within it.
 	MaxAge time.Duration
-	// LooseRemaining has those refusals of sliding logs and sliding windows
-	// answered here as well that were more than one unit short, as costs
-	// greater than one can be. That they are refused, Retry and Reset are
-	// right; Remaining is what was left when the store was asked. It may have
-	// grown since, by less than the cost needs.
-	LooseRemaining bool
 }
 
 const (
@@ -28,8 +22,6 @@ const (
 	minShardKeys = 1024
 
 	ways = 8 // refusals in a set
-
-	maxCharged = 64 // keys that a slice remembers; see work.before
 )
 
 func (c *Config) setDefaults() {

@@ -44,11 +44,10 @@ func New(next backends.Backend, caps *backends.Caps, cfg Config, now func() time
 
 // work is the memory of a Take that needs the store.
 type work struct {
-	finds   []find // for each op of the requests that go to the store
-	down    []int  // these requests
-	charged []id   // keys of theirs of which something is kept; see follows
-	reqs    []limit.Request
-	out     []limit.Verdict
+	finds []find // for each op of the requests that go to the store
+	down  []int  // these requests
+	reqs  []limit.Request
+	out   []limit.Verdict
 }
 
 var works = sync.Pool{New: func() any { return new(work) }}
@@ -66,7 +65,7 @@ func (w *work) free() {
 	clear(w.finds)
 	clear(w.reqs)
 	clear(w.out)
-	w.finds, w.down, w.charged, w.reqs, w.out = w.finds[:0], w.down[:0], w.charged[:0], w.reqs[:0], w.out[:0]
+	w.finds, w.down, w.reqs, w.out = w.finds[:0], w.down[:0], w.reqs[:0], w.out[:0]
 	works.Put(w)
 }
 
@@ -91,11 +90,11 @@ func (b *Backend) Take(ctx context.Context, reqs []limit.Request, out []limit.Ve
 			finds = w.room(n)
 		}
 		at := b.look(&reqs[i], finds, now)
-		if !w.follows(finds) && b.answer(&reqs[i], &out[i], finds, at) {
+		if b.answer(&reqs[i], &out[i], finds, at) {
 			continue
 		}
 		w = w.orNew()
-		w.before(&reqs[i], finds)
+		before(&reqs[i], finds)
 		w.finds = append(w.finds, finds...)
 		w.down = append(w.down, i)
 	}
@@ -140,7 +139,7 @@ func (b *Backend) look(req *limit.Request, finds []find, now time.Duration) limi
 	for i := range req.Ops {
 		f := &finds[i]
 		if f.found && (req.At == 0 || at-f.at < b.maxAge) {
-			f.known = f.answer(req.Ops[i].Cost, at, b.cfg.LooseRemaining, &f.outcome)
+			f.known = f.answer(req.Ops[i].Cost, at, &f.outcome)
 		}
 	}
 	return at
@@ -152,24 +151,47 @@ func inFlight(op *limit.Op) bool {
 	return op.Limit != nil && op.Limit.Algorithm() == limit.Concurrency
 }
 
-// answer decides req if all of it is known.
+// answer refuses req if one of its ops is known to be refused and nothing of it
+// is the store's to do.
 func (b *Backend) answer(req *limit.Request, v *limit.Verdict, finds []find, at limit.Instant) bool {
-	refuses := false
+	settled := false
 	for i := range finds {
-		if !finds[i].known {
+		switch op := &req.Ops[i]; {
+		case op.Limit == nil || inFlight(op) || op.Cost <= 0:
+			return false
+		case finds[i].known:
+			if !sure(finds, i) {
+				return false
+			}
+			settled = settled || !op.Shadow
+		case op.Each: // it may have to be charged
 			return false
 		}
-		refuses = refuses || !req.Ops[i].Shadow
 	}
-	if !refuses || len(finds) > b.maxOps {
+	if !settled || len(finds) > b.maxOps {
 		return false
 	}
 	v.Reset(len(finds))
 	v.At = at
 	for i := range finds {
-		v.Outcomes[i] = finds[i].outcome
+		if f := &finds[i]; f.known {
+			v.Outcomes[i] = f.outcome
+		} else {
+			v.Outcomes[i] = f.lastSeen(&req.Ops[i], at)
+		}
 	}
 	finds[0].s.hits.Add(1)
+	return true
+}
+
+// sure says whether the i-th op is refused also in this request: an earlier op
+// under another limit on its key may change what there is.
+func sure(finds []find, i int) bool {
+	for j := range finds[:i] {
+		if finds[j].id == finds[i].id && !finds[j].known {
+			return false
+		}
+	}
 	return true
 }
 
@@ -198,34 +220,19 @@ func (b *Backend) down(t limit.Instant) limit.Instant {
 	return t - t%b.precision
 }
 
-// before sees to it that requests behind req, which goes down, are not answered
-// from what the store may change for it. Units given back make room, so that
-// nobody is; of what it may charge, nothing behind it in the same slice is. The
-// key may be without room now and have some when the request gets there.
-func (w *work) before(req *limit.Request, finds []find) {
+// before sees to it that requests behind req, which goes to the store, are not
+// answered from what the store may change for it: units that are given back make
+// room, and so may units that are taken under another limit on the key.
+func before(req *limit.Request, finds []find) {
 	for i := range req.Ops {
 		switch f, cost := &finds[i], req.Ops[i].Cost; {
 		case inFlight(&req.Ops[i]):
-		case cost < 0 || cost > 0 && f.present && len(w.charged) == maxCharged:
+		case cost < 0:
 			f.drop(true)
-		case cost > 0 && f.present && !slices.Contains(w.charged, f.id):
-			w.charged = append(w.charged, f.id)
+		case cost > 0 && f.present && !f.known:
+			f.drop(false)
 		}
 	}
-}
-
-// follows says whether the store may charge one of the keys for an earlier
-// request of the same slice.
-func (w *work) follows(finds []find) bool {
-	if w == nil || len(w.charged) == 0 {
-		return false
-	}
-	for i := range finds {
-		if slices.Contains(w.charged, finds[i].id) {
-			return true
-		}
-	}
-	return false
 }
 
 // learn lets each request that was sent change what is kept, in their order.
@@ -253,18 +260,29 @@ func (b *Backend) after(req *limit.Request, v *limit.Verdict, finds []find, sent
 		case failed:
 		case !v.Outcomes[i].Admitted:
 			if alone(finds, i) && f.learn(op, &v.Outcomes[i], v.At) {
-				f.given, f.sent = req.At != 0, sent
-				f.insert(&f.refusal, f.gen)
+				f.keep(req, sent)
 			}
 		case op.Cost == 0:
 		case v.Admitted || op.Each: // charged
 			if f.present || f.changed() {
 				f.drop(false)
 			}
-		case !b.whole && len(req.Ops) > 1: // perhaps taken and given back
-			f.drop(true)
+		default: // there was room, and another op refused
+			if !b.whole { // perhaps taken and given back
+				f.gen = f.drop(true)
+			}
+			if alone(finds, i) {
+				f.see(op, &v.Outcomes[i], v.At)
+				f.keep(req, sent)
+			}
 		}
 	}
+}
+
+// keep inserts what was learnt.
+func (f *find) keep(req *limit.Request, sent time.Duration) {
+	f.given, f.sent = req.At != 0, sent
+	f.insert(&f.refusal, f.gen)
 }
 
 // alone says whether no other op of the request has the key of the i-th. What

@@ -1,45 +1,30 @@
 // Package denycache answers for a remote store what is sure to be refused: a
 // refused key is refused here until its Retry, without asking the store.
 //
-// # What is answered here
+// # What it promises
 //
-// A verdict that refuses an op says what the op's limit stood at. Until that
-// can have changed, the cache answers in the store's place, and only with the
-// very verdict that the store would give at that instant: refused, and every
-// field of every outcome right. Where one figure is not known, the store is
-// asked. A request is answered here when
+// Same key, same or greater cost: refused until T. A request is refused here when
+// one of its ops, not a shadow, is known to have no room: one known refusal settles
+// it, whatever its other ops are. The refusal is the one that the store would give
+// at the instant that the answer names, and so is its wait; for a greater cost than
+// was refused the wait may be too short, and who comes back then is told the rest.
+// What else the answer says may be as old as [Config.MaxAge]: of ops that do not
+// decide, what they were told when the store last refused a request with them, or
+// as if their limits were not used; of the one that does, how much was left.
 //
-//   - every op of it costs at least one unit and is known to have no room, and
-//   - at least one of them is not a shadow.
-//
-// All ops, because a verdict has an outcome for each: for an op that has room,
-// or may have, what is left is known to the store alone. And because the store
-// may have to charge it: an op with Each is charged when its request is refused.
-// Known to have no room, it is not charged, and nothing is lost by not asking.
-//
-// So these always reach the store: asking (cost zero), giving back (negative
-// cost), shadows alone, and requests of which some op may have room. And so do
-// requests in flight: one of them may end at any moment, on any replica, so a
-// refusal by limit.Concurrency tells nothing about the next moment and is not
-// kept. A request that has such an op beside others is the store's to decide,
-// also because it may have been granted before, and is then admitted whatever
-// its other limits say now.
+// These always reach the store: asking (cost zero), giving back (negative cost),
+// shadows alone, and requests with an op that may be charged although the request
+// is refused (Each). And so do requests in flight: one of them may end at any
+// moment, on any replica, so a refusal by limit.Concurrency tells nothing about the
+// next moment and is not kept. A request that has such an op beside others is the
+// store's to decide, also because it may have been granted before, and is then
+// admitted whatever its other limits say now.
 //
 // # Why it is sure
 //
 // A take under the same limit only makes room later, in every algorithm: it
 // adds to the window, the log or the weight, and lowers the bucket. Time makes
-// room no earlier than Retry said, for this cost and greater ones. What is left
-// and what a different cost has to wait is less simple:
-//
-//   - fixed_window: nothing changes until the window ends; any cost is answered.
-//   - token_bucket: the level follows from Retry and Reset and rises evenly; any
-//     cost is answered, but in the microsecond in which the rounding of these
-//     leaves a figure open.
-//   - sliding_log and sliding_window: when which units come back is the store's
-//     knowledge. The same cost is answered, where what is left cannot have grown
-//     without making room: when it was one unit short, as it is whenever single
-//     units are taken. See [Config.LooseRemaining] for the others.
+// room no earlier than Retry said, for this cost and greater ones.
 //
 // What can make room earlier: units given back, Forget, another limit on the
 // same key (a bucket that fills faster leaves more to the slower one, a window
@@ -53,9 +38,9 @@
 // after it, and so do those of takes in flight, which may have been decided
 // before it. That includes units that a request over several partitions took
 // and gave back when it was refused elsewhere. When a take is charged, the key's
-// refusals go as well: another limit may have room now, and what is left is
-// less. A request that comes behind others in one slice is answered here only if
-// none of them, on its way to the store, may be charged for its keys.
+// refusals go as well: another limit may have room now. Requests of one slice that
+// are answered here are answered as if they had come before the others, but for
+// what those give back.
 //
 // Within [Config.MaxAge], counted from when the store was asked: what other
 // replicas give back, reset or raise, and what happened in the store itself.
@@ -63,9 +48,6 @@
 // in flight at once, as with limits that callers override, a refusal under one
 // may outlive room that the other made. After a change of rules, call
 // [Backend.Flush].
-//
-// While takes on one key are in flight at once, a refusal may give what was left
-// a moment before; it is a refusal all the same.
 //
 // # Instants
 //

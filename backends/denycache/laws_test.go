@@ -2,6 +2,7 @@ package denycache
 
 import (
 	"context"
+	"maps"
 	"math/rand/v2"
 	"reflect"
 	"slices"
@@ -30,16 +31,24 @@ func (m model) decide(req *limit.Request, at limit.Instant) (v limit.Verdict) {
 	return v
 }
 
-// admits says what m would answer at instant at, and changes nothing.
-func (m model) admits(req *limit.Request, at limit.Instant) bool {
+// peek says what m would answer at instant at, and changes nothing.
+func (m model) peek(req *limit.Request, at limit.Instant) (v limit.Verdict) {
 	states := make([]limit.State, len(req.Ops))
 	for i := range req.Ops {
 		states[i] = m[req.Ops[i].Key]
 		states[i].Log = slices.Clone(states[i].Log)
 	}
-	var v limit.Verdict
 	limit.Decide(states, req, at, &v, nil)
-	return v.Admitted
+	return v
+}
+
+func (m model) clone() model {
+	c := model{}
+	for k, st := range m {
+		st.Log = slices.Clone(st.Log)
+		c[k] = st
+	}
+	return c
 }
 
 // A distant store is a model with a clock, some way off.
@@ -48,6 +57,7 @@ type distant struct {
 	model model
 	r     *rand.Rand
 	clock *remote.Clock
+	asked map[*limit.Op]bool // the first op of each request of the last Take
 }
 
 // way is the longest that a call takes, one way.
@@ -58,6 +68,7 @@ func (d *distant) travel() { d.clock.Add(time.Duration(d.r.Int64N(int64(way)))) 
 func (d *distant) Take(_ context.Context, reqs []limit.Request, out []limit.Verdict) {
 	d.travel()
 	for i := range reqs {
+		d.asked[&reqs[i].Ops[0]] = true
 		out[i] = d.model.decide(&reqs[i], d.clock.Micro())
 	}
 	d.travel()
@@ -114,9 +125,10 @@ func (f *traffic) request() (req limit.Request) {
 	return req
 }
 
-// With one replica, every answer is the one that the store would have given at
-// the instant it names, wherever it came from; that instant is now, or later
-// by no more than a round trip; and what is refused here would be refused there.
+// With one replica, every answer of the store is passed on as it is, and what is
+// refused here the store would refuse at the instant that the answer names: that
+// is now, or later by no more than a round trip. What is said to have no room has
+// none, and for no less time.
 func TestAnswersAreTheStores(t *testing.T) {
 	r := seed.Rand(t, 2)
 	var hits uint64
@@ -135,6 +147,9 @@ func TestAnswersAreTheStores(t *testing.T) {
 			compare(t, d, b, twin, f, 1+r.IntN(6)*r.IntN(2))
 		}
 		hits += b.Stats().Hits
+		for _, m := range []model{d.model, twin} { // a key that was only asked about is as good as none
+			maps.DeleteFunc(m, func(_ limit.Key, st limit.State) bool { return reflect.DeepEqual(st, limit.State{}) })
+		}
 		if !reflect.DeepEqual(d.model, twin) {
 			t.Fatalf("the store's state is not that without a cache:\n%v\nwant\n%v", d.model, twin)
 		}
@@ -151,20 +166,38 @@ func compare(t *testing.T, d *distant, b *Backend, twin model, f *traffic, n int
 	for i := range reqs {
 		reqs[i] = f.request()
 	}
-	began := d.clock.Micro()
+	began, before := d.clock.Micro(), twin.clone()
+	d.asked = map[*limit.Op]bool{}
 	b.Take(context.Background(), reqs, out)
 	for i := range reqs {
-		if !out[i].Admitted && twin.admits(&reqs[i], began) && twin.admits(&reqs[i], d.clock.Micro()) {
-			t.Fatalf("request %d of %d was refused, but would have been admitted: %+v", i, n, reqs[i])
+		state, decide, same := twin, twin.decide, slices.Equal[[]limit.Outcome]
+		if !d.asked[&reqs[i].Ops[0]] { // as if it had come before the others
+			state, decide, same = before, before.peek, refusesNoMore
+		}
+		if !out[i].Admitted && state.peek(&reqs[i], began).Admitted && state.peek(&reqs[i], d.clock.Micro()).Admitted {
+			t.Fatalf("request %d of %d was refused, but would have been admitted: %+v", i, n, reqs[:i+1])
 		}
 		if early, late := began, d.clock.Micro().Add(2*way)+1; out[i].At < early || out[i].At > late {
 			t.Fatalf("decided at %d, want %d to %d", out[i].At, early, late)
 		}
-		want := twin.decide(&reqs[i], out[i].At)
-		if !slices.Equal(out[i].Outcomes, want.Outcomes) || out[i].Admitted != want.Admitted {
+		want := decide(&reqs[i], out[i].At)
+		if ok := same(out[i].Outcomes, want.Outcomes); !ok || out[i].Admitted != want.Admitted {
 			t.Fatalf("request %d of %d at %d:\n     %+v\nwant %+v\n%+v", i, n, out[i].At, out[i], want, reqs[i])
 		}
 	}
+}
+
+// refusesNoMore says whether got refuses no op that want admits, and for no
+// longer.
+func refusesNoMore(got, want []limit.Outcome) bool {
+	for i := range got {
+		switch g, w := &got[i], &want[i]; {
+		case g.Admitted:
+		case w.Admitted, w.Retry != limit.Never && (g.Retry == limit.Never || g.Retry > w.Retry):
+			return false
+		}
+	}
+	return true
 }
 
 // What another replica does takes effect within MaxAge.
@@ -260,23 +293,43 @@ func TestEachIsCharged(t *testing.T) {
 	}
 }
 
-// With several ops, all must be known.
-func TestSeveralOps(t *testing.T) {
-	r := newRig(t, Config{})
-	l := newLimit(limit.TokenBucket, 2, time.Hour)
-	x, y, z := op("x", l, 1), op("y", l, 1), op("z", l, 1)
-	r.exhaust(x)
-	r.want("y has room", false, true, x, y)
-	r.exhaust(y)
-	r.clock.Add(time.Second / 2)
-	v := r.want("both are known", false, false, x, y)
-	for i, out := range v.Outcomes {
-		if want := (limit.Outcome{Retry: 1799*time.Second + 500*time.Millisecond, Reset: 3599*time.Second + 500*time.Millisecond}); out != want {
-			t.Errorf("outcome %d: %+v, want %+v", i, out, want)
+// One known refusal settles a request. Of its other ops it says what they were
+// last told, or as if they were not used.
+func TestOneRefusalSettles(t *testing.T) {
+	for _, a := range limit.Algorithms() {
+		r := newRig(t, Config{})
+		l := newLimit(a, 5, time.Hour)
+		full, roomy, huge := op("full", newLimit(a, 1, time.Hour), 1), op("roomy", l, 1), op("huge", l, 6)
+		r.want("two are left of five", true, true, op("roomy", l, 3))
+		r.exhaust(full)
+		first := r.want("roomy is not known, and so as if not used", false, false, roomy, full)
+		if got := first.Outcomes[0]; got != (limit.Outcome{Admitted: true, Remaining: 5}) {
+			t.Errorf("%v: %+v", a, got)
+		}
+		r.Flush()
+		asked := r.want("the store is asked", false, true, roomy, full)
+		r.clock.Add(500 * time.Millisecond)
+		v := r.want("and remembered", false, false, roomy, full)
+		want := asked.Outcomes[0]
+		want.Reset -= 500 * time.Millisecond
+		if got := v.Outcomes[0]; got != want || got.Remaining != 2 {
+			t.Errorf("%v: %+v, want %+v", a, got, want)
+		}
+		if got := r.want("too much for an unused limit", false, false, huge, full).Outcomes[0]; got != (limit.Outcome{Remaining: 5, Retry: limit.Never}) {
+			t.Errorf("%v: %+v", a, got)
+		}
+		r.want("beside a shadow", false, false, shadow(roomy), full)
+		r.want("the refusal is a shadow's", true, true, roomy, shadow(full))
+		r.want("one key twice", false, false, full, full)
+		before := r.store.Calls.Load()
+		for i := range 10_000 {
+			r.clock.Add(time.Millisecond)
+			r.take(roomy, op("new"+strconv.Itoa(i), l, 1), full)
+		}
+		if n := r.store.Calls.Load() - before; n > 12 {
+			t.Errorf("%v: %d calls for 10,000 refusals in ten seconds", a, n)
 		}
 	}
-	r.want("one key twice", false, false, x, x)
-	r.want("z is new", false, true, x, y, z)
 }
 
 // A later op of a request is told of what an earlier one would have taken: that
@@ -330,26 +383,31 @@ func TestWaitsEndEarly(t *testing.T) {
 	}
 }
 
-func TestLooseRemaining(t *testing.T) {
+// A greater cost is refused as long as a lesser one, a lesser one is asked about.
+func TestGreaterCosts(t *testing.T) {
 	for _, a := range limit.Algorithms() {
-		for _, loose := range []bool{false, true} {
-			r := newRig(t, Config{LooseRemaining: loose})
-			l := newLimit(a, 12, time.Hour)
-			o := op("k", l, 5)
-			r.exhaust(o) // two are left, three are missing
-			r.clock.Add(time.Millisecond)
-			open := a == limit.SlidingLog || a == limit.SlidingWindow
-			v := r.want(a.String(), false, open && !loose, o)
-			if v.Outcomes[0].Remaining != 2 {
-				t.Errorf("%v: %+v", a, v.Outcomes[0])
-			}
-			more := o
-			more.Cost = 6
-			r.want(a.String()+", a greater cost", false, open, more)
-			more.Cost = 2
-			r.want(a.String()+", what is left", true, true, more)
-			r.want(a.String()+", now less is left", false, true, o)
+		r := newRig(t, Config{})
+		o := op("k", newLimit(a, 12, time.Hour), 5)
+		r.exhaust(o) // two are left, three are missing
+		r.clock.Add(time.Millisecond)
+		v := r.want(a.String(), false, false, o)
+		if v.Outcomes[0].Remaining != 2 {
+			t.Errorf("%v: %+v", a, v.Outcomes[0])
 		}
+		more := o
+		more.Cost = 6
+		if got := r.want(a.String()+", a greater cost", false, false, more); got.Outcomes[0].Retry != v.Outcomes[0].Retry {
+			t.Errorf("%v: %+v, want the wait of %+v", a, got.Outcomes[0], v.Outcomes[0])
+		}
+		more.Cost = 13
+		if got := r.want(a.String()+", more than ever fits", false, false, more); got.Outcomes[0].Retry != limit.Never {
+			t.Errorf("%v: %+v", a, got.Outcomes[0])
+		}
+		more.Cost = 3
+		r.want(a.String()+", a lesser cost", false, true, more)
+		more.Cost = 2
+		r.want(a.String()+", what is left", true, true, more)
+		r.want(a.String()+", now less is left", false, true, o)
 	}
 }
 
@@ -365,7 +423,7 @@ func TestErrors(t *testing.T) {
 		r.exhaust(o)
 		r.store.Fail = func(*limit.Request) error { return c.err }
 		out := make([]limit.Verdict, 1)
-		r.Take(context.Background(), []limit.Request{{Ops: []limit.Op{o, op("other", o.Limit, 1)}}}, out)
+		r.Take(context.Background(), []limit.Request{{Ops: []limit.Op{o, each(op("other", o.Limit, 1))}}}, out)
 		if out[0].Err == nil {
 			t.Fatal("no error")
 		}
@@ -383,6 +441,7 @@ func TestUnitsTakenAndGivenBack(t *testing.T) {
 	l := newLimit(limit.FixedWindow, 1, time.Hour)
 	x, full := op("x", l, 1), op("full", l, 1)
 	r.exhaust(full)
+	r.Flush()
 	// While the request is under way, another one meets what it took of x.
 	s.Trip = func([]limit.Request) {
 		s.Trip = nil
@@ -468,7 +527,7 @@ func TestTooManyOps(t *testing.T) {
 // Each of several costs on one key is answered, whatever the algorithm.
 func TestMixedCosts(t *testing.T) {
 	for _, a := range limit.Algorithms() {
-		r := newRig(t, Config{MaxAge: time.Hour, LooseRemaining: true})
+		r := newRig(t, Config{MaxAge: time.Hour})
 		s := limit.Spec{Algorithm: a, Max: 7, Window: time.Second}
 		if a == limit.TokenBucket {
 			s.Burst = 8 // a unit comes back in 1000000/7 µs

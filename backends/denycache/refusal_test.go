@@ -8,12 +8,12 @@ import (
 	"github.com/headgate-rls/headgate/limit"
 )
 
-// What a refusal tells is what Step says, at every instant from it on; also of
-// a state whose instant is later. And of a fixed window and a bucket it tells
-// nearly all there is.
-func TestRefusalTellsWhatStepSays(t *testing.T) {
+// Until its wait is over, a refusal is what Step says at every instant: of the
+// same cost when to ask again and when the limit is unused, of a greater one that
+// it has no room either.
+func TestRefusalHoldsUntilItsEnd(t *testing.T) {
 	r := seed.Rand(t, 3)
-	told, untold := map[limit.Algorithm]int{}, map[limit.Algorithm]int{}
+	told := map[limit.Algorithm]int{}
 	const start = limit.Instant(1_900_000_000_000_000)
 	for range 40_000 {
 		a := limit.Algorithms()[r.IntN(4)]
@@ -38,25 +38,27 @@ func TestRefusalTellsWhatStepSays(t *testing.T) {
 			continue
 		}
 		for range 8 {
-			op := limit.Op{Limit: l, Cost: 1 + r.Int64N(11)}
+			op := limit.Op{Limit: l, Cost: ref.cost + max(0, r.Int64N(11)-5)}
 			at := now + limit.Instant(r.Int64N(2*spec.Window.Microseconds())>>r.IntN(14))
 			_, want := limit.Step(state, &op, at)
 			var got limit.Outcome
-			switch {
-			case ref.covers(op.Cost) && ref.answer(op.Cost, at, false, &got):
-				if got != want {
-					t.Fatalf("%v, refused cost %d at %d: %+v\ncost %d, %d later: %+v\nwant %+v", l, ref.cost, now, out, op.Cost, at-now, got, want)
+			if !ref.answer(op.Cost, at, &got) {
+				if op.Cost == ref.cost && !want.Admitted && want.Retry == limit.Never {
+					t.Fatalf("%v, cost %d: no answer %d later", l, op.Cost, at-now)
 				}
-				told[a]++
-			case !want.Admitted:
-				untold[a]++
+				continue
+			}
+			told[a]++
+			differs := op.Cost == ref.cost && (got.Retry != want.Retry || got.Retry != limit.Never && got.Reset != want.Reset)
+			longer := want.Retry != limit.Never && (got.Retry == limit.Never || got.Retry > want.Retry)
+			if want.Admitted || differs || longer || op.Cost > l.Capacity() && got.Retry != limit.Never {
+				t.Fatalf("%v, refused cost %d at %d: %+v\ncost %d, %d later: %+v\nwant %+v", l, ref.cost, now, out, op.Cost, at-now, got, want)
 			}
 		}
 	}
 	for _, a := range limit.Algorithms() {
-		t.Logf("%v: %d refusals told, %d not", a, told[a], untold[a])
-	}
-	if n := limit.TokenBucket; untold[n] > told[n]/4 {
-		t.Errorf("of %v, too little is told", n)
+		if t.Logf("%v: %d refusals told", a, told[a]); told[a] < 1000 {
+			t.Errorf("%v: hardly a refusal was told", a)
+		}
 	}
 }

@@ -125,7 +125,7 @@ func (s *store) decorate(driver backends.Backend, c storeConfig) {
 	}
 	s.breaker = failover.New(s.backend, s.breakerConfig(c), time.Now)
 	s.shared = share.New(combine.New(s.breaker, combine.Config{Timeout: c.timeout, Answers: s.breaker.Answers}), &s.caps, share.Config{}, time.Now)
-	s.refused = denycache.New(s.shared, &s.caps, denycache.Config{LooseRemaining: true}, time.Now)
+	s.refused = denycache.New(s.shared, &s.caps, denycache.Config{}, time.Now)
 	s.backend = s.refused
 	s.local = failover.NewLocal(inner, s.backend, failover.LocalConfig{
 		Replicas: c.replicas, ServerClock: s.caps.ServerClock, Timeout: c.timeout,

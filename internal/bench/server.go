@@ -113,7 +113,7 @@ func (c benchCase) service(redisURL string) (*ratelimit.Service, *telemetry.Metr
 			return nil, nil, err
 		}
 		be = denycache.New(combine.New(failover.New(observe.New(driver, m.Backend(caps.Name), time.Now), failover.Config{}, time.Now), combine.Config{}),
-			&caps, denycache.Config{LooseRemaining: true}, time.Now)
+			&caps, denycache.Config{}, time.Now)
 	} else {
 		be = observe.New(be, m.Backend(caps.Name), time.Now)
 	}
