@@ -89,6 +89,10 @@ func (b *batch) start(s *Service, reqs []*Request, resps []*Response) {
 func (b *batch) release() {
 	for i := range b.calls {
 		c := &b.calls[i]
+		if i >= keptLarge && c.req.size > smallMessage {
+			*c = call{}
+			continue
+		}
 		c.req, c.resp = nil, nil
 		clear(c.parts)
 		clear(c.ops)

@@ -40,6 +40,14 @@ type callSlice struct {
 	resps     []*Response
 }
 
+// What a pool keeps of requests whose messages are larger than smallMessage, in
+// bytes, is bounded: none of their strings, and of a slice only the memory of
+// the first keptLarge.
+const (
+	smallMessage = 2 << 10
+	keptLarge    = 32
+)
+
 // errLate answers calls whose caller has stopped waiting.
 var errLate = &unary.Status{Code: unary.DeadlineExceeded, Message: "the deadline had passed when the call was read"}
 
@@ -120,9 +128,22 @@ func (h *unaryHandler) encode(cs *callSlice, start time.Time) {
 			continue
 		}
 		c.Reply = resp.AppendTo(c.Reply)
-		c.Unwanted = h.service.Undo(resp)
+		if c.Unwanted = h.service.Undo(resp); c.Unwanted != nil {
+			c.UnwantedSize = resp.undoSize()
+		}
+	}
+	for i, req := range cs.reqs {
+		switch {
+		case req.size <= smallMessage:
+		case i < keptLarge:
+			req.forget()
+		default:
+			cs.exchanges[i] = new(exchange)
+		}
 	}
 	clear(cs.calls)
+	clear(cs.reqs)
+	clear(cs.resps)
 	cs.calls, cs.reqs, cs.resps = cs.calls[:0], cs.reqs[:0], cs.resps[:0]
 	h.slices.Put(cs)
 }

@@ -321,7 +321,7 @@ func (c *call) grant(b *batch, v *limit.Verdict, local bool) {
 		if lv.inFlight == nil || c.ops[i].Cost <= 0 || !out.Admitted {
 			continue
 		}
-		c.resp.granted = append(c.resp.granted, granted{c.ops[i], c.req.Domain, lv.rule})
+		c.resp.granted = append(c.resp.granted, granted{c.ops[i], lv.domain, lv.rule})
 		if t := lv.tier(out); t != nil && !lv.shadow {
 			t.hits.Inc()
 			if t.delay != "" && (delay == nil || t.Delay > delay.Delay) {
@@ -383,7 +383,8 @@ func appendTextMetadata(b []byte, key, value string) []byte {
 	return protowire.AppendString(protowire.AppendTag(b, 3, protowire.BytesType), value)
 }
 
-// A granted is a lease that a response is about to hand out.
+// A granted is a lease that a response is about to hand out. It must keep none
+// of the request's memory alive, which may be much.
 type granted struct {
 	op           limit.Op
 	domain, rule string

@@ -19,12 +19,22 @@ type Request struct {
 	// Peer is the identity in the certificate that the caller has shown, ""
 	// without one: owners with the same name and other peers are others.
 	Peer string
+
+	size int // bytes of the message that it was decoded from
 }
 
 func (r *Request) owner() ownerName { return ownerName{r.Peer, r.Owner} }
 
 // maxAbout bounds what comes with a call; more says nothing.
 const maxAbout = 256
+
+// forget drops all strings, which keep the message that they are parts of alive.
+func (r *Request) forget() {
+	r.Domain = ""
+	for i := range r.Descriptors {
+		clear(r.Descriptors[i].Entries)
+	}
+}
 
 // about fills in what comes with the call.
 func (r *Request) about(id, owner, leaseKey string) {
@@ -106,6 +116,19 @@ const (
 	codeInvalid     = 3  // INVALID_ARGUMENT
 	codeUnavailable = 14 // UNAVAILABLE
 )
+
+// grantedSize is about what a granted takes, in bytes, without its strings.
+const grantedSize = 200
+
+// undoSize is about how many bytes what Undo returns keeps in memory.
+func (r *Response) undoSize() int {
+	n := 0
+	for i := range r.granted {
+		op := &r.granted[i].op
+		n += grantedSize + len(op.Key.Group) + len(op.Holder)
+	}
+	return n
+}
 
 // reset prepares r for the answer to a request of n descriptors.
 func (r *Response) reset(n int) {

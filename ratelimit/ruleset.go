@@ -46,6 +46,7 @@ type limitView struct {
 	// What there is only for requests in flight.
 	inFlight *descriptors.Concurrency
 	tiers    []tierView
+	domain   string // the rule's
 	rule     string // the rule's path
 	leases   *LeaseCounters
 }
@@ -102,7 +103,7 @@ func newLimitView(r *descriptors.Rule, rl *descriptors.RuleLimit, conf *Config) 
 func newInFlightView(r *descriptors.Rule, conf *Config) limitView {
 	c := r.Concurrency
 	lv := newLimitView(r, &descriptors.RuleLimit{Limit: c.Limit, KeyPart: c.KeyPart}, conf)
-	lv.inFlight, lv.rule = c, r.Path
+	lv.inFlight, lv.domain, lv.rule = c, r.Domain, r.Path
 	lv.tiers = newTierViews(r, lv.name, conf.Metrics)
 	lv.leases = conf.Metrics.Lease(r.Domain, r.Path)
 	return lv

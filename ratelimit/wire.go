@@ -67,7 +67,7 @@ func (r *Request) Decode(message []byte) error {
 	if len(message) > MaxMessageSize {
 		return fmt.Errorf("request of %d bytes, at most %d", len(message), MaxMessageSize)
 	}
-	*r = Request{Descriptors: r.Descriptors[:0]}
+	*r = Request{Descriptors: r.Descriptors[:0], size: len(message)}
 	text := string(message) // all strings of r are parts of this one
 	return fields(text, func(num protowire.Number, n uint64, s string) (err error) {
 		switch num {

@@ -33,7 +33,8 @@ type endpoint struct {
 
 // Bounds of a connection, for either transport.
 const (
-	maxStreams    = 1 << 14
+	maxStreams    = 1 << 10
+	maxHeld       = 16 << 20 // bytes of requests in memory, by the unary transport
 	maxHeaders    = 32 << 10 // bytes
 	connectWithin = 10 * time.Second
 	pingAnswer    = 20 * time.Second
@@ -97,6 +98,7 @@ func (s *server) unaryEndpoint(l net.Listener, conf *tls.Config) (*endpoint, err
 		MaxMessageSize:       ratelimit.MaxMessageSize,
 		MaxHeaderListSize:    maxHeaders,
 		MaxConcurrentStreams: maxStreams,
+		MaxHeld:              maxHeld,
 		ReadTimeout:          connectWithin,
 		KeepaliveInterval:    s.conf.Keepalive,
 		KeepaliveTimeout:     pingAnswer,

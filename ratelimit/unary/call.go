@@ -81,9 +81,10 @@ func (c *conn) open(block headerBlock) {
 		return
 	case c.active >= c.s.conf.MaxConcurrentStreams:
 		c.pay(costRefused)
-		c.refused++
-		c.reset(block.id, http2.ErrCodeRefusedStream)
-		c.closed.add(block.id, true)
+		c.turnAway(block.id)
+		return
+	case !c.room(streamCost):
+		c.turnAway(block.id)
 		return
 	}
 	st := newStream(block.id, c.req.h)
@@ -102,6 +103,13 @@ func (c *conn) open(block headerBlock) {
 		return
 	}
 	c.watchStreams()
+}
+
+// turnAway refuses a stream so that the client knows that it may try it again.
+func (c *conn) turnAway(id uint32) {
+	c.refused++
+	c.reset(id, http2.ErrCodeRefusedStream)
+	c.closed.add(id, true)
 }
 
 // admit sees whether a call can be served. Where the request is no gRPC at
@@ -133,7 +141,11 @@ func (c *conn) admit(st *stream) *Status {
 		st.call.Deadline = c.now.Add(timeout)
 	}
 	st.call.Metadata, st.call.Peer = append(st.call.Metadata, q.metadata...), c.who
-	return nil
+	n := 0
+	for _, value := range q.metadata {
+		n += len(value)
+	}
+	return c.hold(st, n)
 }
 
 func (c *conn) unknownMethod(path string) *Status {
@@ -159,28 +171,19 @@ func (c *conn) requestEnds(st *stream) {
 	}
 	if st.h == c.s.standIn {
 		st.call.Message = st.body
-	} else if status := st.decode(c.s.conf.MaxMessageSize, c.s.conf.maxHeld-c.held); status != nil {
+	} else if status := st.decode(c.s.conf.MaxMessageSize, c.s.conf.MaxHeld-c.held); status != nil {
 		c.refuse(st, status)
 		return
 	}
-	if len(st.plain) > 0 {
-		if status := c.hold(st, len(st.plain)); status != nil {
+	if n := len(st.plain); n > 0 {
+		c.pay(max(0, n-inflation*len(st.body)) / inflatedPerPoint)
+		if status := c.hold(st, n); status != nil {
 			c.refuse(st, status)
 			return
 		}
 	}
 	st.queued = true
 	c.ready = append(c.ready, st)
-}
-
-// hold accounts for n more bytes of requests kept in memory.
-func (c *conn) hold(st *stream, n int) *Status {
-	if c.held+n > c.s.conf.maxHeld || c.s.held.Load() > int64(c.s.conf.MaxBuffered) {
-		return &Status{ResourceExhausted, "too many bytes of requests in flight"}
-	}
-	st.held += n
-	c.held += n
-	return nil
 }
 
 // refuse answers a call that does not reach its handler, also before its
@@ -228,7 +231,7 @@ func (c *conn) answer(st *stream) {
 // sent ends a call whose answer is on its way.
 func (c *conn) sent(st *stream) {
 	if undo := st.call.Unwanted; undo != nil {
-		c.receipts.add(st.id, undo)
+		c.receipts.add(st.id, st.call.UnwantedSize, undo, c.now)
 		st.call.Unwanted = nil
 	}
 	c.drop(st, false)

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -59,14 +60,16 @@ type conn struct {
 
 	// Requests.
 	streams      map[uint32]*stream
-	ready        []*stream // complete, for the handlers
-	active       int       // streams whose memory is in use
-	held         int       // bytes of requests in memory
-	heldReported int       // of which the server knows
+	ready        []*stream    // complete, for the handlers
+	active       int          // streams whose memory is in use
+	held         int          // bytes of requests in memory that count against MaxHeld
+	heldReported int          // of which the server knows
+	counted      atomic.Int64 // bytes of memory of which the server knows
+	inboxSize    int          // bytes of the read buffer
 	lastID       uint32
 	goAwayID     uint32 // the last stream that is served in stateLeft
 	closed       closedRing
-	receipts     receiptRing
+	receipts     receipts
 	partial      headerBlock // a header block that goes on in CONTINUATION
 	fragments    []byte
 	recvWindow   int
@@ -74,6 +77,7 @@ type conn struct {
 	// Answers.
 	out, spare   []byte // queued; the other buffer while one is written
 	writing      bool
+	inWrite      int // bytes of the buffer that is being written
 	writeSince   time.Time
 	enc          encoder
 	frameSize    int   // bytes of the largest DATA that we send
@@ -83,18 +87,18 @@ type conn struct {
 	pendingBytes int
 
 	// Time and patience.
-	made         time.Time // when the connection was made
-	age          time.Duration
-	lastRead     time.Time
-	lastCall     time.Time
-	partialSince time.Time // since when there is a part of a frame or header block
-	streamsAt    time.Time // when streams must be looked at, or zero
-	pingAt       time.Time // when a keepalive ping was sent that has no answer, or zero
-	drainAt      time.Time // when the drain began
-	lingerUntil  time.Time
-	lingered     int // bytes read in stateLingering
-	patience     int
-	patienceAt   time.Time
+	made             time.Time // when the connection was made
+	age              time.Duration
+	lastRead         time.Time
+	lastCall         time.Time
+	partialSince     time.Time // since when there is a part of a frame or header block
+	streamsAt        time.Time // when streams must be looked at, or zero
+	pingAt           time.Time // when a keepalive ping was sent that has no answer, or zero
+	drainAt          time.Time // when the drain began
+	lingerUntil      time.Time
+	lingered         int // bytes read in stateLingering
+	patience         budget
+	settingsPatience budget
 
 	line line // jobs that wait, guarded by the queue's mutex
 
@@ -104,9 +108,11 @@ type conn struct {
 
 func newConn(s *Server, nc net.Conn, now time.Time) *conn {
 	c := &conn{
-		s: s, nc: nc, now: now, made: now, lastRead: now, lastCall: now, patienceAt: now,
-		patience: patience, recvWindow: connWindow,
-		frameSize: minFrame, sendWindow: defaultWindow, peerWindow: defaultWindow,
+		s: s, nc: nc, now: now, made: now, lastRead: now, lastCall: now,
+		patience:         newBudget(patience, patiencePerSec, now),
+		settingsPatience: newBudget(settingsPatience, settingsPatiencePerSec, now),
+		recvWindow:       connWindow,
+		frameSize:        minFrame, sendWindow: defaultWindow, peerWindow: defaultWindow,
 		streams: make(map[uint32]*stream), age: s.connectionAge(),
 	}
 	c.wrote.L = &c.mu
@@ -168,15 +174,19 @@ func (c *conn) step(n int) bool {
 	c.mu.Lock()
 	c.now = time.Now()
 	c.lastRead, c.pingAt = c.now, time.Time{}
+	c.inboxSize = len(c.in.buf)
 	if c.state >= stateClosing {
 		c.linger(n)
 	} else {
 		c.take()
 	}
 	for c.nextBatch() {
-		h := c.batch[0].h
+		h, more := c.batch[0].h, len(c.ready) > 0
 		c.mu.Unlock()
 		c.dispatch(h)
+		if more {
+			runtime.Gosched() // a client that asks for much lets others go first
+		}
 		c.mu.Lock()
 	}
 	c.report()
@@ -216,9 +226,15 @@ func (c *conn) linger(n int) {
 	}
 }
 
+// batchBytes is the size of the messages, in bytes, of which a batch takes no
+// further ones: about what one read brings, unless it is compressed. Handlers
+// may need many times as much memory.
+const batchBytes = 64 << 10
+
 // nextBatch collects, of the calls that are complete, those of one handler.
 func (c *conn) nextBatch() bool {
 	c.batch, c.calls = c.batch[:0], c.calls[:0]
+	bytes := 0
 	rest := c.ready[:0]
 	for _, st := range c.ready {
 		switch {
@@ -226,7 +242,7 @@ func (c *conn) nextBatch() bool {
 			st.queued = false
 			c.s.abandoned(st)
 			c.abandon(st)
-		case len(c.batch) > 0 && c.batch[0].h != st.h:
+		case len(c.batch) > 0 && (c.batch[0].h != st.h || bytes >= batchBytes):
 			rest = append(rest, st)
 		case !st.call.Deadline.IsZero() && !c.now.Before(st.call.Deadline):
 			st.queued = false
@@ -234,6 +250,7 @@ func (c *conn) nextBatch() bool {
 			c.refuse(st, errDeadline)
 		default:
 			st.queued, st.handed = false, true
+			bytes += len(st.call.Message)
 			c.batch = append(c.batch, st)
 			c.calls = append(c.calls, &st.call)
 		}
@@ -335,6 +352,7 @@ func (c *conn) writeQueued() {
 	buf := c.out
 	c.out = c.spare[:0]
 	c.spare = nil
+	c.inWrite = cap(buf)
 	for rest := buf; len(rest) > 0 && c.state != stateDead; {
 		chunk := rest[:min(len(rest), writeChunk)]
 		rest = rest[len(chunk):]
@@ -347,6 +365,7 @@ func (c *conn) writeQueued() {
 			c.kill("write: " + err.Error())
 		}
 	}
+	c.inWrite = 0
 	if cap(buf) <= inboxLarge {
 		c.spare = buf[:0]
 	}
@@ -419,12 +438,14 @@ func (c *conn) trimmed(err error) bool {
 		return false
 	}
 	c.in.trim()
+	c.inboxSize = len(c.in.buf)
 	if c.active == 0 && !c.writing {
 		c.out, c.spare, c.fragments = nil, nil, nil
 		c.calls, c.batch, c.later, c.ready, c.blocked = nil, nil, nil, nil, nil
 		c.streams = make(map[uint32]*stream)
 		c.fat = false
 	}
+	c.count()
 	return true
 }
 
@@ -440,10 +461,7 @@ func (c *conn) report() {
 	add(&c.s.stats.failed, &c.failed)
 	add(&c.s.stats.cancelled, &c.cancelled)
 	add(&c.s.stats.refusedCalls, &c.refused)
-	if d := c.held - c.heldReported; d != 0 {
-		c.s.held.Add(int64(d))
-		c.heldReported = c.held
-	}
+	c.count()
 }
 
 // exit ends the read loop. Handlers may still have calls of the connection.
@@ -458,6 +476,7 @@ func (c *conn) exit() {
 		c.release(st)
 	}
 	c.blocked = nil
+	c.receipts = receipts{}
 	c.report()
 	why := c.why
 	c.mu.Unlock()

@@ -63,7 +63,7 @@ func (c *conn) receivedOn(st *stream, n int, end bool) bool {
 
 // windowUpdate opens a send window.
 func (c *conn) windowUpdate(id uint32, increment int64) {
-	c.pay(costWindowUpdate)
+	c.pay(costWindowUpdate + len(c.blocked)/walkPerPoint)
 	c.opened = true
 	if id == 0 {
 		if c.sendWindow += increment; c.sendWindow > maxWindow {
@@ -99,11 +99,12 @@ func (c *conn) initialWindow(size int64) {
 
 // block keeps an answer until there is window for it.
 func (c *conn) block(st *stream) {
-	if c.pendingBytes+len(st.pending) > maxPending {
+	if c.pendingBytes+len(st.pending) > maxPending || !c.room(len(st.pending)) {
 		c.reset(st.id, http2.ErrCodeEnhanceYourCalm)
 		c.drop(st, true)
 		return
 	}
+	c.forgetRequest(st)
 	st.since, st.blocked = c.now, true
 	c.pendingBytes += len(st.pending)
 	c.blocked = append(c.blocked, st)

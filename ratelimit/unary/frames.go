@@ -263,15 +263,24 @@ func (c *conn) settings(f *http2.SettingsFrame) {
 		c.pay(costIgnored)
 		return
 	}
-	if c.settled {
-		c.pay(costSettings)
-	}
 	first := !c.settled
 	c.settled = true
+	window := c.peerWindow
 	for i := range f.NumSettings() {
-		if s := f.Setting(i); !c.setting(s) {
+		if s := f.Setting(i); !c.setting(s, &window) {
 			return
 		}
+	}
+	cost := costSettings
+	if window != c.peerWindow {
+		cost += (len(c.streams) + len(c.blocked)) / walkPerPoint
+		c.initialWindow(window)
+	}
+	if c.state >= stateClosing {
+		return
+	}
+	if !first {
+		c.payFrom(&c.settingsPatience, cost)
 	}
 	c.out = appendFrame(c.out, http2.FrameSettings, http2.FlagSettingsAck, 0, 0)
 	if first && !c.drainAt.IsZero() {
@@ -279,8 +288,10 @@ func (c *conn) settings(f *http2.SettingsFrame) {
 	}
 }
 
-// setting takes one of the client's settings and tells whether it is valid.
-func (c *conn) setting(s http2.Setting) bool {
+// setting takes one of the client's settings and tells whether it is valid. The
+// initial window is left to the caller: only a frame's last one is worth a walk
+// over all streams.
+func (c *conn) setting(s http2.Setting, window *int64) bool {
 	if err := s.Valid(); err != nil {
 		code := http2.ErrCodeProtocol
 		if s.ID == http2.SettingInitialWindowSize {
@@ -291,7 +302,7 @@ func (c *conn) setting(s http2.Setting) bool {
 	}
 	switch s.ID {
 	case http2.SettingInitialWindowSize:
-		c.initialWindow(int64(s.Val))
+		*window = int64(s.Val)
 	case http2.SettingMaxFrameSize:
 		c.frameSize = min(int(s.Val), maxDataFrame)
 	case http2.SettingHeaderTableSize:

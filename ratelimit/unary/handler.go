@@ -47,7 +47,7 @@ type Handler struct {
 type Call struct {
 	Message  []byte    // the request: one message, decompressed
 	Deadline time.Time // when the client stops waiting, or zero
-	Metadata []string  // the values of [Handler.Metadata], "" where absent; repeated ones are joined with ","
+	Metadata []string  // the values of [Handler.Metadata], "" where absent; repeated ones are joined with ","; more than 256 bytes are left out
 
 	Peer string // who calls, by [Config.Identify]
 
@@ -60,8 +60,11 @@ type Call struct {
 	// Unwanted, where the handler sets it, is called once if the client turns
 	// out not to have taken the answer: it had given the call up, or resets it
 	// when the answer is already on its way. It must not block. Of answers that
-	// were on their way when the connection broke nothing is known.
-	Unwanted func()
+	// were on their way when the connection broke nothing is known. It is kept
+	// for a second at most, and of each connection only so many as have
+	// UnwantedSize, the bytes of memory that it keeps, within a bound.
+	Unwanted     func()
+	UnwantedSize int
 
 	cancelled atomic.Bool
 	later     bool // left by Inline to Serve

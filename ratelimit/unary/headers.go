@@ -124,15 +124,21 @@ func (q *request) pseudoField(name, value string) {
 	q.pseudo |= bit
 }
 
+// maxMetadata bounds what is kept of a header for the handler, in bytes: on the
+// wire a repeated header is one byte. What does not fit is left out and does not
+// fail the call, because the value may come from the client's own client, who
+// must not be able to have it fail.
+const maxMetadata = 256
+
 // keep stores a header that the handler wants to see.
 func (q *request) keep(name, value string) {
 	for i, wanted := range q.h.Metadata {
 		switch {
 		case wanted != name || i >= len(q.metadata):
-		case q.metadata[i] == "":
+		case q.metadata[i] == "" && len(value) <= maxMetadata:
 			q.metadata[i] = value
-		default:
-			q.metadata[i] += "," + value // within the bound on the list
+		case q.metadata[i] != "" && len(q.metadata[i])+1+len(value) <= maxMetadata:
+			q.metadata[i] += "," + value
 		}
 	}
 }

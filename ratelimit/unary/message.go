@@ -51,8 +51,12 @@ func (st *stream) decode(limit, room int) *Status {
 		return &Status{Internal, "compressed flag set with identity or empty encoding"}
 	}
 	var err error
+	room += maxKeptBuffer // see hold
 	if st.plain, err = gunzip(st.plain[:0], message, min(limit, room)); err != nil {
-		if errors.Is(err, errTooLarge) {
+		switch {
+		case errors.Is(err, errTooLarge) && room < limit:
+			return errMemory
+		case errors.Is(err, errTooLarge):
 			return tooLarge(int64(limit)+1, limit)
 		}
 		return &Status{Internal, "failed to decompress the received message: " + err.Error()}

@@ -6,9 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"math/rand/v2"
 	"net"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -33,10 +35,15 @@ type Config struct {
 	MaxHeaderListSize    int // bytes of a request's headers, as HTTP/2 counts them; default 32 KiB
 	MaxConcurrentStreams int // calls in flight on a connection; default 1024
 	MaxConnections       int // open at a time, more are closed at once; default 16384
-	// MaxBuffered bounds the bytes of requests that all connections together
-	// keep in memory; default 256 MiB. One connection keeps at most four
-	// messages of the largest size, and 1 MiB in any case.
+	// MaxBuffered bounds the bytes that all connections together keep in memory
+	// for open calls, requests and answers; default 256 MiB. When it is reached
+	// each connection has a fair share, of 32 KiB at least, so that all of them
+	// may come to twice as much for a moment.
 	MaxBuffered int
+	// MaxHeld bounds the bytes of requests that one connection keeps in memory,
+	// but for the first 2 KiB of each; default four messages of the largest
+	// size, and 1 MiB at least.
+	MaxHeld int
 
 	// Workers is how many goroutines run Serve functions, and so how many
 	// slices of calls are served at a time; default 16 per CPU.
@@ -70,7 +77,6 @@ type Config struct {
 	// and of handlers that panic; default [slog.Default].
 	Log *slog.Logger
 
-	maxHeld int      // bytes of requests that one connection keeps
 	standIn *Handler // for a test client that knows no gRPC: takes any request as a call
 }
 
@@ -99,7 +105,8 @@ func (conf *Config) validate() error {
 		{"MaxHeaderListSize", &conf.MaxHeaderListSize, 32 << 10, 1 << 20},
 		{"MaxConcurrentStreams", &conf.MaxConcurrentStreams, 1024, 1 << 20},
 		{"MaxConnections", &conf.MaxConnections, 16384, 1 << 24},
-		{"MaxBuffered", &conf.MaxBuffered, 256 << 20, 1 << 30},
+		{"MaxBuffered", &conf.MaxBuffered, 256 << 20, 1 << 40},
+		{"MaxHeld", &conf.MaxHeld, 0, 1 << 40},
 		{"Workers", &conf.Workers, 16 * runtime.GOMAXPROCS(0), 1 << 16},
 		{"QueueLimit", &conf.QueueLimit, 8192, 1 << 20},
 	} {
@@ -129,13 +136,15 @@ func (conf *Config) validate() error {
 			return fmt.Errorf("%s is negative", d.name)
 		}
 	}
+	if conf.MaxHeld == 0 {
+		conf.MaxHeld = max(4*(conf.MaxMessageSize+messagePrefix), 1<<20)
+	}
 	if conf.KeepaliveInterval == 0 {
 		conf.KeepaliveInterval = time.Minute
 	}
 	if conf.Log == nil {
 		conf.Log = slog.Default()
 	}
-	conf.maxHeld = max(4*(conf.MaxMessageSize+messagePrefix), 1<<20)
 	return nil
 }
 
@@ -150,7 +159,10 @@ type Server struct {
 	stop    context.CancelFunc
 	running sync.WaitGroup // all goroutines of the server but those of Serve
 	queue   queue
-	held    atomic.Int64 // bytes of requests in memory
+	held    atomic.Int64  // bytes of requests in memory, see hold
+	memory  atomic.Int64  // bytes of all that connections keep, see footprint
+	open    atomic.Int64  // connections
+	full    chan struct{} // told when memory is at its bound
 
 	mu        sync.Mutex
 	started   bool
@@ -183,7 +195,8 @@ type Stats struct {
 	ProtocolErrors uint64 // connections ended with an error of the client's
 	Floods         uint64 // of these, for too many useless frames
 	Timeouts       uint64 // connections and calls ended because the client was too slow
-	Buffered       int64  // bytes of requests in memory
+	Buffered       int64  // bytes of requests in memory, but for the first 2 KiB of each
+	Memory         int64  // bytes that count against MaxBuffered
 }
 
 // New makes a server.
@@ -197,6 +210,7 @@ func New(conf Config) (*Server, error) {
 		listeners: make(map[net.Listener]struct{}),
 		conns:     make(map[*conn]struct{}),
 		empty:     make(chan struct{}),
+		full:      make(chan struct{}, 1),
 	}
 	for name, h := range conf.Handlers {
 		s.handlers[name] = &handler{Handler: h, method: name}
@@ -292,6 +306,7 @@ func (s *Server) accept(nc net.Conn) {
 	room := !s.draining && !s.closed && len(s.conns) < s.conf.MaxConnections
 	if room {
 		s.conns[c] = struct{}{}
+		s.open.Add(1)
 		s.running.Add(1)
 	}
 	s.mu.Unlock()
@@ -322,6 +337,7 @@ func (s *Server) hold() bool {
 func (s *Server) remove(c *conn, why string) {
 	s.mu.Lock()
 	delete(s.conns, c)
+	s.open.Add(-1)
 	if s.draining && len(s.conns) == 0 {
 		select {
 		case <-s.empty:
@@ -362,10 +378,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	for ln := range s.listeners {
 		_ = ln.Close() // Serve sees it
 	}
-	conns := make([]*conn, 0, len(s.conns))
-	for c := range s.conns {
-		conns = append(conns, c)
-	}
+	conns := slices.Collect(maps.Keys(s.conns))
 	if first && len(conns) == 0 {
 		close(s.empty)
 	}
@@ -396,10 +409,7 @@ func (s *Server) Close() error {
 	for ln := range s.listeners {
 		_ = ln.Close() // Serve sees it
 	}
-	conns := make([]*conn, 0, len(s.conns))
-	for c := range s.conns {
-		conns = append(conns, c)
-	}
+	conns := slices.Collect(maps.Keys(s.conns))
 	s.mu.Unlock()
 	s.stop()
 	s.queue.close()
@@ -432,6 +442,6 @@ func (s *Server) Stats() Stats {
 		Answered: n.answered.Load(), Failed: n.failed.Load(), Cancelled: n.cancelled.Load(),
 		RefusedStreams: n.refusedCalls.Load(), Shed: n.shed.Load(),
 		ProtocolErrors: n.protocolErrors.Load(), Floods: n.floods.Load(), Timeouts: n.timeouts.Load(),
-		Buffered: s.held.Load(),
+		Buffered: s.held.Load(), Memory: s.memory.Load(),
 	}
 }

@@ -27,7 +27,8 @@ type stream struct {
 
 	body  []byte // the gRPC frame: 5 bytes of prefix, then the message
 	plain []byte // the message decompressed
-	held  int    // bytes of the two that count against the connection's bound
+	size  int    // bytes of the two and of the metadata
+	held  int    // of which count against the connection's bound
 
 	unreturned int   // bytes of DATA received for which no window was given back
 	recvWindow int   // how much more the client may send
@@ -38,7 +39,7 @@ type stream struct {
 }
 
 // Buffers larger than this, in bytes, are not kept for the next call.
-const maxKeptBuffer = 16 << 10
+const maxKeptBuffer = 2 << 10
 
 var streams = sync.Pool{New: func() any {
 	st := new(stream)
@@ -55,16 +56,17 @@ func newStream(id uint32, h *handler) *stream {
 // recycle makes st free for another call. Nobody may know it any more.
 func (st *stream) recycle() {
 	call := &st.call
-	call.Message, call.Err, call.Deadline, call.later, call.Unwanted = nil, nil, time.Time{}, false, nil
+	call.Message, call.Err, call.Deadline, call.later = nil, nil, time.Time{}, false
+	call.Unwanted, call.UnwantedSize = nil, 0
 	call.cancelled.Store(false)
 	clear(call.Metadata)
 	call.Metadata = call.Metadata[:0]
 	call.Reply = kept(call.Reply)
-	st.body, st.plain, st.pending = kept(st.body), kept(st.plain), kept(st.pending)
+	st.body, st.plain, st.pending = kept(st.body), nil, nil // the others are rare
 	st.h = nil
 	st.ended, st.queued, st.handed, st.blocked, st.gone, st.gzip = false, false, false, false, false, false
 	st.refusal = refusal{}
-	st.held, st.unreturned, st.sent = 0, 0, 0
+	st.size, st.held, st.unreturned, st.sent = 0, 0, 0, 0
 	streams.Put(st)
 }
 
@@ -95,37 +97,6 @@ func (r *closedRing) find(id uint32) (known, cut bool) {
 		}
 	}
 	return false, false
-}
-
-// A receiptRing has the Unwanted of the answers that were sent last. More are
-// hardly on their way at a time: a client's reset is a round trip behind.
-type receiptRing struct {
-	ids  []uint32
-	undo []func()
-	next int
-}
-
-const maxReceipts = 1024
-
-func (r *receiptRing) add(id uint32, undo func()) {
-	if len(r.ids) < maxReceipts {
-		r.ids, r.undo = append(r.ids, id), append(r.undo, undo)
-		return
-	}
-	r.ids[r.next], r.undo[r.next] = id, undo
-	r.next = (r.next + 1) % maxReceipts
-}
-
-// take returns what to do about the answer of a stream, once.
-func (r *receiptRing) take(id uint32) func() {
-	for i := range r.ids {
-		if r.ids[i] == id {
-			undo := r.undo[i]
-			r.undo[i] = nil
-			return undo
-		}
-	}
-	return nil
 }
 
 // A refusal is an answer below gRPC: an HTTP status other than 200.

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"golang.org/x/net/http2"
 )
@@ -79,11 +80,12 @@ func TestUnwanted(t *testing.T) {
 	}
 }
 
-func TestReceiptRing(t *testing.T) {
-	var r receiptRing
+func TestReceipts(t *testing.T) {
+	var r receipts
+	now := time.Now()
 	var got []int
 	for i := range maxReceipts + 10 {
-		r.add(uint32(2*i+1), func() { got = append(got, i) })
+		r.add(uint32(2*i+1), 0, func() { got = append(got, i) }, now)
 	}
 	for _, id := range []int{0, 9, 10, 500, maxReceipts + 9, maxReceipts + 10} {
 		for range 2 {
@@ -95,7 +97,17 @@ func TestReceiptRing(t *testing.T) {
 	if len(got) != 3 || got[0] != 10 || got[1] != 500 || got[2] != maxReceipts+9 {
 		t.Errorf("taken: %v", got)
 	}
-	if len(r.ids) != maxReceipts {
-		t.Errorf("%d receipts are kept", len(r.ids))
+	if kept := len(r.list) - r.first; kept != maxReceipts {
+		t.Errorf("%d receipts are kept", kept)
+	}
+	if r.add(7, maxReceiptBytes/2, nil, now); r.bytes > maxReceiptBytes {
+		t.Errorf("%d bytes are kept, at most %d", r.bytes, maxReceiptBytes)
+	}
+	if r.add(9, maxReceiptBytes, nil, now); len(r.list)-r.first != 1 {
+		t.Errorf("%d receipts are kept beside one that is as large as all may be", len(r.list)-r.first)
+	}
+	r.prune(now.Add(receiptLife + 1))
+	if r.bytes != 0 || len(r.list) != 0 {
+		t.Errorf("after %v, %d receipts with %d bytes are kept", receiptLife, len(r.list), r.bytes)
 	}
 }

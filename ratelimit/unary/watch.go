@@ -24,23 +24,37 @@ func (s *Server) watch() {
 	ticker := time.NewTicker(s.conf.tick())
 	defer ticker.Stop()
 	var conns []*conn
+	var relieved time.Time
 	for {
 		select {
 		case <-s.ctx.Done():
 			return
-		case now := <-ticker.C:
-			s.mu.Lock()
-			for c := range s.conns {
-				conns = append(conns, c)
+		case <-s.full:
+			if now := time.Now(); now.Sub(relieved) >= relieveEvery { // else the ticker sees to it
+				relieved = now
+				conns = s.appendConns(conns[:0])
+				s.relieve(conns)
 			}
-			s.mu.Unlock()
+		case now := <-ticker.C:
+			conns = s.appendConns(conns[:0])
 			for _, c := range conns {
 				c.check(now)
 			}
-			clear(conns)
-			conns = conns[:0]
+			if s.memory.Load() > int64(s.conf.MaxBuffered) {
+				s.relieve(conns)
+			}
 		}
+		clear(conns)
 	}
+}
+
+func (s *Server) appendConns(list []*conn) []*conn {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for c := range s.conns {
+		list = append(list, c)
+	}
+	return list
 }
 
 // tick is how often to look: often enough for the shortest of the timeouts.
@@ -71,6 +85,7 @@ func (c *conn) check(now time.Time) {
 		c.checkAge()
 		c.checkAlive()
 	}
+	c.receipts.prune(now)
 	c.report()
 	c.mu.Unlock()
 	c.flushSoon()

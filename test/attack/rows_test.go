@@ -16,12 +16,36 @@ var attacks = []attack{
 		run:  func(g *target) { time.Sleep(size(time.Second, 3*time.Second)) },
 		want: bounds{peakMiB: 80, heldMiB: 16, cpu: 1.5},
 	},
-	{name: "repeated metadata headers", run: repeatedMetadata},
-	{name: "leases of large compressed messages", run: leasesOfLargeMessages},
-	{name: "half-sent requests on many connections", run: halfSentRequests},
-	{name: "SETTINGS that change all windows", run: settingsFlood},
-	{name: "messages that decompress to much", run: gzipFlood},
-	{name: "answers that nobody reads", run: unreadAnswers},
+	{
+		name: "repeated metadata headers",
+		run:  repeatedMetadata,
+		want: bounds{peakMiB: 90, heldMiB: 20, cpu: 1.5, lost: 0.05},
+	},
+	{
+		name: "leases of large compressed messages",
+		run:  leasesOfLargeMessages,
+		want: bounds{peakMiB: 90, heldMiB: 20, cpu: 1.5, lost: 0.05},
+	},
+	{
+		name: "half-sent requests on many connections",
+		run:  halfSentRequests,
+		want: bounds{peakMiB: 640, heldMiB: 300, cpu: 6, lost: 0.05},
+	},
+	{
+		name: "SETTINGS that change all windows",
+		run:  settingsFlood,
+		want: bounds{peakMiB: 90, heldMiB: 20, cpu: 1.5, lost: 0.05},
+	},
+	{
+		name: "messages that decompress to much",
+		run:  gzipFlood,
+		want: bounds{peakMiB: 90, heldMiB: 20, cpu: 1.5, lost: 0.05},
+	},
+	{
+		name: "answers that nobody reads",
+		run:  unreadAnswers,
+		want: bounds{peakMiB: 500, heldMiB: 200, cpu: 30, lost: 0.3},
+	},
 	{name: "more calls than Redis answers, one connection", redis: true, run: func(g *target) { floodOfCalls(g, 1) }},
 	{name: "more calls than Redis answers, 16 connections", redis: true, run: func(g *target) { floodOfCalls(g, 16) }},
 }

@@ -1,0 +1,78 @@
+package ratelimit
+
+import (
+	"context"
+	"runtime"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	common "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
+	rls "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/headgate-rls/headgate/ratelimit/unary"
+)
+
+// TestGrantKeepsNoMessage has leases granted by large messages through the
+// handler of package unary: what is kept for their undo, and in pools, is small.
+func TestGrantKeepsNoMessage(t *testing.T) {
+	h := setup(t, inFlightRules)
+	handler := UnaryHandler(h.Service, func(time.Duration, CallResult) {})
+	message := func(i int) []byte {
+		entry := func(k, v string) *common.RateLimitDescriptor {
+			return &common.RateLimitDescriptor{Entries: []*common.RateLimitDescriptor_Entry{{Key: k, Value: v}}}
+		}
+		b, err := proto.Marshal(&rls.RateLimitRequest{Domain: "d", Descriptors: []*common.RateLimitDescriptor{
+			entry("tenant", strconv.Itoa(i)), entry("unknown", strings.Repeat("x", 200<<10)),
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return b
+	}
+	const n = 200
+	var undo []func()
+	before := liveBytes()
+	for i := 0; i < n; i += 10 {
+		var calls []*unary.Call
+		for j := range 10 {
+			calls = append(calls, &unary.Call{Message: message(i + j)})
+		}
+		serve(handler, calls)
+		for _, c := range calls {
+			if c.Err != nil || c.Unwanted == nil {
+				t.Fatalf("no lease is granted: %+v", c.Err)
+			}
+			if c.UnwantedSize < 100 || c.UnwantedSize > 1000 {
+				t.Fatalf("the undo keeps %d bytes", c.UnwantedSize)
+			}
+			undo = append(undo, c.Unwanted)
+		}
+	}
+	grown := liveBytes() - before
+	if grown > n*10<<10 {
+		t.Errorf("%d granted leases keep %d KiB alive, want at most 10 KiB each", n, grown>>10)
+	}
+	for _, f := range undo {
+		f()
+	}
+}
+
+// serve has calls answered as package unary does.
+func serve(h unary.Handler, calls []*unary.Call) {
+	if h.Inline != nil {
+		calls = h.Inline(context.Background(), calls)
+	}
+	if len(calls) > 0 {
+		h.Serve(context.Background(), calls)
+	}
+}
+
+func liveBytes() int64 {
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
+}
