@@ -189,8 +189,9 @@ func (c *call) endOps(b *batch, i int) *Error {
 	e.first, e.n = len(c.ends), 0
 	if err := b.s.conf.Leases.Parse(d.Entries[1].Value, &e.Lease); err != nil {
 		b.s.conf.Metrics.Lease("", "")[LeaseUnknown].Inc()
-		if ok, skipped := b.s.failures.allow(); ok {
-			b.s.conf.Log.Warn("a release has a lease that is not ours: replicas need the same lease secret", "domain", c.req.Domain, "not_logged", skipped)
+		const message = "a release has a lease that is not ours: replicas need the same lease secret"
+		if ok, skipped := b.s.failures.allow(message); ok {
+			b.s.conf.Log.Warn(message, "domain", c.req.Domain, "not_logged", skipped)
 		}
 		return nil
 	}
@@ -304,8 +305,9 @@ func (s *Service) leaseEnded(op *limit.Op, out *limit.Outcome, domain, rule stri
 
 // logRelease logs that leases could not be given back (S3-43, S3-78).
 func (s *Service) logRelease(domain string, err error) {
-	if ok, skipped := s.failures.allow(); ok {
-		s.conf.Log.Warn("failed to decrement rate limiter count: "+err.Error()+"; it is tried again until the lease lapses",
+	const message = "failed to decrement rate limiter count: "
+	if ok, skipped := s.failures.allow(message); ok {
+		s.conf.Log.Warn(message+err.Error()+"; it is tried again until the lease lapses",
 			"domain", domain, "not_logged", skipped)
 	}
 }

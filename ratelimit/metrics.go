@@ -1,6 +1,7 @@
 package ratelimit
 
 import (
+	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -87,6 +88,22 @@ const (
 	refusalsPerSecond = 10
 	failuresPerSecond = 1
 )
+
+// samplers has a sampler for each message, so that many of one kind do not hide
+// another. Messages are constants, or of a few forms, so there are few.
+type samplers struct {
+	perSecond int64
+	by        sync.Map // message to *sampler
+}
+
+// allow is sampler.allow for events with a message.
+func (s *samplers) allow(message string) (ok bool, skipped int64) {
+	one, found := s.by.Load(message)
+	if !found {
+		one, _ = s.by.LoadOrStore(message, &sampler{perSecond: s.perSecond})
+	}
+	return one.(*sampler).allow()
+}
 
 // allow says whether to log an event now, and how many were left out since
 // the last one that was logged.

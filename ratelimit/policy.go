@@ -164,7 +164,7 @@ func (c *call) localFailed(b *batch) {
 
 // logFailure logs a failing backend, sampled.
 func (s *Service) logFailure(domain, what string, err error) {
-	if ok, skipped := s.failures.allow(); ok {
+	if ok, skipped := s.failures.allow(what); ok {
 		s.conf.Log.Error(what, "domain", domain, "error", err, "not_logged", skipped)
 	}
 }

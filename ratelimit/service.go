@@ -77,7 +77,7 @@ type Service struct {
 	overrides overrideCache
 	batches   sync.Pool // *batch
 	refusals  sampler
-	failures  sampler
+	failures  samplers
 
 	returns    *returns
 	owners     owners
@@ -108,7 +108,7 @@ func New(conf Config, set *descriptors.Set) (*Service, error) {
 	if conf.Timeout <= 0 {
 		conf.Timeout = 500 * time.Millisecond
 	}
-	s := &Service{conf: conf, refusals: sampler{perSecond: refusalsPerSecond}, failures: sampler{perSecond: failuresPerSecond}}
+	s := &Service{conf: conf, refusals: sampler{perSecond: refusalsPerSecond}, failures: samplers{perSecond: failuresPerSecond}}
 	if conf.OwnerGrace <= 0 {
 		conf.OwnerGrace = 15 * time.Second
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/keepalive"
@@ -38,6 +39,7 @@ const (
 	maxHeaders    = 32 << 10 // bytes
 	connectWithin = 10 * time.Second
 	pingAnswer    = 20 * time.Second
+	closeWithin   = 2 * time.Second // for handlers to return when their calls are cut off
 )
 
 // endpoints opens the gRPC listeners: the service itself, by the transport
@@ -104,11 +106,13 @@ func (s *server) unaryEndpoint(l net.Listener, conf *tls.Config) (*endpoint, err
 		KeepaliveTimeout:     pingAnswer,
 		MaxConnectionAge:     s.conf.MaxConnectionAge,
 		Grace:                s.conf.MaxConnectionAgeGrace,
+		CloseTimeout:         closeWithin,
 		Log:                  s.log,
 	})
 	if err != nil {
 		return nil, err
 	}
+	s.metrics.AddUnary(u.Stats)
 	if conf != nil {
 		l = tls.NewListener(l, conf)
 	}
@@ -155,6 +159,8 @@ func (s *server) grpcEndpoint(name string, l net.Listener, conf *tls.Config, mai
 		grpc.MaxConcurrentStreams(maxStreams),
 		grpc.ConnectionTimeout(connectWithin),
 		grpc.StreamInterceptor(s.boundStream),
+		grpc.StatsHandler(s.metrics.GRPCStats(name)),
+		grpc.UnknownServiceHandler(unknownMethod), // else its answers would not be counted
 		grpc.KeepaliveParams(keepalive.ServerParameters{
 			MaxConnectionAge:      s.conf.MaxConnectionAge,
 			MaxConnectionAgeGrace: s.conf.MaxConnectionAgeGrace,
@@ -183,6 +189,12 @@ func (s *server) grpcEndpoint(name string, l net.Listener, conf *tls.Config, mai
 	return &endpoint{name: name, listener: l, serve: serveGRPC(g), drain: drainGRPC(g), stop: g.Stop}
 }
 
+// unknownMethod answers calls of methods that are not served here.
+func unknownMethod(_ any, stream grpc.ServerStream) error {
+	method, _ := grpc.MethodFromServerStream(stream)
+	return status.Error(codes.Unimplemented, "unknown method "+method)
+}
+
 func serveGRPC(g *grpc.Server) func(net.Listener) error {
 	return func(l net.Listener) error {
 		if err := g.Serve(l); err != nil && !errors.Is(err, grpc.ErrServerStopped) {
@@ -201,7 +213,10 @@ func drainGRPC(g *grpc.Server) func(context.Context) error {
 			return nil
 		case <-ctx.Done():
 			g.Stop()
-			<-done
+			select {
+			case <-done:
+			case <-time.After(closeWithin): // a handler does not return
+			}
 			return ctx.Err()
 		}
 	}

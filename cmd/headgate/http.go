@@ -89,9 +89,12 @@ func (s *server) socketMode() os.FileMode {
 	return mode
 }
 
+// closeHTTPWithin bounds how long the end waits for HTTP requests.
+const closeHTTPWithin = 2 * time.Second
+
 // closeServers lets requests in flight finish for a moment, then cuts them.
 func closeServers(list []*httpServer) {
-	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), closeHTTPWithin)
 	defer cancel()
 	for _, h := range list {
 		if err := h.Shutdown(ctx); err != nil {
@@ -103,7 +106,7 @@ func closeServers(list []*httpServer) {
 
 func (s *server) httpHandler() http.Handler {
 	mux := http.NewServeMux()
-	mux.Handle("/json", ratelimit.JSONHandler(s.service, s.metrics.Requests("json")))
+	mux.Handle("/json", s.metrics.CountHTTP("json", ratelimit.JSONHandler(s.service, s.metrics.Requests("json"))))
 	mux.HandleFunc("GET /healthcheck", func(w http.ResponseWriter, _ *http.Request) {
 		if s.draining.Load() {
 			http.Error(w, "draining", http.StatusInternalServerError) // 500 as the reference service

@@ -131,7 +131,7 @@ func Define(fs *pflag.FlagSet) *Config {
 	fs.DurationVar(&c.Keepalive, "grpc-keepalive", time.Minute, "idle time after which a connection is probed")
 
 	fs.DurationVar(&c.DrainDelay, "drain-delay", 5*time.Second, "time between failing health checks and closing listeners on SIGTERM")
-	fs.DurationVar(&c.DrainTimeout, "drain-timeout", 25*time.Second, "longest time for calls in flight to finish after that")
+	fs.DurationVar(&c.DrainTimeout, "drain-timeout", 15*time.Second, "longest time for calls in flight to finish after that")
 
 	defineSlots(fs, &c.Slots)
 	defineAdmin(fs, &c.Admin)

@@ -315,7 +315,7 @@ func TestMetricsTable(t *testing.T) {
 		t.Fatal(err)
 	}
 	var code strings.Builder
-	for _, f := range []string{"../telemetry/telemetry.go", "../telemetry/slots.go", "../../cmd/headgate/store.go"} {
+	for _, f := range []string{"../telemetry/telemetry.go", "../telemetry/transport.go", "../telemetry/slots.go", "../../cmd/headgate/store.go"} {
 		text, err := os.ReadFile(f)
 		if err != nil {
 			t.Fatal(err)

@@ -108,6 +108,7 @@ func (c *conn) open(block headerBlock) {
 // turnAway refuses a stream so that the client knows that it may try it again.
 func (c *conn) turnAway(id uint32) {
 	c.refused++
+	c.s.trouble(tooManyCalls, 1, c.nc.RemoteAddr(), "")
 	c.reset(id, http2.ErrCodeRefusedStream)
 	c.closed.add(id, true)
 }
@@ -164,7 +165,8 @@ func (c *conn) requestEnds(st *stream) {
 		return
 	}
 	if r := st.refusal; r.http != 0 {
-		c.failed++
+		c.fails(r.status)
+		c.s.trouble(callFailed, 1, c.nc.RemoteAddr(), r.status.Message)
 		c.out = c.appendFailure(c.out, st.id, r.http, r.status)
 		c.drop(st, false)
 		return
@@ -186,10 +188,25 @@ func (c *conn) requestEnds(st *stream) {
 	c.ready = append(c.ready, st)
 }
 
+// fails counts a call that is answered with an error.
+func (c *conn) fails(status *Status) {
+	code := status.Code
+	if code >= numCodes {
+		code = unknown
+	}
+	c.failed++
+	c.s.stats.failures[code].Add(1)
+}
+
 // refuse answers a call that does not reach its handler, also before its
 // request has ended.
 func (c *conn) refuse(st *stream, status *Status) {
-	c.failed++
+	c.fails(status)
+	kind := callFailed
+	if status == errMemory {
+		kind = tooMuchMemory
+	}
+	c.s.trouble(kind, 1, c.nc.RemoteAddr(), status.Message)
 	c.out = c.appendFailure(c.out, st.id, 200, status)
 	if !st.ended { // as HTTP says it: no fault, but do not send the rest
 		c.reset(st.id, http2.ErrCodeNo)
@@ -206,7 +223,7 @@ func (c *conn) answer(st *stream) {
 	}
 	call := &st.call
 	if call.Err != nil && call.Err.Code != OK {
-		c.failed++
+		c.fails(call.Err)
 		c.out = c.appendFailure(c.out, st.id, 200, call.Err)
 		c.drop(st, false)
 		return

@@ -72,9 +72,11 @@ type Config struct {
 	// Grace is how long a connection that is drained may take to end its
 	// calls; default 30 s.
 	Grace time.Duration
+	// CloseTimeout is how long Close waits for handlers; default 2 s.
+	CloseTimeout time.Duration
 
-	// Log is told of connections that end badly, of at most one per second,
-	// and of handlers that panic; default [slog.Default].
+	// Log gets what is refused, shed and ended badly, at most a line a second of
+	// each kind, and handlers that panic; default [slog.Default].
 	Log *slog.Logger
 
 	standIn *Handler // for a test client that knows no gRPC: takes any request as a call
@@ -128,6 +130,7 @@ func (conf *Config) validate() error {
 		{"IdleTimeout", &conf.IdleTimeout, 0},
 		{"MaxConnectionAge", &conf.MaxConnectionAge, 0},
 		{"Grace", &conf.Grace, 30 * time.Second},
+		{"CloseTimeout", &conf.CloseTimeout, 2 * time.Second},
 	} {
 		if *d.value == 0 {
 			*d.value = d.normal
@@ -173,30 +176,31 @@ type Server struct {
 	empty     chan struct{} // closed when draining and no connection is left
 
 	stats   stats
-	lastLog atomic.Int64 // when a connection's end was last logged, in seconds
-	unsaid  atomic.Int64 // how many were not
+	tallies [numTroubles]tally
 }
 
 type stats struct {
 	accepted, refusedConns, answered, failed, cancelled, refusedCalls, shed atomic.Uint64
 	protocolErrors, floods, timeouts                                        atomic.Uint64
+	failures                                                                [numCodes]atomic.Uint64 // by code
 }
 
 // Stats counts what a server has done since it was made.
 type Stats struct {
-	Connections    int    // open now
-	Accepted       uint64 // connections
-	Refused        uint64 // connections above MaxConnections
-	Answered       uint64 // calls with a reply
-	Failed         uint64 // calls with an error, of the handler's or of ours
-	Cancelled      uint64 // calls that the client gave up
-	RefusedStreams uint64 // calls above MaxConcurrentStreams
-	Shed           uint64 // calls above QueueLimit; they also count as failed or answered
-	ProtocolErrors uint64 // connections ended with an error of the client's
-	Floods         uint64 // of these, for too many useless frames
-	Timeouts       uint64 // connections and calls ended because the client was too slow
-	Buffered       int64  // bytes of requests in memory, but for the first 2 KiB of each
-	Memory         int64  // bytes that count against MaxBuffered
+	Connections    int              // open now
+	Accepted       uint64           // connections
+	Refused        uint64           // connections above MaxConnections
+	Answered       uint64           // calls with a reply
+	Failed         uint64           // calls with an error, of the handler's or of ours
+	Codes          [numCodes]uint64 // all of these by code, that of others under 2, UNKNOWN
+	Cancelled      uint64           // calls that the client gave up
+	RefusedStreams uint64           // calls above MaxConcurrentStreams
+	Shed           uint64           // calls above QueueLimit; they also count as failed or answered
+	ProtocolErrors uint64           // connections ended with an error of the client's
+	Floods         uint64           // of these, for too many useless frames
+	Timeouts       uint64           // connections and calls ended because the client was too slow
+	Buffered       int64            // bytes of requests in memory, but for the first 2 KiB of each
+	Memory         int64            // bytes that count against MaxBuffered
 }
 
 // New makes a server.
@@ -312,6 +316,7 @@ func (s *Server) accept(nc net.Conn) {
 	s.mu.Unlock()
 	if !room {
 		s.stats.refusedConns.Add(1)
+		s.trouble(tooManyConnections, 1, nc.RemoteAddr(), "")
 		closeNow(nc)
 		return
 	}
@@ -347,15 +352,9 @@ func (s *Server) remove(c *conn, why string) {
 	}
 	closed := s.closed
 	s.mu.Unlock()
-	if why == "" || closed {
-		return
+	if why != "" && !closed {
+		s.trouble(connectionEnded, 1, c.nc.RemoteAddr(), why)
 	}
-	now := time.Now().Unix()
-	if last := s.lastLog.Load(); last == now || !s.lastLog.CompareAndSwap(last, now) {
-		s.unsaid.Add(1)
-		return
-	}
-	s.log.Info("connection ended", "client", c.nc.RemoteAddr(), "reason", why, "others since the last report", s.unsaid.Swap(0))
 }
 
 // connectionAge is when a new connection is drained, or 0.
@@ -402,7 +401,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 
 // Close closes all listeners and connections at once and ends the handlers'
 // context. It returns when the handlers have returned, or after
-// [Config.Grace] with an error.
+// [Config.CloseTimeout] with an error.
 func (s *Server) Close() error {
 	s.mu.Lock()
 	s.closed = true
@@ -426,7 +425,7 @@ func (s *Server) Close() error {
 	select {
 	case <-done:
 		return nil
-	case <-time.After(s.conf.Grace):
+	case <-time.After(s.conf.CloseTimeout):
 		return errors.New("unary: a handler does not return")
 	}
 }
@@ -437,7 +436,12 @@ func (s *Server) Stats() Stats {
 	open := len(s.conns)
 	s.mu.Unlock()
 	n := &s.stats
+	codes := [numCodes]uint64{OK: n.answered.Load()}
+	for code := range n.failures {
+		codes[code] += n.failures[code].Load()
+	}
 	return Stats{
+		Codes:       codes,
 		Connections: open, Accepted: n.accepted.Load(), Refused: n.refusedConns.Load(),
 		Answered: n.answered.Load(), Failed: n.failed.Load(), Cancelled: n.cancelled.Load(),
 		RefusedStreams: n.refusedCalls.Load(), Shed: n.shed.Load(),

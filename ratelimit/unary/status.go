@@ -8,6 +8,7 @@ type Code uint32
 // The status codes that this package uses itself. Handlers may use any.
 const (
 	OK                Code = 0
+	unknown           Code = 2
 	InvalidArgument   Code = 3
 	DeadlineExceeded  Code = 4
 	ResourceExhausted Code = 8
@@ -15,6 +16,9 @@ const (
 	Internal          Code = 13
 	Unavailable       Code = 14
 )
+
+// numCodes is the number of codes that gRPC defines.
+const numCodes = 17
 
 // A Status is the failure of a call.
 type Status struct {

@@ -24,10 +24,11 @@ func (s *Server) watch() {
 	ticker := time.NewTicker(s.conf.tick())
 	defer ticker.Stop()
 	var conns []*conn
-	var relieved time.Time
+	var relieved, said time.Time
 	for {
 		select {
 		case <-s.ctx.Done():
+			s.say()
 			return
 		case <-s.full:
 			if now := time.Now(); now.Sub(relieved) >= relieveEvery { // else the ticker sees to it
@@ -42,6 +43,10 @@ func (s *Server) watch() {
 			}
 			if s.memory.Load() > int64(s.conf.MaxBuffered) {
 				s.relieve(conns)
+			}
+			if now.Sub(said) >= sayEvery {
+				said = now
+				s.say()
 			}
 		}
 		clear(conns)

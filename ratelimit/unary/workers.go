@@ -118,7 +118,10 @@ func (j *job) shed() {
 			j.calls = append(j.calls, &st.call)
 		}
 	}
-	s.stats.shed.Add(uint64(len(j.calls)))
+	if n := len(j.calls); n > 0 {
+		s.stats.shed.Add(uint64(n))
+		s.trouble(callShed, n, j.c.nc.RemoteAddr(), "")
+	}
 	if j.h.Shed == nil {
 		for _, call := range j.calls {
 			call.Err = errOverloaded
