@@ -1,0 +1,108 @@
+package redis
+
+import (
+	"context"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/headgate-rls/headgate/internal/testenv"
+	"github.com/headgate-rls/headgate/limit"
+)
+
+// TestRefusedRequestsAdmitNobody: however many requests over two slots are
+// refused by the one, the other admits no more than its limit, by the server's
+// clock, although refunds come at any moment.
+func TestRefusedRequestsAdmitNobody(t *testing.T) {
+	s := testenv.StartRedisCluster(t)
+	b := open(t, "redis+cluster://"+strings.Join(s.Addrs, ","))
+	const most, window = 20, 200 * time.Millisecond
+	unique := strconv.FormatUint(rand.Uint64(), 36)
+	for _, a := range limit.Algorithms() {
+		wanted := limit.Op{Key: limit.Key{Group: unique + "a", Limit: a.String()}, Cost: 1, Limit: limit.MustNew(limit.Spec{Algorithm: a, Max: most, Window: window})}
+		none := limit.Op{Key: limit.Key{Group: unique + "b", Limit: a.String()}, Cost: 1, Limit: limit.MustNew(limit.Spec{Algorithm: limit.FixedWindow, Max: 0, Window: window})}
+		ctx, stop := context.WithTimeout(context.Background(), 1500*time.Millisecond)
+		var mu sync.Mutex
+		var admitted []limit.Instant
+		var all sync.WaitGroup
+		call := func(ops ...limit.Op) (v limit.Verdict) {
+			ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+			defer cancel()
+			out := make([]limit.Verdict, 1)
+			b.Take(ctx, []limit.Request{{Ops: ops}}, out)
+			return out[0]
+		}
+		for range 6 {
+			all.Go(func() {
+				for ctx.Err() == nil {
+					if v := call(wanted, none); v.Err == nil && v.Admitted {
+						t.Error("a limit of 0 admits")
+					}
+				}
+			})
+			all.Go(func() {
+				for ctx.Err() == nil {
+					if v := call(wanted); v.Err == nil && v.Admitted {
+						mu.Lock()
+						admitted = append(admitted, v.At)
+						mu.Unlock()
+					}
+				}
+			})
+		}
+		all.Wait()
+		stop()
+		waitRefunds(t, b)
+		slices.Sort(admitted)
+		t.Logf("%v: %d admitted, %+v", a, len(admitted), b.Stats())
+		wantWithin(t, wanted.Limit, admitted)
+		time.Sleep(2 * window)
+		ask := wanted
+		ask.Cost = 0
+		if left := call(ask).Outcomes[0].Remaining; left != most {
+			t.Errorf("%v: %d units are left in the end, want %d", a, left, most)
+		}
+	}
+}
+
+// wantWithin checks that no stretch of time has more admissions than the limit
+// allows in one.
+func wantWithin(t *testing.T, l *limit.Limit, admitted []limit.Instant) {
+	t.Helper()
+	window := limit.Instant(l.Window().Microseconds())
+	if len(admitted) < int(l.Max()) {
+		t.Errorf("%v: %d admitted: nothing was shown", l, len(admitted))
+	}
+	for i, last := range admitted {
+		within := 0 // of the stretch that ends with last
+		for j := i; j >= 0; j-- {
+			n := int64(i - j + 1)
+			length := last - admitted[j]
+			switch l.Algorithm() {
+			case limit.FixedWindow:
+				if admitted[j] >= last-last%window {
+					within++
+				}
+			case limit.SlidingLog:
+				if length < window {
+					within++
+				}
+			case limit.SlidingWindow: // is never above the fixed window's
+				if admitted[j] >= last-last%window {
+					within++
+				}
+			case limit.TokenBucket:
+				if over := n - l.Capacity() - int64(length)*l.Max()/int64(window) - 1; over > 0 {
+					t.Fatalf("%v: %d more than allowed in %d µs", l, over, length)
+				}
+			}
+		}
+		if int64(within) > l.Max() {
+			t.Fatalf("%v: %d admitted in one window", l, within)
+		}
+	}
+}
