@@ -94,6 +94,26 @@ type Caps struct {
 	Precision time.Duration
 	// MaxOps of one request.
 	MaxOps int
+	// SharedLogs: under a raw group (see limit.RawGroup) there is one sliding
+	// log for all limits, because other programs know it by the group alone.
+	// Such limits must have one window: see CheckShared.
+	SharedLogs bool
+}
+
+// Shared says whether l, under a raw group, counts in one log with all other
+// limits there.
+func (c *Caps) Shared(l *limit.Limit) bool {
+	return c.SharedLogs && l.Algorithm() == limit.SlidingLog
+}
+
+// CheckShared reports why two limits cannot share a log, or nil: what the one
+// with the shorter window drops the other still has to count.
+func (c *Caps) CheckShared(l, other *limit.Limit) error {
+	if l.Window() == other.Window() {
+		return nil
+	}
+	return fmt.Errorf("%w: backend %s keeps one log for all limits that share a value, and the windows of %v and %v differ",
+		ErrUnsupported, c.Name, l, other)
 }
 
 // AlgorithmCaps is what a backend promises for one algorithm.
@@ -135,6 +155,27 @@ func (c *Caps) CheckRequest(req *limit.Request) error {
 	for i := range req.Ops {
 		if err := c.checkOp(&req.Ops[i]); err != nil {
 			return fmt.Errorf("%w: %w", ErrNotApplied, err)
+		}
+	}
+	if c.SharedLogs {
+		return c.checkSharedOps(req.Ops)
+	}
+	return nil
+}
+
+// checkSharedOps reports why ops cannot share their logs.
+func (c *Caps) checkSharedOps(ops []limit.Op) error {
+	for i := range ops {
+		op := &ops[i]
+		if !c.Shared(op.Limit) || !limit.IsRawGroup(op.Key.Group) {
+			continue
+		}
+		for j := range ops[:i] {
+			if other := &ops[j]; other.Key.Group == op.Key.Group && c.Shared(other.Limit) {
+				if err := c.CheckShared(op.Limit, other.Limit); err != nil {
+					return fmt.Errorf("%w: %w", ErrNotApplied, err)
+				}
+			}
 		}
 	}
 	return nil

@@ -89,6 +89,10 @@ type Rule struct {
 	line int
 }
 
+// Raw says whether the rule's counters are called by the value of the last entry
+// alone (counter: value).
+func (r *Rule) Raw() bool { return r.raw }
+
 // Place returns where the rule was read.
 func (r *Rule) Place() (file string, line int) { return r.file, r.line }
 

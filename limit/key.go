@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"strconv"
+	"strings"
 )
 
 // A Key names one counter.
@@ -45,6 +46,10 @@ func MakeGroup(encoding []byte) string {
 	hex.Encode(buf[1:], sum[:])
 	return string(buf[:])
 }
+
+// IsRawGroup says whether g is one that RawGroup made of a value that is not too
+// long.
+func IsRawGroup(g string) bool { return strings.HasPrefix(g, "=") }
 
 // RawGroup returns a group that is value itself behind "=", for counters that
 // are shared with other programs under a name of the operator's choice. With

@@ -149,22 +149,57 @@ func CheckCaps(set *descriptors.Set, caps *backends.Caps) error {
 // CapProblems is CheckCaps with the places of the rules.
 func CapProblems(set *descriptors.Set, caps *backends.Caps) []descriptors.Problem {
 	var list []descriptors.Problem
+	var shared sharedLimit
 	for _, r := range set.Rules() {
 		file, line := r.Place()
-		check := func(l *limit.Limit) {
-			if err := caps.Check(l); err != nil {
+		report := func(err error) {
+			if err != nil {
 				list = append(list, descriptors.Problem{File: file, Line: line, Path: r.Domain + "/" + r.Path,
 					Message: fmt.Sprintf("the backend %s cannot keep this limit: %v", caps.Name, err)})
 			}
 		}
 		for i := range r.Limits {
-			check(r.Limits[i].Limit)
+			report(caps.Check(r.Limits[i].Limit))
 		}
 		if r.Concurrency != nil {
-			check(r.Concurrency.Limit)
+			report(caps.Check(r.Concurrency.Limit))
+		}
+		if r.Raw() {
+			report(shared.check(r, caps))
 		}
 	}
 	return list
+}
+
+// A sharedLimit is the first that counts in a log which other limits share.
+type sharedLimit struct {
+	limit *limit.Limit
+	rule  *descriptors.Rule
+}
+
+// check reports why the limits of r, whose counters are called by a value alone,
+// cannot be kept. Limits of different rules meet under one value, so all must
+// agree; two of one rule would charge each request twice.
+func (f *sharedLimit) check(r *descriptors.Rule, caps *backends.Caps) error {
+	n := 0
+	for i := range r.Limits {
+		l := r.Limits[i].Limit
+		if !caps.Shared(l) {
+			continue
+		}
+		if n++; n > 1 {
+			return fmt.Errorf("%w: it keeps one log for each value of counter: value, so a rule can have one limit with %v, not more",
+				backends.ErrUnsupported, l.Algorithm())
+		}
+		if f.limit == nil {
+			f.limit, f.rule = l, r
+		}
+		if err := caps.CheckShared(l, f.limit); err != nil {
+			file, line := f.rule.Place()
+			return fmt.Errorf("%w; the other one is that of %s/%s (%s:%d)", err, f.rule.Domain, f.rule.Path, file, line)
+		}
+	}
+	return nil
 }
 
 // Decide answers every request of reqs in resps, which has the same length and

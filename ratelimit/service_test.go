@@ -313,6 +313,38 @@ func TestRulesTheBackendCannotKeep(t *testing.T) {
 	h.want(h.ask(desc("k=1")), "OK: ok/1") // the old rules stay
 }
 
+// Where a backend keeps one log for each value of counter: value, limits that
+// cannot share it are refused, with their place.
+func TestRulesThatCannotShareALog(t *testing.T) {
+	caps := modelCaps(false)
+	caps.SharedLogs = true
+	rule := func(key string, limits ...string) string {
+		text := "  - key: " + key + "\n    limits:\n"
+		for i, l := range limits {
+			text += fmt.Sprintf("      - {name: l%d, algorithm: %s}\n", i, l)
+		}
+		return text
+	}
+	const second, minute = "sliding_log, limit: 10, window: 1s, counter: value", "sliding_log, limit: 20, window: 1m, counter: value"
+	for name, c := range map[string]struct{ rules, want string }{
+		"two of one rule":             {rule("a", second, minute), "test.yaml:3: the backend model cannot keep this limit"},
+		"two of one rule, one window": {rule("a", second, second), "a rule can have one limit with sliding_log"},
+		"windows of two rules":        {rule("a", second) + rule("b", minute), "test.yaml:6: the backend model cannot keep this limit"},
+		"the other rule's place":      {rule("a", second) + rule("b", minute), "the other one is that of d/a (test.yaml:3)"},
+		"one window":                  {rule("a", second) + rule("b", second), ""},
+		"another algorithm beside it": {rule("a", second, "token_bucket, rate: 20/min, counter: value"), ""},
+		"counters of entries":         {strings.ReplaceAll(rule("a", second, minute), ", counter: value", ""), ""},
+	} {
+		err := CheckCaps(mustLoad(t, "domain: d\ndescriptors:\n"+c.rules), &caps)
+		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
+			t.Errorf("%s: error %v, want %q", name, err, c.want)
+		}
+		if err := CheckCaps(mustLoad(t, "domain: d\ndescriptors:\n"+c.rules), &backends.Caps{Name: "model", Algorithms: caps.Algorithms}); err != nil {
+			t.Errorf("%s, with logs of their own: %v", name, err)
+		}
+	}
+}
+
 // Many requests in one Decide are answered as if they had come one by one.
 func TestDecideSlice(t *testing.T) {
 	one, many := setup(t, basic), setup(t, basic)

@@ -46,6 +46,51 @@ func checkKeys(e *env) {
 	}
 }
 
+// checkRawGroups: limits under a group that is shared with other programs, a raw
+// one, count apart if their keys differ; where the backend keeps one log for all
+// of them it says so, and turns down what would drop what another still counts.
+func checkRawGroups(e *env) {
+	e.open()
+	now := e.start()
+	for _, a := range e.algorithms() {
+		short, long := e.limit(a, 2, time.Second), e.limit(a, 4, time.Minute)
+		group := limit.RawGroup(e.prefix + a.String())
+		k1, k2 := limit.Key{Group: group, Limit: "short"}, limit.Key{Group: group, Limit: "long"}
+		if e.s.Caps.Shared(short) {
+			e.sharedLog(now, k1, k2, short, long)
+			continue
+		}
+		m := newModel()
+		for i := range 12 { // more often than the long limit allows, in three short windows
+			at := now + e.up(limit.Instant(i)*250_000)
+			for _, req := range []limit.Request{request(at, k1, short, 1), request(at, k2, long, 1)} {
+				want, got := m.take(&req, at), e.take(req)
+				if d := differ(&got, &want); d != "" {
+					e.Fatalf("%v under %q: %s%s", a, group, d, m.past(&req))
+				}
+			}
+		}
+	}
+}
+
+// sharedLog: limits of one window count together, and limits of several windows
+// are not taken in one request.
+func (e *env) sharedLog(now limit.Instant, k1, k2 limit.Key, short, long *limit.Limit) {
+	e.takeOne(now, k1, short, 1)
+	if out := e.takeOne(now, k2, short, 1); !out.Admitted || out.Remaining != short.Capacity()-2 {
+		e.Errorf("two limits that share a log do not count together: %+v", out)
+	}
+	if out := e.takeOne(now, limit.Key{Group: k1.Group[1:], Limit: k1.Limit}, short, 1); out.Remaining != short.Capacity()-1 {
+		e.Errorf("a group that is not raw shares the log of one that is: %+v", out)
+	}
+	req := limit.Request{At: now, Ops: []limit.Op{{Key: k1, Limit: short, Cost: 1}, {Key: k2, Limit: long, Cost: 1}}}
+	ctx, cancel := calm()
+	defer cancel()
+	out := make([]limit.Verdict, 1)
+	e.b.Take(ctx, []limit.Request{req}, out)
+	e.wantError("windows that differ under one log", out[0].Err, backends.ErrUnsupported, backends.ErrNotApplied)
+}
+
 // checkForget: a forgotten key is unused, its neighbours are not.
 func checkForget(e *env) {
 	e.open()

@@ -45,9 +45,19 @@ func (e *env) generator() *generator {
 	window := pick(g.r, time.Millisecond, 7*time.Millisecond, 100*time.Millisecond, time.Second,
 		time.Minute, time.Hour, 24*time.Hour, 30*24*time.Hour, 1234567*time.Microsecond, limit.MaxWindow)
 	round := strconv.FormatUint(g.r.Uint64(), 36)
+	raw, logs := g.r.IntN(4) == 0, map[string]bool{}
 	for i := range 1 + g.r.IntN(8) {
 		a := algorithms[g.r.IntN(len(algorithms))]
 		k := randomKey{key: e.key(round+"-"+strconv.Itoa(g.r.IntN(3)), strconv.Itoa(i), a)}
+		if raw {
+			k.key.Group = limit.RawGroup(k.key.Group)
+		}
+		if raw && a == limit.SlidingLog && e.s.Caps.SharedLogs {
+			if logs[k.key.Group] {
+				continue // all of them would be one
+			}
+			logs[k.key.Group] = true
+		}
 		for range 1 + g.r.IntN(3) {
 			k.limits = append(k.limits, g.limit(a, window))
 		}

@@ -70,6 +70,7 @@ var checks = []check{
 	{"StateGoesAway", checkStateGoesAway},
 
 	{"Keys", checkKeys},
+	{"RawGroups", checkRawGroups},
 	{"Forget", checkForget},
 
 	{"Caps", checkCaps},

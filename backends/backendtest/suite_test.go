@@ -393,6 +393,14 @@ var mutants = []mutant{
 	{name: "key halves run together", checks: []string{"Keys"}, spoil: func(b *reference) {
 		b.key = func(k limit.Key) limit.Key { return limit.Key{Group: k.Group + k.Limit} }
 	}},
+	{name: "limits of a raw group are one counter", checks: []string{"RawGroups"}, spoil: func(b *reference) {
+		b.key = func(k limit.Key) limit.Key {
+			if limit.IsRawGroup(k.Group) {
+				k.Limit = ""
+			}
+			return k
+		}
+	}},
 	{name: "keys are compared without case", checks: []string{"Keys"}, spoil: func(b *reference) {
 		b.key = func(k limit.Key) limit.Key { return limit.Key{Group: strings.ToLower(k.Group), Limit: k.Limit} }
 	}},

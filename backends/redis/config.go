@@ -401,6 +401,8 @@ func (c *Config) check() error {
 		return errors.New("a password before the @, password_file and password_env exclude each other")
 	case strings.ContainsAny(c.Prefix, "{}"):
 		return errors.New("parameter prefix: braces would change how keys are spread over a Cluster")
+	case c.Layout == ZSet && strings.HasPrefix(c.Prefix, sharedPrefix):
+		return fmt.Errorf("parameter prefix: with layout=zset the keys %s… are those of logs shared with other programs, and a client could choose a value whose key is another counter's; use another prefix", sharedPrefix)
 	case len(c.Prefix) > 64:
 		return errors.New("parameter prefix: at most 64 bytes")
 	case c.PoolSize < 1 || c.MaxSlice < 1 || c.Timeout <= 0 || c.DialTimeout <= 0 || c.NodeFailures < 0 || c.NodeDelay <= 0:
@@ -487,7 +489,7 @@ func (c Config) Caps() backends.Caps {
 		caps.Atomicity = backends.PerPartition
 	}
 	if c.Layout == ZSet {
-		caps.Precision = time.Millisecond
+		caps.Precision, caps.SharedLogs = time.Millisecond, true
 		caps.Algorithms[limit.SlidingLog] = backends.AlgorithmCaps{MaxUnits: maxZSetUnits, Trips: 1}
 	}
 	return caps

@@ -363,7 +363,7 @@ const sharedPrefix = "rate_limit:"
 
 // shares says whether op's log is one that other programs use as well.
 func (b *Backend) shares(op *limit.Op) bool {
-	return b.cfg.Layout == ZSet && op.Limit.Algorithm() == limit.SlidingLog && strings.HasPrefix(op.Key.Group, "=")
+	return b.cfg.Layout == ZSet && op.Limit.Algorithm() == limit.SlidingLog && limit.IsRawGroup(op.Key.Group)
 }
 
 // ownKey puts the group in braces, so that a Cluster keeps it together.
