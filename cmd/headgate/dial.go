@@ -73,6 +73,15 @@ func (opt *dialOptions) credentials() (credentials.TransportCredentials, error) 
 	if !opt.tls && opt.ca == "" && opt.cert == "" {
 		return insecure.NewCredentials(), nil
 	}
+	conf, err := opt.tlsConfig()
+	if err != nil {
+		return nil, err
+	}
+	return credentials.NewTLS(conf), nil
+}
+
+// tlsConfig is how to talk TLS.
+func (opt *dialOptions) tlsConfig() (*tls.Config, error) {
 	conf := &tls.Config{ServerName: opt.serverName, MinVersion: tls.VersionTLS12}
 	if conf.ServerName == "" && strings.HasPrefix(opt.addr, "unix:") {
 		conf.ServerName = "localhost" // a socket has no name
@@ -94,7 +103,7 @@ func (opt *dialOptions) credentials() (credentials.TransportCredentials, error) 
 		}
 		conf.Certificates = []tls.Certificate{pair}
 	}
-	return credentials.NewTLS(conf), nil
+	return conf, nil
 }
 
 // grpcTarget returns addr as grpc-go's resolvers spell it.

@@ -1,15 +1,11 @@
 package main
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
-	"net/http"
-	"net/url"
 	"os"
 	"strings"
 	"time"
@@ -95,11 +91,11 @@ may change the schema. A schema that Flyway made is taken over.`,
 func slotsCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "slots",
-		Short: "Look after the database of slots",
+		Short: "Ask for slots, change their configs, look after their database",
 		Args:  noCommand,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(reconcileCommand())
+	cmd.AddCommand(slotsAssignCommand(), slotsConfigCommand(), reconcileCommand())
 	return cmd
 }
 
@@ -131,6 +127,9 @@ The exit code is 0 if nothing differs, or all was repaired, and 1 otherwise.`,
 			return err
 		}
 		defer db.Close()
+		if err := db.Ping(ctx); err != nil {
+			return err
+		}
 		return reconcile(ctx, cmd.OutOrStdout(), db, span, *repair)
 	})
 }
@@ -188,111 +187,5 @@ func reconcile(ctx context.Context, out io.Writer, store slots.Store, span timeS
 	if wrong > repaired {
 		return exitCode(exitProblems)
 	}
-	return nil
-}
-
-type slotOptions struct {
-	addr, at, config string
-	timeout          time.Duration
-}
-
-func slotCommand() *cobra.Command {
-	var opt slotOptions
-	cmd := &cobra.Command{
-		Use:   "slot EVENT_ID",
-		Short: "Ask a running service for a slot",
-		Long: `Ask a running service for a slot, and print it.
-
-The same event gets the same slot, whatever it asks for the next time. Of a service
-with --slots-auth it is asked with the token in HEADGATE_ADMIN_TOKEN. The exit code is
-0 with a slot, 3 if no window in reach has room, 2 if there is no answer.`,
-		Example: `  headgate slot pay-123
-  headgate slot pay-123 --at 2026-12-01T09:00:00Z --config high-priority`,
-		Args: cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return askSlot(cmd.Context(), cmd.OutOrStdout(), args[0], opt)
-		},
-	}
-	f := cmd.Flags()
-	f.StringVar(&opt.addr, "addr", slotAddress(), "`URL` of the service; by default where HEADGATE_HTTP says")
-	f.StringVar(&opt.at, "at", "", "earliest `time` that will do, RFC 3339 (default: now)")
-	f.StringVar(&opt.config, "config", "", "`name` of the config (default: the service's default)")
-	f.DurationVar(&opt.timeout, "timeout", 10*time.Second, "longest wait for an answer")
-	return cmd
-}
-
-// slotAddress is where slots are served if --addr does not say.
-func slotAddress() string {
-	const fallback = "127.0.0.1:8080"
-	addr := localAddress("http", fallback)
-	if strings.HasPrefix(addr, "unix:") {
-		addr = fallback // no URL names a socket
-	}
-	return "http://" + addr
-}
-
-// maxAnswer bounds what is read of an answer.
-const maxAnswer = 64 << 10
-
-func askSlot(ctx context.Context, out io.Writer, event string, opt slotOptions) error {
-	if opt.at == "" {
-		opt.at = time.Now().UTC().Format(time.RFC3339Nano)
-	}
-	u, err := url.JoinPath(opt.addr, "/api/v1/slots")
-	if err != nil || !strings.Contains(opt.addr, "://") {
-		return fmt.Errorf("--addr: %q is not a URL such as http://127.0.0.1:8080", opt.addr)
-	}
-	ctx, cancel := context.WithTimeout(ctx, opt.timeout)
-	defer cancel()
-	ask := map[string]string{"eventId": event, "requestedTime": opt.at}
-	if opt.config != "" {
-		ask["configName"] = opt.config
-	}
-	body, err := json.Marshal(ask)
-	if err != nil {
-		return err
-	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, u, bytes.NewReader(body))
-	if err != nil {
-		return fmt.Errorf("--addr: %w", err)
-	}
-	req.Header.Set("Content-Type", "application/json")
-	if token := os.Getenv(config.EnvName("admin-token")); token != "" {
-		req.Header.Set("Authorization", "Bearer "+token) // serve --slots-auth demands it
-	}
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return fmt.Errorf("no answer: %w; is the service running, with --slots?", err)
-	}
-	defer resp.Body.Close()
-	data, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
-	if err != nil {
-		return fmt.Errorf("no answer: %w", err)
-	}
-	return printSlot(out, resp, data)
-}
-
-func printSlot(out io.Writer, resp *http.Response, data []byte) error {
-	var answer struct {
-		EventID       string `json:"eventId"`
-		ScheduledTime string `json:"scheduledTime"`
-		DelayMs       int64  `json:"delayMs"`
-		Message       string `json:"message"`
-	}
-	if err := json.Unmarshal(data, &answer); err != nil || (resp.StatusCode == http.StatusOK && answer.ScheduledTime == "") {
-		return fmt.Errorf("the answer is not that of a slot service (%s): is it running with --slots?", resp.Status)
-	}
-	if resp.StatusCode != http.StatusOK {
-		if resp.StatusCode == http.StatusServiceUnavailable {
-			fmt.Fprintf(out, "%s retry-after=%ss\n", answer.Message, resp.Header.Get("Retry-After"))
-			return exitCode(exitOverLimit)
-		}
-		return fmt.Errorf("%s: %s", resp.Status, answer.Message)
-	}
-	replayed := ""
-	if resp.Header.Get("Idempotency-Replayed") == "true" {
-		replayed = " replayed"
-	}
-	fmt.Fprintf(out, "%s scheduled=%s delay=%v%s\n", answer.EventID, answer.ScheduledTime, time.Duration(answer.DelayMs)*time.Millisecond, replayed)
 	return nil
 }
