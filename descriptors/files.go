@@ -59,12 +59,7 @@ type unreadable struct {
 }
 
 func (u unreadable) problem() Problem {
-	message := u.err.Error()
-	var where *fs.PathError
-	if errors.As(u.err, &where) && where.Path == u.path {
-		message = where.Op + ": " + where.Err.Error()
-	}
-	return Problem{File: u.path, Message: strings.TrimPrefix(message, u.path+": ")}
+	return Problem{File: u.path, Message: strings.TrimPrefix(u.err.Error(), u.path+": ")}
 }
 
 // errTooMuch is an error about all files together.
@@ -74,6 +69,10 @@ var errTooMuch = errors.New("too much to read")
 func (r *reader) keep(path string, err error) error {
 	if err == nil || errors.Is(err, errTooMuch) {
 		return err
+	}
+	var where *fs.PathError
+	if errors.As(err, &where) && where.Path == path {
+		err = fmt.Errorf("%s: %w", path, where.Err) // without the system call's name
 	}
 	r.failed = append(r.failed, unreadable{path, err})
 	return nil

@@ -9,6 +9,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/headgate-rls/headgate/internal/spell"
 	"github.com/headgate-rls/headgate/limit"
 )
 
@@ -288,8 +289,15 @@ func (l *loader) method(n *yaml.Node, t *twig) string {
 			return ""
 		}
 	}
-	return strings.ToUpper(s)
+	s = strings.ToUpper(s)
+	if meant := spell.Nearest(s, methods); meant != "" && meant != s {
+		l.warnf(n, t, "method %q is not one of HTTP's; did you mean %s?", short(s), meant)
+	}
+	return s
 }
+
+// methods are those of RFC 9110 and RFC 5789. Others may be used, too.
+var methods = []string{"GET", "HEAD", "POST", "PUT", "DELETE", "CONNECT", "OPTIONS", "TRACE", "PATCH"}
 
 // path reads a path: its class is how it is written.
 func (l *loader) path(n *yaml.Node, t *twig, res *resource) {

@@ -839,3 +839,14 @@ func BenchmarkResources(b *testing.B) {
 		})
 	}
 }
+
+// A method is free text to HTTP, so that a misspelt one limits nothing.
+func TestMisspeltMethodIsWarnedOf(t *testing.T) {
+	for method, want := range map[string]string{"GTE": "did you mean GET?", "POTS": "did you mean POST?", "get": "", "PURGE": "", "PROPFIND": "", "LINK": "", "REPORT": "", "*": ""} {
+		text := "domain: d\nresources:\n- {method: '" + method + "', path: /a, concurrency: [{threshold: 5, response: {statusCode: 503}}]}\n"
+		set, problems := Load([]Source{{Name: "x", Data: []byte(text)}}, Options{})
+		if set == nil || (len(problems) > 0) != (want != "") || want != "" && !strings.Contains(problems[0].String(), want) {
+			t.Errorf("%s: %v, want %q", method, problems, want)
+		}
+	}
+}

@@ -37,7 +37,7 @@ One line is printed per answer. The exit code is 0 if every answer was OK,
 		Example: `  headgate ask example client=alice
   headgate ask shop tenant=acme,path=/pay tenant=acme -n 5
   headgate ask shop tenant=acme --rules rules/ -n 700`,
-		Args: cobra.MinimumNArgs(2),
+		Args: atLeast(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return ask(cmd.Context(), cmd.OutOrStdout(), args[0], args[1:], opt)
 		},
@@ -99,7 +99,7 @@ func (opt *askOptions) asker() (asker, func(), error) {
 	answer := func(ctx context.Context, req *rls.RateLimitRequest) (*rls.RateLimitResponse, error) {
 		resp, err := client.ShouldRateLimit(ctx, req)
 		if err != nil {
-			return nil, fmt.Errorf("service at %s: %w", opt.addr, err)
+			return nil, opt.explain(err)
 		}
 		return resp, nil
 	}

@@ -25,7 +25,7 @@ Every problem is printed as file:line:col: message. The exit code is 1 if one
 of them is an error; warnings alone leave it 0.`,
 		Example: `  headgate check rules/
   headgate check rules/shop.yaml --backend redis://localhost:6379 --format json`,
-		Args: cobra.MinimumNArgs(1),
+		Args: atLeast(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if format != "text" && format != "json" {
 				return fmt.Errorf("--format %q is neither text nor json", format)

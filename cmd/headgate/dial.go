@@ -7,13 +7,16 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"regexp"
 	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
 
 	"github.com/headgate-rls/headgate/internal/config"
 )
@@ -57,6 +60,9 @@ func localAddress(setting, fallback string) string {
 
 // dial returns a connection, which is made when it is first used.
 func (opt *dialOptions) dial() (*grpc.ClientConn, error) {
+	if err := config.CheckAddress(opt.addr); err != nil {
+		return nil, fmt.Errorf("--addr: %w", err)
+	}
 	creds, err := opt.credentials()
 	if err != nil {
 		return nil, err
@@ -66,6 +72,23 @@ func (opt *dialOptions) dial() (*grpc.ClientConn, error) {
 		return nil, fmt.Errorf("--addr %s: %w", opt.addr, err)
 	}
 	return conn, nil
+}
+
+// transportError is the part of grpc-go's text that says what happened.
+var transportError = regexp.MustCompile(`desc = "transport: (?:Error while dialing: )?(.*)"$`)
+
+// explain says what err of a call means for who called.
+func (opt *dialOptions) explain(err error) error {
+	s := status.Convert(err)
+	switch m := transportError.FindStringSubmatch(s.Message()); {
+	case s.Code() == codes.DeadlineExceeded:
+		return fmt.Errorf("service at %s: no answer within --timeout %v", opt.addr, opt.timeout)
+	case m != nil && strings.Contains(m[1], "connection refused"):
+		return fmt.Errorf("service at %s: %s; is it running? --addr says where", opt.addr, m[1])
+	case m != nil:
+		return fmt.Errorf("service at %s: %s", opt.addr, m[1])
+	}
+	return fmt.Errorf("service at %s: %s: %s", opt.addr, s.Code(), s.Message())
 }
 
 // credentials returns how to connect: in plain unless a flag says TLS.

@@ -42,7 +42,7 @@ that says what to add.`,
 		Example: `  headgate envoy rules/ --owner envoy-1 >envoy.yaml
   headgate envoy rules/ --full=false            only the parts, to be pasted
   headgate envoy rules/ --istio --address headgate.infra:8081 --services headgate.infra:8082`,
-		Args: cobra.MinimumNArgs(1),
+		Args: atLeast(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if opt.istio && !cmd.Flags().Changed("owner") {
 				opt.Owner = "" // would be that of all sidecars

@@ -69,7 +69,7 @@ func TestEnvoyCommandRefuses(t *testing.T) {
 		"the rules cannot be used":           {bad},
 		"no such file":                       {"nowhere.yaml"},
 		`no domain "other", but shop`:        {rules, "--domain", "other"},
-		"requires at least 1 arg":            {},
+		"arguments are missing":              {},
 		"neither host:port nor unix:PATH":    {rules, "--upstream", "app"},
 		"at least 1ms":                       {rules, "--timeout", "0s"},
 		"plain text or %ENVIRONMENT(NAME)%:": {rules, "--owner", "%HOSTNAME%"},

@@ -58,6 +58,16 @@ func noArgs(cmd *cobra.Command, args []string) error {
 	return fmt.Errorf("%q: %s takes flags only, and they begin with --", args[0], cmd.CommandPath())
 }
 
+// atLeast refuses fewer arguments.
+func atLeast(n int) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if len(args) < n {
+			return fmt.Errorf("arguments are missing: %s", cmd.UseLine())
+		}
+		return nil
+	}
+}
+
 // noCommand refuses a word that is not the name of a command below cmd.
 func noCommand(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -16,6 +17,15 @@ func TestBadCommandLinesAreExplained(t *testing.T) {
 	t.Chdir(t.TempDir())
 	certs := testenv.TestCerts(t)
 	cert, key, otherKey := certs.Server.CertFile, certs.Server.KeyFile, certs.Client.KeyFile
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	full := filepath.Join(t.TempDir(), "full") // nobody, not even root, may write to a directory as to a file
+	if err := os.Mkdir(full, 0o700); err != nil {
+		t.Fatal(err)
+	}
 	const admin = "serve --example --log-level error --grpc 127.0.0.1:0 --services= --http= --debug= --slots sqlite::memory: --admin 127.0.0.1:0 "
 	for _, c := range []struct{ args, want string }{
 		{"serve", "there are no rules to serve: name files or directories with --rules (HEADGATE_RULES), or put them into ./rules; to try headgate, --example serves a built-in example"},
@@ -39,6 +49,21 @@ func TestBadCommandLinesAreExplained(t *testing.T) {
 		{admin + "--admin-tls-cert " + cert + " --admin-tls-key " + key + " --admin-client-ca none", "--admin-client-ca: open none"},
 		{admin + "--admin-tls-cert " + cert + " --admin-tls-key " + key + " --admin-client-ca " + key, "--admin-client-ca " + key + ": no certificate in it"},
 		{"serve --example --grpc 127.0.0.1:0 --grpc-tls-cert none --grpc-tls-key " + key, "--grpc-tls-cert none, --grpc-tls-key " + key + ": open none"},
+		{"serve --example --grpc 127.0.0.1:0 --services= --http= --debug " + taken.Addr().String(), "--debug " + taken.Addr().String() + ": address already in use; another process listens there"},
+		{"serve --example --grpc 192.0.2.1:8081", "--grpc 192.0.2.1:8081: cannot assign requested address; this machine does not have the address"},
+		{"serve --example --grpc unix:none/s", "--grpc unix:none/s: no such file or directory; make the directory first"},
+		{"serve --example --grpc unix:/" + strings.Repeat("x", 200), "--grpc: the path has 201 bytes"},
+		{"serve --rules none", "--rules: none: no such file or directory"},
+		{"serve --example --config none", "--config: read configuration: none: no such file or directory"},
+		{"serve --example --grpc 127.0.0.1:0 --slots sqlite:" + full, "--slots: database url: the file \"" + full + "\" cannot be written: "},
+		{"check none", "none: no such file or directory"},
+		{"check", "arguments are missing: headgate check PATH…"},
+		{"ask d", "arguments are missing: headgate ask DOMAIN KEY=VALUE"},
+		{"slots recon", `unknown command "recon" for "headgate slots"; did you mean reconcile?`},
+		{"migrate --slots sqlite:" + key, "--slots: "},
+		{"ask d k=v --addr 127.0.0.1:1", "no answer: service at 127.0.0.1:1: dial tcp 127.0.0.1:1: connect: connection refused; is it running? --addr says where"},
+		{"ask d k=v --addr 8081", `--addr: "8081" is not an address: want host:port`},
+		{"ask d k=v --addr http://127.0.0.1:8081", `--addr: "http://127.0.0.1:8081" is not an address`},
 	} {
 		code, out := headgate(t, strings.Fields(c.args)...)
 		if code != exitError || !strings.HasPrefix(out, "headgate: "+c.want) || strings.Count(out, "\n") != 1 {

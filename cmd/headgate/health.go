@@ -61,8 +61,6 @@ func checkHealth(ctx context.Context, opt *dialOptions, service string) (string,
 		return resp.Status.String(), nil
 	case codes.NotFound:
 		return "", fmt.Errorf("service at %s: --service %q is unknown there", opt.addr, service)
-	case codes.DeadlineExceeded:
-		return "", fmt.Errorf("service at %s: no answer within --timeout %v", opt.addr, opt.timeout)
 	}
-	return "", fmt.Errorf("service at %s: %w", opt.addr, err)
+	return "", opt.explain(err)
 }

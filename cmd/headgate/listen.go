@@ -23,11 +23,7 @@ func listen(ctx context.Context, flag, address string, mode os.FileMode) (net.Li
 	var lc net.ListenConfig
 	l, err := lc.Listen(ctx, network, addr)
 	if err != nil {
-		hint := ""
-		if errors.Is(err, syscall.EADDRINUSE) {
-			hint = "; another process listens there: stop it or choose another address"
-		}
-		return nil, fmt.Errorf("--%s %s: %w%s", flag, address, err, hint)
+		return nil, fmt.Errorf("--%s %s: %w", flag, address, explainListen(err))
 	}
 	if network == "unix" && mode != 0 && !strings.HasPrefix(addr, "@") {
 		if err := os.Chmod(addr, mode); err != nil {
@@ -36,6 +32,35 @@ func listen(ctx context.Context, flag, address string, mode os.FileMode) (net.Li
 		}
 	}
 	return l, nil
+}
+
+// listenHints say what to do about errors of the system.
+var listenHints = []struct {
+	err  error
+	hint string
+}{
+	{syscall.EADDRINUSE, "another process listens there: stop it or choose another address"},
+	{syscall.EADDRNOTAVAIL, "this machine does not have the address: an empty host, as in :8081, means all it has"},
+	{syscall.ENOENT, "make the directory first"},
+	{syscall.EACCES, "this user may not listen there: choose a port from 1024 up, or a directory that it may write to"},
+}
+
+// explainListen reduces err to what the system says, and what to do about it.
+func explainListen(err error) error {
+	var op *net.OpError
+	if errors.As(err, &op) {
+		err = op.Err
+	}
+	var call *os.SyscallError
+	if errors.As(err, &call) {
+		err = call.Err
+	}
+	for _, h := range listenHints {
+		if errors.Is(err, h.err) {
+			return fmt.Errorf("%w; %s", err, h.hint)
+		}
+	}
+	return err
 }
 
 // removeStale removes the socket that a killed process left at path. A socket

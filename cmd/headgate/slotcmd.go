@@ -36,7 +36,12 @@ func databaseCommand(cmd *cobra.Command, run func(ctx context.Context, conf *con
 		if conf.Slots.URL == "" {
 			return errors.New("no database of slots is given: use --slots URL, HEADGATE_SLOTS, or slots: in the file of --config")
 		}
-		return run(cmd.Context(), conf, conf.Logger(cmd.ErrOrStderr()))
+		err := run(cmd.Context(), conf, conf.Logger(cmd.ErrOrStderr()))
+		var database *slots.StoreError
+		if errors.As(err, &database) {
+			return fmt.Errorf("--slots: %w", err)
+		}
+		return err
 	}
 	return cmd
 }

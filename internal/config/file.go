@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"regexp"
 
@@ -44,6 +45,10 @@ var yamlLine = regexp.MustCompile(`^yaml: line ([0-9]+): `)
 // parse returns the mapping in the file, nil if the file is empty.
 func (r *fileReader) parse() (*yaml.Node, error) {
 	data, err := readBounded(r.path)
+	var where *fs.PathError
+	if errors.As(err, &where) {
+		err = fmt.Errorf("%s: %w", r.path, where.Err)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("--config: read configuration: %w", err)
 	}

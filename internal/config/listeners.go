@@ -1,6 +1,7 @@
 package config
 
 import (
+	"fmt"
 	"net"
 	"strconv"
 	"strings"
@@ -25,8 +26,8 @@ func (c *Config) checkAddresses(bad problem) {
 		switch other := owner[l.address]; {
 		case l.address == "":
 			continue
-		case !isAddress(l.address):
-			bad(l.flag, "%q is not an address: want host:port such as :8081, unix:PATH or unix:@NAME", l.address)
+		case CheckAddress(l.address) != nil:
+			bad(l.flag, "%v", CheckAddress(l.address))
 		case other != "" && !strings.HasSuffix(l.address, ":0"):
 			bad(l.flag, "%s is the address of --%s already: give it another one, or none", l.address, other)
 		}
@@ -52,16 +53,26 @@ func reachable(address string) bool {
 	return host != "localhost" && (ip == nil || !ip.IsLoopback())
 }
 
-func isAddress(address string) bool {
-	if path, ok := strings.CutPrefix(address, "unix:"); ok {
-		return path != "" && path != "@"
+// maxSocketPath is the length of a Unix socket's path that all systems have.
+const maxSocketPath = 103
+
+// CheckAddress says what is wrong with an address that is listened on or called.
+func CheckAddress(address string) error {
+	path, socket := strings.CutPrefix(address, "unix:")
+	if len(path) > maxSocketPath && socket {
+		return fmt.Errorf("the path has %d bytes; that of a Unix socket has at most %d", len(path), maxSocketPath)
+	}
+	if socket && path != "" && path != "@" {
+		return nil
 	}
 	_, port, err := net.SplitHostPort(address)
-	if err != nil {
-		return false
+	if err == nil {
+		_, err = strconv.ParseUint(port, 10, 16)
 	}
-	_, err = strconv.ParseUint(port, 10, 16)
-	return err == nil
+	if err != nil {
+		return fmt.Errorf("%q is not an address: want host:port such as :8081, unix:PATH or unix:@NAME", address)
+	}
+	return nil
 }
 
 // checkHeaders refuses names that no HTTP header can have.

@@ -10,8 +10,8 @@ const maxLength = 256
 // Nearest returns the one of known that word may have meant, or "". Case, "-"
 // and "_" do not matter; else at most two letters may be wrong, and no more
 // than about a third of the known name, for short ones are near to everything.
-// Failing that, it is the first known name that has a word more at its end, or
-// the longest that has one less.
+// Failing that, it is the first known name that begins with word, or the longest
+// that is the beginning of it up to a "-" or "_".
 func Nearest(word string, known []string) string {
 	if len(word) > maxLength {
 		return ""
@@ -30,7 +30,7 @@ func Nearest(word string, known []string) string {
 		return best
 	}
 	for _, k := range known {
-		if len(word) > 3 && begins(k, word) {
+		if len(word) > 3 && strings.HasPrefix(k, word) {
 			return k
 		}
 		if len(k) > 3 && len(k) > len(best) && begins(word, k) {
@@ -49,23 +49,30 @@ func plain(s string) string {
 	return strings.NewReplacer("-", "", "_", "").Replace(strings.ToLower(s))
 }
 
-// distance counts the insertions, deletions and replacements from a to b.
+// distance counts the insertions, deletions, replacements and exchanges of
+// neighbours from a to b.
 func distance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
+	rows := [3][]int{}
+	for i := range rows {
+		rows[i] = make([]int, len(b)+1)
+	}
+	before, last, row := rows[0], rows[1], rows[2]
+	for j := range last {
+		last[j] = j
 	}
 	for i := range len(a) {
-		diagonal := row[0]
 		row[0] = i + 1
 		for j := range len(b) {
-			replace := diagonal
+			replace := last[j]
 			if a[i] != b[j] {
 				replace++
 			}
-			diagonal = row[j+1]
-			row[j+1] = min(replace, row[j]+1, row[j+1]+1)
+			row[j+1] = min(replace, row[j]+1, last[j+1]+1)
+			if i > 0 && j > 0 && a[i] == b[j-1] && a[i-1] == b[j] {
+				row[j+1] = min(row[j+1], before[j-1]+1)
+			}
 		}
+		before, last, row = last, row, before
 	}
-	return row[len(b)]
+	return last[len(b)]
 }

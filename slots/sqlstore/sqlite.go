@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -62,10 +63,34 @@ func parseSQLite(address string, c Config) (*source, error) {
 		if info, err := os.Stat(filepath.Dir(path)); err != nil || !info.IsDir() {
 			return pools{}, fmt.Errorf("database url: there is no directory %q for the file %q: make it, or name another file", filepath.Dir(path), path)
 		}
+		if err := writable(path); err != nil {
+			return pools{}, err
+		}
 		parameters.Add("_pragma", "journal_mode(WAL)")
 		return openSQLite((&url.URL{Scheme: "file", Opaque: (&url.URL{Path: path}).EscapedPath()}).String()+"?"+parameters.Encode(), c)
 	}
 	return s, nil
+}
+
+// writable says whether this process may write the file and others beside it. A
+// database elsewhere may come back; one without permissions will not.
+func writable(path string) error {
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o644)
+	if err == nil {
+		err = f.Close()
+	}
+	var where *fs.PathError
+	if errors.As(err, &where) {
+		err = where.Err
+	}
+	if err != nil {
+		return fmt.Errorf("database url: the file %q cannot be written: %w", path, err)
+	}
+	beside, err := os.CreateTemp(filepath.Dir(path), ".headgate-*")
+	if err != nil {
+		return fmt.Errorf("database url: the directory %q cannot be written, and sqlite keeps more files beside %q", filepath.Dir(path), path)
+	}
+	return errors.Join(beside.Close(), os.Remove(beside.Name()))
 }
 
 // sqliteSynchronous reads the only parameter there is.
