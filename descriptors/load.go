@@ -3,6 +3,8 @@ package descriptors
 import (
 	"bytes"
 	"cmp"
+	"crypto/sha256"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -126,7 +128,23 @@ func load(sources []Source, opt Options) (*Set, []Problem, []string) {
 	if l.failed {
 		return nil, l.problems, named
 	}
+	set.hash = hashOf(sources)
 	return set, l.problems, named
+}
+
+// hashOf returns a number of 52 bits, which a metric can hold, that stands for
+// what the sources say, whatever they are called and in whatever order.
+func hashOf(sources []Source) uint64 {
+	sums := make([][sha256.Size]byte, len(sources))
+	for i := range sources {
+		sums[i] = sha256.Sum256(sources[i].Data)
+	}
+	slices.SortFunc(sums, func(a, b [sha256.Size]byte) int { return bytes.Compare(a[:], b[:]) })
+	h := sha256.New()
+	for i := range sums {
+		h.Write(sums[i][:])
+	}
+	return binary.BigEndian.Uint64(h.Sum(nil)) >> 12
 }
 
 // A loader reads sources one after the other and collects their rules.

@@ -11,7 +11,12 @@ import (
 type Set struct {
 	domains map[string]*domain
 	rules   []*Rule
+	hash    uint64
 }
+
+// Hash returns a number below 2^52 that stands for the sources that the set was
+// loaded from: it is the same for the same contents, whatever files they are in.
+func (s *Set) Hash() uint64 { return s.hash }
 
 // An Entry is one key and value of a descriptor.
 type Entry struct{ Key, Value string }

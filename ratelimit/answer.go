@@ -76,6 +76,9 @@ func (c *call) fill(ctx context.Context, b *batch, v *limit.Verdict) {
 	c.addMetadata(b, &who)
 	switch {
 	case c.resp.OverLimit:
+		if c.parts[who.part].policy != descriptors.FailDeny {
+			who.view.refusals.Inc()
+		}
 		c.refuse(b, &who)
 	case v != nil && v.Admitted:
 		c.grant(b, v, c.resp.Degraded)

@@ -206,6 +206,14 @@ func (m *countingMetrics) Rule(domain, rule string) *RuleCounters {
 	return &c
 }
 
+func (m *countingMetrics) Values(domain, _, values string) *RuleCounters {
+	return m.Rule(domain, values)
+}
+
+func (m *countingMetrics) Refusals(domain, rule, limit string) Counter {
+	return countFunc(func() { m.add(domain + "/" + rule + " refused by " + limit) })
+}
+
 func (m *countingMetrics) Lease(domain, rule string) *LeaseCounters {
 	var c LeaseCounters
 	for e := range NumLeaseEvents {

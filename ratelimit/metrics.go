@@ -39,6 +39,11 @@ type RuleCounters [NumOutcomes]Counter
 type Metrics interface {
 	// Rule returns the counters of a rule. Both labels may be empty.
 	Rule(domain, rule string) *RuleCounters
+	// Values returns the counters of a rule for descriptors that have values: a
+	// label that comes from the request, and names the rule as well.
+	Values(domain, rule, values string) *RuleCounters
+	// Refusals returns the counter of requests that a rule's limit refused.
+	Refusals(domain, rule, limit string) Counter
 	// Lease returns the counters of a rule's leases. Both labels may be empty.
 	Lease(domain, rule string) *LeaseCounters
 	// Tier returns the counter of requests that a tier applied to.
@@ -61,6 +66,10 @@ func (noMetrics) Rule(string, string) *RuleCounters {
 	}
 	return &c
 }
+
+func (m noMetrics) Values(domain, rule, _ string) *RuleCounters { return m.Rule(domain, rule) }
+
+func (noMetrics) Refusals(string, string, string) Counter { return noCounter{} }
 
 func (noMetrics) Lease(string, string) *LeaseCounters {
 	var c LeaseCounters

@@ -43,6 +43,8 @@ type limitView struct {
 	refused []byte // encoded metadata of a refusal
 	share   int64  // units that a replica takes ahead
 
+	refusals Counter // requests that this limit refused
+
 	// What there is only for requests in flight.
 	inFlight *descriptors.Concurrency
 	tiers    []tierView
@@ -79,6 +81,9 @@ func newRuleset(set *descriptors.Set, conf *Config) *ruleset {
 			v.limits = append(v.limits, newInFlightView(r, conf))
 			rs.longest = max(rs.longest, r.Concurrency.LeaseTTL)
 		}
+		for i, l := range LimitLabels(r) {
+			v.limits[i].refusals = conf.Metrics.Refusals(r.Domain, r.Path, l.Name)
+		}
 	}
 	return rs
 }
@@ -113,7 +118,7 @@ func newInFlightView(r *descriptors.Rule, conf *Config) limitView {
 // up once per rule, unless the label depends on the request.
 func (v *ruleView) count(s *Service, set *descriptors.Set, d *Descriptor, o Outcome) {
 	if v.rule.Metric.Detailed || v.rule.Metric.ValueAt != nil {
-		s.conf.Metrics.Rule(v.rule.Domain, set.MetricLabel(v.rule, d.Entries))[o].Inc()
+		s.conf.Metrics.Values(v.rule.Domain, v.rule.Path, set.MetricLabel(v.rule, d.Entries))[o].Inc()
 		return
 	}
 	v.once.Do(func() { v.counters = s.conf.Metrics.Rule(v.rule.Domain, v.rule.Path) })
@@ -182,6 +187,7 @@ func newOverrideView(o Override, conf *Config) (*ruleView, error) {
 		KeyPart: "o:" + window.String(),
 	}, conf)}
 	v.limits[0].name = "override"
+	v.limits[0].refusals = conf.Metrics.Refusals("", "override", "override")
 	v.limits[0].refused = encodeMetadata(map[string]any{"rule": "override"})
 	v.once.Do(func() { v.counters = conf.Metrics.Rule("", "override") })
 	return v, nil

@@ -73,7 +73,7 @@ func TestBrokenRuleFileStopsItsDomainOnly(t *testing.T) {
 	r.settles("follow the good file while the other is broken", true, false)
 	testenv.Eventually(t, 20*time.Second, "tell of the broken file", func() string {
 		_, metrics := r.get(r.debug, "/metrics")
-		if !strings.Contains(metrics, `headgate_rules_file_errors{file="`+pay+`"} 1`) {
+		if !strings.Contains(metrics, `headgate_rules_file_errors{file="`+pay+`"} 1`) || !strings.Contains(metrics, "headgate_rules_last_load_successful 0") {
 			return metrics
 		}
 		return ""
@@ -92,7 +92,8 @@ func TestBrokenRuleFileStopsItsDomainOnly(t *testing.T) {
 	testenv.Eventually(t, 20*time.Second, "forget the errors of a mended file", func() string {
 		_, metrics := r.get(r.debug, "/metrics")
 		_, ready := r.get(r.http, "/readyz?verbose")
-		if strings.Contains(metrics, "headgate_rules_file_errors{") || !strings.Contains(ready, "rules: ok\n") {
+		if strings.Contains(metrics, "headgate_rules_file_errors{") || !strings.Contains(ready, "rules: ok\n") ||
+			!strings.Contains(metrics, "headgate_rules_last_load_successful 1") {
 			return ready
 		}
 		return ""
@@ -116,7 +117,8 @@ func TestStartWithBrokenRuleFile(t *testing.T) {
 	if code, body := r.get(r.http, "/readyz?verbose"); code != 200 || !strings.Contains(body, "rules: "+pay+" has 1 error; domains that are not limited: pay\n") {
 		t.Errorf("/readyz?verbose: %d %s", code, body)
 	}
-	if _, metrics := r.get(r.debug, "/metrics"); !strings.Contains(metrics, `headgate_rules_file_errors{file="`+pay+`"} 1`) || !strings.Contains(metrics, `headgate_rules_loads_total{result="error"} 1`) {
+	if _, metrics := r.get(r.debug, "/metrics"); !strings.Contains(metrics, `headgate_rules_file_errors{file="`+pay+`"} 1`) || !strings.Contains(metrics, `headgate_rules_loads_total{result="error"} 1`) ||
+		!strings.Contains(metrics, "headgate_rules_last_load_successful 0") {
 		t.Errorf("the metrics do not tell of the broken file")
 	}
 	if log := r.log.String(); !strings.Contains(log, "level=ERROR") || !strings.Contains(log, "not_served=[pay]") || !strings.Contains(log, "fortnight") {

@@ -61,6 +61,7 @@ type server struct {
 	conf    *config.Config
 	log     *slog.Logger
 	metrics *telemetry.Metrics
+	refused bool // the service did not take the last rules
 	store   *store
 	service *ratelimit.Service
 	slots   *slotService         // nil without --slots
@@ -109,7 +110,7 @@ func serve(ctx context.Context, conf *config.Config, errOut io.Writer) error {
 		defer s.slots.close()
 	}
 	s.metrics.AddInFlight(s.service)
-	s.metrics.RulesLoaded(len(set.Rules()), time.Now())
+	s.metrics.RulesLoaded(set, time.Now())
 	return s.run(ctx)
 }
 
@@ -178,8 +179,11 @@ func (s *server) loadRules() (*descriptors.Set, error) {
 // rulesRead notes what came of reading the rules.
 func (s *server) rulesRead(o *descriptors.Outcome) {
 	s.metrics.RulesFileErrors(o.Errors())
-	if o.Err != nil {
+	switch {
+	case o.Err != nil:
 		s.metrics.RulesFailed()
+	case !s.refused:
+		s.metrics.RulesRead()
 	}
 	s.rules.Store(o)
 }
@@ -197,10 +201,12 @@ func (s *server) rulesChanged(set *descriptors.Set, warnings []descriptors.Probl
 	if err := s.service.SetRules(set); err != nil {
 		s.log.Error("new rules cannot be kept by the backend; the old ones stay", "error", err)
 		s.metrics.RulesFailed()
+		s.refused = true
 		return
 	}
+	s.refused = false
 	s.store.rulesChanged()
-	s.metrics.RulesLoaded(len(set.Rules()), time.Now())
+	s.metrics.RulesLoaded(set, time.Now())
 }
 
 func (s *server) serviceConfig() ratelimit.Config {

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -18,13 +17,6 @@ import (
 	"github.com/headgate-rls/headgate/ratelimit"
 	"github.com/headgate-rls/headgate/ratelimit/accesslog"
 )
-
-// maxRules bounds the pairs of domain and rule that have their own series;
-// the rest is counted under rule "(other)". Rules with detailed_metric put
-// values that clients choose into the label.
-const maxRules = 10_000
-
-const otherRule = "(other)"
 
 // Metrics holds every metric of the process.
 type Metrics struct {
@@ -42,16 +34,19 @@ type Metrics struct {
 	loaded     prometheus.Gauge
 	rules      prometheus.Gauge
 	fileErrors *prometheus.GaugeVec
+	lastLoad   prometheus.Gauge
+	hash       prometheus.Gauge
+	limits     constants
 
 	leases *prometheus.CounterVec
 	logged *prometheus.CounterVec
 	tiers  *prometheus.CounterVec
 
-	known  sync.Map // by labels, see series
-	nKnown atomic.Int64
-}
+	refusals *prometheus.CounterVec
 
-type ruleLabels struct{ domain, rule string }
+	known          sync.Map // *series by labels, see seriesOf
+	static, values budget
+}
 
 // latency buckets from 50 µs to 1 s; Envoy's default deadline is 20 ms.
 var latency = []float64{50e-6, 100e-6, 250e-6, 500e-6, 1e-3, 2.5e-3, 5e-3, 10e-3, 20e-3, 50e-3, 100e-3, 250e-3, 500e-3, 1}
@@ -98,6 +93,23 @@ func New(version string) *Metrics {
 			Name: "headgate_concurrency_tier_total",
 			Help: "Requests that a tier of a limit on requests in flight delayed or refused.",
 		}, []string{"domain", "rule", "tier"}),
+		refusals: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "headgate_refusals_total",
+			Help: "Requests refused, by the limit that refused them.",
+		}, []string{"domain", "rule", "limit"}),
+		limits: constants{desc: prometheus.NewDesc("headgate_limit",
+			"Units per window, or requests in flight, that a limit of the rules in force admits.",
+			[]string{"domain", "rule", "limit", "algorithm"}, nil)},
+		lastLoad: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "headgate_rules_last_load_successful",
+			Help: "1 if all files of rules were put in force when they were last read, else 0.",
+		}),
+		hash: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "headgate_rules_hash",
+			Help: "A hash of the rules in force: replicas with the same rules have the same.",
+		}),
+		static: budget{most: maxRules},
+		values: budget{most: maxValues},
 		reloads: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "headgate_rules_loads_total",
 			Help: "Attempts to load rules, by result (ok or error).",
@@ -124,8 +136,10 @@ func New(version string) *Metrics {
 		ConstLabels: prometheus.Labels{"version": version},
 	})
 	info.Set(1)
+	m.lastLoad.Set(1)
+	m.startAtZero()
 	m.registry.MustRegister(m.decisions, m.degraded, m.requests, m.calls, m.batched, m.errors, m.leases, m.logged, m.tiers,
-		m.reloads, m.generation, m.loaded, m.rules, m.fileErrors, info,
+		m.reloads, m.refusals, &m.limits, m.lastLoad, m.hash, m.generation, m.loaded, m.rules, m.fileErrors, info,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
 }
@@ -135,65 +149,10 @@ func (m *Metrics) Handler() http.Handler {
 	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{EnableOpenMetrics: true})
 }
 
-// series returns what is kept under labels, made when first asked for. Once
-// there are maxRules of them, the rest shares what is kept under other.
-func series[L comparable, T any](m *Metrics, labels, other L, make func(L) T) T {
-	if c, ok := m.known.Load(labels); ok {
-		return c.(T)
-	}
-	if m.nKnown.Add(1) > maxRules {
-		m.nKnown.Add(-1)
-		labels = other
-		if c, ok := m.known.Load(labels); ok {
-			return c.(T)
-		}
-	}
-	c, _ := m.known.LoadOrStore(labels, make(labels))
-	return c.(T)
-}
-
-// Rule implements [ratelimit.Metrics].
-func (m *Metrics) Rule(domain, rule string) *ratelimit.RuleCounters {
-	return series(m, ruleLabels{domain, rule}, ruleLabels{"", otherRule}, m.ruleCounters)
-}
-
-func (m *Metrics) ruleCounters(key ruleLabels) *ratelimit.RuleCounters {
-	var c ratelimit.RuleCounters
-	for o := range ratelimit.NumOutcomes {
-		c[o] = &lazyCounter{vec: m.decisions, labels: [3]string{key.domain, key.rule, o.String()}}
-	}
-	return &c
-}
-
-// Lease implements [ratelimit.Metrics]. The labels are those of rules, also of
-// earlier ones: tokens outlive a change of rules.
-func (m *Metrics) Lease(domain, rule string) *ratelimit.LeaseCounters {
-	return series(m, leaseLabels{domain, rule}, leaseLabels{"", otherRule}, m.leaseCounters)
-}
-
-func (m *Metrics) leaseCounters(key leaseLabels) *ratelimit.LeaseCounters {
-	var c ratelimit.LeaseCounters
-	for e := range ratelimit.NumLeaseEvents {
-		c[e] = &lazyCounter{vec: m.leases, labels: [3]string{key.domain, key.rule, e.String()}}
-	}
-	return &c
-}
-
-type leaseLabels struct{ domain, rule string }
-
 // AccessLog counts n of an event of the access log.
 func (m *Metrics) AccessLog(e accesslog.Event, n int) {
 	m.logged.WithLabelValues(e.String()).Add(float64(n))
 }
-
-// Tier implements [ratelimit.Metrics].
-func (m *Metrics) Tier(domain, rule, tier string) ratelimit.Counter {
-	return series(m, tierLabels{domain, rule, tier}, tierLabels{"", otherRule, ""}, func(key tierLabels) *lazyCounter {
-		return &lazyCounter{vec: m.tiers, labels: [3]string{key.domain, key.rule, key.tier}}
-	})
-}
-
-type tierLabels struct{ domain, rule, tier string }
 
 // inFlight publishes how many requests are in flight, as far as that is known.
 type inFlight struct {
@@ -233,20 +192,6 @@ func (m *Metrics) AddInFlight(s *ratelimit.Service) {
 	})
 }
 
-// A lazyCounter becomes a series when it is first counted up, so that a rule
-// has no series for what never happened to it.
-type lazyCounter struct {
-	vec    *prometheus.CounterVec
-	labels [3]string
-	once   sync.Once
-	c      prometheus.Counter
-}
-
-func (l *lazyCounter) Inc() {
-	l.once.Do(func() { l.c = l.vec.WithLabelValues(l.labels[:]...) })
-	l.c.Inc()
-}
-
 // Degraded implements [ratelimit.Metrics].
 func (m *Metrics) Degraded(cause, policy string) { m.degraded.WithLabelValues(cause, policy).Inc() }
 
@@ -258,17 +203,6 @@ func (m *Metrics) Requests(transport string) func(time.Duration, ratelimit.CallR
 	}
 	return func(d time.Duration, r ratelimit.CallResult) { by[r].Observe(d.Seconds()) }
 }
-
-// RulesLoaded records that a set of n rules is in force.
-func (m *Metrics) RulesLoaded(n int, at time.Time) {
-	m.reloads.WithLabelValues("ok").Inc()
-	m.generation.Inc()
-	m.loaded.Set(float64(at.UnixNano()) / 1e9)
-	m.rules.Set(float64(n))
-}
-
-// RulesFailed records that rules could not be loaded.
-func (m *Metrics) RulesFailed() { m.reloads.WithLabelValues("error").Inc() }
 
 // maxFiles bounds the files that have a series of their own.
 const maxFiles = 100

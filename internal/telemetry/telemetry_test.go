@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/headgate-rls/headgate/backends/observe"
+	"github.com/headgate-rls/headgate/descriptors"
 	"github.com/headgate-rls/headgate/ratelimit"
 )
 
@@ -27,6 +28,23 @@ func wantLines(t *testing.T, text string, lines ...string) {
 	}
 }
 
+// shop has two rules, of which tenant has the values of requests in its label.
+const shop = `
+domain: shop
+descriptors:
+  - {key: tenant, detailed_metric: true, limits: [{name: burst, algorithm: token_bucket, rate: 100/s, burst: 250}, {algorithm: sliding_log, limit: 50, window: 1h}]}
+  - {key: path, rate_limit: {unit: minute, requests_per_unit: 7}, concurrency: [{threshold: 5, response: {statusCode: 429}}]}
+`
+
+func rulesOf(t *testing.T, text string) *descriptors.Set {
+	t.Helper()
+	set, problems := descriptors.Load([]descriptors.Source{{Name: "rules.yaml", Data: []byte(text)}}, descriptors.Options{})
+	if set == nil {
+		t.Fatal(problems)
+	}
+	return set
+}
+
 func TestMetrics(t *testing.T) {
 	m := New("v1")
 	m.Rule("shop", "tenant")[ratelimit.OutcomeOK].Inc()
@@ -34,7 +52,7 @@ func TestMetrics(t *testing.T) {
 	m.Rule("shop", "tenant")[ratelimit.OutcomeOverLimit].Inc()
 	m.Degraded("overload", "deny")
 	m.Requests("grpc")(300*time.Microsecond, ratelimit.CallOverLimit)
-	m.RulesLoaded(7, time.Unix(1000, 0))
+	m.RulesLoaded(rulesOf(t, shop), time.Unix(1000, 0))
 	m.RulesFailed()
 	m.AddStats([]Stat{{Name: "headgate_x", Help: "x", Value: func() float64 { return 3 }}})
 	text := scrape(t, m)
@@ -44,7 +62,7 @@ func TestMetrics(t *testing.T) {
 		`headgate_degraded_requests_total{cause="overload",policy="deny"} 1`,
 		`headgate_request_duration_seconds_bucket{result="over_limit",transport="grpc",le="0.0005"} 1`,
 		`headgate_request_duration_seconds_bucket{result="over_limit",transport="grpc",le="0.00025"} 0`,
-		`headgate_rules 7`, `headgate_rules_generation 1`, `headgate_rules_loaded_timestamp_seconds 1000`,
+		`headgate_rules 2`, `headgate_rules_generation 1`, `headgate_rules_loaded_timestamp_seconds 1000`,
 		`headgate_rules_loads_total{result="error"} 1`, `headgate_build_info{version="v1"} 1`, `headgate_x 3`)
 	if strings.Contains(text, `outcome="unlimited"`) {
 		t.Error("a series for what never happened")

@@ -121,6 +121,9 @@ func (m *events) Rule(string, string) *ratelimit.RuleCounters {
 	return &c
 }
 
+func (m *events) Values(d, r, _ string) *ratelimit.RuleCounters     { return m.Rule(d, r) }
+func (m *events) Refusals(string, string, string) ratelimit.Counter { return m.of("refusals") }
+
 func (m *events) Tier(string, string, string) ratelimit.Counter { return m.of("tier") }
 func (m *events) Degraded(string, string)                       {}
 

@@ -1,0 +1,183 @@
+package telemetry
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/headgate-rls/headgate/descriptors"
+	"github.com/headgate-rls/headgate/ratelimit"
+)
+
+func count(c ratelimit.Counter, n int) {
+	for range n {
+		c.Inc()
+	}
+}
+
+// TestValuesTakeNothingFromRules: however many values requests have, every rule
+// has its own series, and what is left of a rule's values counts under the rule.
+func TestValuesTakeNothingFromRules(t *testing.T) {
+	m := New("v1")
+	for i := range 3 * maxValues {
+		m.Values("shop", "tenant", fmt.Sprint("tenant_", i))[ratelimit.OutcomeOK].Inc()
+	}
+	for i := range maxRuleValues { // another rule still has room for some
+		m.Values("shop", "user", fmt.Sprint("user_", i))[ratelimit.OutcomeOK].Inc()
+	}
+	for i := range 500 {
+		m.Rule("shop", fmt.Sprint("rule", i))[ratelimit.OutcomeOverLimit].Inc()
+	}
+	text := scrape(t, m)
+	wantLines(t, text,
+		`headgate_decisions_total{domain="shop",outcome="ok",rule="tenant_0"} 1`,
+		fmt.Sprintf(`headgate_decisions_total{domain="shop",outcome="ok",rule="tenant"} %d`, 3*maxValues-maxRuleValues),
+		fmt.Sprintf(`headgate_decisions_total{domain="shop",outcome="ok",rule="user_%d"} 1`, maxRuleValues-1),
+		`headgate_decisions_total{domain="shop",outcome="over_limit",rule="rule0"} 1`,
+		`headgate_decisions_total{domain="shop",outcome="over_limit",rule="rule499"} 1`)
+	if n := strings.Count(text, "headgate_decisions_total{"); n > maxValues+501 {
+		t.Errorf("%d series", n)
+	}
+	if strings.Contains(text, otherRule) {
+		t.Error("something is counted under " + otherRule)
+	}
+}
+
+// TestSeriesGoWithTheirRule: a reload drops the series of rules that are gone,
+// with all their values, and makes room; the others go on.
+func TestSeriesGoWithTheirRule(t *testing.T) {
+	m := New("v1")
+	m.RulesLoaded(rulesOf(t, shop), time.Unix(1, 0))
+	old := m.Rule("shop", "path")
+	for i := range maxRuleValues + 10 {
+		m.Values("shop", "tenant", fmt.Sprint("tenant_", i))[ratelimit.OutcomeOK].Inc()
+	}
+	count(old[ratelimit.OutcomeOK], 3)
+	m.Rule("shop", "")[ratelimit.OutcomeNoRule].Inc()
+	m.Rule("", "override")[ratelimit.OutcomeOK].Inc()
+	m.Lease("shop", "path")[0].Inc()
+	m.Tier("shop", "path", "5").Inc()
+	m.Refusals("shop", "path", "1").Inc()
+	m.Refusals("shop", "tenant", "burst").Inc()
+
+	m.RulesLoaded(rulesOf(t, "domain: shop\ndescriptors: [{key: tenant, detailed_metric: true, rate_limit: {unit: hour, requests_per_unit: 1}}]"), time.Unix(2, 0))
+	m.Rule("shop", "tenant")[ratelimit.OutcomeOK].Inc()
+	count(old[ratelimit.OutcomeOK], 5)        // a call that began under the old rules
+	count(old[ratelimit.OutcomeOverLimit], 5) // which was not a series yet
+	text := scrape(t, m)
+	if strings.Contains(text, `rule="path"`) {
+		t.Error("a rule that is gone has series")
+	}
+	wantLines(t, text, `headgate_decisions_total{domain="shop",outcome="ok",rule="tenant_0"} 1`,
+		`headgate_decisions_total{domain="shop",outcome="no_rule",rule=""} 1`, `headgate_decisions_total{domain="",outcome="ok",rule="override"} 1`,
+		`headgate_refusals_total{domain="shop",limit="burst",rule="tenant"} 1`)
+
+	m.RulesLoaded(rulesOf(t, "domain: shop\ndescriptors: [{key: tenant, rate_limit: {unit: hour, requests_per_unit: 1}}]"), time.Unix(3, 0))
+	if text = scrape(t, m); strings.Contains(text, "tenant_") {
+		t.Error("values of a rule that has none any more")
+	}
+	m.RulesLoaded(rulesOf(t, "domain: other\ndescriptors: [{key: tenant, rate_limit: {unit: hour, requests_per_unit: 1}}]"), time.Unix(4, 0))
+	if text = scrape(t, m); strings.Contains(text, `"shop"`) {
+		t.Error("series of a domain that is gone")
+	}
+	if n := m.values.used.Load(); n != 0 {
+		t.Errorf("%d values are counted as used", n)
+	}
+	if n := m.static.used.Load(); n != 1 { // "override"
+		t.Errorf("%d labels of rules are counted as used", n)
+	}
+	m.RulesLoaded(rulesOf(t, shop), time.Unix(5, 0))
+	m.Rule("shop", "path")[ratelimit.OutcomeOK].Inc()
+	wantLines(t, scrape(t, m), `headgate_decisions_total{domain="shop",outcome="ok",rule="path"} 1`)
+}
+
+// TestSeriesWhileRulesChange counts under rules that come and go, and wants
+// the budgets right at the end.
+func TestSeriesWhileRulesChange(t *testing.T) {
+	m := New("v1")
+	sets := []*descriptors.Set{rulesOf(t, shop), rulesOf(t, "domain: d\ndescriptors: [{key: k, rate_limit: {unit: hour, requests_per_unit: 1}}]")}
+	var wg sync.WaitGroup
+	for g := range 4 {
+		wg.Go(func() {
+			for i := range 3000 {
+				m.Values("shop", "tenant", fmt.Sprint("tenant_", i%50))[ratelimit.OutcomeOK].Inc()
+				m.Rule("shop", "path")[ratelimit.Outcome(i%int(ratelimit.NumOutcomes))].Inc()
+				m.Refusals("shop", "path", fmt.Sprint(g%2)).Inc()
+			}
+		})
+	}
+	for i := range 50 {
+		m.RulesLoaded(sets[i%2], time.Unix(int64(i), 0))
+	}
+	wg.Wait()
+	m.RulesLoaded(sets[1], time.Unix(1, 0))
+	if text := scrape(t, m); strings.Contains(text, "tenant") || strings.Contains(text, `"shop"`) {
+		t.Error("series of rules that are gone")
+	}
+	if v, s := m.values.used.Load(), m.static.used.Load(); v != 0 || s != 0 {
+		t.Errorf("%d values and %d labels are counted as used", v, s)
+	}
+}
+
+// TestLimitsAndTheHash: each limit in force has a series with its figure, and
+// the hash depends on what the rules are and not on what files they are in.
+func TestLimitsAndTheHash(t *testing.T) {
+	m := New("v1")
+	m.RulesLoaded(rulesOf(t, shop), time.Unix(1, 0))
+	wantLines(t, scrape(t, m),
+		`headgate_limit{algorithm="token_bucket",domain="shop",limit="burst",rule="tenant"} 100`,
+		`headgate_limit{algorithm="sliding_log",domain="shop",limit="2",rule="tenant"} 50`,
+		`headgate_limit{algorithm="fixed_window",domain="shop",limit="1",rule="path"} 7`,
+		`headgate_limit{algorithm="concurrency",domain="shop",limit="concurrency",rule="path"} 5`)
+	a, b := descriptors.Source{Name: "a", Data: []byte(shop)}, descriptors.Source{Name: "b", Data: []byte("domain: b\ndescriptors: [{key: k}]")}
+	load := func(sources ...descriptors.Source) uint64 {
+		set, problems := descriptors.Load(sources, descriptors.Options{})
+		if set == nil {
+			t.Fatal(problems)
+		}
+		m.RulesLoaded(set, time.Unix(2, 0))
+		wantLines(t, scrape(t, m), fmt.Sprintf("headgate_rules_hash %v", float64(set.Hash())))
+		return set.Hash()
+	}
+	one := load(a, b)
+	a.Name, b.Name = "x/2.yaml", "x/1.yaml"
+	if two := load(b, a); two != one || one == 0 || one >= 1<<52 {
+		t.Errorf("hashes %d and %d", one, two)
+	}
+	a.Data = []byte(strings.Replace(shop, "250", "251", 1))
+	if load(b, a) == one {
+		t.Error("other rules have the same hash")
+	}
+	// Rules of different places can have the same label, limits the name of another's number.
+	m.RulesLoaded(rulesOf(t, `
+domain: d
+descriptors:
+  - {key: a.b, limits: [{algorithm: sliding_log, limit: 5, window: 1h}, {name: "1", algorithm: sliding_log, limit: 6, window: 1h}]}
+  - {key: a, descriptors: [{key: b, rate_limit: {unit: hour, requests_per_unit: 9}}]}
+`), time.Unix(3, 0))
+	wantLines(t, scrape(t, m), `headgate_limit{algorithm="sliding_log",domain="d",limit="1",rule="a.b"} 5`)
+}
+
+// TestCountersStartAtZero: an alert on the first failure finds what was there
+// before.
+func TestCountersStartAtZero(t *testing.T) {
+	m := New("v1")
+	text := scrape(t, m)
+	wantLines(t, text,
+		`headgate_rules_loads_total{result="error"} 0`, `headgate_rules_loads_total{result="ok"} 0`, `headgate_rules_last_load_successful 1`,
+		`headgate_degraded_requests_total{cause="backend_error",policy="allow"} 0`, `headgate_degraded_requests_total{cause="backend_error",policy="local"} 0`,
+		`headgate_degraded_requests_total{cause="overload",policy="deny"} 0`, `headgate_access_log_total{event="refused"} 0`)
+	m.Refusals("shop", "path", "1")
+	m.Lease("shop", "path")
+	m.Tier("shop", "path", "5")
+	wantLines(t, scrape(t, m), `headgate_refusals_total{domain="shop",limit="1",rule="path"} 0`, `headgate_leases_total{domain="shop",event="reaped",rule="path"} 0`,
+		`headgate_concurrency_tier_total{domain="shop",rule="path",tier="5"} 0`)
+	m.RulesFailed()
+	wantLines(t, scrape(t, m), `headgate_rules_loads_total{result="error"} 1`, `headgate_rules_last_load_successful 0`)
+	m.RulesLoaded(rulesOf(t, shop), time.Unix(1, 0)) // perhaps in part
+	wantLines(t, scrape(t, m), `headgate_rules_last_load_successful 0`)
+	m.RulesRead()
+	wantLines(t, scrape(t, m), `headgate_rules_last_load_successful 1`)
+}
