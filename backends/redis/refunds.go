@@ -221,7 +221,7 @@ func (r *refunds) send(batch []refund) (results []refunded) {
 	s, where := &scratch{}, make([]*call, len(batch))
 	for i := range batch {
 		f := &batch[i]
-		_, c := b.callFor(s, f.slot, len(f.ops))
+		_, c := b.callFor(s, f.slot, b.refundWeight(f))
 		where[i] = c
 		c.refund(b, f)
 	}
@@ -235,6 +235,21 @@ func (r *refunds) send(batch []refund) (results []refunded) {
 		}
 	}
 	return results
+}
+
+// logRefund is what giving back to a log weighs beside others: the records that
+// have come since are written anew.
+const logRefund = 16
+
+// refundWeight says how much work f is: see Backend.weight.
+func (b *Backend) refundWeight(f *refund) int {
+	n := b.weight(&limit.Request{Ops: f.ops})
+	for i := range f.ops {
+		if f.ops[i].Limit.Algorithm() == limit.SlidingLog {
+			n += logRefund
+		}
+	}
+	return n
 }
 
 // close waits until everything is given back, but no longer than a while. What

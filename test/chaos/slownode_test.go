@@ -117,7 +117,10 @@ func TestSlowNode(t *testing.T) {
 			}
 		})
 	}
-	for began, i := time.Now(), 0; time.Since(began) < 4*time.Second && !service.Exited(); i++ {
+	for began, i := time.Now(), 0; !service.Exited(); i++ {
+		if took := time.Since(began); took > 4*time.Second && (calls.shown() || took > 40*time.Second) {
+			break
+		}
 		master := cluster.Nodes[i%3]
 		master.Pause()
 		time.Sleep(slowPause)
@@ -134,19 +137,26 @@ func TestSlowNode(t *testing.T) {
 	calls.want(t, client)
 }
 
+// shown says whether there was something of each kind.
+func (c *slowCalls) shown() bool {
+	var admitted int64
+	for v := range slowValues {
+		admitted += c.tight[v].Load()
+	}
+	return admitted > 0 && c.refused.Load() > 100 && c.failed.Load() > 100
+}
+
 // want compares what the counters say, once everything is given back, with what
 // the answers said.
 func (c *slowCalls) want(t *testing.T, client rls.RateLimitServiceClient) {
 	t.Helper()
-	var admitted int64
 	for v := range slowValues {
-		n := c.tight[v].Load()
-		if admitted += n; n > tightMax {
+		if n := c.tight[v].Load(); n > tightMax {
 			t.Errorf("tight %d: %d admitted, at most %d", v, n, tightMax)
 		}
 	}
-	if admitted == 0 || c.refused.Load() == 0 || c.failed.Load() == 0 {
-		t.Errorf("%d admitted, %d refused, %d by policy: nothing was shown", admitted, c.refused.Load(), c.failed.Load())
+	if !c.shown() {
+		t.Errorf("%d refused, %d by policy: nothing was shown", c.refused.Load(), c.failed.Load())
 	}
 	for v := range slowValues {
 		testenv.Eventually(t, 10*time.Second, "have the units of refused requests back", func() string {
