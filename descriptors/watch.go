@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io/fs"
 	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -70,6 +71,7 @@ type Watcher struct {
 	events   *fsnotify.Watcher // nil: only polling
 	folders  map[string]bool   // every change in these counts
 	names    map[string]bool   // changes of these count
+	watched  map[string]bool   // the system was asked about these; that they go counts
 	refusing bool              // the system refused a watch, and that was logged
 }
 
@@ -289,21 +291,35 @@ func (w *Watcher) concerns(e fsnotify.Event) bool {
 	if e.Op == fsnotify.Chmod {
 		return false
 	}
-	return w.names[e.Name] || w.folders[filepath.Dir(e.Name)] || w.folders[e.Name]
+	return w.names[e.Name] || w.folders[filepath.Dir(e.Name)] || w.watched[e.Name]
 }
 
 // rewatch asks for events of the directories that matter now. It is called
 // before each reading, so that nothing that happens after goes unnoticed.
 func (w *Watcher) rewatch() {
+	w.watched = w.wanted()
+	if w.events == nil {
+		return
+	}
+	// What appears between looking and asking has no event: look again.
+	const most = 5
+	for range most {
+		w.ask()
+		asked := w.watched
+		if w.watched = w.wanted(); maps.Equal(asked, w.watched) {
+			return
+		}
+	}
+}
+
+// wanted returns the directories that matter, and notes what counts in them.
+func (w *Watcher) wanted() map[string]bool {
 	w.folders, w.names = map[string]bool{}, map[string]bool{}
 	for _, p := range w.paths {
 		if abs, err := filepath.Abs(p); err == nil {
 			w.follow(abs, 0)
 			w.below(abs, 0)
 		}
-	}
-	if w.events == nil {
-		return
 	}
 	want := map[string]bool{}
 	for f := range w.folders {
@@ -312,12 +328,17 @@ func (w *Watcher) rewatch() {
 	for n := range w.names {
 		want[filepath.Dir(n)] = true
 	}
+	return want
+}
+
+// ask has the system tell of the directories that are watched, and of no other.
+func (w *Watcher) ask() {
 	for _, old := range w.events.WatchList() {
-		if !want[old] {
+		if !w.watched[old] {
 			_ = w.events.Remove(old) // gone already, most likely
 		}
 	}
-	for f := range want {
+	for f := range w.watched {
 		err := w.events.Add(f)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) && !w.refusing {
 			w.refusing = true

@@ -20,7 +20,7 @@ import (
 const (
 	soon = 20 * time.Second // a deadline, never waited for in full
 	// debounce is longer than a loaded machine takes between two steps of a test.
-	debounce = 120 * time.Millisecond
+	debounce = 300 * time.Millisecond
 )
 
 // rulesFor is a file with one rule that allows n per second.
@@ -325,17 +325,44 @@ func TestWatchDirectoryDeletedAndRecreated(t *testing.T) {
 		do(t, os.RemoveAll(filepath.Dir(dir)))
 		want += " error"
 		w.want(want)
-		do(t, os.MkdirAll(dir, 0o755))
-		write(t, file, rulesFor("d", n))
+		// In one step: on a busy machine a half-made tree would be another error.
+		fresh := filepath.Join(filepath.Dir(filepath.Dir(dir)), "fresh")
+		do(t, os.MkdirAll(filepath.Join(fresh, "rules"), 0o755))
+		write(t, filepath.Join(fresh, "rules", "rules.yaml"), rulesFor("d", n))
+		do(t, os.Rename(fresh, filepath.Dir(dir)))
 		want += fmt.Sprintf(" d=%d", n)
 		w.want(want)
 	}
 	// At once: the gap is never seen.
-	do(t, os.RemoveAll(dir), os.MkdirAll(dir, 0o755))
-	write(t, file, rulesFor("d", 9))
+	fresh := filepath.Join(filepath.Dir(dir), "fresh")
+	do(t, os.MkdirAll(fresh, 0o755))
+	write(t, filepath.Join(fresh, "rules.yaml"), rulesFor("d", 9))
+	do(t, os.RemoveAll(dir), os.Rename(fresh, dir))
 	w.want(want + " d=9")
 	write(t, file, rulesFor("d", 10))
 	w.want(want + " d=9 d=10")
+}
+
+// The directories above the rules go one after the other, as when rm -r is slow:
+// what comes in their place is noticed.
+func TestWatchDirectoriesAboveGoOneByOne(t *testing.T) {
+	t.Parallel()
+	top := t.TempDir()
+	dir := filepath.Join(top, "a", "b", "rules")
+	do(t, os.MkdirAll(dir, 0o755))
+	write(t, filepath.Join(dir, "rules.yaml"), rulesFor("d", 1))
+	w := watch(t, never, dir)
+	do(t, os.RemoveAll(dir))
+	w.want("d=1 error")
+	for _, above := range []string{"a/b", "a"} {
+		do(t, os.Remove(filepath.Join(top, above)))
+		time.Sleep(debounce * 2) // it is looked at once for each
+	}
+	fresh := filepath.Join(top, "fresh", "b", "rules")
+	do(t, os.MkdirAll(fresh, 0o755))
+	write(t, filepath.Join(fresh, "rules.yaml"), rulesFor("d", 2))
+	do(t, os.Rename(filepath.Join(top, "fresh"), filepath.Join(top, "a")))
+	w.want("d=1 error d=2")
 }
 
 // TestWatchPolls: without events, changes are found all the same.
