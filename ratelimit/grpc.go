@@ -112,8 +112,14 @@ func shouldRateLimit(h any, ctx context.Context, dec func(any) error, intercept 
 	return intercept(ctx, ex, info, call)
 }
 
-func (h *grpcHandler) shouldRateLimit(ctx context.Context, ex *exchange) error {
+func (h *grpcHandler) shouldRateLimit(ctx context.Context, ex *exchange) (err error) {
 	start := time.Now()
+	defer func() {
+		if p := recover(); p != nil {
+			_ = h.service.conf.Panics.Report("grpc", p) // its text is not the caller's business
+			err = status.Error(codes.Internal, "the handler failed")
+		}
+	}()
 	if ex.malformed != nil {
 		h.observe(time.Since(start), CallInvalid)
 		return status.Error(codes.InvalidArgument, ex.malformed.Error())

@@ -62,7 +62,11 @@ func (s *Service) Run(ctx context.Context) {
 	var running sync.WaitGroup
 	defer running.Wait()
 	if s.conf.Registry != nil {
-		running.Go(func() { s.repeat(ctx, s.every(), func(uint64) error { return s.meet(ctx) }) })
+		running.Add(1)
+		s.conf.Panics.Go("presence", func() {
+			defer running.Done()
+			s.repeat(ctx, s.every(), func(uint64) error { return s.meet(ctx) })
+		})
 	}
 	// On its own: presence must be reported however long this takes.
 	s.repeat(ctx, s.every(), func(round uint64) error { return s.tend(ctx, round) })

@@ -60,7 +60,8 @@ func (r *returns) push(op *limit.Op, domain, rule string) {
 	r.queue = append(r.queue, g)
 	if !r.running {
 		r.running, r.ended = true, make(chan struct{})
-		go r.run(r.ended)
+		ended := r.ended
+		r.s.conf.Panics.Go("returns", func() { r.run(ended) })
 	}
 }
 
@@ -75,7 +76,8 @@ func (r *returns) run(ended chan struct{}) {
 		if batch == nil {
 			return
 		}
-		failed := r.try(batch)
+		failed := batch
+		_ = r.s.conf.Panics.Do("returns", func() { failed = r.try(batch) }) // it is reported, and tried again
 		if len(failed) == 0 {
 			pause = minPause
 			continue

@@ -12,6 +12,7 @@ import (
 
 	"github.com/headgate-rls/headgate/backends"
 	"github.com/headgate-rls/headgate/descriptors"
+	"github.com/headgate-rls/headgate/internal/safego"
 	"github.com/headgate-rls/headgate/limit"
 	"github.com/headgate-rls/headgate/ratelimit/lease"
 )
@@ -29,6 +30,9 @@ type Config struct {
 	Now func() limit.Instant
 	// Log gets one record per event that an operator acts on.
 	Log *slog.Logger
+	// Panics below the service are reported to it; nil means to the default
+	// logger. The calls concerned are answered by failure policy.
+	Panics *safego.Reporter
 	// Metrics counts decisions; nil counts nothing.
 	Metrics Metrics
 
@@ -239,7 +243,7 @@ func (s *Service) decide(ctx context.Context, reqs []*Request, resps []*Response
 // take asks a backend, within the caller's deadline less a margin.
 func (s *Service) take(ctx context.Context, be backends.Backend, takes []limit.Request, out []limit.Verdict) {
 	if s.conf.Caps.Local {
-		be.Take(ctx, takes, out)
+		s.guard(ctx, be, takes, out)
 		return
 	}
 	now := time.Now()
@@ -251,5 +255,12 @@ func (s *Service) take(ctx context.Context, be backends.Backend, takes []limit.R
 	}
 	ctx, cancel := context.WithDeadline(ctx, deadline)
 	defer cancel()
-	be.Take(ctx, takes, out)
+	s.guard(ctx, be, takes, out)
+}
+
+// guard makes a failure of the backend of a panic below.
+func (s *Service) guard(ctx context.Context, be backends.Backend, takes []limit.Request, out []limit.Verdict) {
+	if err := s.conf.Panics.Do("backend", func() { be.Take(ctx, takes, out) }); err != nil {
+		backends.Fail(out, fmt.Errorf("%w: %w", backends.ErrUnavailable, err))
+	}
 }

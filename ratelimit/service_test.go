@@ -12,6 +12,7 @@ import (
 
 	"github.com/headgate-rls/headgate/backends"
 	"github.com/headgate-rls/headgate/descriptors"
+	"github.com/headgate-rls/headgate/internal/safego"
 	"github.com/headgate-rls/headgate/limit"
 )
 
@@ -519,4 +520,25 @@ func TestOverloadIsNotFailure(t *testing.T) {
 	h = setup(t, overloading, func(c *Config) { c.Caps = modelCaps(false); c.OnOverload = descriptors.FailAllow })
 	h.be.err = overload
 	h.want(h.ask(desc("default=1")), "OK: ok")
+}
+
+type burstingBackend struct{ *modelBackend }
+
+func (burstingBackend) Take(context.Context, []limit.Request, []limit.Verdict) { panic("burst") }
+
+// TestPanicBelowIsBackendFailure: whatever panics below the service, the calls
+// concerned are answered by policy.
+func TestPanicBelowIsBackendFailure(t *testing.T) {
+	for _, local := range []bool{false, true} {
+		counted := ""
+		h := setup(t, failing, func(c *Config) {
+			c.Caps, c.Backend = modelCaps(local), burstingBackend{newModel()}
+			c.Panics = &safego.Reporter{Log: c.Log, Count: func(where string) { counted = where }}
+		})
+		h.want(h.ask(desc("deny=1")), "OVER: over/0")
+		h.want(h.ask(desc("allow=1")), "OK: ok")
+		if counted != "backend" || !strings.Contains(h.log.String(), "service_test.go") {
+			t.Errorf("counted %q, log: %s", counted, h.log)
+		}
+	}
 }

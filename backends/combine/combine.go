@@ -90,7 +90,7 @@ func (b *Backend) land() {
 	if b.queue.empty() {
 		b.freeFlight()
 	} else {
-		go b.work()
+		b.cfg.Panics.Go("combine", b.work)
 	}
 }
 
@@ -132,7 +132,7 @@ func (b *Backend) enqueue(c *call) error {
 	b.queue.push(c)
 	if b.flights < b.cfg.InFlight {
 		b.flights++
-		go b.work()
+		b.cfg.Panics.Go("combine", b.work)
 	}
 	return nil
 }
@@ -213,7 +213,10 @@ func (b *Backend) send(s *slice) {
 	for len(s.out) < len(s.reqs) {
 		s.out = append(s.out, limit.Verdict{})
 	}
-	b.next.Take(ctx, s.reqs, s.out[:len(s.reqs)])
+	if err := b.cfg.Panics.Do("combine", func() { b.next.Take(ctx, s.reqs, s.out[:len(s.reqs)]) }); err != nil {
+		s.out = make([]limit.Verdict, len(s.reqs)) // who knows who has the other
+		backends.Fail(s.out, fmt.Errorf("%w: %w", backends.ErrUnavailable, err))
+	}
 	from := 0
 	for _, c := range s.calls {
 		to := from + len(c.reqs)

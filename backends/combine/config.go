@@ -1,6 +1,10 @@
 package combine
 
-import "time"
+import (
+	"time"
+
+	"github.com/headgate-rls/headgate/internal/safego"
+)
 
 // Config bounds what is under way. The zero Config is usable.
 type Config struct {
@@ -18,6 +22,8 @@ type Config struct {
 	// does fails with [backends.ErrOverloaded]: more arrives than the store can
 	// be asked about. Nil means that it always does.
 	Answers func() bool
+	// Panics are reported to it; nil means to the default logger.
+	Panics *safego.Reporter
 }
 
 func (c *Config) setDefaults() {

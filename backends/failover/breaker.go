@@ -56,7 +56,7 @@ func New(next backends.Backend, cfg Config, now func() time.Time) *Breaker {
 	return &Breaker{next: next, cfg: cfg, now: now, circuit: circuit.New(circuit.Config{
 		Failures: cfg.Failures, Share: cfg.Share, Window: cfg.Window,
 		Delay: cfg.Delay, MaxDelay: cfg.MaxDelay, PingAfter: cfg.PingAfter, Timeout: cfg.Timeout,
-		Ping: next.Ping, OnChange: cfg.OnChange, Rand: cfg.Rand,
+		Ping: next.Ping, OnChange: cfg.OnChange, Rand: cfg.Rand, Panics: cfg.Panics,
 	})}
 }
 
@@ -106,7 +106,9 @@ func (b *Breaker) ask(ctx context.Context, began time.Time, p circuit.Period, re
 		defer cancel()
 	}
 	b.pulse.asked(began)
-	b.next.Take(ctx, reqs, out)
+	if err := b.cfg.Panics.Do("backend", func() { b.next.Take(ctx, reqs, out) }); err != nil {
+		backends.Fail(out, fmt.Errorf("%w: %w", backends.ErrUnavailable, err))
+	}
 	ended := b.now()
 	alive, why := answered(out)
 	late := overdue(ctx, ended)
@@ -209,10 +211,10 @@ func (b *Breaker) Ping(ctx context.Context) error {
 func (b *Breaker) Close() error {
 	b.circuit.Stop()
 	ended := make(chan struct{})
-	go func() { // outlives Close only where the store ignores its context
+	b.cfg.Panics.Go("close", func() { // outlives Close only where the store ignores its context
+		defer close(ended)
 		b.circuit.Wait()
-		close(ended)
-	}()
+	})
 	patience := time.NewTimer(b.cfg.Timeout)
 	defer patience.Stop()
 	select {

@@ -3,6 +3,8 @@ package failover
 import (
 	"math/rand/v2"
 	"time"
+
+	"github.com/headgate-rls/headgate/internal/safego"
 )
 
 // Config says when a Breaker opens and how it closes again. The zero Config is
@@ -40,6 +42,9 @@ type Config struct {
 	// failure that opened the breaker, otherwise nil. It is called on the way
 	// of a Take or of a timer and must not block; it may call the Breaker.
 	OnChange func(from, to State, why error)
+
+	// Panics are reported to it; nil means to the default logger.
+	Panics *safego.Reporter
 
 	// Rand returns chance in [0, 1); nil means that of math/rand.
 	Rand func() float64

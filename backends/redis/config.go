@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/headgate-rls/headgate/backends"
+	"github.com/headgate-rls/headgate/internal/safego"
 	"github.com/headgate-rls/headgate/internal/spell"
 	"github.com/headgate-rls/headgate/limit"
 )
@@ -95,6 +96,10 @@ type Config struct {
 	// by chance. 0 is never.
 	NodeFailures int
 	NodeDelay    time.Duration
+
+	// Panics of what runs in the background are reported to it; nil means to
+	// the logger.
+	Panics *safego.Reporter
 }
 
 // DefaultConfig returns the values that apply where a URL says nothing.

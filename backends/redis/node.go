@@ -43,7 +43,7 @@ func (b *Backend) addNode(client *redis.Client) {
 	n.circuit = circuit.New(circuit.Config{
 		Failures: b.cfg.NodeFailures, Window: 1,
 		Delay: min(nodeDelay, b.cfg.NodeDelay), MaxDelay: b.cfg.NodeDelay, Timeout: b.cfg.Timeout,
-		Ping: n.ping, OnChange: n.changed, Rand: rand.Float64,
+		Ping: n.ping, OnChange: n.changed, Rand: rand.Float64, Panics: b.cfg.Panics,
 	})
 	client.AddHook(n)
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/redis/go-redis/v9/maintnotifications"
 
 	"github.com/headgate-rls/headgate/backends"
+	"github.com/headgate-rls/headgate/internal/safego"
 	"github.com/headgate-rls/headgate/limit"
 )
 
@@ -83,6 +84,9 @@ func Open(_ context.Context, c Config, log *slog.Logger) (*Backend, error) {
 	}
 	if err := c.check(); err != nil {
 		return nil, fmt.Errorf("redis: %w", err)
+	}
+	if c.Panics == nil {
+		b.cfg.Panics = &safego.Reporter{Log: b.log}
 	}
 	if _, err := crand.Read(b.saltStart[:]); err != nil {
 		return nil, fmt.Errorf("redis: %w", err)
@@ -529,12 +533,21 @@ func (b *Backend) Stats() Stats {
 	}
 }
 
+// inBackground runs f in a goroutine that Close waits for.
+func (b *Backend) inBackground(where string, f func()) {
+	b.background.Add(1)
+	b.cfg.Panics.Go(where, func() {
+		defer b.background.Done()
+		f()
+	})
+}
+
 // look logs what is wrong with the server once it has first answered.
 func (b *Backend) look() {
 	if b.looked.Load() || b.looked.Swap(true) {
 		return
 	}
-	b.background.Go(func() {
+	b.inBackground("look", func() {
 		ctx, cancel := context.WithTimeout(b.closing, 5*time.Second)
 		defer cancel()
 		for _, w := range b.Warnings(ctx) {

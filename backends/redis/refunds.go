@@ -133,15 +133,24 @@ func (r *refunds) push(list []refund) {
 	}
 	if len(r.queue) > 0 && r.workers < refundWorkers {
 		r.workers++
-		r.b.background.Go(r.work)
+		r.b.inBackground("refunds", r.work)
 	}
 }
 
 // work sends what waits until nothing does.
 func (r *refunds) work() {
+	done := false
+	defer func() {
+		if !done { // a panic; the next push starts another
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			r.workers--
+		}
+	}()
 	for pause := minRefundPause; ; {
 		batch := r.next()
 		if batch == nil {
+			done = true
 			return
 		}
 		if failed := r.try(batch); failed == 0 {

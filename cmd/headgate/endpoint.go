@@ -108,6 +108,7 @@ func (s *server) unaryEndpoint(l net.Listener, conf *tls.Config) (*endpoint, err
 		Grace:                s.conf.MaxConnectionAgeGrace,
 		CloseTimeout:         closeWithin,
 		Log:                  s.log,
+		Panics:               s.panics(),
 	})
 	if err != nil {
 		return nil, err
@@ -182,7 +183,7 @@ func (s *server) grpcEndpoint(name string, l net.Listener, conf *tls.Config, mai
 		ratelimit.Register(g, s.service, s.metrics.Requests("grpc"))
 	}
 	accesslog.Register(g, s.service, accesslog.Config{
-		Keys: s.conf.LeaseKeys, MaxStreams: s.conf.AccessLogs, MaxStreamsPerPeer: s.conf.AccessLogsPerPeer, Timeout: s.conf.BackendTimeout, Log: s.log, Count: s.metrics.AccessLog,
+		Keys: s.conf.LeaseKeys, MaxStreams: s.conf.AccessLogs, MaxStreamsPerPeer: s.conf.AccessLogsPerPeer, Timeout: s.conf.BackendTimeout, Log: s.log, Count: s.metrics.AccessLog, Panics: s.panics(),
 	})
 	healthpb.RegisterHealthServer(g, s.health)
 	reflection.Register(g)
@@ -227,7 +228,11 @@ func (s *server) boundStream(srv any, stream grpc.ServerStream, _ *grpc.StreamSe
 	ctx, cancel := context.WithCancel(stream.Context())
 	defer cancel()
 	defer context.AfterFunc(s.streams, cancel)()
-	return handler(srv, boundStream{stream, ctx})
+	var err error
+	if s.panics().Do("stream", func() { err = handler(srv, boundStream{stream, ctx}) }) != nil {
+		return status.Error(codes.Internal, "the handler failed")
+	}
+	return err
 }
 
 type boundStream struct {

@@ -20,6 +20,7 @@ import (
 
 	"github.com/headgate-rls/headgate/descriptors"
 	"github.com/headgate-rls/headgate/internal/config"
+	"github.com/headgate-rls/headgate/internal/safego"
 	"github.com/headgate-rls/headgate/internal/telemetry"
 	"github.com/headgate-rls/headgate/ratelimit"
 	"github.com/headgate-rls/headgate/ratelimit/lease"
@@ -93,7 +94,7 @@ func serve(ctx context.Context, conf *config.Config, errOut io.Writer) error {
 		return err
 	}
 	s.store, err = openStore(ctx, storeConfig{
-		url: conf.Backend, timeout: conf.BackendTimeout, replicas: conf.Replicas, log: s.log, metrics: s.metrics,
+		url: conf.Backend, timeout: conf.BackendTimeout, replicas: conf.Replicas, log: s.log, metrics: s.metrics, panics: s.panics(),
 	})
 	if err != nil {
 		return fmt.Errorf("--backend: %w", err)
@@ -217,7 +218,7 @@ func (s *server) serviceConfig() ratelimit.Config {
 	}
 	return ratelimit.Config{
 		Backend: s.store.backend, Caps: s.store.caps, Local: s.store.fallback,
-		Now: s.store.clock.now, Log: s.log, Metrics: s.metrics,
+		Now: s.store.clock.now, Log: s.log, Metrics: s.metrics, Panics: s.panics(),
 		Charge: c.ChargePolicy(), OnBackendError: c.FailurePolicy(), OnOverload: c.OverloadPolicy(),
 		Timeout: c.BackendTimeout, Margin: c.DeadlineMargin,
 		Headers: h, Metadata: c.DynamicMetadata, UnitMultipliers: c.UnitMultiplier,
@@ -387,4 +388,9 @@ func (s *server) announce(endpoints []*endpoint, https []*httpServer) {
 	if s.conf.Example {
 		s.log.Info("this is the built-in example: try `headgate ask example client=alice -n 7` in another terminal")
 	}
+}
+
+// panics reports panics that are survived.
+func (s *server) panics() *safego.Reporter {
+	return &safego.Reporter{Log: s.log, Count: s.metrics.Panicked}
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/headgate-rls/headgate/backends/observe"
 	"github.com/headgate-rls/headgate/backends/redis"
 	"github.com/headgate-rls/headgate/backends/share"
+	"github.com/headgate-rls/headgate/internal/safego"
 	"github.com/headgate-rls/headgate/internal/telemetry"
 )
 
@@ -27,7 +28,7 @@ import (
 type kind struct {
 	schemes []string
 	caps    func(rawURL string) (backends.Caps, error)
-	open    func(ctx context.Context, rawURL string, log *slog.Logger) (backends.Backend, []telemetry.Stat, error)
+	open    func(ctx context.Context, c storeConfig) (backends.Backend, []telemetry.Stat, error)
 }
 
 var kinds = []kind{
@@ -84,6 +85,7 @@ type storeConfig struct {
 	replicas int
 	log      *slog.Logger
 	metrics  *telemetry.Metrics
+	panics   *safego.Reporter
 }
 
 // openStore opens the backend and stacks its decorators.
@@ -96,7 +98,7 @@ func openStore(ctx context.Context, c storeConfig) (*store, error) {
 	if s.caps, err = k.caps(c.url); err != nil {
 		return nil, err
 	}
-	driver, stats, err := k.open(ctx, c.url, c.log)
+	driver, stats, err := k.open(ctx, c)
 	if err != nil {
 		return nil, err
 	}
@@ -124,7 +126,7 @@ func (s *store) decorate(driver backends.Backend, c storeConfig) {
 		return
 	}
 	s.breaker = failover.New(s.backend, s.breakerConfig(c), time.Now)
-	s.shared = share.New(combine.New(s.breaker, combine.Config{Timeout: c.timeout, Answers: s.breaker.Answers}), &s.caps, share.Config{}, time.Now)
+	s.shared = share.New(combine.New(s.breaker, combine.Config{Timeout: c.timeout, Answers: s.breaker.Answers, Panics: c.panics}), &s.caps, share.Config{}, time.Now)
 	s.refused = denycache.New(s.shared, &s.caps, denycache.Config{}, time.Now)
 	s.backend = s.refused
 	s.local = failover.NewLocal(inner, s.backend, failover.LocalConfig{
@@ -143,7 +145,7 @@ func (s *store) rulesChanged() {
 }
 
 func (s *store) breakerConfig(c storeConfig) failover.Config {
-	conf := failover.Config{Timeout: c.timeout}
+	conf := failover.Config{Timeout: c.timeout, Panics: c.panics}
 	if s.caps.Atomicity == backends.PerPartition {
 		conf.Failures = -1 // of several nodes one may be away: only a share of failures tells
 	}
@@ -246,12 +248,12 @@ func memoryCaps(rawURL string) (backends.Caps, error) {
 	return memory.Caps(), err
 }
 
-func openMemory(_ context.Context, rawURL string, log *slog.Logger) (backends.Backend, []telemetry.Stat, error) {
-	conf, err := memoryConfig(rawURL)
+func openMemory(_ context.Context, c storeConfig) (backends.Backend, []telemetry.Stat, error) {
+	conf, err := memoryConfig(c.url)
 	if err != nil {
 		return nil, nil, err
 	}
-	conf.Log = log
+	conf.Log = c.log
 	conf.Now = time.Now
 	be := memory.New(conf)
 	return be, []telemetry.Stat{
@@ -276,12 +278,13 @@ func redisCaps(rawURL string) (backends.Caps, error) {
 	return conf.Caps(), nil
 }
 
-func openRedis(ctx context.Context, rawURL string, log *slog.Logger) (backends.Backend, []telemetry.Stat, error) {
-	conf, err := redis.Parse(rawURL)
+func openRedis(ctx context.Context, c storeConfig) (backends.Backend, []telemetry.Stat, error) {
+	conf, err := redis.Parse(c.url)
 	if err != nil {
 		return nil, nil, err
 	}
-	be, err := redis.Open(ctx, conf, log)
+	conf.Panics = c.panics
+	be, err := redis.Open(ctx, conf, c.log)
 	if err != nil {
 		return nil, nil, err
 	}

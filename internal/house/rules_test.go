@@ -77,6 +77,9 @@ func checkImports(p pkg) []string {
 		if our == "internal/seed" && within(p.path, "backends/backendtest", "slots/slotstest") {
 			continue // for tests, as it is
 		}
+		if our == "internal/safego" && !within(p.path, "limit") {
+			continue // the standard library only, for all that starts goroutines
+		}
 		refuse := func(why string) {
 			found = append(found, fmt.Sprintf("%s imports %s: %s", p.path, imported, why))
 		}
@@ -172,7 +175,49 @@ func checkSource(name string, src []byte) []string {
 	if within(dir, clockFree...) && !within(dir, clockAllowed...) {
 		found = append(found, clockReads(files, file)...)
 	}
+	if within(dir, goroutineSafe...) && !within(dir, goroutineFree...) {
+		found = append(found, bareGoroutines(files, file)...)
+	}
 	return found
+}
+
+// goroutineSafe are the directories in which a panic must not end the process,
+// and goroutineFree the packages below them that are for tests.
+var (
+	goroutineSafe = []string{"backends", "ratelimit"}
+	goroutineFree = []string{"backends/backendtest", "backends/internal/remote"}
+)
+
+// bareGoroutines finds goroutines that are not started by package safego: go
+// statements, calls of WaitGroup.Go and of time.AfterFunc.
+func bareGoroutines(files *token.FileSet, file *ast.File) (found []string) {
+	report := func(n ast.Node, what string) {
+		found = append(found, fmt.Sprintf("%s: %s: a panic there ends the process; use internal/safego", files.Position(n.Pos()), what))
+	}
+	ast.Inspect(file, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.GoStmt:
+			report(n, "go statement")
+		case *ast.CallExpr:
+			f, ok := n.Fun.(*ast.SelectorExpr)
+			if ok && (f.Sel.Name == "Go" || f.Sel.Name == "AfterFunc") && !isReporter(f.X) {
+				report(n, "call of "+f.Sel.Name)
+			}
+		}
+		return true
+	})
+	return found
+}
+
+// isReporter goes by the name that reporters have: a field or variable panics.
+func isReporter(x ast.Expr) bool {
+	switch x := x.(type) {
+	case *ast.SelectorExpr:
+		return strings.EqualFold(x.Sel.Name, "panics")
+	case *ast.Ident:
+		return strings.EqualFold(x.Name, "panics")
+	}
+	return false
 }
 
 // clockReads finds every mention of time.Now and time.Since, called or handed

@@ -25,6 +25,9 @@ func (m *Metrics) startAtZero() {
 	for e := range accesslog.NumEvents {
 		m.logged.WithLabelValues(e.String())
 	}
+	for _, where := range []string{"backend", "combine", "connection", "worker", "grpc", "stream"} {
+		m.panics.WithLabelValues(where)
+	}
 }
 
 // RulesLoaded records that set is in force, and drops the series of rules that

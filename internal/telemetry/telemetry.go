@@ -24,6 +24,7 @@ type Metrics struct {
 
 	decisions *prometheus.CounterVec
 	degraded  *prometheus.CounterVec
+	panics    *prometheus.CounterVec
 	requests  *prometheus.HistogramVec
 	calls     *prometheus.HistogramVec
 	batched   *prometheus.CounterVec
@@ -59,6 +60,10 @@ func New(version string) *Metrics {
 			Name: "headgate_decisions_total",
 			Help: "Descriptors decided, by rule and outcome.",
 		}, []string{"domain", "rule", "outcome"}),
+		panics: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "headgate_panics_total",
+			Help: "Panics that were survived, by where they happened.",
+		}, []string{"where"}),
 		degraded: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "headgate_degraded_requests_total",
 			Help: "Requests answered by policy because the backend failed or could not be asked about so many.",
@@ -138,7 +143,7 @@ func New(version string) *Metrics {
 	info.Set(1)
 	m.lastLoad.Set(1)
 	m.startAtZero()
-	m.registry.MustRegister(m.decisions, m.degraded, m.requests, m.calls, m.batched, m.errors, m.leases, m.logged, m.tiers,
+	m.registry.MustRegister(m.decisions, m.degraded, m.panics, m.requests, m.calls, m.batched, m.errors, m.leases, m.logged, m.tiers,
 		m.reloads, m.refusals, &m.limits, m.lastLoad, m.hash, m.generation, m.loaded, m.rules, m.fileErrors, info,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
@@ -191,6 +196,9 @@ func (m *Metrics) AddInFlight(s *ratelimit.Service) {
 			Value: func() float64 { return float64(s.Stats().Failures) }},
 	})
 }
+
+// Panicked counts a panic that was survived.
+func (m *Metrics) Panicked(where string) { m.panics.WithLabelValues(where).Inc() }
 
 // Degraded implements [ratelimit.Metrics].
 func (m *Metrics) Degraded(cause, policy string) { m.degraded.WithLabelValues(cause, policy).Inc() }

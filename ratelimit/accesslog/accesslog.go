@@ -12,6 +12,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/headgate-rls/headgate/internal/safego"
 	"github.com/headgate-rls/headgate/ratelimit"
 )
 
@@ -62,6 +63,8 @@ type Config struct {
 	Log *slog.Logger
 	// Count counts n events; nil counts nothing. It is called concurrently.
 	Count func(e Event, n int)
+	// Panics are reported to it; nil means to the default logger.
+	Panics *safego.Reporter
 }
 
 // An Event is something that is counted.

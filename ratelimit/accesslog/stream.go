@@ -79,7 +79,12 @@ func (r *reader) run() error {
 	defer r.unwatch()
 	defer close(r.over)
 	defer r.tellEnds(ctx, time.Time{})
-	go r.receive()
+	r.Panics.Go("access log", func() {
+		defer close(r.inbox)
+		if err := r.Panics.Do("access log", r.receive); err != nil {
+			r.err = status.Error(codes.Internal, "an entry could not be handled")
+		}
+	})
 	silent := time.NewTimer(r.FirstEntry)
 	defer silent.Stop()
 	due := time.NewTimer(time.Hour)
@@ -126,7 +131,6 @@ func (r *reader) finish() error {
 // receive puts messages into inbox until the stream ends, which it does at the
 // latest when the handler returns.
 func (r *reader) receive() {
-	defer close(r.inbox)
 	for first := true; ; first = false {
 		// Received as an empty message, all of it is kept as unknown fields:
 		// as it was sent.

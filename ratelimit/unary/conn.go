@@ -172,6 +172,12 @@ func (c *conn) handshake() bool {
 // answered, and sends what came of it. It tells whether to read on.
 func (c *conn) step(n int) bool {
 	c.mu.Lock()
+	locked := true // for a panic to leave nobody waiting
+	defer func() {
+		if locked {
+			c.mu.Unlock()
+		}
+	}()
 	c.now = time.Now()
 	c.lastRead, c.pingAt = c.now, time.Time{}
 	c.inboxSize = len(c.in.buf)
@@ -183,14 +189,17 @@ func (c *conn) step(n int) bool {
 	for c.nextBatch() {
 		h, more := c.batch[0].h, len(c.ready) > 0
 		c.mu.Unlock()
+		locked = false
 		c.dispatch(h)
 		if more {
 			runtime.Gosched() // a client that asks for much lets others go first
 		}
 		c.mu.Lock()
+		locked = true
 	}
 	c.report()
 	c.mu.Unlock()
+	locked = false
 	return c.flush(true)
 }
 
@@ -291,6 +300,7 @@ func (c *conn) dispatch(h *handler) {
 // finish answers calls that their handler is done with.
 func (c *conn) finish(done []*stream) {
 	c.mu.Lock()
+	defer c.mu.Unlock()
 	before := c.answered
 	for _, st := range done {
 		c.answer(st)
@@ -300,7 +310,6 @@ func (c *conn) finish(done []*stream) {
 		c.pump()
 	}
 	c.report()
-	c.mu.Unlock()
 }
 
 // flush writes what is queued, unless another goroutine is at it. The read
@@ -378,10 +387,10 @@ func (c *conn) flushSoon() {
 	start := !c.writing && c.state != stateDead && (len(c.out) > 0 || c.state == stateLeft || c.state == stateClosing)
 	c.mu.Unlock()
 	if start && c.s.hold() {
-		go func() {
+		c.s.conf.Panics.Go("flush", func() {
 			defer c.s.running.Done()
 			c.flush(false)
-		}()
+		})
 	}
 }
 

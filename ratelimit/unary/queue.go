@@ -4,6 +4,8 @@ import (
 	byload "container/heap"
 	"sync"
 	"time"
+
+	"github.com/headgate-rls/headgate/internal/safego"
 )
 
 // mostServed is how many calls are with Serve at once: enough to keep a store
@@ -39,10 +41,10 @@ type line struct {
 	prev, next *line
 }
 
-func (q *queue) init(most int, sweep func()) {
+func (q *queue) init(most int, panics *safego.Reporter, sweep func()) {
 	q.most = most
 	q.wake.L = &q.mu
-	q.timer = time.AfterFunc(time.Hour, sweep)
+	q.timer = panics.AfterFunc("sweep", time.Hour, sweep)
 	q.timer.Stop()
 }
 

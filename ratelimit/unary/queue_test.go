@@ -165,7 +165,7 @@ func TestQueueModel(t *testing.T) {
 	now := time.Now()
 	for range 200 {
 		q := new(queue)
-		q.init(40, func() {})
+		q.init(40, nil, func() {})
 		conns := make([]*conn, 5)
 		for i := range conns {
 			conns[i] = new(conn)

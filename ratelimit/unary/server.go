@@ -15,6 +15,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/headgate-rls/headgate/internal/safego"
 )
 
 // Config configures a [Server]. Zero values mean the default; the defaults
@@ -75,6 +77,8 @@ type Config struct {
 	// CloseTimeout is how long Close waits for handlers; default 2 s.
 	CloseTimeout time.Duration
 
+	// Panics are reported to it; nil means to Log.
+	Panics *safego.Reporter
 	// Log gets what is refused, shed and ended badly, at most a line a second of
 	// each kind, and handlers that panic; default [slog.Default].
 	Log *slog.Logger
@@ -147,6 +151,9 @@ func (conf *Config) validate() error {
 	}
 	if conf.Log == nil {
 		conf.Log = slog.Default()
+	}
+	if conf.Panics == nil {
+		conf.Panics = &safego.Reporter{Log: conf.Log}
 	}
 	return nil
 }
@@ -223,7 +230,7 @@ func New(conf Config) (*Server, error) {
 		s.standIn = &handler{Handler: *conf.standIn}
 	}
 	s.ctx, s.stop = context.WithCancel(context.Background())
-	s.queue.init(conf.QueueLimit, s.sweep)
+	s.queue.init(conf.QueueLimit, conf.Panics, s.sweep)
 	return s, nil
 }
 
@@ -283,9 +290,9 @@ func (s *Server) listen(ln net.Listener) bool {
 	if !s.started {
 		s.started = true
 		s.running.Add(1 + s.conf.Workers)
-		go s.watch()
+		s.conf.Panics.Go("watch", s.watch)
 		for range s.conf.Workers {
-			go s.work()
+			s.conf.Panics.Go("worker", s.work)
 		}
 	}
 	return true
@@ -321,10 +328,10 @@ func (s *Server) accept(nc net.Conn) {
 		return
 	}
 	s.stats.accepted.Add(1)
-	go func() {
+	s.conf.Panics.Go("connection", func() {
 		defer s.running.Done()
 		c.serve()
-	}()
+	})
 }
 
 // hold counts a goroutine in, unless the server is closed.
@@ -418,10 +425,10 @@ func (s *Server) Close() error {
 		c.mu.Unlock()
 	}
 	done := make(chan struct{})
-	go func() {
+	s.conf.Panics.Go("close", func() {
+		defer close(done)
 		s.running.Wait()
-		close(done)
-	}()
+	})
 	select {
 	case <-done:
 		return nil

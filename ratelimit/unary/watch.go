@@ -18,9 +18,16 @@ var (
 	drainPing = [8]byte{'d', 'r', 'a', 'i', 'n'}
 )
 
-// watch looks at all connections until the server is closed.
+// watch looks after connections until the server is closed.
 func (s *Server) watch() {
 	defer s.running.Done()
+	for s.conf.Panics.Do("watch", s.look) != nil {
+		continue // without it nothing would be bounded
+	}
+}
+
+// look looks at all connections until the server is closed.
+func (s *Server) look() {
 	ticker := time.NewTicker(s.conf.tick())
 	defer ticker.Stop()
 	var conns []*conn
@@ -76,7 +83,13 @@ func (conf *Config) tick() time.Duration {
 
 // check ends what has taken too long.
 func (c *conn) check(now time.Time) {
+	c.lookAfter(now)
+	c.flushSoon()
+}
+
+func (c *conn) lookAfter(now time.Time) {
 	c.mu.Lock()
+	defer c.mu.Unlock()
 	c.now = now
 	if reason := c.overdue(); reason != "" {
 		c.s.stats.timeouts.Add(1)
@@ -92,8 +105,6 @@ func (c *conn) check(now time.Time) {
 	}
 	c.receipts.prune(now)
 	c.report()
-	c.mu.Unlock()
-	c.flushSoon()
 }
 
 // overdue tells what the client has not done in time.

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"math"
 	"math/bits"
-	"runtime/debug"
 	"slices"
 	"sync"
 	"time"
@@ -144,7 +143,7 @@ func (s *Server) work() {
 			return
 		}
 		done = len(j.streams)
-		s.do(j)
+		_ = s.conf.Panics.Do("worker", func() { s.do(j) }) // it is reported
 	}
 }
 
@@ -200,7 +199,7 @@ func (s *Server) abandoned(st *stream) {
 }
 
 func (s *Server) panicked(h *handler, p any) {
-	s.log.Error("handler panicked", "method", h.method, "panic", p, "stack", string(debug.Stack()))
+	_ = s.conf.Panics.Report(h.method, p) // the client is told no more than errPanic
 }
 
 func failAll(calls []*Call) {

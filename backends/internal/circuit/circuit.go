@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/headgate-rls/headgate/backends"
+	"github.com/headgate-rls/headgate/internal/safego"
 )
 
 // A State is what a Circuit says about calls.
@@ -51,6 +52,8 @@ type Config struct {
 	// failure that opened the circuit, otherwise nil. It is called on the way
 	// of a Settle or of a timer and must not block; it may call the Circuit.
 	OnChange func(from, to State, why error)
+	// Panics of Ping and OnChange are reported to it.
+	Panics *safego.Reporter
 	// Rand returns chance in [0, 1).
 	Rand func() float64
 }

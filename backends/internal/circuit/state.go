@@ -52,7 +52,7 @@ func (c *Circuit) enter(ph phase, why error, d time.Duration, then func(Period))
 		c.timer.Stop()
 	}
 	if then != nil {
-		c.timer = time.AfterFunc(d, func() { then(p) })
+		c.timer = c.cfg.Panics.AfterFunc("circuit", d, func() { then(p) })
 	}
 	if from, to := was.phase().state(), ph.state(); from != to {
 		c.changes = append(c.changes, change{from, to, why})
@@ -85,7 +85,7 @@ func (c *Circuit) tell() {
 		c.changes = c.changes[1:]
 		c.telling = true
 		c.mu.Unlock()
-		c.cfg.OnChange(next.from, next.to, next.why)
+		_ = c.cfg.Panics.Do("circuit", func() { c.cfg.OnChange(next.from, next.to, next.why) }) // it is reported
 		c.mu.Lock()
 		c.telling = false
 	}
@@ -198,7 +198,10 @@ func (c *Circuit) ping(p Period) {
 	defer c.background.Done()
 	ctx, cancel := context.WithTimeout(c.ctx, c.cfg.Timeout)
 	defer cancel()
-	err := c.cfg.Ping(ctx)
+	var err error
+	if failed := c.cfg.Panics.Do("ping", func() { err = c.cfg.Ping(ctx) }); failed != nil {
+		err = fmt.Errorf("%w: %w", backends.ErrUnavailable, failed)
+	}
 	c.mu.Lock()
 	c.pinging = false
 	c.mu.Unlock()
