@@ -62,3 +62,42 @@ func benchmarkDecide(b *testing.B, rules int) {
 		b.Fatalf("a limit should have applied: %+v", resp)
 	}
 }
+
+// BenchmarkLease measures a request in flight: the question, and the call that
+// ends it, both with the proxy's name.
+func BenchmarkLease(b *testing.B) {
+	set, problems := descriptors.Load([]descriptors.Source{{Name: "bench", Data: []byte("domain: d\ndescriptors:\n- {key: k, concurrency: [{threshold: 1000, response: {statusCode: 429}}]}\n")}}, descriptors.Options{})
+	if set == nil {
+		b.Fatal(problems)
+	}
+	be := memory.New(memory.Config{})
+	s, err := New(Config{
+		Backend: be, Caps: memory.Caps(), Local: be, Log: slog.New(slog.DiscardHandler),
+		Now: func() limit.Instant { return limit.InstantOf(time.Now()) },
+	}, set)
+	if err != nil {
+		b.Fatal(err)
+	}
+	var resp Response
+	resps, ctx := []*Response{&resp}, context.Background()
+	ask := []*Request{{Domain: "d", Owner: "envoy-1", Descriptors: []Descriptor{desc("k=v")}}}
+	end := []*Request{{Domain: "d", Owner: "envoy-1", Descriptors: []Descriptor{desc(OpKey + "=release,lease=x")}}}
+	var out []byte
+	b.ReportAllocs()
+	for b.Loop() {
+		s.Decide(ctx, ask, resps)
+		out = resp.AppendTo(out[:0])
+		token := resp.metadata[len(resp.metadata)-1]
+		end[0].Descriptors[0].Entries[1].Value = tokenIn(token)
+		s.Decide(ctx, end, resps)
+	}
+	if n := be.Stats().Leases; n != 0 {
+		b.Fatalf("%d leases are left", n)
+	}
+}
+
+// tokenIn returns the token at the end of the encoded metadata of a grant by
+// replica 0.
+func tokenIn(metadata []byte) string {
+	return string(metadata[strings.Index(string(metadata), "AQAAAA"):])
+}

@@ -181,8 +181,7 @@ func (s *owners) drop(o *owner) {
 }
 
 // report returns the rows that tell of everybody who was heard of since the
-// last report, and of this replica. If they cannot be put, unheard takes it
-// back.
+// last report, and of this replica. Then reported must be called.
 func (s *owners) report(replica string) (rows []backends.Row, heard []OwnerID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -202,12 +201,16 @@ func (s *owners) report(replica string) (rows []backends.Row, heard []OwnerID) {
 	return append(rows, backends.Row{Key: replicaRow + replica, Value: seq}), heard
 }
 
-func (s *owners) unheard(heard []OwnerID) {
+// reported says how a report ended: if it failed, its owners are in the next
+// one. Of a table that had no room for all, only the next look tells whose rows
+// are there.
+func (s *owners) reported(heard []OwnerID, failed, all bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, id := range heard {
 		if o := s.byID[id]; o != nil {
-			o.heard = true
+			o.listed = o.listed || all
+			o.heard = o.heard || failed
 		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -23,6 +24,7 @@ type fleet struct {
 	registry backends.Registry
 	now      time.Duration // since the start
 	members  []*member
+	reverse  bool // the last member comes first in each round
 }
 
 const fleetGrace = 20 * time.Second // so that a round is 5 s
@@ -127,7 +129,11 @@ func (f *fleet) pass(d time.Duration, each ...func()) {
 		for _, f := range each {
 			f()
 		}
-		for _, m := range f.members {
+		members := slices.Clone(f.members)
+		if f.reverse {
+			slices.Reverse(members)
+		}
+		for _, m := range members {
 			if !m.dead {
 				_ = m.meet(context.Background())
 				_ = m.tend(context.Background(), uint64(i))
@@ -266,24 +272,27 @@ func TestLiveProxyStays(t *testing.T) {
 		"the store forgets":                       {func(f *fleet) { f.registry = memory.NewRegistry(time.Now) }, nil, fleetGrace},
 		"a replica joins while the store is away": {func(f *fleet) { cut(0, 1)(f); f.joinCut() }, cut(0, 1, 2), 5 * fleetGrace},
 	} {
-		t.Run(name, func(t *testing.T) {
-			f := newFleet(t, 2)
-			a := f.members[0]
-			renew, _ := a.openLog(a.ask(envoy1, "x"))
-			f.pass(fleetGrace, renew)
-			c.hurt(f)
-			f.pass(c.lasts, renew)
-			if c.heal != nil {
-				c.heal(f)
-			}
-			f.pass(4*fleetGrace, renew)
-			f.want(1, "the proxy was there all the time")
-			for i, m := range f.members {
-				if strings.Contains(m.log.String(), "a proxy is gone") {
-					t.Errorf("replica %d: %s", i, &m.log)
+		for _, reverse := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, reverse=%v", name, reverse), func(t *testing.T) {
+				f := newFleet(t, 2)
+				a := f.members[0]
+				renew, _ := a.openLog(a.ask(envoy1, "x"))
+				f.pass(fleetGrace, renew)
+				c.hurt(f)
+				f.pass(c.lasts, renew)
+				if c.heal != nil {
+					c.heal(f)
 				}
-			}
-		})
+				f.reverse = reverse // so that one looks before the other reports again
+				f.pass(4*fleetGrace, renew)
+				f.want(1, "the proxy was there all the time")
+				for i, m := range f.members {
+					if strings.Contains(m.log.String(), "a proxy is gone") {
+						t.Errorf("replica %d: %s", i, &m.log)
+					}
+				}
+			})
+		}
 	}
 }
 
@@ -359,22 +368,31 @@ func TestStranger(t *testing.T) {
 func TestManyNames(t *testing.T) {
 	f := newFleet(t, 1)
 	a := f.members[0]
-	renew, _ := a.openLog(a.ask(envoy1, "x"))
-	f.pass(fleetGrace, renew)
+	var real []ownerName
+	for i := range 20 {
+		real = append(real, ownerName{"", fmt.Sprint("envoy-", i)})
+		_, hangUp := a.openLog(a.ask(real[i], "x"+strconv.Itoa(i)))
+		hangUp()
+	}
+	f.pass(fleetGrace / perGrace)
 	for i := range 2 * maxOwners {
 		a.Abandon(granting(a, "owner-"+strconv.Itoa(i)))
 	}
 	if n := a.Stats().Owners; n > maxOwners {
 		t.Errorf("%d owners are kept, at most %d", n, maxOwners)
 	}
-	f.pass(4*fleetGrace, renew)
+	for _, name := range real {
+		if o := a.owners.byID[name.id()]; o == nil || !o.listed {
+			t.Errorf("%s is forgotten", name.name)
+		}
+	}
+	f.pass(4*fleetGrace, func() {
+		for i, o := range real {
+			a.ask(o, "x"+strconv.Itoa(i))
+		}
+	})
 	if strings.Contains(a.log.String(), "a proxy is gone") {
 		t.Errorf("%s", &a.log)
-	}
-	a.owners.mu.Lock()
-	defer a.owners.mu.Unlock()
-	if o := a.owners.byID[envoy1.id()]; o == nil || !o.listed {
-		t.Error("the proxy that is there is forgotten")
 	}
 }
 

@@ -61,7 +61,7 @@ func (s *places) saw(key limit.Key, domain, rule string, ttl time.Duration, coun
 	if at >= p.at {
 		s.set(p, count, at)
 	}
-	if p.put == 0 {
+	if p.put == 0 && len(s.dirty) < maxPlaces {
 		p.put = s.round + 1
 		s.dirty = append(s.dirty, p)
 	}

@@ -100,6 +100,9 @@ func (s *Service) meet(ctx context.Context) error {
 		o.missed()
 		return err
 	}
+	if s.rules.Load().longest == 0 && o.count() == 0 {
+		return nil // no rule grants leases
+	}
 	asked := s.wall()
 	rows, err := r.List(ctx, ownersTable)
 	if err != nil {
@@ -111,8 +114,9 @@ func (s *Service) meet(ctx context.Context) error {
 	s.presence.gone = o.gone(asked, s.presence.id, s.conf.OwnerGrace)
 	s.presence.mu.Unlock()
 	rows, heard := o.report(s.presence.id)
-	if _, err = r.Put(ctx, ownersTable, rows, s.ownerLife()); err != nil {
-		o.unheard(heard)
+	left, err := r.Put(ctx, ownersTable, rows, s.ownerLife())
+	o.reported(heard, err != nil, err == nil && left == 0)
+	if err != nil {
 		o.missed()
 	}
 	return err
@@ -161,11 +165,8 @@ func (s *Service) tend(ctx context.Context, round uint64) error {
 }
 
 func (s *Service) putPlaces(ctx context.Context) error {
-	if s.conf.Registry == nil {
-		return nil
-	}
 	rows, life, put := s.places.toPut(s.countsEvery())
-	if len(rows) == 0 {
+	if len(rows) == 0 || s.conf.Registry == nil {
 		return nil
 	}
 	left, err := s.conf.Registry.Put(ctx, placesTable, rows, life)
@@ -184,6 +185,9 @@ func (s *Service) countsEvery() time.Duration { return roundsPerCount * s.every(
 // count reads under which keys requests are in flight, and how many.
 func (s *Service) count(ctx context.Context) (err error) {
 	defer func() { s.places.next(s.countsEvery(), err == nil, s.wall()) }()
+	if s.rules.Load().longest == 0 && s.places.keys() == 0 {
+		return nil
+	}
 	if err = s.putPlaces(ctx); err != nil {
 		return err
 	}
