@@ -35,12 +35,15 @@ type bounds struct {
 	uncounts int     // calls of the attacker that may be admitted without being counted
 }
 
-// rules have a limit that never refuses, and one that grants leases.
+// rules have a limit that never refuses, one that grants leases, and resources.
 const rules = `
 domain: attack
 descriptors:
 - {key: free, rate_limit: {unit: hour, requests_per_unit: 1000000000}}
 - {key: slow, concurrency: [{threshold: 1000000, response: {statusCode: 503}}]}
+resources:
+- {path: /api/pay, rate_limit: {unit: hour, requests_per_unit: 1000000000}}
+- {path: '~^/v[0-9]+/', rate_limit: {unit: hour, requests_per_unit: 1000000000}}
 `
 
 // A target is a headgate under attack.

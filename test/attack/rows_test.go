@@ -2,6 +2,7 @@ package attack
 
 import (
 	"bytes"
+	"slices"
 	"strings"
 	"time"
 
@@ -45,6 +46,11 @@ var attacks = []attack{
 		name: "answers that nobody reads",
 		run:  unreadAnswers,
 		want: bounds{peakMiB: 500, heldMiB: 200, cpu: 30, lost: 0.3},
+	},
+	{
+		name: "the longest paths",
+		run:  longPaths,
+		want: bounds{peakMiB: 90, heldMiB: 20, cpu: 3, lost: 0.05},
 	},
 	{name: "more calls than Redis answers, one connection", redis: true, run: func(g *target) { floodOfCalls(g, 1) }},
 	{name: "more calls than Redis answers, 16 connections", redis: true, run: func(g *target) { floodOfCalls(g, 16) }},
@@ -138,6 +144,35 @@ func gzipFlood(g *target) {
 			break
 		}
 		waitUntil(time.Second, func() bool { return w.closed.Load() || i-w.answered.Load()-w.reset.Load() < 3 })
+	}
+	g.note("all handled: %v, %d answered, closed by headgate: %v", w.handled(10*time.Second), w.replies.Load(), w.closed.Load())
+}
+
+// longPaths asks about five descriptors at a time, each with a path as long as
+// Envoy lets one be, that take the longest to be brought into their normal form.
+func longPaths(g *target) {
+	message := field(nil, 1, []byte("attack"))
+	for _, what := range []string{"/%2e", "/x/..", "/..", "/%", ";/%61"} {
+		path := strings.Repeat(what, (60<<10-8)/len(what)) + "/api/pay"
+		if path[0] != '/' {
+			path = "/" + path
+		}
+		method := field(field(nil, 1, []byte("method")), 2, []byte("GET"))
+		d := field(field(nil, 1, method), 1, field(field(nil, 1, []byte("path")), 2, []byte(path)))
+		message = field(message, 2, d)
+	}
+	w := g.connect()
+	body := prefixed(0, message)
+	for i := range int64(size(200, 2000)) {
+		id := w.open(headers(methodDecide)...)
+		for part := range slices.Chunk(body, 16<<10) {
+			_ = w.fr.WriteData(id, false, part)
+		}
+		_ = w.fr.WriteData(id, true, nil)
+		if !w.flush() {
+			break
+		}
+		waitUntil(time.Second, func() bool { return w.closed.Load() || i-w.answered.Load()-w.reset.Load() < 1 })
 	}
 	g.note("all handled: %v, %d answered, closed by headgate: %v", w.handled(10*time.Second), w.replies.Load(), w.closed.Load())
 }
