@@ -812,7 +812,8 @@ func FuzzScript(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) {
 		round++
 		for _, b := range []*Backend{list, zset} {
-			compare(t, b, strconv.Itoa(round), data)
+			compare(t, b, strconv.Itoa(round), data, limit.Algorithms())
+			compare(t, b, strconv.Itoa(round)+"fixed", data, fixedOnly)
 		}
 	})
 }
@@ -827,15 +828,20 @@ func compareMany(t *testing.T, b *Backend) {
 		for j := range data {
 			data[j] = byte(r.Uint32())
 		}
-		compare(t, b, unique+strconv.Itoa(i), data)
+		compare(t, b, unique+strconv.Itoa(i), data, limit.Algorithms())
+		compare(t, b, unique+strconv.Itoa(i)+"fixed", data, fixedOnly)
 		if t.Failed() {
 			t.Logf("round %d", i)
 		}
 	}
 }
 
-// compare makes a slice of requests from data and compares verdicts.
-func compare(t *testing.T, b *Backend, unique string, data []byte) {
+// fixedOnly is the algorithm of which slices take the script's straight path.
+var fixedOnly = []limit.Algorithm{limit.FixedWindow}
+
+// compare makes slices of requests for some algorithms from data and compares
+// verdicts: half of the requests meet what the script kept of the others.
+func compare(t *testing.T, b *Backend, unique string, data []byte, algorithms []limit.Algorithm) {
 	t.Helper()
 	next := func() int64 {
 		if len(data) == 0 {
@@ -846,6 +852,10 @@ func compare(t *testing.T, b *Backend, unique string, data []byte) {
 		return int64(n)
 	}
 	now := limit.InstantOf(time.Now().Add(time.Hour).Truncate(time.Minute))
+	keys := int64(2) // of each algorithm
+	if len(algorithms) == 1 {
+		keys = 32 // so that few requests have two ops under one
+	}
 	states := map[limit.Key]limit.State{}
 	var reqs []limit.Request
 	var want []limit.Verdict
@@ -855,10 +865,10 @@ func compare(t *testing.T, b *Backend, unique string, data []byte) {
 		req := limit.Request{At: now}
 		for range 1 + next()%4 {
 			x := next()
-			a := limit.Algorithms()[x%4]
+			a := algorithms[x%int64(len(algorithms))]
 			l := limit.MustNew(limit.Spec{Algorithm: a, Max: 1 + x/4%5, Window: time.Second * time.Duration(1+x/20)})
 			req.Ops = append(req.Ops, limit.Op{
-				Key: limit.Key{Group: unique + layoutNames[b.cfg.Layout], Limit: a.String() + strconv.Itoa(int(x/4%2))}, Limit: l,
+				Key: limit.Key{Group: unique + layoutNames[b.cfg.Layout], Limit: a.String() + strconv.Itoa(int(x/4%keys))}, Limit: l,
 				Cost: next()%9 - 3, Shadow: x%7 == 0, Each: x%5 == 0,
 			})
 		}
@@ -873,8 +883,9 @@ func compare(t *testing.T, b *Backend, unique string, data []byte) {
 		}
 		reqs, want = append(reqs, req), append(want, v)
 	}
-	out := make([]limit.Verdict, len(reqs))
-	b.Take(context.Background(), reqs, out)
+	out, half := make([]limit.Verdict, len(reqs)), len(reqs)/2
+	b.Take(context.Background(), reqs[:half], out[:half])
+	b.Take(context.Background(), reqs[half:], out[half:])
 	for i := range out {
 		if out[i].Err != nil || out[i].Admitted != want[i].Admitted || fmt.Sprint(out[i].Outcomes) != fmt.Sprint(want[i].Outcomes) {
 			t.Fatalf("request %d, %+v:\n     %+v\nwant %+v", i, reqs[i], out[i], want[i])
