@@ -17,7 +17,6 @@ const (
 	configLife      = 5 * time.Second
 	generationLife  = 200 * time.Millisecond
 	generationEvery = 100 * time.Millisecond
-	maxConfigs      = 10_000
 )
 
 // configCache keeps active configs, and names that have none.
@@ -129,6 +128,15 @@ func (c *configCache) load(ctx context.Context, name string) (Config, error) {
 	return v.(Config), nil
 }
 
+// drop forgets a version of a config.
+func (c *configCache) drop(old Config) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.entries[old.Name].config.ID == old.ID {
+		delete(c.entries, old.Name)
+	}
+}
+
 func (c *configCache) known() (generation int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -141,7 +149,7 @@ func (c *configCache) keep(name string, e configEntry, generation int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if generation == c.generation {
-		put(c.entries, name, e)
+		put(c.entries, maxConfigs, name, e)
 	}
 }
 
@@ -198,23 +206,31 @@ const putTries = 8
 // at once and on other nodes within a quarter of a second; slots that were
 // assigned before stay as they are.
 //
-// Errors: *FieldError, ErrConflict, *RetryError, *StoreError.
+// Errors: *FieldError, ErrConflict, ErrScopeInUse, *RetryError, *StoreError.
 func (s *Scheduler) PutConfig(ctx context.Context, c NewConfig) (Config, error) {
 	if err := c.check(); err != nil {
 		return Config{}, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, s.settings.Timeout)
 	defer cancel()
+	shared, err := s.isShared(ctx)
+	if err != nil {
+		return Config{}, retryable(err)
+	}
+	options := PutOptions{
+		SeriesOf: func(c Config) Series { return SeriesOf(c, shared) },
+		KeptMs:   s.settings.Now().Add(-s.settings.KeepWindows).UnixMilli(),
+	}
 	for try := 1; ; try++ {
 		next := Config{ID: s.settings.NewID(), Name: c.Name, Max: c.Max, SizeMs: c.SizeMs, Options: c.Options, Active: true}
-		config, err := s.store.PutConfig(ctx, next, s.series(next).Scope)
+		config, err := s.store.PutConfig(ctx, next, options)
 		switch kind := KindOf(err); {
 		case err == nil:
 			s.settings.Log.Info("config changed", "configName", c.Name, "maxPerWindow", c.Max, "sizeMs", c.SizeMs, "configId", config.ID)
 			// Others, and this node if the question fails, follow a little later.
 			_ = s.configs.ask(ctx)
 			return config, nil
-		case kind != Passing && kind != Duplicate:
+		case kind != Passing && kind != Duplicate && kind != Held:
 			return Config{}, retryable(err)
 		case try == putTries && kind == Duplicate:
 			return Config{}, ErrConflict

@@ -1,66 +1,35 @@
 package slots
 
-import (
-	"context"
-	"errors"
-	"fmt"
-	"time"
-
-	"golang.org/x/sync/singleflight"
-)
+import "context"
 
 // TxEngine returns the engine that sends statements to t. It may be used from any
-// goroutine. Its own claims do not get into each other's way: a window that one
-// of them is after counts as held for the others, without asking the database;
-// with Search.Wait they take turns.
-func TxEngine(t Tables) Engine {
-	return &txEngine{tables: t, claims: newClaims(1)}
-}
+// goroutine.
+func TxEngine(t Tables) Engine { return txEngine{t} }
 
 // ProcedureEngine returns the engine that has the database place single events
 // in one round trip. Several at once are placed by rest, whose transaction they share.
-// With Search.Wait, those of this process that want the same first window take
-// turns.
-func ProcedureEngine(p Procedure, rest Engine) Engine {
-	return procedureEngine{p, rest, newClaims(callsInTurn)}
-}
-
-// callsInTurn is how many calls of one process may be after the same window when
-// they wait for it: some databases let the next one in while a commit is on its
-// way to the disk.
-const callsInTurn = 3
+func ProcedureEngine(p Procedure, rest Engine) Engine { return procedureEngine{p, rest} }
 
 type procedureEngine struct {
 	procedure Procedure
 	rest      Engine
-	claims    *claims
 }
 
 func (e procedureEngine) Assign(ctx context.Context, s *Search) (Found, error) {
-	if len(s.Asks) != 1 {
+	if len(s.Asks) != 1 || s.FirstOnly || s.Mixed {
 		return e.rest.Assign(ctx, s)
 	}
-	if s.Wait {
-		key := WindowKey{s.Series, s.FirstMs}
-		if !e.claims.take(ctx, key, s.waitUntil()) {
-			found := s.nothing()
-			found.Held = true
-			return found, ctx.Err()
-		}
-		defer e.claims.release(key)
+	found, err := e.procedure.Call(ctx, s)
+	if KindOf(err) == Held {
+		return e.rest.Assign(ctx, s) // which passes over what is held
 	}
-	return e.procedure.Call(ctx, s)
+	return found, err
 }
 
-type txEngine struct {
-	tables Tables
-	claims *claims
-	// Callers of this process who miss the same windows have them made once.
-	provision singleflight.Group
-}
+type txEngine struct{ tables Tables }
 
-func (e *txEngine) Assign(ctx context.Context, s *Search) (Found, error) {
-	r := &search{Search: s, engine: e, found: s.nothing()}
+func (e txEngine) Assign(ctx context.Context, s *Search) (Found, error) {
+	r := &search{Search: s, tables: e.tables, found: s.nothing()}
 	err := r.run(ctx)
 	return r.found, err
 }
@@ -68,27 +37,21 @@ func (e *txEngine) Assign(ctx context.Context, s *Search) (Found, error) {
 // A search is one Search under way.
 type search struct {
 	*Search
-	engine  *txEngine
+	tables  Tables
 	found   Found
 	pending []int // asks without a slot, by index
-
-	passed  int64 // the earliest window that was passed over, if passing is set
-	passing bool
-	retried bool // the windows passed over were tried again
+	passed  bool  // a window was passed over: what is before it may have room
 }
 
 func (r *search) run(ctx context.Context) error {
 	if err := r.find(ctx); err != nil || len(r.pending) == 0 {
 		return err
 	}
-	if err := r.first(ctx); err != nil || r.done() {
+	if err := r.first(ctx); err != nil || len(r.pending) == 0 || r.FirstOnly {
 		return err
 	}
 	return r.later(ctx)
 }
-
-// done tells whether there is nothing more to do.
-func (r *search) done() bool { return len(r.pending) == 0 || r.found.Held }
 
 // find answers for events that have a slot (S0-54).
 func (r *search) find(ctx context.Context) error {
@@ -96,7 +59,7 @@ func (r *search) find(ctx context.Context) error {
 	for i := range r.Asks {
 		ids[i] = r.Asks[i].EventID
 	}
-	have, err := r.engine.tables.Find(ctx, ids)
+	have, err := r.tables.Find(ctx, ids)
 	if err != nil {
 		return err
 	}
@@ -130,193 +93,136 @@ func (r *search) first(ctx context.Context) error {
 	if room == 0 {
 		return nil // S0-47
 	}
-	// A row that was known to exist may have been purged since.
-	for try, known := 0, r.FirstKnown; ; try, known = try+1, false {
-		if !known {
-			if err := r.makeRows(ctx, r.FirstMs, r.FirstMs+r.SizeMs, nil); err != nil {
-				return err
-			}
-		}
-		count, ok, err := r.claim(ctx, r.FirstMs, room)
-		if ok || err != nil {
-			r.found.FirstCount = count
-			return err
-		}
-		count, exists, err := r.engine.tables.Peek(ctx, r.Series, r.FirstMs)
-		switch {
-		case err != nil:
-			return err
-		case exists && count >= room: // full
-			r.found.FirstCount = count
-			return nil
-		case exists: // held by another
-			r.found.FirstCount = count
-			r.found.Contended++
-			r.found.Held = r.Wait
-			return nil
-		case try > 0:
-			return &StoreError{Passing, "provision the first window", errors.New("its row is gone again")}
-		}
+	c, err := r.claim(ctx, r.FirstMs, room)
+	switch {
+	case err != nil:
+		return err
+	case c.full:
+		r.found.FirstCount = room
+	case !c.held:
+		r.found.FirstCount = c.count
 	}
+	return nil
 }
 
-// later looks at the windows after the first one, and provisions more of them
-// as far as the search may reach.
+// later places events into the windows after their first ones, the earliest with
+// room first.
 func (r *search) later(ctx context.Context) error {
-	end := r.FrontierMs
-	if end == 0 {
-		var err error
-		var ok bool
-		if end, ok, err = r.engine.tables.Frontier(ctx, r.Series, r.GridMs()); err != nil {
-			return err
+	at, direct := r.next(r.EndMs, r.FromMs), r.Direct
+	for len(r.pending) > 0 {
+		window, ok := at, at < r.EndMs
+		if ok && !direct {
+			var err error
+			if window, ok, err = r.tables.Scout(ctx, r.Series, at, r.EndMs, r.Max); err != nil {
+				return err
+			}
+			r.full(at, window)
 		}
 		if !ok {
-			end = r.GridMs() // which may be before 1970
-		}
-	}
-	r.found.FrontierMs = end
-	limit := r.LimitMs(end)
-	from := r.FromMs
-	for {
-		var err error
-		if from, err = r.scan(ctx, from, min(end, limit)); err != nil || r.done() {
-			return err
-		}
-		switch {
-		case r.passing && !r.retried:
-			// Whoever held them may be done (F4).
-			from, r.passing, r.retried = r.passed, false, true
-			continue
-		case end >= limit:
 			r.found.Exhausted = true
 			return nil
 		}
-		if end, err = r.extend(ctx, end); err != nil {
-			return err
-		}
-		r.found.FrontierMs = end
-	}
-}
-
-// extend provisions the chunk at end, or the one of BaseMs if there is none yet,
-// and returns the new end.
-func (r *search) extend(ctx context.Context, end int64) (int64, error) {
-	from := max(end, r.GridMs())
-	end = from + r.chunkMs()
-	err := r.makeRows(ctx, from, end, &Frontier{ChunkMs: r.GridMs(), EndMs: end})
-	return end, err
-}
-
-// makeRows provisions windows, in a transaction of its own (F6).
-func (r *search) makeRows(ctx context.Context, fromMs, toMs int64, f *Frontier) error {
-	key := fmt.Sprintf("%d %d %d %s", r.SizeMs, fromMs, toMs, r.Scope)
-	if f != nil {
-		key = fmt.Sprintf("%d %s", f.ChunkMs, key)
-	}
-	res := together(ctx, &r.engine.provision, key, provisionWithin, func(ctx context.Context) (any, error) {
-		return r.engine.tables.Provision(ctx, r.Series, fromMs, toMs, f)
-	})
-	if rows, ok := res.Val.(int64); ok && !res.Shared {
-		r.found.Provisioned += rows
-	}
-	return res.Err
-}
-
-// provisionWithin bounds the making of a chunk.
-const provisionWithin = 10 * time.Second
-
-// scan places events into the windows [from, end), the earliest with room first,
-// and returns where it got to.
-func (r *search) scan(ctx context.Context, from, end int64) (int64, error) {
-	// A window is tried without a look at it where it should have room: the caller
-	// knows, or others of this process are claiming the one before it.
-	direct := r.Direct && from == r.FromMs && from < end && !r.retried
-	for from < end && !r.done() {
-		if !r.Wait && r.engine.claims.has(WindowKey{r.Series, from}) {
-			r.passOver(from)
-			from, direct = from+r.SizeMs, true
-			continue
-		}
-		window, ok := from, true
-		if !direct {
-			var err error
-			if window, ok, err = r.engine.tables.Scout(ctx, r.Series, from, end, r.Max); err != nil {
-				return from, err
-			}
-			if !ok {
-				window = end
-			}
-			r.low(window)
-		}
-		if !ok {
-			return end, nil
-		}
-		count, ok, err := r.claim(ctx, window, r.Max)
+		c, err := r.claim(ctx, window, r.Max)
 		switch {
 		case err != nil:
-			return from, err
-		case !ok && direct:
-			// Full by now, or held: the scout tells.
-		case !ok:
-			r.passOver(window)
-			from = window + r.SizeMs
-		case count >= r.Max:
-			r.low(window + r.SizeMs)
-			from = window + r.SizeMs
+			return err
+		case c.held:
+			r.found.Contended++
+			r.passed, direct = true, true
+		case c.full && direct:
+			// The scout tells how many more are.
+			at, direct = window, false
+			continue
+		case c.full: // filled since it was scouted, or it has no row and full all the same
+			r.found.Contended++
+			if err := r.count(ctx, window); err != nil {
+				return err
+			}
+			r.full(window, window+r.SizeMs)
+			direct = false
+		default:
+			if c.count >= r.Max {
+				r.full(window, window+r.SizeMs)
+			}
+			direct = true
 		}
-		direct = false
+		at = r.next(r.EndMs, window+r.SizeMs)
 	}
-	return from, nil
+	return nil
 }
 
-// low notes that all windows before ms are full, unless one was passed over.
-func (r *search) low(ms int64) {
-	if !r.passing && !r.retried {
-		r.found.LowMs = max(r.found.LowMs, ms)
+// countedAtOnce is how many windows without rows are counted together.
+const countedAtOnce = 1000
+
+// count makes the rows of the windows from one on that has none although events are
+// scheduled inside it: it was purged, or another size of windows was in force.
+func (r *search) count(ctx context.Context, window int64) error {
+	_, exists, err := r.tables.Peek(ctx, r.Series, window)
+	if err != nil || exists {
+		return err
 	}
+	_, err = r.tables.Provision(ctx, r.Series, window, min(window+countedAtOnce*r.SizeMs, r.EndMs), nil)
+	return err
 }
 
-// passOver notes that a window was held by another, or filled since it was
-// scouted.
-func (r *search) passOver(window int64) {
-	r.found.Contended++
-	r.found.Held = r.Wait
-	if !r.passing {
-		r.passing, r.passed = true, window
+// next is where to go on: at the given instant, or where the first of the pending
+// asks begins, if that is later.
+func (r *search) next(end, from int64) int64 {
+	first := end
+	for _, i := range r.pending {
+		first = min(first, r.from(&r.Asks[i]))
 	}
+	return max(first, from)
+}
+
+// full notes that the windows [fromMs, toMs) are full.
+func (r *search) full(fromMs, toMs int64) {
+	if r.passed || fromMs >= toMs {
+		return
+	}
+	if n := len(r.found.Full); n > 0 && r.found.Full[n-1].ToMs == fromMs {
+		r.found.Full[n-1].ToMs = toMs
+		return
+	}
+	r.found.Full = append(r.found.Full, Span{fromMs, toMs})
+}
+
+// claimed is what became of a claim.
+type claimed struct {
+	count      int64 // of the window, with what was placed
+	full, held bool
 }
 
 // claim places as many pending events into the window as it has room for: max
-// in all, and in the first window each event's own capacity. It returns the count
-// as it is then; ok=false if it could not lock the window.
-func (r *search) claim(ctx context.Context, window, max int64) (count int64, ok bool, err error) {
-	key := WindowKey{r.Series, window}
-	if !r.engine.claims.take(ctx, key, r.waitUntil()) {
-		return -1, false, nil
-	}
-	defer r.engine.claims.release(key)
+// in all, and in the first window each event's own capacity.
+func (r *search) claim(ctx context.Context, window, max int64) (c claimed, err error) {
 	r.found.Windows++
-	tx, err := r.engine.tables.Begin(ctx)
+	tx, err := r.tables.Begin(ctx, r.ConfigID)
 	if err != nil {
-		return -1, false, err
+		return c, err
 	}
 	defer tx.Rollback()
-	count, ok, err = tx.Lock(ctx, r.Series, window, max)
-	if !ok || err != nil {
-		return -1, false, err
+	count, ok, err := tx.Lock(ctx, r.Series, window, max)
+	switch {
+	case KindOf(err) == Held:
+		return claimed{held: true}, nil
+	case err != nil:
+		return c, err
+	case !ok:
+		return claimed{full: true}, nil
 	}
 	taken, slots, left := r.take(window, count, max)
 	if len(slots) == 0 {
-		return count, true, nil
+		return claimed{count: count}, nil
 	}
 	if err := claimCommit(ctx, tx, r.Series, window, slots); err != nil {
-		return -1, false, err
+		return c, err
 	}
 	for k, i := range taken {
 		r.found.Answers[i] = Answer{New, slots[k]}
 	}
 	r.pending = left
-	return count + int64(len(slots)), true, nil
+	return claimed{count: count + int64(len(slots))}, nil
 }
 
 func claimCommit(ctx context.Context, tx Tx, s Series, window int64, slots []Slot) error {
@@ -334,7 +240,10 @@ func (r *search) take(window, count, max int64) (taken []int, slots []Slot, left
 	for _, i := range r.pending {
 		a := &r.Asks[i]
 		room := max
-		if window == r.FirstMs {
+		switch {
+		case r.Mixed && a.FromMs > window:
+			room = 0
+		case !r.Mixed && window == r.FirstMs:
 			room = a.FirstMax
 		}
 		if count >= room {

@@ -1,55 +1,46 @@
 package slots
 
 import (
+	"slices"
 	"sync"
-	"time"
 )
 
 // What a process remembers of windows. It saves statements and decides nothing:
-// counters only grow, so a window that was seen full stays full for its version of
-// the config. What makes counters shrink (repair, purge of slots) flushes, and
-// everything is forgotten after a while.
+// counters only grow, so a window that was seen full stays full for its maximum.
+// What makes counters shrink (repair, purge of slots) adds to the generation, at which
+// everything is forgotten.
 type hints struct {
-	now func() time.Time
-
-	mu        sync.Mutex
-	epoch     int // grows when all is forgotten
-	starts    map[startKey]startHint
-	frontiers map[frontierKey]frontierHint
+	mu     sync.Mutex
+	epoch  int // grows when all is forgotten
+	firsts map[firstKey]int64
+	full   map[string]*fullRuns // by version of a config
 }
 
 const (
-	maxHints = 1 << 16 // of each kind
-	hintLife = time.Minute
+	maxFirsts  = 1 << 16
+	maxConfigs = 10_000
+	maxRuns    = 256 // of one config
+	// noteEvery is how many windows may be full beyond what is noted in the database:
+	// a process that has just started reads as many rows.
+	noteEvery = 64
 )
 
-// A startKey is a first window under one version of a config: another maximum
-// makes another window full.
-type startKey struct {
+// A firstKey is a first window under one version of a config.
+type firstKey struct {
 	configID string
 	firstMs  int64
 }
 
-type startHint struct {
-	learned    time.Time
-	firstKnown bool
-	firstCount int64 // the highest count seen (F10)
-	lowMs      int64 // the later windows before it are full (F8)
-	direct     bool  // the window at lowMs had room
+// fullRuns are stretches of full windows, in order and apart.
+type fullRuns struct{ list []fullRun }
+
+type fullRun struct {
+	Span
+	noted int64 // windows of it that the database knows to be full
 }
 
-type frontierKey struct {
-	Series
-	gridMs int64
-}
-
-type frontierHint struct {
-	learned time.Time
-	endMs   int64
-}
-
-func newHints(now func() time.Time) *hints {
-	h := &hints{now: now}
+func newHints() *hints {
+	h := new(hints)
 	h.clear()
 	return h
 }
@@ -58,81 +49,121 @@ func (h *hints) clear() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.epoch++
-	h.starts = make(map[startKey]startHint)
-	h.frontiers = make(map[frontierKey]frontierHint)
+	h.firsts = make(map[firstKey]int64)
+	h.full = make(map[string]*fullRuns)
 }
 
-// apply puts what is known into a search for the window s.FirstMs of a config.
-// The epoch goes with what the search finds.
+// firstIsFull tells whether the first window is full for an event with this capacity
+// there (F10).
+func (h *hints) firstIsFull(configID string, firstMs, capacity int64) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	count, ok := h.firsts[firstKey{configID, firstMs}]
+	return ok && count >= capacity
+}
+
+// apply puts what is known into a search. The epoch goes with what it finds.
 func (h *hints) apply(s *Search) (epoch int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	now := h.now()
-	grid := s.GridMs()
-	if f, ok := h.frontiers[frontierKey{s.Series, grid}]; ok && now.Sub(f.learned) < hintLife {
-		s.FrontierMs = f.endMs
-		s.FirstKnown = s.FirstMs >= grid // chunks are provisioned whole
-	}
-	k, ok := h.starts[startKey{s.ConfigID, s.FirstMs}]
-	if !ok || now.Sub(k.learned) >= hintLife {
+	runs := h.full[s.ConfigID]
+	if runs == nil {
 		return h.epoch
 	}
-	s.FirstKnown = s.FirstKnown || k.firstKnown
-	if k.lowMs > s.FromMs && k.lowMs <= s.EndMs {
-		s.FromMs, s.Direct = k.lowMs, k.direct
+	if !s.Mixed {
+		at, known := runs.after(s.FromMs)
+		s.FromMs, s.Direct = at, known
+		return h.epoch
 	}
 	for i := range s.Asks {
-		if k.firstCount >= s.Asks[i].FirstMax {
-			s.Asks[i].FirstMax = 0
+		a := &s.Asks[i]
+		at, known := runs.after(a.FromMs)
+		a.FromMs = at
+		if i == 0 || at < s.FromMs {
+			s.FromMs, s.Direct = at, known
 		}
 	}
 	return h.epoch
 }
 
-// learn keeps what a search found, unless all was forgotten since it began.
-func (h *hints) learn(epoch int, s *Search, f *Found) {
+// learn keeps what a search found, unless all was forgotten since it began, and
+// returns runs that are worth noting in the database.
+func (h *hints) learn(epoch int, s *Search, f *Found) (note []Span) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if epoch != h.epoch {
-		return
+		return nil
 	}
-	now := h.now()
-	if f.FrontierMs > s.GridMs() {
-		key, end := frontierKey{s.Series, s.GridMs()}, f.FrontierMs
-		if old, ok := h.frontiers[key]; ok {
-			end = max(old.endMs, end)
-		}
-		put(h.frontiers, key, frontierHint{now, end})
-	}
-	key := startKey{s.ConfigID, s.FirstMs}
-	k, ok := h.starts[key]
-	if !ok {
-		k.firstCount, k.lowMs = -1, s.BaseMs
-	}
-	k.learned = now
 	if f.FirstCount >= 0 {
-		k.firstKnown = true
-		k.firstCount = max(k.firstCount, f.FirstCount)
+		key := firstKey{s.ConfigID, s.FirstMs}
+		put(h.firsts, maxFirsts, key, max(h.firsts[key], f.FirstCount))
 	}
-	if f.LowMs > s.BaseMs {
-		k.lowMs = max(k.lowMs, f.LowMs)
+	if len(f.Full) == 0 {
+		return nil
 	}
-	k.direct = false
-	for i := range f.Answers {
-		a := &f.Answers[i]
-		if a.Status == New && a.Slot.WindowMs >= s.BaseMs {
-			k.lowMs = max(k.lowMs, s.BaseMs)
-			k.direct = true
-			break
+	runs := h.full[s.ConfigID]
+	if runs == nil {
+		runs = new(fullRuns)
+		put(h.full, maxConfigs, s.ConfigID, runs)
+	}
+	for _, span := range f.Full {
+		r := runs.add(span)
+		if n := (r.ToMs - r.FromMs) / s.SizeMs; n >= r.noted+noteEvery {
+			r.noted = n
+			note = append(note, r.Span)
 		}
 	}
-	put(h.starts, key, k)
+	return note
 }
 
-// put adds to a map that holds at most maxHints; which entry makes room for a
-// new one is left to chance.
-func put[K comparable, V any](m map[K]V, k K, v V) {
-	if _, ok := m[k]; !ok && len(m) >= maxHints {
+// after is the first window, at ms or later, that is not known to be full; known: some
+// before it are.
+func (r *fullRuns) after(ms int64) (at int64, known bool) {
+	i, _ := slices.BinarySearchFunc(r.list, ms, func(f fullRun, ms int64) int {
+		if f.ToMs <= ms {
+			return -1
+		}
+		return 1
+	})
+	if i < len(r.list) && r.list[i].FromMs <= ms {
+		return r.list[i].ToMs, true
+	}
+	return ms, false
+}
+
+// add joins a span with what it touches.
+func (r *fullRuns) add(s Span) *fullRun {
+	joined := fullRun{Span: s}
+	first, n := len(r.list), 0
+	for i, f := range r.list {
+		if f.ToMs < s.FromMs || f.FromMs > s.ToMs {
+			if f.FromMs > s.ToMs {
+				first = min(first, i)
+			}
+			continue
+		}
+		first, n = min(first, i), n+1
+		joined.FromMs, joined.ToMs = min(joined.FromMs, f.FromMs), max(joined.ToMs, f.ToMs)
+		joined.noted += f.noted
+	}
+	r.list = slices.Replace(r.list, first, first+n, joined)
+	if len(r.list) > maxRuns { // the earliest is the least likely to be asked for
+		drop := 0
+		if first == 0 {
+			drop = 1
+		}
+		r.list = slices.Delete(r.list, drop, drop+1)
+		if first > drop {
+			first--
+		}
+	}
+	return &r.list[first]
+}
+
+// put adds to a map of bounded size; which entry makes room for a new one is left to
+// chance.
+func put[K comparable, V any](m map[K]V, most int, k K, v V) {
+	if _, ok := m[k]; !ok && len(m) >= most {
 		for old := range m {
 			delete(m, old)
 			break

@@ -13,8 +13,8 @@ type Observer interface {
 	// Assigned: a request ended with this outcome.
 	Assigned(outcome Outcome, took time.Duration)
 	// Searched: a search tried so many windows, so many of them were held by
-	// others, and it made so many rows. events is how many shared it.
-	Searched(events, windows, contended int, provisioned int64, took time.Duration)
+	// others. events is how many shared it.
+	Searched(events, windows, contended int, took time.Duration)
 	// Retried: a search is done again after an error of this kind.
 	Retried(kind Kind)
 	// Background work ended: "retention", "provision" or "generation".
@@ -24,7 +24,7 @@ type Observer interface {
 type nobody struct{}
 
 func (nobody) Assigned(Outcome, time.Duration)               {}
-func (nobody) Searched(int, int, int, int64, time.Duration)  {}
+func (nobody) Searched(int, int, int, time.Duration)         {}
 func (nobody) Retried(Kind)                                  {}
 func (nobody) Background(work string, rows int64, err error) {}
 

@@ -2,45 +2,35 @@ package slots
 
 import (
 	"context"
+	"math"
 	"math/rand/v2"
+	"slices"
 	"time"
 )
 
 // Times of waiting, all of them within the callers' deadline.
 const (
-	heldPoll     = time.Millisecond // mean time between looks at a window that is held
-	heldLongest  = 50 * time.Millisecond
 	backOffFirst = 5 * time.Millisecond
 	backOffMost  = 250 * time.Millisecond
 	maxTries     = 8 // after errors that pass
 )
 
-// A placing is a group of callers with the same config and first window on
-// their way.
+// A placing is a group of callers of one queue on their way.
 type placing struct {
 	*Scheduler
-	config  Config
-	firstMs int64
-	left    []*caller
-
-	span     span  // the stretch of open windows that is searched
-	searched int64 // windows in reach of spans that are searched already
-	tries    int   // errors so far
-	held     time.Time
+	key    queueKey
+	config Config
+	series Series
+	left   []*caller
+	tries  int // errors so far
 }
 
-// A span is a stretch of open windows: later ones from base on, before end.
-type span struct{ baseMs, endMs int64 }
-
-// place ends every caller of the group with its slot or an error.
-func (s *Scheduler) place(ctx context.Context, group []*caller) {
-	p := &placing{Scheduler: s, config: group[0].config, firstMs: group[0].firstMs, left: group}
+// place ends every caller of the group with its slot or an error, or queues it for
+// later windows.
+func (s *Scheduler) place(ctx context.Context, key queueKey, group []*caller) {
+	p := &placing{Scheduler: s, key: key, config: group[0].config, series: group[0].series, left: group}
 	if p.config.Max == 0 {
 		p.endAll(p.pausedUnlessPlaced(ctx))
-		return
-	}
-	if err := p.open(); err != nil {
-		p.endAll(err)
 		return
 	}
 	for len(p.left) > 0 {
@@ -67,102 +57,84 @@ func (p *placing) pausedUnlessPlaced(ctx context.Context) error {
 	return ErrPaused
 }
 
-// open finds out which windows are open, the first one included.
-func (p *placing) open() error {
-	cal, size := p.config.Options.Calendar, p.config.SizeMs
-	from, _, ok := cal.Span(p.firstMs, size)
-	if !ok || from != p.firstMs {
-		for _, c := range p.left {
-			c.ask.FirstMax = 0
-		}
-	}
-	return p.nextSpan(p.firstMs + size)
-}
-
-// nextSpan goes on to the open windows at fromMs or after.
-func (p *placing) nextSpan(fromMs int64) error {
-	base, end, ok := p.config.Options.Calendar.Span(fromMs, p.config.SizeMs)
-	if !ok {
-		return ErrExhausted
-	}
-	p.span = span{base, end}
-	return nil
-}
-
-// reach is how many windows one request searches at least, if they are open.
-func (p *placing) reach() int64 {
-	return int64(p.settings.Chunk) * int64(1+p.settings.Chunks)
-}
-
 // step does one search and deals with its outcome. An error ends all that are
 // left.
 func (p *placing) step(ctx context.Context) error {
 	search := p.search()
+	generation := p.configs.known()
 	epoch := p.hints.apply(search)
-	began, start := p.settings.Now(), time.Now()
+	began := p.settings.Now()
 	found, err := p.engine.Assign(ctx, search)
-	p.settings.Observer.Searched(len(search.Asks), found.Windows, found.Contended, found.Provisioned, p.settings.Now().Sub(began))
-	placed := p.deliver(&found)
+	p.settings.Observer.Searched(len(search.Asks), found.Windows, found.Contended, p.settings.Now().Sub(began))
+	p.deliver(&found)
 	if err != nil {
 		return p.afterError(ctx, err)
 	}
-	p.hints.learn(epoch, search, &found)
-	if placed > 0 {
-		p.held = time.Time{}
+	for _, full := range p.hints.learn(epoch, search, &found) {
+		// A hint that is not there costs time, which is no reason to fail.
+		_ = p.store.NoteFull(ctx, p.series, p.config.Max, full, generation)
 	}
-	switch {
-	case len(p.left) == 0:
-		return nil
-	case found.Held:
-		return p.waitHeld(ctx, start)
-	}
-	p.held = time.Time{}
-	return p.afterExhaustion(search)
+	p.goOn(search)
+	return nil
 }
 
 // search makes the search for those that are left.
 func (p *placing) search() *Search {
 	s := &Search{
-		Series: p.series(p.config), ConfigID: p.config.ID, Max: p.config.Max, Stratified: p.config.Options.Stratified,
-		FirstMs: p.firstMs, BaseMs: p.span.baseMs, FromMs: p.span.baseMs, EndMs: p.span.endMs,
-		Chunk: p.settings.Chunk, Chunks: p.settings.Chunks,
-		Wait: p.settings.Wait && !p.heldTooLong(), waitFrom: p.held,
+		Series: p.series, ConfigID: p.config.ID, Max: p.config.Max, Stratified: p.config.Options.Stratified,
 		Asks: make([]Ask, len(p.left)),
 	}
 	for i, c := range p.left {
 		s.Asks[i] = c.ask
-		if p.searched > 0 {
-			s.Asks[i].FirstMax = 0
-		}
+		s.Asks[i].FromMs = c.later.FromMs
+	}
+	switch {
+	case p.key.later:
+		s.FirstMs, s.EndMs = math.MinInt64, p.key.ms
+		s.BaseMs, s.FromMs = p.left[0].later.FromMs, p.left[0].later.FromMs
+		s.Mixed = len(p.left) > 1
+	case p.settings.Procedure && len(p.left) == 1 && p.config.Options.Calendar == nil:
+		s.FirstMs, s.BaseMs, s.FromMs, s.EndMs = p.key.ms, p.key.ms+s.SizeMs, p.key.ms+s.SizeMs, lastMs
+	default:
+		s.FirstMs, s.FirstOnly = p.key.ms, true
 	}
 	return s
 }
 
+// goOn queues those that are left for later windows than were searched.
+func (p *placing) goOn(s *Search) {
+	left := p.left
+	p.left = nil
+	for _, c := range left {
+		from := c.firstMs + p.config.SizeMs
+		if !s.FirstOnly {
+			from = s.EndMs
+		}
+		p.Scheduler.goOn(c, from)
+	}
+}
+
 // deliver ends the callers that have an answer.
-func (p *placing) deliver(f *Found) (placed int) {
+func (p *placing) deliver(f *Found) {
 	k := -1
 	p.answer(func(*caller) (Answer, bool) {
 		k++
 		if k >= len(f.Answers) || f.Answers[k].Status == Unplaced {
 			return Answer{}, false
 		}
-		placed++
 		return f.Answers[k], true
 	})
-	return placed
 }
 
 // answer ends those callers that f has an answer for.
 func (p *placing) answer(f func(*caller) (Answer, bool)) {
-	var left []*caller
-	for _, c := range p.left {
-		if a, ok := f(c); ok {
+	p.left = slices.DeleteFunc(slices.Clone(p.left), func(c *caller) bool {
+		a, ok := f(c)
+		if ok {
 			c.end(a, nil)
-		} else {
-			left = append(left, c)
 		}
-	}
-	p.left = left
+		return ok
+	})
 }
 
 func (p *placing) endAll(err error) {
@@ -180,7 +152,7 @@ func (p *placing) afterError(ctx context.Context, err error) error {
 		return ctx.Err()
 	}
 	p.tries++
-	if (kind != Passing && kind != Duplicate) || p.tries >= maxTries {
+	if (kind != Passing && kind != Duplicate && kind != Held) || p.tries >= maxTries {
 		return err
 	}
 	p.settings.Observer.Retried(kind)
@@ -190,31 +162,6 @@ func (p *placing) afterError(ctx context.Context, err error) error {
 		return nil
 	}
 	return p.backOff(ctx, p.tries)
-}
-
-func (p *placing) heldTooLong() bool {
-	return !p.held.IsZero() && time.Since(p.held) >= heldLongest
-}
-
-// waitHeld waits a moment for whoever holds the window that the search begun at
-// start came to.
-func (p *placing) waitHeld(ctx context.Context, start time.Time) error {
-	if p.held.IsZero() {
-		p.held = start
-	}
-	return pause(ctx, time.Duration(rand.Int64N(int64(2*heldPoll))))
-}
-
-// afterExhaustion goes on after closed time, as long as the reach lasts.
-func (p *placing) afterExhaustion(s *Search) error {
-	if s.LimitMs(s.GridMs()) < s.EndMs {
-		return ErrExhausted
-	}
-	p.searched += (s.EndMs - s.BaseMs) / s.SizeMs
-	if p.searched >= p.reach() {
-		return ErrExhausted
-	}
-	return p.nextSpan(s.EndMs)
 }
 
 // backOff waits before the given try, with full jitter, so that those who got into each

@@ -2,6 +2,7 @@ package slots
 
 import (
 	"context"
+	"sync/atomic"
 	"time"
 )
 
@@ -12,18 +13,32 @@ const maxGroup = 256
 type caller struct {
 	ask      Ask
 	config   Config
+	series   Series
 	firstMs  int64
+	later    Span // the stretch of open windows that it is in, once its first window is full
 	deadline time.Time
 
-	done   chan struct{} // closed when the answer is here
-	answer Answer
-	err    error
+	waiting *atomic.Int64 // counts callers
+	done    chan struct{} // closed when the answer is here
+	answer  Answer
+	err     error
 }
 
 // end hands the caller its answer.
 func (c *caller) end(a Answer, err error) {
 	c.answer, c.err = a, err
+	c.waiting.Add(-1)
 	close(c.done)
+}
+
+// ended tells whether the caller has its answer.
+func (c *caller) ended() bool {
+	select {
+	case <-c.done:
+		return true
+	default:
+		return false
+	}
 }
 
 // wait returns the answer, or the end of the context. The event may still get
@@ -32,19 +47,20 @@ func (c *caller) wait(ctx context.Context) BatchResult {
 	select {
 	case <-c.done:
 	case <-ctx.Done():
-		select {
-		case <-c.done: // both at once: the answer counts
-		default:
+		if !c.ended() { // both at once: the answer counts
 			return BatchResult{Err: ctx.Err()}
 		}
 	}
 	return BatchResult{Result{c.answer.Slot, c.answer.Status == Existing}, c.err}
 }
 
-// queueKey says which callers can share a search.
+// queueKey says which callers share searches: those that want the same first
+// window, and, once their first window is full, all of the same config and the same
+// stretch of open windows.
 type queueKey struct {
 	configID string
-	firstMs  int64
+	later    bool
+	ms       int64 // the first window, or the end of the stretch
 }
 
 // A queue has the callers that wait while those before them are being served.
@@ -56,30 +72,47 @@ type queue struct {
 
 // submit has callers (those that are not nil) served; each of them ends.
 func (s *Scheduler) submit(callers []*caller) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	for _, c := range callers {
 		if c == nil {
 			continue
 		}
-		if s.waiting >= s.settings.MaxWaiting {
+		c.waiting = &s.waiting
+		if s.waiting.Add(1) > int64(s.settings.MaxWaiting) {
 			c.end(Answer{}, ErrOverloaded)
 			continue
 		}
-		s.waiting++
-		if s.settings.Alone {
-			go s.serve([]*caller{c})
+		if c.ask.FirstMax > 0 && !s.hints.firstIsFull(c.config.ID, c.firstMs, c.ask.FirstMax) {
+			s.enqueue(queueKey{configID: c.config.ID, ms: c.firstMs}, c)
 			continue
 		}
-		key := queueKey{c.config.ID, c.firstMs}
-		q, served := s.queues[key]
-		if !served {
-			q = new(queue)
-			s.queues[key] = q
-			go s.serveQueue(key, q)
-		}
-		q.waiting = append(q.waiting, c)
+		s.goOn(c, c.firstMs+c.config.SizeMs)
 	}
+}
+
+// goOn queues a caller for the open windows from the instant on.
+func (s *Scheduler) goOn(c *caller, fromMs int64) {
+	from, to, ok := c.config.Options.Calendar.Span(fromMs, c.config.SizeMs)
+	if !ok || from >= lastMs {
+		c.end(Answer{}, ErrExhausted)
+		return
+	}
+	c.later, c.ask.FirstMax = Span{from, min(to, lastMs)}, 0
+	s.enqueue(queueKey{c.config.ID, true, c.later.ToMs}, c)
+}
+
+// lastMs is the end of all windows.
+var lastMs = maxTime.UnixMilli()
+
+func (s *Scheduler) enqueue(key queueKey, c *caller) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	q, served := s.queues[key]
+	if !served {
+		q = new(queue)
+		s.queues[key] = q
+		go s.serveQueue(key, q)
+	}
+	q.waiting = append(q.waiting, c)
 }
 
 // serveQueue serves callers until none is left. It ends: every search has a
@@ -96,17 +129,12 @@ func (s *Scheduler) serveQueue(key queueKey, q *queue) {
 		group := q.waiting[:n:n]
 		q.waiting = q.waiting[n:]
 		s.mu.Unlock()
-		s.serve(group)
+		s.serve(key, group)
 	}
 }
 
-// serve answers every caller of the group.
-func (s *Scheduler) serve(group []*caller) {
-	defer func() {
-		s.mu.Lock()
-		s.waiting -= len(group)
-		s.mu.Unlock()
-	}()
+// serve answers every caller of the group, or queues it for later windows.
+func (s *Scheduler) serve(key queueKey, group []*caller) {
 	deadline := group[0].deadline
 	for _, c := range group {
 		if c.deadline.After(deadline) {
@@ -116,14 +144,17 @@ func (s *Scheduler) serve(group []*caller) {
 	ctx, cancel := context.WithDeadline(context.Background(), deadline)
 	defer cancel()
 	leaders, twins := pairTwins(group)
-	s.place(ctx, leaders)
+	s.place(ctx, key, leaders)
 	for _, c := range twins {
-		// The one before has its answer; this one is told the same, as a repeat.
-		if c.twin.answer.Status != Unplaced {
+		switch {
+		case !c.twin.ended():
+			s.goOn(c.caller, c.firstMs+c.config.SizeMs) // as the one before
+		case c.twin.answer.Status != Unplaced:
+			// The one before has its answer; this one gets the same, as a repeat.
 			c.end(Answer{Existing, c.twin.answer.Slot}, c.twin.err)
-			continue
+		default:
+			c.end(Answer{}, c.twin.err)
 		}
-		c.end(Answer{}, c.twin.err)
 	}
 }
 

@@ -34,9 +34,7 @@ func (s *Scheduler) Run(ctx context.Context) {
 	var running sync.WaitGroup
 	running.Go(func() { s.every(ctx, generationEvery, s.followGeneration) })
 	running.Go(func() { s.every(ctx, retentionEvery, s.asLeader(WorkRetention, retentionEvery, s.purge)) })
-	if s.settings.Ahead > 0 {
-		running.Go(func() { s.every(ctx, provisionEvery, s.asLeader(WorkProvision, provisionEvery, s.provisionAhead)) })
-	}
+	running.Go(func() { s.every(ctx, provisionEvery, s.provisionIfWanted()) })
 	running.Wait()
 }
 
@@ -119,6 +117,24 @@ func inBatches(drop func() (int64, error)) (rows int64, err error) {
 	return rows, nil
 }
 
+// provisionIfWanted keeps the tables as they are documented, for those who read them:
+// windows in chunks, with a frontier for each, ahead of now. No answer depends on it.
+func (s *Scheduler) provisionIfWanted() func(context.Context) {
+	wanted := s.settings.Ahead > 0
+	provision := s.asLeader(WorkProvision, provisionEvery, s.provisionAhead)
+	return func(ctx context.Context) {
+		if !wanted {
+			ctx, cancel := context.WithTimeout(ctx, s.settings.Timeout)
+			defer cancel()
+			var err error
+			if wanted, err = s.store.Adopted(ctx); err != nil || !wanted {
+				return
+			}
+		}
+		provision(ctx)
+	}
+}
+
 // provisionAhead makes the windows of all active configs from now on.
 func (s *Scheduler) provisionAhead(ctx context.Context) (int64, error) {
 	configs, err := s.store.ActiveConfigs(ctx, MaxBatch)
@@ -141,10 +157,17 @@ func (s *Scheduler) provisionAhead(ctx context.Context) (int64, error) {
 
 // provisionConfig makes the chunks of one config that are not there yet.
 func (s *Scheduler) provisionConfig(ctx context.Context, c Config) (rows int64, err error) {
-	series, length := s.series(c), int64(s.settings.Chunk)*c.SizeMs
+	series, err := s.series(ctx, c)
+	if err != nil {
+		return 0, err
+	}
+	length := int64(s.settings.Chunk) * c.SizeMs
 	now := s.settings.Now().UnixMilli()
 	chunk := plan.ChunkStart(plan.WindowStart(now*1000, c.SizeMs), c.SizeMs, s.settings.Chunk)
 	end := min(now+s.settings.Ahead.Milliseconds(), now+aheadMost*c.SizeMs)
+	if s.settings.Ahead == 0 {
+		end = chunk + int64(1+s.settings.Chunks)*length
+	}
 	for ; chunk < end; chunk += length {
 		if _, there, err := s.store.Frontier(ctx, series, chunk); err != nil || there {
 			if err != nil {

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
@@ -18,20 +19,16 @@ import (
 type Settings struct {
 	DefaultConfig string // of requests that name none; "default"
 
-	// Chunk is how many windows are provisioned at once (100), Chunks how many
-	// chunks a request searches beyond what is provisioned (2; -1 for none).
+	// Chunk is how many windows the background work provisions at once (100), Chunks how
+	// many chunks beyond the one of now (2; -1 for none).
 	Chunk, Chunks int
 
 	// Procedure has single events placed inside the database, in one round trip.
 	Procedure bool
-	// Wait has a request wait up to 50 ms for a window that another transaction
-	// holds, instead of passing it over: bursts fill windows without holes (F4).
-	Wait bool
-	// Alone keeps callers that want the same windows from sharing transactions.
-	Alone bool
-	// SharedScope has all configs share counters, as the documented schema did,
-	// unless their options name a scope.
-	SharedScope bool
+	// Scope is how configs count whose options name no scope, where the database has not
+	// decided that yet: ScopeConfig or ScopeShared. It is an error if the database
+	// has decided otherwise. Empty: as the database has it; ScopeConfig in a new one.
+	Scope string
 
 	// MaxPast and MaxFuture bound the times that may be asked for; zero: any time
 	// from 1900 to 9000.
@@ -42,7 +39,9 @@ type Settings struct {
 	// MaxWaiting bounds the callers that wait at once; 10,000.
 	MaxWaiting int
 
-	// Ahead is how far windows are provisioned before anybody asks; zero: not.
+	// Ahead is how far windows are provisioned before anybody asks, for those who read
+	// the tables: no answer depends on it. Zero: as far as Chunks says where the schema
+	// was made by another program, and not at all elsewhere.
 	Ahead time.Duration
 	// KeepWindows is how long windows are kept after their end (7 days), KeepSlots
 	// how long slots are kept after both their assignment and their time; zero
@@ -106,6 +105,8 @@ func (s *Settings) check(store Store) error {
 		return fmt.Errorf("slots: %d chunks to search: want 0 to %d", s.Chunks, maxChunks)
 	case s.Procedure && store.Procedure() == nil:
 		return errors.New("slots: this database has no procedure for slots; use the tx engine")
+	case s.Scope != "" && s.Scope != ScopeConfig && s.Scope != ScopeShared:
+		return fmt.Errorf("slots: unknown scope %q: want %s or %s", s.Scope, ScopeConfig, ScopeShared)
 	case s.KeepSlots < 0 || s.KeepWindows < 0 || s.Ahead < 0 || s.MaxPast < 0 || s.MaxFuture < 0 || s.Timeout < 0:
 		return errors.New("slots: a time in the settings is negative")
 	case s.KeepSlots > 0 && s.KeepSlots < s.KeepWindows:
@@ -123,9 +124,11 @@ type Scheduler struct {
 	configs  *configCache
 	hints    *hints
 
-	mu      sync.Mutex
-	queues  map[queueKey]*queue
-	waiting int
+	waiting atomic.Int64 // callers
+
+	mu     sync.Mutex
+	queues map[queueKey]*queue
+	shared *bool // all configs count together; nil: not known yet
 }
 
 // NewScheduler returns a Scheduler over the store, which stays the caller's to close.
@@ -136,7 +139,7 @@ func NewScheduler(store Store, settings Settings) (*Scheduler, error) {
 	}
 	s := &Scheduler{
 		settings: settings, store: store, engine: TxEngine(store),
-		hints:  newHints(settings.Now),
+		hints:  newHints(),
 		queues: make(map[queueKey]*queue),
 	}
 	if settings.Procedure {
@@ -171,21 +174,55 @@ func (s *Scheduler) AssignBatch(ctx context.Context, rs []Request) []BatchResult
 	began := s.settings.Now()
 	ctx, cancel := context.WithTimeout(ctx, s.settings.Timeout)
 	defer cancel()
-	callers := make([]*caller, len(rs))
-	for i, r := range rs {
-		var err error
-		if callers[i], err = s.prepare(ctx, r); err != nil {
-			out[i].Err = err
+	todo := make([]int, len(rs))
+	for i := range todo {
+		todo[i] = i
+	}
+	for try := 0; len(todo) > 0; try++ {
+		todo = s.assign(ctx, rs, out, todo)
+		if try > 2 && len(todo) > 0 && s.backOff(ctx, try) != nil {
+			break
 		}
 	}
-	s.submit(callers)
-	for i, c := range callers {
-		if c != nil {
-			out[i] = c.wait(ctx)
-		}
+	for i := range rs {
 		s.finish(rs[i], &out[i], began)
 	}
 	return out
+}
+
+// assign assigns those of the events that are to do, and returns those whose config
+// has another version by now.
+func (s *Scheduler) assign(ctx context.Context, rs []Request, out []BatchResult, todo []int) (again []int) {
+	callers := make([]*caller, len(todo))
+	for k, i := range todo {
+		callers[k], out[i].Err = s.prepare(ctx, rs[i])
+	}
+	s.submit(callers)
+	for k, i := range todo {
+		c := callers[k]
+		if c == nil {
+			continue
+		}
+		out[i] = c.wait(ctx)
+		if s.superseded(ctx, c.config, out[i].Err) {
+			again = append(again, i)
+		}
+	}
+	return again
+}
+
+// superseded tells whether an event was refused by a version of a config that is not the
+// active one any more.
+func (s *Scheduler) superseded(ctx context.Context, c Config, err error) bool {
+	if KindOf(err) == Superseded {
+		s.configs.drop(c)
+		return true
+	}
+	if !errors.Is(err, ErrPaused) && !errors.Is(err, ErrExhausted) || s.configs.check(ctx) != nil {
+		return false
+	}
+	now, err := s.configs.get(ctx, c.Name)
+	return err == nil && now.ID != c.ID
 }
 
 // prepare checks a request and makes it the caller of a search.
@@ -198,16 +235,24 @@ func (s *Scheduler) prepare(ctx context.Context, r Request) (*caller, error) {
 	if err != nil {
 		return nil, named(err, r.ConfigName)
 	}
+	series, err := s.series(ctx, config)
+	if err != nil {
+		return nil, err
+	}
 	firstMs := plan.WindowStart(us, config.SizeMs)
 	elapsed := plan.Elapsed(us, config.SizeMs)
 	deadline, _ := ctx.Deadline()
-	return &caller{
-		config: config, firstMs: firstMs, deadline: deadline, done: make(chan struct{}),
+	c := &caller{
+		config: config, series: series, firstMs: firstMs, deadline: deadline, done: make(chan struct{}),
 		ask: Ask{
 			EventID: r.EventID, SlotID: s.settings.NewID(), RequestedUs: us, ElapsedMs: elapsed,
 			FirstMax: plan.FirstCapacity(config.Max, elapsed, config.SizeMs), Bits: s.settings.Bits(),
 		},
-	}, nil
+	}
+	if from, _, open := config.Options.Calendar.Span(firstMs, config.SizeMs); !open || from != firstMs {
+		c.ask.FirstMax = 0 // the calendar closes it
+	}
+	return c, nil
 }
 
 // finish makes a failure one that callers understand, and tells about it.
@@ -261,7 +306,11 @@ func (s *Scheduler) Windows(ctx context.Context, c Config, fromMs int64, n int) 
 	ctx, cancel := context.WithTimeout(ctx, s.settings.Timeout)
 	defer cancel()
 	from := plan.WindowStart(fromMs*1000, c.SizeMs)
-	have, err := s.store.Windows(ctx, s.series(c), from, from+int64(n)*c.SizeMs, n)
+	series, err := s.series(ctx, c)
+	if err != nil {
+		return nil, retryable(err)
+	}
+	have, err := s.store.Windows(ctx, series, from, from+int64(n)*c.SizeMs, n)
 	if err != nil {
 		return nil, retryable(err)
 	}
@@ -275,51 +324,75 @@ func (s *Scheduler) Windows(ctx context.Context, c Config, fromMs int64, n int) 
 	return out, nil
 }
 
-// maxLook bounds how many windows NextFree reads.
-const maxLook = 1_000_000
-
 // NextFree returns the start of the first window with room for one event more,
 // from the window on that holds the instant fromMs; a window that the config's
 // calendar closes has none. ok is false if the config is paused, or if there is no
-// such window in reach.
+// such window.
 func (s *Scheduler) NextFree(ctx context.Context, c Config, fromMs int64) (windowMs int64, ok bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, s.settings.Timeout)
 	defer cancel()
-	if c.Max == 0 {
-		return 0, false, nil
+	series, err := s.series(ctx, c)
+	if c.Max == 0 || err != nil {
+		return 0, false, retryable(err)
 	}
-	at := plan.WindowStart(fromMs*1000, c.SizeMs)
-	for looked := 0; looked < maxLook; {
-		base, end, open := c.Options.Calendar.Span(at, c.SizeMs)
-		if !open {
+	for at := plan.WindowStart(fromMs*1000, c.SizeMs); ; {
+		from, to, open := c.Options.Calendar.Span(at, c.SizeMs)
+		if !open || from >= lastMs {
 			return 0, false, nil
 		}
-		n := int(min(maxWindows, (end-base)/c.SizeMs))
-		have, err := s.store.Windows(ctx, s.series(c), base, base+int64(n)*c.SizeMs, n)
-		if err != nil {
-			return 0, false, retryable(err)
+		at, ok, err = s.store.Scout(ctx, series, from, min(to, lastMs), c.Max)
+		if ok || err != nil {
+			return at, ok, retryable(err)
 		}
-		at = base
-		for _, w := range have {
-			if w.StartMs != at || w.Count < c.Max {
-				break
-			}
-			at += c.SizeMs
-		}
-		if at < base+int64(n)*c.SizeMs {
-			return at, true, nil
-		}
-		looked += n
+		at = to
 	}
-	return 0, false, nil
+}
+
+// Scope decides how configs count, if the database has not decided it yet. It is an
+// error if the settings want it otherwise.
+func (s *Scheduler) Scope(ctx context.Context) error {
+	_, err := s.isShared(ctx)
+	return err
+}
+
+// isShared tells whether configs count together whose options name no scope. It never
+// changes.
+func (s *Scheduler) isShared(ctx context.Context) (bool, error) {
+	s.mu.Lock()
+	known := s.shared
+	s.mu.Unlock()
+	if known != nil {
+		return *known, nil
+	}
+	want := s.settings.Scope
+	scope, err := s.store.Scope(ctx, want)
+	if err != nil {
+		return false, err
+	}
+	if want != "" && want != scope {
+		return false, &StoreError{Failed, "read the scope", fmt.Errorf("configs of this database count by scope %q, "+
+			"and the settings want %q: windows would be booked twice; leave the setting out", scope, want)}
+	}
+	shared := scope == ScopeShared
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.shared = &shared
+	return shared, nil
 }
 
 // series are the windows that a config uses.
-func (s *Scheduler) series(c Config) Series {
+func (s *Scheduler) series(ctx context.Context, c Config) (Series, error) {
+	shared, err := s.isShared(ctx)
+	return SeriesOf(c, shared), err
+}
+
+// SeriesOf returns the windows that a config uses; shared: all configs count together
+// whose options name no scope.
+func SeriesOf(c Config, shared bool) Series {
 	scope := c.Options.Scope
 	switch {
 	case scope != "":
-	case s.settings.SharedScope:
+	case shared:
 		scope = SharedScope
 	default:
 		scope = c.Name

@@ -132,48 +132,26 @@ func TestErrors(t *testing.T) {
 	}
 }
 
-// Every window in reach is full: 503, and the next request gets further
-// (S0-75, S0-108, A0-14).
-func TestExhaustionGetsFurther(t *testing.T) {
+// However many windows are full: the event gets the first one that is not, and no 503.
+func TestThereIsNoReach(t *testing.T) {
 	model := slotstest.NewModel()
 	s := newScheduler(t, model, slots.Settings{})
 	put(t, s, slots.NewConfig{Max: 1})
-	// The first window and the 300 after it are full, and no frontier tells of them.
-	for w := range int64(301) {
-		start := noon.UnixMilli() + w*4000
-		if _, err := model.Provision(t.Context(), slots.Series{Scope: "default", SizeMs: 4000}, start, start+4000, nil); err != nil {
-			t.Fatal(err)
-		}
-		tx, err := model.Begin(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		series := slots.Series{Scope: "default", SizeMs: 4000}
-		if _, ok, err := tx.Lock(t.Context(), series, start, 1); !ok || err != nil {
-			t.Fatal(ok, err)
-		}
-		slot := slots.Slot{ID: fmt.Sprint("s", w), EventID: fmt.Sprint("old", w), Series: series, WindowMs: start, ScheduledMs: start, RequestedUs: start * 1000}
-		if err := errors.Join(tx.Claim(t.Context(), series, start, []slots.Slot{slot}), tx.Commit(t.Context())); err != nil {
-			t.Fatal(err)
-		}
+	for w := range int64(3001) {
+		model.SetCount(slots.WindowKey{Series: slots.Series{Scope: "default", SizeMs: 4000}, StartMs: noon.UnixMilli() + w*4000}, 1)
 	}
-	_, err := s.Assign(t.Context(), slots.Request{EventID: "e", At: noon})
-	var retry *slots.RetryError
-	if !errors.Is(err, slots.ErrExhausted) || !errors.As(err, &retry) || retry.After <= 0 {
-		t.Fatalf("301 full windows: %v", err)
-	}
-	if r := assign(t, s, "e", noon); window(r) != 301 {
-		t.Errorf("the next request is in window %d, want 301", window(r))
+	if r := assign(t, s, "e", noon); window(r) != 3001 {
+		t.Errorf("behind 3001 full windows the event is in window %d", window(r))
 	}
 }
 
-// A calendar's closed time has no slots, and does not use up the reach (S0-135).
+// A calendar's closed time has no slots (S0-135).
 func TestCalendar(t *testing.T) {
 	calendar, err := plan.ParseCalendar([]byte(`{"zone":"UTC","open":["mon-fri 09:00-17:00"]}`))
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := newScheduler(t, slotstest.NewModel(), slots.Settings{Chunk: 10, Chunks: 1})
+	s := newScheduler(t, slotstest.NewModel(), slots.Settings{})
 	put(t, s, slots.NewConfig{Max: 1, SizeMs: 60_000, Options: slots.Options{Calendar: calendar}})
 	friday := time.Date(2026, 6, 5, 16, 58, 0, 0, time.UTC)
 	want := []string{"16:58 Fri", "16:59 Fri", "09:00 Mon", "09:01 Mon"}
@@ -232,10 +210,11 @@ func TestNextFreeIsTheWindowOfTheNextEvent(t *testing.T) {
 // Many at once, of one process: they share transactions, windows fill without
 // holes, twins get one slot (S0-78, F4).
 func TestManyAtOnce(t *testing.T) {
-	for _, alone := range []bool{false, true} {
-		t.Run(fmt.Sprint("alone=", alone), func(t *testing.T) {
+	for _, serial := range []bool{false, true} {
+		t.Run(fmt.Sprint("serial=", serial), func(t *testing.T) {
 			model := slotstest.NewModel()
-			s := newScheduler(t, model, slots.Settings{Alone: alone, Wait: true, Timeout: time.Minute})
+			model.Serial = serial
+			s := newScheduler(t, model, slots.Settings{Timeout: time.Minute})
 			put(t, s, slots.NewConfig{Max: 10})
 			const events, askers = 200, 2
 			var mu sync.Mutex
@@ -265,7 +244,7 @@ func TestManyAtOnce(t *testing.T) {
 					t.Errorf("window %d has %d events, at most 10", w, n)
 				}
 			}
-			if !alone && len(perWindow) != events/10 {
+			if len(perWindow) != events/10 {
 				t.Errorf("%d windows are used, want %d", len(perWindow), events/10)
 			}
 			if misuse := model.Misuse(); len(misuse) > 0 {
@@ -346,16 +325,18 @@ func TestOverload(t *testing.T) {
 // The documented texts (S0-127 to S0-130).
 func TestLog(t *testing.T) {
 	var log bytes.Buffer
-	s := newScheduler(t, slotstest.NewModel(), slots.Settings{Chunk: 1, Chunks: -1,
+	calendar, err := plan.ParseCalendar([]byte(`{"zone":"UTC","open":["mon 12:00-12:01"],"closed":["2026-06-08","2026-06-15"]}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := newScheduler(t, slotstest.NewModel(), slots.Settings{
 		Log: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))})
-	put(t, s, slots.NewConfig{Max: 1})
+	put(t, s, slots.NewConfig{Max: 1, SizeMs: 60_000})
 	assign(t, s, "pay-1", noon)
 	assign(t, s, "pay-1", noon)
-	assign(t, s, "pay-2", noon)
-	exhausted := false
-	for i := 3; i < 10 && !exhausted; i++ {
-		_, err := s.Assign(t.Context(), slots.Request{EventID: fmt.Sprint("pay-", i), At: noon})
-		exhausted = errors.Is(err, slots.ErrExhausted)
+	put(t, s, slots.NewConfig{Max: 1, SizeMs: 86_400_000, Options: slots.Options{Calendar: calendar}}) // no window is open
+	if _, err := s.Assign(t.Context(), slots.Request{EventID: "pay-3", At: noon}); !errors.Is(err, slots.ErrExhausted) {
+		t.Errorf("no window is open: %v", err)
 	}
 	for _, want := range []string{
 		`level=INFO msg="Assigned slot for eventId=pay-1 in window=`, `level=DEBUG msg="Idempotent hit for eventId=pay-1"`,
@@ -365,5 +346,39 @@ func TestLog(t *testing.T) {
 		if !strings.Contains(log.String(), want) {
 			t.Errorf("no %s in the log:\n%s", want, log.String())
 		}
+	}
+}
+
+// Events for one instant, then events all over the next minute: windows fill one after
+// the other, without holes.
+func TestNoHolesWithinAProcess(t *testing.T) {
+	const events, room = 3000, 100
+	s := newScheduler(t, slotstest.NewModel(), slots.Settings{Timeout: time.Minute})
+	put(t, s, slots.NewConfig{Max: room})
+	used := map[int64]int{}
+	var mu sync.Mutex
+	for _, spread := range []bool{false, true} {
+		var wait sync.WaitGroup
+		for c := range 64 {
+			wait.Go(func() {
+				for i := c; i < events; i += 64 {
+					at := noon
+					if spread {
+						at = noon.Add(time.Duration(i) * time.Minute / events)
+					}
+					r, err := s.Assign(context.Background(), slots.Request{EventID: fmt.Sprint(spread, i), At: at})
+					mu.Lock()
+					used[window(r)]++
+					mu.Unlock()
+					if err != nil {
+						t.Error(err)
+					}
+				}
+			})
+		}
+		wait.Wait()
+	}
+	if len(used) != 2*events/room {
+		t.Errorf("%d windows are used, want %d", len(used), 2*events/room)
 	}
 }

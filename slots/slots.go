@@ -17,6 +17,13 @@ const (
 // schema had them.
 const SharedScope = "*"
 
+// How configs count whose options name no scope: each in windows of its own, or all
+// of them in SharedScope.
+const (
+	ScopeConfig = "config"
+	ScopeShared = "shared"
+)
+
 // Series are the windows of one size that share counters with each other and
 // with no others.
 type Series struct {

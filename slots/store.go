@@ -21,23 +21,19 @@ type Tables interface {
 	// nothing.
 	Peek(ctx context.Context, s Series, windowMs int64) (count int64, ok bool, err error)
 
-	// Scout returns the earliest window in [fromMs, toMs) that has a row with a
-	// count below max. It locks nothing.
+	// Scout returns the earliest window in [fromMs, toMs), both on the grid, that has
+	// no row or a count below max. It locks nothing, and reads what NoteFull has noted
+	// instead of the rows.
 	Scout(ctx context.Context, s Series, fromMs, toMs, max int64) (windowMs int64, ok bool, err error)
 
-	// Frontier returns the end of the windows that are provisioned for the chunk
-	// that starts at chunkMs, or ok=false if none are.
-	Frontier(ctx context.Context, s Series, chunkMs int64) (endMs int64, ok bool, err error)
-
 	// Provision makes the rows that are missing among the windows
-	// [fromMs, toMs) and tells how many it made. A new row counts the slots of the
-	// scope that are scheduled inside the window already, whatever the size of the
-	// windows they were assigned under (F3). One statement, in ascending order. A
-	// frontier, unless nil, is added after it, unless it is there.
+	// [fromMs, toMs), as Tx.Lock makes one, and tells how many it made. One statement, in
+	// ascending order. A frontier, unless nil, is added after it, unless it is there.
 	Provision(ctx context.Context, s Series, fromMs, toMs int64, frontier *Frontier) (rows int64, err error)
 
-	// Begin starts a transaction.
-	Begin(ctx context.Context) (Tx, error)
+	// Begin starts a transaction for claims under a version of a config, which may be
+	// empty. Until the transaction ends that version is not replaced.
+	Begin(ctx context.Context, configID string) (Tx, error)
 }
 
 // A Frontier says that windows are provisioned up to EndMs for the chunk of
@@ -48,9 +44,12 @@ type Frontier struct{ ChunkMs, EndMs int64 }
 // Rollback; Rollback after Commit does nothing. An error of any method means that
 // the transaction must be rolled back.
 type Tx interface {
-	// Lock locks the window's row for the rest of the transaction if the row
-	// exists, has a count below max, and nobody else holds it; it never waits for
-	// others. ok=false locks nothing.
+	// Lock locks the window's row for the rest of the transaction, if its count is below
+	// max. It makes the row if there is none, counting the slots of the scope that are
+	// scheduled inside the window already, whatever the size of the windows that they were
+	// assigned under (F3). It waits while another transaction holds the row; if that takes
+	// a second or longer the error is of kind Held. It is of kind Superseded if the
+	// version of the config is not the active one. ok=false: the window is full.
 	Lock(ctx context.Context, s Series, windowMs, max int64) (count int64, ok bool, err error)
 
 	// Claim inserts the slots, all of this window, and then adds their number to its
@@ -91,18 +90,31 @@ type Store interface {
 	ActiveConfigs(ctx context.Context, limit int) ([]Config, error)
 	// PutConfig makes c the active version of its name and deactivates the one that
 	// was, in one transaction that also adds to the generation. It sets SinceUs and
-	// CreatedUs by the database's clock. Several at once succeed one after another.
+	// CreatedUs by the database's clock. Several at once succeed one after another. When
+	// it returns, no transaction that has begun under the version before is under way.
 	//
-	// If the version that was active has another size of windows, those that the
-	// scope has of the new size are dropped, with their frontiers: they were made
-	// when that size was in force before, and do not count what was assigned since.
-	// Made again, they do.
-	PutConfig(ctx context.Context, c Config, scope string) (Config, error)
+	// If c counts in another series than the version before, the windows of the new series
+	// are counted again: first those from KeptMs on, the others when they are claimed.
+	// The scope cannot change while the one before has slots: ErrScopeInUse.
+	PutConfig(ctx context.Context, c Config, o PutOptions) (Config, error)
 
 	// Generation is a number that every change of a config, and Flush, adds to.
 	Generation(ctx context.Context) (int64, error)
 	Flush(ctx context.Context) (generation int64, err error)
 
+	// NoteFull notes that all windows of the span count max or more, unless the
+	// generation is another than the given one. It is a hint for Scout.
+	NoteFull(ctx context.Context, s Series, max int64, full Span, generation int64) error
+
+	// Scope returns how configs count, ScopeConfig or ScopeShared. Where that is not
+	// decided yet, it is from then on: by want or, if that is empty, ScopeConfig.
+	Scope(ctx context.Context, want string) (string, error)
+	// Adopted tells whether the schema was made by somebody else, as documented.
+	Adopted(ctx context.Context) (bool, error)
+
+	// Frontier returns the end of the windows that are provisioned for the chunk
+	// that starts at chunkMs, or ok=false if none are.
+	Frontier(ctx context.Context, s Series, chunkMs int64) (endMs int64, ok bool, err error)
 	// SlotsSince returns slots in the order of (CreatedUs, ID), from those after
 	// the position on.
 	SlotsSince(ctx context.Context, after Position, limit int) ([]Slot, error)
@@ -120,9 +132,9 @@ type Store interface {
 	PurgeWindows(ctx context.Context, endedMs, madeUs int64, limit int) (int64, error)
 	PurgeSlots(ctx context.Context, beforeUs int64, limit int) (int64, error)
 	// Drift compares counters of windows that start in [fromMs, toMs), of all
-	// series, with the slots scheduled inside them, and with repair sets those that
-	// differ, each in a transaction that holds the window (F22). At most limit
-	// windows are looked at, in the order of (scope, size, start) from those after
+	// series that active configs use, with the slots scheduled inside them, and with repair
+	// sets those that differ, each in a transaction that holds the window (F22). At most
+	// limit windows are looked at, in the order of (scope, size, start) from those after
 	// the given one on; next is nil at the end.
 	Drift(ctx context.Context, fromMs, toMs int64, after *WindowKey, limit int, repair bool) (drifts []Drift, next *WindowKey, err error)
 
@@ -135,6 +147,13 @@ type Store interface {
 	// and has the schema.
 	Ping(ctx context.Context) error
 	Close() error
+}
+
+// PutOptions say what PutConfig has to know of other configs.
+type PutOptions struct {
+	// SeriesOf tells where a config counts; nil: in the scope of its name.
+	SeriesOf func(Config) Series
+	KeptMs   int64 // windows that start before are counted when they are claimed
 }
 
 // Position is a place in the order of SlotsSince. ID may be empty.
@@ -177,12 +196,16 @@ const (
 	Passing
 	// Duplicate: the event has a slot already, or is about to get one.
 	Duplicate
+	// Held: another transaction held what was wanted for too long.
+	Held
+	// Superseded: the version of the config is not the active one any more.
+	Superseded
 	// Unavailable: the database cannot be reached, or has no connection to spare.
 	Unavailable
 )
 
 func (k Kind) String() string {
-	return [...]string{"failed", "passing", "duplicate", "unavailable"}[k]
+	return [...]string{"failed", "passing", "duplicate", "held", "superseded", "unavailable"}[k]
 }
 
 // A StoreError is what a Store's methods return. Its text never holds a
@@ -209,8 +232,10 @@ func KindOf(err error) Kind {
 var (
 	// ErrConfigNotFound: there is no active config of the name.
 	ErrConfigNotFound = errors.New("no active config of this name")
-	// ErrExhausted: every window in reach is full or held by others.
+	// ErrExhausted: no window that is open from the requested time on has room.
 	ErrExhausted = errors.New("no window in reach has room")
+	// ErrScopeInUse: the config has slots in the scope that it would leave.
+	ErrScopeInUse = errors.New("the config has slots in its scope, which another scope would not count: give the other scope to a config of another name")
 	// ErrPaused: the config allows no events at present (its maximum is 0).
 	ErrPaused = errors.New("the config is paused: its maximum is 0")
 )

@@ -90,7 +90,7 @@ func slotSettings(c *config.Slots) slots.Settings {
 	}
 	return slots.Settings{
 		DefaultConfig: c.DefaultConfig, Chunk: c.Chunk, Chunks: extra,
-		Procedure: c.Engine == "procedure", Wait: c.Contention == "wait", Alone: !c.Combine, SharedScope: c.Scope == "shared",
+		Procedure: c.Engine == "procedure", Scope: c.Scope,
 		MaxPast: c.MaxPast, MaxFuture: c.MaxFuture, Timeout: c.Timeout,
 		Ahead: c.Ahead, KeepWindows: c.KeepWindows, KeepSlots: c.Keep,
 	}
@@ -107,6 +107,9 @@ func (s *slotService) prepare(ctx context.Context) error {
 		if _, err := s.db.Migrate(ctx); err != nil {
 			return err
 		}
+	}
+	if err := s.scheduler.Scope(ctx); err != nil {
+		return err
 	}
 	if s.conf.Seed == "" {
 		return nil

@@ -94,16 +94,9 @@ type slotWay struct {
 }
 
 func slotWays(db *sqlstore.DB) []slotWay {
-	ways := []slotWay{
-		{"tx, alone", slots.Settings{Alone: true}},
-		{"tx, alone, wait", slots.Settings{Alone: true, Wait: true}},
-		{"tx", slots.Settings{}},
-	}
+	ways := []slotWay{{"tx", slots.Settings{}}}
 	if db.Procedure() != nil {
-		ways = append(ways,
-			slotWay{"procedure, alone", slots.Settings{Alone: true, Procedure: true}},
-			slotWay{"procedure, alone, wait", slots.Settings{Alone: true, Wait: true, Procedure: true}},
-			slotWay{"procedure", slots.Settings{Procedure: true}})
+		ways = append(ways, slotWay{"procedure", slots.Settings{Procedure: true}})
 	}
 	return ways
 }

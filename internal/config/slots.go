@@ -22,8 +22,6 @@ type Slots struct {
 	Auth     bool
 
 	Engine        string
-	Contention    string
-	Combine       bool
 	Scope         string
 	DefaultConfig string
 	Seed          string
@@ -58,18 +56,16 @@ func defineSlots(fs *pflag.FlagSet, c *Slots) {
 	fs.BoolVar(&c.Auth, "slots-auth", false, "demand of requests for slots, and of the page, what admin paths demand; the --admin address serves them too")
 
 	fs.StringVar(&c.Engine, "slots-engine", "tx", "how slots are assigned: tx (statements from here) or procedure (in the database, one round trip)")
-	fs.StringVar(&c.Contention, "slots-contention", "skip", "what to do about a window that another process holds: skip it, or wait for it, for 50 ms at most")
-	fs.BoolVar(&c.Combine, "slots-combine", true, "let callers that want the same windows at the same time share transactions")
-	fs.StringVar(&c.Scope, "slots-scope", "config", "whose windows a config counts in: config (its own) or shared (all configs count together)")
+	fs.StringVar(&c.Scope, "slots-scope", "", "whose windows a config counts in: config (its own) or shared (all configs count together); it is decided once for a database; empty: as the database has it, config in a new one")
 	fs.StringVar(&c.DefaultConfig, "slots-default-config", "default", "`name` of the config of requests that name none")
 	fs.StringVar(&c.Seed, "slots-seed", "", "`config` to make if the default one does not exist, as events/window: 100/PT4S")
-	fs.IntVar(&c.Chunk, "slots-chunk", 100, "windows that are made at once")
-	fs.IntVar(&c.ExtraChunks, "slots-extra-chunks", 2, "chunks that a request searches beyond the windows that are made already")
+	fs.IntVar(&c.Chunk, "slots-chunk", 100, "windows that the background work makes at once")
+	fs.IntVar(&c.ExtraChunks, "slots-extra-chunks", 2, "chunks that the background work makes beyond the one of now")
 
 	fs.DurationVar(&c.MaxPast, "slots-max-past", 0, "how far in the past a requested time may be; 0 for any")
 	fs.DurationVar(&c.MaxFuture, "slots-max-future", 0, "how far in the future a requested time may be; 0 for any")
 	fs.DurationVar(&c.Timeout, "slots-timeout", 5*time.Second, "longest time to assign a slot")
-	fs.DurationVar(&c.Ahead, "slots-ahead", 0, "how far ahead of now windows are made before anybody asks; 0 for not")
+	fs.DurationVar(&c.Ahead, "slots-ahead", 0, "how far ahead of now windows are made before anybody asks, for those who read the tables; 0: by --slots-extra-chunks where another program made the schema, else not")
 	fs.DurationVar(&c.KeepWindows, "slots-keep-windows", 7*24*time.Hour, "how long windows are kept after their end")
 	fs.DurationVar(&c.Keep, "slots-keep", 0, "how long slots are kept after their time; 0 for ever. An event whose slot is gone can get another one")
 }
@@ -110,8 +106,7 @@ func (c *Slots) check(bad func(flag, format string, args ...any)) {
 		bad(flag, "%q is none of %s", value, strings.Join(want, ", "))
 	}
 	oneOf("slots-engine", c.Engine, "tx", "procedure")
-	oneOf("slots-contention", c.Contention, "skip", "wait")
-	oneOf("slots-scope", c.Scope, "config", "shared")
+	oneOf("slots-scope", c.Scope, "", "config", "shared")
 	if c.PoolMin < 0 || c.PoolMax < 1 || c.PoolMin > c.PoolMax {
 		bad("slots-pool-max", "%d to %d connections: want at least 1, and no fewer than --slots-pool-min", c.PoolMin, c.PoolMax)
 	}

@@ -10,15 +10,14 @@ import (
 
 // slotRecorder is a [slots.Observer] with its series looked up once.
 type slotRecorder struct {
-	requests    map[slots.Outcome]prometheus.Observer
-	windows     prometheus.Histogram
-	events      prometheus.Histogram
-	searches    prometheus.Histogram
-	contended   prometheus.Counter
-	provisioned prometheus.Counter
-	retries     *prometheus.CounterVec
-	runs        *prometheus.CounterVec
-	rows        *prometheus.CounterVec
+	requests  map[slots.Outcome]prometheus.Observer
+	windows   prometheus.Histogram
+	events    prometheus.Histogram
+	searches  prometheus.Histogram
+	contended prometheus.Counter
+	retries   *prometheus.CounterVec
+	runs      *prometheus.CounterVec
+	rows      *prometheus.CounterVec
 }
 
 // Slots registers the metrics of slot scheduling and returns what records them.
@@ -38,10 +37,7 @@ func (m *Metrics) Slots() slots.Observer {
 			Name: "headgate_slots_search_duration_seconds", Help: "Time of a search for slots in the database.", Buckets: latency,
 		}),
 		contended: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "headgate_slots_contended_windows_total", Help: "Windows that a search found held by another, or filled meanwhile.",
-		}),
-		provisioned: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "headgate_slots_provisioned_windows_total", Help: "Windows that requests had to make.",
+			Name: "headgate_slots_contended_windows_total", Help: "Windows that a search found held by another for too long, or filled meanwhile.",
 		}),
 		retries: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "headgate_slots_retries_total", Help: "Searches done again after an error, by its kind.",
@@ -56,7 +52,7 @@ func (m *Metrics) Slots() slots.Observer {
 	for _, o := range slots.Outcomes() {
 		r.requests[o] = requests.WithLabelValues(string(o))
 	}
-	m.registry.MustRegister(requests, r.windows, r.events, r.searches, r.contended, r.provisioned, r.retries, r.runs, r.rows)
+	m.registry.MustRegister(requests, r.windows, r.events, r.searches, r.contended, r.retries, r.runs, r.rows)
 	return r
 }
 
@@ -64,12 +60,11 @@ func (r *slotRecorder) Assigned(o slots.Outcome, took time.Duration) {
 	r.requests[o].Observe(took.Seconds())
 }
 
-func (r *slotRecorder) Searched(events, windows, contended int, provisioned int64, took time.Duration) {
+func (r *slotRecorder) Searched(events, windows, contended int, took time.Duration) {
 	r.events.Observe(float64(events))
 	r.windows.Observe(float64(windows))
 	r.searches.Observe(took.Seconds())
 	r.contended.Add(float64(contended))
-	r.provisioned.Add(float64(provisioned))
 }
 
 func (r *slotRecorder) Retried(kind slots.Kind) { r.retries.WithLabelValues(kind.String()).Inc() }

@@ -190,13 +190,13 @@ func TestClientGone(t *testing.T) {
 	}
 }
 
-// TestFullAndPaused on a real Scheduler: 503 when all windows in reach are full, or
-// the config is paused (S0-21, F17).
+// TestFullAndPaused on a real Scheduler: 503 when no window is open, or the config is
+// paused (S0-21, F17).
 func TestFullAndPaused(t *testing.T) {
-	s := newServer(t, newScheduler(t, slots.Settings{Chunk: 1, Chunks: -1})) // two windows in reach
-	s.admin(t, "POST", "/admin/rate-limit/config", `{"configName":"default","maxPerWindow":1,"windowSize":"PT1S"}`).is(t, 200)
+	s := newServer(t, newScheduler(t, slots.Settings{}))
+	s.admin(t, "POST", "/admin/rate-limit/config", `{"configName":"default","maxPerWindow":1,"windowSize":"P1D","calendar":{"zone":"UTC","open":["mon 09:00-10:00"]}}`).is(t, 200)
 	s.admin(t, "POST", "/admin/rate-limit/config", `{"configName":"none","maxPerWindow":0,"windowSize":"PT1S"}`).is(t, 200)
-	for i, want := range []int{200, 200, 503} {
+	for i, want := range []int{503, 503} {
 		a := s.do(t, "POST", "/api/v1/slots", fmt.Sprintf(`{"eventId":"e%d","requestedTime":"2025-06-01T12:00:00Z"}`, i)).is(t, want)
 		if want == 503 && a.says(t, "every window in reach").header.Get("Retry-After") != "1" {
 			t.Errorf("Retry-After is %q", a.header.Get("Retry-After"))

@@ -46,6 +46,8 @@ func explain(err error) explanation {
 		return explanation{http.StatusNotFound, config.Error() + "; POST /admin/rate-limit/config makes one", 0}
 	case errors.Is(err, slots.ErrSlotNotFound):
 		return explanation{http.StatusNotFound, slots.ErrSlotNotFound.Error(), 0}
+	case errors.Is(err, slots.ErrScopeInUse):
+		return explanation{http.StatusConflict, slots.ErrScopeInUse.Error(), 0}
 	case errors.Is(err, slots.ErrConflict):
 		return explanation{http.StatusConflict, slots.ErrConflict.Error() + "; read it again, then decide", 0}
 	}

@@ -28,26 +28,16 @@ func alone(seed uint64, sub subject, year int) (wrong []string) {
 	for range 30 {
 		if sc.rng.IntN(12) == 0 {
 			p.max = 1 + sc.rng.Int64N(5)
-			p.low = map[int64]int64{} // what was full may not be
+			p.full = nil // what was full may not be
 		}
 		s := p.newSearch()
 		p.hint(s)
-		frontier, ok, err := sc.m.Frontier(ctx, s.Series, s.GridMs())
-		if err != nil {
-			return []string{err.Error()}
-		}
-		switch {
-		case s.FrontierMs != 0:
-			frontier = s.FrontierMs
-		case !ok:
-			frontier = s.GridMs()
-		}
-		want := n.assign(s, s.LimitMs(frontier))
+		want := n.assign(s, s.EndMs)
 		found, err := p.engine.Assign(ctx, s)
 		if err != nil {
 			return []string{err.Error()}
 		}
-		p.learn(s, found)
+		p.learn(found)
 		wrong = append(wrong, compareAnswers(want, found)...)
 	}
 	return append(wrong, sc.m.Misuse()...)
@@ -84,7 +74,7 @@ func searchFor(s slots.Series, at time.Time, max int64, events ...string) *slots
 	first := plan.WindowStart(us, s.SizeMs)
 	q := &slots.Search{
 		Series: s, ConfigID: "c", Max: max, FirstMs: first, BaseMs: first + s.SizeMs, FromMs: first + s.SizeMs,
-		EndMs: first + 1e6*s.SizeMs, Chunk: 100, Chunks: 2,
+		EndMs: first + 1e6*s.SizeMs,
 	}
 	for _, e := range events {
 		elapsed := plan.Elapsed(us, s.SizeMs)
@@ -98,22 +88,15 @@ func searchFor(s slots.Series, at time.Time, max int64, events ...string) *slots
 
 var noon = time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC)
 
-// TestExhaustion: with the first window and the next 300 full the search is
-// exhausted after 200 further rows, and the next one finds window 302, where the
-// first is window 1 (S0-75, S0-108, A0-14).
-func TestExhaustion(t *testing.T) {
+// TestNoReach: a search finds room behind however many full windows.
+func TestNoReach(t *testing.T) {
 	ctx, m := context.Background(), NewModel()
 	s := slots.Series{Scope: "s", SizeMs: 4000}
-	fill(m, s, noon.UnixMilli(), 301, 100)
-	e := slots.TxEngine(m)
-	found, err := e.Assign(ctx, searchFor(s, noon, 100, "a"))
-	if err != nil || !found.Exhausted || found.Answers[0].Status != slots.Unplaced {
-		t.Fatalf("first try: %+v, %v; want it to be exhausted", found, err)
-	}
-	found, err = e.Assign(ctx, searchFor(s, noon, 100, "a"))
-	want := noon.UnixMilli() + 301*4000
+	fill(m, s, noon.UnixMilli(), 3001, 100)
+	found, err := slots.TxEngine(m).Assign(ctx, searchFor(s, noon, 100, "a"))
+	want := noon.UnixMilli() + 3001*4000
 	if err != nil || found.Answers[0].Status != slots.New || found.Answers[0].Slot.WindowMs != want {
-		t.Fatalf("second try: %+v, %v; want window %d", found, err, want)
+		t.Fatalf("%+v, %v; want window %d", found, err, want)
 	}
 }
 
@@ -121,39 +104,24 @@ func TestExhaustion(t *testing.T) {
 // what is free behind it must not be stepped over.
 func TestF1(t *testing.T) {
 	s := slots.Series{Scope: "s", SizeMs: 4000}
-	for name, meddle := range map[string]func(m *Model) (release func()){
-		"filled": func(m *Model) func() {
-			m.SetCount(slots.WindowKey{Series: s, StartMs: noon.UnixMilli() + 4000}, 2)
-			return func() {}
-		},
-		"held, and released when it was full": func(m *Model) func() {
-			tx, err := m.Begin(context.Background())
-			if err != nil {
-				t.Fatal(err)
-			}
-			if _, ok, err := tx.Lock(context.Background(), s, noon.UnixMilli()+4000, 2); !ok || err != nil {
-				t.Fatal(ok, err)
-			}
-			return func() {
-				tx.Rollback()
-				m.SetCount(slots.WindowKey{Series: s, StartMs: noon.UnixMilli() + 4000}, 2)
-			}
-		},
-	} {
+	for _, name := range []string{"filled", "held for too long"} {
 		t.Run(name, func(t *testing.T) {
 			ctx, m := context.Background(), NewModel()
 			fill(m, s, noon.UnixMilli(), 1, 2)
 			fill(m, s, noon.UnixMilli()+4000, 200, 0)
 			scouts := 0
-			release := func() {}
 			store := Watch(m, Watcher{After: func(op string, err error) error {
 				switch {
 				case op == "scout" && scouts == 0:
 					scouts++
-					release = meddle(m)
+					if name == "filled" {
+						m.SetCount(slots.WindowKey{Series: s, StartMs: noon.UnixMilli() + 4000}, 2)
+					}
 				case op == "lock" && scouts == 1:
 					scouts++
-					release()
+					if name != "filled" {
+						return &slots.StoreError{Kind: slots.Held, Op: "lock", Err: errHeld}
+					}
 				}
 				return err
 			}})
@@ -180,21 +148,13 @@ func TestBudgets(t *testing.T) {
 		}
 		checkBudget(t, what, counter.Take(), want)
 	}
-	known := searchFor(s, noon, 1, "b")
-	known.FirstKnown = true
-	assign(searchFor(s, noon, 1, "a"), "first window", map[string]int{"find": 1, "provision": 1, "begin": 1, "lock": 1, "claim": 1, "commit": 1})
+	assign(searchFor(s, noon, 1, "a"), "first window", map[string]int{"find": 1, "begin": 1, "lock": 1, "claim": 1, "commit": 1})
 	assign(searchFor(s, noon, 1, "a"), "idempotent hit", map[string]int{"find": 1})
-	assign(known, "first window full, first to provision", map[string]int{"find": 1, "peek": 1, "frontier": 1, "provision": 1,
-		"scout": 1, "begin": 2, "lock": 2, "claim": 1, "commit": 1})
-	known = searchFor(s, noon, 1, "c")
-	known.FirstKnown = true
-	assign(known, "in the provisioned range", map[string]int{"find": 1, "peek": 1, "frontier": 1, "scout": 1, "begin": 2, "lock": 2, "claim": 1, "commit": 1})
+	assign(searchFor(s, noon, 1, "b"), "first window full", map[string]int{"find": 1, "scout": 1, "begin": 2, "lock": 2, "claim": 1, "commit": 1})
 	direct := searchFor(s, noon, 1, "d")
-	direct.FirstMs, direct.Asks[0].FirstMax, direct.FromMs, direct.Direct, direct.FrontierMs = noon.UnixMilli(), 0, direct.BaseMs+2*4000, true, direct.BaseMs+50*4000
+	direct.Asks[0].FirstMax, direct.FromMs, direct.Direct = 0, direct.BaseMs+2*4000, true
 	assign(direct, "where the hint says", map[string]int{"find": 1, "begin": 1, "lock": 1, "claim": 1, "commit": 1})
-	fill(m, s, noon.UnixMilli(), 301, 1)
 	far := searchFor(slots.Series{Scope: "far", SizeMs: 4000}, noon, 1, "e")
 	fill(m, far.Series, noon.UnixMilli(), 401, 1)
-	// The chunks lie on a grid of their own: the reach of 300 windows may touch four.
-	assign(far, "exhaustion", map[string]int{"find": 1, "provision": 5, "peek": 1, "frontier": 1, "scout": 4, "begin": 1, "lock": 1})
+	assign(far, "behind 401 full windows", map[string]int{"find": 1, "scout": 1, "begin": 2, "lock": 2, "claim": 1, "commit": 1})
 }

@@ -180,7 +180,7 @@ func (c *chaos) cross(ctx context.Context) {
 	_, _ = c.f.store.Provision(ctx, far, 0, 2000, nil) // without it there are no deadlocks, that is all
 	for n := 0; ctx.Err() == nil; n++ {
 		together(2, func(i int) {
-			tx, err := c.f.store.Begin(ctx)
+			tx, err := c.f.store.Begin(ctx, "")
 			if err != nil {
 				return
 			}

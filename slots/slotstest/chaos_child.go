@@ -58,7 +58,7 @@ func serveChaos(text string, open func(harness, url string) (slots.Store, error)
 		cancel()
 	}()
 	s, err := slots.NewScheduler(store, slots.Settings{
-		Procedure: o.Engine == EngineProcedure, Alone: o.Seed%3 == 0, Wait: o.Seed%2 == 0, Chunk: 7, Chunks: 20, Timeout: 5 * time.Second,
+		Procedure: o.Engine == EngineProcedure, Timeout: 5 * time.Second,
 	})
 	if err != nil {
 		return err

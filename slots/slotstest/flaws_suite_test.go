@@ -72,8 +72,8 @@ type badUpkeep struct {
 	flaw string
 }
 
-func (b *badUpkeep) PutConfig(ctx context.Context, c slots.Config, scope string) (slots.Config, error) {
-	put, err := b.Model.PutConfig(ctx, c, scope)
+func (b *badUpkeep) PutConfig(ctx context.Context, c slots.Config, o slots.PutOptions) (slots.Config, error) {
+	put, err := b.Model.PutConfig(ctx, c, o)
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for i := range b.configs {

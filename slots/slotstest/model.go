@@ -12,7 +12,7 @@ import (
 )
 
 // A Model is a slots.Store in memory, for tests only. It behaves as a database
-// at READ COMMITTED with SKIP LOCKED does: a statement sees what was committed
+// at READ COMMITTED does: a statement sees what was committed
 // before it, a window's lock lasts until its transaction ends, and an event id
 // that another transaction has inserted blocks until that one has ended. It
 // fails as databases do, if told so by Inject.
@@ -31,12 +31,14 @@ type Model struct {
 	clockUs int64
 
 	windows   map[slots.WindowKey]*modelWindow
-	frontiers map[slots.WindowKey]int64 // by chunk
+	gone      map[slots.WindowKey]map[*caller]int64 // what modelWindow.held was of rows that were rolled back
+	frontiers map[slots.WindowKey]int64             // by chunk
 	events    map[string]*modelSlot
 	slotIDs   map[string]string // to event
 	configs   []slots.Config
 	changes   int64 // the generation
 	leases    map[string]modelLease
+	scope     string // how configs count; empty: not decided
 
 	writer *modelTx // who may write, if Serial
 	open   map[*modelTx]struct{}
@@ -50,6 +52,7 @@ type modelWindow struct {
 	count  int64
 	madeUs int64
 	holder *modelTx
+	maker  *modelTx // whose transaction has made it and is not committed
 	// held has the last step at which the caller held it.
 	held map[*caller]int64
 }
@@ -68,6 +71,7 @@ type modelLease struct {
 // Faults are probabilities of what may go wrong with a statement.
 type Faults struct {
 	Abort      float64 // it fails, and its transaction with it
+	Held       float64 // a window that another holds is said to be held for too long
 	LostCommit float64 // a commit, or a statement of its own, fails after it took effect, or before, or takes effect later
 }
 
@@ -76,6 +80,7 @@ func NewModel() *Model {
 	m := &Model{
 		clockUs:   time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC).UnixMicro(),
 		windows:   map[slots.WindowKey]*modelWindow{},
+		gone:      map[slots.WindowKey]map[*caller]int64{},
 		frontiers: map[slots.WindowKey]int64{},
 		events:    map[string]*modelSlot{},
 		slotIDs:   map[string]string{},
@@ -124,6 +129,7 @@ var (
 	errInjected   = errors.New("injected: connection lost")
 	errLostCommit = errors.New("injected: connection lost while committing")
 	errDeadlock   = errors.New("deadlock")
+	errHeld       = errors.New("injected: held for too long")
 )
 
 func passing(op string, err error) error {

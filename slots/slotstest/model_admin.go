@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/headgate-rls/headgate/slots"
+	"github.com/headgate-rls/headgate/slots/plan"
 )
 
 // Procedure implements slots.Store: there is none.
@@ -44,24 +45,85 @@ func (m *Model) ActiveConfigs(ctx context.Context, limit int) ([]slots.Config, e
 }
 
 // PutConfig implements slots.Store.
-func (m *Model) PutConfig(ctx context.Context, c slots.Config, scope string) (slots.Config, error) {
+func (m *Model) PutConfig(ctx context.Context, c slots.Config, o slots.PutOptions) (slots.Config, error) {
 	if err := m.write(ctx, "put config"); err != nil {
+		return slots.Config{}, err
+	}
+	if o.SeriesOf == nil {
+		o.SeriesOf = func(c slots.Config) slots.Series { return slots.Series{Scope: c.Name, SizeMs: c.SizeMs} }
+	}
+	// Claims under way end first; those of the whole scope, so that it can be counted.
+	scope := o.SeriesOf(c).Scope
+	err := m.await(ctx, func() bool {
+		for tx := range m.open {
+			for _, old := range m.configs {
+				if old.ID == tx.configID && (old.Name == c.Name || o.SeriesOf(old).Scope == scope) {
+					return false
+				}
+			}
+		}
+		return true
+	})
+	if err != nil {
+		m.mu.Unlock()
 		return slots.Config{}, err
 	}
 	for i := range m.configs {
 		old := &m.configs[i]
-		if old.Name == c.Name && old.Active && old.SizeMs != c.SizeMs {
-			m.drop(slots.Series{Scope: scope, SizeMs: c.SizeMs})
+		if old.Name != c.Name || !old.Active {
+			continue
 		}
-		if old.Name == c.Name {
-			old.Active = false
+		from, to := o.SeriesOf(*old), o.SeriesOf(c)
+		if from.Scope != to.Scope && m.used(from.Scope) {
+			m.mu.Unlock()
+			return slots.Config{}, slots.ErrScopeInUse
 		}
+		if from != to {
+			m.drop(to)
+			m.recount(to)
+		}
+		old.Active = false
 	}
 	c.Active, c.SinceUs, c.CreatedUs = true, m.clockUs, m.clockUs
 	m.configs = append(m.configs, c)
 	m.changes++
 	return c, m.wrote("put config")
 }
+
+// used tells whether the scope has slots.
+func (m *Model) used(scope string) bool {
+	for _, e := range m.events {
+		if e.Scope == scope {
+			return true
+		}
+	}
+	return false
+}
+
+// recount makes the windows that slots are scheduled inside.
+func (m *Model) recount(s slots.Series) {
+	for _, e := range m.events {
+		key := slots.WindowKey{Series: s, StartMs: plan.WindowStart(e.ScheduledMs*1000, s.SizeMs)}
+		if e.Scope == s.Scope && m.windows[key] == nil {
+			m.windows[key] = &modelWindow{count: m.inside(s.Scope, key.StartMs, key.StartMs+s.SizeMs), madeUs: m.clockUs, held: map[*caller]int64{}}
+		}
+	}
+}
+
+// Scope implements slots.Store.
+func (m *Model) Scope(ctx context.Context, want string) (string, error) {
+	if err := m.alone(ctx, "scope"); err != nil {
+		return "", err
+	}
+	defer m.mu.Unlock()
+	if m.scope == "" {
+		m.scope = cmp.Or(want, slots.ScopeConfig)
+	}
+	return m.scope, nil
+}
+
+// Adopted implements slots.Store.
+func (m *Model) Adopted(context.Context) (bool, error) { return false, nil }
 
 // drop drops the windows and frontiers of a series.
 func (m *Model) drop(s slots.Series) {
@@ -211,12 +273,19 @@ func (m *Model) Drift(ctx context.Context, fromMs, toMs int64, after *slots.Wind
 
 func (m *Model) keysAfter(fromMs, toMs int64, after *slots.WindowKey) (keys []slots.WindowKey) {
 	for key := range m.windows {
-		if key.StartMs >= fromMs && key.StartMs < toMs && (after == nil || compareKeys(key, *after) > 0) {
+		if key.StartMs >= fromMs && key.StartMs < toMs && m.inUse(key.Series) && (after == nil || compareKeys(key, *after) > 0) {
 			keys = append(keys, key)
 		}
 	}
 	slices.SortFunc(keys, compareKeys)
 	return keys
+}
+
+// inUse tells whether an active config counts in the series.
+func (m *Model) inUse(s slots.Series) bool {
+	return slices.ContainsFunc(m.configs, func(c slots.Config) bool {
+		return c.Active && slots.SeriesOf(c, m.scope == slots.ScopeShared) == s
+	})
 }
 
 func compareKeys(a, b slots.WindowKey) int {

@@ -33,7 +33,7 @@ func (m *Model) Peek(ctx context.Context, s slots.Series, windowMs int64) (int64
 		return 0, false, err
 	}
 	defer m.mu.Unlock()
-	if w := m.windows[slots.WindowKey{Series: s, StartMs: windowMs}]; w != nil {
+	if w := m.windows[slots.WindowKey{Series: s, StartMs: windowMs}]; w != nil && w.maker == nil {
 		return w.count, true, nil
 	}
 	return 0, false, nil
@@ -46,11 +46,25 @@ func (m *Model) Scout(ctx context.Context, s slots.Series, fromMs, toMs, max int
 	}
 	defer m.mu.Unlock()
 	for at := firstAt(fromMs, s.SizeMs); at < toMs; at += s.SizeMs {
-		if w := m.windows[slots.WindowKey{Series: s, StartMs: at}]; w != nil && w.count < max {
+		if w := m.windows[slots.WindowKey{Series: s, StartMs: at}]; w == nil || w.maker != nil || w.count < max {
 			return at, true, nil
 		}
 	}
-	return 0, false, nil
+	return toMs, false, nil
+}
+
+// NoteFull implements slots.Store. A Model needs no hints, but checks them.
+func (m *Model) NoteFull(ctx context.Context, s slots.Series, max int64, full slots.Span, generation int64) error {
+	if err := m.write(ctx, "note full"); err != nil {
+		return err
+	}
+	for at := full.FromMs; at < full.ToMs && generation == m.changes; at += s.SizeMs {
+		if w := m.windows[slots.WindowKey{Series: s, StartMs: at}]; w == nil || w.count < max {
+			m.misuse = append(m.misuse, "a window was noted as full that is not")
+			break
+		}
+	}
+	return m.wrote("note full")
 }
 
 // firstAt is the first window that starts at ms or later.

@@ -3,6 +3,7 @@ package slotstest
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/headgate-rls/headgate/slots"
 )
@@ -12,8 +13,10 @@ import (
 type modelTx struct {
 	m        *Model
 	caller   *caller
+	configID string
 	waitsFor *modelTx
 	held     []*modelWindow
+	made     []slots.WindowKey
 	added    map[*modelWindow]int64
 	inserted []string // event ids
 	ended    bool
@@ -21,12 +24,12 @@ type modelTx struct {
 }
 
 // Begin implements slots.Tables.
-func (m *Model) Begin(ctx context.Context) (slots.Tx, error) {
+func (m *Model) Begin(ctx context.Context, configID string) (slots.Tx, error) {
 	if err := m.write(ctx, "begin"); err != nil {
 		return nil, err
 	}
 	defer m.mu.Unlock()
-	tx := &modelTx{m: m, caller: callerOf(ctx), added: map[*modelWindow]int64{}}
+	tx := &modelTx{m: m, caller: callerOf(ctx), configID: configID, added: map[*modelWindow]int64{}}
 	if tx.caller != nil {
 		tx.caller.open = tx
 	}
@@ -61,16 +64,70 @@ func (tx *modelTx) Lock(ctx context.Context, s slots.Series, windowMs, max int64
 		return 0, false, err
 	}
 	defer tx.m.mu.Unlock()
-	w := tx.m.windows[slots.WindowKey{Series: s, StartMs: windowMs}]
-	if w == nil || w.count+tx.added[w] >= max || w.holder != nil && w.holder != tx {
-		return 0, false, nil
+	if tx.m.superseded(tx.configID) {
+		return 0, false, &slots.StoreError{Kind: slots.Superseded, Op: "lock", Err: fmt.Errorf("config %q is not active", tx.configID)}
 	}
+	key := slots.WindowKey{Series: s, StartMs: windowMs}
+	for {
+		w := tx.m.windows[key]
+		switch {
+		case w == nil:
+			w = &modelWindow{count: tx.m.inside(s.Scope, windowMs, windowMs+s.SizeMs), madeUs: tx.m.clockUs, maker: tx, held: tx.m.gone[key]}
+			if w.held == nil {
+				w.held = map[*caller]int64{}
+			}
+			tx.m.windows[key] = w
+			tx.made = append(tx.made, key)
+			tx.hold(w)
+		case w.holder != nil && w.holder != tx:
+			if w.holder.ended || tx.m.chance(tx.m.faults.Held) {
+				return 0, false, &slots.StoreError{Kind: slots.Held, Op: "lock", Err: errHeld}
+			}
+			if err := tx.waitForWindow(ctx, w.holder); err != nil {
+				return 0, false, err
+			}
+			continue
+		}
+		if w.count+tx.added[w] >= max {
+			return 0, false, nil
+		}
+		tx.hold(w)
+		return w.count + tx.added[w], true, nil
+	}
+}
+
+// modelWait bounds the wait for a window, where no Schedule decides.
+const modelWait = 100 * time.Millisecond
+
+func (tx *modelTx) waitForWindow(ctx context.Context, holder *modelTx) error {
+	if callerOf(ctx) != nil {
+		return tx.waitFor(ctx, holder)
+	}
+	bounded, cancel := context.WithTimeout(ctx, modelWait)
+	defer cancel()
+	err := tx.waitFor(bounded, holder)
+	if err != nil && ctx.Err() == nil && bounded.Err() != nil {
+		return &slots.StoreError{Kind: slots.Held, Op: "lock", Err: errHeld}
+	}
+	return err
+}
+
+func (tx *modelTx) hold(w *modelWindow) {
 	if w.holder == nil {
 		w.holder = tx
 		tx.held = append(tx.held, w)
 		w.held[tx.caller] = tx.m.step
 	}
-	return w.count + tx.added[w], true, nil
+}
+
+// superseded tells whether another version of a config is active.
+func (m *Model) superseded(configID string) bool {
+	for _, c := range m.configs {
+		if c.ID == configID {
+			return !c.Active
+		}
+	}
+	return false
 }
 
 // Claim implements slots.Tx. It is two statements, between which others may do
@@ -207,6 +264,9 @@ func (tx *modelTx) commit() {
 	for _, id := range tx.inserted {
 		tx.m.events[id].owner = nil
 	}
+	for _, key := range tx.made {
+		tx.m.windows[key].maker = nil
+	}
 	tx.end()
 }
 
@@ -219,6 +279,10 @@ func (tx *modelTx) rollback() {
 		delete(tx.m.events, id)
 	}
 	tx.end()
+	for _, key := range tx.made {
+		tx.m.gone[key] = tx.m.windows[key].held
+		delete(tx.m.windows, key)
+	}
 }
 
 func (tx *modelTx) end() {

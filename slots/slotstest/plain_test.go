@@ -16,16 +16,12 @@ type plainEngine struct {
 type plainSearch struct {
 	*slots.Search
 	*plainEngine
-	found  slots.Found
-	passed bool
-
-	reached    bool // the next two are known
-	end, limit int64
+	found slots.Found
 }
 
 func (e *plainEngine) Assign(ctx context.Context, s *slots.Search) (slots.Found, error) {
 	p := &plainSearch{Search: s, plainEngine: e, found: slots.Found{
-		Answers: make([]slots.Answer, len(s.Asks)), FirstCount: -1, LowMs: s.FromMs,
+		Answers: make([]slots.Answer, len(s.Asks)), FirstCount: -1,
 	}}
 	if err := p.find(ctx); err != nil {
 		return p.found, err
@@ -36,10 +32,6 @@ func (e *plainEngine) Assign(ctx context.Context, s *slots.Search) (slots.Found,
 		}
 		if err := p.one(ctx, i); err != nil {
 			return p.found, err
-		}
-		if p.found.Held { // the search is not over, for none of them
-			p.found.Exhausted = false
-			break
 		}
 	}
 	return p.found, nil
@@ -64,9 +56,6 @@ func (p *plainSearch) find(ctx context.Context) error {
 // one places one ask.
 func (p *plainSearch) one(ctx context.Context, i int) error {
 	if p.Asks[i].FirstMax > 0 {
-		if _, err := p.t.Provision(ctx, p.Series, p.FirstMs, p.FirstMs+p.SizeMs, nil); err != nil {
-			return err
-		}
 		limit := p.Asks[i].FirstMax
 		if p.flaw == "the first window has its full capacity" {
 			limit = p.Max
@@ -74,108 +63,41 @@ func (p *plainSearch) one(ctx context.Context, i int) error {
 		if done, err := p.try(ctx, i, p.FirstMs, limit); done || err != nil {
 			return err
 		}
-		if p.Wait && p.passed {
-			p.found.Held = true
-			return nil
-		}
 	}
 	return p.later(ctx, i)
 }
 
-// reach finds out how far windows are provisioned, and how far to search.
-func (p *plainSearch) reach(ctx context.Context) error {
-	if p.reached {
-		return nil
-	}
-	end, ok := p.FrontierMs, p.FrontierMs != 0
-	if !ok {
-		var err error
-		if end, ok, err = p.t.Frontier(ctx, p.Series, p.GridMs()); err != nil {
-			return err
-		}
-	}
-	if !ok {
-		end = p.GridMs()
-	}
-	p.reached, p.end, p.limit = true, end, p.LimitMs(end)
-	if p.flaw == "the search ends a window early" {
-		p.limit -= p.SizeMs
-	}
-	return nil
-}
-
+// later tries the windows after the first one.
 func (p *plainSearch) later(ctx context.Context, i int) error {
-	if err := p.reach(ctx); err != nil {
-		return err
+	end := p.EndMs
+	if p.flaw == "the search ends a window early" {
+		end -= p.SizeMs
 	}
 	for from := p.FromMs; ; {
-		done, err := p.scan(ctx, i, from, min(p.end, p.limit))
-		if err == nil && !done && p.passed && !p.Wait {
-			done, err = p.scan(ctx, i, p.FromMs, min(p.end, p.limit))
-		}
-		if done || err != nil || p.found.Held {
-			return err
-		}
-		if p.end >= p.limit {
-			p.found.Exhausted = true
-			return nil
-		}
-		from = max(p.FromMs, p.end)
-		if err := p.extend(ctx); err != nil {
-			return err
-		}
-	}
-}
-
-func (p *plainSearch) extend(ctx context.Context) error {
-	from, to := p.end, p.end+int64(p.Chunk)*p.SizeMs
-	if p.flaw == "provisioning begins after the chunk's start" {
-		from = max(from, p.BaseMs)
-	}
-	f := &slots.Frontier{ChunkMs: p.GridMs(), EndMs: to}
-	if p.flaw == "the frontier is not written" {
-		f = nil
-	}
-	if p.flaw == "provisioning holds a lock" {
-		tx, err := p.t.Begin(ctx)
+		at, ok, err := p.t.Scout(ctx, p.Series, from, end, p.Max)
 		if err != nil {
 			return err
 		}
-		defer tx.Rollback()
-	}
-	_, err := p.t.Provision(ctx, p.Series, from, to, f)
-	p.end = to
-	return err
-}
-
-// scan tries the windows [from, end).
-func (p *plainSearch) scan(ctx context.Context, i int, from, end int64) (bool, error) {
-	for from < end {
-		at, ok, err := p.t.Scout(ctx, p.Series, from, end, p.Max)
-		if err != nil || !ok {
-			return false, err
+		if !ok {
+			p.found.Exhausted = true
+			return nil
 		}
 		done, err := p.try(ctx, i, at, p.Max)
 		if done || err != nil {
-			return done, err
-		}
-		if p.passed && p.Wait {
-			p.found.Held = true
-			return false, nil
+			return err
 		}
 		if p.flaw == "advances past a second scout's window (F1)" {
-			if at, ok, err = p.t.Scout(ctx, p.Series, from, end, p.Max); err != nil || !ok {
-				return false, err
+			if at, _, err = p.t.Scout(ctx, p.Series, from, end, p.Max); err != nil {
+				return err
 			}
 		}
 		from = at + p.SizeMs
 	}
-	return false, nil
 }
 
 // try claims a place in the window.
 func (p *plainSearch) try(ctx context.Context, i int, at, limit int64) (bool, error) {
-	tx, err := p.t.Begin(ctx)
+	tx, err := p.t.Begin(ctx, p.ConfigID)
 	if err != nil {
 		return false, err
 	}
@@ -183,15 +105,10 @@ func (p *plainSearch) try(ctx context.Context, i int, at, limit int64) (bool, er
 		defer tx.Rollback()
 	}
 	count, ok, err := tx.Lock(ctx, p.Series, at, limit)
-	if err != nil {
-		return false, err
+	if slots.KindOf(err) == slots.Held {
+		return false, nil
 	}
-	if !ok {
-		if p.flaw != "a transaction is left open" {
-			tx.Rollback()
-		}
-		count, _, err := p.t.Peek(ctx, p.Series, at)
-		p.passed = p.passed || count < limit // else it is merely full
+	if err != nil || !ok {
 		return false, err
 	}
 	a := &p.Asks[i]

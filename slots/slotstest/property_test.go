@@ -52,8 +52,7 @@ func newScenario(seed uint64, sub subject) *scenario {
 	sc.max = 1 + rng.Int64N(5)
 	sc.highest = sc.max
 	sc.shape = slots.Search{
-		Series: sc.series, ConfigID: "c1", Stratified: rng.IntN(3) == 0, Wait: rng.IntN(3) == 0,
-		Chunk: 1 + rng.IntN(4), Chunks: rng.IntN(3),
+		Series: sc.series, ConfigID: "c1", Stratified: rng.IntN(3) == 0,
 	}
 	sc.m.Serial = rng.IntN(6) == 0
 	year := []int{2026, 2026, 2026, 1969}[rng.IntN(4)]
@@ -64,7 +63,7 @@ func newScenario(seed uint64, sub subject) *scenario {
 	sc.events = 3 + rng.IntN(20)
 	if rng.IntN(2) == 0 {
 		level := 0.02 + 0.1*rng.Float64()
-		sc.m.Inject(Faults{Abort: level, LostCommit: 2 * level}, seed)
+		sc.m.Inject(Faults{Abort: level, LostCommit: 2 * level, Held: level}, seed)
 	}
 	return sc
 }
@@ -114,18 +113,6 @@ func (sc *scenario) finish() {
 			sc.wrong("event %q was given %+v, and has %+v", event, g.slot, found[0])
 		}
 	}
-	sc.checkFrontiers()
-}
-
-// checkFrontiers: what a frontier promises is there.
-func (sc *scenario) checkFrontiers() {
-	for chunk, end := range sc.m.frontiers {
-		for at := chunk.StartMs; at < end; at += chunk.SizeMs {
-			if sc.m.windows[slots.WindowKey{Series: chunk.Series, StartMs: at}] == nil {
-				sc.wrong("the frontier of chunk %d says %d, but window %d is missing", chunk.StartMs, end, at)
-			}
-		}
-	}
 }
 
 // A player is a caller: it searches as a Scheduler does, remembering what it
@@ -136,9 +123,7 @@ type player struct {
 	engine    slots.Engine
 	max       int64
 	searches  int
-	low       map[int64]int64 // by first window
-	frontiers map[int64]int64 // by chunk
-	known     map[int64]bool  // first windows
+	full      []slots.Span
 	forgetful bool
 }
 
@@ -149,8 +134,7 @@ func (sc *scenario) newPlayer() *player {
 	}
 	return &player{
 		sc: sc, rng: rand.New(rand.NewPCG(sc.rng.Uint64(), 1)), engine: sc.subject.engine(tables), max: sc.max,
-		searches: 1 + sc.rng.IntN(5), low: map[int64]int64{}, frontiers: map[int64]int64{}, known: map[int64]bool{},
-		forgetful: sc.rng.IntN(3) == 0,
+		searches: 1 + sc.rng.IntN(5), forgetful: sc.rng.IntN(3) == 0,
 	}
 }
 
@@ -202,11 +186,11 @@ func (p *player) hint(s *slots.Search) {
 	if p.forgetful {
 		return
 	}
-	s.FirstKnown = p.known[s.FirstMs]
-	s.FrontierMs = p.frontiers[s.GridMs()]
-	if low, ok := p.low[s.BaseMs]; ok {
-		s.FromMs = low
-		s.Direct = p.rng.IntN(2) == 0
+	for _, full := range p.full {
+		if full.FromMs <= s.FromMs && s.FromMs < full.ToMs {
+			s.FromMs = full.ToMs
+			s.Direct = p.rng.IntN(2) == 0
+		}
 	}
 }
 
@@ -219,34 +203,19 @@ func (p *player) search(ctx context.Context, s *slots.Search) {
 		found, err := p.engine.Assign(ctx, s)
 		p.answers(s, found)
 		switch kind := slots.KindOf(err); {
-		case err != nil && (kind == slots.Passing || kind == slots.Duplicate):
+		case err != nil && (kind == slots.Passing || kind == slots.Duplicate || kind == slots.Held):
 			continue
 		case err != nil:
 			p.sc.wrong("assign: %v", err)
 			return
 		}
 		w.check(found)
-		p.learn(s, found)
-		if !found.Held {
-			return
-		}
+		p.learn(found)
+		return
 	}
 }
 
-func (p *player) learn(s *slots.Search, found slots.Found) {
-	p.known[s.FirstMs] = p.known[s.FirstMs] || found.FirstCount >= 0
-	if found.FrontierMs != 0 {
-		raise(p.frontiers, s.GridMs(), found.FrontierMs)
-	}
-	raise(p.low, s.BaseMs, found.LowMs)
-}
-
-// raise sets an instant, which may be before 1970, unless it is later already.
-func raise(m map[int64]int64, key, ms int64) {
-	if old, ok := m[key]; !ok || old < ms {
-		m[key] = ms
-	}
-}
+func (p *player) learn(found slots.Found) { p.full = append(p.full, found.Full...) }
 
 // answers compares answers with those that were given before.
 func (p *player) answers(s *slots.Search, found slots.Found) {
@@ -294,13 +263,7 @@ type witness struct {
 
 func (p *player) witness(ctx context.Context, s *slots.Search) *witness {
 	m := p.sc.m
-	frontier := s.FrontierMs
-	if end, ok := m.frontiers[slots.WindowKey{Series: s.Series, StartMs: s.GridMs()}]; frontier == 0 && ok {
-		frontier = end
-	} else if frontier == 0 {
-		frontier = s.GridMs()
-	}
-	return &witness{p: p, s: *s, caller: callerOf(ctx), began: m.step, clockUs: m.clockUs, limit: s.LimitMs(frontier)}
+	return &witness{p: p, s: *s, caller: callerOf(ctx), began: m.step, clockUs: m.clockUs, limit: s.EndMs}
 }
 
 func (w *witness) check(found slots.Found) {
@@ -313,10 +276,6 @@ func (w *witness) check(found slots.Found) {
 			w.checkPlace(ask, a.Slot)
 		case found.Exhausted:
 			w.checkPassed(ask, w.limit)
-		case found.Held:
-			if !w.s.Wait {
-				w.p.sc.wrong("a search that does not wait ended because a window was held")
-			}
 		default:
 			w.p.sc.wrong("no slot for %q, and no reason: %+v", ask.EventID, found)
 		}
@@ -347,15 +306,16 @@ func (w *witness) checkPassed(ask *slots.Ask, end int64) {
 }
 
 // hadRoom tells whether the window had room all the time and could be locked:
-// counts only grow. A search that waits may not step over held windows either.
+// counts only grow. Windows that are held may be stepped over if that takes too long.
 func (w *witness) hadRoom(at, limit int64) bool {
 	v := w.p.sc.m.windows[slots.WindowKey{Series: w.s.Series, StartMs: at}]
 	switch {
 	case v == nil:
-		return true
+		v = &modelWindow{held: w.p.sc.m.gone[slots.WindowKey{Series: w.s.Series, StartMs: at}]}
 	case v.count >= limit:
 		return false
-	case w.s.Wait:
+	}
+	if w.p.sc.m.faults.Held == 0 {
 		return true
 	}
 	if v.holder != nil && v.holder.caller != w.caller {
@@ -376,21 +336,12 @@ func (w *witness) checkFacts(found slots.Found) {
 	if v := window(w.s.FirstMs); found.FirstCount >= 0 && (v == nil || found.FirstCount > v.count) {
 		sc.wrong("the first window was seen with %d, and is %+v", found.FirstCount, v)
 	}
-	for at := w.s.FromMs; at < found.LowMs; at += w.s.SizeMs {
-		if v := window(at); v == nil || v.count < w.s.Max {
-			sc.wrong("window %d is said to be full (before %d), and is %+v", at, found.LowMs, v)
+	for _, full := range found.Full {
+		for at := full.FromMs; at < full.ToMs; at += w.s.SizeMs {
+			if v := window(at); v == nil || v.count < w.s.Max {
+				sc.wrong("window %d is said to be full (%+v), and is %+v", at, full, v)
+			}
 		}
-	}
-	for at := w.s.BaseMs; found.FrontierMs != 0 && at < found.FrontierMs; at += w.s.SizeMs {
-		if window(at) == nil {
-			sc.wrong("window %d is said to be provisioned (before %d), and is not", at, found.FrontierMs)
-		}
-	}
-	if end := m.frontiers[slots.WindowKey{Series: w.s.Series, StartMs: w.s.GridMs()}]; found.Exhausted && w.limit < w.s.EndMs && end < w.limit {
-		sc.wrong("a search was exhausted at %d, and left the frontier at %d: the next one gets no further", w.limit, end)
-	}
-	if found.LowMs < w.s.FromMs {
-		sc.wrong("windows are said to be full up to %d, before %d", found.LowMs, w.s.FromMs)
 	}
 }
 

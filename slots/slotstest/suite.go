@@ -177,7 +177,7 @@ func (f *fixture) search(s slots.Series, us, max int64, events ...string) *slots
 	first := plan.WindowStart(us, s.SizeMs)
 	q := &slots.Search{
 		Series: s, ConfigID: "c-" + f.prefix, Max: max, FirstMs: first, BaseMs: first + s.SizeMs, FromMs: first + s.SizeMs,
-		EndMs: first + 1e6*s.SizeMs, Chunk: 10, Chunks: 2,
+		EndMs: first + 1e6*s.SizeMs,
 	}
 	elapsed := plan.Elapsed(us, s.SizeMs)
 	for _, e := range events {
@@ -194,7 +194,7 @@ func assign(ctx context.Context, e slots.Engine, s *slots.Search) (slots.Found, 
 	for {
 		found, err := e.Assign(ctx, s)
 		kind := slots.KindOf(err)
-		again := err != nil && (kind == slots.Passing || kind == slots.Duplicate) || err == nil && found.Held
+		again := err != nil && (kind == slots.Passing || kind == slots.Duplicate || kind == slots.Held)
 		if !again || ctx.Err() != nil {
 			return found, err
 		}

@@ -117,7 +117,7 @@ func (f *fixture) wantNoMore(t *testing.T, at time.Time, sizeMs, limit int64, be
 
 // checkChanges: limits hold while two admins change a config that is in use.
 func checkChanges(t *testing.T, f *fixture) {
-	nodes := f.nodes(t, 2, slots.Settings{Chunks: 50})
+	nodes := f.nodes(t, 2, slots.Settings{})
 	f.config(t, nodes[0], 5, 4000)
 	ctx, stop := context.WithCancel(limited(t))
 	var admins sync.WaitGroup
@@ -183,21 +183,4 @@ func checkNames(t *testing.T, f *fixture) {
 	}
 	f.audit(t, slots.Series{Scope: shared, SizeMs: 4000}, 7)
 	f.wantCount(t, slots.Series{Scope: shared, SizeMs: 4000}, at.UnixMilli(), 7) // of the highest limit
-}
-
-// checkSharedScope: as the documented schema had it.
-func checkSharedScope(t *testing.T, f *fixture) {
-	s := f.nodes(t, 1, slots.Settings{SharedScope: true})[0]
-	ctx, at := limited(t), time.UnixMilli(plan.WindowStart(day.Add(100*time.Hour*time.Duration(len(f.engine))).UnixMicro(), 3000))
-	for i := range 2 {
-		_, err := s.PutConfig(ctx, slots.NewConfig{Name: fmt.Sprint(f.prefix, i), Max: 3, SizeMs: 3000})
-		must(t, err, "put")
-	}
-	for n := range 6 {
-		res, err := s.Assign(ctx, slots.Request{EventID: f.event(n), ConfigName: fmt.Sprint(f.prefix, n%2), At: at})
-		must(t, err, "assign")
-		if want := at.UnixMilli() + int64(n/3)*3000; res.WindowMs != want {
-			t.Errorf("event %d is in window %d, want %d", n, res.WindowMs, want)
-		}
-	}
 }

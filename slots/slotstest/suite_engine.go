@@ -17,10 +17,9 @@ import (
 func engineChecks() []check {
 	return []check{
 		{"Scripts", checkScripts}, {"ScriptsBefore1970", checkScriptsBefore1970}, {"Crowd", checkCrowd},
-		{"Budget", checkBudgets}, {"Exhaustion", checkExhaustion}, {"HeldWindow", checkHeldWindow}, {"HeldWindowWait", checkHeldWait},
-		{"FullWindowNotHeld", checkFullNotHeld},
-		{"NoLockWhileProvisioning", checkNoLock}, {"NeighboursShareAFrontier", checkNeighbours},
-		{"LostCommits", checkLostCommits}, {"RowGone", checkRowGone},
+		{"Budget", checkBudgets}, {"Exhaustion", checkExhaustion}, {"HeldWindow", checkHeldWindow}, {"NewWindowHeld", checkNewHeld},
+		{"FullWindowNotHeld", checkFullNotHeld}, {"Superseded", checkSuperseded}, {"Uncounted", checkUncounted}, {"Backlog", checkBacklog},
+		{"LostCommits", checkLostCommits},
 	}
 }
 
@@ -50,20 +49,12 @@ func (f *fixture) script(t *testing.T, at time.Time, seed uint64) {
 		first := plan.WindowStart(at.UnixMicro(), size) + rng.Int64N(8)*size
 		us := first*1000 + rng.Int64N(2)*rng.Int64N(size*1000)
 		q := f.search(series, us, 1+rng.Int64N(4), fmt.Sprintf("%s-%d-%d-%d", f.prefix, at.Year(), seed, rng.IntN(40)))
-		q.Chunk, q.Chunks = 1+rng.IntN(4), rng.IntN(3)
-		q.Stratified, q.Wait = rng.IntN(2) == 0, rng.IntN(2) == 0
+		q.Stratified = rng.IntN(2) == 0
 		if rng.IntN(6) == 0 {
 			q.EndMs = q.BaseMs + rng.Int64N(4)*size
 		}
 		q.Direct = rng.IntN(3) == 0
-		frontier, ok, err := f.store.Frontier(ctx, series, q.GridMs())
-		must(t, err, "frontier")
-		if !ok {
-			frontier = q.GridMs()
-		} else if rng.IntN(2) == 0 {
-			q.FrontierMs = frontier
-		}
-		want := n.assign(q, q.LimitMs(frontier))
+		want := n.assign(q, q.EndMs)
 		found, err := engine.Assign(ctx, q)
 		must(t, err, "assign")
 		f.compare(t, fmt.Sprintf("seed %d, search %d (%+v)", seed, i, *q), want, found, q, n)
@@ -78,12 +69,14 @@ func (f *fixture) compare(t *testing.T, what string, want []slots.Answer, found 
 	for _, wrong := range compareAnswers(want, found) {
 		t.Errorf("%s: %s", what, wrong)
 	}
-	for at := q.FromMs; at < found.LowMs; at += q.SizeMs {
-		if n.counts[at] < q.Max {
-			t.Fatalf("%s: said to be full before %d, but window %d counts %d", what, found.LowMs, at, n.counts[at])
+	for _, full := range found.Full {
+		for at := full.FromMs; at < full.ToMs; at += q.SizeMs {
+			if n.counts[at] < q.Max {
+				t.Fatalf("%s: said to be full: %+v, but window %d counts %d", what, full, at, n.counts[at])
+			}
 		}
 	}
-	if found.FirstCount > n.counts[q.FirstMs] || found.Held {
+	if found.FirstCount > n.counts[q.FirstMs] {
 		t.Errorf("%s: the first window counts %d; found %+v", what, n.counts[q.FirstMs], found)
 	}
 }
@@ -94,7 +87,6 @@ type crowd struct {
 	series slots.Series
 	max    int64
 	events int
-	wait   bool
 
 	mu     sync.Mutex
 	grants map[string]slots.Slot
@@ -114,7 +106,7 @@ func (c *crowd) run(t *testing.T, callers, each int, engines []slots.Engine) {
 		for range each {
 			us := (base+rng.Int64N(3)*c.series.SizeMs)*1000 + rng.Int64N(2)*rng.Int64N(c.series.SizeMs*1000)
 			q := c.f.search(c.series, us, c.max, c.f.event(rng.IntN(c.events)))
-			q.Chunks, q.Wait, q.Stratified = 100, c.wait, i%2 == 0
+			q.Stratified = i%2 == 0
 			found, err := assign(ctx, engines[i%len(engines)], q)
 			if err != nil || found.Answers[0].Status == slots.Unplaced {
 				c.fail(t, "assign: %+v, %v", found, err)
@@ -171,10 +163,9 @@ func (c *crowd) check(t *testing.T) {
 }
 
 func checkCrowd(t *testing.T, f *fixture) {
-	for i, wait := range []bool{false, true} {
+	for i := range 2 {
 		g := f.named()
 		c := g.newCrowd([]int64{4000, 7000}[i], []int64{7, 3}[i], 120)
-		c.wait = wait
 		c.run(t, 64, 4, []slots.Engine{g.on(g.store), g.on(g.db.Open(t))})
 	}
 }
@@ -195,14 +186,14 @@ func checkBudgets(t *testing.T, f *fixture) {
 		must(t, err, what)
 		checkBudget(t, what, counter.Take(), want)
 	}
-	budget("first window", f.search(s, us, 1, f.event(1)), map[string]int{"find": 1, "provision": 1, "begin": 1, "lock": 1, "claim": 1, "commit": 1})
+	budget("first window", f.search(s, us, 1, f.event(1)), map[string]int{"find": 1, "begin": 1, "lock": 1, "claim": 1, "commit": 1})
 	budget("idempotent hit", f.search(s, us, 1, f.event(1)), map[string]int{"find": 1})
-	q := f.search(s, us, 1, f.event(2))
-	q.FirstKnown = true
-	budget("first to provision", q, map[string]int{"find": 1, "peek": 1, "frontier": 1, "provision": 2, "scout": 2, "begin": 2, "lock": 2, "claim": 1, "commit": 1})
-	q = f.search(s, us, 1, f.event(3))
-	q.FirstKnown = true
-	budget("provisioned", q, map[string]int{"find": 1, "peek": 1, "frontier": 1, "scout": 1, "begin": 2, "lock": 2, "claim": 1, "commit": 1})
+	later := map[string]int{"find": 1, "scout": 1, "begin": 2, "lock": 2, "claim": 1, "commit": 1}
+	budget("later window", f.search(s, us, 1, f.event(2)), later)
+	budget("after full ones", f.search(s, us, 1, f.event(3)), later)
+	q := f.search(s, us, 1, f.event(4))
+	q.FromMs, q.Direct, q.Asks[0].FirstMax = q.BaseMs+2*4000, true, 0
+	budget("where the hint says", q, map[string]int{"find": 1, "begin": 1, "lock": 1, "claim": 1, "commit": 1})
 }
 
 // checkBudget fails the test for statements that were sent too often.
@@ -215,8 +206,7 @@ func checkBudget(t testing.TB, what string, got, most map[string]int) {
 	}
 }
 
-// checkExhaustion: S0-75, A0-14 with chunks of ten: the first window and the next
-// thirty are full and no frontier is there.
+// checkExhaustion: a search ends where the open windows do.
 func checkExhaustion(t *testing.T, f *fixture) {
 	ctx, s := limited(t), f.series(4000)
 	first := plan.WindowStart(day.UnixMicro(), 4000)
@@ -226,13 +216,15 @@ func checkExhaustion(t *testing.T, f *fixture) {
 	}
 	e := f.on(f.store)
 	q := f.search(s, first*1000, 1, f.event(100))
+	q.EndMs = first + 31*4000
 	found, err := e.Assign(ctx, q)
 	if err != nil || !found.Exhausted || found.Answers[0].Status != slots.Unplaced {
-		t.Fatalf("first try: %+v, %v; want it to be exhausted", found, err)
+		t.Fatalf("31 full windows, and no more: %+v, %v; want it to be exhausted", found, err)
 	}
+	q.EndMs += 4000
 	found, err = e.Assign(ctx, q)
 	if err != nil || found.Answers[0].Status != slots.New || found.Answers[0].Slot.WindowMs != first+31*4000 {
-		t.Fatalf("second try: %+v, %v; want window %d", found, err, first+31*4000)
+		t.Fatalf("one window more: %+v, %v; want window %d", found, err, first+31*4000)
 	}
 	f.audit(t, s, 1)
 }
@@ -248,8 +240,8 @@ func (f *fixture) hold(t *testing.T, s slots.Series, at int64) (release func()) 
 	return tx.Rollback
 }
 
-// checkHeldWindow: nobody waits for another while there is a free window (S0-79),
-// and windows that are free are not stepped over.
+// checkHeldWindow: nobody waits for long for another while there is a free window
+// (S0-79), and windows that are free are not stepped over.
 func checkHeldWindow(t *testing.T, f *fixture) {
 	if f.Serial {
 		t.Skip("transactions wait for each other")
@@ -277,34 +269,129 @@ func checkHeldWindow(t *testing.T, f *fixture) {
 	f.audit(t, s, 2)
 }
 
-// A search that waits says so instead.
-func checkHeldWait(t *testing.T, f *fixture) {
+// checkNewHeld: nor for a window that another has just made, and not committed.
+func checkNewHeld(t *testing.T, f *fixture) {
 	if f.Serial {
 		t.Skip("transactions wait for each other")
 	}
 	ctx, s, e := limited(t), f.series(4000), f.on(f.store)
 	first := plan.WindowStart(day.UnixMicro(), 4000)
-	provision(t, f.store, s, first, 1, nil)
-	q := f.search(s, first*1000, 1, f.event(1))
-	q.Wait = true
-	release := f.hold(t, s, first)
-	if found, err := e.Assign(ctx, q); err != nil || !found.Held || found.Exhausted || found.Answers[0].Status != slots.Unplaced {
-		t.Fatalf("while the first window is held: %+v, %v", found, err)
+	tx := began(t, f.db.Open(t))
+	if _, ok, err := tx.Lock(ctx, s, first, 5); !ok || err != nil {
+		t.Fatal(ok, err)
 	}
-	release()
-	if found, err := e.Assign(ctx, q); err != nil || found.Held || found.Answers[0].Slot.WindowMs != first {
-		t.Fatalf("when it is not any more: %+v, %v", found, err)
+	must(t, tx.Claim(ctx, s, first, []slots.Slot{f.slot(s, first, f.event(1))}), "claim")
+	found, err := e.Assign(ctx, f.search(s, first*1000, 5, f.event(2)))
+	if err != nil || found.Answers[0].Slot.WindowMs != first+4000 {
+		t.Fatalf("%+v, %v; want the window after", found, err)
 	}
-	provision(t, f.store, s, first+4000, 1, nil)
-	q = f.search(s, first*1000, 1, f.event(2))
-	q.Wait = true
-	release = f.hold(t, s, first+4000)
-	if found, err := e.Assign(ctx, q); err != nil || !found.Held || found.LowMs > first+4000 {
-		t.Fatalf("while a later window is held: %+v, %v", found, err)
+	must(t, tx.Commit(ctx), "commit")
+	if found, err = e.Assign(ctx, f.search(s, first*1000, 5, f.event(3))); err != nil || found.Answers[0].Slot.WindowMs != first {
+		t.Fatalf("%+v, %v; want the first window", found, err)
 	}
-	release()
-	if found, err := e.Assign(ctx, q); err != nil || found.Answers[0].Slot.WindowMs != first+4000 {
-		t.Fatalf("when it is not any more: %+v, %v", found, err)
+	f.audit(t, s, 5)
+}
+
+// checkSuperseded: no slot is given by a version that is not the active one; a claim
+// that is under way is waited for.
+func checkSuperseded(t *testing.T, f *fixture) {
+	ctx, s, e := limited(t), f.series(4000), f.on(f.store)
+	put := func(max int64) slots.Config {
+		c, err := f.store.PutConfig(ctx, slots.Config{ID: f.id(), Name: f.prefix, Max: max, SizeMs: 4000, Active: true}, slots.PutOptions{})
+		must(t, err, "put")
+		return c
+	}
+	old := put(5)
+	first := plan.WindowStart(day.UnixMicro(), 4000)
+	if !f.Serial {
+		tx, err := f.db.Open(t).Begin(ctx, old.ID)
+		must(t, err, "begin")
+		_, _, err = tx.Lock(ctx, s, first, 5)
+		must(t, err, "lock")
+		done := make(chan error)
+		go func() {
+			_, err := f.store.PutConfig(ctx, slots.Config{ID: f.id(), Name: f.prefix, Max: 4, SizeMs: 4000, Active: true}, slots.PutOptions{})
+			for slots.KindOf(err) == slots.Held { // the database waits for so long only
+				_, err = f.store.PutConfig(ctx, slots.Config{ID: f.id(), Name: f.prefix, Max: 4, SizeMs: 4000, Active: true}, slots.PutOptions{})
+			}
+			done <- err
+		}()
+		select {
+		case err := <-done:
+			t.Fatalf("a claim is under way, and a new version is in force: %v", err)
+		case <-time.After(50 * time.Millisecond):
+		}
+		must(t, tx.Claim(ctx, s, first, []slots.Slot{f.slot(s, first, f.event(1))}), "claim")
+		must(t, tx.Commit(ctx), "commit")
+		must(t, <-done, "put")
+	} else {
+		put(4)
+	}
+	q := f.search(s, first*1000, 5, f.event(2))
+	q.ConfigID = old.ID
+	found, err := e.Assign(ctx, q)
+	if slots.KindOf(err) != slots.Superseded || found.Answers[0].Status != slots.Unplaced {
+		t.Errorf("by the old version: %+v, %v", found, err)
+	}
+	if have, err := f.store.Find(ctx, []string{f.event(2)}); len(have) > 0 || err != nil {
+		t.Errorf("the event has a slot: %+v, %v", have, err)
+	}
+}
+
+// checkUncounted: windows without rows that events are scheduled inside, of another
+// size, count them when they are claimed, however many they are.
+func checkUncounted(t *testing.T, f *fixture) {
+	ctx, s, other, e := limited(t), f.series(4000), f.series(1000), f.on(f.store)
+	first := plan.WindowStart(day.UnixMicro(), 4000)
+	var list []slots.Slot
+	for i := range int64(30) {
+		slot := f.slot(other, first, f.event(int(i)))
+		slot.ScheduledMs = first + i*4000 + 17
+		list = append(list, slot)
+	}
+	f.put(t, list...)
+	for i := range int64(2) {
+		found, err := e.Assign(ctx, f.search(s, first*1000, 1, f.event(100+int(i))))
+		if err != nil || found.Answers[0].Slot.WindowMs != first+(30+i)*4000 {
+			t.Fatalf("30 windows are full: %+v, %v; want window %d", found, err, first+(30+i)*4000)
+		}
+	}
+	f.wantCount(t, s, first+29*4000, 1)
+}
+
+// checkBacklog: what is noted of full windows leads to the same window as their rows,
+// until it is not true any more.
+func checkBacklog(t *testing.T, f *fixture) {
+	ctx, s, e := limited(t), f.series(4000), f.on(f.store)
+	c, err := f.store.PutConfig(ctx, slots.Config{ID: f.id(), Name: f.prefix, Max: 1, SizeMs: 4000, Active: true}, slots.PutOptions{})
+	must(t, err, "put")
+	first := plan.WindowStart(day.UnixMicro(), 4000)
+	for i := range int64(12) {
+		f.put(t, f.slot(s, first+i*4000, f.event(int(i))))
+	}
+	g, err := f.store.Generation(ctx)
+	must(t, err, "generation")
+	for _, span := range []slots.Span{{FromMs: 1, ToMs: 4}, {FromMs: 6, ToMs: 8}, {FromMs: 3, ToMs: 7}, {FromMs: 2, ToMs: 5}} {
+		must(t, f.store.NoteFull(ctx, s, 1, slots.Span{FromMs: first + span.FromMs*4000, ToMs: first + span.ToMs*4000}, g), "note")
+	}
+	must(t, f.store.NoteFull(ctx, s, 1, slots.Span{FromMs: first, ToMs: first + 400_000}, g-1), "note what was seen before the last change")
+	for from := range int64(14) {
+		at, ok, err := f.store.Scout(ctx, s, first+from*4000, first+40*4000, 1)
+		if want := first + max(from, 12)*4000; at != want || !ok || err != nil {
+			t.Errorf("from window %d: %d, %v, %v; want window 12", from, (at-first)/4000, ok, err)
+		}
+		if at, ok, err = f.store.Scout(ctx, s, first+from*4000, first+12*4000, 1); from < 12 && (ok || err != nil) {
+			t.Errorf("from window %d: %d, %v, though all are full", from, (at-first)/4000, err)
+		}
+		if at, ok, err = f.store.Scout(ctx, s, first+from*4000, first+40*4000, 2); at != first+from*4000 || !ok || err != nil {
+			t.Errorf("from window %d for another maximum: %d, %v, %v", from, (at-first)/4000, ok, err)
+		}
+	}
+	q := f.search(s, first*1000, 1, f.event(100))
+	q.ConfigID = c.ID
+	found, err := e.Assign(ctx, q)
+	if err != nil || found.Answers[0].Slot.WindowMs != first+12*4000 {
+		t.Errorf("%+v, %v; want window 12", found, err)
 	}
 }
 
@@ -351,69 +438,18 @@ func checkFullNotHeld(t *testing.T, f *fixture) {
 	must(t, <-done, "assign")
 }
 
-// free tells whether the window could be locked just now; one without a row is
-// free, too.
+// free tells whether the window could be locked just now.
 func (f *fixture) free(t *testing.T, s slots.Series, at int64) bool {
 	t.Helper()
-	tx, err := f.store.Begin(limited(t))
+	tx, err := f.store.Begin(limited(t), "")
 	must(t, err, "begin")
 	defer tx.Rollback()
 	_, ok, err := tx.Lock(limited(t), s, at, 1<<30)
+	if slots.KindOf(err) == slots.Held {
+		return false
+	}
 	must(t, err, "lock")
-	if ok {
-		return true
-	}
-	_, there, err := f.store.Peek(limited(t), s, at)
-	must(t, err, "peek")
-	return !there
-}
-
-// checkNoLock: no transaction is open while windows are provisioned (F5, F6).
-func checkNoLock(t *testing.T, f *fixture) {
-	if f.engine == EngineProcedure {
-		t.Skip("its statements cannot be seen; ProvisionBesideLock and Crowd have to do")
-	}
-	var mu sync.Mutex
-	open := 0
-	count := func(op string) int {
-		mu.Lock()
-		defer mu.Unlock()
-		switch op {
-		case "begin":
-			open++
-		case "rollback", "commit":
-			open = 0
-		}
-		return open
-	}
-	store := Watch(f.store, Watcher{Before: func(_ context.Context, op string) error {
-		if n := count(op); n > 0 && op != "lock" && op != "claim" && op != "begin" {
-			t.Errorf("%s while a transaction is open", op)
-		}
-		return nil
-	}})
-	e, s := f.on(store), f.series(4000)
-	for i := range 8 {
-		q := f.search(s, day.UnixMicro(), 1, f.event(i))
-		q.Chunk = 2
-		_, err := e.Assign(limited(t), q)
-		must(t, err, "assign")
-	}
-}
-
-// checkNeighbours: starts of one chunk share its rows and its frontier (F7).
-func checkNeighbours(t *testing.T, f *fixture) {
-	s, e := f.series(4000), f.on(f.store)
-	chunk := plan.ChunkStart(plan.WindowStart(day.UnixMicro(), 4000), 4000, 10)
-	for i := range int64(8) {
-		q := f.search(s, (chunk+i*4000)*1000, 1, f.event(int(i)))
-		q.Asks[0].FirstMax = 0
-		found, err := e.Assign(limited(t), q)
-		must(t, err, "assign")
-		if want := []int64{10, 0}[min(i, 1)]; found.Provisioned != want || found.Answers[0].Slot.WindowMs != chunk+(i+1)*4000 {
-			t.Errorf("start %d: %+v; want %d rows", i, found, want)
-		}
-	}
+	return ok
 }
 
 // checkLostCommits: an answer that got lost, before or after the commit took
@@ -452,16 +488,4 @@ func (f *fixture) lostCalls(t *testing.T) {
 		return err
 	}})
 	f.newCrowd(4000, 5, 100).run(t, 16, 10, []slots.Engine{f.on(store)})
-}
-
-// checkRowGone: a first window that was known, and purged since, is made again.
-func checkRowGone(t *testing.T, f *fixture) {
-	s := f.series(4000)
-	q := f.search(s, day.UnixMicro(), 3, f.event(1))
-	q.FirstKnown = true
-	found, err := f.on(f.store).Assign(limited(t), q)
-	if err != nil || found.Answers[0].Slot.WindowMs != q.FirstMs {
-		t.Fatalf("%+v, %v; want the first window", found, err)
-	}
-	f.audit(t, s, 3)
 }

@@ -17,7 +17,7 @@ func schedulerChecks() []check {
 	return []check{
 		{"Duplicates", checkDuplicates}, {"Batch", checkBatch}, {"BatchesCross", checkCross}, {"CrowdOfNodes", checkNodes},
 		{"Raise", checkRaise}, {"LowerAndPause", checkLower}, {"Resize", checkResize}, {"ResizeAndBack", checkResizeBack}, {"ChangesInFlight", checkChanges},
-		{"Names", checkNames}, {"SharedScope", checkSharedScope}, {"Times", checkTimes}, {"Before1970", checkBefore1970}, {"Sizes", checkSizes},
+		{"Names", checkNames}, {"Times", checkTimes}, {"Before1970", checkBefore1970}, {"Sizes", checkSizes},
 		{"HeldWindowScheduler", checkHeldScheduler}, {"ConnectionsCut", checkCut}, {"Burst", checkBurst},
 	}
 }
@@ -53,7 +53,7 @@ func (f *fixture) nodes(t *testing.T, n int, s slots.Settings) []*slots.Schedule
 
 // checkDuplicates: many at once with one event get one slot (S0-78).
 func checkDuplicates(t *testing.T, f *fixture) {
-	for i, settings := range []slots.Settings{{}, {Alone: true}, {Wait: true}} {
+	for i, settings := range []slots.Settings{{}} {
 		g := f.named()
 		nodes := g.nodes(t, 2, settings)
 		g.config(t, nodes[0], 50, 4000)
@@ -170,7 +170,7 @@ func checkCross(t *testing.T, f *fixture) {
 // each other (F4).
 func checkBurst(t *testing.T, f *fixture) {
 	const events, room, callers = 3000, 100, 64
-	nodes := f.nodes(t, 2, slots.Settings{Wait: true})
+	nodes := f.nodes(t, 2, slots.Settings{})
 	f.config(t, nodes[0], room, 4000)
 	first := plan.WindowStart(day.UnixMicro(), 4000)
 	together(callers, func(i int) {
@@ -196,7 +196,7 @@ func checkBurst(t *testing.T, f *fixture) {
 }
 
 func checkNodes(t *testing.T, f *fixture) {
-	for i, settings := range []slots.Settings{{}, {Alone: true, Chunk: 5}, {Wait: true, Chunk: 3, Chunks: 50}} {
+	for i, settings := range []slots.Settings{{}} {
 		g := f.named()
 		nodes := g.nodes(t, 2, settings)
 		g.config(t, nodes[0], 9, 4000)
@@ -267,7 +267,7 @@ func checkTimes(t *testing.T, f *fixture) {
 // checkBefore1970: what is remembered of windows with negative starts is right,
 // too.
 func checkBefore1970(t *testing.T, f *fixture) {
-	s := f.nodes(t, 1, slots.Settings{Chunk: 4})[0]
+	s := f.nodes(t, 1, slots.Settings{})[0]
 	f.config(t, s, 1, 4000)
 	first := time.Date(1969, 12, 31, 23, 59, 20, 0, time.UTC)
 	got := f.assignN(t, s, 0, 14, first) // ten of them before 1970
@@ -307,14 +307,14 @@ func checkSizes(t *testing.T, f *fixture) {
 	}
 }
 
-// checkHeldScheduler: a held window is passed over, at once or after a moment.
+// checkHeldScheduler: a window that is held for too long is passed over.
 func checkHeldScheduler(t *testing.T, f *fixture) {
 	if f.Serial {
 		t.Skip("transactions wait for each other")
 	}
-	for i, wait := range []bool{false, true} {
+	for i := range 2 {
 		g := f.named()
-		s := g.nodes(t, 1, slots.Settings{Wait: wait})[0]
+		s := g.nodes(t, 1, slots.Settings{})[0]
 		g.config(t, s, 3, 4000)
 		first := plan.WindowStart(day.UnixMicro(), 4000)
 		g.assignN(t, s, 0, 1, time.UnixMilli(first))

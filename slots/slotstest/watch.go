@@ -81,8 +81,8 @@ func (w *watched) Provision(ctx context.Context, s slots.Series, fromMs, toMs in
 	return watch(ctx, &w.w, "provision", func() (int64, error) { return w.Store.Provision(ctx, s, fromMs, toMs, f) })
 }
 
-func (w *watched) Begin(ctx context.Context) (slots.Tx, error) {
-	tx, err := watch(ctx, &w.w, "begin", func() (slots.Tx, error) { return w.Store.Begin(ctx) })
+func (w *watched) Begin(ctx context.Context, configID string) (slots.Tx, error) {
+	tx, err := watch(ctx, &w.w, "begin", func() (slots.Tx, error) { return w.Store.Begin(ctx, configID) })
 	if tx == nil || err != nil {
 		if tx != nil {
 			tx.Rollback()

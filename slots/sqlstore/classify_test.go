@@ -44,7 +44,7 @@ func TestClassify(t *testing.T) {
 		{mysqlDialect(), maria(1062, "Duplicate entry 'for key 'RL_EVENT_SLOT_DTL_IUX'' for key 'PRIMARY'"), slots.Passing, false},
 		{mysqlDialect(), maria(1062, "Duplicate entry 'x' for key 'RL_EVENT_WNDW_CONFIG_IUX'"), slots.Passing, false},
 		{mysqlDialect(), maria(1213, ""), slots.Passing, false},
-		{mysqlDialect(), maria(1205, ""), slots.Passing, false},
+		{mysqlDialect(), maria(1205, ""), slots.Held, false},
 		{mysqlDialect(), maria(1020, ""), slots.Passing, false},
 		{mysqlDialect(), maria(1290, ""), slots.Passing, true},
 		{mysqlDialect(), maria(1836, ""), slots.Passing, true},

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/headgate-rls/headgate/slots"
 	"github.com/headgate-rls/headgate/slots/plan"
@@ -61,13 +62,19 @@ func (db *DB) scanConfig(rows *sql.Rows) (c slots.Config, err error) {
 	return c, nil
 }
 
+// manyConfigs bounds the configs that PutConfig looks at.
+const manyConfigs = 100_000
+
 // PutConfig implements slots.Store. The generation comes first: its row makes
 // those who put configs wait for each other (S0-34).
-func (db *DB) PutConfig(ctx context.Context, c slots.Config, scope string) (put slots.Config, err error) {
+func (db *DB) PutConfig(ctx context.Context, c slots.Config, o slots.PutOptions) (put slots.Config, err error) {
 	const op = "put a config"
 	options, err := optionsText(c.Options)
 	if err != nil {
 		return put, err
+	}
+	if o.SeriesOf == nil {
+		o.SeriesOf = func(c slots.Config) slots.Series { return slots.Series{Scope: c.Name, SizeMs: c.SizeMs} }
 	}
 	s := &db.dialect.statements
 	insert := s.insertConfig.with(c.ID, c.Name, c.Max, plan.FormatSize(c.SizeMs), sql.NullString{String: options, Valid: options != ""})
@@ -75,12 +82,21 @@ func (db *DB) PutConfig(ctx context.Context, c slots.Config, scope string) (put 
 		if _, err := db.change(ctx, tx, op, s.bump.with()); err != nil {
 			return err
 		}
-		steps := []query{s.deactivate.with(c.Name), insert}
-		switch resized, err := db.resized(ctx, tx, c); {
-		case err != nil:
+		move, err := db.planMove(ctx, tx, c, o)
+		if err != nil {
 			return err
-		case resized:
-			steps = append(steps, s.dropFrontiers.with(scope, c.SizeMs), s.dropWindows.with(scope, c.SizeMs))
+		}
+		var steps []query
+		if s.gateAll.text != "" {
+			for _, id := range move.hold {
+				steps = append(steps, s.gateAll.with(id))
+			}
+		}
+		steps = append(steps, s.deactivate.with(c.Name), insert)
+		if move.count {
+			to := o.SeriesOf(c)
+			steps = append(steps, s.dropFrontiers.with(to.Scope, to.SizeMs), s.dropRuns.with(to.Scope, to.SizeMs),
+				s.dropWindows.with(to.Scope, to.SizeMs), s.recount.with(to.Scope, to.SizeMs, db.at(o.KeptMs)))
 		}
 		for _, q := range steps {
 			if _, err := db.change(ctx, tx, op, q); err != nil {
@@ -96,17 +112,101 @@ func (db *DB) PutConfig(ctx context.Context, c slots.Config, scope string) (put 
 	return put, nil
 }
 
-// resized tells whether the version that c replaces has another size, as far as
-// that one can be read.
-func (db *DB) resized(ctx context.Context, tx *sql.Tx, c slots.Config) (bool, error) {
-	old, err := db.config(ctx, tx, "put a config", db.dialect.statements.activeConfig.with(c.Name))
-	switch {
-	case errors.Is(err, slots.ErrConfigNotFound):
-		return false, nil
-	case err != nil && ctx.Err() == nil && slots.KindOf(err) == slots.Failed:
-		return true, nil
+// A move is what a new version of a config means for windows.
+type move struct {
+	hold  []string // versions whose claims must not be under way
+	count bool     // the windows of the new series are to be counted again
+}
+
+// planMove compares the new version of a config with those that are active.
+func (db *DB) planMove(ctx context.Context, tx *sql.Tx, c slots.Config, o slots.PutOptions) (m move, err error) {
+	const op = "put a config"
+	active, unreadable, err := db.readableConfigs(ctx, tx, op, db.dialect.statements.activeConfigs.with(manyConfigs))
+	if err != nil {
+		return m, err
 	}
-	return old.SizeMs != c.SizeMs, err
+	to, used, known := o.SeriesOf(c), false, false
+	for _, a := range active {
+		if a.Name != c.Name {
+			used = used || o.SeriesOf(a) == to
+			continue
+		}
+		known = true
+		m.hold = append(m.hold, a.ID)
+		from := o.SeriesOf(a)
+		m.count = from != to
+		if from.Scope == to.Scope {
+			continue
+		}
+		var id string
+		if ok, err := db.row(ctx, tx, op, db.dialect.statements.slotIn.with(from.Scope), &id); ok || err != nil {
+			return m, errors.Join(err, slots.ErrScopeInUse)
+		}
+	}
+	// A series that nobody uses may have windows from when somebody did.
+	m.count = m.count || !known && !used || unreadable
+	for _, a := range active {
+		if m.count && a.Name != c.Name && o.SeriesOf(a).Scope == to.Scope {
+			m.hold = append(m.hold, a.ID)
+		}
+	}
+	slices.Sort(m.hold)
+	return m, nil
+}
+
+// readableConfigs runs a query for configs and leaves out those that cannot be read.
+func (db *DB) readableConfigs(ctx context.Context, on runner, op string, q query) (found []slots.Config, unreadable bool, err error) {
+	err = db.rows(ctx, on, op, q, func(rows *sql.Rows) error {
+		c, err := db.scanConfig(rows)
+		if err != nil {
+			unreadable = true
+			return nil
+		}
+		found = append(found, c)
+		return nil
+	})
+	return found, unreadable, err
+}
+
+// Names of rows of RL_SLOT_CTL.
+const (
+	controlScope   = "scope"
+	controlAdopted = "adopted"
+)
+
+// Scope implements slots.Store.
+func (db *DB) Scope(ctx context.Context, want string) (string, error) {
+	const op = "read the scope"
+	if want == "" {
+		want = slots.ScopeConfig
+	}
+	scope, ok, err := db.control(ctx, controlScope)
+	switch {
+	case err != nil:
+		return "", err
+	case !ok:
+		return "", &slots.StoreError{Kind: slots.Failed, Op: op, Err: errors.New("RL_SLOT_CTL has no row 'scope': run the migrations (headgate migrate)")}
+	case scope != "":
+		return scope, nil
+	}
+	if _, err := db.change(ctx, db.pools.write, op, db.dialect.statements.setScope.with(want)); err != nil {
+		return "", err
+	}
+	scope, _, err = db.control(ctx, controlScope)
+	return scope, err
+}
+
+// Adopted implements slots.Store.
+func (db *DB) Adopted(ctx context.Context) (bool, error) {
+	_, ok, err := db.control(ctx, controlAdopted)
+	return ok, err
+}
+
+// control reads a row of RL_SLOT_CTL.
+func (db *DB) control(ctx context.Context, name string) (holder string, ok bool, err error) {
+	var text sql.NullString
+	ok, err = db.row(ctx, db.pools.write, "read RL_SLOT_CTL", db.dialect.statements.control.with(name), &text)
+	return text.String, ok, err
 }
 
 // Generation implements slots.Store.

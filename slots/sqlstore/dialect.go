@@ -33,6 +33,10 @@ type dialect struct {
 	// takes its own.
 	pipeline *pipeline
 
+	// boundedWait, if there is one, has the statements of a transaction that follow wait for
+	// locks for a second at most.
+	boundedWait string
+
 	statements statements
 	migrations migrations
 
@@ -101,25 +105,42 @@ func (s statement) with(args ...any) query {
 }
 
 // statements are texts. Arguments are in parentheses; results follow the arrow.
-// Instants (from, to, start, chunk, end, before, since, created, scheduled) are
-// bound by dialect.instant and read by dialect.micros; scope, name, id, holder are texts; the
-// others are integers.
+// Instants (from, to, start, chunk, end, ended, made, before, created) are bound by
+// dialect.instant and read by dialect.micros; scope, name, id, holder are texts; the others
+// are integers.
 type statements struct {
-	peek     statement // (scope, size, start) → SLOT_CT
-	scout    statement // (scope, size, from, to, max) → WNDW_STRT_TS of the earliest in [from, to) with SLOT_CT < max; NULL or no row if none
-	frontier statement // (scope, size, chunk) → greatest WNDW_END_TS, NULL if none
+	peek    statement // (scope, size, start) → SLOT_CT
+	windows statement // (scope, size, from, to, limit) → WNDW_STRT_TS, SLOT_CT in order
 
-	// provision inserts the rows that are missing of the n windows from from on, in
-	// ascending order, SLOT_CT counting the slots of the scope that are scheduled inside
-	// each, in one range scan. n is at most provisionRows. Its number of changed rows
-	// is that of new windows.
+	// gate holds a version of a config until the transaction ends, so that it is not
+	// replaced; gateAll waits for those who do. Empty where transactions that write wait
+	// for each other.
+	gate, gateAll statement // (id)
+	// make inserts a window's row unless it is there, SLOT_CT counting the slots of the
+	// scope that are scheduled inside. end is the window's.
+	make statement // (scope, size, start, end)
+	lock statement // (scope, size, start, max, id) → SLOT_CT if below max, ACT_IN of the version of the config; locked, after waiting for a second at most
+
+	// provision inserts the rows that are missing of the n windows from from on, as make
+	// does, in ascending order and in one range scan. n is at most provisionRows. Its number
+	// of changed rows is that of new windows.
 	provision   statement // (scope, size, from, n)
+	recount     statement // (scope, size, from): inserts the rows of all windows from from on that slots are scheduled inside
+	frontier    statement // (scope, size, chunk) → greatest WNDW_END_TS, NULL if none
 	addFrontier statement // (scope, size, chunk, end): inserted unless it is there
 
-	lock     statement // (scope, size, start, max) → SLOT_CT, if below max and not held by others; locked
 	lockWait statement // (scope, size, start) → SLOT_CT; locked, after waiting
 	count    statement // (scope, from, to) → COUNT of slots scheduled in [from, to)
 	setCount statement // (count, scope, size, start)
+	slotIn   statement // (scope) → a row if the scope has slots
+
+	// Runs are stretches of windows that count max or more, [RUN_STRT_TS, RUN_END_TS).
+	run         statement // (scope, size, max, from) → RUN_END_TS of the last one that begins at from or before
+	overlaps    statement // (scope, size, max, from, to) → least RUN_STRT_TS and greatest RUN_END_TS of those that touch [from, to), NULL if none
+	dropOverlap statement // (scope, size, max, from, to): those
+	addRun      statement // (scope, size, max, from, to)
+	dropRuns    statement // (scope, size)
+	dropOldRuns statement // (before): those that begin before
 
 	// Configs have the columns configColumns. Options are NULL or JSON.
 	activeConfig  statement // (name) → config
@@ -128,13 +149,15 @@ type statements struct {
 	deactivate    statement // (name)
 	insertConfig  statement // (id, name, max, size as ISO 8601, options): active, both times by the database's clock
 
-	bump       statement // (): GEN_CT + 1 where CTL_NM is 'generation'
-	generation statement // () → GEN_CT
+	bump           statement // (): GEN_CT + 1 where CTL_NM is 'generation'
+	generation     statement // () → GEN_CT
+	lockGeneration statement // () → GEN_CT; locked
+	control        statement // (name) → HOLDER_ID
+	setScope       statement // (scope): HOLDER_ID where CTL_NM is 'scope', if it has none
 
-	since   statement // (created, created, id, limit) → slots with CREAT_TS > created, or CREAT_TS = created and WNDW_SLOT_ID > id; in that order; id may be empty
-	windows statement // (scope, size, from, to, limit) → WNDW_STRT_TS, SLOT_CT in order
+	since statement // (created, created, id, limit) → slots with CREAT_TS > created, or CREAT_TS = created and WNDW_SLOT_ID > id; in that order; id may be empty
 
-	lead      statement // (holder, ttl in µs, name, holder): the row of the name becomes the holder's until now + ttl if it is his, nobody's, or no longer held
+	lead      statement // (holder, ttl in ms, name, holder): the row of the name becomes the holder's until now + ttl if it is his, nobody's, or no longer held
 	addLeader statement // (name): inserted, held by nobody, unless it is there
 
 	purgeFrontiers statement // (ended, made, limit): REQ_TS + size <= ended, CREAT_TS < made
@@ -144,11 +167,8 @@ type statements struct {
 	dropWindows   statement // (scope, size): all of them
 	dropFrontiers statement // (scope, size)
 
-	// keys lists windows (not those of size 0) that start in [from, to), after the
-	// key in the order of (scope, size, start). The key's scope is empty at the start.
-	keys statement // (from, to, scope, size, start, limit) → WNDW_SCOPE_NM, WNDW_SIZE_MS, WNDW_STRT_TS
-	// compare sees both figures as of one moment. end is the window's.
-	compare statement // (scope, size, start, end) → SLOT_CT, COUNT of the scope's slots scheduled in [start, end)
+	// drift sees both figures as of one moment.
+	drift statement // (scope, size, from, to, limit) → WNDW_STRT_TS, SLOT_CT, COUNT of the scope's slots scheduled inside; in order
 }
 
 // provisionRows is how many windows one statement provisions at most. More are
@@ -184,7 +204,7 @@ type migrations struct {
 
 	// present tells whether an error of a statement means that its work was done
 	// before, where statements cannot say IF NOT EXISTS and are no transaction.
-	present func(err error) bool
+	present func(text string, err error) bool
 	// check looks for mistakes that the database reports only when asked, after a
 	// file was run; nil if there are none.
 	check func(ctx context.Context, s session) error
@@ -203,9 +223,9 @@ type assigned struct {
 	status slots.Status
 	slot   slots.Slot // unless Unplaced
 
-	firstCount, lowMs, frontierMs   int64
-	held, exhausted                 bool
-	windows, contended, provisioned int64
+	firstCount, lowMs  int64
+	exhausted          bool
+	windows, contended int64
 }
 
 // dialects are all that there are.

@@ -30,8 +30,9 @@ func TestPlans(t *testing.T) {
 		}{
 			{"find", d.find([]string{"e17"}), "rl_event_slot_dtl_iux"},
 			{"peek", st.peek.with(s.Scope, s.SizeMs, db.at(mid)), "pk"},
-			{"scout", st.scout.with(s.Scope, s.SizeMs, db.at(mid), db.at(2*mid), int64(5)), "pk"},
-			{"lock", st.lock.with(s.Scope, s.SizeMs, db.at(mid), int64(5)), "pk"},
+			{"run", st.run.with(s.Scope, s.SizeMs, int64(5), db.at(mid)), "pk"},
+			{"make", st.make.with(s.Scope, s.SizeMs, db.at(rows*4000), db.at(rows*4000+4000)), "rl_event_slot_dtl_i03x"},
+			{"lock", st.lock.with(s.Scope, s.SizeMs, db.at(mid), int64(5), "c"), "pk"},
 			{"frontier", st.frontier.with(s.Scope, s.SizeMs, db.at(mid)), "pk"},
 			{"count", st.count.with(s.Scope, db.at(mid), db.at(mid+4000)), "rl_event_slot_dtl_i03x"},
 			{"since", st.since.with(db.at(0), db.at(0), "", 10), "rl_event_slot_dtl_i02x"},
@@ -58,7 +59,7 @@ func uses(plan, index string) bool {
 		"index scan using " + index, "index only scan using " + index, "bitmap index scan on " + index, "index scan backward using " + index, "index only scan backward using " + index,
 		" key=" + index} // MySQL
 	if index == "pk" {
-		names = []string{"using primary key", "scan using rl_wndw_ct_pk", "backward using rl_wndw_frontier_trk_pk", " key=primary", "select tables optimized away"}
+		names = []string{"using primary key", "scan using rl_wndw_ct_pk", "backward using rl_wndw_full_run_pk", "backward using rl_wndw_frontier_trk_pk", " key=primary", "select tables optimized away"}
 	}
 	return slices.ContainsFunc(names, func(name string) bool { return strings.Contains(plan, name) })
 }
@@ -81,7 +82,7 @@ func fill(t *testing.T, db *DB, s slots.Series, rows int64) {
 			claimed = append(claimed, slots.Slot{ID: fmt.Sprint("s", n), EventID: fmt.Sprint("e", n), Series: s,
 				RequestedUs: n * 1000, WindowMs: from, ScheduledMs: from + k*s.SizeMs, ConfigID: "c"})
 		}
-		tx, err := db.Begin(ctx)
+		tx, err := db.Begin(ctx, "")
 		check(t, err)
 		check(t, tx.Claim(ctx, s, from, claimed))
 		check(t, tx.Commit(ctx))

@@ -48,7 +48,7 @@ func (db *DB) Migrate(ctx context.Context) (applied []string, err error) {
 // migrate runs what is pending.
 func (db *DB) migrate(ctx context.Context, s session) (applied []string, err error) {
 	m := &db.dialect.migrations
-	if _, err := s.ExecContext(ctx, m.createHistory.text); err != nil && !db.present(err) {
+	if _, err := s.ExecContext(ctx, m.createHistory.text); err != nil && !db.present(m.createHistory.text, err) {
 		return nil, fmt.Errorf("make RL_SCHEMA_HISTORY: %w", err)
 	}
 	pending, err := db.pending(ctx, s)
@@ -83,7 +83,7 @@ func (db *DB) migrate(ctx context.Context, s session) (applied []string, err err
 func (db *DB) apply(ctx context.Context, s session, script script, values map[string]string) error {
 	statements := script.statements(values)
 	for i, text := range statements {
-		if _, err := s.ExecContext(ctx, text); err != nil && !db.present(err) {
+		if _, err := s.ExecContext(ctx, text); err != nil && !db.present(text, err) {
 			return fmt.Errorf("statement %d of %d: %w", i+1, len(statements), err)
 		}
 	}
@@ -94,9 +94,9 @@ func (db *DB) apply(ctx context.Context, s session, script script, values map[st
 }
 
 // present tells whether an error means that a statement's work was done before.
-func (db *DB) present(err error) bool {
+func (db *DB) present(text string, err error) bool {
 	present := db.dialect.migrations.present
-	return present != nil && present(err)
+	return present != nil && present(text, err)
 }
 
 // record notes a script in the history.

@@ -28,7 +28,6 @@ func mysqlDialect() *dialect {
 		pipeline:   &pipeline{begin: mysqlBegin, end: mysqlEnd},
 		statements: mysqlStatements(),
 		migrations: mysqlMigrations(),
-		assign:     mysqlAssign,
 		classify:   classifyMySQL,
 
 		purgeWindows: mysqlPurgeWindows,
@@ -42,6 +41,9 @@ const mysqlTime = "2006-01-02 15:04:05.000000"
 // mysqlSession makes a session what the statements expect, whatever the server's
 // settings. The names are those that MySQL and MariaDB share.
 const mysqlSession = "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED"
+
+// mysqlWaitLock bounds the wait for a lock, in seconds.
+const mysqlWaitLock = "1"
 
 // mysqlSettings are set together, in the same round trip as the character set.
 const mysqlSettings = "'STRICT_TRANS_TABLES,ERROR_FOR_DIVISION_BY_ZERO,NO_ENGINE_SUBSTITUTION'"
@@ -79,7 +81,7 @@ func parseMySQL(address string, c Config) (*source, error) {
 	config.ClientFoundRows = true   // an update that changes nothing has found its row all the same
 	config.InterpolateParams = true // one round trip instead of two; safe with this character set
 	config.MultiStatements = true   // for the pipeline; values are never part of a text
-	config.Params = map[string]string{"sql_mode": mysqlSettings}
+	config.Params = map[string]string{"sql_mode": mysqlSettings, "innodb_lock_wait_timeout": mysqlWaitLock}
 	if err := config.Apply(mysql.Charset("utf8mb4", "utf8mb4_bin"), mysql.EnableCompression(false)); err != nil {
 		return nil, scrub(err, config.Passwd)
 	}
@@ -174,13 +176,36 @@ func mysqlMicros(src any) (int64, error) {
 	return t.UnixMicro(), err
 }
 
-// mysqlBegin begins and locks in one round trip.
-func mysqlBegin(ctx context.Context, conn *sql.Conn, lock query) (count int64, ok bool, err error) {
-	err = conn.QueryRowContext(ctx, "START TRANSACTION; "+lock.text, lock.args...).Scan(&count)
-	if errors.Is(err, sql.ErrNoRows) {
-		return 0, false, nil
+// mysqlBegin begins and locks in one round trip. Of the results the lock's is the
+// last.
+func mysqlBegin(ctx context.Context, conn *sql.Conn, before []query, lock query, to ...any) (ok bool, err error) {
+	text, args := "START TRANSACTION; ", []any(nil)
+	for _, q := range append(before, lock) {
+		text += q.text + "; "
+		args = append(args, q.args...)
 	}
-	return count, err == nil, err
+	rows, err := conn.QueryContext(ctx, strings.TrimSuffix(text, "; "), args...)
+	if err != nil {
+		return false, err
+	}
+	defer rows.Close()
+	for {
+		columns, err := rows.Columns()
+		if err != nil {
+			return false, err
+		}
+		for rows.Next() {
+			if ok = len(columns) == len(to); ok {
+				err = rows.Scan(to...)
+			}
+			if err != nil {
+				return false, err
+			}
+		}
+		if !rows.NextResultSet() {
+			return ok, rows.Err()
+		}
+	}
 }
 
 // mysqlEnd does the rest. After an error the server does not run what follows, the
@@ -197,15 +222,40 @@ func mysqlEnd(ctx context.Context, conn *sql.Conn, claim []query) error {
 }
 
 func mysqlStatements() statements {
-	const window = " WHERE WNDW_SCOPE_NM = ? AND WNDW_SIZE_MS = ? AND WNDW_STRT_TS = ?"
-	const config = "SELECT " + configColumns + " FROM RL_EVENT_WNDW_CONFIG WHERE "
 	const start = "TIMESTAMPADD(MICROSECOND, W.N * P.SIZE * 1000, P.STRT)"
-	return statements{
-		peek: text("SELECT SLOT_CT FROM RL_WNDW_CT" + window),
-		scout: text("SELECT WNDW_STRT_TS FROM RL_WNDW_CT WHERE WNDW_SCOPE_NM = ? AND WNDW_SIZE_MS = ?" +
-			" AND WNDW_STRT_TS >= ? AND WNDW_STRT_TS < ? AND SLOT_CT < ? ORDER BY WNDW_STRT_TS LIMIT 1"),
-		frontier: text("SELECT MAX(WNDW_END_TS) FROM RL_WNDW_FRONTIER_TRK WHERE WNDW_SCOPE_NM = ? AND WNDW_SIZE_MS = ? AND REQ_TS = ?"),
-		provision: text(`INSERT IGNORE INTO RL_WNDW_CT (WNDW_SCOPE_NM, WNDW_SIZE_MS, WNDW_STRT_TS, SLOT_CT, CREAT_TS)
+	w := words{
+		arg: func(kind byte, _ int) string {
+			if kind == '@' {
+				return "CAST(? AS DATETIME(6))"
+			}
+			return "?"
+		},
+		ordered: true,
+		now:     "UTC_TIMESTAMP(6)",
+		dual:    " FROM DUAL",
+		lock:    " FOR UPDATE",
+		wait:    " FOR UPDATE",
+		first:   "LIMIT 1",
+		most:    func(arg string) string { return "LIMIT " + arg },
+		instant: func(column string) string { return column },
+		plus:    func(at, ms string) string { return "TIMESTAMPADD(MICROSECOND, " + ms + " * 1000, " + at + ")" },
+		insert:  func(table string) string { return "INSERT INTO " + table },
+		// Unlike IGNORE this takes no shared lock, on which those who insert the same row
+		// would wait for each other crosswise.
+		skip: func(table string) string {
+			return " ON DUPLICATE KEY UPDATE " + table + ".CREAT_TS = " + table + ".CREAT_TS"
+		},
+		key: func(arg string) string { return arg },
+	}
+	s := w.statements()
+	s.addLeader = text("INSERT IGNORE INTO RL_SLOT_CTL (CTL_NM, GEN_CT) VALUES (?, 0)")
+	s.gate = text("SELECT ACT_IN FROM RL_EVENT_WNDW_CONFIG WHERE RL_WNDW_CONFIG_ID = ? LOCK IN SHARE MODE")
+	s.gateAll = text("SELECT ACT_IN FROM RL_EVENT_WNDW_CONFIG WHERE RL_WNDW_CONFIG_ID = ? FOR UPDATE")
+	// By a range of one key: a row that is read by its whole key stays locked even
+	// if its count is too high.
+	s.lock = w.text("SELECT SLOT_CT, (SELECT ACT_IN FROM RL_EVENT_WNDW_CONFIG WHERE RL_WNDW_CONFIG_ID = :5) FROM RL_WNDW_CT" +
+		" WHERE WNDW_SCOPE_NM = :1 AND WNDW_SIZE_MS = #2 AND WNDW_STRT_TS >= @3 AND WNDW_STRT_TS <= @3 AND SLOT_CT < #4 FOR UPDATE")
+	s.provision = text(`INSERT IGNORE INTO RL_WNDW_CT (WNDW_SCOPE_NM, WNDW_SIZE_MS, WNDW_STRT_TS, SLOT_CT, CREAT_TS)
 WITH RECURSIVE W (N) AS (SELECT 0 UNION ALL SELECT N + 1 FROM W WHERE N + 1 < ?),
 P (SCOPE, SIZE, STRT) AS (SELECT ?, ?, CAST(? AS DATETIME(6))),
 C (N, CT) AS (SELECT TIMESTAMPDIFF(MICROSECOND, ?, COMPUTED_SCHED_TS) DIV (? * 1000), COUNT(*) FROM RL_EVENT_SLOT_DTL
@@ -214,51 +264,15 @@ SELECT P.SCOPE, P.SIZE, `+start+`, COALESCE(C.CT, 0), UTC_TIMESTAMP(6)
   FROM P JOIN W LEFT JOIN C ON C.N = W.N
  WHERE NOT EXISTS (SELECT 1 FROM RL_WNDW_CT T
         WHERE T.WNDW_SCOPE_NM = ? AND T.WNDW_SIZE_MS = ? AND T.WNDW_STRT_TS = `+start+`)
- ORDER BY W.N`, 3, 0, 1, 2, 2, 1, 0, 2, 3, 1, 2, 0, 1),
-		addFrontier: text("INSERT IGNORE INTO RL_WNDW_FRONTIER_TRK (WNDW_SCOPE_NM, WNDW_SIZE_MS, REQ_TS, WNDW_END_TS, CREAT_TS)" +
-			" VALUES (?, ?, ?, ?, UTC_TIMESTAMP(6))"),
-
-		// By a range of one key: a row that is read by its whole key stays locked even
-		// if its count is too high.
-		lock: text("SELECT SLOT_CT FROM RL_WNDW_CT WHERE WNDW_SCOPE_NM = ? AND WNDW_SIZE_MS = ?"+
-			" AND WNDW_STRT_TS >= ? AND WNDW_STRT_TS <= ? AND SLOT_CT < ? FOR UPDATE SKIP LOCKED", 0, 1, 2, 2, 3),
-		lockWait: text("SELECT SLOT_CT FROM RL_WNDW_CT" + window + " FOR UPDATE"),
-		count: text("SELECT COUNT(*) FROM RL_EVENT_SLOT_DTL WHERE WNDW_SCOPE_NM = ?" +
-			" AND COMPUTED_SCHED_TS >= ? AND COMPUTED_SCHED_TS < ?"),
-		setCount: text("UPDATE RL_WNDW_CT SET SLOT_CT = ?" + window),
-
-		activeConfig:  text(config + "WNDW_CONFIG_NM = ? AND ACT_IN = 1"),
-		activeConfigs: text(config + "ACT_IN = 1 ORDER BY WNDW_CONFIG_NM LIMIT ?"),
-		configByID:    text(config + "RL_WNDW_CONFIG_ID = ?"),
-		deactivate:    text("UPDATE RL_EVENT_WNDW_CONFIG SET ACT_IN = 0 WHERE WNDW_CONFIG_NM = ? AND ACT_IN = 1"),
-		insertConfig: text("INSERT INTO RL_EVENT_WNDW_CONFIG (" + configColumns + ")" +
-			" VALUES (?, ?, ?, ?, ?, UTC_TIMESTAMP(6), 1, UTC_TIMESTAMP(6))"),
-
-		bump:       text("UPDATE RL_SLOT_CTL SET GEN_CT = GEN_CT + 1 WHERE CTL_NM = 'generation'"),
-		generation: text("SELECT GEN_CT FROM RL_SLOT_CTL WHERE CTL_NM = 'generation'"),
-
-		since: text("SELECT " + slotColumns + " FROM RL_EVENT_SLOT_DTL WHERE CREAT_TS >= ? AND (CREAT_TS > ? OR WNDW_SLOT_ID > ?)" +
-			" ORDER BY CREAT_TS, WNDW_SLOT_ID LIMIT ?"),
-		windows: text("SELECT WNDW_STRT_TS, SLOT_CT FROM RL_WNDW_CT WHERE WNDW_SCOPE_NM = ? AND WNDW_SIZE_MS = ?" +
-			" AND WNDW_STRT_TS >= ? AND WNDW_STRT_TS < ? ORDER BY WNDW_STRT_TS LIMIT ?"),
-
-		lead: text("UPDATE RL_SLOT_CTL SET HOLDER_ID = ?, HELD_UNTIL_TS = TIMESTAMPADD(MICROSECOND, ?, UTC_TIMESTAMP(6))" +
-			" WHERE CTL_NM = ? AND (HOLDER_ID = ? OR HOLDER_ID IS NULL OR HELD_UNTIL_TS <= UTC_TIMESTAMP(6))"),
-		addLeader: text("INSERT IGNORE INTO RL_SLOT_CTL (CTL_NM, GEN_CT) VALUES (?, 0)"),
-
-		purgeFrontiers: text("DELETE F FROM RL_WNDW_FRONTIER_TRK F JOIN (SELECT WNDW_SCOPE_NM, WNDW_SIZE_MS, REQ_TS, WNDW_END_TS" +
-			" FROM RL_WNDW_FRONTIER_TRK WHERE TIMESTAMPADD(MICROSECOND, WNDW_SIZE_MS * 1000, REQ_TS) <= ? AND CREAT_TS < ? LIMIT ?) D" +
-			" ON F.WNDW_SCOPE_NM = D.WNDW_SCOPE_NM AND F.WNDW_SIZE_MS = D.WNDW_SIZE_MS AND F.REQ_TS = D.REQ_TS AND F.WNDW_END_TS = D.WNDW_END_TS"),
-		purgeSlots:    text("DELETE FROM RL_EVENT_SLOT_DTL WHERE CREAT_TS < ? AND COMPUTED_SCHED_TS < ? ORDER BY CREAT_TS LIMIT ?", 0, 0, 1),
-		dropWindows:   text("DELETE FROM RL_WNDW_CT WHERE WNDW_SCOPE_NM = ? AND WNDW_SIZE_MS = ?"),
-		dropFrontiers: text("DELETE FROM RL_WNDW_FRONTIER_TRK WHERE WNDW_SCOPE_NM = ? AND WNDW_SIZE_MS = ?"),
-
-		keys: text("SELECT WNDW_SCOPE_NM, WNDW_SIZE_MS, WNDW_STRT_TS FROM RL_WNDW_CT WHERE WNDW_STRT_TS >= ? AND WNDW_STRT_TS < ?"+
-			" AND WNDW_SIZE_MS > 0 AND WNDW_SCOPE_NM >= ? AND (WNDW_SCOPE_NM > ? OR WNDW_SIZE_MS > ? OR (WNDW_SIZE_MS = ? AND WNDW_STRT_TS > ?))"+
-			" ORDER BY WNDW_SCOPE_NM, WNDW_SIZE_MS, WNDW_STRT_TS LIMIT ?", 0, 1, 2, 2, 3, 3, 4, 5),
-		compare: text("SELECT SLOT_CT, (SELECT COUNT(*) FROM RL_EVENT_SLOT_DTL WHERE WNDW_SCOPE_NM = ?"+
-			" AND COMPUTED_SCHED_TS >= ? AND COMPUTED_SCHED_TS < ?) FROM RL_WNDW_CT"+window, 0, 2, 3, 0, 1, 2),
-	}
+ ORDER BY W.N`, 3, 0, 1, 2, 2, 1, 0, 2, 3, 1, 2, 0, 1)
+	s.recount = w.text("INSERT IGNORE INTO RL_WNDW_CT (WNDW_SCOPE_NM, WNDW_SIZE_MS, WNDW_STRT_TS, SLOT_CT, CREAT_TS)" +
+		" SELECT :1, #2, TIMESTAMPADD(MICROSECOND, FLOOR(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', COMPUTED_SCHED_TS) / (#2 * 1000)) * #2 * 1000, '1970-01-01') W," +
+		" COUNT(*), UTC_TIMESTAMP(6) FROM RL_EVENT_SLOT_DTL WHERE WNDW_SCOPE_NM = :1 AND COMPUTED_SCHED_TS >= @3 GROUP BY W")
+	s.purgeFrontiers = text("DELETE F FROM RL_WNDW_FRONTIER_TRK F JOIN (SELECT WNDW_SCOPE_NM, WNDW_SIZE_MS, REQ_TS, WNDW_END_TS" +
+		" FROM RL_WNDW_FRONTIER_TRK WHERE TIMESTAMPADD(MICROSECOND, WNDW_SIZE_MS * 1000, REQ_TS) <= ? AND CREAT_TS < ? LIMIT ?) D" +
+		" ON F.WNDW_SCOPE_NM = D.WNDW_SCOPE_NM AND F.WNDW_SIZE_MS = D.WNDW_SIZE_MS AND F.REQ_TS = D.REQ_TS AND F.WNDW_END_TS = D.WNDW_END_TS")
+	s.purgeSlots = text("DELETE FROM RL_EVENT_SLOT_DTL WHERE CREAT_TS < ? AND COMPUTED_SCHED_TS < ? ORDER BY CREAT_TS LIMIT ?", 0, 0, 1)
+	return s
 }
 
 // mysqlPurgeWindows looks for the windows first, which locks nothing, and deletes
@@ -324,7 +338,7 @@ func mysqlMigrations() migrations {
 		addHistory:  text("INSERT INTO RL_SCHEMA_HISTORY (SCRIPT_NM, CHECKSUM_TX, APPLIED_TS) VALUES (?, ?, UTC_TIMESTAMP(6))"),
 		dropHistory: text("DELETE FROM RL_SCHEMA_HISTORY WHERE SCRIPT_NM = ?"),
 
-		present: func(err error) bool {
+		present: func(_ string, err error) bool {
 			var e *mysql.MySQLError
 			// Table, column, key name exists; a key to drop does not.
 			return errors.As(err, &e) && slices.Contains([]uint16{1050, 1060, 1061, 1091}, e.Number)
@@ -394,8 +408,10 @@ func classifyMySQL(err error) failure {
 	switch e.Number {
 	case 1062:
 		return duplicate(mysqlIndex(e.Message))
-	case 1213, 1205, 1020, 3572, 1317, 1927: // deadlock, lock wait, changed since read, not waited for, interrupted, killed
+	case 1213, 1020, 1317, 1927: // deadlock, changed since read, interrupted, killed
 		return failure{kind: slots.Passing}
+	case 1205, 3572: // waited for a lock for too long, or not at all
+		return failure{kind: slots.Held}
 	case 1053, 1158, 1159, 1160, 1161, 2006, 2013: // shut down, connection lost
 		return failure{kind: slots.Passing, stale: true}
 	case 1290, 1792, 1836: // read-only: what was the primary is a replica now

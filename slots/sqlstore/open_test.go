@@ -78,7 +78,7 @@ func TestOpenWithoutDirectory(t *testing.T) {
 func TestMemory(t *testing.T) {
 	a, b := migrated(t, "sqlite::memory:"), migrated(t, "sqlite::memory:")
 	c := slots.Config{ID: "1", Name: "only a", Max: 1, SizeMs: 1000}
-	_, err := a.PutConfig(soon(t), c, "")
+	_, err := a.PutConfig(soon(t), c, nowhere)
 	check(t, err)
 	if _, err := b.ActiveConfig(soon(t), c.Name); !errors.Is(err, slots.ErrConfigNotFound) {
 		t.Errorf("b has what a was given: %v", err)
@@ -94,7 +94,7 @@ func TestMemory(t *testing.T) {
 func TestFile(t *testing.T) {
 	address := "sqlite:" + filepath.Join(t.TempDir(), "slots.db")
 	a, b := migrated(t, address), migrated(t, address)
-	_, err := a.PutConfig(soon(t), slots.Config{ID: "1", Name: "both", Max: 1, SizeMs: 1000}, "")
+	_, err := a.PutConfig(soon(t), slots.Config{ID: "1", Name: "both", Max: 1, SizeMs: 1000}, nowhere)
 	check(t, err)
 	if _, err := b.ActiveConfig(soon(t), "both"); err != nil {
 		t.Error(err)
@@ -139,7 +139,7 @@ func TestNobodyListens(t *testing.T) {
 		for what, err := range map[string]error{
 			"ping":    db.Ping(soon(t)),
 			"migrate": func() error { _, err := db.Migrate(soon(t)); return err }(),
-			"begin":   func() error { _, err := db.Begin(soon(t)); return err }(),
+			"begin":   func() error { _, err := db.Begin(soon(t), ""); return err }(),
 		} {
 			if err == nil || slots.KindOf(err) != slots.Unavailable || strings.Contains(err.Error(), "secret") {
 				t.Errorf("%s %s: %v (%v), want unavailable", scheme, what, err, slots.KindOf(err))
@@ -154,12 +154,12 @@ func TestNoConnectionToSpare(t *testing.T) {
 		db, err := Open(Config{URL: address, PoolMax: 2})
 		check(t, err)
 		for range 2 {
-			tx, err := db.Begin(soon(t))
+			tx, err := db.Begin(soon(t), "")
 			check(t, err)
 			defer tx.Rollback()
 		}
 		ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
-		_, err = db.Begin(ctx)
+		_, err = db.Begin(ctx, "")
 		cancel()
 		if !errors.Is(err, context.DeadlineExceeded) || slots.KindOf(err) != slots.Unavailable {
 			t.Errorf("got %v (%v)", err, slots.KindOf(err))

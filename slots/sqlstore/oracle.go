@@ -89,7 +89,7 @@ func oracleFind(eventIDs []string) query {
 		places[i] = fmt.Sprintf(":%d", i+1)
 		q.args[i] = id
 	}
-	q.text = oracleSQL("SELECT " + oracleSlotColumns + " FROM RL_EVENT_SLOT_DTL WHERE EVENT_ID IN (" + strings.Join(places, ", ") + ")")
+	q.text = oracleSQL("SELECT " + slotResults + " FROM RL_EVENT_SLOT_DTL WHERE EVENT_ID IN (" + strings.Join(places, ", ") + ")")
 	return q
 }
 

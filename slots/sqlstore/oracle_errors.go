@@ -18,10 +18,10 @@ func oracleFailures() map[int]failure {
 	for kind, codes := range map[slots.Kind][]int{
 		slots.Passing: {
 			60, 8177, // deadlock, cannot serialize
-			54, 30006, // a lock was not to be had
 			28, 1012, 1013, 3113, 3114, 3135, 25408, // the connection is lost
 			4061, 4065, 4068, 6508, // the package was compiled meanwhile
 		},
+		slots.Held: {54, 30006}, // a lock was not to be had
 		slots.Unavailable: {
 			12170, 12514, 12528, 12537, 12541, 12543, 12545, 12547, // no listener, no service
 			18, 20, 2391, 12516, 12519, 12520, // no session to spare

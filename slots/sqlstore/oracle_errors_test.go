@@ -13,7 +13,8 @@ import (
 
 // The codes of Oracle and what may be done about each.
 var oracleKinds = map[slots.Kind][]int{
-	slots.Passing: {60, 8177, 54, 30006, 28, 1012, 3113, 3114, 3135, 25408, 4061, 4065, 4068, 6508},
+	slots.Held:    {54, 30006},
+	slots.Passing: {60, 8177, 28, 1012, 3113, 3114, 3135, 25408, 4061, 4065, 4068, 6508},
 	slots.Unavailable: {1033, 1034, 1089, 1090, 12170, 12514, 12528, 12537, 12541, 12547, 16000,
 		18, 20, 2391, 12516, 12519, 12520},
 	slots.Failed: {942, 1017, 1400, 12899, 24344, 1653, 1654, 904, 1031, 38912, 6550},
@@ -70,7 +71,7 @@ func failing(at string, err error) *fakeOracle {
 // claimOne places one slot, as the engine tx does.
 func claimOne(db *DB) error {
 	ctx := context.Background()
-	tx, err := db.Begin(ctx)
+	tx, err := db.Begin(ctx, "")
 	if err != nil {
 		return err
 	}

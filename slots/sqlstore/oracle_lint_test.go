@@ -206,7 +206,7 @@ func lockClauses(_ string, words []string) (found []string) {
 			continue
 		}
 		clause := at(words, i+2) + " " + at(words, i+3)
-		if !slices.Contains([]string{" ", "SKIP LOCKED"}, clause) && at(words, i+2) != ";" || clause == "SKIP LOCKED" && !slices.Contains([]string{"", ";"}, at(words, i+4)) {
+		if !slices.Contains([]string{" ", "SKIP LOCKED", "WAIT 1"}, clause) && at(words, i+2) != ";" || clause != " " && at(words, i+2) != ";" && !slices.Contains([]string{"", ";"}, at(words, i+4)) {
 			found = append(found, "FOR UPDATE "+clause)
 		}
 	}

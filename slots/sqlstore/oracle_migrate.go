@@ -60,7 +60,7 @@ func oracleBegin(ctx context.Context, db *sql.DB) (session, func(error) error, e
 
 // oracleLock waits for the lock as long as ctx allows.
 func oracleLock(ctx context.Context, db *sql.DB, conn *sql.Conn) (*sql.Tx, error) {
-	if _, err := conn.ExecContext(ctx, oracleMakeLock); err != nil && !oraclePresent(err) {
+	if _, err := conn.ExecContext(ctx, oracleMakeLock); err != nil && !oraclePresent(oracleMakeLock, err) {
 		return nil, fmt.Errorf("make RL_SCHEMA_LOCK: %w", err)
 	}
 	lock, err := db.BeginTx(ctx, nil)
@@ -74,15 +74,28 @@ func oracleLock(ctx context.Context, db *sql.DB, conn *sql.Conn) (*sql.Tx, error
 }
 
 // oraclePresent: a name is used already, a column is there, a key is there (twice),
-// an index on these columns is there, a key or a constraint is gone.
-func oraclePresent(err error) bool {
-	return slices.Contains([]int{955, 1430, 2260, 2261, 1408, 2441, 2443}, oracleCode(err))
+// an index on these columns is there, a key or a constraint is gone. Where a constraint
+// is added the name may be that of an index, and the constraint is missing.
+func oraclePresent(text string, err error) bool {
+	code := oracleCode(err)
+	if code == 955 {
+		return strings.HasPrefix(strings.TrimSpace(uncommentedSQL(text)), "CREATE ")
+	}
+	return slices.Contains([]int{1430, 2260, 2261, 1408, 2441, 2443}, code)
+}
+
+// uncommentedSQL is a statement without the lines of comments that it begins with.
+func uncommentedSQL(text string) string {
+	for strings.HasPrefix(strings.TrimSpace(text), "--") {
+		_, text, _ = strings.Cut(strings.TrimSpace(text), "\n")
+	}
+	return text
 }
 
 // oracleErrors lists what does not compile: CREATE succeeds all the same.
 const oracleErrors = "SELECT NAME, TYPE, LINE, POSITION, TEXT FROM ALL_ERRORS" +
 	" WHERE OWNER = SYS_CONTEXT('USERENV', 'CURRENT_SCHEMA') AND ATTRIBUTE = 'ERROR'" +
-	" AND NAME IN ('RL_SLOT_API', 'RL_NOW', 'RL_TS', 'RL_TXT', 'RL_ADD_MS')" +
+	" AND NAME IN ('RL_SLOT_API', 'RL_CONFIG_HELD', 'RL_NOW', 'RL_TS', 'RL_TXT', 'RL_ADD_MS')" +
 	" ORDER BY NAME, TYPE, SEQUENCE FETCH FIRST 10 ROWS ONLY"
 
 func oracleCheck(ctx context.Context, s session) error {

@@ -29,7 +29,7 @@ func nothing(string) (fakeAnswer, error) { return fakeAnswer{}, nil }
 func TestOracleMigrate(t *testing.T) {
 	f := migrating(nothing)
 	applied, err := f.store(t).Migrate(t.Context())
-	want := []string{"V1__rate_limiter_schema.sql", "V2__scope_and_size.sql", "R__rl_slot_api.sql"}
+	want := []string{"V1__rate_limiter_schema.sql", "V2__scope_and_size.sql", "V3__full_runs_and_scope.sql", "R__rl_slot_api.sql"}
 	if err != nil || !slices.Equal(applied, want) {
 		t.Fatalf("applied %q, %v, want %q", applied, err, want)
 	}
@@ -123,8 +123,8 @@ func TestOracleMigrateFlyway(t *testing.T) {
 			t.Error("version 1 was run over Flyway's")
 		}
 	}
-	if noted(f) != 3 {
-		t.Errorf("%d scripts are noted, want 3", noted(f))
+	if noted(f) != 4 {
+		t.Errorf("%d scripts are noted, want 4", noted(f))
 	}
 }
 

@@ -12,8 +12,8 @@ import (
 // oracleInputs and oracleOutputs are how many parameters of each kind
 // RL_SLOT_API.ASSIGN_SLOT has.
 const (
-	oracleInputs  = 22
-	oracleOutputs = 17
+	oracleInputs  = 15
+	oracleOutputs = 14
 )
 
 // oracleCall is one round trip: outside a transaction the driver asks for the
@@ -46,16 +46,11 @@ func oracleAssign(ctx context.Context, db *sql.DB, s *slots.Search) (*assigned, 
 // package's parameters.
 func oracleArguments(s *slots.Search) []any {
 	a := &s.Asks[0]
-	frontier := ""
-	if s.FrontierMs != 0 {
-		frontier = oracleText(s.FrontierMs * 1000)
-	}
 	return []any{
 		a.EventID, a.SlotID, s.Scope, s.SizeMs, s.ConfigID, s.Max, oracleFlag(s.Stratified),
 		oracleText(a.RequestedUs), a.ElapsedMs, a.FirstMax, int64(a.Bits & (1<<31 - 1)),
-		oracleText(s.FirstMs * 1000), oracleFlag(s.FirstKnown),
-		oracleText(s.BaseMs * 1000), oracleText(s.GridMs() * 1000), oracleText(s.FromMs * 1000), oracleFlag(s.Direct),
-		oracleText(min(s.EndMs, oracleLastUs/1000) * 1000), int64(s.Chunk), int64(s.Chunks), frontier, oracleFlag(s.Wait),
+		oracleText(max(s.FirstMs, oracleFirstUs/1000) * 1000), oracleText(s.FromMs * 1000), oracleFlag(s.Direct),
+		oracleText(min(s.EndMs, oracleLastUs/1000) * 1000),
 	}
 }
 
@@ -75,16 +70,15 @@ type oracleResult struct {
 	requested, window, scheduled, configID string
 	created                                string
 	firstCount                             int64
-	low, frontier                          string
-	held, exhausted                        int64
-	windows, contended, provisioned        int64
+	low                                    string
+	exhausted, windows, contended          int64
 }
 
 // places are the results in the order of the package's parameters.
 func (r *oracleResult) places() []any {
 	return []any{
 		&r.status, &r.slotID, &r.scope, &r.sizeMs, &r.requested, &r.window, &r.scheduled, &r.configID, &r.created,
-		&r.firstCount, &r.low, &r.frontier, &r.held, &r.exhausted, &r.windows, &r.contended, &r.provisioned,
+		&r.firstCount, &r.low, &r.exhausted, &r.windows, &r.contended,
 	}
 }
 
@@ -93,12 +87,12 @@ func (r *oracleResult) assigned(s *slots.Search) (*assigned, error) {
 	a := &assigned{
 		status:     slots.Status(r.status),
 		firstCount: r.firstCount,
-		lowMs:      millis(t.us(r.low)), frontierMs: millis(t.us(r.frontier)),
-		held: r.held == 1, exhausted: r.exhausted == 1,
-		windows: r.windows, contended: r.contended, provisioned: r.provisioned,
+		lowMs:      millis(t.us(r.low)),
+		exhausted:  r.exhausted == 1,
+		windows:    r.windows, contended: r.contended,
 	}
 	switch a.status {
-	case slots.Unplaced:
+	case slots.Unplaced, superseded, held:
 	case slots.New, slots.Existing:
 		a.slot = slots.Slot{
 			ID: r.slotID, EventID: s.Asks[0].EventID, Series: slots.Series{Scope: r.scope, SizeMs: r.sizeMs},
@@ -106,7 +100,7 @@ func (r *oracleResult) assigned(s *slots.Search) (*assigned, error) {
 			ConfigID: r.configID, CreatedUs: t.us(r.created),
 		}
 	default:
-		return nil, fmt.Errorf("RL_SLOT_API.ASSIGN_SLOT answers with status %d: want 0, 1 or 2", r.status)
+		return nil, fmt.Errorf("RL_SLOT_API.ASSIGN_SLOT answers with status %d: want 0 to 4", r.status)
 	}
 	if t.err != nil {
 		return nil, fmt.Errorf("RL_SLOT_API.ASSIGN_SLOT answers with a time that cannot be read: %w", t.err)

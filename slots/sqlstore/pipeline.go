@@ -12,34 +12,35 @@ import (
 // A pipeline sends the statements of a transaction together: the lock with the
 // beginning, and the claim with the commit.
 type pipeline struct {
-	// begin begins a transaction and runs the lock. After an error there may be a
-	// transaction or not.
-	begin func(ctx context.Context, conn *sql.Conn, lock query) (count int64, ok bool, err error)
+	// begin begins a transaction, runs what comes before the lock, and the lock, whose
+	// row it reads. After an error there may be a transaction or not.
+	begin func(ctx context.Context, conn *sql.Conn, before []query, lock query, to ...any) (ok bool, err error)
 	// end runs the claim and, if nothing of it fails, commits.
 	end func(ctx context.Context, conn *sql.Conn, claim []query) error
 }
 
 // pipelined implements slots.Tx and slots.ClaimCommitter.
 type pipelined struct {
-	db    *DB
-	conn  *sql.Conn // nil once the transaction has ended
-	begun bool
+	db       *DB
+	configID string
+	conn     *sql.Conn // nil once the transaction has ended
+	begun    bool
 }
 
 // Lock implements slots.Tx. The first one begins the transaction.
 func (t *pipelined) Lock(ctx context.Context, s slots.Series, windowMs, max int64) (count int64, ok bool, err error) {
 	const op = "lock a window"
-	lock := t.db.dialect.statements.lock.with(s.Scope, s.SizeMs, t.db.at(windowMs), max)
 	if t.conn == nil {
 		return 0, false, t.db.fail(ctx, op, sql.ErrTxDone)
 	}
 	if t.begun {
-		ok, err = t.db.row(ctx, t.conn, op, lock, &count)
-		return count, ok, err
+		return t.db.lock(ctx, t.conn, t.configID, s, windowMs, max)
 	}
 	t.begun = true
-	count, ok, err = t.db.dialect.pipeline.begin(ctx, t.conn, lock)
-	return count, ok, t.db.fail(ctx, op, err)
+	var active sql.NullInt64
+	before, lock := t.db.lockQueries(t.configID, s, windowMs, max)
+	ok, err = t.db.dialect.pipeline.begin(ctx, t.conn, before, lock, &count, &active)
+	return count, ok, t.db.locked(ctx, op, active, err)
 }
 
 // Claim implements slots.Tx.

@@ -19,18 +19,19 @@ import (
 
 func postgresDialect() *dialect {
 	return &dialect{
-		name:       "postgres",
-		schemes:    []string{"postgres", "postgresql"},
-		parse:      parsePostgres,
-		instant:    func(us int64) any { return time.UnixMicro(us).UTC() },
-		micros:     postgresMicros,
-		find:       postgresFind,
-		claim:      postgresClaim,
-		pipeline:   &pipeline{begin: postgresBegin, end: postgresEnd},
-		statements: postgresStatements(),
-		migrations: postgresMigrations(),
-		assign:     postgresAssign,
-		classify:   classifyPostgres,
+		name:        "postgres",
+		schemes:     []string{"postgres", "postgresql"},
+		parse:       parsePostgres,
+		instant:     func(us int64) any { return time.UnixMicro(us).UTC() },
+		micros:      postgresMicros,
+		find:        postgresFind,
+		claim:       postgresClaim,
+		pipeline:    &pipeline{begin: postgresBegin, end: postgresEnd},
+		statements:  postgresStatements(),
+		boundedWait: postgresWait,
+		migrations:  postgresMigrations(),
+		assign:      postgresAssign,
+		classify:    classifyPostgres,
 	}
 }
 
@@ -112,20 +113,26 @@ UPDATE RL_WNDW_CT SET SLOT_CT = SLOT_CT + (SELECT COUNT(*) FROM I)
 		[]any{s.Scope, s.SizeMs, time.UnixMilli(windowMs).UTC(), ids, events, requested, scheduled, configs}, 1}}
 }
 
+// postgresWait bounds the wait for a window.
+const postgresWait = "SET LOCAL lock_timeout = 1000"
+
 // postgresBegin begins and locks in one round trip.
-func postgresBegin(ctx context.Context, conn *sql.Conn, lock query) (count int64, ok bool, err error) {
+func postgresBegin(ctx context.Context, conn *sql.Conn, before []query, lock query, to ...any) (ok bool, err error) {
 	var b pgx.Batch
 	b.Queue("begin")
+	for _, q := range before {
+		b.Queue(q.text, q.args...)
+	}
 	b.Queue(lock.text, lock.args...).Query(func(rows pgx.Rows) error {
 		for rows.Next() {
 			ok = true
-			if err := rows.Scan(&count); err != nil {
+			if err := rows.Scan(to...); err != nil {
 				return err
 			}
 		}
 		return rows.Err()
 	})
-	return count, ok, postgresBatch(ctx, conn, &b)
+	return ok, postgresBatch(ctx, conn, &b)
 }
 
 // postgresEnd does the rest. After an error the server ignores what follows in
@@ -149,15 +156,27 @@ func postgresBatch(ctx context.Context, conn *sql.Conn, b *pgx.Batch) error {
 	})
 }
 
+// postgresTypes are those of arguments.
+var postgresTypes = map[byte]string{':': "text", '#': "bigint", '@': "timestamptz"}
+
 func postgresStatements() statements {
-	const window = " WHERE WNDW_SCOPE_NM = $1 AND WNDW_SIZE_MS = $2 AND WNDW_STRT_TS = $3"
-	const config = "SELECT " + configColumns + " FROM RL_EVENT_WNDW_CONFIG WHERE "
-	return statements{
-		peek: text("SELECT SLOT_CT FROM RL_WNDW_CT" + window),
-		scout: text("SELECT WNDW_STRT_TS FROM RL_WNDW_CT WHERE WNDW_SCOPE_NM = $1 AND WNDW_SIZE_MS = $2" +
-			" AND WNDW_STRT_TS >= $3 AND WNDW_STRT_TS < $4 AND SLOT_CT < $5 ORDER BY WNDW_SCOPE_NM, WNDW_SIZE_MS, WNDW_STRT_TS LIMIT 1"),
-		frontier: text("SELECT MAX(WNDW_END_TS) FROM RL_WNDW_FRONTIER_TRK WHERE WNDW_SCOPE_NM = $1 AND WNDW_SIZE_MS = $2 AND REQ_TS = $3"),
-		provision: text(`WITH C AS (
+	w := words{
+		arg:     func(kind byte, n int) string { return "$" + strconv.Itoa(n) + "::" + postgresTypes[kind] },
+		now:     "clock_timestamp()",
+		lock:    " FOR UPDATE",
+		wait:    " FOR UPDATE",
+		first:   "LIMIT 1",
+		most:    func(arg string) string { return "LIMIT " + arg },
+		instant: func(column string) string { return column },
+		plus:    func(at, ms string) string { return at + " + " + ms + " * interval '1 millisecond'" },
+		insert:  func(table string) string { return "INSERT INTO " + table },
+		skip:    func(string) string { return " ON CONFLICT DO NOTHING" },
+		key:     func(arg string) string { return arg },
+	}
+	s := w.statements()
+	s.gate = text("SELECT pg_advisory_xact_lock_shared(hashtextextended($1::text, 0))")
+	s.gateAll = text("SELECT pg_advisory_xact_lock(hashtextextended($1::text, 0))")
+	s.provision = text(`WITH C AS (
 SELECT (extract(epoch FROM COMPUTED_SCHED_TS - $3::timestamptz) * 1000000)::bigint / ($2::bigint * 1000) AS N, COUNT(*) AS CT FROM RL_EVENT_SLOT_DTL
  WHERE WNDW_SCOPE_NM = $1::text AND COMPUTED_SCHED_TS >= $3::timestamptz
    AND COMPUTED_SCHED_TS < $3::timestamptz + $4::bigint * ($2::bigint * interval '1 millisecond') GROUP BY 1),
@@ -169,52 +188,19 @@ SELECT $1::text, $2::bigint, W.STRT, COALESCE(C.CT, 0), clock_timestamp()
         WHERE T.WNDW_SCOPE_NM = $1::text AND T.WNDW_SIZE_MS = $2::bigint AND T.WNDW_STRT_TS = W.STRT
           AND T.WNDW_STRT_TS >= $3::timestamptz AND T.WNDW_STRT_TS < $3::timestamptz + $4::bigint * ($2::bigint * interval '1 millisecond'))
  ORDER BY W.STRT
-ON CONFLICT DO NOTHING`),
-		addFrontier: text("INSERT INTO RL_WNDW_FRONTIER_TRK (WNDW_SCOPE_NM, WNDW_SIZE_MS, REQ_TS, WNDW_END_TS, CREAT_TS)" +
-			" VALUES ($1, $2, $3, $4, clock_timestamp()) ON CONFLICT DO NOTHING"),
-
-		lock:     text("SELECT SLOT_CT FROM RL_WNDW_CT" + window + " AND SLOT_CT < $4 FOR UPDATE SKIP LOCKED"),
-		lockWait: text("SELECT SLOT_CT FROM RL_WNDW_CT" + window + " FOR UPDATE"),
-		count: text("SELECT COUNT(*) FROM RL_EVENT_SLOT_DTL WHERE WNDW_SCOPE_NM = $1" +
-			" AND COMPUTED_SCHED_TS >= $2 AND COMPUTED_SCHED_TS < $3"),
-		setCount: text("UPDATE RL_WNDW_CT SET SLOT_CT = $1 WHERE WNDW_SCOPE_NM = $2 AND WNDW_SIZE_MS = $3 AND WNDW_STRT_TS = $4"),
-
-		activeConfig:  text(config + "WNDW_CONFIG_NM = $1 AND ACT_IN = 1"),
-		activeConfigs: text(config + "ACT_IN = 1 ORDER BY WNDW_CONFIG_NM LIMIT $1"),
-		configByID:    text(config + "RL_WNDW_CONFIG_ID = $1"),
-		deactivate:    text("UPDATE RL_EVENT_WNDW_CONFIG SET ACT_IN = 0 WHERE WNDW_CONFIG_NM = $1 AND ACT_IN = 1"),
-		insertConfig: text("INSERT INTO RL_EVENT_WNDW_CONFIG (" + configColumns + ")" +
-			" VALUES ($1, $2, $3, $4, $5, clock_timestamp(), 1, clock_timestamp())"),
-
-		bump:       text("UPDATE RL_SLOT_CTL SET GEN_CT = GEN_CT + 1 WHERE CTL_NM = 'generation'"),
-		generation: text("SELECT GEN_CT FROM RL_SLOT_CTL WHERE CTL_NM = 'generation'"),
-
-		since: text("SELECT " + slotColumns + " FROM RL_EVENT_SLOT_DTL WHERE CREAT_TS >= $1 AND (CREAT_TS > $2 OR WNDW_SLOT_ID > $3)" +
-			" ORDER BY CREAT_TS, WNDW_SLOT_ID LIMIT $4"),
-		windows: text("SELECT WNDW_STRT_TS, SLOT_CT FROM RL_WNDW_CT WHERE WNDW_SCOPE_NM = $1 AND WNDW_SIZE_MS = $2" +
-			" AND WNDW_STRT_TS >= $3 AND WNDW_STRT_TS < $4 ORDER BY WNDW_STRT_TS LIMIT $5"),
-
-		lead: text("UPDATE RL_SLOT_CTL SET HOLDER_ID = $1, HELD_UNTIL_TS = clock_timestamp() + $2::bigint * interval '1 microsecond'" +
-			" WHERE CTL_NM = $3 AND (HOLDER_ID = $4 OR HOLDER_ID IS NULL OR HELD_UNTIL_TS <= clock_timestamp())"),
-		addLeader: text("INSERT INTO RL_SLOT_CTL (CTL_NM, GEN_CT) VALUES ($1, 0) ON CONFLICT DO NOTHING"),
-
-		purgeFrontiers: text("DELETE FROM RL_WNDW_FRONTIER_TRK WHERE (WNDW_SCOPE_NM, WNDW_SIZE_MS, REQ_TS, WNDW_END_TS) IN" +
-			" (SELECT WNDW_SCOPE_NM, WNDW_SIZE_MS, REQ_TS, WNDW_END_TS FROM RL_WNDW_FRONTIER_TRK" +
-			" WHERE REQ_TS + WNDW_SIZE_MS * interval '1 millisecond' <= $1 AND CREAT_TS < $2 LIMIT $3)"),
-		purgeWindows: text("DELETE FROM RL_WNDW_CT WHERE (WNDW_SCOPE_NM, WNDW_SIZE_MS, WNDW_STRT_TS) IN" +
-			" (SELECT WNDW_SCOPE_NM, WNDW_SIZE_MS, WNDW_STRT_TS FROM RL_WNDW_CT" +
-			" WHERE WNDW_STRT_TS + WNDW_SIZE_MS * interval '1 millisecond' <= $1 AND CREAT_TS < $2 LIMIT $3 FOR UPDATE SKIP LOCKED)"),
-		purgeSlots: text("DELETE FROM RL_EVENT_SLOT_DTL WHERE WNDW_SLOT_ID IN" +
-			" (SELECT WNDW_SLOT_ID FROM RL_EVENT_SLOT_DTL WHERE CREAT_TS < $1 AND COMPUTED_SCHED_TS < $1 ORDER BY CREAT_TS LIMIT $2)"),
-		dropWindows:   text("DELETE FROM RL_WNDW_CT WHERE WNDW_SCOPE_NM = $1 AND WNDW_SIZE_MS = $2"),
-		dropFrontiers: text("DELETE FROM RL_WNDW_FRONTIER_TRK WHERE WNDW_SCOPE_NM = $1 AND WNDW_SIZE_MS = $2"),
-
-		keys: text("SELECT WNDW_SCOPE_NM, WNDW_SIZE_MS, WNDW_STRT_TS FROM RL_WNDW_CT WHERE WNDW_STRT_TS >= $1 AND WNDW_STRT_TS < $2" +
-			" AND WNDW_SIZE_MS > 0 AND (WNDW_SCOPE_NM, WNDW_SIZE_MS, WNDW_STRT_TS) > ($3, $4, $5)" +
-			" ORDER BY WNDW_SCOPE_NM, WNDW_SIZE_MS, WNDW_STRT_TS LIMIT $6"),
-		compare: text("SELECT SLOT_CT, (SELECT COUNT(*) FROM RL_EVENT_SLOT_DTL WHERE WNDW_SCOPE_NM = $1" +
-			" AND COMPUTED_SCHED_TS >= $3 AND COMPUTED_SCHED_TS < $4) FROM RL_WNDW_CT" + window),
-	}
+ON CONFLICT DO NOTHING`)
+	s.recount = text("INSERT INTO RL_WNDW_CT (WNDW_SCOPE_NM, WNDW_SIZE_MS, WNDW_STRT_TS, SLOT_CT, CREAT_TS)" +
+		" SELECT $1::text, $2::bigint, TIMESTAMPTZ 'epoch' + (floor(extract(epoch FROM COMPUTED_SCHED_TS) * 1000 / $2::bigint) * $2::bigint) * interval '1 millisecond'," +
+		" COUNT(*), clock_timestamp() FROM RL_EVENT_SLOT_DTL WHERE WNDW_SCOPE_NM = $1::text AND COMPUTED_SCHED_TS >= $3::timestamptz GROUP BY 3 ON CONFLICT DO NOTHING")
+	s.purgeFrontiers = text("DELETE FROM RL_WNDW_FRONTIER_TRK WHERE (WNDW_SCOPE_NM, WNDW_SIZE_MS, REQ_TS, WNDW_END_TS) IN" +
+		" (SELECT WNDW_SCOPE_NM, WNDW_SIZE_MS, REQ_TS, WNDW_END_TS FROM RL_WNDW_FRONTIER_TRK" +
+		" WHERE REQ_TS + WNDW_SIZE_MS * interval '1 millisecond' <= $1 AND CREAT_TS < $2 LIMIT $3)")
+	s.purgeWindows = text("DELETE FROM RL_WNDW_CT WHERE (WNDW_SCOPE_NM, WNDW_SIZE_MS, WNDW_STRT_TS) IN" +
+		" (SELECT WNDW_SCOPE_NM, WNDW_SIZE_MS, WNDW_STRT_TS FROM RL_WNDW_CT" +
+		" WHERE WNDW_STRT_TS + WNDW_SIZE_MS * interval '1 millisecond' <= $1 AND CREAT_TS < $2 LIMIT $3 FOR UPDATE SKIP LOCKED)")
+	s.purgeSlots = text("DELETE FROM RL_EVENT_SLOT_DTL WHERE WNDW_SLOT_ID IN" +
+		" (SELECT WNDW_SLOT_ID FROM RL_EVENT_SLOT_DTL WHERE CREAT_TS < $1 AND COMPUTED_SCHED_TS < $1 ORDER BY CREAT_TS LIMIT $2)")
+	return s
 }
 
 // postgresLock is the number of the advisory lock that migrations take; any that
@@ -266,8 +252,10 @@ func classifySQLState(e *pgconn.PgError) failure {
 	switch class := e.Code[:min(2, len(e.Code))]; {
 	case e.Code == "23505":
 		return duplicate(e.ConstraintName)
-	case e.Code == "40001", e.Code == "40P01", e.Code == "55P03": // serialization, deadlock, lock not available
+	case e.Code == "40001", e.Code == "40P01": // serialization, deadlock
 		return failure{kind: slots.Passing}
+	case e.Code == "55P03": // lock not available
+		return failure{kind: slots.Held}
 	case e.Code == "25006": // read-only: what was the primary is a replica now
 		return failure{kind: slots.Passing, stale: true}
 	case e.Code == "25P03": // idle in transaction for too long

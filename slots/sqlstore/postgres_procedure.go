@@ -8,12 +8,26 @@ import (
 	"github.com/headgate-rls/headgate/slots"
 )
 
-// postgresCall has 22 arguments and 17 results, which must be given as something.
-const postgresCall = `CALL RL_SLOT_ASSIGN($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22,
-NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL)`
+const postgresCall = "SELECT * FROM RL_SLOT_PLACE($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)"
 
-// postgresAssign calls the procedure, outside a transaction: it commits.
+// postgresAssign calls the function, whose transaction is its own.
 func postgresAssign(ctx context.Context, db *sql.DB, s *slots.Search) (*assigned, error) {
-	row := db.QueryRowContext(ctx, postgresCall, callArgs(s, time.UnixMicro(s.Asks[0].RequestedUs).UTC())...)
-	return scanAssigned(row, &s.Asks[0], postgresMicros)
+	a := &s.Asks[0]
+	row := db.QueryRowContext(ctx, postgresCall,
+		s.Scope, s.SizeMs, s.ConfigID, s.Max, s.Stratified, s.FirstMs, s.FromMs, s.Direct, s.EndMs,
+		a.EventID, a.SlotID, time.UnixMicro(a.RequestedUs).UTC(), a.ElapsedMs, a.FirstMax, int64(a.Bits))
+	var r assigned
+	var id, scope, config sql.NullString
+	var size sql.NullInt64
+	var requestedUs, windowUs, scheduledUs, createdUs int64
+	var none bool
+	into := func(us *int64) instant { return instant{us: us, null: &none, read: postgresMicros} }
+	err := row.Scan(&r.status, &id, &scope, &size, into(&requestedUs), into(&windowUs), into(&scheduledUs), &config, into(&createdUs),
+		&r.firstCount, &r.lowMs, &r.exhausted, &r.windows, &r.contended)
+	r.slot = slots.Slot{
+		ID: id.String, EventID: a.EventID, Series: slots.Series{Scope: scope.String, SizeMs: size.Int64},
+		RequestedUs: requestedUs, WindowMs: millis(windowUs), ScheduledMs: millis(scheduledUs),
+		ConfigID: config.String, CreatedUs: createdUs,
+	}
+	return &r, err
 }

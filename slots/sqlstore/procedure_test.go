@@ -33,19 +33,16 @@ func sameAnswers(t *testing.T, db *DB, p slots.Procedure, scripts uint64) {
 			b, errB := procedure.Assign(soon(t), script.under("pr", s))
 			check(t, errA)
 			check(t, errB)
-			compareFound(t, s.GridMs(), fmt.Sprintf("seed %d search %d: %+v", seed, n, s), a, b)
+			compareFound(t, fmt.Sprintf("seed %d search %d: %+v", seed, n, s), a, b)
 		}
 	}
 }
 
 // compareFound compares all but what differs by design: names, and times of
-// creation. A frontier that is not beyond the start of the grid is none.
-func compareFound(t *testing.T, grid int64, what string, a, b slots.Found) {
+// creation.
+func compareFound(t *testing.T, what string, a, b slots.Found) {
 	t.Helper()
 	for _, f := range []*slots.Found{&a, &b} {
-		if f.FrontierMs <= grid {
-			f.FrontierMs = 0
-		}
 		slot := &f.Answers[0].Slot
 		slot.CreatedUs = 0
 		for _, name := range []*string{&slot.Scope, &slot.EventID, &slot.ID} {
@@ -65,12 +62,11 @@ func compareFound(t *testing.T, grid int64, what string, a, b slots.Found) {
 
 // searches makes searches that fill a few windows, hit the limits, and come again.
 type searches struct {
-	r     *rand.Rand
-	name  string
-	size  int64
-	max   int64
-	chunk int
-	at    int64
+	r    *rand.Rand
+	name string
+	size int64
+	max  int64
+	at   int64
 }
 
 func newSearches(r *rand.Rand, seed uint64) *searches {
@@ -78,7 +74,7 @@ func newSearches(r *rand.Rand, seed uint64) *searches {
 	maxima := []int64{1, 2, 3, 5, plan.MaxPerWindow}
 	return &searches{
 		r: r, name: fmt.Sprint(seed), size: sizes[r.IntN(len(sizes))], max: maxima[r.IntN(len(maxima))],
-		chunk: 1 + r.IntN(5), at: 1_790_000_000_000_000 + r.Int64N(1e12),
+		at: 1_790_000_000_000_000 + r.Int64N(1e12),
 	}
 }
 
@@ -88,8 +84,8 @@ func (c *searches) next(n int) slots.Search {
 	elapsed := plan.Elapsed(us, c.size)
 	s := slots.Search{
 		Series: slots.Series{SizeMs: c.size}, ConfigID: "config", Max: c.max, Stratified: c.r.IntN(2) == 0,
-		FirstMs: first, FirstKnown: c.r.IntN(3) == 0, BaseMs: first + c.size, FromMs: first + c.size,
-		Direct: c.r.IntN(3) == 0, EndMs: first + 1000*c.size, Chunk: c.chunk, Chunks: c.r.IntN(3), Wait: c.r.IntN(2) == 0,
+		FirstMs: first, BaseMs: first + c.size, FromMs: first + c.size,
+		Direct: c.r.IntN(3) == 0, EndMs: first + 1000*c.size,
 		Asks: []slots.Ask{{
 			EventID: fmt.Sprintf("e%s-%d", c.name, n-c.r.IntN(2)*c.r.IntN(3)), SlotID: fmt.Sprintf("s%s-%d", c.name, n), RequestedUs: us,
 			ElapsedMs: elapsed, FirstMax: plan.FirstCapacity(c.max, elapsed, c.size), Bits: c.r.Uint32(),
@@ -110,6 +106,14 @@ func (c *searches) under(prefix string, s slots.Search) *slots.Search {
 	return &s
 }
 
+// use has a config count in the series, and leaves its windows as they are.
+func use(t *testing.T, db *DB, s slots.Series) {
+	t.Helper()
+	id := fmt.Sprint("use-", s.Scope, s.SizeMs)
+	_, err := db.PutConfig(soon(t), slots.Config{ID: id, Name: id, Max: 1, SizeMs: max(s.SizeMs, plan.MinSizeMs), Options: slots.Options{Scope: s.Scope}}, nowhere)
+	check(t, err)
+}
+
 // Procedures say what is wrong with a slot id that is in use, and change nothing.
 func TestProcedureSlotIDInUse(t *testing.T) {
 	eachMigrated(t, func(t *testing.T, db *DB) {
@@ -118,6 +122,7 @@ func TestProcedureSlotIDInUse(t *testing.T) {
 		}
 		c := newSearches(rand.New(rand.NewPCG(1, 1)), 1)
 		first, second := c.next(10), c.next(20)
+		first.Scope, second.Scope = "s", "s"
 		second.Asks[0].SlotID = first.Asks[0].SlotID
 		_, err := db.Procedure().Call(soon(t), &first)
 		check(t, err)
@@ -125,6 +130,7 @@ func TestProcedureSlotIDInUse(t *testing.T) {
 		if slots.KindOf(err) != slots.Passing {
 			t.Fatalf("a slot id that is in use gave %v", err)
 		}
+		use(t, db, first.Series)
 		drifts, _, err := db.Drift(soon(t), 0, 1<<42, nil, 100, false)
 		if err != nil || len(drifts) > 0 {
 			t.Fatalf("drift %v, %v", drifts, err)

@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync/atomic"
 
@@ -155,14 +156,19 @@ func sqliteMicros(src any) (int64, error) {
 }
 
 func sqliteStatements() statements {
-	const window = " WHERE WNDW_SCOPE_NM = ?1 AND WNDW_SIZE_MS = ?2 AND WNDW_STRT_TS = ?3"
-	const config = "SELECT " + configColumns + " FROM RL_EVENT_WNDW_CONFIG WHERE "
-	return statements{
-		peek: text("SELECT SLOT_CT FROM RL_WNDW_CT" + window),
-		scout: text("SELECT WNDW_STRT_TS FROM RL_WNDW_CT WHERE WNDW_SCOPE_NM = ?1 AND WNDW_SIZE_MS = ?2" +
-			" AND WNDW_STRT_TS >= ?3 AND WNDW_STRT_TS < ?4 AND SLOT_CT < ?5 ORDER BY WNDW_STRT_TS LIMIT 1"),
-		frontier: text("SELECT MAX(WNDW_END_TS) FROM RL_WNDW_FRONTIER_TRK WHERE WNDW_SCOPE_NM = ?1 AND WNDW_SIZE_MS = ?2 AND REQ_TS = ?3"),
-		provision: text(`WITH RECURSIVE W (N) AS (SELECT 0 UNION ALL SELECT N + 1 FROM W WHERE N + 1 < ?4),
+	w := words{
+		arg:     func(_ byte, n int) string { return "?" + strconv.Itoa(n) },
+		now:     sqliteNow,
+		first:   "LIMIT 1",
+		most:    func(arg string) string { return "LIMIT " + arg },
+		instant: func(column string) string { return column },
+		plus:    func(at, ms string) string { return at + " + " + ms + " * 1000" },
+		insert:  func(table string) string { return "INSERT OR IGNORE INTO " + table },
+		skip:    func(string) string { return "" },
+		key:     func(arg string) string { return arg },
+	}
+	s := w.statements()
+	s.provision = text(`WITH RECURSIVE W (N) AS (SELECT 0 UNION ALL SELECT N + 1 FROM W WHERE N + 1 < ?4),
 C (N, CT) AS (SELECT (COMPUTED_SCHED_TS - ?3) / (?2 * 1000), COUNT(*) FROM RL_EVENT_SLOT_DTL
  WHERE WNDW_SCOPE_NM = ?1 AND COMPUTED_SCHED_TS >= ?3 AND COMPUTED_SCHED_TS < ?3 + ?4 * ?2 * 1000 GROUP BY 1)
 INSERT OR IGNORE INTO RL_WNDW_CT (WNDW_SCOPE_NM, WNDW_SIZE_MS, WNDW_STRT_TS, SLOT_CT, CREAT_TS)
@@ -170,51 +176,19 @@ SELECT ?1, ?2, ?3 + W.N * ?2 * 1000, COALESCE(C.CT, 0), ` + sqliteNow + `
   FROM W LEFT JOIN C ON C.N = W.N
  WHERE NOT EXISTS (SELECT 1 FROM RL_WNDW_CT T
         WHERE T.WNDW_SCOPE_NM = ?1 AND T.WNDW_SIZE_MS = ?2 AND T.WNDW_STRT_TS = ?3 + W.N * ?2 * 1000)
- ORDER BY W.N`),
-		addFrontier: text("INSERT OR IGNORE INTO RL_WNDW_FRONTIER_TRK (WNDW_SCOPE_NM, WNDW_SIZE_MS, REQ_TS, WNDW_END_TS, CREAT_TS)" +
-			" VALUES (?1, ?2, ?3, ?4, " + sqliteNow + ")"),
-
-		// The transaction is the only one that writes: there is nothing to lock.
-		lock:     text("SELECT SLOT_CT FROM RL_WNDW_CT" + window + " AND SLOT_CT < ?4"),
-		lockWait: text("SELECT SLOT_CT FROM RL_WNDW_CT" + window),
-		count: text("SELECT COUNT(*) FROM RL_EVENT_SLOT_DTL WHERE WNDW_SCOPE_NM = ?1" +
-			" AND COMPUTED_SCHED_TS >= ?2 AND COMPUTED_SCHED_TS < ?3"),
-		setCount: text("UPDATE RL_WNDW_CT SET SLOT_CT = ?1 WHERE WNDW_SCOPE_NM = ?2 AND WNDW_SIZE_MS = ?3 AND WNDW_STRT_TS = ?4"),
-
-		activeConfig:  text(config + "WNDW_CONFIG_NM = ?1 AND ACT_IN = 1"),
-		activeConfigs: text(config + "ACT_IN = 1 ORDER BY WNDW_CONFIG_NM LIMIT ?1"),
-		configByID:    text(config + "RL_WNDW_CONFIG_ID = ?1"),
-		deactivate:    text("UPDATE RL_EVENT_WNDW_CONFIG SET ACT_IN = 0 WHERE WNDW_CONFIG_NM = ?1 AND ACT_IN = 1"),
-		insertConfig: text("INSERT INTO RL_EVENT_WNDW_CONFIG (" + configColumns + ")" +
-			" VALUES (?1, ?2, ?3, ?4, ?5, " + sqliteNow + ", 1, " + sqliteNow + ")"),
-
-		bump:       text("UPDATE RL_SLOT_CTL SET GEN_CT = GEN_CT + 1 WHERE CTL_NM = 'generation'"),
-		generation: text("SELECT GEN_CT FROM RL_SLOT_CTL WHERE CTL_NM = 'generation'"),
-
-		since: text("SELECT " + slotColumns + " FROM RL_EVENT_SLOT_DTL WHERE CREAT_TS >= ?1 AND (CREAT_TS > ?2 OR WNDW_SLOT_ID > ?3)" +
-			" ORDER BY CREAT_TS, WNDW_SLOT_ID LIMIT ?4"),
-		windows: text("SELECT WNDW_STRT_TS, SLOT_CT FROM RL_WNDW_CT WHERE WNDW_SCOPE_NM = ?1 AND WNDW_SIZE_MS = ?2" +
-			" AND WNDW_STRT_TS >= ?3 AND WNDW_STRT_TS < ?4 ORDER BY WNDW_STRT_TS LIMIT ?5"),
-
-		lead: text("UPDATE RL_SLOT_CTL SET HOLDER_ID = ?1, HELD_UNTIL_TS = " + sqliteNow + " + ?2" +
-			" WHERE CTL_NM = ?3 AND (HOLDER_ID = ?4 OR HOLDER_ID IS NULL OR HELD_UNTIL_TS <= " + sqliteNow + ")"),
-		addLeader: text("INSERT OR IGNORE INTO RL_SLOT_CTL (CTL_NM, GEN_CT) VALUES (?1, 0)"),
-
-		purgeFrontiers: text("DELETE FROM RL_WNDW_FRONTIER_TRK WHERE (WNDW_SCOPE_NM, WNDW_SIZE_MS, REQ_TS, WNDW_END_TS) IN" +
-			" (SELECT WNDW_SCOPE_NM, WNDW_SIZE_MS, REQ_TS, WNDW_END_TS FROM RL_WNDW_FRONTIER_TRK WHERE REQ_TS + WNDW_SIZE_MS * 1000 <= ?1 AND CREAT_TS < ?2 LIMIT ?3)"),
-		purgeWindows: text("DELETE FROM RL_WNDW_CT WHERE (WNDW_SCOPE_NM, WNDW_SIZE_MS, WNDW_STRT_TS) IN" +
-			" (SELECT WNDW_SCOPE_NM, WNDW_SIZE_MS, WNDW_STRT_TS FROM RL_WNDW_CT WHERE WNDW_STRT_TS + WNDW_SIZE_MS * 1000 <= ?1 AND CREAT_TS < ?2 LIMIT ?3)"),
-		purgeSlots: text("DELETE FROM RL_EVENT_SLOT_DTL WHERE WNDW_SLOT_ID IN" +
-			" (SELECT WNDW_SLOT_ID FROM RL_EVENT_SLOT_DTL WHERE CREAT_TS < ?1 AND COMPUTED_SCHED_TS < ?1 ORDER BY CREAT_TS LIMIT ?2)"),
-		dropWindows:   text("DELETE FROM RL_WNDW_CT WHERE WNDW_SCOPE_NM = ?1 AND WNDW_SIZE_MS = ?2"),
-		dropFrontiers: text("DELETE FROM RL_WNDW_FRONTIER_TRK WHERE WNDW_SCOPE_NM = ?1 AND WNDW_SIZE_MS = ?2"),
-
-		keys: text("SELECT WNDW_SCOPE_NM, WNDW_SIZE_MS, WNDW_STRT_TS FROM RL_WNDW_CT WHERE WNDW_STRT_TS >= ?1 AND WNDW_STRT_TS < ?2" +
-			" AND WNDW_SIZE_MS > 0 AND (WNDW_SCOPE_NM, WNDW_SIZE_MS, WNDW_STRT_TS) > (?3, ?4, ?5)" +
-			" ORDER BY WNDW_SCOPE_NM, WNDW_SIZE_MS, WNDW_STRT_TS LIMIT ?6"),
-		compare: text("SELECT SLOT_CT, (SELECT COUNT(*) FROM RL_EVENT_SLOT_DTL WHERE WNDW_SCOPE_NM = ?1" +
-			" AND COMPUTED_SCHED_TS >= ?3 AND COMPUTED_SCHED_TS < ?4) FROM RL_WNDW_CT" + window),
-	}
+ ORDER BY W.N`)
+	// Division rounds toward zero: a multiple of the size makes all times positive.
+	const shift = "(4000000000000000 / (?2 * 1000) + 1) * (?2 * 1000)"
+	s.recount = text("INSERT OR IGNORE INTO RL_WNDW_CT (WNDW_SCOPE_NM, WNDW_SIZE_MS, WNDW_STRT_TS, SLOT_CT, CREAT_TS)" +
+		" SELECT ?1, ?2, (COMPUTED_SCHED_TS + " + shift + ") / (?2 * 1000) * (?2 * 1000) - " + shift + ", COUNT(*), " + sqliteNow +
+		" FROM RL_EVENT_SLOT_DTL WHERE WNDW_SCOPE_NM = ?1 AND COMPUTED_SCHED_TS >= ?3 GROUP BY 3")
+	s.purgeFrontiers = text("DELETE FROM RL_WNDW_FRONTIER_TRK WHERE (WNDW_SCOPE_NM, WNDW_SIZE_MS, REQ_TS, WNDW_END_TS) IN" +
+		" (SELECT WNDW_SCOPE_NM, WNDW_SIZE_MS, REQ_TS, WNDW_END_TS FROM RL_WNDW_FRONTIER_TRK WHERE REQ_TS + WNDW_SIZE_MS * 1000 <= ?1 AND CREAT_TS < ?2 LIMIT ?3)")
+	s.purgeWindows = text("DELETE FROM RL_WNDW_CT WHERE (WNDW_SCOPE_NM, WNDW_SIZE_MS, WNDW_STRT_TS) IN" +
+		" (SELECT WNDW_SCOPE_NM, WNDW_SIZE_MS, WNDW_STRT_TS FROM RL_WNDW_CT WHERE WNDW_STRT_TS + WNDW_SIZE_MS * 1000 <= ?1 AND CREAT_TS < ?2 LIMIT ?3)")
+	s.purgeSlots = text("DELETE FROM RL_EVENT_SLOT_DTL WHERE WNDW_SLOT_ID IN" +
+		" (SELECT WNDW_SLOT_ID FROM RL_EVENT_SLOT_DTL WHERE CREAT_TS < ?1 AND COMPUTED_SCHED_TS < ?1 ORDER BY CREAT_TS LIMIT ?2)")
+	return s
 }
 
 func sqliteMigrations() migrations {

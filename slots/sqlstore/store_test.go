@@ -20,6 +20,9 @@ import (
 // series is what these tests use.
 var series = slots.Series{Scope: "*", SizeMs: 4000}
 
+// nowhere has configs count in windows that nobody uses.
+var nowhere = slots.PutOptions{SeriesOf: func(slots.Config) slots.Series { return slots.Series{Scope: "nowhere", SizeMs: 1000} }}
+
 func slotOf(n int, windowMs int64) slots.Slot {
 	return slots.Slot{ID: fmt.Sprintf("s%05d", n), EventID: fmt.Sprintf("e%05d", n), Series: series,
 		RequestedUs: windowMs*1000 + 1, WindowMs: windowMs, ScheduledMs: windowMs + 1, ConfigID: "c"}
@@ -28,7 +31,7 @@ func slotOf(n int, windowMs int64) slots.Slot {
 // claim places slots into a window that is there.
 func claim(t *testing.T, db *DB, windowMs int64, claimed ...slots.Slot) error {
 	t.Helper()
-	tx, err := db.Begin(soon(t))
+	tx, err := db.Begin(soon(t), "")
 	check(t, err)
 	defer tx.Rollback()
 	_, ok, err := tx.Lock(soon(t), series, windowMs, 1<<40)
@@ -106,7 +109,7 @@ func TestClaimMany(t *testing.T) {
 // A claim of a window without a row is an error, not slots that nothing counts.
 func TestClaimWithoutRow(t *testing.T) {
 	eachMigrated(t, func(t *testing.T, db *DB) {
-		tx, err := db.Begin(soon(t))
+		tx, err := db.Begin(soon(t), "")
 		check(t, err)
 		defer tx.Rollback()
 		err = tx.Claim(soon(t), series, 0, []slots.Slot{slotOf(1, 0)})
@@ -126,7 +129,7 @@ func TestIDsDiffer(t *testing.T) {
 			s := slotOf(n, 0)
 			s.EventID = id
 			check(t, claim(t, db, 0, s))
-			_, err := db.PutConfig(soon(t), slots.Config{ID: fmt.Sprint(n), Name: id, Max: int64(n), SizeMs: 4000}, "")
+			_, err := db.PutConfig(soon(t), slots.Config{ID: fmt.Sprint(n), Name: id, Max: int64(n), SizeMs: 4000}, nowhere)
 			check(t, err)
 		}
 		for n, id := range ids {
@@ -213,7 +216,7 @@ func TestPutConfigTogether(t *testing.T) {
 		var wg sync.WaitGroup
 		for n := range 10 {
 			wg.Go(func() {
-				c, err := db.PutConfig(soon(t), slots.Config{ID: fmt.Sprint(n), Name: "default", Max: int64(n), SizeMs: 1500, Options: slots.Options{Scope: "shared", Stratified: true}}, "")
+				c, err := db.PutConfig(soon(t), slots.Config{ID: fmt.Sprint(n), Name: "default", Max: int64(n), SizeMs: 1500, Options: slots.Options{Scope: "shared", Stratified: true}}, nowhere)
 				if err != nil || !c.Active || c.Max != int64(n) || c.SizeMs != 1500 || c.Options.Scope != "shared" || !c.Options.Stratified || c.SinceUs == 0 || c.CreatedUs == 0 {
 					t.Errorf("put: %+v, %v", c, err)
 				}
@@ -231,7 +234,7 @@ func TestPutConfigTogether(t *testing.T) {
 		if n := one(t, db.pools.read, "SELECT COUNT(*) FROM RL_EVENT_WNDW_CONFIG"); n != "10" {
 			t.Errorf("%s versions are kept", n)
 		}
-		_, err = db.PutConfig(soon(t), slots.Config{ID: "3", Name: "default", Max: 1, SizeMs: 1000}, "")
+		_, err = db.PutConfig(soon(t), slots.Config{ID: "3", Name: "default", Max: 1, SizeMs: 1000}, nowhere)
 		if slots.KindOf(err) != slots.Passing {
 			t.Errorf("an id that is in use: %v", err)
 		}
@@ -251,7 +254,7 @@ func TestConfigOptions(t *testing.T) {
 	eachMigrated(t, func(t *testing.T, db *DB) {
 		calendar, err := plan.ParseCalendar([]byte(`{"zone":"Europe/Berlin"}`))
 		check(t, err)
-		c, err := db.PutConfig(soon(t), slots.Config{ID: "1", Name: "n", Max: 1, SizeMs: 1000, Options: slots.Options{Calendar: calendar}}, "")
+		c, err := db.PutConfig(soon(t), slots.Config{ID: "1", Name: "n", Max: 1, SizeMs: 1000, Options: slots.Options{Calendar: calendar}}, nowhere)
 		if err != nil || !c.Options.Calendar.Equal(calendar) || c.Options.Stratified {
 			t.Fatalf("%+v, %v", c, err)
 		}
@@ -314,7 +317,7 @@ func TestPurgeBesideLocks(t *testing.T) {
 			t.Skip("transactions wait for each other")
 		}
 		provision(t, db, 0, 20)
-		tx, err := db.Begin(soon(t))
+		tx, err := db.Begin(soon(t), "")
 		check(t, err)
 		defer tx.Rollback()
 		if _, ok, err := tx.Lock(soon(t), series, 40_000, 1); !ok || err != nil {
@@ -342,7 +345,7 @@ func TestKinds(t *testing.T) {
 		kill := map[string]string{"postgres": "SELECT pg_terminate_backend(%s)", "mysql": "KILL %s"}[db.dialect.name]
 		self := map[string]string{"postgres": "SELECT pg_backend_pid()", "mysql": "SELECT CONNECTION_ID()"}[db.dialect.name]
 
-		begun, err := db.Begin(soon(t))
+		begun, err := db.Begin(soon(t), "")
 		check(t, err)
 		var id string
 		check(t, begun.(*pipelined).conn.QueryRowContext(soon(t), self).Scan(&id))
@@ -362,7 +365,7 @@ func TestKinds(t *testing.T) {
 		if err := db.Close(); err != nil {
 			t.Error(err)
 		}
-		if _, err := db.Begin(soon(t)); err == nil {
+		if _, err := db.Begin(soon(t), ""); err == nil {
 			t.Errorf("%s: a closed store begins transactions", db.dialect.name)
 		}
 	})
@@ -409,7 +412,7 @@ func TestEndedTransactions(t *testing.T) {
 		provision(t, db, 0, 2)
 		before := db.pools.write.Stats().InUse
 		for n := range 2 * db.pools.write.Stats().MaxOpenConnections {
-			tx, err := db.Begin(soon(t))
+			tx, err := db.Begin(soon(t), "")
 			check(t, err)
 			if _, ok, err := tx.Lock(soon(t), series, 0, 1000); !ok || err != nil {
 				t.Fatal(ok, err)

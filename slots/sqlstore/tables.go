@@ -3,6 +3,7 @@ package sqlstore
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"slices"
 
 	"github.com/headgate-rls/headgate/slots"
@@ -48,10 +49,79 @@ func (db *DB) Peek(ctx context.Context, s slots.Series, windowMs int64) (count i
 	return count, ok, err
 }
 
-// Scout implements slots.Tables.
+// How many windows Scout reads: a few at first, since what is noted saves the rest, and
+// more and more after that.
+const (
+	scoutFirst = 100
+	scoutMost  = 10_000
+)
+
+// Scout implements slots.Tables. It jumps over what is noted to be full, and reads
+// windows from there on.
 func (db *DB) Scout(ctx context.Context, s slots.Series, fromMs, toMs, max int64) (windowMs int64, ok bool, err error) {
-	q := db.dialect.statements.scout.with(s.Scope, s.SizeMs, db.at(fromMs), db.at(toMs), max)
-	return db.when(ctx, "look for a window with room", q)
+	at, read := fromMs, scoutFirst
+	for at < toMs {
+		end, ok, err := db.runEnd(ctx, s, max, at)
+		if err != nil {
+			return 0, false, err
+		}
+		if ok && end > at {
+			at, read = end, scoutFirst
+			continue
+		}
+		windows, err := db.Windows(ctx, s, at, toMs, read)
+		if err != nil {
+			return 0, false, err
+		}
+		for _, w := range windows {
+			if w.StartMs != at || w.Count < max {
+				return at, true, nil
+			}
+			at += s.SizeMs
+		}
+		if len(windows) < read {
+			break // those that follow have no rows
+		}
+		read = min(read*4, scoutMost)
+	}
+	return min(at, toMs), at < toMs, nil
+}
+
+// runEnd returns the end of the run that fromMs may lie in.
+func (db *DB) runEnd(ctx context.Context, s slots.Series, max, fromMs int64) (endMs int64, ok bool, err error) {
+	return db.when(ctx, "look for full windows", db.dialect.statements.run.with(s.Scope, s.SizeMs, max, db.at(fromMs)))
+}
+
+// NoteFull implements slots.Store.
+func (db *DB) NoteFull(ctx context.Context, s slots.Series, max int64, full slots.Span, generation int64) error {
+	const op = "note full windows"
+	st := &db.dialect.statements
+	return db.transact(ctx, op, func(tx *sql.Tx) error {
+		var now int64
+		if _, err := db.row(ctx, tx, op, st.lockGeneration.with(), &now); err != nil || now != generation {
+			return err // what was seen may not be so any more
+		}
+		args := []any{s.Scope, s.SizeMs, max, db.at(full.FromMs), db.at(full.ToMs)}
+		var fromUs, toUs int64
+		var none bool
+		_, err := db.row(ctx, tx, op, st.overlaps.with(args...),
+			instant{us: &fromUs, null: &none, read: db.dialect.micros}, instant{us: &toUs, null: &none, read: db.dialect.micros})
+		if err != nil {
+			return err
+		}
+		if !none {
+			from, to := min(millis(fromUs), full.FromMs), millis(toUs)
+			if to < full.ToMs {
+				to = full.ToMs
+			}
+			if _, err := db.change(ctx, tx, op, st.dropOverlap.with(args...)); err != nil {
+				return err
+			}
+			args[3], args[4] = db.at(from), db.at(to)
+		}
+		_, err = db.change(ctx, tx, op, st.addRun.with(args...))
+		return err
+	})
 }
 
 // Frontier implements slots.Tables.
@@ -90,33 +160,69 @@ func (db *DB) Provision(ctx context.Context, s slots.Series, fromMs, toMs int64,
 }
 
 // Begin implements slots.Tables.
-func (db *DB) Begin(ctx context.Context) (slots.Tx, error) {
+func (db *DB) Begin(ctx context.Context, configID string) (slots.Tx, error) {
 	const op = "begin a transaction"
 	if db.dialect.pipeline != nil {
 		conn, err := db.pools.write.Conn(ctx)
 		if err != nil {
 			return nil, db.fail(ctx, op, err)
 		}
-		return &pipelined{db: db, conn: conn}, nil
+		return &pipelined{db: db, configID: configID, conn: conn}, nil
 	}
 	t, err := db.pools.write.BeginTx(ctx, nil)
 	if err != nil {
 		return nil, db.fail(ctx, op, err)
 	}
-	return &tx{db, t}, nil
+	return &tx{db, configID, t}, nil
 }
 
 // tx implements slots.Tx.
 type tx struct {
-	db *DB
-	tx *sql.Tx
+	db       *DB
+	configID string
+	tx       *sql.Tx
 }
 
 // Lock implements slots.Tx.
 func (t *tx) Lock(ctx context.Context, s slots.Series, windowMs, max int64) (count int64, ok bool, err error) {
-	q := t.db.dialect.statements.lock.with(s.Scope, s.SizeMs, t.db.at(windowMs), max)
-	ok, err = t.db.row(ctx, t.tx, "lock a window", q, &count)
-	return count, ok, err
+	return t.db.lock(ctx, t.tx, t.configID, s, windowMs, max)
+}
+
+// lock runs the statements of a lock one by one.
+func (db *DB) lock(ctx context.Context, on runner, configID string, s slots.Series, windowMs, max int64) (count int64, ok bool, err error) {
+	const op = "lock a window"
+	before, lock := db.lockQueries(configID, s, windowMs, max)
+	for _, q := range before {
+		if _, err := db.change(ctx, on, op, q); err != nil {
+			return 0, false, err
+		}
+	}
+	var active sql.NullInt64
+	ok, err = db.row(ctx, on, op, lock, &count, &active)
+	return count, ok, db.locked(ctx, op, active, err)
+}
+
+// lockQueries are the statements of a lock: what comes before, and the lock itself.
+func (db *DB) lockQueries(configID string, s slots.Series, windowMs, max int64) (before []query, lock query) {
+	st := &db.dialect.statements
+	if configID != "" && st.gate.text != "" {
+		before = append(before, st.gate.with(configID))
+	}
+	if db.dialect.boundedWait != "" {
+		before = append(before, query{text: db.dialect.boundedWait})
+	}
+	start := db.at(windowMs)
+	before = append(before, st.make.with(s.Scope, s.SizeMs, start, db.at(windowMs+s.SizeMs)))
+	return before, st.lock.with(s.Scope, s.SizeMs, start, max, configID)
+}
+
+// locked makes of a lock's outcome the error that it is if the version of the config is
+// superseded.
+func (db *DB) locked(ctx context.Context, op string, active sql.NullInt64, err error) error {
+	if err == nil && active.Valid && active.Int64 == 0 {
+		return &slots.StoreError{Kind: slots.Superseded, Op: op, Err: errors.New("the config has another version now")}
+	}
+	return db.fail(ctx, op, err)
 }
 
 // Claim implements slots.Tx.

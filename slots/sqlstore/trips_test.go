@@ -91,12 +91,15 @@ func TestRoundTrips(t *testing.T) {
 		for engine, want := range map[string]int64{"tx": 3, "procedure": 1} {
 			e := slots.TxEngine(db)
 			if engine == "procedure" {
+				if db.Procedure() == nil {
+					continue
+				}
 				e = slots.ProcedureEngine(db.Procedure(), e)
 			}
 			for n := range 4 {
-				s := &slots.Search{Series: series, ConfigID: "c", Max: 1000, FirstMs: 0, FirstKnown: true, BaseMs: series.SizeMs, FromMs: series.SizeMs,
-					EndMs: plan.MaxSizeMs, Chunk: 100, Chunks: 2,
-					Asks: []slots.Ask{{EventID: fmt.Sprint(engine, n), SlotID: fmt.Sprint("s", engine, n), FirstMax: 1000}}}
+				s := &slots.Search{Series: series, ConfigID: "c", Max: 1000, FirstMs: 0, BaseMs: series.SizeMs, FromMs: series.SizeMs,
+					EndMs: plan.MaxSizeMs,
+					Asks:  []slots.Ask{{EventID: fmt.Sprint(engine, n), SlotID: fmt.Sprint("s", engine, n), FirstMax: 1000}}}
 				for _, status := range []slots.Status{slots.New, slots.Existing} {
 					before := counter.trips.Load()
 					found, err := e.Assign(soon(t), s)

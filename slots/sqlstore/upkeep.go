@@ -1,8 +1,10 @@
 package sqlstore
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
+	"slices"
 	"time"
 
 	"github.com/headgate-rls/headgate/slots"
@@ -34,7 +36,7 @@ func (db *DB) Lead(ctx context.Context, work, holder string, ttl time.Duration) 
 	const op = "become the leader"
 	s := &db.dialect.statements
 	name := leadPrefix + work
-	lead := s.lead.with(holder, ttl.Microseconds(), name, holder)
+	lead := s.lead.with(holder, ttl.Milliseconds(), name, holder)
 	n, err := db.change(ctx, db.pools.write, op, lead)
 	if n > 0 || err != nil {
 		return n > 0, err
@@ -66,59 +68,113 @@ func (db *DB) PurgeWindows(ctx context.Context, endedMs, madeUs int64, limit int
 	return frontiers + windows, err
 }
 
-// PurgeSlots implements slots.Store.
-func (db *DB) PurgeSlots(ctx context.Context, beforeUs int64, limit int) (int64, error) {
-	return db.change(ctx, db.pools.write, "purge slots", db.dialect.statements.purgeSlots.with(db.dialect.instant(beforeUs), limit))
+// PurgeSlots implements slots.Store. Windows whose slots are gone have room, whatever is
+// noted of them.
+func (db *DB) PurgeSlots(ctx context.Context, beforeUs int64, limit int) (n int64, err error) {
+	const op = "purge slots"
+	s := &db.dialect.statements
+	before := db.dialect.instant(beforeUs)
+	err = db.transact(ctx, op, func(tx *sql.Tx) error {
+		if err := db.forgetRuns(ctx, tx, op, s.dropOldRuns.with(before)); err != nil {
+			return err
+		}
+		n, err = db.change(ctx, tx, op, s.purgeSlots.with(before, limit))
+		return err
+	})
+	return n, err
 }
 
-// Drift implements slots.Store.
+// forgetRuns drops runs, and adds to the generation if there were any: nobody must note
+// again what was seen before.
+func (db *DB) forgetRuns(ctx context.Context, tx *sql.Tx, op string, drop query) error {
+	s := &db.dialect.statements
+	var generation int64
+	if _, err := db.row(ctx, tx, op, s.lockGeneration.with(), &generation); err != nil {
+		return err
+	}
+	n, err := db.change(ctx, tx, op, drop)
+	if n > 0 && err == nil {
+		_, err = db.change(ctx, tx, op, s.bump.with())
+	}
+	return err
+}
+
+// Drift implements slots.Store. Windows of sizes that are not in use do not count what is
+// assigned meanwhile, and are counted again when they are.
 func (db *DB) Drift(ctx context.Context, fromMs, toMs int64, after *slots.WindowKey, limit int, repair bool) (drifts []slots.Drift, next *slots.WindowKey, err error) {
-	keys, err := db.keys(ctx, fromMs, toMs, after, limit)
+	used, err := db.seriesInUse(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
-	for _, key := range keys {
-		d, ok, err := db.compare(ctx, key)
-		if err == nil && ok && d.Count != d.Slots && repair {
-			d, ok, err = db.repair(ctx, key)
+	for _, s := range used {
+		from := fromMs
+		if after != nil {
+			switch order := compareSeries(s, after.Series); {
+			case order < 0:
+				continue
+			case order == 0:
+				from = max(fromMs, after.StartMs+1)
+			}
 		}
+		some, looked, last, err := db.driftOf(ctx, s, from, toMs, limit)
 		if err != nil {
 			return drifts, nil, err
 		}
-		if ok && d.Count != d.Slots {
-			drifts = append(drifts, d)
+		for _, d := range some {
+			ok := true
+			if repair {
+				if d, ok, err = db.repair(ctx, d.WindowKey); err != nil {
+					return drifts, nil, err
+				}
+			}
+			if ok && d.Count != d.Slots {
+				drifts = append(drifts, d)
+			}
+		}
+		if limit -= looked; limit <= 0 {
+			return drifts, &last, nil
 		}
 	}
-	if len(keys) == limit && limit > 0 {
-		next = &keys[limit-1]
-	}
-	return drifts, next, nil
+	return drifts, nil, nil
 }
 
-// keys lists windows.
-func (db *DB) keys(ctx context.Context, fromMs, toMs int64, after *slots.WindowKey, limit int) (keys []slots.WindowKey, err error) {
-	if after == nil {
-		after = &slots.WindowKey{}
-	}
-	q := db.dialect.statements.keys.with(db.at(fromMs), db.at(toMs), after.Scope, after.SizeMs, db.at(after.StartMs), limit)
-	err = db.rows(ctx, db.pools.read, "list windows", q, func(rows *sql.Rows) error {
-		var k slots.WindowKey
+// driftOf compares windows of one series. last is the last one that was looked at.
+func (db *DB) driftOf(ctx context.Context, s slots.Series, fromMs, toMs int64, limit int) (drifts []slots.Drift, looked int, last slots.WindowKey, err error) {
+	q := db.dialect.statements.drift.with(s.Scope, s.SizeMs, db.at(fromMs), db.at(toMs), limit)
+	err = db.rows(ctx, db.pools.read, "compare windows with their slots", q, func(rows *sql.Rows) error {
 		var us int64
-		err := rows.Scan(&k.Scope, &k.SizeMs, db.into(&us))
-		k.StartMs = millis(us)
-		keys = append(keys, k)
+		d := slots.Drift{WindowKey: slots.WindowKey{Series: s}}
+		err := rows.Scan(db.into(&us), &d.Count, &d.Slots)
+		d.StartMs = millis(us)
+		looked, last = looked+1, d.WindowKey
+		if d.Count != d.Slots {
+			drifts = append(drifts, d)
+		}
 		return err
 	})
-	return keys, err
+	return drifts, looked, last, err
 }
 
-// compare reads a counter and counts its slots, as of one moment; ok=false if the window
-// is gone.
-func (db *DB) compare(ctx context.Context, k slots.WindowKey) (d slots.Drift, ok bool, err error) {
-	d.WindowKey = k
-	q := db.dialect.statements.compare.with(k.Scope, k.SizeMs, db.at(k.StartMs), db.at(k.StartMs+k.SizeMs))
-	ok, err = db.row(ctx, db.pools.read, "compare a window with its slots", q, &d.Count, &d.Slots)
-	return d, ok, err
+// seriesInUse are those of the active configs, in order.
+func (db *DB) seriesInUse(ctx context.Context) ([]slots.Series, error) {
+	scope, _, err := db.control(ctx, controlScope)
+	if err != nil {
+		return nil, err
+	}
+	configs, _, err := db.readableConfigs(ctx, db.pools.read, "read the configs", db.dialect.statements.activeConfigs.with(manyConfigs))
+	if err != nil {
+		return nil, err
+	}
+	var used []slots.Series
+	for _, c := range configs {
+		used = append(used, slots.SeriesOf(c, scope == slots.ScopeShared))
+	}
+	slices.SortFunc(used, compareSeries)
+	return slices.Compact(used), nil
+}
+
+func compareSeries(a, b slots.Series) int {
+	return cmp.Or(cmp.Compare(a.Scope, b.Scope), cmp.Compare(a.SizeMs, b.SizeMs))
 }
 
 // repair sets a counter to the number of its slots, while nobody else can
@@ -129,6 +185,10 @@ func (db *DB) repair(ctx context.Context, k slots.WindowKey) (d slots.Drift, ok 
 	d = slots.Drift{WindowKey: k}
 	start := db.at(k.StartMs)
 	err = db.transact(ctx, op, func(tx *sql.Tx) error {
+		// The window may have room then.
+		if err := db.forgetRuns(ctx, tx, op, s.dropRuns.with(k.Scope, k.SizeMs)); err != nil {
+			return err
+		}
 		ok, err = db.row(ctx, tx, op, s.lockWait.with(k.Scope, k.SizeMs, start), &d.Count)
 		if !ok || err != nil {
 			return err

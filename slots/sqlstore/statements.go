@@ -1,0 +1,152 @@
+package sqlstore
+
+import (
+	"regexp"
+	"strconv"
+	"strings"
+)
+
+// words are how a dialect says what statements have in common. Texts have them in
+// braces, and arguments by number:
+//
+//	:1 a text, #1 an integer, @1 an instant
+//	{COLUMN} an instant among the results
+//	{now} the database's clock; {dual} where a SELECT has no table
+//	{lock} locks rows, {wait} for a second at most
+//	{first} only one row; {most #1} at most so many
+//	{plus X|Y} the instant X and Y milliseconds
+//	{insert T} inserts into a table with a primary key; {skip T} at the end: unless the key is there
+//	{key :1} a text that may be empty
+type words struct {
+	arg     func(kind byte, n int) string
+	ordered bool // each placeholder is an argument of its own: 1, 2, 3 …
+
+	now, dual, lock, wait string
+	first                 string
+	most                  func(arg string) string
+	instant               func(column string) string
+	plus                  func(at, ms string) string
+	insert, skip          func(table string) string
+	key                   func(arg string) string
+}
+
+var (
+	wordPattern     = regexp.MustCompile(`\{([^{}]*)\}`)
+	argumentPattern = regexp.MustCompile(`([:#@])([0-9]+)`)
+)
+
+// text makes a statement.
+func (w *words) text(template string) statement {
+	for strings.Contains(template, "{") {
+		template = wordPattern.ReplaceAllStringFunc(template, func(mark string) string { return w.word(mark[1 : len(mark)-1]) })
+	}
+	var s statement
+	s.text = argumentPattern.ReplaceAllStringFunc(template, func(mark string) string {
+		n, _ := strconv.Atoi(mark[1:]) // digits only
+		if w.ordered {
+			s.order = append(s.order, n-1)
+			n = len(s.order)
+		}
+		return w.arg(mark[0], n)
+	})
+	return s
+}
+
+func (w *words) word(text string) string {
+	name, rest, _ := strings.Cut(text, " ")
+	switch name {
+	case "now":
+		return w.now
+	case "dual":
+		return w.dual
+	case "lock":
+		return w.lock
+	case "wait":
+		return w.wait
+	case "first":
+		return w.first
+	case "most":
+		return w.most(rest)
+	case "plus":
+		at, ms, _ := strings.Cut(rest, "|")
+		return w.plus(at, ms)
+	case "insert":
+		return w.insert(rest)
+	case "skip":
+		return w.skip(rest)
+	case "key":
+		return w.key(rest)
+	}
+	return w.instant(text)
+}
+
+// Columns with their instants marked.
+const (
+	slotResults   = "WNDW_SLOT_ID, EVENT_ID, WNDW_SCOPE_NM, WNDW_SIZE_MS, {REQ_TS}, {WNDW_STRT_TS}, {COMPUTED_SCHED_TS}, RL_WNDW_CONFIG_ID, {CREAT_TS}"
+	configResults = "RL_WNDW_CONFIG_ID, WNDW_CONFIG_NM, WNDW_MAX_EVENT_CT, WNDW_SIZE_ISO_DUR_TX, CONFIG_OPT_TX, {CONFIG_EFF_STRT_DT}, ACT_IN, {CREAT_TS}"
+)
+
+// statements returns those that dialects have in common.
+func (w *words) statements() statements {
+	const window = " WHERE WNDW_SCOPE_NM = :1 AND WNDW_SIZE_MS = #2 AND WNDW_STRT_TS = @3"
+	const config = "SELECT " + configResults + " FROM RL_EVENT_WNDW_CONFIG WHERE "
+	const run = " FROM RL_WNDW_FULL_RUN WHERE WNDW_SCOPE_NM = :1 AND WNDW_SIZE_MS = #2 AND WNDW_MAX_EVENT_CT = #3"
+	const slotsInside = "(SELECT COUNT(*) FROM RL_EVENT_SLOT_DTL WHERE WNDW_SCOPE_NM = :1 AND COMPUTED_SCHED_TS >= @3 AND COMPUTED_SCHED_TS < @4)"
+	t := w.text
+	return statements{
+		peek: t("SELECT SLOT_CT FROM RL_WNDW_CT" + window),
+		windows: t("SELECT {C.WNDW_STRT_TS}, C.SLOT_CT FROM RL_WNDW_CT C WHERE C.WNDW_SCOPE_NM = :1 AND C.WNDW_SIZE_MS = #2" +
+			" AND C.WNDW_STRT_TS >= @3 AND C.WNDW_STRT_TS < @4 ORDER BY C.WNDW_STRT_TS {most #5}"),
+		make: t("{insert RL_WNDW_CT} (WNDW_SCOPE_NM, WNDW_SIZE_MS, WNDW_STRT_TS, SLOT_CT, CREAT_TS)" +
+			" SELECT :1, #2, @3, " + slotsInside + ", {now}{dual} WHERE NOT EXISTS (SELECT 1 FROM RL_WNDW_CT" + window + "){skip RL_WNDW_CT}"),
+		lock: t("SELECT SLOT_CT, (SELECT ACT_IN FROM RL_EVENT_WNDW_CONFIG WHERE RL_WNDW_CONFIG_ID = :5) FROM RL_WNDW_CT" +
+			window + " AND SLOT_CT < #4{wait}"),
+		lockWait: t("SELECT SLOT_CT FROM RL_WNDW_CT" + window + "{lock}"),
+		count: t("SELECT COUNT(*) FROM RL_EVENT_SLOT_DTL WHERE WNDW_SCOPE_NM = :1" +
+			" AND COMPUTED_SCHED_TS >= @2 AND COMPUTED_SCHED_TS < @3"),
+		setCount: t("UPDATE RL_WNDW_CT SET SLOT_CT = #1 WHERE WNDW_SCOPE_NM = :2 AND WNDW_SIZE_MS = #3 AND WNDW_STRT_TS = @4"),
+		slotIn:   t("SELECT WNDW_SLOT_ID FROM RL_EVENT_SLOT_DTL WHERE WNDW_SCOPE_NM = :1 {first}"),
+
+		frontier: t("SELECT {MAX(WNDW_END_TS)} FROM RL_WNDW_FRONTIER_TRK WHERE WNDW_SCOPE_NM = :1 AND WNDW_SIZE_MS = #2 AND REQ_TS = @3"),
+		addFrontier: t("{insert RL_WNDW_FRONTIER_TRK} (WNDW_SCOPE_NM, WNDW_SIZE_MS, REQ_TS, WNDW_END_TS, CREAT_TS)" +
+			" SELECT :1, #2, @3, @4, {now}{dual} WHERE NOT EXISTS (SELECT 1 FROM RL_WNDW_FRONTIER_TRK" +
+			" WHERE WNDW_SCOPE_NM = :1 AND WNDW_SIZE_MS = #2 AND REQ_TS = @3 AND WNDW_END_TS = @4){skip RL_WNDW_FRONTIER_TRK}"),
+
+		run:         t("SELECT {RUN_END_TS}" + run + " AND RUN_STRT_TS <= @4 ORDER BY RUN_STRT_TS DESC {first}"),
+		overlaps:    t("SELECT {MIN(RUN_STRT_TS)}, {MAX(RUN_END_TS)}" + run + " AND RUN_STRT_TS <= @5 AND RUN_END_TS >= @4"),
+		dropOverlap: t("DELETE" + run + " AND RUN_STRT_TS <= @5 AND RUN_END_TS >= @4"),
+		addRun: t("INSERT INTO RL_WNDW_FULL_RUN (WNDW_SCOPE_NM, WNDW_SIZE_MS, WNDW_MAX_EVENT_CT, RUN_STRT_TS, RUN_END_TS)" +
+			" SELECT :1, #2, #3, @4, @5{dual}"),
+		dropRuns:    t("DELETE FROM RL_WNDW_FULL_RUN WHERE WNDW_SCOPE_NM = :1 AND WNDW_SIZE_MS = #2"),
+		dropOldRuns: t("DELETE FROM RL_WNDW_FULL_RUN WHERE RUN_STRT_TS < @1"),
+
+		activeConfig:  t(config + "WNDW_CONFIG_NM = :1 AND ACT_IN = 1"),
+		activeConfigs: t(config + "ACT_IN = 1 ORDER BY WNDW_CONFIG_NM {most #1}"),
+		configByID:    t(config + "RL_WNDW_CONFIG_ID = :1"),
+		deactivate:    t("UPDATE RL_EVENT_WNDW_CONFIG SET ACT_IN = 0 WHERE WNDW_CONFIG_NM = :1 AND ACT_IN = 1"),
+		insertConfig: t("INSERT INTO RL_EVENT_WNDW_CONFIG (" + configColumns + ")" +
+			" SELECT :1, :2, #3, :4, :5, {now}, 1, {now}{dual}"),
+
+		bump:           t("UPDATE RL_SLOT_CTL SET GEN_CT = GEN_CT + 1 WHERE CTL_NM = 'generation'"),
+		generation:     t("SELECT GEN_CT FROM RL_SLOT_CTL WHERE CTL_NM = 'generation'"),
+		lockGeneration: t("SELECT GEN_CT FROM RL_SLOT_CTL WHERE CTL_NM = 'generation'{lock}"),
+		control:        t("SELECT HOLDER_ID FROM RL_SLOT_CTL WHERE CTL_NM = :1"),
+		setScope:       t("UPDATE RL_SLOT_CTL SET HOLDER_ID = :1 WHERE CTL_NM = 'scope' AND HOLDER_ID IS NULL"),
+
+		since: t("SELECT " + slotResults + " FROM RL_EVENT_SLOT_DTL WHERE CREAT_TS >= @1 AND (CREAT_TS > @2 OR WNDW_SLOT_ID > {key :3})" +
+			" ORDER BY RL_EVENT_SLOT_DTL.CREAT_TS, WNDW_SLOT_ID {most #4}"),
+
+		lead: t("UPDATE RL_SLOT_CTL SET HOLDER_ID = :1, HELD_UNTIL_TS = {plus {now}|#2}" +
+			" WHERE CTL_NM = :3 AND (HOLDER_ID = :4 OR HOLDER_ID IS NULL OR HELD_UNTIL_TS <= {now})"),
+		addLeader: t("{insert RL_SLOT_CTL} (CTL_NM, GEN_CT) SELECT :1, 0{dual} WHERE NOT EXISTS" +
+			" (SELECT 1 FROM RL_SLOT_CTL WHERE CTL_NM = :1){skip RL_SLOT_CTL}"),
+
+		dropWindows:   t("DELETE FROM RL_WNDW_CT WHERE WNDW_SCOPE_NM = :1 AND WNDW_SIZE_MS = #2"),
+		dropFrontiers: t("DELETE FROM RL_WNDW_FRONTIER_TRK WHERE WNDW_SCOPE_NM = :1 AND WNDW_SIZE_MS = #2"),
+
+		drift: t("SELECT {C.WNDW_STRT_TS}, C.SLOT_CT, (SELECT COUNT(*) FROM RL_EVENT_SLOT_DTL S WHERE S.WNDW_SCOPE_NM = C.WNDW_SCOPE_NM" +
+			" AND S.COMPUTED_SCHED_TS >= C.WNDW_STRT_TS AND S.COMPUTED_SCHED_TS < {plus C.WNDW_STRT_TS|C.WNDW_SIZE_MS})" +
+			" FROM RL_WNDW_CT C WHERE C.WNDW_SCOPE_NM = :1 AND C.WNDW_SIZE_MS = #2 AND C.WNDW_STRT_TS >= @3 AND C.WNDW_STRT_TS < @4" +
+			" ORDER BY C.WNDW_STRT_TS {most #5}"),
+	}
+}
