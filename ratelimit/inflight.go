@@ -74,11 +74,11 @@ const (
 	LeaseRepeated             // acquired again by a repeated call
 	LeaseReleased             // ended by its request's end
 	LeaseRenewed              // its end moved away
-	LeaseExpired              // had lapsed when its request's end was told
+	LeaseExpired              // had expired when its request's end was told
 	LeaseUnknown              // ended before, or never granted, when its end was told
 	LeaseOvertaken            // refused, as its end had come before
 	LeaseAbandoned            // given back, as its answer was not wanted any more
-	LeaseLost                 // could not be given back, and is left to lapse
+	LeaseLost                 // could not be given back, and is left to expire
 	LeaseReaped               // ended because its proxy is gone
 	NumLeaseEvents
 )
@@ -307,7 +307,7 @@ func (s *Service) leaseEnded(op *limit.Op, out *limit.Outcome, domain, rule stri
 func (s *Service) logRelease(domain string, err error) {
 	const message = "failed to decrement rate limiter count: "
 	if ok, skipped := s.failures.allow(message); ok {
-		s.conf.Log.Warn(message+err.Error()+"; it is tried again until the lease lapses",
+		s.conf.Log.Warn(message+err.Error()+"; it is tried again until the lease expires",
 			"domain", domain, "not_logged", skipped)
 	}
 }
@@ -434,7 +434,7 @@ func (c *call) unsure(b *batch, err error) {
 }
 
 // temper makes the waits of limits on requests in flight sensible: they say
-// when leases lapse, but requests end long before.
+// when leases expire, but requests end long before.
 func (c *call) temper(v *limit.Verdict) {
 	for i := range v.Outcomes {
 		lv, out := c.views[i], &v.Outcomes[i]

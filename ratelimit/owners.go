@@ -240,8 +240,8 @@ func (o *owner) read(value string, now time.Time) (name ownerName) {
 	return ownerName{f[3], f[4]}
 }
 
-// merge takes over the table, as it was between asked and now. Whoever is not
-// in it any more was found gone by another replica, unless it has been heard of
+// merge takes over the table, as it was between asked and now. Another replica
+// found an owner gone that is not in it any more, unless we have heard of it
 // since.
 func (s *owners) merge(rows []backends.Row, asked, now time.Time, every time.Duration) {
 	s.mu.Lock()

@@ -82,7 +82,11 @@ func (s *Service) repeat(ctx context.Context, every time.Duration, f func(round 
 			return
 		case <-tick.C:
 		}
-		if err := f(round); err != nil && ctx.Err() == nil {
+		var err error
+		if panicked := s.conf.Panics.Do("presence", func() { err = f(round) }); panicked != nil {
+			err = panicked
+		}
+		if err != nil && ctx.Err() == nil {
 			s.presence.failures.Add(1)
 			if ok, skipped := s.sharing.allow(); ok {
 				s.conf.Log.Warn("what replicas share about requests in flight could not be read or written; until it can, proxies that are gone are not noticed", "error", err, "not_logged", skipped)

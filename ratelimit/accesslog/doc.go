@@ -35,7 +35,7 @@
 // without a trace on either side, and what Envoy dropped because its buffer was
 // full never gets here. A lost renewal is made good by the next one, if a lease
 // lives longer than two intervals; a lost end by the release over
-// RateLimitService, or else the lease lapses. Entries written shortly before a
+// RateLimitService, or else the lease expires. Entries written shortly before a
 // connection breaks may be lost as well. Entries come twice or late, or
 // after the release: that does no harm.
 //
