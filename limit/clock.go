@@ -59,9 +59,9 @@ func anyAhead(now Instant, states []State) bool {
 // the next op moves more.
 const maxMoved = 1000
 
-// moveTo has leases that end later than those of l that are granted a window
-// from now end with those that are granted now. Who acquires does it, because
-// only then the limit is surely the one that they were granted by.
+// moveTo moves the end of leases that expire later than one that l grants a
+// window from now: they expire with those that l grants now. Only an acquire
+// calls it, because other ops may name a limit with another window.
 func (s *LeaseSet) moveTo(now Instant, l *Limit) {
 	s.journal.moved = true
 	var far []queued
@@ -75,8 +75,8 @@ func (s *LeaseSet) moveTo(now Instant, l *Limit) {
 	}
 }
 
-// farAhead says whether at is too far ahead for the end of something that lasts
-// for life µs.
+// farAhead says whether at is too far ahead of now to be the end of a lease or
+// refusal that lives for life µs.
 func (l *Limit) farAhead(at Instant, life int64, now Instant) bool {
 	return int64(at-now) > life+l.ahead
 }

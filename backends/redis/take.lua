@@ -930,17 +930,18 @@ local function nth(k, now, n)
   return call('ZRANGE', keys[k], rank, rank, 'WITHSCORES')
 end
 
--- latest returns the score of the lease that lapses last.
+-- latest returns the score of the lease that expires last.
 local function latest(k, now)
   return tonumber(call('ZREVRANGEBYSCORE', keys[k], HI, lowest(now), 'WITHSCORES', 'LIMIT', 0, 1)[2])
 end
 
--- ahead returns how far the end of something that lasts for life may be.
+-- ahead returns how far away the end of a lease or refusal may be that lives
+-- for life.
 local function ahead(life, l) return life + max(input[l + 2], AHEAD) end
 
--- move has leases that lapse too late lapse with those that are granted now:
--- see LeaseSet.moveTo in limit/clock.go.
-local far = {} -- by key: some do
+-- move moves the end of leases that expire too late: they expire with those
+-- that are granted now. See LeaseSet.moveTo in limit/clock.go.
+local far = {} -- by key: move was called
 local function move(k, now, l)
   local win, from = input[l + 2], lowest(now + ahead(input[l + 2], l))
   local till = 8 * ceil((now + win) / 1000)

@@ -104,8 +104,8 @@ func giveBack(budgets []*budget) {
 	}
 }
 
-// dropGone drops the series of rules that are not wanted any more. Whoever still
-// counts for one of them counts nothing that is seen.
+// dropGone drops the series of rules that are not wanted any more. Calls that
+// began before still count for them, which no scrape shows.
 func (m *Metrics) dropGone(wanted func(labels ofRule) bool) {
 	m.known.Range(func(labels, kept any) bool {
 		if !wanted(labels.(ofRule)) && m.known.CompareAndDelete(labels, kept) {
