@@ -735,7 +735,8 @@ func TestManyLargeAnswers(t *testing.T) {
 	p.must(p.fr.WriteWindowUpdate(0, maxWindow-defaultWindow))
 	const n, size = 120, 60_000 // 7 MB
 	for range n {
-		p.call(methodBig, []byte("60000"))
+		id := p.open(false, callHeaders(methodBig, "grpc-timeout", "1M")...) // the last timeout counts
+		p.must(p.fr.WriteData(id, true, grpcMessage([]byte("60000"))))
 	}
 	p.flush()
 	time.Sleep(300 * time.Millisecond)

@@ -81,7 +81,8 @@ func start(tb testing.TB, change func(*Config)) (*Server, string) {
 
 func startOn(tb testing.TB, ln net.Listener, change func(*Config)) *Server {
 	tb.Helper()
-	conf := Config{Handlers: testHandlers(), UnknownHint: "it may be served on port 8082", Log: slog.New(slog.NewTextHandler(io.Discard, nil))}
+	conf := Config{Handlers: testHandlers(), UnknownHint: "it may be served on port 8082", Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
+		CloseTimeout: 20 * time.Second}
 	if change != nil {
 		change(&conf)
 	}

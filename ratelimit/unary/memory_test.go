@@ -138,10 +138,8 @@ func TestUnreadAnswersAreBounded(t *testing.T) {
 	if a := other.answerNow(methodBig, "10000"); a.status != "0" {
 		t.Errorf("%+v", a)
 	}
-	eventually(t, "the bound holds", func() bool { return s.Stats().Memory <= most })
-	if grown := int64(heap()) - int64(before); grown > 3*most {
-		t.Errorf("the heap grew by %d bytes, want at most %d", grown, 3*most)
-	}
+	eventually(t, "more is answered than fits", func() bool { return s.Stats().Answered > most/60_000 })
+	eventually(t, "the bound holds", func() bool { return s.Stats().Memory <= most && int64(heap())-int64(before) <= 3*most })
 }
 
 // TestReceiptsEnd shows that what an answer keeps for its undo goes soon, though
