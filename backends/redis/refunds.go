@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime/debug"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -214,17 +213,17 @@ type refunded struct {
 }
 
 // send sends a batch once. A panic is an error of all of it.
-func (r *refunds) send(batch []refund) (results []refunded) {
-	b := r.b
-	results = make([]refunded, len(batch))
-	defer func() {
-		if p := recover(); p != nil {
-			b.log.Error("giving back what a refused request took panicked", "panic", p, "stack", string(debug.Stack()))
-			for i := range results {
-				results[i] = refunded{err: fmt.Errorf("%w: panic: %v", backends.ErrUnavailable, p)}
-			}
+func (r *refunds) send(batch []refund) []refunded {
+	results := make([]refunded, len(batch))
+	if err := r.b.cfg.Panics.Do("refunds", func() { r.b.sendRefunds(batch, results) }); err != nil {
+		for i := range results {
+			results[i] = refunded{err: fmt.Errorf("%w: %w", backends.ErrUnavailable, err)}
 		}
-	}()
+	}
+	return results
+}
+
+func (b *Backend) sendRefunds(batch []refund, results []refunded) {
 	ctx, cancel := context.WithTimeout(b.closing, b.cfg.Timeout)
 	defer cancel()
 	s, where := &scratch{}, make([]*call, len(batch))
@@ -243,7 +242,6 @@ func (r *refunds) send(batch []refund) (results []refunded) {
 			}
 		}
 	}
-	return results
 }
 
 // logRefund is what giving back to a log weighs beside others: the records that

@@ -4,11 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strconv"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/headgate-rls/headgate/backends"
+	"github.com/headgate-rls/headgate/internal/safego"
 	"github.com/headgate-rls/headgate/internal/testenv"
 	"github.com/headgate-rls/headgate/limit"
 )
@@ -194,6 +197,26 @@ func TestRefundsTryAgain(t *testing.T) {
 	s.Resume()
 	if st := b.Stats(); st.RefundsLost != 1 {
 		t.Errorf("%+v", st)
+	}
+}
+
+// TestPanicLosesItsRefunds: a panic while refunds are sent is counted and loses
+// them; later ones are sent.
+func TestPanicLosesItsRefunds(t *testing.T) {
+	s := testenv.StartRedis(t)
+	b := open(t, s.URL())
+	op := limit.Op{Key: limit.Key{Group: "g", Limit: "l"}, Cost: 1, Limit: testLimit}
+	v := takeOp(t, b, 0, op)
+	var panics atomic.Int64
+	b.cfg.Panics = &safego.Reporter{Log: slog.New(slog.DiscardHandler), Count: func(string) { panics.Add(1) }}
+	b.refunds.push([]refund{{at: -1, ops: []limit.Op{{Cost: 1}}, size: 1}}) // without a limit
+	waitRefunds(t, b)
+	r := refund{at: -1}
+	r.add(&op, asOf(&op, &v.Outcomes[0], v.At, v.At))
+	b.refunds.push([]refund{r})
+	waitRefunds(t, b)
+	if st := b.Stats(); panics.Load() != 1 || st.RefundsLost != 1 || st.Refunds != 1 {
+		t.Errorf("%d panics, %+v", panics.Load(), st)
 	}
 }
 
