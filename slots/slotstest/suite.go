@@ -69,7 +69,7 @@ func Run(t *testing.T, h Harness) {
 	}
 	for _, engine := range h.engines(f.store) {
 		t.Run(engine, func(t *testing.T) {
-			for _, c := range h.chosen(slices.Concat(engineChecks(), schedulerChecks())) {
+			for _, c := range h.chosen(slices.Concat(engineChecks(), schedulerChecks(), earliestChecks())) {
 				t.Run(c.name, func(t *testing.T) {
 					g := f.named()
 					g.engine = engine

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/headgate-rls/headgate/slots"
 )
@@ -210,6 +211,47 @@ func TestMigrateAdoptsFlyway(t *testing.T) {
 		_, err := db.Migrate(soon(t))
 		check(t, err)
 		adopted(t, db)
+	})
+}
+
+// How configs count is decided by the slots that are still to come: those of a schema
+// that was adopted count together.
+func TestMigrateAdoptsTheScope(t *testing.T) {
+	each(t, func(t *testing.T, url string) {
+		db := mustOpen(t, url)
+		existing(t, db, db.dialect.scripts()[0].statements(values(t, db)))
+		future := db.at(time.Now().Add(time.Hour).UnixMilli())
+		place := "?"
+		if db.dialect.name == "postgres" {
+			place = "$1"
+		}
+		_, err := db.pools.write.ExecContext(soon(t), "UPDATE RL_EVENT_SLOT_DTL SET COMPUTED_SCHED_TS = "+place, future)
+		check(t, err)
+		_, err = db.Migrate(soon(t))
+		check(t, err)
+		if scope, err := db.Scope(soon(t), slots.ScopeConfig); scope != slots.ScopeShared || err != nil {
+			t.Errorf("configs count by %q, %v; want shared", scope, err)
+		}
+		if ok, err := db.Adopted(soon(t)); !ok || err != nil {
+			t.Errorf("not adopted: %v", err)
+		}
+	})
+}
+
+// A new database counts as the first who asks wants it, and so for ever.
+func TestScopeIsDecidedOnce(t *testing.T) {
+	eachMigrated(t, func(t *testing.T, db *DB) {
+		for _, want := range []string{slots.ScopeShared, slots.ScopeConfig, ""} {
+			if scope, err := db.Scope(soon(t), want); scope != slots.ScopeShared || err != nil {
+				t.Errorf("asked for %q: %q, %v; want shared", want, scope, err)
+			}
+		}
+		if ok, err := db.Adopted(soon(t)); ok || err != nil {
+			t.Errorf("adopted: %v, %v", ok, err)
+		}
+		s, err := slots.NewScheduler(db, slots.Settings{Scope: slots.ScopeConfig})
+		check(t, err)
+		wantError(t, s.Scope(soon(t)), "shared", "config")
 	})
 }
 

@@ -1,0 +1,195 @@
+package slotstest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/headgate-rls/headgate/slots"
+	"github.com/headgate-rls/headgate/slots/plan"
+)
+
+// earliestChecks are about the earliest window with room, whatever happens meanwhile.
+func earliestChecks() []check {
+	return []check{
+		{"ResizedByAnotherNode", checkResizedElsewhere}, {"SameSizeInOneScope", checkSameSize}, {"PauseInForce", checkPauseInForce},
+		{"ScopeKept", checkScopeKept}, {"NoHoles", checkNoHoles}, {"FarBacklog", checkFarBacklog},
+	}
+}
+
+// checkResizedElsewhere: a size that goes and comes back on one node leaves no hole for
+// another.
+func checkResizedElsewhere(t *testing.T, f *fixture) {
+	nodes := f.nodes(t, 2, slots.Settings{})
+	at := time.UnixMilli(day.UnixMilli() / 28_000 * 28_000)
+	f.config(t, nodes[0], 2, 4000)
+	f.assignN(t, nodes[1], 0, 3, at) // 2, 1
+	f.config(t, nodes[0], 2, 2000)
+	f.config(t, nodes[0], 2, 4000)
+	if got := f.assignN(t, nodes[1], 3, 6, at); got[at.UnixMilli()+4000] != 1 || got[at.UnixMilli()+8000] != 2 {
+		t.Errorf("windows of 4 s from %d on had 2 and 1 of 2; three more went to %v", at.UnixMilli(), got)
+	}
+}
+
+// checkSameSize: configs of one scope that are brought to one size count each other.
+func checkSameSize(t *testing.T, f *fixture) {
+	ctx, s := limited(t), f.nodes(t, 1, slots.Settings{})[0]
+	at := time.UnixMilli(day.UnixMilli() / 28_000 * 28_000)
+	put := func(name string, sizeMs int64) {
+		t.Helper()
+		_, err := s.PutConfig(ctx, slots.NewConfig{Name: f.prefix + name, Max: 4, SizeMs: sizeMs, Options: slots.Options{Scope: f.prefix}})
+		must(t, err, "put")
+	}
+	put("a", 4000)
+	put("b", 7000)
+	n := 0
+	assign := func(name string) slots.Result {
+		t.Helper()
+		n++
+		res, err := s.Assign(ctx, slots.Request{EventID: f.event(n), ConfigName: f.prefix + name, At: at})
+		must(t, err, "assign")
+		return res
+	}
+	for range 3 {
+		assign("a")
+		assign("b")
+	}
+	put("b", 4000)
+	counts := f.scheduled(t, at, 4000)
+	for i := range 12 {
+		window := int64(0)
+		for counts[window] >= 4 {
+			window++
+		}
+		counts[window]++
+		if res := assign([]string{"a", "b"}[i%2]); res.WindowMs != at.UnixMilli()+window*4000 {
+			t.Fatalf("event %d is in window %d, want %d", n, (res.WindowMs-at.UnixMilli())/4000, window)
+		}
+	}
+}
+
+// checkPauseInForce: when a pause is answered, not one slot is given any more, on
+// whatever node, until it ends.
+func checkPauseInForce(t *testing.T, f *fixture) {
+	nodes := f.nodes(t, 3, slots.Settings{})
+	f.config(t, nodes[0], 5, 4000)
+	ctx, stop := context.WithCancel(limited(t))
+	var load sync.WaitGroup
+	for c := range 12 {
+		load.Go(func() {
+			for n := 0; ctx.Err() == nil; n++ {
+				_, _ = nodes[1+c%2].Assign(ctx, f.request(100_000*(c+1)+n, day.Add(time.Duration(n)*time.Second)))
+			}
+		})
+	}
+	pause := func(max int64) {
+		t.Helper()
+		for {
+			_, err := nodes[0].PutConfig(limited(t), slots.NewConfig{Name: f.prefix, Max: max, SizeMs: 4000})
+			var again *slots.RetryError
+			if !errors.As(err, &again) {
+				must(t, err, "put a config")
+				return
+			}
+		}
+	}
+	mine := func() (n int) {
+		for _, s := range f.all(t) {
+			if s.Scope == f.prefix {
+				n++
+			}
+		}
+		return n
+	}
+	for range 10 {
+		time.Sleep(10 * time.Millisecond)
+		pause(0)
+		before := mine()
+		time.Sleep(20 * time.Millisecond)
+		if after := mine(); after != before {
+			t.Errorf("%d slots were given during a pause", after-before)
+		}
+		pause(5)
+	}
+	stop()
+	load.Wait()
+	f.audit(t, f.series(4000), 5)
+}
+
+// checkScopeKept: a config that has slots keeps its scope; one that has none may get
+// another.
+func checkScopeKept(t *testing.T, f *fixture) {
+	ctx, s := limited(t), f.nodes(t, 1, slots.Settings{})[0]
+	f.config(t, s, 5, 4000)
+	other := slots.NewConfig{Name: f.prefix, Max: 5, SizeMs: 4000, Options: slots.Options{Scope: f.prefix + "-pool"}}
+	_, err := s.PutConfig(ctx, other)
+	must(t, err, "give a config without slots a scope")
+	f.assignN(t, s, 0, 1, day)
+	other.Options.Scope = ""
+	if _, err := s.PutConfig(ctx, other); !errors.Is(err, slots.ErrScopeInUse) {
+		t.Errorf("a config with slots leaves its scope: %v", err)
+	}
+	if c, err := s.Config(ctx, f.prefix); err != nil || c.Options.Scope != f.prefix+"-pool" {
+		t.Errorf("after that: %+v, %v", c, err)
+	}
+}
+
+// checkNoHoles: events for one instant, then events all over the next minute, fill
+// windows one after the other, by one process and by three.
+func checkNoHoles(t *testing.T, f *fixture) {
+	const events, room = 500, 50
+	for _, processes := range []int{1, 3} {
+		g := f.named()
+		nodes := g.nodes(t, processes, slots.Settings{})
+		g.config(t, nodes[0], room, 4000)
+		first := time.UnixMilli(plan.WindowStart(day.UnixMicro(), 4000))
+		for phase := range 2 {
+			together(32, func(c int) {
+				for i := c; i < events; i += 32 {
+					at := first.Add(time.Duration(phase*i) * 30 * time.Second / events)
+					if _, err := persist(limited(t), nodes[i%processes], g.request(phase*events+i, at)); err != nil {
+						t.Errorf("assign: %v", err)
+					}
+				}
+			})
+		}
+		g.audit(t, g.series(4000), room)
+		if n := len(g.slotsOf(t, g.series(4000))); n != 2*events/room {
+			t.Errorf("%d processes: %d windows are used, want %d", processes, n, 2*events/room)
+		}
+	}
+}
+
+// checkFarBacklog: behind full windows, an event for any time gets the first one with
+// room at once, also from a process that has just started.
+func checkFarBacklog(t *testing.T, f *fixture) {
+	const full = 1500
+	node := f.nodes(t, 1, slots.Settings{})[0]
+	f.config(t, node, 1, 4000)
+	first := plan.WindowStart(day.UnixMicro(), 4000)
+	rs := make([]slots.Request, 500)
+	for n := 0; n < full; n += len(rs) {
+		for i := range rs {
+			rs[i] = f.request(n+i, time.UnixMilli(first))
+		}
+		for _, b := range node.AssignBatch(limited(t), rs) {
+			must(t, b.Err, "assign")
+		}
+	}
+	store, counter := Count(f.db.Open(t))
+	cold := f.scheduler(t, store, slots.Settings{})
+	for i, from := range []int64{0, 700, 1499} {
+		counter.Take()
+		res, err := cold.Assign(limited(t), slots.Request{EventID: f.event(full + i), ConfigName: f.prefix, At: time.UnixMilli(first + from*4000)})
+		must(t, err, "assign")
+		if want := first + int64(full+i)*4000; res.WindowMs != want {
+			t.Errorf("from window %d: %d, want %d", from, (res.WindowMs-first)/4000, full+i)
+		}
+		if got := counter.Take(); got["lock"] > 3 || got["scout"] > 2 {
+			t.Errorf("from window %d: %s", from, fmt.Sprint(got))
+		}
+	}
+}
