@@ -1,6 +1,7 @@
 package ratelimit
 
 import (
+	"bytes"
 	"context"
 	"sync"
 	"time"
@@ -23,7 +24,7 @@ func UnaryHandler(s *Service, observe func(time.Duration, CallResult)) unary.Han
 			return nil
 		}}
 	}
-	return unary.Handler{Metadata: about, Serve: h.serve, Shed: h.shed, Abandoned: h.abandoned}
+	return unary.Handler{Metadata: about, Serve: h.serve, Shed: h.shed, Abandoned: h.abandoned, First: bringsBack}
 }
 
 type unaryHandler struct {
@@ -72,6 +73,13 @@ func (h *unaryHandler) shed(calls []*unary.Call) {
 	h.service.DecideNow(cs.reqs, cs.resps)
 	h.encode(cs, start)
 }
+
+// bringsBack says whether a call may bring leases back: then the place is free
+// for a request that comes after it. Its own deadline matters little, as what the
+// backend cannot do in time is done later.
+func bringsBack(c *unary.Call) bool { return bytes.Contains(c.Message, opKey) }
+
+var opKey = []byte(OpKey)
 
 // abandoned ends the leases that a call brings back which nobody waits for.
 func (h *unaryHandler) abandoned(c *unary.Call) {

@@ -22,13 +22,18 @@ type Handler struct {
 
 	// Serve answers calls in a goroutine of its own, of which there are
 	// [Config.Workers] at most. The deadlines of the calls differ by less than
-	// an eighth of the time that is left. Without Serve, Inline must leave no calls.
+	// an eighth of the time that is left, but for those that go First. Without Serve, Inline must leave no calls.
 	Serve func(ctx context.Context, calls []*Call)
 
 	// Shed answers, without blocking, the calls for which there is no room
 	// in the queue to Serve, or no turn before most of their time has passed.
 	// Without it they fail with UNAVAILABLE.
 	Shed func(calls []*Call)
+
+	// First, where set, says of a call whether those that come after it must
+	// find done what it asks for. Such a call goes with the calls that are in the
+	// greatest hurry of those that are read with it, whatever its own deadline.
+	First func(call *Call) bool
 
 	// Abandoned, where set, is called with each call that nobody waits for any
 	// more when its turn comes: its client has given it up or is gone, or its

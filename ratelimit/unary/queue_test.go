@@ -234,3 +234,29 @@ func TestQueueModel(t *testing.T) {
 		}
 	}
 }
+
+// TestFirstGoesWithTheHurried: what others must find done is served with them, in
+// the order in which they came, though it has more time.
+func TestFirstGoesWithTheHurried(t *testing.T) {
+	h := &handler{Handler: Handler{First: func(c *Call) bool { return string(c.Message) == "end" }}}
+	now := time.Now()
+	var streams []*stream
+	for _, c := range []struct {
+		text string
+		left time.Duration
+	}{{"patient", time.Minute}, {"end", 30 * time.Second}, {"ask", 20 * time.Millisecond}, {"end", 0}} {
+		st := &stream{call: Call{Message: []byte(c.text)}}
+		if c.left > 0 {
+			st.call.Deadline = now.Add(c.left)
+		}
+		streams = append(streams, st)
+	}
+	new(conn).byHaste(h, streams, now)
+	var order []string
+	for _, st := range streams {
+		order = append(order, fmt.Sprintf("%s %v", st.call.Message, st.haste == streams[0].haste))
+	}
+	if want := []string{"end true", "ask true", "end true", "patient false"}; !slices.Equal(order, want) {
+		t.Errorf("%q, want %q", order, want)
+	}
+}

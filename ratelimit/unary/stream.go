@@ -19,6 +19,7 @@ type stream struct {
 	blocked bool // its answer waits for window
 	gone    bool // not in the connection's table any more
 
+	haste    int       // see haste, of calls that are read with others
 	since    time.Time // when its headers came, or since when its answer waits for window
 	refusal  refusal   // an HTTP answer that waits for the end of the request
 	gzip     bool      // grpc-encoding

@@ -58,25 +58,47 @@ func haste(deadline, now time.Time) int {
 // room. Calls in a hurry do not go with others: a job ends in time for all.
 func (c *conn) submit(h *handler, streams []*stream) {
 	now := time.Now()
-	of := func(st *stream) int { return haste(st.call.Deadline, now) }
+	same := true
 	for _, st := range streams[1:] {
-		if !st.call.Deadline.Equal(streams[0].call.Deadline) {
-			slices.SortStableFunc(streams, func(a, b *stream) int { return cmp.Compare(of(a), of(b)) })
-			break
-		}
+		same = same && st.call.Deadline.Equal(streams[0].call.Deadline)
+	}
+	if !same {
+		c.byHaste(h, streams, now)
 	}
 	for len(streams) > 0 {
-		j, first, n := newJob(c, h), of(streams[0]), 1
-		for n < min(len(streams), maxJob) && of(streams[n]) == first {
+		j, n := newJob(c, h), 1
+		for n < min(len(streams), maxJob) && (same || streams[n].haste == streams[0].haste) {
 			n++
 		}
 		j.streams = append(j.streams, streams[:n]...)
 		streams = streams[n:]
-		if d := j.streams[0].call.Deadline; !d.IsZero() {
-			j.due = now.Add(d.Sub(now) * 3 / 4)
+		earliest := time.Time{}
+		for _, st := range j.streams {
+			if d := st.call.Deadline; !d.IsZero() && (earliest.IsZero() || d.Before(earliest)) {
+				earliest = d
+			}
+		}
+		if !earliest.IsZero() {
+			j.due = now.Add(earliest.Sub(now) * 3 / 4)
 		}
 		c.queue(j)
 	}
+}
+
+// byHaste sorts calls by how much time they have. What others must find done
+// goes with the first of them.
+func (c *conn) byHaste(h *handler, streams []*stream, now time.Time) {
+	least := math.MaxInt
+	for _, st := range streams {
+		st.haste = haste(st.call.Deadline, now)
+		least = min(least, st.haste)
+	}
+	for _, st := range streams {
+		if h.First != nil && st.haste != least && h.First(&st.call) {
+			st.haste = least
+		}
+	}
+	slices.SortStableFunc(streams, func(a, b *stream) int { return cmp.Compare(a.haste, b.haste) })
 }
 
 // queue queues a job. Those for which there is no room may be of others.
