@@ -58,6 +58,8 @@ func TestBadCommandLinesAreExplained(t *testing.T) {
 		{"serve --example --grpc 127.0.0.1:0 --slots sqlite:" + full, "--slots: database url: the file \"" + full + "\" cannot be written: "},
 		{"check none", "none: no such file or directory"},
 		{"check", "arguments are missing: headgate check PATH…"},
+		{"slot", "arguments are missing: headgate slot EVENT_ID"},
+		{"slot a b", `"b" is one argument too many: headgate slot EVENT_ID`},
 		{"ask d", "arguments are missing: headgate ask DOMAIN KEY=VALUE"},
 		{"slots recon", `unknown command "recon" for "headgate slots"; did you mean reconcile?`},
 		{"migrate --slots sqlite:" + key, "--slots: "},

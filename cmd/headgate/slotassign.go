@@ -33,7 +33,7 @@ func slotCommand() *cobra.Command {
 		Long:  "Ask a running service for a slot, and print it; slots assign asks for many." + slotHelp,
 		Example: `  headgate slot pay-123
   headgate slot pay-123 --at 2026-12-01T09:00:00Z --config high-priority`,
-		Args: cobra.ExactArgs(1),
+		Args: exactly(1),
 	})
 }
 
@@ -44,7 +44,7 @@ func slotsAssignCommand() *cobra.Command {
 		Long:  "Ask a running service for slots, and print one line for each event, in order." + slotHelp,
 		Example: `  headgate slots assign pay-123 pay-124 pay-125
   headgate slots assign $(cat events.txt) --at 2026-12-01T09:00:00Z --config high-priority`,
-		Args: cobra.MinimumNArgs(1),
+		Args: atLeast(1),
 	})
 }
 

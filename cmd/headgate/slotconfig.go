@@ -88,7 +88,7 @@ func configGetCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "get NAME",
 		Short: "Print a config",
-		Args:  cobra.ExactArgs(1),
+		Args:  exactly(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := api.config(cmd.Context(), args[0])
 			if err == nil {
@@ -115,7 +115,7 @@ is. Slots that are assigned stay as they are. A config that is not there yet nee
   headgate slots config set default --max 200
   headgate slots config set letters --calendar '{"zone": "Europe/Berlin", "open": ["mon-fri 09:00-17:00"]}'
   headgate slots config set letters --calendar ''`,
-		Args: cobra.ExactArgs(1),
+		Args: exactly(1),
 	}
 	f := cmd.Flags()
 	f.SortFlags = false
@@ -157,7 +157,7 @@ func configPauseCommand() *cobra.Command {
 		Short: "Have a config take no events",
 		Long: `Have a config take no events: requests are answered with 503 until it is set to a limit
 again. Slots that are assigned stay as they are. What the limit was is printed.`,
-		Args: cobra.ExactArgs(1),
+		Args: exactly(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			out := cmd.OutOrStdout()
 			was := int64(0)
