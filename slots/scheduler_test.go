@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"github.com/headgate-rls/headgate/slots"
+	"github.com/headgate-rls/headgate/slots/internal/slotstest"
 	"github.com/headgate-rls/headgate/slots/plan"
-	"github.com/headgate-rls/headgate/slots/slotstest"
 )
 
 // noon is on the grid of windows of 4 s and of chunks of 100 of them.

@@ -74,7 +74,7 @@ func checkImports(p pkg) []string {
 		if our == "internal/spell" && !within(p.path, "limit", "ratelimit/unary") {
 			continue // knows nothing of ours, and may be known by all but the core and the wire
 		}
-		if our == "internal/seed" && within(p.path, "backends/backendtest", "slots/slotstest") {
+		if our == "internal/seed" && within(p.path, "backends/backendtest", "slots/internal/slotstest") {
 			continue // for tests, as it is
 		}
 		if our == "internal/safego" && !within(p.path, "limit") {
@@ -83,7 +83,7 @@ func checkImports(p pkg) []string {
 		refuse := func(why string) {
 			found = append(found, fmt.Sprintf("%s imports %s: %s", p.path, imported, why))
 		}
-		if isOurs && within(our, "internal/testenv", "internal/seed", "backends/backendtest", "backends/internal/remote", "slots/slotstest") && !within(p.path, "internal/testenv", "internal/bench", "backends/backendtest", "slots/slotstest") {
+		if isOurs && within(our, "internal/testenv", "internal/seed", "backends/backendtest", "backends/internal/remote", "slots/internal/slotstest") && !within(p.path, "internal/testenv", "internal/bench", "backends/backendtest", "slots/internal/slotstest") {
 			refuse("it is for tests only")
 		}
 		switch {
@@ -122,7 +122,7 @@ func checkImports(p pkg) []string {
 			if p.path == "slots/plan" && !fromStandardLibrary(imported) {
 				refuse("plan is pure arithmetic, which imports the standard library only")
 			}
-			if within(our, "slots/sqlstore", "slots/httpapi") && !within(p.path, our) && !within(p.path, "slots/slotstest") {
+			if within(our, "slots/sqlstore", "slots/httpapi") && !within(p.path, our) && !within(p.path, "slots/internal/slotstest") {
 				refuse("only cmd and internal/bench put stores and front doors of slots together")
 			}
 		case within(p.path, "ratelimit"):

@@ -6,7 +6,7 @@ import (
 
 	"github.com/headgate-rls/headgate/internal/testenv"
 	"github.com/headgate-rls/headgate/slots"
-	"github.com/headgate-rls/headgate/slots/slotstest"
+	"github.com/headgate-rls/headgate/slots/internal/slotstest"
 )
 
 // oracleDrops empty a schema of what is headgate's.

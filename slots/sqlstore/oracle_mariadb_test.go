@@ -14,7 +14,7 @@ import (
 	"github.com/go-sql-driver/mysql"
 	"github.com/headgate-rls/headgate/internal/testenv"
 	"github.com/headgate-rls/headgate/slots"
-	"github.com/headgate-rls/headgate/slots/slotstest"
+	"github.com/headgate-rls/headgate/slots/internal/slotstest"
 )
 
 // oracleOnMariaDB runs the package RL_SLOT_API, the very text that Oracle gets, on

@@ -8,7 +8,7 @@ import (
 
 	"github.com/headgate-rls/headgate/internal/testenv"
 	"github.com/headgate-rls/headgate/slots"
-	"github.com/headgate-rls/headgate/slots/slotstest"
+	"github.com/headgate-rls/headgate/slots/internal/slotstest"
 )
 
 // poolers runs a test behind PgBouncers: of each mode, and one that says nothing of

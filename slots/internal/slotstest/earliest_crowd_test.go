@@ -38,8 +38,8 @@ func eachCrowd(t *testing.T, processes int, run func(t *testing.T, c *serverCrow
 	if testing.Short() {
 		t.Skip("runs servers")
 	}
-	must(t, testenv.DependOnSources("../.."), "sources")
-	program, err := testenv.BuildHeadgate("../..", t.TempDir())
+	must(t, testenv.DependOnSources("../../.."), "sources")
+	program, err := testenv.BuildHeadgate("../../..", t.TempDir())
 	must(t, err, "build")
 	for name, harness := range harnesses() {
 		t.Run(name, func(t *testing.T) {
