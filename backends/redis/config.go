@@ -99,7 +99,7 @@ type Config struct {
 
 	// Panics of what runs in the background are reported to it; nil means to
 	// the logger.
-	Panics *safego.Reporter
+	Panics *safego.Reporter `json:"-"`
 }
 
 // DefaultConfig returns the values that apply where a URL says nothing.
