@@ -52,7 +52,12 @@ var attacks = []attack{
 		run:  longPaths,
 		want: bounds{peakMiB: 90, heldMiB: 20, cpu: 3, lost: 0.05},
 	},
-	{name: "more calls than Redis answers, one connection", redis: true, run: func(g *target) { floodOfCalls(g, 1) }},
+	{
+		name: "more calls than Redis answers, one connection", redis: true,
+		run: func(g *target) { floodOfCalls(g, 1) },
+		// Where other work starves Redis itself, some are admitted by policy.
+		want: bounds{peakMiB: 160, heldMiB: 48, cpu: 6, lost: 0.2, uncounts: 5000},
+	},
 	{name: "more calls than Redis answers, 16 connections", redis: true, run: func(g *target) { floodOfCalls(g, 16) }},
 }
 
