@@ -169,6 +169,12 @@ func openPackage(url, mode string) (*DB, oracleOnMariaDB, error) {
 // S0-02, S0-04: the whole suite, on the package.
 func TestOraclePackageConformance(t *testing.T) { slotstest.Run(t, oracleHarness(t)) }
 
+func TestOraclePackageFindsTheEarliestWindow(t *testing.T) {
+	slotstest.RunEarliest(t, oracleHarness(t))
+}
+
+func TestOraclePackageStopsWhenPaused(t *testing.T) { slotstest.RunPause(t, oracleHarness(t)) }
+
 // The package under what three processes do to it that are killed, and whose
 // connections are cut.
 func TestOraclePackageChaos(t *testing.T) { slotstest.RunChaos(t, oracleHarness(t)) }
