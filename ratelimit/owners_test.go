@@ -22,7 +22,7 @@ type fleet struct {
 	*testing.T
 	be       *modelBackend
 	registry backends.Registry
-	now      time.Duration // since the start
+	now      moment
 	members  []*member
 	reverse  bool // the last member comes first in each round
 }
@@ -42,7 +42,7 @@ type member struct {
 
 func newFleet(t *testing.T, n int) *fleet {
 	f := &fleet{T: t, be: newModel()}
-	f.registry = memory.NewRegistry(func() time.Time { return time.Unix(0, 0).Add(f.now) })
+	f.registry = memory.NewRegistry(func() time.Time { return time.Unix(0, 0).Add(f.now.get()) })
 	for range n {
 		f.join()
 	}
@@ -63,7 +63,7 @@ func (f *fleet) join() *member {
 	if err != nil {
 		f.Fatal(err)
 	}
-	s.wall = func() time.Time { return time.Unix(0, 0).Add(f.now + m.clock) }
+	s.wall = func() time.Time { return time.Unix(0, 0).Add(f.now.get() + m.clock) }
 	m.Service = s
 	f.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
@@ -75,13 +75,19 @@ func (f *fleet) join() *member {
 	return m
 }
 
+// A moment is the time since the start. Releasers read it in the background.
+type moment struct{ ns atomic.Int64 }
+
+func (m *moment) get() time.Duration   { return time.Duration(m.ns.Load()) }
+func (m *moment) pass(d time.Duration) { m.ns.Add(int64(d)) }
+
 // clocked is the fleet's store, which has a clock.
 type clocked struct{ f *fleet }
 
 func (c clocked) Take(ctx context.Context, reqs []limit.Request, out []limit.Verdict) {
 	timed := make([]limit.Request, len(reqs))
 	for i := range reqs {
-		timed[i] = limit.Request{Ops: reqs[i].Ops, At: start2026.Add(c.f.now)}
+		timed[i] = limit.Request{Ops: reqs[i].Ops, At: start2026.Add(c.f.now.get())}
 	}
 	c.f.be.Take(ctx, timed, out)
 }
@@ -125,7 +131,7 @@ func (m *member) Drop(ctx context.Context, table string, keys []string) error {
 func (f *fleet) pass(d time.Duration, each ...func()) {
 	const round = fleetGrace / perGrace
 	for i := range d / round {
-		f.now += round
+		f.now.pass(round)
 		for _, f := range each {
 			f()
 		}
@@ -147,7 +153,7 @@ func (f *fleet) inFlight() (n int64) {
 	f.be.mu.Lock()
 	defer f.be.mu.Unlock()
 	for k, s := range f.be.states {
-		_, out := limit.Step(s, &limit.Op{Key: k, Limit: lifeOf(time.Minute)}, start2026.Add(f.now))
+		_, out := limit.Step(s, &limit.Op{Key: k, Limit: lifeOf(time.Minute)}, start2026.Add(f.now.get()))
 		n += inFlight(&out)
 	}
 	return n
@@ -266,7 +272,7 @@ func TestLiveProxyStays(t *testing.T) {
 		"the store is away for those who look":    {cut(1), cut(1), 10 * fleetGrace},
 		"a short cut for the one who reports":     {cut(0), cut(0), fleetGrace + fleetGrace/2},
 		"a replica stands still":                  {func(f *fleet) { f.members[1].dead = true }, func(f *fleet) { f.members[1].dead = false }, 10 * fleetGrace},
-		"all stand still":                         {func(f *fleet) { f.now += 3 * fleetGrace }, nil, 0},
+		"all stand still":                         {func(f *fleet) { f.now.pass(3 * fleetGrace) }, nil, 0},
 		"a clock goes forward":                    {func(f *fleet) { f.members[1].clock = 24 * time.Hour }, nil, fleetGrace},
 		"a clock goes back":                       {func(f *fleet) { f.members[1].clock = -24 * time.Hour }, nil, fleetGrace},
 		"the store forgets":                       {func(f *fleet) { f.registry = memory.NewRegistry(time.Now) }, nil, fleetGrace},
@@ -305,7 +311,7 @@ func TestWhoAsksIsThere(t *testing.T) {
 				t.Error("a full limit let somebody pass")
 			}
 		},
-		"asks about another": func(b *member, _ string) { b.ask(envoy1, "y"+strconv.Itoa(int(b.fleet.now))) },
+		"asks about another": func(b *member, _ string) { b.ask(envoy1, "y"+strconv.Itoa(int(b.fleet.now.get()))) },
 		"renews":             func(b *member, token string) { b.Lease(context.Background(), "x", OpRenew, []string{token}) },
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -430,7 +436,7 @@ func TestProxyOfManyGone(t *testing.T) {
 	}
 	_, hangUp := a.openLog(a.ask(envoy1, "x"))
 	for range n {
-		f.now += time.Millisecond
+		f.now.pass(time.Millisecond)
 		a.ask(envoy1, "x")
 	}
 	f.want(n+1, "all are there")

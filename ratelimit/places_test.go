@@ -79,9 +79,9 @@ func TestPublishedCountIsOfRequestsInFlight(t *testing.T) {
 func TestPublishedCountWhenClocksGoBack(t *testing.T) {
 	f := newFleet(t, 2)
 	a := f.members[0]
-	f.now = 10 * time.Hour
+	f.now.pass(10*time.Hour - f.now.get())
 	token := a.ask(envoy1, "x")
-	f.now -= time.Hour / 2
+	f.now.pass(-time.Hour / 2)
 	f.pass(2 * fleetGrace)
 	for _, m := range f.members {
 		m.wantPublished("true d/tenant=1", "after the step")
@@ -114,7 +114,7 @@ func TestIncompleteCountSaysSo(t *testing.T) {
 	a = f.members[0]
 	a.ask(ownerName{}, "x")
 	f.be.fail(backends.ErrUnavailable)
-	f.now += 4 * fleetGrace
+	f.now.pass(4 * fleetGrace)
 	a.wantPublished("false d/tenant=1", "when the store is away")
 	f.be.fail(nil)
 	if err := a.count(context.Background()); err != nil {

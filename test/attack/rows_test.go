@@ -168,7 +168,7 @@ func longPaths(g *target) {
 	}
 	w := g.connect()
 	body := prefixed(0, message)
-	for i := range int64(size(200, 2000)) {
+	for i := range int64(size(200, 400)) {
 		id := w.open(headers(methodDecide)...)
 		for part := range slices.Chunk(body, 16<<10) {
 			_ = w.fr.WriteData(id, false, part)
