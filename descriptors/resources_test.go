@@ -68,7 +68,7 @@ func checkRequests(t *testing.T, rules string, requests []request) {
 	}
 }
 
-// TestPrecedence is S3-97: exact > template > prefix > regex > *.
+// TestPrecedence: exact > template > prefix > regex > *.
 func TestPrecedence(t *testing.T) {
 	checkRequests(t, resources(`
 		path: '*'
@@ -249,7 +249,7 @@ func TestQueryAndPathParams(t *testing.T) {
 	}
 }
 
-// TestSOAP is S3-12 and S3-41.
+// TestSOAP: SOAP actions select resources.
 func TestSOAP(t *testing.T) {
 	checkRequests(t, resources(`
 		operation: getUserDetails
@@ -277,7 +277,7 @@ func TestSOAP(t *testing.T) {
 	})
 }
 
-// TestResourceCounters is S3-10: all requests to a resource share a counter,
+// TestResourceCounters: all requests to a resource share a counter,
 // which no descriptor can reach.
 func TestResourceCounters(t *testing.T) {
 	s := mustLoad(t, resources("method: GET, path: '/api/users/{id}'\nmethod: GET, path: '/api/users/{id}', queryParams: {a: b}")+

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// TestLocalShare (S4-21): what is loaded, dumped, and said about it.
+// TestLocalShare: what is loaded, dumped, and said about it.
 func TestLocalShare(t *testing.T) {
 	set := mustLoad(t, `domain: d
 descriptors:

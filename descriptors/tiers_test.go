@@ -22,7 +22,7 @@ func tiersOf(t *testing.T, rules string) *Concurrency {
 	return nil
 }
 
-// TestTierFor is S3-36 and S3-37: the highest tier below the count, which has
+// TestTierFor returns the highest tier below the count, which has
 // the request itself in it, however the tiers are written down.
 func TestTierFor(t *testing.T) {
 	for _, tc := range []struct {
@@ -52,7 +52,7 @@ func TestTierFor(t *testing.T) {
 	}
 }
 
-// TestTierForReturnsItsOwnTier is S3-38: not a copy that changes with a loop.
+// TestTierForReturnsItsOwnTier, not a copy that changes with a loop.
 func TestTierForReturnsItsOwnTier(t *testing.T) {
 	c := tiersOf(t, golden)
 	for i := range c.Tiers {
@@ -62,7 +62,7 @@ func TestTierForReturnsItsOwnTier(t *testing.T) {
 	}
 }
 
-// golden is the source's example of several thresholds (S3-58).
+// golden is the source's example of several thresholds.
 const golden = `
 plugin: rest
 resources:

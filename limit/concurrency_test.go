@@ -203,7 +203,7 @@ func randomInFlight(r *rand.Rand) *Limit {
 }
 
 // TestConcurrencyNaive compares random ops, one by one and with limits that
-// change, with the naive set (S3-28…S3-36, S3-81).
+// change, with the naive set.
 func TestConcurrencyNaive(t *testing.T) {
 	for seed := range seed.Many(t, 400) {
 		r := rand.New(rand.NewPCG(seed, 1))
@@ -338,7 +338,7 @@ func wantRequest(t *testing.T, where string, keys []Key, sets []*naiveSet, req *
 }
 
 // TestChargedOnce: who asks again, with a lease that was granted, is not
-// charged again for anything; who is done has nothing left (S3-31).
+// charged again for anything; who is done has nothing left.
 func TestChargedOnce(t *testing.T) {
 	l := MustNew(Spec{Algorithm: Concurrency, Max: 2, Window: time.Minute})
 	bucket := MustNew(Spec{Algorithm: TokenBucket, Max: 1, Window: time.Hour})
@@ -409,7 +409,7 @@ func TestAnonymous(t *testing.T) {
 }
 
 // TestExpireMany: 10^5 leases that lapse at once leave nothing, and what it
-// costs is no more than to look at each once (S3-90).
+// costs is no more than to look at each once.
 func TestExpireMany(t *testing.T) {
 	const n = 100_000
 	l := MustNew(Spec{Algorithm: Concurrency, Max: n, Window: time.Second})

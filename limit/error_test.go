@@ -104,7 +104,7 @@ func TestSlidingWindowBound(t *testing.T) {
 	}
 }
 
-// TestBoundaryBurst (S1-19): two units of time around a boundary. A fixed
+// TestBoundaryBurst: two units of time around a boundary. A fixed
 // window lets twice the limit pass, the sliding ones only the limit.
 func TestBoundaryBurst(t *testing.T) {
 	for _, a := range Algorithms() {

@@ -186,7 +186,7 @@ func TestLawRefund(t *testing.T) {
 	})
 }
 
-// TestLawSlidingLogIsExact (S1-15, S1-19): by brute force over all that was
+// TestLawSlidingLogIsExact: by brute force over all that was
 // admitted, no half-open interval (t-W, t] holds more than Max, and nothing is
 // refused that would have fitted.
 func TestLawSlidingLogIsExact(t *testing.T) {
@@ -323,7 +323,7 @@ func TestLawBucketNeverExceedsItsRate(t *testing.T) {
 }
 
 // TestLawBucketLongRun: a caller who takes each unit as soon as it comes gets
-// the nominal rate to within 10^-6 and never more (S4-27), whatever the rate
+// the nominal rate to within 10^-6 and never more, whatever the rate
 // leaves of a microsecond.
 func TestLawBucketLongRun(t *testing.T) {
 	for _, s := range []Spec{

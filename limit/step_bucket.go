@@ -1,12 +1,12 @@
 package limit
 
 // Token bucket: the level rises by den per microsecond up to full, and one
-// unit costs num; see Limit.Interval. Ledger S4-27: fractions of a unit are
+// unit costs num; see Limit.Interval. Fractions of a unit are
 // kept, so a key that is asked often refills as fast as one that is not.
 
 // level returns s's level at instant now >= s.At, in 1/den µs. A level that
 // another limit wrote keeps its whole units: lowering the burst cuts it off,
-// raising it gives nothing at once (ledger S4-29).
+// raising it gives nothing at once.
 func (l *Limit) level(s *State, now Instant) int64 {
 	if s.M <= 0 {
 		return l.full

@@ -5,10 +5,9 @@ import (
 	"strings"
 )
 
-// Concurrency: leases, each with an end of its own, so that what is lost
-// lapses and nothing is counted twice (ledger S3-28…S3-36). An op that is
-// refused by it is remembered for Hold, so that tiers above the limit can be
-// told apart (S3-39).
+// Concurrency: each lease has an end of its own, so that lost leases expire and
+// nothing is counted twice. A refused op is remembered for Hold, so that tiers
+// above the limit can be distinguished.
 
 // stepConcurrency decides op on s, which it changes in place. again says that
 // an acquire that finds its lease is a repetition, and not the same op twice

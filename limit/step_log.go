@@ -1,7 +1,7 @@
 package limit
 
 // Sliding log: every admission is kept for one window, so that the half-open
-// interval (now-W, now] is counted exactly (ledger S1-15, S1-19).
+// interval (now-W, now] is counted exactly.
 
 func stepSlidingLog(s *State, op *Op, now Instant) Outcome {
 	l := op.Limit

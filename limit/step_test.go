@@ -54,7 +54,7 @@ func TestFixedWindowStory(t *testing.T) {
 	)
 }
 
-// TestSlidingLogStory (S1-15 to S1-19).
+// TestSlidingLogStory tells a log decision by decision.
 func TestSlidingLogStory(t *testing.T) {
 	const s, w = 1_000_000, 60_000_000
 	l := MustNew(Spec{SlidingLog, 3, time.Minute, 0, 0})
@@ -62,7 +62,7 @@ func TestSlidingLogStory(t *testing.T) {
 		line{10 * s, 1, yes(2, 0, time.Minute)},
 		line{20 * s, 1, yes(1, 0, time.Minute)},
 		line{70*s - 1, 1, yes(0, 1*us, time.Minute)},
-		line{70*s - 1, 1, no(0, 1*us, time.Minute)}, // S1-17: costs nothing
+		line{70*s - 1, 1, no(0, 1*us, time.Minute)}, // a refusal costs nothing
 		line{70 * s, 1, yes(0, 10*time.Second, time.Minute)},
 		line{70*s + 1, 2, no(0, 60*time.Second-2*us, time.Minute-1*us)},
 		line{70*s + 1, 4, no(0, Never, time.Minute-1*us)},
@@ -126,7 +126,7 @@ func TestSlidingWindowStory(t *testing.T) {
 	)
 }
 
-// TestTokenBucketStory (S4-22 to S4-29).
+// TestTokenBucketStory tells a bucket decision by decision.
 func TestTokenBucketStory(t *testing.T) {
 	l := MustNew(Spec{TokenBucket, 3, time.Second, 5, 0}) // a unit in 333333 1/3 µs
 	tell(t, l, State{},
@@ -135,18 +135,18 @@ func TestTokenBucketStory(t *testing.T) {
 		line{10_000_000, 5, yes(0, 1_666_667*us, 1_666_667*us)},
 		line{10_000_000, 1, no(0, 333_334*us, 1_666_667*us)},
 		line{10_333_333, 1, no(0, 1*us, 1_333_334*us)},
-		line{10_333_334, 1, yes(0, 333_333*us, 1_666_666*us)}, // S4-27: 2/3 µs are kept
+		line{10_333_334, 1, yes(0, 333_333*us, 1_666_666*us)}, // 2/3 µs are kept
 		line{10_666_666, 1, no(0, 1*us, 1_333_334*us)},
 		line{10_666_667, 1, yes(0, 333_333*us, 1_666_667*us)},
 		line{10_666_667, -1, yes(1, 0, 1_333_333*us)},
 		line{10_666_667, -99, yes(5, 0, 0)},
 		line{10_666_667, 5, yes(0, 1_666_667*us, 1_666_667*us)},
-		line{10_000_000, 1, no(0, 1_000_001*us, 2_333_334*us)}, // S4-28: the clock stepped back
+		line{10_000_000, 1, no(0, 1_000_001*us, 2_333_334*us)}, // the clock stepped back
 		line{12_333_334, 5, yes(0, 1_666_667*us, 1_666_667*us)},
 	)
 }
 
-// TestLimitChanges (S4-29): any state is met by a limit of other figures.
+// TestLimitChanges: any state is met by a limit of other figures.
 func TestLimitChanges(t *testing.T) {
 	const now = 1_000_000_000
 	bucket := func(burst int64) *Limit { return MustNew(Spec{TokenBucket, 10, time.Second, burst, 0}) }

@@ -75,7 +75,7 @@ func (c *call) refuse(b *batch, who *refusal) {
 	ok, skipped := b.s.refusals.allow()
 	switch {
 	case !ok:
-	case who.tier != nil: // S3-76
+	case who.tier != nil:
 		b.s.conf.Log.Info("rate limit applied for resource "+who.view.rule, "domain", c.req.Domain, "tier", who.tier.label, "not_logged", skipped)
 	default:
 		b.s.conf.Log.Info("refused", "rule", who.view.name, "retry_after", who.wait, "not_logged", skipped)

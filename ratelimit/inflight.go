@@ -303,7 +303,7 @@ func (s *Service) leaseEnded(op *limit.Op, out *limit.Outcome, domain, rule stri
 	s.conf.Metrics.Lease(domain, rule)[event].Inc()
 }
 
-// logRelease logs that leases could not be given back (S3-43, S3-78).
+// logRelease logs that leases could not be given back.
 func (s *Service) logRelease(domain string, err error) {
 	const message = "failed to decrement rate limiter count: "
 	if ok, skipped := s.failures.allow(message); ok {

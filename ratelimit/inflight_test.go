@@ -18,7 +18,7 @@ import (
 	"github.com/headgate-rls/headgate/ratelimit/lease"
 )
 
-// The tiers are those of S3-58.
+// heavy-operation has three thresholds.
 const inFlightRules = `
 domain: d
 resources:
@@ -109,7 +109,7 @@ func (h *harness) eventually(what string, ok func() bool) {
 	}
 }
 
-// TestInFlight: acquire, refuse, release (S3-29…S3-31, S3-36).
+// TestInFlight: acquire, refuse, release.
 func TestInFlight(t *testing.T) {
 	h := setup(t, inFlightRules)
 	a, b := h.acquire("tenant=x"), h.acquire("tenant=x")
@@ -136,7 +136,7 @@ func TestInFlight(t *testing.T) {
 	}
 }
 
-// TestLeaseLapses: what is never ended ends by itself (S3-33).
+// TestLeaseLapses: what is never ended ends by itself.
 func TestLeaseLapses(t *testing.T) {
 	h := setup(t, inFlightRules)
 	token := h.acquire("tenant=x")
@@ -156,7 +156,7 @@ func TestLeaseLapses(t *testing.T) {
 	}
 }
 
-// TestTiers: S3-35…S3-39, S3-58.
+// TestTiers: the count of requests in flight selects the response.
 func TestTiers(t *testing.T) {
 	h := setup(t, inFlightRules)
 	heavy := Descriptor{Entries: desc("method=POST,path=/api/heavy-operation").Entries}
@@ -195,7 +195,7 @@ func TestTiers(t *testing.T) {
 		t.Errorf("%d times the second tier", n)
 	}
 	if !strings.Contains(h.log.String(), "rate limit applied for resource POST:/api/heavy-operation") {
-		t.Errorf("S3-76: %s", h.log)
+		t.Errorf("the refusal is not logged: %s", h.log)
 	}
 }
 
@@ -319,8 +319,8 @@ func (p picky) Take(ctx context.Context, reqs []limit.Request, out []limit.Verdi
 }
 
 // TestBackendDown: releases are kept until the backend is back, and what an
-// acquire may have taken whose verdict never came is given back (S3-43, S3-64,
-// S3-68). Fail-open leases release to nothing (S3-34).
+// acquire may have taken whose verdict never came is given back.
+// Fail-open leases release to nothing.
 func TestBackendDown(t *testing.T) {
 	h := setup(t, inFlightRules)
 	token := h.acquire("tenant=x")
@@ -333,7 +333,7 @@ func TestBackendDown(t *testing.T) {
 		t.Error("a token without a lease")
 	}
 	if !strings.Contains(h.log.String(), "failed to decrement rate limiter count: ") {
-		t.Errorf("S3-78: %s", h.log)
+		t.Errorf("the failed release is not logged: %s", h.log)
 	}
 	h.be.fail(nil)
 	h.eventually("the release is done", func() bool { return h.counts.count("d/tenant released") == 1 })

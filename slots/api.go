@@ -17,7 +17,7 @@ type Request struct {
 type Result struct {
 	Slot
 	// Replayed: the event had the slot already, perhaps for another time or config
-	// than this request's (F14).
+	// than this request's.
 	Replayed bool
 }
 

@@ -12,7 +12,7 @@ import (
 
 // Times of the config cache. A change is announced by the generation, which is
 // looked at all the time while configs are in use, so that nodes follow within a
-// quarter of a second (F13); the life of an entry is the fallback (S0-87).
+// quarter of a second; the life of an entry is the fallback.
 const (
 	configLife      = 5 * time.Second
 	generationLife  = 200 * time.Millisecond
@@ -244,7 +244,7 @@ func (s *Scheduler) PutConfig(ctx context.Context, c NewConfig) (Config, error) 
 }
 
 // Flush has all nodes forget what they remember of configs and windows, within a quarter of
-// a second (S0-126).
+// a second.
 func (s *Scheduler) Flush(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, s.settings.Timeout)
 	defer cancel()

@@ -53,7 +53,7 @@ func (r *search) run(ctx context.Context) error {
 	return r.later(ctx)
 }
 
-// find answers for events that have a slot (S0-54).
+// find answers for events that have a slot.
 func (r *search) find(ctx context.Context) error {
 	ids := make([]string, len(r.Asks))
 	for i := range r.Asks {
@@ -84,14 +84,14 @@ func (r *search) find(ctx context.Context) error {
 }
 
 // first looks at the window of the requested time itself, where each event has
-// a capacity of its own (S0-46).
+// a capacity of its own.
 func (r *search) first(ctx context.Context) error {
 	room := int64(0)
 	for _, i := range r.pending {
 		room = max(room, r.Asks[i].FirstMax)
 	}
 	if room == 0 {
-		return nil // S0-47
+		return nil
 	}
 	c, err := r.claim(ctx, r.FirstMs, room)
 	switch {

@@ -54,7 +54,7 @@ func (h *hints) clear() {
 }
 
 // firstIsFull tells whether the first window is full for an event with this capacity
-// there (F10).
+// there.
 func (h *hints) firstIsFull(configID string, firstMs, capacity int64) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()

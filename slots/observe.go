@@ -103,7 +103,7 @@ func retryable(err error) error {
 	return err
 }
 
-// logOutcome logs with the documented texts (S0-127 to S0-129).
+// logOutcome logs with the documented texts.
 func (s *Scheduler) logOutcome(r Request, b *BatchResult, outcome Outcome) {
 	log, ctx := s.settings.Log, context.Background()
 	switch {
@@ -118,7 +118,7 @@ func (s *Scheduler) logOutcome(r Request, b *BatchResult, outcome Outcome) {
 		}
 		if b.RequestedUs != r.At.UnixMicro() && log.Enabled(ctx, slog.LevelDebug) {
 			log.Debug("the event has a slot for another time than it asks for now", "eventId", r.EventID,
-				"requested", b.Requested(), "now", r.At.UTC()) // F14
+				"requested", b.Requested(), "now", r.At.UTC())
 		}
 	case outcome == OutcomeExhausted:
 		log.Error("Could not assign slot for event "+r.EventID+" after searching", "eventId", r.EventID, "config", r.ConfigName)

@@ -40,8 +40,8 @@ func (s *Scheduler) place(ctx context.Context, key queueKey, group []*caller) {
 	}
 }
 
-// pausedUnlessPlaced answers for those that have a slot from before the pause
-// (F17): a pause writes nothing.
+// pausedUnlessPlaced answers for those that have a slot from before the pause:
+// a pause writes nothing.
 func (p *placing) pausedUnlessPlaced(ctx context.Context) error {
 	ids := make([]string, len(p.left))
 	for i, c := range p.left {

@@ -65,7 +65,7 @@ type queueKey struct {
 
 // A queue has the callers that wait while those before them are being served.
 // Nobody waits for company: a caller that finds no queue is served at once, and
-// those who come meanwhile are next, together (F4).
+// those who come meanwhile are next, together.
 type queue struct {
 	waiting []*caller
 }

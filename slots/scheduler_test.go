@@ -67,7 +67,7 @@ func TestAssignFillsWindowsInOrder(t *testing.T) {
 			t.Errorf("event %d: %v, delay %v", i, r.Scheduled(), r.Delay())
 		}
 	}
-	// The middle of window 2 is full for half of 2 places by now, S0-46.
+	// The middle of window 2 is full for half of 2 places by now.
 	if r := assign(t, s, "late", noon.Add(10*time.Second)); window(r) != 3 {
 		t.Errorf("asked for the middle of window 2, which has 2 of 2: window %d, want 3", window(r))
 	}
@@ -77,7 +77,7 @@ func TestAssignFillsWindowsInOrder(t *testing.T) {
 	}
 }
 
-// Requested times below a millisecond are never before their slot (F15).
+// Requested times below a millisecond are never before their slot.
 func TestSubMillisecondTimes(t *testing.T) {
 	s := newScheduler(t, slotstest.NewModel(), slots.Settings{Bits: func() uint32 { return 0 }})
 	put(t, s, slots.NewConfig{Max: 1_000_000})
@@ -145,7 +145,7 @@ func TestThereIsNoReach(t *testing.T) {
 	}
 }
 
-// A calendar's closed time has no slots (S0-135).
+// A calendar's closed time has no slots.
 func TestCalendar(t *testing.T) {
 	calendar, err := plan.ParseCalendar([]byte(`{"zone":"UTC","open":["mon-fri 09:00-17:00"]}`))
 	if err != nil {
@@ -208,7 +208,7 @@ func TestNextFreeIsTheWindowOfTheNextEvent(t *testing.T) {
 }
 
 // Many at once, of one process: they share transactions, windows fill without
-// holes, twins get one slot (S0-78, F4).
+// holes, twins get one slot.
 func TestManyAtOnce(t *testing.T) {
 	for _, serial := range []bool{false, true} {
 		t.Run(fmt.Sprint("serial=", serial), func(t *testing.T) {
@@ -277,7 +277,7 @@ func TestBatch(t *testing.T) {
 }
 
 // A change on one node is in force on another within a quarter of a second, be
-// it asked all the time or not at all meanwhile (F13, P7).
+// it asked all the time or not at all meanwhile.
 func TestChangesReachOtherNodes(t *testing.T) {
 	model := slotstest.NewModel()
 	admin := newScheduler(t, model, slots.Settings{})
@@ -322,7 +322,7 @@ func TestOverload(t *testing.T) {
 	assign(t, s, "later", noon)
 }
 
-// The documented texts (S0-127 to S0-130).
+// The documented texts.
 func TestLog(t *testing.T) {
 	var log bytes.Buffer
 	calendar, err := plan.ParseCalendar([]byte(`{"zone":"UTC","open":["mon 12:00-12:01"],"closed":["2026-06-08","2026-06-15"]}`))

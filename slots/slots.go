@@ -75,9 +75,9 @@ type Options struct {
 	// and size share them. Empty: the Scheduler's rule (its own, or shared by all).
 	Scope string
 	// Stratified spreads the events of a window over equal parts of it, one each,
-	// instead of anywhere at random, which bounds bursts (S0-132).
+	// instead of anywhere at random, which bounds bursts.
 	Stratified bool
-	// Calendar has the windows that are open (S0-135); nil: all.
+	// Calendar has the windows that are open; nil: all.
 	Calendar *plan.Calendar
 }
 

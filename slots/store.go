@@ -47,7 +47,7 @@ type Tx interface {
 	// Lock locks the window's row for the rest of the transaction, if its count is below
 	// max. It makes the row if there is none, counting the slots of the scope that are
 	// scheduled inside the window already, whatever the size of the windows that they were
-	// assigned under (F3). It waits while another transaction holds the row; if that takes
+	// assigned under. It waits while another transaction holds the row; if that takes
 	// a second or longer the error is of kind Held. It is of kind Superseded if the
 	// version of the config is not the active one. ok=false: the window is full.
 	Lock(ctx context.Context, s Series, windowMs, max int64) (count int64, ok bool, err error)
@@ -133,7 +133,7 @@ type Store interface {
 	PurgeSlots(ctx context.Context, beforeUs int64, limit int) (int64, error)
 	// Drift compares counters of windows that start in [fromMs, toMs), of all
 	// series that active configs use, with the slots scheduled inside them, and with repair
-	// sets those that differ, each in a transaction that holds the window (F22). At most
+	// sets those that differ, each in a transaction that holds the window. At most
 	// limit windows are looked at, in the order of (scope, size, start) from those after
 	// the given one on; next is nil at the end.
 	Drift(ctx context.Context, fromMs, toMs int64, after *WindowKey, limit int, repair bool) (drifts []Drift, next *WindowKey, err error)
@@ -141,7 +141,7 @@ type Store interface {
 	// Pool tells about connections.
 	Pool() PoolStats
 
-	// Migrate brings the schema up to date; several at once succeed (S0-08).
+	// Migrate brings the schema up to date; several at once succeed.
 	Migrate(ctx context.Context) (applied []string, err error)
 	// Ping tells whether an Assign could succeed now: that the database answers
 	// and has the schema.

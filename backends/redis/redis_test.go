@@ -451,7 +451,7 @@ func TestScriptFlush(t *testing.T) {
 	}
 }
 
-// TestBytesSaved: EVALSHA sends the digest, not the script (ledger S1-40).
+// TestBytesSaved: EVALSHA sends the digest, not the script.
 func TestBytesSaved(t *testing.T) {
 	s := testenv.StartRedis(t)
 	p := testenv.StartProxy(t, s.Addr)
@@ -536,7 +536,7 @@ func TestForeignData(t *testing.T) {
 	}
 }
 
-// TestSharedLog: document 1's programs find the keys and members they expect.
+// TestSharedLog: programs that share logs with headgate find the keys and members they expect.
 func TestSharedLog(t *testing.T) {
 	s := testenv.StartRedis(t)
 	ctx, c := context.Background(), s.Client()
@@ -673,7 +673,7 @@ func TestLargeSlice(t *testing.T) {
 	}
 }
 
-// TestMemory holds the layouts to their price per entry (ledger P16).
+// TestMemory holds the layouts to their price per entry.
 func TestMemory(t *testing.T) {
 	s := testenv.StartRedis(t)
 	ctx, c := context.Background(), s.Client()

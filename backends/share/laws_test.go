@@ -220,7 +220,7 @@ func (s *story) notTooMuch() {
 	}
 }
 
-// TestBounds (S4-21): neither is too much admitted nor refused too early, by
+// TestBounds: neither is too much admitted nor refused too early, by
 // more than doc.go says.
 func TestBounds(t *testing.T) {
 	for _, a := range sharable {

@@ -202,7 +202,7 @@ func runJobs(t *testing.T, jobs []childJob, inTurn bool) (replies []childReply) 
 	return replies
 }
 
-// TestProcesses (S4-21): three processes on one Redis admit no more than the
+// TestProcesses: three processes on one Redis admit no more than the
 // limit, and less than it only by what they hold; their trips are few.
 func TestProcesses(t *testing.T) {
 	server := testenv.StartRedis(t)

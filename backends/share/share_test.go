@@ -16,7 +16,7 @@ import (
 // sharable are the algorithms that units can be held of.
 var sharable = []limit.Algorithm{limit.FixedWindow, limit.SlidingLog, limit.SlidingWindow, limit.TokenBucket}
 
-// TestOneTripForMany (S4-21): one trip for as many ops as the share, and every
+// TestOneTripForMany: one trip for as many ops as the share, and every
 // answer of a lone replica is what the store would have said.
 func TestOneTripForMany(t *testing.T) {
 	for _, a := range sharable {

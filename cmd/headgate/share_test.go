@@ -29,7 +29,7 @@ func writeRules(t *testing.T, text string) string {
 	return file
 }
 
-// TestLocalShare (S4-21): two replicas on one Redis admit what the limit says,
+// TestLocalShare: two replicas on one Redis admit what the limit says,
 // of which one in ten is a trip.
 func TestLocalShare(t *testing.T) {
 	rules, redis := writeRules(t, sharedRules), testenv.StartRedis(t)

@@ -67,7 +67,7 @@ func headgate(t *testing.T, args ...string) (int, string) {
 }
 
 // The quick start, verbatim, and what it promises: the same answer for ever,
-// also after a restart (S0-10, S0-11, S0-19).
+// also after a restart.
 func TestServeSlots(t *testing.T) {
 	testenv.UseSQLite(t)
 	t.Setenv("HEADGATE_ADMIN_TOKEN", adminToken)

@@ -18,8 +18,7 @@ type alias struct {
 }
 
 var aliases = []alias{
-	{property: "imposter.rate.limiter.ttl", flag: "lease-ttl", seconds: true}, // S3-60
-	// S0-110 to S0-118
+	{property: "imposter.rate.limiter.ttl", flag: "lease-ttl", seconds: true},
 	{property: "rate-limiter.default-config-name", flag: "slots-default-config"},
 	{property: "rate-limiter.max-windows-in-chunk", flag: "slots-chunk"},
 	{property: "rate-limiter.max-chunks-to-search", flag: "slots-extra-chunks"},

@@ -128,7 +128,7 @@ func TestTableHasEverySetting(t *testing.T) {
 	})
 }
 
-// TestLeaseTTLAlias: S3-60.
+// TestLeaseTTLAlias: imposter.rate.limiter.ttl is lease-ttl in seconds.
 func TestLeaseTTLAlias(t *testing.T) {
 	for _, c := range []struct {
 		env  map[string]string
@@ -149,7 +149,7 @@ func TestLeaseTTLAlias(t *testing.T) {
 	}
 }
 
-// Names that another program has for settings go on working (S0-110 to S0-118).
+// Names that another program has for settings go on working.
 func TestAliases(t *testing.T) {
 	file := `
 rate-limiter:

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// ErrorBody is the form of every error that an HTTP endpoint answers with (S4-53).
+// ErrorBody is the form of every error that an HTTP endpoint answers with.
 type ErrorBody struct {
 	Status    int    `json:"status"`    // the HTTP status
 	Error     string `json:"error"`     // its name, such as "Not Found"

@@ -18,7 +18,7 @@ type GuardConfig struct {
 	ClientCertificates bool
 }
 
-// A Guard stands in front of admin paths, and of others that need the same (S4-54). Unless it was told whom to let
+// A Guard stands in front of admin paths, and of others that need the same. Unless it was told whom to let
 // in, it lets nobody in.
 type Guard struct {
 	sum          [sha256.Size]byte // of the token, which itself is not kept

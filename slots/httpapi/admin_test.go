@@ -12,7 +12,7 @@ import (
 
 const configPath = "/admin/rate-limit/config"
 
-// TestAdmin: S0-23 to S0-26.
+// TestAdmin: configs are set and read, and the cache is flushed.
 func TestAdmin(t *testing.T) {
 	s := real(t)
 	s.admin(t, "GET", configPath, "").is(t, 404).says(t, "no active config")
@@ -79,7 +79,7 @@ func TestBadConfigs(t *testing.T) {
 	}
 }
 
-// TestAdminIsGuarded: S0-27, S4-54.
+// TestAdminIsGuarded: admin paths admit nobody without the right.
 func TestAdminIsGuarded(t *testing.T) {
 	s := withDefault(t)
 	for _, c := range [][2]string{{"GET", configPath}, {"POST", configPath}, {"GET", "/admin/rate-limit/configs"},

@@ -16,7 +16,7 @@ const (
 	maxBatch = 512 << 10
 )
 
-// replayedHeader tells that the event had the slot already (F14).
+// replayedHeader tells that the event had the slot already.
 const replayedHeader = "Idempotency-Replayed"
 
 // ignoredHeader names the unknown fields of a request, which were ignored.
@@ -52,7 +52,7 @@ type slotRequest struct {
 	RequestedTime string  `json:"requestedTime"`
 }
 
-// assigned is the documented answer (S0-15).
+// assigned is the documented answer.
 type assigned struct {
 	EventID       string `json:"eventId"`
 	ScheduledTime string `json:"scheduledTime"`

@@ -14,7 +14,7 @@ import (
 
 const documented = `{"eventId":"b6d1c7f0-3a52-4b0e-9f5d-0d8c2f1e7a44","configName":"default","requestedTime":"2025-06-01T12:00:00Z"}`
 
-// TestDocumentedCall is the quick start: S0-10, S0-11, S0-13 to S0-19.
+// TestDocumentedCall is the quick start of the documents.
 func TestDocumentedCall(t *testing.T) {
 	s := withDefault(t)
 	first := s.do(t, "POST", "/api/v1/slots", documented).is(t, 200)
@@ -37,14 +37,14 @@ func TestDocumentedCall(t *testing.T) {
 	if again.body != first.body || again.header.Get("Idempotency-Replayed") != "true" {
 		t.Errorf("again: %s %v, want %s and Idempotency-Replayed", again.body, again.header, first.body)
 	}
-	// F14: another time and no config name, same slot, delay from the stored time.
+	// Another time and no config name, same slot, delay from the stored time.
 	other := strings.NewReplacer("12:00:00Z", "18:00:00Z", `"configName":"default",`, "").Replace(documented)
 	if again = s.do(t, "POST", "/api/v1/slots", other).is(t, 200); again.body != first.body {
 		t.Errorf("for another time: %s, want %s", again.body, first.body)
 	}
 }
 
-// TestRequestedTimes: any offset, and rounding up below a microsecond (F15).
+// TestRequestedTimes: any offset, and rounding up below a microsecond.
 func TestRequestedTimes(t *testing.T) {
 	var got time.Time
 	s := newServer(t, &scripted{assign: func(_ context.Context, r slots.Request) (slots.Result, error) {
@@ -69,7 +69,7 @@ func TestRequestedTimes(t *testing.T) {
 	}
 }
 
-// TestBadRequests: 400 with the field's name, and nothing has changed (S0-22).
+// TestBadRequests: 400 with the field's name, and nothing has changed.
 func TestBadRequests(t *testing.T) {
 	s := withDefault(t)
 	event := func(id, config, at string) string {
@@ -121,7 +121,7 @@ func TestSizesAndKinds(t *testing.T) {
 	s.do(t, "POST", "/api/v1/slots:batch", strings.Repeat(" ", 512<<10+1)).is(t, 413).says(t, "524288")
 }
 
-// TestErrors has every failure of a Scheduler as clients see it (S0-20, S0-21).
+// TestErrors has every failure of a Scheduler as clients see it.
 func TestErrors(t *testing.T) {
 	database := errors.New("dial tcp 10.0.0.7:1521: password hunter2 refused")
 	for _, c := range []struct {
@@ -191,7 +191,7 @@ func TestClientGone(t *testing.T) {
 }
 
 // TestFullAndPaused on a real Scheduler: 503 when no window is open, or the config is
-// paused (S0-21, F17).
+// paused.
 func TestFullAndPaused(t *testing.T) {
 	s := newServer(t, newScheduler(t, slots.Settings{}))
 	s.admin(t, "POST", "/admin/rate-limit/config", `{"configName":"default","maxPerWindow":1,"windowSize":"P1D","calendar":{"zone":"UTC","open":["mon 09:00-10:00"]}}`).is(t, 200)

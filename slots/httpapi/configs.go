@@ -10,7 +10,7 @@ import (
 	"github.com/headgate-rls/headgate/slots/plan"
 )
 
-// Names of the ways to spread events over a window (S0-132).
+// Names of the ways to spread events over a window.
 const (
 	jitterRandom     = "random"
 	jitterStratified = "stratified"

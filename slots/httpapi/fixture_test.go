@@ -140,7 +140,7 @@ func (s *server) admin(t testing.TB, method, target, body string) answer {
 }
 
 // is checks the status; an answer that is no success must have the form of all
-// errors (S4-53).
+// errors.
 func (a answer) is(t testing.TB, code int) answer {
 	t.Helper()
 	if a.code != code {

@@ -47,7 +47,7 @@ const (
 	maxWindows     = 1000
 )
 
-// getSlots lists slots in the order in which they were created (S0-41).
+// getSlots lists slots in the order in which they were created.
 func (h *Handlers) getSlots(w http.ResponseWriter, r *http.Request, p params) error {
 	limit, err := p.limit(defaultSlots, slots.MaxBatch)
 	if err != nil {

@@ -37,7 +37,7 @@ func TestGetSlot(t *testing.T) {
 	s.do(t, "GET", "/api/v1/slots/a%FF", "").is(t, 400).says(t, "eventId is not valid UTF-8")
 }
 
-// TestListSlots pages through all slots, in the order of creation (S0-41).
+// TestListSlots pages through all slots, in the order of creation.
 func TestListSlots(t *testing.T) {
 	s := withDefault(t)
 	var want []string

@@ -25,7 +25,7 @@ var timeForm = regexp.MustCompile(
 
 // parseTime reads an RFC 3339 time with any offset and up to nine digits of a
 // second. What is below a microsecond is rounded up, so that nothing happens
-// before the time that was meant (F15). It must be a time that slots can have.
+// before the time that was meant. It must be a time that slots can have.
 func parseTime(field, text string) (time.Time, error) {
 	if text == "" {
 		return time.Time{}, badField(field, "must not be empty")

@@ -16,7 +16,7 @@ const (
 	maxCalendarEntries = 50
 )
 
-// A Calendar says in which windows events may be put (S0-135): those that lie
+// A Calendar says in which windows events may be put: those that lie
 // wholly in open time. It is immutable, so it may be shared by goroutines. A
 // nil *Calendar is always open.
 //

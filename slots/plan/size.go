@@ -15,7 +15,7 @@ const (
 	MaxSizeMs = 86_400_000
 )
 
-// maxSizeText is the width of the column that keeps a size (F16).
+// maxSizeText is the width of the column that keeps a size.
 const maxSizeText = 25
 
 const (

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-func TestParseSize(t *testing.T) { // F16
+func TestParseSize(t *testing.T) {
 	for text, want := range map[string]int64{
 		"PT4S": 4000, "PT0.5S": 500, "PT1.5S": 1500, "PT1M30S": 90_000, "PT7S": 7000,
 		"P1D": 86_400_000, "P1DT0H": 86_400_000, "PT24H": 86_400_000, "P0DT2H": 7_200_000,

@@ -287,7 +287,7 @@ func randomWall(r *rand.Rand, zone *time.Location, around time.Time) *wall {
 }
 
 // TestSpanAgainstWall compares with looking at every minute, around changes of
-// the clocks and elsewhere (S0-135, F20).
+// the clocks and elsewhere.
 func TestSpanAgainstWall(t *testing.T) {
 	changes := map[string][]string{
 		"UTC":                 {"2026-11-23 12:00:00Z", "1969-12-31 23:00:00Z"},

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-func TestStratum(t *testing.T) { // S0-132
+func TestStratum(t *testing.T) {
 	const top = 1<<31 - 1
 	for _, c := range []struct {
 		name                                string
@@ -96,7 +96,7 @@ func TestStratumNeverCutByElapsed(t *testing.T) {
 }
 
 // TestStratifiedBurst: of events with one requested instant, an interval of
-// any length L holds little more than the average of L*max/size (S0-132): two,
+// any length L holds little more than the average of L*max/size: two,
 // since it can cut a stratum at either end, and as many as one millisecond
 // has, the precision of an offset.
 func TestStratifiedBurst(t *testing.T) {
@@ -142,7 +142,7 @@ func chiSquare(counts []int) float64 {
 }
 
 // uniform is within what 1 in a million samples exceeds. Too even is wrong as
-// well: it would be a grid (S0-51).
+// well: it would be a grid.
 func uniform(t *testing.T, counts []int) {
 	t.Helper()
 	if d := chiSquare(counts); math.Abs(d) > 5 {
@@ -150,7 +150,7 @@ func uniform(t *testing.T, counts []int) {
 	}
 }
 
-// TestJitterUniform (S0-48, S0-49): every millisecond of the range is as
+// TestJitterUniform: every millisecond of the range is as
 // likely as another.
 func TestJitterUniform(t *testing.T) {
 	for name, c := range map[string]struct{ lo, hi int64 }{

@@ -2,7 +2,7 @@ package plan
 
 import "math/bits"
 
-// MaxPerWindow is the largest capacity of a window, ten decimal digits (F17).
+// MaxPerWindow is the largest capacity of a window, ten decimal digits.
 const MaxPerWindow = 9_999_999_999
 
 // drawBits is how many random bits a draw takes: with them and the largest
@@ -11,7 +11,7 @@ const drawBits = 31
 
 // WindowStart returns the start, in milliseconds since the epoch, of the
 // window of sizeMs milliseconds that holds the instant us microseconds since
-// the epoch (S0-45): the greatest multiple of sizeMs that is not after us,
+// the epoch: the greatest multiple of sizeMs that is not after us,
 // also before 1970. sizeMs must be positive.
 func WindowStart(us, sizeMs int64) (startMs int64) {
 	ms := floorDiv(us, 1000)
@@ -19,7 +19,7 @@ func WindowStart(us, sizeMs int64) (startMs int64) {
 }
 
 // Elapsed returns how much of its window of sizeMs milliseconds is over at the
-// instant us microseconds since the epoch, in milliseconds rounded up (F15).
+// instant us microseconds since the epoch, in milliseconds rounded up.
 //
 // It is 0 exactly at the start of a window and sizeMs within the last
 // millisecond; then no place of the window is left. Since it is rounded up, a
@@ -35,7 +35,7 @@ func Elapsed(us, sizeMs int64) (ms int64) {
 
 // FirstCapacity returns how many of the maxEvents places of a window of
 // sizeMs milliseconds may be taken for an instant at which elapsedMs of them
-// are over: maxEvents * (sizeMs-elapsedMs) / sizeMs, rounded down (S0-46).
+// are over: maxEvents * (sizeMs-elapsedMs) / sizeMs, rounded down.
 //
 // It is maxEvents at the start of a window and 0 when nothing remains; a small
 // maxEvents gives 0 earlier. The product fits int64 for maxEvents up to
@@ -55,7 +55,7 @@ func FirstCapacity(maxEvents, elapsedMs, sizeMs int64) int64 {
 // lo + floor(random * (hi-lo) / 2^31), with random in [0, 2^31).
 //
 // As an offset into a window, in milliseconds, it is the random jitter of an
-// event (S0-48, S0-49, S0-51): draw from [Elapsed, size) in the window of the
+// event: draw from [Elapsed, size) in the window of the
 // requested instant, so that the slot is not before it, and from [0, size) in
 // a later one. Every value is drawn from 2^31/(hi-lo) of the 2^31 bit patterns,
 // rounded up or down: in windows of 4 s the chances of two milliseconds differ
@@ -72,7 +72,7 @@ func Draw(random uint32, lo, hi int64) int64 {
 }
 
 // Stratum returns the offset into its window, in milliseconds, of an event
-// under "jitter: stratified" (S0-132): the window falls into maxEvents strata
+// under "jitter: stratified": the window falls into maxEvents strata
 // of equal length, one for each place, and the event is put at random into the
 // one after those of the events before it.
 //
@@ -108,7 +108,7 @@ func Stratum(random uint32, count, capacity, maxEvents, elapsedMs, sizeMs int64)
 }
 
 // ChunkStart returns the start, in milliseconds since the epoch, of the chunk
-// of w windows that holds the window at startMs (F7). Chunks are aligned to
+// of w windows that holds the window at startMs. Chunks are aligned to
 // the epoch as windows are, so that neighbouring requests provision the same
 // rows. sizeMs must be positive; a w below 1 counts as 1.
 func ChunkStart(startMs, sizeMs int64, w int) int64 {

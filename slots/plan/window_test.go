@@ -45,7 +45,7 @@ func randomBits(r *rand.Rand) uint32 {
 	return r.Uint32() >> 1
 }
 
-// TestWindow: starts (S0-45), elapsed parts (F15) and capacities (S0-46) by hand.
+// TestWindow: starts, elapsed parts and capacities by hand.
 func TestWindow(t *testing.T) {
 	const noon = 1_795_262_400_000 // a multiple of 4000
 	for _, c := range []struct {
@@ -63,7 +63,7 @@ func TestWindow(t *testing.T) {
 		{"+3999 ms of many", noon*1000 + 3_999_000, 4000, 4000, noon, 3999, 1},
 		{"+3999.5 ms", noon*1000 + 3_999_500, 4000, 4000, noon, 4000, 0},
 		{"+3999.5 ms of most", noon*1000 + 3_999_500, 4000, MaxPerWindow, noon, 4000, 0},
-		{"max 1", noon*1000 + 1, 4000, 1, noon, 1, 0}, // S0-47
+		{"max 1", noon*1000 + 1, 4000, 1, noon, 1, 0},
 		{"max 0", noon * 1000, 4000, 0, noon, 0, 0},
 		{"below 0", noon * 1000, 4000, -5, noon, 0, 0},
 		{"epoch", 0, 4000, 100, 0, 0, 100},
@@ -89,7 +89,7 @@ func TestWindow(t *testing.T) {
 }
 
 // TestWindowLaws: start <= instant < start+size, start on the grid, and
-// start+elapsed the first millisecond not before the instant (S0-45, F15, F16).
+// start+elapsed the first millisecond not before the instant.
 func TestWindowLaws(t *testing.T) {
 	r := seeded(t)
 	thousand := bigInt(1000)
@@ -112,7 +112,7 @@ func TestWindowLaws(t *testing.T) {
 	}
 }
 
-// TestFirstCapacityExact compares with unbounded integers (S0-46, F17).
+// TestFirstCapacityExact compares with unbounded integers.
 func TestFirstCapacityExact(t *testing.T) {
 	r := seeded(t)
 	for range 200_000 {
@@ -184,7 +184,7 @@ func TestDrawExact(t *testing.T) {
 }
 
 // TestJitterNeverEarly: a slot is in its window and never before the requested
-// instant (S0-48, S0-52, F15).
+// instant.
 func TestJitterNeverEarly(t *testing.T) {
 	r := seeded(t)
 	drawn := 0
@@ -230,7 +230,7 @@ func TestChunkStart(t *testing.T) {
 	}
 }
 
-// TestChunkLaws: a chunk holds its windows, and each of them names it (F7).
+// TestChunkLaws: a chunk holds its windows, and each of them names it.
 func TestChunkLaws(t *testing.T) {
 	r := seeded(t)
 	for range 50_000 {

@@ -66,7 +66,7 @@ func (db *DB) scanConfig(rows *sql.Rows) (c slots.Config, err error) {
 const manyConfigs = 100_000
 
 // PutConfig implements slots.Store. The generation comes first: its row makes
-// those who put configs wait for each other (S0-34).
+// those who put configs wait for each other.
 func (db *DB) PutConfig(ctx context.Context, c slots.Config, o slots.PutOptions) (put slots.Config, err error) {
 	const op = "put a config"
 	options, err := optionsText(c.Options)

@@ -5,6 +5,6 @@
 // functions that differ. Migrations are embedded, one folder for each.
 //
 // Instants never pass through a session's time zone: they are bound and read as
-// UTC (S0-43), to the microsecond. Sessions run at READ COMMITTED, and SQLite
+// UTC, to the microsecond. Sessions run at READ COMMITTED, and SQLite
 // serially.
 package sqlstore

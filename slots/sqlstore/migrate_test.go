@@ -70,7 +70,7 @@ func TestMigrateNeedsDataRightsOnlyWhereNothingIsToDo(t *testing.T) {
 	})
 }
 
-// Ten processes start at once (S0-08).
+// Ten processes start at once.
 func TestMigrateTogether(t *testing.T) {
 	each(t, func(t *testing.T, url string) {
 		if url == "sqlite::memory:" {

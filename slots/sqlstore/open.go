@@ -19,18 +19,18 @@ type Config struct {
 	//	oracle://user:password@host:1521/service
 	//
 	// or as Java writes them: jdbc:postgresql:, jdbc:mysql:, jdbc:mariadb:,
-	// jdbc:oracle:thin:@host:1521/SERVICE (S0-115).
+	// jdbc:oracle:thin:@host:1521/SERVICE.
 	URL string
 	// Username and Password, unless empty, are used instead of those in the URL.
 	Username, Password string
-	// PoolMin connections are kept open, and at most PoolMax are opened (S0-117).
+	// PoolMin connections are kept open, and at most PoolMax are opened.
 	// Zero: DefaultPoolMin and DefaultPoolMax.
 	PoolMin, PoolMax int
 	// Log is told about migrations; nil: nobody.
 	Log *slog.Logger
 }
 
-// Defaults of a Config (S0-117).
+// Defaults of a Config.
 const (
 	DefaultPoolMin = 5
 	DefaultPoolMax = 30

@@ -20,7 +20,7 @@ type oracleAddress struct {
 }
 
 // oracleParse reads oracle://user:password@host:1521/service, or what follows
-// "jdbc:" in jdbc:oracle:thin:user/password@host:1521/SERVICE (S0-115).
+// "jdbc:" in jdbc:oracle:thin:user/password@host:1521/SERVICE.
 func oracleParse(url string, c Config) (*source, error) {
 	a, err := oracleAddressOf(url)
 	if err != nil {

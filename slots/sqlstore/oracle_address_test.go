@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// S0-115: Java's URLs and ours.
+// Java's URLs and ours.
 func TestOracleAddress(t *testing.T) {
 	for text, want := range map[string]oracleAddress{
 		"oracle://app:s%40cret@db:1521/ORCLPDB1":                 {"db:1521/ORCLPDB1", "app", "s@cret"},

@@ -138,7 +138,7 @@ func sent(t *testing.T) []fakeCall {
 
 var placeholderN = regexp.MustCompile(`:(\d+)`)
 
-// S0-43, F20: text and whole numbers alone, and as many as there are placeholders.
+// Text and whole numbers alone, and as many as there are placeholders.
 func TestOracleArguments(t *testing.T) {
 	for _, c := range sent(t) {
 		if scripted(c.text) {
@@ -233,7 +233,7 @@ func TestOracleAllSent(t *testing.T) {
 	}
 }
 
-// S0-04: one assignment is one round trip, without a transaction around it.
+// One assignment is one round trip, without a transaction around it.
 func TestOracleProcedureOneTrip(t *testing.T) {
 	f := &fakeOracle{answer: obliging}
 	found, err := f.store(t).Procedure().Call(t.Context(), oracleSearch())

@@ -45,7 +45,7 @@ func oracleTexts(t *testing.T) []struct{ name, text string } {
 	return all
 }
 
-// S0-02: the grammar of PL/SQL accepts all of it.
+// The grammar of PL/SQL accepts all of it.
 func TestOracleGrammar(t *testing.T) {
 	var list []namedText
 	for _, c := range oracleTexts(t) {

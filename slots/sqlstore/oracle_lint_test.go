@@ -220,7 +220,7 @@ var notPortable = []string{
 	"SYSTIMESTAMP", "SYSDATE", "TO_TIMESTAMP", "TO_CHAR", "NUMTODSINTERVAL", "INTERVAL", "TRUNC", "FLOOR", "DUAL", "ROWNUM",
 }
 
-// S0-04: the package has what both databases understand.
+// The package has what both databases understand.
 func TestOraclePackagePortable(t *testing.T) {
 	for _, text := range oraclePackage(t) {
 		for _, w := range oracleWords(text) {

@@ -38,7 +38,7 @@ func TestOracleConformance(t *testing.T) {
 	}})
 }
 
-// S0-02 on a real Oracle: both engines give the same answers.
+// On a real Oracle both engines give the same answers.
 func TestOracleEqualsTx(t *testing.T) {
 	db := migrated(t, emptyOracle(t))
 	sameAnswers(t, db, db.Procedure(), 40)

@@ -166,7 +166,7 @@ func openPackage(url, mode string) (*DB, oracleOnMariaDB, error) {
 	return o.on(db), o, nil
 }
 
-// S0-02, S0-04: the whole suite, on the package.
+// The whole suite, on the package.
 func TestOraclePackageConformance(t *testing.T) { slotstest.Run(t, oracleHarness(t)) }
 
 func TestOraclePackageFindsTheEarliestWindow(t *testing.T) {
@@ -190,7 +190,7 @@ func TestMain(m *testing.M) {
 	})
 }
 
-// S0-02: the package and the engine tx give the same answers, and see the same on
+// The package and the engine tx give the same answers, and see the same on
 // the way.
 func TestOraclePackageEqualsTx(t *testing.T) {
 	url := testenv.SharedDatabase(t, testenv.MariaDB).CreateDatabase("oracle")
@@ -217,7 +217,7 @@ func hold(t *testing.T, db *DB, s slots.Series, windowMs int64) {
 	}
 }
 
-// S0-77: of two who place one event, the later waits for the first and gets its
+// Of two who place one event, the later waits for the first and gets its
 // slot; no counter but the first's has changed.
 func TestOraclePackageDuplicate(t *testing.T) {
 	db, procedure := packageOn(t)
@@ -296,7 +296,7 @@ func TestOraclePackageFails(t *testing.T) {
 	}
 }
 
-// F3: a window that is made counts what is scheduled in it already, from its first
+// A window that is made counts what is scheduled in it already, from its first
 // millisecond to its last, by windows of whatever size.
 func TestOraclePackageSeeds(t *testing.T) {
 	db, procedure := packageOn(t)

@@ -24,7 +24,7 @@ func migrating(answer func(text string) (fakeAnswer, error)) *fakeOracle {
 
 func nothing(string) (fakeAnswer, error) { return fakeAnswer{}, nil }
 
-// S0-08: the lock is held on a second session while DDL runs on the first, from
+// The lock is held on a second session while DDL runs on the first, from
 // before the history is read for good until the end.
 func TestOracleMigrate(t *testing.T) {
 	f := migrating(nothing)

@@ -17,7 +17,7 @@ const (
 )
 
 // oracleCall is one round trip: outside a transaction the driver asks for the
-// commit along with it, and the package commits its own work (S0-04).
+// commit along with it, and the package commits its own work.
 var oracleCall = "BEGIN RL_SLOT_API.ASSIGN_SLOT(" + oraclePlaces(oracleInputs+oracleOutputs) + "); END;"
 
 // oraclePlaces are the placeholders :1 to :n.

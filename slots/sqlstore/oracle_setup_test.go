@@ -34,7 +34,7 @@ func setupStatements(t *testing.T) (all []string) {
 	return all
 }
 
-// S0-119, S0-120: the service, its image, and a volume that has a name.
+// The service, its image, and a volume that has a name.
 func TestOracleCompose(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join(oracleExample, "docker-compose.yml"))
 	if err != nil {
@@ -116,7 +116,7 @@ func runSetup(t *testing.T, env ...string) (says, asked string, code int) {
 	return string(out), string(noted), cmd.ProcessState.ExitCode()
 }
 
-// S0-07, S0-121: it starts the service, waits, creates the user and tells how to
+// The script starts the service, waits, creates the user and tells how to
 // connect.
 func TestOracleSetup(t *testing.T) {
 	t.Parallel()

@@ -18,7 +18,7 @@ import (
 // postgresSession are settings of sessions, where those are headgate's own.
 var postgresSession = map[string]string{
 	"default_transaction_isolation":       postgresIsolation,
-	"idle_in_transaction_session_timeout": "30s", // of a process that died without a word (F21)
+	"idle_in_transaction_session_timeout": "30s", // of a process that died without a word
 	// A plan that was made while a table was small would read all of it for ever, until
 	// somebody runs ANALYZE. Every statement has an index that serves it.
 	"enable_seqscan": "off",

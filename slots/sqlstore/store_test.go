@@ -146,7 +146,7 @@ func TestIDsDiffer(t *testing.T) {
 }
 
 // Instants come back as they went in, in every zone and in the hour that comes
-// twice (F20).
+// twice.
 func instants(t *testing.T, db *DB) {
 	t.Helper()
 	for n, at := range []string{"2026-11-01T05:30:00.123Z", "2026-11-01T06:30:00.123Z", "2026-03-08T07:00:00Z", "1969-12-31T23:59:56Z", "1925-06-07T08:09:12Z", "9999-01-01T00:00:00Z"} {
@@ -208,7 +208,7 @@ func TestInstantsInNewYork(t *testing.T) {
 	}
 }
 
-// Several who put configs at once succeed, one after another (F12).
+// Several who put configs at once succeed, one after another.
 func TestPutConfigTogether(t *testing.T) {
 	eachMigrated(t, func(t *testing.T, db *DB) {
 		before, err := db.Generation(soon(t))

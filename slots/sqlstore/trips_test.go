@@ -76,7 +76,7 @@ func (s spy) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// S0-04, S0-105, S0-106: the procedure takes one round trip, the tx engine three,
+// The procedure takes one round trip, the tx engine three,
 // and a repeat one.
 func TestRoundTrips(t *testing.T) {
 	eachServer(t, func(t *testing.T, address string) {

@@ -74,7 +74,7 @@ const (
 )
 
 // TestInFlightTiers: what tiers say is what the client gets: two pass at once,
-// two after a while, two are refused with 503, and more with 429 (S3-58).
+// two after a while, two are refused with 503, and more with 429.
 func TestInFlightTiers(t *testing.T) {
 	besides(t, func(t *testing.T, env environment) {
 		s := startStage(t, env, staging{rules: tierRules})

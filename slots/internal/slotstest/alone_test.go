@@ -134,7 +134,7 @@ func TestF1(t *testing.T) {
 	}
 }
 
-// TestBudgets: how many statements a search takes (S0-105 to S0-108).
+// TestBudgets: how many statements a search takes.
 func TestBudgets(t *testing.T) {
 	ctx, s := context.Background(), slots.Series{Scope: "s", SizeMs: 4000}
 	m := NewModel()

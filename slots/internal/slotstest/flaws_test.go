@@ -17,7 +17,7 @@ func TestFlawsAreFound(t *testing.T) {
 		"a retry assigns again",
 		"the first window has its full capacity",
 		"the search ends a window early",
-		"advances past a second scout's window (F1)",
+		"advances past a second scout's window",
 		"a transaction is left open",
 		"the jitter ignores what is over of the window",
 		"answers before it commits",

@@ -86,7 +86,7 @@ func (p *plainSearch) later(ctx context.Context, i int) error {
 		if done || err != nil {
 			return err
 		}
-		if p.flaw == "advances past a second scout's window (F1)" {
+		if p.flaw == "advances past a second scout's window" {
 			if at, _, err = p.t.Scout(ctx, p.Series, from, end, p.Max); err != nil {
 				return err
 			}

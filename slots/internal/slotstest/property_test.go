@@ -72,7 +72,7 @@ func newScenario(seed uint64, sub subject) *scenario {
 func property(seed uint64, sub subject) []string {
 	sc := newScenario(seed, sub)
 	for phase := range 1 + sc.rng.IntN(2) {
-		if phase > 0 { // another config version (S0-84, S0-85)
+		if phase > 0 { // another config version
 			sc.max = 1 + sc.rng.Int64N(5)
 			sc.highest = max(sc.highest, sc.max)
 			sc.shape.ConfigID = "c2"

@@ -13,8 +13,8 @@ import (
 	"github.com/headgate-rls/headgate/slots/plan"
 )
 
-// checkRaise: what is used counts, and windows that were full have room again
-// (S0-84, F10), on the node that changes the config at once.
+// checkRaise: what is used counts, and windows that were full have room again,
+// on the node that changes the config at once.
 func checkRaise(t *testing.T, f *fixture) {
 	s := f.nodes(t, 1, slots.Settings{})[0]
 	f.config(t, s, 4, 4000)
@@ -30,7 +30,7 @@ func checkRaise(t *testing.T, f *fixture) {
 	f.audit(t, f.series(4000), 7)
 }
 
-// checkLower: S0-85, S0-86, F17.
+// checkLower: a lower limit counts what is used, and moves no slot.
 func checkLower(t *testing.T, f *fixture) {
 	s := f.nodes(t, 1, slots.Settings{})[0]
 	f.config(t, s, 8, 4000)
@@ -66,7 +66,7 @@ func checkLower(t *testing.T, f *fixture) {
 	f.audit(t, f.series(4000), 9)
 }
 
-// checkResize: a new size counts what is scheduled already (F3).
+// checkResize: a new size counts what is scheduled already.
 func checkResize(t *testing.T, f *fixture) {
 	s := f.nodes(t, 1, slots.Settings{})[0]
 	at := time.UnixMilli(day.UnixMilli() / 28_000 * 28_000)

@@ -170,7 +170,7 @@ func checkCrowd(t *testing.T, f *fixture) {
 	}
 }
 
-// checkBudgets: S0-04, S0-105 to S0-107.
+// checkBudgets: a search sends no more statements than it may.
 func checkBudgets(t *testing.T, f *fixture) {
 	ctx, s := limited(t), f.series(4000)
 	store, counter := Count(f.store)
@@ -240,8 +240,8 @@ func (f *fixture) hold(t *testing.T, s slots.Series, at int64) (release func()) 
 	return tx.Rollback
 }
 
-// checkHeldWindow: nobody waits for long for another while there is a free window
-// (S0-79), and windows that are free are not stepped over.
+// checkHeldWindow: nobody waits for long for another while there is a free window,
+// and windows that are free are not stepped over.
 func checkHeldWindow(t *testing.T, f *fixture) {
 	if f.Serial {
 		t.Skip("transactions wait for each other")
@@ -396,7 +396,7 @@ func checkBacklog(t *testing.T, f *fixture) {
 }
 
 // checkFullNotHeld: a window that is full for an event, because it comes late in
-// it, is not held while the event gets another one: it has room for others (F5).
+// it, is not held while the event gets another one: it has room for others.
 // The event is kept waiting by a second transaction that is inserting it, too.
 func checkFullNotHeld(t *testing.T, f *fixture) {
 	if f.Serial {

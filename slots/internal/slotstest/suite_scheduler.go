@@ -51,7 +51,7 @@ func (f *fixture) nodes(t *testing.T, n int, s slots.Settings) []*slots.Schedule
 	return all
 }
 
-// checkDuplicates: many at once with one event get one slot (S0-78).
+// checkDuplicates: many at once with one event get one slot.
 func checkDuplicates(t *testing.T, f *fixture) {
 	for i, settings := range []slots.Settings{{}} {
 		g := f.named()
@@ -167,7 +167,7 @@ func checkCross(t *testing.T, f *fixture) {
 }
 
 // checkBurst: events for one instant fill windows without holes if they wait for
-// each other (F4).
+// each other.
 func checkBurst(t *testing.T, f *fixture) {
 	const events, room, callers = 3000, 100, 64
 	nodes := f.nodes(t, 2, slots.Settings{})
@@ -234,7 +234,7 @@ func (f *fixture) assignN(t *testing.T, s *slots.Scheduler, from, to int, at tim
 }
 
 // checkTimes: instants of any precision and zone, never answered with an earlier
-// one (F15, F20).
+// one.
 func checkTimes(t *testing.T, f *fixture) {
 	s := f.nodes(t, 1, slots.Settings{})[0]
 	f.config(t, s, 2, 4000)

@@ -100,7 +100,7 @@ func checkProvision(t *testing.T, f *fixture) {
 	}
 }
 
-// New rows count what is scheduled inside them under another size (F3), and rows
+// New rows count what is scheduled inside them under another size, and rows
 // that are there keep their count.
 func checkSeeding(t *testing.T, f *fixture) {
 	at := day.UnixMilli() / 28_000 * 28_000 // a window starts here in both sizes
@@ -167,7 +167,7 @@ func checkLock(t *testing.T, f *fixture) {
 }
 
 // What one transaction holds is not to be had by another, which waits for a bounded time;
-// a window that was refused for being full is not held (F5).
+// a window that was refused for being full is not held.
 func checkLockHeld(t *testing.T, f *fixture) {
 	if f.Serial {
 		t.Skip("transactions wait for each other")
@@ -412,7 +412,7 @@ func checkCancelled(t *testing.T, f *fixture) {
 	f.wantCount(t, s, 0, 1)
 }
 
-// Provisioning waits for no window that somebody holds (F6).
+// Provisioning waits for no window that somebody holds.
 func checkProvisionBesideLock(t *testing.T, f *fixture) {
 	if f.Serial {
 		t.Skip("transactions wait for each other")

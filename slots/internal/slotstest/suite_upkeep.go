@@ -67,7 +67,7 @@ func checkConfigs(t *testing.T, f *fixture) {
 }
 
 // checkAdmins: whoever changes a config at the same time succeeds one after
-// another (F12).
+// another.
 func checkAdmins(t *testing.T, f *fixture) {
 	ctx := limited(t)
 	stores := []slots.Store{f.store, f.db.Open(t)}
@@ -217,7 +217,7 @@ func checkLead(t *testing.T, f *fixture) {
 	}
 }
 
-// checkPurge: F23, S0-83, S0-95.
+// checkPurge: a purge removes windows and slots before an instant, so many at a time.
 func checkPurge(t *testing.T, f *fixture) {
 	ctx, s, d := limited(t), f.series(4000), slots.Series{Scope: f.prefix, SizeMs: 86_400_000}
 	provision(t, f.store, s, 0, 10, &slots.Frontier{ChunkMs: 0, EndMs: 40_000})
@@ -286,7 +286,7 @@ func (f *fixture) bump(t *testing.T, s slots.Series, at int64) {
 	f.put(t, e)
 }
 
-// checkDrift: F22. Counters go wrong here because slots are dropped.
+// checkDrift: a repair finds counters that are wrong. They go wrong here because slots are dropped.
 func checkDrift(t *testing.T, f *fixture) {
 	ctx, s, other := limited(t), f.series(4000), f.series(7000)
 	for i, size := range []int64{4000, 7000} {

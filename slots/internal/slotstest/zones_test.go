@@ -12,7 +12,7 @@ import (
 // envZoned is set in the process that TestZones starts.
 const envZoned = "HEADGATE_SLOTS_ZONED"
 
-// zonedChecks are those in which an instant could move by a zone (F20).
+// zonedChecks are those in which an instant could move by a zone.
 var zonedChecks = []string{
 	"Provision", "ProvisionSeeds", "Frontier", "Lock", "Claim", "Find", "Scout", "Scripts", "ScriptsBefore1970",
 	"Times", "Sizes", "Raise", "Configs", "Since", "Windows", "Lead", "Purge", "Drift",
