@@ -150,8 +150,11 @@ func TestRefundsAreBounded(t *testing.T) {
 		r := refund{at: -1}
 		r.add(&op, asOf(&op, &v.Outcomes[0], v.At, v.At))
 		b.refunds.push([]refund{r})
-		if st := b.Stats(); st.RefundsPending > maxRefunds || st.RefundBytes > maxRefundBytes || b.refunds.workers > refundWorkers {
-			t.Fatalf("%+v", st)
+		b.refunds.mu.Lock()
+		workers := b.refunds.workers
+		b.refunds.mu.Unlock()
+		if st := b.Stats(); st.RefundsPending > maxRefunds || st.RefundBytes > maxRefundBytes || workers > refundWorkers {
+			t.Fatalf("%d workers, %+v", workers, st)
 		}
 	}
 	began := time.Now()

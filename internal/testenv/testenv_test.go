@@ -65,6 +65,7 @@ func TestRequire(t *testing.T) {
 	}
 	t.Run("without servers", func(t *testing.T) {
 		t.Setenv(EnvServers, NoServers)
+		t.Setenv(EnvMustRun, "")
 		mustContain(t, "the skip", pretend(t, func(tb TB) { Require(tb, Redis) }).skip, []string{"redis", EnvServers})
 		t.Setenv(EnvMustRun, Redis)
 		mustContain(t, "the failure", pretend(t, func(tb TB) { Require(tb, Redis) }).fatal, []string{EnvMustRun, EnvServers})
