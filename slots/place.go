@@ -84,14 +84,16 @@ func (p *placing) search() *Search {
 		Series: p.series, ConfigID: p.config.ID, Max: p.config.Max, Stratified: p.config.Options.Stratified,
 		Asks: make([]Ask, len(p.left)),
 	}
+	earliest := p.left[0].later.FromMs
 	for i, c := range p.left {
 		s.Asks[i] = c.ask
 		s.Asks[i].FromMs = c.later.FromMs
+		earliest = min(earliest, c.later.FromMs)
 	}
 	switch {
 	case p.key.later:
 		s.FirstMs, s.EndMs = math.MinInt64, p.key.ms
-		s.BaseMs, s.FromMs = p.left[0].later.FromMs, p.left[0].later.FromMs
+		s.BaseMs, s.FromMs = earliest, earliest
 		s.Mixed = len(p.left) > 1
 	case p.settings.Procedure && len(p.left) == 1 && p.config.Options.Calendar == nil:
 		s.FirstMs, s.BaseMs, s.FromMs, s.EndMs = p.key.ms, p.key.ms+s.SizeMs, p.key.ms+s.SizeMs, lastMs

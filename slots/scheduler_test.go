@@ -382,3 +382,20 @@ func TestNoHolesWithinAProcess(t *testing.T) {
 		t.Errorf("%d windows are used, want %d", len(used), 2*events/room)
 	}
 }
+
+// Of callers who share a search the one before asks for a later time.
+func TestEventsOfABatchDoNotWaitForLaterTimes(t *testing.T) {
+	for range 20 { // whether they share a search is up to the scheduler of goroutines
+		s := newScheduler(t, slotstest.NewModel(), slots.Settings{})
+		put(t, s, slots.NewConfig{Max: 1})
+		// With one place in a window, the middle of one has none.
+		got := s.AssignBatch(t.Context(), []slots.Request{
+			{EventID: "later", At: noon.Add(42 * time.Second)}, {EventID: "earlier", At: noon.Add(2 * time.Second)},
+		})
+		for i, want := range []int64{11, 1} {
+			if got[i].Err != nil || window(got[i].Result) != want {
+				t.Fatalf("event %d is in window %d, want %d; %v", i, window(got[i].Result), want, got[i].Err)
+			}
+		}
+	}
+}
