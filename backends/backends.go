@@ -35,7 +35,7 @@ var (
 	ErrUnsupported = errors.ErrUnsupported
 	// ErrUnavailable: the store could not be asked, or did not answer in time.
 	ErrUnavailable = errors.New("backend unavailable")
-	// ErrNotApplied: surely nothing was recorded. It accompanies one of the
+	// ErrNotApplied: it is certain that nothing was recorded. It accompanies one of the
 	// others.
 	ErrNotApplied = errors.New("not applied")
 	// ErrOverloaded: more requests arrive than the store can be asked about,

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Needs is what a domain's rules want to be told of requests, and what they
+// Needs is what a domain's rules have to know of requests, and what they
 // may answer. A configuration of Envoy is made from it.
 type Needs struct {
 	// Resources: requests are described by the entries method (:method) and

@@ -76,7 +76,7 @@ func orSlash(path []byte) string {
 // hasParams says whether a segment of path has matrix parameters.
 func hasParams(path string) bool { return strings.IndexByte(path, ';') >= 0 }
 
-// isNormalPath says whether path, which starts with a slash, is surely in its
+// isNormalPath says whether path, which starts with a slash, is certain to be in its
 // normal form.
 func isNormalPath(path string) bool {
 	for i := range len(path) {

@@ -17,7 +17,7 @@ import (
 	"github.com/fsnotify/fsnotify"
 )
 
-// WatchOptions are what a Watcher can be told.
+// WatchOptions are the settings of a Watcher.
 type WatchOptions struct {
 	Options
 	// Log gets a line for every reload and every failure; nil means

@@ -28,7 +28,7 @@ func rulesFor(domain string, n int) string {
 	return fmt.Sprintf("domain: %s\ndescriptors:\n  - key: a\n    rate_limit: {unit: second, requests_per_unit: %d}\n", domain, n)
 }
 
-// A watched Watcher records what it is told.
+// A watched Watcher records its calls.
 type watched struct {
 	*Watcher
 	t  *testing.T

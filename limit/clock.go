@@ -65,7 +65,7 @@ const maxMoved = 1000
 func (s *LeaseSet) moveTo(now Instant, l *Limit) {
 	s.journal.moved = true
 	var far []queued
-	for i := len(s.queue) - 1; i >= 0 && len(far) < maxMoved && l.farAhead(lapses(s.queue[i].score), l.window, now); i-- {
+	for i := len(s.queue) - 1; i >= 0 && len(far) < maxMoved && l.farAhead(expiry(s.queue[i].score), l.window, now); i-- {
 		if s.current(s.queue[i]) {
 			far = append(far, s.queue[i])
 		}

@@ -131,7 +131,7 @@ func TestClockStepEndsLostLeases(t *testing.T) {
 							t.Errorf("granted at once: %+v", refused)
 						}
 						if most := 2*window + MinAhead; refused.Outcomes[0].Retry > most {
-							t.Errorf("told to wait %v", refused.Outcomes[0].Retry)
+							t.Errorf("has to wait %v", refused.Outcomes[0].Retry)
 						}
 						now = now.Add(refused.Outcomes[0].Retry)
 						if v := ask("later"); !v.Admitted {

@@ -337,8 +337,8 @@ func wantRequest(t *testing.T, where string, keys []Key, sets []*naiveSet, req *
 	}
 }
 
-// TestChargedOnce: who asks again, with a lease that was granted, is not
-// charged again for anything; who is done has nothing left.
+// TestChargedOnce: a caller that asks again, with a lease that was granted, is not
+// charged again for anything; a caller that is done has nothing left.
 func TestChargedOnce(t *testing.T) {
 	l := MustNew(Spec{Algorithm: Concurrency, Max: 2, Window: time.Minute})
 	bucket := MustNew(Spec{Algorithm: TokenBucket, Max: 1, Window: time.Hour})
@@ -408,7 +408,7 @@ func TestAnonymous(t *testing.T) {
 	}
 }
 
-// TestExpireMany: 10^5 leases that lapse at once leave nothing, and what it
+// TestExpireMany: 10^5 leases that expire at once leave nothing, and what it
 // costs is no more than to look at each once.
 func TestExpireMany(t *testing.T) {
 	const n = 100_000

@@ -21,7 +21,7 @@ const (
 // the refusals that are remembered, and the ends that came before their
 // acquire. It changes in place. The zero LeaseSet is not used: see [State].
 //
-// A lease is a score: the millisecond it lapses at, times 8, plus how often
+// A lease is a score: the millisecond at which it expires, times 8, plus how often
 // its acquire was repeated. It is what a store with sorted sets keeps.
 type LeaseSet struct {
 	scores map[string]int64 // by holder
@@ -53,10 +53,10 @@ func (q queued) less(other queued) bool {
 	return q.score < other.score || q.score == other.score && q.holder < other.holder
 }
 
-// lapses returns the instant a lease with this score lapses at.
-func lapses(score int64) Instant { return Instant(score / 8 * 1000) }
+// expiry returns the instant at which a lease with this score expires.
+func expiry(score int64) Instant { return Instant(score / 8 * 1000) }
 
-// scoreAt returns the score of a lease that lapses at or, for want of finer
+// scoreAt returns the score of a lease that expires at or, for want of finer
 // steps than a millisecond, right after at.
 func scoreAt(at Instant, again int64) int64 { return ceilDiv(int64(at), 1000)*8 + again }
 
@@ -66,7 +66,7 @@ func (s *LeaseSet) get(holder string, now Instant) (int64, bool) {
 		return 0, false
 	}
 	score, ok := s.scores[holder]
-	return score, ok && lapses(score) > now
+	return score, ok && expiry(score) > now
 }
 
 // set gives holder's lease a score; 0 ends it.
@@ -107,7 +107,7 @@ func (s *LeaseSet) enqueue(q queued) {
 }
 
 // trim drops stale entries from both ends of queue, so that the leases that
-// lapse first and last are at hand however long it is.
+// expire first and last are at hand however long it is.
 func (s *LeaseSet) trim() {
 	n := len(s.queue)
 	for n > 0 && !s.current(s.queue[n-1]) {
@@ -128,14 +128,14 @@ func (s *LeaseSet) current(q queued) bool { return s.scores[q.holder] == q.score
 
 // first returns the index in queue of the first lease that is live at now, or
 // len(queue), and how many leases come before it.
-func (s *LeaseSet) first(now Instant) (at, lapsed int) {
-	for at < len(s.queue) && lapses(s.queue[at].score) <= now {
+func (s *LeaseSet) first(now Instant) (at, expired int) {
+	for at < len(s.queue) && expiry(s.queue[at].score) <= now {
 		if s.current(s.queue[at]) {
-			lapsed++
+			expired++
 		}
 		at++
 	}
-	return at, lapsed
+	return at, expired
 }
 
 // inFlight returns how many leases are live.
@@ -143,11 +143,11 @@ func (s *LeaseSet) inFlight(now Instant) int64 {
 	if s == nil {
 		return 0
 	}
-	_, lapsed := s.first(now)
-	return int64(len(s.scores) - lapsed)
+	_, expired := s.first(now)
+	return int64(len(s.scores) - expired)
 }
 
-// nth returns the live lease that lapses as number n, from 0.
+// nth returns the live lease that expires as number n, from 0.
 func (s *LeaseSet) nth(now Instant, n int64) (queued, bool) {
 	at, _ := s.first(now)
 	for _, q := range s.queue[at:] {
@@ -162,14 +162,14 @@ func (s *LeaseSet) nth(now Instant, n int64) (queued, bool) {
 	return queued{}, false
 }
 
-// latest returns when the last of the leases lapses, or 0 if none is live.
+// latest returns when the last of the leases expires, or 0 if none is live.
 func (s *LeaseSet) latest(now Instant) Instant {
 	if s == nil {
 		return 0
 	}
 	for i := len(s.queue) - 1; i >= 0; i-- {
 		if q := s.queue[i]; s.current(q) {
-			if at := lapses(q.score); at > now {
+			if at := expiry(q.score); at > now {
 				return at
 			}
 			break
@@ -178,7 +178,7 @@ func (s *LeaseSet) latest(now Instant) Instant {
 	return 0
 }
 
-// tidy drops what has lapsed, and stale entries when they are many.
+// tidy drops what has expired, and stale entries when they are many.
 func (s *LeaseSet) tidy(now Instant) {
 	at, _ := s.first(now)
 	for _, q := range s.queue[:at] {

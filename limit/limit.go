@@ -25,7 +25,7 @@ const (
 	// TokenBucket refills continuously at Max per Window up to Burst.
 	TokenBucket
 	// Concurrency counts requests in flight: each takes a lease, and gives it
-	// back at its end. A lease that is not given back lapses after Window.
+	// back at its end. A lease that is not given back expires after Window.
 	Concurrency
 
 	numAlgorithms = iota + 1

@@ -35,7 +35,7 @@ type Op struct {
 	// granted before and nothing is charged again. Zero with a Holder renews
 	// the lease and is admitted if there is one. A negative cost ends what
 	// Holder and Ending say, or without a Holder that many of the leases that
-	// would lapse first.
+	// would expire first.
 	Cost int64
 	// Holder names a lease of a Concurrency limit: at most MaxHolderLen bytes
 	// that nobody else uses under the key.
@@ -72,7 +72,7 @@ const (
 	// Cost -1 those among the OwnerSlice leases that expire first. Where there
 	// are more, [Op.Rest] returns the op that goes on.
 	EndOwner
-	// EndKnown is EndLease for a lease that was surely granted: where there is
+	// EndKnown is EndLease for a lease that is known to have been granted: where there is
 	// none any more its end is not remembered.
 	EndKnown
 )

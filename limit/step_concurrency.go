@@ -103,8 +103,8 @@ func (s *LeaseSet) giveBack(op *Op, now Instant) bool {
 	return ok
 }
 
-// giveBackAny ends -Cost leases, whoever holds them. Who gives back without a
-// name does so after a refusal, too: those are given back first.
+// giveBackAny ends -Cost leases of any holders. Callers without a name give back
+// after a refusal, too: remembered refusals are given back first.
 func (s *LeaseSet) giveBackAny(op *Op, now Instant) bool {
 	s.moveRefused(now, op.Limit)
 	n := min(-max(op.Cost, -maxExact), s.remembered(now)+s.inFlight(now))
@@ -132,11 +132,11 @@ func (s *LeaseSet) endOwner(owner string, from, now Instant) (any bool, rest Ins
 		if !s.current(q) {
 			continue
 		}
-		if seen >= OwnerSlice && lapses(q.score) != last {
-			rest = lapses(q.score)
+		if seen >= OwnerSlice && expiry(q.score) != last {
+			rest = expiry(q.score)
 			break
 		}
-		seen, last = seen+1, lapses(q.score)
+		seen, last = seen+1, expiry(q.score)
 		if strings.HasPrefix(q.holder, owner) {
 			mine = append(mine, q.holder)
 		}
@@ -172,7 +172,7 @@ func (s *LeaseSet) describe(op *Op, now Instant, out *Outcome) {
 		out.Retry = Never
 	case n >= l.capacity:
 		q, _ := s.nth(now, n-l.capacity)
-		out.Retry = micros(int64(lapses(q.score) - now))
+		out.Retry = micros(int64(expiry(q.score) - now))
 	}
 }
 

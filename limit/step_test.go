@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// A line of a story is one op and what it must be told.
+// A line of a story is one op and the outcome it must have.
 type line struct {
 	now  Instant
 	cost int64

@@ -20,8 +20,8 @@ import (
 )
 
 // Register makes s answer ShouldRateLimit on srv, which must have been made
-// with [ServerCodec]. observe is told how long each call took and what became
-// of it.
+// with [ServerCodec]. observe is called with each call's duration and its
+// result.
 func Register(srv grpc.ServiceRegistrar, s *Service, observe func(time.Duration, CallResult)) {
 	h := &grpcHandler{service: s, observe: observe}
 	srv.RegisterService(&serviceDesc, h)

@@ -62,7 +62,7 @@ const (
 )
 
 // inFlightRetry is what a refusal says of waiting: a request may end at any
-// moment, but who asks all the time keeps others from it.
+// moment, but a client that asks all the time keeps others from it.
 const inFlightRetry = time.Second
 
 // A LeaseEvent is something that happens to leases.
@@ -74,8 +74,8 @@ const (
 	LeaseRepeated             // acquired again by a repeated call
 	LeaseReleased             // ended by its request's end
 	LeaseRenewed              // its end moved away
-	LeaseExpired              // had expired when its request's end was told
-	LeaseUnknown              // ended before, or never granted, when its end was told
+	LeaseExpired              // had expired when its request's end was reported
+	LeaseUnknown              // ended before, or never granted, when its end was reported
 	LeaseOvertaken            // refused, as its end had come before
 	LeaseAbandoned            // given back, as its answer was not wanted any more
 	LeaseLost                 // could not be given back, and is left to expire
@@ -282,7 +282,7 @@ func (s *Service) Abandoned(req *Request) {
 }
 
 // leaseEnded counts what became of a lease that was to be ended or renewed.
-func (s *Service) leaseEnded(op *limit.Op, out *limit.Outcome, domain, rule string, lapsed bool, now limit.Instant) {
+func (s *Service) leaseEnded(op *limit.Op, out *limit.Outcome, domain, rule string, expired bool, now limit.Instant) {
 	event := LeaseUnknown
 	if op.Cost < 0 {
 		s.places.ended(op.Key, inFlight(out), now)
@@ -296,8 +296,8 @@ func (s *Service) leaseEnded(op *limit.Op, out *limit.Outcome, domain, rule stri
 	case out.Held:
 		event = LeaseReleased
 	case op.Ending == limit.EndKnown, op.Ending == limit.EndAttempt:
-		return // it was told before, or had taken nothing
-	case lapsed:
+		return // it was reported before, or had taken nothing
+	case expired:
 		event = LeaseExpired
 	}
 	s.conf.Metrics.Lease(domain, rule)[event].Inc()

@@ -136,8 +136,8 @@ func TestInFlight(t *testing.T) {
 	}
 }
 
-// TestLeaseLapses: what is never ended ends by itself.
-func TestLeaseLapses(t *testing.T) {
+// TestLeaseExpires: a lease that nobody ends expires.
+func TestLeaseExpires(t *testing.T) {
 	h := setup(t, inFlightRules)
 	token := h.acquire("tenant=x")
 	h.acquire("tenant=x")

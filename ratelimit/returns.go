@@ -11,8 +11,8 @@ import (
 )
 
 // returns gives back leases that nobody waits for: those of answers that came
-// too late, and those that the backend could not take back at first. It keeps
-// at it until a lease would have lapsed anyway.
+// too late, and those that the backend could not take back at first. It tries
+// again until the lease would have expired anyway.
 type returns struct {
 	s *Service
 
@@ -29,7 +29,7 @@ type returns struct {
 type giveBack struct {
 	op           limit.Op
 	domain, rule string
-	lapses       time.Time
+	expires      time.Time
 }
 
 const (
@@ -46,7 +46,7 @@ func newReturns(s *Service) *returns {
 
 // push has op done soon, or as soon as the backend can.
 func (r *returns) push(op *limit.Op, domain, rule string) {
-	g := giveBack{op: *op, domain: domain, rule: rule, lapses: time.Now().Add(op.Limit.Window())}
+	g := giveBack{op: *op, domain: domain, rule: rule, expires: time.Now().Add(op.Limit.Window())}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if len(r.queue) >= maxReturns {
@@ -101,7 +101,7 @@ func (r *returns) next() []giveBack {
 	for len(r.queue) > 0 && len(batch) < returnsSlice {
 		g := r.queue[0]
 		r.queue = r.queue[1:]
-		if g.lapses.After(now) {
+		if g.expires.After(now) {
 			batch = append(batch, g)
 		} else {
 			r.lost(&g)

@@ -141,7 +141,7 @@ apt_install() {
 	fi
 	say "installing by apt: $*"
 	# The packages of servers start them on their usual ports when they are
-	# installed; the tests start their own and want those ports left alone. A
+	# installed; the tests start their own and need those ports free. A
 	# policy that is already there is the administrator's and stays, unless it
 	# is what a killed run of this script left behind.
 	if [ ! -e /usr/sbin/policy-rc.d ] || grep -qF "$POLICY_MARK" /usr/sbin/policy-rc.d; then
@@ -231,7 +231,7 @@ python_in_place() {
 }
 
 # install_python NAME MODULE makes a python that has the packages of NAME; the
-# system's own is left alone.
+# system's own is not changed.
 install_python() {
 	local name=$1 module=$2 path
 	say "downloading $name"
@@ -297,7 +297,7 @@ install_grpcurl() {
 # be pinned; apt checks the signatures. Change the number when what is kept changes.
 readonly MYSQL_PIN="mysql-server-core unstable 1"
 
-# install_mysql unpacks the newest MySQL beside the system, which is left alone.
+# install_mysql unpacks the newest MySQL beside the system, which is not changed.
 install_mysql() {
 	local root package
 	say "downloading MySQL"

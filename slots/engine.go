@@ -21,7 +21,7 @@ func (e procedureEngine) Assign(ctx context.Context, s *Search) (Found, error) {
 	}
 	found, err := e.procedure.Call(ctx, s)
 	if KindOf(err) == Held {
-		return e.rest.Assign(ctx, s) // which passes over what is held
+		return e.rest.Assign(ctx, s) // which passes over held windows
 	}
 	return found, err
 }

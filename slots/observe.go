@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// An Observer is told what a Scheduler does, for metrics. Its methods are called
+// An Observer records what a Scheduler does, for metrics. Its methods are called
 // from many goroutines and must not block.
 type Observer interface {
 	// Assigned: a request ended with this outcome.

@@ -11,10 +11,10 @@ import (
 )
 
 // checkHurry: requests over several groups, most of them refused by one of
-// them, are taken with deadlines that end at every moment of a Take; and when it
-// returns, the caller's memory is the caller's. Whatever the store still has to
-// do for them it does for the right keys: no limit is exceeded, and what was
-// taken by requests that were refused comes back.
+// them, are taken with deadlines that end at every moment of a Take. Once Take
+// returns, the store no longer reads the caller's memory. It finishes its work for
+// the right keys: no limit is exceeded, and the units of refused requests come
+// back.
 func checkHurry(e *env) {
 	if e.s.Caps.Atomicity == backends.PerOp || e.s.Caps.MaxOps < 3 {
 		e.Skip("atomicity is per op, or requests have too few ops")

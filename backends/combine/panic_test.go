@@ -11,7 +11,7 @@ import (
 	"github.com/headgate-rls/headgate/limit"
 )
 
-// A bursting store panics while it is told to.
+// A bursting store panics while its switch is on.
 type bursting struct {
 	*store
 	burst atomic.Bool

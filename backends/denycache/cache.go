@@ -96,7 +96,7 @@ type find struct {
 	inserts uint64 // of the shard then
 	present bool   // something is kept under the key, of whatever limit and cost
 	found   bool   // refusal is about the op's limit and cost
-	seen    bool   // it is not, but the last that the op was told
+	seen    bool   // it is not, but it has the op's last outcome
 	refusal
 
 	known   bool // the op has no room now, and this is its outcome

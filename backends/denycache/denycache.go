@@ -27,8 +27,8 @@ type Backend struct {
 var _ backends.Backend = (*Backend)(nil)
 
 // New returns a backend that stands before next, whose promises are caps, and
-// closes it with itself. Time is measured by now, which is time.Now in earnest
-// and must not go back.
+// closes it with itself. now measures time and must not go back; outside tests it
+// is time.Now.
 func New(next backends.Backend, caps *backends.Caps, cfg Config, now func() time.Time) *Backend {
 	cfg.setDefaults()
 	b := &Backend{
@@ -285,8 +285,8 @@ func (f *find) keep(req *limit.Request, sent time.Duration) {
 	f.insert(&f.refusal, f.gen)
 }
 
-// alone says whether no other op of the request has the key of the i-th. What
-// a later one was told depends on what an earlier one would have taken.
+// alone says whether no other op of the request has the key of the i-th. The
+// outcome of a later one depends on what an earlier one would have taken.
 func alone(finds []find, i int) bool {
 	for j := range finds {
 		if j != i && finds[j].id == finds[i].id {

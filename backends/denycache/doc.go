@@ -3,20 +3,22 @@
 //
 // # What it promises
 //
-// Same key, same or greater cost: refused until T. A request is refused here when
-// one of its ops, not a shadow, is known to have no room: one known refusal settles
-// it, whatever its other ops are. The refusal is the one that the store would give
-// at the instant that the answer names, and so is its wait; for a greater cost than
-// was refused the wait may be too short, and who comes back then is told the rest.
-// What else the answer says may be as old as [Config.MaxAge]: of ops that do not
-// decide, what they were told when the store last refused a request with them, or
-// as if their limits were not used; of the one that does, how much was left.
+// Same key, same or greater cost: refused until T. The package refuses a request
+// when it knows that one of its ops, not a shadow, has no room. One known refusal
+// settles the request, whatever its other ops are. The store would give the same
+// refusal, with the same wait, at the instant that the answer names. For a greater
+// cost than was refused the wait may be too short; the next answer gives the rest.
+//
+// Other figures of the answer may be as old as [Config.MaxAge]. For the op that
+// decides, the remaining units are those of the cached refusal. For each other op,
+// the figures are those of the store's last refusal of a request with this op, or
+// those of an unused limit.
 //
 // These always reach the store: asking (cost zero), giving back (negative cost),
 // shadows alone, and requests with an op that may be charged although the request
 // is refused (Each). And so do requests in flight: one of them may end at any
-// moment, on any replica, so a refusal by limit.Concurrency tells nothing about the
-// next moment and is not kept. A request that has such an op beside others is the
+// moment, on any replica, so a refusal by limit.Concurrency does not hold for the
+// next moment and is not cached. A request that has such an op beside others is the
 // store's to decide, also because it may have been granted before, and is then
 // admitted whatever its other limits say now.
 //

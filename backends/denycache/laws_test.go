@@ -293,8 +293,8 @@ func TestEachIsCharged(t *testing.T) {
 	}
 }
 
-// One known refusal settles a request. Of its other ops it says what they were
-// last told, or as if they were not used.
+// One known refusal settles a request. Its other ops get their last outcomes, or
+// those of unused limits.
 func TestOneRefusalSettles(t *testing.T) {
 	for _, a := range limit.Algorithms() {
 		r := newRig(t, Config{})
@@ -332,8 +332,8 @@ func TestOneRefusalSettles(t *testing.T) {
 	}
 }
 
-// A later op of a request is told of what an earlier one would have taken: that
-// is nothing to be remembered.
+// The outcome of a later op includes what an earlier one would have taken, so it
+// is not cached.
 func TestSharedKeyTeachesNothing(t *testing.T) {
 	for _, a := range limit.Algorithms() {
 		r := newRig(t, Config{})

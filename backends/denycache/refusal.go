@@ -6,8 +6,8 @@ import (
 	"github.com/headgate-rls/headgate/limit"
 )
 
-// A refusal is what a verdict told of one op that had no room; or that had room,
-// in a request that was refused.
+// A refusal is a verdict's outcome of one op: it had no room, or it had room in a
+// request that another op refused.
 type refusal struct {
 	limit *limit.Limit
 	cost  int64         // at least one
@@ -62,14 +62,14 @@ func (r *refusal) answer(cost int64, now limit.Instant, out *limit.Outcome) bool
 	return true
 }
 
-// see remembers what a limit stood at that had room, in a request that another
+// see remembers the figures of a limit that had room, in a request that another
 // one refused.
 func (r *refusal) see(op *limit.Op, out *limit.Outcome, at limit.Instant) {
 	*r = refusal{limit: op.Limit, cost: op.Cost, at: at, room: true, remaining: out.Remaining, reset: out.Reset.Microseconds()}
 }
 
-// lastSeen is what to say of an op that does not decide: what it was last told,
-// else as if its limit were not used.
+// lastSeen is the outcome of an op that does not decide: its last outcome, or
+// without one that of an unused limit.
 func (f *find) lastSeen(op *limit.Op, now limit.Instant) limit.Outcome {
 	if f.seen {
 		return limit.Outcome{Admitted: true, Remaining: f.remaining, Reset: micros(max(f.reset-int64(max(now-f.at, 0)), 0))}

@@ -57,8 +57,8 @@ func TestRefusalHoldsUntilItsEnd(t *testing.T) {
 		}
 	}
 	for _, a := range limit.Algorithms() {
-		if t.Logf("%v: %d refusals told", a, told[a]); told[a] < 1000 {
-			t.Errorf("%v: hardly a refusal was told", a)
+		if t.Logf("%v: %d refusals", a, told[a]); told[a] < 1000 {
+			t.Errorf("%v: too few refusals", a)
 		}
 	}
 }

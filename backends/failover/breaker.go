@@ -45,12 +45,12 @@ var (
 	errLate       = fmt.Errorf("%w: the verdict came after the deadline", backends.ErrUnavailable)
 )
 
-// slack is how late a Take may be that had to wait for a part of its slice in
-// vain; its other verdicts came before.
+// slack is how late a Take may return when one part of its slice did not answer;
+// its other verdicts came before.
 const slack = 5 * time.Millisecond
 
 // New returns a closed breaker around next, and closes next with itself. now
-// is the clock that deadlines of contexts are by: time.Now in earnest.
+// is the clock of the contexts' deadlines; outside tests it is time.Now.
 func New(next backends.Backend, cfg Config, now func() time.Time) *Breaker {
 	cfg.setDefaults()
 	return &Breaker{next: next, cfg: cfg, now: now, circuit: circuit.New(circuit.Config{
@@ -112,7 +112,7 @@ func (b *Breaker) ask(ctx context.Context, began time.Time, p circuit.Period, re
 	ended := b.now()
 	alive, why := answered(out)
 	late := overdue(ctx, ended)
-	// The store had no time to answer in, which is not its fault.
+	// The caller left the store too little time: that is no failure of the store.
 	cut := errors.Is(ctx.Err(), context.Canceled) || late && b.hurried(ended, ended.Sub(began))
 	result := circuit.Succeeded
 	switch {
@@ -127,8 +127,8 @@ func (b *Breaker) ask(ctx context.Context, began time.Time, p circuit.Period, re
 	b.circuit.Settle(p, result, why)
 }
 
-// hurried says whether a caller who waited for so long, and in vain, says
-// nothing about the store: it takes longer to answer others, or nothing could.
+// hurried says whether a caller waited for too short a time to judge the store
+// by it: for less than MinBudget, or for less than the store needs for others.
 func (b *Breaker) hurried(now time.Time, waited time.Duration) bool {
 	return waited < b.cfg.MinBudget || waited < b.pulse.needed(now)
 }
@@ -196,7 +196,7 @@ func (b *Breaker) Forget(ctx context.Context, keys []limit.Key) error {
 	return b.next.Forget(ctx, keys)
 }
 
-// Ping asks the store in any state, as whoever asks wants to know just that.
+// Ping asks the store in any state: the caller wants to know whether it answers.
 // The answer changes no state.
 func (b *Breaker) Ping(ctx context.Context) error {
 	if _, ok := ctx.Deadline(); !ok {

@@ -624,8 +624,8 @@ func TestLate(t *testing.T) {
 	})
 }
 
-// TestPartlyLate: where a part of the slice was waited for in vain, the other
-// verdicts came in time, unless Take is later than that explains.
+// TestPartlyLate: where a part of the slice did not answer, the other verdicts
+// came in time, unless Take is later than that explains.
 func TestPartlyLate(t *testing.T) {
 	for wait, used := range map[time.Duration]bool{20 * ms: true, 24 * ms: true, 25 * ms: false, 90 * ms: false} {
 		play(t, Config{}, func(sc *scene) {
@@ -672,7 +672,7 @@ func TestDeadlines(t *testing.T) {
 	})
 }
 
-// TestOverload: what is too much is told at once, and is not the store's fault.
+// TestOverload: calls beyond the bound fail at once, and are no failure of the store.
 func TestOverload(t *testing.T) {
 	play(t, Config{MaxInFlight: 3}, func(sc *scene) {
 		sc.s.behave(slow(10 * ms))
@@ -725,7 +725,7 @@ func TestBack(t *testing.T) {
 	}
 }
 
-// TestOnChange: changes are told one by one and in order, though callers
+// TestOnChange: changes are reported one by one and in order, though callers
 // collide and the callback calls back.
 func TestOnChange(t *testing.T) {
 	s := newStore()

@@ -38,7 +38,7 @@ type Config struct {
 	// refused at once. Zero means 1024.
 	MaxInFlight int
 
-	// OnChange is told of each change of state, once and in order. why is the
+	// OnChange is called for each change of state, once and in order. why is the
 	// failure that opened the breaker, otherwise nil. It is called on the way
 	// of a Take or of a timer and must not block; it may call the Breaker.
 	OnChange func(from, to State, why error)
@@ -97,7 +97,7 @@ type LocalConfig struct {
 	Every time.Duration
 	// Deadline bounds each reconciliation by Run; zero means 10 s.
 	Deadline time.Duration
-	// OnReconcile is told by Run of each reconciliation that settled
+	// OnReconcile is called by Run for each reconciliation that settled
 	// something. err says why something may be left.
 	OnReconcile func(r Result, err error)
 }

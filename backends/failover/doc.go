@@ -17,10 +17,10 @@
 // it does guard against is a verdict that comes after the deadline: it is not
 // used, and counts as an error of which it is unknown whether the request was
 // recorded. What such a verdict has taken stays taken; leases that it granted
-// lapse, or are given back by a caller who ends the attempt (limit.EndAttempt).
+// expire, or are given back by a caller who ends the attempt (limit.EndAttempt).
 //
 // A Breaker belongs directly around the driver and its observer, and inside
-// combine: what has waited in a queue in vain says nothing about the store.
+// combine: a call that timed out in a queue says nothing about the store.
 //
 // A [Local] decides for rules with `on_backend_error: local`: on a backend in
 // this process, by the same limits or by this replica's share of them. It
@@ -32,14 +32,14 @@
 // # Requests in flight
 //
 // A limit on requests in flight is divided like others, at least one for each
-// replica, and a lease belongs to whoever granted it. One granted here is not
+// replica, and a lease belongs to the store that granted it. One granted here is not
 // charged to the primary, neither when that is back nor later: it would outlive
 // its request there. It is renewed and released here, which works as long as it
 // lives, whether the primary is away or back. One granted by the primary is not
 // known here. Its release during an outage is the primary's to refuse, with an
-// error: the caller keeps it and tries again, or leaves the lease to lapse. A
-// Local that is told of it finds nothing and says so (Outcome.Held), and passes
-// nothing on. So a caller who does not know where a lease is from brings it to
+// error: the caller keeps it and tries again, or lets the lease expire. A
+// Local that gets the release finds nothing and reports so (Outcome.Held), and
+// passes nothing on. So a caller who does not know where a lease is from brings it to
 // both, as long as leases granted here may live, and goes by the primary's word.
 //
 // # What remains inexact

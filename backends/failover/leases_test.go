@@ -79,7 +79,7 @@ func TestLeasesAreNotCharged(t *testing.T) {
 }
 
 // TestLocalLeasesOutliveTheOutage: a lease that was granted here is renewed and
-// released here, also when the primary is back, and lapses otherwise.
+// released here, also when the primary is back, and expires otherwise.
 func TestLocalLeasesOutliveTheOutage(t *testing.T) {
 	p, l := newPair(t, LocalConfig{Replicas: 2}), leases(10)
 	p.primary.behave(down)
@@ -105,7 +105,7 @@ func TestLocalLeasesOutliveTheOutage(t *testing.T) {
 	p.at += 30e6
 	p.wantInFlight(p.l, key(1), l, 1)
 	if v := p.ask(p.l, release(key(1), l, "lost")); v.Outcomes[0].Held {
-		t.Errorf("release of one that has lapsed: %+v", v)
+		t.Errorf("release of one that has expired: %+v", v)
 	}
 	p.wantInFlight(p.primary.Backend, key(1), l, 0)
 }

@@ -38,7 +38,7 @@ var _ backends.Backend = (*Local)(nil)
 const debtShards = 16
 
 // NewLocal returns a backend that decides on inner, which it closes with
-// itself, and charges primary when it is told to. Inner must be a backend
+// itself, and charges primary when its caller asks for it. Inner must be a backend
 // without I/O that nobody else uses; now is the clock of its instants.
 func NewLocal(inner, primary backends.Backend, cfg LocalConfig, now func() limit.Instant) *Local {
 	cfg.setDefaults()

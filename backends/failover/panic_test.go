@@ -12,8 +12,8 @@ import (
 	"github.com/headgate-rls/headgate/internal/safego"
 )
 
-// TestPanicIsFailure: a store that panics, in a Take, in a Ping, or while it is
-// told of a change, is one that fails, and may come back.
+// TestPanicIsFailure: a store that panics, in a Take, in a Ping, or in OnChange,
+// has failed, and may come back.
 func TestPanicIsFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var counted atomic.Int64

@@ -17,7 +17,7 @@ type Config struct {
 	// MaxLeases bounds the number of requests in flight under all keys
 	// together; zero means 1,048,576. Beyond it, further ones are not granted a
 	// lease: a Take that wants one fails with backends.ErrUnavailable and
-	// backends.ErrNotApplied. Whoever has a lease keeps it, and releases and
+	// backends.ErrNotApplied. Its holder keeps a lease, and releases and
 	// renewals work. Takes at the same moment may exceed the bound by their
 	// number.
 	MaxLeases int
@@ -27,7 +27,7 @@ type Config struct {
 	// for longer than it should, by the time between neighbours, and never admits
 	// more. Other keys lose nothing.
 	MaxRecords int
-	// Log is told, at most once a minute, when MaxKeys made state go. Nil
+	// Log gets a warning, at most once a minute, when MaxKeys made state go. Nil
 	// means nobody is.
 	Log *slog.Logger
 	// Now is the clock by which rows of the Registry expire. Nil means that

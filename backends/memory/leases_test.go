@@ -74,9 +74,9 @@ func TestMaxLeases(t *testing.T) {
 		t.Errorf("after a release: %+v", v)
 	}
 	b.Sweep(start + 120*second)
-	wantLeases(t, b, "all have lapsed", 0)
+	wantLeases(t, b, "all have expired", 0)
 	if v := takeOps(b, start+120*second, acquire(numbered(0), l, "y")); v.Err != nil || v.Outcomes[0].InFlight != 1 {
-		t.Errorf("after all have lapsed: %+v", v)
+		t.Errorf("after all have expired: %+v", v)
 	}
 }
 
@@ -117,7 +117,7 @@ func TestLeasesAreCounted(t *testing.T) {
 	wantLeases(t, b, "closed", 0)
 }
 
-// TestEvictedLeases: at MaxKeys the key goes whose last lease lapses first.
+// TestEvictedLeases: at MaxKeys the key goes whose last lease expires first.
 func TestEvictedLeases(t *testing.T) {
 	b := New(Config{MaxKeys: 2})
 	short, long := inFlight(5, time.Minute), inFlight(5, time.Hour)

@@ -65,7 +65,7 @@ func TestTakeDoesNotAllocate(t *testing.T) {
 	}
 }
 
-// TestFull: at the bound the state that ends soonest goes, and it is told.
+// TestFull: at the bound the state that ends soonest goes, and it is logged.
 func TestFull(t *testing.T) {
 	var log strings.Builder
 	b := New(Config{MaxKeys: 3, Log: slog.New(slog.NewTextHandler(&log, nil))})

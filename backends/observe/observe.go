@@ -14,21 +14,21 @@ import (
 	"github.com/headgate-rls/headgate/limit"
 )
 
-// A Recorder is told of each call. There is one for each backend, so that it
+// A Recorder records each call. There is one for each backend, so that it
 // can look its labels up once. Its methods are called concurrently, on the way
 // of every request: they must not block.
 type Recorder interface {
-	// Take is told of a Take of so many requests that took d. failed has, by
+	// Take records a Take of so many requests that took d. failed has, by
 	// class, the number of them that were not decided; failed[None] is zero.
 	Take(requests int, d time.Duration, failed [NumClasses]int)
-	// Call is told of each call but Take and Close.
+	// Call records each call but Take and Close.
 	Call(op Op, d time.Duration, class Class)
 }
 
 // An Op is a method of a backend.
 type Op uint8
 
-// The ops that Recorder.Call is told of.
+// The ops of Recorder.Call.
 const (
 	Forget Op = iota
 	Ping
@@ -87,7 +87,7 @@ type Backend struct {
 var _ backends.Backend = (*Backend)(nil)
 
 // New returns a backend that tells rec of each call to next, and closes next
-// with itself. Durations are measured by now, which is time.Now in earnest.
+// with itself. now measures durations; outside tests it is time.Now.
 func New(next backends.Backend, rec Recorder, now func() time.Time) *Backend {
 	return &Backend{next: next, rec: rec, now: now}
 }

@@ -173,7 +173,7 @@ func (p *part) send(b *Backend, s *scratch, sr *splitRequest, as func(op limit.O
 	}
 }
 
-// read takes the reply to the part apart.
+// read parses the reply to the part.
 func (p *part) read(b *Backend, sr *splitRequest) {
 	p.verdict.Reset(len(p.ops))
 	p.charged = make([]limit.Instant, len(p.ops))
@@ -216,8 +216,8 @@ func (sr *splitRequest) gather(b *Backend) {
 	}
 }
 
-// partsError is the request's error where parts failed. Unless all did, and
-// surely without effect, something may have been recorded.
+// partsError is the request's error where parts failed. Something may have been
+// recorded, unless all parts failed and are known to have had no effect.
 func (sr *splitRequest) partsError() error {
 	failed, applied := 0, false
 	var last error

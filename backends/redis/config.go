@@ -90,7 +90,7 @@ type Config struct {
 	Timeout     time.Duration // of a call, where its context allows more
 	MaxSlice    int           // requests per script call
 
-	// NodeFailures in a row are when a node of a Cluster is left alone: calls
+	// NodeFailures in a row open the circuit breaker of a Cluster's node: calls
 	// for its slots fail at once, and pings find out whether it is back, at
 	// first every 100 ms, in the end every NodeDelay, less up to half of it
 	// by chance. 0 is never.

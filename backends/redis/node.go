@@ -12,9 +12,9 @@ import (
 	"github.com/headgate-rls/headgate/backends/internal/circuit"
 )
 
-// Of the nodes of a Cluster one may hang while the others work. Without more
-// ado every call for its slots, and every slice with such a call in it, would
-// wait for it in vain. So each node has a circuit breaker: after some failures
+// One node of a Cluster may hang while the others work. Without a guard every
+// call for its slots, and every slice with such a call in it, would wait until
+// its timeout. So each node has a circuit breaker: after some failures
 // in a row its calls fail at once, and pings find out when it is back. It goes
 // by the node and not by the slot: a replica that is promoted has its own.
 
@@ -22,7 +22,7 @@ import (
 const (
 	nodeDelay = 100 * time.Millisecond // first
 	// minBudget is how long a call must be able to wait for its timeout to
-	// count: callers in a great hurry say nothing about the node.
+	// count: a call with less time says nothing about the node.
 	minBudget = 2 * time.Millisecond
 )
 
@@ -48,7 +48,7 @@ func (b *Backend) addNode(client *redis.Client) {
 	client.AddHook(n)
 }
 
-// An awayError is that of a call for a node that is left alone.
+// An awayError is that of a call for a node whose circuit breaker is open.
 type awayError struct {
 	addr    string
 	refusal error
@@ -85,7 +85,8 @@ func (n *node) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Process
 	}
 }
 
-// guard makes calls unless the node is left alone, and judges it by the error.
+// guard makes calls unless the node's circuit breaker is open, and judges the
+// node by their error.
 func (n *node) guard(ctx context.Context, calls func() error) error {
 	p := n.circuit.Period()
 	if p.State() != circuit.Closed {
@@ -128,7 +129,7 @@ func (n *node) ping(ctx context.Context) error {
 	return err
 }
 
-// changed is told of the circuit's changes.
+// changed reports a change of the circuit.
 func (n *node) changed(from, to circuit.State, why error) {
 	addr := n.client.Options().Addr
 	switch {
@@ -142,8 +143,8 @@ func (n *node) changed(from, to circuit.State, why error) {
 	}
 }
 
-// setAway notes whether n is left alone. Of nodes that are not, nothing runs
-// that would have to be stopped.
+// setAway notes whether n's circuit breaker is open. A closed one has nothing
+// running that Close would have to stop.
 func (b *Backend) setAway(n *node, away bool) {
 	b.awayMu.Lock()
 	defer b.awayMu.Unlock()
@@ -157,7 +158,7 @@ func (b *Backend) setAway(n *node, away bool) {
 	}
 }
 
-// awayNodes returns the addresses of the nodes that are left alone.
+// awayNodes returns the addresses of the nodes whose circuit breaker is open.
 func (b *Backend) awayNodes() []string {
 	b.awayMu.Lock()
 	defer b.awayMu.Unlock()

@@ -40,14 +40,14 @@ func eventually(t *testing.T, what string, done func() bool) {
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
-	t.Fatalf("in vain waited until %s", what)
+	t.Fatalf("timed out waiting until %s", what)
 }
 
-// freeze stops node and calls for its groups until it is left alone.
+// freeze stops node and calls for its groups until its circuit breaker opens.
 func freeze(t *testing.T, b *Backend, node *testenv.RedisServer, groups []string) {
 	t.Helper()
 	node.Pause()
-	eventually(t, "the node is left alone", func() bool {
+	eventually(t, "the node's circuit breaker is open", func() bool {
 		for _, g := range groups {
 			takeOne(b, g, 1, 100*time.Millisecond)
 		}
@@ -101,7 +101,7 @@ func TestFrozenNode(t *testing.T) {
 		return errors.Is(err, backends.ErrUnavailable) && errors.Is(err, backends.ErrNotApplied)
 	})
 	if slow > n/20 || refused < n-n/20 {
-		t.Errorf("of %d calls for the frozen node %d were slow and %d surely not applied", n, slow, refused)
+		t.Errorf("of %d calls for the frozen node %d were slow and %d not applied", n, slow, refused)
 	}
 	if slow, well := tally(b, elsewhere, n, 20*deadline, func(err error) bool { return err == nil }); slow > n/20 || well < n {
 		t.Errorf("of %d calls for the other nodes %d were slow and %d went well", n, slow, well)
@@ -152,7 +152,7 @@ func TestFrozenNodeFailsOver(t *testing.T) {
 		return slow == 0 && well == 30
 	})
 	node.Resume()
-	eventually(t, "nothing is left alone", func() bool {
+	eventually(t, "no circuit breaker is open", func() bool {
 		_, well := tally(b, here, 30, time.Second, func(err error) bool { return err == nil })
 		return len(b.Stats().NodesAway) == 0 && well == 30
 	})

@@ -42,7 +42,7 @@ type Backend struct {
 	close      context.CancelFunc
 
 	awayMu sync.Mutex
-	away   map[*node]struct{} // nodes of a Cluster that are left alone
+	away   map[*node]struct{} // nodes of a Cluster whose circuit breaker is open
 
 	calls, noScript, retries, nodeOpened, nodeRefused atomic.Int64
 }
@@ -114,8 +114,8 @@ func (silence) Printf(context.Context, string, ...any) {}
 // connect makes the driver's client. Settings that matter:
 //
 //   - No retries by the driver: it would send a script again after a broken
-//     connection, when it is unknown whether the first one was executed. What
-//     surely had no effect is sent again by [Backend.run].
+//     connection, when it is unknown whether the first one was executed. Calls
+//     that are known to have had no effect are sent again by [Backend.run].
 //   - One dial per try: the driver's default of five takes 400 ms to say that
 //     a connection is refused.
 //   - RESP2, no maintenance notifications, no CLIENT SETINFO: nothing here needs
@@ -138,7 +138,7 @@ func (b *Backend) connect() error {
 		password, err := c.password()
 		return c.Username, password, err
 	}
-	const idle = 4 * time.Minute // below the 300 s after which servers are told to hang up
+	const idle = 4 * time.Minute // below the 300 s after which servers are often configured to hang up
 	off := &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
 	switch c.Mode {
 	case Cluster:
@@ -329,13 +329,13 @@ func (c *call) read() reader {
 	return r
 }
 
-// tries bounds how often a call is sent that surely had no effect so far.
+// tries bounds how often a call is sent that is known to have had no effect yet.
 const tries = 3
 
-// run sends calls and fills in their replies and errors. It sends again what
-// surely had no effect: the script missing, a server that is still loading or
-// no master any more, a connection that did not come about. It never does so
-// after a timeout or a broken connection.
+// run sends calls and fills in their replies and errors. It repeats calls that
+// are known to have had no effect: the script was missing, the server was still
+// loading or no longer the master, the connection was refused. It never repeats
+// one after a timeout or a broken connection.
 func (b *Backend) run(ctx context.Context, calls []*call) {
 	for try := 1; ; try++ {
 		b.send(ctx, calls)
@@ -500,7 +500,7 @@ func (b *Backend) Close() error {
 type Stats struct {
 	Calls    int64 // of the script
 	NoScript int64 // of them that had to send its text
-	Retries  int64 // calls sent again because they surely had no effect
+	Retries  int64 // calls sent again because they are known to have had no effect
 	// Refunds counts parts of refused requests over several slots of a Cluster
 	// that were given back, RefundsLate those of which nothing or not all was
 	// worth anything any more, and RefundsLost those that could not be.

@@ -177,7 +177,7 @@ func TestTLSAndUser(t *testing.T) {
 			t.Errorf("%s: error %v", name, out.Err)
 		}
 		if name != "no TLS" && !errors.Is(out.Err, backends.ErrNotApplied) {
-			t.Errorf("%s: error %v, surely it was not applied", name, out.Err)
+			t.Errorf("%s: error %v, want ErrNotApplied", name, out.Err)
 		}
 		if strings.Contains(out.Err.Error(), "s3cret") {
 			t.Errorf("%s: the password is in the error %v", name, out.Err)
@@ -252,7 +252,7 @@ func TestCluster(t *testing.T) {
 }
 
 // splitRequests: a request over three slots that is refused in one gives back
-// in the others exactly what it took, whoever was admitted meanwhile.
+// in the others exactly what it took, however many were admitted meanwhile.
 func splitRequests(t *testing.T, u string) {
 	b := open(t, u)
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
@@ -496,7 +496,7 @@ func TestFreeze(t *testing.T) {
 }
 
 // TestForeignData: what is not headgate's under a key fails the requests that
-// need it, and no others, and is left alone.
+// need it, and no others, and is not changed.
 func TestForeignData(t *testing.T) {
 	s := testenv.StartRedis(t)
 	ctx, c := context.Background(), s.Client()

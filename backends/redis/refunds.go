@@ -38,7 +38,7 @@ const (
 // A refund is what one part took.
 type refund struct {
 	slot  int
-	at    limit.Instant // of its request, as the script is told it
+	at    limit.Instant // of its request, as the script gets it
 	ops   []limit.Op    // as they were taken
 	asOf  []limit.Instant
 	size  int
@@ -59,9 +59,9 @@ type refunds struct {
 	done, late, lost atomic.Int64
 }
 
-// giveBack has what sr took given back. After an error the leases are for the
-// caller to give back, as the contract says; what was charged together with one
-// is left charged, since the caller's repetition may rely on that.
+// giveBack queues refunds of what sr took. After an error the caller gives the
+// leases back, as the contract says. What was charged together with a lease stays
+// charged, since the caller's repetition may rely on that.
 func (b *Backend) giveBack(sr *splitRequest) {
 	var list []refund
 	for _, p := range sr.parts {
@@ -179,8 +179,8 @@ func (r *refunds) next() []refund {
 	return nil
 }
 
-// try sends a batch and puts back what may be tried again. It returns how many
-// those are. A refund that failed is not repeated unless it surely had no
+// try sends a batch, queues the refunds that may be tried again, and returns
+// their number. It repeats a failed refund only if that is known to have had no
 // effect: to give back twice would admit too much.
 func (r *refunds) try(batch []refund) (failed int) {
 	results := r.send(batch)

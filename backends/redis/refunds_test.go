@@ -170,8 +170,8 @@ func TestRefundsAreBounded(t *testing.T) {
 	}
 }
 
-// TestRefundsTryAgain: a refund that surely had no effect is tried again, and one
-// that may have had one is not.
+// TestRefundsTryAgain: a refund that is known to have had no effect is tried
+// again, and one that may have had one is not.
 func TestRefundsTryAgain(t *testing.T) {
 	s := testenv.StartRedis(t)
 	b := open(t, s.URL()+"?timeout=1s&dial_timeout=1s")

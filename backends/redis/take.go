@@ -133,8 +133,8 @@ func (c *call) op(op *limit.Op, key int, cost int64, bits int) {
 	c.blob = appendFloat(c.blob, float64(c.limit(op.Limit)))
 }
 
-// leaseCost returns what the script is told of an op about a lease: see
-// lease_machine there.
+// leaseCost encodes an op about a lease for the script: see lease_machine
+// there.
 func (c *call) leaseCost(op *limit.Op, cost int64) float64 {
 	const half = 1 << 21
 	if cost == 0 && op.Holder == "" {
@@ -389,7 +389,7 @@ func escapeGroup(g string) string {
 
 var groupEscaper = strings.NewReplacer("%", "%25", "}", "%7D")
 
-// told returns the instant of a request as the script is told it, in whole
+// told returns the instant of a request as the script gets it, in whole
 // steps: negative for the server's clock.
 func (b *Backend) told(at limit.Instant) limit.Instant {
 	if at == 0 {

@@ -6,7 +6,7 @@ import (
 	"github.com/headgate-rls/headgate/limit"
 )
 
-// Config bounds what is held. The zero Config is usable.
+// Config bounds the held units. The zero Config is usable.
 type Config struct {
 	// MaxKeys bounds the number of keys that units are held for; zero means
 	// 100,000. Beyond it, what has not been used for a minute makes room for

@@ -39,13 +39,13 @@
 //     which the algorithm's own bound holds, and what was held at its beginning.
 //     That is at most R*(n-1) units more than docs/algorithms.md says for it.
 //
-// Refused too early: the store counts what is held as spent. So what is refused
+// Refused too early: the store counts held units as spent. So what is refused
 // would have had less than R*(n-1) units of room to spare had nothing been taken
 // ahead (one more for sliding_window, which rounds).
 // A process that is alone and has one caller at a time refuses single units when the
 // store would, and not earlier.
 //
-// What is never spent lapses, and is not given back: a refund might meet another
+// Units that are never spent expire, and are not given back: a refund might meet another
 // window. It no longer counts in the store then, with these exceptions, which are
 // losses against the caller:
 //
@@ -65,7 +65,7 @@
 // # Answers
 //
 // Every field is filled. Remaining is what the store had left when it was asked
-// last and what is held here. It does not know what others took since; and a single
+// last and the units held here. It does not know what others took since; and a single
 // op of that cost may be refused, as nothing is paid partly here and partly there.
 // Reset is when the store's was to be. Retry of an admitted op is zero while
 // there is room for its like, else Reset, which is the longest it can be. Refusals
@@ -76,7 +76,7 @@
 //
 // Clocks of processes are not compared with the store's: its instant, At, and the
 // time passed here since it was asked give an instant that is never behind the
-// store's clock. What may have lapsed by it is not spent; whether it has, the
+// store's clock. Units that may have expired by it are not spent; whether it has, the
 // store's next answer tells, by its clock. A store whose clock is set back or slewed, or a process that
 // is suspended in a way that its monotonic clock does not show, can move the end
 // of a window by as much, until the next trip. Requests with an instant of their
@@ -86,7 +86,7 @@
 //
 // At most [Config.MaxKeys] keys are known. When there are so many, new ones are
 // not shared, unless one has not been used for a minute: callers choose keys, and
-// a flood of them must not make others lose what is held. There is no goroutine.
+// a flood of them must not make others lose their units. There is no goroutine.
 //
 // What the package does not do: it decides no algorithm, holds no leases of limits
 // on concurrency, repeats no call, and judges no error.

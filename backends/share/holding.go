@@ -35,7 +35,7 @@ type holding struct {
 
 func (h *holding) sameLimit(l *limit.Limit) bool { return h.limit == l || h.limit.Spec() == l.Spec() }
 
-// over says whether h is surely of no use at now any more.
+// over says whether h is known to be of no more use at now.
 func (h *holding) over(now time.Duration) bool {
 	if h.asked+h.lent > 0 {
 		return false
@@ -77,7 +77,7 @@ func (h *holding) lapses(at limit.Instant, reset time.Duration) limit.Instant {
 	return at + limit.Instant(max(fill, minBucketHold.Microseconds()))
 }
 
-// outcome is what op, which has room here, is told at instant at.
+// outcome is that of op, which has room here, at instant at.
 func (h *holding) outcome(op *limit.Op, at limit.Instant) limit.Outcome {
 	out := limit.Outcome{Admitted: true, Remaining: h.total(h.remaining), Reset: micros(max(h.reset-at, 0))}
 	if max(op.Cost, 1) > max(h.left, h.remaining) {

@@ -24,7 +24,7 @@ type shard struct {
 
 func (s *shard) init(most int) { s.max, s.byKey = most, map[limit.Key]*holding{} }
 
-// find returns what is held for op, nil if nothing is known of it. A limit of
+// find returns the units held for op, nil if nothing is known of it. A limit of
 // other figures has a holding of its own, as have instants that callers give.
 func (s *shard) find(op *limit.Op, given bool) *holding {
 	h := s.byKey[op.Key]
@@ -96,7 +96,7 @@ func (s *shard) unlink(h *holding) {
 	h.newer, h.older = nil, nil
 }
 
-// drop lets go of h. Its units lapse, also those under way.
+// drop forgets h. Its units expire, also those under way.
 func (s *shard) drop(h *holding) {
 	s.unlink(h)
 	s.used--
@@ -114,7 +114,7 @@ func (s *shard) drop(h *holding) {
 	}
 }
 
-// clear lets the units of h lapse.
+// clear drops the units of h.
 func (s *shard) clear(h *holding) {
 	s.lapsed += uint64(h.left)
 	h.left = 0

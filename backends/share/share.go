@@ -26,7 +26,7 @@ type Backend struct {
 var _ backends.Backend = (*Backend)(nil)
 
 // New returns a backend that stands before next, whose promises are caps, and
-// closes it with itself. Time is measured by now, which is time.Now in earnest
+// closes it with itself. now measures time; outside tests it is time.Now
 // and must not go back.
 func New(next backends.Backend, caps *backends.Caps, cfg Config, now func() time.Time) *Backend {
 	cfg.setDefaults()
@@ -145,7 +145,7 @@ func (b *Backend) plan(w *work, req *limit.Request, now time.Duration) (here boo
 	return here
 }
 
-// pay pays op from what is held, or else sees what is to be taken ahead.
+// pay pays op from held units, or else decides how many to take ahead.
 func (b *Backend) pay(p *part, op *limit.Op, given limit.Instant, now time.Duration) {
 	s := p.s
 	s.mu.Lock()
@@ -160,7 +160,7 @@ func (b *Backend) pay(p *part, op *limit.Op, given limit.Instant, now time.Durat
 	p.h = h
 	s.use(h, now)
 	p.at = b.instant(h, given, now)
-	// What may have lapsed is not spent, but kept until the store says that it
+	// Units that may have expired are not spent, but kept until the store says that it
 	// has: else as much again would be taken of what is left of a window.
 	if op.Cost < 0 || max(op.Cost, 1) > h.left || p.at >= h.lapse {
 		p.ahead = h.ask(op, p.at)
@@ -321,7 +321,7 @@ func repeated(req *limit.Request, v *limit.Verdict, parts []part) bool {
 }
 
 // settle ends the loan of p's units: they are spent, or else given back if they
-// have not lapsed meanwhile.
+// have not expired meanwhile.
 func (p *part) settle(op *limit.Op, spent bool) {
 	p.s.mu.Lock()
 	defer p.s.mu.Unlock()
@@ -338,7 +338,7 @@ func (p *part) settle(op *limit.Op, spent bool) {
 	p.outcome = h.outcome(op, p.at)
 }
 
-// learn keeps what the store said to an op, and adds to it what is held.
+// learn keeps what the store said to an op, and adds the held units to it.
 func (p *part) learn(op *limit.Op, at limit.Instant, out *limit.Outcome, sent time.Duration) {
 	h := p.h
 	if h == nil {
@@ -398,7 +398,7 @@ func (b *Backend) shard(k *limit.Key) *shard {
 	return &b.shards[maphash.String(b.seed, k.Group)&uint64(len(b.shards)-1)]
 }
 
-// Forget passes keys on and lets what is held of them lapse.
+// Forget passes keys on and drops the units held for them.
 func (b *Backend) Forget(ctx context.Context, keys []limit.Key) error {
 	drop := func() {
 		for i := range keys {
@@ -413,7 +413,7 @@ func (b *Backend) Forget(ctx context.Context, keys []limit.Key) error {
 // Ping asks the store.
 func (b *Backend) Ping(ctx context.Context) error { return b.next.Ping(ctx) }
 
-// Close lets all that is held lapse, and closes the store.
+// Close drops all held units, and closes the store.
 func (b *Backend) Close() error {
 	for i := range b.shards {
 		b.shards[i].flush()

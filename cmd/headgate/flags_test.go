@@ -11,8 +11,8 @@ import (
 	"github.com/headgate-rls/headgate/internal/testenv"
 )
 
-// Whoever starts headgate wrongly reads one line that says what and where, and
-// what may have been meant.
+// A bad command line gets one line that says what is wrong and where, and what
+// may have been meant.
 func TestBadCommandLinesAreExplained(t *testing.T) {
 	t.Chdir(t.TempDir())
 	certs := testenv.TestCerts(t)

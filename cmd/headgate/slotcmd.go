@@ -185,7 +185,7 @@ func reconcile(ctx context.Context, out io.Writer, store slots.Store, span timeS
 	if repaired > 0 {
 		// What nodes remember of windows is out of date.
 		if _, err := store.Flush(ctx); err != nil {
-			return fmt.Errorf("windows are repaired, but nodes could not be told to forget what they remember: %w", err)
+			return fmt.Errorf("windows are repaired, but nodes may still remember the old figures: %w", err)
 		}
 	}
 	fmt.Fprintf(out, "%d windows differ, %d repaired\n", wrong, repaired)

@@ -183,8 +183,8 @@ func (a *slotAPI) config(ctx context.Context, name string) (c slotConfig, err er
 	return c, err
 }
 
-// change reads a config, changes it and puts it, and prints what has become of it. To
-// edit is told the error of one that is not there.
+// change reads a config, changes it and puts it, and prints what has become of it. If the
+// config does not exist, edit gets the error as missing.
 func (a *slotAPI) change(ctx context.Context, out io.Writer, name string, edit func(c *slotConfig, missing error) error) error {
 	c, err := a.config(ctx, name)
 	var failure *apiError

@@ -122,7 +122,7 @@ func TestSlotsSeed(t *testing.T) {
 	}
 	r.stop()
 	r.exits(0, 20*time.Second)
-	// A config that is there is left alone.
+	// A config that is there is not changed.
 	r = startServe(t, "--slots", url, "--slots-seed", "100/PT4S")
 	if c := r.slot("c"); c["delayMs"].(float64) < 4000 {
 		t.Errorf("the seed replaced the config: %v", c)

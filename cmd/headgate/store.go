@@ -153,7 +153,7 @@ func (s *store) breakerConfig(c storeConfig) failover.Config {
 		switch to {
 		case failover.Open:
 			if from == failover.Closed {
-				c.log.Error("backend fails; it is left alone for a while and failure policies decide", "backend", s.caps.Name, "error", why)
+				c.log.Error("backend fails; the circuit breaker is open and failure policies decide", "backend", s.caps.Name, "error", why)
 			}
 		case failover.Closed:
 			c.log.Info("backend is back; decisions are by count again", "backend", s.caps.Name)
@@ -173,7 +173,7 @@ func (s *store) failoverStats() []telemetry.Stat {
 		return telemetry.Stat{Name: name, Help: help, Counter: true, Value: func() float64 { return float64(f()) }}
 	}
 	return []telemetry.Stat{
-		{Name: "headgate_breaker_open", Help: "1 while the backend is left alone because it failed, 0.5 while it is tried out.", Value: func() float64 {
+		{Name: "headgate_breaker_open", Help: "1 while the circuit breaker is open because the backend failed, 0.5 while it probes the backend.", Value: func() float64 {
 			return map[failover.State]float64{failover.Open: 1, failover.HalfOpen: 0.5}[s.breaker.State()]
 		}},
 		counter("headgate_denycache_hits_total", "Requests refused from what was known, without asking the backend.", func() uint64 { return s.refused.Stats().Hits }),
@@ -182,7 +182,7 @@ func (s *store) failoverStats() []telemetry.Stat {
 		counter("headgate_share_hits_total", "Requests paid from units taken ahead, without asking the backend.", func() uint64 { return s.shared.Stats().Hits }),
 		{Name: "headgate_share_keys", Help: "Counters of which units are taken ahead.", Value: func() float64 { return float64(s.shared.Stats().Keys) }},
 		counter("headgate_share_taken_units_total", "Units taken ahead.", func() uint64 { return s.shared.Stats().Taken }),
-		counter("headgate_share_lapsed_units_total", "Units taken ahead that were never spent.", func() uint64 { return s.shared.Stats().Lapsed }),
+		counter("headgate_share_lapsed_units_total", "Units taken ahead that expired unspent.", func() uint64 { return s.shared.Stats().Lapsed }),
 		counter("headgate_share_full_total", "Charges that took nothing ahead because there were too many counters.", func() uint64 { return s.shared.Stats().Full }),
 		counter("headgate_breaker_openings_total", "How often the breaker opened.", func() uint64 { return s.breaker.Stats().Opened }),
 		counter("headgate_breaker_refusals_total", "Calls not made because the breaker was open or too many were under way.",
@@ -299,9 +299,9 @@ func openRedis(ctx context.Context, c storeConfig) (backends.Backend, []telemetr
 	return be, []telemetry.Stat{
 		gauge("headgate_redis_pool_connections", "Connections to Redis.", func(s redis.Stats) float64 { return float64(s.Connections) }),
 		gauge("headgate_redis_pool_idle_connections", "Idle connections to Redis.", func(s redis.Stats) float64 { return float64(s.IdleConnections) }),
-		gauge("headgate_redis_nodes_away", "Nodes of a Cluster that are left alone because they failed.", func(s redis.Stats) float64 { return float64(len(s.NodesAway)) }),
-		counter("headgate_redis_node_openings_total", "How often a node of a Cluster was left alone.", func(s redis.Stats) float64 { return float64(s.NodeOpened) }),
-		counter("headgate_redis_node_refusals_total", "Calls not made because their node was left alone.", func(s redis.Stats) float64 { return float64(s.NodeRefused) }),
+		gauge("headgate_redis_nodes_away", "Nodes of a Cluster whose circuit breaker is open.", func(s redis.Stats) float64 { return float64(len(s.NodesAway)) }),
+		counter("headgate_redis_node_openings_total", "How often the circuit breaker of a Cluster's node opened.", func(s redis.Stats) float64 { return float64(s.NodeOpened) }),
+		counter("headgate_redis_node_refusals_total", "Calls not made because the circuit breaker of their node was open.", func(s redis.Stats) float64 { return float64(s.NodeRefused) }),
 		counter("headgate_redis_pool_timeouts_total", "Waits for a connection that ended in a timeout.", func(s redis.Stats) float64 { return float64(s.PoolTimeouts) }),
 		counter("headgate_redis_script_calls_total", "Script calls.", func(s redis.Stats) float64 { return float64(s.Calls) }),
 		counter("headgate_redis_script_loads_total", "Script calls that had to send the script's text.", func(s redis.Stats) float64 { return float64(s.NoScript) }),
@@ -310,6 +310,6 @@ func openRedis(ctx context.Context, c storeConfig) (backends.Backend, []telemetr
 		counter("headgate_redis_refunds_lost_total", "The same that could not be given back.", func(s redis.Stats) float64 { return float64(s.RefundsLost) }),
 		gauge("headgate_redis_refunds_pending", "The same that are still to be given back.", func(s redis.Stats) float64 { return float64(s.RefundsPending) }),
 		gauge("headgate_redis_refunds_pending_bytes", "Memory of those that are still to be given back.", func(s redis.Stats) float64 { return float64(s.RefundBytes) }),
-		counter("headgate_redis_retries_total", "Script calls sent again because they surely had no effect.", func(s redis.Stats) float64 { return float64(s.Retries) }),
+		counter("headgate_redis_retries_total", "Script calls sent again because they are known to have had no effect.", func(s redis.Stats) float64 { return float64(s.Retries) }),
 	}, nil
 }

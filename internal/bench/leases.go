@@ -15,7 +15,7 @@ import (
 
 // What is measured of leases: acquire and release beside so many others under
 // the same key, in slices as they come under load, and the first acquire after
-// many have lapsed at once.
+// many have expired at once.
 const (
 	leaseSlice   = 64
 	leaseTakes   = 1_000
@@ -135,7 +135,7 @@ func (s *leaseStore) do(ctx context.Context, op limit.Op, holder string, n int) 
 	return last, nil
 }
 
-// lapse measures what is left to do when many leases lapse at once.
+// lapse measures what is left to do when many leases expire at once.
 func (s *leaseStore) lapse(ctx context.Context) error {
 	const life = 30 * time.Second
 	l := limit.MustNew(limit.Spec{Algorithm: limit.Concurrency, Max: limit.MaxInFlight, Window: life})
@@ -156,7 +156,7 @@ func (s *leaseStore) lapse(ctx context.Context) error {
 	}
 	start = time.Now()
 	if out, err := s.do(ctx, op, "next", 1); err != nil || out.InFlight != 1 {
-		return fmt.Errorf("after the leases had lapsed: %+v, %w", out, err)
+		return fmt.Errorf("after the leases had expired: %+v, %w", out, err)
 	}
 	first := time.Since(start)
 	if _, err := s.do(ctx, op, "next", 2*leaseSlice); err != nil {
@@ -170,7 +170,7 @@ func (s *leaseStore) lapse(ctx context.Context) error {
 	for i := range after {
 		cpu += after[i] - before[i]
 	}
-	fmt.Printf("%-10s %d leases lapsed at once: the next acquire took %v, and it with %d more %v of CPU time, 1 trip per slice\n",
+	fmt.Printf("%-10s %d leases expired at once: the next acquire took %v, and it with %d more %v of CPU time, 1 trip per slice\n",
 		s.name, leasesAtOnce, first.Round(time.Microsecond), 2*leaseSlice, cpu.Round(time.Millisecond))
 	return nil
 }

@@ -13,7 +13,7 @@
 //	        started on schedule
 //	log     sliding logs in Redis by their number of entries
 //	modes   package redis alone, beside figures published for another limiter
-//	leases  requests in flight: acquire, release, and many leases that lapse at once
+//	leases  requests in flight: acquire, release, and many leases that expire at once
 //	envoy   requests through Envoy
 //	slots   slots assigned in each database, beside the floor of the database
 //	day     a million slots spread over a day, which takes minutes

@@ -168,7 +168,7 @@ func (b *bench) printWire(ctx context.Context) error {
 	if err := client.ScriptFlush(ctx).Err(); err != nil {
 		return err
 	}
-	both, err := received(ctx, client, take) // EVALSHA in vain, then EVAL
+	both, err := received(ctx, client, take) // EVALSHA, which fails, then EVAL
 	if err != nil {
 		return err
 	}

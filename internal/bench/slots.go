@@ -42,7 +42,7 @@ type slotDB struct {
 	insert  string
 	update  string
 	instant func(time.Time) any
-	writers int // connections that write: SQLite has one, whoever asks
+	writers int // connections that write: SQLite has one
 }
 
 const rawColumns = "INSERT INTO RL_EVENT_SLOT_DTL (WNDW_SLOT_ID, EVENT_ID, WNDW_SCOPE_NM, WNDW_SIZE_MS, REQ_TS, WNDW_STRT_TS, COMPUTED_SCHED_TS, RL_WNDW_CONFIG_ID, CREAT_TS) VALUES "

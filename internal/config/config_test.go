@@ -80,7 +80,7 @@ func TestProblems(t *testing.T) {
 		{name: "two sources of rules", args: []string{"--example", "--rules", "x"}, want: []string{"--example: serves the built-in rules and not those of --rules"}},
 		{name: "not a mapping", file: "- a\n", want: []string{"expected settings as"}},
 		{name: "wrong type in the environment", env: map[string]string{"HEADGATE_DRAIN_DELAY": "long"}, want: []string{`environment variable HEADGATE_DRAIN_DELAY: "long" is not a valid duration: want a duration such as 500ms`}},
-		{name: "every bad value is told", args: []string{"--charge", "some", "--on-backend-error", "panic", "--log-format", "xml", "--rules-errors", "ignore", "--log-level", "loud", "--grpc", "", "--backend-timeout", "0s", "--grpc-tls-cert", "c", "--socket-mode", "rw"}, want: []string{
+		{name: "every bad value is reported", args: []string{"--charge", "some", "--on-backend-error", "panic", "--log-format", "xml", "--rules-errors", "ignore", "--log-level", "loud", "--grpc", "", "--backend-timeout", "0s", "--grpc-tls-cert", "c", "--socket-mode", "rw"}, want: []string{
 			`--charge: "some" is neither`, `--on-backend-error: "panic" is none`, `--log-format: "xml"`, `--rules-errors: "ignore" is neither refuse nor skip`, `--log-level: "loud"`, "--grpc: must not be empty", "--backend-timeout: must be positive", "--grpc-tls-cert: needs --grpc-tls-key", `--socket-mode: "rw" is not a mode`}},
 		{name: "client CA without TLS", args: []string{"--grpc-client-ca", "ca"}, want: []string{"--grpc-client-ca: needs"}},
 		{name: "names of clients without their authority", args: []string{"--grpc-client-san", "a.example.com"}, want: []string{"--grpc-client-san: needs --grpc-client-ca"}},

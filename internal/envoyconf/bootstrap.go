@@ -91,7 +91,7 @@ func (c *Config) managerParts() mapping {
 	if c.wants.Leases {
 		m = append(m,
 			field{"access_log_options", flow{one("access_log_flush_interval", seconds(c.wants.flush))},
-				"Tells headgate which requests are still in flight, so often that their leases do not\nlapse. A third of the shortest lease_ttl and of --owner-grace, at most 5 s."},
+				"Tells headgate which requests are still in flight, so often that their leases do not\nexpire. A third of the shortest lease_ttl and of --owner-grace, at most 5 s."},
 			f("access_log", list{c.accessLog()}))
 	}
 	return m

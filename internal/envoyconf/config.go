@@ -92,7 +92,7 @@ func extension(name string, config mapping) mapping {
 	return mapping{f("name", name), f("typed_config", config)}
 }
 
-// dropDelay removes the headers by which Envoy's fault filter is told to delay.
+// dropDelay removes the headers by which Envoy's fault filter delays.
 func (c *Config) dropDelay(name string) mapping {
 	var mutations list
 	for _, h := range []string{ratelimit.DelayHeader, ratelimit.DelayHeader + "-percentage"} {
@@ -124,7 +124,7 @@ func (c *Config) ask() mapping {
 	))
 }
 
-// Ends are told for this long, in so many tries. Meanwhile headgate restarts, or
+// Ends are reported for this long, in so many tries. Meanwhile headgate restarts, or
 // Envoy finds another replica.
 const (
 	endTimeout = "30s"
@@ -158,7 +158,7 @@ func retry(tries int, base, most string) mapping {
 	}
 }
 
-// metadata is what headgate is told with a call.
+// metadata is what headgate gets with a call.
 func (c *Config) metadata() list {
 	all := list{header(ratelimit.MetadataID, "%UNIQUE_ID%")}
 	if c.opt.Owner != "" {

@@ -1,6 +1,6 @@
 // Package envoyconf makes the configuration of Envoy that a domain's rules
-// need: what the rules want to be told of requests, how the ends of requests in
-// flight are told, and how refusals and delays reach the client.
+// need: what the rules have to know of requests, how the ends of requests in
+// flight are reported, and how refusals and delays reach the client.
 //
 // It knows Envoy from 1.36 on, and works around what differs between versions.
 // Everything is built as data, field by field, and written as YAML.

@@ -42,7 +42,7 @@ type devToolsMessage struct {
 }
 
 // devToolsOrigin is who the client says it is: the browser wants to know that it is
-// no page of somebody else, and is told to let this one in.
+// no page of somebody else, and has to let this one in.
 const devToolsOrigin = "http://127.0.0.1"
 
 func dialDevTools(address string) (*devTools, error) {

@@ -18,8 +18,8 @@ type GuardConfig struct {
 	ClientCertificates bool
 }
 
-// A Guard stands in front of admin paths, and of others that need the same. Unless it was told whom to let
-// in, it lets nobody in.
+// A Guard stands in front of admin paths, and of others that need the same. Without a token and without
+// certificates it admits nobody.
 type Guard struct {
 	sum          [sha256.Size]byte // of the token, which itself is not kept
 	token        bool

@@ -49,9 +49,9 @@ type Config struct {
 	// FirstEntry is how long a stream may be silent when it is new; default
 	// 10 s. Envoy opens one when it has something to say.
 	FirstEntry time.Duration
-	// EndDelay is for how long ends are kept back, for the call that tells of
-	// the same end to come first; default 1 s. When the stream ends they are
-	// told at once.
+	// EndDelay is for how long ends are kept back, so that the call about the
+	// same end comes first; default 1 s. When the stream ends they are passed
+	// on at once.
 	EndDelay time.Duration
 	// MaxEntries is how many entries of one message are looked at; default
 	// 10,000.

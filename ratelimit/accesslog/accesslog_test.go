@@ -284,8 +284,8 @@ func TestManyOwners(t *testing.T) {
 	h.finish(s)
 }
 
-// TestEndsWait: an end is told after the call that tells of it has had time,
-// and at once when the stream ends or the server has kept back too much.
+// TestEndsWait: an end is passed on after the call about it has had time, and
+// at once when the stream ends or the server has kept back too much.
 func TestEndsWait(t *testing.T) {
 	h := setup(t, nil, Config{EndDelay: time.Hour})
 	s := h.open()
@@ -299,9 +299,9 @@ func TestEndsWait(t *testing.T) {
 	s = h.open()
 	start := time.Now()
 	h.send(s, message(entry(end, "a")))
-	h.eventually("it is told", func() bool { return len(h.leases.got()) == 1 })
+	h.eventually("it is passed on", func() bool { return len(h.leases.got()) == 1 })
 	if took := time.Since(start); took < 50*time.Millisecond {
-		t.Errorf("told after %v", took)
+		t.Errorf("passed on after %v", took)
 	}
 	h.finish(s)
 
@@ -311,7 +311,7 @@ func TestEndsWait(t *testing.T) {
 	for range 2 * maxWaiting / 4000 {
 		h.send(s, message(entry(end, token)))
 	}
-	h.eventually("what is too much is told", func() bool { return len(h.leases.got()) > 0 })
+	h.eventually("ends beyond the bound are passed on", func() bool { return len(h.leases.got()) > 0 })
 	h.finish(s)
 }
 

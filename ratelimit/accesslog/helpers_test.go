@@ -24,7 +24,7 @@ import (
 
 const rateLimit = "envoy.filters.http.ratelimit"
 
-// leases records what it is told. With a gate each call waits until something
+// leases records its calls. With a gate each call waits until something
 // can be received from it, or the call's time is over.
 type leases struct {
 	mu      sync.Mutex

@@ -22,7 +22,7 @@ const (
 	// stream. Beyond it the stream is not read.
 	maxWaiting = 1 << 20
 	// maxDelayed is how many bytes of tokens of ends may be kept back, of all
-	// streams together. Beyond it ends are told at once.
+	// streams together. Beyond it ends are passed on at once.
 	maxDelayed = 64 << 20
 	// linger is for how long a stream whose context has ended is still read:
 	// ends that have arrived already are not to be lost.

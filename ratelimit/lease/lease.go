@@ -40,9 +40,9 @@ type Lease struct {
 	Domain string
 	// Replica names the process that granted it, for logs.
 	Replica uint32
-	// Until is when it lapsed had nobody renewed it.
+	// Until is when it expires unless it is renewed.
 	Until limit.Instant
-	// Held is what is held, at most MaxHeld.
+	// Held are the leases that the token stands for, at most MaxHeld.
 	Held []Held
 }
 

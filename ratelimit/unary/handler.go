@@ -30,9 +30,9 @@ type Handler struct {
 	// Without it they fail with UNAVAILABLE.
 	Shed func(calls []*Call)
 
-	// First, where set, says of a call whether those that come after it must
-	// find done what it asks for. Such a call goes with the calls that are in the
-	// greatest hurry of those that are read with it, whatever its own deadline.
+	// First, where set, says whether the calls after this one must see its
+	// effect. Such a call is served with the calls that have the least time left
+	// of those that are read with it, whatever its own deadline.
 	First func(call *Call) bool
 
 	// Abandoned, where set, is called with each call that nobody waits for any
@@ -48,7 +48,7 @@ type Handler struct {
 // The calls of a slice come from the same connection. Handlers of different
 // connections run at the same time, and so do those of one connection where
 // Serve is used. The context that handlers get ends when the server is closed;
-// one call's end is told by Deadline and Cancelled.
+// Deadline and Cancelled say when one call ends.
 type Call struct {
 	Message  []byte    // the request: one message, decompressed
 	Deadline time.Time // when the client stops waiting, or zero

@@ -235,8 +235,8 @@ func TestQueueModel(t *testing.T) {
 	}
 }
 
-// TestFirstGoesWithTheHurried: what others must find done is served with them, in
-// the order in which they came, though it has more time.
+// TestFirstGoesWithTheHurried: a call whose effect others must see is served with
+// them, in the order in which they came, though it has more time.
 func TestFirstGoesWithTheHurried(t *testing.T) {
 	h := &handler{Handler: Handler{First: func(c *Call) bool { return string(c.Message) == "end" }}}
 	now := time.Now()

@@ -172,7 +172,7 @@ type Server struct {
 	held    atomic.Int64  // bytes of requests in memory, see hold
 	memory  atomic.Int64  // bytes of all that connections keep, see footprint
 	open    atomic.Int64  // connections
-	full    chan struct{} // told when memory is at its bound
+	full    chan struct{} // signals that memory is at its bound
 
 	mu        sync.Mutex
 	started   bool
@@ -374,7 +374,7 @@ func (s *Server) connectionAge() time.Duration {
 }
 
 // Shutdown stops listening and ends all connections without losing a call:
-// clients are told with GOAWAY, and what they have sent until then is answered.
+// clients get GOAWAY, and what they have sent until then is answered.
 // It returns when all connections have ended and the server is closed, as by
 // [Server.Close]; when ctx ends first, it closes them and returns ctx's error.
 func (s *Server) Shutdown(ctx context.Context) error {

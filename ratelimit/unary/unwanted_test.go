@@ -10,7 +10,7 @@ import (
 	"golang.org/x/net/http2"
 )
 
-// TestUnwanted: the handler is told, once, of answers that were not taken.
+// TestUnwanted: the handler learns, once, which answers were not taken.
 func TestUnwanted(t *testing.T) {
 	const method = "/t.T/Grant"
 	serve := func(conf *Config) (undone *atomic.Int64, begun, answer chan struct{}) {

@@ -55,7 +55,8 @@ func haste(deadline, now time.Time) int {
 }
 
 // submit queues calls for the workers, and answers those for which there is no
-// room. Calls in a hurry do not go with others: a job ends in time for all.
+// room. Calls with little time left do not go with others: a job must end in time
+// for all of its calls.
 func (c *conn) submit(h *handler, streams []*stream) {
 	now := time.Now()
 	same := true
@@ -221,7 +222,7 @@ func (s *Server) abandoned(st *stream) {
 }
 
 func (s *Server) panicked(h *handler, p any) {
-	_ = s.conf.Panics.Report(h.method, p) // the client is told no more than errPanic
+	_ = s.conf.Panics.Report(h.method, p) // the client gets errPanic and no more
 }
 
 func failAll(calls []*Call) {

@@ -174,7 +174,7 @@ func TestTimeout(t *testing.T) {
 	s.do(t, "POST", "/api/v1/slots", documented).is(t, 503)
 }
 
-// TestClientGone: nobody is told, and nothing is logged.
+// TestClientGone: nothing is answered, and nothing is logged.
 func TestClientGone(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	s := newServer(t, &scripted{assign: func(ctx context.Context, _ slots.Request) (slots.Result, error) {

@@ -30,7 +30,7 @@ const (
 	overloadedMessage  = "too many requests wait for slots already; send the same request again"
 )
 
-// leastRetry is what a client is told to wait that should not ask at once.
+// leastRetry is the shortest wait that an answer names.
 const leastRetry = time.Second
 
 func explain(err error) explanation {

@@ -170,7 +170,7 @@ func TestWindows(t *testing.T) {
 	}
 }
 
-// The first window with room is told even if it is not among those listed, and
+// The answer names the first window with room even if it is not among those listed, and
 // its absence does no harm.
 func TestWindowsTellTheNextFreeOne(t *testing.T) {
 	now := time.Date(2026, 3, 2, 9, 0, 0, 0, time.UTC)

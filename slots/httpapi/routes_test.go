@@ -81,7 +81,7 @@ func TestSlowBody(t *testing.T) {
 	answer{resp.StatusCode, resp.Header, string(body)}.is(t, 408).says(t, "did not arrive in time")
 }
 
-// TestTimeoutOnTheWire: a request whose time is over is told so, and the
+// TestTimeoutOnTheWire: a request whose time is over gets an answer that says so, and the
 // connection is of use still.
 func TestTimeoutOnTheWire(t *testing.T) {
 	ended := make(chan error, 2)

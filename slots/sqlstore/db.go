@@ -204,7 +204,7 @@ func (db *DB) warmUp() {
 		for db.pools.write.Stats().OpenConnections < min(db.poolMin, db.pools.write.Stats().MaxOpenConnections) {
 			conn, err := db.pools.write.Conn(ctx)
 			if err != nil {
-				break // whoever needs it will be told
+				break // the next caller gets the error
 			}
 			made = append(made, conn)
 		}
@@ -214,7 +214,7 @@ func (db *DB) warmUp() {
 	}()
 }
 
-// Close implements slots.Store. It closes the connections; whoever uses one at the moment gets an
+// Close implements slots.Store. It closes the connections; a caller that uses one at the moment gets an
 // error.
 func (db *DB) Close() error {
 	db.warm.Wait()

@@ -187,7 +187,7 @@ func adopted(t *testing.T, db *DB) {
 	if n := one(t, db.pools.read, "SELECT COUNT(*) FROM RL_EVENT_WNDW_CONFIG WHERE ACT_IN = 1"); n != "1" {
 		t.Errorf("%s active versions", n)
 	}
-	// The new counter knows the slots; the old one is left alone.
+	// The new counter knows the slots; the old one does not change.
 	s := slots.Series{Scope: "*", SizeMs: 4000}
 	_, err = db.Provision(soon(t), s, 1_793_512_784_000, 1_793_512_796_000, nil)
 	check(t, err)
@@ -238,7 +238,7 @@ func TestMigrateAdoptsTheScope(t *testing.T) {
 	})
 }
 
-// A new database counts as the first who asks wants it, and so for ever.
+// The first caller decides how a new database counts, for ever.
 func TestScopeIsDecidedOnce(t *testing.T) {
 	eachMigrated(t, func(t *testing.T, db *DB) {
 		for _, want := range []string{slots.ScopeShared, slots.ScopeConfig, ""} {

@@ -26,7 +26,7 @@ type Config struct {
 	// PoolMin connections are kept open, and at most PoolMax are opened.
 	// Zero: DefaultPoolMin and DefaultPoolMax.
 	PoolMin, PoolMax int
-	// Log is told about migrations; nil: nobody.
+	// Log gets a line for each migration; nil: none.
 	Log *slog.Logger
 }
 
@@ -108,7 +108,7 @@ func (c Config) withDefaults() Config {
 }
 
 // Open returns the Store of a database. It does not connect: a database that is
-// down is noticed by Ping and by whoever asks it something. An error means that
+// down is noticed by Ping and by the next call. An error means that
 // the Config is wrong. Close must be called.
 func Open(c Config) (*DB, error) {
 	c = c.withDefaults()

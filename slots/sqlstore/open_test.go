@@ -148,7 +148,8 @@ func TestNobodyListens(t *testing.T) {
 	}
 }
 
-// Whoever waits for a connection until the end is told that there are too few.
+// A caller that waits for a connection until its deadline gets the error that there
+// are too few.
 func TestNoConnectionToSpare(t *testing.T) {
 	eachServer(t, func(t *testing.T, address string) {
 		db, err := Open(Config{URL: address, PoolMax: 2})

@@ -47,7 +47,7 @@ func optionsText(o slots.Options) (string, error) {
 }
 
 // parseOptions reads what optionsText wrote. What it does not know is an error:
-// a limit must not be wider than whoever set it meant.
+// a limit must not be wider than its author meant.
 func parseOptions(text string) (o slots.Options, err error) {
 	if text == "" {
 		return o, nil

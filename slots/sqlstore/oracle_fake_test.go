@@ -58,7 +58,7 @@ func (e *fakeError) Code() int     { return e.code }
 
 // oraError is ORA-xxxxx.
 func oraError(code int) error {
-	return &fakeError{code, fmt.Sprintf("ORA-%05d: as the fake was told", code)}
+	return &fakeError{code, fmt.Sprintf("ORA-%05d: as the test asked", code)}
 }
 
 // store is a DB over the fake.
@@ -175,7 +175,7 @@ func fillOut(args []driver.NamedValue, values []any) error {
 			continue
 		}
 		if len(values) == 0 {
-			return errors.New("there are more OUT parameters than the fake was told")
+			return errors.New("there are more OUT parameters than the test named")
 		}
 		switch to := out.Dest.(type) {
 		case *string:
@@ -188,7 +188,7 @@ func fillOut(args []driver.NamedValue, values []any) error {
 		values = values[1:]
 	}
 	if len(values) > 0 {
-		return fmt.Errorf("there are %d OUT parameters fewer than the fake was told", len(values))
+		return fmt.Errorf("there are %d OUT parameters fewer than the test named", len(values))
 	}
 	return nil
 }

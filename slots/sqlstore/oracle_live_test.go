@@ -44,7 +44,7 @@ func TestOracleEqualsTx(t *testing.T) {
 	sameAnswers(t, db, db.Procedure(), 40)
 }
 
-// A schema that is up to date is left alone.
+// A schema that is up to date is not changed.
 func TestOracleMigrateTwice(t *testing.T) {
 	db := migrated(t, emptyOracle(t))
 	if applied, err := db.Migrate(soon(t)); err != nil || len(applied) > 0 {

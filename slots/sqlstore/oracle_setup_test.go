@@ -134,7 +134,7 @@ func TestOracleSetup(t *testing.T) {
 	}
 }
 
-// The wait has a bound, and failures are told.
+// The wait has a bound, and failures are reported.
 func TestOracleSetupFails(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

@@ -81,7 +81,7 @@ func TestPgBouncerWithAnotherIsolation(t *testing.T) {
 	wantError(t, err, `default_transaction_isolation is "serializable" behind a connection pooler`, "ALTER ROLE")
 }
 
-// Whoever says in the URL how statements are sent is taken at their word.
+// A URL that says how statements are sent decides it.
 func TestPgBouncerModeOfTheURL(t *testing.T) {
 	pg := testenv.SharedDatabase(t, testenv.Postgres)
 	address := testenv.StartPgBouncer(t, pg, testenv.PoolSession).URLOf(pg.CreateDatabase("bounced"))

@@ -50,14 +50,14 @@ func startService(t *testing.T, _ int, flags ...string) *testenv.Headgate {
 type scene struct {
 	url string
 	// fault does its worst and returns when the backend is back, as near to
-	// that as can be told from here.
+	// that as can be seen from here.
 	fault func(outage time.Duration) (back time.Time)
 	// losses is how often Redis loses writes that it has acknowledged. Limits
 	// then begin anew.
 	losses int
 	// flapping says that the backend goes and comes more than once.
 	flapping bool
-	// spared says that a breaker keeps calls from waiting in vain, once it is
+	// spared says that a breaker keeps calls from waiting for a timeout, once it is
 	// open.
 	spared bool
 }

@@ -162,7 +162,7 @@ type answer struct {
 
 func (a answer) String() string { return fmt.Sprintf("%d %v %q", a.Code, a.Header, a.Body) }
 
-// Rule is the rule that refused, as the client is told.
+// Rule is the rule that refused, as the client sees it.
 func (a answer) Rule() string { return a.Header.Get("x-headgate-rule") }
 
 // Remaining is what the header x-ratelimit-remaining says, or -1.

@@ -32,7 +32,7 @@ func TestInFlightStoreFailover(t *testing.T) {
 	env.backend = "redis+sentinel://" + strings.Join(redis.SentinelAddrs, ",") + "/" + url.PathEscape(redis.MasterName)
 	s := startStage(t, env, staging{
 		services: 2,
-		// Nothing passes uncounted, and nothing gets better by lapsing.
+		// Nothing passes uncounted, and nothing gets better by leases that expire.
 		rules:  inFlightRules + "  on_backend_error: deny\n  lease_ttl: 300s\n",
 		routes: "- {match: {prefix: /}, route: {cluster: application, timeout: 0s}}",
 	})
@@ -87,7 +87,7 @@ func TestInFlightStoreFailover(t *testing.T) {
 		t.Errorf("%d were inside at once, want 5, or up to %d more", most, 5-staying)
 	}
 	if n := s.leases("lost"); n != 0 {
-		t.Errorf("%d leases were left to lapse", n)
+		t.Errorf("%d leases were left to expire", n)
 	}
 	s.wantFive()
 }

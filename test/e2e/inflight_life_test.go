@@ -79,7 +79,7 @@ func TestInFlightLong(t *testing.T) {
 }
 
 // TestInFlightProxyGone: the requests of a proxy that is gone end, also those
-// whose end it could not tell, long before their leases lapse.
+// whose end it could not tell, long before their leases expire.
 func TestInFlightProxyGone(t *testing.T) {
 	besides(t, func(t *testing.T, env environment) {
 		const grace = 2 * time.Second
@@ -118,7 +118,7 @@ func TestInFlightProxyGone(t *testing.T) {
 					t.Errorf("the requests that were cut off: %+v", got)
 				}
 				if n := s.leases("expired"); n != 0 {
-					t.Errorf("%d leases were left to lapse", n)
+					t.Errorf("%d leases were left to expire", n)
 				}
 			})
 		}
@@ -245,7 +245,7 @@ func TestInFlightUnwanted(t *testing.T) {
 }
 
 // TestInFlightByHits: without leases, one up and one down, there are five
-// places as well, as long as every end is told.
+// places as well, as long as every end is reported.
 func TestInFlightByHits(t *testing.T) {
 	besides(t, func(t *testing.T, env environment) {
 		if env.envoy < "1.38" {

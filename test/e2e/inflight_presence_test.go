@@ -107,7 +107,7 @@ func TestInFlightUnknownEnds(t *testing.T) {
 	s := startStage(t, env, staging{services: 2})
 	s.storm(150, "/five/work?ms=5")
 	s.wantAllBack("/five/x")
-	time.Sleep(3 * time.Second) // each end is told twice
+	time.Sleep(3 * time.Second) // each end is reported twice
 	if n := s.leases("unknown"); n != 0 {
 		t.Errorf("%d of 150 ends were of unknown leases", n)
 	}

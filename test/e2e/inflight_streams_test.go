@@ -245,7 +245,7 @@ func (w *watch) Use() error {
 	return nil
 }
 
-// wait waits to be told a health.
+// wait waits for a health.
 func (w *watch) wait(want grpc_health_v1.HealthCheckResponse_ServingStatus) error {
 	defer time.AfterFunc(streamLimit, w.cancel).Stop()
 	got, err := w.told.Recv()

@@ -217,7 +217,7 @@ func (s *stage) leases(event string) int {
 }
 
 // wantAllBack checks that every lease that was granted was given back, by
-// telling of the request's end and not by lapsing.
+// report of the request's end and not by expiring.
 func (s *stage) wantAllBack(path string) {
 	s.t.Helper()
 	s.wantLeft(5, path)
@@ -229,7 +229,7 @@ func (s *stage) wantAllBack(path string) {
 		return ""
 	})
 	if n := s.leases("expired") + s.leases("lost"); n != 0 {
-		s.t.Errorf("%d leases were left to lapse", n)
+		s.t.Errorf("%d leases were left to expire", n)
 	}
 }
 
@@ -308,7 +308,7 @@ func (s *stage) storm(clients int, path string) {
 	s.t.Logf("%+v", got)
 }
 
-// TestInFlightBadEnds: a request's end is told however it comes.
+// TestInFlightBadEnds: a request's end is reported however it comes.
 func TestInFlightBadEnds(t *testing.T) {
 	onInFlight(t, func(t *testing.T, env environment) {
 		s := startStage(t, env, staging{routes: `- {match: {prefix: /five/short/}, route: {cluster: application, timeout: 0.1s}}

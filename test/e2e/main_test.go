@@ -2,7 +2,7 @@
 // process, behind real Envoys that speak to it over real sockets, with its
 // counters in memory or in a real Redis.
 //
-// Tests ask Envoy and look at what a client sees. Envoy is told to refuse
+// Tests ask Envoy and look at what a client sees. Envoy is configured to refuse
 // requests when headgate does not answer, unless a test is about just that, so
 // that an answer that went missing cannot pass for an admission.
 package e2e

@@ -179,7 +179,7 @@ func (g *gauge) wantFlat(t *testing.T, begin, end time.Time) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.err != nil {
-		t.Errorf("the size of a service could not be told: %v", g.err)
+		t.Errorf("the size of a service is unknown: %v", g.err)
 	}
 	for i := range g.services {
 		for _, s := range []*series{&g.goroutines[i], &g.heap[i], &g.resident[i]} {

@@ -48,7 +48,7 @@ type Config struct {
 	// Ping asks what is behind the circuit. There is one at a time, in a
 	// goroutine that Wait waits for; its context ends with Stop.
 	Ping func(ctx context.Context) error
-	// OnChange is told of each change of state, once and in order. why is the
+	// OnChange is called for each change of state, once and in order. why is the
 	// failure that opened the circuit, otherwise nil. It is called on the way
 	// of a Settle or of a timer and must not block; it may call the Circuit.
 	OnChange func(from, to State, why error)

@@ -36,7 +36,7 @@ func (p Period) Refuses() bool { return p.phase() == open || p.phase() == probin
 // Period returns the present one.
 func (c *Circuit) Period() Period { return Period(c.current.Load()) }
 
-// A change waits to be told.
+// A change waits to be reported.
 type change struct {
 	from, to State
 	why      error
@@ -76,7 +76,7 @@ func (c *Circuit) leave(p Period, next func()) bool {
 }
 
 // tell calls OnChange for each change, one after the other and without mu.
-// Whoever finds another goroutine at it leaves its changes to that one.
+// A caller that finds another goroutine at it leaves its changes to that one.
 func (c *Circuit) tell() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

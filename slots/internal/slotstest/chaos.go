@@ -61,7 +61,7 @@ type chaos struct {
 	kills    int
 }
 
-// order is what a process is told to do.
+// order is what a process has to do.
 type order struct {
 	Harness, URL, Engine, Prefix, Diary string
 	Seed                                uint64

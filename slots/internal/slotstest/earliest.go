@@ -9,7 +9,7 @@ const grainMs = 250
 
 // earliest is what "the earliest window with room" means, as a plain map: where
 // slots are scheduled, scope by scope, and nothing else. It knows no windows,
-// since a window counts what is scheduled inside it, whoever put it there.
+// since a window counts what is scheduled inside it under any size and config.
 type earliest struct {
 	configs map[string]slots.NewConfig
 	scopes  map[string]map[int64]int64 // slots by scope and grain

@@ -173,7 +173,7 @@ func crowdTimes(rng *rand.Rand, n int) []time.Time {
 }
 
 // A crowd at three servers leaves no window with room behind, whatever becomes of
-// the config between two crowds, and whichever server was told.
+// the config between two crowds, and whichever server changes it.
 func TestCrowdLeavesNoHoles(t *testing.T) {
 	eachCrowd(t, 3, func(t *testing.T, c *serverCrowd) {
 		rng := seed.Rand(t, 0xc0)

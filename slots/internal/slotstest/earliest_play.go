@@ -390,8 +390,8 @@ func (p *earliestPlayer) windowsBefore(ms int64) error {
 	if err == nil {
 		_, err = p.f.store.Flush(limited(p.t))
 	}
-	// Nodes look at the generation every now and then: purging is no answer that
-	// somebody waits for.
+	// Nodes look at the generation every now and then: nobody waits for a purge to
+	// reach them.
 	for _, n := range p.nodes {
 		if n != nil && err == nil {
 			err = n.Flush(limited(p.t))

@@ -39,7 +39,7 @@ type scenario struct {
 // grant is what an event was given.
 type grant struct {
 	slot slots.Slot
-	by   string // the slot id of the ask that was told it is new
+	by   string // the slot id of the ask whose answer says it is new
 }
 
 const scenarioTurns = 50_000

@@ -66,7 +66,7 @@ func checkConfigs(t *testing.T, f *fixture) {
 	}
 }
 
-// checkAdmins: whoever changes a config at the same time succeeds one after
+// checkAdmins: those who change a config at the same time succeed one after
 // another.
 func checkAdmins(t *testing.T, f *fixture) {
 	ctx := limited(t)

@@ -8,7 +8,7 @@ import (
 	"github.com/headgate-rls/headgate/slots"
 )
 
-// A Watcher is told about statements that are sent to a store, by name: "find",
+// A Watcher sees the statements that are sent to a store, by name: "find",
 // "peek", "scout", "frontier", "provision", "begin", "lock", "claim", "commit",
 // "rollback" and "call" of a procedure.
 type Watcher struct {
