@@ -181,22 +181,56 @@ func (c *call) giveBack(ctx context.Context, b *batch, v *limit.Verdict) {
 	if v == nil || v.Err != nil || b.s.conf.ShadowMode {
 		return
 	}
-	back := limit.Request{At: b.takes[c.take].At}
+	be, back := b.s.conf.Backend, limit.Request{At: b.takes[c.take].At}
+	if c.resp.Degraded {
+		be, back.At = b.s.conf.Local, v.At
+	}
+	passed, until := b.sinceAsked(back.At), maxGiveBack
 	for i := range c.ops {
-		if op := c.ops[i]; v.Outcomes[i].Admitted && !op.Each && op.Cost > 0 {
-			op.Cost = -op.Cost
-			back.Ops = append(back.Ops, op)
+		op := c.ops[i]
+		if !v.Outcomes[i].Admitted || op.Each || op.Cost <= 0 {
+			continue
 		}
+		left := windowLeft(op.Limit, v.At)
+		if left <= passed {
+			continue // in the next window it would make room that there is not
+		}
+		op.Cost = -op.Cost
+		back.Ops, until = append(back.Ops, op), min(until, left)
 	}
 	if len(back.Ops) == 0 {
 		return
 	}
+	ctx, cancel := context.WithTimeout(ctx, until-passed)
+	defer cancel()
 	out := make([]limit.Verdict, 1)
-	b.s.take(ctx, b.s.conf.Backend, []limit.Request{back}, out)
+	b.s.take(ctx, be, []limit.Request{back}, out)
 	if err := out[0].Err; err != nil {
 		b.s.logFailure(c.req.Domain, "could not give back what a refused request had taken", err)
 		c.unsure(b, err)
 	}
+}
+
+// maxGiveBack is longer than anything is given back for.
+const maxGiveBack = time.Hour
+
+// sinceAsked returns how long ago a backend was asked at most, for requests at an
+// instant: 0 is that of the backend's own clock.
+func (b *batch) sinceAsked(at limit.Instant) time.Duration {
+	if at == 0 {
+		return time.Since(b.asked)
+	}
+	return time.Duration(b.s.conf.Now()-at) * time.Microsecond
+}
+
+// windowLeft returns how long, from an instant, units that l counted then can be
+// given back: until their window ends.
+func windowLeft(l *limit.Limit, at limit.Instant) time.Duration {
+	switch l.Algorithm() {
+	case limit.FixedWindow, limit.SlidingWindow:
+		return l.Window() - time.Duration(int64(at)%l.Window().Microseconds())*time.Microsecond
+	}
+	return maxGiveBack
 }
 
 // seconds rounds a wait up to whole seconds, the unit of Envoy's headers.

@@ -3,6 +3,7 @@ package ratelimit
 import (
 	"fmt"
 	"math"
+	"time"
 
 	"github.com/headgate-rls/headgate/descriptors"
 	"github.com/headgate-rls/headgate/limit"
@@ -18,6 +19,7 @@ type batch struct {
 	takes    []limit.Request
 	ending   bool // some call brings leases back
 	verdicts []limit.Verdict
+	asked    time.Time // when takes were sent to a backend that is not local
 }
 
 // A call is one request on its way to its response.

@@ -140,7 +140,7 @@ func (c *call) takeLocal(ctx context.Context, b *batch, refused bool) *limit.Ver
 	for k, j := range at {
 		full.Outcomes[j] = out[0].Outcomes[k]
 	}
-	full.Admitted = out[0].Admitted
+	full.Admitted, full.At = out[0].Admitted, out[0].At
 	return full
 }
 
@@ -155,8 +155,10 @@ func (c *call) localFailed(b *batch) {
 		if p.policy != descriptors.FailLocal {
 			continue
 		}
-		p.policy = policy
-		if policy == descriptors.FailError {
+		if p.policy = policy; !c.enforcing(b, p) {
+			p.policy = descriptors.FailAllow
+		}
+		if p.policy == descriptors.FailError {
 			c.failure = &Error{Code: codeUnavailable, Message: "not decided: neither the backend nor the local fallback answers"}
 		}
 	}

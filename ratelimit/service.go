@@ -231,7 +231,7 @@ func (s *Service) decide(ctx context.Context, reqs []*Request, resps []*Response
 			ctx, cancel = detach(ctx)
 			defer cancel()
 		}
-		s.take(ctx, s.conf.Backend, b.takes, b.verdicts)
+		b.asked = s.take(ctx, s.conf.Backend, b.takes, b.verdicts)
 	}
 	for i := range b.calls {
 		b.calls[i].answer(ctx, b)
@@ -240,13 +240,14 @@ func (s *Service) decide(ctx context.Context, reqs []*Request, resps []*Response
 	s.batches.Put(b)
 }
 
-// take asks a backend, within the caller's deadline less a margin.
-func (s *Service) take(ctx context.Context, be backends.Backend, takes []limit.Request, out []limit.Verdict) {
+// take asks a backend, within the caller's deadline less a margin. It returns when
+// it asked, but for a local one.
+func (s *Service) take(ctx context.Context, be backends.Backend, takes []limit.Request, out []limit.Verdict) (now time.Time) {
 	if s.conf.Caps.Local {
 		s.guard(ctx, be, takes, out)
-		return
+		return now
 	}
-	now := time.Now()
+	now = time.Now()
 	deadline, ok := ctx.Deadline()
 	if ok {
 		deadline = deadline.Add(-max(s.conf.Margin, deadline.Sub(now)/10))
@@ -256,6 +257,7 @@ func (s *Service) take(ctx context.Context, be backends.Backend, takes []limit.R
 	ctx, cancel := context.WithDeadline(ctx, deadline)
 	defer cancel()
 	s.guard(ctx, be, takes, out)
+	return now
 }
 
 // guard makes a failure of the backend of a panic below.
