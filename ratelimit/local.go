@@ -98,6 +98,8 @@ const maxOwnersTold = 16
 // Watch says that an access log is open that has brought leases of the owner's;
 // the returned function, that it is closed.
 func (s *Service) Watch(owner OwnerID) (closed func()) {
-	s.owners.watch(owner, 1)
-	return func() { s.owners.watch(owner, -1) }
+	if !s.owners.watch(owner) {
+		return func() {}
+	}
+	return func() { s.owners.unwatch(owner) }
 }

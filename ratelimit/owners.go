@@ -121,13 +121,28 @@ func (s *owners) brought(id OwnerID) {
 	}
 }
 
-// watch counts an access log that has brought a lease of the owner's.
-func (s *owners) watch(id OwnerID, by int) {
+// watch counts an access log that has brought a lease of the owner's, unless there
+// is no room for the owner.
+func (s *owners) watch(id OwnerID) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if o := s.find(id); o != nil {
-		o.streams = max(0, o.streams+by)
-		o.watched, o.heard = true, true
+	o := s.find(id)
+	if o == nil {
+		return false
+	}
+	o.streams++
+	o.watched, o.heard = true, true
+	return true
+}
+
+// unwatch counts the end of an access log that was counted. Its owner is there:
+// none is dropped that has one.
+func (s *owners) unwatch(id OwnerID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if o := s.byID[id]; o != nil {
+		o.streams--
+		o.heard = true
 	}
 }
 

@@ -402,6 +402,25 @@ func TestManyNames(t *testing.T) {
 	}
 }
 
+// TestUncountedAccessLogEndsNoOther: the end of an access log for whose proxy there
+// was no room does not end another log of the same proxy.
+func TestUncountedAccessLogEndsNoOther(t *testing.T) {
+	s := setup(t, basic).Service
+	for i := range maxOwners {
+		s.owners.find(ownerName{"", strconv.Itoa(i)}.id()).listed = true
+	}
+	envoy := ownerName{"", "envoy"}.id()
+	hangUp := s.Watch(envoy)
+	for _, o := range s.owners.byID {
+		o.listed = false
+	}
+	s.Watch(envoy)
+	hangUp()
+	if o := s.owners.byID[envoy]; o == nil || o.streams != 1 {
+		t.Errorf("the proxy is %+v, want one that has an access log", o)
+	}
+}
+
 func granting(m *member, owner string) *Response {
 	resp := new(Response)
 	m.Decide(context.Background(), []*Request{{Domain: "d", Descriptors: []Descriptor{desc("tenant=" + owner)}, Owner: owner}}, []*Response{resp})
