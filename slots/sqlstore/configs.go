@@ -86,13 +86,10 @@ func (db *DB) PutConfig(ctx context.Context, c slots.Config, o slots.PutOptions)
 		if err != nil {
 			return err
 		}
-		var steps []query
-		if s.gateAll.text != "" {
-			for _, id := range move.hold {
-				steps = append(steps, s.gateAll.with(id))
-			}
+		if err := db.holdConfigs(ctx, tx, move); err != nil {
+			return err
 		}
-		steps = append(steps, s.deactivate.with(c.Name), insert)
+		steps := []query{s.deactivate.with(c.Name), insert}
 		if move.count {
 			to := o.SeriesOf(c)
 			steps = append(steps, s.dropFrontiers.with(to.Scope, to.SizeMs), s.dropRuns.with(to.Scope, to.SizeMs),
@@ -115,7 +112,30 @@ func (db *DB) PutConfig(ctx context.Context, c slots.Config, o slots.PutOptions)
 // A move is what a new version of a config means for windows.
 type move struct {
 	hold  []string // versions whose claims must not be under way
+	leave []string // scopes that must have no slots
 	count bool     // the windows of the new series are to be counted again
+}
+
+// holdConfigs waits for claims under way, and then looks whether the config may leave its
+// scope: one of them may have been for its first slot.
+func (db *DB) holdConfigs(ctx context.Context, tx *sql.Tx, m move) error {
+	const op = "put a config"
+	s := &db.dialect.statements
+	for _, id := range m.hold {
+		if s.gateAll.text == "" {
+			break
+		}
+		if _, err := db.change(ctx, tx, op, s.gateAll.with(id)); err != nil {
+			return err
+		}
+	}
+	for _, scope := range m.leave {
+		var id string
+		if ok, err := db.row(ctx, tx, op, s.slotIn.with(scope), &id); ok || err != nil {
+			return errors.Join(err, slots.ErrScopeInUse)
+		}
+	}
+	return nil
 }
 
 // planMove compares the new version of a config with those that are active.
@@ -135,12 +155,8 @@ func (db *DB) planMove(ctx context.Context, tx *sql.Tx, c slots.Config, o slots.
 		m.hold = append(m.hold, a.ID)
 		from := o.SeriesOf(a)
 		m.count = from != to
-		if from.Scope == to.Scope {
-			continue
-		}
-		var id string
-		if ok, err := db.row(ctx, tx, op, db.dialect.statements.slotIn.with(from.Scope), &id); ok || err != nil {
-			return m, errors.Join(err, slots.ErrScopeInUse)
+		if from.Scope != to.Scope {
+			m.leave = append(m.leave, from.Scope)
 		}
 	}
 	// A series that nobody uses may have windows from when somebody did.

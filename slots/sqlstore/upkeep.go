@@ -74,29 +74,32 @@ func (db *DB) PurgeSlots(ctx context.Context, beforeUs int64, limit int) (n int6
 	const op = "purge slots"
 	s := &db.dialect.statements
 	before := db.dialect.instant(beforeUs)
-	err = db.transact(ctx, op, func(tx *sql.Tx) error {
-		if err := db.forgetRuns(ctx, tx, op, s.dropOldRuns.with(before)); err != nil {
-			return err
+	err = db.shrink(ctx, op, func(tx *sql.Tx) (bool, error) {
+		runs, err := db.change(ctx, tx, op, s.dropOldRuns.with(before))
+		if err != nil {
+			return false, err
 		}
 		n, err = db.change(ctx, tx, op, s.purgeSlots.with(before, limit))
-		return err
+		return n > 0 || runs > 0, err
 	})
 	return n, err
 }
 
-// forgetRuns drops runs, and adds to the generation if there were any: nobody must note
-// again what was seen before.
-func (db *DB) forgetRuns(ctx context.Context, tx *sql.Tx, op string, drop query) error {
+// shrink runs f, which tells whether windows have more room than before, in a transaction
+// of its own. It adds to the generation then: nobody must note again what was seen before.
+func (db *DB) shrink(ctx context.Context, op string, f func(*sql.Tx) (bool, error)) error {
 	s := &db.dialect.statements
-	var generation int64
-	if _, err := db.row(ctx, tx, op, s.lockGeneration.with(), &generation); err != nil {
+	return db.transact(ctx, op, func(tx *sql.Tx) error {
+		var generation int64
+		if _, err := db.row(ctx, tx, op, s.lockGeneration.with(), &generation); err != nil {
+			return err
+		}
+		shrunk, err := f(tx)
+		if shrunk && err == nil {
+			_, err = db.change(ctx, tx, op, s.bump.with())
+		}
 		return err
-	}
-	n, err := db.change(ctx, tx, op, drop)
-	if n > 0 && err == nil {
-		_, err = db.change(ctx, tx, op, s.bump.with())
-	}
-	return err
+	})
 }
 
 // Drift implements slots.Store. Windows of sizes that are not in use do not count what is
@@ -184,25 +187,24 @@ func (db *DB) repair(ctx context.Context, k slots.WindowKey) (d slots.Drift, ok 
 	s := &db.dialect.statements
 	d = slots.Drift{WindowKey: k}
 	start := db.at(k.StartMs)
-	err = db.transact(ctx, op, func(tx *sql.Tx) error {
-		// The window may have room then.
-		if err := db.forgetRuns(ctx, tx, op, s.dropRuns.with(k.Scope, k.SizeMs)); err != nil {
-			return err
-		}
+	err = db.shrink(ctx, op, func(tx *sql.Tx) (bool, error) {
 		ok, err = db.row(ctx, tx, op, s.lockWait.with(k.Scope, k.SizeMs, start), &d.Count)
 		if !ok || err != nil {
-			return err
+			return false, err
 		}
 		if _, err := db.row(ctx, tx, op, s.count.with(k.Scope, start, db.at(k.StartMs+k.SizeMs)), &d.Slots); err != nil {
-			return err
+			return false, err
 		}
 		if d.Count == d.Slots {
-			return nil
+			return false, nil
+		}
+		if _, err := db.change(ctx, tx, op, s.dropRuns.with(k.Scope, k.SizeMs)); err != nil {
+			return false, err
 		}
 		set := s.setCount.with(d.Slots, k.Scope, k.SizeMs, start)
 		set.rows = 1
 		_, err := db.change(ctx, tx, op, set)
-		return err
+		return true, err
 	})
 	d.Repaired = err == nil && d.Count != d.Slots
 	return d, ok, err

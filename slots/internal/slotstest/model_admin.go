@@ -243,6 +243,9 @@ func (m *Model) PurgeSlots(ctx context.Context, beforeUs int64, limit int) (int6
 			n++
 		}
 	}
+	if n > 0 {
+		m.changes++
+	}
 	return int64(n), m.wrote("purge slots")
 }
 
@@ -266,6 +269,7 @@ func (m *Model) Drift(ctx context.Context, fromMs, toMs int64, after *slots.Wind
 		drifts = append(drifts, slots.Drift{WindowKey: key, Count: w.count, Slots: n, Repaired: repair})
 		if repair {
 			w.count = n
+			m.changes++
 		}
 	}
 	return drifts, next, m.wrote("drift")

@@ -135,6 +135,32 @@ func checkScopeKept(t *testing.T, f *fixture) {
 	if c, err := s.Config(ctx, f.prefix); err != nil || c.Options.Scope != f.prefix+"-pool" {
 		t.Errorf("after that: %+v, %v", c, err)
 	}
+	f.named().scopeLeftDuringClaim(t)
+}
+
+// scopeLeftDuringClaim: the first slot of a config is claimed while it is to get another
+// scope.
+func (f *fixture) scopeLeftDuringClaim(t *testing.T) {
+	ctx, s := limited(t), f.nodes(t, 1, slots.Settings{})[0]
+	c := f.config(t, s, 5, 4000)
+	tx, err := f.store.Begin(ctx, c.ID)
+	must(t, err, "begin")
+	defer tx.Rollback()
+	_, ok, err := tx.Lock(ctx, f.series(4000), 0, 5)
+	if must(t, err, "lock"); !ok {
+		t.Fatal("an empty window is full")
+	}
+	must(t, tx.Claim(ctx, f.series(4000), 0, []slots.Slot{f.slot(f.series(4000), 0, f.event(1))}), "claim")
+	left := make(chan error, 1)
+	go func() {
+		_, err := s.PutConfig(ctx, slots.NewConfig{Name: f.prefix, Max: 5, SizeMs: 4000, Options: slots.Options{Scope: f.prefix + "-pool"}})
+		left <- err
+	}()
+	time.Sleep(100 * time.Millisecond) // it waits for the claim by then, or will find it done
+	must(t, tx.Commit(ctx), "commit")
+	if err := <-left; !errors.Is(err, slots.ErrScopeInUse) {
+		t.Errorf("a config leaves its scope while its first slot is claimed: %v", err)
+	}
 }
 
 // checkNoHoles: events for one instant, then events all over the next minute, fill
