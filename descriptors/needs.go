@@ -24,7 +24,7 @@ type Needs struct {
 	SOAPBinding bool
 
 	// Concurrency: some rule limits requests in flight, so that their ends
-	// must be told: as Leases, as Hits, or as both.
+	// must be reported: as Leases, as Hits, or as both.
 	Concurrency, Leases, Hits bool
 	// Statuses are the statuses of refusals by tiers, ascending.
 	Statuses []int

@@ -153,7 +153,7 @@ func (e *env) wantError(what string, err error, want ...error) {
 }
 
 // checkCancelled: a context that is already over is answered at once, and
-// surely without effect. A Local backend may as well decide.
+// without effect. A Local backend may as well decide.
 func checkCancelled(e *env) {
 	e.open()
 	now := e.start()

@@ -110,7 +110,7 @@ func (e *env) wantRecovery(req limit.Request) {
 	e.Errorf("the store is back, and five seconds later Take still fails: %v", out[0].Err)
 }
 
-// checkKilled: a dead store is told quickly, and a new one is found.
+// checkKilled: calls of a dead store fail quickly, and a new one is found.
 func checkKilled(e *env) {
 	if e.s.Faults == nil || e.s.Faults.Kill == nil {
 		e.Skip("Suite.Faults.Kill is not given")
@@ -129,7 +129,7 @@ func checkKilled(e *env) {
 		e.wantError("dead store", out[0].Err, backends.ErrUnavailable)
 		e.wantError("Ping of a dead store", b.Ping(ctx), backends.ErrUnavailable)
 		if d := time.Since(began); d > 2*time.Second+lateness {
-			e.Errorf("a dead store was told after %v", d)
+			e.Errorf("calls of a dead store failed after %v", d)
 		}
 		cancel()
 	}

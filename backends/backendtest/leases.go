@@ -50,8 +50,8 @@ func (e *env) lease(at limit.Instant, k limit.Key, l *limit.Limit, o leaseOp) li
 	return e.take(o.request(at, k, l)).Outcomes[0]
 }
 
-// lapses returns when a lease taken at an instant lapses.
-func lapses(at limit.Instant, l *limit.Limit) limit.Instant {
+// expiry returns when a lease taken at an instant expires.
+func expiry(at limit.Instant, l *limit.Limit) limit.Instant {
 	return ceilTo(at.Add(l.Window()), time.Millisecond)
 }
 
@@ -133,13 +133,13 @@ type leaseWorld struct {
 	limit   *limit.Limit
 	now     limit.Instant
 
-	live    map[string]limit.Instant // by holder, when its lease lapses
+	live    map[string]limit.Instant // by holder, when its lease expires
 	ended   map[string]limit.Instant // ends without a lease, and until when they hold
 	clients []leaseClient
 	names   int
 
-	acquired, released, lapsed int64
-	past                       []string
+	acquired, released, expired int64
+	past                        []string
 }
 
 // A leaseClient knows the leases that it got and did not give back, live or not.
@@ -152,7 +152,7 @@ type leaseClient struct {
 // checkLeaseInterleavings lets clients acquire, renew and release leases, twice
 // and too early, forget them and run out of time, in random order over several
 // handles. After each step as many leases are active as were acquired and
-// neither released nor lapsed, never more than Max and never fewer than none.
+// neither released nor expired, never more than Max and never fewer than none.
 func checkLeaseInterleavings(e *env) {
 	e.keepsLeases()
 	e.open()
@@ -242,7 +242,7 @@ func (w *leaseWorld) acquire(c *leaseClient, holder string) {
 		c.has = append(c.has, holder)
 	}
 	if want {
-		w.live[holder] = max(w.live[holder], lapses(w.now, w.limit))
+		w.live[holder] = max(w.live[holder], expiry(w.now, w.limit))
 	}
 }
 
@@ -253,7 +253,7 @@ func (w *leaseWorld) renew(holder string) {
 		w.failf("renewal of %q: admitted %v and held %v, want both %v", holder, out.Admitted, out.Held, held)
 	}
 	if held {
-		w.live[holder] = max(w.live[holder], lapses(w.now, w.limit))
+		w.live[holder] = max(w.live[holder], expiry(w.now, w.limit))
 	}
 }
 
@@ -289,7 +289,7 @@ func (w *leaseWorld) endOwner(c *leaseClient) {
 	c.has, c.had = nil, nil
 }
 
-// pass lets time pass, mostly to when a lease lapses or a step before that.
+// pass lets time pass, mostly to when a lease expires or a step before that.
 func (w *leaseWorld) pass() {
 	next := w.now + limit.Instant(w.r.Int64N(w.limit.Window().Microseconds()/2+1))
 	if ends := slices.Sorted(maps.Values(w.live)); len(ends) > 0 && w.r.IntN(3) > 0 {
@@ -298,7 +298,7 @@ func (w *leaseWorld) pass() {
 	w.now = max(w.now, w.up(next))
 	for holder, at := range w.live {
 		if at <= w.now {
-			w.lapsed++
+			w.expired++
 			delete(w.live, holder)
 		}
 	}
@@ -307,17 +307,17 @@ func (w *leaseWorld) pass() {
 // count compares what there is with what there must be.
 func (w *leaseWorld) count() {
 	w.Helper()
-	active := w.acquired - w.released - w.lapsed
+	active := w.acquired - w.released - w.expired
 	if active != int64(len(w.live)) || active > w.limit.Max() {
 		w.Fatalf("the test has lost count: %d active, %d live", active, len(w.live))
 	}
 	out := w.do(leaseOp{})
 	if out.InFlight != active || out.Remaining != w.limit.Max()-active || out.Admitted != (active < w.limit.Max()) {
-		w.failf("%d acquired, %d released and %d lapsed make %d active, yet %+v", w.acquired, w.released, w.lapsed, active, out)
+		w.failf("%d acquired, %d released and %d expired make %d active, yet %+v", w.acquired, w.released, w.expired, active, out)
 	}
 }
 
-// checkLeasesExpireTogether: many leases lapse at once, all of them, and
+// checkLeasesExpireTogether: many leases expire at once, all of them, and
 // nothing of them is kept.
 func checkLeasesExpireTogether(e *env) {
 	e.keepsLeases()
@@ -336,22 +336,22 @@ func checkLeasesExpireTogether(e *env) {
 			}
 		}
 	}
-	end := lapses(now, l)
+	end := expiry(now, l)
 	early := end - limit.Instant(e.step)
 	if out := e.lease(early, k, l, acquire("early")); out.Admitted || out.InFlight != l.Max()+1 {
 		e.Fatalf("all %d leases are live for one step more, yet %+v", l.Max(), out)
 	}
 	if out := e.lease(end, k, l, acquire("next")); !out.Admitted || out.InFlight != 1 || out.Remaining != l.Max()-1 {
-		e.Fatalf("all %d leases have lapsed, yet %+v", l.Max(), out)
+		e.Fatalf("all %d leases have expired, yet %+v", l.Max(), out)
 	}
-	for range 50 { // a store may drop what has lapsed bit by bit
+	for range 50 { // a store may drop what has expired bit by bit
 		e.lease(end, k, l, acquire("more"))
 		e.lease(end, k, l, release("more"))
 	}
 	// Leases are compared with the instant of the call: what was kept of them
 	// would count again at an earlier one.
 	if out := e.lease(early, k, l, leaseOp{}); out.InFlight != min(1, l.Max()) {
-		e.Fatalf("leases that have lapsed are kept: %+v", out)
+		e.Fatalf("leases that have expired are kept: %+v", out)
 	}
 	e.forget(k)
 }
@@ -374,7 +374,7 @@ func checkLeasesGoAway(e *env) {
 		} else {
 			e.lease(now, k, l, renew("first"))
 		}
-		end := lapses(now, l)
+		end := expiry(now, l)
 		if early := end - limit.Instant(e.step); early > now {
 			if out := e.lease(early, k, l, leaseOp{}); out.InFlight < 1 || out.Reset != end.Time().Sub(early.Time()) {
 				e.Fatalf("%v for %v: a lease of %d has gone a step before its end: %+v", l, l.Window(), now, out)
@@ -388,7 +388,7 @@ func checkLeasesGoAway(e *env) {
 	e.leasesLeaveTheStore()
 }
 
-// leasesLeaveTheStore: neither what lapses, nor what is given back, nor what
+// leasesLeaveTheStore: neither leases that expire, nor those given back, nor what
 // was refused stays for ever.
 func (e *env) leasesLeaveTheStore() {
 	if e.s.Stored == nil || !e.s.Caps.ServerClock {
@@ -401,8 +401,8 @@ func (e *env) leasesLeaveTheStore() {
 	}
 	var reqs []limit.Request
 	for i := range 50 {
-		lapsing, back := e.key(strconv.Itoa(i), "lapsing", limit.Concurrency), e.key(strconv.Itoa(i), "back", limit.Concurrency)
-		reqs = append(reqs, acquire("a").request(0, lapsing, l), acquire("b").request(0, lapsing, l),
+		expiring, back := e.key(strconv.Itoa(i), "expiring", limit.Concurrency), e.key(strconv.Itoa(i), "back", limit.Concurrency)
+		reqs = append(reqs, acquire("a").request(0, expiring, l), acquire("b").request(0, expiring, l),
 			acquire("a").request(0, back, l), leaseOp{cost: -1, holder: "a", ending: limit.EndOwner}.request(0, back, l))
 	}
 	e.takeAll(reqs)

@@ -125,14 +125,14 @@ func (e *env) clock() func() limit.Instant {
 }
 
 // deadLeases is how many leases the process has that is killed, and deadWindow
-// after how long they lapse.
+// after how long they expire.
 const (
 	deadLeases = 2
 	deadWindow = 2 * time.Second
 )
 
 // checkLeasesProcesses: three processes acquire and release, and one of them is
-// killed. The others go on without noticing, and its leases lapse at their end
+// killed. The others go on without noticing, and its leases expire at their end
 // and not before.
 func checkLeasesProcesses(e *env) {
 	e.keepsLeases()
@@ -179,10 +179,10 @@ func checkLeasesProcesses(e *env) {
 }
 
 // wantDead wants the leases of a process that is gone, taken at an instant, to
-// be there until they lapse. It returns how many there are after that, -1 before.
+// be there until they expire. It returns how many there are after that, -1 before.
 func (e *env) wantDead(k limit.Key, l *limit.Limit, taken limit.Instant) int64 {
 	e.Helper()
-	end := lapses(taken, l)
+	end := expiry(taken, l)
 	at := limit.Instant(0)
 	if !e.s.Caps.ServerClock {
 		at = end - limit.Instant(e.step)
@@ -192,7 +192,7 @@ func (e *env) wantDead(k limit.Key, l *limit.Limit, taken limit.Instant) int64 {
 	case v.At >= end:
 		return n
 	case n < deadLeases:
-		e.Fatalf("leases of a dead process lapse at %d, yet at %d: %+v", end, v.At, v)
+		e.Fatalf("leases of a dead process expire at %d, yet at %d: %+v", end, v.At, v)
 	}
 	return -1
 }
@@ -202,8 +202,8 @@ func (e *env) wantLapse(k limit.Key, l *limit.Limit, taken limit.Instant) {
 	e.Helper()
 	if !e.s.Caps.ServerClock {
 		e.wantDead(k, l, taken)
-		if out := e.lease(lapses(taken, l), k, l, leaseOp{}); out.InFlight > 0 {
-			e.Errorf("leases of a dead process do not lapse: %+v", out)
+		if out := e.lease(expiry(taken, l), k, l, leaseOp{}); out.InFlight > 0 {
+			e.Errorf("leases of a dead process do not expire: %+v", out)
 		}
 		return
 	}
@@ -215,7 +215,7 @@ func (e *env) wantLapse(k limit.Key, l *limit.Limit, taken limit.Instant) {
 		}
 		time.Sleep(20 * time.Millisecond)
 	}
-	e.Errorf("leases of a dead process do not lapse: %+v", e.lease(0, k, l, leaseOp{}))
+	e.Errorf("leases of a dead process do not expire: %+v", e.lease(0, k, l, leaseOp{}))
 }
 
 // begin has a child start with a job, end waits until it is done.
@@ -278,7 +278,7 @@ func (j *childJob) hold(b backends.Backend, l *limit.Limit) (reply childReply) {
 			return childReply{Err: fmt.Sprintf("lease %d: %+v", i, out[0])}
 		}
 		if reply.Admitted++; reply.At == 0 {
-			reply.At = out[0].At // of the first, which lapses first
+			reply.At = out[0].At // of the first, which expires first
 		}
 	}
 	return reply

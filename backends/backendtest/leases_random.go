@@ -26,7 +26,7 @@ type leaseGenerator struct {
 	*generator
 	leases  []randomKey
 	holders []string
-	edges   []limit.Instant // at which something lapses, or was said to change
+	edges   []limit.Instant // at which something expires, or was said to change
 	unsure  []limit.Key     // that a refused request over several groups has touched
 }
 

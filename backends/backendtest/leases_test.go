@@ -50,21 +50,21 @@ func (b *reference) live(k limit.Key, now limit.Instant) int64 {
 // leaseMutants are bugs of stores that keep leases.
 var leaseMutants = []mutant{
 	{
-		name: "leases do not lapse", checks: []string{"LeaseModel", "LeaseInterleavings", "LeasesExpireTogether", "LeasesGoAway", "LeaseServerClock"},
+		name: "leases do not expire", checks: []string{"LeaseModel", "LeaseInterleavings", "LeasesExpireTogether", "LeasesGoAway", "LeaseServerClock"},
 		spoil: func(b *reference) {
 			leaseOps(b, func(op *limit.Op, _ limit.Instant) {
 				op.Limit = respec(op.Limit, func(s *limit.Spec) { s.Window = limit.MaxWindow })
 			})
 		},
 	},
-	{name: "lapse is rounded down", checks: []string{"LeaseModel", "LeaseInterleavings"}, spoil: func(b *reference) {
+	{name: "the expiry is rounded down", checks: []string{"LeaseModel", "LeaseInterleavings"}, spoil: func(b *reference) {
 		leaseOps(b, func(op *limit.Op, now limit.Instant) {
 			op.Limit = respec(op.Limit, func(s *limit.Spec) {
 				s.Window -= time.Duration(now.Add(s.Window)%1000) * time.Microsecond
 			})
 		})
 	}},
-	{name: "leases lapse a microsecond late", checks: []string{"LeaseModel", "LeaseInterleavings", "LeasesGoAway"}, spoil: func(b *reference) {
+	{name: "leases expire a microsecond late", checks: []string{"LeaseModel", "LeaseInterleavings", "LeasesGoAway"}, spoil: func(b *reference) {
 		b.decide = func(states []limit.State, req *limit.Request, v *limit.Verdict) {
 			limit.Decide(states, req, req.At-1, v, nil)
 			v.At = req.At
@@ -78,7 +78,7 @@ var leaseMutants = []mutant{
 				delete(ends, op.Key)
 			}
 			if _, ok := ends[op.Key]; !ok && op.Cost > 0 {
-				ends[op.Key] = lapses(now, op.Limit)
+				ends[op.Key] = expiry(now, op.Limit)
 			}
 		})
 	}},
@@ -98,7 +98,7 @@ var leaseMutants = []mutant{
 			}
 		})
 	}},
-	{name: "leases that lapsed are kept", checks: []string{"LeasesExpireTogether"}, spoil: func(b *reference) {
+	{name: "leases that expired are kept", checks: []string{"LeasesExpireTogether"}, spoil: func(b *reference) {
 		kept, latest := map[limit.Key]int64{}, map[limit.Key]limit.Instant{}
 		b.out = func(req *limit.Request, v *limit.Verdict) {
 			for i := range req.Ops {
@@ -148,7 +148,7 @@ var leaseMutants = []mutant{
 			}
 		})
 	}},
-	{name: "a renewal revives what has lapsed", checks: []string{"LeaseModel", "LeaseInterleavings"}, spoil: func(b *reference) {
+	{name: "a renewal revives what has expired", checks: []string{"LeaseModel", "LeaseInterleavings"}, spoil: func(b *reference) {
 		had := map[string]bool{}
 		leaseOps(b, func(op *limit.Op, now limit.Instant) {
 			name := op.Key.Group + op.Key.Limit + op.Holder

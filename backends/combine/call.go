@@ -15,7 +15,7 @@ type call struct {
 	ctx  context.Context
 	reqs []limit.Request // copies; ops has the memory of their ops
 	ops  []limit.Op
-	out  []limit.Verdict // the caller's, written only by whoever sets answered
+	out  []limit.Verdict // the caller's, written only by the goroutine that sets answered
 	done chan struct{}   // holds one
 
 	state      atomic.Int32

@@ -166,7 +166,7 @@ func (sc *scene) call(ctx context.Context, n int) {
 			}
 			sc.results <- out[i].Err
 		}
-		clear(reqs) // the race detector sees whoever still looks
+		clear(reqs) // the race detector sees any goroutine that still reads them
 		clear(out)
 	}()
 	for sc.callers > 1 && sc.b.waiting() != before+n {
@@ -256,8 +256,8 @@ func TestLeavesQueue(t *testing.T) {
 	sc.end(0)
 }
 
-// TestLeavesFlight: whose context ends under way does not know, its memory is
-// left alone, and its companions are served.
+// TestLeavesFlight: a call whose context ends under way gets an unknown outcome,
+// its memory is not used, and its companions are served.
 func TestLeavesFlight(t *testing.T) {
 	sc := newScene(t, Config{})
 	ctx, cancel := context.WithCancel(context.Background())
@@ -311,7 +311,7 @@ func TestOverloaded(t *testing.T) {
 	sc.end(4)
 }
 
-// TestClose: those who wait are told, and what is under way ends.
+// TestClose: calls that wait get an error, and those under way end.
 func TestClose(t *testing.T) {
 	before := runtime.NumGoroutine()
 	sc := newScene(t, Config{Timeout: time.Minute})
@@ -340,7 +340,7 @@ func TestClose(t *testing.T) {
 		}
 	}
 	if notApplied != 1 || !sc.s.closed {
-		t.Errorf("%d of 2 surely not applied, store closed: %v", notApplied, sc.s.closed)
+		t.Errorf("%d of 2 not applied, store closed: %v", notApplied, sc.s.closed)
 	}
 	reqs, out := ask(1)
 	sc.b.Take(context.Background(), reqs, out)
@@ -423,7 +423,7 @@ func TestLeaversAtRandom(t *testing.T) {
 	}
 	b.mu.Unlock()
 	taken := s.taken()
-	t.Logf("%d taken: %d surely, %d perhaps, %d surely not", taken, sure.Load(), unsure.Load(), refused.Load())
+	t.Logf("%d taken: %d yes, %d perhaps, %d no", taken, sure.Load(), unsure.Load(), refused.Load())
 	if taken < sure.Load() || taken > sure.Load()+unsure.Load() {
 		t.Error("that does not add up")
 	}

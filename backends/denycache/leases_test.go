@@ -39,7 +39,7 @@ func TestInFlight(t *testing.T) {
 	r.want("room", true, true, acquire("k", l, "b"))
 	r.want("renewed", true, true, acquire("k", l, "b"))
 	r.clock.Add(time.Minute)
-	r.want("lapsed", true, true, acquire("k", l, "c"))
+	r.want("expired", true, true, acquire("k", l, "c"))
 }
 
 // TestInFlightBesideOthers: what is known of other limits does not answer a

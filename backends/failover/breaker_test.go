@@ -27,7 +27,7 @@ var (
 	hour    = limit.MustNew(limit.Spec{Algorithm: limit.FixedWindow, Max: 1_000_000, Window: time.Hour})
 )
 
-// A store is a memory backend that does to calls what it is told to.
+// A store is a memory backend that treats calls as the test demands.
 type store struct {
 	*memory.Backend
 	mu     sync.Mutex

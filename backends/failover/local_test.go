@@ -329,7 +329,7 @@ func TestHopeless(t *testing.T) {
 	}
 }
 
-// A rival takes from the primary whenever somebody else was told what is left.
+// A rival takes from the primary whenever somebody else has read what is left.
 type rival struct {
 	*store
 	p     *pair

@@ -160,7 +160,7 @@ func TestLeaseMemoryGoes(t *testing.T) {
 	b.Sweep(start + 10*second)
 	wantLeases(t, b, "still live", keys*each)
 	b.Sweep(start + 70*second)
-	wantLeases(t, b, "lapsed", 0)
+	wantLeases(t, b, "expired", 0)
 	if now := heap(); now-before > (full-before)/10 {
 		t.Errorf("%d bytes of %d are left", now-before, full-before)
 	}

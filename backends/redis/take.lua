@@ -216,7 +216,7 @@ local function read(...)
 end
 
 -- Counters and buckets: a string of a tag, the three figures of limit.State,
--- and the second of the server's clock until which the key surely lives. They
+-- and the second of the server's clock until which the key is known to live. They
 -- are read once per slice and written once, at its end. In a run a state is a
 -- table that never changes: at, n, m, that second, its tag, and, if it is to be
 -- written, for how long it is of use.
@@ -403,7 +403,7 @@ local function moved(k, s, now, l)
 end
 
 -- late corrects waits of an op charged that much later than its request: they
--- are told from the request's instant.
+-- count from the request's instant.
 local function late(by, retry, reset)
   if retry > 0 then retry = retry + by end
   if reset > 0 then reset = reset + by end
@@ -824,7 +824,7 @@ end
 local lease_machine = function()
 
 -- A zset per key, with three kinds of members:
---   l + holder   a lease; its score is 8 * the millisecond it lapses at, plus
+--   l + holder   a lease; its score is 8 * the millisecond at which it expires, plus
 --                how often it was acquired again
 --   e + holder   an end that came before its lease; its score is minus the
 --                millisecond it is forgotten at
@@ -888,12 +888,12 @@ local function keep(k, till)
   end
 end
 
-local function lapse(score) return floor(tonumber(score) / 8) * 1000 end
+local function expiry(score) return floor(tonumber(score) / 8) * 1000 end
 
 -- over returns the instant at which a member is of no more use.
 local function over(member, score)
   local kind = string.sub(member, 1, 1)
-  if kind == 'l' then return lapse(score) end
+  if kind == 'l' then return expiry(score) end
   if kind == 'e' then return -score * 1000 end
   return tonumber(string.sub(member, 2))
 end
@@ -924,7 +924,7 @@ local function find(k, holder, now)
   return lease, gone, stored
 end
 
--- nth returns the live lease that lapses as number n, from 0.
+-- nth returns the live lease that expires as number n, from 0.
 local function nth(k, now, n)
   local rank = call('ZCOUNT', keys[k], '-inf', '(' .. lowest(now)) + n
   return call('ZRANGE', keys[k], rank, rank, 'WITHSCORES')
@@ -1013,7 +1013,7 @@ local function forgive(k, now, n)
   return dropped
 end
 
--- tidy drops some of what has lapsed.
+-- tidy drops some of what has expired.
 local function tidy(k, now)
   local r = call('ZRANGEBYSCORE', keys[k], '0', '(' .. lowest(now), 'LIMIT', 0, PAGE)
   if #r > 0 then call('ZREM', keys[k], unpack(r)) end
@@ -1064,7 +1064,7 @@ local function end_owner(k, now, owner, from)
     more, rank = #r == 2 * PAGE, rank + PAGE
     for i = 1, #r, 2 do
       local score = tonumber(r[i + 1])
-      local ends = lapse(score)
+      local ends = expiry(score)
       if score >= EXACT or seen >= OWNER_SLICE and ends ~= last then
         if score < EXACT then rest = ends end
         more = false
@@ -1151,17 +1151,17 @@ function m.take(op, now, cost, again, OK)
     if not ok and units > 0 and (input[l + 3] == 0 or gone) then in_flight = in_flight + 1 end
   end
   if n > 0 then
-    reset = lapse(latest(k, now)) - now
+    reset = expiry(latest(k, now)) - now
     if units > 0 and reset > ahead(input[l + 2], l) then
       far[k] = true
       move(k, now, l)
-      reset = lapse(latest(k, now)) - now
+      reset = expiry(latest(k, now)) - now
     end
   end
   if cap == 0 or gone then
     retry = NEVER
   elseif n >= cap then
-    retry = lapse(nth(k, now, n - cap)[2]) - now
+    retry = expiry(nth(k, now, n - cap)[2]) - now
   end
   if rest then retry = max(rest - now, 0) end
   op[OK], op[OK + 1], op[OK + 2], op[OK + 3], op[OK + 4] = ok, cap - n, retry, reset, now

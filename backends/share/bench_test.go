@@ -47,7 +47,7 @@ func BenchmarkUnshared(b *testing.B) {
 	}
 }
 
-// BenchmarkPaid: what is paid from what is held.
+// BenchmarkPaid: requests that are paid from held units.
 func BenchmarkPaid(b *testing.B) {
 	for _, c := range []struct{ keys, slice, ops int }{{1, 1, 1}, {1024, 1, 1}, {64, 64, 1}, {1, 1, 3}} {
 		b.Run("keys="+strconv.Itoa(c.keys)+"/slice="+strconv.Itoa(c.slice)+"/ops="+strconv.Itoa(c.ops), func(b *testing.B) {

@@ -25,7 +25,7 @@ type holding struct {
 	at        limit.Instant // when it decided, by its clock
 	remaining int64         // what it had left then
 	reset     limit.Instant // when it will be as good as unused
-	lapse     limit.Instant // from when left is void
+	lapse     limit.Instant // when left expires
 	again     limit.Instant // from when it is worth taking ahead
 
 	usedAt       time.Duration
@@ -65,7 +65,7 @@ func (h *holding) hear(at limit.Instant, out *limit.Outcome, sent time.Duration)
 	h.remaining, h.reset = out.Remaining, at.Add(out.Reset)
 }
 
-// lapses returns from when units taken at instant at are void: as soon as they
+// lapses returns when units taken at instant at expire: as soon as they
 // do not count any more. For a token bucket, where they count until it is full,
 // that is not known; they are held until an empty one would be.
 func (h *holding) lapses(at limit.Instant, reset time.Duration) limit.Instant {

@@ -18,7 +18,7 @@ import (
 )
 
 // A spend is what was admitted, at the instant of the store's clock at which
-// it was charged or, where it was paid from what is held, paid.
+// it was charged or, where it was paid from held units, paid.
 type spend struct {
 	at limit.Instant
 	n  int64
@@ -173,7 +173,7 @@ func (s *story) refilled(level float64, d limit.Instant) float64 {
 }
 
 // notTooEarly: what is refused would not have had room beside all that
-// replicas can hold. What of a token bucket has lapsed is lost beside that.
+// replicas can hold. Units of a token bucket that have expired are lost beside that.
 func (s *story) notTooEarly(t limit.Instant, cost int64) {
 	lost, rounding := int64(0), 0.0
 	switch s.op.Limit.Algorithm() {
@@ -186,7 +186,7 @@ func (s *story) notTooEarly(t limit.Instant, cost int64) {
 		rounding = 1
 	}
 	if room := s.room(t); room-rounding >= float64(cost+s.allowance()+lost) {
-		s.Errorf("cost %d was refused at %d, though there is room for %v: %d replicas, share %d, %d lapsed", cost, t, room, len(s.replicas), s.op.Share, lost)
+		s.Errorf("cost %d was refused at %d, though there is room for %v: %d replicas, share %d, %d expired", cost, t, room, len(s.replicas), s.op.Share, lost)
 	}
 }
 

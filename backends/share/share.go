@@ -427,8 +427,8 @@ type Stats struct {
 	Hits uint64
 	// Keys is the number of keys that something is held or known of.
 	Keys int
-	// Taken counts the units taken ahead, Lapsed those of them that were never
-	// spent.
+	// Taken counts the units taken ahead, Lapsed those of them that expired
+	// unspent.
 	Taken, Lapsed uint64
 	// Full counts ops that were not shared for want of room.
 	Full uint64

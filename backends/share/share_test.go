@@ -82,7 +82,7 @@ func TestRoomComesBack(t *testing.T) {
 	for range 11 {
 		r.take(o)
 	}
-	r.holds("tried in vain", o, 0, 3)
+	r.holds("refused", o, 0, 3)
 	r.want("not tried again", true, true, o)
 	r.holds("not tried again", o, 0, 2)
 	r.want("refund, whose answer says that there is room", true, true, cost(o, -10))
@@ -210,7 +210,7 @@ func TestAsk(t *testing.T) {
 	}
 }
 
-// Units are given back to the store, not to what is held.
+// Units are given back to the store, not to the held ones.
 func TestRefund(t *testing.T) {
 	r := newRig(t, Config{})
 	o := op("k", newLimit(limit.FixedWindow, 100, time.Hour), 1, 10)
@@ -225,7 +225,7 @@ func TestRefund(t *testing.T) {
 	r.holds("more than was taken", o, 9, 100)
 }
 
-// What is held pays for an op in full or not at all.
+// Held units pay for an op in full or not at all.
 func TestCosts(t *testing.T) {
 	r := newRig(t, Config{})
 	o := op("k", newLimit(limit.FixedWindow, 100, time.Hour), 1, 10)
@@ -238,7 +238,7 @@ func TestCosts(t *testing.T) {
 	r.holds("five and what is missing", o, 9, 70)
 	r.want("eight", true, false, cost(o, 8))
 	r.want("more than the share", true, true, cost(o, 60))
-	r.holds("a large one leaves alone what is held", o, 1, 10)
+	r.holds("a large one takes no held units", o, 1, 10)
 	if v := r.want("no room", false, true, cost(o, 11)); outcome(v).Remaining != 11 {
 		t.Errorf("%+v", v)
 	}
@@ -247,7 +247,7 @@ func TestCosts(t *testing.T) {
 	}
 }
 
-// Units of a window lapse with it, by the store's clock and however long the
+// Units of a window expire with it, by the store's clock and however long the
 // trip took; those of other limits when they do not count any more.
 func TestLapse(t *testing.T) {
 	const us, rtt = time.Microsecond, time.Second
@@ -286,19 +286,19 @@ func TestLapse(t *testing.T) {
 					r.clock.Add(left)
 					v := r.want("held", true, false, o)
 					if v.At != decided.Add(c.held-us) {
-						t.Errorf("decided at %d, lapses at %d", v.At, decided.Add(c.held))
+						t.Errorf("decided at %d, expires at %d", v.At, decided.Add(c.held))
 					}
 					if c.limit.Algorithm() == limit.FixedWindow && outcome(v).Reset != us {
 						t.Errorf("%+v", v)
 					}
 					r.clock.Add(us)
 				}
-				r.want("lapsed, as far as is known", true, true, o)
+				r.want("expired, as far as is known", true, true, o)
 				if there { // the store said that it has not
 					r.want("held again", true, false, o)
 				}
 				if lapsed := r.Stats().Lapsed; there != (lapsed == 0) {
-					t.Errorf("%d units have lapsed", lapsed)
+					t.Errorf("%d units have expired", lapsed)
 				}
 			})
 		}
@@ -467,7 +467,7 @@ func TestWindowEndsUnderWay(t *testing.T) {
 		r.store.Reply = nil
 		r.clock.Add(time.Hour)
 		r.want("next window", true, true, o)
-		r.holds("the last window's have lapsed", o, 0, 99)
+		r.holds("the last window's have expired", o, 0, 99)
 		r.want("next window", true, true, o)
 		r.holds("no more than ten with those that are lent", o, 4, 94)
 	}
@@ -560,7 +560,7 @@ func TestFull(t *testing.T) {
 	if got := r.Stats(); got.Keys != 3 || got.Lapsed != 16 {
 		t.Errorf("%+v", got)
 	}
-	// What is over goes by itself, and all of it; but only when it surely is.
+	// What is over goes by itself, and all of it; but only when it is certain to be over.
 	r.clock.Add(24*time.Hour + longTrip)
 	r.take(key(9))
 	if got := r.Stats(); got.Keys != 1 {

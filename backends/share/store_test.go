@@ -50,7 +50,7 @@ func (r *rig) want(what string, admitted, asked bool, ops ...limit.Op) limit.Ver
 	return r.store.Want(r.T, r.Backend, what, admitted, asked, ops...)
 }
 
-// held returns what is held for o, and checks the bound on it.
+// held returns the units held for o, and checks their bound.
 func (r *rig) held(o limit.Op) int64 {
 	r.Helper()
 	s := r.shard(&o.Key)
@@ -78,7 +78,7 @@ func (r *rig) inStore(o limit.Op) int64 {
 	return out[0].Outcomes[0].Remaining
 }
 
-// holds checks what is held and what the store has left.
+// holds checks the held units and those that the store has left.
 func (r *rig) holds(what string, o limit.Op, here, there int64) {
 	r.Helper()
 	if h, s := r.held(o), r.inStore(o); h != here || s != there {

@@ -55,7 +55,7 @@ func migrateCommand() *cobra.Command {
 		Short: "Bring the schema of the database of slots up to date",
 		Long: `Bring the schema of the database of slots up to date, and print what was done.
 
-With --print nothing is done; the SQL of all migrations is printed, for whoever
+With --print nothing is done; the SQL of all migrations is printed, for a user who
 may change the schema. A schema that Flyway made is taken over.`,
 		Example: `  headgate migrate --slots postgres://headgate@db/payments
   headgate migrate --print --slots oracle:// >schema.sql`,

@@ -31,7 +31,7 @@ func (b *bench) leaseTable(ctx context.Context) error {
 				return err
 			}
 		}
-		return s.lapse(ctx)
+		return s.expire(ctx)
 	})
 }
 
@@ -135,13 +135,13 @@ func (s *leaseStore) do(ctx context.Context, op limit.Op, holder string, n int) 
 	return last, nil
 }
 
-// lapse measures what is left to do when many leases expire at once.
-func (s *leaseStore) lapse(ctx context.Context) error {
+// expire measures what is left to do when many leases expire at once.
+func (s *leaseStore) expire(ctx context.Context) error {
 	const life = 30 * time.Second
 	l := limit.MustNew(limit.Spec{Algorithm: limit.Concurrency, Max: limit.MaxInFlight, Window: life})
-	op := limit.Op{Key: limit.Key{Group: "leases that lapse", Limit: "c"}, Limit: l, Cost: 1}
+	op := limit.Op{Key: limit.Key{Group: "leases that expire", Limit: "c"}, Limit: l, Cost: 1}
 	start := time.Now()
-	if _, err := s.do(ctx, op, "lapsing", leasesAtOnce); err != nil {
+	if _, err := s.do(ctx, op, "expiring", leasesAtOnce); err != nil {
 		return err
 	}
 	taken := time.Since(start)

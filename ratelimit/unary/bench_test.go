@@ -22,7 +22,7 @@ import (
 )
 
 // serveVariable makes the test binary a server of that kind, for benchmarks:
-// only so can its CPU time be told from the client's.
+// only so can its CPU time be measured apart from the client's.
 const serveVariable = "UNARY_TEST_SERVE"
 
 func TestMain(m *testing.M) {
