@@ -38,6 +38,7 @@ var refundCases = []refundCase{
 	{"a bucket that was not full since gets all", limit.TokenBucket, 4, 0, 6, 0, 4},
 	{"a bucket that is full already gets none", limit.TokenBucket, 10, time.Second, 10, time.Second, 0},
 	{"a bucket that could have been full gets less", limit.TokenBucket, 10, 500 * time.Millisecond, 5, 500 * time.Millisecond, 5},
+	{"a bucket that has filled up again keeps what came back", limit.TokenBucket, 10, 900 * time.Millisecond, 1, 900 * time.Millisecond, 9},
 	{"the record of the refund goes, not the newest", limit.SlidingLog, 4, 600 * time.Millisecond, 3, 600 * time.Millisecond, 7},
 	{"the newest record counts to its end", limit.SlidingLog, 4, 600 * time.Millisecond, 3, 1599 * time.Millisecond, 7},
 	{"a record that has expired is no other's", limit.SlidingLog, 4, 1100 * time.Millisecond, 3, 1100 * time.Millisecond, 7},

@@ -1302,12 +1302,12 @@ local function refund(op, now, as_of)
   local at = max(s[1], now)
   local gone = at - as_of
   if input[l] ~= BUCKET and gone >= 0 then return false end
-  local _, _, _, _, after = step(at, s, -units, l)
   if input[l] == BUCKET and gone > 0 then
-    local lost = gone * input[l + 4]
-    if lost >= units * input[l + 3] then return false end
-    after[2] = max(after[2] - lost, 0)
+    local num, lost = input[l + 3], gone * input[l + 4]
+    if s[3] ~= num or lost >= units * num then return false end
+    s = {s[1], s[2] - lost, num, s[4], s[5], false} -- first: a full bucket takes no units
   end
+  local _, _, _, _, after = step(at, s, -units, l)
   states[k] = after
   return gone <= 0
 end
