@@ -38,14 +38,15 @@
 // On the replica that sees it, all this takes effect at once: where units are
 // given back or a key is forgotten, the key's refusals go before the call and
 // after it, and so do those of takes in flight, which may have been decided
-// before it. That includes units that a request over several partitions took
-// and gave back when it was refused elsewhere. When a take is charged, the key's
+// before it. When a take is charged, the key's
 // refusals go as well: another limit may have room now. Requests of one slice that
 // are answered here are answered as if they had come before the others, but for
 // what those give back.
 //
 // Within [Config.MaxAge], counted from when the store was asked: what other
-// replicas give back, reset or raise, and what happened in the store itself.
+// replicas give back, reset or raise, and what happened in the store itself. That
+// includes what a request over several partitions took: the store gives it back
+// some time after the request was refused elsewhere.
 // And one thing on the same replica: when takes under two limits on one key are
 // in flight at once, as with limits that callers override, a refusal under one
 // may outlive room that the other made. After a change of rules, call
