@@ -13,6 +13,9 @@ const (
 	backOffFirst = 5 * time.Millisecond
 	backOffMost  = 250 * time.Millisecond
 	maxTries     = 8 // after errors that pass
+	// noteWithin bounds the wait of a note of full windows, which waits for changes of
+	// configs, while the next callers wait for it.
+	noteWithin = 250 * time.Millisecond
 )
 
 // A placing is a group of callers of one queue on their way.
@@ -70,12 +73,22 @@ func (p *placing) step(ctx context.Context) error {
 	if err != nil {
 		return p.afterError(ctx, err)
 	}
-	for _, full := range p.hints.learn(epoch, search, &found) {
-		// A hint that is not there costs time, which is no reason to fail.
-		_ = p.store.NoteFull(ctx, p.series, p.config.Max, full, generation)
-	}
+	p.note(ctx, p.hints.learn(epoch, search, &found), generation)
 	p.goOn(search)
 	return nil
+}
+
+// note writes down full windows. A hint that is not there costs time, which is no reason to
+// fail, or to wait.
+func (p *placing) note(ctx context.Context, full []Span, generation int64) {
+	if len(full) == 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, noteWithin)
+	defer cancel()
+	for _, span := range full {
+		_ = p.store.NoteFull(ctx, p.series, p.config.Max, span, generation)
+	}
 }
 
 // search makes the search for those that are left.

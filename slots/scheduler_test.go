@@ -399,3 +399,35 @@ func TestEventsOfABatchDoNotWaitForLaterTimes(t *testing.T) {
 		}
 	}
 }
+
+// slowNotes is a store whose notes of full windows wait, as behind a change of a config.
+type slowNotes struct {
+	slots.Store
+	noted chan struct{}
+}
+
+func (s slowNotes) NoteFull(ctx context.Context, _ slots.Series, _ int64, _ slots.Span, _ int64) error {
+	select {
+	case s.noted <- struct{}{}:
+	default:
+	}
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+func TestNotesOfFullWindowsDoNotHoldCallersUp(t *testing.T) {
+	store := slowNotes{slotstest.NewModel(), make(chan struct{}, 1)}
+	s := newScheduler(t, store, slots.Settings{Timeout: time.Hour})
+	put(t, s, slots.NewConfig{Max: 1})
+	rs := make([]slots.Request, 100)
+	for i := range rs {
+		rs[i] = slots.Request{EventID: fmt.Sprint("e", i), At: noon}
+	}
+	s.AssignBatch(t.Context(), rs)
+	<-store.noted
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	if _, err := s.Assign(ctx, slots.Request{EventID: "next", At: noon}); err != nil {
+		t.Errorf("behind a note that waits: %v", err)
+	}
+}

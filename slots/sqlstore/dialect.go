@@ -141,6 +141,7 @@ type statements struct {
 	addRun      statement // (scope, size, max, from, to)
 	dropRuns    statement // (scope, size)
 	dropOldRuns statement // (before): those that begin before
+	purgeRuns   statement // (ended): those that end before
 
 	// Configs have the columns configColumns. Options are NULL or JSON.
 	activeConfig  statement // (name) → config

@@ -119,6 +119,7 @@ func (w *words) statements() statements {
 			" SELECT :1, #2, #3, @4, @5{dual}"),
 		dropRuns:    t("DELETE FROM RL_WNDW_FULL_RUN WHERE WNDW_SCOPE_NM = :1 AND WNDW_SIZE_MS = #2"),
 		dropOldRuns: t("DELETE FROM RL_WNDW_FULL_RUN WHERE RUN_STRT_TS < @1"),
+		purgeRuns:   t("DELETE FROM RL_WNDW_FULL_RUN WHERE RUN_END_TS < @1"),
 
 		activeConfig:  t(config + "WNDW_CONFIG_NM = :1 AND ACT_IN = 1"),
 		activeConfigs: t(config + "ACT_IN = 1 ORDER BY WNDW_CONFIG_NM {most #1}"),

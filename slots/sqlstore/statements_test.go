@@ -12,7 +12,7 @@ import (
 var documented = map[string]int{
 	"peek": 3, "windows": 5, "gate": 1, "gateAll": 1, "make": 4, "lock": 5, "provision": 4, "recount": 3, "frontier": 3, "addFrontier": 4,
 	"lockWait": 3, "count": 3, "setCount": 4, "slotIn": 1,
-	"run": 4, "overlaps": 5, "dropOverlap": 5, "addRun": 5, "dropRuns": 2, "dropOldRuns": 1,
+	"run": 4, "overlaps": 5, "dropOverlap": 5, "addRun": 5, "dropRuns": 2, "dropOldRuns": 1, "purgeRuns": 1,
 	"activeConfig": 1, "activeConfigs": 1, "configByID": 1, "deactivate": 1, "insertConfig": 5,
 	"bump": 0, "generation": 0, "lockGeneration": 0, "control": 1, "setScope": 1,
 	"since": 4, "lead": 4, "addLeader": 1, "purgeFrontiers": 3, "purgeWindows": 3, "purgeSlots": 2,

@@ -51,13 +51,17 @@ func (db *DB) Lead(ctx context.Context, work, holder string, ttl time.Duration) 
 
 // PurgeWindows implements slots.Store. First go the frontiers of the chunks whose
 // first window ended, all of them, also those that reach further: a frontier
-// would hide that windows before it are missing.
+// would hide that windows before it are missing. What is noted of full windows goes with
+// them: to ask for these again costs reading.
 func (db *DB) PurgeWindows(ctx context.Context, endedMs, madeUs int64, limit int) (int64, error) {
 	s := &db.dialect.statements
 	ended, made := db.at(endedMs), db.dialect.instant(madeUs)
 	frontiers, err := db.change(ctx, db.pools.write, "purge frontiers", s.purgeFrontiers.with(ended, made, limit))
 	if err != nil || frontiers >= int64(limit) {
 		return frontiers, err // there may be more
+	}
+	if _, err := db.change(ctx, db.pools.write, "purge runs of full windows", s.purgeRuns.with(ended)); err != nil {
+		return frontiers, err
 	}
 	var windows int64
 	if db.dialect.purgeWindows != nil {
