@@ -2,6 +2,7 @@ package slotstest
 
 import (
 	"context"
+	"fmt"
 	"math/rand/v2"
 	"testing"
 	"time"
@@ -39,6 +40,9 @@ func alone(seed uint64, sub subject, year int) (wrong []string) {
 		}
 		p.learn(found)
 		wrong = append(wrong, compareAnswers(want, found)...)
+		if found.Contended > 0 { // it costs a transaction, and changes no answer
+			wrong = append(wrong, fmt.Sprintf("%d windows were scouted and then found full, although there is no other caller", found.Contended))
+		}
 	}
 	return append(wrong, sc.m.Misuse()...)
 }
