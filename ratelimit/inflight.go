@@ -307,7 +307,7 @@ func (s *Service) leaseEnded(op *limit.Op, out *limit.Outcome, domain, rule stri
 func (s *Service) logRelease(domain string, err error) {
 	const message = "failed to decrement rate limiter count: "
 	if ok, skipped := s.failures.allow(message); ok {
-		s.conf.Log.Warn(message+err.Error()+"; it is tried again until the lease expires",
+		s.conf.Log.Warn(message+err.Error()+"; headgate tries again until the lease expires",
 			"domain", domain, "not_logged", skipped)
 	}
 }

@@ -89,7 +89,7 @@ func (s *Service) repeat(ctx context.Context, every time.Duration, f func(round 
 		if err != nil && ctx.Err() == nil {
 			s.presence.failures.Add(1)
 			if ok, skipped := s.sharing.allow(); ok {
-				s.conf.Log.Warn("what replicas share about requests in flight could not be read or written; until it can, proxies that are gone are not noticed", "error", err, "not_logged", skipped)
+				s.conf.Log.Warn("the registry of requests in flight cannot be read or written; until it can, headgate does not notice proxies that are gone", "error", err, "not_logged", skipped)
 			}
 		}
 	}

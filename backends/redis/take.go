@@ -389,7 +389,7 @@ func escapeGroup(g string) string {
 
 var groupEscaper = strings.NewReplacer("%", "%25", "}", "%7D")
 
-// told returns the instant of a request as the script gets it, in whole
+// told returns the instant of a request in the script's form, in whole
 // steps: negative for the server's clock.
 func (b *Backend) told(at limit.Instant) limit.Instant {
 	if at == 0 {

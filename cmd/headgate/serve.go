@@ -242,7 +242,7 @@ func (s *server) join(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, s.conf.BackendTimeout)
 	defer cancel()
 	if err := s.service.Join(ctx); err != nil {
-		s.log.Warn("the store does not say what other replicas know about requests in flight; it is asked again", "error", err)
+		s.log.Warn("the registry of requests in flight cannot be read; headgate tries again", "error", err)
 	}
 }
 

@@ -61,7 +61,7 @@ func TestProblems(t *testing.T) {
 		args       []string
 		want       []string
 	}{
-		{name: "unknown key", file: "grpc: a:1\n\nrule_header: x\nbakend: y\nback-end: z\n", want: []string{"conf.yaml:3:1: rule_header: no such setting; did you mean rule-header?", "conf.yaml:4:1: bakend: no such setting", "conf.yaml:5:1: back-end: no such setting; did you mean backend?"}},
+		{name: "unknown key", file: "grpc: a:1\n\nrule_header: x\nbakend: y\nback-end: z\n", want: []string{"conf.yaml:3:1: rule_header: unknown setting; did you mean rule-header?", "conf.yaml:4:1: bakend: unknown setting", "conf.yaml:5:1: back-end: unknown setting; did you mean backend?"}},
 		{name: "wrong type in the file", file: "shadow-mode: perhaps\n", want: []string{`conf.yaml:1:1: shadow-mode: "perhaps" is not a valid bool`}},
 		{name: "list for one value", file: "grpc: [a, b]\n", want: []string{"grpc: takes one value, not a list"}},
 		{name: "key twice", file: "grpc: a:1\nhttp: b:1\ngrpc: a:1\n", want: []string{"conf.yaml:3:1: grpc: set twice; line 1 has it already"}},
@@ -71,7 +71,7 @@ func TestProblems(t *testing.T) {
 		{name: "list of what is not plain", file: "rules: [{a: b}]\n", want: []string{"conf.yaml:1:1: rules: takes a plain value"}},
 		{name: "second document", file: "http: ''\n---\ngrpc: a:1\n", want: []string{"conf.yaml:2:1: a second YAML document"}},
 		{name: "not YAML", file: "http: ''\ngrpc: [\n", want: []string{"conf.yaml:", "not valid YAML: "}},
-		{name: "flag of a command", file: "help: true\n", want: []string{"conf.yaml:1:1: help: no such setting"}},
+		{name: "flag of a command", file: "help: true\n", want: []string{"conf.yaml:1:1: help: unknown setting"}},
 		{name: "not an address", args: []string{"--grpc", "8081", "--services", "unix:", "--http", ":99999", "--debug", "http://localhost:80"}, want: []string{
 			`--grpc: "8081" is not an address: want host:port such as :8081`, `--services: "unix:" is`, `--http: ":99999" is`, `--debug: "http://localhost:80" is`}},
 		{name: "one address twice", args: []string{"--grpc", ":8080", "--admin", "127.0.0.1:6070"}, want: []string{"--http: :8080 is the address of --grpc already", "--admin: 127.0.0.1:6070 is the address of --debug already"}},
@@ -180,7 +180,7 @@ quarkus.flyway.migrate-at-start: false
 		t.Errorf("%q", c.Warnings)
 	}
 	for file, want := range map[string]string{
-		"rate-limiter:\n  max-windows: 3\n":                       "conf.yaml:2:3: rate-limiter.max-windows: no such setting",
+		"rate-limiter:\n  max-windows: 3\n":                       "conf.yaml:2:3: rate-limiter.max-windows: unknown setting",
 		"quarkus:\n  datasource:\n    username: [a]\n":            "conf.yaml:3:5: quarkus.datasource.username: takes a plain value",
 		"quarkus:\n  datasource:\n    jdbc:\n      max-size: x\n": `conf.yaml:4:7: quarkus.datasource.jdbc.max-size: "x" is not a valid int`,
 	} {

@@ -110,7 +110,7 @@ func (r *fileReader) property(p property, others bool) error {
 		a, ok := findAlias(p.name)
 		switch {
 		case !ok:
-			return errors.New("no such setting")
+			return errors.New("unknown setting")
 		case a.flag == "":
 			r.warnings = append(r.warnings, p.name+" is ignored: "+a.note)
 			return r.once(p.name, p)
@@ -127,7 +127,7 @@ func (r *fileReader) property(p property, others bool) error {
 	}
 	f := r.fs.Lookup(name)
 	if f == nil || name == "config" || !isSetting(name) {
-		return fmt.Errorf("no such setting%s", suggest(name))
+		return fmt.Errorf("unknown setting%s", suggest(name))
 	}
 	if err := r.once(name, p); err != nil {
 		return err

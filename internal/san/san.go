@@ -54,7 +54,7 @@ func parse(text string) (pattern, error) {
 	case net.ParseIP(text) != nil:
 		return p, errors.New("is an IP address; clients are known by DNS names or SPIFFE IDs")
 	case !literal:
-		return p, errors.New("admits every name of that length")
+		return p, errors.New("admits every name of as many parts")
 	}
 	return p, nil
 }

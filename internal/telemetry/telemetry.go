@@ -192,7 +192,7 @@ func (m *Metrics) AddInFlight(s *ratelimit.Service) {
 	m.AddStats([]Stat{
 		{Name: "headgate_requests_in_flight_keys", Help: "Keys under which requests in flight are counted.", Value: func() float64 { return float64(s.Stats().Keys) }},
 		{Name: "headgate_owners", Help: "Proxies that are known to have requests in flight.", Value: func() float64 { return float64(s.Stats().Owners) }},
-		{Name: "headgate_presence_failures_total", Help: "Times that what replicas share about requests in flight could not be read or written.", Counter: true,
+		{Name: "headgate_presence_failures_total", Help: "Failures to read or write the registry of requests in flight, which replicas share.", Counter: true,
 			Value: func() float64 { return float64(s.Stats().Failures) }},
 	})
 }
