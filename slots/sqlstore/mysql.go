@@ -186,7 +186,7 @@ func mysqlBegin(ctx context.Context, conn *sql.Conn, before []query, lock query,
 	}
 	rows, err := conn.QueryContext(ctx, strings.TrimSuffix(text, "; "), args...)
 	if err != nil {
-		return false, err
+		return false, mysqlGateHeld(len(before) > 1, err)
 	}
 	defer rows.Close()
 	for {
@@ -206,6 +206,15 @@ func mysqlBegin(ctx context.Context, conn *sql.Conn, before []query, lock query,
 			return ok, rows.Err()
 		}
 	}
+}
+
+// mysqlGateHeld: the first statement that returns rows is the gate, if there is one, and its
+// errors come first. A version that is being changed is no reason to pass over a window.
+func mysqlGateHeld(gate bool, err error) error {
+	if f := classifyMySQL(err); gate && f.kind == slots.Held {
+		return &slots.StoreError{Kind: slots.Passing, Op: "hold the version of a config", Err: err}
+	}
+	return err
 }
 
 // mysqlEnd does the rest. After an error the server does not run what follows, the
