@@ -9,7 +9,7 @@ VERSION = $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 
 # How long each fuzz target runs, and how long one package's tests may take.
 FUZZTIME ?= 20s
-TEST_TIMEOUT ?= 15m
+TEST_TIMEOUT ?= 25m
 
 # Arguments for the programs behind run, demo and bench: make run ARGS="--config x.yaml"
 ARGS ?=
