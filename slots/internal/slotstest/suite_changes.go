@@ -130,7 +130,9 @@ func checkChanges(t *testing.T, f *fixture) {
 					t.Errorf("put: %v", err)
 					return
 				}
-				time.Sleep(5 * time.Millisecond)
+				// A change sends the searches that are under way back to their start. Changes that
+				// come faster than a search takes on a busy machine would starve them.
+				time.Sleep(100 * time.Millisecond)
 			}
 		})
 	}
