@@ -84,7 +84,7 @@ func (noMetrics) Tier(string, string, string) Counter { return noCounter{} }
 func (noMetrics) Degraded(string, string) {}
 
 // A sampler lets through a few events per second, so that a flood of refusals
-// is no flood of log lines.
+// does not flood the log.
 type sampler struct {
 	perSecond int64
 	second    atomic.Int64

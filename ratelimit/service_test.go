@@ -444,7 +444,7 @@ func TestFailurePolicy(t *testing.T) {
 	})
 }
 
-// A flood of refusals is no flood of log lines.
+// A flood of refusals does not flood the log.
 func TestRefusalsAreSampled(t *testing.T) {
 	h := setup(t, basic)
 	for range 500 {

@@ -112,7 +112,7 @@ func (b *Breaker) ask(ctx context.Context, began time.Time, p circuit.Period, re
 	ended := b.now()
 	alive, why := answered(out)
 	late := overdue(ctx, ended)
-	// The caller left the store too little time: that is no failure of the store.
+	// The caller left the store too little time, which is not a failure of the store.
 	cut := errors.Is(ctx.Err(), context.Canceled) || late && b.hurried(ended, ended.Sub(began))
 	result := circuit.Succeeded
 	switch {

@@ -65,10 +65,10 @@ func (h *holding) hear(at limit.Instant, out *limit.Outcome, sent time.Duration)
 	h.remaining, h.reset = out.Remaining, at.Add(out.Reset)
 }
 
-// lapses returns when units taken at instant at expire: as soon as they
+// expiry returns when units taken at instant at expire: as soon as they
 // do not count any more. For a token bucket, where they count until it is full,
 // that is not known; they are held until an empty one would be.
-func (h *holding) lapses(at limit.Instant, reset time.Duration) limit.Instant {
+func (h *holding) expiry(at limit.Instant, reset time.Duration) limit.Instant {
 	if h.limit.Algorithm() != limit.TokenBucket {
 		return at.Add(reset)
 	}

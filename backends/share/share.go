@@ -386,12 +386,12 @@ func (p *part) keep(v *limit.Verdict, sent time.Duration) {
 		s.lapsed += uint64(p.ahead)
 		return
 	}
-	lapse := h.lapses(v.At, out.Reset)
-	if h.limit.Algorithm() == limit.FixedWindow && lapse != h.lapse {
+	expires := h.expiry(v.At, out.Reset)
+	if h.limit.Algorithm() == limit.FixedWindow && expires != h.lapse {
 		s.clear(h) // of another window
 	}
 	h.left += p.ahead
-	h.lapse = lapse
+	h.lapse = expires
 }
 
 func (b *Backend) shard(k *limit.Key) *shard {
@@ -427,7 +427,7 @@ type Stats struct {
 	Hits uint64
 	// Keys is the number of keys that something is held or known of.
 	Keys int
-	// Taken counts the units taken ahead, Lapsed those of them that expired
+	// Taken counts the units taken ahead, Lapsed the units among them that expired
 	// unspent.
 	Taken, Lapsed uint64
 	// Full counts ops that were not shared for want of room.

@@ -87,7 +87,7 @@ func labels(name string) []string {
 }
 
 // Admit says whether one of the certificate's names is one of the patterns. A
-// wildcard in the certificate is no name of a client.
+// wildcard in the certificate does not name a client.
 func (all Patterns) Admit(cert *x509.Certificate) bool {
 	for _, name := range cert.DNSNames {
 		if parts := labels(name); !strings.Contains(name, "*") && all.admit(false, parts) {
