@@ -28,6 +28,14 @@ type Backend interface {
 	Close() error
 }
 
+// A Sweeper is a backend that keeps state in this process. Its owner calls Sweep
+// about once a second, and Sweep drops what has expired.
+type Sweeper interface{ Sweep(now limit.Instant) }
+
+// A Flusher is a layer that knows answers, which Flush makes it forget because
+// the rules have changed.
+type Flusher interface{ Flush() }
+
 // The errors of a backend, a closed set: every error of a Take,
 // Forget or Ping is (by errors.Is) at least one of these.
 var (
@@ -55,8 +63,6 @@ var (
 type Atomicity uint8
 
 const (
-	// PerOp: each op alone; a refused request may leave traces.
-	PerOp Atomicity = iota
 	// PerPartition: the ops whose keys share a Group. A request over several
 	// groups never admits too much. When it is refused, what it took elsewhere
 	// is given back soon after the answer, and may refuse others until then; if
@@ -66,14 +72,14 @@ const (
 	// it under the same key. A request that was granted before, as one of its
 	// leases shows, is known for such only where that lease is, and is charged
 	// again elsewhere.
-	PerPartition
+	PerPartition Atomicity = iota
 	// Whole: any request up to MaxOps.
 	Whole
 )
 
 // String returns the name used in documentation.
 func (a Atomicity) String() string {
-	return [...]string{"per op", "per partition", "whole request"}[a]
+	return [...]string{"per partition", "whole request"}[a]
 }
 
 // Caps is what a backend promises. It is known without connecting, so that
@@ -92,7 +98,7 @@ type Caps struct {
 	Local bool
 	// Precision of instants. Finer ones are rounded down.
 	Precision time.Duration
-	// MaxOps of one request.
+	// MaxOps of one request; 2 at least.
 	MaxOps int
 	// SharedLogs: under a raw group (see limit.RawGroup) there is one sliding
 	// log for all limits, because other programs know it by the group alone.
@@ -103,7 +109,7 @@ type Caps struct {
 // Shared says whether l, under a raw group, counts in one log with all other
 // limits there.
 func (c *Caps) Shared(l *limit.Limit) bool {
-	return c.SharedLogs && l.Algorithm() == limit.SlidingLog
+	return c.SharedLogs && l.Is(limit.Logged)
 }
 
 // CheckShared reports why two limits cannot share a log, or nil: what the one
@@ -194,7 +200,7 @@ func (c *Caps) checkOp(op *limit.Op) error {
 	if len(op.Holder) > limit.MaxHolderLen {
 		return fmt.Errorf("%w: holder of %d bytes, at most %d", ErrInvalid, len(op.Holder), limit.MaxHolderLen)
 	}
-	if op.Limit.Algorithm() == limit.Concurrency && op.Cost > 0 && op.Holder == "" {
+	if op.Limit.Is(limit.Leased) && op.Cost > 0 && op.Holder == "" {
 		return fmt.Errorf("%w: a lease without a holder", ErrInvalid)
 	}
 	if ac, ok := c.Algorithms[op.Limit.Algorithm()]; !ok || op.Limit.Capacity() > ac.MaxUnits {

@@ -4,9 +4,10 @@
 //
 // The meaning of a Take is package limit's: each backend must answer as
 // limit.Decide does. backends/backendtest holds every backend, and every
-// decorator around one, to this contract.
+// layer around one, to this contract.
 //
-// To add a backend: make a folder beside memory/ with the same file names,
-// state its [Caps], map its driver's errors to the errors here in one
-// function, run backendtest in its test, and list it in cmd/headgate.
+// To add a store, make a folder beside memory/ with the same file names. State
+// its [Caps], map its driver's errors to the errors here in one function, run
+// backendtest in its test, and list it in stack/stores.go. The example of
+// [Backend] is a store in forty lines; that of backendtest is its test.
 package backends

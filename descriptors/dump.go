@@ -6,8 +6,8 @@ import (
 	"io"
 	"slices"
 	"strings"
-	"time"
 
+	"github.com/headgate-rls/headgate/internal/units"
 	"github.com/headgate-rls/headgate/limit"
 )
 
@@ -40,8 +40,8 @@ func (r *Rule) dump(w io.Writer) {
 		if l.Name != "" {
 			fmt.Fprintf(w, ", name: %s", l.Name)
 		}
-		if l.Share > 0 {
-			fmt.Fprintf(w, ", local_share: %d", l.Share)
+		if share := l.Limit.Share(); share > 0 {
+			fmt.Fprintf(w, ", local_share: %d", share)
 		}
 		fmt.Fprintf(w, "%s\n", rest)
 	}
@@ -78,8 +78,8 @@ func (t *Tier) String() string {
 // modes renders what else is set on the rule.
 func (r *Rule) modes() string {
 	var b strings.Builder
-	if r.matched != nil {
-		fmt.Fprintf(&b, ", path: %v", r.matched.class)
+	if r.Resource != "" {
+		fmt.Fprintf(&b, ", path: %v", r.class)
 	}
 	if r.Quota {
 		b.WriteString(", quota_mode: true")
@@ -109,29 +109,29 @@ func (r *Rule) modes() string {
 // reference does, with the longest unit that fits.
 func (l *RuleLimit) figures() string {
 	s := l.Limit.Spec()
-	if l.KeyPart == "f" {
-		for _, u := range slices.Backward(units) {
-			if n := s.Window / u.window; s.Window%u.window == 0 && n == 1 {
-				return fmt.Sprintf("unit=%s requests_per_unit=%d", strings.ToUpper(u.name), s.Max)
-			} else if s.Window%u.window == 0 {
-				return fmt.Sprintf("unit=%s requests_per_unit=%d unit_multiplier=%d", strings.ToUpper(u.name), s.Max, n)
-			}
+	if l.KeyPart == limit.FixedWindow.KeyLetter() {
+		switch u, n := units.Of(s.Window); n {
+		case 0:
+		case 1:
+			return fmt.Sprintf("unit=%s requests_per_unit=%d", strings.ToUpper(u.Name), s.Max)
+		default:
+			return fmt.Sprintf("unit=%s requests_per_unit=%d unit_multiplier=%d", strings.ToUpper(u.Name), s.Max, n)
 		}
 	}
-	if s.Algorithm == limit.TokenBucket {
+	if s.Algorithm.Is(limit.Refilled) {
 		return fmt.Sprintf("algorithm=%v rate=%d/%s burst=%d", s.Algorithm, s.Max, formatDuration(s.Window), s.Burst)
 	}
 	return fmt.Sprintf("algorithm=%v limit=%d window=%s", s.Algorithm, s.Max, formatDuration(s.Window))
 }
 
-// formatDuration writes d as rules do, without Go's trailing zero units.
-func formatDuration(d time.Duration) string {
-	s := d.String()
-	if strings.HasSuffix(s, "m0s") {
-		s = strings.TrimSuffix(s, "0s")
+// figures renders the limit itself.
+func (c *Concurrency) figures() string {
+	var b strings.Builder
+	b.WriteString("algorithm=concurrency lease_ttl=" + formatDuration(c.LeaseTTL))
+	if c.ByHits {
+		b.WriteString(" release=hits")
+	} else if c.Hold > 0 {
+		b.WriteString(" reject_hold=" + formatDuration(c.Hold))
 	}
-	if strings.HasSuffix(s, "h0m") {
-		s = strings.TrimSuffix(s, "0m")
-	}
-	return s
+	return b.String()
 }

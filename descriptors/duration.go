@@ -47,7 +47,7 @@ func parsePart(number, unit string) (time.Duration, error) {
 	}
 	d, err := time.ParseDuration(number + unit)
 	if err != nil {
-		return 0, errors.New("is no duration; write it like 30s, 5m, 12h or 1d12h")
+		return 0, errors.New("is not a duration; write it like 30s, 5m, 12h or 1d12h")
 	}
 	if d > (1<<63-1)/factor {
 		return 0, errTooLong
@@ -75,7 +75,7 @@ func parseRate(s string) (int64, time.Duration, error) {
 	}
 	n, err := strconv.ParseUint(number, 10, 63)
 	if err != nil {
-		return 0, 0, fmt.Errorf("%q is no whole number", short(number))
+		return 0, 0, fmt.Errorf("%q is not a whole number", short(number))
 	}
 	if per == "m" {
 		return 0, 0, errors.New("m could be a minute or a month; write min or month")
@@ -88,4 +88,16 @@ func parseRate(s string) (int64, time.Duration, error) {
 		return 0, 0, fmt.Errorf("after the slash %q %w", short(per), err)
 	}
 	return int64(n), d, nil
+}
+
+// formatDuration writes d as rules do, without Go's trailing zero units.
+func formatDuration(d time.Duration) string {
+	s := d.String()
+	if strings.HasSuffix(s, "m0s") {
+		s = strings.TrimSuffix(s, "0s")
+	}
+	if strings.HasSuffix(s, "h0m") {
+		s = strings.TrimSuffix(s, "0m")
+	}
+	return s
 }

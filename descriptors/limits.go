@@ -4,48 +4,17 @@ import (
 	"math"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/headgate-rls/headgate/internal/units"
 	"github.com/headgate-rls/headgate/limit"
 )
 
-// units are the reference's units. A month is 30 days and a year 365, because
-// windows have a fixed length.
-var units = []struct {
-	name   string
-	window time.Duration
-}{
-	{"second", time.Second},
-	{"minute", time.Minute},
-	{"hour", time.Hour},
-	{"day", 24 * time.Hour},
-	{"week", 7 * 24 * time.Hour},
-	{"month", 30 * 24 * time.Hour},
-	{"year", 365 * 24 * time.Hour},
-}
-
-func unitNames() []string {
-	var names []string
-	for _, u := range units {
-		names = append(names, u.name)
-	}
-	return names
-}
-
-// keyLetters start the KeyPart of a limit, so that a changed algorithm starts
-// with fresh counters.
-var keyLetters = map[limit.Algorithm]string{
-	limit.FixedWindow:   "f",
-	limit.SlidingLog:    "l",
-	limit.SlidingWindow: "w",
-	limit.TokenBucket:   "t",
-}
-
-// limitsOf reads a rule's rate_limit or limits.
-func (l *loader) limitsOf(n *yaml.Node, f fields, t *twig, r *Rule) {
+// limitsOf reads a rule's rate_limit or limits. It says whether their counters
+// are called by the value of the last entry alone.
+func (l *loader) limitsOf(f fields, t *twig, r *Body) (byValue bool) {
 	one, many := f.get("rate_limit"), f.get("limits")
 	if one != nil && many != nil {
 		l.errorf(many, t, "the rule has rate_limit and limits; write the former as an entry of limits")
@@ -54,7 +23,7 @@ func (l *loader) limitsOf(n *yaml.Node, f fields, t *twig, r *Rule) {
 		l.rateLimit(one, t, r)
 	}
 	if many == nil {
-		return
+		return false
 	}
 	if f := l.follow(many); f.Kind == yaml.SequenceNode && len(f.Content) == 0 {
 		l.errorf(many, t, "limits is empty; leave it out to limit nothing")
@@ -73,14 +42,15 @@ func (l *loader) limitsOf(n *yaml.Node, f fields, t *twig, r *Rule) {
 	if len(counters) > 1 {
 		l.errorf(many, t, "the limits of one rule must all have the same counter")
 	}
-	r.raw = counters[1]
-	if r.raw && t.shared != "" {
+	byValue = counters[1]
+	if byValue && t.rule != nil && t.rule.ShareThreshold {
 		l.errorf(many, t, "counter: value and share_threshold contradict each other")
 	}
+	return byValue
 }
 
 // rateLimit reads the reference's form of a limit.
-func (l *loader) rateLimit(n *yaml.Node, t *twig, r *Rule) {
+func (l *loader) rateLimit(n *yaml.Node, t *twig, r *Body) {
 	if isNull(n) {
 		l.errorf(n, t, "rate_limit is empty; leave it out to limit nothing")
 		return
@@ -108,7 +78,7 @@ func (l *loader) rateLimit(n *yaml.Node, t *twig, r *Rule) {
 	}
 	spec := limit.Spec{Algorithm: limit.FixedWindow, Max: most, Window: window}
 	if made := l.make(n, t, spec); made != nil {
-		r.Limits = []RuleLimit{{Name: name, Limit: made, KeyPart: "f", Share: l.localShare(f.get("local_share"), t, made)}}
+		r.Limits = []RuleLimit{{Name: name, Limit: made.WithShare(l.localShare(f.get("local_share"), t, made)), KeyPart: spec.Algorithm.KeyLetter()}}
 	}
 }
 
@@ -139,24 +109,21 @@ func (l *loader) unit(parent *yaml.Node, f fields, t *twig) (time.Duration, bool
 	}
 	n := f.get("unit")
 	if n == nil || isNull(n) {
-		l.errorf(parent, t, "rate_limit has no unit; it must be %s", oneOf(unitNames()))
+		l.errorf(parent, t, "rate_limit has no unit; it must be %s", oneOf(units.Names()))
 		return 0, false
 	}
 	name, ok := l.text(n, t, "unit", maxName)
 	if !ok {
 		return 0, false
 	}
-	for _, u := range units {
-		if !strings.EqualFold(name, u.name) {
-			continue
-		}
-		if multiplier > int64(limit.MaxWindow/u.window) {
-			l.errorf(n, t, "%d %ss are longer than the longest window, 10 years", multiplier, u.name)
+	if u, ok := units.Named(name); ok {
+		if multiplier > int64(limit.MaxWindow/u.Length) {
+			l.errorf(n, t, "%d %ss are longer than the longest window, 10 years", multiplier, u.Name)
 			return 0, false
 		}
-		return u.window * time.Duration(multiplier), true
+		return u.Length * time.Duration(multiplier), true
 	}
-	l.errorf(n, t, "unit %q is unknown; it must be %s%s", name, oneOf(unitNames()), didYouMean(name, unitNames()))
+	l.errorf(n, t, "unit %q is unknown; it must be %s%s", name, oneOf(units.Names()), didYouMean(name, units.Names()))
 	return 0, false
 }
 
@@ -175,7 +142,7 @@ func (l *loader) make(n *yaml.Node, t *twig, s limit.Spec) *limit.Limit {
 }
 
 // limit reads entry number i of limits.
-func (l *loader) limit(n *yaml.Node, t *twig, r *Rule, i int, counters map[int]bool) {
+func (l *loader) limit(n *yaml.Node, t *twig, r *Body, i int, counters map[int]bool) {
 	f, ok := l.fields(n, levelLimit, t)
 	if !ok {
 		return
@@ -201,14 +168,14 @@ func (l *loader) limit(n *yaml.Node, t *twig, r *Rule, i int, counters map[int]b
 	if made == nil {
 		return
 	}
-	part := keyLetters[spec.Algorithm]
+	part := spec.Algorithm.KeyLetter()
 	if name != "" {
 		part += ":" + name
 	} else {
 		part += "#" + strconv.Itoa(i)
 	}
-	share := l.localShare(f.get("local_share"), t, made)
-	r.Limits = append(r.Limits, RuleLimit{Name: name, Limit: made, KeyPart: part, Shadow: shadow, Share: share})
+	made = made.WithShare(l.localShare(f.get("local_share"), t, made))
+	r.Limits = append(r.Limits, RuleLimit{Name: name, Limit: made, KeyPart: part, Shadow: shadow})
 }
 
 // spec reads the algorithm and figures of an entry of limits.
@@ -220,7 +187,7 @@ func (l *loader) spec(n *yaml.Node, f fields, t *twig) (limit.Spec, bool) {
 		return s, false
 	}
 	if a.Value == limit.Concurrency.String() {
-		l.errorf(a, t, "concurrency is no algorithm of limits; write it as concurrency: in the rule itself")
+		l.errorf(a, t, "limits do not have the algorithm concurrency; write concurrency: in the rule itself")
 		return s, false
 	}
 	i, ok := l.word(a, t, "algorithm", algorithmNames()...)
@@ -233,12 +200,12 @@ func (l *loader) spec(n *yaml.Node, f fields, t *twig) (limit.Spec, bool) {
 		l.errorf(rate, t, "the limit has a rate as well as limit and window; one of the two is enough")
 		return s, false
 	}
-	if s.Algorithm == limit.TokenBucket {
+	if s.Algorithm.Is(limit.Refilled) {
 		ok = l.bucket(n, f, t, &s)
 		return s, ok
 	}
 	if burst != nil {
-		l.errorf(burst, t, "%v has no burst; token_bucket has", s.Algorithm)
+		l.errorf(burst, t, "%v does not take a burst; only token_bucket does", s.Algorithm)
 		return s, false
 	}
 	if rate != nil {
@@ -259,7 +226,7 @@ func (l *loader) spec(n *yaml.Node, f fields, t *twig) (limit.Spec, bool) {
 func (l *loader) bucket(n *yaml.Node, f fields, t *twig, s *limit.Spec) bool {
 	for _, name := range []string{"limit", "window"} {
 		if v := f.get(name); v != nil {
-			l.errorf(v, t, "token_bucket has no %s; it has a rate (100/s) and a burst", name)
+			l.errorf(v, t, "token_bucket does not take a %s; write a rate (100/s) and a burst", name)
 			return false
 		}
 	}
@@ -325,4 +292,21 @@ func algorithmNames() []string {
 		names = append(names, a.String())
 	}
 	return names
+}
+
+// localShare reads local_share of a limit; zero if it is not set. It is for
+// limits that count units per time: a request in flight cannot be taken ahead.
+func (l *loader) localShare(n *yaml.Node, t *twig, of *limit.Limit) int64 {
+	if n == nil {
+		return 0
+	}
+	if !of.Is(limit.Prefetched) {
+		l.errorf(n, t, "%v has no local_share", of.Algorithm())
+		return 0
+	}
+	share, ok := l.integer(n, t, "local_share", 2, limit.MaxUnits)
+	if ok && share > of.Capacity() {
+		l.errorf(n, t, "local_share %d is more than the limit ever has room for, %d", share, of.Capacity())
+	}
+	return share
 }

@@ -115,7 +115,9 @@ func TestBadFiles(t *testing.T) {
 			if set != nil {
 				t.Error("was accepted")
 			}
-			checkGolden(t, strings.TrimSuffix(file, ".yaml")+".golden", lines(problems))
+			// A new algorithm leaves these files as they are.
+			got := strings.ReplaceAll(lines(problems), oneOf(algorithmNames()), "ALGORITHMS")
+			checkGolden(t, strings.TrimSuffix(file, ".yaml")+".golden", got)
 			if strings.HasPrefix(string(data), "# schema: cannot express — ") {
 				return
 			}
@@ -264,7 +266,7 @@ func TestProblemJSON(t *testing.T) {
 // TestBounds tries what is too large for a file in testdata.
 func TestBounds(t *testing.T) {
 	const head = "domain: d\ndescriptors:\n"
-	huge := head + strings.Repeat("#", maxSourceBytes)
+	huge := head + strings.Repeat("#", MaxSourceBytes)
 	many := &strings.Builder{}
 	many.WriteString(head)
 	for i := range maxInner + 2 {

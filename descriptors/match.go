@@ -2,7 +2,6 @@ package descriptors
 
 import (
 	"strings"
-	"sync"
 	"unicode/utf8"
 
 	"github.com/headgate-rls/headgate/limit"
@@ -66,7 +65,7 @@ func (lv *level) find(e *Entry, steps *int) *node {
 	}
 	if lv.wild != nil {
 		if i := lv.wild.lowest(e, steps); i != noNode {
-			return lv.wild.nodes[i]
+			return lv.wildNodes[i]
 		}
 	}
 	return lv.bare[e.Key]
@@ -75,11 +74,6 @@ func (lv *level) find(e *Entry, steps *int) *node {
 // Groups are built in a buffer on the stack; descriptors that need more borrow
 // one from a pool.
 const stackGroup = 512
-
-var groupBuffers = sync.Pool{New: func() any { return new([]byte) }}
-
-// maxPooledGroup keeps one huge descriptor from pinning its buffer.
-const maxPooledGroup = 256 << 10
 
 // group returns the name of the counters for entries. It encodes the domain,
 // then each entry's key and value, where depths with share_threshold have

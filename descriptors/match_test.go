@@ -6,8 +6,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/headgate-rls/headgate/internal/seed"
 	"github.com/headgate-rls/headgate/limit"
+	"github.com/headgate-rls/headgate/test/random"
 )
 
 // entries reads "key=value key=value".
@@ -410,7 +410,7 @@ func compareWithOracle(t *testing.T, random func(n int) int) {
 }
 
 func TestMatchEqualsOracle(t *testing.T) {
-	for seed := range seed.Many(t, 400) {
+	for seed := range random.Seeds(t, 400) {
 		r := rand.New(rand.NewPCG(seed, 7))
 		compareWithOracle(t, r.IntN)
 		if t.Failed() {
@@ -435,7 +435,7 @@ func FuzzMatch(f *testing.F) {
 // TestGroupsDiffer: descriptors that lead to different rules, or to values that
 // count alone, never share a group.
 func TestGroupsDiffer(t *testing.T) {
-	for seed := range seed.Many(t, 300) {
+	for seed := range random.Seeds(t, 300) {
 		r := rand.New(rand.NewPCG(seed, 9))
 		word := func(letters string) string {
 			s := make([]byte, 1+r.IntN(3))

@@ -41,14 +41,16 @@ type Needs struct {
 func (s *Set) Needs(domain string) Needs {
 	var n Needs
 	var resources []*resource
+	if d := s.domains[domain]; d != nil && d.resources != nil {
+		resources = d.resources.all
+	}
+	for _, r := range resources {
+		n.soap(r)
+	}
 	statuses, names := map[int]bool{}, map[string]bool{}
 	for _, r := range s.rules {
 		if r.Domain != domain {
 			continue
-		}
-		if r.matched != nil {
-			resources = append(resources, r.matched)
-			n.soap(r.matched)
 		}
 		if c := r.Concurrency; c != nil {
 			n.tiers(c, statuses, names)

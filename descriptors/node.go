@@ -47,17 +47,15 @@ var (
 	levelMatch = &keyLevel{"match", []string{
 		"headers", "query", "pathParams", "formParams", "requestBody", "allOf", "anyOf", "soapAction", "binding",
 	}}
-	levelCriterion     = &keyLevel{"a criterion", []string{"value", "operator"}}
-	levelExpression    = &keyLevel{"an entry of allOf or anyOf", []string{"expression", "value", "operator"}}
-	levelBody          = &keyLevel{"requestBody", []string{"jsonPath", "xPath", "value", "operator", "allOf", "anyOf"}}
-	levelBodyCriterion = &keyLevel{"an entry of requestBody's allOf or anyOf", []string{"jsonPath", "xPath", "value", "operator"}}
-	levelTier          = &keyLevel{"an entry of concurrency", []string{"name", "threshold", "response"}}
-	levelTierResponse  = &keyLevel{"a tier's response", []string{"statusCode", "headers", "content", "delay"}}
-	levelDelay         = &keyLevel{"delay", []string{"exact"}}
+	levelCriterion    = &keyLevel{"a criterion", []string{"value", "operator"}}
+	levelExpression   = &keyLevel{"an entry of allOf or anyOf", []string{"expression", "value", "operator"}}
+	levelTier         = &keyLevel{"an entry of concurrency", []string{"name", "threshold", "response"}}
+	levelTierResponse = &keyLevel{"a tier's response", []string{"statusCode", "headers", "content", "delay"}}
+	levelDelay        = &keyLevel{"delay", []string{"exact"}}
 
 	keyLevels = []*keyLevel{
 		levelFile, levelRule, levelRateLimit, levelLimit, levelReplaces, levelResponse, levelResource, levelMatch,
-		levelCriterion, levelExpression, levelBody, levelBodyCriterion, levelTier, levelTierResponse, levelDelay,
+		levelCriterion, levelExpression, levelTier, levelTierResponse, levelDelay,
 	}
 )
 
@@ -80,7 +78,7 @@ func (f fields) get(name string) *yaml.Node {
 }
 
 // fields returns the entries of mapping n, and reports keys that do not belong
-// on this level. False means that n is no mapping.
+// on this level. False means that n is not a mapping.
 func (l *loader) fields(n *yaml.Node, level *keyLevel, t *twig) (fields, bool) {
 	f, ok := l.mapping(n, t, level.what)
 	if !ok {
@@ -322,7 +320,7 @@ func (l *loader) plain(n *yaml.Node, t *twig) any {
 	}
 	var f float64
 	if err := n.Decode(&f); err != nil || math.IsNaN(f) || math.IsInf(f, 0) {
-		l.errorf(n, t, "metadata %s is no finite number; quote it if it is text", short(n.Value))
+		l.errorf(n, t, "metadata %s is not a finite number; quote it if it is text", short(n.Value))
 	}
 	return f
 }
@@ -360,14 +358,6 @@ func describe(n *yaml.Node) string {
 	return short(n.Value)
 }
 
-// short cuts text that would swamp a message.
-func short(s string) string {
-	if len(s) <= 60 {
-		return s
-	}
-	return strings.ToValidUTF8(s[:57], "") + "..."
-}
-
 // misplaced explains a key that does not belong where it is.
 func misplaced(name string, here *keyLevel) string {
 	for _, level := range keyLevels {
@@ -384,19 +374,4 @@ func misplaced(name string, here *keyLevel) string {
 		}
 	}
 	return fmt.Sprintf("unknown key %q in %s; it may have %s", short(name), here.what, strings.Join(here.keys, ", "))
-}
-
-func didYouMean(s string, words []string) string {
-	if w := spell.Nearest(s, words); w != "" {
-		return fmt.Sprintf("; did you mean %q?", w)
-	}
-	return ""
-}
-
-func oneOf(words []string) string {
-	if len(words) == 1 {
-		return words[0]
-	}
-	last := len(words) - 1
-	return strings.Join(words[:last], ", ") + " or " + words[last]
 }

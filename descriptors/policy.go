@@ -1,17 +1,31 @@
 package descriptors
 
 import (
-	"fmt"
 	"slices"
-	"strings"
-
-	"go.yaml.in/yaml/v3"
 )
 
+// A FailurePolicy says what to answer when the backend cannot.
+type FailurePolicy uint8
+
+// The failure policies. The zero policy is the service's default.
 const (
-	maxHeaders     = 32
-	maxHeaderName  = 128
-	maxHeaderValue = 4096
+	FailDefault FailurePolicy = iota
+	FailAllow
+	FailDeny
+	FailError // fail the call, so that the proxy's own failure mode decides
+	FailLocal // decide on this process's memory
+)
+
+// A Charge says when a rule's limits are charged.
+type Charge uint8
+
+// The ways to charge. The zero value is the service's default.
+const (
+	ChargeDefault Charge = iota
+	// ChargeAllOrNothing: only if every descriptor of the request is admitted.
+	ChargeAllOrNothing
+	// ChargeEach: each limit that has room, whatever the others say.
+	ChargeEach
 )
 
 var (
@@ -53,105 +67,4 @@ func ParseOverloadPolicy(name string) (p FailurePolicy, ok bool) {
 func ParseCharge(name string) (c Charge, ok bool) {
 	i := 1 + slices.Index(chargeNames[1:], name)
 	return Charge(i), i > 0
-}
-
-// policy reads what a rule says of failures, charging and its answer.
-func (l *loader) policy(f fields, t *twig, r *Rule) {
-	if n := f.get("on_backend_error"); n != nil {
-		if i, ok := l.word(n, t, "on_backend_error", failureNames[1:]...); ok {
-			r.OnBackendError = FailurePolicy(i + 1)
-		}
-	}
-	if n := f.get("on_overload"); n != nil {
-		if i, ok := l.word(n, t, "on_overload", overloadNames...); ok {
-			r.OnOverload = FailurePolicy(i + 1)
-		}
-	}
-	if n := f.get("charge"); n != nil {
-		if i, ok := l.word(n, t, "charge", chargeNames[1:]...); ok {
-			r.Charge = Charge(i + 1)
-		}
-	}
-	if n := f.get("response"); n != nil {
-		l.response(n, t, r)
-	}
-}
-
-func (l *loader) response(n *yaml.Node, t *twig, r *Rule) {
-	f, ok := l.fields(n, levelResponse, t)
-	if !ok {
-		return
-	}
-	r.Response = &Response{}
-	if c := f.get("content"); c != nil {
-		r.Response.Content, _ = l.text(c, t, "content", maxContent)
-	}
-	if h := f.get("headers"); h != nil {
-		r.Response.Headers = l.headers(h, t)
-	}
-}
-
-// headers reads response headers and returns them sorted by name.
-func (l *loader) headers(n *yaml.Node, t *twig) []Header {
-	if isNull(n) {
-		return nil
-	}
-	pairs, _ := l.mapping(n, t, "headers")
-	if len(pairs) > maxHeaders {
-		l.errorf(n, t, "a response has at most %d headers, not %d", maxHeaders, len(pairs))
-		return nil
-	}
-	var headers []Header
-	for _, p := range pairs {
-		headers = l.header(p, t, headers)
-	}
-	slices.SortFunc(headers, func(a, b Header) int { return strings.Compare(a.Name, b.Name) })
-	return headers
-}
-
-// header appends one response header to headers.
-func (l *loader) header(p pair, t *twig, headers []Header) []Header {
-	name := strings.ToLower(p.name)
-	if err := checkHeaderName(name); err != nil {
-		l.errorf(p.key, t, "header %q %v", short(p.name), err)
-		return headers
-	}
-	if slices.ContainsFunc(headers, func(h Header) bool { return h.Name == name }) {
-		l.errorf(p.key, t, "header %q is given twice; header names are the same in upper and lower case", name)
-		return headers
-	}
-	value, ok := l.text(p.value, t, "header "+name, maxHeaderValue)
-	if !ok {
-		return headers
-	}
-	if strings.TrimSpace(value) != value || strings.ContainsFunc(value, func(c rune) bool { return c < ' ' || c == 0x7f }) {
-		l.errorf(p.value, t, "the value of header %q must have no control characters, and no space around it", name)
-		return headers
-	}
-	return append(headers, Header{name, value})
-}
-
-// connectionHeaders belong to one connection and its framing, so a response
-// from behind a proxy must not set them.
-var connectionHeaders = []string{
-	"connection", "content-length", "host", "keep-alive", "proxy-authenticate", "proxy-authorization",
-	"proxy-connection", "te", "trailer", "transfer-encoding", "upgrade",
-}
-
-func checkHeaderName(name string) error {
-	switch {
-	case name == "" || len(name) > maxHeaderName:
-		return fmt.Errorf("must have 1 to %d characters", maxHeaderName)
-	case name[0] == ':':
-		return fmt.Errorf("is a pseudo header, which the proxy sets itself")
-	case slices.Contains(connectionHeaders, name):
-		return fmt.Errorf("belongs to the connection and cannot be set here")
-	}
-	for _, c := range []byte(name) {
-		if c >= 'a' && c <= 'z' || c >= '0' && c <= '9' || strings.IndexByte("!#$%&'*+-.^_`|~", c) >= 0 {
-			continue
-		}
-		return fmt.Errorf("is no header name: only letters, digits and !#$%%&'*+-.^_`|~ are allowed")
-	}
-	return nil
 }

@@ -18,12 +18,6 @@ type Criterion struct {
 	Value    string
 }
 
-// A BodyCriterion is what a place in the request's body must be like.
-type BodyCriterion struct {
-	JSONPath, XPath string
-	Criterion
-}
-
 // A Condition is an expression over the request and what it must be like.
 type Condition struct {
 	Expression string
@@ -35,10 +29,7 @@ type Condition struct {
 type Matcher struct {
 	RequestHeaders map[string]Criterion // names in any case
 	QueryParams    map[string]Criterion
-	FormParams     map[string]Criterion
 	PathParams     map[string]Criterion
-	RequestBody    []BodyCriterion // all of them
-	BodyAnyOf      []BodyCriterion // at least one of them
 	AllOf, AnyOf   []Condition
 	SOAPAction     string
 	Binding        string
@@ -131,10 +122,7 @@ func (m *Matcher) encode() ([]byte, error) {
 	var b []byte
 	b = appendSection(b, "header", named(headers))
 	b = appendSection(b, "query", named(m.QueryParams))
-	b = appendSection(b, "form", named(m.FormParams))
 	b = appendSection(b, "path", named(m.PathParams))
-	b = appendSection(b, "body", bodies(m.RequestBody))
-	b = appendSection(b, "bodyAnyOf", bodies(m.BodyAnyOf))
 	b = appendSection(b, "allOf", conditions(m.AllOf))
 	b = appendSection(b, "anyOf", conditions(m.AnyOf))
 	if m.SOAPAction != "" {
@@ -162,14 +150,6 @@ func named(m map[string]Criterion) []string {
 	var items []string
 	for _, name := range slices.Sorted(maps.Keys(m)) {
 		items = append(items, parts(name, m[name].Operator, m[name].Value))
-	}
-	return items
-}
-
-func bodies(cs []BodyCriterion) []string {
-	var items []string
-	for _, c := range cs {
-		items = append(items, parts(c.JSONPath, c.XPath, c.Operator, c.Value))
 	}
 	return items
 }

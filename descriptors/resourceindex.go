@@ -6,14 +6,29 @@ import (
 	"strings"
 )
 
+// A resource is a rule for the requests with a method and path, or SOAP
+// operation, that meet its criteria.
+type resource struct {
+	rule   *Rule
+	method string // "" for any
+	Path
+	criteria
+	order int
+
+	place Place
+	spec  Resource // what its key is made of
+}
+
 // A resourceIndex finds the resource for a request. It is immutable.
 type resourceIndex struct {
+	all []*resource // as they were read
+
 	operations map[string][]*resource // by SOAP operation, "" for any
 	exact      map[string][]*resource // by path
 	templates  *segments
 	prefixes   *segments
 	regexes    []*resource
-	any        []*resource
+	anyPath    []*resource
 
 	params    map[string]bool // names of query parameters that criteria ask for
 	cutParams bool            // of paths: see normalPath
@@ -44,7 +59,7 @@ func (ix *resourceIndex) add(r *resource) {
 	case classRegex:
 		ix.regexes = append(ix.regexes, r)
 	case classAny:
-		ix.any = append(ix.any, r)
+		ix.anyPath = append(ix.anyPath, r)
 	}
 }
 
@@ -83,7 +98,7 @@ func (ix *resourceIndex) lists(f func([]*resource)) {
 	}
 	ix.templates.lists(f)
 	ix.prefixes.lists(f)
-	f(ix.any)
+	f(ix.anyPath)
 }
 
 func (s *segments) lists(f func([]*resource)) {
@@ -126,17 +141,8 @@ func asksForResource(entries []Entry) bool {
 	return len(entries) >= 2 && entries[0].Key == methodEntry && entries[1].Key == pathEntry
 }
 
-// A resourceQuery is one request as resources see it.
-type resourceQuery struct {
-	method  string
-	path    string // in normal form
-	entries []Entry
-	params  queryString
-	steps   int
-}
-
-// find returns the resource for a descriptor that asks for one, nil if there
-// is none. It adds to steps what it looked at.
+// find returns the resource that a descriptor matches, or nil. It adds the
+// number of comparisons to steps.
 func (ix *resourceIndex) find(entries []Entry, steps *int) *resource {
 	path, query := splitTarget(entries[1].Value)
 	q := resourceQuery{method: entries[0].Value, path: normalPath(path, ix.cutParams), entries: entries}
@@ -182,7 +188,7 @@ func (ix *resourceIndex) first(q *resourceQuery) *resource {
 			return r
 		}
 	}
-	return q.pick(ix.any)
+	return q.pick(ix.anyPath)
 }
 
 // whole returns the resource for a path that ends where its template does. A
@@ -237,49 +243,6 @@ func (q *resourceQuery) pick(list []*resource) *resource {
 // matches says whether all but the path of r matches.
 func (r *resource) matches(q *resourceQuery) bool {
 	return (r.method == "" || strings.EqualFold(r.method, q.method)) && r.hold(q)
-}
-
-// value returns the part of the request that c looks at.
-func (q *resourceQuery) value(c *criterion) (string, bool) {
-	switch c.place {
-	case inHeader, inBinding:
-		return q.entry(c.key)
-	case inAction:
-		action, ok := q.entry(c.key)
-		return trimAction(action), ok
-	case inQuery:
-		return q.params.get(c.key)
-	case inPath:
-		return q.segment(c.segment)
-	}
-	return "", false
-}
-
-// entry returns the value of the first entry called key.
-func (q *resourceQuery) entry(key string) (string, bool) {
-	for i := range q.entries {
-		if q.entries[i].Key == key {
-			return q.entries[i].Value, true
-		}
-	}
-	return "", false
-}
-
-// segment returns segment number i of the path, as it was meant.
-func (q *resourceQuery) segment(i int) (string, bool) {
-	for rest := q.path; rest != ""; i-- {
-		var segment string
-		segment, rest = cutSegment(rest)
-		if i == 0 {
-			return plainSegment(segment), true
-		}
-	}
-	return "", false
-}
-
-// trimAction returns a SOAPAction without the quotes that it is sent in.
-func trimAction(action string) string {
-	return strings.Trim(action, " \t\"")
 }
 
 // soapOperation returns the operation that a SOAPAction stands for: what

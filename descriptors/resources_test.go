@@ -14,8 +14,8 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	"github.com/headgate-rls/headgate/internal/seed"
 	"github.com/headgate-rls/headgate/limit"
+	"github.com/headgate-rls/headgate/test/random"
 )
 
 func read(t testing.TB, file string) string {
@@ -386,29 +386,25 @@ func TestSameMatcherSameKey(t *testing.T) {
 	}
 }
 
-// TestLibraryMode: criteria on bodies load, are part of the key, and match
-// nothing that is known of a request.
-func TestLibraryMode(t *testing.T) {
-	keys := map[string]bool{}
-	for _, spec := range []string{
-		"formParams: {a: b}", "formParams: {a: {value: b, operator: NotEqualTo}}", "requestBody: {jsonPath: $.a, value: b}",
-		"requestBody: {xPath: //a, value: b}", "requestBody: {value: b, operator: NotContains}",
-		"match: {requestBody: {allOf: [{jsonPath: $.a, value: b}, {jsonPath: $.c, operator: Exists}]}}",
-		"requestBody: {anyOf: [{jsonPath: $.a, value: b}, {jsonPath: $.c, operator: Exists}]}",
-		"allOf: [{expression: '${context.request.body}', value: b, operator: NotEqualTo}]",
-		"anyOf: [{expression: '${context.request.formParams.a}', value: b}]",
+// TestCriteriaOnTheBodyAreRefused, wherever and however they are written:
+// a descriptor never carries what they compare.
+func TestCriteriaOnTheBodyAreRefused(t *testing.T) {
+	for spec, what := range map[string]string{
+		"formParams: {a: b}": "formParams", "formParams: {}": "formParams",
+		"requestBody: {jsonPath: $.a, value: b}":                                           "requestBody",
+		"requestBody: 1":                                                                   "requestBody",
+		"match: {formParams: {a: {value: b, operator: NotEqualTo}}}":                       "formParams",
+		"match: {requestBody: {anyOf: [{xPath: //a, value: b}]}}":                          "requestBody",
+		"allOf: [{expression: '${context.request.body}', value: b, operator: NotEqualTo}]": "an expression over the request's body",
+		"anyOf: [{expression: '${context.request.formParams.a}', operator: NotExists}]":    "an expression over the request's body",
 	} {
-		set, problems := Load([]Source{{"f", []byte(resources("path: /a, " + spec))}}, Options{Library: true})
-		if set == nil || len(problems) > 0 {
-			t.Fatal(spec, lines(problems))
-		}
-		keys[set.Rules()[0].Resource] = true
-		if got := resourceFor(set, "POST /a"); got != "-" {
-			t.Error(spec, got)
+		set, problems := Load([]Source{{"f", []byte(resources("path: /a, " + spec))}}, Options{})
+		if set != nil || len(problems) != 1 || !strings.HasPrefix(problems[0].Message, what+" can never be matched: Envoy asks before") {
+			t.Errorf("%s: %s", spec, lines(problems))
 		}
 	}
-	if len(keys) != 9 {
-		t.Error(keys)
+	if set, problems := Load([]Source{{"f", []byte(resources("path: /a, formParams: null, requestBody: null"))}}, Options{}); set == nil {
+		t.Error("criteria that ask nothing are refused:", lines(problems))
 	}
 }
 
@@ -475,7 +471,7 @@ func TestSchemaAcceptsWhatLoads(t *testing.T) {
 		"method: GET", "method: '*'", "method:", "path: /a", "path: '*'", "path: ''", "path:", "path: '/{a}/*'", "path: '/*'", "path: '~a b'",
 		"operation: pay", "operation:", "operation: '*'", "soapAction: 'urn:a'", "binding: b", "binding:",
 		"match: {}", "match:", "match: {headers: {a: 1, b: true}}", "match: {query: }", "requestHeaders: {a: {value: x}}",
-		"queryParams: {a: {operator: Exists}}", "queryParams: {'a b': ''}", "formParams: {a: b}", "requestBody: {anyOf: [{jsonPath: $.a, value: b}]}",
+		"queryParams: {a: {operator: Exists}}", "queryParams: {'a b': ''}", "formParams:", "match: {formParams: , requestBody: }", "requestBody:",
 		"allOf: []", "anyOf:", "allOf: [{expression: '${context.request.queryParams.a b}', value: 1}]", "pathParams: {a: b}",
 		"concurrency: [{threshold: 1, response: {statusCode: 429, content: , headers: }}]", "concurrency: [{threshold: 0x10, name: , response: {delay: 1m}}]",
 		"concurrency: [{threshold: 1, response: {delay: 1.5s, statusCode: 500}}]", "concurrency: [{threshold: 1, response: {delay: {exact: 0}}}]",
@@ -494,7 +490,7 @@ func TestSchemaAcceptsWhatLoads(t *testing.T) {
 			chosen[name] = f
 		}
 		text := heads[r.IntN(len(heads))] + "\nresources:\n- " + strings.Join(slices.Sorted(maps.Values(chosen)), "\n  ") + "\n"
-		if set, _ := Load([]Source{{"f", []byte(text)}}, Options{Library: true}); set == nil {
+		if set, _ := Load([]Source{{"f", []byte(text)}}, Options{}); set == nil {
 			continue
 		}
 		accepted++
@@ -701,7 +697,7 @@ func compareWithNaive(t *testing.T, random func(n int) int, extra string) {
 }
 
 func TestResourcesEqualNaive(t *testing.T) {
-	for seed := range seed.Many(t, 500) {
+	for seed := range random.Seeds(t, 500) {
 		r := rand.New(rand.NewPCG(seed, 11))
 		compareWithNaive(t, r.IntN, "")
 		if t.Failed() {

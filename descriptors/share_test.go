@@ -21,7 +21,7 @@ descriptors:
 	var shares []int64
 	for _, r := range set.Rules() {
 		for i := range r.Limits {
-			shares = append(shares, r.Limits[i].Share)
+			shares = append(shares, r.Limits[i].Limit.Share())
 		}
 	}
 	if got := shares; len(got) != 5 || got[0] != 50 || got[1] != 10 || got[2] != 2 || got[3] != 250 || got[4] != 0 {

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"math"
 	"slices"
-	"strings"
 	"time"
 
 	"go.yaml.in/yaml/v3"
@@ -14,60 +13,11 @@ import (
 
 // Bounds of rules for requests in flight.
 const (
-	defaultLeaseTTL = 300 * time.Second
-	maxTiers        = 32
-	maxDelay        = 10 * time.Minute
-	minStatus       = 400
-	maxStatus       = 599
+	maxTiers  = 32
+	maxDelay  = 10 * time.Minute
+	minStatus = 400
+	maxStatus = 599
 )
-
-// A Concurrency limits how many requests are in flight under a rule.
-type Concurrency struct {
-	// Limit counts the requests. Its Max is the lowest threshold that refuses,
-	// or as many as can be counted if no tier does.
-	Limit *limit.Limit
-	// KeyPart is the limit's half of the counters' key (limit.Key.Limit).
-	KeyPart string
-	// Tiers are what happens above which count, ascending by threshold. From
-	// the first tier that refuses, all refuse.
-	Tiers []Tier
-	// LeaseTTL is how long a request counts whose end is never told.
-	LeaseTTL time.Duration
-	// Hold is how long a refused request counts, so that higher tiers can be
-	// told apart; not at all if zero.
-	Hold time.Duration
-	// ByHits: requests are counted without a name, one up at their start and
-	// one down at their end, also those that were refused.
-	ByHits bool
-}
-
-// A Tier is what happens to requests above a threshold.
-type Tier struct {
-	// Threshold: the tier applies to counts above it, the request included.
-	Threshold int64
-	// Status is the HTTP status of a refusal, 400 to 599. Zero lets pass.
-	Status int
-	// Headers and Content are those of a refusal. Headers are sorted by name.
-	Headers []Header
-	Content string
-	// Delay is how long the request is kept waiting first, in whole
-	// milliseconds.
-	Delay time.Duration
-	// Name is the operator's name for the tier, possibly empty.
-	Name string
-}
-
-// TierFor returns the highest tier whose threshold is below count, nil if
-// there is none. The count includes the request that is asked for: a
-// threshold of 5 is passed by the sixth.
-func (c *Concurrency) TierFor(count int64) *Tier {
-	for i := len(c.Tiers) - 1; i >= 0; i-- {
-		if count > c.Tiers[i].Threshold {
-			return &c.Tiers[i]
-		}
-	}
-	return nil
-}
 
 // A tierNode is a tier and where it was read.
 type tierNode struct {
@@ -76,7 +26,7 @@ type tierNode struct {
 }
 
 // concurrencyOf reads what a rule says of requests in flight.
-func (l *loader) concurrencyOf(f fields, t *twig, r *Rule) {
+func (l *loader) concurrencyOf(f fields, t *twig, r *Terms) {
 	list := f.get("concurrency")
 	if list == nil {
 		for _, name := range []string{"lease_ttl", "reject_hold", "release"} {
@@ -94,9 +44,9 @@ func (l *loader) concurrencyOf(f fields, t *twig, r *Rule) {
 		l.errorf(list, t, "concurrency and unlimited: true contradict each other")
 		return
 	}
-	c := &Concurrency{KeyPart: "c"}
+	c := &Concurrency{KeyPart: limit.Concurrency.KeyLetter()}
 	var tiers []tierNode
-	if !l.clean(func() {
+	if !l.Clean(func() {
 		tiers = l.tiers(list, t)
 		l.lease(f, t, c)
 	}) {
@@ -151,7 +101,7 @@ func (l *loader) inFlight(list *yaml.Node, f fields, t *twig, c *Concurrency, ti
 // lease reads how long requests count.
 func (l *loader) lease(f fields, t *twig, c *Concurrency) {
 	if c.LeaseTTL = l.opt.DefaultLeaseTTL; c.LeaseTTL == 0 {
-		c.LeaseTTL = defaultLeaseTTL
+		c.LeaseTTL = DefaultLeaseTTL
 	}
 	if n := f.get("lease_ttl"); n != nil {
 		var ok bool
@@ -256,7 +206,7 @@ func (l *loader) status(n *yaml.Node, t *twig) int {
 	switch {
 	case !ok:
 	case v >= 200 && v < minStatus:
-		l.errorf(n, t, "statusCode %d is no refusal; it must be %d to %d. A tier with a delay and no statusCode lets requests pass", v, minStatus, maxStatus)
+		l.errorf(n, t, "statusCode must be %d to %d, not %d; a tier with a delay and no statusCode lets requests pass", minStatus, maxStatus, v)
 	case v < minStatus || v > maxStatus:
 		l.errorf(n, t, "statusCode %d is outside %d to %d", v, minStatus, maxStatus)
 	}
@@ -278,21 +228,9 @@ func (l *loader) delay(n *yaml.Node, t *twig) time.Duration {
 	}
 	exact := f.get("exact")
 	if exact == nil {
-		l.errorf(n, t, "delay has no exact, in milliseconds; or write it like delay: 1s")
+		l.errorf(n, t, "delay needs exact, in milliseconds; or write delay: 1s")
 		return 0
 	}
 	ms, _ := l.integer(exact, t, "exact", 0, maxDelay.Milliseconds())
 	return time.Duration(ms) * time.Millisecond
-}
-
-// figures renders the limit itself.
-func (c *Concurrency) figures() string {
-	var b strings.Builder
-	b.WriteString("algorithm=concurrency lease_ttl=" + formatDuration(c.LeaseTTL))
-	if c.ByHits {
-		b.WriteString(" release=hits")
-	} else if c.Hold > 0 {
-		b.WriteString(" reject_hold=" + formatDuration(c.Hold))
-	}
-	return b.String()
 }

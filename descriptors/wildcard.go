@@ -21,7 +21,6 @@ const maxInner = 500
 // that neither many rules nor values made up by a client cost time: values are
 // looked up in tries of what patterns start with, end with and contain.
 type wildcards struct {
-	nodes  []*node
 	values map[string]*patterns // for keys without *
 	keys   *patterns            // for keys with *: numbers of groups
 	groups []keyGroup
@@ -34,21 +33,21 @@ type keyGroup struct {
 	values *patterns
 }
 
-// newWildcards builds the index of wild, whose nodes are in the same order. It
-// calls tooMany for a pattern that is one too many to be tried one by one.
-func newWildcards(wild []*twig, nodes []*node, tooMany func(*twig, int)) *wildcards {
-	w := &wildcards{nodes: nodes, values: map[string]*patterns{}}
+// newWildcards builds the index of wild. It calls tooMany with the number in wild of a pattern that is one too many to be
+// tried one by one, and with how many may be.
+func newWildcards(wild []Entry, tooMany func(i, inner int)) *wildcards {
+	w := &wildcards{values: map[string]*patterns{}}
 	values := map[string][]pattern{}
 	var keys []pattern
 	groups := map[string]int32{}
 	var grouped [][]pattern // patterns in the values of each group
-	for i, t := range wild {
+	for i, e := range wild {
 		number := int32(i)
-		if !strings.Contains(t.key, "*") {
-			values[t.key] = append(values[t.key], newPattern(t.value, number, t))
+		if !strings.Contains(e.Key, "*") {
+			values[e.Key] = append(values[e.Key], newPattern(e.Value, number, i))
 			continue
 		}
-		p := newPattern(t.key, int32(len(w.groups)), t)
+		p := newPattern(e.Key, int32(len(w.groups)), i)
 		g, ok := groups[p.text]
 		if !ok {
 			g = p.number
@@ -58,13 +57,13 @@ func newWildcards(wild []*twig, nodes []*node, tooMany func(*twig, int)) *wildca
 			grouped = append(grouped, nil)
 		}
 		switch {
-		case t.value == "":
+		case e.Value == "":
 			w.groups[g].any = min(w.groups[g].any, number)
-		case strings.Contains(t.value, "*"):
-			grouped[g] = append(grouped[g], newPattern(t.value, number, t))
+		case strings.Contains(e.Value, "*"):
+			grouped[g] = append(grouped[g], newPattern(e.Value, number, i))
 		default:
-			if _, ok := w.groups[g].exact[t.value]; !ok {
-				w.groups[g].exact[t.value] = number
+			if _, ok := w.groups[g].exact[e.Value]; !ok {
+				w.groups[g].exact[e.Value] = number
 			}
 		}
 	}
@@ -113,10 +112,10 @@ type pattern struct {
 	number         int32
 	prefix, suffix string
 	inner          []string // what must come in between, in this order
-	from           *twig
+	from           int      // the wildcard it is of
 }
 
-func newPattern(text string, number int32, from *twig) pattern {
+func newPattern(text string, number int32, from int) pattern {
 	pieces := strings.Split(text, "*")
 	last := len(pieces) - 1
 	inner := slices.DeleteFunc(slices.Clone(pieces[1:last]), func(s string) bool { return s == "" })
@@ -149,7 +148,7 @@ type innerPatterns struct {
 
 // newPatterns builds the index. With once, each calls its function once for
 // every pattern that matches, else perhaps repeatedly.
-func newPatterns(ps []pattern, once bool, tooMany func(*twig, int)) *patterns {
+func newPatterns(ps []pattern, once bool, tooMany func(i, inner int)) *patterns {
 	type ends struct{ prefix, suffix string }
 	groups := map[ends][]pattern{}
 	for _, p := range ps {
@@ -169,7 +168,7 @@ func newPatterns(ps []pattern, once bool, tooMany func(*twig, int)) *patterns {
 
 // newEnding sorts patterns that start and end alike. Of patterns that are the
 // same, the lowest number counts.
-func newEnding(ps []pattern, once bool, tooMany func(*twig, int)) *ending {
+func newEnding(ps []pattern, once bool, tooMany func(i, inner int)) *ending {
 	e := &ending{nothing: noNode}
 	var one []item[int32]
 	seen := map[string]bool{}

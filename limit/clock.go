@@ -7,32 +7,12 @@ package limit
 // now, with all that was taken: no step of the clock gives anybody more than an
 // unused key does.
 
-// setAhead sets how far a state may lie ahead of an op: a window, for a bucket
-// no longer than it needs to fill, but at least MinAhead.
-func (l *Limit) setAhead() {
-	l.ahead = l.window
-	if l.spec.Algorithm == TokenBucket {
-		l.ahead = min(l.window, ceilDiv(l.full, l.den))
-	}
-	l.ahead = max(l.ahead, MinAhead.Microseconds())
-}
-
-// moveTo moves s, whose instant is after now, to now if it lies too far ahead.
+// moveTo moves s, whose instant is after now, to now if it lies too far ahead:
+// by more than a window, or for a bucket the time it needs to fill if that is
+// less, and by more than MinAhead.
 func (s *State) moveTo(now Instant, l *Limit) {
-	if s.At-now <= Instant(l.ahead) {
-		return
-	}
-	switch l.spec.Algorithm {
-	case FixedWindow, SlidingWindow:
-		s.At = now - now%Instant(l.window)
-	case TokenBucket:
-		s.At = now
-	case SlidingLog:
-		_, used := s.live(now - Instant(l.window))
-		*s = State{}
-		if used > 0 {
-			*s = State{At: now, N: used, Log: []Record{{At: now, N: used}}}
-		}
+	if s.At-now > Instant(l.ahead) && l.row.moveTo != nil {
+		*s = l.row.moveTo(l, *s, now)
 	}
 }
 
@@ -91,6 +71,7 @@ func (s *LeaseSet) moveRefused(now Instant, l *Limit) {
 	for _, r := range s.refused[n:] {
 		sum += r.N
 	}
+	s.changed = s.changed || sum > 0
 	if s.refused = s.refused[:n]; sum > 0 && l.hold > 0 {
 		s.addRefused(now, l, sum)
 	}

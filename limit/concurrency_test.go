@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headgate-rls/headgate/internal/seed"
+	"github.com/headgate-rls/headgate/test/random"
 )
 
 // A naiveSet is leases as the documentation describes them: lists, searched
@@ -205,7 +205,7 @@ func randomInFlight(r *rand.Rand) *Limit {
 // TestConcurrencyNaive compares random ops, one by one and with limits that
 // change, with the naive set.
 func TestConcurrencyNaive(t *testing.T) {
-	for seed := range seed.Many(t, 400) {
+	for seed := range random.Seeds(t, 400) {
 		r := rand.New(rand.NewPCG(seed, 1))
 		var s State
 		n := &naiveSet{}
@@ -246,7 +246,7 @@ func TestConcurrencyNaive(t *testing.T) {
 // TestConcurrencyRequests: all of a request or nothing is done, and the state
 // afterwards is the one of the naive set.
 func TestConcurrencyRequests(t *testing.T) {
-	for seed := range seed.Many(t, 400) {
+	for seed := range random.Seeds(t, 400) {
 		r := rand.New(rand.NewPCG(seed, 2))
 		var limits []*Limit
 		var sets []*naiveSet

@@ -1,12 +1,27 @@
 package limit
 
-// Decide answers req at instant now: the reference for every backend's Take.
+// Changes says which states a decision has changed. See [Decide].
+type Changes uint64
+
+// Has says whether the state under the key of the op number i was changed. Where
+// ops share a key, it is true of the first of them only. It is
+// known of the first [MaxChanges] ops.
+func (c Changes) Has(i int) bool { return c>>i&1 != 0 }
+
+func (c *Changes) add(i int) { *c |= 1 << i }
+
+// MaxChanges is how many ops a request may have for [Changes] to be complete.
+const MaxChanges = 64
+
+// Decide answers req at instant now: the reference for every backend's Take. It
+// returns which states a store must write: the others are as they were, or have
+// lost only what was over.
 //
 // states[i] is the state under req.Ops[i].Key; where ops share a key, the
 // first one's counts and is the one that is updated. Decide replaces the
 // states of the ops that are recorded and fills v. scratch is working memory
 // of at least len(states); nil lets Decide allocate it.
-func Decide(states []State, req *Request, now Instant, v *Verdict, scratch []State) {
+func Decide(states []State, req *Request, now Instant, v *Verdict, scratch []State) Changes {
 	ops := req.Ops
 	v.Reset(len(ops))
 	v.At, v.Admitted = now, true
@@ -14,19 +29,35 @@ func Decide(states []State, req *Request, now Instant, v *Verdict, scratch []Sta
 	if len(scratch) < len(ops) {
 		scratch = make([]State, len(ops))
 	}
-	if repeated(states, ops, now) {
-		decideRepeated(states, ops, now, v)
-		return
-	}
-	if anyAhead(now, states) {
-		moveAllTo(now, states, ops) // whatever becomes of the request
-	}
 	next := scratch[:len(ops)]
+	if !anyLeased(ops) {
+		return decideNew(states, req, now, v, next)
+	}
+	unchanged(states)
+	var changes Changes
+	if repeated(states, ops, now) {
+		copy(next, states)
+		decideRepeated(next, ops, now, v)
+		changes = keep(states, next)
+	} else {
+		changes = decideNew(states, req, now, v, next)
+	}
+	return changes | changedLeases(states, ops)
+}
+
+// decideNew answers a request that was not granted before.
+func decideNew(states []State, req *Request, now Instant, v *Verdict, next []State) (changes Changes) {
+	ops := req.Ops
+	if anyAhead(now, states) { // they move, whatever becomes of the request
+		copy(next, states)
+		moveAllTo(now, next, ops)
+		changes = keep(states, next)
+	}
 	copy(next, states)
 	each := false
 	for i := range ops {
 		op, at := &ops[i], firstWithKey(ops, i)
-		if op.Limit.spec.Algorithm == Concurrency {
+		if op.Limit.Is(Leased) {
 			next[at].begin(len(ops))
 			next[at], v.Outcomes[i] = stepConcurrency(next[at], op, now, false)
 		} else {
@@ -35,28 +66,69 @@ func Decide(states []State, req *Request, now Instant, v *Verdict, scratch []Sta
 		if !v.Outcomes[i].Admitted && !op.Shadow {
 			v.Admitted = false
 		}
-		each = each || op.charges()
+		each = each || op.ChargesEach()
 	}
 	if v.Admitted {
 		for i := range next {
 			next[i].Leases.commit(now)
 		}
-		copy(states, next)
-		return
+		return changes | keep(states, next)
 	}
-	decideRefused(states, req, now, v, next, each)
+	return changes | decideRefused(states, req, now, v, next, each)
 }
 
-// charges says whether op is charged also when its request is refused.
-func (op *Op) charges() bool { return op.Each && op.Limit.spec.Algorithm != Concurrency }
+// keep replaces states by next, and says which of them differ, apart from leases.
+func keep(states, next []State) (changes Changes) {
+	for i := range next {
+		if !same(&states[i], &next[i]) {
+			changes.add(i)
+		}
+		states[i] = next[i]
+	}
+	return changes
+}
+
+// same says whether b is a, leases apart, and not only equal: a changed log may
+// have the same length and sum but starts elsewhere.
+func same(a, b *State) bool {
+	return a.At == b.At && a.N == b.N && a.M == b.M && len(a.Log) == len(b.Log) &&
+		(len(a.Log) == 0 || &a.Log[0] == &b.Log[0])
+}
+
+func anyLeased(ops []Op) bool {
+	for i := range ops {
+		if ops[i].Limit.Is(Leased) {
+			return true
+		}
+	}
+	return false
+}
+
+// unchanged has changedLeases tell what changes from now on.
+func unchanged(states []State) {
+	for i := range states {
+		if set := states[i].Leases; set != nil {
+			set.changed = false
+		}
+	}
+}
+
+// changedLeases says which sets of leases have changed.
+func changedLeases(states []State, ops []Op) (changes Changes) {
+	for i := range states {
+		if set := states[i].Leases; set != nil && set.changed && firstWithKey(ops, i) == i {
+			changes.add(i)
+		}
+	}
+	return changes
+}
 
 // decideRefused records what a refused request still charges (ops with Each)
 // and corrects the outcomes of the ops that are not recorded.
-func decideRefused(states []State, req *Request, now Instant, v *Verdict, next []State, each bool) {
+func decideRefused(states []State, req *Request, now Instant, v *Verdict, next []State, each bool) (changes Changes) {
 	ops := req.Ops
 	if len(ops) == 1 {
-		copy(states, next) // nothing was charged, but the refusal may be remembered
-		return
+		return keep(states, next) // nothing was charged, but the refusal may be remembered
 	}
 	for i := range next {
 		next[i].Leases.rollback()
@@ -64,23 +136,24 @@ func decideRefused(states []State, req *Request, now Instant, v *Verdict, next [
 	copy(next, states)
 	if each {
 		for i := range ops {
-			if ops[i].charges() {
+			if ops[i].ChargesEach() {
 				at := firstWithKey(ops, i)
 				next[at], v.Outcomes[i] = Step(next[at], &ops[i], now)
 			}
 		}
-		copy(states, next)
+		changes = keep(states, next)
 	}
 	for i := range ops {
-		if op := &ops[i]; op.Limit.spec.Algorithm == Concurrency {
+		if op := &ops[i]; op.Limit.Is(Leased) {
 			states[firstWithKey(ops, i)].rememberRefused(op, now, &v.Outcomes[i])
 		}
 	}
 	for i := range ops {
-		if op := &ops[i]; !op.charges() {
+		if op := &ops[i]; !op.ChargesEach() {
 			unrecorded(states[firstWithKey(ops, i)], op, now, &v.Outcomes[i])
 		}
 	}
+	return changes
 }
 
 // unrecorded corrects out, which op got before its request was refused: what
@@ -99,14 +172,4 @@ func unrecorded(s State, op *Op, now Instant, out *Outcome) {
 	default:
 		out.Retry = 0
 	}
-}
-
-// firstWithKey returns the index of the first op with ops[i]'s key.
-func firstWithKey(ops []Op, i int) int {
-	for j := range ops[:i] {
-		if ops[j].Key == ops[i].Key {
-			return j
-		}
-	}
-	return i
 }

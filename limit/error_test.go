@@ -221,7 +221,7 @@ func TestSlidingWindowWeight(t *testing.T) {
 		count := pick(r, 0, 1, 2, 1000, MaxSlidingWindowUnits, r.Int64N(MaxSlidingWindowUnits))
 		got := l.weigh(count, rest)
 		exact := new(big.Rat).Mul(big.NewRat(count, 1), big.NewRat(rest, w))
-		most := new(big.Rat).Add(exact, big.NewRat(2*count, l.steps))
+		most := new(big.Rat).Add(exact, big.NewRat(2*count, l.cells))
 		most.Add(most, big.NewRat(1, 1))
 		if v := big.NewRat(got, 1); v.Cmp(exact) < 0 || v.Cmp(most) >= 0 || got > count {
 			t.Fatalf("%v: %d units with %d of %d µs left weigh %d, exactly %s", l, count, rest, w, got, exact.FloatString(6))

@@ -16,15 +16,12 @@ func anyLimit(algorithm uint8, most, window, burst int64) *Limit {
 	a := Algorithms()[int(algorithm)%len(Algorithms())]
 	s := Spec{Algorithm: a}
 	s.Window = MinWindow + time.Duration(uint64(window)%uint64(MaxWindow-MinWindow+1)).Truncate(us)
-	switch a {
-	case TokenBucket:
+	if a.Is(Refilled) {
 		fastest := min(int64(micro(s.Window))*(MaxRate/1_000_000), MaxUnits)
 		s.Max = 1 + int64(uint64(most)%uint64(fastest))
 		s.Burst = 1 + int64(uint64(burst)%MaxUnits)
-	case SlidingWindow:
-		s.Max = int64(uint64(most) % (MaxSlidingWindowUnits + 1))
-	default:
-		s.Max = int64(uint64(most) % (MaxUnits + 1))
+	} else {
+		s.Max = int64(uint64(most) % uint64(a.MaxUnits()+1))
 	}
 	l, err := New(s)
 	for err != nil { // a burst that takes too long to refill
@@ -59,7 +56,7 @@ func FuzzStep(f *testing.F) {
 		l := anyLimit(algorithm, most, window, burst)
 		s := State{At: Instant(at), N: n, M: m}
 		stepGarbage(t, l, State{At: s.At, N: n, M: m, Log: garbageLog(log, n)}, cost, Instant(now))
-		if l.Algorithm() == SlidingLog {
+		if l.Is(Logged) {
 			s = logOf(log, Instant(at%int64(MaxInstant)))
 		}
 		stepKeepsWord(t, l, s, cost, Instant(now))

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headgate-rls/headgate/internal/seed"
+	"github.com/headgate-rls/headgate/test/random"
 )
 
 const (
@@ -16,7 +16,7 @@ const (
 )
 
 // seeded returns random numbers; a failing test prints how to repeat it.
-func seeded(t testing.TB) *rand.Rand { return seed.Rand(t, 0) }
+func seeded(t testing.TB) *rand.Rand { return random.Rand(t, 0) }
 
 func pick[T any](r *rand.Rand, of ...T) T { return of[r.IntN(len(of))] }
 
@@ -51,18 +51,17 @@ func lawLimits(t testing.TB) []*Limit {
 		}
 		all = append(all, l)
 	}
-	for _, a := range []Algorithm{FixedWindow, SlidingLog, SlidingWindow} {
+	for _, a := range Algorithms() {
+		if a.Is(Refilled) { // below
+			continue
+		}
 		for _, window := range []time.Duration{MinWindow, 7 * time.Millisecond, time.Second, 1234567 * us, time.Hour, MaxWindow} {
 			for _, most := range []int64{0, 1, 2, 3, 10, 4711} {
 				add(Spec{Algorithm: a, Max: most, Window: window})
 			}
 		}
-		most := int64(MaxUnits)
-		if a == SlidingWindow {
-			most = MaxSlidingWindowUnits
-		}
-		add(Spec{Algorithm: a, Max: most, Window: MinWindow})
-		add(Spec{Algorithm: a, Max: most, Window: MaxWindow})
+		add(Spec{Algorithm: a, Max: a.MaxUnits(), Window: MinWindow})
+		add(Spec{Algorithm: a, Max: a.MaxUnits(), Window: MaxWindow})
 	}
 	for _, s := range []Spec{
 		{Max: 1, Window: time.Second},

@@ -32,6 +32,7 @@ type LeaseSet struct {
 	refused []Record // At is when they are forgotten; ascending
 	ended   []queued // ends without a lease; score is the millisecond they are forgotten at
 
+	changed bool // since unchanged; what expires is no change
 	journal journal
 }
 
@@ -44,6 +45,7 @@ type queued struct {
 type journal struct {
 	open    bool
 	moved   bool     // by LeaseSet.moveTo
+	changed bool     // LeaseSet.changed, earlier
 	scores  []queued // earlier scores, 0 for none; oldest first
 	refused []Record
 	ended   []queued
@@ -82,6 +84,7 @@ func (s *LeaseSet) put(holder string, old, score int64) {
 	if old == score {
 		return
 	}
+	s.changed = true
 	if old != 0 {
 		s.stale++
 	}
@@ -147,19 +150,20 @@ func (s *LeaseSet) inFlight(now Instant) int64 {
 	return int64(len(s.scores) - expired)
 }
 
-// nth returns the live lease that expires as number n, from 0.
-func (s *LeaseSet) nth(now Instant, n int64) (queued, bool) {
+// nth returns the live lease that expires as number n, from 0; the zero value if
+// there are fewer.
+func (s *LeaseSet) nth(now Instant, n int64) queued {
 	at, _ := s.first(now)
 	for _, q := range s.queue[at:] {
 		if !s.current(q) {
 			continue
 		}
 		if n == 0 {
-			return q, true
+			return q
 		}
 		n--
 	}
-	return queued{}, false
+	return queued{}
 }
 
 // latest returns when the last of the leases expires, or 0 if none is live.
@@ -227,6 +231,7 @@ func (s *LeaseSet) remember(op *Op, now Instant) bool {
 
 // addRefused adds n refusals to those that are remembered.
 func (s *LeaseSet) addRefused(now Instant, l *Limit, n int64) {
+	s.changed = true
 	until := Instant(ceilDiv(int64(now)+l.hold, l.holdStep) * l.holdStep)
 	at := sort.Search(len(s.refused), func(i int) bool { return s.refused[i].At >= until })
 	if at < len(s.refused) && s.refused[at].At == until {
@@ -246,6 +251,7 @@ func (s *LeaseSet) forgive(now Instant, n int64) (dropped int64) {
 		}
 	}
 	s.refused = slices.DeleteFunc(s.refused, func(r Record) bool { return r.N == 0 })
+	s.changed = s.changed || dropped > 0
 	return dropped
 }
 
@@ -261,6 +267,7 @@ func (s *LeaseSet) wasEnded(holder string, now Instant) bool {
 
 // end remembers that holder's lease has ended, though there is none.
 func (s *LeaseSet) end(holder string, now Instant) {
+	s.changed = true
 	s.ended = slices.DeleteFunc(s.ended, func(q queued) bool { return q.holder == holder })
 	q := queued{ceilDiv(int64(now.Add(EndedLife)), 1000), strings.Clone(holder)}
 	at := sort.Search(len(s.ended), func(i int) bool { return !s.ended[i].less(q) })
@@ -276,7 +283,7 @@ func (s *LeaseSet) end(holder string, now Instant) {
 // begin starts to note changes, unless that is done already.
 func (s *LeaseSet) begin() {
 	if j := &s.journal; !j.open {
-		j.open, j.moved, j.scores = true, false, j.scores[:0]
+		j.open, j.moved, j.changed, j.scores = true, false, s.changed, j.scores[:0]
 		j.refused = append(j.refused[:0], s.refused...)
 		j.ended = append(j.ended[:0], s.ended...)
 	}
@@ -295,6 +302,7 @@ func (s *LeaseSet) rollback() {
 	}
 	s.refused = append(s.refused[:0], j.refused...)
 	s.ended = append(s.ended[:0], j.ended...)
+	s.changed = j.changed
 }
 
 // commit makes final what has been done since begin.

@@ -1,9 +1,7 @@
 package limit
 
 import (
-	"errors"
 	"fmt"
-	"math/big"
 	"time"
 )
 
@@ -31,36 +29,49 @@ const (
 	numAlgorithms = iota + 1
 )
 
-var algorithmNames = [numAlgorithms]string{
-	FixedWindow:   "fixed_window",
-	SlidingLog:    "sliding_log",
-	SlidingWindow: "sliding_window",
-	TokenBucket:   "token_bucket",
-	Concurrency:   "concurrency",
-}
+// A Trait is what sets some algorithms apart for those who keep, share or give
+// back what was taken. Ask [Limit.Is] or [Algorithm.Is], so that a new algorithm
+// is a row in algorithms.go and no case elsewhere.
+type Trait uint8
 
-// Algorithms returns the algorithms that count units per time, in the order of
-// their values. Concurrency, which counts requests in flight, is not one.
-func Algorithms() []Algorithm {
-	return []Algorithm{FixedWindow, SlidingLog, SlidingWindow, TokenBucket}
-}
+const (
+	// Leased algorithms count requests in flight, each by a lease that has a
+	// holder, and not units per time.
+	Leased Trait = 1 << iota
+	// Aligned algorithms count in windows aligned to the Unix epoch. Units that
+	// were taken in one can be given back until it ends.
+	Aligned
+	// Isolated algorithms forget all units of a window when it ends: none of
+	// them counts in the next one.
+	Isolated
+	// Refilled algorithms return units one after the other, up to Burst. See
+	// [Limit.Interval].
+	Refilled
+	// Logged algorithms keep a record of each admission, so that their state
+	// grows with the limit.
+	Logged
+	// Prefetched algorithms let a replica take units ahead ([Limit.Share]) and
+	// spend them later.
+	Prefetched
+)
 
-// String returns the name used in rules, such as "token_bucket".
-func (a Algorithm) String() string {
-	if a == 0 || int(a) >= len(algorithmNames) {
-		return fmt.Sprintf("algorithm(%d)", uint8(a))
-	}
-	return algorithmNames[a]
-}
+// A row is what this package knows of one algorithm, beside how it steps. The
+// table of them is in algorithms.go.
+type row struct {
+	name   string // in rules
+	letter string // see Algorithm.KeyLetter
+	traits Trait
+	most   int64 // bounds Spec.Max
 
-// ParseAlgorithm returns the algorithm that rules call name.
-func ParseAlgorithm(name string) (Algorithm, bool) {
-	for _, a := range Algorithms() {
-		if algorithmNames[a] == name {
-			return a, true
-		}
-	}
-	return 0, false
+	// prepare computes what decisions need, beyond what all limits have. Nil
+	// computes nothing.
+	prepare func(l *Limit) error
+	// moveTo returns s as it is moved to now: see clock.go. Nil leaves s alone.
+	moveTo func(l *Limit, s State, now Instant) State
+	// ends is [Limit.Ends] for a state whose instant is in bounds.
+	ends func(l *Limit, s State) Instant
+	// figures is [Limit.Figures]. Nil means two zeros.
+	figures func(l *Limit) (x, y int64)
 }
 
 // Bounds of a limit. They keep every intermediate result below 2^53.
@@ -110,10 +121,32 @@ type Spec struct {
 	Hold time.Duration
 }
 
+// check reports which figure of s is out of bounds. What only a bucket knows is
+// left to prepareBucket.
+func (s *Spec) check(r *row) error {
+	switch {
+	case s.Window < MinWindow || s.Window > MaxWindow:
+		return fmt.Errorf("window %v is outside %v to 10 years", s.Window, MinWindow)
+	case s.Window%time.Microsecond != 0:
+		return fmt.Errorf("window %v is finer than a microsecond", s.Window)
+	case s.Max < 0 || s.Max > r.most:
+		return fmt.Errorf("limit %d is outside 0 to %d", s.Max, r.most)
+	case s.Burst != 0 && r.traits&Refilled == 0:
+		return fmt.Errorf("%s has no burst", r.name)
+	case s.Hold != 0 && r.traits&Leased == 0:
+		return fmt.Errorf("%s has no hold", r.name)
+	case s.Hold < 0 || s.Hold > s.Window || s.Hold%time.Microsecond != 0:
+		return fmt.Errorf("hold %v is not whole microseconds from 0 to the window, %v", s.Hold, s.Window)
+	}
+	return nil
+}
+
 // A Limit is a valid [Spec] with what decisions need computed beforehand. It
 // is immutable, and shared by all requests that its rule matches.
 type Limit struct {
 	spec     Spec
+	row      *row
+	traits   Trait // those of row
 	window   int64 // µs
 	capacity int64 // most units that one request can ever get
 	ahead    int64 // µs that a state may lie ahead of an op; see clock.go
@@ -123,116 +156,29 @@ type Limit struct {
 	num, den int64
 	full     int64 // Burst*num
 
-	// SlidingWindow: the window is cut into steps of step µs.
-	step, steps int64
+	// SlidingWindow: the window is cut into cells of cell µs.
+	cell, cells int64
 
 	// Concurrency: refusals are remembered for hold µs, and forgotten together
 	// with others of the same holdStep µs.
 	hold, holdStep int64
+
+	share int64 // see Share
 }
 
-// New checks s and prepares it for decisions. Its errors say which figure is
-// out of which bounds.
-func New(s Spec) (*Limit, error) {
-	if s.Algorithm == 0 || s.Algorithm >= numAlgorithms {
-		return nil, fmt.Errorf("unknown algorithm %d", s.Algorithm)
-	}
-	if s.Window < MinWindow || s.Window > MaxWindow {
-		return nil, fmt.Errorf("window %v is outside %v to 10 years", s.Window, MinWindow)
-	}
-	if s.Window%time.Microsecond != 0 {
-		return nil, fmt.Errorf("window %v is finer than a microsecond", s.Window)
-	}
-	most := int64(MaxUnits)
-	switch s.Algorithm {
-	case SlidingWindow:
-		most = MaxSlidingWindowUnits
-	case Concurrency:
-		most = MaxInFlight
-	}
-	if s.Max < 0 || s.Max > most {
-		return nil, fmt.Errorf("limit %d is outside 0 to %d", s.Max, most)
-	}
-	l := &Limit{spec: s, window: s.Window.Microseconds(), capacity: s.Max}
-	switch s.Algorithm {
-	case TokenBucket:
-		if err := l.prepareBucket(); err != nil {
-			return nil, err
-		}
-	case SlidingWindow:
-		l.step = (l.window + gridSteps - 1) / gridSteps
-		l.steps = (l.window + l.step - 1) / l.step
-	case Concurrency:
-		l.hold = s.Hold.Microseconds()
-		l.holdStep = ceilDiv(l.hold, holdSteps*1000) * 1000
-	}
-	l.setAhead()
-	if s.Burst != 0 && s.Algorithm != TokenBucket {
-		return nil, fmt.Errorf("%v has no burst", s.Algorithm)
-	}
-	if s.Hold != 0 && s.Algorithm != Concurrency {
-		return nil, fmt.Errorf("%v has no hold", s.Algorithm)
-	}
-	if s.Hold < 0 || s.Hold > s.Window || s.Hold%time.Microsecond != 0 {
-		return nil, fmt.Errorf("hold %v is not whole microseconds from 0 to the window, %v", s.Hold, s.Window)
-	}
-	return l, nil
-}
+// Share returns how many units a replica may take at once, to spend on later ops
+// without asking the store; 0 or 1 means none. Decisions do not depend on it:
+// backends/layers/prefetch sees to it. It is no part of the Spec.
+func (l *Limit) Share() int64 { return l.share }
 
-// MustNew is New for limits known to be valid; it panics on an error.
-func MustNew(s Spec) *Limit {
-	l, err := New(s)
-	if err != nil {
-		panic(err)
+// WithShare returns l with another Share.
+func (l *Limit) WithShare(n int64) *Limit {
+	if n == l.share {
+		return l
 	}
-	return l
-}
-
-// prepareBucket finds num and den such that num/den is the refill interval in
-// microseconds and Burst*num is exact. The interval is exact where that fits
-// 52 bits (it does for all but extreme pairs of burst and window); else it is
-// rounded up to a decimal fraction with at least six significant digits, so
-// that the rate is low by less than 10^-6 and never high.
-func (l *Limit) prepareBucket() error {
-	s := &l.spec
-	if s.Max < 1 {
-		return errors.New("a token bucket's rate must be at least 1 per window; to refuse everything use fixed_window with limit 0")
-	}
-	if s.Burst == 0 {
-		s.Burst = s.Max
-	}
-	if s.Burst < 1 || s.Burst > MaxUnits {
-		return fmt.Errorf("burst %d is outside 1 to %d", s.Burst, int64(MaxUnits))
-	}
-	if s.Max > l.window*(MaxRate/1_000_000) {
-		return fmt.Errorf("rate %d per %v is faster than %d per second", s.Max, s.Window, MaxRate)
-	}
-	l.capacity = s.Burst
-	g := gcd(s.Max, l.window)
-	if num, den := l.window/g, s.Max/g; s.Burst <= maxExact/num {
-		l.num, l.den, l.full = num, den, s.Burst*num
-		return nil
-	}
-	// Largest power of ten that keeps Burst*num within bounds.
-	for scale := int64(10_000_000); scale >= 1; scale /= 10 {
-		n := new(big.Int).Mul(big.NewInt(l.window), big.NewInt(scale))
-		n.Add(n, big.NewInt(s.Max-1)).Div(n, big.NewInt(s.Max))
-		if !n.IsInt64() {
-			continue
-		}
-		if num := n.Int64(); num >= 1_000_000 && s.Burst <= maxExact/num {
-			l.num, l.den, l.full = num, scale, s.Burst*num
-			return nil
-		}
-	}
-	return fmt.Errorf("burst %d takes too long to refill at %d per %v; use a smaller burst", s.Burst, s.Max, s.Window)
-}
-
-func gcd(a, b int64) int64 {
-	for b != 0 {
-		a, b = b, a%b
-	}
-	return a
+	other := *l
+	other.share = n
+	return &other
 }
 
 // Spec returns what the limit was made from, with Burst filled in.
@@ -256,22 +202,45 @@ func (l *Limit) Capacity() int64 { return l.capacity }
 // (Lua, SQL) get the same arithmetic.
 func (l *Limit) Interval() (num, den int64) { return l.num, l.den }
 
+// RefillTime returns how long a [Refilled] limit takes to regain units, rounded
+// up to microseconds. They must be no more than Capacity.
+func (l *Limit) RefillTime(units int64) time.Duration { return micros(ceilDiv(units*l.num, l.den)) }
+
+// WindowEnd returns when the window that at is in ends, for an [Aligned] limit.
+func (l *Limit) WindowEnd(at Instant) Instant {
+	return at - at%Instant(l.window) + Instant(l.window)
+}
+
 // Grid returns a sliding window's resolution: the weight of the previous
 // window falls in steps (at most 2^20) of step microseconds each, counted from
 // the start of the current one. The last of them may be cut short.
-func (l *Limit) Grid() (step, steps int64) { return l.step, l.steps }
+func (l *Limit) Grid() (step, steps int64) { return l.cell, l.cells }
 
 // Hold returns how long a Concurrency limit remembers a refusal, and in what
 // steps: with others of the same step it is forgotten at the step's end.
 func (l *Limit) Hold() (hold, step time.Duration) { return micros(l.hold), micros(l.holdStep) }
 
+// Figures returns the two figures that decisions by this algorithm need beside
+// Capacity and Window: those of Interval, Grid or Hold (in microseconds), or
+// zeros. They are for drivers that hand limits of any algorithm to code
+// elsewhere.
+func (l *Limit) Figures() (x, y int64) {
+	if l.row.figures == nil {
+		return 0, 0
+	}
+	return l.row.figures(l)
+}
+
+// Is says whether the limit's algorithm has one of the traits.
+func (l *Limit) Is(t Trait) bool { return l.traits&t != 0 }
+
 // String renders the limit as rules and messages write it.
 func (l *Limit) String() string {
-	if l.spec.Algorithm == TokenBucket {
-		return fmt.Sprintf("%v %d/%v burst %d", l.spec.Algorithm, l.spec.Max, l.spec.Window, l.spec.Burst)
+	switch {
+	case l.Is(Refilled):
+		return fmt.Sprintf("%s %d/%v burst %d", l.row.name, l.spec.Max, l.spec.Window, l.spec.Burst)
+	case l.Is(Leased):
+		return fmt.Sprintf("%s %d", l.row.name, l.spec.Max)
 	}
-	if l.spec.Algorithm == Concurrency {
-		return fmt.Sprintf("%v %d", l.spec.Algorithm, l.spec.Max)
-	}
-	return fmt.Sprintf("%v %d/%v", l.spec.Algorithm, l.spec.Max, l.spec.Window)
+	return fmt.Sprintf("%s %d/%v", l.row.name, l.spec.Max, l.spec.Window)
 }

@@ -19,6 +19,14 @@ func (i Instant) Time() time.Time { return time.UnixMicro(int64(i)).UTC() }
 // Add returns i moved by the whole microseconds of d.
 func (i Instant) Add(d time.Duration) Instant { return i + Instant(d.Microseconds()) }
 
+// AddUp returns i moved by d, which is rounded up to whole microseconds.
+func (i Instant) AddUp(d time.Duration) Instant {
+	return i + Instant(ceilDiv(int64(d), int64(time.Microsecond)))
+}
+
+// Sub returns how long after j i is.
+func (i Instant) Sub(j Instant) time.Duration { return micros(int64(i - j)) }
+
 // Never is the Retry of a cost that no wait makes room for.
 const Never = time.Duration(-1)
 
@@ -48,10 +56,6 @@ type Op struct {
 	// becomes of the request's other ops. (`charge: each` in rules.) It means
 	// nothing to Concurrency: a refused request holds no lease.
 	Each bool
-	// Share is how many units a replica may take at once, to spend on later
-	// ops under the key without asking the store; 0 or 1 means none. Stores
-	// and this package ignore it: backends/share sees to it.
-	Share int64
 }
 
 // MaxHolderLen bounds Op.Holder.
@@ -82,12 +86,15 @@ const (
 // separated: of the last one it looks at all.
 const OwnerSlice = 1024
 
+// ChargesEach says whether op is charged also when its request is refused.
+func (op *Op) ChargesEach() bool { return op.Each && !op.Limit.Is(Leased) }
+
 // Rest returns what is left to be done of op, the only one of the request that
 // v answers, and whether there is anything: only EndOwner leaves something. Ops
 // that are repeated until there is nothing left end all leases of an owner that
 // were granted before the first of them.
 func (op *Op) Rest(v *Verdict) (Op, bool) {
-	if op.Limit.Algorithm() != Concurrency || !op.endsOwner() || v.Err != nil || v.Outcomes[0].Retry <= 0 {
+	if !op.Limit.Is(Leased) || !op.endsOwner() || v.Err != nil || v.Outcomes[0].Retry <= 0 {
 		return Op{}, false
 	}
 	rest := *op
@@ -155,4 +162,14 @@ func (v *Verdict) Reset(n int) {
 	}
 	*v = Verdict{Outcomes: v.Outcomes[:n]}
 	clear(v.Outcomes)
+}
+
+// firstWithKey returns the index of the first op with ops[i]'s key.
+func firstWithKey(ops []Op, i int) int {
+	for j := range ops[:i] {
+		if ops[j].Key == ops[i].Key {
+			return j
+		}
+	}
+	return i
 }

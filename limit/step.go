@@ -45,39 +45,21 @@ type Record struct {
 // if the returned one is kept. A Concurrency limit's state changes in place.
 func Step(s State, op *Op, now Instant) (State, Outcome) {
 	now = bounded(now)
-	if op.Limit.spec.Algorithm == Concurrency {
+	if op.Limit.Is(Leased) {
 		return stepConcurrency(s, op, now, true)
 	}
 	out := s.step(op, now)
 	return s, out
 }
 
-// step is Step in place, for limits that count units per time.
-func (s *State) step(op *Op, now Instant) (out Outcome) {
-	at := now
-	if s.At > now {
-		s.moveTo(now, op.Limit)
-		at = max(now, min(s.At, MaxInstant))
+// delay adds to the waits of an op that was decided as if it came so much later.
+func (o *Outcome) delay(by time.Duration) {
+	if o.Retry > 0 {
+		o.Retry += by
 	}
-	switch op.Limit.spec.Algorithm {
-	case FixedWindow:
-		out = stepFixedWindow(s, op, at)
-	case SlidingLog:
-		out = stepSlidingLog(s, op, at)
-	case SlidingWindow:
-		out = stepSlidingWindow(s, op, at)
-	case TokenBucket:
-		out = stepTokenBucket(s, op, at)
+	if o.Reset > 0 {
+		o.Reset += by
 	}
-	if late := time.Duration(at-now) * time.Microsecond; late > 0 {
-		if out.Retry > 0 {
-			out.Retry += late
-		}
-		if out.Reset > 0 {
-			out.Reset += late
-		}
-	}
-	return out
 }
 
 func bounded(i Instant) Instant { return min(max(i, 0), MaxInstant) }
@@ -86,36 +68,19 @@ func bounded(i Instant) Instant { return min(max(i, 0), MaxInstant) }
 // A store may drop the state then, and must keep it until then.
 func (l *Limit) Ends(s State) Instant {
 	s.At = min(max(s.At, 0), MaxInstant)
-	switch l.spec.Algorithm {
-	case FixedWindow:
-		return s.At + Instant(l.window)
-	case SlidingWindow:
-		if s.N > 0 {
-			return s.At + Instant(2*l.window)
-		}
-		return s.At + Instant(l.window)
-	case TokenBucket:
-		return s.At + Instant(ceilDiv(l.full-l.level(&s, s.At), l.den))
-	case SlidingLog:
-		if n := len(s.Log); n > 0 {
-			return s.Log[n-1].At + Instant(l.window)
-		}
-	case Concurrency:
-		return s.Leases.ends()
-	}
-	return s.At
+	return l.row.ends(l, s)
 }
 
 // wanted is the cost that Retry is about: asking without taking, or giving
 // back, is about one unit.
-func (op *Op) wanted() int64 { return max(op.Cost, 1) }
+func wanted(cost int64) int64 { return max(cost, 1) }
 
-// refund returns how many of the used units op gives back.
-func (op *Op) refund(used int64) int64 {
-	if op.Cost < -used {
+// refund returns how many of the used units a negative cost gives back.
+func refund(cost, used int64) int64 {
+	if cost < -used {
 		return used
 	}
-	return -op.Cost
+	return -cost
 }
 
 func micros(n int64) time.Duration { return time.Duration(n) * time.Microsecond }

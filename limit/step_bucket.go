@@ -1,8 +1,72 @@
 package limit
 
+import (
+	"errors"
+	"fmt"
+	"math/big"
+)
+
 // Token bucket: the level rises by den per microsecond up to full, and one
 // unit costs num; see Limit.Interval. Fractions of a unit are
 // kept, so a key that is asked often refills as fast as one that is not.
+
+// prepareBucket checks a bucket's rate and burst, and computes how it refills.
+func prepareBucket(l *Limit) error {
+	s := &l.spec
+	if s.Max < 1 {
+		return errors.New("a token bucket's rate must be at least 1 per window; to refuse everything use fixed_window with limit 0")
+	}
+	if s.Burst == 0 {
+		s.Burst = s.Max
+	}
+	if s.Burst < 1 || s.Burst > MaxUnits {
+		return fmt.Errorf("burst %d is outside 1 to %d", s.Burst, int64(MaxUnits))
+	}
+	if s.Max > l.window*(MaxRate/1_000_000) {
+		return fmt.Errorf("rate %d per %v is faster than %d per second", s.Max, s.Window, MaxRate)
+	}
+	l.capacity = s.Burst
+	if !l.setInterval() {
+		return fmt.Errorf("burst %d takes too long to refill at %d per %v; use a smaller burst", s.Burst, s.Max, s.Window)
+	}
+	l.ahead = min(l.window, ceilDiv(l.full, l.den)) // no longer than it needs to fill
+	return nil
+}
+
+// setInterval finds num and den such that num/den is the refill interval in
+// microseconds and Burst*num is exact, and says whether there are such. The
+// interval is exact where that fits 52 bits (it does for all but extreme pairs
+// of burst and window); else it is rounded up to a decimal fraction with at
+// least six significant digits, so that the rate is low by less than 10^-6 and
+// never high.
+func (l *Limit) setInterval() bool {
+	s := &l.spec
+	g := gcd(s.Max, l.window)
+	if num, den := l.window/g, s.Max/g; s.Burst <= maxExact/num {
+		l.num, l.den, l.full = num, den, s.Burst*num
+		return true
+	}
+	// Largest power of ten that keeps Burst*num within bounds.
+	for scale := int64(10_000_000); scale >= 1; scale /= 10 {
+		n := new(big.Int).Mul(big.NewInt(l.window), big.NewInt(scale))
+		n.Add(n, big.NewInt(s.Max-1)).Div(n, big.NewInt(s.Max))
+		if !n.IsInt64() {
+			continue
+		}
+		if num := n.Int64(); num >= 1_000_000 && s.Burst <= maxExact/num {
+			l.num, l.den, l.full = num, scale, s.Burst*num
+			return true
+		}
+	}
+	return false
+}
+
+func gcd(a, b int64) int64 {
+	for b != 0 {
+		a, b = b, a%b
+	}
+	return a
+}
 
 // level returns s's level at instant now >= s.At, in 1/den µs. A level that
 // another limit wrote keeps its whole units: lowering the burst cuts it off,
@@ -22,15 +86,14 @@ func (l *Limit) level(s *State, now Instant) int64 {
 	return l.full
 }
 
-func stepTokenBucket(s *State, op *Op, now Instant) Outcome {
-	l := op.Limit
+func stepTokenBucket(l *Limit, s *State, cost int64, now Instant) Outcome {
 	level := l.level(s, now)
-	admitted := op.Cost < 0 || op.wanted() <= level/l.num
-	if admitted && op.Cost != 0 {
-		if op.Cost > 0 {
-			level -= op.Cost * l.num
+	admitted := cost < 0 || wanted(cost) <= level/l.num
+	if admitted && cost != 0 {
+		if cost > 0 {
+			level -= cost * l.num
 		} else {
-			level += min(op.refund(l.capacity)*l.num, l.full-level)
+			level += min(refund(cost, l.capacity)*l.num, l.full-level)
 		}
 		*s = State{At: now, N: level, M: l.num}
 	}
@@ -39,11 +102,20 @@ func stepTokenBucket(s *State, op *Op, now Instant) Outcome {
 		Remaining: level / l.num,
 		Reset:     micros(ceilDiv(l.full-level, l.den)),
 	}
-	switch n := op.wanted(); {
+	switch n := wanted(cost); {
 	case n > l.capacity:
 		out.Retry = Never
 	case n*l.num > level:
 		out.Retry = micros(ceilDiv(n*l.num-level, l.den))
 	}
 	return out
+}
+
+func moveBucket(_ *Limit, s State, now Instant) State {
+	s.At = now
+	return s
+}
+
+func endsBucket(l *Limit, s State) Instant {
+	return s.At + Instant(ceilDiv(l.full-l.level(&s, s.At), l.den))
 }

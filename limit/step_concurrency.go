@@ -9,6 +9,16 @@ import (
 // nothing is counted twice. A refused op is remembered for Hold, so that tiers
 // above the limit can be distinguished.
 
+func prepareHold(l *Limit) error {
+	l.hold = l.spec.Hold.Microseconds()
+	l.holdStep = ceilDiv(l.hold, holdSteps*1000) * 1000
+	return nil
+}
+
+func holdFigures(l *Limit) (hold, step int64) { return l.hold, l.holdStep }
+
+func endsLeases(_ *Limit, s State) Instant { return s.Leases.ends() }
+
 // stepConcurrency decides op on s, which it changes in place. again says that
 // an acquire that finds its lease is a repetition, and not the same op twice
 // in one request.
@@ -110,7 +120,7 @@ func (s *LeaseSet) giveBackAny(op *Op, now Instant) bool {
 	n := min(-max(op.Cost, -maxExact), s.remembered(now)+s.inFlight(now))
 	left := n - s.forgive(now, n)
 	for range left {
-		q, _ := s.nth(now, 0)
+		q := s.nth(now, 0)
 		s.set(q.holder, 0)
 	}
 	return n > 0
@@ -171,7 +181,7 @@ func (s *LeaseSet) describe(op *Op, now Instant, out *Outcome) {
 	case l.capacity == 0 || ended || op.Cost == 0 && op.Holder != "" && !out.Held:
 		out.Retry = Never
 	case n >= l.capacity:
-		q, _ := s.nth(now, n-l.capacity)
+		q := s.nth(now, n-l.capacity)
 		out.Retry = micros(int64(expiry(q.score) - now))
 	}
 }
@@ -180,7 +190,7 @@ func (s *LeaseSet) describe(op *Op, now Instant, out *Outcome) {
 // then all of the request was, and is not charged again.
 func repeated(states []State, ops []Op, now Instant) bool {
 	for i := range ops {
-		if op := &ops[i]; op.Limit.spec.Algorithm == Concurrency && op.Cost > 0 {
+		if op := &ops[i]; op.Limit.Is(Leased) && op.Cost > 0 {
 			if _, ok := states[firstWithKey(ops, i)].Leases.get(op.Holder, now); ok {
 				return true
 			}
@@ -194,7 +204,7 @@ func decideRepeated(states []State, ops []Op, now Instant, v *Verdict) {
 	for i := range ops {
 		op, at := &ops[i], firstWithKey(ops, i)
 		ask := Op{Limit: op.Limit}
-		if op.Limit.spec.Algorithm == Concurrency && op.Cost > 0 {
+		if op.Limit.Is(Leased) && op.Cost > 0 {
 			if _, ok := states[at].Leases.get(op.Holder, now); ok {
 				ask = *op
 			}

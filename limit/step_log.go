@@ -3,16 +3,15 @@ package limit
 // Sliding log: every admission is kept for one window, so that the half-open
 // interval (now-W, now] is counted exactly.
 
-func stepSlidingLog(s *State, op *Op, now Instant) Outcome {
-	l := op.Limit
+func stepSlidingLog(l *Limit, s *State, cost int64, now Instant) Outcome {
 	log, used := s.live(now - Instant(l.window))
-	admitted := fits(used, op, l.capacity)
-	if admitted && op.Cost != 0 {
-		if op.Cost > 0 {
-			log = append(log, Record{At: now, N: op.Cost})
-			used += op.Cost
+	admitted := fits(used, cost, l.capacity)
+	if admitted && cost != 0 {
+		if cost > 0 {
+			log = append(log, Record{At: now, N: cost})
+			used += cost
 		} else {
-			back := op.refund(used)
+			back := refund(cost, used)
 			log = withoutNewest(log, back)
 			used -= back
 		}
@@ -25,13 +24,28 @@ func stepSlidingLog(s *State, op *Op, now Instant) Outcome {
 	if len(log) > 0 {
 		out.Reset = micros(int64(log[len(log)-1].At) + l.window - int64(now))
 	}
-	switch n := op.wanted(); {
+	switch n := wanted(cost); {
 	case n > l.capacity:
 		out.Retry = Never
 	case n > l.capacity-used:
 		out.Retry = micros(int64(whenFreed(log, n-(l.capacity-used))) + l.window - int64(now))
 	}
 	return out
+}
+
+func moveLog(l *Limit, s State, now Instant) State {
+	_, used := s.live(now - Instant(l.window))
+	if used == 0 {
+		return State{}
+	}
+	return State{At: now, N: used, Log: []Record{{At: now, N: used}}}
+}
+
+func endsLog(l *Limit, s State) Instant {
+	if n := len(s.Log); n > 0 {
+		return s.Log[n-1].At + Instant(l.window)
+	}
+	return s.At
 }
 
 // Coarser returns a SlidingLog's state with about half the records: of each two

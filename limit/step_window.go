@@ -2,37 +2,44 @@ package limit
 
 // Fixed window: windows are [k*W, (k+1)*W) since the Unix epoch.
 
-func stepFixedWindow(s *State, op *Op, now Instant) Outcome {
-	l := op.Limit
+func stepFixedWindow(l *Limit, s *State, cost int64, now Instant) Outcome {
 	start := now - now%Instant(l.window)
 	used := max(s.N, 0)
 	if s.At < start {
 		used = 0
 	}
 	wait := int64(start) + l.window - int64(now)
-	admitted := fits(used, op, l.capacity)
-	if admitted && op.Cost != 0 {
-		if op.Cost > 0 {
-			used += op.Cost
+	admitted := fits(used, cost, l.capacity)
+	if admitted && cost != 0 {
+		if cost > 0 {
+			used += cost
 		} else {
-			used -= op.refund(used)
+			used -= refund(cost, used)
 		}
 		s.At, s.N = start, used
 	}
 	out := Outcome{Admitted: admitted, Remaining: max(l.capacity-used, 0), Reset: micros(wait)}
 	switch {
-	case op.wanted() > l.capacity:
+	case wanted(cost) > l.capacity:
 		out.Retry = Never
-	case op.wanted() > l.capacity-used:
+	case wanted(cost) > l.capacity-used:
 		out.Retry = micros(wait)
 	}
 	return out
 }
 
-// fits says whether op has room where used of capacity units are gone. Used
+func endsFixedWindow(l *Limit, s State) Instant { return s.At + Instant(l.window) }
+
+// moveWindow moves what was taken to the window that now is in.
+func moveWindow(l *Limit, s State, now Instant) State {
+	s.At = now - now%Instant(l.window)
+	return s
+}
+
+// fits says whether cost has room where used of capacity units are gone. Used
 // can exceed capacity after the limit was lowered.
-func fits(used int64, op *Op, capacity int64) bool {
-	return op.Cost < 0 || op.wanted() <= capacity-used
+func fits(used, cost, capacity int64) bool {
+	return cost < 0 || wanted(cost) <= capacity-used
 }
 
 // Sliding window: what was taken in the previous window of the grid counts in
@@ -40,8 +47,13 @@ func fits(used int64, op *Op, capacity int64) bool {
 // in up to 2^20 equal steps, counted from the window's start so that it is
 // rounded up also where they do not divide the window; so is the product.
 
-func stepSlidingWindow(s *State, op *Op, now Instant) Outcome {
-	l := op.Limit
+func prepareGrid(l *Limit) error {
+	l.cell = (l.window + gridSteps - 1) / gridSteps
+	l.cells = (l.window + l.cell - 1) / l.cell
+	return nil
+}
+
+func stepSlidingWindow(l *Limit, s *State, cost int64, now Instant) Outcome {
 	start := now - now%Instant(l.window)
 	cur, prev := min(max(s.N, 0), maxExact), min(max(s.M, 0), maxExact)
 	if s.At < start {
@@ -52,12 +64,12 @@ func stepSlidingWindow(s *State, op *Op, now Instant) Outcome {
 	}
 	rest := int64(start) + l.window - int64(now) // of the current window, µs, 1..W
 	weighted := l.weigh(prev, rest)
-	admitted := fits(cur+weighted, op, l.capacity)
-	if admitted && op.Cost != 0 {
-		if op.Cost > 0 {
-			cur += op.Cost
+	admitted := fits(cur+weighted, cost, l.capacity)
+	if admitted && cost != 0 {
+		if cost > 0 {
+			cur += cost
 		} else {
-			back := op.refund(cur + prev)
+			back := refund(cost, cur+prev)
 			fromCur := min(back, cur)
 			cur, prev = cur-fromCur, prev-(back-fromCur)
 			weighted = l.weigh(prev, rest)
@@ -71,7 +83,7 @@ func stepSlidingWindow(s *State, op *Op, now Instant) Outcome {
 	case prev > 0:
 		out.Reset = micros(rest)
 	}
-	switch n := op.wanted(); {
+	switch n := wanted(cost); {
 	case n > l.capacity:
 		out.Retry = Never
 	case n > l.capacity-cur-weighted:
@@ -80,11 +92,18 @@ func stepSlidingWindow(s *State, op *Op, now Instant) Outcome {
 	return out
 }
 
+func endsSlidingWindow(l *Limit, s State) Instant {
+	if s.N > 0 {
+		return s.At + Instant(2*l.window)
+	}
+	return s.At + Instant(l.window)
+}
+
 // weigh returns how much of count units of a window still counts when rest
 // microseconds of the next one are left.
 func (l *Limit) weigh(count, rest int64) int64 {
 	count = min(count, MaxSlidingWindowUnits)
-	return ceilDiv(count*(l.steps-(l.window-rest)/l.step), l.steps)
+	return ceilDiv(count*(l.cells-(l.window-rest)/l.cell), l.cells)
 }
 
 // slidingRetry returns the wait until n units fit: within the current window
@@ -103,5 +122,5 @@ func (l *Limit) restFor(count, room int64) int64 {
 	if count <= room {
 		return l.window
 	}
-	return max(l.window-(l.steps-room*l.steps/count)*l.step, 0)
+	return max(l.window-(l.cells-room*l.cells/count)*l.cell, 0)
 }

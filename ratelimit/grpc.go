@@ -3,9 +3,9 @@ package ratelimit
 import (
 	"context"
 	"fmt"
-	"sync"
 	"time"
 
+	rls "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/encoding"
@@ -15,8 +15,6 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
-
-	rls "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 )
 
 // Register makes s answer ShouldRateLimit on srv, which must have been made
@@ -25,36 +23,6 @@ import (
 func Register(srv grpc.ServiceRegistrar, s *Service, observe func(time.Duration, CallResult)) {
 	h := &grpcHandler{service: s, observe: observe}
 	srv.RegisterService(&serviceDesc, h)
-}
-
-// A CallResult is what became of a call.
-type CallResult uint8
-
-// The results of a call.
-const (
-	CallOK CallResult = iota
-	CallOverLimit
-	CallInvalid
-	CallFailed // by policy, as the counters could not be asked
-	NumCallResults
-)
-
-// String returns the result's metric label.
-func (r CallResult) String() string {
-	return [NumCallResults]string{"ok", "over_limit", "invalid", "failed"}[r]
-}
-
-// Result says what became of the call that r answers.
-func (r *Response) Result() CallResult {
-	switch {
-	case r.Err != nil && r.Err.Code == codeUnavailable:
-		return CallFailed
-	case r.Err != nil:
-		return CallInvalid
-	case r.OverLimit:
-		return CallOverLimit
-	}
-	return CallOK
 }
 
 var serviceDesc = grpc.ServiceDesc{
@@ -73,27 +41,10 @@ type grpcHandler struct {
 	observe func(time.Duration, CallResult)
 }
 
-// An exchange is a call's request and response, pooled together. grpc-go
-// encodes the response before it lets go of it, so the codec puts it back.
-type exchange struct {
-	req       Request
-	resp      Response
-	malformed error // why req could not be decoded
-
-	reqs  [1]*Request
-	resps [1]*Response
-}
-
-var exchanges = sync.Pool{New: func() any {
-	ex := new(exchange)
-	ex.reqs[0], ex.resps[0] = &ex.req, &ex.resp
-	return ex
-}}
-
 func shouldRateLimit(h any, ctx context.Context, dec func(any) error, intercept grpc.UnaryServerInterceptor) (any, error) {
 	ex := exchanges.Get().(*exchange)
 	err := dec(ex)
-	hasMessage(ctx)
+	countMessageRead(ctx)
 	if err != nil {
 		exchanges.Put(ex)
 		return nil, err
@@ -125,11 +76,11 @@ func (h *grpcHandler) shouldRateLimit(ctx context.Context, ex *exchange) (err er
 		return status.Error(codes.InvalidArgument, ex.malformed.Error())
 	}
 	if md, ok := metadata.FromIncomingContext(ctx); ok {
-		ex.req.about(first(md, MetadataID), first(md, MetadataOwner), first(md, MetadataLeaseKey))
+		ex.req.setMetadata(firstValue(md, MetadataID), firstValue(md, MetadataOwner), firstValue(md, MetadataLeaseKey))
 	}
-	ex.req.Peer = identityIn(ctx)
+	ex.req.Peer = identityOf(ctx)
 	if ctx.Err() != nil {
-		h.service.Abandoned(&ex.req)
+		h.service.QueueReturns(&ex.req)
 		return status.FromContextError(ctx.Err()).Err()
 	}
 	h.service.Decide(ctx, ex.reqs[:], ex.resps[:])
@@ -143,7 +94,7 @@ func (h *grpcHandler) shouldRateLimit(ctx context.Context, ex *exchange) (err er
 	return nil
 }
 
-func first(md metadata.MD, name string) string {
+func firstValue(md metadata.MD, name string) string {
 	if values := md[name]; len(values) > 0 {
 		return values[0]
 	}

@@ -26,7 +26,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/headgate-rls/headgate/backends"
-	"github.com/headgate-rls/headgate/ratelimit/unary"
+	"github.com/headgate-rls/headgate/internal/unary"
 )
 
 // onTransports runs f with the service on each transport, over a backend that
@@ -210,8 +210,37 @@ func TestJSON(t *testing.T) {
 	}
 }
 
+// TestLateCallsEndRequests: a call that nobody waits for ends the requests in flight
+// that its message ends. Other such calls cost next to nothing: they are not decoded.
+func TestLateCallsEndRequests(t *testing.T) {
+	h := setup(t, inFlightRules)
+	abandoned := UnaryHandler(h.Service, h.countCall).Abandoned
+	late := func(entries string, negative bool) *unary.Call {
+		m := protoRequest("d", entries)
+		m.Descriptors[0].IsNegativeHits = negative
+		message, err := proto.Marshal(m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return &unary.Call{Message: message}
+	}
+	token := h.acquire("tenant=a")
+	h.ask(desc("anon=x"))
+	h.wantInFlight(2)
+	abandoned(late(OpKey+"=release,"+LeaseEntry+"="+token, false))
+	abandoned(late("anon=x", true))
+	ordinary := late("tenant=b", false)
+	if n := testing.AllocsPerRun(100, func() { abandoned(ordinary) }); n != 0 {
+		t.Errorf("%v objects are allocated for a call that ends nothing, want 0", n)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	h.Close(ctx) // returns when all is given back
+	h.wantInFlight(0)
+}
+
 // What finds no worker is answered by policy, at once.
-func TestShed(t *testing.T) {
+func TestCallsAreAnsweredWithoutTheBackendWhenShed(t *testing.T) {
 	h := setup(t, failing, func(c *Config) { c.Caps = modelCaps(false) })
 	shed := UnaryHandler(h.Service, h.countCall).Shed
 	var calls []*unary.Call

@@ -11,14 +11,14 @@ import (
 	"google.golang.org/grpc/tap"
 )
 
-// A proxy that is terminated tells of the ends of its requests in flight and
-// hangs up in the same moment. grpc-go cancels the calls of a connection that
-// has ended, and a handler that waits for its message and for the cancellation
-// at once gets either by chance. So the connection is said to have ended only
-// when the handlers of all calls that arrived have their messages.
+// A proxy that is terminated reports the ends of its requests in flight and
+// closes the connection in the same moment. grpc-go cancels the calls of a closed
+// connection, and a handler that waits for its message may see the cancellation
+// first. So grpc-go learns of the end of a connection only when all calls that
+// arrived have their messages.
 
-// settleLimit bounds how long the end of a connection is kept back: calls of
-// which the message never came would keep it for ever.
+// settleLimit bounds how long the end of a connection is withheld, because some
+// calls may never get their message.
 const settleLimit = time.Second
 
 // Listener returns l for a server of which [Register] made s a part and which
@@ -35,7 +35,7 @@ func (l listener) Accept() (net.Conn, error) {
 	return &settlingConn{Conn: nc}, nil
 }
 
-// A settlingConn keeps its end back while handlers wait for messages.
+// A settlingConn withholds its end while handlers wait for messages.
 type settlingConn struct {
 	net.Conn
 	unread atomic.Int64 // calls that have arrived and whose handlers have no message yet
@@ -69,10 +69,16 @@ func settling(ctx context.Context) *settlingConn {
 }
 
 // ReadBeforeEnd makes a server hand every call that has arrived to its handler,
-// also when the client has hung up since. It wants a [Listener].
-func ReadBeforeEnd() grpc.ServerOption {
+// even if the client has closed the connection since. The server needs a
+// [Listener]. The option takes the place of [grpc.InTapHandle]: admit is the
+// server's own, and may refuse a call.
+func ReadBeforeEnd(admit tap.ServerInHandle) grpc.ServerOption {
 	// It is called in the goroutine that reads the connection.
 	return grpc.InTapHandle(func(ctx context.Context, info *tap.Info) (context.Context, error) {
+		ctx, err := admit(ctx, info)
+		if err != nil {
+			return ctx, err
+		}
 		if c := settling(ctx); c != nil && info.FullMethodName == Method && ctx.Err() == nil {
 			c.unread.Add(1)
 		}
@@ -80,8 +86,9 @@ func ReadBeforeEnd() grpc.ServerOption {
 	})
 }
 
-// hasMessage says that the handler of a call has its message, or will not get it.
-func hasMessage(ctx context.Context) {
+// countMessageRead notes that the handler of a call has its message, or that the
+// message could not be read.
+func countMessageRead(ctx context.Context) {
 	if c := settling(ctx); c != nil {
 		c.unread.Add(-1)
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/headgate-rls/headgate/backends/memory"
 	"github.com/headgate-rls/headgate/descriptors"
 	"github.com/headgate-rls/headgate/limit"
+	"github.com/headgate-rls/headgate/ratelimit/leases"
 )
 
 // modelBackend is limit.Decide over a map: the reference model, with a switch
@@ -104,7 +105,7 @@ func setup(t *testing.T, rules string, change ...func(*Config)) *harness {
 	conf := Config{
 		Backend: h.be, Caps: modelCaps(true), Local: h.local,
 		Now: func() limit.Instant { return h.now },
-		Log: slog.New(slog.NewTextHandler(h.log, nil)), Metrics: h.counts,
+		Log: slog.New(slog.NewTextHandler(h.log, &slog.HandlerOptions{Level: slog.LevelDebug})), Metrics: h.counts,
 		Registry: memory.NewRegistry(time.Now),
 		Headers:  Headers{RetryAfter: "Retry-After", Rule: "x-headgate-rule"},
 	}
@@ -116,7 +117,6 @@ func setup(t *testing.T, rules string, change ...func(*Config)) *harness {
 		t.Fatal(err)
 	}
 	h.Service = s
-	s.wall = func() time.Time { return time.UnixMicro(int64(h.now)) }
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()
@@ -214,9 +214,9 @@ func (m *countingMetrics) Refusals(domain, rule, limit string) Counter {
 	return countFunc(func() { m.add(domain + "/" + rule + " refused by " + limit) })
 }
 
-func (m *countingMetrics) Lease(domain, rule string) *LeaseCounters {
-	var c LeaseCounters
-	for e := range NumLeaseEvents {
+func (m *countingMetrics) Lease(domain, rule string) *leases.Counters {
+	var c leases.Counters
+	for e := range leases.NumEvents {
 		name := domain + "/" + rule + " " + e.String()
 		c[e] = countFunc(func() { m.add(name) })
 	}

@@ -4,24 +4,13 @@ import (
 	"strconv"
 
 	"github.com/headgate-rls/headgate/descriptors"
+	"github.com/headgate-rls/headgate/internal/units"
 	"github.com/headgate-rls/headgate/limit"
 )
 
-// Headers says which headers a response brings. An empty name leaves that
-// header out.
-type Headers struct {
-	// Limit, Remaining and Reset describe the limit closest to refusing, as
-	// the reference service's LIMIT_*_HEADER do.
-	Limit, Remaining, Reset string
-	// RetryAfter is sent with refusals that waiting helps against, in seconds.
-	RetryAfter string
-	// Rule is sent with refusals and names the rule.
-	Rule string
-}
-
 // addHeaders adds the headers about limits.
 func (c *call) addHeaders(b *batch, who *refusal) {
-	h := &b.s.conf.Headers
+	h := &b.engine.conf.Headers
 	if h.Limit == "" && h.Remaining == "" && h.Reset == "" {
 		return
 	}
@@ -61,9 +50,9 @@ func (c *call) addHeader(name, value string) {
 
 // refuse adds what only a refusal has, and logs it.
 func (c *call) refuse(b *batch, who *refusal) {
-	h := &b.s.conf.Headers
+	h := &b.engine.conf.Headers
 	if who.wait != limit.Never && (who.tier == nil || !who.tier.hasRetry) {
-		c.addHeader(h.RetryAfter, strconv.FormatInt(max(seconds(who.wait), 1), 10))
+		c.addHeader(h.RetryAfter, strconv.FormatInt(max(units.CeilSeconds(who.wait), 1), 10))
 	}
 	c.addHeader(h.Rule, who.view.name)
 	if t := who.tier; t != nil {
@@ -72,13 +61,13 @@ func (c *call) refuse(b *batch, who *refusal) {
 	} else if r := c.parts[who.part].view.rule.Response; r != nil {
 		c.addResponse(r.Content, r.Headers)
 	}
-	ok, skipped := b.s.refusals.allow()
+	ok, skipped := b.engine.refusals.Allow()
 	switch {
 	case !ok:
 	case who.tier != nil:
-		b.s.conf.Log.Info("rate limit applied for resource "+who.view.rule, "domain", c.req.Domain, "tier", who.tier.label, "not_logged", skipped)
+		b.engine.conf.Log.Debug("request refused by a tier", "domain", c.req.Domain, "rule", who.view.rule, "tier", who.tier.label, "suppressed", skipped)
 	default:
-		b.s.conf.Log.Info("refused", "rule", who.view.name, "retry_after", who.wait, "not_logged", skipped)
+		b.engine.conf.Log.Debug("request refused", "rule", who.view.name, "retry_after", who.wait, "suppressed", skipped)
 	}
 }
 

@@ -14,8 +14,9 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/headgate-rls/headgate/backends"
+	"github.com/headgate-rls/headgate/backends/memory"
 	"github.com/headgate-rls/headgate/limit"
-	"github.com/headgate-rls/headgate/ratelimit/lease"
+	"github.com/headgate-rls/headgate/ratelimit/leases"
 )
 
 // heavy-operation has three thresholds.
@@ -84,10 +85,10 @@ func (h *harness) acquire(text string) string {
 // wantInFlight wants n leases, as the store counts them.
 func (h *harness) wantInFlight(n int64) {
 	h.Helper()
-	if err := h.count(context.Background()); err != nil {
+	if err := h.Leases().Join(context.Background()); err != nil {
 		h.Fatal(err)
 	}
-	list, complete := h.InFlight()
+	list, complete := h.Leases().InFlight()
 	if !complete {
 		h.Error("the count is not complete")
 	}
@@ -109,8 +110,8 @@ func (h *harness) eventually(what string, ok func() bool) {
 	}
 }
 
-// TestInFlight: acquire, refuse, release.
-func TestInFlight(t *testing.T) {
+// TestFullLimitRefusesUntilARelease: acquire, refuse, release.
+func TestFullLimitRefusesUntilARelease(t *testing.T) {
 	h := setup(t, inFlightRules)
 	a, b := h.acquire("tenant=x"), h.acquire("tenant=x")
 	h.acquire("tenant=y") // counts for itself
@@ -136,15 +137,15 @@ func TestInFlight(t *testing.T) {
 	}
 }
 
-// TestLeaseExpires: a lease that nobody ends expires.
-func TestLeaseExpires(t *testing.T) {
+// TestLeaseThatNobodyReleasesExpires: a lease that nobody ends expires.
+func TestLeaseThatNobodyReleasesExpires(t *testing.T) {
 	h := setup(t, inFlightRules)
 	token := h.acquire("tenant=x")
 	h.acquire("tenant=x")
 	h.now = h.now.Add(time.Minute - time.Millisecond)
 	h.want(h.ask(desc("tenant=x")), "OVER: over/0")
 	renew := release(token)
-	renew.Entries[0].Value = OpRenew
+	renew.Entries[0].Value = string(leases.Renew)
 	h.want(h.ask(renew), "OK: ok")
 	h.now = h.now.Add(time.Millisecond)
 	h.wantInFlight(1)
@@ -156,8 +157,8 @@ func TestLeaseExpires(t *testing.T) {
 	}
 }
 
-// TestTiers: the count of requests in flight selects the response.
-func TestTiers(t *testing.T) {
+// TestRequestsInFlightSelectTheTier: the count of requests in flight selects the response.
+func TestRequestsInFlightSelectTheTier(t *testing.T) {
 	h := setup(t, inFlightRules)
 	heavy := Descriptor{Entries: desc("method=POST,path=/api/heavy-operation").Entries}
 	for n := 1; n <= 12; n++ {
@@ -194,14 +195,14 @@ func TestTiers(t *testing.T) {
 	if n := h.counts.count("d/POST:/api/heavy-operation tier 5"); n != 6 {
 		t.Errorf("%d times the second tier", n)
 	}
-	if !strings.Contains(h.log.String(), "rate limit applied for resource POST:/api/heavy-operation") {
+	if !strings.Contains(h.log.String(), "rule=POST:/api/heavy-operation") {
 		t.Errorf("the refusal is not logged: %s", h.log)
 	}
 }
 
-// TestRepeated: a call that is repeated, by whichever replica, gets the same
+// TestRepeatedCallGetsTheSameLease: a call that is repeated, by whichever replica, gets the same
 // lease and is charged once.
-func TestRepeated(t *testing.T) {
+func TestRepeatedCallGetsTheSameLease(t *testing.T) {
 	h := setup(t, inFlightRules)
 	r1 := h.askAs(Request{ID: "one"}, desc("both=1"))
 	r2 := h.askAs(Request{ID: "one"}, desc("both=1"))
@@ -220,9 +221,9 @@ func TestRepeated(t *testing.T) {
 	}
 }
 
-// TestAbandoned: an answer that nobody takes leaves no lease; one that another
+// TestAbandonedAnswerLeavesNoLease: an answer that nobody takes leaves no lease; one that another
 // call shares stays with that one.
-func TestAbandoned(t *testing.T) {
+func TestAbandonedAnswerLeavesNoLease(t *testing.T) {
 	h := setup(t, inFlightRules)
 	r := h.ask(desc("tenant=x"))
 	h.Abandon(r)
@@ -237,8 +238,8 @@ func TestAbandoned(t *testing.T) {
 	h.wantInFlight(0)
 }
 
-// TestAnonymousHits: one up, one down, also for those that were refused.
-func TestAnonymousHits(t *testing.T) {
+// TestEndsByHitsAreThoseOfRefusedRequestsFirst: one up, one down, also for those that were refused.
+func TestEndsByHitsAreThoseOfRefusedRequestsFirst(t *testing.T) {
 	h := setup(t, inFlightRules)
 	for n := 1; n <= 5; n++ {
 		want := "OK: ok/" + strconv.Itoa(2-n)
@@ -258,20 +259,20 @@ func TestAnonymousHits(t *testing.T) {
 	h.want(h.ask(desc("anon=1")), "OK: ok/1")
 }
 
-// TestReleaseStands: leases end whatever becomes of the rest of the request.
-func TestReleaseStands(t *testing.T) {
+// TestLeaseIsReleasedThoughTheCallIsRefused: leases end whatever becomes of the rest of the request.
+func TestLeaseIsReleasedThoughTheCallIsRefused(t *testing.T) {
 	h := setup(t, inFlightRules)
 	h.ask(desc("k=1"))
 	h.want(h.ask(release(h.acquire("tenant=x")), desc("k=1")), "OVER: ok over/0")
 	h.wantInFlight(0)
 }
 
-// TestForeignTokens: nobody can end what is not theirs, and a nonsensical
+// TestForeignTokenReleasesNothing: nobody can end what is not theirs, and a nonsensical
 // request says what is wrong with it.
-func TestForeignTokens(t *testing.T) {
+func TestForeignTokenReleasesNothing(t *testing.T) {
 	h := setup(t, inFlightRules)
 	token := h.acquire("tenant=x")
-	forged, _ := lease.NewSigner([]byte("guessed")).Sign(&lease.Lease{Holder: "x", Held: []lease.Held{{Key: limit.Key{Group: "g", Limit: "c"}}}})
+	forged, _ := leases.NewSigner([]byte("guessed")).Sign(&leases.Lease{Holder: "x", Held: []leases.Held{{Key: limit.Key{Group: "g", Limit: "c"}}}})
 	for _, bad := range []string{"", "none", forged, token[:len(token)-2], strings.Repeat("A", 5000)} {
 		h.want(h.ask(release(bad)), "OK: ok")
 	}
@@ -280,22 +281,22 @@ func TestForeignTokens(t *testing.T) {
 		t.Errorf("%d unknown tokens", n)
 	}
 	for text, want := range map[string]string{
-		OpKey + "=relaese,lease=x":          `descriptors[0]: headgate.op is "relaese", want "release" or "renew"`,
-		OpKey + "=release":                  "descriptors[0]: headgate.op wants one more entry, lease",
-		OpKey + "=release,token=x":          "descriptors[0]: headgate.op wants one more entry, lease",
-		OpKey + "=release,lease=x,tenant=x": "descriptors[0]: headgate.op wants one more entry, lease",
+		OpKey + "=relaese,lease=x":          `descriptors[0]: headgate.op must be "release" or "renew", not "relaese"`,
+		OpKey + "=release":                  "descriptors[0]: headgate.op must be followed by one entry, lease",
+		OpKey + "=release,token=x":          "descriptors[0]: headgate.op must be followed by one entry, lease",
+		OpKey + "=release,lease=x,tenant=x": "descriptors[0]: headgate.op must be followed by one entry, lease",
 	} {
 		h.want(h.ask(desc(text)), "error: "+want)
 	}
-	many := make([]Descriptor, lease.MaxHeld+1)
+	many := make([]Descriptor, leases.MaxHeld+1)
 	for i := range many {
 		many[i] = release(token)
 	}
-	h.want(h.ask(many...), "error: more than 16 leases in a request")
+	h.want(h.ask(many...), "error: a request may have at most 16 leases")
 }
 
-// TestReleaseOutlivesCaller: a release is done although its caller has gone.
-func TestReleaseOutlivesCaller(t *testing.T) {
+// TestReleaseOutlivesItsCaller: a release is done although its caller has gone.
+func TestReleaseOutlivesItsCaller(t *testing.T) {
 	h := setup(t, inFlightRules, func(c *Config) { c.Caps = modelCaps(false); c.Backend = picky{c.Backend} })
 	token := h.acquire("tenant=x")
 	ctx, cancel := context.WithCancel(context.Background())
@@ -318,13 +319,13 @@ func (p picky) Take(ctx context.Context, reqs []limit.Request, out []limit.Verdi
 	p.Backend.Take(ctx, reqs, out)
 }
 
-// TestBackendDown: releases are kept until the backend is back, and what an
+// TestFailedReleaseIsRetried: releases are kept until the backend is back, and what an
 // acquire may have taken whose verdict never came is given back.
 // Fail-open leases release to nothing.
-func TestBackendDown(t *testing.T) {
-	h := setup(t, inFlightRules)
-	token := h.acquire("tenant=x")
+func TestFailedReleaseIsRetried(t *testing.T) {
 	var half halfway
+	h := setup(t, inFlightRules, func(c *Config) { half.Backend, c.Backend = c.Backend, &half })
+	token := h.acquire("tenant=x")
 	h.be.fail(backends.ErrUnavailable)
 	h.want(h.ask(release(token)), "OK: ok")
 	r := h.ask(desc("tenant=x"))
@@ -332,15 +333,13 @@ func TestBackendDown(t *testing.T) {
 	if meta(t, r, "lease") != "" {
 		t.Error("a token without a lease")
 	}
-	if !strings.Contains(h.log.String(), "failed to decrement rate limiter count: ") {
+	if !strings.Contains(h.log.String(), "leases could not be released") {
 		t.Errorf("the failed release is not logged: %s", h.log)
 	}
 	h.be.fail(nil)
 	h.eventually("the release is done", func() bool { return h.counts.count("d/tenant released") == 1 })
 	h.wantInFlight(0)
 
-	half.Backend = h.be
-	h.conf.Backend = &half
 	half.set(true)
 	h.want(h.ask(desc("tenant=x")), "OK: ok") // by policy, but it was recorded
 	half.set(false)
@@ -376,8 +375,8 @@ func (b *halfway) Take(ctx context.Context, reqs []limit.Request, out []limit.Ve
 	}
 }
 
-// TestLocalLeases: what policy local grants is ended there.
-func TestLocalLeases(t *testing.T) {
+// TestLocalLeaseIsReleasedLocally: what policy local grants is ended there.
+func TestLocalLeaseIsReleasedLocally(t *testing.T) {
 	h := setup(t, inFlightRules)
 	h.be.fail(fmt.Errorf("%w: %w", backends.ErrUnavailable, backends.ErrNotApplied))
 	for range 3 {
@@ -387,8 +386,8 @@ func TestLocalLeases(t *testing.T) {
 	}
 }
 
-// TestQuotaGivesBack: what quota mode refuses after the fact holds no lease.
-func TestQuotaGivesBack(t *testing.T) {
+// TestQuotaRefusalKeepsNoLease: what quota mode refuses after the fact holds no lease.
+func TestQuotaRefusalKeepsNoLease(t *testing.T) {
 	h := setup(t, `
 domain: d
 descriptors:
@@ -403,8 +402,8 @@ descriptors:
 	h.wantInFlight(0)
 }
 
-// TestCloseGivesBack: at the end what is owed is given back, in bounded time.
-func TestCloseGivesBack(t *testing.T) {
+// TestCloseReleasesWhatIsQueued: at the end what is owed is given back, in bounded time.
+func TestCloseReleasesWhatIsQueued(t *testing.T) {
 	h := setup(t, inFlightRules)
 	for _, tenant := range []string{"a", "b"} {
 		h.Abandon(h.ask(desc("tenant=" + tenant)))
@@ -423,8 +422,8 @@ func TestCloseGivesBack(t *testing.T) {
 	h.Close(ctx) // returns
 }
 
-// TestManyReleases: a call may bring more back than one request may hold ops.
-func TestManyReleases(t *testing.T) {
+// TestCallMayReleaseMoreThanItMayTake: a call may bring more back than one request may hold ops.
+func TestCallMayReleaseMoreThanItMayTake(t *testing.T) {
 	rules := "domain: d\ndescriptors:\n"
 	var ask []Descriptor
 	for i := range 8 {
@@ -433,29 +432,85 @@ func TestManyReleases(t *testing.T) {
 	}
 	h := setup(t, rules)
 	var back []Descriptor
-	for range lease.MaxHeld {
+	for range leases.MaxHeld {
 		back = append(back, release(meta(t, h.ask(ask...), DefaultLeaseKey)))
 	}
-	h.wantInFlight(8 * lease.MaxHeld)
-	if r := h.ask(back...); r.Err != nil || len(r.Statuses) != lease.MaxHeld {
+	h.wantInFlight(8 * leases.MaxHeld)
+	if r := h.ask(back...); r.Err != nil || len(r.Statuses) != leases.MaxHeld {
 		t.Errorf("%+v", r)
 	}
 	h.wantInFlight(0)
 }
 
-// TestAbandonedEndsAreDone: the end of a request that nobody waits for is done
+// TestReturnsOfAbandonedCallsAreReleased: the end of a request that nobody waits for is done
 // in the background, with a token or by hits, and nothing else is.
-func TestAbandonedEndsAreDone(t *testing.T) {
+func TestReturnsOfAbandonedCallsAreReleased(t *testing.T) {
 	h := setup(t, inFlightRules)
 	first, second := h.acquire("tenant=a"), h.acquire("tenant=a")
 	h.ask(desc("anon=x"))
 	h.wantInFlight(3)
-	h.Abandoned(&Request{Domain: "d", Descriptors: []Descriptor{release(first), desc("tenant=b")}})
-	h.Abandoned(&Request{Domain: "d", Descriptors: []Descriptor{desc("anon=x").refund(1)}})
-	h.Abandoned(&Request{Domain: "d", Descriptors: []Descriptor{desc("tenant=b")}})
-	h.Abandoned(&Request{Domain: "d", Descriptors: []Descriptor{release("garbage"), release(second)}})
+	h.QueueReturns(&Request{Domain: "d", Descriptors: []Descriptor{release(first), desc("tenant=b")}})
+	h.QueueReturns(&Request{Domain: "d", Descriptors: []Descriptor{desc("anon=x").refund(1)}})
+	h.QueueReturns(&Request{Domain: "d", Descriptors: []Descriptor{desc("tenant=b")}})
+	h.QueueReturns(&Request{Domain: "d", Descriptors: []Descriptor{release("garbage"), release(second)}})
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
 	h.Close(ctx) // returns when all is given back
 	h.wantInFlight(0)
+}
+
+// TestPublishedCountIsOfRequestsInFlight: remembered refusals do not count.
+func TestPublishedCountIsOfRequestsInFlight(t *testing.T) {
+	h := setup(t, inFlightRules)
+	for range 25 {
+		h.ask(Descriptor{Entries: desc("method=POST,path=/api/heavy-operation").Entries})
+	}
+	for _, when := range []string{"after 20 refusals", "after the store was asked"} {
+		if list, _ := h.Leases().InFlight(); len(list) != 1 || list[0].Count != 5 {
+			t.Errorf("%s: %+v is published, want 5", when, list)
+		}
+		h.wantInFlight(5)
+	}
+}
+
+// TestProxyThatIsRefusedIsPresent: each call of a proxy's that has leases is
+// reported to other replicas as a sign of life, also if it is refused.
+func TestProxyThatIsRefusedIsPresent(t *testing.T) {
+	registry := memory.NewRegistry(time.Now)
+	h := setup(t, inFlightRules, func(c *Config) { c.Registry = registry })
+	reported := func() string {
+		t.Helper()
+		if err := h.Leases().Join(context.Background()); err != nil {
+			t.Fatal(err)
+		}
+		rows, err := registry.List(context.Background(), "owners")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, r := range rows {
+			if strings.HasSuffix(r.Value, "envoy-1") {
+				return r.Value
+			}
+		}
+		return ""
+	}
+	token := meta(t, h.askAs(Request{Owner: "envoy-1"}, desc("tenant=x")), DefaultLeaseKey)
+	h.acquire("tenant=x")
+	last := reported()
+	if last == "" || reported() != last {
+		t.Fatalf("a proxy that got a lease and is silent then: %q, %q", last, reported())
+	}
+	for name, r := range map[string]func() *Response{
+		"refused": func() *Response { return h.askAs(Request{Owner: "envoy-1"}, desc("tenant=x")) },
+		"renews":  func() *Response { return h.ask(desc(OpKey + "=renew," + LeaseEntry + "=" + token)) },
+	} {
+		if resp := r(); resp.Err != nil || resp.OverLimit != (name == "refused") {
+			t.Fatalf("%s: %s", name, summary(resp))
+		}
+		now := reported()
+		if now == last {
+			t.Errorf("%s: other replicas do not learn of it", name)
+		}
+		last = now
+	}
 }

@@ -56,7 +56,7 @@ func (s *Service) serveJSON(w http.ResponseWriter, r *http.Request) CallResult {
 		return CallInvalid
 	}
 	var resp Response
-	req.about(r.Header.Get(MetadataID), r.Header.Get(MetadataOwner), r.Header.Get(MetadataLeaseKey))
+	req.setMetadata(r.Header.Get(MetadataID), r.Header.Get(MetadataOwner), r.Header.Get(MetadataLeaseKey))
 	s.Decide(r.Context(), []*Request{&req}, []*Response{&resp})
 	if r.Context().Err() != nil {
 		s.Abandon(&resp)

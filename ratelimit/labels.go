@@ -37,12 +37,3 @@ func LimitLabels(r *descriptors.Rule) []LimitLabel {
 	}
 	return labels
 }
-
-// DegradedLabels returns the causes of answers by policy, and the policies that
-// each can be answered by.
-func DegradedLabels() map[string][]string {
-	return map[string][]string{
-		backendFailed.label: {"allow", "deny", "error", "local"},
-		overloaded.label:    {"allow", "deny", "error"},
-	}
-}

@@ -12,7 +12,7 @@ import (
 	rls "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/headgate-rls/headgate/ratelimit/unary"
+	"github.com/headgate-rls/headgate/internal/unary"
 )
 
 // TestGrantKeepsNoMessage has leases granted by large messages through the
@@ -42,13 +42,13 @@ func TestGrantKeepsNoMessage(t *testing.T) {
 		}
 		serve(handler, calls)
 		for _, c := range calls {
-			if c.Err != nil || c.Unwanted == nil {
+			if c.Err != nil || c.Undo == nil {
 				t.Fatalf("no lease is granted: %+v", c.Err)
 			}
-			if c.UnwantedSize < 100 || c.UnwantedSize > 1000 {
-				t.Fatalf("the undo keeps %d bytes", c.UnwantedSize)
+			if c.UndoSize < 100 || c.UndoSize > 1000 {
+				t.Fatalf("the undo keeps %d bytes", c.UndoSize)
 			}
-			undo = append(undo, c.Unwanted)
+			undo = append(undo, c.Undo)
 		}
 	}
 	grown := liveBytes() - before

@@ -1,9 +1,11 @@
 package ratelimit
 
 import (
+	"fmt"
 	"unicode/utf8"
 
 	"github.com/headgate-rls/headgate/descriptors"
+	"github.com/headgate-rls/headgate/ratelimit/leases"
 )
 
 // A Request is one decoded RateLimitRequest.
@@ -16,30 +18,32 @@ type Request struct {
 	// ID, Owner and LeaseKey come with the call, not in the message: see
 	// MetadataID, MetadataOwner and MetadataLeaseKey.
 	ID, Owner, LeaseKey string
-	// Peer is the identity in the certificate that the caller has shown, ""
-	// without one: owners with the same name and other peers are others.
+	// Peer is the identity in the caller's certificate, "" without one. Owners
+	// with the same name and different peers are different owners.
 	Peer string
 
 	size int // bytes of the message that it was decoded from
 }
 
-func (r *Request) owner() ownerName { return ownerName{r.Peer, r.Owner} }
+// proxy returns the proxy that sent the request.
+func (r *Request) proxy() leases.Proxy { return leases.Proxy{Peer: r.Peer, Name: r.Owner} }
 
-// maxAbout bounds what comes with a call; more says nothing.
-const maxAbout = 256
+// maxMetadata bounds each value that comes with a call, in bytes. A longer value
+// is ignored.
+const maxMetadata = 256
 
-// forget drops all strings, which keep the message that they are parts of alive.
-func (r *Request) forget() {
+// dropStrings drops all strings: they keep the whole message in memory.
+func (r *Request) dropStrings() {
 	r.Domain = ""
 	for i := range r.Descriptors {
 		clear(r.Descriptors[i].Entries)
 	}
 }
 
-// about fills in what comes with the call.
-func (r *Request) about(id, owner, leaseKey string) {
+// setMetadata sets the fields that come with the call.
+func (r *Request) setMetadata(id, owner, leaseKey string) {
 	bounded := func(s string) string {
-		if len(s) > maxAbout || !utf8.ValidString(s) {
+		if len(s) > maxMetadata || !utf8.ValidString(s) {
 			return ""
 		}
 		return s
@@ -62,13 +66,6 @@ type Descriptor struct {
 	Refund bool
 }
 
-// An Override is a limit that the caller brings along.
-type Override struct {
-	RequestsPerUnit uint32
-	Unit            Unit
-	Multiplier      uint32 // zero counts as one
-}
-
 // A Response is what to answer to one [Request].
 type Response struct {
 	// Err, if set, fails the call; the other fields are then meaningless.
@@ -86,9 +83,8 @@ type Response struct {
 	// Degraded says that a failure policy answered, not the counters.
 	Degraded bool
 
-	owner    OwnerID   // whose lease the request brought back last
-	granted  []granted // leases that the response is about to hand out
-	metadata [][]byte  // encoded Structs that make up dynamic_metadata
+	granted  []leases.Grant // leases that the response is about to hand out
+	metadata [][]byte       // encoded Structs that make up dynamic_metadata
 }
 
 // A Status is the answer to one descriptor.
@@ -117,15 +113,15 @@ const (
 	codeUnavailable = 14 // UNAVAILABLE
 )
 
-// grantedSize is about what a granted takes, in bytes, without its strings.
-const grantedSize = 200
+// grantSize is about what a leases.Grant takes, in bytes, without its strings.
+const grantSize = 200
 
-// undoSize is about how many bytes what Undo returns keeps in memory.
+// undoSize is about how many bytes the result of [Service.Undo] keeps in memory.
 func (r *Response) undoSize() int {
 	n := 0
 	for i := range r.granted {
-		op := &r.granted[i].op
-		n += grantedSize + len(op.Key.Group) + len(op.Holder)
+		op := &r.granted[i].Op
+		n += grantSize + len(op.Key.Group) + len(op.Holder)
 	}
 	return n
 }
@@ -138,4 +134,8 @@ func (r *Response) reset(n int) {
 	*r = Response{Statuses: r.Statuses[:n], Headers: r.Headers[:0], RequestHeaders: r.RequestHeaders[:0],
 		granted: r.granted[:0], metadata: r.metadata[:0]}
 	clear(r.Statuses)
+}
+
+func invalid(format string, args ...any) *Error {
+	return &Error{Code: codeInvalid, Message: fmt.Sprintf(format, args...)}
 }

@@ -1,8 +1,6 @@
 package ratelimit
 
-import (
-	"github.com/headgate-rls/headgate/descriptors"
-)
+import "github.com/headgate-rls/headgate/descriptors"
 
 // addMetadata makes the response's dynamic_metadata: the rule that refuses,
 // the metadata of rules whose descriptors are admitted, and on request the
@@ -16,7 +14,7 @@ func (c *call) addMetadata(b *batch, who *refusal) {
 		c.resp.metadata = append(c.resp.metadata, refused)
 	}
 	c.addRuleMetadata()
-	if b.s.conf.Metadata {
+	if b.engine.conf.Metadata {
 		c.resp.metadata = append(c.resp.metadata, encodeMetadata(c.req.describe()))
 	}
 }

@@ -1,10 +1,6 @@
 package ratelimit
 
-import (
-	"sync"
-	"sync/atomic"
-	"time"
-)
+import "github.com/headgate-rls/headgate/ratelimit/leases"
 
 // An Outcome is what became of one descriptor that a rule applies to.
 type Outcome uint8
@@ -29,7 +25,7 @@ func (o Outcome) String() string {
 }
 
 // A Counter counts up.
-type Counter interface{ Inc() }
+type Counter = leases.Counter
 
 // RuleCounters are the counters of one rule, by [Outcome].
 type RuleCounters [NumOutcomes]Counter
@@ -37,6 +33,7 @@ type RuleCounters [NumOutcomes]Counter
 // Metrics receives what the service counts. Its methods may be called
 // concurrently and must bound the number of labels they accept.
 type Metrics interface {
+	leases.Metrics
 	// Rule returns the counters of a rule. Both labels may be empty.
 	Rule(domain, rule string) *RuleCounters
 	// Values returns the counters of a rule for descriptors that have values: a
@@ -44,8 +41,6 @@ type Metrics interface {
 	Values(domain, rule, values string) *RuleCounters
 	// Refusals returns the counter of requests that a rule's limit refused.
 	Refusals(domain, rule, limit string) Counter
-	// Lease returns the counters of a rule's leases. Both labels may be empty.
-	Lease(domain, rule string) *LeaseCounters
 	// Tier returns the counter of requests that a tier applied to.
 	Tier(domain, rule, tier string) Counter
 	// Degraded counts an answer by policy ("allow", "deny", "error" or "local")
@@ -71,8 +66,8 @@ func (m noMetrics) Values(domain, rule, _ string) *RuleCounters { return m.Rule(
 
 func (noMetrics) Refusals(string, string, string) Counter { return noCounter{} }
 
-func (noMetrics) Lease(string, string) *LeaseCounters {
-	var c LeaseCounters
+func (noMetrics) Lease(string, string) *leases.Counters {
+	var c leases.Counters
 	for i := range c {
 		c[i] = noCounter{}
 	}
@@ -82,48 +77,3 @@ func (noMetrics) Lease(string, string) *LeaseCounters {
 func (noMetrics) Tier(string, string, string) Counter { return noCounter{} }
 
 func (noMetrics) Degraded(string, string) {}
-
-// A sampler lets through a few events per second, so that a flood of refusals
-// does not flood the log.
-type sampler struct {
-	perSecond int64
-	second    atomic.Int64
-	count     atomic.Int64
-	skipped   atomic.Int64
-}
-
-// How many refusals and failures are logged in a second.
-const (
-	refusalsPerSecond = 10
-	failuresPerSecond = 1
-)
-
-// samplers has a sampler for each message, so that many of one kind do not hide
-// another. Messages are constants, or of a few forms, so there are few.
-type samplers struct {
-	perSecond int64
-	by        sync.Map // message to *sampler
-}
-
-// allow is sampler.allow for events with a message.
-func (s *samplers) allow(message string) (ok bool, skipped int64) {
-	one, found := s.by.Load(message)
-	if !found {
-		one, _ = s.by.LoadOrStore(message, &sampler{perSecond: s.perSecond})
-	}
-	return one.(*sampler).allow()
-}
-
-// allow says whether to log an event now, and how many were left out since
-// the last one that was logged.
-func (s *sampler) allow() (ok bool, skipped int64) {
-	now := time.Now().Unix()
-	if s.second.Swap(now) != now {
-		s.count.Store(0)
-	}
-	if s.count.Add(1) > s.perSecond {
-		s.skipped.Add(1)
-		return false, 0
-	}
-	return true, s.skipped.Swap(0)
-}

@@ -31,17 +31,17 @@ func Identity(state *tls.ConnectionState) string {
 	return plainIdentity("subject:" + leaf.Subject.String())
 }
 
-// plainIdentity replaces what is too long or not printable by its hash.
+// plainIdentity replaces an identity that is too long or not printable by its hash.
 func plainIdentity(s string) string {
-	if len(s) <= maxAbout && utf8.ValidString(s) && !strings.ContainsFunc(s, unicode.IsControl) {
+	if len(s) <= maxMetadata && utf8.ValidString(s) && !strings.ContainsFunc(s, unicode.IsControl) {
 		return s
 	}
 	sum := sha256.Sum256([]byte(s))
 	return "sha256:" + hex.EncodeToString(sum[:])
 }
 
-// identityIn is that of a grpc-go call.
-func identityIn(ctx context.Context) string {
+// identityOf returns the identity of a grpc-go call's client.
+func identityOf(ctx context.Context) string {
 	if p, ok := peer.FromContext(ctx); ok {
 		if info, ok := p.AuthInfo.(credentials.TLSInfo); ok {
 			return Identity(&info.State)
@@ -50,10 +50,10 @@ func identityIn(ctx context.Context) string {
 	return ""
 }
 
-// PeerOf names the peer of a grpc-go call, to count what it has: its identity,
-// or else its host.
+// PeerOf returns a name of a grpc-go call's client under which its streams are
+// counted: its identity, or else its host.
 func PeerOf(ctx context.Context) string {
-	if id := identityIn(ctx); id != "" {
+	if id := identityOf(ctx); id != "" {
 		return id
 	}
 	p, ok := peer.FromContext(ctx)

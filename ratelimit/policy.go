@@ -10,64 +10,9 @@ import (
 	"github.com/headgate-rls/headgate/limit"
 )
 
-// A cause is why a policy answers and not the counters.
-type cause struct {
-	label    string // in metrics
-	message  string // in logs
-	policy   func(*ruleView) descriptors.FailurePolicy
-	outcomes map[descriptors.FailurePolicy]Outcome
-	metadata map[descriptors.FailurePolicy][]byte // what a response's dynamic_metadata says
-}
-
-var (
-	backendFailed = &cause{
-		label: "backend_error", message: "backend failed, answered by policy ",
-		policy: func(v *ruleView) descriptors.FailurePolicy { return v.onError },
-		outcomes: map[descriptors.FailurePolicy]Outcome{
-			descriptors.FailAllow: OutcomeFailedOpen, descriptors.FailDeny: OutcomeFailedClosed, descriptors.FailError: OutcomeFailedError,
-		},
-		metadata: policyMetadata("degraded"),
-	}
-	overloaded = &cause{
-		label: "overload", message: "more requests than the backend can be asked about, answered by policy ",
-		policy: func(v *ruleView) descriptors.FailurePolicy { return v.onOverload },
-		outcomes: map[descriptors.FailurePolicy]Outcome{
-			descriptors.FailAllow: OutcomeOverload, descriptors.FailDeny: OutcomeOverload, descriptors.FailError: OutcomeOverload,
-		},
-		metadata: policyMetadata("overloaded"),
-	}
-)
-
-func policyMetadata(key string) map[descriptors.FailurePolicy][]byte {
-	m := map[descriptors.FailurePolicy][]byte{}
-	for _, p := range strictness {
-		m[p] = encodeMetadata(map[string]any{key: p.String()})
-	}
-	return m
-}
-
-// strictness orders the policies: of those of a request's rules the last one
-// decides about the whole request. Denying comes after an error, because the
-// proxy may let pass what it got an error for.
-var strictness = []descriptors.FailurePolicy{
-	descriptors.FailAllow, descriptors.FailLocal, descriptors.FailError, descriptors.FailDeny,
-}
-
-func stricter(a, b descriptors.FailurePolicy) descriptors.FailurePolicy {
-	for _, p := range strictness {
-		if p == a {
-			return b
-		}
-		if p == b {
-			return a
-		}
-	}
-	return a
-}
-
-// degrade decides a call that the backend could not decide: every rule that
-// applies answers by its policy. It returns a verdict with an outcome per op, of
-// which those of FailLocal parts are real ones.
+// degrade decides a call that the backend could not decide: each rule that
+// applies answers by its policy. It returns a verdict with an outcome for each op;
+// only outcomes of parts with FailLocal are meaningful.
 func (c *call) degrade(ctx context.Context, b *batch, err error) *limit.Verdict {
 	c.resp.Degraded, c.cause = true, backendFailed
 	if errors.Is(err, backends.ErrOverloaded) {
@@ -86,8 +31,8 @@ func (c *call) degrade(ctx context.Context, b *batch, err error) *limit.Verdict 
 		strictest = stricter(strictest, p.policy)
 	}
 	if !errors.Is(ctx.Err(), context.Canceled) { // else nobody is waiting
-		b.s.conf.Metrics.Degraded(c.cause.label, strictest.String())
-		b.s.logFailure(c.req.Domain, c.cause.message+strictest.String(), err)
+		b.engine.conf.Metrics.Degraded(c.cause.label, strictest.String())
+		b.engine.logFailure(c.req.Domain, c.cause.message+strictest.String(), err)
 	}
 	c.resp.metadata = append(c.resp.metadata, c.cause.metadata[strictest])
 	refused := strictest == descriptors.FailDeny || strictest == descriptors.FailError
@@ -98,21 +43,21 @@ func (c *call) degrade(ctx context.Context, b *batch, err error) *limit.Verdict 
 	return v
 }
 
-// enforcing says whether some limit of p can refuse.
+// enforcing reports whether a limit of p can refuse.
 func (c *call) enforcing(b *batch, p *part) bool {
 	for at := p.first; at < p.first+p.n; at++ {
 		if !c.views[at].shadow {
-			return !b.s.conf.ShadowMode
+			return !b.engine.conf.ShadowMode
 		}
 	}
 	return false
 }
 
-// takeLocal decides the parts with FailLocal on this process's memory, unless
-// the request is refused anyway and must not be charged.
+// takeLocal decides the parts with FailLocal in this process's memory, unless
+// the request is refused anyway: then it must not be charged.
 func (c *call) takeLocal(ctx context.Context, b *batch, refused bool) *limit.Verdict {
 	full := &limit.Verdict{Outcomes: make([]limit.Outcome, len(c.ops))}
-	req := limit.Request{At: b.s.conf.Now()}
+	req := limit.Request{At: b.engine.conf.Now()}
 	var at []int
 	for i := range c.parts {
 		p := &c.parts[i]
@@ -131,9 +76,9 @@ func (c *call) takeLocal(ctx context.Context, b *batch, refused bool) *limit.Ver
 		return full
 	}
 	out := make([]limit.Verdict, 1)
-	b.s.conf.Local.Take(ctx, []limit.Request{req}, out)
+	b.engine.conf.Local.Take(ctx, []limit.Request{req}, out)
 	if full.Err = out[0].Err; full.Err != nil {
-		b.s.logFailure(c.req.Domain, "local fallback failed", full.Err)
+		b.engine.logFailure(c.req.Domain, "local fallback failed", full.Err)
 		c.localFailed(b)
 		return full
 	}
@@ -146,7 +91,7 @@ func (c *call) takeLocal(ctx context.Context, b *batch, refused bool) *limit.Ver
 
 // localFailed answers the parts with FailLocal by the service's policy.
 func (c *call) localFailed(b *batch) {
-	policy := b.s.conf.OnBackendError
+	policy := b.engine.conf.OnBackendError
 	if policy == descriptors.FailLocal {
 		policy = descriptors.FailAllow
 	}
@@ -161,12 +106,5 @@ func (c *call) localFailed(b *batch) {
 		if p.policy == descriptors.FailError {
 			c.failure = &Error{Code: codeUnavailable, Message: "not decided: neither the backend nor the local fallback answers"}
 		}
-	}
-}
-
-// logFailure logs a failing backend, sampled.
-func (s *Service) logFailure(domain, what string, err error) {
-	if ok, skipped := s.failures.allow(what); ok {
-		s.conf.Log.Error(what, "domain", domain, "error", err, "not_logged", skipped)
 	}
 }

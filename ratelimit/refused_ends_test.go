@@ -4,7 +4,7 @@ import (
 	"testing"
 
 	"github.com/headgate-rls/headgate/limit"
-	"github.com/headgate-rls/headgate/ratelimit/lease"
+	"github.com/headgate-rls/headgate/ratelimit/leases"
 )
 
 // TestAnonymousEndIsRefusedByLeaseRule: where requests end by their lease, a
@@ -15,7 +15,7 @@ func TestAnonymousEndIsRefusedByLeaseRule(t *testing.T) {
 	h.acquire("tenant=x")
 	h.acquire("tenant=x")
 	h.ask(desc("anon=1"))
-	const why = `error: descriptors[0]: requests under rule d/tenant end by their lease (release: lease), not by a negative hits_addend`
+	const why = `error: descriptors[0]: rule d/tenant releases requests by lease (release: lease), not by a negative hits_addend`
 	for _, n := range []uint64{1, 2, 1 << 40} {
 		h.want(h.ask(desc("tenant=x").refund(n)), why)
 		h.want(h.ask(desc("tenant=x").refund(n), desc("anon=1").refund(1)), why)
@@ -29,21 +29,21 @@ func TestAnonymousEndIsRefusedByLeaseRule(t *testing.T) {
 // TestLeaseWithoutHolderIsRefused: a token that names nobody ends nobody's
 // lease, even if it is signed with our secret.
 func TestLeaseWithoutHolderIsRefused(t *testing.T) {
-	signer := lease.NewSigner([]byte("known"))
+	signer := leases.NewSigner([]byte("known"))
 	h := setup(t, inFlightRules, func(c *Config) { c.Leases = signer })
-	var mine lease.Lease
+	var mine leases.Lease
 	if err := signer.Parse(h.acquire("tenant=x"), &mine); err != nil {
 		t.Fatal(err)
 	}
-	anonymous := lease.Lease{Domain: "d", Until: mine.Until, Held: []lease.Held{{Key: limit.Key{Group: mine.Held[0].Key.Group, Limit: mine.Held[0].Key.Limit}, TTL: mine.Held[0].TTL}}}
+	anonymous := leases.Lease{Domain: "d", Until: mine.Until, Held: []leases.Held{{Key: limit.Key{Group: mine.Held[0].Key.Group, Limit: mine.Held[0].Key.Limit}, TTL: mine.Held[0].TTL}}}
 	token, err := signer.Sign(&anonymous)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, op := range []string{OpRelease, OpEnd, OpRenew} {
+	for _, op := range []leases.Action{leases.Release, leases.End, leases.Renew} {
 		d := release(token)
-		d.Entries[0].Value = op
-		h.want(h.ask(d), "error: descriptors[0]: the lease names no holder")
+		d.Entries[0].Value = string(op)
+		h.want(h.ask(d), "error: descriptors[0]: the lease token has no holder")
 	}
 	h.wantInFlight(1)
 }

@@ -4,14 +4,12 @@ import (
 	"sync"
 	"time"
 
-	"google.golang.org/protobuf/proto"
-	"google.golang.org/protobuf/types/known/structpb"
-
 	"github.com/headgate-rls/headgate/descriptors"
 	"github.com/headgate-rls/headgate/limit"
+	"github.com/headgate-rls/headgate/ratelimit/leases"
 )
 
-// A ruleset is a set of rules with what their answers need made beforehand.
+// A ruleset is a set of rules, prepared for answers.
 type ruleset struct {
 	set   *descriptors.Set
 	views []ruleView // by descriptors.Rule.ID
@@ -19,7 +17,7 @@ type ruleset struct {
 	longest time.Duration // life of a lease
 }
 
-// A ruleView is a rule as answers see it.
+// A ruleView is a rule, prepared for answers.
 type ruleView struct {
 	rule                *descriptors.Rule
 	limits              []limitView
@@ -32,7 +30,7 @@ type ruleView struct {
 	counters *RuleCounters
 }
 
-// A limitView is one limit of a rule as answers see it.
+// A limitView is a limit of a rule, prepared for answers.
 type limitView struct {
 	limit   *limit.Limit
 	label   string // the operator's name for it, possibly empty
@@ -41,16 +39,15 @@ type limitView struct {
 	shadow  bool
 	current []byte // encoded RateLimit
 	refused []byte // encoded metadata of a refusal
-	share   int64  // units that a replica takes ahead
 
 	refusals Counter // requests that this limit refused
 
-	// What there is only for requests in flight.
+	// For limits on requests in flight only.
 	inFlight *descriptors.Concurrency
 	tiers    []tierView
 	domain   string // the rule's
 	rule     string // the rule's path
-	leases   *LeaseCounters
+	leases   *leases.Counters
 }
 
 func newRuleset(set *descriptors.Set, conf *Config) *ruleset {
@@ -99,7 +96,6 @@ func newLimitView(r *descriptors.Rule, rl *descriptors.RuleLimit, conf *Config) 
 		name:    name,
 		keyPart: rl.KeyPart,
 		shadow:  rl.Shadow || r.Shadow,
-		share:   rl.Share,
 		current: encodeCurrentLimit(rl.Name, rl.Limit, conf.UnitMultipliers),
 		refused: encodeMetadata(map[string]any{"rule": name}),
 	}
@@ -116,79 +112,22 @@ func newInFlightView(r *descriptors.Rule, conf *Config) limitView {
 
 // count adds a decision under the rule to the metrics. The counters are looked
 // up once per rule, unless the label depends on the request.
-func (v *ruleView) count(s *Service, set *descriptors.Set, d *Descriptor, o Outcome) {
+func (v *ruleView) count(m Metrics, set *descriptors.Set, entries []descriptors.Entry, o Outcome) {
 	if v.rule.Metric.Detailed || v.rule.Metric.ValueAt != nil {
-		s.conf.Metrics.Values(v.rule.Domain, v.rule.Path, set.MetricLabel(v.rule, d.Entries))[o].Inc()
+		m.Values(v.rule.Domain, v.rule.Path, set.MetricLabel(v.rule, entries))[o].Inc()
 		return
 	}
-	v.once.Do(func() { v.counters = s.conf.Metrics.Rule(v.rule.Domain, v.rule.Path) })
+	v.once.Do(func() { v.counters = m.Rule(v.rule.Domain, v.rule.Path) })
 	v.counters[o].Inc()
 }
 
-// encodeMetadata encodes m as a google.protobuf.Struct. What cannot be a
-// Struct (the rule loader lets none through) is left out.
-func encodeMetadata(m map[string]any) []byte {
-	st, err := structpb.NewStruct(m)
-	if err != nil {
-		return nil
+// tier returns the tier that applies to an op with this outcome, if any.
+func (lv *limitView) tier(out *limit.Outcome) *tierView {
+	for i := len(lv.tiers) - 1; i >= 0; i-- {
+		t := &lv.tiers[i]
+		if out.InFlight > t.Threshold && (out.Admitted || t.Status != 0) {
+			return t
+		}
 	}
-	b, err := proto.MarshalOptions{Deterministic: true}.Marshal(st)
-	if err != nil {
-		return nil
-	}
-	return b
-}
-
-// An overrideCache keeps compiled limits that callers brought along. It is
-// bounded by starting afresh.
-type overrideCache struct {
-	mu    sync.Mutex
-	views map[Override]*ruleView
-}
-
-const maxOverrides = 4096
-
-// get returns a view for o under the failure policy and charge of conf.
-func (c *overrideCache) get(o Override, conf *Config) (*ruleView, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if v, ok := c.views[o]; ok {
-		return v, nil
-	}
-	v, err := newOverrideView(o, conf)
-	if err != nil {
-		return nil, err
-	}
-	if c.views == nil || len(c.views) >= maxOverrides {
-		c.views = make(map[Override]*ruleView)
-	}
-	c.views[o] = v
-	return v, nil
-}
-
-func newOverrideView(o Override, conf *Config) (*ruleView, error) {
-	window := o.Unit.Length() * time.Duration(max(o.Multiplier, 1))
-	if o.Multiplier > 1 && window/time.Duration(o.Multiplier) != o.Unit.Length() {
-		window = limit.MaxWindow + 1 // overflow; New says what the bound is
-	}
-	l, err := limit.New(limit.Spec{Algorithm: limit.FixedWindow, Max: int64(o.RequestsPerUnit), Window: window})
-	if err != nil {
-		return nil, err
-	}
-	if err := conf.Caps.Check(l); err != nil {
-		return nil, err
-	}
-	r := &descriptors.Rule{Path: "override"}
-	v := &ruleView{rule: r, each: conf.Charge == descriptors.ChargeEach, onError: conf.OnBackendError, onOverload: conf.OnOverload, quota: conf.QuotaMode}
-	v.limits = []limitView{newLimitView(r, &descriptors.RuleLimit{
-		Limit: l,
-		// The window is part of the key, as the reference has it: callers may
-		// bring different limits for the same descriptor.
-		KeyPart: "o:" + window.String(),
-	}, conf)}
-	v.limits[0].name = "override"
-	v.limits[0].refusals = conf.Metrics.Refusals("", "override", "override")
-	v.limits[0].refused = encodeMetadata(map[string]any{"rule": "override"})
-	v.once.Do(func() { v.counters = conf.Metrics.Rule("", "override") })
-	return v, nil
+	return nil
 }

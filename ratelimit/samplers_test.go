@@ -19,12 +19,12 @@ func TestGarbageTokensHideNoOutage(t *testing.T) {
 		h.ask(garbage)
 		h.ask(desc("k=1"))
 	}
-	for _, want := range []string{"a lease that is not ours", "backend failed, answered by policy"} {
+	for _, want := range []string{"unknown lease token", "backend failed, answered by policy"} {
 		if !strings.Contains(h.log.String(), want) {
 			t.Errorf("%q is not logged:\n%s", want, h.log)
 		}
 	}
-	if n := strings.Count(h.log.String(), "not ours"); n > 5 {
+	if n := strings.Count(h.log.String(), "unknown lease token"); n > 5 {
 		t.Errorf("%d lines of one kind", n)
 	}
 }

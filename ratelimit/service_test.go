@@ -267,7 +267,7 @@ func wantHeaders(t *testing.T, r *Response, want string) {
 	}
 }
 
-func TestHeaders(t *testing.T) {
+func TestHeadersDescribeTheClosestLimit(t *testing.T) {
 	h := setup(t, basic, func(c *Config) {
 		c.Headers = Headers{Limit: "RateLimit-Limit", Remaining: "RateLimit-Remaining", Reset: "RateLimit-Reset"}
 	})
@@ -292,7 +292,7 @@ func TestDynamicMetadata(t *testing.T) {
 }
 
 // Counters survive a reload, also one that changes the limit's figures.
-func TestReload(t *testing.T) {
+func TestReloadKeepsCounters(t *testing.T) {
 	h := setup(t, basic)
 	h.want(h.ask(desc("k=1")), "OK: ok/1")
 	if err := h.SetRules(mustLoad(t, strings.Replace(basic, "requests_per_unit: 2", "requests_per_unit: 10", 1))); err != nil {
@@ -329,9 +329,9 @@ func TestRulesThatCannotShareALog(t *testing.T) {
 	const second, minute = "sliding_log, limit: 10, window: 1s, counter: value", "sliding_log, limit: 20, window: 1m, counter: value"
 	for name, c := range map[string]struct{ rules, want string }{
 		"two of one rule":             {rule("a", second, minute), "test.yaml:3: the backend model cannot keep this limit"},
-		"two of one rule, one window": {rule("a", second, second), "a rule can have one limit with sliding_log"},
+		"two of one rule, one window": {rule("a", second, second), "a rule may have only one limit with sliding_log"},
 		"windows of two rules":        {rule("a", second) + rule("b", minute), "test.yaml:6: the backend model cannot keep this limit"},
-		"the other rule's place":      {rule("a", second) + rule("b", minute), "the other one is that of d/a (test.yaml:3)"},
+		"the other rule's place":      {rule("a", second) + rule("b", minute), "the other limit is in d/a (test.yaml:3)"},
 		"one window":                  {rule("a", second) + rule("b", second), ""},
 		"another algorithm beside it": {rule("a", second, "token_bucket, rate: 20/min, counter: value"), ""},
 		"counters of entries":         {strings.ReplaceAll(rule("a", second, minute), ", counter: value", ""), ""},
@@ -347,7 +347,7 @@ func TestRulesThatCannotShareALog(t *testing.T) {
 }
 
 // Many requests in one Decide are answered as if they had come one by one.
-func TestDecideSlice(t *testing.T) {
+func TestSliceIsDecidedInOneCall(t *testing.T) {
 	one, many := setup(t, basic), setup(t, basic)
 	texts := []string{"k=1", "k=1", "nobody=1", "k=1", "other=2", "k=2", "free=1"}
 	var reqs []*Request
@@ -450,12 +450,12 @@ func TestRefusalsAreSampled(t *testing.T) {
 	for range 500 {
 		h.ask(desc("k=1"))
 	}
-	if n := strings.Count(h.log.String(), "msg=refused"); n < 1 || n > 3*refusalsPerSecond {
+	if n := strings.Count(h.log.String(), "request refused"); n < 1 || n > 3*refusalsPerSecond {
 		t.Errorf("%d log lines for 498 refusals", n)
 	}
 }
 
-func TestDetailedMetric(t *testing.T) {
+func TestDetailedMetricIsLabelledByValues(t *testing.T) {
 	h := setup(t, `
 domain: d
 descriptors:

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/headgate-rls/headgate/internal/units"
 	"github.com/headgate-rls/headgate/limit"
 )
 
@@ -12,59 +13,51 @@ import (
 // agree on the numbers.
 type Unit int32
 
-// units in falling order of length; a month has 30 days and a year 365, as in
-// the reference service.
-var units = []struct {
-	unit   Unit
-	name   string
-	length time.Duration
-}{
-	{6, "year", 365 * 24 * time.Hour},
-	{5, "month", 30 * 24 * time.Hour},
-	{7, "week", 7 * 24 * time.Hour},
-	{4, "day", 24 * time.Hour},
-	{3, "hour", time.Hour},
-	{2, "minute", time.Minute},
-	{1, "second", time.Second},
-}
-
 // Length returns the unit's length, zero for UNKNOWN and undefined units.
 func (u Unit) Length() time.Duration {
-	for _, known := range units {
-		if known.unit == u {
-			return known.length
-		}
-	}
-	return 0
+	known, _ := units.Numbered(int32(u))
+	return known.Length
 }
 
 // String returns the unit's name in capitals, as the API spells it.
 func (u Unit) String() string {
-	for _, known := range units {
-		if known.unit == u {
-			return strings.ToUpper(known.name)
-		}
+	if known, ok := units.Numbered(int32(u)); ok {
+		return strings.ToUpper(known.Name)
 	}
 	return "UNKNOWN"
 }
 
-// unitOf returns the unit and multiplier that say window, or zeros if none
-// does. Without multipliers only whole units can be said.
+// unitOf returns the unit and multiplier of a window, zeros if there is none.
+// Without multipliers only windows of one unit have one.
 func unitOf(window time.Duration, multipliers bool) (Unit, uint32) {
-	for _, u := range units {
-		if n := window / u.length; window%u.length == 0 && n > 0 && (n == 1 || multipliers) {
-			return u.unit, uint32(n)
-		}
+	u, n := units.Of(window)
+	if n > 1 && !multipliers {
+		return 0, 0
 	}
-	return 0, 0
+	return Unit(u.Number), uint32(n)
 }
 
-// encodeCurrentLimit encodes a RateLimit message. A window that no unit fits
-// is sent as unit UNKNOWN, from which Envoy makes a header with the bare
-// number; a wrong unit would be believed.
+// An Override is a limit that a request has for one of its descriptors.
+type Override struct {
+	RequestsPerUnit uint32
+	Unit            Unit
+	Multiplier      uint32 // zero counts as one
+}
+
+// Field numbers of RateLimitResponse.RateLimit.
+const (
+	fieldLimitRequests   = 1
+	fieldLimitUnit       = 2
+	fieldLimitName       = 3
+	fieldLimitMultiplier = 4
+)
+
+// encodeCurrentLimit encodes a RateLimit message. A window that no unit fits is
+// sent as unit UNKNOWN: Envoy then makes a header with the number alone, where it
+// would trust a wrong unit.
 func encodeCurrentLimit(name string, l *limit.Limit, multipliers bool) []byte {
 	unit, multiplier := unitOf(l.Window(), multipliers)
-	if l.Algorithm() == limit.Concurrency { // the window is the life of a lease
+	if l.Is(limit.Leased) { // the window is the life of a lease
 		unit, multiplier = 0, 0
 	}
 	b := appendVarintField(nil, fieldLimitRequests, uint64(clampUint32(l.Max())))

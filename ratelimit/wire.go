@@ -3,11 +3,11 @@ package ratelimit
 import (
 	"errors"
 	"fmt"
-	"unicode/utf8"
 
 	"google.golang.org/protobuf/encoding/protowire"
 
 	"github.com/headgate-rls/headgate/descriptors"
+	"github.com/headgate-rls/headgate/internal/protofields"
 )
 
 // The messages are decoded and encoded by hand: one allocation for all strings
@@ -46,11 +46,6 @@ const (
 	fieldStatusRemaining = 3
 	fieldStatusReset     = 4
 
-	fieldLimitRequests   = 1
-	fieldLimitUnit       = 2
-	fieldLimitName       = 3
-	fieldLimitMultiplier = 4
-
 	codeOK        = 1
 	codeOverLimit = 2
 )
@@ -65,25 +60,39 @@ const (
 // Decode fills r from an encoded RateLimitRequest, reusing r's memory.
 func (r *Request) Decode(message []byte) error {
 	if len(message) > MaxMessageSize {
-		return fmt.Errorf("request of %d bytes, at most %d", len(message), MaxMessageSize)
+		return fmt.Errorf("the request has %d bytes, at most %d are allowed", len(message), MaxMessageSize)
 	}
 	*r = Request{Descriptors: r.Descriptors[:0], size: len(message)}
-	text := string(message) // all strings of r are parts of this one
-	return fields(text, func(num protowire.Number, n uint64, s string) (err error) {
-		switch num {
-		case fieldRequestDomain:
-			r.Domain, err = validText(s)
-		case fieldRequestHits:
-			r.Hits = uint32(n)
-		case fieldRequestDescriptors:
+	f := protofields.Of(string(message)) // all strings of r are parts of this one
+	for f.Next() {
+		var err error
+		switch {
+		case f.IsBytes(fieldRequestDomain):
+			r.Domain, err = validText(f.Value)
+		case f.IsNumber(fieldRequestHits):
+			r.Hits = uint32(f.Number)
+		case f.IsBytes(fieldRequestDescriptors):
 			if len(r.Descriptors) == maxDescriptors {
-				return fmt.Errorf("more than %d descriptors", maxDescriptors)
+				return fmt.Errorf("the request has more than %d descriptors", maxDescriptors)
 			}
-			err = r.addDescriptor().decode(s)
+			err = r.addDescriptor().decode(f.Value)
 		}
-		return err
-	}, requestTypes)
+		if err != nil {
+			return err
+		}
+	}
+	return complete(&f)
 }
+
+// complete returns an error if the message was malformed.
+func complete(f *protofields.Reader[string]) error {
+	if f.Malformed {
+		return errMalformed
+	}
+	return nil
+}
+
+var errMalformed = errors.New("the protobuf message is malformed")
 
 // addDescriptor appends a descriptor that keeps the memory of its entries.
 func (r *Request) addDescriptor() *Descriptor {
@@ -98,141 +107,80 @@ func (r *Request) addDescriptor() *Descriptor {
 	return d
 }
 
-func (d *Descriptor) decode(text string) error {
-	return fields(text, func(num protowire.Number, n uint64, s string) error {
-		switch num {
-		case fieldDescriptorEntries:
-			return d.addEntry(s)
-		case fieldDescriptorLimit:
+func (d *Descriptor) decode(message string) error {
+	f := protofields.Of(message)
+	for f.Next() {
+		var err error
+		switch {
+		case f.IsBytes(fieldDescriptorEntries):
+			err = d.addEntry(f.Value)
+		case f.IsBytes(fieldDescriptorLimit):
 			d.HasOverride = true
-			return d.Override.decode(s)
-		case fieldDescriptorHits:
+			err = d.Override.decode(f.Value)
+		case f.IsBytes(fieldDescriptorHits):
 			d.HasHits = true
-			return fields(s, func(_ protowire.Number, n uint64, _ string) error {
-				d.Hits = n
-				return nil
-			}, wrapperTypes)
-		case fieldDescriptorNegative:
-			d.Refund = n != 0
+			err = decodeWrapper(f.Value, &d.Hits)
+		case f.IsNumber(fieldDescriptorNegative):
+			d.Refund = f.Number != 0
 		}
-		return nil
-	}, descriptorTypes)
+		if err != nil {
+			return err
+		}
+	}
+	return complete(&f)
 }
 
-func (d *Descriptor) addEntry(text string) error {
+// decodeWrapper reads a google.protobuf.UInt32Value or UInt64Value into n, which
+// keeps its value if the message has none.
+func decodeWrapper(message string, n *uint64) error {
+	f := protofields.Of(message)
+	for f.Next() {
+		if f.IsNumber(1) {
+			*n = f.Number
+		}
+	}
+	return complete(&f)
+}
+
+func (d *Descriptor) addEntry(message string) error {
 	if len(d.Entries) == maxEntries {
-		return fmt.Errorf("more than %d entries in a descriptor", maxEntries)
+		return fmt.Errorf("a descriptor has more than %d entries", maxEntries)
 	}
 	var e descriptors.Entry
-	err := fields(text, func(num protowire.Number, _ uint64, s string) (err error) {
-		switch num {
-		case fieldEntryKey:
-			e.Key, err = validText(s)
-		case fieldEntryValue:
-			e.Value, err = validText(s)
+	f := protofields.Of(message)
+	for f.Next() {
+		var err error
+		switch {
+		case f.IsBytes(fieldEntryKey):
+			e.Key, err = validText(f.Value)
+		case f.IsBytes(fieldEntryValue):
+			e.Value, err = validText(f.Value)
 		}
-		return err
-	}, entryTypes)
+		if err != nil {
+			return err
+		}
+	}
 	d.Entries = append(d.Entries, e)
-	return err
+	return complete(&f)
 }
 
-func (o *Override) decode(text string) error {
-	return fields(text, func(num protowire.Number, n uint64, s string) error {
-		switch num {
-		case fieldOverrideRequests:
-			o.RequestsPerUnit = uint32(n)
-		case fieldOverrideUnit:
-			o.Unit = Unit(n)
-		case fieldOverrideMultiplier:
-			return fields(s, func(_ protowire.Number, n uint64, _ string) error {
-				o.Multiplier = uint32(n)
-				return nil
-			}, wrapperTypes)
-		}
-		return nil
-	}, overrideTypes)
-}
-
-// fieldTypes has the wire type of each field number that is known, at its
-// index; fields that are unknown or of another type are skipped, as protobuf
-// does.
-type fieldTypes [5]protowire.Type
-
-const unused = protowire.EndGroupType
-
-var (
-	requestTypes    = fieldTypes{unused, protowire.BytesType, protowire.BytesType, protowire.VarintType, unused}
-	descriptorTypes = fieldTypes{unused, protowire.BytesType, protowire.BytesType, protowire.BytesType, protowire.VarintType}
-	entryTypes      = fieldTypes{unused, protowire.BytesType, protowire.BytesType, unused, unused}
-	overrideTypes   = fieldTypes{unused, protowire.VarintType, protowire.VarintType, protowire.BytesType, unused}
-	wrapperTypes    = fieldTypes{unused, protowire.VarintType, unused, unused, unused}
-)
-
-var errTruncated = errors.New("malformed protobuf message")
-
-// fields calls f for each field of an encoded message that types knows.
-func fields(text string, f func(num protowire.Number, n uint64, s string) error, types fieldTypes) error {
-	for len(text) > 0 {
-		tag, size := varint(text)
-		if size <= 0 {
-			return errTruncated
-		}
-		text = text[size:]
-		num, typ := protowire.DecodeTag(tag)
-		if num < protowire.MinValidNumber || tag>>3 > uint64(protowire.MaxValidNumber) {
-			return errTruncated
-		}
-		var n uint64
-		var s string
-		switch typ {
-		case protowire.VarintType:
-			n, size = varint(text)
-		case protowire.BytesType:
-			var length uint64
-			if length, size = varint(text); size > 0 {
-				if length > uint64(len(text)-size) {
-					return errTruncated
-				}
-				s = text[size : size+int(length)]
-				size += int(length)
-			}
-		default:
-			size = protowire.ConsumeFieldValue(num, typ, []byte(text))
-		}
-		if size < 0 || size == 0 {
-			return errTruncated
-		}
-		text = text[size:]
-		if int(num) < len(types) && types[num] == typ {
-			if err := f(num, n, s); err != nil {
+func (o *Override) decode(message string) error {
+	f := protofields.Of(message)
+	for f.Next() {
+		switch {
+		case f.IsNumber(fieldOverrideRequests):
+			o.RequestsPerUnit = uint32(f.Number)
+		case f.IsNumber(fieldOverrideUnit):
+			o.Unit = Unit(f.Number)
+		case f.IsBytes(fieldOverrideMultiplier):
+			n := uint64(o.Multiplier)
+			if err := decodeWrapper(f.Value, &n); err != nil {
 				return err
 			}
+			o.Multiplier = uint32(n)
 		}
 	}
-	return nil
-}
-
-// varint decodes a base-128 number and returns its size, or -1.
-func varint(s string) (n uint64, size int) {
-	for i := 0; i < len(s) && i < 10; i++ {
-		b := s[i]
-		if i == 9 && b > 1 {
-			return 0, -1
-		}
-		n |= uint64(b&0x7f) << (7 * i)
-		if b < 0x80 {
-			return n, i + 1
-		}
-	}
-	return 0, -1
-}
-
-func validText(s string) (string, error) {
-	if !utf8.ValidString(s) {
-		return "", errors.New("a string is not valid UTF-8")
-	}
-	return s, nil
+	return complete(&f)
 }
 
 // AppendTo appends r as an encoded RateLimitResponse to b.
@@ -323,24 +271,4 @@ func appendHeader(b []byte, field protowire.Number, h *descriptors.Header) []byt
 	b = protowire.AppendVarint(b, uint64(size))
 	b = appendStringField(b, 1, h.Name)
 	return appendStringField(b, 2, h.Value)
-}
-
-// The append functions leave out zero values, as proto3 does.
-
-func appendVarintField(b []byte, num protowire.Number, n uint64) []byte {
-	if n == 0 {
-		return b
-	}
-	return protowire.AppendVarint(protowire.AppendTag(b, num, protowire.VarintType), n)
-}
-
-func appendStringField(b []byte, num protowire.Number, s string) []byte {
-	if s == "" {
-		return b
-	}
-	return protowire.AppendString(protowire.AppendTag(b, num, protowire.BytesType), s)
-}
-
-func appendBytesField(b []byte, num protowire.Number, s []byte) []byte {
-	return protowire.AppendBytes(protowire.AppendTag(b, num, protowire.BytesType), s)
 }

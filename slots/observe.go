@@ -3,7 +3,6 @@ package slots
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"time"
 )
 
@@ -101,26 +100,4 @@ func retryable(err error) error {
 		return &RetryError{retrySoon, err}
 	}
 	return err
-}
-
-// logOutcome logs with the documented texts.
-func (s *Scheduler) logOutcome(r Request, b *BatchResult, outcome Outcome) {
-	log, ctx := s.settings.Log, context.Background()
-	switch {
-	case outcome == OutcomeNew:
-		if log.Enabled(ctx, slog.LevelInfo) {
-			window := time.UnixMilli(b.WindowMs).UTC().Format(time.RFC3339Nano)
-			log.Info("Assigned slot for eventId="+r.EventID+" in window="+window, "eventId", r.EventID, "window", window)
-		}
-	case outcome == OutcomeReplayed:
-		if log.Enabled(ctx, slog.LevelDebug) {
-			log.Debug("Idempotent hit for eventId="+r.EventID, "eventId", r.EventID)
-		}
-		if b.RequestedUs != r.At.UnixMicro() && log.Enabled(ctx, slog.LevelDebug) {
-			log.Debug("the event has a slot for another time than it asks for now", "eventId", r.EventID,
-				"requested", b.Requested(), "now", r.At.UTC())
-		}
-	case outcome == OutcomeExhausted:
-		log.Error("Could not assign slot for event "+r.EventID+" after searching", "eventId", r.EventID, "config", r.ConfigName)
-	}
 }

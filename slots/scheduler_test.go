@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -322,8 +323,8 @@ func TestOverload(t *testing.T) {
 	assign(t, s, "later", noon)
 }
 
-// The documented texts.
-func TestLog(t *testing.T) {
+// Operators who look for one event at level debug find what became of it.
+func TestOutcomesAreLogged(t *testing.T) {
 	var log bytes.Buffer
 	calendar, err := plan.ParseCalendar([]byte(`{"zone":"UTC","open":["mon 12:00-12:01"],"closed":["2026-06-08","2026-06-15"]}`))
 	if err != nil {
@@ -339,9 +340,9 @@ func TestLog(t *testing.T) {
 		t.Errorf("no window is open: %v", err)
 	}
 	for _, want := range []string{
-		`level=INFO msg="Assigned slot for eventId=pay-1 in window=`, `level=DEBUG msg="Idempotent hit for eventId=pay-1"`,
-		`level=INFO msg="Config cache miss for default, loaded from DB"`,
-		`level=ERROR msg="Could not assign slot for event pay-3 after searching"`,
+		`level=DEBUG msg="slot assigned" event_id=pay-1 window=`, `level=DEBUG msg="the event has a slot already" event_id=pay-1`,
+		`level=DEBUG msg="config read from the database" config_name=default`,
+		`level=ERROR msg="no slot assigned: no window that was searched has room" event_id=pay-3`,
 	} {
 		if !strings.Contains(log.String(), want) {
 			t.Errorf("no %s in the log:\n%s", want, log.String())
@@ -429,5 +430,68 @@ func TestNotesOfFullWindowsDoNotHoldCallersUp(t *testing.T) {
 	defer cancel()
 	if _, err := s.Assign(ctx, slots.Request{EventID: "next", At: noon}); err != nil {
 		t.Errorf("behind a note that waits: %v", err)
+	}
+}
+
+// coldStore counts how often it is asked how configs count, and is slow to answer.
+type coldStore struct {
+	slots.Store
+	asked atomic.Int64
+}
+
+func (s *coldStore) Scope(ctx context.Context, want string) (string, error) {
+	s.asked.Add(1)
+	time.Sleep(20 * time.Millisecond)
+	return s.Store.Scope(ctx, want)
+}
+
+func TestOfManyFirstCallersOneAsksForTheScope(t *testing.T) {
+	store := &coldStore{Store: slotstest.NewModel()}
+	s := newScheduler(t, store, slots.Settings{})
+	var all sync.WaitGroup
+	for range 32 {
+		all.Go(func() {
+			if err := s.Scope(t.Context()); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	if n := store.asked.Load(); n != 1 {
+		t.Errorf("the database was asked %d times", n)
+	}
+}
+
+// halfPurge drops windows once, and fails then.
+type halfPurge struct {
+	slots.Store
+	purged, flushed atomic.Int64
+}
+
+func (s *halfPurge) PurgeWindows(context.Context, int64, int64, int) (int64, error) {
+	if s.purged.Add(1) == 1 {
+		return 1000, nil
+	}
+	return 0, errors.New("the database is away")
+}
+
+func (s *halfPurge) Flush(ctx context.Context) (int64, error) {
+	s.flushed.Add(1)
+	return s.Store.Flush(ctx)
+}
+
+func TestNodesAreToldOfWindowsThatAreGoneAlsoIfAPurgeFailsLater(t *testing.T) {
+	store := &halfPurge{Store: slotstest.NewModel()}
+	s := newScheduler(t, store, slots.Settings{})
+	ctx, stop := context.WithTimeout(t.Context(), 5*time.Second)
+	done := make(chan struct{})
+	go func() { defer close(done); s.Run(ctx) }()
+	for store.flushed.Load() == 0 && ctx.Err() == nil {
+		time.Sleep(time.Millisecond)
+	}
+	stop()
+	<-done
+	if store.flushed.Load() == 0 {
+		t.Errorf("after %d purges nobody was told", store.purged.Load())
 	}
 }

@@ -29,8 +29,7 @@ type Search struct {
 	FirstMs   int64 // the first window
 	FirstOnly bool  // look at no later window
 
-	BaseMs int64 // the first of the later windows
-	FromMs int64 // where to begin: BaseMs, or later if the windows before are known to be full
+	FromMs int64 // where to begin: the first of the later windows, or one behind windows that are known to be full
 	Direct bool  // the window FromMs is thought to have room: lock it without scouting
 	EndMs  int64 // later windows end here
 

@@ -26,6 +26,11 @@ type Tables interface {
 	// instead of the rows.
 	Scout(ctx context.Context, s Series, fromMs, toMs, max int64) (windowMs int64, ok bool, err error)
 
+	// Uncounted returns the end of the full windows that have no row and begin at fromMs, which
+	// is on the grid: in each of them max slots of the scope or more are scheduled. It is fromMs
+	// if the first window has a row, or room, and toMs at most. It locks nothing.
+	Uncounted(ctx context.Context, s Series, fromMs, toMs, max int64) (endMs int64, err error)
+
 	// Provision makes the rows that are missing among the windows
 	// [fromMs, toMs), as Tx.Lock makes one, and tells how many it made. One statement, in
 	// ascending order. A frontier, unless nil, is added after it, unless it is there.
@@ -34,6 +39,10 @@ type Tables interface {
 	// Begin starts a transaction for claims under a version of a config, which may be
 	// empty. Until the transaction ends that version is not replaced.
 	Begin(ctx context.Context, configID string) (Tx, error)
+
+	// BeginActive starts a transaction for claims under the active version of a name, which it
+	// returns: until the transaction ends no other replaces it. Error: ErrConfigNotFound.
+	BeginActive(ctx context.Context, name string) (Tx, Config, error)
 }
 
 // A Frontier says that windows are provisioned up to EndMs for the chunk of
@@ -91,10 +100,12 @@ type Store interface {
 	// PutConfig makes c the active version of its name and deactivates the one that
 	// was, in one transaction that also adds to the generation. It sets SinceUs and
 	// CreatedUs by the database's clock. Several at once succeed one after another. When
-	// it returns, no transaction that has begun under the version before is under way.
+	// it returns, no transaction that has begun under the version before is under way; it waits
+	// for them until ctx ends: ErrClaimUnderWay. Claims that begin meanwhile wait for some tens
+	// of milliseconds at a time.
 	//
 	// If c counts in another series than the version before, the windows of the new series
-	// are counted again: first those from KeptMs on, the others when they are claimed.
+	// have no rows any more; each is counted again when it is claimed.
 	// The scope cannot change while the one before has slots: ErrScopeInUse.
 	PutConfig(ctx context.Context, c Config, o PutOptions) (Config, error)
 
@@ -120,6 +131,9 @@ type Store interface {
 	SlotsSince(ctx context.Context, after Position, limit int) ([]Slot, error)
 	// Windows returns the counters in [fromMs, toMs), in order, at most limit.
 	Windows(ctx context.Context, s Series, fromMs, toMs int64, limit int) ([]Window, error)
+	// Scheduled counts the slots of the scope by the windows in [fromMs, toMs) that they are
+	// scheduled inside, in order; windows that have none are left out.
+	Scheduled(ctx context.Context, s Series, fromMs, toMs int64) ([]Window, error)
 
 	// Lead makes holder the only leader of the named work for the time ttl, or
 	// renews it, and tells whether it is.
@@ -153,7 +167,6 @@ type Store interface {
 type PutOptions struct {
 	// SeriesOf tells where a config counts; nil: in the scope of its name.
 	SeriesOf func(Config) Series
-	KeptMs   int64 // windows that start before are counted when they are claimed
 }
 
 // Position is a place in the order of SlotsSince. ID may be empty.
@@ -219,7 +232,7 @@ type StoreError struct {
 func (e *StoreError) Error() string { return e.Op + ": " + e.Err.Error() }
 func (e *StoreError) Unwrap() error { return e.Err }
 
-// KindOf returns the kind of a Store's error; Failed if it is none.
+// KindOf returns the kind of a Store's error; Failed for other errors.
 func KindOf(err error) Kind {
 	var se *StoreError
 	if errors.As(err, &se) {
@@ -236,6 +249,9 @@ var (
 	ErrExhausted = errors.New("no window in reach has room")
 	// ErrScopeInUse: the config has slots in the scope that it would leave.
 	ErrScopeInUse = errors.New("the config has slots in its scope, which another scope would not count: give the other scope to a config of another name")
+	// ErrClaimUnderWay: a change of a config waits for a claim that does not end.
+	ErrClaimUnderWay = errors.New("a transaction that assigns slots under the version before does not end: " +
+		"look for a process that is frozen, and in the database for a session that is idle in a transaction")
 	// ErrPaused: the config allows no events at present (its maximum is 0).
 	ErrPaused = errors.New("the config is paused: its maximum is 0")
 )

@@ -17,8 +17,8 @@ func checkCaps(e *env) {
 	if c.Name == "" {
 		e.Error("no name")
 	}
-	if c.MaxOps < 1 {
-		e.Errorf("MaxOps is %d", c.MaxOps)
+	if c.MaxOps < 2 {
+		e.Errorf("MaxOps is %d, want 2 at least", c.MaxOps)
 	}
 	if c.Precision < time.Microsecond || c.Precision%time.Microsecond != 0 {
 		e.Errorf("precision %v is not in whole microseconds", c.Precision)
@@ -68,7 +68,7 @@ func (e *env) badRequests(now limit.Instant) []badRequest {
 			badRequest{"long holder", acquire(long[:limit.MaxHolderLen+1]).request(now, k, l), backends.ErrInvalid},
 			badRequest{"long owner", leaseOp{-1, long[:limit.MaxHolderLen+1], limit.EndOwner}.request(now, k, l), backends.ErrInvalid})
 	}
-	for _, a := range append(limit.Algorithms(), limit.Concurrency) {
+	for _, a := range limit.AllAlgorithms() {
 		ac, supported := e.s.Caps.Algorithms[a]
 		spec := limit.Spec{Algorithm: a, Max: ac.MaxUnits + 1, Window: limit.MaxWindow}
 		if !supported {
@@ -77,11 +77,6 @@ func (e *env) badRequests(now limit.Instant) []badRequest {
 		if l, err := limit.New(spec); err == nil {
 			ops := []limit.Op{ok, {Key: e.key("", "bad", a), Limit: l, Cost: 1, Holder: "h"}}
 			bad = append(bad, badRequest{"unsupported " + l.String(), limit.Request{At: now, Ops: ops}, backends.ErrUnsupported})
-		}
-	}
-	for i := range bad { // with one op at most, the bad one
-		if ops := bad[i].req.Ops; e.s.Caps.MaxOps == 1 && bad[i].name != "too many ops" {
-			bad[i].req.Ops = ops[max(0, len(ops)-1):]
 		}
 	}
 	return bad
@@ -129,9 +124,6 @@ func checkOverCaps(e *env) {
 
 // largest sends a request of exactly MaxOps.
 func (e *env) largest(now limit.Instant, a limit.Algorithm, l *limit.Limit) {
-	if e.s.Caps.Atomicity == backends.PerOp {
-		return
-	}
 	req := limit.Request{At: now}
 	for i := range e.s.Caps.MaxOps {
 		req.Ops = append(req.Ops, limit.Op{Key: e.key("", "largest"+strconv.Itoa(i), a), Limit: l, Cost: 1})
@@ -278,9 +270,6 @@ func (e *env) leaseTrips(now limit.Instant) (some []limit.Request) {
 // of whatever algorithms.
 func (e *env) tripsOfOps(now limit.Instant, most int) {
 	e.Helper()
-	if e.s.Caps.Atomicity == backends.PerOp {
-		return
-	}
 	for _, cost := range []int64{1, -1} {
 		req := limit.Request{At: now}
 		for _, a := range e.algorithms() {

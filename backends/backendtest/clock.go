@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/headgate-rls/headgate/backends"
 	"github.com/headgate-rls/headgate/limit"
 )
 
@@ -25,11 +24,9 @@ func checkClockSteps(e *env) {
 			for _, a := range e.algorithms() {
 				s := e.stepper(name)
 				s.units(a, window, steps)
-				if e.s.Caps.Atomicity != backends.PerOp {
-					s := e.stepper(name + " beside a full one")
-					s.full = e.limit(limit.FixedWindow, 0, window)
-					s.units(a, window, steps)
-				}
+				s = e.stepper(name + " beside a full one")
+				s.full = e.limit(limit.FixedWindow, 0, window)
+				s.units(a, window, steps)
 			}
 			if _, ok := e.s.Caps.Algorithms[limit.Concurrency]; ok {
 				e.stepper(name).leases(window, 0, steps)
@@ -87,7 +84,7 @@ func (s *stepper) units(a limit.Algorithm, window time.Duration, steps []time.Du
 	for _, step := range steps {
 		s.move(step)
 		back = back && step < 0
-		if out := ask(1); back && a != limit.TokenBucket && (out.Admitted || out.Remaining > 0) {
+		if out := ask(1); back && !a.Is(limit.Refilled) && (out.Admitted || out.Remaining > 0) {
 			s.Errorf("%s: %v is used up, yet after a step back: %+v", s.name, l, out)
 		}
 	}

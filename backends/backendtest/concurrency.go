@@ -120,9 +120,6 @@ func (e *env) lastUnit(group string, handles ...backends.Backend) {
 // checkCrossedKeys: requests over the same keys in opposite order neither
 // deadlock nor record half of what they refuse.
 func checkCrossedKeys(e *env) {
-	if e.s.Caps.Atomicity == backends.PerOp {
-		e.Skip("atomicity is per op")
-	}
 	e.open()
 	now := e.start()
 	for _, a := range e.algorithms() {

@@ -4,22 +4,11 @@ import (
 	"context"
 	"runtime"
 	"slices"
-	"testing"
 	"time"
 
 	"github.com/headgate-rls/headgate/backends"
 	"github.com/headgate-rls/headgate/limit"
 )
-
-// Faults hurt the store that Suite.Open connects to. What is hurt is healed
-// by the end of its check; state may be lost.
-type Faults struct {
-	// Freeze makes the store silent without closing connections (SIGSTOP, or
-	// a proxy that stops forwarding); Thaw undoes it.
-	Freeze, Thaw func(tb testing.TB)
-	// Kill ends the store; Restart starts one again at the same address.
-	Kill, Restart func(tb testing.TB)
-}
 
 // lateness is how much later than its deadline a call may return.
 const lateness = 50 * time.Millisecond

@@ -6,7 +6,6 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/headgate-rls/headgate/backends"
 	"github.com/headgate-rls/headgate/limit"
 )
 
@@ -16,8 +15,8 @@ import (
 // the right keys: no limit is exceeded, and the units of refused requests come
 // back.
 func checkHurry(e *env) {
-	if e.s.Caps.Atomicity == backends.PerOp || e.s.Caps.MaxOps < 3 {
-		e.Skip("atomicity is per op, or requests have too few ops")
+	if e.s.Caps.MaxOps < 3 {
+		e.Skip("requests have too few ops")
 	}
 	e.open()
 	for _, a := range e.algorithms() {

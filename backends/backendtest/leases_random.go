@@ -112,7 +112,7 @@ func (g *leaseGenerator) note(op *limit.Op, out *limit.Outcome) {
 	if out.Retry > 0 {
 		edges = append(edges, g.now.Add(out.Retry))
 	}
-	if op.Limit.Algorithm() == limit.Concurrency {
+	if op.Limit.Is(limit.Leased) {
 		if hold, step := op.Limit.Hold(); hold > 0 && !out.Admitted {
 			edges = append(edges, ceilTo(g.now.Add(hold), step))
 		}
@@ -165,7 +165,7 @@ func (g *leaseGenerator) move() {
 // compared inside a slice.
 func (g *leaseGenerator) request(alone bool) limit.Request {
 	n := 1
-	if g.caps.Atomicity != backends.PerOp && g.r.IntN(2) > 0 {
+	if g.r.IntN(2) > 0 {
 		n += g.r.IntN(min(6, g.caps.MaxOps))
 	}
 	req := limit.Request{At: g.now}

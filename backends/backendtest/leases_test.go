@@ -2,7 +2,6 @@ package backendtest
 
 import (
 	"math"
-	"runtime"
 	"strings"
 	"time"
 
@@ -348,7 +347,7 @@ var leaseMutants = []mutant{
 				return
 			}
 			b.mu.Unlock()
-			runtime.Gosched()
+			time.Sleep(100 * time.Microsecond)
 			b.mu.Lock()
 			op.Limit = respec(op.Limit, func(s *limit.Spec) { s.Max = limit.MaxInFlight })
 		})

@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -101,6 +102,35 @@ func (j *childJob) run(b backends.Backend, offset time.Duration) childReply {
 		reply.Err = err.Error()
 	}
 	reply.At = first[0].At
+	return reply
+}
+
+// hold acquires leases and keeps them.
+func (j *childJob) hold(b backends.Backend, l *limit.Limit) (reply childReply) {
+	ctx, cancel := calm()
+	defer cancel()
+	for i := range j.Hold {
+		out := make([]limit.Verdict, 1)
+		b.Take(ctx, []limit.Request{acquire("held/"+strconv.Itoa(i)).request(j.At, j.Key, l)}, out)
+		if out[0].Err != nil || !out[0].Admitted {
+			return childReply{Err: fmt.Sprintf("lease %d: %+v", i, out[0])}
+		}
+		if reply.Admitted++; reply.At == 0 {
+			reply.At = out[0].At // of the first, which expires first
+		}
+	}
+	return reply
+}
+
+// throng acquires and releases. Nobody's clock plays a part: instants are the
+// parent's or the store's.
+func (j *childJob) throng(b backends.Backend, l *limit.Limit) childReply {
+	t := &throng{key: j.Key, limit: l, at: func() limit.Instant { return j.At }, owner: j.Owner, callers: j.Callers, each: j.Each}
+	var reply childReply
+	if err := t.run(context.Background(), b); err != nil {
+		reply.Err = err.Error()
+	}
+	reply.Admitted = t.admitted.Load()
 	return reply
 }
 

@@ -52,7 +52,7 @@ func (e *env) generator() *generator {
 		if raw {
 			k.key.Group = limit.RawGroup(k.key.Group)
 		}
-		if raw && a == limit.SlidingLog && e.s.Caps.SharedLogs {
+		if raw && a.Is(limit.Logged) && e.s.Caps.SharedLogs {
 			if logs[k.key.Group] {
 				continue // all of them would be one
 			}
@@ -80,7 +80,7 @@ func (g *generator) limit(a limit.Algorithm, window time.Duration) *limit.Limit 
 			spec.Window = spec.Window/3 + time.Millisecond
 		}
 		spec.Window = spec.Window.Truncate(time.Duration(g.step) * time.Microsecond)
-		if a == limit.TokenBucket && g.r.IntN(2) == 0 {
+		if a.Is(limit.Refilled) && g.r.IntN(2) == 0 {
 			spec.Burst = pick(g.r, 1, 2, 5, 10*spec.Max, most)
 		}
 		if l, err := limit.New(spec); err == nil && g.caps.Check(l) == nil {
@@ -136,7 +136,7 @@ func (g *generator) want(req *limit.Request) limit.Verdict {
 // charged each.
 func partedOrder(req *limit.Request) (order []int) {
 	mayRefuse := slices.ContainsFunc(req.Ops, func(op limit.Op) bool { return op.Cost >= 0 && !op.Shadow })
-	waits := func(op *limit.Op) bool { return mayRefuse && op.Cost < 0 && !chargesEach(op) }
+	waits := func(op *limit.Op) bool { return mayRefuse && op.Cost < 0 && !op.ChargesEach() }
 	for _, last := range []bool{false, true} {
 		for i := range req.Ops {
 			if waits(&req.Ops[i]) == last {
@@ -146,8 +146,6 @@ func partedOrder(req *limit.Request) (order []int) {
 	}
 	return order
 }
-
-func chargesEach(op *limit.Op) bool { return op.Each && op.Limit.Algorithm() != limit.Concurrency }
 
 // differ is differ without what partitions do not promise.
 func (g *generator) differ(req *limit.Request, got, want *limit.Verdict) string {
@@ -233,7 +231,7 @@ func (g *generator) move() {
 // be compared inside a slice.
 func (g *generator) request(alone bool) limit.Request {
 	n := 1
-	if g.caps.Atomicity != backends.PerOp && g.r.IntN(3) > 0 {
+	if g.r.IntN(3) > 0 {
 		n += g.r.IntN(min(6, g.caps.MaxOps))
 	}
 	req := limit.Request{At: g.now}

@@ -239,6 +239,9 @@ func newServer(t *testing.T) *server {
 }
 
 func TestRemote(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes 15 s; TestReference runs the same suite")
+	}
 	s := newServer(t)
 	var trips atomic.Int64
 	Run(t, Suite{

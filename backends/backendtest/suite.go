@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/headgate-rls/headgate/backends"
-	"github.com/headgate-rls/headgate/internal/seed"
 	"github.com/headgate-rls/headgate/limit"
+	"github.com/headgate-rls/headgate/test/random"
 )
 
 // A Suite describes the backend to be tested.
@@ -42,76 +42,14 @@ type Suite struct {
 	Faults *Faults
 }
 
-// A check is one test of the suite. It runs on a testing.TB so that the
-// suite's own tests can watch it fail.
-type check struct {
-	name string
-	run  func(e *env)
-}
-
-// checks is the whole suite.
-var checks = []check{
-	{"Model", checkModel},
-	{"SliceEqualsSingles", checkSliceEqualsSingles},
-	{"OrderOfOps", checkOrderOfOps},
-	{"Extremes", checkExtremes},
-	{"RefusedChangesNothing", checkRefusedChangesNothing},
-	{"Hurry", checkHurry},
-	{"VerdictMemory", checkVerdictMemory},
-	{"RequestUntouched", checkRequestUntouched},
-
-	{"Retry", checkRetry},
-	{"Reset", checkReset},
-	{"Precision", checkPrecision},
-	{"ClockSteps", checkClockSteps},
-	{"ServerClock", checkServerClock},
-	{"ServerClockModel", checkServerClockModel},
-	{"ServerClockWait", checkServerClockWait},
-	{"StateGoesAway", checkStateGoesAway},
-
-	{"Keys", checkKeys},
-	{"RawGroups", checkRawGroups},
-	{"Forget", checkForget},
-
-	{"Caps", checkCaps},
-	{"OverCaps", checkOverCaps},
-	{"Cancelled", checkCancelled},
-	{"Ping", checkPing},
-	{"Trips", checkTrips},
-
-	{"ParallelTakes", checkParallelTakes},
-	{"LastUnit", checkLastUnit},
-	{"CrossedKeys", checkCrossedKeys},
-	{"TwoHandles", checkTwoHandles},
-	{"Processes", checkProcesses},
-	{"CloseLeavesNothing", checkCloseLeavesNothing},
-
-	{"LeaseModel", checkLeaseModel},
-	{"LeaseInterleavings", checkLeaseInterleavings},
-	{"LeaseServerClock", checkLeaseServerClock},
-	{"LeasesExpireTogether", checkLeasesExpireTogether},
-	{"LeasesGoAway", checkLeasesGoAway},
-	{"LeasesForgotten", checkLeasesForgotten},
-	{"LeasesOfAnOwner", checkLeasesOfAnOwner},
-	{"LeasesParallel", checkLeasesParallel},
-	{"LeasesProcesses", checkLeasesProcesses},
-
-	{"Claims", checkClaims},
-	{"Tables", checkTables},
-	{"TableBound", checkTableBound},
-
-	{"Frozen", checkFrozen},
-	{"Killed", checkKilled},
-}
-
-// Run holds a backend to the contract.
-func Run(t *testing.T, s Suite) {
-	for _, c := range checks {
-		t.Run(c.name, func(t *testing.T) {
-			e := newEnv(t, s)
-			c.run(e)
-		})
-	}
+// Faults hurt the store that Suite.Open connects to. What is hurt is healed
+// by the end of its check; state may be lost.
+type Faults struct {
+	// Freeze makes the store silent without closing connections (SIGSTOP, or
+	// a proxy that stops forwarding); Thaw undoes it.
+	Freeze, Thaw func(tb testing.TB)
+	// Kill ends the store; Restart starts one again at the same address.
+	Kill, Restart func(tb testing.TB)
 }
 
 // An env is what one check works with.
@@ -138,7 +76,7 @@ func newEnv(tb testing.TB, s Suite) *env {
 	_, _ = crand.Read(unique[:])
 	return &env{
 		TB: tb, s: s,
-		r:      seed.Rand(tb, 1),
+		r:      random.Rand(tb, 1),
 		prefix: "t" + hex.EncodeToString(unique[:]),
 		step:   max(1, s.Caps.Precision.Microseconds()),
 	}

@@ -143,7 +143,7 @@ func TestReference(t *testing.T) {
 // TestReferenceCoarse runs the suite with the least that Caps can promise.
 func TestReferenceCoarse(t *testing.T) {
 	caps := referenceCaps()
-	caps.Precision, caps.ServerClock, caps.Atomicity, caps.MaxOps = time.Millisecond, false, backends.PerOp, 1
+	caps.Precision, caps.ServerClock, caps.MaxOps = time.Millisecond, false, 2
 	delete(caps.Algorithms, limit.SlidingLog)
 	caps.Algorithms[limit.FixedWindow] = backends.AlgorithmCaps{MaxUnits: 100, Trips: 1}
 	caps.Algorithms[limit.Concurrency] = backends.AlgorithmCaps{MaxUnits: 40, Trips: 1}

@@ -67,9 +67,6 @@ func (e *env) onOtherKeys(reqs []limit.Request) []limit.Request {
 // checkOrderOfOps: the verdict does not depend on the order of a request's
 // ops, as long as no two share a key.
 func checkOrderOfOps(e *env) {
-	if e.s.Caps.Atomicity == backends.PerOp {
-		e.Skip("atomicity is per op")
-	}
 	e.open()
 	for range (e.s.Rounds + 4) / 5 {
 		g := e.generator()
@@ -99,9 +96,6 @@ func checkOrderOfOps(e *env) {
 // checkRefusedChangesNothing: a refused request leaves the keys it had room
 // on as they were, whatever order its ops are in.
 func checkRefusedChangesNothing(e *env) {
-	if e.s.Caps.Atomicity == backends.PerOp {
-		e.Skip("atomicity is per op")
-	}
 	e.open()
 	now := e.start()
 	for _, a := range e.algorithms() {
@@ -190,7 +184,7 @@ func checkExtremes(e *env) {
 	for _, a := range e.algorithms() {
 		most := e.s.Caps.Algorithms[a].MaxUnits
 		spec := limit.Spec{Algorithm: a, Max: most, Window: limit.MaxWindow.Truncate(e.precision())}
-		if a == limit.TokenBucket {
+		if a.Is(limit.Refilled) {
 			spec.Max = 1
 			spec.Burst = 10
 		}

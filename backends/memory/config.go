@@ -46,11 +46,6 @@ const (
 	// MaxRecords and 2*minRecords for each of them.
 	minRecords = 8
 
-	// maxShards is the number of bits in a set of shards. A shard is not made
-	// smaller than minShardKeys.
-	maxShards    = 64
-	minShardKeys = 1024
-
 	// maxLogUnits bounds a sliding log, whose records take 16 bytes each.
 	maxLogUnits = 1 << 20
 
@@ -63,18 +58,20 @@ const (
 
 // Caps returns what the backend promises.
 func Caps() backends.Caps {
-	return backends.Caps{
-		Name: "memory",
-		Algorithms: map[limit.Algorithm]backends.AlgorithmCaps{
-			limit.FixedWindow:   {MaxUnits: limit.MaxUnits},
-			limit.SlidingLog:    {MaxUnits: maxLogUnits},
-			limit.SlidingWindow: {MaxUnits: limit.MaxSlidingWindowUnits},
-			limit.TokenBucket:   {MaxUnits: limit.MaxUnits},
-			limit.Concurrency:   {MaxUnits: limit.MaxInFlight},
-		},
-		Atomicity: backends.Whole,
-		Local:     true,
-		Precision: time.Microsecond,
-		MaxOps:    64,
+	caps := backends.Caps{
+		Name:       "memory",
+		Algorithms: map[limit.Algorithm]backends.AlgorithmCaps{},
+		Atomicity:  backends.Whole,
+		Local:      true,
+		Precision:  time.Microsecond,
+		MaxOps:     64,
 	}
+	for _, a := range limit.AllAlgorithms() {
+		ac := backends.AlgorithmCaps{MaxUnits: a.MaxUnits()}
+		if a.Is(limit.Logged) {
+			ac.MaxUnits = maxLogUnits
+		}
+		caps.Algorithms[a] = ac
+	}
+	return caps
 }

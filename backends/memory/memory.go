@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/headgate-rls/headgate/backends"
+	"github.com/headgate-rls/headgate/backends/internal/shards"
 	"github.com/headgate-rls/headgate/limit"
 )
 
@@ -18,7 +19,7 @@ type Backend struct {
 	cfg    Config
 	caps   backends.Caps
 	seed   maphash.Seed
-	shards []shard // a power of two, at most maxShards
+	shards []shard // a power of two, at most shards.Max
 	leases atomic.Int64
 
 	records atomic.Int64
@@ -46,10 +47,7 @@ func New(cfg Config) *Backend {
 	if cfg.MaxRecords <= 0 {
 		cfg.MaxRecords = defaultMaxRecords
 	}
-	n := 1
-	for n < maxShards && cfg.MaxKeys/(2*n) >= minShardKeys {
-		n *= 2
-	}
+	n := shards.Count(cfg.MaxKeys)
 	b := &Backend{cfg: cfg, caps: Caps(), seed: maphash.MakeSeed(), shards: make([]shard, n)}
 	b.registry.now = cfg.Now
 	for i := range b.shards {
@@ -93,7 +91,7 @@ func (b *Backend) check(req *limit.Request) error {
 		return nil
 	}
 	for i := range req.Ops {
-		if op := &req.Ops[i]; op.Cost > 0 && op.Limit.Algorithm() == limit.Concurrency {
+		if op := &req.Ops[i]; op.Cost > 0 && op.Limit.Is(limit.Leased) {
 			return errFull
 		}
 	}
@@ -112,12 +110,14 @@ func (b *Backend) takeOne(req *limit.Request, v *limit.Verdict) (evicted bool) {
 	if e != nil {
 		states[0] = e.state
 	}
-	limit.Decide(states[:], req, req.At, v, scratch[:])
-	if e != nil {
+	changed := limit.Decide(states[:], req, req.At, v, scratch[:]).Has(0)
+	switch {
+	case e != nil && (changed || states[0].Leases != nil): // some may have expired
 		s.update(e, &states[0], req.Ops[0].Limit, req.At)
-		return false
+	case e == nil && changed:
+		return s.insert(hash, key, &states[0], req.Ops[0].Limit, req.At)
 	}
-	return s.insert(hash, key, &states[0], req.Ops[0].Limit, req.At)
+	return false
 }
 
 // work is the memory that deciding several ops needs.
@@ -166,20 +166,19 @@ func (b *Backend) takeMany(req *limit.Request, v *limit.Verdict) (evicted bool) 
 			w.states[i] = w.entries[i].state
 		}
 	}
-	limit.Decide(w.states, req, req.At, v, w.scratch)
-	return b.store(w, req)
+	return b.store(w, req, limit.Decide(w.states, req, req.At, v, w.scratch))
 }
 
-// store keeps the states in w. Entries that exist come first: making room for
+// store keeps the states in w that have changed. Entries that exist come first: making room for
 // a new one may drop them.
-func (b *Backend) store(w *work, req *limit.Request) (evicted bool) {
+func (b *Backend) store(w *work, req *limit.Request, changes limit.Changes) (evicted bool) {
 	for i := range req.Ops {
-		if e := w.entries[i]; e != nil && first(req.Ops, i) {
+		if e := w.entries[i]; e != nil && (changes.Has(i) || w.states[i].Leases != nil && first(req.Ops, i)) {
 			b.shard(w.hashes[i]).update(e, &w.states[i], req.Ops[i].Limit, req.At)
 		}
 	}
 	for i := range req.Ops {
-		if w.entries[i] == nil && first(req.Ops, i) {
+		if w.entries[i] == nil && changes.Has(i) {
 			op := &req.Ops[i]
 			if b.shard(w.hashes[i]).insert(w.hashes[i], &op.Key, &w.states[i], op.Limit, req.At) {
 				evicted = true
@@ -303,3 +302,6 @@ func (b *Backend) Stats() Stats {
 	}
 	return sum
 }
+
+// Registry implements [backends.Registrar].
+func (b *Backend) Registry() backends.Registry { return &b.registry }

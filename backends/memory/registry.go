@@ -22,9 +22,6 @@ type row struct {
 	ends  time.Time
 }
 
-// Registry implements [backends.Registrar].
-func (b *Backend) Registry() backends.Registry { return &b.registry }
-
 // NewRegistry returns an empty registry, for a store that has none: replicas
 // know nothing of each other.
 func NewRegistry(now func() time.Time) backends.Registry { return &registry{now: now} }

@@ -5,6 +5,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/headgate-rls/headgate/backends/internal/shards"
 	"github.com/headgate-rls/headgate/limit"
 )
 
@@ -55,11 +56,9 @@ func (s *shard) find(hash uint64, key *limit.Key) *entry {
 	return e
 }
 
-// update stores what l made of e's state at now.
+// update stores what l made of e's state at now. The end of a state that is not
+// updated stays with the limit that wrote it.
 func (s *shard) update(e *entry, next *limit.State, l *limit.Limit, now limit.Instant) {
-	if same(&e.state, next) {
-		return // the end stays with the limit that wrote the state
-	}
 	log := e.state.Log
 	e.state, e.ends = *next, l.Ends(*next)
 	s.count(e, now)
@@ -70,13 +69,6 @@ func (s *shard) update(e *entry, next *limit.State, l *limit.Limit, now limit.In
 		e.due = e.ends
 		s.up(e.at)
 	}
-}
-
-// same says whether b is a, not only equal: a changed log may have the same
-// length and sum but starts elsewhere. Leases change in place.
-func same(a, b *limit.State) bool {
-	return a.Leases == nil && b.Leases == nil && a.At == b.At && a.N == b.N && a.M == b.M && len(a.Log) == len(b.Log) &&
-		(len(a.Log) == 0 || &a.Log[0] == &b.Log[0])
 }
 
 // anyLease asks about leases whatever their limit is.
@@ -127,12 +119,9 @@ func (s *shard) setCount(e *entry, n int64) {
 	}
 }
 
-// insert stores a new key's state, unless it is still unused. It says whether
-// another state had to go for it.
+// insert stores a new key's state. It says whether another state had to go for
+// it.
 func (s *shard) insert(hash uint64, key *limit.Key, state *limit.State, l *limit.Limit, now limit.Instant) (evicted bool) {
-	if same(state, &limit.State{}) {
-		return false
-	}
 	ends := l.Ends(*state)
 	if state.Leases != nil && ends == 0 {
 		return false // leases that came and went
@@ -210,7 +199,7 @@ func (s *shard) sweep(now limit.Instant) bool {
 // shrink makes smaller what has become far too large; a map does not shrink
 // by itself.
 func (s *shard) shrink() {
-	if s.most < minShardKeys || len(s.queue) > s.most/8 {
+	if s.most < shards.MinKeys || len(s.queue) > s.most/8 {
 		return
 	}
 	entries := make(map[uint64]*entry, len(s.queue))

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/redis/go-redis/v9"
 
@@ -24,88 +23,36 @@ import (
 // too early could not be fetched again. They cost a second trip, and find what
 // the others left.
 
-// slots is the number of slots of a Cluster.
-const slots = 16384
-
-// slotOf returns the slot of a key.
-func slotOf(key string) int {
-	if _, after, ok := strings.Cut(key, "{"); ok {
-		if tag, _, ok := strings.Cut(after, "}"); ok && tag != "" {
-			key = tag
-		}
-	}
-	return slotOfTag(key)
+// A splitter takes requests on a Cluster.
+type splitter struct {
+	*servers
+	*packer
+	refunds *refunds
 }
 
-// slotOfTag returns the slot of all keys with that in their first braces.
-func slotOfTag(tag string) int {
-	var crc uint16
-	for i := range len(tag) {
-		crc = crc<<8 ^ crcTable[byte(crc>>8)^tag[i]]
-	}
-	return int(crc) % slots
-}
-
-// slotOf returns the slot of op's key.
-func (b *Backend) slotOf(op *limit.Op) int {
-	if b.shares(op) {
-		return slotOf(b.keyOf(op))
-	}
-	return slotOfTag(escapeGroup(op.Key.Group)) // see appendOwnKey
-}
-
-// crcTable is that of CRC16/XMODEM.
-var crcTable = func() (t [256]uint16) {
-	for i := range t {
-		crc := uint16(i) << 8
-		for range 8 {
-			top := crc & 0x8000
-			if crc <<= 1; top != 0 {
-				crc ^= 0x1021
-			}
-		}
-		t[i] = crc
-	}
-	return t
-}()
-
-// requestSlot returns the slot that all keys of req share, or unplaced.
-func (b *Backend) requestSlot(req *limit.Request) int {
-	slot := unplaced
-	for i := range req.Ops {
-		switch s := b.slotOf(&req.Ops[i]); slot {
-		case unplaced, s:
-			slot = s
-		default:
-			return unplaced
-		}
-	}
-	return slot
-}
-
-func (b *Backend) takeCluster(ctx context.Context, s *scratch, reqs []limit.Request, out []limit.Verdict) {
-	b.place(s, reqs, out, b.requestSlot)
+func (c *splitter) take(ctx context.Context, s *scratch, reqs []limit.Request, out []limit.Verdict) {
+	c.place(s, reqs, out, c.requestSlot)
 	var split, waiting []*splitRequest
 	for i := range reqs {
 		if s.where[i] == unplaced && out[i].Err == nil {
 			sr := &splitRequest{req: &reqs[i], out: &out[i]}
-			b.split(s, sr)
+			c.split(s, sr)
 			split = append(split, sr)
 		}
 	}
-	b.run(ctx, s.calls[:s.used])
-	b.collect(s, reqs, out)
+	c.run(ctx, s.calls[:s.used])
+	c.collect(s, reqs, out)
 	for _, sr := range split {
-		sr.gather(b)
+		sr.gather(&c.keys)
 		switch {
 		case sr.out.Err != nil || !sr.out.Admitted:
-			b.giveBack(sr)
+			c.giveBack(sr)
 		case sr.waiting:
 			waiting = append(waiting, sr)
 		}
 	}
 	if len(waiting) > 0 {
-		b.takeWaiting(ctx, waiting)
+		c.takeWaiting(ctx, waiting)
 	}
 }
 
@@ -129,16 +76,16 @@ type part struct {
 
 // split divides a request into parts, each in a call of its own: there are
 // few, and it keeps replies simple to read. Ops that wait ask what is left.
-func (b *Backend) split(s *scratch, sr *splitRequest) {
+func (c *splitter) split(s *scratch, sr *splitRequest) {
 	ops := sr.req.Ops
 	mayRefuse := slices.ContainsFunc(ops, func(op limit.Op) bool { return op.Cost >= 0 && !op.Shadow })
 	for i := range ops {
 		sr.waiting = sr.waiting || mayRefuse && waits(&ops[i])
-		p := sr.part(b.slotOf(&ops[i]))
+		p := sr.part(c.slotOf(&ops[i]))
 		p.ops = append(p.ops, i)
 	}
 	for _, p := range sr.parts {
-		p.send(b, s, sr, func(op limit.Op) limit.Op {
+		p.send(c.packer, s, sr, func(op limit.Op) limit.Op {
 			if sr.waiting && waits(&op) {
 				op.Cost, op.Holder, op.Shadow = 0, "", true
 			}
@@ -149,7 +96,7 @@ func (b *Backend) split(s *scratch, sr *splitRequest) {
 
 // waits says whether op, of a request that may be refused, is not done before
 // the request is admitted.
-func waits(op *limit.Op) bool { return op.Cost < 0 && !chargesEach(op) }
+func waits(op *limit.Op) bool { return op.Cost < 0 && !op.ChargesEach() }
 
 func (sr *splitRequest) part(slot int) *part {
 	for _, p := range sr.parts {
@@ -163,40 +110,40 @@ func (sr *splitRequest) part(slot int) *part {
 }
 
 // send puts the part into a call, its ops changed by as.
-func (p *part) send(b *Backend, s *scratch, sr *splitRequest, as func(op limit.Op) limit.Op) {
-	p.call = s.call(b)
+func (p *part) send(k *packer, s *scratch, sr *splitRequest, as func(op limit.Op) limit.Op) {
+	p.call = k.newCall(s)
 	p.call.slot = unplaced
-	p.call.add(b.told(sr.req.At), len(p.ops))
+	p.call.add(k.told(sr.req.At), len(p.ops))
 	for _, i := range p.ops {
 		op := as(sr.req.Ops[i])
-		p.call.addOp(b, &op, len(p.ops))
+		p.call.addOp(&k.keys, &op, len(p.ops))
 	}
 }
 
 // read parses the reply to the part.
-func (p *part) read(b *Backend, sr *splitRequest) {
+func (p *part) read(k *keys, sr *splitRequest) {
 	p.verdict.Reset(len(p.ops))
 	p.charged = make([]limit.Instant, len(p.ops))
 	r := p.call.read()
 	if p.verdict.Err = p.call.err; p.verdict.Err != nil {
 		return
 	}
-	if p.verdict.At = b.told(sr.req.At); sr.req.At == 0 {
+	if p.verdict.At = k.told(sr.req.At); sr.req.At == 0 {
 		p.verdict.At = p.call.clock
 	}
-	p.call.verdict(&r, &p.verdict, p.charged, func(j int) bool { return sr.op(p, j).Limit.Algorithm() == limit.Concurrency })
+	p.call.verdict(&r, &p.verdict, p.charged, func(j int) bool { return sr.op(p, j).Limit.Is(limit.Leased) })
 }
 
 // op returns the op that is number j of p.
 func (sr *splitRequest) op(p *part, j int) *limit.Op { return &sr.req.Ops[p.ops[j]] }
 
 // gather makes the request's verdict from those of its parts.
-func (sr *splitRequest) gather(b *Backend) {
+func (sr *splitRequest) gather(k *keys) {
 	v := sr.out
 	v.Admitted = true
-	v.At = sr.req.At - mod(sr.req.At, b.step)
+	v.At = k.whole(sr.req.At)
 	for _, p := range sr.parts {
-		p.read(b, sr)
+		p.read(k, sr)
 		if p.verdict.Err != nil {
 			continue
 		}
@@ -241,7 +188,7 @@ func (sr *splitRequest) partsError() error {
 // not keep.
 func (sr *splitRequest) taken(p *part, j int) bool {
 	op := sr.op(p, j)
-	return p.verdict.Admitted && p.verdict.Outcomes[j].Admitted && op.Cost > 0 && !chargesEach(op)
+	return p.verdict.Admitted && p.verdict.Outcomes[j].Admitted && op.Cost > 0 && !op.ChargesEach()
 }
 
 // forgetTaken makes the outcomes of a refused request those of ops that are not
@@ -251,7 +198,7 @@ func (sr *splitRequest) forgetTaken() {
 	for _, p := range sr.parts {
 		for j, i := range p.ops {
 			op, out := sr.op(p, j), &sr.out.Outcomes[i]
-			lease := op.Limit.Algorithm() == limit.Concurrency
+			lease := op.Limit.Is(limit.Leased)
 			for before := range p.ops[:j+1] {
 				other := sr.op(p, before)
 				switch {
@@ -269,33 +216,66 @@ func (sr *splitRequest) forgetTaken() {
 				if out.Remaining > 0 {
 					out.Retry = 0
 				}
-			case out.Admitted && !chargesEach(op):
+			case out.Admitted && !op.ChargesEach():
 				out.Retry = 0
 			}
 		}
 	}
 }
 
+// giveBack queues refunds of what sr took. After an error the caller gives the
+// leases back, as the contract says. What was charged together with a lease stays
+// charged, since the caller's repetition may rely on that.
+func (c *splitter) giveBack(sr *splitRequest) {
+	var list []refund
+	for _, p := range sr.parts {
+		if p.verdict.Err != nil || !p.verdict.Admitted {
+			continue // has recorded nothing that it should not, or nobody knows
+		}
+		r := refund{slot: p.slot, at: c.told(sr.req.At)}
+		leases, held := false, false
+		for j := range p.ops {
+			if sr.taken(p, j) && sr.op(p, j).Limit.Is(limit.Leased) {
+				leases, held = true, held || p.verdict.Outcomes[j].Held
+			}
+		}
+		if leases && sr.out.Err != nil {
+			continue
+		}
+		for j := range p.ops {
+			op := sr.op(p, j)
+			if !sr.taken(p, j) || held && !op.Limit.Is(limit.Leased) {
+				continue // a repetition was charged nothing
+			}
+			r.add(op, asOf(op, &p.verdict.Outcomes[j], p.verdict.At, p.charged[j]))
+		}
+		if len(r.ops) > 0 {
+			list = append(list, r)
+		}
+	}
+	c.refunds.push(list)
+}
+
 // takeWaiting does the ops that have waited, of requests that are admitted.
-func (b *Backend) takeWaiting(ctx context.Context, list []*splitRequest) {
+func (c *splitter) takeWaiting(ctx context.Context, list []*splitRequest) {
 	s := &scratch{}
 	second := make([]*splitRequest, len(list))
 	for i, sr := range list {
 		second[i] = &splitRequest{req: sr.req, out: sr.out}
 		for j := range sr.req.Ops {
 			if op := &sr.req.Ops[j]; waits(op) {
-				p := second[i].part(b.slotOf(op))
+				p := second[i].part(c.slotOf(op))
 				p.ops = append(p.ops, j)
 			}
 		}
 		for _, p := range second[i].parts {
-			p.send(b, s, sr, func(op limit.Op) limit.Op { return op })
+			p.send(c.packer, s, sr, func(op limit.Op) limit.Op { return op })
 		}
 	}
-	b.run(ctx, s.calls[:s.used])
+	c.run(ctx, s.calls[:s.used])
 	for i, sr := range list {
 		for _, p := range second[i].parts {
-			p.read(b, sr)
+			p.read(&c.keys, sr)
 			for j, op := range p.ops {
 				sr.out.Outcomes[op] = p.verdict.Outcomes[j]
 			}
@@ -303,16 +283,16 @@ func (b *Backend) takeWaiting(ctx context.Context, list []*splitRequest) {
 		if err := second[i].partsError(); err != nil {
 			sr.out.Reset(0)
 			sr.out.Err = fmt.Errorf("%w: %v", backends.ErrUnavailable, err) // the first trip had an effect
-			b.giveBack(sr)
+			c.giveBack(sr)
 		}
 	}
 }
 
 // groupsOfMasters returns a group on each master, and an error unless every
 // slot has one.
-func (b *Backend) groupsOfMasters(ctx context.Context) ([]string, error) {
+func (c *splitter) groupsOfMasters(ctx context.Context) ([]string, error) {
 	//lint:ignore SA1019 CLUSTER SHARDS came with Redis 7.0
-	ranges, err := b.cluster.ClusterSlots(ctx).Result()
+	ranges, err := c.cluster.ClusterSlots(ctx).Result()
 	if err != nil {
 		_, err = mapError(err, false)
 		return nil, err
@@ -330,7 +310,7 @@ func (b *Backend) groupsOfMasters(ctx context.Context) ([]string, error) {
 	var groups []string
 	for i := 0; len(masters) > 0; i++ {
 		g := "ping" + strconv.Itoa(i)
-		slot := slotOf(b.ownKey(limit.Key{Group: g}))
+		slot := slotOf(c.ownKey(limit.Key{Group: g}))
 		for addr, list := range masters {
 			for _, r := range list {
 				if slot >= r.Start && slot <= r.End {

@@ -1,14 +1,11 @@
 package redis
 
 import (
-	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net"
 	"net/url"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -39,6 +36,9 @@ const (
 	// milliseconds, so that other programs can share the counters.
 	ZSet
 )
+
+// sharedPrefix is that of logs that other programs use as well.
+const sharedPrefix = "rate_limit:"
 
 // A Secret is a string that is never printed.
 type Secret string
@@ -220,14 +220,9 @@ func setSkipVerify(c *Config, v string) error {
 	return nil
 }
 
-// Parse reads a URL such as
-//
-//	redis://[user:password@]host:port/db?parameters
-//	redis+sentinel://[user:password@]host:port,host:port/master/db
-//	redis+cluster://[user:password@]host:port,host:port
-//	unix:///path?db=0
-//
-// with rediss for TLS. Its errors never quote the part before the @.
+// Parse reads a URL: redis, redis+sentinel or redis+cluster, rediss for TLS, or
+// unix. The example has one of each, README.md all parameters. Its errors never
+// quote the part before the @.
 func Parse(rawURL string) (Config, error) {
 	c, err := parse(rawURL)
 	if err != nil {
@@ -474,6 +469,9 @@ const (
 	maxOps       = 64
 )
 
+// scripted are the algorithms that take.lua knows.
+var scripted = []limit.Algorithm{limit.FixedWindow, limit.SlidingLog, limit.SlidingWindow, limit.TokenBucket, limit.Concurrency}
+
 // Caps returns what the backend promises under c.
 func (c Config) Caps() backends.Caps {
 	caps := backends.Caps{
@@ -482,77 +480,22 @@ func (c Config) Caps() backends.Caps {
 		ServerClock: true,
 		Precision:   time.Microsecond,
 		MaxOps:      maxOps,
-		Algorithms: map[limit.Algorithm]backends.AlgorithmCaps{
-			limit.FixedWindow:   {MaxUnits: limit.MaxUnits, Trips: 1},
-			limit.SlidingLog:    {MaxUnits: maxListUnits, Trips: 1},
-			limit.SlidingWindow: {MaxUnits: limit.MaxSlidingWindowUnits, Trips: 1},
-			limit.TokenBucket:   {MaxUnits: limit.MaxUnits, Trips: 1},
-			limit.Concurrency:   {MaxUnits: limit.MaxInFlight, Trips: 1},
-		},
+		Algorithms:  map[limit.Algorithm]backends.AlgorithmCaps{},
 	}
+	logUnits := int64(maxListUnits)
 	if c.Mode == Cluster {
 		caps.Atomicity = backends.PerPartition
 	}
 	if c.Layout == ZSet {
 		caps.Precision, caps.SharedLogs = time.Millisecond, true
-		caps.Algorithms[limit.SlidingLog] = backends.AlgorithmCaps{MaxUnits: maxZSetUnits, Trips: 1}
+		logUnits = maxZSetUnits
+	}
+	for _, a := range scripted {
+		ac := backends.AlgorithmCaps{MaxUnits: a.MaxUnits(), Trips: 1}
+		if a.Is(limit.Logged) {
+			ac.MaxUnits = logUnits
+		}
+		caps.Algorithms[a] = ac
 	}
 	return caps
-}
-
-// tlsConfig reads the files that c names.
-func (c *Config) tlsConfig() (*tls.Config, error) {
-	if !c.TLS {
-		return nil, nil
-	}
-	t := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: c.ServerName, InsecureSkipVerify: c.InsecureSkipVerify}
-	if c.CA != "" {
-		pem, err := os.ReadFile(c.CA)
-		if err != nil {
-			return nil, fmt.Errorf("parameter ca: %w", err)
-		}
-		t.RootCAs = x509.NewCertPool()
-		if !t.RootCAs.AppendCertsFromPEM(pem) {
-			return nil, fmt.Errorf("parameter ca: %s holds no certificate in PEM", c.CA)
-		}
-	}
-	if c.Cert != "" {
-		pair, err := tls.LoadX509KeyPair(c.Cert, c.Key)
-		if err != nil {
-			return nil, fmt.Errorf("parameters cert and key: %w", err)
-		}
-		t.Certificates = []tls.Certificate{pair}
-	}
-	return t, nil
-}
-
-// password returns what to log in with now. Files are read again for each
-// connection, because secrets are rotated.
-func (c *Config) password() (string, error) {
-	switch {
-	case c.PasswordFile != "":
-		return readPassword("password_file", c.PasswordFile)
-	case c.PasswordEnv != "":
-		p, ok := os.LookupEnv(c.PasswordEnv)
-		if !ok {
-			return "", fmt.Errorf("parameter password_env: %s is not set", c.PasswordEnv)
-		}
-		return p, nil
-	}
-	return string(c.Password), nil
-}
-
-func (c *Config) sentinelPassword() (string, error) {
-	if c.SentinelPasswordFile != "" {
-		return readPassword("sentinel_password_file", c.SentinelPasswordFile)
-	}
-	return string(c.SentinelPassword), nil
-}
-
-func readPassword(name, file string) (string, error) {
-	b, err := os.ReadFile(file)
-	if err != nil {
-		return "", fmt.Errorf("parameter %s: %w", name, err)
-	}
-	return strings.TrimRight(string(b), "\r\n"), nil
 }

@@ -1,4 +1,4 @@
-// Package redis keeps rate-limit state in Redis 6.2 or later, or Valkey:
+// Package redis keeps rate-limit state in Redis 6.0 or later, or Valkey:
 // one server, a Sentinel group or a Cluster.
 //
 // A Take is one call of a script, take.lua, which decides as package limit

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"strings"
 
 	"github.com/redis/go-redis/v9"
@@ -16,6 +17,39 @@ type dialError struct{ err error }
 
 func (e *dialError) Error() string { return e.err.Error() }
 func (e *dialError) Unwrap() error { return e.err }
+
+// dialHook marks errors of dialling.
+type dialHook struct{}
+
+func (dialHook) DialHook(next redis.DialHook) redis.DialHook {
+	return func(ctx context.Context, network, addr string) (net.Conn, error) {
+		conn, err := next(ctx, network, addr)
+		if err != nil {
+			return nil, &dialError{err}
+		}
+		return conn, nil
+	}
+}
+
+func (dialHook) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
+
+func (dialHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+// An awayError is that of a call for a node whose circuit breaker is open.
+type awayError struct {
+	addr    string
+	refusal error
+}
+
+func (e *awayError) Error() string { return "node " + e.addr + ": " + e.refusal.Error() }
+func (e *awayError) Unwrap() error { return e.refusal }
+
+func isAway(err error) bool {
+	var away *awayError
+	return errors.As(err, &away)
+}
 
 // remedy says what may be done after an error.
 type remedy uint8

@@ -3,8 +3,11 @@ package redis
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"math/rand/v2"
 	"slices"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -26,40 +29,45 @@ const (
 	minBudget = 2 * time.Millisecond
 )
 
+// A scriptCall is a command that the driver's Cluster client does not repeat
+// by itself, except where it is redirected.
+type scriptCall struct{ *redis.StringCmd }
+
+func (scriptCall) NoRetry() bool { return true }
+
+// nodes are those of a Cluster.
+type nodes struct {
+	cfg     *Config
+	log     *slog.Logger
+	closing context.Context
+	reload  func(ctx context.Context) // asks the Cluster who is master
+
+	mu   sync.Mutex
+	away map[*node]struct{} // whose circuit breaker is open
+
+	opened, refused atomic.Int64
+}
+
 // A node is a hook of the driver's client for one node.
 type node struct {
-	b       *Backend
+	of      *nodes
 	client  *redis.Client
 	circuit *circuit.Circuit
 }
 
-// addNode prepares the driver's client for a node that it met.
-func (b *Backend) addNode(client *redis.Client) {
+// add prepares the driver's client for a node that it met.
+func (l *nodes) add(client *redis.Client) {
 	client.AddHook(dialHook{})
-	if b.cfg.NodeFailures == 0 {
+	if l.cfg.NodeFailures == 0 {
 		return
 	}
-	n := &node{b: b, client: client}
+	n := &node{of: l, client: client}
 	n.circuit = circuit.New(circuit.Config{
-		Failures: b.cfg.NodeFailures, Window: 1,
-		Delay: min(nodeDelay, b.cfg.NodeDelay), MaxDelay: b.cfg.NodeDelay, Timeout: b.cfg.Timeout,
-		Ping: n.ping, OnChange: n.changed, Rand: rand.Float64, Panics: b.cfg.Panics,
+		Failures: l.cfg.NodeFailures, Window: 1,
+		Delay: min(nodeDelay, l.cfg.NodeDelay), MaxDelay: l.cfg.NodeDelay, Timeout: l.cfg.Timeout,
+		Ping: n.ping, OnChange: n.changed, Rand: rand.Float64, Panics: l.cfg.Panics,
 	})
 	client.AddHook(n)
-}
-
-// An awayError is that of a call for a node whose circuit breaker is open.
-type awayError struct {
-	addr    string
-	refusal error
-}
-
-func (e *awayError) Error() string { return "node " + e.addr + ": " + e.refusal.Error() }
-func (e *awayError) Unwrap() error { return e.refusal }
-
-func isAway(err error) bool {
-	var away *awayError
-	return errors.As(err, &away)
 }
 
 func (n *node) DialHook(next redis.DialHook) redis.DialHook { return next }
@@ -90,7 +98,7 @@ func (n *node) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Process
 func (n *node) guard(ctx context.Context, calls func() error) error {
 	p := n.circuit.Period()
 	if p.State() != circuit.Closed {
-		n.b.nodeRefused.Add(1)
+		n.of.refused.Add(1)
 		return &awayError{n.client.Options().Addr, n.circuit.Refusal()}
 	}
 	d, ok := ctx.Deadline()
@@ -122,9 +130,9 @@ func (n *node) ping(ctx context.Context) error {
 		return nil
 	case errors.Is(err, redis.ErrClosed): // by the driver, once the node has left the Cluster
 		n.circuit.Stop()
-		n.b.setAway(n, false)
+		n.of.setAway(n, false)
 	default:
-		n.b.cluster.ReloadState(ctx)
+		n.of.reload(ctx)
 	}
 	return err
 }
@@ -134,48 +142,48 @@ func (n *node) changed(from, to circuit.State, why error) {
 	addr := n.client.Options().Addr
 	switch {
 	case to == circuit.Closed:
-		n.b.log.Info("Redis Cluster: a node is back", "node", addr)
-		n.b.setAway(n, false) // last: Close does not wait for it any more
+		n.of.log.Info("Redis Cluster: a node is back", "node", addr)
+		n.of.setAway(n, false) // last: Close does not wait for it any more
 	case from == circuit.Closed:
-		n.b.nodeOpened.Add(1)
-		n.b.setAway(n, true)
-		n.b.log.Warn("Redis Cluster: a node fails; calls for its slots fail at once until it answers pings", "node", addr, "error", why)
+		n.of.opened.Add(1)
+		n.of.setAway(n, true)
+		n.of.log.Warn("Redis Cluster: a node fails; calls for its slots fail at once until it answers pings", "node", addr, "error", why)
 	}
 }
 
 // setAway notes whether n's circuit breaker is open. A closed one has nothing
 // running that Close would have to stop.
-func (b *Backend) setAway(n *node, away bool) {
-	b.awayMu.Lock()
-	defer b.awayMu.Unlock()
+func (l *nodes) setAway(n *node, away bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	if !away {
-		delete(b.away, n)
+		delete(l.away, n)
 		return
 	}
-	b.away[n] = struct{}{}
-	if b.closing.Err() != nil {
+	l.away[n] = struct{}{}
+	if l.closing.Err() != nil {
 		n.circuit.Stop()
 	}
 }
 
-// awayNodes returns the addresses of the nodes whose circuit breaker is open.
-func (b *Backend) awayNodes() []string {
-	b.awayMu.Lock()
-	defer b.awayMu.Unlock()
+// addresses returns the addresses of the nodes whose circuit breaker is open.
+func (l *nodes) addresses() []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	var list []string
-	for n := range b.away {
+	for n := range l.away {
 		list = append(list, n.client.Options().Addr)
 	}
 	slices.Sort(list)
 	return list
 }
 
-// stopNodes ends what runs for nodes; the function it returns waits for it.
-func (b *Backend) stopNodes() (wait func()) {
-	b.awayMu.Lock()
-	defer b.awayMu.Unlock()
+// stop ends what runs for nodes; the function it returns waits for it.
+func (l *nodes) stop() (wait func()) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	var list []*node
-	for n := range b.away {
+	for n := range l.away {
 		n.circuit.Stop()
 		list = append(list, n)
 	}

@@ -14,8 +14,8 @@ import (
 	"time"
 
 	"github.com/headgate-rls/headgate/backends"
-	"github.com/headgate-rls/headgate/internal/testenv"
 	"github.com/headgate-rls/headgate/limit"
+	"github.com/headgate-rls/headgate/test/testenv"
 )
 
 // groupsOf returns groups whose counters are on node, and others.
@@ -174,10 +174,10 @@ func TestCloseWhileAway(t *testing.T) {
 	case <-time.After(20 * time.Second):
 		t.Fatal("Close does not return")
 	}
-	if len(b.away) != 1 {
-		t.Errorf("%d nodes are away", len(b.away))
+	if len(b.nodes.away) != 1 {
+		t.Errorf("%d nodes are away", len(b.nodes.away))
 	}
-	for n := range b.away {
+	for n := range b.nodes.away {
 		before := n.circuit.Counts()
 		time.Sleep(5 * nodeDelay)
 		if after := n.circuit.Counts(); after != before {

@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headgate-rls/headgate/internal/testenv"
 	"github.com/headgate-rls/headgate/limit"
+	"github.com/headgate-rls/headgate/test/testenv"
 )
 
 // TestEndOfAnOwnerIsBounded: ending the leases of an owner takes work in

@@ -19,9 +19,9 @@ import (
 
 	"github.com/headgate-rls/headgate/backends"
 	"github.com/headgate-rls/headgate/backends/backendtest"
-	"github.com/headgate-rls/headgate/internal/seed"
-	"github.com/headgate-rls/headgate/internal/testenv"
 	"github.com/headgate-rls/headgate/limit"
+	"github.com/headgate-rls/headgate/test/random"
+	"github.com/headgate-rls/headgate/test/testenv"
 )
 
 func mustParse(tb testing.TB, url string) Config {
@@ -140,8 +140,17 @@ func TestZSet(t *testing.T) {
 	wantLives(t, s.Client())
 }
 
-func TestRedis62(t *testing.T) {
-	s := testenv.StartRedis(t, testenv.WithFlavour(testenv.Redis62))
+// TestOldestRedis takes from Redis 6.2 the commands that 6.0 does not have, as
+// no package of 6.0 can be had.
+func TestOldestRedis(t *testing.T) {
+	var args []string
+	for _, c := range []string{
+		"ZMSCORE", "ZDIFF", "ZDIFFSTORE", "ZINTER", "ZUNION", "ZRANGESTORE", "ZRANDMEMBER", "SMISMEMBER",
+		"GETEX", "GETDEL", "COPY", "LMOVE", "HRANDFIELD",
+	} {
+		args = append(args, "--rename-command", c, "")
+	}
+	s := testenv.StartRedis(t, testenv.WithFlavour(testenv.Redis62), testenv.WithArgs(args...))
 	backendtest.Run(t, suite(t, s.URL(), 30))
 	compareMany(t, open(t, s.URL()+"?layout=zset"))
 	wantLives(t, s.Client())
@@ -157,7 +166,7 @@ func TestValkey(t *testing.T) {
 const aclUser = "user app on >s3cret/p@ss?w%%ord ~headgate:* ~rate_limit:* resetchannels -@all " +
 	"+hello +auth +select +evalsha +eval +unlink +info +time +get +mget +set +setrange +del +pexpire " +
 	"+lrange +llen +lset +ltrim +rpush +zadd +zcard +zcount +zrange +zrem +zremrangebyrank" +
-	" +pttl +zmscore +zscore +zrangebyscore +zrevrangebyscore +zremrangebyscore"
+	" +pttl +zscore +zrangebyscore +zrevrangebyscore +zremrangebyscore"
 
 const aclPassword = "s3cret/p@ss?w%%ord"
 
@@ -773,12 +782,12 @@ func TestWarnings(t *testing.T) {
 	if n := strings.Count(log.String(), "allkeys-lru"); n != 1 {
 		t.Errorf("logged %d times:\n%s", n, log.String())
 	}
-	for version, old := range map[string]bool{"6.0.16": true, "5.0": true, "6.2.0": false, "7.4.1": false, "10.0": false, "": false, "x": false} {
-		if olderThan62(version) != old {
+	for version, old := range map[string]bool{"6.0.16": false, "6.0.0": false, "5.0": true, "5.9.9": true, "6.2.0": false, "7.4.1": false, "10.0": false, "": false, "x": false} {
+		if olderThan60(version) != old {
 			t.Errorf("version %q", version)
 		}
 	}
-	if list := warningsOf(map[string]string{"redis_version": "6.0.1", "role": "slave", "maxmemory": "0", "maxmemory_policy": "allkeys-lru"}); len(list) != 2 {
+	if list := warningsOf(map[string]string{"redis_version": "5.0.1", "role": "slave", "maxmemory": "0", "maxmemory_policy": "allkeys-lru"}); len(list) != 2 {
 		t.Errorf("warnings %q", list)
 	}
 }
@@ -822,7 +831,7 @@ func FuzzScript(f *testing.F) {
 func compareMany(t *testing.T, b *Backend) {
 	t.Helper()
 	unique := strconv.FormatUint(rand.Uint64(), 36)
-	r := seed.Rand(t, 0)
+	r := random.Rand(t, 0)
 	for i := range 100 {
 		data := make([]byte, 10+r.IntN(150))
 		for j := range data {

@@ -47,7 +47,8 @@ type refund struct {
 
 // refunds are those that wait, and who sends them.
 type refunds struct {
-	b *Backend
+	servers *servers
+	packer  *packer
 
 	mu      sync.Mutex
 	queue   []refund
@@ -57,39 +58,6 @@ type refunds struct {
 	ended   chan struct{} // set by close; closed when the last worker has ended
 
 	done, late, lost atomic.Int64
-}
-
-// giveBack queues refunds of what sr took. After an error the caller gives the
-// leases back, as the contract says. What was charged together with a lease stays
-// charged, since the caller's repetition may rely on that.
-func (b *Backend) giveBack(sr *splitRequest) {
-	var list []refund
-	for _, p := range sr.parts {
-		if p.verdict.Err != nil || !p.verdict.Admitted {
-			continue // has recorded nothing that it should not, or nobody knows
-		}
-		r := refund{slot: p.slot, at: b.told(sr.req.At)}
-		leases, held := false, false
-		for j := range p.ops {
-			if sr.taken(p, j) && sr.op(p, j).Limit.Algorithm() == limit.Concurrency {
-				leases, held = true, held || p.verdict.Outcomes[j].Held
-			}
-		}
-		if leases && sr.out.Err != nil {
-			continue
-		}
-		for j := range p.ops {
-			op := sr.op(p, j)
-			if !sr.taken(p, j) || held && op.Limit.Algorithm() != limit.Concurrency {
-				continue // a repetition was charged nothing
-			}
-			r.add(op, asOf(op, &p.verdict.Outcomes[j], p.verdict.At, p.charged[j]))
-		}
-		if len(r.ops) > 0 {
-			list = append(list, r)
-		}
-	}
-	b.refunds.push(list)
 }
 
 // add adds an op, which it copies.
@@ -106,13 +74,11 @@ func (r *refund) add(op *limit.Op, asOf limit.Instant) {
 // back: the end of its window; for a bucket the instant at which it would have
 // been full without op; for a log the instant of its records.
 func asOf(op *limit.Op, out *limit.Outcome, now, charged limit.Instant) limit.Instant {
-	switch op.Limit.Algorithm() {
-	case limit.FixedWindow, limit.SlidingWindow:
-		window := limit.Instant(op.Limit.Window().Microseconds())
-		return charged - charged%window + window
-	case limit.TokenBucket:
-		num, den := op.Limit.Interval()
-		full := now.Add(out.Reset) - 1 - limit.Instant((op.Cost*num+den-1)/den) // rounded down
+	switch {
+	case op.Limit.Is(limit.Aligned):
+		return op.Limit.WindowEnd(charged)
+	case op.Limit.Is(limit.Refilled):
+		full := now.Add(out.Reset-op.Limit.RefillTime(op.Cost)) - 1 // rounded down
 		return max(charged, full)
 	}
 	return charged
@@ -132,7 +98,7 @@ func (r *refunds) push(list []refund) {
 	}
 	if len(r.queue) > 0 && r.workers < refundWorkers {
 		r.workers++
-		r.b.inBackground("refunds", r.work)
+		r.servers.inBackground("refunds", r.work)
 	}
 }
 
@@ -156,7 +122,7 @@ func (r *refunds) work() {
 			pause = minRefundPause
 			continue
 		}
-		sleep(r.b.closing, pause)
+		sleep(r.servers.closing, pause)
 		pause = min(2*pause, maxRefundPause)
 	}
 }
@@ -193,7 +159,7 @@ func (r *refunds) try(batch []refund) (failed int) {
 			r.done.Add(1)
 		case err == nil:
 			r.late.Add(1)
-		case errors.Is(err, backends.ErrNotApplied) && !errors.Is(err, backends.ErrCorrupt) && f.tries < refundTries && r.b.closing.Err() == nil:
+		case errors.Is(err, backends.ErrNotApplied) && !errors.Is(err, backends.ErrCorrupt) && f.tries < refundTries && r.servers.closing.Err() == nil:
 			f.tries++
 			again = append(again, f)
 			continue
@@ -215,7 +181,7 @@ type refunded struct {
 // send sends a batch once. A panic is an error of all of it.
 func (r *refunds) send(batch []refund) []refunded {
 	results := make([]refunded, len(batch))
-	if err := r.b.cfg.Panics.Do("refunds", func() { r.b.sendRefunds(batch, results) }); err != nil {
+	if err := r.servers.cfg.Panics.Do("refunds", func() { r.sendOnce(batch, results) }); err != nil {
 		for i := range results {
 			results[i] = refunded{err: fmt.Errorf("%w: %w", backends.ErrUnavailable, err)}
 		}
@@ -223,17 +189,17 @@ func (r *refunds) send(batch []refund) []refunded {
 	return results
 }
 
-func (b *Backend) sendRefunds(batch []refund, results []refunded) {
-	ctx, cancel := context.WithTimeout(b.closing, b.cfg.Timeout)
+func (r *refunds) sendOnce(batch []refund, results []refunded) {
+	ctx, cancel := context.WithTimeout(r.servers.closing, r.servers.cfg.Timeout)
 	defer cancel()
 	s, where := &scratch{}, make([]*call, len(batch))
 	for i := range batch {
 		f := &batch[i]
-		_, c := b.callFor(s, f.slot, b.refundWeight(f))
+		_, c := r.packer.callFor(s, f.slot, r.packer.refundWeight(f))
 		where[i] = c
-		c.refund(b, f)
+		c.refund(&r.packer.keys, f.at, f.ops, f.asOf)
 	}
-	b.run(ctx, s.calls[:s.used])
+	r.servers.run(ctx, s.calls[:s.used])
 	for _, c := range s.calls[:s.used] {
 		reply := c.read()
 		for i := range batch {
@@ -248,11 +214,11 @@ func (b *Backend) sendRefunds(batch []refund, results []refunded) {
 // have come since are written anew.
 const logRefund = 16
 
-// refundWeight says how much work f is: see Backend.weight.
-func (b *Backend) refundWeight(f *refund) int {
-	n := b.weight(&limit.Request{Ops: f.ops})
+// refundWeight says how much work f is: see packer.weight.
+func (p *packer) refundWeight(f *refund) int {
+	n := p.weight(&limit.Request{Ops: f.ops})
 	for i := range f.ops {
-		if f.ops[i].Limit.Algorithm() == limit.SlidingLog {
+		if f.ops[i].Limit.Is(limit.Logged) {
 			n += logRefund
 		}
 	}

@@ -12,8 +12,8 @@ import (
 
 	"github.com/headgate-rls/headgate/backends"
 	"github.com/headgate-rls/headgate/internal/safego"
-	"github.com/headgate-rls/headgate/internal/testenv"
 	"github.com/headgate-rls/headgate/limit"
+	"github.com/headgate-rls/headgate/test/testenv"
 )
 
 // A refundCase takes units at 0, has others take some later, and then gives the
@@ -235,7 +235,7 @@ func TestRefundsOfLogsAreHeavy(t *testing.T) {
 			var f refund
 			f.add(&op, 1)
 			_, c := b.callFor(s, 0, b.refundWeight(&f))
-			c.refund(b, &f)
+			c.refund(&b.keys, f.at, f.ops, f.asOf)
 			if calls[c]++; calls[c] > most {
 				t.Fatalf("%s: a call has %d refunds, want at most %d", layout, calls[c], most)
 			}

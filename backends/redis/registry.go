@@ -14,10 +14,13 @@ import (
 // sorted set that lists the rows by the millisecond at which they expire. All
 // keys of a table are in one slot of a Cluster. It needs no command that
 // take.lua does not.
-type registry struct{ b *Backend }
+type registry struct {
+	*servers
+	*keys
+}
 
 // Registry implements [backends.Registrar].
-func (b *Backend) Registry() backends.Registry { return registry{b} }
+func (b *Backend) Registry() backends.Registry { return registry{b.servers, &b.keys} }
 
 const (
 	rowsInCall = 256 // Redis does nothing else while it stores them
@@ -54,15 +57,15 @@ end
 if redis.call('PTTL', list) < life then redis.call('PEXPIRE', list, ARGV[1]) end
 return left`)
 
-func (r registry) name(table, key string) string {
-	return r.b.ownKey(limit.Key{Group: "registry/" + table, Limit: key})
+func (r registry) rowKey(table, key string) string {
+	return r.ownKey(limit.Key{Group: "registry/" + table, Limit: key})
 }
 
 // do runs a script within the configured timeout.
 func (r registry) do(ctx context.Context, script *redis.Script, keys []string, args ...any) *redis.Cmd {
-	ctx, cancel := r.b.bounded(ctx)
+	ctx, cancel := r.bounded(ctx)
 	defer cancel()
-	return script.Run(ctx, r.b.client, keys, args...)
+	return script.Run(ctx, r.client, keys, args...)
 }
 
 func mapped(err error) error {
@@ -77,7 +80,7 @@ func (r registry) Claim(ctx context.Context, name, value string, ttl time.Durati
 	if err := backends.CheckRow(name, value, ttl); err != nil {
 		return "", err
 	}
-	there, err := r.do(ctx, claimScript, []string{r.name("claims", name)}, value, ttl.Milliseconds()).Text()
+	there, err := r.do(ctx, claimScript, []string{r.rowKey("claims", name)}, value, ttl.Milliseconds()).Text()
 	return there, mapped(err)
 }
 
@@ -90,9 +93,9 @@ func (r registry) Put(ctx context.Context, table string, rows []backends.Row, tt
 	}
 	for len(rows) > 0 {
 		n := min(len(rows), rowsInCall)
-		keys, args := []string{r.name(table, "")}, []any{ttl.Milliseconds(), backends.MaxRows}
+		keys, args := []string{r.rowKey(table, "")}, []any{ttl.Milliseconds(), backends.MaxRows}
 		for _, row := range rows[:n] {
-			keys, args = append(keys, r.name(table, row.Key)), append(args, row.Key, row.Value)
+			keys, args = append(keys, r.rowKey(table, row.Key)), append(args, row.Key, row.Value)
 		}
 		more, err := r.do(ctx, putScript, keys, args...).Int()
 		if err != nil {
@@ -105,9 +108,9 @@ func (r registry) Put(ctx context.Context, table string, rows []backends.Row, tt
 
 // List implements [backends.Registry].
 func (r registry) List(ctx context.Context, table string) ([]backends.Row, error) {
-	first, cancel := r.b.bounded(ctx)
+	first, cancel := r.bounded(ctx)
 	defer cancel()
-	keys, err := r.b.client.ZRange(first, r.name(table, ""), 0, -1).Result()
+	keys, err := r.client.ZRange(first, r.rowKey(table, ""), 0, -1).Result()
 	if err != nil {
 		return nil, mapped(err)
 	}
@@ -124,13 +127,13 @@ func (r registry) List(ctx context.Context, table string) ([]backends.Row, error
 
 // read appends the rows with these keys that have not expired.
 func (r registry) read(ctx context.Context, list []backends.Row, table string, keys []string) ([]backends.Row, error) {
-	ctx, cancel := r.b.bounded(ctx)
+	ctx, cancel := r.bounded(ctx)
 	defer cancel()
 	names := make([]string, len(keys))
 	for i, key := range keys {
-		names[i] = r.name(table, key)
+		names[i] = r.rowKey(table, key)
 	}
-	values, err := r.b.client.MGet(ctx, names...).Result()
+	values, err := r.client.MGet(ctx, names...).Result()
 	if err != nil {
 		return list, err
 	}
@@ -155,14 +158,14 @@ func (r registry) Drop(ctx context.Context, table string, keys []string) error {
 }
 
 func (r registry) drop(ctx context.Context, table string, keys []string) error {
-	ctx, cancel := r.b.bounded(ctx)
+	ctx, cancel := r.bounded(ctx)
 	defer cancel()
 	names, members := make([]string, len(keys)), make([]any, len(keys))
 	for i, key := range keys {
-		names[i], members[i] = r.name(table, key), key
+		names[i], members[i] = r.rowKey(table, key), key
 	}
-	pipe := r.b.client.Pipeline()
-	pipe.ZRem(ctx, r.name(table, ""), members...)
+	pipe := r.client.Pipeline()
+	pipe.ZRem(ctx, r.rowKey(table, ""), members...)
 	pipe.Unlink(ctx, names...)
 	_, err := pipe.Exec(ctx)
 	return err

@@ -10,8 +10,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headgate-rls/headgate/internal/testenv"
 	"github.com/headgate-rls/headgate/limit"
+	"github.com/headgate-rls/headgate/test/testenv"
 )
 
 // TestRefusedRequestsAdmitNobody: however many requests over two slots are

@@ -7,7 +7,6 @@ import (
 	"encoding/hex"
 	"math"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -47,7 +46,7 @@ type call struct {
 	keyEnds  []int             // in keyText
 	keys     []string          // once the call has arguments
 	usedBy   []int             // per key: the last request with it
-	weight   int               // see Backend.weight
+	weight   int               // see packer.weight
 	blob     []byte
 	shape    int            // where the shape of the last request is in blob
 	limits   []*limit.Limit // that follow the requests
@@ -94,18 +93,13 @@ func (c *call) add(at limit.Instant, n int) {
 func (c *call) setKind(n, kind int) { putFloat(c.blob[c.shape:], float64(opsUnit*n+kind)) }
 
 // addOp adds an op to the request begun last, which has n.
-func (c *call) addOp(b *Backend, op *limit.Op, n int) {
-	key := c.key(b, op)
-	if c.usedBy[key-1] == c.requests || !simple(op.Limit.Algorithm()) {
+func (c *call) addOp(k *keys, op *limit.Op, n int) {
+	key := c.key(k, op)
+	if c.usedBy[key-1] == c.requests || op.Limit.Is(limit.Logged|limit.Leased) {
 		c.setKind(n, 0)
 	}
 	c.usedBy[key-1] = c.requests
 	c.op(op, key, op.Cost, flagsOf(op))
-}
-
-// simple says whether the state of a is a few figures.
-func simple(a limit.Algorithm) bool {
-	return a == limit.FixedWindow || a == limit.SlidingWindow || a == limit.TokenBucket
 }
 
 func flagsOf(op *limit.Op) int {
@@ -113,18 +107,15 @@ func flagsOf(op *limit.Op) int {
 	if op.Shadow {
 		bits |= bitShadow
 	}
-	if chargesEach(op) {
+	if op.ChargesEach() {
 		bits |= bitEach
 	}
 	return bits
 }
 
-// chargesEach says whether op is charged also when its request is refused.
-func chargesEach(op *limit.Op) bool { return op.Each && op.Limit.Algorithm() != limit.Concurrency }
-
 func (c *call) op(op *limit.Op, key int, cost int64, bits int) {
 	c.blob = appendFloat(c.blob, float64(key*keyUnit|bits))
-	if op.Limit.Algorithm() == limit.Concurrency {
+	if op.Limit.Is(limit.Leased) {
 		c.blob = appendFloat(c.blob, c.leaseCost(op, cost))
 	} else {
 		// A cost beyond any capacity need not be exact, only a double.
@@ -154,14 +145,14 @@ func (c *call) leaseCost(op *limit.Op, cost int64) float64 {
 	return float64(units+half) + 2*half*float64(int(op.Ending)+4*place)
 }
 
-// refund adds a request that gives f back.
-func (c *call) refund(b *Backend, f *refund) {
-	c.add(f.at, len(f.ops))
-	c.setKind(len(f.ops), refundKind)
-	for i := range f.ops {
-		c.op(&f.ops[i], c.key(b, &f.ops[i]), f.ops[i].Cost, 0)
+// refund adds a request that gives ops back, each as of an instant.
+func (c *call) refund(k *keys, at limit.Instant, ops []limit.Op, asOf []limit.Instant) {
+	c.add(at, len(ops))
+	c.setKind(len(ops), refundKind)
+	for i := range ops {
+		c.op(&ops[i], c.key(k, &ops[i]), ops[i].Cost, 0)
 	}
-	for _, at := range f.asOf {
+	for _, at := range asOf {
 		c.blob = appendFloat(c.blob, float64(at))
 	}
 }
@@ -202,18 +193,18 @@ func (c *call) limit(l *limit.Limit) int {
 }
 
 // key returns the position of op's key in KEYS, from 1.
-func (c *call) key(b *Backend, op *limit.Op) int {
-	k := op.Key
-	if b.shares(op) {
-		k.Limit = "" // all limits of the group are one log
+func (c *call) key(k *keys, op *limit.Op) int {
+	key := op.Key
+	if k.shares(op) {
+		key.Limit = "" // all limits of the group are one log
 	}
-	if i, ok := c.index[k]; ok {
+	if i, ok := c.index[key]; ok {
 		return i
 	}
-	c.keyText = b.appendKey(c.keyText, op)
+	c.keyText = k.appendKey(c.keyText, op)
 	c.keyEnds = append(c.keyEnds, len(c.keyText))
 	c.usedBy = append(c.usedBy, 0)
-	c.index[k] = len(c.keyEnds)
+	c.index[key] = len(c.keyEnds)
 	return len(c.keyEnds)
 }
 
@@ -234,16 +225,7 @@ func (c *call) seal() []byte {
 	putFloat(c.blob[16:], float64(len(c.limits)))
 	blob := c.blob
 	for _, l := range c.limits {
-		var x, y int64
-		switch l.Algorithm() {
-		case limit.SlidingWindow:
-			x, y = l.Grid()
-		case limit.TokenBucket:
-			x, y = l.Interval()
-		case limit.Concurrency:
-			hold, step := l.Hold()
-			x, y = hold.Microseconds(), step.Microseconds()
-		}
+		x, y := l.Figures()
 		blob = appendFloat(blob, float64(l.Algorithm()))
 		blob = appendFloat(blob, float64(l.Capacity()))
 		blob = appendFloat(blob, float64(l.Window().Microseconds()))
@@ -302,6 +284,15 @@ func (r *reader) number() int64 {
 	return int64(math.Float64frombits(bits))
 }
 
+// read begins to take the reply apart.
+func (c *call) read() reader {
+	r := reader{s: c.reply, ok: true}
+	if c.err == nil {
+		c.clock = limit.Instant(r.number())
+	}
+	return r
+}
+
 // verdict reads the answer to the next request into v, which has room for the
 // outcomes and has the request's instant, and the instants charged into charged
 // if that is not nil. lease says whether an op is about a lease.
@@ -346,55 +337,4 @@ func (r *reader) outcome(out *limit.Outcome, now limit.Instant) limit.Instant {
 		out.Retry = time.Duration(retry) * time.Microsecond
 	}
 	return limit.Instant(r.number())
-}
-
-// keyOf returns the Redis key of op.
-func (b *Backend) keyOf(op *limit.Op) string { return string(b.appendKey(nil, op)) }
-
-func (b *Backend) appendKey(to []byte, op *limit.Op) []byte {
-	if b.shares(op) {
-		return append(append(to, sharedPrefix...), op.Key.Group[1:]...)
-	}
-	return b.appendOwnKey(to, op.Key)
-}
-
-// sharedPrefix is that of logs that other programs use as well.
-const sharedPrefix = "rate_limit:"
-
-// shares says whether op's log is one that other programs use as well.
-func (b *Backend) shares(op *limit.Op) bool {
-	return b.cfg.Layout == ZSet && op.Limit.Algorithm() == limit.SlidingLog && limit.IsRawGroup(op.Key.Group)
-}
-
-// ownKey puts the group in braces, so that a Cluster keeps it together.
-func (b *Backend) ownKey(k limit.Key) string { return string(b.appendOwnKey(nil, k)) }
-
-func (b *Backend) appendOwnKey(to []byte, k limit.Key) []byte {
-	to = append(append(to, b.cfg.Prefix...), '{')
-	to = append(append(to, escapeGroup(k.Group)...), '}')
-	return append(to, k.Limit...)
-}
-
-// escapeGroup keeps groups from ending the braces, or from being empty, which
-// a Cluster would take for no braces at all. Groups of rules never need it.
-func escapeGroup(g string) string {
-	if g == "" {
-		return "%"
-	}
-	if strings.IndexByte(g, '%') < 0 && strings.IndexByte(g, '}') < 0 {
-		return g
-	}
-	return groupEscaper.Replace(g)
-}
-
-var groupEscaper = strings.NewReplacer("%", "%25", "}", "%7D")
-
-// told returns the instant of a request in the script's form, in whole
-// steps: negative for the server's clock.
-func (b *Backend) told(at limit.Instant) limit.Instant {
-	if at == 0 {
-		return -1
-	}
-	at = min(max(at, 0), limit.MaxInstant)
-	return at - at%b.step
 }

@@ -916,8 +916,9 @@ end
 -- find returns the scores of a holder's lease and end; nil for those that are
 -- over.
 local function find(k, holder, now)
-  local r = call('ZMSCORE', keys[k], 'l' .. holder, 'e' .. holder)
-  local lease, gone = r[1] and tonumber(r[1]) or nil, r[2] and tonumber(r[2]) or nil
+  local key = keys[k]
+  local lease, gone = call('ZSCORE', key, 'l' .. holder), call('ZSCORE', key, 'e' .. holder)
+  lease, gone = lease and tonumber(lease) or nil, gone and tonumber(gone) or nil
   local stored = lease
   if lease and floor(lease / 8) * 1000 <= now then lease = nil end
   if gone and -gone * 1000 <= now then gone = nil end

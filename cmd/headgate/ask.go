@@ -2,22 +2,22 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
-	"strings"
 
-	common "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
 	rls "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	"github.com/spf13/cobra"
 
-	"github.com/headgate-rls/headgate/backends/memory"
+	"github.com/headgate-rls/headgate/backends/stack"
+	"github.com/headgate-rls/headgate/descriptors"
+	"github.com/headgate-rls/headgate/internal/client"
+	"github.com/headgate-rls/headgate/internal/rules"
 	"github.com/headgate-rls/headgate/ratelimit"
 )
 
 type askOptions struct {
-	dialOptions
+	client.Options
 	rules []string
 	count int
 	hits  uint32
@@ -32,8 +32,8 @@ func askCommand() *cobra.Command {
 
 Each KEY=VALUE list is one descriptor. A comma in a value is written \,
 
-One line is printed per answer. The exit code is 0 if every answer was OK,
-3 if one was over the limit, 2 if one could not be had.`,
+One line is printed per answer. The exit code is 0 if every answer is OK, 3 if
+any is OVER_LIMIT, and 2 if any request gets no answer.`,
 		Example: `  headgate ask example client=alice
   headgate ask shop tenant=acme,path=/pay tenant=acme -n 5
   headgate ask shop tenant=acme --rules rules/ -n 700`,
@@ -43,12 +43,11 @@ One line is printed per answer. The exit code is 0 if every answer was OK,
 		},
 	}
 	f := cmd.Flags()
-	opt.define(f)
-	f.StringArrayVar(&opt.rules, "rules", nil, "decide by the rules in this `file or directory`, without a service")
-	f.IntVarP(&opt.count, "count", "n", 1, "how often to ask")
-	f.Uint32Var(&opt.hits, "hits", 1, "hits of each request")
+	defineClient(cmd, &opt.Options)
+	f.StringArrayVar(&opt.rules, "rules", nil, "evaluate the rules in this `file or directory`, without a service")
+	f.IntVarP(&opt.count, "count", "n", 1, "number of requests to send")
+	f.Uint32Var(&opt.hits, "hits", 1, "hits per request")
 	cmd.MarkFlagsMutuallyExclusive("addr", "rules")
-	cmd.MarkFlagsRequiredTogether("tls-cert", "tls-key")
 	return cmd
 }
 
@@ -58,26 +57,26 @@ type asker func(context.Context, *rls.RateLimitRequest) (*rls.RateLimitResponse,
 func ask(ctx context.Context, out io.Writer, domain string, args []string, opt askOptions) error {
 	req := &rls.RateLimitRequest{Domain: domain, HitsAddend: opt.hits}
 	for _, arg := range args {
-		d, err := parseDescriptor(arg)
+		d, err := client.ParseDescriptor(arg)
 		if err != nil {
 			return err
 		}
 		req.Descriptors = append(req.Descriptors, d)
 	}
-	answer, closer, err := opt.asker()
+	answer, closer, err := opt.asker(ctx)
 	if err != nil {
 		return err
 	}
 	defer closer()
 	over := false
 	for range opt.count {
-		callCtx, cancel := context.WithTimeout(ctx, opt.timeout)
+		callCtx, cancel := context.WithTimeout(ctx, opt.Timeout)
 		resp, err := answer(callCtx, req)
 		cancel()
 		if err != nil {
 			return fmt.Errorf("no answer: %w", err)
 		}
-		fmt.Fprintln(out, answerLine(req, resp))
+		fmt.Fprintln(out, client.AnswerLine(req, resp))
 		over = over || resp.OverallCode == rls.RateLimitResponse_OVER_LIMIT
 	}
 	if over {
@@ -86,12 +85,11 @@ func ask(ctx context.Context, out io.Writer, domain string, args []string, opt a
 	return nil
 }
 
-func (opt *askOptions) asker() (asker, func(), error) {
+func (opt *askOptions) asker(ctx context.Context) (asker, func(), error) {
 	if len(opt.rules) > 0 {
-		answer, err := localAsker(opt.rules)
-		return answer, func() {}, err
+		return localAsker(ctx, opt.rules)
 	}
-	conn, err := opt.dial()
+	conn, err := opt.Dial()
 	if err != nil {
 		return nil, nil, err
 	}
@@ -99,7 +97,7 @@ func (opt *askOptions) asker() (asker, func(), error) {
 	answer := func(ctx context.Context, req *rls.RateLimitRequest) (*rls.RateLimitResponse, error) {
 		resp, err := client.ShouldRateLimit(ctx, req)
 		if err != nil {
-			return nil, opt.explain(err)
+			return nil, opt.Explain(err)
 		}
 		return resp, nil
 	}
@@ -107,84 +105,21 @@ func (opt *askOptions) asker() (asker, func(), error) {
 }
 
 // localAsker answers from rules in files and a memory of its own.
-func localAsker(paths []string) (asker, error) {
-	set, err := loadRules(paths, false)
+func localAsker(ctx context.Context, paths []string) (asker, func(), error) {
+	set, _, err := rules.Load(paths, descriptors.Options{})
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	be := memory.New(memory.Config{})
+	st, err := stack.New(ctx, "memory://", stack.Options{})
+	if err != nil {
+		return nil, nil, err
+	}
 	s, err := ratelimit.New(ratelimit.Config{
-		Backend: be, Caps: memory.Caps(), Local: be,
-		Now: newClock().now, Log: slog.New(slog.DiscardHandler),
+		Backend: st.Backend, Caps: st.Caps, Local: st.Local,
+		Now: st.Now, Log: slog.New(slog.DiscardHandler),
 	}, set)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	return s.ShouldRateLimit, nil
-}
-
-// parseDescriptor reads "key=value,key=value"; "\," is a comma in a value.
-func parseDescriptor(arg string) (*common.RateLimitDescriptor, error) {
-	d := new(common.RateLimitDescriptor)
-	const comma = "\x00"
-	for part := range strings.SplitSeq(strings.ReplaceAll(arg, `\,`, comma), ",") {
-		key, value, ok := strings.Cut(strings.ReplaceAll(part, comma, ","), "=")
-		if !ok || key == "" {
-			return nil, fmt.Errorf("descriptor %q: %w", arg, errors.New("want KEY=VALUE[,KEY=VALUE…]"))
-		}
-		d.Entries = append(d.Entries, &common.RateLimitDescriptor_Entry{Key: key, Value: value})
-	}
-	return d, nil
-}
-
-// answerLine renders an answer in one line.
-func answerLine(req *rls.RateLimitRequest, resp *rls.RateLimitResponse) string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "%-10s", resp.OverallCode)
-	meta := resp.GetDynamicMetadata().GetFields()
-	if rule := meta["rule"].GetStringValue(); rule != "" {
-		fmt.Fprintf(&b, " rule=%s", rule)
-	}
-	if how := meta["degraded"].GetStringValue(); how != "" {
-		fmt.Fprintf(&b, " degraded=%s", how)
-	}
-	for i, st := range resp.Statuses {
-		b.WriteString(" [")
-		for j, e := range req.Descriptors[i].Entries {
-			if j > 0 {
-				b.WriteByte(',')
-			}
-			fmt.Fprintf(&b, "%s=%s", e.Key, e.Value)
-		}
-		b.WriteString(statusText(st))
-		b.WriteByte(']')
-	}
-	return b.String()
-}
-
-func statusText(st *rls.RateLimitResponse_DescriptorStatus) string {
-	l := st.CurrentLimit
-	switch {
-	case l == nil && st.LimitRemaining > 0:
-		return " unlimited"
-	case l == nil:
-		return " no limit"
-	}
-	unit := strings.ToLower(l.Unit.String())
-	if n := l.GetUnitMultiplier().GetValue(); n > 1 {
-		unit = fmt.Sprintf("%d %ss", n, unit)
-	}
-	if l.Unit == rls.RateLimitResponse_RateLimit_UNKNOWN {
-		unit = "window"
-	}
-	name := ""
-	if l.Name != "" {
-		name = " " + l.Name
-	}
-	wait := "reset"
-	if st.Code == rls.RateLimitResponse_OVER_LIMIT {
-		wait = "retry"
-	}
-	return fmt.Sprintf(" %s%s limit=%d/%s remaining=%d %s=%ds", st.Code, name, l.RequestsPerUnit, unit,
-		st.LimitRemaining, wait, st.GetDurationUntilReset().GetSeconds())
+	return s.ShouldRateLimit, func() { _ = st.Close() }, nil
 }

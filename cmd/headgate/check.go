@@ -2,15 +2,15 @@ package main
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
-	"strings"
 
 	"github.com/spf13/cobra"
 
+	"github.com/headgate-rls/headgate/backends/stack"
 	"github.com/headgate-rls/headgate/descriptors"
-	"github.com/headgate-rls/headgate/ratelimit"
+	"github.com/headgate-rls/headgate/internal/rules"
+	"github.com/headgate-rls/headgate/internal/spell"
 )
 
 func checkCommand() *cobra.Command {
@@ -19,38 +19,34 @@ func checkCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "check PATH…",
 		Short: "Check rules before they go live",
-		Long: `Check rules in files and directories, and that the backend can keep them.
+		Long: `Check rule files and directories, and whether the backend supports the rules.
 
-Every problem is printed as file:line:col: message. The exit code is 1 if one
-of them is an error; warnings alone leave it 0.`,
+Every problem is printed as file:line:col: message. The exit code is 1 if any
+of them is an error, and 0 otherwise: warnings do not count.`,
 		Example: `  headgate check rules/
   headgate check rules/shop.yaml --backend redis://localhost:6379 --format json`,
 		Args: atLeast(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if format != "text" && format != "json" {
-				return fmt.Errorf("--format %q is neither text nor json", format)
+				return fmt.Errorf("--format must be text or json, not %q", format)
 			}
 			return check(cmd.OutOrStdout(), args, backend, merge, format)
 		},
 	}
 	cmd.Flags().StringVar(&format, "format", "text", "text or json")
-	cmd.Flags().StringVar(&backend, "backend", "memory://", "`URL` of the backend that is to keep the rules; nothing connects to it")
-	cmd.Flags().BoolVar(&merge, "merge-domains", false, "let several files hold rules of one domain")
+	cmd.Flags().StringVar(&backend, "backend", "memory://", "`URL` of the backend that the rules are for; check does not connect to it")
+	cmd.Flags().BoolVar(&merge, "merge-domains", false, "allow several files for one domain")
 	return cmd
 }
 
 func check(out io.Writer, paths []string, backend string, merge bool, format string) error {
-	sources, err := descriptors.ReadPaths(paths)
+	caps, err := stack.Caps(backend)
+	if err != nil {
+		return fmt.Errorf("--backend: %w", err)
+	}
+	set, problems, err := rules.Check(paths, descriptors.Options{MergeDomains: merge}, &caps)
 	if err != nil {
 		return err
-	}
-	set, problems := descriptors.Load(sources, descriptors.Options{MergeDomains: merge})
-	if set != nil {
-		caps, err := backendCaps(backend)
-		if err != nil {
-			return fmt.Errorf("--backend: %w", err)
-		}
-		problems = append(problems, ratelimit.CapProblems(set, &caps)...)
 	}
 	if err := printProblems(out, problems, set, format); err != nil {
 		return err
@@ -86,35 +82,7 @@ func printProblems(out io.Writer, problems []descriptors.Problem, set *descripto
 		fmt.Fprintln(out, p.String())
 	}
 	if set != nil && !hasError(problems) {
-		fmt.Fprintf(out, "ok: %s in %s\n", count(len(set.Rules()), "rule"), count(len(set.Domains()), "domain"))
+		fmt.Fprintf(out, "ok: %s in %s\n", spell.Count(len(set.Rules()), "rule"), spell.Count(len(set.Domains()), "domain"))
 	}
 	return nil
-}
-
-func count(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return fmt.Sprintf("%d %ss", n, what)
-}
-
-// loadRules loads rules from paths; its error has every problem.
-func loadRules(paths []string, merge bool) (*descriptors.Set, error) {
-	sources, err := descriptors.ReadPaths(paths)
-	if err != nil {
-		return nil, err
-	}
-	set, problems := descriptors.Load(sources, descriptors.Options{MergeDomains: merge})
-	if set == nil {
-		return nil, problemsError(problems)
-	}
-	return set, nil
-}
-
-func problemsError(problems []descriptors.Problem) error {
-	lines := []string{"the rules cannot be used:"}
-	for _, p := range problems {
-		lines = append(lines, "  "+p.String())
-	}
-	return errors.New(strings.Join(lines, "\n"))
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/headgate-rls/headgate/descriptors"
 	"github.com/headgate-rls/headgate/internal/envoyconf"
+	"github.com/headgate-rls/headgate/internal/rules"
 	"github.com/headgate-rls/headgate/ratelimit"
 )
 
@@ -27,20 +28,20 @@ func envoyCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "envoy PATH…",
 		Short: "Print the Envoy configuration that rules need",
-		Long: `Print the configuration of Envoy that the rules in files and directories need:
-what headgate is asked about each request, how it hears of the request's end,
-and how the statuses and delays of tiers come about.
+		Long: `Print the Envoy configuration for the rules in files and directories: the calls
+that ask headgate about each request and report its end, and the statuses and
+delays of tiers.
 
-It runs as it is: clients -> Envoy (--listen) -> application (--upstream). Give
-every Envoy an --owner of its own; docs/concurrency.md says why, and what to
-give one that restarts.
+The configuration is complete: clients -> Envoy (--listen) -> application
+(--upstream). Give every Envoy its own --owner; docs/concurrency.md explains
+why, and which name to use for an Envoy that restarts.
 
-Where rules for descriptors do not tell which of Envoy's actions sends their
-values, it prints which ones, and no configuration, and exits with 1: those
-rules would limit nothing. With --partial it prints the rest, with a comment
-that says what to add.`,
+If the rules do not say which Envoy action sends a descriptor's values, those
+rules would limit nothing: the command lists them, prints no configuration and
+exits with 1. With --partial it prints the rest, with a comment that says what
+to add.`,
 		Example: `  headgate envoy rules/ --owner envoy-1 >envoy.yaml
-  headgate envoy rules/ --full=false            only the parts, to be pasted
+  headgate envoy rules/ --full=false            only the parts, to paste
   headgate envoy rules/ --istio --address headgate.infra:8081 --services headgate.infra:8082`,
 		Args: atLeast(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -52,23 +53,23 @@ that says what to add.`,
 	}
 	f := cmd.Flags()
 	f.SortFlags = false
-	f.StringVar(&opt.version, "envoy-version", "1.40", "oldest `version` of Envoy that is to read it")
-	f.BoolVar(&opt.full, "full", true, "print a whole configuration; =false prints the parts to be put into one")
+	f.StringVar(&opt.version, "envoy-version", "1.40", "oldest `version` of Envoy that must accept the output")
+	f.BoolVar(&opt.full, "full", true, "print a complete configuration; =false prints the parts to paste into one")
 	f.BoolVar(&opt.istio, "istio", false, "print an EnvoyFilter for Istio's sidecars")
-	f.StringVar(&opt.Domain, "domain", "", "the rules' `domain`, if they have several")
+	f.StringVar(&opt.Domain, "domain", "", "`domain` to configure; required if the rules have several")
 	f.StringSliceVar(&opt.Address, "address", []string{"127.0.0.1:8081"}, "`address` of headgate: host:port or unix:PATH; may be repeated")
 	f.StringSliceVar(&opt.Services, "services", []string{"127.0.0.1:8082"}, "`address` of headgate's other services (serve --services), where the access log goes; may be repeated")
 	f.StringVar(&opt.Upstream, "upstream", "127.0.0.1:9000", "`address` of the application")
 	f.IntVar(&opt.Listen, "listen", 10000, "`port` for clients")
 	f.StringVar(&opt.Admin, "admin", "127.0.0.1:9901", "`address` of Envoy's admin pages")
-	f.DurationVar(&opt.Timeout, "timeout", 500*time.Millisecond, "longest wait for headgate's answer")
-	f.BoolVar(&opt.Deny, "deny-without-answer", false, "refuse requests with status 500 when headgate does not answer; else they pass")
+	f.DurationVar(&opt.Timeout, "timeout", 500*time.Millisecond, "timeout of a call to headgate")
+	f.BoolVar(&opt.Deny, "deny-without-answer", false, "reject requests with status 500 when headgate does not answer (default: let them pass)")
 	f.StringVar(&opt.LeaseKey, "lease-key", ratelimit.DefaultLeaseKey, "`name` of the lease in Envoy's dynamic metadata; one for each filter that asks headgate about a request")
 	f.StringVar(&opt.Owner, "owner", "envoy", "`name` of this Envoy, or %ENVIRONMENT(NAME)% for what it is started with as --service-node")
-	f.DurationVar(&opt.OwnerGrace, "owner-grace", 15*time.Second, "that of serve")
-	f.DurationVar(&opt.leaseTTL, "lease-ttl", 300*time.Second, "that of serve")
-	f.BoolVar(&opt.partial, "partial", false, "print the configuration although it asks about some rules only")
-	f.BoolVar(&opt.merge, "merge-domains", false, "let several files hold rules of one domain")
+	f.DurationVar(&opt.OwnerGrace, "owner-grace", 15*time.Second, "the --owner-grace of serve")
+	f.DurationVar(&opt.leaseTTL, "lease-ttl", 300*time.Second, "the --lease-ttl of serve")
+	f.BoolVar(&opt.partial, "partial", false, "print the configuration even if it leaves out some rules")
+	f.BoolVar(&opt.merge, "merge-domains", false, "allow several files for one domain")
 	return cmd
 }
 
@@ -77,13 +78,9 @@ func printEnvoy(out, errOut io.Writer, paths []string, opt *envoyOptions) error 
 	if opt.Version, err = envoyconf.ParseVersion(opt.version); err != nil {
 		return fmt.Errorf("--envoy-version: %w", err)
 	}
-	sources, err := descriptors.ReadPaths(paths)
+	set, sources, err := rules.Load(paths, descriptors.Options{MergeDomains: opt.merge, DefaultLeaseTTL: opt.leaseTTL})
 	if err != nil {
 		return err
-	}
-	set, problems := descriptors.Load(sources, descriptors.Options{MergeDomains: opt.merge, DefaultLeaseTTL: opt.leaseTTL})
-	if set == nil {
-		return problemsError(problems)
 	}
 	conf, err := envoyconf.New(set, sources, opt.Options)
 	if err != nil {
@@ -92,7 +89,7 @@ func printEnvoy(out, errOut io.Writer, paths []string, opt *envoyOptions) error 
 	if left := conf.LeftOut(); left != "" {
 		fmt.Fprintln(errOut, left)
 		if !opt.partial {
-			fmt.Fprintln(errOut, "Nothing is printed, since these rules would limit nothing; --partial prints the rest.")
+			fmt.Fprintln(errOut, "No configuration is printed, because these rules would limit nothing; --partial prints the rest.")
 			return exitCode(exitProblems)
 		}
 	}

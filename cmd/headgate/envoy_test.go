@@ -65,8 +65,8 @@ func TestEnvoyCommandRefuses(t *testing.T) {
 	const rules = "../../examples/inflight/heavy.yaml"
 	for want, args := range map[string][]string{
 		"envoy 1.35 is too old":              {rules, "--envoy-version", "1.35.9"},
-		`"new" is no version of Envoy`:       {rules, "--envoy-version", "new"},
-		"the rules cannot be used":           {bad},
+		`unknown Envoy version "new"`:        {rules, "--envoy-version", "new"},
+		"the rules have errors":              {bad},
 		"no such file":                       {"nowhere.yaml"},
 		`no domain "other", but shop`:        {rules, "--domain", "other"},
 		"arguments are missing":              {},

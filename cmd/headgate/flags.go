@@ -68,14 +68,12 @@ func atLeast(n int) cobra.PositionalArgs {
 	}
 }
 
-// exactly refuses fewer or more arguments.
-func exactly(n int) cobra.PositionalArgs {
-	return func(cmd *cobra.Command, args []string) error {
-		if len(args) > n {
-			return fmt.Errorf("%q is one argument too many: %s", args[n], cmd.UseLine())
-		}
-		return atLeast(n)(cmd, args)
+// exactlyOne refuses fewer or more arguments than one.
+func exactlyOne(cmd *cobra.Command, args []string) error {
+	if len(args) > 1 {
+		return fmt.Errorf("%q is one argument too many: %s", args[1], cmd.UseLine())
 	}
+	return atLeast(1)(cmd, args)
 }
 
 // noCommand refuses a word that is not the name of a command below cmd.

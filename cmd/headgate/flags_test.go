@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headgate-rls/headgate/internal/testenv"
+	"github.com/headgate-rls/headgate/test/testenv"
 )
 
 // A bad command line gets one line that says what is wrong and where, and what
@@ -51,7 +51,7 @@ func TestBadCommandLinesAreExplained(t *testing.T) {
 		{"serve --example --grpc 127.0.0.1:0 --grpc-tls-cert none --grpc-tls-key " + key, "--grpc-tls-cert none, --grpc-tls-key " + key + ": open none"},
 		{"serve --example --grpc 127.0.0.1:0 --services= --http= --debug " + taken.Addr().String(), "--debug " + taken.Addr().String() + ": address already in use; another process listens there"},
 		{"serve --example --grpc 192.0.2.1:8081", "--grpc 192.0.2.1:8081: cannot assign requested address; this machine does not have the address"},
-		{"serve --example --grpc unix:none/s", "--grpc unix:none/s: no such file or directory; make the directory first"},
+		{"serve --example --grpc unix:none/s", "--grpc unix:none/s: no such file or directory; create the directory first"},
 		{"serve --example --grpc unix:/" + strings.Repeat("x", 200), "--grpc: the path has 201 bytes"},
 		{"serve --rules none", "--rules: none: no such file or directory"},
 		{"serve --example --config none", "--config: read configuration: none: no such file or directory"},
@@ -88,11 +88,11 @@ func TestRulesDirectoryIsServedByDefault(t *testing.T) {
 func TestUnknownVariablesAreLogged(t *testing.T) {
 	t.Setenv("HEADGATE_BACKNED", "redis://:secret@h")
 	r := startServe(t)
-	if log := r.log.String(); !strings.Contains(log, "level=WARN") || !strings.Contains(log, "HEADGATE_BACKNED has no effect; did you mean HEADGATE_BACKEND?") || strings.Contains(log, "secret") {
+	if log := r.Log.String(); !strings.Contains(log, "level=WARN") || !strings.Contains(log, "HEADGATE_BACKNED has no effect; did you mean HEADGATE_BACKEND?") || strings.Contains(log, "secret") {
 		t.Errorf("the log:\n%s", log)
 	}
-	r.stop()
-	r.exits(0, 20*time.Second)
+	r.Stop()
+	r.Ends(20 * time.Second)
 	if _, out := headgate(t, "migrate", "--slots", "sqlite::memory:"); !strings.Contains(out, "HEADGATE_BACKNED has no effect") {
 		t.Errorf("migrate does not warn: %s", out)
 	}

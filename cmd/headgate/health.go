@@ -1,33 +1,32 @@
 package main
 
 import (
-	"context"
 	"fmt"
 
 	"github.com/spf13/cobra"
-	"google.golang.org/grpc/codes"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
-	"google.golang.org/grpc/status"
+
+	"github.com/headgate-rls/headgate/internal/client"
 )
 
 func healthCommand() *cobra.Command {
-	var opt dialOptions
+	var opt client.Options
 	var service string
 	cmd := &cobra.Command{
 		Use:   "health",
-		Short: "Ask a running service whether it is healthy",
-		Long: `Ask a running service whether it is healthy, over TCP, TLS or a Unix socket,
-as a probe does where there is no shell and no other client.
+		Short: "Check the health of a running service",
+		Long: `Check the health of a running service over TCP, TLS or a Unix socket, for
+example as the probe of a container that has no shell.
 
-The exit code is 0 if it serves, and 1 otherwise: it drains, it does not answer
-within --timeout, or it cannot be asked.`,
+The exit code is 0 if the service is SERVING. It is 1 if the service drains,
+does not answer within --timeout, or cannot be reached.`,
 		Example: `  headgate health
   headgate health --addr unix:/run/headgate/rls.sock --service ratelimit
   headgate health --addr headgate.infra:8081 --tls-ca ca.pem`,
 		Args:        noArgs,
 		Annotations: map[string]string{probe: "yes"},
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			text, err := checkHealth(cmd.Context(), &opt, service)
+			text, err := opt.Health(cmd.Context(), service)
 			if err != nil {
 				return err
 			}
@@ -40,27 +39,7 @@ within --timeout, or it cannot be asked.`,
 	}
 	f := cmd.Flags()
 	f.SortFlags = false
-	opt.define(f)
-	f.StringVar(&service, "service", "", "`name` of the service to ask about (default: all)")
-	cmd.MarkFlagsRequiredTogether("tls-cert", "tls-key")
+	defineClient(cmd, &opt)
+	f.StringVar(&service, "service", "", "`name` of the gRPC service to check (default: all)")
 	return cmd
-}
-
-// checkHealth returns the status that the service answers with.
-func checkHealth(ctx context.Context, opt *dialOptions, service string) (string, error) {
-	conn, err := opt.dial()
-	if err != nil {
-		return "", err
-	}
-	defer conn.Close()
-	ctx, cancel := context.WithTimeout(ctx, opt.timeout)
-	defer cancel()
-	resp, err := healthpb.NewHealthClient(conn).Check(ctx, &healthpb.HealthCheckRequest{Service: service})
-	switch status.Code(err) {
-	case codes.OK:
-		return resp.Status.String(), nil
-	case codes.NotFound:
-		return "", fmt.Errorf("service at %s: --service %q is unknown there", opt.addr, service)
-	}
-	return "", opt.explain(err)
 }

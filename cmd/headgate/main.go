@@ -8,36 +8,15 @@ import (
 	"io"
 	"os"
 	"os/signal"
-	"runtime/debug"
 	"syscall"
 	_ "time/tzdata" // calendars must not depend on what the host has
 
 	"github.com/spf13/cobra"
 )
 
-// version is set by the linker (see Makefile).
-var version = ""
-
-// Exit codes.
-const (
-	exitOK        = 0
-	exitProblems  = 1
-	exitError     = 2
-	exitOverLimit = 3
-)
-
 func main() {
 	os.Exit(run(context.Background(), os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 }
-
-// An exitCode ends the program with a code of its own, without a message.
-type exitCode int
-
-func (e exitCode) Error() string { return fmt.Sprintf("exit code %d", int(e)) }
-
-// probe annotates commands that exit with 0 or 1 only, whatever the error:
-// some that run them take 2 for something else.
-const probe = "probe"
 
 // run is the whole program, for tests as for main.
 func run(ctx context.Context, args []string, in io.Reader, out, errOut io.Writer) int {
@@ -84,26 +63,4 @@ Try it:
 	root.SetFlagErrorFunc(flagError)
 	root.AddCommand(serveCommand(), checkCommand(), askCommand(), healthCommand(), envoyCommand(), slotCommand(), slotsCommand(), migrateCommand(), versionCommand())
 	return root
-}
-
-func versionCommand() *cobra.Command {
-	return &cobra.Command{
-		Use:   "version",
-		Short: "Print the version",
-		Args:  noArgs,
-		Run: func(cmd *cobra.Command, _ []string) {
-			fmt.Fprintln(cmd.OutOrStdout(), "headgate", buildVersion())
-		},
-	}
-}
-
-// buildVersion returns the linked-in version, or what the Go toolchain knows.
-func buildVersion() string {
-	if version != "" {
-		return version
-	}
-	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
-		return info.Main.Version
-	}
-	return "(devel)"
 }

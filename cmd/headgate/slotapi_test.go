@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headgate-rls/headgate/internal/testenv"
+	"github.com/headgate-rls/headgate/test/testenv"
 )
 
 func TestSlotsAssignAsksForManyEvents(t *testing.T) {
@@ -18,13 +18,13 @@ func TestSlotsAssignAsksForManyEvents(t *testing.T) {
 	for i := range 1003 { // more than fit into one request
 		events = append(events, fmt.Sprint("e", i))
 	}
-	args := append([]string{"slots", "assign", "--addr", "http://" + r.http, "--at", "2026-12-01T09:00:00Z"}, events...)
+	args := append([]string{"slots", "assign", "--addr", "http://" + r.HTTP, "--at", "2026-12-01T09:00:00Z"}, events...)
 	code, out := headgate(t, args...)
 	lines := strings.Split(strings.TrimSpace(out), "\n")
 	if code != 0 || len(lines) != len(events) || !strings.HasPrefix(lines[0], "e0 scheduled=2026-12-01T09:00:0") || !strings.HasPrefix(lines[1002], "e1002 scheduled=2026-12-01T09:33:") {
 		t.Errorf("%d, %d lines from %q to %q", code, len(lines), lines[0], lines[len(lines)-1])
 	}
-	code, out = headgate(t, "slots", "assign", "--addr", "http://"+r.http, "new", "e7", strings.Repeat("x", 51))
+	code, out = headgate(t, "slots", "assign", "--addr", "http://"+r.HTTP, "new", "e7", strings.Repeat("x", 51))
 	lines = strings.Split(strings.TrimSpace(out), "\n")
 	if code != exitError || len(lines) != 3 || !strings.HasPrefix(lines[0], "new scheduled=") || !strings.HasSuffix(lines[1], " replayed") || !strings.Contains(lines[2], "400 Bad Request: eventId has 51 bytes") {
 		t.Errorf("one of three is wrong: %d %s", code, out)
@@ -53,7 +53,7 @@ func TestSlotsConfig(t *testing.T) {
 		{"set letters --calendar {", exitError, "--calendar"},
 		{"set default --max 200", 0, "default max=200 window=PT4S scope=pool jitter=stratified since="},
 		{"set default --max -1", exitError, "maxPerWindow is -1"},
-		{"pause default", 0, "to go on: headgate slots config set default --max 200"},
+		{"pause default", 0, "to resume: headgate slots config set default --max 200"},
 		{"get default", 0, "default paused window=PT4S scope=pool jitter=stratified since="},
 		{"set letters --calendar |", 0, "letters max=7 window=PT1H since="},
 		{"list", 0, "letters max=7"},
@@ -65,14 +65,14 @@ func TestSlotsConfig(t *testing.T) {
 			args = append(args, strings.TrimSpace(strings.ReplaceAll(word, "|", " "))) // a lone | is an empty argument
 		}
 		if args[2] != "put" {
-			args = append(args, "--addr", "http://"+r.http)
+			args = append(args, "--addr", "http://"+r.HTTP)
 		}
 		if code, out := headgate(t, args...); code != c.code || !strings.Contains(out, c.want) {
 			t.Errorf("%s: %d %s, want %d %s", c.args, code, out, c.code, c.want)
 		}
 	}
 	t.Setenv("HEADGATE_ADMIN_TOKEN", "another-token-of-some-length")
-	if code, out := headgate(t, "slots", "config", "list", "--addr", "http://"+r.http); code != exitError || !strings.Contains(out, "401 Unauthorized") || strings.Contains(out, "another-token") {
+	if code, out := headgate(t, "slots", "config", "list", "--addr", "http://"+r.HTTP); code != exitError || !strings.Contains(out, "401 Unauthorized") || strings.Contains(out, "another-token") {
 		t.Errorf("with a wrong token: %d %s", code, out)
 	}
 }
@@ -84,7 +84,7 @@ func TestSlotsConfigAtTheAdminListener(t *testing.T) {
 	certs := testenv.TestCerts(t)
 	r := startServe(t, "--slots", "sqlite::memory:", "--admin", "127.0.0.1:0",
 		"--admin-tls-cert", certs.Server.CertFile, "--admin-tls-key", certs.Server.KeyFile, "--admin-client-ca", certs.CAFile)
-	t.Setenv("HEADGATE_ADMIN", r.admin)
+	t.Setenv("HEADGATE_ADMIN", r.Admin)
 	t.Setenv("HEADGATE_ADMIN_TLS_CERT", certs.Server.CertFile)
 	set := []string{"slots", "config", "set", "default", "--max", "3", "--window", "PT1S", "--tls-ca", certs.CAFile}
 	if code, out := headgate(t, append(set, "--tls-cert", certs.Client.CertFile, "--tls-key", certs.Client.KeyFile)...); code != 0 || !strings.Contains(out, "default max=3") {
@@ -98,7 +98,7 @@ func TestSlotsConfigAtTheAdminListener(t *testing.T) {
 // What other servers answer is an error that says so.
 func TestSlotCommandsAtAnotherServer(t *testing.T) {
 	for answer, want := range map[string]string{
-		"<html>": "is not that of a slot service", `{"results":[]}`: "0 results for 1 events", "{}": "0 results", "[]": "is not that of a slot service",
+		"<html>": "unexpected answer (200 OK)", `{"results":[]}`: "0 results for 1 events", "{}": "0 results", "[]": "unexpected answer (200 OK)",
 	} {
 		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, answer) }))
 		if code, out := headgate(t, "slot", "e", "--addr", s.URL); code != exitError || !strings.Contains(out, want) {

@@ -11,20 +11,21 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/headgate-rls/headgate/internal/client"
 	"github.com/headgate-rls/headgate/slots"
 )
 
 type slotOptions struct {
-	slotAPI
+	client.Slots
 	at, config string
 }
 
 const slotHelp = `
 
-The same event gets the same slot, whatever it asks for the next time. Of a service
-with --slots-auth it is asked with the token in HEADGATE_ADMIN_TOKEN, or with a client
-certificate. The exit code is 0 with a slot, 3 if the service says that asking again
-later is worth it, as when no window has room, and 2 if there is no answer.`
+An event keeps its slot: asking again returns the same one. For a service with
+--slots-auth, set HEADGATE_ADMIN_TOKEN or give a client certificate. The exit code is
+0 if every event has a slot, 3 if the service says to retry later, for example because
+no window has room, and 2 on any other error.`
 
 func slotCommand() *cobra.Command {
 	return assignCommand(&cobra.Command{
@@ -33,7 +34,7 @@ func slotCommand() *cobra.Command {
 		Long:  "Ask a running service for a slot, and print it; slots assign asks for many." + slotHelp,
 		Example: `  headgate slot pay-123
   headgate slot pay-123 --at 2026-12-01T09:00:00Z --config high-priority`,
-		Args: exactly(1),
+		Args: exactlyOne,
 	})
 }
 
@@ -50,29 +51,13 @@ func slotsAssignCommand() *cobra.Command {
 
 func assignCommand(cmd *cobra.Command) *cobra.Command {
 	var opt slotOptions
-	opt.define(cmd, slotAddress())
-	cmd.Flags().StringVar(&opt.at, "at", "", "earliest `time` that will do, RFC 3339 (default: now)")
+	defineSlotsClient(cmd, &opt.Slots, client.SlotsURL())
+	cmd.Flags().StringVar(&opt.at, "at", "", "earliest `time` of the slot, RFC 3339 (default: now)")
 	cmd.Flags().StringVar(&opt.config, "config", "", "`name` of the config (default: the service's default)")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		return assignSlots(cmd.Context(), cmd.OutOrStdout(), args, &opt)
 	}
 	return cmd
-}
-
-type slotAsk struct {
-	EventID       string `json:"eventId"`
-	ConfigName    string `json:"configName,omitempty"`
-	RequestedTime string `json:"requestedTime"`
-}
-
-type slotResult struct {
-	Status        int    `json:"status"`
-	EventID       string `json:"eventId"`
-	ScheduledTime string `json:"scheduledTime"`
-	DelayMs       int64  `json:"delayMs"`
-	Replayed      bool   `json:"replayed"`
-	Message       string `json:"message"`
-	RetryAfter    int64  `json:"retryAfter"`
 }
 
 // assignSlots asks for the events, as many at once as the service takes, and prints
@@ -83,26 +68,17 @@ func assignSlots(ctx context.Context, out io.Writer, events []string, opt *slotO
 	}
 	worst := exitOK
 	for batch := range slices.Chunk(events, slots.MaxBatch) {
-		asks := make([]slotAsk, len(batch))
-		for i, event := range batch {
-			asks[i] = slotAsk{event, opt.config, opt.at}
-		}
-		var answer struct {
-			Results []slotResult `json:"results"`
-		}
-		err := opt.call(ctx, http.MethodPost, "/api/v1/slots:batch", map[string]any{"events": asks}, &answer)
-		var failure *apiError
+		results, err := opt.Assign(ctx, batch, opt.config, opt.at)
+		var refusal *client.Refusal
 		switch {
-		case errors.As(err, &failure) && failure.code == http.StatusServiceUnavailable:
-			fmt.Fprintf(out, "%s retry-after=%ss\n", failure.message, failure.retryAfter)
+		case errors.As(err, &refusal) && refusal.Code == http.StatusServiceUnavailable:
+			fmt.Fprintf(out, "%s retry-after=%ss\n", refusal.Message, refusal.RetryAfter)
 			return exitCode(exitOverLimit)
 		case err != nil:
 			return err
-		case len(answer.Results) != len(batch):
-			return fmt.Errorf("the answer has %d results for %d events", len(answer.Results), len(batch))
 		}
-		for _, r := range answer.Results {
-			worst = worseExit(worst, r.print(out))
+		for _, r := range results {
+			worst = worseExit(worst, printSlot(out, &r))
 		}
 	}
 	if worst != exitOK {
@@ -111,8 +87,8 @@ func assignSlots(ctx context.Context, out io.Writer, events []string, opt *slotO
 	return nil
 }
 
-// print writes a line and returns the exit code for it.
-func (r *slotResult) print(out io.Writer) int {
+// printSlot writes a line and returns the exit code for it.
+func printSlot(out io.Writer, r *client.Slot) int {
 	switch r.Status {
 	case http.StatusOK:
 		replayed := ""

@@ -13,11 +13,12 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/headgate-rls/headgate/internal/config"
+	"github.com/headgate-rls/headgate/internal/server"
 	"github.com/headgate-rls/headgate/slots"
 	"github.com/headgate-rls/headgate/slots/sqlstore"
 )
 
-// databaseCommand makes a command that works on the database of slots, with the
+// databaseCommand makes a command that works on the slot database, with the
 // same settings as serve. It shows only those that matter to it.
 func databaseCommand(cmd *cobra.Command, run func(ctx context.Context, conf *config.Config, log *slog.Logger) error) *cobra.Command {
 	conf := config.Define(cmd.Flags())
@@ -34,7 +35,7 @@ func databaseCommand(cmd *cobra.Command, run func(ctx context.Context, conf *con
 			return err
 		}
 		if conf.Slots.URL == "" {
-			return errors.New("no database of slots is given: use --slots URL, HEADGATE_SLOTS, or slots: in the file of --config")
+			return errors.New("no slot database: set --slots, HEADGATE_SLOTS, or slots: in the --config file")
 		}
 		err := run(cmd.Context(), conf, conf.Logger(cmd.ErrOrStderr()))
 		var database *slots.StoreError
@@ -52,11 +53,12 @@ const migrateWithin = 5 * time.Minute
 func migrateCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "migrate",
-		Short: "Bring the schema of the database of slots up to date",
-		Long: `Bring the schema of the database of slots up to date, and print what was done.
+		Short: "Migrate the slot database to the current schema",
+		Long: `Migrate the slot database to the current schema, and print each migration that was
+applied.
 
-With --print nothing is done; the SQL of all migrations is printed, for a user who
-may change the schema. A schema that Flyway made is taken over.`,
+With --print the command changes nothing and prints the SQL of all migrations, for a
+database user who may change the schema. headgate continues a schema history of Flyway.`,
 		Example: `  headgate migrate --slots postgres://headgate@db/payments
   headgate migrate --print --slots oracle:// >schema.sql`,
 	}
@@ -72,7 +74,7 @@ may change the schema. A schema that Flyway made is taken over.`,
 			fmt.Fprint(out, text)
 			return nil
 		}
-		db, err := slotStore(&conf.Slots, log)
+		db, err := server.OpenDatabase(&conf.Slots, log)
 		if err != nil {
 			return err
 		}
@@ -96,7 +98,7 @@ may change the schema. A schema that Flyway made is taken over.`,
 func slotsCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "slots",
-		Short: "Ask for slots, change their configs, look after their database",
+		Short: "Ask for slots, change configs, check the slot database",
 		Args:  noCommand,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
@@ -110,24 +112,24 @@ const reconcileBatch = 500
 func reconcileCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "reconcile",
-		Short: "Compare the counters of windows with the slots inside them",
-		Long: `Compare the counters of windows with the slots scheduled inside them, and print
-those that differ, as they may after a restored backup or changes by hand. With
---repair they are set right, each under a lock, while the service goes on.
+		Short: "Compare the counters of windows with the slots in them",
+		Long: `Compare the counters of windows with the slots scheduled in them, and print the
+windows that differ, for example after restoring a backup or editing tables by hand.
+--repair corrects the counters, each under a lock; the service can keep running.
 
-The exit code is 0 if nothing differs, or all was repaired, and 1 otherwise.`,
+The exit code is 0 if no window differs or all were repaired, and 1 otherwise.`,
 		Example: `  headgate slots reconcile --slots postgres://headgate@db/payments
   headgate slots reconcile --from 2026-11-21T00:00:00Z --repair`,
 	}
-	from := cmd.Flags().String("from", "", "first window to compare, as `time` (RFC 3339; default: all)")
-	to := cmd.Flags().String("to", "", "`time` of the first window not to compare (default: all)")
-	repair := cmd.Flags().Bool("repair", false, "set counters right")
+	from := cmd.Flags().String("from", "", "`time` of the first window to compare, RFC 3339 (default: all)")
+	to := cmd.Flags().String("to", "", "`time` of the first window after those to compare, RFC 3339 (default: all)")
+	repair := cmd.Flags().Bool("repair", false, "correct the counters")
 	return databaseCommand(cmd, func(ctx context.Context, conf *config.Config, log *slog.Logger) error {
 		span, err := parseSpan(*from, *to)
 		if err != nil {
 			return err
 		}
-		db, err := slotStore(&conf.Slots, log)
+		db, err := server.OpenDatabase(&conf.Slots, log)
 		if err != nil {
 			return err
 		}
@@ -183,9 +185,9 @@ func reconcile(ctx context.Context, out io.Writer, store slots.Store, span timeS
 		after = next
 	}
 	if repaired > 0 {
-		// What nodes remember of windows is out of date.
+		// Replicas have old counts in their caches.
 		if _, err := store.Flush(ctx); err != nil {
-			return fmt.Errorf("windows are repaired, but nodes may still remember the old figures: %w", err)
+			return fmt.Errorf("the windows are repaired, but replicas may still have the old counts in their caches: %w", err)
 		}
 	}
 	fmt.Fprintf(out, "%d windows differ, %d repaired\n", wrong, repaired)

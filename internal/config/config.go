@@ -1,16 +1,32 @@
-// Package config is the server's own configuration: one struct, filled from
-// flags, environment variables (HEADGATE_*), a YAML file and defaults, in
-// this order of precedence. Rules are not configuration; they belong to
-// package descriptors.
+// Package config is the server's own configuration: one table of settings, each
+// filled from its flag, its environment variable (HEADGATE_*), its key in a YAML
+// file or its default, in this order of precedence. Rules are not
+// configuration; they belong to package descriptors.
+//
+// A new setting is a field of [Config] and a row of the table below it.
 package config
 
 import (
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
+
+	"github.com/headgate-rls/headgate/descriptors"
+	"github.com/headgate-rls/headgate/internal/san"
+	"github.com/headgate-rls/headgate/limit"
+	"github.com/headgate-rls/headgate/ratelimit"
+	"github.com/headgate-rls/headgate/ratelimit/accesslog"
+	"github.com/headgate-rls/headgate/ratelimit/leases"
 )
 
-// Config has every setting of `headgate serve`.
+// Config has every setting of `headgate serve`. What each means is in its row of
+// the table.
 type Config struct {
 	File     string
 	Warnings []string // about what was read and has no effect
@@ -79,73 +95,194 @@ type Config struct {
 // returns the Config that they fill.
 func Define(fs *pflag.FlagSet) *Config {
 	c := new(Config)
-	fs.StringVar(&c.File, "config", "", "YAML `file` with settings, by the names of these flags")
-
-	fs.StringArrayVar(&c.Rules, "rules", nil, "rule `file or directory`; may be repeated (default ./rules if it exists)")
-	fs.StringVar(&c.RulesErrors, "rules-errors", "refuse", "what a start does about files of rules with errors: refuse, or skip them: their domains are not limited until they are mended")
-	fs.BoolVar(&c.Example, "example", false, "serve the rules of a built-in example, to try headgate without --rules")
-	fs.BoolVar(&c.MergeDomains, "merge-domains", false, "let several files hold rules of one domain")
-	fs.StringVar(&c.Backend, "backend", "memory://", "`URL` of the store that keeps the counters: memory://, redis://…; see docs/operations.md")
-
-	fs.StringVar(&c.GRPC, "grpc", ":8081", "`address` of the gRPC service: host:port, unix:PATH or unix:@NAME")
-	fs.StringVar(&c.Transport, "transport", "unary", "what serves the gRPC address: unary (several times cheaper) or grpc (grpc-go)")
-	fs.StringVar(&c.Services, "services", ":8082", "`address` of the gRPC services that the unary transport does not serve: access log, health Watch, reflection; empty for none")
-	fs.StringVar(&c.HTTP, "http", ":8080", "`address` of /json, /healthcheck and /readyz; empty for none")
-	fs.StringVar(&c.Debug, "debug", "127.0.0.1:6070", "`address` of /metrics, /rlconfig and /debug/pprof/; empty for none")
-	fs.StringVar(&c.Metrics, "metrics", "", "`address` of /metrics alone; empty: with those of --debug")
-
-	fs.StringVar(&c.Charge, "charge", "all_or_nothing", "what a refused request is charged, where the rule says nothing: all_or_nothing or each")
-	fs.StringVar(&c.OnBackendError, "on-backend-error", "allow", "the answer when the backend fails, where the rule says nothing: allow, deny, error or local")
-	fs.StringVar(&c.OnOverload, "on-overload", "deny", "the answer when more requests arrive than the backend can be asked about, where the rule says nothing: deny, allow or error")
-	fs.IntVar(&c.Replicas, "replicas", 1, "number of processes that share the backend; with on_backend_error: local each takes its share of a limit")
-	fs.DurationVar(&c.BackendTimeout, "backend-timeout", 500*time.Millisecond, "longest wait for the backend when the caller sets no deadline")
-	fs.DurationVar(&c.DeadlineMargin, "deadline-margin", 2*time.Millisecond, "time kept back from the caller's deadline to answer in: this, or a tenth of the deadline if that is more")
-	fs.BoolVar(&c.ShadowMode, "shadow-mode", false, "refuse nothing; statuses and metrics still tell what would have been refused")
-	fs.BoolVar(&c.QuotaMode, "quota-mode", false, "treat every rule as if it had quota_mode")
-
-	fs.BoolVar(&c.ResponseHeaders, "response-headers", false, "send the three RateLimit headers with every response")
-	fs.StringVar(&c.LimitHeader, "limit-header", "RateLimit-Limit", "`name` of the header with the limit")
-	fs.StringVar(&c.RemainingHeader, "remaining-header", "RateLimit-Remaining", "`name` of the header with what is left")
-	fs.StringVar(&c.ResetHeader, "reset-header", "RateLimit-Reset", "`name` of the header with the seconds until the reset")
-	fs.StringVar(&c.RetryHeader, "retry-after-header", "Retry-After", "`name` of the header that refusals bring; empty for none")
-	fs.StringVar(&c.RuleHeader, "rule-header", "", "`name` of a header, such as x-headgate-rule, that tells clients which rule refused; empty for none: clients need not know rules")
-	fs.BoolVar(&c.DynamicMetadata, "dynamic-metadata", false, "add domain, descriptors and hits to the response's dynamic metadata")
-	fs.BoolVar(&c.UnitMultiplier, "unit-multiplier", false, "report windows that are no whole unit by unit_multiplier; needs Envoy 1.40 everywhere")
-
-	fs.DurationVar(&c.LeaseTTL, "lease-ttl", 300*time.Second, "life of the lease of a request in flight whose end is never told, where the rule says nothing; IMPOSTER_RATE_LIMITER_TTL, in seconds, says the same")
-	fs.StringVar(&c.LeaseSecret, "lease-secret", "", "`secret` that signs leases; replicas need the same one (default: a random one that the store keeps)")
-	fs.StringArrayVar(&c.LeaseKeys, "lease-key", []string{"lease"}, "`name` of leases in Envoy's dynamic metadata, by which the access log finds them; may be repeated, as filters of one chain need one each")
-	fs.DurationVar(&c.OwnerGrace, "owner-grace", 15*time.Second, "time after which a proxy that no replica hears of counts as gone with its requests")
-	fs.IntVar(&c.AccessLogs, "access-logs", 4096, "most access logs that may be connected; each worker thread of an Envoy has one")
-	fs.IntVar(&c.AccessLogsPerPeer, "access-logs-per-peer", 0, "most access logs of one peer (a client certificate's identity, else a host) that may be connected; 0 for a quarter of --access-logs")
-
-	fs.StringVar(&c.SocketMode, "socket-mode", "", "permissions of Unix sockets in octal, such as 0660 (default: what the umask leaves)")
-
-	fs.StringVar(&c.TLSCert, "grpc-tls-cert", "", "certificate chain `file` of the gRPC service; reloaded when it changes")
-	fs.StringVar(&c.TLSKey, "grpc-tls-key", "", "private key `file` of the gRPC service")
-	fs.StringVar(&c.ClientCA, "grpc-client-ca", "", "`file` with the certificate authorities whose clients may call; others are refused")
-	fs.StringArrayVar(&c.ClientSANs, "grpc-client-san", nil, "`name` that a client's certificate must have: a DNS name, or spiffe://DOMAIN/PATH, where * stands for one label or segment; may be repeated, one suffices (default: any)")
-
-	fs.DurationVar(&c.MaxConnectionAge, "grpc-max-connection-age", 24*time.Hour, "age at which connections are asked to close")
-	fs.DurationVar(&c.MaxConnectionAgeGrace, "grpc-max-connection-age-grace", time.Hour, "time they then have to finish their calls")
-	fs.DurationVar(&c.Keepalive, "grpc-keepalive", time.Minute, "idle time after which a connection is probed")
-
-	fs.DurationVar(&c.DrainDelay, "drain-delay", 5*time.Second, "time between failing health checks and closing listeners on SIGTERM")
-	fs.DurationVar(&c.DrainTimeout, "drain-timeout", 15*time.Second, "longest time for calls in flight to finish after that")
-
-	defineSlots(fs, &c.Slots)
-	defineAdmin(fs, &c.Admin)
-
-	fs.StringVar(&c.LogLevel, "log-level", "info", "debug, info, warn or error")
-	fs.StringVar(&c.LogFormat, "log-format", "text", "text or json")
+	for _, s := range c.table() {
+		s.define(fs)
+	}
 	return c
 }
 
-// Names returns the names of all settings, as flags have them.
+// Names returns the names of all settings, as flags have them, in order.
 func Names() []string {
-	fs := pflag.NewFlagSet("", pflag.ContinueOnError)
-	Define(fs)
 	var names []string
-	fs.VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
+	for _, s := range new(Config).table() {
+		names = append(names, s.flag)
+	}
+	slices.Sort(names)
 	return names
+}
+
+// table returns every setting, in the order of the documentation.
+func (c *Config) table() []setting {
+	return slices.Concat(c.ruleSettings(), c.listenerSettings(), c.decisionSettings(), c.answerSettings(), c.leaseSettings(),
+		c.connectionSettings(), c.Slots.settings(&c.Admin), c.Admin.settings(), c.logSettings())
+}
+
+// SkipRules is the --rules-errors that starts without broken files.
+const SkipRules = "skip"
+
+func (c *Config) ruleSettings() []setting {
+	noRules := func() bool { return !c.Example || len(c.Rules) == 0 }
+	return []setting{
+		row("config", &c.File, "", nil, "YAML `file` with settings, by the names of these flags"),
+		row("rules", &c.Rules, nil, nil, "`file or directory` with rules; may be repeated (default ./rules if it exists)"),
+		row("rules-errors", &c.RulesErrors, "refuse", either("refuse", SkipRules),
+			"what a start does if a file of rules has errors: refuse to start, or skip the domains in it: their requests are not limited until the file is repaired"),
+		row("example", &c.Example, false, require[bool](noRules, "serves the built-in rules and not those of --rules: give one of the two"),
+			"serve the rules of a built-in example, to try headgate without --rules"),
+		row("merge-domains", &c.MergeDomains, false, nil, "allow several files to have rules of the same domain"),
+		row("backend", &c.Backend, "memory://", nil, "`URL` of the store that keeps the counters: memory://, redis://…; see docs/operations.md"),
+	}
+}
+
+func (c *Config) listenerSettings() []setting {
+	notEmpty := func(v string) error {
+		if v == "" {
+			return errors.New("must not be empty: it is the service itself")
+		}
+		return nil
+	}
+	return []setting{
+		listener("grpc", &c.GRPC, ":8081", notEmpty, "`address` of the gRPC service: host:port, unix:PATH or unix:@NAME"),
+		row("transport", &c.Transport, "unary", either("unary", "grpc"), "what serves the gRPC address: unary (headgate's own, several times cheaper) or grpc (grpc-go)"),
+		listener("services", &c.Services, ":8082", nil, "`address` of the gRPC services that the unary transport does not serve: access log, health Watch, reflection; empty: disabled"),
+		listener("http", &c.HTTP, ":8080", nil, "`address` of /json, /healthcheck and /readyz; empty: disabled"),
+		listener("debug", &c.Debug, "127.0.0.1:6070", nil, "`address` of /metrics, /rlconfig and /debug/pprof/; empty: disabled"),
+		listener("metrics", &c.Metrics, "", nil, "`address` of /metrics alone; empty: the --debug address serves it"),
+	}
+}
+
+func (c *Config) decisionSettings() []setting {
+	return []setting{
+		row("charge", &c.Charge, "all_or_nothing", parsed(descriptors.ParseCharge, "%q is neither all_or_nothing nor each"),
+			"which limits a refused request is charged to, unless the rule says: all_or_nothing (none) or each (those that have room)"),
+		row("on-backend-error", &c.OnBackendError, "allow", parsed(descriptors.ParseFailurePolicy, "%q is none of allow, deny, error, local"),
+			"the answer when the backend fails, unless the rule says: allow, deny, error or local"),
+		row("on-overload", &c.OnOverload, "deny", parsed(descriptors.ParseOverloadPolicy, "%q is none of deny, allow, error"),
+			"the answer to requests above the capacity of the backend, unless the rule says: deny, allow or error"),
+		row("replicas", &c.Replicas, 1, atLeast(1), "number of processes that share the backend; with on_backend_error: local each takes its share of a limit"),
+		row("backend-timeout", &c.BackendTimeout, ratelimit.DefaultTimeout, positive, "longest wait for the backend when the caller sets no deadline"),
+		row("deadline-margin", &c.DeadlineMargin, 2*time.Millisecond, nil, "time before the caller's deadline at which headgate answers: this, or a tenth of the deadline if that is more"),
+		row("shadow-mode", &c.ShadowMode, false, nil, "refuse nothing; statuses and metrics still say what would have been refused"),
+		row("quota-mode", &c.QuotaMode, false, nil, "treat every rule as if it had quota_mode"),
+	}
+}
+
+func (c *Config) answerSettings() []setting {
+	return []setting{
+		row("response-headers", &c.ResponseHeaders, false, nil, "send the three RateLimit headers with every response"),
+		row("limit-header", &c.LimitHeader, "RateLimit-Limit", headerName, "`name` of the header with the limit"),
+		row("remaining-header", &c.RemainingHeader, "RateLimit-Remaining", headerName, "`name` of the header with the units that are left"),
+		row("reset-header", &c.ResetHeader, "RateLimit-Reset", headerName, "`name` of the header with the seconds until the reset"),
+		row("retry-after-header", &c.RetryHeader, "Retry-After", headerName, "`name` of the header of refusals that says when to retry; empty: disabled"),
+		row("rule-header", &c.RuleHeader, "", headerName, "`name` of a header, such as x-headgate-rule, that tells clients which rule refused; empty: disabled"),
+		row("dynamic-metadata", &c.DynamicMetadata, false, nil, "add domain, descriptors and hits to the response's dynamic metadata"),
+		row("unit-multiplier", &c.UnitMultiplier, false, nil, "report windows other than one second, minute, hour or day by unit_multiplier; needs Envoy 1.40 everywhere"),
+	}
+}
+
+func (c *Config) leaseSettings() []setting {
+	ttl := func(d time.Duration) error {
+		if d < limit.MinWindow || d > limit.MaxWindow {
+			return fmt.Errorf("%v is outside %v to ten years", d, limit.MinWindow)
+		}
+		return nil
+	}
+	grace := func(d time.Duration) error {
+		if d < 100*time.Millisecond || d > time.Hour {
+			return fmt.Errorf("%v is outside 100ms to 1h", d)
+		}
+		return nil
+	}
+	perPeer := func(n int) error {
+		if n < 0 || n > c.AccessLogs {
+			return fmt.Errorf("%d is outside 0 to --access-logs (%d)", n, c.AccessLogs)
+		}
+		return nil
+	}
+	return []setting{
+		row("lease-ttl", &c.LeaseTTL, descriptors.DefaultLeaseTTL, ttl,
+			"time after which the lease of a request in flight expires if nobody reports its end, unless the rule says; IMPOSTER_RATE_LIMITER_TTL, in seconds, says the same").
+			alsoInSeconds("imposter.rate.limiter.ttl"),
+		row("lease-secret", &c.LeaseSecret, "", nil, "`secret` that signs leases; replicas need the same one (default: a random one that the store keeps)"),
+		row("lease-key", &c.LeaseKeys, []string{ratelimit.DefaultLeaseKey}, nil,
+			"`name` of leases in Envoy's dynamic metadata, where the access log finds them; may be repeated: each filter of a chain needs its own"),
+		row("owner-grace", &c.OwnerGrace, leases.DefaultOwnerGrace, grace, "time after which a proxy that no replica is connected to counts as gone, and its requests as ended"),
+		row("access-logs", &c.AccessLogs, accesslog.DefaultMaxStreams, between(1, 1<<20), "most access logs that may be connected; each worker thread of an Envoy has one"),
+		row("access-logs-per-peer", &c.AccessLogsPerPeer, 0, perPeer,
+			"most access logs of one peer (a client certificate's identity, else a host) that may be connected; 0: a quarter of --access-logs"),
+	}
+}
+
+func (c *Config) connectionSettings() []setting {
+	keyPair := func() bool { return (c.TLSCert == "") == (c.TLSKey == "") }
+	caHasCert := func() bool { return c.ClientCA == "" || c.TLSCert != "" }
+	sanHasCA := func() bool { return len(c.ClientSANs) == 0 || c.ClientCA != "" }
+	sans := func(names []string) error {
+		_, err := san.Parse(names)
+		return err
+	}
+	mode := func(string) error {
+		_, err := c.Permissions()
+		return err
+	}
+	return []setting{
+		row("socket-mode", &c.SocketMode, "", mode, "permissions of Unix sockets in octal, such as 0660 (default: as the umask says)"),
+
+		row("grpc-tls-cert", &c.TLSCert, "", require[string](keyPair, "needs --grpc-tls-key, and the other way round"),
+			"certificate chain `file` of the gRPC service; reloaded when it changes"),
+		row("grpc-tls-key", &c.TLSKey, "", nil, "private key `file` of the gRPC service"),
+		row("grpc-client-ca", &c.ClientCA, "", require[string](caHasCert, "needs --grpc-tls-cert and --grpc-tls-key"),
+			"`file` with the certificate authorities whose clients may call; others are rejected"),
+		row("grpc-client-san", &c.ClientSANs, nil, all(require[[]string](sanHasCA, "needs --grpc-client-ca: without it clients show no certificate"), sans),
+			"`name` that a client's certificate must have: a DNS name, or spiffe://DOMAIN/PATH, where * stands for one label or segment; may be repeated: one of them is enough (default: any)"),
+
+		row("grpc-max-connection-age", &c.MaxConnectionAge, 24*time.Hour, nil, "age at which connections are asked to close"),
+		row("grpc-max-connection-age-grace", &c.MaxConnectionAgeGrace, time.Hour, nil, "time that such connections then have to finish their calls"),
+		row("grpc-keepalive", &c.Keepalive, time.Minute, nil, "idle time after which a connection is probed"),
+
+		row("drain-delay", &c.DrainDelay, 5*time.Second, nil, "time between failing health checks and closing listeners on SIGTERM"),
+		row("drain-timeout", &c.DrainTimeout, 15*time.Second, nil, "longest time for calls in flight to finish after that"),
+	}
+}
+
+func (c *Config) logSettings() []setting {
+	level := func(v string) error {
+		if _, ok := levels[strings.ToLower(v)]; !ok {
+			return fmt.Errorf("%q is none of debug, info, warn, error", v)
+		}
+		return nil
+	}
+	return []setting{
+		row("log-level", &c.LogLevel, "info", level, "debug, info, warn or error"),
+		row("log-format", &c.LogFormat, "text", either("text", "json"), "text or json"),
+	}
+}
+
+// Decisions returns what these settings say about a [ratelimit.Service].
+func (c *Config) Decisions() ratelimit.Config {
+	h := ratelimit.Headers{RetryAfter: c.RetryHeader, Rule: c.RuleHeader}
+	if c.ResponseHeaders {
+		h.Limit, h.Remaining, h.Reset = c.LimitHeader, c.RemainingHeader, c.ResetHeader
+	}
+	charge, _ := descriptors.ParseCharge(c.Charge) // checked, as the others
+	onError, _ := descriptors.ParseFailurePolicy(c.OnBackendError)
+	onOverload, _ := descriptors.ParseOverloadPolicy(c.OnOverload)
+	return ratelimit.Config{
+		Charge: charge, OnBackendError: onError, OnOverload: onOverload,
+		Timeout: c.BackendTimeout, Margin: c.DeadlineMargin,
+		Headers: h, Metadata: c.DynamicMetadata, UnitMultipliers: c.UnitMultiplier,
+		ShadowMode: c.ShadowMode, QuotaMode: c.QuotaMode, OwnerGrace: c.OwnerGrace,
+	}
+}
+
+// Permissions returns --socket-mode, zero if it is not set.
+func (c *Config) Permissions() (os.FileMode, error) {
+	if c.SocketMode == "" {
+		return 0, nil
+	}
+	n, err := strconv.ParseUint(c.SocketMode, 8, 32)
+	if err != nil || n == 0 || n > 0o777 {
+		return 0, fmt.Errorf("%q is not a mode from 0001 to 0777 in octal", c.SocketMode)
+	}
+	return os.FileMode(n), nil
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -117,15 +118,34 @@ func TestLogger(t *testing.T) {
 	}
 }
 
-func TestTableHasEverySetting(t *testing.T) {
+// TestEveryFieldIsASetting: each field of Config has one row in the table of
+// settings, and the documentation has each row.
+func TestEveryFieldIsASetting(t *testing.T) {
+	c := new(Config)
+	rows := map[any]string{}
 	table := Table()
-	fs := pflag.NewFlagSet("serve", pflag.ContinueOnError)
-	Define(fs)
-	fs.VisitAll(func(f *pflag.Flag) {
-		if !strings.Contains(table, "`--"+f.Name+"`") || !strings.Contains(table, "`"+EnvName(f.Name)+"`") {
-			t.Errorf("--%s is not in the table", f.Name)
+	for _, s := range c.table() {
+		if other := rows[s.field]; other != "" {
+			t.Errorf("--%s and --%s fill the same field", other, s.flag)
 		}
-	})
+		rows[s.field] = s.flag
+		if s.help == "" || !strings.Contains(table, "`--"+s.flag+"`") || !strings.Contains(table, "`"+EnvName(s.flag)+"`") {
+			t.Errorf("--%s is not in the documentation", s.flag)
+		}
+	}
+	rows[&c.Warnings] = "not a setting"
+	var fields func(v reflect.Value)
+	fields = func(v reflect.Value) {
+		for i := range v.NumField() {
+			switch f := v.Field(i); {
+			case f.Kind() == reflect.Struct:
+				fields(f)
+			case rows[f.Addr().Interface()] == "":
+				t.Errorf("the field %s of %s is no setting", v.Type().Field(i).Name, v.Type())
+			}
+		}
+	}
+	fields(reflect.ValueOf(c).Elem())
 }
 
 // TestLeaseTTLAlias: imposter.rate.limiter.ttl is lease-ttl in seconds.

@@ -3,19 +3,13 @@ package config
 import (
 	"errors"
 	"fmt"
-	"os"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/spf13/pflag"
 
-	"github.com/headgate-rls/headgate/descriptors"
-	"github.com/headgate-rls/headgate/internal/san"
 	"github.com/headgate-rls/headgate/internal/spell"
-	"github.com/headgate-rls/headgate/limit"
 )
 
 // Resolve fills every flag of fs that the command line did not set from the
@@ -31,7 +25,6 @@ func Resolve(fs *pflag.FlagSet, c *Config, environ []string) error {
 	c.Warnings = append(c.Warnings, env.unknown(fs)...)
 	c.warnOfOpenPorts()
 	if len(errs) == 0 {
-		errs = append(errs, negativeTimes(fs)...)
 		errs = append(errs, c.check()...)
 	}
 	return errors.Join(errs...)
@@ -107,121 +100,39 @@ func suggest(name string) string {
 	return ""
 }
 
-// negativeTimes returns an error for every setting that is a negative time.
-func negativeTimes(fs *pflag.FlagSet) []error {
-	var errs []error
-	fs.VisitAll(func(f *pflag.Flag) {
-		if isSetting(f.Name) && f.Value.Type() == "duration" && strings.HasPrefix(f.Value.String(), "-") {
-			errs = append(errs, fmt.Errorf("--%s: %s: must not be negative", f.Name, f.Value))
-		}
-	})
-	return errs
-}
-
-// SkipRules is the --rules-errors that starts without broken files.
-const SkipRules = "skip"
-
+// check returns what is wrong with settings.
 func (c *Config) check() []error {
 	var errs []error
-	bad := func(flag, format string, args ...any) {
-		errs = append(errs, fmt.Errorf("--%s: %s", flag, fmt.Sprintf(format, args...)))
-	}
-	if _, ok := descriptors.ParseCharge(c.Charge); !ok {
-		bad("charge", "%q is neither all_or_nothing nor each", c.Charge)
-	}
-	if _, ok := descriptors.ParseFailurePolicy(c.OnBackendError); !ok {
-		bad("on-backend-error", "%q is none of allow, deny, error, local", c.OnBackendError)
-	}
-	if _, ok := descriptors.ParseOverloadPolicy(c.OnOverload); !ok {
-		bad("on-overload", "%q is none of deny, allow, error", c.OnOverload)
-	}
-	if c.RulesErrors != "refuse" && c.RulesErrors != SkipRules {
-		bad("rules-errors", "%q is neither refuse nor skip", c.RulesErrors)
-	}
-	if c.Transport != "unary" && c.Transport != "grpc" {
-		bad("transport", "%q is neither unary nor grpc", c.Transport)
-	}
-	if (c.TLSCert == "") != (c.TLSKey == "") {
-		bad("grpc-tls-cert", "needs --grpc-tls-key, and the other way round")
-	}
-	if c.ClientCA != "" && c.TLSCert == "" {
-		bad("grpc-client-ca", "needs --grpc-tls-cert and --grpc-tls-key")
-	}
-	if len(c.ClientSANs) > 0 && c.ClientCA == "" {
-		bad("grpc-client-san", "needs --grpc-client-ca: without it clients show no certificate")
-	}
-	if _, err := san.Parse(c.ClientSANs); err != nil {
-		bad("grpc-client-san", "%v", err)
-	}
-	if c.BackendTimeout <= 0 {
-		bad("backend-timeout", "must be positive")
-	}
-	if c.Replicas < 1 {
-		bad("replicas", "must be at least 1")
-	}
-	if c.LeaseTTL < limit.MinWindow || c.LeaseTTL > limit.MaxWindow {
-		bad("lease-ttl", "%v is outside %v to ten years", c.LeaseTTL, limit.MinWindow)
-	}
-	if c.AccessLogs < 1 || c.AccessLogs > 1<<20 {
-		bad("access-logs", "%d is outside 1 to %d", c.AccessLogs, 1<<20)
-	}
-	if c.AccessLogsPerPeer < 0 || c.AccessLogsPerPeer > c.AccessLogs {
-		bad("access-logs-per-peer", "%d is outside 0 to --access-logs (%d)", c.AccessLogsPerPeer, c.AccessLogs)
-	}
-	if c.OwnerGrace < 100*time.Millisecond || c.OwnerGrace > time.Hour {
-		bad("owner-grace", "%v is outside 100ms to 1h", c.OwnerGrace)
-	}
-	if c.LogFormat != "text" && c.LogFormat != "json" {
-		bad("log-format", "%q is neither text nor json", c.LogFormat)
-	}
-	if _, ok := levels[strings.ToLower(c.LogLevel)]; !ok {
-		bad("log-level", "%q is none of debug, info, warn, error", c.LogLevel)
-	}
-	if _, err := c.Permissions(); err != nil {
-		bad("socket-mode", "%v", err)
-	}
-	if c.GRPC == "" {
-		bad("grpc", "must not be empty: it is the service itself")
-	}
-	if c.Example && len(c.Rules) > 0 {
-		bad("example", "serves the built-in rules and not those of --rules: give one of the two")
-	}
-	c.checkAddresses(bad)
-	c.checkHeaders(bad)
-	c.Slots.check(bad)
-	c.Admin.check(bad)
-	if c.Slots.Auth && c.Admin.Token == "" && c.Admin.ClientCA == "" {
-		bad("slots-auth", "needs --admin-token or --admin-client-ca: without either nobody could use slots")
+	owner := map[string]string{}
+	for _, s := range c.table() {
+		err := s.check()
+		if err == nil && s.address != nil {
+			err = claim(owner, s.address(), s.flag)
+		}
+		if err != nil {
+			errs = append(errs, fmt.Errorf("--%s: %w", s.flag, err))
+		}
 	}
 	return errs
 }
 
-// ChargePolicy returns --charge as rules have it.
-func (c *Config) ChargePolicy() descriptors.Charge {
-	charge, _ := descriptors.ParseCharge(c.Charge)
-	return charge
-}
-
-// FailurePolicy returns --on-backend-error as rules have it.
-func (c *Config) FailurePolicy() descriptors.FailurePolicy {
-	policy, _ := descriptors.ParseFailurePolicy(c.OnBackendError)
-	return policy
-}
-
-// OverloadPolicy returns --on-overload as rules have it.
-func (c *Config) OverloadPolicy() descriptors.FailurePolicy {
-	policy, _ := descriptors.ParseOverloadPolicy(c.OnOverload)
-	return policy
-}
-
-// Permissions returns --socket-mode, zero if it is not set.
-func (c *Config) Permissions() (os.FileMode, error) {
-	if c.SocketMode == "" {
-		return 0, nil
+// claim notes that a setting names an address, and refuses one that another
+// setting names.
+func claim(owner map[string]string, address, flag string) error {
+	if address == "" {
+		return nil
 	}
-	n, err := strconv.ParseUint(c.SocketMode, 8, 32)
-	if err != nil || n == 0 || n > 0o777 {
-		return 0, fmt.Errorf("%q is not a mode from 0001 to 0777 in octal", c.SocketMode)
+	if other := owner[address]; other != "" && !strings.HasSuffix(address, ":0") {
+		return fmt.Errorf("%s is the address of --%s already: give it another one, or none", address, other)
 	}
-	return os.FileMode(n), nil
+	owner[address] = flag
+	return nil
+}
+
+// warnOfOpenPorts warns of ports that let callers around a guard of others.
+func (c *Config) warnOfOpenPorts() {
+	if c.ClientCA != "" && reachable(c.HTTP) {
+		c.Warnings = append(c.Warnings, "--grpc-client-ca guards the gRPC ports, but /json at --http "+c.HTTP+
+			" decides for every caller without a certificate: bind it to 127.0.0.1, or close it with --http ''")
+	}
 }

@@ -16,6 +16,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/headgate-rls/headgate/descriptors"
+	"github.com/headgate-rls/headgate/descriptors/watch"
 )
 
 var update = flag.Bool("update", false, "write the golden files")
@@ -31,7 +32,7 @@ func options() Options {
 // load reads a file of rules.
 func load(t *testing.T, path string) (*descriptors.Set, []descriptors.Source) {
 	t.Helper()
-	sources, err := descriptors.ReadPaths([]string{path})
+	sources, err := watch.ReadPaths([]string{path})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -156,7 +157,7 @@ func TestRefused(t *testing.T) {
 		"no port":        {change: func(o *Options) { o.Services = []string{"headgate"} }, want: `"headgate" is neither host:port nor unix:PATH`},
 		"bad port":       {change: func(o *Options) { o.Upstream = "app:70000" }, want: "the address of the application"},
 		"no path":        {change: func(o *Options) { o.Address = []string{"unix:"} }, want: "has no path"},
-		"listen":         {change: func(o *Options) { o.Listen = 70000 }, want: "70000 is no port"},
+		"listen":         {change: func(o *Options) { o.Listen = 70000 }, want: "70000 is not a port"},
 		"no lease key":   {change: func(o *Options) { o.LeaseKey = "" }, want: "needs a key"},
 		"owner replaced": {change: func(o *Options) { o.Owner = "%HOSTNAME%" }, want: "%ENVIRONMENT(NAME)%"},
 		"owner two":      {change: func(o *Options) { o.Owner = "%ENVIRONMENT(A)%%ENVIRONMENT(B)%" }, want: "must be plain text"},

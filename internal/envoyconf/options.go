@@ -60,7 +60,7 @@ func ParseVersion(s string) (Version, error) {
 			return v, nil
 		}
 	}
-	return Version{}, fmt.Errorf("%q is no version of Envoy; write one like 1.40", s)
+	return Version{}, fmt.Errorf("unknown Envoy version %q; write one like 1.40", s)
 }
 
 func (v Version) String() string { return fmt.Sprintf("%d.%d", v.Major, v.Minor) }
@@ -95,7 +95,7 @@ func (o *Options) check() error {
 		}
 	}
 	if o.Listen < 0 || o.Listen > 65535 {
-		wrong("%d is no port to listen on", o.Listen)
+		wrong("listen: %d is not a port", o.Listen)
 	}
 	if o.LeaseKey == "" {
 		wrong("the lease needs a key in dynamic metadata")

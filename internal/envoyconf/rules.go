@@ -9,6 +9,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/headgate-rls/headgate/descriptors"
+	"github.com/headgate-rls/headgate/ratelimit/leases"
 )
 
 // wants is what a domain's rules want of Envoy.
@@ -73,7 +74,7 @@ const (
 func (w *wants) rules(set *descriptors.Set, opt *Options) {
 	grace := opt.OwnerGrace
 	if grace <= 0 {
-		grace = 15 * time.Second
+		grace = leases.DefaultOwnerGrace
 	}
 	// One of three may be lost or late.
 	w.flush = min(mostFlush, grace/3)

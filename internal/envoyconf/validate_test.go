@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headgate-rls/headgate/internal/testenv"
+	"github.com/headgate-rls/headgate/test/testenv"
 )
 
 // whole returns the bootstrap that a printed configuration makes: itself, or
@@ -116,7 +116,7 @@ func patched(t *testing.T, filter map[string]any) map[string]any {
 	m := plain(t)
 	hcm := manager(m)
 	if filter["apiVersion"] != "networking.istio.io/v1alpha3" || filter["kind"] != "EnvoyFilter" {
-		t.Errorf("this is no EnvoyFilter: %v", filter)
+		t.Errorf("this is not an EnvoyFilter: %v", filter)
 	}
 	for _, p := range filter["spec"].(map[string]any)["configPatches"].([]any) {
 		var patch struct {

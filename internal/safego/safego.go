@@ -3,7 +3,7 @@
 // a count.
 //
 // Where decisions are made (backends, ratelimit) no goroutine is started otherwise:
-// see internal/house.
+// see test/repo.
 package safego
 
 import (

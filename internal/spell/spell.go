@@ -1,7 +1,10 @@
-// Package spell finds the name that a misspelt one may have meant.
+// Package spell finds the name that a misspelt one may have meant, and spells numbers of things.
 package spell
 
-import "strings"
+import (
+	"fmt"
+	"strings"
+)
 
 // maxLength bounds the names that are compared, since comparing takes time in
 // proportion to both.
@@ -75,4 +78,12 @@ func distance(a, b string) int {
 		before, last, row = last, row, before
 	}
 	return last[len(b)]
+}
+
+// Count returns a number of things in words: "1 rule", "2 rules".
+func Count(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
 }

@@ -31,3 +31,11 @@ func TestNearest(t *testing.T) {
 		}
 	}
 }
+
+func TestCountSpellsNumbers(t *testing.T) {
+	for n, want := range map[int]string{0: "0 rules", 1: "1 rule", 2: "2 rules"} {
+		if got := Count(n, "rule"); got != want {
+			t.Errorf("%d: %q, want %q", n, got, want)
+		}
+	}
+}

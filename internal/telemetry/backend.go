@@ -5,7 +5,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/headgate-rls/headgate/backends/observe"
+	"github.com/headgate-rls/headgate/backends/layers/observe"
 )
 
 // A backendRecorder is an [observe.Recorder] with its series looked up once.

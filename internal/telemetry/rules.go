@@ -1,34 +1,13 @@
 package telemetry
 
 import (
-	"sync/atomic"
+	"maps"
+	"slices"
+	"strings"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	"github.com/headgate-rls/headgate/descriptors"
-	"github.com/headgate-rls/headgate/ratelimit"
-	"github.com/headgate-rls/headgate/ratelimit/accesslog"
 )
-
-// startAtZero makes the series of counters whose labels are known from the
-// start.
-func (m *Metrics) startAtZero() {
-	for _, result := range []string{"ok", "error"} {
-		m.reloads.WithLabelValues(result)
-	}
-	for cause, policies := range ratelimit.DegradedLabels() {
-		for _, policy := range policies {
-			m.degraded.WithLabelValues(cause, policy)
-		}
-	}
-	for e := range accesslog.NumEvents {
-		m.logged.WithLabelValues(e.String())
-	}
-	for _, where := range []string{"backend", "combine", "connection", "worker", "grpc", "stream"} {
-		m.panics.WithLabelValues(where)
-	}
-}
 
 // RulesLoaded records that set is in force, and drops the series of rules that
 // are not in it.
@@ -39,7 +18,7 @@ func (m *Metrics) RulesLoaded(set *descriptors.Set, at time.Time) {
 	m.rules.Set(float64(len(set.Rules())))
 	m.hash.Set(float64(set.Hash()))
 	m.limits.set(set)
-	m.dropGone(inForce(set))
+	m.keeper.dropGone(inForce(set))
 }
 
 // RulesFailed records that rules could not be loaded.
@@ -72,39 +51,17 @@ func inForce(set *descriptors.Set) func(ofRule) bool {
 	}
 }
 
-// constants are gauges that change all at once.
-type constants struct {
-	desc *prometheus.Desc
-	list atomic.Pointer[[]prometheus.Metric]
-}
+// maxFiles bounds the files that have a series of their own.
+const maxFiles = 100
 
-func (c *constants) Describe(ch chan<- *prometheus.Desc) { ch <- c.desc }
-
-func (c *constants) Collect(ch chan<- prometheus.Metric) {
-	if list := c.list.Load(); list != nil {
-		for _, metric := range *list {
-			ch <- metric
+// RulesFileErrors records how many errors each file of rules has. Beyond
+// maxFiles, errors are counted under file "(other)".
+func (m *Metrics) RulesFileErrors(errors map[string]int) {
+	m.fileErrors.Reset()
+	for i, file := range slices.Sorted(maps.Keys(errors)) {
+		if i >= maxFiles {
+			file = "(other)"
 		}
+		m.fileErrors.WithLabelValues(strings.ToValidUTF8(file, "_")).Add(float64(errors[file]))
 	}
-}
-
-// set has the limits of set, as many as maxRules.
-func (c *constants) set(set *descriptors.Set) {
-	var list []prometheus.Metric
-	seen := map[refusalLabels]bool{} // rules of different places can have the same label
-	for _, r := range set.Rules() {
-		if len(list) == maxRules {
-			break
-		}
-		for _, l := range ratelimit.LimitLabels(r) {
-			labels := refusalLabels{ruleKey{r.Domain, r.Path}, l.Name}
-			if len(list) == maxRules || seen[labels] {
-				continue
-			}
-			seen[labels] = true
-			list = append(list, prometheus.MustNewConstMetric(c.desc, prometheus.GaugeValue, float64(l.Limit.Max()),
-				r.Domain, r.Path, l.Name, l.Limit.Algorithm().String()))
-		}
-	}
-	c.list.Store(&list)
 }

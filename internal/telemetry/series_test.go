@@ -82,15 +82,44 @@ func TestSeriesGoWithTheirRule(t *testing.T) {
 	if text = scrape(t, m); strings.Contains(text, `"shop"`) {
 		t.Error("series of a domain that is gone")
 	}
-	if n := m.values.used.Load(); n != 0 {
+	if n := m.keeper.values.used.Load(); n != 0 {
 		t.Errorf("%d values are counted as used", n)
 	}
-	if n := m.static.used.Load(); n != 1 { // "override"
+	if n := m.keeper.static.used.Load(); n != 1 { // "override"
 		t.Errorf("%d labels of rules are counted as used", n)
 	}
 	m.RulesLoaded(rulesOf(t, shop), time.Unix(5, 0))
 	m.Rule("shop", "path")[ratelimit.OutcomeOK].Inc()
 	wantLines(t, scrape(t, m), `headgate_decisions_total{domain="shop",outcome="ok",rule="path"} 1`)
+}
+
+// TestRulesWithOneLabelCountTogether: rules whose labels are the same, by their
+// place or by values of requests, share series, which go with the last of them.
+func TestRulesWithOneLabelCountTogether(t *testing.T) {
+	const both = `
+domain: shop
+descriptors:
+  - {key: tenant, detailed_metric: true, rate_limit: {unit: hour, requests_per_unit: 1}}
+  - {key: user, detailed_metric: true, rate_limit: {unit: hour, requests_per_unit: 1}}
+`
+	m := New("v1")
+	m.RulesLoaded(rulesOf(t, both), time.Unix(1, 0))
+	m.Values("shop", "tenant", "x")[ratelimit.OutcomeOK].Inc()
+	m.Values("shop", "user", "x")[ratelimit.OutcomeOK].Inc()
+	m.Rule("shop", "user")[ratelimit.OutcomeOK].Inc()
+	m.Values("shop", "tenant", "user")[ratelimit.OutcomeOK].Inc()
+	wantLines(t, scrape(t, m), `headgate_decisions_total{domain="shop",outcome="ok",rule="x"} 2`, `headgate_decisions_total{domain="shop",outcome="ok",rule="user"} 2`)
+
+	m.RulesLoaded(rulesOf(t, strings.Replace(both, "key: user", "key: other", 1)), time.Unix(2, 0))
+	m.Values("shop", "tenant", "x")[ratelimit.OutcomeOK].Inc()
+	m.Values("shop", "tenant", "user")[ratelimit.OutcomeOverLimit].Inc()
+	wantLines(t, scrape(t, m), `headgate_decisions_total{domain="shop",outcome="ok",rule="x"} 3`, `headgate_decisions_total{domain="shop",outcome="ok",rule="user"} 2`,
+		`headgate_decisions_total{domain="shop",outcome="over_limit",rule="user"} 1`)
+
+	m.RulesLoaded(rulesOf(t, strings.ReplaceAll(both, "detailed_metric: true, ", "")), time.Unix(3, 0))
+	if text := scrape(t, m); strings.Contains(text, "headgate_decisions_total{") || len(m.decided.shared) != 0 {
+		t.Errorf("series of labels that nobody has any more, %d of them kept", len(m.decided.shared))
+	}
 }
 
 // TestSeriesWhileRulesChange counts under rules that come and go, and wants
@@ -116,7 +145,7 @@ func TestSeriesWhileRulesChange(t *testing.T) {
 	if text := scrape(t, m); strings.Contains(text, "tenant") || strings.Contains(text, `"shop"`) {
 		t.Error("series of rules that are gone")
 	}
-	if v, s := m.values.used.Load(), m.static.used.Load(); v != 0 || s != 0 {
+	if v, s := m.keeper.values.used.Load(), m.keeper.static.used.Load(); v != 0 || s != 0 {
 		t.Errorf("%d values and %d labels are counted as used", v, s)
 	}
 }
@@ -174,6 +203,10 @@ func TestCountersStartAtZero(t *testing.T) {
 	m.Tier("shop", "path", "5")
 	wantLines(t, scrape(t, m), `headgate_refusals_total{domain="shop",limit="1",rule="path"} 0`, `headgate_leases_total{domain="shop",event="reaped",rule="path"} 0`,
 		`headgate_concurrency_tier_total{domain="shop",rule="path",tier="5"} 0`)
+	m.Slots()
+	wantLines(t, scrape(t, m), `headgate_slots_retries_total{kind="passing"} 0`, `headgate_slots_retries_total{kind="held"} 0`, `headgate_slots_contended_windows_total 0`,
+		`headgate_slots_background_runs_total{result="error",work="retention"} 0`, `headgate_slots_background_runs_total{result="ok",work="provision"} 0`,
+		`headgate_slots_background_rows_total{work="provision"} 0`, `headgate_slots_request_duration_seconds_count{outcome="exhausted"} 0`)
 	m.RulesFailed()
 	wantLines(t, scrape(t, m), `headgate_rules_loads_total{result="error"} 1`, `headgate_rules_last_load_successful 0`)
 	m.RulesLoaded(rulesOf(t, shop), time.Unix(1, 0)) // perhaps in part

@@ -7,7 +7,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headgate-rls/headgate/backends/observe"
+	"github.com/headgate-rls/headgate/backends"
+	"github.com/headgate-rls/headgate/backends/layers/observe"
 	"github.com/headgate-rls/headgate/descriptors"
 	"github.com/headgate-rls/headgate/ratelimit"
 )
@@ -54,7 +55,7 @@ func TestMetrics(t *testing.T) {
 	m.Requests("grpc")(300*time.Microsecond, ratelimit.CallOverLimit)
 	m.RulesLoaded(rulesOf(t, shop), time.Unix(1000, 0))
 	m.RulesFailed()
-	m.AddStats([]Stat{{Name: "headgate_x", Help: "x", Value: func() float64 { return 3 }}})
+	m.AddFigures([]backends.Figure{backends.Gauge("headgate_x", "x", func() int { return 3 })})
 	text := scrape(t, m)
 	wantLines(t, text,
 		`headgate_decisions_total{domain="shop",outcome="ok",rule="tenant"} 2`,

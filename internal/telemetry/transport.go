@@ -11,20 +11,22 @@ import (
 	"google.golang.org/grpc/stats"
 	"google.golang.org/grpc/status"
 
-	"github.com/headgate-rls/headgate/ratelimit/unary"
+	"github.com/headgate-rls/headgate/internal/unary"
 )
 
 // Every answer of every transport is counted, also one that is given before a
 // handler runs, and so is what a transport refuses without an answer.
 
-const requestsHelp = "Answers, by transport and code: gRPC's, or HTTP's for json."
+// Transports have these metrics in common.
+var (
+	answers = metric{name: "headgate_requests_total", labels: open("transport", "code"),
+		help: "Every answer by transport (unary, grpc, services, json) and code (gRPC's; HTTP's for json), also to calls that reach no handler: " +
+			"an unknown method, a message that is too large, too many bytes in memory."}
+	openConnections = metric{name: "headgate_connections", labels: open("transport"), help: "gRPC connections that are open."}
+	accepted        = metric{name: "headgate_connections_accepted_total", labels: open("transport"), help: "gRPC connections that were accepted."}
+)
 
-// newRequests makes the counter of a transport's answers.
-func newRequests(transport string) *prometheus.CounterVec {
-	return prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "headgate_requests_total", Help: requestsHelp, ConstLabels: prometheus.Labels{"transport": transport},
-	}, []string{"code"})
-}
+func on(transport string) prometheus.Labels { return prometheus.Labels{"transport": transport} }
 
 // codeLabel is a gRPC code as the label has it.
 func codeLabel(c codes.Code) string {
@@ -34,6 +36,13 @@ func codeLabel(c codes.Code) string {
 	return c.String()
 }
 
+// unaryStats publishes what a server of package unary counts.
+type unaryStats struct {
+	read    func() unary.Stats
+	answers *prometheus.Desc
+	figures []*transportFigure
+}
+
 // A transportFigure is a figure that package unary keeps.
 type transportFigure struct {
 	desc  *prometheus.Desc
@@ -41,46 +50,50 @@ type transportFigure struct {
 	value func(*unary.Stats) float64
 }
 
-// unaryStats publishes what a server of package unary counts.
-type unaryStats struct {
-	stats    func() unary.Stats
-	requests *prometheus.Desc
-	figures  []transportFigure
+func (u *unaryStats) rows() []row {
+	rows := []row{described(&u.answers, isCounter, answers)}
+	gauge := func(value func(*unary.Stats) float64, m metric) {
+		f := &transportFigure{kind: prometheus.GaugeValue, value: value}
+		u.figures = append(u.figures, f)
+		rows = append(rows, described(&f.desc, isGauge, m))
+	}
+	counter := func(value func(*unary.Stats) uint64, m metric) {
+		f := &transportFigure{kind: prometheus.CounterValue, value: func(s *unary.Stats) float64 { return float64(value(s)) }}
+		u.figures = append(u.figures, f)
+		rows = append(rows, described(&f.desc, isCounter, m))
+	}
+	transport := open("transport")
+	gauge(func(s *unary.Stats) float64 { return float64(s.Connections) }, openConnections)
+	counter(func(s *unary.Stats) uint64 { return s.Accepted }, accepted)
+	counter(func(s *unary.Stats) uint64 { return s.Refused }, metric{name: "headgate_connections_refused_total", labels: transport,
+		help: "Connections closed at once because 16,384 are open."})
+	gauge(func(s *unary.Stats) float64 { return float64(s.Memory) }, metric{name: "headgate_buffered_bytes", labels: transport,
+		help: "Memory of connections: open calls, requests and answers that wait. At most 256 MiB; then each connection has a fair share of it."})
+	counter(func(s *unary.Stats) uint64 { return s.RefusedStreams }, metric{name: "headgate_streams_refused_total", labels: transport,
+		help: "Calls refused because 1,024 are in flight on their connection, or because memory is short."})
+	counter(func(s *unary.Stats) uint64 { return s.Shed }, metric{name: "headgate_calls_shed_total", labels: transport,
+		help: "Calls answered by policy because too many wait for the backend."})
+	counter(func(s *unary.Stats) uint64 { return s.Cancelled }, metric{name: "headgate_calls_cancelled_total", labels: transport,
+		help: "Calls that the client cancelled."})
+	counter(func(s *unary.Stats) uint64 { return s.ProtocolErrors }, metric{name: "headgate_protocol_errors_total", labels: transport,
+		help: "Connections ended because of an error or a flood of the client's."})
+	counter(func(s *unary.Stats) uint64 { return s.Floods }, metric{name: "headgate_floods_total", labels: transport,
+		help: "Connections ended because the client sent too many useless frames."})
+	counter(func(s *unary.Stats) uint64 { return s.Timeouts }, metric{name: "headgate_transport_timeouts_total", labels: transport,
+		help: "Connections and calls ended because the client was too slow."})
+	return rows
 }
 
-// AddUnary publishes the counts of a server of package unary.
+// AddUnary publishes the counts of a server of package unary, which read returns.
 func (m *Metrics) AddUnary(read func() unary.Stats) {
-	labels := prometheus.Labels{"transport": "unary"}
-	u := &unaryStats{stats: read, requests: prometheus.NewDesc("headgate_requests_total", requestsHelp, []string{"code"}, labels)}
-	add := func(kind prometheus.ValueType, name, help string, value func(*unary.Stats) float64) {
-		u.figures = append(u.figures, transportFigure{prometheus.NewDesc(name, help, nil, labels), kind, value})
-	}
-	counter := func(name, help string, value func(*unary.Stats) uint64) {
-		add(prometheus.CounterValue, name, help, func(s *unary.Stats) float64 { return float64(value(s)) })
-	}
-	add(prometheus.GaugeValue, "headgate_connections", connectionsHelp, func(s *unary.Stats) float64 { return float64(s.Connections) })
-	add(prometheus.GaugeValue, "headgate_buffered_bytes", "Bytes that connections keep in memory: open calls, requests, answers that wait.",
-		func(s *unary.Stats) float64 { return float64(s.Memory) })
-	counter("headgate_connections_accepted_total", acceptedHelp, func(s *unary.Stats) uint64 { return s.Accepted })
-	counter("headgate_connections_refused_total", "Connections closed at once because too many are open.", func(s *unary.Stats) uint64 { return s.Refused })
-	counter("headgate_streams_refused_total", "Calls refused because too many are in flight on their connection, or memory is short.",
-		func(s *unary.Stats) uint64 { return s.RefusedStreams })
-	counter("headgate_calls_shed_total", "Calls answered without the backend because too many wait for it.", func(s *unary.Stats) uint64 { return s.Shed })
-	counter("headgate_calls_cancelled_total", "Calls that the client gave up.", func(s *unary.Stats) uint64 { return s.Cancelled })
-	counter("headgate_protocol_errors_total", "Connections ended because of an error or a flood of the client's.", func(s *unary.Stats) uint64 { return s.ProtocolErrors })
-	counter("headgate_floods_total", "Connections ended because of too many frames that lead to nothing.", func(s *unary.Stats) uint64 { return s.Floods })
-	counter("headgate_transport_timeouts_total", "Connections and calls ended because the client was too slow.", func(s *unary.Stats) uint64 { return s.Timeouts })
+	u := &unaryStats{read: read}
+	register(m.registry, u.rows(), on("unary"))
 	m.registry.MustRegister(u)
 }
 
-const (
-	connectionsHelp = "Connections that are open."
-	acceptedHelp    = "Connections that were accepted."
-)
-
 // Describe implements prometheus.Collector.
 func (u *unaryStats) Describe(ch chan<- *prometheus.Desc) {
-	ch <- u.requests
+	ch <- u.answers
 	for _, f := range u.figures {
 		ch <- f.desc
 	}
@@ -88,9 +101,9 @@ func (u *unaryStats) Describe(ch chan<- *prometheus.Desc) {
 
 // Collect implements prometheus.Collector.
 func (u *unaryStats) Collect(ch chan<- prometheus.Metric) {
-	s := u.stats()
+	s := u.read()
 	for code, n := range s.Codes {
-		ch <- prometheus.MustNewConstMetric(u.requests, prometheus.CounterValue, float64(n), codeLabel(codes.Code(code)))
+		ch <- prometheus.MustNewConstMetric(u.answers, prometheus.CounterValue, float64(n), codeLabel(codes.Code(code)))
 	}
 	for _, f := range u.figures {
 		ch <- prometheus.MustNewConstMetric(f.desc, f.kind, f.value(&s))
@@ -99,24 +112,28 @@ func (u *unaryStats) Collect(ch chan<- prometheus.Metric) {
 
 // grpcStats counts what a server of grpc-go answers.
 type grpcStats struct {
-	requests [codes.Unauthenticated + 1]prometheus.Counter
+	answers  *prometheus.CounterVec
+	byCode   [codes.Unauthenticated + 1]prometheus.Counter
 	accepted prometheus.Counter
 	open     atomic.Int64
+}
+
+func (g *grpcStats) rows() []row {
+	return []row{
+		counters(&g.answers, answers),
+		counter(&g.accepted, accepted),
+		figure(isGauge, func() float64 { return float64(g.open.Load()) }, openConnections),
+	}
 }
 
 // GRPCStats returns what counts the answers and connections of a server of
 // grpc-go.
 func (m *Metrics) GRPCStats(transport string) stats.Handler {
-	labels := prometheus.Labels{"transport": transport}
-	requests := newRequests(transport)
-	g := &grpcStats{accepted: prometheus.NewCounter(prometheus.CounterOpts{
-		Name: "headgate_connections_accepted_total", Help: acceptedHelp, ConstLabels: labels})}
-	for c := range g.requests {
-		g.requests[c] = requests.WithLabelValues(codeLabel(codes.Code(c)))
+	g := new(grpcStats)
+	register(m.registry, g.rows(), on(transport))
+	for c := range g.byCode {
+		g.byCode[c] = g.answers.WithLabelValues(codeLabel(codes.Code(c)))
 	}
-	open := prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "headgate_connections", Help: connectionsHelp, ConstLabels: labels},
-		func() float64 { return float64(g.open.Load()) })
-	m.registry.MustRegister(requests, g.accepted, open)
 	return g
 }
 
@@ -129,7 +146,7 @@ func (*grpcStats) TagConn(ctx context.Context, _ *stats.ConnTagInfo) context.Con
 // HandleRPC implements stats.Handler.
 func (g *grpcStats) HandleRPC(_ context.Context, s stats.RPCStats) {
 	if end, ok := s.(*stats.End); ok {
-		g.requests[min(status.Code(end.Error), codes.Unauthenticated)].Inc()
+		g.byCode[min(status.Code(end.Error), codes.Unauthenticated)].Inc()
 	}
 }
 
@@ -146,8 +163,8 @@ func (g *grpcStats) HandleConn(_ context.Context, s stats.ConnStats) {
 
 // CountHTTP counts the answers of a handler under transport.
 func (m *Metrics) CountHTTP(transport string, h http.Handler) http.Handler {
-	requests := newRequests(transport)
-	m.registry.MustRegister(requests)
+	var requests *prometheus.CounterVec
+	register(m.registry, []row{counters(&requests, answers)}, on(transport))
 	for _, code := range []int{200, 400, 413, 429, 503} {
 		requests.WithLabelValues(strconv.Itoa(code))
 	}

@@ -2,6 +2,7 @@ package web
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"time"
 )
@@ -38,4 +39,21 @@ func JSON(w http.ResponseWriter, status int, v any) {
 	h.Set("X-Content-Type-Options", "nosniff")
 	w.WriteHeader(status)
 	_, _ = w.Write(append(data, '\n')) // fails only if the client is gone
+}
+
+// A RequestError says what is wrong with a request, and with which status to
+// answer.
+type RequestError struct {
+	Status  int
+	Message string
+}
+
+func (e *RequestError) Error() string { return e.Message }
+
+func refuse(status int, format string, args ...any) error {
+	return &RequestError{Status: status, Message: fmt.Sprintf(format, args...)}
+}
+
+func badRequest(format string, args ...any) error {
+	return refuse(http.StatusBadRequest, format, args...)
 }

@@ -31,7 +31,7 @@ type Guard struct {
 // header cannot carry, such as the line end of a file; the error does not tell it.
 func NewGuard(c GuardConfig) (*Guard, error) {
 	if strings.ContainsFunc(c.Token, func(r rune) bool { return r <= ' ' || r > '~' }) {
-		return nil, errors.New("the admin token (HEADGATE_ADMIN_TOKEN) has spaces, line ends or other characters than visible ASCII, which no Authorization header can carry")
+		return nil, errors.New("the admin token (HEADGATE_ADMIN_TOKEN) must be visible ASCII without spaces or line ends")
 	}
 	return &Guard{
 		sum: sha256.Sum256([]byte(c.Token)), token: c.Token != "", certificates: c.ClientCertificates,
@@ -74,9 +74,9 @@ func (g *Guard) admits(r *http.Request) bool {
 func (g *Guard) refusal() string {
 	switch {
 	case g.token:
-		return "this path needs the header Authorization: Bearer with the token that HEADGATE_ADMIN_TOKEN holds"
+		return "this path needs the token in HEADGATE_ADMIN_TOKEN, as Authorization: Bearer"
 	case g.certificates:
 		return "this path needs a client certificate: use the --admin address, whose clients show one"
 	}
-	return "admin paths are closed, as nobody was allowed to use them: start headgate with HEADGATE_ADMIN_TOKEN set and send it as Authorization: Bearer, or give admin paths a listener that demands client certificates"
+	return "the admin API is disabled: set HEADGATE_ADMIN_TOKEN and send it as Authorization: Bearer, or set --admin-client-ca and send a client certificate"
 }

@@ -69,12 +69,12 @@ func TestGuard(t *testing.T) {
 		want   int
 		says   string
 	}{
-		{"nothing configured", GuardConfig{}, nil, 401, "HEADGATE_ADMIN_TOKEN set"},
-		{"nothing configured, an empty token", GuardConfig{}, authorization("Bearer "), 401, "closed"},
-		{"nothing configured, a certificate", GuardConfig{}, certificate, 401, "closed"},
+		{"nothing configured", GuardConfig{}, nil, 401, "the admin API is disabled"},
+		{"nothing configured, an empty token", GuardConfig{}, authorization("Bearer "), 401, "disabled"},
+		{"nothing configured, a certificate", GuardConfig{}, certificate, 401, "disabled"},
 		{"the token", token, authorization("Bearer s3cret/token=="), 204, ""},
 		{"the scheme in other letters", token, authorization("bearer  s3cret/token=="), 204, ""},
-		{"no token", token, nil, 401, "HEADGATE_ADMIN_TOKEN holds"},
+		{"no token", token, nil, 401, "the token in HEADGATE_ADMIN_TOKEN"},
 		{"another token", token, authorization("Bearer s3cret/token="), 401, ""},
 		{"an empty token", token, authorization("Bearer"), 401, ""},
 		{"another scheme", token, authorization("Basic s3cret/token=="), 401, ""},

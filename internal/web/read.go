@@ -3,7 +3,6 @@ package web
 import (
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"mime"
 	"net/http"
@@ -12,23 +11,6 @@ import (
 	"strings"
 	"unicode/utf8"
 )
-
-// A RequestError says what is wrong with a request, and with which status to
-// answer.
-type RequestError struct {
-	Status  int
-	Message string
-}
-
-func (e *RequestError) Error() string { return e.Message }
-
-func refuse(status int, format string, args ...any) error {
-	return &RequestError{Status: status, Message: fmt.Sprintf(format, args...)}
-}
-
-func badRequest(format string, args ...any) error {
-	return refuse(http.StatusBadRequest, format, args...)
-}
 
 // ReadJSON reads the request's body, at most limit bytes, which must arrive by the
 // deadline of the request's context, into v, a pointer to a

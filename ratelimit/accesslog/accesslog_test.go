@@ -18,8 +18,8 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 )
 
-// TestEntries: what an entry says by its type, flag and metadata.
-func TestEntries(t *testing.T) {
+// TestEntriesRenewAndEndLeases: what an entry says by its type, flag and metadata.
+func TestEntriesRenewAndEndLeases(t *testing.T) {
 	flagged := func(e *datapb.HTTPAccessLogEntry, intermediate bool) *datapb.HTTPAccessLogEntry {
 		//lint:ignore SA1019 Envoy still sends it
 		e.CommonProperties.IntermediateLogEntry = intermediate
@@ -87,9 +87,9 @@ func TestEntries(t *testing.T) {
 	}
 }
 
-// TestBatch: the tokens of a message go together, renewals first, and messages
+// TestWaitingMessagesGoTogether: the tokens of a message go together, renewals first, and messages
 // are done in their order.
-func TestBatch(t *testing.T) {
+func TestWaitingMessagesGoTogether(t *testing.T) {
 	h := setup(t, nil, Config{})
 	h.leases.gate = make(chan struct{})
 	s := h.open()
@@ -185,7 +185,7 @@ func TestMaxEntries(t *testing.T) {
 	h.send(s, from("envoy-1", message(list...)))
 	h.finish(s)
 	h.wantCalls("end 0 1 2")
-	if n := h.counts.get(EntryDropped); n != 5 || !strings.Contains(h.log.String(), "beyond_the_bound=5") {
+	if n := h.counts.get(EntryDropped); n != 5 || !strings.Contains(h.log.String(), "dropped=5") {
 		t.Errorf("%d dropped: %s", n, &h.log)
 	}
 }
@@ -242,9 +242,9 @@ func (rawCodec) Name() string                    { return "proto" }
 func (rawCodec) Marshal(v any) ([]byte, error)   { return v.([]byte), nil }
 func (rawCodec) Unmarshal(b []byte, v any) error { *v.(*[]byte) = slices.Clone(b); return nil }
 
-// TestPresence: a stream stands for the owners whose leases it has brought, and
+// TestStreamStandsForTheOwnersOfItsLeases: a stream stands for the owners whose leases it has brought, and
 // for nobody that it only names, until it ends.
-func TestPresence(t *testing.T) {
+func TestStreamStandsForTheOwnersOfItsLeases(t *testing.T) {
 	h := setup(t, nil, Config{})
 	a1, a2, b := h.open(), h.open("x-headgate-owner", "b"), h.open()
 	h.send(a1, from("b", message(entry(end, "a/1"))))
@@ -260,8 +260,8 @@ func TestPresence(t *testing.T) {
 	h.eventually("both are", func() bool { return h.leases.logs("a") == 0 })
 }
 
-// TestManyOwners: one stream stands for a bounded number of owners.
-func TestManyOwners(t *testing.T) {
+// TestOwnersOfAStreamAreBounded: one stream stands for a bounded number of owners.
+func TestOwnersOfAStreamAreBounded(t *testing.T) {
 	h := setup(t, nil, Config{})
 	s := h.open()
 	var list []*datapb.HTTPAccessLogEntry
@@ -284,9 +284,9 @@ func TestManyOwners(t *testing.T) {
 	h.finish(s)
 }
 
-// TestEndsWait: an end is passed on after the call about it has had time, and
+// TestEndsAreDelayed: an end is passed on after the call about it has had time, and
 // at once when the stream ends or the server has kept back too much.
-func TestEndsWait(t *testing.T) {
+func TestEndsAreDelayed(t *testing.T) {
 	h := setup(t, nil, Config{EndDelay: time.Hour})
 	s := h.open()
 	h.send(s, message(entry(end, "a"), entry(periodic, "b")))
@@ -315,8 +315,8 @@ func TestEndsWait(t *testing.T) {
 	h.finish(s)
 }
 
-// TestSilentStreams: who opens a stream and says nothing keeps nobody out.
-func TestSilentStreams(t *testing.T) {
+// TestSilentStreamIsEnded: who opens a stream and says nothing keeps nobody out.
+func TestSilentStreamIsEnded(t *testing.T) {
 	h := setup(t, nil, Config{MaxStreams: 3, MaxStreamsPerPeer: 3, FirstEntry: 200 * time.Millisecond})
 	busy := h.open()
 	h.send(busy, message(entry(end, "a")))
@@ -329,8 +329,8 @@ func TestSilentStreams(t *testing.T) {
 	h.wantCalls("end a", "end b")
 }
 
-// TestMaxStreams: a stream beyond the bound is refused until another ends.
-func TestMaxStreams(t *testing.T) {
+// TestStreamsAreBounded: a stream beyond the bound is refused until another ends.
+func TestStreamsAreBounded(t *testing.T) {
 	h := setup(t, nil, Config{MaxStreams: 2, MaxStreamsPerPeer: 2})
 	first, second := h.open(), h.open()
 	h.eventually("two are open", func() bool { return h.counts.get(StreamOpened) == 2 })
@@ -339,7 +339,7 @@ func TestMaxStreams(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if n := h.counts.get(StreamRefused); n != 3 || !strings.Contains(h.log.String(), "too many are connected") {
+	if n := h.counts.get(StreamRefused); n != 3 || !strings.Contains(h.log.String(), "too many streams") {
 		t.Errorf("%d refused: %s", n, &h.log)
 	}
 	h.finish(first)
@@ -353,9 +353,9 @@ func TestMaxStreams(t *testing.T) {
 	h.eventually("all are closed", func() bool { return h.counts.get(StreamClosed) == h.counts.get(StreamOpened) })
 }
 
-// TestClientGone: a client that vanishes leaves nothing behind, and what it had
+// TestEntriesOfGoneClientAreHandled: a client that vanishes leaves nothing behind, and what it had
 // sent before is done although its stream has ended.
-func TestClientGone(t *testing.T) {
+func TestEntriesOfGoneClientAreHandled(t *testing.T) {
 	h := setup(t, nil, Config{})
 	h.leases.gate = make(chan struct{})
 	ctx, cancel := context.WithCancel(context.Background())
@@ -423,5 +423,5 @@ func TestTooLarge(t *testing.T) {
 	if err := s.RecvMsg(new(als.StreamAccessLogsResponse)); status.Code(err) != codes.ResourceExhausted {
 		t.Error(err)
 	}
-	h.eventually("it is logged", func() bool { return strings.Contains(h.log.String(), "stream is broken") })
+	h.eventually("it is logged", func() bool { return strings.Contains(h.log.String(), "stream failed") })
 }

@@ -2,11 +2,12 @@ package accesslog
 
 import (
 	"slices"
+	"unicode/utf8"
 
 	accesslogpb "github.com/envoyproxy/go-control-plane/envoy/data/accesslog/v3"
-	"google.golang.org/protobuf/encoding/protowire"
 
-	"github.com/headgate-rls/headgate/ratelimit/lease"
+	"github.com/headgate-rls/headgate/internal/protofields"
+	"github.com/headgate-rls/headgate/ratelimit/leases"
 )
 
 // Messages are decoded by hand: an entry has dozens of fields, of which three
@@ -40,8 +41,8 @@ const (
 	fieldValueString = 3
 )
 
-// Orders are what a few messages say.
-type orders struct {
+// Changes are what one or more messages ask for.
+type changes struct {
 	node    string   // the first one's sender, "" if it does not say
 	renew   []string // tokens
 	release []string
@@ -51,7 +52,7 @@ type orders struct {
 }
 
 // merge adds what a later message says.
-func (o *orders) merge(later *orders) {
+func (o *changes) merge(later *changes) {
 	o.renew = append(o.renew, later.renew...)
 	o.release = append(o.release, later.release...)
 	for i, n := range later.events {
@@ -60,78 +61,88 @@ func (o *orders) merge(later *orders) {
 	o.size += later.size
 }
 
-// decode reads an encoded StreamAccessLogsMessage. What cannot be understood
-// is counted and left out.
-func (s *server) decode(message []byte) *orders {
-	o := new(orders)
-	c := cursor{rest: message}
-	for c.next() {
+// decode decodes a StreamAccessLogsMessage. It counts and ignores malformed
+// entries.
+func (c *Config) decode(message []byte) *changes {
+	o := new(changes)
+	f := protofields.Of(message)
+	for f.Next() {
 		switch {
-		case c.isBytes(fieldMessageIdentifier):
-			if id := nodeID(c.value); id != "" {
+		case f.IsBytes(fieldMessageIdentifier):
+			if id := nodeID(f.Value); id != "" {
 				o.node = id
 			}
-		case c.isBytes(fieldMessageHTTP):
-			s.entries(c.value, o)
+		case f.IsBytes(fieldMessageHTTP):
+			c.entries(f.Value, o)
 		}
 	}
-	if c.malformed {
+	if f.Malformed {
 		o.events[EntryMalformed]++
 	}
 	return o
 }
 
 func nodeID(identifier []byte) (id string) {
-	c := cursor{rest: identifier}
-	for c.next() {
-		if !c.isBytes(fieldIdentifierNode) {
+	c := protofields.Of(identifier)
+	for c.Next() {
+		if !c.IsBytes(fieldIdentifierNode) {
 			continue
 		}
-		node := cursor{rest: c.value}
-		for node.next() {
-			if node.isBytes(fieldNodeID) {
-				id = ownerName(node.value)
+		node := protofields.Of(c.Value)
+		for node.Next() {
+			if node.IsBytes(fieldNodeID) {
+				id = ownerName(node.Value)
 			}
 		}
 	}
 	return id
 }
 
-func (s *server) entries(list []byte, o *orders) {
-	c := cursor{rest: list}
-	for n := 0; c.next(); {
-		if !c.isBytes(fieldEntriesEntry) {
+// maxOwner bounds a proxy's name in logs, in bytes.
+const maxOwner = 256
+
+// ownerName returns a proxy's name, "" if it is too long or no text.
+func ownerName[T []byte | string](name T) string {
+	if len(name) > maxOwner || !utf8.ValidString(string(name)) {
+		return ""
+	}
+	return string(name)
+}
+
+func (c *Config) entries(list []byte, o *changes) {
+	f := protofields.Of(list)
+	for n := 0; f.Next(); {
+		if !f.IsBytes(fieldEntriesEntry) {
 			continue
 		}
-		if n++; n > s.MaxEntries {
+		if n++; n > c.MaxEntries {
 			o.events[EntryDropped]++
 			continue
 		}
-		o.events[s.entry(c.value, o)]++
+		o.events[c.entry(f.Value, o)]++
 	}
-	if c.malformed {
+	if f.Malformed {
 		o.events[EntryMalformed]++
 	}
 }
 
-// entry adds the leases of an entry to those that it is about, and returns
-// what it is.
-func (s *server) entry(entry []byte, o *orders) Event {
+// entry adds the tokens of an entry to o, and returns the event to count.
+func (c *Config) entry(entry []byte, o *changes) Event {
 	var common common
-	c := cursor{rest: entry}
-	for c.next() {
-		if c.isBytes(fieldEntryCommon) && !common.read(c.value) {
+	f := protofields.Of(entry)
+	for f.Next() {
+		if f.IsBytes(fieldEntryCommon) && !common.read(f.Value) {
 			return EntryMalformed
 		}
 	}
-	if c.malformed {
+	if f.Malformed {
 		return EntryMalformed
 	}
 	event := common.event()
 	if event == EntryIgnored {
 		return event
 	}
-	tokens, ok := s.tokens(nil, common.metadata)
+	tokens, ok := c.tokens(nil, common.metadata)
 	switch {
 	case !ok:
 		return EntryMalformed
@@ -160,22 +171,22 @@ type common struct {
 
 // read reports whether properties could be read.
 func (p *common) read(properties []byte) bool {
-	c := cursor{rest: properties}
-	for c.next() {
+	c := protofields.Of(properties)
+	for c.Next() {
 		switch {
-		case c.isBytes(fieldCommonMetadata):
-			p.metadata = c.value
-		case c.isNumber(fieldCommonIntermediate):
-			p.intermediate = c.number != 0
-		case c.isNumber(fieldCommonType):
-			p.kind = accesslogpb.AccessLogType(c.number)
+		case c.IsBytes(fieldCommonMetadata):
+			p.metadata = c.Value
+		case c.IsNumber(fieldCommonIntermediate):
+			p.intermediate = c.Number != 0
+		case c.IsNumber(fieldCommonType):
+			p.kind = accesslogpb.AccessLogType(c.Number)
 		}
 	}
-	return !c.malformed
+	return !c.Malformed
 }
 
-// event says what the entry does to its leases. Envoys that tell no types tell
-// intermediate entries by the flag alone.
+// event returns what the entry does to its leases. An Envoy that sends no types
+// marks intermediate entries by the flag alone.
 func (p *common) event() Event {
 	switch {
 	case p.kind == accesslogpb.AccessLogType_DownstreamEnd:
@@ -190,33 +201,33 @@ func (p *common) event() Event {
 
 // tokens appends the leases in an entry's metadata, and reports whether that
 // could be read.
-func (s *server) tokens(list []string, metadata []byte) ([]string, bool) {
-	c := cursor{rest: metadata}
-	for c.next() {
-		if !c.isBytes(fieldMetadataFilters) {
+func (c *Config) tokens(list []string, metadata []byte) ([]string, bool) {
+	f := protofields.Of(metadata)
+	for f.Next() {
+		if !f.IsBytes(fieldMetadataFilters) {
 			continue
 		}
-		namespace, fields, ok := mapEntry(c.value)
-		if ok && contains(s.Namespaces, namespace) {
-			list, ok = s.inNamespace(list, fields)
+		namespace, fields, ok := mapEntry(f.Value)
+		if ok && contains(c.Namespaces, namespace) {
+			list, ok = c.inNamespace(list, fields)
 		}
 		if !ok {
 			return list, false
 		}
 	}
-	return list, !c.malformed
+	return list, !f.Malformed
 }
 
-func (s *server) inNamespace(list []string, fields []byte) ([]string, bool) {
-	c := cursor{rest: fields}
-	for c.next() {
-		if !c.isBytes(fieldStructFields) {
+func (c *Config) inNamespace(list []string, fields []byte) ([]string, bool) {
+	f := protofields.Of(fields)
+	for f.Next() {
+		if !f.IsBytes(fieldStructFields) {
 			continue
 		}
-		key, value, ok := mapEntry(c.value)
-		if ok && contains(s.Keys, key) {
+		key, value, ok := mapEntry(f.Value)
+		if ok && contains(c.Keys, key) {
 			var token []byte
-			if token, ok = text(value); len(token) > 0 && len(token) <= lease.MaxLen {
+			if token, ok = text(value); len(token) > 0 && len(token) <= leases.MaxLen {
 				list = append(list, string(token))
 			}
 		}
@@ -224,83 +235,33 @@ func (s *server) inNamespace(list []string, fields []byte) ([]string, bool) {
 			return list, false
 		}
 	}
-	return list, !c.malformed
+	return list, !f.Malformed
 }
 
 func mapEntry(entry []byte) (key, value []byte, ok bool) {
-	c := cursor{rest: entry}
-	for c.next() {
+	c := protofields.Of(entry)
+	for c.Next() {
 		switch {
-		case c.isBytes(fieldMapKey):
-			key = c.value
-		case c.isBytes(fieldMapValue):
-			value = c.value
+		case c.IsBytes(fieldMapKey):
+			key = c.Value
+		case c.IsBytes(fieldMapValue):
+			value = c.Value
 		}
 	}
-	return key, value, !c.malformed
+	return key, value, !c.Malformed
 }
 
 // text returns the string that a google.protobuf.Value is, or nil.
 func text(value []byte) (s []byte, ok bool) {
-	c := cursor{rest: value}
-	for c.next() {
-		if c.isBytes(fieldValueString) {
-			s = c.value
+	c := protofields.Of(value)
+	for c.Next() {
+		if c.IsBytes(fieldValueString) {
+			s = c.Value
 		}
 	}
-	return s, !c.malformed
+	return s, !c.Malformed
 }
 
 func contains(list []string, name []byte) bool {
 	return slices.ContainsFunc(list, func(s string) bool { return s == string(name) })
-}
-
-// A cursor goes through the fields of an encoded message.
-type cursor struct {
-	rest      []byte
-	malformed bool
-
-	// The field:
-	num    protowire.Number
-	typ    protowire.Type
-	number uint64 // of a varint
-	value  []byte // of a string or message
-}
-
-// next reads a field, and reports whether there was one.
-func (c *cursor) next() bool {
-	if len(c.rest) == 0 {
-		return false
-	}
-	num, typ, n := protowire.ConsumeTag(c.rest)
-	if n < 0 {
-		return c.fail()
-	}
-	c.num, c.typ, c.number, c.value, c.rest = num, typ, 0, nil, c.rest[n:]
-	switch typ {
-	case protowire.VarintType:
-		c.number, n = protowire.ConsumeVarint(c.rest)
-	case protowire.BytesType:
-		c.value, n = protowire.ConsumeBytes(c.rest)
-	default:
-		n = protowire.ConsumeFieldValue(num, typ, c.rest)
-	}
-	if n < 0 {
-		return c.fail()
-	}
-	c.rest = c.rest[n:]
-	return true
-}
-
-func (c *cursor) fail() bool {
-	c.malformed, c.rest = true, nil
-	return false
-}
-
-func (c *cursor) isBytes(num protowire.Number) bool {
-	return c.num == num && c.typ == protowire.BytesType
-}
-
-func (c *cursor) isNumber(num protowire.Number) bool {
-	return c.num == num && c.typ == protowire.VarintType
 }

@@ -9,12 +9,12 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/structpb"
 
-	"github.com/headgate-rls/headgate/ratelimit/lease"
+	"github.com/headgate-rls/headgate/ratelimit/leases"
 )
 
 // byGeneratedCode is decode for messages that are in order.
-func byGeneratedCode(s *server, m *als.StreamAccessLogsMessage) *orders {
-	o := new(orders)
+func byGeneratedCode(s *server, m *als.StreamAccessLogsMessage) *changes {
+	o := new(changes)
 	if o.node = m.GetIdentifier().GetNode().GetId(); len(o.node) > maxOwner {
 		o.node = ""
 	}
@@ -24,7 +24,7 @@ func byGeneratedCode(s *server, m *als.StreamAccessLogsMessage) *orders {
 		for _, namespace := range s.Namespaces {
 			for _, key := range s.Keys {
 				v, ok := p.GetMetadata().GetFilterMetadata()[namespace].GetFields()[key].GetKind().(*structpb.Value_StringValue)
-				if ok && v.StringValue != "" && len(v.StringValue) <= lease.MaxLen {
+				if ok && v.StringValue != "" && len(v.StringValue) <= leases.MaxLen {
 					tokens = append(tokens, v.StringValue)
 				}
 			}
@@ -53,7 +53,7 @@ func byGeneratedCode(s *server, m *als.StreamAccessLogsMessage) *orders {
 // FuzzDecode: no message makes decode fail, and one that is in order means
 // what generated code makes of it.
 func FuzzDecode(f *testing.F) {
-	s := newServer(newLeases(), Config{Namespaces: []string{rateLimit, "n"}, Keys: []string{"lease", "k"}, MaxEntries: 4})
+	s := newServer(newRecorder(), Config{Namespaces: []string{rateLimit, "n"}, Keys: []string{"lease", "k"}, MaxEntries: 4})
 	two := entryWith(end, map[string]map[string]any{rateLimit: {"lease": "a", "k": "b"}, "n": {"k": "c", "lease": 1}, "": {"": ""}})
 	for _, m := range []*als.StreamAccessLogsMessage{
 		{},
@@ -72,7 +72,7 @@ func FuzzDecode(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) {
 		o := s.decode(data)
 		for _, token := range slices.Concat(o.renew, o.release) {
-			if token == "" || len(token) > lease.MaxLen {
+			if token == "" || len(token) > leases.MaxLen {
 				t.Errorf("a token of %d characters", len(token))
 			}
 		}
@@ -86,7 +86,7 @@ func FuzzDecode(f *testing.F) {
 			t.Fatal(err)
 		}
 		got, want := s.decode(encoded), byGeneratedCode(s, m)
-		for _, o := range []*orders{got, want} {
+		for _, o := range []*changes{got, want} {
 			slices.Sort(o.renew) // maps have no order
 			slices.Sort(o.release)
 		}
@@ -97,7 +97,7 @@ func FuzzDecode(f *testing.F) {
 }
 
 func BenchmarkDecode(b *testing.B) {
-	s := newServer(newLeases(), Config{})
+	s := newServer(newRecorder(), Config{})
 	list := make([]*datapb.HTTPAccessLogEntry, 16)
 	for i := range list {
 		list[i] = entry(end, "AQAAAAB_s9iHh-TqAxgAAAAAAAAAAEN6cW5kS0dHWmFqV0tYDzE6ZDY6dGVuYW50MTp4AWMGdGVuYW50wKkHZmFrZS1zaWduYXR1cmU")

@@ -20,23 +20,24 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 
 	"github.com/headgate-rls/headgate/ratelimit"
+	"github.com/headgate-rls/headgate/ratelimit/leases"
 )
 
 const rateLimit = "envoy.filters.http.ratelimit"
 
-// leases records its calls. With a gate each call waits until something
+// A recorder records its calls. With a gate each call waits until something
 // can be received from it, or the call's time is over.
-type leases struct {
+type recorder struct {
 	mu      sync.Mutex
 	calls   []string // "renew a b"
-	watched map[ratelimit.OwnerID]int
+	watched map[leases.OwnerID]int
 	gate    chan struct{}
 	late    int // calls whose time was over
 }
 
-func newLeases() *leases { return &leases{watched: map[ratelimit.OwnerID]int{}} }
+func newRecorder() *recorder { return &recorder{watched: map[leases.OwnerID]int{}} }
 
-func (l *leases) Lease(ctx context.Context, domain, op string, tokens []string) (owners []ratelimit.OwnerID) {
+func (l *recorder) Apply(ctx context.Context, domain string, a leases.Action, tokens []string) (owners []leases.OwnerID) {
 	l.mu.Lock()
 	gate := l.gate
 	l.mu.Unlock()
@@ -51,7 +52,7 @@ func (l *leases) Lease(ctx context.Context, domain, op string, tokens []string) 
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.late += late
-	call := op + " " + strings.Join(tokens, " ")
+	call := string(a) + " " + strings.Join(tokens, " ")
 	if domain == "" || ctx.Err() != nil && late == 0 {
 		call = "bad call: " + call
 	}
@@ -64,7 +65,7 @@ func (l *leases) Lease(ctx context.Context, domain, op string, tokens []string) 
 	return owners
 }
 
-func (l *leases) Watch(owner ratelimit.OwnerID) func() {
+func (l *recorder) Watch(owner leases.OwnerID) func() {
 	by := func(n int) {
 		l.mu.Lock()
 		defer l.mu.Unlock()
@@ -75,21 +76,21 @@ func (l *leases) Watch(owner ratelimit.OwnerID) func() {
 }
 
 // got returns the calls so far.
-func (l *leases) got() []string {
+func (l *recorder) got() []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return slices.Clone(l.calls)
 }
 
 // logs returns how many access logs are open that stand for an owner.
-func (l *leases) logs(owner string) int {
+func (l *recorder) logs(owner string) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.watched[idOf(owner)]
 }
 
 // A token "NAME/…" is a lease of NAME's.
-func idOf(name string) (id ratelimit.OwnerID) {
+func idOf(name string) (id leases.OwnerID) {
 	copy(id[:], name)
 	return id
 }
@@ -133,7 +134,7 @@ func (l *lockedLog) String() string {
 // A harness is a server and a client of it.
 type harness struct {
 	testing.TB
-	leases *leases
+	leases *recorder
 	counts counts
 	log    lockedLog
 	conn   *grpc.ClientConn
@@ -143,7 +144,7 @@ type harness struct {
 // setup serves s, or h.leases without it.
 func setup(t testing.TB, s Leases, conf Config, opts ...grpc.ServerOption) *harness {
 	t.Helper()
-	h := &harness{TB: t, leases: newLeases()}
+	h := &harness{TB: t, leases: newRecorder()}
 	if s == nil {
 		s = h.leases
 	}

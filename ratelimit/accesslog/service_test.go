@@ -17,10 +17,11 @@ import (
 	"github.com/headgate-rls/headgate/descriptors"
 	"github.com/headgate-rls/headgate/limit"
 	"github.com/headgate-rls/headgate/ratelimit"
+	"github.com/headgate-rls/headgate/ratelimit/leases"
 )
 
-// The service is what streams speak to.
-var _ Leases = (*ratelimit.Service)(nil)
+// The tracker is what streams speak to.
+var _ Leases = (*leases.Tracker)(nil)
 
 // A world is the service on a backend at a time that the test sets.
 type world struct {
@@ -80,10 +81,10 @@ func (w *world) acquire() string {
 
 func (w *world) inFlight() (n int64) {
 	w.Helper()
-	if err := w.Join(context.Background()); err != nil {
+	if err := w.Leases().Join(context.Background()); err != nil {
 		w.Fatal(err)
 	}
-	list, complete := w.InFlight()
+	list, complete := w.Leases().InFlight()
 	if !complete {
 		w.Error("the count is not complete")
 	}
@@ -105,10 +106,10 @@ func (m *events) of(name string) counter {
 	return c.(counter)
 }
 
-func (m *events) Lease(domain, rule string) *ratelimit.LeaseCounters {
-	var c ratelimit.LeaseCounters
+func (m *events) Lease(domain, rule string) *leases.Counters {
+	var c leases.Counters
 	for i := range c {
-		c[i] = m.of(domain + "/" + rule + " " + ratelimit.LeaseEvent(i).String())
+		c[i] = m.of(domain + "/" + rule + " " + leases.Event(i).String())
 	}
 	return &c
 }
@@ -127,11 +128,11 @@ func (m *events) Refusals(string, string, string) ratelimit.Counter { return m.o
 func (m *events) Tier(string, string, string) ratelimit.Counter { return m.of("tier") }
 func (m *events) Degraded(string, string)                       {}
 
-// TestService: a lease lives on as long as periodic entries come, and ends with
+// TestEntriesReachTheTracker: a lease lives on as long as periodic entries come, and ends with
 // its request's end. What is counted is counted for the rule that granted it.
-func TestService(t *testing.T) {
+func TestEntriesReachTheTracker(t *testing.T) {
 	w := newWorld(t, 100)
-	h := setup(t, w.Service, Config{})
+	h := setup(t, w.Leases(), Config{})
 	kept, lost := w.acquire(), w.acquire()
 	s := h.open()
 	for i := 1; i <= 4; i++ {
@@ -155,11 +156,11 @@ func TestService(t *testing.T) {
 	}
 }
 
-// TestManyEnds: one message may end more than one call of the service takes.
-func TestManyEnds(t *testing.T) {
+// TestMessageMayEndManyLeases: one message may end more than one call of the service takes.
+func TestMessageMayEndManyLeases(t *testing.T) {
 	const n = 700
 	w := newWorld(t, n)
-	h := setup(t, w.Service, Config{})
+	h := setup(t, w.Leases(), Config{})
 	var list []*datapb.HTTPAccessLogEntry
 	for range n {
 		list = append(list, entry(end, w.acquire()))
@@ -176,7 +177,7 @@ func TestManyEnds(t *testing.T) {
 func BenchmarkRenewals(b *testing.B) {
 	const entries = 16
 	w := newWorld(b, entries)
-	h := setup(b, w.Service, Config{})
+	h := setup(b, w.Leases(), Config{})
 	list := make([]*datapb.HTTPAccessLogEntry, entries)
 	for i := range list {
 		list[i] = entry(periodic, w.acquire())

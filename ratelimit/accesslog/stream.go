@@ -5,7 +5,6 @@ import (
 	"errors"
 	"io"
 	"time"
-	"unicode/utf8"
 
 	als "github.com/envoyproxy/go-control-plane/envoy/service/accesslog/v3"
 	"google.golang.org/grpc"
@@ -15,37 +14,39 @@ import (
 	"google.golang.org/protobuf/types/known/emptypb"
 
 	"github.com/headgate-rls/headgate/ratelimit"
+	"github.com/headgate-rls/headgate/ratelimit/leases"
 )
 
 const (
 	// maxWaiting is how many bytes of tokens may wait for the backend, per
 	// stream. Beyond it the stream is not read.
 	maxWaiting = 1 << 20
-	// maxDelayed is how many bytes of tokens of ends may be kept back, of all
-	// streams together. Beyond it ends are passed on at once.
+	// maxDelayed is how many bytes of tokens of ends may be delayed, of all
+	// streams together. Beyond it ends are applied at once.
 	maxDelayed = 64 << 20
-	// linger is for how long a stream whose context has ended is still read:
-	// ends that have arrived already are not to be lost.
+	// linger is how long a stream is read after its context has ended, so that
+	// ends that have arrived are not lost.
 	linger = 100 * time.Millisecond
-	// maxOwner bounds a proxy's name in logs.
-	maxOwner = 256
 	// maxOwners bounds the owners that one stream stands for.
 	maxOwners = 16
 )
 
-// A reader is a stream. One goroutine receives; the handler's own does what the
-// messages say, all that have come while it was busy at once.
+// domain names the access log where a tracker logs tokens that are not its own.
+const domain = "accesslog"
+
+// A reader reads a stream. One goroutine receives messages. The handler's
+// goroutine applies them: messages that arrive while it is busy are merged.
 type reader struct {
 	*server
 	stream grpc.ServerStream
 	owner  string // the sender's name, for logs; receive sets it before the first message is in inbox
 
-	inbox chan *orders  // at most one; closed when nothing more comes
+	inbox chan *changes // at most one; closed when nothing more comes
 	err   error         // why; set before inbox is closed
-	over  chan struct{} // closed when the handler returns
+	done  chan struct{} // closed when the handler returns
 
 	ends    []delayedEnds // in the order in which they are due
-	watched map[ratelimit.OwnerID]func()
+	watched map[leases.OwnerID]func()
 }
 
 // delayedEnds are tokens of requests that have ended.
@@ -56,7 +57,7 @@ type delayedEnds struct {
 }
 
 func newReader(s *server, stream grpc.ServerStream) *reader {
-	r := &reader{server: s, stream: stream, inbox: make(chan *orders, 1), over: make(chan struct{})}
+	r := &reader{server: s, stream: stream, inbox: make(chan *changes, 1), done: make(chan struct{})}
 	if md, ok := metadata.FromIncomingContext(stream.Context()); ok {
 		if values := md[ratelimit.MetadataOwner]; len(values) > 0 {
 			r.owner = ownerName(values[0])
@@ -65,24 +66,16 @@ func newReader(s *server, stream grpc.ServerStream) *reader {
 	return r
 }
 
-// ownerName returns a proxy's name, "" if it is none that can be used.
-func ownerName[T []byte | string](name T) string {
-	if len(name) > maxOwner || !utf8.ValidString(string(name)) {
-		return ""
-	}
-	return string(name)
-}
-
-// run returns when the stream is over, and what it ends with.
+// run returns when the stream has ended, with its status.
 func (r *reader) run() error {
 	ctx := r.stream.Context()
 	defer r.unwatch()
-	defer close(r.over)
-	defer r.tellEnds(ctx, time.Time{})
+	defer close(r.done)
+	defer r.flushEnds(ctx, time.Time{})
 	r.Panics.Go("access log", func() {
 		defer close(r.inbox)
 		if err := r.Panics.Do("access log", r.receive); err != nil {
-			r.err = status.Error(codes.Internal, "an entry could not be handled")
+			r.err = status.Error(codes.Internal, "internal error")
 		}
 	})
 	silent := time.NewTimer(r.FirstEntry)
@@ -97,22 +90,22 @@ func (r *reader) run() error {
 				return r.finish()
 			}
 			silent.Stop()
-			r.do(ctx, o)
+			r.handle(ctx, o)
 		case now := <-due.C:
-			r.tellEnds(ctx, now)
+			r.flushEnds(ctx, now)
 		case <-silent.C:
-			return status.Errorf(codes.DeadlineExceeded, "the access log has sent nothing within %v", r.FirstEntry)
+			return status.Errorf(codes.DeadlineExceeded, "the access log sent no entry within %v", r.FirstEntry)
 		case <-done:
 			done, timeout = nil, time.After(linger)
 		case <-timeout:
 			select {
 			case o, ok := <-r.inbox:
 				if ok {
-					r.do(ctx, o)
+					r.handle(ctx, o)
 				}
 			default:
 			}
-			return status.Error(codes.Unavailable, "the server ends the stream")
+			return status.Error(codes.Unavailable, "the server closed the stream")
 		}
 		if len(r.ends) > 0 {
 			due.Reset(time.Until(r.ends[0].due))
@@ -120,7 +113,7 @@ func (r *reader) run() error {
 	}
 }
 
-// finish answers a stream from which nothing more comes.
+// finish answers a stream that the client has closed.
 func (r *reader) finish() error {
 	if errors.Is(r.err, io.EOF) {
 		return r.stream.SendMsg(new(als.StreamAccessLogsResponse))
@@ -136,33 +129,33 @@ func (r *reader) receive() {
 		// as it was sent.
 		var m emptypb.Empty
 		if r.err = r.stream.RecvMsg(&m); r.err != nil {
-			r.ended()
+			r.logBroken()
 			return
 		}
 		o := r.decode(m.ProtoReflect().GetUnknown())
 		if first && r.owner == "" {
 			r.owner = o.node
 		}
-		if !r.put(o) {
+		if !r.enqueue(o) {
 			return
 		}
 	}
 }
 
-// ended tells of streams that neither side has ended.
-func (r *reader) ended() {
+// logBroken logs the end of a stream that neither side has ended.
+func (r *reader) logBroken() {
 	switch status.Code(r.err) {
 	case codes.Canceled, codes.DeadlineExceeded:
 	default:
 		if !errors.Is(r.err, io.EOF) {
-			r.warn(badStream, "an access log's stream is broken; what it had sent may be lost", "owner", r.owner, "error", r.err)
+			r.warn("access log stream failed; entries may be lost", "owner", r.owner, "error", r.err)
 		}
 	}
 }
 
-// put leaves o in the inbox, together with what waits there. If that would be
-// too much it waits. It returns false if the handler has returned.
-func (r *reader) put(o *orders) bool {
+// enqueue puts o into the inbox, merged with what is there, and waits if there is
+// too much. It returns false if the handler has returned.
+func (r *reader) enqueue(o *changes) bool {
 	select {
 	case waiting := <-r.inbox:
 		if waiting.size+o.size > maxWaiting {
@@ -176,32 +169,32 @@ func (r *reader) put(o *orders) bool {
 	select {
 	case r.inbox <- o:
 		return true
-	case <-r.over:
+	case <-r.done:
 		return false
 	}
 }
 
-// do does what messages say. Renewals come first: an end that came with one is
-// later.
-func (r *reader) do(ctx context.Context, o *orders) {
+// handle applies messages. Renewals come first: the end of a request comes after
+// its renewals.
+func (r *reader) handle(ctx context.Context, o *changes) {
 	for e, n := range o.events {
 		if n > 0 {
 			r.Count(Event(e), n)
 		}
 	}
 	if bad, dropped := o.events[EntryMalformed], o.events[EntryDropped]; bad+dropped > 0 {
-		r.warn(badEntries, "entries of an access log are left out", "owner", r.owner, "malformed", bad, "beyond_the_bound", dropped)
+		r.warn("access log entries ignored", "owner", r.owner, "malformed", bad, "dropped", dropped)
 	}
-	r.lease(ctx, ratelimit.OpRenew, o.renew)
+	r.apply(ctx, leases.Renew, o.renew)
 	if len(o.release) > 0 {
-		r.delay(ctx, o.release)
+		r.delayEnds(ctx, o.release)
 	}
 }
 
-// delay keeps ends back for EndDelay. Envoy tells of each end a second time, by
-// a call, which is as fast and says more: with a lease that has ended before,
-// that call would look like one of a lease that was lost.
-func (r *reader) delay(ctx context.Context, tokens []string) {
+// delayEnds delays ends by EndDelay. Envoy reports each end by a call as well. If
+// the access log ended the lease first, that call would count as the end of an
+// unknown lease.
+func (r *reader) delayEnds(ctx context.Context, tokens []string) {
 	e := delayedEnds{time.Now().Add(r.EndDelay), tokens, 0}
 	for _, token := range tokens {
 		e.size += len(token) + tokenOverhead
@@ -211,16 +204,16 @@ func (r *reader) delay(ctx context.Context, tokens []string) {
 		all += r.ends[i].size
 	}
 	if all > maxWaiting {
-		r.tellEnds(ctx, time.Time{})
+		r.flushEnds(ctx, time.Time{})
 	}
 	r.ends = append(r.ends, e)
 	if r.delayed.Add(int64(e.size)) > maxDelayed {
-		r.tellEnds(ctx, time.Time{})
+		r.flushEnds(ctx, time.Time{})
 	}
 }
 
-// tellEnds tells of the ends that are due at now, or of all at the zero time.
-func (r *reader) tellEnds(ctx context.Context, now time.Time) {
+// flushEnds applies the ends that are due at now, or all if now is zero.
+func (r *reader) flushEnds(ctx context.Context, now time.Time) {
 	n, size := 0, 0
 	var tokens []string
 	for n < len(r.ends) && (now.IsZero() || !r.ends[n].due.After(now)) {
@@ -230,27 +223,27 @@ func (r *reader) tellEnds(ctx context.Context, now time.Time) {
 	}
 	r.ends = append(r.ends[:0], r.ends[n:]...)
 	r.delayed.Add(int64(-size))
-	r.lease(ctx, ratelimit.OpEnd, tokens)
+	r.apply(ctx, leases.End, tokens)
 }
 
-func (r *reader) lease(ctx context.Context, op string, tokens []string) {
+func (r *reader) apply(ctx context.Context, a leases.Action, tokens []string) {
 	if len(tokens) == 0 {
 		return
 	}
-	// It is done although the stream may be over.
+	// The stream may have ended; the leases must end all the same.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.Timeout)
 	defer cancel()
-	for _, owner := range r.leases.Lease(ctx, domain, op, tokens) {
+	for _, owner := range r.leases.Apply(ctx, domain, a, tokens) {
 		if r.watched[owner] == nil && len(r.watched) < maxOwners {
 			if r.watched == nil {
-				r.watched = map[ratelimit.OwnerID]func(){}
+				r.watched = map[leases.OwnerID]func(){}
 			}
 			r.watched[owner] = r.leases.Watch(owner)
 		}
 	}
 }
 
-// unwatch says that the stream is over.
+// unwatch notes that the stream has ended.
 func (r *reader) unwatch() {
 	for _, closed := range r.watched {
 		closed()

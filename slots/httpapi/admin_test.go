@@ -91,7 +91,7 @@ func TestAdminIsGuarded(t *testing.T) {
 		s.do(t, c[0], c[1], "", "Authorization", "Bearer x").is(t, 401)
 	}
 	closed := newServer(t, newScheduler(t, slots.Settings{}), func(c *Config) { c.Guard = nil })
-	closed.admin(t, "GET", configPath, "").is(t, 401).says(t, "start headgate with HEADGATE_ADMIN_TOKEN set")
+	closed.admin(t, "GET", configPath, "").is(t, 401).says(t, "the admin API is disabled: set HEADGATE_ADMIN_TOKEN")
 	if log := s.log.String() + closed.log.String(); strings.Contains(log, adminToken) {
 		t.Errorf("the log tells the token: %s", log)
 	}

@@ -6,14 +6,9 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/headgate-rls/headgate/internal/units"
 	"github.com/headgate-rls/headgate/internal/web"
 	"github.com/headgate-rls/headgate/slots"
-)
-
-// Bounds of bodies, in bytes.
-const (
-	maxBody  = 64 << 10
-	maxBatch = 512 << 10
 )
 
 // replayedHeader tells that the event had the slot already.
@@ -145,5 +140,5 @@ func (h *Handlers) batchResult(r *http.Request, eventID string, b slots.BatchRes
 func (h *Handlers) batchFailure(r *http.Request, eventID string, err error) batchFailure {
 	e := explain(err)
 	h.logFailure(r, e.status, err)
-	return batchFailure{e.status, eventID, http.StatusText(e.status), e.message, seconds(e.retry)}
+	return batchFailure{e.status, eventID, http.StatusText(e.status), e.message, units.CeilSeconds(e.retry)}
 }

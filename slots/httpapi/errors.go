@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/headgate-rls/headgate/internal/units"
 	"github.com/headgate-rls/headgate/internal/web"
 	"github.com/headgate-rls/headgate/slots"
 )
@@ -68,6 +69,8 @@ func passing(err error) string {
 		return pausedMessage
 	case errors.Is(err, slots.ErrOverloaded):
 		return overloadedMessage
+	case errors.Is(err, slots.ErrClaimUnderWay):
+		return slots.ErrClaimUnderWay.Error()
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
 		return timeoutMessage
 	case errors.As(err, &retry), slots.KindOf(err) != slots.Failed:
@@ -84,15 +87,12 @@ func retryAfter(err error) time.Duration {
 	return leastRetry
 }
 
-// seconds rounds up.
-func seconds(d time.Duration) int64 { return int64((d + time.Second - 1) / time.Second) }
-
 // fail answers with the error.
 func (h *Handlers) fail(w http.ResponseWriter, r *http.Request, err error) {
 	e := explain(err)
 	h.logFailure(r, e.status, err)
 	if e.retry > 0 {
-		w.Header().Set("Retry-After", strconv.FormatInt(seconds(e.retry), 10))
+		w.Header().Set("Retry-After", strconv.FormatInt(units.CeilSeconds(e.retry), 10))
 	}
 	web.Error(w, e.status, e.message)
 }

@@ -10,7 +10,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"net/http"
 	"time"
 
 	"github.com/headgate-rls/headgate/internal/web"
@@ -75,9 +74,3 @@ func New(c Config) (*Handlers, error) {
 	}
 	return h, nil
 }
-
-// API returns the handler of /api/v1/… and of the page /slots and what is below it.
-func (h *Handlers) API() http.Handler { return h.serve(h.apiRoutes()) }
-
-// Admin returns the handler of /admin/…, with the guard in front of it.
-func (h *Handlers) Admin() http.Handler { return h.guard.Wrap(h.serve(h.adminRoutes())) }

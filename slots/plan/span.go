@@ -40,7 +40,8 @@ func (c *Calendar) Span(startMs, sizeMs int64) (fromMs, toMs int64, ok bool) {
 	begin := start + reachMs // of a window: before it
 	end := begin + sizeMs
 	w := walker{calendar: c}
-	for from, to := start, start; to < end; {
+	for to := start; to < end; {
+		var from int64
 		from, to = w.stretch(to, end)
 		fromMs, toMs = gridAfter(from, sizeMs), gridBefore(to, sizeMs)
 		if fromMs < toMs && fromMs < begin {

@@ -5,19 +5,22 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"slices"
+	"time"
 
+	"github.com/headgate-rls/headgate/internal/sqldb"
 	"github.com/headgate-rls/headgate/slots"
 	"github.com/headgate-rls/headgate/slots/plan"
 )
 
 // ActiveConfig implements slots.Store.
 func (db *DB) ActiveConfig(ctx context.Context, name string) (slots.Config, error) {
-	return db.config(ctx, db.pools.read, "read a config", db.dialect.statements.activeConfig.with(name))
+	return db.config(ctx, db.sql.Read, "read a config", db.dialect.statements.activeConfig.with(name))
 }
 
 // config runs a query for one config.
-func (db *DB) config(ctx context.Context, on runner, op string, q query) (slots.Config, error) {
+func (db *DB) config(ctx context.Context, on sqldb.Session, op string, q query) (slots.Config, error) {
 	var found []slots.Config
 	err := db.rows(ctx, on, op, q, func(rows *sql.Rows) error {
 		c, err := db.scanConfig(rows)
@@ -36,7 +39,7 @@ func (db *DB) config(ctx context.Context, on runner, op string, q query) (slots.
 // ActiveConfigs implements slots.Store.
 func (db *DB) ActiveConfigs(ctx context.Context, limit int) (configs []slots.Config, err error) {
 	q := db.dialect.statements.activeConfigs.with(limit)
-	err = db.rows(ctx, db.pools.read, "read the configs", q, func(rows *sql.Rows) error {
+	err = db.rows(ctx, db.sql.Read, "read the configs", q, func(rows *sql.Rows) error {
 		c, err := db.scanConfig(rows)
 		configs = append(configs, c)
 		return err
@@ -65,9 +68,55 @@ func (db *DB) scanConfig(rows *sql.Rows) (c slots.Config, err error) {
 // manyConfigs bounds the configs that PutConfig looks at.
 const manyConfigs = 100_000
 
-// PutConfig implements slots.Store. The generation comes first: its row makes
-// those who put configs wait for each other.
+// PutConfig implements slots.Store. It never waits long for claims that are under way, since
+// others would queue up behind it; it tries again until ctx ends.
 func (db *DB) PutConfig(ctx context.Context, c slots.Config, o slots.PutOptions) (put slots.Config, err error) {
+	var held error
+	for try := 0; ; try++ {
+		put, err = db.putConfig(ctx, c, o, try)
+		switch {
+		case errors.Is(err, slots.ErrClaimUnderWay):
+			held = err
+		case err != nil && held != nil && ctx.Err() != nil:
+			return put, held // rather than that time is up
+		default:
+			return put, err
+		}
+		timer := time.NewTimer(gatePause/2 + rand.N(gatePause))
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return put, held
+		}
+	}
+}
+
+// gateWait bounds how long a change of a config waits for claims under way at a time, gatePause
+// is about how long it stands back then.
+const gateWait, gatePause = 50 * time.Millisecond, 100 * time.Millisecond
+
+// shutGates takes the gates of versions. The error is slots.ErrClaimUnderWay if a claim holds
+// one.
+func (db *DB) shutGates(ctx context.Context, tx *sql.Tx, ids []string, try int) error {
+	const op = "put a config"
+	if db.dialect.shut == nil || len(ids) == 0 {
+		return nil
+	}
+	var gates []query
+	for _, id := range ids {
+		gates = append(gates, db.dialect.statements.gateAll.with(id))
+	}
+	err := db.fail(ctx, op, db.dialect.shut(ctx, db.sql, tx, gates, try))
+	if slots.KindOf(err) == slots.Held {
+		return &slots.StoreError{Kind: slots.Held, Op: op, Err: fmt.Errorf("%w (%w)", slots.ErrClaimUnderWay, err)}
+	}
+	return err
+}
+
+// putConfig is one try. The generation comes first: its row makes those who put configs wait
+// for each other.
+func (db *DB) putConfig(ctx context.Context, c slots.Config, o slots.PutOptions, try int) (put slots.Config, err error) {
 	const op = "put a config"
 	options, err := optionsText(c.Options)
 	if err != nil {
@@ -86,14 +135,16 @@ func (db *DB) PutConfig(ctx context.Context, c slots.Config, o slots.PutOptions)
 		if err != nil {
 			return err
 		}
-		if err := db.holdConfigs(ctx, tx, move); err != nil {
+		if err := db.holdConfigs(ctx, tx, move, try); err != nil {
 			return err
 		}
 		steps := []query{s.deactivate.with(c.Name), insert}
 		if move.count {
 			to := o.SeriesOf(c)
-			steps = append(steps, s.dropFrontiers.with(to.Scope, to.SizeMs), s.dropRuns.with(to.Scope, to.SizeMs),
-				s.dropWindows.with(to.Scope, to.SizeMs), s.recount.with(to.Scope, to.SizeMs, db.at(o.KeptMs)))
+			steps = append(steps, s.dropFrontiers.with(to.Scope, to.SizeMs), s.dropRuns.with(to.Scope, to.SizeMs))
+			if err := db.nextEpoch(ctx, tx, to); err != nil {
+				return err
+			}
 		}
 		for _, q := range steps {
 			if _, err := db.change(ctx, tx, op, q); err != nil {
@@ -109,6 +160,18 @@ func (db *DB) PutConfig(ctx context.Context, c slots.Config, o slots.PutOptions)
 	return put, nil
 }
 
+// nextEpoch has the rows of all windows of a series count for nothing, however many there
+// are. Each is counted again when it is claimed; what is over is purged.
+func (db *DB) nextEpoch(ctx context.Context, tx *sql.Tx, to slots.Series) error {
+	const op = "begin an epoch"
+	s := &db.dialect.statements
+	n, err := db.change(ctx, tx, op, s.bumpEpoch.with(to.Scope, to.SizeMs))
+	if n == 0 && err == nil {
+		_, err = db.change(ctx, tx, op, s.addEpoch.with(to.Scope, to.SizeMs))
+	}
+	return err
+}
+
 // A move is what a new version of a config means for windows.
 type move struct {
 	hold  []string // versions whose claims must not be under way
@@ -118,16 +181,11 @@ type move struct {
 
 // holdConfigs waits for claims under way, and then looks whether the config may leave its
 // scope: one of them may have been for its first slot.
-func (db *DB) holdConfigs(ctx context.Context, tx *sql.Tx, m move) error {
+func (db *DB) holdConfigs(ctx context.Context, tx *sql.Tx, m move, try int) error {
 	const op = "put a config"
 	s := &db.dialect.statements
-	for _, id := range m.hold {
-		if s.gateAll.text == "" {
-			break
-		}
-		if _, err := db.change(ctx, tx, op, s.gateAll.with(id)); err != nil {
-			return err
-		}
+	if err := db.shutGates(ctx, tx, m.hold, try); err != nil {
+		return err
 	}
 	for _, scope := range m.leave {
 		var id string
@@ -171,7 +229,7 @@ func (db *DB) planMove(ctx context.Context, tx *sql.Tx, c slots.Config, o slots.
 }
 
 // readableConfigs runs a query for configs and leaves out those that cannot be read.
-func (db *DB) readableConfigs(ctx context.Context, on runner, op string, q query) (found []slots.Config, unreadable bool, err error) {
+func (db *DB) readableConfigs(ctx context.Context, on sqldb.Session, op string, q query) (found []slots.Config, unreadable bool, err error) {
 	err = db.rows(ctx, on, op, q, func(rows *sql.Rows) error {
 		c, err := db.scanConfig(rows)
 		if err != nil {
@@ -205,7 +263,7 @@ func (db *DB) Scope(ctx context.Context, want string) (string, error) {
 	case scope != "":
 		return scope, nil
 	}
-	if _, err := db.change(ctx, db.pools.write, op, db.dialect.statements.setScope.with(want)); err != nil {
+	if _, err := db.change(ctx, db.sql.Write, op, db.dialect.statements.setScope.with(want)); err != nil {
 		return "", err
 	}
 	scope, _, err = db.control(ctx, controlScope)
@@ -221,16 +279,16 @@ func (db *DB) Adopted(ctx context.Context) (bool, error) {
 // control reads a row of RL_SLOT_CTL.
 func (db *DB) control(ctx context.Context, name string) (holder string, ok bool, err error) {
 	var text sql.NullString
-	ok, err = db.row(ctx, db.pools.write, "read RL_SLOT_CTL", db.dialect.statements.control.with(name), &text)
+	ok, err = db.row(ctx, db.sql.Write, "read RL_SLOT_CTL", db.dialect.statements.control.with(name), &text)
 	return text.String, ok, err
 }
 
 // Generation implements slots.Store.
 func (db *DB) Generation(ctx context.Context) (n int64, err error) {
-	return db.readGeneration(ctx, db.pools.read)
+	return db.readGeneration(ctx, db.sql.Read)
 }
 
-func (db *DB) readGeneration(ctx context.Context, on runner) (n int64, err error) {
+func (db *DB) readGeneration(ctx context.Context, on sqldb.Session) (n int64, err error) {
 	const op = "read the generation"
 	ok, err := db.row(ctx, on, op, db.dialect.statements.generation.with(), &n)
 	if err == nil && !ok {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/headgate-rls/headgate/slots"
+	"github.com/headgate-rls/headgate/test/testenv"
 	"github.com/jackc/pgx/v5"
 )
 
@@ -44,12 +45,36 @@ func TestPlans(t *testing.T) {
 				t.Errorf("%s does not use %s:\n%s", c.name, c.index, plan)
 			}
 		}
+		if purge := st.purgeWindows.with(db.at(4000), db.at(time.Now().UnixMilli()), 10); purge.Text != "" {
+			if plan := strings.ToLower(explain(t, db, purge)); !uses(plan, "rl_wndw_ct_i02x") {
+				t.Errorf("purgeWindows does not use rl_wndw_ct_i02x:\n%s", plan)
+			}
+		}
 		plan := strings.ToLower(explain(t, db, st.provision.with(s.Scope, s.SizeMs, db.at(mid), 100)))
 		t.Logf("provision: %s", plan)
 		if !uses(plan, "rl_event_slot_dtl_i03x") {
 			t.Errorf("provision does not use rl_event_slot_dtl_i03x to count:\n%s", plan)
 		}
 	})
+}
+
+// PostgreSQL reads no table from end to end that nobody has run ANALYZE on: it would go on with
+// that plan when the table has grown.
+func TestPostgresScansNoFreshTable(t *testing.T) {
+	db := migrated(t, shared(testenv.Postgres).create(t))
+	schedule(t, db, "fresh", 0, 3)
+	s, st := slots.Series{Scope: "fresh", SizeMs: 4000}, &db.dialect.statements
+	for name, q := range map[string]query{
+		"find": db.dialect.find([]string{"e1", "e2"}), "peek": st.peek.with(s.Scope, s.SizeMs, db.at(0)),
+		"windows": st.windows.with(s.Scope, s.SizeMs, db.at(0), db.at(40_000), 10), "run": st.run.with(s.Scope, s.SizeMs, int64(5), db.at(0)),
+		"make": st.make.with(s.Scope, s.SizeMs, db.at(0), db.at(4000)), "lock": st.lock.with(s.Scope, s.SizeMs, db.at(0), int64(5), "first"),
+		"count": st.count.with(s.Scope, db.at(0), db.at(4000)), "since": st.since.with(db.at(0), db.at(0), "", 10),
+		"activeConfig": st.activeConfig.with("fresh"),
+	} {
+		if plan := strings.ToLower(explain(t, db, q)); strings.Contains(plan, "seq scan") {
+			t.Errorf("%s scans a table:\n%s", name, plan)
+		}
+	}
 }
 
 // uses tells whether a plan names an index as the one that it uses. The primary
@@ -88,11 +113,11 @@ func fill(t *testing.T, db *DB, s slots.Series, rows int64) {
 		check(t, tx.Commit(ctx))
 	}
 	for _, table := range []string{"RL_WNDW_CT", "RL_EVENT_SLOT_DTL", "RL_WNDW_FRONTIER_TRK"} {
-		text := map[string]string{"mysql": "ANALYZE TABLE " + table}[db.dialect.name]
+		text := map[string]string{"mysql": "ANALYZE TABLE " + table}[db.dialect.Name]
 		if text == "" {
 			text = "ANALYZE " + table
 		}
-		rows, err := db.pools.write.QueryContext(ctx, text)
+		rows, err := db.sql.Write.QueryContext(ctx, text)
 		check(t, err)
 		check(t, rows.Close())
 	}
@@ -101,26 +126,26 @@ func fill(t *testing.T, db *DB, s slots.Series, rows int64) {
 // explain returns the database's plan of a statement, as text.
 func explain(t *testing.T, db *DB, q query) string {
 	t.Helper()
-	prefix := map[string]string{"sqlite": "EXPLAIN QUERY PLAN ", "mysql": "EXPLAIN FORMAT=TRADITIONAL "}[db.dialect.name]
+	prefix := map[string]string{"sqlite": "EXPLAIN QUERY PLAN ", "mysql": "EXPLAIN FORMAT=TRADITIONAL "}[db.dialect.Name]
 	if prefix == "" {
 		prefix = "EXPLAIN "
 	}
-	if db.dialect.name == "postgres" {
+	if db.dialect.Name == "postgres" {
 		// The plan for whatever arguments come, as cached statements use it.
-		conn, err := db.pools.read.Conn(soon(t))
+		conn, err := db.sql.Read.Conn(soon(t))
 		check(t, err)
 		defer conn.Close()
 		var args []string
-		for _, a := range q.args {
+		for _, a := range q.Args {
 			args = append(args, postgresLiteral(a))
 		}
-		for _, text := range []string{"SET plan_cache_mode = force_generic_plan", "DEALLOCATE ALL", "PREPARE q AS " + q.text} {
+		for _, text := range []string{"SET plan_cache_mode = force_generic_plan", "DEALLOCATE ALL", "PREPARE q AS " + q.Text} {
 			_, err = conn.ExecContext(soon(t), text, pgx.QueryExecModeSimpleProtocol)
 			check(t, err)
 		}
-		return planOf(t, conn, query{text: prefix + "EXECUTE q(" + strings.Join(args, ", ") + ")", args: []any{pgx.QueryExecModeSimpleProtocol}})
+		return planOf(t, conn, query{Text: prefix + "EXECUTE q(" + strings.Join(args, ", ") + ")", Args: []any{pgx.QueryExecModeSimpleProtocol}})
 	}
-	return planOf(t, db.pools.read, query{text: prefix + q.text, args: q.args})
+	return planOf(t, db.sql.Read, query{Text: prefix + q.Text, Args: q.Args})
 }
 
 func postgresLiteral(arg any) string {
@@ -137,7 +162,7 @@ func planOf(t *testing.T, on interface {
 	QueryContext(context.Context, string, ...any) (*sql.Rows, error)
 }, q query) string {
 	t.Helper()
-	rows, err := on.QueryContext(soon(t), q.text, q.args...)
+	rows, err := on.QueryContext(soon(t), q.Text, q.Args...)
 	check(t, err)
 	defer rows.Close()
 	columns, err := rows.Columns()

@@ -3,6 +3,9 @@ package sqlstore
 import (
 	"context"
 	"database/sql"
+	"errors"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -36,5 +39,79 @@ func TestAConfigThatIsBeingChangedIsNoHeldWindow(t *testing.T) {
 			}
 			return nil
 		}))
+	})
+}
+
+// A process that is frozen while it assigns a slot keeps a change of the config waiting, and
+// nobody else: claims under the same version go on. When it has gone the change succeeds.
+func TestAFrozenClaimKeepsNobodyWaitingButAChange(t *testing.T) {
+	eachMigrated(t, func(t *testing.T, db *DB) {
+		if db.dialect.shut == nil {
+			t.Skip("transactions wait for each other")
+		}
+		s := slots.Series{Scope: "frozen", SizeMs: 4000}
+		c, err := db.PutConfig(soon(t), slots.Config{ID: "frozen-1", Name: "frozen", Max: 5, SizeMs: 4000, Active: true}, slots.PutOptions{})
+		check(t, err)
+		frozen, err := db.Begin(soon(t), c.ID)
+		check(t, err)
+		defer frozen.Rollback()
+		_, _, err = frozen.Lock(soon(t), s, 0, 5)
+		check(t, err)
+
+		admin, err := slots.NewScheduler(db, slots.Settings{Timeout: 2 * time.Second})
+		check(t, err)
+		done := make(chan error, 1)
+		go func() {
+			_, err := admin.PutConfig(context.Background(), slots.NewConfig{Name: "frozen", Max: 6, SizeMs: 4000})
+			done <- err
+		}()
+		var took []time.Duration
+		for err = nil; err == nil; {
+			select {
+			case err = <-done:
+				if !errors.Is(err, slots.ErrClaimUnderWay) {
+					t.Errorf("a change behind a claim that is frozen: %v", err)
+				}
+				continue
+			default:
+			}
+			began := time.Now()
+			claim, err := db.Begin(soon(t), c.ID)
+			check(t, err)
+			_, ok, err := claim.Lock(soon(t), s, int64(len(took)+1)*4000, 5)
+			claim.Rollback()
+			if !ok || err != nil {
+				t.Fatalf("a claim while a change waits: %v, %v", ok, err)
+			}
+			took = append(took, time.Since(began))
+		}
+		if len(took) < 20 { // they would wait for a second each, or for the whole change
+			t.Fatalf("%d claims in 2 s while a change waited", len(took))
+		}
+		slices.Sort(took)
+		median, longest := took[len(took)/2], took[len(took)-1]
+		t.Logf("%d claims: half took up to %v, the longest %v", len(took), median, longest)
+		if median > 100*time.Millisecond || longest > time.Second {
+			t.Errorf("half of the claims took up to %v, want 100 ms; the longest took %v, want at most 1 s", median, longest)
+		}
+		frozen.Rollback()
+		_, err = admin.PutConfig(soon(t), slots.NewConfig{Name: "frozen", Max: 6, SizeMs: 4000})
+		check(t, err)
+	})
+}
+
+// The server ends the transaction of a process that is frozen. MySQL does so only when a
+// session is idle for longer than the pool keeps one.
+func TestSessionsEndTransactionsThatAreIdle(t *testing.T) {
+	eachServer(t, func(t *testing.T, url string) {
+		db := mustOpen(t, url)
+		text := map[string]string{"postgres": "SHOW idle_in_transaction_session_timeout", "mysql": "SELECT @@SESSION.wait_timeout"}[db.dialect.Name]
+		want := map[string]string{"postgres": "10s", "mysql": "330"}[db.dialect.Name]
+		if db.dialect.Name == "mysql" && strings.Contains(one(t, db.sql.Write, "SELECT VERSION()"), "MariaDB") {
+			text, want = "SELECT @@SESSION.idle_transaction_timeout", "10"
+		}
+		if got := one(t, db.sql.Write, text); got != want {
+			t.Errorf("%s: %s, want %s", text, got, want)
+		}
 	})
 }

@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -15,8 +16,9 @@ import (
 )
 
 // names of the scripts that a dialect has.
-func names(d *dialect) (all []string) {
-	for _, s := range d.scripts() {
+func names(t *testing.T, d *dialect) (all []string) {
+	t.Helper()
+	for _, s := range scriptsOf(t, d.Dialect) {
 		all = append(all, s.name)
 	}
 	return all
@@ -28,7 +30,7 @@ func TestMigrateTwice(t *testing.T) {
 		wantError(t, db.Ping(soon(t)), "the tables of slots are missing or cannot be read: run headgate migrate")
 		applied, err := db.Migrate(soon(t))
 		check(t, err)
-		if want := names(db.dialect); !slices.Equal(applied, want) {
+		if want := names(t, db.dialect); !slices.Equal(applied, want) {
 			t.Fatalf("applied %v, want %v", applied, want)
 		}
 		check(t, db.Ping(soon(t)))
@@ -46,13 +48,13 @@ func TestMigrateNeedsDataRightsOnlyWhereNothingIsToDo(t *testing.T) {
 		check(t, err)
 		name := strings.TrimPrefix(u.Path, "/") + "_user"
 		u.User = url.UserPassword(name, "secret")
-		if admin.dialect.name == "postgres" {
-			mustExec(t, admin.pools.write, "CREATE ROLE "+name+" LOGIN PASSWORD 'secret'")
-			t.Cleanup(func() { mustExec(t, mustOpen(t, address).pools.write, "DROP OWNED BY "+name, "DROP ROLE "+name) })
+		if admin.dialect.Name == "postgres" {
+			mustExec(t, admin.sql.Write, "CREATE ROLE "+name+" LOGIN PASSWORD 'secret'")
+			t.Cleanup(func() { mustExec(t, mustOpen(t, address).sql.Write, "DROP OWNED BY "+name, "DROP ROLE "+name) })
 		} else {
-			mustExec(t, admin.pools.write, "CREATE USER "+name+" IDENTIFIED BY 'secret'")
-			t.Cleanup(func() { mustExec(t, mustOpen(t, address).pools.write, "DROP USER "+name) })
-			mustExec(t, admin.pools.write, "GRANT SELECT, INSERT, UPDATE, DELETE, EXECUTE ON "+strings.TrimPrefix(u.Path, "/")+".* TO "+name)
+			mustExec(t, admin.sql.Write, "CREATE USER "+name+" IDENTIFIED BY 'secret'")
+			t.Cleanup(func() { mustExec(t, mustOpen(t, address).sql.Write, "DROP USER "+name) })
+			mustExec(t, admin.sql.Write, "GRANT SELECT, INSERT, UPDATE, DELETE, EXECUTE ON "+strings.TrimPrefix(u.Path, "/")+".* TO "+name)
 		}
 		user := mustOpen(t, u.String())
 		if _, err := user.Migrate(soon(t)); err == nil {
@@ -60,8 +62,8 @@ func TestMigrateNeedsDataRightsOnlyWhereNothingIsToDo(t *testing.T) {
 		}
 		_, err = admin.Migrate(soon(t))
 		check(t, err)
-		if admin.dialect.name == "postgres" {
-			mustExec(t, admin.pools.write, "GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO "+name)
+		if admin.dialect.Name == "postgres" {
+			mustExec(t, admin.sql.Write, "GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO "+name)
 		}
 		if applied, err := user.Migrate(soon(t)); err != nil || len(applied) > 0 {
 			t.Errorf("with the schema up to date: applied %v, %v", applied, err)
@@ -92,7 +94,7 @@ func TestMigrateTogether(t *testing.T) {
 			})
 		}
 		wg.Wait()
-		if want := names(mustOpen(t, url).dialect); !slices.Equal(applied, want) {
+		if want := names(t, mustOpen(t, url).dialect); !slices.Equal(applied, want) {
 			t.Errorf("applied %v, want each once: %v", applied, want)
 		}
 	})
@@ -103,29 +105,29 @@ func TestMigrateTogether(t *testing.T) {
 func TestMigrateChecksums(t *testing.T) {
 	eachMigrated(t, func(t *testing.T, db *DB) {
 		history := "UPDATE RL_SCHEMA_HISTORY SET CHECKSUM_TX = 'old' WHERE SCRIPT_NM = "
-		for _, name := range names(db.dialect) {
-			if version(name) > 0 {
+		for _, name := range names(t, db.dialect) {
+			if strings.HasPrefix(name, "V") {
 				continue
 			}
-			mustExec(t, db.pools.write, history+"'"+name+"'")
+			mustExec(t, db.sql.Write, history+"'"+name+"'")
 			check(t, db.Ping(soon(t))) // a newer program may have applied it
 			applied, err := db.Migrate(soon(t))
 			if err != nil || !slices.Equal(applied, []string{name}) {
 				t.Fatalf("%s has changed, applied %v, %v", name, applied, err)
 			}
 		}
-		mustExec(t, db.pools.write, "INSERT INTO RL_SCHEMA_HISTORY (SCRIPT_NM, CHECKSUM_TX, APPLIED_TS) SELECT 'V99__more.sql', CHECKSUM_TX, APPLIED_TS FROM RL_SCHEMA_HISTORY WHERE SCRIPT_NM LIKE 'V1%'")
+		mustExec(t, db.sql.Write, "INSERT INTO RL_SCHEMA_HISTORY (SCRIPT_NM, CHECKSUM_TX, APPLIED_TS) SELECT 'V99__more.sql', CHECKSUM_TX, APPLIED_TS FROM RL_SCHEMA_HISTORY WHERE SCRIPT_NM LIKE 'V1%'")
 		_, err := db.Migrate(soon(t))
 		wantError(t, err, "version 99", "V99__more.sql", "use a program at least as new")
 		check(t, db.Ping(soon(t)))
 
-		mustExec(t, db.pools.write, "DELETE FROM RL_SCHEMA_HISTORY WHERE SCRIPT_NM LIKE 'V99%'", history+"'V2__scope_and_size.sql'")
+		mustExec(t, db.sql.Write, "DELETE FROM RL_SCHEMA_HISTORY WHERE SCRIPT_NM LIKE 'V99%'", history+"'V2__scope_and_size.sql'")
 		_, err = db.Migrate(soon(t))
 		wantError(t, err, "V2__scope_and_size.sql", "checksum old")
 		if slots.KindOf(err) != slots.Failed {
 			t.Errorf("kind %v", slots.KindOf(err))
 		}
-		mustExec(t, db.pools.write, "DELETE FROM RL_SCHEMA_HISTORY WHERE SCRIPT_NM = 'V2__scope_and_size.sql'")
+		mustExec(t, db.sql.Write, "DELETE FROM RL_SCHEMA_HISTORY WHERE SCRIPT_NM = 'V2__scope_and_size.sql'")
 		wantError(t, db.Ping(soon(t)), "lacks V2__scope_and_size.sql", "headgate migrate")
 	})
 }
@@ -138,12 +140,12 @@ const flyway = "CREATE TABLE flyway_schema_history (installed_rank INT NOT NULL,
 // of one config.
 func existing(t *testing.T, db *DB, v1 []string) {
 	t.Helper()
-	mustExec(t, db.pools.write, v1...)
+	mustExec(t, db.sql.Write, v1...)
 	at := func(ms int64) any { return db.at(ms) }
 	place := func(n int) string {
 		var marks []string
 		for i := range n {
-			marks = append(marks, map[string]string{"postgres": "$" + string(rune('1'+i))}[db.dialect.name])
+			marks = append(marks, map[string]string{"postgres": "$" + string(rune('1'+i))}[db.dialect.Name])
 			if marks[i] == "" {
 				marks[i] = "?"
 			}
@@ -152,7 +154,7 @@ func existing(t *testing.T, db *DB, v1 []string) {
 	}
 	insert := func(text string, args ...any) {
 		t.Helper()
-		if _, err := db.pools.write.ExecContext(soon(t), "INSERT INTO "+text+place(len(args)), args...); err != nil {
+		if _, err := db.sql.Write.ExecContext(soon(t), "INSERT INTO "+text+place(len(args)), args...); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -184,7 +186,7 @@ func adopted(t *testing.T, db *DB) {
 	if err != nil || c.ID != "c2" || c.Max != 7 || c.SizeMs != 4000 || c.CreatedUs != 2_000_000 {
 		t.Errorf("config %+v, %v; want c2, the newest", c, err)
 	}
-	if n := one(t, db.pools.read, "SELECT COUNT(*) FROM RL_EVENT_WNDW_CONFIG WHERE ACT_IN = 1"); n != "1" {
+	if n := one(t, db.sql.Read, "SELECT COUNT(*) FROM RL_EVENT_WNDW_CONFIG WHERE ACT_IN = 1"); n != "1" {
 		t.Errorf("%s active versions", n)
 	}
 	// The new counter knows the slots; the old one does not change.
@@ -196,7 +198,7 @@ func adopted(t *testing.T, db *DB) {
 	if want := []slots.Window{{StartMs: 1_793_512_784_000}, {StartMs: 1_793_512_788_000, Count: 2}, {StartMs: 1_793_512_792_000}}; !slices.Equal(windows, want) {
 		t.Errorf("windows %v, want %v", windows, want)
 	}
-	if n := one(t, db.pools.read, "SELECT SLOT_CT FROM RL_WNDW_CT WHERE WNDW_SIZE_MS = 0"); n != "2" {
+	if n := one(t, db.sql.Read, "SELECT SLOT_CT FROM RL_WNDW_CT WHERE WNDW_SIZE_MS = 0"); n != "2" {
 		t.Errorf("the old counter is %s", n)
 	}
 	check(t, db.Ping(soon(t)))
@@ -206,7 +208,7 @@ func adopted(t *testing.T, db *DB) {
 func TestMigrateAdoptsFlyway(t *testing.T) {
 	each(t, func(t *testing.T, url string) {
 		db := mustOpen(t, url)
-		v1 := db.dialect.scripts()[0].statements(values(t, db))
+		v1 := scriptsOf(t, db.dialect.Dialect)[0].statements(collation(t, db))
 		existing(t, db, append(v1, flyway, "INSERT INTO flyway_schema_history VALUES (1, '1', 'rate limiter schema', TRUE)"))
 		_, err := db.Migrate(soon(t))
 		check(t, err)
@@ -219,13 +221,13 @@ func TestMigrateAdoptsFlyway(t *testing.T) {
 func TestMigrateAdoptsTheScope(t *testing.T) {
 	each(t, func(t *testing.T, url string) {
 		db := mustOpen(t, url)
-		existing(t, db, db.dialect.scripts()[0].statements(values(t, db)))
+		existing(t, db, scriptsOf(t, db.dialect.Dialect)[0].statements(collation(t, db)))
 		future := db.at(time.Now().Add(time.Hour).UnixMilli())
 		place := "?"
-		if db.dialect.name == "postgres" {
+		if db.dialect.Name == "postgres" {
 			place = "$1"
 		}
-		_, err := db.pools.write.ExecContext(soon(t), "UPDATE RL_EVENT_SLOT_DTL SET COMPUTED_SCHED_TS = "+place, future)
+		_, err := db.sql.Write.ExecContext(soon(t), "UPDATE RL_EVENT_SLOT_DTL SET COMPUTED_SCHED_TS = "+place, future)
 		check(t, err)
 		_, err = db.Migrate(soon(t))
 		check(t, err)
@@ -260,8 +262,8 @@ func TestScopeIsDecidedOnce(t *testing.T) {
 func TestMigrateAdoptsTables(t *testing.T) {
 	each(t, func(t *testing.T, url string) {
 		db := mustOpen(t, url)
-		db.pools.write.SetMaxOpenConns(2) // in memory one is kept
-		v1 := db.dialect.scripts()[0].statements(values(t, db))
+		db.sql.Write.SetMaxOpenConns(2) // in memory one is kept
+		v1 := scriptsOf(t, db.dialect.Dialect)[0].statements(collation(t, db))
 		var rough []string
 		for _, text := range v1 {
 			text = strings.NewReplacer(" COLLATE ${COLLATION}", "", " COLLATE \"C\"", "", "TIMESTAMPTZ", "TIMESTAMP", "DEFAULT clock_timestamp()", "",
@@ -270,13 +272,13 @@ func TestMigrateAdoptsTables(t *testing.T) {
 				rough = append(rough, text)
 			}
 		}
-		if db.dialect.name == "postgres" {
-			mustExec(t, db.pools.write, "DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET timezone = ''America/New_York''', current_database()); END $$")
+		if db.dialect.Name == "postgres" {
+			mustExec(t, db.sql.Write, "DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET timezone = ''America/New_York''', current_database()); END $$")
 			db = mustOpen(t, url)
-			mustExec(t, db.pools.write, rough...)
+			mustExec(t, db.sql.Write, rough...)
 			rough = nil
-			db.pools.write.SetMaxOpenConns(1)
-			mustExec(t, db.pools.write, "SET timezone = 'UTC'") // for what existing writes
+			db.sql.Write.SetMaxOpenConns(1)
+			mustExec(t, db.sql.Write, "SET timezone = 'UTC'") // for what existing writes
 		}
 		existing(t, db, rough)
 		db = mustOpenAgain(t, db, url)
@@ -295,31 +297,33 @@ func mustOpenAgain(t *testing.T, db *DB, url string) *DB {
 	return mustOpen(t, url)
 }
 
-func values(t *testing.T, db *DB) map[string]string {
+// collation is that of ids in MySQL or MariaDB.
+func collation(t *testing.T, db *DB) string {
 	t.Helper()
-	if db.dialect.migrations.values == nil {
-		return nil
+	if db.dialect.Name == "mysql" && strings.Contains(one(t, db.sql.Read, "SELECT VERSION()"), "MariaDB") {
+		return "utf8mb4_nopad_bin"
 	}
-	values, err := db.dialect.migrations.values(soon(t), db.pools.write)
-	check(t, err)
-	return values
+	return "utf8mb4_0900_bin"
 }
+
+// isThere are errors of statements whose work was done before.
+var isThere = regexp.MustCompile(`already exists|Duplicate (column|key) name|check that .*exists|check that it exists`)
 
 // A migration that was interrupted goes on, where DDL is no transaction.
 func TestMigrateGoesOn(t *testing.T) {
 	each(t, func(t *testing.T, url string) {
 		db := mustOpen(t, url)
-		if db.dialect.migrations.present == nil {
+		if db.dialect.Name != "mysql" {
 			t.Skip("a migration is a transaction")
 		}
 		var all []string
-		for _, s := range db.dialect.scripts()[:3] {
-			all = append(all, s.statements(values(t, db))...)
+		for _, s := range scriptsOf(t, db.dialect.Dialect)[:3] {
+			all = append(all, s.statements(collation(t, db))...)
 		}
 		for n := range len(all) {
 			fresh := mustOpen(t, url)
 			for _, text := range all[:n] {
-				if _, err := fresh.pools.write.ExecContext(soon(t), text); err != nil && !fresh.present(text, err) {
+				if _, err := fresh.sql.Write.ExecContext(soon(t), text); err != nil && !isThere.MatchString(err.Error()) {
 					t.Fatalf("%s: %v", text, err)
 				}
 			}
@@ -327,7 +331,7 @@ func TestMigrateGoesOn(t *testing.T) {
 		_, err := db.Migrate(soon(t))
 		check(t, err)
 		check(t, db.Ping(soon(t)))
-		if n := one(t, db.pools.read, "SELECT COUNT(*) FROM RL_SLOT_CTL"); n != "2" {
+		if n := one(t, db.sql.Read, "SELECT COUNT(*) FROM RL_SLOT_CTL"); n != "2" {
 			t.Errorf("%s rows in RL_SLOT_CTL", n)
 		}
 	})
@@ -335,7 +339,7 @@ func TestMigrateGoesOn(t *testing.T) {
 
 // What Print tells an administrator does what Migrate does.
 func TestPrint(t *testing.T) {
-	for _, scheme := range schemes() {
+	for _, scheme := range []string{"sqlite", "postgres", "postgresql", "mysql", "mariadb", "oracle"} {
 		text, err := Print(scheme)
 		check(t, err)
 		if strings.Contains(text, "${") || !strings.Contains(text, "V2__scope_and_size.sql") {
@@ -383,7 +387,7 @@ func TestPrintRuns(t *testing.T) {
 // client runs a script by the client of a kind of database.
 func client(t *testing.T, kind, address, text string) {
 	t.Helper()
-	u, err := parseURL(strings.Replace(address, "sqlite:", "sqlite://x", 1))
+	u, err := url.Parse(strings.Replace(address, "sqlite:", "sqlite://x", 1))
 	check(t, err)
 	secret, _ := u.User.Password()
 	switch kind {
@@ -398,4 +402,27 @@ func client(t *testing.T, kind, address, text string) {
 	default:
 		t.Skip("this has no client program")
 	}
+}
+
+// A program that knows an older schema cannot write to this one: it would take counters of
+// earlier epochs for true.
+func TestOlderProgramsCannotWrite(t *testing.T) {
+	eachMigrated(t, func(t *testing.T, db *DB) {
+		schedule(t, db, "old", 0, 1)
+		// The columns that such a program fills in.
+		for table, text := range map[string]string{
+			"slots": "INSERT INTO RL_EVENT_SLOT_DTL (" + slotColumns + ") SELECT 'an-id', 'an-event', " +
+				strings.TrimPrefix(slotColumns, "WNDW_SLOT_ID, EVENT_ID, ") + " FROM RL_EVENT_SLOT_DTL",
+			"configs": "INSERT INTO RL_EVENT_WNDW_CONFIG (" + configColumns + ") SELECT 'an-id', 'a-name', " +
+				strings.TrimPrefix(configColumns, "RL_WNDW_CONFIG_ID, WNDW_CONFIG_NM, ") + " FROM RL_EVENT_WNDW_CONFIG",
+		} {
+			_, err := db.sql.Write.ExecContext(soon(t), text)
+			if err == nil || !strings.Contains(strings.ToUpper(err.Error()), "SCHEMA_NB") {
+				t.Errorf("%s by an older program: %v; want an error that names SCHEMA_NB", table, err)
+			}
+		}
+		if n := one(t, db.sql.Write, "SELECT COUNT(*) FROM RL_EVENT_SLOT_DTL"); n != "1" {
+			t.Errorf("there are %s slots", n)
+		}
+	})
 }

@@ -11,67 +11,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headgate-rls/headgate/internal/testenv"
 	"github.com/headgate-rls/headgate/slots"
+	"github.com/headgate-rls/headgate/test/testenv"
 )
-
-func TestParse(t *testing.T) {
-	for _, c := range []struct{ url, dialect, shown string }{
-		{"sqlite:slots.db", "sqlite", "sqlite:slots.db"},
-		{"sqlite:/var/lib/slots.db?synchronous=normal", "sqlite", "sqlite:/var/lib/slots.db"},
-		{"sqlite::memory:", "sqlite", "sqlite::memory:"},
-		{"postgres://u:secret@db.example:6432/slots?sslmode=require", "postgres", "postgres://db.example:6432/slots"},
-		{"postgres://u:secret@a.example:6432,b.example:6433/slots", "postgres", "postgres://a.example:6432/slots"},
-		{"postgresql://db.example/slots?user=u&password=secret", "postgres", "postgres://db.example:5432/slots"},
-		{"jdbc:postgresql://db.example:5432/slots?currentSchema=s&ssl=true", "postgres", "postgres://db.example:5432/slots"},
-		{"mysql://u:secret@db.example/slots", "mysql", "mysql://db.example:3306/slots"},
-		{"mariadb://u:secret@[::1]:3307/slots?tls=true", "mysql", "mariadb://[::1]:3307/slots"},
-		{"jdbc:mysql://db.example:3306/slots?user=u&password=secret&useSSL=false", "mysql", "mysql://db.example:3306/slots"},
-		{"jdbc:mariadb://db.example:3306/slots?sslMode=verify-full", "mysql", "mariadb://db.example:3306/slots"},
-	} {
-		got, err := Parse(Config{URL: c.url})
-		if err != nil || got != (Address{c.dialect, c.shown}) {
-			t.Errorf("%s: %+v, %v; want %s %s", c.url, got, err, c.dialect, c.shown)
-		}
-	}
-}
-
-// Errors say what is wrong, and hold no password.
-func TestParseRefuses(t *testing.T) {
-	for _, c := range []struct{ url, want string }{
-		{"", "want a scheme"},
-		{"slots.db", "want a scheme"},
-		{"db2://secret@host/x", `"db2"`},
-		{"jdbc:sqlserver://host;password=secret", `"sqlserver"`},
-		{"sqlite:", "want sqlite:PATH"},
-		{"sqlite:x?synchronous=off", "want full or normal"},
-		{"sqlite:x?mode=ro", `"mode"`},
-		{"postgres://u:se cret@host/x", "cannot be read"},
-		{"postgres:///x?password=secret", "no host"},
-		{"postgres://u:secret@host:99999999/x", "port"},
-		{"postgres://u:secret@host/x?sslmode=maybe", "sslmode"},
-		{"postgres://host/x?sslmode=maybe&password=secret", "sslmode"},
-		{"mysql://u:secret@host:3306", "no database"},
-		{"mysql://u:secret@host:3306/x?useUnicode=true", `"useUnicode"`},
-		{"mysql://u:secret@host:3306/x?tls=secret", `"tls"`},
-	} {
-		_, err := Parse(Config{URL: c.url})
-		wantError(t, err, "database url", c.want)
-		if strings.Contains(err.Error(), "secret") || strings.Contains(err.Error(), "se cret") {
-			t.Errorf("%s: the error holds the password: %v", c.url, err)
-		}
-	}
-	for _, c := range []Config{{PoolMin: -1}, {PoolMin: 3, PoolMax: 2}} {
-		c.URL = "sqlite::memory:"
-		_, err := Parse(c)
-		wantError(t, err, "database pool")
-	}
-}
-
-func TestOpenWithoutDirectory(t *testing.T) {
-	_, err := Open(Config{URL: "sqlite:" + filepath.Join(t.TempDir(), "none", "slots.db")})
-	wantError(t, err, "no directory", "none")
-}
 
 // Two databases in memory are two databases, and each is one for all of its
 // connections.
@@ -84,7 +26,7 @@ func TestMemory(t *testing.T) {
 		t.Errorf("b has what a was given: %v", err)
 	}
 	for range 20 {
-		conn, err := a.pools.read.Conn(soon(t))
+		conn, err := a.sql.Read.Conn(soon(t))
 		check(t, err)
 		t.Cleanup(func() { _ = conn.Close() })
 	}
@@ -99,7 +41,7 @@ func TestFile(t *testing.T) {
 	if _, err := b.ActiveConfig(soon(t), "both"); err != nil {
 		t.Error(err)
 	}
-	if mode := one(t, a.pools.write, "PRAGMA journal_mode") + one(t, a.pools.write, "PRAGMA synchronous"); mode != "wal2" {
+	if mode := one(t, a.sql.Write, "PRAGMA journal_mode") + one(t, a.sql.Write, "PRAGMA synchronous"); mode != "wal2" {
 		t.Errorf("journal and synchronous are %s, want wal and 2 (full)", mode)
 	}
 }
@@ -184,21 +126,6 @@ func TestWarmUp(t *testing.T) {
 			t.Fatalf("pool %+v", db.Pool())
 		}
 		time.Sleep(10 * time.Millisecond)
-	}
-}
-
-// Sessions read what was committed, whatever the server's defaults.
-func TestSessions(t *testing.T) {
-	db := mustOpen(t, testenv.SharedDatabase(t, testenv.Postgres).CreateDatabase("session"))
-	if got := one(t, db.pools.read, "SHOW transaction_isolation"); got != "read committed" {
-		t.Errorf("PostgreSQL: %s", got)
-	}
-	db = mustOpen(t, testenv.SharedDatabase(t, testenv.MariaDB).CreateDatabase("session"))
-	if got := one(t, db.pools.read, "SELECT @@tx_isolation"); got != "READ-COMMITTED" {
-		t.Errorf("MariaDB: %s", got)
-	}
-	if got := one(t, db.pools.read, "SELECT @@sql_mode"); !strings.Contains(got, "STRICT_TRANS_TABLES") {
-		t.Errorf("MariaDB: sql_mode %s", got)
 	}
 }
 

@@ -3,7 +3,6 @@ package sqlstore
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -46,7 +45,7 @@ func TestOracleErrorKinds(t *testing.T) {
 				if got := slots.KindOf(err); err == nil || got != kind {
 					t.Errorf("%s, ORA-%05d: %v is %v, want %v", step.name, code, err, got, kind)
 				}
-				if oracleCode(err) != code {
+				if coded := (&fakeError{}); !errors.As(err, &coded) || coded.code != code {
 					t.Errorf("%s: the code is lost in %v", step.name, err)
 				}
 			}
@@ -128,68 +127,9 @@ func TestOracleDuplicates(t *testing.T) {
 		"RATE_LIMITER.RL_EVENT_WNDW_CONFIG_PK":  slots.Passing,
 		"RL_EVENT_SLOT_DTL_PK":                  slots.Passing,
 	} {
-		text := "ORA-00001: unique constraint (" + index + ") violated"
-		for _, text := range []string{text, text + " on table RATE_LIMITER.RL_EVENT_SLOT_DTL columns (EVENT_ID)",
-			"dpiStmt_execute(mode=32 arrLen=-1): " + text + "\nORA-06512: at \"RATE_LIMITER.RL_SLOT_API\", line 12 (X)"} {
-			if got := oracleClassify(&fakeError{1, text}); got.kind != want || !strings.HasSuffix(index, got.index) || got.index == "" {
-				t.Errorf("%s: %+v, want %v", text, got, want)
-			}
+		f := failing("INSERT INTO RL_EVENT_SLOT_DTL", &fakeError{1, "ORA-00001: unique constraint (" + index + ") violated"})
+		if err := claimOne(f.store(t)); err == nil || slots.KindOf(err) != want {
+			t.Errorf("%s: %v is %v, want %v", index, err, slots.KindOf(err), want)
 		}
-	}
-	if f := oracleClassify(&fakeError{1, "ORA-00001: in no known words"}); f.kind != slots.Failed {
-		t.Errorf("without an index: %v, want failed", f.kind)
-	}
-}
-
-// Errors of the client library have the code zero.
-func TestOracleClientErrors(t *testing.T) {
-	for text, want := range map[string]failure{
-		"ORA-00000: DPI-1010: not connected":                                       {kind: slots.Passing},
-		"ORA-00000: DPI-1067: call timeout of 1000 ms exceeded with ORA-3136":      {kind: slots.Passing},
-		"ORA-00000: DPI-1080: connection was closed by ORA-03113":                  {kind: slots.Passing},
-		"ORA-00000: DPI-1080: connection was closed by ORA-01089":                  {kind: slots.Unavailable, stale: true},
-		"ORA-00000: DPI-1047: Cannot locate a 64-bit Oracle Client library: \"l\"": {},
-		"ORA-00000: DPI-1043: invalid number":                                      {},
-		"something else entirely":                                                  {},
-	} {
-		if got := oracleClassify(&fakeError{0, text}); got != want {
-			t.Errorf("%s: %+v, want %+v", text, got, want)
-		}
-		if got := oracleClassify(fmt.Errorf("wrapped: %w", &fakeError{0, text})); got != want {
-			t.Errorf("wrapped %s: %+v, want %+v", text, got, want)
-		}
-	}
-}
-
-// dpi1047 is what the driver says without a client library.
-const dpi1047 = `ORA-00000: DPI-1047: Cannot locate a 64-bit Oracle Client library: "libclntsh.so: cannot open shared object file: No such file or directory". ` +
-	`See https://oracle.github.io/odpi/doc/installation.html#linux for help`
-
-// A missing client library is nothing to try again, and the error says what to do.
-func TestOracleWithoutClient(t *testing.T) {
-	db := failing(fakeConnect, &fakeError{0, dpi1047}).store(t)
-	for name, err := range map[string]error{"ping": db.Ping(t.Context()), "claim": claimOne(db)} {
-		if slots.KindOf(err) != slots.Failed || err == nil || !strings.Contains(err.Error(), "install Oracle Instant Client") {
-			t.Errorf("%s: %v, want it failed, with advice", name, err)
-		}
-	}
-}
-
-// A database that starts, stops or is a standby has idle connections dropped.
-func TestOracleStale(t *testing.T) {
-	for _, code := range []int{1033, 1034, 1089, 1090, 16000} {
-		if f := oracleClassify(oraError(code)); !f.stale {
-			t.Errorf("ORA-%05d: %+v, want it stale", code, f)
-		}
-	}
-	if f := oracleClassify(oraError(60)); f.stale {
-		t.Error("a deadlock says nothing about other connections")
-	}
-}
-
-// What an error holds of wrapped ones is found by its code.
-func TestOracleCodeWrapped(t *testing.T) {
-	if got := oracleCode(errors.Join(errors.New("x"), fmt.Errorf("y: %w", oraError(955)))); got != 955 {
-		t.Errorf("code %d, want 955", got)
 	}
 }

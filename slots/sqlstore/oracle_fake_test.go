@@ -11,8 +11,9 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
+
+	"github.com/headgate-rls/headgate/internal/sqldb"
 )
 
 // fakeOracle is a fake: a driver that notes what is sent to it and answers what a
@@ -64,8 +65,10 @@ func oraError(code int) error {
 // store is a DB over the fake.
 func (f *fakeOracle) store(t *testing.T) *DB {
 	t.Helper()
-	pool := newPool(oracleConnection{f}, Config{}.withDefaults())
-	db := &DB{dialect: oracleDialect(), pools: pools{read: pool, write: pool}, log: slog.New(slog.DiscardHandler), warming: new(atomic.Bool)}
+	pool := sql.OpenDB(f)
+	pool.SetMaxOpenConns(sqldb.DefaultPoolMax)
+	pool.SetMaxIdleConns(sqldb.DefaultPoolMax)
+	db := &DB{dialect: oracleDialect(), sql: &sqldb.DB{Dialect: sqldb.Oracle, Read: pool, Write: pool, Log: slog.New(slog.DiscardHandler)}}
 	t.Cleanup(func() {
 		if err := db.Close(); err != nil {
 			t.Errorf("close: %v", err)

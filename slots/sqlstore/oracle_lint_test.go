@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/headgate-rls/headgate/internal/sqldb"
 )
 
 // oracleLint finds what the grammar lets pass and Oracle 19c does not, and what
@@ -235,8 +237,8 @@ func TestOraclePackagePortable(t *testing.T) {
 func oraclePackage(t *testing.T) []string {
 	t.Helper()
 	var parts []string
-	for _, s := range oracleDialect().scripts() {
-		for _, text := range s.statements(nil) {
+	for _, s := range scriptsOf(t, sqldb.Oracle) {
+		for _, text := range s.statements("") {
 			if regexp.MustCompile(`^CREATE OR REPLACE PACKAGE `).MatchString(uncommented(text)) {
 				parts = append(parts, text)
 			}

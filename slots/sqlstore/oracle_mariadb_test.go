@@ -12,9 +12,9 @@ import (
 	"time"
 
 	"github.com/go-sql-driver/mysql"
-	"github.com/headgate-rls/headgate/internal/testenv"
 	"github.com/headgate-rls/headgate/slots"
 	"github.com/headgate-rls/headgate/slots/internal/slotstest"
+	"github.com/headgate-rls/headgate/test/testenv"
 )
 
 // oracleOnMariaDB runs the package RL_SLOT_API, the very text that Oracle gets, on
@@ -61,7 +61,7 @@ func openOracleOnMariaDB(address, mode string) (oracleOnMariaDB, error) {
 	config.User = u.User.Username()
 	config.Passwd, _ = u.User.Password()
 	config.InterpolateParams = true
-	config.Logger = mysqlSilence{}
+	config.Logger = &mysql.NopLogger{}
 	// Oracle has no statements that commit by themselves; MariaDB would commit each
 	// one inside the package.
 	config.Params = map[string]string{
@@ -76,7 +76,7 @@ func openOracleOnMariaDB(address, mode string) (oracleOnMariaDB, error) {
 	if err != nil {
 		return oracleOnMariaDB{}, err
 	}
-	return oracleOnMariaDB{newPool(connector, Config{}.withDefaults())}, nil
+	return oracleOnMariaDB{sql.OpenDB(connector)}, nil
 }
 
 // assign implements dialect.assign.
@@ -243,7 +243,7 @@ func TestOraclePackageDuplicate(t *testing.T) {
 		found, err := procedure.Call(ctx, s)
 		done <- outcome{found, err}
 	}()
-	for one(t, db.pools.read, "SELECT COUNT(*) FROM information_schema.INNODB_TRX WHERE trx_state = 'LOCK WAIT' AND trx_query LIKE '%pending-event%'") == "0" {
+	for one(t, db.sql.Read, "SELECT COUNT(*) FROM information_schema.INNODB_TRX WHERE trx_state = 'LOCK WAIT' AND trx_query LIKE '%pending-event%'") == "0" {
 		if ctx.Err() != nil {
 			t.Fatal("nobody waits for the event's first slot")
 		}

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/headgate-rls/headgate/internal/sqldb"
 	"github.com/headgate-rls/headgate/slots"
 )
 
@@ -24,16 +25,19 @@ func migrating(answer func(text string) (fakeAnswer, error)) *fakeOracle {
 
 func nothing(string) (fakeAnswer, error) { return fakeAnswer{}, nil }
 
+// takeLock is the statement that waits for other migrations.
+const takeLock = "LOCK TABLE RL_SCHEMA_LOCK IN EXCLUSIVE MODE"
+
 // The lock is held on a second session while DDL runs on the first, from
 // before the history is read for good until the end.
 func TestOracleMigrate(t *testing.T) {
 	f := migrating(nothing)
 	applied, err := f.store(t).Migrate(t.Context())
-	want := []string{"V1__rate_limiter_schema.sql", "V2__scope_and_size.sql", "V3__full_runs_and_scope.sql", "R__rl_slot_api.sql"}
+	want := []string{"V1__rate_limiter_schema.sql", "V2__scope_and_size.sql", "V3__full_runs_and_scope.sql", "V4__epochs.sql", "V5__index_of_creation.sql", "R__rl_slot_api.sql"}
 	if err != nil || !slices.Equal(applied, want) {
 		t.Fatalf("applied %q, %v, want %q", applied, err, want)
 	}
-	locked := slices.IndexFunc(f.calls, func(c fakeCall) bool { return c.text == oracleTakeLock })
+	locked := slices.IndexFunc(f.calls, func(c fakeCall) bool { return c.text == takeLock })
 	read := len(f.calls) - 1 // the last time
 	for read >= 0 && !strings.HasPrefix(f.calls[read].text, "SELECT SCRIPT_NM") {
 		read--
@@ -47,8 +51,8 @@ func TestOracleMigrate(t *testing.T) {
 			t.Errorf("the session that holds the lock ran %s", c.text)
 		}
 	}
-	for _, s := range oracleDialect().scripts() {
-		for _, text := range s.statements(nil) {
+	for _, s := range scriptsOf(t, sqldb.Oracle) {
+		for _, text := range s.statements("") {
 			if !slices.Contains(f.texts(), text) {
 				t.Errorf("%s: not run: %s", s.name, text)
 			}
@@ -107,14 +111,17 @@ func TestOracleMigrateDoesNotCompile(t *testing.T) {
 	}
 }
 
+// flywayWasHere answers that there is a history of Flyway's.
+func flywayWasHere(text string) (fakeAnswer, error) {
+	if strings.Contains(text, "flyway_schema_history") {
+		return fakeAnswer{rows: [][]driver.Value{{int64(1)}}}, nil
+	}
+	return fakeAnswer{}, nil
+}
+
 // A schema that Flyway made is taken over from version 1 on.
 func TestOracleMigrateFlyway(t *testing.T) {
-	f := migrating(func(text string) (fakeAnswer, error) {
-		if strings.Contains(text, "flyway_schema_history") {
-			return fakeAnswer{rows: [][]driver.Value{{int64(1)}}}, nil
-		}
-		return fakeAnswer{}, nil
-	})
+	f := migrating(flywayWasHere)
 	if _, err := f.store(t).Migrate(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -123,8 +130,8 @@ func TestOracleMigrateFlyway(t *testing.T) {
 			t.Error("version 1 was run over Flyway's")
 		}
 	}
-	if noted(f) != 4 {
-		t.Errorf("%d scripts are noted, want 4", noted(f))
+	if noted(f) != 6 {
+		t.Errorf("%d scripts are noted, want 6", noted(f))
 	}
 }
 
@@ -132,7 +139,7 @@ func TestOracleMigrateFlyway(t *testing.T) {
 func TestOracleMigrateOneConnection(t *testing.T) {
 	f := &fakeOracle{answer: obliging}
 	db := f.store(t)
-	db.pools.write.SetMaxOpenConns(1)
+	db.sql.Write.SetMaxOpenConns(1)
 	_, err := db.Migrate(t.Context())
 	wantError(t, err, "two connections")
 }
@@ -141,7 +148,7 @@ func TestOracleMigrateOneConnection(t *testing.T) {
 func TestOracleMigrateCancelled(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	f := migrating(func(text string) (fakeAnswer, error) {
-		if text == oracleTakeLock {
+		if text == takeLock {
 			cancel()
 			return fakeAnswer{}, oraError(1013)
 		}
@@ -151,7 +158,7 @@ func TestOracleMigrateCancelled(t *testing.T) {
 	if _, err := db.Migrate(ctx); err == nil {
 		t.Error("no error")
 	}
-	if n := db.pools.write.Stats().InUse; n != 0 {
+	if n := db.sql.Write.Stats().InUse; n != 0 {
 		t.Errorf("%d connections are in use", n)
 	}
 }

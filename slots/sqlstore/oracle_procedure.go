@@ -5,7 +5,9 @@ import (
 	"database/sql"
 	"fmt"
 	"strings"
+	"time"
 
+	"github.com/headgate-rls/headgate/internal/sqldb"
 	"github.com/headgate-rls/headgate/slots"
 )
 
@@ -48,10 +50,21 @@ func oracleArguments(s *slots.Search) []any {
 	a := &s.Asks[0]
 	return []any{
 		a.EventID, a.SlotID, s.Scope, s.SizeMs, s.ConfigID, s.Max, oracleFlag(s.Stratified),
-		oracleText(a.RequestedUs), a.ElapsedMs, a.FirstMax, int64(a.Bits & (1<<31 - 1)),
-		oracleText(max(s.FirstMs, oracleFirstUs/1000) * 1000), oracleText(s.FromMs * 1000), oracleFlag(s.Direct),
-		oracleText(min(s.EndMs, oracleLastUs/1000) * 1000),
+		sqldb.Oracle.Instant(a.RequestedUs), a.ElapsedMs, a.FirstMax, int64(a.Bits & (1<<31 - 1)),
+		oracleMs(s.FirstMs), oracleMs(s.FromMs), oracleFlag(s.Direct),
+		oracleMs(s.EndMs),
 	}
+}
+
+// The earliest and the latest millisecond that Oracle has.
+var (
+	oracleFirstMs = time.Date(1, 1, 1, 0, 0, 0, 0, time.UTC).UnixMilli()
+	oracleLastMs  = time.Date(9999, 12, 31, 23, 59, 59, 999_000_000, time.UTC).UnixMilli()
+)
+
+// oracleMs binds an instant of whole milliseconds, of which there are more than Oracle has.
+func oracleMs(ms int64) any {
+	return sqldb.Oracle.Instant(min(max(ms, oracleFirstMs), oracleLastMs) * 1000)
 }
 
 func oracleFlag(set bool) int64 {
@@ -116,7 +129,7 @@ func (t *oracleTimes) us(text string) int64 {
 	if text == "" {
 		return 0
 	}
-	us, err := oracleMicros(text)
+	us, err := sqldb.Oracle.Micros(text)
 	if err != nil && t.err == nil {
 		t.err = err
 	}

@@ -26,7 +26,7 @@ func setupStatements(t *testing.T) (all []string) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		all = append(all, script{name: name, text: sqlPlusCommand.ReplaceAllString(string(text), "")}.statements(nil)...)
+		all = append(all, scriptFile{name: name, text: sqlPlusCommand.ReplaceAllString(string(text), "")}.statements("")...)
 	}
 	if len(all) < 5 {
 		t.Fatalf("the example has %d statements: want 5 or more", len(all))

@@ -6,9 +6,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headgate-rls/headgate/internal/testenv"
 	"github.com/headgate-rls/headgate/slots"
 	"github.com/headgate-rls/headgate/slots/internal/slotstest"
+	"github.com/headgate-rls/headgate/test/testenv"
 )
 
 // poolers runs a test behind PgBouncers: of each mode, and one that says nothing of
@@ -75,8 +75,8 @@ func TestPgBouncerWithAnotherIsolation(t *testing.T) {
 	address := pg.CreateDatabase("bounced")
 	u, err := url.Parse(address)
 	check(t, err)
-	mustExec(t, mustOpen(t, address).pools.write, "ALTER DATABASE "+u.Path[1:]+" SET default_transaction_isolation TO 'serializable'")
-	check(t, mustOpen(t, address).pools.write.PingContext(soon(t)))
+	mustExec(t, mustOpen(t, address).sql.Write, "ALTER DATABASE "+u.Path[1:]+" SET default_transaction_isolation TO 'serializable'")
+	check(t, mustOpen(t, address).sql.Write.PingContext(soon(t)))
 	_, err = mustOpen(t, testenv.StartPgBouncer(t, pg, testenv.PoolTransaction).URLOf(address)).Migrate(soon(t))
 	wantError(t, err, `default_transaction_isolation is "serializable" behind a connection pooler`, "ALTER ROLE")
 }
@@ -90,7 +90,7 @@ func TestPgBouncerModeOfTheURL(t *testing.T) {
 		_, err := db.Generation(soon(t))
 		check(t, err)
 	}
-	if n := one(t, db.pools.write, "SELECT count(*) FROM pg_prepared_statements"); n == "0" {
+	if n := one(t, db.sql.Write, "SELECT count(*) FROM pg_prepared_statements"); n == "0" {
 		t.Error("no statement was prepared")
 	}
 	_, err := mustOpen(t, address+"&search_path=x").Migrate(soon(t))

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"time"
 
+	"github.com/headgate-rls/headgate/internal/sqldb"
 	"github.com/headgate-rls/headgate/slots"
 )
 
@@ -21,7 +22,7 @@ func postgresAssign(ctx context.Context, db *sql.DB, s *slots.Search) (*assigned
 	var size sql.NullInt64
 	var requestedUs, windowUs, scheduledUs, createdUs int64
 	var none bool
-	into := func(us *int64) instant { return instant{us: us, null: &none, read: postgresMicros} }
+	into := func(us *int64) sql.Scanner { return sqldb.Postgres.IntoNull(us, &none) }
 	err := row.Scan(&r.status, &id, &scope, &size, into(&requestedUs), into(&windowUs), into(&scheduledUs), &config, into(&createdUs),
 		&r.firstCount, &r.lowMs, &r.exhausted, &r.windows, &r.contended)
 	r.slot = slots.Slot{

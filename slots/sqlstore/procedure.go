@@ -19,7 +19,8 @@ func (db *DB) Procedure() slots.Procedure {
 type procedure struct{ db *DB }
 
 // What procedures answer beside the values of slots.Status: the version of the config is
-// not the active one, or another session holds the window.
+// not the active one; or another session holds the window, or windows that seemed to have room
+// had none, which the engine tx deals with.
 const (
 	superseded slots.Status = 3
 	held       slots.Status = 4
@@ -32,14 +33,14 @@ func (p procedure) Call(ctx context.Context, s *slots.Search) (slots.Found, erro
 		return slots.Found{}, &slots.StoreError{Kind: slots.Failed, Op: op, Err: errors.New("a procedure places one event at a time")}
 	}
 	found := slots.Found{Answers: make([]slots.Answer, 1), FirstCount: -1}
-	a, err := p.db.dialect.assign(ctx, p.db.pools.write, s)
+	a, err := p.db.dialect.assign(ctx, p.db.sql.Write, s)
 	switch {
 	case err != nil:
 		return found, p.db.fail(ctx, op, err)
 	case a.status == superseded:
 		return found, &slots.StoreError{Kind: slots.Superseded, Op: op, Err: errors.New("the config has another version now")}
 	case a.status == held:
-		return found, &slots.StoreError{Kind: slots.Held, Op: op, Err: errors.New("another session holds the window")}
+		return found, &slots.StoreError{Kind: slots.Held, Op: op, Err: errors.New("other sessions hold or fill the windows")}
 	}
 	found = slots.Found{FirstCount: a.firstCount, Exhausted: a.exhausted, Windows: int(a.windows), Contended: int(a.contended)}
 	found.Answers = []slots.Answer{{Status: a.status, Slot: a.slot}}

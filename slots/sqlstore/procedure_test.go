@@ -5,9 +5,9 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"github.com/headgate-rls/headgate/internal/seed"
 	"github.com/headgate-rls/headgate/slots"
 	"github.com/headgate-rls/headgate/slots/plan"
+	"github.com/headgate-rls/headgate/test/random"
 )
 
 // Both engines give the same answers to the same searches of the same database.
@@ -25,7 +25,7 @@ func sameAnswers(t *testing.T, db *DB, p slots.Procedure, scripts uint64) {
 	t.Helper()
 	tx := slots.TxEngine(db)
 	procedure := slots.ProcedureEngine(p, tx)
-	for seed := range seed.Many(t, scripts) {
+	for seed := range random.Seeds(t, scripts) {
 		script := newSearches(rand.New(rand.NewPCG(seed, 7)), seed)
 		for n := range 40 {
 			s := script.next(n)
@@ -84,7 +84,7 @@ func (c *searches) next(n int) slots.Search {
 	elapsed := plan.Elapsed(us, c.size)
 	s := slots.Search{
 		Series: slots.Series{SizeMs: c.size}, ConfigID: "config", Max: c.max, Stratified: c.r.IntN(2) == 0,
-		FirstMs: first, BaseMs: first + c.size, FromMs: first + c.size,
+		FirstMs: first, FromMs: first + c.size,
 		Direct: c.r.IntN(3) == 0, EndMs: first + 1000*c.size,
 		Asks: []slots.Ask{{
 			EventID: fmt.Sprintf("e%s-%d", c.name, n-c.r.IntN(2)*c.r.IntN(3)), SlotID: fmt.Sprintf("s%s-%d", c.name, n), RequestedUs: us,
@@ -92,7 +92,7 @@ func (c *searches) next(n int) slots.Search {
 		}},
 	}
 	if c.r.IntN(5) == 0 {
-		s.EndMs = s.BaseMs + c.r.Int64N(4)*c.size
+		s.EndMs = s.FromMs + c.r.Int64N(4)*c.size
 	}
 	return s
 }

@@ -3,6 +3,7 @@ package sqlstore
 import (
 	"strings"
 
+	"github.com/headgate-rls/headgate/internal/sqldb"
 	"github.com/headgate-rls/headgate/slots"
 )
 
@@ -18,13 +19,12 @@ func findIn(ids []string) query {
 	for i, id := range ids {
 		args[i] = id
 	}
-	return query{text: "SELECT " + slotColumns + " FROM RL_EVENT_SLOT_DTL WHERE EVENT_ID IN (" + marks(len(ids)) + ")", args: args}
+	return query{Text: "SELECT " + slotColumns + " FROM RL_EVENT_SLOT_DTL WHERE EVENT_ID IN (" + marks(len(ids)) + ")", Args: args}
 }
 
-// claimRows returns dialect.claim by one INSERT of several rows. now is the
-// database's clock, bind is dialect.instant.
-func claimRows(now string, bind func(us int64) any) func(slots.Series, int64, []slots.Slot) []query {
-	row := "(" + marks(8) + ", " + now + "), "
+// claimRows returns dialect.claim by one INSERT of several rows.
+func claimRows(d *sqldb.Dialect) func(slots.Series, int64, []slots.Slot) []query {
+	bind, row := d.Instant, "("+marks(8)+", "+d.Now+", "+schemaNumber+"), "
 	return func(s slots.Series, windowMs int64, claimed []slots.Slot) []query {
 		window := bind(windowMs * 1000)
 		args := make([]any, 0, 8*len(claimed))
@@ -33,9 +33,9 @@ func claimRows(now string, bind func(us int64) any) func(slots.Series, int64, []
 		}
 		n := int64(len(claimed))
 		return []query{
-			{"INSERT INTO RL_EVENT_SLOT_DTL (" + slotColumns + ") VALUES " + strings.TrimSuffix(strings.Repeat(row, len(claimed)), ", "), args, n},
-			{"UPDATE RL_WNDW_CT SET SLOT_CT = SLOT_CT + ? WHERE WNDW_SCOPE_NM = ? AND WNDW_SIZE_MS = ? AND WNDW_STRT_TS = ?",
-				[]any{n, s.Scope, s.SizeMs, window}, 1},
+			{Text: "INSERT INTO RL_EVENT_SLOT_DTL (" + slotColumns + ", SCHEMA_NB) VALUES " + strings.TrimSuffix(strings.Repeat(row, len(claimed)), ", "), Args: args, Rows: n},
+			{Text: "UPDATE RL_WNDW_CT SET SLOT_CT = SLOT_CT + ? WHERE WNDW_SCOPE_NM = ? AND WNDW_SIZE_MS = ? AND WNDW_STRT_TS = ?",
+				Args: []any{n, s.Scope, s.SizeMs, window}, Rows: 1},
 		}
 	}
 }

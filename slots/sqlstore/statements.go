@@ -16,6 +16,8 @@ import (
 //	{first} only one row; {most #1} at most so many
 //	{plus X|Y} the instant X and Y milliseconds
 //	{insert T} inserts into a table with a primary key; {skip T} at the end: unless the key is there
+//	{renew} at the end of an insert into RL_WNDW_CT: a row of an earlier epoch is written anew
+//	{epoch} the epoch of the series :1, #2
 //	{key :1} a text that may be empty
 type words struct {
 	arg     func(kind byte, n int) string
@@ -27,6 +29,7 @@ type words struct {
 	instant               func(column string) string
 	plus                  func(at, ms string) string
 	insert, skip          func(table string) string
+	renew                 string
 	key                   func(arg string) string
 }
 
@@ -74,6 +77,10 @@ func (w *words) word(text string) string {
 		return w.insert(rest)
 	case "skip":
 		return w.skip(rest)
+	case "renew":
+		return w.renew
+	case "epoch":
+		return "COALESCE((SELECT EPOCH_CT FROM RL_WNDW_EPOCH WHERE WNDW_SCOPE_NM = :1 AND WNDW_SIZE_MS = #2), 0)"
 	case "key":
 		return w.key(rest)
 	}
@@ -89,16 +96,22 @@ const (
 // statements returns those that dialects have in common.
 func (w *words) statements() statements {
 	const window = " WHERE WNDW_SCOPE_NM = :1 AND WNDW_SIZE_MS = #2 AND WNDW_STRT_TS = @3"
+	const current = " AND EPOCH_CT = {epoch}"
 	const config = "SELECT " + configResults + " FROM RL_EVENT_WNDW_CONFIG WHERE "
 	const run = " FROM RL_WNDW_FULL_RUN WHERE WNDW_SCOPE_NM = :1 AND WNDW_SIZE_MS = #2 AND WNDW_MAX_EVENT_CT = #3"
 	const slotsInside = "(SELECT COUNT(*) FROM RL_EVENT_SLOT_DTL WHERE WNDW_SCOPE_NM = :1 AND COMPUTED_SCHED_TS >= @3 AND COMPUTED_SCHED_TS < @4)"
 	t := w.text
 	return statements{
-		peek: t("SELECT SLOT_CT FROM RL_WNDW_CT" + window),
+		peek: t("SELECT SLOT_CT FROM RL_WNDW_CT" + window + current),
 		windows: t("SELECT {C.WNDW_STRT_TS}, C.SLOT_CT FROM RL_WNDW_CT C WHERE C.WNDW_SCOPE_NM = :1 AND C.WNDW_SIZE_MS = #2" +
-			" AND C.WNDW_STRT_TS >= @3 AND C.WNDW_STRT_TS < @4 ORDER BY C.WNDW_STRT_TS {most #5}"),
-		make: t("{insert RL_WNDW_CT} (WNDW_SCOPE_NM, WNDW_SIZE_MS, WNDW_STRT_TS, SLOT_CT, CREAT_TS)" +
-			" SELECT :1, #2, @3, " + slotsInside + ", {now}{dual} WHERE NOT EXISTS (SELECT 1 FROM RL_WNDW_CT" + window + "){skip RL_WNDW_CT}"),
+			" AND C.WNDW_STRT_TS >= @3 AND C.WNDW_STRT_TS < @4 AND C.EPOCH_CT = {epoch} ORDER BY C.WNDW_STRT_TS {most #5}"),
+		make: t("{insert RL_WNDW_CT} (WNDW_SCOPE_NM, WNDW_SIZE_MS, WNDW_STRT_TS, SLOT_CT, CREAT_TS, EPOCH_CT)" +
+			" SELECT :1, #2, @3, " + slotsInside + ", {now}, {epoch}{dual} WHERE NOT EXISTS (SELECT 1 FROM RL_WNDW_CT" + window + current + "){renew}"),
+		stale: t("SELECT {C.WNDW_STRT_TS} FROM RL_WNDW_CT C WHERE C.WNDW_SCOPE_NM = :1 AND C.WNDW_SIZE_MS = #2" +
+			" AND C.WNDW_STRT_TS >= @3 AND C.WNDW_STRT_TS < @4 AND C.EPOCH_CT <> {epoch}"),
+		dropStale: t("DELETE FROM RL_WNDW_CT" + window + " AND EPOCH_CT <> {epoch}"),
+		bumpEpoch: t("UPDATE RL_WNDW_EPOCH SET EPOCH_CT = EPOCH_CT + 1 WHERE WNDW_SCOPE_NM = :1 AND WNDW_SIZE_MS = #2"),
+		addEpoch:  t("INSERT INTO RL_WNDW_EPOCH (WNDW_SCOPE_NM, WNDW_SIZE_MS, EPOCH_CT) SELECT :1, #2, 1{dual}"),
 		lock: t("SELECT SLOT_CT, (SELECT ACT_IN FROM RL_EVENT_WNDW_CONFIG WHERE RL_WNDW_CONFIG_ID = :5) FROM RL_WNDW_CT" +
 			window + " AND SLOT_CT < #4{wait}"),
 		lockWait: t("SELECT SLOT_CT FROM RL_WNDW_CT" + window + "{lock}"),
@@ -125,8 +138,8 @@ func (w *words) statements() statements {
 		activeConfigs: t(config + "ACT_IN = 1 ORDER BY WNDW_CONFIG_NM {most #1}"),
 		configByID:    t(config + "RL_WNDW_CONFIG_ID = :1"),
 		deactivate:    t("UPDATE RL_EVENT_WNDW_CONFIG SET ACT_IN = 0 WHERE WNDW_CONFIG_NM = :1 AND ACT_IN = 1"),
-		insertConfig: t("INSERT INTO RL_EVENT_WNDW_CONFIG (" + configColumns + ")" +
-			" SELECT :1, :2, #3, :4, :5, {now}, 1, {now}{dual}"),
+		insertConfig: t("INSERT INTO RL_EVENT_WNDW_CONFIG (" + configColumns + ", SCHEMA_NB)" +
+			" SELECT :1, :2, #3, :4, :5, {now}, 1, {now}, " + schemaNumber + "{dual}"),
 
 		bump:           t("UPDATE RL_SLOT_CTL SET GEN_CT = GEN_CT + 1 WHERE CTL_NM = 'generation'"),
 		generation:     t("SELECT GEN_CT FROM RL_SLOT_CTL WHERE CTL_NM = 'generation'"),
@@ -142,12 +155,11 @@ func (w *words) statements() statements {
 		addLeader: t("{insert RL_SLOT_CTL} (CTL_NM, GEN_CT) SELECT :1, 0{dual} WHERE NOT EXISTS" +
 			" (SELECT 1 FROM RL_SLOT_CTL WHERE CTL_NM = :1){skip RL_SLOT_CTL}"),
 
-		dropWindows:   t("DELETE FROM RL_WNDW_CT WHERE WNDW_SCOPE_NM = :1 AND WNDW_SIZE_MS = #2"),
 		dropFrontiers: t("DELETE FROM RL_WNDW_FRONTIER_TRK WHERE WNDW_SCOPE_NM = :1 AND WNDW_SIZE_MS = #2"),
 
 		drift: t("SELECT {C.WNDW_STRT_TS}, C.SLOT_CT, (SELECT COUNT(*) FROM RL_EVENT_SLOT_DTL S WHERE S.WNDW_SCOPE_NM = C.WNDW_SCOPE_NM" +
 			" AND S.COMPUTED_SCHED_TS >= C.WNDW_STRT_TS AND S.COMPUTED_SCHED_TS < {plus C.WNDW_STRT_TS|C.WNDW_SIZE_MS})" +
 			" FROM RL_WNDW_CT C WHERE C.WNDW_SCOPE_NM = :1 AND C.WNDW_SIZE_MS = #2 AND C.WNDW_STRT_TS >= @3 AND C.WNDW_STRT_TS < @4" +
-			" ORDER BY C.WNDW_STRT_TS {most #5}"),
+			" AND C.EPOCH_CT = {epoch} ORDER BY C.WNDW_STRT_TS {most #5}"),
 	}
 }

@@ -12,9 +12,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headgate-rls/headgate/internal/testenv"
 	"github.com/headgate-rls/headgate/slots"
 	"github.com/headgate-rls/headgate/slots/plan"
+	"github.com/headgate-rls/headgate/test/testenv"
 )
 
 // series is what these tests use.
@@ -122,7 +122,7 @@ func TestIDsDiffer(t *testing.T) {
 	eachMigrated(t, func(t *testing.T, db *DB) {
 		provision(t, db, 0, 1)
 		ids := []string{"pay-1", "PAY-1", "pay-1 ", " pay-1", "paỳ-1", "pay-1\x00x"}
-		if db.dialect.name == "postgres" {
+		if db.dialect.Name == "postgres" {
 			ids = ids[:5] // it has no NUL in texts
 		}
 		for n, id := range ids {
@@ -231,7 +231,7 @@ func TestPutConfigTogether(t *testing.T) {
 		if err != nil || len(all) != 1 {
 			t.Errorf("active: %+v, %v", all, err)
 		}
-		if n := one(t, db.pools.read, "SELECT COUNT(*) FROM RL_EVENT_WNDW_CONFIG"); n != "10" {
+		if n := one(t, db.sql.Read, "SELECT COUNT(*) FROM RL_EVENT_WNDW_CONFIG"); n != "10" {
 			t.Errorf("%s versions are kept", n)
 		}
 		_, err = db.PutConfig(soon(t), slots.Config{ID: "3", Name: "default", Max: 1, SizeMs: 1000}, nowhere)
@@ -242,7 +242,7 @@ func TestPutConfigTogether(t *testing.T) {
 			t.Errorf("which left the generation at %d, %v", again, err)
 		}
 		// Somebody who knows nothing of the generation cannot make a second one active.
-		_, err = db.pools.write.ExecContext(soon(t), "UPDATE RL_EVENT_WNDW_CONFIG SET ACT_IN = 1")
+		_, err = db.sql.Write.ExecContext(soon(t), "UPDATE RL_EVENT_WNDW_CONFIG SET ACT_IN = 1")
 		if err == nil || slots.KindOf(db.fail(soon(t), "x", err)) != slots.Passing {
 			t.Errorf("two active versions: %v", err)
 		}
@@ -262,11 +262,11 @@ func TestConfigOptions(t *testing.T) {
 			`{"jitter":"stratified","colour":"red"}`: "colour", `{"jitter":"none"}`: `jitter "none"`, `{"scope":1}`: "scope",
 			`{} {}`: "more", `{"calendar":{"zone":"Nowhere"}}`: "calendar",
 		} {
-			mustExec(t, db.pools.write, "UPDATE RL_EVENT_WNDW_CONFIG SET CONFIG_OPT_TX = '"+value+"'")
+			mustExec(t, db.sql.Write, "UPDATE RL_EVENT_WNDW_CONFIG SET CONFIG_OPT_TX = '"+value+"'")
 			_, err := db.ActiveConfig(soon(t), "n")
 			wantError(t, err, "row 1", `config "n"`, "CONFIG_OPT_TX", want)
 		}
-		mustExec(t, db.pools.write, "UPDATE RL_EVENT_WNDW_CONFIG SET CONFIG_OPT_TX = NULL, WNDW_SIZE_ISO_DUR_TX = 'P1Y'")
+		mustExec(t, db.sql.Write, "UPDATE RL_EVENT_WNDW_CONFIG SET CONFIG_OPT_TX = NULL, WNDW_SIZE_ISO_DUR_TX = 'P1Y'")
 		_, err = db.ActiveConfig(soon(t), "n")
 		wantError(t, err, "row 1", "P1Y")
 	})
@@ -313,7 +313,7 @@ func TestLead(t *testing.T) {
 // Purging waits for nobody's window, and holds none up.
 func TestPurgeBesideLocks(t *testing.T) {
 	eachMigrated(t, func(t *testing.T, db *DB) {
-		if db.pools.read != db.pools.write {
+		if db.sql.Read != db.sql.Write {
 			t.Skip("transactions wait for each other")
 		}
 		provision(t, db, 0, 20)
@@ -342,31 +342,33 @@ func TestKinds(t *testing.T) {
 	eachServer(t, func(t *testing.T, address string) {
 		db := migrated(t, address)
 		provision(t, db, 0, 2)
-		kill := map[string]string{"postgres": "SELECT pg_terminate_backend(%s)", "mysql": "KILL %s"}[db.dialect.name]
-		self := map[string]string{"postgres": "SELECT pg_backend_pid()", "mysql": "SELECT CONNECTION_ID()"}[db.dialect.name]
+		kill := map[string]string{"postgres": "SELECT pg_terminate_backend(%s)", "mysql": "KILL %s"}[db.dialect.Name]
+		self := map[string]string{"postgres": "SELECT pg_backend_pid()", "mysql": "SELECT CONNECTION_ID()"}[db.dialect.Name]
 
 		begun, err := db.Begin(soon(t), "")
 		check(t, err)
 		var id string
-		check(t, begun.(*pipelined).conn.QueryRowContext(soon(t), self).Scan(&id))
-		mustExec(t, db.pools.write, fmt.Sprintf(kill, id))
+		session, err := begun.(*tx).Session(soon(t), "begin")
+		check(t, err)
+		check(t, session.QueryRowContext(soon(t), self).Scan(&id))
+		mustExec(t, db.sql.Write, fmt.Sprintf(kill, id))
 		_, _, err = begun.Lock(soon(t), series, 0, 5)
 		if err == nil || slots.KindOf(err) != slots.Passing {
-			t.Errorf("%s: a lost connection: %v (%v)", db.dialect.name, err, slots.KindOf(err))
+			t.Errorf("%s: a lost connection: %v (%v)", db.dialect.Name, err, slots.KindOf(err))
 		}
 		begun.Rollback()
 		check(t, claim(t, db, 0, slotOf(1, 0)))
 
-		mustExec(t, db.pools.write, "DROP TABLE RL_WNDW_CT")
+		mustExec(t, db.sql.Write, "DROP TABLE RL_WNDW_CT")
 		_, _, err = db.Peek(soon(t), series, 0)
 		if err == nil || slots.KindOf(err) != slots.Failed {
-			t.Errorf("%s: no table: %v (%v)", db.dialect.name, err, slots.KindOf(err))
+			t.Errorf("%s: no table: %v (%v)", db.dialect.Name, err, slots.KindOf(err))
 		}
 		if err := db.Close(); err != nil {
 			t.Error(err)
 		}
 		if _, err := db.Begin(soon(t), ""); err == nil {
-			t.Errorf("%s: a closed store begins transactions", db.dialect.name)
+			t.Errorf("%s: a closed store begins transactions", db.dialect.Name)
 		}
 	})
 }
@@ -379,29 +381,29 @@ func TestDeadlockPasses(t *testing.T) {
 		add := map[string]string{
 			"postgres": "UPDATE RL_WNDW_CT SET SLOT_CT = SLOT_CT + 1 WHERE WNDW_SCOPE_NM = '*' AND WNDW_SIZE_MS = 4000 AND WNDW_STRT_TS = $1",
 			"mysql":    "UPDATE RL_WNDW_CT SET SLOT_CT = SLOT_CT + 1 WHERE WNDW_SCOPE_NM = '*' AND WNDW_SIZE_MS = 4000 AND WNDW_STRT_TS = ?",
-		}[db.dialect.name]
+		}[db.dialect.Name]
 		var barrier, wg sync.WaitGroup
 		barrier.Add(2)
 		errs := make([]error, 2)
 		for n := range 2 {
 			wg.Go(func() {
-				tx, err := db.pools.write.BeginTx(soon(t), nil)
+				tx, err := db.sql.Write.BeginTx(soon(t), nil)
 				if err != nil {
 					t.Error(err)
 				}
 				defer func() { _ = tx.Rollback() }()
-				_, err = db.change(soon(t), tx, "first", query{text: add, args: []any{db.at(int64(n) * 4000)}})
+				_, err = db.change(soon(t), tx, "first", query{Text: add, Args: []any{db.at(int64(n) * 4000)}})
 				barrier.Done()
 				barrier.Wait()
 				if err == nil {
-					_, err = db.change(soon(t), tx, "second", query{text: add, args: []any{db.at(4000 - int64(n)*4000)}})
+					_, err = db.change(soon(t), tx, "second", query{Text: add, Args: []any{db.at(4000 - int64(n)*4000)}})
 				}
 				errs[n] = err
 			})
 		}
 		wg.Wait()
 		if err := errors.Join(errs...); err == nil || slots.KindOf(err) != slots.Passing {
-			t.Errorf("%s: %v (%v)", db.dialect.name, err, slots.KindOf(err))
+			t.Errorf("%s: %v (%v)", db.dialect.Name, err, slots.KindOf(err))
 		}
 	})
 }
@@ -410,8 +412,8 @@ func TestDeadlockPasses(t *testing.T) {
 func TestEndedTransactions(t *testing.T) {
 	eachMigrated(t, func(t *testing.T, db *DB) {
 		provision(t, db, 0, 2)
-		before := db.pools.write.Stats().InUse
-		for n := range 2 * db.pools.write.Stats().MaxOpenConnections {
+		before := db.sql.Write.Stats().InUse
+		for n := range 2 * db.sql.Write.Stats().MaxOpenConnections {
 			tx, err := db.Begin(soon(t), "")
 			check(t, err)
 			if _, ok, err := tx.Lock(soon(t), series, 0, 1000); !ok || err != nil {
@@ -435,7 +437,7 @@ func TestEndedTransactions(t *testing.T) {
 				t.Fatal("a second commit")
 			}
 		}
-		if s := db.pools.write.Stats(); s.InUse != before {
+		if s := db.sql.Write.Stats(); s.InUse != before {
 			t.Errorf("%d connections are in use, %d before", s.InUse, before)
 		}
 	})

@@ -3,7 +3,6 @@ package sqlstore
 import (
 	"context"
 	"database/sql"
-	"errors"
 	"slices"
 
 	"github.com/headgate-rls/headgate/slots"
@@ -24,7 +23,7 @@ func (db *DB) Find(ctx context.Context, eventIDs []string) ([]slots.Slot, error)
 
 // slots runs a query for slots.
 func (db *DB) slots(ctx context.Context, op string, q query) (found []slots.Slot, err error) {
-	err = db.rows(ctx, db.pools.read, op, q, func(rows *sql.Rows) error {
+	err = db.rows(ctx, db.sql.Read, op, q, func(rows *sql.Rows) error {
 		s, err := db.scanSlot(rows)
 		found = append(found, s)
 		return err
@@ -45,7 +44,7 @@ func (db *DB) scanSlot(row interface{ Scan(...any) error }) (slots.Slot, error) 
 // Peek implements slots.Tables.
 func (db *DB) Peek(ctx context.Context, s slots.Series, windowMs int64) (count int64, ok bool, err error) {
 	q := db.dialect.statements.peek.with(s.Scope, s.SizeMs, db.at(windowMs))
-	ok, err = db.row(ctx, db.pools.read, "read a window", q, &count)
+	ok, err = db.row(ctx, db.sql.Read, "read a window", q, &count)
 	return count, ok, err
 }
 
@@ -87,6 +86,76 @@ func (db *DB) Scout(ctx context.Context, s slots.Series, fromMs, toMs, max int64
 	return min(at, toMs), at < toMs, nil
 }
 
+// How many slots, and windows, a statement of Uncounted counts: few at first, since most
+// calls find that there are none.
+const (
+	countFirst, countMost = 2_000, 200_000
+	countWindows          = 50_000
+)
+
+// Uncounted implements slots.Tables. An error that comes late is left to the next statement, so
+// that what was counted before is not lost.
+func (db *DB) Uncounted(ctx context.Context, s slots.Series, fromMs, toMs, max int64) (endMs int64, err error) {
+	at, more := fromMs, true
+	for slotsAtOnce := int64(countFirst); more && at < toMs; slotsAtOnce = min(slotsAtOnce*10, countMost) {
+		// A window that is full has max slots or more.
+		to := min(toMs, at+min(slotsAtOnce/max+1, countWindows)*s.SizeMs)
+		at, more, err = db.uncounted(ctx, s, at, to, max)
+		if err != nil && at == fromMs {
+			return at, err
+		}
+		more = more && err == nil
+	}
+	return min(at, toMs), nil
+}
+
+// uncounted is Uncounted in one statement; more: all windows are full.
+func (db *DB) uncounted(ctx context.Context, s slots.Series, fromMs, toMs, max int64) (endMs int64, more bool, err error) {
+	at := fromMs
+	row, err := db.Windows(ctx, s, at, toMs, 1)
+	if err != nil {
+		return at, false, err
+	}
+	if len(row) > 0 {
+		toMs = row[0].StartMs
+	}
+	counts, err := db.Scheduled(ctx, s, at, toMs)
+	if err != nil {
+		return at, false, err
+	}
+	for _, w := range counts {
+		if w.StartMs != at || w.Count < max {
+			return at, false, nil
+		}
+		at += s.SizeMs
+	}
+	return at, at >= toMs && len(row) == 0, nil
+}
+
+// Windows implements slots.Store.
+func (db *DB) Windows(ctx context.Context, s slots.Series, fromMs, toMs int64, limit int) (windows []slots.Window, err error) {
+	q := db.dialect.statements.windows.with(s.Scope, s.SizeMs, db.at(fromMs), db.at(toMs), limit)
+	err = db.rows(ctx, db.sql.Read, "list windows", q, func(rows *sql.Rows) error {
+		var us, count int64
+		err := rows.Scan(db.into(&us), &count)
+		windows = append(windows, slots.Window{StartMs: millis(us), Count: count})
+		return err
+	})
+	return windows, err
+}
+
+// Scheduled implements slots.Store.
+func (db *DB) Scheduled(ctx context.Context, s slots.Series, fromMs, toMs int64) (windows []slots.Window, err error) {
+	q := db.dialect.statements.scheduled.with(s.Scope, s.SizeMs, db.at(fromMs), db.at(toMs))
+	err = db.rows(ctx, db.sql.Read, "count slots", q, func(rows *sql.Rows) error {
+		var n, count int64
+		err := rows.Scan(&n, &count)
+		windows = append(windows, slots.Window{StartMs: fromMs + n*s.SizeMs, Count: count})
+		return err
+	})
+	return windows, err
+}
+
 // runEnd returns the end of the run that fromMs may lie in.
 func (db *DB) runEnd(ctx context.Context, s slots.Series, max, fromMs int64) (endMs int64, ok bool, err error) {
 	return db.when(ctx, "look for full windows", db.dialect.statements.run.with(s.Scope, s.SizeMs, max, db.at(fromMs)))
@@ -105,7 +174,7 @@ func (db *DB) NoteFull(ctx context.Context, s slots.Series, max int64, full slot
 		var fromUs, toUs int64
 		var none bool
 		_, err := db.row(ctx, tx, op, st.overlaps.with(args...),
-			instant{us: &fromUs, null: &none, read: db.dialect.micros}, instant{us: &toUs, null: &none, read: db.dialect.micros})
+			db.dialect.IntoNull(&fromUs, &none), db.dialect.IntoNull(&toUs, &none))
 		if err != nil {
 			return err
 		}
@@ -134,18 +203,22 @@ func (db *DB) Frontier(ctx context.Context, s slots.Series, chunkMs int64) (endM
 func (db *DB) when(ctx context.Context, op string, q query) (ms int64, ok bool, err error) {
 	var us int64
 	var null bool
-	ok, err = db.row(ctx, db.pools.read, op, q, instant{us: &us, null: &null, read: db.dialect.micros})
+	ok, err = db.row(ctx, db.sql.Read, op, q, db.dialect.IntoNull(&us, &null))
 	return millis(us), ok && !null, err
 }
 
 // Provision implements slots.Tables. Each statement is a transaction of its own:
 // what it leaves behind if the next one fails are empty windows, which harm
-// nobody.
+// nobody. Rows of an epoch that is over go first, each by its key: a DELETE that looks for
+// rows itself may wait for windows that are being claimed.
 func (db *DB) Provision(ctx context.Context, s slots.Series, fromMs, toMs int64, frontier *slots.Frontier) (rows int64, err error) {
+	if err := db.dropStale(ctx, s, fromMs, toMs); err != nil {
+		return 0, err
+	}
 	missing := (toMs - fromMs + s.SizeMs - 1) / s.SizeMs
 	for at := fromMs; missing > 0; missing -= provisionRows {
 		q := db.dialect.statements.provision.with(s.Scope, s.SizeMs, db.at(at), min(missing, provisionRows))
-		made, err := db.change(ctx, db.pools.write, "provision windows", q)
+		made, err := db.change(ctx, db.sql.Write, "provision windows", q)
 		if err != nil {
 			return rows, err
 		}
@@ -154,103 +227,26 @@ func (db *DB) Provision(ctx context.Context, s slots.Series, fromMs, toMs int64,
 	}
 	if frontier != nil {
 		q := db.dialect.statements.addFrontier.with(s.Scope, s.SizeMs, db.at(frontier.ChunkMs), db.at(frontier.EndMs))
-		_, err = db.change(ctx, db.pools.write, "add a frontier", q)
+		_, err = db.change(ctx, db.sql.Write, "add a frontier", q)
 	}
 	return rows, err
 }
 
-// Begin implements slots.Tables.
-func (db *DB) Begin(ctx context.Context, configID string) (slots.Tx, error) {
-	const op = "begin a transaction"
-	if db.dialect.pipeline != nil {
-		conn, err := db.pools.write.Conn(ctx)
-		if err != nil {
-			return nil, db.fail(ctx, op, err)
-		}
-		return &pipelined{db: db, configID: configID, conn: conn}, nil
-	}
-	t, err := db.pools.write.BeginTx(ctx, nil)
-	if err != nil {
-		return nil, db.fail(ctx, op, err)
-	}
-	return &tx{db, configID, t}, nil
-}
-
-// tx implements slots.Tx.
-type tx struct {
-	db       *DB
-	configID string
-	tx       *sql.Tx
-}
-
-// Lock implements slots.Tx.
-func (t *tx) Lock(ctx context.Context, s slots.Series, windowMs, max int64) (count int64, ok bool, err error) {
-	return t.db.lock(ctx, t.tx, t.configID, s, windowMs, max)
-}
-
-// lock runs the statements of a lock one by one.
-func (db *DB) lock(ctx context.Context, on runner, configID string, s slots.Series, windowMs, max int64) (count int64, ok bool, err error) {
-	const op = "lock a window"
-	before, lock := db.lockQueries(configID, s, windowMs, max)
-	for _, q := range before {
-		if _, err := db.change(ctx, on, op, q); err != nil {
-			return 0, false, err
-		}
-	}
-	var active sql.NullInt64
-	ok, err = db.row(ctx, on, op, lock, &count, &active)
-	return count, ok, db.locked(ctx, op, active, err)
-}
-
-// lockQueries are the statements of a lock: what comes before, and the lock itself.
-func (db *DB) lockQueries(configID string, s slots.Series, windowMs, max int64) (before []query, lock query) {
+// dropStale drops the windows of a stretch whose epoch is over.
+func (db *DB) dropStale(ctx context.Context, s slots.Series, fromMs, toMs int64) error {
+	const op = "drop windows of an earlier epoch"
 	st := &db.dialect.statements
-	if configID != "" && st.gate.text != "" {
-		before = append(before, st.gate.with(configID))
-	}
-	if db.dialect.boundedWait != "" {
-		before = append(before, query{text: db.dialect.boundedWait})
-	}
-	start := db.at(windowMs)
-	before = append(before, st.make.with(s.Scope, s.SizeMs, start, db.at(windowMs+s.SizeMs)))
-	return before, st.lock.with(s.Scope, s.SizeMs, start, max, configID)
-}
-
-// locked makes of a lock's outcome the error that it is if the version of the config is
-// superseded.
-func (db *DB) locked(ctx context.Context, op string, active sql.NullInt64, err error) error {
-	if err == nil && active.Valid && active.Int64 == 0 {
-		return &slots.StoreError{Kind: slots.Superseded, Op: op, Err: errors.New("the config has another version now")}
-	}
-	return db.fail(ctx, op, err)
-}
-
-// Claim implements slots.Tx.
-func (t *tx) Claim(ctx context.Context, s slots.Series, windowMs int64, claimed []slots.Slot) error {
-	err := t.db.claim(ctx, t.tx, s, windowMs, claimed)
-	if err != nil {
-		t.Rollback()
+	var stale []int64
+	err := db.rows(ctx, db.sql.Read, op, st.stale.with(s.Scope, s.SizeMs, db.at(fromMs), db.at(toMs)), func(rows *sql.Rows) error {
+		var us int64
+		err := rows.Scan(db.into(&us))
+		stale = append(stale, millis(us))
+		return err
+	})
+	for _, startMs := range stale {
+		if err == nil {
+			_, err = db.change(ctx, db.sql.Write, op, st.dropStale.with(s.Scope, s.SizeMs, db.at(startMs)))
+		}
 	}
 	return err
 }
-
-// claim runs the statements of a claim.
-func (db *DB) claim(ctx context.Context, on runner, s slots.Series, windowMs int64, claimed []slots.Slot) error {
-	for some := range slices.Chunk(claimed, slots.MaxBatch) {
-		for _, q := range db.dialect.claim(s, windowMs, some) {
-			if _, err := db.change(ctx, on, "claim a slot", q); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
-// Commit implements slots.Tx.
-func (t *tx) Commit(ctx context.Context) error {
-	return t.db.fail(ctx, "commit a slot", t.tx.Commit())
-}
-
-// Rollback implements slots.Tx. A transaction that cannot be rolled back has lost its
-// connection, and the database ends it.
-func (t *tx) Rollback() { _ = t.tx.Rollback() }

@@ -87,7 +87,7 @@ func TestRoundTrips(t *testing.T) {
 		counter := countTrips(t, u.Host)
 		u.Host = counter.addr
 		db := mustOpen(t, u.String())
-		db.pools.write.SetMaxOpenConns(1)
+		db.sql.Write.SetMaxOpenConns(1)
 		for engine, want := range map[string]int64{"tx": 3, "procedure": 1} {
 			e := slots.TxEngine(db)
 			if engine == "procedure" {
@@ -97,7 +97,7 @@ func TestRoundTrips(t *testing.T) {
 				e = slots.ProcedureEngine(db.Procedure(), e)
 			}
 			for n := range 4 {
-				s := &slots.Search{Series: series, ConfigID: "c", Max: 1000, FirstMs: 0, BaseMs: series.SizeMs, FromMs: series.SizeMs,
+				s := &slots.Search{Series: series, ConfigID: "c", Max: 1000, FirstMs: 0, FromMs: series.SizeMs,
 					EndMs: plan.MaxSizeMs,
 					Asks:  []slots.Ask{{EventID: fmt.Sprint(engine, n), SlotID: fmt.Sprint("s", engine, n), FirstMax: 1000}}}
 				for _, status := range []slots.Status{slots.New, slots.Existing} {
@@ -105,7 +105,7 @@ func TestRoundTrips(t *testing.T) {
 					found, err := e.Assign(soon(t), s)
 					check(t, err)
 					if found.Answers[0].Status != status {
-						t.Fatalf("%s, %s, event %d: %+v", db.dialect.name, engine, n, found.Answers[0])
+						t.Fatalf("%s, %s, event %d: %+v", db.dialect.Name, engine, n, found.Answers[0])
 					}
 					s.Asks[0].SlotID += "again"
 					trips := counter.trips.Load() - before
@@ -113,10 +113,10 @@ func TestRoundTrips(t *testing.T) {
 						continue
 					}
 					if status == slots.Existing && trips != 1 {
-						t.Errorf("%s, %s: a repeat takes %d round trips, want 1", db.dialect.name, engine, trips)
+						t.Errorf("%s, %s: a repeat takes %d round trips, want 1", db.dialect.Name, engine, trips)
 					}
 					if status == slots.New && trips != want {
-						t.Errorf("%s, %s: %d round trips, want %d", db.dialect.name, engine, trips, want)
+						t.Errorf("%s, %s: %d round trips, want %d", db.dialect.Name, engine, trips, want)
 					}
 				}
 			}

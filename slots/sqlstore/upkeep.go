@@ -12,20 +12,8 @@ import (
 
 // SlotsSince implements slots.Store.
 func (db *DB) SlotsSince(ctx context.Context, after slots.Position, limit int) ([]slots.Slot, error) {
-	created := db.dialect.instant(after.CreatedUs)
+	created := db.dialect.Instant(after.CreatedUs)
 	return db.slots(ctx, "list slots", db.dialect.statements.since.with(created, created, after.ID, limit))
-}
-
-// Windows implements slots.Store.
-func (db *DB) Windows(ctx context.Context, s slots.Series, fromMs, toMs int64, limit int) (windows []slots.Window, err error) {
-	q := db.dialect.statements.windows.with(s.Scope, s.SizeMs, db.at(fromMs), db.at(toMs), limit)
-	err = db.rows(ctx, db.pools.read, "list windows", q, func(rows *sql.Rows) error {
-		var us, count int64
-		err := rows.Scan(db.into(&us), &count)
-		windows = append(windows, slots.Window{StartMs: millis(us), Count: count})
-		return err
-	})
-	return windows, err
 }
 
 // leadPrefix begins the names of the rows of RL_SLOT_CTL that leaders hold.
@@ -37,15 +25,15 @@ func (db *DB) Lead(ctx context.Context, work, holder string, ttl time.Duration) 
 	s := &db.dialect.statements
 	name := leadPrefix + work
 	lead := s.lead.with(holder, ttl.Milliseconds(), name, holder)
-	n, err := db.change(ctx, db.pools.write, op, lead)
+	n, err := db.change(ctx, db.sql.Write, op, lead)
 	if n > 0 || err != nil {
 		return n > 0, err
 	}
-	made, err := db.change(ctx, db.pools.write, op, s.addLeader.with(name))
+	made, err := db.change(ctx, db.sql.Write, op, s.addLeader.with(name))
 	if made == 0 || err != nil {
 		return false, err // another leads
 	}
-	n, err = db.change(ctx, db.pools.write, op, lead)
+	n, err = db.change(ctx, db.sql.Write, op, lead)
 	return n > 0, err
 }
 
@@ -55,19 +43,20 @@ func (db *DB) Lead(ctx context.Context, work, holder string, ttl time.Duration) 
 // them: to ask for these again costs reading.
 func (db *DB) PurgeWindows(ctx context.Context, endedMs, madeUs int64, limit int) (int64, error) {
 	s := &db.dialect.statements
-	ended, made := db.at(endedMs), db.dialect.instant(madeUs)
-	frontiers, err := db.change(ctx, db.pools.write, "purge frontiers", s.purgeFrontiers.with(ended, made, limit))
+	ended, made := db.at(endedMs), db.dialect.Instant(madeUs)
+	frontiers, err := db.change(ctx, db.sql.Write, "purge frontiers", s.purgeFrontiers.with(ended, made, limit))
 	if err != nil || frontiers >= int64(limit) {
 		return frontiers, err // there may be more
 	}
-	if _, err := db.change(ctx, db.pools.write, "purge runs of full windows", s.purgeRuns.with(ended)); err != nil {
+	if _, err := db.change(ctx, db.sql.Write, "purge runs of full windows", s.purgeRuns.with(ended)); err != nil {
 		return frontiers, err
 	}
 	var windows int64
 	if db.dialect.purgeWindows != nil {
-		windows, err = db.dialect.purgeWindows(ctx, db, ended, made, limit)
+		windows, err = db.dialect.purgeWindows(ctx, db.sql, ended, made, limit)
+		err = storeError(err)
 	} else {
-		windows, err = db.change(ctx, db.pools.write, "purge windows", s.purgeWindows.with(ended, made, limit))
+		windows, err = db.change(ctx, db.sql.Write, "purge windows", s.purgeWindows.with(ended, made, limit))
 	}
 	return frontiers + windows, err
 }
@@ -77,7 +66,7 @@ func (db *DB) PurgeWindows(ctx context.Context, endedMs, madeUs int64, limit int
 func (db *DB) PurgeSlots(ctx context.Context, beforeUs int64, limit int) (n int64, err error) {
 	const op = "purge slots"
 	s := &db.dialect.statements
-	before := db.dialect.instant(beforeUs)
+	before := db.dialect.Instant(beforeUs)
 	err = db.shrink(ctx, op, func(tx *sql.Tx) (bool, error) {
 		runs, err := db.change(ctx, tx, op, s.dropOldRuns.with(before))
 		if err != nil {
@@ -148,7 +137,7 @@ func (db *DB) Drift(ctx context.Context, fromMs, toMs int64, after *slots.Window
 // driftOf compares windows of one series. last is the last one that was looked at.
 func (db *DB) driftOf(ctx context.Context, s slots.Series, fromMs, toMs int64, limit int) (drifts []slots.Drift, looked int, last slots.WindowKey, err error) {
 	q := db.dialect.statements.drift.with(s.Scope, s.SizeMs, db.at(fromMs), db.at(toMs), limit)
-	err = db.rows(ctx, db.pools.read, "compare windows with their slots", q, func(rows *sql.Rows) error {
+	err = db.rows(ctx, db.sql.Read, "compare windows with their slots", q, func(rows *sql.Rows) error {
 		var us int64
 		d := slots.Drift{WindowKey: slots.WindowKey{Series: s}}
 		err := rows.Scan(db.into(&us), &d.Count, &d.Slots)
@@ -168,7 +157,7 @@ func (db *DB) seriesInUse(ctx context.Context) ([]slots.Series, error) {
 	if err != nil {
 		return nil, err
 	}
-	configs, _, err := db.readableConfigs(ctx, db.pools.read, "read the configs", db.dialect.statements.activeConfigs.with(manyConfigs))
+	configs, _, err := db.readableConfigs(ctx, db.sql.Read, "read the configs", db.dialect.statements.activeConfigs.with(manyConfigs))
 	if err != nil {
 		return nil, err
 	}
@@ -206,7 +195,7 @@ func (db *DB) repair(ctx context.Context, k slots.WindowKey) (d slots.Drift, ok 
 			return false, err
 		}
 		set := s.setCount.with(d.Slots, k.Scope, k.SizeMs, start)
-		set.rows = 1
+		set.Rows = 1
 		_, err := db.change(ctx, tx, op, set)
 		return true, err
 	})

@@ -15,7 +15,7 @@ import (
 	"os"
 	"testing"
 
-	"github.com/headgate-rls/headgate/internal/testenv"
+	"github.com/headgate-rls/headgate/test/testenv"
 )
 
 // envProgram names the headgate to attack; without it one is built.

@@ -33,6 +33,11 @@ var attacks = []attack{
 		want: bounds{peakMiB: 640, heldMiB: 300, cpu: 6, lost: 0.05},
 	},
 	{
+		name: "half-sent requests on many connections, by grpc-go", flags: []string{"--transport", "grpc"},
+		run:  halfSentToGRPC,
+		want: bounds{peakMiB: 500, heldMiB: 300, cpu: 10, lost: 0.1},
+	},
+	{
 		name: "SETTINGS that change all windows",
 		run:  settingsFlood,
 		want: bounds{peakMiB: 90, heldMiB: 20, cpu: 1.5, lost: 0.05},
@@ -45,7 +50,7 @@ var attacks = []attack{
 	{
 		name: "answers that nobody reads",
 		run:  unreadAnswers,
-		want: bounds{peakMiB: 500, heldMiB: 200, cpu: 30, lost: 0.3},
+		want: bounds{peakMiB: 640, heldMiB: 300, cpu: 6, lost: 0.1},
 	},
 	{
 		name: "the longest paths",
@@ -118,6 +123,22 @@ func halfSentRequests(g *target) {
 	}
 }
 
+// halfSentToGRPC sends, on many connections, as many requests as the window of a
+// connection allows, and no end of any.
+func halfSentToGRPC(g *target) {
+	part := prefixed(0, make([]byte, 1000))[:60]
+	for range 60 {
+		w := g.connect()
+		for range 1000 {
+			_ = w.fr.WriteData(w.open(headers(methodDecide)[:12]...), false, part)
+		}
+		w.flush()
+	}
+	time.Sleep(2 * time.Second)
+	v, err := g.hg.Metrics(`headgate_requests_total{code="ResourceExhausted",transport="grpc"}`)
+	g.note("%v refused %v", v, err)
+}
+
 // settingsFlood changes the window of all streams as often as a frame can say.
 func settingsFlood(g *target) {
 	w := g.connect()
@@ -187,7 +208,7 @@ func longPaths(g *target) {
 func unreadAnswers(g *target) {
 	entry := field(field(nil, 1, []byte("free")), 2, []byte("a"))
 	message := field(nil, 1, []byte("attack"))
-	for range 256 {
+	for range 60 { // a few less than a request may have limits
 		message = field(message, 2, field(nil, 1, entry))
 	}
 	body := prefixed(1, zipped(message))
@@ -201,6 +222,8 @@ func unreadAnswers(g *target) {
 		}
 	}
 	time.Sleep(time.Second)
+	v, err := g.hg.Metrics(`headgate_requests_total{code="OK",transport="unary"}`, `headgate_floods_total{transport="unary"}`)
+	g.note("%v (calls answered, connections closed for a flood) %v", v, err)
 }
 
 // floodOfCalls sends more calls than the store can answer, as many at a time

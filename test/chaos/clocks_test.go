@@ -11,7 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/headgate-rls/headgate/internal/testenv"
+	"github.com/headgate-rls/headgate/test/testenv"
 )
 
 // wrongBy is the environment variable by whose value, a duration of whole

@@ -12,7 +12,7 @@ import (
 	"flag"
 	"testing"
 
-	"github.com/headgate-rls/headgate/internal/testenv"
+	"github.com/headgate-rls/headgate/test/testenv"
 )
 
 // program is the path of the headgate under test, scratch a directory for other

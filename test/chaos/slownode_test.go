@@ -18,7 +18,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
-	"github.com/headgate-rls/headgate/internal/testenv"
+	"github.com/headgate-rls/headgate/test/testenv"
 )
 
 // Rules and calls of TestSlowNode. Windows of a year hardly ever end during a

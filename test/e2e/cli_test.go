@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/headgate-rls/headgate/internal/config"
-	"github.com/headgate-rls/headgate/internal/testenv"
+	"github.com/headgate-rls/headgate/test/testenv"
 )
 
 // badRules has three errors, in lines 3, 5 and 6.

@@ -13,7 +13,7 @@ import (
 	"text/template"
 	"time"
 
-	"github.com/headgate-rls/headgate/internal/testenv"
+	"github.com/headgate-rls/headgate/test/testenv"
 )
 
 // A setup describes an Envoy in front of an application. Fields in YAML must

@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headgate-rls/headgate/internal/testenv"
+	"github.com/headgate-rls/headgate/test/testenv"
 )
 
 // A slowApp is an application that knows how many requests are inside it.

@@ -15,7 +15,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/headgate-rls/headgate/internal/testenv"
+	"github.com/headgate-rls/headgate/test/testenv"
 )
 
 const (

@@ -7,9 +7,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headgate-rls/headgate/internal/seed"
 	"github.com/headgate-rls/headgate/slots"
 	"github.com/headgate-rls/headgate/slots/plan"
+	"github.com/headgate-rls/headgate/test/random"
 )
 
 // alone plays a random sequence of searches of one caller and compares each
@@ -48,7 +48,7 @@ func alone(seed uint64, sub subject, year int) (wrong []string) {
 }
 
 func TestAloneGetsTheEarliestWindow(t *testing.T) {
-	for seed := range seed.Many(t, seeds()/3) {
+	for seed := range random.Seeds(t, seeds()/3) {
 		if wrong := alone(seed, theEngine(), 2026); len(wrong) > 0 {
 			t.Fatalf("seed %d: %d problems, such as: %s", seed, len(wrong), wrong[0])
 		}
@@ -58,7 +58,7 @@ func TestAloneGetsTheEarliestWindow(t *testing.T) {
 // Windows have negative starts before 1970.
 func TestAloneBefore1970(t *testing.T) {
 	for _, year := range []int{1925, 1969} {
-		for seed := range seed.Many(t, seeds()/20) {
+		for seed := range random.Seeds(t, seeds()/20) {
 			if wrong := alone(seed, theEngine(), year); len(wrong) > 0 {
 				t.Fatalf("year %d, seed %d: %d problems, such as: %s", year, seed, len(wrong), wrong[0])
 			}
@@ -77,7 +77,7 @@ func searchFor(s slots.Series, at time.Time, max int64, events ...string) *slots
 	us := at.UnixMicro()
 	first := plan.WindowStart(us, s.SizeMs)
 	q := &slots.Search{
-		Series: s, ConfigID: "c", Max: max, FirstMs: first, BaseMs: first + s.SizeMs, FromMs: first + s.SizeMs,
+		Series: s, ConfigID: "c", Max: max, FirstMs: first, FromMs: first + s.SizeMs,
 		EndMs: first + 1e6*s.SizeMs,
 	}
 	for _, e := range events {
@@ -154,11 +154,11 @@ func TestBudgets(t *testing.T) {
 	}
 	assign(searchFor(s, noon, 1, "a"), "first window", map[string]int{"find": 1, "begin": 1, "lock": 1, "claim": 1, "commit": 1})
 	assign(searchFor(s, noon, 1, "a"), "idempotent hit", map[string]int{"find": 1})
-	assign(searchFor(s, noon, 1, "b"), "first window full", map[string]int{"find": 1, "scout": 1, "begin": 2, "lock": 2, "claim": 1, "commit": 1})
+	assign(searchFor(s, noon, 1, "b"), "first window full", map[string]int{"find": 1, "peek": 1, "scout": 1, "begin": 2, "lock": 2, "claim": 1, "commit": 1})
 	direct := searchFor(s, noon, 1, "d")
-	direct.Asks[0].FirstMax, direct.FromMs, direct.Direct = 0, direct.BaseMs+2*4000, true
+	direct.Asks[0].FirstMax, direct.FromMs, direct.Direct = 0, direct.FromMs+2*4000, true
 	assign(direct, "where the hint says", map[string]int{"find": 1, "begin": 1, "lock": 1, "claim": 1, "commit": 1})
 	far := searchFor(slots.Series{Scope: "far", SizeMs: 4000}, noon, 1, "e")
 	fill(m, far.Series, noon.UnixMilli(), 401, 1)
-	assign(far, "behind 401 full windows", map[string]int{"find": 1, "scout": 1, "begin": 2, "lock": 2, "claim": 1, "commit": 1})
+	assign(far, "behind 401 full windows", map[string]int{"find": 1, "peek": 1, "scout": 1, "begin": 2, "lock": 2, "claim": 1, "commit": 1})
 }

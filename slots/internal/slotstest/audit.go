@@ -13,8 +13,12 @@ const auditPage = 1000
 
 // AllSlots returns all slots of the store, in the order of SlotsSince.
 func AllSlots(ctx context.Context, store slots.Store) ([]slots.Slot, error) {
+	return slotsAfter(ctx, store, slots.Position{CreatedUs: -1 << 50})
+}
+
+// slotsAfter returns the slots of the store after a position, in the same order.
+func slotsAfter(ctx context.Context, store slots.Store, after slots.Position) ([]slots.Slot, error) {
 	var all []slots.Slot
-	after := slots.Position{CreatedUs: -1 << 50}
 	for {
 		page, err := store.SlotsSince(ctx, after, auditPage)
 		if err != nil || len(page) == 0 {
@@ -51,6 +55,11 @@ func Audit(ctx context.Context, store slots.Store, s slots.Series, max int64) (w
 	if err != nil {
 		return nil, err
 	}
+	return auditAmong(ctx, store, all, s, max)
+}
+
+// auditAmong is Audit where all slots of the series are known to be in the list.
+func auditAmong(ctx context.Context, store slots.Store, all []slots.Slot, s slots.Series, max int64) (wrong []string, err error) {
 	counts, mine := map[int64]int64{}, []slots.Slot{}
 	from, to := int64(0), int64(0)
 	for _, slot := range all {

@@ -18,10 +18,12 @@ import (
 	"time"
 
 	"github.com/headgate-rls/headgate/slots"
+	"github.com/headgate-rls/headgate/test/random"
 )
 
 const (
-	// EnvChaosSeconds is how long RunChaos troubles each engine; 6 by default.
+	// EnvChaosSeconds is how long RunChaos troubles each engine; by default
+	// 3, and 6 in the long form.
 	EnvChaosSeconds = "HEADGATE_SLOTS_CHAOS_SECONDS"
 	// envChaosChild has what a process of RunChaos is to do.
 	envChaosChild = "HEADGATE_SLOTS_CHAOS_CHILD"
@@ -111,7 +113,7 @@ func (c *chaos) written() (bytes int64) {
 }
 
 func chaosTime(t *testing.T) time.Duration {
-	seconds := 6
+	seconds := random.Times(3, 6)
 	if text := os.Getenv(EnvChaosSeconds); text != "" {
 		if _, err := fmt.Sscan(text, &seconds); err != nil {
 			t.Fatalf("%s=%q: want a number of seconds", EnvChaosSeconds, text)

@@ -11,13 +11,13 @@ import (
 	"time"
 
 	"github.com/headgate-rls/headgate/slots"
+	"github.com/headgate-rls/headgate/test/random"
 )
 
 // EnvPauseTries is how often RunPause pauses a config on each engine.
 const EnvPauseTries = "HEADGATE_SLOTS_PAUSE_TRIES"
 
 const (
-	pauseTries   = 60
 	pauseCallers = 6
 	pauseRoom    = 1000
 	pauseSlow    = 15 * time.Millisecond // that a lock is held, at most
@@ -29,7 +29,7 @@ const (
 func RunPause(t *testing.T, h Harness) {
 	db := h.Fresh(t)
 	store := db.Open(t)
-	tries := pauseTries
+	tries := random.Times(30, 60)
 	if text := os.Getenv(EnvPauseTries); text != "" {
 		if _, err := fmt.Sscan(text, &tries); err != nil {
 			t.Fatalf("%s=%q: want a number", EnvPauseTries, text)

@@ -11,15 +11,14 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headgate-rls/headgate/internal/seed"
 	"github.com/headgate-rls/headgate/slots"
+	"github.com/headgate-rls/headgate/test/random"
 )
 
 // EnvEarliestRuns is how many random sequences RunEarliest plays on each engine.
 const EnvEarliestRuns = "HEADGATE_SLOTS_EARLIEST_RUNS"
 
 const (
-	earliestRuns     = 3 // five times as many where nothing goes over a network
 	earliestSteps    = 150
 	earliestFailures = 5                // after which there is no need for more
 	earliestShrink   = 10 * time.Second // to make a sequence that fails shorter
@@ -39,9 +38,9 @@ var earliestDay = floor(time.Date(2101, 3, 9, 12, 0, 0, 0, time.UTC).UnixMilli()
 func RunEarliest(t *testing.T, h Harness) {
 	db := h.Fresh(t)
 	store := db.Open(t)
-	runs := uint64(earliestRuns)
-	if h.Serial {
-		runs *= 5
+	runs := uint64(random.Times(3, 15))
+	if h.Serial { // nothing goes over a network
+		runs *= 2
 	}
 	if text := os.Getenv(EnvEarliestRuns); text != "" {
 		if _, err := fmt.Sscan(text, &runs); err != nil {
@@ -52,7 +51,7 @@ func RunEarliest(t *testing.T, h Harness) {
 		t.Run(engine, func(t *testing.T) {
 			p := &earliestPlayer{f: &fixture{Harness: h, db: db, store: store, engine: engine}, t: t}
 			failed := 0
-			for s := range seed.Many(t, runs) {
+			for s := range random.Seeds(t, runs) {
 				steps := earliestSequence(s)
 				if wrong := p.play(steps); wrong != "" {
 					steps, wrong = p.shrink(steps, wrong)
@@ -386,7 +385,7 @@ func (p *earliestPlayer) dropWindows() error {
 
 // windowsBefore purges as a Scheduler does: rows, and then what nodes know of them.
 func (p *earliestPlayer) windowsBefore(ms int64) error {
-	_, err := emptied(func() (int64, error) { return p.f.store.PurgeWindows(limited(p.t), ms, farUs, 1000) })
+	err := emptied(func() (int64, error) { return p.f.store.PurgeWindows(limited(p.t), ms, farUs, 1000) })
 	if err == nil {
 		_, err = p.f.store.Flush(limited(p.t))
 	}
@@ -404,16 +403,14 @@ func (p *earliestPlayer) purge(beforeMs int64) error {
 	if err := p.windowsBefore(beforeMs); err != nil {
 		return err
 	}
-	_, err := emptied(func() (int64, error) { return p.f.store.PurgeSlots(limited(p.t), beforeMs*1000, 1000) })
+	err := emptied(func() (int64, error) { return p.f.store.PurgeSlots(limited(p.t), beforeMs*1000, 1000) })
 	return err
 }
 
-func emptied(drop func() (int64, error)) (rows int64, err error) {
+func emptied(drop func() (int64, error)) error {
 	for {
-		n, err := drop()
-		rows += n
-		if err != nil || n == 0 {
-			return rows, err
+		if n, err := drop(); err != nil || n == 0 {
+			return err
 		}
 	}
 }

@@ -5,8 +5,8 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/headgate-rls/headgate/internal/seed"
 	"github.com/headgate-rls/headgate/slots"
+	"github.com/headgate-rls/headgate/test/random"
 )
 
 // TestFlawsAreFound breaks engines and databases on purpose: a suite that finds
@@ -60,7 +60,7 @@ func hunt(sub subject, seeds uint64) (seed uint64, wrong string) {
 // TestPlainEngine: the engine that is broken above is right otherwise.
 func TestPlainEngine(t *testing.T) {
 	sub := subject{engine: func(t slots.Tables) slots.Engine { return &plainEngine{t: t} }}
-	for seed := range seed.Many(t, seeds()/4) {
+	for seed := range random.Seeds(t, seeds()/4) {
 		if wrong := append(property(seed, sub), alone(seed, sub, 2026)...); len(wrong) > 0 {
 			t.Fatalf("seed %d: %d problems, such as: %s", seed, len(wrong), wrong[0])
 		}

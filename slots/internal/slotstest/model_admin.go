@@ -80,7 +80,6 @@ func (m *Model) PutConfig(ctx context.Context, c slots.Config, o slots.PutOption
 		}
 		if from != to {
 			m.drop(to)
-			m.recount(to)
 		}
 		old.Active = false
 	}
@@ -98,16 +97,6 @@ func (m *Model) used(scope string) bool {
 		}
 	}
 	return false
-}
-
-// recount makes the windows that slots are scheduled inside.
-func (m *Model) recount(s slots.Series) {
-	for _, e := range m.events {
-		key := slots.WindowKey{Series: s, StartMs: plan.WindowStart(e.ScheduledMs*1000, s.SizeMs)}
-		if e.Scope == s.Scope && m.windows[key] == nil {
-			m.windows[key] = &modelWindow{count: m.inside(s.Scope, key.StartMs, key.StartMs+s.SizeMs), madeUs: m.clockUs, held: map[*caller]int64{}}
-		}
-	}
 }
 
 // Scope implements slots.Store.
@@ -193,6 +182,25 @@ func (m *Model) Windows(ctx context.Context, s slots.Series, fromMs, toMs int64,
 	}
 	slices.SortFunc(list, func(a, b slots.Window) int { return cmp.Compare(a.StartMs, b.StartMs) })
 	return list[:min(limit, len(list))], nil
+}
+
+// Scheduled implements slots.Store.
+func (m *Model) Scheduled(ctx context.Context, s slots.Series, fromMs, toMs int64) ([]slots.Window, error) {
+	if err := m.alone(ctx, "scheduled"); err != nil {
+		return nil, err
+	}
+	defer m.mu.Unlock()
+	counts := map[int64]int64{}
+	for _, e := range m.events {
+		if e.owner == nil && e.Scope == s.Scope && e.ScheduledMs >= fromMs && e.ScheduledMs < toMs {
+			counts[plan.WindowStart(e.ScheduledMs*1000, s.SizeMs)]++
+		}
+	}
+	var list []slots.Window
+	for _, at := range slices.Sorted(maps.Keys(counts)) {
+		list = append(list, slots.Window{StartMs: at, Count: counts[at]})
+	}
+	return list, nil
 }
 
 // Lead implements slots.Store, by the clock of the machine.

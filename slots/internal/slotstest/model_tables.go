@@ -59,12 +59,25 @@ func (m *Model) NoteFull(ctx context.Context, s slots.Series, max int64, full sl
 		return err
 	}
 	for at := full.FromMs; at < full.ToMs && generation == m.changes; at += s.SizeMs {
-		if w := m.windows[slots.WindowKey{Series: s, StartMs: at}]; w == nil || w.count < max {
+		if w := m.windows[slots.WindowKey{Series: s, StartMs: at}]; w != nil && w.count < max || w == nil && m.inside(s.Scope, at, at+s.SizeMs) < max {
 			m.misuse = append(m.misuse, "a window was noted as full that is not")
 			break
 		}
 	}
 	return m.wrote("note full")
+}
+
+// Uncounted implements slots.Tables.
+func (m *Model) Uncounted(ctx context.Context, s slots.Series, fromMs, toMs, max int64) (int64, error) {
+	if err := m.alone(ctx, "uncounted"); err != nil {
+		return 0, err
+	}
+	defer m.mu.Unlock()
+	at := fromMs
+	for at < toMs && m.windows[slots.WindowKey{Series: s, StartMs: at}] == nil && m.inside(s.Scope, at, at+s.SizeMs) >= max {
+		at += s.SizeMs
+	}
+	return at, nil
 }
 
 // firstAt is the first window that starts at ms or later.

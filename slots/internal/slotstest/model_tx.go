@@ -40,6 +40,26 @@ func (m *Model) Begin(ctx context.Context, configID string) (slots.Tx, error) {
 	return tx, nil
 }
 
+// BeginActive implements slots.Tables.
+func (m *Model) BeginActive(ctx context.Context, name string) (slots.Tx, slots.Config, error) {
+	begun, err := m.Begin(ctx, "")
+	if err != nil {
+		return nil, slots.Config{}, err
+	}
+	tx := begun.(*modelTx)
+	m.mu.Lock()
+	for _, c := range m.configs {
+		if c.Active && c.Name == name {
+			tx.configID = c.ID
+			m.mu.Unlock()
+			return tx, c, nil
+		}
+	}
+	m.mu.Unlock()
+	tx.Rollback()
+	return nil, slots.Config{}, slots.ErrConfigNotFound
+}
+
 // enter begins a statement of the transaction, which a fault may end.
 func (tx *modelTx) enter(ctx context.Context, op string) error {
 	if err := tx.m.enter(ctx, op); err != nil {

@@ -32,7 +32,7 @@ func (n *naive) assign(s *slots.Search, limit int64) []slots.Answer {
 		}
 	}
 	for _, i := range rest {
-		for at := s.BaseMs; at < limit; at += s.SizeMs {
+		for at := s.FromMs; at < limit; at += s.SizeMs {
 			if n.counts[at] < s.Max {
 				out[i] = n.put(s, &s.Asks[i], at)
 				break

@@ -7,9 +7,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headgate-rls/headgate/internal/seed"
 	"github.com/headgate-rls/headgate/slots"
 	"github.com/headgate-rls/headgate/slots/plan"
+	"github.com/headgate-rls/headgate/test/random"
 )
 
 // subject is what a property is checked of.
@@ -118,6 +118,7 @@ func (sc *scenario) finish() {
 // A player is a caller: it searches as a Scheduler does, remembering what it
 // has learnt.
 type player struct {
+	laterMs   int64 // the first later window of the search under way
 	sc        *scenario
 	rng       *rand.Rand
 	engine    slots.Engine
@@ -149,14 +150,14 @@ func (p *player) newSearch() *slots.Search {
 	s := sc.shape
 	s.Max = p.max
 	s.FirstMs = sc.starts[p.rng.IntN(len(sc.starts))]
-	s.BaseMs = s.FirstMs + s.SizeMs
+	p.laterMs = s.FirstMs + s.SizeMs
 	closed := p.rng.IntN(10) == 0
 	if closed { // as by a calendar
-		s.BaseMs += p.rng.Int64N(3) * s.SizeMs
+		p.laterMs += p.rng.Int64N(3) * s.SizeMs
 	}
-	s.EndMs = s.BaseMs + 1000*s.SizeMs
+	s.EndMs = p.laterMs + 1000*s.SizeMs
 	if p.rng.IntN(8) == 0 {
-		s.EndMs = s.BaseMs + p.rng.Int64N(6)*s.SizeMs
+		s.EndMs = p.laterMs + p.rng.Int64N(6)*s.SizeMs
 	}
 	for _, e := range p.rng.Perm(sc.events)[:1+p.rng.IntN(3)] {
 		s.Asks = append(s.Asks, p.newAsk(&s, fmt.Sprintf("e%d", e), closed))
@@ -182,7 +183,7 @@ func (p *player) newAsk(s *slots.Search, event string, closed bool) slots.Ask {
 
 // hint puts into the search what is known of its windows.
 func (p *player) hint(s *slots.Search) {
-	s.FromMs = s.BaseMs
+	s.FromMs = p.laterMs
 	if p.forgetful {
 		return
 	}
@@ -258,12 +259,13 @@ type witness struct {
 	caller  *caller
 	began   int64 // step
 	clockUs int64
+	laterMs int64
 	limit   int64
 }
 
 func (p *player) witness(ctx context.Context, s *slots.Search) *witness {
 	m := p.sc.m
-	return &witness{p: p, s: *s, caller: callerOf(ctx), began: m.step, clockUs: m.clockUs, limit: s.EndMs}
+	return &witness{p: p, s: *s, caller: callerOf(ctx), began: m.step, clockUs: m.clockUs, laterMs: p.laterMs, limit: s.EndMs}
 }
 
 func (w *witness) check(found slots.Found) {
@@ -285,8 +287,8 @@ func (w *witness) check(found slots.Found) {
 
 // checkPlace: windows before a slot's had no room, or were held by another.
 func (w *witness) checkPlace(ask *slots.Ask, slot slots.Slot) {
-	if slot.WindowMs < w.s.BaseMs || slot.WindowMs >= w.s.EndMs {
-		w.p.sc.wrong("event %q is in window %d, outside %d to %d", ask.EventID, slot.WindowMs, w.s.BaseMs, w.s.EndMs)
+	if slot.WindowMs < w.laterMs || slot.WindowMs >= w.s.EndMs {
+		w.p.sc.wrong("event %q is in window %d, outside %d to %d", ask.EventID, slot.WindowMs, w.laterMs, w.s.EndMs)
 	}
 	if created := w.p.sc.m.events[ask.EventID]; created == nil || created.CreatedUs <= w.clockUs { // an earlier try of the same search
 		return
@@ -298,7 +300,7 @@ func (w *witness) checkPassed(ask *slots.Ask, end int64) {
 	if ask.FirstMax > 0 && w.hadRoom(w.s.FirstMs, ask.FirstMax) {
 		w.p.sc.wrong("event %q was not put into its first window, which had room", ask.EventID)
 	}
-	for at := w.s.BaseMs; at < end; at += w.s.SizeMs {
+	for at := w.laterMs; at < end; at += w.s.SizeMs {
 		if w.hadRoom(at, w.s.Max) {
 			w.p.sc.wrong("event %q was not put into window %d (%+v), which had room (up to %d; search %+v)", ask.EventID, at, w.p.sc.m.windows[slots.WindowKey{Series: w.s.Series, StartMs: at}], end, w.s)
 		}
@@ -354,7 +356,7 @@ func seeds() uint64 {
 }
 
 func TestProperties(t *testing.T) {
-	for seed := range seed.Many(t, seeds()) {
+	for seed := range random.Seeds(t, seeds()) {
 		if wrong := property(seed, theEngine()); len(wrong) > 0 {
 			t.Fatalf("seed %d: %d problems, such as: %s", seed, len(wrong), wrong[0])
 		}

@@ -1,16 +1,30 @@
 package slotstest
 
 import (
+	"flag"
+	"fmt"
 	"net/url"
 	"path/filepath"
+	"runtime"
 	"testing"
 
-	"github.com/headgate-rls/headgate/internal/testenv"
 	"github.com/headgate-rls/headgate/slots"
 	"github.com/headgate-rls/headgate/slots/sqlstore"
+	"github.com/headgate-rls/headgate/test/testenv"
 )
 
+// storesAtATime is how many are tested at a time by default, where that is more than
+// there are cores: stores wait for locks and servers most of the time.
+const storesAtATime = 4
+
 func TestMain(m *testing.M) {
+	flag.Parse()
+	cores := runtime.GOMAXPROCS(0)
+	if parallel := flag.Lookup("test.parallel").Value; cores < storesAtATime && parallel.String() == fmt.Sprint(cores) {
+		if err := parallel.Set(fmt.Sprint(storesAtATime)); err != nil {
+			panic(err)
+		}
+	}
 	Main(m, func(_, url string) (slots.Store, error) { return sqlstore.Open(sqlstore.Config{URL: url}) })
 }
 
@@ -49,7 +63,7 @@ func sharedHarness(engine string) func(*testing.T) Harness {
 // serverHarness is that of a database server, of which hold is each test's own.
 func serverHarness(t *testing.T, engine string, hold func(*testing.T) *testenv.Database) Harness {
 	server := hold(t)
-	return Harness{Name: engine, Fresh: func(t *testing.T) Database {
+	return Harness{Name: engine, Parallel: true, Fresh: func(t *testing.T) Database {
 		return proxied(t, hold(t).CreateDatabase("slots"), server.Addr)
 	}}
 }
@@ -88,6 +102,9 @@ func TestChaos(t *testing.T) {
 		t.Skip("takes some seconds for each store and engine")
 	}
 	for name, harness := range harnesses() {
-		t.Run(name, func(t *testing.T) { RunChaos(t, harness(t)) })
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			RunChaos(t, harness(t))
+		})
 	}
 }

@@ -22,6 +22,8 @@ type Harness struct {
 	Fresh func(t *testing.T) Database
 	// Serial has transactions wait for each other: nobody can see a lock held.
 	Serial bool
+	// Parallel has engines tested at the same time, each on a database of its own.
+	Parallel bool
 	// Checks are the names of those to do, such as "Lock"; empty: all.
 	Checks []string
 	// Engines to test; empty: "tx", and "procedure" if the store has one.
@@ -54,7 +56,8 @@ type fixture struct {
 	Harness
 	db     Database
 	store  slots.Store
-	engine string // in tests of engines
+	since  slots.Position // which all slots of the test come after
+	engine string         // in tests of engines
 	prefix string
 	number *atomic.Int64
 }
@@ -69,13 +72,14 @@ func Run(t *testing.T, h Harness) {
 	}
 	for _, engine := range h.engines(f.store) {
 		t.Run(engine, func(t *testing.T) {
-			for _, c := range h.chosen(slices.Concat(engineChecks(), schedulerChecks(), earliestChecks())) {
-				t.Run(c.name, func(t *testing.T) {
-					g := f.named()
-					g.engine = engine
-					c.run(t, g)
-				})
+			g := *f
+			g.engine = engine
+			if h.Parallel {
+				t.Parallel()
+				g.db = h.Fresh(t)
+				g.store = g.db.Open(t)
 			}
+			g.runEngine(t)
 		})
 	}
 	for _, c := range h.chosen(upkeepChecks()) {
@@ -84,6 +88,16 @@ func Run(t *testing.T, h Harness) {
 			g.db = h.Fresh(t)
 			g.store = g.db.Open(t)
 			c.run(t, g)
+		})
+	}
+}
+
+// runEngine runs the checks of the fixture's engine.
+func (f *fixture) runEngine(t *testing.T) {
+	for _, c := range f.chosen(slices.Concat(engineChecks(), schedulerChecks(), earliestChecks())) {
+		t.Run(c.name, func(t *testing.T) {
+			f.since = f.newest(t)
+			c.run(t, f.named())
 		})
 	}
 }
@@ -176,7 +190,7 @@ func (f *fixture) config(t testing.TB, s *slots.Scheduler, max, sizeMs int64) sl
 func (f *fixture) search(s slots.Series, us, max int64, events ...string) *slots.Search {
 	first := plan.WindowStart(us, s.SizeMs)
 	q := &slots.Search{
-		Series: s, ConfigID: "c-" + f.prefix, Max: max, FirstMs: first, BaseMs: first + s.SizeMs, FromMs: first + s.SizeMs,
+		Series: s, ConfigID: "c-" + f.prefix, Max: max, FirstMs: first, FromMs: first + s.SizeMs,
 		EndMs: first + 1e6*s.SizeMs,
 	}
 	elapsed := plan.Elapsed(us, s.SizeMs)
@@ -214,7 +228,8 @@ func together(n int, f func(i int)) {
 // audit fails the test for everything that Audit finds in the series.
 func (f *fixture) audit(t testing.TB, s slots.Series, max int64) {
 	t.Helper()
-	wrong, err := again(func() ([]string, error) { return Audit(limited(t), f.store, s, max) })
+	all := f.all(t)
+	wrong, err := again(func() ([]string, error) { return auditAmong(limited(t), f.store, all, s, max) })
 	must(t, err, "audit")
 	if len(wrong) > 0 {
 		t.Errorf("%d things are wrong:\n%s", len(wrong), strings.Join(wrong[:min(len(wrong), 10)], "\n"))
@@ -233,12 +248,22 @@ func (f *fixture) slotsOf(t testing.TB, s slots.Series) map[int64][]slots.Slot {
 	return windows
 }
 
-// all returns the slots of all tests.
+// all returns the slots of the test, and perhaps some of others.
 func (f *fixture) all(t testing.TB) []slots.Slot {
 	t.Helper()
-	all, err := again(func() ([]slots.Slot, error) { return AllSlots(limited(t), f.store) })
+	all, err := again(func() ([]slots.Slot, error) { return slotsAfter(limited(t), f.store, f.since) })
 	must(t, err, "list slots")
 	return all
+}
+
+// newest is a position that all slots which are there are before, but for those of the
+// last second: a clock may have been set back a little.
+func (f *fixture) newest(t testing.TB) slots.Position {
+	all := f.all(t)
+	if len(all) == 0 {
+		return f.since
+	}
+	return slots.Position{CreatedUs: all[len(all)-1].CreatedUs - time.Second.Microseconds()}
 }
 
 // again reads a second time, and so on, where a connection was found broken.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -130,21 +131,26 @@ func checkChanges(t *testing.T, f *fixture) {
 					t.Errorf("put: %v", err)
 					return
 				}
-				// A change sends the searches that are under way back to their start. Changes that
-				// come faster than a search takes on a busy machine would starve them.
-				time.Sleep(100 * time.Millisecond)
+				time.Sleep(5 * time.Millisecond)
 			}
 		})
 	}
-	together(24, func(i int) {
+	var longest atomic.Int64
+	together(16, func(i int) {
 		for n := range 8 {
-			if _, err := persist(limited(t), nodes[i%2], f.request(100*i+n, day.Add(time.Duration(i)*time.Second))); err != nil {
+			began := time.Now()
+			_, err := persist(limited(t), nodes[i%2], f.request(100*i+n, day.Add(time.Duration(i)*time.Second)))
+			longest.Store(max(longest.Load(), int64(time.Since(began))))
+			if err != nil {
 				t.Errorf("assign: %v", err)
 			}
 		}
 	})
 	stop()
 	admins.Wait()
+	if wait := time.Duration(longest.Load()); wait > 3*time.Second {
+		t.Errorf("an event waited for %v while configs changed", wait)
+	}
 	f.audit(t, f.series(4000), 8)
 	active := 0
 	configs, err := f.store.ActiveConfigs(limited(t), 10_000)
@@ -156,6 +162,32 @@ func checkChanges(t *testing.T, f *fixture) {
 	}
 	if active != 1 {
 		t.Errorf("%d versions are active", active)
+	}
+}
+
+// checkFasterChanges: an event gets its slot although its config changes before each claim,
+// and none by a version that is paused.
+func checkFasterChanges(t *testing.T, f *fixture) {
+	admin := f.nodes(t, 1, slots.Settings{})[0]
+	f.config(t, admin, 5, 4000)
+	n := 0
+	store := Watch(f.store, Watcher{Before: func(ctx context.Context, op string) error {
+		if op == "begin" || op == "call" {
+			n++
+			f.config(t, admin, int64(1+n%5), 4000)
+		}
+		return nil
+	}})
+	s := f.scheduler(t, store, slots.Settings{Timeout: 20 * time.Second})
+	for i := range 7 {
+		if _, err := s.Assign(limited(t), f.request(i, day)); err != nil {
+			t.Fatalf("event %d after %d changes: %v", i, n, err)
+		}
+	}
+	f.audit(t, f.series(4000), 5)
+	f.config(t, admin, 0, 4000)
+	if _, err := s.Assign(limited(t), f.request(7, day)); !errors.Is(err, slots.ErrPaused) {
+		t.Errorf("while paused: %v", err)
 	}
 }
 

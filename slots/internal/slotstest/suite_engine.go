@@ -8,9 +8,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headgate-rls/headgate/internal/seed"
 	"github.com/headgate-rls/headgate/slots"
 	"github.com/headgate-rls/headgate/slots/plan"
+	"github.com/headgate-rls/headgate/test/random"
 )
 
 // engineChecks are about an engine on a store.
@@ -33,7 +33,7 @@ func checkScriptsBefore1970(t *testing.T, f *fixture) {
 }
 
 func (f *fixture) scripts(t *testing.T, at time.Time, n int) {
-	for seed := range seed.Many(t, uint64(n)) {
+	for seed := range random.Seeds(t, uint64(n)) {
 		f.script(t, at, seed)
 		if t.Failed() {
 			return
@@ -51,7 +51,7 @@ func (f *fixture) script(t *testing.T, at time.Time, seed uint64) {
 		q := f.search(series, us, 1+rng.Int64N(4), fmt.Sprintf("%s-%d-%d-%d", f.prefix, at.Year(), seed, rng.IntN(40)))
 		q.Stratified = rng.IntN(2) == 0
 		if rng.IntN(6) == 0 {
-			q.EndMs = q.BaseMs + rng.Int64N(4)*size
+			q.EndMs = q.FromMs + rng.Int64N(4)*size
 		}
 		q.Direct = rng.IntN(3) == 0
 		want := n.assign(q, q.EndMs)
@@ -188,11 +188,11 @@ func checkBudgets(t *testing.T, f *fixture) {
 	}
 	budget("first window", f.search(s, us, 1, f.event(1)), map[string]int{"find": 1, "begin": 1, "lock": 1, "claim": 1, "commit": 1})
 	budget("idempotent hit", f.search(s, us, 1, f.event(1)), map[string]int{"find": 1})
-	later := map[string]int{"find": 1, "scout": 1, "begin": 2, "lock": 2, "claim": 1, "commit": 1}
+	later := map[string]int{"find": 1, "peek": 1, "scout": 1, "begin": 2, "lock": 2, "claim": 1, "commit": 1}
 	budget("later window", f.search(s, us, 1, f.event(2)), later)
 	budget("after full ones", f.search(s, us, 1, f.event(3)), later)
 	q := f.search(s, us, 1, f.event(4))
-	q.FromMs, q.Direct, q.Asks[0].FirstMax = q.BaseMs+2*4000, true, 0
+	q.FromMs, q.Direct, q.Asks[0].FirstMax = q.FromMs+2*4000, true, 0
 	budget("where the hint says", q, map[string]int{"find": 1, "begin": 1, "lock": 1, "claim": 1, "commit": 1})
 }
 
@@ -356,7 +356,13 @@ func checkUncounted(t *testing.T, f *fixture) {
 			t.Fatalf("30 windows are full: %+v, %v; want window %d", found, err, first+(30+i)*4000)
 		}
 	}
-	f.wantCount(t, s, first+29*4000, 1)
+	for _, c := range []struct{ from, to, max, want int64 }{{15, 40, 1, 30}, {15, 20, 1, 20}, {15, 40, 2, 15}, {30, 40, 1, 30}, {33, 40, 1, 33}} {
+		end, err := f.store.Uncounted(ctx, f.series(4000), first+c.from*4000, first+c.to*4000, c.max)
+		must(t, err, "uncounted")
+		if got := (end - first) / 4000; got != c.want {
+			t.Errorf("full windows without rows %+v: they end at %d", c, got)
+		}
+	}
 }
 
 // checkBacklog: what is noted of full windows leads to the same window as their rows,

@@ -78,7 +78,9 @@ func checkAdmins(t *testing.T, f *fixture) {
 			c := slots.Config{ID: fmt.Sprintf("id-%d-%d", i, n), Name: fmt.Sprint("n", n%2), Max: 1, SizeMs: 4000, Active: true}
 			for {
 				_, err := stores[i%2].PutConfig(ctx, c, inNoScope)
-				if kind := slots.KindOf(err); err == nil || kind != slots.Passing && kind != slots.Duplicate {
+				// Held: on a busy machine the last of eight may wait longer than the database lets it.
+				kind := slots.KindOf(err)
+				if err == nil || kind != slots.Passing && kind != slots.Duplicate && kind != slots.Held {
 					if err != nil {
 						t.Errorf("put: %v", err)
 					}
@@ -177,8 +179,8 @@ func checkWindows(t *testing.T, f *fixture) {
 func checkLead(t *testing.T, f *fixture) {
 	ctx := limited(t)
 	stores := []slots.Store{f.store, f.db.Open(t)}
-	lead := func(work, holder string, ttl time.Duration) bool {
-		ok, err := f.store.Lead(ctx, work, holder, ttl)
+	lead := func(holder string, ttl time.Duration) bool {
+		ok, err := f.store.Lead(ctx, "other", holder, ttl)
 		must(t, err, "lead")
 		return ok
 	}
@@ -204,15 +206,15 @@ func checkLead(t *testing.T, f *fixture) {
 	if leaders != 1 {
 		t.Errorf("%d lead", leaders)
 	}
-	if !lead("other", "a", time.Hour) || lead("other", "b", time.Hour) || !lead("other", "a", 20*time.Millisecond) {
+	if !lead("a", time.Hour) || lead("b", time.Hour) || !lead("a", 20*time.Millisecond) {
 		t.Error("leading other work, and renewing it, went wrong")
 	}
-	for deadline := time.Now().Add(30 * time.Second); !lead("other", "b", time.Hour); time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(30 * time.Second); !lead("b", time.Hour); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatal("nobody took over from a leader that is gone")
 		}
 	}
-	if lead("other", "a", time.Hour) {
+	if lead("a", time.Hour) {
 		t.Error("the old leader leads, too")
 	}
 }

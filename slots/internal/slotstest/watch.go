@@ -9,7 +9,7 @@ import (
 )
 
 // A Watcher sees the statements that are sent to a store, by name: "find",
-// "peek", "scout", "frontier", "provision", "begin", "lock", "claim", "commit",
+// "peek", "scout", "uncounted", "frontier", "provision", "begin", "lock", "claim", "commit",
 // "rollback" and "call" of a procedure.
 type Watcher struct {
 	// Before runs ahead of a statement, which is not sent if it returns an error.
@@ -67,6 +67,10 @@ func (w *watched) Scout(ctx context.Context, s slots.Series, fromMs, toMs, max i
 		return v, err
 	})
 	return v.n, v.ok, err
+}
+
+func (w *watched) Uncounted(ctx context.Context, s slots.Series, fromMs, toMs, max int64) (int64, error) {
+	return watch(ctx, &w.w, "uncounted", func() (int64, error) { return w.Store.Uncounted(ctx, s, fromMs, toMs, max) })
 }
 
 func (w *watched) Frontier(ctx context.Context, s slots.Series, chunkMs int64) (int64, bool, error) {

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headgate-rls/headgate/internal/testenv"
+	"github.com/headgate-rls/headgate/test/testenv"
 )
 
 // envZoned is set in the process that TestZones starts.
@@ -48,6 +48,7 @@ func TestZoned(t *testing.T) {
 	}
 	for name, harness := range harnesses {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel() // they wait for servers to be set up
 			h := harness(t)
 			h.Checks = zonedChecks
 			Run(t, h)

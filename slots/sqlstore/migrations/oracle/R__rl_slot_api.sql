@@ -44,7 +44,8 @@ CREATE OR REPLACE PACKAGE RL_SLOT_API IS
   -- milliseconds; flags are 0 or 1. It ends the caller's transaction.
   --
   -- p_status: 0 no window for it, 1 it got a slot, 2 it had one, 3 the version of the
-  -- config is superseded, 4 another session holds a window with room. Numbers are never
+  -- config is superseded, 4 another session holds a window with room, or windows that
+  -- seemed to have room had none, again and again. Numbers are never
   -- NULL. p_slot_* texts are, with status 0, 3 and 4, and p_slot_creat_ts of a slot made just now. The window of the requested time counts
   -- p_first_count or more, -1 if nothing was seen of it; all windows in [p_from, p_low)
   -- were seen to be full.
@@ -111,6 +112,17 @@ CREATE OR REPLACE PACKAGE BODY RL_SLOT_API IS
       p_size_ms := 0;
   END FIND_SLOT;
 
+  -- The epoch of a scope and a window size: rows of windows of others are as if they were not
+  -- there.
+  PROCEDURE EPOCH(
+    p_scope   IN RL_WNDW_CT.WNDW_SCOPE_NM%TYPE,
+    p_size_ms IN RL_WNDW_CT.WNDW_SIZE_MS%TYPE,
+    p_epoch   OUT RL_WNDW_CT.EPOCH_CT%TYPE) IS
+  BEGIN
+    SELECT NVL(MAX(EPOCH_CT), 0) INTO p_epoch FROM RL_WNDW_EPOCH
+     WHERE WNDW_SCOPE_NM = p_scope AND WNDW_SIZE_MS = p_size_ms;
+  END EPOCH;
+
   -- Makes the row of one window, unless it is there, and commits it, so that nobody waits
   -- for more than that. It counts what is scheduled inside it already, whatever the size of
   -- the windows that it was placed by; nobody changes the config of its series meanwhile.
@@ -123,17 +135,24 @@ CREATE OR REPLACE PACKAGE BODY RL_SLOT_API IS
     v_slots RL_WNDW_CT.SLOT_CT%TYPE;
     v_stop  RL_WNDW_CT.WNDW_STRT_TS%TYPE;
     v_now   RL_WNDW_CT.CREAT_TS%TYPE;
+    v_epoch RL_WNDW_CT.EPOCH_CT%TYPE;
   BEGIN
+    EPOCH(p_scope, p_size_ms, v_epoch);
     SELECT COUNT(*) INTO v_rows FROM RL_WNDW_CT
-     WHERE WNDW_SCOPE_NM = p_scope AND WNDW_SIZE_MS = p_size_ms AND WNDW_STRT_TS = p_start;
+     WHERE WNDW_SCOPE_NM = p_scope AND WNDW_SIZE_MS = p_size_ms AND WNDW_STRT_TS = p_start AND EPOCH_CT = v_epoch;
     IF v_rows = 0 THEN
       v_rows := RL_CONFIG_HELD(p_config_id);
+      EPOCH(p_scope, p_size_ms, v_epoch);
       v_stop := RL_ADD_MS(p_start, p_size_ms);
       v_now := RL_NOW();
       SELECT COUNT(*) INTO v_slots FROM RL_EVENT_SLOT_DTL
        WHERE WNDW_SCOPE_NM = p_scope AND COMPUTED_SCHED_TS >= p_start AND COMPUTED_SCHED_TS < v_stop;
-      INSERT INTO RL_WNDW_CT (WNDW_SCOPE_NM, WNDW_SIZE_MS, WNDW_STRT_TS, SLOT_CT, CREAT_TS)
-      VALUES (p_scope, p_size_ms, p_start, v_slots, v_now);
+      UPDATE RL_WNDW_CT SET SLOT_CT = v_slots, CREAT_TS = v_now, EPOCH_CT = v_epoch
+       WHERE WNDW_SCOPE_NM = p_scope AND WNDW_SIZE_MS = p_size_ms AND WNDW_STRT_TS = p_start AND EPOCH_CT <> v_epoch;
+      IF SQL%ROWCOUNT = 0 THEN
+        INSERT INTO RL_WNDW_CT (WNDW_SCOPE_NM, WNDW_SIZE_MS, WNDW_STRT_TS, SLOT_CT, CREAT_TS, EPOCH_CT)
+        VALUES (p_scope, p_size_ms, p_start, v_slots, v_now, v_epoch);
+      END IF;
       COMMIT;
     END IF;
   EXCEPTION
@@ -203,6 +222,7 @@ CREATE OR REPLACE PACKAGE BODY RL_SLOT_API IS
     v_offset RL_WNDW_CT.WNDW_SIZE_MS%TYPE;
     v_rows   RL_WNDW_CT.SLOT_CT%TYPE;
     v_now    RL_EVENT_SLOT_DTL.CREAT_TS%TYPE;
+    v_epoch  RL_WNDW_CT.EPOCH_CT%TYPE;
   BEGIN
     p_windows := p_windows + 1;
     p_status := 0;
@@ -212,17 +232,20 @@ CREATE OR REPLACE PACKAGE BODY RL_SLOT_API IS
     IF RL_CONFIG_HELD(p_config_id) = 0 THEN
       p_status := 3;
     ELSE
+      EPOCH(p_scope, p_size_ms, v_epoch);
       BEGIN
         SELECT SLOT_CT INTO p_count FROM RL_WNDW_CT
          WHERE WNDW_SCOPE_NM = p_scope AND WNDW_SIZE_MS = p_size_ms AND WNDW_STRT_TS = p_window AND SLOT_CT < p_capacity
+           AND EPOCH_CT = v_epoch
            FOR UPDATE SKIP LOCKED;
       EXCEPTION
         WHEN NO_DATA_FOUND THEN p_count := NULL;
       END;
-      IF p_count IS NULL THEN
+      IF p_count IS NULL THEN -- full, held, or not there any more
         SELECT COUNT(*) INTO v_rows FROM RL_WNDW_CT
-         WHERE WNDW_SCOPE_NM = p_scope AND WNDW_SIZE_MS = p_size_ms AND WNDW_STRT_TS = p_window AND SLOT_CT < p_capacity;
-        IF v_rows > 0 THEN
+         WHERE WNDW_SCOPE_NM = p_scope AND WNDW_SIZE_MS = p_size_ms AND WNDW_STRT_TS = p_window AND SLOT_CT >= p_capacity
+           AND EPOCH_CT = v_epoch;
+        IF v_rows = 0 THEN
           p_status := 4;
         END IF;
       END IF;
@@ -238,8 +261,8 @@ CREATE OR REPLACE PACKAGE BODY RL_SLOT_API IS
       v_now := RL_NOW();
       BEGIN
         INSERT INTO RL_EVENT_SLOT_DTL (WNDW_SLOT_ID, EVENT_ID, WNDW_SCOPE_NM, WNDW_SIZE_MS, REQ_TS, WNDW_STRT_TS,
-               COMPUTED_SCHED_TS, RL_WNDW_CONFIG_ID, CREAT_TS)
-        VALUES (p_slot_id, p_event_id, p_scope, p_size_ms, p_req, p_window, p_sched, p_config_id, v_now);
+               COMPUTED_SCHED_TS, RL_WNDW_CONFIG_ID, CREAT_TS, SCHEMA_NB)
+        VALUES (p_slot_id, p_event_id, p_scope, p_size_ms, p_req, p_window, p_sched, p_config_id, v_now, 4);
         UPDATE RL_WNDW_CT SET SLOT_CT = SLOT_CT + 1
          WHERE WNDW_SCOPE_NM = p_scope AND WNDW_SIZE_MS = p_size_ms AND WNDW_STRT_TS = p_window;
         COMMIT;
@@ -273,7 +296,9 @@ CREATE OR REPLACE PACKAGE BODY RL_SLOT_API IS
     v_run  RL_WNDW_CT.WNDW_STRT_TS%TYPE;
     v_rows RL_WNDW_CT.SLOT_CT%TYPE;
     v_done NUMBER(1);
+    v_epoch RL_WNDW_CT.EPOCH_CT%TYPE;
   BEGIN
+    EPOCH(p_scope, p_size_ms, v_epoch);
     v_at := p_from;
     v_done := 0;
     WHILE v_done = 0 AND v_at < p_to LOOP
@@ -289,7 +314,7 @@ CREATE OR REPLACE PACKAGE BODY RL_SLOT_API IS
       ELSE
         v_rows := 0;
         FOR v_seen IN (SELECT WNDW_STRT_TS, SLOT_CT FROM RL_WNDW_CT
-                        WHERE WNDW_SCOPE_NM = p_scope AND WNDW_SIZE_MS = p_size_ms
+                        WHERE WNDW_SCOPE_NM = p_scope AND WNDW_SIZE_MS = p_size_ms AND EPOCH_CT = v_epoch
                           AND WNDW_STRT_TS >= v_at AND WNDW_STRT_TS < p_to
                         ORDER BY WNDW_STRT_TS FETCH FIRST 500 ROWS ONLY) LOOP
           IF v_done = 0 THEN
@@ -359,6 +384,9 @@ CREATE OR REPLACE PACKAGE BODY RL_SLOT_API IS
               p_window, p_max, 0, p_status, v_count, p_sched, p_windows);
         IF p_status = 0 AND v_direct = 0 THEN -- filled since it was scouted, or its row was missing
           p_contended := p_contended + 1;
+          IF p_contended >= 3 THEN
+            p_status := 4;
+          END IF;
           v_at := RL_ADD_MS(p_window, p_size_ms);
           p_low := v_at;
         ELSIF p_status = 1 AND v_count >= p_max THEN

@@ -2,8 +2,9 @@
 -- the same search by single statements.
 --
 -- RL_SLOT_SCOUT returns the earliest window in [p_from, p_end) that has no row or counts
--- less than p_max; p_end or later if there is none. It jumps over runs of full windows.
-CREATE OR REPLACE FUNCTION RL_SLOT_SCOUT(p_scope TEXT, p_size BIGINT, p_max BIGINT, p_from BIGINT, p_end BIGINT)
+-- less than p_max; p_end or later if there is none. It jumps over runs of full windows. A row
+-- of another epoch than p_epoch is as if it were not there.
+CREATE OR REPLACE FUNCTION RL_SLOT_SCOUT(p_scope TEXT, p_size BIGINT, p_epoch BIGINT, p_max BIGINT, p_from BIGINT, p_end BIGINT)
 RETURNS BIGINT LANGUAGE plpgsql AS $$
 DECLARE
     c_epoch CONSTANT TIMESTAMPTZ := 'epoch';
@@ -27,7 +28,7 @@ BEGIN
         END IF;
         v_rows := 0;
         FOR w IN SELECT WNDW_STRT_TS, SLOT_CT FROM RL_WNDW_CT
-                  WHERE WNDW_SCOPE_NM = p_scope AND WNDW_SIZE_MS = p_size
+                  WHERE WNDW_SCOPE_NM = p_scope AND WNDW_SIZE_MS = p_size AND EPOCH_CT = p_epoch
                     AND WNDW_STRT_TS >= v_start AND WNDW_STRT_TS < c_epoch + p_end * c_ms
                   ORDER BY WNDW_STRT_TS LIMIT v_read
         LOOP
@@ -46,20 +47,22 @@ BEGIN
 END
 $$
 /
--- RL_SLOT_LOCK locks the window's row, which it makes if there is none, and returns
--- its count; NULL if that is not below p_max.
-CREATE OR REPLACE FUNCTION RL_SLOT_LOCK(p_scope TEXT, p_size BIGINT, p_start TIMESTAMPTZ, p_max BIGINT)
+-- RL_SLOT_LOCK locks the window's row, which it makes if there is none of the epoch, and
+-- returns its count; NULL if that is not below p_max.
+CREATE OR REPLACE FUNCTION RL_SLOT_LOCK(p_scope TEXT, p_size BIGINT, p_epoch BIGINT, p_start TIMESTAMPTZ, p_max BIGINT)
 RETURNS BIGINT LANGUAGE plpgsql AS $$
 DECLARE
     v_count BIGINT;
 BEGIN
-    INSERT INTO RL_WNDW_CT (WNDW_SCOPE_NM, WNDW_SIZE_MS, WNDW_STRT_TS, SLOT_CT, CREAT_TS)
+    INSERT INTO RL_WNDW_CT (WNDW_SCOPE_NM, WNDW_SIZE_MS, WNDW_STRT_TS, SLOT_CT, CREAT_TS, EPOCH_CT)
     SELECT p_scope, p_size, p_start, (SELECT COUNT(*) FROM RL_EVENT_SLOT_DTL
             WHERE WNDW_SCOPE_NM = p_scope AND COMPUTED_SCHED_TS >= p_start
-              AND COMPUTED_SCHED_TS < p_start + p_size * interval '1 millisecond'), clock_timestamp()
+              AND COMPUTED_SCHED_TS < p_start + p_size * interval '1 millisecond'), clock_timestamp(), p_epoch
      WHERE NOT EXISTS (SELECT 1 FROM RL_WNDW_CT
-            WHERE WNDW_SCOPE_NM = p_scope AND WNDW_SIZE_MS = p_size AND WNDW_STRT_TS = p_start)
-    ON CONFLICT DO NOTHING;
+            WHERE WNDW_SCOPE_NM = p_scope AND WNDW_SIZE_MS = p_size AND WNDW_STRT_TS = p_start AND EPOCH_CT = p_epoch)
+    ON CONFLICT (WNDW_SCOPE_NM, WNDW_SIZE_MS, WNDW_STRT_TS) DO UPDATE
+       SET SLOT_CT = excluded.SLOT_CT, CREAT_TS = excluded.CREAT_TS, EPOCH_CT = excluded.EPOCH_CT
+     WHERE RL_WNDW_CT.EPOCH_CT <> excluded.EPOCH_CT;
     SELECT SLOT_CT INTO v_count FROM RL_WNDW_CT
      WHERE WNDW_SCOPE_NM = p_scope AND WNDW_SIZE_MS = p_size AND WNDW_STRT_TS = p_start AND SLOT_CT < p_max
        FOR UPDATE;
@@ -68,7 +71,8 @@ END
 $$
 /
 -- RL_SLOT_PLACE: o_status is 0 if there is no window for the event, 1 if it got a slot,
--- 2 if it had one, 3 if the version of the config is superseded.
+-- 2 if it had one, 3 if the version of the config is superseded, 4 if windows that seemed to
+-- have room had none, again and again.
 CREATE OR REPLACE FUNCTION RL_SLOT_PLACE(
     p_scope TEXT, p_size BIGINT, p_config TEXT, p_max BIGINT, p_stratified BOOLEAN,
     p_first BIGINT, p_from BIGINT, p_direct BOOLEAN, p_end BIGINT,
@@ -89,6 +93,7 @@ DECLARE
     v_k        BIGINT;
     v_lo       BIGINT;
     v_hi       BIGINT;
+    v_epoch    BIGINT;
 BEGIN
     o_first_count := -1; o_low := p_from; o_exhausted := FALSE; o_windows := 0; o_contended := 0;
 
@@ -102,18 +107,19 @@ BEGIN
     o_status := 0;
 
     -- The version of the config stays until this transaction ends.
+    PERFORM set_config('lock_timeout', '1000', TRUE);
     PERFORM pg_advisory_xact_lock_shared(hashtextextended(p_config, 0));
     IF EXISTS (SELECT 1 FROM RL_EVENT_WNDW_CONFIG WHERE RL_WNDW_CONFIG_ID = p_config AND ACT_IN = 0) THEN
         o_status := 3;
         RETURN;
     END IF;
-    PERFORM set_config('lock_timeout', '1000', TRUE);
+    v_epoch := COALESCE((SELECT EPOCH_CT FROM RL_WNDW_EPOCH WHERE WNDW_SCOPE_NM = p_scope AND WNDW_SIZE_MS = p_size), 0);
 
     -- The first window, where the event has a capacity of its own.
     IF p_first_max > 0 THEN
         v_window := p_first;
         o_windows := 1;
-        v_count := RL_SLOT_LOCK(p_scope, p_size, c_epoch + v_window * c_ms, p_first_max);
+        v_count := RL_SLOT_LOCK(p_scope, p_size, v_epoch, c_epoch + v_window * c_ms, p_first_max);
         o_first_count := COALESCE(v_count + 1, p_first_max);
     END IF;
 
@@ -124,7 +130,7 @@ BEGIN
         LOOP
             v_window := v_at;
             IF NOT v_direct THEN
-                v_window := RL_SLOT_SCOUT(p_scope, p_size, p_max, v_at, p_end);
+                v_window := RL_SLOT_SCOUT(p_scope, p_size, v_epoch, p_max, v_at, p_end);
                 o_low := GREATEST(o_low, LEAST(v_window, p_end));
             END IF;
             IF v_window >= p_end THEN
@@ -132,10 +138,14 @@ BEGIN
                 RETURN;
             END IF;
             o_windows := o_windows + 1;
-            v_count := RL_SLOT_LOCK(p_scope, p_size, c_epoch + v_window * c_ms, p_max);
+            v_count := RL_SLOT_LOCK(p_scope, p_size, v_epoch, c_epoch + v_window * c_ms, p_max);
             EXIT WHEN v_count IS NOT NULL;
             IF NOT v_direct THEN -- filled since it was seen, or its row was missing
                 o_contended := o_contended + 1;
+                IF o_contended >= 3 THEN
+                    o_status := 4;
+                    RETURN;
+                END IF;
                 v_at := v_window + p_size;
                 o_low := v_at;
             END IF;
@@ -160,8 +170,8 @@ BEGIN
     END IF;
 
     INSERT INTO RL_EVENT_SLOT_DTL
-           (WNDW_SLOT_ID, EVENT_ID, WNDW_SCOPE_NM, WNDW_SIZE_MS, REQ_TS, WNDW_STRT_TS, COMPUTED_SCHED_TS, RL_WNDW_CONFIG_ID, CREAT_TS)
-    VALUES (p_slot, p_event, p_scope, p_size, p_requested, o_window, o_window + v_lo * c_ms, p_config, clock_timestamp())
+           (WNDW_SLOT_ID, EVENT_ID, WNDW_SCOPE_NM, WNDW_SIZE_MS, REQ_TS, WNDW_STRT_TS, COMPUTED_SCHED_TS, RL_WNDW_CONFIG_ID, CREAT_TS, SCHEMA_NB)
+    VALUES (p_slot, p_event, p_scope, p_size, p_requested, o_window, o_window + v_lo * c_ms, p_config, clock_timestamp(), 4)
     ON CONFLICT DO NOTHING;
     IF FOUND THEN
         UPDATE RL_WNDW_CT SET SLOT_CT = SLOT_CT + 1

@@ -1,0 +1,45 @@
+package coalesce
+
+import (
+	"time"
+
+	"github.com/headgate-rls/headgate/internal/safego"
+)
+
+// Config bounds what is under way. The zero Config is usable.
+type Config struct {
+	// InFlight is how many slices the store works on at once; zero means 2.
+	InFlight int
+	// MaxSlice is how many requests are gathered into one slice; zero means
+	// 256. A caller's own slice is never cut, however long.
+	MaxSlice int
+	// Queue is how many requests wait at most; zero means 4096. What comes
+	// then is refused at once.
+	Queue int
+	// Timeout bounds a Take whose context has no deadline; zero means 500 ms.
+	Timeout time.Duration
+	// Answers says whether the store answers in time. What is not sent while it
+	// does fails with [backends.ErrOverloaded]: more arrives than the store can
+	// be asked about. Nil means that it always does.
+	Answers func() bool
+	// Panics are reported to it; nil means to the default logger.
+	Panics *safego.Reporter
+}
+
+func (c *Config) setDefaults() {
+	if c.InFlight <= 0 {
+		c.InFlight = 2
+	}
+	if c.MaxSlice <= 0 {
+		c.MaxSlice = 256
+	}
+	if c.Queue <= 0 {
+		c.Queue = 4096
+	}
+	if c.Timeout <= 0 {
+		c.Timeout = 500 * time.Millisecond
+	}
+	if c.Answers == nil {
+		c.Answers = func() bool { return true }
+	}
+}

@@ -1,0 +1,18 @@
+// Package coalesce lets callers that hold one request each share the trips to a
+// store, in the way databases commit in groups.
+//
+// A Take is sent at once while few enough are under way. Otherwise it waits
+// for one of those to end, and whatever has gathered by then goes as one
+// slice. There is no timer and no added wait: a store that keeps up gets
+// single requests, and one that does not gets larger slices, which cost it
+// less per request.
+//
+// Each caller keeps its own deadline; a slice has the latest of its members.
+//
+// More can arrive than the store can be asked about. What finds no room in the
+// queue, or no turn before its deadline, fails with [backends.ErrOverloaded],
+// unless the store itself is slow or away.
+//
+// What the package does not do: it retries nothing, merges no two requests
+// into one, and is of no use in front of a backend that is Local.
+package coalesce

@@ -1,0 +1,95 @@
+package fallback
+
+import (
+	"strings"
+	"sync"
+
+	"github.com/headgate-rls/headgate/limit"
+)
+
+// A debt says that units under key were admitted here. How many of them still
+// count is in the inner backend's state.
+type debt struct {
+	key   limit.Key
+	of    *limit.Limit  // the whole one, as it was last asked by
+	ends  limit.Instant // nothing counts any more
+	since int64         // units admitted since they were last counted
+}
+
+// debts is a shard of them.
+type debts struct {
+	mu    sync.Mutex
+	max   int
+	byKey map[limit.Key]*debt
+	swept limit.Instant
+}
+
+func (s *debts) init(most int) { s.max, s.byKey = max(most, 1), map[limit.Key]*debt{} }
+
+// note remembers that op was recorded at now and counts until ends. It says
+// whether there was room to.
+func (s *debts) note(op *limit.Op, now, ends limit.Instant) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	d := s.byKey[op.Key]
+	switch {
+	case d == nil && op.Cost < 0:
+		return true // of what was taken on the primary; never a refund there
+	case d == nil && !s.room(now):
+		return false
+	case d == nil:
+		// The group is a piece of a request, which should not stay for its sake.
+		d = &debt{key: limit.Key{Group: strings.Clone(op.Key.Group), Limit: op.Key.Limit}}
+		s.byKey[d.key] = d
+	}
+	d.of, d.ends = op.Limit, ends
+	d.since = max(d.since+op.Cost, 0)
+	return true
+}
+
+// room makes room for one more, if that is possible by dropping what is over.
+// It looks for that once a second at most: a search is as long as the shard.
+func (s *debts) room(now limit.Instant) bool {
+	const second = 1e6
+	if len(s.byKey) < s.max {
+		return true
+	}
+	if passed := now - s.swept; passed >= 0 && passed < second {
+		return false
+	}
+	s.swept = now
+	for k, d := range s.byKey {
+		if d.ends <= now {
+			delete(s.byKey, k)
+		}
+	}
+	return len(s.byKey) < s.max
+}
+
+// has says whether d was not forgotten meanwhile.
+func (s *debts) has(d *debt) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.byKey[d.key] == d
+}
+
+func (s *debts) drop(k *limit.Key) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.byKey, *k)
+}
+
+func (s *debts) len() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.byKey)
+}
+
+func (s *debts) appendTo(list []*debt) []*debt {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, d := range s.byKey {
+		list = append(list, d)
+	}
+	return list
+}

@@ -1,0 +1,168 @@
+package fallback
+
+import (
+	"context"
+	"hash/maphash"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"github.com/headgate-rls/headgate/backends"
+	"github.com/headgate-rls/headgate/limit"
+)
+
+// A Backend decides while the primary is away, and settles with it afterwards.
+type Backend struct {
+	inner   backends.Backend
+	primary backends.Backend
+	cfg     Config
+	now     func() limit.Instant
+	signal  chan struct{}
+	turn    chan struct{} // held by the one reconciliation under way
+
+	// mu is shared by Takes, and held alone for what must not meet one: to
+	// look at what is owed and to strike it off.
+	mu     sync.RWMutex
+	seed   maphash.Seed
+	debts  []debts
+	shares shares
+
+	overflow, charged, units, short, ended, refused atomic.Uint64
+}
+
+var _ backends.Backend = (*Backend)(nil)
+
+// debtShards is how many locks the debts are spread over.
+const debtShards = 16
+
+// New returns a backend that decides on inner, which it closes with
+// itself, and charges primary when its caller asks for it. Inner must be a backend
+// without I/O that nobody else uses; now is the clock of its instants.
+func New(inner, primary backends.Backend, cfg Config, now func() limit.Instant) *Backend {
+	cfg.setDefaults()
+	l := &Backend{
+		inner: inner, primary: primary, cfg: cfg, now: now,
+		signal: make(chan struct{}, 1), turn: make(chan struct{}, 1),
+		seed: maphash.MakeSeed(), debts: make([]debts, debtShards),
+	}
+	for i := range l.debts {
+		l.debts[i].init((cfg.MaxKeys + debtShards - 1) / debtShards)
+	}
+	l.shares.init(cfg.Replicas, cfg.MaxLimits)
+	return l
+}
+
+// Take decides reqs by this replica's share of their limits, and remembers
+// what it admits. Of requests in flight it knows those that it granted: to end
+// or to renew another finds nothing (Outcome.Held is false), and is the
+// primary's to do.
+func (l *Backend) Take(ctx context.Context, reqs []limit.Request, out []limit.Verdict) {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	if l.cfg.Replicas <= 1 {
+		l.inner.Take(ctx, reqs, out)
+	} else {
+		w := works.Get().(*work)
+		l.inner.Take(ctx, w.derive(&l.shares, reqs), out)
+		w.free()
+	}
+	for i := range reqs {
+		if out[i].Err == nil {
+			l.note(&reqs[i], &out[i])
+		}
+	}
+}
+
+// note remembers the ops of req that v says are recorded. A lease is no debt:
+// it ends here, where it was granted.
+func (l *Backend) note(req *limit.Request, v *limit.Verdict) {
+	if grantedBefore(req, v) {
+		return // and nothing is recorded again
+	}
+	for i := range req.Ops {
+		op, o := &req.Ops[i], &v.Outcomes[i]
+		if op.Cost == 0 || !o.Admitted || !v.Admitted && !op.Each || inFlight(op) {
+			continue
+		}
+		if !l.debtsOf(&op.Key).note(op, v.At, v.At.Add(o.Reset)) {
+			l.overflow.Add(1)
+		}
+	}
+}
+
+func inFlight(op *limit.Op) bool { return op.Limit.Is(limit.Leased) }
+
+// grantedBefore says whether v is the answer to a repeated request: the lease
+// of one of its acquires was there, and not from an earlier op of the request.
+func grantedBefore(req *limit.Request, v *limit.Verdict) bool {
+	for i := range req.Ops {
+		op := &req.Ops[i]
+		if !v.Outcomes[i].Held || op.Cost <= 0 || !inFlight(op) {
+			continue
+		}
+		earlier := slices.ContainsFunc(req.Ops[:i], func(o limit.Op) bool {
+			return o.Cost > 0 && o.Key == op.Key && o.Holder == op.Holder
+		})
+		if !earlier {
+			return true
+		}
+	}
+	return false
+}
+
+func (l *Backend) debtsOf(k *limit.Key) *debts {
+	h := maphash.String(l.seed, k.Group)*31 + maphash.String(l.seed, k.Limit)
+	return &l.debts[h%debtShards]
+}
+
+// Forget drops the state under keys here, and what is owed for it.
+func (l *Backend) Forget(ctx context.Context, keys []limit.Key) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if err := l.inner.Forget(ctx, keys); err != nil {
+		return err
+	}
+	for i := range keys {
+		l.debtsOf(&keys[i]).drop(&keys[i])
+	}
+	return nil
+}
+
+// Ping asks the local backend.
+func (l *Backend) Ping(ctx context.Context) error { return l.inner.Ping(ctx) }
+
+// Close closes the local backend, and forgets what is owed. To the primary it
+// does nothing.
+func (l *Backend) Close() error { return l.inner.Close() }
+
+// Pending returns how many keys are remembered to be charged.
+func (l *Backend) Pending() int {
+	n := 0
+	for i := range l.debts {
+		n += l.debts[i].len()
+	}
+	return n
+}
+
+// Stats are figures for an operator. All but the first only grow.
+type Stats struct {
+	Pending int
+	// Overflow counts admissions that were not remembered, because MaxKeys
+	// were.
+	Overflow uint64
+	// Charged counts keys that were settled with the primary and Units what
+	// they were charged. Short counts units for which there was no room.
+	Charged, Units, Short uint64
+	// Ended counts keys whose units no longer counted, Refused those that the
+	// primary cannot keep at all.
+	Ended, Refused uint64
+}
+
+// Stats returns the present figures.
+func (l *Backend) Stats() Stats {
+	return Stats{
+		Pending: l.Pending(), Overflow: l.overflow.Load(),
+		Charged: l.charged.Load(), Units: l.units.Load(), Short: l.short.Load(),
+		Ended: l.ended.Load(), Refused: l.refused.Load(),
+	}
+}

@@ -1,0 +1,93 @@
+// Package prefetch takes units of a limit ahead and spends them in this process,
+// so that most requests need no trip to the store.
+//
+// It is for limits with a Share of n > 1 (`local_share: n` in rules) and nothing
+// else: an op without one costs a comparison. An op that needs a trip brings
+// units for later ones along: in the same call, behind all that the caller sent,
+// the store is asked for as many more as make n with the op's own cost. These
+// are held, and ops under the same key and limit are paid from them.
+//
+// # What is paid here
+//
+// An op that costs no more than is held: in full, or not at all. So is an op of
+// cost zero, which asks, if anything is held. A request all of whose ops are
+// paid here is admitted without the store. Of another one the rest goes to the
+// store, and its word holds for the whole: where it refuses, what was paid here
+// is given back, but for ops with Each, which are charged in any case; where it
+// fails, or says that all of the request was granted before (by the lease of a
+// limit on concurrency), all of it is given back. Shadows are paid like others. Refunds
+// always go to the store.
+//
+// Taking ahead never has anybody refused: it is a request of its own, of which
+// the store decides last. If there is no room for it, it is not tried again
+// before the store's Retry is over, or an answer says that n units are left. Near
+// a limit each op thus has its own trip, as without a share, and none has two.
+//
+// # What it costs in exactness
+//
+// At any time, a process holds at most n-1 units of a limit under a key; those
+// on their way from the store and those paid for requests that are not decided
+// yet are among them. Let R be the number of processes that share the store, and
+// everything by the store's clock.
+//
+// Admitted too much: what is paid here was charged to the store before. So
+//
+//   - fixed_window: nothing. Units are spent in the window they were charged to
+//     or never: no window holds more than its limit. (A request is counted when
+//     it is paid, also if the rest of it is decided after the window's end.)
+//   - the others: an interval holds what was charged to the store within it, for
+//     which the algorithm's own bound holds, and what was held at its beginning.
+//     That is at most R*(n-1) units more than docs/algorithms.md says for it.
+//
+// Refused too early: the store counts held units as spent. So what is refused
+// would have had less than R*(n-1) units of room to spare had nothing been taken
+// ahead (one more for sliding_window, which rounds).
+// A process that is alone and has one caller at a time refuses single units when the
+// store would, and not earlier.
+//
+// Units that are never spent expire, and are not given back: a refund might meet another
+// window. It no longer counts in the store then, with these exceptions, which are
+// losses against the caller:
+//
+//   - token_bucket: a unit counts until the bucket is full. Units are held for
+//     as long as an empty bucket takes to fill, at least a minute, from when some
+//     were taken last: a process loses at most n-1 of them in each such time.
+//   - Close, Forget, and a key that was unused for a minute when there was no
+//     room for another ([Config.MaxKeys]).
+//   - Where the store failed, it may have charged what was to be taken ahead.
+//
+// Two more things follow from there being units that the store counts as spent.
+// A refund of more than was taken, which the store cuts off at an unused key,
+// may be cut off up to R*(n-1) units later; still no more is admitted, less
+// what is given back, than the limit. And Forget reaches what this process holds, not
+// what others do: they may spend that on top of the fresh limit.
+//
+// # Answers
+//
+// Every field is filled. Remaining is what the store had left when it was asked
+// last and the units held here. It does not know what others took since; and a single
+// op of that cost may be refused, as nothing is paid partly here and partly there.
+// Reset is when the store's was to be. Retry of an admitted op is zero while
+// there is room for its like, else Reset, which is the longest it can be. Refusals
+// are the store's own. While takes under a key are in flight at once, one of them may
+// be refused just before another brings units.
+//
+// # Time
+//
+// Clocks of processes are not compared with the store's: its instant, At, and the
+// time passed here since it was asked give an instant that is never behind the
+// store's clock. Units that may have expired by it are not spent; whether it has, the
+// store's next answer tells, by its clock. A store whose clock is set back or slewed, or a process that
+// is suspended in a way that its monotonic clock does not show, can move the end
+// of a window by as much, until the next trip. Requests with an instant of their
+// own spend what was taken by such requests, and windows are those of their instants.
+//
+// # Memory
+//
+// At most [Config.MaxKeys] keys are known. When there are so many, new ones are
+// not shared, unless one has not been used for a minute: callers choose keys, and
+// a flood of them must not make others lose their units. There is no goroutine.
+//
+// What the package does not do: it decides no algorithm, holds no leases of limits
+// on concurrency, repeats no call, and judges no error.
+package prefetch

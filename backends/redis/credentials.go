@@ -1,0 +1,66 @@
+package redis
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"os"
+	"strings"
+)
+
+// tlsConfig reads the files that c names.
+func (c *Config) tlsConfig() (*tls.Config, error) {
+	if !c.TLS {
+		return nil, nil
+	}
+	t := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: c.ServerName, InsecureSkipVerify: c.InsecureSkipVerify}
+	if c.CA != "" {
+		pem, err := os.ReadFile(c.CA)
+		if err != nil {
+			return nil, fmt.Errorf("parameter ca: %w", err)
+		}
+		t.RootCAs = x509.NewCertPool()
+		if !t.RootCAs.AppendCertsFromPEM(pem) {
+			return nil, fmt.Errorf("parameter ca: %s holds no certificate in PEM", c.CA)
+		}
+	}
+	if c.Cert != "" {
+		pair, err := tls.LoadX509KeyPair(c.Cert, c.Key)
+		if err != nil {
+			return nil, fmt.Errorf("parameters cert and key: %w", err)
+		}
+		t.Certificates = []tls.Certificate{pair}
+	}
+	return t, nil
+}
+
+// password returns what to log in with now. Files are read again for each
+// connection, because secrets are rotated.
+func (c *Config) password() (string, error) {
+	switch {
+	case c.PasswordFile != "":
+		return readPassword("password_file", c.PasswordFile)
+	case c.PasswordEnv != "":
+		p, ok := os.LookupEnv(c.PasswordEnv)
+		if !ok {
+			return "", fmt.Errorf("parameter password_env: %s is not set", c.PasswordEnv)
+		}
+		return p, nil
+	}
+	return string(c.Password), nil
+}
+
+func (c *Config) sentinelPassword() (string, error) {
+	if c.SentinelPasswordFile != "" {
+		return readPassword("sentinel_password_file", c.SentinelPasswordFile)
+	}
+	return string(c.SentinelPassword), nil
+}
+
+func readPassword(name, file string) (string, error) {
+	b, err := os.ReadFile(file)
+	if err != nil {
+		return "", fmt.Errorf("parameter %s: %w", name, err)
+	}
+	return strings.TrimRight(string(b), "\r\n"), nil
+}

@@ -1,0 +1,66 @@
+package redis
+
+import (
+	"context"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// warnings asks the servers that client reaches about settings under which limits
+// would not hold: see [Backend.Warnings].
+func warnings(ctx context.Context, client redis.UniversalClient) []string {
+	var mu sync.Mutex
+	var list []string
+	ask := func(ctx context.Context, node *redis.Client) error {
+		info, err := node.Info(ctx).Result()
+		if err != nil {
+			return err
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		for _, w := range warningsOf(parseInfo(info)) {
+			list = append(list, "Redis at "+node.Options().Addr+": "+w)
+		}
+		return nil
+	}
+	switch c := client.(type) {
+	case *redis.ClusterClient:
+		_ = c.ForEachMaster(ctx, ask)
+	case *redis.Client:
+		_ = ask(ctx, c)
+	}
+	return list
+}
+
+func parseInfo(info string) map[string]string {
+	m := map[string]string{}
+	for line := range strings.Lines(info) {
+		if name, value, ok := strings.Cut(strings.TrimSpace(line), ":"); ok {
+			m[name] = value
+		}
+	}
+	return m
+}
+
+func warningsOf(info map[string]string) []string {
+	var list []string
+	if v := info["redis_version"]; olderThan60(v) {
+		list = append(list, "version "+v+" is too old, 6.0 is the oldest that is supported")
+	}
+	if info["role"] == "slave" {
+		list = append(list, "it is a replica and takes no writes")
+	}
+	if policy := info["maxmemory_policy"]; info["maxmemory"] != "0" && policy != "" && policy != "noeviction" {
+		list = append(list, "with maxmemory-policy "+policy+" it may evict counters in use, which resets their limits; use noeviction")
+	}
+	return list
+}
+
+func olderThan60(version string) bool {
+	major, _, _ := strings.Cut(version, ".")
+	x, err := strconv.Atoi(major)
+	return err == nil && x < 6
+}

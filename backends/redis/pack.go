@@ -1,0 +1,134 @@
+package redis
+
+import (
+	crand "crypto/rand"
+	"encoding/binary"
+	"sync/atomic"
+
+	"github.com/headgate-rls/headgate/backends"
+	"github.com/headgate-rls/headgate/limit"
+)
+
+// A packer puts requests into calls and takes the replies apart.
+type packer struct {
+	keys
+	caps     backends.Caps
+	maxSlice int
+
+	saltStart [6]byte
+	salts     atomic.Uint64
+}
+
+func newPacker(c *Config) (*packer, error) {
+	p := &packer{caps: c.Caps(), maxSlice: c.MaxSlice}
+	p.keys = keys{prefix: c.Prefix, layout: c.Layout, step: limit.Instant(p.caps.Precision.Microseconds())}
+	_, err := crand.Read(p.saltStart[:])
+	return p, err
+}
+
+// scratch is what a Take needs and the next one can use again.
+type scratch struct {
+	calls []*call
+	used  int
+	where []int32 // per request: the call that has it, or unplaced
+}
+
+// newCall returns an empty call, which is s's.
+func (p *packer) newCall(s *scratch) *call {
+	if s.used == len(s.calls) {
+		s.calls = append(s.calls, &call{})
+	}
+	c := s.calls[s.used]
+	s.used++
+	c.reset(p.layout)
+	if p.layout == ZSet {
+		c.salt = append(c.salt, p.saltStart[:]...)
+		c.salt = binary.LittleEndian.AppendUint64(c.salt, p.salts.Add(1))[:11]
+	}
+	return c
+}
+
+// place puts each valid request into a call, and says in s.where which.
+// slotOf, for a Cluster, names the slot of a request or unplaced.
+func (p *packer) place(s *scratch, reqs []limit.Request, out []limit.Verdict, slotOf func(req *limit.Request) int) {
+	s.where = s.where[:0]
+	for i := range reqs {
+		req := &reqs[i]
+		s.where = append(s.where, unplaced)
+		out[i].Reset(len(req.Ops))
+		if err := p.caps.CheckRequest(req); err != nil {
+			out[i].Reset(0)
+			out[i].Err = err
+			continue
+		}
+		slot := 0
+		if slotOf != nil {
+			if slot = slotOf(req); slot == unplaced {
+				continue
+			}
+		}
+		at, c := p.callFor(s, slot, p.weight(req))
+		s.where[i] = int32(at)
+		c.add(p.told(req.At), len(req.Ops))
+		for j := range req.Ops {
+			c.addOp(&p.keys, &req.Ops[j], len(req.Ops))
+		}
+	}
+}
+
+// callFor returns the call for slot that has room for n more weight. Calls are
+// bounded, because Redis does nothing else while one is decided.
+func (p *packer) callFor(s *scratch, slot, n int) (int, *call) {
+	for i := s.used - 1; i >= 0; i-- {
+		c := s.calls[i]
+		if c.slot != slot {
+			continue
+		}
+		if c.requests < p.maxSlice && c.weight+n <= max(4*p.maxSlice, maxOps) {
+			c.weight += n
+			return i, c
+		}
+		break
+	}
+	c := p.newCall(s)
+	c.slot, c.weight = slot, n
+	return s.used - 1, c
+}
+
+// weight says how much work req is, in ops. A unit of a zset is a member.
+func (p *packer) weight(req *limit.Request) int {
+	n := len(req.Ops)
+	if p.layout != ZSet {
+		return n
+	}
+	for i := range req.Ops {
+		if op := &req.Ops[i]; op.Limit.Is(limit.Logged) {
+			n += int(min(max(op.Cost, 0), op.Limit.Capacity()) / 8)
+		}
+	}
+	return n
+}
+
+// collect takes the replies apart. Requests were placed in order, so each
+// call's reply is read from front to back.
+func (p *packer) collect(s *scratch, reqs []limit.Request, out []limit.Verdict) {
+	for at, c := range s.calls[:s.used] {
+		r := c.read()
+		for i, where := range s.where {
+			if where != int32(at) {
+				continue
+			}
+			v := &out[i]
+			if c.err != nil {
+				v.Reset(0)
+				v.Err = c.err
+				continue
+			}
+			if v.At = p.whole(reqs[i].At); reqs[i].At == 0 {
+				v.At = c.clock
+			}
+			ops := reqs[i].Ops
+			c.verdict(&r, v, nil, func(j int) bool { return ops[j].Limit.Is(limit.Leased) })
+		}
+	}
+}

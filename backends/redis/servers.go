@@ -1,0 +1,259 @@
+package redis
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
+
+	"github.com/headgate-rls/headgate/internal/safego"
+)
+
+// servers are the Redis servers that calls go to, and what runs in the background
+// for them.
+type servers struct {
+	cfg     Config
+	log     *slog.Logger
+	client  redis.UniversalClient
+	cluster *redis.ClusterClient // nil unless client is one
+	nodes   nodes
+
+	looked     atomic.Bool // whether warnings were logged
+	background sync.WaitGroup
+	closing    context.Context
+	close      context.CancelFunc
+
+	calls, noScript, retries atomic.Int64
+}
+
+// newServers checks c and makes the driver's client, which connects when it is
+// first used.
+func newServers(c Config, log *slog.Logger) (*servers, error) {
+	s := &servers{cfg: c, log: log}
+	if log == nil {
+		s.log = slog.New(slog.DiscardHandler)
+	}
+	if err := c.check(); err != nil {
+		return nil, err
+	}
+	if c.Panics == nil {
+		s.cfg.Panics = &safego.Reporter{Log: s.log}
+	}
+	quietDriver()
+	s.closing, s.close = context.WithCancel(context.Background())
+	s.nodes = nodes{cfg: &s.cfg, log: s.log, closing: s.closing, reload: s.reload, away: map[*node]struct{}{}}
+	if err := s.connect(); err != nil {
+		s.close()
+		return nil, err
+	}
+	return s, nil
+}
+
+// reload makes the driver ask a Cluster who is master, which may have changed.
+func (s *servers) reload(ctx context.Context) { s.cluster.ReloadState(ctx) }
+
+// stop ends what runs in the background and closes the driver's client.
+func (s *servers) stop() error {
+	s.close()
+	wait := s.nodes.stop()
+	s.background.Wait()
+	err := s.client.Close() // ends what the nodes still wait for
+	wait()
+	return err
+}
+
+// quietDriver keeps the driver from writing to standard error: what it says
+// there, the errors it returns say as well.
+var quietDriver = sync.OnceFunc(func() { redis.SetLogger(silence{}) })
+
+type silence struct{}
+
+func (silence) Printf(context.Context, string, ...any) {}
+
+// connect makes the driver's client. Settings that matter:
+//
+//   - No retries by the driver: it would send a script again after a broken
+//     connection, when it is unknown whether the first one was executed. Calls
+//     that are known to have had no effect are sent again by [servers.run].
+//   - One dial per try: the driver's default of five takes 400 ms to say that
+//     a connection is refused.
+//   - RESP2, no maintenance notifications, no CLIENT SETINFO: nothing here needs
+//     them, and a user may lack the permission.
+//   - No pool of its own for pipelines, so that PoolSize means what it says.
+func (s *servers) connect() error {
+	c := &s.cfg
+	tlsConfig, err := c.tlsConfig()
+	if err != nil {
+		return err
+	}
+	if _, err := c.password(); err != nil {
+		return err
+	}
+	sentinelPassword, err := c.sentinelPassword()
+	if err != nil {
+		return err
+	}
+	credentials := func(context.Context) (string, string, error) {
+		password, err := c.password()
+		return c.Username, password, err
+	}
+	const idle = 4 * time.Minute // below the 300 s after which servers are often configured to hang up
+	off := &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
+	switch c.Mode {
+	case Cluster:
+		s.cluster = redis.NewClusterClient(&redis.ClusterOptions{
+			Addrs: c.Addrs, CredentialsProviderContext: credentials, TLSConfig: tlsConfig,
+			Protocol: 2, MaintNotificationsConfig: off, DisableRoutingPolicies: true,
+			MaxRetries: -1, DialerRetries: 1, DialTimeout: c.DialTimeout,
+			MinRetryBackoff: time.Millisecond, MaxRetryBackoff: 16 * time.Millisecond,
+			ReadTimeout: c.Timeout, WriteTimeout: c.Timeout, PoolTimeout: c.Timeout, ContextTimeoutEnabled: true,
+			PoolSize: c.PoolSize, PipelinePoolSize: -1, ConnMaxIdleTime: idle, DisableIdentity: true,
+			ClusterStateReloadInterval: 10 * time.Second,
+		})
+		s.cluster.OnNewNode(s.nodes.add)
+		s.client = s.cluster
+		return nil
+	case Sentinel:
+		s.client = redis.NewFailoverClient(&redis.FailoverOptions{
+			SentinelAddrs: c.Addrs, MasterName: c.Master,
+			SentinelUsername: c.SentinelUsername, SentinelPassword: sentinelPassword,
+			CredentialsProviderContext: credentials, TLSConfig: tlsConfig, DB: c.DB,
+			Protocol: 2, MaxRetries: -1, DialerRetries: 1, DialTimeout: c.DialTimeout,
+			ReadTimeout: c.Timeout, WriteTimeout: c.Timeout, PoolTimeout: c.Timeout, ContextTimeoutEnabled: true,
+			PoolSize: c.PoolSize, PipelinePoolSize: -1, ConnMaxIdleTime: idle, DisableIdentity: true,
+		})
+	default:
+		o := &redis.Options{
+			Network: "unix", Addr: c.Unix,
+			CredentialsProviderContext: credentials, TLSConfig: tlsConfig, DB: c.DB,
+			Protocol: 2, MaintNotificationsConfig: off,
+			MaxRetries: -1, DialerRetries: 1, DialTimeout: c.DialTimeout,
+			ReadTimeout: c.Timeout, WriteTimeout: c.Timeout, PoolTimeout: c.Timeout, ContextTimeoutEnabled: true,
+			PoolSize: c.PoolSize, PipelinePoolSize: -1, ConnMaxIdleTime: idle, DisableIdentity: true,
+		}
+		if c.Unix == "" {
+			o.Network, o.Addr = "tcp", c.Addrs[0]
+		}
+		s.client = redis.NewClient(o)
+	}
+	s.client.AddHook(dialHook{})
+	return nil
+}
+
+// bounded returns ctx with the configured timeout, if that ends first.
+func (s *servers) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
+	if d, ok := ctx.Deadline(); ok && time.Until(d) <= s.cfg.Timeout {
+		return ctx, func() {}
+	}
+	return context.WithTimeout(ctx, s.cfg.Timeout)
+}
+
+// tries bounds how often a call is sent that is known to have had no effect yet.
+const tries = 3
+
+// run sends calls and fills in their replies and errors. It repeats calls that
+// are known to have had no effect: the script was missing, the server was still
+// loading or no longer the master, the connection was refused. It never repeats
+// one after a timeout or a broken connection.
+func (s *servers) run(ctx context.Context, calls []*call) {
+	for try := 1; ; try++ {
+		s.send(ctx, calls)
+		var again []*call
+		wait := false
+		for _, c := range calls {
+			if c.err == nil {
+				continue
+			}
+			var rem remedy
+			rem, c.err = mapError(c.err, s.cluster != nil && len(calls) > 1)
+			if s.cluster != nil && rem != resend && !isAway(c.err) {
+				s.cluster.ReloadState(ctx) // who is master may have changed
+			}
+			if rem == none {
+				continue
+			}
+			if rem == resend {
+				s.noScript.Add(1)
+				c.withText = true
+			}
+			wait = wait || rem == tryLater
+			again = append(again, c)
+		}
+		if len(again) == 0 {
+			if len(calls) > 0 && calls[0].err == nil {
+				s.look()
+			}
+			return
+		}
+		if try == tries || wait && !sleep(ctx, time.Duration(2*try*try)*time.Millisecond) {
+			return
+		}
+		s.retries.Add(int64(len(again)))
+		calls = again
+	}
+}
+
+// sleep waits for d unless ctx ends first.
+func sleep(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-t.C:
+		return true
+	}
+}
+
+// send sends each call once: alone, or all in one pipeline per server.
+func (s *servers) send(ctx context.Context, calls []*call) {
+	s.calls.Add(int64(len(calls)))
+	if len(calls) == 0 {
+		return
+	}
+	if len(calls) == 1 {
+		c := calls[0]
+		c.cmd = redis.NewStringCmd(ctx, c.arguments()...)
+		c.cmd.SetFirstKeyPos(3)
+		_ = s.client.Process(ctx, scriptCall{c.cmd})
+		c.reply, c.err = c.cmd.Result()
+		return
+	}
+	pipe := s.client.Pipeline()
+	for _, c := range calls {
+		c.cmd = redis.NewStringCmd(ctx, c.arguments()...)
+		c.cmd.SetFirstKeyPos(3)
+		_ = pipe.Process(ctx, scriptCall{c.cmd})
+	}
+	_, _ = pipe.Exec(ctx)
+	for _, c := range calls {
+		c.reply, c.err = c.cmd.Result()
+	}
+}
+
+// inBackground runs f in a goroutine that Close waits for.
+func (s *servers) inBackground(where string, f func()) {
+	s.background.Add(1)
+	s.cfg.Panics.Go(where, func() {
+		defer s.background.Done()
+		f()
+	})
+}
+
+// look logs what is wrong with the server once it has first answered.
+func (s *servers) look() {
+	if s.looked.Load() || s.looked.Swap(true) {
+		return
+	}
+	s.inBackground("look", func() {
+		ctx, cancel := context.WithTimeout(s.closing, 5*time.Second)
+		defer cancel()
+		for _, w := range warnings(ctx, s.client) {
+			s.log.Warn("a setting of Redis can break limits", "warning", w, "redis", s.cfg)
+		}
+	})
+}

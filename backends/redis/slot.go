@@ -1,0 +1,69 @@
+package redis
+
+import (
+	"strings"
+
+	"github.com/headgate-rls/headgate/limit"
+)
+
+// slots is the number of slots of a Cluster.
+const slots = 16384
+
+// slotOf returns the slot of a key.
+func slotOf(key string) int {
+	if _, after, ok := strings.Cut(key, "{"); ok {
+		if tag, _, ok := strings.Cut(after, "}"); ok && tag != "" {
+			key = tag
+		}
+	}
+	return slotOfTag(key)
+}
+
+// slotOfTag returns the slot of all keys with that in their first braces.
+func slotOfTag(tag string) int {
+	var crc uint16
+	for i := range len(tag) {
+		crc = crc<<8 ^ crcTable[byte(crc>>8)^tag[i]]
+	}
+	return int(crc) % slots
+}
+
+// slotOf returns the slot of op's key.
+func (k *keys) slotOf(op *limit.Op) int {
+	if k.shares(op) {
+		return slotOf(k.keyOf(op))
+	}
+	return slotOfTag(escapeGroup(op.Key.Group)) // see appendOwnKey
+}
+
+// crcTable is that of CRC16/XMODEM.
+var crcTable = func() (t [256]uint16) {
+	for i := range t {
+		crc := uint16(i) << 8
+		for range 8 {
+			top := crc & 0x8000
+			if crc <<= 1; top != 0 {
+				crc ^= 0x1021
+			}
+		}
+		t[i] = crc
+	}
+	return t
+}()
+
+// unplaced is no slot.
+const unplaced = -1
+
+// requestSlot returns the slot that all keys of req share, or unplaced.
+func (k *keys) requestSlot(req *limit.Request) int {
+	slot := unplaced
+	for i := range req.Ops {
+		switch s := k.slotOf(&req.Ops[i]); slot {
+		case unplaced, s:
+			slot = s
+		default:
+			return unplaced
+		}
+	}
+	return slot
+}

@@ -1,5 +1,0 @@
-//go:build race
-
-package share
-
-func raceEnabled() bool { return true }

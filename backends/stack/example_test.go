@@ -1,0 +1,36 @@
+package stack_test
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/headgate-rls/headgate/backends/stack"
+)
+
+// A store at which nobody answers yet can be opened all the same.
+func ExampleNew() {
+	s, err := stack.New(context.Background(), "redis://127.0.0.1:6379/0", stack.Options{Replicas: 3})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer s.Close()
+	fmt.Println(s.Caps.Name, s.Layers())
+	// Output:
+	// redis [observe breaker coalesce prefetch denycache]
+}
+
+func ExampleCaps() {
+	for _, url := range []string{"memory://?max_keys=1000", "redis+cluster://a:6379,b:6379", "mongodb://h"} {
+		caps, err := stack.Caps(url)
+		if err != nil {
+			fmt.Println(err)
+			continue
+		}
+		fmt.Println(caps.Name+":", caps.Atomicity)
+	}
+	// Output:
+	// memory: whole request
+	// redis: per partition
+	// no backend for scheme "mongodb"; known are memory, redis, redis+cluster, redis+sentinel, redis+unix, rediss, rediss+cluster, rediss+sentinel, unix
+}

@@ -1,0 +1,43 @@
+package stack
+
+import (
+	"log/slog"
+	"time"
+
+	"github.com/headgate-rls/headgate/backends/layers/observe"
+	"github.com/headgate-rls/headgate/internal/safego"
+)
+
+// Options say how a stack behaves. The zero Options are usable.
+type Options struct {
+	// Timeout bounds a call of the store whose context has no deadline; zero
+	// means 500 ms.
+	Timeout time.Duration
+	// Replicas is how many processes share the store. In an outage each decides
+	// by its share of a limit. Zero and one mean that it decides by the whole.
+	Replicas int
+	// Recorder returns the recorder of calls to the store of that name; it is
+	// called once. Nil means that calls are not recorded.
+	Recorder func(store string) observe.Recorder
+	// Log gets what operators should know: the store fails, is back, is full.
+	// Nil means nobody does.
+	Log *slog.Logger
+	// Panics are reported to it; nil means to the default logger.
+	Panics *safego.Reporter
+}
+
+func (o *Options) setDefaults() {
+	if o.Recorder == nil {
+		o.Recorder = func(string) observe.Recorder { return nobody{} }
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+}
+
+// nobody records nothing.
+type nobody struct{}
+
+func (nobody) Take(int, time.Duration, [observe.NumClasses]int) {}
+
+func (nobody) Call(observe.Op, time.Duration, observe.Class) {}

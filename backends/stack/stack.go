@@ -1,0 +1,136 @@
+package stack
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/headgate-rls/headgate/backends"
+	"github.com/headgate-rls/headgate/backends/memory"
+	"github.com/headgate-rls/headgate/limit"
+)
+
+// A Stack is a store with its layers, and what goes with it.
+type Stack struct {
+	// Backend decides.
+	Backend backends.Backend
+	// Caps are what it promises.
+	Caps backends.Caps
+	// Local decides for rules with on_backend_error: local while the store
+	// fails.
+	Local backends.Backend
+	// Registry is what replicas share beside the counters: the store's, or, if
+	// it has none, this process's own.
+	Registry backends.Registry
+
+	clock *clock
+	onion *onion
+}
+
+// New opens the store at rawURL, puts the layers around it, and makes what
+// decides in an outage. A store elsewhere need not answer yet. It fails if the
+// URL is wrong or a file that it names cannot be read. The caller runs
+// [Stack.Run] and closes the stack.
+func New(ctx context.Context, rawURL string, opt Options) (*Stack, error) {
+	opt.setDefaults()
+	k, err := findKind(rawURL)
+	if err != nil {
+		return nil, err
+	}
+	caps, err := k.caps(rawURL)
+	if err != nil {
+		return nil, err
+	}
+	store, err := k.open(ctx, rawURL, opt)
+	if err != nil {
+		return nil, err
+	}
+	s := &Stack{Caps: caps, Registry: registryOf(store), clock: newClock()}
+	s.onion = &onion{caps: caps, opt: opt, now: s.Now}
+	s.Backend = s.onion.wrap(store)
+	s.Local = s.onion.fallback(s.Backend)
+	return s, nil
+}
+
+func registryOf(store backends.Backend) backends.Registry {
+	if r, ok := store.(backends.Registrar); ok {
+		return r.Registry()
+	}
+	return memory.NewRegistry(time.Now)
+}
+
+// Now returns the instant to decide at where the store has no clock. It is the
+// wall clock's, except that it never steps back.
+func (s *Stack) Now() limit.Instant { return s.clock.now() }
+
+// Layers returns the names of the layers around the store, from the inside out.
+func (s *Stack) Layers() []string { return slices.Clone(s.onion.names) }
+
+// Figures returns what the store, its layers and the fallback tell of
+// themselves for metrics.
+func (s *Stack) Figures() (list []backends.Figure) {
+	parts := s.onion.parts
+	if s.onion.local != nil {
+		parts = append(slices.Clone(parts), s.onion.local)
+	}
+	for _, p := range parts {
+		if f, ok := p.(backends.Figured); ok {
+			list = append(list, f.Figures()...)
+		}
+	}
+	return list
+}
+
+// RulesChanged forgets what layers know under the old rules.
+func (s *Stack) RulesChanged() {
+	for _, p := range s.onion.parts {
+		if f, ok := p.(backends.Flusher); ok {
+			f.Flush()
+		}
+	}
+}
+
+// sweepEvery is how often expired state is dropped.
+const sweepEvery = time.Second
+
+// Run drops expired state as time passes, and settles what was decided locally
+// when the store is back, until ctx ends.
+func (s *Stack) Run(ctx context.Context) {
+	settled := make(chan struct{})
+	s.onion.opt.Panics.Go("fallback", func() {
+		defer close(settled)
+		s.settle(ctx)
+	})
+	defer func() { <-settled }()
+	tick := time.NewTicker(sweepEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			s.sweep()
+		}
+	}
+}
+
+// settle runs the fallback's reconciliations, again after a panic.
+func (s *Stack) settle(ctx context.Context) {
+	for s.onion.local != nil && ctx.Err() == nil {
+		_ = s.onion.opt.Panics.Do("fallback", func() { s.onion.local.Run(ctx) }) // it is reported
+	}
+}
+
+// sweep drops what has expired in memories of this process.
+func (s *Stack) sweep() {
+	s.onion.memory.Sweep(s.Now())
+	for _, p := range s.onion.parts {
+		if m, ok := p.(backends.Sweeper); ok {
+			m.Sweep(s.Now())
+		}
+	}
+}
+
+// Close closes the store, its layers and the fallback, without ending a Run.
+func (s *Stack) Close() error { return errors.Join(s.Backend.Close(), s.Local.Close()) }

@@ -1,0 +1,164 @@
+package stack
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/headgate-rls/headgate/backends"
+	"github.com/headgate-rls/headgate/backends/layers/fallback"
+	"github.com/headgate-rls/headgate/backends/memory"
+	"github.com/headgate-rls/headgate/internal/safego"
+	"github.com/headgate-rls/headgate/limit"
+)
+
+// nowhere is a store at which nobody answers.
+const nowhere = "redis://127.0.0.1:1?dial_timeout=100ms"
+
+func open(t *testing.T, url string) *Stack {
+	t.Helper()
+	s, err := New(context.Background(), url, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	return s
+}
+
+// TestLayersAreInTheOrderOfTheDesign: docs/design.md lists the layers from the
+// inside out.
+func TestLayersAreInTheOrderOfTheDesign(t *testing.T) {
+	text, err := os.ReadFile("../../docs/design.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, list, ok := strings.Cut(string(text), "**The order of layers**")
+	if !ok {
+		t.Fatal("docs/design.md has no order of layers")
+	}
+	list, _, _ = strings.Cut(list, "\n\n**")
+	var documented []string
+	for _, m := range regexp.MustCompile("(?m)^\\d+\\. `(\\w+)`").FindAllStringSubmatch(list, -1) {
+		documented = append(documented, m[1])
+	}
+	if got := open(t, nowhere).Layers(); !slices.Equal(got, documented) {
+		t.Errorf("the layers around a store are %v, docs/design.md says %v", got, documented)
+	}
+	if got := open(t, "memory://").Layers(); !slices.Equal(got, documented[:1]) {
+		t.Errorf("the layers around a store in this process are %v, want the first of %v", got, documented)
+	}
+}
+
+func request(at limit.Instant) []limit.Request {
+	l := limit.MustNew(limit.Spec{Algorithm: limit.FixedWindow, Max: 1, Window: time.Hour})
+	op := limit.Op{Key: limit.Key{Group: "g", Limit: "l"}, Limit: l, Cost: 1}
+	return []limit.Request{{Ops: []limit.Op{op}, At: at}}
+}
+
+func TestStackInMemoryDecides(t *testing.T) {
+	s := open(t, "memory://")
+	var out [1]limit.Verdict
+	for _, admitted := range []bool{true, false} {
+		if s.Backend.Take(context.Background(), request(s.Now()), out[:]); out[0].Err != nil || out[0].Admitted != admitted {
+			t.Errorf("got %+v, want admitted: %v", out[0], admitted)
+		}
+	}
+}
+
+// TestFallbackDecidesWhileTheStoreIsAway: the store's failure is the caller's to
+// see, and the fallback knows nothing of it.
+func TestFallbackDecidesWhileTheStoreIsAway(t *testing.T) {
+	s := open(t, nowhere)
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	var out [1]limit.Verdict
+	if s.Backend.Take(ctx, request(0), out[:]); !errors.Is(out[0].Err, backends.ErrUnavailable) {
+		t.Errorf("the store: %+v, want it unavailable", out[0])
+	}
+	if s.Local.Take(ctx, request(s.Now()), out[:]); out[0].Err != nil || !out[0].Admitted {
+		t.Errorf("the fallback: %+v, want it to admit", out[0])
+	}
+}
+
+// TestFiguresHaveNamesOfTheirOwn: metrics are registered by name, once.
+func TestFiguresHaveNamesOfTheirOwn(t *testing.T) {
+	for url, want := range map[string]string{"memory://": "headgate_memory_keys", nowhere: "headgate_local_pending_keys"} {
+		var names []string
+		for _, f := range open(t, url).Figures() {
+			names = append(names, f.Name)
+			if f.Help == "" || f.Value() != 0 {
+				t.Errorf("%s: figure %s: help %q, %v at first", url, f.Name, f.Help, f.Value())
+			}
+		}
+		slices.Sort(names)
+		if len(slices.Compact(slices.Clone(names))) != len(names) || !slices.Contains(names, want) {
+			t.Errorf("%s: figures %v, want each once, and %s", url, names, want)
+		}
+	}
+}
+
+// TestRunEnds: Run returns when its context ends.
+func TestRunEnds(t *testing.T) {
+	s := open(t, nowhere)
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		s.Run(ctx)
+	}()
+	cancel()
+	select {
+	case <-ended:
+	case <-time.After(10 * time.Second):
+		t.Fatal("Run goes on after its context has ended")
+	}
+}
+
+// A clumsy store panics the first time.
+type clumsy struct {
+	backends.Backend
+	calls int
+}
+
+func (c *clumsy) Take(ctx context.Context, reqs []limit.Request, out []limit.Verdict) {
+	if c.calls++; c.calls == 1 {
+		panic("first time")
+	}
+	c.Backend.Take(ctx, reqs, out)
+}
+
+// TestSettlingSurvivesAPanic: what was decided locally is charged to the store
+// although the first attempt panics.
+func TestSettlingSurvivesAPanic(t *testing.T) {
+	clock, panics := newClock(), 0
+	primary := &clumsy{Backend: memory.New(memory.Config{})}
+	local := fallback.New(memory.New(memory.Config{}), primary, fallback.Config{Every: 10 * time.Millisecond}, clock.now)
+	s := &Stack{clock: clock, onion: &onion{memory: memory.New(memory.Config{}), local: local, opt: Options{
+		Panics: &safego.Reporter{Log: slog.New(slog.DiscardHandler), Count: func(string) { panics++ }},
+	}}}
+	var out [1]limit.Verdict
+	if local.Take(context.Background(), request(clock.now()), out[:]); !out[0].Admitted || local.Pending() != 1 {
+		t.Fatalf("%+v, %d keys pending", out[0], local.Pending())
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		s.Run(ctx)
+	}()
+	for local.Pending() > 0 && ctx.Err() == nil {
+		time.Sleep(time.Millisecond)
+	}
+	cancel()
+	<-ended
+	if local.Pending() != 0 || panics != 1 {
+		t.Errorf("%d keys are still pending after %d panics, want 0 after 1", local.Pending(), panics)
+	}
+}

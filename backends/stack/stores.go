@@ -1,0 +1,89 @@
+package stack
+
+import (
+	"context"
+	"fmt"
+	"sort"
+	"strings"
+	"time"
+
+	"github.com/headgate-rls/headgate/backends"
+	"github.com/headgate-rls/headgate/backends/memory"
+	"github.com/headgate-rls/headgate/backends/redis"
+)
+
+// A kind is one kind of store, by the schemes of its URLs.
+type kind struct {
+	schemes []string
+	caps    func(rawURL string) (backends.Caps, error)
+	open    func(ctx context.Context, rawURL string, o Options) (backends.Backend, error)
+}
+
+// kinds is the only place that knows all stores.
+var kinds = []kind{
+	{[]string{"memory"}, memoryCaps, openMemory},
+	{[]string{"redis", "rediss", "unix", "redis+unix", "redis+sentinel", "rediss+sentinel", "redis+cluster", "rediss+cluster"}, redisCaps, openRedis},
+}
+
+func findKind(rawURL string) (kind, error) {
+	scheme, _, ok := strings.Cut(rawURL, ":")
+	if !ok {
+		return kind{}, fmt.Errorf("want a URL such as memory:// or redis://host:6379, not a bare word")
+	}
+	var known []string
+	for _, k := range kinds {
+		for _, s := range k.schemes {
+			if s == scheme {
+				return k, nil
+			}
+			known = append(known, s)
+		}
+	}
+	sort.Strings(known)
+	return kind{}, fmt.Errorf("no backend for scheme %q; known are %s", scheme, strings.Join(known, ", "))
+}
+
+// Caps returns what the store at rawURL promises, without connecting. It fails
+// where New would fail because of the URL.
+func Caps(rawURL string) (backends.Caps, error) {
+	k, err := findKind(rawURL)
+	if err != nil {
+		return backends.Caps{}, err
+	}
+	return k.caps(rawURL)
+}
+
+func memoryCaps(rawURL string) (backends.Caps, error) {
+	_, err := memory.Parse(rawURL)
+	return memory.Caps(), err
+}
+
+func openMemory(_ context.Context, rawURL string, o Options) (backends.Backend, error) {
+	conf, err := memory.Parse(rawURL)
+	if err != nil {
+		return nil, err
+	}
+	conf.Log, conf.Now = o.Log, time.Now
+	return memory.New(conf), nil
+}
+
+func redisCaps(rawURL string) (backends.Caps, error) {
+	conf, err := redis.Parse(rawURL)
+	if err != nil {
+		return backends.Caps{}, err
+	}
+	return conf.Caps(), nil
+}
+
+func openRedis(ctx context.Context, rawURL string, o Options) (backends.Backend, error) {
+	conf, err := redis.Parse(rawURL)
+	if err != nil {
+		return nil, err
+	}
+	conf.Panics = o.Panics
+	be, err := redis.Open(ctx, conf, o.Log)
+	if err != nil {
+		return nil, err // and not a nil *redis.Backend as a Backend
+	}
+	return be, nil
+}

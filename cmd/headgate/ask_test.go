@@ -1,0 +1,28 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"strings"
+	"testing"
+
+	"github.com/headgate-rls/headgate/test/testenv"
+)
+
+func TestAskOverTLS(t *testing.T) {
+	certs := testenv.TestCerts(t)
+	r := startServe(t, "--grpc-tls-cert", certs.Server.CertFile, "--grpc-tls-key", certs.Server.KeyFile, "--grpc-client-ca", certs.CAFile)
+	ask := func(args ...string) (int, string) {
+		var out bytes.Buffer
+		args = append([]string{"ask", "example", "client=tls", "--addr", r.GRPC, "--timeout", "5s"}, args...)
+		return run(context.Background(), args, strings.NewReader(""), &out, &out), out.String()
+	}
+	if code, out := ask("--tls-ca", certs.CAFile, "--tls-cert", certs.Client.CertFile, "--tls-key", certs.Client.KeyFile); code != 0 || !strings.Contains(out, "per-client") {
+		t.Errorf("with a client certificate: %d %s", code, out)
+	}
+	for _, args := range [][]string{nil, {"--tls"}, {"--tls-ca", certs.CAFile}} {
+		if code, out := ask(args...); code != exitError || !strings.Contains(out, r.GRPC) {
+			t.Errorf("%v: %d %s", args, code, out)
+		}
+	}
+}

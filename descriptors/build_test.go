@@ -1,0 +1,113 @@
+package descriptors
+
+import (
+	"testing"
+	"time"
+
+	"github.com/headgate-rls/headgate/limit"
+)
+
+// perSecond is a limit of n in a second.
+func perSecond(t *testing.T, n int64) []RuleLimit {
+	t.Helper()
+	made, err := limit.New(limit.Spec{Algorithm: limit.FixedWindow, Max: n, Window: time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return []RuleLimit{{Limit: made, KeyPart: made.Algorithm().KeyLetter()}}
+}
+
+func parsedPath(t *testing.T, s string) Path {
+	t.Helper()
+	p, err := ParsePath(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// TestBuildNeedsNoText: rules of a source that has no files are matched like
+// those of a file, and say where they are from.
+func TestBuildNeedsNoText(t *testing.T) {
+	row := func(n int) Place { return Place{File: "policies", Line: n} }
+	leaf := &RuleSpec{Key: "user", Applies: true, Body: Body{Terms: Terms{Limits: perSecond(t, 2)}, Place: row(2)}}
+	spec := &Spec{Hash: 7, Domains: []*DomainSpec{
+		{Name: "shop", Rules: []*RuleSpec{
+			{Key: "tenant", Value: "a*", ShareThreshold: true, Rules: []*RuleSpec{leaf}, Body: Body{Place: row(1)}},
+		}},
+		{Name: "shop", Resources: []*ResourceSpec{{
+			Method: "GET", Path: parsedPath(t, "/users/{id}"),
+			Matcher: Matcher{PathParams: map[string]Criterion{"id": {Operator: "NotEqualTo", Value: "me"}}},
+			Body:    Body{Terms: Terms{Limits: perSecond(t, 3)}, Place: row(3)},
+		}}},
+	}}
+	var problems Problems
+	set := Build(spec, &problems)
+	if set == nil || len(problems.Sorted()) > 0 || set.Hash() != 7 {
+		t.Fatal(problems.Sorted())
+	}
+	for _, tc := range []struct {
+		entries []Entry
+		line    int
+	}{
+		{[]Entry{{"tenant", "acme"}, {"user", "u"}}, 2},
+		{[]Entry{{"method", "GET"}, {"path", "/users/7"}}, 3},
+		{[]Entry{{"method", "GET"}, {"path", "/users/me"}}, 0},
+	} {
+		var m Match
+		set.Match("shop", tc.entries, &m)
+		if m.Rule == nil || tc.line == 0 {
+			if m.Rule != nil || tc.line > 0 {
+				t.Errorf("%v: %+v", tc.entries, m.Rule)
+			}
+			continue
+		}
+		if file, line := m.Rule.Place(); file != "policies" || line != tc.line {
+			t.Errorf("%v: %s:%d", tc.entries, file, line)
+		}
+		if tc.line == 2 && m.Group != groupOf("shop", tc.entries[0].Key, "a*", tc.entries[1].Key, "u") {
+			t.Errorf("%v: %q", tc.entries, m.Group)
+		}
+	}
+}
+
+// groupOf is the counters' group of a domain and entries.
+func groupOf(parts ...string) string {
+	var b []byte
+	for _, p := range parts {
+		b = limit.AppendPart(b, p)
+	}
+	return limit.MakeGroup(b)
+}
+
+// TestBuildReportsPlaces of what is wrong between rules, and has no Set then.
+func TestBuildReportsPlaces(t *testing.T) {
+	at := func(line int) Body { return Body{Place: Place{"db", line, 4}} }
+	path := parsedPath(t, "/a")
+	for _, tc := range []struct {
+		domain DomainSpec
+		want   string
+	}{
+		{DomainSpec{Rules: []*RuleSpec{{Key: "a", Body: at(1)}, {Key: "a", Body: at(2)}}},
+			"db:2:4: duplicate rule \"a\", first in db:1 (at d/a)\n"},
+		{DomainSpec{Place: at(1).Place}, "db:1:4: the domain is empty\n"},
+		{DomainSpec{Rules: []*RuleSpec{{Body: at(1)}}}, "db:1:4: the rule's key is empty (at d/?)\n"},
+		{DomainSpec{Resources: []*ResourceSpec{{Label: "*:/a", Path: path, Body: at(1)}, {Label: "*:/a", Path: path, Body: at(2)}}},
+			"db:2:4: duplicate resource *:/a, first in db:1 (at d/*:/a)\n"},
+		{DomainSpec{Resources: []*ResourceSpec{{Label: "*:/a", Path: path, Body: at(1),
+			Matcher: Matcher{PathParams: map[string]Criterion{"id": {}}}}}}, "db:1:4: the path has no parameter {id} (at d/*:/a)\n"},
+		{DomainSpec{Resources: []*ResourceSpec{{Label: "*:/a", Path: path, Body: at(1),
+			Matcher: Matcher{QueryParams: map[string]Criterion{"q": {Operator: "Like"}}}}}}, "db:1:4: unknown operator \"Like\" (at d/*:/a)\n"},
+		{DomainSpec{Resources: []*ResourceSpec{{Label: "*:/a", Path: path, Body: at(1),
+			Matcher: Matcher{AllOf: []Condition{{Expression: "${context.request.body}"}}}}}}, "db:1:4: no request can be asked for its body (at d/*:/a)\n"},
+	} {
+		if tc.domain.Place.Line == 0 {
+			tc.domain.Name = "d"
+		}
+		var problems Problems
+		set := Build(&Spec{Domains: []*DomainSpec{&tc.domain}}, &problems)
+		if got := lines(problems.Sorted()); set != nil || got != tc.want {
+			t.Errorf("got  %swant %s", got, tc.want)
+		}
+	}
+}

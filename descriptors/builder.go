@@ -1,0 +1,264 @@
+package descriptors
+
+import (
+	"fmt"
+	"strings"
+)
+
+// A builder compiles the parts of one Spec.
+type builder struct {
+	*Problems
+	set     *Set
+	domains map[string]*domainBuilder
+	order   []*domainBuilder // as they appeared
+	refs    []reference
+}
+
+// A domainBuilder collects the parts of one domain.
+type domainBuilder struct {
+	name      string
+	matrix    *MatrixSpec // nil if no part says anything
+	top       siblings
+	resources []*resource
+	keys      map[string]*resource // for duplicates
+	names     map[string]*resource // the same
+}
+
+// siblings are the nodes of one level.
+type siblings struct {
+	specs []*RuleSpec
+	nodes []*node              // of specs
+	ids   map[string]*RuleSpec // by composite id, for duplicates
+}
+
+// A way leads from a domain to a node of its tree.
+type way struct {
+	parent *way // nil in a domain
+	domain *domainBuilder
+	spec   *RuleSpec // nil in a domain
+	depth  int
+}
+
+func (d *domainBuilder) way() *way { return &way{domain: d} }
+
+// id is the reference's name of a node, which it keeps unique per level.
+func (s *RuleSpec) id() string {
+	if s.Value == "" {
+		return s.Key
+	}
+	return s.Key + "_" + s.Value
+}
+
+// String is the place in the tree, for problems.
+func (w *way) String() string {
+	if w.spec == nil {
+		return pathOf("", w.domain.name, "")
+	}
+	return pathOf(w.parent.String(), w.spec.Key, w.spec.Value)
+}
+
+// pathOf returns the place in the tree of a node below parent, for problems.
+func pathOf(parent, key, value string) string {
+	id := key
+	if value != "" {
+		id += "_" + value
+	}
+	if key == "" {
+		id = "?" + id
+	}
+	if parent == "" {
+		return id
+	}
+	return parent + "/" + id
+}
+
+// at reports a problem of what is at place, and in the tree at path.
+func (b *builder) at(place Place, path string, warning bool, format string, args ...any) {
+	b.Add(Problem{place.File, place.Line, place.Col, path, fmt.Sprintf(format, args...), warning})
+}
+
+func (m *MatrixSpec) String() string {
+	return fmt.Sprintf("matrix_parameters in %s:%d", m.Place.File, m.Place.Line)
+}
+
+// rules reads the nodes below w, and all that is below them, into to.
+func (b *builder) rules(specs []*RuleSpec, w *way, to *siblings) {
+	for _, s := range specs {
+		at := &way{w, w.domain, s, w.depth + 1}
+		fits := b.fits(s, at, to)
+		n := &node{}
+		if s.Applies {
+			n.rule = b.rule(at)
+		}
+		b.references(&s.Body, at.domain, at.String)
+		var below siblings
+		b.rules(s.Rules, at, &below)
+		if fits {
+			n.next = b.level(&below, at)
+			to.specs, to.nodes = append(to.specs, s), append(to.nodes, n)
+		}
+	}
+}
+
+// fits says whether the node at w can be told apart from its siblings.
+func (b *builder) fits(s *RuleSpec, w *way, among *siblings) bool {
+	if s.Broken {
+		return false
+	}
+	if s.Key == "" {
+		b.at(s.Place, w.String(), false, "the rule's key is empty")
+		return false
+	}
+	if among.ids == nil {
+		among.ids = map[string]*RuleSpec{}
+	}
+	id := s.id()
+	first := among.ids[id]
+	switch {
+	case first == nil:
+		among.ids[id] = s
+		return true
+	case s.Key == first.Key:
+		b.at(s.Place, w.String(), false, "duplicate rule %q, first in %s:%d", id, first.Place.File, first.Place.Line)
+	default:
+		b.at(s.Place, w.String(), false, "key %q with value %q is spelt %q like key %q with value %q in %s:%d; statistics could not tell them apart",
+			s.Key, s.Value, id, first.Key, first.Value, first.Place.File, first.Place.Line)
+	}
+	return false
+}
+
+// rule makes the rule at w, with what it has from the rules above it.
+func (b *builder) rule(w *way) *Rule {
+	s := w.spec
+	path := make([]string, w.depth)
+	shared := make([]string, w.depth)
+	valueAt := make([]bool, w.depth)
+	anyShared, anyMetric := false, false
+	for u := w; u.parent != nil; u = u.parent {
+		i := u.depth - 1
+		path[i], shared[i], valueAt[i] = u.spec.id(), u.spec.shared(), u.spec.ValueToMetric
+		anyShared = anyShared || shared[i] != ""
+		anyMetric = anyMetric || valueAt[i]
+	}
+	r := b.newRule(&s.Body, w.domain)
+	r.Path, r.raw = strings.Join(path, "."), s.CountByValue
+	if anyMetric || s.DetailedMetric {
+		r.ids = path
+	}
+	if anyShared {
+		r.shared = shared
+	}
+	if anyMetric {
+		r.Metric.ValueAt = valueAt
+	}
+	return r
+}
+
+// shared is what counters have instead of the value; "" is the value itself.
+func (s *RuleSpec) shared() string {
+	switch {
+	case !s.ShareThreshold:
+		return ""
+	case s.Value == "":
+		return "*"
+	}
+	return s.Value
+}
+
+// newRule numbers a rule.
+func (b *builder) newRule(body *Body, d *domainBuilder) *Rule {
+	r := &Rule{ID: len(b.set.rules), Domain: d.name, Terms: body.Terms, place: body.Place}
+	r.Metric.Detailed = body.DetailedMetric
+	b.set.rules = append(b.set.rules, r)
+	return r
+}
+
+// level compiles the nodes below w.
+func (b *builder) level(among *siblings, w *way) *level {
+	if len(among.specs) == 0 {
+		return nil
+	}
+	lv := &level{}
+	var wild []*RuleSpec
+	for i, s := range among.specs {
+		n := among.nodes[i]
+		switch {
+		case strings.Contains(s.Key, "*") || strings.Contains(s.Value, "*"):
+			wild, lv.wildNodes = append(wild, s), append(lv.wildNodes, n)
+		case s.Value == "":
+			if lv.bare == nil {
+				lv.bare = map[string]*node{}
+			}
+			lv.bare[s.Key] = n
+		default:
+			if lv.exact == nil {
+				lv.exact = map[Entry]*node{}
+			}
+			lv.exact[Entry{s.Key, s.Value}] = n
+		}
+	}
+	if len(wild) > 0 {
+		entries := make([]Entry, len(wild))
+		for i, s := range wild {
+			entries[i] = Entry{s.Key, s.Value}
+		}
+		lv.wild = newWildcards(entries, func(i, inner int) {
+			b.below(w, wild[i], false, "more than %d wildcards of one level have the same beginning and end "+
+				"and differ only between their *; matching them would be slow", inner)
+		})
+		b.shadowed(among.specs, w, lv, wild)
+	}
+	return lv
+}
+
+// below reports a problem of a node right below w.
+func (b *builder) below(w *way, s *RuleSpec, warning bool, format string, args ...any) {
+	b.at(s.Place, pathOf(w.String(), s.Key, s.Value), warning, format, args...)
+}
+
+// shadowed warns of rules that can never apply because a wildcard wins.
+//
+// A wildcard matches everything another one matches exactly if it matches the
+// other's text: only a * can match a *.
+func (b *builder) shadowed(specs []*RuleSpec, w *way, lv *level, wild []*RuleSpec) {
+	warn := func(s *RuleSpec, by int32, why string) {
+		o := wild[by]
+		b.below(w, s, true, "the rule never applies: %s %q in %s:%d matches all it would", why, o.id(), o.Place.File, o.Place.Line)
+	}
+	every := func(s *RuleSpec) *Entry {
+		if s.Value == "" {
+			return &Entry{s.Key, "*"}
+		}
+		return &Entry{s.Key, s.Value}
+	}
+	for i, s := range wild {
+		if by := lv.wild.lowest(every(s), new(int)); by < int32(i) {
+			warn(s, by, "the earlier")
+		}
+	}
+	for _, s := range specs {
+		if s.Value == "" && !strings.Contains(s.Key, "*") {
+			if by := lv.wild.lowest(every(s), new(int)); by != noNode {
+				warn(s, by, "wildcards come before it, and")
+			}
+		}
+	}
+}
+
+// references notes the names of a rule's limits, and whom they replace.
+func (b *builder) references(body *Body, d *domainBuilder, path func() string) {
+	for _, r := range body.References {
+		ref := reference{domain: d.name, from: r.From, to: r.To}
+		if r.To != "" {
+			ref.place = Problem{File: r.Place.File, Line: r.Place.Line, Col: r.Place.Col, Path: path()}
+		}
+		b.refs = append(b.refs, ref)
+	}
+}
+
+// checkReplaces reports limits that replace what is not there, or each other.
+func (b *builder) checkReplaces() {
+	for _, p := range wrongReferences(b.refs) {
+		b.Add(p)
+	}
+}

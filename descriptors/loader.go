@@ -1,0 +1,105 @@
+package descriptors
+
+import (
+	"fmt"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/headgate-rls/headgate/limit"
+)
+
+// Bounds of what Load accepts. They are far above sensible rules and keep a
+// broken or hostile file from taking the process down.
+const (
+	maxDepth         = 32
+	maxRules         = 1_000_000
+	maxDomain        = 256
+	maxKey           = 256
+	maxValue         = 4096
+	maxName          = 128
+	maxContent       = 64 << 10
+	maxMetadataNodes = 10_000
+	maxMetadataDepth = 32
+	// maxExpansion is how many YAML nodes more than it has bytes a file may
+	// have once its aliases are followed.
+	maxExpansion = 1_000_000
+)
+
+// Options change how rules are read.
+type Options struct {
+	// MergeDomains lets several sources hold rules of one domain.
+	MergeDomains bool
+	// DefaultDomain is the domain of sources with a plugin (rest or soap) that
+	// name none: "default" if empty. Such sources always share it.
+	DefaultDomain string
+	// DefaultLeaseTTL is the lease_ttl of rules that have none: 300 s if zero.
+	DefaultLeaseTTL time.Duration
+	// HashLength is how many digits of a hash resource keys have, in sources
+	// that do not say: 8 if zero, at most 64.
+	HashLength int
+}
+
+// A loader reads sources one after the other and collects their rules.
+type loader struct {
+	Problems
+	opt Options
+
+	file   string // the source being read
+	named  string // its domain, once that is known
+	style  fileStyle
+	budget int  // YAML nodes that it may still have
+	stop   bool // a bound was hit, read no more
+
+	domains map[string]*firstFile
+	parts   []*DomainSpec               // one of each source that has a domain
+	nodes   int                         // of the tree, rules or not
+	limits  map[limit.Spec]*limit.Limit // equal limits are one
+}
+
+// firstFile is where a domain was first met.
+type firstFile struct {
+	name    string
+	implied bool // the file does not name the domain
+}
+
+// A twig is a node of the tree of rules while it is being read.
+type twig struct {
+	key, value string    // of a domain: its name and nothing
+	rule       *RuleSpec // nil in domains and resources
+	parent     *twig
+	depth      int
+}
+
+// path is the place in the tree, for problems.
+func (t *twig) path() string {
+	if t == nil {
+		return ""
+	}
+	return pathOf(t.parent.path(), t.key, t.value)
+}
+
+// place is where n is.
+func (l *loader) place(n *yaml.Node) Place { return Place{l.file, n.Line, n.Column} }
+
+func (l *loader) problem(warning bool, n *yaml.Node, t *twig, format string, args ...any) {
+	p := Problem{File: l.file, Path: t.path(), Message: fmt.Sprintf(format, args...), Warning: warning}
+	if n != nil {
+		p.Line, p.Col = n.Line, n.Column
+	}
+	l.Add(p)
+}
+
+func (l *loader) errorf(n *yaml.Node, t *twig, format string, args ...any) {
+	l.problem(false, n, t, format, args...)
+}
+
+func (l *loader) warnf(n *yaml.Node, t *twig, format string, args ...any) {
+	l.problem(true, n, t, format, args...)
+}
+
+// A fileStyle is what a file's top level says of its resources.
+type fileStyle struct {
+	plugin     string // "rest" or "soap"; empty in files of our own
+	hashLength int
+}

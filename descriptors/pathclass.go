@@ -1,0 +1,187 @@
+package descriptors
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"regexp/syntax"
+	"slices"
+	"strings"
+)
+
+// maxPattern bounds a regular expression, in bytes.
+const maxPattern = 1000
+
+// A pathClass is a kind of path, in order of precedence.
+type pathClass uint8
+
+const (
+	classOperation pathClass = iota
+	classExact
+	classTemplate
+	classPrefix
+	classRegex
+	classAny
+)
+
+var classNames = []string{"operation", "exact", "template", "prefix", "regex", "any"}
+
+func (c pathClass) String() string { return classNames[c] }
+
+// A Path says which paths, or SOAP operations, a resource is for. [ParsePath],
+// [Operation] and [AnyPath] make it.
+type Path struct {
+	class  pathClass
+	text   string // as written; empty for any
+	name   string // path or operation in normal form, without the class's marks
+	re     *regexp.Regexp
+	prefix string // what every match of re starts with
+	start  bool   // re matches at the start of a path only
+}
+
+// AnyPath is for every path.
+func AnyPath() Path { return Path{class: classAny} }
+
+// Operation is for a SOAP operation, the last part of a SOAPAction; "" is for
+// any.
+func Operation(name string) Path { return Path{class: classOperation, text: name, name: name} }
+
+// ParsePath reads a path as rules write it: "/a" and "/a/{id}" are for one
+// path, "/a/*" is for what starts alike, "~" and a regular expression (RE2) for
+// what matches, "*" or nothing for all. The error says what to write instead.
+func ParsePath(s string) (Path, error) {
+	if s == "" || s == "*" {
+		return AnyPath(), nil
+	}
+	p := Path{class: classExact, text: s}
+	if strings.HasPrefix(s, "~") {
+		return p.pattern(s[1:])
+	}
+	if s[0] != '/' {
+		return p, fmt.Errorf("path %q must start with a slash, or be ~ and a regular expression, or *", short(s))
+	}
+	if start, ok := strings.CutSuffix(s, "/*"); ok {
+		p.class, s = classPrefix, start
+	}
+	if strings.Contains(s, "*") {
+		return p, fmt.Errorf("path %q: a * stands for the rest of the path, so it may only come last and after a slash; "+
+			"elsewhere use {name} for a segment, or ~ and a regular expression", short(s))
+	}
+	if s == "" {
+		return p, nil // of "/*"
+	}
+	if p.name = normalPath(s, false); countSegments(p.name) != countSegments(s) {
+		return p, fmt.Errorf("path %q is compared without empty, \".\" and \"..\" segments and without a slash at the end; write it as %s", short(s), p.name)
+	}
+	if !strings.ContainsAny(p.name, "{}") {
+		return p, nil
+	}
+	if p.class == classExact {
+		p.class = classTemplate
+	}
+	return p, p.checkParams()
+}
+
+func countSegments(path string) int {
+	if path == "/" {
+		return 0
+	}
+	return strings.Count(path, "/")
+}
+
+// eachSegment calls f with the segments of the path, from the left.
+func (p *Path) eachSegment(f func(segment string)) {
+	for rest := p.name; rest != ""; {
+		var segment string
+		segment, rest = cutSegment(rest)
+		f(segment)
+	}
+}
+
+// params returns the parameter's name for each segment of the path that is one,
+// "" for the others; nil if the path cannot have any.
+func (p *Path) params() []string {
+	if p.class != classTemplate && p.class != classPrefix {
+		return nil
+	}
+	var params []string
+	p.eachSegment(func(segment string) {
+		name, _ := paramName(segment)
+		params = append(params, name)
+	})
+	return params
+}
+
+// checkParams says which parameters cannot be.
+func (p *Path) checkParams() error {
+	var problems []error
+	var params []string
+	p.eachSegment(func(segment string) {
+		name, ok := paramName(segment)
+		switch {
+		case ok && slices.Contains(params, name):
+			problems = append(problems, fmt.Errorf("path %q has two parameters called %s", short(p.name), name))
+		case !ok && strings.ContainsAny(segment, "{}"):
+			problems = append(problems, fmt.Errorf("path segment %q: a {parameter} is a whole segment, and has a name", short(segment)))
+		}
+		params = append(params, name)
+	})
+	return errors.Join(problems...)
+}
+
+// paramName returns the name of a segment that is a parameter.
+func paramName(segment string) (string, bool) {
+	if len(segment) < 3 || segment[0] != '{' || segment[len(segment)-1] != '}' {
+		return "", false
+	}
+	name := segment[1 : len(segment)-1]
+	return name, !strings.ContainsAny(name, "{}")
+}
+
+// pattern reads a regular expression for paths.
+func (p Path) pattern(s string) (Path, error) {
+	p.class, p.name = classRegex, s
+	if s == "" || len(s) > maxPattern {
+		return p, fmt.Errorf("a path's regular expression has 1 to %d bytes, not %d", maxPattern, len(s))
+	}
+	parsed, err := syntax.Parse(s, syntax.Perl)
+	if err == nil {
+		p.re, err = regexp.Compile(s)
+	}
+	if err != nil {
+		return p, fmt.Errorf("path: %w", err)
+	}
+	p.prefix, p.start = literalPrefix(parsed)
+	return p, nil
+}
+
+// literalPrefix returns the text that every match of re starts with, and
+// whether matches are at the start of a text only.
+func literalPrefix(re *syntax.Regexp) (prefix string, start bool) {
+	parts := []*syntax.Regexp{re}
+	if re.Op == syntax.OpConcat {
+		parts = re.Sub
+	}
+	if parts[0].Op == syntax.OpBeginText {
+		parts, start = parts[1:], true
+	}
+	if len(parts) > 0 && parts[0].Op == syntax.OpLiteral && parts[0].Flags&syntax.FoldCase == 0 {
+		prefix = string(parts[0].Rune)
+	}
+	return prefix, start
+}
+
+// shape is the path without the names of parameters.
+func (p *Path) shape() string {
+	if p.class != classTemplate && p.class != classPrefix {
+		return p.name
+	}
+	var b strings.Builder
+	p.eachSegment(func(segment string) {
+		if _, ok := paramName(segment); ok {
+			segment = "{}"
+		}
+		b.WriteString("/" + segment)
+	})
+	return b.String()
+}

@@ -1,0 +1,141 @@
+package descriptors
+
+import (
+	"slices"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// rule reads one entry of a descriptors list, and everything below it. It returns
+// nil if that is no rule at all.
+func (l *loader) rule(n *yaml.Node, parent *twig) *RuleSpec {
+	if l.nodes++; l.nodes > maxRules {
+		if !l.stop {
+			l.errorf(n, parent, "more than %d rules", maxRules)
+		}
+		l.stop = true
+		return nil
+	}
+	if parent.depth == maxDepth {
+		l.errorf(n, parent, "rules are nested deeper than %d", maxDepth)
+		return nil
+	}
+	r := &RuleSpec{Body: Body{Place: l.place(n)}}
+	t := &twig{rule: r, parent: parent, depth: parent.depth + 1}
+	if n.Kind == yaml.MappingNode {
+		t.key, t.value = l.peek(n, "key", maxKey), l.peek(n, "value", maxValue)
+	}
+	f, ok := l.fields(n, levelRule, t)
+	if !ok {
+		return nil
+	}
+	r.Broken = !l.identity(n, f, t)
+	r.Key, r.Value = t.key, t.value
+	l.modes(f, t, &r.Body)
+	l.shares(f, t)
+	l.policy(f, t, &r.Terms)
+	r.CountByValue = l.limitsOf(f, t, &r.Body)
+	l.concurrencyOf(f, t, &r.Terms)
+	below := f.get("descriptors")
+	leaf := below == nil || isNull(below) || below.Kind == yaml.SequenceNode && len(below.Content) == 0
+	limited := len(r.Limits) > 0 || r.Unlimited || r.Concurrency != nil
+	l.pointless(f, t, &r.Body)
+	if n := f.get("value_to_metric"); leaf && r.ValueToMetric && !slices.ContainsFunc(limiting, func(name string) bool { return f.get(name) != nil }) {
+		l.warnf(n, t, "value_to_metric has no effect: neither the rule nor one below it has a limit")
+	}
+	r.Applies = limited || leaf
+	if below != nil && !isNull(below) {
+		l.list(below, t, "descriptors", func(n *yaml.Node) {
+			if s := l.rule(n, t); s != nil {
+				r.Rules = append(r.Rules, s)
+			}
+		})
+	}
+	return r
+}
+
+// identity reads key and value, and says whether they can be used.
+func (l *loader) identity(n *yaml.Node, f fields, t *twig) bool {
+	k := f.get("key")
+	if k == nil {
+		l.errorf(n, t, "the rule has no key")
+		return false
+	}
+	ok := false
+	if t.key, ok = l.text(k, t, "key", maxKey); !ok {
+		return false
+	}
+	if t.key == "" {
+		l.errorf(k, t, "the rule's key is empty")
+		return false
+	}
+	if v := f.get("value"); v != nil {
+		if t.value, ok = l.text(v, t, "value", maxValue); !ok {
+			return false
+		}
+		if t.value == "" {
+			l.warnf(v, t, "the value is empty, so the rule applies to every value of the key; leave value out to say so")
+		}
+	}
+	return true
+}
+
+// modes reads the reference's switches and metadata.
+func (l *loader) modes(f fields, t *twig, r *Body) {
+	r.Shadow = l.boolean(f.get("shadow_mode"), t, "shadow_mode")
+	r.Quota = l.boolean(f.get("quota_mode"), t, "quota_mode")
+	r.DetailedMetric = l.boolean(f.get("detailed_metric"), t, "detailed_metric")
+	n := f.get("metadata")
+	if n == nil || isNull(n) {
+		return
+	}
+	if n.Kind != yaml.MappingNode {
+		l.errorf(n, t, "metadata must be a mapping of keys to values, not %s", describe(n))
+		return
+	}
+	left := maxMetadataNodes
+	r.Metadata, _ = l.tree(n, t, 0, &left).(map[string]any)
+	if left < 0 {
+		l.errorf(n, t, "metadata has more than %d values", maxMetadataNodes)
+	}
+}
+
+// shares reads the switches that take the value of an entry.
+func (l *loader) shares(f fields, t *twig) {
+	t.rule.ValueToMetric = l.boolean(f.get("value_to_metric"), t, "value_to_metric")
+	if n := f.get("share_threshold"); n != nil && l.boolean(n, t, "share_threshold") {
+		if t.rule.ShareThreshold = strings.Contains(t.key+t.value, "*"); !t.rule.ShareThreshold {
+			l.errorf(n, t, "share_threshold needs a * in the rule's value (or key): there is nothing to share")
+		}
+	}
+}
+
+// limiting are the fields that limit something.
+var limiting = []string{"rate_limit", "limits", "concurrency"}
+
+// pointless reports fields that do nothing on a rule that limits nothing.
+func (l *loader) pointless(f fields, t *twig, r *Body) {
+	if f.get("rate_limit") != nil || f.get("limits") != nil {
+		return
+	}
+	if n := f.get("response"); n != nil {
+		l.errorf(n, t, "response needs a rate_limit or limits in the same rule; rules below do not inherit it")
+	}
+	if f.get("concurrency") != nil {
+		return
+	}
+	for _, name := range []string{"shadow_mode", "quota_mode", "detailed_metric", "metadata"} {
+		n := f.get(name)
+		set := name == "shadow_mode" && r.Shadow || name == "quota_mode" && r.Quota ||
+			name == "detailed_metric" && r.DetailedMetric || name == "metadata" && r.Metadata != nil
+		if set {
+			l.warnf(n, t, "%s has no effect: the rule itself has no rate_limit, no limits and no concurrency", name)
+		}
+	}
+	for _, name := range []string{"on_backend_error", "on_overload", "charge"} {
+		if n := f.get(name); n != nil {
+			l.errorf(n, t, "%s needs a rate_limit, limits or concurrency in the same rule; rules below do not inherit it", name)
+		}
+	}
+}

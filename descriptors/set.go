@@ -1,0 +1,54 @@
+package descriptors
+
+import (
+	"maps"
+	"slices"
+)
+
+// A Set is the compiled rules of every domain. It is immutable.
+type Set struct {
+	domains map[string]*domain
+	rules   []*Rule
+	hash    uint64
+}
+
+// Hash returns a number below 2^52 that stands for the sources that the set was
+// loaded from: it is the same for the same contents, whatever files they are in.
+func (s *Set) Hash() uint64 { return s.hash }
+
+// A Match is what [Set.Match] finds for one descriptor.
+type Match struct {
+	// Domain says whether the set has rules for the domain at all.
+	Domain bool
+	// Rule is the rule that applies, nil if none does.
+	Rule *Rule
+	// Group is the counters' group (limit.Key.Group), set if Rule has limits
+	// or a Concurrency.
+	Group string
+}
+
+// Rules returns all rules of the set by their ID.
+func (s *Set) Rules() []*Rule { return s.rules }
+
+// Domains returns the names of the set's domains in alphabetical order.
+func (s *Set) Domains() []string { return slices.Sorted(maps.Keys(s.domains)) }
+
+// A domain has the root of one domain's tree, and its resources.
+type domain struct {
+	root      *level         // nil if the domain has no rules
+	resources *resourceIndex // nil if it has no resources
+}
+
+// A level has the rules below one node, by what they match.
+type level struct {
+	exact     map[Entry]*node  // key and value as they are
+	wild      *wildcards       // a * in key or value; nil if there are none
+	wildNodes []*node          // of wild, by number
+	bare      map[string]*node // any value of the key
+}
+
+// A node is one rule's place in the tree.
+type node struct {
+	rule *Rule  // nil if nothing applies to descriptors that end here
+	next *level // nil if there are no rules below
+}

@@ -1,0 +1,165 @@
+package watch
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/headgate-rls/headgate/descriptors"
+)
+
+// Bounds of what ReadPaths reads.
+const (
+	maxSources     = 10_000
+	maxTotalBytes  = 256 << 20
+	maxFolderDepth = 8
+	maxLinks       = 32 // one after the other
+)
+
+// ReadPaths reads files of rules. Of a directory it reads all *.yaml and *.yml
+// files, also in directories below, in alphabetical order. Names that start
+// with a dot are left out, which is where Kubernetes keeps the versions of a
+// ConfigMap; links are followed. A directory without any rules is an error:
+// while files are being replaced it is more likely than an operator who wants
+// no limits.
+func ReadPaths(paths []string) ([]descriptors.Source, error) {
+	sources, unreadable, err := readEach(paths)
+	if err == nil && len(unreadable) > 0 {
+		err = unreadable[0].err
+	}
+	if err != nil {
+		return nil, err
+	}
+	return sources, nil
+}
+
+// readEach is ReadPaths that goes on to the next file after one that cannot be
+// read. Its error says that there are more files, or larger ones, than are read.
+func readEach(paths []string) ([]descriptors.Source, []unreadable, error) {
+	r := &reader{}
+	for _, p := range paths {
+		if err := r.path(p); err != nil {
+			return nil, nil, err
+		}
+	}
+	return r.sources, r.failed, nil
+}
+
+type reader struct {
+	sources []descriptors.Source
+	failed  []unreadable
+	total   int
+}
+
+// An unreadable is a file or directory that could not be read.
+type unreadable struct {
+	path string
+	err  error
+}
+
+func (u unreadable) problem() descriptors.Problem {
+	return descriptors.Problem{File: u.path, Message: strings.TrimPrefix(u.err.Error(), u.path+": ")}
+}
+
+// errTooMuch is an error about all files together.
+var errTooMuch = errors.New("too much to read")
+
+// keep notes that path cannot be read, unless err is about all files together.
+func (r *reader) keep(path string, err error) error {
+	if err == nil || errors.Is(err, errTooMuch) {
+		return err
+	}
+	var where *fs.PathError
+	if errors.As(err, &where) && where.Path == path {
+		err = fmt.Errorf("%s: %w", path, where.Err) // without the system call's name
+	}
+	r.failed = append(r.failed, unreadable{path, err})
+	return nil
+}
+
+// path reads one of the paths that ReadPaths got.
+func (r *reader) path(p string) error {
+	info, err := os.Stat(p)
+	if err != nil {
+		return r.keep(p, err)
+	}
+	if !info.IsDir() {
+		return r.keep(p, r.file(p))
+	}
+	before := len(r.sources) + len(r.failed)
+	if err := r.folder(p, 0); err != nil {
+		return err
+	}
+	if len(r.sources)+len(r.failed) == before {
+		return r.keep(p, fmt.Errorf("%s: no rules: the directory has no *.yaml or *.yml file", p))
+	}
+	return nil
+}
+
+// isRules says whether a file in a directory holds rules, by its name.
+func isRules(name string) bool {
+	ext := filepath.Ext(name)
+	return !strings.HasPrefix(name, ".") && (ext == ".yaml" || ext == ".yml")
+}
+
+func (r *reader) folder(dir string, depth int) error {
+	if depth > maxFolderDepth {
+		return r.keep(dir, fmt.Errorf("%s: directories are nested deeper than %d; is there a link to a directory above?", dir, maxFolderDepth))
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return r.keep(dir, err)
+	}
+	for _, e := range entries {
+		if strings.HasPrefix(e.Name(), ".") {
+			continue
+		}
+		path := filepath.Join(dir, e.Name())
+		isDir := e.IsDir()
+		if e.Type()&fs.ModeSymlink != 0 {
+			info, err := os.Stat(path)
+			isDir = err == nil && info.IsDir() // what leads nowhere is read as a file, which fails
+		}
+		if isDir {
+			err = r.folder(path, depth+1)
+		} else if isRules(e.Name()) {
+			err = r.keep(path, r.file(path))
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r *reader) file(path string) error {
+	if len(r.sources) == maxSources {
+		return fmt.Errorf("%s: more than %d files of rules: %w", path, maxSources, errTooMuch)
+	}
+	// Asked before opening, since opening a pipe would wait for a writer.
+	if info, err := os.Stat(path); err != nil {
+		return err
+	} else if !info.Mode().IsRegular() {
+		return fmt.Errorf("%s: not a regular file", path)
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	data, err := io.ReadAll(io.LimitReader(f, descriptors.MaxSourceBytes+1))
+	if err = errors.Join(err, f.Close()); err != nil {
+		return err
+	}
+	if len(data) > descriptors.MaxSourceBytes {
+		return fmt.Errorf("%s: larger than %d MiB", path, descriptors.MaxSourceBytes>>20)
+	}
+	if r.total += len(data); r.total > maxTotalBytes {
+		return fmt.Errorf("%s: the files of rules have more than %d MiB together: %w", path, maxTotalBytes>>20, errTooMuch)
+	}
+	r.sources = append(r.sources, descriptors.Source{Name: path, Data: data})
+	return nil
+}

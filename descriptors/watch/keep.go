@@ -1,0 +1,167 @@
+package watch
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/headgate-rls/headgate/descriptors"
+)
+
+// An Outcome is what came of reading the files of rules.
+type Outcome struct {
+	// Problems are those of every file, warnings included.
+	Problems []descriptors.Problem
+	// Err says why not all files are in force; nil if they are.
+	Err error
+	// Kept are the domains that stay as they were, because a file has errors.
+	Kept []string
+	// Missing are the domains that have no rules because their files have
+	// errors and there was no earlier version. A file whose domain cannot be
+	// read counts in Problems only.
+	Missing []string
+}
+
+// Errors returns how many errors each file has; files without are not in it.
+func (o *Outcome) Errors() map[string]int {
+	n := map[string]int{}
+	for _, p := range o.Problems {
+		if !p.Warning {
+			n[p.File]++
+		}
+	}
+	return n
+}
+
+// A LoadError is returned for rules that could be read but have errors.
+type LoadError struct{ Problems []descriptors.Problem }
+
+func (e *LoadError) Error() string {
+	var lines []string
+	for _, p := range e.Problems {
+		if !p.Warning {
+			lines = append(lines, p.String())
+		}
+	}
+	return strings.Join(lines, "\n")
+}
+
+// A merger keeps errors in one domain's files from others. Its unit is a domain:
+// all of its files are good and it is replaced, or it stays as it was. While any
+// file has errors no domain is removed, and no file from a domain of several:
+// the file with errors may be what they are in now.
+type merger struct {
+	opt   descriptors.Options
+	check func(*descriptors.Set) []descriptors.Problem
+	last  map[string][]descriptors.Source // what each domain in force was loaded from
+}
+
+// A merged is what of the files can be put in force.
+type merged struct {
+	set     *descriptors.Set                // nil: nothing
+	sources []descriptors.Source            // what it was loaded from
+	domains map[string][]descriptors.Source // the same by domain
+	outcome Outcome
+}
+
+// checked returns set and what check says of it; no set if that is an error.
+func (m *merger) checked(set *descriptors.Set) (*descriptors.Set, []descriptors.Problem) {
+	if set == nil || m.check == nil {
+		return set, nil
+	}
+	problems := m.check(set)
+	if hasErrors(problems) {
+		set = nil
+	}
+	return set, problems
+}
+
+func hasErrors(problems []descriptors.Problem) bool {
+	return slices.ContainsFunc(problems, func(p descriptors.Problem) bool { return !p.Warning })
+}
+
+// merge loads what it can of the files.
+func (m *merger) merge(sources []descriptors.Source, failed []unreadable) merged {
+	written, problems, named := descriptors.LoadDomains(sources, m.opt)
+	set, more := m.checked(written)
+	problems = append(problems, more...)
+	groups, order := byDomain(sources, named)
+	if set != nil && len(failed) == 0 {
+		return merged{set: set, sources: sources, domains: groups, outcome: Outcome{Problems: problems}}
+	}
+	for _, u := range failed {
+		problems = append(problems, u.problem())
+	}
+	out := merged{domains: map[string][]descriptors.Source{}}
+	for _, name := range order {
+		more := m.choose(&out, name, groups[name])
+		if written == nil {
+			problems = append(problems, more...) // not seen above
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(m.last)) {
+		if _, there := groups[name]; !there {
+			out.keep(name, m.last[name])
+		}
+	}
+	if len(out.sources) > 0 {
+		// The bounds on all rules together may still be exceeded.
+		if out.set, more, _ = descriptors.LoadDomains(out.sources, m.opt); out.set == nil {
+			problems = append(problems, more...)
+		}
+	}
+	out.outcome.Problems, out.outcome.Err = problems, &LoadError{problems}
+	return out
+}
+
+// choose adds a domain to out: by its files, or as it was. It returns what check
+// says of the files.
+func (m *merger) choose(out *merged, name string, files []descriptors.Source) []descriptors.Problem {
+	last := m.last[name]
+	set, _, _ := descriptors.LoadDomains(files, m.opt)
+	set, problems := m.checked(set)
+	switch {
+	case set != nil && !loses(last, files):
+		out.add(name, files)
+	case last != nil:
+		out.keep(name, last)
+	default:
+		out.outcome.Missing = append(out.outcome.Missing, name)
+	}
+	return problems
+}
+
+func (out *merged) add(name string, files []descriptors.Source) {
+	out.domains[name] = files
+	out.sources = append(out.sources, files...)
+}
+
+func (out *merged) keep(name string, files []descriptors.Source) {
+	out.add(name, files)
+	out.outcome.Kept = append(out.outcome.Kept, name)
+}
+
+// byDomain returns the sources of each domain, and the domains in order.
+func byDomain(sources []descriptors.Source, named []string) (groups map[string][]descriptors.Source, order []string) {
+	groups = map[string][]descriptors.Source{}
+	for i, name := range named {
+		if name == "" {
+			continue
+		}
+		if groups[name] == nil {
+			order = append(order, name)
+		}
+		groups[name] = append(groups[name], sources[i])
+	}
+	return groups, order
+}
+
+// loses says whether a domain of several files would lose one of them.
+func loses(last, files []descriptors.Source) bool {
+	if len(last) < 2 {
+		return false
+	}
+	return slices.ContainsFunc(last, func(old descriptors.Source) bool {
+		return !slices.ContainsFunc(files, func(s descriptors.Source) bool { return s.Name == old.Name })
+	})
+}

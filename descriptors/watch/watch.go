@@ -1,0 +1,395 @@
+package watch
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"io/fs"
+	"log/slog"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/fsnotify/fsnotify"
+
+	"github.com/headgate-rls/headgate/descriptors"
+)
+
+// Options are the settings of a Watcher.
+type Options struct {
+	descriptors.Options
+	// Log gets a line for every reload and every failure; nil means
+	// slog.Default.
+	Log *slog.Logger
+	// Debounce is how long the files must be quiet before they are read:
+	// 100 ms by default. Under a stream of writes they are read all the same
+	// after ten times as long.
+	Debounce time.Duration
+	// Poll is how often the files are read to see whether a change was not
+	// announced, as on network file systems: 10 s by default.
+	Poll time.Duration
+	// OnChange gets every new set with its warnings, from Run's goroutine.
+	OnChange func(*descriptors.Set, []descriptors.Problem)
+	// OnOutcome gets what came of every reading, that of Load included, after
+	// OnChange.
+	OnOutcome func(*Outcome)
+	// Skip lets Load leave out domains whose files have errors.
+	Skip bool
+	// Check returns what is wrong with rules that are well written, such as
+	// limits that the backend cannot keep. Its problems are like those of Load.
+	Check func(*descriptors.Set) []descriptors.Problem
+}
+
+// A Watcher keeps a set up to date with files. A domain changes only when all
+// of its files can be read without errors; until then it stays as it was, and
+// the other domains go on.
+type Watcher struct {
+	paths []string
+	opt   Options
+
+	merger
+	inForce fingerprint // of the set last handed out
+	seen    fingerprint // last looked at, good or bad
+
+	newEvents func() (*fsnotify.Watcher, error)
+
+	events   *fsnotify.Watcher // nil: only polling
+	folders  map[string]bool   // every change in these counts
+	names    map[string]bool   // changes of these count
+	watched  map[string]bool   // the system was asked about these; that they go counts
+	refusing bool              // the system refused a watch, and that was logged
+}
+
+// fingerprint identifies the content of all files, or why they cannot be read.
+type fingerprint [sha256.Size]byte
+
+// New returns a Watcher for paths as [ReadPaths] takes them.
+func New(paths []string, opt Options) *Watcher {
+	if opt.Log == nil {
+		opt.Log = slog.Default()
+	}
+	if opt.Debounce <= 0 {
+		opt.Debounce = 100 * time.Millisecond
+	}
+	if opt.Poll <= 0 {
+		opt.Poll = 10 * time.Second
+	}
+	return &Watcher{
+		paths: slices.Clone(paths), opt: opt, newEvents: fsnotify.NewWatcher,
+		merger: merger{opt: opt.Options, check: opt.Check},
+	}
+}
+
+// Load reads the files once, to start with, and returns their set and
+// warnings. Its error is a [LoadError] if it is the rules that are wrong; with
+// Skip only if no domain is left. Call it before Run, or not at all: Run then
+// hands the first set to OnChange. After an error Run still waits for better
+// files.
+func (w *Watcher) Load() (*descriptors.Set, []descriptors.Problem, error) {
+	sources, failed, print, err := w.read()
+	w.seen = print
+	if err == nil && len(failed) > 0 && !w.opt.Skip {
+		err = failed[0].err
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	m := w.merge(sources, failed)
+	if m.set == nil || m.outcome.Err != nil && !w.opt.Skip {
+		return nil, m.outcome.Problems, &LoadError{m.outcome.Problems}
+	}
+	w.take(&m)
+	if m.outcome.Err != nil {
+		w.opt.Log.Error("files of rules have errors and are left out; requests of their domains are not limited",
+			"error", m.outcome.Err, "not_served", m.outcome.Missing)
+	}
+	w.tell(&m.outcome)
+	return m.set, warnings(m.outcome.Problems), nil
+}
+
+// take notes what is in force now.
+func (w *Watcher) take(m *merged) {
+	w.inForce, w.last = fingerprintOf(m.sources, nil), m.domains
+}
+
+func (w *Watcher) tell(o *Outcome) {
+	if w.opt.OnOutcome != nil {
+		w.opt.OnOutcome(o)
+	}
+}
+
+func warnings(problems []descriptors.Problem) []descriptors.Problem {
+	return slices.DeleteFunc(slices.Clone(problems), func(p descriptors.Problem) bool { return !p.Warning })
+}
+
+// read returns the files, those that cannot be read, and the fingerprint of both.
+func (w *Watcher) read() ([]descriptors.Source, []unreadable, fingerprint, error) {
+	sources, failed, err := readEach(w.paths)
+	if err == nil && len(sources) == 0 && len(failed) > 0 {
+		err = failed[0].err
+	}
+	if err != nil {
+		return nil, nil, sha256.Sum256([]byte("error " + err.Error())), err
+	}
+	return sources, failed, fingerprintOf(sources, failed), nil
+}
+
+func fingerprintOf(sources []descriptors.Source, failed []unreadable) fingerprint {
+	h := sha256.New()
+	var size [8]byte
+	part := func(b []byte) {
+		binary.BigEndian.PutUint64(size[:], uint64(len(b)))
+		h.Write(size[:])
+		h.Write(b)
+	}
+	for _, s := range sources {
+		part([]byte(s.Name))
+		part(s.Data)
+	}
+	for _, u := range failed {
+		part([]byte("unreadable " + u.path))
+		part([]byte(u.err.Error()))
+	}
+	return fingerprint(h.Sum(nil))
+}
+
+// Run follows the files until ctx ends, and then returns nil. It leaves no
+// goroutine behind.
+func (w *Watcher) Run(ctx context.Context) error {
+	w.open()
+	defer w.close()
+	w.rewatch()
+
+	poll := time.NewTicker(w.opt.Poll)
+	defer poll.Stop()
+	quiet := time.NewTimer(w.opt.Debounce) // for what changed since Load
+	defer quiet.Stop()
+	var latest time.Time // when to reload though it is not quiet; zero if nothing happened
+	for {
+		var events chan fsnotify.Event
+		var errs chan error
+		if w.events != nil {
+			events, errs = w.events.Events, w.events.Errors
+		}
+		changed := false
+		select {
+		case <-ctx.Done():
+			return nil
+		case e, ok := <-events:
+			if !ok {
+				w.close()
+			}
+			changed = !ok || w.concerns(e)
+		case err := <-errs:
+			// An overflow means that events were lost.
+			w.opt.Log.Warn("events about the files of rules are lost", "error", err)
+			changed = true
+		case <-quiet.C:
+			latest = time.Time{}
+			w.rewatch()
+			w.reload()
+		case <-poll.C:
+			changed = latest.IsZero() && w.differs()
+		}
+		if changed {
+			now := time.Now()
+			if latest.IsZero() {
+				latest = now.Add(10 * w.opt.Debounce)
+			}
+			quiet.Reset(min(w.opt.Debounce, latest.Sub(now)))
+		}
+	}
+}
+
+// differs says whether the files have changed without an event.
+func (w *Watcher) differs() bool {
+	w.rewatch()
+	_, _, print, _ := w.read()
+	return print != w.seen
+}
+
+// reload reads the files, and tells of them if they differ from last time.
+func (w *Watcher) reload() {
+	sources, failed, seen, err := w.read()
+	if seen == w.seen {
+		return
+	}
+	w.seen = seen
+	if err != nil {
+		w.opt.Log.Error("rules not reloaded; the old ones stay in force", "error", err)
+		w.tell(&Outcome{Err: err})
+		return
+	}
+	m := w.merge(sources, failed)
+	if w.last == nil && m.outcome.Err != nil && !w.opt.Skip {
+		m.set = nil // as Load does
+	}
+	changed := m.set != nil && fingerprintOf(m.sources, nil) != w.inForce
+	w.report(&m, changed)
+	if changed {
+		w.take(&m)
+		if w.opt.OnChange != nil {
+			w.opt.OnChange(m.set, warnings(m.outcome.Problems))
+		}
+	}
+	w.tell(&m.outcome)
+}
+
+// report logs what came of a reload.
+func (w *Watcher) report(m *merged, changed bool) {
+	o := &m.outcome
+	switch {
+	case o.Err != nil && changed:
+		w.opt.Log.Error("rules reloaded in part: domains of files with errors stay as they were",
+			"error", o.Err, "kept", o.Kept, "not_served", o.Missing, "rules", len(m.set.Rules()))
+	case o.Err != nil:
+		w.opt.Log.Error("rules not reloaded; the old ones stay in force", "error", o.Err)
+	case changed:
+		w.opt.Log.Info("rules reloaded", "files", len(m.sources), "rules", len(m.set.Rules()), "warnings", len(o.Problems))
+	default:
+		w.opt.Log.Info("rules are again what is in force")
+	}
+}
+
+// open asks the system for events; without them there is the poll.
+func (w *Watcher) open() {
+	events, err := w.newEvents()
+	if err != nil {
+		w.opt.Log.Warn("the system does not report changed files; headgate reads them at intervals", "interval", w.opt.Poll, "error", err)
+		return
+	}
+	w.events = events
+}
+
+func (w *Watcher) close() {
+	if w.events == nil {
+		return
+	}
+	if err := w.events.Close(); err != nil {
+		w.opt.Log.Warn("could not close the watch of the files of rules", "error", err)
+	}
+	w.events = nil
+}
+
+// concerns says whether an event can mean different rules.
+func (w *Watcher) concerns(e fsnotify.Event) bool {
+	if e.Op == fsnotify.Chmod {
+		return false
+	}
+	return w.names[e.Name] || w.folders[filepath.Dir(e.Name)] || w.watched[e.Name]
+}
+
+// rewatch asks for events of the directories that matter now. It is called
+// before each reading, so that nothing that happens after goes unnoticed.
+func (w *Watcher) rewatch() {
+	w.watched = w.wanted()
+	if w.events == nil {
+		return
+	}
+	// What appears between looking and asking has no event: look again.
+	const most = 5
+	for range most {
+		w.ask()
+		asked := w.watched
+		if w.watched = w.wanted(); maps.Equal(asked, w.watched) {
+			return
+		}
+	}
+}
+
+// wanted returns the directories that matter, and notes what counts in them.
+func (w *Watcher) wanted() map[string]bool {
+	w.folders, w.names = map[string]bool{}, map[string]bool{}
+	for _, p := range w.paths {
+		if abs, err := filepath.Abs(p); err == nil {
+			w.follow(abs, 0)
+			w.below(abs, 0)
+		}
+	}
+	want := map[string]bool{}
+	for f := range w.folders {
+		want[f] = true
+	}
+	for n := range w.names {
+		want[filepath.Dir(n)] = true
+	}
+	return want
+}
+
+// ask has the system tell of the directories that are watched, and of no other.
+func (w *Watcher) ask() {
+	for _, old := range w.events.WatchList() {
+		if !w.watched[old] {
+			_ = w.events.Remove(old) // gone already, most likely
+		}
+	}
+	for f := range w.watched {
+		err := w.events.Add(f)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) && !w.refusing {
+			w.refusing = true
+			w.opt.Log.Warn("the system does not report changes in a directory; headgate reads it at intervals", "directory", f, "interval", w.opt.Poll, "error", err)
+		}
+	}
+}
+
+// follow notes path and every link on the way to it, so that exchanging any of
+// them is noticed. What does not exist yet is awaited in the directory above.
+// Names are noted with links resolved, since that is how the system is asked.
+func (w *Watcher) follow(path string, links int) {
+	at := string(filepath.Separator)
+	parts := strings.Split(path, at)
+	for i, part := range parts {
+		at = filepath.Join(at, part)
+		info, err := os.Lstat(at)
+		if err != nil {
+			break
+		}
+		if info.Mode()&fs.ModeSymlink == 0 {
+			continue
+		}
+		w.names[at] = true
+		to, err := os.Readlink(at)
+		if err != nil || links == maxLinks {
+			return
+		}
+		if !filepath.IsAbs(to) {
+			to = filepath.Join(filepath.Dir(at), to)
+		}
+		w.follow(filepath.Join(append([]string{to}, parts[i+1:]...)...), links+1)
+		return
+	}
+	w.names[at] = true
+}
+
+// below notes the directories that ReadPaths looks into, and where the links
+// in them lead.
+func (w *Watcher) below(path string, depth int) {
+	info, err := os.Stat(path)
+	if err != nil || !info.IsDir() || depth > maxFolderDepth {
+		return
+	}
+	real, err := filepath.EvalSymlinks(path)
+	if err != nil {
+		return
+	}
+	w.folders[real] = true
+	entries, err := os.ReadDir(path)
+	if err != nil {
+		return
+	}
+	for _, e := range entries {
+		child := filepath.Join(path, e.Name())
+		link := e.Type()&fs.ModeSymlink != 0
+		if strings.HasPrefix(e.Name(), ".") || !link && !e.IsDir() {
+			continue
+		}
+		if link {
+			w.follow(child, 0)
+		}
+		w.below(child, depth+1)
+	}
+}

@@ -1,0 +1,76 @@
+package client
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	common "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
+	rls "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+)
+
+// ParseDescriptor reads "key=value,key=value"; "\," is a comma in a value.
+func ParseDescriptor(arg string) (*common.RateLimitDescriptor, error) {
+	d := new(common.RateLimitDescriptor)
+	const comma = "\x00"
+	for part := range strings.SplitSeq(strings.ReplaceAll(arg, `\,`, comma), ",") {
+		key, value, ok := strings.Cut(strings.ReplaceAll(part, comma, ","), "=")
+		if !ok || key == "" {
+			return nil, fmt.Errorf("descriptor %q: %w", arg, errors.New("want KEY=VALUE[,KEY=VALUE…]"))
+		}
+		d.Entries = append(d.Entries, &common.RateLimitDescriptor_Entry{Key: key, Value: value})
+	}
+	return d, nil
+}
+
+// AnswerLine renders an answer in one line.
+func AnswerLine(req *rls.RateLimitRequest, resp *rls.RateLimitResponse) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%-10s", resp.OverallCode)
+	meta := resp.GetDynamicMetadata().GetFields()
+	if rule := meta["rule"].GetStringValue(); rule != "" {
+		fmt.Fprintf(&b, " rule=%s", rule)
+	}
+	if how := meta["degraded"].GetStringValue(); how != "" {
+		fmt.Fprintf(&b, " degraded=%s", how)
+	}
+	for i, st := range resp.Statuses {
+		b.WriteString(" [")
+		for j, e := range req.Descriptors[i].Entries {
+			if j > 0 {
+				b.WriteByte(',')
+			}
+			fmt.Fprintf(&b, "%s=%s", e.Key, e.Value)
+		}
+		b.WriteString(statusText(st))
+		b.WriteByte(']')
+	}
+	return b.String()
+}
+
+func statusText(st *rls.RateLimitResponse_DescriptorStatus) string {
+	l := st.CurrentLimit
+	switch {
+	case l == nil && st.LimitRemaining > 0:
+		return " unlimited"
+	case l == nil:
+		return " no limit"
+	}
+	unit := strings.ToLower(l.Unit.String())
+	if n := l.GetUnitMultiplier().GetValue(); n > 1 {
+		unit = fmt.Sprintf("%d %ss", n, unit)
+	}
+	if l.Unit == rls.RateLimitResponse_RateLimit_UNKNOWN {
+		unit = "window"
+	}
+	name := ""
+	if l.Name != "" {
+		name = " " + l.Name
+	}
+	wait := "reset"
+	if st.Code == rls.RateLimitResponse_OVER_LIMIT {
+		wait = "retry"
+	}
+	return fmt.Sprintf(" %s%s limit=%d/%s remaining=%d %s=%ds", st.Code, name, l.RequestsPerUnit, unit,
+		st.LimitRemaining, wait, st.GetDurationUntilReset().GetSeconds())
+}

@@ -1,0 +1,48 @@
+package config
+
+import (
+	"fmt"
+	"net"
+	"strconv"
+	"strings"
+)
+
+// address is the check of a setting that names an address, or is empty.
+func address(text string) error {
+	if text == "" {
+		return nil
+	}
+	return CheckAddress(text)
+}
+
+// maxSocketPath is the length of a Unix socket's path that all systems have.
+const maxSocketPath = 103
+
+// CheckAddress says what is wrong with an address that is listened on or called.
+func CheckAddress(address string) error {
+	path, socket := strings.CutPrefix(address, "unix:")
+	if len(path) > maxSocketPath && socket {
+		return fmt.Errorf("the path has %d bytes; that of a Unix socket has at most %d", len(path), maxSocketPath)
+	}
+	if socket && path != "" && path != "@" {
+		return nil
+	}
+	_, port, err := net.SplitHostPort(address)
+	if err == nil {
+		_, err = strconv.ParseUint(port, 10, 16)
+	}
+	if err != nil {
+		return fmt.Errorf("%q is not an address: want host:port such as :8081, unix:PATH or unix:@NAME", address)
+	}
+	return nil
+}
+
+// reachable says whether other machines can reach the address.
+func reachable(address string) bool {
+	if address == "" || strings.HasPrefix(address, "unix:") {
+		return false
+	}
+	host, _, _ := net.SplitHostPort(address)
+	ip := net.ParseIP(host)
+	return host != "localhost" && (ip == nil || !ip.IsLoopback())
+}

@@ -1,0 +1,51 @@
+// Package rules loads rules from files for those who use them once: the commands, and
+// the server when it starts.
+package rules
+
+import (
+	"errors"
+	"strings"
+
+	"github.com/headgate-rls/headgate/backends"
+	"github.com/headgate-rls/headgate/descriptors"
+	"github.com/headgate-rls/headgate/descriptors/watch"
+	"github.com/headgate-rls/headgate/ratelimit"
+)
+
+// Load reads and compiles the files and directories at paths. Sources are the files that
+// were read. Errors: a file cannot be read, or those of [Error].
+func Load(paths []string, opt descriptors.Options) (*descriptors.Set, []descriptors.Source, error) {
+	sources, err := watch.ReadPaths(paths)
+	if err != nil {
+		return nil, nil, err
+	}
+	set, problems := descriptors.Load(sources, opt)
+	if set == nil {
+		return nil, sources, Error(problems)
+	}
+	return set, sources, nil
+}
+
+// Check is Load that reports every problem instead of an error, and also the limits that
+// a backend with these caps cannot keep. Set is nil if the rules cannot be compiled. The
+// error says that a file cannot be read.
+func Check(paths []string, opt descriptors.Options, caps *backends.Caps) (*descriptors.Set, []descriptors.Problem, error) {
+	sources, err := watch.ReadPaths(paths)
+	if err != nil {
+		return nil, nil, err
+	}
+	set, problems := descriptors.Load(sources, opt)
+	if set != nil {
+		problems = append(problems, ratelimit.CapProblems(set, caps)...)
+	}
+	return set, problems, nil
+}
+
+// Error returns an error that lists the problems, one on each line.
+func Error(problems []descriptors.Problem) error {
+	lines := []string{"the rules have errors:"}
+	for _, p := range problems {
+		lines = append(lines, "  "+p.String())
+	}
+	return errors.New(strings.Join(lines, "\n"))
+}

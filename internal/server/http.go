@@ -1,0 +1,147 @@
+package server
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/pprof"
+	"time"
+
+	"github.com/headgate-rls/headgate/internal/config"
+	"github.com/headgate-rls/headgate/internal/telemetry"
+	"github.com/headgate-rls/headgate/ratelimit"
+)
+
+// An httpServer is one HTTP listener.
+type httpServer struct {
+	http.Server
+	name     string
+	listener net.Listener
+}
+
+// An httpFront is what one of them serves, where, and how long an answer may take.
+type httpFront struct {
+	name, address string
+	handler       http.Handler
+	write         time.Duration
+	tls           *certFiles // nil: no TLS
+}
+
+// httpFronts makes the HTTP servers.
+type httpFronts struct {
+	conf    *config.Config
+	log     *slog.Logger
+	metrics *telemetry.Metrics
+	phase   *phase
+	service *ratelimit.Service
+	slots   *slotService // nil without --slots
+	ready   http.Handler
+}
+
+// open opens the HTTP listeners that are configured.
+func (f *httpFronts) open(ctx context.Context) ([]*httpServer, error) {
+	api := 10*time.Second + f.conf.Slots.Timeout
+	fronts := []httpFront{
+		{name: "http", address: f.conf.HTTP, handler: f.httpHandler(), write: api},
+		{name: "debug", address: f.conf.Debug, handler: f.debugHandler(), write: 2 * time.Minute}, // profiles take their time
+	}
+	if f.conf.Metrics != "" {
+		fronts = append(fronts, httpFront{name: "metrics", address: f.conf.Metrics, handler: f.metricsHandler(), write: api})
+	}
+	if a := &f.conf.Admin; f.slots != nil {
+		front := httpFront{name: "admin", address: a.Address, handler: f.slots.adminListener(), write: api}
+		if a.TLSCert != "" {
+			front.tls = &certFiles{flags: "admin", cert: a.TLSCert, key: a.TLSKey, clientCA: a.ClientCA, log: f.log}
+		}
+		fronts = append(fronts, front)
+	}
+	var list []*httpServer
+	for _, h := range fronts {
+		if h.address == "" {
+			continue
+		}
+		l, err := listen(ctx, h.name, h.address, socketMode(f.conf))
+		if err != nil {
+			closeServers(list)
+			return nil, err
+		}
+		if h.tls != nil {
+			conf, err := serverTLS(h.tls)
+			if err != nil {
+				_ = l.Close()
+				closeServers(list)
+				return nil, err
+			}
+			l = tls.NewListener(l, conf)
+		}
+		list = append(list, &httpServer{name: h.name, listener: l, Server: http.Server{
+			Handler:           h.handler,
+			ReadHeaderTimeout: 5 * time.Second,
+			ReadTimeout:       10 * time.Second,
+			WriteTimeout:      h.write,
+			IdleTimeout:       time.Minute,
+			MaxHeaderBytes:    32 << 10,
+		}})
+	}
+	return list, nil
+}
+
+// closeHTTPWithin bounds how long the end waits for HTTP requests.
+const closeHTTPWithin = 2 * time.Second
+
+// closeServers lets requests in flight finish for a moment, then cuts them.
+func closeServers(list []*httpServer) {
+	ctx, cancel := context.WithTimeout(context.Background(), closeHTTPWithin)
+	defer cancel()
+	for _, h := range list {
+		if err := h.Shutdown(ctx); err != nil {
+			_ = h.Close()
+		}
+		_ = h.listener.Close() // in case it was never served
+	}
+}
+
+func (f *httpFronts) httpHandler() http.Handler {
+	mux := http.NewServeMux()
+	mux.Handle("/json", f.metrics.CountHTTP("json", ratelimit.JSONHandler(f.service, f.metrics.Requests("json"))))
+	mux.HandleFunc("GET /healthcheck", func(w http.ResponseWriter, _ *http.Request) {
+		if f.phase.draining.Load() {
+			http.Error(w, "draining", http.StatusInternalServerError) // 500 as the reference service
+			return
+		}
+		fmt.Fprintln(w, "OK")
+	})
+	mux.Handle("GET /readyz", f.ready)
+	if f.slots != nil {
+		return f.slots.before(mux, true, f.conf.Admin.Address == "")
+	}
+	return mux
+}
+
+// metricsHandler serves what monitoring asks for, and nothing else.
+func (f *httpFronts) metricsHandler() http.Handler {
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", f.metrics.Handler())
+	return mux
+}
+
+// debugHandler serves what only operators should see.
+func (f *httpFronts) debugHandler() http.Handler {
+	mux := http.NewServeMux()
+	if f.conf.Metrics == "" {
+		mux.Handle("GET /metrics", f.metrics.Handler())
+	}
+	mux.HandleFunc("GET /rlconfig", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+		_ = f.service.Rules().Dump(w) // the reader may be gone
+	})
+	mux.HandleFunc("/debug/pprof/", pprof.Index)
+	mux.HandleFunc("/debug/pprof/cmdline", pprof.Cmdline)
+	mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
+	mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
+	mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
+	return mux
+}

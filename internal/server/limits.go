@@ -1,0 +1,148 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"time"
+
+	"github.com/headgate-rls/headgate/backends/stack"
+	"github.com/headgate-rls/headgate/descriptors"
+	"github.com/headgate-rls/headgate/internal/config"
+	"github.com/headgate-rls/headgate/internal/safego"
+	"github.com/headgate-rls/headgate/internal/telemetry"
+	"github.com/headgate-rls/headgate/ratelimit"
+	"github.com/headgate-rls/headgate/ratelimit/leases"
+)
+
+// limits is the part of the server that decides requests: the rules, the store of the
+// counters, and the service that brings them together.
+type limits struct {
+	conf    *config.Config
+	log     *slog.Logger
+	rules   *ruleFollower
+	store   *stack.Stack
+	service *ratelimit.Service
+	backend condition
+}
+
+// openLimits loads the rules and opens the store, which need not answer at this moment.
+func openLimits(ctx context.Context, conf *config.Config, log *slog.Logger, metrics *telemetry.Metrics, panics *safego.Reporter) (*limits, error) {
+	l := &limits{conf: conf, log: log}
+	if err := chooseRules(l.conf); err != nil {
+		return nil, err
+	}
+	caps, err := stack.Caps(l.conf.Backend)
+	if err != nil {
+		return nil, fmt.Errorf("--backend: %w", err)
+	}
+	if l.rules, err = loadRules(l.conf, &caps, l.log, metrics); err != nil {
+		return nil, err
+	}
+	l.rules.install = l.install
+	l.store, err = stack.New(ctx, conf.Backend, stack.Options{
+		Timeout: conf.BackendTimeout, Replicas: conf.Replicas, Recorder: metrics.Backend, Log: log, Panics: panics,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("--backend: %w", err)
+	}
+	metrics.AddFigures(l.store.Figures())
+	service := l.serviceConfig()
+	service.Metrics, service.Panics = metrics, panics
+	if l.service, err = ratelimit.New(service, l.rules.first); err != nil {
+		l.closeStore()
+		return nil, err
+	}
+	metrics.AddInFlight(l.service.Leases())
+	metrics.RulesLoaded(l.rules.first, time.Now())
+	return l, nil
+}
+
+func (l *limits) serviceConfig() ratelimit.Config {
+	c := l.conf.Decisions()
+	c.Backend, c.Caps, c.Local, c.Registry = l.store.Backend, l.store.Caps, l.store.Local, l.store.Registry
+	c.Now, c.Log, c.Leases, c.Replica = l.store.Now, l.log, l.leaseSigner(), rand.Uint32()
+	return c
+}
+
+// leaseSigner signs by the secret that is configured; without one, replicas
+// agree on one in the store.
+func (l *limits) leaseSigner() *leases.Signer {
+	if l.conf.LeaseSecret == "" {
+		return nil
+	}
+	return leases.NewSigner([]byte(l.conf.LeaseSecret))
+}
+
+// install puts new rules in force.
+func (l *limits) install(set *descriptors.Set) error {
+	if err := l.service.SetRules(set); err != nil {
+		return err
+	}
+	l.store.RulesChanged()
+	return nil
+}
+
+// join makes the service one of the replicas that there are. Without the store
+// it serves by itself, and joins them when the store is there.
+func (l *limits) join(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, l.conf.BackendTimeout)
+	defer cancel()
+	if err := l.service.Leases().Join(ctx); err != nil {
+		l.log.Warn("the registry of requests in flight cannot be read; headgate tries again", "error", err)
+	}
+}
+
+// run does the work in the background until ctx ends. It calls fail if rules cannot be
+// followed any more.
+func (l *limits) run(ctx context.Context, fail func(error)) {
+	var running tasks
+	running.start(func() { l.watchBackend(ctx) })
+	running.start(func() { l.store.Run(ctx) })
+	running.start(func() { l.service.Leases().Run(ctx) })
+	if err := l.rules.run(ctx); err != nil {
+		fail(err)
+	}
+	running.wait()
+}
+
+// watchBackend keeps l.backend true to whether the backend answers.
+func (l *limits) watchBackend(ctx context.Context) {
+	l.backend.watch(ctx, func(ctx context.Context) error {
+		ctx, cancel := context.WithTimeout(ctx, l.conf.BackendTimeout)
+		defer cancel()
+		return l.store.Backend.Ping(ctx)
+	}, l.backendChanged)
+}
+
+// part says whether the backend answers.
+func (l *limits) part() part {
+	problem, _ := l.backend.problem()
+	return part{name: "backend " + l.store.Caps.Name, problem: problem}
+}
+
+func (l *limits) backendChanged(err error) {
+	if err == nil {
+		l.log.Info("the backend answers again", "backend", l.store.Caps.Name)
+		return
+	}
+	l.log.Error("the backend does not answer; failure policies decide", "backend", l.store.Caps.Name, "error", err)
+}
+
+// giveBackWithin bounds how long the end waits for leases to be given back.
+const giveBackWithin = 2 * time.Second
+
+// close gives back leases and closes the store.
+func (l *limits) close() {
+	ctx, cancel := context.WithTimeout(context.Background(), giveBackWithin)
+	defer cancel()
+	l.service.Close(ctx)
+	l.closeStore()
+}
+
+func (l *limits) closeStore() {
+	if err := l.store.Close(); err != nil {
+		l.log.Warn("could not close the backend", "error", err)
+	}
+}

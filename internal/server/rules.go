@@ -1,0 +1,172 @@
+package server
+
+import (
+	"context"
+	_ "embed"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/headgate-rls/headgate/backends"
+	"github.com/headgate-rls/headgate/descriptors"
+	"github.com/headgate-rls/headgate/descriptors/watch"
+	"github.com/headgate-rls/headgate/internal/config"
+	"github.com/headgate-rls/headgate/internal/rules"
+	"github.com/headgate-rls/headgate/internal/spell"
+	"github.com/headgate-rls/headgate/internal/telemetry"
+	"github.com/headgate-rls/headgate/ratelimit"
+)
+
+//go:embed example.yaml
+var exampleRules []byte
+
+// A ruleFollower loads the rules at the start and reloads them as their files change.
+type ruleFollower struct {
+	log     *slog.Logger
+	metrics *telemetry.Metrics
+	first   *descriptors.Set             // the rules of the start
+	watcher *watch.Watcher               // nil for the built-in example
+	install func(*descriptors.Set) error // puts new rules in force
+
+	rejected bool                          // install rejected the last rules
+	outcome  atomic.Pointer[watch.Outcome] // of the last reading; nil for the example
+}
+
+// defaultRules is what is served where no setting names rules.
+const defaultRules = "rules"
+
+// chooseRules decides which rules are served where --rules does not say.
+func chooseRules(conf *config.Config) error {
+	if len(conf.Rules) > 0 || conf.Example {
+		return nil
+	}
+	if _, err := os.Stat(defaultRules); err != nil {
+		return errors.New("there are no rules to serve: name files or directories with --rules (HEADGATE_RULES), or put them into ./" +
+			defaultRules + "; to try headgate, --example serves a built-in example")
+	}
+	conf.Rules = []string{defaultRules}
+	return nil
+}
+
+// loadRules does the first load, which must succeed.
+func loadRules(conf *config.Config, caps *backends.Caps, log *slog.Logger, metrics *telemetry.Metrics) (*ruleFollower, error) {
+	f := &ruleFollower{log: log, metrics: metrics}
+	opt := descriptors.Options{MergeDomains: conf.MergeDomains, DefaultLeaseTTL: conf.LeaseTTL}
+	if conf.Example {
+		set, problems := descriptors.Load([]descriptors.Source{{Name: "built-in example", Data: exampleRules}}, opt)
+		if set == nil {
+			return nil, rules.Error(problems)
+		}
+		f.first = set
+		return f, nil
+	}
+	skip := conf.RulesErrors == config.SkipRules
+	f.watcher = watch.New(conf.Rules, watch.Options{
+		Options:   opt,
+		Log:       log,
+		Skip:      skip,
+		Check:     func(set *descriptors.Set) []descriptors.Problem { return ratelimit.CapProblems(set, caps) },
+		OnChange:  f.changed,
+		OnOutcome: f.read,
+	})
+	set, warnings, err := f.watcher.Load()
+	var bad *watch.LoadError
+	if errors.As(err, &bad) {
+		err = rules.Error(bad.Problems)
+		if !skip {
+			err = fmt.Errorf("%w\nto start without the domains of such files: --rules-errors skip", err)
+		}
+		return nil, err
+	}
+	if err != nil {
+		return nil, fmt.Errorf("--rules: %w", err)
+	}
+	f.first = set
+	f.logWarnings(warnings)
+	return f, nil
+}
+
+// read notes what came of reading the rules.
+func (f *ruleFollower) read(o *watch.Outcome) {
+	f.metrics.RulesFileErrors(o.Errors())
+	switch {
+	case o.Err != nil:
+		f.metrics.RulesFailed()
+	case !f.rejected:
+		f.metrics.RulesRead()
+	}
+	f.outcome.Store(o)
+}
+
+func (f *ruleFollower) logWarnings(warnings []descriptors.Problem) {
+	for _, w := range warnings {
+		f.log.Warn("warning about the rules", "warning", w.String())
+	}
+}
+
+// changed puts new rules in force. The watcher has logged that they are new, but not
+// what to warn of.
+func (f *ruleFollower) changed(set *descriptors.Set, warnings []descriptors.Problem) {
+	f.logWarnings(warnings)
+	err := f.install(set)
+	f.rejected = err != nil
+	if f.rejected {
+		f.log.Error("the backend does not support the new rules; the old rules stay in force", "error", err)
+		f.metrics.RulesFailed()
+		return
+	}
+	f.metrics.RulesLoaded(set, time.Now())
+}
+
+// run reloads rules as their files change, until ctx ends.
+func (f *ruleFollower) run(ctx context.Context) error {
+	if f.watcher == nil {
+		return nil
+	}
+	if err := f.watcher.Run(ctx); err != nil && ctx.Err() == nil {
+		return fmt.Errorf("watch rules: %w", err)
+	}
+	return nil
+}
+
+// part says whether all files could be read without errors; the service is ready all the
+// same.
+func (f *ruleFollower) part() part {
+	return part{name: "rules", problem: describeOutcome(f.outcome.Load()), serving: true}
+}
+
+// describeOutcome names the files that have errors and the domains that suffer; "" if
+// nothing is wrong. What the errors are is in the log: /readyz has no guard.
+func describeOutcome(o *watch.Outcome) string {
+	if o == nil || o.Err == nil {
+		return ""
+	}
+	const most = 20
+	var list []string
+	errors := o.Errors()
+	for _, file := range slices.Sorted(maps.Keys(errors)) {
+		if len(list) == most {
+			list = append(list, fmt.Sprintf("and %d more files", len(errors)-most))
+			break
+		}
+		list = append(list, file+" has "+spell.Count(errors[file], "error"))
+	}
+	if len(errors) == 0 {
+		list = append(list, "the files cannot be read")
+	}
+	for _, d := range []struct {
+		what  string
+		names []string
+	}{{"domains as before: ", o.Kept}, {"domains that are not limited: ", o.Missing}} {
+		if len(d.names) > 0 {
+			list = append(list, d.what+strings.Join(d.names[:min(len(d.names), most)], " "))
+		}
+	}
+	return strings.Join(list, "; ")
+}

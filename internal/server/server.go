@@ -1,0 +1,193 @@
+// Package server is everything that `headgate serve` runs: the listeners, the limits and
+// the slots behind them, readiness, and the drain at the end.
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/headgate-rls/headgate/internal/config"
+	"github.com/headgate-rls/headgate/internal/safego"
+	"github.com/headgate-rls/headgate/internal/telemetry"
+)
+
+// Config is what a server is run with.
+type Config struct {
+	Settings *config.Config // as [config.Resolve] has checked them
+	Log      *slog.Logger
+	Version  string // of the program, for the log and the metrics
+}
+
+// A server is the running process.
+type server struct {
+	conf    *config.Config
+	log     *slog.Logger
+	version string
+	metrics *telemetry.Metrics
+	panics  *safego.Reporter
+	phase   *phase
+	limits  *limits
+	slots   *slotService // nil without --slots
+
+	endpoints []*endpoint
+	https     []*httpServer
+}
+
+// Run serves until ctx ends, and then drains: health checks fail, and calls in flight
+// finish within --drain-timeout. When it returns, every goroutine that it has started has
+// ended, except handlers that go on after their calls were cut off. The error says why
+// the server could not start, or what of it failed.
+func Run(ctx context.Context, c Config) error {
+	metrics := telemetry.New(c.Version)
+	s := &server{
+		conf: c.Settings, log: c.Log, version: c.Version,
+		metrics: metrics,
+		panics:  &safego.Reporter{Log: c.Log, Count: metrics.Panicked},
+		phase:   newPhase(),
+	}
+	defer s.phase.endStreams()
+	var err error
+	if s.limits, err = openLimits(ctx, s.conf, s.log, metrics, s.panics); err != nil {
+		return err
+	}
+	defer s.limits.close()
+	if s.slots, err = openSlots(ctx, s.conf, s.log, metrics); err != nil {
+		return err
+	}
+	if s.slots != nil {
+		defer s.slots.close()
+	}
+	if err := s.listen(ctx); err != nil {
+		return err
+	}
+	s.limits.join(ctx)
+	return s.serve(ctx)
+}
+
+// listen opens every listener, before any is served.
+func (s *server) listen(ctx context.Context) (err error) {
+	grpc := &grpcFront{conf: s.conf, log: s.log, metrics: s.metrics, panics: s.panics, phase: s.phase, service: s.limits.service}
+	if s.endpoints, err = grpc.endpoints(ctx); err != nil {
+		return err
+	}
+	https := &httpFronts{
+		conf: s.conf, log: s.log, metrics: s.metrics, phase: s.phase, service: s.limits.service, slots: s.slots,
+		ready: readiness{s.phase.draining.Load, s.parts},
+	}
+	if s.https, err = https.open(ctx); err != nil {
+		s.closeListeners()
+	}
+	return err
+}
+
+// closeListeners closes those of endpoints that were never served.
+func (s *server) closeListeners() {
+	for _, e := range s.endpoints {
+		_ = e.listener.Close()
+	}
+}
+
+// parts are what the service needs.
+func (s *server) parts() []part {
+	list := []part{s.limits.part()}
+	if s.slots != nil {
+		list = append(list, s.slots.part())
+	}
+	return append(list, s.limits.rules.part())
+}
+
+// serve returns when everything has ended: on ctx's end after a drain, or at once when
+// something fails.
+func (s *server) serve(ctx context.Context) (err error) {
+	defer s.closeListeners()
+	work, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
+	failed := make(chan error, 8)
+	var running tasks
+	running.start(func() { s.limits.run(work, func(err error) { failed <- err }) })
+	if s.slots != nil {
+		running.start(func() { s.slots.run(work) })
+	}
+	s.startListeners(&running, failed)
+	s.phase.setServing(true)
+	s.announce()
+
+	select {
+	case <-ctx.Done():
+		s.drain()
+	case err = <-failed:
+		for _, e := range s.endpoints {
+			e.stop()
+		}
+	}
+	stop()
+	closeServers(s.https)
+	running.wait()
+	return err
+}
+
+func (s *server) startListeners(running *tasks, failed chan<- error) {
+	for _, h := range s.https {
+		running.start(func() {
+			if err := h.Serve(h.listener); !errors.Is(err, http.ErrServerClosed) {
+				failed <- fmt.Errorf("%s server: %w", h.name, err)
+			}
+		})
+	}
+	for _, e := range s.endpoints {
+		running.start(func() {
+			if err := e.serve(e.listener); err != nil {
+				failed <- fmt.Errorf("%s: %w", e.name, err)
+			}
+		})
+	}
+}
+
+// drain fails health checks so that callers go elsewhere, keeps answering
+// meanwhile, then lets calls in flight finish, within bounds.
+func (s *server) drain() {
+	s.log.Info("draining", "delay", s.conf.DrainDelay, "timeout", s.conf.DrainTimeout)
+	s.phase.drain()
+	time.Sleep(s.conf.DrainDelay)
+	s.phase.endStreams() // health watches would never end by themselves
+	ctx, cancel := context.WithTimeout(context.Background(), s.conf.DrainTimeout)
+	defer cancel()
+	var draining tasks
+	for _, e := range s.endpoints {
+		draining.start(func() {
+			if err := e.drain(ctx); err != nil {
+				s.log.Warn("drain timeout: calls in flight are canceled", "endpoint", e.name)
+			}
+		})
+	}
+	draining.wait()
+	s.log.Info("drained")
+}
+
+// announce says where the service listens, and, for the example, what to try.
+func (s *server) announce() {
+	args := []any{s.endpoints[0].name, s.endpoints[0].listener.Addr().String()}
+	for _, h := range s.https {
+		args = append(args, h.name, h.listener.Addr().String())
+	}
+	for _, e := range s.endpoints[1:] {
+		args = append(args, e.name, e.listener.Addr().String())
+	}
+	rules := "built-in example"
+	if !s.conf.Example {
+		rules = strings.Join(s.conf.Rules, ",")
+	}
+	args = append(args, "backend", s.limits.store.Caps.Name, "rules", rules, "version", s.version)
+	if s.slots != nil {
+		args = append(args, "slots", s.slots.db.Address().Shown)
+	}
+	s.log.Info("serving", args...)
+	if s.conf.Example {
+		s.log.Info("serving the built-in example; try `headgate ask example client=alice -n 7` in another terminal")
+	}
+}

@@ -1,0 +1,54 @@
+package sqldb
+
+import (
+	"errors"
+	"fmt"
+	"net/url"
+	"strings"
+)
+
+// Address is what a URL says.
+type Address struct {
+	Dialect string // such as "postgres"
+	Shown   string // the address without a password, for logs
+}
+
+// parseURL reads a URL with a host. Its errors do not quote it: there may be a
+// password in it.
+func parseURL(address string) (*url.URL, error) {
+	u, err := url.Parse(address)
+	if err != nil {
+		return nil, errors.New("database url: it cannot be read; want scheme://user:password@host:port/database?parameters," +
+			" with special characters in user and password as %XX, or give them apart from it")
+	}
+	if u.Host == "" {
+		return nil, fmt.Errorf("database url: it has no host; want %s://host:port/database", u.Scheme)
+	}
+	return u, nil
+}
+
+// password is the one in a URL, wherever it is.
+func password(u *url.URL, parameters url.Values) string {
+	if p, ok := u.User.Password(); ok {
+		return p
+	}
+	return parameters.Get("password")
+}
+
+// scrub makes an error about a URL without its password.
+func scrub(err error, secret string) error {
+	text := err.Error()
+	if secret != "" {
+		text = strings.ReplaceAll(text, secret, "xxxxx")
+		text = strings.ReplaceAll(text, url.QueryEscape(secret), "xxxxx")
+		text = strings.ReplaceAll(text, url.PathEscape(secret), "xxxxx")
+	}
+	return errors.New("database url: " + text)
+}
+
+// An oracleAddress is what a driver needs to connect.
+type oracleAddress struct {
+	connect  string // host:port/service, a TNS name, or a description in parentheses
+	user     string
+	password string
+}

@@ -1,0 +1,198 @@
+package sqldb
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// A DB is a database: its dialect and its connections. It may be used from any goroutine.
+type DB struct {
+	Dialect *Dialect
+	Address Address
+	// Read and Write are the connections. They are the same ones unless the database
+	// wants a single one for writing.
+	Read, Write *sql.DB
+	// Log gets what happens beside the calls.
+	Log *slog.Logger
+
+	release func() error // what else is to be closed, or nil
+	poolMin int
+	warming atomic.Bool // connections are being made ahead of need
+	warm    sync.WaitGroup
+}
+
+// Open returns a database. It does not connect: a database that is down is noticed by the
+// first call. An error means that the Config is wrong. Close must be called.
+func Open(c Config) (*DB, error) {
+	c = c.withDefaults()
+	d, src, err := parse(c)
+	if err != nil {
+		return nil, err
+	}
+	p, err := src.open()
+	if err != nil {
+		return nil, err
+	}
+	return &DB{Dialect: d, Address: Address{d.Name, src.shown}, Read: p.read, Write: p.write, release: p.release,
+		Log: c.Log.With("database", src.shown), poolMin: c.PoolMin}, nil
+}
+
+// Close closes the connections; a caller that uses one at the moment gets an error.
+func (db *DB) Close() error {
+	db.warm.Wait()
+	err := db.Write.Close()
+	if db.Read != db.Write {
+		err = errors.Join(err, db.Read.Close())
+	}
+	if db.release != nil {
+		err = errors.Join(err, db.release())
+	}
+	return err
+}
+
+// Row runs a query for at most one row; ok is false if it returns no row.
+func (db *DB) Row(ctx context.Context, on Session, op string, q Query, to ...any) (ok bool, err error) {
+	err = on.QueryRowContext(ctx, q.Text, q.Args...).Scan(to...)
+	if errors.Is(err, sql.ErrNoRows) {
+		return false, nil
+	}
+	return err == nil, db.Fail(ctx, op, err)
+}
+
+// Rows runs a query and calls each for every row.
+func (db *DB) Rows(ctx context.Context, on Session, op string, q Query, each func(*sql.Rows) error) error {
+	rows, err := on.QueryContext(ctx, q.Text, q.Args...)
+	if err != nil {
+		return db.Fail(ctx, op, err)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		if err := each(rows); err != nil {
+			return db.Fail(ctx, op, err)
+		}
+	}
+	return db.Fail(ctx, op, rows.Err())
+}
+
+// Change runs a statement and returns how many rows it changed. If these are not as many as
+// the query says the error is of kind Failed.
+func (db *DB) Change(ctx context.Context, on Session, op string, q Query) (int64, error) {
+	res, err := on.ExecContext(ctx, q.Text, q.Args...)
+	if err != nil {
+		return 0, db.Fail(ctx, op, err)
+	}
+	n, err := res.RowsAffected()
+	if err == nil && q.Rows > 0 && n != q.Rows {
+		err = fmt.Errorf("%d rows changed instead of %d: the row is gone, or was changed by hand", n, q.Rows)
+	}
+	return n, db.Fail(ctx, op, err)
+}
+
+// Transact runs f in a transaction of its own, which is rolled back if f returns an error.
+// That error is returned as it is.
+func (db *DB) Transact(ctx context.Context, op string, f func(*sql.Tx) error) error {
+	tx, err := db.Write.BeginTx(ctx, nil)
+	if err != nil {
+		return db.Fail(ctx, op, err)
+	}
+	defer func() { _ = tx.Rollback() }() // does nothing after a commit
+	if err := f(tx); err != nil {
+		return err
+	}
+	return db.Fail(ctx, op, tx.Commit())
+}
+
+// Fail makes what a caller sees of an error of the driver: one of ctx if that has ended, or an
+// Error. An error that holds an Error stays as it is.
+func (db *DB) Fail(ctx context.Context, op string, err error) error {
+	var known *Error
+	switch {
+	case err == nil, errors.As(err, &known):
+		return err
+	case ctx.Err() != nil && db.exhausted():
+		return &Error{Kind: Unavailable, Op: op, Err: fmt.Errorf("no connection to spare: %w", ctx.Err())}
+	case ctx.Err() != nil:
+		return fmt.Errorf("%s: %w", op, ctx.Err())
+	}
+	f := db.Dialect.meaning(err)
+	if f.stale {
+		db.shed()
+	}
+	return &Error{Kind: f.kind, Op: op, Index: f.index, Err: err}
+}
+
+// exhausted tells whether all connections are in use.
+func (db *DB) exhausted() bool {
+	s := db.Write.Stats()
+	return s.MaxOpenConnections > 1 && s.InUse >= s.MaxOpenConnections
+}
+
+// shed closes the idle connections, so that the next ones are made anew.
+func (db *DB) shed() {
+	db.Write.SetMaxIdleConns(-1)
+	db.Write.SetMaxIdleConns(db.Write.Stats().MaxOpenConnections)
+}
+
+// PoolStats are figures of the connections.
+type PoolStats struct {
+	Max, Open, InUse int
+	Waits            int64 // how often somebody has waited for a connection
+	Waited           time.Duration
+}
+
+// Pool returns the figures of all connections, for reading and for writing.
+func (db *DB) Pool() PoolStats {
+	stats := statsOf(db.Write)
+	if db.Read != db.Write {
+		r := statsOf(db.Read)
+		stats.Max += r.Max
+		stats.Open += r.Open
+		stats.InUse += r.InUse
+		stats.Waits += r.Waits
+		stats.Waited += r.Waited
+	}
+	return stats
+}
+
+func statsOf(pool *sql.DB) PoolStats {
+	s := pool.Stats()
+	return PoolStats{Max: s.MaxOpenConnections, Open: s.OpenConnections, InUse: s.InUse, Waits: s.WaitCount, Waited: s.WaitDuration}
+}
+
+// WarmUp makes connections up to Config.PoolMin, in the background, unless that goes on
+// already.
+func (db *DB) WarmUp() {
+	if !db.cold() || !db.warming.CompareAndSwap(false, true) {
+		return
+	}
+	db.warm.Add(1)
+	go func() {
+		defer db.warm.Done()
+		defer db.warming.Store(false)
+		ctx, cancel := context.WithTimeout(context.Background(), dialTimeout)
+		defer cancel()
+		var made []*sql.Conn
+		for db.cold() {
+			conn, err := db.Write.Conn(ctx)
+			if err != nil {
+				break // the next caller gets the error
+			}
+			made = append(made, conn)
+		}
+		for _, conn := range made {
+			_ = conn.Close() // back to the pool
+		}
+	}()
+}
+
+// cold tells whether there are fewer connections than there should be.
+func (db *DB) cold() bool {
+	s := db.Write.Stats()
+	return s.OpenConnections < min(db.poolMin, s.MaxOpenConnections)
+}

@@ -1,0 +1,108 @@
+package sqldb
+
+import (
+	"context"
+	"database/sql"
+)
+
+// A Dialect is everything that differs between databases, as data and a few functions.
+// Outside the files of the dialects nothing asks which one it is.
+type Dialect struct {
+	Name string // for people, and of the folder of an owner's migrations
+
+	// Now is the database's clock in SQL: an instant to the microsecond, SQLite's to the
+	// millisecond.
+	Now string
+	// Instant is how an instant, in microseconds since the epoch, is bound; Micros reads what
+	// the driver gives for one. Neither depends on a session's time zone.
+	Instant func(us int64) any
+	Micros  func(src any) (us int64, err error)
+	// Bound is the SQL for the instant that a placeholder stands for, and Selected that for
+	// a column whose instants are read.
+	Bound, Selected func(text string) string
+
+	schemes []string // of its URLs, without "jdbc:"
+	// parse checks a URL, whose prefix "jdbc:" is gone, and gives it the Config's
+	// user name and password. It does not connect. Errors hold no password.
+	parse func(url string, c Config) (*source, error)
+	// pipeline sends the statements of a transaction in two round trips; nil: each
+	// takes its own.
+	pipeline *pipeline
+	// classify says what an error of the driver means. Context errors never come
+	// here.
+	classify   func(err error) failure
+	migrations migrations
+}
+
+// Kind says what an error of the driver means; Failed if it is nil.
+func (d *Dialect) Kind(err error) Kind {
+	if err == nil {
+		return Failed
+	}
+	return d.meaning(err).kind
+}
+
+// meaning is what an error of the driver, or of its connection, means.
+func (d *Dialect) meaning(err error) failure {
+	if f, ok := lost(err); ok {
+		return f
+	}
+	return d.classify(err)
+}
+
+// plain is Dialect.Bound and Selected where instants cross as they are.
+func plain(text string) string { return text }
+
+// A pipeline sends the statements of a transaction together: the first ones with the
+// beginning, and the last ones with the commit.
+type pipeline struct {
+	// begin begins a transaction, runs what comes before the last, and the last, whose one
+	// row it reads. After an error there may be a transaction or not. answered: one of the
+	// statements has returned rows, and the error is not of it or of those before it.
+	begin func(ctx context.Context, conn *sql.Conn, before []Query, last Query, to ...any) (ok, answered bool, err error)
+	// end runs the statements and, if none of them fails, commits.
+	end func(ctx context.Context, conn *sql.Conn, last []Query) error
+}
+
+// migrations is how a schema is brought up to date. ${HISTORY} in a text is the name of the
+// history's table.
+type migrations struct {
+	// begin waits until nobody else migrates, and returns where to run statements.
+	// finish ends that; with nil it keeps what was done.
+	begin func(ctx context.Context, db *sql.DB) (s Session, finish func(error) error, err error)
+	// values are what ${NAME} in files stands for.
+	values func(ctx context.Context, s Session) (map[string]string, error)
+	// printed are values for printing without a database, for one of the schemes; nil
+	// if there are none.
+	printed func(scheme string) map[string]string
+	// Printed, every statement ends with printEnd; printHead comes first and printTail
+	// last.
+	printHead, printEnd string
+	printTail           func(Schema) string
+
+	hasFlyway     string // () → a row if the current schema has the table flyway_schema_history
+	flywayApplied string // () → a row if flyway_schema_history has version 1 as applied; run only if that table exists
+	createHistory string // (): ${HISTORY}(SCRIPT_NM key, CHECKSUM_TX of 64, APPLIED_TS); it is there already or present tells
+	addHistory    string // (SCRIPT_NM, CHECKSUM_TX): also APPLIED_TS by the database's clock
+	dropHistory   string // (SCRIPT_NM)
+
+	// present tells whether an error of a statement means that its work was done
+	// before, where statements cannot say IF NOT EXISTS and are no transaction.
+	present func(text string, err error) bool
+	// check looks for mistakes that the database reports only when asked, after a
+	// file was run; nil if there are none.
+	check func(ctx context.Context, s Session, schema Schema) error
+}
+
+// finishTx keeps what a transaction did if there was no error.
+func finishTx(tx *sql.Tx) func(error) error {
+	return func(err error) error {
+		if err != nil {
+			_ = tx.Rollback() // if it fails the connection is lost, and so is what was done
+			return nil
+		}
+		return tx.Commit()
+	}
+}
+
+func tail(text string) func(Schema) string { return func(Schema) string { return text } }

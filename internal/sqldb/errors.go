@@ -1,0 +1,95 @@
+package sqldb
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"io"
+	"net"
+	"strings"
+)
+
+// A Kind says what may be done about an Error.
+type Kind int
+
+// The kinds of Error.
+const (
+	// Failed: trying again will not help; somebody has to do something.
+	Failed Kind = iota
+	// Passing: a deadlock, a lost connection, a failover; a transaction may or may not
+	// have taken effect. Trying again is right.
+	Passing
+	// Duplicate: a row with this key is there already, or is about to be. Error.Index names
+	// the index.
+	Duplicate
+	// Held: another transaction held a lock for too long.
+	Held
+	// Unavailable: the database cannot be reached, or has no connection to spare.
+	Unavailable
+)
+
+func (k Kind) String() string {
+	return [...]string{"failed", "passing", "duplicate", "held", "unavailable"}[k]
+}
+
+// An Error is what methods of DB return, unless the caller's context has ended. Its text
+// never holds a password.
+type Error struct {
+	Kind  Kind
+	Op    string // what was being done, such as "read a row"
+	Index string // of a Duplicate: the index, constraint or TABLE.COLUMN as the database spells it; empty if it does not say
+	Err   error
+}
+
+func (e *Error) Error() string { return e.Op + ": " + e.Err.Error() }
+func (e *Error) Unwrap() error { return e.Err }
+
+// KindOf returns the kind of an Error; Failed for other errors.
+func KindOf(err error) Kind {
+	var e *Error
+	if errors.As(err, &e) {
+		return e.Kind
+	}
+	return Failed
+}
+
+// A failure is what an error of a driver means.
+type failure struct {
+	kind  Kind
+	index string // of a Duplicate, as far as it is known
+	// stale: other idle connections are of no use either, as after a failover.
+	stale bool
+}
+
+func duplicate(index string) failure { return failure{kind: Duplicate, index: index} }
+
+// lost tells apart the errors of connections, which are the same for all drivers.
+func lost(err error) (failure, bool) {
+	var network *net.OpError
+	var lookup *net.DNSError
+	switch {
+	case errors.As(err, &lookup):
+		return failure{kind: Unavailable}, true
+	case errors.As(err, &network):
+		if network.Op == "dial" {
+			return failure{kind: Unavailable}, true
+		}
+		return failure{kind: Passing}, true
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
+		// Not the caller's: connecting took too long.
+		return failure{kind: Unavailable}, true
+	case errors.Is(err, driver.ErrBadConn), errors.Is(err, sql.ErrConnDone), errors.Is(err, sql.ErrTxDone),
+		errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, net.ErrClosed):
+		return failure{kind: Passing}, true
+	}
+	return failure{}, false
+}
+
+// afterLast returns what follows the last separator.
+func afterLast(s, separator string) (after string, found bool) {
+	if i := strings.LastIndex(s, separator); i >= 0 {
+		return s[i+len(separator):], true
+	}
+	return "", false
+}

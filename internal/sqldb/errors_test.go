@@ -1,0 +1,101 @@
+package sqldb
+
+import (
+	"context"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"net"
+	"testing"
+
+	"github.com/go-sql-driver/mysql"
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+// What codes mean that real servers do not give when asked.
+func TestClassify(t *testing.T) {
+	postgres := func(code, constraint string) error {
+		return &pgconn.PgError{Code: code, ConstraintName: constraint, Message: "cached plan must not change result type"}
+	}
+	maria := func(code uint16, message string) error { return &mysql.MySQLError{Number: code, Message: message} }
+	for _, c := range []struct {
+		dialect *Dialect
+		err     error
+		want    Kind
+		stale   bool
+	}{
+		{Postgres, postgres("23505", "rl_event_slot_dtl_iux"), Duplicate, false},
+		{Postgres, postgres("23505", "rl_event_slot_dtl_pk"), Duplicate, false},
+		{Postgres, postgres("23505", "rl_event_wndw_config_iux"), Duplicate, false},
+		{Postgres, postgres("40001", ""), Passing, false},
+		{Postgres, postgres("40P01", ""), Passing, false},
+		{Postgres, postgres("08006", ""), Passing, true},
+		{Postgres, postgres("57P01", ""), Passing, true},
+		{Postgres, postgres("57P03", ""), Unavailable, false},
+		{Postgres, postgres("53300", ""), Unavailable, false},
+		{Postgres, postgres("25006", ""), Passing, true},
+		{Postgres, postgres("0A000", ""), Passing, false},
+		{Postgres, postgres("42P01", ""), Failed, false},
+		{Postgres, postgres("28P01", ""), Failed, false},
+		{Postgres, errors.New("whatever"), Failed, false},
+		{MySQL, maria(1062, "Duplicate entry 'x' for key 'RL_EVENT_SLOT_DTL.RL_EVENT_SLOT_DTL_IUX'"), Duplicate, false},
+		{MySQL, maria(1062, "Duplicate entry 'x' for key 'RL_EVENT_SLOT_DTL_IUX'"), Duplicate, false},
+		{MySQL, maria(1062, "Duplicate entry 'for key 'RL_EVENT_SLOT_DTL_IUX'' for key 'PRIMARY'"), Duplicate, false},
+		{MySQL, maria(1062, "Duplicate entry 'x' for key 'RL_EVENT_WNDW_CONFIG_IUX'"), Duplicate, false},
+		{MySQL, maria(1213, ""), Passing, false},
+		{MySQL, maria(1205, ""), Held, false},
+		{MySQL, maria(1020, ""), Passing, false},
+		{MySQL, maria(1290, ""), Passing, true},
+		{MySQL, maria(1836, ""), Passing, true},
+		{MySQL, maria(1053, ""), Passing, true},
+		{MySQL, maria(1040, ""), Unavailable, false},
+		{MySQL, maria(1146, ""), Failed, false},
+		{MySQL, maria(1406, ""), Failed, false},
+		{MySQL, fmt.Errorf("read: %w", mysql.ErrInvalidConn), Passing, false},
+		{MySQL, errors.New("whatever"), Failed, false},
+		{SQLite, errors.New("whatever"), Failed, false},
+	} {
+		if got := c.dialect.classify(fmt.Errorf("wrapped: %w", c.err)); got.kind != c.want || got.stale != c.stale {
+			t.Errorf("%s: %v is %v (stale %v), want %v (%v)", c.dialect.Name, c.err, got.kind, got.stale, c.want, c.stale)
+		}
+	}
+}
+
+// The driver does not export this one.
+func TestUnsent(t *testing.T) {
+	if got := classifyMySQL(errors.New("bad connection")); got.kind != Passing {
+		t.Errorf("kind %v", got.kind)
+	}
+}
+
+// Errors of connections are the same for all drivers, and those of the caller's
+// context stay what they are.
+func TestFail(t *testing.T) {
+	db := mustOpen(t, Config{URL: "sqlite::memory:"})
+	for _, c := range []struct {
+		err  error
+		want Kind
+	}{
+		{driver.ErrBadConn, Passing},
+		{&net.OpError{Op: "dial", Err: errors.New("refused")}, Unavailable},
+		{&net.OpError{Op: "read", Err: errors.New("reset")}, Passing},
+		{&net.DNSError{Err: "no such host"}, Unavailable},
+		{context.DeadlineExceeded, Unavailable}, // of connecting, not the caller's
+		{&Error{Kind: Duplicate, Err: errors.New("as it was")}, Duplicate},
+	} {
+		err := db.Fail(context.Background(), "op", fmt.Errorf("wrapped: %w", c.err))
+		if KindOf(err) != c.want || !errors.Is(err, c.err) {
+			t.Errorf("%v became %v (%v), want %v", c.err, err, KindOf(err), c.want)
+		}
+	}
+	gone, cancel := context.WithCancel(context.Background())
+	cancel()
+	err := db.Fail(gone, "op", errors.New("whatever the driver says"))
+	var store *Error
+	if !errors.Is(err, context.Canceled) || errors.As(err, &store) {
+		t.Errorf("a cancelled call gave %v", err)
+	}
+	if db.Fail(gone, "op", nil) != nil {
+		t.Error("no error became one")
+	}
+}

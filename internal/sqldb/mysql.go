@@ -1,0 +1,349 @@
+package sqldb
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/go-sql-driver/mysql"
+)
+
+// MySQL is MySQL and MariaDB.
+var MySQL = &Dialect{
+	Name:       "mysql",
+	Now:        "UTC_TIMESTAMP(6)",
+	Instant:    mysqlInstant,
+	Micros:     mysqlMicros,
+	Bound:      func(place string) string { return "CAST(" + place + " AS DATETIME(6))" },
+	Selected:   plain,
+	schemes:    []string{"mysql", "mariadb"},
+	parse:      parseMySQL,
+	pipeline:   &pipeline{begin: mysqlBegin, end: mysqlEnd},
+	classify:   classifyMySQL,
+	migrations: mysqlMigrations(),
+}
+
+// mysqlTime is how instants are bound and read: as UTC text, which no session's
+// time zone touches.
+const mysqlTime = "2006-01-02 15:04:05.000000"
+
+// mysqlSession makes a session what the statements expect, whatever the server's
+// settings. The names are those that MySQL and MariaDB share.
+const mysqlSession = "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED"
+
+// mysqlIdle has the server end a session that a process which is frozen, or gone without a word,
+// leaves in a transaction. MariaDB knows such sessions; MySQL, for which the comment is one, ends all that
+// are idle for longer than the pool keeps them.
+const mysqlIdle = "SET SESSION wait_timeout = 330 /*M!100300 , idle_transaction_timeout = 10 */"
+
+// mysqlWaitLock bounds the wait for a lock, in seconds.
+const mysqlWaitLock = "1"
+
+// mysqlSettings are set together, in the same round trip as the character set.
+const mysqlSettings = "'STRICT_TRANS_TABLES,ERROR_FOR_DIVISION_BY_ZERO,NO_ENGINE_SUBSTITUTION'"
+
+// parseMySQL reads mysql://user:password@host:3306/database?parameters.
+func parseMySQL(address string, c Config) (*source, error) {
+	u, err := parseURL(address)
+	if err != nil {
+		return nil, err
+	}
+	config := mysql.NewConfig()
+	config.Net = "tcp"
+	config.Addr = u.Host
+	if u.Port() == "" {
+		config.Addr = net.JoinHostPort(u.Hostname(), "3306")
+	}
+	if config.DBName = strings.TrimPrefix(u.Path, "/"); config.DBName == "" {
+		return nil, fmt.Errorf("database url: it names no database; want %s://host:port/database", u.Scheme)
+	}
+	parameters := u.Query()
+	config.User, config.Passwd = parameters.Get("user"), password(u, parameters)
+	if name := u.User.Username(); name != "" {
+		config.User = name
+	}
+	if config.TLSConfig, err = mysqlTLS(parameters); err != nil {
+		return nil, err
+	}
+	if c.Username != "" {
+		config.User = c.Username
+	}
+	if c.Password != "" {
+		config.Passwd = c.Password
+	}
+	config.Timeout = dialTimeout
+	config.ClientFoundRows = true   // an update that changes nothing has found its row all the same
+	config.InterpolateParams = true // one round trip instead of two; safe with this character set
+	config.MultiStatements = true   // for the pipeline; values are never part of a text
+	config.Params = map[string]string{"sql_mode": mysqlSettings, "innodb_lock_wait_timeout": mysqlWaitLock}
+	if err := config.Apply(mysql.Charset("utf8mb4", "utf8mb4_bin"), mysql.EnableCompression(false)); err != nil {
+		return nil, scrub(err, config.Passwd)
+	}
+	config.Logger = mysqlSilence{} // every error is returned, too
+	return &source{shown: u.Scheme + "://" + config.Addr + "/" + config.DBName, open: func() (pools, error) {
+		connector, err := mysql.NewConnector(config)
+		if err != nil {
+			return pools{}, scrub(err, config.Passwd)
+		}
+		return onePool(mysqlConnector{connector}, c), nil
+	}}, nil
+}
+
+// mysqlTLS reads the parameters of a URL, of which only those of TLS are known,
+// by our driver's name and by those of Java's.
+func mysqlTLS(parameters url.Values) (string, error) {
+	modes := map[string]string{
+		"tls=true": "true", "tls=false": "", "tls=skip-verify": "skip-verify", "tls=preferred": "preferred",
+		"usessl=true": "true", "usessl=false": "",
+		"sslmode=disabled": "", "sslmode=preferred": "preferred", "sslmode=required": "skip-verify",
+		"sslmode=verify_ca": "true", "sslmode=verify_identity": "true", // the name is verified in any case
+		"sslmode=disable": "", "sslmode=trust": "skip-verify", "sslmode=verify-ca": "true", "sslmode=verify-full": "true",
+	}
+	mode := ""
+	for _, name := range slices.Sorted(keysOf(parameters)) {
+		if name == "user" || name == "password" {
+			continue
+		}
+		known, ok := modes[strings.ToLower(name+"="+parameters.Get(name))]
+		if !ok {
+			return "", fmt.Errorf("database url: mysql knows no parameter %q with this value; want tls=true, tls=skip-verify, tls=preferred or tls=false", name)
+		}
+		mode = known
+	}
+	return mode, nil
+}
+
+// keysOf ranges over the names of parameters.
+func keysOf(v url.Values) func(func(string) bool) {
+	return func(yield func(string) bool) {
+		for name := range v {
+			if !yield(name) {
+				return
+			}
+		}
+	}
+}
+
+// mysqlSilence is a logger for the driver.
+type mysqlSilence struct{}
+
+// Print implements mysql.Logger.
+func (mysqlSilence) Print(...any) {}
+
+// mysqlConnector prepares each session.
+type mysqlConnector struct{ driver.Connector }
+
+// Connect implements driver.Connector.
+func (c mysqlConnector) Connect(ctx context.Context) (driver.Conn, error) {
+	conn, err := c.Connector.Connect(ctx)
+	if err != nil {
+		return nil, unsent(err)
+	}
+	execer, ok := conn.(driver.ExecerContext)
+	if !ok {
+		return nil, errors.Join(errors.New("the driver cannot run a statement"), conn.Close())
+	}
+	for _, text := range []string{mysqlSession, mysqlIdle} {
+		if _, err := execer.ExecContext(ctx, text, nil); err != nil {
+			return nil, errors.Join(err, conn.Close())
+		}
+	}
+	return conn, nil
+}
+
+// unsent finds the driver's name for a connection that broke before anything was
+// sent, which it does not always translate, so that database/sql tries another.
+func unsent(err error) error {
+	if err.Error() == "bad connection" {
+		return driver.ErrBadConn
+	}
+	return err
+}
+
+func mysqlInstant(us int64) any { return time.UnixMicro(us).UTC().Format(mysqlTime) }
+
+func mysqlMicros(src any) (int64, error) {
+	text, ok := src.([]byte)
+	if !ok {
+		return 0, fmt.Errorf("an instant is %T instead of a text", src)
+	}
+	t, err := time.ParseInLocation(mysqlTime, string(text), time.UTC)
+	return t.UnixMicro(), err
+}
+
+// mysqlBegin begins and reads a row in one round trip. Of the results the last query's is
+// the last.
+func mysqlBegin(ctx context.Context, conn *sql.Conn, before []Query, last Query, to ...any) (ok, answered bool, err error) {
+	text, args := "START TRANSACTION; ", []any(nil)
+	for _, q := range append(before, last) {
+		text += q.Text + "; "
+		args = append(args, q.Args...)
+	}
+	rows, err := conn.QueryContext(ctx, strings.TrimSuffix(text, "; "), args...)
+	if err != nil {
+		return false, false, err // the driver returns when the first rows are there
+	}
+	defer rows.Close()
+	ok, err = mysqlLastRow(rows, to)
+	return ok, true, err
+}
+
+// mysqlLastRow reads all results and scans those that have the columns of the last.
+func mysqlLastRow(rows *sql.Rows, to []any) (ok bool, err error) {
+	for {
+		columns, err := rows.Columns()
+		if err != nil {
+			return false, err
+		}
+		for rows.Next() {
+			if ok = len(columns) == len(to); ok {
+				err = rows.Scan(to...)
+			}
+			if err != nil {
+				return false, err
+			}
+		}
+		if !rows.NextResultSet() {
+			return ok, rows.Err()
+		}
+	}
+}
+
+// mysqlEnd does the rest. After an error the server does not run what follows, the
+// commit with it.
+func mysqlEnd(ctx context.Context, conn *sql.Conn, last []Query) error {
+	var text strings.Builder
+	var args []any
+	for _, q := range last {
+		text.WriteString(q.Text + "; ")
+		args = append(args, q.Args...)
+	}
+	_, err := conn.ExecContext(ctx, text.String()+"COMMIT", args...)
+	return err
+}
+
+// mysqlLock is the name of the lock that migrations of a database take: locks are
+// the whole server's. mysqlWait bounds the wait for it, in seconds.
+const (
+	mysqlLock = "CONCAT('headgate.', LEFT(SHA2(DATABASE(), 256), 32))"
+	mysqlWait = "600"
+)
+
+func mysqlMigrations() migrations {
+	return migrations{
+		begin:  beginMySQL,
+		values: mysqlValues,
+		printed: func(scheme string) map[string]string {
+			return mysqlCollation(scheme == "mariadb")
+		},
+		printHead: "DELIMITER //\nSET time_zone = '+00:00'//\nDO GET_LOCK(" + mysqlLock + ", " + mysqlWait + ")//\n",
+		printEnd:  "//",
+		printTail: tail("DO RELEASE_LOCK(" + mysqlLock + ")//\nDELIMITER ;\n"),
+
+		hasFlyway:     "SELECT 1 FROM information_schema.tables WHERE table_schema = DATABASE() AND table_name = 'flyway_schema_history'",
+		flywayApplied: "SELECT 1 FROM flyway_schema_history WHERE version = '1' AND success = 1",
+		createHistory: "CREATE TABLE IF NOT EXISTS ${HISTORY} (SCRIPT_NM VARCHAR(100) CHARACTER SET ascii COLLATE ascii_bin NOT NULL PRIMARY KEY," +
+			" CHECKSUM_TX VARCHAR(64) NOT NULL, APPLIED_TS DATETIME(6) NOT NULL) ENGINE = InnoDB",
+		addHistory:  "INSERT INTO ${HISTORY} (SCRIPT_NM, CHECKSUM_TX, APPLIED_TS) VALUES (?, ?, UTC_TIMESTAMP(6))",
+		dropHistory: "DELETE FROM ${HISTORY} WHERE SCRIPT_NM = ?",
+
+		present: func(_ string, err error) bool {
+			var e *mysql.MySQLError
+			// Table, column, key name exists; a key to drop does not.
+			return errors.As(err, &e) && slices.Contains([]uint16{1050, 1060, 1061, 1091}, e.Number)
+		},
+	}
+}
+
+// beginMySQL takes the lock on a connection of its own, and ends that connection, whose
+// settings are changed, afterwards.
+func beginMySQL(ctx context.Context, db *sql.DB) (Session, func(error) error, error) {
+	conn, err := db.Conn(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	drop := func() error {
+		_ = conn.Raw(func(any) error { return driver.ErrBadConn }) // the pool forgets it, the server frees the lock
+		return ignoreDone(conn.Close())
+	}
+	var got sql.NullInt64
+	// Columns that are TIMESTAMPs are converted by the session's time zone.
+	_, err = conn.ExecContext(ctx, "SET time_zone = '+00:00'")
+	if err == nil {
+		err = conn.QueryRowContext(ctx, "SELECT GET_LOCK("+mysqlLock+", "+mysqlWait+")").Scan(&got)
+	}
+	if err == nil && got.Int64 != 1 {
+		err = errors.New("another process has been migrating this database for " + mysqlWait + " s")
+	}
+	if err != nil {
+		return nil, nil, errors.Join(err, drop())
+	}
+	return conn, func(error) error { return drop() }, nil
+}
+
+func ignoreDone(err error) error {
+	if errors.Is(err, sql.ErrConnDone) {
+		return nil
+	}
+	return err
+}
+
+// mysqlValues asks the server which of the two it is.
+func mysqlValues(ctx context.Context, s Session) (map[string]string, error) {
+	var version string
+	if err := s.QueryRowContext(ctx, "SELECT VERSION()").Scan(&version); err != nil {
+		return nil, err
+	}
+	return mysqlCollation(strings.Contains(version, "MariaDB")), nil
+}
+
+// mysqlCollation is the collation of ids, which compares bytes and does not pad.
+func mysqlCollation(mariaDB bool) map[string]string {
+	if mariaDB {
+		return map[string]string{"COLLATION": "utf8mb4_nopad_bin"}
+	}
+	return map[string]string{"COLLATION": "utf8mb4_0900_bin"}
+}
+
+// classifyMySQL goes by the server's error numbers.
+func classifyMySQL(err error) failure {
+	var e *mysql.MySQLError
+	if errors.Is(err, mysql.ErrInvalidConn) || errors.Is(unsent(err), driver.ErrBadConn) {
+		return failure{kind: Passing}
+	}
+	if !errors.As(err, &e) {
+		return failure{}
+	}
+	switch e.Number {
+	case 1062:
+		return duplicate(mysqlIndex(e.Message))
+	case 1213, 1020, 1317, 1927: // deadlock, changed since read, interrupted, killed
+		return failure{kind: Passing}
+	case 1205, 3572: // waited for a lock for too long, or not at all
+		return failure{kind: Held}
+	case 1053, 1158, 1159, 1160, 1161, 2006, 2013: // shut down, connection lost
+		return failure{kind: Passing, stale: true}
+	case 1290, 1792, 1836: // read-only: what was the primary is a replica now
+		return failure{kind: Passing, stale: true}
+	case 1040, 1203, 1226: // too many connections
+		return failure{kind: Unavailable}
+	}
+	return failure{}
+}
+
+// mysqlIndex is the index in a message such as "Duplicate entry 'a' for key
+// 'RL_EVENT_SLOT_DTL.RL_EVENT_SLOT_DTL_IUX'"; the entry may hold anything.
+func mysqlIndex(message string) string {
+	index, found := afterLast(message, "for key '")
+	if !found {
+		return ""
+	}
+	return strings.TrimSuffix(index, "'")
+}

@@ -1,0 +1,134 @@
+package sqldb
+
+import (
+	"context"
+	"database/sql"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/headgate-rls/headgate/test/testenv"
+)
+
+func TestParse(t *testing.T) {
+	for _, c := range []struct{ url, dialect, shown string }{
+		{"sqlite:slots.db", "sqlite", "sqlite:slots.db"},
+		{"sqlite:/var/lib/slots.db?synchronous=normal", "sqlite", "sqlite:/var/lib/slots.db"},
+		{"sqlite::memory:", "sqlite", "sqlite::memory:"},
+		{"postgres://u:secret@db.example:6432/slots?sslmode=require", "postgres", "postgres://db.example:6432/slots"},
+		{"postgres://u:secret@a.example:6432,b.example:6433/slots", "postgres", "postgres://a.example:6432/slots"},
+		{"postgresql://db.example/slots?user=u&password=secret", "postgres", "postgres://db.example:5432/slots"},
+		{"jdbc:postgresql://db.example:5432/slots?currentSchema=s&ssl=true", "postgres", "postgres://db.example:5432/slots"},
+		{"mysql://u:secret@db.example/slots", "mysql", "mysql://db.example:3306/slots"},
+		{"mariadb://u:secret@[::1]:3307/slots?tls=true", "mysql", "mariadb://[::1]:3307/slots"},
+		{"jdbc:mysql://db.example:3306/slots?user=u&password=secret&useSSL=false", "mysql", "mysql://db.example:3306/slots"},
+		{"jdbc:mariadb://db.example:3306/slots?sslMode=verify-full", "mysql", "mariadb://db.example:3306/slots"},
+	} {
+		d, src, err := parse(Config{URL: c.url})
+		if err != nil || d.Name != c.dialect || src.shown != c.shown {
+			t.Errorf("%s: %+v, %+v, %v; want %s %s", c.url, d, src, err, c.dialect, c.shown)
+		}
+	}
+}
+
+// Errors say what is wrong, and hold no password.
+func TestParseRefuses(t *testing.T) {
+	for _, c := range []struct{ url, want string }{
+		{"", "want a scheme"},
+		{"slots.db", "want a scheme"},
+		{"db2://secret@host/x", `"db2"`},
+		{"jdbc:sqlserver://host;password=secret", `"sqlserver"`},
+		{"sqlite:", "want sqlite:PATH"},
+		{"sqlite:x?synchronous=off", "want full or normal"},
+		{"sqlite:x?mode=ro", `"mode"`},
+		{"postgres://u:se cret@host/x", "cannot be read"},
+		{"postgres:///x?password=secret", "no host"},
+		{"postgres://u:secret@host:99999999/x", "port"},
+		{"postgres://u:secret@host/x?sslmode=maybe", "sslmode"},
+		{"postgres://host/x?sslmode=maybe&password=secret", "sslmode"},
+		{"mysql://u:secret@host:3306", "no database"},
+		{"mysql://u:secret@host:3306/x?useUnicode=true", `"useUnicode"`},
+		{"mysql://u:secret@host:3306/x?tls=secret", `"tls"`},
+	} {
+		_, _, err := parse(Config{URL: c.url})
+		wantError(t, err, "database url", c.want)
+		if strings.Contains(err.Error(), "secret") || strings.Contains(err.Error(), "se cret") {
+			t.Errorf("%s: the error holds the password: %v", c.url, err)
+		}
+	}
+	for _, c := range []Config{{PoolMin: -1}, {PoolMin: 3, PoolMax: 2}} {
+		c.URL = "sqlite::memory:"
+		_, _, err := parse(c)
+		wantError(t, err, "database pool")
+	}
+}
+
+func TestOpenWithoutDirectory(t *testing.T) {
+	_, err := Open(Config{URL: "sqlite:" + filepath.Join(t.TempDir(), "none", "slots.db")})
+	wantError(t, err, "no directory", "none")
+}
+
+// Sessions read what was committed, whatever the server's defaults. Those of PostgreSQL
+// prefer indexes and compile no statement.
+func TestSessions(t *testing.T) {
+	db := mustOpen(t, Config{URL: testenv.SharedDatabase(t, testenv.Postgres).CreateDatabase("session")})
+	if got := one(t, db.Read, "SHOW transaction_isolation"); got != "read committed" {
+		t.Errorf("PostgreSQL: %s", got)
+	}
+	for _, setting := range []string{"enable_seqscan", "jit"} {
+		if got := one(t, db.Read, "SHOW "+setting); got != "off" {
+			t.Errorf("PostgreSQL: %s is %s, want off", setting, got)
+		}
+	}
+	db = mustOpen(t, Config{URL: testenv.SharedDatabase(t, testenv.MariaDB).CreateDatabase("session")})
+	if got := one(t, db.Read, "SELECT @@tx_isolation"); got != "READ-COMMITTED" {
+		t.Errorf("MariaDB: %s", got)
+	}
+	if got := one(t, db.Read, "SELECT @@sql_mode"); !strings.Contains(got, "STRICT_TRANS_TABLES") {
+		t.Errorf("MariaDB: sql_mode %s", got)
+	}
+}
+
+func mustOpen(t testing.TB, c Config) *DB {
+	t.Helper()
+	db, err := Open(c)
+	check(t, err)
+	t.Cleanup(func() { check(t, db.Close()) })
+	return db
+}
+
+// soon is a context that ends when the test should have ended long ago.
+func soon(t testing.TB) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// one reads a single value as text.
+func one(t testing.TB, db *sql.DB, text string) string {
+	t.Helper()
+	var value sql.NullString
+	check(t, db.QueryRowContext(soon(t), text).Scan(&value))
+	return value.String
+}
+
+func check(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func wantError(t testing.TB, err error, parts ...string) {
+	t.Helper()
+	if err == nil {
+		t.Fatalf("no error; want one about %q", parts)
+	}
+	for _, part := range parts {
+		if !strings.Contains(err.Error(), part) {
+			t.Fatalf("error %q says nothing of %q", err, part)
+		}
+	}
+}

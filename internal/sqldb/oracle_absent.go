@@ -1,0 +1,14 @@
+//go:build !godror
+
+package sqldb
+
+import (
+	"database/sql/driver"
+	"errors"
+)
+
+// oracleConnector is there in programs that are built with Oracle's driver.
+func oracleConnector(oracleAddress) (driver.Connector, error) {
+	return nil, errors.New("built without Oracle: build the program with CGO_ENABLED=1 go build -tags godror, " +
+		"and install Oracle Instant Client where it runs")
+}

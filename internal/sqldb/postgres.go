@@ -1,0 +1,195 @@
+package sqldb
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"net"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/stdlib"
+)
+
+// Postgres is PostgreSQL, or a pooler in front of it.
+var Postgres = &Dialect{
+	Name:       "postgres",
+	Now:        "clock_timestamp()",
+	Instant:    func(us int64) any { return time.UnixMicro(us).UTC() },
+	Micros:     postgresMicros,
+	Bound:      func(place string) string { return place + "::timestamptz" },
+	Selected:   plain,
+	schemes:    []string{"postgres", "postgresql"},
+	parse:      parsePostgres,
+	pipeline:   &pipeline{begin: postgresBegin, end: postgresEnd},
+	classify:   classifyPostgres,
+	migrations: postgresMigrations(),
+}
+
+// postgresJDBC are names of the Java driver's parameters, and ours.
+var postgresJDBC = map[string]string{"currentSchema": "search_path", "ApplicationName": "application_name"}
+
+// parsePostgres reads postgres://…, whose parameters are those of libpq and
+// settings of the session.
+func parsePostgres(address string, c Config) (*source, error) {
+	u, err := parseURL(address)
+	if err != nil {
+		return nil, err
+	}
+	parameters := u.Query()
+	for theirs, ours := range postgresJDBC {
+		if parameters.Has(theirs) {
+			parameters.Set(ours, parameters.Get(theirs))
+			parameters.Del(theirs)
+		}
+	}
+	if ssl := parameters.Get("ssl"); ssl == "true" && !parameters.Has("sslmode") {
+		parameters.Set("sslmode", "verify-full")
+	}
+	parameters.Del("ssl")
+	secret := password(u, parameters)
+	u.RawQuery = parameters.Encode()
+	config, err := pgx.ParseConfig(u.String())
+	if err != nil {
+		return nil, scrub(err, secret)
+	}
+	if c.Username != "" {
+		config.User = c.Username
+	}
+	if c.Password != "" {
+		config.Password = c.Password
+	}
+	if config.ConnectTimeout == 0 || config.ConnectTimeout > dialTimeout {
+		config.ConnectTimeout = dialTimeout
+	}
+	if _, ok := config.RuntimeParams["application_name"]; !ok {
+		config.RuntimeParams["application_name"] = "headgate"
+	}
+	connector := newPostgresConnector(config, parameters.Has("default_query_exec_mode"), c.withDefaults().Log)
+	shown := "postgres://" + net.JoinHostPort(config.Host, strconv.Itoa(int(config.Port))) + "/" + config.Database
+	return &source{shown: shown, open: func() (pools, error) {
+		return onePool(connector, c), nil
+	}}, nil
+}
+
+func postgresMicros(src any) (int64, error) {
+	t, ok := src.(time.Time)
+	if !ok {
+		return 0, fmt.Errorf("an instant is %T instead of a time", src)
+	}
+	return t.UnixMicro(), nil
+}
+
+// postgresBegin begins and reads a row in one round trip.
+func postgresBegin(ctx context.Context, conn *sql.Conn, before []Query, last Query, to ...any) (ok, answered bool, err error) {
+	var b pgx.Batch
+	b.Queue("begin")
+	for _, q := range before {
+		b.Queue(q.Text, q.Args...).Exec(func(tag pgconn.CommandTag) error {
+			answered = answered || tag.Select()
+			return nil
+		})
+	}
+	b.Queue(last.Text, last.Args...).Query(func(rows pgx.Rows) error {
+		for rows.Next() {
+			ok = true
+			if err := rows.Scan(to...); err != nil {
+				return err
+			}
+		}
+		return rows.Err()
+	})
+	err = postgresBatch(ctx, conn, &b)
+	return ok, answered, err
+}
+
+// postgresEnd does the rest. After an error the server ignores what follows in
+// the batch, the commit with it.
+func postgresEnd(ctx context.Context, conn *sql.Conn, last []Query) error {
+	var b pgx.Batch
+	for _, q := range last {
+		b.Queue(q.Text, q.Args...)
+	}
+	b.Queue("commit")
+	return postgresBatch(ctx, conn, &b)
+}
+
+func postgresBatch(ctx context.Context, conn *sql.Conn, b *pgx.Batch) error {
+	return conn.Raw(func(driverConn any) error {
+		c, ok := driverConn.(*stdlib.Conn)
+		if !ok {
+			return fmt.Errorf("the connection is %T", driverConn)
+		}
+		return c.Conn().SendBatch(ctx, b).Close()
+	})
+}
+
+// postgresLock is the number of the advisory lock that migrations take; any that
+// nobody else uses will do.
+const postgresLock = "7235403165208571"
+
+func postgresMigrations() migrations {
+	return migrations{
+		begin: func(ctx context.Context, db *sql.DB) (Session, func(error) error, error) {
+			tx, err := db.BeginTx(ctx, nil)
+			if err != nil {
+				return nil, nil, err
+			}
+			if _, err := tx.ExecContext(ctx, "SELECT pg_advisory_xact_lock("+postgresLock+")"); err != nil {
+				return nil, nil, errors.Join(err, finishTx(tx)(err))
+			}
+			return tx, finishTx(tx), nil
+		},
+		printHead: "BEGIN;\nSELECT pg_advisory_xact_lock(" + postgresLock + ");\n",
+		printEnd:  ";",
+		printTail: tail("COMMIT;\n"),
+
+		hasFlyway:     "SELECT 1 WHERE to_regclass('flyway_schema_history') IS NOT NULL",
+		flywayApplied: "SELECT 1 FROM flyway_schema_history WHERE version = '1' AND success",
+		createHistory: "CREATE TABLE IF NOT EXISTS ${HISTORY} (SCRIPT_NM VARCHAR(100) NOT NULL PRIMARY KEY," +
+			" CHECKSUM_TX VARCHAR(64) NOT NULL, APPLIED_TS TIMESTAMPTZ NOT NULL)",
+		addHistory:  "INSERT INTO ${HISTORY} (SCRIPT_NM, CHECKSUM_TX, APPLIED_TS) VALUES ($1, $2, clock_timestamp())",
+		dropHistory: "DELETE FROM ${HISTORY} WHERE SCRIPT_NM = $1",
+	}
+}
+
+// classifyPostgres goes by SQLSTATE, see appendix A of PostgreSQL's manual.
+func classifyPostgres(err error) failure {
+	var e *pgconn.PgError
+	var connect *pgconn.ConnectError
+	switch {
+	case errors.As(err, &e):
+		return classifySQLState(e)
+	case errors.As(err, &connect):
+		return failure{kind: Unavailable}
+	case pgconn.Timeout(err), strings.Contains(err.Error(), "conn closed"), strings.Contains(err.Error(), "closed pool"):
+		return failure{kind: Passing}
+	}
+	return failure{}
+}
+
+func classifySQLState(e *pgconn.PgError) failure {
+	switch class := e.Code[:min(2, len(e.Code))]; {
+	case e.Code == "23505":
+		return duplicate(e.ConstraintName)
+	case e.Code == "40001", e.Code == "40P01": // serialization, deadlock
+		return failure{kind: Passing}
+	case e.Code == "55P03": // lock not available
+		return failure{kind: Held}
+	case e.Code == "25006": // read-only: what was the primary is a replica now
+		return failure{kind: Passing, stale: true}
+	case e.Code == "25P03": // idle in transaction for too long
+		return failure{kind: Passing}
+	case e.Code == "57P01", e.Code == "57P02", class == "08": // shut down, crashed, connection lost
+		return failure{kind: Passing, stale: true}
+	case e.Code == "57P03", class == "53": // starting up, no resources such as connections
+		return failure{kind: Unavailable}
+	case e.Code == "0A000" && strings.Contains(e.Message, "cached plan"): // the schema was migrated meanwhile
+		return failure{kind: Passing}
+	}
+	return failure{}
+}

@@ -1,0 +1,124 @@
+package sqldb
+
+import (
+	"context"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"strings"
+	"sync/atomic"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/stdlib"
+)
+
+// postgresSession are settings of sessions, where those are headgate's own.
+var postgresSession = map[string]string{
+	"default_transaction_isolation":       postgresIsolation,
+	"idle_in_transaction_session_timeout": "10s", // of a process that is frozen, or died without a word
+	// A plan that was made while a table was small would read all of it for ever, until
+	// somebody runs ANALYZE. Every statement has an index that serves it.
+	"enable_seqscan": "off",
+	// That makes the few statements that do read a whole table look very expensive. The
+	// server would compile them, which takes a hundred times as long as they do.
+	"jit": "off",
+}
+
+const postgresIsolation = "read committed"
+
+// A postgresConnector connects to PostgreSQL, or to a pooler such as PgBouncer in
+// front of it. The sessions of a pooler are those of other clients, too: it refuses
+// settings of sessions, and a statement that was prepared in one session is not there
+// in the next. So nothing is set up there, and no statement is prepared.
+type postgresConnector struct {
+	direct, pooled driver.Connector
+	behind         atomic.Bool // a pooler was seen
+	log            *slog.Logger
+}
+
+// newPostgresConnector completes the config, whose URL says itself how statements are
+// sent if ownMode.
+func newPostgresConnector(config *pgx.ConnConfig, ownMode bool, log *slog.Logger) *postgresConnector {
+	pooled := config.Copy()
+	if !ownMode {
+		pooled.DefaultQueryExecMode = pgx.QueryExecModeExec
+	}
+	defaults := maps.Clone(postgresSession)
+	maps.Copy(defaults, config.RuntimeParams) // what the URL says goes before
+	config.RuntimeParams = defaults
+	return &postgresConnector{direct: stdlib.GetConnector(*config), pooled: stdlib.GetConnector(*pooled), log: log}
+}
+
+func (c *postgresConnector) Driver() driver.Driver { return c.direct.Driver() }
+
+func (c *postgresConnector) Connect(ctx context.Context) (driver.Conn, error) {
+	if !c.behind.Load() {
+		conn, err := c.direct.Connect(ctx)
+		behind, err := behindPooler(ctx, conn, err)
+		if err != nil || !behind {
+			return conn, err
+		}
+		if !c.behind.Swap(true) {
+			c.log.Info("a connection pooler is in front of the database; statements are sent without preparing them")
+		}
+	}
+	conn, err := c.pooled.Connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := checkIsolation(ctx, conn); err != nil {
+		return nil, errors.Join(err, conn.Close())
+	}
+	return conn, nil
+}
+
+// behindPooler tells whether a pooler has answered instead of the server: it refuses
+// settings of sessions, or gives connections a number that is not that of the
+// server's process. The connection is closed then, and after an error.
+func behindPooler(ctx context.Context, conn driver.Conn, err error) (bool, error) {
+	if err != nil {
+		return refusesSettings(err), unlessRefused(err)
+	}
+	var pid uint32
+	c := conn.(*stdlib.Conn).Conn()
+	err = c.QueryRow(ctx, "SELECT pg_backend_pid()", pgx.QueryExecModeExec).Scan(&pid)
+	if err == nil && pid == c.PgConn().PID() {
+		return false, nil
+	}
+	_ = conn.Close() // whatever comes of it, the connection is of no use
+	return err == nil, err
+}
+
+func refusesSettings(err error) bool {
+	var e *pgconn.PgError
+	if !errors.As(err, &e) || e.Code != "08P01" { // protocol violation
+		return false
+	}
+	for name := range postgresSession {
+		if strings.Contains(e.Message, name) {
+			return true
+		}
+	}
+	return false
+}
+
+func unlessRefused(err error) error {
+	if refusesSettings(err) {
+		return nil
+	}
+	return err
+}
+
+// checkIsolation makes sure of the isolation that could not be set.
+func checkIsolation(ctx context.Context, conn driver.Conn) error {
+	var is string
+	err := conn.(*stdlib.Conn).Conn().QueryRow(ctx, "SELECT current_setting('default_transaction_isolation')", pgx.QueryExecModeExec).Scan(&is)
+	if err == nil && is != postgresIsolation {
+		err = fmt.Errorf("default_transaction_isolation is %q behind a connection pooler, which does not let headgate set it: "+
+			"set it to %q for headgate's user by ALTER ROLE … SET", is, postgresIsolation)
+	}
+	return err
+}

@@ -1,0 +1,21 @@
+package sqldb
+
+import (
+	"context"
+	"database/sql"
+)
+
+// A Query is a text in the dialect of the database and what its placeholders stand for.
+type Query struct {
+	Text string
+	Args []any
+	Rows int64 // how many rows it must change; 0: any number
+}
+
+// A Session is where statements run: a pool (*sql.DB), one connection of it (*sql.Conn) or a
+// transaction (*sql.Tx).
+type Session interface {
+	ExecContext(ctx context.Context, text string, args ...any) (sql.Result, error)
+	QueryContext(ctx context.Context, text string, args ...any) (*sql.Rows, error)
+	QueryRowContext(ctx context.Context, text string, args ...any) *sql.Row
+}

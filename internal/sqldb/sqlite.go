@@ -1,0 +1,199 @@
+package sqldb
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+
+	"modernc.org/sqlite"
+	sqlite3 "modernc.org/sqlite/lib"
+)
+
+// SQLite is a file, or memory, of this process. One connection writes.
+var SQLite = &Dialect{
+	Name:       "sqlite",
+	Now:        sqliteNow,
+	Instant:    sqliteInstant,
+	Micros:     sqliteMicros,
+	Bound:      plain,
+	Selected:   plain,
+	schemes:    []string{"sqlite"},
+	parse:      parseSQLite,
+	classify:   classifySQLite,
+	migrations: sqliteMigrations(),
+}
+
+// sqliteBusy is how long SQLite waits for other processes, in milliseconds.
+const sqliteBusy = "5000"
+
+// sqliteNow is the present in microseconds; SQLite's clock has milliseconds.
+const sqliteNow = "CAST(ROUND((julianday('now') - 2440587.5) * 86400000) AS INTEGER) * 1000"
+
+// memories numbers the databases in memory of this process.
+var memories atomic.Int64
+
+// parseSQLite reads sqlite:PATH and sqlite::memory:.
+func parseSQLite(address string, c Config) (*source, error) {
+	path, query, _ := strings.Cut(strings.TrimPrefix(address, "sqlite:"), "?")
+	synchronous, err := sqliteSynchronous(query)
+	if err != nil {
+		return nil, err
+	}
+	if path == "" {
+		return nil, errors.New("database url: want sqlite:PATH, or sqlite::memory: for a database that is gone at the end")
+	}
+	parameters := url.Values{
+		"_txlock": {"immediate"}, // a transaction that reads first could not wait for another
+		"_pragma": {"busy_timeout(" + sqliteBusy + ")", "synchronous(" + synchronous + ")"},
+	}
+	s := &source{shown: "sqlite:" + path}
+	s.open = func() (pools, error) {
+		if path == ":memory:" {
+			return openSQLiteMemory(parameters, c)
+		}
+		if info, err := os.Stat(filepath.Dir(path)); err != nil || !info.IsDir() {
+			return pools{}, fmt.Errorf("database url: there is no directory %q for the file %q: make it, or name another file", filepath.Dir(path), path)
+		}
+		if err := writable(path); err != nil {
+			return pools{}, err
+		}
+		parameters.Add("_pragma", "journal_mode(WAL)")
+		return openSQLite((&url.URL{Scheme: "file", Opaque: (&url.URL{Path: path}).EscapedPath()}).String()+"?"+parameters.Encode(), c)
+	}
+	return s, nil
+}
+
+// writable says whether this process may write the file and others beside it. A
+// database elsewhere may come back; one without permissions will not.
+func writable(path string) error {
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o644)
+	if err == nil {
+		err = f.Close()
+	}
+	var where *fs.PathError
+	if errors.As(err, &where) {
+		err = where.Err
+	}
+	if err != nil {
+		return fmt.Errorf("database url: the file %q cannot be written: %w", path, err)
+	}
+	beside, err := os.CreateTemp(filepath.Dir(path), ".headgate-*")
+	if err != nil {
+		return fmt.Errorf("database url: the directory %q cannot be written, and sqlite keeps more files beside %q", filepath.Dir(path), path)
+	}
+	return errors.Join(beside.Close(), os.Remove(beside.Name()))
+}
+
+// sqliteSynchronous reads the only parameter there is.
+func sqliteSynchronous(query string) (string, error) {
+	values, err := url.ParseQuery(query)
+	if err != nil {
+		return "", errors.New("database url: what follows the ? cannot be read")
+	}
+	for name := range values {
+		if name != "synchronous" {
+			return "", fmt.Errorf("database url: sqlite has no parameter %q; want synchronous=full or synchronous=normal", name)
+		}
+	}
+	switch value := values.Get("synchronous"); value {
+	case "", "full":
+		return "full", nil
+	case "normal":
+		return value, nil
+	default:
+		return "", fmt.Errorf("database url: synchronous=%q: want full or normal", value)
+	}
+}
+
+// openSQLiteMemory opens a database of its own in memory. It lives as long as its
+// connections: one is kept.
+func openSQLiteMemory(parameters url.Values, c Config) (pools, error) {
+	parameters.Set("vfs", "memdb")
+	// The slash makes it one database for all connections of the name.
+	p, err := openSQLite(fmt.Sprintf("file:/headgate-%d?%s", memories.Add(1), parameters.Encode()), c)
+	if err != nil {
+		return p, err
+	}
+	keep, err := p.write.Conn(context.Background())
+	if err != nil {
+		return pools{}, errors.Join(err, p.write.Close(), p.read.Close())
+	}
+	p.write.SetMaxOpenConns(2) // one of them is kept
+	p.release = keep.Close
+	return p, nil
+}
+
+// openSQLite makes one connection for writing, so that writers of this process
+// queue instead of trying again and again, and others for reading.
+func openSQLite(dsn string, c Config) (pools, error) {
+	connector, err := sqlite.NewConnector(dsn)
+	if err != nil {
+		return pools{}, fmt.Errorf("database url: %w", err)
+	}
+	write := newPool(connector, c)
+	write.SetMaxOpenConns(1)
+	return pools{read: newPool(connector, c), write: write}, nil
+}
+
+func sqliteInstant(us int64) any { return us }
+
+func sqliteMicros(src any) (int64, error) {
+	us, ok := src.(int64)
+	if !ok {
+		return 0, fmt.Errorf("an instant is %T instead of an integer", src)
+	}
+	return us, nil
+}
+
+func sqliteMigrations() migrations {
+	return migrations{
+		begin: func(ctx context.Context, db *sql.DB) (Session, func(error) error, error) {
+			tx, err := db.BeginTx(ctx, nil) // at once the only one that writes
+			if err != nil {
+				return nil, nil, err
+			}
+			return tx, finishTx(tx), nil
+		},
+		printHead: "BEGIN IMMEDIATE;\n",
+		printEnd:  ";",
+		printTail: tail("COMMIT;\n"),
+
+		hasFlyway:     "SELECT 1 FROM sqlite_master WHERE type = 'table' AND lower(name) = 'flyway_schema_history'",
+		flywayApplied: "SELECT 1 FROM flyway_schema_history WHERE version = '1' AND success = 1",
+		createHistory: "CREATE TABLE IF NOT EXISTS ${HISTORY} (SCRIPT_NM TEXT NOT NULL PRIMARY KEY, CHECKSUM_TX TEXT NOT NULL, APPLIED_TS INTEGER NOT NULL)",
+		addHistory:    "INSERT INTO ${HISTORY} (SCRIPT_NM, CHECKSUM_TX, APPLIED_TS) VALUES (?1, ?2, " + sqliteNow + ")",
+		dropHistory:   "DELETE FROM ${HISTORY} WHERE SCRIPT_NM = ?1",
+	}
+}
+
+// classifySQLite goes by the result codes of sqlite.org/rescode.html.
+func classifySQLite(err error) failure {
+	var e *sqlite.Error
+	if !errors.As(err, &e) {
+		return failure{}
+	}
+	switch e.Code() & 0xff {
+	case sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_INTERRUPT:
+		return failure{kind: Passing}
+	case sqlite3.SQLITE_CANTOPEN:
+		return failure{kind: Unavailable}
+	case sqlite3.SQLITE_CONSTRAINT:
+		return duplicate(sqliteIndex(e.Error()))
+	}
+	return failure{}
+}
+
+// sqliteIndex is the column that a message such as "UNIQUE constraint failed:
+// RL_EVENT_SLOT_DTL.EVENT_ID" is about.
+func sqliteIndex(message string) string {
+	columns, _ := afterLast(message, "constraint failed: ")
+	column, _, _ := strings.Cut(columns, " ")
+	return column
+}

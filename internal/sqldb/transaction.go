@@ -1,0 +1,139 @@
+package sqldb
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"time"
+)
+
+// A Tx is a transaction. Where the driver can send several statements together it is
+// pipelined: what runs first goes along with the beginning and what runs last with the commit,
+// which makes two round trips of it. It may be used from one goroutine at a time, and ends with
+// Commit or Rollback.
+type Tx struct {
+	db *DB
+	tx *sql.Tx // not pipelined
+
+	conn  *sql.Conn // pipelined; nil once the transaction has ended
+	begun bool
+}
+
+// Begin returns a transaction. It runs at the isolation of the session: READ COMMITTED, or
+// serially.
+func (db *DB) Begin(ctx context.Context, op string) (*Tx, error) {
+	if db.Dialect.pipeline != nil {
+		conn, err := db.Write.Conn(ctx)
+		if err != nil {
+			return nil, db.Fail(ctx, op, err)
+		}
+		return &Tx{db: db, conn: conn}, nil
+	}
+	tx, err := db.Write.BeginTx(ctx, nil)
+	if err != nil {
+		return nil, db.Fail(ctx, op, err)
+	}
+	return &Tx{db: db, tx: tx}, nil
+}
+
+// Pipelined tells whether statements are sent together.
+func (t *Tx) Pipelined() bool { return t.tx == nil }
+
+// Row runs some statements and then a query for at most one row; ok is false if the query returns
+// no row. If statements that were sent together fail, answered reports whether the first of them
+// that returns rows had returned them. If a statement that was sent alone fails, it is true.
+func (t *Tx) Row(ctx context.Context, op string, before []Query, last Query, to ...any) (ok, answered bool, err error) {
+	if t.tx == nil && t.conn != nil && !t.begun {
+		t.begun = true
+		ok, answered, err = t.db.Dialect.pipeline.begin(ctx, t.conn, before, last, to...)
+		return ok, answered, t.db.Fail(ctx, op, err)
+	}
+	if err := t.Change(ctx, op, before...); err != nil {
+		return false, true, err
+	}
+	on, err := t.Session(ctx, op)
+	if err != nil {
+		return false, true, err
+	}
+	ok, err = t.db.Row(ctx, on, op, last, to...)
+	return ok, true, err
+}
+
+// Change runs statements one by one. Each must change as many rows as it says.
+func (t *Tx) Change(ctx context.Context, op string, queries ...Query) error {
+	on, err := t.Session(ctx, op)
+	for _, q := range queries {
+		if err == nil {
+			_, err = t.db.Change(ctx, on, op, q)
+		}
+	}
+	return err
+}
+
+// Session is where to run single statements. It begins the transaction if nothing has.
+func (t *Tx) Session(ctx context.Context, op string) (Session, error) {
+	switch {
+	case t.tx != nil:
+		return t.tx, nil
+	case t.conn == nil:
+		return nil, t.db.Fail(ctx, op, sql.ErrTxDone)
+	case !t.begun:
+		t.begun = true
+		if _, err := t.conn.ExecContext(ctx, "BEGIN"); err != nil {
+			return nil, t.db.Fail(ctx, "begin a transaction", err)
+		}
+	}
+	return t.conn, nil
+}
+
+// Commit runs the last statements and, if none of them fails, commits. Pipelined, nobody looks
+// how many rows they change. After an error of the commit it is unknown whether it took effect.
+func (t *Tx) Commit(ctx context.Context, op string, last ...Query) error {
+	if t.tx != nil {
+		if err := t.Change(ctx, op, last...); err != nil {
+			t.Rollback()
+			return err
+		}
+		return t.db.Fail(ctx, op, t.tx.Commit())
+	}
+	if t.conn == nil {
+		return t.db.Fail(ctx, op, sql.ErrTxDone)
+	}
+	if err := t.db.Fail(ctx, op, t.db.Dialect.pipeline.end(ctx, t.conn, last)); err != nil {
+		t.Rollback()
+		return err
+	}
+	t.release()
+	return nil
+}
+
+// rollbackWithin bounds a rollback. If it takes longer the connection is closed,
+// and the database ends the transaction.
+const rollbackWithin = 5 * time.Second
+
+// Rollback ends the transaction without a trace. After its end it does nothing. A transaction
+// that cannot be rolled back has lost its connection, and the database ends it.
+func (t *Tx) Rollback() {
+	if t.tx != nil {
+		_ = t.tx.Rollback()
+		return
+	}
+	if t.conn == nil {
+		return
+	}
+	if t.begun {
+		ctx, cancel := context.WithTimeout(context.Background(), rollbackWithin)
+		defer cancel()
+		if _, err := t.conn.ExecContext(ctx, "ROLLBACK"); err != nil {
+			// Nobody must find it with a transaction open.
+			_ = t.conn.Raw(func(any) error { return driver.ErrBadConn })
+		}
+	}
+	t.release()
+}
+
+// release gives the connection back.
+func (t *Tx) release() {
+	_ = t.conn.Close()
+	t.conn = nil
+}

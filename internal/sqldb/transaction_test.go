@@ -1,0 +1,119 @@
+package sqldb
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+	"testing"
+
+	"github.com/headgate-rls/headgate/test/testenv"
+)
+
+// eachWithTable runs a test on every kind of database that can be had, in which the table T has
+// a key N and one row, 1.
+func eachWithTable(t *testing.T, test func(t *testing.T, db *DB)) {
+	t.Helper()
+	for name, url := range map[string]func(t *testing.T) string{
+		"sqlite":   func(t *testing.T) string { return "sqlite:" + filepath.Join(t.TempDir(), "t.db") },
+		"postgres": func(t *testing.T) string { return testenv.SharedDatabase(t, testenv.Postgres).CreateDatabase("tx") },
+		"mariadb":  func(t *testing.T) string { return testenv.SharedDatabase(t, testenv.MariaDB).CreateDatabase("tx") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			db := mustOpen(t, Config{URL: url(t)})
+			for _, text := range []string{"CREATE TABLE T (N INTEGER PRIMARY KEY)", "INSERT INTO T VALUES (1)"} {
+				_, err := db.Change(soon(t), db.Write, "make T", Query{Text: text})
+				check(t, err)
+			}
+			test(t, db)
+		})
+	}
+}
+
+// numbers is how many rows T has.
+func numbers(t *testing.T, db *DB) string {
+	t.Helper()
+	return one(t, db.Read, "SELECT COUNT(*) FROM T")
+}
+
+var (
+	insert2 = Query{Text: "INSERT INTO T VALUES (2)", Rows: 1}
+	insert1 = Query{Text: "INSERT INTO T VALUES (1)", Rows: 1}
+	count   = Query{Text: "SELECT COUNT(*) FROM T"}
+)
+
+// What runs first and what runs last is one transaction.
+func TestTransactionCommits(t *testing.T) {
+	eachWithTable(t, func(t *testing.T, db *DB) {
+		tx, err := db.Begin(soon(t), "begin")
+		check(t, err)
+		var n int64
+		ok, _, err := tx.Row(soon(t), "count", []Query{insert2}, count, &n)
+		if !ok || err != nil || n != 2 {
+			t.Fatalf("%d rows inside, %v, %v", n, ok, err)
+		}
+		if got := numbers(t, db); got != "1" {
+			t.Errorf("others see %s rows before the commit", got)
+		}
+		check(t, tx.Commit(soon(t), "commit", Query{Text: "INSERT INTO T VALUES (3)"}))
+		tx.Rollback()
+		if got := numbers(t, db); got != "3" {
+			t.Errorf("%s rows after the commit", got)
+		}
+	})
+}
+
+// If the last statements fail nothing of the transaction stays, and the connection is given back.
+func TestTransactionThatFailsLeavesNothing(t *testing.T) {
+	eachWithTable(t, func(t *testing.T, db *DB) {
+		tx, err := db.Begin(soon(t), "begin")
+		check(t, err)
+		check(t, tx.Change(soon(t), "insert", insert2))
+		err = tx.Commit(soon(t), "insert again", Query{Text: "INSERT INTO T VALUES (4)"}, insert1)
+		var e *Error
+		if !errors.As(err, &e) || e.Kind != Duplicate || e.Index == "" {
+			t.Errorf("a duplicate gave %+v", err)
+		}
+		if got := numbers(t, db); got != "1" {
+			t.Errorf("%s rows stay", got)
+		}
+		if n := db.Write.Stats().InUse; n != 0 {
+			t.Errorf("%d connections are in use", n)
+		}
+		if err := tx.Change(soon(t), "after the end", insert2); err == nil {
+			t.Error("a statement after the end")
+		}
+	})
+}
+
+// An error says whether it came before the first rows, where statements are sent together.
+func TestTransactionTellsWhatAnswered(t *testing.T) {
+	eachWithTable(t, func(t *testing.T, db *DB) {
+		for _, c := range []struct {
+			before   []Query
+			answered bool
+		}{{[]Query{insert1, count}, false}, {[]Query{count, insert1}, true}} {
+			tx, err := db.Begin(soon(t), "begin")
+			check(t, err)
+			var n int64
+			_, answered, err := tx.Row(soon(t), "read", c.before, count, &n)
+			if want := c.answered || !tx.Pipelined(); err == nil || answered != want {
+				t.Errorf("%v: answered %v, want %v (%v)", c.before, answered, want, err)
+			}
+			tx.Rollback()
+		}
+	})
+}
+
+// A caller that gives up gets its own error.
+func TestTransactionOfACallerThatHasGone(t *testing.T) {
+	eachWithTable(t, func(t *testing.T, db *DB) {
+		tx, err := db.Begin(soon(t), "begin")
+		check(t, err)
+		defer tx.Rollback()
+		ctx, cancel := context.WithCancel(soon(t))
+		cancel()
+		if err := tx.Change(ctx, "insert", insert2); !errors.Is(err, context.Canceled) {
+			t.Errorf("%v", err)
+		}
+	})
+}

@@ -1,0 +1,176 @@
+package telemetry
+
+import (
+	"sync"
+	"sync/atomic"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// Series whose labels name rules are bounded, and go when their rule does.
+const (
+	// maxRules bounds the labels that come from rules; the rest is counted under
+	// rule "(other)".
+	maxRules = 10_000
+	// maxValues bounds the labels with values that clients choose, which rules
+	// with detailed_metric and value_to_metric have; the rest is counted under
+	// the rule's own label. They take nothing from maxRules.
+	maxValues = 10_000
+	// maxRuleValues bounds those of one rule.
+	maxRuleValues = maxValues / 2
+
+	otherRule = "(other)"
+)
+
+// A ruleKey names a rule in labels.
+type ruleKey struct{ domain, rule string }
+
+func (k ruleKey) of() ruleKey { return k }
+
+// ofRule are labels of any kind that belong to a rule.
+type ofRule interface{ of() ruleKey }
+
+// A budget bounds a number of series.
+type budget struct {
+	most int64
+	used atomic.Int64
+}
+
+func (b *budget) take() bool {
+	if b.used.Add(1) <= b.most {
+		return true
+	}
+	b.used.Add(-1)
+	return false
+}
+
+func giveBack(budgets []*budget) {
+	for _, b := range budgets {
+		b.used.Add(-1)
+	}
+}
+
+// A series is what is kept under some labels.
+type series struct {
+	counters any
+	budgets  []*budget
+	drop     func()
+}
+
+// A keeper keeps what counts under labels of rules.
+type keeper struct {
+	known          sync.Map // *series by ofRule
+	static, values budget   // of labels that rules name, and of those that requests do
+
+	mu sync.Mutex // held by who adds or drops
+}
+
+// kept returns what is kept under labels, nil if there is nothing.
+func (k *keeper) kept(labels ofRule) any {
+	if s, ok := k.known.Load(labels); ok {
+		return s.(*series).counters
+	}
+	return nil
+}
+
+// keep keeps what make returns under labels, within budgets. It returns what is
+// kept, or nil if there is no room.
+func (k *keeper) keep(labels ofRule, make func() (counters any, drop func()), budgets ...*budget) any {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if old := k.kept(labels); old != nil {
+		return old
+	}
+	for i, b := range budgets {
+		if !b.take() {
+			giveBack(budgets[:i])
+			return nil
+		}
+	}
+	s := &series{budgets: budgets}
+	s.counters, s.drop = make()
+	k.known.Store(labels, s)
+	return s.counters
+}
+
+// dropGone drops the series of rules that are not wanted any more. Calls that
+// began before still count for them, which no scrape shows.
+func (k *keeper) dropGone(wanted func(labels ofRule) bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.known.Range(func(labels, kept any) bool {
+		if !wanted(labels.(ofRule)) {
+			k.known.Delete(labels)
+			s := kept.(*series)
+			s.drop()
+			giveBack(s.budgets)
+		}
+		return true
+	})
+}
+
+// static returns what is kept under labels that come from rules, made when first
+// asked for. Beyond maxRules of them, what is kept under other.
+func static[L ofRule, T any](k *keeper, labels, other L, make func(L) (T, func())) T {
+	if c := k.kept(labels); c != nil {
+		return c.(T)
+	}
+	c := k.keep(labels, func() (any, func()) { return make(labels) }, &k.static)
+	if c == nil {
+		if c = k.kept(other); c == nil {
+			c = k.keep(other, func() (any, func()) { return make(other) })
+		}
+	}
+	return c.(T)
+}
+
+// A lazyCounter becomes a series when it is first counted up, so that a rule
+// has no series for what never happened to it.
+type lazyCounter struct {
+	vec    *prometheus.CounterVec
+	labels [3]string
+
+	mu   sync.Mutex
+	gone bool
+	c    atomic.Pointer[prometheus.Counter]
+}
+
+// started returns a counter that is a series from the start, at 0: what is to
+// raise an alarm the first time must have been there before.
+func started(vec *prometheus.CounterVec, labels ...string) *lazyCounter {
+	c := &lazyCounter{vec: vec, labels: [3]string(labels)}
+	c.make()
+	return c
+}
+
+// Inc implements [ratelimit.Counter].
+func (l *lazyCounter) Inc() {
+	c := l.c.Load()
+	if c == nil {
+		c = l.make()
+	}
+	(*c).Inc()
+}
+
+func (l *lazyCounter) make() *prometheus.Counter {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if c := l.c.Load(); c != nil {
+		return c
+	}
+	var c prometheus.Counter
+	if l.gone {
+		c = prometheus.NewCounter(prometheus.CounterOpts{Name: "gone"}) // which nobody sees
+	} else {
+		c = l.vec.WithLabelValues(l.labels[:]...)
+	}
+	l.c.Store(&c)
+	return &c
+}
+
+func (l *lazyCounter) drop() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.gone = true
+	l.vec.DeleteLabelValues(l.labels[:]...)
+}

@@ -1,0 +1,108 @@
+package unary
+
+import "time"
+
+// trimAfter is how long a connection is quiet before it drops its buffers.
+const trimAfter = 5 * time.Second
+
+// check ends what has taken too long.
+func (c *conn) check(now time.Time) {
+	c.checkTimeouts(now)
+	c.w.flushLater()
+}
+
+func (c *conn) checkTimeouts(now time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.now = now
+	if reason := c.overdue(); reason != "" {
+		c.counters.timeouts.Add(1)
+		c.close(reason)
+	}
+	if c.state == stateHalfClosed && now.After(c.w.closeBy) {
+		c.close("")
+	}
+	if c.state < stateClosing {
+		c.streams.check()
+		c.answers.recheckWaiting()
+		c.checkAge()
+		c.drain.check()
+		c.checkAlive()
+	}
+	c.streams.sent.prune(now)
+	c.streams.count()
+}
+
+// overdue tells what the client has not done in time.
+func (c *conn) overdue() string {
+	conf := &c.conf
+	past := func(since time.Time, limit time.Duration) bool { return c.now.Sub(since) > limit }
+	switch {
+	case c.state == stateClosed || c.state == stateHalfClosed && !c.w.writing:
+		return ""
+	case c.w.blockedFor() > conf.WriteTimeout:
+		return "the client does not read"
+	case !c.reading.Load() && c.settled:
+		return "" // it is us who are busy
+	case !c.settled && past(c.made, conf.ReadTimeout):
+		return "no HTTP/2 preface and SETTINGS in time"
+	case !c.reader.partialSince.IsZero() && past(c.reader.partialSince, conf.ReadTimeout):
+		return "a frame or header block was not completed in time"
+	case !c.pingAt.IsZero() && past(c.pingAt, conf.KeepaliveTimeout):
+		return "no answer to a keepalive ping"
+	case !c.drain.begun.IsZero() && past(c.drain.begun, conf.Grace):
+		return "calls were still open when the grace period of the drain ended"
+	}
+	return ""
+}
+
+// checkAge drains a connection that is old or has nothing to do.
+func (c *conn) checkAge() {
+	switch {
+	case c.lifetime > 0 && c.now.Sub(c.made) > c.lifetime,
+		c.conf.IdleTimeout > 0 && c.streams.active == 0 && c.now.Sub(c.lastCall) > c.conf.IdleTimeout:
+		c.drain.start()
+	}
+}
+
+// checkAlive pings a client that is quiet, and drops buffers that it does not use.
+func (c *conn) checkAlive() {
+	if !c.reading.Load() || !c.settled {
+		return
+	}
+	quiet := c.now.Sub(c.lastRead)
+	if every := c.conf.KeepaliveInterval; every > 0 && quiet > every && c.pingAt.IsZero() {
+		c.pingAt = c.now
+		c.w.ping(0, alivePing)
+	}
+	if quiet > trimAfter && c.untrimmed && !c.trimming {
+		c.trimming = true
+		if err := c.nc.SetReadDeadline(time.Unix(1, 0)); err != nil {
+			c.close("read deadline: " + err.Error())
+		}
+	}
+}
+
+// shutdown begins to drain the connection.
+func (c *conn) shutdown() {
+	c.mu.Lock()
+	c.now = time.Now()
+	c.drain.start()
+	c.mu.Unlock()
+	c.w.flushLater()
+}
+
+// relieve gives up the requests that are not complete. A connection whose answers
+// alone are more than its share is closed: its client does not read them.
+func (c *conn) relieve() {
+	c.mu.Lock()
+	c.streams.refuseIncomplete()
+	if int64(c.streams.answerBytes+c.w.unread()) > c.pool.fairShare()/2 {
+		c.counters.timeouts.Add(1)
+		c.abusive = true
+		c.close("its answers wait while memory is short")
+	}
+	c.streams.count()
+	c.mu.Unlock()
+	c.w.flushLater()
+}

@@ -1,0 +1,34 @@
+// Package unary is a small gRPC server for short unary calls: bytes in,
+// messages out.
+//
+// It serves one thing and serves it cheaply: many small calls in flight on few
+// HTTP/2 connections, as a proxy sends them. Each connection has one goroutine
+// that reads whatever has arrived, hands all complete calls to their handler as
+// one slice, and sends all answers with one write. There is no goroutine, no
+// timer and in the steady state no allocation per call.
+//
+// A handler that needs no I/O answers in that goroutine ([Handler.Inline]); one
+// that does gets a goroutine of a bounded pool ([Handler.Serve]) while the
+// connection reads on.
+//
+// The server knows gRPC's unary calls and the part of HTTP/2 that they need:
+// no server push, no streaming in either direction, no priorities, no
+// compression of answers. Everything that a client can send is bounded, in
+// number, in bytes and in time; see [Config] for the bounds. A client that
+// exceeds them loses its connection and does not disturb others.
+//
+// The files are layers: each uses only those below it.
+//
+//	server.go                          listeners, connections, shutdown
+//	watcher.go, check.go               what ends by time or for lack of memory
+//	conn.go                            the read loop, and the parts of a connection:
+//	  read.go                            frames
+//	  requests.go, answers.go            the way of a call
+//	  streams.go                         open streams, their memory, patience with the client
+//	  drain.go                           ending without losing a call
+//	  write.go                           what is sent
+//	  link.go                            the socket, the state and the mutex, which all parts share
+//	workers.go, queue.go, job.go       the pool that runs Serve
+//	memory.go, budget.go, undo.go      the bounds
+//	request.go, encoder.go, frame.go   bytes
+package unary

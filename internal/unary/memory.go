@@ -1,0 +1,77 @@
+package unary
+
+import "sync/atomic"
+
+// What a connection keeps in memory for its client is counted: open streams,
+// requests, answers that wait, and buffers.
+//
+// Below Config.MaxBuffered every connection gets what it asks for. Above it a
+// connection gets no more than its fair share, so that no client can use up what
+// others need, and the largest connections lose the requests that they have not
+// completed.
+
+const (
+	// streamCost is what an open stream counts, in bytes: itself and the buffers
+	// for a request and an answer of ordinary size.
+	streamCost = 2*maxKeptBuffer + 1<<10
+	// reserve is what each connection is always granted, in bytes.
+	reserve = 32 << 10
+	// countAfter is how many bytes a connection may keep that the pool does not
+	// know of.
+	countAfter = 64 << 10
+)
+
+// A memoryPool is the memory of all connections together.
+type memoryPool struct {
+	limit       int64
+	used        atomic.Int64  // bytes, of all that connections keep
+	requests    atomic.Int64  // bytes of requests, of which the first 2 KiB of each do not count
+	connections atomic.Int64  // that are open
+	exhausted   chan struct{} // signals that the limit is reached
+}
+
+func newMemoryPool(limit int) *memoryPool {
+	return &memoryPool{limit: int64(limit), exhausted: make(chan struct{}, 1)}
+}
+
+// fairShare is how many bytes each connection may keep when all together keep too
+// many.
+func (p *memoryPool) fairShare() int64 {
+	return max(reserve, p.limit/max(p.connections.Load(), 1))
+}
+
+// A memoryAccount is what the pool knows of one connection. Its connection's mutex
+// guards it, but for counted.
+type memoryAccount struct {
+	pool     *memoryPool
+	counted  atomic.Int64
+	requests int
+}
+
+// set tells the pool how many bytes the connection keeps, and how many of them are
+// requests.
+func (a *memoryAccount) set(total, requests int) {
+	if d := int64(total) - a.counted.Load(); d != 0 {
+		a.pool.used.Add(d)
+		a.counted.Store(int64(total))
+	}
+	if d := requests - a.requests; d != 0 {
+		a.pool.requests.Add(int64(d))
+		a.requests = requests
+	}
+}
+
+// grants tells whether the connection may keep that many bytes.
+func (a *memoryAccount) grants(total int) bool {
+	if a.pool.used.Load()+a.unknown(total) <= a.pool.limit {
+		return true
+	}
+	select {
+	case a.pool.exhausted <- struct{}{}:
+	default: // it is known already
+	}
+	return int64(total) <= a.pool.fairShare()
+}
+
+// unknown is how many of that many bytes the pool does not know of.
+func (a *memoryAccount) unknown(total int) int64 { return int64(total) - a.counted.Load() }

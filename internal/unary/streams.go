@@ -1,0 +1,305 @@
+package unary
+
+import (
+	"time"
+
+	"golang.org/x/net/http2"
+)
+
+// streams are the open streams of a connection, the memory that they take, and
+// the patience that there is with their client. The connection's mutex guards
+// them.
+type streams struct {
+	*link
+	w *writer
+
+	open       map[uint32]*stream
+	closed     closedStreams
+	sent       sentAnswers
+	incomplete int   // streams whose request has not ended
+	active     int   // streams whose memory is in use, closed ones among them
+	sendWindow int64 // the send window of a new stream
+	recheck    bool  // answers that wait must be looked at: a window has grown, or a call is closed
+	checkAt    time.Time
+
+	account      memoryAccount
+	requestBytes int // of requests, that count against Config.MaxHeld
+	answerBytes  int // of answers that wait
+	readBytes    int // of read buffers
+
+	patience, settingsPatience budget
+}
+
+func (s *streams) init(l *link, w *writer) {
+	s.link, s.w = l, w
+	s.open = make(map[uint32]*stream)
+	s.sendWindow = defaultWindow
+	s.account.pool = l.pool
+	s.patience = newBudget(patience, patiencePerSec, l.now)
+	s.settingsPatience = newBudget(settingsPatience, settingsPatiencePerSec, l.now)
+}
+
+// pay takes points from the patience, and closes the connection when none is left.
+func (s *streams) pay(points int) { s.payFrom(&s.patience, points) }
+
+func (s *streams) payFrom(b *budget, points int) {
+	if !b.pay(points, s.now) && s.state < stateClosing {
+		s.counters.floods.Add(1)
+		s.abusive = true
+		s.w.fail(http2.ErrCodeEnhanceYourCalm, "too many frames that lead to nothing")
+	}
+}
+
+// add opens a stream.
+func (s *streams) add(id uint32, q *request) *stream {
+	st := newStream(id, q.h)
+	s.open[id] = st
+	s.active++
+	s.incomplete++
+	st.since = s.now
+	st.declared, st.received = q.length, 0
+	st.recvWindow, st.sendWindow = defaultWindow, s.sendWindow
+	return st
+}
+
+// requestEnds notes that the client has sent all of a request.
+func (s *streams) requestEnds(st *stream) {
+	if !st.ended {
+		st.ended = true
+		s.incomplete--
+	}
+}
+
+// turnAway refuses a stream so that the client knows that it may try it again.
+func (s *streams) turnAway(id uint32) {
+	s.callCount.refused++
+	s.logEvent(tooManyCalls, 1, "")
+	s.w.reset(id, http2.ErrCodeRefusedStream)
+	s.closed.add(id, true)
+}
+
+// countFailure counts a call that is answered with an error.
+func (s *streams) countFailure(status *Status) {
+	code := status.Code
+	if code >= numCodes {
+		code = unknown
+	}
+	s.callCount.failed++
+	s.counters.failures[code].Add(1)
+}
+
+// refuse answers a call that does not reach its handler, also before its request
+// has ended.
+func (s *streams) refuse(st *stream, status *Status) {
+	kind := callFailed
+	if status == errMemory {
+		kind = tooMuchMemory
+	}
+	s.failWith(st, kind, 200, status)
+	if !st.ended { // as HTTP has it: no fault, but do not send the rest
+		s.w.reset(st.id, http2.ErrCodeNo)
+	}
+	s.drop(st, !st.ended)
+}
+
+// failWith queues the answer of a call that does not reach its handler.
+func (s *streams) failWith(st *stream, kind eventKind, httpStatus int, status *Status) {
+	s.countFailure(status)
+	s.logEvent(kind, 1, status.Message)
+	s.w.failure(st.id, httpStatus, status)
+}
+
+// resetStream ends a stream for a fault of the client's that costs it no patience.
+func (s *streams) resetStream(st *stream, code http2.ErrCode) {
+	s.w.reset(st.id, code)
+	s.drop(st, true)
+}
+
+// streamError ends a stream for a fault of the client's.
+func (s *streams) streamError(id uint32, code http2.ErrCode) {
+	s.pay(costStreamError)
+	s.w.reset(id, code)
+	if st := s.open[id]; st != nil {
+		s.drop(st, true)
+		return
+	}
+	if known, _ := s.closed.find(id); !known {
+		s.closed.add(id, true)
+	}
+}
+
+// cancel ends a call that the client has reset.
+func (s *streams) cancel(id uint32) {
+	st := s.open[id]
+	if st == nil {
+		s.pay(costUseless)
+		if undo := s.sent.take(id); undo != nil {
+			s.callUndo(undo)
+		}
+		return
+	}
+	if !st.handed { // the handler's work has its own bounds
+		s.pay(costReset)
+	}
+	s.callCount.cancelled++
+	s.drop(st, false)
+}
+
+// answered closes a stream whose answer is queued.
+func (s *streams) answered(st *stream) {
+	if undo := st.call.Undo; undo != nil {
+		s.sent.add(st.id, st.call.UndoSize, undo, s.now)
+		st.call.Undo = nil
+	}
+	s.patience.refill(answerCredit)
+	s.drop(st, false)
+}
+
+// drop takes a stream out of the table. cut tells that we cut it off while the
+// client may still send.
+func (s *streams) drop(st *stream, cut bool) {
+	if st.closed {
+		return
+	}
+	st.closed = true
+	if !st.ended {
+		s.incomplete--
+	}
+	delete(s.open, st.id)
+	s.closed.add(st.id, cut)
+	if st.ready || st.handed || st.waiting {
+		// Someone still has it, and releases it when its turn comes.
+		st.call.cancelled.Store(true)
+		s.recheck = s.recheck || st.waiting
+		return
+	}
+	s.release(st)
+}
+
+// abandon ends a call that nobody waits for.
+func (s *streams) abandon(st *stream) {
+	if st.closed {
+		s.release(st)
+	} else {
+		s.drop(st, true)
+	}
+}
+
+// release gives a stream's memory back. Until then it counts as active, so that
+// calls that are cancelled cannot pile up in a handler.
+func (s *streams) release(st *stream) {
+	s.active--
+	s.requestBytes -= st.counted
+	if undo := st.call.Undo; undo != nil { // the answer was not sent
+		s.callUndo(undo)
+	}
+	st.recycle()
+}
+
+var errMemory = &Status{ResourceExhausted, "too many bytes of requests in flight"}
+
+// memory is how many bytes the connection keeps.
+func (s *streams) memory() int {
+	calls := s.requestBytes + s.active*streamCost
+	if s.state == stateClosed { // the rest goes with the connection
+		return calls
+	}
+	return calls + s.readBytes + s.w.memory() + s.answerBytes + s.sent.bytes
+}
+
+// count tells the server how much memory the connection keeps, and what it has
+// counted of calls.
+func (s *streams) count() {
+	s.counters.add(&s.callCount)
+	s.account.set(s.memory(), s.requestBytes)
+}
+
+// room tells whether the connection may keep n more bytes.
+func (s *streams) room(n int) bool {
+	total := s.memory() + n
+	if !s.account.grants(total) {
+		return false
+	}
+	if s.account.unknown(total) > countAfter {
+		s.account.set(s.memory(), s.requestBytes)
+	}
+	return true
+}
+
+// reserve accounts for n more bytes of a request. What a stream counts covers
+// those of an ordinary one, so that a few large requests do not shut out small
+// ones.
+func (s *streams) reserve(st *stream, n int) *Status {
+	st.size += n
+	more := max(0, st.size-maxKeptBuffer) - st.counted
+	if more <= 0 {
+		return nil
+	}
+	if s.requestBytes+more > s.conf.MaxHeld || !s.room(more) {
+		return errMemory
+	}
+	st.counted += more
+	s.requestBytes += more
+	return nil
+}
+
+// dropRequest gives back what a request takes whose answer waits.
+func (s *streams) dropRequest(st *stream) {
+	s.requestBytes -= st.counted
+	st.counted, st.size = 0, 0
+	st.body, st.plain, st.call.Message = kept(st.body), nil, nil
+	st.call.Reply = kept(st.call.Reply) // st.answer has it
+}
+
+// refuseIncomplete gives up the requests that are not complete.
+func (s *streams) refuseIncomplete() {
+	if s.incomplete == 0 {
+		return // a walk over streams whose answers wait would be of no use
+	}
+	for _, st := range s.open {
+		if !st.ended {
+			s.refuse(st, errMemory)
+		}
+	}
+}
+
+// checkLater sees to it that a stream of which something is expected is checked
+// in time.
+func (s *streams) checkLater() {
+	at := s.now.Add(min(s.conf.ReadTimeout, s.conf.WriteTimeout))
+	if s.checkAt.IsZero() || at.Before(s.checkAt) {
+		s.checkAt = at
+	}
+}
+
+var errSlow = &Status{DeadlineExceeded, "the request did not arrive in time"}
+
+// check ends requests that do not arrive and answers that the client gives no
+// window for.
+func (s *streams) check() {
+	if s.checkAt.IsZero() || s.now.Before(s.checkAt) {
+		return
+	}
+	s.checkAt = time.Time{}
+	for _, st := range s.open {
+		switch {
+		case !st.ended && s.now.Sub(st.since) > s.conf.ReadTimeout:
+			s.counters.timeouts.Add(1)
+			s.refuse(st, errSlow)
+		case st.waiting && s.now.Sub(st.since) > s.conf.WriteTimeout:
+			s.counters.timeouts.Add(1)
+			s.resetStream(st, http2.ErrCodeEnhanceYourCalm)
+		case !st.ended || st.waiting:
+			s.checkLater()
+		}
+	}
+}
+
+// closeAll ends all calls of a connection that is closed.
+func (s *streams) closeAll() {
+	for _, st := range s.open {
+		s.callCount.cancelled++
+		s.drop(st, false)
+	}
+	s.sent = sentAnswers{}
+}

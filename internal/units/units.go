@@ -1,0 +1,72 @@
+// Package units has the units of time of rate limits, as Envoy's API and the
+// reference service know them.
+package units
+
+import (
+	"strings"
+	"time"
+)
+
+// A Unit is a unit of time.
+type Unit struct {
+	// Number is the unit's number in Envoy's API: in envoy.type.v3.RateLimitUnit
+	// and in RateLimitResponse.RateLimit.Unit.
+	Number int32
+	Name   string
+	// Length is fixed, because windows are: a month has 30 days, and a year 365.
+	Length time.Duration
+}
+
+// all are the units, the shortest first.
+var all = [...]Unit{
+	{1, "second", time.Second},
+	{2, "minute", time.Minute},
+	{3, "hour", time.Hour},
+	{4, "day", 24 * time.Hour},
+	{7, "week", 7 * 24 * time.Hour},
+	{5, "month", 30 * 24 * time.Hour},
+	{6, "year", 365 * 24 * time.Hour},
+}
+
+// Names returns the names of all units, the shortest unit first.
+func Names() []string {
+	names := make([]string, len(all))
+	for i := range all {
+		names[i] = all[i].Name
+	}
+	return names
+}
+
+// Named returns the unit with a name, in any case.
+func Named(name string) (u Unit, ok bool) {
+	for i := range all {
+		if strings.EqualFold(name, all[i].Name) {
+			return all[i], true
+		}
+	}
+	return u, false
+}
+
+// Numbered returns the unit with a number.
+func Numbered(n int32) (u Unit, ok bool) {
+	for i := range all {
+		if all[i].Number == n {
+			return all[i], true
+		}
+	}
+	return u, false
+}
+
+// Of returns the longest unit of which window is a multiple, and how many it is:
+// zero if there is none.
+func Of(window time.Duration) (u Unit, n int64) {
+	for i := len(all) - 1; i >= 0; i-- {
+		if n := window / all[i].Length; n > 0 && window%all[i].Length == 0 {
+			return all[i], int64(n)
+		}
+	}
+	return u, 0
+}
+
+// CeilSeconds returns d in whole seconds, rounded up.
+func CeilSeconds(d time.Duration) int64 { return int64((d + time.Second - 1) / time.Second) }

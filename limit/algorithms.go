@@ -1,0 +1,150 @@
+package limit
+
+import "fmt"
+
+// To add an algorithm, add a constant in limit.go, a row and a case here, and a
+// file step_*.go with what they name.
+
+// algorithms has one row for each algorithm.
+var algorithms = [numAlgorithms]row{
+	FixedWindow: {
+		name: "fixed_window", letter: "f", most: MaxUnits,
+		traits: Aligned | Isolated | Prefetched,
+		moveTo: moveWindow, ends: endsFixedWindow,
+	},
+	SlidingLog: {
+		name: "sliding_log", letter: "l", most: MaxUnits,
+		traits: Logged | Prefetched,
+		moveTo: moveLog, ends: endsLog,
+	},
+	SlidingWindow: {
+		name: "sliding_window", letter: "w", most: MaxSlidingWindowUnits,
+		traits:  Aligned | Prefetched,
+		prepare: prepareGrid, figures: (*Limit).Grid,
+		moveTo: moveWindow, ends: endsSlidingWindow,
+	},
+	TokenBucket: {
+		name: "token_bucket", letter: "t", most: MaxUnits,
+		traits:  Refilled | Prefetched,
+		prepare: prepareBucket, figures: (*Limit).Interval,
+		moveTo: moveBucket, ends: endsBucket,
+	},
+	Concurrency: {
+		name: "concurrency", letter: "c", most: MaxInFlight,
+		traits:  Leased,
+		prepare: prepareHold, figures: holdFigures,
+		ends: endsLeases,
+	},
+}
+
+// step is Step in place, for limits that count units per time. It is a switch
+// and not a column of the table: behind a function value each State would be
+// copied or escape to the heap, which takes 20 ns.
+func (s *State) step(op *Op, now Instant) (out Outcome) {
+	l, at := op.Limit, now
+	if s.At > now {
+		s.moveTo(now, l)
+		at = max(now, min(s.At, MaxInstant))
+	}
+	switch l.spec.Algorithm {
+	case FixedWindow:
+		out = stepFixedWindow(l, s, op.Cost, at)
+	case SlidingLog:
+		out = stepSlidingLog(l, s, op.Cost, at)
+	case SlidingWindow:
+		out = stepSlidingWindow(l, s, op.Cost, at)
+	case TokenBucket:
+		out = stepTokenBucket(l, s, op.Cost, at)
+	}
+	if at > now {
+		out.delay(micros(int64(at - now)))
+	}
+	return out
+}
+
+// AllAlgorithms returns all algorithms, in the order of their values.
+func AllAlgorithms() []Algorithm {
+	var all []Algorithm
+	for a := FixedWindow; a < numAlgorithms; a++ {
+		all = append(all, a)
+	}
+	return all
+}
+
+// Algorithms returns the algorithms that count units per time, in the order of
+// their values: all but those that are [Leased].
+func Algorithms() []Algorithm {
+	var timed []Algorithm
+	for _, a := range AllAlgorithms() {
+		if !a.Is(Leased) {
+			timed = append(timed, a)
+		}
+	}
+	return timed
+}
+
+// ParseAlgorithm returns the algorithm of units per time that rules call name.
+func ParseAlgorithm(name string) (Algorithm, bool) {
+	for _, a := range Algorithms() {
+		if algorithms[a].name == name {
+			return a, true
+		}
+	}
+	return 0, false
+}
+
+// row returns what is known of a: of one that does not exist, nothing.
+func (a Algorithm) row() *row {
+	if a >= numAlgorithms {
+		a = 0
+	}
+	return &algorithms[a]
+}
+
+// String returns the name used in rules, such as "token_bucket".
+func (a Algorithm) String() string {
+	if name := a.row().name; name != "" {
+		return name
+	}
+	return fmt.Sprintf("algorithm(%d)", uint8(a))
+}
+
+// Is says whether a has one of the traits.
+func (a Algorithm) Is(t Trait) bool { return a.row().traits&t != 0 }
+
+// KeyLetter returns the letter that starts [Key.Limit] of limits made from
+// rules, so that a limit whose algorithm changes starts with fresh counters.
+func (a Algorithm) KeyLetter() string { return a.row().letter }
+
+// MaxUnits returns the largest Max that a limit of this algorithm may have.
+func (a Algorithm) MaxUnits() int64 { return a.row().most }
+
+// New checks s and prepares it for decisions. Its errors say which figure is
+// out of which bounds.
+func New(s Spec) (*Limit, error) {
+	r := s.Algorithm.row()
+	if r.name == "" {
+		return nil, fmt.Errorf("unknown algorithm %d", s.Algorithm)
+	}
+	l := &Limit{spec: s, row: r, traits: r.traits, window: s.Window.Microseconds(), capacity: s.Max}
+	if err := s.check(r); err != nil {
+		return nil, err
+	}
+	l.ahead = l.window
+	if r.prepare != nil {
+		if err := r.prepare(l); err != nil {
+			return nil, err
+		}
+	}
+	l.ahead = max(l.ahead, MinAhead.Microseconds())
+	return l, nil
+}
+
+// MustNew is New for limits known to be valid; it panics on an error.
+func MustNew(s Spec) *Limit {
+	l, err := New(s)
+	if err != nil {
+		panic(err)
+	}
+	return l
+}

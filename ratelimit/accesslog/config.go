@@ -1,0 +1,114 @@
+package accesslog
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/headgate-rls/headgate/internal/safego"
+	"github.com/headgate-rls/headgate/ratelimit"
+	"github.com/headgate-rls/headgate/ratelimit/leases"
+)
+
+// Leases ends and renews leases, as a *leases.Tracker does. The methods are
+// called concurrently and return when ctx ends.
+type Leases interface {
+	// Apply ends or renews the leases of tokens, which may be anything, and
+	// returns whose they are. What it cannot do in time it does later. domain is
+	// for logs: tokens say which domain they are of.
+	Apply(ctx context.Context, domain string, a leases.Action, tokens []string) []leases.OwnerID
+	// Watch notes that an access log is open that has reported leases of the
+	// owner's, until closed is called.
+	Watch(owner leases.OwnerID) (closed func())
+}
+
+// DefaultMaxStreams is how many streams of access logs may be open at once.
+const DefaultMaxStreams = 4096
+
+// Config says where tokens are found in entries, and sets bounds. The zero Config
+// is usable.
+type Config struct {
+	// Namespaces are those of filter_metadata in which leases are looked for;
+	// default envoy.filters.http.ratelimit.
+	Namespaces []string
+	// Keys are the names of leases there, all of which are tried; default
+	// ratelimit.DefaultLeaseKey.
+	Keys []string
+	// MaxStreams is how many streams may be open at once; default
+	// DefaultMaxStreams. Each worker thread of an Envoy has one.
+	// MaxStreamsPerPeer bounds those of one peer, which is an identity in a client certificate, or else a host;
+	// default a quarter of MaxStreams.
+	MaxStreams, MaxStreamsPerPeer int
+	// FirstEntry is how long a stream may be silent when it is new; default
+	// 10 s. Envoy opens one when it has something to say.
+	FirstEntry time.Duration
+	// EndDelay is how long ends are delayed, so that the call about the same end
+	// comes first; default 1 s. When the stream ends they are applied at once.
+	EndDelay time.Duration
+	// MaxEntries is how many entries of one message are looked at; default
+	// 10,000.
+	MaxEntries int
+	// Timeout bounds each call of Leases; default 500 ms.
+	Timeout time.Duration
+	// Log gets what an operator acts on, at most a line per second; nil
+	// discards it.
+	Log *slog.Logger
+	// Count counts n events; nil counts nothing. It is called concurrently.
+	Count func(e Event, n int)
+	// Panics are reported to it; nil means to the default logger.
+	Panics *safego.Reporter
+}
+
+// An Event is something that is counted.
+type Event uint8
+
+// The events.
+const (
+	EntryRenews    Event = iota
+	EntryReleases        // an end
+	EntryIgnored         // has no lease, or is neither periodic nor an end
+	EntryMalformed       // is no log entry
+	EntryDropped         // exceeded MaxEntries
+	StreamOpened
+	StreamClosed
+	StreamRefused // exceeded MaxStreams or MaxStreamsPerPeer
+	NumEvents
+)
+
+// String returns the event's metric label.
+func (e Event) String() string {
+	return [NumEvents]string{"renews", "releases", "ignored", "malformed", "dropped", "opened", "closed", "refused"}[e]
+}
+
+func (c *Config) setDefaults() {
+	if len(c.Namespaces) == 0 {
+		c.Namespaces = []string{"envoy.filters.http.ratelimit"}
+	}
+	if len(c.Keys) == 0 {
+		c.Keys = []string{ratelimit.DefaultLeaseKey}
+	}
+	if c.MaxStreams <= 0 {
+		c.MaxStreams = DefaultMaxStreams
+	}
+	if c.MaxStreamsPerPeer <= 0 {
+		c.MaxStreamsPerPeer = max(1, c.MaxStreams/4)
+	}
+	if c.FirstEntry <= 0 {
+		c.FirstEntry = 10 * time.Second
+	}
+	if c.EndDelay <= 0 {
+		c.EndDelay = time.Second
+	}
+	if c.MaxEntries <= 0 {
+		c.MaxEntries = 10_000
+	}
+	if c.Timeout <= 0 {
+		c.Timeout = ratelimit.DefaultTimeout
+	}
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	if c.Count == nil {
+		c.Count = func(Event, int) {}
+	}
+}

@@ -1,0 +1,75 @@
+package ratelimit
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/headgate-rls/headgate/backends"
+	"github.com/headgate-rls/headgate/descriptors"
+	"github.com/headgate-rls/headgate/limit"
+)
+
+// CheckCaps reports every limit of set that a backend with caps cannot keep.
+func CheckCaps(set *descriptors.Set, caps *backends.Caps) error {
+	var errs []error
+	for _, p := range CapProblems(set, caps) {
+		errs = append(errs, errors.New(p.String()))
+	}
+	return errors.Join(errs...)
+}
+
+// CapProblems is CheckCaps with the places of the rules.
+func CapProblems(set *descriptors.Set, caps *backends.Caps) []descriptors.Problem {
+	var list []descriptors.Problem
+	var shared sharedLimit
+	for _, r := range set.Rules() {
+		file, line := r.Place()
+		report := func(err error) {
+			if err != nil {
+				list = append(list, descriptors.Problem{File: file, Line: line, Path: r.Domain + "/" + r.Path,
+					Message: fmt.Sprintf("the backend %s cannot keep this limit: %v", caps.Name, err)})
+			}
+		}
+		for i := range r.Limits {
+			report(caps.Check(r.Limits[i].Limit))
+		}
+		if r.Concurrency != nil {
+			report(caps.Check(r.Concurrency.Limit))
+		}
+		if r.Raw() {
+			report(shared.check(r, caps))
+		}
+	}
+	return list
+}
+
+// A sharedLimit is the first limit that counts in a log which other limits share.
+type sharedLimit struct {
+	limit *limit.Limit
+	rule  *descriptors.Rule
+}
+
+// check returns an error if the backend cannot keep the limits of r, a rule with
+// counter: value. Limits of different rules share the counter of a value, so they
+// must agree; two limits of one rule would charge each request twice.
+func (f *sharedLimit) check(r *descriptors.Rule, caps *backends.Caps) error {
+	n := 0
+	for i := range r.Limits {
+		l := r.Limits[i].Limit
+		if !caps.Shared(l) {
+			continue
+		}
+		if n++; n > 1 {
+			return fmt.Errorf("%w: it keeps one log per value of counter: value, so a rule may have only one limit with %v",
+				backends.ErrUnsupported, l.Algorithm())
+		}
+		if f.limit == nil {
+			f.limit, f.rule = l, r
+		}
+		if err := caps.CheckShared(l, f.limit); err != nil {
+			file, line := f.rule.Place()
+			return fmt.Errorf("%w; the other limit is in %s/%s (%s:%d)", err, f.rule.Domain, f.rule.Path, file, line)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,80 @@
+package ratelimit
+
+import (
+	"log/slog"
+	"time"
+
+	"github.com/headgate-rls/headgate/backends"
+	"github.com/headgate-rls/headgate/descriptors"
+	"github.com/headgate-rls/headgate/internal/safego"
+	"github.com/headgate-rls/headgate/limit"
+	"github.com/headgate-rls/headgate/ratelimit/leases"
+)
+
+// Config is what a Service needs and how it answers.
+type Config struct {
+	// Backend keeps the counters.
+	Backend backends.Backend
+	// Caps are the backend's; rules that it cannot keep are refused.
+	Caps backends.Caps
+	// Local decides for rules with on_backend_error: local. It must be a
+	// backend without I/O.
+	Local backends.Backend
+	// Now is the clock for backends that have none.
+	Now func() limit.Instant
+	// Log gets one record per event that an operator acts on.
+	Log *slog.Logger
+	// Panics below the service are reported to it; nil means to the default
+	// logger. The calls concerned are answered by failure policy.
+	Panics *safego.Reporter
+	// Metrics counts decisions; nil counts nothing.
+	Metrics Metrics
+
+	// Charge is the default for rules that name none.
+	Charge descriptors.Charge
+	// OnBackendError is the default for rules that name none.
+	OnBackendError descriptors.FailurePolicy
+	// OnOverload is the default for rules that name none. It answers what
+	// fails with backends.ErrOverloaded.
+	OnOverload descriptors.FailurePolicy
+	// Registry is what replicas share beside the counters. Without one,
+	// replicas know nothing of each other's proxies, and no leases end before
+	// they expire because a proxy is gone.
+	Registry backends.Registry
+	// Leases signs the tokens of requests in flight. Replicas need the same
+	// secret; nil takes one that the Registry keeps, or without a Registry one
+	// that only this process knows.
+	Leases *leases.Signer
+	// Replica names this process in tokens.
+	Replica uint32
+	// OwnerGrace is for how long a proxy counts as alive that no replica hears
+	// of; default 15 s.
+	OwnerGrace time.Duration
+	// Timeout bounds a call to the backend whose caller brings no deadline.
+	Timeout time.Duration
+	// Margin is kept back from the caller's deadline to answer in: at least
+	// this, and at least a tenth of the time there is.
+	Margin time.Duration
+
+	Headers  Headers
+	Metadata bool // add domain, descriptors and hits to dynamic_metadata
+	// UnitMultipliers sends windows that are no whole unit with
+	// unit_multiplier. Envoy before 1.40 ignores it and reports a wrong window.
+	UnitMultipliers bool
+	// ShadowMode answers OK to everything; statuses stay what they are.
+	ShadowMode bool
+	// QuotaMode treats every descriptor as if its rule had quota_mode.
+	QuotaMode bool
+}
+
+// Headers says which headers a response brings. An empty name leaves that
+// header out.
+type Headers struct {
+	// Limit, Remaining and Reset describe the limit closest to refusing, as
+	// the reference service's LIMIT_*_HEADER do.
+	Limit, Remaining, Reset string
+	// RetryAfter is sent with refusals that waiting helps against, in seconds.
+	RetryAfter string
+	// Rule is sent with refusals and names the rule.
+	Rule string
+}

@@ -1,0 +1,37 @@
+package leases
+
+// An Event is something that happens to leases.
+type Event uint8
+
+// The events.
+const (
+	Acquired  Event = iota
+	Repeated        // acquired again by a repeated call
+	Released        // ended, because its request has ended
+	Renewed         // expires later than before
+	Expired         // had expired when its request's end was reported
+	Unknown         // had ended, or was never granted, when its end was reported
+	Overtaken       // refused, because its end had arrived before
+	Abandoned       // ended, because nobody received the answer that granted it
+	Lost            // could not be ended, and is left to expire
+	Reaped          // ended, because its proxy is gone
+	NumEvents
+)
+
+// String returns the event's metric label.
+func (e Event) String() string {
+	return [NumEvents]string{"acquired", "repeated", "released", "renewed", "expired", "unknown", "overtaken", "abandoned", "lost", "reaped"}[e]
+}
+
+// A Counter counts up.
+type Counter interface{ Inc() }
+
+// Counters are the counters of a rule's leases, by [Event].
+type Counters [NumEvents]Counter
+
+// Metrics receives what a [Tracker] counts. Its methods may be called
+// concurrently and must bound the number of labels they accept.
+type Metrics interface {
+	// Lease returns the counters of a rule's leases. Both labels may be empty.
+	Lease(domain, rule string) *Counters
+}

@@ -1,0 +1,155 @@
+package leases
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"github.com/headgate-rls/headgate/limit"
+)
+
+// An Action is what is done to a lease whose token has come back.
+type Action string
+
+// The actions.
+const (
+	// Release ends the lease.
+	Release Action = "release"
+	// End is Release for callers that report each end a second time: a lease
+	// that has ended before is no event.
+	End Action = "end"
+	// Renew moves the lease's end away.
+	Renew Action = "renew"
+)
+
+// Valid reports whether a is one of the actions.
+func (a Action) Valid() bool { return a == Release || a == End || a == Renew }
+
+// A Return is a lease whose token has come back, and the ops that do the action.
+type Return struct {
+	Lease
+	Ops []limit.Op // one for each of Held; none if the token is invalid
+}
+
+// Owner returns whose lease it is, zero if that is unknown.
+func (r *Return) Owner() OwnerID { return ownerOf(r.Holder) }
+
+// Clear drops everything but the memory.
+func (r *Return) Clear() {
+	clear(r.Held)
+	clear(r.Ops)
+	r.Lease, r.Ops = Lease{Held: r.Held[:0]}, r.Ops[:0]
+}
+
+// ErrNoHolder is the error for a token whose lease has no holder: it would end
+// other requests' leases.
+var ErrNoHolder = errors.New("the lease token has no holder")
+
+// Open reads a token into r, reusing its memory, and makes the ops that do an
+// action. The caller asks the backend and then calls [Tracker.Settle]. A token
+// that this signer did not make is counted and logged under domain, and has no
+// ops. The error is ErrNoHolder or nil.
+func (t *Tracker) Open(domain, token string, a Action, r *Return) error {
+	r.Ops = r.Ops[:0]
+	if err := t.conf.Signer.Parse(token, &r.Lease); err != nil {
+		t.conf.Metrics.Lease("", "")[Unknown].Inc()
+		t.warn("release with an unknown lease token: do all replicas have the same lease secret?", "domain", domain)
+		return nil
+	}
+	if r.Holder == "" {
+		return ErrNoHolder
+	}
+	t.owners.addReturn(r.Owner())
+	cost, ending := int64(-1), limit.EndLease
+	switch a {
+	case End:
+		ending = limit.EndKnown
+	case Renew:
+		cost = 0
+	}
+	for i := range r.Held {
+		h := &r.Held[i]
+		r.Ops = append(r.Ops, limit.Op{Key: h.Key, Limit: lifeLimit(h.TTL), Cost: cost, Holder: r.Holder, Ending: ending, Shadow: true})
+	}
+	return nil
+}
+
+// Settle takes over the backend's verdict on r's ops. It counts what became of
+// the lease under the domain that granted it, and queues what the backend could
+// not do. domain is for logs.
+func (t *Tracker) Settle(domain string, r *Return, v *limit.Verdict) {
+	if v.Err != nil {
+		t.QueueReturn(r)
+		t.warn("leases could not be released; headgate retries until they expire", "domain", domain, "error", v.Err)
+		return
+	}
+	t.store.takeLocal(r.Ops)
+	for i := range r.Ops {
+		t.record(&r.Ops[i], &v.Outcomes[i], r.Domain, r.Held[i].Rule, v.At >= r.Until, v.At)
+	}
+}
+
+// QueueReturn does r's ops in the background, and retries them until the lease
+// would have expired.
+func (t *Tracker) QueueReturn(r *Return) {
+	t.store.takeLocal(r.Ops)
+	for i := range r.Ops {
+		t.releaser.push(&r.Ops[i], r.Domain, r.Held[i].Rule)
+	}
+}
+
+// maxOwnersReturned bounds what Apply returns: an access log is of one proxy.
+const maxOwnersReturned = 16
+
+// Apply does an action to the leases of tokens, which may be anything. What the
+// backend cannot do before ctx's deadline is done in the background. domain is
+// for logs. Apply returns whose leases they are, each owner once, in no order.
+func (t *Tracker) Apply(ctx context.Context, domain string, a Action, tokens []string) (owners []OwnerID) {
+	if _, ok := ctx.Deadline(); !ok {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, t.store.timeout)
+		defer cancel()
+	}
+	for batch := range slices.Chunk(tokens, batchSize) {
+		for _, owner := range t.applyBatch(ctx, domain, a, batch) {
+			if !slices.Contains(owners, owner) && len(owners) < maxOwnersReturned {
+				owners = append(owners, owner)
+			}
+		}
+	}
+	return owners
+}
+
+// applyBatch asks the backend once, with each token as a request of its own: a
+// token has few ops, but several tokens may have more than a request may have.
+func (t *Tracker) applyBatch(ctx context.Context, domain string, a Action, tokens []string) (owners []OwnerID) {
+	returns, reqs := make([]Return, 0, len(tokens)), make([]limit.Request, 0, len(tokens))
+	for _, token := range tokens {
+		var r Return
+		if err := t.Open(domain, token, a, &r); err != nil || len(r.Ops) == 0 {
+			continue
+		}
+		if owner := r.Owner(); owner != (OwnerID{}) {
+			owners = append(owners, owner)
+		}
+		returns, reqs = append(returns, r), append(reqs, limit.Request{Ops: r.Ops})
+	}
+	if len(reqs) == 0 {
+		return owners
+	}
+	out := make([]limit.Verdict, len(reqs))
+	t.store.take(ctx, reqs, out)
+	for i := range returns {
+		t.Settle(domain, &returns[i], &out[i])
+	}
+	return owners
+}
+
+// Watch notes that an access log is open that has reported leases of the
+// owner's, until closed is called.
+func (t *Tracker) Watch(owner OwnerID) (closed func()) {
+	if !t.owners.watch(owner) {
+		return func() {}
+	}
+	return func() { t.owners.unwatch(owner) }
+}

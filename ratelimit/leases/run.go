@@ -1,0 +1,85 @@
+package leases
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+// Join learns what other replicas know: the secret that signs tokens, the
+// proxies, and how many requests are in flight. An error means that the registry
+// or the backend failed; [Tracker.Run] tries again.
+func (t *Tracker) Join(ctx context.Context) error {
+	if t.conf.Registry == nil {
+		return nil
+	}
+	err := t.exchangePresence(ctx)
+	if err == nil {
+		err = t.refreshCounts(ctx)
+	}
+	return err
+}
+
+// Run works in the background until ctx ends. It agrees with other replicas on
+// the secret that signs tokens and on which proxies are present, counts requests
+// in flight, and ends the leases of proxies that are gone.
+func (t *Tracker) Run(ctx context.Context) {
+	var running sync.WaitGroup
+	defer running.Wait()
+	if t.conf.Registry != nil {
+		running.Add(1)
+		t.conf.Panics.Go("presence", func() {
+			defer running.Done()
+			t.repeat(ctx, func(uint64) error { return t.exchangePresence(ctx) })
+		})
+	}
+	// On its own: presence must be reported however long this takes.
+	t.repeat(ctx, func(round uint64) error { return t.tend(ctx, round) })
+}
+
+// repeat calls f in each round, and logs errors.
+func (t *Tracker) repeat(ctx context.Context, f func(round uint64) error) {
+	tick := time.NewTicker(t.every())
+	defer tick.Stop()
+	for round := uint64(0); ; round++ {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		var err error
+		if panicked := t.conf.Panics.Do("presence", func() { err = f(round) }); panicked != nil {
+			err = panicked
+		}
+		if err != nil && ctx.Err() == nil {
+			t.failedRounds.Add(1)
+			t.warn("the registry of requests in flight cannot be read or written; until it can, headgate does not notice proxies that are gone", "error", err)
+		}
+	}
+}
+
+// maxTending bounds a round that ends leases; the next round continues.
+const maxTending = 30 * time.Second
+
+// tend ends the leases of proxies that are gone, and sometimes reads how many
+// requests are in flight.
+func (t *Tracker) tend(ctx context.Context, round uint64) error {
+	t.mu.Lock()
+	gone := t.gone
+	t.gone = nil
+	t.mu.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, max(maxTending, 2*t.conf.OwnerGrace))
+	defer cancel()
+	if len(gone) == 0 && round%roundsPerRefresh != 0 {
+		return t.putKeys(ctx)
+	}
+	if err := t.refreshCounts(ctx); err != nil {
+		return err
+	}
+	for _, o := range gone {
+		if err := t.reap(ctx, o); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,198 @@
+package leases
+
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/headgate-rls/headgate/limit"
+)
+
+// Bounds of a token.
+const (
+	MaxLen  = 4096 // characters
+	MaxHeld = 16   // limits that one request is in flight under
+)
+
+const (
+	version = 1
+	macLen  = 16 // of HMAC-SHA-256's 32 bytes
+)
+
+// A Lease is what a request has while it is in flight.
+type Lease struct {
+	// Holder is its name under each of the keys (limit.Op.Holder).
+	Holder string
+	// Domain is that of the request, for metrics.
+	Domain string
+	// Replica names the process that granted it, for logs.
+	Replica uint32
+	// Until is when it expires unless it is renewed.
+	Until limit.Instant
+	// Held are the leases that the token stands for, at most MaxHeld.
+	Held []Held
+}
+
+// A Held is one unit in flight.
+type Held struct {
+	Key limit.Key
+	// TTL is the life of the lease, in whole milliseconds.
+	TTL time.Duration
+	// Rule is the rule's path, for metrics.
+	Rule string
+}
+
+// A Signer makes and reads tokens. It may be used concurrently.
+type Signer struct {
+	prefer  sync.Mutex
+	secrets atomic.Pointer[[]*secret] // the first one signs
+}
+
+// maxSecrets bounds the secrets that a signer reads tokens by.
+const maxSecrets = 3
+
+type secret struct {
+	key  [sha256.Size]byte
+	macs sync.Pool
+}
+
+func newSecret(text []byte) *secret {
+	s := &secret{key: sha256.Sum256(append([]byte("headgate lease token\x00"), text...))}
+	s.macs.New = func() any { return hmac.New(sha256.New, s.key[:]) }
+	return s
+}
+
+// NewSigner returns a signer with a secret. Replicas that end each other's
+// leases need the same one.
+func NewSigner(text []byte) *Signer {
+	s := new(Signer)
+	s.secrets.Store(&[]*secret{newSecret(text)})
+	return s
+}
+
+// Prefer makes a secret the one that signs. Tokens that were signed with the
+// two before it can still be read.
+func (s *Signer) Prefer(text []byte) {
+	s.prefer.Lock()
+	defer s.prefer.Unlock()
+	list := []*secret{newSecret(text)}
+	for _, old := range *s.secrets.Load() {
+		if old.key != list[0].key && len(list) < maxSecrets {
+			list = append(list, old)
+		}
+	}
+	s.secrets.Store(&list)
+}
+
+// Sign returns l's token. It fails for a lease that holds too much.
+func (s *Signer) Sign(l *Lease) (string, error) {
+	if len(l.Held) > MaxHeld {
+		return "", fmt.Errorf("the request has leases under %d limits, at most %d are allowed", len(l.Held), MaxHeld)
+	}
+	var space [512]byte
+	b := append(space[:0], version)
+	b = binary.BigEndian.AppendUint32(b, l.Replica)
+	b = binary.AppendUvarint(b, uint64(l.Until))
+	b = appendText(b, l.Holder)
+	b = appendText(b, l.Domain)
+	for i := range l.Held {
+		h := &l.Held[i]
+		b = appendText(b, h.Key.Group)
+		b = appendText(b, h.Key.Limit)
+		b = appendText(b, h.Rule)
+		b = binary.AppendUvarint(b, uint64(h.TTL.Milliseconds()))
+	}
+	b = (*s.secrets.Load())[0].appendMAC(b, b)
+	if n := base64.RawURLEncoding.EncodedLen(len(b)); n > MaxLen {
+		return "", fmt.Errorf("the lease token has %d characters, at most %d are allowed", n, MaxLen)
+	}
+	return base64.RawURLEncoding.EncodeToString(b), nil
+}
+
+// ErrInvalid is the error for a token that no signer with this secret made.
+var ErrInvalid = errors.New("unknown lease token")
+
+// Parse reads a token into l, reusing its memory.
+func (s *Signer) Parse(token string, l *Lease) error {
+	if len(token) > MaxLen {
+		return ErrInvalid
+	}
+	b, err := base64.RawURLEncoding.DecodeString(token)
+	if err != nil || len(b) < 1+4+macLen || b[0] != version {
+		return ErrInvalid
+	}
+	body, mac := b[:len(b)-macLen], b[len(b)-macLen:]
+	if !s.signed(body, mac) {
+		return ErrInvalid
+	}
+	r := reader{rest: string(body[5:])}
+	*l = Lease{Replica: binary.BigEndian.Uint32(body[1:]), Held: l.Held[:0]}
+	l.Until, l.Holder, l.Domain = limit.Instant(r.number()), r.text(), r.text()
+	for r.rest != "" && len(l.Held) < MaxHeld {
+		h := Held{Key: limit.Key{Group: r.text(), Limit: r.text()}, Rule: r.text()}
+		h.TTL = time.Duration(r.number()) * time.Millisecond
+		l.Held = append(l.Held, h)
+	}
+	if r.failed || r.rest != "" {
+		return ErrInvalid
+	}
+	return nil
+}
+
+// signed says whether one of the secrets made mac.
+func (s *Signer) signed(body, mac []byte) bool {
+	for _, secret := range *s.secrets.Load() {
+		var space [macLen]byte
+		if hmac.Equal(mac, secret.appendMAC(space[:0], body)) {
+			return true
+		}
+	}
+	return false
+}
+
+func (s *secret) appendMAC(dst, body []byte) []byte {
+	h := s.macs.Get().(hash.Hash)
+	defer s.macs.Put(h)
+	h.Reset()
+	h.Write(body)
+	var sum [sha256.Size]byte
+	return append(dst, h.Sum(sum[:0])[:macLen]...)
+}
+
+func appendText(b []byte, s string) []byte {
+	return append(binary.AppendUvarint(b, uint64(len(s))), s...)
+}
+
+// A reader takes a token's body apart.
+type reader struct {
+	rest   string
+	failed bool
+}
+
+func (r *reader) number() uint64 {
+	n, size := binary.Uvarint([]byte(r.rest[:min(len(r.rest), binary.MaxVarintLen64)]))
+	if size <= 0 {
+		r.failed, r.rest = true, ""
+		return 0
+	}
+	r.rest = r.rest[size:]
+	return n
+}
+
+func (r *reader) text() string {
+	n := r.number()
+	if n > uint64(len(r.rest)) {
+		r.failed, r.rest = true, ""
+		return ""
+	}
+	s := r.rest[:n]
+	r.rest = r.rest[n:]
+	return s
+}

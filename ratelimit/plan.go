@@ -1,0 +1,157 @@
+package ratelimit
+
+import (
+	"math"
+
+	"github.com/headgate-rls/headgate/descriptors"
+	"github.com/headgate-rls/headgate/limit"
+	"github.com/headgate-rls/headgate/ratelimit/leases"
+)
+
+// plan finds the rules and ops for the call's descriptors.
+func (c *call) plan(b *batch) *Error {
+	if c.req.Domain == "" {
+		return invalid("rate limit domain must not be empty")
+	}
+	if len(c.req.Descriptors) == 0 {
+		return invalid("rate limit descriptor list must not be empty")
+	}
+	c.parts = grow(c.parts, len(c.req.Descriptors))
+	replacing := false
+	for i := range c.req.Descriptors {
+		if err := c.match(b, i); err != nil {
+			return err
+		}
+		if v := c.parts[i].view; v != nil && len(v.rule.Replaces) > 0 {
+			replacing = true
+		}
+	}
+	for i := range c.parts {
+		if err := c.addOps(b, i, replacing); err != nil {
+			return err
+		}
+	}
+	if most := b.engine.conf.Caps.MaxOps; len(c.ops) > most {
+		return invalid("the descriptors match %d limits, at most %d are allowed", len(c.ops), most)
+	}
+	return nil
+}
+
+// match finds what applies to descriptor i.
+func (c *call) match(b *batch, i int) *Error {
+	d, p := &c.req.Descriptors[i], &c.parts[i]
+	*p = part{}
+	for j := range d.Entries {
+		if d.Entries[j].Key == "" {
+			return invalid("descriptors[%d].entries[%d].key must not be empty", i, j)
+		}
+	}
+	if len(d.Entries) > 0 && d.Entries[0].Key == OpKey {
+		p.returns = true
+		return c.openReturn(b, i)
+	}
+	b.rules.set.Match(c.req.Domain, d.Entries, &p.match)
+	if d.HasOverride && p.match.Domain {
+		view, err := b.engine.overrides.get(d.Override, &b.engine.conf)
+		if err != nil {
+			return invalid("descriptors[%d].limit: %v", i, err)
+		}
+		p.view, p.match.Group = view, overrideGroup(c.req.Domain, d.Entries)
+		return nil
+	}
+	if r := p.match.Rule; r != nil {
+		p.view, p.unlimited = &b.rules.views[r.ID], r.Unlimited
+	}
+	return nil
+}
+
+// overrideGroup returns the group of the counters of an override.
+func overrideGroup(domain string, entries []descriptors.Entry) string {
+	var buf [limit.MaxGroupLen]byte
+	b := limit.AppendPart(buf[:0], domain)
+	for i := range entries {
+		b = limit.AppendPart(b, entries[i].Key)
+		b = limit.AppendPart(b, entries[i].Value)
+	}
+	return limit.MakeGroup(b)
+}
+
+// addOps adds an op for each limit of part i that no other rule replaces.
+func (c *call) addOps(b *batch, i int, replacing bool) *Error {
+	p := &c.parts[i]
+	p.first, p.n = len(c.ops), 0
+	if p.view == nil || p.unlimited {
+		return nil
+	}
+	cost := c.req.cost(&c.req.Descriptors[i])
+	for j := range p.view.limits {
+		lv := &p.view.limits[j]
+		if replacing && c.replaced(lv.label) {
+			continue
+		}
+		if cost < 0 && lv.inFlight != nil && !lv.inFlight.ByHits {
+			return invalid("descriptors[%d]: rule %s releases requests by lease (release: lease), not by a negative hits_addend", i, lv.name)
+		}
+		c.views = append(c.views, lv)
+		c.ops = append(c.ops, limit.Op{
+			Key:   limit.Key{Group: p.match.Group, Limit: lv.keyPart},
+			Limit: lv.limit,
+			Cost:  cost,
+			// Quota mode is settled after the fact, in answer.
+			Shadow: lv.shadow || p.view.quota || b.engine.conf.ShadowMode,
+			Each:   p.view.each,
+		})
+		if lv.inFlight != nil {
+			c.leaseOp(&c.ops[len(c.ops)-1])
+		}
+		p.n++
+	}
+	return nil
+}
+
+// replaced reports whether a rule that applies replaces limits called name.
+func (c *call) replaced(name string) bool {
+	if name == "" {
+		return false
+	}
+	for i := range c.parts {
+		if v := c.parts[i].view; v != nil {
+			for _, r := range v.rule.Replaces {
+				if r == name {
+					return true
+				}
+			}
+		}
+	}
+	return false
+}
+
+// maxCost bounds costs. It is larger than any limit, and cannot overflow.
+const maxCost = limit.MaxUnits + 1
+
+// cost returns the hits of d: its own if it has any, where zero asks without
+// taking; else those of the request, where zero means one.
+func (r *Request) cost(d *Descriptor) int64 {
+	hits := uint64(max(r.Hits, 1))
+	if d.HasHits {
+		hits = d.Hits
+	}
+	cost := int64(maxCost)
+	if hits < math.MaxInt64 {
+		cost = min(int64(hits), maxCost)
+	}
+	if d.Refund {
+		return -cost
+	}
+	return cost
+}
+
+// leaseOp sets the holder of an op of a rule that limits requests in flight.
+func (c *call) leaseOp(op *limit.Op) {
+	if c.holder == "" {
+		c.holder = leases.Holder(c.req.Domain, c.req.ID, c.req.proxy())
+	}
+	if op.Cost > 0 {
+		op.Holder = c.holder
+	}
+}

@@ -1,0 +1,118 @@
+package slots
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"time"
+)
+
+// Assign gives the event the first window with room, or the slot that it has.
+//
+// Errors: *FieldError if the request is wrong, *ConfigNotFoundError, *RetryError if
+// it is worth trying again, the context's error, and *StoreError. After an error
+// the event may have a slot nevertheless; asking again tells.
+func (s *Scheduler) Assign(ctx context.Context, r Request) (Result, error) {
+	return s.AssignBatch(ctx, []Request{r})[0].unpack()
+}
+
+func (b BatchResult) unpack() (Result, error) { return b.Result, b.Err }
+
+// AssignBatch assigns up to MaxBatch events, each as if it were asked for alone,
+// and returns their results in the same order. The same event twice gets the
+// same slot.
+func (s *Scheduler) AssignBatch(ctx context.Context, rs []Request) []BatchResult {
+	out := make([]BatchResult, len(rs))
+	if len(rs) > MaxBatch {
+		for i := range out {
+			out[i].Err = badField("events", "has %d entries, at most %d", len(rs), MaxBatch)
+		}
+		return out
+	}
+	began := s.settings.Now()
+	ctx, cancel := context.WithTimeout(ctx, s.settings.Timeout)
+	defer cancel()
+	todo := make([]int, len(rs))
+	for i := range todo {
+		todo[i] = i
+	}
+	for try := 0; len(todo) > 0; try++ {
+		if try < turnAfter || s.store.Pool().Max == 1 {
+			todo = s.assign(ctx, rs, out, todo)
+		} else {
+			todo = s.assignInTurn(ctx, rs, out, todo)
+		}
+		if try > 2 && len(todo) > 0 && s.backOff(ctx, try) != nil {
+			break
+		}
+	}
+	for i := range rs {
+		s.finish(rs[i], &out[i], began)
+	}
+	return out
+}
+
+// assign assigns those of the events that are to do, and returns those whose config
+// has another version by now.
+func (s *Scheduler) assign(ctx context.Context, rs []Request, out []BatchResult, todo []int) (again []int) {
+	waiters := make([]*waiter, len(todo))
+	for k, i := range todo {
+		waiters[k], out[i].Err = s.prepare(ctx, rs[i])
+	}
+	s.submit(waiters)
+	for k, i := range todo {
+		c := waiters[k]
+		if c == nil {
+			continue
+		}
+		out[i] = c.wait(ctx)
+		if s.superseded(ctx, c.config, out[i].Err) {
+			again = append(again, i)
+		}
+	}
+	return again
+}
+
+// superseded tells whether an event was refused by a version of a config that is not the
+// active one any more.
+func (s *Scheduler) superseded(ctx context.Context, c Config, err error) bool {
+	if KindOf(err) == Superseded {
+		s.configs.drop(c)
+		return true
+	}
+	if !errors.Is(err, ErrPaused) && !errors.Is(err, ErrExhausted) || s.configs.check(ctx) != nil {
+		return false
+	}
+	now, err := s.configs.get(ctx, c.Name)
+	return err == nil && now.ID != c.ID
+}
+
+// finish makes a failure one that callers understand, and tells about it.
+func (s *Scheduler) finish(r Request, b *BatchResult, began time.Time) {
+	b.Err = retryable(b.Err)
+	outcome := outcomeOf(b)
+	s.settings.Observer.Assigned(outcome, s.settings.Now().Sub(began))
+	s.logOutcome(r, b, outcome)
+}
+
+// logOutcome logs what became of a request.
+func (s *Scheduler) logOutcome(r Request, b *BatchResult, outcome Outcome) {
+	log, ctx := s.settings.Log, context.Background()
+	switch {
+	case outcome == OutcomeNew:
+		if log.Enabled(ctx, slog.LevelDebug) {
+			window := time.UnixMilli(b.WindowMs).UTC().Format(time.RFC3339Nano)
+			log.Debug("slot assigned", "event_id", r.EventID, "window", window)
+		}
+	case outcome == OutcomeReplayed:
+		if log.Enabled(ctx, slog.LevelDebug) {
+			log.Debug("the event has a slot already", "event_id", r.EventID)
+		}
+		if b.RequestedUs != r.At.UnixMicro() && log.Enabled(ctx, slog.LevelDebug) {
+			log.Debug("the event has a slot for another time than it asks for now", "event_id", r.EventID,
+				"requested", b.Requested(), "now", r.At.UTC())
+		}
+	case outcome == OutcomeExhausted:
+		log.Error("no slot assigned: no window that was searched has room", "event_id", r.EventID, "config_name", r.ConfigName)
+	}
+}

@@ -1,0 +1,187 @@
+package slots
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/headgate-rls/headgate/slots/plan"
+)
+
+// Background work. Of all processes on a database one is the leader for each
+// kind of work; the others look every so often whether it still is.
+const (
+	retentionEvery = time.Minute
+	provisionEvery = 15 * time.Second
+	leadFor        = 3 // times the interval
+	purgeBatch     = 1000
+	purgeBatches   = 100 // at one go, so that other work gets its turn
+	aheadMost      = 200_000
+)
+
+// The kinds of background work, for Observer.Background.
+const (
+	WorkGeneration = "generation"
+	WorkRetention  = "retention"
+	WorkProvision  = "provision"
+)
+
+// Run does the background work until ctx ends: it follows changes of configs,
+// drops what is past its retention, and provisions windows ahead of demand.
+// Without it a Scheduler works, but asks for the generation of configs with
+// requests.
+func (s *Scheduler) Run(ctx context.Context) {
+	var running sync.WaitGroup
+	running.Go(func() { s.every(ctx, generationEvery, s.followGeneration) })
+	running.Go(func() { s.every(ctx, retentionEvery, s.asLeader(WorkRetention, retentionEvery, s.purge)) })
+	running.Go(func() { s.every(ctx, provisionEvery, s.provisionIfWanted()) })
+	running.Wait()
+}
+
+// every does the work at once and then again and again.
+func (s *Scheduler) every(ctx context.Context, interval time.Duration, work func(context.Context)) {
+	tick := time.NewTicker(interval)
+	defer tick.Stop()
+	for {
+		work(ctx)
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+// followGeneration looks for changes of configs as long as configs are in use.
+func (s *Scheduler) followGeneration(ctx context.Context) {
+	if !s.configs.inUse() {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, s.settings.Timeout)
+	defer cancel()
+	if err := s.configs.check(ctx); err != nil && ctx.Err() == nil {
+		s.settings.Observer.Background(WorkGeneration, 0, err)
+	}
+}
+
+// asLeader does the work only where this process leads it.
+func (s *Scheduler) asLeader(name string, interval time.Duration, work func(context.Context) (int64, error)) func(context.Context) {
+	holder := s.settings.NewID()
+	return func(ctx context.Context) {
+		ctx, cancel := context.WithTimeout(ctx, leadFor*interval)
+		defer cancel()
+		lead, err := s.store.Lead(ctx, name, holder, leadFor*interval)
+		var rows int64
+		if lead && err == nil {
+			rows, err = work(ctx)
+		}
+		if ctx.Err() != nil {
+			return
+		}
+		if err != nil {
+			s.settings.Log.Warn("background work on slots failed and is tried again", "work", name, "error", err, "after", interval)
+		}
+		s.settings.Observer.Background(name, rows, err)
+	}
+}
+
+// purge drops windows and slots past their retention, in small batches.
+func (s *Scheduler) purge(ctx context.Context) (int64, error) {
+	var rows int64
+	now := s.settings.Now()
+	old := now.Add(-s.settings.KeepWindows)
+	n, err := inBatches(func() (int64, error) {
+		return s.store.PurgeWindows(ctx, old.UnixMilli(), old.UnixMicro(), purgeBatch)
+	})
+	rows += n
+	if n > 0 { // nobody must count on what is gone, also if a later batch has failed
+		_, flushed := s.store.Flush(ctx)
+		err = errors.Join(err, flushed)
+	}
+	if err != nil || s.settings.KeepSlots == 0 {
+		return rows, err
+	}
+	n, err = inBatches(func() (int64, error) {
+		return s.store.PurgeSlots(ctx, now.Add(-s.settings.KeepSlots).UnixMicro(), purgeBatch)
+	})
+	return rows + n, err
+}
+
+func inBatches(drop func() (int64, error)) (rows int64, err error) {
+	for range purgeBatches {
+		n, err := drop()
+		rows += n
+		if err != nil || n == 0 {
+			return rows, err
+		}
+	}
+	return rows, nil
+}
+
+// provisionIfWanted keeps the tables as they are documented, for those who read them:
+// windows in chunks, with a frontier for each, ahead of now. No answer depends on it.
+func (s *Scheduler) provisionIfWanted() func(context.Context) {
+	wanted := s.settings.Ahead > 0
+	provision := s.asLeader(WorkProvision, provisionEvery, s.provisionAhead)
+	return func(ctx context.Context) {
+		if !wanted {
+			ctx, cancel := context.WithTimeout(ctx, s.settings.Timeout)
+			defer cancel()
+			var err error
+			if wanted, err = s.store.Adopted(ctx); err != nil || !wanted {
+				return
+			}
+		}
+		provision(ctx)
+	}
+}
+
+// provisionAhead makes the windows of all active configs from now on.
+func (s *Scheduler) provisionAhead(ctx context.Context) (int64, error) {
+	configs, err := s.store.ActiveConfigs(ctx, MaxBatch)
+	if err != nil {
+		return 0, err
+	}
+	var rows int64
+	for _, c := range configs {
+		if c.Max == 0 {
+			continue
+		}
+		n, err := s.provisionConfig(ctx, c)
+		rows += n
+		if err != nil {
+			return rows, err
+		}
+	}
+	return rows, nil
+}
+
+// provisionConfig makes the chunks of one config that are not there yet.
+func (s *Scheduler) provisionConfig(ctx context.Context, c Config) (rows int64, err error) {
+	series, err := s.series(ctx, c)
+	if err != nil {
+		return 0, err
+	}
+	length := int64(s.settings.Chunk) * c.SizeMs
+	now := s.settings.Now().UnixMilli()
+	chunk := plan.ChunkStart(plan.WindowStart(now*1000, c.SizeMs), c.SizeMs, s.settings.Chunk)
+	end := min(now+s.settings.Ahead.Milliseconds(), now+aheadMost*c.SizeMs)
+	if s.settings.Ahead == 0 {
+		end = chunk + int64(1+s.settings.Chunks)*length
+	}
+	for ; chunk < end; chunk += length {
+		if _, there, err := s.store.Frontier(ctx, series, chunk); err != nil || there {
+			if err != nil {
+				return rows, err
+			}
+			continue
+		}
+		n, err := s.store.Provision(ctx, series, chunk, chunk+length, &Frontier{ChunkMs: chunk, EndMs: chunk + length})
+		rows += n
+		if err != nil {
+			return rows, err
+		}
+	}
+	return rows, nil
+}

@@ -1,0 +1,134 @@
+package slots
+
+import (
+	"context"
+
+	"github.com/headgate-rls/headgate/slots/plan"
+)
+
+// maxGroup bounds the events that share a search.
+const maxGroup = 256
+
+// submit has waiters (those that are not nil) served; each of them ends.
+func (s *Scheduler) submit(waiters []*waiter) {
+	for _, w := range waiters {
+		if w == nil {
+			continue
+		}
+		w.waiting = &s.waiting
+		if s.waiting.Add(1) > int64(s.settings.MaxWaiting) {
+			w.end(Answer{}, ErrOverloaded)
+			continue
+		}
+		if w.ask.FirstMax > 0 && !s.windows.firstIsFull(w.config.ID, w.firstMs, w.ask.FirstMax) {
+			s.enqueue(queueKey{configID: w.config.ID, ms: w.firstMs}, w)
+			continue
+		}
+		s.goOn(w, w.firstMs+w.config.SizeMs)
+	}
+}
+
+// goOn queues a waiter for the open windows from the instant on.
+func (s *Scheduler) goOn(w *waiter, fromMs int64) {
+	from, to, ok := w.config.Options.Calendar.Span(fromMs, w.config.SizeMs)
+	if !ok || from >= lastMs {
+		w.end(Answer{}, ErrExhausted)
+		return
+	}
+	if w.config.Options.Calendar != nil {
+		to = min(to, stretchEnd(from, w.config.SizeMs))
+	}
+	w.later, w.ask.FirstMax = Span{from, min(to, lastMs)}, 0
+	s.enqueue(queueKey{w.config.ID, true, w.later.ToMs}, w)
+}
+
+// stretchMs is less than the 400 days after which Calendar.Span cuts what is open for longer.
+// That cut depends on where a waiter begins, so that those of different windows would not
+// share searches; stretches end at a multiple of stretchMs before.
+const stretchMs = 360 * 24 * 3_600_000
+
+// stretchEnd is the end of the stretch of windows of the size that the window at fromMs
+// is in, if a calendar opens all of them.
+func stretchEnd(fromMs, sizeMs int64) int64 {
+	end := plan.WindowStart(fromMs*1000, stretchMs) + stretchMs
+	return plan.WindowStart((end+sizeMs-1)*1000, sizeMs)
+}
+
+func (s *Scheduler) enqueue(key queueKey, w *waiter) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	q, served := s.queues[key]
+	if !served {
+		q = new(queue)
+		s.queues[key] = q
+		go s.serveQueue(key, q)
+	}
+	q.waiting = append(q.waiting, w)
+}
+
+// serveQueue serves waiters until none is left. It ends: every search has a
+// deadline, and the number of waiters a bound.
+func (s *Scheduler) serveQueue(key queueKey, q *queue) {
+	for {
+		s.mu.Lock()
+		if len(q.waiting) == 0 {
+			delete(s.queues, key)
+			s.mu.Unlock()
+			return
+		}
+		n := min(len(q.waiting), maxGroup)
+		waiters := q.waiting[:n:n]
+		q.waiting = q.waiting[n:]
+		s.mu.Unlock()
+		s.serve(key, waiters)
+	}
+}
+
+// serve answers every waiter, or queues it for later windows.
+func (s *Scheduler) serve(key queueKey, waiters []*waiter) {
+	deadline := waiters[0].deadline
+	for _, w := range waiters {
+		if w.deadline.After(deadline) {
+			deadline = w.deadline
+		}
+	}
+	ctx, cancel := context.WithDeadline(context.Background(), deadline)
+	defer cancel()
+	firsts, repeats := parted(waiters)
+	left, searched := s.place(ctx, key, firsts)
+	for _, w := range left {
+		from := w.firstMs + w.config.SizeMs
+		if !searched.FirstOnly {
+			from = searched.EndMs
+		}
+		s.goOn(w, from)
+	}
+	for _, w := range repeats {
+		switch first := w.first; {
+		case !first.ended():
+			s.goOn(w, w.firstMs+w.config.SizeMs) // as the first one
+		case first.answer.Status != Unplaced:
+			w.end(Answer{Existing, first.answer.Slot}, first.err)
+		default:
+			w.end(Answer{}, first.err)
+		}
+	}
+}
+
+// parted parts the first waiter of each event from those that wait for the same event.
+func parted(waiters []*waiter) (firsts, repeats []*waiter) {
+	if len(waiters) == 1 {
+		return waiters, nil
+	}
+	byEvent := make(map[string]*waiter, len(waiters))
+	for _, w := range waiters {
+		if first, ok := byEvent[w.ask.EventID]; ok {
+			w.first = first
+			repeats = append(repeats, w)
+			continue
+		}
+		byEvent[w.ask.EventID] = w
+		firsts = append(firsts, w)
+	}
+	return firsts, repeats
+}

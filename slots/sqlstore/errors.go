@@ -1,0 +1,44 @@
+package sqlstore
+
+import (
+	"errors"
+	"strings"
+
+	"github.com/headgate-rls/headgate/internal/sqldb"
+	"github.com/headgate-rls/headgate/slots"
+)
+
+// storeKinds are the kinds of sqldb as slots has them, except Duplicate.
+var storeKinds = map[sqldb.Kind]slots.Kind{
+	sqldb.Failed:      slots.Failed,
+	sqldb.Passing:     slots.Passing,
+	sqldb.Held:        slots.Held,
+	sqldb.Unavailable: slots.Unavailable,
+}
+
+// storeError makes a StoreError of an Error of sqldb. Others stay as they are.
+func storeError(err error) error {
+	var known *slots.StoreError
+	var e *sqldb.Error
+	if errors.As(err, &known) || !errors.As(err, &e) {
+		return err
+	}
+	kind := storeKinds[e.Kind]
+	if e.Kind == sqldb.Duplicate {
+		kind = duplicate(e.Index)
+	}
+	return &slots.StoreError{Kind: kind, Op: e.Op, Err: e.Err}
+}
+
+// duplicate says what a duplicate key means, given the name of the index or the
+// column as the database's message has it. Ids are made up for the occasion: one
+// that is there already is that of an earlier try whose answer was lost, even if
+// it is not to be seen yet. The name of a config is there because somebody else
+// puts it, too.
+func duplicate(index string) slots.Kind {
+	name := strings.ToUpper(index)
+	if strings.HasSuffix(name, "RL_EVENT_SLOT_DTL_IUX") || strings.HasSuffix(name, "RL_EVENT_SLOT_DTL.EVENT_ID") {
+		return slots.Duplicate
+	}
+	return slots.Passing
+}

@@ -1,0 +1,116 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+
+	common "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
+	rls "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+)
+
+// A benchCase is one line of the table.
+type benchCase struct {
+	name        string
+	empty       bool // an empty grpc-go handler
+	redis       bool
+	grpc        bool   // served by grpc-go, not by package unary
+	descriptors int    // per call
+	limit       string // the rule's limit, in YAML
+	rules       int    // other rules beside it
+	hot         bool   // one key for all calls
+	keys        int    // if not the usual number
+}
+
+const roomy = "rate_limit: {unit: hour, requests_per_unit: 4000000000}"
+
+// shared returns a rule that is roomy, too, of which a process takes n units ahead.
+func shared(n int) string {
+	return fmt.Sprintf("rate_limit: {unit: hour, requests_per_unit: 4000000000, local_share: %d}", n)
+}
+
+// denied returns a rule of one limit that is used up at once and n that have room.
+func denied(n int) string {
+	limits := "limits: [{name: spent, algorithm: fixed_window, limit: 1, window: 8760h}"
+	for i := range n {
+		limits += fmt.Sprintf(", {name: roomy%d, algorithm: fixed_window, limit: 4000000000, window: 1h}", i)
+	}
+	return limits + "]"
+}
+
+var cases = []benchCase{
+	{name: "empty grpc-go handler", empty: true, grpc: true, descriptors: 1},
+	{name: "memory, grpc-go", grpc: true, descriptors: 1, limit: roomy},
+	{name: "memory fixed_window", descriptors: 1, limit: roomy},
+	{name: "memory token_bucket", descriptors: 1, limit: "limits: [{algorithm: token_bucket, rate: 1000000/s, burst: 2000000}]"},
+	{name: "memory sliding_window", descriptors: 1, limit: "limits: [{algorithm: sliding_window, limit: 4000000000, window: 1h}]"},
+	{name: "memory sliding_log", descriptors: 1, limit: "limits: [{algorithm: sliding_log, limit: 1000, window: 1h}]"},
+	{name: "memory 3 descriptors", descriptors: 3, limit: roomy},
+	{name: "memory 10 rules", descriptors: 1, limit: roomy, rules: 9},
+	{name: "memory 100,000 rules", descriptors: 1, limit: roomy, rules: 99_999},
+	{name: "memory denied hot key", descriptors: 1, limit: "rate_limit: {unit: year, requests_per_unit: 1}", hot: true},
+	{name: "redis, grpc-go", redis: true, grpc: true, descriptors: 1, limit: roomy},
+	{name: "redis fixed_window", redis: true, descriptors: 1, limit: roomy},
+	{name: "redis fixed_window, local_share 10", redis: true, descriptors: 1, limit: shared(10)},
+	{name: "redis hot key", redis: true, descriptors: 1, limit: roomy, hot: true},
+	{name: "redis hot key, local_share 1000", redis: true, descriptors: 1, limit: shared(1000), hot: true},
+	{name: "redis token_bucket", redis: true, descriptors: 1, limit: "limits: [{algorithm: token_bucket, rate: 1000000/s, burst: 2000000}]"},
+	{name: "redis sliding_window", redis: true, descriptors: 1, limit: "limits: [{algorithm: sliding_window, limit: 4000000000, window: 1h}]"},
+	{name: "redis sliding_log", redis: true, descriptors: 1, limit: "limits: [{algorithm: sliding_log, limit: 1000, window: 1h}]"},
+	{name: "redis denied hot key", redis: true, descriptors: 1, limit: "rate_limit: {unit: year, requests_per_unit: 1}", hot: true},
+	{name: "redis denied, 1 of 2 limits", redis: true, descriptors: 1, limit: denied(1), hot: true},
+	{name: "redis denied, 1 of 3 limits", redis: true, descriptors: 1, limit: denied(2), hot: true},
+	{name: "redis 3 descriptors", redis: true, descriptors: 3, limit: roomy},
+}
+
+func findCase(name string) (benchCase, error) {
+	for _, c := range cases {
+		if c.name == name {
+			return c, nil
+		}
+	}
+	for _, n := range logSizes() {
+		if c := logCase(n); c.name == name {
+			return c, nil
+		}
+	}
+	return benchCase{}, fmt.Errorf("no case %q", name)
+}
+
+// yaml returns the rules of the case.
+func (c benchCase) yaml() string {
+	var b strings.Builder
+	b.WriteString("domain: bench\ndescriptors:\n")
+	for i := range c.rules {
+		fmt.Fprintf(&b, "- {key: k0, value: other%d, %s}\n", i, c.limit)
+	}
+	for i := range max(c.descriptors, 1) {
+		fmt.Fprintf(&b, "- {key: k%d, %s}\n", i, c.limit)
+	}
+	return b.String()
+}
+
+const keys = 10_000
+
+func clientName(i int) string { return fmt.Sprintf("client-%06d", i) }
+
+// requests returns the calls to make, in rotation.
+func (c benchCase) requests() []*rls.RateLimitRequest {
+	n := keys
+	switch {
+	case c.hot:
+		n = 1
+	case c.keys > 0:
+		n = c.keys
+	}
+	list := make([]*rls.RateLimitRequest, n)
+	for i := range list {
+		r := &rls.RateLimitRequest{Domain: "bench"}
+		for d := range c.descriptors {
+			r.Descriptors = append(r.Descriptors, &common.RateLimitDescriptor{Entries: []*common.RateLimitDescriptor_Entry{
+				{Key: fmt.Sprintf("k%d", d), Value: clientName(i)},
+			}})
+		}
+		list[i] = r
+	}
+	return list
+}

@@ -1,0 +1,125 @@
+// Command bench measures what headgate costs: CPU time per call of the serving
+// process (and of Redis, where it takes part), beside an empty grpc-go handler
+// measured in the same run. CPU time is steadier than throughput on machines
+// that are shared; read the ratios, not the single figures.
+//
+// It prints these tables:
+//
+//	closed  every case, on the stack of `headgate serve`, with 64 calls in flight
+//	        on two connections, each with a key from a set of 10,000
+//	batch   1, 4 and 32 calls per write, the first of which is how Envoy sends
+//	slices  the Redis backend alone, by the number of requests in one call
+//	open    latency of some cases at half of a rate reached there, with calls
+//	        started on schedule
+//	log     sliding logs in Redis by their number of entries
+//	modes   package redis alone, beside figures published for another limiter
+//	leases  requests in flight: acquire, release, and many leases that expire at once
+//	envoy   requests through Envoy
+//	slots   slots assigned in each database, beside the floor of the database
+//	day     a million slots spread over a day, which takes minutes
+//
+// Every case runs in a process of its own.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"regexp"
+	"runtime"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"time"
+)
+
+func main() {
+	serve := flag.String("serve", "", "internal: be the server of a case")
+	only := flag.String("run", ".", "of the closed table and of slots, measure the cases that match this regular expression")
+	names := flag.String("tables", strings.Join(tableNames(), ","), "the tables to print")
+	length := flag.Duration("time", 3*time.Second, "how long to measure each case")
+	redisURL := flag.String("redis", "", "internal: the Redis server to use")
+	flag.Parse()
+	var err error
+	if *serve != "" {
+		err = serveCase(*serve, *redisURL)
+	} else {
+		err = measureAll(*only, strings.Split(*names, ","), *length)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
+}
+
+// A bench is one run of the program.
+type bench struct {
+	only   *regexp.Regexp
+	length time.Duration
+	redis  *redisServer // nil if there is none
+	closed map[string]result
+}
+
+type table struct {
+	name  string
+	print func(*bench, context.Context) error
+}
+
+func tables() []table {
+	return []table{
+		{"closed", (*bench).closedTable},
+		{"batch", (*bench).batchTable},
+		{"slices", (*bench).sliceTable},
+		{"open", (*bench).openTable},
+		{"log", (*bench).logTable},
+		{"modes", (*bench).modesTable},
+		{"leases", (*bench).leaseTable},
+		{"envoy", (*bench).envoyTable},
+		{"slots", (*bench).slotTable},
+		{"day", (*bench).dayTable},
+	}
+}
+
+func tableNames() []string {
+	var names []string
+	for _, t := range tables() {
+		names = append(names, t.name)
+	}
+	return names
+}
+
+func measureAll(only string, names []string, length time.Duration) error {
+	match, err := regexp.Compile(only)
+	if err != nil {
+		return fmt.Errorf("-run: %w", err)
+	}
+	for _, name := range names {
+		if !slices.Contains(tableNames(), name) {
+			return fmt.Errorf("-tables: no table %q; known are %s", name, strings.Join(tableNames(), ", "))
+		}
+	}
+	if length < 100*time.Millisecond {
+		return fmt.Errorf("-time: want at least 100ms, not %v", length)
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	debug.SetGCPercent(400) // the load's garbage is not what is measured
+	b := &bench{only: match, length: length, closed: map[string]result{}}
+	fmt.Printf("%s, %d cores, %v per case\n", runtime.Version(), runtime.NumCPU(), length)
+	if b.redis, err = startRedis(ctx); err != nil {
+		fmt.Println("what needs Redis is not run:", err)
+	} else {
+		defer b.redis.stop()
+	}
+	for _, t := range tables() {
+		if !slices.Contains(names, t.name) {
+			continue
+		}
+		if err := t.print(b, ctx); err != nil {
+			return fmt.Errorf("table %s: %w", t.name, err)
+		}
+	}
+	return nil
+}

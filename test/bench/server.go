@@ -1,0 +1,134 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"time"
+
+	rls "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+	"github.com/spf13/pflag"
+	"google.golang.org/grpc"
+
+	"github.com/headgate-rls/headgate/backends/stack"
+	"github.com/headgate-rls/headgate/descriptors"
+	"github.com/headgate-rls/headgate/internal/config"
+	"github.com/headgate-rls/headgate/internal/telemetry"
+	"github.com/headgate-rls/headgate/internal/unary"
+	"github.com/headgate-rls/headgate/ratelimit"
+)
+
+// serveCase serves a case until standard input ends, and prints its address.
+func serveCase(name, redisURL string) error {
+	c, err := findCase(name)
+	if err != nil {
+		return err
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return err
+	}
+	serve, stop, err := c.server(redisURL)
+	if err != nil {
+		return err
+	}
+	go func() {
+		_, _ = io.Copy(io.Discard, os.Stdin)
+		stop()
+	}()
+	fmt.Println(l.Addr())
+	if err := serve(l); !errors.Is(err, unary.ErrClosed) {
+		return err
+	}
+	return nil
+}
+
+// server makes the case's server.
+func (c benchCase) server(redisURL string) (serve func(net.Listener) error, stop func(), err error) {
+	if c.empty {
+		srv := grpc.NewServer()
+		rls.RegisterRateLimitServiceServer(srv, emptyService{})
+		return srv.Serve, srv.Stop, nil
+	}
+	service, metrics, closeStack, err := c.service(redisURL)
+	if err != nil {
+		return nil, nil, err
+	}
+	if c.grpc {
+		srv := grpc.NewServer(ratelimit.ServerCodec())
+		ratelimit.Register(srv, service, metrics.Requests("grpc"))
+		return srv.Serve, func() { srv.Stop(); closeStack() }, nil
+	}
+	srv, err := unary.New(unary.Config{Handlers: map[string]unary.Handler{
+		ratelimit.Method: ratelimit.UnaryHandler(service, metrics.Requests("unary")),
+	}})
+	if err != nil {
+		closeStack()
+		return nil, nil, err
+	}
+	return srv.Serve, func() { _ = srv.Close(); closeStack() }, nil
+}
+
+// emptyService is the least that an RLS over grpc-go can do.
+type emptyService struct {
+	rls.UnimplementedRateLimitServiceServer
+}
+
+var emptyAnswer = &rls.RateLimitResponse{OverallCode: rls.RateLimitResponse_OK}
+
+func (emptyService) ShouldRateLimit(context.Context, *rls.RateLimitRequest) (*rls.RateLimitResponse, error) {
+	return emptyAnswer, nil
+}
+
+// service is the service as `headgate serve` has it, on the same stack and with
+// its settings by default, metrics included. The caller stops it.
+func (c benchCase) service(redisURL string) (service *ratelimit.Service, m *telemetry.Metrics, stop func(), err error) {
+	set, problems := descriptors.Load([]descriptors.Source{{Name: c.name, Data: []byte(c.yaml())}}, descriptors.Options{})
+	if set == nil {
+		return nil, nil, nil, fmt.Errorf("rules: %v", problems)
+	}
+	m = telemetry.New("bench")
+	st, err := c.openStack(redisURL, m)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	service, err = ratelimit.New(ratelimit.Config{
+		Backend: st.Backend, Caps: st.Caps, Local: st.Local, Log: slog.New(slog.DiscardHandler), Metrics: m,
+		Now:     st.Now,
+		Headers: ratelimit.Headers{RetryAfter: "Retry-After", Rule: "x-headgate-rule"},
+		Margin:  2 * time.Millisecond,
+	}, set)
+	if err != nil {
+		return nil, nil, nil, errors.Join(err, st.Close())
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		st.Run(ctx)
+	}()
+	return service, m, func() { cancel(); <-ended; _ = st.Close() }, nil
+}
+
+// openStack opens the store of the case with the layers that it has in a server.
+func (c benchCase) openStack(redisURL string, m *telemetry.Metrics) (*stack.Stack, error) {
+	conf := config.Define(pflag.NewFlagSet("", pflag.ContinueOnError))
+	if c.redis {
+		if redisURL == "" {
+			return nil, errors.New("needs Redis")
+		}
+		conf.Backend = redisURL
+	}
+	st, err := stack.New(context.Background(), conf.Backend, stack.Options{
+		Timeout: conf.BackendTimeout, Replicas: conf.Replicas, Recorder: m.Backend,
+	})
+	if err != nil {
+		return nil, err
+	}
+	m.AddFigures(st.Figures())
+	return st, nil
+}

@@ -1,0 +1,148 @@
+package repo
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/headgate-rls/headgate/backends"
+	"github.com/headgate-rls/headgate/backends/layers/breaker"
+	"github.com/headgate-rls/headgate/backends/layers/denycache"
+	"github.com/headgate-rls/headgate/backends/layers/fallback"
+	"github.com/headgate-rls/headgate/backends/layers/prefetch"
+	"github.com/headgate-rls/headgate/backends/memory"
+	"github.com/headgate-rls/headgate/backends/redis"
+	"github.com/headgate-rls/headgate/internal/config"
+	"github.com/headgate-rls/headgate/internal/telemetry"
+)
+
+var update = flag.Bool("update", false, "write the generated parts of the documents")
+
+// figured are the stores and layers that have figures. They are only asked for
+// the names: nothing is opened.
+var figured = []backends.Figured{
+	new(memory.Backend), new(redis.Backend), new(breaker.Backend), new(denycache.Backend), new(prefetch.Backend), new(fallback.Backend),
+}
+
+func metricsTable() string {
+	var figures []backends.Figure
+	for _, f := range figured {
+		figures = append(figures, f.Figures()...)
+	}
+	return telemetry.Table(figures)
+}
+
+// TestGeneratedDocuments: the tables of settings and metrics in
+// docs/operations.md are what the code says.
+func TestGeneratedDocuments(t *testing.T) {
+	const file = "../../docs/operations.md"
+	text := string(readFile(t, file))
+	for part, want := range map[string]string{"settings": config.Table(), "metrics": metricsTable()} {
+		changed, err := generate(text, part, want)
+		if err != nil {
+			t.Fatalf("%s: %v", file, err)
+		}
+		if changed != text && !*update {
+			t.Errorf("the table of %s in %s is not what the code says: run go test ./test/repo -update", part, file)
+		}
+		text = changed
+	}
+	if !*update {
+		return
+	}
+	if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// generate replaces a generated part of a document.
+func generate(text, part, by string) (string, error) {
+	begin, end := "<!-- generated: "+part+" -->\n", "<!-- end of "+part+" -->\n"
+	before, rest, ok := strings.Cut(text, begin)
+	_, after, closed := strings.Cut(rest, end)
+	if !ok || !closed {
+		return "", fmt.Errorf("no %q or no %q", begin, end)
+	}
+	return before + begin + "\n" + by + "\n" + end + after, nil
+}
+
+var (
+	metricLiteral = regexp.MustCompile(`"(headgate_\w+)"`)
+	metricMention = regexp.MustCompile("`(headgate_\\w*[a-z])[`{]")
+	metricRow     = regexp.MustCompile("(?m)^\\| `(headgate_\\w+)` ")
+	metricSuffix  = regexp.MustCompile(`_(bucket|count|sum)$`)
+)
+
+// TestMetricNames: a metric is named once in the code, in package telemetry or
+// among the figures of a store or layer, and from there the documentation has
+// it. Documents name no metric that does not exist.
+func TestMetricNames(t *testing.T) {
+	documented := map[string]bool{}
+	for _, m := range metricRow.FindAllStringSubmatch(metricsTable(), -1) {
+		if documented[m[1]] {
+			t.Errorf("two metrics are named %s", m[1])
+		}
+		documented[m[1]] = true
+	}
+	if len(documented) < 30 {
+		t.Fatalf("only %d metrics are found", len(documented))
+	}
+	dir := root(t)
+	files, err := goFiles(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		name, _ := filepath.Rel(dir, file)
+		if strings.HasSuffix(name, "_test.go") || within(name, "test") {
+			continue
+		}
+		for _, m := range metricLiteral.FindAllStringSubmatch(string(readFile(t, file)), -1) {
+			for _, finding := range checkMetricName(filepath.ToSlash(name), m[1], documented) {
+				t.Error(finding)
+			}
+		}
+	}
+	for _, file := range documents(t) {
+		for _, m := range metricMention.FindAllStringSubmatch(string(readFile(t, file)), -1) {
+			if !documented[m[1]] && !documented[metricSuffix.ReplaceAllString(m[1], "")] {
+				t.Errorf("%s: there is no metric %s", file, m[1])
+			}
+		}
+	}
+}
+
+// checkMetricName holds the name of a metric in a file to the rules.
+func checkMetricName(file, metric string, documented map[string]bool) (found []string) {
+	if !within(filepath.Dir(file), "internal/telemetry") && (!within(file, "backends") || filepath.Base(file) != "figures.go") {
+		found = append(found, fmt.Sprintf("%s names the metric %s: metrics belong in internal/telemetry, or in figures.go of a store or layer", file, metric))
+	}
+	if !documented[metric] {
+		found = append(found, fmt.Sprintf("%s names the metric %s, which is in no table: add a row to rows() in internal/telemetry, or the store or layer to figured in test/repo", file, metric))
+	}
+	return found
+}
+
+func TestMetricNameRules(t *testing.T) {
+	known := map[string]bool{"headgate_x": true}
+	for _, c := range []struct{ file, metric, want string }{
+		{"internal/telemetry/slots.go", "headgate_x", ""},
+		{"backends/layers/denycache/figures.go", "headgate_x", ""},
+		{"backends/redis/redis.go", "headgate_x", "metrics belong in"},
+		{"slots/figures.go", "headgate_x", "metrics belong in"},
+		{"backends/redis/figures.go", "headgate_y", "in no table"},
+	} {
+		expect(t, c.file, checkMetricName(c.file, c.metric, known), c.want)
+	}
+	got, err := generate("a\n<!-- generated: x -->\n\nold\n\n<!-- end of x -->\nb\n", "x", "new\n")
+	if want := "a\n<!-- generated: x -->\n\nnew\n\n<!-- end of x -->\nb\n"; got != want || err != nil {
+		t.Errorf("got %q, %v", got, err)
+	}
+	if _, err := generate("a\n<!-- generated: x -->\n\nold\n", "x", "new\n"); err == nil {
+		t.Error("a part without an end is replaced")
+	}
+}

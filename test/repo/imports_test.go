@@ -1,0 +1,136 @@
+package repo
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// A room says which packages of ours the packages of one directory may import.
+// Directories are written as for the go command: "a" is that package alone,
+// "a/..." also what is below it.
+type room struct {
+	dir  string
+	may  []string
+	why  string // what the packages are, as the reason of a finding
+	bare bool   // imports nothing but the standard library and itself
+}
+
+// rooms are the layers of this repository. The first row that a package matches
+// holds; a package that matches none may import all that is not for tests only.
+// Packages may always import what is below their row's directory.
+var rooms = []room{
+	{dir: "limit/...", bare: true, why: "limit is the pure core, which imports the standard library only"},
+	{dir: "descriptors/...", may: []string{"limit", "internal/safego", "internal/spell", "internal/units"}, why: "descriptors knows limit only"},
+
+	{dir: "backends", may: []string{"limit"}, why: "the contract of stores knows limit only"},
+	{dir: "backends/backendtest/...", may: []string{"limit", "backends", "test/random"}, why: "the suite knows the contract only"},
+	{dir: "backends/layers/...", may: []string{"limit", "backends", "backends/internal/...", "internal/safego"}, why: "a layer knows the contract and other layers, but no store"},
+	{dir: "backends/stack/...", may: []string{"limit", "backends/...", "internal/safego", "internal/spell", "internal/sqldb/..."}, why: "the stack knows stores and layers, and nothing above them"},
+	{dir: "backends/internal/...", may: []string{"limit", "backends", "internal/safego"}, why: "what stores share knows no store"},
+	{dir: "backends/*", may: []string{"limit", "backends", "backends/internal/...", "internal/safego", "internal/spell", "internal/sqldb/..."}, why: "a store knows the contract, and no other store or layer"},
+
+	{dir: "ratelimit/...", may: []string{"limit", "descriptors", "backends", "internal/loglimit", "internal/protofields", "internal/safego", "internal/unary", "internal/units"}, why: "ratelimit knows limit, descriptors and the contract of stores only"},
+	{dir: "internal/unary/...", may: []string{"internal/safego"}, why: "the wire knows no rate limiting"},
+
+	{dir: "slots/plan/...", bare: true, why: "plan is pure arithmetic, which imports the standard library only"},
+	{dir: "slots/sqlstore/...", may: []string{"slots", "slots/plan", "internal/safego", "internal/sqldb/..."}, why: "a store of slots knows the contract of slots only"},
+	{dir: "slots/httpapi/...", may: []string{"slots", "slots/plan", "internal/safego", "internal/units", "internal/web"}, why: "the HTTP API of slots knows no store"},
+	{dir: "slots/internal/slotstest/...", may: []string{"slots", "slots/plan", "test/random"}, why: "the suite knows the contract of slots only"},
+	{dir: "slots", may: []string{"slots/plan", "internal/safego"}, why: "slots stands alone"},
+
+	{dir: "internal/sqldb/...", may: []string{"internal/safego", "internal/spell"}, why: "databases know nothing of what is kept in them"},
+	{dir: "internal/config/...", may: []string{"limit", "descriptors/...", "ratelimit/...", "slots", "slots/plan", "internal/san", "internal/spell"}, why: "settings know the settings of parts, and no store"},
+	{dir: "internal/loglimit/...", bare: true, why: "loglimit is for all, and so knows nobody"},
+	{dir: "internal/units/...", bare: true, why: "units is for all, and so knows nobody"},
+	{dir: "internal/protofields/...", may: []string{}, why: "protofields is for all, and so knows nobody"},
+	{dir: "internal/client/...", may: []string{"internal/config"}, why: "clients know the wire and where a service is, and nothing of how it works"},
+	{dir: "internal/rules/...", may: []string{"descriptors/...", "backends", "ratelimit"}, why: "loading rules needs no server"},
+	{dir: "internal/safego/...", bare: true, why: "safego is for all, and so knows nobody"},
+	{dir: "internal/san/...", bare: true, why: "san knows certificates only"},
+	{dir: "internal/spell/...", bare: true, why: "spell is for all, and so knows nobody"},
+	{dir: "internal/server/...", may: []string{"limit", "descriptors/...", "ratelimit/...", "backends", "backends/stack/...", "slots/...", "internal/..."}, why: "the server gets its stores from backends/stack"},
+}
+
+// stacked are packages that only some may import, so that a server and the
+// benchmark cannot differ in how a store is reached. The first row holds that a
+// package matches.
+var stacked = []struct {
+	dir string
+	by  []string
+}{
+	{"backends/layers/observe", []string{"backends/...", "internal/telemetry"}},
+	{"backends/layers/coalesce", []string{"backends/...", "test/bench"}}, // which measures what it saves a bare store
+	{"backends/layers/...", []string{"backends/..."}},
+	{"backends/memory", []string{"backends/...", "test/bench"}}, // which measures bare stores, too
+	{"backends/redis", []string{"backends/...", "test/bench"}},
+}
+
+// reachesPastStack tells whether path imports what it gets from backends/stack.
+func reachesPastStack(path, imported string) bool {
+	for _, row := range stacked {
+		if matches(row.dir, imported) {
+			return !matchesAny(row.by, path)
+		}
+	}
+	return false
+}
+
+// testOnly are packages that no program imports, and testers those that may
+// import them beside tests.
+var (
+	testOnly = []string{"test/...", "backends/backendtest/...", "backends/internal/remote/...", "slots/internal/slotstest/..."}
+	testers  = []string{"test/...", "backends/backendtest/...", "slots/internal/slotstest/..."}
+)
+
+// matches tells whether a package is among those that a pattern of the go
+// command names; a last element "*" stands for one element and what is below.
+func matches(pattern, path string) bool {
+	if dir, ok := strings.CutSuffix(pattern, "/..."); ok {
+		return within(path, dir)
+	}
+	if dir, ok := strings.CutSuffix(pattern, "/*"); ok {
+		return strings.HasPrefix(path, dir+"/")
+	}
+	return path == pattern
+}
+
+func matchesAny(patterns []string, path string) bool {
+	return slices.ContainsFunc(patterns, func(p string) bool { return matches(p, path) })
+}
+
+// own is the pattern of the packages that belong together with path in row r.
+func (r room) own(path string) string {
+	if dir, ok := strings.CutSuffix(r.dir, "/*"); ok {
+		name, _, _ := strings.Cut(path[len(dir)+1:], "/")
+		return dir + "/" + name + "/..."
+	}
+	return r.dir
+}
+
+// checkImports holds one package to its layer. Each finding says which import
+// is wrong and why.
+func checkImports(p pkg) (found []string) {
+	at := slices.IndexFunc(rooms, func(r room) bool { return matches(r.dir, p.path) })
+	for _, imported := range p.imports {
+		refuse := func(why string) {
+			found = append(found, fmt.Sprintf("%s imports %s: %s", p.path, imported, why))
+		}
+		our, isOurs := ours(imported)
+		switch {
+		case !isOurs:
+			if at >= 0 && rooms[at].bare && !fromStandardLibrary(imported) {
+				refuse(rooms[at].why)
+			}
+		case matchesAny(testOnly, our) && !matchesAny(testers, p.path):
+			refuse("it is for tests only")
+		case within(our, "cmd"):
+			refuse("commands are for people, not for packages")
+		case at >= 0 && !matches(rooms[at].own(p.path), our) && !matchesAny(rooms[at].may, our):
+			refuse(rooms[at].why)
+		case reachesPastStack(p.path, our):
+			refuse("stores and layers come from backends/stack, in the server as in the benchmark")
+		}
+	}
+	return found
+}
