@@ -49,14 +49,19 @@ check: lint ## check format, vet, staticcheck and the tests that need no server,
 
 # Every part runs even when an earlier one failed, so that one run tells all
 # there is to mend; only without the servers there is no point in going on.
+# Up to three tests that failed run once more, alone, as a busy machine can make a test with real
+# servers fail. The summary names them. A data race or a crash is final.
 test: setup ## run everything: lint, all tests on all servers, and say what ran
-	@report=$$(mktemp -d); trap 'rm -rf "$$report"' EXIT; \
+	@report=$$(mktemp -d); trap 'rm -rf "$$report" "$$report.again"' EXIT; \
 	export HEADGATE_TEST_REPORT=$$report HEADGATE_TEST_MUSTRUN; \
 	lint=passed tests=passed engines=passed; \
 	$(MAKE) lint || lint=FAILED; \
 	echo "== tests, with the race detector (the first build takes a minute or two)"; \
 	if HEADGATE_TEST_MUSTRUN=$$(go run ./test/testenv/engines list); then \
-		go test $(RACE) -p 2 -timeout $(TEST_TIMEOUT) ./... || tests=FAILED; \
+		go -C tools/gotestsum build -o ../../bin/gotestsum gotest.tools/gotestsum && \
+		bin/gotestsum --format standard-quiet --rerun-fails=1 --rerun-fails-max-failures=3 --rerun-fails-run-root-test \
+			--rerun-fails-abort-on-data-race --rerun-fails-report="$$report.again" --packages ./... -- \
+			$(RACE) -p 2 -timeout $(TEST_TIMEOUT) || tests=FAILED; \
 		echo "== tests of the program with Oracle's driver"; \
 		go test -tags godror -run 'TestOracleDriver|TestOracleLogin|TestOracleErrorKinds' ./internal/sqldb ./slots/sqlstore || tests=FAILED; \
 		echo; \
@@ -65,6 +70,7 @@ test: setup ## run everything: lint, all tests on all servers, and say what ran
 		tests=FAILED engines=FAILED; \
 	fi; \
 	echo; \
+	if [ -s "$$report.again" ]; then echo "tests that failed at first:"; cat "$$report.again"; echo; fi; \
 	echo "summary: lint $$lint, tests $$tests, engines $$engines ($$SECONDS s)"; \
 	[ "$$lint $$tests $$engines" = "passed passed passed" ]
 
