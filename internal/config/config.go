@@ -35,6 +35,7 @@ type Config struct {
 	RulesErrors  string
 	Example      bool
 	MergeDomains bool
+	XDS          XDS
 	Backend      string
 
 	GRPC      string
@@ -113,7 +114,7 @@ func Names() []string {
 
 // table returns every setting, in the order of the documentation.
 func (c *Config) table() []setting {
-	return slices.Concat(c.ruleSettings(), c.listenerSettings(), c.decisionSettings(), c.answerSettings(), c.leaseSettings(),
+	return slices.Concat(c.ruleSettings(), c.XDS.settings(func() bool { return c.XDS.Address == "" || len(c.Rules) == 0 && !c.Example }), c.listenerSettings(), c.decisionSettings(), c.answerSettings(), c.leaseSettings(),
 		c.connectionSettings(), c.Slots.settings(&c.Admin), c.Admin.settings(), c.logSettings())
 }
 

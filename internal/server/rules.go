@@ -43,7 +43,7 @@ const defaultRules = "rules"
 
 // chooseRules decides which rules are served where --rules does not say.
 func chooseRules(conf *config.Config) error {
-	if len(conf.Rules) > 0 || conf.Example {
+	if len(conf.Rules) > 0 || conf.Example || conf.XDS.Address != "" {
 		return nil
 	}
 	if _, err := os.Stat(defaultRules); err != nil {
@@ -56,6 +56,9 @@ func chooseRules(conf *config.Config) error {
 
 // loadRules does the first load, which must succeed.
 func loadRules(conf *config.Config, caps *backends.Caps, log *slog.Logger, metrics *telemetry.Metrics) (*ruleFollower, error) {
+	if conf.XDS.Address != "" {
+		return nil, errors.New("--xds: this build has no client for it yet")
+	}
 	f := &ruleFollower{log: log, metrics: metrics}
 	opt := descriptors.Options{MergeDomains: conf.MergeDomains, DefaultLeaseTTL: conf.LeaseTTL}
 	if conf.Example {
