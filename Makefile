@@ -77,7 +77,7 @@ test: setup ## run everything: lint, all tests on all servers, and say what ran
 # In make test, random tests have a seed that is always the same, and those of slots a
 # short form.
 hunt: setup ## run the random tests with other seeds, in their long form (SEEDS=20)
-	HEADGATE_TEST_SEED=random HEADGATE_TEST_LONG=1 go test -timeout 0 -count $(SEEDS) ./limit ./descriptors ./backends/... ./slots/...
+	HEADGATE_TEST_SEED=random HEADGATE_TEST_LONG=1 go test -timeout 0 -count $(SEEDS) ./limit ./descriptors/... ./backends/... ./slots/...
 
 bench: ## measure the service (ARGS="...")
 	go run ./test/bench $(ARGS)

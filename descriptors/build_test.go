@@ -1,25 +1,26 @@
-package descriptors
+package descriptors_test
 
 import (
 	"testing"
 	"time"
 
+	"github.com/headgate-rls/headgate/descriptors"
 	"github.com/headgate-rls/headgate/limit"
 )
 
 // perSecond is a limit of n in a second.
-func perSecond(t *testing.T, n int64) []RuleLimit {
+func perSecond(t *testing.T, n int64) []descriptors.RuleLimit {
 	t.Helper()
 	made, err := limit.New(limit.Spec{Algorithm: limit.FixedWindow, Max: n, Window: time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return []RuleLimit{{Limit: made, KeyPart: made.Algorithm().KeyLetter()}}
+	return []descriptors.RuleLimit{{Limit: made, KeyPart: made.Algorithm().KeyLetter()}}
 }
 
-func parsedPath(t *testing.T, s string) Path {
+func parsedPath(t *testing.T, s string) descriptors.Path {
 	t.Helper()
-	p, err := ParsePath(s)
+	p, err := descriptors.ParsePath(s)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -29,32 +30,32 @@ func parsedPath(t *testing.T, s string) Path {
 // TestBuildNeedsNoText: rules of a source that has no files are matched like
 // those of a file, and say where they are from.
 func TestBuildNeedsNoText(t *testing.T) {
-	row := func(n int) Place { return Place{File: "policies", Line: n} }
-	leaf := &RuleSpec{Key: "user", Applies: true, Body: Body{Terms: Terms{Limits: perSecond(t, 2)}, Place: row(2)}}
-	spec := &Spec{Hash: 7, Domains: []*DomainSpec{
-		{Name: "shop", Rules: []*RuleSpec{
-			{Key: "tenant", Value: "a*", ShareThreshold: true, Rules: []*RuleSpec{leaf}, Body: Body{Place: row(1)}},
+	row := func(n int) descriptors.Place { return descriptors.Place{File: "policies", Line: n} }
+	leaf := &descriptors.RuleSpec{Key: "user", Applies: true, Body: descriptors.Body{Terms: descriptors.Terms{Limits: perSecond(t, 2)}, Place: row(2)}}
+	spec := &descriptors.Spec{Hash: 7, Domains: []*descriptors.DomainSpec{
+		{Name: "shop", Rules: []*descriptors.RuleSpec{
+			{Key: "tenant", Value: "a*", ShareThreshold: true, Rules: []*descriptors.RuleSpec{leaf}, Body: descriptors.Body{Place: row(1)}},
 		}},
-		{Name: "shop", Resources: []*ResourceSpec{{
+		{Name: "shop", Resources: []*descriptors.ResourceSpec{{
 			Method: "GET", Path: parsedPath(t, "/users/{id}"),
-			Matcher: Matcher{PathParams: map[string]Criterion{"id": {Operator: "NotEqualTo", Value: "me"}}},
-			Body:    Body{Terms: Terms{Limits: perSecond(t, 3)}, Place: row(3)},
+			Matcher: descriptors.Matcher{PathParams: map[string]descriptors.Criterion{"id": {Operator: "NotEqualTo", Value: "me"}}},
+			Body:    descriptors.Body{Terms: descriptors.Terms{Limits: perSecond(t, 3)}, Place: row(3)},
 		}}},
 	}}
-	var problems Problems
-	set := Build(spec, &problems)
+	var problems descriptors.Problems
+	set := descriptors.Build(spec, &problems)
 	if set == nil || len(problems.Sorted()) > 0 || set.Hash() != 7 {
 		t.Fatal(problems.Sorted())
 	}
 	for _, tc := range []struct {
-		entries []Entry
+		entries []descriptors.Entry
 		line    int
 	}{
-		{[]Entry{{"tenant", "acme"}, {"user", "u"}}, 2},
-		{[]Entry{{"method", "GET"}, {"path", "/users/7"}}, 3},
-		{[]Entry{{"method", "GET"}, {"path", "/users/me"}}, 0},
+		{[]descriptors.Entry{{"tenant", "acme"}, {"user", "u"}}, 2},
+		{[]descriptors.Entry{{"method", "GET"}, {"path", "/users/7"}}, 3},
+		{[]descriptors.Entry{{"method", "GET"}, {"path", "/users/me"}}, 0},
 	} {
-		var m Match
+		var m descriptors.Match
 		set.Match("shop", tc.entries, &m)
 		if m.Rule == nil || tc.line == 0 {
 			if m.Rule != nil || tc.line > 0 {
@@ -82,30 +83,30 @@ func groupOf(parts ...string) string {
 
 // TestBuildReportsPlaces of what is wrong between rules, and has no Set then.
 func TestBuildReportsPlaces(t *testing.T) {
-	at := func(line int) Body { return Body{Place: Place{"db", line, 4}} }
+	at := func(line int) descriptors.Body { return descriptors.Body{Place: descriptors.Place{"db", line, 4}} }
 	path := parsedPath(t, "/a")
 	for _, tc := range []struct {
-		domain DomainSpec
+		domain descriptors.DomainSpec
 		want   string
 	}{
-		{DomainSpec{Rules: []*RuleSpec{{Key: "a", Body: at(1)}, {Key: "a", Body: at(2)}}},
+		{descriptors.DomainSpec{Rules: []*descriptors.RuleSpec{{Key: "a", Body: at(1)}, {Key: "a", Body: at(2)}}},
 			"db:2:4: duplicate rule \"a\", first in db:1 (at d/a)\n"},
-		{DomainSpec{Place: at(1).Place}, "db:1:4: the domain is empty\n"},
-		{DomainSpec{Rules: []*RuleSpec{{Body: at(1)}}}, "db:1:4: the rule's key is empty (at d/?)\n"},
-		{DomainSpec{Resources: []*ResourceSpec{{Label: "*:/a", Path: path, Body: at(1)}, {Label: "*:/a", Path: path, Body: at(2)}}},
+		{descriptors.DomainSpec{Place: at(1).Place}, "db:1:4: the domain is empty\n"},
+		{descriptors.DomainSpec{Rules: []*descriptors.RuleSpec{{Body: at(1)}}}, "db:1:4: the rule's key is empty (at d/?)\n"},
+		{descriptors.DomainSpec{Resources: []*descriptors.ResourceSpec{{Label: "*:/a", Path: path, Body: at(1)}, {Label: "*:/a", Path: path, Body: at(2)}}},
 			"db:2:4: duplicate resource *:/a, first in db:1 (at d/*:/a)\n"},
-		{DomainSpec{Resources: []*ResourceSpec{{Label: "*:/a", Path: path, Body: at(1),
-			Matcher: Matcher{PathParams: map[string]Criterion{"id": {}}}}}}, "db:1:4: the path has no parameter {id} (at d/*:/a)\n"},
-		{DomainSpec{Resources: []*ResourceSpec{{Label: "*:/a", Path: path, Body: at(1),
-			Matcher: Matcher{QueryParams: map[string]Criterion{"q": {Operator: "Like"}}}}}}, "db:1:4: unknown operator \"Like\" (at d/*:/a)\n"},
-		{DomainSpec{Resources: []*ResourceSpec{{Label: "*:/a", Path: path, Body: at(1),
-			Matcher: Matcher{AllOf: []Condition{{Expression: "${context.request.body}"}}}}}}, "db:1:4: no request can be asked for its body (at d/*:/a)\n"},
+		{descriptors.DomainSpec{Resources: []*descriptors.ResourceSpec{{Label: "*:/a", Path: path, Body: at(1),
+			Matcher: descriptors.Matcher{PathParams: map[string]descriptors.Criterion{"id": {}}}}}}, "db:1:4: the path has no parameter {id} (at d/*:/a)\n"},
+		{descriptors.DomainSpec{Resources: []*descriptors.ResourceSpec{{Label: "*:/a", Path: path, Body: at(1),
+			Matcher: descriptors.Matcher{QueryParams: map[string]descriptors.Criterion{"q": {Operator: "Like"}}}}}}, "db:1:4: unknown operator \"Like\" (at d/*:/a)\n"},
+		{descriptors.DomainSpec{Resources: []*descriptors.ResourceSpec{{Label: "*:/a", Path: path, Body: at(1),
+			Matcher: descriptors.Matcher{AllOf: []descriptors.Condition{{Expression: "${context.request.body}"}}}}}}, "db:1:4: no request can be asked for its body (at d/*:/a)\n"},
 	} {
 		if tc.domain.Place.Line == 0 {
 			tc.domain.Name = "d"
 		}
-		var problems Problems
-		set := Build(&Spec{Domains: []*DomainSpec{&tc.domain}}, &problems)
+		var problems descriptors.Problems
+		set := descriptors.Build(&descriptors.Spec{Domains: []*descriptors.DomainSpec{&tc.domain}}, &problems)
 		if got := lines(problems.Sorted()); set != nil || got != tc.want {
 			t.Errorf("got  %swant %s", got, tc.want)
 		}

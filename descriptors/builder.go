@@ -52,13 +52,14 @@ func (s *RuleSpec) id() string {
 // String is the place in the tree, for problems.
 func (w *way) String() string {
 	if w.spec == nil {
-		return pathOf("", w.domain.name, "")
+		return TreePath("", w.domain.name, "")
 	}
-	return pathOf(w.parent.String(), w.spec.Key, w.spec.Value)
+	return TreePath(w.parent.String(), w.spec.Key, w.spec.Value)
 }
 
-// pathOf returns the place in the tree of a node below parent, for problems.
-func pathOf(parent, key, value string) string {
+// TreePath returns the place in the tree of a node below parent, as
+// [Problem.Path] has it.
+func TreePath(parent, key, value string) string {
 	id := key
 	if value != "" {
 		id += "_" + value
@@ -213,7 +214,7 @@ func (b *builder) level(among *siblings, w *way) *level {
 
 // below reports a problem of a node right below w.
 func (b *builder) below(w *way, s *RuleSpec, warning bool, format string, args ...any) {
-	b.at(s.Place, pathOf(w.String(), s.Key, s.Value), warning, format, args...)
+	b.at(s.Place, TreePath(w.String(), s.Key, s.Value), warning, format, args...)
 }
 
 // shadowed warns of rules that can never apply because a wildcard wins.

@@ -3,6 +3,7 @@ package descriptors
 import (
 	"fmt"
 
+	"github.com/headgate-rls/headgate/internal/spell"
 	"github.com/headgate-rls/headgate/limit"
 )
 
@@ -17,7 +18,7 @@ const (
 
 // resource reads one resource of a domain.
 func (b *builder) resource(spec *ResourceSpec, d *domainBuilder) {
-	path := func() string { return pathOf(d.way().String(), spec.Label, "") }
+	path := func() string { return TreePath(d.way().String(), spec.Label, "") }
 	b.references(&spec.Body, d, path)
 	res := &resource{
 		method: spec.Method, Path: spec.Path, order: len(d.resources), place: spec.Place,
@@ -109,7 +110,7 @@ func (b *builder) resourceIndex(d *domainBuilder) *resourceIndex {
 	}
 	for _, r := range d.resources {
 		if ix.cutParams && r.class != classRegex && r.class != classOperation && hasParams(r.spec.Name) {
-			b.atResource(r, false, "path %q: %s says that paths are compared without what follows a semicolon", short(r.spec.Name), d.matrix)
+			b.atResource(r, false, "path %q: %s says that paths are compared without what follows a semicolon", spell.Short(r.spec.Name), d.matrix)
 		}
 		ix.add(r)
 	}
@@ -162,5 +163,5 @@ func (b *builder) unreachable(s *RuleSpec, d *domainBuilder) {
 
 // atResource reports a problem of a resource that has its key.
 func (b *builder) atResource(r *resource, warning bool, format string, args ...any) {
-	b.at(r.place, pathOf(r.rule.Domain, r.rule.Resource, ""), warning, format, args...)
+	b.at(r.place, TreePath(r.rule.Domain, r.rule.Resource, ""), warning, format, args...)
 }

@@ -7,6 +7,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/headgate-rls/headgate/internal/spell"
 )
 
 // Entries of a descriptor that asks for resources. The first two come first,
@@ -20,7 +22,7 @@ const (
 )
 
 const (
-	maxCriteria = 32
+	MaxCriteria = 32
 	// maxMatchedHeaders keeps a domain's requests within the 64 entries that
 	// one descriptor may carry.
 	maxMatchedHeaders = 56
@@ -55,21 +57,21 @@ const (
 	testExists
 )
 
-// A place is a part of a request that criteria look at.
-type place uint8
+// A Part is a part of requests that criteria look at.
+type Part uint8
 
 const (
-	inHeader place = iota
-	inQuery
-	inPath
+	InHeader Part = iota
+	InQuery
+	InPath
 	inAction
 	inBinding
-	inBody // of an expression; no request can be asked for it
+	InBody // of an expression; no request can be asked for it
 )
 
 // A criterion is what one part of a request must be like.
 type criterion struct {
-	place   place
+	place   Part
 	key     string // of the entry, or the query parameter's name
 	segment int    // of the path, from 0
 
@@ -137,11 +139,11 @@ func (cs *criteria) each(f func(*criterion)) {
 // request can be asked.
 func (m *Matcher) criteria(p *Path) (criteria, error) {
 	cs := criteria{}
-	params := p.params()
+	params := p.Params()
 	for _, kind := range []struct {
-		place place
+		place Part
 		named map[string]Criterion
-	}{{inHeader, m.RequestHeaders}, {inQuery, m.QueryParams}, {inPath, m.PathParams}} {
+	}{{InHeader, m.RequestHeaders}, {InQuery, m.QueryParams}, {InPath, m.PathParams}} {
 		for _, name := range slices.Sorted(maps.Keys(kind.named)) {
 			c, err := newCriterion(kind.place, name, kind.named[name], params)
 			if err != nil {
@@ -155,9 +157,9 @@ func (m *Matcher) criteria(p *Path) (criteria, error) {
 		to         *[]criterion
 	}{{m.AllOf, &cs.all}, {m.AnyOf, &cs.any}} {
 		for _, condition := range list.conditions {
-			place, name, ok := parseExpression(condition.Expression)
+			place, name, ok := ParseExpression(condition.Expression)
 			if !ok {
-				return cs, fmt.Errorf("expression %q is not understood", short(condition.Expression))
+				return cs, fmt.Errorf("expression %q is not understood", spell.Short(condition.Expression))
 			}
 			c, err := newCriterion(place, name, condition.Criterion, params)
 			if err != nil {
@@ -176,23 +178,23 @@ func (m *Matcher) criteria(p *Path) (criteria, error) {
 }
 
 // newCriterion compiles what a part of requests must be like.
-func newCriterion(where place, name string, asked Criterion, params []string) (criterion, error) {
+func newCriterion(where Part, name string, asked Criterion, params []string) (criterion, error) {
 	c := criterion{place: where, value: asked.Value}
-	name, err := partName(where, name, params)
+	name, err := PartName(where, name, params)
 	if err != nil {
 		return c, err
 	}
 	switch where {
-	case inHeader:
+	case InHeader:
 		c.key = headerEntry + name
-	case inQuery:
+	case InQuery:
 		c.key = name
-	case inPath:
+	case InPath:
 		c.segment = slices.Index(params, name)
 	}
-	operator := max(0, slices.Index(operatorNames(), asked.Operator))
+	operator := max(0, slices.Index(Operators(), asked.Operator))
 	if operator == 0 && asked.Operator != "" {
-		return c, fmt.Errorf("unknown operator %q", short(asked.Operator))
+		return c, fmt.Errorf("unknown operator %q", spell.Short(asked.Operator))
 	}
 	c.test, c.negate = operators[operator].test, operators[operator].negate
 	if c.test == testMatches {
@@ -201,20 +203,20 @@ func newCriterion(where place, name string, asked Criterion, params []string) (c
 	return c, err
 }
 
-// partName returns the name of a part of requests as it is compared. The error
+// PartName returns the name of a part of requests as it is compared. The error
 // says why there is no such part.
-func partName(where place, name string, params []string) (string, error) {
+func PartName(where Part, name string, params []string) (string, error) {
 	switch where {
-	case inBody:
+	case InBody:
 		return "", errors.New("no request can be asked for its body")
-	case inHeader:
+	case InHeader:
 		name = strings.ToLower(name)
 		if err := checkMatchedHeader(name); err != nil {
-			return "", fmt.Errorf("header %q %w", short(name), err)
+			return "", fmt.Errorf("header %q %w", spell.Short(name), err)
 		}
-	case inPath:
+	case InPath:
 		if !slices.Contains(params, name) {
-			return "", fmt.Errorf("the path has no parameter {%s}%s", short(name), didYouMean(name, params))
+			return "", fmt.Errorf("the path has no parameter {%s}%s", spell.Short(name), spell.DidYouMean(name, params))
 		}
 	}
 	return name, nil
@@ -236,29 +238,35 @@ func checkMatchedHeader(name string) error {
 	if slices.Contains(connectionHeaders, name) {
 		return nil // they may be looked at
 	}
-	return checkHeaderName(name)
+	return CheckHeaderName(name)
 }
 
 // expression matches what expressions may say: a part of the request.
 var expression = regexp.MustCompile(`^\$\{context\.request\.(?:(headers|queryParams|pathParams|formParams)\.([^{}:]+)|(body))\}$`)
 
 // expressionParts are what expressions call the parts of requests.
-var expressionParts = []string{inHeader: "headers", inQuery: "queryParams", inPath: "pathParams"}
+var expressionParts = []string{InHeader: "headers", InQuery: "queryParams", InPath: "pathParams"}
 
-// parseExpression returns the part of requests that an expression names, and
-// inBody if it names the body or a form parameter.
-func parseExpression(text string) (where place, name string, ok bool) {
+// ParseExpression returns the part of requests that an expression names, and
+// InBody if it names the body or a form parameter.
+func ParseExpression(text string) (where Part, name string, ok bool) {
 	m := expression.FindStringSubmatch(text)
 	if m == nil {
 		return 0, "", false
 	}
 	if i := slices.Index(expressionParts, m[1]); i >= 0 {
-		return place(i), m[2], true
+		return Part(i), m[2], true
 	}
-	return inBody, "", true
+	return InBody, "", true
 }
 
-func operatorNames() []string {
+// Expression returns the expression for a part of requests.
+func Expression(where Part, name string) string {
+	return "${context.request." + expressionParts[where] + "." + name + "}"
+}
+
+// Operators returns the names of all operators. The first is that of a bare value.
+func Operators() []string {
 	var names []string
 	for _, o := range operators {
 		names = append(names, o.name)
@@ -278,14 +286,14 @@ type resourceQuery struct {
 // value returns the part of the request that c looks at.
 func (q *resourceQuery) value(c *criterion) (string, bool) {
 	switch c.place {
-	case inHeader, inBinding:
+	case InHeader, inBinding:
 		return q.entry(c.key)
 	case inAction:
 		action, ok := q.entry(c.key)
 		return trimAction(action), ok
-	case inQuery:
+	case InQuery:
 		return q.params.get(c.key)
-	case inPath:
+	case InPath:
 		return q.segment(c.segment)
 	}
 	return "", false

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/headgate-rls/headgate/internal/spell"
 	"github.com/headgate-rls/headgate/internal/units"
 	"github.com/headgate-rls/headgate/limit"
 )
@@ -58,7 +59,7 @@ func (t *Tier) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "in flight > %d:", t.Threshold)
 	if t.Delay > 0 {
-		fmt.Fprintf(&b, " delay %s", formatDuration(t.Delay))
+		fmt.Fprintf(&b, " delay %s", units.Format(t.Delay))
 	}
 	if t.Status != 0 {
 		fmt.Fprintf(&b, " status %d", t.Status)
@@ -67,7 +68,7 @@ func (t *Tier) String() string {
 		fmt.Fprintf(&b, ", %s: %s", h.Name, h.Value)
 	}
 	if t.Content != "" {
-		fmt.Fprintf(&b, ", content: %q", short(t.Content))
+		fmt.Fprintf(&b, ", content: %q", spell.Short(t.Content))
 	}
 	if t.Name != "" {
 		fmt.Fprintf(&b, ", name: %s", t.Name)
@@ -119,19 +120,19 @@ func (l *RuleLimit) figures() string {
 		}
 	}
 	if s.Algorithm.Is(limit.Refilled) {
-		return fmt.Sprintf("algorithm=%v rate=%d/%s burst=%d", s.Algorithm, s.Max, formatDuration(s.Window), s.Burst)
+		return fmt.Sprintf("algorithm=%v rate=%d/%s burst=%d", s.Algorithm, s.Max, units.Format(s.Window), s.Burst)
 	}
-	return fmt.Sprintf("algorithm=%v limit=%d window=%s", s.Algorithm, s.Max, formatDuration(s.Window))
+	return fmt.Sprintf("algorithm=%v limit=%d window=%s", s.Algorithm, s.Max, units.Format(s.Window))
 }
 
 // figures renders the limit itself.
 func (c *Concurrency) figures() string {
 	var b strings.Builder
-	b.WriteString("algorithm=concurrency lease_ttl=" + formatDuration(c.LeaseTTL))
+	b.WriteString("algorithm=concurrency lease_ttl=" + units.Format(c.LeaseTTL))
 	if c.ByHits {
 		b.WriteString(" release=hits")
 	} else if c.Hold > 0 {
-		b.WriteString(" reject_hold=" + formatDuration(c.Hold))
+		b.WriteString(" reject_hold=" + units.Format(c.Hold))
 	}
 	return b.String()
 }

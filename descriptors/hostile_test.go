@@ -1,8 +1,10 @@
-package descriptors
+package descriptors_test
 
 import (
 	"strings"
 	"testing"
+
+	"github.com/headgate-rls/headgate/descriptors"
 )
 
 // envoyHeaders is how many bytes of headers Envoy accepts by default.
@@ -49,8 +51,8 @@ func TestLongPathsHideNothing(t *testing.T) {
 			t.Errorf("%s, %d bytes: got %s", name, len(path), got)
 		}
 	}
-	var m Match
-	if s.Match("d", []Entry{{"method", "GET"}, {"path", hiddenPaths["NUL"]}}, &m); m.Rule == nil {
+	var m descriptors.Match
+	if s.Match("d", []descriptors.Entry{{"method", "GET"}, {"path", hiddenPaths["NUL"]}}, &m); m.Rule == nil {
 		t.Errorf("NUL: nothing matches")
 	}
 }
@@ -75,8 +77,8 @@ func TestLongPathsAllocateLittle(t *testing.T) {
 	}
 	s := mustLoad(t, resources("path: /api/pay\npath: /api/pay, match: {query: {page: '1'}}"))
 	for name, path := range hiddenPaths {
-		es := []Entry{{"method", "GET"}, {"path", path}}
-		var m Match
+		es := []descriptors.Entry{{"method", "GET"}, {"path", path}}
+		var m descriptors.Match
 		if got := testing.AllocsPerRun(50, func() { s.Match("d", es, &m) }); got > 2 {
 			t.Errorf("%s: %v allocations", name, got)
 		}
@@ -87,11 +89,11 @@ func TestLongPathsAllocateLittle(t *testing.T) {
 func BenchmarkHiddenPaths(b *testing.B) {
 	s := mustLoad(b, resources("path: /api/pay\npath: /api/pay, match: {query: {page: '1'}}"))
 	for name, path := range hiddenPaths {
-		es := []Entry{{"method", "GET"}, {"path", path}}
+		es := []descriptors.Entry{{"method", "GET"}, {"path", path}}
 		b.Run(strings.ReplaceAll(name, " ", "_"), func(b *testing.B) {
 			b.SetBytes(int64(len(path)))
 			b.ReportAllocs()
-			var m Match
+			var m descriptors.Match
 			for b.Loop() {
 				s.Match("d", es, &m)
 			}

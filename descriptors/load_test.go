@@ -1,135 +1,34 @@
-package descriptors
+package descriptors_test
 
 import (
-	"bytes"
-	"encoding/json"
 	"flag"
 	"fmt"
 	"os"
-	"path/filepath"
-	"regexp"
-	"slices"
 	"strings"
 	"testing"
-	"time"
 
-	"github.com/santhosh-tekuri/jsonschema/v6"
-	"go.yaml.in/yaml/v3"
+	"github.com/headgate-rls/headgate/descriptors"
+	"github.com/headgate-rls/headgate/descriptors/rulefile"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files")
 
 // mustLoad compiles one file of rules, which may have warnings.
-func mustLoad(t testing.TB, rules string) *Set {
+func mustLoad(t testing.TB, rules string) *descriptors.Set {
 	t.Helper()
-	set, problems := Load([]Source{{"rules.yaml", []byte(rules)}}, Options{})
+	set, problems := rulefile.Load([]rulefile.Source{{Name: "rules.yaml", Data: []byte(rules)}}, rulefile.Options{})
 	if set == nil {
 		t.Fatalf("rules are refused: %v", problems)
 	}
 	return set
 }
 
-func lines(problems []Problem) string {
+func lines(problems []descriptors.Problem) string {
 	var b strings.Builder
 	for _, p := range problems {
 		fmt.Fprintln(&b, p)
 	}
 	return b.String()
-}
-
-func compiledSchema(t *testing.T) *jsonschema.Schema {
-	t.Helper()
-	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(Schema()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	c := jsonschema.NewCompiler()
-	if err := c.AddResource("rules.json", doc); err != nil {
-		t.Fatal(err)
-	}
-	s, err := c.Compile("rules.json")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return s
-}
-
-// TestSchemaIsValid holds our schema against that of all schemas.
-func TestSchemaIsValid(t *testing.T) {
-	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(Schema()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	meta := jsonschema.NewCompiler().MustCompile("https://json-schema.org/draft/2020-12/schema")
-	if err := meta.Validate(doc); err != nil {
-		t.Error(err)
-	}
-}
-
-func testFiles(t *testing.T, dir string) []string {
-	t.Helper()
-	files, err := filepath.Glob(filepath.Join("testdata", dir, "*.yaml"))
-	if err != nil || len(files) == 0 {
-		t.Fatal("no files", err)
-	}
-	return files
-}
-
-func TestGoodFiles(t *testing.T) {
-	schema := compiledSchema(t)
-	for _, file := range testFiles(t, "good") {
-		t.Run(filepath.Base(file), func(t *testing.T) {
-			data, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			set, problems := Load([]Source{{file, data}}, Options{})
-			if set == nil {
-				t.Fatal(lines(problems))
-			}
-			for _, p := range problems {
-				if filepath.Base(file) != "empty.yaml" {
-					t.Errorf("unexpected: %v", p)
-				}
-			}
-			var v any
-			if err := yaml.Unmarshal(data, &v); err != nil {
-				t.Fatal(err)
-			}
-			if err := schema.Validate(v); err != nil {
-				t.Error(err)
-			}
-		})
-	}
-}
-
-func TestBadFiles(t *testing.T) {
-	schema := compiledSchema(t)
-	for _, file := range testFiles(t, "bad") {
-		t.Run(filepath.Base(file), func(t *testing.T) {
-			data, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			set, problems := Load([]Source{{filepath.Base(file), data}}, Options{})
-			if set != nil {
-				t.Error("was accepted")
-			}
-			// A new algorithm leaves these files as they are.
-			got := strings.ReplaceAll(lines(problems), oneOf(algorithmNames()), "ALGORITHMS")
-			checkGolden(t, strings.TrimSuffix(file, ".yaml")+".golden", got)
-			if strings.HasPrefix(string(data), "# schema: cannot express — ") {
-				return
-			}
-			var v any
-			if err := yaml.Unmarshal(data, &v); err != nil {
-				t.Fatal(err)
-			}
-			if schema.Validate(v) == nil {
-				t.Error("the schema accepts it")
-			}
-		})
-	}
 }
 
 func checkGolden(t *testing.T, file, got string) {
@@ -147,226 +46,4 @@ func checkGolden(t *testing.T, file, got string) {
 	if got != string(want) {
 		t.Errorf("%s:\ngot\n%swant\n%s", file, got, want)
 	}
-}
-
-// TestDocs loads every YAML block of the documents about rules.
-func TestDocs(t *testing.T) {
-	block := regexp.MustCompile("(?s)```yaml\n(.*?)```")
-	for _, name := range []string{"rules.md", "compatibility.md"} {
-		file := filepath.Join("..", "docs", name)
-		data, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		blocks := block.FindAllSubmatchIndex(data, -1)
-		if len(blocks) == 0 {
-			t.Errorf("%s has no YAML", file)
-		}
-		for _, b := range blocks {
-			line := bytes.Count(data[:b[2]], []byte("\n"))
-			set, problems := Load([]Source{{file, data[b[2]:b[3]]}}, Options{})
-			if set == nil || len(problems) > 0 {
-				t.Errorf("%s: block after line %d: %v", file, line, problems)
-			}
-		}
-	}
-}
-
-// TestDocsFields holds the tables of fields in docs/rules.md against the loader.
-func TestDocsFields(t *testing.T) {
-	data, err := os.ReadFile(filepath.Join("..", "docs", "rules.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, level := range keyLevels {
-		for _, key := range level.keys {
-			if !bytes.Contains(data, []byte("| `"+key+"`")) {
-				t.Errorf("docs/rules.md has no row for %s of %s", key, level.what)
-			}
-		}
-	}
-}
-
-func TestWarnings(t *testing.T) {
-	for _, tc := range []struct{ name, rules, want string }{
-		{"empty value", "  - key: a\n    value: ''\n    rate_limit: {unit: second, requests_per_unit: 1}",
-			"rules.yaml:4:12: warning: the value is empty, so the rule applies to every value of the key; leave value out to say so (at d/a)"},
-		{"replaces nobody", "  - key: a\n    rate_limit: {unit: second, requests_per_unit: 1, replaces: [{name: x}]}",
-			`rules.yaml:4:65: warning: replaces "x", but no limit of the domain has this name (at d/a)`},
-		{"count beside unlimited", "  - key: a\n    rate_limit: {unlimited: true, requests_per_unit: 1}",
-			"rules.yaml:4:54: warning: requests_per_unit has no effect beside unlimited (at d/a)"},
-		{"mode without limit", "  - key: a\n    shadow_mode: true",
-			"rules.yaml:4:18: warning: shadow_mode has no effect: the rule itself has no rate_limit, no limits and no concurrency (at d/a)"},
-		{"metric without limit", "  - key: a\n    value_to_metric: true",
-			"rules.yaml:4:22: warning: value_to_metric has no effect: neither the rule nor one below it has a limit (at d/a)"},
-		{"wildcard behind a wider one", "  - {key: a, value: 'x*'}\n  - {key: a, value: 'x*y'}",
-			`rules.yaml:4:5: warning: the rule never applies: the earlier "a_x*" in rules.yaml:3 matches all it would (at d/a_x*y)`},
-		{"wildcard behind a wider key", "  - {key: 'a*'}\n  - {key: 'ab*', value: 'y*'}",
-			`rules.yaml:4:5: warning: the rule never applies: the earlier "a*" in rules.yaml:3 matches all it would (at d/ab*_y*)`},
-		{"default behind a star", "  - {key: a}\n  - {key: a, value: '*'}",
-			`rules.yaml:3:5: warning: the rule never applies: wildcards come before it, and "a_*" in rules.yaml:4 matches all it would (at d/a)`},
-		{"neighbours", "  - {key: a, value: 'x*y'}\n  - {key: a, value: 'x*'}\n  - {key: a}\n  - {key: 'b*', value: 'x'}\n  - {key: 'b*'}", ""},
-		{"no effect if false", "  - key: a\n    shadow_mode: false\n    value_to_metric: no", ""},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			set, problems := Load([]Source{{"rules.yaml", []byte("domain: d\ndescriptors:\n" + tc.rules)}}, Options{})
-			if set == nil {
-				t.Error("refused")
-			}
-			if got := strings.TrimSpace(lines(problems)); got != tc.want {
-				t.Errorf("got  %s\nwant %s", got, tc.want)
-			}
-		})
-	}
-}
-
-func TestSeveralSources(t *testing.T) {
-	rule := func(key string) string {
-		return "domain: d\ndescriptors:\n  - key: " + key + "\n    rate_limit: {unit: second, requests_per_unit: 1}\n"
-	}
-	load := func(merge bool, rules ...string) (*Set, string) {
-		var sources []Source
-		for i, r := range rules {
-			sources = append(sources, Source{fmt.Sprintf("%d.yaml", i), []byte(r)})
-		}
-		set, problems := Load(sources, Options{MergeDomains: merge})
-		return set, lines(problems)
-	}
-	if set, got := load(false, rule("a"), rule("b")); set != nil ||
-		got != "1.yaml:1:9: domain \"d\" is already in 0.yaml; put its rules into one file, or allow merging domains (at d)\n" {
-		t.Error(got)
-	}
-	if set, got := load(true, rule("b"), rule("a")); got != "" || len(set.Rules()) != 2 || set.Rules()[0].Path != "b" {
-		t.Error(got)
-	}
-	if set, got := load(true, rule("a"), rule("a")); set != nil || got != "1.yaml:3:5: duplicate rule \"a\", first in 0.yaml:3 (at d/a)\n" {
-		t.Error(got)
-	}
-	// All problems of all files at once, ordered.
-	if set, got := load(false, rule("''"), rule("a"), "nonsense"); set != nil || strings.Count(got, "\n") != 3 ||
-		!strings.HasPrefix(got, "0.yaml:3:10: ") {
-		t.Error(got)
-	}
-	if set, got := load(false); set == nil || got != "" || len(set.Domains()) != 0 {
-		t.Error("no sources are an empty set", got)
-	}
-	three := []string{"domain: c", "domain: a", "domain: b"}
-	if set, _ := load(false, three...); !slices.Equal(set.Domains(), []string{"a", "b", "c"}) {
-		t.Error(set.Domains())
-	}
-}
-
-func TestProblemJSON(t *testing.T) {
-	got, err := json.Marshal(Problem{File: "f", Line: 3, Col: 4, Path: "d/a", Message: "m", Warning: true})
-	if err != nil || string(got) != `{"file":"f","line":3,"col":4,"path":"d/a","message":"m","warning":true}` {
-		t.Error(string(got), err)
-	}
-}
-
-// TestBounds tries what is too large for a file in testdata.
-func TestBounds(t *testing.T) {
-	const head = "domain: d\ndescriptors:\n"
-	huge := head + strings.Repeat("#", MaxSourceBytes)
-	many := &strings.Builder{}
-	many.WriteString(head)
-	for i := range maxInner + 2 {
-		fmt.Fprintf(many, "  - {key: a, value: 'x*%d*%d*y'}\n", i, i+1)
-	}
-	bomb := &strings.Builder{}
-	bomb.WriteString(head + "  - {key: l0, descriptors: &l0 [{key: a}]}\n")
-	for i := 1; i < 20; i++ {
-		fmt.Fprintf(bomb, "  - {key: l%d, descriptors: &l%d [", i, i)
-		for j := range 10 {
-			fmt.Fprintf(bomb, "{key: a%d, descriptors: *l%d},", j, i-1)
-		}
-		bomb.WriteString("]}\n")
-	}
-	wrong := head + strings.Repeat("  - x\n", maxProblems+10)
-	for _, tc := range []struct{ name, rules, want string }{
-		{"file", huge, "at most"},
-		{"wildcards", many.String(), "differ only between"},
-		{"aliases", bomb.String(), "aliases expand to too much"},
-		{"problems", wrong, "the rest is not shown"},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			set, problems := Load([]Source{{"f", []byte(tc.rules)}}, Options{})
-			if set != nil || !strings.Contains(lines(problems), tc.want) || len(problems) > maxProblems {
-				t.Errorf("%d problems, last %v", len(problems), problems[max(0, len(problems)-1):])
-			}
-		})
-	}
-}
-
-func TestDurations(t *testing.T) {
-	for _, tc := range []struct {
-		in   string
-		want time.Duration
-	}{
-		{"30s", 30 * time.Second}, {"1d12h", 36 * time.Hour}, {"1w", 168 * time.Hour}, {"1.5d", 36 * time.Hour},
-		{"1h30m", 90 * time.Minute}, {"250ms", 250 * time.Millisecond}, {"1w1d1h", 193 * time.Hour}, {"5µs", 5 * time.Microsecond},
-		{"", -1}, {"5", -1}, {"s", -1}, {"-5s", -1}, {"+5s", -1}, {"5 s", -1}, {"5x", -1}, {"1..5s", -1}, {"1d-5h", -1},
-		{"100000000w", -1}, {"9223372036s9223372036s", -1}, {"5M", -1},
-	} {
-		got, err := parseDuration(tc.in)
-		if err != nil {
-			got = -1
-		}
-		if got != tc.want {
-			t.Errorf("%q: got %v, want %v (%v)", tc.in, got, tc.want, err)
-		}
-	}
-}
-
-func TestRates(t *testing.T) {
-	for _, tc := range []struct {
-		in     string
-		n      int64
-		window time.Duration
-	}{
-		{"100/s", 100, time.Second}, {"5/min", 5, time.Minute}, {"5/minute", 5, time.Minute}, {"7/h", 7, time.Hour},
-		{"7/hour", 7, time.Hour}, {"1/day", 1, 24 * time.Hour}, {"10/30s", 10, 30 * time.Second}, {" 3 / 1d ", 3, 24 * time.Hour},
-		{"0/second", 0, time.Second}, {"1/week", 1, 168 * time.Hour}, {"1/month", 1, 720 * time.Hour},
-		{"5/m", -1, 0}, {"5", -1, 0}, {"/s", -1, 0}, {"5/", -1, 0}, {"-5/s", -1, 0}, {"1.5/s", -1, 0}, {"5/5", -1, 0}, {"1/2/s", -1, 0},
-		{"9223372036854775808/s", -1, 0}, {"x/s", -1, 0},
-	} {
-		n, window, err := parseRate(tc.in)
-		if err != nil {
-			n, window = -1, 0
-		}
-		if n != tc.n || window != tc.window {
-			t.Errorf("%q: got %d/%v (%v)", tc.in, n, window, err)
-		}
-	}
-}
-
-func FuzzLoad(f *testing.F) {
-	for _, dir := range []string{"good", "bad"} {
-		files, _ := filepath.Glob(filepath.Join("testdata", dir, "*.yaml"))
-		for _, file := range files {
-			if data, err := os.ReadFile(file); err == nil && len(data) < 4096 {
-				f.Add(data)
-			}
-		}
-	}
-	f.Fuzz(func(t *testing.T, data []byte) {
-		set, problems := Load([]Source{{"f", data}, {"g", data}}, Options{MergeDomains: len(data)%2 == 0})
-		if set == nil && !slices.ContainsFunc(problems, func(p Problem) bool { return !p.Warning }) {
-			t.Error("refused without an error")
-		}
-		if set == nil {
-			return
-		}
-		var m Match
-		for i, r := range set.Rules() {
-			if r.ID != i {
-				t.Error("numbers are not in order")
-			}
-			set.Match(r.Domain, []Entry{{"a", "b"}, {"", ""}}, &m)
-			set.Match(r.Domain, []Entry{{"method", "POST"}, {"path", "/a/b?c=d"}, {"soap_action", "a"}}, &m)
-			set.Needs(r.Domain)
-		}
-		if err := set.Dump(&bytes.Buffer{}); err != nil {
-			t.Error(err)
-		}
-	})
 }

@@ -1,4 +1,4 @@
-package descriptors
+package descriptors_test
 
 import (
 	"fmt"
@@ -6,24 +6,26 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/headgate-rls/headgate/descriptors"
+	"github.com/headgate-rls/headgate/internal/units"
 	"github.com/headgate-rls/headgate/limit"
 	"github.com/headgate-rls/headgate/test/random"
 )
 
 // entries reads "key=value key=value".
-func entries(s string) []Entry {
-	var out []Entry
+func entries(s string) []descriptors.Entry {
+	var out []descriptors.Entry
 	for _, f := range strings.Fields(s) {
 		k, v, _ := strings.Cut(f, "=")
-		out = append(out, Entry{k, v})
+		out = append(out, descriptors.Entry{k, v})
 	}
 	return out
 }
 
 // found returns the path and figures of what matches: "a_b 5/1s", "a no limit",
 // "a unlimited", "-" for nothing, "no domain".
-func found(s *Set, domain, descriptor string) string {
-	var m Match
+func found(s *descriptors.Set, domain, descriptor string) string {
+	var m descriptors.Match
 	s.Match(domain, entries(descriptor), &m)
 	switch {
 	case !m.Domain:
@@ -36,7 +38,7 @@ func found(s *Set, domain, descriptor string) string {
 		return m.Rule.Path + " no limit"
 	}
 	l := m.Rule.Limits[0].Limit
-	return fmt.Sprintf("%s %d/%s", m.Rule.Path, l.Max(), formatDuration(l.Window()))
+	return fmt.Sprintf("%s %d/%s", m.Rule.Path, l.Max(), units.Format(l.Window()))
 }
 
 // plain writes rules: lines of key, value ("-" for none) and requests per
@@ -140,8 +142,8 @@ func TestReference(t *testing.T) {
 	})
 }
 
-func group(s *Set, descriptor string) string {
-	var m Match
+func group(s *descriptors.Set, descriptor string) string {
+	var m descriptors.Match
 	s.Match("d", entries(descriptor), &m)
 	return m.Group
 }
@@ -214,7 +216,7 @@ descriptors:
 	if file, line := pay.Place(); file != "rules.yaml" || line != 10 {
 		t.Error(file, line)
 	}
-	if !pay.Shadow || pay.OnBackendError != FailDeny || pay.Charge != ChargeEach || pay.Path != "tenant_acme*.path_/pay" ||
+	if !pay.Shadow || pay.OnBackendError != descriptors.FailDeny || pay.Charge != descriptors.ChargeEach || pay.Path != "tenant_acme*.path_/pay" ||
 		fmt.Sprint(pay.Replaces) != "[all]" || fmt.Sprint(*pay.Response) != "{slow down [{retry-after 30} {x-why too-fast}]}" {
 		t.Errorf("%+v", pay)
 	}
@@ -270,7 +272,7 @@ descriptors:
 		"all=x" + "\xff":                   "all_x_",
 		"route=" + strings.Repeat("r", 9000) + " method=GET user=7": "route_" + strings.Repeat("r", 506),
 	} {
-		var m Match
+		var m descriptors.Match
 		s.Match("d", entries(descriptor), &m)
 		if got := s.MetricLabel(m.Rule, entries(descriptor)); got != want {
 			t.Errorf("%.40s: got %q, want %q", descriptor, got, want)
@@ -301,7 +303,7 @@ func globs(pattern, text string) bool {
 	return text != "" && text[0] == pattern[0] && globs(pattern[1:], text[1:])
 }
 
-func (o *oracle) find(e Entry) *oracle {
+func (o *oracle) find(e descriptors.Entry) *oracle {
 	star := func(c *oracle) bool { return strings.Contains(c.key+c.value, "*") }
 	for _, c := range o.below {
 		if !star(c) && c.value != "" && c.key == e.Key && c.value == e.Value {
@@ -382,10 +384,10 @@ func compareWithOracle(t *testing.T, random func(n int) int) {
 	root.yaml(&b, 0)
 	set := mustLoad(t, b.String())
 	for range 30 {
-		var es []Entry
+		var es []descriptors.Entry
 		at := root
 		for range 1 + random(3) {
-			e := Entry{pick(false), pick(false)}
+			e := descriptors.Entry{pick(false), pick(false)}
 			if random(8) == 0 {
 				e.Value = pick(true) // a star in a request is only a character
 			}
@@ -394,7 +396,7 @@ func compareWithOracle(t *testing.T, random func(n int) int) {
 				at = at.find(e)
 			}
 		}
-		var m Match
+		var m descriptors.Match
 		set.Match("d", es, &m)
 		got, want := int64(0), int64(0)
 		if m.Rule != nil {
@@ -459,10 +461,10 @@ func TestGroupsDiffer(t *testing.T) {
 			fmt.Fprintf(&spec, "%s %s 1 %s\n", k, v, share)
 		}
 		set := mustLoad(t, plain(spec.String()))
-		groups := map[string]*Rule{}
+		groups := map[string]*descriptors.Rule{}
 		for range 400 {
-			var m Match
-			set.Match("d", []Entry{{word("a*"), word("ab*")}}, &m)
+			var m descriptors.Match
+			set.Match("d", []descriptors.Entry{{word("a*"), word("ab*")}}, &m)
 			if m.Rule == nil {
 				continue
 			}
@@ -487,7 +489,7 @@ func TestMatchAllocations(t *testing.T) {
 		{"a=" + strings.Repeat("l", 5000), 1},
 	} {
 		es := entries(tc.descriptor)
-		var m Match
+		var m descriptors.Match
 		if got := testing.AllocsPerRun(200, func() { s.Match("d", es, &m) }); got > tc.most {
 			t.Errorf("%.20s: %v allocations, want at most %v", tc.descriptor, got, tc.most)
 		}
@@ -517,9 +519,7 @@ func TestStepsDoNotGrow(t *testing.T) {
 		set := mustLoad(t, rules)
 		var out []int
 		for _, a := range asks {
-			count := 0
-			set.domains["d"].root.descend(entries(a), &count)
-			out = append(out, count)
+			out = append(out, set.StepsOfRules("d", entries(a)))
 		}
 		return out
 	}
@@ -540,9 +540,7 @@ func TestHostileValues(t *testing.T) {
 	set := mustLoad(t, plain(spec.String()))
 	for _, size := range []int{1000, 10_000} {
 		for _, v := range []string{strings.Repeat("a", size), strings.Repeat("ab", size/2), "ab" + strings.Repeat("a", size)} {
-			steps := 0
-			set.domains["d"].root.descend([]Entry{{"w", v}}, &steps)
-			if steps > 130*size {
+			if steps := set.StepsOfRules("d", []descriptors.Entry{{"w", v}}); steps > 130*size {
 				t.Errorf("%d steps for %d bytes", steps, size)
 			}
 		}
@@ -555,13 +553,13 @@ func BenchmarkMatch(b *testing.B) {
 		// Eight kinds of rules share the number.
 		rules, asks := manyRules(max(1, n/8))
 		set := mustLoad(b, rules)
-		var ds [][]Entry
+		var ds [][]descriptors.Entry
 		for _, a := range asks[:8] {
 			ds = append(ds, entries(a))
 		}
 		b.Run(fmt.Sprintf("rules=%d", n), func(b *testing.B) {
 			b.ReportAllocs()
-			var m Match
+			var m descriptors.Match
 			for i := 0; b.Loop(); i++ {
 				set.Match("d", ds[i%len(ds)], &m)
 			}
@@ -582,9 +580,9 @@ func BenchmarkMatchWildcards(b *testing.B) {
 		}
 		set := mustLoad(b, plain(spec.String()))
 		b.Run(fmt.Sprintf("wildcards=%d", n), func(b *testing.B) {
-			es := []Entry{{"path", fmt.Sprintf("/api/v%d/users", n-1)}}
+			es := []descriptors.Entry{{"path", fmt.Sprintf("/api/v%d/users", n-1)}}
 			b.ReportAllocs()
-			var m Match
+			var m descriptors.Match
 			for b.Loop() {
 				set.Match("d", es, &m)
 			}

@@ -1,8 +1,11 @@
-package descriptors
+package descriptors_test
 
 import (
 	"strings"
 	"testing"
+
+	"github.com/headgate-rls/headgate/descriptors"
+	"github.com/headgate-rls/headgate/descriptors/rulefile"
 )
 
 // TestMatrixParameters: what follows a semicolon in a segment is ignored where
@@ -40,12 +43,12 @@ func TestMatrixParameters(t *testing.T) {
 // two must not say different things.
 func TestMatrixParametersOfADomain(t *testing.T) {
 	a, b := resources("path: /a"), resources("path: /b")
-	load := func(sources ...string) (*Set, []Problem) {
-		var list []Source
+	load := func(sources ...string) (*descriptors.Set, []descriptors.Problem) {
+		var list []rulefile.Source
 		for i, text := range sources {
-			list = append(list, Source{string(rune('a'+i)) + ".yaml", []byte(text)})
+			list = append(list, rulefile.Source{Name: string(rune('a'+i)) + ".yaml", Data: []byte(text)})
 		}
-		return Load(list, Options{MergeDomains: true})
+		return rulefile.Load(list, rulefile.Options{MergeDomains: true})
 	}
 	s, problems := load(a, "matrix_parameters: ignore\n"+b)
 	if s == nil {

@@ -1,8 +1,11 @@
-package descriptors
+package descriptors_test
 
 import (
 	"strings"
 	"testing"
+
+	"github.com/headgate-rls/headgate/descriptors"
+	"github.com/headgate-rls/headgate/descriptors/rulefile"
 )
 
 // TestNamedResourceKeepsItsCount: a resource with a name counts under it,
@@ -12,8 +15,8 @@ func TestNamedResourceKeepsItsCount(t *testing.T) {
 	group := func(resource, method, path string) string {
 		t.Helper()
 		set := mustLoad(t, "domain: d\nresources:\n- {"+resource+", concurrency: [{threshold: 5, response: {statusCode: 429}}]}\n")
-		var m Match
-		set.Match("d", []Entry{{Key: "method", Value: method}, {Key: "path", Value: path}}, &m)
+		var m descriptors.Match
+		set.Match("d", []descriptors.Entry{{Key: "method", Value: method}, {Key: "path", Value: path}}, &m)
 		if m.Rule == nil || m.Group == "" {
 			t.Fatalf("%s %s does not meet %s", method, path, resource)
 		}
@@ -41,7 +44,7 @@ func TestResourceNames(t *testing.T) {
 		"- {name: 'a\\b', path: /x, " + tiers + "}":                                  "visible ASCII",
 		"- {name: [a], path: /x, " + tiers + "}":                                     "name must be text",
 	} {
-		set, problems := Load([]Source{{Name: "a.yaml", Data: []byte("domain: d\nresources:\n" + rules + "\n")}}, Options{})
+		set, problems := rulefile.Load([]rulefile.Source{{Name: "a.yaml", Data: []byte("domain: d\nresources:\n" + rules + "\n")}}, rulefile.Options{})
 		if set != nil || len(problems) != 1 || !strings.Contains(problems[0].String(), want) {
 			t.Errorf("%s: %v, want %q", rules, problems, want)
 		}

@@ -7,10 +7,12 @@ import (
 	"regexp/syntax"
 	"slices"
 	"strings"
+
+	"github.com/headgate-rls/headgate/internal/spell"
 )
 
-// maxPattern bounds a regular expression, in bytes.
-const maxPattern = 1000
+// MaxPattern bounds a regular expression, in bytes.
+const MaxPattern = 1000
 
 // A pathClass is a kind of path, in order of precedence.
 type pathClass uint8
@@ -58,20 +60,20 @@ func ParsePath(s string) (Path, error) {
 		return p.pattern(s[1:])
 	}
 	if s[0] != '/' {
-		return p, fmt.Errorf("path %q must start with a slash, or be ~ and a regular expression, or *", short(s))
+		return p, fmt.Errorf("path %q must start with a slash, or be ~ and a regular expression, or *", spell.Short(s))
 	}
 	if start, ok := strings.CutSuffix(s, "/*"); ok {
 		p.class, s = classPrefix, start
 	}
 	if strings.Contains(s, "*") {
 		return p, fmt.Errorf("path %q: a * stands for the rest of the path, so it may only come last and after a slash; "+
-			"elsewhere use {name} for a segment, or ~ and a regular expression", short(s))
+			"elsewhere use {name} for a segment, or ~ and a regular expression", spell.Short(s))
 	}
 	if s == "" {
 		return p, nil // of "/*"
 	}
 	if p.name = normalPath(s, false); countSegments(p.name) != countSegments(s) {
-		return p, fmt.Errorf("path %q is compared without empty, \".\" and \"..\" segments and without a slash at the end; write it as %s", short(s), p.name)
+		return p, fmt.Errorf("path %q is compared without empty, \".\" and \"..\" segments and without a slash at the end; write it as %s", spell.Short(s), p.name)
 	}
 	if !strings.ContainsAny(p.name, "{}") {
 		return p, nil
@@ -98,9 +100,9 @@ func (p *Path) eachSegment(f func(segment string)) {
 	}
 }
 
-// params returns the parameter's name for each segment of the path that is one,
+// Params returns the parameter's name for each segment of the path that is one,
 // "" for the others; nil if the path cannot have any.
-func (p *Path) params() []string {
+func (p *Path) Params() []string {
 	if p.class != classTemplate && p.class != classPrefix {
 		return nil
 	}
@@ -120,9 +122,9 @@ func (p *Path) checkParams() error {
 		name, ok := paramName(segment)
 		switch {
 		case ok && slices.Contains(params, name):
-			problems = append(problems, fmt.Errorf("path %q has two parameters called %s", short(p.name), name))
+			problems = append(problems, fmt.Errorf("path %q has two parameters called %s", spell.Short(p.name), name))
 		case !ok && strings.ContainsAny(segment, "{}"):
-			problems = append(problems, fmt.Errorf("path segment %q: a {parameter} is a whole segment, and has a name", short(segment)))
+			problems = append(problems, fmt.Errorf("path segment %q: a {parameter} is a whole segment, and has a name", spell.Short(segment)))
 		}
 		params = append(params, name)
 	})
@@ -141,8 +143,8 @@ func paramName(segment string) (string, bool) {
 // pattern reads a regular expression for paths.
 func (p Path) pattern(s string) (Path, error) {
 	p.class, p.name = classRegex, s
-	if s == "" || len(s) > maxPattern {
-		return p, fmt.Errorf("a path's regular expression has 1 to %d bytes, not %d", maxPattern, len(s))
+	if s == "" || len(s) > MaxPattern {
+		return p, fmt.Errorf("a path's regular expression has 1 to %d bytes, not %d", MaxPattern, len(s))
 	}
 	parsed, err := syntax.Parse(s, syntax.Perl)
 	if err == nil {

@@ -34,6 +34,17 @@ var (
 	chargeNames   = []string{ChargeAllOrNothing: "all_or_nothing", ChargeEach: "each"}
 )
 
+// FailurePolicies returns the names that rules write for the policies: the name
+// of policy p is at p-1.
+func FailurePolicies() []string { return failureNames[1:] }
+
+// OverloadPolicies is [FailurePolicies] for overload, where FailLocal is not one.
+func OverloadPolicies() []string { return overloadNames }
+
+// Charges returns the names that rules write for the charges: the name of
+// charge c is at c-1.
+func Charges() []string { return chargeNames[1:] }
+
 // String returns the policy as rules write it, "default" if they do not.
 func (p FailurePolicy) String() string {
 	if p == FailDefault || int(p) >= len(failureNames) {

@@ -1,5 +1,5 @@
 //go:build race
 
-package descriptors
+package descriptors_test
 
 const raceEnabled = true

@@ -1,6 +1,7 @@
 package descriptors
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
@@ -43,8 +44,8 @@ type Resource struct {
 
 const (
 	defaultHashLength = 8
-	maxHashLength     = 2 * sha256.Size
-	maxResourceName   = 1024
+	MaxHashLength     = 2 * sha256.Size
+	MaxResourceName   = 1024
 )
 
 // ResourceKey returns "METHOD:NAME", or "METHOD:NAME:HASH" if m asks for
@@ -55,17 +56,17 @@ func ResourceKey(method, name string, m *Matcher, hashLength int) (string, error
 	if hashLength == 0 {
 		hashLength = defaultHashLength
 	}
-	if hashLength < 1 || hashLength > maxHashLength {
-		return "", fmt.Errorf("hash length %d is outside 1 to %d", hashLength, maxHashLength)
+	if hashLength < 1 || hashLength > MaxHashLength {
+		return "", fmt.Errorf("hash length %d is outside 1 to %d", hashLength, MaxHashLength)
 	}
-	if len(method)+len(name) > maxResourceName {
-		return "", fmt.Errorf("method and name have %d bytes; at most %d are allowed", len(method)+len(name), maxResourceName)
+	if len(method)+len(name) > MaxResourceName {
+		return "", fmt.Errorf("method and name have %d bytes; at most %d are allowed", len(method)+len(name), MaxResourceName)
 	}
 	encoding, err := m.encode()
 	if err != nil {
 		return "", err
 	}
-	key := strings.ToUpper(orStar(method)) + ":" + orStar(name)
+	key := strings.ToUpper(cmp.Or(method, "*")) + ":" + cmp.Or(name, "*")
 	if encoding == nil {
 		return key, nil
 	}
@@ -95,14 +96,7 @@ func ResourceKeys(resources []Resource, hashLength int) ([]string, error) {
 func sameResource(a, b Resource) bool {
 	x, _ := a.Matcher.encode()
 	y, _ := b.Matcher.encode()
-	return strings.EqualFold(orStar(a.Method), orStar(b.Method)) && orStar(a.Name) == orStar(b.Name) && string(x) == string(y)
-}
-
-func orStar(s string) string {
-	if s == "" {
-		return "*"
-	}
-	return s
+	return strings.EqualFold(cmp.Or(a.Method, "*"), cmp.Or(b.Method, "*")) && cmp.Or(a.Name, "*") == cmp.Or(b.Name, "*") && string(x) == string(y)
 }
 
 // encode returns everything m says as parts with their lengths, so that no two

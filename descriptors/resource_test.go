@@ -1,4 +1,4 @@
-package descriptors
+package descriptors_test
 
 import (
 	"fmt"
@@ -6,32 +6,34 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/headgate-rls/headgate/descriptors"
 )
 
 func TestResourceKey(t *testing.T) {
-	auth := map[string]Criterion{"Authorization": {"equals", "token"}}
+	auth := map[string]descriptors.Criterion{"Authorization": {"equals", "token"}}
 	for _, tc := range []struct {
 		method, name string
-		m            *Matcher
+		m            *descriptors.Matcher
 		length       int
 		want         string // hashes: of "6:header1:113:authorization6:equals5:token" and the like
 	}{
 		{"GET", "/api/users", nil, 0, "GET:/api/users"},
-		{"get", "/api/users", &Matcher{}, 0, "GET:/api/users"},
+		{"get", "/api/users", &descriptors.Matcher{}, 0, "GET:/api/users"},
 		{"", "/api/users", nil, 0, "*:/api/users"},
 		{"*", "/api/users", nil, 0, "*:/api/users"},
 		{"GET", "", nil, 0, "GET:*"},
-		{"POST", "getUserDetails", &Matcher{SOAPAction: "urn:get"}, 0, "POST:getUserDetails:2e493a09"},
-		{"GET", "/api/users", &Matcher{RequestHeaders: auth}, 0, "GET:/api/users:79364071"},
-		{"GET", "/api/users", &Matcher{RequestHeaders: auth}, 64, "GET:/api/users:793640718fbc5a287ebf155b6bfe3a51b9bab58ae3b9d1b8779386eb8e41286b"},
-		{"GET", "/api/users", &Matcher{QueryParams: auth}, 8, "GET:/api/users:6e471cb0"},
-		{"GET", "/api/users", &Matcher{
+		{"POST", "getUserDetails", &descriptors.Matcher{SOAPAction: "urn:get"}, 0, "POST:getUserDetails:2e493a09"},
+		{"GET", "/api/users", &descriptors.Matcher{RequestHeaders: auth}, 0, "GET:/api/users:79364071"},
+		{"GET", "/api/users", &descriptors.Matcher{RequestHeaders: auth}, 64, "GET:/api/users:793640718fbc5a287ebf155b6bfe3a51b9bab58ae3b9d1b8779386eb8e41286b"},
+		{"GET", "/api/users", &descriptors.Matcher{QueryParams: auth}, 8, "GET:/api/users:6e471cb0"},
+		{"GET", "/api/users", &descriptors.Matcher{
 			RequestHeaders: auth, QueryParams: auth, PathParams: auth,
-			AllOf: []Condition{{"a", Criterion{"gt", "1"}}}, AnyOf: []Condition{{"b", Criterion{"lt", "2"}}},
+			AllOf: []descriptors.Condition{{"a", descriptors.Criterion{"gt", "1"}}}, AnyOf: []descriptors.Condition{{"b", descriptors.Criterion{"lt", "2"}}},
 			SOAPAction: "s", Binding: "b",
 		}, 16, "GET:/api/users:73bdf127460ebf95"},
 	} {
-		got, err := ResourceKey(tc.method, tc.name, tc.m, tc.length)
+		got, err := descriptors.ResourceKey(tc.method, tc.name, tc.m, tc.length)
 		if err != nil || got != tc.want {
 			t.Errorf("got %s, want %s (%v)", got, tc.want, err)
 		}
@@ -40,48 +42,48 @@ func TestResourceKey(t *testing.T) {
 
 // TestResourceKeyIgnoresWriting: how a matcher is written down does not count.
 func TestResourceKeyIgnoresWriting(t *testing.T) {
-	key := func(m Matcher) string {
-		k, err := ResourceKey("GET", "/", &m, 64)
+	key := func(m descriptors.Matcher) string {
+		k, err := descriptors.ResourceKey("GET", "/", &m, 64)
 		if err != nil {
 			t.Fatal(err)
 		}
 		return k
 	}
-	many := map[string]Criterion{}
+	many := map[string]descriptors.Criterion{}
 	for i := range 20 {
-		many[fmt.Sprint("p", i)] = Criterion{"", fmt.Sprint(i)}
+		many[fmt.Sprint("p", i)] = descriptors.Criterion{"", fmt.Sprint(i)}
 	}
-	want := key(Matcher{QueryParams: many})
+	want := key(descriptors.Matcher{QueryParams: many})
 	for range 50 {
-		if key(Matcher{QueryParams: maps.Clone(many)}) != want {
+		if key(descriptors.Matcher{QueryParams: maps.Clone(many)}) != want {
 			t.Fatal("the order of a map counts")
 		}
 	}
-	if key(Matcher{RequestHeaders: map[string]Criterion{"Authorization": {}}}) != key(Matcher{RequestHeaders: map[string]Criterion{"authorization": {}}}) {
+	if key(descriptors.Matcher{RequestHeaders: map[string]descriptors.Criterion{"Authorization": {}}}) != key(descriptors.Matcher{RequestHeaders: map[string]descriptors.Criterion{"authorization": {}}}) {
 		t.Error("the case of header names counts")
 	}
-	two := []Condition{{"a", Criterion{"", "1"}}, {"b", Criterion{"", "2"}}}
+	two := []descriptors.Condition{{"a", descriptors.Criterion{"", "1"}}, {"b", descriptors.Criterion{"", "2"}}}
 	back := slices.Clone(two)
 	slices.Reverse(back)
-	if key(Matcher{AllOf: two}) != key(Matcher{AllOf: back}) {
+	if key(descriptors.Matcher{AllOf: two}) != key(descriptors.Matcher{AllOf: back}) {
 		t.Error("the order of conditions counts")
 	}
 }
 
 // TestResourceKeyTellsApart: matchers that upstream's joining confuses.
 func TestResourceKeyTellsApart(t *testing.T) {
-	one := func(name, operator, value string) map[string]Criterion {
-		return map[string]Criterion{name: {operator, value}}
+	one := func(name, operator, value string) map[string]descriptors.Criterion {
+		return map[string]descriptors.Criterion{name: {operator, value}}
 	}
 	keys := map[string]int{}
-	for i, m := range []Matcher{
+	for i, m := range []descriptors.Matcher{
 		{RequestHeaders: one("a", "b", "c")}, {QueryParams: one("a", "b", "c")},
 		{PathParams: one("a", "b", "c")}, {RequestHeaders: one("a", "bc", "")}, {RequestHeaders: one("ab", "", "c")},
 		{RequestHeaders: one("a", "", "")}, {QueryParams: one("a", "", "")},
-		{AllOf: []Condition{{Expression: "a"}}}, {AnyOf: []Condition{{Expression: "a"}}}, {AnyOf: []Condition{{Expression: "a"}, {Expression: "a"}}},
+		{AllOf: []descriptors.Condition{{Expression: "a"}}}, {AnyOf: []descriptors.Condition{{Expression: "a"}}}, {AnyOf: []descriptors.Condition{{Expression: "a"}, {Expression: "a"}}},
 		{SOAPAction: "a"}, {Binding: "a"},
 	} {
-		k, err := ResourceKey("GET", "/", &m, 64)
+		k, err := descriptors.ResourceKey("GET", "/", &m, 64)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -95,30 +97,30 @@ func TestResourceKeyTellsApart(t *testing.T) {
 func TestResourceKeyErrors(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
-		m      *Matcher
+		m      *descriptors.Matcher
 		length int
 		want   string
 	}{
 		{"/", nil, 65, "outside 1 to 64"},
 		{"/", nil, -1, "outside 1 to 64"},
 		{strings.Repeat("n", 2000), nil, 0, "at most 1024"},
-		{"/", &Matcher{RequestHeaders: map[string]Criterion{"a": {}, "A": {}}}, 0, "given twice"},
+		{"/", &descriptors.Matcher{RequestHeaders: map[string]descriptors.Criterion{"a": {}, "A": {}}}, 0, "given twice"},
 	} {
-		if _, err := ResourceKey("GET", tc.name, tc.m, tc.length); err == nil || !strings.Contains(err.Error(), tc.want) {
+		if _, err := descriptors.ResourceKey("GET", tc.name, tc.m, tc.length); err == nil || !strings.Contains(err.Error(), tc.want) {
 			t.Errorf("got %v, want %s", err, tc.want)
 		}
 	}
 }
 
 func TestResourceKeysCollide(t *testing.T) {
-	var resources []Resource
+	var resources []descriptors.Resource
 	for i := range 40 {
-		resources = append(resources, Resource{"GET", "/", &Matcher{SOAPAction: fmt.Sprint(i)}})
+		resources = append(resources, descriptors.Resource{"GET", "/", &descriptors.Matcher{SOAPAction: fmt.Sprint(i)}})
 	}
-	if _, err := ResourceKeys(resources, 1); err == nil || !strings.Contains(err.Error(), "use a longer hash") {
+	if _, err := descriptors.ResourceKeys(resources, 1); err == nil || !strings.Contains(err.Error(), "use a longer hash") {
 		t.Error("forty resources fit sixteen hashes:", err)
 	}
-	keys, err := ResourceKeys(append(resources, Resource{"get", "/", resources[3].Matcher}), 0)
+	keys, err := descriptors.ResourceKeys(append(resources, descriptors.Resource{"get", "/", resources[3].Matcher}), 0)
 	if err != nil || keys[40] != keys[3] {
 		t.Error("the same resource twice is no collision:", err)
 	}

@@ -43,7 +43,7 @@ type segments struct {
 
 func (ix *resourceIndex) add(r *resource) {
 	r.each(func(c *criterion) {
-		if c.place == inQuery {
+		if c.place == InQuery {
 			ix.params[c.key] = true
 		}
 	})

@@ -1,9 +1,8 @@
-package descriptors
+package descriptors_test
 
 import (
 	"cmp"
 	"fmt"
-	"maps"
 	"math/rand/v2"
 	"net/url"
 	"os"
@@ -12,8 +11,8 @@ import (
 	"strings"
 	"testing"
 
-	"go.yaml.in/yaml/v3"
-
+	"github.com/headgate-rls/headgate/descriptors"
+	"github.com/headgate-rls/headgate/descriptors/rulefile"
 	"github.com/headgate-rls/headgate/limit"
 	"github.com/headgate-rls/headgate/test/random"
 )
@@ -28,15 +27,15 @@ func read(t testing.TB, file string) string {
 }
 
 // asks returns the descriptor for "GET /path?query name=value name=value".
-func asks(request string) []Entry {
+func asks(request string) []descriptors.Entry {
 	f := strings.Fields(request)
-	es := []Entry{{"method", f[0]}, {"path", f[1]}}
+	es := []descriptors.Entry{{"method", f[0]}, {"path", f[1]}}
 	return append(es, entries(strings.Join(f[2:], " "))...)
 }
 
 // resourceFor returns the key of the resource for a request, "-" for none.
-func resourceFor(s *Set, request string) string {
-	var m Match
+func resourceFor(s *descriptors.Set, request string) string {
+	var m descriptors.Match
 	s.Match("d", asks(request), &m)
 	if m.Rule == nil {
 		return "-"
@@ -122,7 +121,7 @@ func TestSpecificity(t *testing.T) {
 		path: /b, queryParams: {y: '1'}
 	`))
 	number := func(request string) int {
-		var m Match
+		var m descriptors.Match
 		s.Match("d", asks(request), &m)
 		return m.Rule.ID + 1
 	}
@@ -215,7 +214,7 @@ func TestCriteria(t *testing.T) {
 
 func TestQueryAndPathParams(t *testing.T) {
 	many := ""
-	for i := range 3 * fewParams {
+	for i := range 3 * descriptors.FewParams {
 		many += fmt.Sprintf("&p%d=%d", i, i)
 	}
 	for _, tc := range []struct {
@@ -287,7 +286,7 @@ func TestResourceCounters(t *testing.T) {
 	for request, want := range map[string]string{
 		"GET /api/users/1": "a", "GET /api/users/2?x=y": "a", "GET /api/users/1?a=b": "b",
 	} {
-		var m Match
+		var m descriptors.Match
 		s.Match("d", asks(request), &m)
 		if other, ok := groups[want]; ok && other != m.Group {
 			t.Errorf("%s: %s and %s", request, m.Group, other)
@@ -297,14 +296,14 @@ func TestResourceCounters(t *testing.T) {
 	if groups["a"] != "1:d27:counter:GET:/api/users/{id}" || groups["a"] == groups["b"] {
 		t.Error(groups)
 	}
-	for _, e := range []Entry{{"resource", "GET:/api/users/{id}"}, {"counter:GET:/api/users/{id}", ""}} {
-		var m Match
-		s.Match("d", []Entry{e}, &m)
+	for _, e := range []descriptors.Entry{{"resource", "GET:/api/users/{id}"}, {"counter:GET:/api/users/{id}", ""}} {
+		var m descriptors.Match
+		s.Match("d", []descriptors.Entry{e}, &m)
 		if m.Rule == nil || m.Group == groups["a"] {
 			t.Error(m)
 		}
 	}
-	if g := resourceGroup("d", strings.Repeat("x", 500)); len(g) > limit.MaxGroupLen {
+	if g := descriptors.ResourceGroup("d", strings.Repeat("x", 500)); len(g) > limit.MaxGroupLen {
 		t.Error(len(g))
 	}
 }
@@ -316,7 +315,7 @@ func TestResourceOrDescriptor(t *testing.T) {
 	for descriptor, want := range map[string]string{
 		"method=GET path=/a": "*:/a", "method=GET path=/b": "-", "path=/a": "path", "method=GET": "method", "path=/a method=GET": "-", "": "-",
 	} {
-		var m Match
+		var m descriptors.Match
 		s.Match("d", entries(descriptor), &m)
 		got := "-"
 		if m.Rule != nil {
@@ -335,7 +334,7 @@ func TestResourceOrDescriptor(t *testing.T) {
 
 // TestResourceRules: what a resource has besides tiers, and an exemption.
 func TestResourceRules(t *testing.T) {
-	s := mustLoad(t, read(t, "testdata/good/resources.yaml"))
+	s := mustLoad(t, read(t, "rulefile/testdata/good/resources.yaml"))
 	rules := s.Rules()
 	var keys []string
 	for i, r := range rules {
@@ -350,14 +349,14 @@ func TestResourceRules(t *testing.T) {
 		t.Error(keys)
 	}
 	r := rules[2]
-	if !r.Shadow || r.OnBackendError != FailDeny || r.Charge != ChargeEach || r.Response.Content != "slow down" || r.Metadata["a"] != int64(1) ||
+	if !r.Shadow || r.OnBackendError != descriptors.FailDeny || r.Charge != descriptors.ChargeEach || r.Response.Content != "slow down" || r.Metadata["a"] != int64(1) ||
 		r.Limits[0].KeyPart != "t#0" || r.Concurrency.Tiers[0].Name != "slow" {
 		t.Errorf("%+v", r)
 	}
 	if file, line := r.Place(); file != "rules.yaml" || line != 4 {
 		t.Error(file, line)
 	}
-	var m Match
+	var m descriptors.Match
 	s.Match("shop", asks("PUT /health"), &m)
 	if m.Rule == nil || m.Rule.Concurrency != nil || len(m.Rule.Limits) > 0 || m.Group != "" || s.MetricLabel(m.Rule, asks("PUT /health")) != "*:/health" {
 		t.Errorf("%+v", m.Rule)
@@ -376,11 +375,11 @@ func TestSameMatcherSameKey(t *testing.T) {
 	if len(keys) != 1 {
 		t.Error(keys)
 	}
-	want, _ := ResourceKey("", "/a", &Matcher{RequestHeaders: map[string]Criterion{"x-a": {"", "b"}}, QueryParams: map[string]Criterion{"c": {"", "d"}}}, 0)
+	want, _ := descriptors.ResourceKey("", "/a", &descriptors.Matcher{RequestHeaders: map[string]descriptors.Criterion{"x-a": {"", "b"}}, QueryParams: map[string]descriptors.Criterion{"c": {"", "d"}}}, 0)
 	if !keys[want] {
 		t.Error(keys, want)
 	}
-	set, _ := Load([]Source{{"f", []byte(resources("path: /a, soapAction: a"))}}, Options{HashLength: 20})
+	set, _ := rulefile.Load([]rulefile.Source{{Name: "f", Data: []byte(resources("path: /a, soapAction: a"))}}, rulefile.Options{HashLength: 20})
 	if got := set.Rules()[0].Resource; len(got) != len("*:/a:")+20 {
 		t.Error(got)
 	}
@@ -398,43 +397,43 @@ func TestCriteriaOnTheBodyAreRefused(t *testing.T) {
 		"allOf: [{expression: '${context.request.body}', value: b, operator: NotEqualTo}]": "an expression over the request's body",
 		"anyOf: [{expression: '${context.request.formParams.a}', operator: NotExists}]":    "an expression over the request's body",
 	} {
-		set, problems := Load([]Source{{"f", []byte(resources("path: /a, " + spec))}}, Options{})
+		set, problems := rulefile.Load([]rulefile.Source{{Name: "f", Data: []byte(resources("path: /a, " + spec))}}, rulefile.Options{})
 		if set != nil || len(problems) != 1 || !strings.HasPrefix(problems[0].Message, what+" can never be matched: Envoy asks before") {
 			t.Errorf("%s: %s", spec, lines(problems))
 		}
 	}
-	if set, problems := Load([]Source{{"f", []byte(resources("path: /a, formParams: null, requestBody: null"))}}, Options{}); set == nil {
+	if set, problems := rulefile.Load([]rulefile.Source{{Name: "f", Data: []byte(resources("path: /a, formParams: null, requestBody: null"))}}, rulefile.Options{}); set == nil {
 		t.Error("criteria that ask nothing are refused:", lines(problems))
 	}
 }
 
 func TestImpliedDomain(t *testing.T) {
-	rest, soap := read(t, "testdata/good/imposter_rest.yaml"), read(t, "testdata/good/imposter_soap.yaml")
-	load := func(opt Options, files ...string) (*Set, string) {
-		var sources []Source
+	rest, soap := read(t, "rulefile/testdata/good/imposter_rest.yaml"), read(t, "rulefile/testdata/good/imposter_soap.yaml")
+	load := func(opt rulefile.Options, files ...string) (*descriptors.Set, string) {
+		var sources []rulefile.Source
 		for i, f := range files {
-			sources = append(sources, Source{fmt.Sprintf("%d.yaml", i), []byte(f)})
+			sources = append(sources, rulefile.Source{Name: fmt.Sprintf("%d.yaml", i), Data: []byte(f)})
 		}
-		set, problems := Load(sources, opt)
+		set, problems := rulefile.Load(sources, opt)
 		return set, lines(problems)
 	}
-	set, got := load(Options{}, rest, soap)
+	set, got := load(rulefile.Options{}, rest, soap)
 	if got != "" || fmt.Sprint(set.Domains()) != "[default]" || len(set.Rules()) != 3 {
 		t.Error(got)
 	}
-	set, got = load(Options{DefaultDomain: "mock"}, rest, "domain: shop\n"+soap)
+	set, got = load(rulefile.Options{DefaultDomain: "mock"}, rest, "domain: shop\n"+soap)
 	if got != "" || fmt.Sprint(set.Domains()) != "[mock shop]" {
 		t.Error(got)
 	}
 	other := "domain: default\ndescriptors: [{key: a}]\n"
-	if set, got = load(Options{}, other, rest); set != nil ||
+	if set, got = load(rulefile.Options{}, other, rest); set != nil ||
 		got != "1.yaml:1:1: the file names no domain, and the default \"default\" is already in 0.yaml; name another, or allow merging domains (at default)\n" {
 		t.Error(got)
 	}
-	if set, got = load(Options{}, rest, other); set != nil || !strings.Contains(got, "already in 0.yaml") {
+	if set, got = load(rulefile.Options{}, rest, other); set != nil || !strings.Contains(got, "already in 0.yaml") {
 		t.Error(got)
 	}
-	if set, got = load(Options{MergeDomains: true}, other, rest); set == nil || got != "" || len(set.Rules()) != 3 {
+	if set, got = load(rulefile.Options{MergeDomains: true}, other, rest); set == nil || got != "" || len(set.Rules()) != 3 {
 		t.Error(got)
 	}
 }
@@ -452,7 +451,7 @@ func TestResourceWarnings(t *testing.T) {
 			"f:2:37: warning: shadow_mode has no effect: the rule itself has no rate_limit, no limits and no concurrency (at d/*:/a)"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			set, problems := Load([]Source{{"f", []byte(tc.rules)}}, Options{})
+			set, problems := rulefile.Load([]rulefile.Source{{Name: "f", Data: []byte(tc.rules)}}, rulefile.Options{})
 			if set == nil {
 				t.Error("refused")
 			}
@@ -460,50 +459,6 @@ func TestResourceWarnings(t *testing.T) {
 				t.Errorf("got  %s\nwant %s", got, tc.want)
 			}
 		})
-	}
-}
-
-// TestSchemaAcceptsWhatLoads: resources put together at random.
-func TestSchemaAcceptsWhatLoads(t *testing.T) {
-	schema := compiledSchema(t)
-	heads := []string{"domain: d", "plugin: rest", "plugin: soap", "domain: d\nplugin: rest\nwsdlFile: a", "domain: d\nhashLength: 3"}
-	fields := []string{
-		"method: GET", "method: '*'", "method:", "path: /a", "path: '*'", "path: ''", "path:", "path: '/{a}/*'", "path: '/*'", "path: '~a b'",
-		"operation: pay", "operation:", "operation: '*'", "soapAction: 'urn:a'", "binding: b", "binding:",
-		"match: {}", "match:", "match: {headers: {a: 1, b: true}}", "match: {query: }", "requestHeaders: {a: {value: x}}",
-		"queryParams: {a: {operator: Exists}}", "queryParams: {'a b': ''}", "formParams:", "match: {formParams: , requestBody: }", "requestBody:",
-		"allOf: []", "anyOf:", "allOf: [{expression: '${context.request.queryParams.a b}', value: 1}]", "pathParams: {a: b}",
-		"concurrency: [{threshold: 1, response: {statusCode: 429, content: , headers: }}]", "concurrency: [{threshold: 0x10, name: , response: {delay: 1m}}]",
-		"concurrency: [{threshold: 1, response: {delay: 1.5s, statusCode: 500}}]", "concurrency: [{threshold: 1, response: {delay: {exact: 0}}}]",
-		"lease_ttl: 1m", "reject_hold: 0s", "reject_hold: 1s", "release: hits", "release: lease",
-		"rate_limit: {unit: second, requests_per_unit: 1}", "rate_limit: {unlimited: true}", "limits: [{algorithm: fixed_window, rate: 1/s, counter: entries}]",
-		"limits: [{algorithm: fixed_window, rate: 1/s, counter: value}]", "shadow_mode: true", "quota_mode: false", "metadata: {}", "metadata:",
-		"on_backend_error: deny", "charge: each", "response: {content: a}", "response: {statusCode: 200}", "response:",
-	}
-	r := rand.New(rand.NewPCG(3, 5))
-	accepted := 0
-	for range 4000 {
-		chosen := map[string]string{}
-		for range 1 + r.IntN(4) {
-			f := fields[r.IntN(len(fields))]
-			name, _, _ := strings.Cut(f, ":")
-			chosen[name] = f
-		}
-		text := heads[r.IntN(len(heads))] + "\nresources:\n- " + strings.Join(slices.Sorted(maps.Values(chosen)), "\n  ") + "\n"
-		if set, _ := Load([]Source{{"f", []byte(text)}}, Options{}); set == nil {
-			continue
-		}
-		accepted++
-		var v any
-		if err := yaml.Unmarshal([]byte(text), &v); err != nil {
-			t.Fatal(err)
-		}
-		if err := schema.Validate(v); err != nil {
-			t.Fatalf("%s%v", text, err)
-		}
-	}
-	if accepted < 400 {
-		t.Error("only", accepted, "of the files load")
 	}
 }
 
@@ -517,15 +472,15 @@ func TestResourceBounds(t *testing.T) {
 		return resources(b.String())
 	}
 	for _, tc := range []struct{ name, rules, want string }{
-		{"alike", write(maxAlike+1, "path: /a, queryParams: {a: '%d'}"), "differ only in method and criteria"},
-		{"alike templates", write(maxAlike+1, "path: '/a/{id}', queryParams: {a: '%d'}"), "differ only in method and criteria"},
-		{"regexes", write(maxRegexes+1, "path: '~%d'"), "more than 1000 regular expressions"},
-		{"headers", write(maxMatchedHeaders+1, "path: /a, requestHeaders: {x-%d: a}"), "57 different headers"},
-		{"criteria", "domain: d\nresources: [{path: /a, queryParams: {" + strings.Repeat("a: b,", maxCriteria+1) + "}}]", "given twice"},
-		{"expressions", resources("path: /a, allOf: [" + strings.Repeat("{expression: '${context.request.queryParams.a}', value: b},", maxCriteria+1) + "]"), "more than 32 entries"},
+		{"alike", write(descriptors.MaxAlike+1, "path: /a, queryParams: {a: '%d'}"), "differ only in method and criteria"},
+		{"alike templates", write(descriptors.MaxAlike+1, "path: '/a/{id}', queryParams: {a: '%d'}"), "differ only in method and criteria"},
+		{"regexes", write(descriptors.MaxRegexes+1, "path: '~%d'"), "more than 1000 regular expressions"},
+		{"headers", write(descriptors.MaxMatchedHeaders+1, "path: /a, requestHeaders: {x-%d: a}"), "57 different headers"},
+		{"criteria", "domain: d\nresources: [{path: /a, queryParams: {" + strings.Repeat("a: b,", descriptors.MaxCriteria+1) + "}}]", "given twice"},
+		{"expressions", resources("path: /a, allOf: [" + strings.Repeat("{expression: '${context.request.queryParams.a}', value: b},", descriptors.MaxCriteria+1) + "]"), "more than 32 entries"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			set, problems := Load([]Source{{"f", []byte(tc.rules)}}, Options{})
+			set, problems := rulefile.Load([]rulefile.Source{{Name: "f", Data: []byte(tc.rules)}}, rulefile.Options{})
 			if set != nil || !strings.Contains(lines(problems), tc.want) {
 				t.Errorf("%.200s", lines(problems))
 			}
@@ -563,19 +518,28 @@ type naiveRule struct {
 	order        int
 }
 
-func (r naiveRule) rank() (pathClass, []int) {
+// The kinds of paths, in the order in which they are tried.
+const (
+	naiveExact = iota
+	naiveTemplate
+	naivePrefix
+	naiveRegex
+	naiveAny
+)
+
+func (r naiveRule) rank() (int, []int) {
 	switch {
 	case r.path == "*":
-		return classAny, nil
+		return naiveAny, nil
 	case r.path[0] == '~':
-		return classRegex, []int{-len(strings.TrimPrefix(r.path, "~^"))}
+		return naiveRegex, []int{-len(strings.TrimPrefix(r.path, "~^"))}
 	}
-	class := classExact
+	class := naiveExact
 	if strings.Contains(r.path, "{") {
-		class = classTemplate
+		class = naiveTemplate
 	}
 	if strings.HasSuffix(r.path, "/*") {
-		class = classPrefix
+		class = naivePrefix
 	}
 	var literal []int // per segment: 0 literal, 1 parameter; what is longer comes first
 	for _, s := range naivePath(strings.TrimSuffix(r.path, "/*")) {
@@ -683,8 +647,8 @@ func compareWithNaive(t *testing.T, random func(n int) int, extra string) {
 			path = ""
 		}
 		for _, method := range []string{"GET", "POST", "PUT"} {
-			var m Match
-			set.Match("d", []Entry{{"method", method}, {"path", path}}, &m)
+			var m descriptors.Match
+			set.Match("d", []descriptors.Entry{{"method", method}, {"path", path}}, &m)
 			got := "-"
 			if m.Rule != nil {
 				got = m.Rule.Resource
@@ -725,15 +689,15 @@ func FuzzResources(f *testing.F) {
 			}
 			return int(data[i-1]) % n
 		}, text)
-		var m Match
-		set.Match("d", []Entry{{"method", "POST"}, {"path", text}, {"header.x", text}, {"soap_action", text}}, &m)
+		var m descriptors.Match
+		set.Match("d", []descriptors.Entry{{"method", "POST"}, {"path", text}, {"header.x", text}, {"soap_action", text}}, &m)
 		for _, cutParams := range []bool{false, true} {
-			if normal := normalPath(text, cutParams); normalPath(normal, cutParams) != normalPath(normal, false) && !strings.Contains(strings.ToLower(text), "%3b") {
+			if normal := descriptors.NormalPath(text, cutParams); descriptors.NormalPath(normal, cutParams) != descriptors.NormalPath(normal, false) && !strings.Contains(strings.ToLower(text), "%3b") {
 				t.Errorf("%q becomes %q, in which there still are parameters", text, normal)
 			}
 		}
-		normal := normalPath(text, false)
-		if strings.HasPrefix(text, "/") && !isNormalPath(strings.ReplaceAll(normal, "%", "")) && !strings.Contains(normal, "/.") {
+		normal := descriptors.NormalPath(text, false)
+		if strings.HasPrefix(text, "/") && !descriptors.IsNormalPath(strings.ReplaceAll(normal, "%", "")) && !strings.Contains(normal, "/.") {
 			t.Errorf("%q becomes %q, which is not normal", text, normal)
 		}
 	})
@@ -763,9 +727,10 @@ func TestQueryEqualsNetURL(t *testing.T) {
 			raw[i] = "ab=&&;+%6123"[r.IntN(12)]
 		}
 		values, _ := url.ParseQuery(string(raw))
-		q := queryString{raw: string(raw), wanted: map[string]bool{"a": true, "b": true, "ab": true, "": true, "a b": true, "1": true}}
-		for _, name := range []string{"a", "b", "ab", "", "a b", "1"} {
-			got, ok := q.get(name)
+		names := []string{"a", "b", "ab", "", "a b", "1"}
+		get := descriptors.QueryOf(string(raw), names...)
+		for _, name := range names {
+			got, ok := get(name)
 			if want := values.Get(name); got != want || ok != values.Has(name) {
 				t.Fatalf("%q: %q is %q %v, want %q", raw, name, got, ok, want)
 			}
@@ -792,9 +757,7 @@ func TestResourceStepsDoNotGrow(t *testing.T) {
 		set := mustLoad(t, rules)
 		var out []int
 		for _, r := range requests {
-			count := 0
-			set.domains["d"].resources.find(asks(r), &count)
-			out = append(out, count)
+			out = append(out, set.StepsOfResources("d", asks(r)))
 		}
 		return out
 	}
@@ -811,7 +774,7 @@ func TestResourceAllocations(t *testing.T) {
 	s := mustLoad(t, resources("path: /a\npath: '/b/{id}', pathParams: {id: '7'}\npath: '/c/*', match: {headers: {x-a: b}, query: {q: '1'}}\npath: '~^/v[0-9]'\noperation: pay"))
 	for _, request := range []string{"GET /a?x=y", "GET /b/7", "GET /c/d/e?p=2&q=1 header.x-a=b", "GET /v1", "POST /ws soap_action=urn:pay", "GET /nothing"} {
 		es := asks(request)
-		var m Match
+		var m descriptors.Match
 		if got := testing.AllocsPerRun(200, func() { s.Match("d", es, &m) }); got > 0 {
 			t.Errorf("%s: %v allocations", request, got)
 		}
@@ -822,13 +785,13 @@ func BenchmarkResources(b *testing.B) {
 	for _, n := range []int{10, 10_000} {
 		rules, requests := manyResources(n)
 		set := mustLoad(b, rules)
-		var ds [][]Entry
+		var ds [][]descriptors.Entry
 		for _, r := range requests {
 			ds = append(ds, asks(r))
 		}
 		b.Run(fmt.Sprintf("resources=%d", 4*n), func(b *testing.B) {
 			b.ReportAllocs()
-			var m Match
+			var m descriptors.Match
 			for i := 0; b.Loop(); i++ {
 				set.Match("d", ds[i%len(ds)], &m)
 			}
@@ -840,7 +803,7 @@ func BenchmarkResources(b *testing.B) {
 func TestMisspeltMethodIsWarnedOf(t *testing.T) {
 	for method, want := range map[string]string{"GTE": "did you mean GET?", "POTS": "did you mean POST?", "get": "", "PURGE": "", "PROPFIND": "", "LINK": "", "REPORT": "", "*": ""} {
 		text := "domain: d\nresources:\n- {method: '" + method + "', path: /a, concurrency: [{threshold: 5, response: {statusCode: 503}}]}\n"
-		set, problems := Load([]Source{{Name: "x", Data: []byte(text)}}, Options{})
+		set, problems := rulefile.Load([]rulefile.Source{{Name: "x", Data: []byte(text)}}, rulefile.Options{})
 		if set == nil || (len(problems) > 0) != (want != "") || want != "" && !strings.Contains(problems[0].String(), want) {
 			t.Errorf("%s: %v, want %q", method, problems, want)
 		}

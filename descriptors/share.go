@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 
+	"github.com/headgate-rls/headgate/internal/units"
 	"github.com/headgate-rls/headgate/limit"
 )
 
@@ -30,7 +31,7 @@ func (l *RuleLimit) describeShare() string {
 		what += " " + l.Name
 	}
 	held := fmt.Sprintf("%s, local_share %d: up to %d × replicas of %d may be refused too early", what, share, share-1, l.Limit.Capacity())
-	span := formatDuration(l.Limit.Window())
+	span := units.Format(l.Limit.Window())
 	switch {
 	case l.Limit.Is(limit.Isolated):
 		return fmt.Sprintf("%s in each window of %s; never more than %d pass", held, span, l.Limit.Max())

@@ -1,4 +1,4 @@
-package descriptors
+package descriptors_test
 
 import (
 	"strings"

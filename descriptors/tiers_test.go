@@ -1,4 +1,4 @@
-package descriptors
+package descriptors_test
 
 import (
 	"fmt"
@@ -7,11 +7,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/headgate-rls/headgate/descriptors"
+	"github.com/headgate-rls/headgate/descriptors/rulefile"
 	"github.com/headgate-rls/headgate/limit"
 )
 
 // tiersOf returns the concurrency of the first rule with one.
-func tiersOf(t *testing.T, rules string) *Concurrency {
+func tiersOf(t *testing.T, rules string) *descriptors.Concurrency {
 	t.Helper()
 	for _, r := range mustLoad(t, rules).Rules() {
 		if r.Concurrency != nil {
@@ -89,7 +91,7 @@ resources:
 `
 
 func TestGoldenTiers(t *testing.T) {
-	set, problems := Load([]Source{{"f", []byte(golden)}}, Options{})
+	set, problems := rulefile.Load([]rulefile.Source{{Name: "f", Data: []byte(golden)}}, rulefile.Options{})
 	if got, want := lines(problems), "f:17:7: warning: the tier above 10 is never reached: requests are refused from 5 on, and refused ones do not count; "+
 		"reject_hold: 5s would count them for a while (at default/POST:/api/heavy-operation)\n"; got != want {
 		t.Errorf("got  %swant %s", got, want)
@@ -99,9 +101,9 @@ func TestGoldenTiers(t *testing.T) {
 	if r.Resource != "POST:/api/heavy-operation" || r.Path != r.Resource || r.Domain != "default" || r.Response != nil {
 		t.Errorf("%+v", r)
 	}
-	want := []Tier{
+	want := []descriptors.Tier{
 		{Threshold: 2, Delay: time.Second},
-		{Threshold: 5, Status: 503, Headers: []Header{{"retry-after", "30"}}, Content: "Service temporarily overloaded"},
+		{Threshold: 5, Status: 503, Headers: []descriptors.Header{{"retry-after", "30"}}, Content: "Service temporarily overloaded"},
 		{Threshold: 10, Status: 429, Content: "Rate limit exceeded"},
 	}
 	if fmt.Sprint(c.Tiers) != fmt.Sprint(want) {
@@ -117,21 +119,21 @@ func TestLease(t *testing.T) {
 	const delay = ", concurrency: [{threshold: 5, response: {delay: 1500ms}}]}\n"
 	for _, tc := range []struct {
 		rule      string
-		opt       Options
+		opt       rulefile.Options
 		max       int64
 		ttl, hold time.Duration
 		hits      bool
 	}{
-		{"{key: a" + refuse, Options{}, 5, 300 * time.Second, 0, false},
-		{"{key: a" + refuse, Options{DefaultLeaseTTL: time.Minute}, 5, time.Minute, 0, false},
-		{"{key: a, lease_ttl: 1h" + refuse, Options{DefaultLeaseTTL: time.Minute}, 5, time.Hour, 0, false},
-		{"{key: a, reject_hold: 2s" + refuse, Options{}, 5, 300 * time.Second, 2 * time.Second, false},
-		{"{key: a, release: lease" + refuse, Options{}, 5, 300 * time.Second, 0, false},
-		{"{key: a, release: hits" + refuse, Options{}, 5, 300 * time.Second, 300 * time.Second, true},
-		{"{key: a, release: hits, lease_ttl: 10s" + delay, Options{}, limit.MaxInFlight, 10 * time.Second, 10 * time.Second, true},
-		{"{key: a" + delay, Options{}, limit.MaxInFlight, 300 * time.Second, 0, false},
+		{"{key: a" + refuse, rulefile.Options{}, 5, 300 * time.Second, 0, false},
+		{"{key: a" + refuse, rulefile.Options{DefaultLeaseTTL: time.Minute}, 5, time.Minute, 0, false},
+		{"{key: a, lease_ttl: 1h" + refuse, rulefile.Options{DefaultLeaseTTL: time.Minute}, 5, time.Hour, 0, false},
+		{"{key: a, reject_hold: 2s" + refuse, rulefile.Options{}, 5, 300 * time.Second, 2 * time.Second, false},
+		{"{key: a, release: lease" + refuse, rulefile.Options{}, 5, 300 * time.Second, 0, false},
+		{"{key: a, release: hits" + refuse, rulefile.Options{}, 5, 300 * time.Second, 300 * time.Second, true},
+		{"{key: a, release: hits, lease_ttl: 10s" + delay, rulefile.Options{}, limit.MaxInFlight, 10 * time.Second, 10 * time.Second, true},
+		{"{key: a" + delay, rulefile.Options{}, limit.MaxInFlight, 300 * time.Second, 0, false},
 	} {
-		set, problems := Load([]Source{{"f", []byte("domain: d\ndescriptors:\n  - " + tc.rule)}}, tc.opt)
+		set, problems := rulefile.Load([]rulefile.Source{{Name: "f", Data: []byte("domain: d\ndescriptors:\n  - " + tc.rule)}}, tc.opt)
 		if len(problems) > 0 {
 			t.Fatal(lines(problems))
 		}
@@ -154,7 +156,7 @@ descriptors:
   - {key: user, concurrency: [{threshold: 5, response: {statusCode: 429}}]}
 `)
 	for descriptor, want := range map[string]string{"tenant=acme": "1:d6:tenant4:acme", "user=anna": "1:d4:user4:anna"} {
-		var m Match
+		var m descriptors.Match
 		s.Match("d", entries(descriptor), &m)
 		if m.Rule.Concurrency == nil || m.Group != want {
 			t.Errorf("%s: %+v", descriptor, m)
@@ -181,15 +183,15 @@ descriptors:
     descriptors:
       - {key: user, release: hits, lease_ttl: 1h, concurrency: [{threshold: 2, response: {statusCode: 429, headers: {retry-after: "1"}}}]}
 `
-	set, problems := Load([]Source{
-		{"a", []byte(data)},
-		{"b", []byte("domain: plain\ndescriptors: [{key: a, rate_limit: {unit: second, requests_per_unit: 1}}]\n")},
-		{"c", []byte("domain: action\nresources: [{path: /x, soapAction: 'urn:x', concurrency: [{threshold: 1, response: {delay: 1ms}}]}]\n")},
-	}, Options{})
+	set, problems := rulefile.Load([]rulefile.Source{
+		{Name: "a", Data: []byte(data)},
+		{Name: "b", Data: []byte("domain: plain\ndescriptors: [{key: a, rate_limit: {unit: second, requests_per_unit: 1}}]\n")},
+		{Name: "c", Data: []byte("domain: action\nresources: [{path: /x, soapAction: 'urn:x', concurrency: [{threshold: 1, response: {delay: 1ms}}]}]\n")},
+	}, rulefile.Options{})
 	if len(problems) > 0 {
 		t.Fatal(lines(problems))
 	}
-	for domain, want := range map[string]Needs{
+	for domain, want := range map[string]descriptors.Needs{
 		"shop": {
 			Resources: true, Headers: []string{"x-b", "x-plan", "x-role"}, SOAPAction: true, SOAPBinding: true,
 			Concurrency: true, Leases: true, Hits: true, Statuses: []int{429, 503}, TierHeaders: []string{"retry-after", "x-why"},
@@ -207,7 +209,7 @@ descriptors:
 
 func TestDumpResources(t *testing.T) {
 	var b strings.Builder
-	if err := mustLoad(t, read(t, "testdata/good/resources.yaml")).Dump(&b); err != nil {
+	if err := mustLoad(t, read(t, "rulefile/testdata/good/resources.yaml")).Dump(&b); err != nil {
 		t.Fatal(err)
 	}
 	checkGolden(t, "testdata/dump_resources.golden", b.String())

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/headgate-rls/headgate/backends/memory"
-	"github.com/headgate-rls/headgate/descriptors"
+	"github.com/headgate-rls/headgate/descriptors/rulefile"
 	"github.com/headgate-rls/headgate/limit"
 )
 
@@ -27,7 +27,7 @@ func benchmarkDecide(b *testing.B, rules int) {
 	for i := range rules {
 		fmt.Fprintf(&text, "- {key: k, value: v%d, rate_limit: {unit: hour, requests_per_unit: 4000000000}}\n", i)
 	}
-	set, problems := descriptors.Load([]descriptors.Source{{Name: "bench", Data: []byte(text.String())}}, descriptors.Options{})
+	set, problems := rulefile.Load([]rulefile.Source{{Name: "bench", Data: []byte(text.String())}}, rulefile.Options{})
 	if set == nil {
 		b.Fatal(problems)
 	}
@@ -66,7 +66,7 @@ func benchmarkDecide(b *testing.B, rules int) {
 // BenchmarkLease measures a request in flight: the question, and the call that
 // ends it, both with the proxy's name.
 func BenchmarkLease(b *testing.B) {
-	set, problems := descriptors.Load([]descriptors.Source{{Name: "bench", Data: []byte("domain: d\ndescriptors:\n- {key: k, concurrency: [{threshold: 1000, response: {statusCode: 429}}]}\n")}}, descriptors.Options{})
+	set, problems := rulefile.Load([]rulefile.Source{{Name: "bench", Data: []byte("domain: d\ndescriptors:\n- {key: k, concurrency: [{threshold: 1000, response: {statusCode: 429}}]}\n")}}, rulefile.Options{})
 	if set == nil {
 		b.Fatal(problems)
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/headgate-rls/headgate/backends"
 	"github.com/headgate-rls/headgate/backends/memory"
 	"github.com/headgate-rls/headgate/descriptors"
+	"github.com/headgate-rls/headgate/descriptors/rulefile"
 	"github.com/headgate-rls/headgate/limit"
 	"github.com/headgate-rls/headgate/ratelimit/leases"
 )
@@ -127,7 +128,7 @@ func setup(t *testing.T, rules string, change ...func(*Config)) *harness {
 
 func mustLoad(t *testing.T, rules string) *descriptors.Set {
 	t.Helper()
-	set, problems := descriptors.Load([]descriptors.Source{{Name: "test.yaml", Data: []byte(rules)}}, descriptors.Options{})
+	set, problems := rulefile.Load([]rulefile.Source{{Name: "test.yaml", Data: []byte(rules)}}, rulefile.Options{})
 	if set == nil {
 		t.Fatalf("rules do not load: %v", problems)
 	}

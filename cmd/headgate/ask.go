@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/headgate-rls/headgate/backends/stack"
-	"github.com/headgate-rls/headgate/descriptors"
+	"github.com/headgate-rls/headgate/descriptors/rulefile"
 	"github.com/headgate-rls/headgate/internal/client"
 	"github.com/headgate-rls/headgate/internal/rules"
 	"github.com/headgate-rls/headgate/ratelimit"
@@ -106,7 +106,7 @@ func (opt *askOptions) asker(ctx context.Context) (asker, func(), error) {
 
 // localAsker answers from rules in files and a memory of its own.
 func localAsker(ctx context.Context, paths []string) (asker, func(), error) {
-	set, _, err := rules.Load(paths, descriptors.Options{})
+	set, _, err := rules.Load(paths, rulefile.Options{})
 	if err != nil {
 		return nil, nil, err
 	}

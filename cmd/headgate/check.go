@@ -9,6 +9,7 @@ import (
 
 	"github.com/headgate-rls/headgate/backends/stack"
 	"github.com/headgate-rls/headgate/descriptors"
+	"github.com/headgate-rls/headgate/descriptors/rulefile"
 	"github.com/headgate-rls/headgate/internal/rules"
 	"github.com/headgate-rls/headgate/internal/spell"
 )
@@ -44,7 +45,7 @@ func check(out io.Writer, paths []string, backend string, merge bool, format str
 	if err != nil {
 		return fmt.Errorf("--backend: %w", err)
 	}
-	set, problems, err := rules.Check(paths, descriptors.Options{MergeDomains: merge}, &caps)
+	set, problems, err := rules.Check(paths, rulefile.Options{MergeDomains: merge}, &caps)
 	if err != nil {
 		return err
 	}

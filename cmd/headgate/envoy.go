@@ -7,7 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/headgate-rls/headgate/descriptors"
+	"github.com/headgate-rls/headgate/descriptors/rulefile"
 	"github.com/headgate-rls/headgate/internal/envoyconf"
 	"github.com/headgate-rls/headgate/internal/rules"
 	"github.com/headgate-rls/headgate/ratelimit"
@@ -78,7 +78,7 @@ func printEnvoy(out, errOut io.Writer, paths []string, opt *envoyOptions) error 
 	if opt.Version, err = envoyconf.ParseVersion(opt.version); err != nil {
 		return fmt.Errorf("--envoy-version: %w", err)
 	}
-	set, sources, err := rules.Load(paths, descriptors.Options{MergeDomains: opt.merge, DefaultLeaseTTL: opt.leaseTTL})
+	set, sources, err := rules.Load(paths, rulefile.Options{MergeDomains: opt.merge, DefaultLeaseTTL: opt.leaseTTL})
 	if err != nil {
 		return err
 	}

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/headgate-rls/headgate/descriptors"
+	"github.com/headgate-rls/headgate/descriptors/rulefile"
 )
 
 // Bounds of what ReadPaths reads.
@@ -26,7 +27,7 @@ const (
 // ConfigMap; links are followed. A directory without any rules is an error:
 // while files are being replaced it is more likely than an operator who wants
 // no limits.
-func ReadPaths(paths []string) ([]descriptors.Source, error) {
+func ReadPaths(paths []string) ([]rulefile.Source, error) {
 	sources, unreadable, err := readEach(paths)
 	if err == nil && len(unreadable) > 0 {
 		err = unreadable[0].err
@@ -39,7 +40,7 @@ func ReadPaths(paths []string) ([]descriptors.Source, error) {
 
 // readEach is ReadPaths that goes on to the next file after one that cannot be
 // read. Its error says that there are more files, or larger ones, than are read.
-func readEach(paths []string) ([]descriptors.Source, []unreadable, error) {
+func readEach(paths []string) ([]rulefile.Source, []unreadable, error) {
 	r := &reader{}
 	for _, p := range paths {
 		if err := r.path(p); err != nil {
@@ -50,7 +51,7 @@ func readEach(paths []string) ([]descriptors.Source, []unreadable, error) {
 }
 
 type reader struct {
-	sources []descriptors.Source
+	sources []rulefile.Source
 	failed  []unreadable
 	total   int
 }
@@ -150,16 +151,16 @@ func (r *reader) file(path string) error {
 	if err != nil {
 		return err
 	}
-	data, err := io.ReadAll(io.LimitReader(f, descriptors.MaxSourceBytes+1))
+	data, err := io.ReadAll(io.LimitReader(f, rulefile.MaxSourceBytes+1))
 	if err = errors.Join(err, f.Close()); err != nil {
 		return err
 	}
-	if len(data) > descriptors.MaxSourceBytes {
-		return fmt.Errorf("%s: larger than %d MiB", path, descriptors.MaxSourceBytes>>20)
+	if len(data) > rulefile.MaxSourceBytes {
+		return fmt.Errorf("%s: larger than %d MiB", path, rulefile.MaxSourceBytes>>20)
 	}
 	if r.total += len(data); r.total > maxTotalBytes {
 		return fmt.Errorf("%s: the files of rules have more than %d MiB together: %w", path, maxTotalBytes>>20, errTooMuch)
 	}
-	r.sources = append(r.sources, descriptors.Source{Name: path, Data: data})
+	r.sources = append(r.sources, rulefile.Source{Name: path, Data: data})
 	return nil
 }

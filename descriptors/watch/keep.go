@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/headgate-rls/headgate/descriptors"
+	"github.com/headgate-rls/headgate/descriptors/rulefile"
 )
 
 // An Outcome is what came of reading the files of rules.
@@ -51,16 +52,16 @@ func (e *LoadError) Error() string {
 // file has errors no domain is removed, and no file from a domain of several:
 // the file with errors may be what they are in now.
 type merger struct {
-	opt   descriptors.Options
+	opt   rulefile.Options
 	check func(*descriptors.Set) []descriptors.Problem
-	last  map[string][]descriptors.Source // what each domain in force was loaded from
+	last  map[string][]rulefile.Source // what each domain in force was loaded from
 }
 
 // A merged is what of the files can be put in force.
 type merged struct {
-	set     *descriptors.Set                // nil: nothing
-	sources []descriptors.Source            // what it was loaded from
-	domains map[string][]descriptors.Source // the same by domain
+	set     *descriptors.Set             // nil: nothing
+	sources []rulefile.Source            // what it was loaded from
+	domains map[string][]rulefile.Source // the same by domain
 	outcome Outcome
 }
 
@@ -81,8 +82,8 @@ func hasErrors(problems []descriptors.Problem) bool {
 }
 
 // merge loads what it can of the files.
-func (m *merger) merge(sources []descriptors.Source, failed []unreadable) merged {
-	written, problems, named := descriptors.LoadDomains(sources, m.opt)
+func (m *merger) merge(sources []rulefile.Source, failed []unreadable) merged {
+	written, problems, named := rulefile.LoadDomains(sources, m.opt)
 	set, more := m.checked(written)
 	problems = append(problems, more...)
 	groups, order := byDomain(sources, named)
@@ -92,7 +93,7 @@ func (m *merger) merge(sources []descriptors.Source, failed []unreadable) merged
 	for _, u := range failed {
 		problems = append(problems, u.problem())
 	}
-	out := merged{domains: map[string][]descriptors.Source{}}
+	out := merged{domains: map[string][]rulefile.Source{}}
 	for _, name := range order {
 		more := m.choose(&out, name, groups[name])
 		if written == nil {
@@ -106,7 +107,7 @@ func (m *merger) merge(sources []descriptors.Source, failed []unreadable) merged
 	}
 	if len(out.sources) > 0 {
 		// The bounds on all rules together may still be exceeded.
-		if out.set, more, _ = descriptors.LoadDomains(out.sources, m.opt); out.set == nil {
+		if out.set, more, _ = rulefile.LoadDomains(out.sources, m.opt); out.set == nil {
 			problems = append(problems, more...)
 		}
 	}
@@ -116,9 +117,9 @@ func (m *merger) merge(sources []descriptors.Source, failed []unreadable) merged
 
 // choose adds a domain to out: by its files, or as it was. It returns what check
 // says of the files.
-func (m *merger) choose(out *merged, name string, files []descriptors.Source) []descriptors.Problem {
+func (m *merger) choose(out *merged, name string, files []rulefile.Source) []descriptors.Problem {
 	last := m.last[name]
-	set, _, _ := descriptors.LoadDomains(files, m.opt)
+	set, _, _ := rulefile.LoadDomains(files, m.opt)
 	set, problems := m.checked(set)
 	switch {
 	case set != nil && !loses(last, files):
@@ -131,19 +132,19 @@ func (m *merger) choose(out *merged, name string, files []descriptors.Source) []
 	return problems
 }
 
-func (out *merged) add(name string, files []descriptors.Source) {
+func (out *merged) add(name string, files []rulefile.Source) {
 	out.domains[name] = files
 	out.sources = append(out.sources, files...)
 }
 
-func (out *merged) keep(name string, files []descriptors.Source) {
+func (out *merged) keep(name string, files []rulefile.Source) {
 	out.add(name, files)
 	out.outcome.Kept = append(out.outcome.Kept, name)
 }
 
 // byDomain returns the sources of each domain, and the domains in order.
-func byDomain(sources []descriptors.Source, named []string) (groups map[string][]descriptors.Source, order []string) {
-	groups = map[string][]descriptors.Source{}
+func byDomain(sources []rulefile.Source, named []string) (groups map[string][]rulefile.Source, order []string) {
+	groups = map[string][]rulefile.Source{}
 	for i, name := range named {
 		if name == "" {
 			continue
@@ -157,11 +158,11 @@ func byDomain(sources []descriptors.Source, named []string) (groups map[string][
 }
 
 // loses says whether a domain of several files would lose one of them.
-func loses(last, files []descriptors.Source) bool {
+func loses(last, files []rulefile.Source) bool {
 	if len(last) < 2 {
 		return false
 	}
-	return slices.ContainsFunc(last, func(old descriptors.Source) bool {
-		return !slices.ContainsFunc(files, func(s descriptors.Source) bool { return s.Name == old.Name })
+	return slices.ContainsFunc(last, func(old rulefile.Source) bool {
+		return !slices.ContainsFunc(files, func(s rulefile.Source) bool { return s.Name == old.Name })
 	})
 }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/headgate-rls/headgate/descriptors"
+	"github.com/headgate-rls/headgate/descriptors/rulefile"
 )
 
 const brokenRule = "descriptors:\n  - key: a\n    rate_limit: {unit: fortnight, requests_per_unit: 1}\n"
@@ -29,7 +30,7 @@ type step struct {
 
 // play does the steps on a directory of rules with a watcher that has no
 // timing: each step is one look at the files.
-func play(t *testing.T, opt descriptors.Options, steps []step) {
+func play(t *testing.T, opt rulefile.Options, steps []step) {
 	t.Helper()
 	dir := t.TempDir()
 	var set *descriptors.Set
@@ -112,7 +113,7 @@ func TestBrokenFileKeepsItsDomainAndNoOther(t *testing.T) {
 			{"all", map[string]string{"a.yaml": "domain: d\n" + brokenRule, "b.yaml": "x"}, "d=1,e=1", "a.yaml b.yaml", "d e"},
 			{"one is mended", map[string]string{"b.yaml": rulesFor("e", 2)}, "d=1,e=2", "a.yaml", "d"}}},
 	} {
-		t.Run(tc.name, func(t *testing.T) { play(t, descriptors.Options{}, tc.steps) })
+		t.Run(tc.name, func(t *testing.T) { play(t, rulefile.Options{}, tc.steps) })
 	}
 }
 
@@ -123,7 +124,7 @@ func rulesOf(domain, key string, n int) string {
 
 // A domain of several files must not lose the rules of one that is broken.
 func TestBrokenFileKeepsAMergedDomainWhole(t *testing.T) {
-	play(t, descriptors.Options{MergeDomains: true}, []step{
+	play(t, rulefile.Options{MergeDomains: true}, []step{
 		{"start", map[string]string{"a.yaml": rulesOf("d", "a", 1), "b.yaml": rulesOf("d", "b", 2), "c.yaml": rulesFor("e", 1)}, "d=1,d=2,e=1", "", ""},
 		{"one cannot be read", map[string]string{"a.yaml": rulesOf("d", "a", 3), "b.yaml": "domain: [", "c.yaml": rulesFor("e", 2)}, "d=1,d=2,e=2", "b.yaml", "d"},
 		{"it is renamed", map[string]string{"b.yaml": "", "f.yaml": "domain: ["}, "d=1,d=2,e=2", "f.yaml", "d"},

@@ -17,11 +17,12 @@ import (
 	"github.com/fsnotify/fsnotify"
 
 	"github.com/headgate-rls/headgate/descriptors"
+	"github.com/headgate-rls/headgate/descriptors/rulefile"
 )
 
 // Options are the settings of a Watcher.
 type Options struct {
-	descriptors.Options
+	rulefile.Options
 	// Log gets a line for every reload and every failure; nil means
 	// slog.Default.
 	Log *slog.Logger
@@ -127,7 +128,7 @@ func warnings(problems []descriptors.Problem) []descriptors.Problem {
 }
 
 // read returns the files, those that cannot be read, and the fingerprint of both.
-func (w *Watcher) read() ([]descriptors.Source, []unreadable, fingerprint, error) {
+func (w *Watcher) read() ([]rulefile.Source, []unreadable, fingerprint, error) {
 	sources, failed, err := readEach(w.paths)
 	if err == nil && len(sources) == 0 && len(failed) > 0 {
 		err = failed[0].err
@@ -138,7 +139,7 @@ func (w *Watcher) read() ([]descriptors.Source, []unreadable, fingerprint, error
 	return sources, failed, fingerprintOf(sources, failed), nil
 }
 
-func fingerprintOf(sources []descriptors.Source, failed []unreadable) fingerprint {
+func fingerprintOf(sources []rulefile.Source, failed []unreadable) fingerprint {
 	h := sha256.New()
 	var size [8]byte
 	part := func(b []byte) {

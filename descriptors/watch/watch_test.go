@@ -17,6 +17,7 @@ import (
 	"github.com/fsnotify/fsnotify"
 
 	"github.com/headgate-rls/headgate/descriptors"
+	"github.com/headgate-rls/headgate/descriptors/rulefile"
 )
 
 const (
@@ -494,7 +495,7 @@ func TestReadPaths(t *testing.T) {
 
 	large := filepath.Join(t.TempDir(), "large.yaml")
 	write(t, large, "")
-	do(t, os.Truncate(large, descriptors.MaxSourceBytes+1))
+	do(t, os.Truncate(large, rulefile.MaxSourceBytes+1))
 	loop := t.TempDir()
 	do(t, os.Symlink(loop, filepath.Join(loop, "again")))
 	for _, tc := range []struct{ path, want string }{

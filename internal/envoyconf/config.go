@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/headgate-rls/headgate/descriptors"
+	"github.com/headgate-rls/headgate/descriptors/rulefile"
 	"github.com/headgate-rls/headgate/ratelimit"
 )
 
@@ -31,7 +32,7 @@ type Config struct {
 
 // New finds what the rules need, from the set and from the sources that it was
 // loaded from.
-func New(set *descriptors.Set, sources []descriptors.Source, opt Options) (*Config, error) {
+func New(set *descriptors.Set, sources []rulefile.Source, opt Options) (*Config, error) {
 	if err := opt.check(); err != nil {
 		return nil, err
 	}

@@ -16,6 +16,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/headgate-rls/headgate/descriptors"
+	"github.com/headgate-rls/headgate/descriptors/rulefile"
 	"github.com/headgate-rls/headgate/descriptors/watch"
 )
 
@@ -30,7 +31,7 @@ func options() Options {
 }
 
 // load reads a file of rules.
-func load(t *testing.T, path string) (*descriptors.Set, []descriptors.Source) {
+func load(t *testing.T, path string) (*descriptors.Set, []rulefile.Source) {
 	t.Helper()
 	sources, err := watch.ReadPaths([]string{path})
 	if err != nil {
@@ -39,9 +40,9 @@ func load(t *testing.T, path string) (*descriptors.Set, []descriptors.Source) {
 	return loadSources(t, sources...)
 }
 
-func loadSources(t *testing.T, sources ...descriptors.Source) (*descriptors.Set, []descriptors.Source) {
+func loadSources(t *testing.T, sources ...rulefile.Source) (*descriptors.Set, []rulefile.Source) {
 	t.Helper()
-	set, problems := descriptors.Load(sources, descriptors.Options{})
+	set, problems := rulefile.Load(sources, rulefile.Options{})
 	if set == nil {
 		t.Fatalf("the rules do not load: %v", problems)
 	}
@@ -180,15 +181,15 @@ func TestRefused(t *testing.T) {
 			if c.change != nil {
 				c.change(&opt)
 			}
-			set, sources := loadSources(t, descriptors.Source{Name: "rules.yaml", Data: []byte(c.rules)})
+			set, sources := loadSources(t, rulefile.Source{Name: "rules.yaml", Data: []byte(c.rules)})
 			if _, err := New(set, sources, opt); err == nil || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("the error is %v, want %q", err, c.want)
 			}
 		})
 	}
 	set, sources := loadSources(t,
-		descriptors.Source{Name: "a", Data: []byte("domain: a\ndescriptors: [{key: a}]")},
-		descriptors.Source{Name: "b", Data: []byte("domain: b\ndescriptors: [{key: a}]")})
+		rulefile.Source{Name: "a", Data: []byte("domain: a\ndescriptors: [{key: a}]")},
+		rulefile.Source{Name: "b", Data: []byte("domain: b\ndescriptors: [{key: a}]")})
 	if _, err := New(set, sources, options()); err == nil || !strings.Contains(err.Error(), "a, b") {
 		t.Errorf("of two domains: %v", err)
 	}
@@ -211,7 +212,7 @@ func TestFlush(t *testing.T) {
 
 // TestNothingInFlight: without requests in flight there is nothing to tell.
 func TestNothingInFlight(t *testing.T) {
-	set, sources := loadSources(t, descriptors.Source{Name: "a", Data: []byte("domain: a\ndescriptors: [{key: remote_address, rate_limit: {unit: day, requests_per_unit: 1}}]")})
+	set, sources := loadSources(t, rulefile.Source{Name: "a", Data: []byte("domain: a\ndescriptors: [{key: remote_address, rate_limit: {unit: day, requests_per_unit: 1}}]")})
 	c, err := New(set, sources, options())
 	if err != nil {
 		t.Fatal(err)

@@ -9,6 +9,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/headgate-rls/headgate/descriptors"
+	"github.com/headgate-rls/headgate/descriptors/rulefile"
 	"github.com/headgate-rls/headgate/ratelimit/leases"
 )
 
@@ -45,7 +46,7 @@ func (s *shape) String() string {
 }
 
 // find chooses the domain and finds what its rules want.
-func find(set *descriptors.Set, sources []descriptors.Source, opt *Options) (*wants, error) {
+func find(set *descriptors.Set, sources []rulefile.Source, opt *Options) (*wants, error) {
 	w := &wants{domain: opt.Domain}
 	domains := set.Domains()
 	switch {
@@ -118,7 +119,7 @@ type treeRule struct {
 }
 
 // tree finds the shapes of the domain's descriptors.
-func (w *wants) tree(sources []descriptors.Source) error {
+func (w *wants) tree(sources []rulefile.Source) error {
 	for _, s := range sources {
 		var file treeFile
 		if err := yaml.Unmarshal(s.Data, &file); err != nil {

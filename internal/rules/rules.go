@@ -8,18 +8,19 @@ import (
 
 	"github.com/headgate-rls/headgate/backends"
 	"github.com/headgate-rls/headgate/descriptors"
+	"github.com/headgate-rls/headgate/descriptors/rulefile"
 	"github.com/headgate-rls/headgate/descriptors/watch"
 	"github.com/headgate-rls/headgate/ratelimit"
 )
 
 // Load reads and compiles the files and directories at paths. Sources are the files that
 // were read. Errors: a file cannot be read, or those of [Error].
-func Load(paths []string, opt descriptors.Options) (*descriptors.Set, []descriptors.Source, error) {
+func Load(paths []string, opt rulefile.Options) (*descriptors.Set, []rulefile.Source, error) {
 	sources, err := watch.ReadPaths(paths)
 	if err != nil {
 		return nil, nil, err
 	}
-	set, problems := descriptors.Load(sources, opt)
+	set, problems := rulefile.Load(sources, opt)
 	if set == nil {
 		return nil, sources, Error(problems)
 	}
@@ -29,12 +30,12 @@ func Load(paths []string, opt descriptors.Options) (*descriptors.Set, []descript
 // Check is Load that reports every problem instead of an error, and also the limits that
 // a backend with these caps cannot keep. Set is nil if the rules cannot be compiled. The
 // error says that a file cannot be read.
-func Check(paths []string, opt descriptors.Options, caps *backends.Caps) (*descriptors.Set, []descriptors.Problem, error) {
+func Check(paths []string, opt rulefile.Options, caps *backends.Caps) (*descriptors.Set, []descriptors.Problem, error) {
 	sources, err := watch.ReadPaths(paths)
 	if err != nil {
 		return nil, nil, err
 	}
-	set, problems := descriptors.Load(sources, opt)
+	set, problems := rulefile.Load(sources, opt)
 	if set != nil {
 		problems = append(problems, ratelimit.CapProblems(set, caps)...)
 	}

@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/headgate-rls/headgate/backends"
-	"github.com/headgate-rls/headgate/descriptors"
+	"github.com/headgate-rls/headgate/descriptors/rulefile"
 )
 
 func write(t *testing.T, text string) []string {
@@ -21,17 +21,17 @@ func write(t *testing.T, text string) []string {
 
 func TestLoadReturnsTheSetAndItsSources(t *testing.T) {
 	paths := write(t, "domain: d\ndescriptors:\n- {key: k, rate_limit: {unit: day, requests_per_unit: 1}}\n")
-	set, sources, err := Load(paths, descriptors.Options{})
+	set, sources, err := Load(paths, rulefile.Options{})
 	if err != nil || len(set.Rules()) != 1 || len(sources) != 1 || sources[0].Name != paths[0] {
 		t.Errorf("%v %v %v", set, sources, err)
 	}
-	if _, _, err := Load([]string{"none"}, descriptors.Options{}); err == nil {
+	if _, _, err := Load([]string{"none"}, rulefile.Options{}); err == nil {
 		t.Error("a file that is not there is loaded")
 	}
 }
 
 func TestLoadListsEveryProblem(t *testing.T) {
-	_, _, err := Load(write(t, "domain: d\ndescriptors:\n- {key: k, rate_limt: {}}\n- {value: v}\n"), descriptors.Options{})
+	_, _, err := Load(write(t, "domain: d\ndescriptors:\n- {key: k, rate_limt: {}}\n- {value: v}\n"), rulefile.Options{})
 	if err == nil || !strings.Contains(err.Error(), ":3:") || !strings.Contains(err.Error(), ":4:") {
 		t.Errorf("got %v, want a problem of each line", err)
 	}
@@ -40,7 +40,7 @@ func TestLoadListsEveryProblem(t *testing.T) {
 // Check reports a limit that the backend cannot keep, as it reports errors of the file.
 func TestCheckKnowsTheBackend(t *testing.T) {
 	paths := write(t, "domain: d\ndescriptors:\n- {key: k, limits: [{algorithm: sliding_log, limit: 100, window: 24h}]}\n")
-	set, problems, err := Check(paths, descriptors.Options{}, &backends.Caps{Name: "small"})
+	set, problems, err := Check(paths, rulefile.Options{}, &backends.Caps{Name: "small"})
 	if err != nil || set == nil || len(problems) != 1 || problems[0].Warning {
 		t.Errorf("a backend that keeps nothing: %v %v %v", set, problems, err)
 	}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/headgate-rls/headgate/backends"
 	"github.com/headgate-rls/headgate/descriptors"
+	"github.com/headgate-rls/headgate/descriptors/rulefile"
 	"github.com/headgate-rls/headgate/descriptors/watch"
 	"github.com/headgate-rls/headgate/internal/config"
 	"github.com/headgate-rls/headgate/internal/rules"
@@ -60,9 +61,9 @@ func loadRules(conf *config.Config, caps *backends.Caps, log *slog.Logger, metri
 		return nil, errors.New("--xds: this build has no client for it yet")
 	}
 	f := &ruleFollower{log: log, metrics: metrics}
-	opt := descriptors.Options{MergeDomains: conf.MergeDomains, DefaultLeaseTTL: conf.LeaseTTL}
+	opt := rulefile.Options{MergeDomains: conf.MergeDomains, DefaultLeaseTTL: conf.LeaseTTL}
 	if conf.Example {
-		set, problems := descriptors.Load([]descriptors.Source{{Name: "built-in example", Data: exampleRules}}, opt)
+		set, problems := rulefile.Load([]rulefile.Source{{Name: "built-in example", Data: exampleRules}}, opt)
 		if set == nil {
 			return nil, rules.Error(problems)
 		}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/headgate-rls/headgate/descriptors"
+	"github.com/headgate-rls/headgate/descriptors/rulefile"
 	"github.com/headgate-rls/headgate/ratelimit"
 )
 
@@ -160,9 +161,9 @@ func TestLimitsAndTheHash(t *testing.T) {
 		`headgate_limit{algorithm="sliding_log",domain="shop",limit="2",rule="tenant"} 50`,
 		`headgate_limit{algorithm="fixed_window",domain="shop",limit="1",rule="path"} 7`,
 		`headgate_limit{algorithm="concurrency",domain="shop",limit="concurrency",rule="path"} 5`)
-	a, b := descriptors.Source{Name: "a", Data: []byte(shop)}, descriptors.Source{Name: "b", Data: []byte("domain: b\ndescriptors: [{key: k}]")}
-	load := func(sources ...descriptors.Source) uint64 {
-		set, problems := descriptors.Load(sources, descriptors.Options{})
+	a, b := rulefile.Source{Name: "a", Data: []byte(shop)}, rulefile.Source{Name: "b", Data: []byte("domain: b\ndescriptors: [{key: k}]")}
+	load := func(sources ...rulefile.Source) uint64 {
+		set, problems := rulefile.Load(sources, rulefile.Options{})
 		if set == nil {
 			t.Fatal(problems)
 		}

@@ -10,6 +10,7 @@ import (
 	"github.com/headgate-rls/headgate/backends"
 	"github.com/headgate-rls/headgate/backends/layers/observe"
 	"github.com/headgate-rls/headgate/descriptors"
+	"github.com/headgate-rls/headgate/descriptors/rulefile"
 	"github.com/headgate-rls/headgate/ratelimit"
 )
 
@@ -39,7 +40,7 @@ descriptors:
 
 func rulesOf(t *testing.T, text string) *descriptors.Set {
 	t.Helper()
-	set, problems := descriptors.Load([]descriptors.Source{{Name: "rules.yaml", Data: []byte(text)}}, descriptors.Options{})
+	set, problems := rulefile.Load([]rulefile.Source{{Name: "rules.yaml", Data: []byte(text)}}, rulefile.Options{})
 	if set == nil {
 		t.Fatal(problems)
 	}

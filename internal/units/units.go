@@ -70,3 +70,16 @@ func Of(window time.Duration) (u Unit, n int64) {
 
 // CeilSeconds returns d in whole seconds, rounded up.
 func CeilSeconds(d time.Duration) int64 { return int64((d + time.Second - 1) / time.Second) }
+
+// Format writes a duration as rules do, without Go's trailing zero units: 1h
+// for 1h0m0s.
+func Format(d time.Duration) string {
+	s := d.String()
+	if strings.HasSuffix(s, "m0s") {
+		s = strings.TrimSuffix(s, "0s")
+	}
+	if strings.HasSuffix(s, "h0m") {
+		s = strings.TrimSuffix(s, "0m")
+	}
+	return s
+}

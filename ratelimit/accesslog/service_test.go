@@ -14,7 +14,7 @@ import (
 	rls "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 
 	"github.com/headgate-rls/headgate/backends/memory"
-	"github.com/headgate-rls/headgate/descriptors"
+	"github.com/headgate-rls/headgate/descriptors/rulefile"
 	"github.com/headgate-rls/headgate/limit"
 	"github.com/headgate-rls/headgate/ratelimit"
 	"github.com/headgate-rls/headgate/ratelimit/leases"
@@ -42,7 +42,7 @@ descriptors:
     concurrency: [{threshold: %d, response: {statusCode: 429}}]
     lease_ttl: 1m
 `, concurrency)
-	set, problems := descriptors.Load([]descriptors.Source{{Name: "test.yaml", Data: []byte(rules)}}, descriptors.Options{})
+	set, problems := rulefile.Load([]rulefile.Source{{Name: "test.yaml", Data: []byte(rules)}}, rulefile.Options{})
 	if set == nil {
 		t.Fatal(problems)
 	}

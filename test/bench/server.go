@@ -15,7 +15,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/headgate-rls/headgate/backends/stack"
-	"github.com/headgate-rls/headgate/descriptors"
+	"github.com/headgate-rls/headgate/descriptors/rulefile"
 	"github.com/headgate-rls/headgate/internal/config"
 	"github.com/headgate-rls/headgate/internal/telemetry"
 	"github.com/headgate-rls/headgate/internal/unary"
@@ -87,7 +87,7 @@ func (emptyService) ShouldRateLimit(context.Context, *rls.RateLimitRequest) (*rl
 // service is the service as `headgate serve` has it, on the same stack and with
 // its settings by default, metrics included. The caller stops it.
 func (c benchCase) service(redisURL string) (service *ratelimit.Service, m *telemetry.Metrics, stop func(), err error) {
-	set, problems := descriptors.Load([]descriptors.Source{{Name: c.name, Data: []byte(c.yaml())}}, descriptors.Options{})
+	set, problems := rulefile.Load([]rulefile.Source{{Name: c.name, Data: []byte(c.yaml())}}, rulefile.Options{})
 	if set == nil {
 		return nil, nil, nil, fmt.Errorf("rules: %v", problems)
 	}

@@ -17,7 +17,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headgate-rls/headgate/descriptors"
+	"github.com/headgate-rls/headgate/descriptors/rulefile"
 	"github.com/headgate-rls/headgate/test/testenv"
 )
 
@@ -92,8 +92,8 @@ func TestDocumentedRules(t *testing.T) {
 				continue
 			}
 			n++
-			source := descriptors.Source{Name: fmt.Sprintf("%s:%d", file, b.line), Data: []byte(b.text)}
-			if set, problems := descriptors.Load([]descriptors.Source{source}, descriptors.Options{}); set == nil {
+			source := rulefile.Source{Name: fmt.Sprintf("%s:%d", file, b.line), Data: []byte(b.text)}
+			if set, problems := rulefile.Load([]rulefile.Source{source}, rulefile.Options{}); set == nil {
 				t.Errorf("%s:%d: %v", file, b.line, problems)
 			}
 		}

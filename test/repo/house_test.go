@@ -78,7 +78,10 @@ func TestImportRules(t *testing.T) {
 		{"backends/stack", module + "/internal/telemetry", "nothing above"},
 
 		{"descriptors", module + "/limit", ""},
-		{"descriptors", yaml, ""},
+		{"descriptors", module + "/descriptors/rulefile", "no source of rules"},
+		{"descriptors/rulefile", yaml, ""},
+		{"descriptors/rulefile", module + "/descriptors", ""},
+		{"descriptors/rulefile", module + "/ratelimit", "sources of rules know"},
 		{"descriptors", module + "/backends", "descriptors knows"},
 
 		{"ratelimit", module + "/limit", ""},

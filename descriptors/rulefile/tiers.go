@@ -1,4 +1,4 @@
-package descriptors
+package rulefile
 
 import (
 	"cmp"
@@ -8,6 +8,8 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/headgate-rls/headgate/descriptors"
+	"github.com/headgate-rls/headgate/internal/units"
 	"github.com/headgate-rls/headgate/limit"
 )
 
@@ -21,12 +23,12 @@ const (
 
 // A tierNode is a tier and where it was read.
 type tierNode struct {
-	Tier
+	descriptors.Tier
 	at *yaml.Node
 }
 
 // concurrencyOf reads what a rule says of requests in flight.
-func (l *loader) concurrencyOf(f fields, t *twig, r *Terms) {
+func (l *loader) concurrencyOf(f fields, t *twig, r *descriptors.Terms) {
 	list := f.get("concurrency")
 	if list == nil {
 		for _, name := range []string{"lease_ttl", "reject_hold", "release"} {
@@ -44,7 +46,7 @@ func (l *loader) concurrencyOf(f fields, t *twig, r *Terms) {
 		l.errorf(list, t, "concurrency and unlimited: true contradict each other")
 		return
 	}
-	c := &Concurrency{KeyPart: limit.Concurrency.KeyLetter()}
+	c := &descriptors.Concurrency{KeyPart: limit.Concurrency.KeyLetter()}
 	var tiers []tierNode
 	if !l.Clean(func() {
 		tiers = l.tiers(list, t)
@@ -65,7 +67,7 @@ func (l *loader) concurrencyOf(f fields, t *twig, r *Terms) {
 }
 
 // inFlight checks the tiers as a whole and makes the limit that they stand for.
-func (l *loader) inFlight(list *yaml.Node, f fields, t *twig, c *Concurrency, tiers []tierNode) *limit.Limit {
+func (l *loader) inFlight(list *yaml.Node, f fields, t *twig, c *descriptors.Concurrency, tiers []tierNode) *limit.Limit {
 	first := slices.IndexFunc(tiers, func(t tierNode) bool { return t.Status != 0 })
 	for i := range tiers {
 		if i > 0 && tiers[i].Threshold == tiers[i-1].Threshold {
@@ -99,15 +101,15 @@ func (l *loader) inFlight(list *yaml.Node, f fields, t *twig, c *Concurrency, ti
 }
 
 // lease reads how long requests count.
-func (l *loader) lease(f fields, t *twig, c *Concurrency) {
+func (l *loader) lease(f fields, t *twig, c *descriptors.Concurrency) {
 	if c.LeaseTTL = l.opt.DefaultLeaseTTL; c.LeaseTTL == 0 {
-		c.LeaseTTL = DefaultLeaseTTL
+		c.LeaseTTL = descriptors.DefaultLeaseTTL
 	}
 	if n := f.get("lease_ttl"); n != nil {
 		var ok bool
 		c.LeaseTTL, ok = l.duration(n, t, "lease_ttl")
 		if ok && (c.LeaseTTL < limit.MinWindow || c.LeaseTTL > limit.MaxWindow) {
-			l.errorf(n, t, "lease_ttl %s is outside %v to 10 years", formatDuration(c.LeaseTTL), limit.MinWindow)
+			l.errorf(n, t, "lease_ttl %s is outside %v to 10 years", units.Format(c.LeaseTTL), limit.MinWindow)
 		}
 	}
 	if n := f.get("release"); n != nil {
@@ -123,7 +125,7 @@ func (l *loader) lease(f fields, t *twig, c *Concurrency) {
 	case n != nil:
 		c.Hold, _ = l.duration(n, t, "reject_hold")
 		if c.Hold > c.LeaseTTL {
-			l.errorf(n, t, "reject_hold %s is longer than the lease_ttl, %s", formatDuration(c.Hold), formatDuration(c.LeaseTTL))
+			l.errorf(n, t, "reject_hold %s is longer than the lease_ttl, %s", units.Format(c.Hold), units.Format(c.LeaseTTL))
 		}
 	}
 }
@@ -149,8 +151,8 @@ func (l *loader) tiers(list *yaml.Node, t *twig) []tierNode {
 }
 
 // tier reads one entry of concurrency.
-func (l *loader) tier(n *yaml.Node, t *twig) Tier {
-	var tier Tier
+func (l *loader) tier(n *yaml.Node, t *twig) descriptors.Tier {
+	var tier descriptors.Tier
 	f, ok := l.fields(n, levelTier, t)
 	if !ok {
 		return tier
@@ -170,7 +172,7 @@ func (l *loader) tier(n *yaml.Node, t *twig) Tier {
 }
 
 // tierResponse reads what a tier does.
-func (l *loader) tierResponse(n *yaml.Node, t *twig, tier *Tier) {
+func (l *loader) tierResponse(n *yaml.Node, t *twig, tier *descriptors.Tier) {
 	f, ok := l.fields(n, levelTierResponse, t)
 	if !ok {
 		return
@@ -218,7 +220,7 @@ func (l *loader) delay(n *yaml.Node, t *twig) time.Duration {
 	if n.Kind != yaml.MappingNode {
 		d, _ := l.duration(n, t, "delay")
 		if d > maxDelay || d%time.Millisecond != 0 {
-			l.errorf(n, t, "delay %s is not whole milliseconds up to %s", formatDuration(d), formatDuration(maxDelay))
+			l.errorf(n, t, "delay %s is not whole milliseconds up to %s", units.Format(d), units.Format(maxDelay))
 		}
 		return d
 	}

@@ -1,4 +1,4 @@
-package descriptors
+package rulefile
 
 import (
 	"fmt"
@@ -6,6 +6,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/headgate-rls/headgate/descriptors"
 	"github.com/headgate-rls/headgate/limit"
 )
 
@@ -42,7 +43,7 @@ type Options struct {
 
 // A loader reads sources one after the other and collects their rules.
 type loader struct {
-	Problems
+	descriptors.Problems
 	opt Options
 
 	file   string // the source being read
@@ -52,7 +53,7 @@ type loader struct {
 	stop   bool // a bound was hit, read no more
 
 	domains map[string]*firstFile
-	parts   []*DomainSpec               // one of each source that has a domain
+	parts   []*descriptors.DomainSpec   // one of each source that has a domain
 	nodes   int                         // of the tree, rules or not
 	limits  map[limit.Spec]*limit.Limit // equal limits are one
 }
@@ -65,8 +66,8 @@ type firstFile struct {
 
 // A twig is a node of the tree of rules while it is being read.
 type twig struct {
-	key, value string    // of a domain: its name and nothing
-	rule       *RuleSpec // nil in domains and resources
+	key, value string                // of a domain: its name and nothing
+	rule       *descriptors.RuleSpec // nil in domains and resources
 	parent     *twig
 	depth      int
 }
@@ -76,14 +77,16 @@ func (t *twig) path() string {
 	if t == nil {
 		return ""
 	}
-	return pathOf(t.parent.path(), t.key, t.value)
+	return descriptors.TreePath(t.parent.path(), t.key, t.value)
 }
 
 // place is where n is.
-func (l *loader) place(n *yaml.Node) Place { return Place{l.file, n.Line, n.Column} }
+func (l *loader) place(n *yaml.Node) descriptors.Place {
+	return descriptors.Place{File: l.file, Line: n.Line, Col: n.Column}
+}
 
 func (l *loader) problem(warning bool, n *yaml.Node, t *twig, format string, args ...any) {
-	p := Problem{File: l.file, Path: t.path(), Message: fmt.Sprintf(format, args...), Warning: warning}
+	p := descriptors.Problem{File: l.file, Path: t.path(), Message: fmt.Sprintf(format, args...), Warning: warning}
 	if n != nil {
 		p.Line, p.Col = n.Line, n.Column
 	}

@@ -1,4 +1,4 @@
-package descriptors
+package rulefile
 
 import (
 	"fmt"
@@ -232,7 +232,7 @@ func (l *loader) word(n *yaml.Node, t *twig, what string, words ...string) (int,
 	if i := slices.Index(words, s); i >= 0 {
 		return i, true
 	}
-	l.errorf(n, t, "%s %q is unknown; it must be %s%s", what, short(s), oneOf(words), didYouMean(s, words))
+	l.errorf(n, t, "%s %q is unknown; it must be %s%s", what, spell.Short(s), spell.OneOf(words), spell.DidYouMean(s, words))
 	return 0, false
 }
 
@@ -265,10 +265,10 @@ func (l *loader) integer(n *yaml.Node, t *twig, what string, least, most int64) 
 			if err == nil && v >= least && v <= most {
 				return v, true
 			}
-			l.errorf(n, t, "%s %s is outside %d to %d", what, short(n.Value), least, most)
+			l.errorf(n, t, "%s %s is outside %d to %d", what, spell.Short(n.Value), least, most)
 			return 0, false
 		case "!!float":
-			l.errorf(n, t, "%s must be a whole number from %d to %d, not %s", what, least, most, short(n.Value))
+			l.errorf(n, t, "%s must be a whole number from %d to %d, not %s", what, least, most, spell.Short(n.Value))
 			return 0, false
 		}
 	}
@@ -320,7 +320,7 @@ func (l *loader) plain(n *yaml.Node, t *twig) any {
 	}
 	var f float64
 	if err := n.Decode(&f); err != nil || math.IsNaN(f) || math.IsInf(f, 0) {
-		l.errorf(n, t, "metadata %s is not a finite number; quote it if it is text", short(n.Value))
+		l.errorf(n, t, "metadata %s is not a finite number; quote it if it is text", spell.Short(n.Value))
 	}
 	return f
 }
@@ -353,25 +353,25 @@ func describe(n *yaml.Node) string {
 	case isNull(n):
 		return "nothing"
 	case n.ShortTag() == "!!str":
-		return fmt.Sprintf("the text %q", short(n.Value))
+		return fmt.Sprintf("the text %q", spell.Short(n.Value))
 	}
-	return short(n.Value)
+	return spell.Short(n.Value)
 }
 
 // misplaced explains a key that does not belong where it is.
 func misplaced(name string, here *keyLevel) string {
 	for _, level := range keyLevels {
 		if slices.Contains(level.keys, name) {
-			return fmt.Sprintf("%q does not belong in %s; it belongs in %s%s", name, here.what, level.what, didYouMean(name, here.keys))
+			return fmt.Sprintf("%q does not belong in %s; it belongs in %s%s", name, here.what, level.what, spell.DidYouMean(name, here.keys))
 		}
 	}
 	if s := spell.Nearest(name, here.keys); s != "" {
-		return fmt.Sprintf("unknown key %q in %s; did you mean %q?", short(name), here.what, s)
+		return fmt.Sprintf("unknown key %q in %s; did you mean %q?", spell.Short(name), here.what, s)
 	}
 	for _, level := range keyLevels {
 		if s := spell.Nearest(name, level.keys); s != "" {
-			return fmt.Sprintf("unknown key %q in %s; did you mean %q, which belongs in %s?", short(name), here.what, s, level.what)
+			return fmt.Sprintf("unknown key %q in %s; did you mean %q, which belongs in %s?", spell.Short(name), here.what, s, level.what)
 		}
 	}
-	return fmt.Sprintf("unknown key %q in %s; it may have %s", short(name), here.what, strings.Join(here.keys, ", "))
+	return fmt.Sprintf("unknown key %q in %s; it may have %s", spell.Short(name), here.what, strings.Join(here.keys, ", "))
 }

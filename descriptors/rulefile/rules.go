@@ -1,15 +1,17 @@
-package descriptors
+package rulefile
 
 import (
 	"slices"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/headgate-rls/headgate/descriptors"
 )
 
 // rule reads one entry of a descriptors list, and everything below it. It returns
 // nil if that is no rule at all.
-func (l *loader) rule(n *yaml.Node, parent *twig) *RuleSpec {
+func (l *loader) rule(n *yaml.Node, parent *twig) *descriptors.RuleSpec {
 	if l.nodes++; l.nodes > maxRules {
 		if !l.stop {
 			l.errorf(n, parent, "more than %d rules", maxRules)
@@ -21,7 +23,7 @@ func (l *loader) rule(n *yaml.Node, parent *twig) *RuleSpec {
 		l.errorf(n, parent, "rules are nested deeper than %d", maxDepth)
 		return nil
 	}
-	r := &RuleSpec{Body: Body{Place: l.place(n)}}
+	r := &descriptors.RuleSpec{Body: descriptors.Body{Place: l.place(n)}}
 	t := &twig{rule: r, parent: parent, depth: parent.depth + 1}
 	if n.Kind == yaml.MappingNode {
 		t.key, t.value = l.peek(n, "key", maxKey), l.peek(n, "value", maxValue)
@@ -82,7 +84,7 @@ func (l *loader) identity(n *yaml.Node, f fields, t *twig) bool {
 }
 
 // modes reads the reference's switches and metadata.
-func (l *loader) modes(f fields, t *twig, r *Body) {
+func (l *loader) modes(f fields, t *twig, r *descriptors.Body) {
 	r.Shadow = l.boolean(f.get("shadow_mode"), t, "shadow_mode")
 	r.Quota = l.boolean(f.get("quota_mode"), t, "quota_mode")
 	r.DetailedMetric = l.boolean(f.get("detailed_metric"), t, "detailed_metric")
@@ -115,7 +117,7 @@ func (l *loader) shares(f fields, t *twig) {
 var limiting = []string{"rate_limit", "limits", "concurrency"}
 
 // pointless reports fields that do nothing on a rule that limits nothing.
-func (l *loader) pointless(f fields, t *twig, r *Body) {
+func (l *loader) pointless(f fields, t *twig, r *descriptors.Body) {
 	if f.get("rate_limit") != nil || f.get("limits") != nil {
 		return
 	}

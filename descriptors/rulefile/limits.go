@@ -1,4 +1,4 @@
-package descriptors
+package rulefile
 
 import (
 	"math"
@@ -8,13 +8,15 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/headgate-rls/headgate/descriptors"
+	"github.com/headgate-rls/headgate/internal/spell"
 	"github.com/headgate-rls/headgate/internal/units"
 	"github.com/headgate-rls/headgate/limit"
 )
 
 // limitsOf reads a rule's rate_limit or limits. It says whether their counters
 // are called by the value of the last entry alone.
-func (l *loader) limitsOf(f fields, t *twig, r *Body) (byValue bool) {
+func (l *loader) limitsOf(f fields, t *twig, r *descriptors.Body) (byValue bool) {
 	one, many := f.get("rate_limit"), f.get("limits")
 	if one != nil && many != nil {
 		l.errorf(many, t, "the rule has rate_limit and limits; write the former as an entry of limits")
@@ -50,7 +52,7 @@ func (l *loader) limitsOf(f fields, t *twig, r *Body) (byValue bool) {
 }
 
 // rateLimit reads the reference's form of a limit.
-func (l *loader) rateLimit(n *yaml.Node, t *twig, r *Body) {
+func (l *loader) rateLimit(n *yaml.Node, t *twig, r *descriptors.Body) {
 	if isNull(n) {
 		l.errorf(n, t, "rate_limit is empty; leave it out to limit nothing")
 		return
@@ -78,7 +80,7 @@ func (l *loader) rateLimit(n *yaml.Node, t *twig, r *Body) {
 	}
 	spec := limit.Spec{Algorithm: limit.FixedWindow, Max: most, Window: window}
 	if made := l.make(n, t, spec); made != nil {
-		r.Limits = []RuleLimit{{Name: name, Limit: made.WithShare(l.localShare(f.get("local_share"), t, made)), KeyPart: spec.Algorithm.KeyLetter()}}
+		r.Limits = []descriptors.RuleLimit{{Name: name, Limit: made.WithShare(l.localShare(f.get("local_share"), t, made)), KeyPart: spec.Algorithm.KeyLetter()}}
 	}
 }
 
@@ -109,7 +111,7 @@ func (l *loader) unit(parent *yaml.Node, f fields, t *twig) (time.Duration, bool
 	}
 	n := f.get("unit")
 	if n == nil || isNull(n) {
-		l.errorf(parent, t, "rate_limit has no unit; it must be %s", oneOf(units.Names()))
+		l.errorf(parent, t, "rate_limit has no unit; it must be %s", spell.OneOf(units.Names()))
 		return 0, false
 	}
 	name, ok := l.text(n, t, "unit", maxName)
@@ -123,7 +125,7 @@ func (l *loader) unit(parent *yaml.Node, f fields, t *twig) (time.Duration, bool
 		}
 		return u.Length * time.Duration(multiplier), true
 	}
-	l.errorf(n, t, "unit %q is unknown; it must be %s%s", name, oneOf(units.Names()), didYouMean(name, units.Names()))
+	l.errorf(n, t, "unit %q is unknown; it must be %s%s", name, spell.OneOf(units.Names()), spell.DidYouMean(name, units.Names()))
 	return 0, false
 }
 
@@ -142,13 +144,13 @@ func (l *loader) make(n *yaml.Node, t *twig, s limit.Spec) *limit.Limit {
 }
 
 // limit reads entry number i of limits.
-func (l *loader) limit(n *yaml.Node, t *twig, r *Body, i int, counters map[int]bool) {
+func (l *loader) limit(n *yaml.Node, t *twig, r *descriptors.Body, i int, counters map[int]bool) {
 	f, ok := l.fields(n, levelLimit, t)
 	if !ok {
 		return
 	}
 	name := l.name(f.get("name"), t)
-	if name != "" && slices.ContainsFunc(r.Limits, func(o RuleLimit) bool { return o.Name == name }) {
+	if name != "" && slices.ContainsFunc(r.Limits, func(o descriptors.RuleLimit) bool { return o.Name == name }) {
 		l.errorf(f.get("name"), t, "two limits of the rule are called %q", name)
 	}
 	l.replaces(f.get("replaces"), t, r, name)
@@ -175,7 +177,7 @@ func (l *loader) limit(n *yaml.Node, t *twig, r *Body, i int, counters map[int]b
 		part += "#" + strconv.Itoa(i)
 	}
 	made = made.WithShare(l.localShare(f.get("local_share"), t, made))
-	r.Limits = append(r.Limits, RuleLimit{Name: name, Limit: made, KeyPart: part, Shadow: shadow})
+	r.Limits = append(r.Limits, descriptors.RuleLimit{Name: name, Limit: made, KeyPart: part, Shadow: shadow})
 }
 
 // spec reads the algorithm and figures of an entry of limits.
@@ -183,7 +185,7 @@ func (l *loader) spec(n *yaml.Node, f fields, t *twig) (limit.Spec, bool) {
 	var s limit.Spec
 	a := f.get("algorithm")
 	if a == nil {
-		l.errorf(n, t, "the limit has no algorithm; it must be %s", oneOf(algorithmNames()))
+		l.errorf(n, t, "the limit has no algorithm; it must be %s", spell.OneOf(algorithmNames()))
 		return s, false
 	}
 	if a.Value == limit.Concurrency.String() {

@@ -1,4 +1,4 @@
-package descriptors
+package rulefile
 
 import (
 	"bytes"
@@ -12,6 +12,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/headgate-rls/headgate/descriptors"
 	"github.com/headgate-rls/headgate/limit"
 )
 
@@ -27,14 +28,14 @@ type Source struct {
 // Load compiles the rules of all sources. It returns every problem of the
 // whole set, ordered by place; if one of them is more than a warning, the Set
 // is nil.
-func Load(sources []Source, opt Options) (*Set, []Problem) {
+func Load(sources []Source, opt Options) (*descriptors.Set, []descriptors.Problem) {
 	set, problems, _ := LoadDomains(sources, opt)
 	return set, problems
 }
 
 // LoadDomains is Load, and also returns the domain of each source: "" if it
 // cannot be read.
-func LoadDomains(sources []Source, opt Options) (*Set, []Problem, []string) {
+func LoadDomains(sources []Source, opt Options) (*descriptors.Set, []descriptors.Problem, []string) {
 	l := &loader{
 		opt:     opt,
 		domains: map[string]*firstFile{},
@@ -46,7 +47,7 @@ func LoadDomains(sources []Source, opt Options) (*Set, []Problem, []string) {
 		l.source(&sources[i])
 		named[i] = l.named
 	}
-	set := Build(&Spec{Domains: l.parts, Hash: hashOf(sources)}, &l.Problems)
+	set := descriptors.Build(&descriptors.Spec{Domains: l.parts, Hash: hashOf(sources)}, &l.Problems)
 	return set, l.Sorted(), named
 }
 
@@ -83,7 +84,7 @@ func (l *loader) source(s *Source) {
 	}
 	l.readStyle(f)
 	name := l.domain(root, f)
-	spec := &DomainSpec{Name: name, Place: l.place(root), Broken: name == ""} // still report what is wrong with its rules
+	spec := &descriptors.DomainSpec{Name: name, Place: l.place(root), Broken: name == ""} // still report what is wrong with its rules
 	l.parts = append(l.parts, spec)
 	d := &twig{key: name}
 	spec.Matrix = l.matrixMode(f)
@@ -127,7 +128,7 @@ func (l *loader) parse(data []byte) (*yaml.Node, bool) {
 		}
 	}
 	if err != nil && !errors.Is(err, io.EOF) {
-		p := Problem{File: l.file}
+		p := descriptors.Problem{File: l.file}
 		m := yamlError.FindStringSubmatch(err.Error())
 		if m != nil {
 			p.Line, _ = strconv.Atoi(m[1])

@@ -1,6 +1,8 @@
-package descriptors
+package rulefile
 
-import _ "embed"
+import (
+	_ "embed"
+)
 
 //go:embed rules.schema.json
 var schema []byte

@@ -1,4 +1,4 @@
-package descriptors
+package rulefile
 
 import (
 	"errors"
@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/headgate-rls/headgate/internal/spell"
 )
 
 var errTooLong = errors.New("is too long")
@@ -75,7 +77,7 @@ func parseRate(s string) (int64, time.Duration, error) {
 	}
 	n, err := strconv.ParseUint(number, 10, 63)
 	if err != nil {
-		return 0, 0, fmt.Errorf("%q is not a whole number", short(number))
+		return 0, 0, fmt.Errorf("%q is not a whole number", spell.Short(number))
 	}
 	if per == "m" {
 		return 0, 0, errors.New("m could be a minute or a month; write min or month")
@@ -85,19 +87,7 @@ func parseRate(s string) (int64, time.Duration, error) {
 	}
 	d, err := parseDuration(per)
 	if err != nil {
-		return 0, 0, fmt.Errorf("after the slash %q %w", short(per), err)
+		return 0, 0, fmt.Errorf("after the slash %q %w", spell.Short(per), err)
 	}
 	return int64(n), d, nil
-}
-
-// formatDuration writes d as rules do, without Go's trailing zero units.
-func formatDuration(d time.Duration) string {
-	s := d.String()
-	if strings.HasSuffix(s, "m0s") {
-		s = strings.TrimSuffix(s, "0s")
-	}
-	if strings.HasSuffix(s, "h0m") {
-		s = strings.TrimSuffix(s, "0m")
-	}
-	return s
 }

@@ -1,11 +1,13 @@
-package descriptors
+package rulefile
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/headgate-rls/headgate/descriptors"
 	"github.com/headgate-rls/headgate/internal/spell"
 )
 
@@ -19,7 +21,7 @@ func (l *loader) readStyle(f fields) {
 		}
 	}
 	if n := f.get("hashLength"); n != nil {
-		length, _ := l.integer(n, nil, "hashLength", 1, maxHashLength)
+		length, _ := l.integer(n, nil, "hashLength", 1, descriptors.MaxHashLength)
 		l.style.hashLength = int(length)
 	}
 	if n := f.get("wsdlFile"); n != nil && f.get("plugin") == nil {
@@ -29,7 +31,7 @@ func (l *loader) readStyle(f fields) {
 
 // matrixMode reads what the file says of its domain's matrix parameters, nil if
 // it says nothing.
-func (l *loader) matrixMode(f fields) *MatrixSpec {
+func (l *loader) matrixMode(f fields) *descriptors.MatrixSpec {
 	n := f.get("matrix_parameters")
 	if n == nil {
 		return nil
@@ -38,12 +40,12 @@ func (l *loader) matrixMode(f fields) *MatrixSpec {
 	if !ok {
 		return nil
 	}
-	return &MatrixSpec{Ignore: i == 1, Place: l.place(n)}
+	return &descriptors.MatrixSpec{Ignore: i == 1, Place: l.place(n)}
 }
 
 // resource reads one entry of resources. It returns nil if that is no resource
 // at all.
-func (l *loader) resource(n *yaml.Node, d *twig) *ResourceSpec {
+func (l *loader) resource(n *yaml.Node, d *twig) *descriptors.ResourceSpec {
 	if l.nodes++; l.nodes > maxRules {
 		if !l.stop {
 			l.errorf(n, d, "more than %d rules", maxRules)
@@ -59,7 +61,7 @@ func (l *loader) resource(n *yaml.Node, d *twig) *ResourceSpec {
 	if !ok {
 		return nil
 	}
-	r := &ResourceSpec{Label: t.key, HashLength: l.style.hashLength, Body: Body{Place: l.place(n)}}
+	r := &descriptors.ResourceSpec{Label: t.key, HashLength: l.style.hashLength, Body: descriptors.Body{Place: l.place(n)}}
 	known := l.Clean(func() {
 		l.resourceName(n, f, t, r)
 		l.matcher(f, t, r)
@@ -75,19 +77,19 @@ func (l *loader) resource(n *yaml.Node, d *twig) *ResourceSpec {
 
 // label names a resource in problems, before its key is known.
 func (l *loader) label(n *yaml.Node) string {
-	name := l.peek(n, "path", maxResourceName)
+	name := l.peek(n, "path", descriptors.MaxResourceName)
 	if name == "" {
-		name = l.peek(n, "operation", maxResourceName)
+		name = l.peek(n, "operation", descriptors.MaxResourceName)
 	}
 	method := l.peek(n, "method", maxName)
 	if method == "" && l.style.plugin == "soap" {
 		method = "POST"
 	}
-	return strings.ToUpper(orStar(method)) + ":" + short(orStar(name))
+	return strings.ToUpper(cmp.Or(method, "*")) + ":" + spell.Short(cmp.Or(name, "*"))
 }
 
 // resourceRule reads what a resource limits.
-func (l *loader) resourceRule(f fields, t *twig, r *Body) {
+func (l *loader) resourceRule(f fields, t *twig, r *descriptors.Body) {
 	l.modes(f, t, r)
 	if l.style.plugin != "" {
 		// What a mock would answer is nothing to us.
@@ -105,7 +107,7 @@ func (l *loader) resourceRule(f fields, t *twig, r *Body) {
 var whichRequests = levelResource.keys[:slices.Index(levelResource.keys, "concurrency")]
 
 // resourceName reads method, path and operation.
-func (l *loader) resourceName(n *yaml.Node, f fields, t *twig, res *ResourceSpec) {
+func (l *loader) resourceName(n *yaml.Node, f fields, t *twig, res *descriptors.ResourceSpec) {
 	if m := f.get("method"); m != nil {
 		res.Method = l.method(m, t)
 	}
@@ -123,14 +125,14 @@ func (l *loader) resourceName(n *yaml.Node, f fields, t *twig, res *ResourceSpec
 		if !slices.ContainsFunc(f, func(f field) bool { return slices.Contains(whichRequests, f.name) }) {
 			l.errorf(n, t, "the resource has no path and no criteria; write path: '*' if it is for every request")
 		}
-		res.Path = AnyPath()
+		res.Path = descriptors.AnyPath()
 	default:
 		l.path(path, t, res)
 	}
 }
 
-func (l *loader) operation(f fields, n *yaml.Node, t *twig, res *ResourceSpec) {
-	res.Path = Operation("")
+func (l *loader) operation(f fields, n *yaml.Node, t *twig, res *descriptors.ResourceSpec) {
+	res.Path = descriptors.Operation("")
 	if res.Method != "" && res.Method != "POST" {
 		l.errorf(f.get("method"), t, "SOAP requests are POST, not %s", res.Method)
 	}
@@ -143,9 +145,9 @@ func (l *loader) operation(f fields, n *yaml.Node, t *twig, res *ResourceSpec) {
 		return
 	}
 	if strings.ContainsAny(s, "/#: \t\"") {
-		l.errorf(n, t, "operation %q must be the last part of the SOAPAction: without /, #, :, quotes and spaces", short(s))
+		l.errorf(n, t, "operation %q must be the last part of the SOAPAction: without /, #, :, quotes and spaces", spell.Short(s))
 	}
-	res.Path = Operation(s)
+	res.Path = descriptors.Operation(s)
 }
 
 // method reads an HTTP method; "" is any.
@@ -156,13 +158,13 @@ func (l *loader) method(n *yaml.Node, t *twig) string {
 	}
 	for _, c := range []byte(s) {
 		if (c|0x20 < 'a' || c|0x20 > 'z') && c != '-' && c != '_' {
-			l.errorf(n, t, "unknown method %q; it must be one such as GET, or * for any", short(s))
+			l.errorf(n, t, "unknown method %q; it must be one such as GET, or * for any", spell.Short(s))
 			return ""
 		}
 	}
 	s = strings.ToUpper(s)
 	if meant := spell.Nearest(s, methods); meant != "" && meant != s {
-		l.warnf(n, t, "method %q is not one of HTTP's; did you mean %s?", short(s), meant)
+		l.warnf(n, t, "method %q is not one of HTTP's; did you mean %s?", spell.Short(s), meant)
 	}
 	return s
 }
@@ -171,13 +173,13 @@ func (l *loader) method(n *yaml.Node, t *twig) string {
 var methods = []string{"GET", "HEAD", "POST", "PUT", "DELETE", "CONNECT", "OPTIONS", "TRACE", "PATCH"}
 
 // path reads a path: its class is how it is written.
-func (l *loader) path(n *yaml.Node, t *twig, res *ResourceSpec) {
-	s, ok := l.text(n, t, "path", maxResourceName)
+func (l *loader) path(n *yaml.Node, t *twig, res *descriptors.ResourceSpec) {
+	s, ok := l.text(n, t, "path", descriptors.MaxResourceName)
 	if !ok {
 		return
 	}
 	var err error
-	if res.Path, err = ParsePath(s); err != nil {
+	if res.Path, err = descriptors.ParsePath(s); err != nil {
 		l.pathErrors(n, t, err)
 	}
 }
@@ -194,8 +196,8 @@ func (l *loader) pathErrors(n *yaml.Node, t *twig, err error) {
 }
 
 // matcher reads the resource's criteria.
-func (l *loader) matcher(f fields, t *twig, res *ResourceSpec) {
-	r := &matchReader{l: l, t: t, params: res.Path.params()}
+func (l *loader) matcher(f fields, t *twig, res *descriptors.ResourceSpec) {
+	r := &matchReader{l: l, t: t, params: res.Path.Params()}
 	if l.style.plugin == "rest" {
 		for _, name := range []string{"soapAction", "binding"} {
 			if n := f.get(name); n != nil {

@@ -1,15 +1,17 @@
-package descriptors
+package rulefile
 
 import (
 	"slices"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/headgate-rls/headgate/descriptors"
 )
 
 // replaces reads the names that a limit replaces, and notes its own.
-func (l *loader) replaces(n *yaml.Node, t *twig, r *Body, own string) {
+func (l *loader) replaces(n *yaml.Node, t *twig, r *descriptors.Body, own string) {
 	if own != "" {
-		r.References = append(r.References, Reference{From: own})
+		r.References = append(r.References, descriptors.Reference{From: own})
 	}
 	if n == nil || isNull(n) {
 		return
@@ -34,7 +36,7 @@ func (l *loader) replaces(n *yaml.Node, t *twig, r *Body, own string) {
 			if !slices.Contains(r.Replaces, name) {
 				r.Replaces = append(r.Replaces, name)
 			}
-			r.References = append(r.References, Reference{own, name, l.place(e)})
+			r.References = append(r.References, descriptors.Reference{From: own, To: name, Place: l.place(e)})
 		}
 	})
 }

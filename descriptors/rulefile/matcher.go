@@ -1,9 +1,13 @@
-package descriptors
+package rulefile
 
 import (
 	"regexp/syntax"
+	"strings"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/headgate-rls/headgate/descriptors"
+	"github.com/headgate-rls/headgate/internal/spell"
 )
 
 // A matchReader reads the criteria of one resource.
@@ -11,7 +15,7 @@ type matchReader struct {
 	l      *loader
 	t      *twig
 	params []string // of the path: the name of each segment, "" for none
-	m      Matcher
+	m      descriptors.Matcher
 }
 
 func (r *matchReader) errorf(n *yaml.Node, format string, args ...any) {
@@ -23,12 +27,12 @@ func (r *matchReader) errorf(n *yaml.Node, format string, args ...any) {
 func (r *matchReader) read(f fields) {
 	for _, kind := range []struct {
 		names [2]string
-		place place
-		to    *map[string]Criterion
+		place descriptors.Part
+		to    *map[string]descriptors.Criterion
 	}{
-		{[2]string{"requestHeaders", "headers"}, inHeader, &r.m.RequestHeaders},
-		{[2]string{"queryParams", "query"}, inQuery, &r.m.QueryParams},
-		{[2]string{"pathParams"}, inPath, &r.m.PathParams},
+		{[2]string{"requestHeaders", "headers"}, descriptors.InHeader, &r.m.RequestHeaders},
+		{[2]string{"queryParams", "query"}, descriptors.InQuery, &r.m.QueryParams},
+		{[2]string{"pathParams"}, descriptors.InPath, &r.m.PathParams},
 	} {
 		for _, name := range kind.names {
 			if n := f.get(name); n != nil && !isNull(n) {
@@ -69,17 +73,17 @@ func (r *matchReader) soap(n *yaml.Node, what string, to *string) {
 }
 
 // named reads criteria by the name of what they look at.
-func (r *matchReader) named(n *yaml.Node, what string, place place, to *map[string]Criterion) {
+func (r *matchReader) named(n *yaml.Node, what string, place descriptors.Part, to *map[string]descriptors.Criterion) {
 	pairs, ok := r.l.mapping(n, r.t, what)
 	if !ok {
 		return
 	}
-	if len(pairs)+len(*to) > maxCriteria {
-		r.errorf(n, "%s has more than %d entries", what, maxCriteria)
+	if len(pairs)+len(*to) > descriptors.MaxCriteria {
+		r.errorf(n, "%s has more than %d entries", what, descriptors.MaxCriteria)
 		return
 	}
 	if *to == nil {
-		*to = map[string]Criterion{}
+		*to = map[string]descriptors.Criterion{}
 	}
 	for _, p := range pairs {
 		name, ok := r.name(p.key, p.name, place)
@@ -95,12 +99,12 @@ func (r *matchReader) named(n *yaml.Node, what string, place place, to *map[stri
 }
 
 // name checks the name of a part of requests.
-func (r *matchReader) name(n *yaml.Node, name string, where place) (string, bool) {
+func (r *matchReader) name(n *yaml.Node, name string, where descriptors.Part) (string, bool) {
 	if name == "" || len(name) > maxName {
 		r.errorf(n, "a name must have 1 to %d characters", maxName)
 		return "", false
 	}
-	name, err := partName(where, name, r.params)
+	name, err := descriptors.PartName(where, name, r.params)
 	if err != nil {
 		r.errorf(n, "%v", err)
 	}
@@ -115,69 +119,69 @@ func (r *matchReader) unseen(n *yaml.Node, what string) {
 
 // condition reads a value, or {value, operator}. For the criterion's part in a
 // key, EqualTo is the operator of a bare value.
-func (r *matchReader) condition(n *yaml.Node, what string) Criterion {
+func (r *matchReader) condition(n *yaml.Node, what string) descriptors.Criterion {
 	if n.Kind != yaml.MappingNode {
-		return r.test(n, n, &operators[0], what)
+		return r.test(n, n, descriptors.Operators()[0], what)
 	}
 	f, ok := r.l.fields(n, levelCriterion, r.t)
 	if !ok {
-		return Criterion{}
+		return descriptors.Criterion{}
 	}
 	return r.conditionOf(n, f, what)
 }
 
-func (r *matchReader) conditionOf(n *yaml.Node, f fields, what string) Criterion {
-	op := &operators[0]
+func (r *matchReader) conditionOf(n *yaml.Node, f fields, what string) descriptors.Criterion {
+	op := descriptors.Operators()[0]
 	if o := f.get("operator"); o != nil {
-		i, ok := r.l.word(o, r.t, "operator", operatorNames()...)
+		i, ok := r.l.word(o, r.t, "operator", descriptors.Operators()...)
 		if !ok {
-			return Criterion{}
+			return descriptors.Criterion{}
 		}
-		op = &operators[i]
+		op = descriptors.Operators()[i]
 	}
 	value := f.get("value")
-	if op.test != testExists {
+	if !strings.HasSuffix(op, "Exists") {
 		return r.test(n, value, op, what)
 	}
 	if value != nil {
-		r.errorf(value, "%s takes no value", op.name)
+		r.errorf(value, "%s takes no value", op)
 	}
-	return Criterion{Operator: op.name}
+	return descriptors.Criterion{Operator: op}
 }
 
 // test reads the value that a criterion compares with.
-func (r *matchReader) test(n, value *yaml.Node, op *operator, what string) Criterion {
+func (r *matchReader) test(n, value *yaml.Node, op string, what string) descriptors.Criterion {
 	if value == nil || isNull(value) {
 		r.errorf(n, "%s has no value; for whether it is there at all write {operator: Exists} or NotExists", what)
-		return Criterion{}
+		return descriptors.Criterion{}
 	}
 	most := maxValue
-	if op.test == testMatches {
-		most = maxPattern
+	if strings.HasSuffix(op, "Matches") {
+		most = descriptors.MaxPattern
 	}
 	s, ok := r.l.text(value, r.t, what, most)
 	if !ok {
-		return Criterion{}
+		return descriptors.Criterion{}
 	}
-	if op.test == testMatches {
+	if strings.HasSuffix(op, "Matches") {
 		if _, err := syntax.Parse(s, syntax.Perl); err != nil {
 			r.errorf(value, "%s: %v", what, err)
 		}
 	}
-	if op.test == testContains && s == "" {
+	if strings.HasSuffix(op, "Contains") && s == "" {
 		r.errorf(value, "%s contains the empty text always; write {operator: Exists}", what)
 	}
-	if op == &operators[0] {
-		return Criterion{Value: s}
+	if op == descriptors.Operators()[0] {
+		return descriptors.Criterion{Value: s}
 	}
-	return Criterion{Operator: op.name, Value: s}
+	return descriptors.Criterion{Operator: op, Value: s}
 }
 
 // expressions reads a list of conditions on expressions.
-func (r *matchReader) expressions(n *yaml.Node, what string, to *[]Condition) {
+func (r *matchReader) expressions(n *yaml.Node, what string, to *[]descriptors.Condition) {
 	r.l.list(n, r.t, what, func(n *yaml.Node) {
-		if len(*to) == maxCriteria {
-			r.errorf(n, "%s has more than %d entries", what, maxCriteria)
+		if len(*to) == descriptors.MaxCriteria {
+			r.errorf(n, "%s has more than %d entries", what, descriptors.MaxCriteria)
 			return
 		}
 		f, ok := r.l.fields(n, levelExpression, r.t)
@@ -194,23 +198,23 @@ func (r *matchReader) expressions(n *yaml.Node, what string, to *[]Condition) {
 			return
 		}
 		if text, ok = r.expression(e, text); ok {
-			*to = append(*to, Condition{text, r.conditionOf(n, f, what)})
+			*to = append(*to, descriptors.Condition{Expression: text, Criterion: r.conditionOf(n, f, what)})
 		}
 	})
 }
 
 // expression returns an expression as one and the same part is always written.
 func (r *matchReader) expression(n *yaml.Node, text string) (string, bool) {
-	where, name, ok := parseExpression(text)
+	where, name, ok := descriptors.ParseExpression(text)
 	switch {
 	case !ok:
 		r.errorf(n, "expression %q is not understood; it must be ${context.request.headers.NAME}, "+
-			"${context.request.queryParams.NAME} or ${context.request.pathParams.NAME}", short(text))
+			"${context.request.queryParams.NAME} or ${context.request.pathParams.NAME}", spell.Short(text))
 		return "", false
-	case where == inBody:
+	case where == descriptors.InBody:
 		r.unseen(n, "an expression over the request's body")
 		return "", false
 	}
 	name, ok = r.name(n, name, where)
-	return "${context.request." + expressionParts[where] + "." + name + "}", ok
+	return descriptors.Expression(where, name), ok
 }

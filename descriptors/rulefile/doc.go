@@ -1,0 +1,13 @@
+// Package rulefile reads rules from YAML.
+//
+// The language is that of github.com/envoyproxy/ratelimit, which loads
+// unchanged, and a strict superset of it: docs/rules.md has it in full and
+// docs/compatibility.md the differences. [Load] reads sources into a
+// descriptors.Spec, builds a set of rules from it, and reports every problem
+// with its place.
+//
+// The files in layers, from below: node.go and loader.go read YAML and report
+// problems; duration.go, limits.go, replaces.go, answer.go, tiers.go and
+// matcher.go read the parts of a rule; rules.go and resources.go read rules;
+// load.go reads files.
+package rulefile
