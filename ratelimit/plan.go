@@ -50,6 +50,9 @@ func (c *call) match(b *batch, i int) *Error {
 		p.returns = true
 		return c.openReturn(b, i)
 	}
+	if b.rules.awaited {
+		return errAwaited
+	}
 	b.rules.set.Match(c.req.Domain, d.Entries, &p.match)
 	if d.HasOverride && p.match.Domain {
 		view, err := b.engine.overrides.get(d.Override, &b.engine.conf)

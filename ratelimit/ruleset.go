@@ -15,7 +15,13 @@ type ruleset struct {
 	views []ruleView // by descriptors.Rule.ID
 
 	longest time.Duration // life of a lease
+	// awaited: there are no rules yet, which is not the same as rules that limit
+	// nothing.
+	awaited bool
 }
+
+// errAwaited answers calls until there are rules.
+var errAwaited = &Error{Code: codeUnavailable, Message: "not decided: no rules have come yet"}
 
 // A ruleView is a rule, prepared for answers.
 type ruleView struct {
@@ -51,6 +57,9 @@ type limitView struct {
 }
 
 func newRuleset(set *descriptors.Set, conf *Config) *ruleset {
+	if set == nil {
+		return &ruleset{set: new(descriptors.Set), awaited: true}
+	}
 	rs := &ruleset{set: set, views: make([]ruleView, len(set.Rules()))}
 	for _, r := range set.Rules() {
 		v := &rs.views[r.ID]

@@ -19,7 +19,9 @@ type Service struct {
 	batches sync.Pool // *batch
 }
 
-// New returns a service that answers by set.
+// New returns a service that answers by set. Without a set calls fail with
+// UNAVAILABLE until [Service.SetRules] brings the first one, so that the caller's
+// own failure mode decides.
 func New(conf Config, set *descriptors.Set) (*Service, error) {
 	if conf.Backend == nil || conf.Local == nil || conf.Now == nil || conf.Log == nil {
 		return nil, errors.New("ratelimit: Config needs Backend, Local, Now and Log")
@@ -47,6 +49,10 @@ func New(conf Config, set *descriptors.Set) (*Service, error) {
 		Log: conf.Log, Metrics: conf.Metrics, Panics: conf.Panics,
 	})
 	s.batches.New = func() any { return new(batch) }
+	if set == nil {
+		s.rules.Store(newRuleset(nil, &s.conf))
+		return s, nil
+	}
 	return s, s.SetRules(set)
 }
 

@@ -38,6 +38,7 @@ func Load(sources []Source, opt Options) (*descriptors.Set, []descriptors.Proble
 func LoadDomains(sources []Source, opt Options) (*descriptors.Set, []descriptors.Problem, []string) {
 	l := &loader{
 		opt:     opt,
+		begins:  "a domain",
 		domains: map[string]*firstFile{},
 		limits:  map[limit.Spec]*limit.Limit{},
 	}
@@ -117,7 +118,7 @@ func (l *loader) parse(data []byte) (*yaml.Node, bool) {
 	dec := yaml.NewDecoder(bytes.NewReader(data))
 	err := dec.Decode(&doc)
 	if errors.Is(err, io.EOF) || err == nil && isNull(&doc) {
-		l.errorf(nil, nil, "the file is empty; it must start with a domain")
+		l.errorf(nil, nil, "the file is empty; it must start with %s", l.begins)
 		return nil, false
 	}
 	if err == nil {

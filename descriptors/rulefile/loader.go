@@ -47,6 +47,7 @@ type loader struct {
 	opt Options
 
 	file   string // the source being read
+	begins string // what it must begin with
 	named  string // its domain, once that is known
 	style  fileStyle
 	budget int  // YAML nodes that it may still have

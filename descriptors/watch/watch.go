@@ -57,6 +57,7 @@ type Watcher struct {
 	seen    fingerprint // last looked at, good or bad
 
 	newEvents func() (*fsnotify.Watcher, error)
+	files     func([]rulefile.Source, error) // of Follow, which compiles nothing; else nil
 
 	events   *fsnotify.Watcher // nil: only polling
 	folders  map[string]bool   // every change in these counts
@@ -220,6 +221,10 @@ func (w *Watcher) reload() {
 		return
 	}
 	w.seen = seen
+	if w.files != nil {
+		w.hand(sources, failed, err)
+		return
+	}
 	if err != nil {
 		w.opt.Log.Error("rules not reloaded; the old ones stay in force", "error", err)
 		w.tell(&Outcome{Err: err})

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -39,6 +40,8 @@ type httpFronts struct {
 	service *ratelimit.Service
 	slots   *slotService // nil without --slots
 	ready   http.Handler
+	// describe writes where the rules come from.
+	describe func(io.Writer) error
 }
 
 // open opens the HTTP listeners that are configured.
@@ -112,6 +115,10 @@ func (f *httpFronts) httpHandler() http.Handler {
 			http.Error(w, "draining", http.StatusInternalServerError) // 500 as the reference service
 			return
 		}
+		if !f.phase.serving.Load() {
+			http.Error(w, "waiting for rules", http.StatusInternalServerError)
+			return
+		}
 		fmt.Fprintln(w, "OK")
 	})
 	mux.Handle("GET /readyz", f.ready)
@@ -136,7 +143,8 @@ func (f *httpFronts) debugHandler() http.Handler {
 	}
 	mux.HandleFunc("GET /rlconfig", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-		_ = f.service.Rules().Dump(w) // the reader may be gone
+		_ = f.describe(w) // the reader may be gone
+		_ = f.service.Rules().Dump(w)
 	})
 	mux.HandleFunc("/debug/pprof/", pprof.Index)
 	mux.HandleFunc("/debug/pprof/cmdline", pprof.Cmdline)

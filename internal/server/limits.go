@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"github.com/headgate-rls/headgate/backends"
 	"github.com/headgate-rls/headgate/backends/stack"
 	"github.com/headgate-rls/headgate/descriptors"
 	"github.com/headgate-rls/headgate/internal/config"
@@ -21,7 +22,7 @@ import (
 type limits struct {
 	conf    *config.Config
 	log     *slog.Logger
-	rules   *ruleFollower
+	rules   ruleSource
 	store   *stack.Stack
 	service *ratelimit.Service
 	backend condition
@@ -37,10 +38,10 @@ func openLimits(ctx context.Context, conf *config.Config, log *slog.Logger, metr
 	if err != nil {
 		return nil, fmt.Errorf("--backend: %w", err)
 	}
-	if l.rules, err = loadRules(l.conf, &caps, l.log, metrics); err != nil {
+	if l.rules, err = openRules(l.conf, &caps, l.log, metrics, panics); err != nil {
 		return nil, err
 	}
-	l.rules.install = l.install
+	l.rules.installBy(l.install)
 	l.store, err = stack.New(ctx, conf.Backend, stack.Options{
 		Timeout: conf.BackendTimeout, Replicas: conf.Replicas, Recorder: metrics.Backend, Log: log, Panics: panics,
 	})
@@ -50,13 +51,23 @@ func openLimits(ctx context.Context, conf *config.Config, log *slog.Logger, metr
 	metrics.AddFigures(l.store.Figures())
 	service := l.serviceConfig()
 	service.Metrics, service.Panics = metrics, panics
-	if l.service, err = ratelimit.New(service, l.rules.first); err != nil {
+	if l.service, err = ratelimit.New(service, l.rules.begin()); err != nil {
 		l.closeStore()
 		return nil, err
 	}
 	metrics.AddInFlight(l.service.Leases())
-	metrics.RulesLoaded(l.rules.first, time.Now())
+	if set := l.rules.begin(); set != nil {
+		metrics.RulesLoaded(set, time.Now())
+	}
 	return l, nil
+}
+
+// openRules opens the source of the rules: a control plane, or files.
+func openRules(conf *config.Config, caps *backends.Caps, log *slog.Logger, metrics *telemetry.Metrics, panics *safego.Reporter) (ruleSource, error) {
+	if conf.XDS.Address != "" {
+		return openXDS(&conf.XDS, caps, log, metrics, panics)
+	}
+	return loadRules(conf, caps, log, metrics)
 }
 
 func (l *limits) serviceConfig() ratelimit.Config {

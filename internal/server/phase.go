@@ -12,6 +12,7 @@ import (
 // of it.
 type phase struct {
 	health     *health.Server
+	serving    atomic.Bool
 	draining   atomic.Bool
 	streams    context.Context // ends when streams must, while draining
 	endStreams context.CancelFunc
@@ -25,6 +26,15 @@ func newPhase() *phase {
 
 // serviceName is what health checks of the reference service ask for.
 const serviceName = "ratelimit"
+
+// serve has health checks succeed, unless the server is draining.
+func (p *phase) serve() {
+	p.serving.Store(true)
+	p.setServing(true)
+	if p.draining.Load() { // meanwhile
+		p.setServing(false)
+	}
+}
 
 // setServing sets the answer to health checks.
 func (p *phase) setServing(ok bool) {

@@ -5,6 +5,7 @@ import (
 	_ "embed"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"maps"
 	"os"
@@ -31,10 +32,11 @@ var exampleRules []byte
 type ruleFollower struct {
 	log     *slog.Logger
 	metrics *telemetry.Metrics
-	first   *descriptors.Set             // the rules of the start
+	loaded  *descriptors.Set             // the rules of the start
 	watcher *watch.Watcher               // nil for the built-in example
 	install func(*descriptors.Set) error // puts new rules in force
 
+	paths    []string                      // of --rules; none for the example
 	rejected bool                          // install rejected the last rules
 	outcome  atomic.Pointer[watch.Outcome] // of the last reading; nil for the example
 }
@@ -57,17 +59,14 @@ func chooseRules(conf *config.Config) error {
 
 // loadRules does the first load, which must succeed.
 func loadRules(conf *config.Config, caps *backends.Caps, log *slog.Logger, metrics *telemetry.Metrics) (*ruleFollower, error) {
-	if conf.XDS.Address != "" {
-		return nil, errors.New("--xds: this build has no client for it yet")
-	}
-	f := &ruleFollower{log: log, metrics: metrics}
+	f := &ruleFollower{log: log, metrics: metrics, paths: conf.Rules}
 	opt := rulefile.Options{MergeDomains: conf.MergeDomains, DefaultLeaseTTL: conf.LeaseTTL}
 	if conf.Example {
 		set, problems := rulefile.Load([]rulefile.Source{{Name: "built-in example", Data: exampleRules}}, opt)
 		if set == nil {
 			return nil, rules.Error(problems)
 		}
-		f.first = set
+		f.loaded = set
 		return f, nil
 	}
 	skip := conf.RulesErrors == config.SkipRules
@@ -91,7 +90,7 @@ func loadRules(conf *config.Config, caps *backends.Caps, log *slog.Logger, metri
 	if err != nil {
 		return nil, fmt.Errorf("--rules: %w", err)
 	}
-	f.first = set
+	f.loaded = set
 	f.logWarnings(warnings)
 	return f, nil
 }
@@ -137,6 +136,18 @@ func (f *ruleFollower) run(ctx context.Context) error {
 		return fmt.Errorf("watch rules: %w", err)
 	}
 	return nil
+}
+
+func (f *ruleFollower) begin() *descriptors.Set                        { return f.loaded }
+func (f *ruleFollower) installBy(install func(*descriptors.Set) error) { f.install = install }
+func (f *ruleFollower) first() <-chan struct{}                         { return closed }
+func (f *ruleFollower) describe(io.Writer) error                       { return nil }
+
+func (f *ruleFollower) String() string {
+	if f.watcher == nil {
+		return "built-in example"
+	}
+	return strings.Join(f.paths, ",")
 }
 
 // part says whether all files could be read without errors; the service is ready all the

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
-	"strings"
 	"time"
 
 	"github.com/headgate-rls/headgate/internal/config"
@@ -77,7 +76,7 @@ func (s *server) listen(ctx context.Context) (err error) {
 	}
 	https := &httpFronts{
 		conf: s.conf, log: s.log, metrics: s.metrics, phase: s.phase, service: s.limits.service, slots: s.slots,
-		ready: readiness{s.phase.draining.Load, s.parts},
+		ready: readiness{s.phase.draining.Load, s.parts}, describe: s.limits.rules.describe,
 	}
 	if s.https, err = https.open(ctx); err != nil {
 		s.closeListeners()
@@ -113,8 +112,10 @@ func (s *server) serve(ctx context.Context) (err error) {
 	if s.slots != nil {
 		running.start(func() { s.slots.run(work) })
 	}
-	s.startListeners(&running, failed)
-	s.phase.setServing(true)
+	s.startHTTP(&running, failed)
+	s.awaitRules(ctx)
+	s.startGRPC(&running, failed)
+	running.start(func() { s.becomeHealthy(work) })
 	s.announce()
 
 	select {
@@ -131,7 +132,20 @@ func (s *server) serve(ctx context.Context) (err error) {
 	return err
 }
 
-func (s *server) startListeners(running *tasks, failed chan<- error) {
+// becomeHealthy has health checks succeed, as soon as there are rules if those are
+// wanted.
+func (s *server) becomeHealthy(ctx context.Context) {
+	if s.conf.XDS.Health == config.HealthNeedsRules {
+		select {
+		case <-s.limits.rules.first():
+		case <-ctx.Done():
+			return
+		}
+	}
+	s.phase.serve()
+}
+
+func (s *server) startHTTP(running *tasks, failed chan<- error) {
 	for _, h := range s.https {
 		running.start(func() {
 			if err := h.Serve(h.listener); !errors.Is(err, http.ErrServerClosed) {
@@ -139,6 +153,9 @@ func (s *server) startListeners(running *tasks, failed chan<- error) {
 			}
 		})
 	}
+}
+
+func (s *server) startGRPC(running *tasks, failed chan<- error) {
 	for _, e := range s.endpoints {
 		running.start(func() {
 			if err := e.serve(e.listener); err != nil {
@@ -178,11 +195,7 @@ func (s *server) announce() {
 	for _, e := range s.endpoints[1:] {
 		args = append(args, e.name, e.listener.Addr().String())
 	}
-	rules := "built-in example"
-	if !s.conf.Example {
-		rules = strings.Join(s.conf.Rules, ",")
-	}
-	args = append(args, "backend", s.limits.store.Caps.Name, "rules", rules, "version", s.version)
+	args = append(args, "backend", s.limits.store.Caps.Name, "rules", s.limits.rules.String(), "version", s.version)
 	if s.slots != nil {
 		args = append(args, "slots", s.slots.db.Address().Shown)
 	}

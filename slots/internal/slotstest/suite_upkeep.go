@@ -76,12 +76,16 @@ func checkAdmins(t *testing.T, f *fixture) {
 	together(8, func(i int) {
 		for n := range 6 {
 			c := slots.Config{ID: fmt.Sprintf("id-%d-%d", i, n), Name: fmt.Sprint("n", n%2), Max: 1, SizeMs: 4000, Active: true}
-			err := persistently(ctx, func() error {
+			for {
 				_, err := stores[i%2].PutConfig(ctx, c, inNoScope)
-				return err
-			})
-			if err != nil {
-				t.Errorf("put: %v", err)
+				// Held: on a busy machine the last of eight may wait longer than the database lets it.
+				kind := slots.KindOf(err)
+				if err == nil || kind != slots.Passing && kind != slots.Duplicate && kind != slots.Held {
+					if err != nil {
+						t.Errorf("put: %v", err)
+					}
+					break
+				}
 			}
 		}
 	})
@@ -183,18 +187,20 @@ func checkLead(t *testing.T, f *fixture) {
 	var mu sync.Mutex
 	leaders := 0
 	together(12, func(i int) {
-		var ok bool
-		err := persistently(ctx, func() (err error) {
-			ok, err = stores[i%2].Lead(ctx, "w", fmt.Sprint(i), time.Hour)
-			return err
-		})
-		mu.Lock()
-		defer mu.Unlock()
-		if err != nil {
-			t.Errorf("lead: %v", err)
-		}
-		if ok {
-			leaders++
+		for {
+			ok, err := stores[i%2].Lead(ctx, "w", fmt.Sprint(i), time.Hour)
+			if slots.KindOf(err) == slots.Passing && err != nil {
+				continue
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			if err != nil {
+				t.Errorf("lead: %v", err)
+			}
+			if ok {
+				leaders++
+			}
+			return
 		}
 	})
 	if leaders != 1 {
@@ -351,18 +357,12 @@ func (f *fixture) wantForgotten(t *testing.T, what string, shrink func()) {
 
 // driftBusy: repairing beside claims loses none of them.
 func (f *fixture) driftBusy(t *testing.T, s slots.Series) {
-	whole := limited(t)
-	ctx, cancel := context.WithCancel(whole)
+	ctx, cancel := context.WithCancel(limited(t))
 	var repairing sync.WaitGroup
 	repairing.Go(func() {
 		for ctx.Err() == nil {
-			err := persistently(whole, func() error {
-				_, _, err := f.store.Drift(whole, 0, 100_000, nil, 100, true)
-				return err
-			})
-			if err != nil {
+			if _, _, err := f.store.Drift(limited(t), 0, 100_000, nil, 100, true); err != nil && slots.KindOf(err) != slots.Passing {
 				t.Errorf("drift: %v", err)
-				return
 			}
 		}
 	})

@@ -1,0 +1,136 @@
+package rulefile
+
+import (
+	"strings"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/headgate-rls/headgate/descriptors"
+	"github.com/headgate-rls/headgate/descriptors/overlay"
+	"github.com/headgate-rls/headgate/limit"
+)
+
+var (
+	levelOverlayFile = &keyLevel{"the file's top level", []string{"overlay"}}
+	levelOverlay     = &keyLevel{"an entry of overlay", []string{
+		"domain", "rule", "algorithm", "window", "unit_multiplier", "burst", "local_share", "on_backend_error", "on_overload",
+	}}
+)
+
+// LoadOverlay reads the entries of all sources, in order. It returns every problem; if
+// one of them is more than a warning, the overlay is nil.
+func LoadOverlay(sources []Source) (*overlay.Overlay, []descriptors.Problem) {
+	l := &loader{begins: "overlay"}
+	var entries []overlay.Entry
+	for i := range sources {
+		entries = append(entries, l.overlay(&sources[i], overlay.MaxEntries-len(entries))...)
+	}
+	if l.Failed() {
+		return nil, l.Sorted()
+	}
+	return overlay.New(entries), l.Sorted()
+}
+
+// overlay reads one source, and at most so many entries.
+func (l *loader) overlay(s *Source, most int) (entries []overlay.Entry) {
+	l.file, l.stop = s.Name, false
+	if len(s.Data) > MaxSourceBytes {
+		l.errorf(nil, nil, "the file has %d bytes; at most %d are read", len(s.Data), MaxSourceBytes)
+		return nil
+	}
+	root, ok := l.parse(s.Data)
+	if !ok {
+		return nil
+	}
+	l.budget = len(s.Data) + maxExpansion
+	f, ok := l.fields(root, levelOverlayFile, nil)
+	if !ok {
+		return nil
+	}
+	list := f.get("overlay")
+	if list == nil || isNull(list) {
+		l.errorf(root, nil, "the file has no overlay; start it with `overlay:` and a list of entries")
+		return nil
+	}
+	l.list(list, nil, "overlay", func(n *yaml.Node) {
+		if len(entries) == most {
+			l.stop = true
+			l.errorf(n, nil, "more than %d entries in all overlays together", overlay.MaxEntries)
+			return
+		}
+		if f, ok := l.fields(n, levelOverlay, nil); ok {
+			entries = append(entries, l.overlayEntry(n, f))
+		}
+	})
+	return entries
+}
+
+// overlayEntry reads one entry.
+func (l *loader) overlayEntry(n *yaml.Node, f fields) overlay.Entry {
+	e := overlay.Entry{Place: l.place(n), Domain: l.pattern(n, f, "domain"), Rule: l.pattern(n, f, "rule")}
+	if len(f) <= 2 && f.get("domain") != nil && f.get("rule") != nil {
+		l.errorf(n, nil, "the entry changes nothing; it may have %s", strings.Join(levelOverlay.keys[2:], ", "))
+	}
+	if a := f.get("algorithm"); a != nil {
+		if a.Value == limit.Concurrency.String() {
+			l.errorf(a, nil, "an overlay makes no limits on requests in flight")
+		} else if i, ok := l.word(a, nil, "algorithm", algorithmNames()...); ok {
+			e.Algorithm = limit.Algorithms()[i]
+		}
+	}
+	e.Window, e.Multiplier = l.overlayWindow(f)
+	if b := f.get("burst"); b != nil {
+		if e.Burst, _ = l.integer(b, nil, "burst", 1, limit.MaxUnits); e.Algorithm != limit.TokenBucket {
+			l.errorf(b, nil, "burst needs algorithm: %v in the same entry", limit.TokenBucket)
+		}
+	}
+	if s := f.get("local_share"); s != nil {
+		e.LocalShare, _ = l.integer(s, nil, "local_share", 2, limit.MaxUnits)
+	}
+	if p := f.get("on_backend_error"); p != nil {
+		if i, ok := l.word(p, nil, "on_backend_error", descriptors.FailurePolicies()...); ok {
+			e.OnBackendError = descriptors.FailurePolicy(i + 1)
+		}
+	}
+	if p := f.get("on_overload"); p != nil {
+		if i, ok := l.word(p, nil, "on_overload", descriptors.OverloadPolicies()...); ok {
+			e.OnOverload = descriptors.FailurePolicy(i + 1)
+		}
+	}
+	return e
+}
+
+// overlayWindow reads how long windows are, or how many times as long as they were.
+func (l *loader) overlayWindow(f fields) (window time.Duration, times int64) {
+	w, m := f.get("window"), f.get("unit_multiplier")
+	if w != nil && m != nil {
+		l.errorf(m, nil, "the entry has a window as well as a unit_multiplier; one of the two is enough")
+		return 0, 0
+	}
+	if w != nil {
+		d, ok := l.duration(w, nil, "window")
+		if ok && (d < limit.MinWindow || d > limit.MaxWindow) {
+			l.errorf(w, nil, "window %v is outside %v to 10 years", d, limit.MinWindow)
+		}
+		return d, 0
+	}
+	if m != nil {
+		times, _ = l.integer(m, nil, "unit_multiplier", 1, int64(limit.MaxWindow/time.Second))
+	}
+	return 0, times
+}
+
+// pattern reads which domains or paths an entry is for.
+func (l *loader) pattern(entry *yaml.Node, f fields, name string) string {
+	n := f.get(name)
+	if n == nil {
+		l.errorf(entry, nil, "the entry has no %s; write \"*\" for all", name)
+		return ""
+	}
+	text, ok := l.text(n, nil, name, overlay.MaxPattern)
+	if ok && text == "" {
+		l.errorf(n, nil, "%s is empty; write \"*\" for all", name)
+	}
+	return text
+}

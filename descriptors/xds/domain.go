@@ -1,0 +1,106 @@
+package xds
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/binary"
+	"fmt"
+	"slices"
+
+	rlsconf "github.com/envoyproxy/go-control-plane/ratelimit/config/ratelimit/v3"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/headgate-rls/headgate/descriptors"
+	"github.com/headgate-rls/headgate/descriptors/overlay"
+	"github.com/headgate-rls/headgate/internal/protofields"
+)
+
+// A fingerprint identifies what a domain was made from.
+type fingerprint [sha256.Size]byte
+
+// A version is a domain as the control plane has sent it.
+type version struct {
+	name  string
+	print fingerprint
+	raw   [][]byte // encoded RateLimitConfigs: the parts of the domain, in order
+	bytes int      // of raw
+	size  size
+	spec  *descriptors.DomainSpec
+	warn  []descriptors.Problem
+	laid  overlay.Result // of spec
+}
+
+// lay lays an overlay over the rules that were sent.
+func (v *version) lay(o *overlay.Overlay) { v.laid = o.Apply(v.spec) }
+
+// fingerprintOf returns the fingerprint of the parts of a domain.
+func fingerprintOf(raw [][]byte) fingerprint {
+	h := sha256.New()
+	var n [8]byte
+	for _, b := range raw {
+		binary.BigEndian.PutUint64(n[:], uint64(len(b)))
+		h.Write(n[:])
+		h.Write(b)
+	}
+	return fingerprint(h.Sum(nil))
+}
+
+// domainOf returns the domain of an encoded RateLimitConfig.
+func domainOf(config []byte) (name string, err error) {
+	const domain = 2
+	r := protofields.Of(config)
+	for r.Next() {
+		if r.IsBytes(domain) {
+			name = string(r.Value)
+		}
+	}
+	switch {
+	case r.Malformed:
+		return "", errMalformed
+	case name == "":
+		return "", fmt.Errorf("a RateLimitConfig has no domain")
+	case len(name) > maxName:
+		return "", fmt.Errorf("the name of a domain has %d bytes; at most %d are allowed", len(name), maxName)
+	}
+	return name, nil
+}
+
+// recursionLimit bounds messages within messages: descriptors, and metadata in them.
+const recursionLimit = 2 * maxDepth
+
+// decode makes the version of a domain from its parts, which it copies: they are slices
+// of a message that would be kept as a whole. What is wrong goes to problems.
+func decode(name string, print fingerprint, raw [][]byte, t *translator) *version {
+	v := &version{name: name, print: print}
+	var parts []*rlsconf.RateLimitConfig
+	for _, b := range raw {
+		part := new(rlsconf.RateLimitConfig)
+		if err := (proto.UnmarshalOptions{RecursionLimit: recursionLimit}).Unmarshal(b, part); err != nil {
+			t.add(&node{key: name}, false, "a RateLimitConfig cannot be decoded: %v", err)
+			return v
+		}
+		parts = append(parts, part)
+		v.raw, v.bytes = append(v.raw, bytes.Clone(b)), v.bytes+len(b)
+	}
+	v.spec = t.domain(name, parts)
+	return v
+}
+
+// A resource is one RateLimitConfig of a response, not decoded yet.
+type resource struct {
+	domain string
+	raw    []byte
+	size   size
+}
+
+// gather puts the resources of each domain together, in the order of the domains.
+func gather(list []resource) (order []string, parts map[string][]resource) {
+	parts = make(map[string][]resource, len(list))
+	for _, r := range list {
+		if parts[r.domain] == nil {
+			order = append(order, r.domain)
+		}
+		parts[r.domain] = append(parts[r.domain], r)
+	}
+	return slices.Clip(order), parts
+}

@@ -1,0 +1,105 @@
+package xds
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/headgate-rls/headgate/internal/protofields"
+)
+
+// Bounds of what a control plane may send, beside the size of a message. They are far
+// above sensible rules. What is more is refused before it is decoded, because a decoded
+// message takes up to a hundred times the memory of its bytes.
+const (
+	maxDomains     = 10_000  // resources in a message, and domains in force
+	maxNodes       = 500_000 // descriptors, at all levels together
+	maxDepth       = 256     // of descriptors
+	maxName        = 1024    // bytes of a version or nonce
+	maxMetadata    = 64 << 10
+	maxAllMetadata = 8 << 20
+)
+
+var errMalformed = errors.New("the message is not valid protobuf")
+
+// A size is how much encoded RateLimitConfigs hold.
+type size struct {
+	nodes    int
+	metadata int // bytes
+}
+
+func (s *size) add(o size) {
+	s.nodes += o.nodes
+	s.metadata += o.metadata
+}
+
+func (s size) check() error {
+	switch {
+	case s.nodes > maxNodes:
+		return fmt.Errorf("more than %d descriptors", maxNodes)
+	case s.metadata > maxAllMetadata:
+		return fmt.Errorf("more than %d MiB of metadata", maxAllMetadata>>20)
+	}
+	return nil
+}
+
+// sizeOf counts what is in an encoded RateLimitConfig.
+func sizeOf(config []byte) (s size, err error) {
+	const descriptors = 3
+	r := protofields.Of(config)
+	for err == nil && r.Next() {
+		if r.IsBytes(descriptors) {
+			err = s.descriptor(r.Value, 1)
+		}
+	}
+	if err == nil && r.Malformed {
+		err = errMalformed
+	}
+	return s, err
+}
+
+func (s *size) descriptor(b []byte, depth int) error {
+	const policy, descriptors, metadata = 3, 4, 8
+	if depth > maxDepth {
+		return fmt.Errorf("descriptors are nested deeper than %d", maxDepth)
+	}
+	s.nodes++
+	r := protofields.Of(b)
+	own := 0 // bytes of metadata: a field that is given twice is merged
+	for r.Next() {
+		var err error
+		switch {
+		case r.IsBytes(policy):
+			err = s.policy(r.Value)
+		case r.IsBytes(descriptors):
+			err = s.descriptor(r.Value, depth+1)
+		case r.IsBytes(metadata):
+			own += len(r.Value)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if r.Malformed {
+		return errMalformed
+	}
+	if s.metadata += own; own > maxMetadata {
+		return fmt.Errorf("the metadata of a descriptor has more than %d KiB", maxMetadata>>10)
+	}
+	return s.check()
+}
+
+// policy counts the names of the limits that a limit replaces like descriptors: they are
+// messages, too.
+func (s *size) policy(b []byte) error {
+	const replaces = 5
+	r := protofields.Of(b)
+	for r.Next() {
+		if r.IsBytes(replaces) {
+			s.nodes++
+		}
+	}
+	if r.Malformed {
+		return errMalformed
+	}
+	return s.check()
+}

@@ -1,0 +1,182 @@
+package xds
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	rlsconf "github.com/envoyproxy/go-control-plane/ratelimit/config/ratelimit/v3"
+
+	"github.com/headgate-rls/headgate/descriptors"
+	"github.com/headgate-rls/headgate/internal/units"
+	"github.com/headgate-rls/headgate/limit"
+)
+
+// source is what problems call the place that rules come from.
+const source = "xds"
+
+// A translator makes the rules of a domain from messages.
+type translator struct {
+	problems *descriptors.Problems
+	limits   map[limit.Spec]*limit.Limit // equal limits are one
+}
+
+// A node is a place in the tree of descriptors; that of a domain has no parent.
+type node struct {
+	parent     *node
+	key, value string
+}
+
+// String is the place in the tree, as descriptors.Build names it.
+func (n *node) String() string {
+	id := n.key
+	if n.value != "" {
+		id += "_" + n.value
+	}
+	if n.parent == nil {
+		return id
+	}
+	return n.parent.String() + "/" + id
+}
+
+func (t *translator) add(n *node, warning bool, format string, args ...any) {
+	t.problems.Add(descriptors.Problem{File: source, Path: n.String(), Message: fmt.Sprintf(format, args...), Warning: warning})
+}
+
+// domain translates the messages of one domain, which are parts of it.
+func (t *translator) domain(name string, parts []*rlsconf.RateLimitConfig) *descriptors.DomainSpec {
+	d := &descriptors.DomainSpec{Name: name, Place: descriptors.Place{File: source}}
+	at := &node{key: name}
+	var list []*rlsconf.RateLimitDescriptor
+	for _, p := range parts {
+		list = append(list, p.GetDescriptors()...)
+		t.unknown(at, p.ProtoReflect().GetUnknown())
+	}
+	d.Rules = t.rules(list, at)
+	return d
+}
+
+// unknown warns of fields that this version does not know. To refuse the domain would
+// leave it without the rest of its rules.
+func (t *translator) unknown(at *node, fields []byte) {
+	if len(fields) > 0 {
+		t.add(at, true, "the message has fields that this version of headgate does not know; they have no effect")
+	}
+}
+
+func (t *translator) rules(list []*rlsconf.RateLimitDescriptor, at *node) []*descriptors.RuleSpec {
+	if len(list) == 0 {
+		return nil
+	}
+	rules := make([]*descriptors.RuleSpec, 0, len(list))
+	for _, group := range groups(list) {
+		rules = append(rules, t.rule(group, &node{at, group[0].GetKey(), group[0].GetValue()}))
+	}
+	return rules
+}
+
+// rule makes one rule of descriptors that have the same key and value.
+func (t *translator) rule(group []*rlsconf.RateLimitDescriptor, at *node) *descriptors.RuleSpec {
+	r := &descriptors.RuleSpec{Key: at.key, Value: at.value}
+	r.Place = descriptors.Place{File: source}
+	r.Quota = true
+	var limits []said
+	below := group[0].GetDescriptors()
+	for i, d := range group {
+		if s, ok := t.limit(d, at); ok {
+			limits = append(limits, s)
+		}
+		r.Quota = r.Quota && d.GetQuotaMode()
+		r.DetailedMetric = r.DetailedMetric || d.GetDetailedMetric()
+		if d.GetMetadata() != nil {
+			r.Metadata = join(r.Metadata, d.GetMetadata().AsMap())
+		}
+		t.unknown(at, d.ProtoReflect().GetUnknown())
+		if i > 0 {
+			below = append(slices.Clip(below), d.GetDescriptors()...)
+		}
+	}
+	if combine(limits, &r.Body) {
+		t.add(at, true, "the control plane sends the key and value %d times with different limits; the strictest of them applies", len(group))
+	}
+	r.Rules = t.rules(below, at)
+	r.Applies = len(limits) > 0 || len(r.Rules) == 0
+	return r
+}
+
+// limit translates the limit of one descriptor, if it has a valid one.
+func (t *translator) limit(d *rlsconf.RateLimitDescriptor, at *node) (s said, ok bool) {
+	p := d.GetRateLimit()
+	if p == nil {
+		return s, false
+	}
+	t.unknown(at, p.ProtoReflect().GetUnknown())
+	s.name, s.shadow = p.GetName(), d.GetShadowMode()
+	if !t.visible(s.name, at) || !t.replaces(p, &s, at) {
+		return s, false
+	}
+	number := p.GetUnit()
+	if p.GetUnlimited() {
+		if number != rlsconf.RateLimitUnit_UNKNOWN {
+			t.add(at, false, "unlimited goes without a unit")
+			return s, false
+		}
+		return s, true
+	}
+	unit, known := units.Numbered(int32(number))
+	switch {
+	case number == rlsconf.RateLimitUnit_UNKNOWN:
+		t.add(at, false, "rate_limit has no unit; it must be one of %s", strings.Join(units.Names(), ", "))
+		return s, false
+	case !known:
+		t.add(at, false, "rate_limit has the unit number %d, which this version of headgate does not know", number)
+		return s, false
+	}
+	s.limit = t.make(int64(p.GetRequestsPerUnit()), unit.Length, at)
+	return s, s.limit != nil
+}
+
+// replaces reads whom a limit replaces.
+func (t *translator) replaces(p *rlsconf.RateLimitPolicy, s *said, at *node) bool {
+	for _, to := range p.GetReplaces() {
+		switch {
+		case to.GetName() == "":
+			t.add(at, false, "an entry of replaces must name a limit")
+			return false
+		case to.GetName() == s.name:
+			t.add(at, false, "the limit %q replaces itself", s.name)
+			return false
+		}
+		s.replaces = append(s.replaces, to.GetName())
+	}
+	return true
+}
+
+// maxLimitName bounds the names of limits, which go into a response header.
+const maxLimitName = 128
+
+// visible reports names that could not go into a response header between quotes.
+func (t *translator) visible(name string, at *node) bool {
+	bad := func(c rune) bool { return c < ' ' || c > '~' || c == '"' || c == '\\' }
+	if len(name) <= maxLimitName && !strings.ContainsFunc(name, bad) {
+		return true
+	}
+	t.add(at, false, "the name of a limit must be at most %d visible ASCII characters without quotes and backslashes", maxLimitName)
+	return false
+}
+
+// make builds a limit, or takes the equal one of another rule.
+func (t *translator) make(most int64, window time.Duration, at *node) *limit.Limit {
+	spec := limit.Spec{Algorithm: limit.FixedWindow, Max: most, Window: window}
+	if made := t.limits[spec]; made != nil {
+		return made
+	}
+	made, err := limit.New(spec)
+	if err != nil {
+		t.add(at, false, "%v", err)
+		return nil
+	}
+	t.limits[spec] = made
+	return made
+}

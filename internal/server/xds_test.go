@@ -1,0 +1,162 @@
+package server
+
+import (
+	"context"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	rls "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+	rlsconf "github.com/envoyproxy/go-control-plane/ratelimit/config/ratelimit/v3"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/headgate-rls/headgate/test/controlplane"
+	"github.com/headgate-rls/headgate/test/serving"
+	"github.com/headgate-rls/headgate/test/testenv"
+)
+
+// limitsOf returns a domain in which k admits so many requests a year.
+func limitsOf(domain string, most uint32) *rlsconf.RateLimitConfig {
+	return controlplane.Config(domain, controlplane.Rule("k", "", most, rlsconf.RateLimitUnit_YEAR))
+}
+
+// ask asks about one request of the domain.
+func ask(r *serving.Server, domain string) (*rls.RateLimitResponse, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	req := exampleRequest()
+	req.Domain = domain
+	req.Descriptors[0].Entries[0].Key = "k"
+	return rls.NewRateLimitServiceClient(r.Dial(r.GRPC)).ShouldRateLimit(ctx, req)
+}
+
+// Without rules calls fail, so that Envoy's failure mode decides, and the service is not
+// ready, but healthy; with the first rules it decides.
+func TestXDSDecidesWithTheFirstRules(t *testing.T) {
+	onTransports(t, func(t *testing.T, transport []string) {
+		plane := controlplane.Start(t)
+		r := startServe(t, append(transport, "--xds", plane.Addr, "--xds-wait", "0s")...)
+		if _, err := ask(r, "pay"); status.Code(err) != codes.Unavailable || !strings.Contains(err.Error(), "no rules have come yet") {
+			t.Errorf("before the rules: %v", err)
+		}
+		if code, _ := r.Get(r.HTTP, "/healthcheck"); code != 200 {
+			t.Errorf("/healthcheck: %d", code)
+		}
+		if code, body := r.Get(r.HTTP, "/readyz"); code != 503 || !strings.Contains(body, "none have come") {
+			t.Errorf("/readyz: %d %s", code, body)
+		}
+		resp, err := http.Post("http://"+r.HTTP+"/json", "application/json", strings.NewReader(`{"domain":"pay","descriptors":[{"entries":[{"key":"k","value":"v"}]}]}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = resp.Body.Close()
+		if resp.StatusCode != http.StatusServiceUnavailable {
+			t.Errorf("/json: %s", resp.Status)
+		}
+		plane.Send(limitsOf("pay", 0), limitsOf("shop", 5))
+		settles(r, "follow the control plane", true, false)
+		if code, body := r.Get(r.HTTP, "/readyz?verbose"); code != 200 || !strings.Contains(body, "rules: ok\n") {
+			t.Errorf("/readyz: %d %s", code, body)
+		}
+		plane.Send(limitsOf("pay", 5), limitsOf("shop", 0), controlplane.Config("bad", controlplane.Rule("k", "", 1, 99)))
+		settles(r, "follow the good domains", false, true)
+		_, config := r.Get(r.Debug, "/rlconfig")
+		for _, want := range []string{"# source: xds\n", "# connected: yes\n", `# rejected: "bad", not limited`, "unit number 99", "pay.k: unit=YEAR requests_per_unit=5"} {
+			if !strings.Contains(config, want) {
+				t.Errorf("/rlconfig does not say %q:\n%s", want, config)
+			}
+		}
+		_, metrics := r.Get(r.Debug, "/metrics")
+		for _, want := range []string{"headgate_xds_connected 1", "headgate_xds_domains 2", "headgate_xds_rejected_domains 1",
+			"headgate_xds_accepted_updates_total 1", "headgate_xds_rejected_updates_total 1", "headgate_rules_last_load_successful 0", "headgate_rules 2"} {
+			if !strings.Contains(metrics, want+"\n") {
+				t.Errorf("/metrics does not say %q", want)
+			}
+		}
+		plane.Stop()
+		testenv.Eventually(t, 20*time.Second, "tell of the lost connection", func() string {
+			if _, body := r.Get(r.HTTP, "/readyz?verbose"); !strings.Contains(body, "the control plane is not connected") {
+				return body
+			}
+			return ""
+		})
+		if code, _ := r.Get(r.HTTP, "/readyz"); code != 200 || !over(r, "shop") {
+			t.Errorf("without the control plane: /readyz %d", code)
+		}
+	})
+}
+
+// The start waits for the first rules: nobody is served without them.
+func TestXDSStartWaits(t *testing.T) {
+	plane := controlplane.Start(t)
+	time.AfterFunc(300*time.Millisecond, func() { plane.Send(limitsOf("pay", 0)) })
+	r := startServe(t, "--xds", plane.Addr, "--xds-wait", "20s")
+	if !over(r, "pay") {
+		t.Error("the rules are not in force")
+	}
+}
+
+// A start that waits in vain serves all the same, says so, and is healthy with rules only
+// if that is wanted.
+func TestXDSStartWaitsInVain(t *testing.T) {
+	plane := controlplane.Start(t)
+	r := startServe(t, "--xds", plane.Addr, "--xds-wait", "50ms", "--xds-health", "rules")
+	if !strings.Contains(r.Log.String(), "no rules have come") {
+		t.Errorf("log:\n%s", r.Log)
+	}
+	if code, body := r.Get(r.HTTP, "/healthcheck"); code != 500 || !strings.Contains(body, "waiting for rules") {
+		t.Errorf("/healthcheck: %d %s", code, body)
+	}
+	plane.Send(limitsOf("pay", 0))
+	testenv.Eventually(t, 20*time.Second, "become healthy", func() string {
+		if code, body := r.Get(r.HTTP, "/healthcheck"); code != 200 {
+			return body
+		}
+		return ""
+	})
+	if !over(r, "pay") {
+		t.Error("the rules are not in force")
+	}
+}
+
+// An overlay gives xDS rules what their source cannot say, is followed as its file
+// changes, and stays as it is while the file has errors.
+func TestXDSOverlayIsFollowed(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "overlay.yaml")
+	put(t, file, "overlay:\n- {domain: 'p*', rule: k, algorithm: sliding_window, unit_multiplier: 2}\n")
+	plane := controlplane.Start(t)
+	plane.Send(limitsOf("pay", 4), limitsOf("shop", 4))
+	r := startServe(t, "--xds", plane.Addr, "--xds-overlay", file)
+	has := func(want string) {
+		t.Helper()
+		testenv.Eventually(t, 20*time.Second, "say "+want, func() string {
+			if _, config := r.Get(r.Debug, "/rlconfig"); !strings.Contains(config, want) {
+				return config + r.Log.String()
+			}
+			return ""
+		})
+	}
+	has("pay.k: algorithm=sliding_window limit=4 window=17520h")
+	has("shop.k: unit=YEAR requests_per_unit=4,")
+	put(t, file, "overlay:\n- {domain: '*', rule: k, window: 15m, on_backend_error: deny}\n")
+	has("pay.k: unit=MINUTE requests_per_unit=4 unit_multiplier=15, shadow_mode: false, on_backend_error: deny")
+	put(t, file, "overlay:\n- {domain: '*', rule: k, windows: 15m}\n")
+	testenv.Eventually(t, 20*time.Second, "refuse the bad overlay", func() string {
+		if log := r.Log.String(); !strings.Contains(log, "overlay.yaml:2:26") || !strings.Contains(log, "window") {
+			return log
+		}
+		return ""
+	})
+	has("on_backend_error: deny")
+	if text := startError(t, "--xds", plane.Addr, "--xds-overlay", file); !strings.Contains(text, file+":2:26") {
+		t.Errorf("a start with a bad overlay: %s", text)
+	}
+	if err := os.Remove(file); err != nil {
+		t.Fatal(err)
+	}
+	has("on_backend_error: deny")
+}
