@@ -1,9 +1,13 @@
 package descriptors
 
+import (
+	"github.com/headgate-rls/headgate/limit"
+)
+
 // Build compiles the rules of a source, whatever it read them from. It checks
-// what concerns several rules: that they can be told apart, that the limits
-// exist that others replace, that matching stays fast. What a value may be, the
-// source checks when it makes it (limit.New, [ParsePath]).
+// each value of a rule, and what concerns several rules: that they can be told
+// apart, that the limits exist that others replace, that matching stays fast.
+// What a Spec refers to must not change afterwards: the set keeps parts of it.
 //
 // Build adds what is wrong to problems. It returns nil if one of them, also of
 // those that the source has added, is more than a warning.
@@ -12,6 +16,10 @@ func Build(spec *Spec, problems *Problems) *Set {
 		Problems: problems,
 		set:      &Set{domains: make(map[string]*domain, len(spec.Domains)), hash: spec.Hash},
 		domains:  map[string]*domainBuilder{},
+		limits:   map[limit.Spec]*limit.Limit{},
+	}
+	if spec.Hash >= 1<<52 {
+		b.at(Place{}, "", false, "the hash %d of the rules is not below 2^52", spec.Hash)
 	}
 	for _, d := range spec.Domains {
 		b.domain(d)
@@ -28,10 +36,16 @@ func Build(spec *Spec, problems *Problems) *Set {
 
 // domain reads one part of a domain.
 func (b *builder) domain(spec *DomainSpec) {
-	d := b.domains[spec.Name]
-	if spec.Name == "" && !spec.Broken {
+	if spec == nil {
+		b.at(Place{}, "", false, "a domain is missing")
+		return
+	}
+	if problem := wrongText("domain", spec.Name, maxDomain); problem != "" && !spec.Broken {
+		b.at(spec.Place, "", false, "%s", problem)
+	} else if spec.Name == "" && !spec.Broken {
 		b.at(spec.Place, "", false, "the domain is empty")
 	}
+	d := b.domains[spec.Name]
 	if d == nil || spec.Broken {
 		d = &domainBuilder{name: spec.Name}
 		if !spec.Broken {
@@ -42,6 +56,10 @@ func (b *builder) domain(spec *DomainSpec) {
 	b.matrix(d, spec.Matrix)
 	b.rules(spec.Rules, d.way(), &d.top)
 	for _, r := range spec.Resources {
+		if r == nil {
+			b.at(Place{}, d.way().String(), false, "a resource is missing")
+			continue
+		}
 		b.resource(r, d)
 	}
 }

@@ -1,6 +1,7 @@
 package descriptors_test
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -9,37 +10,23 @@ import (
 )
 
 // perSecond is a limit of n in a second.
-func perSecond(t *testing.T, n int64) []descriptors.RuleLimit {
-	t.Helper()
-	made, err := limit.New(limit.Spec{Algorithm: limit.FixedWindow, Max: n, Window: time.Second})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return []descriptors.RuleLimit{{Limit: made, KeyPart: made.Algorithm().KeyLetter()}}
-}
-
-func parsedPath(t *testing.T, s string) descriptors.Path {
-	t.Helper()
-	p, err := descriptors.ParsePath(s)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return p
+func perSecond(n int64) []descriptors.LimitSpec {
+	return []descriptors.LimitSpec{{Alone: true, Figures: limit.Spec{Algorithm: limit.FixedWindow, Max: n, Window: time.Second}}}
 }
 
 // TestBuildNeedsNoText: rules of a source that has no files are matched like
 // those of a file, and say where they are from.
 func TestBuildNeedsNoText(t *testing.T) {
 	row := func(n int) descriptors.Place { return descriptors.Place{File: "policies", Line: n} }
-	leaf := &descriptors.RuleSpec{Key: "user", Applies: true, Body: descriptors.Body{Terms: descriptors.Terms{Limits: perSecond(t, 2)}, Place: row(2)}}
+	leaf := &descriptors.RuleSpec{Key: "user", Body: descriptors.Body{Limits: perSecond(2), Place: row(2)}}
 	spec := &descriptors.Spec{Hash: 7, Domains: []*descriptors.DomainSpec{
 		{Name: "shop", Rules: []*descriptors.RuleSpec{
 			{Key: "tenant", Value: "a*", ShareThreshold: true, Rules: []*descriptors.RuleSpec{leaf}, Body: descriptors.Body{Place: row(1)}},
 		}},
 		{Name: "shop", Resources: []*descriptors.ResourceSpec{{
-			Method: "GET", Path: parsedPath(t, "/users/{id}"),
+			Method: "GET", Path: "/users/{id}",
 			Matcher: descriptors.Matcher{PathParams: map[string]descriptors.Criterion{"id": {Operator: "NotEqualTo", Value: "me"}}},
-			Body:    descriptors.Body{Terms: descriptors.Terms{Limits: perSecond(t, 3)}, Place: row(3)},
+			Body:    descriptors.Body{Limits: perSecond(3), Place: row(3)},
 		}}},
 	}}
 	var problems descriptors.Problems
@@ -84,7 +71,6 @@ func groupOf(parts ...string) string {
 // TestBuildReportsPlaces of what is wrong between rules, and has no Set then.
 func TestBuildReportsPlaces(t *testing.T) {
 	at := func(line int) descriptors.Body { return descriptors.Body{Place: descriptors.Place{"db", line, 4}} }
-	path := parsedPath(t, "/a")
 	for _, tc := range []struct {
 		domain descriptors.DomainSpec
 		want   string
@@ -93,14 +79,14 @@ func TestBuildReportsPlaces(t *testing.T) {
 			"db:2:4: duplicate rule \"a\", first in db:1 (at d/a)\n"},
 		{descriptors.DomainSpec{Place: at(1).Place}, "db:1:4: the domain is empty\n"},
 		{descriptors.DomainSpec{Rules: []*descriptors.RuleSpec{{Body: at(1)}}}, "db:1:4: the rule's key is empty (at d/?)\n"},
-		{descriptors.DomainSpec{Resources: []*descriptors.ResourceSpec{{Label: "*:/a", Path: path, Body: at(1)}, {Label: "*:/a", Path: path, Body: at(2)}}},
+		{descriptors.DomainSpec{Resources: []*descriptors.ResourceSpec{{Path: "/a", Body: at(1)}, {Path: "/a", Body: at(2)}}},
 			"db:2:4: duplicate resource *:/a, first in db:1 (at d/*:/a)\n"},
-		{descriptors.DomainSpec{Resources: []*descriptors.ResourceSpec{{Label: "*:/a", Path: path, Body: at(1),
+		{descriptors.DomainSpec{Resources: []*descriptors.ResourceSpec{{Path: "/a", Body: at(1),
 			Matcher: descriptors.Matcher{PathParams: map[string]descriptors.Criterion{"id": {}}}}}}, "db:1:4: the path has no parameter {id} (at d/*:/a)\n"},
-		{descriptors.DomainSpec{Resources: []*descriptors.ResourceSpec{{Label: "*:/a", Path: path, Body: at(1),
-			Matcher: descriptors.Matcher{QueryParams: map[string]descriptors.Criterion{"q": {Operator: "Like"}}}}}}, "db:1:4: unknown operator \"Like\" (at d/*:/a)\n"},
-		{descriptors.DomainSpec{Resources: []*descriptors.ResourceSpec{{Label: "*:/a", Path: path, Body: at(1),
-			Matcher: descriptors.Matcher{AllOf: []descriptors.Condition{{Expression: "${context.request.body}"}}}}}}, "db:1:4: no request can be asked for its body (at d/*:/a)\n"},
+		{descriptors.DomainSpec{Resources: []*descriptors.ResourceSpec{{Path: "/a", Body: at(1),
+			Matcher: descriptors.Matcher{QueryParams: map[string]descriptors.Criterion{"q": {Operator: "Like"}}}}}}, "db:1:4: query parameter q: operator \"Like\" is unknown; it must be EqualTo, NotEqualTo, Contains, NotContains, Matches, NotMatches, Exists or NotExists (at d/*:/a)\n"},
+		{descriptors.DomainSpec{Resources: []*descriptors.ResourceSpec{{Path: "/a", Body: at(1),
+			Matcher: descriptors.Matcher{AllOf: []descriptors.Condition{{Expression: "${context.request.body}"}}}}}}, "db:1:4: an expression over the request's body can never be matched: Envoy asks before it has read the request's body; match on headers, query or pathParams instead (at d/*:/a)\n"},
 	} {
 		if tc.domain.Place.Line == 0 {
 			tc.domain.Name = "d"
@@ -110,5 +96,22 @@ func TestBuildReportsPlaces(t *testing.T) {
 		if got := lines(problems.Sorted()); set != nil || got != tc.want {
 			t.Errorf("got  %swant %s", got, tc.want)
 		}
+	}
+}
+
+// TestBuildStopsAtTooManyRules that are few in memory: each is twice below the
+// one above.
+func TestBuildStopsAtTooManyRules(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes a million rules")
+	}
+	var below []*descriptors.RuleSpec
+	for range 30 {
+		below = []*descriptors.RuleSpec{{Key: "a", Rules: below}, {Key: "b", Rules: below}}
+	}
+	var problems descriptors.Problems
+	set := descriptors.Build(&descriptors.Spec{Domains: []*descriptors.DomainSpec{{Name: "d", Rules: below}}}, &problems)
+	if got := problems.Sorted(); set != nil || len(got) != 1 || !strings.Contains(got[0].Message, "more than 1000000 rules") {
+		t.Errorf("%d problems: %.500v", len(got), got)
 	}
 }

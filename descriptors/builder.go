@@ -1,8 +1,12 @@
 package descriptors
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
+
+	"github.com/headgate-rls/headgate/internal/spell"
+	"github.com/headgate-rls/headgate/limit"
 )
 
 // A builder compiles the parts of one Spec.
@@ -12,6 +16,8 @@ type builder struct {
 	domains map[string]*domainBuilder
 	order   []*domainBuilder // as they appeared
 	refs    []reference
+	count   int                         // of rules and resources so far
+	limits  map[limit.Spec]*limit.Limit // equal limits are one
 }
 
 // A domainBuilder collects the parts of one domain.
@@ -57,6 +63,9 @@ func (w *way) String() string {
 	return TreePath(w.parent.String(), w.spec.Key, w.spec.Value)
 }
 
+// maxShown bounds one part of a [TreePath], in bytes.
+const maxShown = 600
+
 // TreePath returns the place in the tree of a node below parent, as
 // [Problem.Path] has it.
 func TreePath(parent, key, value string) string {
@@ -66,6 +75,9 @@ func TreePath(parent, key, value string) string {
 	}
 	if key == "" {
 		id = "?" + id
+	}
+	if len(id) > maxShown {
+		id = spell.Short(id)
 	}
 	if parent == "" {
 		return id
@@ -85,12 +97,20 @@ func (m *MatrixSpec) String() string {
 // rules reads the nodes below w, and all that is below them, into to.
 func (b *builder) rules(specs []*RuleSpec, w *way, to *siblings) {
 	for _, s := range specs {
-		at := &way{w, w.domain, s, w.depth + 1}
-		fits := b.fits(s, at, to)
-		n := &node{}
-		if s.Applies {
-			n.rule = b.rule(at)
+		if s == nil {
+			b.at(Place{}, w.String(), false, "a rule is missing")
+			continue
 		}
+		at := &way{w, w.domain, s, w.depth + 1}
+		if !b.next(s.Place, at.String) {
+			return
+		}
+		if at.depth > MaxDepth {
+			b.at(s.Place, w.String(), false, "rules are nested deeper than %d", MaxDepth)
+			return
+		}
+		fits := b.fits(s, at, to)
+		n := &node{rule: b.rule(at)}
 		b.references(&s.Body, at.domain, at.String)
 		var below siblings
 		b.rules(s.Rules, at, &below)
@@ -101,13 +121,26 @@ func (b *builder) rules(specs []*RuleSpec, w *way, to *siblings) {
 	}
 }
 
-// fits says whether the node at w can be told apart from its siblings.
+// next counts a rule. It returns false if there are too many of them.
+func (b *builder) next(place Place, path func() string) bool {
+	if b.count++; b.count == MaxRules+1 {
+		b.at(place, path(), false, "more than %d rules", MaxRules)
+	}
+	return b.count <= MaxRules
+}
+
+// fits checks the node at w, and says whether it can be told apart from its
+// siblings.
 func (b *builder) fits(s *RuleSpec, w *way, among *siblings) bool {
 	if s.Broken {
 		return false
 	}
+	at := &spot{b, s.Place, s.Fields, w.String}
 	if s.Key == "" {
-		b.at(s.Place, w.String(), false, "the rule's key is empty")
+		at.errorf("key", "the rule's key is empty")
+		return false
+	}
+	if !at.text("key", "key", s.Key, maxKey) || !at.text("value", "value", s.Value, maxValue) {
 		return false
 	}
 	if among.ids == nil {
@@ -128,9 +161,21 @@ func (b *builder) fits(s *RuleSpec, w *way, among *siblings) bool {
 	return false
 }
 
-// rule makes the rule at w, with what it has from the rules above it.
+// rule makes the rule at w, with what it has from the rules above it; nil if
+// nothing applies to what ends there.
 func (b *builder) rule(w *way) *Rule {
 	s := w.spec
+	at := &spot{b, s.Place, s.Fields, w.String}
+	if s.ShareThreshold && !strings.Contains(s.Key+s.Value, "*") {
+		at.errorf("share_threshold", "share_threshold needs a * in the rule's value (or key): there is nothing to share")
+	}
+	if s.CountByValue && s.ShareThreshold {
+		at.errorf("limits", "counter: value and share_threshold contradict each other")
+	}
+	terms := at.terms(&s.Body)
+	if len(s.Limits) == 0 && s.Concurrency == nil && len(s.Rules) > 0 {
+		return nil
+	}
 	path := make([]string, w.depth)
 	shared := make([]string, w.depth)
 	valueAt := make([]bool, w.depth)
@@ -141,7 +186,7 @@ func (b *builder) rule(w *way) *Rule {
 		anyShared = anyShared || shared[i] != ""
 		anyMetric = anyMetric || valueAt[i]
 	}
-	r := b.newRule(&s.Body, w.domain)
+	r := b.newRule(&s.Body, terms, w.domain)
 	r.Path, r.raw = strings.Join(path, "."), s.CountByValue
 	if anyMetric || s.DetailedMetric {
 		r.ids = path
@@ -167,8 +212,8 @@ func (s *RuleSpec) shared() string {
 }
 
 // newRule numbers a rule.
-func (b *builder) newRule(body *Body, d *domainBuilder) *Rule {
-	r := &Rule{ID: len(b.set.rules), Domain: d.name, Terms: body.Terms, place: body.Place}
+func (b *builder) newRule(body *Body, terms Terms, d *domainBuilder) *Rule {
+	r := &Rule{ID: len(b.set.rules), Domain: d.name, Terms: terms, place: body.Place}
 	r.Metric.Detailed = body.DetailedMetric
 	b.set.rules = append(b.set.rules, r)
 	return r
@@ -248,12 +293,18 @@ func (b *builder) shadowed(specs []*RuleSpec, w *way, lv *level, wild []*RuleSpe
 
 // references notes the names of a rule's limits, and whom they replace.
 func (b *builder) references(body *Body, d *domainBuilder, path func() string) {
-	for _, r := range body.References {
-		ref := reference{domain: d.name, from: r.From, to: r.To}
-		if r.To != "" {
-			ref.place = Problem{File: r.Place.File, Line: r.Place.Line, Col: r.Place.Col, Path: path()}
+	for i := range body.Limits {
+		l := &body.Limits[i]
+		if l.Name != "" {
+			b.refs = append(b.refs, reference{domain: d.name, from: l.Name})
 		}
-		b.refs = append(b.refs, ref)
+		for _, r := range l.Replaces {
+			if r.Name == "" || r.Name == l.Name {
+				continue // has been reported
+			}
+			p := cmp.Or(r.Place, l.Place, body.Place)
+			b.refs = append(b.refs, reference{d.name, l.Name, r.Name, Problem{File: p.File, Line: p.Line, Col: p.Col, Path: path()}})
+		}
 	}
 }
 

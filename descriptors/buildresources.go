@@ -1,7 +1,9 @@
 package descriptors
 
 import (
+	"cmp"
 	"fmt"
+	"strings"
 
 	"github.com/headgate-rls/headgate/internal/spell"
 	"github.com/headgate-rls/headgate/limit"
@@ -16,29 +18,45 @@ const (
 	maxAlike = 1000
 )
 
+// Label names the resource in problems: METHOD:PATH, or METHOD:OPERATION.
+func (r *ResourceSpec) Label() string {
+	method, name := strings.ToUpper(r.Method), cmp.Or(r.Path, r.Operation)
+	if r.SOAP {
+		method = cmp.Or(method, "POST")
+	}
+	return cmp.Or(method, "*") + ":" + spell.Short(cmp.Or(name, "*"))
+}
+
 // resource reads one resource of a domain.
 func (b *builder) resource(spec *ResourceSpec, d *domainBuilder) {
-	path := func() string { return TreePath(d.way().String(), spec.Label, "") }
-	b.references(&spec.Body, d, path)
-	res := &resource{
-		method: spec.Method, Path: spec.Path, order: len(d.resources), place: spec.Place,
-		spec: Resource{spec.Method, spec.Path.text, &spec.Matcher},
+	path := func() string { return TreePath(d.way().String(), spec.Label(), "") }
+	if !b.next(spec.Place, path) {
+		return
 	}
-	counter, ok := b.counterName(spec, d, res, path)
+	at := &spot{b, spec.Place, spec.Fields, path}
+	terms := at.terms(&spec.Body)
+	b.references(&spec.Body, d, path)
+	res := &resource{order: len(d.resources), place: spec.Place}
+	var plain Matcher
+	if !b.Clean(func() {
+		if !spec.Broken {
+			res.method, res.pathRule = at.method(spec), at.pathOf(spec)
+			res.criteria, plain = at.criteria(&spec.Matcher, &res.pathRule)
+		}
+	}) {
+		return
+	}
+	res.is = identity{res.method, res.text, &plain}
+	counter, ok := b.counterName(spec, d, res, at)
 	if !ok || spec.Broken {
 		return
 	}
-	var err error
-	if res.criteria, err = spec.Matcher.criteria(&spec.Path); err != nil {
-		b.at(spec.Place, path(), false, "%v", err)
-		return
-	}
-	key, ok := b.resourceKey(spec, d, res, path)
+	key, ok := b.resourceKey(spec, d, res, at)
 	if !ok {
 		return
 	}
-	res.rule = b.newRule(&spec.Body, d)
-	res.rule.Path, res.rule.Resource, res.rule.class = key, key, spec.Path.class
+	res.rule = b.newRule(&spec.Body, terms, d)
+	res.rule.Path, res.rule.Resource, res.rule.class = key, key, res.class
 	if counter == "" {
 		counter = "counter:" + key
 	}
@@ -48,14 +66,87 @@ func (b *builder) resource(spec *ResourceSpec, d *domainBuilder) {
 	d.resources = append(d.resources, res)
 }
 
+// methods are those of RFC 9110 and RFC 5789. Others may be used, too.
+var methods = []string{"GET", "HEAD", "POST", "PUT", "DELETE", "CONNECT", "OPTIONS", "TRACE", "PATCH"}
+
+// method checks a resource's method and returns it in capitals; "" is any.
+func (s *spot) method(spec *ResourceSpec) string {
+	method := strings.ToUpper(spec.Method)
+	if method == "*" {
+		method = ""
+	}
+	if spec.SOAP {
+		if method != "" && method != "POST" {
+			s.errorf("method", "SOAP requests are POST, not %s", spell.Short(method))
+		}
+		return "POST"
+	}
+	if !s.text("method", "method", method, maxName) {
+		return ""
+	}
+	for _, c := range []byte(method) {
+		if (c < 'A' || c > 'Z') && c != '-' && c != '_' {
+			s.errorf("method", "unknown method %q; it must be one such as GET, or * for any", spell.Short(spec.Method))
+			return ""
+		}
+	}
+	if meant := spell.Nearest(method, methods); meant != "" && meant != method {
+		s.warnf("method", "method %q is not one of HTTP's; did you mean %s?", spell.Short(method), meant)
+	}
+	return method
+}
+
+// pathOf checks which paths or operations a resource is for.
+func (s *spot) pathOf(spec *ResourceSpec) (p pathRule) {
+	switch {
+	case spec.SOAP && spec.Path != "":
+		s.errorf("path", "a SOAP resource is found by its operation; it has no path")
+	case spec.SOAP:
+		return s.operation(spec.Operation)
+	case spec.Operation != "":
+		s.errorf("operation", "only a SOAP resource has an operation")
+	case s.text("path", "path", spec.Path, maxResourceName):
+		var err error
+		p, err = parsePath(spec.Path)
+		for _, err := range unjoin(err) {
+			s.errorf("path", "%v", err)
+		}
+	}
+	return p
+}
+
+// unjoin returns the errors that errors.Join has made into one.
+func unjoin(err error) []error {
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
+		return joined.Unwrap()
+	}
+	if err == nil {
+		return nil
+	}
+	return []error{err}
+}
+
+func (s *spot) operation(name string) pathRule {
+	if name == "*" {
+		name = ""
+	}
+	if s.text("operation", "operation", name, maxKey) && strings.ContainsAny(name, "/#: \t\"") {
+		s.errorf("operation", "operation %q must be the last part of the SOAPAction: without /, #, :, quotes and spaces", spell.Short(name))
+	}
+	return pathRule{class: classOperation, text: name, name: name}
+}
+
 // counterName returns what a resource's counters are named by if it has a name:
 // they stay when its method, path or criteria change.
-func (b *builder) counterName(spec *ResourceSpec, d *domainBuilder, res *resource, path func() string) (counter string, ok bool) {
+func (b *builder) counterName(spec *ResourceSpec, d *domainBuilder, res *resource, at *spot) (counter string, ok bool) {
 	if spec.Name == "" {
 		return "", true
 	}
+	if !at.name(spec.Name) {
+		return "", false
+	}
 	if first := d.names[spec.Name]; first != nil {
-		b.at(spec.NamePlace, path(), false, "another resource is called %q, in %s:%d; requests to both would count together",
+		at.errorf("name", "another resource is called %q, in %s:%d; requests to both would count together",
 			spec.Name, first.place.File, first.place.Line)
 		return "", false
 	}
@@ -67,17 +158,17 @@ func (b *builder) counterName(spec *ResourceSpec, d *domainBuilder, res *resourc
 }
 
 // resourceKey makes the resource's key, and sees to it that no other has it.
-func (b *builder) resourceKey(spec *ResourceSpec, d *domainBuilder, res *resource, path func() string) (string, bool) {
-	key, err := ResourceKey(res.spec.Method, res.spec.Name, res.spec.Matcher, spec.HashLength)
+func (b *builder) resourceKey(spec *ResourceSpec, d *domainBuilder, res *resource, at *spot) (string, bool) {
+	key, err := resourceKey(res.is.method, res.is.name, res.is.matcher, spec.HashLength)
 	if err != nil {
-		b.at(res.place, path(), false, "%v", err)
+		at.errorf("", "%v", err)
 		return "", false
 	}
 	if first := d.keys[key]; first != nil {
-		if sameResource(first.spec, res.spec) {
-			b.at(res.place, path(), false, "duplicate resource %s, first in %s:%d", key, first.place.File, first.place.Line)
+		if sameResource(first.is, res.is) {
+			at.errorf("", "duplicate resource %s, first in %s:%d", key, first.place.File, first.place.Line)
 		} else {
-			b.at(res.place, path(), false, "the resource has the same key %s as a different one in %s:%d; set a larger hashLength",
+			at.errorf("", "the resource has the same key %s as a different one in %s:%d; set a larger hashLength",
 				key, first.place.File, first.place.Line)
 		}
 		return "", false
@@ -109,8 +200,8 @@ func (b *builder) resourceIndex(d *domainBuilder) *resourceIndex {
 		params: map[string]bool{}, cutParams: d.matrix != nil && d.matrix.Ignore,
 	}
 	for _, r := range d.resources {
-		if ix.cutParams && r.class != classRegex && r.class != classOperation && hasParams(r.spec.Name) {
-			b.atResource(r, false, "path %q: %s says that paths are compared without what follows a semicolon", spell.Short(r.spec.Name), d.matrix)
+		if ix.cutParams && r.class != classRegex && r.class != classOperation && hasParams(r.is.name) {
+			b.atResource(r, false, "path %q: %s says that paths are compared without what follows a semicolon", spell.Short(r.is.name), d.matrix)
 		}
 		ix.add(r)
 	}
@@ -134,7 +225,7 @@ func (b *builder) resourceIndex(d *domainBuilder) *resourceIndex {
 func (b *builder) sameRequests(d *domainBuilder) {
 	first := map[string]*resource{}
 	for _, r := range d.resources {
-		encoding, _ := r.spec.Matcher.encode()
+		encoding, _ := r.is.matcher.encode()
 		id := parts(r.method, fmt.Sprint(r.class), r.shape(), string(encoding))
 		if o := first[id]; o != nil {
 			b.atResource(r, true, "the resource never applies: the earlier %s in %s:%d matches the same requests",

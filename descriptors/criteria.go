@@ -1,12 +1,13 @@
 package descriptors
 
 import (
-	"errors"
+	"cmp"
 	"fmt"
 	"maps"
 	"regexp"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/headgate-rls/headgate/internal/spell"
 )
@@ -22,7 +23,7 @@ const (
 )
 
 const (
-	MaxCriteria = 32
+	maxCriteria = 32
 	// maxMatchedHeaders keeps a domain's requests within the 64 entries that
 	// one descriptor may carry.
 	maxMatchedHeaders = 56
@@ -57,21 +58,21 @@ const (
 	testExists
 )
 
-// A Part is a part of requests that criteria look at.
-type Part uint8
+// A part is a part of requests that criteria look at.
+type part uint8
 
 const (
-	InHeader Part = iota
-	InQuery
-	InPath
+	inHeader part = iota
+	inQuery
+	inPath
 	inAction
 	inBinding
-	InBody // of an expression; no request can be asked for it
+	inBody // of an expression; no request can be asked for it
 )
 
 // A criterion is what one part of a request must be like.
 type criterion struct {
-	place   Part
+	place   part
 	key     string // of the entry, or the query parameter's name
 	segment int    // of the path, from 0
 
@@ -135,86 +136,157 @@ func (cs *criteria) each(f func(*criterion)) {
 	}
 }
 
-// criteria returns what m asks of the requests to p. The error says what no
-// request can be asked.
-func (m *Matcher) criteria(p *Path) (criteria, error) {
-	cs := criteria{}
-	params := p.Params()
+// names are what problems call parts of requests.
+var names = []string{inHeader: "header", inQuery: "query parameter", inPath: "path parameter"}
+
+// criteria checks what m asks of the requests to p and compiles it. It returns m
+// in the one form in which keys have it.
+func (s *spot) criteria(m *Matcher, p *pathRule) (cs criteria, plain Matcher) {
+	params := p.params()
 	for _, kind := range []struct {
-		place Part
+		part  part
 		named map[string]Criterion
-	}{{InHeader, m.RequestHeaders}, {InQuery, m.QueryParams}, {InPath, m.PathParams}} {
-		for _, name := range slices.Sorted(maps.Keys(kind.named)) {
-			c, err := newCriterion(kind.place, name, kind.named[name], params)
-			if err != nil {
-				return cs, err
+		to    *map[string]Criterion
+	}{
+		{inHeader, m.RequestHeaders, &plain.RequestHeaders},
+		{inQuery, m.QueryParams, &plain.QueryParams},
+		{inPath, m.PathParams, &plain.PathParams},
+	} {
+		if len(kind.named) > maxCriteria {
+			s.errorf("match", "there are more than %d criteria for one kind of parts, %ss", maxCriteria, names[kind.part])
+			continue
+		}
+		to := make(map[string]Criterion, len(kind.named))
+		for _, written := range slices.Sorted(maps.Keys(kind.named)) {
+			asked := kind.named[written]
+			c, name, ok := s.criterion(kind.part, written, &asked, params)
+			if _, twice := to[name]; ok && twice {
+				s.part(asked.Place, nil).errorf("", "%s %q is given twice", names[kind.part], name)
+			} else if ok {
+				to[name] = Criterion{Operator: asked.plainOperator(), Value: asked.Value}
+				cs.all = append(cs.all, c)
 			}
-			cs.all = append(cs.all, c)
+		}
+		*kind.to = to
+	}
+	s.conditions("allOf", m.AllOf, params, &cs.all, &plain.AllOf)
+	s.conditions("anyOf", m.AnyOf, params, &cs.any, &plain.AnyOf)
+	for _, soap := range []struct {
+		field, value, entry string
+		part                part
+	}{{"soapAction", m.SOAPAction, soapActionEntry, inAction}, {"binding", m.Binding, soapBindingEntry, inBinding}} {
+		if s.text(soap.field, soap.field, soap.value, maxValue) && soap.value != "" {
+			cs.all = append(cs.all, criterion{place: soap.part, key: soap.entry, value: soap.value})
 		}
 	}
-	for _, list := range []struct {
-		conditions []Condition
-		to         *[]criterion
-	}{{m.AllOf, &cs.all}, {m.AnyOf, &cs.any}} {
-		for _, condition := range list.conditions {
-			place, name, ok := ParseExpression(condition.Expression)
-			if !ok {
-				return cs, fmt.Errorf("expression %q is not understood", spell.Short(condition.Expression))
-			}
-			c, err := newCriterion(place, name, condition.Criterion, params)
-			if err != nil {
-				return cs, err
-			}
-			*list.to = append(*list.to, c)
-		}
-	}
-	if m.SOAPAction != "" {
-		cs.all = append(cs.all, criterion{place: inAction, key: soapActionEntry, value: m.SOAPAction})
-	}
-	if m.Binding != "" {
-		cs.all = append(cs.all, criterion{place: inBinding, key: soapBindingEntry, value: m.Binding})
-	}
-	return cs, nil
+	plain.SOAPAction, plain.Binding = m.SOAPAction, m.Binding
+	return cs, plain
 }
 
-// newCriterion compiles what a part of requests must be like.
-func newCriterion(where Part, name string, asked Criterion, params []string) (criterion, error) {
-	c := criterion{place: where, value: asked.Value}
-	name, err := PartName(where, name, params)
+// conditions is criteria for a list of conditions on expressions.
+func (s *spot) conditions(field string, list []Condition, params []string, to *[]criterion, plain *[]Condition) {
+	if len(list) > maxCriteria {
+		s.errorf(field, "%s has more than %d entries", field, maxCriteria)
+		return
+	}
+	for i := range list {
+		asked := &list[i]
+		at := s.part(asked.Place, nil)
+		where, name, ok := parseExpression(asked.Expression)
+		switch {
+		case !at.text("", "expression", asked.Expression, maxValue):
+			continue
+		case !ok:
+			at.errorf("", "expression %q is not understood; it must be ${context.request.headers.NAME}, "+
+				"${context.request.queryParams.NAME} or ${context.request.pathParams.NAME}", spell.Short(asked.Expression))
+			continue
+		case where == inBody:
+			at.errorf("", "an expression over the request's body can never be matched: Envoy asks before it has read the request's body; "+
+				"match on headers, query or pathParams instead")
+			continue
+		}
+		if c, name, ok := s.criterion(where, name, &asked.Criterion, params); ok {
+			*to = append(*to, c)
+			expression := "${context.request." + expressionParts[where] + "." + name + "}"
+			*plain = append(*plain, Condition{expression, Criterion{Operator: asked.plainOperator(), Value: asked.Value}})
+		}
+	}
+}
+
+// plainOperator is the operator in keys, where the first is the empty text.
+func (c *Criterion) plainOperator() string {
+	if c.Operator == operators[0].name {
+		return ""
+	}
+	return c.Operator
+}
+
+// criterion compiles what a part of requests must be like, and returns the name
+// of the part as it is compared.
+func (s *spot) criterion(where part, written string, asked *Criterion, params []string) (c criterion, name string, ok bool) {
+	at := s.part(asked.Place, nil)
+	if len(written) < 1 || len(written) > maxName || !utf8.ValidString(written) {
+		at.errorf("", "the name of a %s must have 1 to %d characters", names[where], maxName)
+		return c, "", false
+	}
+	c = criterion{place: where, value: asked.Value}
+	name, err := partName(where, written, params)
 	if err != nil {
-		return c, err
+		at.errorf("", "%v", err)
+		return c, "", false
 	}
 	switch where {
-	case InHeader:
+	case inHeader:
 		c.key = headerEntry + name
-	case InQuery:
+	case inQuery:
 		c.key = name
-	case InPath:
+	case inPath:
 		c.segment = slices.Index(params, name)
 	}
-	operator := max(0, slices.Index(Operators(), asked.Operator))
-	if operator == 0 && asked.Operator != "" {
-		return c, fmt.Errorf("unknown operator %q", spell.Short(asked.Operator))
-	}
-	c.test, c.negate = operators[operator].test, operators[operator].negate
-	if c.test == testMatches {
-		c.re, err = regexp.Compile(asked.Value)
-	}
-	return c, err
+	return c, name, s.part(cmp.Or(asked.ValuePlace, asked.Place), nil).test(names[where]+" "+name, asked, &c)
 }
 
-// PartName returns the name of a part of requests as it is compared. The error
+// test compiles what is asked of a part.
+func (s *spot) test(what string, asked *Criterion, c *criterion) bool {
+	number := max(0, slices.Index(Operators(), asked.Operator))
+	if number == 0 && asked.plainOperator() != "" {
+		s.errorf("", "%s: operator %q is unknown; it must be %s", what, spell.Short(asked.Operator), spell.OneOf(Operators()))
+		return false
+	}
+	c.test, c.negate = operators[number].test, operators[number].negate
+	most := maxValue
+	if c.test == testMatches {
+		most = maxPattern
+	}
+	switch {
+	case !s.text("", what, asked.Value, most):
+		return false
+	case c.test == testExists && asked.Value != "":
+		s.errorf("", "%s takes no value", asked.Operator)
+		return false
+	case c.test == testContains && asked.Value == "":
+		s.errorf("", "%s contains the empty text always; write {operator: Exists}", what)
+		return false
+	case c.test == testMatches:
+		var err error
+		if c.re, err = regexp.Compile(asked.Value); err != nil {
+			s.errorf("", "%s: %v", what, err)
+			return false
+		}
+	}
+	return true
+}
+
+// partName returns the name of a part of requests as it is compared. The error
 // says why there is no such part.
-func PartName(where Part, name string, params []string) (string, error) {
+func partName(where part, name string, params []string) (string, error) {
 	switch where {
-	case InBody:
-		return "", errors.New("no request can be asked for its body")
-	case InHeader:
+	case inHeader:
 		name = strings.ToLower(name)
 		if err := checkMatchedHeader(name); err != nil {
 			return "", fmt.Errorf("header %q %w", spell.Short(name), err)
 		}
-	case InPath:
+	case inPath:
 		if !slices.Contains(params, name) {
 			return "", fmt.Errorf("the path has no parameter {%s}%s", spell.Short(name), spell.DidYouMean(name, params))
 		}
@@ -238,31 +310,32 @@ func checkMatchedHeader(name string) error {
 	if slices.Contains(connectionHeaders, name) {
 		return nil // they may be looked at
 	}
-	return CheckHeaderName(name)
+	return checkHeaderName(name)
 }
 
 // expression matches what expressions may say: a part of the request.
 var expression = regexp.MustCompile(`^\$\{context\.request\.(?:(headers|queryParams|pathParams|formParams)\.([^{}:]+)|(body))\}$`)
 
 // expressionParts are what expressions call the parts of requests.
-var expressionParts = []string{InHeader: "headers", InQuery: "queryParams", InPath: "pathParams"}
+var expressionParts = []string{inHeader: "headers", inQuery: "queryParams", inPath: "pathParams"}
 
-// ParseExpression returns the part of requests that an expression names, and
-// InBody if it names the body or a form parameter.
-func ParseExpression(text string) (where Part, name string, ok bool) {
+// parseExpression returns the part of requests that an expression names, and
+// inBody if it names the body or a form parameter.
+func parseExpression(text string) (where part, name string, ok bool) {
 	m := expression.FindStringSubmatch(text)
 	if m == nil {
 		return 0, "", false
 	}
 	if i := slices.Index(expressionParts, m[1]); i >= 0 {
-		return Part(i), m[2], true
+		return part(i), m[2], true
 	}
-	return InBody, "", true
+	return inBody, "", true
 }
 
-// Expression returns the expression for a part of requests.
-func Expression(where Part, name string) string {
-	return "${context.request." + expressionParts[where] + "." + name + "}"
+// TakesValue says whether criteria with an operator compare with a value.
+func TakesValue(operator string) bool {
+	i := slices.Index(Operators(), operator)
+	return i < 0 || operators[i].test != testExists
 }
 
 // Operators returns the names of all operators. The first is that of a bare value.
@@ -286,14 +359,14 @@ type resourceQuery struct {
 // value returns the part of the request that c looks at.
 func (q *resourceQuery) value(c *criterion) (string, bool) {
 	switch c.place {
-	case InHeader, inBinding:
+	case inHeader, inBinding:
 		return q.entry(c.key)
 	case inAction:
 		action, ok := q.entry(c.key)
 		return trimAction(action), ok
-	case InQuery:
+	case inQuery:
 		return q.params.get(c.key)
-	case InPath:
+	case inPath:
 		return q.segment(c.segment)
 	}
 	return "", false

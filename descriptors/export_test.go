@@ -13,6 +13,7 @@ var (
 	IsNormalPath  = isNormalPath
 	NormalPath    = normalPath
 	ResourceGroup = resourceGroup
+	ResourceKey   = resourceKey
 )
 
 // QueryOf returns a function that finds the wanted parameters of a query.

@@ -7,9 +7,9 @@ import (
 )
 
 const (
-	MaxHeaders     = 32
+	maxHeaders     = 32
 	maxHeaderName  = 128
-	MaxHeaderValue = 4096
+	maxHeaderValue = 4096
 )
 
 // connectionHeaders belong to one connection and its framing, so a response
@@ -19,7 +19,7 @@ var connectionHeaders = []string{
 	"proxy-connection", "te", "trailer", "transfer-encoding", "upgrade",
 }
 
-func CheckHeaderName(name string) error {
+func checkHeaderName(name string) error {
 	switch {
 	case name == "" || len(name) > maxHeaderName:
 		return fmt.Errorf("must have 1 to %d characters", maxHeaderName)

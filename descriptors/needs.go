@@ -95,7 +95,7 @@ func matchedHeaders(resources []*resource) []string {
 	names := map[string]bool{}
 	for _, r := range resources {
 		r.each(func(c *criterion) {
-			if c.place == InHeader {
+			if c.place == inHeader {
 				names[strings.TrimPrefix(c.key, headerEntry)] = true
 			}
 		})

@@ -11,8 +11,8 @@ import (
 	"github.com/headgate-rls/headgate/internal/spell"
 )
 
-// MaxPattern bounds a regular expression, in bytes.
-const MaxPattern = 1000
+// maxPattern bounds a regular expression, in bytes.
+const maxPattern = 1000
 
 // A pathClass is a kind of path, in order of precedence.
 type pathClass uint8
@@ -30,9 +30,8 @@ var classNames = []string{"operation", "exact", "template", "prefix", "regex", "
 
 func (c pathClass) String() string { return classNames[c] }
 
-// A Path says which paths, or SOAP operations, a resource is for. [ParsePath],
-// [Operation] and [AnyPath] make it.
-type Path struct {
+// A pathRule says which paths, or SOAP operations, a resource is for.
+type pathRule struct {
 	class  pathClass
 	text   string // as written; empty for any
 	name   string // path or operation in normal form, without the class's marks
@@ -41,21 +40,13 @@ type Path struct {
 	start  bool   // re matches at the start of a path only
 }
 
-// AnyPath is for every path.
-func AnyPath() Path { return Path{class: classAny} }
-
-// Operation is for a SOAP operation, the last part of a SOAPAction; "" is for
-// any.
-func Operation(name string) Path { return Path{class: classOperation, text: name, name: name} }
-
-// ParsePath reads a path as rules write it: "/a" and "/a/{id}" are for one
-// path, "/a/*" is for what starts alike, "~" and a regular expression (RE2) for
-// what matches, "*" or nothing for all. The error says what to write instead.
-func ParsePath(s string) (Path, error) {
+// parsePath reads a path as rules write it: see [ResourceSpec]. The error says
+// what to write instead.
+func parsePath(s string) (pathRule, error) {
 	if s == "" || s == "*" {
-		return AnyPath(), nil
+		return pathRule{class: classAny}, nil
 	}
-	p := Path{class: classExact, text: s}
+	p := pathRule{class: classExact, text: s}
 	if strings.HasPrefix(s, "~") {
 		return p.pattern(s[1:])
 	}
@@ -81,7 +72,7 @@ func ParsePath(s string) (Path, error) {
 	if p.class == classExact {
 		p.class = classTemplate
 	}
-	return p, p.checkParams()
+	return p, p.checkparams()
 }
 
 func countSegments(path string) int {
@@ -92,7 +83,7 @@ func countSegments(path string) int {
 }
 
 // eachSegment calls f with the segments of the path, from the left.
-func (p *Path) eachSegment(f func(segment string)) {
+func (p *pathRule) eachSegment(f func(segment string)) {
 	for rest := p.name; rest != ""; {
 		var segment string
 		segment, rest = cutSegment(rest)
@@ -100,9 +91,9 @@ func (p *Path) eachSegment(f func(segment string)) {
 	}
 }
 
-// Params returns the parameter's name for each segment of the path that is one,
+// params returns the parameter's name for each segment of the path that is one,
 // "" for the others; nil if the path cannot have any.
-func (p *Path) Params() []string {
+func (p *pathRule) params() []string {
 	if p.class != classTemplate && p.class != classPrefix {
 		return nil
 	}
@@ -115,7 +106,7 @@ func (p *Path) Params() []string {
 }
 
 // checkParams says which parameters cannot be.
-func (p *Path) checkParams() error {
+func (p *pathRule) checkparams() error {
 	var problems []error
 	var params []string
 	p.eachSegment(func(segment string) {
@@ -141,10 +132,10 @@ func paramName(segment string) (string, bool) {
 }
 
 // pattern reads a regular expression for paths.
-func (p Path) pattern(s string) (Path, error) {
+func (p pathRule) pattern(s string) (pathRule, error) {
 	p.class, p.name = classRegex, s
-	if s == "" || len(s) > MaxPattern {
-		return p, fmt.Errorf("a path's regular expression has 1 to %d bytes, not %d", MaxPattern, len(s))
+	if s == "" || len(s) > maxPattern {
+		return p, fmt.Errorf("a path's regular expression has 1 to %d bytes, not %d", maxPattern, len(s))
 	}
 	parsed, err := syntax.Parse(s, syntax.Perl)
 	if err == nil {
@@ -174,7 +165,7 @@ func literalPrefix(re *syntax.Regexp) (prefix string, start bool) {
 }
 
 // shape is the path without the names of parameters.
-func (p *Path) shape() string {
+func (p *pathRule) shape() string {
 	if p.class != classTemplate && p.class != classPrefix {
 		return p.name
 	}

@@ -15,8 +15,10 @@ import (
 
 // A Criterion is what a part of a request must be like.
 type Criterion struct {
-	Operator string // such as "equals"; empty is the default
+	Operator string // one of [Operators]; empty is the first
 	Value    string
+
+	Place, ValuePlace Place // possibly unknown; no part of the criterion
 }
 
 // A Condition is an expression over the request and what it must be like.
@@ -36,31 +38,32 @@ type Matcher struct {
 	Binding        string
 }
 
-// A Resource is a method, a path template or operation, and a Matcher or nil.
-type Resource struct {
-	Method, Name string
-	Matcher      *Matcher
+// An identity is what tells a resource from others: method, path or operation,
+// and what else it asks for.
+type identity struct {
+	method, name string
+	matcher      *Matcher
 }
 
 const (
 	defaultHashLength = 8
 	MaxHashLength     = 2 * sha256.Size
-	MaxResourceName   = 1024
+	maxResourceName   = 1024
 )
 
-// ResourceKey returns "METHOD:NAME", or "METHOD:NAME:HASH" if m asks for
+// resourceKey returns "METHOD:NAME", or "METHOD:NAME:HASH" if m asks for
 // anything. An empty method or name is "*". HASH is the first hashLength hex
 // digits (0 means 8, at most 64) of a SHA-256 over everything m says, in an
 // order of its own.
-func ResourceKey(method, name string, m *Matcher, hashLength int) (string, error) {
+func resourceKey(method, name string, m *Matcher, hashLength int) (string, error) {
 	if hashLength == 0 {
 		hashLength = defaultHashLength
 	}
 	if hashLength < 1 || hashLength > MaxHashLength {
 		return "", fmt.Errorf("hash length %d is outside 1 to %d", hashLength, MaxHashLength)
 	}
-	if len(method)+len(name) > MaxResourceName {
-		return "", fmt.Errorf("method and name have %d bytes; at most %d are allowed", len(method)+len(name), MaxResourceName)
+	if len(method)+len(name) > maxResourceName {
+		return "", fmt.Errorf("method and name have %d bytes; at most %d are allowed", len(method)+len(name), maxResourceName)
 	}
 	encoding, err := m.encode()
 	if err != nil {
@@ -74,29 +77,10 @@ func ResourceKey(method, name string, m *Matcher, hashLength int) (string, error
 	return key + ":" + hex.EncodeToString(sum[:])[:hashLength], nil
 }
 
-// ResourceKeys returns the key of each resource, and an error if two different
-// resources have the same one: a longer hash then tells them apart.
-func ResourceKeys(resources []Resource, hashLength int) ([]string, error) {
-	keys := make([]string, len(resources))
-	first := map[string]int{}
-	for i, r := range resources {
-		var err error
-		if keys[i], err = ResourceKey(r.Method, r.Name, r.Matcher, hashLength); err != nil {
-			return nil, fmt.Errorf("resource %d: %w", i, err)
-		}
-		j, taken := first[keys[i]]
-		if taken && !sameResource(r, resources[j]) {
-			return nil, fmt.Errorf("resources %d and %d are different but have the same key %s; use a longer hash", j, i, keys[i])
-		}
-		first[keys[i]] = i
-	}
-	return keys, nil
-}
-
-func sameResource(a, b Resource) bool {
-	x, _ := a.Matcher.encode()
-	y, _ := b.Matcher.encode()
-	return strings.EqualFold(cmp.Or(a.Method, "*"), cmp.Or(b.Method, "*")) && cmp.Or(a.Name, "*") == cmp.Or(b.Name, "*") && string(x) == string(y)
+func sameResource(a, b identity) bool {
+	x, _ := a.matcher.encode()
+	y, _ := b.matcher.encode()
+	return strings.EqualFold(cmp.Or(a.method, "*"), cmp.Or(b.method, "*")) && cmp.Or(a.name, "*") == cmp.Or(b.name, "*") && string(x) == string(y)
 }
 
 // encode returns everything m says as parts with their lengths, so that no two

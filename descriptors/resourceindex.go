@@ -11,12 +11,12 @@ import (
 type resource struct {
 	rule   *Rule
 	method string // "" for any
-	Path
+	pathRule
 	criteria
 	order int
 
 	place Place
-	spec  Resource // what its key is made of
+	is    identity // what its key is made of
 }
 
 // A resourceIndex finds the resource for a request. It is immutable.
@@ -43,7 +43,7 @@ type segments struct {
 
 func (ix *resourceIndex) add(r *resource) {
 	r.each(func(c *criterion) {
-		if c.place == InQuery {
+		if c.place == inQuery {
 			ix.params[c.key] = true
 		}
 	})

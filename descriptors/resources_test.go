@@ -375,7 +375,7 @@ func TestSameMatcherSameKey(t *testing.T) {
 	if len(keys) != 1 {
 		t.Error(keys)
 	}
-	want, _ := descriptors.ResourceKey("", "/a", &descriptors.Matcher{RequestHeaders: map[string]descriptors.Criterion{"x-a": {"", "b"}}, QueryParams: map[string]descriptors.Criterion{"c": {"", "d"}}}, 0)
+	want, _ := descriptors.ResourceKey("", "/a", &descriptors.Matcher{RequestHeaders: map[string]descriptors.Criterion{"x-a": {Value: "b"}}, QueryParams: map[string]descriptors.Criterion{"c": {Value: "d"}}}, 0)
 	if !keys[want] {
 		t.Error(keys, want)
 	}
@@ -476,8 +476,8 @@ func TestResourceBounds(t *testing.T) {
 		{"alike templates", write(descriptors.MaxAlike+1, "path: '/a/{id}', queryParams: {a: '%d'}"), "differ only in method and criteria"},
 		{"regexes", write(descriptors.MaxRegexes+1, "path: '~%d'"), "more than 1000 regular expressions"},
 		{"headers", write(descriptors.MaxMatchedHeaders+1, "path: /a, requestHeaders: {x-%d: a}"), "57 different headers"},
-		{"criteria", "domain: d\nresources: [{path: /a, queryParams: {" + strings.Repeat("a: b,", descriptors.MaxCriteria+1) + "}}]", "given twice"},
-		{"expressions", resources("path: /a, allOf: [" + strings.Repeat("{expression: '${context.request.queryParams.a}', value: b},", descriptors.MaxCriteria+1) + "]"), "more than 32 entries"},
+		{"criteria", "domain: d\nresources: [{path: /a, queryParams: {" + strings.Repeat("a: b,", 32+1) + "}}]", "given twice"},
+		{"expressions", resources("path: /a, allOf: [" + strings.Repeat("{expression: '${context.request.queryParams.a}', value: b},", 32+1) + "]"), "more than 32 entries"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			set, problems := rulefile.Load([]rulefile.Source{{Name: "f", Data: []byte(tc.rules)}}, rulefile.Options{})

@@ -1,5 +1,34 @@
 package descriptors
 
+import (
+	"time"
+
+	"github.com/headgate-rls/headgate/limit"
+)
+
+// Bounds of rules. They are far above sensible rules and keep a broken or
+// hostile source from taking the process down. Texts count in bytes.
+const (
+	MaxRules = 1_000_000 // of all domains, with those that only lead to others
+	MaxDepth = 32        // of rules below rules
+	// MaxMetadataDepth is how deep lists and mappings of metadata nest.
+	MaxMetadataDepth = 32
+	// MaxMetadataValues bounds the metadata of one rule.
+	MaxMetadataValues = 10_000
+
+	maxDomain   = 256
+	maxKey      = 256
+	maxValue    = 4096
+	maxName     = 128
+	maxContent  = 64 << 10
+	maxLimits   = 1024
+	maxReplaces = 1024
+	maxTiers    = 32
+	maxDelay    = 10 * time.Minute
+	minStatus   = 400
+	maxStatus   = 599
+)
+
 // A Spec is rules as a source of rules hands them to [Build].
 type Spec struct {
 	// Domains are read in order. Several may have one name: they are parts of
@@ -12,7 +41,7 @@ type Spec struct {
 // A DomainSpec is what a source says of one domain.
 type DomainSpec struct {
 	Name  string
-	Place Place
+	Place Place // of the name
 	// Matrix says what becomes of matrix parameters in paths; nil if nothing is
 	// said. All parts of a domain that say it must say the same.
 	Matrix *MatrixSpec
@@ -30,27 +59,98 @@ type MatrixSpec struct {
 	Place  Place
 }
 
-// A Body is what a rule says to the requests it applies to.
+// A Body is what a rule says to the requests it applies to. Its fields are those
+// of [Terms] unless they say otherwise.
 type Body struct {
-	Terms
+	Limits      []LimitSpec
+	Concurrency *ConcurrencySpec
+	// Shadow, Quota, OnBackendError, OnOverload and Charge are as in [Terms].
+	Shadow, Quota              bool
+	OnBackendError, OnOverload FailurePolicy
+	Charge                     Charge
+	// Metadata has nil, bool, int64, finite float64, string, []any and
+	// map[string]any.
+	Metadata map[string]any
+	// Response is added to refusals; nil adds nothing. The order of its headers
+	// does not matter.
+	Response *Response
 	// DetailedMetric: metrics have every entry's runtime value.
 	DetailedMetric bool
-	// References are the names of the rule's limits, and whom they replace.
-	References []Reference
-	Place      Place
+
+	Place  Place
+	Fields Fields
 	// Broken: the source has reported that it is not known what the rule
 	// matches. Build reports what else is wrong with it.
 	Broken bool
 }
 
-// A RuleSpec is one node in the tree of rules that match descriptors.
+// A LimitSpec is one limit of a rule.
+type LimitSpec struct {
+	// Name is the operator's name for the limit, possibly empty.
+	Name string
+	// Unlimited: the rule does not limit what it matches. Such a limit is the
+	// only one of its rule and has no figures.
+	Unlimited bool
+	// Figures are the limit's. Its algorithm is not limit.Concurrency.
+	Figures limit.Spec
+	// Share is how many units a replica takes ahead; 0 takes none.
+	Share int64
+	// Shadow: counted, but never refuses.
+	Shadow bool
+	// Alone: the counters are named by the algorithm alone, as those of a
+	// rate_limit are. Such a limit is the only one of its rule.
+	Alone bool
+	// Replaces are the limits that do not apply where this one does.
+	Replaces []Replaced
+	// Broken: the source has reported that the figures cannot be used.
+	Broken bool
+
+	Place  Place
+	Fields Fields
+}
+
+// Replaced is the name of a limit that another one replaces.
+type Replaced struct {
+	Name  string
+	Place Place
+}
+
+// A ConcurrencySpec limits how many requests are in flight.
+type ConcurrencySpec struct {
+	// Tiers are in any order, as are the headers of each.
+	Tiers []TierSpec
+	// LeaseTTL is how long a request counts whose end nobody reports: there is
+	// [DefaultLeaseTTL] for sources that do not say.
+	LeaseTTL time.Duration
+	// Hold is how long a refused request counts; nil if the source does not say.
+	Hold *time.Duration
+	// ByHits is as in [Concurrency].
+	ByHits bool
+	// Broken: the source has reported that it is not known how long requests
+	// count.
+	Broken bool
+
+	Place  Place
+	Fields Fields
+}
+
+// A TierSpec is one tier.
+type TierSpec struct {
+	Tier
+	// Broken: the source has reported that the tier cannot be used.
+	Broken bool
+
+	Place  Place
+	Fields Fields
+}
+
+// A RuleSpec is one node in the tree of rules that match descriptors. It applies
+// to descriptors that end here if it limits something, or if it has no rules
+// below: then it exempts them. Else it only leads to the rules below.
 type RuleSpec struct {
 	Body
 	Key   string // not empty
 	Value string // empty: any value of the key
-	// Applies: the Body applies to descriptors that end here. If not, the node
-	// only leads to the rules below.
-	Applies bool
 	// ShareThreshold: all values that a * matches count together.
 	ShareThreshold bool
 	// ValueToMetric: metrics have the runtime value of this entry.
@@ -64,25 +164,44 @@ type RuleSpec struct {
 // A ResourceSpec is one rule that matches requests.
 type ResourceSpec struct {
 	Body
-	// Label names the resource in problems, before its key is known.
-	Label string
-	// Method is an HTTP method in capitals, or empty for any.
+	// Method is an HTTP method, in upper or lower case; empty or "*" is any.
 	Method string
-	// Path says which paths or operations match.
-	Path Path
+	// Path says which paths match: "/a" and "/a/{id}" are for one path, "/a/*"
+	// for all that start alike, "~" and a regular expression (RE2) for what
+	// matches, "*" or nothing for all.
+	Path string
+	// SOAP: the resource is for SOAP requests, which have no Path and no Method
+	// but POST. Operation is the last part of their SOAPAction; empty or "*" is
+	// any.
+	SOAP      bool
+	Operation string
 	// Matcher is what else requests must be like.
 	Matcher Matcher
 	// HashLength is how many digits of a hash the key has, at most 64; 0 is 8.
 	HashLength int
 	// Name names the counters: they stay when Method, Path or Matcher change.
 	// If it is empty the key does.
-	Name      string
-	NamePlace Place
+	Name string
 }
 
-// A Reference says that a limit called From, if it has a name, replaces those
-// called To. With an empty To it only says that From exists.
-type Reference struct {
-	From, To string
-	Place    Place
+// Fields say where a source has the fields of a rule, limit or tier written. They
+// may be nil: then problems have the place of the whole.
+type Fields []Field
+
+// A Field is the place of one field. Its name is the one that rules in YAML have
+// for it; that of a response header is "header " and the header's name.
+type Field struct {
+	Name      string
+	Line, Col int
+}
+
+// place returns the place of a field of what is at whole.
+func (fs Fields) place(name string, whole Place) Place {
+	for i := range fs {
+		if fs[i].Name == name {
+			whole.Line, whole.Col = fs[i].Line, fs[i].Col
+			break
+		}
+	}
+	return whole
 }

@@ -13,7 +13,6 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/headgate-rls/headgate/descriptors"
-	"github.com/headgate-rls/headgate/limit"
 )
 
 // MaxSourceBytes bounds a [Source]: Load refuses larger ones.
@@ -40,7 +39,6 @@ func LoadDomains(sources []Source, opt Options) (*descriptors.Set, []descriptors
 		opt:     opt,
 		begins:  "a domain",
 		domains: map[string]*firstFile{},
-		limits:  map[limit.Spec]*limit.Limit{},
 	}
 	named := make([]string, len(sources))
 	for i := range sources {
@@ -84,8 +82,11 @@ func (l *loader) source(s *Source) {
 		return
 	}
 	l.readStyle(f)
-	name := l.domain(root, f)
-	spec := &descriptors.DomainSpec{Name: name, Place: l.place(root), Broken: name == ""} // still report what is wrong with its rules
+	name, ok := l.domain(root, f)
+	spec := &descriptors.DomainSpec{Name: name, Place: l.place(root), Broken: !ok} // still report what is wrong with its rules
+	if n := f.get("domain"); n != nil {
+		spec.Place = l.place(n)
+	}
 	l.parts = append(l.parts, spec)
 	d := &twig{key: name}
 	spec.Matrix = l.matrixMode(f)
@@ -143,39 +144,35 @@ func (l *loader) parse(data []byte) (*yaml.Node, bool) {
 	return doc.Content[0], true
 }
 
-// domain returns the name of the file's domain, "" if it cannot be used.
-func (l *loader) domain(root *yaml.Node, f fields) string {
+// domain returns the name of the file's domain, and whether it can be used.
+func (l *loader) domain(root *yaml.Node, f fields) (string, bool) {
 	n := f.get("domain")
 	if n == nil && l.style.plugin != "" {
 		return l.impliedDomain(root)
 	}
 	if n == nil {
 		l.errorf(root, nil, "the file has no domain; start it with `domain: NAME`")
-		return ""
+		return "", false
 	}
-	name, ok := l.text(n, nil, "domain", maxDomain)
+	name, ok := l.text(n, nil, "domain")
 	if !ok {
-		return ""
-	}
-	if name == "" {
-		l.errorf(n, nil, "the domain is empty")
-		return ""
+		return "", false
 	}
 	l.named = name
 	first := l.domains[name]
 	if first != nil && !l.opt.MergeDomains {
 		l.errorf(n, &twig{key: name}, "domain %q is already in %s; put its rules into one file, or allow merging domains", name, first.name)
-		return ""
+		return "", false
 	}
 	if first == nil {
 		l.domains[name] = &firstFile{name: l.file}
 	}
-	return name
+	return name, true
 }
 
 // impliedDomain returns the name of the domain that files of a plugin share if
-// they name none.
-func (l *loader) impliedDomain(root *yaml.Node) string {
+// they name none, and whether it can be used.
+func (l *loader) impliedDomain(root *yaml.Node) (string, bool) {
 	name := l.opt.DefaultDomain
 	if name == "" {
 		name = defaultDomain
@@ -184,12 +181,12 @@ func (l *loader) impliedDomain(root *yaml.Node) string {
 	first := l.domains[name]
 	if first != nil && !first.implied && !l.opt.MergeDomains {
 		l.errorf(root, &twig{key: name}, "the file names no domain, and the default %q is already in %s; name another, or allow merging domains", name, first.name)
-		return ""
+		return "", false
 	}
 	if first == nil {
 		l.domains[name] = &firstFile{name: l.file, implied: true}
 	}
-	return name
+	return name, true
 }
 
 // defaultDomain is the domain of files with a plugin that name none.

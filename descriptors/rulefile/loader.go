@@ -7,21 +7,12 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/headgate-rls/headgate/descriptors"
-	"github.com/headgate-rls/headgate/limit"
 )
 
-// Bounds of what Load accepts. They are far above sensible rules and keep a
-// broken or hostile file from taking the process down.
+// Bounds of reading. What rules may be, descriptors.Build checks.
 const (
-	maxDepth         = 32
-	maxRules         = 1_000_000
-	maxDomain        = 256
-	maxKey           = 256
-	maxValue         = 4096
-	maxName          = 128
-	maxContent       = 64 << 10
-	maxMetadataNodes = 10_000
-	maxMetadataDepth = 32
+	// maxAliases bounds aliases of aliases, and merges of merges.
+	maxAliases = 32
 	// maxExpansion is how many YAML nodes more than it has bytes a file may
 	// have once its aliases are followed.
 	maxExpansion = 1_000_000
@@ -54,9 +45,8 @@ type loader struct {
 	stop   bool // a bound was hit, read no more
 
 	domains map[string]*firstFile
-	parts   []*descriptors.DomainSpec   // one of each source that has a domain
-	nodes   int                         // of the tree, rules or not
-	limits  map[limit.Spec]*limit.Limit // equal limits are one
+	parts   []*descriptors.DomainSpec // one of each source that has a domain
+	nodes   int                       // of the tree, rules or not
 }
 
 // firstFile is where a domain was first met.
@@ -67,8 +57,7 @@ type firstFile struct {
 
 // A twig is a node of the tree of rules while it is being read.
 type twig struct {
-	key, value string                // of a domain: its name and nothing
-	rule       *descriptors.RuleSpec // nil in domains and resources
+	key, value string // of a domain: its name and nothing
 	parent     *twig
 	depth      int
 }
@@ -84,6 +73,15 @@ func (t *twig) path() string {
 // place is where n is.
 func (l *loader) place(n *yaml.Node) descriptors.Place {
 	return descriptors.Place{File: l.file, Line: n.Line, Col: n.Column}
+}
+
+// written returns where the fields of a mapping are.
+func written(f fields) descriptors.Fields {
+	out := make(descriptors.Fields, len(f))
+	for i := range f {
+		out[i] = descriptors.Field{Name: f[i].name, Line: f[i].value.Line, Col: f[i].value.Column}
+	}
+	return out
 }
 
 func (l *loader) problem(warning bool, n *yaml.Node, t *twig, format string, args ...any) {

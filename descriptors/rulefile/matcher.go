@@ -1,21 +1,16 @@
 package rulefile
 
 import (
-	"regexp/syntax"
-	"strings"
-
 	"go.yaml.in/yaml/v3"
 
 	"github.com/headgate-rls/headgate/descriptors"
-	"github.com/headgate-rls/headgate/internal/spell"
 )
 
 // A matchReader reads the criteria of one resource.
 type matchReader struct {
-	l      *loader
-	t      *twig
-	params []string // of the path: the name of each segment, "" for none
-	m      descriptors.Matcher
+	l *loader
+	t *twig
+	m descriptors.Matcher
 }
 
 func (r *matchReader) errorf(n *yaml.Node, format string, args ...any) {
@@ -27,16 +22,15 @@ func (r *matchReader) errorf(n *yaml.Node, format string, args ...any) {
 func (r *matchReader) read(f fields) {
 	for _, kind := range []struct {
 		names [2]string
-		place descriptors.Part
 		to    *map[string]descriptors.Criterion
 	}{
-		{[2]string{"requestHeaders", "headers"}, descriptors.InHeader, &r.m.RequestHeaders},
-		{[2]string{"queryParams", "query"}, descriptors.InQuery, &r.m.QueryParams},
-		{[2]string{"pathParams"}, descriptors.InPath, &r.m.PathParams},
+		{[2]string{"requestHeaders", "headers"}, &r.m.RequestHeaders},
+		{[2]string{"queryParams", "query"}, &r.m.QueryParams},
+		{[2]string{"pathParams"}, &r.m.PathParams},
 	} {
 		for _, name := range kind.names {
 			if n := f.get(name); n != nil && !isNull(n) {
-				r.named(n, name, kind.place, kind.to)
+				r.named(n, name, kind.to)
 			}
 		}
 	}
@@ -60,7 +54,7 @@ func (r *matchReader) soap(n *yaml.Node, what string, to *string) {
 	if n == nil || isNull(n) {
 		return
 	}
-	s, ok := r.l.text(n, r.t, what, maxValue)
+	s, ok := r.l.text(n, r.t, what)
 	switch {
 	case !ok:
 	case s == "":
@@ -73,42 +67,23 @@ func (r *matchReader) soap(n *yaml.Node, what string, to *string) {
 }
 
 // named reads criteria by the name of what they look at.
-func (r *matchReader) named(n *yaml.Node, what string, place descriptors.Part, to *map[string]descriptors.Criterion) {
+func (r *matchReader) named(n *yaml.Node, what string, to *map[string]descriptors.Criterion) {
 	pairs, ok := r.l.mapping(n, r.t, what)
 	if !ok {
-		return
-	}
-	if len(pairs)+len(*to) > descriptors.MaxCriteria {
-		r.errorf(n, "%s has more than %d entries", what, descriptors.MaxCriteria)
 		return
 	}
 	if *to == nil {
 		*to = map[string]descriptors.Criterion{}
 	}
 	for _, p := range pairs {
-		name, ok := r.name(p.key, p.name, place)
-		if !ok {
+		if _, twice := (*to)[p.name]; twice {
+			r.errorf(p.key, "%s %q is given twice", what, p.name)
 			continue
 		}
-		if _, twice := (*to)[name]; twice {
-			r.errorf(p.key, "%s %q is given twice", what, name)
-			continue
-		}
-		(*to)[name] = r.condition(p.value, what+" "+name)
+		c := r.condition(p.value, what+" "+p.name)
+		c.Place = r.l.place(p.key)
+		(*to)[p.name] = c
 	}
-}
-
-// name checks the name of a part of requests.
-func (r *matchReader) name(n *yaml.Node, name string, where descriptors.Part) (string, bool) {
-	if name == "" || len(name) > maxName {
-		r.errorf(n, "a name must have 1 to %d characters", maxName)
-		return "", false
-	}
-	name, err := descriptors.PartName(where, name, r.params)
-	if err != nil {
-		r.errorf(n, "%v", err)
-	}
-	return name, err == nil
 }
 
 // unseen reports criteria that Envoy's rate limit requests cannot carry.
@@ -117,11 +92,10 @@ func (r *matchReader) unseen(n *yaml.Node, what string) {
 		"match on headers, query or pathParams instead", what)
 }
 
-// condition reads a value, or {value, operator}. For the criterion's part in a
-// key, EqualTo is the operator of a bare value.
+// condition reads a value, or {value, operator}.
 func (r *matchReader) condition(n *yaml.Node, what string) descriptors.Criterion {
 	if n.Kind != yaml.MappingNode {
-		return r.test(n, n, descriptors.Operators()[0], what)
+		return r.value(n, n, descriptors.Criterion{}, what)
 	}
 	f, ok := r.l.fields(n, levelCriterion, r.t)
 	if !ok {
@@ -130,60 +104,39 @@ func (r *matchReader) condition(n *yaml.Node, what string) descriptors.Criterion
 	return r.conditionOf(n, f, what)
 }
 
-func (r *matchReader) conditionOf(n *yaml.Node, f fields, what string) descriptors.Criterion {
-	op := descriptors.Operators()[0]
+func (r *matchReader) conditionOf(n *yaml.Node, f fields, what string) (c descriptors.Criterion) {
+	operators := descriptors.Operators()
 	if o := f.get("operator"); o != nil {
-		i, ok := r.l.word(o, r.t, "operator", descriptors.Operators()...)
+		i, ok := r.l.word(o, r.t, "operator", operators...)
 		if !ok {
-			return descriptors.Criterion{}
+			return c
 		}
-		op = descriptors.Operators()[i]
+		c.Operator = operators[i]
 	}
 	value := f.get("value")
-	if !strings.HasSuffix(op, "Exists") {
-		return r.test(n, value, op, what)
+	if !descriptors.TakesValue(c.Operator) {
+		if value != nil {
+			r.errorf(value, "%s takes no value", c.Operator)
+		}
+		return c
 	}
-	if value != nil {
-		r.errorf(value, "%s takes no value", op)
-	}
-	return descriptors.Criterion{Operator: op}
+	return r.value(n, value, c, what)
 }
 
-// test reads the value that a criterion compares with.
-func (r *matchReader) test(n, value *yaml.Node, op string, what string) descriptors.Criterion {
+// value reads the value that a criterion compares with.
+func (r *matchReader) value(n, value *yaml.Node, c descriptors.Criterion, what string) descriptors.Criterion {
 	if value == nil || isNull(value) {
 		r.errorf(n, "%s has no value; for whether it is there at all write {operator: Exists} or NotExists", what)
-		return descriptors.Criterion{}
+		return c
 	}
-	most := maxValue
-	if strings.HasSuffix(op, "Matches") {
-		most = descriptors.MaxPattern
-	}
-	s, ok := r.l.text(value, r.t, what, most)
-	if !ok {
-		return descriptors.Criterion{}
-	}
-	if strings.HasSuffix(op, "Matches") {
-		if _, err := syntax.Parse(s, syntax.Perl); err != nil {
-			r.errorf(value, "%s: %v", what, err)
-		}
-	}
-	if strings.HasSuffix(op, "Contains") && s == "" {
-		r.errorf(value, "%s contains the empty text always; write {operator: Exists}", what)
-	}
-	if op == descriptors.Operators()[0] {
-		return descriptors.Criterion{Value: s}
-	}
-	return descriptors.Criterion{Operator: op, Value: s}
+	c.Value, _ = r.l.text(value, r.t, what)
+	c.ValuePlace = r.l.place(value)
+	return c
 }
 
 // expressions reads a list of conditions on expressions.
 func (r *matchReader) expressions(n *yaml.Node, what string, to *[]descriptors.Condition) {
 	r.l.list(n, r.t, what, func(n *yaml.Node) {
-		if len(*to) == descriptors.MaxCriteria {
-			r.errorf(n, "%s has more than %d entries", what, descriptors.MaxCriteria)
-			return
-		}
 		f, ok := r.l.fields(n, levelExpression, r.t)
 		if !ok {
 			return
@@ -193,28 +146,9 @@ func (r *matchReader) expressions(n *yaml.Node, what string, to *[]descriptors.C
 			r.errorf(n, "an entry of %s has no expression", what)
 			return
 		}
-		text, ok := r.l.text(e, r.t, "expression", maxValue)
-		if !ok {
-			return
-		}
-		if text, ok = r.expression(e, text); ok {
-			*to = append(*to, descriptors.Condition{Expression: text, Criterion: r.conditionOf(n, f, what)})
-		}
+		c := descriptors.Condition{Criterion: r.conditionOf(n, f, what)}
+		c.Expression, _ = r.l.text(e, r.t, "expression")
+		c.Place = r.l.place(e)
+		*to = append(*to, c)
 	})
-}
-
-// expression returns an expression as one and the same part is always written.
-func (r *matchReader) expression(n *yaml.Node, text string) (string, bool) {
-	where, name, ok := descriptors.ParseExpression(text)
-	switch {
-	case !ok:
-		r.errorf(n, "expression %q is not understood; it must be ${context.request.headers.NAME}, "+
-			"${context.request.queryParams.NAME} or ${context.request.pathParams.NAME}", spell.Short(text))
-		return "", false
-	case where == descriptors.InBody:
-		r.unseen(n, "an expression over the request's body")
-		return "", false
-	}
-	name, ok = r.name(n, name, where)
-	return descriptors.Expression(where, name), ok
 }

@@ -6,10 +6,10 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"unicode/utf8"
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/headgate-rls/headgate/descriptors"
 	"github.com/headgate-rls/headgate/internal/spell"
 )
 
@@ -149,7 +149,7 @@ func (l *loader) merge(k, v *yaml.Node, t *twig, depth int, out *[]pair) {
 		if n = l.follow(n); !l.spend(n, t) {
 			return
 		}
-		if n.Kind != yaml.MappingNode || depth > maxDepth {
+		if n.Kind != yaml.MappingNode || depth > maxAliases {
 			l.errorf(k, t, "<< must be followed by the alias of a mapping")
 			return
 		}
@@ -187,14 +187,14 @@ func (l *loader) spend(n *yaml.Node, t *twig) bool {
 
 // follow returns what n stands for, if it is an alias.
 func (l *loader) follow(n *yaml.Node) *yaml.Node {
-	for i := 0; n.Kind == yaml.AliasNode && n.Alias != nil && i < maxDepth; i++ {
+	for i := 0; n.Kind == yaml.AliasNode && n.Alias != nil && i < maxAliases; i++ {
 		n = n.Alias
 	}
 	return n
 }
 
 // text returns a scalar as written: 404 and true are text as well.
-func (l *loader) text(n *yaml.Node, t *twig, what string, most int) (string, bool) {
+func (l *loader) text(n *yaml.Node, t *twig, what string) (string, bool) {
 	n = l.follow(n)
 	if isNull(n) {
 		return "", true
@@ -212,20 +212,12 @@ func (l *loader) text(n *yaml.Node, t *twig, what string, most int) (string, boo
 		l.errorf(n, t, "%s must be text, not %s", what, tag)
 		return "", false
 	}
-	if len(n.Value) > most {
-		l.errorf(n, t, "%s has %d bytes; at most %d are allowed", what, len(n.Value), most)
-		return "", false
-	}
-	if !utf8.ValidString(n.Value) {
-		l.errorf(n, t, "%s is not valid UTF-8", what)
-		return "", false
-	}
 	return n.Value, true
 }
 
 // word returns the one of words that n says, as an index.
 func (l *loader) word(n *yaml.Node, t *twig, what string, words ...string) (int, bool) {
-	s, ok := l.text(n, t, what, maxValue)
+	s, ok := l.text(n, t, what)
 	if !ok {
 		return 0, false
 	}
@@ -268,7 +260,7 @@ func (l *loader) integer(n *yaml.Node, t *twig, what string, least, most int64) 
 			l.errorf(n, t, "%s %s is outside %d to %d", what, spell.Short(n.Value), least, most)
 			return 0, false
 		case "!!float":
-			l.errorf(n, t, "%s must be a whole number from %d to %d, not %s", what, least, most, spell.Short(n.Value))
+			l.errorf(n, t, "%s must be a whole number, not %s", what, spell.Short(n.Value))
 			return 0, false
 		}
 	}
@@ -276,11 +268,29 @@ func (l *loader) integer(n *yaml.Node, t *twig, what string, least, most int64) 
 	return 0, false
 }
 
+// number returns a whole number. Build checks its bounds.
+func (l *loader) number(n *yaml.Node, t *twig, what string) (int64, bool) {
+	return l.integer(n, t, what, math.MinInt64, math.MaxInt64)
+}
+
+// positive is number for a field that must not be 0, which means something else
+// to Build.
+func (l *loader) positive(n *yaml.Node, t *twig, what string) (int64, bool) {
+	v, ok := l.number(n, t, what)
+	if ok && v == 0 {
+		l.errorf(n, t, "%s must not be 0; leave it out", what)
+	}
+	return v, ok && v != 0
+}
+
 // tree converts metadata to plain values: nil, bool, int64, float64, string,
 // []any and map[string]any.
+//
+// It reads one level and one value more than Build accepts, so that Build
+// reports them.
 func (l *loader) tree(n *yaml.Node, t *twig, depth int, left *int) any {
 	n = l.follow(n)
-	if *left--; *left < 0 || depth > maxMetadataDepth || !l.spend(n, t) {
+	if *left--; *left < 0 || depth > descriptors.MaxMetadataDepth+1 || !l.spend(n, t) {
 		return nil
 	}
 	switch n.Kind {
@@ -315,26 +325,29 @@ func (l *loader) plain(n *yaml.Node, t *twig) any {
 		}
 	case "!!float":
 	default:
-		s, _ := l.text(n, t, "metadata", maxContent)
+		s, _ := l.text(n, t, "metadata")
 		return s
 	}
 	var f float64
-	if err := n.Decode(&f); err != nil || math.IsNaN(f) || math.IsInf(f, 0) {
-		l.errorf(n, t, "metadata %s is not a finite number; quote it if it is text", spell.Short(n.Value))
+	if err := n.Decode(&f); err != nil {
+		l.errorf(n, t, "metadata %s is not a number; quote it if it is text", spell.Short(n.Value))
 	}
 	return f
 }
 
 // peek returns the text under a key without checking anything, so that
 // problems can name the rule they are in.
-func (l *loader) peek(n *yaml.Node, key string, most int) string {
+func (l *loader) peek(n *yaml.Node, key string) string {
 	for i := 0; i+1 < len(n.Content) && i < 2*len(levelRule.keys); i += 2 {
-		if v := l.follow(n.Content[i+1]); n.Content[i].Value == key && v.Kind == yaml.ScalarNode && len(v.Value) <= most && !isNull(v) {
+		if v := l.follow(n.Content[i+1]); n.Content[i].Value == key && v.Kind == yaml.ScalarNode && len(v.Value) <= maxPeeked && !isNull(v) {
 			return v.Value
 		}
 	}
 	return ""
 }
+
+// maxPeeked bounds what problems are called by, in bytes.
+const maxPeeked = 1024
 
 func isNull(n *yaml.Node) bool {
 	if n.Kind == yaml.DocumentNode {

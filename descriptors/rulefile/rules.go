@@ -2,7 +2,6 @@ package rulefile
 
 import (
 	"slices"
-	"strings"
 
 	"go.yaml.in/yaml/v3"
 
@@ -12,41 +11,33 @@ import (
 // rule reads one entry of a descriptors list, and everything below it. It returns
 // nil if that is no rule at all.
 func (l *loader) rule(n *yaml.Node, parent *twig) *descriptors.RuleSpec {
-	if l.nodes++; l.nodes > maxRules {
-		if !l.stop {
-			l.errorf(n, parent, "more than %d rules", maxRules)
-		}
-		l.stop = true
-		return nil
-	}
-	if parent.depth == maxDepth {
-		l.errorf(n, parent, "rules are nested deeper than %d", maxDepth)
+	if l.enough(parent) {
 		return nil
 	}
 	r := &descriptors.RuleSpec{Body: descriptors.Body{Place: l.place(n)}}
-	t := &twig{rule: r, parent: parent, depth: parent.depth + 1}
+	t := &twig{parent: parent, depth: parent.depth + 1}
 	if n.Kind == yaml.MappingNode {
-		t.key, t.value = l.peek(n, "key", maxKey), l.peek(n, "value", maxValue)
+		t.key, t.value = l.peek(n, "key"), l.peek(n, "value")
 	}
 	f, ok := l.fields(n, levelRule, t)
 	if !ok {
 		return nil
 	}
+	r.Fields = written(f)
 	r.Broken = !l.identity(n, f, t)
 	r.Key, r.Value = t.key, t.value
 	l.modes(f, t, &r.Body)
-	l.shares(f, t)
-	l.policy(f, t, &r.Terms)
+	r.ValueToMetric = l.boolean(f.get("value_to_metric"), t, "value_to_metric")
+	r.ShareThreshold = l.boolean(f.get("share_threshold"), t, "share_threshold")
+	l.policy(f, t, &r.Body)
 	r.CountByValue = l.limitsOf(f, t, &r.Body)
-	l.concurrencyOf(f, t, &r.Terms)
+	l.concurrencyOf(f, t, &r.Body)
 	below := f.get("descriptors")
 	leaf := below == nil || isNull(below) || below.Kind == yaml.SequenceNode && len(below.Content) == 0
-	limited := len(r.Limits) > 0 || r.Unlimited || r.Concurrency != nil
 	l.pointless(f, t, &r.Body)
 	if n := f.get("value_to_metric"); leaf && r.ValueToMetric && !slices.ContainsFunc(limiting, func(name string) bool { return f.get(name) != nil }) {
 		l.warnf(n, t, "value_to_metric has no effect: neither the rule nor one below it has a limit")
 	}
-	r.Applies = limited || leaf
 	if below != nil && !isNull(below) {
 		l.list(below, t, "descriptors", func(n *yaml.Node) {
 			if s := l.rule(n, t); s != nil {
@@ -57,6 +48,14 @@ func (l *loader) rule(n *yaml.Node, parent *twig) *descriptors.RuleSpec {
 	return r
 }
 
+// enough counts a rule, and says that no more are read. Reading stops after the
+// first rule that Build refuses for their number or depth.
+func (l *loader) enough(parent *twig) bool {
+	l.nodes++
+	l.stop = l.stop || l.nodes > descriptors.MaxRules+1
+	return l.stop || parent.depth > descriptors.MaxDepth
+}
+
 // identity reads key and value, and says whether they can be used.
 func (l *loader) identity(n *yaml.Node, f fields, t *twig) bool {
 	k := f.get("key")
@@ -65,15 +64,11 @@ func (l *loader) identity(n *yaml.Node, f fields, t *twig) bool {
 		return false
 	}
 	ok := false
-	if t.key, ok = l.text(k, t, "key", maxKey); !ok {
-		return false
-	}
-	if t.key == "" {
-		l.errorf(k, t, "the rule's key is empty")
+	if t.key, ok = l.text(k, t, "key"); !ok {
 		return false
 	}
 	if v := f.get("value"); v != nil {
-		if t.value, ok = l.text(v, t, "value", maxValue); !ok {
+		if t.value, ok = l.text(v, t, "value"); !ok {
 			return false
 		}
 		if t.value == "" {
@@ -96,21 +91,8 @@ func (l *loader) modes(f fields, t *twig, r *descriptors.Body) {
 		l.errorf(n, t, "metadata must be a mapping of keys to values, not %s", describe(n))
 		return
 	}
-	left := maxMetadataNodes
+	left := descriptors.MaxMetadataValues + 1
 	r.Metadata, _ = l.tree(n, t, 0, &left).(map[string]any)
-	if left < 0 {
-		l.errorf(n, t, "metadata has more than %d values", maxMetadataNodes)
-	}
-}
-
-// shares reads the switches that take the value of an entry.
-func (l *loader) shares(f fields, t *twig) {
-	t.rule.ValueToMetric = l.boolean(f.get("value_to_metric"), t, "value_to_metric")
-	if n := f.get("share_threshold"); n != nil && l.boolean(n, t, "share_threshold") {
-		if t.rule.ShareThreshold = strings.Contains(t.key+t.value, "*"); !t.rule.ShareThreshold {
-			l.errorf(n, t, "share_threshold needs a * in the rule's value (or key): there is nothing to share")
-		}
-	}
 }
 
 // limiting are the fields that limit something.
