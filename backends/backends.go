@@ -32,6 +32,12 @@ type Backend interface {
 // about once a second, and Sweep drops what has expired.
 type Sweeper interface{ Sweep(now limit.Instant) }
 
+// A Migrator is a store that has a schema, which Migrate brings up to date. It
+// returns what it has applied, and nothing if there was nothing to do.
+type Migrator interface {
+	Migrate(ctx context.Context) (applied []string, err error)
+}
+
 // A Flusher is a layer that knows answers, which Flush makes it forget because
 // the rules have changed.
 type Flusher interface{ Flush() }
@@ -100,6 +106,9 @@ type Caps struct {
 	Precision time.Duration
 	// MaxOps of one request; 2 at least.
 	MaxOps int
+	// InFlight is how many calls of Take the store works on best at once, and
+	// MaxSlice how many requests it likes in one. Zero: no matter.
+	InFlight, MaxSlice int
 	// SharedLogs: under a raw group (see limit.RawGroup) there is one sliding
 	// log for all limits, because other programs know it by the group alone.
 	// Such limits must have one window: see CheckShared.

@@ -10,6 +10,7 @@ import (
 	"github.com/headgate-rls/headgate/backends"
 	"github.com/headgate-rls/headgate/backends/memory"
 	"github.com/headgate-rls/headgate/backends/redis"
+	"github.com/headgate-rls/headgate/backends/sqlstore"
 )
 
 // A kind is one kind of store, by the schemes of its URLs.
@@ -22,6 +23,7 @@ type kind struct {
 // kinds is the only place that knows all stores.
 var kinds = []kind{
 	{[]string{"memory"}, memoryCaps, openMemory},
+	{sqlstore.Schemes(), sqlCaps, openSQL},
 	{[]string{"redis", "rediss", "unix", "redis+unix", "redis+sentinel", "rediss+sentinel", "redis+cluster", "rediss+cluster"}, redisCaps, openRedis},
 }
 
@@ -84,6 +86,27 @@ func openRedis(ctx context.Context, rawURL string, o Options) (backends.Backend,
 	be, err := redis.Open(ctx, conf, o.Log)
 	if err != nil {
 		return nil, err // and not a nil *redis.Backend as a Backend
+	}
+	return be, nil
+}
+
+func sqlCaps(rawURL string) (backends.Caps, error) {
+	conf, err := sqlstore.Parse(rawURL)
+	if err != nil {
+		return backends.Caps{}, err
+	}
+	return conf.Caps(), nil
+}
+
+func openSQL(_ context.Context, rawURL string, o Options) (backends.Backend, error) {
+	conf, err := sqlstore.Parse(rawURL)
+	if err != nil {
+		return nil, err
+	}
+	conf.Log, conf.Panics = o.Log, o.Panics
+	be, err := sqlstore.Open(conf)
+	if err != nil {
+		return nil, err // and not a nil *sqlstore.Backend as a Backend
 	}
 	return be, nil
 }

@@ -23,6 +23,17 @@ type Config struct {
 	// PoolMin connections are kept open, and at most PoolMax are opened.
 	// Zero: DefaultPoolMin and DefaultPoolMax.
 	PoolMin, PoolMax int
+	// LockWait is how long a statement waits for another transaction's lock before it fails with
+	// kind Held. Zero: as the server is set, and one second on MySQL and MariaDB, which know whole
+	// seconds only. SQLite, which has one lock, waits so long for other processes; zero: 5 s.
+	LockWait time.Duration
+	// IdleInTransaction is when the server ends a session that stands still within a transaction,
+	// because its process was stopped. Zero: 10 s. MariaDB knows whole seconds only. MySQL and
+	// SQLite know no such bound.
+	IdleInTransaction time.Duration
+	// Relaxed: a commit does not wait for the disk, so that a crash of the server loses the last
+	// ones. On MySQL and MariaDB that is the server's setting, and an error here.
+	Relaxed bool
 	// Log gets a line for each migration; nil: none.
 	Log *slog.Logger
 }
@@ -41,6 +52,9 @@ const (
 	maxLife = 30 * time.Minute
 )
 
+// defaultIdleInTransaction is when a session that stands still within a transaction ends.
+const defaultIdleInTransaction = 10 * time.Second
+
 // dialTimeout bounds one attempt to connect.
 const dialTimeout = 5 * time.Second
 
@@ -52,10 +66,19 @@ func (c Config) withDefaults() Config {
 	if c.PoolMin == 0 {
 		c.PoolMin = min(DefaultPoolMin, c.PoolMax)
 	}
+	if c.IdleInTransaction == 0 {
+		c.IdleInTransaction = defaultIdleInTransaction
+	}
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
 	return c
+}
+
+// Check reports what Open would, as far as that can be told without the disk.
+func (c Config) Check() error {
+	_, _, err := parse(c)
+	return err
 }
 
 // checkPool says what is wrong with the bounds of the pool.

@@ -21,10 +21,12 @@ type DB struct {
 	// Log gets what happens beside the calls.
 	Log *slog.Logger
 
-	release func() error // what else is to be closed, or nil
-	poolMin int
-	warming atomic.Bool // connections are being made ahead of need
-	warm    sync.WaitGroup
+	release   func() error   // what else is to be closed, or nil
+	opening   func() []Query // see pools
+	returning func() bool
+	poolMin   int
+	warming   atomic.Bool // connections are being made ahead of need
+	warm      sync.WaitGroup
 }
 
 // Open returns a database. It does not connect: a database that is down is noticed by the
@@ -39,7 +41,8 @@ func Open(c Config) (*DB, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &DB{Dialect: d, Address: Address{d.Name, src.shown}, Read: p.read, Write: p.write, release: p.release,
+	return &DB{Dialect: d, Address: Address{d.Name, src.shown}, Read: p.read, Write: p.write,
+		release: p.release, opening: p.opening, returning: p.returning,
 		Log: c.Log.With("database", src.shown), poolMin: c.PoolMin}, nil
 }
 
@@ -55,6 +58,11 @@ func (db *DB) Close() error {
 	}
 	return err
 }
+
+// Returning tells whether a statement that inserts or else locks rows can return them, as
+// MariaDB's INSERT … ON DUPLICATE KEY UPDATE … RETURNING does. It is known once there has been a
+// connection.
+func (db *DB) Returning() bool { return db.returning != nil && db.returning() }
 
 // Row runs a query for at most one row; ok is false if it returns no row.
 func (db *DB) Row(ctx context.Context, on Session, op string, q Query, to ...any) (ok bool, err error) {

@@ -60,9 +60,14 @@ type pipeline struct {
 	// row it reads. After an error there may be a transaction or not. answered: one of the
 	// statements has returned rows, and the error is not of it or of those before it.
 	begin func(ctx context.Context, conn *sql.Conn, before []Query, last Query, to ...any) (ok, answered bool, err error)
+	// read begins a transaction, runs what comes before, then reads, and calls each for every row.
+	read func(ctx context.Context, conn *sql.Conn, before, reads []Query, each eachRow) error
 	// end runs the statements and, if none of them fails, commits.
 	end func(ctx context.Context, conn *sql.Conn, last []Query) error
 }
+
+// An eachRow takes a row of the query of that number.
+type eachRow = func(read int, scan func(to ...any) error) error
 
 // migrations is how a schema is brought up to date. ${HISTORY} in a text is the name of the
 // history's table.

@@ -58,6 +58,9 @@ func KindOf(err error) Kind {
 type failure struct {
 	kind  Kind
 	index string // of a Duplicate, as far as it is known
+	// undone: the database says that it failed, and so does the transaction: its commit, if it was
+	// sent along, is not done.
+	undone bool
 	// stale: other idle connections are of no use either, as after a failover.
 	stale bool
 }

@@ -9,7 +9,9 @@ import (
 	"net"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-sql-driver/mysql"
@@ -25,7 +27,7 @@ var MySQL = &Dialect{
 	Selected:   plain,
 	schemes:    []string{"mysql", "mariadb"},
 	parse:      parseMySQL,
-	pipeline:   &pipeline{begin: mysqlBegin, end: mysqlEnd},
+	pipeline:   &pipeline{begin: mysqlBegin, read: mysqlRead, end: mysqlEnd},
 	classify:   classifyMySQL,
 	migrations: mysqlMigrations(),
 }
@@ -41,10 +43,12 @@ const mysqlSession = "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED"
 // mysqlIdle has the server end a session that a process which is frozen, or gone without a word,
 // leaves in a transaction. MariaDB knows such sessions; MySQL, for which the comment is one, ends all that
 // are idle for longer than the pool keeps them.
-const mysqlIdle = "SET SESSION wait_timeout = 330 /*M!100300 , idle_transaction_timeout = 10 */"
+func mysqlIdle(inTransaction time.Duration) string {
+	return fmt.Sprintf("SET SESSION wait_timeout = 330 /*M!100300 , idle_transaction_timeout = %d */", wholeSeconds(inTransaction))
+}
 
-// mysqlWaitLock bounds the wait for a lock, in seconds.
-const mysqlWaitLock = "1"
+// wholeSeconds rounds up, to one at least.
+func wholeSeconds(d time.Duration) int64 { return max(1, int64((d+time.Second-1)/time.Second)) }
 
 // mysqlSettings are set together, in the same round trip as the character set.
 const mysqlSettings = "'STRICT_TRANS_TABLES,ERROR_FOR_DIVISION_BY_ZERO,NO_ENGINE_SUBSTITUTION'"
@@ -78,11 +82,14 @@ func parseMySQL(address string, c Config) (*source, error) {
 	if c.Password != "" {
 		config.Passwd = c.Password
 	}
+	if c.Relaxed {
+		return nil, fmt.Errorf("database url: %s waits for the disk as the server is set (innodb_flush_log_at_trx_commit), and no session can say otherwise", u.Scheme)
+	}
 	config.Timeout = dialTimeout
 	config.ClientFoundRows = true   // an update that changes nothing has found its row all the same
 	config.InterpolateParams = true // one round trip instead of two; safe with this character set
 	config.MultiStatements = true   // for the pipeline; values are never part of a text
-	config.Params = map[string]string{"sql_mode": mysqlSettings, "innodb_lock_wait_timeout": mysqlWaitLock}
+	config.Params = map[string]string{"sql_mode": mysqlSettings, "innodb_lock_wait_timeout": strconv.FormatInt(wholeSeconds(c.LockWait), 10)}
 	if err := config.Apply(mysql.Charset("utf8mb4", "utf8mb4_bin"), mysql.EnableCompression(false)); err != nil {
 		return nil, scrub(err, config.Passwd)
 	}
@@ -92,7 +99,10 @@ func parseMySQL(address string, c Config) (*source, error) {
 		if err != nil {
 			return pools{}, scrub(err, config.Passwd)
 		}
-		return onePool(mysqlConnector{connector}, c), nil
+		prepared := &mysqlConnector{Connector: connector, idle: mysqlIdle(c.withDefaults().IdleInTransaction)}
+		p := onePool(prepared, c)
+		p.returning = prepared.returning.Load
+		return p, nil
 	}}, nil
 }
 
@@ -138,24 +148,41 @@ type mysqlSilence struct{}
 func (mysqlSilence) Print(...any) {}
 
 // mysqlConnector prepares each session.
-type mysqlConnector struct{ driver.Connector }
+type mysqlConnector struct {
+	driver.Connector
+	idle      string
+	returning atomic.Bool // the server is a MariaDB that knows INSERT … RETURNING
+}
 
 // Connect implements driver.Connector.
-func (c mysqlConnector) Connect(ctx context.Context) (driver.Conn, error) {
+func (c *mysqlConnector) Connect(ctx context.Context) (driver.Conn, error) {
 	conn, err := c.Connector.Connect(ctx)
 	if err != nil {
 		return nil, unsent(err)
 	}
-	execer, ok := conn.(driver.ExecerContext)
-	if !ok {
-		return nil, errors.Join(errors.New("the driver cannot run a statement"), conn.Close())
-	}
-	for _, text := range []string{mysqlSession, mysqlIdle} {
-		if _, err := execer.ExecContext(ctx, text, nil); err != nil {
-			return nil, errors.Join(err, conn.Close())
-		}
+	if err := c.prepare(ctx, conn); err != nil {
+		return nil, errors.Join(err, conn.Close())
 	}
 	return conn, nil
+}
+
+func (c *mysqlConnector) prepare(ctx context.Context, conn driver.Conn) error {
+	execer, executes := conn.(driver.ExecerContext)
+	queryer, queries := conn.(driver.QueryerContext)
+	if !executes || !queries {
+		return errors.New("the driver cannot run a statement")
+	}
+	for _, text := range []string{mysqlSession, c.idle} {
+		if _, err := execer.ExecContext(ctx, text, nil); err != nil {
+			return err
+		}
+	}
+	rows, err := queryer.QueryContext(ctx, "SELECT 1 FROM DUAL WHERE 0 /*M!100500 OR 1 */", nil)
+	if err != nil {
+		return err
+	}
+	c.returning.Store(rows.Next(make([]driver.Value, 1)) == nil)
+	return rows.Close()
 }
 
 // unsent finds the driver's name for a connection that broke before anything was
@@ -212,6 +239,35 @@ func mysqlLastRow(rows *sql.Rows, to []any) (ok bool, err error) {
 		}
 		if !rows.NextResultSet() {
 			return ok, rows.Err()
+		}
+	}
+}
+
+// mysqlRead begins and runs all of the queries in one round trip. Of the results those with rows
+// are of reads, in their order.
+func mysqlRead(ctx context.Context, conn *sql.Conn, before, reads []Query, each eachRow) error {
+	var text strings.Builder
+	var args []any
+	text.WriteString("START TRANSACTION")
+	for _, list := range [][]Query{before, reads} {
+		for _, q := range list {
+			text.WriteString("; " + q.Text)
+			args = append(args, q.Args...)
+		}
+	}
+	rows, err := conn.QueryContext(ctx, text.String(), args...)
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	for i := 0; ; i++ {
+		for rows.Next() {
+			if err := each(i, rows.Scan); err != nil {
+				return err
+			}
+		}
+		if !rows.NextResultSet() {
+			return rows.Err()
 		}
 	}
 }
@@ -321,6 +377,15 @@ func classifyMySQL(err error) failure {
 	if !errors.As(err, &e) {
 		return failure{}
 	}
+	f := classifyMySQLNumber(e)
+	f.undone = !slices.Contains(mysqlMidway, e.Number)
+	return f
+}
+
+// mysqlMidway are errors that may come in the middle of a commit.
+var mysqlMidway = []uint16{1053, 1180, 1317, 1927}
+
+func classifyMySQLNumber(e *mysql.MySQLError) failure {
 	switch e.Number {
 	case 1062:
 		return duplicate(mysqlIndex(e.Message))

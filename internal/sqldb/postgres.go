@@ -25,7 +25,7 @@ var Postgres = &Dialect{
 	Selected:   plain,
 	schemes:    []string{"postgres", "postgresql"},
 	parse:      parsePostgres,
-	pipeline:   &pipeline{begin: postgresBegin, end: postgresEnd},
+	pipeline:   &pipeline{begin: postgresBegin, read: postgresRead, end: postgresEnd},
 	classify:   classifyPostgres,
 	migrations: postgresMigrations(),
 }
@@ -69,10 +69,12 @@ func parsePostgres(address string, c Config) (*source, error) {
 	if _, ok := config.RuntimeParams["application_name"]; !ok {
 		config.RuntimeParams["application_name"] = "headgate"
 	}
-	connector := newPostgresConnector(config, parameters.Has("default_query_exec_mode"), c.withDefaults().Log)
+	connector := newPostgresConnector(config, parameters.Has("default_query_exec_mode"), c)
 	shown := "postgres://" + net.JoinHostPort(config.Host, strconv.Itoa(int(config.Port))) + "/" + config.Database
 	return &source{shown: shown, open: func() (pools, error) {
-		return onePool(connector, c), nil
+		p := onePool(connector, c)
+		p.opening = connector.opening
+		return p, nil
 	}}, nil
 }
 
@@ -115,6 +117,27 @@ func postgresEnd(ctx context.Context, conn *sql.Conn, last []Query) error {
 		b.Queue(q.Text, q.Args...)
 	}
 	b.Queue("commit")
+	return postgresBatch(ctx, conn, &b)
+}
+
+// postgresRead begins and runs all of the queries in one round trip, and calls each for every row
+// of those in reads.
+func postgresRead(ctx context.Context, conn *sql.Conn, before, reads []Query, each eachRow) error {
+	var b pgx.Batch
+	b.Queue("begin")
+	for _, q := range before {
+		b.Queue(q.Text, q.Args...)
+	}
+	for i, q := range reads {
+		b.Queue(q.Text, q.Args...).Query(func(rows pgx.Rows) error {
+			for rows.Next() {
+				if err := each(i, rows.Scan); err != nil {
+					return err
+				}
+			}
+			return rows.Err()
+		})
+	}
 	return postgresBatch(ctx, conn, &b)
 }
 
@@ -163,7 +186,9 @@ func classifyPostgres(err error) failure {
 	var connect *pgconn.ConnectError
 	switch {
 	case errors.As(err, &e):
-		return classifySQLState(e)
+		f := classifySQLState(e)
+		f.undone = e.Severity == "ERROR" // others end the session, and may come after the commit
+		return f
 	case errors.As(err, &connect):
 		return failure{kind: Unavailable}
 	case pgconn.Timeout(err), strings.Contains(err.Error(), "conn closed"), strings.Contains(err.Error(), "closed pool"):

@@ -7,8 +7,11 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"slices"
+	"strconv"
 	"strings"
 	"sync/atomic"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -17,8 +20,7 @@ import (
 
 // postgresSession are settings of sessions, where those are headgate's own.
 var postgresSession = map[string]string{
-	"default_transaction_isolation":       postgresIsolation,
-	"idle_in_transaction_session_timeout": "10s", // of a process that is frozen, or died without a word
+	"default_transaction_isolation": postgresIsolation,
 	// A plan that was made while a table was small would read all of it for ever, until
 	// somebody runs ANALYZE. Every statement has an index that serves it.
 	"enable_seqscan": "off",
@@ -26,6 +28,24 @@ var postgresSession = map[string]string{
 	// server would compile them, which takes a hundred times as long as they do.
 	"jit": "off",
 }
+
+// postgresBounds are the settings that follow from a Config. Behind a pooler each transaction that
+// is read from brings them along.
+func postgresBounds(c Config) map[string]string {
+	bounds := map[string]string{postgresIdle: milliseconds(c.withDefaults().IdleInTransaction)}
+	if c.LockWait > 0 {
+		bounds["lock_timeout"] = milliseconds(c.LockWait)
+	}
+	if c.Relaxed {
+		bounds["synchronous_commit"] = "off"
+	}
+	return bounds
+}
+
+// postgresIdle ends a session of a process that is frozen, or died without a word.
+const postgresIdle = "idle_in_transaction_session_timeout"
+
+func milliseconds(d time.Duration) string { return strconv.FormatInt(max(d.Milliseconds(), 1), 10) }
 
 const postgresIsolation = "read committed"
 
@@ -36,20 +56,40 @@ const postgresIsolation = "read committed"
 type postgresConnector struct {
 	direct, pooled driver.Connector
 	behind         atomic.Bool // a pooler was seen
+	bounds         Query       // sets up one transaction
 	log            *slog.Logger
 }
 
 // newPostgresConnector completes the config, whose URL says itself how statements are
 // sent if ownMode.
-func newPostgresConnector(config *pgx.ConnConfig, ownMode bool, log *slog.Logger) *postgresConnector {
+func newPostgresConnector(config *pgx.ConnConfig, ownMode bool, c Config) *postgresConnector {
 	pooled := config.Copy()
 	if !ownMode {
 		pooled.DefaultQueryExecMode = pgx.QueryExecModeExec
 	}
-	defaults := maps.Clone(postgresSession)
+	defaults, bounds := maps.Clone(postgresSession), postgresBounds(c)
+	maps.Copy(defaults, bounds)
 	maps.Copy(defaults, config.RuntimeParams) // what the URL says goes before
 	config.RuntimeParams = defaults
-	return &postgresConnector{direct: stdlib.GetConnector(*config), pooled: stdlib.GetConnector(*pooled), log: log}
+	return &postgresConnector{direct: stdlib.GetConnector(*config), pooled: stdlib.GetConnector(*pooled),
+		bounds: setLocally(bounds), log: c.withDefaults().Log}
+}
+
+// setLocally is a query that changes settings until the transaction ends.
+func setLocally(settings map[string]string) Query {
+	var calls []string
+	for _, name := range slices.Sorted(maps.Keys(settings)) {
+		calls = append(calls, fmt.Sprintf("set_config('%s', '%s', true)", name, settings[name]))
+	}
+	return Query{Text: "SELECT " + strings.Join(calls, ", ")}
+}
+
+// opening are the statements that a transaction begins with.
+func (c *postgresConnector) opening() []Query {
+	if !c.behind.Load() {
+		return nil
+	}
+	return []Query{c.bounds}
 }
 
 func (c *postgresConnector) Driver() driver.Driver { return c.direct.Driver() }
@@ -97,7 +137,7 @@ func refusesSettings(err error) bool {
 	if !errors.As(err, &e) || e.Code != "08P01" { // protocol violation
 		return false
 	}
-	for name := range postgresSession {
+	for _, name := range append(slices.Collect(maps.Keys(postgresSession)), postgresIdle, "lock_timeout", "synchronous_commit") {
 		if strings.Contains(e.Message, name) {
 			return true
 		}

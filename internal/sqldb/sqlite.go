@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync/atomic"
+	"time"
 
 	"modernc.org/sqlite"
 	sqlite3 "modernc.org/sqlite/lib"
@@ -30,8 +31,8 @@ var SQLite = &Dialect{
 	migrations: sqliteMigrations(),
 }
 
-// sqliteBusy is how long SQLite waits for other processes, in milliseconds.
-const sqliteBusy = "5000"
+// sqliteBusy is how long SQLite waits for other processes, unless a Config says so.
+const sqliteBusy = 5 * time.Second
 
 // sqliteNow is the present in microseconds; SQLite's clock has milliseconds.
 const sqliteNow = "CAST(ROUND((julianday('now') - 2440587.5) * 86400000) AS INTEGER) * 1000"
@@ -49,9 +50,16 @@ func parseSQLite(address string, c Config) (*source, error) {
 	if path == "" {
 		return nil, errors.New("database url: want sqlite:PATH, or sqlite::memory: for a database that is gone at the end")
 	}
+	if c.Relaxed {
+		synchronous = "normal"
+	}
+	busy := c.LockWait
+	if busy == 0 {
+		busy = sqliteBusy
+	}
 	parameters := url.Values{
 		"_txlock": {"immediate"}, // a transaction that reads first could not wait for another
-		"_pragma": {"busy_timeout(" + sqliteBusy + ")", "synchronous(" + synchronous + ")"},
+		"_pragma": {"busy_timeout(" + milliseconds(busy) + ")", "synchronous(" + synchronous + ")"},
 	}
 	s := &source{shown: "sqlite:" + path}
 	s.open = func() (pools, error) {

@@ -17,6 +17,8 @@ type Tx struct {
 
 	conn  *sql.Conn // pipelined; nil once the transaction has ended
 	begun bool
+
+	doubtful bool
 }
 
 // Begin returns a transaction. It runs at the isolation of the session: READ COMMITTED, or
@@ -59,6 +61,29 @@ func (t *Tx) Row(ctx context.Context, op string, before []Query, last Query, to 
 	return ok, true, err
 }
 
+// Read runs statements and then queries, and calls each for every row of the query reads[i]. What
+// comes before must return no rows. Pipelined, and first in the transaction, it is one round trip.
+// each must not use the transaction.
+func (t *Tx) Read(ctx context.Context, op string, before, reads []Query, each func(i int, scan func(to ...any) error) error) error {
+	if t.tx == nil && t.conn != nil && !t.begun {
+		t.begun = true
+		if t.db.opening != nil {
+			before = append(t.db.opening(), before...)
+		}
+		return t.db.Fail(ctx, op, t.db.Dialect.pipeline.read(ctx, t.conn, before, reads, each))
+	}
+	if err := t.Change(ctx, op, before...); err != nil {
+		return err
+	}
+	on, err := t.Session(ctx, op)
+	for i, q := range reads {
+		if err == nil {
+			err = t.db.Rows(ctx, on, op, q, func(rows *sql.Rows) error { return each(i, rows.Scan) })
+		}
+	}
+	return err
+}
+
 // Change runs statements one by one. Each must change as many rows as it says.
 func (t *Tx) Change(ctx context.Context, op string, queries ...Query) error {
 	on, err := t.Session(ctx, op)
@@ -94,18 +119,26 @@ func (t *Tx) Commit(ctx context.Context, op string, last ...Query) error {
 			t.Rollback()
 			return err
 		}
-		return t.db.Fail(ctx, op, t.tx.Commit())
+		err := t.db.Fail(ctx, op, t.tx.Commit())
+		t.doubtful = err != nil
+		return err
 	}
 	if t.conn == nil {
 		return t.db.Fail(ctx, op, sql.ErrTxDone)
 	}
-	if err := t.db.Fail(ctx, op, t.db.Dialect.pipeline.end(ctx, t.conn, last)); err != nil {
-		t.Rollback()
+	if err := t.db.Dialect.pipeline.end(ctx, t.conn, last); err != nil {
+		t.doubtful = !t.db.Dialect.meaning(err).undone
+		err = t.db.Fail(ctx, op, err)
+		t.RollbackWithin(ctx)
 		return err
 	}
 	t.release()
 	return nil
 }
+
+// InDoubt tells, after an error of Commit, whether the transaction may have taken effect all the
+// same: the commit was sent, and the database has not said that it failed.
+func (t *Tx) InDoubt() bool { return t.doubtful }
 
 // rollbackWithin bounds a rollback. If it takes longer the connection is closed,
 // and the database ends the transaction.
@@ -114,6 +147,13 @@ const rollbackWithin = 5 * time.Second
 // Rollback ends the transaction without a trace. After its end it does nothing. A transaction
 // that cannot be rolled back has lost its connection, and the database ends it.
 func (t *Tx) Rollback() {
+	ctx, cancel := context.WithTimeout(context.Background(), rollbackWithin)
+	defer cancel()
+	t.RollbackWithin(ctx)
+}
+
+// RollbackWithin is Rollback that closes the connection if ctx ends first.
+func (t *Tx) RollbackWithin(ctx context.Context) {
 	if t.tx != nil {
 		_ = t.tx.Rollback()
 		return
@@ -122,8 +162,6 @@ func (t *Tx) Rollback() {
 		return
 	}
 	if t.begun {
-		ctx, cancel := context.WithTimeout(context.Background(), rollbackWithin)
-		defer cancel()
 		if _, err := t.conn.ExecContext(ctx, "ROLLBACK"); err != nil {
 			// Nobody must find it with a transaction open.
 			_ = t.conn.Raw(func(any) error { return driver.ErrBadConn })

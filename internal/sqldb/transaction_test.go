@@ -3,8 +3,11 @@ package sqldb
 import (
 	"context"
 	"errors"
+	"net/url"
 	"path/filepath"
+	"slices"
 	"testing"
+	"time"
 
 	"github.com/headgate-rls/headgate/test/testenv"
 )
@@ -116,4 +119,52 @@ func TestTransactionOfACallerThatHasGone(t *testing.T) {
 			t.Errorf("%v", err)
 		}
 	})
+}
+
+// Reading brings the rows of every query, in the order of the queries.
+func TestTransactionReads(t *testing.T) {
+	eachWithTable(t, func(t *testing.T, db *DB) {
+		tx, err := db.Begin(soon(t), "begin")
+		check(t, err)
+		defer tx.Rollback()
+		var got []int64
+		err = tx.Read(soon(t), "read", []Query{insert2}, []Query{{Text: "SELECT N FROM T ORDER BY N"}, {Text: "SELECT N FROM T WHERE N > 5"}, count},
+			func(i int, scan func(...any) error) error {
+				var n int64
+				err := scan(&n)
+				got = append(got, int64(i), n)
+				return err
+			})
+		check(t, err)
+		if want := []int64{0, 1, 0, 2, 2, 2}; !slices.Equal(got, want) {
+			t.Errorf("rows are %v, want %v", got, want)
+		}
+	})
+}
+
+// A commit that the database has refused is in no doubt; one whose answer is lost is.
+func TestTransactionTellsWhetherTheCommitIsInDoubt(t *testing.T) {
+	eachWithTable(t, func(t *testing.T, db *DB) {
+		tx, err := db.Begin(soon(t), "begin")
+		check(t, err)
+		if err := tx.Commit(soon(t), "insert again", insert1); err == nil || tx.InDoubt() {
+			t.Errorf("a duplicate: %v, in doubt: %v", err, tx.InDoubt())
+		}
+	})
+	for _, engine := range []string{testenv.Postgres, testenv.MariaDB} {
+		address, err := url.Parse(testenv.SharedDatabase(t, engine).CreateDatabase("tx"))
+		check(t, err)
+		proxy := testenv.StartProxy(t, address.Host)
+		address.Host = proxy.Addr
+		db := mustOpen(t, Config{URL: address.String()})
+		tx, err := db.Begin(soon(t), "begin")
+		check(t, err)
+		check(t, tx.Change(soon(t), "nothing", Query{Text: "SELECT 1"}))
+		proxy.Freeze()
+		ctx, cancel := context.WithTimeout(soon(t), 50*time.Millisecond)
+		defer cancel()
+		if err := tx.Commit(ctx, "nothing"); err == nil || !tx.InDoubt() {
+			t.Errorf("%s, no answer: %v, in doubt: %v", engine, err, tx.InDoubt())
+		}
+	}
 }

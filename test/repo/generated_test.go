@@ -16,6 +16,7 @@ import (
 	"github.com/headgate-rls/headgate/backends/layers/prefetch"
 	"github.com/headgate-rls/headgate/backends/memory"
 	"github.com/headgate-rls/headgate/backends/redis"
+	"github.com/headgate-rls/headgate/backends/sqlstore"
 	"github.com/headgate-rls/headgate/internal/config"
 	"github.com/headgate-rls/headgate/internal/telemetry"
 )
@@ -25,7 +26,7 @@ var update = flag.Bool("update", false, "write the generated parts of the docume
 // figured are the stores and layers that have figures. They are only asked for
 // the names: nothing is opened.
 var figured = []backends.Figured{
-	new(memory.Backend), new(redis.Backend), new(breaker.Backend), new(denycache.Backend), new(prefetch.Backend), new(fallback.Backend),
+	new(memory.Backend), new(redis.Backend), new(sqlstore.Backend), new(breaker.Backend), new(denycache.Backend), new(prefetch.Backend), new(fallback.Backend),
 }
 
 func metricsTable() string {

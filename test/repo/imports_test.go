@@ -65,6 +65,7 @@ var stacked = []struct {
 	{"backends/layers/...", []string{"backends/..."}},
 	{"backends/memory", []string{"backends/...", "test/bench"}}, // which measures bare stores, too
 	{"backends/redis", []string{"backends/...", "test/bench"}},
+	{"backends/sqlstore", []string{"backends/...", "test/bench"}},
 }
 
 // reachesPastStack tells whether path imports what it gets from backends/stack.

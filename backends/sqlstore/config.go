@@ -1,0 +1,186 @@
+package sqlstore
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/headgate-rls/headgate/backends"
+	"github.com/headgate-rls/headgate/internal/safego"
+	"github.com/headgate-rls/headgate/internal/spell"
+	"github.com/headgate-rls/headgate/internal/sqldb"
+	"github.com/headgate-rls/headgate/limit"
+)
+
+// A Config says which database keeps the state, and how. [Parse] makes one.
+type Config struct {
+	// URL is that of the database, as internal/sqldb reads it.
+	URL string
+	// Timeout bounds a call; the caller's deadline counts if it is earlier. A statement waits for
+	// locks for half of it.
+	Timeout time.Duration
+	// InFlight is how many slices are decided at once, and MaxSlice how many requests are gathered
+	// into one. Slices of one process wait for each other's rows, so more than one costs more than
+	// it brings.
+	InFlight, MaxSlice int
+	// Relaxed: a commit does not wait for the disk.
+	Relaxed bool
+	// Sweep is how often expired rows are looked for.
+	Sweep time.Duration
+
+	Log    *slog.Logger     // nil: nothing is logged
+	Panics *safego.Reporter // nil: the default logger
+
+	dialect *dialect
+}
+
+const (
+	defaultTimeout  = 500 * time.Millisecond
+	defaultMaxSlice = 256
+	defaultSweep    = 10 * time.Minute
+	maxSlice        = 1000
+	maxInFlight     = 64
+)
+
+// Schemes are those of URLs that Parse reads.
+func Schemes() (all []string) {
+	for _, d := range dialects() {
+		all = append(all, d.schemes...)
+	}
+	return all
+}
+
+// Parse reads sqlite:FILE, postgres://…, mysql://… or mariadb://… with the parameters of README.md.
+// It does not connect. Its errors hold no password.
+func Parse(rawURL string) (Config, error) {
+	c := Config{Timeout: defaultTimeout, InFlight: 1, MaxSlice: defaultMaxSlice, Sweep: defaultSweep, dialect: dialectOf(rawURL)}
+	if c.dialect == nil {
+		scheme, _, _ := strings.Cut(rawURL, ":")
+		return c, fmt.Errorf("limits are kept in no database of the scheme %q; want one of %s", scheme, strings.Join(Schemes(), ", "))
+	}
+	address, query, _ := strings.Cut(rawURL, "?")
+	values, err := url.ParseQuery(query)
+	if err != nil {
+		return c, errors.New("what follows the ? cannot be read")
+	}
+	for _, p := range c.parameters() {
+		given := values[p.name]
+		if len(given) == 0 {
+			continue
+		}
+		if err := p.set(given[len(given)-1]); err != nil {
+			return c, fmt.Errorf("%s=%s: %w", p.name, given[len(given)-1], err)
+		}
+		values.Del(p.name)
+	}
+	if err := c.checkNames(values); err != nil {
+		return c, err
+	}
+	c.URL = address
+	if len(values) > 0 {
+		c.URL += "?" + values.Encode()
+	}
+	return c, c.check()
+}
+
+// A parameter is one of those of a URL that are this package's.
+type parameter struct {
+	name string
+	set  func(text string) error
+}
+
+func (c *Config) parameters() []parameter {
+	return []parameter{
+		{"commit", c.setCommit},
+		{"in_flight", number(&c.InFlight, maxInFlight)},
+		{"max_slice", number(&c.MaxSlice, maxSlice)},
+		{"sweep", duration(&c.Sweep, time.Second, 24*time.Hour)},
+		{"timeout", duration(&c.Timeout, 10*time.Millisecond, time.Minute)},
+	}
+}
+
+func (c *Config) setCommit(text string) error {
+	switch {
+	case text == "durable":
+		c.Relaxed = false
+	case text != "relaxed":
+		return errors.New("want durable or relaxed")
+	case !c.dialect.relaxes:
+		return errors.New("MySQL and MariaDB wait for the disk as the server is set, by innodb_flush_log_at_trx_commit; a session cannot say otherwise")
+	default:
+		c.Relaxed = true
+	}
+	return nil
+}
+
+func number(n *int, most int) func(string) error {
+	return func(text string) (err error) {
+		if *n, err = strconv.Atoi(text); err != nil || *n < 1 || *n > most {
+			return fmt.Errorf("want a number from 1 to %d", most)
+		}
+		return nil
+	}
+}
+
+func duration(d *time.Duration, least, most time.Duration) func(string) error {
+	return func(text string) (err error) {
+		if *d, err = time.ParseDuration(text); err != nil || *d < least || *d > most {
+			return fmt.Errorf("want a duration from %v to %v", least, most)
+		}
+		return nil
+	}
+}
+
+// checkNames finds misspelt parameters, which a database may take for settings of its own.
+func (c *Config) checkNames(rest url.Values) error {
+	var ours []string
+	for _, p := range c.parameters() {
+		ours = append(ours, p.name)
+	}
+	for name := range rest {
+		if meant := spell.Nearest(name, ours); meant != "" {
+			return fmt.Errorf("unknown parameter %q; did you mean %q?", name, meant)
+		}
+	}
+	return nil
+}
+
+// check reports what is wrong with the rest, as far as that can be told without connecting.
+func (c *Config) check() error { return c.database().Check() }
+
+// database is the Config of the pool that decides.
+func (c *Config) database() sqldb.Config {
+	return sqldb.Config{
+		URL: c.URL, Log: c.Log, Relaxed: c.Relaxed,
+		LockWait: c.Timeout / 2, IdleInTransaction: time.Second,
+		// What is in flight, and the registry, the janitor, a ping and a rollback beside it.
+		PoolMin: c.InFlight, PoolMax: c.InFlight + 4,
+	}
+}
+
+// maxLog bounds a sliding log: it is one value, which each admission writes anew.
+const maxLog = 1000
+
+// Caps returns what a backend with this Config promises.
+func (c *Config) Caps() backends.Caps {
+	caps := backends.Caps{
+		Name: c.dialect.Name, Algorithms: map[limit.Algorithm]backends.AlgorithmCaps{},
+		Atomicity: backends.Whole, ServerClock: true, Precision: time.Microsecond, MaxOps: 64,
+		InFlight: c.InFlight, MaxSlice: c.MaxSlice,
+	}
+	for _, a := range limit.AllAlgorithms() {
+		most := a.MaxUnits()
+		switch {
+		case a.Is(limit.Logged):
+			most = maxLog
+		case a.Is(limit.Leased):
+			most = c.dialect.maxLeases
+		}
+		caps.Algorithms[a] = backends.AlgorithmCaps{MaxUnits: most, Trips: 2}
+	}
+	return caps
+}

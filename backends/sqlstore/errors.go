@@ -1,0 +1,39 @@
+package sqlstore
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/headgate-rls/headgate/backends"
+	"github.com/headgate-rls/headgate/internal/sqldb"
+)
+
+// howToMigrate is what to do about a schema that is not there.
+const howToMigrate = "run headgate migrate --backend URL, or have an administrator run what headgate migrate --print prints"
+
+// failed makes what a caller sees of an error of the database. inDoubt says whether the call may
+// have taken effect all the same.
+func failed(err error, inDoubt bool) error {
+	var known *sqldb.Error
+	if errors.As(err, &known) && known.Kind == sqldb.Failed {
+		err = fmt.Errorf("%w (if a table is missing: %s)", err, howToMigrate)
+	}
+	if inDoubt {
+		return fmt.Errorf("%w: %w", backends.ErrUnavailable, err)
+	}
+	return fmt.Errorf("%w: %w: %w", backends.ErrUnavailable, backends.ErrNotApplied, err)
+}
+
+// passes tells whether the same transaction may succeed if it is tried again at once.
+func passes(err error) bool {
+	var e *sqldb.Error
+	if !errors.As(err, &e) {
+		return false // the caller's context has ended
+	}
+	return e.Kind == sqldb.Passing || e.Kind == sqldb.Duplicate || e.Kind == sqldb.Held
+}
+
+// corrupt reports a value that no version of headgate writes.
+func corrupt(err error) error {
+	return fmt.Errorf("%w: %w: %w", backends.ErrCorrupt, backends.ErrNotApplied, err)
+}

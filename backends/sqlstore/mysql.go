@@ -1,0 +1,57 @@
+package sqlstore
+
+import (
+	"fmt"
+
+	"github.com/headgate-rls/headgate/internal/sqldb"
+)
+
+// mysqlClock is the time at the start of its statement, by UTC: a session's time zone may have
+// hours that come twice.
+const mysqlClock = "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))"
+
+// mysql is MySQL and MariaDB.
+//
+// A statement that inserts rows or else locks those that are there takes the lock of each at once,
+// in the order of its values. A SELECT … FOR UPDATE would leave missing rows unlocked: two
+// transactions would insert them, and the one that finds the other's row holds a lock that others
+// can have, too, which makes deadlocks. So does INSERT IGNORE.
+func mysql() *dialect {
+	d := &dialect{
+		Dialect: sqldb.MySQL, schemes: []string{"mysql", "mariadb"}, maxLeases: 256, makes: true,
+		lock: mysqlLock,
+		put: func(rows []row) sqldb.Query {
+			return sqldb.Query{Text: "INSERT INTO HEADGATE_STATE (" + columns + ") VALUES " + repeated("(?,?,?,?,?,?)", len(rows)) +
+				" ON DUPLICATE KEY UPDATE STATE = VALUES(STATE), AT_US = VALUES(AT_US), N = VALUES(N), M = VALUES(M), ENDS_US = VALUES(ENDS_US)",
+				Args: values(rows)}
+		},
+		// One by one, as a list may be looked for in the whole of a small table, and wait there for
+		// the locks of others.
+		drop: func(keys [][]byte) []sqldb.Query {
+			all := make([]sqldb.Query, len(keys))
+			for i, k := range keys {
+				all[i] = sqldb.Query{Text: "DELETE FROM HEADGATE_STATE WHERE K = ?", Args: []any{k}}
+			}
+			return all
+		},
+		expired: func(keys [][]byte, before int64) sqldb.Query {
+			return sqldb.Query{Text: fmt.Sprintf("SELECT K FROM HEADGATE_STATE WHERE K IN (%s) AND ENDS_US < %d FOR UPDATE SKIP LOCKED",
+				repeated("?", len(keys)), before), Args: listed(keys)}
+		},
+	}
+	d.ranges(mysqlClock, mark)
+	return d
+}
+
+// mysqlLock returns the rows at once where the server can, and else reads them afterwards: nobody
+// changes what is locked.
+func mysqlLock(keys [][]byte, returning bool) ([]sqldb.Query, sqldb.Query) {
+	claim := sqldb.Query{Text: "INSERT INTO HEADGATE_STATE (" + columns + ") VALUES " + repeated("(?,'',0,0,0,0)", len(keys)) +
+		" ON DUPLICATE KEY UPDATE N = N", Args: listed(keys)}
+	if returning {
+		claim.Text += " RETURNING K, STATE"
+		return nil, claim
+	}
+	return []sqldb.Query{claim}, sqldb.Query{
+		Text: "SELECT K, STATE FROM HEADGATE_STATE WHERE K IN (" + repeated("?", len(keys)) + ")", Args: listed(keys)}
+}

@@ -1,0 +1,52 @@
+package sqlstore
+
+import (
+	"strconv"
+
+	"github.com/headgate-rls/headgate/internal/sqldb"
+)
+
+// postgresClock is the time at the moment, where now() is that of the transaction's start.
+const postgresClock = "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
+
+// postgres is PostgreSQL.
+//
+// Each text leaves the planner no choice but the primary key, row by row: a plan that was made while
+// the table was small is kept when it has grown. Rows are locked in the order of the array.
+func postgres() *dialect {
+	const insert = "INSERT INTO HEADGATE_STATE (" + columns + ")" +
+		" SELECT * FROM unnest($1::bytea[], $2::bytea[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[])"
+	d := &dialect{
+		Dialect: sqldb.Postgres, schemes: []string{"postgres", "postgresql"}, maxLeases: 512, relaxes: true,
+		lock: func(keys [][]byte, _ bool) ([]sqldb.Query, sqldb.Query) {
+			return nil, sqldb.Query{Args: []any{keys}, Text: "SELECT S.K, S.STATE FROM unnest($1::bytea[]) AS U (K)" +
+				" CROSS JOIN LATERAL (SELECT K, STATE FROM HEADGATE_STATE WHERE K = U.K FOR UPDATE) AS S"}
+		},
+		put: func(rows []row) sqldb.Query {
+			return sqldb.Query{Args: arrays(rows), Text: insert +
+				" ON CONFLICT (K) DO UPDATE SET STATE = excluded.STATE, AT_US = excluded.AT_US, N = excluded.N, M = excluded.M, ENDS_US = excluded.ENDS_US"}
+		},
+		add: func(rows []row) sqldb.Query { return sqldb.Query{Text: insert, Args: arrays(rows)} },
+		drop: func(keys [][]byte) []sqldb.Query {
+			return []sqldb.Query{{Text: "DELETE FROM HEADGATE_STATE WHERE K = ANY ($1)", Args: []any{keys}}}
+		},
+		expired: func(keys [][]byte, before int64) sqldb.Query {
+			return sqldb.Query{Args: []any{keys, before}, Text: "SELECT S.K FROM unnest($1::bytea[]) AS U (K)" +
+				" CROSS JOIN LATERAL (SELECT K FROM HEADGATE_STATE WHERE K = U.K AND ENDS_US < $2 FOR UPDATE SKIP LOCKED) AS S"}
+		},
+	}
+	d.ranges(postgresClock, func(n int) string { return "$" + strconv.Itoa(n) })
+	return d
+}
+
+// arrays are the columns of rows.
+func arrays(rows []row) []any {
+	keys, states := make([][]byte, len(rows)), make([][]byte, len(rows))
+	figures := make([]int64, 4*len(rows))
+	at, n, m, ends := figures[:len(rows)], figures[len(rows):2*len(rows)], figures[2*len(rows):3*len(rows)], figures[3*len(rows):]
+	for i := range rows {
+		r := &rows[i]
+		keys[i], states[i], at[i], n[i], m[i], ends[i] = r.key, r.state, r.at, r.n, r.m, int64(r.ends)
+	}
+	return []any{keys, states, at, n, m, ends}
+}

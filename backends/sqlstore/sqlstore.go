@@ -1,0 +1,119 @@
+package sqlstore
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+
+	"github.com/headgate-rls/headgate/backends"
+	"github.com/headgate-rls/headgate/internal/sqldb"
+	"github.com/headgate-rls/headgate/limit"
+)
+
+// A Backend keeps state in a database. Open makes one.
+type Backend struct {
+	conf Config
+	caps backends.Caps
+	db   *sqldb.DB
+	self []byte // the key of this process's pings
+
+	stop    context.CancelFunc // ends the janitor
+	running sync.WaitGroup     // the janitor, and transactions that are being abandoned
+
+	retries, swept atomic.Int64
+}
+
+var (
+	_ backends.Backend   = (*Backend)(nil)
+	_ backends.Registrar = (*Backend)(nil)
+	_ backends.Figured   = (*Backend)(nil)
+	_ backends.Migrator  = (*Backend)(nil)
+)
+
+// Open returns the backend of a Config that Parse made. It does not connect: a database that is down
+// is noticed by the first call. Close must be called.
+func Open(conf Config) (*Backend, error) {
+	if conf.Log == nil {
+		conf.Log = slog.New(slog.DiscardHandler)
+	}
+	db, err := sqldb.Open(conf.database())
+	if err != nil {
+		return nil, err
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	b := &Backend{conf: conf, caps: conf.Caps(), db: db, self: []byte("ping:" + rand.Text()), stop: stop}
+	b.running.Add(1)
+	conf.Panics.Go("sqlstore janitor", func() {
+		defer b.running.Done()
+		b.sweep(ctx)
+	})
+	return b, nil
+}
+
+// Close implements [backends.Backend].
+func (b *Backend) Close() error {
+	b.stop()
+	b.running.Wait()
+	return b.db.Close()
+}
+
+// pingLife is how long a ping's row may stay, in µs.
+const pingLife = 60_000_000
+
+// Ping implements [backends.Backend]. It writes to a row of its own.
+func (b *Backend) Ping(ctx context.Context) error {
+	keys := [][]byte{b.self}
+	err := b.do(ctx, "ping", &plain{keys: keys, then: func(_ [][]byte, now limit.Instant) ([]row, [][]byte) {
+		return []row{{key: b.self, state: []byte{}, at: int64(now), ends: now + pingLife}}, nil
+	}})
+	if err != nil {
+		return err
+	}
+	missing, err := b.db.Missing(ctx, schema())
+	switch {
+	case err != nil:
+		return failed(err, false)
+	case len(missing) > 0:
+		return fmt.Errorf("%w: the schema lacks %s: %s", backends.ErrUnavailable, missing[0], howToMigrate)
+	}
+	return nil
+}
+
+// Forget implements [backends.Backend].
+func (b *Backend) Forget(ctx context.Context, keys []limit.Key) error {
+	all := make([][]byte, len(keys))
+	for i, k := range keys {
+		all[i] = counterKey(k)
+	}
+	return inChunks(all, func(some [][]byte) error {
+		return b.do(ctx, "forget", &plain{keys: some, then: func([][]byte, limit.Instant) ([]row, [][]byte) { return nil, some }})
+	})
+}
+
+// A plain task wants all values at once.
+type plain struct {
+	keys   [][]byte // sorted and each once
+	values [][]byte
+	then   func(values [][]byte, now limit.Instant) (put []row, drop [][]byte)
+
+	counting sqldb.Query // unless its text is empty
+	counted  int64
+}
+
+// begin implements task.
+func (p *plain) begin() [][]byte {
+	p.values = make([][]byte, len(p.keys))
+	return p.keys
+}
+
+// found implements task.
+func (p *plain) found(i int, value []byte) { p.values[i] = append([]byte(nil), value...) }
+
+// count implements task.
+func (p *plain) count() (sqldb.Query, *int64) { return p.counting, &p.counted }
+
+// decide implements task.
+func (p *plain) decide(now limit.Instant) ([]row, [][]byte) { return p.then(p.values, now) }

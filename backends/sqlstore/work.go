@@ -1,0 +1,167 @@
+package sqlstore
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/headgate-rls/headgate/backends"
+	"github.com/headgate-rls/headgate/internal/sqldb"
+	"github.com/headgate-rls/headgate/limit"
+)
+
+// A task is what is done in one transaction: rows are locked and read, something is decided by what
+// they say, and some are written. It may be begun several times, and must not keep anything of a
+// time before.
+type task interface {
+	// begin returns the keys whose rows are locked, sorted and each once.
+	begin() (keys [][]byte)
+	// found takes what is under keys[i], unless there is nothing. value is valid until it returns.
+	found(i int, value []byte)
+	// count is a query for one number that is asked after the locks, and where it goes. Without a
+	// text there is none.
+	count() (q sqldb.Query, to *int64)
+	// decide returns what is to be written and deleted, all of it among the keys.
+	decide(now limit.Instant) (put []row, drop [][]byte)
+}
+
+// maxTries bounds how often a transaction is tried that a deadlock, a race for a new row or a lost
+// connection has undone.
+const maxTries = 6
+
+// do runs a task. Its error is one of a [backends.Backend].
+func (b *Backend) do(ctx context.Context, op string, t task) error {
+	ctx, cancel := context.WithTimeout(ctx, b.conf.Timeout)
+	defer cancel()
+	for try := 1; ; try++ {
+		if ctx.Err() != nil {
+			return failed(fmt.Errorf("%s: %w", op, ctx.Err()), false)
+		}
+		err, inDoubt := b.try(ctx, op, t)
+		if err == nil {
+			return nil
+		}
+		if inDoubt || !passes(err) || try == maxTries {
+			return failed(err, inDoubt)
+		}
+		b.retries.Add(1)
+		select {
+		case <-ctx.Done():
+			return failed(err, false)
+		case <-time.After(time.Duration(rand.Int64N(int64(try) * int64(time.Millisecond)))):
+		}
+	}
+}
+
+// try runs a task once. inDoubt says of an error whether the transaction may have been committed.
+func (b *Backend) try(ctx context.Context, op string, t task) (err error, inDoubt bool) {
+	tx, err := b.db.Begin(ctx, op)
+	if err != nil {
+		return err, false
+	}
+	w := work{b: b, tx: tx, task: t, keys: t.begin()}
+	put, drop, err := w.read(ctx, op)
+	if err == nil && ctx.Err() != nil {
+		err = fmt.Errorf("%s: %w", op, ctx.Err())
+	}
+	switch {
+	case err != nil:
+		b.abandon(tx)
+		return err, false
+	case len(put)+len(drop) == 0:
+		// A commit would wait for the disk, where locks are written to rows.
+		tx.RollbackWithin(ctx)
+		return nil, false
+	}
+	err = tx.Commit(ctx, op, w.writes(put, drop)...)
+	return err, err != nil && tx.InDoubt()
+}
+
+// abandon ends a transaction whose caller may not have the time to wait for that.
+func (b *Backend) abandon(tx *sqldb.Tx) {
+	b.running.Add(1)
+	b.conf.Panics.Go("sqlstore rollback", func() {
+		defer b.running.Done()
+		tx.Rollback() // which has a deadline
+	})
+}
+
+// work is one try of a task.
+type work struct {
+	b     *Backend
+	tx    *sqldb.Tx
+	task  task
+	keys  [][]byte
+	there []bool // which keys have rows
+}
+
+// read locks and reads the rows, then the clock, and decides.
+func (w *work) read(ctx context.Context, op string) (put []row, drop [][]byte, err error) {
+	d := w.b.conf.dialect
+	w.there = make([]bool, len(w.keys))
+	before, lock := d.lock(w.keys, w.b.db.Returning())
+	var now int64
+	reads, numbers := []sqldb.Query{lock, d.clock}, []*int64{nil, &now}
+	if q, to := w.task.count(); q.Text != "" {
+		reads, numbers = append(reads, q), append(numbers, to)
+	}
+	err = w.tx.Read(ctx, op, before, reads, func(i int, scan func(...any) error) error {
+		if i == 0 {
+			return w.row(scan)
+		}
+		return scan(numbers[i])
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	put, drop = w.task.decide(limit.Instant(now))
+	return put, drop, nil
+}
+
+func (w *work) row(scan func(...any) error) error {
+	var key, value []byte
+	if err := scan(&key, &value); err != nil {
+		return err
+	}
+	i := position(w.keys, key)
+	if i < 0 {
+		return fmt.Errorf("%w: the database has returned a row that nobody asked for", backends.ErrCorrupt)
+	}
+	w.there[i] = true
+	if len(value) > 0 {
+		w.task.found(i, value)
+	}
+	return nil
+}
+
+// writes are the statements before the commit.
+func (w *work) writes(put []row, drop [][]byte) (all []sqldb.Query) {
+	d := w.b.conf.dialect
+	var add []row
+	if d.add != nil {
+		put, add = w.divide(put)
+	}
+	if len(put) > 0 {
+		all = append(all, d.put(put))
+	}
+	if len(add) > 0 {
+		all = append(all, d.add(add))
+	}
+	if len(drop) > 0 {
+		all = append(all, d.drop(drop)...)
+	}
+	return all
+}
+
+// divide tells rows that are there from those that are not.
+func (w *work) divide(rows []row) (there, missing []row) {
+	for i := range rows {
+		if w.there[position(w.keys, rows[i].key)] {
+			there = append(there, rows[i])
+		} else {
+			missing = append(missing, rows[i])
+		}
+	}
+	return there, missing
+}
