@@ -101,7 +101,7 @@ func TestNoConnectionToSpare(t *testing.T) {
 			check(t, err)
 			defer tx.Rollback()
 		}
-		ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
+		ctx, cancel := context.WithTimeout(context.Background(), 200*time.Millisecond)
 		_, err = db.Begin(ctx, "")
 		cancel()
 		if !errors.Is(err, context.DeadlineExceeded) || slots.KindOf(err) != slots.Unavailable {

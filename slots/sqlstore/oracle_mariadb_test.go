@@ -240,8 +240,14 @@ func TestOraclePackageDuplicate(t *testing.T) {
 	}
 	ctx, done := soon(t), make(chan outcome, 1)
 	go func() {
-		found, err := procedure.Call(ctx, s)
-		done <- outcome{found, err}
+		for {
+			// The server ends a wait after a second, which may be over before anybody looks.
+			found, err := procedure.Call(ctx, s)
+			if slots.KindOf(err) != slots.Held || ctx.Err() != nil {
+				done <- outcome{found, err}
+				return
+			}
+		}
 	}()
 	for one(t, db.sql.Read, "SELECT COUNT(*) FROM information_schema.INNODB_TRX WHERE trx_state = 'LOCK WAIT' AND trx_query LIKE '%pending-event%'") == "0" {
 		if ctx.Err() != nil {

@@ -204,15 +204,25 @@ func (f *fixture) search(s slots.Series, us, max int64, events ...string) *slots
 }
 
 // assign searches as a Scheduler does, trying again what failed in passing.
-func assign(ctx context.Context, e slots.Engine, s *slots.Search) (slots.Found, error) {
+func assign(ctx context.Context, e slots.Engine, s *slots.Search) (found slots.Found, err error) {
+	err = persistently(ctx, func() error {
+		found, err = e.Assign(ctx, s)
+		return err
+	})
+	return found, err
+}
+
+// persistently calls f again while it fails in passing. A wait for a lock that the database
+// ends is one such failure: on a busy machine anybody may have to wait for so long.
+func persistently(ctx context.Context, f func() error) error {
 	for {
-		found, err := e.Assign(ctx, s)
+		err := f()
 		kind := slots.KindOf(err)
 		again := err != nil && (kind == slots.Passing || kind == slots.Duplicate || kind == slots.Held)
 		if !again || ctx.Err() != nil {
-			return found, err
+			return err
 		}
-		time.Sleep(time.Duration(rand.Int64N(int64(5 * time.Millisecond))))
+		rest(ctx, time.Duration(rand.Int64N(int64(5*time.Millisecond))))
 	}
 }
 

@@ -148,7 +148,8 @@ func checkChanges(t *testing.T, f *fixture) {
 	})
 	stop()
 	admins.Wait()
-	if wait := time.Duration(longest.Load()); wait > 3*time.Second {
+	// Without turns they starve until their timeout; a busy machine alone takes some seconds.
+	if wait := time.Duration(longest.Load()); wait > 20*time.Second {
 		t.Errorf("an event waited for %v while configs changed", wait)
 	}
 	f.audit(t, f.series(4000), 8)

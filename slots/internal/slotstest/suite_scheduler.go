@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -43,6 +44,18 @@ func persist(ctx context.Context, s *slots.Scheduler, r slots.Request) (slots.Re
 	}
 }
 
+// persistBatch is persist for a batch.
+func persistBatch(ctx context.Context, s *slots.Scheduler, rs []slots.Request) []slots.BatchResult {
+	for {
+		out := s.AssignBatch(ctx, rs)
+		var again *slots.RetryError
+		if ctx.Err() != nil || !slices.ContainsFunc(out, func(b slots.BatchResult) bool { return errors.As(b.Err, &again) }) {
+			return out
+		}
+		rest(ctx, 20*time.Millisecond)
+	}
+}
+
 // nodes are Schedulers with connections of their own.
 func (f *fixture) nodes(t *testing.T, n int, s slots.Settings) []*slots.Scheduler {
 	all := []*slots.Scheduler{f.scheduler(t, f.store, s)}
@@ -50,6 +63,26 @@ func (f *fixture) nodes(t *testing.T, n int, s slots.Settings) []*slots.Schedule
 		all = append(all, f.scheduler(t, f.db.Open(t), s))
 	}
 	return all
+}
+
+// watchedNodes are nodes, and how often one of them was told that a window is held by
+// another for too long. On a machine that stops for a second each time may leave a window that
+// has room behind: later ones are used instead.
+func (f *fixture) watchedNodes(t *testing.T, n int) (all []*slots.Scheduler, held *atomic.Int64) {
+	held = new(atomic.Int64)
+	for i := range n {
+		store := f.store
+		if i > 0 {
+			store = f.db.Open(t)
+		}
+		all = append(all, f.scheduler(t, Watch(store, Watcher{After: func(_ string, err error) error {
+			if slots.KindOf(err) == slots.Held {
+				held.Add(1)
+			}
+			return err
+		}}), slots.Settings{}))
+	}
+	return all, held
 }
 
 // checkDuplicates: many at once with one event get one slot.
@@ -152,7 +185,7 @@ func checkCross(t *testing.T, f *fixture) {
 		if i%2 == 1 {
 			slices.Reverse(rs)
 		}
-		out[i] = nodes[i%3].AssignBatch(limited(t), rs)
+		out[i] = persistBatch(limited(t), nodes[i%3], rs)
 		if i%2 == 1 {
 			slices.Reverse(out[i])
 		}
@@ -172,7 +205,7 @@ func checkCross(t *testing.T, f *fixture) {
 func checkBurst(t *testing.T, f *fixture) {
 	const room, callers = 100, 64
 	events := random.Times(1200, 3000)
-	nodes := f.nodes(t, 2, slots.Settings{})
+	nodes, held := f.watchedNodes(t, 2)
 	f.config(t, nodes[0], room, 4000)
 	first := plan.WindowStart(day.UnixMicro(), 4000)
 	together(callers, func(i int) {
@@ -192,8 +225,8 @@ func checkBurst(t *testing.T, f *fixture) {
 		last = max(last, at)
 	}
 	ideal := first + int64(events/room-1)*4000
-	if total != events || len(windows) > events/room+1 || last > ideal+4000 {
-		t.Errorf("%d events in %d windows, the last %d ms later than need be", total, len(windows), last-ideal)
+	if spare := held.Load(); total != events || len(windows) > events/room+1+int(spare) || last > ideal+(1+spare)*4000 {
+		t.Errorf("%d events in %d windows, the last %d ms later than need be; a window was held %d times", total, len(windows), last-ideal, spare)
 	}
 }
 
@@ -341,8 +374,9 @@ func checkCut(t *testing.T, f *fixture) {
 	ctx, stop := context.WithCancel(limited(t))
 	var cutter sync.WaitGroup
 	cutter.Go(func() {
-		for ctx.Err() == nil {
-			rest(ctx, 200*time.Millisecond)
+		// Less and less often, so that on a machine that needs long for an answer some get theirs.
+		for pause := 200 * time.Millisecond; ctx.Err() == nil; pause += 20 * time.Millisecond {
+			rest(ctx, pause)
 			f.db.CutAll()
 		}
 	})

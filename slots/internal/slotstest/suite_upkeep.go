@@ -76,16 +76,12 @@ func checkAdmins(t *testing.T, f *fixture) {
 	together(8, func(i int) {
 		for n := range 6 {
 			c := slots.Config{ID: fmt.Sprintf("id-%d-%d", i, n), Name: fmt.Sprint("n", n%2), Max: 1, SizeMs: 4000, Active: true}
-			for {
+			err := persistently(ctx, func() error {
 				_, err := stores[i%2].PutConfig(ctx, c, inNoScope)
-				// Held: on a busy machine the last of eight may wait longer than the database lets it.
-				kind := slots.KindOf(err)
-				if err == nil || kind != slots.Passing && kind != slots.Duplicate && kind != slots.Held {
-					if err != nil {
-						t.Errorf("put: %v", err)
-					}
-					break
-				}
+				return err
+			})
+			if err != nil {
+				t.Errorf("put: %v", err)
 			}
 		}
 	})
@@ -187,20 +183,18 @@ func checkLead(t *testing.T, f *fixture) {
 	var mu sync.Mutex
 	leaders := 0
 	together(12, func(i int) {
-		for {
-			ok, err := stores[i%2].Lead(ctx, "w", fmt.Sprint(i), time.Hour)
-			if slots.KindOf(err) == slots.Passing && err != nil {
-				continue
-			}
-			mu.Lock()
-			defer mu.Unlock()
-			if err != nil {
-				t.Errorf("lead: %v", err)
-			}
-			if ok {
-				leaders++
-			}
-			return
+		var ok bool
+		err := persistently(ctx, func() (err error) {
+			ok, err = stores[i%2].Lead(ctx, "w", fmt.Sprint(i), time.Hour)
+			return err
+		})
+		mu.Lock()
+		defer mu.Unlock()
+		if err != nil {
+			t.Errorf("lead: %v", err)
+		}
+		if ok {
+			leaders++
 		}
 	})
 	if leaders != 1 {
@@ -357,12 +351,18 @@ func (f *fixture) wantForgotten(t *testing.T, what string, shrink func()) {
 
 // driftBusy: repairing beside claims loses none of them.
 func (f *fixture) driftBusy(t *testing.T, s slots.Series) {
-	ctx, cancel := context.WithCancel(limited(t))
+	whole := limited(t)
+	ctx, cancel := context.WithCancel(whole)
 	var repairing sync.WaitGroup
 	repairing.Go(func() {
 		for ctx.Err() == nil {
-			if _, _, err := f.store.Drift(limited(t), 0, 100_000, nil, 100, true); err != nil && slots.KindOf(err) != slots.Passing {
+			err := persistently(whole, func() error {
+				_, _, err := f.store.Drift(whole, 0, 100_000, nil, 100, true)
+				return err
+			})
+			if err != nil {
 				t.Errorf("drift: %v", err)
+				return
 			}
 		}
 	})
