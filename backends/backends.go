@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/headgate-rls/headgate/limit"
@@ -113,6 +115,9 @@ type Caps struct {
 	// log for all limits, because other programs know it by the group alone.
 	// Such limits must have one window: see CheckShared.
 	SharedLogs bool
+	// Others are what other stores promise, for messages: what this one cannot
+	// keep one of them may.
+	Others []Caps
 }
 
 // Shared says whether l, under a raw group, counts in one log with all other
@@ -139,8 +144,25 @@ type AlgorithmCaps struct {
 	Trips int
 }
 
-// Check reports why l cannot be kept under c, or nil.
+// Check reports why l cannot be kept under c, and who of Others can keep it, or nil.
 func (c *Caps) Check(l *limit.Limit) error {
+	err := c.check(l)
+	if err == nil {
+		return nil
+	}
+	var able []string
+	for i := range c.Others {
+		if other := &c.Others[i]; other.check(l) == nil && other.Name != c.Name && !slices.Contains(able, other.Name) {
+			able = append(able, other.Name)
+		}
+	}
+	if len(able) == 0 {
+		return err
+	}
+	return fmt.Errorf("%w; %s can", err, strings.Join(able, " and "))
+}
+
+func (c *Caps) check(l *limit.Limit) error {
 	ac, ok := c.Algorithms[l.Algorithm()]
 	if !ok {
 		return fmt.Errorf("%w: backend %s has no %v", ErrUnsupported, c.Name, l.Algorithm())

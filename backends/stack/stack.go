@@ -38,7 +38,7 @@ func New(ctx context.Context, rawURL string, opt Options) (*Stack, error) {
 	if err != nil {
 		return nil, err
 	}
-	caps, err := k.caps(rawURL)
+	caps, err := Caps(rawURL)
 	if err != nil {
 		return nil, err
 	}
@@ -63,6 +63,14 @@ func registryOf(store backends.Backend) backends.Registry {
 // Now returns the instant to decide at where the store has no clock. It is the
 // wall clock's, except that it never steps back.
 func (s *Stack) Now() limit.Instant { return s.clock.now() }
+
+// Migrate brings the store's schema up to date, if it has one, and returns what was applied.
+func (s *Stack) Migrate(ctx context.Context) (applied []string, err error) {
+	if m, ok := s.onion.parts[0].(backends.Migrator); ok {
+		return m.Migrate(ctx)
+	}
+	return nil, nil
+}
 
 // Layers returns the names of the layers around the store, from the inside out.
 func (s *Stack) Layers() []string { return slices.Clone(s.onion.names) }

@@ -16,15 +16,19 @@ import (
 // A kind is one kind of store, by the schemes of its URLs.
 type kind struct {
 	schemes []string
+	samples []string // URLs of stores that promise different things
 	caps    func(rawURL string) (backends.Caps, error)
 	open    func(ctx context.Context, rawURL string, o Options) (backends.Backend, error)
+	// schema returns the SQL that makes what the store needs in the database of a scheme; nil if it
+	// needs nothing.
+	schema func(scheme string) (string, error)
 }
 
 // kinds is the only place that knows all stores.
 var kinds = []kind{
-	{[]string{"memory"}, memoryCaps, openMemory},
-	{sqlstore.Schemes(), sqlCaps, openSQL},
-	{[]string{"redis", "rediss", "unix", "redis+unix", "redis+sentinel", "rediss+sentinel", "redis+cluster", "rediss+cluster"}, redisCaps, openRedis},
+	{[]string{"memory"}, []string{"memory://"}, memoryCaps, openMemory, nil},
+	{sqlstore.Schemes(), []string{"postgres://h/d", "mysql://h/d", "sqlite:d"}, sqlCaps, openSQL, sqlstore.Print},
+	{[]string{"redis", "rediss", "unix", "redis+unix", "redis+sentinel", "rediss+sentinel", "redis+cluster", "rediss+cluster"}, []string{"redis://h"}, redisCaps, openRedis, nil},
 }
 
 func findKind(rawURL string) (kind, error) {
@@ -52,7 +56,43 @@ func Caps(rawURL string) (backends.Caps, error) {
 	if err != nil {
 		return backends.Caps{}, err
 	}
-	return k.caps(rawURL)
+	caps, err := k.caps(rawURL)
+	if err == nil {
+		caps.Others, err = samples()
+	}
+	return caps, err
+}
+
+// samples are what there is to choose from.
+func samples() (all []backends.Caps, err error) {
+	for _, k := range kinds {
+		for _, url := range k.samples {
+			caps, err := k.caps(url)
+			if err != nil {
+				return nil, err
+			}
+			all = append(all, caps)
+		}
+	}
+	return all, nil
+}
+
+// HasSchema tells whether the store at rawURL has a schema, which [Stack.Migrate] brings up to date.
+func HasSchema(rawURL string) bool {
+	k, err := findKind(rawURL)
+	return err == nil && k.schema != nil
+}
+
+// PrintSchema returns the SQL that makes the schema in the database of a scheme, such as "postgres".
+func PrintSchema(scheme string) (string, error) {
+	k, err := findKind(scheme + ":")
+	if err != nil {
+		return "", err
+	}
+	if k.schema == nil {
+		return "", fmt.Errorf("a backend of the scheme %q has no schema", scheme)
+	}
+	return k.schema(scheme)
 }
 
 func memoryCaps(rawURL string) (backends.Caps, error) {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -18,9 +19,10 @@ import (
 
 type askOptions struct {
 	client.Options
-	rules []string
-	count int
-	hits  uint32
+	rules   []string
+	backend string // of rules
+	count   int
+	hits    uint32
 }
 
 func askCommand() *cobra.Command {
@@ -36,7 +38,8 @@ One line is printed per answer. The exit code is 0 if every answer is OK, 3 if
 any is OVER_LIMIT, and 2 if any request gets no answer.`,
 		Example: `  headgate ask example client=alice
   headgate ask shop tenant=acme,path=/pay tenant=acme -n 5
-  headgate ask shop tenant=acme --rules rules/ -n 700`,
+  headgate ask shop tenant=acme --rules rules/ -n 700
+  headgate ask shop tenant=acme --rules rules/ --backend postgres://headgate@db/limits`,
 		Args: atLeast(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return ask(cmd.Context(), cmd.OutOrStdout(), args[0], args[1:], opt)
@@ -45,6 +48,7 @@ any is OVER_LIMIT, and 2 if any request gets no answer.`,
 	f := cmd.Flags()
 	defineClient(cmd, &opt.Options)
 	f.StringArrayVar(&opt.rules, "rules", nil, "evaluate the rules in this `file or directory`, without a service")
+	f.StringVar(&opt.backend, "backend", "memory://", "`URL` of the store that keeps the counters of --rules")
 	f.IntVarP(&opt.count, "count", "n", 1, "number of requests to send")
 	f.Uint32Var(&opt.hits, "hits", 1, "hits per request")
 	cmd.MarkFlagsMutuallyExclusive("addr", "rules")
@@ -86,8 +90,11 @@ func ask(ctx context.Context, out io.Writer, domain string, args []string, opt a
 }
 
 func (opt *askOptions) asker(ctx context.Context) (asker, func(), error) {
+	if len(opt.rules) == 0 && opt.backend != "memory://" {
+		return nil, nil, errors.New("--backend is of rules that are evaluated here: give --rules, too")
+	}
 	if len(opt.rules) > 0 {
-		return localAsker(ctx, opt.rules)
+		return localAsker(ctx, opt.rules, opt.backend)
 	}
 	conn, err := opt.Dial()
 	if err != nil {
@@ -104,18 +111,18 @@ func (opt *askOptions) asker(ctx context.Context) (asker, func(), error) {
 	return answer, func() { _ = conn.Close() }, nil
 }
 
-// localAsker answers from rules in files and a memory of its own.
-func localAsker(ctx context.Context, paths []string) (asker, func(), error) {
+// localAsker answers from rules in files and a store, such as a memory of its own.
+func localAsker(ctx context.Context, paths []string, backend string) (asker, func(), error) {
 	set, _, err := rules.Load(paths, rulefile.Options{})
 	if err != nil {
 		return nil, nil, err
 	}
-	st, err := stack.New(ctx, "memory://", stack.Options{})
+	st, err := stack.New(ctx, backend, stack.Options{})
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, fmt.Errorf("--backend: %w", err)
 	}
 	s, err := ratelimit.New(ratelimit.Config{
-		Backend: st.Backend, Caps: st.Caps, Local: st.Local,
+		Backend: st.Backend, Caps: st.Caps, Local: st.Local, Registry: st.Registry,
 		Now: st.Now, Log: slog.New(slog.DiscardHandler),
 	}, set)
 	if err != nil {

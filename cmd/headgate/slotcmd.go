@@ -7,7 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
-	"strings"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -15,17 +15,29 @@ import (
 	"github.com/headgate-rls/headgate/internal/config"
 	"github.com/headgate-rls/headgate/internal/server"
 	"github.com/headgate-rls/headgate/slots"
-	"github.com/headgate-rls/headgate/slots/sqlstore"
 )
 
 // databaseCommand makes a command that works on the slot database, with the
 // same settings as serve. It shows only those that matter to it.
 func databaseCommand(cmd *cobra.Command, run func(ctx context.Context, conf *config.Config, log *slog.Logger) error) *cobra.Command {
+	return settingsCommand(cmd, slotDatabase, func(ctx context.Context, conf *config.Config, log *slog.Logger) error {
+		if conf.Slots.URL == "" {
+			return errors.New("no slot database: set --slots, HEADGATE_SLOTS, or slots: in the --config file")
+		}
+		return run(ctx, conf, log)
+	})
+}
+
+// slotDatabase are the settings that say where the slot database is.
+var slotDatabase = []string{"slots", "slots-username", "slots-password"}
+
+// settingsCommand makes a command with the same settings as serve, of which it shows those that are
+// named, and those of the configuration and the log.
+func settingsCommand(cmd *cobra.Command, shown []string, run func(ctx context.Context, conf *config.Config, log *slog.Logger) error) *cobra.Command {
 	conf := config.Define(cmd.Flags())
+	shown = append([]string{"config", "log-level", "log-format"}, shown...)
 	for _, f := range config.Names() {
-		switch f {
-		case "config", "slots", "slots-username", "slots-password", "log-level", "log-format":
-		default:
+		if !slices.Contains(shown, f) {
 			_ = cmd.Flags().MarkHidden(f)
 		}
 	}
@@ -33,9 +45,6 @@ func databaseCommand(cmd *cobra.Command, run func(ctx context.Context, conf *con
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if err := config.Resolve(cmd.Flags(), conf, os.Environ()); err != nil {
 			return err
-		}
-		if conf.Slots.URL == "" {
-			return errors.New("no slot database: set --slots, HEADGATE_SLOTS, or slots: in the --config file")
 		}
 		err := run(cmd.Context(), conf, conf.Logger(cmd.ErrOrStderr()))
 		var database *slots.StoreError
@@ -45,54 +54,6 @@ func databaseCommand(cmd *cobra.Command, run func(ctx context.Context, conf *con
 		return err
 	}
 	return cmd
-}
-
-// migrateWithin bounds `headgate migrate`.
-const migrateWithin = 5 * time.Minute
-
-func migrateCommand() *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "migrate",
-		Short: "Migrate the slot database to the current schema",
-		Long: `Migrate the slot database to the current schema, and print each migration that was
-applied.
-
-With --print the command changes nothing and prints the SQL of all migrations, for a
-database user who may change the schema. headgate continues a schema history of Flyway.`,
-		Example: `  headgate migrate --slots postgres://headgate@db/payments
-  headgate migrate --print --slots oracle:// >schema.sql`,
-	}
-	show := cmd.Flags().Bool("print", false, "print the SQL instead of running it")
-	return databaseCommand(cmd, func(ctx context.Context, conf *config.Config, log *slog.Logger) error {
-		out := cmd.OutOrStdout()
-		if *show {
-			scheme, _, _ := strings.Cut(strings.TrimPrefix(conf.Slots.URL, "jdbc:"), ":")
-			text, err := sqlstore.Print(scheme)
-			if err != nil {
-				return fmt.Errorf("--slots: %w", err)
-			}
-			fmt.Fprint(out, text)
-			return nil
-		}
-		db, err := server.OpenDatabase(&conf.Slots, log)
-		if err != nil {
-			return err
-		}
-		defer db.Close()
-		ctx, cancel := context.WithTimeout(ctx, migrateWithin)
-		defer cancel()
-		applied, err := db.Migrate(ctx)
-		if err != nil {
-			return err
-		}
-		for _, name := range applied {
-			fmt.Fprintln(out, "applied", name)
-		}
-		if len(applied) == 0 {
-			fmt.Fprintln(out, "the schema is up to date")
-		}
-		return nil
-	})
 }
 
 func slotsCommand() *cobra.Command {

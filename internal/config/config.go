@@ -31,12 +31,13 @@ type Config struct {
 	File     string
 	Warnings []string // about what was read and has no effect
 
-	Rules        []string
-	RulesErrors  string
-	Example      bool
-	MergeDomains bool
-	XDS          XDS
-	Backend      string
+	Rules          []string
+	RulesErrors    string
+	Example        bool
+	MergeDomains   bool
+	XDS            XDS
+	BackendMigrate bool
+	Backend        string
 
 	GRPC      string
 	Transport string
@@ -131,7 +132,8 @@ func (c *Config) ruleSettings() []setting {
 		row("example", &c.Example, false, require[bool](noRules, "serves the built-in rules and not those of --rules: give one of the two"),
 			"serve the rules of a built-in example, to try headgate without --rules"),
 		row("merge-domains", &c.MergeDomains, false, nil, "allow several files to have rules of the same domain"),
-		row("backend", &c.Backend, "memory://", nil, "`URL` of the store that keeps the counters: memory://, redis://…; see docs/operations.md"),
+		row("backend", &c.Backend, "memory://", nil, "`URL` of the store that keeps the counters: memory://, redis://…, postgres://…, mysql://…, sqlite:FILE; see docs/backends.md"),
+		row("backend-migrate", &c.BackendMigrate, true, nil, "migrate the schema of a backend in a database at start; else run `headgate migrate`"),
 	}
 }
 

@@ -26,11 +26,13 @@ type limits struct {
 	store   *stack.Stack
 	service *ratelimit.Service
 	backend condition
+	// migrated: the store's schema is as it should be, or not this process's business.
+	migrated bool
 }
 
 // openLimits loads the rules and opens the store, which need not answer at this moment.
 func openLimits(ctx context.Context, conf *config.Config, log *slog.Logger, metrics *telemetry.Metrics, panics *safego.Reporter) (*limits, error) {
-	l := &limits{conf: conf, log: log}
+	l := &limits{conf: conf, log: log, migrated: !conf.BackendMigrate}
 	if err := chooseRules(l.conf); err != nil {
 		return nil, err
 	}
@@ -95,9 +97,34 @@ func (l *limits) install(set *descriptors.Set) error {
 	return nil
 }
 
+// migrateWithin bounds one try to bring the store's schema up to date.
+const migrateWithin = time.Minute
+
+// migrate brings the store's schema up to date, unless that has been done.
+func (l *limits) migrate(ctx context.Context) error {
+	if l.migrated {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, migrateWithin)
+	defer cancel()
+	_, err := l.store.Migrate(ctx)
+	l.migrated = err == nil
+	return err
+}
+
+// migrateFirst is migrate at the start, which a store that does not answer must not hold up for long.
+func (l *limits) migrateFirst(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, l.conf.BackendTimeout+10*time.Second)
+	defer cancel()
+	return l.migrate(ctx)
+}
+
 // join makes the service one of the replicas that there are. Without the store
 // it serves by itself, and joins them when the store is there.
 func (l *limits) join(ctx context.Context) {
+	if err := l.migrateFirst(ctx); err != nil {
+		l.log.Warn("the backend's schema could not be migrated; headgate tries again", "error", err)
+	}
 	ctx, cancel := context.WithTimeout(ctx, l.conf.BackendTimeout)
 	defer cancel()
 	if err := l.service.Leases().Join(ctx); err != nil {
@@ -121,6 +148,9 @@ func (l *limits) run(ctx context.Context, fail func(error)) {
 // watchBackend keeps l.backend true to whether the backend answers.
 func (l *limits) watchBackend(ctx context.Context) {
 	l.backend.watch(ctx, func(ctx context.Context) error {
+		if err := l.migrate(ctx); err != nil {
+			return err
+		}
 		ctx, cancel := context.WithTimeout(ctx, l.conf.BackendTimeout)
 		defer cancel()
 		return l.store.Backend.Ping(ctx)

@@ -1,0 +1,107 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/headgate-rls/headgate/backends/stack"
+	"github.com/headgate-rls/headgate/internal/config"
+	"github.com/headgate-rls/headgate/internal/server"
+	"github.com/headgate-rls/headgate/slots/sqlstore"
+)
+
+// migrateWithin bounds `headgate migrate`.
+const migrateWithin = 5 * time.Minute
+
+func migrateCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "migrate",
+		Short: "Migrate the databases of slots and limits to the current schemas",
+		Long: `Migrate the databases of slots and limits to the current schemas, and print each
+migration that was applied. Both schemas may be in one database.
+
+With --print the command changes nothing and prints the SQL of all migrations, for a
+database user who may change the schema. headgate continues a schema history of Flyway.`,
+		Example: `  headgate migrate --slots postgres://headgate@db/payments
+  headgate migrate --backend mysql://headgate@db/limits
+  headgate migrate --print --slots oracle:// >schema.sql`,
+	}
+	show := cmd.Flags().Bool("print", false, "print the SQL instead of running it")
+	shown := append([]string{"backend"}, slotDatabase...)
+	return settingsCommand(cmd, shown, func(ctx context.Context, conf *config.Config, log *slog.Logger) error {
+		all := schemas(conf, log)
+		if len(all) == 0 {
+			return errors.New("no database with a schema: set --slots or --backend, HEADGATE_SLOTS or HEADGATE_BACKEND, or slots: or backend: in the --config file")
+		}
+		ctx, cancel := context.WithTimeout(ctx, migrateWithin)
+		defer cancel()
+		for _, s := range all {
+			if err := s.run(ctx, cmd.OutOrStdout(), *show); err != nil {
+				return fmt.Errorf("--%s: %w", s.setting, err)
+			}
+		}
+		return nil
+	})
+}
+
+// A schema is one of those that headgate keeps in databases.
+type schema struct {
+	setting string // that says where
+	url     string
+	print   func(scheme string) (string, error)
+	migrate func(ctx context.Context) (applied []string, err error)
+}
+
+// schemas are those that the settings ask for.
+func schemas(conf *config.Config, log *slog.Logger) (all []schema) {
+	if conf.Slots.URL != "" {
+		all = append(all, schema{"slots", conf.Slots.URL, sqlstore.Print, func(ctx context.Context) ([]string, error) {
+			db, err := server.OpenDatabase(&conf.Slots, log)
+			if err != nil {
+				return nil, err
+			}
+			defer db.Close()
+			return db.Migrate(ctx)
+		}})
+	}
+	if stack.HasSchema(conf.Backend) {
+		all = append(all, schema{"backend", conf.Backend, stack.PrintSchema, func(ctx context.Context) ([]string, error) {
+			s, err := stack.New(ctx, conf.Backend, stack.Options{Log: log})
+			if err != nil {
+				return nil, err
+			}
+			defer s.Close()
+			return s.Migrate(ctx)
+		}})
+	}
+	return all
+}
+
+func (s *schema) run(ctx context.Context, out io.Writer, show bool) error {
+	if show {
+		scheme, _, _ := strings.Cut(strings.TrimPrefix(s.url, "jdbc:"), ":")
+		text, err := s.print(scheme)
+		if err == nil {
+			fmt.Fprint(out, text)
+		}
+		return err
+	}
+	applied, err := s.migrate(ctx)
+	if err != nil {
+		return err
+	}
+	for _, name := range applied {
+		fmt.Fprintf(out, "%s: applied %s\n", s.setting, name)
+	}
+	if len(applied) == 0 {
+		fmt.Fprintf(out, "%s: the schema is up to date\n", s.setting)
+	}
+	return nil
+}

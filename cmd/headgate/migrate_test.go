@@ -1,0 +1,91 @@
+package main
+
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/headgate-rls/headgate/test/testenv"
+)
+
+const fivePerYear = `domain: shop
+descriptors:
+  - {key: client, limits: [{algorithm: token_bucket, rate: 5/8760h}]}
+  - {key: path, concurrency: [{threshold: 2, response: {statusCode: 429}}]}
+`
+
+// headgate migrate makes the schemas of slots and limits in one database, in which a service with the
+// rights on data only then keeps both.
+func TestBothSchemasInOneDatabase(t *testing.T) {
+	for _, engine := range []string{testenv.Postgres, testenv.MariaDB} {
+		t.Run(engine, func(t *testing.T) {
+			url := testenv.SharedDatabase(t, engine).CreateDatabase("both")
+			code, out := headgate(t, "migrate", "--slots", url, "--backend", url)
+			if code != exitOK || !strings.Contains(out, "slots: applied V1__") || !strings.Contains(out, "backend: applied V1__state.sql") {
+				t.Fatalf("%d %s", code, out)
+			}
+			if code, out := headgate(t, "migrate", "--slots", url, "--backend", url); code != exitOK || strings.Count(out, "up to date") != 2 {
+				t.Errorf("again: %d %s", code, out)
+			}
+			r := startServe(t, "--slots", url, "--slots-migrate=false", "--slots-seed", "2/PT4S",
+				"--backend", url, "--backend-migrate=false", "--rules", writeRules(t, fivePerYear))
+			r.Slot("e1")
+			code, out = headgate(t, "ask", "shop", "client=a", "-n", "6", "--addr", r.GRPC)
+			if code != exitOverLimit || strings.Count(out, "OVER_LIMIT rule=") != 1 {
+				t.Errorf("%d %s", code, out)
+			}
+			if code, out := headgate(t, "ask", "shop", "client=a", "--rules", writeRules(t, fivePerYear), "--backend", url); code != exitOverLimit {
+				t.Errorf("another process does not see the count: %d %s", code, out)
+			}
+		})
+	}
+}
+
+// A service brings the schema of its limits up to date at the start, unless it must not.
+func TestServeMigratesTheBackend(t *testing.T) {
+	testenv.UseSQLite(t)
+	url := "sqlite:" + filepath.Join(t.TempDir(), "limits.db")
+	rules := writeRules(t, fivePerYear)
+	if code, out := headgate(t, "ask", "shop", "client=a", "--rules", rules, "--backend", url); code != exitOK || !strings.Contains(out, "degraded=allow") {
+		t.Errorf("before there is a schema: %d %s", code, out)
+	}
+	r := startServe(t, "--backend", url, "--rules", rules)
+	if code, out := headgate(t, "ask", "shop", "client=a", "-n", "6", "--addr", r.GRPC); code != exitOverLimit || strings.Count(out, "OVER_LIMIT rule=") != 1 {
+		t.Errorf("%d %s", code, out)
+	}
+}
+
+func TestPrintOfLimits(t *testing.T) {
+	for _, kind := range []string{"sqlite:", "postgres://", "mysql://", "mariadb://"} {
+		if code, out := headgate(t, "migrate", "--print", "--backend", kind); code != 0 || !strings.Contains(out, "HEADGATE_STATE") || strings.Contains(out, "RL_") {
+			t.Errorf("%s: %d %.300s", kind, code, out)
+		}
+	}
+	if code, out := headgate(t, "migrate", "--backend", "redis://h"); code != exitError || !strings.Contains(out, "no database with a schema") {
+		t.Errorf("%d %s", code, out)
+	}
+}
+
+// headgate check knows what a database cannot keep, and names who can.
+func TestCheckNamesAStoreThatCan(t *testing.T) {
+	file := writeRules(t, "domain: shop\ndescriptors:\n- {key: k, limits: [{algorithm: sliding_log, limit: 5000, window: 24h}]}\n")
+	for _, url := range []string{"postgres://h/d", "mariadb://h/d", "sqlite:x.db"} {
+		code, out := headgate(t, "check", file, "--backend", url)
+		if code != exitProblems || !strings.Contains(out, file+":3: ") || !strings.Contains(out, "up to 1000 units, not 5000; memory and redis can") {
+			t.Errorf("%s: exit code %d: %s", url, code, out)
+		}
+	}
+	for url, want := range map[string]string{
+		"postgres://h/d?comit=relaxed":  `unknown parameter "comit"; did you mean "commit"?`,
+		"postgres://h/d?commit=lazy":    "commit=lazy: want durable or relaxed",
+		"mysql://h/d?commit=relaxed":    "innodb_flush_log_at_trx_commit",
+		"mysql://h/d?in_flight=0":       "in_flight=0: want a number from 1 to 64",
+		"mysql://h/":                    "it names no database",
+		"postgres://u:secret@h:port/db": "it cannot be read",
+	} {
+		code, out := headgate(t, "check", file, "--backend", url)
+		if code != exitError || !strings.Contains(out, want) || strings.Contains(out, "secret") {
+			t.Errorf("%s: exit code %d: %s", url, code, out)
+		}
+	}
+}
