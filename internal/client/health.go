@@ -2,7 +2,10 @@ package client
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"net/http"
+	"strings"
 
 	"google.golang.org/grpc/codes"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
@@ -10,8 +13,12 @@ import (
 )
 
 // Health returns the status that the service answers a health check with, such as
-// SERVING. service is what the check is about; empty: all.
+// SERVING. service is what the check is about; empty: all. An Addr that is a URL is asked
+// over HTTP.
 func (opt *Options) Health(ctx context.Context, service string) (string, error) {
+	if strings.HasPrefix(opt.Addr, "http://") {
+		return opt.healthOverHTTP(ctx, service)
+	}
 	conn, err := opt.Dial()
 	if err != nil {
 		return "", err
@@ -27,4 +34,33 @@ func (opt *Options) Health(ctx context.Context, service string) (string, error) 
 		return "", fmt.Errorf("service at %s: unknown --service %q", opt.Addr, service)
 	}
 	return "", opt.Explain(err)
+}
+
+// healthOverHTTP is Health by the HTTP port, which may be open where the gRPC port asks
+// for certificates.
+func (opt *Options) healthOverHTTP(ctx context.Context, service string) (string, error) {
+	if service != "" || opt.TLS || opt.CA != "" || opt.Cert != "" {
+		return "", fmt.Errorf("--addr %s is asked over HTTP, which has no --service and no --tls", opt.Addr)
+	}
+	ctx, cancel := context.WithTimeout(ctx, opt.Timeout)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimSuffix(opt.Addr, "/")+"/healthcheck", nil)
+	if err != nil {
+		return "", fmt.Errorf("--addr: %w", err)
+	}
+	resp, err := (&http.Client{Transport: &http.Transport{DisableKeepAlives: true}}).Do(req)
+	if errors.Is(err, context.DeadlineExceeded) {
+		return "", fmt.Errorf("service at %s: no answer within --timeout %v", opt.Addr, opt.Timeout)
+	}
+	if err != nil {
+		return "", fmt.Errorf("service at %s: %w", opt.Addr, errors.Unwrap(err))
+	}
+	defer resp.Body.Close()
+	switch resp.StatusCode {
+	case http.StatusOK:
+		return healthpb.HealthCheckResponse_SERVING.String(), nil
+	case http.StatusInternalServerError:
+		return healthpb.HealthCheckResponse_NOT_SERVING.String(), nil
+	}
+	return "", fmt.Errorf("service at %s: unexpected answer %s", opt.Addr, resp.Status)
 }

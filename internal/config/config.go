@@ -128,7 +128,7 @@ func (c *Config) ruleSettings() []setting {
 		row("config", &c.File, "", nil, "YAML `file` with settings, by the names of these flags"),
 		row("rules", &c.Rules, nil, nil, "`file or directory` with rules; may be repeated (default ./rules if it exists)"),
 		row("rules-errors", &c.RulesErrors, "refuse", either("refuse", SkipRules),
-			"what a start does if a file of rules has errors: refuse to start, or skip the domains in it: their requests are not limited until the file is repaired"),
+			"what a start does if a file of rules has errors: refuse to start, or skip the domains in it: their requests are not limited until the file is repaired").among("refuse", SkipRules),
 		row("example", &c.Example, false, require[bool](noRules, "serves the built-in rules and not those of --rules: give one of the two"),
 			"serve the rules of a built-in example, to try headgate without --rules"),
 		row("merge-domains", &c.MergeDomains, false, nil, "allow several files to have rules of the same domain"),
@@ -146,7 +146,7 @@ func (c *Config) listenerSettings() []setting {
 	}
 	return []setting{
 		listener("grpc", &c.GRPC, ":8081", notEmpty, "`address` of the gRPC service: host:port, unix:PATH or unix:@NAME"),
-		row("transport", &c.Transport, "unary", either("unary", "grpc"), "what serves the gRPC address: unary (headgate's own, several times cheaper) or grpc (grpc-go)"),
+		row("transport", &c.Transport, "unary", either("unary", "grpc"), "what serves the gRPC address: unary (headgate's own, several times cheaper) or grpc (grpc-go)").among("unary", "grpc"),
 		listener("services", &c.Services, ":8082", nil, "`address` of the gRPC services that the unary transport does not serve: access log, health Watch, reflection; empty: disabled"),
 		listener("http", &c.HTTP, ":8080", nil, "`address` of /json, /healthcheck and /readyz; empty: disabled"),
 		listener("debug", &c.Debug, "127.0.0.1:6070", nil, "`address` of /metrics, /rlconfig and /debug/pprof/; empty: disabled"),
@@ -157,11 +157,11 @@ func (c *Config) listenerSettings() []setting {
 func (c *Config) decisionSettings() []setting {
 	return []setting{
 		row("charge", &c.Charge, "all_or_nothing", parsed(descriptors.ParseCharge, "%q is neither all_or_nothing nor each"),
-			"which limits a refused request is charged to, unless the rule says: all_or_nothing (none) or each (those that have room)"),
+			"which limits a refused request is charged to, unless the rule says: all_or_nothing (none) or each (those that have room)").among("all_or_nothing", "each"),
 		row("on-backend-error", &c.OnBackendError, "allow", parsed(descriptors.ParseFailurePolicy, "%q is none of allow, deny, error, local"),
-			"the answer when the backend fails, unless the rule says: allow, deny, error or local"),
+			"the answer when the backend fails, unless the rule says: allow, deny, error or local").among("allow", "deny", "error", "local"),
 		row("on-overload", &c.OnOverload, "deny", parsed(descriptors.ParseOverloadPolicy, "%q is none of deny, allow, error"),
-			"the answer to requests above the capacity of the backend, unless the rule says: deny, allow or error"),
+			"the answer to requests above the capacity of the backend, unless the rule says: deny, allow or error").among("deny", "allow", "error"),
 		row("replicas", &c.Replicas, 1, atLeast(1), "number of processes that share the backend; with on_backend_error: local each takes its share of a limit"),
 		row("backend-timeout", &c.BackendTimeout, ratelimit.DefaultTimeout, positive, "longest wait for the backend when the caller sets no deadline"),
 		row("deadline-margin", &c.DeadlineMargin, 2*time.Millisecond, nil, "time before the caller's deadline at which headgate answers: this, or a tenth of the deadline if that is more"),
@@ -256,8 +256,8 @@ func (c *Config) logSettings() []setting {
 		return nil
 	}
 	return []setting{
-		row("log-level", &c.LogLevel, "info", level, "debug, info, warn or error"),
-		row("log-format", &c.LogFormat, "text", either("text", "json"), "text or json"),
+		row("log-level", &c.LogLevel, "info", level, "debug, info, warn or error").among("debug", "info", "warn", "error"),
+		row("log-format", &c.LogFormat, "text", either("text", "json"), "text or json").among("text", "json"),
 	}
 }
 

@@ -16,6 +16,7 @@ type setting struct {
 	help    string
 	field   any // a pointer into a Config
 	aliases []alias
+	words   []string // all values that there are, if it is one of several words
 	define  func(fs *pflag.FlagSet)
 	check   func() error  // what is wrong with its value
 	address func() string // nil unless it is the address of a listener
@@ -68,6 +69,12 @@ func (s setting) also(property string) setting {
 // alsoInSeconds does, where the other program has a number of seconds.
 func (s setting) alsoInSeconds(property string) setting {
 	s.aliases = append(s.aliases, alias{property: property, flag: s.flag, seconds: true})
+	return s
+}
+
+// among names all values that a setting may have; its check refuses others.
+func (s setting) among(words ...string) setting {
+	s.words = words
 	return s
 }
 

@@ -67,9 +67,9 @@ func (c *Slots) settings(admin *Admin) []setting {
 		row("slots-auth", &c.Auth, false, require[bool](guarded, "needs --admin-token or --admin-client-ca: without either nobody could use slots"),
 			"demand the admin token or client certificate for slots and their page too; the --admin address serves them too"),
 
-		row("slots-engine", &c.Engine, "tx", oneOf("tx", "procedure"), "how slots are assigned: tx (statements from here) or procedure (in the database, one round trip)"),
+		row("slots-engine", &c.Engine, "tx", oneOf("tx", "procedure"), "how slots are assigned: tx (statements from here) or procedure (in the database, one round trip)").among("tx", "procedure"),
 		row("slots-scope", &c.Scope, "", oneOf("", slots.ScopeConfig, slots.ScopeShared),
-			"which windows a config counts in: config (its own) or shared (all configs count together); a database decides it once; empty: as the database has it, config in a new one"),
+			"which windows a config counts in: config (its own) or shared (all configs count together); a database decides it once; empty: as the database has it, config in a new one").among("", slots.ScopeConfig, slots.ScopeShared),
 		row("slots-default-config", &c.DefaultConfig, slots.DefaultConfigName, nil, "`name` of the config of requests that name none").also("rate-limiter.default-config-name"),
 		row("slots-seed", &c.Seed, "", seed, "`config` to make if the default one does not exist, as events/window: 100/PT4S"),
 		row("slots-chunk", &c.Chunk, slots.DefaultChunk, between(1, slots.MaxChunk), "windows that the background work makes at once").also("rate-limiter.max-windows-in-chunk"),

@@ -22,6 +22,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -80,14 +81,19 @@ const (
 	Chromium      = "chromium"
 	Schemathesis  = "schemathesis"
 	PLSQLGrammar  = "plsql-grammar"
+	Helm          = "helm"
+	Manifests     = "manifests"
+	Prometheus    = "prometheus"
+	Promtool      = "promtool"
 )
 
 // Engine describes a server, or a client, that tests can ask for.
 type Engine struct {
 	Name string
 	What string
-	// version are the arguments that make a client tell its version, as the last
-	// word that it prints. Servers say theirs when they are started.
+	// version are the arguments that make a client tell its version, as the first
+	// word with numbers and points that it prints, or the last of all words. Servers
+	// say theirs when they are started.
 	version []string
 	// system is the name of a program on PATH, or, first, in one of the places,
 	// which are patterns of paths; installed is a file under the directory of
@@ -128,6 +134,10 @@ func Engines() []Engine {
 		{Name: Chromium, What: "Chromium of the system", system: "chromium"},
 		{Name: Schemathesis, What: "Schemathesis, against HTTP APIs", installed: "schemathesis/schemathesis", version: []string{"--version"}},
 		{Name: PLSQLGrammar, What: "the grammar of PL/SQL", installed: "plsql/plsql-check", version: []string{"--version"}},
+		{Name: Helm, What: "Helm", installed: "kubernetes/helm", version: []string{"version", "--short"}},
+		{Name: Manifests, What: "Go types of Kubernetes objects, Pod Security", installed: "kubernetes/manifests", version: []string{"version"}},
+		{Name: Prometheus, What: "Prometheus of the system", system: "prometheus"},
+		{Name: Promtool, What: "the checks of Prometheus' rules", system: "promtool", version: []string{"--version"}},
 	}
 }
 
@@ -312,9 +322,15 @@ func UseClient(tb TB, engine string) string {
 	if err != nil || len(words) == 0 {
 		tb.Fatalf("testenv: %s does not tell its version: %v\n%s", path, err, out)
 	}
-	ran(tb, engine, words[len(words)-1])
+	version := words[len(words)-1]
+	if i := slices.IndexFunc(words, versionWord.MatchString); i >= 0 {
+		version = words[i]
+	}
+	ran(tb, engine, version)
 	return path
 }
+
+var versionWord = regexp.MustCompile(`^v?\d+\.\d`)
 
 // waitFor polls check until it reports done. A check that returns an error
 // gives up at once; otherwise the last thing it said goes into the error when

@@ -1,0 +1,71 @@
+{{/* Volumes, and where they are mounted. Each ConfigMap of rules has a volume of its own: in one
+     volume of several, a key would silently hide an equal one. Never a subPath: it is not updated. */}}
+
+{{- define "headgate.rulesName" -}}{{ include "headgate.fullname" . }}-rules{{- end -}}
+{{- define "headgate.settingsName" -}}{{ include "headgate.fullname" . }}-settings{{- end -}}
+
+{{/* hg- in names keeps them apart from those of pods that headgate is put into. */}}
+{{- define "headgate.volumes" -}}
+- name: hg-settings
+  configMap:
+    name: {{ include "headgate.settingsName" . }}
+{{- if .Values.rules.files }}
+- name: hg-rules
+  configMap:
+    name: {{ include "headgate.rulesName" . }}
+{{- end }}
+{{- range $i, $name := .Values.rules.configMaps }}
+- name: hg-rules-{{ $i }}
+  configMap:
+    name: {{ $name }}
+    optional: true
+{{- end }}
+{{- if .Values.tls.csiDriver }}
+- name: hg-tls
+  csi:
+    driver: {{ .Values.tls.csiDriver }}
+    readOnly: true
+{{- else if include "headgate.hasTLS" . }}
+- name: hg-tls
+  secret:
+    secretName: {{ default (printf "%s-tls" (include "headgate.fullname" .)) .Values.tls.existingSecret }}
+    defaultMode: 0440
+{{- end }}
+{{- if and (include "headgate.isSidecar" .) (hasPrefix "/" .Values.sidecar.socket) }}
+- name: hg-socket
+  emptyDir:
+    medium: Memory
+    sizeLimit: 1Mi
+{{- end }}
+{{- with .Values.pod.extraVolumes }}
+{{ toYaml . }}
+{{- end }}
+{{- end -}}
+
+{{- define "headgate.volumeMounts" -}}
+- name: hg-settings
+  mountPath: /etc/headgate/settings
+  readOnly: true
+{{- if .Values.rules.files }}
+- name: hg-rules
+  mountPath: /etc/headgate/rules/{{ include "headgate.rulesName" . }}
+  readOnly: true
+{{- end }}
+{{- range $i, $name := .Values.rules.configMaps }}
+- name: hg-rules-{{ $i }}
+  mountPath: /etc/headgate/rules/{{ $name }}
+  readOnly: true
+{{- end }}
+{{- if include "headgate.hasTLS" . }}
+- name: hg-tls
+  mountPath: /etc/headgate/tls
+  readOnly: true
+{{- end }}
+{{- if and (include "headgate.isSidecar" .) (hasPrefix "/" .Values.sidecar.socket) }}
+- name: hg-socket
+  mountPath: {{ dir .Values.sidecar.socket }}
+{{- end }}
+{{- with .Values.pod.extraVolumeMounts }}
+{{ toYaml . }}
+{{- end }}
+{{- end -}}

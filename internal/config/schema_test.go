@@ -1,0 +1,60 @@
+package config
+
+import (
+	"reflect"
+	"testing"
+
+	"github.com/spf13/pflag"
+)
+
+// TestSchemaHasEverySetting: the schema knows each setting with its type, and the words
+// that it lists are exactly those that the setting accepts.
+func TestSchemaHasEverySetting(t *testing.T) {
+	properties, err := Schema([]string{"config"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(properties) != len(Names())-1 || properties["config"] != nil {
+		t.Errorf("%d properties of %d settings", len(properties), len(Names()))
+	}
+	for name, want := range map[string]map[string]any{
+		"merge-domains": {"type": "boolean"},
+		"access-logs":   {"type": "integer"},
+		"lease-key":     {"type": []string{"string", "array"}},
+		"limit-header":  {"type": "string"},
+		"log-format":    {"type": "string", "enum": []string{"text", "json"}},
+	} {
+		for key, value := range want {
+			if got := properties[name].(map[string]any)[key]; !reflect.DeepEqual(got, value) {
+				t.Errorf("%s: %s is %v, want %v", name, key, got, value)
+			}
+		}
+	}
+	if _, err := Schema([]string{"no-such"}); err == nil {
+		t.Error("a setting that does not exist is left out")
+	}
+}
+
+func TestWordsOfSettings(t *testing.T) {
+	c := new(Config)
+	listed := 0
+	for _, s := range c.table() {
+		field, ok := s.field.(*string)
+		if !ok {
+			continue
+		}
+		s.define(pflag.NewFlagSet("", pflag.ContinueOnError))
+		for _, word := range s.words {
+			listed++
+			if *field = word; s.check() != nil {
+				t.Errorf("--%s does not accept %q: %v", s.flag, word, s.check())
+			}
+		}
+		if *field = "no such word"; s.words != nil && s.check() == nil {
+			t.Errorf("--%s accepts more than it lists", s.flag)
+		}
+	}
+	if listed < 20 {
+		t.Errorf("only %d words are listed", listed)
+	}
+}

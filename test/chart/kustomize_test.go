@@ -1,0 +1,132 @@
+package chart
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/headgate-rls/headgate/test/testenv"
+)
+
+const examples = "../../examples/kubernetes"
+
+// TestKustomize: examples/kubernetes has what the chart renders, and `kubectl apply -k`
+// makes the same objects of it.
+func TestKustomize(t *testing.T) {
+	manifests := testenv.UseClient(t, testenv.Manifests)
+	testenv.Require(t, testenv.Helm)
+	for _, dir := range []string{"", "redis"} {
+		dir, err := filepath.Abs(filepath.Join(examples, dir))
+		if err != nil {
+			t.Fatal(err)
+		}
+		rendered := plain(objects(t, renderExample(t, dir)))
+		rules, others := apart(rendered)
+		file := filepath.Join(dir, "headgate.yaml")
+		text := toYAML(t, "# Made from charts/headgate by go test ./test/chart -run Kustomize -update\n", others)
+		if *update {
+			if err := os.WriteFile(file, text, 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if read(t, file) != string(text) {
+			t.Errorf("%s is not what the chart renders: run go test ./test/chart -run Kustomize -update", file)
+		}
+		code, out, errOut := testenv.RunProgram(t, manifests, nil, "kustomize", dir)
+		if code != 0 {
+			t.Fatalf("kustomize %s: %s", dir, errOut)
+		}
+		builtRules, built := apart(objects(t, out))
+		if !reflect.DeepEqual(at(builtRules, "data"), at(rules, "data")) || at(builtRules, "metadata", "namespace") != "headgate" {
+			t.Errorf("%s: kustomize makes the rules %v, the chart %v", dir, builtRules, rules)
+		}
+		if len(built) != len(others) {
+			t.Errorf("%s: kustomize makes %d objects, the chart %d", dir, len(built), len(others))
+		}
+		for _, o := range others {
+			if !hasObject(built, o) {
+				t.Errorf("%s: kustomize does not make the %v %v of the chart", dir, o["kind"], at(o, "metadata", "name"))
+			}
+		}
+		builtFile := filepath.Join(t.TempDir(), "built.yaml")
+		if err := os.WriteFile(builtFile, []byte(out), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if code, out, errOut := testenv.RunProgram(t, manifests, nil, "check", builtFile); code != 0 {
+			t.Errorf("%s%s", out, errOut)
+		}
+	}
+}
+
+// renderExample is what the chart renders for the rules, and the values if there are any, of
+// a directory of examples.
+func renderExample(t *testing.T, dir string) string {
+	t.Helper()
+	args := []string{"template", "headgate", "CHART", "--namespace", "headgate", "--skip-tests",
+		"--set-file", `rules.files.shop\.yaml=` + filepath.Join(dir, "rules", "shop.yaml")}
+	if values := filepath.Join(dir, "values.yaml"); exists(values) {
+		args = append(args, "--values", values)
+	}
+	code, out, errOut := helm(t, args...)
+	if code != 0 {
+		t.Fatalf("helm template: %s", errOut)
+	}
+	return out
+}
+
+func exists(file string) bool {
+	_, err := os.Stat(file)
+	return err == nil
+}
+
+// plain takes away what helm alone writes.
+func plain(all []object) []object {
+	for _, o := range all {
+		for _, m := range []any{o["metadata"], at(o, "spec", "template", "metadata")} {
+			if labels, ok := at(m, "labels").(object); ok {
+				delete(labels, "helm.sh/chart")
+				delete(labels, "app.kubernetes.io/managed-by")
+			}
+		}
+	}
+	return all
+}
+
+// apart takes the ConfigMap of rules out of the objects.
+func apart(all []object) (rules object, others []object) {
+	for _, o := range all {
+		if name, _ := at(o, "metadata", "name").(string); o["kind"] == "ConfigMap" && strings.HasSuffix(name, "-rules") {
+			rules = o
+			continue
+		}
+		others = append(others, o)
+	}
+	return rules, others
+}
+
+func hasObject(all []object, want object) bool {
+	for _, o := range all {
+		if reflect.DeepEqual(o, want) {
+			return true
+		}
+	}
+	return false
+}
+
+func toYAML(t *testing.T, comment string, all []object) []byte {
+	t.Helper()
+	b := bytes.NewBufferString(comment)
+	e := yaml.NewEncoder(b)
+	e.SetIndent(2)
+	for _, o := range all {
+		if err := e.Encode(o); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return b.Bytes()
+}

@@ -1,0 +1,254 @@
+// Package chart checks charts/headgate: what helm renders, headgate with the rendered
+// settings and rules, and an API server that takes it all.
+package chart
+
+import (
+	"bytes"
+	"errors"
+	"flag"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/headgate-rls/headgate/test/testenv"
+)
+
+var update = flag.Bool("update", false, "write the golden files")
+
+const (
+	chartDir  = "../../charts/headgate"
+	namespace = "limits"
+	release   = "hg"
+)
+
+var program string // headgate
+
+func TestMain(m *testing.M) {
+	testenv.Main(m, func(root, dir string) (err error) {
+		program, err = testenv.BuildHeadgate(root, dir)
+		return err
+	})
+}
+
+// features returns the values files of the chart, one for each feature, by name.
+func features(t *testing.T) map[string]string {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(chartDir, "ci", "*-values.yaml"))
+	if err != nil || len(files) < 10 {
+		t.Fatalf("%d values files: %v", len(files), err)
+	}
+	byName := map[string]string{}
+	for _, file := range files {
+		byName[strings.TrimSuffix(filepath.Base(file), "-values.yaml")] = file
+	}
+	return byName
+}
+
+// helm runs helm, which sees nothing of the user's own set-up.
+func helm(t *testing.T, args ...string) (code int, out, errOut string) {
+	t.Helper()
+	path := testenv.Require(t, testenv.Helm)
+	chart, err := filepath.Abs(chartDir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	home := t.TempDir()
+	for i, arg := range args {
+		switch {
+		case arg == "CHART":
+			args[i] = chart
+		case strings.HasPrefix(arg, chartDir):
+			args[i] = filepath.Join(chart, strings.TrimPrefix(arg, chartDir))
+		}
+	}
+	env := []string{"HELM_CACHE_HOME=" + home, "HELM_CONFIG_HOME=" + home, "HELM_DATA_HOME=" + home, "KUBECONFIG=" + filepath.Join(home, "none")}
+	return testenv.RunProgram(t, path, env, args...)
+}
+
+// render returns what helm renders from a values file and further arguments.
+func render(t *testing.T, values string, args ...string) string {
+	t.Helper()
+	code, out, errOut := helm(t, append([]string{"template", release, "CHART", "--namespace", namespace, "--values", values}, args...)...)
+	if code != 0 || errOut != "" {
+		t.Fatalf("helm template: exit code %d\n%s", code, errOut)
+	}
+	return out
+}
+
+// An object is a Kubernetes object.
+type object = map[string]any
+
+// objects reads rendered documents.
+func objects(t *testing.T, text string) (all []object) {
+	t.Helper()
+	d := yaml.NewDecoder(strings.NewReader(text))
+	for {
+		var o object
+		err := d.Decode(&o)
+		if errors.Is(err, io.EOF) {
+			return all
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if o != nil {
+			all = append(all, o)
+		}
+	}
+}
+
+// at returns what a path leads to, nil if nothing: names of fields, numbers of elements.
+func at(v any, path ...any) any {
+	for _, step := range path {
+		switch step := step.(type) {
+		case string:
+			m, _ := v.(object)
+			v = m[step]
+		case int:
+			l, _ := v.([]any)
+			if step >= len(l) {
+				return nil
+			}
+			v = l[step]
+		}
+	}
+	return v
+}
+
+// TestRendered: each values file renders to its golden file, passes helm's lint and the
+// strict types of Kubernetes, and its pods are restricted.
+func TestRendered(t *testing.T) {
+	testenv.UseClient(t, testenv.Helm)
+	manifests := testenv.UseClient(t, testenv.Manifests)
+	for name, values := range features(t) {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			text := render(t, values)
+			golden, err := filepath.Abs(filepath.Join("golden", name+".yaml"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if *update {
+				if err := os.WriteFile(golden, []byte(text), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+			want, err := os.ReadFile(golden)
+			if err != nil || string(want) != text {
+				t.Errorf("helm does not render what %s has (%v): look at the difference after\ngo test ./test/chart -run Rendered -update", golden, err)
+			}
+			if code, out, errOut := helm(t, "lint", "CHART", "--strict", "--values", values); code != 0 {
+				t.Errorf("helm lint: %s%s", out, errOut)
+			}
+			if code, out, errOut := testenv.RunProgram(t, manifests, nil, "check", golden); code != 0 {
+				t.Errorf("%s%s", out, errOut)
+			}
+		})
+	}
+}
+
+// TestManifestsAreChecked: the check of manifests finds what is wrong.
+func TestManifestsAreChecked(t *testing.T) {
+	manifests := testenv.Require(t, testenv.Manifests)
+	for _, c := range []struct{ file, old, new, want string }{
+		{"memory", "minReadySeconds: 5", "minReadySecond: 5", `unknown field "spec.minReadySecond"`},
+		{"memory", "containerPort: 8081", "containerPort: eighty", "cannot unmarshal string"},
+		{"memory", "allowPrivilegeEscalation: false", "allowPrivilegeEscalation: true", "restricted Pod Security"},
+		{"memory", "runAsNonRoot: true", "runAsNonRoot: false", "restricted Pod Security"},
+		{"certmanager", "interval: 15s", "intervall: 15s", `unknown field "spec.podMetricsEndpoints[0].intervall"`},
+		{"certmanager", "rotationPolicy: Always", "rotation: Always", `unknown field "spec.privateKey.rotation"`},
+		{"istio", "http2MaxRequests", "http2MaxRequest", "http2MaxRequest"},
+		{"istio", "kind: EnvoyFilter", "kind: EnvoyFiltre", "EnvoyFiltre"},
+	} {
+		text, err := os.ReadFile(filepath.Join("golden", c.file+".yaml"))
+		if err != nil || !bytes.Contains(text, []byte(c.old)) {
+			t.Fatalf("%s has no %q: %v", c.file, c.old, err)
+		}
+		broken := filepath.Join(t.TempDir(), "broken.yaml")
+		if err := os.WriteFile(broken, bytes.ReplaceAll(text, []byte(c.old), []byte(c.new)), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if code, out, _ := testenv.RunProgram(t, manifests, nil, "check", broken); code != 1 || !strings.Contains(out, c.want) {
+			t.Errorf("%s: exit code %d, %q, want %q", c.new, code, out, c.want)
+		}
+	}
+}
+
+// TestRefused: what would not work, or not limit, does not render, and the message says why.
+func TestRefused(t *testing.T) {
+	testenv.Require(t, testenv.Helm)
+	for name, c := range map[string]struct{ base, set, want string }{
+		"no rules":                  {"", "image.tag=x", "no rules: set rules.files"},
+		"a name that is not read":   {"memory", `rules.files.shop\.yml~=x`, "is not a file name that ends in .yaml"},
+		"memory of two":             {"memory", "replicas=2", "2 replicas would admit 2 times each limit"},
+		"memory that grows":         {"memory", "autoscaling.enabled=true", "8 replicas would admit 8 times each limit"},
+		"memory with parameters":    {"memory", `backend.url=memory://?max_keys=5,replicas=3`, "3 replicas"},
+		"a password in the open":    {"autoscaling", "backend.url=redis://app:secret@redis:6379/0", "backend.url has a password"},
+		"fewer at most":             {"autoscaling", "autoscaling.maxReplicas=2", "minReplicas is more than autoscaling.maxReplicas"},
+		"nothing to scale by":       {"autoscaling", "autoscaling.cpu=0,autoscaling.metrics=null", "nothing to scale by"},
+		"percent of nothing":        {"autoscaling", "resources.requests.cpu=null", "resources.requests.cpu, which is not set"},
+		"two certificates":          {"tls", "tls.csiDriver=x", "set one of existingSecret"},
+		"clients without server":    {"memory", "tls.clientCA=true", "needs a certificate of headgate's own"},
+		"names without clients":     {"memory", "tls.clientNames={a}", "tls.clientNames needs tls.clientCA"},
+		"slots behind client CA":    {"tls", "slots.existingSecret=s", "tls.clientCA closes the HTTP port"},
+		"slots in a sidecar":        {"sidecar", "slots.existingSecret=s", "slots.existingSecret is for mode: deployment"},
+		"TLS in a sidecar":          {"sidecar", "tls.existingSecret=s", "tls is for mode: deployment"},
+		"a lease-ttl twice":         {"sidecar", "config.lease-ttl=1m", "lease-ttl is sidecar.leaseTTL"},
+		"a socket elsewhere":        {"sidecar", "sidecar.socket=/tmp/x", "neither @name nor a path in /run/headgate"},
+		"injection of a deployment": {"memory", "sidecar.inject=istio", "sidecar.inject is for mode: sidecar"},
+		"one's own rules by name":   {"memory", "rules.configMaps={hg-headgate-rules}", "give yours another name"},
+
+		"a misspelt value":          {"memory", "replica=1", "replica"},
+		"a misspelt nested value":   {"memory", "metrics.podMonitor.enable=true", "enable"},
+		"a misspelt setting":        {"memory", "config.log-levle=warn", "log-levle"},
+		"a word that is not one":    {"memory", "config.on-backend-error=alow", "on-backend-error"},
+		"a type":                    {"memory", "config.access-logs=many", "access-logs"},
+		"a duration without a unit": {"memory", "config.backend-timeout=5", "backend-timeout"},
+		"the chart's own setting":   {"memory", "config.grpc=:9", "grpc"},
+		"a secret in the open":      {"memory", "config.lease-secret=x", "lease-secret"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			args := []string{"template", release, "CHART", "--set", c.set}
+			if c.base != "" {
+				args = append(args, "--values", features(t)[c.base])
+			}
+			code, out, errOut := helm(t, args...)
+			if code == 0 || out != "" || !strings.Contains(errOut, c.want) {
+				t.Errorf("exit code %d, want a message with %q:\n%s", code, c.want, errOut)
+			}
+		})
+	}
+}
+
+// TestNotes: helm says what to do next, with the names of this release.
+func TestNotes(t *testing.T) {
+	manifests := testenv.Require(t, testenv.Manifests)
+	chart, err := filepath.Abs(chartDir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := features(t)
+	for name, want := range map[string][]string{
+		"memory":         {"hg-headgate.limits.svc:8081", "helm test -n limits hg", "--istio-service hg-headgate.limits.svc.cluster.local", "counters are gone when it ends"},
+		"tls":            {"--address hg-headgate-headless.limits.svc.cluster.local:8081", "--tls-ca ca.crt"},
+		"sidecar":        {"initContainers:", "restartPolicy: Always", "unix:@headgate-services"},
+		"sidecar-istio":  {"inject.istio.io/templates: sidecar,headgate", "hg-headgate-istio-template"},
+		"sidecar-policy": {`headgate.io/inject: "true"`, "There are no metrics", "each pod counts for itself"},
+	} {
+		values := filepath.Join(chart, strings.TrimPrefix(all[name], chartDir))
+		code, notes, errOut := testenv.RunProgram(t, manifests, nil, "notes", chart, release, namespace, values)
+		if code != 0 {
+			t.Fatalf("%s: exit code %d\n%s", name, code, errOut)
+		}
+		for _, part := range want {
+			if !strings.Contains(notes, part) {
+				t.Errorf("%s: no %q in\n%s", name, part, notes)
+			}
+		}
+	}
+}

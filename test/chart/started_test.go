@@ -1,0 +1,157 @@
+package chart
+
+import (
+	"crypto/x509"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/headgate-rls/headgate/test/testenv"
+)
+
+// TestStarted: headgate starts with the settings, rules, environment and volumes of each
+// golden file, its probes pass, and it limits.
+func TestStarted(t *testing.T) {
+	server := testenv.StartRedis(t)
+	certs := testenv.TestCerts(t)
+	gateway := certs.Issue(t, "gateway", func(c *x509.Certificate) {
+		c.URIs = []*url.URL{{Scheme: "spiffe", Host: "cluster.local", Path: "/ns/shop/sa/gateway"}}
+	})
+	for name := range features(t) {
+		t.Run(name, func(t *testing.T) {
+			all := objects(t, read(t, filepath.Join("golden", name+".yaml")))
+			for _, o := range all { // a name leads to the test's own server
+				if text, ok := at(o, "data", "settings.yaml").(string); ok {
+					for _, host := range []string{"redis://redis:6379/0", "redis://redis.infra:6379/0"} {
+						text = strings.ReplaceAll(text, host, server.URL())
+					}
+					at(o, "data").(object)["settings.yaml"] = text
+				}
+			}
+			c, volumes := container(t, all)
+			if c == nil { // the snippet is in the notes, the policy's in an expression
+				c, volumes = sidecarContainer(t, name)
+			}
+			p := startPod(t, all, c, volumes, map[string]string{
+				"HEADGATE_BACKEND":      server.URL(),
+				"HEADGATE_LEASE_SECRET": "not-so-secret-0123456789",
+				"HEADGATE_SLOTS":        "sqlite:" + filepath.Join(t.TempDir(), "slots.db"),
+				"HEADGATE_ADMIN_TOKEN":  "0123456789abcdef0123456789abcdef",
+			}, certs)
+			testenv.Eventually(t, 20*time.Second, "the startupProbe passes", func() string {
+				if p.Exited() {
+					t.Fatalf("headgate has ended:\n%s", p.Log())
+				}
+				return p.probe(t, "startupProbe")
+			})
+			for _, probe := range []string{"livenessProbe", "readinessProbe"} {
+				if c[probe] == nil {
+					continue
+				}
+				if wrong := p.probe(t, probe); wrong != "" {
+					t.Errorf("%s: %s", probe, wrong)
+				}
+			}
+			if strings.Contains(p.Log(), "level=WARN") {
+				t.Errorf("headgate warns of what the chart sets:\n%s", p.Log())
+			}
+			p.limits(t, name, certs, gateway)
+			if metrics := p.address("metrics"); metrics != "" {
+				if code, err := get("http://" + metrics + "/metrics"); code != http.StatusOK {
+					t.Errorf("/metrics: %d %v", code, err)
+				}
+			}
+			p.Terminate()
+			if code := p.Wait(20 * time.Second); code != 0 {
+				t.Errorf("exit code %d at the end", code)
+			}
+		})
+	}
+}
+
+// limits asks the container three times about each of its domains: the third call is refused.
+func (p *pod) limits(t *testing.T, name string, certs *testenv.Certs, gateway testenv.Pair) {
+	t.Helper()
+	domains := map[string]bool{}
+	for _, m := range asList(p.container["volumeMounts"]) {
+		switch dir := filepath.Base(at(m, "mountPath").(string)); {
+		case strings.HasSuffix(dir, "-rules"):
+			domains["shop"] = true
+		case strings.HasPrefix(dir, "rules-"):
+			domains[dir] = true
+		}
+	}
+	if len(domains) == 0 {
+		t.Error("no rules are mounted")
+	}
+	var flags []string
+	if p.settings["grpc-tls-cert"] != nil {
+		flags = append(flags, "--tls-ca", certs.CAFile)
+	}
+	if p.settings["grpc-client-ca"] != nil {
+		stranger := []string{"ask", "shop", "tenant=a", "--addr", p.address("grpc"), "--tls-ca", certs.CAFile, "--tls-cert", certs.Client.CertFile, "--tls-key", certs.Client.KeyFile}
+		if code, _, _ := testenv.RunProgram(t, program, nil, stranger...); code != 2 {
+			t.Errorf("a stranger's certificate: exit code %d, want 2", code)
+		}
+		flags = append(flags, "--tls-cert", gateway.CertFile, "--tls-key", gateway.KeyFile)
+	}
+	for domain := range domains {
+		args := append([]string{"ask", domain, "tenant=" + name + "-" + filepath.Base(p.root), "-n", "3", "--timeout", "5s", "--addr", p.address("grpc")}, flags...)
+		code, out, errOut := testenv.RunProgram(t, program, nil, args...)
+		if code != 3 || strings.Count(out, "OVER_LIMIT rule=") != 1 {
+			t.Errorf("%v: exit code %d, want 3 and one refusal:\n%s%s", args, code, out, errOut)
+		}
+	}
+}
+
+// sidecarContainer returns the container of a sidecar as the template for Istio's injector
+// has it, which is the same for each way into a pod.
+func sidecarContainer(t *testing.T, name string) (object, []any) {
+	t.Helper()
+	text := render(t, features(t)[name], "--set", "sidecar.inject=istio")
+	return container(t, objects(t, text))
+}
+
+// TestRulesAreFollowedWhereTheyAreMounted: an exchange of a ConfigMap, one that appears
+// late and one that breaks are seen where the chart mounts them.
+func TestRulesAreFollowedWhereTheyAreMounted(t *testing.T) {
+	all := objects(t, read(t, "golden/teams.yaml"))
+	c, volumes := container(t, all)
+	p := startPod(t, all, c, volumes, nil, nil)
+	mount := func(name string) string { return filepath.Join(p.root, "etc/headgate/rules", name) }
+	rule := func(domain string, n string) map[string]string {
+		return map[string]string{"r.yaml": "domain: " + domain + "\ndescriptors: [{key: k, rate_limit: {unit: day, requests_per_unit: " + n + "}}]\n"}
+	}
+	answer := func(domain, want string) {
+		t.Helper()
+		testenv.Eventually(t, 30*time.Second, domain+" answers "+want, func() string {
+			_, out, errOut := testenv.RunProgram(t, program, nil, "ask", domain, "k=1", "--hits", "0", "--addr", p.address("grpc"))
+			if strings.Contains(out, want) {
+				return ""
+			}
+			return out + errOut
+		})
+	}
+	// The directory of an optional ConfigMap that does not exist is empty.
+	empty := mount("rules-search")
+	for _, name := range []string{"rules-search.yaml", "..data"} {
+		if err := os.Remove(filepath.Join(empty, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	answer("rules-payments", "no limit") // another key; it serves
+	publish(t, empty, rule("late", "7"))
+	answer("late", "limit=7/day")
+	publish(t, mount("limits-rules"), rule("shop", "8"))
+	answer("shop", "limit=8/day")
+	publish(t, empty, map[string]string{"r.yaml": "domain: late\ndescriptors: [{ke: k}]\n"})
+	publish(t, mount("limits-rules"), rule("shop", "9"))
+	answer("shop", "limit=9/day")
+	answer("late", "limit=7/day")
+	publish(t, empty, rule("late", "6"))
+	answer("late", "limit=6/day")
+}
