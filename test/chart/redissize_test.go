@@ -18,7 +18,8 @@ import (
 	"github.com/headgate-rls/headgate/test/testenv"
 )
 
-// TestRedisSizes: counters take as much memory in Redis as the README of the example says.
+// TestRedisSizes: counters take about as much memory in Redis as the README of the example
+// says; a factor of two is for tables that Redis is just enlarging.
 func TestRedisSizes(t *testing.T) {
 	if testing.Short() {
 		t.Skip("asks for 32,768 counters")
@@ -68,7 +69,7 @@ func TestRedisSizes(t *testing.T) {
 			t.Fatalf("README.md has no figure in the row %q", c.row)
 		}
 		want, _ := strconv.Atoi(m[1])
-		if got := grow(c.key); got > want*5/4 || got < want/2 {
+		if got := grow(c.key); got > want*2 || got < want/2 {
 			t.Errorf("%s: %d bytes for each counter, README.md says %d", c.key, got, want)
 		}
 	}
