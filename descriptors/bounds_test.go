@@ -78,7 +78,8 @@ func TestBuildChecksEachBound(t *testing.T) {
 				return descriptors.LimitSpec{Name: numbered(i), Figures: r.Limits[0].Figures}
 			})
 		}},
-		{"must be the only one of its rule", func(r *rule) { r.Limits[0].Alone = true }},
+		{"", func(r *rule) { r.Limits[0].Alone = true }},
+		{"called by its algorithm alone", func(r *rule) { r.Limits[1].Alone = true }},
 		{"must be the only one of its rule", func(r *rule) { r.Limits[1].Unlimited = true }},
 		{"a limit that is unlimited has no figures", func(r *rule) { r.Concurrency, r.Limits = nil, r.Limits[:1]; r.Limits[0].Unlimited = true }},
 		{"concurrency and unlimited", func(r *rule) { r.Limits = []descriptors.LimitSpec{{Unlimited: true}} }},

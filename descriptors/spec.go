@@ -97,8 +97,8 @@ type LimitSpec struct {
 	Share int64
 	// Shadow: counted, but never refuses.
 	Shadow bool
-	// Alone: the counters are named by the algorithm alone, as those of a
-	// rate_limit are. Such a limit is the only one of its rule.
+	// Alone: the counters are called by the algorithm alone, as those of a
+	// rate_limit are. Only the first limit of a rule may be so.
 	Alone bool
 	// Replaces are the limits that do not apply where this one does.
 	Replaces []Replaced

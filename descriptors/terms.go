@@ -55,9 +55,13 @@ func (s *spot) limits(specs []LimitSpec, t *Terms) {
 	for i := range specs {
 		spec := &specs[i]
 		at := s.part(spec.Place, spec.Fields)
-		if (spec.Unlimited || spec.Alone) && len(specs) > 1 {
-			at.errorf("", "a limit that is unlimited or alone must be the only one of its rule")
+		if spec.Unlimited && len(specs) > 1 {
+			at.errorf("", "a limit that is unlimited must be the only one of its rule")
 			return
+		}
+		if spec.Alone && i > 0 {
+			at.errorf("", "only the first limit of a rule is called by its algorithm alone")
+			continue
 		}
 		if !at.name(spec.Name) {
 			continue

@@ -116,21 +116,21 @@ func (l *layer) rule(r *descriptors.RuleSpec, own []*Entry, path string) {
 }
 
 // limit lays an entry over a limit of a rule. If that makes no limit it changes nothing.
-func (l *layer) limit(rl *descriptors.RuleLimit, e *Entry) error {
-	old := rl.Limit.Spec()
-	spec := e.over(old)
-	made, share := rl.Limit, rl.Limit.Share()
-	if spec != old {
-		if made = l.made[spec]; made == nil {
-			var err error
-			if made, err = limit.New(spec); err != nil {
-				return err
-			}
-			l.made[spec] = made
-		}
+func (l *layer) limit(ls *descriptors.LimitSpec, e *Entry) error {
+	if ls.Unlimited || ls.Broken {
+		return nil
 	}
+	figures, share := e.over(ls.Figures), ls.Share
 	if e.LocalShare > 0 {
 		share = e.LocalShare
+	}
+	made := l.made[figures]
+	if made == nil {
+		var err error
+		if made, err = limit.New(figures); err != nil {
+			return err
+		}
+		l.made[figures] = made
 	}
 	switch {
 	case share > 0 && !made.Is(limit.Prefetched):
@@ -138,8 +138,7 @@ func (l *layer) limit(rl *descriptors.RuleLimit, e *Entry) error {
 	case share > made.Capacity():
 		return fmt.Errorf("local_share %d is more than the limit ever has room for, %d", share, made.Capacity())
 	}
-	rl.Limit = made.WithShare(share)
-	rl.KeyPart = spec.Algorithm.KeyLetter() + strings.TrimPrefix(rl.KeyPart, old.Algorithm.KeyLetter())
+	ls.Figures, ls.Share = figures, share
 	return nil
 }
 

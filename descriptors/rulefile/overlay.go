@@ -109,7 +109,8 @@ func (l *loader) overlayWindow(f fields) (window time.Duration, times int64) {
 		return 0, 0
 	}
 	if w != nil {
-		d, ok := l.duration(w, nil, "window")
+		var d time.Duration
+		ok := l.Clean(func() { d = l.duration(w, nil, "window") })
 		if ok && (d < limit.MinWindow || d > limit.MaxWindow) {
 			l.errorf(w, nil, "window %v is outside %v to 10 years", d, limit.MinWindow)
 		}
@@ -128,9 +129,12 @@ func (l *loader) pattern(entry *yaml.Node, f fields, name string) string {
 		l.errorf(entry, nil, "the entry has no %s; write \"*\" for all", name)
 		return ""
 	}
-	text, ok := l.text(n, nil, name, overlay.MaxPattern)
-	if ok && text == "" {
+	text, ok := l.text(n, nil, name)
+	switch {
+	case ok && text == "":
 		l.errorf(n, nil, "%s is empty; write \"*\" for all", name)
+	case len(text) > overlay.MaxPattern:
+		l.errorf(n, nil, "%s has %d bytes; at most %d are allowed", name, len(text), overlay.MaxPattern)
 	}
 	return text
 }

@@ -2,14 +2,12 @@ package xds
 
 import (
 	"cmp"
-	"fmt"
 	"maps"
 	"slices"
 
 	rlsconf "github.com/envoyproxy/go-control-plane/ratelimit/config/ratelimit/v3"
 
 	"github.com/headgate-rls/headgate/descriptors"
-	"github.com/headgate-rls/headgate/limit"
 )
 
 // An id is what the descriptors of one level are told apart by.
@@ -36,67 +34,46 @@ func groups(list []*rlsconf.RateLimitDescriptor) [][]*rlsconf.RateLimitDescripto
 	return all
 }
 
-// A said is the limit that one of several equal descriptors has.
-type said struct {
-	limit    *limit.Limit // nil: unlimited
-	name     string
-	replaces []string
-	shadow   bool
-}
-
 // combine puts the limits of equal descriptors into the body of one rule. Of limits with
 // the same window the lowest applies; those of different windows apply all, so that the
 // strictest answers. A limit beats unlimited. It returns whether a limit was left out.
-func combine(list []said, r *descriptors.Body) (lost bool) {
-	limited := slices.DeleteFunc(slices.Clone(list), func(s said) bool { return s.limit == nil })
+func combine(list []descriptors.LimitSpec, r *descriptors.Body) (lost bool) {
 	if len(list) == 0 {
 		return false
 	}
+	limited := slices.DeleteFunc(slices.Clone(list), func(s descriptors.LimitSpec) bool { return s.Unlimited })
 	if len(limited) == 0 {
-		r.Unlimited, r.UnlimitedName, r.Shadow = true, list[0].name, list[0].shadow
-		refer(r, &list[0])
+		r.Shadow = list[0].Shadow
+		list[0].Shadow = false
+		r.Limits = list[:1]
 		return false
 	}
-	slices.SortStableFunc(limited, func(a, b said) int {
-		return cmp.Or(cmp.Compare(a.limit.Window(), b.limit.Window()), cmp.Compare(shadowLast(a), shadowLast(b)), cmp.Compare(a.limit.Max(), b.limit.Max()))
+	slices.SortStableFunc(limited, func(a, b descriptors.LimitSpec) int {
+		return cmp.Or(cmp.Compare(a.Figures.Window, b.Figures.Window), cmp.Compare(shadowLast(a), shadowLast(b)), cmp.Compare(a.Figures.Max, b.Figures.Max))
 	})
-	kept := slices.CompactFunc(slices.Clone(limited), func(a, b said) bool { return a.limit.Window() == b.limit.Window() && a.shadow == b.shadow })
-	r.Shadow = !slices.ContainsFunc(kept, func(s said) bool { return !s.shadow })
-	for i := range kept {
-		s := &kept[i]
-		part := limit.FixedWindow.KeyLetter()
-		if i > 0 {
-			part += fmt.Sprintf("#%d", i)
-		}
-		r.Limits = append(r.Limits, descriptors.RuleLimit{Name: s.name, Limit: s.limit, KeyPart: part, Shadow: s.shadow && !r.Shadow})
-		refer(r, s)
-	}
+	kept := slices.CompactFunc(slices.Clone(limited), func(a, b descriptors.LimitSpec) bool {
+		return a.Figures.Window == b.Figures.Window && a.Shadow == b.Shadow
+	})
 	for i := range list {
 		s := &list[i]
-		same := func(o said) bool { return o.limit == s.limit && o.shadow == s.shadow && o.name == s.name }
+		same := func(o descriptors.LimitSpec) bool {
+			return o.Unlimited == s.Unlimited && o.Figures == s.Figures && o.Shadow == s.Shadow && o.Name == s.Name
+		}
 		lost = lost || !slices.ContainsFunc(kept, same)
 	}
+	r.Shadow = !slices.ContainsFunc(kept, func(s descriptors.LimitSpec) bool { return !s.Shadow })
+	for i := range kept {
+		kept[i].Alone, kept[i].Shadow = i == 0, kept[i].Shadow && !r.Shadow
+	}
+	r.Limits = kept
 	return lost
 }
 
-func shadowLast(s said) int {
-	if s.shadow {
+func shadowLast(s descriptors.LimitSpec) int {
+	if s.Shadow {
 		return 1
 	}
 	return 0
-}
-
-// refer notes the name of a limit and whom it replaces.
-func refer(r *descriptors.Body, s *said) {
-	if s.name != "" {
-		r.References = append(r.References, descriptors.Reference{From: s.name, Place: r.Place})
-	}
-	for _, to := range s.replaces {
-		if !slices.Contains(r.Replaces, to) {
-			r.Replaces = append(r.Replaces, to)
-		}
-		r.References = append(r.References, descriptors.Reference{From: s.name, To: to, Place: r.Place})
-	}
 }
 
 // join adds metadata to what is there, which wins.

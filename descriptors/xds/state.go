@@ -9,7 +9,6 @@ import (
 
 	"github.com/headgate-rls/headgate/descriptors"
 	"github.com/headgate-rls/headgate/descriptors/overlay"
-	"github.com/headgate-rls/headgate/limit"
 )
 
 // A state is which domains are in force. Its unit is a domain: it is replaced by what
@@ -54,9 +53,8 @@ func (o *outcome) split(problems []descriptors.Problem) {
 func (s *state) consider(list []resource, bad []descriptors.Problem, keep bool) *outcome {
 	o := &outcome{domains: map[string]*version{}, rejected: map[string]bool{}, problems: bad}
 	order, parts := gather(list)
-	limits := map[limit.Spec]*limit.Limit{}
 	for _, name := range order {
-		s.renew(o, name, parts[name], limits)
+		s.renew(o, name, parts[name])
 	}
 	for _, name := range slices.Sorted(maps.Keys(s.inForce)) {
 		if _, sent := parts[name]; !sent && (keep || len(bad) > 0) {
@@ -79,7 +77,7 @@ func (s *state) consider(list []resource, bad []descriptors.Problem, keep bool) 
 
 // renew adds the new version of a domain to o, or the one in force if it is the same or
 // the new one cannot be used.
-func (s *state) renew(o *outcome, name string, parts []resource, limits map[limit.Spec]*limit.Limit) {
+func (s *state) renew(o *outcome, name string, parts []resource) {
 	raw := make([][]byte, len(parts))
 	var held size
 	for i := range parts {
@@ -92,7 +90,7 @@ func (s *state) renew(o *outcome, name string, parts []resource, limits map[limi
 		return
 	}
 	var problems descriptors.Problems
-	v := decode(name, print, raw, &translator{&problems, limits})
+	v := decode(name, print, raw, &translator{&problems})
 	v.size = held
 	if problems.Failed() {
 		s.refuse(o, name, problems.Sorted())

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	rlsconf "github.com/envoyproxy/go-control-plane/ratelimit/config/ratelimit/v3"
 
@@ -19,7 +18,6 @@ const source = "xds"
 // A translator makes the rules of a domain from messages.
 type translator struct {
 	problems *descriptors.Problems
-	limits   map[limit.Spec]*limit.Limit // equal limits are one
 }
 
 // A node is a place in the tree of descriptors; that of a domain has no parent.
@@ -81,7 +79,7 @@ func (t *translator) rule(group []*rlsconf.RateLimitDescriptor, at *node) *descr
 	r := &descriptors.RuleSpec{Key: at.key, Value: at.value}
 	r.Place = descriptors.Place{File: source}
 	r.Quota = true
-	var limits []said
+	var limits []descriptors.LimitSpec
 	below := group[0].GetDescriptors()
 	for i, d := range group {
 		if s, ok := t.limit(d, at); ok {
@@ -101,26 +99,24 @@ func (t *translator) rule(group []*rlsconf.RateLimitDescriptor, at *node) *descr
 		t.add(at, true, "the control plane sends the key and value %d times with different limits; the strictest of them applies", len(group))
 	}
 	r.Rules = t.rules(below, at)
-	r.Applies = len(limits) > 0 || len(r.Rules) == 0
 	return r
 }
 
-// limit translates the limit of one descriptor, if it has a valid one.
-func (t *translator) limit(d *rlsconf.RateLimitDescriptor, at *node) (s said, ok bool) {
+// limit translates the limit of one descriptor, if it has one. Build checks it.
+func (t *translator) limit(d *rlsconf.RateLimitDescriptor, at *node) (s descriptors.LimitSpec, ok bool) {
 	p := d.GetRateLimit()
 	if p == nil {
 		return s, false
 	}
 	t.unknown(at, p.ProtoReflect().GetUnknown())
-	s.name, s.shadow = p.GetName(), d.GetShadowMode()
-	if !t.visible(s.name, at) || !t.replaces(p, &s, at) {
-		return s, false
+	s.Name, s.Shadow, s.Unlimited = p.GetName(), d.GetShadowMode(), p.GetUnlimited()
+	for _, to := range p.GetReplaces() {
+		s.Replaces = append(s.Replaces, descriptors.Replaced{Name: to.GetName()})
 	}
 	number := p.GetUnit()
-	if p.GetUnlimited() {
+	if s.Unlimited {
 		if number != rlsconf.RateLimitUnit_UNKNOWN {
 			t.add(at, false, "unlimited goes without a unit")
-			return s, false
 		}
 		return s, true
 	}
@@ -133,50 +129,6 @@ func (t *translator) limit(d *rlsconf.RateLimitDescriptor, at *node) (s said, ok
 		t.add(at, false, "rate_limit has the unit number %d, which this version of headgate does not know", number)
 		return s, false
 	}
-	s.limit = t.make(int64(p.GetRequestsPerUnit()), unit.Length, at)
-	return s, s.limit != nil
-}
-
-// replaces reads whom a limit replaces.
-func (t *translator) replaces(p *rlsconf.RateLimitPolicy, s *said, at *node) bool {
-	for _, to := range p.GetReplaces() {
-		switch {
-		case to.GetName() == "":
-			t.add(at, false, "an entry of replaces must name a limit")
-			return false
-		case to.GetName() == s.name:
-			t.add(at, false, "the limit %q replaces itself", s.name)
-			return false
-		}
-		s.replaces = append(s.replaces, to.GetName())
-	}
-	return true
-}
-
-// maxLimitName bounds the names of limits, which go into a response header.
-const maxLimitName = 128
-
-// visible reports names that could not go into a response header between quotes.
-func (t *translator) visible(name string, at *node) bool {
-	bad := func(c rune) bool { return c < ' ' || c > '~' || c == '"' || c == '\\' }
-	if len(name) <= maxLimitName && !strings.ContainsFunc(name, bad) {
-		return true
-	}
-	t.add(at, false, "the name of a limit must be at most %d visible ASCII characters without quotes and backslashes", maxLimitName)
-	return false
-}
-
-// make builds a limit, or takes the equal one of another rule.
-func (t *translator) make(most int64, window time.Duration, at *node) *limit.Limit {
-	spec := limit.Spec{Algorithm: limit.FixedWindow, Max: most, Window: window}
-	if made := t.limits[spec]; made != nil {
-		return made
-	}
-	made, err := limit.New(spec)
-	if err != nil {
-		t.add(at, false, "%v", err)
-		return nil
-	}
-	t.limits[spec] = made
-	return made
+	s.Figures = limit.Spec{Algorithm: limit.FixedWindow, Max: int64(p.GetRequestsPerUnit()), Window: unit.Length}
+	return s, true
 }
