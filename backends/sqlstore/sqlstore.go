@@ -53,6 +53,9 @@ func Open(conf Config) (*Backend, error) {
 	return b, nil
 }
 
+// Caps returns what the backend promises.
+func (b *Backend) Caps() backends.Caps { return b.caps }
+
 // Close implements [backends.Backend].
 func (b *Backend) Close() error {
 	b.stop()

@@ -15,6 +15,7 @@
 //	modes   package redis alone, beside figures published for another limiter
 //	leases  requests in flight: acquire, release, and many leases that expire at once
 //	envoy   requests through Envoy
+//	databases  limits in each database, beside the floor of the database
 //	slots   slots assigned in each database, beside the floor of the database
 //	day     a million slots spread over a day, which takes minutes
 //
@@ -37,7 +38,7 @@ import (
 
 func main() {
 	serve := flag.String("serve", "", "internal: be the server of a case")
-	only := flag.String("run", ".", "of the closed table and of slots, measure the cases that match this regular expression")
+	only := flag.String("run", ".", "of the closed table, databases and slots, measure the cases that match this regular expression")
 	names := flag.String("tables", strings.Join(tableNames(), ","), "the tables to print")
 	length := flag.Duration("time", 3*time.Second, "how long to measure each case")
 	redisURL := flag.String("redis", "", "internal: the Redis server to use")
@@ -77,6 +78,7 @@ func tables() []table {
 		{"modes", (*bench).modesTable},
 		{"leases", (*bench).leaseTable},
 		{"envoy", (*bench).envoyTable},
+		{"databases", (*bench).databaseTable},
 		{"slots", (*bench).slotTable},
 		{"day", (*bench).dayTable},
 	}

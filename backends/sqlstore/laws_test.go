@@ -1,0 +1,311 @@
+package sqlstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/headgate-rls/headgate/backends"
+	"github.com/headgate-rls/headgate/internal/sqldb"
+	"github.com/headgate-rls/headgate/limit"
+	"github.com/headgate-rls/headgate/test/testenv"
+)
+
+// upTo admits so many units per day.
+func upTo(most int64) *limit.Limit {
+	return limit.MustNew(limit.Spec{Algorithm: limit.FixedWindow, Max: most, Window: 24 * time.Hour})
+}
+
+func ask(l *limit.Limit, cost int64, groups ...string) limit.Request {
+	var req limit.Request
+	for _, g := range groups {
+		req.Ops = append(req.Ops, limit.Op{Key: limit.Key{Group: g, Limit: "l"}, Limit: l, Cost: cost})
+	}
+	return req
+}
+
+// try sends requests and returns the verdicts, with their errors.
+func try(ctx context.Context, b *Backend, reqs ...limit.Request) []limit.Verdict {
+	out := make([]limit.Verdict, len(reqs))
+	b.Take(ctx, reqs, out)
+	return out
+}
+
+// used is how many units of l a group has taken.
+func used(t *testing.T, b *Backend, l *limit.Limit, group string) int64 {
+	t.Helper()
+	v := try(soon(t), b, ask(l, 0, group))[0]
+	check(t, v.Err)
+	return l.Max() - v.Outcomes[0].Remaining
+}
+
+// A value that is not headgate's fails the requests that need it, alone, and stays.
+func TestForeignData(t *testing.T) {
+	eachMigrated(t, func(t *testing.T, url string) {
+		b := open(t, url)
+		put := b.conf.dialect.put([]row{{key: counterKey(limit.Key{Group: "foreign", Limit: "l"}), state: []byte("not ours"), ends: 1 << 52}})
+		_, err := b.db.Write.ExecContext(soon(t), put.Text, put.Args...)
+		check(t, err)
+		l := upTo(5)
+		out := try(soon(t), b, ask(l, 1, "a"), ask(l, 1, "foreign"), ask(l, 1, "b", "foreign"), ask(l, 1, "b"))
+		for i, bad := range []bool{false, true, true, false} {
+			switch err := out[i].Err; {
+			case bad && (!errors.Is(err, backends.ErrCorrupt) || !errors.Is(err, backends.ErrNotApplied)):
+				t.Errorf("request %d: %v", i, err)
+			case !bad && (err != nil || !out[i].Admitted):
+				t.Errorf("request %d: %+v", i, out[i])
+			}
+		}
+		if n := used(t, b, l, "b"); n != 1 {
+			t.Errorf("b has %d units, want 1", n)
+		}
+		if n := number64(t, b, "SELECT COUNT(*) FROM HEADGATE_STATE WHERE AT_US = 0 AND N = 0"); n != 1 {
+			t.Errorf("%d foreign rows are left", n)
+		}
+	})
+}
+
+// Many handles that meet new keys at once lose no update and admit nobody twice.
+func TestNewKeysAreNotLost(t *testing.T) {
+	eachMigrated(t, func(t *testing.T, url string) {
+		const keys, handles = 300, 3
+		l := upTo(1)
+		var admitted [keys]int
+		var mu sync.Mutex
+		var all sync.WaitGroup
+		for h := range handles {
+			b := open(t, url)
+			all.Go(func() {
+				for first := 0; first < keys; first += 30 {
+					var reqs []limit.Request
+					for i := range 30 { // in another order each
+						reqs = append(reqs, ask(l, 1, fmt.Sprint("new", first+(i*(2*h+1)+h)%30)))
+					}
+					for i, v := range try(soon(t), b, reqs...) {
+						if v.Err != nil {
+							t.Errorf("handle %d: %v", h, v.Err)
+						} else if v.Admitted {
+							mu.Lock()
+							admitted[first+(i*(2*h+1)+h)%30]++
+							mu.Unlock()
+						}
+					}
+				}
+			})
+		}
+		all.Wait()
+		for k, n := range admitted {
+			if n != 1 {
+				t.Fatalf("key %d was admitted %d times, want 1", k, n)
+			}
+		}
+	})
+}
+
+// A slice with more keys than one transaction takes is decided in several, and all of it.
+func TestLongSlices(t *testing.T) {
+	eachMigrated(t, func(t *testing.T, url string) {
+		b := open(t, url)
+		l := upTo(2)
+		var reqs []limit.Request
+		for i := range 2*maxKeys/40 + 3 {
+			var groups []string
+			for g := range 40 {
+				groups = append(groups, fmt.Sprint(i, "-", g))
+			}
+			reqs = append(reqs, ask(l, 1, groups...))
+		}
+		for round, admitted := range []bool{true, true, false} {
+			for i, v := range try(soon(t), b, reqs...) {
+				if v.Err != nil || v.Admitted != admitted {
+					t.Fatalf("round %d, request %d: %+v", round, i, v)
+				}
+			}
+		}
+	})
+}
+
+// What is refused or only asked is rolled back: a server does not wait for its disk then.
+func TestRefusalsDoNotFlush(t *testing.T) {
+	server := testenv.StartDatabase(t, testenv.Postgres, testenv.Durable())
+	url := server.CreateDatabase("limits")
+	migrate(t, url)
+	b := open(t, url)
+	l := upTo(1)
+	try(soon(t), b, ask(l, 1, "full"))
+	syncs := func() int64 {
+		time.Sleep(1100 * time.Millisecond) // a session reports its figures once a second
+		exec(t, b, "SELECT 1")
+		time.Sleep(200 * time.Millisecond)
+		return number64(t, b, "SELECT wal_sync FROM pg_stat_wal")
+	}
+	before := syncs()
+	for range 200 {
+		if v := try(soon(t), b, ask(l, 1, "full"))[0]; v.Err != nil || v.Admitted {
+			t.Fatalf("%+v", v)
+		}
+	}
+	refused := syncs() - before
+	for range 200 {
+		take(t, b, 0, "room", 1)
+	}
+	if taken := syncs() - before - refused; refused > 20 || taken < 150 {
+		t.Errorf("200 refusals waited for the disk %d times, 200 admissions %d times", refused, taken)
+	}
+}
+
+// Rows are found by the primary key, whatever the planner thought when it made a plan for all
+// arguments: here the table had one row.
+func TestPlansStayGood(t *testing.T) {
+	url := testenv.SharedDatabase(t, testenv.Postgres).CreateDatabase("limits")
+	migrate(t, url)
+	b := open(t, url)
+	take(t, b, 0, "one", 1)
+	conn, err := b.db.Write.Conn(soon(t))
+	check(t, err)
+	defer conn.Close()
+	_, lock := b.conf.dialect.lock(nil, false)
+	for i, text := range []string{lock.Text, b.conf.dialect.expired(nil, 0).Text} {
+		for _, s := range []string{"ANALYZE HEADGATE_STATE", "SET plan_cache_mode = force_generic_plan", fmt.Sprintf("PREPARE s%d AS %s", i, text)} {
+			_, err := conn.ExecContext(soon(t), s)
+			check(t, err)
+		}
+		args := []string{"ARRAY['a'::bytea]", "ARRAY['a'::bytea], 1"}[i]
+		rows, err := conn.QueryContext(soon(t), fmt.Sprintf("EXPLAIN EXECUTE s%d(%s)", i, args))
+		check(t, err)
+		var plan strings.Builder
+		for rows.Next() {
+			var line string
+			check(t, rows.Scan(&line))
+			plan.WriteString(line + "\n")
+		}
+		check(t, rows.Err())
+		if p := plan.String(); !strings.Contains(p, "Index Cond: (k = u.k)") || strings.Contains(p, "Seq Scan") || strings.Contains(p, "Sort") {
+			t.Errorf("the plan is\n%s", p)
+		}
+	}
+}
+
+// The clock is read after the locks: whoever has waited for a row is not earlier than who had it.
+func TestClockIsReadAfterTheLocks(t *testing.T) {
+	eachServer(t, func(t *testing.T, url string) {
+		first, second := open(t, url), open(t, url)
+		take(t, first, 0, "k", 1)
+		key := counterKey(limit.Key{Group: "k"})
+		holding := make(chan struct{})
+		var released limit.Instant
+		var done sync.WaitGroup
+		done.Go(func() {
+			err := first.do(soon(t), "hold", &plain{keys: [][]byte{key}, then: func([][]byte, limit.Instant) ([]row, [][]byte) {
+				close(holding)
+				time.Sleep(300 * time.Millisecond)
+				return nil, nil
+			}})
+			if err != nil {
+				t.Error(err)
+			}
+		})
+		<-holding
+		began := limit.InstantOf(time.Now())
+		v := take(t, second, 0, "k", 1)
+		done.Wait()
+		released = began.Add(200 * time.Millisecond)
+		if v.At < released {
+			t.Errorf("decided at %d, %v after it began to wait for 300ms", v.At, v.At.Sub(began))
+		}
+	})
+}
+
+// A database clock that is set back or forward, as MySQL's may be for a session, is the one that decides,
+// and admits what package limit does then.
+func TestClockThatIsSet(t *testing.T) {
+	for _, engine := range []string{testenv.MariaDB, testenv.MySQL} {
+		t.Run(engine, func(t *testing.T) {
+			url := testenv.SharedDatabase(t, engine).CreateDatabase("limits")
+			migrate(t, url)
+			b := open(t, url)
+			b.db.Write.SetMaxOpenConns(1)
+			l := limit.MustNew(limit.Spec{Algorithm: limit.SlidingLog, Max: 10, Window: time.Minute})
+			now := time.Now().Unix()
+			states, scratch := make([]limit.State, 1), make([]limit.State, 1)
+			for _, step := range []int64{0, 5, -3600, -3599, 2, -50, 10, 0} {
+				exec(t, b, fmt.Sprintf("SET timestamp = %d", now+step))
+				for range 4 {
+					v := try(soon(t), b, ask(l, 1, "k"))[0]
+					check(t, v.Err)
+					if v.At != limit.Instant(now+step)*1_000_000 {
+						t.Fatalf("decided at %d, the clock shows %d", v.At, now+step)
+					}
+					var want limit.Verdict
+					req := ask(l, 1, "k")
+					limit.Decide(states, &req, v.At, &want, scratch)
+					if v.Admitted != want.Admitted || v.Outcomes[0] != want.Outcomes[0] {
+						t.Errorf("step %d: %+v, want %+v", step, v, want)
+					}
+				}
+			}
+		})
+	}
+}
+
+// The janitor deletes what has ended, page by page, and passes over what is in use.
+func TestJanitor(t *testing.T) {
+	eachMigrated(t, func(t *testing.T, url string) {
+		b := open(t, url)
+		var rows []row
+		now := limit.InstantOf(time.Now())
+		for i := range 2500 {
+			r := row{key: fmt.Appendf(nil, "x%05d", i), state: []byte{}, ends: now.Add(-2 * time.Minute)}
+			switch i % 5 {
+			case 0:
+				r.ends = now.Add(-30 * time.Second) // callers' clocks may differ
+			case 1:
+				r.ends = now.Add(time.Hour)
+			}
+			rows = append(rows, r)
+		}
+		for first := 0; first < len(rows); first += 500 {
+			q := b.conf.dialect.put(rows[first : first+500])
+			_, err := b.db.Write.ExecContext(soon(t), q.Text, q.Args...)
+			check(t, err)
+		}
+		if b.conf.dialect.Name != "sqlite" { // where a transaction has all rows
+			holder := open(t, url)
+			tx, err := holder.db.Begin(soon(t), "hold")
+			check(t, err)
+			before, lock := holder.conf.dialect.lock([][]byte{rows[2].key, rows[1002].key}, false)
+			check(t, tx.Read(soon(t), "hold", before, []sqldb.Query{lock}, func(int, func(...any) error) error { return nil }))
+			b.walk(t, 3)
+			if n := number64(t, b, "SELECT COUNT(*) FROM HEADGATE_STATE"); n != 1002 {
+				t.Errorf("%d rows are left, want 1002, two of them in use", n)
+			}
+			tx.Rollback()
+		}
+		b.walk(t, 3)
+		if n := number64(t, b, "SELECT COUNT(*) FROM HEADGATE_STATE"); n != 1000 {
+			t.Errorf("%d rows are left, want 1000", n)
+		}
+		if n := b.swept.Load(); n != 1500 {
+			t.Errorf("%d rows were deleted by the figures, want 1500", n)
+		}
+	})
+}
+
+// walk goes through the whole table, in at most so many pages.
+func (b *Backend) walk(t *testing.T, pages int) {
+	t.Helper()
+	var after []byte
+	for range pages {
+		var err error
+		after, _, err = b.sweepPage(soon(t), after, endedFor)
+		check(t, err)
+		if after == nil {
+			return
+		}
+	}
+	t.Errorf("the walk is not over after %d pages", pages)
+}
