@@ -54,18 +54,23 @@ RETURNS BIGINT LANGUAGE plpgsql AS $$
 DECLARE
     v_count BIGINT;
 BEGIN
-    INSERT INTO RL_WNDW_CT (WNDW_SCOPE_NM, WNDW_SIZE_MS, WNDW_STRT_TS, SLOT_CT, CREAT_TS, EPOCH_CT)
-    SELECT p_scope, p_size, p_start, (SELECT COUNT(*) FROM RL_EVENT_SLOT_DTL
-            WHERE WNDW_SCOPE_NM = p_scope AND COMPUTED_SCHED_TS >= p_start
-              AND COMPUTED_SCHED_TS < p_start + p_size * interval '1 millisecond'), clock_timestamp(), p_epoch
-     WHERE NOT EXISTS (SELECT 1 FROM RL_WNDW_CT
-            WHERE WNDW_SCOPE_NM = p_scope AND WNDW_SIZE_MS = p_size AND WNDW_STRT_TS = p_start AND EPOCH_CT = p_epoch)
-    ON CONFLICT (WNDW_SCOPE_NM, WNDW_SIZE_MS, WNDW_STRT_TS) DO UPDATE
-       SET SLOT_CT = excluded.SLOT_CT, CREAT_TS = excluded.CREAT_TS, EPOCH_CT = excluded.EPOCH_CT
-     WHERE RL_WNDW_CT.EPOCH_CT <> excluded.EPOCH_CT;
-    SELECT SLOT_CT INTO v_count FROM RL_WNDW_CT
-     WHERE WNDW_SCOPE_NM = p_scope AND WNDW_SIZE_MS = p_size AND WNDW_STRT_TS = p_start AND SLOT_CT < p_max
-       FOR UPDATE;
+    FOR v_try IN 1..2 LOOP
+        INSERT INTO RL_WNDW_CT (WNDW_SCOPE_NM, WNDW_SIZE_MS, WNDW_STRT_TS, SLOT_CT, CREAT_TS, EPOCH_CT)
+        SELECT p_scope, p_size, p_start, (SELECT COUNT(*) FROM RL_EVENT_SLOT_DTL
+                WHERE WNDW_SCOPE_NM = p_scope AND COMPUTED_SCHED_TS >= p_start
+                  AND COMPUTED_SCHED_TS < p_start + p_size * interval '1 millisecond'), clock_timestamp(), p_epoch
+         WHERE NOT EXISTS (SELECT 1 FROM RL_WNDW_CT
+                WHERE WNDW_SCOPE_NM = p_scope AND WNDW_SIZE_MS = p_size AND WNDW_STRT_TS = p_start AND EPOCH_CT = p_epoch)
+        ON CONFLICT (WNDW_SCOPE_NM, WNDW_SIZE_MS, WNDW_STRT_TS) DO UPDATE
+           SET SLOT_CT = excluded.SLOT_CT, CREAT_TS = excluded.CREAT_TS, EPOCH_CT = excluded.EPOCH_CT
+         WHERE RL_WNDW_CT.EPOCH_CT <> excluded.EPOCH_CT;
+        SELECT SLOT_CT INTO v_count FROM RL_WNDW_CT
+         WHERE WNDW_SCOPE_NM = p_scope AND WNDW_SIZE_MS = p_size AND WNDW_STRT_TS = p_start AND SLOT_CT < p_max
+           FOR UPDATE;
+        -- A purge may have dropped the row of a past window before it was locked.
+        EXIT WHEN v_count IS NOT NULL OR EXISTS (SELECT 1 FROM RL_WNDW_CT
+            WHERE WNDW_SCOPE_NM = p_scope AND WNDW_SIZE_MS = p_size AND WNDW_STRT_TS = p_start AND EPOCH_CT = p_epoch);
+    END LOOP;
     RETURN v_count;
 END
 $$
