@@ -97,20 +97,19 @@ type Config struct {
 // returns the Config that they fill.
 func Define(fs *pflag.FlagSet) *Config {
 	c := new(Config)
-	for _, s := range c.table() {
-		s.define(fs)
-	}
+	c.program().define(fs)
 	return c
 }
 
 // Names returns the names of all settings, as flags have them, in order.
 func Names() []string {
-	var names []string
-	for _, s := range new(Config).table() {
-		names = append(names, s.flag)
-	}
+	names := new(Config).program().names()
 	slices.Sort(names)
 	return names
+}
+
+func (c *Config) program() program {
+	return program{prefix: envPrefix, rows: c.table(), ignored: ignored}
 }
 
 // table returns every setting, in the order of the documentation.
@@ -248,15 +247,16 @@ func (c *Config) connectionSettings() []setting {
 	}
 }
 
-func (c *Config) logSettings() []setting {
-	level := func(v string) error {
-		if _, ok := levels[strings.ToLower(v)]; !ok {
-			return fmt.Errorf("%q is none of debug, info, warn, error", v)
-		}
-		return nil
+func logLevel(v string) error {
+	if _, ok := levels[strings.ToLower(v)]; !ok {
+		return fmt.Errorf("%q is none of debug, info, warn, error", v)
 	}
+	return nil
+}
+
+func (c *Config) logSettings() []setting {
 	return []setting{
-		row("log-level", &c.LogLevel, "info", level, "debug, info, warn or error").among("debug", "info", "warn", "error"),
+		row("log-level", &c.LogLevel, "info", logLevel, "debug, info, warn or error").among("debug", "info", "warn", "error"),
 		row("log-format", &c.LogFormat, "text", either("text", "json"), "text or json").among("text", "json"),
 	}
 }

@@ -14,8 +14,10 @@ import (
 const envPrefix = "HEADGATE"
 
 // EnvName returns the environment variable of a flag.
-func EnvName(flag string) string {
-	return envPrefix + "_" + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
+func EnvName(flag string) string { return program{prefix: envPrefix}.envName(flag) }
+
+func (p program) envName(flag string) string {
+	return p.prefix + "_" + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
 }
 
 // environment has the variables that the process was started with.
@@ -38,30 +40,37 @@ func (e environment) lookup(name string) (string, bool) {
 // unknown returns a warning for every variable that looks like a setting and
 // is not the name of one, unless the value of a setting names it, as
 // password_env does. Values are not shown: they may be secrets.
-func (e environment) unknown(fs *pflag.FlagSet) []string {
-	flags := settings()
+func (p program) unknown(e environment, fs *pflag.FlagSet) []string {
+	flags := p.names()
 	known, values := map[string]bool{}, ""
 	for _, f := range flags {
-		known[EnvName(f)] = true
+		known[p.envName(f)] = true
 	}
 	fs.Visit(func(f *pflag.Flag) { values += f.Value.String() + "\n" })
 	var list []string
 	for name, value := range e {
-		prefix, rest, _ := strings.Cut(name, "_")
+		prefix, rest := splitPrefix(name, p.prefix)
 		switch {
 		case known[name] || injected(name, value) || strings.HasPrefix(name, testPrefix) || strings.Contains(values, name):
 			continue
-		case prefix != envPrefix && (spell.Nearest(prefix, []string{envPrefix}) == "" || !known[EnvName(strings.ToLower(rest))]):
+		case prefix != p.prefix && (spell.Nearest(prefix, []string{p.prefix}) == "" || !known[p.envName(strings.ToLower(rest))]):
 			continue // another program's
 		}
 		meant := ""
 		if best := spell.Nearest(strings.ToLower(strings.ReplaceAll(rest, "_", "-")), flags); best != "" {
-			meant = "; did you mean " + EnvName(best) + "?"
+			meant = "; did you mean " + p.envName(best) + "?"
 		}
 		list = append(list, fmt.Sprintf("unknown environment variable %s has no effect%s", name, meant))
 	}
 	slices.Sort(list)
 	return list
+}
+
+// splitPrefix splits the name of a variable after as many words as the prefix has.
+func splitPrefix(name, prefix string) (before, rest string) {
+	words := strings.Split(name, "_")
+	n := min(len(words), strings.Count(prefix, "_")+1)
+	return strings.Join(words[:n], "_"), strings.Join(words[n:], "_")
 }
 
 // testPrefix begins the variables that the tests of this repository read.

@@ -65,7 +65,7 @@ func TestSettingsAreNotNamedLikeServices(t *testing.T) {
 
 // Flags that a command has beside the settings are not set from outside.
 func TestFlagsOfCommandsAreNotSettings(t *testing.T) {
-	if isSetting("repair") || isSetting("help") || !isSetting("grpc") || !slices.Contains(Names(), "slots") {
+	if new(Config).program().has("repair") || new(Config).program().has("help") || !new(Config).program().has("grpc") || !slices.Contains(Names(), "slots") {
 		t.Error("the settings are not those that Define declares")
 	}
 }

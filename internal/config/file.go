@@ -17,6 +17,7 @@ const maxFileSize = 1 << 20
 
 // A fileReader sets the flags that a file names and nothing before it did.
 type fileReader struct {
+	program  program
 	path     string
 	fs       *pflag.FlagSet
 	given    map[string]bool // flags that the command line or the environment set
@@ -26,18 +27,17 @@ type fileReader struct {
 }
 
 // readFile returns every problem of the file, with its place.
-func (c *Config) readFile(fs *pflag.FlagSet) []error {
-	r := &fileReader{path: c.File, fs: fs, given: map[string]bool{}, first: map[string]property{}}
+func (p program) readFile(path string, fs *pflag.FlagSet) (warnings []string, wrong []error) {
+	r := &fileReader{program: p, path: path, fs: fs, given: map[string]bool{}, first: map[string]property{}}
 	fs.Visit(func(f *pflag.Flag) { r.given[f.Name] = true })
 	root, err := r.parse()
 	if err != nil {
-		return []error{err}
+		return nil, []error{err}
 	}
 	for i := 0; root != nil && i+1 < len(root.Content); i += 2 {
 		r.entry(root.Content[i], root.Content[i+1])
 	}
-	c.Warnings = append(c.Warnings, r.warnings...)
-	return r.errs
+	return r.warnings, r.errs
 }
 
 var yamlLine = regexp.MustCompile(`^yaml: line ([0-9]+): `)
@@ -92,7 +92,7 @@ func readBounded(path string) ([]byte, error) {
 
 // entry reads one key of the file with its value.
 func (r *fileReader) entry(key, value *yaml.Node) {
-	list, others := properties(key, value)
+	list, others := r.program.properties(key, value)
 	if !others {
 		list = []property{{key.Value, key, value}}
 	}
@@ -107,7 +107,7 @@ func (r *fileReader) entry(key, value *yaml.Node) {
 func (r *fileReader) property(p property, others bool) error {
 	name, value := p.name, p.value
 	if others {
-		a, ok := findAlias(p.name)
+		a, ok := r.program.findAlias(p.name)
 		switch {
 		case !ok:
 			return errors.New("unknown setting")
@@ -126,8 +126,8 @@ func (r *fileReader) property(p property, others bool) error {
 		name, value = a.flag, &other
 	}
 	f := r.fs.Lookup(name)
-	if f == nil || name == "config" || !isSetting(name) {
-		return fmt.Errorf("unknown setting%s", suggest(name))
+	if f == nil || name == "config" || !r.program.has(name) {
+		return fmt.Errorf("unknown setting%s", r.program.suggest(name))
 	}
 	if err := r.once(name, p); err != nil {
 		return err

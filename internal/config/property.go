@@ -3,24 +3,23 @@ package config
 import (
 	"slices"
 	"strings"
-	"sync"
 
 	"go.yaml.in/yaml/v3"
 )
 
 // aliases are the names that another program has for settings.
-var aliases = sync.OnceValue(func() []alias {
-	list := slices.Clone(ignored)
-	for _, s := range new(Config).table() {
+func (p program) aliases() []alias {
+	list := slices.Clone(p.ignored)
+	for _, s := range p.rows {
 		list = append(list, s.aliases...)
 	}
 	return list
-})
+}
 
 // fromEnv returns the environment variable that another program has for the
 // flag, if it is set.
-func fromEnv(flag string, lookup func(string) (string, bool)) (name, value string, ok bool, err error) {
-	for _, a := range aliases() {
+func (p program) fromEnv(flag string, lookup func(string) (string, bool)) (name, value string, ok bool, err error) {
+	for _, a := range p.aliases() {
 		if a.flag != flag {
 			continue
 		}
@@ -33,8 +32,8 @@ func fromEnv(flag string, lookup func(string) (string, bool)) (name, value strin
 }
 
 // findAlias returns the alias of a property in a file.
-func findAlias(property string) (*alias, bool) {
-	for _, a := range aliases() {
+func (p program) findAlias(property string) (*alias, bool) {
+	for _, a := range p.aliases() {
 		if a.property == property {
 			return &a, true
 		}
@@ -52,8 +51,8 @@ type property struct {
 
 // properties returns what is nested below a key of another program, such as
 // rate-limiter or quarkus, by dotted names; ok is false for an unknown key.
-func properties(key, value *yaml.Node) (list []property, ok bool) {
-	for _, a := range aliases() {
+func (p program) properties(key, value *yaml.Node) (list []property, ok bool) {
+	for _, a := range p.aliases() {
 		ok = ok || a.property == key.Value || strings.HasPrefix(a.property, key.Value+".")
 	}
 	if !ok {

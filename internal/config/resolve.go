@@ -3,9 +3,7 @@ package config
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
-	"sync"
 
 	"github.com/spf13/pflag"
 
@@ -17,31 +15,40 @@ import (
 // result. All problems are reported; what has no effect is added to
 // c.Warnings.
 func Resolve(fs *pflag.FlagSet, c *Config, environ []string) error {
-	env := newEnvironment(environ)
-	errs := env.fill(fs)
-	if c.File != "" {
-		errs = append(errs, c.readFile(fs)...)
-	}
-	c.Warnings = append(c.Warnings, env.unknown(fs)...)
+	err := c.program().resolve(fs, environ, &c.File, &c.Warnings)
 	c.warnOfOpenPorts()
+	return err
+}
+
+// resolve is Resolve for the settings of any program; file is the one that --config
+// names.
+func (p program) resolve(fs *pflag.FlagSet, environ []string, file *string, warnings *[]string) error {
+	env := newEnvironment(environ)
+	errs := p.fill(env, fs)
+	if *file != "" {
+		notes, wrong := p.readFile(*file, fs)
+		errs = append(errs, wrong...)
+		*warnings = append(*warnings, notes...)
+	}
+	*warnings = append(*warnings, p.unknown(env, fs)...)
 	if len(errs) == 0 {
-		errs = append(errs, c.check()...)
+		errs = append(errs, p.check()...)
 	}
 	return errors.Join(errs...)
 }
 
 // fill sets the flags that the command line did not.
-func (e environment) fill(fs *pflag.FlagSet) []error {
+func (p program) fill(e environment, fs *pflag.FlagSet) []error {
 	var errs []error
 	fs.VisitAll(func(f *pflag.Flag) {
-		if f.Changed || !isSetting(f.Name) {
+		if f.Changed || !p.has(f.Name) {
 			return
 		}
-		name := EnvName(f.Name)
+		name := p.envName(f.Name)
 		value, ok := e.lookup(name)
 		if !ok {
 			var err error
-			if name, value, ok, err = fromEnv(f.Name, e.lookup); err != nil {
+			if name, value, ok, err = p.fromEnv(f.Name, e.lookup); err != nil {
 				errs = append(errs, fmt.Errorf("environment variable %s: %w", name, err))
 				return
 			}
@@ -86,25 +93,19 @@ func BadValue(f *pflag.Flag, value string) error {
 	return fmt.Errorf("%q is not a valid %s%s", value, f.Value.Type(), want)
 }
 
-// isSetting says whether a flag is a setting of the server. Commands have
-// flags of their own beside, which neither the environment nor a file sets.
-func isSetting(name string) bool { return slices.Contains(settings(), name) }
-
-var settings = sync.OnceValue(Names)
-
 // suggest names the setting that name may have meant.
-func suggest(name string) string {
-	if best := spell.Nearest(name, settings()); best != "" {
+func (p program) suggest(name string) string {
+	if best := spell.Nearest(name, p.names()); best != "" {
 		return fmt.Sprintf("; did you mean %s?", best)
 	}
 	return ""
 }
 
 // check returns what is wrong with settings.
-func (c *Config) check() []error {
+func (p program) check() []error {
 	var errs []error
 	owner := map[string]string{}
-	for _, s := range c.table() {
+	for _, s := range p.rows {
 		err := s.check()
 		if err == nil && s.address != nil {
 			err = claim(owner, s.address(), s.flag)

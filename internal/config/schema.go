@@ -12,7 +12,7 @@ import (
 // a file has for them. A name among those left out that is no setting is an error.
 func Schema(leftOut []string) (map[string]any, error) {
 	for _, name := range leftOut {
-		if !isSetting(name) {
+		if !new(Config).program().has(name) {
 			return nil, fmt.Errorf("%s is no setting", name)
 		}
 	}

@@ -3,6 +3,7 @@ package config
 import (
 	"errors"
 	"fmt"
+	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -155,6 +156,40 @@ func atLeast(least int) func(int) error {
 func positive(d time.Duration) error {
 	if d <= 0 {
 		return errors.New("must be positive")
+	}
+	return nil
+}
+
+func required(v string) error {
+	if v == "" {
+		return errors.New("must not be empty")
+	}
+	return nil
+}
+
+func atLeastSecond(d time.Duration) error {
+	if d < time.Second {
+		return fmt.Errorf("%v is less than 1s", d)
+	}
+	return nil
+}
+
+func atMostMinute(d time.Duration) error {
+	if d <= 0 || d > time.Minute {
+		return fmt.Errorf("%v is not between 0 and 1m", d)
+	}
+	return nil
+}
+
+// httpURL refuses what is neither empty nor an http or https URL. The error does not
+// quote it: there may be a secret in it.
+func httpURL(v string) error {
+	if v == "" {
+		return nil
+	}
+	u, err := url.Parse(v)
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
+		return errors.New("want http://host/path or https://host/path")
 	}
 	return nil
 }

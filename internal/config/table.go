@@ -8,9 +8,11 @@ import (
 )
 
 // Table renders every setting as a Markdown table, for docs/operations.md.
-func Table() string {
-	fs := pflag.NewFlagSet("serve", pflag.ContinueOnError)
-	Define(fs)
+func Table() string { return new(Config).program().markdown() }
+
+func (p program) markdown() string {
+	fs := pflag.NewFlagSet("settings", pflag.ContinueOnError)
+	p.define(fs)
 	fs.SortFlags = false
 	var b strings.Builder
 	b.WriteString("| flag and file key | environment | default | meaning |\n|---|---|---|---|\n")
@@ -23,7 +25,7 @@ func Table() string {
 		if def != "" {
 			def = "`" + def + "`"
 		}
-		fmt.Fprintf(&b, "| `--%s` | `%s` | %s | %s |\n", f.Name, EnvName(f.Name), def, strings.ReplaceAll(usage, "|", `\|`))
+		fmt.Fprintf(&b, "| `--%s` | `%s` | %s | %s |\n", f.Name, p.envName(f.Name), def, strings.ReplaceAll(usage, "|", `\|`))
 	})
 	return b.String()
 }

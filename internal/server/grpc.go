@@ -23,6 +23,7 @@ import (
 	"github.com/headgate-rls/headgate/internal/san"
 	"github.com/headgate-rls/headgate/internal/telemetry"
 	"github.com/headgate-rls/headgate/internal/unary"
+	"github.com/headgate-rls/headgate/internal/web"
 	"github.com/headgate-rls/headgate/ratelimit"
 	"github.com/headgate-rls/headgate/ratelimit/accesslog"
 )
@@ -63,7 +64,7 @@ func (f *grpcFront) endpoints(ctx context.Context) ([]*endpoint, error) {
 	if err != nil {
 		return nil, err
 	}
-	l, err := listen(ctx, "grpc", f.conf.GRPC, socketMode(f.conf))
+	l, err := web.Listen(ctx, "grpc", f.conf.GRPC, socketMode(f.conf))
 	if err != nil {
 		return nil, err
 	}
@@ -78,7 +79,7 @@ func (f *grpcFront) endpoints(ctx context.Context) ([]*endpoint, error) {
 	if f.conf.Services == "" {
 		return []*endpoint{main}, nil
 	}
-	rest, err := listen(ctx, "services", f.conf.Services, socketMode(f.conf))
+	rest, err := web.Listen(ctx, "services", f.conf.Services, socketMode(f.conf))
 	if err != nil {
 		_ = l.Close()
 		return nil, err

@@ -9,16 +9,24 @@ import (
 	"net"
 	"net/http"
 	"net/http/pprof"
+	"os"
 	"time"
 
 	"github.com/headgate-rls/headgate/internal/config"
 	"github.com/headgate-rls/headgate/internal/telemetry"
+	"github.com/headgate-rls/headgate/internal/web"
 	"github.com/headgate-rls/headgate/ratelimit"
 )
 
+// socketMode is --socket-mode, which was checked when the settings were read.
+func socketMode(c *config.Config) os.FileMode {
+	mode, _ := c.Permissions()
+	return mode
+}
+
 // An httpServer is one HTTP listener.
 type httpServer struct {
-	http.Server
+	*http.Server
 	name     string
 	listener net.Listener
 }
@@ -66,7 +74,7 @@ func (f *httpFronts) open(ctx context.Context) ([]*httpServer, error) {
 		if h.address == "" {
 			continue
 		}
-		l, err := listen(ctx, h.name, h.address, socketMode(f.conf))
+		l, err := web.Listen(ctx, h.name, h.address, socketMode(f.conf))
 		if err != nil {
 			closeServers(list)
 			return nil, err
@@ -80,14 +88,7 @@ func (f *httpFronts) open(ctx context.Context) ([]*httpServer, error) {
 			}
 			l = tls.NewListener(l, conf)
 		}
-		list = append(list, &httpServer{name: h.name, listener: l, Server: http.Server{
-			Handler:           h.handler,
-			ReadHeaderTimeout: 5 * time.Second,
-			ReadTimeout:       10 * time.Second,
-			WriteTimeout:      h.write,
-			IdleTimeout:       time.Minute,
-			MaxHeaderBytes:    32 << 10,
-		}})
+		list = append(list, &httpServer{name: h.name, listener: l, Server: web.NewServer(h.handler, h.write)})
 	}
 	return list, nil
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/headgate-rls/headgate/internal/config"
 	"github.com/headgate-rls/headgate/internal/safego"
 	"github.com/headgate-rls/headgate/internal/telemetry"
+	"github.com/headgate-rls/headgate/internal/web"
 	"github.com/headgate-rls/headgate/ratelimit"
 	"github.com/headgate-rls/headgate/ratelimit/leases"
 )
@@ -158,9 +159,9 @@ func (l *limits) watchBackend(ctx context.Context) {
 }
 
 // part says whether the backend answers.
-func (l *limits) part() part {
+func (l *limits) part() web.Part {
 	problem, _ := l.backend.problem()
-	return part{name: "backend " + l.store.Caps.Name, problem: problem}
+	return web.Part{Name: "backend " + l.store.Caps.Name, Problem: problem}
 }
 
 func (l *limits) backendChanged(err error) {

@@ -22,6 +22,7 @@ import (
 	"github.com/headgate-rls/headgate/internal/rules"
 	"github.com/headgate-rls/headgate/internal/spell"
 	"github.com/headgate-rls/headgate/internal/telemetry"
+	"github.com/headgate-rls/headgate/internal/web"
 	"github.com/headgate-rls/headgate/ratelimit"
 )
 
@@ -152,8 +153,8 @@ func (f *ruleFollower) String() string {
 
 // part says whether all files could be read without errors; the service is ready all the
 // same.
-func (f *ruleFollower) part() part {
-	return part{name: "rules", problem: describeOutcome(f.outcome.Load()), serving: true}
+func (f *ruleFollower) part() web.Part {
+	return web.Part{Name: "rules", Problem: describeOutcome(f.outcome.Load()), Serving: true}
 }
 
 // describeOutcome names the files that have errors and the domains that suffer; "" if

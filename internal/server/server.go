@@ -13,6 +13,7 @@ import (
 	"github.com/headgate-rls/headgate/internal/config"
 	"github.com/headgate-rls/headgate/internal/safego"
 	"github.com/headgate-rls/headgate/internal/telemetry"
+	"github.com/headgate-rls/headgate/internal/web"
 )
 
 // Config is what a server is run with.
@@ -76,7 +77,7 @@ func (s *server) listen(ctx context.Context) (err error) {
 	}
 	https := &httpFronts{
 		conf: s.conf, log: s.log, metrics: s.metrics, phase: s.phase, service: s.limits.service, slots: s.slots,
-		ready: readiness{s.phase.draining.Load, s.parts}, describe: s.limits.rules.describe,
+		ready: web.Readiness{Draining: s.phase.draining.Load, Parts: s.parts}, describe: s.limits.rules.describe,
 	}
 	if s.https, err = https.open(ctx); err != nil {
 		s.closeListeners()
@@ -92,8 +93,8 @@ func (s *server) closeListeners() {
 }
 
 // parts are what the service needs.
-func (s *server) parts() []part {
-	list := []part{s.limits.part()}
+func (s *server) parts() []web.Part {
+	list := []web.Part{s.limits.part()}
 	if s.slots != nil {
 		list = append(list, s.slots.part())
 	}

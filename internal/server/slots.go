@@ -137,9 +137,9 @@ func (s *slotService) watch(ctx context.Context) {
 }
 
 // part says whether the database answers.
-func (s *slotService) part() part {
+func (s *slotService) part() web.Part {
 	problem, _ := s.database.problem()
-	return part{name: "database of slots", problem: problem}
+	return web.Part{Name: "database of slots", Problem: problem}
 }
 
 func (s *slotService) databaseChanged(err error) {

@@ -5,6 +5,7 @@ import (
 	"io"
 
 	"github.com/headgate-rls/headgate/descriptors"
+	"github.com/headgate-rls/headgate/internal/web"
 )
 
 // A ruleSource is where rules come from, and what follows them as they change.
@@ -18,7 +19,7 @@ type ruleSource interface {
 	// first is closed when there are rules.
 	first() <-chan struct{}
 	// part says whether there are rules, and whether all of them could be read.
-	part() part
+	part() web.Part
 	// describe writes what there is to say of the rules beside themselves, as lines that
 	// begin with #.
 	describe(w io.Writer) error

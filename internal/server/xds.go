@@ -18,6 +18,7 @@ import (
 	"github.com/headgate-rls/headgate/internal/config"
 	"github.com/headgate-rls/headgate/internal/safego"
 	"github.com/headgate-rls/headgate/internal/telemetry"
+	"github.com/headgate-rls/headgate/internal/web"
 	"github.com/headgate-rls/headgate/ratelimit"
 )
 
@@ -138,9 +139,9 @@ func (x *xdsRules) followOverlay(ctx context.Context) {
 
 // part says whether there are rules, and what the control plane has sent that is not in
 // force. The service is ready with rules, whatever becomes of the control plane.
-func (x *xdsRules) part() part {
+func (x *xdsRules) part() web.Part {
 	s := x.client.Status()
-	p := part{name: "rules", serving: s.Rules}
+	p := web.Part{Name: "rules", Serving: s.Rules}
 	var list []string
 	if !s.Rules {
 		list = append(list, "none have come from the control plane")
@@ -154,7 +155,7 @@ func (x *xdsRules) part() part {
 	if n := len(s.Rejected); n > 0 || s.Wrong > 0 {
 		list = append(list, fmt.Sprintf("rejected domains: %d, problems: %d", n, s.Wrong))
 	}
-	p.problem = strings.Join(list, "; ")
+	p.Problem = strings.Join(list, "; ")
 	return p
 }
 

@@ -1,9 +1,10 @@
 package web
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"crypto/subtle"
-	"errors"
+	"fmt"
 	"net/http"
 	"strings"
 )
@@ -12,6 +13,8 @@ import (
 type GuardConfig struct {
 	// Token is what "Authorization: Bearer" must have; empty: no token will do.
 	Token string
+	// Setting is where the token is set, for messages; empty: HEADGATE_ADMIN_TOKEN.
+	Setting string
 	// ClientCertificates lets requests in that came over TLS with a client
 	// certificate that was verified. Set it only for a listener that demands such certificates
 	// (tls.RequireAndVerifyClientCert) from authorities of your own (ClientCAs).
@@ -23,6 +26,7 @@ type GuardConfig struct {
 type Guard struct {
 	sum          [sha256.Size]byte // of the token, which itself is not kept
 	token        bool
+	setting      string
 	certificates bool
 	origin       *http.CrossOriginProtection
 }
@@ -31,13 +35,15 @@ type Guard struct {
 // header cannot carry, such as the line end of a file; the error does not tell it.
 func NewGuard(c GuardConfig) (*Guard, error) {
 	if strings.ContainsFunc(c.Token, func(r rune) bool { return r <= ' ' || r > '~' }) {
-		return nil, errors.New("the admin token (HEADGATE_ADMIN_TOKEN) must be visible ASCII without spaces or line ends")
+		return nil, fmt.Errorf("the admin token (%s) must be visible ASCII without spaces or line ends", c.setting())
 	}
 	return &Guard{
-		sum: sha256.Sum256([]byte(c.Token)), token: c.Token != "", certificates: c.ClientCertificates,
+		sum: sha256.Sum256([]byte(c.Token)), token: c.Token != "", setting: c.setting(), certificates: c.ClientCertificates,
 		origin: http.NewCrossOriginProtection(),
 	}, nil
 }
+
+func (c GuardConfig) setting() string { return cmp.Or(c.Setting, "HEADGATE_ADMIN_TOKEN") }
 
 // Wrap returns a handler that hands on to next what the guard lets in. It answers
 // the rest with 401, and with 403 what a browser sends on behalf of another site.
@@ -74,7 +80,7 @@ func (g *Guard) admits(r *http.Request) bool {
 func (g *Guard) refusal() string {
 	switch {
 	case g.token:
-		return "this path needs the token in HEADGATE_ADMIN_TOKEN, as Authorization: Bearer"
+		return "this path needs the token in " + g.setting + ", as Authorization: Bearer"
 	case g.certificates:
 		return "this path needs a client certificate: use the --admin address, whose clients show one"
 	}

@@ -1,4 +1,4 @@
-package server
+package web
 
 import (
 	"context"
@@ -18,21 +18,21 @@ func TestListen(t *testing.T) {
 	defer os.RemoveAll(dir)
 	path := filepath.Join(dir, "s")
 
-	l, err := listen(ctx, "grpc", "unix:"+path, 0)
+	l, err := Listen(ctx, "grpc", "unix:"+path, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := listen(ctx, "grpc", "unix:"+path, 0); err == nil || !strings.Contains(err.Error(), "another process listens there") {
+	if _, err := Listen(ctx, "grpc", "unix:"+path, 0); err == nil || !strings.Contains(err.Error(), "another process listens there") {
 		t.Errorf("second listener: %v", err)
 	}
 	l.(*net.UnixListener).SetUnlinkOnClose(false)
 	_ = l.Close() // as kill -9 leaves it
-	l, err = listen(ctx, "grpc", "unix:"+path, 0)
+	l, err = Listen(ctx, "grpc", "unix:"+path, 0)
 	if err != nil {
 		t.Fatalf("a stale socket is in the way: %v", err)
 	}
 	_ = l.Close()
-	l, err = listen(ctx, "grpc", "unix:"+path, 0o602)
+	l, err = Listen(ctx, "grpc", "unix:"+path, 0o602)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -44,19 +44,19 @@ func TestListen(t *testing.T) {
 	if err := os.WriteFile(path, []byte("precious"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := listen(ctx, "grpc", "unix:"+path, 0); err == nil || !strings.Contains(err.Error(), "not a socket") {
+	if _, err := Listen(ctx, "grpc", "unix:"+path, 0); err == nil || !strings.Contains(err.Error(), "not a socket") {
 		t.Errorf("a file in the way: %v", err)
 	}
 	if data, err := os.ReadFile(path); err != nil || string(data) != "precious" {
 		t.Errorf("the file was touched: %q, %v", data, err)
 	}
 
-	tcp, err := listen(ctx, "http", "127.0.0.1:0", 0)
+	tcp, err := Listen(ctx, "http", "127.0.0.1:0", 0)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer tcp.Close()
-	if _, err := listen(ctx, "http", tcp.Addr().String(), 0); err == nil || !strings.Contains(err.Error(), "--http") || !strings.Contains(err.Error(), "stop it or choose another") {
+	if _, err := Listen(ctx, "http", tcp.Addr().String(), 0); err == nil || !strings.Contains(err.Error(), "--http") || !strings.Contains(err.Error(), "stop it or choose another") {
 		t.Errorf("port in use: %v", err)
 	}
 }

@@ -1,4 +1,4 @@
-package server
+package web
 
 import (
 	"context"
@@ -8,13 +8,12 @@ import (
 	"os"
 	"strings"
 	"syscall"
-
-	"github.com/headgate-rls/headgate/internal/config"
 )
 
-// listen opens address: host:port, unix:PATH, or unix:@NAME for a socket in
-// Linux's abstract namespace. A socket at a path gets mode, unless that is zero.
-func listen(ctx context.Context, flag, address string, mode os.FileMode) (net.Listener, error) {
+// Listen opens address: host:port, unix:PATH, or unix:@NAME for a socket in
+// Linux's abstract namespace. A socket at a path gets mode, unless that is zero. Errors
+// name the flag that has the address.
+func Listen(ctx context.Context, flag, address string, mode os.FileMode) (net.Listener, error) {
 	network, addr := "tcp", address
 	if path, ok := strings.CutPrefix(address, "unix:"); ok {
 		network, addr = "unix", path
@@ -34,12 +33,6 @@ func listen(ctx context.Context, flag, address string, mode os.FileMode) (net.Li
 		}
 	}
 	return l, nil
-}
-
-// socketMode is --socket-mode, which was checked when the settings were read.
-func socketMode(c *config.Config) os.FileMode {
-	mode, _ := c.Permissions()
-	return mode
 }
 
 // listenHints say what to do about errors of the system.

@@ -1,0 +1,19 @@
+package web
+
+import (
+	"net/http"
+	"time"
+)
+
+// NewServer returns a server of HTTP whose clients cannot hold it up: it bounds headers in
+// bytes, and in time whatever they send or fetch. An answer may take as long as write.
+func NewServer(h http.Handler, write time.Duration) *http.Server {
+	return &http.Server{
+		Handler:           h,
+		ReadHeaderTimeout: 5 * time.Second,
+		ReadTimeout:       10 * time.Second,
+		WriteTimeout:      write,
+		IdleTimeout:       time.Minute,
+		MaxHeaderBytes:    32 << 10,
+	}
+}
