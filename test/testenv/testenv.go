@@ -85,6 +85,7 @@ const (
 	Manifests     = "manifests"
 	Prometheus    = "prometheus"
 	Promtool      = "promtool"
+	Kafka         = "kafka"
 )
 
 // Engine describes a server, or a client, that tests can ask for.
@@ -133,6 +134,7 @@ func Engines() []Engine {
 		{Name: Oracle, What: "Oracle Database", dsn: "TEST_ORACLE_DSN"},
 		{Name: Chromium, What: "Chromium of the system", system: "chromium"},
 		{Name: Schemathesis, What: "Schemathesis, against HTTP APIs", installed: "schemathesis/schemathesis", version: []string{"--version"}},
+		{Name: Kafka, What: "Apache Kafka, one broker", installed: "kafka/kafka", moving: true},
 		{Name: PLSQLGrammar, What: "the grammar of PL/SQL", installed: "plsql/plsql-check", version: []string{"--version"}},
 		{Name: Helm, What: "Helm", installed: "kubernetes/helm", version: []string{"version", "--short"}},
 		{Name: Manifests, What: "Go types of Kubernetes objects, Pod Security", installed: "kubernetes/manifests", version: []string{"version"}},
