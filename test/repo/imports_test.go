@@ -40,6 +40,14 @@ var rooms = []room{
 	{dir: "slots/internal/slotstest/...", may: []string{"slots", "slots/plan", "test/random"}, why: "the suite knows the contract of slots only"},
 	{dir: "slots", may: []string{"slots/plan", "internal/safego"}, why: "slots stands alone"},
 
+	{dir: "notify", bare: true, why: "notify decides and knows nobody"},
+	{dir: "notify/pgstore/...", may: []string{"notify", "internal/sqldb/..."}, why: "a store of users knows no broker and no cache"},
+	{dir: "notify/rediscache/...", may: []string{"notify", "notify/pgstore", "backends/redis", "internal/loglimit"}, why: "the cache knows the store behind it, and no broker"},
+	{dir: "notify/kafka/...", may: []string{"notify"}, why: "the broker knows messages only"},
+	{dir: "notify/sender/...", may: []string{"notify"}, why: "sending knows messages only"},
+	{dir: "notify/httpapi/...", may: []string{"notify", "internal/units", "internal/web"}, why: "the HTTP API of the gateway knows no store"},
+	{dir: "notify/gateway/...", may: []string{"notify/...", "internal/config", "internal/telemetry", "internal/sqldb/...", "internal/web", "backends/redis"}, why: "the gateway puts its parts together"},
+
 	{dir: "internal/sqldb/...", may: []string{"internal/safego", "internal/spell"}, why: "databases know nothing of what is kept in them"},
 	{dir: "internal/config/...", may: []string{"limit", "descriptors/...", "ratelimit/...", "slots", "slots/plan", "internal/san", "internal/spell"}, why: "settings know the settings of parts, and no store"},
 	{dir: "internal/loglimit/...", bare: true, why: "loglimit is for all, and so knows nobody"},
@@ -64,7 +72,8 @@ var stacked = []struct {
 	{"backends/layers/coalesce", []string{"backends/...", "test/bench"}}, // which measures what it saves a bare store
 	{"backends/layers/...", []string{"backends/..."}},
 	{"backends/memory", []string{"backends/...", "test/bench"}}, // which measures bare stores, too
-	{"backends/redis", []string{"backends/...", "test/bench"}},
+	// The notification gateway keeps no limits of rules in Redis, but shares the client.
+	{"backends/redis", []string{"backends/...", "test/bench", "notify/..."}},
 	{"backends/sqlstore", []string{"backends/...", "test/bench"}},
 }
 

@@ -1,0 +1,275 @@
+// Package httpapi is the REST API of the notification gateway. The handlers check form and
+// translate; all decisions are the Gateway's. Every answer that is not a success has the
+// form of web.ErrorBody.
+package httpapi
+
+import (
+	"context"
+	_ "embed"
+	"errors"
+	"log/slog"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/headgate-rls/headgate/internal/units"
+	"github.com/headgate-rls/headgate/internal/web"
+	"github.com/headgate-rls/headgate/notify"
+)
+
+// A Gateway is what the handlers need.
+type Gateway interface {
+	Configure(ctx context.Context, c notify.Config) (notify.Saved, error)
+	// Send gives the message its ID and instant.
+	Send(ctx context.Context, user, text string) (notify.Accepted, error)
+}
+
+// Config is what New needs.
+type Config struct {
+	Gateway Gateway
+	Guard   *web.Guard                                 // in front of /api/config; nil: everybody may use it
+	Answer  func(o notify.Outcome, took time.Duration) // is told about every send; nil: nobody is
+	Log     *slog.Logger
+	Timeout time.Duration // of a request, the arrival of its body included
+	Most    int           // requests at the same time
+}
+
+const maxBody = 64 << 10
+
+type handlers struct {
+	Config
+	places chan struct{} // one is taken by each request under way
+}
+
+// New returns the handler of /api/config, /api/send and /openapi.json.
+func New(c Config) http.Handler {
+	if c.Answer == nil {
+		c.Answer = func(notify.Outcome, time.Duration) {}
+	}
+	h := &handlers{c, make(chan struct{}, c.Most)}
+	configure := http.Handler(h.route(h.configure))
+	if c.Guard != nil {
+		configure = c.Guard.Wrap(configure)
+	}
+	mux := http.NewServeMux()
+	mux.Handle("/api/config", only(http.MethodPost, configure))
+	mux.Handle("/api/send", only(http.MethodPost, h.route(h.send)))
+	mux.Handle("/openapi.json", only(http.MethodGet, http.HandlerFunc(openAPI)))
+	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
+		web.Error(w, http.StatusNotFound, "there is nothing at this path; /openapi.json tells what there is")
+	})
+	return mux
+}
+
+// only lets one method pass, and HEAD with GET.
+func only(method string, next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method != method && (method != http.MethodGet || r.Method != http.MethodHead) {
+			w.Header().Set("Allow", method)
+			web.Error(w, http.StatusMethodNotAllowed, "this path has "+method+" only")
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// route returns a handler that bounds requests in number and time, and answers errors.
+func (h *handlers) route(handle func(http.ResponseWriter, *http.Request) error) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		select {
+		case h.places <- struct{}{}:
+			defer func() { <-h.places }()
+		default:
+			h.fail(w, r, notify.ErrBusy)
+			return
+		}
+		ctx, cancel := context.WithTimeout(r.Context(), h.Timeout)
+		defer cancel()
+		r = r.WithContext(ctx)
+		if r.URL.RawQuery != "" {
+			h.fail(w, r, &web.RequestError{Status: http.StatusBadRequest, Message: "this path has no parameters in its URL: send a JSON object"})
+			return
+		}
+		if err := handle(w, r); err != nil {
+			h.fail(w, r, err)
+		}
+	}
+}
+
+type configBody struct {
+	UserID     *string      `json:"userId,omitempty"`
+	UserIDToo  *string      `json:"user_id,omitempty"`
+	RateLimit  *web.Integer `json:"rateLimit,omitempty"`
+	RateToo    *web.Integer `json:"rate_limit,omitempty"`
+	TimeWindow *web.Integer `json:"timeWindow,omitempty"`
+	TimeToo    *web.Integer `json:"time_window,omitempty"`
+}
+
+type savedBody struct {
+	UserID          string `json:"userId"`
+	RateLimit       int64  `json:"rateLimit"`
+	TimeWindow      int64  `json:"timeWindow"`
+	CurrentCount    int64  `json:"currentCount"`
+	LastRefreshTime string `json:"lastRefreshTime"`
+}
+
+func (h *handlers) configure(w http.ResponseWriter, r *http.Request) error {
+	var b configBody
+	if err := web.ReadJSON(w, r, maxBody, &b); err != nil {
+		return err
+	}
+	user, err := one("userId", b.UserID, "user_id", b.UserIDToo)
+	limit, err2 := one("rateLimit", b.RateLimit, "rate_limit", b.RateToo)
+	minutes, err3 := one("timeWindow", b.TimeWindow, "time_window", b.TimeToo)
+	for _, err := range []error{err, err2, err3} {
+		if err != nil {
+			return err
+		}
+	}
+	c := notify.Config{UserID: user, RateLimit: int64(limit), Minutes: int64(minutes)}
+	if err := c.Check(); err != nil {
+		return err
+	}
+	saved, err := h.Gateway.Configure(r.Context(), c)
+	if err != nil {
+		return err
+	}
+	web.JSON(w, http.StatusOK, savedBody{UserID: saved.UserID, RateLimit: saved.RateLimit, TimeWindow: saved.Minutes,
+		LastRefreshTime: saved.Start.Format("2006-01-02T15:04:05.000000Z")})
+	return nil
+}
+
+// one returns the value of a field that has two names.
+func one[T any](name string, value *T, alias string, other *T) (T, error) {
+	switch {
+	case value != nil && other != nil:
+		var none T
+		return none, &notify.FieldError{Field: name, Problem: "is there twice, also as " + alias}
+	case value != nil:
+		return *value, nil
+	case other != nil:
+		return *other, nil
+	}
+	var none T
+	return none, &notify.FieldError{Field: name, Problem: "is missing"}
+}
+
+type sendBody struct {
+	UserID     *string `json:"userId,omitempty"`
+	UserIDToo  *string `json:"user_id,omitempty"`
+	Message    *string `json:"message,omitempty"`
+	MessageToo *string `json:"payload,omitempty"`
+}
+
+type queuedBody struct {
+	UserID    string `json:"userId"`
+	Status    string `json:"status"`
+	Limit     int64  `json:"limit"`
+	Remaining int64  `json:"remaining"`
+}
+
+func (h *handlers) send(w http.ResponseWriter, r *http.Request) error {
+	begin := time.Now()
+	user, accepted, err := h.doSend(w, r)
+	h.Answer(outcome(err), time.Since(begin))
+	if err == nil {
+		web.JSON(w, http.StatusOK, queuedBody{user, "QUEUED", accepted.Limit, accepted.Remaining})
+	}
+	return err
+}
+
+func (h *handlers) doSend(w http.ResponseWriter, r *http.Request) (user string, a notify.Accepted, err error) {
+	var b sendBody
+	if err = web.ReadJSON(w, r, maxBody, &b); err != nil {
+		return "", a, err
+	}
+	if user, err = one("userId", b.UserID, "user_id", b.UserIDToo); err != nil {
+		return "", a, err
+	}
+	text, err := one("message", b.Message, "payload", b.MessageToo)
+	if err != nil {
+		return "", a, err
+	}
+	if err := errors.Join(notify.CheckUserID(user), notify.CheckText(text)); err != nil {
+		return "", a, err
+	}
+	a, err = h.Gateway.Send(r.Context(), user, text)
+	return user, a, err
+}
+
+//go:embed openapi.json
+var document []byte
+
+func openAPI(w http.ResponseWriter, _ *http.Request) {
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("X-Content-Type-Options", "nosniff")
+	_, _ = w.Write(document)
+}
+
+// retryUnavailable is when it is worth asking again after a 503.
+const retryUnavailable = "1"
+
+// fail answers with an error. The answer has no words of a database or a broker.
+func (h *handlers) fail(w http.ResponseWriter, r *http.Request, err error) {
+	var request *web.RequestError
+	var field *notify.FieldError
+	var limited *notify.LimitedError
+	switch outcome(err) {
+	case notify.Invalid:
+		if errors.As(err, &request) {
+			web.Error(w, request.Status, request.Message)
+		} else if errors.As(err, &field) {
+			web.Error(w, http.StatusBadRequest, field.Error())
+		}
+	case notify.Limited:
+		errors.As(err, &limited)
+		seconds := units.CeilSeconds(limited.Rest)
+		w.Header().Set("Retry-After", strconv.FormatInt(seconds, 10))
+		web.Error(w, http.StatusTooManyRequests, limited.Error()+"; the window ends in "+strconv.FormatInt(seconds, 10)+" s")
+	case notify.Unknown:
+		web.Error(w, http.StatusNotFound, err.Error()+"; POST /api/config makes one")
+	case notify.Unavailable:
+		h.logFailure(r, err)
+		w.Header().Set("Retry-After", retryUnavailable)
+		web.Error(w, http.StatusServiceUnavailable, unavailableMessage(err))
+	default:
+		h.logFailure(r, err)
+		web.Error(w, http.StatusInternalServerError, "something failed inside the gateway; its log says what")
+	}
+}
+
+func unavailableMessage(err error) string {
+	if errors.Is(err, notify.ErrBusy) {
+		return err.Error() + "; the service is temporarily unavailable, send the request again"
+	}
+	return "the service is temporarily unavailable; send the request again"
+}
+
+// logFailure logs what is wrong with the gateway or what it needs. A client that is gone
+// wants no answer.
+func (h *handlers) logFailure(r *http.Request, err error) {
+	if !errors.Is(r.Context().Err(), context.Canceled) && !errors.Is(err, notify.ErrBusy) {
+		h.Log.Error("request failed", "method", r.Method, "path", r.URL.Path, "error", err)
+	}
+}
+
+// outcome returns what became of a request, by its error.
+func outcome(err error) notify.Outcome {
+	var request *web.RequestError
+	var field *notify.FieldError
+	var limited *notify.LimitedError
+	var unavailable *notify.UnavailableError
+	switch {
+	case err == nil:
+		return notify.Queued
+	case errors.As(err, &request), errors.As(err, &field):
+		return notify.Invalid
+	case errors.As(err, &limited):
+		return notify.Limited
+	case errors.Is(err, notify.ErrNoConfig):
+		return notify.Unknown
+	case errors.As(err, &unavailable), errors.Is(err, notify.ErrBusy), errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
+		return notify.Unavailable
+	}
+	return notify.Failed
+}

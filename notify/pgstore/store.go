@@ -1,0 +1,137 @@
+package pgstore
+
+import (
+	"context"
+	"embed"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"github.com/headgate-rls/headgate/internal/sqldb"
+	"github.com/headgate-rls/headgate/notify"
+)
+
+// A Publisher brings messages to the topic.
+type Publisher interface {
+	// Publish returns an error for each message that was not confirmed, in their order. It
+	// returns within a bound of its own. A message that was not confirmed may be in the
+	// topic all the same.
+	Publish(ctx context.Context, messages []notify.Message) []error
+}
+
+// Config is what Open needs.
+type Config struct {
+	Database  sqldb.Config // whose URL must be PostgreSQL's
+	Publisher Publisher
+	// Outbox writes messages to the database with the count; Relay publishes them. Else
+	// they are published before the count is stored.
+	Outbox bool
+	// OutboxMax bounds how many messages may wait there; 0: a million.
+	OutboxMax int64
+}
+
+// A Store is the database of the gateway. It may be used from any goroutine.
+type Store struct {
+	db        *sqldb.DB
+	log       *slog.Logger
+	publisher Publisher
+	outbox    bool
+	outboxMax int64
+	turns     turns
+
+	waiting atomic.Int64  // messages in the outbox, as of the last look
+	poke    chan struct{} // there is something to relay
+
+	recounts, uncounted atomic.Int64
+}
+
+// Open returns the store. It does not connect. Close must be called.
+func Open(c Config) (*Store, error) {
+	db, err := sqldb.Open(c.Database)
+	if err != nil {
+		return nil, err
+	}
+	if db.Dialect != sqldb.Postgres {
+		return nil, errors.Join(fmt.Errorf("the database is %s, but the notification gateway keeps its users in PostgreSQL", db.Dialect.Name), db.Close())
+	}
+	if c.OutboxMax == 0 {
+		c.OutboxMax = 1_000_000
+	}
+	return &Store{
+		db: db, log: db.Log, publisher: c.Publisher, outbox: c.Outbox, outboxMax: c.OutboxMax,
+		turns: turns{users: map[string]*turn{}}, poke: make(chan struct{}, 1),
+	}, nil
+}
+
+// Close closes the connections.
+func (s *Store) Close() error { return s.db.Close() }
+
+// Address returns the address of the database, for logs.
+func (s *Store) Address() string { return s.db.Address.Shown }
+
+// Pool returns the figures of the connections.
+func (s *Store) Pool() sqldb.PoolStats { return s.db.Pool() }
+
+// Stats are figures of the store.
+type Stats struct {
+	OutboxWaiting int64 // messages in the outbox, as of the last look
+	Recounts      int64 // messages that were counted by a second transaction, as the first one's commit failed
+	Uncounted     int64 // messages that were published and could not be counted
+}
+
+// Stats returns the figures.
+func (s *Store) Stats() Stats {
+	return Stats{s.waiting.Load(), s.recounts.Load(), s.uncounted.Load()}
+}
+
+//go:embed migrations
+var migrationFiles embed.FS
+
+func schema() sqldb.Schema {
+	files, err := fs.Sub(migrationFiles, "migrations")
+	if err != nil {
+		panic(err) // they are part of the program
+	}
+	return sqldb.Schema{Files: files, History: "notify_schema_history"}
+}
+
+// Migrate brings the schema up to date and returns the scripts that it has run.
+func (s *Store) Migrate(ctx context.Context) (applied []string, err error) {
+	return s.db.Migrate(ctx, schema())
+}
+
+// Ping returns an error unless the database answers and has the schema.
+func (s *Store) Ping(ctx context.Context) error {
+	missing, err := s.db.Missing(ctx, schema())
+	if err == nil && len(missing) > 0 {
+		err = fmt.Errorf("the schema lacks %s: start the gateway with --migrate", missing[0])
+	}
+	if err != nil {
+		return unavailable(err)
+	}
+	s.db.WarmUp()
+	return nil
+}
+
+// unavailable returns an error of the database as callers see it. What is not passing is an
+// error of somebody's all the same: nothing was decided, and the log says why.
+func unavailable(err error) error {
+	var known *notify.UnavailableError
+	if err == nil || errors.As(err, &known) {
+		return err
+	}
+	return &notify.UnavailableError{Part: notify.Store, Err: err}
+}
+
+// within returns a context that a client who hangs up does not end: what has begun is
+// brought to its end, within the deadline.
+func within(ctx context.Context) (context.Context, context.CancelFunc) {
+	by, ok := ctx.Deadline()
+	if !ok {
+		by = time.Now().Add(5 * time.Second)
+	}
+	return context.WithDeadline(context.WithoutCancel(ctx), by)
+}

@@ -1,0 +1,123 @@
+// Package sender sends the messages that were consumed: to the log, and to a webhook if
+// there is one.
+package sender
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"math/rand/v2"
+	"net/http"
+	"time"
+
+	"github.com/headgate-rls/headgate/notify"
+)
+
+// A Sender sends messages.
+type Sender interface {
+	// Send returns nil when the message was sent. A message may be sent more than once, with
+	// the same ID.
+	Send(ctx context.Context, m notify.Message) error
+}
+
+// A PermanentError: sending again would not help.
+type PermanentError struct{ Err error }
+
+func (e *PermanentError) Error() string { return e.Err.Error() }
+func (e *PermanentError) Unwrap() error { return e.Err }
+
+// Console sends messages nowhere: its log is what there is to see.
+type Console struct{}
+
+// Send implements [Sender].
+func (Console) Send(context.Context, notify.Message) error { return nil }
+
+// A Webhook posts messages as JSON. Its answer decides: 2xx is sent, 408, 425, 429 and 5xx
+// are worth another attempt, everything else is not.
+type Webhook struct {
+	URL     string
+	Token   string // for Authorization: Bearer; empty: none
+	Timeout time.Duration
+	Client  *http.Client
+}
+
+// NewWebhook returns a webhook that follows no redirects: they would send the token on.
+func NewWebhook(url, token string, timeout time.Duration) *Webhook {
+	return &Webhook{url, token, timeout, &http.Client{
+		Transport:     &http.Transport{MaxIdleConns: 4, MaxIdleConnsPerHost: 4, IdleConnTimeout: time.Minute, MaxResponseHeaderBytes: 64 << 10},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}}
+}
+
+// maxAnswer is how much of an answer is read, so that its connection can be used again.
+const maxAnswer = 64 << 10
+
+// Send implements [Sender].
+func (w *Webhook) Send(ctx context.Context, m notify.Message) error {
+	ctx, cancel := context.WithTimeout(ctx, w.Timeout)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, w.URL, bytes.NewReader(m.Encode()))
+	if err != nil {
+		return &PermanentError{err}
+	}
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("Idempotency-Key", m.ID)
+	if w.Token != "" {
+		req.Header.Set("Authorization", "Bearer "+w.Token)
+	}
+	resp, err := w.Client.Do(req)
+	if err != nil {
+		return fmt.Errorf("webhook: %w", errors.Unwrap(err)) // without the URL, in which there may be a secret
+	}
+	defer resp.Body.Close()
+	_, _ = io.Copy(io.Discard, io.LimitReader(resp.Body, maxAnswer))
+	switch code := resp.StatusCode; {
+	case code >= 200 && code < 300:
+		return nil
+	case code >= 500, code == http.StatusRequestTimeout, code == http.StatusTooEarly, code == http.StatusTooManyRequests:
+		return fmt.Errorf("webhook: it answers %s", resp.Status)
+	default:
+		return &PermanentError{fmt.Errorf("webhook: it answers %s", resp.Status)}
+	}
+}
+
+// A Retrier tries again, with growing waits.
+type Retrier struct {
+	Sender   Sender
+	Attempts int
+	Backoff  time.Duration // before the second attempt
+	Log      *slog.Logger
+	// Skip gives messages up after the last attempt; else the caller tries again.
+	Skip bool
+}
+
+// maxBackoff bounds the wait between attempts.
+const maxBackoff = 5 * time.Second
+
+// Handle sends a message and logs that it was sent. After the last attempt it returns the
+// error of that, which is [notify.ErrGiveUp] if the message is to be skipped.
+func (r *Retrier) Handle(ctx context.Context, m notify.Message) error {
+	wait := r.Backoff
+	for attempt := 1; ; attempt++ {
+		err := r.Sender.Send(ctx, m)
+		var permanent *PermanentError
+		switch {
+		case err == nil:
+			r.Log.Info("SMS SENT", "user", m.UserID, "message", m.Text, "id", m.ID)
+			return nil
+		case errors.As(err, &permanent), attempt >= r.Attempts && r.Skip:
+			return fmt.Errorf("%w after %d attempts: %w", notify.ErrGiveUp, attempt, err)
+		case attempt >= r.Attempts:
+			return fmt.Errorf("after %d attempts: %w", attempt, err)
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(wait/2 + rand.N(wait/2+1)):
+		}
+		wait = min(2*wait, maxBackoff)
+	}
+}
