@@ -69,7 +69,7 @@ func (b *bench) measureBatches(ctx context.Context, c benchCase) ([]result, erro
 		return nil, err
 	}
 	defer t.close()
-	if _, err := t.load.run(ctx, after(warmUp)); err != nil {
+	if _, err := t.load.run(ctx, after(b.warmUp)); err != nil {
 		return nil, err
 	}
 	var results []result

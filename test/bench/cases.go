@@ -69,7 +69,7 @@ func findCase(name string) (benchCase, error) {
 		}
 	}
 	for _, n := range logSizes() {
-		if c := logCase(n); c.name == name {
+		if c := logCase(n, 0); c.name == name {
 			return c, nil
 		}
 	}

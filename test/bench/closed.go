@@ -63,7 +63,7 @@ func (b *bench) measure(ctx context.Context, c benchCase) (result, error) {
 		return result{}, err
 	}
 	defer t.close()
-	if _, err := t.load.run(ctx, after(warmUp)); err != nil {
+	if _, err := t.load.run(ctx, after(b.warmUp)); err != nil {
 		return result{}, err
 	}
 	r, err := t.measure(ctx, after(b.length))

@@ -86,7 +86,7 @@ func (b *bench) measureEnvoy(ctx context.Context, binary string, c benchCase) (r
 	}
 	defer e.stop()
 	pids = append([]int{e.pid}, pids...)
-	if _, err := e.run(ctx, after(warmUp)); err != nil {
+	if _, err := e.run(ctx, after(b.warmUp)); err != nil {
 		return result{}, err
 	}
 	return measureCPU(pids, func() ([]time.Duration, error) { return e.run(ctx, after(b.length)) })

@@ -16,11 +16,7 @@ import (
 // What is measured of leases: acquire and release beside so many others under
 // the same key, in slices as they come under load, and the first acquire after
 // many have expired at once.
-const (
-	leaseSlice   = 64
-	leaseTakes   = 1_000
-	leasesAtOnce = 100_000
-)
+const leaseSlice = 64
 
 func (b *bench) leaseTable(ctx context.Context) error {
 	fmt.Printf("\nrequests in flight: CPU µs per acquire and per release, in slices of %d, beside others under the same key\n\n", leaseSlice)
@@ -37,6 +33,7 @@ func (b *bench) leaseTable(ctx context.Context) error {
 
 // A leaseStore is a backend with leases, and whose CPU time it takes.
 type leaseStore struct {
+	effort
 	name string
 	be   backends.Backend
 	pids []int
@@ -44,7 +41,7 @@ type leaseStore struct {
 }
 
 func (b *bench) eachLeaseStore(ctx context.Context, f func(*leaseStore) error) error {
-	inMemory := &leaseStore{name: "memory", be: memory.New(memory.Config{}), pids: []int{os.Getpid()},
+	inMemory := &leaseStore{effort: b.effort, name: "memory", be: memory.New(memory.Config{}), pids: []int{os.Getpid()},
 		at: func() limit.Instant { return limit.InstantOf(time.Now()) }}
 	defer inMemory.be.Close()
 	if err := f(inMemory); err != nil || b.redis == nil {
@@ -58,7 +55,7 @@ func (b *bench) eachLeaseStore(ctx context.Context, f func(*leaseStore) error) e
 		return err
 	}
 	defer driver.Close()
-	return f(&leaseStore{name: "redis", be: driver, pids: []int{os.Getpid(), b.redis.pid}, at: func() limit.Instant { return 0 }})
+	return f(&leaseStore{effort: b.effort, name: "redis", be: driver, pids: []int{os.Getpid(), b.redis.pid}, at: func() limit.Instant { return 0 }})
 }
 
 // pairs measures acquire and release beside others.
@@ -80,7 +77,7 @@ func (s *leaseStore) pairs(ctx context.Context, others int) error {
 	for _, cpu := range [][]time.Duration{acquire, release} {
 		for i := range 2 {
 			if i < len(cpu) {
-				fmt.Printf(" %9.1f", float64(cpu[i].Nanoseconds())/1000/(leaseSlice*leaseTakes))
+				fmt.Printf(" %9.1f", float64(cpu[i].Nanoseconds())/1000/float64(leaseSlice*s.leaseTakes))
 			} else {
 				fmt.Printf(" %9s", "")
 			}
@@ -96,7 +93,7 @@ func (s *leaseStore) measure(ctx context.Context, op limit.Op) ([]time.Duration,
 	if err != nil {
 		return nil, err
 	}
-	if _, err := s.do(ctx, op, "mine", leaseSlice*leaseTakes); err != nil {
+	if _, err := s.do(ctx, op, "mine", leaseSlice*s.leaseTakes); err != nil {
 		return nil, err
 	}
 	after, err := cpuTimes(s.pids)
@@ -137,11 +134,11 @@ func (s *leaseStore) do(ctx context.Context, op limit.Op, holder string, n int) 
 
 // expire measures what is left to do when many leases expire at once.
 func (s *leaseStore) expire(ctx context.Context) error {
-	const life = 30 * time.Second
+	life := s.leaseLife
 	l := limit.MustNew(limit.Spec{Algorithm: limit.Concurrency, Max: limit.MaxInFlight, Window: life})
 	op := limit.Op{Key: limit.Key{Group: "leases that expire", Limit: "c"}, Limit: l, Cost: 1}
 	start := time.Now()
-	if _, err := s.do(ctx, op, "expiring", leasesAtOnce); err != nil {
+	if _, err := s.do(ctx, op, "expiring", s.leasesAtOnce); err != nil {
 		return err
 	}
 	taken := time.Since(start)
@@ -171,6 +168,6 @@ func (s *leaseStore) expire(ctx context.Context) error {
 		cpu += after[i] - before[i]
 	}
 	fmt.Printf("%-10s %d leases expired at once: the next acquire took %v, and it with %d more %v of CPU time, 1 trip per slice\n",
-		s.name, leasesAtOnce, first.Round(time.Microsecond), 2*leaseSlice, cpu.Round(time.Millisecond))
+		s.name, s.leasesAtOnce, first.Round(time.Microsecond), 2*leaseSlice, cpu.Round(time.Millisecond))
 	return nil
 }

@@ -16,7 +16,6 @@ import (
 const (
 	connections = 2
 	inFlight    = 64
-	warmUp      = time.Second
 	deadline    = 5 * time.Second // of a call
 )
 

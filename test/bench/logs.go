@@ -10,18 +10,15 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// logCalls is how many calls are measured for each size of a log.
-const logCalls = 40_000
-
 // logSizes are entries per key. Calls may add a tenth.
 func logSizes() []int { return []int{100, 1_000, 6_000} }
 
 func logHeadroom(entries int) int { return entries / 10 }
 
-func logCase(entries int) benchCase {
+func logCase(entries, calls int) benchCase {
 	room := logHeadroom(entries)
 	return benchCase{
-		name: fmt.Sprintf("redis log of %d", entries), redis: true, descriptors: 1, keys: logCalls / room,
+		name: fmt.Sprintf("redis log of %d", entries), redis: true, descriptors: 1, keys: max(1, calls/room),
 		limit: fmt.Sprintf("limits: [{algorithm: sliding_log, limit: %d, window: 1h}]", entries+room),
 	}
 }
@@ -46,7 +43,7 @@ func (b *bench) logTable(ctx context.Context) error {
 
 // measureLog returns what a call costs, and bytes per entry.
 func (b *bench) measureLog(ctx context.Context, entries int, layout string) (result, float64, error) {
-	c := logCase(entries)
+	c := logCase(entries, b.logCalls)
 	client := b.redis.client
 	if err := client.FlushAll(ctx).Err(); err != nil {
 		return result{}, 0, err

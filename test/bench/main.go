@@ -42,12 +42,13 @@ func main() {
 	names := flag.String("tables", strings.Join(tableNames(), ","), "the tables to print")
 	length := flag.Duration("time", 3*time.Second, "how long to measure each case")
 	redisURL := flag.String("redis", "", "internal: the Redis server to use")
+	quick := flag.Bool("tiny", false, "spend next to no time on a figure, to see whether tables can be printed")
 	flag.Parse()
 	var err error
 	if *serve != "" {
 		err = serveCase(*serve, *redisURL)
 	} else {
-		err = measureAll(*only, strings.Split(*names, ","), *length)
+		err = measureAll(*only, strings.Split(*names, ","), *length, *quick)
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
@@ -57,6 +58,7 @@ func main() {
 
 // A bench is one run of the program.
 type bench struct {
+	effort
 	only   *regexp.Regexp
 	length time.Duration
 	redis  *redisServer // nil if there is none
@@ -92,7 +94,7 @@ func tableNames() []string {
 	return names
 }
 
-func measureAll(only string, names []string, length time.Duration) error {
+func measureAll(only string, names []string, length time.Duration, quick bool) error {
 	match, err := regexp.Compile(only)
 	if err != nil {
 		return fmt.Errorf("-run: %w", err)
@@ -102,13 +104,16 @@ func measureAll(only string, names []string, length time.Duration) error {
 			return fmt.Errorf("-tables: no table %q; known are %s", name, strings.Join(tableNames(), ", "))
 		}
 	}
-	if length < 100*time.Millisecond {
+	much := full
+	if quick {
+		much, length = tiny, 20*time.Millisecond
+	} else if length < 100*time.Millisecond {
 		return fmt.Errorf("-time: want at least 100ms, not %v", length)
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
 	debug.SetGCPercent(400) // the load's garbage is not what is measured
-	b := &bench{only: match, length: length, closed: map[string]result{}}
+	b := &bench{effort: much, only: match, length: length, closed: map[string]result{}}
 	fmt.Printf("%s, %d cores, %v per case\n", runtime.Version(), runtime.NumCPU(), length)
 	if b.redis, err = startRedis(ctx); err != nil {
 		fmt.Println("what needs Redis is not run:", err)

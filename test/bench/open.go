@@ -69,7 +69,7 @@ func (b *bench) measureOpen(ctx context.Context, c benchCase, rate float64) ([]t
 		return nil, 0, err
 	}
 	defer t.close()
-	if _, err := t.load.run(ctx, after(warmUp)); err != nil {
+	if _, err := t.load.run(ctx, after(b.warmUp)); err != nil {
 		return nil, 0, err
 	}
 	// More than there are cores: those that start the calls sleep.

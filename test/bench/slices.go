@@ -57,7 +57,7 @@ func (b *bench) measureSlice(ctx context.Context, slice, ops int) (result, error
 		took, err := loop(len(takers), more, func(i int, _ time.Time) error { return takers[i].take(ctx, be) })
 		return make([]time.Duration, len(took)*slice), err // one for each request
 	}
-	if _, err := run(after(warmUp)); err != nil {
+	if _, err := run(after(b.warmUp)); err != nil {
 		return result{}, err
 	}
 	return measureCPU([]int{os.Getpid(), b.redis.pid}, func() ([]time.Duration, error) { return run(after(b.length)) })

@@ -31,8 +31,6 @@ const (
 	slotPool   = 30
 )
 
-var slotCallers = []int{1, 16, 64}
-
 // A slotDB is a database with the schema of slots. Servers are started with the
 // durability that they have by default.
 type slotDB struct {
@@ -138,14 +136,10 @@ func withDatabase(ctx context.Context, open func(*benchTB) (*slotDB, error), f f
 	return err
 }
 
-// slotRounds is how often a way and the floor are measured in turns: disks have
-// their moods.
-const slotRounds = 3
-
 func (b *bench) slotRows(ctx context.Context, raw *slotDB, db *sqlstore.DB) error {
 	for _, load := range []string{"burst", "spread"} {
 		fmt.Printf("\n%-9s %-8s %-24s", raw.name, load, "")
-		for _, n := range slotCallers {
+		for _, n := range b.slotCallers {
 			fmt.Printf(" %21s", fmt.Sprint(n, " callers"))
 		}
 		fmt.Println()
@@ -154,7 +148,7 @@ func (b *bench) slotRows(ctx context.Context, raw *slotDB, db *sqlstore.DB) erro
 				continue
 			}
 			fmt.Printf("%-9s %-8s %-24s", raw.name, load, way.name)
-			for _, n := range slotCallers {
+			for _, n := range b.slotCallers {
 				if err := b.slotCell(ctx, raw, db, way, load, n); err != nil {
 					return fmt.Errorf("%s, %s, %s, %d callers: %w", raw.name, load, way.name, n, err)
 				}
@@ -168,13 +162,13 @@ func (b *bench) slotRows(ctx context.Context, raw *slotDB, db *sqlstore.DB) erro
 // slotCell prints the figures of one way, beside the floor measured in turns.
 func (b *bench) slotCell(ctx context.Context, raw *slotDB, db *sqlstore.DB, way slotWay, load string, callers int) error {
 	var floor, run slotRun
-	for range slotRounds {
-		f, err := raw.floor(ctx, load, callers, b.length/slotRounds)
+	for range b.slotRounds {
+		f, err := b.floor(ctx, raw, load, callers, b.length/time.Duration(b.slotRounds))
 		if err != nil {
 			return fmt.Errorf("floor: %w", err)
 		}
 		floor.add(f)
-		r, err := assignments(ctx, db, way, load, callers, b.length/slotRounds)
+		r, err := assignments(ctx, db, way, load, callers, b.length/time.Duration(b.slotRounds))
 		if err != nil {
 			return err
 		}
@@ -261,7 +255,7 @@ func assignments(ctx context.Context, db *sqlstore.DB, way slotWay, load string,
 }
 
 // floor does what an assignment cannot do without.
-func (d *slotDB) floor(ctx context.Context, load string, callers int, length time.Duration) (slotRun, error) {
+func (b *bench) floor(ctx context.Context, d *slotDB, load string, callers int, length time.Duration) (slotRun, error) {
 	store, err := sqlstore.Open(sqlstore.Config{URL: d.url})
 	if err != nil {
 		return slotRun{}, err
@@ -269,7 +263,7 @@ func (d *slotDB) floor(ctx context.Context, load string, callers int, length tim
 	defer store.Close()
 	series := slots.Series{Scope: uuid.NewString(), SizeMs: slotSizeMs}
 	from := burstStart.UnixMilli()
-	for i := range int64(20) { // more windows than anybody fills in the time
+	for i := range int64(b.floorWindows) {
 		start := from + i*1000*slotSizeMs
 		if _, err := store.Provision(ctx, series, start, start+1000*slotSizeMs, nil); err != nil {
 			return slotRun{}, err
@@ -301,25 +295,24 @@ func (d *slotDB) claim(ctx context.Context, series slots.Series, window time.Tim
 	return tx.Commit()
 }
 
-// The day: so many events at random instants of one day, and how the time per
-// call grows with them.
+// The day: events at random instants of one day, and how the time per call grows
+// with them.
 const (
-	dayEvents  = 1_000_000
 	dayCallers = 64
 	dayParts   = 10
 )
 
 func (b *bench) dayTable(ctx context.Context) error {
-	fmt.Printf("\na day of slots: %d events by %d callers, window %d ms; mean time of a call in µs, in each tenth\n\n", dayEvents, dayCallers, slotSizeMs)
+	fmt.Printf("\na day of slots: %d events by %d callers, window %d ms; mean time of a call in µs, in each tenth\n\n", b.dayEvents, dayCallers, slotSizeMs)
 	for _, open := range slotDBs()[:2] {
-		if err := withDatabase(ctx, open, day); err != nil {
+		if err := withDatabase(ctx, open, b.day); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func day(ctx context.Context, raw *slotDB, db *sqlstore.DB) error {
+func (b *bench) day(ctx context.Context, raw *slotDB, db *sqlstore.DB) error {
 	s, err := slots.NewScheduler(db, slots.Settings{Timeout: 30 * time.Second})
 	if err != nil {
 		return err
@@ -328,6 +321,7 @@ func day(ctx context.Context, raw *slotDB, db *sqlstore.DB) error {
 		return err
 	}
 	midnight := burstStart.Truncate(24 * time.Hour)
+	events := int64(b.dayEvents)
 	var next atomic.Int64
 	var total [dayParts]atomic.Int64
 	fmt.Printf("%-9s", raw.name)
@@ -337,7 +331,7 @@ func day(ctx context.Context, raw *slotDB, db *sqlstore.DB) error {
 		go func() {
 			for {
 				i := next.Add(1) - 1
-				if i >= dayEvents {
+				if i >= events {
 					errs <- nil
 					return
 				}
@@ -347,7 +341,7 @@ func day(ctx context.Context, raw *slotDB, db *sqlstore.DB) error {
 					errs <- err
 					return
 				}
-				total[i*dayParts/dayEvents].Add(int64(time.Since(began)))
+				total[i*dayParts/events].Add(int64(time.Since(began)))
 			}
 		}()
 	}
@@ -357,8 +351,8 @@ func day(ctx context.Context, raw *slotDB, db *sqlstore.DB) error {
 		}
 	}
 	for i := range total {
-		fmt.Printf(" %6d", total[i].Load()/(dayEvents/dayParts)/1000)
+		fmt.Printf(" %6d", total[i].Load()/(events/dayParts)/1000)
 	}
-	fmt.Printf("   last/first %.2f, %.0f/s\n", float64(total[dayParts-1].Load())/float64(total[0].Load()), dayEvents/time.Since(start).Seconds())
+	fmt.Printf("   last/first %.2f, %.0f/s\n", float64(total[dayParts-1].Load())/float64(total[0].Load()), float64(events)/time.Since(start).Seconds())
 	return err
 }

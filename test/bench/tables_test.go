@@ -1,0 +1,115 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// envProgram makes the test binary the benchmark itself: cases are served by
+// processes that run the same binary.
+const envProgram = "HEADGATE_BENCH_PROGRAM"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(envProgram) != "" {
+		main()
+		os.Exit(0)
+	}
+	os.Exit(m.Run())
+}
+
+// rowsOf are the beginnings of the lines that a table must have, and how many
+// figures follow on each.
+func rowsOf(table string) (rows []string, figures int) {
+	switch table {
+	case "closed":
+		for _, c := range cases {
+			rows = append(rows, c.name)
+		}
+		return rows, 8
+	case "batch":
+		return batchCases, 9
+	case "slices":
+		return []string{"1 counter(s) per request", "3 counter(s) per request"}, 6
+	case "open":
+		for _, o := range openCases() {
+			rows = append(rows, o.name)
+		}
+		return rows, 5
+	case "log":
+		return []string{"list", "list", "list", "zset", "zset", "zset"}, 5
+	case "modes":
+		for _, m := range modes() {
+			rows = append(rows, m.name)
+		}
+		return rows, 5
+	case "leases": // the last row of each store says how many leases expired
+		return []string{"memory", "memory", "memory", "memory", "redis", "redis", "redis", "redis"}, 3
+	case "envoy":
+		return []string{"none", cases[0].name, "memory, grpc-go", "memory fixed_window", "redis fixed_window"}, 7
+	case "slots":
+		for _, way := range []string{"sqlite %s tx", "postgres %s tx", "postgres %s procedure", "mariadb %s tx"} {
+			rows = append(rows, fmt.Sprintf(way, "burst"), fmt.Sprintf(way, "spread"))
+		}
+		return rows, 3
+	case "day":
+		return []string{"sqlite", "postgres"}, 12
+	}
+	return nil, 0
+}
+
+// A figure, also one that cannot be told in so short a time: shares of a CPU
+// time of 0.
+var figure = regexp.MustCompile(`(?:^|\s)(-?[0-9.]+|NaN|[+-]Inf)[%,]?`)
+
+// missingRows returns the rows that output lacks, or that lack figures.
+func missingRows(output string, rows []string, figures int) (missing []string) {
+	lines := strings.Split(output, "\n")
+	for _, row := range rows {
+		at := slices.IndexFunc(lines, func(line string) bool {
+			rest, ok := strings.CutPrefix(strings.Join(strings.Fields(line), " "), row)
+			return ok && len(figure.FindAllString(rest, -1)) >= figures
+		})
+		if at < 0 {
+			missing = append(missing, row)
+			continue
+		}
+		lines[at] = ""
+	}
+	return missing
+}
+
+// TestEachTableHasItsRows spends next to no time on each figure.
+func TestEachTableHasItsRows(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts Redis, Envoy and databases")
+	}
+	for _, table := range tableNames() {
+		t.Run(table, func(t *testing.T) {
+			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+			defer cancel()
+			cmd := exec.CommandContext(ctx, os.Args[0], "-tiny", "-tables", table)
+			cmd.Env = append(os.Environ(), envProgram+"=1")
+			out, err := cmd.CombinedOutput()
+			if err != nil {
+				t.Fatalf("%v:\n%s", err, out)
+			}
+			if strings.Contains(string(out), "not run:") {
+				t.Skipf("a server is missing:\n%s", out)
+			}
+			rows, figures := rowsOf(table)
+			if len(rows) == 0 {
+				t.Fatal("it is not known which rows the table has")
+			}
+			if missing := missingRows(string(out), rows, figures); len(missing) > 0 {
+				t.Errorf("without figures: %q, in\n%s", missing, out)
+			}
+		})
+	}
+}
