@@ -58,6 +58,12 @@ func TestXDSDecidesWithTheFirstRules(t *testing.T) {
 			t.Errorf("/json: %s", resp.Status)
 		}
 		plane.Send(limitsOf("pay", 0), limitsOf("shop", 5))
+		testenv.Eventually(t, 20*time.Second, "become ready", func() string {
+			if code, body := r.Get(r.HTTP, "/readyz"); code != 200 {
+				return body
+			}
+			return ""
+		})
 		settles(r, "follow the control plane", true, false)
 		if code, body := r.Get(r.HTTP, "/readyz?verbose"); code != 200 || !strings.Contains(body, "rules: ok\n") {
 			t.Errorf("/readyz: %d %s", code, body)
