@@ -12,7 +12,7 @@ import (
 )
 
 var (
-	levelOverlayFile = &keyLevel{"the file's top level", []string{"overlay"}}
+	levelOverlayFile = &keyLevel{"an overlay's top level", []string{"overlay"}}
 	levelOverlay     = &keyLevel{"an entry of overlay", []string{
 		"domain", "rule", "algorithm", "window", "unit_multiplier", "burst", "local_share", "on_backend_error", "on_overload",
 	}}

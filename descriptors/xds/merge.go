@@ -41,6 +41,12 @@ func combine(list []descriptors.LimitSpec, r *descriptors.Body) (lost bool) {
 	if len(list) == 0 {
 		return false
 	}
+	if len(list) == 1 && !list[0].Unlimited { // which is the rule
+		list[0].Alone, r.Shadow = true, list[0].Shadow
+		list[0].Shadow = false
+		r.Limits = list
+		return false
+	}
 	limited := slices.DeleteFunc(slices.Clone(list), func(s descriptors.LimitSpec) bool { return s.Unlimited })
 	if len(limited) == 0 {
 		r.Shadow = list[0].Shadow

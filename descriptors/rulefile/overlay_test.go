@@ -1,0 +1,48 @@
+package rulefile
+
+import (
+	"strings"
+	"testing"
+)
+
+// Errors in an overlay have their place, and an overlay with errors is none.
+func TestOverlayErrorsHaveTheirPlace(t *testing.T) {
+	entry := func(text string) string { return "overlay:\n- {domain: d, rule: r, " + text + "}\n" }
+	for _, c := range []struct{ text, want string }{
+		{entry("window: 15m"), ""},
+		{entry("algorithm: token_bucket, unit_multiplier: 15, burst: 3, local_share: 2, on_backend_error: local, on_overload: deny"), ""},
+		{entry("windw: 15m"), `o.yaml:2:24: unknown key "windw" in an entry of overlay; did you mean "window"?`},
+		{entry("window: soon"), "o.yaml:2:32: window"},
+		{entry("window: 100y"), "o.yaml:2:32: window"},
+		{entry("window: 1s, unit_multiplier: 3"), "one of the two is enough"},
+		{entry("unit_multiplier: 0"), "o.yaml:2:41: unit_multiplier"},
+		{entry("algorithm: sliding"), "o.yaml:2:35: algorithm"},
+		{entry("algorithm: concurrency"), "makes no limits on requests in flight"},
+		{entry("burst: 3"), "burst needs algorithm: token_bucket"},
+		{entry("algorithm: sliding_log, burst: 3"), "burst needs algorithm: token_bucket"},
+		{entry("local_share: 1"), "local_share"},
+		{entry("on_backend_error: open"), "on_backend_error"},
+		{entry("on_overload: local"), "on_overload"},
+		{"overlay:\n- {domain: d, rule: r}\n", "the entry changes nothing"},
+		{"overlay:\n- {domain: d, window: 1s}\n", `o.yaml:2:3: the entry has no rule; write "*" for all`},
+		{"overlay:\n- {domain: '', rule: r, window: 1s}\n", "domain is empty"},
+		{"overlay:\n- {domain: d, rule: r, window: 1s, window: 2s}\n", "given twice"},
+		{"overlay: 3\n", "must be a list"},
+		{"overlays: []\n", "unknown key"},
+		{"domain: d\n", "does not belong in an overlay's top level"},
+		{"{}\n", "has no overlay"},
+		{"", "it must start with overlay"},
+		{"overlay: [\n", "not valid YAML"},
+		{"overlay:\n" + strings.Repeat("- {domain: d, rule: r, window: 1s}\n", 1001), "more than 1000 entries"},
+	} {
+		o, problems := LoadOverlay([]Source{{Name: "o.yaml", Data: []byte(c.text)}})
+		var texts []string
+		for _, p := range problems {
+			texts = append(texts, p.String())
+		}
+		all := strings.Join(texts, "\n")
+		if c.want == "" && (o == nil || all != "") || c.want != "" && (o != nil || !strings.Contains(all, c.want)) {
+			t.Errorf("%.80q: %v, problems %s, want %q", c.text, o != nil, all, c.want)
+		}
+	}
+}
