@@ -44,7 +44,7 @@ func TestBuildChecksEachBound(t *testing.T) {
 		change func(r *rule)
 	}{
 		{"", func(*rule) {}},
-		{"key has 257 bytes", func(r *rule) { r.Key = long(257) }},
+		{"key has 1025 bytes", func(r *rule) { r.Key = long(1025) }},
 		{"key is not valid UTF-8", func(r *rule) { r.Key = "\xff" }},
 		{"the rule's key is empty", func(r *rule) { r.Key = "" }},
 		{"value has 4097 bytes", func(r *rule) { r.Value = long(4097) }},
@@ -123,7 +123,7 @@ func TestBuildChecksEachBound(t *testing.T) {
 		{"content has 65537 bytes", func(r *rule) { r.Concurrency.Tiers[1].Content = long(1<<16 + 1) }},
 		{`header ":path" is a pseudo header`, func(r *rule) { r.Concurrency.Tiers[1].Headers = []descriptors.Header{{Name: ":path"}} }},
 		{"a rule is missing", func(r *rule) { r.Rules = []*rule{nil} }},
-		{"rules are nested deeper than 32", func(r *rule) { r.Rules = []*rule{r} }},
+		{"rules are nested deeper than 256", func(r *rule) { r.Rules = []*rule{r} }},
 	} {
 		hold := time.Second
 		r := &rule{Key: "k", Value: "v", Body: descriptors.Body{
@@ -179,7 +179,7 @@ func TestBuildChecksResources(t *testing.T) {
 		{"it has no path", func(r *resource) { r.SOAP = true }},
 		{"only a SOAP resource has an operation", func(r *resource) { r.Operation = "pay" }},
 		{"SOAP requests are POST, not GET", func(r *resource) { r.SOAP, r.Path, r.Method = true, "", "get" }},
-		{"operation has 257 bytes", func(r *resource) { r.SOAP, r.Path, r.Operation = true, "", long(257) }},
+		{"operation has 1025 bytes", func(r *resource) { r.SOAP, r.Path, r.Operation = true, "", long(1025) }},
 		{"the last part of the SOAPAction", func(r *resource) { r.SOAP, r.Path, r.Operation = true, "", "a/b" }},
 		{"hash length 65 is outside", func(r *resource) { r.HashLength = 65 }},
 		{"name has 129 bytes", func(r *resource) { r.Name = long(129) }},

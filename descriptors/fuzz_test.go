@@ -40,7 +40,7 @@ func of[T any](d *draws, values ...T) T { return values[d.n(len(values))] }
 var longPath = "/" + strings.Repeat("p", 1024)
 
 var texts = []string{
-	"a", "b", "ab*", "x", "", "a b", "\xff", "ü", "\n", "\"", "\x00", "*", strings.Repeat("k", 256), strings.Repeat("k", 257),
+	"a", "b", "ab*", "x", "", "a b", "\xff", "ü", "\n", "\"", "\x00", "*", strings.Repeat("k", 1024), strings.Repeat("k", 1025),
 	strings.Repeat("v", 4097), strings.Repeat("c", 1<<16+1), "name",
 }
 
@@ -243,9 +243,9 @@ func outOfBounds(r *descriptors.Rule) (found []string) {
 			wrong(i > 0 && hs[i-1].Name == h.Name, "header twice", h.Name)
 		}
 	}
-	text("domain", r.Domain, 256)
+	text("domain", r.Domain, 1024)
 	wrong(r.Domain == "", "domain", "")
-	wrong(r.Resource == "" && len(r.Path) > 32*(256+4096+2), "path", len(r.Path))
+	wrong(r.Resource == "" && len(r.Path) > 256*(1024+4096+2), "path", len(r.Path))
 	wrong(len(r.Resource) > 1024+64+3, "resource", len(r.Resource))
 	wrong(r.OnBackendError > descriptors.FailLocal || r.OnOverload >= descriptors.FailLocal || r.Charge > descriptors.ChargeEach, "policies", r.Terms)
 	wrong(len(r.Limits) > 1024, "limits", len(r.Limits))

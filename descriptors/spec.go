@@ -10,14 +10,14 @@ import (
 // hostile source from taking the process down. Texts count in bytes.
 const (
 	MaxRules = 1_000_000 // of all domains, with those that only lead to others
-	MaxDepth = 32        // of rules below rules
+	MaxDepth = 256       // of rules below rules
 	// MaxMetadataDepth is how deep lists and mappings of metadata nest.
 	MaxMetadataDepth = 32
 	// MaxMetadataValues bounds the metadata of one rule.
 	MaxMetadataValues = 10_000
 
-	maxDomain   = 256
-	maxKey      = 256
+	maxDomain   = 1024
+	maxKey      = 1024
 	maxValue    = 4096
 	maxName     = 128
 	maxContent  = 64 << 10

@@ -53,8 +53,8 @@ const (
 // Bounds on what a client sends. Envoy stays far below them.
 const (
 	MaxMessageSize = 384 << 10 // bytes; five descriptors with a path of 60 KiB fit
-	maxDescriptors = 256
-	maxEntries     = 64
+	maxDescriptors = 1024
+	maxEntries     = 256
 )
 
 // Decode fills r from an encoded RateLimitRequest, reusing r's memory.

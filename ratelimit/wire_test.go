@@ -109,7 +109,7 @@ func TestDecodeBounds(t *testing.T) {
 	}
 	large := &rls.RateLimitRequest{Domain: strings.Repeat("x", MaxMessageSize)}
 	for want, m := range map[string]*rls.RateLimitRequest{
-		"more than 256 descriptors": many, "more than 64 entries": deep, fmt.Sprintf("at most %d are allowed", MaxMessageSize): large,
+		"more than 1024 descriptors": many, "more than 256 entries": deep, fmt.Sprintf("at most %d are allowed", MaxMessageSize): large,
 	} {
 		encoded, err := proto.Marshal(m)
 		if err != nil {

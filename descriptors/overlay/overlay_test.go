@@ -32,7 +32,7 @@ func TestPatterns(t *testing.T) {
 }
 
 func rule(key string, most int64, below ...*descriptors.RuleSpec) *descriptors.RuleSpec {
-	r := &descriptors.RuleSpec{Key: key, Applies: true, Rules: below}
+	r := &descriptors.RuleSpec{Key: key, Rules: below}
 	r.Limits = []descriptors.LimitSpec{{Figures: limit.Spec{Algorithm: limit.FixedWindow, Max: most, Window: time.Minute}, Alone: true}}
 	return r
 }

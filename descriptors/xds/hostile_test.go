@@ -162,10 +162,19 @@ func TestSmallMessagesThatWouldTakeMuchMemoryAreRefused(t *testing.T) {
 	for range maxNodes + 1 {
 		replaces = append(replaces, 5<<3|2, 0)
 	}
+	long := protowire.AppendString(protowire.AppendTag(nil, 1, protowire.BytesType), strings.Repeat("k", 1000))
+	many := append([]byte{}, long...)
+	for range 2000 {
+		many = append(many, 4<<3|2, 0)
+	}
+	for range 100 {
+		many = append(append([]byte{}, long...), protowire.AppendBytes(protowire.AppendTag(nil, 4, protowire.BytesType), many)...)
+	}
 	for name, c := range map[string]struct {
 		config []byte
 		want   string
 	}{
+		"long paths":        {rules(many), "the paths of rules have more than 64 MiB"},
 		"empty descriptors": {empty, "more than 500000 descriptors"},
 		"names to replace":  {rules(protowire.AppendBytes(protowire.AppendTag(nil, 3, protowire.BytesType), replaces)), "more than 500000 descriptors"},
 		"nested deeply":     {rules(nested), "nested deeper than 256"},

@@ -25,11 +25,13 @@ var errMalformed = errors.New("the message is not valid protobuf")
 type size struct {
 	nodes    int
 	metadata int // bytes
+	paths    int // bytes
 }
 
 func (s *size) add(o size) {
 	s.nodes += o.nodes
 	s.metadata += o.metadata
+	s.paths += o.paths
 }
 
 func (s size) check() error {
@@ -38,6 +40,8 @@ func (s size) check() error {
 		return fmt.Errorf("more than %d descriptors", maxNodes)
 	case s.metadata > maxAllMetadata:
 		return fmt.Errorf("more than %d MiB of metadata", maxAllMetadata>>20)
+	case s.paths > maxPaths:
+		return fmt.Errorf("keys and values are so long, and nested so deeply, that the paths of rules have more than %d MiB", maxPaths>>20)
 	}
 	return nil
 }
@@ -48,7 +52,7 @@ func sizeOf(config []byte) (s size, err error) {
 	r := protofields.Of(config)
 	for err == nil && r.Next() {
 		if r.IsBytes(descriptors) {
-			err = s.descriptor(r.Value, 1)
+			err = s.descriptor(r.Value, 1, 0)
 		}
 	}
 	if err == nil && r.Malformed {
@@ -57,12 +61,15 @@ func sizeOf(config []byte) (s size, err error) {
 	return s, err
 }
 
-func (s *size) descriptor(b []byte, depth int) error {
+// descriptor counts a descriptor at a depth, above which the path has so many bytes.
+func (s *size) descriptor(b []byte, depth, path int) error {
 	const policy, descriptors, metadata = 3, 4, 8
 	if depth > maxDepth {
 		return fmt.Errorf("descriptors are nested deeper than %d", maxDepth)
 	}
+	path += lengthOfID(b)
 	s.nodes++
+	s.paths += path
 	r := protofields.Of(b)
 	own := 0 // bytes of metadata: a field that is given twice is merged
 	for r.Next() {
@@ -71,7 +78,7 @@ func (s *size) descriptor(b []byte, depth int) error {
 		case r.IsBytes(policy):
 			err = s.policy(r.Value)
 		case r.IsBytes(descriptors):
-			err = s.descriptor(r.Value, depth+1)
+			err = s.descriptor(r.Value, depth+1, path)
 		case r.IsBytes(metadata):
 			own += len(r.Value)
 		}
@@ -102,4 +109,20 @@ func (s *size) policy(b []byte) error {
 		return errMalformed
 	}
 	return s.check()
+}
+
+// lengthOfID returns how many bytes of a path are a descriptor's own.
+func lengthOfID(b []byte) int {
+	const key, value = 1, 2
+	n := [2]int{}
+	r := protofields.Of(b)
+	for r.Next() {
+		switch { // of a field that is given twice the last one counts
+		case r.IsBytes(key):
+			n[0] = len(r.Value)
+		case r.IsBytes(value):
+			n[1] = len(r.Value)
+		}
+	}
+	return n[0] + n[1] + len("._")
 }
