@@ -11,11 +11,14 @@ import (
 // above sensible rules. What is more is refused before it is decoded, because a decoded
 // message takes up to a hundred times the memory of its bytes.
 const (
-	maxDomains     = 10_000  // resources in a message, and domains in force
-	maxNodes       = 500_000 // descriptors, at all levels together
-	maxDepth       = 256     // of descriptors
-	maxName        = 1024    // bytes of a version or nonce
-	maxMetadata    = 64 << 10
+	maxDomains  = 10_000  // resources in a message, and domains in force
+	maxNodes    = 500_000 // descriptors, at all levels together
+	maxDepth    = 256     // of descriptors
+	maxName     = 1024    // bytes of a version or nonce
+	maxMetadata = 64 << 10
+	// maxPaths bounds the paths of all descriptors: each compiled rule has its own, with
+	// the keys and values of all that are above it.
+	maxPaths       = 64 << 20
 	maxAllMetadata = 8 << 20
 )
 
