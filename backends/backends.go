@@ -140,6 +140,9 @@ func (c *Caps) CheckShared(l, other *limit.Limit) error {
 type AlgorithmCaps struct {
 	// MaxUnits is the largest Max (Burst for a token bucket).
 	MaxUnits int64
+	// Overflow is the last of the overflows that the backend keeps, in the order
+	// Refuse, Saturate, Debt.
+	Overflow limit.Overflow
 	// Trips is the number of round trips of an uncontended Take.
 	Trips int
 }
@@ -170,6 +173,9 @@ func (c *Caps) check(l *limit.Limit) error {
 	if l.Capacity() > ac.MaxUnits {
 		return fmt.Errorf("%w: backend %s keeps %v only up to %d units, not %d",
 			ErrUnsupported, c.Name, l.Algorithm(), ac.MaxUnits, l.Capacity())
+	}
+	if l.Overflow() > ac.Overflow {
+		return fmt.Errorf("%w: backend %s has no overflow %v for %v", ErrUnsupported, c.Name, l.Overflow(), l.Algorithm())
 	}
 	if l.Window() < c.Precision {
 		return fmt.Errorf("%w: backend %s keeps time to %v, window %v is shorter",
@@ -234,7 +240,7 @@ func (c *Caps) checkOp(op *limit.Op) error {
 	if op.Limit.Is(limit.Leased) && op.Cost > 0 && op.Holder == "" {
 		return fmt.Errorf("%w: a lease without a holder", ErrInvalid)
 	}
-	if ac, ok := c.Algorithms[op.Limit.Algorithm()]; !ok || op.Limit.Capacity() > ac.MaxUnits {
+	if ac, ok := c.Algorithms[op.Limit.Algorithm()]; !ok || op.Limit.Capacity() > ac.MaxUnits || op.Limit.Overflow() > ac.Overflow {
 		return c.Check(op.Limit)
 	}
 	return nil

@@ -37,24 +37,46 @@ var algorithms = [numAlgorithms]row{
 	},
 }
 
-// step is Step in place, for limits that count units per time. It is a switch
-// and not a column of the table: behind a function value each State would be
-// copied or escape to the heap, which takes 20 ns.
-func (s *State) step(op *Op, now Instant) (out Outcome) {
-	l, at := op.Limit, now
+// step is Step in place, for limits that count units per time.
+func (s *State) step(op *Op, now Instant) Outcome {
+	if op.Cost < 0 && op.Limit.owe > 0 {
+		return s.stepRefund(op, now)
+	}
+	out := s.stepStrict(op.Limit, op.Cost, now)
+	if !out.Admitted && op.Overflows() {
+		if taken := s.overflow(op, now); taken > 0 {
+			out = s.stepStrict(op.Limit, op.Cost, now) // has no room now either
+			out.Taken = taken
+		}
+	}
+	return out
+}
+
+// stepRefund is step for an op that gives back where something may be owed.
+func (s *State) stepRefund(op *Op, now Instant) Outcome {
+	out := s.stepStrict(op.Limit, s.payBack(op, now), now)
+	out.Admitted = true
+	return out
+}
+
+// stepStrict is step without overflow. It is a switch and not a column of the
+// table: behind a function value each State would be copied or escape to the
+// heap, which takes 20 ns.
+func (s *State) stepStrict(l *Limit, cost int64, now Instant) (out Outcome) {
+	at := now
 	if s.At > now {
 		s.moveTo(now, l)
 		at = max(now, min(s.At, MaxInstant))
 	}
 	switch l.spec.Algorithm {
 	case FixedWindow:
-		out = stepFixedWindow(l, s, op.Cost, at)
+		out = stepFixedWindow(l, s, cost, at)
 	case SlidingLog:
-		out = stepSlidingLog(l, s, op.Cost, at)
+		out = stepSlidingLog(l, s, cost, at)
 	case SlidingWindow:
-		out = stepSlidingWindow(l, s, op.Cost, at)
+		out = stepSlidingWindow(l, s, cost, at)
 	case TokenBucket:
-		out = stepTokenBucket(l, s, op.Cost, at)
+		out = stepTokenBucket(l, s, cost, at)
 	}
 	if at > now {
 		out.delay(micros(int64(at - now)))
@@ -135,6 +157,9 @@ func New(s Spec) (*Limit, error) {
 		if err := r.prepare(l); err != nil {
 			return nil, err
 		}
+	}
+	if err := l.setOverflow(); err != nil {
+		return nil, err
 	}
 	l.ahead = max(l.ahead, MinAhead.Microseconds())
 	return l, nil

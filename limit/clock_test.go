@@ -19,6 +19,9 @@ func settled(l *Limit) Instant {
 	if l.Algorithm() == TokenBucket {
 		life = Instant(ceilDiv(l.full, l.den))
 	}
+	if l.MaxDebt() > 0 {
+		life += 2 * Instant(ceilDiv(l.MaxDebt(), l.Capacity())) * max(life, micro(l.Window()))
+	}
 	return max(micro(l.Window()), micro(MinAhead)) + life
 }
 
@@ -37,9 +40,14 @@ func TestClockStepsStarveNobody(t *testing.T) {
 					continue
 				}
 				end := now + settled(l)
+				ask := int64(1)
+				if l.MaxDebt() > 0 { // a refused cost is owed
+					s, _ = Step(s, &Op{Limit: l, Cost: 2 * l.MaxDebt()}, now)
+					ask = 0
+				}
 				for range 100 {
 					if _, out := try(s, l, 1, now); !out.Admitted { // a refusal must not keep the state where it is
-						s, _ = Step(s, &Op{Limit: l, Cost: 1}, now)
+						s, _ = Step(s, &Op{Limit: l, Cost: ask}, now)
 					}
 					if now += settled(l) / 100; !often {
 						break

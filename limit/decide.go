@@ -54,7 +54,7 @@ func decideNew(states []State, req *Request, now Instant, v *Verdict, next []Sta
 		changes = keep(states, next)
 	}
 	copy(next, states)
-	each := false
+	alone := false // some op is charged whatever becomes of the request
 	for i := range ops {
 		op, at := &ops[i], firstWithKey(ops, i)
 		if op.Limit.Is(Leased) {
@@ -63,10 +63,11 @@ func decideNew(states []State, req *Request, now Instant, v *Verdict, next []Sta
 		} else {
 			v.Outcomes[i] = next[at].step(op, now)
 		}
-		if !v.Outcomes[i].Admitted && !op.Shadow {
-			v.Admitted = false
+		if !v.Outcomes[i].Admitted {
+			v.Admitted = v.Admitted && op.Shadow
+			alone = alone || op.Overflows()
 		}
-		each = each || op.ChargesEach()
+		alone = alone || op.ChargesEach()
 	}
 	if v.Admitted {
 		for i := range next {
@@ -74,7 +75,7 @@ func decideNew(states []State, req *Request, now Instant, v *Verdict, next []Sta
 		}
 		return changes | keep(states, next)
 	}
-	return changes | decideRefused(states, req, now, v, next, each)
+	return changes | decideRefused(states, req, now, v, next, alone)
 }
 
 // keep replaces states by next, and says which of them differ, apart from leases.
@@ -123,9 +124,10 @@ func changedLeases(states []State, ops []Op) (changes Changes) {
 	return changes
 }
 
-// decideRefused records what a refused request still charges (ops with Each)
-// and corrects the outcomes of the ops that are not recorded.
-func decideRefused(states []State, req *Request, now Instant, v *Verdict, next []State, each bool) (changes Changes) {
+// decideRefused records what a refused request still charges (ops with Each, and
+// what overflows) and corrects the outcomes of the ops that are not recorded.
+// alone says whether there are any that are.
+func decideRefused(states []State, req *Request, now Instant, v *Verdict, next []State, alone bool) (changes Changes) {
 	ops := req.Ops
 	if len(ops) == 1 {
 		return keep(states, next) // nothing was charged, but the refusal may be remembered
@@ -134,9 +136,17 @@ func decideRefused(states []State, req *Request, now Instant, v *Verdict, next [
 		next[i].Leases.rollback()
 	}
 	copy(next, states)
-	if each {
+	var few [MaxChanges]bool
+	charged := few[:]
+	if len(ops) > len(few) {
+		charged = make([]bool, len(ops))
+	}
+	if alone {
 		for i := range ops {
-			if ops[i].ChargesEach() {
+			charged[i] = ops[i].ChargesEach() || overflowsWith(ops, i, v.Outcomes)
+		}
+		for i := range ops {
+			if charged[i] {
 				at := firstWithKey(ops, i)
 				next[at], v.Outcomes[i] = Step(next[at], &ops[i], now)
 			}
@@ -149,11 +159,22 @@ func decideRefused(states []State, req *Request, now Instant, v *Verdict, next [
 		}
 	}
 	for i := range ops {
-		if op := &ops[i]; !op.ChargesEach() {
+		if op := &ops[i]; !charged[i] {
 			unrecorded(states[firstWithKey(ops, i)], op, now, &v.Outcomes[i])
 		}
 	}
 	return changes
+}
+
+// overflowsWith says whether an op under the key of the i-th had no room and takes
+// something all the same.
+func overflowsWith(ops []Op, i int, outs []Outcome) bool {
+	for j := range ops {
+		if !outs[j].Admitted && ops[j].Overflows() && ops[j].Key == ops[i].Key {
+			return true
+		}
+	}
+	return false
 }
 
 // unrecorded corrects out, which op got before its request was refused: what

@@ -11,7 +11,7 @@ import (
 // TestDecideAgainstNaive plays random scripts; FuzzDecide searches for more.
 func TestDecideAgainstNaive(t *testing.T) {
 	r := seeded(t)
-	for range 150 {
+	for range 200 {
 		b := make([]byte, 300)
 		for i := range b {
 			b[i] = byte(r.IntN(256))
@@ -120,8 +120,8 @@ func TestDecideAdmittedEqualsSteps(t *testing.T) {
 	})
 }
 
-// TestDecideRefusedRecordsOnlyEach: what is not Each leaves no trace, and its
-// outcome states what is left without it.
+// TestDecideRefusedRecordsOnlyEach: what is not Each and does not overflow leaves
+// no trace, and its outcome states what is left without it.
 func TestDecideRefusedRecordsOnlyEach(t *testing.T) {
 	requests(t, true, func(t *testing.T, states []State, ops []Op, now Instant) {
 		got, v := decide(states, ops, now)
@@ -132,8 +132,21 @@ func TestDecideRefusedRecordsOnlyEach(t *testing.T) {
 		for i := range states {
 			want[i], _ = try(states[i], ops[i].Limit, 0, now) // a clock that stepped back has moved it
 		}
+		charged := make([]bool, len(ops))
+		first := make([]State, len(ops)) // where all ops are recorded
+		for i := range states {
+			first[i] = clone(want[i])
+		}
 		for i := range ops {
-			if at := firstWithKey(ops, i); ops[i].Each {
+			at := firstWithKey(ops, i)
+			var out Outcome
+			first[at], out = Step(first[at], &ops[i], now)
+			for j := range ops {
+				charged[j] = charged[j] || ops[j].Each || !out.Admitted && ops[i].Cost > 0 && ops[i].Limit.Overflow() != Refuse && ops[j].Key == ops[i].Key
+			}
+		}
+		for i := range ops {
+			if at := firstWithKey(ops, i); charged[i] {
 				want[at], _ = Step(want[at], &ops[i], now)
 			}
 		}
@@ -143,7 +156,7 @@ func TestDecideRefusedRecordsOnlyEach(t *testing.T) {
 				t.Errorf("op %d: state %+v, want %+v", i, got[at], want[at])
 			}
 			_, peek := try(got[at], ops[i].Limit, 0, now)
-			if out := v.Outcomes[i]; !ops[i].Each && (out.Remaining != peek.Remaining || out.Reset != peek.Reset) {
+			if out := v.Outcomes[i]; !charged[i] && (out.Remaining != peek.Remaining || out.Reset != peek.Reset) {
 				t.Errorf("op %d: %+v, but a peek says %+v", i, out, peek)
 			}
 		}

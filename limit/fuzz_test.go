@@ -123,6 +123,16 @@ func decideLimits() []*Limit {
 		MustNew(Spec{Algorithm: SlidingWindow, Max: 100, Window: time.Hour}),
 		MustNew(Spec{Algorithm: TokenBucket, Max: 7, Window: 3 * time.Second, Burst: 4}),
 		MustNew(Spec{Algorithm: TokenBucket, Max: 999983, Window: MaxWindow, Burst: 1_000_003}),
+		MustNew(Spec{Algorithm: FixedWindow, Max: 5, Window: time.Second, Overflow: Saturate}),
+		MustNew(Spec{Algorithm: FixedWindow, Max: 3, Window: time.Second, Overflow: Debt, MaxDebt: 8}),
+		MustNew(Spec{Algorithm: SlidingLog, Max: 5, Window: time.Second, Overflow: Saturate}),
+		MustNew(Spec{Algorithm: SlidingLog, Max: 3, Window: time.Second, Overflow: Debt}),
+		MustNew(Spec{Algorithm: SlidingLog, Max: 130, Window: time.Second, Overflow: Debt, MaxDebt: 1000}),
+		MustNew(Spec{Algorithm: SlidingWindow, Max: 6, Window: time.Second, Overflow: Saturate}),
+		MustNew(Spec{Algorithm: SlidingWindow, Max: 4, Window: time.Second, Overflow: Debt, MaxDebt: 9}),
+		MustNew(Spec{Algorithm: TokenBucket, Max: 7, Window: 3 * time.Second, Burst: 4, Overflow: Saturate}),
+		MustNew(Spec{Algorithm: TokenBucket, Max: 7, Window: 3 * time.Second, Burst: 4, Overflow: Debt, MaxDebt: 11}),
+		MustNew(Spec{Algorithm: TokenBucket, Max: MaxRate, Window: time.Second, Burst: 25, Overflow: Debt}),
 	}
 }
 

@@ -63,7 +63,25 @@ func lawLimits(t testing.TB) []*Limit {
 		add(Spec{Algorithm: a, Max: a.MaxUnits(), Window: MinWindow})
 		add(Spec{Algorithm: a, Max: a.MaxUnits(), Window: MaxWindow})
 	}
+	for _, a := range Algorithms() {
+		for _, window := range []time.Duration{7 * time.Millisecond, time.Second, time.Hour} {
+			for _, most := range []int64{0, 1, 3, 10, 4711} {
+				s := Spec{Algorithm: a, Max: max(most, 1), Window: window, Overflow: Saturate}
+				add(s)
+				s.Overflow = Debt
+				add(s)
+				s.MaxDebt = max(most/2, 1)
+				add(s)
+				s.MaxDebt = 7*most + 1
+				add(s)
+			}
+		}
+	}
 	for _, s := range []Spec{
+		{Max: MaxRate, Window: time.Second, Burst: 25, Overflow: Debt},
+		{Max: 999983, Window: day, Burst: 17, Overflow: Debt, MaxDebt: 40},
+		{Max: 1, Window: year, Burst: 3, Overflow: Debt},
+		{Max: 999983, Window: year, Burst: 1_000_003, Overflow: Debt},
 		{Max: 1, Window: time.Second},
 		{Max: 10, Window: time.Second},
 		{Max: 10, Window: time.Second, Burst: 1},

@@ -119,6 +119,13 @@ type Spec struct {
 	// a name, also by who was refused, it must be as long as Window: then it
 	// pairs those. Zero remembers nothing; other algorithms want zero.
 	Hold time.Duration
+	// Overflow says what is taken of a cost that has no room. Concurrency
+	// wants Refuse.
+	Overflow Overflow
+	// MaxDebt is how many units below zero Debt goes; zero means as many as
+	// the limit can have above zero (Max, or Burst), or what is paid back in 10
+	// years if that is less. Other overflows want zero.
+	MaxDebt int64
 }
 
 // check reports which figure of s is out of bounds. What only a bucket knows is
@@ -138,7 +145,7 @@ func (s *Spec) check(r *row) error {
 	case s.Hold < 0 || s.Hold > s.Window || s.Hold%time.Microsecond != 0:
 		return fmt.Errorf("hold %v is not whole microseconds from 0 to the window, %v", s.Hold, s.Window)
 	}
-	return nil
+	return s.checkOverflow(r)
 }
 
 // A Limit is a valid [Spec] with what decisions need computed beforehand. It
@@ -152,7 +159,8 @@ type Limit struct {
 	ahead    int64 // µs that a state may lie ahead of an op; see clock.go
 
 	// TokenBucket: one unit takes num/den µs to come back, so a level is kept
-	// in 1/den µs and one unit is worth num of it.
+	// in 1/den µs and one unit is worth num of it. SlidingLog with Debt: one unit
+	// takes num/den µs to be paid back.
 	num, den int64
 	full     int64 // Burst*num
 
@@ -162,6 +170,12 @@ type Limit struct {
 	// Concurrency: refusals are remembered for hold µs, and forgotten together
 	// with others of the same holdStep µs.
 	hold, holdStep int64
+
+	// Overflow: how far below zero a cost without room takes a state, -1 if it
+	// takes nothing; for a log or bucket owe µs are needed to pay that back. strict
+	// is the limit with the overflow Refuse.
+	below, owe int64
+	strict     *Limit
 
 	share int64 // see Share
 }
@@ -178,6 +192,9 @@ func (l *Limit) WithShare(n int64) *Limit {
 	}
 	other := *l
 	other.share = n
+	if l.strict == l {
+		other.strict = &other
+	}
 	return &other
 }
 
@@ -197,8 +214,8 @@ func (l *Limit) Window() time.Duration { return l.spec.Window }
 // burst of a token bucket, else Max.
 func (l *Limit) Capacity() int64 { return l.capacity }
 
-// Interval returns the time in which a token bucket regains one unit, as
-// num/den microseconds. It is how drivers that decide elsewhere than in Go
+// Interval returns the time in which a token bucket regains one unit, or in
+// which a sliding log pays back one that it owes, as num/den microseconds. It is how drivers that decide elsewhere than in Go
 // (Lua, SQL) get the same arithmetic.
 func (l *Limit) Interval() (num, den int64) { return l.num, l.den }
 
@@ -237,6 +254,10 @@ func (l *Limit) Is(t Trait) bool { return l.traits&t != 0 }
 // String renders the limit as rules and messages write it.
 func (l *Limit) String() string {
 	switch {
+	case l.below > 0:
+		return fmt.Sprintf("%v overflow debt %d", l.strict, l.below)
+	case l.below == 0:
+		return fmt.Sprintf("%v overflow saturate", l.strict)
 	case l.Is(Refilled):
 		return fmt.Sprintf("%s %d/%v burst %d", l.row.name, l.spec.Max, l.spec.Window, l.spec.Burst)
 	case l.Is(Leased):

@@ -15,57 +15,70 @@ func TestNew(t *testing.T) {
 		spec Spec
 		want string // part of the error, or empty
 	}{
-		{"fixed window", Spec{FixedWindow, 10, sec, 0, 0}, ""},
-		{"limit 0", Spec{FixedWindow, 0, sec, 0, 0}, ""},
-		{"limit 0 of a log", Spec{SlidingLog, 0, sec, 0, 0}, ""},
-		{"limit 0 of a sliding window", Spec{SlidingWindow, 0, sec, 0, 0}, ""},
-		{"largest limit", Spec{FixedWindow, MaxUnits, MaxWindow, 0, 0}, ""},
-		{"limit too large", Spec{FixedWindow, MaxUnits + 1, sec, 0, 0}, "limit 1099511627777 is outside 0 to 1099511627776"},
-		{"limit negative", Spec{SlidingLog, -1, sec, 0, 0}, "limit -1 is outside 0"},
-		{"limit least int64", Spec{SlidingLog, math.MinInt64, sec, 0, 0}, "is outside 0"},
-		{"largest sliding window", Spec{SlidingWindow, MaxSlidingWindowUnits, MaxWindow, 0, 0}, ""},
-		{"sliding window too large", Spec{SlidingWindow, MaxSlidingWindowUnits + 1, sec, 0, 0}, "outside 0 to 4294967296"},
+		{"fixed window", Spec{Algorithm: FixedWindow, Max: 10, Window: sec}, ""},
+		{"limit 0", Spec{Algorithm: FixedWindow, Max: 0, Window: sec}, ""},
+		{"limit 0 of a log", Spec{Algorithm: SlidingLog, Max: 0, Window: sec}, ""},
+		{"limit 0 of a sliding window", Spec{Algorithm: SlidingWindow, Max: 0, Window: sec}, ""},
+		{"largest limit", Spec{Algorithm: FixedWindow, Max: MaxUnits, Window: MaxWindow}, ""},
+		{"limit too large", Spec{Algorithm: FixedWindow, Max: MaxUnits + 1, Window: sec}, "limit 1099511627777 is outside 0 to 1099511627776"},
+		{"limit negative", Spec{Algorithm: SlidingLog, Max: -1, Window: sec}, "limit -1 is outside 0"},
+		{"limit least int64", Spec{Algorithm: SlidingLog, Max: math.MinInt64, Window: sec}, "is outside 0"},
+		{"largest sliding window", Spec{Algorithm: SlidingWindow, Max: MaxSlidingWindowUnits, Window: MaxWindow}, ""},
+		{"sliding window too large", Spec{Algorithm: SlidingWindow, Max: MaxSlidingWindowUnits + 1, Window: sec}, "outside 0 to 4294967296"},
 
-		{"no algorithm", Spec{0, 10, sec, 0, 0}, "unknown algorithm 0"},
-		{"algorithm beyond the last", Spec{numAlgorithms, 10, sec, 0, 0}, fmt.Sprint("unknown algorithm ", numAlgorithms)},
-		{"algorithm 255", Spec{255, 10, sec, 0, 0}, "unknown algorithm 255"},
+		{"no algorithm", Spec{Algorithm: 0, Max: 10, Window: sec}, "unknown algorithm 0"},
+		{"algorithm beyond the last", Spec{Algorithm: numAlgorithms, Max: 10, Window: sec}, fmt.Sprint("unknown algorithm ", numAlgorithms)},
+		{"algorithm 255", Spec{Algorithm: 255, Max: 10, Window: sec}, "unknown algorithm 255"},
 
-		{"no window", Spec{FixedWindow, 10, 0, 0, 0}, "window 0s is outside 1ms"},
-		{"window negative", Spec{FixedWindow, 10, -sec, 0, 0}, "window -1s is outside"},
-		{"window too short", Spec{FixedWindow, 10, MinWindow - us, 0, 0}, "window 999µs is outside"},
-		{"shortest window", Spec{FixedWindow, 10, MinWindow, 0, 0}, ""},
-		{"longest window", Spec{FixedWindow, 10, MaxWindow, 0, 0}, ""},
-		{"window too long", Spec{FixedWindow, 10, MaxWindow + us, 0, 0}, "to 10 years"},
-		{"window of nanoseconds", Spec{FixedWindow, 10, sec + 1, 0, 0}, "finer than a microsecond"},
+		{"no window", Spec{Algorithm: FixedWindow, Max: 10, Window: 0}, "window 0s is outside 1ms"},
+		{"window negative", Spec{Algorithm: FixedWindow, Max: 10, Window: -sec}, "window -1s is outside"},
+		{"window too short", Spec{Algorithm: FixedWindow, Max: 10, Window: MinWindow - us}, "window 999µs is outside"},
+		{"shortest window", Spec{Algorithm: FixedWindow, Max: 10, Window: MinWindow}, ""},
+		{"longest window", Spec{Algorithm: FixedWindow, Max: 10, Window: MaxWindow}, ""},
+		{"window too long", Spec{Algorithm: FixedWindow, Max: 10, Window: MaxWindow + us}, "to 10 years"},
+		{"window of nanoseconds", Spec{Algorithm: FixedWindow, Max: 10, Window: sec + 1}, "finer than a microsecond"},
 
-		{"burst of a window", Spec{FixedWindow, 10, sec, 5, 0}, "fixed_window has no burst"},
-		{"burst of a log", Spec{SlidingLog, 10, sec, -5, 0}, "sliding_log has no burst"},
-		{"burst of a sliding window", Spec{SlidingWindow, 10, sec, 5, 0}, "sliding_window has no burst"},
+		{"burst of a window", Spec{Algorithm: FixedWindow, Max: 10, Window: sec, Burst: 5}, "fixed_window has no burst"},
+		{"burst of a log", Spec{Algorithm: SlidingLog, Max: 10, Window: sec, Burst: -5}, "sliding_log has no burst"},
+		{"burst of a sliding window", Spec{Algorithm: SlidingWindow, Max: 10, Window: sec, Burst: 5}, "sliding_window has no burst"},
 
-		{"bucket", Spec{TokenBucket, 10, sec, 20, 0}, ""},
-		{"in flight", Spec{Concurrency, MaxInFlight, sec, 0, sec}, ""},
-		{"in flight, none", Spec{Concurrency, 0, sec, 0, 0}, ""},
-		{"too many in flight", Spec{Concurrency, MaxInFlight + 1, sec, 0, 0}, "limit 1048577 is outside 0 to 1048576"},
-		{"burst in flight", Spec{Concurrency, 10, sec, 5, 0}, "concurrency has no burst"},
-		{"hold of a bucket", Spec{TokenBucket, 10, sec, 20, sec}, "token_bucket has no hold"},
-		{"hold beyond the lease", Spec{Concurrency, 10, sec, 0, sec + us}, "hold 1.000001s is not whole microseconds from 0 to the window"},
-		{"hold negative", Spec{Concurrency, 10, sec, 0, -us}, "hold -1µs is not"},
-		{"hold of nanoseconds", Spec{Concurrency, 10, sec, 0, 1}, "hold 1ns is not"},
-		{"bucket without a burst", Spec{TokenBucket, 10, sec, 0, 0}, ""},
-		{"bucket of rate 0", Spec{TokenBucket, 0, sec, 20, 0}, "at least 1 per window; to refuse everything use fixed_window"},
-		{"burst negative", Spec{TokenBucket, 10, sec, -1, 0}, "burst -1 is outside 1 to"},
-		{"largest burst", Spec{TokenBucket, MaxRate, sec, MaxUnits, 0}, ""},
-		{"burst too large", Spec{TokenBucket, MaxRate, sec, MaxUnits + 1, 0}, "burst 1099511627777 is outside"},
-		{"1 per year", Spec{TokenBucket, 1, year, 0, 0}, ""},
-		{"1 per ten years", Spec{TokenBucket, 1, MaxWindow, 14, 0}, ""},
-		{"1 per ten years, burst of 15", Spec{TokenBucket, 1, MaxWindow, 15, 0}, "takes too long to refill at 1 per"},
-		{"10^7 per second", Spec{TokenBucket, MaxRate, sec, 0, 0}, ""},
-		{"one more", Spec{TokenBucket, MaxRate + 1, sec, 0, 0}, "rate 10000001 per 1s is faster than 10000000 per second"},
-		{"one more per window of a day", Spec{TokenBucket, 864_000_000_001, day, 1, 0}, "is faster than"},
-		{"one more per longest window at that rate", Spec{TokenBucket, 1_099_511_627_771, 109_951_162_777 * us, 1, 0}, "is faster than"},
-		{"just not more", Spec{TokenBucket, 1_099_511_627_770, 109_951_162_777 * us, 1, 0}, ""},
-		{"10^4 per millisecond", Spec{TokenBucket, 10_000, MinWindow, 0, 0}, ""},
-		{"refill that needs rounding and leaves no digits", Spec{TokenBucket, 999983, MaxWindow, MaxUnits, 0}, "use a smaller burst"},
+		{"bucket", Spec{Algorithm: TokenBucket, Max: 10, Window: sec, Burst: 20}, ""},
+		{"in flight", Spec{Algorithm: Concurrency, Max: MaxInFlight, Window: sec, Hold: sec}, ""},
+		{"in flight, none", Spec{Algorithm: Concurrency, Max: 0, Window: sec}, ""},
+		{"too many in flight", Spec{Algorithm: Concurrency, Max: MaxInFlight + 1, Window: sec}, "limit 1048577 is outside 0 to 1048576"},
+		{"burst in flight", Spec{Algorithm: Concurrency, Max: 10, Window: sec, Burst: 5}, "concurrency has no burst"},
+		{"hold of a bucket", Spec{Algorithm: TokenBucket, Max: 10, Window: sec, Burst: 20, Hold: sec}, "token_bucket has no hold"},
+		{"hold beyond the lease", Spec{Algorithm: Concurrency, Max: 10, Window: sec, Hold: sec + us}, "hold 1.000001s is not whole microseconds from 0 to the window"},
+		{"hold negative", Spec{Algorithm: Concurrency, Max: 10, Window: sec, Hold: -us}, "hold -1µs is not"},
+		{"hold of nanoseconds", Spec{Algorithm: Concurrency, Max: 10, Window: sec, Hold: 1}, "hold 1ns is not"},
+		{"bucket without a burst", Spec{Algorithm: TokenBucket, Max: 10, Window: sec}, ""},
+		{"bucket of rate 0", Spec{Algorithm: TokenBucket, Max: 0, Window: sec, Burst: 20}, "at least 1 per window; to refuse everything use fixed_window"},
+		{"burst negative", Spec{Algorithm: TokenBucket, Max: 10, Window: sec, Burst: -1}, "burst -1 is outside 1 to"},
+		{"saturate", Spec{Algorithm: FixedWindow, Max: 10, Window: sec, Overflow: Saturate}, ""},
+		{"debt", Spec{Algorithm: SlidingLog, Max: 10, Window: sec, Overflow: Debt}, ""},
+		{"debt of many limits", Spec{Algorithm: TokenBucket, Max: 10, Window: sec, Overflow: Debt, MaxDebt: 1_000_000}, ""},
+		{"debt of a limit that is 0", Spec{Algorithm: FixedWindow, Window: sec, Overflow: Debt}, ""},
+		{"debt that is never paid", Spec{Algorithm: FixedWindow, Window: sec, Overflow: Debt, MaxDebt: 1}, "max_debt 1 takes longer than 10 years to pay back; at most 0"},
+		{"debt of ten years", Spec{Algorithm: SlidingWindow, Max: 3, Window: MaxWindow, Overflow: Debt, MaxDebt: 3}, ""},
+		{"debt of more", Spec{Algorithm: SlidingWindow, Max: 3, Window: MaxWindow, Overflow: Debt, MaxDebt: 4}, "at most 3"},
+		{"debt of a bucket of more", Spec{Algorithm: TokenBucket, Max: 1, Window: year, Overflow: Debt, MaxDebt: 11}, "at most 10"},
+		{"debt of a bucket that takes years to fill", Spec{Algorithm: TokenBucket, Max: 1, Window: MaxWindow, Burst: 14, Overflow: Debt}, ""},
+		{"debt negative", Spec{Algorithm: TokenBucket, Max: 10, Window: sec, Overflow: Debt, MaxDebt: -1}, "max_debt -1 is outside 1 to"},
+		{"debt without overflow debt", Spec{Algorithm: FixedWindow, Max: 10, Window: sec, Overflow: Saturate, MaxDebt: 1}, "max_debt goes with overflow debt, not saturate"},
+		{"unknown overflow", Spec{Algorithm: FixedWindow, Max: 10, Window: sec, Overflow: 3}, "unknown overflow 3"},
+		{"overflow in flight", Spec{Algorithm: Concurrency, Max: 10, Window: sec, Overflow: Saturate}, "concurrency has no overflow: a request in flight is admitted or refused"},
+		{"largest burst", Spec{Algorithm: TokenBucket, Max: MaxRate, Window: sec, Burst: MaxUnits}, ""},
+		{"burst too large", Spec{Algorithm: TokenBucket, Max: MaxRate, Window: sec, Burst: MaxUnits + 1}, "burst 1099511627777 is outside"},
+		{"1 per year", Spec{Algorithm: TokenBucket, Max: 1, Window: year}, ""},
+		{"1 per ten years", Spec{Algorithm: TokenBucket, Max: 1, Window: MaxWindow, Burst: 14}, ""},
+		{"1 per ten years, burst of 15", Spec{Algorithm: TokenBucket, Max: 1, Window: MaxWindow, Burst: 15}, "takes too long to refill at 1 per"},
+		{"10^7 per second", Spec{Algorithm: TokenBucket, Max: MaxRate, Window: sec}, ""},
+		{"one more", Spec{Algorithm: TokenBucket, Max: MaxRate + 1, Window: sec}, "rate 10000001 per 1s is faster than 10000000 per second"},
+		{"one more per window of a day", Spec{Algorithm: TokenBucket, Max: 864_000_000_001, Window: day, Burst: 1}, "is faster than"},
+		{"one more per longest window at that rate", Spec{Algorithm: TokenBucket, Max: 1_099_511_627_771, Window: 109_951_162_777 * us, Burst: 1}, "is faster than"},
+		{"just not more", Spec{Algorithm: TokenBucket, Max: 1_099_511_627_770, Window: 109_951_162_777 * us, Burst: 1}, ""},
+		{"10^4 per millisecond", Spec{Algorithm: TokenBucket, Max: 10_000, Window: MinWindow}, ""},
+		{"refill that needs rounding and leaves no digits", Spec{Algorithm: TokenBucket, Max: 999983, Window: MaxWindow, Burst: MaxUnits}, "use a smaller burst"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			l, err := New(c.spec)
@@ -90,11 +103,15 @@ func checkAccessors(t *testing.T, l *Limit, s Spec) {
 		}
 		capacity = s.Burst
 	}
+	if s.Overflow == Debt && s.MaxDebt == 0 {
+		s.MaxDebt = min(capacity, l.mostDebt())
+	}
 	if l.Spec() != s || l.Algorithm() != s.Algorithm || l.Max() != s.Max || l.Window() != s.Window || l.Capacity() != capacity {
 		t.Errorf("%+v does not render %+v", l, s)
 	}
 	num, den := l.Interval()
-	if bucket := s.Algorithm == TokenBucket; bucket != (num > 0) || bucket != (den > 0) || bucket && s.Burst > maxExact/num {
+	timed := s.Algorithm == TokenBucket || s.Algorithm == SlidingLog && s.Overflow == Debt
+	if timed != (num > 0) || timed != (den > 0) || timed && capacity+s.MaxDebt > maxExact/num {
 		t.Errorf("interval %d/%d", num, den)
 	}
 	step, steps := l.Grid()
@@ -130,7 +147,7 @@ func TestIntervals(t *testing.T) {
 		// 316229375.8... µs, rounded up; with two decimals the burst is beyond 2^52.
 		{999983, 1_000_003, MaxWindow, 3162293759, 10},
 	} {
-		l := MustNew(Spec{TokenBucket, c.most, c.window, c.burst, 0})
+		l := MustNew(Spec{Algorithm: TokenBucket, Max: c.most, Window: c.window, Burst: c.burst})
 		if num, den := l.Interval(); num != c.num || den != c.den {
 			t.Errorf("%v: one unit in %d/%d µs, want %d/%d", l, num, den, c.num, c.den)
 		}
@@ -164,9 +181,11 @@ func TestAlgorithmNames(t *testing.T) {
 
 func TestLimitString(t *testing.T) {
 	for want, s := range map[string]Spec{
-		"fixed_window 10/1m0s":         {FixedWindow, 10, time.Minute, 0, 0},
-		"token_bucket 10/1m0s burst 3": {TokenBucket, 10, time.Minute, 3, 0},
-		"concurrency 10":               {Concurrency, 10, time.Minute, 0, time.Second},
+		"fixed_window 10/1m0s":                   {Algorithm: FixedWindow, Max: 10, Window: time.Minute},
+		"token_bucket 10/1m0s burst 3":           {Algorithm: TokenBucket, Max: 10, Window: time.Minute, Burst: 3},
+		"fixed_window 10/1m0s overflow saturate": {Algorithm: FixedWindow, Max: 10, Window: time.Minute, Overflow: Saturate},
+		"sliding_log 10/1m0s overflow debt 7":    {Algorithm: SlidingLog, Max: 10, Window: time.Minute, Overflow: Debt, MaxDebt: 7},
+		"concurrency 10":                         {Algorithm: Concurrency, Max: 10, Window: time.Minute, Hold: time.Second},
 	} {
 		if got := MustNew(s).String(); got != want {
 			t.Errorf("%q, want %q", got, want)

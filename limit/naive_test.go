@@ -48,17 +48,18 @@ func (k *naive) units(t int64) *big.Rat {
 func (k *naive) used(t int64) int64 {
 	w := k.window()
 	start := t - t%w
+	cur, prev := k.windows(t)
 	switch k.l.Algorithm() {
 	case FixedWindow:
-		return k.counts[start]
+		return cur
 	case SlidingWindow:
 		step := (w + 1<<20 - 1) / (1 << 20)
 		steps := (w + step - 1) / step
 		covered := steps - (t-start)/step
-		share := new(big.Int).Mul(big.NewInt(k.counts[start-w]), big.NewInt(covered))
+		share := new(big.Int).Mul(big.NewInt(prev), big.NewInt(covered))
 		rest := new(big.Int)
 		share.DivMod(share, big.NewInt(steps), rest)
-		return k.counts[start] + share.Int64() + int64(rest.Sign())
+		return cur + share.Int64() + int64(rest.Sign())
 	}
 	var sum int64
 	for _, r := range k.log {
@@ -95,7 +96,133 @@ func (k *naive) ahead() int64 {
 		empty.level = new(big.Rat)
 		w = min(w, empty.wait(0, k.l.Capacity()))
 	}
-	return max(w, int64(micro(MinAhead)))
+	return max(w+k.mostAhead(), int64(micro(MinAhead)))
+}
+
+// windows returns what was taken in the window of t, with what is owed from those
+// before, and in the one before.
+func (k *naive) windows(t int64) (cur, prev int64) {
+	start := t - t%k.window()
+	if k.l.MaxDebt() == 0 {
+		return k.counts[start], k.counts[start-k.window()]
+	}
+	w := k.at - k.at%k.window()
+	cur, prev = k.counts[w], k.counts[w-k.window()]
+	for ; w < start && cur+prev > 0; w += k.window() {
+		prev = min(cur, k.l.Max()) // as much as a window may have; the rest is the next one's
+		cur -= prev
+	}
+	return cur, prev
+}
+
+// perUnit is the time in which a bucket or log regains or pays back a unit, in µs.
+func (k *naive) perUnit() *big.Rat {
+	num, den := k.l.Interval()
+	return big.NewRat(num, den)
+}
+
+func ratOf(n int64) *big.Rat { return new(big.Rat).SetInt64(n) }
+
+func floorRat(r *big.Rat) int64 { return new(big.Int).Div(r.Num(), r.Denom()).Int64() }
+
+func ceilRat(r *big.Rat) int64 { return -floorRat(new(big.Rat).Neg(r)) }
+
+func (k *naive) clocked() bool {
+	return k.l.Algorithm() == TokenBucket || k.l.Algorithm() == SlidingLog
+}
+
+// mostAhead is how far ahead a key lies that owes all it may.
+func (k *naive) mostAhead() int64 {
+	if !k.clocked() || k.l.MaxDebt() == 0 {
+		return 0
+	}
+	return ceilRat(new(big.Rat).Mul(ratOf(k.l.MaxDebt()), k.perUnit()))
+}
+
+// spill takes what a refused cost takes, as Overflow says.
+func (k *naive) spill(cost, now int64) int64 {
+	t := max(now, k.at)
+	left := max(k.room(t), 0)
+	owe := int64(0)
+	switch {
+	case !k.clocked():
+		left = k.room(t) // below zero where something is owed
+		owe = max(min(cost-left, k.l.MaxDebt()), 0)
+		if left+owe <= 0 {
+			return 0
+		}
+		k.record(left+owe, t)
+		return left + owe
+	case t-now < k.mostAhead():
+		owed := new(big.Rat).Quo(ratOf(t-now), k.perUnit())
+		owe = floorRat(new(big.Rat).Sub(ratOf(k.l.MaxDebt()), owed))
+		owe = min(owe, cost-left)
+	}
+	if left+owe == 0 {
+		return 0
+	}
+	if left > 0 {
+		k.record(left, t)
+	}
+	if owe == 0 {
+		return left
+	}
+	if k.l.Algorithm() == TokenBucket {
+		level := new(big.Rat).Sub(k.units(t), ratOf(owe))
+		k.at = t
+		if k.level = level; level.Sign() < 0 {
+			wait := ceilRat(new(big.Rat).Mul(new(big.Rat).Neg(level), k.perUnit()))
+			k.level = new(big.Rat).Add(level, new(big.Rat).Quo(ratOf(wait), k.perUnit()))
+			num, _ := k.l.Interval()
+			if most := big.NewRat(num-1, num); k.level.Cmp(most) > 0 {
+				k.level = most
+			}
+			k.at = t + wait
+		}
+		return left + owe
+	}
+	k.shift(t, ceilRat(new(big.Rat).Mul(ratOf(owe), k.perUnit())))
+	return left + owe
+}
+
+// shift moves the units of a log that still count at t by d, in 64 parts.
+func (k *naive) shift(t, d int64) {
+	for len(k.log) > 0 && int64(k.log[0].At) <= t-k.window() {
+		k.log = k.log[1:]
+	}
+	old, n := append([]Record(nil), k.log...), int64(len(k.log))
+	for u := range n {
+		part := u*64/n + 1
+		last := (part*n + 63) / 64
+		k.log[u].At = old[last-1].At + Instant(d)
+	}
+	if k.at = 0; n > 0 {
+		k.at = int64(k.log[n-1].At)
+	}
+}
+
+// payBack has a refund pay what is owed, and returns what is left of it.
+func (k *naive) payBack(cost, now int64) int64 {
+	ahead := k.at - now
+	if ahead <= 0 || k.mostAhead() == 0 {
+		return cost
+	}
+	owed := k.l.MaxDebt()
+	if ahead < k.mostAhead() {
+		owed = ceilRat(new(big.Rat).Quo(ratOf(ahead), k.perUnit()))
+	}
+	by := ahead
+	paid := owed
+	if -cost < owed {
+		paid = -cost
+		by = min(floorRat(new(big.Rat).Mul(ratOf(paid), k.perUnit())), ahead)
+	}
+	if k.l.Algorithm() == SlidingLog {
+		k.shift(k.at, -by)
+	} else {
+		k.at -= by
+	}
+	return cost + paid
 }
 
 // moveTo moves k to now, with what was taken, if it lies further ahead.
@@ -122,11 +249,19 @@ func (k *naive) moveTo(now int64) {
 
 func (k *naive) step(cost, now int64) Outcome {
 	k.moveTo(now)
-	t := max(now, k.at)
 	want := max(cost, 1)
-	out := Outcome{Admitted: cost < 0 || k.room(t) >= want}
-	if out.Admitted && cost != 0 {
+	out := Outcome{Admitted: cost < 0}
+	if cost < 0 {
+		cost = k.payBack(cost, now)
+	}
+	t := max(now, k.at)
+	out.Admitted = out.Admitted || k.room(t) >= want
+	switch {
+	case out.Admitted && cost != 0:
 		k.record(cost, t)
+	case !out.Admitted && cost > 0 && k.l.Overflow() != Refuse:
+		out.Taken = k.spill(cost, now)
+		t = max(now, k.at)
 	}
 	out.Remaining = max(k.room(t), 0)
 	if want > k.l.Capacity() {
@@ -135,7 +270,7 @@ func (k *naive) step(cost, now int64) Outcome {
 		out.Retry = time.Duration(d+t-now) * us
 	}
 	reset := k.wait(t, k.l.Capacity())
-	if k.l.Algorithm() == FixedWindow {
+	if k.l.Algorithm() == FixedWindow && (reset == 0 || k.l.MaxDebt() == 0) {
 		reset = k.window() - t%k.window()
 	}
 	if reset > 0 {
@@ -156,7 +291,8 @@ func (k *naive) record(cost, t int64) {
 	case SlidingLog:
 		k.recordLog(cost, t)
 	default:
-		k.counts[start] += cost
+		cur, prev := k.windows(t)
+		k.counts = map[int64]int64{start: cur + cost, start - k.window(): prev}
 		if over := -k.counts[start]; over > 0 { // a refund of more than this window took
 			k.counts[start] = 0
 			if k.l.Algorithm() == SlidingWindow {
@@ -217,13 +353,21 @@ func (s naiveStore) take(ops []Op, now int64) (naiveStore, bool, []Outcome) {
 		return all, true, outs
 	}
 	only := s.clone()
+	charged := make([]bool, len(ops))
 	for i := range ops {
-		if ops[i].Each {
+		charged[i] = ops[i].Each
+		for j := range ops {
+			over := !outs[j].Admitted && ops[j].Cost > 0 && ops[j].Limit.Overflow() != Refuse
+			charged[i] = charged[i] || over && ops[i].Key == ops[j].Key
+		}
+	}
+	for i := range ops {
+		if charged[i] {
 			outs[i] = only.get(&ops[i]).step(ops[i].Cost, now)
 		}
 	}
 	for i := range ops {
-		if ops[i].Each {
+		if charged[i] {
 			continue
 		}
 		left := only.get(&ops[i]).step(0, now)

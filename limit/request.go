@@ -55,6 +55,9 @@ type Op struct {
 	// Each charges the op on its own: whenever it has room itself, whatever
 	// becomes of the request's other ops. (`charge: each` in rules.) It means
 	// nothing to Concurrency: a refused request holds no lease.
+	//
+	// An op that has no room itself takes what its limit's Overflow says, with
+	// or without Each.
 	Each bool
 }
 
@@ -104,7 +107,9 @@ func (op *Op) Rest(v *Verdict) (Op, bool) {
 
 // A Request is one caller's question: a few ops. It is admitted when every op
 // that is not a shadow has room. Admitted, all its ops with room are recorded;
-// refused, only those with Each.
+// refused, only those with Each. Ops without room take what their limit's
+// [Overflow] says, whatever becomes of the request; so do, in a refused request,
+// all ops under the same key.
 //
 // Ops may share a key (a caller may send the same descriptor twice); the
 // later one then finds what the earlier one left. Its Retry is about its own
@@ -127,6 +132,9 @@ type Outcome struct {
 	// Remaining is how many units are left after the op, or, where it was not
 	// recorded, without it.
 	Remaining int64
+	// Taken is how many units an op without room took all the same, as the
+	// limit's Overflow says.
+	Taken int64
 	// Retry is how long to wait until the same cost (at least one unit) has
 	// room, if nobody else takes any: zero when it has room now, [Never] when
 	// the cost exceeds what the limit can ever give. For an Op with EndOwner it

@@ -13,6 +13,10 @@ import "time"
 //	SlidingWindow  start of a window       units taken in it         in the one before
 //	TokenBucket    instant of the level    level, in 1/den µs        num: one unit of N
 //	SlidingLog     latest record           sum of the records        -
+//
+// A window that owes has more units taken than its limit allows. A bucket or log
+// that owes has its instant and its records ahead of the op that wrote it, by the
+// time in which that is paid back.
 type State struct {
 	At  Instant
 	N   int64
@@ -31,7 +35,8 @@ type Record struct {
 }
 
 // Step decides op alone on state s at instant now. It returns the state with
-// the op recorded, or s unchanged when the op was refused or took nothing.
+// the op recorded, or s unchanged when the op took nothing, as one that is refused
+// does unless its limit's [Overflow] says otherwise.
 //
 // It is total: any state, cost and instant give an answer, and negative
 // figures in a state count as zero. Time does not run backwards for a key: an

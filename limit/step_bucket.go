@@ -26,35 +26,36 @@ func prepareBucket(l *Limit) error {
 		return fmt.Errorf("rate %d per %v is faster than %d per second", s.Max, s.Window, MaxRate)
 	}
 	l.capacity = s.Burst
-	if !l.setInterval() {
+	if !l.setInterval(s.Burst) {
 		return fmt.Errorf("burst %d takes too long to refill at %d per %v; use a smaller burst", s.Burst, s.Max, s.Window)
 	}
+	l.full = s.Burst * l.num
 	l.ahead = min(l.window, ceilDiv(l.full, l.den)) // no longer than it needs to fill
 	return nil
 }
 
 // setInterval finds num and den such that num/den is the refill interval in
-// microseconds and Burst*num is exact, and says whether there are such. The
+// microseconds and units*num is exact, and says whether there are such. The
 // interval is exact where that fits 52 bits (it does for all but extreme pairs
-// of burst and window); else it is rounded up to a decimal fraction with at
+// of units and window); else it is rounded up to a decimal fraction with at
 // least six significant digits, so that the rate is low by less than 10^-6 and
 // never high.
-func (l *Limit) setInterval() bool {
+func (l *Limit) setInterval(units int64) bool {
 	s := &l.spec
 	g := gcd(s.Max, l.window)
-	if num, den := l.window/g, s.Max/g; s.Burst <= maxExact/num {
-		l.num, l.den, l.full = num, den, s.Burst*num
+	if num, den := l.window/g, s.Max/g; units <= maxExact/num {
+		l.num, l.den = num, den
 		return true
 	}
-	// Largest power of ten that keeps Burst*num within bounds.
+	// Largest power of ten that keeps units*num within bounds.
 	for scale := int64(10_000_000); scale >= 1; scale /= 10 {
 		n := new(big.Int).Mul(big.NewInt(l.window), big.NewInt(scale))
 		n.Add(n, big.NewInt(s.Max-1)).Div(n, big.NewInt(s.Max))
 		if !n.IsInt64() {
 			continue
 		}
-		if num := n.Int64(); num >= 1_000_000 && s.Burst <= maxExact/num {
-			l.num, l.den, l.full = num, scale, s.Burst*num
+		if num := n.Int64(); num >= 1_000_000 && units <= maxExact/num {
+			l.num, l.den = num, scale
 			return true
 		}
 	}
@@ -109,6 +110,24 @@ func stepTokenBucket(l *Limit, s *State, cost int64, now Instant) Outcome {
 		out.Retry = micros(ceilDiv(n*l.num-level, l.den))
 	}
 	return out
+}
+
+// overflowBucket takes what a cost takes that has no room. Of what is left it takes
+// whole units. A level below zero is kept as a state that lies ahead.
+func overflowBucket(l *Limit, s *State, cost int64, now Instant, ahead int64) (taken int64) {
+	level := l.level(s, now)
+	left := level / l.num
+	owe := min(cost-left, l.mayOwe(ahead))
+	if taken = left + owe; taken <= 0 {
+		return 0
+	}
+	level -= taken * l.num
+	if level < 0 {
+		wait := ceilDiv(-level, l.den)
+		now, level = later(now, wait), min(level+wait*l.den, l.num-1)
+	}
+	*s = State{At: now, N: level, M: l.num}
+	return taken
 }
 
 func moveBucket(_ *Limit, s State, now Instant) State {

@@ -33,6 +33,57 @@ func stepSlidingLog(l *Limit, s *State, cost int64, now Instant) Outcome {
 	return out
 }
 
+// debtRecords is how many records a log that owes has at most: for the others
+// its units count with the next of these.
+const debtRecords = 64
+
+// overflowLog takes what a cost takes that has no room. For what it owes, all
+// units leave the window later: the log stands still until that is paid.
+func overflowLog(l *Limit, s *State, cost int64, now Instant, ahead int64) (taken int64) {
+	log, used := s.live(now - Instant(l.window))
+	left := max(l.capacity-used, 0)
+	owe := min(cost-left, l.mayOwe(ahead))
+	if taken = left + owe; taken <= 0 {
+		return 0
+	}
+	if left > 0 {
+		log = append(log, Record{At: now, N: left})
+	}
+	if owe > 0 {
+		*s = shifted(log, used+left, ceilDiv(owe*l.num, l.den))
+	} else {
+		*s = State{At: log[len(log)-1].At, N: used + left, Log: log}
+	}
+	return taken
+}
+
+// shifted returns the state of a log of so many units with each record moved by
+// d µs, and no more than debtRecords of them: units of a part count as if they had
+// come with its last one, so that none is free too early.
+func shifted(log []Record, units, d int64) State {
+	kept := make([]Record, 0, min(units, debtRecords))
+	i, seen, done := 0, int64(0), int64(0)
+	for part := int64(1); part <= debtRecords && len(log) > 0; part++ {
+		end := ceilDiv(part*units, debtRecords)
+		for i < len(log)-1 && seen+log[i].N < end {
+			seen += log[i].N
+			i++
+		}
+		switch at, last := later(log[i].At, d), len(kept)-1; {
+		case end == done:
+		case last >= 0 && kept[last].At == at:
+			kept[last].N += end - done
+		default:
+			kept = append(kept, Record{At: at, N: end - done})
+		}
+		done = end
+	}
+	if len(kept) == 0 {
+		return State{}
+	}
+	return State{At: kept[len(kept)-1].At, N: units, Log: kept}
+}
+
 func moveLog(l *Limit, s State, now Instant) State {
 	_, used := s.live(now - Instant(l.window))
 	if used == 0 {

@@ -36,7 +36,7 @@ func tell(t *testing.T, l *Limit, s State, lines ...line) State {
 
 func TestFixedWindowStory(t *testing.T) {
 	const w = 1_000_000
-	l := MustNew(Spec{FixedWindow, 3, time.Second, 0, 0})
+	l := MustNew(Spec{Algorithm: FixedWindow, Max: 3, Window: time.Second})
 	tell(t, l, State{},
 		line{5*w + 400_000, 0, yes(3, 0, 600_000*us)},
 		line{5*w + 400_000, 1, yes(2, 0, 600_000*us)},
@@ -57,7 +57,7 @@ func TestFixedWindowStory(t *testing.T) {
 // TestSlidingLogStory tells a log decision by decision.
 func TestSlidingLogStory(t *testing.T) {
 	const s, w = 1_000_000, 60_000_000
-	l := MustNew(Spec{SlidingLog, 3, time.Minute, 0, 0})
+	l := MustNew(Spec{Algorithm: SlidingLog, Max: 3, Window: time.Minute})
 	tell(t, l, State{},
 		line{10 * s, 1, yes(2, 0, time.Minute)},
 		line{20 * s, 1, yes(1, 0, time.Minute)},
@@ -79,7 +79,7 @@ func TestSlidingLogStory(t *testing.T) {
 
 // TestScenarioS118: 100 per 60 s, asked at t = 70.
 func TestScenarioS118(t *testing.T) {
-	l := MustNew(Spec{SlidingLog, 100, time.Minute, 0, 0})
+	l := MustNew(Spec{Algorithm: SlidingLog, Max: 100, Window: time.Minute})
 	const s = 1_000_000
 	for _, c := range []struct {
 		name     string
@@ -107,7 +107,7 @@ func TestScenarioS118(t *testing.T) {
 
 func TestSlidingWindowStory(t *testing.T) {
 	const w = 1_000_000
-	l := MustNew(Spec{SlidingWindow, 10, time.Second, 0, 0})
+	l := MustNew(Spec{Algorithm: SlidingWindow, Max: 10, Window: time.Second})
 	tell(t, l, State{},
 		line{5*w + 999_999, 10, yes(0, 1*us+time.Second, 1*us+time.Second)},
 		line{6 * w, 1, no(0, 100_000*us, time.Second)},
@@ -128,7 +128,7 @@ func TestSlidingWindowStory(t *testing.T) {
 
 // TestTokenBucketStory tells a bucket decision by decision.
 func TestTokenBucketStory(t *testing.T) {
-	l := MustNew(Spec{TokenBucket, 3, time.Second, 5, 0}) // a unit in 333333 1/3 µs
+	l := MustNew(Spec{Algorithm: TokenBucket, Max: 3, Window: time.Second, Burst: 5}) // a unit in 333333 1/3 µs
 	tell(t, l, State{},
 		line{10_000_000, 0, yes(5, 0, 0)},
 		line{10_000_000, 6, no(5, Never, 0)},
@@ -149,8 +149,12 @@ func TestTokenBucketStory(t *testing.T) {
 // TestLimitChanges: any state is met by a limit of other figures.
 func TestLimitChanges(t *testing.T) {
 	const now = 1_000_000_000
-	bucket := func(burst int64) *Limit { return MustNew(Spec{TokenBucket, 10, time.Second, burst, 0}) }
-	window := func(a Algorithm, most int64) *Limit { return MustNew(Spec{a, most, time.Second, 0, 0}) }
+	bucket := func(burst int64) *Limit {
+		return MustNew(Spec{Algorithm: TokenBucket, Max: 10, Window: time.Second, Burst: burst})
+	}
+	window := func(a Algorithm, most int64) *Limit {
+		return MustNew(Spec{Algorithm: a, Max: most, Window: time.Second})
+	}
 	for _, c := range []struct {
 		name   string
 		before *Limit
@@ -161,8 +165,8 @@ func TestLimitChanges(t *testing.T) {
 		{"bucket: burst lowered cuts the level off", bucket(100), 10, bucket(20), 20},
 		{"bucket: burst lowered below what was taken", bucket(100), 95, bucket(20), 5},
 		{"bucket: burst raised grants nothing at once", bucket(20), 5, bucket(100), 15},
-		{"bucket: slower rate keeps units", bucket(20), 5, MustNew(Spec{TokenBucket, 1, time.Hour, 20, 0}), 15},
-		{"bucket: faster rate keeps units", bucket(20), 5, MustNew(Spec{TokenBucket, 7, time.Second, 20, 0}), 15},
+		{"bucket: slower rate keeps units", bucket(20), 5, MustNew(Spec{Algorithm: TokenBucket, Max: 1, Window: time.Hour, Burst: 20}), 15},
+		{"bucket: faster rate keeps units", bucket(20), 5, MustNew(Spec{Algorithm: TokenBucket, Max: 7, Window: time.Second, Burst: 20}), 15},
 		{"fixed: lowered", window(FixedWindow, 10), 8, window(FixedWindow, 5), 0},
 		{"fixed: raised", window(FixedWindow, 10), 8, window(FixedWindow, 20), 12},
 		{"log: lowered", window(SlidingLog, 10), 8, window(SlidingLog, 5), 0},
@@ -212,7 +216,7 @@ func TestLawsAcrossChangedLimits(t *testing.T) {
 
 func TestLimitOfZero(t *testing.T) {
 	for _, a := range []Algorithm{FixedWindow, SlidingLog, SlidingWindow} {
-		l := MustNew(Spec{a, 0, time.Second, 0, 0})
+		l := MustNew(Spec{Algorithm: a, Max: 0, Window: time.Second})
 		reset := time.Duration(0)
 		if a == FixedWindow {
 			reset = time.Second
@@ -229,17 +233,17 @@ func TestLimitOfZero(t *testing.T) {
 
 // TestExtremes: the ends of windows, rates, costs and time.
 func TestExtremes(t *testing.T) {
-	ms := func(a Algorithm) *Limit { return MustNew(Spec{a, 1, MinWindow, 0, 0}) }
+	ms := func(a Algorithm) *Limit { return MustNew(Spec{Algorithm: a, Max: 1, Window: MinWindow}) }
 	tell(t, ms(FixedWindow), State{}, line{1000, 1, yes(0, time.Millisecond, time.Millisecond)}, line{1999, 1, no(0, us, us)}, line{2000, 1, yes(0, time.Millisecond, time.Millisecond)})
 	tell(t, ms(SlidingLog), State{}, line{1000, 1, yes(0, time.Millisecond, time.Millisecond)}, line{1999, 1, no(0, us, us)}, line{2000, 1, yes(0, time.Millisecond, time.Millisecond)})
 	tell(t, ms(SlidingWindow), State{}, line{1999, 1, yes(0, 1001*us, 1001*us)}, line{2999, 1, no(0, us, us)}, line{3000, 1, yes(0, 2*time.Millisecond, 2*time.Millisecond)})
 
 	w := micro(MaxWindow)
-	tenYears := MustNew(Spec{FixedWindow, MaxUnits, MaxWindow, 0, 0})
+	tenYears := MustNew(Spec{Algorithm: FixedWindow, Max: MaxUnits, Window: MaxWindow})
 	tell(t, tenYears, State{}, line{w, MaxUnits, yes(0, MaxWindow, MaxWindow)}, line{2*w - 1, 1, no(0, us, us)}, line{2 * w, 0, yes(MaxUnits, 0, MaxWindow)})
-	yearly := MustNew(Spec{TokenBucket, 1, year, 0, 0})
+	yearly := MustNew(Spec{Algorithm: TokenBucket, Max: 1, Window: year})
 	tell(t, yearly, State{}, line{5, 1, yes(0, year, year)}, line{4 + micro(year), 1, no(0, us, us)}, line{5 + micro(year), 1, yes(0, year, year)})
-	fast := MustNew(Spec{TokenBucket, MaxRate, time.Second, 20, 0})
+	fast := MustNew(Spec{Algorithm: TokenBucket, Max: MaxRate, Window: time.Second, Burst: 20})
 	tell(t, fast, State{}, line{5, 20, yes(0, 2*us, 2*us)}, line{6, 10, yes(0, us, 2*us)}, line{7, 11, no(10, us, us)})
 
 	for _, l := range lawLimits(t) {
@@ -278,7 +282,7 @@ func TestForeignFigures(t *testing.T) {
 // one that is copied for each step.
 func TestStepMayKeepItsState(t *testing.T) {
 	r := seeded(t)
-	w := newWalk(r, MustNew(Spec{SlidingLog, 50, time.Second, 0, 0}))
+	w := newWalk(r, MustNew(Spec{Algorithm: SlidingLog, Max: 50, Window: time.Second}))
 	var copied State
 	for range 5000 {
 		w.move()

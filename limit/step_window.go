@@ -4,10 +4,7 @@ package limit
 
 func stepFixedWindow(l *Limit, s *State, cost int64, now Instant) Outcome {
 	start := now - now%Instant(l.window)
-	used := max(s.N, 0)
-	if s.At < start {
-		used = 0
-	}
+	used := l.usedInWindow(s, start)
 	wait := int64(start) + l.window - int64(now)
 	admitted := fits(used, cost, l.capacity)
 	if admitted && cost != 0 {
@@ -19,16 +16,40 @@ func stepFixedWindow(l *Limit, s *State, cost int64, now Instant) Outcome {
 		s.At, s.N = start, used
 	}
 	out := Outcome{Admitted: admitted, Remaining: max(l.capacity-used, 0), Reset: micros(wait)}
-	switch {
-	case wanted(cost) > l.capacity:
+	if used > l.capacity {
+		out.Reset += micros((l.windowsFor(used, l.capacity) - 1) * l.window)
+	}
+	switch n := wanted(cost); {
+	case n > l.capacity:
 		out.Retry = Never
-	case wanted(cost) > l.capacity-used:
-		out.Retry = micros(wait)
+	case n > l.capacity-used:
+		out.Retry = micros(wait + (l.windowsFor(used, n)-1)*l.window)
 	}
 	return out
 }
 
-func endsFixedWindow(l *Limit, s State) Instant { return s.At + Instant(l.window) }
+// usedInWindow returns how many units are gone in the window that begins at
+// start, with those that are owed from the windows before.
+func (l *Limit) usedInWindow(s *State, start Instant) int64 {
+	used := l.cut(max(s.N, 0))
+	if s.At < start {
+		return l.owed(used, l.passed(s.At, start))
+	}
+	return used
+}
+
+func overflowFixedWindow(l *Limit, s *State, cost int64, now Instant) (taken int64) {
+	start := now - now%Instant(l.window)
+	used := l.usedInWindow(s, start)
+	if taken = l.spill(cost, used); taken > 0 {
+		s.At, s.N = start, used+taken
+	}
+	return taken
+}
+
+func endsFixedWindow(l *Limit, s State) Instant {
+	return s.At + Instant(l.windowsFor(l.cut(s.N), l.capacity)*l.window)
+}
 
 // moveWindow moves what was taken to the window that now is in.
 func moveWindow(l *Limit, s State, now Instant) State {
@@ -55,13 +76,7 @@ func prepareGrid(l *Limit) error {
 
 func stepSlidingWindow(l *Limit, s *State, cost int64, now Instant) Outcome {
 	start := now - now%Instant(l.window)
-	cur, prev := min(max(s.N, 0), maxExact), min(max(s.M, 0), maxExact)
-	if s.At < start {
-		cur, prev = 0, cur
-		if s.At < start-Instant(l.window) {
-			prev = 0
-		}
-	}
+	cur, prev := l.slide(s, start)
 	rest := int64(start) + l.window - int64(now) // of the current window, µs, 1..W
 	weighted := l.weigh(prev, rest)
 	admitted := fits(cur+weighted, cost, l.capacity)
@@ -79,7 +94,7 @@ func stepSlidingWindow(l *Limit, s *State, cost int64, now Instant) Outcome {
 	out := Outcome{Admitted: admitted, Remaining: max(l.capacity-cur-weighted, 0)}
 	switch {
 	case cur > 0:
-		out.Reset = micros(rest + l.window)
+		out.Reset = micros(rest + l.windowsFor(cur, l.capacity)*l.window)
 	case prev > 0:
 		out.Reset = micros(rest)
 	}
@@ -92,9 +107,36 @@ func stepSlidingWindow(l *Limit, s *State, cost int64, now Instant) Outcome {
 	return out
 }
 
+// slide returns how many units are gone in the window that begins at start, with
+// those that are owed from the windows before, and in the one before.
+func (l *Limit) slide(s *State, start Instant) (cur, prev int64) {
+	cur, prev = l.cut(min(max(s.N, 0), maxExact)), min(max(s.M, 0), maxExact)
+	if s.At >= start {
+		return cur, prev
+	}
+	if l.below > 0 {
+		n := l.passed(s.At, start)
+		return l.owed(cur, n), min(l.owed(cur, n-1), l.capacity)
+	}
+	if s.At < start-Instant(l.window) {
+		return 0, 0
+	}
+	return 0, cur
+}
+
+func overflowSlidingWindow(l *Limit, s *State, cost int64, now Instant) (taken int64) {
+	start := now - now%Instant(l.window)
+	cur, prev := l.slide(s, start)
+	weighted := l.weigh(prev, int64(start)+l.window-int64(now))
+	if taken = l.spill(cost, cur+weighted); taken > 0 {
+		*s = State{At: start, N: cur + taken, M: prev}
+	}
+	return taken
+}
+
 func endsSlidingWindow(l *Limit, s State) Instant {
 	if s.N > 0 {
-		return s.At + Instant(2*l.window)
+		return s.At + Instant((1+l.windowsFor(l.cut(s.N), l.capacity))*l.window)
 	}
 	return s.At + Instant(l.window)
 }
@@ -112,7 +154,12 @@ func (l *Limit) slidingRetry(cur, prev, rest, n int64) int64 {
 	if room := l.capacity - n - cur; room >= 0 {
 		return rest - l.restFor(prev, room)
 	}
-	return rest + l.window - l.restFor(cur, l.capacity-n)
+	if l.below <= 0 {
+		return rest + l.window - l.restFor(cur, l.capacity-n)
+	}
+	windows := l.windowsFor(cur, n)
+	prev, cur = min(l.owed(cur, windows-1), l.capacity), l.owed(cur, windows)
+	return rest + windows*l.window - l.restFor(prev, l.capacity-n-cur)
 }
 
 // restFor returns the largest rest of a window at which count units of the

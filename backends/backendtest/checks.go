@@ -16,6 +16,8 @@ var checks = []check{
 	{"OrderOfOps", checkOrderOfOps},
 	{"Extremes", checkExtremes},
 	{"RefusedChangesNothing", checkRefusedChangesNothing},
+	{"Overflow", checkOverflow},
+	{"OverflowElsewhere", checkOverflowElsewhere},
 	{"Hurry", checkHurry},
 	{"VerdictMemory", checkVerdictMemory},
 	{"RequestUntouched", checkRequestUntouched},
@@ -40,6 +42,7 @@ var checks = []check{
 	{"Trips", checkTrips},
 
 	{"ParallelTakes", checkParallelTakes},
+	{"ParallelReports", checkParallelReports},
 	{"LastUnit", checkLastUnit},
 	{"CrossedKeys", checkCrossedKeys},
 	{"TwoHandles", checkTwoHandles},

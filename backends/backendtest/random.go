@@ -84,7 +84,7 @@ func (g *generator) limit(a limit.Algorithm, window time.Duration) *limit.Limit 
 			spec.Burst = pick(g.r, 1, 2, 5, 10*spec.Max, most)
 		}
 		if l, err := limit.New(spec); err == nil && g.caps.Check(l) == nil {
-			return l
+			return g.overflowOf(l)
 		}
 	}
 }

@@ -44,7 +44,7 @@ func referenceCaps() backends.Caps {
 		Atomicity: backends.Whole, ServerClock: true, Precision: time.Microsecond, MaxOps: 16,
 	}
 	for _, a := range limit.Algorithms() {
-		c.Algorithms[a] = backends.AlgorithmCaps{MaxUnits: 1 << 20, Trips: 1}
+		c.Algorithms[a] = backends.AlgorithmCaps{MaxUnits: 1 << 20, Overflow: limit.Debt, Trips: 1}
 	}
 	c.Algorithms[limit.Concurrency] = backends.AlgorithmCaps{MaxUnits: limit.MaxInFlight, Trips: 1}
 	return c
@@ -314,6 +314,33 @@ var mutants = []mutant{
 		b.in = func(req *limit.Request) {
 			for i := range req.Ops {
 				req.Ops[i].Each = false
+			}
+		}
+	}},
+	{name: "overflow is ignored", checks: []string{"Model", "Overflow", "OverflowElsewhere", "ParallelReports"}, spoil: func(b *reference) {
+		b.in = func(req *limit.Request) {
+			for i := range req.Ops {
+				req.Ops[i].Limit = req.Ops[i].Limit.Strict()
+			}
+		}
+	}},
+	{name: "debt is forgiven", checks: []string{"Model", "Overflow", "ParallelReports"}, spoil: func(b *reference) {
+		b.in = func(req *limit.Request) {
+			for i := range req.Ops {
+				if l := req.Ops[i].Limit; l.Overflow() == limit.Debt {
+					req.Ops[i].Limit, _ = l.WithOverflow(limit.Saturate, 0)
+				}
+			}
+		}
+	}},
+	{name: "what a refused cost takes is not told", checks: []string{"Model", "Overflow", "ParallelReports"}, spoil: func(b *reference) {
+		b.out = eachOp(func(_ *limit.Op, out *limit.Outcome) { out.Taken = 0 })
+	}},
+	{name: "what overflows is undone with its request", checks: []string{"Model", "OverflowElsewhere"}, spoil: func(b *reference) {
+		b.decide = func(states []limit.State, req *limit.Request, v *limit.Verdict) {
+			before := slices.Clone(states)
+			if limit.Decide(states, req, req.At, v, nil); !v.Admitted && len(states) > 1 {
+				copy(states, before)
 			}
 		}
 	}},

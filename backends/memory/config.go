@@ -68,6 +68,9 @@ func Caps() backends.Caps {
 	}
 	for _, a := range limit.AllAlgorithms() {
 		ac := backends.AlgorithmCaps{MaxUnits: a.MaxUnits()}
+		if !a.Is(limit.Leased) {
+			ac.Overflow = limit.Debt
+		}
 		if a.Is(limit.Logged) {
 			ac.MaxUnits = maxLogUnits
 		}

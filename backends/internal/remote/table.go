@@ -36,6 +36,9 @@ func NewTable(now func() time.Time) *Table {
 	for _, a := range limit.AllAlgorithms() {
 		t.caps.Algorithms[a] = backends.AlgorithmCaps{MaxUnits: a.MaxUnits()}
 	}
+	for _, a := range limit.Algorithms() {
+		t.caps.Algorithms[a] = backends.AlgorithmCaps{MaxUnits: a.MaxUnits(), Overflow: limit.Debt}
+	}
 	return t
 }
 
