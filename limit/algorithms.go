@@ -14,8 +14,9 @@ var algorithms = [numAlgorithms]row{
 	},
 	SlidingLog: {
 		name: "sliding_log", letter: "l", most: MaxUnits,
-		traits: Logged | Prefetched,
-		moveTo: moveLog, ends: endsLog,
+		traits:  Logged | Prefetched,
+		figures: (*Limit).Interval,
+		moveTo:  moveLog, ends: endsLog,
 	},
 	SlidingWindow: {
 		name: "sliding_window", letter: "w", most: MaxSlidingWindowUnits,

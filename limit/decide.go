@@ -143,7 +143,7 @@ func decideRefused(states []State, req *Request, now Instant, v *Verdict, next [
 	}
 	if alone {
 		for i := range ops {
-			charged[i] = ops[i].ChargesEach() || overflowsWith(ops, i, v.Outcomes)
+			charged[i] = ops[i].ChargesEach() || ops[i].Cost > 0 && overflowsWith(ops, i, v.Outcomes)
 		}
 		for i := range ops {
 			if charged[i] {

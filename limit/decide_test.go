@@ -142,7 +142,7 @@ func TestDecideRefusedRecordsOnlyEach(t *testing.T) {
 			var out Outcome
 			first[at], out = Step(first[at], &ops[i], now)
 			for j := range ops {
-				charged[j] = charged[j] || ops[j].Each || !out.Admitted && ops[i].Cost > 0 && ops[i].Limit.Overflow() != Refuse && ops[j].Key == ops[i].Key
+				charged[j] = charged[j] || ops[j].Each || !out.Admitted && ops[j].Cost > 0 && ops[i].Cost > 0 && ops[i].Limit.Overflow() != Refuse && ops[j].Key == ops[i].Key
 			}
 		}
 		for i := range ops {

@@ -238,7 +238,7 @@ func (l *Limit) Grid() (step, steps int64) { return l.cell, l.cells }
 func (l *Limit) Hold() (hold, step time.Duration) { return micros(l.hold), micros(l.holdStep) }
 
 // Figures returns the two figures that decisions by this algorithm need beside
-// Capacity and Window: those of Interval, Grid or Hold (in microseconds), or
+// Capacity, Window and Below: those of Interval, Grid or Hold (in microseconds), or
 // zeros. They are for drivers that hand limits of any algorithm to code
 // elsewhere.
 func (l *Limit) Figures() (x, y int64) {

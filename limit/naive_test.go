@@ -358,7 +358,7 @@ func (s naiveStore) take(ops []Op, now int64) (naiveStore, bool, []Outcome) {
 		charged[i] = ops[i].Each
 		for j := range ops {
 			over := !outs[j].Admitted && ops[j].Cost > 0 && ops[j].Limit.Overflow() != Refuse
-			charged[i] = charged[i] || over && ops[i].Key == ops[j].Key
+			charged[i] = charged[i] || over && ops[i].Cost > 0 && ops[i].Key == ops[j].Key
 		}
 	}
 	for i := range ops {

@@ -109,7 +109,7 @@ func (op *Op) Rest(v *Verdict) (Op, bool) {
 // that is not a shadow has room. Admitted, all its ops with room are recorded;
 // refused, only those with Each. Ops without room take what their limit's
 // [Overflow] says, whatever becomes of the request; so do, in a refused request,
-// all ops under the same key.
+// all ops under the same key that take.
 //
 // Ops may share a key (a caller may send the same descriptor twice); the
 // later one then finds what the earlier one left. Its Retry is about its own

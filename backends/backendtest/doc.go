@@ -36,6 +36,8 @@
 //     units that were taken and given back may leave their instant. Nor do its
 //     keys change their limits any more, since they may leave a state of the one
 //     they had.
+//   - Of one that was refused, Retry of a cost below zero is not compared where
+//     another op under its key overflows.
 //   - Of those about leases that were refused only the refusal is compared, of
 //     those that were granted before nothing, and their keys are forgotten.
 package backendtest

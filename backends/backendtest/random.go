@@ -157,13 +157,17 @@ func (g *generator) differ(req *limit.Request, got, want *limit.Verdict) string 
 }
 
 // blur clears what a partition does not know of a request that others refused:
-// how long until a limit is as good as unused, once all is given back.
+// how long until a limit is as good as unused, once all is given back, and what to
+// wait for after giving back what overflows.
 func (g *generator) blur(req *limit.Request, v *limit.Verdict) {
 	if v.Admitted || !g.parted(req) {
 		return
 	}
 	for i := range v.Outcomes {
 		v.Outcomes[i].Reset = 0
+		if op := &req.Ops[i]; op.Cost < 0 && slices.ContainsFunc(req.Ops, func(o limit.Op) bool { return o.Key == op.Key && o.Overflows() }) {
+			v.Outcomes[i].Retry = 0
+		}
 	}
 }
 

@@ -131,7 +131,7 @@ func (p *part) read(k *keys, sr *splitRequest) {
 	if p.verdict.At = k.told(sr.req.At); sr.req.At == 0 {
 		p.verdict.At = p.call.clock
 	}
-	p.call.verdict(&r, &p.verdict, p.charged, func(j int) bool { return sr.op(p, j).Limit.Is(limit.Leased) })
+	p.call.verdict(&r, &p.verdict, p.charged, func(j int) *limit.Op { return sr.op(p, j) })
 }
 
 // op returns the op that is number j of p.
@@ -188,7 +188,18 @@ func (sr *splitRequest) partsError() error {
 // not keep.
 func (sr *splitRequest) taken(p *part, j int) bool {
 	op := sr.op(p, j)
-	return p.verdict.Admitted && p.verdict.Outcomes[j].Admitted && op.Cost > 0 && !op.ChargesEach()
+	return p.verdict.Admitted && p.verdict.Outcomes[j].Admitted && op.Cost > 0 && !op.ChargesEach() && !sr.overflows(p, op.Key)
+}
+
+// overflows says whether an op of the part under a key had no room and took
+// something all the same: then all ops under the key are recorded.
+func (sr *splitRequest) overflows(p *part, key limit.Key) bool {
+	for j := range p.ops {
+		if op := sr.op(p, j); !p.verdict.Outcomes[j].Admitted && op.Overflows() && op.Key == key {
+			return true
+		}
+	}
+	return false
 }
 
 // forgetTaken makes the outcomes of a refused request those of ops that are not

@@ -492,8 +492,14 @@ func (c Config) Caps() backends.Caps {
 	}
 	for _, a := range scripted {
 		ac := backends.AlgorithmCaps{MaxUnits: a.MaxUnits(), Trips: 1}
+		if !a.Is(limit.Leased) {
+			ac.Overflow = limit.Debt
+		}
 		if a.Is(limit.Logged) {
 			ac.MaxUnits = logUnits
+			if c.Layout == ZSet { // what other programs write there owes nothing
+				ac.Overflow = limit.Saturate
+			}
 		}
 		caps.Algorithms[a] = ac
 	}

@@ -128,7 +128,7 @@ func (p *packer) collect(s *scratch, reqs []limit.Request, out []limit.Verdict) 
 				v.At = c.clock
 			}
 			ops := reqs[i].Ops
-			c.verdict(&r, v, nil, func(j int) bool { return ops[j].Limit.Is(limit.Leased) })
+			c.verdict(&r, v, nil, func(j int) *limit.Op { return &ops[j] })
 		}
 	}
 }

@@ -231,6 +231,7 @@ func (c *call) seal() []byte {
 		blob = appendFloat(blob, float64(l.Window().Microseconds()))
 		blob = appendFloat(blob, float64(x))
 		blob = appendFloat(blob, float64(y))
+		blob = appendFloat(blob, float64(l.Below()))
 	}
 	c.blob = blob[:len(c.blob)]
 	return blob
@@ -295,8 +296,8 @@ func (c *call) read() reader {
 
 // verdict reads the answer to the next request into v, which has room for the
 // outcomes and has the request's instant, and the instants charged into charged
-// if that is not nil. lease says whether an op is about a lease.
-func (c *call) verdict(r *reader, v *limit.Verdict, charged []limit.Instant, lease func(i int) bool) {
+// if that is not nil. op returns the op of an outcome.
+func (c *call) verdict(r *reader, v *limit.Verdict, charged []limit.Instant, op func(i int) *limit.Op) {
 	status := r.number()
 	if status > 1 {
 		v.Err = c.corrupt(status)
@@ -304,10 +305,13 @@ func (c *call) verdict(r *reader, v *limit.Verdict, charged []limit.Instant, lea
 	}
 	v.Admitted = status == 1
 	for i := range v.Outcomes {
-		at := r.outcome(&v.Outcomes[i], v.At)
-		if lease(i) {
+		at, o, out := r.outcome(&v.Outcomes[i], v.At), op(i), &v.Outcomes[i]
+		if o.Limit.Is(limit.Leased) {
 			n := r.number()
-			v.Outcomes[i].InFlight, v.Outcomes[i].Held = n/2, n%2 == 1
+			out.InFlight, out.Held = n/2, n%2 == 1
+		}
+		if !out.Admitted && o.Overflows() {
+			out.Taken, out.Remaining = out.Remaining, 0
 		}
 		if charged != nil {
 			charged[i] = at

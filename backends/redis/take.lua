@@ -9,8 +9,9 @@
 --          request: instant (negative = this server's clock), shape: 4 * ops
 --                   + 2 refund + 1 simple
 --          op:      8 * key (from 1) + 1 shadow + 2 each; cost; limit (from 0)
---          limit, after all requests: algorithm, capacity, window, and two
---                   figures of the algorithm
+--          limit, after all requests: algorithm, capacity, window, two
+--                   figures of the algorithm, and how far below zero a cost
+--                   without room takes it (-1: it takes nothing)
 --          A simple request has counters and buckets only, each under a key of
 --          its own. A refund gives back what the ops took of a request that was
 --          refused elsewhere; they are followed by, for each, as of when: see
@@ -21,7 +22,8 @@
 --
 -- Returns doubles: the server's instant, and per request its status: 0 refused,
 -- 1 admitted, 1 + key if that key holds foreign data. After 0 and 1 there is
--- per op: remaining (-1 - remaining if it had no room) and reset; or, unless
+-- per op: remaining (-1 - remaining if it had no room; where the limit overflows
+-- nothing remains, and it is -1 - what was taken) and reset; or, unless
 -- retry is 0 and the op was charged at the request's instant: remaining,
 -- -1 - reset, retry, and the instant charged. For a lease one more follows:
 -- twice how many are in flight, and 1 if its holder had it before. Of a refund
@@ -44,6 +46,8 @@ local WRAP = 8388608 -- running sums of a list are kept modulo 2^23, in 5 bytes
 local MARGIN = 1000000 -- keys outlive their use by a second
 local AHEAD = 1000000 -- limit.MinAhead
 local MOST = 4000 -- values that fit on Lua's stack at once
+local PARTS = 64 -- limit.debtRecords
+local SHORT = 600 -- elements of a list that is read as a whole
 
 -- decode returns the doubles of a blob, and how many they are.
 local function decode(blob)
@@ -71,7 +75,7 @@ end
 
 local input, size = decode(ARGV[1])
 local zset = input[1] == 1
-local limits = size - 5 * input[3] + 1 -- where the first limit is
+local limits = size - 6 * input[3] + 1 -- where the first limit is
 
 local time = call('TIME')
 local clock = tonumber(time[1]) * 1000000 + tonumber(time[2])
@@ -86,8 +90,8 @@ if zset then clock = clock - clock % 1000 end
 local function straight()
   local n = #keys
   if n * 5 > MOST or size > MOST then return end
-  for l = limits, size, 5 do
-    if input[l] ~= FIXED then return end
+  for l = limits, size, 6 do
+    if input[l] ~= FIXED or input[l + 5] > 0 then return end
   end
   local p = 4
   for _ = 1, input[2] do
@@ -121,7 +125,7 @@ local function straight()
     local status, admitted, changes = filled + 1, true, 0
     filled = status
     for i = from, to, 3 do
-      local code, cost, l = input[i], input[i + 1], limits + 5 * input[i + 2]
+      local code, cost, l = input[i], input[i + 1], limits + 6 * input[i + 2]
       local bits = code % 8
       local k = (code - bits) / 8 * 5
       local cap, win = input[l + 1], input[l + 2]
@@ -130,11 +134,13 @@ local function straight()
       if s[k + 1] < start then used = 0 end
       local want = cost > 1 and cost or 1
       local ok = cost < 0 or want <= cap - used
-      local rest, retry = start + win - now, 0
+      local rest, retry, taken = start + win - now, 0, 0
       if not ok then
         if bits % 2 < 1 then admitted = false end
-      elseif cost ~= 0 then
-        used = used + cost
+        if used < cap and input[l + 5] == 0 then taken = cap - used end
+      end
+      if ok and cost ~= 0 or taken > 0 then
+        used = used + (ok and cost or taken)
         if used < 0 then used = 0 end
         changed[changes + 1], changed[changes + 2], changed[changes + 3], changed[changes + 4] = k, start, used, start + win - since
         changes = changes + 4
@@ -142,6 +148,7 @@ local function straight()
       local left = cap - used
       if want > cap then retry = NEVER elseif want > left then retry = rest end
       if left < 0 then left = 0 end
+      if taken > 0 then left = taken end
       out[filled + 1] = ok and left or -1 - left
       if retry == 0 then
         out[filled + 2], filled = rest, filled + 2
@@ -152,15 +159,16 @@ local function straight()
     out[status] = admitted and 1 or 0
     if not admitted then filled = status end
     for i = from, admitted and 0 or to, 3 do -- as refuse_simple
-      local code, cost, l = input[i], input[i + 1], limits + 5 * input[i + 2]
+      local code, cost, l = input[i], input[i + 1], limits + 6 * input[i + 2]
       local k = floor(code / 8) * 5
       local cap, win = input[l + 1], input[l + 2]
       local start, used = now - now % win, s[k + 2]
       if s[k + 1] < start then used = 0 end
-      local want, rest, retry = cost > 1 and cost or 1, start + win - now, 0
+      local want, rest, retry, taken = cost > 1 and cost or 1, start + win - now, 0, 0
       local ok = cost < 0 or want <= cap - used
-      if ok and cost ~= 0 and code % 4 > 1 then
-        used = used + cost
+      if not ok and used < cap and input[l + 5] == 0 then taken = cap - used end
+      if ok and cost ~= 0 and code % 4 > 1 or taken > 0 then
+        used = used + (ok and cost or taken)
         if used < 0 then used = 0 end
         s[k + 1], s[k + 2], lives[k] = start, used, rest + now - since
       end
@@ -169,6 +177,7 @@ local function straight()
         if want > cap then retry = NEVER elseif want > left then retry = rest end
       end
       if left < 0 then left = 0 end
+      if taken > 0 then left = taken end
       out[filled + 1] = ok and left or -1 - left
       if retry == 0 then
         out[filled + 2], filled = rest, filled + 2
@@ -396,6 +405,12 @@ local function moved(k, s, now, l)
   elseif algorithm == SLIDING then
     life = 2 * win
   end
+  local below = input[l + 5]
+  if below > 0 and algorithm == BUCKET then
+    win = win + ceil(below * input[l + 3] / input[l + 4])
+  elseif below > 0 then
+    life = life - win + win * max(1, ceil(min(s[2], input[l + 1] + below) / input[l + 1]))
+  end
   if s[1] - now <= max(win, AHEAD) then return s end
   s = {start, s[2], s[3], s[4], s[5], start + life - since}
   states[k] = s
@@ -422,21 +437,200 @@ local function answer(now, ok, remaining, retry, reset, at)
   end
 end
 
+-- Limits that take something of a cost without room are rarer than others:
+-- overflow_machine makes what they need when the first one is met. See
+-- limit/overflow.go, which it mirrors.
+local overflowing, may_owe, pay_back
+
+local function overflow_machine()
+
+-- owed returns what is left of used units after so many windows have paid, and
+-- windows_for how many must begin until n units fit.
+local function owed(used, windows, cap)
+  if windows >= ceil(used / cap) then return 0 end
+  return used - windows * cap
+end
+
+local function windows_for(used, n, cap) return max(1, ceil((used + n - cap) / cap)) end
+
+-- may_owe returns how many units more may be owed by a state that lies so far
+-- ahead of its op.
+function may_owe(ahead, l)
+  local below, num, den = input[l + 5], input[l + 3], input[l + 4]
+  if below == 0 or ahead >= ceil(below * num / den) then return 0 end
+  return floor((below * num - ahead * den) / num)
+end
+
+-- window returns where the window of an op begins, and what is gone in it and in
+-- the one before.
+local function window(at, s, l)
+  local cap, win, below = input[l + 1], input[l + 2], input[l + 5]
+  local start, cur, prev = at - at % win, s[2], s[3]
+  if below > 0 then cur = min(cur, cap + below) end
+  if s[1] < start then
+    local n = (start - (s[1] - s[1] % win)) / win
+    if below > 0 then
+      cur, prev = owed(cur, n, cap), min(owed(cur, n - 1, cap), cap)
+    else
+      cur, prev = 0, n == 1 and cur or 0
+    end
+  end
+  return start, cur, prev
+end
+
+-- window_state returns the state of a window, as step does.
+local function window_state(s, start, cur, prev, l)
+  local cap, win, algorithm = input[l + 1], input[l + 2], input[l]
+  local windows = 1
+  if input[l + 5] > 0 then windows = windows_for(cur, cap, cap) end
+  if algorithm == SLIDING and cur > 0 then windows = windows + 1 end
+  return {start, cur, algorithm == FIXED and s[3] or prev, s[4], algorithm, start + windows * win - since}
+end
+
+-- window_debt is step for windows that may owe.
+local function window_debt(at, s, cost, l)
+  local cap, win, step, steps = input[l + 1], input[l + 2], input[l + 3], input[l + 4]
+  local fixed, want = input[l] == FIXED, cost > 1 and cost or 1
+  local start, cur, prev = window(at, s, l)
+  local rest = start + win - at
+  if fixed then prev = 0 end
+  local weighted = fixed and 0 or weigh(prev, rest, win, step, steps)
+  local ok, after = cost < 0 or want <= cap - cur - weighted, false
+  if ok and cost ~= 0 then
+    if cost > 0 then
+      cur = cur + cost
+    else
+      local back = min(-cost, cur + prev)
+      local from = min(back, cur)
+      cur, prev = cur - from, prev - (back - from)
+      weighted = fixed and 0 or weigh(prev, rest, win, step, steps)
+    end
+    after = window_state(s, start, cur, prev, l)
+  end
+  local retry, reset = 0, 0
+  if fixed then
+    reset = rest + (windows_for(cur, cap, cap) - 1) * win
+  elseif cur > 0 then
+    reset = rest + windows_for(cur, cap, cap) * win
+  elseif prev > 0 then
+    reset = rest
+  end
+  if want > cap then
+    retry = NEVER
+  elseif want > cap - cur - weighted then
+    local n, room = windows_for(cur, want, cap), cap - want - cur
+    if fixed then
+      retry = rest + (n - 1) * win
+    elseif room >= 0 then
+      retry = rest - rest_for(prev, room, win, step, steps)
+    else
+      retry = rest + n * win - rest_for(min(owed(cur, n - 1, cap), cap), cap - want - owed(cur, n, cap), win, step, steps)
+    end
+  end
+  return ok, cap - cur - weighted, retry, reset, after
+end
+
+-- bucket_state returns the state of a bucket with this level at an instant, which
+-- lies ahead if the level is below zero.
+local function bucket_state(s, at, level, l)
+  local num, den = input[l + 3], input[l + 4]
+  if level < 0 then
+    local wait = ceil(-level / den)
+    at, level = min(at + wait, EXACT), min(level + wait * den, num - 1)
+  end
+  return {at, level, num, s[4], BUCKET, at + ceil((input[l + 1] * num - level) / den) - since}
+end
+
+local function bucket_level(at, s, l)
+  local cap, num, den = input[l + 1], input[l + 3], input[l + 4]
+  local full = cap * num
+  if s[3] <= 0 then return full end
+  local level, gained = s[2], at - s[1]
+  if s[3] ~= num then level = min(floor(level / s[3]), cap) * num end
+  if level > full then level = full end
+  if gained < ceil((full - level) / den) then return level + gained * den end
+  return full
+end
+
+-- spill returns what a cost takes that has no room, and the state without it.
+local function spill(at, now, s, cost, l)
+  local cap, below = input[l + 1], input[l + 5]
+  if input[l] == BUCKET then
+    local level = bucket_level(at, s, l)
+    local left = floor(level / input[l + 3])
+    local taken = left + min(cost - left, may_owe(at - now, l))
+    if taken <= 0 then return 0 end
+    return taken, bucket_state(s, at, level - taken * input[l + 3], l)
+  end
+  local start, cur, prev = window(at, s, l)
+  local used = cur
+  if input[l] == SLIDING then used = cur + weigh(prev, start + input[l + 2] - at, input[l + 2], input[l + 3], input[l + 4]) end
+  local taken = min(cost, cap + below - used)
+  if taken <= 0 then return 0 end
+  return taken, window_state(s, start, cur + taken, prev, l)
+end
+
+-- pay_back has a negative cost pay what a bucket or log owes first that lies so far
+-- ahead. It returns what is left of the cost, and by how much less it lies ahead.
+function pay_back(ahead, cost, l)
+  local below, num, den = input[l + 5], input[l + 3], input[l + 4]
+  local due, by = below, ahead
+  if ahead < ceil(below * num / den) then due = ceil(ahead * den / num) end
+  local paid = min(-cost, due)
+  if paid < due then by = min(floor(paid * num / den), ahead) end
+  return cost + paid, by
+end
+
+-- overflowing decides an op with a limit that overflows. It returns what step does
+-- (what remains is what was taken if the op had no room), and the instant charged.
+function overflowing(now, s, cost, l)
+  local at, below = max(s[1], now), input[l + 5]
+  local decide = below > 0 and input[l] ~= BUCKET and window_debt or step
+  if cost < 0 and at > now and below > 0 and input[l] == BUCKET then
+    local rest, by = pay_back(at - now, cost, l)
+    s = {s[1] - by, s[2], s[3], s[4], BUCKET, 0}
+    at = max(s[1], now)
+    s[6] = s[1] + ceil((input[l + 1] * input[l + 3] - bucket_level(s[1], s, l)) / input[l + 4]) - since
+    local _, remaining, retry, reset, after = step(at, s, rest, l)
+    return true, remaining, retry, reset, after or s, at
+  end
+  local ok, remaining, retry, reset, after = decide(at, s, cost, l)
+  if ok or cost <= 0 then return ok, remaining, retry, reset, after, at end
+  remaining, after = spill(at, now, s, cost, l)
+  if after then
+    at = max(after[1], now)
+    ok, ok, retry, reset = decide(at, after, cost, l)
+  end
+  return false, remaining, retry, reset, after or false, at
+end
+
+end
+
 -- refuse_simple is simple for a request that is refused: it records what is
 -- charged all the same, and decides the rest again.
 local function refuse_simple(now, n, p)
   for i = p, p + 3 * n - 3, 3 do
-    local code, cost, l = input[i], input[i + 1], limits + 5 * input[i + 2]
+    local code, cost, l = input[i], input[i + 1], limits + 6 * input[i + 2]
     local k = floor(code / 8)
     local s = states[k]
     local at = max(s[1], now)
-    local ok, remaining, retry, reset, after = step(at, s, cost, l)
-    if code % 4 > 1 then
+    local ok, remaining, retry, reset, after
+    if input[l + 5] < 0 then
+      ok, remaining, retry, reset, after = step(at, s, cost, l)
+    else
+      ok, remaining, retry, reset, after, at = overflowing(now, s, cost, l)
+    end
+    if code % 4 > 1 or not ok then
       if after then states[k] = after end
-    elseif ok and n > 1 then
+    elseif n > 1 then
       -- It had room, but is not recorded: what is left is what there is
       -- without it. To give back is about a single unit, others need not wait.
-      ok, remaining, retry, reset = step(at, s, 0, l)
+      at = max(s[1], now)
+      if input[l + 5] < 0 then
+        ok, remaining, retry, reset = step(at, s, 0, l)
+      else
+        ok, remaining, retry, reset = overflowing(now, s, 0, l)
+      end
       ok, retry = true, cost < 0 and retry or 0
     end
     if at > now then retry, reset = late(at - now, retry, reset) end
@@ -452,7 +646,7 @@ local function simple(now, n, p)
   filled = status
   local changes = 0
   for i = p, p + 3 * n - 3, 3 do
-    local code, l = input[i], limits + 5 * input[i + 2]
+    local code, l = input[i], limits + 6 * input[i + 2]
     local bits = code % 8
     local k = (code - bits) / 8
     local s = states[k] or load_state(k, input[l])
@@ -466,13 +660,18 @@ local function simple(now, n, p)
       at = s[1]
     end
     if at < now then at = now end
-    local ok, remaining, retry, reset, after = step(at, s, input[i + 1], l)
+    local ok, remaining, retry, reset, after
+    if input[l + 5] < 0 then
+      ok, remaining, retry, reset, after = step(at, s, input[i + 1], l)
+    else
+      if not overflowing then overflow_machine() end
+      ok, remaining, retry, reset, after, at = overflowing(now, s, input[i + 1], l)
+    end
     if after then
       changed[changes + 1], changed[changes + 2] = k, after
       changes = changes + 2
-    elseif not ok and bits % 2 < 1 then
-      admitted = false
     end
+    if not ok and bits % 2 < 1 then admitted = false end
     if at > now then retry, reset = late(at - now, retry, reset) end
     answer(now, ok, remaining, retry, reset, at)
   end
@@ -487,7 +686,7 @@ end
 
 -- Logs are rarer than the rest and need many functions, which cost time to
 -- make in every run: log_machine makes them when the first log is met.
-local load_log, sliding_log, commit, refund_log, one_log, moved_log
+local load_log, sliding_log, listed_log, commit, refund_log, one_log, moved_log
 
 local function log_machine()
 
@@ -495,6 +694,8 @@ local function log_machine()
 -- total. A request works on the view and commits it at its end:
 --   lo, hi      units up to lo have expired, those after hi were given back
 --   pend        records to be added, newest first: {n, older}; all at pend_at
+--   list        instead of all that: the records, an instant and units each, of a
+--               log that owes. It never changes, but is replaced
 -- In a list, elements come in pairs: the header (instant until which the key
 -- lives, running sum before the first record), then per record its instant
 -- and the running sum up to and with it. Sums make every look-up a binary
@@ -592,18 +793,149 @@ local function instant_of(v, key, u)
   return t, i - 1
 end
 
-function sliding_log(v, at, k, cost, want, cap, win, number)
+-- parts divides the n units of a log into PARTS and returns a list of them, each
+-- moved by d and as late as its last unit. instant is called with ascending units.
+local function parts(n, d, instant)
+  local list, size, done = {}, 0, 0
+  for part = 1, PARTS do
+    local last = ceil(part * n / PARTS)
+    if last > done then
+      local at = min(max(instant(last) + d, 0), EXACT)
+      if size > 0 and list[size - 1] == at then
+        list[size] = list[size] + last - done
+      else
+        list[size + 1], list[size + 2], size = at, last - done, size + 2
+      end
+    end
+    done = last
+  end
+  return list
+end
+
+-- replace makes list the log.
+local function replace(v, list, win)
+  v.list, v.last, v.window, v.dirty = list, list[#list - 1] or 0, win, true
+end
+
+-- shift moves the units of a stored log that come after the first gone by d.
+local function shift(v, key, gone, d, win)
+  local stored = v.hi - gone
+  local all = call('LLEN', key) <= SHORT and call('LRANGE', key, 2, -1)
+  local i = 1
+  replace(v, parts(stored + v.pended, d, function(u)
+    if u > stored then return v.pend_at end
+    u = u + gone
+    if not all then return (instant_of(v, key, u)) end
+    while (tonumber(all[i + 1]) - v.base) % WRAP < u do i = i + 2 end
+    return tonumber(all[i])
+  end), win)
+end
+
+-- shift_list moves the units of a list from number first on by d.
+local function shift_list(v, list, first, n, d, win)
+  local i, seen = first, 0
+  replace(v, parts(n, d, function(u)
+    while seen + list[i + 1] < u do i, seen = i + 2, seen + list[i + 1] end
+    return list[i]
+  end), win)
+end
+
+-- listed returns where the units of a list begin that have not expired at an
+-- instant, and how many they are.
+local function listed(list, edge)
+  local first, used = 1, 0
+  while list[first] and list[first] <= edge do first = first + 2 end
+  for i = first, #list, 2 do used = used + list[i + 1] end
+  return first, used
+end
+
+-- waits returns retry and reset of an op on a list.
+local function waits(list, at, want, cap, win)
+  local first, used = listed(list, at - win)
+  local retry, reset = 0, 0
+  if used > 0 then reset = list[#list - 1] + win - at end
+  if want > cap then
+    retry = NEVER
+  elseif want > cap - used then
+    local need = want - (cap - used)
+    while need > list[first + 1] do need, first = need - list[first + 1], first + 2 end
+    retry = list[first] + win - at
+  end
+  return retry, reset
+end
+
+-- listed_log is sliding_log for a log that is a list.
+function listed_log(v, now, cost, want, l)
+  local cap, win, below = input[l + 1], input[l + 2], input[l + 5]
+  local at, refund, taken = max(v.last, now), cost < 0, 0
+  local first, used = listed(v.list, at - win)
+  if refund and at > now and below > 0 then
+    local by
+    cost, by = pay_back(at - now, cost, l)
+    shift_list(v, v.list, first, used, -by, win)
+    at = max(v.last, now)
+    first, used = listed(v.list, at - win)
+  end
+  local list, ok = v.list, refund or want <= cap - used
+  local n = cost
+  if not ok then n = cost > 0 and below >= 0 and max(cap - used, 0) or 0 end
+  if n > 0 then
+    list = {unpack(list, first)}
+    list[#list + 1], list[#list + 2] = at, n
+    used, first = used + n, 1
+    replace(v, list, win)
+  elseif n < 0 then
+    local back = min(-n, used)
+    list, used = {unpack(list, first)}, used - back
+    while back > 0 do
+      local last = #list
+      local some = min(back, list[last])
+      back, list[last] = back - some, list[last] - some
+      if list[last] == 0 then list[last], list[last - 1] = nil, nil end
+    end
+    replace(v, list, win)
+  end
+  if not ok and cost > 0 and below >= 0 then
+    local owe = min(cost - n, may_owe(at - now, l))
+    taken = n + owe
+    if owe > 0 then
+      shift_list(v, list, first, used, ceil(owe * input[l + 3] / input[l + 4]), win)
+      at = max(v.last, now)
+    end
+  end
+  local retry, reset = waits(v.list, at, want, cap, win)
+  return ok, ok and cap - used or taken, retry, reset, at
+end
+
+-- sliding_log decides an op on a stored log at an instant. It returns what
+-- overflowing does but for the state.
+function sliding_log(v, at, k, cost, want, l, number, now)
   local key = keys[k]
+  local cap, win, below = input[l + 1], input[l + 2], input[l + 5]
+  local refund = cost < 0
+  if below >= 0 and not may_owe then overflow_machine() end
+  if refund and below > 0 and at > now and v.hi - v.lo + v.pended > 0 then
+    local gone = min(max(expired(v, key, at - win), v.lo), v.hi)
+    local rest, by = pay_back(at - now, cost, l)
+    shift(v, key, gone, -by, win)
+    local _, remaining, retry, reset, charged = listed_log(v, max(now, v.last), rest, 1, l)
+    return true, remaining, retry, reset, max(charged, now)
+  end
   local gone, records = expired(v, key, at - win)
   if gone > v.hi then gone = v.hi end
   if gone < v.lo then gone = v.lo end
   local used = v.hi - gone + v.pended
-  local ok = cost < 0 or want <= cap - used
-  if ok and cost ~= 0 then
+  local ok, taken, owe = cost < 0 or want <= cap - used, 0, 0
+  if not ok and below >= 0 and cost > 0 then
+    taken = max(cap - used, 0)
+    owe = min(cost - taken, may_owe(at - now, l))
+  end
+  if ok and cost ~= 0 or taken > 0 then
+    local n = ok and cost or taken
     if gone > v.lo then v.lo, v.records = gone, records end
-    if cost > 0 then
-      v.pend, v.pended, v.pend_at = {cost, v.pend, number}, v.pended + cost, at
-      used = used + cost
+    if n > 0 then
+      v.pend, v.pended, v.pend_at = {n, v.pend, number}, v.pended + n, at
+      used = used + n
     else
       local back = min(-cost, used)
       used = used - back
@@ -620,6 +952,12 @@ function sliding_log(v, at, k, cost, want, cap, win, number)
     end
     v.window, v.dirty = win, true
   end
+  if owe > 0 then
+    shift(v, key, gone, ceil(owe * input[l + 3] / input[l + 4]), win)
+    at = max(v.last, now)
+    local retry, reset = waits(v.list, at, want, cap, win)
+    return false, taken + owe, retry, reset, at
+  end
   local reset, retry = 0, 0
   local last = v.pend and v.pend_at or v.last
   if used > 0 then reset = last + win - at end
@@ -631,7 +969,8 @@ function sliding_log(v, at, k, cost, want, cap, win, number)
     if not t then t = u == gone + 1 and gone == 0 and v.first or instant_of(v, key, u) end
     retry = t + win - at
   end
-  return ok, cap - used, retry, reset
+  if not ok and below >= 0 and cost > 0 then return ok, taken, retry, reset, at end
+  return ok, cap - used, retry, reset, at
 end
 
 -- append adds the view's pending records to args, a command to be called.
@@ -647,6 +986,21 @@ local function append_pending(v, args, unit)
     args[#args + 1] = v.pend_at
     args[#args + 1] = unit % WRAP
   end
+end
+
+-- commit_parts writes a log that is a list.
+local function commit_parts(v, key)
+  if v.total > 0 then call('DEL', key) end
+  if #v.list == 0 then return end
+  local ends = v.last + v.window + MARGIN + floor(v.window / 8) + MARGIN
+  local args, unit = {'RPUSH', key, ends, 0}, 0
+  for i = 1, #v.list, 2 do
+    unit = unit + v.list[i + 1]
+    args[#args + 1] = v.list[i]
+    args[#args + 1] = unit % WRAP
+  end
+  call(unpack(args))
+  call('PEXPIRE', key, ceil((ends - since) / 1000))
 end
 
 local function commit_list(v, key)
@@ -719,6 +1073,10 @@ end
 -- commit writes what a request did to log k. A view that was only added to
 -- stays good for the slice's next request; others are read again.
 function commit(k, v)
+  if v.list then
+    logs[k] = nil
+    return commit_parts(v, keys[k])
+  end
   if zset then commit_zset(v, keys[k]) else commit_list(v, keys[k]) end
   if zset or v.lo > 0 or v.hi < v.total or v.total == 0 then
     logs[k] = nil
@@ -735,8 +1093,9 @@ end
 -- moved_log returns the view of log k as it counts for an op at now, which is
 -- before its last record, with the limit at l.
 function moved_log(k, v, now, l)
-  local win = input[l + 2]
-  if v.last - now <= max(win, AHEAD) then return v end
+  local win, owe = input[l + 2], 0
+  if input[l + 5] > 0 then owe = ceil(input[l + 5] * input[l + 3] / input[l + 4]) end
+  if v.last - now <= max(win + owe, AHEAD) then return v end
   local used = v.total - expired(v, keys[k], now - win)
   v.hi, v.pend, v.pended, v.pend_at, v.window = 0, {used, nil, 65535}, used, now, win
   commit(k, v)
@@ -801,7 +1160,7 @@ end
 -- one_log decides a request of one op, which is on a log: nothing of it is ever
 -- taken back.
 function one_log(now, p, number)
-  local code, cost, l = input[p], input[p + 1], limits + 5 * input[p + 2]
+  local code, cost, l = input[p], input[p + 1], limits + 6 * input[p + 2]
   local k = floor(code / 8)
   local v = logs[k] or load_log(k)
   filled = filled + 1
@@ -811,7 +1170,8 @@ function one_log(now, p, number)
   end
   if v.last > now then v = moved_log(k, v, now, l) end
   local at = max(v.last, now)
-  local ok, remaining, retry, reset = sliding_log(v, at, k, cost, max(cost, 1), input[l + 1], input[l + 2], number)
+  local ok, remaining, retry, reset
+  ok, remaining, retry, reset, at = sliding_log(v, at, k, cost, max(cost, 1), l, number, now)
   if at > now then retry, reset = late(at - now, retry, reset) end
   if v.dirty then commit(k, v) end
   out[filled] = (ok or code % 2 > 0) and 1 or 0
@@ -1240,12 +1600,22 @@ local function take(op, now, cost, again)
   local ok, remaining, retry, reset, at
   if input[l] == LOG then
     local v = logs[k]
-    at = max(v.pend and v.pend_at or v.last, now)
-    ok, remaining, retry, reset = sliding_log(v, at, k, cost, max(cost, 1), input[l + 1], input[l + 2], op[3])
+    if v.list then
+      if not may_owe then overflow_machine() end
+      ok, remaining, retry, reset, at = listed_log(v, now, cost, max(cost, 1), l)
+    else
+      at = max(v.pend and v.pend_at or v.last, now)
+      ok, remaining, retry, reset, at = sliding_log(v, at, k, cost, max(cost, 1), l, op[3], now)
+    end
   else
     local s, after = states[k]
     at = max(s[1], now)
-    ok, remaining, retry, reset, after = step(at, s, cost, l)
+    if input[l + 5] < 0 then
+      ok, remaining, retry, reset, after = step(at, s, cost, l)
+    else
+      if not overflowing then overflow_machine() end
+      ok, remaining, retry, reset, after, at = overflowing(now, s, cost, l)
+    end
     if after then states[k] = after end
   end
   if at > now then retry, reset = late(at - now, retry, reset) end
@@ -1282,12 +1652,23 @@ end
 -- refuse records what a refused request still charges and corrects the
 -- outcomes of the others.
 local function refuse(ops, now)
-  for i = 1, #ops do
-    if ops[i][1] % 4 > 1 then take(ops[i], now, ops[i][4]) end
-  end
+  local over = {} -- keys under which an op had no room and takes something all the same
   for i = 1, #ops do
     local op = ops[i]
-    if op[1] % 4 < 2 then ask(op, now, op[OK], gives(op)) end
+    if not op[OK] and input[op[5] + 5] >= 0 and op[4] > 0 then over[op[2]] = true end
+  end
+  local asks = {}
+  for i = 1, #ops do
+    local op = ops[i]
+    if op[1] % 4 > 1 or op[4] > 0 and over[op[2]] then
+      take(op, now, op[4])
+    else
+      asks[#asks + 1] = op
+    end
+  end
+  for i = 1, #asks do
+    local op = asks[i]
+    ask(op, now, op[OK], gives(op))
   end
 end
 
@@ -1308,7 +1689,13 @@ local function refund(op, now, as_of)
     if s[3] ~= num or lost >= units * num then return false end
     s = {s[1], s[2] - lost, num, s[4], s[5], false} -- first: a full bucket takes no units
   end
-  local _, _, _, _, after = step(at, s, -units, l)
+  local after
+  if input[l + 5] > 0 then
+    if not overflowing then overflow_machine() end
+    after = select(5, overflowing(now, s, -units, l))
+  else
+    after = select(5, step(at, s, -units, l))
+  end
   states[k] = after
   return gone <= 0
 end
@@ -1385,7 +1772,7 @@ end
 return function(now, n, p, number, refunding)
   local ops = {}
   for i = 1, n do
-    local code, l = input[p], limits + 5 * input[p + 2]
+    local code, l = input[p], limits + 6 * input[p + 2]
     local bits = code % 8
     ops[i] = {bits, (code - bits) / 8, number + i, input[p + 1], l, false, 0, 0, 0, 0}
     p = p + 3
@@ -1440,7 +1827,7 @@ for _ = 1, input[2] do
   since = now < precise and now or precise
   if kind == 1 then
     simple(now, n, p + 2)
-  elseif kind == 0 and n == 1 and input[limits + 5 * input[p + 4]] == LOG then
+  elseif kind == 0 and n == 1 and input[limits + 6 * input[p + 4]] == LOG then
     if not one_log then log_machine() end
     one_log(now, p + 2, number + 1)
   else
