@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Installs the real servers that the tests talk to.
 #
-#   scripts/setup-testenv.sh
+#   scripts/setup-testenv.sh                   what make test needs
+#   scripts/setup-testenv.sh kube-apiserver    also what make charttest needs
 #
 # Redis, PostgreSQL, PgBouncer, MariaDB, Prometheus, Chromium, Node and the compiler for the
 # race detector come from apt, if they are missing. All else goes to $HEADGATE_TESTENV_DIR
@@ -53,6 +54,14 @@ grpcio==1.85.1 \
 typing-extensions==4.16.0 \
 --hash=sha256:481caa481374e813c1b176ada14e97f1f67a4539ce9cfeb3f350d78d6370c2e8
 "
+
+# Whether the API server of Kubernetes is wanted, too.
+with_cluster=
+case ${1:-} in
+'') ;;
+kube-apiserver) with_cluster=yes ;;
+*) die "unknown argument $1; there is kube-apiserver" ;;
+esac
 
 # Filled in as the run goes on; clean_up undoes them whatever ends the run.
 staging=
@@ -126,6 +135,7 @@ missing_packages() {
 	command -v shellcheck >/dev/null || echo shellcheck
 	command -v java >/dev/null || echo default-jre-headless
 	command -v mvn >/dev/null || kafka_pin | cmp -s - "$DIR/kafka/PIN" || echo maven
+	[ -z "$with_cluster" ] || command -v etcd >/dev/null || echo etcd-server
 	# pip is asked last and only if there is something to download: it takes
 	# longer to answer than all the other checks together.
 	if [ "$1" = need-pip ] && ! find_python; then
@@ -360,6 +370,18 @@ install_kafka() {
 	put_in_place kafka
 }
 
+# install_kube_apiserver builds the API server of Kubernetes, which takes several minutes.
+install_kube_apiserver() {
+	local version minor component=k8s.io/component-base/version
+	version=$(module_version kube-apiserver k8s.io/kubernetes)
+	minor=${version#v1.}
+	say "building the API server of Kubernetes $version (some minutes, and some GB of disk)"
+	start_build kube-apiserver
+	go_build kube-apiserver kube-apiserver k8s.io/kubernetes/cmd/kube-apiserver \
+		"-X $component.gitVersion=$version -X $component.gitMajor=1 -X $component.gitMinor=${minor%%.*}"
+	put_in_place kube-apiserver
+}
+
 # Debian's releases have no MySQL, only its unstable suite, of which no version can
 # be pinned; apt checks the signatures. Change the number when what is kept changes.
 readonly MYSQL_PIN="mysql-server-core unstable 1"
@@ -476,6 +498,10 @@ main() {
 		else
 			say "Kafka cannot be had on this machine, today; its tests will be skipped"
 		fi
+	fi
+	if [ -n "$with_cluster" ] && ! go_in_place kube-apiserver kube-apiserver; then
+		install_kube_apiserver
+		changed=yes
 	fi
 	if [ "$(cat "$DIR/mysql/PIN" 2>/dev/null)" != "$MYSQL_PIN" ]; then
 		if install_mysql; then

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"go.yaml.in/yaml/v3"
 
@@ -26,6 +27,9 @@ const (
 )
 
 var program string // headgate
+
+// patience is how long anything may take on a busy machine.
+const patience = 30 * time.Second
 
 func TestMain(m *testing.M) {
 	testenv.Main(m, func(root, dir string) (err error) {

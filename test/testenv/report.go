@@ -76,7 +76,7 @@ func WriteReport(w io.Writer, dir, demanded string) error {
 		remark := "no test asked for it"
 		switch {
 		case len(missing) > 0:
-			remark = missing[0] + " (make setup)"
+			remark = missing[0] + " (" + e.installedBy() + ")"
 		case e.dsn != "" && os.Getenv(e.dsn) == "":
 			remark = "set " + e.dsn
 		}

@@ -86,6 +86,8 @@ const (
 	Prometheus    = "prometheus"
 	Promtool      = "promtool"
 	Kafka         = "kafka"
+	KubeAPIServer = "kube-apiserver"
+	Etcd          = "etcd"
 )
 
 // Engine describes a server, or a client, that tests can ask for.
@@ -102,9 +104,11 @@ type Engine struct {
 	system    string
 	places    string
 	installed string
-	// moving tells that set-up can install the engine on some days only: it is
-	// demanded where it is installed.
+	// moving tells that set-up can install the engine on some days only, or installs it
+	// only if setup is run: it is demanded where it is installed.
 	moving bool
+	// setup is the command that installs the engine; empty: make setup.
+	setup string
 	// dsn is the environment variable with the address of a server that set-up
 	// cannot install. Such an engine is never demanded by "make test".
 	dsn string
@@ -140,6 +144,8 @@ func Engines() []Engine {
 		{Name: Manifests, What: "Go types of Kubernetes objects, Pod Security", installed: "kubernetes/manifests", version: []string{"version"}},
 		{Name: Prometheus, What: "Prometheus of the system", system: "prometheus"},
 		{Name: Promtool, What: "the checks of Prometheus' rules", system: "promtool", version: []string{"--version"}},
+		{Name: KubeAPIServer, What: "the API server of Kubernetes", installed: "kube-apiserver/kube-apiserver", moving: true, setup: "make charttest"},
+		{Name: Etcd, What: "etcd of the system", system: "etcd", moving: true, setup: "make charttest"},
 	}
 }
 
@@ -153,6 +159,8 @@ func Installable() []string {
 	}
 	return names
 }
+
+func (e Engine) installedBy() string { return cmp.Or(e.setup, "make setup") }
 
 // demanded tells whether a complete run of the tests may not do without it.
 func (e Engine) demanded() bool {
@@ -258,9 +266,9 @@ func Require(tb TB, engine string) string {
 	}
 	note(tb, engine, noteMissing, err.Error())
 	if slices.Contains(demanded, engine) {
-		tb.Fatalf("testenv: %s names %s (%s), but %v. Install it with: make setup", EnvMustRun, engine, e.What, err)
+		tb.Fatalf("testenv: %s names %s (%s), but %v. Install it with: %s", EnvMustRun, engine, e.What, err, e.installedBy())
 	}
-	tb.Skipf("needs %s (%s), but %v. Install it with: make setup", engine, e.What, err)
+	tb.Skipf("needs %s (%s), but %v. Install it with: %s", engine, e.What, err, e.installedBy())
 	return ""
 }
 
