@@ -103,6 +103,26 @@ func TestDocumentedRules(t *testing.T) {
 	}
 }
 
+// Overlays in documents load.
+func TestDocumentedOverlays(t *testing.T) {
+	n := 0
+	for _, file := range documents(t) {
+		for _, b := range blocks(t, file) {
+			if b.lang != "yaml" || !strings.HasPrefix(b.text, "overlay:") {
+				continue
+			}
+			n++
+			source := rulefile.Source{Name: fmt.Sprintf("%s:%d", file, b.line), Data: []byte(b.text)}
+			if o, problems := rulefile.LoadOverlay([]rulefile.Source{source}); o == nil {
+				t.Errorf("%s:%d: %v", file, b.line, problems)
+			}
+		}
+	}
+	if n < 1 {
+		t.Error("no overlay found")
+	}
+}
+
 // Commands in documents run. Each sh block says above it how, in a comment:
 // "skip REASON", or a list of "background", "wait ADDR", "with-serve",
 // `expect "TEXT"`, "exit CODE".
