@@ -173,14 +173,14 @@ func (c *Config) Caps() backends.Caps {
 		InFlight: c.InFlight, MaxSlice: c.MaxSlice,
 	}
 	for _, a := range limit.AllAlgorithms() {
-		most := a.MaxUnits()
+		most, overflow := a.MaxUnits(), limit.Debt
 		switch {
 		case a.Is(limit.Logged):
 			most = maxLog
 		case a.Is(limit.Leased):
-			most = c.dialect.maxLeases
+			most, overflow = c.dialect.maxLeases, limit.Refuse
 		}
-		caps.Algorithms[a] = backends.AlgorithmCaps{MaxUnits: most, Trips: 2}
+		caps.Algorithms[a] = backends.AlgorithmCaps{MaxUnits: most, Overflow: overflow, Trips: 2}
 	}
 	return caps
 }

@@ -164,7 +164,7 @@ func (b *Backend) answer(req *limit.Request, v *limit.Verdict, finds []find, at 
 				return false
 			}
 			settled = settled || !op.Shadow
-		case op.Each: // it may have to be charged
+		case op.Each, overflows(op): // it may have to be charged
 			return false
 		}
 	}
@@ -182,6 +182,12 @@ func (b *Backend) answer(req *limit.Request, v *limit.Verdict, finds []find, at 
 	}
 	finds[0].s.hits.Add(1)
 	return true
+}
+
+// overflows says whether op takes something if it has no room. A cost of one that
+// has none finds nothing to take, unless it is owed.
+func overflows(op *limit.Op) bool {
+	return op.Overflows() && (op.Cost > 1 || op.Limit.Overflow() == limit.Debt)
 }
 
 // sure says whether the i-th op is refused also in this request: an earlier op
@@ -259,6 +265,9 @@ func (b *Backend) after(req *limit.Request, v *limit.Verdict, finds []find, sent
 			f.drop(true)
 		case failed:
 		case !v.Outcomes[i].Admitted:
+			if v.Outcomes[i].Taken > 0 && (f.present || f.changed()) { // as when it is charged
+				f.gen = f.drop(false)
+			}
 			if alone(finds, i) && f.learn(op, &v.Outcomes[i], v.At) {
 				f.keep(req, sent)
 			}

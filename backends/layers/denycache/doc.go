@@ -16,7 +16,9 @@
 //
 // These always reach the store: asking (cost zero), giving back (negative cost),
 // shadows alone, and requests with an op that may be charged although the request
-// is refused (Each). And so do requests in flight: one of them may end at any
+// is refused (Each, or because of their limit's overflow). Of a limit that saturates
+// a refusal is kept only if nothing is left until its Retry: that of a single unit,
+// or any by a fixed window. Of one that lets its callers owe none is kept. And so do requests in flight: one of them may end at any
 // moment, on any replica, so a refusal by limit.Concurrency does not hold for the
 // next moment and is not cached. A request that has such an op beside others is the
 // store's to decide, also because it may have been granted before, and is then

@@ -24,7 +24,26 @@ type refusal struct {
 func (r *refusal) learn(op *limit.Op, out *limit.Outcome, at limit.Instant) bool {
 	r.limit, r.cost, r.at = op.Limit, max(op.Cost, 1), at
 	r.remaining, r.retry, r.reset, r.room = out.Remaining, out.Retry, out.Reset, false
+	if op.Limit.Overflow() != limit.Refuse && !r.nothingLeft(op) {
+		return false
+	}
 	return !out.Admitted && at > 0 && out.Reset >= 0 && (out.Retry > 0 || out.Retry == limit.Never)
+}
+
+// nothingLeft says whether what refused op, whose limit takes something of costs
+// without room, takes nothing of later ones either, and makes r the refusal of a
+// single unit: of any other, a unit may come back before it has room.
+func (r *refusal) nothingLeft(op *limit.Op) bool {
+	switch {
+	case op.Limit.Overflow() == limit.Debt:
+		return false // more may be owed
+	case r.cost == 1:
+		return true
+	case op.Limit.Is(limit.Isolated) && op.Limit.Capacity() > 0:
+		r.cost, r.retry = 1, r.reset
+		return true
+	}
+	return false
 }
 
 // sameLimit says whether l is the limit that refused, or one like it.

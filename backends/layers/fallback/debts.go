@@ -26,14 +26,14 @@ type debts struct {
 
 func (s *debts) init(most int) { s.max, s.byKey = max(most, 1), map[limit.Key]*debt{} }
 
-// note remembers that op was recorded at now and counts until ends. It says
+// note remembers that units of op were recorded at now and count until ends. It says
 // whether there was room to.
-func (s *debts) note(op *limit.Op, now, ends limit.Instant) bool {
+func (s *debts) note(op *limit.Op, units int64, now, ends limit.Instant) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	d := s.byKey[op.Key]
 	switch {
-	case d == nil && op.Cost < 0:
+	case d == nil && units < 0:
 		return true // of what was taken on the primary; never a refund there
 	case d == nil && !s.room(now):
 		return false
@@ -43,7 +43,7 @@ func (s *debts) note(op *limit.Op, now, ends limit.Instant) bool {
 		s.byKey[d.key] = d
 	}
 	d.of, d.ends = op.Limit, ends
-	d.since = max(d.since+op.Cost, 0)
+	d.since = max(d.since+units, 0)
 	return true
 }
 

@@ -31,6 +31,9 @@
 // not counted together: until the former end there may be as many more as this
 // replica's share.
 //
+// What a limit with the overflow debt let callers owe here beyond one limit is not
+// charged to the primary.
+//
 // What the package does not do: it does not find out whether the primary is
 // away. Its callers ask it when the primary has failed, and signal it when that
 // is back.

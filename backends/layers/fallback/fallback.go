@@ -81,10 +81,14 @@ func (l *Backend) note(req *limit.Request, v *limit.Verdict) {
 	}
 	for i := range req.Ops {
 		op, o := &req.Ops[i], &v.Outcomes[i]
-		if op.Cost == 0 || !o.Admitted || !v.Admitted && !op.Each || inFlight(op) {
-			continue
+		units := op.Cost
+		switch {
+		case o.Taken > 0:
+			units = o.Taken
+		case !o.Admitted || !v.Admitted && !op.Each || inFlight(op):
+			units = 0
 		}
-		if !l.debtsOf(&op.Key).note(op, v.At, v.At.Add(o.Reset)) {
+		if units != 0 && !l.debtsOf(&op.Key).note(op, units, v.At, v.At.Add(o.Reset)) {
 			l.overflow.Add(1)
 		}
 	}

@@ -160,7 +160,7 @@ func (l *Backend) send(ctx context.Context, charges []charge, now limit.Instant)
 		}
 		reqs, out := make([]limit.Request, len(rest)), make([]limit.Verdict, len(rest))
 		for i, c := range rest {
-			reqs[i] = limit.Request{At: now, Ops: []limit.Op{{Key: c.debt.key, Limit: c.of, Cost: c.ask}}}
+			reqs[i] = limit.Request{At: now, Ops: []limit.Op{{Key: c.debt.key, Limit: c.of.Strict(), Cost: c.ask}}}
 		}
 		l.primary.Take(ctx, reqs, out)
 		again := rest[:0]

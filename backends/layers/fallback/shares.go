@@ -39,9 +39,24 @@ func (s *shares) get(whole *limit.Limit) *limit.Limit {
 	return l
 }
 
-// share returns the n-th part of a limit, rounded down but not below a unit. A
-// token bucket's rate is divided exactly where its window can grow for it.
+// share returns the n-th part of a limit, rounded down but not below a unit, as is
+// what it lets its callers owe.
 func share(whole *limit.Limit, n int64) *limit.Limit {
+	l := strictShare(whole.Strict(), n)
+	if whole.Overflow() == limit.Refuse {
+		return l
+	}
+	for _, most := range []int64{part(whole.MaxDebt(), n), 0} { // 0 is one limit, which is always paid back in time
+		if other, err := l.WithOverflow(whole.Overflow(), most); err == nil {
+			return other
+		}
+	}
+	return l
+}
+
+// strictShare is share for a limit that refuses. A token bucket's rate is divided
+// exactly where its window can grow for it.
+func strictShare(whole *limit.Limit, n int64) *limit.Limit {
 	spec := whole.Spec()
 	if spec.Algorithm.Is(limit.Refilled) {
 		spec.Burst = part(spec.Burst, n)

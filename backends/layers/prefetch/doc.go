@@ -18,6 +18,10 @@
 // limit on concurrency), all of it is given back. Shadows are paid like others. Refunds
 // always go to the store.
 //
+// What a limit takes of a cost without room (its overflow) the store takes. When it
+// has done so, the held units are spent, too: they were charged before, and nothing
+// must be left. Other processes keep theirs.
+//
 // Taking ahead never has anybody refused: it is a request of its own, of which
 // the store decides last. If there is no room for it, it is not tried again
 // before the store's Retry is over, or an answer says that n units are left. Near

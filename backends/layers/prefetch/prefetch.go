@@ -222,7 +222,7 @@ func (b *Backend) send(ctx context.Context, w *work, reqs []limit.Request, out [
 		for j := range reqs[i].Ops {
 			if n := parts[j].ahead; n > 0 {
 				op := &reqs[i].Ops[j]
-				w.ops = append(w.ops, limit.Op{Key: op.Key, Limit: op.Limit, Cost: n})
+				w.ops = append(w.ops, limit.Op{Key: op.Key, Limit: op.Limit.Strict(), Cost: n})
 				last := len(w.ops)
 				w.reqs = append(w.reqs, limit.Request{At: reqs[i].At, Ops: w.ops[last-1 : last : last]})
 				w.out = append(w.out, limit.Verdict{})
@@ -344,7 +344,7 @@ func (p *part) learn(op *limit.Op, at limit.Instant, out *limit.Outcome, sent ti
 	if out.Remaining >= op.Limit.Share() {
 		h.again = 0
 	}
-	if at >= h.expires {
+	if at >= h.expires || !out.Admitted && op.Overflows() { // then held units are spent, too
 		p.s.clear(h)
 	}
 	if h.left == 0 {
