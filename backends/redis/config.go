@@ -82,6 +82,7 @@ type Config struct {
 	CA, Cert, Key      string // files in PEM
 	ServerName         string
 	InsecureSkipVerify bool
+	SkipHostname       bool // verify the chain of the server's certificate, but not its names
 
 	Prefix      string
 	Layout      Layout
@@ -165,6 +166,19 @@ func number(name string, least, most int, field func(*Config) *int) param {
 		func(c *Config) string { return strconv.Itoa(*field(c)) }}
 }
 
+func boolean(name string, field func(*Config) *bool) param {
+	return param{name,
+		func(c *Config, v string) error {
+			b, err := strconv.ParseBool(v)
+			if err != nil {
+				return fmt.Errorf("want true or false, not %q", v)
+			}
+			*field(c) = b
+			return nil
+		},
+		func(c *Config) string { return strconv.FormatBool(*field(c)) }}
+}
+
 func duration(name string, field func(*Config) *time.Duration) param {
 	return param{name,
 		func(c *Config, v string) error {
@@ -183,7 +197,7 @@ var params = []param{
 	text("cert", func(c *Config) *string { return &c.Cert }),
 	number("db", 0, 1<<20, func(c *Config) *int { return &c.DB }),
 	duration("dial_timeout", func(c *Config) *time.Duration { return &c.DialTimeout }),
-	{"insecure_skip_verify", setSkipVerify, func(c *Config) string { return strconv.FormatBool(c.InsecureSkipVerify) }},
+	boolean("insecure_skip_verify", func(c *Config) *bool { return &c.InsecureSkipVerify }),
 	text("key", func(c *Config) *string { return &c.Key }),
 	{"layout", setLayout, func(c *Config) string { return layoutNames[c.Layout] }},
 	number("max_slice", 1, 1024, func(c *Config) *int { return &c.MaxSlice }),
@@ -197,6 +211,7 @@ var params = []param{
 	text("sentinel_password_file", func(c *Config) *string { return &c.SentinelPasswordFile }),
 	text("sentinel_username", func(c *Config) *string { return &c.SentinelUsername }),
 	text("server_name", func(c *Config) *string { return &c.ServerName }),
+	boolean("skip_hostname_verification", func(c *Config) *bool { return &c.SkipHostname }),
 	duration("timeout", func(c *Config) *time.Duration { return &c.Timeout }),
 }
 
@@ -208,15 +223,6 @@ func setLayout(c *Config, v string) error {
 		return fmt.Errorf("want list or zset, not %q", v)
 	}
 	c.Layout = Layout(i)
-	return nil
-}
-
-func setSkipVerify(c *Config, v string) error {
-	b, err := strconv.ParseBool(v)
-	if err != nil {
-		return fmt.Errorf("want true or false, not %q", v)
-	}
-	c.InsecureSkipVerify = b
 	return nil
 }
 
@@ -372,7 +378,7 @@ func (c *Config) setParams(query string) error {
 
 // check finds what contradicts itself.
 func (c *Config) check() error {
-	tlsOnly := c.CA != "" || c.Cert != "" || c.Key != "" || c.ServerName != "" || c.InsecureSkipVerify
+	tlsOnly := c.CA != "" || c.Cert != "" || c.Key != "" || c.ServerName != "" || c.InsecureSkipVerify || c.SkipHostname
 	sentinelOnly := c.SentinelUsername != "" || c.SentinelPassword != "" || c.SentinelPasswordFile != ""
 	passwords := 0
 	for _, s := range []string{string(c.Password), c.PasswordFile, c.PasswordEnv} {
@@ -390,7 +396,9 @@ func (c *Config) check() error {
 	case c.Mode == Cluster && c.DB != 0:
 		return errors.New("a Cluster has database 0 only")
 	case tlsOnly && !c.TLS:
-		return errors.New("ca, cert, key, server_name and insecure_skip_verify need a rediss scheme")
+		return errors.New("ca, cert, key, server_name, insecure_skip_verify and skip_hostname_verification need a rediss scheme")
+	case c.SkipHostname && (c.ServerName != "" || c.InsecureSkipVerify):
+		return errors.New("skip_hostname_verification goes with neither server_name nor insecure_skip_verify")
 	case (c.Cert == "") != (c.Key == ""):
 		return errors.New("cert and key go together")
 	case sentinelOnly && c.Mode != Sentinel:

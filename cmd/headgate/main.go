@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"syscall"
 	_ "time/tzdata" // calendars must not depend on what the host has
 
@@ -15,7 +16,19 @@ import (
 )
 
 func main() {
-	os.Exit(run(context.Background(), os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
+	os.Exit(run(context.Background(), arguments(os.Args), os.Stdin, os.Stdout, os.Stderr))
+}
+
+// arguments returns what the program is asked to do. Under the name of the reference's program,
+// as in manifests that run /bin/ratelimit, it is that.
+func arguments(argv []string) []string {
+	if len(argv) == 0 {
+		return nil
+	}
+	if filepath.Base(argv[0]) == referenceName {
+		return append([]string{referenceName}, argv[1:]...)
+	}
+	return argv[1:]
 }
 
 // run is the whole program, for tests as for main.
@@ -61,6 +74,6 @@ Try it:
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.SetFlagErrorFunc(flagError)
-	root.AddCommand(serveCommand(), checkCommand(), askCommand(), healthCommand(), envoyCommand(), slotCommand(), slotsCommand(), migrateCommand(), versionCommand())
+	root.AddCommand(serveCommand(), ratelimitCommand(), checkCommand(), askCommand(), healthCommand(), envoyCommand(), slotCommand(), slotsCommand(), migrateCommand(), versionCommand())
 	return root
 }

@@ -21,14 +21,24 @@ const (
 	maxLinks       = 32 // one after the other
 )
 
-// ReadPaths reads files of rules. Of a directory it reads all *.yaml and *.yml
-// files, also in directories below, in alphabetical order. Names that start
-// with a dot are left out, which is where Kubernetes keeps the versions of a
-// ConfigMap; links are followed. A directory without any rules is an error:
-// while files are being replaced it is more likely than an operator who wants
-// no limits.
-func ReadPaths(paths []string) ([]rulefile.Source, error) {
-	sources, unreadable, err := readEach(paths)
+// Files says which files of directories hold rules. The zero value is for *.yaml
+// and *.yml without a dot at the beginning, of which there must be one.
+type Files struct {
+	// All takes files of every extension, as envoyproxy/ratelimit does.
+	All bool
+	// Dots takes names that begin with a dot too. Those that begin with two are
+	// never read: Kubernetes keeps the versions of a ConfigMap there.
+	Dots bool
+	// Empty accepts directories without any file.
+	Empty bool
+}
+
+// ReadPaths reads files of rules. Of a directory it reads all files with rules,
+// also in directories below, in alphabetical order; links are followed. A
+// directory without any rules is an error unless files accepts it: while files
+// are being replaced it is more likely than an operator who wants no limits.
+func ReadPaths(paths []string, files Files) ([]rulefile.Source, error) {
+	sources, unreadable, err := readEach(paths, files)
 	if err == nil && len(unreadable) > 0 {
 		err = unreadable[0].err
 	}
@@ -40,8 +50,8 @@ func ReadPaths(paths []string) ([]rulefile.Source, error) {
 
 // readEach is ReadPaths that goes on to the next file after one that cannot be
 // read. Its error says that there are more files, or larger ones, than are read.
-func readEach(paths []string) ([]rulefile.Source, []unreadable, error) {
-	r := &reader{}
+func readEach(paths []string, files Files) ([]rulefile.Source, []unreadable, error) {
+	r := &reader{files: files}
 	for _, p := range paths {
 		if err := r.path(p); err != nil {
 			return nil, nil, err
@@ -51,6 +61,7 @@ func readEach(paths []string) ([]rulefile.Source, []unreadable, error) {
 }
 
 type reader struct {
+	files   Files
 	sources []rulefile.Source
 	failed  []unreadable
 	total   int
@@ -95,16 +106,32 @@ func (r *reader) path(p string) error {
 	if err := r.folder(p, 0); err != nil {
 		return err
 	}
-	if len(r.sources)+len(r.failed) == before {
-		return r.keep(p, fmt.Errorf("%s: no rules: the directory has no *.yaml or *.yml file", p))
+	if len(r.sources)+len(r.failed) == before && !r.files.Empty {
+		return r.keep(p, fmt.Errorf("%s: no rules: the directory has no %s", p, r.files))
 	}
 	return nil
 }
 
-// isRules says whether a file in a directory holds rules, by its name.
-func isRules(name string) bool {
+// String says what files there are none of.
+func (f Files) String() string {
+	if f.All {
+		return "file"
+	}
+	return "*.yaml or *.yml file"
+}
+
+// named says whether what has a name in a directory is looked at.
+func (f Files) named(name string) bool {
+	if f.Dots {
+		return !strings.HasPrefix(name, "..")
+	}
+	return !strings.HasPrefix(name, ".")
+}
+
+// rules says whether a file in a directory holds rules, by its name.
+func (f Files) rules(name string) bool {
 	ext := filepath.Ext(name)
-	return !strings.HasPrefix(name, ".") && (ext == ".yaml" || ext == ".yml")
+	return f.named(name) && (f.All || ext == ".yaml" || ext == ".yml")
 }
 
 func (r *reader) folder(dir string, depth int) error {
@@ -116,7 +143,7 @@ func (r *reader) folder(dir string, depth int) error {
 		return r.keep(dir, err)
 	}
 	for _, e := range entries {
-		if strings.HasPrefix(e.Name(), ".") {
+		if !r.files.named(e.Name()) {
 			continue
 		}
 		path := filepath.Join(dir, e.Name())
@@ -127,7 +154,7 @@ func (r *reader) folder(dir string, depth int) error {
 		}
 		if isDir {
 			err = r.folder(path, depth+1)
-		} else if isRules(e.Name()) {
+		} else if r.files.rules(e.Name()) {
 			err = r.keep(path, r.file(path))
 		}
 		if err != nil {

@@ -38,6 +38,8 @@ type Options struct {
 	// OnOutcome gets what came of every reading, that of Load included, after
 	// OnChange.
 	OnOutcome func(*Outcome)
+	// Files says which files of directories hold rules.
+	Files Files
 	// Skip lets Load leave out domains whose files have errors.
 	Skip bool
 	// Check returns what is wrong with rules that are well written, such as
@@ -130,7 +132,7 @@ func warnings(problems []descriptors.Problem) []descriptors.Problem {
 
 // read returns the files, those that cannot be read, and the fingerprint of both.
 func (w *Watcher) read() ([]rulefile.Source, []unreadable, fingerprint, error) {
-	sources, failed, err := readEach(w.paths)
+	sources, failed, err := readEach(w.paths, w.opt.Files)
 	if err == nil && len(sources) == 0 && len(failed) > 0 {
 		err = failed[0].err
 	}
@@ -390,7 +392,7 @@ func (w *Watcher) below(path string, depth int) {
 	for _, e := range entries {
 		child := filepath.Join(path, e.Name())
 		link := e.Type()&fs.ModeSymlink != 0
-		if strings.HasPrefix(e.Name(), ".") || !link && !e.IsDir() {
+		if !w.opt.Files.named(e.Name()) || !link && !e.IsDir() {
 			continue
 		}
 		if link {

@@ -482,7 +482,7 @@ func TestReadPaths(t *testing.T) {
 		write(t, filepath.Join(dir, f), f)
 	}
 	do(t, os.Symlink("..data/d.yaml", filepath.Join(dir, "d.yaml")), os.Symlink("nowhere", filepath.Join(dir, "dangling")))
-	sources, err := ReadPaths([]string{dir, filepath.Join(dir, "notes.txt")})
+	sources, err := ReadPaths([]string{dir, filepath.Join(dir, "notes.txt")}, Files{})
 	do(t, err)
 	var got []string
 	for _, s := range sources {
@@ -491,6 +491,30 @@ func TestReadPaths(t *testing.T) {
 	}
 	if s := strings.Join(got, " "); s != "a.yml:a.yml b.yaml:b.yaml d.yaml:..data/d.yaml team/c.yaml:team/c.yaml notes.txt:notes.txt" {
 		t.Error(s)
+	}
+
+	do(t, os.Remove(filepath.Join(dir, "dangling")))
+	for _, c := range []struct {
+		files Files
+		want  string
+	}{
+		{Files{All: true}, "a.yml b.yaml d.yaml notes.txt team/c.yaml"},
+		{Files{All: true, Dots: true}, ".x.yaml a.yml b.yaml d.yaml notes.txt team/c.yaml"},
+		{Files{Dots: true}, ".x.yaml a.yml b.yaml d.yaml team/c.yaml"},
+	} {
+		sources, err := ReadPaths([]string{dir}, c.files)
+		do(t, err)
+		var names []string
+		for _, s := range sources {
+			rel, _ := filepath.Rel(dir, s.Name)
+			names = append(names, rel)
+		}
+		if got := strings.Join(names, " "); got != c.want {
+			t.Errorf("%+v: %s, want %s", c.files, got, c.want)
+		}
+	}
+	if sources, err := ReadPaths([]string{filepath.Join(dir, "empty")}, Files{Empty: true}); err != nil || len(sources) != 0 {
+		t.Errorf("an empty directory that is accepted: %d files, %v", len(sources), err)
 	}
 
 	large := filepath.Join(t.TempDir(), "large.yaml")
@@ -505,8 +529,36 @@ func TestReadPaths(t *testing.T) {
 		{loop, "nested deeper than 8"},
 		{"/dev/null", "not a regular file"},
 	} {
-		if _, err := ReadPaths([]string{tc.path}); err == nil || !strings.Contains(err.Error(), tc.want) {
+		if _, err := ReadPaths([]string{tc.path}, Files{}); err == nil || !strings.Contains(err.Error(), tc.want) {
 			t.Errorf("%s: %v", tc.path, err)
 		}
+	}
+}
+
+// A directory may become empty, and files of any name may come, where that is accepted.
+func TestEmptyDirectoriesAndAnyName(t *testing.T) {
+	dir := t.TempDir()
+	got := ""
+	w := New([]string{dir}, Options{
+		Log: slog.New(slog.DiscardHandler), Files: Files{All: true, Empty: true},
+		OnChange: func(s *descriptors.Set, _ []descriptors.Problem) { got = describeSet(s) },
+	})
+	set, _, err := w.Load()
+	do(t, err)
+	if describeSet(set) != "" {
+		t.Errorf("an empty directory has the rules %s", describeSet(set))
+	}
+	file := filepath.Join(dir, "config")
+	write(t, file, rulesFor("d", 1))
+	if w.reload(); got != "d=1" {
+		t.Errorf("after a file without extension came: %q", got)
+	}
+	write(t, file, "domain: [")
+	if w.reload(); got != "d=1" {
+		t.Errorf("after it broke: %q", got)
+	}
+	do(t, os.Remove(file))
+	if w.reload(); got != "" {
+		t.Errorf("after it went: %q", got)
 	}
 }

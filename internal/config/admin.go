@@ -28,7 +28,7 @@ func (c *Admin) settings() []setting {
 	return []setting{
 		listener("admin", &c.Address, "", nil, "`address` of the admin paths; empty: the --http address serves them"),
 		row("admin-token", &c.Token, "", token,
-			"`secret` that admin requests send as Authorization: Bearer; without it and without --admin-client-ca the admin API is disabled"),
+			"`secret` that admin requests send as Authorization: Bearer; without it and without --admin-client-ca the admin API is disabled").hiding(whole),
 		row("admin-tls-cert", &c.TLSCert, "", all(
 			require[string](keyPair, "needs --admin-tls-key, and the other way round"),
 			require[string](certHasListener, "needs --admin, a listener of its own")),

@@ -33,6 +33,8 @@ type Config struct {
 
 	Rules          []string
 	RulesErrors    string
+	RulesFiles     string
+	RulesEmpty     bool
 	Example        bool
 	MergeDomains   bool
 	XDS            XDS
@@ -45,6 +47,10 @@ type Config struct {
 	HTTP      string
 	Debug     string
 	Metrics   string
+
+	MetricsPath      string
+	ReferenceMetrics bool
+	NearLimitRatio   string
 
 	Charge         string
 	OnBackendError string
@@ -77,6 +83,7 @@ type Config struct {
 	TLSCert    string
 	TLSKey     string
 	ClientCA   string
+	ClientAuth string
 	ClientSANs []string
 
 	MaxConnectionAge      time.Duration
@@ -121,6 +128,15 @@ func (c *Config) table() []setting {
 // SkipRules is the --rules-errors that starts without broken files.
 const SkipRules = "skip"
 
+// The --rules-files that read more than *.yaml and *.yml.
+const (
+	AllFiles = "all"
+	DotFiles = "dot"
+)
+
+// IfGiven is the --grpc-client-auth that verifies certificates and demands none.
+const IfGiven = "if-given"
+
 func (c *Config) ruleSettings() []setting {
 	noRules := func() bool { return !c.Example || len(c.Rules) == 0 }
 	return []setting{
@@ -128,10 +144,13 @@ func (c *Config) ruleSettings() []setting {
 		row("rules", &c.Rules, nil, nil, "`file or directory` with rules; may be repeated (default ./rules if it exists)"),
 		row("rules-errors", &c.RulesErrors, "refuse", either("refuse", SkipRules),
 			"what a start does if a file of rules has errors: refuse to start, or skip the domains in it: their requests are not limited until the file is repaired").among("refuse", SkipRules),
+		row("rules-files", &c.RulesFiles, "yaml", oneOf("yaml", AllFiles, DotFiles),
+			"which files of the directories in --rules are read: yaml (*.yaml and *.yml), all (every name that does not begin with a dot), or dot (those too, unless with two dots)").among("yaml", AllFiles, DotFiles),
+		row("rules-empty", &c.RulesEmpty, false, nil, "accept directories in --rules without any file: they limit nothing"),
 		row("example", &c.Example, false, require[bool](noRules, "serves the built-in rules and not those of --rules: give one of the two"),
 			"serve the rules of a built-in example, to try headgate without --rules"),
 		row("merge-domains", &c.MergeDomains, false, nil, "allow several files to have rules of the same domain"),
-		row("backend", &c.Backend, "memory://", nil, "`URL` of the store that keeps the counters: memory://, redis://…, postgres://…, mysql://…, sqlite:FILE; see docs/backends.md"),
+		row("backend", &c.Backend, "memory://", nil, "`URL` of the store that keeps the counters: memory://, redis://…, postgres://…, mysql://…, sqlite:FILE; see docs/backends.md").hiding(inURL),
 		row("backend-migrate", &c.BackendMigrate, true, nil, "migrate the schema of a backend in a database at start; else run `headgate migrate`"),
 	}
 }
@@ -150,6 +169,9 @@ func (c *Config) listenerSettings() []setting {
 		listener("http", &c.HTTP, ":8080", nil, "`address` of /json, /healthcheck and /readyz; empty: disabled"),
 		listener("debug", &c.Debug, "127.0.0.1:6070", nil, "`address` of /metrics, /rlconfig and /debug/pprof/; empty: disabled"),
 		listener("metrics", &c.Metrics, "", nil, "`address` of /metrics alone; empty: the --debug address serves it"),
+		row("metrics-path", &c.MetricsPath, "/metrics", metricsPath, "`path` of the metrics"),
+		row("reference-metrics", &c.ReferenceMetrics, false, nil, "also serve the metrics of envoyproxy/ratelimit, by its names (docs/migrate.md), and no OpenMetrics, which would rename them"),
+		row("near-limit-ratio", &c.NearLimitRatio, "0.8", ratio, "part of a limit from which hits count as near it, in the metrics of --reference-metrics"),
 	}
 }
 
@@ -205,7 +227,7 @@ func (c *Config) leaseSettings() []setting {
 		row("lease-ttl", &c.LeaseTTL, descriptors.DefaultLeaseTTL, ttl,
 			"time after which the lease of a request in flight expires if nobody reports its end, unless the rule says; IMPOSTER_RATE_LIMITER_TTL, in seconds, says the same").
 			alsoInSeconds("imposter.rate.limiter.ttl"),
-		row("lease-secret", &c.LeaseSecret, "", nil, "`secret` that signs leases; replicas need the same one (default: a random one that the store keeps)"),
+		row("lease-secret", &c.LeaseSecret, "", nil, "`secret` that signs leases; replicas need the same one (default: a random one that the store keeps)").hiding(whole),
 		row("lease-key", &c.LeaseKeys, []string{ratelimit.DefaultLeaseKey}, nil,
 			"`name` of leases in Envoy's dynamic metadata, where the access log finds them; may be repeated: each filter of a chain needs its own"),
 		row("owner-grace", &c.OwnerGrace, leases.DefaultOwnerGrace, grace, "time after which a proxy that no replica is connected to counts as gone, and its requests as ended"),
@@ -219,6 +241,7 @@ func (c *Config) connectionSettings() []setting {
 	keyPair := func() bool { return (c.TLSCert == "") == (c.TLSKey == "") }
 	caHasCert := func() bool { return c.ClientCA == "" || c.TLSCert != "" }
 	sanHasCA := func() bool { return len(c.ClientSANs) == 0 || c.ClientCA != "" }
+	authHasCA := func() bool { return c.ClientAuth != IfGiven || c.ClientCA != "" }
 	sans := func(names []string) error {
 		_, err := san.Parse(names)
 		return err
@@ -235,6 +258,8 @@ func (c *Config) connectionSettings() []setting {
 		row("grpc-tls-key", &c.TLSKey, "", nil, "private key `file` of the gRPC service"),
 		row("grpc-client-ca", &c.ClientCA, "", require[string](caHasCert, "needs --grpc-tls-cert and --grpc-tls-key"),
 			"`file` with the certificate authorities whose clients may call; others are rejected"),
+		row("grpc-client-auth", &c.ClientAuth, "required", all(either("required", IfGiven), require[string](authHasCA, "needs --grpc-client-ca")),
+			"whether clients need a certificate of --grpc-client-ca: required, or if-given: those that show one must have a good one").among("required", IfGiven),
 		row("grpc-client-san", &c.ClientSANs, nil, all(require[[]string](sanHasCA, "needs --grpc-client-ca: without it clients show no certificate"), sans),
 			"`name` that a client's certificate must have: a DNS name, or spiffe://DOMAIN/PATH, where * stands for one label or segment; may be repeated: one of them is enough (default: any)"),
 

@@ -222,3 +222,69 @@ func TestOpenJSONBesideClientCertificatesIsWarnedOf(t *testing.T) {
 		}
 	}
 }
+
+// What another source says comes last, and only for settings that nothing else has set.
+func TestLastSource(t *testing.T) {
+	resolve := func(file string, environ []string, values ...Value) (*Config, error) {
+		fs := pflag.NewFlagSet("serve", pflag.ContinueOnError)
+		c := Define(fs)
+		if file != "" {
+			path := filepath.Join(t.TempDir(), "conf.yaml")
+			if err := os.WriteFile(path, []byte(file), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			environ = append(environ, "HEADGATE_CONFIG="+path)
+		}
+		return c, ResolveWith(fs, c, environ, func(given func(string) bool) ([]Value, error) {
+			var list []Value
+			for _, v := range values {
+				if !given(v.Flag) {
+					list = append(list, v)
+				}
+			}
+			return list, nil
+		})
+	}
+	c, err := resolve("http: file:2\n", []string{"HEADGATE_GRPC=env:1"}, Value{"grpc", []string{"last:1"}, "A"}, Value{"http", []string{"last:2"}, "B"},
+		Value{"debug", []string{"last:3"}, "C"}, Value{"rules", []string{"a,b", "c"}, "D"})
+	if err != nil || c.GRPC != "env:1" || c.HTTP != "file:2" || c.Debug != "last:3" || strings.Join(c.Rules, "|") != "a,b|c" {
+		t.Errorf("%+v, %v", c, err)
+	}
+	for want, v := range map[string]Value{
+		"A: there is no setting nonsense": {"nonsense", []string{"1"}, "A"},
+		`A: --replicas: "x" is not a`:     {"replicas", []string{"x"}, "A"},
+		"--http: \"x\" is not an address": {"http", []string{"x"}, "A"},
+	} {
+		if _, err := resolve("", nil, v); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v: %v, want %s", v, err, want)
+		}
+	}
+}
+
+func TestShownSettingsHideSecrets(t *testing.T) {
+	fs := pflag.NewFlagSet("serve", pflag.ContinueOnError)
+	c := Define(fs)
+	for _, args := range [][]string{
+		{"--backend", "redis+sentinel://u:geheim@a,b/m?sentinel_password=geheim&pool_size=30"},
+		{"--slots", "mysql://u:ge@heim@h/db?password=geheim"}, {"--slots-password", "geheim"},
+		{"--admin-token", "geheim-geheim-geheim"}, {"--lease-secret", "geheim"},
+		{"--xds", "h:1"}, {"--xds-header", "authorization: geheim"}, {"--rules", "a"}, {"--rules", "b"},
+	} {
+		if err := fs.Parse(args); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_ = c
+	text := ""
+	for _, s := range Show(fs) {
+		text += s.Flag + "=" + strings.Join(s.Values, "|") + "\n"
+	}
+	if strings.Contains(text, "geheim") || strings.Contains(text, "heim@") {
+		t.Errorf("a secret is shown:\n%s", text)
+	}
+	for _, want := range []string{"backend=redis+sentinel://u:***@a,b/m?sentinel_password=***&pool_size=30\n", "rules=a|b\n", "xds-header=***\n", "admin-token=***\n"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("%q is not in:\n%s", want, text)
+		}
+	}
+}

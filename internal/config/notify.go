@@ -101,7 +101,7 @@ func DefineNotifySender(fs *pflag.FlagSet) *NotifySender {
 
 // Resolve is [Resolve] for notify-gateway.
 func (c *NotifyGateway) Resolve(fs *pflag.FlagSet, environ []string) error {
-	err := c.program().resolve(fs, environ, &c.File, &c.Warnings)
+	err := c.program().resolve(fs, environ, &c.File, &c.Warnings, nil)
 	if c.ConfigToken == "" && reachable(c.HTTP) {
 		c.Warnings = append(c.Warnings, "other machines can reach --http "+c.HTTP+
 			", and without --config-token everybody who does can change every user's limit")
@@ -111,7 +111,7 @@ func (c *NotifyGateway) Resolve(fs *pflag.FlagSet, environ []string) error {
 
 // Resolve is [Resolve] for notify-sender.
 func (c *NotifySender) Resolve(fs *pflag.FlagSet, environ []string) error {
-	return c.program().resolve(fs, environ, &c.File, &c.Warnings)
+	return c.program().resolve(fs, environ, &c.File, &c.Warnings, nil)
 }
 
 // NotifyTables renders the settings of both programs as Markdown tables.

@@ -15,20 +15,39 @@ import (
 // result. All problems are reported; what has no effect is added to
 // c.Warnings.
 func Resolve(fs *pflag.FlagSet, c *Config, environ []string) error {
-	err := c.program().resolve(fs, environ, &c.File, &c.Warnings)
+	return ResolveWith(fs, c, environ, nil)
+}
+
+// A Value is what a setting gets that nothing else sets.
+type Value struct {
+	Flag   string
+	Values []string // one, except for settings that may be repeated
+	From   string   // where it comes from, for errors
+}
+
+// A Source returns values for settings that nothing before it has set, which given reports.
+type Source func(given func(flag string) bool) ([]Value, error)
+
+// ResolveWith is [Resolve] with a last source of values, unless that is nil: it is asked when the
+// others have been read.
+func ResolveWith(fs *pflag.FlagSet, c *Config, environ []string, last Source) error {
+	err := c.program().resolve(fs, environ, &c.File, &c.Warnings, last)
 	c.warnOfOpenPorts()
 	return err
 }
 
 // resolve is Resolve for the settings of any program; file is the one that --config
 // names.
-func (p program) resolve(fs *pflag.FlagSet, environ []string, file *string, warnings *[]string) error {
+func (p program) resolve(fs *pflag.FlagSet, environ []string, file *string, warnings *[]string, last Source) error {
 	env := newEnvironment(environ)
 	errs := p.fill(env, fs)
 	if *file != "" {
 		notes, wrong := p.readFile(*file, fs)
 		errs = append(errs, wrong...)
 		*warnings = append(*warnings, notes...)
+	}
+	if last != nil {
+		errs = append(errs, fillLast(fs, last)...)
 	}
 	*warnings = append(*warnings, p.unknown(env, fs)...)
 	if len(errs) == 0 {
@@ -60,6 +79,26 @@ func (p program) fill(e environment, fs *pflag.FlagSet) []error {
 			errs = append(errs, fmt.Errorf("environment variable %s: %w", name, err))
 		}
 	})
+	return errs
+}
+
+// fillLast sets the flags that nothing else has set.
+func fillLast(fs *pflag.FlagSet, last Source) []error {
+	values, err := last(fs.Changed)
+	if err != nil {
+		return []error{err}
+	}
+	var errs []error
+	for _, v := range values {
+		f := fs.Lookup(v.Flag)
+		if f == nil || f.Changed {
+			errs = append(errs, fmt.Errorf("%s: there is no setting %s to set", v.From, v.Flag))
+			continue
+		}
+		if err := set(fs, f, v.Values); err != nil {
+			errs = append(errs, fmt.Errorf("%s: --%s: %w", v.From, v.Flag, err))
+		}
+	}
 	return errs
 }
 
@@ -132,7 +171,7 @@ func claim(owner map[string]string, address, flag string) error {
 
 // warnOfOpenPorts warns of ports that let callers around a guard of others.
 func (c *Config) warnOfOpenPorts() {
-	if c.ClientCA != "" && reachable(c.HTTP) {
+	if c.ClientCA != "" && c.ClientAuth != IfGiven && reachable(c.HTTP) {
 		c.Warnings = append(c.Warnings, "--grpc-client-ca guards the gRPC ports, but /json at --http "+c.HTTP+
 			" decides for every caller without a certificate: bind it to 127.0.0.1, or close it with --http ''")
 	}

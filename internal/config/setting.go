@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -21,6 +22,22 @@ type setting struct {
 	define  func(fs *pflag.FlagSet)
 	check   func() error  // what is wrong with its value
 	address func() string // nil unless it is the address of a listener
+	secret  secrecy       // what of its value nobody may see
+}
+
+// A secrecy says what of a value nobody may see.
+type secrecy uint8
+
+const (
+	public secrecy = iota
+	inURL          // the password in a URL
+	whole          // all of it
+)
+
+// hiding gives a setting its secrecy.
+func (s setting) hiding(what secrecy) setting {
+	s.secret = what
+	return s
 }
 
 // row returns the setting that fills field. The check says what is wrong with a
@@ -206,4 +223,20 @@ func headerName(name string) error {
 func notInToken(r rune) bool {
 	letter := r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9'
 	return !letter && !strings.ContainsRune("!#$%&'*+-.^_`|~", r)
+}
+
+// ratio is the check of a number from 0 to 1.
+func ratio(text string) error {
+	if f, err := strconv.ParseFloat(text, 64); err != nil || !(f >= 0 && f <= 1) {
+		return fmt.Errorf("%q is not a number from 0 to 1", text)
+	}
+	return nil
+}
+
+// metricsPath is the check of the path of metrics, which must not hide others.
+func metricsPath(path string) error {
+	if !strings.HasPrefix(path, "/") || strings.ContainsAny(path, "{}?# ") || path == "/rlconfig" || strings.HasPrefix(path, "/debug/") {
+		return fmt.Errorf("%q cannot be the path of metrics; want for example /metrics", path)
+	}
+	return nil
 }

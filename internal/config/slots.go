@@ -57,9 +57,9 @@ func (c *Slots) settings(admin *Admin) []setting {
 	}
 	return []setting{
 		row("slots", &c.URL, "", nil, "`URL` of the database that keeps slots: sqlite:FILE, postgres://…, mysql://…, oracle://…; empty: disabled; see docs/slots.md").
-			also("quarkus.datasource.jdbc.url"),
+			also("quarkus.datasource.jdbc.url").hiding(inURL),
 		row("slots-username", &c.Username, "", nil, "`name` to log into the database with, if the URL has none").also("quarkus.datasource.username"),
-		row("slots-password", &c.Password, "", nil, "`secret` that goes with it").also("quarkus.datasource.password"),
+		row("slots-password", &c.Password, "", nil, "`secret` that goes with it").also("quarkus.datasource.password").hiding(whole),
 		row("slots-pool-min", &c.PoolMin, 5, nil, "connections to the database that are kept open").also("quarkus.datasource.jdbc.min-size"),
 		row("slots-pool-max", &c.PoolMax, 30, pool, "most connections to the database").also("quarkus.datasource.jdbc.max-size"),
 		row("slots-migrate", &c.Migrate, true, nil, "migrate the database's schema at start; else run `headgate migrate`").also("quarkus.flyway.migrate-at-start"),

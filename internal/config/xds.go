@@ -62,7 +62,7 @@ func (c *XDS) settings(alone func() bool) []setting {
 		row("xds-node-metadata", &c.Metadata, nil, all(pairs("="), require[[]string](used(func() bool { return len(c.Metadata) > 0 }), unused)),
 			"`name=value` in the metadata of the node; may be repeated"),
 		row("xds-header", &c.Headers, nil, all(pairs(":"), require[[]string](used(func() bool { return len(c.Headers) > 0 }), unused)),
-			"`name:value` to send to the control plane with the stream, such as a token; may be repeated"),
+			"`name:value` to send to the control plane with the stream, such as a token; may be repeated").hiding(whole),
 
 		row("xds-tls", &c.TLS, false, require[bool](used(func() bool { return c.TLS }), unused), "talk TLS to the control plane"),
 		row("xds-tls-cert", &c.TLSCert, "", all(byTLS, require[string](keyPair, "needs --xds-tls-key, and the other way round")),

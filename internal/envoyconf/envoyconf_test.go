@@ -33,7 +33,7 @@ func options() Options {
 // load reads a file of rules.
 func load(t *testing.T, path string) (*descriptors.Set, []rulefile.Source) {
 	t.Helper()
-	sources, err := watch.ReadPaths([]string{path})
+	sources, err := watch.ReadPaths([]string{path}, watch.Files{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -16,7 +16,7 @@ import (
 // Load reads and compiles the files and directories at paths. Sources are the files that
 // were read. Errors: a file cannot be read, or those of [Error].
 func Load(paths []string, opt rulefile.Options) (*descriptors.Set, []rulefile.Source, error) {
-	sources, err := watch.ReadPaths(paths)
+	sources, err := watch.ReadPaths(paths, watch.Files{})
 	if err != nil {
 		return nil, nil, err
 	}
@@ -31,7 +31,7 @@ func Load(paths []string, opt rulefile.Options) (*descriptors.Set, []rulefile.So
 // a backend with these caps cannot keep. Set is nil if the rules cannot be compiled. The
 // error says that a file cannot be read.
 func Check(paths []string, opt rulefile.Options, caps *backends.Caps) (*descriptors.Set, []descriptors.Problem, error) {
-	sources, err := watch.ReadPaths(paths)
+	sources, err := watch.ReadPaths(paths, watch.Files{})
 	if err != nil {
 		return nil, nil, err
 	}

@@ -95,7 +95,8 @@ func (f *grpcFront) tlsConfig() (*tls.Config, error) {
 	if err != nil {
 		return nil, err // was checked at start
 	}
-	return serverTLS(&certFiles{flags: "grpc", cert: f.conf.TLSCert, key: f.conf.TLSKey, clientCA: f.conf.ClientCA, clients: clients, log: f.log})
+	return serverTLS(&certFiles{flags: "grpc", cert: f.conf.TLSCert, key: f.conf.TLSKey, clientCA: f.conf.ClientCA,
+		ifGiven: f.conf.ClientAuth == config.IfGiven, clients: clients, log: f.log})
 }
 
 // unaryEndpoint serves the rate-limit service and health checks by package

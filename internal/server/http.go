@@ -132,7 +132,7 @@ func (f *httpFronts) httpHandler() http.Handler {
 // metricsHandler serves what monitoring asks for, and nothing else.
 func (f *httpFronts) metricsHandler() http.Handler {
 	mux := http.NewServeMux()
-	mux.Handle("GET /metrics", f.metrics.Handler())
+	mux.Handle("GET "+f.conf.MetricsPath, f.metrics.Handler())
 	return mux
 }
 
@@ -140,7 +140,7 @@ func (f *httpFronts) metricsHandler() http.Handler {
 func (f *httpFronts) debugHandler() http.Handler {
 	mux := http.NewServeMux()
 	if f.conf.Metrics == "" {
-		mux.Handle("GET /metrics", f.metrics.Handler())
+		mux.Handle("GET "+f.conf.MetricsPath, f.metrics.Handler())
 	}
 	mux.HandleFunc("GET /rlconfig", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/plain; charset=utf-8")

@@ -73,6 +73,7 @@ func loadRules(conf *config.Config, caps *backends.Caps, log *slog.Logger, metri
 	skip := conf.RulesErrors == config.SkipRules
 	f.watcher = watch.New(conf.Rules, watch.Options{
 		Options:   opt,
+		Files:     ruleFiles(conf),
 		Log:       log,
 		Skip:      skip,
 		Check:     func(set *descriptors.Set) []descriptors.Problem { return ratelimit.CapProblems(set, caps) },
@@ -93,7 +94,20 @@ func loadRules(conf *config.Config, caps *backends.Caps, log *slog.Logger, metri
 	}
 	f.loaded = set
 	f.logWarnings(warnings)
+	f.warnOfNothing(set)
 	return f, nil
+}
+
+// ruleFiles says which files of directories are read.
+func ruleFiles(conf *config.Config) watch.Files {
+	return watch.Files{All: conf.RulesFiles != "yaml", Dots: conf.RulesFiles == config.DotFiles, Empty: conf.RulesEmpty}
+}
+
+// warnOfNothing warns of rules that limit nothing, because there is no file of them.
+func (f *ruleFollower) warnOfNothing(set *descriptors.Set) {
+	if len(set.Domains()) == 0 {
+		f.log.Warn("there is no file of rules: nothing is limited")
+	}
 }
 
 // read notes what came of reading the rules.
@@ -118,6 +132,7 @@ func (f *ruleFollower) logWarnings(warnings []descriptors.Problem) {
 // what to warn of.
 func (f *ruleFollower) changed(set *descriptors.Set, warnings []descriptors.Problem) {
 	f.logWarnings(warnings)
+	f.warnOfNothing(set)
 	err := f.install(set)
 	f.rejected = err != nil
 	if f.rejected {

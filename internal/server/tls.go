@@ -19,6 +19,7 @@ import (
 type certFiles struct {
 	flags               string // what the names of the settings begin with: grpc or admin
 	cert, key, clientCA string
+	ifGiven             bool         // a client may have no certificate
 	clients             san.Patterns // who may connect, of those whom clientCA knows; none: all
 	log                 *slog.Logger
 	refusals            loglimit.Limiter
@@ -102,6 +103,9 @@ func (f *certFiles) load() (*tls.Config, error) {
 		return nil, fmt.Errorf("--%s-client-ca %s: no certificate in it; want PEM", f.flags, f.clientCA)
 	}
 	config.ClientAuth = tls.RequireAndVerifyClientCert
+	if f.ifGiven {
+		config.ClientAuth = tls.VerifyClientCertIfGiven
+	}
 	if len(f.clients) > 0 {
 		config.VerifyConnection = f.verifyName
 	}
@@ -110,7 +114,7 @@ func (f *certFiles) load() (*tls.Config, error) {
 
 // verifyName refuses clients by the names in their certificates.
 func (f *certFiles) verifyName(state tls.ConnectionState) error {
-	if len(state.PeerCertificates) > 0 && f.clients.Admit(state.PeerCertificates[0]) {
+	if len(state.PeerCertificates) > 0 && f.clients.Admit(state.PeerCertificates[0]) || len(state.PeerCertificates) == 0 && f.ifGiven {
 		return nil
 	}
 	names := "no certificate"

@@ -3,7 +3,9 @@ package server
 import (
 	"bytes"
 	"crypto/tls"
+	"io"
 	"log/slog"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -61,3 +63,46 @@ func TestCertificatesReload(t *testing.T) {
 		t.Errorf("a bad certificate at start: %v", err)
 	}
 }
+
+// With --grpc-client-auth if-given a client may show no certificate, but none of a stranger.
+func TestCertificatesIfGiven(t *testing.T) {
+	certs, strangers := testenv.TestCerts(t), testenv.TestCerts(t)
+	server := certs.Issue(t, "server")
+	for _, c := range []struct {
+		ifGiven bool
+		client  *testenv.Pair
+		ok      bool
+	}{
+		{true, nil, true},
+		{true, pointer(certs.Issue(t, "friend")), true},
+		{true, pointer(strangers.Issue(t, "stranger")), false},
+		{false, nil, false},
+		{false, pointer(certs.Issue(t, "friend")), true},
+	} {
+		conf, err := serverTLS(&certFiles{flags: "grpc", cert: server.CertFile, key: server.KeyFile, clientCA: certs.CAFile, ifGiven: c.ifGiven, log: slog.New(slog.DiscardHandler)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		client := &tls.Config{RootCAs: certs.Pool(), ServerName: "localhost"}
+		if c.client != nil {
+			pair, err := tls.LoadX509KeyPair(c.client.CertFile, c.client.KeyFile)
+			if err != nil {
+				t.Fatal(err)
+			}
+			// Also shown to servers that would not know it.
+			client.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &pair, nil }
+		}
+		near, far := net.Pipe()
+		_, _ = near.SetDeadline(time.Now().Add(10*time.Second)), far.SetDeadline(time.Now().Add(10*time.Second))
+		done := make(chan error, 1)
+		go func() { done <- tls.Server(far, conf).HandshakeContext(t.Context()) }()
+		conn := tls.Client(near, client)
+		go func() { _ = conn.HandshakeContext(t.Context()); _, _ = io.Copy(io.Discard, conn) }()
+		if err := <-done; (err == nil) != c.ok {
+			t.Errorf("if given %v, certificate %v: %v", c.ifGiven, c.client, err)
+		}
+		_, _ = near.Close(), far.Close()
+	}
+}
+
+func pointer[T any](v T) *T { return &v }

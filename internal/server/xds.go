@@ -77,7 +77,7 @@ func (x *xdsRules) readOverlay() (*overlay.Overlay, error) {
 	if len(x.conf.Overlays) == 0 {
 		return nil, nil
 	}
-	sources, err := watch.ReadPaths(x.conf.Overlays)
+	sources, err := watch.ReadPaths(x.conf.Overlays, watch.Files{})
 	if err != nil {
 		return nil, fmt.Errorf("--xds-overlay: %w", err)
 	}

@@ -50,6 +50,7 @@ var rooms = []room{
 
 	{dir: "internal/sqldb/...", may: []string{"internal/safego", "internal/spell"}, why: "databases know nothing of what is kept in them"},
 	{dir: "internal/config/...", may: []string{"limit", "descriptors/...", "ratelimit/...", "slots", "slots/plan", "internal/san", "internal/spell"}, why: "settings know the settings of parts, and no store"},
+	{dir: "internal/compat/...", bare: true, why: "compat turns one program's environment into names of settings, and knows neither program"},
 	{dir: "internal/loglimit/...", bare: true, why: "loglimit is for all, and so knows nobody"},
 	{dir: "internal/units/...", bare: true, why: "units is for all, and so knows nobody"},
 	{dir: "internal/protofields/...", may: []string{}, why: "protofields is for all, and so knows nobody"},

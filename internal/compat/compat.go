@@ -1,0 +1,118 @@
+// Package compat reads the environment of envoyproxy/ratelimit, the reference, and says which
+// settings of headgate have the same effect. It has two tables: what becomes of each variable
+// (variables.go), and which setting is made of which variables (settings.go).
+package compat
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// A Setting is a value for a setting of headgate.
+type Setting struct {
+	Flag   string   // name of the setting, as its flag has it
+	Values []string // one, except for settings that may be repeated
+	From   []string // the variables that it was made of; none: the mode itself wants it
+}
+
+// A Result is what came of an environment.
+type Result struct {
+	Settings []Setting
+	Warnings []string // what headgate does otherwise than the variables say
+	Notes    []string // what is good to know
+	Ignored  []string // names of variables that are set and have no effect
+}
+
+// Translate reads environ, as os.Environ returns it. Settings for which given reports true are
+// left out with their problems: somebody has set them by headgate's own names. The error has
+// every problem, each with the name of its variable; it never quotes secrets.
+func Translate(environ []string, given func(flag string) bool) (*Result, error) {
+	t := &translation{values: newValues(environ), res: new(Result)}
+	t.readVariables()
+	for i := range mappings {
+		t.apply(&mappings[i], given)
+	}
+	slices.Sort(t.res.Ignored)
+	slices.SortFunc(t.errs, func(a, b error) int { return cmp.Compare(a.Error(), b.Error()) })
+	return t.res, errors.Join(slices.CompactFunc(t.errs, func(a, b error) bool { return a.Error() == b.Error() })...)
+}
+
+// A translation is an environment on its way to settings.
+type translation struct {
+	*values
+	res  *Result
+	errs []error
+}
+
+// readVariables looks at each variable by itself.
+func (t *translation) readVariables() {
+	for i := range variables {
+		v := &variables[i]
+		text, set := t.env[v.name]
+		if !set {
+			continue
+		}
+		if v.effect == Ignored {
+			t.res.Ignored = append(t.res.Ignored, v.name)
+			continue
+		}
+		if v.kind == port && strings.Contains(text, "://") {
+			t.warn("%s is ignored: Kubernetes set it for a Service of that name; set enableServiceLinks: false to keep such variables out", v.name)
+			delete(t.env, v.name)
+			continue
+		}
+		if text == "" && v.kind != anyText {
+			delete(t.env, v.name)
+			continue
+		}
+		if err := v.kind.check(text); err != nil {
+			t.fail(v.name, err)
+			t.env[v.name] = v.byDefault // one problem is enough
+			continue
+		}
+		if v.effect == Refused && t.on(v.name) {
+			t.failf(v.name, "%s", v.note)
+		}
+		if v.effect == Warned && (v.kind != boolean || t.on(v.name)) && text != v.byDefault {
+			t.warn("%s: %s", v.name, v.note)
+		}
+	}
+}
+
+// apply makes one setting.
+func (t *translation) apply(m *mapping, given func(string) bool) {
+	if given(m.flag) {
+		return
+	}
+	before := len(t.errs)
+	list := m.make(t)
+	if list == nil || len(t.errs) > before {
+		return
+	}
+	s := Setting{Flag: m.flag, Values: list}
+	for _, name := range m.from {
+		if t.set(name) {
+			s.From = append(s.From, name)
+		}
+	}
+	t.res.Settings = append(t.res.Settings, s)
+}
+
+func (t *translation) warn(format string, args ...any) {
+	t.res.Warnings = append(t.res.Warnings, fmt.Sprintf(format, args...))
+}
+
+func (t *translation) note(format string, args ...any) {
+	t.res.Notes = append(t.res.Notes, fmt.Sprintf(format, args...))
+}
+
+func (t *translation) fail(name string, err error) {
+	t.errs = append(t.errs, fmt.Errorf("environment variable %s: %w", name, err))
+}
+
+func (t *translation) failf(name, format string, args ...any) {
+	t.fail(name, fmt.Errorf(format, args...))
+}

@@ -1,0 +1,335 @@
+package compat
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+func nothingGiven(string) bool { return false }
+
+// with returns an environment that starts, with some variables more.
+func with(t *testing.T, more ...string) []string {
+	dir := t.TempDir()
+	mkdir(t, filepath.Join(dir, "config"))
+	return append([]string{"RUNTIME_ROOT=" + dir, "REDIS_SOCKET_TYPE=tcp", "REDIS_URL=r:1"}, more...)
+}
+
+func mkdir(t *testing.T, dir string) {
+	t.Helper()
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func flags(r *Result) map[string]string {
+	m := map[string]string{}
+	for _, s := range r.Settings {
+		m[s.Flag] = strings.Join(s.Values, "|")
+	}
+	return m
+}
+
+// unset stands for a setting that keeps its default.
+const unset = "(unset)"
+
+func TestEachVariableBecomesItsSetting(t *testing.T) {
+	const tls = "GRPC_SERVER_USE_TLS=true GRPC_SERVER_TLS_CERT=c GRPC_SERVER_TLS_KEY=k "
+	const xds = "CONFIG_TYPE=GRPC_XDS_SOTW "
+	for _, c := range []struct{ env, flag, want string }{
+		{"", "http", unset},
+		{"PORT=1", "http", ":1"},
+		{"HOST=::", "http", "[::]:8080"},
+		{"HOST=[::1] PORT=2", "http", "[::1]:2"},
+		{"HOST=0.0.0.0", "http", "0.0.0.0:8080"},
+		{"", "grpc", unset},
+		{"GRPC_PORT=1", "grpc", ":1"},
+		{"GRPC_HOST=:: GRPC_PORT=2", "grpc", "[::]:2"},
+		{"GRPC_UDS=/s GRPC_PORT=2", "grpc", "unix:/s"},
+		{"GRPC_PORT=tcp://10.0.0.1:8081", "grpc", unset},
+		{"", "debug", "127.0.0.1:6070"},
+		{"DEBUG_PORT=1", "debug", "127.0.0.1:1"},
+		{"DEBUG_HOST=0.0.0.0 DEBUG_PORT=1", "debug", "0.0.0.0:1"},
+		{"", "services", ""},
+		{"GRPC_MAX_CONNECTION_AGE=5m", "grpc-max-connection-age", "5m"},
+		{"GRPC_MAX_CONNECTION_AGE_GRACE=6m", "grpc-max-connection-age-grace", "6m"},
+
+		{"GRPC_SERVER_TLS_CERT=c GRPC_SERVER_TLS_KEY=k", "grpc-tls-cert", unset},
+		{tls, "grpc-tls-cert", "c"},
+		{tls, "grpc-tls-key", "k"},
+		{tls, "grpc-client-ca", unset},
+		{tls + "GRPC_CLIENT_TLS_CACERT=a", "grpc-client-ca", "a"},
+		{tls + "GRPC_CLIENT_TLS_CACERT=a", "grpc-client-auth", unset},
+		{tls + "GRPC_SERVER_TLS_CA_CERT=b", "grpc-client-ca", "b"},
+		{tls + "GRPC_SERVER_TLS_CA_CERT=b", "grpc-client-auth", "if-given"},
+		{tls + "GRPC_SERVER_TLS_CA_CERT=b GRPC_CLIENT_TLS_CACERT=a", "grpc-client-ca", "a"},
+		{tls + "GRPC_SERVER_TLS_CA_CERT=b GRPC_CLIENT_TLS_CACERT=a", "grpc-client-auth", unset},
+		{tls + "GRPC_CLIENT_TLS_CACERT=a GRPC_CLIENT_TLS_SAN=x.example.com", "grpc-client-san", "x.example.com"},
+
+		{"", "log-level", unset},
+		{"LOG_LEVEL=TRACE", "log-level", "debug"},
+		{"LOG_LEVEL=warning", "log-level", "warn"},
+		{"LOG_LEVEL=fatal", "log-level", "error"},
+		{"LOG_LEVEL=panic", "log-level", "error"},
+		{"LOG_FORMAT=JSON", "log-format", "json"},
+
+		{"", "rules-files", "dot"},
+		{"RUNTIME_IGNOREDOTFILES=true", "rules-files", "all"},
+		{"", "rules-empty", "true"},
+		{"HEALTHY_WITH_AT_LEAST_ONE_CONFIG_LOADED=true", "rules-empty", "false"},
+		{"MERGE_DOMAIN_CONFIG=true", "merge-domains", "true"},
+
+		{"", "xds", unset},
+		{"CONFIG_GRPC_XDS_SERVER_URL=h:1", "xds", unset},
+		{xds, "rules", unset},
+		{xds, "rules-files", unset},
+		{xds, "rules-empty", unset},
+		{xds, "xds", "localhost:18000"},
+		{xds + "CONFIG_GRPC_XDS_SERVER_URL=h:1", "xds", "h:1"},
+		{xds, "xds-node-id", "default"},
+		{xds + "CONFIG_GRPC_XDS_NODE_ID=n", "xds-node-id", "n"},
+		{xds + "CONFIG_GRPC_XDS_NODE_METADATA=a=1,b=2", "xds-node-metadata", "a=1|b=2"},
+		{xds + "CONFIG_GRPC_XDS_CLIENT_ADDITIONAL_HEADERS=a:1,b:2", "xds-header", "a:1|b:2"},
+		{xds, "xds-tls", unset},
+		{xds + "CONFIG_GRPC_XDS_SERVER_USE_TLS=true", "xds-tls", "true"},
+		{xds + "CONFIG_GRPC_XDS_CLIENT_TLS_CERT=c", "xds-tls-cert", unset},
+		{xds + "CONFIG_GRPC_XDS_SERVER_USE_TLS=true CONFIG_GRPC_XDS_CLIENT_TLS_CERT=c", "xds-tls-cert", "c"},
+		{xds + "CONFIG_GRPC_XDS_SERVER_USE_TLS=true CONFIG_GRPC_XDS_CLIENT_TLS_KEY=k", "xds-tls-key", "k"},
+		{xds + "CONFIG_GRPC_XDS_SERVER_USE_TLS=true CONFIG_GRPC_XDS_SERVER_TLS_CACERT=a", "xds-tls-ca", "a"},
+		{xds + "CONFIG_GRPC_XDS_SERVER_USE_TLS=true CONFIG_GRPC_XDS_SERVER_TLS_SAN=s", "xds-tls-server-name", "s"},
+		{xds + "XDS_CLIENT_MAX_MSG_SIZE_IN_BYTES=1000", "xds-max-message", unset},
+		{xds + "XDS_CLIENT_MAX_MSG_SIZE_IN_BYTES=100000000", "xds-max-message", "100000000"},
+		{xds, "xds-wait", unset},
+		{xds, "xds-health", "rules"},
+		{xds + "FORCE_START_WITHOUT_INITIAL_CONFIG=true", "xds-wait", "0s"},
+		{xds + "FORCE_START_WITHOUT_INITIAL_CONFIG=true", "xds-health", unset},
+		{xds + "FORCE_START_WITHOUT_INITIAL_CONFIG=true HEALTHY_WITH_AT_LEAST_ONE_CONFIG_LOADED=true", "xds-health", "rules"},
+
+		{"SHADOW_MODE=true", "shadow-mode", "true"},
+		{"QUOTA_MODE=1", "quota-mode", "1"},
+		{"RESPONSE_DYNAMIC_METADATA=true", "dynamic-metadata", "true"},
+		{"LIMIT_RESPONSE_HEADERS_ENABLED=true", "response-headers", "true"},
+		{"LIMIT_LIMIT_HEADER=L", "limit-header", "L"},
+		{"LIMIT_REMAINING_HEADER=R", "remaining-header", "R"},
+		{"LIMIT_RESET_HEADER=S", "reset-header", "S"},
+
+		{"PROMETHEUS_ADDR=:1", "metrics", unset},
+		{"USE_PROMETHEUS=true", "metrics", ":9090"},
+		{"USE_PROMETHEUS=true PROMETHEUS_ADDR=:19001", "metrics", ":19001"},
+		{"USE_PROMETHEUS=true PROMETHEUS_PATH=/m", "metrics-path", "/m"},
+		{"", "reference-metrics", "true"},
+		{"NEAR_LIMIT_RATIO=0.5", "near-limit-ratio", "0.5"},
+	} {
+		res, err := Translate(with(t, strings.Fields(c.env)...), nothingGiven)
+		if err != nil {
+			t.Errorf("%s: %v", c.env, err)
+			continue
+		}
+		got, ok := flags(res)[c.flag]
+		if !ok {
+			got = unset
+		}
+		if got != c.want {
+			t.Errorf("%q: --%s is %q, want %q", c.env, c.flag, got, c.want)
+		}
+	}
+}
+
+func TestRedisBecomesOneURL(t *testing.T) {
+	for _, c := range []struct{ env, want string }{
+		{"REDIS_URL=h:6379", "redis://h:6379"},
+		{"REDIS_URL=redis://h:1/3", "redis://h:1/3"},
+		{"REDIS_URL=redis://h:1?db=3&password=p%20w", "redis://:p%20w@h:1/3"},
+		{"REDIS_URL=redis://u:p%40w@h:1", "redis://u:p%40w@h:1"},
+		{"REDIS_URL=redis://u:p@h:1 REDIS_AUTH=a:b:c/?@", "redis://a:b%3Ac%2F%3F%40@h:1"},
+		{"REDIS_URL=h:1 REDIS_AUTH=only", "redis://:only@h:1"},
+		{"REDIS_URL=h:1 REDIS_AUTH_FILE=/f", "redis://h:1?password_file=%2Ff"},
+		{"REDIS_URL=/run/r.sock REDIS_SOCKET_TYPE=unix REDIS_AUTH=p", "redis+unix://:p@/run/r.sock"},
+		{"REDIS_URL=a:1,b:2 REDIS_TYPE=cluster", "redis+cluster://a:1,b:2"},
+		{"REDIS_URL=a:1,b:2 REDIS_TYPE=CLUSTER REDIS_TLS=true REDIS_AUTH=p", "rediss+cluster://:p@a:1,b:2"},
+		{"REDIS_URL=my/master,s1:1,s2:2 REDIS_TYPE=Sentinel REDIS_AUTH=u:p", "redis+sentinel://u:p@s1:1,s2:2/my%2Fmaster"},
+		{"REDIS_URL=m,s1:1 REDIS_TYPE=sentinel REDIS_SENTINEL_AUTH=su:sp REDIS_AUTH=p", "redis+sentinel://:p@s1:1/m?sentinel_password=sp&sentinel_username=su"},
+		{"REDIS_URL=m,redis://:sp@s1:1 REDIS_TYPE=sentinel", "redis+sentinel://s1:1/m?sentinel_password=sp"},
+		{"REDIS_URL=h:1 REDIS_TLS=true", "rediss://h:1"},
+		{"REDIS_URL=rediss://h:1", "rediss://h:1"},
+		{"REDIS_URL=h:1 REDIS_TLS=true REDIS_TLS_CACERT=/a REDIS_TLS_CLIENT_CERT=/c REDIS_TLS_CLIENT_KEY=/k", "rediss://h:1?ca=%2Fa&cert=%2Fc&key=%2Fk"},
+		{"REDIS_URL=h:1 REDIS_TLS=true REDIS_TLS_SKIP_HOSTNAME_VERIFICATION=true", "rediss://h:1?skip_hostname_verification=true"},
+		{"REDIS_URL=h:1 REDIS_TLS_CACERT=/a", "redis://h:1"},
+		{"REDIS_URL=h:1 REDIS_POOL_SIZE=10", "redis://h:1"},
+		{"REDIS_URL=h:1 REDIS_POOL_SIZE=30", "redis://h:1?pool_size=30"},
+		{"REDIS_URL=h:1 REDIS_TIMEOUT=2s", "redis://h:1?dial_timeout=2s&timeout=2s"},
+		{"REDIS_URL=h:1 REDIS_TIMEOUT=10m", "redis://h:1?dial_timeout=1m0s&timeout=1m0s"},
+		{"REDIS_URL=h:1 CACHE_KEY_PREFIX=a&b:", "redis://h:1?prefix=a%26b%3Aheadgate%3A"},
+		{"BACKEND_TYPE=memory", "memory://"},
+	} {
+		res, err := Translate(with(t, strings.Fields(c.env)...), nothingGiven)
+		if err != nil {
+			t.Errorf("%s: %v", c.env, err)
+		} else if got := flags(res)["backend"]; got != c.want {
+			t.Errorf("%s:\n got %s\nwant %s", c.env, got, c.want)
+		}
+	}
+}
+
+// What headgate cannot do, or what would be weaker than it says, ends the start.
+func TestWhatCannotBeMappedIsAnError(t *testing.T) {
+	for _, c := range []struct{ env, want string }{
+		{"REDIS_URL=secret@h:1", "REDIS_URL: element 1 of 1 is neither"},
+		{"REDIS_URL=http://user:secret@h:1", "REDIS_URL: element 1 of 1 is neither"},
+		{"REDIS_URL=a:1,b:1", "REDIS_URL: element 1 of 1 is neither"},
+		{"REDIS_SOCKET_TYPE=unix", "REDIS_SOCKET_TYPE: is unix, and REDIS_URL is not the path of a socket"},
+		{"REDIS_SOCKET_TYPE=udp", `REDIS_SOCKET_TYPE: "udp" is neither`},
+		{"REDIS_TYPE=ring", `REDIS_TYPE: "ring" is none of`},
+		{"REDIS_TYPE=sentinel", "REDIS_URL: want the master's name"},
+		{"REDIS_TYPE=cluster REDIS_URL=redis://:secret@a:1,b:1", "REDIS_URL: element 2 has another login"},
+		{"REDIS_AUTH=secret REDIS_AUTH_FILE=/f", "REDIS_AUTH_FILE: and REDIS_AUTH exclude"},
+		{"REDIS_TLS=true REDIS_TLS_CLIENT_CERT=c", "REDIS_TLS_CLIENT_CERT: and REDIS_TLS_CLIENT_KEY go together"},
+		{"REDIS_AWS_IAM_AUTH=true", "REDIS_AWS_IAM_AUTH: is not supported"},
+		{"USE_CALENDAR_MONTH_RATE_LIMIT=true", "USE_CALENDAR_MONTH_RATE_LIMIT: calendar months are not supported"},
+		{"BACKEND_TYPE=memcache", "BACKEND_TYPE: memcache is not supported"},
+		{"BACKEND_TYPE=disk", `BACKEND_TYPE: "disk" is none of`},
+		{"CONFIG_TYPE=HTTP", `CONFIG_TYPE: "HTTP" is neither FILE nor GRPC_XDS_SOTW`},
+		{"GRPC_SERVER_USE_TLS=true GRPC_SERVER_TLS_KEY=k", "GRPC_SERVER_TLS_CERT: must be set"},
+		{"GRPC_SERVER_USE_TLS=true GRPC_SERVER_TLS_CERT=c", "GRPC_SERVER_TLS_KEY: must be set"},
+		{"GRPC_SERVER_USE_TLS=true GRPC_SERVER_TLS_CERT=c GRPC_SERVER_TLS_KEY=k GRPC_CLIENT_TLS_SAN=a", "GRPC_CLIENT_TLS_SAN: needs GRPC_CLIENT_TLS_CACERT"},
+		{"GRPC_SERVER_USE_TLS=true GRPC_SERVER_TLS_CERT=c GRPC_SERVER_TLS_KEY=k GRPC_CLIENT_TLS_CACERT=a GRPC_CLIENT_TLS_SAN=*.b", `"*.b" is not a DNS name`},
+		{"LOG_LEVEL=loud", `LOG_LEVEL: "loud" is none of`},
+		{"LOG_FORMAT=xml", `LOG_FORMAT: "xml" is neither`},
+		{"SHADOW_MODE=perhaps", `SHADOW_MODE: "perhaps" is neither true nor false`},
+		{"PORT=http", `PORT: "http" is not a port`},
+		{"NEAR_LIMIT_RATIO=1.5", "NEAR_LIMIT_RATIO: want a number from 0 to 1"},
+		{"NEAR_LIMIT_RATIO=NaN", "NEAR_LIMIT_RATIO: want a number from 0 to 1"},
+		{"GRPC_MAX_CONNECTION_AGE=-1s", "GRPC_MAX_CONNECTION_AGE: "},
+		{"RUNTIME_ROOT=/does/not/exist", "RUNTIME_ROOT: there is no directory /does/not/exist/config"},
+	} {
+		res, err := Translate(with(t, strings.Fields(c.env)...), nothingGiven)
+		if err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v, want %s", c.env, err, c.want)
+			continue
+		}
+		if strings.Contains(err.Error()+strings.Join(res.Warnings, ""), "secret") {
+			t.Errorf("%s: the error shows a secret: %v", c.env, err)
+		}
+	}
+	if _, err := Translate(nil, nothingGiven); err == nil || !strings.Contains(err.Error(), "REDIS_URL: must be set") {
+		t.Errorf("an empty environment: %v", err)
+	}
+}
+
+func TestWhatHasNoEffectIsToldOf(t *testing.T) {
+	for _, c := range []struct{ env, warning, note, ignored string }{
+		{"USE_STATSD=true", "USE_STATSD: statsd is not served", "", ""},
+		{"USE_STATSD=false STATSD_HOST=h", "", "", "STATSD_HOST"},
+		{"USE_DOG_STATSD=true", "USE_DOG_STATSD: statsd is not served", "", ""},
+		{"REDIS_PERSECOND=true REDIS_PERSECOND_URL=p:1", "REDIS_PERSECOND: limits per second are kept in the Redis of REDIS_URL", "", "REDIS_PERSECOND_URL"},
+		{"REDIS_PERSECOND=false", "", "", ""},
+		{"TRACING_ENABLED=true", "TRACING_ENABLED: headgate sends no traces", "", ""},
+		{"EXTRA_TAGS=a:b", "EXTRA_TAGS: labels are not added", "", ""},
+		{"PROMETHEUS_RESPONSE_TIME_AS_MILLISECONDS=true", "response times are in seconds", "", ""},
+		{"USE_PROMETHEUS=true PROMETHEUS_MAPPER_YAML=/none", "", "", ""},
+		{"USE_PROMETHEUS=true PROMETHEUS_MAPPER_YAML=compat_test.go", "PROMETHEUS_MAPPER_YAML: compat_test.go is not read", "", ""},
+		{"GRPC_SERVER_TLS_CERT=c", "GRPC_SERVER_TLS_CERT has no effect, because GRPC_SERVER_USE_TLS is not true", "", ""},
+		{"GRPC_CLIENT_TLS_CACERT=c", "GRPC_CLIENT_TLS_CACERT has no effect, because GRPC_SERVER_USE_TLS is not true", "", ""},
+		{"REDIS_TLS_CACERT=c", "REDIS_TLS_CACERT has no effect, because REDIS_TLS is not true", "", ""},
+		{"REDIS_SENTINEL_AUTH=p", "REDIS_SENTINEL_AUTH has no effect", "", ""},
+		{"CONFIG_TYPE=GRPC_XDS_SOTW CONFIG_GRPC_XDS_CLIENT_TLS_CERT=c", "CONFIG_GRPC_XDS_CLIENT_TLS_CERT has no effect", "", ""},
+		{"DEBUG_PORT=tcp://10.0.0.1:6070", "DEBUG_PORT is ignored: Kubernetes set it", "", ""},
+		{"GRPC_SERVER_USE_TLS=true GRPC_SERVER_TLS_CERT=c GRPC_SERVER_TLS_KEY=k GRPC_SERVER_TLS_CA_CERT=b", "", "none is demanded", ""},
+		{"LOCAL_CACHE_SIZE_IN_BYTES=1 MEMCACHE_SRV=x", "", "the debug port listens on 127.0.0.1", "LOCAL_CACHE_SIZE_IN_BYTES MEMCACHE_SRV"},
+		{"UNKNOWN_NAME=1", "", "", ""},
+	} {
+		res, err := Translate(with(t, strings.Fields(c.env)...), nothingGiven)
+		if err != nil {
+			t.Errorf("%s: %v", c.env, err)
+			continue
+		}
+		if got := strings.Join(res.Warnings, "\n"); !strings.Contains(got, c.warning) || c.warning == "" && got != "" {
+			t.Errorf("%s: warnings %q, want %q", c.env, got, c.warning)
+		}
+		if got := strings.Join(res.Notes, "\n"); !strings.Contains(got, c.note) {
+			t.Errorf("%s: notes %q, want %q", c.env, got, c.note)
+		}
+		if got := strings.Join(res.Ignored, " "); got != c.ignored {
+			t.Errorf("%s: ignored %q, want %q", c.env, got, c.ignored)
+		}
+	}
+}
+
+// A setting that somebody gives by headgate's own name beats the reference's variables, and
+// what is wrong with them does not matter.
+func TestGivenSettingsAreLeftAlone(t *testing.T) {
+	res, err := Translate([]string{"PORT=1"}, func(flag string) bool { return flag == "backend" || flag == "rules" || flag == "http" })
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range res.Settings {
+		if s.Flag == "backend" || s.Flag == "rules" || s.Flag == "http" {
+			t.Errorf("--%s is set", s.Flag)
+		}
+	}
+}
+
+func TestRulesAreWhereTheReferenceReadsThem(t *testing.T) {
+	root := t.TempDir()
+	mkdir(t, filepath.Join(root, "sub", "config"))
+	mkdir(t, filepath.Join(root, "sub", "config.d"))
+	if err := os.WriteFile(filepath.Join(root, "sub", "config.yaml"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	mkdir(t, filepath.Join(root, "sub", "other"))
+	for _, c := range []struct{ env, want string }{
+		{"RUNTIME_SUBDIRECTORY=sub", "sub/config sub/config.d sub/config.yaml"},
+		{"RUNTIME_SUBDIRECTORY=sub RUNTIME_WATCH_ROOT=false", "sub/config"},
+		{"RUNTIME_APPDIRECTORY=sub", "sub"},
+		{"RUNTIME_SUBDIRECTORY=sub RUNTIME_APPDIRECTORY=other", "sub/other"},
+	} {
+		env := append([]string{"RUNTIME_ROOT=" + root, "BACKEND_TYPE=memory"}, strings.Fields(c.env)...)
+		res, err := Translate(env, nothingGiven)
+		if err != nil {
+			t.Errorf("%s: %v", c.env, err)
+			continue
+		}
+		if got := strings.ReplaceAll(flags(res)["rules"], root+"/", ""); got != strings.ReplaceAll(c.want, " ", "|") {
+			t.Errorf("%s: %s, want %s", c.env, got, c.want)
+		}
+	}
+}
+
+// The tables fit together: a variable that is mapped makes a setting, and no other does.
+func TestTablesFitTogether(t *testing.T) {
+	makes := map[string]bool{}
+	for i := range mappings {
+		for _, name := range mappings[i].from {
+			makes[name] = true
+			at, ok := byName[name]
+			switch {
+			case !ok:
+				t.Errorf("--%s is made of %s, which is not in the table", mappings[i].flag, name)
+			case variables[at].effect != Mapped:
+				t.Errorf("--%s is made of %s, which the table says is %s", mappings[i].flag, name, variables[at].effect)
+			}
+		}
+	}
+	for i := range variables {
+		v := &variables[i]
+		if v.effect == Mapped && !makes[v.name] {
+			t.Errorf("%s makes no setting", v.name)
+		}
+		if v.effect != Mapped && v.note == "" {
+			t.Errorf("%s: the table does not say why it has no effect", v.name)
+		}
+		if v.byDefault != "" {
+			if err := v.kind.check(v.byDefault); err != nil {
+				t.Errorf("%s: its default: %v", v.name, err)
+			}
+		}
+	}
+	if len(byName) != len(variables) {
+		t.Error("a variable has two rows")
+	}
+	if !slices.ContainsFunc(mappings, func(m mapping) bool { return m.flag == "services" && m.from == nil }) {
+		t.Error("the port of other services, which the reference does not have, is open")
+	}
+}

@@ -1,0 +1,268 @@
+package compat
+
+import (
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// ownPrefix begins the keys of headgate, so that they are never those of the reference.
+const ownPrefix = "headgate:"
+
+// Bounds of what headgate's URL takes.
+const (
+	leastPool   = 20
+	mostPool    = 10_000
+	mostTimeout = time.Minute
+)
+
+// backend makes the URL of the store.
+func backend(t *translation) []string {
+	switch kind := strings.ToLower(t.text("BACKEND_TYPE")); kind {
+	case "redis":
+	case "memory":
+		return []string{"memory://"}
+	case "memcache":
+		t.failf("BACKEND_TYPE", "memcache is not supported: use redis, or memory for a single replica")
+		return nil
+	default:
+		t.failf("BACKEND_TYPE", "%q is none of redis, memory", kind)
+		return nil
+	}
+	if t.on("REDIS_AWS_IAM_AUTH") {
+		t.failf("REDIS_AWS_IAM_AUTH", "is not supported: have a sidecar write the password into a file, and name it in REDIS_AUTH_FILE")
+	}
+	if !t.set("REDIS_URL") {
+		t.failf("REDIS_URL", "must be set: the reference's default, a socket at %s, is hardly meant; BACKEND_TYPE=memory needs no Redis", t.text("REDIS_URL"))
+		return nil
+	}
+	r := &redisURL{params: url.Values{}}
+	if !r.servers(t) {
+		return nil
+	}
+	r.login(t)
+	r.tls(t)
+	r.settings(t)
+	return []string{r.String()}
+}
+
+// A redisURL is the URL of the store on its way.
+type redisURL struct {
+	mode     string // "", "+sentinel" or "+cluster"
+	hosts    []string
+	socket   string // path of a Unix socket, instead of hosts
+	master   string
+	db       string
+	secure   bool
+	user     string
+	password string
+	params   url.Values
+}
+
+// A server is one element of REDIS_URL.
+type server struct{ host, user, password, db string }
+
+// servers reads REDIS_SOCKET_TYPE, REDIS_TYPE and REDIS_URL.
+func (r *redisURL) servers(t *translation) bool {
+	text := t.text("REDIS_URL")
+	list := []string{text}
+	switch kind := strings.ToLower(t.text("REDIS_TYPE")); kind {
+	case "single":
+	case "cluster":
+		r.mode, list = "+cluster", strings.Split(text, ",")
+	case "sentinel":
+		r.mode, list = "+sentinel", strings.Split(text, ",")
+		if r.master, list = list[0], list[1:]; len(list) == 0 || r.master == "" {
+			t.failf("REDIS_URL", "want the master's name and the Sentinels, such as mymaster,s1:26379,s2:26379")
+			return false
+		}
+	default:
+		t.failf("REDIS_TYPE", "%q is none of SINGLE, SENTINEL, CLUSTER", kind)
+		return false
+	}
+	switch socket := t.text("REDIS_SOCKET_TYPE"); socket {
+	case "tcp", "tcp4", "tcp6":
+		return r.tcp(t, list)
+	case "unix":
+		if r.mode != "" || !strings.HasPrefix(text, "/") {
+			t.failf("REDIS_SOCKET_TYPE", "is unix, and REDIS_URL is not the path of a socket; set REDIS_SOCKET_TYPE=tcp for servers")
+			return false
+		}
+		r.socket = text
+		return true
+	default:
+		t.failf("REDIS_SOCKET_TYPE", "%q is neither tcp nor unix", socket)
+		return false
+	}
+}
+
+// tcp reads servers that are reached by TCP.
+func (r *redisURL) tcp(t *translation, list []string) bool {
+	var first server
+	for i, text := range list {
+		s, ok := parseServer(strings.TrimSpace(text), &r.secure)
+		switch {
+		case !ok:
+			t.failf("REDIS_URL", "element %d of %d is neither host:port nor redis://user:password@host:port/db", i+1, len(list))
+			return false
+		case i > 0 && (s.user != first.user || s.password != first.password || s.db != first.db):
+			t.failf("REDIS_URL", "element %d has another login or database than the first: headgate has one for all", i+1)
+			return false
+		}
+		if i == 0 {
+			first = s
+		}
+		r.hosts = append(r.hosts, s.host)
+	}
+	if r.mode == "+sentinel" { // a login there is that of the Sentinels
+		r.sentinelLogin(first.user, first.password)
+		if first.db != "" {
+			t.failf("REDIS_URL", "Sentinels have no databases")
+		}
+		return true
+	}
+	r.user, r.password, r.db = first.user, first.password, first.db
+	return true
+}
+
+// parseServer reads host:port or a URL. secure becomes true if the URL says so.
+func parseServer(text string, secure *bool) (s server, ok bool) {
+	scheme, _, isURL := strings.Cut(text, "://")
+	if !isURL {
+		return server{host: text}, text != "" && !strings.ContainsAny(text, "/@?#,")
+	}
+	u, err := url.Parse(text)
+	if err != nil || u.Host == "" || strings.Contains(u.Host, ",") || scheme != "redis" && scheme != "rediss" {
+		return s, false
+	}
+	*secure = *secure || scheme == "rediss"
+	q := u.Query()
+	s = server{host: u.Host, user: u.User.Username(), db: strings.TrimPrefix(u.Path, "/")}
+	s.password, _ = u.User.Password()
+	for name, field := range map[string]*string{"username": &s.user, "password": &s.password, "db": &s.db} {
+		if *field == "" {
+			*field = q.Get(name)
+		}
+	}
+	return s, true
+}
+
+// login reads who logs in.
+func (r *redisURL) login(t *translation) {
+	file := t.text("REDIS_AUTH_FILE")
+	if auth := t.text("REDIS_AUTH"); auth != "" {
+		if file != "" {
+			t.failf("REDIS_AUTH_FILE", "and REDIS_AUTH exclude each other")
+		}
+		r.user, r.password = splitLogin(auth)
+	}
+	if file != "" {
+		r.password = ""
+		r.params.Set("password_file", file)
+	}
+	auth := t.text("REDIS_SENTINEL_AUTH")
+	switch {
+	case auth == "":
+	case r.mode != "+sentinel":
+		t.warn("REDIS_SENTINEL_AUTH has no effect, because REDIS_TYPE is not SENTINEL")
+	default:
+		r.sentinelLogin(splitLogin(auth))
+	}
+}
+
+// splitLogin reads user:password, or a password alone.
+func splitLogin(auth string) (user, password string) {
+	user, password, both := strings.Cut(auth, ":")
+	if !both {
+		return "", auth
+	}
+	return user, password
+}
+
+func (r *redisURL) sentinelLogin(user, password string) {
+	if user != "" {
+		r.params.Set("sentinel_username", user)
+	}
+	if password != "" {
+		r.params.Set("sentinel_password", password)
+	}
+}
+
+// tls reads how the servers are verified.
+func (r *redisURL) tls(t *translation) {
+	r.secure = r.secure || t.on("REDIS_TLS")
+	skip := t.on("REDIS_TLS_SKIP_HOSTNAME_VERIFICATION")
+	for name, param := range map[string]string{"REDIS_TLS_CLIENT_CERT": "cert", "REDIS_TLS_CLIENT_KEY": "key", "REDIS_TLS_CACERT": "ca"} {
+		file := t.text(name)
+		switch {
+		case file == "":
+		case !r.secure:
+			t.warn("%s has no effect, because REDIS_TLS is not true: the connection to Redis is not encrypted", name)
+		default:
+			r.params.Set(param, file)
+		}
+	}
+	if r.secure && (t.text("REDIS_TLS_CLIENT_CERT") == "") != (t.text("REDIS_TLS_CLIENT_KEY") == "") {
+		t.failf("REDIS_TLS_CLIENT_CERT", "and REDIS_TLS_CLIENT_KEY go together")
+	}
+	switch {
+	case r.secure && r.socket != "":
+		t.failf("REDIS_TLS", "does not go with a Unix socket")
+	case skip && r.secure:
+		r.params.Set("skip_hostname_verification", "true")
+	}
+}
+
+// settings reads the rest.
+func (r *redisURL) settings(t *translation) {
+	if t.set("REDIS_POOL_SIZE") {
+		n, _ := strconv.Atoi(t.text("REDIS_POOL_SIZE"))
+		if n > leastPool {
+			r.params.Set("pool_size", strconv.Itoa(min(n, mostPool)))
+		}
+	}
+	if t.set("REDIS_TIMEOUT") {
+		d, _ := time.ParseDuration(t.text("REDIS_TIMEOUT"))
+		if d == 0 { // no bound
+			d = mostTimeout
+		}
+		d = max(min(d, mostTimeout), time.Millisecond)
+		r.params.Set("dial_timeout", d.String())
+		r.params.Set("timeout", d.String())
+	}
+	if prefix := t.text("CACHE_KEY_PREFIX"); prefix != "" {
+		r.params.Set("prefix", prefix+ownPrefix)
+	}
+}
+
+// String returns the URL, with its secrets.
+func (r *redisURL) String() string {
+	scheme := "redis"
+	if r.secure {
+		scheme = "rediss"
+	}
+	var b strings.Builder
+	b.WriteString(scheme + r.mode)
+	if r.socket != "" {
+		b.WriteString("+unix")
+	}
+	b.WriteString("://")
+	if r.user != "" || r.password != "" {
+		b.WriteString(escape(r.user) + ":" + escape(r.password) + "@")
+	}
+	b.WriteString(strings.Join(r.hosts, ",") + r.socket)
+	if r.mode == "+sentinel" {
+		b.WriteString("/" + escape(r.master))
+	}
+	if r.db != "" {
+		b.WriteString("/" + escape(r.db))
+	}
+	if len(r.params) > 0 {
+		b.WriteString("?" + r.params.Encode())
+	}
+	return b.String()
+}
+
+// escape writes every byte that could end a part of a URL as %XX.
+func escape(s string) string { return strings.ReplaceAll(url.QueryEscape(s), "+", "%20") }

@@ -1,0 +1,282 @@
+package compat
+
+import (
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// A mapping is a row of the table of settings: which variables of the reference make it, and how.
+type mapping struct {
+	flag string
+	from []string
+	make func(t *translation) []string // nil: the setting keeps headgate's default
+}
+
+// mappings are the settings of headgate that this mode sets. Those without variables are what the
+// reference does always.
+var mappings = []mapping{
+	{"http", []string{"HOST", "PORT"}, func(t *translation) []string { return t.address("HOST", "PORT") }},
+	{"grpc", []string{"GRPC_UDS", "GRPC_HOST", "GRPC_PORT"}, grpcAddress},
+	{"debug", []string{"DEBUG_HOST", "DEBUG_PORT"}, debugAddress},
+	{"services", nil, always("")}, // the reference has no such port
+	copied("grpc-max-connection-age", "GRPC_MAX_CONNECTION_AGE"),
+	copied("grpc-max-connection-age-grace", "GRPC_MAX_CONNECTION_AGE_GRACE"),
+
+	{"grpc-tls-cert", []string{"GRPC_SERVER_USE_TLS", "GRPC_SERVER_TLS_CERT"}, serverCertificate},
+	{"grpc-tls-key", []string{"GRPC_SERVER_USE_TLS", "GRPC_SERVER_TLS_KEY"}, serverKey},
+	{"grpc-client-ca", []string{"GRPC_CLIENT_TLS_CACERT", "GRPC_SERVER_TLS_CA_CERT"}, clientCA},
+	{"grpc-client-auth", []string{"GRPC_SERVER_TLS_CA_CERT"}, clientAuth},
+	{"grpc-client-san", []string{"GRPC_CLIENT_TLS_SAN"}, clientName},
+
+	{"log-level", []string{"LOG_LEVEL"}, logLevel},
+	{"log-format", []string{"LOG_FORMAT"}, logFormat},
+
+	{"rules", []string{"CONFIG_TYPE", "RUNTIME_ROOT", "RUNTIME_SUBDIRECTORY", "RUNTIME_APPDIRECTORY", "RUNTIME_WATCH_ROOT"}, rules},
+	{"rules-files", []string{"RUNTIME_IGNOREDOTFILES"}, ruleFiles},
+	{"rules-empty", []string{"HEALTHY_WITH_AT_LEAST_ONE_CONFIG_LOADED"}, emptyRules},
+	copied("merge-domains", "MERGE_DOMAIN_CONFIG"),
+
+	{"xds", []string{"CONFIG_TYPE", "CONFIG_GRPC_XDS_SERVER_URL"}, overXDS(copy1("CONFIG_GRPC_XDS_SERVER_URL"))},
+	{"xds-node-id", []string{"CONFIG_GRPC_XDS_NODE_ID"}, overXDS(copy1("CONFIG_GRPC_XDS_NODE_ID"))},
+	{"xds-node-metadata", []string{"CONFIG_GRPC_XDS_NODE_METADATA"}, overXDS(list("CONFIG_GRPC_XDS_NODE_METADATA"))},
+	{"xds-header", []string{"CONFIG_GRPC_XDS_CLIENT_ADDITIONAL_HEADERS"}, overXDS(list("CONFIG_GRPC_XDS_CLIENT_ADDITIONAL_HEADERS"))},
+	{"xds-tls", []string{"CONFIG_GRPC_XDS_SERVER_USE_TLS"}, overXDS(xdsTLS)},
+	{"xds-tls-cert", []string{"CONFIG_GRPC_XDS_CLIENT_TLS_CERT"}, overXDS(xdsFile("CONFIG_GRPC_XDS_CLIENT_TLS_CERT"))},
+	{"xds-tls-key", []string{"CONFIG_GRPC_XDS_CLIENT_TLS_KEY"}, overXDS(xdsFile("CONFIG_GRPC_XDS_CLIENT_TLS_KEY"))},
+	{"xds-tls-ca", []string{"CONFIG_GRPC_XDS_SERVER_TLS_CACERT"}, overXDS(xdsFile("CONFIG_GRPC_XDS_SERVER_TLS_CACERT"))},
+	{"xds-tls-server-name", []string{"CONFIG_GRPC_XDS_SERVER_TLS_SAN"}, overXDS(xdsFile("CONFIG_GRPC_XDS_SERVER_TLS_SAN"))},
+	{"xds-max-message", []string{"XDS_CLIENT_MAX_MSG_SIZE_IN_BYTES"}, overXDS(xdsMaxMessage)},
+	{"xds-wait", []string{"FORCE_START_WITHOUT_INITIAL_CONFIG"}, overXDS(xdsWait)},
+	{"xds-health", []string{"FORCE_START_WITHOUT_INITIAL_CONFIG", "HEALTHY_WITH_AT_LEAST_ONE_CONFIG_LOADED"}, overXDS(xdsHealth)},
+
+	{"backend", []string{"BACKEND_TYPE", "REDIS_TYPE", "REDIS_SOCKET_TYPE", "REDIS_URL", "REDIS_AUTH", "REDIS_AUTH_FILE", "REDIS_SENTINEL_AUTH", "REDIS_AWS_IAM_AUTH",
+		"REDIS_TLS", "REDIS_TLS_CLIENT_CERT", "REDIS_TLS_CLIENT_KEY", "REDIS_TLS_CACERT", "REDIS_TLS_SKIP_HOSTNAME_VERIFICATION",
+		"REDIS_POOL_SIZE", "REDIS_TIMEOUT", "CACHE_KEY_PREFIX"}, backend},
+
+	copied("shadow-mode", "SHADOW_MODE"),
+	copied("quota-mode", "QUOTA_MODE"),
+	copied("dynamic-metadata", "RESPONSE_DYNAMIC_METADATA"),
+	copied("response-headers", "LIMIT_RESPONSE_HEADERS_ENABLED"),
+	copied("limit-header", "LIMIT_LIMIT_HEADER"),
+	copied("remaining-header", "LIMIT_REMAINING_HEADER"),
+	copied("reset-header", "LIMIT_RESET_HEADER"),
+
+	{"metrics", []string{"USE_PROMETHEUS", "PROMETHEUS_ADDR", "PROMETHEUS_MAPPER_YAML", "USE_STATSD", "USE_DOG_STATSD"}, metrics},
+	{"metrics-path", []string{"PROMETHEUS_PATH"}, metricsPath},
+	{"reference-metrics", nil, always("true")},
+	copied("near-limit-ratio", "NEAR_LIMIT_RATIO"),
+}
+
+// always returns what makes a setting of nothing.
+func always(value string) func(*translation) []string {
+	return func(*translation) []string { return []string{value} }
+}
+
+// copied is the row of a setting that takes a variable as it is.
+func copied(flag, name string) mapping {
+	return mapping{flag, []string{name}, func(t *translation) []string {
+		if !t.set(name) || t.text(name) == "" {
+			return nil
+		}
+		return []string{t.text(name)}
+	}}
+}
+
+// address joins a host and a port, if one of them is set.
+func (t *translation) address(host, port string) []string {
+	if !t.set(host) && !t.set(port) {
+		return nil
+	}
+	h := ""
+	if t.set(host) {
+		h = strings.TrimSuffix(strings.TrimPrefix(t.text(host), "["), "]")
+	}
+	return []string{net.JoinHostPort(h, t.text(port))}
+}
+
+func grpcAddress(t *translation) []string {
+	if path := t.text("GRPC_UDS"); path != "" {
+		return []string{"unix:" + path}
+	}
+	return t.address("GRPC_HOST", "GRPC_PORT")
+}
+
+func debugAddress(t *translation) []string {
+	if t.set("DEBUG_HOST") {
+		return t.address("DEBUG_HOST", "DEBUG_PORT")
+	}
+	t.note("the debug port listens on 127.0.0.1 only, since it has no guard; DEBUG_HOST=0.0.0.0 opens it to others, as the reference does")
+	return []string{net.JoinHostPort("127.0.0.1", t.text("DEBUG_PORT"))}
+}
+
+func serverCertificate(t *translation) []string {
+	names := []string{"GRPC_SERVER_TLS_CERT", "GRPC_SERVER_TLS_KEY", "GRPC_CLIENT_TLS_CACERT", "GRPC_CLIENT_TLS_SAN"}
+	if t.on("GRPC_SERVER_USE_TLS") {
+		for _, name := range names[:2] {
+			if t.text(name) == "" {
+				t.failf(name, "must be set, because GRPC_SERVER_USE_TLS is true")
+			}
+		}
+		return []string{t.text("GRPC_SERVER_TLS_CERT")}
+	}
+	for _, name := range names {
+		if t.text(name) != "" {
+			t.warn("%s has no effect, because GRPC_SERVER_USE_TLS is not true: the gRPC port speaks plain text and asks for no certificates", name)
+		}
+	}
+	return nil
+}
+
+func serverKey(t *translation) []string {
+	if !t.on("GRPC_SERVER_USE_TLS") {
+		return nil
+	}
+	return []string{t.text("GRPC_SERVER_TLS_KEY")}
+}
+
+func clientCA(t *translation) []string {
+	ca, given := t.text("GRPC_CLIENT_TLS_CACERT"), t.text("GRPC_SERVER_TLS_CA_CERT")
+	switch {
+	case !t.on("GRPC_SERVER_USE_TLS") || ca == "" && given == "":
+		return nil
+	case ca != "":
+		return []string{ca}
+	}
+	t.note("GRPC_SERVER_TLS_CA_CERT: certificates that clients show are verified, and none is demanded; GRPC_CLIENT_TLS_CACERT demands one")
+	return []string{given}
+}
+
+func clientAuth(t *translation) []string {
+	if t.on("GRPC_SERVER_USE_TLS") && t.text("GRPC_CLIENT_TLS_CACERT") == "" && t.text("GRPC_SERVER_TLS_CA_CERT") != "" {
+		return []string{"if-given"}
+	}
+	return nil
+}
+
+func clientName(t *translation) []string {
+	name := t.text("GRPC_CLIENT_TLS_SAN")
+	switch {
+	case name == "" || !t.on("GRPC_SERVER_USE_TLS"):
+		return nil
+	case t.text("GRPC_CLIENT_TLS_CACERT") == "":
+		t.failf("GRPC_CLIENT_TLS_SAN", "needs GRPC_CLIENT_TLS_CACERT: without it clients show no certificate, and the name guards nothing")
+	case strings.ContainsAny(name, "*/"):
+		t.failf("GRPC_CLIENT_TLS_SAN", "%q is not a DNS name; patterns and SPIFFE IDs go into HEADGATE_GRPC_CLIENT_SAN", name)
+	}
+	return []string{name}
+}
+
+// logLevels are the reference's, by ours.
+var logLevels = map[string]string{
+	"trace": "debug", "debug": "debug", "info": "info", "warn": "warn", "warning": "warn", "error": "error", "fatal": "error", "panic": "error",
+}
+
+func logLevel(t *translation) []string {
+	if !t.set("LOG_LEVEL") {
+		return nil
+	}
+	level, ok := logLevels[strings.ToLower(t.text("LOG_LEVEL"))]
+	if !ok {
+		t.failf("LOG_LEVEL", "%q is none of trace, debug, info, warn, error, fatal, panic", t.text("LOG_LEVEL"))
+	}
+	return []string{level}
+}
+
+func logFormat(t *translation) []string {
+	format := strings.ToLower(t.text("LOG_FORMAT"))
+	if format != "text" && format != "json" {
+		t.failf("LOG_FORMAT", "%q is neither text nor json", t.text("LOG_FORMAT"))
+	}
+	if !t.set("LOG_FORMAT") {
+		return nil
+	}
+	return []string{format}
+}
+
+// rules are the files that the reference reads, by the names of their directory.
+func rules(t *translation) []string {
+	switch kind := t.text("CONFIG_TYPE"); kind {
+	case "FILE":
+	case xdsType:
+		return nil
+	default:
+		t.failf("CONFIG_TYPE", "%q is neither FILE nor %s", kind, xdsType)
+		return nil
+	}
+	app := t.text("RUNTIME_APPDIRECTORY")
+	if app == "" {
+		t.failf("RUNTIME_APPDIRECTORY", "must not be empty")
+	}
+	above := filepath.Join(t.text("RUNTIME_ROOT"), t.text("RUNTIME_SUBDIRECTORY"))
+	dir := filepath.Join(above, app)
+	var list []string
+	if t.on("RUNTIME_WATCH_ROOT") {
+		list = filesBeside(above, app)
+	}
+	if _, err := os.Stat(dir); err == nil {
+		return append([]string{dir}, list...)
+	}
+	if len(list) == 0 {
+		t.failf("RUNTIME_ROOT", "there is no directory %s to read rules from (RUNTIME_ROOT, RUNTIME_SUBDIRECTORY and RUNTIME_APPDIRECTORY name it)", dir)
+	}
+	return list
+}
+
+// filesBeside returns what is in a directory under names that begin with app and a dot: the
+// reference takes them for rules while it watches the root.
+func filesBeside(above, app string) (list []string) {
+	entries, _ := os.ReadDir(above) // an error shows when the rules are read
+	for _, e := range entries {
+		if strings.HasPrefix(e.Name(), app+".") {
+			list = append(list, filepath.Join(above, e.Name()))
+		}
+	}
+	return list
+}
+
+func ruleFiles(t *translation) []string {
+	if t.text("CONFIG_TYPE") == xdsType {
+		return nil
+	}
+	if t.on("RUNTIME_IGNOREDOTFILES") {
+		return []string{"all"}
+	}
+	return []string{"dot"}
+}
+
+func emptyRules(t *translation) []string {
+	if t.text("CONFIG_TYPE") == xdsType {
+		return nil
+	}
+	if t.on("HEALTHY_WITH_AT_LEAST_ONE_CONFIG_LOADED") {
+		return []string{"false"}
+	}
+	return []string{"true"}
+}
+
+func metrics(t *translation) []string {
+	for _, name := range []string{"USE_STATSD", "USE_DOG_STATSD"} {
+		if t.set(name) && t.on(name) {
+			t.warn("%s: %s", name, strings.ReplaceAll(noStatsd, "`", ""))
+			break
+		}
+	}
+	if !t.on("USE_PROMETHEUS") {
+		return nil
+	}
+	if file := t.text("PROMETHEUS_MAPPER_YAML"); file != "" {
+		if _, err := os.Stat(file); err == nil {
+			t.warn("PROMETHEUS_MAPPER_YAML: %s is not read; metrics have the names of the reference's own mapping", file)
+		}
+	}
+	return []string{t.text("PROMETHEUS_ADDR")}
+}
+
+func metricsPath(t *translation) []string {
+	if !t.on("USE_PROMETHEUS") || !t.set("PROMETHEUS_PATH") {
+		return nil
+	}
+	return []string{t.text("PROMETHEUS_PATH")}
+}
