@@ -1,0 +1,153 @@
+package sqlstore
+
+import (
+	"errors"
+	"fmt"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/headgate-rls/headgate/backends"
+	"github.com/headgate-rls/headgate/limit"
+	"github.com/headgate-rls/headgate/test/testenv"
+)
+
+// The views show what rules have: tokens and when they were counted, units of windows, the times of
+// requests.
+func TestViews(t *testing.T) {
+	eachMigrated(t, func(t *testing.T, url string) {
+		b := open(t, url)
+		at := limit.InstantOf(time.Date(2030, 5, 6, 7, 8, 9, 0, time.UTC)) + 123_456
+		group := string(limit.AppendPart(limit.AppendPart(nil, "shop"), "café"))
+		send := func(name string, s limit.Spec, at limit.Instant, cost int64) {
+			t.Helper()
+			req := limit.Request{At: at, Ops: []limit.Op{{Key: limit.Key{Group: group, Limit: name}, Limit: limit.MustNew(s), Cost: cost}}}
+			if v := try(soon(t), b, req)[0]; v.Err != nil || !v.Admitted {
+				t.Fatalf("%+v", v)
+			}
+		}
+		send("tbucket", limit.Spec{Algorithm: limit.TokenBucket, Max: 7, Window: time.Minute, Burst: 20}, at, 4)
+		send("ffixed", limit.Spec{Algorithm: limit.FixedWindow, Max: 10, Window: time.Hour}, at, 3)
+		send("wsliding", limit.Spec{Algorithm: limit.SlidingWindow, Max: 10, Window: time.Hour}, at, 2)
+		send("wsliding", limit.Spec{Algorithm: limit.SlidingWindow, Max: 10, Window: time.Hour}, at.Add(time.Hour), 1)
+		log := limit.Spec{Algorithm: limit.SlidingLog, Max: 1000, Window: 24 * time.Hour}
+		var requests []string
+		for i := range 40 {
+			when, n := at.Add(time.Duration(i*i)*1_234_567*time.Microsecond), int64(1+i%3*9)
+			send("llog", log, when, n)
+			if i%13 == 0 {
+				requests = append(requests, fmt.Sprintf("llog %s %d", when.Time().Format("2006-01-02 15:04:05.000000"), n))
+			}
+		}
+		const stamp, hour = "2030-05-06 07:08:09.123456", "2030-05-06 07:00:00.000000"
+		b.wantView(t, "LIMIT_TX, TOKENS, LAST_REFILL_TS FROM HEADGATE_TOKEN_BUCKETS", "tbucket 16 "+stamp)
+		b.wantView(t, "LIMIT_TX, UNITS, UNITS_BEFORE, WINDOW_STRT_TS FROM HEADGATE_WINDOWS ORDER BY LIMIT_TX", "ffixed 3 0 "+hour, "wsliding 1 2 2030-05-06 08:00:00.000000")
+		b.wantView(t, "ALGORITHM_NM FROM HEADGATE_COUNTERS ORDER BY ALGORITHM_NM", "fixed_window", "sliding_log", "sliding_window", "token_bucket")
+		got := b.view(t, "LIMIT_TX, REQUEST_TS, UNITS FROM HEADGATE_REQUESTS ORDER BY REQUEST_TS")
+		if all := strings.Join(got, "\n"); len(got) != 40 || !strings.HasPrefix(all, requests[0]) || !strings.Contains(all, requests[2]) || !strings.Contains(all, requests[3]) {
+			t.Errorf("the view of requests has %d rows:\n%s\nwant %q among them", len(got), all, requests)
+		}
+		for _, g := range b.view(t, "GROUP_TX FROM HEADGATE_TOKEN_BUCKETS") {
+			if g != group && g != strings.ReplaceAll(group, "é", `\303\251`) {
+				t.Errorf("the group is %q, want %q", g, group)
+			}
+		}
+	})
+}
+
+func (b *Backend) wantView(t *testing.T, query string, want ...string) {
+	t.Helper()
+	if got := b.view(t, query); strings.Join(got, "|") != strings.Join(want, "|") {
+		t.Errorf("%s: %q, want %q", query, got, want)
+	}
+}
+
+// view returns the rows of a query as text.
+func (b *Backend) view(t *testing.T, query string) (lines []string) {
+	t.Helper()
+	rows, err := b.db.Read.QueryContext(soon(t), "SELECT "+query)
+	check(t, err)
+	defer rows.Close()
+	columns, err := rows.Columns()
+	check(t, err)
+	for rows.Next() {
+		values, to := make([]any, len(columns)), make([]any, len(columns))
+		for i := range values {
+			to[i] = &values[i]
+		}
+		check(t, rows.Scan(to...))
+		var words []string
+		for _, v := range values {
+			switch v := v.(type) {
+			case time.Time:
+				words = append(words, v.UTC().Format("2006-01-02 15:04:05.000000"))
+			case []byte:
+				words = append(words, string(v))
+			default:
+				words = append(words, fmt.Sprint(v))
+			}
+		}
+		lines = append(lines, strings.Join(words, " "))
+	}
+	check(t, rows.Err())
+	return lines
+}
+
+// What headgate migrate --print prints makes the schema by the server's own client, and nothing is left
+// to be done.
+func TestPrintedSchema(t *testing.T) {
+	for _, engine := range []string{testenv.Postgres, testenv.MariaDB, testenv.MySQL} {
+		t.Run(engine, func(t *testing.T) {
+			server := testenv.SharedDatabase(t, engine)
+			address := server.CreateDatabase("limits")
+			u, err := url.Parse(address)
+			check(t, err)
+			scheme := map[string]string{testenv.MariaDB: "mariadb"}[engine]
+			if scheme == "" {
+				scheme = u.Scheme
+			}
+			text, err := Print(scheme)
+			check(t, err)
+			server.ExecOn(strings.TrimPrefix(u.Path, "/"), text)
+			b := open(t, address)
+			if applied, err := b.Migrate(soon(t)); err != nil || len(applied) > 0 {
+				t.Errorf("applied %v, %v", applied, err)
+			}
+			take(t, b, 0, "k", 1)
+		})
+	}
+}
+
+// A user with rights on data only decides and answers pings.
+func TestRightsOnDataOnly(t *testing.T) {
+	server := testenv.SharedDatabase(t, testenv.Postgres)
+	address := server.CreateDatabase("limits")
+	migrate(t, address)
+	u, err := url.Parse(address)
+	check(t, err)
+	name := strings.TrimPrefix(u.Path, "/")
+	server.ExecOn(name, "CREATE ROLE "+name+" LOGIN PASSWORD 'p'; GRANT SELECT, INSERT, UPDATE, DELETE ON HEADGATE_STATE TO "+name+
+		"; GRANT SELECT ON HEADGATE_SCHEMA_HISTORY TO "+name)
+	t.Cleanup(func() { server.ExecOn(name, "DROP OWNED BY "+name+"; DROP ROLE "+name) })
+	u.User = url.UserPassword(name, "p")
+	b := open(t, u.String())
+	take(t, b, 0, "k", 1)
+	check(t, b.Ping(soon(t)))
+	check(t, b.Forget(soon(t), []limit.Key{{Group: "k"}}))
+	if applied, err := b.Migrate(soon(t)); err != nil || len(applied) > 0 {
+		t.Errorf("applied %v, %v", applied, err)
+	}
+}
+
+// Without its tables a store says what to do, and that nothing was applied.
+func TestMissingSchema(t *testing.T) {
+	each(t, func(t *testing.T, address string) {
+		b := open(t, address)
+		for _, err := range []error{try(soon(t), b, ask(upTo(1), 1, "k"))[0].Err, b.Ping(soon(t))} {
+			if !errors.Is(err, backends.ErrUnavailable) || !errors.Is(err, backends.ErrNotApplied) || !strings.Contains(err.Error(), "headgate migrate --backend") {
+				t.Errorf("got %v", err)
+			}
+		}
+	})
+}
