@@ -198,6 +198,9 @@ func (l *Limit) WithShare(n int64) *Limit {
 	return &other
 }
 
+// Same reports whether l and other are made from equal Specs.
+func (l *Limit) Same(other *Limit) bool { return l == other || other != nil && l.spec == other.spec }
+
 // Spec returns what the limit was made from, with Burst filled in.
 func (l *Limit) Spec() Spec { return l.spec }
 

@@ -31,9 +31,6 @@ func (c *call) plan(b *batch) *Error {
 			return err
 		}
 	}
-	if most := b.engine.conf.Caps.MaxOps; len(c.ops) > most {
-		return invalid("the descriptors match %d limits, at most %d are allowed", len(c.ops), most)
-	}
 	return nil
 }
 
@@ -94,6 +91,9 @@ func (c *call) addOps(b *batch, i int, replacing bool) *Error {
 		}
 		if cost < 0 && lv.inFlight != nil && !lv.inFlight.ByHits {
 			return invalid("descriptors[%d]: rule %s releases requests by lease (release: lease), not by a negative hits_addend", i, lv.name)
+		}
+		if most := b.engine.conf.Caps.MaxOps; len(c.ops) == most {
+			return invalid("the descriptors match more than %d limits", most)
 		}
 		c.views = append(c.views, lv)
 		c.ops = append(c.ops, limit.Op{

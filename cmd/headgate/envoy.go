@@ -78,11 +78,11 @@ func printEnvoy(out, errOut io.Writer, paths []string, opt *envoyOptions) error 
 	if opt.Version, err = envoyconf.ParseVersion(opt.version); err != nil {
 		return fmt.Errorf("--envoy-version: %w", err)
 	}
-	set, sources, err := rules.Load(paths, rulefile.Options{MergeDomains: opt.merge, DefaultLeaseTTL: opt.leaseTTL})
+	set, spec, err := rules.Load(paths, rulefile.Options{MergeDomains: opt.merge, DefaultLeaseTTL: opt.leaseTTL})
 	if err != nil {
 		return err
 	}
-	conf, err := envoyconf.New(set, sources, opt.Options)
+	conf, err := envoyconf.New(set, spec, opt.Options)
 	if err != nil {
 		return err
 	}

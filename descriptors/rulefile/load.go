@@ -35,19 +35,26 @@ func Load(sources []Source, opt Options) (*descriptors.Set, []descriptors.Proble
 // LoadDomains is Load, and also returns the domain of each source: "" if it
 // cannot be read.
 func LoadDomains(sources []Source, opt Options) (*descriptors.Set, []descriptors.Problem, []string) {
-	l := &loader{
-		opt:     opt,
-		begins:  "a domain",
-		domains: map[string]*firstFile{},
-	}
+	spec, problems, named := read(sources, opt)
+	return descriptors.Build(spec, problems), problems.Sorted(), named
+}
+
+// LoadSpec is Load, and also returns the rules as they were read.
+func LoadSpec(sources []Source, opt Options) (*descriptors.Set, *descriptors.Spec, []descriptors.Problem) {
+	spec, problems, _ := read(sources, opt)
+	return descriptors.Build(spec, problems), spec, problems.Sorted()
+}
+
+// read reads the rules of all sources, and returns the domain of each source.
+func read(sources []Source, opt Options) (*descriptors.Spec, *descriptors.Problems, []string) {
+	l := &loader{opt: opt, domains: map[string]*firstFile{}}
 	named := make([]string, len(sources))
 	for i := range sources {
 		l.named = ""
 		l.source(&sources[i])
 		named[i] = l.named
 	}
-	set := descriptors.Build(&descriptors.Spec{Domains: l.parts, Hash: hashOf(sources)}, &l.Problems)
-	return set, l.Sorted(), named
+	return &descriptors.Spec{Domains: l.parts, Hash: hashOf(sources)}, &l.Problems, named
 }
 
 // hashOf returns a number of 52 bits, which a metric can hold, that stands for

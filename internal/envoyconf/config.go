@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/headgate-rls/headgate/descriptors"
-	"github.com/headgate-rls/headgate/descriptors/rulefile"
 	"github.com/headgate-rls/headgate/ratelimit"
 )
 
@@ -30,13 +29,13 @@ type Config struct {
 	resourceHits bool
 }
 
-// New finds what the rules need, from the set and from the sources that it was
-// loaded from.
-func New(set *descriptors.Set, sources []rulefile.Source, opt Options) (*Config, error) {
+// New finds what the rules need, from the set and from the spec that it was built
+// from: the set has the rules compiled, without the keys of descriptors.
+func New(set *descriptors.Set, spec *descriptors.Spec, opt Options) (*Config, error) {
 	if err := opt.check(); err != nil {
 		return nil, err
 	}
-	w, err := find(set, sources, &opt)
+	w, err := find(set, spec, &opt)
 	if err != nil {
 		return nil, err
 	}

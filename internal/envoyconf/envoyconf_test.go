@@ -31,7 +31,7 @@ func options() Options {
 }
 
 // load reads a file of rules.
-func load(t *testing.T, path string) (*descriptors.Set, []rulefile.Source) {
+func load(t *testing.T, path string) (*descriptors.Set, *descriptors.Spec) {
 	t.Helper()
 	sources, err := watch.ReadPaths([]string{path}, watch.Files{})
 	if err != nil {
@@ -40,13 +40,13 @@ func load(t *testing.T, path string) (*descriptors.Set, []rulefile.Source) {
 	return loadSources(t, sources...)
 }
 
-func loadSources(t *testing.T, sources ...rulefile.Source) (*descriptors.Set, []rulefile.Source) {
+func loadSources(t *testing.T, sources ...rulefile.Source) (*descriptors.Set, *descriptors.Spec) {
 	t.Helper()
-	set, problems := rulefile.Load(sources, rulefile.Options{})
+	set, spec, problems := rulefile.LoadSpec(sources, rulefile.Options{})
 	if set == nil {
 		t.Fatalf("the rules do not load: %v", problems)
 	}
-	return set, sources
+	return set, spec
 }
 
 func configure(t *testing.T, path string, change ...func(*Options)) *Config {
@@ -55,8 +55,8 @@ func configure(t *testing.T, path string, change ...func(*Options)) *Config {
 	for _, f := range change {
 		f(&opt)
 	}
-	set, sources := load(t, path)
-	c, err := New(set, sources, opt)
+	set, spec := load(t, path)
+	c, err := New(set, spec, opt)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -181,16 +181,16 @@ func TestRefused(t *testing.T) {
 			if c.change != nil {
 				c.change(&opt)
 			}
-			set, sources := loadSources(t, rulefile.Source{Name: "rules.yaml", Data: []byte(c.rules)})
-			if _, err := New(set, sources, opt); err == nil || !strings.Contains(err.Error(), c.want) {
+			set, spec := loadSources(t, rulefile.Source{Name: "rules.yaml", Data: []byte(c.rules)})
+			if _, err := New(set, spec, opt); err == nil || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("the error is %v, want %q", err, c.want)
 			}
 		})
 	}
-	set, sources := loadSources(t,
+	set, spec := loadSources(t,
 		rulefile.Source{Name: "a", Data: []byte("domain: a\ndescriptors: [{key: a}]")},
 		rulefile.Source{Name: "b", Data: []byte("domain: b\ndescriptors: [{key: a}]")})
-	if _, err := New(set, sources, options()); err == nil || !strings.Contains(err.Error(), "a, b") {
+	if _, err := New(set, spec, options()); err == nil || !strings.Contains(err.Error(), "a, b") {
 		t.Errorf("of two domains: %v", err)
 	}
 }
@@ -212,8 +212,8 @@ func TestFlush(t *testing.T) {
 
 // TestNothingInFlight: without requests in flight there is nothing to tell.
 func TestNothingInFlight(t *testing.T) {
-	set, sources := loadSources(t, rulefile.Source{Name: "a", Data: []byte("domain: a\ndescriptors: [{key: remote_address, rate_limit: {unit: day, requests_per_unit: 1}}]")})
-	c, err := New(set, sources, options())
+	set, spec := loadSources(t, rulefile.Source{Name: "a", Data: []byte("domain: a\ndescriptors: [{key: remote_address, rate_limit: {unit: day, requests_per_unit: 1}}]")})
+	c, err := New(set, spec, options())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,10 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"go.yaml.in/yaml/v3"
-
 	"github.com/headgate-rls/headgate/descriptors"
-	"github.com/headgate-rls/headgate/descriptors/rulefile"
 	"github.com/headgate-rls/headgate/ratelimit/leases"
 )
 
@@ -46,7 +43,7 @@ func (s *shape) String() string {
 }
 
 // find chooses the domain and finds what its rules want.
-func find(set *descriptors.Set, sources []rulefile.Source, opt *Options) (*wants, error) {
+func find(set *descriptors.Set, spec *descriptors.Spec, opt *Options) (*wants, error) {
 	w := &wants{domain: opt.Domain}
 	domains := set.Domains()
 	switch {
@@ -59,9 +56,7 @@ func find(set *descriptors.Set, sources []rulefile.Source, opt *Options) (*wants
 	}
 	w.Needs = set.Needs(w.domain)
 	w.rules(set, opt)
-	if err := w.tree(sources); err != nil {
-		return nil, err
-	}
+	w.tree(spec)
 	return w, w.countable(set, opt)
 }
 
@@ -101,54 +96,30 @@ func (w *wants) rules(set *descriptors.Set, opt *Options) {
 	w.flush = max(w.flush, leastFlush).Truncate(time.Millisecond)
 }
 
-// A treeFile is what is read again of a file of rules: the set has its rules
-// compiled, without the keys that descriptors must have.
-type treeFile struct {
-	Domain      string     `yaml:"domain"`
-	Descriptors []treeRule `yaml:"descriptors"`
-}
-
-type treeRule struct {
-	Key         string     `yaml:"key"`
-	Value       string     `yaml:"value"`
-	RateLimit   yaml.Node  `yaml:"rate_limit"`
-	Limits      yaml.Node  `yaml:"limits"`
-	Concurrency yaml.Node  `yaml:"concurrency"`
-	Release     string     `yaml:"release"`
-	Descriptors []treeRule `yaml:"descriptors"`
-}
-
 // tree finds the shapes of the domain's descriptors.
-func (w *wants) tree(sources []rulefile.Source) error {
-	for _, s := range sources {
-		var file treeFile
-		if err := yaml.Unmarshal(s.Data, &file); err != nil {
-			return fmt.Errorf("%s: %w", s.Name, err)
-		}
-		if file.Domain == w.domain {
-			w.below(nil, nil, file.Descriptors)
+func (w *wants) tree(spec *descriptors.Spec) {
+	for _, d := range spec.Domains {
+		if d.Name == w.domain {
+			w.below(nil, nil, d.Rules)
 		}
 	}
-	return nil
 }
 
-func (w *wants) below(keys, values []string, rules []treeRule) {
-	for i := range rules {
-		r := &rules[i]
+func (w *wants) below(keys, values []string, rules []*descriptors.RuleSpec) {
+	for _, r := range rules {
 		keys, values := append(slices.Clone(keys), r.Key), append(slices.Clone(values), r.Value)
-		limits, concurrency := !r.RateLimit.IsZero() || !r.Limits.IsZero(), !r.Concurrency.IsZero()
-		if limits || concurrency {
+		if limits, c := len(r.Limits) > 0, r.Concurrency; limits || c != nil {
 			s := w.shape(keys)
 			for j, v := range values {
 				if !slices.Contains(s.values[j], v) {
 					s.values[j] = append(s.values[j], v)
 				}
 			}
-			hits := concurrency && r.Release == "hits"
+			hits := c != nil && c.ByHits
 			s.hits = s.hits || hits
-			s.other = s.other || limits || concurrency && !hits
+			s.other = s.other || limits || !hits
 		}
-		w.below(keys, values, r.Descriptors)
+		w.below(keys, values, r.Rules)
 	}
 }
 

@@ -29,8 +29,8 @@ func (p printed) whole(t *testing.T) []byte {
 // plain is a bootstrap that knows nothing of headgate.
 func plain(t *testing.T) map[string]any {
 	t.Helper()
-	set, sources := load(t, "testdata/one.yaml")
-	c, err := New(set, sources, options())
+	set, spec := load(t, "testdata/one.yaml")
+	c, err := New(set, spec, options())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,18 +13,18 @@ import (
 	"github.com/headgate-rls/headgate/ratelimit"
 )
 
-// Load reads and compiles the files and directories at paths. Sources are the files that
-// were read. Errors: a file cannot be read, or those of [Error].
-func Load(paths []string, opt rulefile.Options) (*descriptors.Set, []rulefile.Source, error) {
+// Load reads and compiles the files and directories at paths. The Spec is what the Set
+// was built from. Errors: a file cannot be read, or those of [Error].
+func Load(paths []string, opt rulefile.Options) (*descriptors.Set, *descriptors.Spec, error) {
 	sources, err := watch.ReadPaths(paths, watch.Files{})
 	if err != nil {
 		return nil, nil, err
 	}
-	set, problems := rulefile.Load(sources, opt)
+	set, spec, problems := rulefile.LoadSpec(sources, opt)
 	if set == nil {
-		return nil, sources, Error(problems)
+		return nil, nil, Error(problems)
 	}
-	return set, sources, nil
+	return set, spec, nil
 }
 
 // Check is Load that reports every problem instead of an error, and also the limits that

@@ -21,9 +21,9 @@ func write(t *testing.T, text string) []string {
 
 func TestLoadReturnsTheSetAndItsSources(t *testing.T) {
 	paths := write(t, "domain: d\ndescriptors:\n- {key: k, rate_limit: {unit: day, requests_per_unit: 1}}\n")
-	set, sources, err := Load(paths, rulefile.Options{})
-	if err != nil || len(set.Rules()) != 1 || len(sources) != 1 || sources[0].Name != paths[0] {
-		t.Errorf("%v %v %v", set, sources, err)
+	set, spec, err := Load(paths, rulefile.Options{})
+	if err != nil || len(set.Rules()) != 1 || len(spec.Domains) != 1 || spec.Domains[0].Place.File != paths[0] {
+		t.Errorf("%v %v %v", set, spec, err)
 	}
 	if _, _, err := Load([]string{"none"}, rulefile.Options{}); err == nil {
 		t.Error("a file that is not there is loaded")

@@ -40,7 +40,7 @@ func (g *ignored) add(path string) {
 	if len(g.names) > maxIgnored {
 		return
 	}
-	path = index.ReplaceAllString(clip(path), "[]")
+	path = index.ReplaceAllString(Clip(path), "[]")
 	switch {
 	case slices.Contains(g.names, path):
 	case len(g.names) == maxIgnored:
@@ -154,16 +154,17 @@ func (c checker) bad(path, format string, args ...any) error {
 	if path == "" {
 		path = "the body"
 	}
-	return badRequest("%s %s (at byte %d)", clip(path), fmt.Sprintf(format, args...), c.InputOffset())
+	return badRequest("%s %s (at byte %d)", Clip(path), fmt.Sprintf(format, args...), c.InputOffset())
 }
 
-// clip keeps names that a client made up from filling the answer.
-func clip(name string) string {
+// Clip bounds what an answer or a log repeats of a request: a text of the client's
+// has at most 120 bytes there, and is valid UTF-8.
+func Clip(text string) string {
 	const most = 120
-	if len(name) <= most {
-		return name
+	if len(text) <= most {
+		return strings.ToValidUTF8(text, "?")
 	}
-	return strings.ToValidUTF8(name[:most], "") + "…"
+	return strings.ToValidUTF8(text[:most], "?") + "…"
 }
 
 func join(path, name string) string {
@@ -228,7 +229,7 @@ func (i *Integer) UnmarshalJSON(text []byte) (err error) {
 func readInteger(text string) (Integer, error) {
 	f, err := strconv.ParseFloat(text, 64) // exact for whole numbers of this size
 	if err != nil || f != math.Trunc(f) || math.Abs(f) >= 1e15 {
-		return 0, fmt.Errorf("%s is no whole number of at most 15 digits", clip(text))
+		return 0, fmt.Errorf("%s is no whole number of at most 15 digits", Clip(text))
 	}
 	return Integer(f), nil
 }
@@ -254,7 +255,7 @@ func got(token json.Token) string {
 	case bool:
 		return strconv.FormatBool(v)
 	case json.Number:
-		return "the number " + clip(v.String())
+		return "the number " + Clip(v.String())
 	case json.Delim:
 		return map[json.Delim]string{'{': "an object", '[': "an array"}[v]
 	}

@@ -111,7 +111,7 @@ func (b *configRequest) config() (c slots.NewConfig, err error) {
 	}
 	if b.Jitter != nil {
 		if *b.Jitter != jitterRandom && *b.Jitter != jitterStratified {
-			return c, badField("jitter", "is %q, want %s or %s", clip(*b.Jitter), jitterRandom, jitterStratified)
+			return c, badField("jitter", "is %q, want %s or %s", web.Clip(*b.Jitter), jitterRandom, jitterStratified)
 		}
 		c.Options.Stratified = *b.Jitter == jitterStratified
 	}

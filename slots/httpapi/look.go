@@ -80,7 +80,7 @@ func (p params) limit(standard, most int) (int, error) {
 	}
 	n, err := strconv.Atoi(text)
 	if err != nil || n < 1 || n > most || strings.HasPrefix(text, "+") {
-		return 0, badField("limit", "is %q, want a whole number from 1 to %d", clip(text), most)
+		return 0, badField("limit", "is %q, want a whole number from 1 to %d", web.Clip(text), most)
 	}
 	return n, nil
 }

@@ -78,7 +78,7 @@ func readQuery(raw string, known []string, p params) error {
 	for name, list := range values {
 		switch {
 		case !slices.Contains(known, name):
-			return badField(clip(name), "is no parameter of this path; it has %s", orNone(known))
+			return badField(web.Clip(name), "is no parameter of this path; it has %s", orNone(known))
 		case len(list) > 1:
 			return badField(name, "is there %d times", len(list))
 		case list[0] == "":
@@ -94,15 +94,6 @@ func orNone(names []string) string {
 		return "none"
 	}
 	return strings.Join(names, ", ")
-}
-
-// clip bounds what is repeated of a request.
-func clip(s string) string {
-	const most = 80
-	if len(s) <= most {
-		return strings.ToValidUTF8(s, "?")
-	}
-	return strings.ToValidUTF8(s[:most], "?") + "…"
 }
 
 func badField(field, format string, args ...any) error {

@@ -135,7 +135,7 @@ func (c *cache) lookup(f *find, op *limit.Op, given bool, now time.Duration) {
 		}
 		f.present = true
 		switch {
-		case e.given != given || e.cost > op.Cost || !e.sameLimit(op.Limit):
+		case e.given != given || e.cost > op.Cost || !e.limit.Same(op.Limit):
 		case e.room:
 			if !f.found && e.cost == op.Cost {
 				f.seen, f.refusal = true, e.refusal
@@ -181,7 +181,7 @@ func (p *place) room(r *refusal) int {
 			}
 		case p.tag:
 			e := s.entry(p.set, w)
-			if e.id == p.id && e.cost == r.cost && e.given == r.given && e.sameLimit(r.limit) {
+			if e.id == p.id && e.cost == r.cost && e.given == r.given && e.limit.Same(r.limit) {
 				return w
 			}
 		}

@@ -46,11 +46,6 @@ func (r *refusal) nothingLeft(op *limit.Op) bool {
 	return false
 }
 
-// sameLimit says whether l is the limit that refused, or one like it.
-func (r *refusal) sameLimit(l *limit.Limit) bool {
-	return r.limit == l || l != nil && r.limit.Spec() == l.Spec()
-}
-
 // answer tells what the store would say to cost, at least that of the refusal,
 // at instant now, if it still refuses.
 func (r *refusal) answer(cost int64, now limit.Instant, out *limit.Outcome) bool {

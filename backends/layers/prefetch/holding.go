@@ -33,8 +33,6 @@ type holding struct {
 	newer, older *holding // by usedAt
 }
 
-func (h *holding) sameLimit(l *limit.Limit) bool { return h.limit == l || h.limit.Spec() == l.Spec() }
-
 // over says whether h is known to be of no more use at now.
 func (h *holding) over(now time.Duration) bool {
 	if h.asked+h.lent > 0 {

@@ -28,7 +28,7 @@ func (s *shard) init(most int) { s.max, s.byKey = most, map[limit.Key]*holding{}
 // other figures has a holding of its own, as have instants that callers give.
 func (s *shard) find(op *limit.Op, given bool) *holding {
 	h := s.byKey[op.Key]
-	for h != nil && !(h.given == given && h.sameLimit(op.Limit)) {
+	for h != nil && !(h.given == given && h.limit.Same(op.Limit)) {
 		h = h.next
 	}
 	return h
