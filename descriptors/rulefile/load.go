@@ -47,7 +47,7 @@ func LoadSpec(sources []Source, opt Options) (*descriptors.Set, *descriptors.Spe
 
 // read reads the rules of all sources, and returns the domain of each source.
 func read(sources []Source, opt Options) (*descriptors.Spec, *descriptors.Problems, []string) {
-	l := &loader{opt: opt, domains: map[string]*firstFile{}}
+	l := &loader{opt: opt, begins: "a domain", domains: map[string]*firstFile{}}
 	named := make([]string, len(sources))
 	for i := range sources {
 		l.named = ""
