@@ -20,7 +20,7 @@ func many[T any](n int, make func(i int) T) (out []T) {
 	return out
 }
 
-// reports says whether an error says what it should, and where.
+// reports reports whether an error says what it should, and where.
 func reports(got []descriptors.Problem, want string) bool {
 	return slices.ContainsFunc(got, func(p descriptors.Problem) bool {
 		return !p.Warning && strings.Contains(p.Message, want) && (p.Line == 7 || strings.Contains(want, "missing"))

@@ -129,7 +129,7 @@ func (b *builder) next(place Place, path func() string) bool {
 	return b.count <= MaxRules
 }
 
-// fits checks the node at w, and says whether it can be told apart from its
+// fits checks the node at w, and reports whether it can be told apart from its
 // siblings.
 func (b *builder) fits(s *RuleSpec, w *way, among *siblings) bool {
 	if s.Broken {

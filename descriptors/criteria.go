@@ -82,7 +82,7 @@ type criterion struct {
 	re     *regexp.Regexp
 }
 
-// holds says whether q is as the criterion wants it. A part that is not there
+// holds reports whether q is as the criterion wants it. A part that is not there
 // equals, contains and matches nothing, also no empty value.
 func (c *criterion) holds(q *resourceQuery) bool {
 	v, ok := q.value(c)
@@ -332,7 +332,7 @@ func parseExpression(text string) (where part, name string, ok bool) {
 	return inBody, "", true
 }
 
-// TakesValue says whether criteria with an operator compare with a value.
+// TakesValue reports whether criteria with an operator compare with a value.
 func TakesValue(operator string) bool {
 	i := slices.Index(Operators(), operator)
 	return i < 0 || operators[i].test != testExists

@@ -40,7 +40,7 @@ func (s *Set) Match(domain string, entries []Entry, m *Match) {
 	}
 }
 
-// descend returns the node that entries lead to, nil if there is none.
+// descend returns the node that entries lead to, or nil.
 func (lv *level) descend(entries []Entry, steps *int) *node {
 	var n *node
 	for i := range entries {
@@ -55,7 +55,7 @@ func (lv *level) descend(entries []Entry, steps *int) *node {
 	return n
 }
 
-// find returns the node of the level that e leads to, nil if there is none.
+// find returns the node of the level that e leads to, or nil.
 // It adds to steps what it looked at.
 func (lv *level) find(e *Entry, steps *int) *node {
 	*steps++

@@ -73,10 +73,10 @@ func orSlash(path []byte) string {
 	return string(path)
 }
 
-// hasParams says whether a segment of path has matrix parameters.
+// hasParams reports whether a segment of path has matrix parameters.
 func hasParams(path string) bool { return strings.IndexByte(path, ';') >= 0 }
 
-// isNormalPath says whether path, which starts with a slash, is certain to be in its
+// isNormalPath reports whether path, which starts with a slash, is certain to be in its
 // normal form.
 func isNormalPath(path string) bool {
 	for i := range len(path) {
@@ -209,7 +209,7 @@ func (q *queryString) parse() {
 	}
 }
 
-// has says whether a parameter has been found.
+// has reports whether a parameter has been found.
 func (q *queryString) has(name string) bool {
 	for i := range q.n {
 		if q.few[i].Key == name {

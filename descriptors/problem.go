@@ -63,10 +63,10 @@ func (ps *Problems) Add(p Problem) {
 	}
 }
 
-// Failed says whether a problem is more than a warning.
+// Failed reports whether a problem is more than a warning.
 func (ps *Problems) Failed() bool { return ps.failed }
 
-// Clean says whether f adds no problem that is more than a warning.
+// Clean reports whether f adds no problem that is more than a warning.
 func (ps *Problems) Clean(f func()) bool {
 	before := ps.failed
 	ps.failed = false

@@ -135,7 +135,7 @@ func moreSpecific(a, b *resource) int {
 	)
 }
 
-// asksForResource says whether a descriptor describes a request by its method
+// asksForResource reports whether a descriptor describes a request by its method
 // and path.
 func asksForResource(entries []Entry) bool {
 	return len(entries) >= 2 && entries[0].Key == methodEntry && entries[1].Key == pathEntry
@@ -240,7 +240,7 @@ func (q *resourceQuery) pick(list []*resource) *resource {
 	return nil
 }
 
-// matches says whether all but the path of r matches.
+// matches reports whether all but the path of r matches.
 func (r *resource) matches(q *resourceQuery) bool {
 	return (r.method == "" || strings.EqualFold(r.method, q.method)) && r.hold(q)
 }

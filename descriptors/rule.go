@@ -70,7 +70,7 @@ type Terms struct {
 	Response *Response
 }
 
-// Raw says whether the rule's counters are called by the value of the last entry
+// Raw reports whether the rule's counters are called by the value of the last entry
 // alone (counter: value).
 func (r *Rule) Raw() bool { return r.raw }
 

@@ -18,7 +18,7 @@ func (s *Set) Hash() uint64 { return s.hash }
 
 // A Match is what [Set.Match] finds for one descriptor.
 type Match struct {
-	// Domain says whether the set has rules for the domain at all.
+	// Domain reports whether the set has rules for the domain at all.
 	Domain bool
 	// Rule is the rule that applies, nil if none does.
 	Rule *Rule
@@ -42,7 +42,7 @@ type domain struct {
 // A level has the rules below one node, by what they match.
 type level struct {
 	exact     map[Entry]*node  // key and value as they are
-	wild      *wildcards       // a * in key or value; nil if there are none
+	wild      *wildcards       // a * in key or value; nil means none
 	wildNodes []*node          // of wild, by number
 	bare      map[string]*node // any value of the key
 }

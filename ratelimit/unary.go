@@ -93,7 +93,7 @@ func (h *unaryHandler) abandoned(c *unary.Call) {
 }
 
 // decode decodes calls, and fails those that are malformed or late. It returns the
-// earliest deadline of the others, zero if there is none.
+// earliest deadline of the others, or zero.
 func (h *unaryHandler) decode(calls []*unary.Call, now time.Time) (cs *callSlice, earliest time.Time) {
 	cs, _ = h.slices.Get().(*callSlice)
 	if cs == nil {

@@ -27,7 +27,7 @@ func (u Unit) String() string {
 	return "UNKNOWN"
 }
 
-// unitOf returns the unit and multiplier of a window, zeros if there is none.
+// unitOf returns the unit and multiplier of a window, or zeros.
 // Without multipliers only windows of one unit have one.
 func unitOf(window time.Duration, multipliers bool) (Unit, uint32) {
 	u, n := units.Of(window)

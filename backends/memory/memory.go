@@ -98,7 +98,7 @@ func (b *Backend) check(req *limit.Request) error {
 	return nil
 }
 
-// takeOne decides a request of one op. It says whether other state had to go.
+// takeOne decides a request of one op. It reports whether other state had to go.
 func (b *Backend) takeOne(req *limit.Request, v *limit.Verdict) (evicted bool) {
 	key := &req.Ops[0].Key
 	hash := b.hash(key)
@@ -188,7 +188,7 @@ func (b *Backend) store(w *work, req *limit.Request, changes limit.Changes) (evi
 	return evicted
 }
 
-// first says whether no op before i has its key; that one's state counts.
+// first reports whether no op before i has its key; that one's state counts.
 func first(ops []limit.Op, i int) bool {
 	for j := range ops[:i] {
 		if ops[j].Key == ops[i].Key {

@@ -98,7 +98,7 @@ func (s *shard) countRecords(e *entry, log []limit.Record) {
 	}
 }
 
-// sameMemory says whether b is what is left of a, which may have lost records in
+// sameMemory reports whether b is what is left of a, which may have lost records in
 // front and got others at its end.
 func sameMemory(a, b []limit.Record) bool {
 	gone := cap(a) - cap(b)
@@ -119,7 +119,7 @@ func (s *shard) setCount(e *entry, n int64) {
 	}
 }
 
-// insert stores a new key's state. It says whether another state had to go for
+// insert stores a new key's state. It reports whether another state had to go for
 // it.
 func (s *shard) insert(hash uint64, key *limit.Key, state *limit.State, l *limit.Limit, now limit.Instant) (evicted bool) {
 	ends := l.Ends(*state)
@@ -143,7 +143,7 @@ func (s *shard) insert(hash uint64, key *limit.Key, state *limit.State, l *limit
 	return evicted
 }
 
-// expire takes up to steps steps of dropping what is over. It says whether
+// expire takes up to steps steps of dropping what is over. It reports whether
 // there may be more.
 func (s *shard) expire(now limit.Instant, steps int) bool {
 	for ; steps > 0; steps-- {
@@ -158,7 +158,7 @@ func (s *shard) expire(now limit.Instant, steps int) bool {
 	return true
 }
 
-// settle says whether the first of the queue is in its place, or else moves it
+// settle reports whether the first of the queue is in its place, or else moves it
 // there.
 func (s *shard) settle() bool {
 	e := s.queue[0]
@@ -170,7 +170,7 @@ func (s *shard) settle() bool {
 	return false
 }
 
-// evict drops the state that ends soonest. It says whether that was a loss.
+// evict drops the state that ends soonest. It reports whether that was a loss.
 func (s *shard) evict(now limit.Instant) bool {
 	for !s.settle() {
 	}
@@ -184,7 +184,7 @@ func (s *shard) evict(now limit.Instant) bool {
 	return true
 }
 
-// sweep drops some of what is over, and says whether to call it again: other
+// sweep drops some of what is over, and reports whether to call it again: other
 // callers get the lock in between.
 func (s *shard) sweep(now limit.Instant) bool {
 	s.mu.Lock()

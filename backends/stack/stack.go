@@ -75,7 +75,7 @@ func (s *Stack) Migrate(ctx context.Context) (applied []string, err error) {
 // Layers returns the names of the layers around the store, from the inside out.
 func (s *Stack) Layers() []string { return slices.Clone(s.onion.names) }
 
-// Figures returns what the store, its layers and the fallback tell of
+// Figures returns what the store, its layers and the fallback report
 // themselves for metrics.
 func (s *Stack) Figures() (list []backends.Figure) {
 	parts := s.onion.parts

@@ -77,7 +77,7 @@ func samples() (all []backends.Caps, err error) {
 	return all, nil
 }
 
-// HasSchema tells whether the store at rawURL has a schema, which [Stack.Migrate] brings up to date.
+// HasSchema reports whether the store at rawURL has a schema, which [Stack.Migrate] brings up to date.
 func HasSchema(rawURL string) bool {
 	k, err := findKind(rawURL)
 	return err == nil && k.schema != nil

@@ -2,7 +2,7 @@ package overlay
 
 import "strings"
 
-// match says whether text matches a pattern, in which a * stands for any text, dots and
+// match reports whether text matches a pattern, in which a * stands for any text, dots and
 // slashes included. It takes time in proportion to both lengths at most.
 func match(pattern, text string) bool {
 	head, rest, wild := strings.Cut(pattern, "*")

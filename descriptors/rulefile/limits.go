@@ -12,7 +12,7 @@ import (
 	"github.com/headgate-rls/headgate/limit"
 )
 
-// limitsOf reads a rule's rate_limit or limits. It says whether their counters
+// limitsOf reads a rule's rate_limit or limits. It reports whether their counters
 // are called by the value of the last entry alone.
 func (l *loader) limitsOf(f fields, t *twig, r *descriptors.Body) (byValue bool) {
 	one, many := f.get("rate_limit"), f.get("limits")

@@ -56,7 +56,7 @@ func (l *loader) enough(parent *twig) bool {
 	return l.stop || parent.depth > descriptors.MaxDepth
 }
 
-// identity reads key and value, and says whether they can be used.
+// identity reads key and value, and reports whether they can be used.
 func (l *loader) identity(n *yaml.Node, f fields, t *twig) bool {
 	k := f.get("key")
 	if k == nil {

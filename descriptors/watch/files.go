@@ -120,7 +120,7 @@ func (f Files) String() string {
 	return "*.yaml or *.yml file"
 }
 
-// named says whether what has a name in a directory is looked at.
+// named reports whether what has a name in a directory is looked at.
 func (f Files) named(name string) bool {
 	if f.Dots {
 		return !strings.HasPrefix(name, "..")
@@ -128,7 +128,7 @@ func (f Files) named(name string) bool {
 	return !strings.HasPrefix(name, ".")
 }
 
-// rules says whether a file in a directory holds rules, by its name.
+// rules reports whether a file in a directory holds rules, by its name.
 func (f Files) rules(name string) bool {
 	ext := filepath.Ext(name)
 	return f.named(name) && (f.All || ext == ".yaml" || ext == ".yml")

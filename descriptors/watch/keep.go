@@ -157,7 +157,7 @@ func byDomain(sources []rulefile.Source, named []string) (groups map[string][]ru
 	return groups, order
 }
 
-// loses says whether a domain of several files would lose one of them.
+// loses reports whether a domain of several files would lose one of them.
 func loses(last, files []rulefile.Source) bool {
 	if len(last) < 2 {
 		return false

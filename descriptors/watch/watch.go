@@ -209,7 +209,7 @@ func (w *Watcher) Run(ctx context.Context) error {
 	}
 }
 
-// differs says whether the files have changed without an event.
+// differs reports whether the files have changed without an event.
 func (w *Watcher) differs() bool {
 	w.rewatch()
 	_, _, print, _ := w.read()
@@ -283,7 +283,7 @@ func (w *Watcher) close() {
 	w.events = nil
 }
 
-// concerns says whether an event can mean different rules.
+// concerns reports whether an event can mean different rules.
 func (w *Watcher) concerns(e fsnotify.Event) bool {
 	if e.Op == fsnotify.Chmod {
 		return false

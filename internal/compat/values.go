@@ -23,7 +23,7 @@ func newValues(environ []string) *values {
 	return v
 }
 
-// set says whether the environment sets a variable.
+// set reports whether the environment sets a variable.
 func (v *values) set(name string) bool {
 	_, ok := v.env[name]
 	return ok
@@ -37,7 +37,7 @@ func (v *values) text(name string) string {
 	return variables[byName[name]].byDefault
 }
 
-// on says whether a variable is true.
+// on reports whether a variable is true.
 func (v *values) on(name string) bool {
 	b, _ := strconv.ParseBool(v.text(name))
 	return b

@@ -47,7 +47,7 @@ func (s *shape) actions() (list, bool) {
 	return actions, true
 }
 
-// action goes by what keys are usually called.
+// action chooses by the usual names of keys.
 func action(key string, values []string) (any, bool) {
 	switch key {
 	case "remote_address", "source_cluster", "destination_cluster":
@@ -77,7 +77,7 @@ func action(key string, values []string) (any, bool) {
 // plainHeaders are headers whose names could not be told from other words.
 var plainHeaders = []string{"accept", "authorization", "cookie", "origin", "referer"}
 
-// isHeader says whether a key is likely the name of a request header.
+// isHeader reports whether a key is likely the name of a request header.
 func isHeader(key string) bool {
 	if slices.Contains(plainHeaders, strings.ToLower(key)) {
 		return true

@@ -195,7 +195,7 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// TestFlush: the access log tells of requests three times in a lease's life and
+// TestFlush: the access log reports requests three times in a lease's life and
 // in an owner's grace.
 func TestFlush(t *testing.T) {
 	for rules, want := range map[string]string{"one": "access_log_flush_interval: 5s", "tiers": "access_log_flush_interval: 2s"} {

@@ -112,7 +112,7 @@ func (o *Options) check() error {
 	return errors.Join(errs...)
 }
 
-// started says whether the owner is known when Envoy starts.
+// started reports whether the owner is known when Envoy starts.
 func (o *Options) started() bool {
 	name, ok := strings.CutPrefix(o.Owner, "%ENVIRONMENT(")
 	name, end := strings.CutSuffix(name, ")%")
@@ -141,7 +141,7 @@ func address(s string) (mapping, error) {
 	return one("socket_address", mapping{f("address", host), f("port_value", n)}), nil
 }
 
-// isName says whether an address has a name that Envoy must look up.
+// isName reports whether an address has a name that Envoy must look up.
 func isName(s string) bool {
 	host, _, err := net.SplitHostPort(s)
 	return err == nil && !strings.HasPrefix(s, "unix:") && net.ParseIP(host) == nil

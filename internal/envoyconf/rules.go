@@ -18,7 +18,7 @@ type wants struct {
 	limits bool    // some rule limits how often
 	delays bool    // some tier only delays
 	delay  time.Duration
-	flush  time.Duration // how often the access log tells of requests in flight
+	flush  time.Duration // how often the access log reports requests in flight
 	hits   []string      // rules that count by hits
 }
 
@@ -60,7 +60,7 @@ func find(set *descriptors.Set, spec *descriptors.Spec, opt *Options) (*wants, e
 	return w, w.countable(set, opt)
 }
 
-// Bounds of how often the access log tells of a request in flight.
+// Bounds of how often the access log reports a request in flight.
 const (
 	mostFlush  = 5 * time.Second
 	leastFlush = 10 * time.Millisecond
@@ -167,7 +167,7 @@ func (w *wants) countable(set *descriptors.Set, opt *Options) error {
 	return nil
 }
 
-// resourceHits says whether resources are counted down.
+// resourceHits reports whether resources are counted down.
 func (w *wants) resourceHits(set *descriptors.Set) bool {
 	return slices.ContainsFunc(set.Rules(), func(r *descriptors.Rule) bool {
 		return r.Domain == w.domain && r.Resource != "" && r.Concurrency != nil && r.Concurrency.ByHits

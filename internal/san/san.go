@@ -86,7 +86,7 @@ func labels(name string) []string {
 	return strings.Split(strings.TrimSuffix(strings.ToLower(name), "."), ".")
 }
 
-// Admit says whether one of the certificate's names is one of the patterns. A
+// Admit reports whether one of the certificate's names is one of the patterns. A
 // wildcard in the certificate does not name a client.
 func (all Patterns) Admit(cert *x509.Certificate) bool {
 	for _, name := range cert.DNSNames {

@@ -10,7 +10,7 @@ import (
 // says that it does.
 type condition struct{ wrong atomic.Pointer[string] }
 
-// set notes err, and tells whether that changes the condition.
+// set notes err, and reports whether that changes the condition.
 func (c *condition) set(err error) (changed bool) {
 	if err == nil {
 		return c.wrong.Swap(nil) != nil

@@ -158,7 +158,7 @@ func (l *limits) watchBackend(ctx context.Context) {
 	}, l.backendChanged)
 }
 
-// part says whether the backend answers.
+// part reports whether the backend answers.
 func (l *limits) part() web.Part {
 	problem, _ := l.backend.problem()
 	return web.Part{Name: "backend " + l.store.Caps.Name, Problem: problem}

@@ -166,7 +166,7 @@ func (f *ruleFollower) String() string {
 	return strings.Join(f.paths, ",")
 }
 
-// part says whether all files could be read without errors; the service is ready all the
+// part reports whether all files could be read without errors; the service is ready all the
 // same.
 func (f *ruleFollower) part() web.Part {
 	return web.Part{Name: "rules", Problem: describeOutcome(f.outcome.Load()), Serving: true}

@@ -33,7 +33,7 @@ func put(t *testing.T, path, content string) {
 	}
 }
 
-// over says whether a request of the domain is refused.
+// over reports whether a request of the domain is refused.
 func over(r *serving.Server, domain string) bool {
 	r.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)

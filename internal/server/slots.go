@@ -136,7 +136,7 @@ func (s *slotService) watch(ctx context.Context) {
 	}, s.databaseChanged)
 }
 
-// part says whether the database answers.
+// part reports whether the database answers.
 func (s *slotService) part() web.Part {
 	problem, _ := s.database.problem()
 	return web.Part{Name: "database of slots", Problem: problem}

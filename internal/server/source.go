@@ -18,7 +18,7 @@ type ruleSource interface {
 	run(ctx context.Context) error
 	// first is closed when there are rules.
 	first() <-chan struct{}
-	// part says whether there are rules, and whether all of them could be read.
+	// part reports whether there are rules, and whether all of them could be read.
 	part() web.Part
 	// describe writes what there is to say of the rules beside themselves, as lines that
 	// begin with #.

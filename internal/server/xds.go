@@ -150,7 +150,7 @@ func (x *xdsRules) followOverlay(ctx context.Context) {
 	}
 }
 
-// part says whether there are rules, and what the control plane has sent that is not in
+// part reports whether there are rules, and what the control plane has sent that is not in
 // force. The service is ready with rules, whatever becomes of the control plane.
 func (x *xdsRules) part() web.Part {
 	s := x.client.Status()

@@ -20,7 +20,7 @@ import (
 	"github.com/headgate-rls/headgate/test/testenv"
 )
 
-// limitsOf returns a domain in which k admits so many requests a year.
+// limitsOf returns a domain in which k admits that many requests a year.
 func limitsOf(domain string, most uint32) *rlsconf.RateLimitConfig {
 	return controlplane.Config(domain, controlplane.Rule("k", "", most, rlsconf.RateLimitUnit_YEAR))
 }

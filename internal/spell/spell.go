@@ -43,7 +43,7 @@ func Nearest(word string, known []string) string {
 	return best
 }
 
-// begins says whether s is start, "-" or "_" and something more.
+// begins reports whether s is start, "-" or "_" and something more.
 func begins(s, start string) bool {
 	return len(s) > len(start) && s[:len(start)] == start && (s[len(start)] == '-' || s[len(start)] == '_')
 }

@@ -59,7 +59,7 @@ func (db *DB) Close() error {
 	return err
 }
 
-// Returning tells whether a statement that inserts or else locks rows can return them, as
+// Returning reports whether a statement that inserts or else locks rows can return them, as
 // MariaDB's INSERT … ON DUPLICATE KEY UPDATE … RETURNING does. It is known once there has been a
 // connection.
 func (db *DB) Returning() bool { return db.returning != nil && db.returning() }
@@ -135,7 +135,7 @@ func (db *DB) Fail(ctx context.Context, op string, err error) error {
 	return &Error{Kind: f.kind, Op: op, Index: f.index, Err: err}
 }
 
-// exhausted tells whether all connections are in use.
+// exhausted reports whether all connections are in use.
 func (db *DB) exhausted() bool {
 	s := db.Write.Stats()
 	return s.MaxOpenConnections > 1 && s.InUse >= s.MaxOpenConnections
@@ -199,7 +199,7 @@ func (db *DB) WarmUp() {
 	}()
 }
 
-// cold tells whether there are fewer connections than there should be.
+// cold reports whether there are fewer connections than there should be.
 func (db *DB) cold() bool {
 	s := db.Write.Stats()
 	return s.OpenConnections < min(db.poolMin, s.MaxOpenConnections)

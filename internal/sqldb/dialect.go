@@ -91,11 +91,11 @@ type migrations struct {
 	addHistory    string // (SCRIPT_NM, CHECKSUM_TX): also APPLIED_TS by the database's clock
 	dropHistory   string // (SCRIPT_NM)
 
-	// present tells whether an error of a statement means that its work was done
+	// present reports whether an error of a statement means that its work was done
 	// before, where statements cannot say IF NOT EXISTS and are no transaction.
 	present func(text string, err error) bool
 	// check looks for mistakes that the database reports only when asked, after a
-	// file was run; nil if there are none.
+	// file was run; nil means none.
 	check func(ctx context.Context, s Session, schema Schema) error
 }
 

@@ -14,7 +14,7 @@ const migrateOp = "migrate the schema"
 // Migrate runs the scripts that the history in the database lacks, and returns their names.
 // Only one process does at a time; others wait, and find the work done.
 //
-// Where the Schema says so, version 1 is taken over as it is if Flyway has applied it. Where DDL is no transaction, every statement may be run again, so
+// Where the Schema says so, version 1 is taken over as it is if Flyway has applied it. Where DDL is not a transaction, every statement may be run again, so
 // that a migration that was interrupted goes on. Where nothing is to be done, only
 // the history is read: a user without the right to change the schema may call it.
 //
@@ -126,7 +126,7 @@ func (m *migration) apply(ctx context.Context, s Session, script script, values 
 	return m.check(ctx, s, m.schema)
 }
 
-// isPresent tells whether an error means that a statement's work was done before.
+// isPresent reports whether an error means that a statement's work was done before.
 func (m *migration) isPresent(text string, err error) bool {
 	return m.present != nil && m.present(text, err)
 }
@@ -141,7 +141,7 @@ func (m *migration) record(ctx context.Context, s Session, script script) error 
 	return nil
 }
 
-// byFlyway tells whether Flyway has applied version 1.
+// byFlyway reports whether Flyway has applied version 1.
 func (m *migration) byFlyway(ctx context.Context, s Session) (bool, error) {
 	if !m.schema.Flyway {
 		return false, nil

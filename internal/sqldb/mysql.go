@@ -368,7 +368,7 @@ func mysqlCollation(mariaDB bool) map[string]string {
 	return map[string]string{"COLLATION": "utf8mb4_0900_bin"}
 }
 
-// classifyMySQL goes by the server's error numbers.
+// classifyMySQL looks at the server's error numbers.
 func classifyMySQL(err error) failure {
 	var e *mysql.MySQLError
 	if errors.Is(err, mysql.ErrInvalidConn) || errors.Is(unsent(err), driver.ErrBadConn) {

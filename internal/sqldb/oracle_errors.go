@@ -68,7 +68,7 @@ func oracleClassify(err error) failure {
 	return oracleFailures()[code]
 }
 
-// oracleDuplicateOf goes by the index that "unique constraint (OWNER.INDEX)
+// oracleDuplicateOf looks at the index that "unique constraint (OWNER.INDEX)
 // violated" names.
 func oracleDuplicateOf(text string) failure {
 	if m := oracleUnique.FindStringSubmatch(text); m != nil {

@@ -17,9 +17,9 @@ type pools struct {
 	read, write *sql.DB
 	release     func() error // what else is to be closed, or nil
 	// opening are statements that a pipelined transaction begins with, where sessions cannot be
-	// set up; nil if there are none.
+	// set up; nil means none.
 	opening func() []Query
-	// returning tells whether INSERT … ON DUPLICATE KEY UPDATE … RETURNING is there; nil: no.
+	// returning reports whether INSERT … ON DUPLICATE KEY UPDATE … RETURNING is there; nil: no.
 	returning func() bool
 }
 

@@ -180,7 +180,7 @@ func postgresMigrations() migrations {
 	}
 }
 
-// classifyPostgres goes by SQLSTATE, see appendix A of PostgreSQL's manual.
+// classifyPostgres looks at SQLSTATE, see appendix A of PostgreSQL's manual.
 func classifyPostgres(err error) failure {
 	var e *pgconn.PgError
 	var connect *pgconn.ConnectError

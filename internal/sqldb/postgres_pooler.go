@@ -119,7 +119,7 @@ func (c *postgresConnector) Connect(ctx context.Context) (driver.Conn, error) {
 	return conn, nil
 }
 
-// behindPooler tells whether a pooler has answered instead of the server: it refuses
+// behindPooler reports whether a pooler has answered instead of the server: it refuses
 // settings of sessions, or gives connections a number that is not that of the
 // server's process. The connection is closed then, and after an error.
 func behindPooler(ctx context.Context, conn driver.Conn, err error) (bool, error) {

@@ -46,7 +46,7 @@ func (s script) statements(values map[string]string) []string {
 	return all
 }
 
-// blank tells whether there is nothing but comments.
+// blank reports whether there is nothing but comments.
 func blank(lines []string) bool {
 	return !slices.ContainsFunc(lines, func(line string) bool {
 		line = strings.TrimSpace(line)

@@ -78,7 +78,7 @@ func parseSQLite(address string, c Config) (*source, error) {
 	return s, nil
 }
 
-// writable says whether this process may write the file and others beside it. A
+// writable reports whether this process may write the file and others beside it. A
 // database elsewhere may come back; one without permissions will not.
 func writable(path string) error {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o644)
@@ -181,7 +181,7 @@ func sqliteMigrations() migrations {
 	}
 }
 
-// classifySQLite goes by the result codes of sqlite.org/rescode.html.
+// classifySQLite looks at the result codes of sqlite.org/rescode.html.
 func classifySQLite(err error) failure {
 	var e *sqlite.Error
 	if !errors.As(err, &e) {

@@ -38,7 +38,7 @@ func (db *DB) Begin(ctx context.Context, op string) (*Tx, error) {
 	return &Tx{db: db, tx: tx}, nil
 }
 
-// Pipelined tells whether statements are sent together.
+// Pipelined reports whether statements are sent together.
 func (t *Tx) Pipelined() bool { return t.tx == nil }
 
 // Row runs some statements and then a query for at most one row; ok is false if the query returns

@@ -88,7 +88,7 @@ func TestTransactionThatFailsLeavesNothing(t *testing.T) {
 	})
 }
 
-// An error says whether it came before the first rows, where statements are sent together.
+// An error reports whether it came before the first rows, where statements are sent together.
 func TestTransactionTellsWhatAnswered(t *testing.T) {
 	eachWithTable(t, func(t *testing.T, db *DB) {
 		for _, c := range []struct {

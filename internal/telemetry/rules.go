@@ -30,7 +30,7 @@ func (m *Metrics) RulesFailed() {
 // RulesRead records that all files of rules are in force as they are.
 func (m *Metrics) RulesRead() { m.lastLoad.Set(1) }
 
-// inForce returns what says whether labels are about a rule of set, or about no
+// inForce returns what reports whether labels are about a rule of set, or about no
 // rule in particular.
 func inForce(set *descriptors.Set) func(ofRule) bool {
 	rules, domains := map[ruleKey]*descriptors.Rule{}, map[string]bool{"": true}

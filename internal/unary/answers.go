@@ -93,7 +93,7 @@ func (a *answers) queueMore() {
 	a.waiting = still
 }
 
-// queuePart queues what it can of an answer and tells whether that is all.
+// queuePart queues what it can of an answer and reports whether that is all.
 func (a *answers) queuePart(st *stream) bool {
 	w := a.w
 	for st.sent < len(st.answer) {
@@ -111,7 +111,7 @@ func (a *answers) queuePart(st *stream) bool {
 	return true
 }
 
-// unfinished tells whether any call is not answered yet.
+// unfinished reports whether any call is not answered yet.
 func (a *answers) unfinished() bool { return a.active > 0 }
 
 // recheckWaiting queues more if a window has grown or a waiting call was closed.

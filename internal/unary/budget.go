@@ -49,7 +49,7 @@ func newBudget(most, perSec int, now time.Time) budget {
 	return budget{points: most, most: most, perSec: perSec, at: now}
 }
 
-// pay takes points and tells whether there were enough.
+// pay takes points and reports whether there were enough.
 func (b *budget) pay(points int, now time.Time) bool {
 	if b.points -= points; b.points >= 0 {
 		return true

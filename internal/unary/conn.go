@@ -105,7 +105,7 @@ func (c *conn) handshake() bool {
 }
 
 // step handles n bytes that have arrived: it takes the frames, has the calls
-// answered, and sends the answers. It tells whether to read on.
+// answered, and sends the answers. It reports whether to read on.
 func (c *conn) step(n int) bool {
 	c.mu.Lock()
 	locked := true // for a panic to leave nobody waiting
@@ -228,7 +228,7 @@ func (c *conn) finishServed(done []*stream) {
 	c.w.flushLater()
 }
 
-// trimmed tells whether err is only the sign to drop buffers, and does so.
+// trimmed reports whether err is only the sign to drop buffers, and does so.
 func (c *conn) trimmed(err error) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

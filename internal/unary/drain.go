@@ -43,7 +43,7 @@ func (d *drain) finish() {
 	d.w.goAway(d.lastID, http2.ErrCodeNo, "")
 }
 
-// takes tells whether a stream is served. If not, the client knows and tries it
+// takes reports whether a stream is served. If not, the client knows and tries it
 // elsewhere.
 func (d *drain) takes(id uint32) bool {
 	return d.state != stateDraining || id <= d.last

@@ -68,7 +68,7 @@ func appendMessagePrefix(b []byte, n int) []byte {
 	return append(b, 0, byte(n>>24), byte(n>>16), byte(n>>8), byte(n))
 }
 
-// messagePrefix is how many bytes precede a message: one that tells whether it is
+// messagePrefix is how many bytes precede a message: one that reports whether it is
 // compressed, and its length.
 const messagePrefix = 5
 

@@ -31,7 +31,7 @@ type Handler struct {
 	// Without it they fail with UNAVAILABLE.
 	Shed func(calls []*Call)
 
-	// First, where set, says whether the calls after this one must see its
+	// First, where set, reports whether the calls after this one must see its
 	// effect. Such a call is served with the calls that have the least time left
 	// of those that are read with it, whatever its own deadline.
 	First func(call *Call) bool
@@ -76,7 +76,7 @@ type Call struct {
 	later     bool // left by Inline to Serve
 }
 
-// Cancelled tells whether the client has cancelled the call or has disconnected.
+// Cancelled reports whether the client has cancelled the call or has disconnected.
 // The answer of such a call is dropped.
 func (c *Call) Cancelled() bool { return c.cancelled.Load() }
 

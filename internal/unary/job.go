@@ -107,7 +107,7 @@ func sortByUrgency(streams []*stream) {
 	slices.SortStableFunc(streams, func(a, b *stream) int { return cmp.Compare(a.urgency, b.urgency) })
 }
 
-// sameDeadline tells whether all calls have the same deadline.
+// sameDeadline reports whether all calls have the same deadline.
 func sameDeadline(streams []*stream) bool {
 	for _, st := range streams[1:] {
 		if !st.call.Deadline.Equal(streams[0].call.Deadline) {

@@ -55,7 +55,7 @@ func (l *link) logEvent(kind eventKind, n int, reason string) {
 	l.events.add(kind, n, l.nc.RemoteAddr(), reason)
 }
 
-// neverOpened tells whether a stream was never opened.
+// neverOpened reports whether a stream was never opened.
 func (l *link) neverOpened(id uint32) bool { return id > l.lastID || id%2 == 0 }
 
 // closeNow closes a socket without TLS's farewell, which may have to wait for the

@@ -61,7 +61,7 @@ func (a *memoryAccount) set(total, requests int) {
 	}
 }
 
-// grants tells whether the connection may keep that many bytes.
+// grants reports whether the connection may keep that many bytes.
 func (a *memoryAccount) grants(total int) bool {
 	if a.pool.used.Load()+a.unknown(total) <= a.pool.limit {
 		return true

@@ -90,7 +90,7 @@ func (r *reader) frames() {
 	}
 }
 
-// takePreface takes the client's preface and tells whether all of it is there.
+// takePreface takes the client's preface and reports whether all of it is there.
 func (r *reader) takePreface() bool {
 	const preface = http2.ClientPreface
 	b := r.in.bytes()
@@ -341,7 +341,7 @@ func (r *reader) settings(f *http2.SettingsFrame) {
 	}
 }
 
-// setting takes one of the client's settings and tells whether it is valid. The
+// setting takes one of the client's settings and reports whether it is valid. The
 // initial window is left to the caller: only a frame's last one is worth a walk
 // over all streams.
 func (r *reader) setting(s http2.Setting, window *int64) bool {

@@ -160,7 +160,7 @@ func (q *request) finish() {
 	}
 }
 
-// validName tells whether a header name is a token without upper case.
+// validName reports whether a header name is a token without upper case.
 func validName(name string) bool {
 	for i := 0; i < len(name); i++ {
 		c := name[i]
@@ -174,7 +174,7 @@ func validName(name string) bool {
 	return name != ""
 }
 
-// isGRPC tells whether a content-type is gRPC with protobuf messages.
+// isGRPC reports whether a content-type is gRPC with protobuf messages.
 func isGRPC(contentType string) bool {
 	const base = "application/grpc"
 	if contentType == base {

@@ -48,7 +48,7 @@ func (r *requests) headers(block headerBlock, q *request) {
 	r.checkLater()
 }
 
-// admit sees whether a call can be served. Where the request is no gRPC at all it
+// admit sees whether a call can be served. Where the request is not gRPC at all it
 // leaves an HTTP answer in st.refusal, for when the request has ended.
 func (r *requests) admit(st *stream, q *request) *Status {
 	switch {

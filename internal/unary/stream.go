@@ -78,7 +78,7 @@ func kept(b []byte) []byte {
 // one of them, and whether we cut it off ourselves, from a fault of the client's.
 type closedStreams struct {
 	ids  [64]uint32
-	cut  [64]bool // by RST_STREAM of ours; what is still on its way is no fault
+	cut  [64]bool // by RST_STREAM of ours; frames that are still on their way are not a fault
 	next int
 }
 

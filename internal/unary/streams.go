@@ -214,7 +214,7 @@ func (s *streams) count() {
 	s.account.set(s.memory(), s.requestBytes)
 }
 
-// room tells whether the connection may keep n more bytes.
+// room reports whether the connection may keep n more bytes.
 func (s *streams) room(n int) bool {
 	total := s.memory() + n
 	if !s.account.grants(total) {

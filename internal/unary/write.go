@@ -32,7 +32,7 @@ type writer struct {
 type waitingAnswers interface {
 	// queueMore queues answers that wait for room.
 	queueMore()
-	// unfinished tells whether any call is not answered yet.
+	// unfinished reports whether any call is not answered yet.
 	unfinished() bool
 }
 
@@ -86,7 +86,7 @@ func (w *writer) fail(code http2.ErrCode, reason string) {
 // flush writes what is queued, unless another goroutine does. With wait, which the
 // read loop sets, it does not let much be queued for a client that does not read:
 // it waits until there is room or the write has failed, which a timeout sees to.
-// It tells whether the connection is still open.
+// It reports whether the connection is still open.
 func (w *writer) flush(wait bool) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()

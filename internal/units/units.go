@@ -58,7 +58,7 @@ func Numbered(n int32) (u Unit, ok bool) {
 }
 
 // Of returns the longest unit of which window is a multiple, and how many it is:
-// zero if there is none.
+// zero means none.
 func Of(window time.Duration) (u Unit, n int64) {
 	for i := len(all) - 1; i >= 0; i-- {
 		if n := window / all[i].Length; n > 0 && window%all[i].Length == 0 {

@@ -46,7 +46,7 @@ func TestWindowIsAMultipleOfTheLongestUnit(t *testing.T) {
 	}
 }
 
-// TestSecondsAreRoundedUp: a caller that waits so many seconds has waited enough.
+// TestSecondsAreRoundedUp: a caller that waits that many seconds has waited enough.
 func TestSecondsAreRoundedUp(t *testing.T) {
 	for d, want := range map[time.Duration]int64{0: 0, 1: 1, time.Second: 1, time.Second + 1: 2} {
 		if got := CeilSeconds(d); got != want {

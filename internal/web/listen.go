@@ -65,7 +65,7 @@ func explainListen(err error) error {
 }
 
 // removeStale removes the socket that a killed process left at path. A socket
-// that someone answers, or a file that is no socket, is an error.
+// that someone answers, or a file that is not a socket, is an error.
 func removeStale(ctx context.Context, path string) error {
 	if strings.HasPrefix(path, "@") {
 		return nil

@@ -281,7 +281,7 @@ func loneSurrogate(body []byte) int {
 	return -1
 }
 
-// surrogate tells whether the escape that text starts with is the high (h) or the low (l)
+// surrogate reports whether the escape that text starts with is the high (h) or the low (l)
 // half of a pair, or neither (0).
 func surrogate(text []byte) byte {
 	if len(text) < 6 || text[0] != '\\' || text[1] != 'u' {

@@ -67,7 +67,7 @@ const (
 	EntryRenews    Event = iota
 	EntryReleases        // an end
 	EntryIgnored         // has no lease, or is neither periodic nor an end
-	EntryMalformed       // is no log entry
+	EntryMalformed       // is not a log entry
 	EntryDropped         // exceeded MaxEntries
 	StreamOpened
 	StreamClosed

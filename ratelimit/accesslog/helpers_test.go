@@ -153,7 +153,7 @@ func setup(t testing.TB, s Leases, conf Config, opts ...grpc.ServerOption) *harn
 		conf.EndDelay = time.Nanosecond
 	}
 	if conf.Timeout == 0 {
-		conf.Timeout = time.Minute // a busy machine is no failure
+		conf.Timeout = time.Minute // a busy machine is not a failure
 	}
 	l, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", "127.0.0.1:0")
 	if err != nil {

@@ -56,7 +56,7 @@ func Holder(domain, id string, p Proxy) string {
 	return string(b[:])
 }
 
-// ownerOf returns the owner in a holder's name, zero if there is none.
+// ownerOf returns the owner in a holder's name, or zero.
 func ownerOf(holder string) (id OwnerID) {
 	if len(holder) == holderLen {
 		copy(id[:], holder)

@@ -16,7 +16,7 @@ const (
 	// Release ends the lease.
 	Release Action = "release"
 	// End is Release for callers that report each end a second time: a lease
-	// that has ended before is no event.
+	// that has ended before is not an event.
 	End Action = "end"
 	// Renew moves the lease's end away.
 	Renew Action = "renew"

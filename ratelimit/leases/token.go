@@ -146,7 +146,7 @@ func (s *Signer) Parse(token string, l *Lease) error {
 	return nil
 }
 
-// signed says whether one of the secrets made mac.
+// signed reports whether one of the secrets made mac.
 func (s *Signer) signed(body, mac []byte) bool {
 	for _, secret := range *s.secrets.Load() {
 		var space [macLen]byte

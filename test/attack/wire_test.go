@@ -137,7 +137,7 @@ func (w *wire) read() {
 	}
 }
 
-// flush sends what is queued and tells whether that was possible.
+// flush sends what is queued and reports whether that was possible.
 func (w *wire) flush() bool { return w.out.Flush() == nil && !w.closed.Load() }
 
 // block encodes a header block of name and value pairs.

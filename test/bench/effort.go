@@ -7,9 +7,9 @@ type effort struct {
 	warmUp       time.Duration
 	logCalls     int           // measured for each size of a log
 	leaseTakes   int           // slices of leases
-	leasesAtOnce int           // that expire
+	leasesAtOnce int           // expire together
 	leaseLife    time.Duration // of those
-	modeShare    int           // one of so many requests of a mode
+	modeShare    int           // divides the number of requests of a mode
 	slotCallers  []int
 	slotRounds   int // how often a way and the floor are measured in turns: disks have their moods
 	floorWindows int // of slots, in thousands: more than anybody fills in the time

@@ -13,7 +13,7 @@ import (
 	"github.com/headgate-rls/headgate/limit"
 )
 
-// What is measured of leases: acquire and release beside so many others under
+// The lease table measures acquire and release beside so many others under
 // the same key, in slices as they come under load, and the first acquire after
 // many have expired at once.
 const leaseSlice = 64

@@ -61,7 +61,7 @@ type bench struct {
 	effort
 	only   *regexp.Regexp
 	length time.Duration
-	redis  *redisServer // nil if there is none
+	redis  *redisServer // nil means none
 	closed map[string]result
 }
 

@@ -19,7 +19,7 @@ import (
 	"github.com/headgate-rls/headgate/test/testenv"
 )
 
-// What is measured of slots: assignments by so many callers, all of them for one
+// The slots table measures assignments by so many callers, all of them for one
 // instant (burst), or for instants spread over some minutes in windows that never
 // get full; and beside them the raw floor, which is what the database takes to begin,
 // insert the same row, add one to the same counter, and commit.

@@ -129,7 +129,7 @@ func startLoad(t *testing.T, st style, services []*testenv.Headgate, idleAddr st
 	return l
 }
 
-// connect makes a connection, which is no part of a call, by one that no rule is
+// connect makes a connection, which is not part of a call, by one that no rule is
 // for.
 func connect(t *testing.T, client rls.RateLimitServiceClient) {
 	t.Helper()

@@ -137,7 +137,7 @@ func TestSlowNode(t *testing.T) {
 	calls.want(t, client)
 }
 
-// shown says whether there was something of each kind.
+// shown reports whether there was something of each kind.
 func (c *slowCalls) shown() bool {
 	var admitted int64
 	for v := range slowValues {

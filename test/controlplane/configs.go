@@ -9,7 +9,7 @@ func Config(domain string, list ...*rlsconf.RateLimitDescriptor) *rlsconf.RateLi
 	return &rlsconf.RateLimitConfig{Name: domain, Domain: domain, Descriptors: list}
 }
 
-// Rule returns a descriptor that admits so many requests per unit.
+// Rule returns a descriptor that admits that many requests per unit.
 func Rule(key, value string, most uint32, unit rlsconf.RateLimitUnit) *rlsconf.RateLimitDescriptor {
 	return &rlsconf.RateLimitDescriptor{Key: key, Value: value, RateLimit: &rlsconf.RateLimitPolicy{RequestsPerUnit: most, Unit: unit}}
 }

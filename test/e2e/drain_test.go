@@ -87,7 +87,7 @@ func (s *service) calls() float64 {
 	return s.Metric("headgate_request_duration_seconds_count", `result="ok"`)
 }
 
-// healthy complains unless Envoy takes so many headgates for healthy.
+// healthy complains unless Envoy takes that many headgates for healthy.
 func (f *front) healthy(want int) string {
 	f.t.Helper()
 	if n := f.clusterStat("headgate", "membership_healthy"); n != want {

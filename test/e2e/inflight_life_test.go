@@ -212,7 +212,7 @@ func TestInFlightReplicas(t *testing.T) {
 }
 
 // TestInFlightUnwanted: clients leave while headgate is being asked. Nobody
-// tells of the ends of their requests, so headgate takes back what it granted.
+// reports the ends of their requests, so headgate takes back what it granted.
 func TestInFlightUnwanted(t *testing.T) {
 	besides(t, func(t *testing.T, env environment) {
 		redis := testenv.StartRedis(t)

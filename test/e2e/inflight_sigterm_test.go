@@ -10,7 +10,7 @@ import (
 	"github.com/headgate-rls/headgate/test/testenv"
 )
 
-// TestInFlightEnvoyTerminates: an Envoy that is terminated tells of the end of
+// TestInFlightEnvoyTerminates: an Envoy that is terminated reports the end of
 // every request in flight and hangs up in the same moment. None of these ends
 // may be dropped because its caller is gone: without an access log nobody tells
 // of them again.

@@ -81,7 +81,7 @@ func startStage(t *testing.T, env environment, st staging) *stage {
 	}
 	s := &stage{t: t, app: startSlowApp(t), rules: writeFile(t, "rules.yaml", st.rules)}
 	args := []string{"envoy", s.rules, "--envoy-version", env.envoy, "--listen", "0", "--admin", "127.0.0.1:0", "--upstream", s.app.addr,
-		// The machine is busy, and an answer that went missing is no admission.
+		// The machine is busy, and an answer that went missing is not an admission.
 		"--timeout", "10s", "--deny-without-answer"}
 	for range max(st.services, 1) {
 		h := startService(t, append([]string{"--rules", s.rules, "--backend", env.backend}, st.serve...)...)

@@ -50,7 +50,7 @@ func Rand(tb testing.TB, stream uint64) *rand.Rand {
 	return rand.New(rand.NewPCG(Seed(tb), stream))
 }
 
-// Seeds returns n seeds, for tests that try so many, from Seed on.
+// Seeds returns n seeds, for tests that try that many, from Seed on.
 func Seeds(tb testing.TB, n uint64) iter.Seq[uint64] {
 	tb.Helper()
 	v := Seed(tb)

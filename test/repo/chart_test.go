@@ -18,7 +18,7 @@ import (
 )
 
 // chartSettings are the settings that the chart makes itself, each with the value to
-// set instead; empty if there is none. Its value config takes all others.
+// set instead; empty means none. Its value config takes all others.
 var chartSettings = map[string]string{
 	"config": "", "example": "", "socket-mode": "", "debug": "", "http": "", "services": "",
 	"rules":         "rules.files",
@@ -195,7 +195,7 @@ func chartTemplates(t *testing.T) string {
 	return all.String()
 }
 
-// usesValue tells whether templates name a value, or hand on the mapping that it is in.
+// usesValue reports whether templates name a value, or hand on the mapping that it is in.
 func usesValue(templates, path string) bool {
 	whole := func(p string) bool {
 		return regexp.MustCompile(`\.Values\.` + regexp.QuoteMeta(p) + `([^.\w]|$)`).MatchString(templates)

@@ -78,7 +78,7 @@ var stacked = []struct {
 	{"backends/sqlstore", []string{"backends/...", "test/bench"}},
 }
 
-// reachesPastStack tells whether path imports what it gets from backends/stack.
+// reachesPastStack reports whether path imports what it gets from backends/stack.
 func reachesPastStack(path, imported string) bool {
 	for _, row := range stacked {
 		if matches(row.dir, imported) {
@@ -95,7 +95,7 @@ var (
 	testers  = []string{"test/...", "backends/backendtest/...", "slots/internal/slotstest/..."}
 )
 
-// matches tells whether a package is among those that a pattern of the go
+// matches reports whether a package is among those that a pattern of the go
 // command names; a last element "*" stands for one element and what is below.
 func matches(pattern, path string) bool {
 	if dir, ok := strings.CutSuffix(pattern, "/..."); ok {

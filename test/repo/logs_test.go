@@ -85,7 +85,7 @@ func checkLogCall(f *ast.SelectorExpr, call *ast.CallExpr, constant map[string]s
 	}
 }
 
-// isLogger goes by the names that loggers have.
+// isLogger looks at the names that loggers have.
 func isLogger(x ast.Expr) bool {
 	name := ""
 	switch x := x.(type) {

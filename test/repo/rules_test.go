@@ -29,7 +29,7 @@ type pkg struct {
 	imports []string
 }
 
-// within tells whether path is dir or below it.
+// within reports whether path is dir or below it.
 func within(path string, dirs ...string) bool {
 	return slices.ContainsFunc(dirs, func(dir string) bool {
 		return path == dir || strings.HasPrefix(path, dir+"/")
@@ -45,7 +45,7 @@ func ours(imported string) (string, bool) {
 	return strings.CutPrefix(imported, module+"/")
 }
 
-// fromStandardLibrary goes by the rule that other paths start with a host.
+// fromStandardLibrary uses the rule that other paths start with a host.
 func fromStandardLibrary(imported string) bool {
 	first, _, _ := strings.Cut(imported, "/")
 	return !strings.Contains(first, ".")
@@ -123,7 +123,7 @@ func bareGoroutines(files *token.FileSet, file *ast.File) (found []string) {
 	return found
 }
 
-// isReporter goes by the name that reporters have: a field or variable panics.
+// isReporter looks at the name that reporters have: a field or variable panics.
 func isReporter(x ast.Expr) bool {
 	switch x := x.(type) {
 	case *ast.SelectorExpr:

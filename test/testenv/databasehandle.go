@@ -147,7 +147,7 @@ func (d *Database) Restart() {
 	}
 }
 
-// Running tells whether the server's process exists, paused or not.
+// Running reports whether the server's process exists, paused or not.
 func (d *Database) Running() bool { return d.server.running() }
 
 // URL is the address of the database app, with user and password.

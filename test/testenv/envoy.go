@@ -157,7 +157,7 @@ func (e *Envoy) Kill() {
 	}
 }
 
-// Running tells whether the process exists: Envoy has been known to crash.
+// Running reports whether the process exists: Envoy has been known to crash.
 func (e *Envoy) Running() bool { return !e.proc.exited() }
 
 // Log returns what Envoy has printed, including access logs that go to

@@ -87,7 +87,7 @@ func (p *process) newLog() string {
 	return string(data[p.logStart:])
 }
 
-// exited tells whether the process has ended.
+// exited reports whether the process has ended.
 func (p *process) exited() bool {
 	select {
 	case <-p.done:

@@ -17,7 +17,7 @@ func isStopped(pid int) bool {
 	return state == "T"
 }
 
-// isGone tells whether the process has ended. Nobody collects an orphan's status
+// isGone reports whether the process has ended. Nobody collects an orphan's status
 // where there is no init: a zombie is dead enough.
 func isGone(pid int) bool {
 	state, _ := processStat(pid)

@@ -71,7 +71,7 @@ func RunProgram(tb TB, path string, env []string, args ...string) (code int, out
 // Log returns what the program has printed.
 func (p *Program) Log() string { return p.proc.newLog() }
 
-// Exited tells whether the program has ended.
+// Exited reports whether the program has ended.
 func (p *Program) Exited() bool { return p.proc.exited() }
 
 // PID is the number of the process.

@@ -301,7 +301,7 @@ func (s *RedisServer) Restart() {
 	}
 }
 
-// Running tells whether the process exists, paused or not.
+// Running reports whether the process exists, paused or not.
 func (s *RedisServer) Running() bool { return s.server.running() }
 
 // URL is the server's address as a Redis URL of the default user; rediss with

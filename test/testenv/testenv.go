@@ -162,7 +162,7 @@ func Installable() []string {
 
 func (e Engine) installedBy() string { return cmp.Or(e.setup, "make setup") }
 
-// demanded tells whether a complete run of the tests may not do without it.
+// demanded reports whether a complete run of the tests may not do without it.
 func (e Engine) demanded() bool {
 	if e.moving {
 		_, err := e.binary()

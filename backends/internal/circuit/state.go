@@ -23,7 +23,7 @@ const (
 	Failed
 )
 
-// A phase is a State, but for a half-open circuit it also says whether its
+// A phase is a State, but for a half-open circuit it also reports whether its
 // one probe is under way.
 type phase uint8
 

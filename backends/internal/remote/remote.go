@@ -157,7 +157,7 @@ func (s *Store) Forget(ctx context.Context, keys []limit.Key) error {
 	return s.Memory.Forget(ctx, keys)
 }
 
-// Ask sends one request to b, which stands before the store, and says whether
+// Ask sends one request to b, which stands before the store, and reports whether
 // the store was asked.
 func (s *Store) Ask(tb testing.TB, b backends.Backend, ops ...limit.Op) (v limit.Verdict, asked bool) {
 	tb.Helper()
