@@ -24,7 +24,7 @@ SEEDS ?= 20
 # How long make soak puts the service under load.
 SOAK ?= 30m
 
-.PHONY: help run build demo setup check test hunt bench chaos soak charttest attack lint fuzz changelog clean
+.PHONY: help run build demo setup check test hunt bench chaos soak charttest attack egtest lint fuzz changelog clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -98,16 +98,21 @@ charttest: ## install the chart into a real API server of Kubernetes (builds it:
 attack: setup ## attack the service in every known way, and print what that costs (two minutes)
 	go test -count=1 -v ./test/attack -full
 
+# Building Envoy Gateway takes minutes of CPU, once; the tests take two.
+egtest: setup ## run Envoy Gateway's own cases, with headgate as its rate limit service
+	@./scripts/setup-egtest.sh
+	go test -tags egtest -count=1 -v ./test/egtest
+
 lint: ## check formatting, vet, staticcheck, tools/lint, go.mod and the scripts
 	@echo "== gofmt"
 	@unformatted=$$(gofmt -l .); \
 	if [ -n "$$unformatted" ]; then echo "not formatted, run gofmt -w on:"; echo "$$unformatted"; exit 1; fi
 	@echo "== go vet"
 	@go vet ./...
-	@go vet -tags chaos,soak ./test/chaos ./test/soak
+	@go vet -tags chaos,soak,egtest ./test/chaos ./test/soak ./test/egtest
 	@echo "== staticcheck"
 	@go tool staticcheck ./...
-	@go tool staticcheck -tags chaos,soak ./test/chaos ./test/soak
+	@go tool staticcheck -tags chaos,soak,egtest ./test/chaos ./test/soak ./test/egtest
 	@go vet -tags godror ./internal/sqldb ./slots/sqlstore
 	@go tool staticcheck -tags godror ./internal/sqldb ./slots/sqlstore
 	@echo "== tools/lint: ineffassign, nilness, unusedwrite, unparam"

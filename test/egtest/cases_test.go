@@ -5,6 +5,7 @@ package egtest
 import (
 	"fmt"
 	"testing"
+	"time"
 )
 
 // A scenario is a case of Envoy Gateway's own end-to-end tests.
@@ -14,6 +15,9 @@ type scenario struct {
 	more  []string
 	rules string // of its policy
 	lua   string
+	// pause follows each request, where Envoy reports costs after the response: nobody
+	// learns when the report has been counted.
+	pause time.Duration
 	steps []step
 }
 
@@ -85,7 +89,7 @@ var scenarios = []scenario{
 	{name: "UsageRateLimit", host: "usage",
 		rules: "- clientSelectors: [{headers: [{name: x-user-id, type: Exact, value: one}]}]\n  limit: {requests: 21, unit: Hour}\n" +
 			"  cost:\n    request: {from: Metadata, metadata: {namespace: io.test, key: zero}}\n    response: {from: Metadata, metadata: {namespace: io.test, key: cost}}",
-		lua: costs,
+		lua: costs, pause: 300 * time.Millisecond,
 		steps: []step{{3, header("x-user-id", "one"), 200, "21, 21;w=3600"}, {2, header("x-user-id", "one"), 429, "21, 21;w=3600"},
 			{2, header("x-user-id", "two"), 200, ""}}},
 	{name: "RateLimitGlobalSharedCidrMatch", host: "shared-cidr", more: []string{"shared-cidr-2"},
@@ -147,6 +151,7 @@ func play(t *testing.T, l *lab) {
 						r.host = c.host
 					}
 					a := l.ask(r)
+					time.Sleep(c.pause)
 					limit := a.limit
 					if limit == "" {
 						limit = "none"

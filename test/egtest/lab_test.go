@@ -70,7 +70,7 @@ func start(t *testing.T, service string, cases []scenario) *lab {
 	l.rls = testenv.StartProgram(t, service, l.environment(testenv.StartRedis(t)))
 	l.eg = testenv.StartProgram(t, gateway, []string{"ENVOY_GATEWAY_NAMESPACE=envoy-gateway-system", "HOME=" + l.home},
 		"server", "--config-path", filepath.Join(l.home, "standalone.yaml"))
-	l.await(len(cases))
+	l.await()
 	return l
 }
 
@@ -136,7 +136,7 @@ func (l *lab) environment(redis *testenv.RedisServer) []string {
 		"CONFIG_GRPC_XDS_SERVER_TLS_CACERT=" + certs + "/ca.crt",
 		"GRPC_SERVER_USE_TLS=true", "GRPC_SERVER_TLS_CERT=" + certs + "/tls.crt", "GRPC_SERVER_TLS_KEY=" + certs + "/tls.key",
 		"GRPC_SERVER_TLS_CA_CERT=" + certs + "/ca.crt",
-		"REDIS_SOCKET_TYPE=tcp", "REDIS_URL=" + strings.TrimSuffix(strings.TrimPrefix(redis.URL(), "redis://"), "/"),
+		"REDIS_SOCKET_TYPE=tcp", "REDIS_URL=" + redis.Options().Addr,
 		"USE_PROMETHEUS=true", fmt.Sprintf("PROMETHEUS_ADDR=:%d", metricsPort), "PROMETHEUS_MAPPER_YAML=/etc/statsd-exporter/conf.yaml",
 		fmt.Sprintf("GRPC_PORT=%d", grpcPort), fmt.Sprintf("PORT=%d", httpPort), fmt.Sprintf("DEBUG_PORT=%d", debugPort),
 	}
@@ -144,9 +144,12 @@ func (l *lab) environment(redis *testenv.RedisServer) []string {
 
 // await waits until the rate limit service has the rules of all cases and Envoy limits
 // the route that is there for this.
-func (l *lab) await(cases int) {
+func (l *lab) await() {
 	l.t.Helper()
 	testenv.Eventually(l.t, 3*time.Minute, "configure the rate limit service and Envoy", func() string {
+		if l.rls.Exited() || l.eg.Exited() {
+			l.t.Fatalf("the rate limit service has ended: %v, Envoy Gateway: %v", l.rls.Exited(), l.eg.Exited())
+		}
 		resp, err := http.Get(fmt.Sprintf("http://127.0.0.1:%d/rlconfig", debugPort))
 		if err != nil {
 			return err.Error()
