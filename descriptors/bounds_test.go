@@ -98,7 +98,7 @@ func TestBuildChecksEachBound(t *testing.T) {
 		{"lease_ttl 0s is outside", func(r *rule) { r.Concurrency.LeaseTTL = 0 }},
 		{"reject_hold 2h is longer", func(r *rule) { *r.Concurrency.Hold = 2 * time.Hour }},
 		{"reject_hold -1ns is longer", func(r *rule) { *r.Concurrency.Hold = -1 }},
-		{"reject_hold has no place beside release: hits", func(r *rule) { r.Concurrency.ByHits = true }},
+		{"reject_hold and release: hits contradict each other", func(r *rule) { r.Concurrency.ByHits = true }},
 		{"concurrency is empty", func(r *rule) { r.Concurrency.Tiers = nil }},
 		{"a rule has at most 32 tiers", func(r *rule) {
 			r.Concurrency.Tiers = many(33, func(i int) descriptors.TierSpec {

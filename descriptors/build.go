@@ -66,7 +66,7 @@ func (b *builder) domain(spec *DomainSpec) {
 
 func (b *builder) matrix(d *domainBuilder, m *MatrixSpec) {
 	if m != nil && d.matrix != nil && d.matrix.Ignore != m.Ignore {
-		b.at(m.Place, d.way().String(), false, "%s says otherwise; all requests of a domain are treated alike", d.matrix)
+		b.at(m.Place, d.way().String(), false, "%s contradicts this; a domain treats all its requests alike", d.matrix)
 		return
 	}
 	if m != nil {

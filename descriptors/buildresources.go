@@ -157,7 +157,7 @@ func (b *builder) counterName(spec *ResourceSpec, d *domainBuilder, res *resourc
 	return "name:" + spec.Name, true
 }
 
-// resourceKey makes the resource's key, and sees to it that no other has it.
+// resourceKey makes the resource's key, and checks that no other resource has it.
 func (b *builder) resourceKey(spec *ResourceSpec, d *domainBuilder, res *resource, at *spot) (string, bool) {
 	key, err := resourceKey(res.is.method, res.is.name, res.is.matcher, spec.HashLength)
 	if err != nil {

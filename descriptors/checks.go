@@ -46,7 +46,7 @@ func (s *spot) text(field, what, text string, most int) bool {
 	return problem == ""
 }
 
-// wrongText returns what is wrong with a text, "" if nothing is.
+// wrongText returns what is wrong with a text, or "".
 func wrongText(what, text string, most int) string {
 	switch {
 	case len(text) > most:
@@ -119,8 +119,8 @@ func (s *spot) metadata(m map[string]any) {
 	}
 }
 
-// wrongMetadata returns what is wrong with a value at a depth, "" if nothing is.
-// It counts values.
+// wrongMetadata returns what is wrong with a value at a depth, or "". It counts
+// values.
 func wrongMetadata(v any, depth int, values *int) string {
 	if *values++; *values > MaxMetadataValues {
 		return fmt.Sprintf("has more than %d values", MaxMetadataValues)

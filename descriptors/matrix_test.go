@@ -58,7 +58,7 @@ func TestMatrixParametersOfADomain(t *testing.T) {
 		t.Errorf("another file's resource: got %s", got)
 	}
 	s, problems = load("matrix_parameters: keep\n"+a, "matrix_parameters: ignore\n"+b)
-	if s != nil || len(problems) != 1 || problems[0].String() != "b.yaml:1:20: matrix_parameters in a.yaml:1 says otherwise; all requests of a domain are treated alike (at d)" {
+	if s != nil || len(problems) != 1 || problems[0].String() != "b.yaml:1:20: matrix_parameters in a.yaml:1 contradicts this; a domain treats all its requests alike (at d)" {
 		t.Errorf("two files that differ: %v", problems)
 	}
 }

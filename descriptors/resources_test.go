@@ -308,7 +308,8 @@ func TestResourceCounters(t *testing.T) {
 	}
 }
 
-// TestResourceOrDescriptor: who is asked.
+// TestResourceOrDescriptor: a descriptor that starts with method and path is matched
+// against resources, and any other against descriptors.
 func TestResourceOrDescriptor(t *testing.T) {
 	s := mustLoad(t, resources("path: /a")+"descriptors:\n  - {key: path, rate_limit: {unit: second, requests_per_unit: 1}}\n"+
 		"  - {key: method, rate_limit: {unit: second, requests_per_unit: 2}}\n")

@@ -38,12 +38,12 @@ type Spec struct {
 	Hash uint64
 }
 
-// A DomainSpec is what a source says of one domain.
+// A DomainSpec has the rules of one domain, or of a part of it.
 type DomainSpec struct {
 	Name  string
 	Place Place // of the name
-	// Matrix says what becomes of matrix parameters in paths; nil if nothing is
-	// said. All parts of a domain that say it must say the same.
+	// Matrix says how matrix parameters in paths are compared; nil if the source
+	// does not say. All parts of a domain that say it must say the same.
 	Matrix *MatrixSpec
 	// Rules match descriptors, and Resources match requests.
 	Rules     []*RuleSpec
@@ -53,14 +53,13 @@ type DomainSpec struct {
 	Broken bool
 }
 
-// A MatrixSpec says what becomes of matrix parameters in the paths of requests.
+// A MatrixSpec says how matrix parameters in the paths of requests are compared.
 type MatrixSpec struct {
 	Ignore bool // paths are compared without them
 	Place  Place
 }
 
-// A Body is what a rule says to the requests it applies to. Its fields are those
-// of [Terms] unless they say otherwise.
+// A Body is what a rule does to the requests that it applies to.
 type Body struct {
 	Limits      []LimitSpec
 	Concurrency *ConcurrencySpec

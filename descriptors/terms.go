@@ -199,7 +199,7 @@ func (s *spot) lease(spec *ConcurrencySpec, c *Concurrency) {
 	}
 	switch {
 	case spec.ByHits && spec.Hold != nil:
-		s.errorf("reject_hold", "reject_hold has no place beside release: hits, where refused requests count until their own end")
+		s.errorf("reject_hold", "reject_hold and release: hits contradict each other: with release: hits a refused request counts until its own end")
 	case spec.ByHits:
 		c.Hold = c.LeaseTTL
 	case spec.Hold == nil:

@@ -1,12 +1,11 @@
-// Package memory keeps rate-limit state in the process: the backend for one
-// replica, for tests, and for what is decided locally while a store is away.
+// Package memory keeps rate-limit state in the process. It is the backend for one
+// replica, for tests, and for local decisions while a store is unreachable.
 //
-// It has no clock and starts no goroutine. State goes when the instants of
-// later requests pass its end, or those given to [Backend.Sweep].
+// It has no clock and starts no goroutine. State is removed when the instants of
+// later requests, or those given to [Backend.Sweep], pass its end.
 //
-// What it keeps is bounded by the number of keys, and by the records of sliding
-// logs and the requests in flight under all keys together: see [Config].
+// [Config] bounds the number of keys, and for all keys together the records of
+// sliding logs and the requests in flight.
 //
-// What the package does not do: it shares nothing with other processes and
-// keeps nothing over a restart.
+// The package shares no state with other processes, and a restart loses its state.
 package memory

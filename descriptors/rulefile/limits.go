@@ -102,16 +102,16 @@ func (l *loader) share(f fields, t *twig) (share int64) {
 // unlimited reports what contradicts unlimited: true.
 func (l *loader) unlimited(f fields, t *twig) {
 	if n := f.get("unit"); n != nil && !isNull(n) && n.Value != "" {
-		l.errorf(n, t, "unlimited goes without a unit")
+		l.errorf(n, t, "unlimited and unit contradict each other")
 	}
 	if n := f.get("unit_multiplier"); n != nil {
-		l.errorf(n, t, "unlimited goes without a unit_multiplier")
+		l.errorf(n, t, "unlimited and unit_multiplier contradict each other")
 	}
 	if n := f.get("requests_per_unit"); n != nil {
 		l.warnf(n, t, "requests_per_unit has no effect beside unlimited")
 	}
 	if n := f.get("local_share"); n != nil {
-		l.errorf(n, t, "unlimited goes without a local_share")
+		l.errorf(n, t, "unlimited and local_share contradict each other")
 	}
 }
 

@@ -132,7 +132,7 @@ func (l *loader) parse(data []byte) (*yaml.Node, bool) {
 	if err == nil {
 		err = dec.Decode(&more)
 		if err == nil && !isNull(&more) {
-			l.errorf(&more, nil, "a second YAML document; put it into a file of its own")
+			l.errorf(&more, nil, "a second YAML document; put it into another file")
 			return nil, false
 		}
 	}

@@ -216,7 +216,7 @@ func (w *Watcher) differs() bool {
 	return print != w.seen
 }
 
-// reload reads the files, and tells of them if they differ from last time.
+// reload reads the files, and reports them if they differ from last time.
 func (w *Watcher) reload() {
 	sources, failed, seen, err := w.read()
 	if seen == w.seen {

@@ -117,7 +117,7 @@ func (t *translator) limit(d *rlsconf.RateLimitDescriptor, at *node) (s descript
 	number := p.GetUnit()
 	if s.Unlimited {
 		if number != rlsconf.RateLimitUnit_UNKNOWN {
-			t.add(at, false, "unlimited goes without a unit")
+			t.add(at, false, "unlimited and unit contradict each other")
 		}
 		return s, true
 	}

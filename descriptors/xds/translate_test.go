@@ -99,7 +99,7 @@ func TestMessagesThatCannotBeRules(t *testing.T) {
 	}{
 		{policy(&rlsconf.RateLimitPolicy{RequestsPerUnit: 1}), "xds: rate_limit has no unit; it must be one of second, minute, hour, day, week, month, year (at d/a_b/k)"},
 		{policy(&rlsconf.RateLimitPolicy{RequestsPerUnit: 1, Unit: 42}), "xds: rate_limit has the unit number 42, which this version of headgate does not know (at d/a_b/k)"},
-		{policy(&rlsconf.RateLimitPolicy{Unlimited: true, Unit: hour}), "xds: unlimited goes without a unit (at d/a_b/k)"},
+		{policy(&rlsconf.RateLimitPolicy{Unlimited: true, Unit: hour}), "xds: unlimited and unit contradict each other (at d/a_b/k)"},
 		{policy(&rlsconf.RateLimitPolicy{Unit: hour, Name: "a\nb"}), "must be of visible ASCII characters without quotes and backslashes (at d/a_b/k)"},
 		{policy(&rlsconf.RateLimitPolicy{Unit: hour, Name: "n", Replaces: []*rlsconf.RateLimitReplace{{Name: "n"}}}), `xds: the limit "n" replaces itself (at d/a_b/k)`},
 		{policy(&rlsconf.RateLimitPolicy{Unit: hour, Replaces: []*rlsconf.RateLimitReplace{{}}}), "xds: an entry of replaces must name a limit (at d/a_b/k)"},

@@ -83,7 +83,7 @@ const idleTimeout = 5 * time.Minute
 func (c *Config) managerParts() mapping {
 	var m mapping
 	if reply, ok := c.localReply(); ok {
-		m = append(m, field{"local_reply_config", reply, "Refusals have the status of their tier; where nothing is said here, 429."})
+		m = append(m, field{"local_reply_config", reply, "A refusal has the status of its tier; statuses that are not listed here become 429."})
 	}
 	if c.wants.delay >= idleTimeout-time.Minute {
 		m = append(m, field{"stream_idle_timeout", seconds(c.wants.delay + time.Minute), "Longer than the longest delay."})

@@ -72,7 +72,7 @@ func (c *Config) filters() []noted {
 	all = append(all, noted{"Asks headgate before a request passes.", c.ask()})
 	if c.wants.Leases {
 		all = append(all, noted{
-			"Tells headgate of a request's end. A filter of its own: it may keep trying for\n" +
+			"Reports a request's end to headgate. It is another filter because it may keep trying for\n" +
 				"longer than a request may wait, and before 1.38 Envoy can crash where one\nfilter does both (CVE-2026-26330).",
 			c.tellEnd(),
 		})

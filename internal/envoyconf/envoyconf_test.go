@@ -144,7 +144,7 @@ func TestVersions(t *testing.T) {
 	}
 }
 
-// TestRefused: what cannot be is said, with the way out.
+// TestRefused: the error says what is impossible, and what to do instead.
 func TestRefused(t *testing.T) {
 	const mixed = "domain: d\nresources:\n- {path: /a, release: hits, concurrency: [{threshold: 1, response: {statusCode: 429}}]}\n"
 	for name, c := range map[string]struct {

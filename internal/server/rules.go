@@ -173,7 +173,7 @@ func (f *ruleFollower) part() web.Part {
 }
 
 // describeOutcome names the files that have errors and the domains that suffer; "" if
-// nothing is wrong. What the errors are is in the log: /readyz has no guard.
+// nothing is wrong. The log has the errors themselves: /readyz has no guard.
 func describeOutcome(o *watch.Outcome) string {
 	if o == nil || o.Err == nil {
 		return ""

@@ -1,5 +1,5 @@
-// Package sqldb is what every package with a database needs: SQLite, PostgreSQL, MySQL,
-// MariaDB and Oracle, each reached by a URL. It knows nothing of what is kept in them.
+// Package sqldb opens databases by URL: SQLite, PostgreSQL, MySQL, MariaDB and Oracle. Every
+// package with a database uses it. It does not know which tables they have.
 //
 // A package that keeps something in a database, its owner, has statements, scripts that make
 // its tables, and methods over both. It gets from here:
@@ -8,13 +8,13 @@
 //     READ COMMITTED, and SQLite serially.
 //   - DB.Row, Rows, Change and Transact run queries; Begin gives a Tx, which takes two round
 //     trips where the driver allows it.
-//   - Every error is one of the caller's context or an Error, whose Kind says what may be done
-//     about it. An owner whose callers know errors of their own translates it in one place.
+//   - Every error is the error of the caller's context or an Error, whose Kind says what the
+//     caller may do about it. An owner whose callers know errors of their own translates it in one place.
 //   - DB.Migrate brings a Schema up to date: scripts in a folder for each dialect, and the name
 //     of the table that notes which were applied.
 //
-// What differs between databases is in the Dialect, as data: an owner never asks which one it
-// is. It may keep data of its own for each, by Dialect.Name.
+// The Dialect has the differences between databases, as data: an owner never asks which database
+// it has. It may keep more data for each, by Dialect.Name.
 //
 // Instants never pass through a session's time zone: they are bound by Dialect.Instant and read
 // by Dialect.Into, as UTC and to the microsecond.

@@ -33,7 +33,7 @@ func (c *conn) checkTimeouts(now time.Time) {
 	c.streams.count()
 }
 
-// overdue tells what the client has not done in time.
+// overdue returns what the client has not done in time.
 func (c *conn) overdue() string {
 	conf := &c.conf
 	past := func(since time.Time, limit time.Duration) bool { return c.now.Sub(since) > limit }

@@ -87,7 +87,7 @@ func (conf *Config) validate() error {
 		}
 		for _, header := range h.Metadata {
 			if !validName(header) {
-				return fmt.Errorf("method %s asks for %q, which is no header name in lower case", name, header)
+				return fmt.Errorf("method %s asks for %q, which is not a header name in lower case", name, header)
 			}
 		}
 	}

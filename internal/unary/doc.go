@@ -1,11 +1,11 @@
 // Package unary is a small gRPC server for short unary calls: bytes in,
 // messages out.
 //
-// It serves one thing and serves it cheaply: many small calls in flight on few
-// HTTP/2 connections, as a proxy sends them. Each connection has one goroutine
-// that reads whatever has arrived, hands all complete calls to their handler as
-// one slice, and sends all answers with one write. There is no goroutine, no
-// timer and in the steady state no allocation per call.
+// It is cheap for one kind of load: many small calls in flight on few HTTP/2
+// connections, as a proxy sends them. Each connection has one goroutine, which
+// reads whatever has arrived, hands all complete calls to their handler as one
+// slice, and sends all answers with one write. A call needs no goroutine and no
+// timer, and in the steady state no allocation.
 //
 // A handler that needs no I/O answers in that goroutine ([Handler.Inline]); one
 // that does gets a goroutine of a bounded pool ([Handler.Serve]) while the
@@ -14,16 +14,16 @@
 // The server knows gRPC's unary calls and the part of HTTP/2 that they need:
 // no server push, no streaming in either direction, no priorities, no
 // compression of answers. Everything that a client can send is bounded, in
-// number, in bytes and in time; see [Config] for the bounds. A client that
+// number, in bytes and in time; [Config] has the bounds. A client that
 // exceeds them loses its connection and does not disturb others.
 //
 // The files are layers: each uses only those below it.
 //
 //	server.go                          listeners, connections, shutdown
-//	watcher.go, check.go               what ends by time or for lack of memory
+//	watcher.go, check.go               deadlines, and ends for lack of memory
 //	conn.go                            the read loop, and the parts of a connection:
 //	  read.go                            frames
-//	  requests.go, answers.go            the way of a call
+//	  requests.go, answers.go            a call from request to answer
 //	  streams.go                         open streams, their memory, patience with the client
 //	  drain.go                           ending without losing a call
 //	  write.go                           what is sent

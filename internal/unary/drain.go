@@ -37,7 +37,7 @@ func (d *drain) settle() {
 	}
 }
 
-// finish tells the client the last stream that is served.
+// finish sends the client the number of the last stream that is served.
 func (d *drain) finish() {
 	d.state, d.last = stateDraining, d.lastID
 	d.w.goAway(d.lastID, http2.ErrCodeNo, "")

@@ -37,7 +37,7 @@ type link struct {
 	callCount callCounts
 }
 
-// close closes the socket at once. Whoever waits for it wakes up.
+// close closes the socket at once. Goroutines that wait for it wake up.
 func (l *link) close(reason string) {
 	if l.state == stateClosed {
 		return

@@ -48,7 +48,7 @@ type memoryAccount struct {
 	requests int
 }
 
-// set tells the pool how many bytes the connection keeps, and how many of them are
+// set reports to the pool how many bytes the connection keeps, and how many of them are
 // requests.
 func (a *memoryAccount) set(total, requests int) {
 	if d := int64(total) - a.counted.Load(); d != 0 {

@@ -207,7 +207,7 @@ func (s *streams) memory() int {
 	return calls + s.readBytes + s.w.memory() + s.answerBytes + s.sent.bytes
 }
 
-// count tells the server how much memory the connection keeps, and what it has
+// count reports to the server how much memory the connection keeps, and what it has
 // counted of calls.
 func (s *streams) count() {
 	s.counters.add(&s.callCount)
@@ -263,7 +263,7 @@ func (s *streams) refuseIncomplete() {
 	}
 }
 
-// checkLater sees to it that a stream of which something is expected is checked
+// checkLater makes sure that a stream with a deadline is checked
 // in time.
 func (s *streams) checkLater() {
 	at := s.now.Add(min(s.conf.ReadTimeout, s.conf.WriteTimeout))

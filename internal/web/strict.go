@@ -229,7 +229,7 @@ func (i *Integer) UnmarshalJSON(text []byte) (err error) {
 func readInteger(text string) (Integer, error) {
 	f, err := strconv.ParseFloat(text, 64) // exact for whole numbers of this size
 	if err != nil || f != math.Trunc(f) || math.Abs(f) >= 1e15 {
-		return 0, fmt.Errorf("%s is no whole number of at most 15 digits", Clip(text))
+		return 0, fmt.Errorf("%s is not a whole number of at most 15 digits", Clip(text))
 	}
 	return Integer(f), nil
 }

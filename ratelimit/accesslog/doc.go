@@ -1,14 +1,14 @@
 // Package accesslog is Envoy's gRPC access log service
-// (envoy.service.accesslog.v3.AccessLogService), from which headgate learns of
-// requests in flight a second time.
+// (envoy.service.accesslog.v3.AccessLogService). It reports requests in flight to
+// headgate a second time.
 //
 // Envoy keeps a request's lease as dynamic metadata and writes it with each log
 // entry of the request. An entry of type DownstreamPeriodic renews the lease, so
 // that a request may last longer than its lease. An entry of type DownstreamEnd
-// ends the lease, in case its release was lost. An open stream says that the
-// proxies are present whose leases it has reported ([Leases.Watch]); a name alone
-// says nothing, because anybody could send it. The log must carry what the filter
-// has in its metadata:
+// ends the lease, in case its release was lost. An open stream shows that the
+// proxies are connected whose leases it has reported ([Leases.Watch]). A name alone
+// does not, because anybody could send it. The log must carry the filter's
+// metadata:
 //
 //	access_log_options: {access_log_flush_interval: 5s}
 //	access_log:
@@ -25,18 +25,18 @@
 //	        envoy_grpc: {cluster_name: headgate}
 //	        initial_metadata: [{key: x-headgate-owner, value: envoy-1}]
 //
-// The value of x-headgate-owner, or else the node's id, is for logs only: leases
-// say whose they are.
+// The value of x-headgate-owner, or else the node's id, is for logs only: a lease
+// names its owner.
 //
-// # What is lost
+// # Lost entries
 //
-// The access log is never the only way, because nothing is acknowledged. An entry
-// is lost without a trace if Envoy writes it while no headgate is there, if it is
-// on its way when headgate stops or a connection breaks, or if Envoy's buffer is
-// full. The next renewal makes up for a lost one if a lease lives longer than two
-// intervals. The release over RateLimitService makes up for a lost end, or else
-// the lease expires. Entries may come twice, late, or after the release: that does
-// no harm.
+// Ends and renewals must not depend on the access log alone, because headgate does
+// not acknowledge entries. An entry is lost without a trace if Envoy writes it
+// while no headgate runs, if it is on its way when headgate stops or a connection
+// breaks, or if Envoy's buffer is full. The next renewal makes up for a lost one if
+// a lease lives longer than two intervals. The release over RateLimitService makes
+// up for a lost end; otherwise the lease expires. An entry that comes twice, late,
+// or after the release does no harm.
 //
 // Envoy opens the stream with its first entry. After the stream has ended (because
 // headgate restarts, or the connection is too old), Envoy may lose one entry and
@@ -46,9 +46,9 @@
 //
 // # Bounds
 //
-// [Config] bounds the streams, in all and of one peer, the silence of a new one,
-// the entries of a message, and each call to the backend. A stream reads on while
-// the backend is asked, up to a bound: entries that arrive meanwhile go together
-// in the next call. Messages are decoded by hand, and only as far as leases are
-// concerned: text in another field that is not UTF-8 does not end a stream.
+// [Config] bounds the number of streams, in all and of one peer, the silence of a
+// new stream, the entries of a message, and each call to the backend. While the
+// backend decides, a stream reads on, up to a bound; the entries that arrive
+// meanwhile form the next call. The package decodes messages by hand, and only the
+// fields that leases need: invalid UTF-8 in another field does not end a stream.
 package accesslog

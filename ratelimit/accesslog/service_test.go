@@ -129,7 +129,7 @@ func (m *events) Tier(string, string, string) ratelimit.Counter { return m.of("t
 func (m *events) Degraded(string, string)                       {}
 
 // TestEntriesReachTheTracker: a lease lives on as long as periodic entries come, and ends with
-// its request's end. What is counted is counted for the rule that granted it.
+// its request's end. Metrics count it for the rule that granted the lease.
 func TestEntriesReachTheTracker(t *testing.T) {
 	w := newWorld(t, 100)
 	h := setup(t, w.Leases(), Config{})

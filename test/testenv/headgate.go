@@ -166,7 +166,7 @@ func (z Size) String() string {
 	return fmt.Sprintf("%d goroutines, heap %d MiB, resident %d MiB", z.Goroutines, z.HeapMiB, z.RSSMiB)
 }
 
-// Size returns what headgate says of itself just now.
+// Size returns the sizes that headgate reports in its metrics now.
 func (h *Headgate) Size() (Size, error) {
 	v, err := h.Metrics("go_goroutines", "go_memstats_heap_alloc_bytes")
 	if err != nil {

@@ -44,7 +44,7 @@ func serveIdle() (served bool, err error) {
 }
 
 // StartIdle starts a RateLimitService that does nothing, as a process of its
-// own, as headgate is one, and returns its address. A client of both tells how
+// own, as headgate is one, and returns its address. A client of both shows how
 // much of what it sees is this machine's doing. TestMain must call Main.
 func StartIdle(tb TB) string {
 	tb.Helper()
