@@ -4,12 +4,14 @@ COPY go.mod go.sum ./
 RUN go mod download
 COPY . .
 ARG VERSION=dev
-RUN CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags "-s -w -X main.version=${VERSION}" -o /headgate ./cmd/headgate
+RUN CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags "-s -w -X main.version=${VERSION}" -o /image/headgate ./cmd/headgate \
+ && mkdir -p /image/bin && ln -s /headgate /image/bin/ratelimit
 
 FROM scratch
 # For TLS to servers whose certificates public authorities issued.
 COPY --from=build /etc/ssl/certs/ca-certificates.crt /etc/ssl/certs/
-COPY --from=build /headgate /headgate
+# /headgate, and /bin/ratelimit, which manifests for envoyproxy/ratelimit run: the same program under that name.
+COPY --from=build /image/ /
 USER 65532:65532
 # the service, HTTP, debug, other gRPC services
 EXPOSE 8081 8080 6070 8082
