@@ -150,6 +150,22 @@ func (s *Set) MetricLabel(r *Rule, entries []Entry) string {
 	return cut(b.String(), maxMetricLabel)
 }
 
+// EntriesLabel returns the label of a descriptor that no rule is about, as [Set.MetricLabel]
+// writes it.
+func EntriesLabel(entries []Entry) string {
+	var b strings.Builder
+	for i := range entries {
+		if i > 0 {
+			b.WriteByte('.')
+		}
+		writeID(&b, entries[i].Key, entries[i].Value)
+		if b.Len() > maxMetricLabel {
+			break
+		}
+	}
+	return cut(b.String(), maxMetricLabel)
+}
+
 func writeID(b *strings.Builder, key, value string) {
 	b.WriteString(key[:min(len(key), maxMetricLabel)])
 	if value != "" {

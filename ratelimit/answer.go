@@ -57,6 +57,9 @@ func (c *call) fill(ctx context.Context, b *batch, v *limit.Verdict) {
 		c.refund(ctx, b, v)
 	}
 	c.resp.OverLimit = who.view != nil && !conf.ShadowMode
+	if who.view != nil && conf.ShadowMode && conf.Hits != nil {
+		conf.Hits.GlobalShadow()
+	}
 	c.addHeaders(b, &who)
 	c.addMetadata(b, &who)
 	switch {

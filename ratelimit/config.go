@@ -29,6 +29,10 @@ type Config struct {
 	Panics *safego.Reporter
 	// Metrics counts decisions; nil counts nothing.
 	Metrics Metrics
+	// Hits counts hits as the reference service does; nil counts nothing.
+	Hits HitMetrics
+	// NearLimit is the part of a limit from which hits are near it, for Hits.
+	NearLimit float32
 
 	// Charge is the default for rules that name none.
 	Charge descriptors.Charge

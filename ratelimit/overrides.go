@@ -48,7 +48,7 @@ func newOverrideView(o Override, conf *Config) (*ruleView, error) {
 		return nil, err
 	}
 	r := &descriptors.Rule{Path: "override"}
-	v := &ruleView{rule: r, each: conf.Charge == descriptors.ChargeEach, onError: conf.OnBackendError, onOverload: conf.OnOverload, quota: conf.QuotaMode}
+	v := &ruleView{rule: r, each: conf.Charge == descriptors.ChargeEach, onError: conf.OnBackendError, onOverload: conf.OnOverload, quota: conf.QuotaMode, override: true}
 	v.limits = []limitView{newLimitView(r, &descriptors.RuleLimit{
 		Limit: l,
 		// The window is part of the key, as the reference has it: callers may

@@ -34,6 +34,10 @@ type ruleView struct {
 
 	once     sync.Once
 	counters *RuleCounters
+
+	onceHits sync.Once
+	hits     *HitCounters
+	override bool // it is a request's own limit
 }
 
 // A limitView is a limit of a rule, prepared for answers.

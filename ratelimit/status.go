@@ -34,6 +34,7 @@ func (c *call) status(b *batch, i int, v *limit.Verdict) refusal {
 	default:
 		outcome, who = c.decided(b, i, v)
 	}
+	c.countHits(b, i, v)
 	p.view.count(b.engine.conf.Metrics, b.rules.set, c.req.Descriptors[i].Entries, outcome)
 	return who
 }

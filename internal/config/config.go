@@ -295,11 +295,12 @@ func (c *Config) Decisions() ratelimit.Config {
 	charge, _ := descriptors.ParseCharge(c.Charge) // checked, as the others
 	onError, _ := descriptors.ParseFailurePolicy(c.OnBackendError)
 	onOverload, _ := descriptors.ParseOverloadPolicy(c.OnOverload)
+	near, _ := strconv.ParseFloat(c.NearLimitRatio, 32)
 	return ratelimit.Config{
 		Charge: charge, OnBackendError: onError, OnOverload: onOverload,
 		Timeout: c.BackendTimeout, Margin: c.DeadlineMargin,
 		Headers: h, Metadata: c.DynamicMetadata, UnitMultipliers: c.UnitMultiplier,
-		ShadowMode: c.ShadowMode, QuotaMode: c.QuotaMode, OwnerGrace: c.OwnerGrace,
+		ShadowMode: c.ShadowMode, QuotaMode: c.QuotaMode, OwnerGrace: c.OwnerGrace, NearLimit: float32(near),
 	}
 }
 

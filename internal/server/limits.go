@@ -32,7 +32,7 @@ type limits struct {
 }
 
 // openLimits loads the rules and opens the store, which need not answer at this moment.
-func openLimits(ctx context.Context, conf *config.Config, log *slog.Logger, metrics *telemetry.Metrics, panics *safego.Reporter) (*limits, error) {
+func openLimits(ctx context.Context, conf *config.Config, log *slog.Logger, metrics *telemetry.Metrics, hits ratelimit.HitMetrics, panics *safego.Reporter) (*limits, error) {
 	l := &limits{conf: conf, log: log, migrated: !conf.BackendMigrate}
 	if err := chooseRules(l.conf); err != nil {
 		return nil, err
@@ -53,7 +53,7 @@ func openLimits(ctx context.Context, conf *config.Config, log *slog.Logger, metr
 	}
 	metrics.AddFigures(l.store.Figures())
 	service := l.serviceConfig()
-	service.Metrics, service.Panics = metrics, panics
+	service.Metrics, service.Hits, service.Panics = metrics, hits, panics
 	if l.service, err = ratelimit.New(service, l.rules.begin()); err != nil {
 		l.closeStore()
 		return nil, err

@@ -14,6 +14,7 @@ import (
 	"github.com/headgate-rls/headgate/internal/safego"
 	"github.com/headgate-rls/headgate/internal/telemetry"
 	"github.com/headgate-rls/headgate/internal/web"
+	"github.com/headgate-rls/headgate/ratelimit"
 )
 
 // Config is what a server is run with.
@@ -44,6 +45,10 @@ type server struct {
 // the server could not start, or what of it failed.
 func Run(ctx context.Context, c Config) error {
 	metrics := telemetry.New(c.Version)
+	var hits ratelimit.HitMetrics
+	if c.Settings.ReferenceMetrics {
+		hits = metrics.EnableReference(c.Log)
+	}
 	s := &server{
 		conf: c.Settings, log: c.Log, version: c.Version,
 		metrics: metrics,
@@ -52,7 +57,7 @@ func Run(ctx context.Context, c Config) error {
 	}
 	defer s.phase.endStreams()
 	var err error
-	if s.limits, err = openLimits(ctx, s.conf, s.log, metrics, s.panics); err != nil {
+	if s.limits, err = openLimits(ctx, s.conf, s.log, metrics, hits, s.panics); err != nil {
 		return err
 	}
 	defer s.limits.close()

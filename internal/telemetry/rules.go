@@ -19,12 +19,19 @@ func (m *Metrics) RulesLoaded(set *descriptors.Set, at time.Time) {
 	m.hash.Set(float64(set.Hash()))
 	m.limits.set(set)
 	m.keeper.dropGone(inForce(set))
+	if m.reference != nil {
+		m.reference.loaded.Inc()
+		m.reference.dropGone(set)
+	}
 }
 
 // RulesFailed records that rules could not be loaded.
 func (m *Metrics) RulesFailed() {
 	m.reloads.WithLabelValues("error").Inc()
 	m.lastLoad.Set(0)
+	if m.reference != nil {
+		m.reference.failed.Inc()
+	}
 }
 
 // RulesRead records that all files of rules are in force as they are.

@@ -47,6 +47,8 @@ type Metrics struct {
 	fileErrors *prometheus.GaugeVec
 
 	build *prometheus.GaugeVec
+
+	reference *reference // nil without --reference-metrics
 }
 
 // latency buckets from 50 µs to 1 s; Envoy's default deadline is 20 ms.
@@ -121,7 +123,12 @@ func New(version string) *Metrics {
 }
 
 // AddFigures publishes the metrics of a store and its layers.
-func (m *Metrics) AddFigures(list []backends.Figure) { register(m.registry, figureRows(list), nil) }
+func (m *Metrics) AddFigures(list []backends.Figure) {
+	register(m.registry, figureRows(list), nil)
+	if m.reference != nil {
+		m.reference.addFigures(m.registry, list)
+	}
+}
 
 func figureRows(list []backends.Figure) []row {
 	var rows []row
@@ -137,7 +144,8 @@ func figureRows(list []backends.Figure) []row {
 
 // Handler serves the metrics in Prometheus' text format.
 func (m *Metrics) Handler() http.Handler {
-	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{EnableOpenMetrics: true})
+	// OpenMetrics would rename the reference's counters to end with _total.
+	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{EnableOpenMetrics: m.reference == nil})
 }
 
 // AccessLog counts n of an event of the access log.
@@ -149,7 +157,12 @@ func (m *Metrics) AccessLog(e accesslog.Event, n int) {
 func (m *Metrics) Panicked(where string) { m.panics.WithLabelValues(where).Inc() }
 
 // Degraded implements [ratelimit.Metrics].
-func (m *Metrics) Degraded(cause, policy string) { m.degraded.WithLabelValues(cause, policy).Inc() }
+func (m *Metrics) Degraded(cause, policy string) {
+	m.degraded.WithLabelValues(cause, policy).Inc()
+	if m.reference != nil {
+		m.reference.errors.WithLabelValues("redis_error").Inc()
+	}
+}
 
 // Requests returns a function that records answered requests of a transport.
 func (m *Metrics) Requests(transport string) func(time.Duration, ratelimit.CallResult) {
@@ -157,5 +170,11 @@ func (m *Metrics) Requests(transport string) func(time.Duration, ratelimit.CallR
 	for r := range by {
 		by[r] = m.requests.WithLabelValues(transport, ratelimit.CallResult(r).String())
 	}
-	return func(d time.Duration, r ratelimit.CallResult) { by[r].Observe(d.Seconds()) }
+	if m.reference == nil || transport == "json" {
+		return func(d time.Duration, r ratelimit.CallResult) { by[r].Observe(d.Seconds()) }
+	}
+	return func(d time.Duration, r ratelimit.CallResult) {
+		by[r].Observe(d.Seconds())
+		m.reference.observe(d, r)
+	}
 }

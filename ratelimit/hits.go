@@ -1,0 +1,89 @@
+package ratelimit
+
+import (
+	"math"
+	"sync/atomic"
+
+	"github.com/headgate-rls/headgate/descriptors"
+	"github.com/headgate-rls/headgate/limit"
+)
+
+// HitCounters count hits under a rule as envoyproxy/ratelimit does, by its names.
+type HitCounters struct {
+	Total  atomic.Uint64 // hits that were asked for
+	Over   atomic.Uint64 // those beyond the limit, in shadow mode too
+	Near   atomic.Uint64 // those between the limit's near-limit ratio and the limit
+	Within atomic.Uint64 // those of admitted descriptors
+	Shadow atomic.Uint64 // those beyond the limit that shadow mode admitted
+}
+
+// A HitMetrics keeps hits. Its methods may be called concurrently and must bound the labels
+// that they accept.
+type HitMetrics interface {
+	// Hits returns the counters of a rule. The label is the rule's, or one with values of the
+	// request; of names the rule in that case.
+	Hits(domain, of, label string) *HitCounters
+	// GlobalShadow counts a request that only the global shadow mode admits.
+	GlobalShadow()
+}
+
+// countHits counts the hits of part i, which v decided; a nil v means that policies answer.
+func (c *call) countHits(b *batch, i int, v *limit.Verdict) {
+	p := &c.parts[i]
+	conf := &b.engine.conf
+	if conf.Hits == nil || p.view == nil || p.n == 0 || p.unlimited {
+		return
+	}
+	hits := p.view.hitCounters(b, c.req.Domain, c.req.Descriptors[i].Entries)
+	cost := c.ops[p.first].Cost
+	if cost <= 0 {
+		return
+	}
+	hits.Total.Add(uint64(cost))
+	if v == nil || p.policy != descriptors.FailDefault && p.policy != descriptors.FailLocal {
+		return // a policy answers
+	}
+	at, _ := c.decisive(p, v)
+	op, out := &c.ops[at], &v.Outcomes[at]
+	if c.views[at].inFlight != nil {
+		return // the reference has no such limits
+	}
+	most := op.Limit.Max()
+	// How many hits there are before and after this one, as the reference would count.
+	before := max(most-out.Remaining-out.Taken, 0)
+	if out.Admitted && (v.Admitted || op.ChargesEach()) {
+		before = max(before-cost, 0)
+	}
+	after := before + cost
+	near := int64(math.Floor(float64(float32(most) * conf.NearLimit)))
+	if out.Admitted {
+		hits.Within.Add(uint64(cost))
+		if after > near {
+			hits.Near.Add(uint64(min(after-near, cost)))
+		}
+		return
+	}
+	over := cost
+	if before < most && after > most {
+		over = after - most
+		hits.Near.Add(uint64(most - max(near, before)))
+	}
+	hits.Over.Add(uint64(over))
+	if c.views[at].shadow {
+		hits.Shadow.Add(uint64(over))
+	}
+}
+
+// hitCounters returns the counters of hits under the rule, which are looked up once per rule
+// unless the label depends on the request.
+func (v *ruleView) hitCounters(b *batch, domain string, entries []descriptors.Entry) *HitCounters {
+	m := b.engine.conf.Hits
+	switch r := v.rule; {
+	case v.override:
+		return m.Hits(domain, "", descriptors.EntriesLabel(entries))
+	case r.Metric.Detailed || r.Metric.ValueAt != nil:
+		return m.Hits(r.Domain, r.Path, b.rules.set.MetricLabel(r, entries))
+	}
+	v.onceHits.Do(func() { v.hits = m.Hits(v.rule.Domain, v.rule.Path, v.rule.Path) })
+	return v.hits
+}
