@@ -56,7 +56,10 @@ func newImage(t *testing.T) *image {
 	if err := os.Symlink("/headgate", filepath.Join(i.root, "bin/ratelimit")); err != nil {
 		t.Fatal(err)
 	}
-	// Kubernetes mounts these in every pod.
+	// Each container has /proc, and Kubernetes mounts the files in every pod.
+	if err := os.Mkdir(filepath.Join(i.root, "proc"), 0o755); err != nil {
+		t.Fatal(err)
+	}
 	write(t, filepath.Join(i.root, "etc/hosts"), "127.0.0.1 localhost envoy-gateway redis\n")
 	write(t, filepath.Join(i.root, "etc/resolv.conf"), "")
 	for dir := i.root; strings.HasPrefix(dir, os.TempDir()+"/"); dir = filepath.Dir(dir) {
@@ -95,7 +98,7 @@ func (i *image) copy(from, to string, mode os.FileMode) {
 // read-only root that is all it can see.
 func (i *image) run(user string, env map[string]string, command ...string) *service {
 	i.t.Helper()
-	script := fmt.Sprintf(`mount --bind %[1]s %[1]s && mount -o remount,bind,ro %[1]s && exec chroot --userspec=%[2]s:%[2]s --groups= %[1]s "$@"`, i.root, user)
+	script := fmt.Sprintf(`mount --bind %[1]s %[1]s && mount -o remount,bind,ro %[1]s && mount -t proc proc %[1]s/proc && exec chroot --userspec=%[2]s:%[2]s --groups= %[1]s "$@"`, i.root, user)
 	args := append([]string{"-i"}, list(env)...)
 	args = append(args, "unshare", "-m", "sh", "-c", "PATH=/usr/sbin:/usr/bin:/sbin:/bin; "+script, "sh")
 	s := at(i.t, env)
