@@ -66,7 +66,7 @@ func (db *DB) Returning() bool { return db.returning != nil && db.returning() }
 
 // Row runs a query for at most one row; ok is false if it returns no row.
 func (db *DB) Row(ctx context.Context, on Session, op string, q Query, to ...any) (ok bool, err error) {
-	err = on.QueryRowContext(ctx, q.Text, q.Args...).Scan(to...)
+	err = on.QueryRowContext(q.running(ctx), q.Text, q.Args...).Scan(to...)
 	if errors.Is(err, sql.ErrNoRows) {
 		return false, nil
 	}
@@ -75,7 +75,7 @@ func (db *DB) Row(ctx context.Context, on Session, op string, q Query, to ...any
 
 // Rows runs a query and calls each for every row.
 func (db *DB) Rows(ctx context.Context, on Session, op string, q Query, each func(*sql.Rows) error) error {
-	rows, err := on.QueryContext(ctx, q.Text, q.Args...)
+	rows, err := on.QueryContext(q.running(ctx), q.Text, q.Args...)
 	if err != nil {
 		return db.Fail(ctx, op, err)
 	}
@@ -91,7 +91,7 @@ func (db *DB) Rows(ctx context.Context, on Session, op string, q Query, each fun
 // Change runs a statement and returns how many rows it changed. If these are not as many as
 // the query says the error is of kind Failed.
 func (db *DB) Change(ctx context.Context, on Session, op string, q Query) (int64, error) {
-	res, err := on.ExecContext(ctx, q.Text, q.Args...)
+	res, err := on.ExecContext(q.running(ctx), q.Text, q.Args...)
 	if err != nil {
 		return 0, db.Fail(ctx, op, err)
 	}

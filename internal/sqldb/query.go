@@ -10,6 +10,9 @@ type Query struct {
 	Text string
 	Args []any
 	Rows int64 // how many rows it must change; 0: any number
+	// Kept: the text is one of a few, and the statement so quick that the context need not end
+	// it. SQLite compiles it once for each connection.
+	Kept bool
 }
 
 // A Session is where statements run: a pool (*sql.DB), one connection of it (*sql.Conn) or a

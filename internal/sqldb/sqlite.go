@@ -141,10 +141,11 @@ func openSQLiteMemory(parameters url.Values, c Config) (pools, error) {
 // openSQLite makes one connection for writing, so that writers of this process
 // queue instead of trying again and again, and others for reading.
 func openSQLite(dsn string, c Config) (pools, error) {
-	connector, err := sqlite.NewConnector(dsn)
+	driver, err := sqlite.NewConnector(dsn)
 	if err != nil {
 		return pools{}, fmt.Errorf("database url: %w", err)
 	}
+	connector := sqliteConnector{driver}
 	write := newPool(connector, c)
 	write.SetMaxOpenConns(1)
 	return pools{read: newPool(connector, c), write: write}, nil

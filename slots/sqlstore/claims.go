@@ -85,36 +85,65 @@ func (t *tx) holdActive(ctx context.Context, name string) (slots.Config, error) 
 func (t *tx) Lock(ctx context.Context, s slots.Series, windowMs, max int64) (count int64, ok bool, err error) {
 	const op = "lock a window"
 	var active sql.NullInt64
-	gate, before, lock := t.db.lockQueries(t.configID, s, windowMs, max)
-	ok, answered, err := t.Row(ctx, op, append(gate, before...), lock, &count, &active)
+	window := slots.WindowKey{Series: s, StartMs: windowMs}
+	first, row, lock := t.db.lockQueries(t.configID, window, max)
+	known := t.db.known.has(window)
+	if !known {
+		first = append(first, row...)
+	}
+	ok, answered, err := t.Row(ctx, op, first, lock, &count, &active)
 	t.locked = true
-	switch {
-	case err != nil && !answered && len(gate) > 0:
+	if err != nil && !answered && t.gated() {
 		return count, ok, gateHeld(storeError(err))
+	}
+	if err == nil && !ok && known {
+		ok, err = t.lockUnknown(ctx, op, window, row, lock, &count, &active)
+	}
+	switch {
 	case err == nil && active.Valid && active.Int64 == 0:
 		err = &slots.StoreError{Kind: slots.Superseded, Op: op, Err: errors.New("the config has another version now")}
+	case err == nil && ok:
+		t.db.known.add(window)
 	}
 	return count, ok, storeError(err)
 }
 
-// lockQueries are the statements of a lock: the gate if there is one, what comes before, and
-// the lock itself.
-func (db *DB) lockQueries(configID string, s slots.Series, windowMs, max int64) (gate, before []query, lock query) {
+// lockUnknown locks a window that was said to have a row, and that was not locked: it is full, or
+// its row is gone, and is made again then.
+func (t *tx) lockUnknown(ctx context.Context, op string, w slots.WindowKey, row []query, lock query, to ...any) (ok bool, err error) {
+	on, err := t.Session(ctx, op)
+	if err != nil {
+		return false, err
+	}
+	var full int64
+	peek := t.db.dialect.statements.peek.with(w.Scope, w.SizeMs, t.db.at(w.StartMs))
+	if there, err := t.db.row(ctx, on, op, peek, &full); there || err != nil {
+		return false, err
+	}
+	ok, _, err = t.Row(ctx, op, row, lock, to...)
+	return ok, err
+}
+
+// gated tells whether the transaction holds a version of a config.
+func (t *tx) gated() bool { return t.configID != "" && t.db.dialect.statements.gate.text != "" }
+
+// lockQueries are the statements of a lock: what comes first, such as the gate, what makes the
+// window's row, and the lock itself.
+func (db *DB) lockQueries(configID string, w slots.WindowKey, max int64) (first, row []query, lock query) {
 	st := &db.dialect.statements
-	start := db.at(windowMs)
-	end := db.at(windowMs + s.SizeMs)
+	start := db.at(w.StartMs)
+	end := db.at(w.StartMs + w.SizeMs)
 	if db.dialect.boundedWait != "" {
-		before = append(before, query{Text: db.dialect.boundedWait})
+		first = append(first, query{Text: db.dialect.boundedWait})
 	}
 	if configID != "" && st.gate.text != "" {
-		gate = append(before, st.gate.with(configID))
-		before = nil
+		first = append(first, st.gate.with(configID))
 	}
 	if st.remake.text != "" {
-		before = append(before, st.remake.with(s.Scope, s.SizeMs, start, end))
+		row = append(row, st.remake.with(w.Scope, w.SizeMs, start, end))
 	}
-	before = append(before, st.make.with(s.Scope, s.SizeMs, start, end))
-	return gate, before, st.lock.with(s.Scope, s.SizeMs, start, max, configID)
+	row = append(row, st.make.with(w.Scope, w.SizeMs, start, end))
+	return first, row, st.lock.with(w.Scope, w.SizeMs, start, max, configID)
 }
 
 // gateHeld makes of an error of the gate what it means: a version that is being changed is no

@@ -12,6 +12,7 @@ import (
 type DB struct {
 	dialect *dialect
 	sql     *sqldb.DB
+	known   knownWindows
 }
 
 var _ slots.Store = (*DB)(nil)

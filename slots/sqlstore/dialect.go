@@ -47,22 +47,23 @@ type query = sqldb.Query
 type statement struct {
 	text  string
 	order []int
+	kept  bool // see sqldb.Query
 }
 
 // text makes a statement whose placeholders are the documented arguments, each
 // once, unless order says otherwise.
-func text(sql string, order ...int) statement { return statement{sql, order} }
+func text(sql string, order ...int) statement { return statement{text: sql, order: order} }
 
 // with fills in the arguments.
 func (s statement) with(args ...any) query {
 	if s.order == nil {
-		return query{Text: s.text, Args: args}
+		return query{Text: s.text, Args: args, Kept: s.kept}
 	}
 	ordered := make([]any, len(s.order))
 	for i, at := range s.order {
 		ordered[i] = args[at]
 	}
-	return query{Text: s.text, Args: ordered}
+	return query{Text: s.text, Args: ordered, Kept: s.kept}
 }
 
 // statements are texts. Arguments are in parentheses; results follow the arrow.
@@ -82,7 +83,7 @@ type statements struct {
 	// scope that are scheduled inside. end is the window's. Where that statement cannot, remake
 	// counts a row of an epoch that is over again, before it.
 	make, remake statement // (scope, size, start, end)
-	lock         statement // (scope, size, start, max, id) → SLOT_CT if below max, ACT_IN of the version of the config; locked, after waiting for a second at most
+	lock         statement // (scope, size, start, max, id) → SLOT_CT if below max and of the epoch, ACT_IN of the version of the config; locked, after waiting for a second at most
 
 	// provision inserts the rows that are missing of the n windows from from on, as make
 	// does, in ascending order and in one range scan. n is at most provisionRows. Its number

@@ -10,13 +10,14 @@ import (
 
 	"github.com/go-sql-driver/mysql"
 	"github.com/headgate-rls/headgate/internal/sqldb"
+	"github.com/headgate-rls/headgate/slots"
 )
 
 func mysqlDialect() *dialect {
 	return &dialect{
 		Dialect:    sqldb.MySQL,
 		find:       findIn,
-		claim:      claimRows(sqldb.MySQL),
+		claim:      claimRows(sqldb.MySQL, slots.MaxBatch),
 		statements: mysqlStatements(),
 
 		purgeWindows: mysqlPurgeWindows,
@@ -123,7 +124,7 @@ func mysqlStatements() statements {
 	// By a range of one key: a row that is read by its whole key stays locked even
 	// if its count is too high.
 	s.lock = w.text("SELECT SLOT_CT, (SELECT ACT_IN FROM RL_EVENT_WNDW_CONFIG WHERE RL_WNDW_CONFIG_ID = :5) FROM RL_WNDW_CT" +
-		" WHERE WNDW_SCOPE_NM = :1 AND WNDW_SIZE_MS = #2 AND WNDW_STRT_TS >= @3 AND WNDW_STRT_TS <= @3 AND SLOT_CT < #4 FOR UPDATE")
+		" WHERE WNDW_SCOPE_NM = :1 AND WNDW_SIZE_MS = #2 AND WNDW_STRT_TS >= @3 AND WNDW_STRT_TS <= @3 AND SLOT_CT < #4 AND EPOCH_CT = {epoch} FOR UPDATE")
 	s.provision = text(`INSERT IGNORE INTO RL_WNDW_CT (WNDW_SCOPE_NM, WNDW_SIZE_MS, WNDW_STRT_TS, SLOT_CT, CREAT_TS, EPOCH_CT)
 WITH RECURSIVE W (N) AS (SELECT 0 UNION ALL SELECT N + 1 FROM W WHERE N + 1 < ?),
 P (SCOPE, SIZE, STRT) AS (SELECT ?, ?, CAST(? AS DATETIME(6))),

@@ -131,7 +131,7 @@ func (o oracleOnMariaDB) on(db *DB) *DB {
 func oracleHarness(t *testing.T) slotstest.Harness {
 	server := testenv.SharedDatabase(t, testenv.MariaDB)
 	mode := testenv.OracleMode(t, server)
-	t.Setenv(envOracleMode, mode)
+	check(t, os.Setenv(envOracleMode, mode)) // for processes; each test sets the same
 	return slotstest.Harness{
 		Name:    "oracle-on-mariadb",
 		Engines: []string{slotstest.EngineProcedure},
@@ -167,17 +167,27 @@ func openPackage(url, mode string) (*DB, oracleOnMariaDB, error) {
 }
 
 // The whole suite, on the package.
-func TestOraclePackageConformance(t *testing.T) { slotstest.Run(t, oracleHarness(t)) }
+func TestOraclePackageConformance(t *testing.T) {
+	t.Parallel()
+	slotstest.Run(t, oracleHarness(t))
+}
 
 func TestOraclePackageFindsTheEarliestWindow(t *testing.T) {
+	t.Parallel()
 	slotstest.RunEarliest(t, oracleHarness(t))
 }
 
-func TestOraclePackageStopsWhenPaused(t *testing.T) { slotstest.RunPause(t, oracleHarness(t)) }
+func TestOraclePackageStopsWhenPaused(t *testing.T) {
+	t.Parallel()
+	slotstest.RunPause(t, oracleHarness(t))
+}
 
 // The package under what three processes do to it that are killed, and whose
 // connections are cut.
-func TestOraclePackageChaos(t *testing.T) { slotstest.RunChaos(t, oracleHarness(t)) }
+func TestOraclePackageChaos(t *testing.T) {
+	t.Parallel()
+	slotstest.RunChaos(t, oracleHarness(t))
+}
 
 // envOracleMode tells the processes of TestOraclePackageChaos the mode of sessions.
 const envOracleMode = "HEADGATE_TEST_ORACLE_MODE"
@@ -193,6 +203,7 @@ func TestMain(m *testing.M) {
 // The package and the engine tx give the same answers, and see the same on
 // the way.
 func TestOraclePackageEqualsTx(t *testing.T) {
+	t.Parallel()
 	url := testenv.SharedDatabase(t, testenv.MariaDB).CreateDatabase("oracle")
 	db := migrated(t, url)
 	sameAnswers(t, db, newOracleOnMariaDB(t, url).on(mustOpen(t, url)).Procedure(), 40)

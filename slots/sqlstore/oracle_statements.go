@@ -39,8 +39,8 @@ func oracleStatements() statements {
 	s := w.statements()
 	// There are no shared locks of rows. What PutConfig changes is locked by no mode that
 	// these two are not compatible with.
-	s.gate = statement{"LOCK TABLE RL_SLOT_GATE IN ROW SHARE MODE", []int{}}
-	s.gateAll = statement{"LOCK TABLE RL_SLOT_GATE IN EXCLUSIVE MODE NOWAIT", []int{}}
+	s.gate = statement{text: "LOCK TABLE RL_SLOT_GATE IN ROW SHARE MODE", order: []int{}}
+	s.gateAll = statement{text: "LOCK TABLE RL_SLOT_GATE IN EXCLUSIVE MODE NOWAIT", order: []int{}}
 	s.provision = oracleStatement(oracleProvision)
 	s.remake = w.text("UPDATE RL_WNDW_CT SET SLOT_CT = (SELECT COUNT(*) FROM RL_EVENT_SLOT_DTL WHERE WNDW_SCOPE_NM = :1" +
 		" AND COMPUTED_SCHED_TS >= @3 AND COMPUTED_SCHED_TS < @4), CREAT_TS = {now}, EPOCH_CT = {epoch}" +

@@ -28,7 +28,7 @@ func backlog(t *testing.T) int64 {
 // A change of the size of windows takes no longer for what is scheduled already, there and
 // back, and events find the earliest window with room behind it.
 func TestAnotherSizeTakesNoLongerBehindABacklog(t *testing.T) {
-	eachMigrated(t, func(t *testing.T, db *DB) {
+	eachMake(t, func(t *testing.T, db *DB) {
 		n, from := backlog(t), time.Now().Add(time.Hour).UnixMilli()/4000*4000
 		schedule(t, db, "big", from, n)
 		s, err := slots.NewScheduler(db, slots.Settings{Bits: func() uint32 { return 0 }})

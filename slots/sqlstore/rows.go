@@ -1,6 +1,7 @@
 package sqlstore
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/headgate-rls/headgate/internal/sqldb"
@@ -9,6 +10,9 @@ import (
 
 // Statements of the dialects whose placeholders are all written ?, with as many of
 // them as there are events.
+
+// keptRows is how many events a statement may be for that is kept: there is one for each number.
+const keptRows = 50
 
 // marks are n placeholders.
 func marks(n int) string { return strings.TrimSuffix(strings.Repeat("?, ", n), ", ") }
@@ -19,23 +23,28 @@ func findIn(ids []string) query {
 	for i, id := range ids {
 		args[i] = id
 	}
-	return query{Text: "SELECT " + slotColumns + " FROM RL_EVENT_SLOT_DTL WHERE EVENT_ID IN (" + marks(len(ids)) + ")", Args: args}
+	return query{Text: "SELECT " + slotColumns + " FROM RL_EVENT_SLOT_DTL WHERE EVENT_ID IN (" + marks(len(ids)) + ")", Args: args, Kept: len(ids) <= keptRows}
 }
 
-// claimRows returns dialect.claim by one INSERT of several rows.
-func claimRows(d *sqldb.Dialect) func(slots.Series, int64, []slots.Slot) []query {
+// claimRows returns dialect.claim by INSERTs of so many rows at most.
+func claimRows(d *sqldb.Dialect, most int) func(slots.Series, int64, []slots.Slot) []query {
 	bind, row := d.Instant, "("+marks(8)+", "+d.Now+", "+schemaNumber+"), "
-	return func(s slots.Series, windowMs int64, claimed []slots.Slot) []query {
+	return func(s slots.Series, windowMs int64, claimed []slots.Slot) (all []query) {
 		window := bind(windowMs * 1000)
-		args := make([]any, 0, 8*len(claimed))
-		for _, c := range claimed {
-			args = append(args, c.ID, c.EventID, s.Scope, s.SizeMs, bind(c.RequestedUs), window, bind(c.ScheduledMs*1000), c.ConfigID)
+		for some := range slices.Chunk(claimed, most) {
+			args := make([]any, 0, 8*len(some))
+			for _, c := range some {
+				args = append(args, c.ID, c.EventID, s.Scope, s.SizeMs, bind(c.RequestedUs), window, bind(c.ScheduledMs*1000), c.ConfigID)
+			}
+			n := len(some)
+			all = append(all, query{
+				Text: "INSERT INTO RL_EVENT_SLOT_DTL (" + slotColumns + ", SCHEMA_NB) VALUES " + strings.TrimSuffix(strings.Repeat(row, n), ", "),
+				Args: args, Rows: int64(n), Kept: n <= keptRows,
+			})
 		}
-		n := int64(len(claimed))
-		return []query{
-			{Text: "INSERT INTO RL_EVENT_SLOT_DTL (" + slotColumns + ", SCHEMA_NB) VALUES " + strings.TrimSuffix(strings.Repeat(row, len(claimed)), ", "), Args: args, Rows: n},
-			{Text: "UPDATE RL_WNDW_CT SET SLOT_CT = SLOT_CT + ? WHERE WNDW_SCOPE_NM = ? AND WNDW_SIZE_MS = ? AND WNDW_STRT_TS = ?",
-				Args: []any{n, s.Scope, s.SizeMs, window}, Rows: 1},
-		}
+		return append(all, query{
+			Text: "UPDATE RL_WNDW_CT SET SLOT_CT = SLOT_CT + ? WHERE WNDW_SCOPE_NM = ? AND WNDW_SIZE_MS = ? AND WNDW_STRT_TS = ?",
+			Args: []any{int64(len(claimed)), s.Scope, s.SizeMs, window}, Rows: 1, Kept: true,
+		})
 	}
 }

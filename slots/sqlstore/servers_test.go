@@ -39,6 +39,14 @@ func each(t *testing.T, test func(t *testing.T, url string)) {
 	eachOf(t, servers(), test)
 }
 
+// eachMake is eachMigrated without SQLite in memory, which is SQLite once more.
+func eachMake(t *testing.T, test func(t *testing.T, db *DB)) {
+	t.Helper()
+	eachOf(t, slices.DeleteFunc(servers(), func(s server) bool { return s.name == "memory" }), func(t *testing.T, url string) {
+		test(t, migrated(t, url))
+	})
+}
+
 // eachServer is each without those that live in the process.
 func eachServer(t *testing.T, test func(t *testing.T, url string)) {
 	t.Helper()
@@ -87,7 +95,7 @@ func migrated(t testing.TB, url string) *DB {
 // soon is a context that ends when the test should have ended long ago.
 func soon(t testing.TB) context.Context {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 	t.Cleanup(cancel)
 	return ctx
 }

@@ -10,7 +10,7 @@ func sqliteDialect() *dialect {
 	return &dialect{
 		Dialect:    sqldb.SQLite,
 		find:       findIn,
-		claim:      claimRows(sqldb.SQLite),
+		claim:      claimRows(sqldb.SQLite, keptRows),
 		statements: sqliteStatements(),
 	}
 }

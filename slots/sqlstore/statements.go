@@ -101,8 +101,13 @@ func (w *words) statements() statements {
 	const run = " FROM RL_WNDW_FULL_RUN WHERE WNDW_SCOPE_NM = :1 AND WNDW_SIZE_MS = #2 AND WNDW_MAX_EVENT_CT = #3"
 	const slotsInside = "(SELECT COUNT(*) FROM RL_EVENT_SLOT_DTL WHERE WNDW_SCOPE_NM = :1 AND COMPUTED_SCHED_TS >= @3 AND COMPUTED_SCHED_TS < @4)"
 	t := w.text
+	kept := func(template string) statement {
+		s := t(template)
+		s.kept = true
+		return s
+	}
 	return statements{
-		peek: t("SELECT SLOT_CT FROM RL_WNDW_CT" + window + current),
+		peek: kept("SELECT SLOT_CT FROM RL_WNDW_CT" + window + current),
 		windows: t("SELECT {C.WNDW_STRT_TS}, C.SLOT_CT FROM RL_WNDW_CT C WHERE C.WNDW_SCOPE_NM = :1 AND C.WNDW_SIZE_MS = #2" +
 			" AND C.WNDW_STRT_TS >= @3 AND C.WNDW_STRT_TS < @4 AND C.EPOCH_CT = {epoch} ORDER BY C.WNDW_STRT_TS {most #5}"),
 		make: t("{insert RL_WNDW_CT} (WNDW_SCOPE_NM, WNDW_SIZE_MS, WNDW_STRT_TS, SLOT_CT, CREAT_TS, EPOCH_CT)" +
@@ -112,8 +117,8 @@ func (w *words) statements() statements {
 		dropStale: t("DELETE FROM RL_WNDW_CT" + window + " AND EPOCH_CT <> {epoch}"),
 		bumpEpoch: t("UPDATE RL_WNDW_EPOCH SET EPOCH_CT = EPOCH_CT + 1 WHERE WNDW_SCOPE_NM = :1 AND WNDW_SIZE_MS = #2"),
 		addEpoch:  t("INSERT INTO RL_WNDW_EPOCH (WNDW_SCOPE_NM, WNDW_SIZE_MS, EPOCH_CT) SELECT :1, #2, 1{dual}"),
-		lock: t("SELECT SLOT_CT, (SELECT ACT_IN FROM RL_EVENT_WNDW_CONFIG WHERE RL_WNDW_CONFIG_ID = :5) FROM RL_WNDW_CT" +
-			window + " AND SLOT_CT < #4{wait}"),
+		lock: kept("SELECT SLOT_CT, (SELECT ACT_IN FROM RL_EVENT_WNDW_CONFIG WHERE RL_WNDW_CONFIG_ID = :5) FROM RL_WNDW_CT" +
+			window + " AND SLOT_CT < #4" + current + "{wait}"),
 		lockWait: t("SELECT SLOT_CT FROM RL_WNDW_CT" + window + "{lock}"),
 		count: t("SELECT COUNT(*) FROM RL_EVENT_SLOT_DTL WHERE WNDW_SCOPE_NM = :1" +
 			" AND COMPUTED_SCHED_TS >= @2 AND COMPUTED_SCHED_TS < @3"),

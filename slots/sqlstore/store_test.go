@@ -176,6 +176,7 @@ func TestInstants(t *testing.T) { eachMigrated(t, instants) }
 
 // The same with servers, and a process, in New York.
 func TestInstantsInNewYork(t *testing.T) {
+	t.Parallel()
 	const zone = "TZ=America/New_York"
 	if !slices.Contains(os.Environ(), zone) {
 		cmd := exec.CommandContext(soon(t), os.Args[0], "-test.run=^TestInstantsInNewYork$", "-test.v")
@@ -199,6 +200,7 @@ func TestInstantsInNewYork(t *testing.T) {
 		}},
 	} {
 		t.Run(s.name, func(t *testing.T) {
+			t.Parallel()
 			db := migrated(t, s.create(t))
 			instants(t, db)
 			if db.Procedure() != nil {

@@ -4,10 +4,12 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"math/rand/v2"
 	"os"
+	"runtime"
 	"sync"
 	"testing"
 	"time"
@@ -21,12 +23,23 @@ const chaosCallers = 22
 // chaosStart is the first window that is asked for.
 var chaosStart = time.Date(2026, 11, 1, 5, 59, 50, 0, time.UTC)
 
+// atATime is how many tests run at a time by default, where that is more than there are
+// cores: stores wait for locks and servers most of the time.
+const atATime = 4
+
 // Main is the TestMain of a package that calls RunChaos: it runs the tests, or does
 // a process's part in RunChaos if this process was started for that. open makes a
 // Store of a Harness's name and a Database's URL.
 func Main(m *testing.M, open func(harness, url string) (slots.Store, error)) {
 	text := os.Getenv(envChaosChild)
 	if text == "" {
+		flag.Parse()
+		cores := runtime.GOMAXPROCS(0)
+		if parallel := flag.Lookup("test.parallel").Value; cores < atATime && parallel.String() == fmt.Sprint(cores) {
+			if err := parallel.Set(fmt.Sprint(atATime)); err != nil {
+				panic(err)
+			}
+		}
 		os.Exit(m.Run())
 	}
 	if err := serveChaos(text, open); err != nil {

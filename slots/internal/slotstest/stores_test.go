@@ -1,11 +1,8 @@
 package slotstest
 
 import (
-	"flag"
-	"fmt"
 	"net/url"
 	"path/filepath"
-	"runtime"
 	"testing"
 
 	"github.com/headgate-rls/headgate/slots"
@@ -13,18 +10,7 @@ import (
 	"github.com/headgate-rls/headgate/test/testenv"
 )
 
-// storesAtATime is how many are tested at a time by default, where that is more than
-// there are cores: stores wait for locks and servers most of the time.
-const storesAtATime = 4
-
 func TestMain(m *testing.M) {
-	flag.Parse()
-	cores := runtime.GOMAXPROCS(0)
-	if parallel := flag.Lookup("test.parallel").Value; cores < storesAtATime && parallel.String() == fmt.Sprint(cores) {
-		if err := parallel.Set(fmt.Sprint(storesAtATime)); err != nil {
-			panic(err)
-		}
-	}
 	Main(m, func(_, url string) (slots.Store, error) { return sqlstore.Open(sqlstore.Config{URL: url}) })
 }
 

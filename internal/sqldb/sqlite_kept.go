@@ -1,0 +1,146 @@
+package sqldb
+
+import (
+	"context"
+	"database/sql/driver"
+	"errors"
+)
+
+// SQLite compiles a text each time that it runs, which takes longer than most statements do.
+// Those that are Kept are compiled once for each connection.
+
+// sqliteKept bounds how many statements a connection keeps: a text beyond that is compiled each time.
+const sqliteKept = 128
+
+// keptKey marks the context of a statement that is Kept.
+type keptKey struct{}
+
+// running is the context in which a query runs.
+func (q Query) running(ctx context.Context) context.Context {
+	if !q.Kept {
+		return ctx
+	}
+	return context.WithValue(ctx, keptKey{}, true)
+}
+
+// sqliteConnector makes connections that keep statements.
+type sqliteConnector struct{ driver.Connector }
+
+// Connect implements driver.Connector.
+func (c sqliteConnector) Connect(ctx context.Context) (driver.Conn, error) {
+	conn, err := c.Connector.Connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	whole, ok := conn.(sqliteSession)
+	if !ok {
+		return nil, errors.Join(errors.New("the driver of sqlite lacks a method"), conn.Close())
+	}
+	return &sqliteConn{sqliteSession: whole, kept: make(map[string]*sqliteStatement)}, nil
+}
+
+// sqliteSession is what database/sql may call of a connection.
+type sqliteSession interface {
+	driver.Conn
+	driver.ConnBeginTx
+	driver.ConnPrepareContext
+	driver.ExecerContext
+	driver.QueryerContext
+	driver.Pinger
+	driver.SessionResetter
+	driver.Validator
+}
+
+// sqliteConn is used by one goroutine at a time, as database/sql promises.
+type sqliteConn struct {
+	sqliteSession
+	kept map[string]*sqliteStatement
+}
+
+// A sqliteStatement is compiled. It has one set of rows at a time.
+type sqliteStatement struct {
+	driver.Stmt
+	busy bool
+}
+
+// Close implements driver.Conn.
+func (c *sqliteConn) Close() error {
+	var errs []error
+	for _, s := range c.kept {
+		errs = append(errs, s.Stmt.Close())
+	}
+	clear(c.kept)
+	return errors.Join(append(errs, c.sqliteSession.Close())...)
+}
+
+// statement returns the compiled text, or nil if it is not to be kept, or in use.
+func (c *sqliteConn) statement(ctx context.Context, text string) (*sqliteStatement, error) {
+	if ctx.Value(keptKey{}) == nil {
+		return nil, nil
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	s := c.kept[text]
+	if s == nil && len(c.kept) < sqliteKept {
+		stmt, err := c.PrepareContext(ctx, text)
+		if err != nil {
+			return nil, err
+		}
+		s = &sqliteStatement{Stmt: stmt}
+		c.kept[text] = s
+	}
+	if s == nil || s.busy {
+		return nil, nil
+	}
+	return s, nil
+}
+
+// ExecContext implements driver.ExecerContext.
+func (c *sqliteConn) ExecContext(ctx context.Context, text string, args []driver.NamedValue) (driver.Result, error) {
+	s, err := c.statement(ctx, text)
+	if s == nil || err != nil {
+		if err != nil {
+			return nil, err
+		}
+		return c.sqliteSession.ExecContext(ctx, text, args)
+	}
+	return s.Exec(values(args)) //nolint:staticcheck // all that the driver has
+}
+
+// QueryContext implements driver.QueryerContext.
+func (c *sqliteConn) QueryContext(ctx context.Context, text string, args []driver.NamedValue) (driver.Rows, error) {
+	s, err := c.statement(ctx, text)
+	if s == nil || err != nil {
+		if err != nil {
+			return nil, err
+		}
+		return c.sqliteSession.QueryContext(ctx, text, args)
+	}
+	rows, err := s.Query(values(args)) //nolint:staticcheck // all that the driver has
+	if err != nil {
+		return nil, err
+	}
+	s.busy = true
+	return &sqliteRows{rows, s}, nil
+}
+
+// sqliteRows are those of a statement that is kept.
+type sqliteRows struct {
+	driver.Rows
+	of *sqliteStatement
+}
+
+// Close implements driver.Rows.
+func (r *sqliteRows) Close() error {
+	r.of.busy = false
+	return r.Rows.Close()
+}
+
+func values(args []driver.NamedValue) []driver.Value {
+	plain := make([]driver.Value, len(args))
+	for i, a := range args {
+		plain[i] = a.Value
+	}
+	return plain
+}
