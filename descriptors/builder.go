@@ -237,10 +237,7 @@ func (b *builder) level(among *siblings, w *way) *level {
 			}
 			lv.bare[s.Key] = n
 		default:
-			if lv.exact == nil {
-				lv.exact = map[Entry]*node{}
-			}
-			lv.exact[Entry{s.Key, s.Value}] = n
+			lv.literal(s, n)
 		}
 	}
 	if len(wild) > 0 {
@@ -252,9 +249,36 @@ func (b *builder) level(among *siblings, w *way) *level {
 			b.below(w, wild[i], false, "more than %d wildcards of one level have the same beginning and end "+
 				"and differ only between their *; matching them would be slow", inner)
 		})
+		lv.literals(wild)
 		b.shadowed(among.specs, w, lv, wild)
 	}
 	return lv
+}
+
+// literal has a rule match its key and value as they are.
+func (lv *level) literal(s *RuleSpec, n *node) {
+	if lv.exact == nil {
+		lv.exact = map[Entry]*node{}
+	}
+	lv.exact[Entry{s.Key, s.Value}] = n
+}
+
+// literals has wildcards match their own text before any other wildcard does: Envoy Gateway
+// writes host names such as *.example.com into both the rule and the request.
+//
+// A shared counter has the pattern for the value, and a wildcard of keys has any key: there the
+// text of another rule would count under it, so earlier wildcards come first as for all values.
+func (lv *level) literals(wild []*RuleSpec) {
+	for _, s := range wild {
+		if s.ShareThreshold && strings.Contains(s.Key, "*") {
+			return
+		}
+	}
+	for i, s := range wild {
+		if s.Value != "" {
+			lv.literal(s, lv.wildNodes[i])
+		}
+	}
 }
 
 // below reports a problem of a node right below w.
@@ -262,14 +286,19 @@ func (b *builder) below(w *way, s *RuleSpec, warning bool, format string, args .
 	b.at(s.Place, TreePath(w.String(), s.Key, s.Value), warning, format, args...)
 }
 
-// shadowed warns of rules that can never apply because a wildcard wins.
+// shadowed warns of rules that apply to nothing, or to their own text alone, because a wildcard
+// wins.
 //
 // A wildcard matches everything another one matches exactly if it matches the
 // other's text: only a * can match a *.
 func (b *builder) shadowed(specs []*RuleSpec, w *way, lv *level, wild []*RuleSpec) {
 	warn := func(s *RuleSpec, by int32, why string) {
 		o := wild[by]
-		b.below(w, s, true, "the rule never applies: %s %q in %s:%d matches all it would", why, o.id(), o.Place.File, o.Place.Line)
+		what := "never applies"
+		if _, ok := lv.exact[Entry{s.Key, s.Value}]; ok {
+			what = "applies only to its own text, * included"
+		}
+		b.below(w, s, true, "the rule %s: %s %q in %s:%d matches all it would", what, why, o.id(), o.Place.File, o.Place.Line)
 	}
 	every := func(s *RuleSpec) *Entry {
 		if s.Value == "" {

@@ -10,7 +10,7 @@ import (
 // Match finds the rule for one descriptor and writes it to m.
 //
 // Entry by entry it looks on the tree's next level for the key and value as
-// they are, then for the first wildcard in file order that matches, then for
+// they are, also those of a wildcard, then for the first wildcard in file order that matches, then for
 // the key alone. It never goes back to try another branch, and a rule applies
 // only to descriptors with exactly as many entries as the rule is deep.
 //
@@ -79,8 +79,8 @@ const stackGroup = 512
 // then each entry's key and value, where depths with share_threshold have
 // their pattern instead of the value. Two descriptors have the same group only
 // if the same rule counts them together: a pattern's own text as a value leads
-// to the pattern's rule, since any wildcard that matches the text and stands
-// earlier matches everything the pattern does.
+// to the pattern's rule, or to a wildcard that stands earlier and matches
+// everything the pattern does ([level.literals]).
 func (r *Rule) group(entries []Entry) string {
 	if r.raw {
 		return limit.RawGroup(entries[len(entries)-1].Value)

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/headgate-rls/headgate/descriptors"
+	"github.com/headgate-rls/headgate/descriptors/rulefile"
 	"github.com/headgate-rls/headgate/internal/units"
 	"github.com/headgate-rls/headgate/limit"
 	"github.com/headgate-rls/headgate/test/random"
@@ -595,5 +596,46 @@ func BenchmarkLoad(b *testing.B) {
 	b.SetBytes(int64(len(rules)))
 	for b.Loop() {
 		mustLoad(b, rules)
+	}
+}
+
+// The text of a rule is matched before wildcards, also where it holds a *. Envoy Gateway has such
+// texts in keys and values, and the longer one behind the shorter.
+func TestLiteralTextComesBeforeWildcards(t *testing.T) {
+	const rules = `domain: d
+descriptors:
+  - {key: "match/0/*_example_com", value: "match/0/*_example_com", rate_limit: {unit: hour, requests_per_unit: 100}}
+  - {key: "match/0/*_a_example_com", value: "match/0/*_a_example_com", rate_limit: {unit: hour, requests_per_unit: 5}}
+  - {key: host, value: "*.com", rate_limit: {unit: hour, requests_per_unit: 1}}
+  - {key: host, value: "*.b.com", rate_limit: {unit: hour, requests_per_unit: 2}}
+  - {key: host, value: "x.b.com", rate_limit: {unit: hour, requests_per_unit: 3}}
+`
+	const shared = `domain: d
+descriptors:
+  - {key: "k*", value: "*", share_threshold: true, rate_limit: {unit: hour, requests_per_unit: 1}}
+  - {key: "k1", value: "*", rate_limit: {unit: hour, requests_per_unit: 2}}
+`
+	for _, c := range []struct {
+		rules, key, value string
+		want              int64
+	}{
+		{rules, "match/0/*_a_example_com", "match/0/*_a_example_com", 5},
+		{rules, "match/0/*_example_com", "match/0/*_example_com", 100},
+		{rules, "match/0/x_a_example_com", "match/0/x_a_example_com", 100}, // what either matches is the first one's
+		{rules, "host", "*.b.com", 2},
+		{rules, "host", "*.com", 1},
+		{rules, "host", "y.b.com", 1},
+		{rules, "host", "x.b.com", 3},
+		{shared, "k1", "*", 1}, // else its hits would count under the first rule's shared counter
+	} {
+		set, problems := rulefile.Load([]rulefile.Source{{Name: "f", Data: []byte(c.rules)}}, rulefile.Options{})
+		if set == nil {
+			t.Fatal(problems)
+		}
+		var m descriptors.Match
+		set.Match("d", []descriptors.Entry{{Key: c.key, Value: c.value}}, &m)
+		if m.Rule == nil || m.Rule.Limits[0].Limit.Max() != c.want {
+			t.Errorf("%s=%s leads to %v, want the limit %d", c.key, c.value, m.Rule, c.want)
+		}
 	}
 }
