@@ -344,18 +344,23 @@ func TestCacheRestoresTheLastRules(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, bad := range map[string][]byte{
-		"cut":     content[:len(content)-1],
-		"changed": append(slices.Clone(content[:len(content)-1]), content[len(content)-1]^1),
-		"foreign": []byte("domain: a\n"),
-		"empty":   nil,
+	changed := slices.Clone(content)
+	changed[len(cacheHead)+2*32+10] ^= 1 // in the rules
+	for _, c := range []struct {
+		content []byte
+		want    string
+	}{
+		{content[:len(content)-1], "checksum"},
+		{changed, "checksum"},
+		{[]byte("domain: a\n"), "not a file of headgate's"},
+		{nil, "not a file of headgate's"},
 	} {
 		other := filepath.Join(t.TempDir(), "rules.cache")
-		if err := os.WriteFile(other, bad, 0o600); err != nil {
+		if err := os.WriteFile(other, c.content, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if resp, err := readCache(other, "envoy-ratelimit", DefaultMaxMessage); err == nil {
-			t.Errorf("%s: read as %v", name, resp)
+		if resp, err := readCache(other, "envoy-ratelimit", DefaultMaxMessage); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("read as %v, %v, want %q", resp, err, c.want)
 		}
 	}
 	if _, err := readCache(file, "another", DefaultMaxMessage); err == nil {

@@ -130,16 +130,18 @@ end`
 
 // headgate does what Envoy Gateway's own tests want of its rate limit service.
 func TestEnvoyGateway(t *testing.T) {
-	play(t, start(t, program, scenarios))
+	start(t, program, scenarios)
+	play(t, scenarios)
 }
 
 // The same cases against envoyproxy/ratelimit, which shows that they are right.
 func TestEnvoyGatewayWithTheReference(t *testing.T) {
-	play(t, start(t, tool(t, "RATELIMIT_REFERENCE", "ratelimit-reference", "service_cmd"), scenarios))
+	start(t, tool(t, "RATELIMIT_REFERENCE", "ratelimit-reference", "service_cmd"), scenarios)
+	play(t, scenarios)
 }
 
-func play(t *testing.T, l *lab) {
-	for _, c := range scenarios {
+func play(t *testing.T, cases []scenario) {
+	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
 			l := &lab{t: t}
 			n := 0

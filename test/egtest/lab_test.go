@@ -30,10 +30,11 @@ const (
 
 // A lab is Envoy Gateway, an Envoy, a backend and a rate limit service.
 type lab struct {
-	t    *testing.T
-	home string
-	rls  *testenv.Program
-	eg   *testenv.Program
+	t       *testing.T
+	home    string
+	gateway string // the program Envoy Gateway
+	rls     *testenv.Program
+	eg      *testenv.Program
 }
 
 // tool returns the path of a program of the lab, which the environment or the test
@@ -55,8 +56,8 @@ func tool(t *testing.T, variable, folder, name string) string {
 }
 
 // start starts everything, with a rate limit service that is called under the name and
-// the environment of Envoy Gateway's Deployment.
-func start(t *testing.T, service string, cases []scenario) *lab {
+// the environment of Envoy Gateway's Deployment, and more of it.
+func start(t *testing.T, service string, cases []scenario, more ...string) *lab {
 	t.Helper()
 	gateway := tool(t, "ENVOY_GATEWAY", "envoy-gateway-1.9.1", "envoy-gateway")
 	l := &lab{t: t, home: t.TempDir()}
@@ -67,11 +68,18 @@ func start(t *testing.T, service string, cases []scenario) *lab {
 	backend(t)
 	l.write(filepath.Join(l.home, "resources", "all.yaml"), l.resources(cases))
 	l.write(filepath.Join(l.home, "standalone.yaml"), l.standalone())
-	l.rls = testenv.StartProgram(t, service, l.environment(testenv.StartRedis(t)))
-	l.eg = testenv.StartProgram(t, gateway, []string{"ENVOY_GATEWAY_NAMESPACE=envoy-gateway-system", "HOME=" + l.home},
-		"server", "--config-path", filepath.Join(l.home, "standalone.yaml"))
+	l.rls = testenv.StartProgram(t, service, append(l.environment(testenv.StartRedis(t)), more...))
+	l.gateway = gateway
+	l.startGateway()
 	l.await()
 	return l
+}
+
+// startGateway starts Envoy Gateway, which starts Envoy.
+func (l *lab) startGateway() {
+	l.t.Helper()
+	l.eg = testenv.StartProgram(l.t, l.gateway, []string{"ENVOY_GATEWAY_NAMESPACE=envoy-gateway-system", "HOME=" + l.home},
+		"server", "--config-path", filepath.Join(l.home, "standalone.yaml"))
 }
 
 // linkEnvoy puts Envoy where Envoy Gateway would download it to.
@@ -150,14 +158,8 @@ func (l *lab) await() {
 		if l.rls.Exited() || l.eg.Exited() {
 			l.t.Fatalf("the rate limit service has ended: %v, Envoy Gateway: %v", l.rls.Exited(), l.eg.Exited())
 		}
-		resp, err := http.Get(fmt.Sprintf("http://127.0.0.1:%d/rlconfig", debugPort))
-		if err != nil {
-			return err.Error()
-		}
-		defer resp.Body.Close()
-		config, err := io.ReadAll(resp.Body)
-		if err != nil || !strings.Contains(string(config), "ready") {
-			return fmt.Sprintf("/rlconfig: %v\n%s", err, config)
+		if config := l.rlconfig(); !strings.Contains(config, "ready") {
+			return "/rlconfig: " + config
 		}
 		a := l.ask(request{host: "ready"})
 		if a.status != http.StatusOK || a.limit != "1000000, 1000000;w=3600" {
@@ -165,6 +167,21 @@ func (l *lab) await() {
 		}
 		return ""
 	})
+}
+
+// rlconfig returns the rules that the rate limit service has, or why it does not say.
+func (l *lab) rlconfig() string {
+	client := http.Client{Timeout: 10 * time.Second}
+	resp, err := client.Get(fmt.Sprintf("http://127.0.0.1:%d/rlconfig", debugPort))
+	if err != nil {
+		return err.Error()
+	}
+	defer resp.Body.Close()
+	config, err := io.ReadAll(resp.Body)
+	if err != nil {
+		return err.Error()
+	}
+	return string(config)
 }
 
 // secret returns a Secret for Envoy Gateway, from the files that certgen made.
