@@ -17,6 +17,7 @@ import (
 	"github.com/headgate-rls/headgate/backends/memory"
 	"github.com/headgate-rls/headgate/backends/redis"
 	"github.com/headgate-rls/headgate/backends/sqlstore"
+	"github.com/headgate-rls/headgate/internal/compat"
 	"github.com/headgate-rls/headgate/internal/config"
 	"github.com/headgate-rls/headgate/internal/telemetry"
 )
@@ -37,26 +38,33 @@ func metricsTable() string {
 	return telemetry.Table(figures)
 }
 
-// TestGeneratedDocuments: the tables of settings and metrics in
-// docs/operations.md are what the code says.
+// generated are the parts of documents that the code writes.
+var generated = map[string]map[string]func() string{
+	"../../docs/operations.md": {"settings": config.Table, "metrics": metricsTable},
+	"../../docs/migrate.md":    {"environment": compat.Table, "reference metrics": telemetry.ReferenceTable},
+}
+
+// TestGeneratedDocuments: the tables of settings, metrics and variables in documents are
+// what the code says.
 func TestGeneratedDocuments(t *testing.T) {
-	const file = "../../docs/operations.md"
-	text := string(readFile(t, file))
-	for part, want := range map[string]string{"settings": config.Table(), "metrics": metricsTable()} {
-		changed, err := generate(text, part, want)
-		if err != nil {
-			t.Fatalf("%s: %v", file, err)
+	for file, parts := range generated {
+		text := string(readFile(t, file))
+		for part, make := range parts {
+			changed, err := generate(text, part, make())
+			if err != nil {
+				t.Fatalf("%s: %v", file, err)
+			}
+			if changed != text && !*update {
+				t.Errorf("the table of %s in %s is not what the code says: run go test ./test/repo -update", part, file)
+			}
+			text = changed
 		}
-		if changed != text && !*update {
-			t.Errorf("the table of %s in %s is not what the code says: run go test ./test/repo -update", part, file)
+		if !*update {
+			continue
 		}
-		text = changed
-	}
-	if !*update {
-		return
-	}
-	if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
-		t.Fatal(err)
+		if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 
