@@ -77,6 +77,9 @@ type Headers struct {
 	// Limit, Remaining and Reset describe the limit closest to refusing, as
 	// the reference service's LIMIT_*_HEADER do.
 	Limit, Remaining, Reset string
+	// IETF sends RateLimit and RateLimit-Policy about the same limit, as
+	// draft-ietf-httpapi-ratelimit-headers-10 has them.
+	IETF bool
 	// RetryAfter is sent with refusals that waiting helps against, in seconds.
 	RetryAfter string
 	// Rule is sent with refusals and names the rule.

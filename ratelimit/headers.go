@@ -2,6 +2,7 @@ package ratelimit
 
 import (
 	"strconv"
+	"time"
 
 	"github.com/headgate-rls/headgate/descriptors"
 	"github.com/headgate-rls/headgate/internal/units"
@@ -11,7 +12,7 @@ import (
 // addHeaders adds the headers about limits.
 func (c *call) addHeaders(b *batch, who *refusal) {
 	h := &b.engine.conf.Headers
-	if h.Limit == "" && h.Remaining == "" && h.Reset == "" {
+	if h.Limit == "" && h.Remaining == "" && h.Reset == "" && !h.IETF {
 		return
 	}
 	at, view := c.closest(who)
@@ -22,6 +23,25 @@ func (c *call) addHeaders(b *batch, who *refusal) {
 	c.addHeader(h.Limit, strconv.FormatUint(uint64(clampUint32(view.limit.Max())), 10))
 	c.addHeader(h.Remaining, strconv.FormatUint(uint64(st.Remaining), 10))
 	c.addHeader(h.Reset, strconv.FormatInt(st.Reset, 10))
+	if h.IETF {
+		c.addIETF(view, st)
+	}
+}
+
+// addIETF adds the fields of draft-ietf-httpapi-ratelimit-headers-10. Names of limits are
+// visible ASCII without quotes and backslashes, and so need no escapes.
+func (c *call) addIETF(view *limitView, st *Status) {
+	name := view.label
+	if name == "" {
+		name = "default"
+	}
+	quota := strconv.FormatUint(uint64(clampUint32(view.limit.Max())), 10)
+	policy := `"` + name + `";q=` + quota
+	if w := view.limit.Window(); w > 0 { // limits on requests in flight have none
+		policy += ";w=" + strconv.FormatInt(int64((w+time.Second-1)/time.Second), 10)
+	}
+	c.addHeader("RateLimit-Policy", policy)
+	c.addHeader("RateLimit", `"`+name+`";r=`+strconv.FormatUint(uint64(st.Remaining), 10)+";t="+strconv.FormatInt(st.Reset, 10))
 }
 
 // closest returns the status that headers are about: the one that refuses,

@@ -66,6 +66,7 @@ type Config struct {
 	RemainingHeader string
 	ResetHeader     string
 	RetryHeader     string
+	IETFHeaders     bool
 	RuleHeader      string
 	DynamicMetadata bool
 	UnitMultiplier  bool
@@ -197,6 +198,7 @@ func (c *Config) answerSettings() []setting {
 		row("limit-header", &c.LimitHeader, "RateLimit-Limit", headerName, "`name` of the header with the limit"),
 		row("remaining-header", &c.RemainingHeader, "RateLimit-Remaining", headerName, "`name` of the header with the units that are left"),
 		row("reset-header", &c.ResetHeader, "RateLimit-Reset", headerName, "`name` of the header with the seconds until the reset"),
+		row("ietf-headers", &c.IETFHeaders, false, nil, "send RateLimit and RateLimit-Policy, as draft-ietf-httpapi-ratelimit-headers-10 has them, with every response"),
 		row("retry-after-header", &c.RetryHeader, "Retry-After", headerName, "`name` of the header of refusals that says when to retry; empty: disabled"),
 		row("rule-header", &c.RuleHeader, "", headerName, "`name` of a header, such as x-headgate-rule, that tells clients which rule refused; empty: disabled"),
 		row("dynamic-metadata", &c.DynamicMetadata, false, nil, "add domain, descriptors and hits to the response's dynamic metadata"),
@@ -288,7 +290,7 @@ func (c *Config) logSettings() []setting {
 
 // Decisions returns what these settings say about a [ratelimit.Service].
 func (c *Config) Decisions() ratelimit.Config {
-	h := ratelimit.Headers{RetryAfter: c.RetryHeader, Rule: c.RuleHeader}
+	h := ratelimit.Headers{IETF: c.IETFHeaders, RetryAfter: c.RetryHeader, Rule: c.RuleHeader}
 	if c.ResponseHeaders {
 		h.Limit, h.Remaining, h.Reset = c.LimitHeader, c.RemainingHeader, c.ResetHeader
 	}

@@ -324,3 +324,40 @@ func TestTLSOfTheReference(t *testing.T) {
 		})
 	}
 }
+
+// The fields of the IETF's draft come beside Retry-After.
+func TestIETFHeaders(t *testing.T) {
+	t.Parallel()
+	root := t.TempDir()
+	write(t, filepath.Join(root, "ratelimit/config/a.yaml"), `domain: d
+descriptors:
+  - {key: a, limits: [{name: burst, algorithm: fixed_window, limit: 2, window: 1h}]}
+  - {key: b, rate_limit: {unit: day, requests_per_unit: 1}}
+`)
+	s := start(t, rules(root, "HEADGATE_IETF_HEADERS", "true"))
+	for _, c := range []struct {
+		key, policy, fields string
+		retry               bool
+	}{
+		{"a", `"burst";q=2;w=3600`, `^"burst";r=1;t=\d+$`, false},
+		{"a", `"burst";q=2;w=3600`, `^"burst";r=0;t=\d+$`, false},
+		{"a", `"burst";q=2;w=3600`, `^"burst";r=0;t=[1-9]\d*$`, true},
+		{"b", `"default";q=1;w=86400`, `^"default";r=0;t=\d+$`, false},
+	} {
+		resp, err := s.call("d", 1, descriptor(c.key+"=x"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := map[string]string{}
+		for _, h := range resp.ResponseHeadersToAdd {
+			got[h.Key] = h.Value
+		}
+		if got["RateLimit-Policy"] != c.policy || !regexp.MustCompile(c.fields).MatchString(got["RateLimit"]) || (got["Retry-After"] != "") != c.retry {
+			t.Errorf("%s: %v, want %s and %s", c.key, got, c.policy, c.fields)
+		}
+	}
+	s = start(t, rules(root))
+	if resp, err := s.call("d", 1, descriptor("a=x")); err != nil || len(resp.ResponseHeadersToAdd) != 0 {
+		t.Errorf("without the setting: %v, %v", resp, err)
+	}
+}
