@@ -12,16 +12,31 @@ import (
 // emptied.
 type overrideCache struct {
 	mu    sync.Mutex
-	views map[Override]*ruleView
+	views map[overrideKey]*ruleView
+}
+
+// An overrideKey is an override of a rule, nil where no rule applies.
+type overrideKey struct {
+	Override
+	rule *ruleView
 }
 
 const maxOverrides = 4096
 
-// get returns a view for o under the failure policy and charge of conf.
-func (c *overrideCache) get(o Override, conf *Config) (*ruleView, error) {
+// forget drops all views, which keep the rules that they override in memory.
+func (c *overrideCache) forget() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if v, ok := c.views[o]; ok {
+	c.views = nil
+}
+
+// get returns a view for o in the place of rule, which is nil where none applies, under the
+// failure policy and charge of conf.
+func (c *overrideCache) get(o Override, rule *ruleView, conf *Config) (*ruleView, error) {
+	key := overrideKey{o, rule}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if v, ok := c.views[key]; ok {
 		return v, nil
 	}
 	v, err := newOverrideView(o, conf)
@@ -29,10 +44,28 @@ func (c *overrideCache) get(o Override, conf *Config) (*ruleView, error) {
 		return nil, err
 	}
 	if c.views == nil || len(c.views) >= maxOverrides {
-		c.views = make(map[Override]*ruleView)
+		c.views = make(map[overrideKey]*ruleView)
 	}
-	c.views[o] = v
+	if rule != nil {
+		v.inPlaceOf(rule)
+	}
+	c.views[key] = v
 	return v, nil
+}
+
+// inPlaceOf has an override be in shadow mode if the rule is. If the rule has a fixed window of
+// the same length, the two have one counter, as in the reference: what was counted by the rule
+// counts when a request brings its own limit, and the other way round.
+func (v *ruleView) inPlaceOf(rule *ruleView) {
+	own := &v.limits[0]
+	own.shadow = own.shadow || rule.rule.Shadow
+	for i := range rule.limits {
+		l := &rule.limits[i]
+		if l.limit.Algorithm() == limit.FixedWindow && l.limit.Window() == own.limit.Window() {
+			own.keyPart, own.shadow, v.sharesCounter = l.keyPart, own.shadow || l.shadow, true
+			return
+		}
+	}
 }
 
 func newOverrideView(o Override, conf *Config) (*ruleView, error) {

@@ -52,11 +52,17 @@ func (c *call) match(b *batch, i int) *Error {
 	}
 	b.rules.set.Match(c.req.Domain, d.Entries, &p.match)
 	if d.HasOverride && p.match.Domain {
-		view, err := b.engine.overrides.get(d.Override, &b.engine.conf)
+		var rule *ruleView
+		if r := p.match.Rule; r != nil {
+			rule = &b.rules.views[r.ID]
+		}
+		view, err := b.engine.overrides.get(d.Override, rule, &b.engine.conf)
 		if err != nil {
 			return invalid("descriptors[%d].limit: %v", i, err)
 		}
-		p.view, p.match.Group = view, overrideGroup(c.req.Domain, d.Entries)
+		if p.view = view; !view.sharesCounter {
+			p.match.Group = overrideGroup(c.req.Domain, d.Entries)
+		}
 		return nil
 	}
 	if r := p.match.Rule; r != nil {

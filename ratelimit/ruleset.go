@@ -38,6 +38,8 @@ type ruleView struct {
 	onceHits sync.Once
 	hits     *HitCounters
 	override bool // it is a request's own limit
+
+	sharesCounter bool // an override that counts under the keys of its rule
 }
 
 // A limitView is a limit of a rule, prepared for answers.

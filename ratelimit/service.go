@@ -65,6 +65,7 @@ func (s *Service) SetRules(set *descriptors.Set) error {
 	}
 	rules := newRuleset(set, &s.conf)
 	s.rules.Store(rules)
+	s.overrides.forget()
 	s.leases.SetLongest(rules.longest)
 	return nil
 }
