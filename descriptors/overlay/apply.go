@@ -157,6 +157,9 @@ func (e *Entry) over(s limit.Spec) limit.Spec {
 			s.Window *= time.Duration(m)
 		}
 	}
+	if e.Overflow != nil {
+		s.Overflow, s.MaxDebt = *e.Overflow, e.MaxDebt
+	}
 	if e.Burst > 0 {
 		s.Burst = e.Burst
 	}

@@ -31,6 +31,10 @@ type Entry struct {
 	Multiplier int64
 	// Burst is that of a token bucket.
 	Burst int64
+	// Overflow is what is taken of a cost that has no room, and MaxDebt how far debt
+	// goes; nil leaves both as they are.
+	Overflow *limit.Overflow
+	MaxDebt  int64
 	// LocalShare is how many units a replica may take ahead.
 	LocalShare int64
 
@@ -50,8 +54,12 @@ func New(entries []Entry) *Overlay {
 	h := sha256.New()
 	for i := range entries {
 		e := entries[i]
-		e.Place = descriptors.Place{}
-		fmt.Fprintf(h, "%#v\n", e)
+		overflow := "as it is"
+		if e.Overflow != nil {
+			overflow = e.Overflow.String()
+		}
+		e.Place, e.Overflow = descriptors.Place{}, nil // a pointer differs each time
+		fmt.Fprintf(h, "%#v %s\n", e, overflow)
 	}
 	return &Overlay{entries: entries, sum: h.Sum(nil)}
 }

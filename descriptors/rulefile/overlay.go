@@ -14,7 +14,7 @@ import (
 var (
 	levelOverlayFile = &keyLevel{"an overlay's top level", []string{"overlay"}}
 	levelOverlay     = &keyLevel{"an entry of overlay", []string{
-		"domain", "rule", "algorithm", "window", "unit_multiplier", "burst", "local_share", "on_backend_error", "on_overload",
+		"domain", "rule", "algorithm", "window", "unit_multiplier", "burst", "overflow", "max_debt", "local_share", "on_backend_error", "on_overload",
 	}}
 )
 
@@ -85,6 +85,7 @@ func (l *loader) overlayEntry(n *yaml.Node, f fields) overlay.Entry {
 			l.errorf(b, nil, "burst needs algorithm: %v in the same entry", limit.TokenBucket)
 		}
 	}
+	l.overlayOverflow(f, &e)
 	if s := f.get("local_share"); s != nil {
 		e.LocalShare, _ = l.integer(s, nil, "local_share", 2, limit.MaxUnits)
 	}
@@ -99,6 +100,22 @@ func (l *loader) overlayEntry(n *yaml.Node, f fields) overlay.Entry {
 		}
 	}
 	return e
+}
+
+// overlayOverflow reads what is taken of a cost that has no room.
+func (l *loader) overlayOverflow(f fields, e *overlay.Entry) {
+	if n := f.get("overflow"); n != nil {
+		words := []string{limit.Refuse.String(), limit.Saturate.String(), limit.Debt.String()}
+		if i, ok := l.word(n, nil, "overflow", words...); ok {
+			o := limit.Overflow(i)
+			e.Overflow = &o
+		}
+	}
+	if n := f.get("max_debt"); n != nil {
+		if e.MaxDebt, _ = l.integer(n, nil, "max_debt", 1, limit.MaxUnits); e.Overflow == nil || *e.Overflow != limit.Debt {
+			l.errorf(n, nil, "max_debt needs overflow: %v in the same entry", limit.Debt)
+		}
+	}
 }
 
 // overlayWindow reads how long windows are, or how many times as long as they were.

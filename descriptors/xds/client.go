@@ -37,7 +37,7 @@ func New(opt Options) (*Client, error) {
 	}
 	c := &Client{
 		opt: opt, first: make(chan struct{}), relaid: make(chan *overlay.Overlay, 1),
-		state: state{overlay: opt.Overlay, check: opt.Check, maxBytes: opt.MaxMessage},
+		state: state{overlay: opt.Overlay, overflow: opt.Overflow, check: opt.Check, maxBytes: opt.MaxMessage},
 		retry: retry{span: opt.backoff},
 		grace: time.NewTimer(time.Hour),
 	}

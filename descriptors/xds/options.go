@@ -7,6 +7,7 @@ import (
 	"github.com/headgate-rls/headgate/descriptors"
 	"github.com/headgate-rls/headgate/descriptors/overlay"
 	"github.com/headgate-rls/headgate/internal/safego"
+	"github.com/headgate-rls/headgate/limit"
 )
 
 // Options are the settings of a [Client].
@@ -28,6 +29,9 @@ type Options struct {
 	RemovalGrace time.Duration
 	// Cache is the file that keeps the last good rules; empty: none does.
 	Cache string
+	// Overflow is what limits take of a cost that has no room: a control plane cannot say.
+	// The reference service counts such a cost, which saturate is the same as.
+	Overflow limit.Overflow
 	// Overlay is laid over all rules; nil changes nothing.
 	Overlay *overlay.Overlay
 	// Check returns what is wrong with rules that are well written, such as limits that

@@ -9,12 +9,14 @@ import (
 
 	"github.com/headgate-rls/headgate/descriptors"
 	"github.com/headgate-rls/headgate/descriptors/overlay"
+	"github.com/headgate-rls/headgate/limit"
 )
 
 // A state is which domains are in force. Its unit is a domain: it is replaced by what
 // the control plane sends, or it stays as it was.
 type state struct {
 	overlay  *overlay.Overlay
+	overflow limit.Overflow                               // of all limits, where no overlay says
 	check    func(*descriptors.Set) []descriptors.Problem // nil: nothing
 	maxBytes int                                          // of all domains together
 
@@ -90,7 +92,7 @@ func (s *state) renew(o *outcome, name string, parts []resource) {
 		return
 	}
 	var problems descriptors.Problems
-	v := decode(name, print, raw, &translator{&problems})
+	v := decode(name, print, raw, &translator{&problems, s.overflow})
 	v.size = held
 	if problems.Failed() {
 		s.refuse(o, name, problems.Sorted())

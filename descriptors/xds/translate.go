@@ -18,6 +18,7 @@ const source = "xds"
 // A translator makes the rules of a domain from messages.
 type translator struct {
 	problems *descriptors.Problems
+	overflow limit.Overflow // of all limits
 }
 
 // A node is a place in the tree of descriptors; that of a domain has no parent.
@@ -129,6 +130,6 @@ func (t *translator) limit(d *rlsconf.RateLimitDescriptor, at *node) (s descript
 		t.add(at, false, "rate_limit has the unit number %d, which this version of headgate does not know", number)
 		return s, false
 	}
-	s.Figures = limit.Spec{Algorithm: limit.FixedWindow, Max: int64(p.GetRequestsPerUnit()), Window: unit.Length}
+	s.Figures = limit.Spec{Algorithm: limit.FixedWindow, Max: int64(p.GetRequestsPerUnit()), Window: unit.Length, Overflow: t.overflow}
 	return s, true
 }

@@ -12,6 +12,8 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 
 	"github.com/headgate-rls/headgate/descriptors"
+	"github.com/headgate-rls/headgate/descriptors/overlay"
+	"github.com/headgate-rls/headgate/limit"
 	"github.com/headgate-rls/headgate/test/controlplane"
 )
 
@@ -236,5 +238,22 @@ func TestManyRulesAreCompiled(t *testing.T) {
 	s.take(o)
 	if again := s.consider(list, nil, false); again.domains["default/eg/http"] != o.domains["default/eg/http"] {
 		t.Error("a domain that has not changed is translated again")
+	}
+}
+
+// Limits take what is left of a cost that has no room, unless an overlay says otherwise.
+func TestOverflowOfLimits(t *testing.T) {
+	debt := limit.Debt
+	s := &state{maxBytes: DefaultMaxMessage, overflow: limit.Saturate,
+		overlay: overlay.New([]overlay.Entry{{Domain: "d", Rule: "b", Overflow: &debt, MaxDebt: 9}})}
+	o := s.consider(resourcesOf(t, controlplane.Config("d", controlplane.Rule("a", "", 7, hour), controlplane.Rule("b", "", 7, hour))), nil, false)
+	if o.set == nil {
+		t.Fatal(o.problems)
+	}
+	for i, want := range []limit.Spec{{Overflow: limit.Saturate}, {Overflow: limit.Debt, MaxDebt: 9}} {
+		want.Algorithm, want.Max, want.Window = limit.FixedWindow, 7, time.Hour
+		if got := o.set.Rules()[i].Limits[0].Limit.Spec(); got != want {
+			t.Errorf("%+v, want %+v", got, want)
+		}
 	}
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/headgate-rls/headgate/internal/safego"
 	"github.com/headgate-rls/headgate/internal/telemetry"
 	"github.com/headgate-rls/headgate/internal/web"
+	"github.com/headgate-rls/headgate/limit"
 	"github.com/headgate-rls/headgate/ratelimit"
 )
 
@@ -38,6 +39,7 @@ func openXDS(conf *config.XDS, caps *backends.Caps, log *slog.Logger, metrics *t
 	opt := xds.Options{
 		Address: conf.Address, NodeID: conf.NodeID,
 		Metadata: config.Pairs(conf.Metadata, "="), Headers: config.Pairs(conf.Headers, ":"),
+		Overflow:   x.overflow(caps),
 		MaxMessage: conf.MaxMessage, RemovalGrace: conf.RemovalGrace, Cache: conf.Cache,
 		Check:    func(set *descriptors.Set) []descriptors.Problem { return ratelimit.CapProblems(set, caps) },
 		Install:  x.changed,
@@ -57,6 +59,17 @@ func openXDS(conf *config.XDS, caps *backends.Caps, log *slog.Logger, metrics *t
 	}
 	metrics.AddXDS(x.client.Status)
 	return x, nil
+}
+
+// overflow is what limits take of a cost that has no room: what is left, as with the
+// reference service, if the backend can.
+func (x *xdsRules) overflow(caps *backends.Caps) limit.Overflow {
+	if caps.Algorithms[limit.FixedWindow].Overflow >= limit.Saturate {
+		return limit.Saturate
+	}
+	x.log.Warn("the backend does not keep overflow saturate: a cost that Envoy reports after the response is not counted if it is more than what is left",
+		"backend", caps.Name)
+	return limit.Refuse
 }
 
 // readOverlay reads the files of --xds-overlay.

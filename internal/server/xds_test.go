@@ -13,6 +13,7 @@ import (
 	rlsconf "github.com/envoyproxy/go-control-plane/ratelimit/config/ratelimit/v3"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"github.com/headgate-rls/headgate/test/controlplane"
 	"github.com/headgate-rls/headgate/test/serving"
@@ -165,4 +166,34 @@ func TestXDSOverlayIsFollowed(t *testing.T) {
 		t.Fatal(err)
 	}
 	has("on_backend_error: deny")
+}
+
+// A cost that is reported after the response takes what is left: then the next request is
+// refused, as with the reference service.
+func TestXDSCostsKnownAfterwardsAreCounted(t *testing.T) {
+	plane := controlplane.Start(t)
+	plane.Send(limitsOf("llm", 21))
+	r := startServe(t, "--xds", plane.Addr)
+	client := rls.NewRateLimitServiceClient(r.Dial(r.GRPC))
+	spend := func(hits uint64) rls.RateLimitResponse_Code {
+		t.Helper()
+		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+		defer cancel()
+		req := exampleRequest()
+		req.Domain, req.Descriptors[0].Entries[0].Key = "llm", "k"
+		req.Descriptors[0].HitsAddend = wrapperspb.UInt64(hits)
+		resp, err := client.ShouldRateLimit(ctx, req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return resp.OverallCode
+	}
+	var codes []string
+	for range 4 {
+		codes = append(codes, spend(0).String())
+		spend(10) // Envoy does not look at the answer
+	}
+	if got := strings.Join(codes, " "); got != "OK OK OK OVER_LIMIT" {
+		t.Errorf("requests: %s", got)
+	}
 }
