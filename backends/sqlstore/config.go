@@ -156,7 +156,7 @@ func (c *Config) check() error { return c.database().Check() }
 func (c *Config) database() sqldb.Config {
 	return sqldb.Config{
 		URL: c.URL, Log: c.Log, Relaxed: c.Relaxed,
-		LockWait: c.Timeout / 2, IdleInTransaction: time.Second,
+		LockWait: c.Timeout / 2, IdleInTransaction: time.Second, Repeats: true,
 		// What is in flight, and the registry, the janitor, a ping and a rollback beside it.
 		PoolMin: c.InFlight, PoolMax: c.InFlight + 4,
 	}

@@ -139,7 +139,7 @@ func TestRefusalsDoNotFlush(t *testing.T) {
 	try(soon(t), b, ask(l, 1, "full"))
 	syncs := func() int64 {
 		time.Sleep(1100 * time.Millisecond) // a session reports its figures once a second
-		exec(t, b, "SELECT 1")
+		execute(t, b, "SELECT 1")
 		time.Sleep(200 * time.Millisecond)
 		return number64(t, b, "SELECT wal_sync FROM pg_stat_wal")
 	}
@@ -233,7 +233,7 @@ func TestClockThatIsSet(t *testing.T) {
 			now := time.Now().Unix()
 			states, scratch := make([]limit.State, 1), make([]limit.State, 1)
 			for _, step := range []int64{0, 5, -3600, -3599, 2, -50, 10, 0} {
-				exec(t, b, fmt.Sprintf("SET timestamp = %d", now+step))
+				execute(t, b, fmt.Sprintf("SET timestamp = %d", now+step))
 				for range 4 {
 					v := try(soon(t), b, ask(l, 1, "k"))[0]
 					check(t, v.Err)

@@ -132,7 +132,7 @@ func number64(t testing.TB, b *Backend, text string) int64 {
 	return n.Int64
 }
 
-func exec(t testing.TB, b *Backend, text string) {
+func execute(t testing.TB, b *Backend, text string) {
 	t.Helper()
 	_, err := b.db.Write.ExecContext(soon(t), text)
 	check(t, err)

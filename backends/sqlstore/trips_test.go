@@ -6,6 +6,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 )
 
 // A tripCounter stands between a client and a server, and counts how often the client speaks after
@@ -68,4 +69,26 @@ func (s spy) Read(p []byte) (int, error) {
 		s.heard()
 	}
 	return n, err
+}
+
+// A slice takes two round trips however long the connection has been idle, with new keys and without,
+// admitted or refused.
+func TestRoundTrips(t *testing.T) {
+	eachServer(t, func(t *testing.T, url string) {
+		counter := countTrips(t, hostOf(t, url))
+		b := open(t, through(t, url, counter.addr))
+		b.db.Write.SetMaxOpenConns(1)
+		warmed(t, b)
+		l := upTo(1)
+		for i, groups := range [][]string{{"a"}, {"b", "c"}, {"a"}, {"a", "d"}, {"e", "f", "g"}} {
+			if i == 4 {
+				time.Sleep(1200 * time.Millisecond)
+			}
+			before := counter.trips.Load()
+			check(t, try(soon(t), b, ask(l, 1, groups...))[0].Err)
+			if n := counter.trips.Load() - before; n != 2 {
+				t.Errorf("slice %d, %v: %d round trips, want 2", i, groups, n)
+			}
+		}
+	})
 }

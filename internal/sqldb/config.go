@@ -31,6 +31,9 @@ type Config struct {
 	// because its process was stopped. Zero: 10 s. MariaDB knows whole seconds only. MySQL and
 	// SQLite know no such bound.
 	IdleInTransaction time.Duration
+	// Repeats: the owner repeats what a lost connection has undone, so that no connection need be
+	// tried out, in a round trip of its own, after it was idle.
+	Repeats bool
 	// Relaxed: a commit does not wait for the disk, so that a crash of the server loses the last
 	// ones. On MySQL and MariaDB that is the server's setting, and an error here.
 	Relaxed bool

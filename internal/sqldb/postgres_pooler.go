@@ -71,7 +71,11 @@ func newPostgresConnector(config *pgx.ConnConfig, ownMode bool, c Config) *postg
 	maps.Copy(defaults, bounds)
 	maps.Copy(defaults, config.RuntimeParams) // what the URL says goes before
 	config.RuntimeParams = defaults
-	return &postgresConnector{direct: stdlib.GetConnector(*config), pooled: stdlib.GetConnector(*pooled),
+	var options []stdlib.OptionOpenDB
+	if c.Repeats {
+		options = append(options, stdlib.OptionShouldPing(func(context.Context, stdlib.ShouldPingParams) bool { return false }))
+	}
+	return &postgresConnector{direct: stdlib.GetConnector(*config, options...), pooled: stdlib.GetConnector(*pooled, options...),
 		bounds: setLocally(bounds), log: c.withDefaults().Log}
 }
 
