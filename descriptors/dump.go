@@ -103,6 +103,12 @@ func (r *Rule) modes() string {
 	if r.Charge != ChargeDefault {
 		fmt.Fprintf(&b, ", charge: %v", r.Charge)
 	}
+	if r.Overflow != OverflowDefault {
+		fmt.Fprintf(&b, ", overflow: %v", r.Overflow)
+	}
+	if r.MaxDebt != 0 {
+		fmt.Fprintf(&b, ", max_debt: %d", r.MaxDebt)
+	}
 	return b.String()
 }
 

@@ -2,6 +2,8 @@ package descriptors
 
 import (
 	"slices"
+
+	"github.com/headgate-rls/headgate/limit"
 )
 
 // A FailurePolicy says what to answer when the backend cannot.
@@ -28,10 +30,35 @@ const (
 	ChargeEach
 )
 
+// An Overflow says what a rule's limits take of a cost that has no room.
+type Overflow uint8
+
+// The overflows. The zero value is the service's default.
+const (
+	OverflowDefault Overflow = iota
+	OverflowRefuse
+	OverflowSaturate
+	OverflowDebt
+)
+
+// OverflowOf returns what rules write for the overflow of a limit.
+func OverflowOf(o limit.Overflow) Overflow { return OverflowRefuse + Overflow(o) }
+
+// Of returns the overflow of a limit, Refuse by default.
+func (o Overflow) Of() limit.Overflow {
+	if o == OverflowDefault {
+		return limit.Refuse
+	}
+	return limit.Overflow(o - OverflowRefuse)
+}
+
 var (
 	failureNames  = []string{FailAllow: "allow", FailDeny: "deny", FailError: "error", FailLocal: "local"}
 	overloadNames = failureNames[FailAllow:FailLocal]
 	chargeNames   = []string{ChargeAllOrNothing: "all_or_nothing", ChargeEach: "each"}
+	overflowNames = []string{
+		OverflowRefuse: limit.Refuse.String(), OverflowSaturate: limit.Saturate.String(), OverflowDebt: limit.Debt.String(),
+	}
 )
 
 // FailurePolicies returns the names that rules write for the policies: the name
@@ -44,6 +71,10 @@ func OverloadPolicies() []string { return overloadNames }
 // Charges returns the names that rules write for the charges: the name of
 // charge c is at c-1.
 func Charges() []string { return chargeNames[1:] }
+
+// Overflows returns the names that rules write for the overflows: the name of
+// overflow o is at o-1.
+func Overflows() []string { return overflowNames[1:] }
 
 // String returns the policy as rules write it, "default" if they do not.
 func (p FailurePolicy) String() string {
@@ -59,6 +90,20 @@ func (c Charge) String() string {
 		return "default"
 	}
 	return chargeNames[c]
+}
+
+// String returns the overflow as rules write it, "default" if they do not.
+func (o Overflow) String() string {
+	if o == OverflowDefault || int(o) >= len(overflowNames) {
+		return "default"
+	}
+	return overflowNames[o]
+}
+
+// ParseOverflow returns the overflow of a name that rules may write.
+func ParseOverflow(name string) (o Overflow, ok bool) {
+	i := 1 + slices.Index(overflowNames[1:], name)
+	return Overflow(i), i > 0
 }
 
 // ParseFailurePolicy returns the policy of a name that rules may write.

@@ -64,6 +64,12 @@ type Terms struct {
 	OnOverload FailurePolicy
 	// Charge says how refusals elsewhere in the request affect this rule.
 	Charge Charge
+	// Overflow says what the limits take of a cost that has no room. If it is
+	// OverflowDefault, each limit has its own, or the service's default where that
+	// is Refuse. MaxDebt is that of OverflowDebt, 0 if the rule
+	// does not say.
+	Overflow Overflow
+	MaxDebt  int64
 	// Metadata goes into the response's dynamic metadata.
 	Metadata map[string]any
 	// Response is added to refusals by this rule.

@@ -63,10 +63,14 @@ type MatrixSpec struct {
 type Body struct {
 	Limits      []LimitSpec
 	Concurrency *ConcurrencySpec
-	// Shadow, Quota, OnBackendError, OnOverload and Charge are as in [Terms].
+	// Shadow, Quota, OnBackendError, OnOverload, Charge, Overflow and MaxDebt are as
+	// in [Terms]. Overflow and MaxDebt are for all limits, whatever their figures say,
+	// unless Overflow is OverflowDefault.
 	Shadow, Quota              bool
 	OnBackendError, OnOverload FailurePolicy
 	Charge                     Charge
+	Overflow                   Overflow
+	MaxDebt                    int64
 	// Metadata has nil, bool, int64, finite float64, string, []any and
 	// map[string]any.
 	Metadata map[string]any

@@ -16,15 +16,19 @@ func (s *spot) terms(body *Body) Terms {
 	t := Terms{
 		Shadow: body.Shadow, Quota: body.Quota, Metadata: body.Metadata,
 		OnBackendError: body.OnBackendError, OnOverload: body.OnOverload, Charge: body.Charge,
+		Overflow: body.Overflow, MaxDebt: body.MaxDebt,
 	}
 	s.word("on_backend_error", int(t.OnBackendError), len(failureNames))
 	s.word("on_overload", int(t.OnOverload), int(FailLocal))
 	s.word("charge", int(t.Charge), len(chargeNames))
+	overflows := s.overflow(body)
 	s.metadata(t.Metadata)
 	if r := body.Response; r != nil {
 		t.Response = &Response{Content: r.Content, Headers: s.answer(r.Content, r.Headers)}
 	}
-	s.limits(body.Limits, &t)
+	if overflows {
+		s.limits(body.Limits, &t)
+	}
 	if c := body.Concurrency; c != nil {
 		if t.Unlimited {
 			s.errorf("concurrency", "concurrency and unlimited: true contradict each other")
@@ -43,6 +47,23 @@ func (s *spot) word(field string, choice, most int) {
 	if choice >= most {
 		s.errorf(field, "%s has the unknown value %d", field, choice)
 	}
+}
+
+// overflow checks what a rule says of costs without room, and whether it can be said
+// of its limits.
+func (s *spot) overflow(body *Body) bool {
+	s.word("overflow", int(body.Overflow), len(overflowNames))
+	switch {
+	case int(body.Overflow) >= len(overflowNames):
+	case body.MaxDebt != 0 && body.Overflow != OverflowDebt:
+		s.errorf("max_debt", "max_debt needs overflow: debt in the same rule")
+	case body.MaxDebt != 0 && !s.between("max_debt", body.MaxDebt, 1, limit.MaxUnits):
+	case body.Overflow.Of() != limit.Refuse && len(body.Limits) == 0 && body.Concurrency != nil:
+		s.errorf("overflow", "concurrency has no overflow: a request in flight is admitted or refused")
+	default:
+		return true
+	}
+	return false
 }
 
 // limits compiles the limits of a rule.
@@ -77,7 +98,7 @@ func (s *spot) limits(specs []LimitSpec, t *Terms) {
 			t.Unlimited, t.UnlimitedName = true, spec.Name
 			at.unlimited(spec)
 		default:
-			if made := at.limit(spec); made != nil {
+			if made := at.limit(spec, t); made != nil {
 				t.Limits = append(t.Limits, RuleLimit{Name: spec.Name, Limit: made, KeyPart: spec.keyPart(i), Shadow: spec.Shadow})
 			}
 		}
@@ -108,12 +129,16 @@ func (spec *LimitSpec) keyPart(i int) string {
 }
 
 // limit makes a limit that counts units per time; nil if that is not possible.
-func (s *spot) limit(spec *LimitSpec) *limit.Limit {
+func (s *spot) limit(spec *LimitSpec, t *Terms) *limit.Limit {
 	if spec.Figures.Algorithm == limit.Concurrency {
 		s.errorf("algorithm", "limits do not have the algorithm concurrency; write concurrency: in the rule itself")
 		return nil
 	}
-	made := s.make(spec.Figures)
+	figures := spec.Figures
+	if t.Overflow != OverflowDefault {
+		figures.Overflow, figures.MaxDebt = t.Overflow.Of(), t.MaxDebt
+	}
+	made := s.make(figures)
 	if made == nil || spec.Share == 0 {
 		return made
 	}

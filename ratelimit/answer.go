@@ -31,6 +31,7 @@ func (c *call) answer(ctx context.Context, b *batch) {
 // fill fills the response from v, which is nil if the call has no ops.
 func (c *call) fill(ctx context.Context, b *batch, v *limit.Verdict) {
 	conf := &b.engine.conf
+	c.countOverflow(v)
 	var enforced, quota refusal
 	quotaParts, quotaOver := 0, 0
 	for i := range c.parts {

@@ -36,6 +36,9 @@ type Config struct {
 
 	// Charge is the default for rules that name none.
 	Charge descriptors.Charge
+	// Overflow is the default for rules that name none, as far as the backend keeps
+	// it.
+	Overflow descriptors.Overflow
 	// OnBackendError is the default for rules that name none.
 	OnBackendError descriptors.FailurePolicy
 	// OnOverload is the default for rules that name none. It answers what

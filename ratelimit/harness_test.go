@@ -81,7 +81,7 @@ func modelCaps(local bool) backends.Caps {
 	caps := backends.Caps{Name: "model", Algorithms: map[limit.Algorithm]backends.AlgorithmCaps{},
 		Atomicity: backends.Whole, Local: local, Precision: time.Microsecond, MaxOps: 64}
 	for _, a := range limit.Algorithms() {
-		caps.Algorithms[a] = backends.AlgorithmCaps{MaxUnits: limit.MaxUnits}
+		caps.Algorithms[a] = backends.AlgorithmCaps{MaxUnits: limit.MaxUnits, Overflow: limit.Debt}
 	}
 	caps.Algorithms[limit.Concurrency] = backends.AlgorithmCaps{MaxUnits: limit.MaxInFlight}
 	return caps
@@ -213,6 +213,18 @@ func (m *countingMetrics) Values(domain, _, values string) *RuleCounters {
 
 func (m *countingMetrics) Refusals(domain, rule, limit string) Counter {
 	return countFunc(func() { m.add(domain + "/" + rule + " refused by " + limit) })
+}
+
+type hitFunc func(n int64)
+
+func (f hitFunc) Count(n int64) { f(n) }
+
+func (m *countingMetrics) Overflow(domain, rule, limit string) HitCounter {
+	return hitFunc(func(n int64) {
+		for range n {
+			m.add(domain + "/" + rule + " overflow of " + limit)
+		}
+	})
 }
 
 func (m *countingMetrics) Lease(domain, rule string) *leases.Counters {

@@ -27,6 +27,9 @@ func (o Outcome) String() string {
 // A Counter counts up.
 type Counter = leases.Counter
 
+// A HitCounter counts hits.
+type HitCounter interface{ Count(n int64) }
+
 // RuleCounters are the counters of one rule, by [Outcome].
 type RuleCounters [NumOutcomes]Counter
 
@@ -41,6 +44,9 @@ type Metrics interface {
 	Values(domain, rule, values string) *RuleCounters
 	// Refusals returns the counter of requests that a rule's limit refused.
 	Refusals(domain, rule, limit string) Counter
+	// Overflow returns the counter of hits that a rule's limit took although they did
+	// not fit.
+	Overflow(domain, rule, limit string) HitCounter
 	// Tier returns the counter of requests that a tier applied to.
 	Tier(domain, rule, tier string) Counter
 	// Degraded counts an answer by policy ("allow", "deny", "error" or "local")
@@ -54,6 +60,8 @@ type noCounter struct{}
 
 func (noCounter) Inc() {}
 
+func (noCounter) Count(int64) {}
+
 func (noMetrics) Rule(string, string) *RuleCounters {
 	var c RuleCounters
 	for i := range c {
@@ -65,6 +73,8 @@ func (noMetrics) Rule(string, string) *RuleCounters {
 func (m noMetrics) Values(domain, rule, _ string) *RuleCounters { return m.Rule(domain, rule) }
 
 func (noMetrics) Refusals(string, string, string) Counter { return noCounter{} }
+
+func (noMetrics) Overflow(string, string, string) HitCounter { return noCounter{} }
 
 func (noMetrics) Lease(string, string) *leases.Counters {
 	var c leases.Counters

@@ -80,6 +80,7 @@ func newOverrideView(o Override, conf *Config) (*ruleView, error) {
 	if err := conf.Caps.Check(l); err != nil {
 		return nil, err
 	}
+	l = overflowDefaults{}.get(l, conf)
 	r := &descriptors.Rule{Path: "override"}
 	v := &ruleView{rule: r, each: conf.Charge == descriptors.ChargeEach, onError: conf.OnBackendError, onOverload: conf.OnOverload, quota: conf.QuotaMode, override: true}
 	v.limits = []limitView{newLimitView(r, &descriptors.RuleLimit{
@@ -90,6 +91,7 @@ func newOverrideView(o Override, conf *Config) (*ruleView, error) {
 	}, conf)}
 	v.limits[0].name = "override"
 	v.limits[0].refusals = conf.Metrics.Refusals("", "override", "override")
+	v.limits[0].overflow = conf.Metrics.Overflow("", "override", "override")
 	v.limits[0].refused = encodeMetadata(map[string]any{"rule": "override"})
 	v.once.Do(func() { v.counters = conf.Metrics.Rule("", "override") })
 	return v, nil

@@ -89,7 +89,8 @@ func (c *call) addOps(b *batch, i int, replacing bool) *Error {
 	if p.view == nil || p.unlimited {
 		return nil
 	}
-	cost := c.req.cost(&c.req.Descriptors[i])
+	d := &c.req.Descriptors[i]
+	cost, named := c.req.cost(d), c.req.names(d)
 	for j := range p.view.limits {
 		lv := &p.view.limits[j]
 		if replacing && c.replaced(lv.label) {
@@ -108,7 +109,7 @@ func (c *call) addOps(b *batch, i int, replacing bool) *Error {
 			Cost:  cost,
 			// Quota mode is settled after the fact, in answer.
 			Shadow: lv.shadow || p.view.quota || b.engine.conf.ShadowMode,
-			Each:   p.view.each,
+			Each:   p.view.each || named && lv.limit.Overflow() != limit.Refuse,
 		})
 		if lv.inFlight != nil {
 			c.leaseOp(&c.ops[len(c.ops)-1])
@@ -137,6 +138,11 @@ func (c *call) replaced(name string) bool {
 
 // maxCost bounds costs. It is larger than any limit, and cannot overflow.
 const maxCost = limit.MaxUnits + 1
+
+// names says whether the caller names the hits of d, as one does who reports what a
+// response has cost. Limits that overflow charge those each for itself: what is
+// reported is done, whatever other limits say.
+func (r *Request) names(d *Descriptor) bool { return d.HasHits || r.Hits > 0 }
 
 // cost returns the hits of d: its own if it has any, where zero asks without
 // taking; else those of the request, where zero means one.

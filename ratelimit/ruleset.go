@@ -52,7 +52,8 @@ type limitView struct {
 	current []byte // encoded RateLimit
 	refused []byte // encoded metadata of a refusal
 
-	refusals Counter // requests that this limit refused
+	refusals Counter    // requests that this limit refused
+	overflow HitCounter // hits that it took although they did not fit
 
 	// For limits on requests in flight only.
 	inFlight *descriptors.Concurrency
@@ -66,6 +67,7 @@ func newRuleset(set *descriptors.Set, conf *Config) *ruleset {
 	if set == nil {
 		return &ruleset{set: new(descriptors.Set), awaited: true}
 	}
+	overflows := overflowDefaults{}
 	rs := &ruleset{set: set, views: make([]ruleView, len(set.Rules()))}
 	for _, r := range set.Rules() {
 		v := &rs.views[r.ID]
@@ -87,7 +89,11 @@ func newRuleset(set *descriptors.Set, conf *Config) *ruleset {
 		}
 		v.limits = make([]limitView, len(r.Limits))
 		for i := range r.Limits {
-			v.limits[i] = newLimitView(r, &r.Limits[i], conf)
+			rl := r.Limits[i]
+			if r.Overflow == descriptors.OverflowDefault && rl.Limit.Overflow() == limit.Refuse {
+				rl.Limit = overflows.get(rl.Limit, conf)
+			}
+			v.limits[i] = newLimitView(r, &rl, conf)
 		}
 		if r.Concurrency != nil {
 			v.limits = append(v.limits, newInFlightView(r, conf))
@@ -95,9 +101,32 @@ func newRuleset(set *descriptors.Set, conf *Config) *ruleset {
 		}
 		for i, l := range LimitLabels(r) {
 			v.limits[i].refusals = conf.Metrics.Refusals(r.Domain, r.Path, l.Name)
+			if v.limits[i].limit.Overflow() != limit.Refuse {
+				v.limits[i].overflow = conf.Metrics.Overflow(r.Domain, r.Path, l.Name)
+			}
 		}
 	}
 	return rs
+}
+
+// overflowDefaults has the limits of rules that do not say what becomes of a cost
+// without room, under the service's default. Rules share limits.
+type overflowDefaults map[*limit.Limit]*limit.Limit
+
+// get returns l under the default, or the next one to it that the backend keeps.
+func (d overflowDefaults) get(l *limit.Limit, conf *Config) *limit.Limit {
+	if other := d[l]; other != nil {
+		return other
+	}
+	other := l
+	for o := conf.Overflow.Of(); o > limit.Refuse; o-- {
+		if with, err := l.WithOverflow(o, 0); err == nil && conf.Caps.Check(with) == nil {
+			other = with
+			break
+		}
+	}
+	d[l] = other
+	return other
 }
 
 func newLimitView(r *descriptors.Rule, rl *descriptors.RuleLimit, conf *Config) limitView {

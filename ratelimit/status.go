@@ -39,6 +39,18 @@ func (c *call) status(b *batch, i int, v *limit.Verdict) refusal {
 	return who
 }
 
+// countOverflow counts the hits that limits took although they did not fit.
+func (c *call) countOverflow(v *limit.Verdict) {
+	if v == nil || v.Err != nil {
+		return
+	}
+	for i := range v.Outcomes {
+		if n := v.Outcomes[i].Taken; n > 0 {
+			c.views[i].overflow.Count(n)
+		}
+	}
+}
+
 func (c *call) countNoRule(b *batch, p *part) {
 	domain := "" // an unknown one is the caller's text: no label
 	if p.match.Domain {

@@ -108,7 +108,11 @@ func (l *layer) rule(r *descriptors.RuleSpec, own []*Entry, path string) {
 			r.OnOverload = e.OnOverload
 		}
 		for i := range r.Limits {
-			if err := l.limit(&r.Limits[i], e); err != nil && len(l.result.Warnings) < maxWarnings {
+			err := l.limit(&r.Limits[i], e)
+			if err == nil && e.Overflow != nil {
+				r.Overflow, r.MaxDebt = descriptors.OverflowOf(*e.Overflow), e.MaxDebt
+			}
+			if err != nil && len(l.result.Warnings) < maxWarnings {
 				l.result.Warnings = append(l.result.Warnings, e.warning(l.domain+"/"+path, "the limit stays as it was: %v", err))
 			}
 		}

@@ -2,6 +2,7 @@ package rulefile
 
 import (
 	"github.com/headgate-rls/headgate/descriptors"
+	"github.com/headgate-rls/headgate/limit"
 )
 
 // policy reads what a rule says of failures, charging and its answer.
@@ -19,6 +20,16 @@ func (l *loader) policy(f fields, t *twig, r *descriptors.Body) {
 	if n := f.get("charge"); n != nil {
 		if i, ok := l.word(n, t, "charge", descriptors.Charges()...); ok {
 			r.Charge = descriptors.Charge(i + 1)
+		}
+	}
+	if n := f.get("overflow"); n != nil {
+		if i, ok := l.word(n, t, "overflow", descriptors.Overflows()...); ok {
+			r.Overflow = descriptors.Overflow(i + 1)
+		}
+	}
+	if n := f.get("max_debt"); n != nil {
+		if most, ok := l.integer(n, t, "max_debt", 1, limit.MaxUnits); ok {
+			r.MaxDebt = most
 		}
 	}
 	if n := f.get("response"); n != nil {

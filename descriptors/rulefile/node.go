@@ -26,7 +26,7 @@ var (
 	levelRule = &keyLevel{"a rule", []string{
 		"key", "value", "rate_limit", "limits", "descriptors",
 		"shadow_mode", "quota_mode", "share_threshold", "detailed_metric", "value_to_metric", "metadata",
-		"on_backend_error", "on_overload", "charge", "response",
+		"on_backend_error", "on_overload", "charge", "overflow", "max_debt", "response",
 		"concurrency", "lease_ttl", "reject_hold", "release",
 	}}
 	levelRateLimit = &keyLevel{"rate_limit", []string{
@@ -42,7 +42,7 @@ var (
 		"method", "path", "operation", "match",
 		"requestHeaders", "queryParams", "pathParams", "formParams", "requestBody", "allOf", "anyOf", "soapAction", "binding",
 		"concurrency", "name", "lease_ttl", "reject_hold", "release", "rate_limit", "limits",
-		"shadow_mode", "quota_mode", "metadata", "on_backend_error", "on_overload", "charge", "response",
+		"shadow_mode", "quota_mode", "metadata", "on_backend_error", "on_overload", "charge", "overflow", "max_debt", "response",
 	}}
 	levelMatch = &keyLevel{"match", []string{
 		"headers", "query", "pathParams", "formParams", "requestBody", "allOf", "anyOf", "soapAction", "binding",

@@ -25,7 +25,7 @@ func TestSchemaAcceptsWhatLoads(t *testing.T) {
 		"lease_ttl: 1m", "reject_hold: 0s", "reject_hold: 1s", "release: hits", "release: lease",
 		"rate_limit: {unit: second, requests_per_unit: 1}", "rate_limit: {unlimited: true}", "limits: [{algorithm: fixed_window, rate: 1/s, counter: entries}]",
 		"limits: [{algorithm: fixed_window, rate: 1/s, counter: value}]", "shadow_mode: true", "quota_mode: false", "metadata: {}", "metadata:",
-		"on_backend_error: deny", "charge: each", "response: {content: a}", "response: {statusCode: 200}", "response:",
+		"on_backend_error: deny", "charge: each", "overflow: saturate", "overflow: debt", "max_debt: 7", "response: {content: a}", "response: {statusCode: 200}", "response:",
 	}
 	r := rand.New(rand.NewPCG(3, 5))
 	accepted := 0

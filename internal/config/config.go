@@ -53,6 +53,7 @@ type Config struct {
 	NearLimitRatio   string
 
 	Charge         string
+	Overflow       string
 	OnBackendError string
 	OnOverload     string
 	Replicas       int
@@ -178,6 +179,8 @@ func (c *Config) listenerSettings() []setting {
 
 func (c *Config) decisionSettings() []setting {
 	return []setting{
+		row("overflow", &c.Overflow, "refuse", parsed(descriptors.ParseOverflow, "%q is none of refuse, saturate and debt"),
+			"what a limit takes of a cost that does not fit, unless the rule says: refuse (nothing), saturate (what is left) or debt (more, which is paid back)").among(descriptors.Overflows()...),
 		row("charge", &c.Charge, "all_or_nothing", parsed(descriptors.ParseCharge, "%q is neither all_or_nothing nor each"),
 			"which limits a refused request is charged to, unless the rule says: all_or_nothing (none) or each (those that have room)").among("all_or_nothing", "each"),
 		row("on-backend-error", &c.OnBackendError, "allow", parsed(descriptors.ParseFailurePolicy, "%q is none of allow, deny, error, local"),
@@ -295,11 +298,12 @@ func (c *Config) Decisions() ratelimit.Config {
 		h.Limit, h.Remaining, h.Reset = c.LimitHeader, c.RemainingHeader, c.ResetHeader
 	}
 	charge, _ := descriptors.ParseCharge(c.Charge) // checked, as the others
+	overflow, _ := descriptors.ParseOverflow(c.Overflow)
 	onError, _ := descriptors.ParseFailurePolicy(c.OnBackendError)
 	onOverload, _ := descriptors.ParseOverloadPolicy(c.OnOverload)
 	near, _ := strconv.ParseFloat(c.NearLimitRatio, 32)
 	return ratelimit.Config{
-		Charge: charge, OnBackendError: onError, OnOverload: onOverload,
+		Charge: charge, Overflow: overflow, OnBackendError: onError, OnOverload: onOverload,
 		Timeout: c.BackendTimeout, Margin: c.DeadlineMargin,
 		Headers: h, Metadata: c.DynamicMetadata, UnitMultipliers: c.UnitMultiplier,
 		ShadowMode: c.ShadowMode, QuotaMode: c.QuotaMode, OwnerGrace: c.OwnerGrace, NearLimit: float32(near),

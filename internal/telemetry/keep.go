@@ -144,12 +144,15 @@ func started(vec *prometheus.CounterVec, labels ...string) *lazyCounter {
 }
 
 // Inc implements [ratelimit.Counter].
-func (l *lazyCounter) Inc() {
+func (l *lazyCounter) Inc() { l.Count(1) }
+
+// Count implements [ratelimit.HitCounter].
+func (l *lazyCounter) Count(n int64) {
 	c := l.c.Load()
 	if c == nil {
 		c = l.make()
 	}
-	(*c).Inc()
+	(*c).Add(float64(n))
 }
 
 func (l *lazyCounter) make() *prometheus.Counter {

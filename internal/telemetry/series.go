@@ -23,6 +23,10 @@ type (
 		ruleKey
 		limit string
 	}
+	overflowLabels struct {
+		ruleKey
+		limit string
+	}
 	ruleBudget struct{ ruleKey } // not labels: the budget of a rule's values
 )
 
@@ -111,6 +115,14 @@ func (m *Metrics) Lease(domain, rule string) *leases.Counters {
 func (m *Metrics) Tier(domain, rule, tier string) ratelimit.Counter {
 	return static(&m.keeper, tierLabels{ruleKey{domain, rule}, tier}, tierLabels{ruleKey{"", otherRule}, ""}, func(l tierLabels) (*lazyCounter, func()) {
 		c := started(m.tiers, l.domain, l.rule, l.tier)
+		return c, c.drop
+	})
+}
+
+// Overflow implements [ratelimit.Metrics].
+func (m *Metrics) Overflow(domain, rule, limit string) ratelimit.HitCounter {
+	return static(&m.keeper, overflowLabels{ruleKey{domain, rule}, limit}, overflowLabels{ruleKey{"", otherRule}, ""}, func(l overflowLabels) (*lazyCounter, func()) {
+		c := &lazyCounter{vec: m.overflow, labels: [3]string{l.domain, l.rule, l.limit}}
 		return c, c.drop
 	})
 }

@@ -26,6 +26,7 @@ type Metrics struct {
 
 	decided  decided
 	refusals *prometheus.CounterVec
+	overflow *prometheus.CounterVec
 	leases   *prometheus.CounterVec
 	tiers    *prometheus.CounterVec
 	degraded *prometheus.CounterVec
@@ -60,6 +61,8 @@ func (m *Metrics) rows() []row {
 	return []row{
 		counters(&m.decided.vec, metric{name: "headgate_decisions_total", help: "Descriptors decided, by outcome.",
 			labels: closed(rule, "outcome", texts(0, ratelimit.NumOutcomes)...)}),
+		counters(&m.overflow, metric{name: "headgate_overflow_hits_total", labels: open("domain", "rule", "limit"),
+			help: "Hits that did not fit and were taken all the same (overflow: saturate or debt)."}),
 		counters(&m.refusals, metric{name: "headgate_refusals_total", labels: open("domain", "rule", "limit"),
 			help: "Requests refused, by the limit that refused them: its name, or its number in the rule, or concurrency."}),
 		described(&m.limits.desc, isGauge, metric{name: "headgate_limit", labels: open("domain", "rule", "limit", "algorithm"),

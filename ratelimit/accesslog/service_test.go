@@ -101,6 +101,8 @@ type counter struct{ *atomic.Int64 }
 
 func (c counter) Inc() { c.Add(1) }
 
+func (c counter) Count(n int64) { c.Add(n) }
+
 func (m *events) of(name string) counter {
 	c, _ := m.n.LoadOrStore(name, counter{new(atomic.Int64)})
 	return c.(counter)
@@ -124,6 +126,8 @@ func (m *events) Rule(string, string) *ratelimit.RuleCounters {
 
 func (m *events) Values(d, r, _ string) *ratelimit.RuleCounters     { return m.Rule(d, r) }
 func (m *events) Refusals(string, string, string) ratelimit.Counter { return m.of("refusals") }
+
+func (m *events) Overflow(string, string, string) ratelimit.HitCounter { return m.of("overflow") }
 
 func (m *events) Tier(string, string, string) ratelimit.Counter { return m.of("tier") }
 func (m *events) Degraded(string, string)                       {}

@@ -255,3 +255,50 @@ func TestRefund(t *testing.T) {
 		f.WantCodes(codes(10, 200)+" 429", "/", "x-key", "refund")
 	})
 }
+
+const usageRules = `
+domain: e2e
+descriptors:
+- {key: key, value: refuse, overflow: refuse, rate_limit: {unit: hour, requests_per_unit: 21}}
+- {key: key, value: fixed, rate_limit: {unit: hour, requests_per_unit: 21}}
+- {key: key, value: log, limits: [{algorithm: sliding_log, limit: 21, window: 24h}]}
+- {key: key, value: sliding, limits: [{algorithm: sliding_window, limit: 21, window: 24h}]}
+- {key: key, value: bucket, limits: [{algorithm: token_bucket, rate: 21/day}]}
+- {key: key, value: owes, overflow: debt, limits: [{algorithm: token_bucket, rate: 21/day}]}
+- {key: other, value: wide, rate_limit: {unit: hour, requests_per_unit: 100}}
+`
+
+// TestUsage has responses that cost ten, which Envoy reports when they are over: 21
+// an hour admit three, and the report that does not fit still counts elsewhere.
+func TestUsage(t *testing.T) {
+	onBackends(t, func(t *testing.T, env environment) {
+		insideHour()
+		s := startService(t, "--rules", writeFile(t, "rules.yaml", usageRules), "--backend", env.backend, "--overflow", "saturate")
+		actions := `actions: [{request_headers: {header_name: x-key, descriptor_key: key}}]`
+		other := `actions: [{request_headers: {header_name: x-other, descriptor_key: other}}]`
+		usage := `[{hits_addend: {number: 0}, ` + actions + `}, {hits_addend: {number: 0}, ` + other + `}, ` +
+			`{hits_addend: {number: 10}, apply_on_stream_done: true, ` + actions + `}, {hits_addend: {number: 10}, apply_on_stream_done: true, ` + other + `}]`
+		f := startFront(t, env.envoy, setup{Services: []string{s.GRPC}, Routes: []route{{"/usage", usage}}})
+		for _, key := range []string{"fixed", "log", "sliding", "bucket", "owes"} {
+			for _, want := range []int{200, 200, 200, 429, 429} {
+				if a := f.Get("/usage", "x-key", key); a.Code != want {
+					t.Errorf("%s: %v, want %d", key, a, want)
+				}
+				time.Sleep(100 * time.Millisecond) // the report comes after the response
+			}
+		}
+		for range 6 {
+			if a := f.Get("/usage", "x-key", "refuse"); a.Code != 200 {
+				t.Errorf("without overflow: %v", a)
+			}
+			time.Sleep(100 * time.Millisecond)
+		}
+		for range 4 {
+			f.Get("/usage", "x-key", "once", "x-other", "wide")
+			time.Sleep(100 * time.Millisecond)
+		}
+		if a := f.Get("/", "x-other", "wide"); a.Remaining() != 59 {
+			t.Errorf("of 100 there are %d left after four reports of ten and a request", a.Remaining())
+		}
+	})
+}
