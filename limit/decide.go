@@ -60,6 +60,8 @@ func decideNew(states []State, req *Request, now Instant, v *Verdict, next []Sta
 		if op.Limit.Is(Leased) {
 			next[at].begin(len(ops))
 			next[at], v.Outcomes[i] = stepConcurrency(next[at], op, now, false)
+		} else if op.Limit.below < 0 { // most limits, for which step is no more than this
+			v.Outcomes[i] = next[at].stepStrict(op.Limit, op.Cost, now)
 		} else {
 			v.Outcomes[i] = next[at].step(op, now)
 		}

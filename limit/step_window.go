@@ -4,7 +4,12 @@ package limit
 
 func stepFixedWindow(l *Limit, s *State, cost int64, now Instant) Outcome {
 	start := now - now%Instant(l.window)
-	used := l.usedInWindow(s, start)
+	used := max(s.N, 0)
+	if l.below > 0 {
+		used = l.usedInWindow(s, start)
+	} else if s.At < start {
+		used = 0
+	}
 	wait := int64(start) + l.window - int64(now)
 	admitted := fits(used, cost, l.capacity)
 	if admitted && cost != 0 {
@@ -76,7 +81,15 @@ func prepareGrid(l *Limit) error {
 
 func stepSlidingWindow(l *Limit, s *State, cost int64, now Instant) Outcome {
 	start := now - now%Instant(l.window)
-	cur, prev := l.slide(s, start)
+	cur, prev := min(max(s.N, 0), maxExact), min(max(s.M, 0), maxExact)
+	if l.below > 0 {
+		cur, prev = l.slide(s, start)
+	} else if s.At < start {
+		cur, prev = 0, cur
+		if s.At < start-Instant(l.window) {
+			prev = 0
+		}
+	}
 	rest := int64(start) + l.window - int64(now) // of the current window, µs, 1..W
 	weighted := l.weigh(prev, rest)
 	admitted := fits(cur+weighted, cost, l.capacity)
