@@ -11,5 +11,5 @@
 //   - pgstore has the rows, and decides under their locks;
 //   - rediscache decides in Redis, on units that it has taken from a row before;
 //   - kafka publishes and consumes, sender handles what was consumed;
-//   - httpapi is the REST API, gateway puts it all together.
+//   - httpapi is the REST API, serve puts it all together.
 package notify

@@ -46,7 +46,7 @@ var rooms = []room{
 	{dir: "notify/kafka/...", may: []string{"notify"}, why: "the broker knows messages only"},
 	{dir: "notify/sender/...", may: []string{"notify"}, why: "sending knows messages only"},
 	{dir: "notify/httpapi/...", may: []string{"notify", "internal/units", "internal/web"}, why: "the HTTP API of the gateway knows no store"},
-	{dir: "notify/gateway/...", may: []string{"notify/...", "internal/config", "internal/telemetry", "internal/sqldb/...", "internal/web", "backends/redis"}, why: "the gateway puts its parts together"},
+	{dir: "notify/serve/...", may: []string{"notify/...", "internal/config", "internal/telemetry", "internal/sqldb/...", "internal/web", "backends/redis"}, why: "the gateway puts its parts together"},
 
 	{dir: "internal/sqldb/...", may: []string{"internal/safego", "internal/spell"}, why: "databases know nothing of what is kept in them"},
 	{dir: "internal/config/...", may: []string{"limit", "descriptors/...", "ratelimit/...", "slots", "slots/plan", "internal/san", "internal/spell"}, why: "settings know the settings of parts, and no store"},

@@ -1,0 +1,237 @@
+package rediscache
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"golang.org/x/sync/singleflight"
+
+	"github.com/headgate-rls/headgate/internal/loglimit"
+	"github.com/headgate-rls/headgate/notify"
+	"github.com/headgate-rls/headgate/notify/pgstore"
+)
+
+// Config is what New needs.
+type Config struct {
+	Client    redis.UniversalClient // which sends nothing twice by itself
+	Store     *pgstore.Store
+	Timeout   time.Duration // of a call to Redis
+	MaxTTL    time.Duration // of a hash
+	SyncDelay time.Duration // after which the database follows
+	Log       *slog.Logger
+}
+
+// A Cache decides in Redis, and in the database where Redis does not answer. Run must be
+// called for the database to follow.
+type Cache struct {
+	hashes
+	store *pgstore.Store
+	log   *slog.Logger
+	often loglimit.Limiter
+	delay time.Duration
+
+	reserving singleflight.Group
+	growing   sync.Map // users whose block is growing
+	grows     sync.WaitGroup
+	downUntil atomic.Int64
+	probing   atomic.Bool
+	pending   pending
+
+	byRedis, fallbacks, lost, dropped atomic.Int64
+}
+
+// New returns a cache.
+func New(c Config) *Cache {
+	return &Cache{
+		hashes: newHashes(c.Client, c.MaxTTL, c.Timeout), store: c.Store, log: c.Log, often: loglimit.Limiter{PerSecond: 5}, delay: c.SyncDelay,
+		pending: pending{counts: map[string]pgstore.Count{}, removals: map[string]struct{}{}},
+	}
+}
+
+// Stats are figures of a cache.
+type Stats struct {
+	ByRedis       int64 // sends decided in Redis
+	Fallbacks     int64 // sends decided in the database because Redis did not answer
+	Lost          int64 // units that were counted in Redis for messages that could not be delivered
+	Up            bool  // whether Redis answered last
+	SyncWaiting   int   // users whose count the database does not have yet
+	RemovalsWait  int   // users whose hash is still to be removed after a change
+	RemovalsGiven int64 // removals that were given up, as too many waited
+}
+
+// Stats returns the figures.
+func (c *Cache) Stats() Stats {
+	counts, removals := c.pending.size()
+	return Stats{c.byRedis.Load(), c.fallbacks.Load(), c.lost.Load(), c.up(), counts, removals, c.dropped.Load()}
+}
+
+// blockOf is how many units of a limit a hash gets at once: what a user may lose with Redis.
+func blockOf(limit int64) int64 { return min(max(limit/16, 2), 1000) }
+
+// attempts bounds how often a send finds a block that others have used up meanwhile.
+const attempts = 20
+
+// Send decides about a message in Redis, and delivers it after it was counted.
+func (c *Cache) Send(ctx context.Context, m notify.Message) (notify.Accepted, error) {
+	if !c.mayAsk() {
+		return c.fallback(ctx, m, nil)
+	}
+	t, err := c.decide(ctx, m.UserID)
+	var away *awayError
+	switch {
+	case errors.As(err, &away):
+		c.down()
+		return c.fallback(ctx, m, away.err)
+	case err != nil:
+		return notify.Accepted{}, err
+	}
+	c.byRedis.Add(1)
+	if t.status == limited {
+		return notify.Accepted{}, &notify.LimitedError{Limit: t.limit, Rest: t.rest}
+	}
+	c.pending.add(pgstore.Count{UserID: m.UserID, Count: t.count, StartUs: t.startUs, Version: t.version})
+	if err := c.store.Deliver(ctx, m); err != nil {
+		c.lost.Add(1) // it stays counted: to give it back would race with others
+		return notify.Accepted{}, err
+	}
+	return notify.Accepted{Limit: t.limit, Remaining: t.limit - t.count}, nil
+}
+
+// An awayError: Redis does not answer as it should.
+type awayError struct{ err error }
+
+func (e *awayError) Error() string { return e.err.Error() }
+
+// decide takes a unit from the user's hash, and sees to it that there is one.
+func (c *Cache) decide(ctx context.Context, user string) (taken, error) {
+	for range attempts {
+		// Not the client's context: its end says nothing about Redis.
+		t, err := c.takeUnit(context.WithoutCancel(ctx), user)
+		if err != nil {
+			return t, &awayError{err}
+		}
+		c.answered()
+		switch t.status {
+		case low:
+			c.grow(user)
+			return t, nil
+		case ok, limited:
+			return t, nil
+		}
+		if err := c.reserve(ctx, user); err != nil {
+			return t, err
+		}
+	}
+	return taken{}, &awayError{errors.New("every block was used up by others")}
+}
+
+// reserve moves a block of units from the user's row to the hash. Those who want the same
+// at the same time share it.
+func (c *Cache) reserve(ctx context.Context, user string) error {
+	done := c.reserving.DoChan(user, func() (any, error) { return nil, c.moveBlock(ctx, user) })
+	select {
+	case r := <-done:
+		return r.Err
+	case <-ctx.Done():
+		return &notify.UnavailableError{Part: notify.Store, Err: ctx.Err()}
+	}
+}
+
+// moveWithin bounds the way of a block, whoever waits for it.
+const moveWithin = 3 * time.Second
+
+func (c *Cache) moveBlock(ctx context.Context, user string) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), moveWithin)
+	defer cancel()
+	b, err := c.store.Reserve(ctx, user, blockOf)
+	if err != nil {
+		return err
+	}
+	if _, err := c.putBlock(ctx, user, b); err != nil && !errors.Is(err, errNoTime) {
+		return &awayError{err}
+	}
+	// A change of the configuration that was saved between the two has removed a hash that
+	// was not there yet.
+	version, err := c.store.Version(ctx, user)
+	if err != nil || version == b.Version {
+		return err
+	}
+	if err := c.dropOld(ctx, user, b.Version); err != nil {
+		return &awayError{err}
+	}
+	return nil
+}
+
+// grow gets the next block before this one is used up, so that no send waits for it.
+func (c *Cache) grow(user string) {
+	if _, busy := c.growing.LoadOrStore(user, struct{}{}); busy {
+		return
+	}
+	c.grows.Go(func() {
+		defer c.growing.Delete(user)
+		// If it fails, the send that finds the block used up does it, and says so.
+		_ = c.reserve(context.Background(), user)
+	})
+}
+
+// downFor is how long Redis is left alone after it did not answer.
+const downFor = 500 * time.Millisecond
+
+// mayAsk tells whether to ask Redis: it answers, or it is time to try one send again.
+func (c *Cache) mayAsk() bool {
+	until := c.downUntil.Load()
+	return until == 0 || time.Now().UnixNano() >= until && c.probing.CompareAndSwap(false, true)
+}
+
+func (c *Cache) up() bool { return c.downUntil.Load() == 0 }
+
+func (c *Cache) down() {
+	c.downUntil.Store(time.Now().Add(downFor).UnixNano())
+	c.probing.Store(false)
+}
+
+func (c *Cache) answered() {
+	if c.downUntil.Swap(0) != 0 {
+		c.log.Info("Redis answers again")
+	}
+	c.probing.Store(false)
+}
+
+// downText is what operators look for.
+const downText = "REDIS DOWN — Falling back to Postgres"
+
+// fallback decides in the database, under the lock of the row.
+func (c *Cache) fallback(ctx context.Context, m notify.Message, cause error) (notify.Accepted, error) {
+	c.fallbacks.Add(1)
+	if cause != nil {
+		c.warn("send", m.UserID, cause)
+	}
+	return c.store.Send(ctx, m)
+}
+
+func (c *Cache) warn(path, user string, cause error) {
+	if allowed, skipped := c.often.Allow(); allowed {
+		c.log.Warn(downText, "path", path, "user", user, "error", cause, "skipped", skipped)
+	}
+}
+
+// Configure saves what an administrator says about a user, and removes the user's hash. If
+// Redis does not answer the hash is removed later.
+func (c *Cache) Configure(ctx context.Context, config notify.Config) (notify.Saved, error) {
+	saved, err := c.store.Configure(ctx, config)
+	if err != nil {
+		return saved, err
+	}
+	if err := c.remove(context.WithoutCancel(ctx), config.UserID); err != nil {
+		c.warn("config", config.UserID, err)
+		if !c.pending.addRemoval(config.UserID) {
+			c.dropped.Add(1)
+		}
+	}
+	return saved, nil
+}

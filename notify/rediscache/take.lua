@@ -1,0 +1,25 @@
+-- Takes a unit of a user's block, or says why there is none.
+-- KEYS[1] the hash; no arguments.
+-- Returns {status, rateLimit, currentCount, version, windowStart, milliseconds left}.
+--
+-- A hash of another server, or of another life of this one, is not believed: it may be older
+-- than what was answered, as after a failover.
+local run = string.match(redis.call('INFO', 'server'), 'run_id:(%x+)')
+local h = redis.call('HMGET', KEYS[1], 'rateLimit', 'currentCount', 'version', 'windowStart', 'reserved', 'run')
+local left = redis.call('PTTL', KEYS[1])
+if not h[6] or h[6] ~= run or left < 0 then
+	return {'miss', '0', '0', '0', '0', 0}
+end
+local limit, count, reserved = tonumber(h[1]), tonumber(h[2]), tonumber(h[5])
+local status = 'ok'
+if count >= limit then
+	status = 'limited'
+elseif count >= reserved then
+	status = 'exhausted'
+else
+	count = redis.call('HINCRBY', KEYS[1], 'currentCount', 1)
+	if reserved < limit and reserved - count <= tonumber(h[1]) / 64 then
+		status = 'low' -- taken, and the block should grow
+	end
+end
+return {status, h[1], tostring(count), h[3], h[4], left}

@@ -1,0 +1,231 @@
+package serve
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+	"net/http/pprof"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/headgate-rls/headgate/backends/redis"
+	"github.com/headgate-rls/headgate/internal/config"
+	"github.com/headgate-rls/headgate/internal/sqldb"
+	"github.com/headgate-rls/headgate/internal/telemetry"
+	"github.com/headgate-rls/headgate/internal/web"
+	"github.com/headgate-rls/headgate/notify"
+	"github.com/headgate-rls/headgate/notify/httpapi"
+	"github.com/headgate-rls/headgate/notify/kafka"
+	"github.com/headgate-rls/headgate/notify/pgstore"
+	"github.com/headgate-rls/headgate/notify/rediscache"
+)
+
+// A limiter decides about messages and delivers them: the database, or Redis in front of it.
+type limiter interface {
+	Configure(ctx context.Context, c notify.Config) (notify.Saved, error)
+	Send(ctx context.Context, m notify.Message) (notify.Accepted, error)
+}
+
+// gateway is a running notify-gateway.
+type gateway struct {
+	conf      *config.NotifyGateway
+	log       *slog.Logger
+	publisher *kafka.Publisher
+	store     *pgstore.Store
+	redis     *redis.Client     // nil without --redis
+	cache     *rediscache.Cache // nil without --redis
+	limiter
+	draining atomic.Bool
+}
+
+// Send gives the message its name.
+func (g *gateway) Send(ctx context.Context, user, text string) (notify.Accepted, error) {
+	now := time.Now().UTC().Truncate(time.Microsecond)
+	return g.limiter.Send(ctx, notify.Message{ID: uuid.NewString(), UserID: user, Text: text, AcceptedAt: now})
+}
+
+// Gateway runs notify-gateway until ctx ends, and drains then.
+func Gateway(ctx context.Context, conf *config.NotifyGateway, log *slog.Logger, version string) error {
+	g := &gateway{conf: conf, log: log}
+	if err := g.open(); err != nil {
+		return err
+	}
+	defer g.close()
+	metrics := telemetry.NewNotifyGateway(version, g.stats)
+	api, err := g.api(metrics)
+	if err != nil {
+		return err
+	}
+	public, err := listen(ctx, "http", conf.HTTP, api, 10*time.Second+conf.RequestTimeout)
+	if err != nil {
+		return err
+	}
+	defer public.listener.Close()
+	debug, err := listen(ctx, "debug", conf.Debug, debugHandler(metrics), 2*time.Minute)
+	if err != nil {
+		return err
+	}
+	if debug != nil {
+		defer debug.listener.Close()
+	}
+	if err := g.await(ctx); err != nil {
+		return err
+	}
+	return g.run(ctx, public, debug)
+}
+
+// open makes the parts, none of which connects yet.
+func (g *gateway) open() (err error) {
+	c := g.conf
+	topic := kafka.Topic{Brokers: c.Kafka.Brokers, Name: c.Kafka.Topic, Partitions: c.Kafka.Partitions, Replicas: c.Kafka.Replicas}
+	if g.publisher, err = kafka.NewPublisher(topic, c.PublishTimeout); err != nil {
+		return err
+	}
+	g.store, err = pgstore.Open(pgstore.Config{
+		Database:  sqldb.Config{URL: c.Database, Username: c.Username, Password: c.Password, PoolMin: c.PoolMin, PoolMax: c.PoolMax, Log: g.log},
+		Publisher: g.publisher, Outbox: c.Delivery == config.DeliverOutbox, OutboxMax: int64(c.OutboxMax),
+	})
+	if err != nil {
+		g.publisher.Close()
+		return err
+	}
+	g.limiter = g.store
+	if c.Redis == "" {
+		return nil
+	}
+	at, err := redis.Parse(c.Redis)
+	if err == nil {
+		g.redis, err = redis.NewClient(at, g.log)
+	}
+	if err != nil {
+		g.close()
+		return err
+	}
+	g.cache = rediscache.New(rediscache.Config{Client: g.redis, Store: g.store, Timeout: c.RedisTimeout, MaxTTL: c.RedisMaxTTL, SyncDelay: c.SyncDelay, Log: g.log})
+	g.limiter = g.cache
+	return nil
+}
+
+func (g *gateway) close() {
+	if g.redis != nil {
+		_ = g.redis.Close()
+	}
+	_ = g.store.Close()
+	g.publisher.Close()
+}
+
+// await waits for what the gateway needs, and a while for Redis, without which it starts all
+// the same.
+func (g *gateway) await(ctx context.Context) error {
+	limit := g.conf.StartWait
+	err := await(ctx, g.log, "the database", limit, func(ctx context.Context) error {
+		if g.conf.Migrate {
+			_, err := g.store.Migrate(ctx)
+			return err
+		}
+		return g.store.Ping(ctx)
+	})
+	if err == nil {
+		err = await(ctx, g.log, "Kafka", limit, g.publisher.EnsureTopic)
+	}
+	if err != nil || g.redis == nil {
+		return err
+	}
+	if err := await(ctx, g.log, "Redis", min(limit, 10*time.Second), g.pingRedis); err != nil && ctx.Err() == nil {
+		g.log.Warn("Redis does not answer: starting without it", "error", err)
+	}
+	return ctx.Err()
+}
+
+func (g *gateway) pingRedis(ctx context.Context) error { return g.redis.Ping(ctx).Err() }
+
+// api returns the handler of the public listener.
+func (g *gateway) api(metrics *telemetry.Notify) (http.Handler, error) {
+	c := httpapi.Config{Gateway: g, Answer: metrics.Sent, Log: g.log, Timeout: g.conf.RequestTimeout, Most: g.conf.MaxRequests}
+	if g.conf.ConfigToken != "" {
+		guard, err := web.NewGuard(web.GuardConfig{Token: g.conf.ConfigToken, Setting: "NOTIFY_GATEWAY_CONFIG_TOKEN"})
+		if err != nil {
+			return nil, err
+		}
+		c.Guard = guard
+	}
+	checks := []*check{
+		{name: "database", ping: g.store.Ping},
+		{name: "kafka", ping: g.publisher.Ping, serving: g.conf.Delivery == config.DeliverOutbox},
+	}
+	if g.redis != nil {
+		checks = append(checks, &check{name: "redis", ping: g.pingRedis, serving: true})
+	}
+	mux := http.NewServeMux()
+	mux.Handle("/", httpapi.New(c))
+	mux.HandleFunc("GET /healthz", healthz)
+	mux.Handle("GET /readyz", web.Readiness{Draining: g.draining.Load, Parts: func() []web.Part { return looks(checks) }})
+	return mux, nil
+}
+
+// debugHandler serves what only operators should see.
+func debugHandler(metrics *telemetry.Notify) http.Handler {
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", metrics.Handler())
+	mux.HandleFunc("/debug/pprof/", pprof.Index)
+	mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
+	mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
+	return mux
+}
+
+// run serves until ctx ends or a listener fails, and ends in good order: requests first, then
+// what is behind their answers.
+func (g *gateway) run(ctx context.Context, public, debug *server) (err error) {
+	behind, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
+	var background sync.WaitGroup
+	background.Go(func() { g.store.Relay(behind) })
+	if g.cache != nil {
+		background.Go(func() { g.cache.Run(behind) })
+	}
+	var all servers
+	all.start(public, debug)
+	debugAddress := ""
+	if debug != nil {
+		debugAddress = debug.listener.Addr().String()
+	}
+	g.log.Info("serving", "http", public.listener.Addr().String(), "debug", debugAddress, "database", g.store.Address(),
+		"topic", g.conf.Kafka.Topic, "delivery", g.conf.Delivery, "redis", g.conf.Redis != "")
+	select {
+	case <-ctx.Done():
+		g.log.Info("draining", "delay", g.conf.DrainDelay, "timeout", g.conf.DrainTimeout)
+		g.draining.Store(true)
+		time.Sleep(g.conf.DrainDelay)
+	case err = <-all.failed:
+	}
+	all.stop(g.conf.DrainTimeout)
+	stop()
+	background.Wait()
+	if err == nil {
+		g.log.Info("drained")
+	}
+	return err
+}
+
+func (g *gateway) stats() telemetry.NotifyStats {
+	store, pool := g.store.Stats(), g.store.Pool()
+	s := telemetry.NotifyStats{
+		OutboxWaiting: store.OutboxWaiting, Recounts: store.Recounts, Uncounted: store.Uncounted,
+		PoolOpen: pool.Open, PoolInUse: pool.InUse, PoolMax: pool.Max, PoolWaits: pool.Waits,
+	}
+	if g.cache != nil {
+		c := g.cache.Stats()
+		s.ByRedis, s.Fallbacks, s.Lost, s.RedisUp = c.ByRedis, c.Fallbacks, c.Lost, c.Up
+		s.SyncWaiting, s.RemovalsWaiting = c.SyncWaiting, c.RemovalsWait
+	}
+	return s
+}
+
+// Ended tells whether an error only says that the program was asked to end.
+func Ended(ctx context.Context, err error) bool {
+	return ctx.Err() != nil && errors.Is(err, ctx.Err())
+}

@@ -1,0 +1,72 @@
+package serve
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/headgate-rls/headgate/internal/config"
+	"github.com/headgate-rls/headgate/internal/telemetry"
+	"github.com/headgate-rls/headgate/internal/web"
+	"github.com/headgate-rls/headgate/notify/kafka"
+	"github.com/headgate-rls/headgate/notify/sender"
+)
+
+// Sender runs notify-sender until ctx ends.
+func Sender(ctx context.Context, conf *config.NotifySender, log *slog.Logger, version string) error {
+	var to sender.Sender = sender.Console{}
+	if conf.Webhook != "" {
+		to = sender.NewWebhook(conf.Webhook, conf.WebhookToken, conf.WebhookTimeout)
+	}
+	k := &conf.Kafka
+	consumer, err := kafka.NewConsumer(kafka.ConsumerConfig{
+		Topic: kafka.Topic{Brokers: k.Brokers, Name: k.Topic, Partitions: k.Partitions, Replicas: k.Replicas},
+		Group: conf.Group, DeadLetter: conf.DeadLetter, Log: log,
+		Handler: &sender.Retrier{Sender: to, Attempts: conf.WebhookAttempts, Backoff: conf.WebhookBackoff, Log: log, Skip: conf.DeadLetter != ""},
+	})
+	if err != nil {
+		return err
+	}
+	defer consumer.Close()
+	metrics := telemetry.NewNotifySender(version, func() telemetry.NotifySenderStats {
+		s := consumer.Stats()
+		return telemetry.NotifySenderStats{Sent: s.Handled, Skipped: s.Skipped, Retried: s.Retried}
+	})
+	var draining atomic.Bool
+	checks := []*check{{name: "kafka", ping: consumer.Ping}}
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /healthz", healthz)
+	mux.Handle("GET /readyz", web.Readiness{Draining: draining.Load, Parts: func() []web.Part { return looks(checks) }})
+	mux.Handle("GET /metrics", metrics.Handler())
+	public, err := listen(ctx, "http", conf.HTTP, mux, 10*time.Second)
+	if err != nil {
+		return err
+	}
+	address := ""
+	if public != nil {
+		defer public.listener.Close()
+		address = public.listener.Addr().String()
+	}
+	if err := await(ctx, log, "Kafka", conf.StartWait, consumer.EnsureTopic); err != nil {
+		return err
+	}
+	var all servers
+	all.start(public)
+	work, stop := context.WithCancel(ctx)
+	defer stop()
+	var consuming sync.WaitGroup
+	consuming.Go(func() { consumer.Run(work) })
+	log.Info("serving", "http", address, "topic", k.Topic, "group", conf.Group, "webhook", conf.Webhook != "")
+	select {
+	case <-ctx.Done():
+	case err = <-all.failed:
+	}
+	draining.Store(true)
+	stop()
+	consuming.Wait()
+	all.stop(time.Second)
+	return err
+}
