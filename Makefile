@@ -24,7 +24,7 @@ SEEDS ?= 20
 # How long make soak puts the service under load.
 SOAK ?= 30m
 
-.PHONY: help run build demo setup check test hunt bench chaos soak charttest attack egtest lint fuzz changelog clean
+.PHONY: help run build notify demo setup check test hunt bench chaos soak charttest attack egtest lint fuzz changelog clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -32,12 +32,15 @@ help: ## list the targets
 run: ## start the service from source, slots in headgate.db (ARGS="--rules rules/")
 	go run ./cmd/headgate serve $(if $(findstring --rules,$(ARGS)),,--example) --slots sqlite:headgate.db --slots-seed 100/PT4S --slots-ahead 10m $(ARGS)
 
-build: ## build bin/headgate, a static binary
-	CGO_ENABLED=0 go build -trimpath -ldflags "-s -w -X main.version=$(VERSION)" -o bin/headgate ./cmd/headgate
-	@echo "built bin/headgate $(VERSION)"
+build: ## build bin/headgate and the notification gateway's programs, static binaries
+	CGO_ENABLED=0 go build -trimpath -ldflags "-s -w -X main.version=$(VERSION)" -o bin/ ./cmd/headgate ./cmd/notify-gateway ./cmd/notify-sender
+	@echo "built bin/headgate, bin/notify-gateway and bin/notify-sender $(VERSION)"
 
 demo: ## show the service at work behind a real Envoy
 	./scripts/demo.sh $(ARGS)
+
+notify: setup ## start the notification gateway with PostgreSQL, Kafka and Redis, and say what to try
+	go run ./test/notify/try $(ARGS)
 
 setup: ## install the servers that the tests talk to
 	@./scripts/setup-testenv.sh

@@ -28,6 +28,7 @@ type NotifyStats struct {
 type Notify struct {
 	registry *prometheus.Registry
 	sends    *prometheus.HistogramVec
+	build    *prometheus.GaugeVec
 }
 
 // sendBuckets reach from a call to Redis to the longest request.
@@ -43,10 +44,13 @@ func NewNotifyGateway(version string, read func() NotifyStats) *Notify {
 
 // common registers what every program has.
 func (m *Notify) common(version string) {
-	var build *prometheus.GaugeVec
-	register(m.registry, []row{gauges(&build, metric{name: "headgate_notify_build_info", labels: open("version"), help: "Always 1; the label has the version."})}, nil)
-	build.WithLabelValues(version).Set(1)
+	register(m.registry, m.commonRows(), nil)
+	m.build.WithLabelValues(version).Set(1)
 	m.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+}
+
+func (m *Notify) commonRows() []row {
+	return []row{gauges(&m.build, metric{name: "headgate_notify_build_info", labels: open("version"), help: "Always 1; the label has the version."})}
 }
 
 func (m *Notify) gatewayRows() []row {
@@ -121,7 +125,7 @@ func (m *Notify) Handler() http.Handler {
 
 // NotifyTable renders the metrics of both programs as a Markdown table.
 func NotifyTable() string {
-	rows := slices.Concat(new(Notify).gatewayRows(), notifyFigures(nil), senderFigures(nil))
+	rows := slices.Concat(new(Notify).gatewayRows(), new(Notify).commonRows(), notifyFigures(nil), senderFigures(nil))
 	var b strings.Builder
 	b.WriteString("| name | type | labels | meaning |\n|---|---|---|---|\n")
 	for i := range rows {

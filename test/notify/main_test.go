@@ -24,14 +24,15 @@ import (
 	"github.com/headgate-rls/headgate/test/testenv"
 )
 
-var gatewayProgram, senderProgram string
+var gatewayProgram, senderProgram, tryProgram string
 
 func TestMain(m *testing.M) {
 	testenv.Main(m, func(root, dir string) (err error) {
-		var err2 error
+		var err2, err3 error
+		tryProgram, err3 = testenv.Build(root, dir, "./test/notify/try")
 		gatewayProgram, err = testenv.Build(root, dir, "./cmd/notify-gateway")
 		senderProgram, err2 = testenv.Build(root, dir, "./cmd/notify-sender")
-		return errors.Join(err, err2)
+		return errors.Join(err, err2, err3)
 	})
 }
 

@@ -41,7 +41,12 @@ func metricsTable() string {
 // generated are the parts of documents that the code writes.
 var generated = map[string]map[string]func() string{
 	"../../docs/operations.md": {"settings": config.Table, "metrics": metricsTable},
-	"../../docs/migrate.md":    {"environment": compat.Table, "reference metrics": telemetry.ReferenceTable},
+	"../../docs/notify.md": {
+		"gateway settings": func() string { g, _ := config.NotifyTables(); return g },
+		"sender settings":  func() string { _, s := config.NotifyTables(); return s },
+		"metrics":          telemetry.NotifyTable,
+	},
+	"../../docs/migrate.md": {"environment": compat.Table, "reference metrics": telemetry.ReferenceTable},
 }
 
 // TestGeneratedDocuments: the tables of settings, metrics and variables in documents are
@@ -91,7 +96,7 @@ var (
 // it. Documents name no metric that does not exist.
 func TestMetricNames(t *testing.T) {
 	documented := map[string]bool{}
-	for _, m := range metricRow.FindAllStringSubmatch(metricsTable(), -1) {
+	for _, m := range metricRow.FindAllStringSubmatch(metricsTable()+telemetry.NotifyTable(), -1) {
 		if documented[m[1]] {
 			t.Errorf("two metrics are named %s", m[1])
 		}
