@@ -24,6 +24,7 @@ const (
 	relayWithin = 10 * time.Second // bounds a slice
 	relayIdle   = 200 * time.Millisecond
 	relayFailed = time.Second
+	relaySays   = 10 * time.Second // how often a lasting failure is logged
 )
 
 var errOutboxFull = errors.New("too many messages wait in the outbox already")
@@ -50,7 +51,7 @@ func (s *Store) Relay(ctx context.Context) {
 	if !s.outbox {
 		return
 	}
-	failing := false
+	failing, said := false, time.Time{}
 	for ctx.Err() == nil {
 		n, err := s.relaySlice(ctx)
 		pause := relayIdle
@@ -58,7 +59,8 @@ func (s *Store) Relay(ctx context.Context) {
 		case ctx.Err() != nil:
 			return
 		case err != nil:
-			if !failing {
+			if !failing || time.Since(said) > relaySays {
+				said = time.Now()
 				s.log.Warn("messages wait in the outbox", "error", err)
 			}
 			pause = relayFailed

@@ -78,11 +78,19 @@ func Gateway(ctx context.Context, conf *config.NotifyGateway, log *slog.Logger, 
 	return g.run(ctx, public, debug)
 }
 
+// relayTimeout bounds the publishing of a slice of the outbox. A slow broker is given the
+// time that it needs: what it does not confirm is published again.
+const relayTimeout = 8 * time.Second
+
 // open makes the parts, none of which connects yet.
 func (g *gateway) open() (err error) {
 	c := g.conf
 	topic := kafka.Topic{Brokers: c.Kafka.Brokers, Name: c.Kafka.Topic, Partitions: c.Kafka.Partitions, Replicas: c.Kafka.Replicas}
-	if g.publisher, err = kafka.NewPublisher(topic, c.PublishTimeout); err != nil {
+	within := c.PublishTimeout
+	if c.Delivery == config.DeliverOutbox {
+		within = relayTimeout // no request waits for it
+	}
+	if g.publisher, err = kafka.NewPublisher(topic, within); err != nil {
 		return err
 	}
 	g.store, err = pgstore.Open(pgstore.Config{
