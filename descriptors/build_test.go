@@ -1,6 +1,8 @@
 package descriptors_test
 
 import (
+	"fmt"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -113,5 +115,32 @@ func TestBuildStopsAtTooManyRules(t *testing.T) {
 	set := descriptors.Build(&descriptors.Spec{Domains: []*descriptors.DomainSpec{{Name: "d", Rules: below}}}, &problems)
 	if got := problems.Sorted(); set != nil || len(got) != 1 || !strings.Contains(got[0].Message, "more than 1000000 rules") {
 		t.Errorf("%d problems: %.500v", len(got), got)
+	}
+}
+
+// TestBuildReportsManyProblemsQuickly: deep rules with long keys and many problems
+// each take time and memory in proportion to what is shown.
+func TestBuildReportsManyProblemsQuickly(t *testing.T) {
+	r := &descriptors.RuleSpec{Key: strings.Repeat("k", 500)}
+	for i := range 1000 {
+		r.Limits = append(r.Limits, descriptors.LimitSpec{Name: fmt.Sprint(i)}) // without figures
+	}
+	r.Rules = []*descriptors.RuleSpec{r} // without an end
+	var problems descriptors.Problems
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	set := descriptors.Build(&descriptors.Spec{Domains: []*descriptors.DomainSpec{{Name: "d", Rules: []*descriptors.RuleSpec{r}}}}, &problems)
+	runtime.ReadMemStats(&after)
+	got := problems.Sorted()
+	if set != nil || len(got) != 10_000 {
+		t.Errorf("%d problems", len(got))
+	}
+	for _, p := range got {
+		if len(p.Path) > 3000 {
+			t.Fatalf("a path has %d bytes", len(p.Path))
+		}
+	}
+	if used := (after.TotalAlloc - before.TotalAlloc) >> 20; used > 1024 {
+		t.Errorf("Build has allocated %d MiB", used)
 	}
 }

@@ -63,8 +63,12 @@ func (w *way) String() string {
 	return TreePath(w.parent.String(), w.spec.Key, w.spec.Value)
 }
 
-// maxShown bounds one part of a [TreePath], in bytes.
-const maxShown = 600
+// Bounds of a [TreePath], in bytes: of one part, and of all of it, after which "/..."
+// stands for the rest.
+const (
+	maxShown = 600
+	maxPath  = 2048
+)
 
 // TreePath returns the place in the tree of a node below parent, as
 // [Problem.Path] has it.
@@ -79,10 +83,15 @@ func TreePath(parent, key, value string) string {
 	if len(id) > maxShown {
 		id = spell.Short(id)
 	}
-	if parent == "" {
+	switch {
+	case parent == "":
 		return id
+	case len(parent) <= maxPath:
+		return parent + "/" + id
+	case strings.HasSuffix(parent, "/..."):
+		return parent
 	}
-	return parent + "/" + id
+	return parent + "/..."
 }
 
 // at reports a problem of what is at place, and in the tree at path.

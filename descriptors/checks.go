@@ -30,11 +30,19 @@ func (s *spot) part(place Place, fields Fields) *spot {
 // errorf reports a problem of a field; of the whole if field is empty or has no
 // place.
 func (s *spot) errorf(field, format string, args ...any) {
-	s.b.at(s.fields.place(field, s.place), s.path(), false, format, args...)
+	s.report(field, false, format, args...)
 }
 
 func (s *spot) warnf(field, format string, args ...any) {
-	s.b.at(s.fields.place(field, s.place), s.path(), true, format, args...)
+	s.report(field, true, format, args...)
+}
+
+func (s *spot) report(field string, warning bool, format string, args ...any) {
+	path := ""
+	if !s.b.full() { // else nobody sees the path, which takes time to make
+		path = s.path()
+	}
+	s.b.at(s.fields.place(field, s.place), path, warning, format, args...)
 }
 
 // text checks a text that has at most so many bytes.

@@ -63,6 +63,9 @@ func (ps *Problems) Add(p Problem) {
 	}
 }
 
+// full reports whether problems that are added now are not shown.
+func (ps *Problems) full() bool { return len(ps.list) == maxProblems }
+
 // Failed reports whether a problem is more than a warning.
 func (ps *Problems) Failed() bool { return ps.failed }
 
