@@ -30,8 +30,17 @@ func TestEnvoyCommand(t *testing.T) {
 			args:  []string{rules, "--listen", "10080", "--upstream", "app:9", "--owner", "envoy-7", "--lease-key", "heavy", "--address", "10.0.0.1:1,10.0.0.2:1", "--services", "unix:/run/als"},
 			parts: []string{"port_value: 10080", "address: app, port_value: 9", "node: {id: envoy-7", "path: [{key: heavy}]", "address: 10.0.0.2, port_value: 1", "pipe: {path: /run/als}", "status_code: 503"},
 		},
-		"parts":       {args: []string{rules, "--full=false"}, parts: []string{"virtual_host:", "clusters:"}, not: "static_resources:"},
-		"istio":       {args: []string{rules, "--istio"}, parts: []string{"kind: EnvoyFilter"}, not: "x-headgate-owner"},
+		"parts":    {args: []string{rules, "--full=false"}, parts: []string{"virtual_host:", "clusters:"}, not: "static_resources:"},
+		"istio":    {args: []string{rules, "--istio"}, parts: []string{"kind: EnvoyFilter", "x-headgate-owner, value: sidecar~%ENVIRONMENT(INSTANCE_IP)%~"}},
+		"no owner": {args: []string{rules, "--istio", "--owner", ""}, parts: []string{"kind: EnvoyFilter"}, not: "x-headgate-owner"},
+		"mesh": {
+			args:  []string{rules, "--istio", "--istio-service", "headgate.infra.svc.cluster.local", "--name", "limits", "--namespace", "front", "--selector", "app=shop"},
+			parts: []string{"outbound|8081||headgate.infra.svc.cluster.local", "outbound|8082||headgate.infra.svc.cluster.local", "name: limits\n  namespace: front\n", "app: shop"}, not: "applyTo: CLUSTER",
+		},
+		"tls": {
+			args:  []string{rules, "--tls-ca", "/ca", "--tls-cert", "/cert", "--tls-key", "/key", "--san", "headgate.infra,spiffe://a/b"},
+			parts: []string{"filename: /ca", "filename: /cert", "san_type: URI, matcher: {exact: 'spiffe://a/b'}", "sni: headgate.infra"},
+		},
 		"istio owner": {args: []string{rules, "--istio", "--owner", "gateway"}, parts: []string{"x-headgate-owner, value: gateway"}},
 		"oldest":      {args: []string{rules, "--envoy-version", "1.36.4", "--timeout", "2s", "--deny-without-answer"}, parts: []string{"timeout: 2s", "failure_mode_deny: true"}},
 		"flush":       {args: []string{"../../examples/inflight/users.yaml", "--lease-ttl", "9s"}, parts: []string{"access_log_flush_interval: 3s"}},
@@ -72,7 +81,15 @@ func TestEnvoyCommandRefuses(t *testing.T) {
 		"arguments are missing":              {},
 		"neither host:port nor unix:PATH":    {rules, "--upstream", "app"},
 		"at least 1ms":                       {rules, "--timeout", "0s"},
-		"plain text or %ENVIRONMENT(NAME)%:": {rules, "--owner", "%HOSTNAME%"},
+		"no % but in %ENVIRONMENT(NAME)%:":   {rules, "--owner", "%HOSTNAME%"},
+		"no % but in %ENVIRONMENT(NAME)%: E": {rules, "--owner", "a%ENVIRONMENT(A)%%B%"},
+		"are for --istio":                    {rules, "--istio-service", "a.b.svc"},
+		"is not a host such as":              {rules, "--istio", "--istio-service", "headgate:8081"},
+		"is not NAME=VALUE":                  {rules, "--istio", "--selector", "app"},
+		"needs the file of the authority":    {rules, "--san", "a"},
+		"needs its key":                      {rules, "--tls-ca", "a", "--san", "a", "--tls-cert", "b"},
+		"without one, any certificate":       {rules, "--tls-ca", "a"},
+		"say it in a DestinationRule":        {rules, "--istio", "--istio-service", "a.b.svc.cluster.local", "--tls-ca", "a", "--san", "b"},
 	} {
 		if code, out, errOut := runEnvoy(t, args...); code != exitError || out != "" || !strings.Contains(errOut, want) {
 			t.Errorf("%v: exit code %d, %q on stdout, %q on stderr, want %q", args, code, out, errOut, want)

@@ -25,7 +25,7 @@ func (c *Config) node() field {
 	switch {
 	case c.opt.started():
 		n, comment = n[1:], "Start Envoy with its name, which is also that in the environment:\n  --service-node "+
-			strings.NewReplacer("%ENVIRONMENT(", `"$`, ")%", `"`).Replace(c.opt.Owner)
+			`"`+strings.NewReplacer("%ENVIRONMENT(", "${", ")%", "}").Replace(c.opt.Owner)+`"`
 	case c.wants.Leases:
 		comment = "One name for each Envoy, here and wherever " + ratelimit.MetadataOwner + " is set below: when an\n" +
 			"Envoy is gone, the requests of its name end, unless another one has it too."
@@ -99,7 +99,7 @@ func (c *Config) managerParts() mapping {
 
 // clusters are headgate and, if asked for, the application.
 func (c *Config) clusters(app bool) list {
-	all := list{noted{"Headgate, where it is asked.", append(cluster(askCluster, c.opt.Address), append(grpcCluster(),
+	all := list{noted{"Headgate, where it is asked.", append(c.secured(cluster(askCluster, c.opt.Address)), append(grpcCluster(),
 		field{"circuit_breakers", one("thresholds", list{flow{mapping{
 			f("priority", "DEFAULT"), f("max_requests", mostCalls), f("max_pending_requests", mostCalls), f("max_retries", mostCalls),
 		}}}), "Calls beyond these numbers fail at once, and a request's end would be lost; the defaults\nare 1024, 1024 and 3."},
@@ -110,7 +110,7 @@ func (c *Config) clusters(app bool) list {
 		}}),
 	)...)}}
 	if c.wants.Leases {
-		all = append(all, noted{"Headgate, where the access log goes.", append(cluster(logCluster, c.opt.Services), grpcCluster()...)})
+		all = append(all, noted{"Headgate, where the access log goes.", append(c.secured(cluster(logCluster, c.opt.Services)), grpcCluster()...)})
 	}
 	if app {
 		all = append(all, cluster(appCluster, []string{c.opt.Upstream}))
@@ -135,6 +135,37 @@ func cluster(name string, addresses []string) mapping {
 		f("name", name), f("type", kind), f("connect_timeout", "1s"),
 		f("load_assignment", mapping{f("cluster_name", name), f("endpoints", list{one("lb_endpoints", endpoints)})}),
 	}
+}
+
+// secured has a cluster talk TLS, if that is configured. The files are read again when they
+// change, if whoever changes them moves the whole directory, as Kubernetes does.
+func (c *Config) secured(cluster mapping) mapping {
+	t := c.opt.TLS
+	if t.CA == "" {
+		return cluster
+	}
+	file := func(name string) flow { return flow{one("filename", name)} }
+	var names list
+	for _, san := range t.SANs {
+		kind := "DNS"
+		if strings.Contains(san, "://") {
+			kind = "URI"
+		}
+		names = append(names, flow{mapping{f("san_type", kind), f("matcher", one("exact", san))}})
+	}
+	context := mapping{f("alpn_protocols", list{"h2"})}
+	if t.Cert != "" {
+		context = append(context, f("tls_certificates", list{mapping{f("certificate_chain", file(t.Cert)), f("private_key", file(t.Key))}}))
+	}
+	context = append(context, f("validation_context", mapping{
+		f("trusted_ca", file(t.CA)),
+		field{"match_typed_subject_alt_names", names, "Any other certificate of this authority is refused."},
+	}))
+	tls := typed("extensions.transport_sockets.tls.v3.UpstreamTlsContext", f("common_tls_context", context))
+	if at := slices.IndexFunc(t.SANs, func(san string) bool { return !strings.Contains(san, "://") }); at >= 0 {
+		tls = append(tls, f("sni", t.SANs[at]))
+	}
+	return append(cluster, f("transport_socket", extension("envoy.transport_sockets.tls", tls)))
 }
 
 // grpcCluster makes a cluster speak gRPC, and notice a peer that has vanished.

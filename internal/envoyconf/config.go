@@ -63,6 +63,25 @@ func (c *Config) about(what string) string {
 		strings.Join(strings.Fields(c.wants.domain), " "), what, least)
 }
 
+// Ports of the Service that the chart makes.
+const (
+	servicePort  = 8081
+	servicesPort = 8082
+)
+
+// askCluster is the cluster where headgate is asked, logCluster where the access log goes.
+func (c *Config) askCluster() string { return c.meshCluster(askCluster, servicePort) }
+func (c *Config) logCluster() string { return c.meshCluster(logCluster, servicesPort) }
+
+// meshCluster is what Istio calls the cluster of a port of headgate's Service, or ours if
+// there is none.
+func (c *Config) meshCluster(ours string, port int) string {
+	if c.opt.Istio.Service == "" {
+		return ours
+	}
+	return fmt.Sprintf("outbound|%d||%s", port, c.opt.Istio.Service)
+}
+
 // filters are the HTTP filters before the router, in order.
 func (c *Config) filters() []noted {
 	var all []noted
@@ -112,7 +131,7 @@ func (c *Config) ask() mapping {
 	if c.wants.limits {
 		m = append(m, field{"enable_x_ratelimit_headers", "DRAFT_VERSION_03", "x-ratelimit-limit, -remaining and -reset on every response."})
 	}
-	service := mapping{f("envoy_grpc", flow{one("cluster_name", askCluster)})}
+	service := mapping{f("envoy_grpc", flow{one("cluster_name", c.askCluster())})}
 	if c.wants.Leases {
 		service = append(service,
 			field{"retry_policy", retry(2, "0.025s", "0.25s"), "A repeated call has the same id, and gets the same lease."},
@@ -139,7 +158,7 @@ func (c *Config) tellEnd() mapping {
 		f("rate_limit_service", mapping{
 			f("transport_api_version", "V3"),
 			f("grpc_service", mapping{
-				f("envoy_grpc", flow{one("cluster_name", askCluster)}),
+				f("envoy_grpc", flow{one("cluster_name", c.askCluster())}),
 				f("retry_policy", retry(endTries, "0.2s", "5s")),
 			}),
 		}),
@@ -244,7 +263,7 @@ const mostBuffered = time.Second
 // accessLog tells headgate of requests that have a lease, while they are in
 // flight and when they end.
 func (c *Config) accessLog() mapping {
-	service := mapping{f("envoy_grpc", flow{one("cluster_name", logCluster)})}
+	service := mapping{f("envoy_grpc", flow{one("cluster_name", c.logCluster())})}
 	if c.opt.Owner != "" && !c.opt.started() {
 		service = append(service, field{"initial_metadata", list{header(ratelimit.MetadataOwner, c.opt.Owner)}, "The same owner as where headgate is asked."})
 	}

@@ -63,6 +63,8 @@ func configure(t *testing.T, path string, change ...func(*Options)) *Config {
 	return c
 }
 
+const meshService = "headgate.infra.svc.cluster.local"
+
 // A printed is a configuration for rules of testdata.
 type printed struct {
 	name  string // of the golden file
@@ -88,6 +90,15 @@ func all() []printed {
 		{"tree", "tree", (*Config).Bootstrap, func(o *Options) { o.Address = []string{"unix:/run/headgate/rls.sock"} }},
 		{"hits", "hits", (*Config).Bootstrap, plain},
 		{"slow", "slow", (*Config).Istio, plain},
+		{"mesh", "one", (*Config).Istio, func(o *Options) {
+			o.Owner = IstioOwner
+			o.Istio = Istio{Service: meshService, Name: "shop-limits", Namespace: "shop", Selector: []string{"app=shop", "tier=front"}}
+		}},
+		{"tls", "one", (*Config).Bootstrap, func(o *Options) {
+			o.Address, o.Services = []string{"headgate.infra:8081"}, []string{"headgate.infra:8082"}
+			o.TLS = TLS{CA: "/etc/envoy/tls/ca.crt", Cert: "/etc/envoy/tls/tls.crt", Key: "/etc/envoy/tls/tls.key",
+				SANs: []string{"spiffe://cluster.local/ns/infra/sa/headgate", "headgate.infra.svc"}}
+		}},
 	}
 }
 
@@ -161,7 +172,7 @@ func TestRefused(t *testing.T) {
 		"listen":         {change: func(o *Options) { o.Listen = 70000 }, want: "70000 is not a port"},
 		"no lease key":   {change: func(o *Options) { o.LeaseKey = "" }, want: "needs a key"},
 		"owner replaced": {change: func(o *Options) { o.Owner = "%HOSTNAME%" }, want: "%ENVIRONMENT(NAME)%"},
-		"owner two":      {change: func(o *Options) { o.Owner = "%ENVIRONMENT(A)%%ENVIRONMENT(B)%" }, want: "must be plain text"},
+		"owner two":      {change: func(o *Options) { o.Owner = "%ENVIRONMENT(A)%%HOSTNAME%" }, want: "must be plain text"},
 		"owner long":     {change: func(o *Options) { o.Owner = strings.Repeat("x", 257) }, want: "at most 256"},
 		"owner broken":   {change: func(o *Options) { o.Owner = "a\nb" }, want: "printable"},
 		"no timeout":     {change: func(o *Options) { o.Timeout = 0 }, want: "at least 1ms"},

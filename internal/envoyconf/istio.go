@@ -1,5 +1,10 @@
 package envoyconf
 
+import (
+	"cmp"
+	"strings"
+)
+
 // Istio returns an EnvoyFilter that puts the parts into the sidecars of its
 // namespace.
 func (c *Config) Istio() ([]byte, error) {
@@ -29,14 +34,43 @@ func (c *Config) envoyFilter() mapping {
 	add("What headgate is asked and told.", "VIRTUAL_HOST",
 		one("routeConfiguration", one("vhost", one("route", one("action", "ANY")))), "MERGE",
 		one("typed_per_filter_config", c.perRoute()))
-	for _, cl := range c.clusters(false) {
+	for _, cl := range c.istioClusters() {
 		cl := cl.(noted)
 		add(cl.comment, "CLUSTER", nil, "ADD", cl.value)
 	}
 	return mapping{
 		f("apiVersion", "networking.istio.io/v1alpha3"),
 		f("kind", "EnvoyFilter"),
-		f("metadata", one("name", "headgate")),
-		f("spec", one("configPatches", patches)),
+		f("metadata", c.filterMetadata()),
+		f("spec", append(c.workloads(), f("configPatches", patches))),
 	}
+}
+
+// istioClusters are the clusters that the mesh does not have.
+func (c *Config) istioClusters() list {
+	if c.opt.Istio.Service != "" {
+		return nil
+	}
+	return c.clusters(false)
+}
+
+func (c *Config) filterMetadata() mapping {
+	m := one("name", cmp.Or(c.opt.Istio.Name, "headgate"))
+	if namespace := c.opt.Istio.Namespace; namespace != "" {
+		m = append(m, f("namespace", namespace))
+	}
+	return m
+}
+
+// workloads selects the pods that the filter is for.
+func (c *Config) workloads() mapping {
+	var labels mapping
+	for _, label := range c.opt.Istio.Selector {
+		name, value, _ := strings.Cut(label, "=") // options are checked
+		labels = append(labels, f(name, value))
+	}
+	if labels == nil {
+		return nil
+	}
+	return one("workloadSelector", one("labels", labels))
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -27,17 +28,48 @@ type Options struct {
 	// LeaseKey is where in dynamic metadata the lease of a request is kept.
 	LeaseKey string
 	// Owner names this Envoy as the owner of its requests' leases: plain text,
-	// or %ENVIRONMENT(NAME)% for what Envoy is started with as its
-	// --service-node as well. Empty sends none.
+	// or text with %ENVIRONMENT(NAME)% in it that is what Envoy is started with
+	// as its --service-node as well. Empty sends none.
 	Owner string
 	// OwnerGrace is that of the service. Zero stands for its default, 15 s.
 	OwnerGrace time.Duration
+
+	// Istio says what an EnvoyFilter is for.
+	Istio Istio
+	// TLS says how headgate is reached.
+	TLS TLS
 
 	// Timeout is the longest wait for headgate's answer.
 	Timeout time.Duration
 	// Deny refuses requests when headgate does not answer.
 	Deny bool
 }
+
+// Istio has the fields of an EnvoyFilter that rules say nothing about.
+type Istio struct {
+	// Service is the host of headgate's Service in the mesh, as
+	// NAME.NAMESPACE.svc.cluster.local. Envoy then asks the mesh's own clusters, with its
+	// endpoints and its mTLS. Empty: clusters of the filter's own, by Options.Address.
+	Service string
+	// Name and Namespace are the filter's. An empty name is headgate; an empty namespace is
+	// left to who applies it.
+	Name, Namespace string
+	// Selector are labels, each as NAME=VALUE, of the pods that it is for. Empty: all of its
+	// namespace.
+	Selector []string
+}
+
+// TLS has the files, on Envoy's side, for calls to headgate. Without a CA calls are in plain.
+type TLS struct {
+	CA, Cert, Key string
+	// SANs are names of which headgate's certificate must have one: DNS names, or URIs such
+	// as spiffe://….
+	SANs []string
+}
+
+// IstioOwner is the id that Istio gives the node of a sidecar, made of what its proxy has in
+// its environment.
+const IstioOwner = "sidecar~%ENVIRONMENT(INSTANCE_IP)%~%ENVIRONMENT(POD_NAME)%.%ENVIRONMENT(POD_NAMESPACE)%~%ENVIRONMENT(POD_NAMESPACE)%.svc.cluster.local"
 
 // A Version is one of Envoy.
 type Version struct{ Major, Minor int }
@@ -104,19 +136,51 @@ func (o *Options) check() error {
 		wrong("the owner must be at most %d printable ASCII characters", maxOwner)
 	}
 	if strings.Contains(o.Owner, "%") && !o.started() {
-		wrong("the owner %q must be plain text or %%ENVIRONMENT(NAME)%%: Envoy replaces nothing in what it tells with its access log, which must be the same", o.Owner)
+		wrong("the owner %q must be plain text, or have no %% but in %%ENVIRONMENT(NAME)%%: Envoy replaces nothing in what it tells with its access log, which must be the same", o.Owner)
 	}
+	o.checkIstio(wrong)
+	o.checkTLS(wrong)
 	if o.Timeout < time.Millisecond {
 		wrong("the timeout must be at least 1ms: without one, a headgate that hangs would hold up every request, and before 1.38 Envoy would not ask at all")
 	}
 	return errors.Join(errs...)
 }
 
-// started reports whether the owner is known when Envoy starts.
+// serviceHost is what a Service is called in a mesh.
+var serviceHost = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?){2,}$`)
+
+// checkIstio says what is wrong with the fields of an EnvoyFilter.
+func (o *Options) checkIstio(wrong func(format string, args ...any)) {
+	if s := o.Istio.Service; s != "" && !serviceHost.MatchString(s) {
+		wrong("the service of Istio: %q is not a host such as headgate.infra.svc.cluster.local, without a port", s)
+	}
+	for _, label := range o.Istio.Selector {
+		if name, value, ok := strings.Cut(label, "="); !ok || name == "" || value == "" {
+			wrong("the selector %q is not NAME=VALUE", label)
+		}
+	}
+}
+
+// checkTLS says what is wrong with the files and names of TLS.
+func (o *Options) checkTLS(wrong func(format string, args ...any)) {
+	switch t := o.TLS; {
+	case t.CA == "" && (t.Cert != "" || t.Key != "" || len(t.SANs) > 0):
+		wrong("TLS needs the file of the authority that issued headgate's certificate")
+	case (t.Cert == "") != (t.Key == ""):
+		wrong("the client certificate of TLS needs its key, and the key its certificate")
+	case t.CA != "" && o.Istio.Service != "":
+		wrong("TLS of a service of Istio is the mesh's: say it in a DestinationRule")
+	case t.CA != "" && len(t.SANs) == 0:
+		wrong("TLS needs a name that headgate's certificate must have: without one, any certificate of the authority would do")
+	}
+}
+
+var fromEnvironment = regexp.MustCompile(`%ENVIRONMENT\([^%() ]+\)%`)
+
+// started reports whether the owner is known when Envoy starts, from its environment.
 func (o *Options) started() bool {
-	name, ok := strings.CutPrefix(o.Owner, "%ENVIRONMENT(")
-	name, end := strings.CutSuffix(name, ")%")
-	return ok && end && name != "" && !strings.ContainsAny(name, "%() ")
+	rest := fromEnvironment.ReplaceAllString(o.Owner, "")
+	return rest != o.Owner && !strings.Contains(rest, "%")
 }
 
 // maxOwner is how long an owner's name may be.

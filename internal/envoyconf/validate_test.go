@@ -16,7 +16,12 @@ import (
 // one that it was put into.
 func (p printed) whole(t *testing.T) []byte {
 	t.Helper()
-	m := parse(t, p.print(t))
+	text := string(p.print(t))
+	if strings.Contains(text, tlsDir) {
+		certs := testenv.TestCerts(t)
+		text = strings.NewReplacer(tlsDir+"ca.crt", certs.CAFile, tlsDir+"tls.crt", certs.Client.CertFile, tlsDir+"tls.key", certs.Client.KeyFile).Replace(text)
+	}
+	m := parse(t, []byte(text))
 	switch {
 	case m["spec"] != nil:
 		return toJSON(t, patched(t, m))
@@ -25,6 +30,9 @@ func (p printed) whole(t *testing.T) []byte {
 	}
 	return toJSON(t, m)
 }
+
+// tlsDir is where the files of TLS are said to be.
+const tlsDir = "/etc/envoy/tls/"
 
 // plain is a bootstrap that knows nothing of headgate.
 func plain(t *testing.T) map[string]any {
@@ -166,6 +174,12 @@ func patched(t *testing.T, filter map[string]any) map[string]any {
 			merge(at(m, "static_resources"), map[string]any{"clusters": []any{value}})
 		default:
 			t.Errorf("what is %q?", to)
+		}
+	}
+	if strings.Contains(string(toJSON(t, filter)), meshService) {
+		// Istio has a cluster for each port of each Service.
+		for _, port := range []string{"8081", "8082"} {
+			merge(at(m, "static_resources"), map[string]any{"clusters": []any{map[string]any{"name": "outbound|" + port + "||" + meshService, "type": "STATIC"}}})
 		}
 	}
 	return m

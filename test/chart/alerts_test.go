@@ -1,0 +1,124 @@
+package chart
+
+import (
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/headgate-rls/headgate/test/testenv"
+)
+
+// ruleFile is charts/headgate/files/rules.yaml.
+type ruleFile struct {
+	Groups []struct {
+		Name  string
+		Rules []struct {
+			Alert, Record, Expr, For string
+			Labels                   map[string]string
+			Annotations              struct{ Summary, RunbookURL string }
+		}
+	}
+}
+
+func readRules(t *testing.T) (text string, rules ruleFile) {
+	t.Helper()
+	text = read(t, filepath.Join(chartDir, "files/rules.yaml"))
+	if err := yaml.Unmarshal([]byte(strings.ReplaceAll(text, "runbook_url", "runbookurl")), &rules); err != nil {
+		t.Fatal(err)
+	}
+	return text, rules
+}
+
+// TestAlerts: promtool accepts the rules, and the unit tests in alerts*.yaml see each alert
+// fire.
+func TestAlerts(t *testing.T) {
+	promtool := testenv.UseClient(t, testenv.Promtool)
+	text, rules := readRules(t)
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, "rules.yaml"), text)
+	tests := read(t, "alerts.yaml")
+	write(t, filepath.Join(dir, "alerts.yaml"), tests)
+	write(t, filepath.Join(dir, "alerts-slow.yaml"), read(t, "alerts-slow.yaml"))
+	if code, out, errOut := testenv.RunProgram(t, promtool, nil, "check", "rules", "--lint-fatal", filepath.Join(dir, "rules.yaml")); code != 0 {
+		t.Fatalf("%s%s", out, errOut)
+	}
+	for _, file := range []string{"alerts.yaml", "alerts-slow.yaml"} {
+		if code, out, errOut := testenv.RunProgram(t, promtool, nil, "test", "rules", filepath.Join(dir, file)); code != 0 {
+			t.Errorf("%s%s", out, errOut)
+		}
+	}
+	fires := regexp.MustCompile(`alertname: (\w+)\n +exp_alerts:`)
+	tested := map[string]bool{}
+	for _, m := range fires.FindAllStringSubmatch(tests, -1) {
+		tested[m[1]] = true
+	}
+	for _, group := range rules.Groups {
+		for _, r := range group.Rules {
+			if r.Alert != "" && !tested[r.Alert] {
+				t.Errorf("no unit test sees %s fire", r.Alert)
+			}
+		}
+	}
+}
+
+// TestRunbook: every alert links to a section of docs/operations.md, which has no section
+// about an alert that does not exist.
+func TestRunbook(t *testing.T) {
+	_, rules := readRules(t)
+	document := read(t, "../../docs/operations.md")
+	alerts := map[string]bool{}
+	for _, group := range rules.Groups {
+		for _, r := range group.Rules {
+			if r.Alert == "" {
+				continue
+			}
+			alerts[r.Alert] = true
+			if !strings.HasSuffix(r.Annotations.RunbookURL, "/docs/operations.md#"+strings.ToLower(r.Alert)) || r.Annotations.Summary == "" || r.Labels["severity"] == "" {
+				t.Errorf("%s: runbook %q, summary %q, severity %q", r.Alert, r.Annotations.RunbookURL, r.Annotations.Summary, r.Labels["severity"])
+			}
+			if !strings.Contains(document, "\n#### "+r.Alert+"\n") {
+				t.Errorf("docs/operations.md has no section %s", r.Alert)
+			}
+		}
+	}
+	for _, m := range regexp.MustCompile(`(?m)^#### (Headgate\w+)$`).FindAllStringSubmatch(document, -1) {
+		if !alerts[m[1]] {
+			t.Errorf("docs/operations.md has a section about %s, which is no alert", m[1])
+		}
+	}
+	for _, file := range []string{"../../docs/kubernetes.md", "../../docs/operations.md"} {
+		for _, m := range regexp.MustCompile("`(Headgate[A-Z]\\w+)`").FindAllStringSubmatch(read(t, file), -1) {
+			if !alerts[m[1]] {
+				t.Errorf("%s: there is no alert %s", file, m[1])
+			}
+		}
+	}
+}
+
+var (
+	metricName   = regexp.MustCompile(`\b(headgate_\w+)`)
+	metricInDocs = regexp.MustCompile("(?m)^\\| `(headgate_\\w+)` ")
+)
+
+// TestMetricsOfBoardAndAlerts: both name metrics that docs/operations.md lists, which is
+// made of the code.
+func TestMetricsOfBoardAndAlerts(t *testing.T) {
+	known := map[string]bool{}
+	for _, m := range metricInDocs.FindAllStringSubmatch(read(t, "../../docs/operations.md"), -1) {
+		known[m[1]] = true
+	}
+	for _, file := range []string{"files/rules.yaml", "files/dashboard/board.yaml", "files/dashboard.json"} {
+		names := metricName.FindAllStringSubmatch(read(t, filepath.Join(chartDir, file)), -1)
+		if len(names) < 10 {
+			t.Errorf("%s: only %d metrics", file, len(names))
+		}
+		for _, m := range names {
+			if !known[m[1]] && !known[regexp.MustCompile(`_(bucket|count|sum)$`).ReplaceAllString(m[1], "")] {
+				t.Errorf("%s: there is no metric %s", file, m[1])
+			}
+		}
+	}
+}
