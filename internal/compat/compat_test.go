@@ -107,6 +107,7 @@ func TestEachVariableBecomesItsSetting(t *testing.T) {
 		{xds + "FORCE_START_WITHOUT_INITIAL_CONFIG=true", "xds-health", unset},
 		{xds + "FORCE_START_WITHOUT_INITIAL_CONFIG=true HEALTHY_WITH_AT_LEAST_ONE_CONFIG_LOADED=true", "xds-health", "rules"},
 
+		{"", "overflow", "saturate"},
 		{"SHADOW_MODE=true", "shadow-mode", "true"},
 		{"QUOTA_MODE=1", "quota-mode", "1"},
 		{"RESPONSE_DYNAMIC_METADATA=true", "dynamic-metadata", "true"},

@@ -55,6 +55,7 @@ var mappings = []mapping{
 		"REDIS_TLS", "REDIS_TLS_CLIENT_CERT", "REDIS_TLS_CLIENT_KEY", "REDIS_TLS_CACERT", "REDIS_TLS_SKIP_HOSTNAME_VERIFICATION",
 		"REDIS_POOL_SIZE", "REDIS_TIMEOUT", "CACHE_KEY_PREFIX"}, backend},
 
+	{"overflow", nil, always("saturate")}, // costs that Envoy reports after the response count as there
 	copied("shadow-mode", "SHADOW_MODE"),
 	copied("quota-mode", "QUOTA_MODE"),
 	copied("dynamic-metadata", "RESPONSE_DYNAMIC_METADATA"),
