@@ -89,7 +89,7 @@ func TestTimeoutOnTheWire(t *testing.T) {
 		<-ctx.Done()
 		ended <- ctx.Err()
 		return slots.Result{}, ctx.Err()
-	}}, func(c *Config) { c.Timeout = 50 * time.Millisecond })
+	}}, func(c *Config) { c.Timeout = 300 * time.Millisecond })
 	live := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		s.handler.ServeHTTP(w, r)
 		select {
@@ -114,8 +114,13 @@ func TestTimeoutOnTheWire(t *testing.T) {
 		body, err := io.ReadAll(resp.Body)
 		resp.Body.Close()
 		answer{resp.StatusCode, resp.Header, string(body)}.is(t, 503).says(t, "took too long")
-		if end := <-ended; end != context.DeadlineExceeded || err != nil {
-			t.Errorf("the request ended with %v, the answer with %v", end, err)
+		select {
+		case end := <-ended:
+			if end != context.DeadlineExceeded || err != nil {
+				t.Errorf("the request ended with %v, the answer with %v", end, err)
+			}
+		case <-time.After(10 * time.Second):
+			t.Fatal("the request's time was over before the scheduler was asked")
 		}
 	}
 	if !reused {
