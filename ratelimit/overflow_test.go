@@ -63,7 +63,7 @@ func TestUsageInDebt(t *testing.T) {
 // reference answers as github.com/envoyproxy/ratelimit does: it counts all hits, and
 // says "over" where more than the limit have come.
 type reference struct {
-	limit, count, quotaLimit, quotaCount uint64
+	limit, count uint64
 }
 
 func (r *reference) over(hits uint64) bool {

@@ -94,7 +94,7 @@ func (l *loader) rateLimit(n *yaml.Node, t *twig, r *descriptors.Body) {
 // share reads local_share of a limit.
 func (l *loader) share(f fields, t *twig) (share int64) {
 	if n := f.get("local_share"); n != nil {
-		share, _ = l.positive(n, t, "local_share")
+		share = l.positive(n, t, "local_share")
 	}
 	return share
 }
@@ -194,7 +194,7 @@ func (l *loader) bucket(n *yaml.Node, f fields, t *twig, s *limit.Spec) {
 	}
 	l.rate(f.get("rate"), t, s)
 	if b := f.get("burst"); b != nil {
-		s.Burst, _ = l.positive(b, t, "burst")
+		s.Burst = l.positive(b, t, "burst")
 	}
 }
 

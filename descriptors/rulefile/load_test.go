@@ -22,16 +22,6 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the golden files")
 
-// mustLoad compiles one file of rules, which may have warnings.
-func mustLoad(t testing.TB, rules string) *descriptors.Set {
-	t.Helper()
-	set, problems := Load([]Source{{"rules.yaml", []byte(rules)}}, Options{})
-	if set == nil {
-		t.Fatalf("rules are refused: %v", problems)
-	}
-	return set
-}
-
 func lines(problems []descriptors.Problem) string {
 	var b strings.Builder
 	for _, p := range problems {

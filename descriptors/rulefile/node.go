@@ -274,13 +274,13 @@ func (l *loader) number(n *yaml.Node, t *twig, what string) (int64, bool) {
 }
 
 // positive is number for a field that must not be 0, which means something else
-// to Build.
-func (l *loader) positive(n *yaml.Node, t *twig, what string) (int64, bool) {
+// to Build. It returns 0 if there is a problem.
+func (l *loader) positive(n *yaml.Node, t *twig, what string) int64 {
 	v, ok := l.number(n, t, what)
 	if ok && v == 0 {
 		l.errorf(n, t, "%s must not be 0; leave it out", what)
 	}
-	return v, ok && v != 0
+	return v
 }
 
 // tree converts metadata to plain values: nil, bool, int64, float64, string,

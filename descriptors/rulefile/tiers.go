@@ -84,7 +84,7 @@ func (l *loader) tierResponse(n *yaml.Node, t *twig, tier *descriptors.TierSpec)
 	}
 	status, delay := f.get("statusCode"), f.get("delay")
 	if status != nil {
-		v, _ := l.positive(status, t, "statusCode")
+		v := l.positive(status, t, "statusCode")
 		tier.Status = int(min(max(v, math.MinInt32), math.MaxInt32))
 	}
 	if delay != nil {

@@ -187,7 +187,7 @@ func (c *Config) decisionSettings() []setting {
 			"the answer when the backend fails, unless the rule says: allow, deny, error or local").among("allow", "deny", "error", "local"),
 		row("on-overload", &c.OnOverload, "deny", parsed(descriptors.ParseOverloadPolicy, "%q is none of deny, allow, error"),
 			"the answer to requests above the capacity of the backend, unless the rule says: deny, allow or error").among("deny", "allow", "error"),
-		row("replicas", &c.Replicas, 1, atLeast(1), "number of processes that share the backend; with on_backend_error: local each takes its share of a limit"),
+		row("replicas", &c.Replicas, 1, atLeastOne, "number of processes that share the backend; with on_backend_error: local each takes its share of a limit"),
 		row("backend-timeout", &c.BackendTimeout, ratelimit.DefaultTimeout, positive, "longest wait for the backend when the caller sets no deadline"),
 		row("deadline-margin", &c.DeadlineMargin, 2*time.Millisecond, nil, "time before the caller's deadline at which headgate answers: this, or a tenth of the deadline if that is more"),
 		row("shadow-mode", &c.ShadowMode, false, nil, "refuse nothing; statuses and metrics still say what would have been refused"),

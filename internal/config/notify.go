@@ -155,7 +155,7 @@ func (c *NotifyGateway) program() program {
 		row("delivery", &c.Delivery, DeliverDirect, oneOf(DeliverDirect, DeliverOutbox),
 			"how accepted messages get to Kafka: direct (published before the answer) or outbox (written to the database with the count, and published afterwards)"),
 		row("publish-timeout", &c.PublishTimeout, 2*time.Second, all(positive, publish), "longest wait for Kafka to confirm a message"),
-		row("outbox-max", &c.OutboxMax, 1_000_000, atLeast(1), "most messages that may wait in the outbox; beyond it sends get 503"),
+		row("outbox-max", &c.OutboxMax, 1_000_000, atLeastOne, "most messages that may wait in the outbox; beyond it sends get 503"),
 
 		row("redis", &c.Redis, "", nil, "`URL` of the Redis in front of the database: redis://…, rediss://…, redis+sentinel://…, redis+cluster://…; empty: the database decides each send"),
 		row("redis-timeout", &c.RedisTimeout, 200*time.Millisecond, positive, "longest wait for Redis, after which the database decides"),
@@ -164,7 +164,7 @@ func (c *NotifyGateway) program() program {
 
 		row("config-token", &c.ConfigToken, "", token, "`secret` that requests for /api/config send as Authorization: Bearer; empty: none is needed"),
 		row("request-timeout", &c.RequestTimeout, 5*time.Second, positive, "longest time to answer a request"),
-		row("max-requests", &c.MaxRequests, 2000, atLeast(1), "most requests that are answered at the same time; beyond it they get 503"),
+		row("max-requests", &c.MaxRequests, 2000, atLeastOne, "most requests that are answered at the same time; beyond it they get 503"),
 		row("start-wait", &c.StartWait, time.Minute, nil, "longest wait at start for the database, Kafka and Redis; without Redis the gateway starts all the same"),
 		row("drain-delay", &c.DrainDelay, 0, nil, "time between failing /readyz and closing listeners on SIGTERM"),
 		row("drain-timeout", &c.DrainTimeout, 15*time.Second, nil, "longest time for requests in flight to finish after that"),
@@ -191,7 +191,7 @@ func (c *NotifySender) program() program {
 		row("webhook", &c.Webhook, "", httpURL, "`URL` that every message is posted to; empty: messages are only logged"),
 		row("webhook-token", &c.WebhookToken, "", nil, "`secret` to send with it as Authorization: Bearer"),
 		row("webhook-timeout", &c.WebhookTimeout, 5*time.Second, positive, "longest wait for an answer of the webhook"),
-		row("webhook-attempts", &c.WebhookAttempts, 5, atLeast(1),
+		row("webhook-attempts", &c.WebhookAttempts, 5, atLeastOne,
 			"attempts per message; then it goes to --dead-letter-topic or, without one, is tried again until it succeeds"),
 		row("webhook-backoff", &c.WebhookBackoff, 200*time.Millisecond, positive, "wait before the second attempt; it doubles, up to 5 s"),
 

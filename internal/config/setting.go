@@ -161,13 +161,11 @@ func between(least, most int) func(int) error {
 	}
 }
 
-func atLeast(least int) func(int) error {
-	return func(v int) error {
-		if v < least {
-			return fmt.Errorf("must be at least %d", least)
-		}
-		return nil
+func atLeastOne(v int) error {
+	if v < 1 {
+		return errors.New("must be at least 1")
 	}
+	return nil
 }
 
 func positive(d time.Duration) error {

@@ -21,7 +21,6 @@ type pod struct {
 	container object
 	root      string         // stands for / where ConfigMaps and Secrets are mounted
 	settings  map[string]any // what settings.yaml says, with addresses of the test's own
-	services  string         // where the access log goes
 	*testenv.Program
 }
 

@@ -12,7 +12,6 @@ import (
 	"net/http"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -230,13 +229,4 @@ func together(n int, f func(i int)) {
 		wait.Go(func() { f(i) })
 	}
 	wait.Wait()
-}
-
-// texts returns the texts of messages, in order.
-func texts(list []notify.Message) []string {
-	var all []string
-	for _, m := range list {
-		all = append(all, m.Text)
-	}
-	return slices.Clip(all)
 }
