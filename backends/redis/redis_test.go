@@ -127,7 +127,7 @@ func wantLives(t *testing.T, c *redis.Client) {
 
 func TestList(t *testing.T) {
 	s := testenv.StartRedis(t)
-	backendtest.Run(t, onServer(suite(t, s.URL(), 100), s, s.Client()))
+	backendtest.Run(t, onServer(suite(t, s.URL(), random.Times(40, 100)), s, s.Client()))
 	b := open(t, s.URL())
 	takeSome(t, b)
 	wantLives(t, s.Client())
@@ -151,14 +151,14 @@ func TestOldestRedis(t *testing.T) {
 		args = append(args, "--rename-command", c, "")
 	}
 	s := testenv.StartRedis(t, testenv.WithFlavour(testenv.Redis62), testenv.WithArgs(args...))
-	backendtest.Run(t, suite(t, s.URL(), 30))
+	backendtest.Run(t, suite(t, s.URL(), random.Times(12, 30)))
 	compareMany(t, open(t, s.URL()+"?layout=zset"))
 	wantLives(t, s.Client())
 }
 
 func TestValkey(t *testing.T) {
 	s := testenv.StartRedis(t, testenv.WithFlavour(testenv.Valkey))
-	backendtest.Run(t, suite(t, s.URL(), 30))
+	backendtest.Run(t, suite(t, s.URL(), random.Times(12, 30)))
 	compareMany(t, open(t, s.URL()+"?layout=zset"))
 }
 
@@ -246,7 +246,7 @@ func TestSentinel(t *testing.T) {
 func TestCluster(t *testing.T) {
 	s := testenv.StartRedisCluster(t)
 	u := "redis+cluster://" + strings.Join(s.Addrs, ",")
-	backendtest.Run(t, suite(t, u, 60))
+	backendtest.Run(t, suite(t, u, random.Times(25, 60)))
 	zset := open(t, u+"?layout=zset")
 	compareMany(t, zset)
 	checkSlots(t, zset, s.Client())

@@ -8,6 +8,7 @@ import (
 	"github.com/headgate-rls/headgate/backends"
 	"github.com/headgate-rls/headgate/backends/backendtest"
 	"github.com/headgate-rls/headgate/limit"
+	"github.com/headgate-rls/headgate/test/random"
 	"github.com/headgate-rls/headgate/test/testenv"
 )
 
@@ -21,7 +22,7 @@ func TestChild(t *testing.T) {
 // suite is the conformance suite for a database that has the schema.
 func suite(t *testing.T, url string) backendtest.Suite {
 	probe := open(t, url)
-	rounds := 60
+	rounds := random.Times(20, 60)
 	if testing.Short() {
 		rounds = 8
 	}
