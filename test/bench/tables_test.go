@@ -60,6 +60,15 @@ func rowsOf(table string) (rows []string, figures int) {
 		return rows, 3
 	case "day":
 		return []string{"sqlite", "postgres"}, 12
+	case "databases":
+		for _, db := range []string{"sqlite", "postgres", "mariadb"} {
+			for _, l := range limitLoads {
+				if db != "mariadb" || l.parameter != "commit=relaxed" {
+					rows = append(rows, db+" "+l.name)
+				}
+			}
+		}
+		return rows, 6
 	}
 	return nil, 0
 }
