@@ -62,7 +62,7 @@ test: setup ## run everything: lint, all tests on all servers, and say what ran
 	echo "== tests, with the race detector (the first build takes a minute or two)"; \
 	if HEADGATE_TEST_MUSTRUN=$$(go run ./test/testenv/engines list); then \
 		go -C tools/gotestsum build -o ../../bin/gotestsum gotest.tools/gotestsum && \
-		bin/gotestsum --format standard-quiet --rerun-fails=1 --rerun-fails-max-failures=3 --rerun-fails-run-root-test \
+		bin/gotestsum --format standard-quiet --hide-summary=skipped --rerun-fails=1 --rerun-fails-max-failures=3 --rerun-fails-run-root-test \
 			--rerun-fails-abort-on-data-race --rerun-fails-report="$$report.again" --packages ./... -- \
 			$(RACE) -p 2 -timeout $(TEST_TIMEOUT) || tests=FAILED; \
 		echo "== tests of the program with Oracle's driver"; \
@@ -87,6 +87,7 @@ bench: ## measure the service (ARGS="...")
 
 chaos: setup ## three services under load while Redis fails in every way (four minutes)
 	go test -tags chaos -count=1 -v ./test/chaos
+	HEADGATE_TEST_LONG=1 go test -count=1 -v -run Fault ./test/notify
 
 # The test ends by itself if it hangs, some minutes after SOAK.
 soak: setup ## look for what only shows with time (SOAK=30m)
@@ -95,7 +96,7 @@ soak: setup ## look for what only shows with time (SOAK=30m)
 # make test runs these tests, too, once this has installed what they need.
 charttest: ## install the chart into a real API server of Kubernetes (builds it: some minutes)
 	@./scripts/setup-testenv.sh kube-apiserver
-	HEADGATE_TEST_MUSTRUN=helm,manifests,kube-apiserver,etcd go test -count=1 -v ./test/chart
+	HEADGATE_TEST_LONG=1 HEADGATE_TEST_MUSTRUN=helm,manifests,kube-apiserver,etcd,prometheus go test -count=1 -v ./test/chart
 	cd tools/kube-apiserver && go mod tidy -diff
 
 attack: setup ## attack the service in every known way, and print what that costs (two minutes)

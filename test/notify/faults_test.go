@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/headgate-rls/headgate/test/random"
 	"github.com/headgate-rls/headgate/test/testenv"
 )
 
@@ -157,6 +158,7 @@ func faultStack(t *testing.T, m mode, own string) *stack {
 // TestFaultOfKafka: in outbox mode an outage costs no request; in direct mode, none that was
 // accepted.
 func TestFaultOfKafka(t *testing.T) {
+	longForm(t)
 	for _, m := range []mode{modes[0], modes[3]} {
 		t.Run(m.name, func(t *testing.T) {
 			s := faultStack(t, m, "kafka")
@@ -180,6 +182,7 @@ func TestFaultOfKafka(t *testing.T) {
 }
 
 func TestFaultOfPostgres(t *testing.T) {
+	longForm(t)
 	for _, m := range []mode{modes[1], modes[2]} {
 		t.Run(m.name, func(t *testing.T) {
 			s := faultStack(t, m, "postgres")
@@ -196,6 +199,7 @@ func TestFaultOfPostgres(t *testing.T) {
 // TestFaultOfRedis: killed and started empty, frozen, and emptied. The limit is reached, so
 // that a unit that is given out twice shows.
 func TestFaultOfRedis(t *testing.T) {
+	longForm(t)
 	for name, fault := range map[string]func(*load, *testenv.RedisServer){
 		"killed":  func(l *load, r *testenv.RedisServer) { r.Kill(); l.advances(20, 20*time.Second); r.Restart() },
 		"frozen":  func(l *load, r *testenv.RedisServer) { r.Pause(); l.advances(20, 20*time.Second); r.Resume() },
@@ -227,6 +231,7 @@ func TestFaultOfRedis(t *testing.T) {
 // TestFaultOfAGateway: one of three is killed again and again, between publish and commit
 // among others.
 func TestFaultOfAGateway(t *testing.T) {
+	longForm(t)
 	for _, m := range []mode{modes[0], modes[1], modes[2]} {
 		t.Run(m.name, func(t *testing.T) {
 			s := newStack(t, m).start(3)
@@ -238,5 +243,13 @@ func TestFaultOfAGateway(t *testing.T) {
 			l.advances(40, 20*time.Second)
 			l.check()
 		})
+	}
+}
+
+// longForm skips a test that takes a minute or more in make test.
+func longForm(t *testing.T) {
+	t.Helper()
+	if random.Times(0, 1) == 0 {
+		t.Skip("runs in make chaos")
 	}
 }

@@ -142,7 +142,7 @@ func Engines() []Engine {
 		{Name: PLSQLGrammar, What: "the grammar of PL/SQL", installed: "plsql/plsql-check", version: []string{"--version"}},
 		{Name: Helm, What: "Helm", installed: "kubernetes/helm", version: []string{"version", "--short"}},
 		{Name: Manifests, What: "Go types of Kubernetes objects, Pod Security", installed: "kubernetes/manifests", version: []string{"version"}},
-		{Name: Prometheus, What: "Prometheus of the system", system: "prometheus"},
+		{Name: Prometheus, What: "Prometheus of the system", system: "prometheus", setup: "make charttest"},
 		{Name: Promtool, What: "the checks of Prometheus' rules", system: "promtool", version: []string{"--version"}},
 		{Name: KubeAPIServer, What: "the API server of Kubernetes", installed: "kube-apiserver/kube-apiserver", moving: true, setup: "make charttest"},
 		{Name: Etcd, What: "etcd of the system", system: "etcd", moving: true, setup: "make charttest"},
@@ -162,8 +162,12 @@ func Installable() []string {
 
 func (e Engine) installedBy() string { return cmp.Or(e.setup, "make setup") }
 
-// demanded reports whether a complete run of the tests may not do without it.
+// demanded reports whether make test may not do without it. What has a set-up of its own is
+// demanded by the target that runs that.
 func (e Engine) demanded() bool {
+	if e.setup != "" {
+		return false
+	}
 	if e.moving {
 		_, err := e.binary()
 		return err == nil
