@@ -387,7 +387,7 @@ func TestCrowd(t *testing.T) {
 const crowdMax = 900
 
 // Three processes use a limit up, exactly, although one of them is killed on the way: the others get
-// what is left, but for what it was about to be told.
+// what is left, except for units whose answer the killed process did not receive.
 func TestKilledProcess(t *testing.T) {
 	eachMigrated(t, func(t *testing.T, url string) {
 		exe, err := os.Executable()

@@ -190,7 +190,7 @@ func TestPlansStayGood(t *testing.T) {
 	}
 }
 
-// The clock is read after the locks: whoever has waited for a row is not earlier than who had it.
+// The store reads the clock after it has locked the rows, so a caller that waited decides at a later time.
 func TestClockIsReadAfterTheLocks(t *testing.T) {
 	eachServer(t, func(t *testing.T, url string) {
 		first, second := open(t, url), open(t, url)

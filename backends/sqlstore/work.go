@@ -19,8 +19,8 @@ type task interface {
 	begin() (keys [][]byte)
 	// found takes what is under keys[i], unless there is nothing. value is valid until it returns.
 	found(i int, value []byte)
-	// count is a query for one number that is asked after the locks, and where it goes. Without a
-	// text there is none.
+	// count returns a query for one number, which runs after the locks, and where the number goes. A
+	// query without text does not run.
 	count() (q sqldb.Query, to *int64)
 	// decide returns what is to be written and deleted, all of it among the keys.
 	decide(now limit.Instant) (put []row, drop [][]byte)

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// Errors in an overlay have their place, and an overlay with errors is none.
+// LoadOverlay reports each error with its place, and returns no overlay if there is one.
 func TestOverlayErrorsHaveTheirPlace(t *testing.T) {
 	entry := func(text string) string { return "overlay:\n- {domain: d, rule: r, " + text + "}\n" }
 	for _, c := range []struct{ text, want string }{

@@ -41,8 +41,7 @@ func encodeCache(node, accepted string, order []string, domains map[string]*vers
 	return slices.Concat([]byte(cacheHead), []byte(hex.EncodeToString(sum[:])), []byte("\n"), body), nil
 }
 
-// writeCache replaces the file in one step: whoever reads it finds the old rules or the
-// new ones.
+// writeCache replaces the file in one step: a reader finds the old rules or the new ones.
 func writeCache(path string, content []byte) (err error) {
 	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*.tmp")
 	if err != nil {

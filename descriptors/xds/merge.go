@@ -10,7 +10,7 @@ import (
 	"github.com/headgate-rls/headgate/descriptors"
 )
 
-// An id is what the descriptors of one level are told apart by.
+// An id identifies a descriptor among those of its level.
 type id struct{ key, value string }
 
 // groups puts descriptors of one level that have the same key and value together, in
