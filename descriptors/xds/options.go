@@ -40,8 +40,8 @@ type Options struct {
 	// Install puts rules in force. It is called by one goroutine; an error keeps the old
 	// rules.
 	Install func(*descriptors.Set) error
-	// OnUpdate, unless nil, is told of each response, after Install: whether all of it is
-	// in force.
+	// OnUpdate, unless nil, is called after Install for each response. ok reports whether all
+	// of the response is in force.
 	OnUpdate func(ok bool)
 	// Log gets a line for each change and each failure; nil means slog.Default.
 	Log *slog.Logger

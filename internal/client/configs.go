@@ -53,8 +53,8 @@ func (a *Slots) Configs(ctx context.Context) ([]Config, error) {
 	return answer.Configs, err
 }
 
-// Config returns the active config with a name. A *[Refusal] with code 404 says that
-// there is none.
+// Config returns the active config with a name. It returns a *[Refusal] with code 404
+// if no config has that name.
 func (a *Slots) Config(ctx context.Context, name string) (c Config, err error) {
 	err = a.call(ctx, http.MethodGet, configPath+"?name="+url.QueryEscape(name), nil, &c)
 	return c, err

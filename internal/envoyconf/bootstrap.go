@@ -137,8 +137,8 @@ func cluster(name string, addresses []string) mapping {
 	}
 }
 
-// secured has a cluster talk TLS, if that is configured. The files are read again when they
-// change, if whoever changes them moves the whole directory, as Kubernetes does.
+// secured makes a cluster use TLS, if that is configured. Envoy reads the files again when the
+// whole directory is moved, as Kubernetes does to change them.
 func (c *Config) secured(cluster mapping) mapping {
 	t := c.opt.TLS
 	if t.CA == "" {

@@ -73,8 +73,8 @@ const (
 func (c *Config) askCluster() string { return c.meshCluster(askCluster, servicePort) }
 func (c *Config) logCluster() string { return c.meshCluster(logCluster, servicesPort) }
 
-// meshCluster is what Istio calls the cluster of a port of headgate's Service, or ours if
-// there is none.
+// meshCluster returns Istio's name for the cluster of a port of headgate's Service, or ours
+// if no Service is set.
 func (c *Config) meshCluster(ours string, port int) string {
 	if c.opt.Istio.Service == "" {
 		return ours

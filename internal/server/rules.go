@@ -103,7 +103,7 @@ func ruleFiles(conf *config.Config) watch.Files {
 	return watch.Files{All: conf.RulesFiles != "yaml", Dots: conf.RulesFiles == config.DotFiles, Empty: conf.RulesEmpty}
 }
 
-// warnOfNothing warns of rules that limit nothing, because there is no file of them.
+// warnOfNothing logs a warning if no rules file exists, so that nothing is limited.
 func (f *ruleFollower) warnOfNothing(set *descriptors.Set) {
 	if len(set.Domains()) == 0 {
 		f.log.Warn("there is no file of rules: nothing is limited")

@@ -107,8 +107,8 @@ func TestXDSStartWaits(t *testing.T) {
 	}
 }
 
-// A start that waits in vain serves all the same, says so, and is healthy with rules only
-// if that is wanted.
+// If no rules arrive within the wait, the service starts and logs that. The setting decides
+// whether it is healthy before it has rules.
 func TestXDSStartWaitsInVain(t *testing.T) {
 	plane := controlplane.Start(t)
 	r := startServe(t, "--xds", plane.Addr, "--xds-wait", "50ms", "--xds-health", "rules")

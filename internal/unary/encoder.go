@@ -96,8 +96,8 @@ func (e *encoder) appendStatus(b []byte, s *Status) []byte {
 	return append(b, encoded...)
 }
 
-// appendNew begins a literal field whose name is in the static table, or
-// follows if that is 0, and puts it into the table unless there is none.
+// appendNew starts a literal field. name is the index of its name in the static table; if it
+// is 0, the name follows. The field is added to the dynamic table, if the encoder has one.
 func (e *encoder) appendNew(b []byte, name uint64, place *uint64) []byte {
 	if e.plain {
 		return appendInt(b, 0, 4, name)

@@ -142,7 +142,7 @@ func (c *Cache) reserve(ctx context.Context, user string) error {
 	}
 }
 
-// moveWithin bounds the way of a block, whoever waits for it.
+// moveWithin bounds how long a block takes from the database to Redis, for all callers that wait for it.
 const moveWithin = 3 * time.Second
 
 func (c *Cache) moveBlock(ctx context.Context, user string) error {
