@@ -119,6 +119,12 @@ func NotifyTables() (gateway, sender string) {
 	return new(NotifyGateway).program().markdown(), new(NotifySender).program().markdown()
 }
 
+// Logger returns the log of notify-gateway.
+func (c *NotifyGateway) Logger(out io.Writer) *slog.Logger { return c.Log.Logger(out, c.Warnings) }
+
+// Logger returns the log of notify-sender.
+func (c *NotifySender) Logger(out io.Writer) *slog.Logger { return c.Log.Logger(out, c.Warnings) }
+
 func (c *NotifyGateway) program() program {
 	pool := func(int) error {
 		if c.PoolMin < 0 || c.PoolMax < 1 || c.PoolMin > c.PoolMax {
