@@ -1,4 +1,4 @@
-package ratelimit
+package ratelimit_test
 
 import (
 	"bytes"
@@ -13,7 +13,6 @@ import (
 	"testing"
 	"time"
 
-	common "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
 	rls "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -23,39 +22,40 @@ import (
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/encoding/protojson"
-	"google.golang.org/protobuf/proto"
 
 	"github.com/headgate-rls/headgate/backends"
 	"github.com/headgate-rls/headgate/internal/unary"
+	"github.com/headgate-rls/headgate/ratelimit"
+	"github.com/headgate-rls/headgate/ratelimit/transport"
 )
 
 // onTransports runs f with the service on each transport, over a backend that
 // decides at once and over one that may have to wait.
-func onTransports(t *testing.T, rules string, f func(*harness, *grpc.ClientConn)) {
+func onTransports(t *testing.T, rules string, f func(*ratelimit.Harness, *grpc.ClientConn)) {
 	for _, local := range []bool{true, false} {
-		caps := func(c *Config) { c.Caps = modelCaps(local) }
-		for name, start := range map[string]func(*harness, net.Listener) (stop func()){"grpc": startGRPC, "unary": startUnary} {
+		caps := func(c *ratelimit.Config) { c.Caps = ratelimit.ModelCaps(local) }
+		for name, start := range map[string]func(*ratelimit.Harness, net.Listener) (stop func()){"grpc": startGRPC, "unary": startUnary} {
 			t.Run(fmt.Sprintf("%s local=%v", name, local), func(t *testing.T) {
-				h := setup(t, rules, caps)
-				f(h, h.serve(start))
+				h := ratelimit.Setup(t, rules, caps)
+				f(h, serve(h, start))
 			})
 		}
 	}
 }
 
-func startGRPC(h *harness, l net.Listener) func() {
-	srv := grpc.NewServer(ServerCodec(), grpc.MaxRecvMsgSize(MaxMessageSize))
-	Register(srv, h.Service, h.countCall)
+func startGRPC(h *ratelimit.Harness, l net.Listener) func() {
+	srv := grpc.NewServer(transport.ServerCodec(), grpc.MaxRecvMsgSize(ratelimit.MaxMessageSize))
+	transport.Register(srv, h.Service, countCall(h))
 	healthpb.RegisterHealthServer(srv, health.NewServer())
 	var wg sync.WaitGroup
 	wg.Go(func() { _ = srv.Serve(l) })
 	return func() { srv.Stop(); wg.Wait() }
 }
 
-func startUnary(h *harness, l net.Listener) func() {
+func startUnary(h *ratelimit.Harness, l net.Listener) func() {
 	srv, err := unary.New(unary.Config{
-		Handlers:       map[string]unary.Handler{Method: UnaryHandler(h.Service, h.countCall)},
-		MaxMessageSize: MaxMessageSize,
+		Handlers:       map[string]unary.Handler{ratelimit.Method: ratelimit.UnaryHandler(h.Service, countCall(h))},
+		MaxMessageSize: ratelimit.MaxMessageSize,
 		Log:            slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
@@ -66,10 +66,12 @@ func startUnary(h *harness, l net.Listener) func() {
 	return func() { _ = srv.Close(); wg.Wait() }
 }
 
-func (h *harness) countCall(_ time.Duration, r CallResult) { h.counts.add("call " + r.String()) }
+func countCall(h *ratelimit.Harness) func(time.Duration, ratelimit.CallResult) {
+	return func(d time.Duration, r ratelimit.CallResult) { ratelimit.CountCall(h, d, r) }
+}
 
 // serve starts a server for the service and returns a connection to it.
-func (h *harness) serve(start func(*harness, net.Listener) func()) *grpc.ClientConn {
+func serve(h *ratelimit.Harness, start func(*ratelimit.Harness, net.Listener) func()) *grpc.ClientConn {
 	h.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -84,28 +86,16 @@ func (h *harness) serve(start func(*harness, net.Listener) func()) *grpc.ClientC
 	return conn
 }
 
-func protoRequest(domain string, entries ...string) *rls.RateLimitRequest {
-	r := &rls.RateLimitRequest{Domain: domain}
-	for _, text := range entries {
-		d := new(common.RateLimitDescriptor)
-		for _, e := range desc(text).Entries {
-			d.Entries = append(d.Entries, &common.RateLimitDescriptor_Entry{Key: e.Key, Value: e.Value})
-		}
-		r.Descriptors = append(r.Descriptors, d)
-	}
-	return r
-}
+func TestCalls(t *testing.T) { onTransports(t, ratelimit.BasicRules, testCalls) }
 
-func TestCalls(t *testing.T) { onTransports(t, basic, testCalls) }
-
-func testCalls(h *harness, conn *grpc.ClientConn) {
+func testCalls(h *ratelimit.Harness, conn *grpc.ClientConn) {
 	t := h.T
 	client := rls.NewRateLimitServiceClient(conn)
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
 
 	for i, opt := range [][]grpc.CallOption{nil, {grpc.UseCompressor(gzip.Name)}} {
-		resp, err := client.ShouldRateLimit(ctx, protoRequest("d", "k=1"), opt...)
+		resp, err := client.ShouldRateLimit(ctx, ratelimit.ProtoRequest("d", "k=1"), opt...)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -115,32 +105,32 @@ func testCalls(h *harness, conn *grpc.ClientConn) {
 			t.Errorf("answer %d: %v", i, resp)
 		}
 	}
-	resp, err := client.ShouldRateLimit(ctx, protoRequest("d", "k=1"))
+	resp, err := client.ShouldRateLimit(ctx, ratelimit.ProtoRequest("d", "k=1"))
 	if err != nil || resp.OverallCode != rls.RateLimitResponse_OVER_LIMIT || resp.DynamicMetadata.Fields["rule"].GetStringValue() != "d/k:two" {
 		t.Errorf("third answer: %v, %v", resp, err)
 	}
 	for name, req := range map[string]*rls.RateLimitRequest{
-		"no domain": protoRequest("", "k=1"), "no descriptors": protoRequest("d"),
-		"many descriptors": protoRequest("d", strings.Split(strings.Repeat("k=1 ", maxDescriptors+1), " ")...),
+		"no domain": ratelimit.ProtoRequest("", "k=1"), "no descriptors": ratelimit.ProtoRequest("d"),
+		"many descriptors": ratelimit.ProtoRequest("d", strings.Split(strings.Repeat("k=1 ", ratelimit.MaxDescriptors+1), " ")...),
 	} {
 		if _, err := client.ShouldRateLimit(ctx, req); status.Code(err) != codes.InvalidArgument {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if _, err := client.ShouldRateLimit(ctx, protoRequest(strings.Repeat("d", MaxMessageSize+1), "k=1")); status.Code(err) != codes.ResourceExhausted {
+	if _, err := client.ShouldRateLimit(ctx, ratelimit.ProtoRequest(strings.Repeat("d", ratelimit.MaxMessageSize+1), "k=1")); status.Code(err) != codes.ResourceExhausted {
 		t.Errorf("large message: %v", err)
 	}
-	if h.counts.n["call ok"] != 2 || h.counts.n["call over_limit"] != 1 || h.counts.n["call invalid"] != 3 {
-		t.Errorf("counts %v", h.counts.n)
+	if h.Count("call ok") != 2 || h.Count("call over_limit") != 1 || h.Count("call invalid") != 3 {
+		t.Error("calls are counted wrongly")
 	}
 }
 
 // Other services on the same grpc-go server keep their own messages.
 func TestOtherServices(t *testing.T) {
-	h := setup(t, basic)
+	h := ratelimit.Setup(t, ratelimit.BasicRules)
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
-	if _, err := healthpb.NewHealthClient(h.serve(startGRPC)).Check(ctx, &healthpb.HealthCheckRequest{}); err != nil {
+	if _, err := healthpb.NewHealthClient(serve(h, startGRPC)).Check(ctx, &healthpb.HealthCheckRequest{}); err != nil {
 		t.Error(err)
 	}
 }
@@ -150,7 +140,7 @@ func TestConcurrentCalls(t *testing.T) {
 	onTransports(t, "domain: d\ndescriptors: [{key: k, rate_limit: {unit: hour, requests_per_unit: 1000, name: n}}]\n", testConcurrentCalls)
 }
 
-func testConcurrentCalls(h *harness, conn *grpc.ClientConn) {
+func testConcurrentCalls(h *ratelimit.Harness, conn *grpc.ClientConn) {
 	t := h.T
 	client := rls.NewRateLimitServiceClient(conn)
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
@@ -160,7 +150,7 @@ func testConcurrentCalls(h *harness, conn *grpc.ClientConn) {
 		wg.Go(func() {
 			who := string(rune('a' + g))
 			for i := range 100 {
-				resp, err := client.ShouldRateLimit(ctx, protoRequest("d", "k="+who, "none="+who))
+				resp, err := client.ShouldRateLimit(ctx, ratelimit.ProtoRequest("d", "k="+who, "none="+who))
 				if err != nil || len(resp.Statuses) != 2 || resp.Statuses[0].LimitRemaining != uint32(999-i) || resp.Statuses[1].CurrentLimit != nil {
 					t.Errorf("%s %d: %v, %v", who, i, resp, err)
 					return
@@ -172,15 +162,15 @@ func testConcurrentCalls(h *harness, conn *grpc.ClientConn) {
 }
 
 func TestJSON(t *testing.T) {
-	h := setup(t, failing)
-	handler := JSONHandler(h.Service, func(time.Duration, CallResult) {})
+	h := ratelimit.Setup(t, ratelimit.FailingRules)
+	handler := transport.JSONHandler(h.Service, func(time.Duration, ratelimit.CallResult) {})
 	post := func(body string) *httptest.ResponseRecorder {
 		w := httptest.NewRecorder()
 		handler.ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/json", strings.NewReader(body)))
 		return w
 	}
 	body := func(key string) string {
-		b, err := protojson.Marshal(protoRequest("d", key+"=1"))
+		b, err := protojson.Marshal(ratelimit.ProtoRequest("d", key+"=1"))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -198,71 +188,14 @@ func TestJSON(t *testing.T) {
 			t.Errorf("%s: %d %s", bad, w.Code, w.Body)
 		}
 	}
-	if w := post(string(bytes.Repeat([]byte(" "), maxJSON+1))); w.Code != http.StatusRequestEntityTooLarge {
+	if w := post(string(bytes.Repeat([]byte(" "), 2*ratelimit.MaxMessageSize+1))); w.Code != http.StatusRequestEntityTooLarge {
 		t.Errorf("large body: %d", w.Code)
 	}
-	h.be.err = backends.ErrUnavailable
-	if w := post(body("deny")); w.Code != 503 || w.Header().Get(degradedHeader) == "" {
+	h.Fail(backends.ErrUnavailable)
+	if w := post(body("deny")); w.Code != 503 || w.Header().Get("X-Headgate-Degraded") == "" {
 		t.Errorf("backend down, deny: %d %v", w.Code, w.Header())
 	}
-	if w := post(body("allow")); w.Code != 200 || w.Header().Get(degradedHeader) == "" {
+	if w := post(body("allow")); w.Code != 200 || w.Header().Get("X-Headgate-Degraded") == "" {
 		t.Errorf("backend down, allow: %d %v", w.Code, w.Header())
-	}
-}
-
-// TestLateCallsEndRequests: a call that nobody waits for ends the requests in flight
-// that its message ends. Other such calls cost next to nothing: they are not decoded.
-func TestLateCallsEndRequests(t *testing.T) {
-	h := setup(t, inFlightRules)
-	abandoned := UnaryHandler(h.Service, h.countCall).Abandoned
-	late := func(entries string, negative bool) *unary.Call {
-		m := protoRequest("d", entries)
-		m.Descriptors[0].IsNegativeHits = negative
-		message, err := proto.Marshal(m)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return &unary.Call{Message: message}
-	}
-	token := h.acquire("tenant=a")
-	h.ask(desc("anon=x"))
-	h.wantInFlight(2)
-	abandoned(late(OpKey+"=release,"+LeaseEntry+"="+token, false))
-	abandoned(late("anon=x", true))
-	ordinary := late("tenant=b", false)
-	if n := testing.AllocsPerRun(100, func() { abandoned(ordinary) }); n != 0 {
-		t.Errorf("%v objects are allocated for a call that ends nothing, want 0", n)
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-	defer cancel()
-	h.Close(ctx) // returns when all is given back
-	h.wantInFlight(0)
-}
-
-// What finds no worker is answered by policy, at once.
-func TestCallsAreAnsweredWithoutTheBackendWhenShed(t *testing.T) {
-	h := setup(t, failing, func(c *Config) { c.Caps = modelCaps(false) })
-	shed := UnaryHandler(h.Service, h.countCall).Shed
-	var calls []*unary.Call
-	for _, key := range []string{"allow", "deny"} {
-		message, err := proto.Marshal(protoRequest("d", key+"=1"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		calls = append(calls, &unary.Call{Message: message})
-	}
-	calls = append(calls, &unary.Call{Message: []byte{0xff}}, &unary.Call{Message: calls[0].Message, Deadline: time.Unix(1, 0)})
-	shed(calls)
-	for i, want := range []rls.RateLimitResponse_Code{rls.RateLimitResponse_OK, rls.RateLimitResponse_OVER_LIMIT} {
-		answer := new(rls.RateLimitResponse)
-		if err := proto.Unmarshal(calls[i].Reply, answer); err != nil || answer.OverallCode != want || answer.DynamicMetadata.Fields["degraded"] == nil {
-			t.Errorf("call %d: %v, %v", i, answer, err)
-		}
-	}
-	if calls[2].Err == nil || calls[2].Err.Code != unary.InvalidArgument || calls[3].Err == nil || calls[3].Err.Code != unary.DeadlineExceeded {
-		t.Errorf("malformed: %v, late: %v", calls[2].Err, calls[3].Err)
-	}
-	if h.be.takes != 0 {
-		t.Errorf("the backend was asked %d times", h.be.takes)
 	}
 }

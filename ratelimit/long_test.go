@@ -1,4 +1,4 @@
-package ratelimit
+package ratelimit_test
 
 import (
 	"context"
@@ -13,6 +13,9 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/encoding/gzip"
 	"google.golang.org/protobuf/encoding/protojson"
+
+	"github.com/headgate-rls/headgate/ratelimit"
+	"github.com/headgate-rls/headgate/ratelimit/transport"
 )
 
 const longRules = `
@@ -52,7 +55,7 @@ func wantAllLimited(t *testing.T, how string, resp *rls.RateLimitResponse) {
 // TestFiveLongPathsFit: a request with five descriptors of the longest path is
 // answered by both transports and in JSON, and each of them is limited.
 func TestFiveLongPathsFit(t *testing.T) {
-	onTransports(t, longRules, func(h *harness, conn *grpc.ClientConn) {
+	onTransports(t, longRules, func(h *ratelimit.Harness, conn *grpc.ClientConn) {
 		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 		defer cancel()
 		for _, opts := range [][]grpc.CallOption{nil, {grpc.UseCompressor(gzip.Name)}} {
@@ -63,13 +66,13 @@ func TestFiveLongPathsFit(t *testing.T) {
 			wantAllLimited(h.T, "gRPC", resp)
 		}
 	})
-	h := setup(t, longRules)
+	h := ratelimit.Setup(t, longRules)
 	body, err := protojson.Marshal(longRequest())
 	if err != nil {
 		t.Fatal(err)
 	}
 	w := httptest.NewRecorder()
-	JSONHandler(h.Service, func(time.Duration, CallResult) {}).ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/json", strings.NewReader(string(body))))
+	transport.JSONHandler(h.Service, func(time.Duration, ratelimit.CallResult) {}).ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/json", strings.NewReader(string(body))))
 	resp := new(rls.RateLimitResponse)
 	if err := protojson.Unmarshal(w.Body.Bytes(), resp); err != nil {
 		t.Fatalf("%d %.200s: %v", w.Code, w.Body, err)

@@ -40,8 +40,9 @@ func (r *Request) dropStrings() {
 	}
 }
 
-// setMetadata sets the fields that come with the call.
-func (r *Request) setMetadata(id, owner, leaseKey string) {
+// SetMetadata sets the fields that come with the call. It leaves out values that are
+// too long or no text.
+func (r *Request) SetMetadata(id, owner, leaseKey string) {
 	bounded := func(s string) string {
 		if len(s) > maxMetadata || !utf8.ValidString(s) {
 			return ""

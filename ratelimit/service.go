@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/headgate-rls/headgate/descriptors"
+	"github.com/headgate-rls/headgate/internal/safego"
 	"github.com/headgate-rls/headgate/ratelimit/leases"
 )
 
@@ -77,6 +78,9 @@ func (s *Service) Leases() *leases.Tracker { return s.leases }
 // Close releases leases that are queued to be released, until ctx ends. Decide
 // must not be called after it.
 func (s *Service) Close(ctx context.Context) { s.leases.Close(ctx) }
+
+// Panics reports panics of those who call the service.
+func (s *Service) Panics() *safego.Reporter { return s.conf.Panics }
 
 // Rules returns the rules that new requests are answered by.
 func (s *Service) Rules() *descriptors.Set { return s.rules.Load().set }

@@ -117,7 +117,7 @@ func (h *unaryHandler) decode(calls []*unary.Call, now time.Time) (cs *callSlice
 		}
 		ex.req.Peer = c.Peer
 		if md := c.Metadata; len(md) == 3 {
-			ex.req.setMetadata(md[0], md[1], md[2])
+			ex.req.SetMetadata(md[0], md[1], md[2])
 		}
 		if !c.Deadline.IsZero() && (earliest.IsZero() || c.Deadline.Before(earliest)) {
 			earliest = c.Deadline

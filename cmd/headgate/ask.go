@@ -15,6 +15,7 @@ import (
 	"github.com/headgate-rls/headgate/internal/client"
 	"github.com/headgate-rls/headgate/internal/rules"
 	"github.com/headgate-rls/headgate/ratelimit"
+	"github.com/headgate-rls/headgate/ratelimit/transport"
 )
 
 type askOptions struct {
@@ -128,5 +129,8 @@ func localAsker(ctx context.Context, paths []string, backend string) (asker, fun
 	if err != nil {
 		return nil, nil, err
 	}
-	return s.ShouldRateLimit, func() { _ = st.Close() }, nil
+	answer := func(ctx context.Context, req *rls.RateLimitRequest) (*rls.RateLimitResponse, error) {
+		return transport.Answer(ctx, s, req)
+	}
+	return answer, func() { _ = st.Close() }, nil
 }

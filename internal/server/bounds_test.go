@@ -66,7 +66,7 @@ func TestConnectionsAreBounded(t *testing.T) {
 // is refused, another is not, and calls that end make room.
 func TestCallsOfAllConnectionsAreBounded(t *testing.T) {
 	const share, most = 4, 8
-	b := &callBound{Handler: telemetry.New("test").GRPCStats("grpc"), most: most}
+	b := &callBound{Handler: grpcStats{telemetry.New("test").GRPCServer("grpc")}, most: most}
 	connect := func() context.Context {
 		ctx := b.TagConn(t.Context(), &stats.ConnTagInfo{})
 		b.HandleConn(ctx, &stats.ConnBegin{})

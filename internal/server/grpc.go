@@ -26,6 +26,7 @@ import (
 	"github.com/headgate-rls/headgate/internal/web"
 	"github.com/headgate-rls/headgate/ratelimit"
 	"github.com/headgate-rls/headgate/ratelimit/accesslog"
+	"github.com/headgate-rls/headgate/ratelimit/transport"
 )
 
 // An endpoint is one gRPC listener.
@@ -166,10 +167,10 @@ func (f *grpcFront) checkHealth(ctx context.Context, calls []*unary.Call) []*una
 // rate-limit service if main, by grpc-go.
 func (f *grpcFront) grpcEndpoint(name string, l net.Listener, conf *tls.Config, main bool) *endpoint {
 	logs := int64(f.conf.AccessLogs)
-	calls := &callBound{Handler: f.metrics.GRPCStats(name), most: maxGRPCCalls + logs}
+	calls := &callBound{Handler: grpcStats{f.metrics.GRPCServer(name)}, most: maxGRPCCalls + logs}
 	l = &boundListener{Listener: l, most: maxGRPCConnections + logs}
 	opts := []grpc.ServerOption{
-		ratelimit.ServerCodec(),
+		transport.ServerCodec(),
 		grpc.MaxRecvMsgSize(ratelimit.MaxMessageSize),
 		grpc.MaxHeaderListSize(maxHeaders),
 		grpc.MaxConcurrentStreams(maxStreams),
@@ -190,14 +191,14 @@ func (f *grpcFront) grpcEndpoint(name string, l net.Listener, conf *tls.Config, 
 		opts = append(opts, grpc.Creds(credentials.NewTLS(conf)))
 	}
 	if main {
-		opts = append(opts, ratelimit.ReadBeforeEnd(calls.admit))
-		l = ratelimit.Listener(l)
+		opts = append(opts, transport.ReadBeforeEnd(calls.admit))
+		l = transport.Listener(l)
 	} else {
 		opts = append(opts, grpc.InTapHandle(calls.admit))
 	}
 	g := grpc.NewServer(opts...)
 	if main {
-		ratelimit.Register(g, f.service, f.metrics.Requests("grpc"))
+		transport.Register(g, f.service, f.metrics.Requests("grpc"))
 	}
 	accesslog.Register(g, f.service.Leases(), accesslog.Config{
 		Keys: f.conf.LeaseKeys, MaxStreams: f.conf.AccessLogs, MaxStreamsPerPeer: f.conf.AccessLogsPerPeer, Timeout: f.conf.BackendTimeout, Log: f.log, Count: f.metrics.AccessLog, Panics: f.panics,

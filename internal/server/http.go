@@ -16,6 +16,7 @@ import (
 	"github.com/headgate-rls/headgate/internal/telemetry"
 	"github.com/headgate-rls/headgate/internal/web"
 	"github.com/headgate-rls/headgate/ratelimit"
+	"github.com/headgate-rls/headgate/ratelimit/transport"
 )
 
 // socketMode is --socket-mode, which was checked when the settings were read.
@@ -110,7 +111,7 @@ func closeServers(list []*httpServer) {
 
 func (f *httpFronts) httpHandler() http.Handler {
 	mux := http.NewServeMux()
-	mux.Handle("/json", f.metrics.CountHTTP("json", ratelimit.JSONHandler(f.service, f.metrics.Requests("json"))))
+	mux.Handle("/json", f.metrics.CountHTTP("json", transport.JSONHandler(f.service, f.metrics.Requests("json"))))
 	mux.HandleFunc("GET /healthcheck", func(w http.ResponseWriter, _ *http.Request) {
 		if f.phase.draining.Load() {
 			http.Error(w, "draining", http.StatusInternalServerError) // 500 as the reference service

@@ -57,7 +57,7 @@ func openXDS(conf *config.XDS, caps *backends.Caps, log *slog.Logger, metrics *t
 	if x.client, err = xds.New(opt); err != nil {
 		return nil, fmt.Errorf("--xds: %w", err)
 	}
-	metrics.AddXDS(x.client.Status)
+	metrics.AddXDS(x.stats)
 	return x, nil
 }
 
@@ -187,5 +187,14 @@ func (s *server) awaitRules(ctx context.Context) {
 	case <-ctx.Done():
 	case <-late.C:
 		s.log.Error("no rules have come; headgate serves without: calls are answered with an error until they come", "waited", s.conf.XDS.Wait)
+	}
+}
+
+// stats are figures for the metrics.
+func (x *xdsRules) stats() telemetry.XDSStats {
+	s := x.client.Status()
+	return telemetry.XDSStats{
+		Connected: s.Connected, Cached: s.Cached, Accepted: s.Accepted, Refused: s.Refused, Failures: s.Failures,
+		Answered: s.Answered, Domains: s.Domains, Rejected: len(s.Rejected), Kept: len(s.Kept),
 	}
 }

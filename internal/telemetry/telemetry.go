@@ -15,7 +15,6 @@ import (
 	"github.com/headgate-rls/headgate/backends"
 	"github.com/headgate-rls/headgate/backends/layers/observe"
 	"github.com/headgate-rls/headgate/ratelimit"
-	"github.com/headgate-rls/headgate/ratelimit/accesslog"
 	"github.com/headgate-rls/headgate/ratelimit/leases"
 )
 
@@ -80,7 +79,7 @@ func (m *Metrics) rows() []row {
 				"abandoned: given back because nobody took the answer; lost: left to expire; reaped: ended because its proxy is gone."}),
 		counters(&m.tiers, metric{name: "headgate_concurrency_tier_total", labels: open("domain", "rule", "tier"),
 			help: "Requests that a tier of a limit on requests in flight delayed or refused."}),
-		counters(&m.logged, metric{name: "headgate_access_log_total", labels: closed(nil, "event", texts(0, accesslog.NumEvents)...),
+		counters(&m.logged, metric{name: "headgate_access_log_total", labels: closed(nil, "event", texts(0, leases.NumLogEvents)...),
 			help: "Entries of Envoy's access log (renews, releases, ignored, malformed, dropped) and its streams (opened, closed, refused)."}),
 
 		histograms(&m.calls, latency, metric{name: "headgate_backend_call_duration_seconds", labels: closed(open("backend"), "call", callNames()...),
@@ -152,7 +151,7 @@ func (m *Metrics) Handler() http.Handler {
 }
 
 // AccessLog counts n of an event of the access log.
-func (m *Metrics) AccessLog(e accesslog.Event, n int) {
+func (m *Metrics) AccessLog(e leases.LogEvent, n int) {
 	m.logged.WithLabelValues(e.String()).Add(float64(n))
 }
 

@@ -1,15 +1,11 @@
 package telemetry
 
 import (
-	"context"
 	"net/http"
 	"strconv"
 	"sync/atomic"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/stats"
-	"google.golang.org/grpc/status"
 
 	"github.com/headgate-rls/headgate/internal/unary"
 )
@@ -28,13 +24,10 @@ var (
 
 func on(transport string) prometheus.Labels { return prometheus.Labels{"transport": transport} }
 
-// codeLabel is a gRPC code as the label has it.
-func codeLabel(c codes.Code) string {
-	if c > codes.Unauthenticated {
-		c = codes.Unknown
-	}
-	return c.String()
-}
+// codeLabels are the names of gRPC's codes, as the label has them.
+var codeLabels = [...]string{"OK", "Canceled", "Unknown", "InvalidArgument", "DeadlineExceeded", "NotFound", "AlreadyExists",
+	"PermissionDenied", "ResourceExhausted", "FailedPrecondition", "Aborted", "OutOfRange", "Unimplemented", "Internal",
+	"Unavailable", "DataLoss", "Unauthenticated"}
 
 // unaryStats publishes what a server of package unary counts.
 type unaryStats struct {
@@ -103,22 +96,22 @@ func (u *unaryStats) Describe(ch chan<- *prometheus.Desc) {
 func (u *unaryStats) Collect(ch chan<- prometheus.Metric) {
 	s := u.read()
 	for code, n := range s.Codes {
-		ch <- prometheus.MustNewConstMetric(u.answers, prometheus.CounterValue, float64(n), codeLabel(codes.Code(code)))
+		ch <- prometheus.MustNewConstMetric(u.answers, prometheus.CounterValue, float64(n), codeLabels[code])
 	}
 	for _, f := range u.figures {
 		ch <- prometheus.MustNewConstMetric(f.desc, f.kind, f.value(&s))
 	}
 }
 
-// grpcStats counts what a server of grpc-go answers.
-type grpcStats struct {
+// A GRPCServer counts what a server of grpc-go answers.
+type GRPCServer struct {
 	answers  *prometheus.CounterVec
-	byCode   [codes.Unauthenticated + 1]prometheus.Counter
+	byCode   [len(codeLabels)]prometheus.Counter
 	accepted prometheus.Counter
 	open     atomic.Int64
 }
 
-func (g *grpcStats) rows() []row {
+func (g *GRPCServer) rows() []row {
 	return []row{
 		counters(&g.answers, answers),
 		counter(&g.accepted, accepted),
@@ -126,40 +119,27 @@ func (g *grpcStats) rows() []row {
 	}
 }
 
-// GRPCStats returns what counts the answers and connections of a server of
-// grpc-go.
-func (m *Metrics) GRPCStats(transport string) stats.Handler {
-	g := new(grpcStats)
+// GRPCServer returns what counts the answers and connections of a server of grpc-go.
+func (m *Metrics) GRPCServer(transport string) *GRPCServer {
+	g := new(GRPCServer)
 	register(m.registry, g.rows(), on(transport))
 	for c := range g.byCode {
-		g.byCode[c] = g.answers.WithLabelValues(codeLabel(codes.Code(c)))
+		g.byCode[c] = g.answers.WithLabelValues(codeLabels[c])
 	}
 	return g
 }
 
-// TagRPC implements stats.Handler.
-func (*grpcStats) TagRPC(ctx context.Context, _ *stats.RPCTagInfo) context.Context { return ctx }
+// Answered counts an answer with a gRPC code.
+func (g *GRPCServer) Answered(code uint32) { g.byCode[min(code, uint32(len(codeLabels)-1))].Inc() }
 
-// TagConn implements stats.Handler.
-func (*grpcStats) TagConn(ctx context.Context, _ *stats.ConnTagInfo) context.Context { return ctx }
-
-// HandleRPC implements stats.Handler.
-func (g *grpcStats) HandleRPC(_ context.Context, s stats.RPCStats) {
-	if end, ok := s.(*stats.End); ok {
-		g.byCode[min(status.Code(end.Error), codes.Unauthenticated)].Inc()
-	}
+// Opened counts a connection that was accepted.
+func (g *GRPCServer) Opened() {
+	g.accepted.Inc()
+	g.open.Add(1)
 }
 
-// HandleConn implements stats.Handler.
-func (g *grpcStats) HandleConn(_ context.Context, s stats.ConnStats) {
-	switch s.(type) {
-	case *stats.ConnBegin:
-		g.accepted.Inc()
-		g.open.Add(1)
-	case *stats.ConnEnd:
-		g.open.Add(-1)
-	}
-}
+// Closed counts a connection that has ended.
+func (g *GRPCServer) Closed() { g.open.Add(-1) }
 
 // CountHTTP counts the answers of a handler under transport.
 func (m *Metrics) CountHTTP(transport string, h http.Handler) http.Handler {

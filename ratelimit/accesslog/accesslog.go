@@ -6,7 +6,9 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/headgate-rls/headgate/ratelimit"
+	"github.com/headgate-rls/headgate/ratelimit/transport"
+
+	"github.com/headgate-rls/headgate/ratelimit/leases"
 )
 
 // Register makes srv answer StreamAccessLogs and apply what access logs say to s.
@@ -32,14 +34,14 @@ type streamServer interface {
 }
 
 func (s *server) streamAccessLogs(stream grpc.ServerStream) error {
-	peer := ratelimit.PeerOf(stream.Context())
+	peer := transport.PeerOf(stream.Context())
 	if !s.enter(peer) {
-		s.Count(StreamRefused, 1)
+		s.Count(leases.StreamRefused, 1)
 		s.warn("access log refused: too many streams", "peer", peer, "max", s.MaxStreams, "max_per_peer", s.MaxStreamsPerPeer)
 		return status.Errorf(codes.ResourceExhausted, "more than %d access log streams are open, or %d of one peer", s.MaxStreams, s.MaxStreamsPerPeer)
 	}
 	defer s.leave(peer)
-	s.Count(StreamOpened, 1)
-	defer s.Count(StreamClosed, 1)
+	s.Count(leases.StreamOpened, 1)
+	defer s.Count(leases.StreamClosed, 1)
 	return newReader(s, stream).run()
 }

@@ -16,6 +16,8 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/structpb"
+
+	"github.com/headgate-rls/headgate/ratelimit/leases"
 )
 
 // TestEntriesRenewAndEndLeases: what an entry says by its type, flag and metadata.
@@ -32,38 +34,38 @@ func TestEntriesRenewAndEndLeases(t *testing.T) {
 		entry *datapb.HTTPAccessLogEntry
 		conf  Config
 		want  string // calls
-		event Event
+		event leases.LogEvent
 	}{
-		"periodic":                 {entry: entry(periodic, "a"), want: "renew a", event: EntryRenews},
-		"periodic without flag":    {entry: flagged(entry(periodic, "a"), false), want: "renew a", event: EntryRenews},
-		"end":                      {entry: entry(end, "a"), want: "end a", event: EntryReleases},
-		"end with flag":            {entry: flagged(entry(end, "a"), true), want: "end a", event: EntryReleases},
-		"no type, intermediate":    {entry: flagged(entry(datapb.AccessLogType_NotSet, "a"), true), want: "renew a", event: EntryRenews},
-		"no type":                  {entry: entry(datapb.AccessLogType_NotSet, "a"), want: "end a", event: EntryReleases},
-		"pool ready, intermediate": {entry: flagged(entry(datapb.AccessLogType_UpstreamPoolReady, "a"), true), want: "renew a", event: EntryRenews},
-		"upstream end":             {entry: entry(datapb.AccessLogType_UpstreamEnd, "a"), event: EntryIgnored},
-		"start":                    {entry: entry(datapb.AccessLogType_DownstreamStart, "a"), event: EntryIgnored},
-		"a type to come":           {entry: entry(99, "a"), event: EntryIgnored},
+		"periodic":                 {entry: entry(periodic, "a"), want: "renew a", event: leases.EntryRenews},
+		"periodic without flag":    {entry: flagged(entry(periodic, "a"), false), want: "renew a", event: leases.EntryRenews},
+		"end":                      {entry: entry(end, "a"), want: "end a", event: leases.EntryReleases},
+		"end with flag":            {entry: flagged(entry(end, "a"), true), want: "end a", event: leases.EntryReleases},
+		"no type, intermediate":    {entry: flagged(entry(datapb.AccessLogType_NotSet, "a"), true), want: "renew a", event: leases.EntryRenews},
+		"no type":                  {entry: entry(datapb.AccessLogType_NotSet, "a"), want: "end a", event: leases.EntryReleases},
+		"pool ready, intermediate": {entry: flagged(entry(datapb.AccessLogType_UpstreamPoolReady, "a"), true), want: "renew a", event: leases.EntryRenews},
+		"upstream end":             {entry: entry(datapb.AccessLogType_UpstreamEnd, "a"), event: leases.EntryIgnored},
+		"start":                    {entry: entry(datapb.AccessLogType_DownstreamStart, "a"), event: leases.EntryIgnored},
+		"a type to come":           {entry: entry(99, "a"), event: leases.EntryIgnored},
 
-		"no lease":        {entry: entry(end, nil), event: EntryIgnored},
-		"empty lease":     {entry: entry(end, ""), event: EntryIgnored},
-		"number":          {entry: entry(end, 12.5), event: EntryIgnored},
-		"boolean":         {entry: entry(end, true), event: EntryIgnored},
-		"list":            {entry: entry(end, []any{"a"}), event: EntryIgnored},
-		"struct":          {entry: entry(end, map[string]any{"lease": "a"}), event: EntryIgnored},
-		"value unset":     {entry: invalid, event: EntryIgnored},
-		"longest":         {entry: entry(end, strings.Repeat("x", 4096)), want: "end " + strings.Repeat("x", 4096), event: EntryReleases},
-		"too long":        {entry: entry(end, strings.Repeat("x", 4097)), event: EntryIgnored},
-		"other namespace": {entry: entryWith(end, map[string]map[string]any{"other": {"lease": "a"}}), event: EntryIgnored},
-		"no metadata":     {entry: &datapb.HTTPAccessLogEntry{CommonProperties: &datapb.AccessLogCommon{}}, event: EntryIgnored},
-		"no properties":   {entry: &datapb.HTTPAccessLogEntry{}, event: EntryIgnored},
+		"no lease":        {entry: entry(end, nil), event: leases.EntryIgnored},
+		"empty lease":     {entry: entry(end, ""), event: leases.EntryIgnored},
+		"number":          {entry: entry(end, 12.5), event: leases.EntryIgnored},
+		"boolean":         {entry: entry(end, true), event: leases.EntryIgnored},
+		"list":            {entry: entry(end, []any{"a"}), event: leases.EntryIgnored},
+		"struct":          {entry: entry(end, map[string]any{"lease": "a"}), event: leases.EntryIgnored},
+		"value unset":     {entry: invalid, event: leases.EntryIgnored},
+		"longest":         {entry: entry(end, strings.Repeat("x", 4096)), want: "end " + strings.Repeat("x", 4096), event: leases.EntryReleases},
+		"too long":        {entry: entry(end, strings.Repeat("x", 4097)), event: leases.EntryIgnored},
+		"other namespace": {entry: entryWith(end, map[string]map[string]any{"other": {"lease": "a"}}), event: leases.EntryIgnored},
+		"no metadata":     {entry: &datapb.HTTPAccessLogEntry{CommonProperties: &datapb.AccessLogCommon{}}, event: leases.EntryIgnored},
+		"no properties":   {entry: &datapb.HTTPAccessLogEntry{}, event: leases.EntryIgnored},
 		"several keys": {
 			entry: entryWith(end, map[string]map[string]any{rateLimit: twoKeys}),
-			conf:  Config{Keys: []string{"stream_lease", "lease", "absent"}}, want: "end a b", event: EntryReleases,
+			conf:  Config{Keys: []string{"stream_lease", "lease", "absent"}}, want: "end a b", event: leases.EntryReleases,
 		},
 		"several namespaces": {
 			entry: entryWith(periodic, map[string]map[string]any{"n1": {"lease": "a"}, "n2": {"lease": "b"}, rateLimit: {"lease": "c"}}),
-			conf:  Config{Namespaces: []string{"n2", "n1"}}, want: "renew a b", event: EntryRenews,
+			conf:  Config{Namespaces: []string{"n2", "n1"}}, want: "renew a b", event: leases.EntryRenews,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -101,7 +103,7 @@ func TestWaitingMessagesGoTogether(t *testing.T) {
 	h.send(s, message(entry(end, "a")))
 	h.finish(s)
 	h.wantCalls("renew a c d", "end b c", "end a")
-	if n := h.counts.get(EntryIgnored); n != 1 {
+	if n := h.counts.get(leases.EntryIgnored); n != 1 {
 		t.Errorf("%d without a lease", n)
 	}
 }
@@ -185,7 +187,7 @@ func TestMaxEntries(t *testing.T) {
 	h.send(s, from("envoy-1", message(list...)))
 	h.finish(s)
 	h.wantCalls("end 0 1 2")
-	if n := h.counts.get(EntryDropped); n != 5 || !strings.Contains(h.log.String(), "dropped=5") {
+	if n := h.counts.get(leases.EntryDropped); n != 5 || !strings.Contains(h.log.String(), "dropped=5") {
 		t.Errorf("%d dropped: %s", n, &h.log)
 	}
 }
@@ -227,7 +229,7 @@ func TestBadMessages(t *testing.T) {
 		t.Fatal(err)
 	}
 	h.wantCalls("end a", "end b")
-	if n := h.counts.get(EntryMalformed); n != 1 {
+	if n := h.counts.get(leases.EntryMalformed); n != 1 {
 		t.Errorf("%d malformed", n)
 	}
 	if !strings.Contains(h.log.String(), "malformed=1") {
@@ -333,13 +335,13 @@ func TestSilentStreamIsEnded(t *testing.T) {
 func TestStreamsAreBounded(t *testing.T) {
 	h := setup(t, nil, Config{MaxStreams: 2, MaxStreamsPerPeer: 2})
 	first, second := h.open(), h.open()
-	h.eventually("two are open", func() bool { return h.counts.get(StreamOpened) == 2 })
+	h.eventually("two are open", func() bool { return h.counts.get(leases.StreamOpened) == 2 })
 	for range 3 {
 		if _, err := h.open().CloseAndRecv(); status.Code(err) != codes.ResourceExhausted {
 			t.Fatal(err)
 		}
 	}
-	if n := h.counts.get(StreamRefused); n != 3 || !strings.Contains(h.log.String(), "too many streams") {
+	if n := h.counts.get(leases.StreamRefused); n != 3 || !strings.Contains(h.log.String(), "too many streams") {
 		t.Errorf("%d refused: %s", n, &h.log)
 	}
 	h.finish(first)
@@ -350,7 +352,7 @@ func TestStreamsAreBounded(t *testing.T) {
 	h.send(second, message(entry(end, "a")))
 	h.finish(second)
 	h.wantCalls("end a")
-	h.eventually("all are closed", func() bool { return h.counts.get(StreamClosed) == h.counts.get(StreamOpened) })
+	h.eventually("all are closed", func() bool { return h.counts.get(leases.StreamClosed) == h.counts.get(leases.StreamOpened) })
 }
 
 // TestEntriesOfGoneClientAreHandled: a client that vanishes leaves nothing behind, and what it had
@@ -365,10 +367,10 @@ func TestEntriesOfGoneClientAreHandled(t *testing.T) {
 		t.Fatal(err)
 	}
 	h.send(s, from("a", message(entry(end, "x"))))
-	h.eventually("it has arrived", func() bool { return h.counts.get(EntryReleases) == 1 })
+	h.eventually("it has arrived", func() bool { return h.counts.get(leases.EntryReleases) == 1 })
 	cancel()
 	h.leases.gate <- struct{}{}
-	h.eventually("the stream is closed", func() bool { return h.counts.get(StreamClosed) == 1 })
+	h.eventually("the stream is closed", func() bool { return h.counts.get(leases.StreamClosed) == 1 })
 	h.wantCalls("end x")
 	if strings.Contains(h.log.String(), "broken") {
 		t.Errorf("log: %s", &h.log)

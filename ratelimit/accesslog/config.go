@@ -54,30 +54,9 @@ type Config struct {
 	// discards it.
 	Log *slog.Logger
 	// Count counts n events; nil counts nothing. It is called concurrently.
-	Count func(e Event, n int)
+	Count func(e leases.LogEvent, n int)
 	// Panics are reported to it; nil means to the default logger.
 	Panics *safego.Reporter
-}
-
-// An Event is something that is counted.
-type Event uint8
-
-// The events.
-const (
-	EntryRenews    Event = iota
-	EntryReleases        // an end
-	EntryIgnored         // has no lease, or is neither periodic nor an end
-	EntryMalformed       // is not a log entry
-	EntryDropped         // exceeded MaxEntries
-	StreamOpened
-	StreamClosed
-	StreamRefused // exceeded MaxStreams or MaxStreamsPerPeer
-	NumEvents
-)
-
-// String returns the event's metric label.
-func (e Event) String() string {
-	return [NumEvents]string{"renews", "releases", "ignored", "malformed", "dropped", "opened", "closed", "refused"}[e]
 }
 
 func (c *Config) setDefaults() {
@@ -109,6 +88,6 @@ func (c *Config) setDefaults() {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
 	if c.Count == nil {
-		c.Count = func(Event, int) {}
+		c.Count = func(leases.LogEvent, int) {}
 	}
 }

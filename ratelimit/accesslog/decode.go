@@ -46,7 +46,7 @@ type changes struct {
 	node    string   // the first one's sender, "" if it does not say
 	renew   []string // tokens
 	release []string
-	events  [NumEvents]int
+	events  [leases.NumLogEvents]int
 
 	size int // of the tokens in memory, about
 }
@@ -77,7 +77,7 @@ func (c *Config) decode(message []byte) *changes {
 		}
 	}
 	if f.Malformed {
-		o.events[EntryMalformed]++
+		o.events[leases.EntryMalformed]++
 	}
 	return o
 }
@@ -116,39 +116,39 @@ func (c *Config) entries(list []byte, o *changes) {
 			continue
 		}
 		if n++; n > c.MaxEntries {
-			o.events[EntryDropped]++
+			o.events[leases.EntryDropped]++
 			continue
 		}
 		o.events[c.entry(f.Value, o)]++
 	}
 	if f.Malformed {
-		o.events[EntryMalformed]++
+		o.events[leases.EntryMalformed]++
 	}
 }
 
 // entry adds the tokens of an entry to o, and returns the event to count.
-func (c *Config) entry(entry []byte, o *changes) Event {
+func (c *Config) entry(entry []byte, o *changes) leases.LogEvent {
 	var common common
 	f := protofields.Of(entry)
 	for f.Next() {
 		if f.IsBytes(fieldEntryCommon) && !common.read(f.Value) {
-			return EntryMalformed
+			return leases.EntryMalformed
 		}
 	}
 	if f.Malformed {
-		return EntryMalformed
+		return leases.EntryMalformed
 	}
 	event := common.event()
-	if event == EntryIgnored {
+	if event == leases.EntryIgnored {
 		return event
 	}
 	tokens, ok := c.tokens(nil, common.metadata)
 	switch {
 	case !ok:
-		return EntryMalformed
+		return leases.EntryMalformed
 	case len(tokens) == 0:
-		return EntryIgnored
-	case event == EntryRenews:
+		return leases.EntryIgnored
+	case event == leases.EntryRenews:
 		o.renew = append(o.renew, tokens...)
 	default:
 		o.release = append(o.release, tokens...)
@@ -187,16 +187,16 @@ func (p *common) read(properties []byte) bool {
 
 // event returns what the entry does to its leases. An Envoy that sends no types
 // marks intermediate entries by the flag alone.
-func (p *common) event() Event {
+func (p *common) event() leases.LogEvent {
 	switch {
 	case p.kind == accesslogpb.AccessLogType_DownstreamEnd:
-		return EntryReleases
+		return leases.EntryReleases
 	case p.kind == accesslogpb.AccessLogType_DownstreamPeriodic || p.intermediate:
-		return EntryRenews
+		return leases.EntryRenews
 	case p.kind == accesslogpb.AccessLogType_NotSet:
-		return EntryReleases
+		return leases.EntryReleases
 	}
-	return EntryIgnored
+	return leases.EntryIgnored
 }
 
 // tokens appends the leases in an entry's metadata, and reports whether that

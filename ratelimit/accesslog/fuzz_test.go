@@ -36,14 +36,14 @@ func byGeneratedCode(s *server, m *als.StreamAccessLogsMessage) *changes {
 		renews := !ends && (t == datapb.AccessLogType_DownstreamPeriodic || intermediate)
 		switch {
 		case i >= s.MaxEntries:
-			o.events[EntryDropped]++
+			o.events[leases.EntryDropped]++
 		case len(tokens) == 0 || !ends && !renews:
-			o.events[EntryIgnored]++
+			o.events[leases.EntryIgnored]++
 		case renews:
-			o.events[EntryRenews]++
+			o.events[leases.EntryRenews]++
 			o.renew = append(o.renew, tokens...)
 		default:
-			o.events[EntryReleases]++
+			o.events[leases.EntryReleases]++
 			o.release = append(o.release, tokens...)
 		}
 	}

@@ -19,8 +19,8 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/protobuf/types/known/structpb"
 
-	"github.com/headgate-rls/headgate/ratelimit"
 	"github.com/headgate-rls/headgate/ratelimit/leases"
+	"github.com/headgate-rls/headgate/ratelimit/transport"
 )
 
 const rateLimit = "envoy.filters.http.ratelimit"
@@ -98,16 +98,16 @@ func idOf(name string) (id leases.OwnerID) {
 // counts counts events.
 type counts struct {
 	mu sync.Mutex
-	n  [NumEvents]int
+	n  [leases.NumLogEvents]int
 }
 
-func (c *counts) count(e Event, n int) {
+func (c *counts) count(e leases.LogEvent, n int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.n[e] += n
 }
 
-func (c *counts) get(e Event) int {
+func (c *counts) get(e leases.LogEvent) int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.n[e]
@@ -160,7 +160,7 @@ func setup(t testing.TB, s Leases, conf Config, opts ...grpc.ServerOption) *harn
 		t.Fatal(err)
 	}
 	// As cmd/headgate serves it.
-	srv := grpc.NewServer(append(opts, ratelimit.ServerCodec())...)
+	srv := grpc.NewServer(append(opts, transport.ServerCodec())...)
 	Register(srv, s, conf)
 	var wg sync.WaitGroup
 	wg.Go(func() { _ = srv.Serve(l) })

@@ -18,6 +18,7 @@ import (
 	"github.com/headgate-rls/headgate/limit"
 	"github.com/headgate-rls/headgate/ratelimit"
 	"github.com/headgate-rls/headgate/ratelimit/leases"
+	"github.com/headgate-rls/headgate/ratelimit/transport"
 )
 
 // The tracker is what streams speak to.
@@ -67,7 +68,7 @@ descriptors:
 // acquire returns the lease of a request, as Envoy gets it.
 func (w *world) acquire() string {
 	w.Helper()
-	resp, err := w.ShouldRateLimit(context.Background(), &rls.RateLimitRequest{Domain: "d", Descriptors: []*commonpb.RateLimitDescriptor{
+	resp, err := transport.Answer(context.Background(), w.Service, &rls.RateLimitRequest{Domain: "d", Descriptors: []*commonpb.RateLimitDescriptor{
 		{Entries: []*commonpb.RateLimitDescriptor_Entry{{Key: "tenant", Value: "x"}}}}})
 	if err != nil {
 		w.Fatal(err)

@@ -179,10 +179,10 @@ func (r *reader) enqueue(o *changes) bool {
 func (r *reader) handle(ctx context.Context, o *changes) {
 	for e, n := range o.events {
 		if n > 0 {
-			r.Count(Event(e), n)
+			r.Count(leases.LogEvent(e), n)
 		}
 	}
-	if bad, dropped := o.events[EntryMalformed], o.events[EntryDropped]; bad+dropped > 0 {
+	if bad, dropped := o.events[leases.EntryMalformed], o.events[leases.EntryDropped]; bad+dropped > 0 {
 		r.warn("access log entries ignored", "owner", r.owner, "malformed", bad, "dropped", dropped)
 	}
 	r.apply(ctx, leases.Renew, o.renew)

@@ -20,6 +20,7 @@ import (
 	"github.com/headgate-rls/headgate/internal/telemetry"
 	"github.com/headgate-rls/headgate/internal/unary"
 	"github.com/headgate-rls/headgate/ratelimit"
+	"github.com/headgate-rls/headgate/ratelimit/transport"
 )
 
 // serveCase serves a case until standard input ends, and prints its address.
@@ -59,8 +60,8 @@ func (c benchCase) server(redisURL string) (serve func(net.Listener) error, stop
 		return nil, nil, err
 	}
 	if c.grpc {
-		srv := grpc.NewServer(ratelimit.ServerCodec())
-		ratelimit.Register(srv, service, metrics.Requests("grpc"))
+		srv := grpc.NewServer(transport.ServerCodec())
+		transport.Register(srv, service, metrics.Requests("grpc"))
 		return srv.Serve, func() { srv.Stop(); closeStack() }, nil
 	}
 	srv, err := unary.New(unary.Config{Handlers: map[string]unary.Handler{

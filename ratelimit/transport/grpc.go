@@ -1,4 +1,4 @@
-package ratelimit
+package transport
 
 import (
 	"context"
@@ -15,12 +15,14 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
+
+	"github.com/headgate-rls/headgate/ratelimit"
 )
 
 // Register makes s answer ShouldRateLimit on srv, which must have been made
 // with [ServerCodec]. observe is called with each call's duration and its
 // result.
-func Register(srv grpc.ServiceRegistrar, s *Service, observe func(time.Duration, CallResult)) {
+func Register(srv grpc.ServiceRegistrar, s *ratelimit.Service, observe func(time.Duration, ratelimit.CallResult)) {
 	h := &grpcHandler{service: s, observe: observe}
 	srv.RegisterService(&serviceDesc, h)
 }
@@ -37,8 +39,8 @@ type grpcServer interface {
 }
 
 type grpcHandler struct {
-	service *Service
-	observe func(time.Duration, CallResult)
+	service *ratelimit.Service
+	observe func(time.Duration, ratelimit.CallResult)
 }
 
 func shouldRateLimit(h any, ctx context.Context, dec func(any) error, intercept grpc.UnaryServerInterceptor) (any, error) {
@@ -67,16 +69,16 @@ func (h *grpcHandler) shouldRateLimit(ctx context.Context, ex *exchange) (err er
 	start := time.Now()
 	defer func() {
 		if p := recover(); p != nil {
-			_ = h.service.conf.Panics.Report("grpc", p) // its text is not the caller's business
+			_ = h.service.Panics().Report("grpc", p) // its text is not the caller's business
 			err = status.Error(codes.Internal, "the handler failed")
 		}
 	}()
 	if ex.malformed != nil {
-		h.observe(time.Since(start), CallInvalid)
+		h.observe(time.Since(start), ratelimit.CallInvalid)
 		return status.Error(codes.InvalidArgument, ex.malformed.Error())
 	}
 	if md, ok := metadata.FromIncomingContext(ctx); ok {
-		ex.req.setMetadata(firstValue(md, MetadataID), firstValue(md, MetadataOwner), firstValue(md, MetadataLeaseKey))
+		ex.req.SetMetadata(firstValue(md, ratelimit.MetadataID), firstValue(md, ratelimit.MetadataOwner), firstValue(md, ratelimit.MetadataLeaseKey))
 	}
 	ex.req.Peer = identityOf(ctx)
 	if ctx.Err() != nil {
@@ -133,18 +135,18 @@ func (codec) Marshal(v any) (mem.BufferSlice, error) {
 
 func protobuf() encoding.CodecV2 { return encoding.GetCodecV2(protocodec.Name) }
 
-// ShouldRateLimit answers a protobuf request, for callers that hold one.
-func (s *Service) ShouldRateLimit(ctx context.Context, message *rls.RateLimitRequest) (*rls.RateLimitResponse, error) {
+// Answer answers a protobuf request, for callers that hold one.
+func Answer(ctx context.Context, s *ratelimit.Service, message *rls.RateLimitRequest) (*rls.RateLimitResponse, error) {
 	encoded, err := proto.Marshal(message)
 	if err != nil {
 		return nil, fmt.Errorf("encode request: %w", err)
 	}
-	var req Request
-	var resp Response
+	var req ratelimit.Request
+	var resp ratelimit.Response
 	if err := req.Decode(encoded); err != nil {
-		return nil, &Error{Code: codeInvalid, Message: err.Error()}
+		return nil, &ratelimit.Error{Code: uint32(codes.InvalidArgument), Message: err.Error()}
 	}
-	s.Decide(ctx, []*Request{&req}, []*Response{&resp})
+	s.Decide(ctx, []*ratelimit.Request{&req}, []*ratelimit.Response{&resp})
 	if resp.Err != nil {
 		return nil, resp.Err
 	}

@@ -1,4 +1,4 @@
-package ratelimit
+package transport
 
 import (
 	"context"
@@ -9,6 +9,8 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/tap"
+
+	"github.com/headgate-rls/headgate/ratelimit"
 )
 
 // A proxy that is terminated reports the ends of its requests in flight and
@@ -79,7 +81,7 @@ func ReadBeforeEnd(admit tap.ServerInHandle) grpc.ServerOption {
 		if err != nil {
 			return ctx, err
 		}
-		if c := settling(ctx); c != nil && info.FullMethodName == Method && ctx.Err() == nil {
+		if c := settling(ctx); c != nil && info.FullMethodName == ratelimit.Method && ctx.Err() == nil {
 			c.unread.Add(1)
 		}
 		return ctx, nil

@@ -1,17 +1,12 @@
 package ratelimit
 
 import (
-	"context"
 	"crypto/sha256"
 	"crypto/tls"
 	"encoding/hex"
-	"net"
 	"strings"
 	"unicode"
 	"unicode/utf8"
-
-	"google.golang.org/grpc/credentials"
-	"google.golang.org/grpc/peer"
 )
 
 // Identity returns who a client is by its certificate, which must have been
@@ -38,31 +33,4 @@ func plainIdentity(s string) string {
 	}
 	sum := sha256.Sum256([]byte(s))
 	return "sha256:" + hex.EncodeToString(sum[:])
-}
-
-// identityOf returns the identity of a grpc-go call's client.
-func identityOf(ctx context.Context) string {
-	if p, ok := peer.FromContext(ctx); ok {
-		if info, ok := p.AuthInfo.(credentials.TLSInfo); ok {
-			return Identity(&info.State)
-		}
-	}
-	return ""
-}
-
-// PeerOf returns a name of a grpc-go call's client under which its streams are
-// counted: its identity, or else its host.
-func PeerOf(ctx context.Context) string {
-	if id := identityOf(ctx); id != "" {
-		return id
-	}
-	p, ok := peer.FromContext(ctx)
-	if !ok || p.Addr == nil {
-		return ""
-	}
-	host, _, err := net.SplitHostPort(p.Addr.String())
-	if err != nil {
-		return p.Addr.Network() // a Unix socket
-	}
-	return host
 }

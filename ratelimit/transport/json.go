@@ -1,4 +1,4 @@
-package ratelimit
+package transport
 
 import (
 	"errors"
@@ -9,27 +9,29 @@ import (
 	rls "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
+
+	"github.com/headgate-rls/headgate/ratelimit"
 )
 
 // degradedHeader says on /json that a failure policy answered.
 const degradedHeader = "X-Headgate-Degraded"
 
 // maxJSON bounds a request in JSON, in which characters may be escaped.
-const maxJSON = 2 * MaxMessageSize
+const maxJSON = 2 * ratelimit.MaxMessageSize
 
 // JSONHandler answers RateLimitRequests in JSON, as the reference service's
 // /json does: 200 or 429 with a RateLimitResponse, 400 for a request that
 // cannot be understood, and 503 when the backend failed and the rule's policy
 // refuses.
-func JSONHandler(s *Service, observe func(time.Duration, CallResult)) http.Handler {
+func JSONHandler(s *ratelimit.Service, observe func(time.Duration, ratelimit.CallResult)) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		start := time.Now()
-		result := s.serveJSON(w, r)
+		result := serveJSON(s, w, r)
 		observe(time.Since(start), result)
 	})
 }
 
-func (s *Service) serveJSON(w http.ResponseWriter, r *http.Request) CallResult {
+func serveJSON(s *ratelimit.Service, w http.ResponseWriter, r *http.Request) ratelimit.CallResult {
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxJSON))
 	if err != nil {
 		var tooLarge *http.MaxBytesError
@@ -38,26 +40,26 @@ func (s *Service) serveJSON(w http.ResponseWriter, r *http.Request) CallResult {
 		} else {
 			http.Error(w, "could not read the request body", http.StatusBadRequest)
 		}
-		return CallInvalid
+		return ratelimit.CallInvalid
 	}
 	message := new(rls.RateLimitRequest)
 	if err := protojson.Unmarshal(body, message); err != nil {
 		http.Error(w, "body is not a RateLimitRequest in JSON: "+err.Error(), http.StatusBadRequest)
-		return CallInvalid
+		return ratelimit.CallInvalid
 	}
 	encoded, err := proto.Marshal(message)
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
-		return CallInvalid
+		return ratelimit.CallInvalid
 	}
-	var req Request
+	var req ratelimit.Request
 	if err := req.Decode(encoded); err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
-		return CallInvalid
+		return ratelimit.CallInvalid
 	}
-	var resp Response
-	req.setMetadata(r.Header.Get(MetadataID), r.Header.Get(MetadataOwner), r.Header.Get(MetadataLeaseKey))
-	s.Decide(r.Context(), []*Request{&req}, []*Response{&resp})
+	var resp ratelimit.Response
+	req.SetMetadata(r.Header.Get(ratelimit.MetadataID), r.Header.Get(ratelimit.MetadataOwner), r.Header.Get(ratelimit.MetadataLeaseKey))
+	s.Decide(r.Context(), []*ratelimit.Request{&req}, []*ratelimit.Response{&resp})
 	if r.Context().Err() != nil {
 		s.Abandon(&resp)
 	}
@@ -65,10 +67,10 @@ func (s *Service) serveJSON(w http.ResponseWriter, r *http.Request) CallResult {
 	return resp.Result()
 }
 
-func writeJSON(w http.ResponseWriter, resp *Response) {
+func writeJSON(w http.ResponseWriter, resp *ratelimit.Response) {
 	if resp.Err != nil {
 		code := http.StatusBadRequest
-		if resp.Err.Code == codeUnavailable {
+		if resp.Result() == ratelimit.CallFailed {
 			code = http.StatusServiceUnavailable
 		}
 		http.Error(w, resp.Err.Message, code)
