@@ -61,6 +61,9 @@ func (c *call) fill(ctx context.Context, b *batch, v *limit.Verdict) {
 	if who.view != nil && conf.ShadowMode && conf.Hits != nil {
 		conf.Hits.GlobalShadow()
 	}
+	if c.req.InProcess {
+		c.tell(&who)
+	}
 	c.addHeaders(b, &who)
 	c.addMetadata(b, &who)
 	switch {

@@ -51,11 +51,12 @@ func (c *call) grant(b *batch, v *limit.Verdict, local bool) {
 		if end := v.At.Add(ttl); until == 0 || end < until {
 			until = end
 		}
-		if !lv.inFlight.ByHits {
+		if !lv.inFlight.ByHits || c.req.InProcess {
 			c.lease.Held = append(c.lease.Held, leases.Held{Key: c.ops[i].Key, TTL: ttl, Rule: lv.rule})
 		}
 	}
 	if delay != nil {
+		c.resp.Inside.Delay = delay.Delay
 		c.resp.RequestHeaders = append(c.resp.RequestHeaders, descriptors.Header{Name: DelayHeader, Value: delay.delay})
 	}
 	if len(c.lease.Held) == 0 {
@@ -65,6 +66,10 @@ func (c *call) grant(b *batch, v *limit.Verdict, local bool) {
 		b.engine.leases.ExpectLocal(longest)
 	}
 	c.lease.Holder, c.lease.Until, c.lease.Domain = c.holder, until, c.req.Domain
+	if c.req.InProcess {
+		c.keepLease()
+		return
+	}
 	c.addToken(b)
 }
 

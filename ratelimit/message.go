@@ -22,6 +22,12 @@ type Request struct {
 	// with the same name and different peers are different owners.
 	Peer string
 
+	// InProcess says that the caller is in this process. It is told [Response.Inside],
+	// and keeps its leases itself: no token is made.
+	InProcess bool
+	// NoLease fails a call that would get a lease, because its caller could not end it.
+	NoLease bool
+
 	size int // bytes of the message that it was decoded from
 }
 
@@ -83,6 +89,8 @@ type Response struct {
 	Body string
 	// Degraded says that a failure policy answered, not the counters.
 	Degraded bool
+	// Inside is for requests with InProcess.
+	Inside Inside
 
 	granted  []leases.Grant // leases that the response is about to hand out
 	metadata [][]byte       // encoded Structs that make up dynamic_metadata

@@ -112,6 +112,9 @@ func (c *call) addOps(b *batch, i int, replacing bool) *Error {
 			Each:   p.view.each || named && lv.limit.Overflow() != limit.Refuse,
 		})
 		if lv.inFlight != nil {
+			if c.req.NoLease && cost > 0 {
+				return errNeedsLease(lv.name)
+			}
 			c.leaseOp(&c.ops[len(c.ops)-1])
 		}
 		p.n++

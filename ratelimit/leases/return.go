@@ -60,6 +60,12 @@ func (t *Tracker) Open(domain, token string, a Action, r *Return) error {
 		return ErrNoHolder
 	}
 	t.owners.addReturn(r.Owner())
+	r.addOps(a)
+	return nil
+}
+
+// addOps adds the ops that do an action to r's leases.
+func (r *Return) addOps(a Action) {
 	cost, ending := int64(-1), limit.EndLease
 	switch a {
 	case End:
@@ -71,7 +77,6 @@ func (t *Tracker) Open(domain, token string, a Action, r *Return) error {
 		h := &r.Held[i]
 		r.Ops = append(r.Ops, limit.Op{Key: h.Key, Limit: lifeLimit(h.TTL), Cost: cost, Holder: r.Holder, Ending: ending, Shadow: true})
 	}
-	return nil
 }
 
 // Settle takes over the backend's verdict on r's ops. It counts what became of
@@ -143,6 +148,25 @@ func (t *Tracker) applyBatch(ctx context.Context, domain string, a Action, token
 		t.Settle(domain, &returns[i], &out[i])
 	}
 	return owners
+}
+
+// ApplyOwn does an action to leases that this process keeps itself, as [Tracker.Apply]
+// does by their tokens.
+func (t *Tracker) ApplyOwn(ctx context.Context, a Action, list ...Lease) {
+	for batch := range slices.Chunk(list, batchSize) {
+		returns, reqs, out := make([]Return, len(batch)), make([]limit.Request, len(batch)), make([]limit.Verdict, len(batch))
+		for i := range batch {
+			returns[i].Lease = batch[i]
+			returns[i].addOps(a)
+			reqs[i].Ops = returns[i].Ops
+		}
+		ctx, cancel := context.WithTimeout(ctx, t.store.timeout)
+		t.store.take(ctx, reqs, out)
+		cancel()
+		for i := range returns {
+			t.Settle(batch[i].Domain, &returns[i], &out[i])
+		}
+	}
 }
 
 // Watch notes that an access log is open that has reported leases of the

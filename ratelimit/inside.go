@@ -1,0 +1,84 @@
+package ratelimit
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/headgate-rls/headgate/descriptors"
+	"github.com/headgate-rls/headgate/limit"
+	"github.com/headgate-rls/headgate/ratelimit/leases"
+)
+
+// Inside is what a caller in this process is told of an answer, which others read in
+// headers and metadata.
+type Inside struct {
+	// Limit is the one that refused, else the one with the least left; nil if none
+	// counted. Name is the operator's name for it, possibly empty, and Rule says where it
+	// is: "domain/path" or "domain/path:name".
+	Limit      *limit.Limit
+	Name, Rule string
+	// Remaining is how many of its units are left, and Reset is as in [Status].
+	Remaining uint32
+	Reset     int64
+	// Wait is how long to wait after a refusal: limit.Never if no wait helps.
+	Wait time.Duration
+	// Tier is the tier that refused, of a limit on requests in flight.
+	Tier *descriptors.Tier
+	// Delay is how long tiers keep the request waiting that they let pass.
+	Delay time.Duration
+	// Lease is what the request got. It has no keys if there is nothing to end.
+	Lease leases.Lease
+}
+
+// tell fills the response's Inside.
+func (c *call) tell(who *refusal) {
+	in := &c.resp.Inside
+	in.Wait, in.Tier = who.wait, nil
+	if who.tier != nil {
+		in.Tier = who.tier.Tier
+	}
+	at, view := c.closest(who)
+	if view == nil {
+		return
+	}
+	st := &c.resp.Statuses[at]
+	in.Limit, in.Name, in.Rule, in.Remaining, in.Reset = view.limit, view.label, view.name, st.Remaining, st.Reset
+}
+
+// keepLease hands the call's lease to a caller in this process.
+func (c *call) keepLease() {
+	l := c.lease
+	l.Held = slices.Clone(l.Held)
+	c.resp.Inside.Lease = l
+}
+
+// errNeedsLease fails a call whose caller could not end the lease that it would get.
+func errNeedsLease(rule string) *Error {
+	return invalid("rule %s limits requests in flight: its requests need a lease, which ends with them", rule)
+}
+
+// Reset forgets the counters of the limits that apply to req, as if nobody had asked
+// before. Requests in flight stay counted, since they end by themselves.
+func (s *Service) Reset(ctx context.Context, req *Request) error {
+	b := s.batches.Get().(*batch)
+	defer s.batches.Put(b)
+	defer b.release()
+	var resp Response
+	b.start(&s.engine, []*Request{req}, []*Response{&resp})
+	if resp.Err != nil {
+		return resp.Err
+	}
+	c := &b.calls[0]
+	var keys []limit.Key
+	for i := range c.ops {
+		if c.views[i].inFlight == nil && !slices.Contains(keys, c.ops[i].Key) {
+			keys = append(keys, c.ops[i].Key)
+		}
+	}
+	if len(keys) == 0 {
+		return nil
+	}
+	return errors.Join(s.conf.Backend.Forget(ctx, keys), s.conf.Local.Forget(ctx, keys))
+}
