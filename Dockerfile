@@ -1,17 +1,27 @@
-FROM golang:1.26.8-bookworm AS build
+# The programs are built on the machine's own architecture, for that of the image.
+FROM --platform=$BUILDPLATFORM golang:1.26.8-bookworm AS build
 WORKDIR /src
 COPY go.mod go.sum ./
 RUN go mod download
 COPY . .
+ARG TARGETARCH
 ARG VERSION=dev
-RUN CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags "-s -w -X main.version=${VERSION}" -o /image/headgate ./cmd/headgate \
- && mkdir -p /image/bin && ln -s /headgate /image/bin/ratelimit
+RUN CGO_ENABLED=0 GOARCH=${TARGETARCH} go build -trimpath -buildvcs=false -ldflags "-s -w -X main.version=${VERSION}" -o /image/headgate ./cmd/headgate \
+ && mkdir -p /image/bin && ln -s /headgate /image/bin/headgate && ln -s /headgate /image/bin/ratelimit
 
 FROM scratch
 # For TLS to servers whose certificates public authorities issued.
 COPY --from=build /etc/ssl/certs/ca-certificates.crt /etc/ssl/certs/
 # /headgate, and /bin/ratelimit, which manifests for envoyproxy/ratelimit run: the same program under that name.
 COPY --from=build /image/ /
+ARG VERSION=dev
+ARG REVISION=unknown
+LABEL org.opencontainers.image.title="headgate" \
+      org.opencontainers.image.description="An external rate-limit service for Envoy and Istio" \
+      org.opencontainers.image.source="https://github.com/headgate-rls/headgate" \
+      org.opencontainers.image.licenses="Apache-2.0" \
+      org.opencontainers.image.version="${VERSION}" \
+      org.opencontainers.image.revision="${REVISION}"
 USER 65532:65532
 # the service, HTTP, debug, other gRPC services
 EXPOSE 8081 8080 6070 8082

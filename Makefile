@@ -24,10 +24,10 @@ SEEDS ?= 20
 # How long make soak puts the service under load.
 SOAK ?= 30m
 
-.PHONY: help run build notify demo setup check test hunt bench chaos soak charttest attack egtest lint fuzz changelog clean
+.PHONY: help run build notify demo setup check test hunt bench chaos soak charttest attack egtest release releasetest lint fuzz changelog clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
 run: ## start the service from source, slots in headgate.db (ARGS="--rules rules/")
 	go run ./cmd/headgate serve $(if $(findstring --rules,$(ARGS)),,--example) --slots sqlite:headgate.db --slots-seed 100/PT4S --slots-ahead 10m $(ARGS)
@@ -106,6 +106,13 @@ attack: setup ## attack the service in every known way, and print what that cost
 egtest: setup ## run Envoy Gateway's own cases, with headgate as its rate limit service
 	@./scripts/setup-egtest.sh
 	go test -tags egtest -count=1 -v ./test/egtest
+
+release: ## make the archives, the chart and the image of a release in dist (RELEASE=v1.0.0)
+	@[ -n "$(RELEASE)" ] || { echo "say which release: make release RELEASE=v1.0.0"; exit 1; }
+	@./scripts/release.sh "$(RELEASE)"
+
+releasetest: setup ## make a release twice and compare them; start what is in it (some minutes)
+	HEADGATE_TEST_LONG=1 go test -count=1 -v -timeout 60m ./test/release
 
 lint: ## check formatting, vet, staticcheck, tools/lint, go.mod and the scripts
 	@echo "== gofmt"

@@ -313,7 +313,8 @@ module_version() {
 # go_build NAME BINARY PACKAGE LDFLAGS builds a program of tools/NAME, which pins its version.
 go_build() {
 	command -v go >/dev/null || die "$2 is built from source, but there is no go on PATH. Install the version that go.mod names, or a later one"
-	(cd "$TOOLS/$1" && CGO_ENABLED=0 retry "the build of $2" timeout 900 \
+	# The API server has taken a quarter of an hour on a busy machine with two cores.
+	(cd "$TOOLS/$1" && CGO_ENABLED=0 retry "the build of $2" timeout --verbose 2700 \
 		go build -trimpath -ldflags "-s -w $4" -o "$staging/new/$2" "$3" </dev/null) ||
 		die "$2 could not be built; the message of go is above. If modules could not be downloaded, run this script again when they can"
 }
