@@ -3,6 +3,7 @@ package chart
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -67,6 +68,14 @@ func TestBoard(t *testing.T) {
 	}
 }
 
+// choices are the variables that a person can choose by: values of a label of some series.
+var choices = []struct{ label, series string }{
+	{"namespace", "headgate_build_info"},
+	{"job", `headgate_build_info{namespace=~"$namespace"}`},
+	{"domain", "headgate_decisions_total{" + chosen + "}"},
+	{"rule", "headgate_decisions_total{" + chosen + `,domain=~"$domain"}`},
+}
+
 var source = object{"type": "prometheus", "uid": "${datasource}"}
 
 // dashboard is the model that Grafana imports: 24 columns, panels in rows.
@@ -93,13 +102,9 @@ func (b board) dashboard() object {
 		y += panelHeight
 	}
 	variables := []any{object{"name": "datasource", "label": "Prometheus", "type": "datasource", "query": "prometheus"}}
-	for _, v := range []struct{ name, query string }{
-		{"namespace", "label_values(headgate_build_info, namespace)"},
-		{"job", `label_values(headgate_build_info{namespace=~"$namespace"}, job)`},
-		{"domain", "label_values(headgate_decisions_total{" + chosen + "}, domain)"},
-		{"rule", "label_values(headgate_decisions_total{" + chosen + `,domain=~"$domain"}, rule)`},
-	} {
-		variables = append(variables, object{"name": v.name, "type": "query", "datasource": source, "query": object{"query": v.query, "refId": v.name},
+	for _, v := range choices {
+		query := fmt.Sprintf("label_values(%s, %s)", v.series, v.label)
+		variables = append(variables, object{"name": v.label, "type": "query", "datasource": source, "query": object{"query": query, "refId": v.label},
 			"includeAll": true, "allValue": ".*", "multi": true, "refresh": 2, "sort": 1, "current": object{"text": []any{"All"}, "value": []any{"$__all"}}})
 	}
 	return object{

@@ -81,6 +81,21 @@ func (p *Prom) Query(expression string) ([]Sample, error) {
 	return all, nil
 }
 
+// LabelValues returns the values that a label has in the series that a selector selects.
+func (p *Prom) LabelValues(label, selector string) ([]string, error) {
+	var answer struct {
+		Status, Error string
+		Data          []string
+	}
+	if err := p.get("/api/v1/label/"+label+"/values?match[]="+url.QueryEscape(selector), &answer); err != nil {
+		return nil, err
+	}
+	if answer.Status != "success" {
+		return nil, fmt.Errorf("%s", answer.Error)
+	}
+	return answer.Data, nil
+}
+
 func (p *Prom) get(path string, into any) error {
 	client := http.Client{Timeout: 10 * time.Second}
 	resp, err := client.Get(p.URL + path)
