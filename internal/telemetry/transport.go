@@ -61,7 +61,7 @@ func (u *unaryStats) rows() []row {
 	counter(func(s *unary.Stats) uint64 { return s.Refused }, metric{name: "headgate_connections_refused_total", labels: transport,
 		help: "Connections closed at once because 16,384 are open."})
 	gauge(func(s *unary.Stats) float64 { return float64(s.Memory) }, metric{name: "headgate_buffered_bytes", labels: transport,
-		help: "Memory of connections: open calls, requests and answers that wait. At most 256 MiB; then each connection has a fair share of it."})
+		help: "Memory of connections: open calls, requests and answers that wait. At most 256 MiB; above half of that each connection has a fair share."})
 	counter(func(s *unary.Stats) uint64 { return s.RefusedStreams }, metric{name: "headgate_streams_refused_total", labels: transport,
 		help: "Calls refused because 1,024 are in flight on their connection, or because memory is short."})
 	counter(func(s *unary.Stats) uint64 { return s.Shed }, metric{name: "headgate_calls_shed_total", labels: transport,

@@ -40,8 +40,6 @@ func (a *answers) answer(st *stream) {
 	w.queued = w.enc.headFrame(w.queued, st.id)
 	total := messagePrefix + n
 	if int64(total) > min(a.sendWindow, st.sendWindow, int64(a.frameSize)) || len(w.queued) > maxQueued {
-		st.answer = appendMessagePrefix(st.answer[:0], n)
-		st.answer = append(st.answer, call.Reply...)
 		a.wait(st)
 		return
 	}
@@ -54,14 +52,15 @@ func (a *answers) answer(st *stream) {
 
 // wait keeps an answer until there is window for it.
 func (a *answers) wait(st *stream) {
-	if a.answerBytes+len(st.answer) > maxWaiting || !a.room(len(st.answer)) {
+	st.keepAnswer()
+	if a.answerBytes+cap(st.answer) > maxWaiting || !a.room(cap(st.answer)) {
 		a.pay(costUnread)
 		a.resetStream(st, http2.ErrCodeEnhanceYourCalm)
 		return
 	}
 	a.dropRequest(st)
 	st.since, st.waiting = a.now, true
-	a.answerBytes += len(st.answer)
+	a.answerBytes += cap(st.answer)
 	a.waiting = append(a.waiting, st)
 	a.recheck = true // a part of it may fit
 	a.checkLater()
@@ -80,7 +79,7 @@ func (a *answers) queueMore() {
 			still = append(still, st)
 			continue
 		}
-		a.answerBytes -= len(st.answer)
+		a.answerBytes -= cap(st.answer)
 		st.waiting = false
 		if st.closed {
 			a.release(st)
@@ -110,6 +109,10 @@ func (a *answers) queuePart(st *stream) bool {
 	}
 	return true
 }
+
+// unread is how many bytes the connection keeps for answers that the client does not
+// take: those that wait, with their streams, and those that are queued.
+func (a *answers) unread() int { return a.answerBytes + len(a.waiting)*streamCost + a.w.unread() }
 
 // unfinished reports whether any call is not answered yet.
 func (a *answers) unfinished() bool { return a.active > 0 }

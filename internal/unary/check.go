@@ -75,11 +75,25 @@ func (c *conn) checkAlive() {
 		c.pingAt = c.now
 		c.w.ping(0, alivePing)
 	}
-	if quiet > trimAfter && c.untrimmed && !c.trimming {
-		c.trimming = true
-		if err := c.nc.SetReadDeadline(time.Unix(1, 0)); err != nil {
-			c.close("read deadline: " + err.Error())
-		}
+	if quiet > trimAfter {
+		c.startTrim()
+	}
+}
+
+// canTrim reports whether the read loop waits and has a buffer that it does not need.
+func (c *conn) canTrim() bool {
+	spare := c.streams.readBytes > 0 || c.streams.active == 0 && !c.w.writing && c.w.memory() > 0
+	return spare && c.reading.Load() && c.settled && c.reader.partialSince.IsZero()
+}
+
+// startTrim wakes the read loop, which waits for the client, to drop its buffers.
+func (c *conn) startTrim() {
+	if !c.untrimmed || c.trimming {
+		return
+	}
+	c.trimming = true
+	if err := c.nc.SetReadDeadline(time.Unix(1, 0)); err != nil {
+		c.close("read deadline: " + err.Error())
 	}
 }
 
@@ -92,15 +106,18 @@ func (c *conn) shutdown() {
 	c.w.flushLater()
 }
 
-// relieve gives up the requests that are not complete. A connection whose answers
-// alone are more than its share is closed: its client does not read them.
+// relieve gives up the requests that are not complete, and buffers that are empty. A
+// connection whose answers alone are more than half of its share is closed: its client
+// does not read them.
 func (c *conn) relieve() {
 	c.mu.Lock()
 	c.streams.refuseIncomplete()
-	if int64(c.streams.answerBytes+c.w.unread()) > c.pool.fairShare()/2 {
+	if int64(c.answers.unread()) > c.pool.fairShare()/2 {
 		c.counters.timeouts.Add(1)
 		c.abusive = true
 		c.close("its answers wait while memory is short")
+	} else if c.canTrim() {
+		c.startTrim()
 	}
 	c.streams.count()
 	c.mu.Unlock()

@@ -30,9 +30,9 @@ type Config struct {
 	MaxConcurrentStreams int // calls in flight on a connection; default 1024
 	MaxConnections       int // open at a time, more are closed at once; default 16384
 	// MaxBuffered bounds the bytes that all connections together keep in memory
-	// for open calls, requests and answers; default 256 MiB. When it is reached
-	// each connection has a fair share, of 32 KiB at least, so that all of them
-	// may come to twice as much for a moment.
+	// for open calls, requests and answers; default 256 MiB. When half of it is
+	// used, each connection may keep a fair share of the other half, of 32 KiB at
+	// least: above MaxBuffered / 64 KiB connections they may keep more in all.
 	MaxBuffered int
 	// MaxHeld bounds the bytes of requests that one connection keeps in memory,
 	// but for the first 2 KiB of each; default four messages of the largest

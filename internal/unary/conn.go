@@ -70,7 +70,7 @@ func (c *conn) serve() {
 	}
 	for {
 		c.reading.Store(true)
-		n, err := c.reader.in.fill(c.nc)
+		n, err := c.reader.in.fill(c.nc, !c.pool.short())
 		c.reading.Store(false)
 		if n > 0 && !c.step(n) {
 			return

@@ -2,13 +2,13 @@ package unary
 
 import "sync/atomic"
 
-// What a connection keeps in memory for its client is counted: open streams,
+// The server counts the memory that a connection keeps for its client: open streams,
 // requests, answers that wait, and buffers.
 //
-// Below Config.MaxBuffered every connection gets what it asks for. Above it a
-// connection gets no more than its fair share, so that no client can use up what
-// others need, and the largest connections lose the requests that they have not
-// completed.
+// While all connections together keep less than half of Config.MaxBuffered, each gets
+// what it asks for. Above that, each gets no more than a fair share of the other half,
+// so that no client can use up what others need. The largest connections then lose
+// their incomplete requests; those that do not read their answers are closed.
 
 const (
 	// streamCost is what an open stream counts, in bytes: itself and the buffers
@@ -23,21 +23,26 @@ const (
 
 // A memoryPool is the memory of all connections together.
 type memoryPool struct {
-	limit       int64
+	limit       int64         // bytes, of which each connection may take what it needs of the first half
 	used        atomic.Int64  // bytes, of all that connections keep
 	requests    atomic.Int64  // bytes of requests, of which the first 2 KiB of each do not count
 	connections atomic.Int64  // that are open
-	exhausted   chan struct{} // signals that the limit is reached
+	exhausted   chan struct{} // signals that the pool is short
 }
 
 func newMemoryPool(limit int) *memoryPool {
 	return &memoryPool{limit: int64(limit), exhausted: make(chan struct{}, 1)}
 }
 
-// fairShare is how many bytes each connection may keep when all together keep too
-// many.
+// free is how many bytes connections may keep before each is held to its share.
+func (p *memoryPool) free() int64 { return p.limit / 2 }
+
+// short reports whether connections keep so much that each is held to its share.
+func (p *memoryPool) short() bool { return p.used.Load() > p.free() }
+
+// fairShare is how many bytes each connection may keep while the pool is short.
 func (p *memoryPool) fairShare() int64 {
-	return max(reserve, p.limit/max(p.connections.Load(), 1))
+	return max(reserve, (p.limit-p.free())/max(p.connections.Load(), 1))
 }
 
 // A memoryAccount is what the pool knows of one connection. Its connection's mutex
@@ -63,7 +68,7 @@ func (a *memoryAccount) set(total, requests int) {
 
 // grants reports whether the connection may keep that many bytes.
 func (a *memoryAccount) grants(total int) bool {
-	if a.pool.used.Load()+a.unknown(total) <= a.pool.limit {
+	if a.pool.used.Load()+a.unknown(total) <= a.pool.free() {
 		return true
 	}
 	select {

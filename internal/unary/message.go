@@ -61,6 +61,21 @@ func (st *stream) decode(limit, room int) *Status {
 	return nil
 }
 
+// keepAnswer makes the message that waits of the reply: in its memory, unless it has much
+// more than the message needs.
+func (st *stream) keepAnswer() {
+	reply := st.call.Reply
+	size := messagePrefix + len(reply)
+	if cap(reply) < size || cap(reply) > size+size/8 {
+		st.answer = append(appendMessagePrefix(make([]byte, 0, size), len(reply)), reply...)
+		return
+	}
+	st.call.Reply = nil
+	st.answer = reply[:size]
+	copy(st.answer[messagePrefix:], reply)
+	appendMessagePrefix(st.answer[:0], len(reply))
+}
+
 func tooLarge(n int64, limit int) *Status {
 	return &Status{ResourceExhausted, fmt.Sprintf("received message larger than max (%d vs. %d)", n, limit)}
 }

@@ -3,7 +3,8 @@ package unary
 import "io"
 
 // Sizes of a connection's read buffer, in bytes. An idle connection has the small
-// one; it doubles while reads fill it.
+// one; it doubles while reads fill it, or while a frame does not fit if memory is
+// short.
 const (
 	smallReadBuffer = 1 << 10
 	largeReadBuffer = 64 << 10 // more than a frame of the largest size
@@ -18,8 +19,9 @@ type readBuffer struct {
 	full bool // the last read filled buf
 }
 
-// fill waits until more has arrived, and takes all of it that fits.
-func (b *readBuffer) fill(from io.Reader) (n int, err error) {
+// fill waits until more has arrived, and takes all of it that fits. Unless generous,
+// the buffer grows only for a frame that does not fit.
+func (b *readBuffer) fill(from io.Reader, generous bool) (n int, err error) {
 	switch {
 	case b.r == b.w:
 		b.r, b.w = 0, 0
@@ -27,7 +29,7 @@ func (b *readBuffer) fill(from io.Reader) (n int, err error) {
 		b.w = copy(b.buf, b.buf[b.r:b.w])
 		b.r = 0
 	}
-	if (b.full || b.w == len(b.buf)) && len(b.buf) < largeReadBuffer {
+	if (b.full && generous || b.w == len(b.buf)) && len(b.buf) < largeReadBuffer {
 		grown := make([]byte, max(2*len(b.buf), smallReadBuffer))
 		b.w = copy(grown, b.buf[b.r:b.w])
 		b.r, b.buf = 0, grown

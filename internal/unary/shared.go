@@ -1,6 +1,9 @@
 package unary
 
-import "context"
+import (
+	"context"
+	"runtime"
+)
 
 // shared is what all connections of a server share.
 type shared struct {
@@ -11,6 +14,7 @@ type shared struct {
 	counters counters
 	events   eventLog
 	pool     *memoryPool
+	inlining chan struct{} // full while as many Inline functions run as may
 	tasks    tasks
 }
 
@@ -19,6 +23,7 @@ func newShared(conf Config) *shared {
 		conf:     conf,
 		handlers: make(map[string]*handler, len(conf.Handlers)),
 		pool:     newMemoryPool(conf.MaxBuffered),
+		inlining: make(chan struct{}, inlinePerCPU*runtime.GOMAXPROCS(0)),
 		tasks:    tasks{panics: conf.Panics},
 	}
 	for name, h := range conf.Handlers {
@@ -42,13 +47,44 @@ func (s *shared) guard(h *handler, f func()) (ok bool) {
 	return true
 }
 
-// inline calls Inline, and fails the calls if it panics.
+// A slice of calls can need some MiB while it is decided, which the pool does not count.
+// Go may interrupt Inline at any point to let other connections run, so without a bound
+// each connection could have such a slice. Small slices need no turn: they need little
+// memory and are seldom interrupted.
+const (
+	inlinePerCPU = 2       // large slices that are decided at a time, for each CPU
+	smallSlice   = 1 << 10 // bytes of messages
+)
+
+// inline calls Inline, with many bytes in its turn, and fails the calls if it panics.
 func (s *shared) inline(h *handler, calls []*Call) (rest []*Call) {
+	if messageBytes(calls) > smallSlice {
+		s.takeTurn()
+		defer func() { <-s.inlining }()
+	}
 	if !s.guard(h, func() { rest = h.Inline(s.ctx, calls) }) {
 		failAll(calls)
 		return nil
 	}
 	return rest
+}
+
+// takeTurn waits for a turn. Who gives a turn back makes the next one run before all
+// others that can run, so that lets these go first.
+func (s *shared) takeTurn() {
+	select {
+	case s.inlining <- struct{}{}:
+	default:
+		s.inlining <- struct{}{}
+		runtime.Gosched()
+	}
+}
+
+func messageBytes(calls []*Call) (n int) {
+	for _, c := range calls {
+		n += len(c.Message)
+	}
+	return n
 }
 
 // abandoned hands a call that nobody waits for to its handler, if that wants to

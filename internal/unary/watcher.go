@@ -45,7 +45,7 @@ func (w *watcher) checkAll() {
 			for _, c := range conns {
 				c.check(now)
 			}
-			if w.pool.used.Load() > w.pool.limit {
+			if w.pool.short() {
 				w.relieve(conns)
 			}
 			if now.Sub(logged) >= logEventsEvery {
@@ -61,7 +61,7 @@ func (w *watcher) checkAll() {
 func (w *watcher) relieve(conns []*conn) {
 	kept := func(c *conn) int64 { return c.streams.account.counted.Load() }
 	slices.SortFunc(conns, func(a, b *conn) int { return cmp.Compare(kept(b), kept(a)) })
-	goal := w.pool.limit / 8 * 7
+	goal := w.pool.free() / 8 * 7
 	for _, c := range conns {
 		if w.pool.used.Load() <= goal || kept(c) <= w.pool.fairShare()/2 {
 			return

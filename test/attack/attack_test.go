@@ -76,6 +76,7 @@ type result struct {
 	sent      int64
 	peakMiB   int
 	heldMiB   int
+	counted   int // MiB at most that headgate counts as memory of connections
 	cpu       float64
 	uncounts  int
 	bystander sightings
@@ -117,13 +118,15 @@ func (a *attack) measure(t *testing.T) result {
 	g := &target{t: t, hg: testenv.ServeHeadgate(t, program, flags...)}
 	defer g.closeAll()
 	other := watch(t, g.hg)
+	counted := watchCounted(g)
 	time.Sleep(200 * time.Millisecond) // for the bystander to get going
 	before := g.cpu()
 	a.run(g)
 	used := g.cpu() - before
 	time.Sleep(settleTime)
+	most := counted.stop()
 	held := g.liveHeap()
-	r := result{name: a.name, sent: g.sent.Load(), peakMiB: g.peak(), heldMiB: held, cpu: used.Seconds(),
+	r := result{name: a.name, sent: g.sent.Load(), peakMiB: g.peak(), heldMiB: held, counted: most, cpu: used.Seconds(),
 		uncounts: int(g.uncounts.Load()), bystander: other.stop(), notes: g.notes}
 	if g.hg.Exited() {
 		t.Error("headgate ended")
@@ -135,6 +138,9 @@ func (a *attack) measure(t *testing.T) result {
 // receipt of an answer has ended by then.
 const settleTime = 2500 * time.Millisecond
 
+// countedMiB bounds what headgate counts as memory of connections, in any attack.
+const countedMiB = 256
+
 func (b *bounds) check(t *testing.T, r *result) {
 	t.Helper()
 	most := func(what string, got, want float64) {
@@ -145,6 +151,7 @@ func (b *bounds) check(t *testing.T, r *result) {
 	factor := size(1.0, 2.0)
 	most("peak resident MiB", float64(r.peakMiB), factor*float64(b.peakMiB))
 	most("MiB of live heap afterwards", float64(r.heldMiB), factor*float64(b.heldMiB))
+	most("MiB that are counted for connections", float64(r.counted), countedMiB)
 	most("CPU seconds", r.cpu, factor*b.cpu)
 	most("share of the bystander's calls lost", r.bystander.lost(), b.lost)
 	most("calls admitted without being counted", float64(r.uncounts), float64(b.uncounts))
@@ -157,10 +164,10 @@ func (b *bounds) check(t *testing.T, r *result) {
 func table(results []result) string {
 	var b strings.Builder
 	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "attack\tsent\tpeak MiB\theld MiB\tCPU s\tuncounted\tbystander: calls\tp50\tp99\terrors\tby policy\thealth errors\tnotes")
+	fmt.Fprintln(w, "attack\tsent\tpeak MiB\tcounted MiB\theld MiB\tCPU s\tuncounted\tbystander: calls\tp50\tp99\terrors\tby policy\thealth errors\tnotes")
 	for _, r := range results {
 		s := &r.bystander
-		fmt.Fprintf(w, "%s\t%s\t%d\t%d\t%.2f\t%d\t%d\t%v\t%v\t%d\t%d\t%d\t%s\n", r.name, kib(r.sent), r.peakMiB, r.heldMiB, r.cpu, r.uncounts,
+		fmt.Fprintf(w, "%s\t%s\t%d\t%d\t%d\t%.2f\t%d\t%d\t%v\t%v\t%d\t%d\t%d\t%s\n", r.name, kib(r.sent), r.peakMiB, r.counted, r.heldMiB, r.cpu, r.uncounts,
 			s.calls, s.quantile(0.5), s.quantile(0.99), s.errors, s.degraded, s.unhealthy, strings.Join(r.notes, "; "))
 	}
 	w.Flush()

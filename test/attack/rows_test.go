@@ -30,7 +30,7 @@ var attacks = []attack{
 	{
 		name: "half-sent requests on many connections",
 		run:  halfSentRequests,
-		want: bounds{peakMiB: 640, heldMiB: 300, cpu: 6, lost: 0.05},
+		want: bounds{peakMiB: 300, heldMiB: 150, cpu: 6, lost: 0.05},
 	},
 	{
 		name: "half-sent requests on many connections, by grpc-go", flags: []string{"--transport", "grpc"},
@@ -50,7 +50,7 @@ var attacks = []attack{
 	{
 		name: "answers that nobody reads",
 		run:  unreadAnswers,
-		want: bounds{peakMiB: 640, heldMiB: 300, cpu: 6, lost: 0.1},
+		want: bounds{peakMiB: 300, heldMiB: 150, cpu: 6, lost: 0.1},
 	},
 	{
 		name: "the longest paths",
