@@ -24,8 +24,10 @@ type Inside struct {
 	Reset     int64
 	// Wait is how long to wait after a refusal: limit.Never if no wait helps.
 	Wait time.Duration
-	// Tier is the tier that refused, of a limit on requests in flight.
-	Tier *descriptors.Tier
+	// Tier is the tier that refused, of a limit on requests in flight, and TierName its
+	// name or else its threshold.
+	Tier     *descriptors.Tier
+	TierName string
 	// Delay is how long tiers keep the request waiting that they let pass.
 	Delay time.Duration
 	// Lease is what the request got. It has no keys if there is nothing to end.
@@ -35,9 +37,9 @@ type Inside struct {
 // tell fills the response's Inside.
 func (c *call) tell(who *refusal) {
 	in := &c.resp.Inside
-	in.Wait, in.Tier = who.wait, nil
+	in.Wait = who.wait
 	if who.tier != nil {
-		in.Tier = who.tier.Tier
+		in.Tier, in.TierName = who.tier.Tier, who.tier.label
 	}
 	at, view := c.closest(who)
 	if view == nil {

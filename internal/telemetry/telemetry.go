@@ -55,7 +55,11 @@ type Metrics struct {
 var latency = []float64{50e-6, 100e-6, 250e-6, 500e-6, 1e-3, 2.5e-3, 5e-3, 10e-3, 20e-3, 50e-3, 100e-3, 250e-3, 500e-3, 1}
 
 // rows are the metrics that every server has.
-func (m *Metrics) rows() []row {
+func (m *Metrics) rows() []row { return append(m.limitRows(), m.serverRows()...) }
+
+// limitRows are the metrics about decisions, stores and rules, which the library has as
+// well.
+func (m *Metrics) limitRows() []row {
 	rule := open("domain", "rule")
 	return []row{
 		counters(&m.decided.vec, metric{name: "headgate_decisions_total", help: "Descriptors decided, by outcome.",
@@ -79,8 +83,6 @@ func (m *Metrics) rows() []row {
 				"abandoned: given back because nobody took the answer; lost: left to expire; reaped: ended because its proxy is gone."}),
 		counters(&m.tiers, metric{name: "headgate_concurrency_tier_total", labels: open("domain", "rule", "tier"),
 			help: "Requests that a tier of a limit on requests in flight delayed or refused."}),
-		counters(&m.logged, metric{name: "headgate_access_log_total", labels: closed(nil, "event", texts(0, leases.NumLogEvents)...),
-			help: "Entries of Envoy's access log (renews, releases, ignored, malformed, dropped) and its streams (opened, closed, refused)."}),
 
 		histograms(&m.calls, latency, metric{name: "headgate_backend_call_duration_seconds", labels: closed(open("backend"), "call", callNames()...),
 			help: "Time of a call to the backend."}),
@@ -92,12 +94,19 @@ func (m *Metrics) rows() []row {
 		gauge(&m.generation, metric{name: "headgate_rules_generation", help: "Rule sets put in force since the start."}),
 		gauge(&m.loaded, metric{name: "headgate_rules_loaded_timestamp_seconds", help: "When the current rule set was put in force."}),
 		counters(&m.reloads, metric{name: "headgate_rules_loads_total", labels: closed(nil, "result", "ok", "error"), help: "Attempts to load rules."}),
-		gauge(&m.lastLoad, metric{name: "headgate_rules_last_load_successful", help: "1 if all files of rules were put in force when they were last read, else 0."}),
 		gauge(&m.hash, metric{name: "headgate_rules_hash",
 			help: `A hash of the rules in force. Replicas with the same rules have the same hash: count(count_values("hash", headgate_rules_hash)) > 1 means that they differ.`}),
+	}
+}
+
+// serverRows are the metrics that only servers have.
+func (m *Metrics) serverRows() []row {
+	return []row{
+		counters(&m.logged, metric{name: "headgate_access_log_total", labels: closed(nil, "event", texts(0, leases.NumLogEvents)...),
+			help: "Entries of Envoy's access log (renews, releases, ignored, malformed, dropped) and its streams (opened, closed, refused)."}),
+		gauge(&m.lastLoad, metric{name: "headgate_rules_last_load_successful", help: "1 if all files of rules were put in force when they were last read, else 0."}),
 		gauges(&m.fileErrors, metric{name: "headgate_rules_file_errors", labels: open("file"),
 			help: "Errors in a file of rules, whose domains stay as they were. Files without errors have no series; at most 100 files have their own."}),
-
 		gauges(&m.build, metric{name: "headgate_build_info", labels: open("version"), help: "Always 1; the label has the version."}),
 	}
 }
@@ -107,12 +116,20 @@ func callNames() []string { return append([]string{"take"}, texts(observe.Op(0),
 
 // New returns the metrics of a process of the given version.
 func New(version string) *Metrics {
-	m := &Metrics{registry: prometheus.NewRegistry()}
-	m.keeper.static.most, m.keeper.values.most = maxRules, maxValues
-	register(m.registry, m.rows(), nil)
-	m.registry.MustRegister(&m.limits, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	m := NewLimits()
+	register(m.registry, m.serverRows(), nil)
+	m.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	m.build.WithLabelValues(version).Set(1)
 	m.lastLoad.Set(1)
+	return m
+}
+
+// NewLimits returns the metrics of a limiter in another program.
+func NewLimits() *Metrics {
+	m := &Metrics{registry: prometheus.NewRegistry()}
+	m.keeper.static.most, m.keeper.values.most = maxRules, maxValues
+	register(m.registry, m.limitRows(), nil)
+	m.registry.MustRegister(&m.limits)
 	for cause, policies := range ratelimit.DegradedLabels() {
 		for _, policy := range policies {
 			m.degraded.WithLabelValues(cause, policy)
@@ -123,6 +140,9 @@ func New(version string) *Metrics {
 	}
 	return m
 }
+
+// Collector returns all metrics as one collector, for the registry of another program.
+func (m *Metrics) Collector() prometheus.Collector { return m.registry }
 
 // AddFigures publishes the metrics of a store and its layers.
 func (m *Metrics) AddFigures(list []backends.Figure) {

@@ -1,0 +1,144 @@
+package headgate
+
+import (
+	"context"
+	"fmt"
+	"time"
+	"unicode/utf8"
+
+	"github.com/headgate-rls/headgate/ratelimit"
+)
+
+// A call is a request to the engine with its answer.
+type call struct {
+	req   ratelimit.Request
+	resp  ratelimit.Response
+	reqs  [1]*ratelimit.Request
+	resps [1]*ratelimit.Response
+}
+
+func newCall() *call {
+	c := new(call)
+	c.reqs[0], c.resps[0] = &c.req, &c.resp
+	return c
+}
+
+// A charge is what a call does to the counters.
+type charge uint8
+
+const (
+	take charge = iota
+	ask
+	giveBack
+)
+
+// prepare makes the request. The engine and its metrics need text.
+func (c *call) prepare(domain string, list []Descriptor, what charge) error {
+	c.req.Domain, c.req.InProcess = domain, true
+	for i := range list {
+		d := ratelimit.Descriptor{Entries: list[i].Entries, Hits: list[i].Cost, HasHits: list[i].Cost > 0, Refund: what == giveBack}
+		for _, e := range d.Entries {
+			if !utf8.ValidString(e.Key) || !utf8.ValidString(e.Value) {
+				return fmt.Errorf("%w: an entry of descriptor %d is not valid UTF-8", ErrInvalid, i)
+			}
+		}
+		if what == ask {
+			d.Hits, d.HasHits = 0, true
+		}
+		c.req.Descriptors = append(c.req.Descriptors, d)
+	}
+	return nil
+}
+
+// put drops what a pooled call must not keep in memory.
+func (l *Limiter) put(c *call) {
+	clear(c.req.Descriptors)
+	c.req = ratelimit.Request{Descriptors: c.req.Descriptors[:0]}
+	c.resp.Inside = ratelimit.Inside{}
+	l.calls.Put(c)
+}
+
+// decide answers a call. Who calls it is inside the gate, and puts c back.
+func (l *Limiter) decide(ctx context.Context, c *call, d *Decision) error {
+	if !l.local {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, l.timeout)
+		defer cancel()
+	}
+	if l.answers == nil {
+		l.service.Decide(ctx, c.reqs[:], c.resps[:])
+	} else {
+		start := time.Now()
+		l.service.Decide(ctx, c.reqs[:], c.resps[:])
+		l.answers(time.Since(start), c.resp.Result())
+	}
+	if err := c.resp.Err; err != nil {
+		if c.resp.Result() == ratelimit.CallFailed {
+			return fmt.Errorf("%w: %s", ErrUnavailable, err.Message)
+		}
+		return fmt.Errorf("%w: %s", ErrInvalid, err.Message)
+	}
+	d.fill(&c.resp)
+	return nil
+}
+
+// Check asks whether a request may pass, and takes its units if it may: of all limits that
+// apply to its descriptors, or of none. It fails with [ErrInvalid] if a rule limits
+// requests in flight, which need [Limiter.Acquire].
+func (l *Limiter) Check(ctx context.Context, domain string, list ...Descriptor) (d Decision, err error) {
+	return d, l.call(ctx, domain, list, take, &d)
+}
+
+// Peek is [Limiter.Check] that takes nothing: it says whether at least one unit is left.
+func (l *Limiter) Peek(ctx context.Context, domain string, list ...Descriptor) (d Decision, err error) {
+	return d, l.call(ctx, domain, list, ask, &d)
+}
+
+// Refund gives back the units that a Check of the same descriptors has taken. Units of a
+// window that has ended are not given back. It fails with [ErrInvalid] if a rule limits
+// requests in flight.
+func (l *Limiter) Refund(ctx context.Context, domain string, list ...Descriptor) error {
+	list = append([]Descriptor(nil), list...)
+	for i := range list {
+		list[i].Cost = max(list[i].Cost, 1)
+	}
+	var d Decision
+	return l.call(ctx, domain, list, giveBack, &d)
+}
+
+func (l *Limiter) call(ctx context.Context, domain string, list []Descriptor, what charge, d *Decision) error {
+	if !l.gate.enter() {
+		return ErrClosed
+	}
+	defer l.gate.leave()
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	c := l.calls.Get().(*call)
+	defer l.put(c)
+	c.req.NoLease = true
+	if err := c.prepare(domain, list, what); err != nil {
+		return err
+	}
+	return l.decide(ctx, c, d)
+}
+
+// Reset forgets the counters that the descriptors are counted under, as if nobody had asked
+// before. Requests in flight stay counted.
+func (l *Limiter) Reset(ctx context.Context, domain string, list ...Descriptor) error {
+	if !l.gate.enter() {
+		return ErrClosed
+	}
+	defer l.gate.leave()
+	c := l.calls.Get().(*call)
+	defer l.put(c)
+	if err := c.prepare(domain, list, take); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, l.timeout)
+	defer cancel()
+	if err := l.service.Reset(ctx, &c.req); err != nil {
+		return fmt.Errorf("headgate: reset: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,29 @@
+// Package headgate limits requests in process, by the rules and the stores that
+// `headgate serve` has. Services in front of which no Envoy stands use it, and so do
+// jobs, queues and clients of other people's APIs.
+//
+//	limiter, err := headgate.Open(ctx, headgate.Options{
+//		Backend: "redis://localhost:6379",
+//		Rules:   []headgate.Rules{headgate.Files("rules/")},
+//	})
+//	…
+//	defer limiter.Close()
+//	decision, err := limiter.Check(ctx, "shop", headgate.Describe("tenant", "acme"))
+//
+// Rules say what is limited: see docs/rules.md in the repository. A [Limiter] has the same
+// engine as the service: the same rules, algorithms, layers around the store, failure
+// policies and metrics. Processes that share a store share its counters, also with
+// `headgate serve`.
+//
+//   - [Limiter.Check] takes units of limits per window. [Limiter.Peek] asks without taking,
+//     [Limiter.Refund] gives back, [Limiter.Reset] forgets.
+//   - [Limiter.Acquire] also counts requests in flight. Its [Lease] ends with the request.
+//   - Package middleware limits the requests of a net/http server, package
+//     middleware/grpclimit those of a gRPC server.
+//
+// A store that fails does not fail its callers: the rule's on_backend_error decides, and
+// [Decision].Degraded says so. Every call returns within Options.Timeout, or earlier by the
+// deadline of its context.
+//
+// Nothing is global. A Limiter starts goroutines, which end before [Limiter.Close] returns.
+package headgate

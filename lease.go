@@ -1,0 +1,77 @@
+package headgate
+
+import (
+	"context"
+	"time"
+
+	"github.com/headgate-rls/headgate/ratelimit/leases"
+)
+
+// A Lease is what a request has while it is in flight. The zero Lease has nothing to end.
+type Lease struct{ of *heldLease }
+
+// Held reports whether the lease counts: it was granted, and has not been released.
+func (l Lease) Held() bool { return l.of != nil && !l.of.released.Load() }
+
+// Release ends the lease. Further calls do nothing. If the store fails, the lease ends in
+// the background, or expires.
+func (l Lease) Release() {
+	if l.of == nil {
+		return
+	}
+	limiter := l.of.limiter
+	if !limiter.gate.enter() {
+		return // Close ends it
+	}
+	defer limiter.gate.leave()
+	if l.of.released.CompareAndSwap(false, true) {
+		limiter.held.remove(l.of)
+		limiter.end(context.Background(), l.of.lease)
+	}
+}
+
+// Acquire is [Limiter.Check], and counts the request as one in flight by the rules that
+// limit those. The caller releases the lease when the request has ended, however it did;
+// until then the limiter renews it. A refused request has a lease that is not held.
+func (l *Limiter) Acquire(ctx context.Context, domain string, list ...Descriptor) (lease Lease, d Decision, err error) {
+	if !l.gate.enter() {
+		return Lease{}, Decision{}, ErrClosed
+	}
+	defer l.gate.leave()
+	if err := ctx.Err(); err != nil {
+		return Lease{}, Decision{}, err
+	}
+	c := l.calls.Get().(*call)
+	defer l.put(c)
+	if err := c.prepare(domain, list, take); err != nil {
+		return Lease{}, Decision{}, err
+	}
+	err = l.decide(ctx, c, &d)
+	if ctx.Err() != nil { // nobody waits for the request any more
+		l.service.Abandon(&c.resp)
+		return Lease{}, d, ctx.Err()
+	}
+	if in := &c.resp.Inside; err == nil && len(in.Lease.Held) > 0 {
+		lease.of = &heldLease{limiter: l, lease: in.Lease, life: shortest(&in.Lease)}
+		l.held.add(lease.of, time.Now())
+	}
+	return lease, d, err
+}
+
+// shortest returns the life of the part of a lease that expires first.
+func shortest(l *leases.Lease) time.Duration {
+	life := l.Held[0].TTL
+	for i := range l.Held {
+		life = min(life, l.Held[i].TTL)
+	}
+	return life
+}
+
+// end ends leases, and waits for the store no longer than Options.Timeout.
+func (l *Limiter) end(ctx context.Context, list ...leases.Lease) {
+	l.service.Leases().ApplyOwn(ctx, leases.Release, list...)
+}
+
+func (l *Limiter) renew(ctx context.Context, list []leases.Lease) {
+	l.service.Leases().ApplyOwn(ctx, leases.Renew, list...)
+}

@@ -1,0 +1,230 @@
+package headgate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/headgate-rls/headgate/backends/stack"
+	"github.com/headgate-rls/headgate/descriptors"
+	"github.com/headgate-rls/headgate/descriptors/rulefile"
+	"github.com/headgate-rls/headgate/internal/safego"
+	"github.com/headgate-rls/headgate/internal/telemetry"
+	"github.com/headgate-rls/headgate/ratelimit"
+)
+
+// A Limiter decides about requests. Its methods may be called concurrently, and beside
+// [Limiter.Close].
+type Limiter struct {
+	service *ratelimit.Service
+	store   *stack.Stack
+	rules   ruleLoader
+	timeout time.Duration
+	local   bool // the store does no I/O
+	panics  *safego.Reporter
+	metrics *telemetry.Metrics // nil counts nothing
+	answers func(time.Duration, ratelimit.CallResult)
+	calls   sync.Pool // *call
+
+	gate     gate
+	held     held
+	stop     context.CancelFunc
+	running  sync.WaitGroup
+	withdraw func() // the metrics
+	closing  sync.Once
+}
+
+// Open returns a limiter, which the caller closes. The store need not answer yet: until it
+// does, failure policies decide. Open fails if an option or the rules are wrong, or if the
+// store cannot keep the rules. It waits for the store until ctx ends, and for a few
+// seconds at most.
+func Open(ctx context.Context, opt Options) (*Limiter, error) {
+	conf, err := opt.settings()
+	if err != nil {
+		return nil, err
+	}
+	if opt.Backend == "" {
+		opt.Backend = "memory://"
+	}
+	caps, err := stack.Caps(opt.Backend)
+	if err != nil {
+		return nil, fmt.Errorf("headgate: Options.Backend: %w", err)
+	}
+	l := &Limiter{timeout: conf.Timeout, local: caps.Local, withdraw: func() {}, panics: &safego.Reporter{Log: conf.Log}}
+	l.rules = ruleLoader{opt: rulefile.Options{DefaultLeaseTTL: opt.LeaseTTL}, caps: &caps, log: conf.Log}
+	l.calls.New = func() any { return newCall() }
+	l.gate.drained, l.held.wake = make(chan struct{}), make(chan struct{}, 1)
+
+	var set *descriptors.Set
+	var follow func(context.Context) error
+	if opt.Follow {
+		w, loaded, err := l.rules.watcher(opt.Rules, l.install)
+		if err != nil {
+			return nil, err
+		}
+		set, follow = loaded, w.Run
+	} else if set, err = l.rules.load(opt.Rules); err != nil {
+		return nil, err
+	}
+	if err := l.open(ctx, &opt, conf, set); err != nil {
+		return nil, err
+	}
+	l.start(ctx, &opt, follow)
+	return l, nil
+}
+
+// open opens the store and makes the engine.
+func (l *Limiter) open(ctx context.Context, opt *Options, conf ratelimit.Config, set *descriptors.Set) (err error) {
+	stackOptions := stack.Options{Timeout: conf.Timeout, Replicas: opt.Replicas, Log: conf.Log, Panics: l.panics}
+	if opt.Metrics != nil {
+		l.metrics = telemetry.NewLimits()
+		l.panics.Count, l.answers = l.metrics.Panicked, l.metrics.Requests("library")
+		stackOptions.Recorder, conf.Metrics = l.metrics.Backend, l.metrics
+	}
+	if l.store, err = stack.New(ctx, opt.Backend, stackOptions); err != nil {
+		return fmt.Errorf("headgate: Options.Backend: %w", err)
+	}
+	conf.Backend, conf.Caps, conf.Local, conf.Registry = l.store.Backend, l.store.Caps, l.store.Local, l.store.Registry
+	conf.Now, conf.Panics = l.store.Now, l.panics
+	if l.service, err = ratelimit.New(conf, set); err != nil {
+		return errors.Join(fmt.Errorf("headgate: %w", err), l.store.Close())
+	}
+	if err := l.publish(opt.Metrics, set); err != nil {
+		return errors.Join(err, l.closeStore())
+	}
+	return nil
+}
+
+// publish registers the metrics.
+func (l *Limiter) publish(registerer prometheus.Registerer, set *descriptors.Set) error {
+	if l.metrics == nil {
+		return nil
+	}
+	l.metrics.AddFigures(l.store.Figures())
+	l.metrics.AddInFlight(l.service.Leases())
+	l.metrics.RulesLoaded(set, time.Now())
+	all := l.metrics.Collector()
+	if err := registerer.Register(all); err != nil {
+		return fmt.Errorf("headgate: Options.Metrics: %w", err)
+	}
+	l.withdraw = func() { registerer.Unregister(all) }
+	return nil
+}
+
+// startWithin bounds how long Open waits for a database to be migrated.
+const startWithin = 10 * time.Second
+
+// start brings the store up to date and does the work in the background.
+func (l *Limiter) start(ctx context.Context, opt *Options, follow func(context.Context) error) {
+	work, stop := context.WithCancel(context.WithoutCancel(ctx))
+	l.stop = stop
+	if !opt.NoMigrate && stack.HasSchema(opt.Backend) {
+		l.migrate(ctx, work)
+	}
+	join, cancel := context.WithTimeout(ctx, l.timeout)
+	defer cancel()
+	if err := l.service.Leases().Join(join); err != nil {
+		l.rules.log.Warn("the registry of requests in flight cannot be read; headgate tries again", "error", err)
+	}
+	l.inBackground("store", func() { l.store.Run(work) })
+	l.inBackground("leases", func() { l.service.Leases().Run(work) })
+	l.inBackground("renewal", func() { l.held.run(work, l.renew) })
+	if follow != nil {
+		l.inBackground("rules", func() {
+			if err := follow(work); err != nil && work.Err() == nil {
+				l.rules.log.Error("the files of rules cannot be followed any more", "error", err)
+			}
+		})
+	}
+}
+
+func (l *Limiter) inBackground(where string, f func()) {
+	l.running.Add(1)
+	l.panics.Go(where, func() {
+		defer l.running.Done()
+		f()
+	})
+}
+
+// migrate brings the schema up to date, now or as soon as the database answers.
+func (l *Limiter) migrate(ctx, work context.Context) {
+	try := func(ctx context.Context) error {
+		ctx, cancel := context.WithTimeout(ctx, startWithin)
+		defer cancel()
+		_, err := l.store.Migrate(ctx)
+		return err
+	}
+	err := try(ctx)
+	if err == nil {
+		return
+	}
+	l.rules.log.Warn("the backend's schema could not be migrated; headgate tries again", "error", err)
+	l.inBackground("migration", func() {
+		tick := time.NewTicker(time.Second)
+		defer tick.Stop()
+		for try(work) != nil {
+			select {
+			case <-work.Done():
+				return
+			case <-tick.C:
+			}
+		}
+	})
+}
+
+// SetRules replaces the rules. Counters keep their state. If one of the rules cannot be
+// used, SetRules returns an error and changes nothing.
+func (l *Limiter) SetRules(list ...Rules) error {
+	if !l.gate.enter() {
+		return ErrClosed
+	}
+	defer l.gate.leave()
+	set, err := l.rules.load(list)
+	if err != nil {
+		return err
+	}
+	return l.install(set)
+}
+
+func (l *Limiter) install(set *descriptors.Set) error {
+	if err := l.service.SetRules(set); err != nil {
+		return err
+	}
+	l.store.RulesChanged()
+	if l.metrics != nil {
+		l.metrics.RulesLoaded(set, time.Now())
+	}
+	return nil
+}
+
+// endWithin bounds how long Close waits for leases to be given back.
+const endWithin = 2 * time.Second
+
+// Close ends the limiter. Calls that have begun are answered first, others fail with
+// [ErrClosed]. Leases that are still held end: stop your servers before. Close may be
+// called more than once, and returns when all is ended.
+func (l *Limiter) Close() error {
+	<-l.gate.close()
+	var err error
+	l.closing.Do(func() {
+		l.withdraw()
+		l.stop()
+		l.running.Wait()
+		ctx, cancel := context.WithTimeout(context.Background(), endWithin)
+		defer cancel()
+		l.end(ctx, l.held.takeAll()...)
+		err = l.closeStore()
+	})
+	return err
+}
+
+func (l *Limiter) closeStore() error {
+	ctx, cancel := context.WithTimeout(context.Background(), endWithin)
+	defer cancel()
+	l.service.Close(ctx)
+	return l.store.Close()
+}

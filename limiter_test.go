@@ -1,0 +1,407 @@
+package headgate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/headgate-rls/headgate/test/testenv"
+)
+
+const testRules = `
+domain: d
+descriptors:
+  - key: user
+    limits: [{name: day, algorithm: sliding_log, limit: 3, window: 24h}]
+  - key: deny
+    on_backend_error: deny
+    rate_limit: {unit: hour, requests_per_unit: 100}
+  - key: allow
+    on_backend_error: allow
+    rate_limit: {unit: hour, requests_per_unit: 100}
+  - key: error
+    on_backend_error: error
+    rate_limit: {unit: hour, requests_per_unit: 100}
+  - key: tight
+    lease_ttl: 300ms
+    concurrency: [{threshold: 1, response: {statusCode: 503}}]
+  - key: five
+    concurrency: [{threshold: 5, response: {statusCode: 429}}]
+  - key: crowd
+    release: hits
+    concurrency: [{threshold: 1, response: {statusCode: 429}}]
+`
+
+func open(t *testing.T, change ...func(*Options)) *Limiter {
+	t.Helper()
+	opt := Options{Rules: []Rules{YAML("rules.yaml", testRules)}}
+	for _, f := range change {
+		f(&opt)
+	}
+	l, err := Open(t.Context(), opt)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := l.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return l
+}
+
+func allowed(t *testing.T, l *Limiter, list ...Descriptor) bool {
+	t.Helper()
+	d, err := l.Check(t.Context(), "d", list...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d.Allowed
+}
+
+// Of 300 calls at once as many are admitted as the limit says, and a refusal says why.
+func TestCheckIsExact(t *testing.T) {
+	l := open(t)
+	var admitted atomic.Int64
+	var running sync.WaitGroup
+	for range 300 {
+		running.Go(func() {
+			if d, err := l.Check(t.Context(), "d", Describe("user", "alice")); err == nil && d.Allowed {
+				admitted.Add(1)
+			}
+		})
+	}
+	running.Wait()
+	if n := admitted.Load(); n != 3 {
+		t.Errorf("%d calls were admitted, want 3", n)
+	}
+	d, err := l.Check(t.Context(), "d", Describe("user", "alice"))
+	if err != nil || d.Allowed || d.Rule != "d/user:day" || d.Name != "day" || d.Max != 3 || d.Window != 24*time.Hour ||
+		d.Remaining != 0 || d.RetryAfter <= 23*time.Hour || d.Degraded {
+		t.Errorf("refusal: %+v, %v", d, err)
+	}
+	if !allowed(t, l, Describe("user", "bob")) || !allowed(t, l, Describe("nobody", "limits this")) {
+		t.Error("others are refused")
+	}
+}
+
+func TestBadCallsChargeNothing(t *testing.T) {
+	l := open(t)
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	for name, c := range map[string]struct {
+		ctx    context.Context
+		domain string
+		list   []Descriptor
+		want   error
+	}{
+		"no domain":      {t.Context(), "", []Descriptor{Describe("user", "x")}, ErrInvalid},
+		"no descriptor":  {t.Context(), "d", nil, ErrInvalid},
+		"no key":         {t.Context(), "d", []Descriptor{Describe("user", "x"), Describe("", "y")}, ErrInvalid},
+		"no text":        {t.Context(), "d", []Descriptor{Describe("user", "x"), Describe("user", "\xff")}, ErrInvalid},
+		"needs a lease":  {t.Context(), "d", []Descriptor{Describe("user", "x"), Describe("five", "")}, ErrInvalid},
+		"nobody waiting": {gone, "d", []Descriptor{Describe("user", "x")}, context.Canceled},
+	} {
+		if d, err := l.Check(c.ctx, c.domain, c.list...); !errors.Is(err, c.want) || d.Allowed {
+			t.Errorf("%s: %+v, %v", name, d, err)
+		}
+	}
+	if d, err := l.Peek(t.Context(), "d", Describe("user", "x")); err != nil || d.Remaining != 3 {
+		t.Errorf("after calls that failed: %+v, %v", d, err)
+	}
+	if err := l.Refund(t.Context(), "d", Describe("five", "")); !errors.Is(err, ErrInvalid) {
+		t.Errorf("refund of a lease: %v", err)
+	}
+}
+
+func TestOpenRefusesMistakes(t *testing.T) {
+	good := []Rules{YAML("rules.yaml", testRules)}
+	for want, opt := range map[string]Options{
+		"there are no rules":                 {},
+		"Rules[0] is empty":                  {Rules: []Rules{{}}},
+		"no backend for scheme":              {Rules: good, Backend: "memcached://x"},
+		`OnBackendError is "alow"`:           {Rules: good, OnBackendError: "alow"},
+		`OnOverload is "local"; want one of`: {Rules: good, OnOverload: "local"},
+		"Options.Timeout is negative":        {Rules: good, Timeout: -1},
+		"Rules[0] are not Files":             {Rules: good, Follow: true},
+		"no such file":                       {Rules: []Rules{Files("/none.yaml")}},
+		"rules.yaml:1:1":                     {Rules: append(good, YAML("rules.yaml", "descriptors: []"))},
+	} {
+		if l, err := Open(t.Context(), opt); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("want an error with %q, got %v", want, err)
+			if l != nil {
+				_ = l.Close()
+			}
+		}
+	}
+}
+
+// A lease counts for as long as it is held, much longer than its lease_ttl, and not a
+// moment longer.
+func TestLeaseIsRenewedUntilItIsReleased(t *testing.T) {
+	for _, key := range []string{"tight", "crowd"} {
+		t.Run(key, func(t *testing.T) {
+			l := open(t)
+			lease, d, err := l.Acquire(t.Context(), "d", Describe(key, "a"))
+			if err != nil || !d.Allowed || !lease.Held() {
+				t.Fatalf("%+v, %v", d, err)
+			}
+			for end := time.Now().Add(time.Second); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+				other, d, err := l.Acquire(t.Context(), "d", Describe(key, "a"))
+				if err != nil || d.Allowed || other.Held() {
+					t.Fatalf("a second request passes: %+v, %v", d, err)
+				}
+			}
+			lease.Release()
+			lease.Release()
+			if lease.Held() {
+				t.Error("the lease is held after its release")
+			}
+			next, d, err := l.Acquire(t.Context(), "d", Describe(key, "a"))
+			if err != nil || !d.Allowed {
+				t.Errorf("after the release: %+v, %v", d, err)
+			}
+			next.Release()
+		})
+	}
+}
+
+// Reset forgets units, and no request in flight.
+func TestResetKeepsRequestsInFlight(t *testing.T) {
+	l := open(t)
+	lease, _, err := l.Acquire(t.Context(), "d", Describe("tight", "a"), Describe("user", "a"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer lease.Release()
+	if err := l.Reset(t.Context(), "d", Describe("tight", "a"), Describe("user", "a")); err != nil {
+		t.Fatal(err)
+	}
+	if d, err := l.Peek(t.Context(), "d", Describe("user", "a")); err != nil || d.Remaining != 3 {
+		t.Errorf("units after the reset: %+v, %v", d, err)
+	}
+	if d, err := l.Peek(t.Context(), "d", Describe("tight", "a")); err != nil || d.Allowed {
+		t.Errorf("requests in flight after the reset: %+v, %v", d, err)
+	}
+}
+
+func TestNobodyIsInsideBeyondTheThreshold(t *testing.T) {
+	l := open(t)
+	var inside, most, passed atomic.Int64
+	var running sync.WaitGroup
+	for range 200 {
+		running.Go(func() {
+			for range 20 {
+				lease, d, err := l.Acquire(t.Context(), "d", Describe("five", "x"))
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if !d.Allowed {
+					continue
+				}
+				n := inside.Add(1)
+				for old := most.Load(); n > old && !most.CompareAndSwap(old, n); old = most.Load() {
+				}
+				passed.Add(1)
+				runtime.Gosched()
+				inside.Add(-1)
+				lease.Release()
+			}
+		})
+	}
+	running.Wait()
+	if most.Load() > 5 || passed.Load() < 200/20 {
+		t.Errorf("%d were inside at once, and %d passed", most.Load(), passed.Load())
+	}
+}
+
+// Close leaves nothing behind, whoever calls the limiter meanwhile, and calls after it fail.
+func TestCloseLeavesNothing(t *testing.T) {
+	before := runtime.NumGoroutine()
+	for _, url := range []string{"memory://", "redis://127.0.0.1:1", "sqlite:" + t.TempDir() + "/limits.db"} {
+		l, err := Open(context.Background(), Options{Backend: url, Rules: []Rules{YAML("rules.yaml", testRules)}, Timeout: 50 * time.Millisecond})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var running sync.WaitGroup
+		for i := range 40 {
+			running.Go(func() {
+				for {
+					who := Describe("five", fmt.Sprint(i))
+					lease, _, err := l.Acquire(context.Background(), "d", who)
+					if errors.Is(err, ErrClosed) {
+						return
+					}
+					if i%2 == 0 { // the others are left to Close
+						lease.Release()
+					}
+				}
+			})
+		}
+		for range 3 {
+			running.Go(func() {
+				time.Sleep(20 * time.Millisecond)
+				if err := l.Close(); err != nil {
+					t.Errorf("%s: %v", url, err)
+				}
+			})
+		}
+		running.Wait()
+		for name, err := range map[string]error{
+			"Check": second(l.Check(context.Background(), "d", Describe("user", "x"))), "SetRules": l.SetRules(YAML("r", testRules)),
+			"Reset": l.Reset(context.Background(), "d", Describe("user", "x")), "Refund": l.Refund(context.Background(), "d", Describe("user", "x")),
+		} {
+			if !errors.Is(err, ErrClosed) {
+				t.Errorf("%s after Close: %v", name, err)
+			}
+		}
+	}
+	deadline := time.Now().Add(20 * time.Second)
+	for runtime.NumGoroutine() > before && time.Now().Before(deadline) {
+		time.Sleep(10 * time.Millisecond)
+	}
+	if n := runtime.NumGoroutine(); n > before {
+		stacks := make([]byte, 1<<20)
+		t.Errorf("%d goroutines are left:\n%s", n-before, stacks[:runtime.Stack(stacks, true)])
+	}
+}
+
+func second[T any](_ T, err error) error { return err }
+
+// A store that is away, or hangs, holds nobody up: the rule's policy decides in time, and
+// the store decides again when it is back. Leases of the outage end as well.
+func TestPoliciesDecideWhileTheStoreIsAway(t *testing.T) {
+	redis := testenv.StartRedis(t)
+	l := open(t, func(o *Options) { o.Backend, o.Timeout = redis.URL(), 200*time.Millisecond })
+	ask := func(key string) (Decision, time.Duration, error) {
+		start := time.Now()
+		d, err := l.Check(t.Context(), "d", Describe(key, "x"))
+		return d, time.Since(start), err
+	}
+	if d, _, err := ask("deny"); err != nil || !d.Allowed || d.Degraded {
+		t.Fatalf("before: %+v, %v", d, err)
+	}
+	lease, _, err := l.Acquire(t.Context(), "d", Describe("five", "x"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	redis.Pause()
+	for key, want := range map[string]string{"deny": "refused", "allow": "allowed", "error": "error"} {
+		d, took, err := ask(key)
+		got := "refused"
+		switch {
+		case errors.Is(err, ErrUnavailable):
+			got = "error"
+		case err != nil:
+			got = err.Error()
+		case d.Allowed:
+			got = "allowed"
+		}
+		if got != want || (err == nil && !d.Degraded) || took > 5*time.Second {
+			t.Errorf("%s: %s after %v (%+v)", key, got, took, d)
+		}
+	}
+	lease.Release() // ends in the background
+	redis.Resume()
+	for end := time.Now().Add(20 * time.Second); ; time.Sleep(50 * time.Millisecond) {
+		d, _, err := ask("deny")
+		five, err5 := l.Peek(t.Context(), "d", Describe("five", "x"))
+		if err == nil && d.Allowed && !d.Degraded && err5 == nil && five.Remaining == 5 {
+			break
+		}
+		if time.Now().After(end) {
+			t.Fatalf("after the outage: %+v, %v; in flight: %+v, %v", d, err, five, err5)
+		}
+	}
+}
+
+// Processes that share a store share counters.
+func TestLimitersShareAStore(t *testing.T) {
+	redis := testenv.StartRedis(t)
+	shared := func(o *Options) { o.Backend, o.Timeout = redis.URL(), 5*time.Second }
+	a, b := open(t, shared), open(t, shared)
+	if !allowed(t, a, Describe("user", "x")) || !allowed(t, b, Describe("user", "x")) || !allowed(t, a, Describe("user", "x")) || allowed(t, b, Describe("user", "x")) {
+		t.Error("three of four are not admitted")
+	}
+	lease, _, err := a.Acquire(t.Context(), "d", Describe("tight", "x"))
+	if err != nil || !lease.Held() {
+		t.Fatal(err)
+	}
+	if _, d, err := b.Acquire(t.Context(), "d", Describe("tight", "x")); err != nil || d.Allowed || d.Status != 503 {
+		t.Errorf("the other process admits too: %+v, %v", d, err)
+	}
+	if err := a.Close(); err != nil { // with the lease
+		t.Fatal(err)
+	}
+	if next, d, err := b.Acquire(t.Context(), "d", Describe("tight", "x")); err != nil || !d.Allowed {
+		t.Errorf("after the other process has closed: %+v, %v", d, err)
+	} else {
+		next.Release()
+	}
+}
+
+func TestSetRulesKeepsCountersAndRefusesMistakes(t *testing.T) {
+	l := open(t)
+	allowed(t, l, Describe("user", "x"))
+	if err := l.SetRules(YAML("new.yaml", "domain: d\ndescriptors: [{key: user, limits: [{algorithm: nope}]}]")); err == nil || !strings.Contains(err.Error(), "new.yaml:1") && !strings.Contains(err.Error(), "new.yaml:2") {
+		t.Errorf("a mistake: %v", err)
+	}
+	if err := l.SetRules(YAML("new.yaml", "domain: d\ndescriptors: [{key: user, limits: [{name: day, algorithm: sliding_log, limit: 2, window: 24h}]}]")); err != nil {
+		t.Fatal(err)
+	}
+	if !allowed(t, l, Describe("user", "x")) || allowed(t, l, Describe("user", "x")) {
+		t.Error("under the new rules one more is not admitted")
+	}
+}
+
+// The metrics are those of the service. They go with the limiter.
+func TestMetricsAreThoseOfTheService(t *testing.T) {
+	registry := prometheus.NewRegistry()
+	l, err := Open(t.Context(), Options{Rules: []Rules{YAML("rules.yaml", testRules)}, Metrics: registry})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Open(t.Context(), Options{Rules: []Rules{YAML("rules.yaml", testRules)}, Metrics: registry}); err == nil {
+		t.Error("two limiters share a registry")
+	}
+	for range 4 {
+		allowed(t, l, Describe("user", "x"))
+	}
+	counted := map[string]float64{}
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			name := f.GetName()
+			for _, label := range m.GetLabel() {
+				name += " " + label.GetValue()
+			}
+			counted[name] = m.GetCounter().GetValue() + m.GetGauge().GetValue() + float64(m.GetHistogram().GetSampleCount())
+		}
+	}
+	for name, want := range map[string]float64{
+		"headgate_decisions_total d ok user": 3, "headgate_decisions_total d over_limit user": 1,
+		"headgate_request_duration_seconds ok library": 3, "headgate_rules": 7,
+	} {
+		if counted[name] != want {
+			t.Errorf("%s is %v, want %v (of %v)", name, counted[name], want, counted)
+		}
+	}
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if families, _ := registry.Gather(); len(families) > 0 {
+		t.Errorf("%d metrics are left after Close", len(families))
+	}
+}

@@ -1,0 +1,95 @@
+package headgate
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/headgate-rls/headgate/descriptors"
+	"github.com/headgate-rls/headgate/ratelimit"
+)
+
+// Options say how a [Limiter] decides. Rules are required; the zero value of every other
+// field is usable.
+type Options struct {
+	// Backend is the URL of the store that keeps the counters, as --backend has it:
+	// memory:// (the default), redis://host:6379, postgres://host/db and others. See
+	// docs/backends.md in the repository.
+	Backend string
+	// Rules are those in force from the start, all together.
+	Rules []Rules
+	// Follow reads the rules again when their files change. All Rules must be [Files]. A
+	// domain whose files have errors stays as it was.
+	Follow bool
+	// LeaseTTL is the lease_ttl of rules that have none: 5 minutes if zero. A lease of a
+	// process that dies counts for so long. Living processes renew theirs.
+	LeaseTTL time.Duration
+
+	// Timeout bounds each call: 500 ms if zero.
+	Timeout time.Duration
+	// Replicas is how many processes share the store. While the store fails, each
+	// decides by its share of the limits with on_backend_error: local.
+	Replicas int
+	// OnBackendError answers for rules that do not say, if the store fails: "allow" (the
+	// default), "deny", "error" or "local".
+	OnBackendError string
+	// OnOverload answers for rules that do not say, if more arrives than the store can be
+	// asked about: "deny" (the default), "allow" or "error".
+	OnOverload string
+	// Charge says for rules that do not when they are charged: "all_or_nothing" (the
+	// default) or "each".
+	Charge string
+	// ShadowMode counts everything and refuses nothing.
+	ShadowMode bool
+	// NoMigrate leaves the schema of a database as it is. By default Open brings it up to
+	// date, as serve does.
+	NoMigrate bool
+
+	// Log gets what operators should know; nil discards it.
+	Log *slog.Logger
+	// Metrics registers the metrics of the service about decisions and stores; nil counts
+	// nothing. Two limiters need registerers that tell them apart, such as those of
+	// prometheus.WrapRegistererWith.
+	Metrics prometheus.Registerer
+}
+
+// settings returns the options as the engine has them, checked.
+func (o *Options) settings() (ratelimit.Config, error) {
+	c := ratelimit.Config{Timeout: o.Timeout, Margin: margin, ShadowMode: o.ShadowMode, Log: o.Log}
+	if c.Timeout == 0 {
+		c.Timeout = ratelimit.DefaultTimeout
+	}
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	var wrong []error
+	check := func(field string, bad bool, want string) {
+		if bad {
+			wrong = append(wrong, fmt.Errorf("headgate: Options.%s %s", field, want))
+		}
+	}
+	check("Timeout", o.Timeout < 0, "is negative")
+	check("LeaseTTL", o.LeaseTTL < 0, "is negative")
+	check("Replicas", o.Replicas < 0, "is negative")
+	c.OnBackendError = choice(o.OnBackendError, "OnBackendError", descriptors.FailurePolicies(), descriptors.ParseFailurePolicy, check)
+	c.OnOverload = choice(o.OnOverload, "OnOverload", descriptors.OverloadPolicies(), descriptors.ParseOverloadPolicy, check)
+	c.Charge = choice(o.Charge, "Charge", descriptors.Charges(), descriptors.ParseCharge, check)
+	return c, errors.Join(wrong...)
+}
+
+// margin is kept back of a caller's deadline to answer in.
+const margin = 2 * time.Millisecond
+
+// choice returns what a name stands for, the zero value if there is none.
+func choice[T any](name, field string, names []string, parse func(string) (T, bool), check func(string, bool, string)) (value T) {
+	if name == "" {
+		return value
+	}
+	value, ok := parse(name)
+	check(field, !ok, fmt.Sprintf("is %q; want one of %s", name, strings.Join(names, ", ")))
+	return value
+}
