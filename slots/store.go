@@ -58,7 +58,8 @@ type Tx interface {
 	// scheduled inside the window already, whatever the size of the windows that they were
 	// assigned under. It waits while another transaction holds the row; if that takes
 	// a second or longer the error is of kind Held. It is of kind Superseded if the
-	// version of the config is not the active one. ok=false: the window is full.
+	// version of the config is not the active one. ok=false: the window is full, and may be
+	// locked until the transaction ends.
 	Lock(ctx context.Context, s Series, windowMs, max int64) (count int64, ok bool, err error)
 
 	// Claim inserts the slots, all of this window, and then adds their number to its

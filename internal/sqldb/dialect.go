@@ -56,9 +56,7 @@ func plain(text string) string { return text }
 // A pipeline sends the statements of a transaction together: the first ones with the
 // beginning, and the last ones with the commit.
 type pipeline struct {
-	// begin begins a transaction, runs what comes before the last, and the last, whose one
-	// row it reads. After an error there may be a transaction or not. answered: one of the
-	// statements has returned rows, and the error is not of it or of those before it.
+	// begin begins a transaction and does Tx.Row. After an error there may be a transaction or not.
 	begin func(ctx context.Context, conn *sql.Conn, before []Query, last Query, to ...any) (ok, answered bool, err error)
 	// read begins a transaction, runs what comes before, then reads, and calls each for every row.
 	read func(ctx context.Context, conn *sql.Conn, before, reads []Query, each eachRow) error

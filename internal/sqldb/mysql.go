@@ -205,69 +205,54 @@ func mysqlMicros(src any) (int64, error) {
 	return t.UnixMicro(), err
 }
 
-// mysqlBegin begins and reads a row in one round trip. Of the results the last query's is
-// the last.
+// mysqlBegin begins and reads rows in one round trip.
 func mysqlBegin(ctx context.Context, conn *sql.Conn, before []Query, last Query, to ...any) (ok, answered bool, err error) {
-	text, args := "START TRANSACTION; ", []any(nil)
-	for _, q := range append(before, last) {
-		text += q.Text + "; "
-		args = append(args, q.Args...)
+	var reads []Query // those of before that return rows
+	for _, q := range before {
+		if q.To != nil {
+			reads = append(reads, q)
+		}
 	}
-	rows, err := conn.QueryContext(ctx, strings.TrimSuffix(text, "; "), args...)
-	if err != nil {
-		return false, false, err // the driver returns when the first rows are there
-	}
-	defer rows.Close()
-	ok, err = mysqlLastRow(rows, to)
-	return ok, true, err
+	answered, err = mysqlBatch(ctx, conn, append(before, last), func(i int, scan func(to ...any) error) error {
+		if i < len(reads) {
+			return scan(reads[i].To...)
+		}
+		ok = true
+		return scan(to...)
+	})
+	return ok && err == nil, answered, err
 }
 
-// mysqlLastRow reads all results and scans those that have the columns of the last.
-func mysqlLastRow(rows *sql.Rows, to []any) (ok bool, err error) {
-	for {
-		columns, err := rows.Columns()
-		if err != nil {
-			return false, err
-		}
-		for rows.Next() {
-			if ok = len(columns) == len(to); ok {
-				err = rows.Scan(to...)
-			}
-			if err != nil {
-				return false, err
-			}
-		}
-		if !rows.NextResultSet() {
-			return ok, rows.Err()
-		}
-	}
-}
-
-// mysqlRead begins and runs all of the queries in one round trip. Of the results those with rows
-// are of reads, in their order.
+// mysqlRead begins and runs all of the queries in one round trip.
 func mysqlRead(ctx context.Context, conn *sql.Conn, before, reads []Query, each eachRow) error {
+	_, err := mysqlBatch(ctx, conn, append(before, reads...), each)
+	return err
+}
+
+// mysqlBatch begins, runs queries in one round trip and calls each for every row, with the number
+// of its query among those that return rows. answered reports whether the first of these did not
+// fail.
+func mysqlBatch(ctx context.Context, conn *sql.Conn, queries []Query, each eachRow) (answered bool, err error) {
 	var text strings.Builder
 	var args []any
 	text.WriteString("START TRANSACTION")
-	for _, list := range [][]Query{before, reads} {
-		for _, q := range list {
-			text.WriteString("; " + q.Text)
-			args = append(args, q.Args...)
-		}
+	for _, q := range queries {
+		text.WriteString("; " + q.Text)
+		args = append(args, q.Args...)
 	}
 	rows, err := conn.QueryContext(ctx, text.String(), args...)
 	if err != nil {
-		return err
+		return false, err // the driver returns when the first rows are there
 	}
 	defer rows.Close()
 	for i := 0; ; i++ {
 		for rows.Next() {
 			if err := each(i, rows.Scan); err != nil {
-				return err
+				return true, err
 			}
 		}
 		if !rows.NextResultSet() {
-			return rows.Err()
+			return true, rows.Err()
 		}
 	}
 }

@@ -86,27 +86,35 @@ func postgresMicros(src any) (int64, error) {
 	return t.UnixMicro(), nil
 }
 
-// postgresBegin begins and reads a row in one round trip.
+// postgresBegin begins and reads rows in one round trip.
 func postgresBegin(ctx context.Context, conn *sql.Conn, before []Query, last Query, to ...any) (ok, answered bool, err error) {
 	var b pgx.Batch
 	b.Queue("begin")
 	for _, q := range before {
-		b.Queue(q.Text, q.Args...).Exec(func(tag pgconn.CommandTag) error {
-			answered = answered || tag.Select()
-			return nil
-		})
-	}
-	b.Queue(last.Text, last.Args...).Query(func(rows pgx.Rows) error {
-		for rows.Next() {
-			ok = true
-			if err := rows.Scan(to...); err != nil {
+		queued := b.Queue(q.Text, q.Args...)
+		if q.To != nil {
+			queued.QueryRow(func(row pgx.Row) error {
+				_, err := postgresRow(row, q.To)
+				answered = answered || err == nil
 				return err
-			}
+			})
 		}
-		return rows.Err()
+	}
+	b.Queue(last.Text, last.Args...).QueryRow(func(row pgx.Row) (err error) {
+		ok, err = postgresRow(row, to)
+		return err
 	})
 	err = postgresBatch(ctx, conn, &b)
 	return ok, answered, err
+}
+
+// postgresRow scans a row; ok is false if there is none.
+func postgresRow(row pgx.Row, to []any) (ok bool, err error) {
+	err = row.Scan(to...)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return false, nil
+	}
+	return err == nil, err
 }
 
 // postgresEnd does the rest. After an error the server ignores what follows in

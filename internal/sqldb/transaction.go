@@ -41,19 +41,25 @@ func (db *DB) Begin(ctx context.Context, op string) (*Tx, error) {
 // Pipelined reports whether statements are sent together.
 func (t *Tx) Pipelined() bool { return t.tx == nil }
 
-// Row runs some statements and then a query for at most one row; ok is false if the query returns
-// no row. If statements that were sent together fail, answered reports whether the first of them
-// that returns rows had returned them. If a statement that was sent alone fails, it is true.
+// Row runs some queries and then one for at most one row; ok is false if that returns no row. If
+// queries that were sent together fail, answered reports whether the first of them that has a To
+// did not. If a query that was sent alone fails, it is true.
 func (t *Tx) Row(ctx context.Context, op string, before []Query, last Query, to ...any) (ok, answered bool, err error) {
 	if t.tx == nil && t.conn != nil && !t.begun {
 		t.begun = true
 		ok, answered, err = t.db.Dialect.pipeline.begin(ctx, t.conn, before, last, to...)
 		return ok, answered, t.db.Fail(ctx, op, err)
 	}
-	if err := t.Change(ctx, op, before...); err != nil {
-		return false, true, err
-	}
 	on, err := t.Session(ctx, op)
+	for _, q := range before {
+		switch {
+		case err != nil:
+		case q.To != nil:
+			_, err = t.db.Row(ctx, on, op, q, q.To...)
+		default:
+			_, err = t.db.Change(ctx, on, op, q)
+		}
+	}
 	if err != nil {
 		return false, true, err
 	}

@@ -88,19 +88,49 @@ func TestTransactionThatFailsLeavesNothing(t *testing.T) {
 	})
 }
 
-// An error reports whether it came before the first rows, where statements are sent together.
-func TestTransactionTellsWhatAnswered(t *testing.T) {
+// An error reports whether it came before the first rows, where statements are sent together, and
+// rows before it are read.
+func TestTransactionReturnsRowsBeforeAnError(t *testing.T) {
 	eachWithTable(t, func(t *testing.T, db *DB) {
+		first := int64(-1)
+		count1 := Query{Text: count.Text, To: []any{&first}}
 		for _, c := range []struct {
 			before   []Query
 			answered bool
-		}{{[]Query{insert1, count}, false}, {[]Query{count, insert1}, true}} {
+			first    int64
+		}{{[]Query{insert1, count1}, false, -1}, {[]Query{count1, insert1}, true, 1}} {
 			tx, err := db.Begin(soon(t), "begin")
 			check(t, err)
 			var n int64
 			_, answered, err := tx.Row(soon(t), "read", c.before, count, &n)
 			if want := c.answered || !tx.Pipelined(); err == nil || answered != want {
 				t.Errorf("%v: answered %v, want %v (%v)", c.before, answered, want, err)
+			}
+			if first != c.first {
+				t.Errorf("%v: the first row has %d, want %d", c.before, first, c.first)
+			}
+			tx.Rollback()
+		}
+	})
+}
+
+// Queries before the last fill their To, and one that returns no row leaves it as it was.
+func TestTransactionReadsSeveralRows(t *testing.T) {
+	eachWithTable(t, func(t *testing.T, db *DB) {
+		for round := range 2 { // pipelined, then statement by statement
+			tx, err := db.Begin(soon(t), "begin")
+			check(t, err)
+			if round == 1 {
+				_, err := tx.Session(soon(t), "begin")
+				check(t, err)
+			}
+			none, before, after := int64(-1), int64(-1), int64(-1)
+			ok, answered, err := tx.Row(soon(t), "read", []Query{
+				{Text: "SELECT N FROM T WHERE N > 5", To: []any{&none}},
+				{Text: count.Text, To: []any{&before}}, insert2,
+			}, count, &after)
+			if !ok || !answered || err != nil || none != -1 || before != 1 || after != 2 {
+				t.Errorf("round %d: %v, %v, %v: %d, %d, %d; want -1, 1, 2", round, ok, answered, err, none, before, after)
 			}
 			tx.Rollback()
 		}

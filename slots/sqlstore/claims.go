@@ -84,9 +84,9 @@ func (t *tx) holdActive(ctx context.Context, name string) (slots.Config, error) 
 // Lock implements slots.Tx.
 func (t *tx) Lock(ctx context.Context, s slots.Series, windowMs, max int64) (count int64, ok bool, err error) {
 	const op = "lock a window"
-	var active sql.NullInt64
+	var held, active sql.NullInt64
 	window := slots.WindowKey{Series: s, StartMs: windowMs}
-	first, row, lock := t.db.lockQueries(t.configID, window, max)
+	first, row, lock := t.db.lockQueries(t.configID, &held, window, max)
 	known := t.db.known.has(window)
 	if !known {
 		first = append(first, row...)
@@ -100,13 +100,16 @@ func (t *tx) Lock(ctx context.Context, s slots.Series, windowMs, max int64) (cou
 		ok, err = t.lockUnknown(ctx, op, window, row, lock, &count, &active)
 	}
 	switch {
-	case err == nil && active.Valid && active.Int64 == 0:
+	case err == nil && (inactive(held) || inactive(active)):
 		err = &slots.StoreError{Kind: slots.Superseded, Op: op, Err: errors.New("the config has another version now")}
 	case err == nil && ok:
 		t.db.known.add(window)
 	}
 	return count, ok, storeError(err)
 }
+
+// inactive reports whether ACT_IN was read, and says that a version is not the active one.
+func inactive(actIn sql.NullInt64) bool { return actIn.Valid && actIn.Int64 == 0 }
 
 // lockUnknown locks a window that was said to have a row, and that was not locked: it is full, or
 // its row is gone, and is made again then.
@@ -127,9 +130,9 @@ func (t *tx) lockUnknown(ctx context.Context, op string, w slots.WindowKey, row 
 // gated tells whether the transaction holds a version of a config.
 func (t *tx) gated() bool { return t.configID != "" && t.db.dialect.statements.gate.text != "" }
 
-// lockQueries are the statements of a lock: what comes first, such as the gate, what makes the
-// window's row, and the lock itself.
-func (db *DB) lockQueries(configID string, w slots.WindowKey, max int64) (first, row []query, lock query) {
+// lockQueries are the statements of a lock: what comes first, such as the gate, which fills held,
+// what makes the window's row, and the lock itself.
+func (db *DB) lockQueries(configID string, held *sql.NullInt64, w slots.WindowKey, max int64) (first, row []query, lock query) {
 	st := &db.dialect.statements
 	start := db.at(w.StartMs)
 	end := db.at(w.StartMs + w.SizeMs)
@@ -137,7 +140,11 @@ func (db *DB) lockQueries(configID string, w slots.WindowKey, max int64) (first,
 		first = append(first, query{Text: db.dialect.boundedWait})
 	}
 	if configID != "" && st.gate.text != "" {
-		first = append(first, st.gate.with(configID))
+		gate := st.gate.with(configID)
+		if !db.dialect.gateSilent {
+			gate.To = []any{held}
+		}
+		first = append(first, gate)
 	}
 	if st.remake.text != "" {
 		row = append(row, st.remake.with(w.Scope, w.SizeMs, start, end))

@@ -33,7 +33,7 @@ func TestPlans(t *testing.T) {
 			{"peek", st.peek.with(s.Scope, s.SizeMs, db.at(mid)), "pk"},
 			{"run", st.run.with(s.Scope, s.SizeMs, int64(5), db.at(mid)), "pk"},
 			{"make", st.make.with(s.Scope, s.SizeMs, db.at(rows*4000), db.at(rows*4000+4000)), "rl_event_slot_dtl_i03x"},
-			{"lock", st.lock.with(s.Scope, s.SizeMs, db.at(mid), int64(5), "c"), "pk"},
+			{"lock", st.lock.with(s.Scope, s.SizeMs, db.at(mid), int64(1<<30), "c"), "pk"},
 			{"frontier", st.frontier.with(s.Scope, s.SizeMs, db.at(mid)), "pk"},
 			{"count", st.count.with(s.Scope, db.at(mid), db.at(mid+4000)), "rl_event_slot_dtl_i03x"},
 			{"since", st.since.with(db.at(0), db.at(0), "", 10), "rl_event_slot_dtl_i02x"},

@@ -115,16 +115,13 @@ func mysqlStatements() statements {
 		// Columns are set in this order: what tells the epochs apart is the last.
 		renew: " ON DUPLICATE KEY UPDATE SLOT_CT = IF(RL_WNDW_CT.EPOCH_CT <> VALUES(EPOCH_CT), VALUES(SLOT_CT), RL_WNDW_CT.SLOT_CT)," +
 			" CREAT_TS = IF(RL_WNDW_CT.EPOCH_CT <> VALUES(EPOCH_CT), VALUES(CREAT_TS), RL_WNDW_CT.CREAT_TS), EPOCH_CT = VALUES(EPOCH_CT)",
-		key: func(arg string) string { return arg },
+		key:        func(arg string) string { return arg },
+		gateActive: true,
 	}
 	s := w.statements()
 	s.addLeader = text("INSERT IGNORE INTO RL_SLOT_CTL (CTL_NM, GEN_CT) VALUES (?, 0)")
 	s.gate = text("SELECT ACT_IN FROM RL_EVENT_WNDW_CONFIG WHERE RL_WNDW_CONFIG_ID = ? LOCK IN SHARE MODE")
 	s.gateAll = text("SELECT ACT_IN FROM RL_EVENT_WNDW_CONFIG WHERE RL_WNDW_CONFIG_ID = ? FOR UPDATE")
-	// By a range of one key: a row that is read by its whole key stays locked even
-	// if its count is too high.
-	s.lock = w.text("SELECT SLOT_CT, (SELECT ACT_IN FROM RL_EVENT_WNDW_CONFIG WHERE RL_WNDW_CONFIG_ID = :5) FROM RL_WNDW_CT" +
-		" WHERE WNDW_SCOPE_NM = :1 AND WNDW_SIZE_MS = #2 AND WNDW_STRT_TS >= @3 AND WNDW_STRT_TS <= @3 AND SLOT_CT < #4 AND EPOCH_CT = {epoch} FOR UPDATE")
 	s.provision = text(`INSERT IGNORE INTO RL_WNDW_CT (WNDW_SCOPE_NM, WNDW_SIZE_MS, WNDW_STRT_TS, SLOT_CT, CREAT_TS, EPOCH_CT)
 WITH RECURSIVE W (N) AS (SELECT 0 UNION ALL SELECT N + 1 FROM W WHERE N + 1 < ?),
 P (SCOPE, SIZE, STRT) AS (SELECT ?, ?, CAST(? AS DATETIME(6))),

@@ -18,6 +18,7 @@ func oracleDialect() *dialect {
 		statements: oracleStatements(),
 		assign:     oracleAssign,
 		shut:       oracleShut,
+		gateSilent: true,
 	}
 }
 

@@ -43,6 +43,9 @@ func TestStatements(t *testing.T) {
 			if !ok {
 				t.Errorf("%s is not documented", name)
 			}
+			if name == "lock" && !strings.Contains(s.text, "ACT_IN") {
+				n-- // gate returns it
+			}
 			checkStatement(t, d.Name+" "+name, s, n)
 		}
 	}

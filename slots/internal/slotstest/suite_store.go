@@ -166,8 +166,8 @@ func checkLock(t *testing.T, f *fixture) {
 	}
 }
 
-// What one transaction holds is not to be had by another, which waits for a bounded time;
-// a window that was refused for being full is not held.
+// A transaction cannot lock a window that another one has locked: it waits for a bounded time. A
+// transaction that found a window full does not hold it after its end.
 func checkLockHeld(t *testing.T, f *fixture) {
 	if f.Serial {
 		t.Skip("transactions wait for each other")
@@ -191,8 +191,8 @@ func checkLockHeld(t *testing.T, f *fixture) {
 	two.Rollback() // as after every error
 	two = began(t, f.db.Open(t))
 	try(one, "the first", at+4000, 1, false) // full
-	try(two, "the second", at+4000, 2, true)
 	one.Rollback()
+	try(two, "the second", at+4000, 2, true)
 	three := began(t, f.store)
 	try(three, "the third", at, 5, true)
 }
