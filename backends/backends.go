@@ -96,6 +96,9 @@ func (a Atomicity) String() string {
 type Caps struct {
 	// Name is the backend's name in messages and metric labels.
 	Name string
+	// Variant says for messages why it promises less than others of that name do, such as
+	// "layout=envoy".
+	Variant string
 	// Algorithms has an entry for each supported algorithm.
 	Algorithms map[limit.Algorithm]AlgorithmCaps
 	Atomicity  Atomicity
@@ -115,6 +118,16 @@ type Caps struct {
 	// log for all limits, because other programs know it by the group alone.
 	// Such limits must have one window: see CheckShared.
 	SharedLogs bool
+	// PlainWindows: each window of a limit has a plain counter of its own, named by the
+	// window's start, as envoyproxy/ratelimit keeps them. So an op counts in the window of
+	// its instant, also if a later one has begun for others. A limit that saturates counts
+	// on beyond itself, and costs below zero pay that back first. Under a text group (see
+	// limit.TextGroup) the counters are those of that program.
+	PlainWindows bool
+	// Windows are those that limits may have; nil means any from Precision on.
+	Windows []time.Duration
+	// LongGroups: Key.Group may have limit.MaxTextGroupLen bytes, and not only MaxKeyLen.
+	LongGroups bool
 	// Others are what other stores promise, for messages: what this one cannot
 	// keep one of them may.
 	Others []Caps
@@ -136,6 +149,22 @@ func (c *Caps) CheckShared(l, other *limit.Limit) error {
 		ErrUnsupported, c.Name, l, other)
 }
 
+// Title returns the backend's name with its variant.
+func (c *Caps) Title() string {
+	if c.Variant == "" {
+		return c.Name
+	}
+	return c.Name + " (" + c.Variant + ")"
+}
+
+// MaxGroupLen returns how many bytes Key.Group may have.
+func (c *Caps) MaxGroupLen() int {
+	if c.LongGroups {
+		return limit.MaxTextGroupLen
+	}
+	return MaxKeyLen
+}
+
 // AlgorithmCaps is what a backend promises for one algorithm.
 type AlgorithmCaps struct {
 	// MaxUnits is the largest Max (Burst for a token bucket).
@@ -155,8 +184,8 @@ func (c *Caps) Check(l *limit.Limit) error {
 	}
 	var able []string
 	for i := range c.Others {
-		if other := &c.Others[i]; other.check(l) == nil && other.Name != c.Name && !slices.Contains(able, other.Name) {
-			able = append(able, other.Name)
+		if other := &c.Others[i]; other.check(l) == nil && other.Title() != c.Title() && !slices.Contains(able, other.Title()) {
+			able = append(able, other.Title())
 		}
 	}
 	if len(able) == 0 {
@@ -168,18 +197,21 @@ func (c *Caps) Check(l *limit.Limit) error {
 func (c *Caps) check(l *limit.Limit) error {
 	ac, ok := c.Algorithms[l.Algorithm()]
 	if !ok {
-		return fmt.Errorf("%w: backend %s has no %v", ErrUnsupported, c.Name, l.Algorithm())
+		return fmt.Errorf("%w: backend %s has no %v", ErrUnsupported, c.Title(), l.Algorithm())
 	}
 	if l.Capacity() > ac.MaxUnits {
 		return fmt.Errorf("%w: backend %s keeps %v only up to %d units, not %d",
-			ErrUnsupported, c.Name, l.Algorithm(), ac.MaxUnits, l.Capacity())
+			ErrUnsupported, c.Title(), l.Algorithm(), ac.MaxUnits, l.Capacity())
 	}
 	if l.Overflow() > ac.Overflow {
-		return fmt.Errorf("%w: backend %s has no overflow %v for %v", ErrUnsupported, c.Name, l.Overflow(), l.Algorithm())
+		return fmt.Errorf("%w: backend %s has no overflow %v for %v", ErrUnsupported, c.Title(), l.Overflow(), l.Algorithm())
 	}
 	if l.Window() < c.Precision {
 		return fmt.Errorf("%w: backend %s keeps time to %v, window %v is shorter",
-			ErrUnsupported, c.Name, c.Precision, l.Window())
+			ErrUnsupported, c.Title(), c.Precision, l.Window())
+	}
+	if c.Windows != nil && !slices.Contains(c.Windows, l.Window()) {
+		return fmt.Errorf("%w: backend %s keeps windows of %v only, not %v", ErrUnsupported, c.Title(), c.Windows, l.Window())
 	}
 	return nil
 }
@@ -224,14 +256,14 @@ func (c *Caps) checkSharedOps(ops []limit.Op) error {
 	return nil
 }
 
-// MaxKeyLen bounds each half of a key.
+// MaxKeyLen bounds each half of a key: see [Caps.MaxGroupLen] for the first.
 const MaxKeyLen = 256
 
 func (c *Caps) checkOp(op *limit.Op) error {
 	if op.Limit == nil {
 		return fmt.Errorf("%w: op without a limit", ErrInvalid)
 	}
-	if len(op.Key.Group) > MaxKeyLen || len(op.Key.Limit) > MaxKeyLen {
+	if len(op.Key.Group) > c.MaxGroupLen() || len(op.Key.Limit) > MaxKeyLen {
 		return fmt.Errorf("%w: key longer than %d bytes", ErrInvalid, MaxKeyLen)
 	}
 	if len(op.Holder) > limit.MaxHolderLen {

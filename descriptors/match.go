@@ -112,6 +112,24 @@ func (r *Rule) appendGroup(buf []byte, entries []Entry) []byte {
 	return buf
 }
 
+// TextGroup returns the group of counters that envoyproxy/ratelimit has as well (see
+// limit.TextGroup): of r, or of a request's own limit in a domain, where r is nil. Unlike
+// other groups it may be that of different descriptors: key a with the value b_c, and key a_b
+// with the value c.
+func TextGroup(domain string, r *Rule, entries []Entry) string {
+	var array [stackGroup]byte
+	buf := append(append(array[:0], domain...), '_')
+	for i := range entries {
+		value := entries[i].Value
+		if r != nil {
+			value = r.counted(entries, i)
+		}
+		buf = append(append(buf, entries[i].Key...), '_')
+		buf = append(append(buf, value...), '_')
+	}
+	return limit.TextGroup(buf)
+}
+
 // counted returns what counters have for the value of entry i.
 func (r *Rule) counted(entries []Entry, i int) string {
 	if i < len(r.shared) && r.shared[i] != "" {

@@ -59,3 +59,21 @@ func IsRawGroup(g string) bool { return strings.HasPrefix(g, "=") }
 func RawGroup(value string) string {
 	return MakeGroup([]byte("=" + value))
 }
+
+// MaxTextGroupLen bounds the groups that [TextGroup] makes.
+const MaxTextGroupLen = 2048
+
+// TextGroup returns a group that is text itself behind "~": for counters that are
+// shared with a program that calls them by such a text. With its "~" it is no longer
+// than [MaxTextGroupLen]; longer ones are replaced by "h" and the SHA-256 of "~" and
+// the text. No other group begins with "~".
+func TextGroup(text []byte) string {
+	if len(text) < MaxTextGroupLen {
+		return "~" + string(text)
+	}
+	sum := sha256.Sum256(append([]byte{'~'}, text...))
+	return "h" + hex.EncodeToString(sum[:])
+}
+
+// TextOf returns the text of a group that TextGroup made of one that is not too long.
+func TextOf(group string) (text string, ok bool) { return strings.CutPrefix(group, "~") }

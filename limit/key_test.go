@@ -69,6 +69,13 @@ func TestGroupsDiffer(t *testing.T) {
 		"raw long":                  RawGroup(long),
 		"parts of raw long":         group("", "=", long),
 		"raw long with =":           RawGroup("=" + long),
+		"text empty":                text(""),
+		"text a":                    text("a"),
+		"text ~a":                   text("~a"),
+		"text encoding":             text("1:a"),
+		"text beyond the bound":     text(strings.Repeat(long, 11)),
+		"text of its hash":          text(text(strings.Repeat(long, 11))),
+		"raw text":                  RawGroup("~a"),
 	} {
 		if other, ok := seen[g]; ok {
 			t.Errorf("%s and %s are both %q", name, other, g)
@@ -79,6 +86,27 @@ func TestGroupsDiffer(t *testing.T) {
 		}
 		if strings.Contains(g, long[:128]) {
 			t.Errorf("%s shows a long value: %q", name, g)
+		}
+	}
+}
+
+func text(s string) string { return TextGroup([]byte(s)) }
+
+func TestTextGroup(t *testing.T) {
+	long := strings.Repeat("x", MaxTextGroupLen)
+	for value, want := range map[string]string{
+		"":          "~",
+		"a":         "~a",
+		long[1:]:    "~" + long[1:],
+		long:        hashed("~" + long),
+		long + long: hashed("~" + long + long),
+	} {
+		got := text(value)
+		if got != want {
+			t.Errorf("%.20q gives %.80q, want %.80q", value, got, want)
+		}
+		if back, ok := TextOf(got); ok != (len(value) < MaxTextGroupLen) || ok && back != value {
+			t.Errorf("%.20q comes back as %.20q, %v", value, back, ok)
 		}
 	}
 }

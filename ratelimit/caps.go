@@ -27,7 +27,7 @@ func CapProblems(set *descriptors.Set, caps *backends.Caps) []descriptors.Proble
 		report := func(err error) {
 			if err != nil {
 				list = append(list, descriptors.Problem{File: file, Line: line, Path: r.Domain + "/" + r.Path,
-					Message: fmt.Sprintf("the backend %s cannot keep this limit: %v", caps.Name, err)})
+					Message: fmt.Sprintf("the backend %s cannot keep this limit: %v", caps.Title(), err)})
 			}
 		}
 		for i := range r.Limits {
@@ -39,8 +39,28 @@ func CapProblems(set *descriptors.Set, caps *backends.Caps) []descriptors.Proble
 		if r.Raw() {
 			report(shared.check(r, caps))
 		}
+		if caps.PlainWindows {
+			report(checkPlain(r, caps))
+		}
 	}
 	return list
+}
+
+// checkPlain returns an error if envoyproxy/ratelimit has no counter for r.
+func checkPlain(r *descriptors.Rule, caps *backends.Caps) error {
+	var what string
+	switch {
+	case r.Resource != "":
+		what = "rules by method and path"
+	case r.Raw():
+		what = "counter: value"
+	case len(r.Limits) > 1:
+		what = "several limits in one rule"
+	default:
+		return nil
+	}
+	return fmt.Errorf("%w: it counts in the counters of envoyproxy/ratelimit, which has none for %s: leave them out as long as both decide, or leave out %s",
+		backends.ErrUnsupported, what, caps.Variant)
 }
 
 // A sharedLimit is the first limit that counts in a log which other limits share.

@@ -60,13 +60,18 @@ func (c *call) match(b *batch, i int) *Error {
 		if err != nil {
 			return invalid("descriptors[%d].limit: %v", i, err)
 		}
-		if p.view = view; !view.sharesCounter {
+		if p.view = view; b.engine.conf.Caps.PlainWindows {
+			p.match.Group = descriptors.TextGroup(c.req.Domain, nil, d.Entries)
+		} else if !view.sharesCounter {
 			p.match.Group = overrideGroup(c.req.Domain, d.Entries)
 		}
 		return nil
 	}
 	if r := p.match.Rule; r != nil {
 		p.view, p.unlimited = &b.rules.views[r.ID], r.Unlimited
+		if b.engine.conf.Caps.PlainWindows {
+			p.match.Group = descriptors.TextGroup(c.req.Domain, r, d.Entries)
+		}
 	}
 	return nil
 }

@@ -50,12 +50,12 @@ func (e *env) badRequests(now limit.Instant) []badRequest {
 		op.Key.Limit += strconv.Itoa(i)
 		many = append(many, op)
 	}
-	long := strings.Repeat("x", backends.MaxKeyLen+1)
+	long, longGroup := strings.Repeat("x", backends.MaxKeyLen+1), strings.Repeat("x", e.s.Caps.MaxGroupLen()+1)
 	bad := []badRequest{
 		{"no ops", limit.Request{At: now}, backends.ErrInvalid},
 		{"too many ops", limit.Request{At: now, Ops: many}, backends.ErrInvalid},
 		{"no limit", limit.Request{At: now, Ops: []limit.Op{ok, {Key: k}}}, backends.ErrInvalid},
-		{"long group", limit.Request{At: now, Ops: []limit.Op{ok, {Key: limit.Key{Group: long}, Limit: l}}}, backends.ErrInvalid},
+		{"long group", limit.Request{At: now, Ops: []limit.Op{ok, {Key: limit.Key{Group: longGroup}, Limit: l}}}, backends.ErrInvalid},
 		{"long limit", limit.Request{At: now, Ops: []limit.Op{{Key: limit.Key{Group: e.prefix, Limit: long}, Limit: l}}}, backends.ErrInvalid},
 	}
 	if !e.s.Caps.ServerClock {

@@ -26,6 +26,7 @@ var checks = []check{
 	{"Reset", checkReset},
 	{"Precision", checkPrecision},
 	{"ClockSteps", checkClockSteps},
+	{"PlainWindows", checkPlainWindows},
 	{"ServerClock", checkServerClock},
 	{"ServerClockModel", checkServerClockModel},
 	{"ServerClockWait", checkServerClockWait},

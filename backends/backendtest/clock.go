@@ -15,6 +15,9 @@ const year = 365 * 24 * time.Hour
 // unused soon after, though it is asked all the time. Windows are long, since
 // stores end state by their own clock, too.
 func checkClockSteps(e *env) {
+	if e.s.Caps.PlainWindows {
+		e.Skip("each window has a counter of its own; PlainWindows holds the store to that")
+	}
 	e.open()
 	for _, window := range []time.Duration{time.Minute, time.Hour} {
 		for _, steps := range [][]time.Duration{
@@ -34,6 +37,54 @@ func checkClockSteps(e *env) {
 					e.stepper(name+", refusals remembered").leases(window, window, steps)
 				}
 			}
+		}
+	}
+}
+
+// checkPlainWindows: an op counts in the window of its own instant, whatever came before;
+// a limit that saturates counts on beyond itself; and a changed limit finds the same count.
+func checkPlainWindows(e *env) {
+	if !e.s.Caps.PlainWindows {
+		e.Skip("windows of a key are one state; ClockSteps and Model hold the store to that")
+	}
+	e.open()
+	for _, window := range e.s.Caps.Windows {
+		l, k := e.limit(limit.FixedWindow, 3, window), e.key("plain", window.String(), limit.FixedWindow)
+		now := e.start()
+		counts := map[limit.Instant]int64{}
+		for range 60 {
+			at := now.Add(time.Duration(e.r.IntN(5)-2) * window)
+			start := at - at%limit.Instant(window.Microseconds())
+			out := e.takeOne(at, k, l, 1)
+			if out.Admitted != (counts[start] < 3) {
+				e.Fatalf("%v in the window from %d, which has %d: %+v", l, start, counts[start], out)
+			}
+			if out.Admitted {
+				counts[start]++
+			}
+		}
+	}
+	now, k := e.start(), e.key("plain", "beyond", limit.FixedWindow)
+	l := e.overflowing(e.limit(limit.FixedWindow, 10, time.Hour), limit.Saturate)
+	wider := e.overflowing(e.limit(limit.FixedWindow, 30, time.Hour), limit.Saturate)
+	for i, step := range []struct {
+		limit                  *limit.Limit
+		cost, remaining, taken int64
+		admitted               bool
+	}{
+		{l, 7, 3, 0, true},
+		{l, 8, 0, 3, false}, // 15
+		{wider, 0, 15, 0, true},
+		{l, 3, 0, 0, false}, // 18
+		{l, -7, 0, 0, true}, // 11
+		{l, 1, 0, 0, false}, // 12
+		{l, -5, 3, 0, true}, // 7
+		{l.Strict(), 4, 3, 0, false},
+		{l.Strict(), -9, 10, 0, true},
+	} {
+		out := e.takeOne(now, k, step.limit, step.cost)
+		if out.Admitted != step.admitted || out.Remaining != step.remaining || out.Taken != step.taken {
+			e.Fatalf("step %d, cost %d of %v: %+v", i+1, step.cost, step.limit, out)
 		}
 	}
 }

@@ -27,6 +27,9 @@
 // Windows and instants are multiples of Caps.Precision. Waits in outcomes are
 // in microseconds all the same.
 //
+// What is not compared on a backend with PlainWindows, and has checks of its own: instants
+// that go back, keys whose limit changes, and costs below zero on limits that saturate.
+//
 // What is not compared on a backend whose atomicity is PerPartition:
 //
 //   - Requests over several groups are sent alone, not within slices.

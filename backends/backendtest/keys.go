@@ -15,7 +15,7 @@ func checkKeys(e *env) {
 	e.open()
 	now := e.start()
 	long := strings.Repeat("x", backends.MaxKeyLen-1)
-	rest := long[len(e.prefix)+1:] // of a group
+	rest := strings.Repeat("x", e.s.Caps.MaxGroupLen()-len(e.prefix)-2) // of a group
 	pairs := []limit.Key{
 		{Group: "ab", Limit: "c"}, {Group: "a", Limit: "bc"}, {Group: "", Limit: "abc"}, {Group: "abc", Limit: ""},
 		{Group: "a:b", Limit: "c"}, {Group: "a", Limit: "b:c"}, {Group: "a\x00b", Limit: "c"}, {Group: "a", Limit: "\x00b\x00c"},

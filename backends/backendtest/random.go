@@ -44,6 +44,7 @@ func (e *env) generator() *generator {
 	algorithms := e.algorithms()
 	window := pick(g.r, time.Millisecond, 7*time.Millisecond, 100*time.Millisecond, time.Second,
 		time.Minute, time.Hour, 24*time.Hour, 30*24*time.Hour, 1234567*time.Microsecond, limit.MaxWindow)
+	window = e.window(window)
 	round := strconv.FormatUint(g.r.Uint64(), 36)
 	raw, logs := g.r.IntN(4) == 0, map[string]bool{}
 	for i := range 1 + g.r.IntN(8) {
@@ -58,7 +59,11 @@ func (e *env) generator() *generator {
 			}
 			logs[k.key.Group] = true
 		}
-		for range 1 + g.r.IntN(3) {
+		limits := 1 + g.r.IntN(3)
+		if g.caps.PlainWindows { // see doc.go
+			limits = 1
+		}
+		for range limits {
 			k.limits = append(k.limits, g.limit(a, window))
 		}
 		g.keys = append(g.keys, k)
@@ -218,6 +223,9 @@ func (g *generator) move() {
 	case 10:
 		next += limit.Instant(g.r.Int64N(2 * int64(w)))
 	case 11:
+		if g.caps.PlainWindows { // see checkPlainWindows
+			break
+		}
 		next -= limit.Instant(g.r.Int64N(int64(w) * pick[int64](g.r, 1, 1, 1, 20)))
 	}
 	if g.r.IntN(2) == 0 {
@@ -289,8 +297,17 @@ func (g *generator) limitOf(k *randomKey, alone bool) *limit.Limit {
 	return pick(g.r, k.limits...)
 }
 
-// cost draws a cost, preferably one that just fits or just does not.
+// cost draws a cost that can be compared: see doc.go.
 func (g *generator) cost(k limit.Key, l *limit.Limit) int64 {
+	cost := g.anyCost(k, l)
+	if cost < 0 && g.caps.PlainWindows && l.Overflow() != limit.Refuse {
+		return 1
+	}
+	return cost
+}
+
+// anyCost draws a cost, preferably one that just fits or just does not.
+func (g *generator) anyCost(k limit.Key, l *limit.Limit) int64 {
 	switch g.r.IntN(16) {
 	case 0, 1, 2, 3, 4, 5:
 		return 1

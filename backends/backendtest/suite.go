@@ -138,13 +138,27 @@ func (e *env) algorithms() []limit.Algorithm {
 // limit makes a limit, or the nearest one that the backend can keep.
 func (e *env) limit(a limit.Algorithm, most int64, window time.Duration) *limit.Limit {
 	e.Helper()
-	window = max(window, e.precision(), limit.MinWindow)
+	window = e.window(window)
 	most = min(most, e.s.Caps.Algorithms[a].MaxUnits)
 	l, err := limit.New(limit.Spec{Algorithm: a, Max: most, Window: window})
 	if err != nil {
 		e.Fatal(err)
 	}
 	return l
+}
+
+// window returns a length of windows that the backend keeps, no shorter than want if there
+// is one.
+func (e *env) window(want time.Duration) time.Duration {
+	for _, w := range e.s.Caps.Windows { // the shortest first
+		if w >= want {
+			return w
+		}
+	}
+	if n := len(e.s.Caps.Windows); n > 0 {
+		return e.s.Caps.Windows[n-1]
+	}
+	return max(want, e.precision(), limit.MinWindow)
 }
 
 // request makes a request of one op.

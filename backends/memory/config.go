@@ -65,6 +65,7 @@ func Caps() backends.Caps {
 		Local:      true,
 		Precision:  time.Microsecond,
 		MaxOps:     64,
+		LongGroups: true,
 	}
 	for _, a := range limit.AllAlgorithms() {
 		ac := backends.AlgorithmCaps{MaxUnits: a.MaxUnits()}

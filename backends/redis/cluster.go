@@ -81,7 +81,7 @@ func (c *splitter) split(s *scratch, sr *splitRequest) {
 	mayRefuse := slices.ContainsFunc(ops, func(op limit.Op) bool { return op.Cost >= 0 && !op.Shadow })
 	for i := range ops {
 		sr.waiting = sr.waiting || mayRefuse && waits(&ops[i])
-		p := sr.part(c.slotOf(&ops[i]))
+		p := sr.part(c.slotOf(&ops[i], c.told(sr.req.At)))
 		p.ops = append(p.ops, i)
 	}
 	for _, p := range sr.parts {
@@ -275,7 +275,7 @@ func (c *splitter) takeWaiting(ctx context.Context, list []*splitRequest) {
 		second[i] = &splitRequest{req: sr.req, out: sr.out}
 		for j := range sr.req.Ops {
 			if op := &sr.req.Ops[j]; waits(op) {
-				p := second[i].part(c.slotOf(op))
+				p := second[i].part(c.slotOf(op, c.told(sr.req.At)))
 				p.ops = append(p.ops, j)
 			}
 		}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"net"
 	"net/url"
 	"slices"
@@ -25,20 +26,6 @@ const (
 	Sentinel               // the master that a group of Sentinels names
 	Cluster
 )
-
-// Layout says how a sliding log is stored.
-type Layout uint8
-
-const (
-	// List stores a log compactly and to the microsecond.
-	List Layout = iota
-	// ZSet stores a log as a sorted set of one member per unit, scored in
-	// milliseconds, so that other programs can share the counters.
-	ZSet
-)
-
-// sharedPrefix is that of logs that other programs use as well.
-const sharedPrefix = "rate_limit:"
 
 // A Secret is a string that is never printed.
 type Secret string
@@ -84,8 +71,13 @@ type Config struct {
 	InsecureSkipVerify bool
 	SkipHostname       bool // verify the chain of the server's certificate, but not its names
 
-	Prefix      string
-	Layout      Layout
+	Prefix string // of headgate's own keys
+	Layout Layout
+	// With the layout Envoy: what envoyproxy/ratelimit begins its keys with, and by up to how
+	// many seconds less one, by chance, keys outlive the length of their window.
+	CacheKeyPrefix   string
+	ExpirationJitter int
+
 	PoolSize    int
 	DialTimeout time.Duration
 	Timeout     time.Duration // of a call, where its context allows more
@@ -106,7 +98,10 @@ type Config struct {
 // DefaultConfig returns the values that apply where a URL says nothing.
 func DefaultConfig() Config {
 	return Config{
-		Prefix:      "headgate:",
+		Prefix: "headgate:",
+
+		ExpirationJitter: 300,
+
 		PoolSize:    20,
 		DialTimeout: 500 * time.Millisecond,
 		Timeout:     500 * time.Millisecond,
@@ -194,12 +189,14 @@ func duration(name string, field func(*Config) *time.Duration) param {
 
 var params = []param{
 	text("ca", func(c *Config) *string { return &c.CA }),
+	text("cache_key_prefix", func(c *Config) *string { return &c.CacheKeyPrefix }),
 	text("cert", func(c *Config) *string { return &c.Cert }),
 	number("db", 0, 1<<20, func(c *Config) *int { return &c.DB }),
 	duration("dial_timeout", func(c *Config) *time.Duration { return &c.DialTimeout }),
+	number("expiration_jitter", 0, 30*24*3600, func(c *Config) *int { return &c.ExpirationJitter }),
 	boolean("insecure_skip_verify", func(c *Config) *bool { return &c.InsecureSkipVerify }),
 	text("key", func(c *Config) *string { return &c.Key }),
-	{"layout", setLayout, func(c *Config) string { return layoutNames[c.Layout] }},
+	{"layout", setLayout, func(c *Config) string { return layouts[c.Layout].name }},
 	number("max_slice", 1, 1024, func(c *Config) *int { return &c.MaxSlice }),
 	duration("node_delay", func(c *Config) *time.Duration { return &c.NodeDelay }),
 	number("node_failures", 0, 1000, func(c *Config) *int { return &c.NodeFailures }),
@@ -215,15 +212,16 @@ var params = []param{
 	duration("timeout", func(c *Config) *time.Duration { return &c.Timeout }),
 }
 
-var layoutNames = [...]string{List: "list", ZSet: "zset"}
-
 func setLayout(c *Config, v string) error {
-	i := slices.Index(layoutNames[:], v)
-	if i < 0 {
-		return fmt.Errorf("want list or zset, not %q", v)
+	var names []string
+	for i := range layouts {
+		if layouts[i].name == v {
+			c.Layout = Layout(i)
+			return nil
+		}
+		names = append(names, layouts[i].name)
 	}
-	c.Layout = Layout(i)
-	return nil
+	return fmt.Errorf("want one of %s, not %q", strings.Join(names, ", "), v)
 }
 
 // Parse reads a URL: redis, redis+sentinel or redis+cluster, rediss for TLS, or
@@ -411,6 +409,14 @@ func (c *Config) check() error {
 		return errors.New("parameter prefix: braces would change how keys are spread over a Cluster")
 	case c.Layout == ZSet && strings.HasPrefix(c.Prefix, sharedPrefix):
 		return fmt.Errorf("parameter prefix: with layout=zset the keys %s… are those of logs shared with other programs, and a client could choose a value whose key is another counter's; use another prefix", sharedPrefix)
+	case c.Layout != Envoy && (c.CacheKeyPrefix != "" || c.ExpirationJitter != DefaultConfig().ExpirationJitter):
+		return errors.New("cache_key_prefix and expiration_jitter need layout=envoy")
+	case c.Layout == Envoy && c.Prefix == "":
+		return errors.New("parameter prefix: with layout=envoy headgate's own keys need one, to differ from those of envoyproxy/ratelimit")
+	case c.CacheKeyPrefix != "" && strings.HasPrefix(c.CacheKeyPrefix, c.Prefix+"{"):
+		return errors.New("parameter cache_key_prefix: begins as headgate's own keys do, see prefix")
+	case len(c.CacheKeyPrefix) > 256:
+		return errors.New("parameter cache_key_prefix: at most 256 bytes")
 	case len(c.Prefix) > 64:
 		return errors.New("parameter prefix: at most 64 bytes")
 	case c.PoolSize < 1 || c.MaxSlice < 1 || c.Timeout <= 0 || c.DialTimeout <= 0 || c.NodeFailures < 0 || c.NodeDelay <= 0:
@@ -490,13 +496,8 @@ func (c Config) Caps() backends.Caps {
 		MaxOps:      maxOps,
 		Algorithms:  map[limit.Algorithm]backends.AlgorithmCaps{},
 	}
-	logUnits := int64(maxListUnits)
 	if c.Mode == Cluster {
 		caps.Atomicity = backends.PerPartition
-	}
-	if c.Layout == ZSet {
-		caps.Precision, caps.SharedLogs = time.Millisecond, true
-		logUnits = maxZSetUnits
 	}
 	for _, a := range scripted {
 		ac := backends.AlgorithmCaps{MaxUnits: a.MaxUnits(), Trips: 1}
@@ -504,12 +505,42 @@ func (c Config) Caps() backends.Caps {
 			ac.Overflow = limit.Debt
 		}
 		if a.Is(limit.Logged) {
-			ac.MaxUnits = logUnits
-			if c.Layout == ZSet { // what other programs write there owes nothing
-				ac.Overflow = limit.Saturate
-			}
+			ac.MaxUnits = maxListUnits
 		}
 		caps.Algorithms[a] = ac
 	}
+	if narrow := narrowed[c.Layout]; narrow != nil {
+		narrow(&caps)
+	}
 	return caps
 }
+
+// narrowed says what layouts promise otherwise than List.
+var narrowed = [...]func(*backends.Caps){
+	List: nil,
+	ZSet: func(caps *backends.Caps) {
+		caps.Precision, caps.SharedLogs = time.Millisecond, true
+		for a, ac := range caps.Algorithms {
+			if a.Is(limit.Logged) { // what other programs write there owes nothing
+				ac.MaxUnits, ac.Overflow = maxZSetUnits, limit.Saturate
+				caps.Algorithms[a] = ac
+			}
+		}
+	},
+	// envoyproxy/ratelimit goes by the clock of each replica, in whole seconds, and its limits
+	// are of 32 bits.
+	Envoy: func(caps *backends.Caps) {
+		caps.Variant = "layout=envoy"
+		caps.Precision, caps.ServerClock = time.Second, false
+		caps.PlainWindows, caps.LongGroups = true, true
+		caps.Windows = windowsOfEnvoy
+		caps.Algorithms = map[limit.Algorithm]backends.AlgorithmCaps{
+			limit.FixedWindow: {MaxUnits: math.MaxUint32, Overflow: limit.Saturate, Trips: 1},
+		}
+	},
+}
+
+const day = 24 * time.Hour
+
+// windowsOfEnvoy are a second, minute, hour, day, week, month and year of envoyproxy/ratelimit.
+var windowsOfEnvoy = []time.Duration{time.Second, time.Minute, time.Hour, day, 7 * day, 30 * day, 365 * day}

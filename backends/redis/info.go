@@ -26,13 +26,16 @@ func warnings(ctx context.Context, client redis.UniversalClient) []string {
 		}
 		return nil
 	}
-	switch c := client.(type) {
-	case *redis.ClusterClient:
-		_ = c.ForEachMaster(ctx, ask)
-	case *redis.Client:
-		_ = ask(ctx, c)
-	}
+	_ = eachMaster(ctx, client, ask)
 	return list
+}
+
+// eachMaster calls f for each master that client reaches, for several of a Cluster at once.
+func eachMaster(ctx context.Context, client redis.UniversalClient, f func(context.Context, *redis.Client) error) error {
+	if c, ok := client.(*redis.ClusterClient); ok {
+		return c.ForEachMaster(ctx, f)
+	}
+	return f(ctx, client.(*redis.Client))
 }
 
 func parseInfo(info string) map[string]string {

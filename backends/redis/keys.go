@@ -1,31 +1,177 @@
 package redis
 
 import (
+	crand "crypto/rand"
+	"crypto/sha1"
+	_ "embed"
+	"encoding/binary"
+	"encoding/hex"
+	"math/rand/v2"
+	"strconv"
 	"strings"
+	"sync/atomic"
+	"time"
 
 	"github.com/headgate-rls/headgate/limit"
 )
 
+// Layout says how counters are written.
+type Layout uint8
+
+const (
+	// List stores a log compactly and to the microsecond.
+	List Layout = iota
+	// ZSet stores a log as a sorted set of one member per unit, scored in
+	// milliseconds, so that other programs can share the counters.
+	ZSet
+	// Envoy has the keys and whole numbers of envoyproxy/ratelimit, so that both count in the
+	// same counters. It has fixed windows only.
+	Envoy
+)
+
+// A layoutRow is all that sets a layout apart from the others, beside what it promises.
+type layoutRow struct {
+	name   string
+	script *script
+	flag   float64 // for the script
+	// shares says whether other programs use the counter of a key as well, and shared appends
+	// what they call it. l is the limit; nil stands for one that is shared if any is.
+	shares func(key *limit.Key, l *limit.Limit) bool
+	shared func(k *keys, to []byte, group string) []byte
+	// salt returns what the script gets beside the slice.
+	salt func(k *keys, to []byte) []byte
+	// windows: each window has a key of its own, which ends with the second of its start.
+	windows bool
+	perUnit bool // a unit of a log is a member of a set
+	ping    *limit.Limit
+}
+
+var layouts = [...]layoutRow{
+	List:  {name: "list", script: takeScript, ping: pingBucket},
+	ZSet:  {name: "zset", script: takeScript, flag: 1, shares: sharesLog, shared: sharedLog, salt: uniqueSalt, perUnit: true, ping: pingBucket},
+	Envoy: {name: "envoy", script: envoyScript, shares: sharesCounter, shared: sharedCounter, salt: jitter, windows: true, ping: pingWindow},
+}
+
+// A ping's limit fills up, or counts down an empty counter: it writes, so it finds a server
+// that is loading, read-only, out of memory or lacks permissions.
+var (
+	pingBucket = limit.MustNew(limit.Spec{Algorithm: limit.TokenBucket, Max: 1, Window: time.Second})
+	pingWindow = limit.MustNew(limit.Spec{Algorithm: limit.FixedWindow, Max: 1, Window: time.Second})
+)
+
+// A script is what decides in Redis.
+type script struct{ text, sha string }
+
+//go:embed take.lua
+var takeText string
+
+//go:embed envoy.lua
+var envoyText string
+
+var takeScript, envoyScript = newScript(takeText), newScript(envoyText)
+
+func newScript(text string) *script {
+	sum := sha1.Sum([]byte(text))
+	return &script{text, hex.EncodeToString(sum[:])}
+}
+
+// sharedPrefix is that of logs that other programs use as well.
+const sharedPrefix = "rate_limit:"
+
+// sharesLog: all limits of a raw group are one log.
+func sharesLog(key *limit.Key, l *limit.Limit) bool {
+	return limit.IsRawGroup(key.Group) && (l == nil || l.Is(limit.Logged))
+}
+
+func sharedLog(_ *keys, to []byte, group string) []byte {
+	return append(append(to, sharedPrefix...), group[1:]...)
+}
+
+// uniqueSalt makes the members of a slice unique.
+func uniqueSalt(k *keys, to []byte) []byte {
+	to = append(to, k.saltStart[:]...)
+	return binary.LittleEndian.AppendUint64(to, k.salts.Add(1))[:11]
+}
+
+// sharesCounter: a text group is what envoyproxy/ratelimit calls a counter, apart from the
+// prefix before it and the window's start behind it.
+func sharesCounter(key *limit.Key, _ *limit.Limit) bool {
+	_, ok := limit.TextOf(key.Group)
+	return ok
+}
+
+func sharedCounter(k *keys, to []byte, group string) []byte {
+	text, _ := limit.TextOf(group)
+	return append(append(to, k.cachePrefix...), text...)
+}
+
+// jitter returns a number of seconds below the longest jitter.
+func jitter(k *keys, to []byte) []byte {
+	n := 0
+	if k.jitter > 0 {
+		n = rand.IntN(k.jitter)
+	}
+	return strconv.AppendInt(to, int64(n), 10)
+}
+
 // keys says how keys and instants are written in Redis.
 type keys struct {
-	prefix string
-	layout Layout
-	step   limit.Instant // precision
+	*layoutRow
+	prefix      string
+	cachePrefix string // of keys shared with envoyproxy/ratelimit
+	jitter      int    // see Config.ExpirationJitter
+	step        limit.Instant
+
+	saltStart [6]byte
+	salts     atomic.Uint64
 }
 
-// keyOf returns the Redis key of op.
-func (k *keys) keyOf(op *limit.Op) string { return string(k.appendKey(nil, op)) }
+// init fills k in from c, for instants of a precision.
+func (k *keys) init(c *Config, precision time.Duration) error {
+	k.layoutRow = &layouts[c.Layout]
+	k.prefix, k.cachePrefix, k.jitter = c.Prefix, c.CacheKeyPrefix, c.ExpirationJitter
+	k.step = limit.Instant(precision.Microseconds())
+	_, err := crand.Read(k.saltStart[:])
+	return err
+}
 
-func (k *keys) appendKey(to []byte, op *limit.Op) []byte {
-	if k.shares(op) {
-		return append(append(to, sharedPrefix...), op.Key.Group[1:]...)
+// keyOf returns the Redis key of op at an instant.
+func (k *keys) keyOf(op *limit.Op, at limit.Instant) string { return string(k.appendKey(nil, op, at)) }
+
+func (k *keys) appendKey(to []byte, op *limit.Op, at limit.Instant) []byte {
+	to = k.appendBase(to, &op.Key, op.Limit)
+	if k.windows {
+		at -= at % limit.Instant(op.Limit.Window().Microseconds())
+		to = strconv.AppendInt(to, int64(at)/1e6, 10)
 	}
-	return k.appendOwnKey(to, op.Key)
+	return to
 }
 
-// shares says whether op's log is one that other programs use as well.
-func (k *keys) shares(op *limit.Op) bool {
-	return k.layout == ZSet && op.Limit.Is(limit.Logged) && limit.IsRawGroup(op.Key.Group)
+// appendBase appends a key but for the start of a window. l is as for shares.
+func (k *keys) appendBase(to []byte, key *limit.Key, l *limit.Limit) []byte {
+	if k.isShared(key, l) {
+		return k.shared(k, to, key.Group)
+	}
+	to = k.appendOwnKey(to, *key)
+	if k.windows {
+		to = append(to, '_')
+	}
+	return to
+}
+
+func (k *keys) isShared(key *limit.Key, l *limit.Limit) bool {
+	return k.shares != nil && k.shares(key, l)
+}
+
+// identity returns what tells the key of op at an instant from others.
+func (k *keys) identity(op *limit.Op, at limit.Instant) limit.Key {
+	switch {
+	case k.windows:
+		return limit.Key{Group: k.keyOf(op, at)}
+	case k.isShared(&op.Key, op.Limit):
+		return limit.Key{Group: op.Key.Group} // all limits of the group are one log
+	}
+	return op.Key
 }
 
 // ownKey puts the group in braces, so that a Cluster keeps it together.

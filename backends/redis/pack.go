@@ -1,10 +1,6 @@
 package redis
 
 import (
-	crand "crypto/rand"
-	"encoding/binary"
-	"sync/atomic"
-
 	"github.com/headgate-rls/headgate/backends"
 	"github.com/headgate-rls/headgate/limit"
 )
@@ -14,16 +10,11 @@ type packer struct {
 	keys
 	caps     backends.Caps
 	maxSlice int
-
-	saltStart [6]byte
-	salts     atomic.Uint64
 }
 
 func newPacker(c *Config) (*packer, error) {
 	p := &packer{caps: c.Caps(), maxSlice: c.MaxSlice}
-	p.keys = keys{prefix: c.Prefix, layout: c.Layout, step: limit.Instant(p.caps.Precision.Microseconds())}
-	_, err := crand.Read(p.saltStart[:])
-	return p, err
+	return p, p.keys.init(c, p.caps.Precision)
 }
 
 // scratch is what a Take needs and the next one can use again.
@@ -40,10 +31,9 @@ func (p *packer) newCall(s *scratch) *call {
 	}
 	c := s.calls[s.used]
 	s.used++
-	c.reset(p.layout)
-	if p.layout == ZSet {
-		c.salt = append(c.salt, p.saltStart[:]...)
-		c.salt = binary.LittleEndian.AppendUint64(c.salt, p.salts.Add(1))[:11]
+	c.reset(p.layoutRow)
+	if p.salt != nil {
+		c.salt = p.salt(&p.keys, c.salt)
 	}
 	return c
 }
@@ -98,7 +88,7 @@ func (p *packer) callFor(s *scratch, slot, n int) (int, *call) {
 // weight says how much work req is, in ops. A unit of a zset is a member.
 func (p *packer) weight(req *limit.Request) int {
 	n := len(req.Ops)
-	if p.layout != ZSet {
+	if !p.perUnit {
 		return n
 	}
 	for i := range req.Ops {

@@ -6,7 +6,8 @@ import (
 	"log/slog"
 	"strings"
 	"sync"
-	"time"
+
+	"github.com/redis/go-redis/v9"
 
 	"github.com/headgate-rls/headgate/backends"
 	"github.com/headgate-rls/headgate/limit"
@@ -77,6 +78,9 @@ func (b *Backend) Forget(ctx context.Context, keys []limit.Key) error {
 	ctx, cancel := b.bounded(ctx)
 	defer cancel()
 	const most = 256 // commands in a pipeline
+	if b.windows {
+		return b.forgetWindows(ctx, keys)
+	}
 	for len(keys) > 0 {
 		n := min(len(keys), most)
 		if err := b.forget(ctx, keys[:n]); err != nil {
@@ -92,17 +96,38 @@ func (b *Backend) forget(ctx context.Context, keys []limit.Key) error {
 	pipe := b.client.Pipeline()
 	for _, k := range keys {
 		pipe.Unlink(ctx, b.ownKey(k))
-		if group, ok := strings.CutPrefix(k.Group, "="); ok && b.layout == ZSet {
-			pipe.Unlink(ctx, sharedPrefix+group)
+		if b.isShared(&k, nil) {
+			pipe.Unlink(ctx, string(b.shared(&b.keys, nil, k.Group)))
 		}
 	}
 	_, err := pipe.Exec(ctx)
 	return err
 }
 
-// pingLimit is a bucket that a Ping fills up: it writes, so it finds a server
-// that is loading, read-only, out of memory or lacks permissions.
-var pingLimit = limit.MustNew(limit.Spec{Algorithm: limit.TokenBucket, Max: 1, Window: time.Second})
+// forgetWindows is Forget where windows have keys of their own: it looks for them among all
+// keys that there are, as nobody says which windows there were.
+func (b *Backend) forgetWindows(ctx context.Context, keys []limit.Key) error {
+	bases := make(map[string]bool, len(keys))
+	for i := range keys {
+		bases[string(b.appendBase(nil, &keys[i], nil))] = true
+	}
+	err := eachMaster(ctx, b.client, func(ctx context.Context, node *redis.Client) error {
+		for it := node.Scan(ctx, 0, "", 1000).Iterator(); ; {
+			if !it.Next(ctx) {
+				return it.Err()
+			}
+			if key := it.Val(); bases[strings.TrimRight(key, "0123456789")] {
+				if err := node.Unlink(ctx, key).Err(); err != nil {
+					return err
+				}
+			}
+		}
+	})
+	if err != nil {
+		_, err = mapError(err, true)
+	}
+	return err
+}
 
 // Ping implements [backends.Backend] by a Take on a key of its own, for each
 // master of a Cluster.
@@ -123,7 +148,10 @@ func (b *Backend) Ping(ctx context.Context) error {
 	reqs := make([]limit.Request, len(groups))
 	out := make([]limit.Verdict, len(groups))
 	for i, g := range groups {
-		reqs[i].Ops = []limit.Op{{Key: limit.Key{Group: g, Limit: "ping"}, Limit: pingLimit, Cost: -1}}
+		if !b.caps.ServerClock {
+			reqs[i].At = 1 // any
+		}
+		reqs[i].Ops = []limit.Op{{Key: limit.Key{Group: g, Limit: "ping"}, Limit: b.ping, Cost: -1}}
 	}
 	b.Take(ctx, reqs, out)
 	for i := range out {

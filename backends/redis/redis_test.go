@@ -133,6 +133,12 @@ func TestList(t *testing.T) {
 	wantLives(t, s.Client())
 }
 
+func TestEnvoyLayout(t *testing.T) {
+	s := testenv.StartRedis(t)
+	backendtest.Run(t, onServer(suite(t, s.URL()+"?layout=envoy&timeout=10s", random.Times(40, 100)), s, s.Client()))
+	wantLives(t, s.Client())
+}
+
 func TestZSet(t *testing.T) {
 	s := testenv.StartRedis(t)
 	all := suite(t, s.URL()+"?layout=zset&timeout=10s", 15)
@@ -796,9 +802,9 @@ func checkSlots(t *testing.T, b *Backend, c *redis.ClusterClient) {
 	for _, group := range []string{"", "a", "=a", "1:a", "{", "}", "{}", "a}b%", "={x}", "=a{b"} {
 		for _, a := range limit.Algorithms() {
 			op := limit.Op{Key: limit.Key{Group: group, Limit: "{l}"}, Limit: limit.MustNew(limit.Spec{Algorithm: a, Max: 1, Window: time.Second})}
-			want, err := c.ClusterKeySlot(context.Background(), b.keyOf(&op)).Result()
-			if err != nil || b.slotOf(&op) != int(want) {
-				t.Errorf("%v, %q: slot %d, want %d (%v)", a, group, b.slotOf(&op), want, err)
+			want, err := c.ClusterKeySlot(context.Background(), b.keyOf(&op, 0)).Result()
+			if err != nil || b.slotOf(&op, 0) != int(want) {
+				t.Errorf("%v, %q: slot %d, want %d (%v)", a, group, b.slotOf(&op, 0), want, err)
 			}
 		}
 	}
@@ -877,7 +883,7 @@ func compare(t *testing.T, b *Backend, unique string, data []byte, algorithms []
 			a := algorithms[x%int64(len(algorithms))]
 			l := limit.MustNew(limit.Spec{Algorithm: a, Max: 1 + x/4%5, Window: time.Second * time.Duration(1+x/20)})
 			req.Ops = append(req.Ops, limit.Op{
-				Key: limit.Key{Group: unique + layoutNames[b.cfg.Layout], Limit: a.String() + strconv.Itoa(int(x/4%keys))}, Limit: l,
+				Key: limit.Key{Group: unique + layouts[b.cfg.Layout].name, Limit: a.String() + strconv.Itoa(int(x/4%keys))}, Limit: l,
 				Cost: next()%9 - 3, Shadow: x%7 == 0, Each: x%5 == 0,
 			})
 		}

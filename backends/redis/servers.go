@@ -23,6 +23,7 @@ type servers struct {
 	nodes   nodes
 
 	looked     atomic.Bool // whether warnings were logged
+	compared   atomic.Bool // whether clocks were
 	background sync.WaitGroup
 	closing    context.Context
 	close      context.CancelFunc
@@ -186,6 +187,7 @@ func (s *servers) run(ctx context.Context, calls []*call) {
 		if len(again) == 0 {
 			if len(calls) > 0 && calls[0].err == nil {
 				s.look()
+				s.compareClocks(calls[0])
 			}
 			return
 		}
@@ -256,4 +258,21 @@ func (s *servers) look() {
 			s.log.Warn("a setting of Redis can break limits", "warning", w, "redis", s.cfg)
 		}
 	})
+}
+
+// mostApart is how far clocks may be apart that are asked one after the other, one of them
+// in whole seconds.
+const mostApart = 2 * time.Second
+
+// compareClocks warns, once it has a call with an instant, of a clock by which windows are
+// not those of others.
+func (s *servers) compareClocks(c *call) {
+	if !layouts[s.cfg.Layout].windows || c.at <= 0 || s.compared.Load() || s.compared.Swap(true) {
+		return
+	}
+	c.read()
+	if c.at.Sub(c.clock).Abs() > mostApart {
+		s.log.Warn("the clock here and that of Redis differ: with layout=envoy this replica counts in other windows than the rest",
+			"here", c.at.Time(), "redis", c.clock.Time())
+	}
 }

@@ -28,10 +28,10 @@ func slotOfTag(tag string) int {
 	return int(crc) % slots
 }
 
-// slotOf returns the slot of op's key.
-func (k *keys) slotOf(op *limit.Op) int {
-	if k.shares(op) {
-		return slotOf(k.keyOf(op))
+// slotOf returns the slot of op's key at an instant.
+func (k *keys) slotOf(op *limit.Op, at limit.Instant) int {
+	if k.isShared(&op.Key, op.Limit) {
+		return slotOf(k.keyOf(op, at))
 	}
 	return slotOfTag(escapeGroup(op.Key.Group)) // see appendOwnKey
 }
@@ -58,7 +58,7 @@ const unplaced = -1
 func (k *keys) requestSlot(req *limit.Request) int {
 	slot := unplaced
 	for i := range req.Ops {
-		switch s := k.slotOf(&req.Ops[i]); slot {
+		switch s := k.slotOf(&req.Ops[i], k.told(req.At)); slot {
 		case unplaced, s:
 			slot = s
 		default:

@@ -1,10 +1,7 @@
 package redis
 
 import (
-	"crypto/sha1"
-	_ "embed"
 	"encoding/binary"
-	"encoding/hex"
 	"math"
 	"strconv"
 	"time"
@@ -14,15 +11,7 @@ import (
 	"github.com/headgate-rls/headgate/limit"
 )
 
-//go:embed take.lua
-var takeScript string
-
-var takeSHA = func() string {
-	sum := sha1.Sum([]byte(takeScript))
-	return hex.EncodeToString(sum[:])
-}()
-
-// Bits of an op beside its key, as take.lua reads them.
+// Bits of an op beside its key, as the scripts read them.
 const (
 	bitShadow = 1
 	bitEach   = 2
@@ -39,9 +28,11 @@ const (
 // A call is one call of the script: requests, or parts of requests, whose
 // keys live in one place.
 type call struct {
+	script   *script
 	slot     int // of a Cluster
 	requests int
-	index    map[limit.Key]int // position among the keys, from 1
+	at       limit.Instant     // of the last request
+	index    map[limit.Key]int // by what keys.identity says: position among the keys, from 1
 	keyText  []byte            // of all keys, one after the other
 	keyEnds  []int             // in keyText
 	keys     []string          // once the call has arguments
@@ -64,7 +55,7 @@ type call struct {
 // headerSize is that of what a blob begins with: flags and two counts.
 const headerSize = 3 * 8
 
-func (c *call) reset(layout Layout) {
+func (c *call) reset(layout *layoutRow) {
 	if c.index == nil {
 		c.index = map[limit.Key]int{}
 	}
@@ -74,16 +65,18 @@ func (c *call) reset(layout Layout) {
 	clear(c.limits)
 	clear(c.holders)
 	*c = call{
-		index: c.index, keyText: c.keyText[:0], keyEnds: c.keyEnds[:0], keys: c.keys[:0],
+		script: layout.script,
+		index:  c.index, keyText: c.keyText[:0], keyEnds: c.keyEnds[:0], keys: c.keys[:0],
 		usedBy: c.usedBy[:0], limits: c.limits[:0], holders: c.holders[:0],
 		blob: append(c.blob[:0], make([]byte, headerSize)...), salt: c.salt[:0], args: c.args[:0],
 	}
-	putFloat(c.blob, float64(layout))
+	putFloat(c.blob, layout.flag)
 }
 
 // add begins a request of n ops at an instant.
 func (c *call) add(at limit.Instant, n int) {
 	c.requests++
+	c.at = at
 	c.blob = appendFloat(c.blob, float64(at))
 	c.shape = len(c.blob)
 	c.blob = appendFloat(c.blob, float64(opsUnit*n+simpleKind))
@@ -194,14 +187,11 @@ func (c *call) limit(l *limit.Limit) int {
 
 // key returns the position of op's key in KEYS, from 1.
 func (c *call) key(k *keys, op *limit.Op) int {
-	key := op.Key
-	if k.shares(op) {
-		key.Limit = "" // all limits of the group are one log
-	}
+	key := k.identity(op, c.at)
 	if i, ok := c.index[key]; ok {
 		return i
 	}
-	c.keyText = k.appendKey(c.keyText, op)
+	c.keyText = k.appendKey(c.keyText, op, c.at)
 	c.keyEnds = append(c.keyEnds, len(c.keyText))
 	c.usedBy = append(c.usedBy, 0)
 	c.index[key] = len(c.keyEnds)
@@ -248,9 +238,9 @@ func putFloat(b []byte, f float64) { binary.LittleEndian.PutUint64(b, math.Float
 func (c *call) arguments() []any {
 	c.args = c.args[:0]
 	if c.withText {
-		c.args = append(c.args, "eval", &takeScript)
+		c.args = append(c.args, "eval", &c.script.text)
 	} else {
-		c.args = append(c.args, "evalsha", &takeSHA)
+		c.args = append(c.args, "evalsha", &c.script.sha)
 	}
 	c.cutKeys()
 	c.args = append(c.args, strconv.Itoa(len(c.keys)))

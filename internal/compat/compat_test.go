@@ -163,6 +163,11 @@ func TestRedisBecomesOneURL(t *testing.T) {
 		{"REDIS_URL=h:1 REDIS_TIMEOUT=2s", "redis://h:1?dial_timeout=2s&timeout=2s"},
 		{"REDIS_URL=h:1 REDIS_TIMEOUT=10m", "redis://h:1?dial_timeout=1m0s&timeout=1m0s"},
 		{"REDIS_URL=h:1 CACHE_KEY_PREFIX=a&b:", "redis://h:1?prefix=a%26b%3Aheadgate%3A"},
+		{"REDIS_URL=h:1 EXPIRATION_JITTER_MAX_SECONDS=5", "redis://h:1"},
+		{"REDIS_URL=h:1 REDIS_LAYOUT=headgate", "redis://h:1"},
+		{"REDIS_URL=h:1 REDIS_LAYOUT=envoy", "redis://h:1?layout=envoy"},
+		{"REDIS_URL=h:1 REDIS_LAYOUT=Envoy CACHE_KEY_PREFIX=a: EXPIRATION_JITTER_MAX_SECONDS=0", "redis://h:1?cache_key_prefix=a%3A&expiration_jitter=0&layout=envoy&prefix=a%3Aheadgate%3A"},
+		{"REDIS_URL=a:1,b:2 REDIS_TYPE=cluster REDIS_LAYOUT=envoy REDIS_PERSECOND=false", "redis+cluster://a:1,b:2?layout=envoy"},
 		{"BACKEND_TYPE=memory", "memory://"},
 	} {
 		res, err := Translate(with(t, strings.Fields(c.env)...), nothingGiven)
@@ -189,6 +194,9 @@ func TestWhatCannotBeMappedIsAnError(t *testing.T) {
 		{"REDIS_TLS=true REDIS_TLS_CLIENT_CERT=c", "REDIS_TLS_CLIENT_CERT: and REDIS_TLS_CLIENT_KEY go together"},
 		{"REDIS_AWS_IAM_AUTH=true", "REDIS_AWS_IAM_AUTH: is not supported"},
 		{"USE_CALENDAR_MONTH_RATE_LIMIT=true", "USE_CALENDAR_MONTH_RATE_LIMIT: calendar months are not supported"},
+		{"REDIS_LAYOUT=list", `REDIS_LAYOUT: "list" is none of headgate, envoy`},
+		{"REDIS_LAYOUT=envoy REDIS_PERSECOND=true", "REDIS_LAYOUT: envoy does not go with REDIS_PERSECOND"},
+		{"REDIS_LAYOUT=envoy EXPIRATION_JITTER_MAX_SECONDS=long", "EXPIRATION_JITTER_MAX_SECONDS: "},
 		{"BACKEND_TYPE=memcache", "BACKEND_TYPE: memcache is not supported"},
 		{"BACKEND_TYPE=disk", `BACKEND_TYPE: "disk" is none of`},
 		{"CONFIG_TYPE=HTTP", `CONFIG_TYPE: "HTTP" is neither FILE nor GRPC_XDS_SOTW`},

@@ -10,6 +10,9 @@ import (
 // ownPrefix begins the keys of headgate, so that they are never those of the reference.
 const ownPrefix = "headgate:"
 
+// sharedLayout is the value of REDIS_LAYOUT with which headgate counts in the reference's counters.
+const sharedLayout = "envoy"
+
 // Bounds of what headgate's URL takes.
 const (
 	leastPool   = 20
@@ -231,8 +234,30 @@ func (r *redisURL) settings(t *translation) {
 		r.params.Set("dial_timeout", d.String())
 		r.params.Set("timeout", d.String())
 	}
-	if prefix := t.text("CACHE_KEY_PREFIX"); prefix != "" {
+	prefix := t.text("CACHE_KEY_PREFIX")
+	if prefix != "" {
 		r.params.Set("prefix", prefix+ownPrefix)
+	}
+	switch layout := strings.ToLower(t.text("REDIS_LAYOUT")); layout {
+	case "headgate":
+	case sharedLayout:
+		r.shared(t, prefix)
+	default:
+		t.failf("REDIS_LAYOUT", "%q is none of headgate, envoy", layout)
+	}
+}
+
+// shared has the reference's counters be headgate's as well.
+func (r *redisURL) shared(t *translation, prefix string) {
+	r.params.Set("layout", sharedLayout)
+	if prefix != "" {
+		r.params.Set("cache_key_prefix", prefix)
+	}
+	if t.set("EXPIRATION_JITTER_MAX_SECONDS") {
+		r.params.Set("expiration_jitter", t.text("EXPIRATION_JITTER_MAX_SECONDS"))
+	}
+	if t.on("REDIS_PERSECOND") {
+		t.failf("REDIS_LAYOUT", "envoy does not go with REDIS_PERSECOND: the reference has limits per second in another Redis, where headgate does not count, so each would admit as much as both may")
 	}
 }
 

@@ -53,9 +53,10 @@ var mappings = []mapping{
 
 	{"backend", []string{"BACKEND_TYPE", "REDIS_TYPE", "REDIS_SOCKET_TYPE", "REDIS_URL", "REDIS_AUTH", "REDIS_AUTH_FILE", "REDIS_SENTINEL_AUTH", "REDIS_AWS_IAM_AUTH",
 		"REDIS_TLS", "REDIS_TLS_CLIENT_CERT", "REDIS_TLS_CLIENT_KEY", "REDIS_TLS_CACERT", "REDIS_TLS_SKIP_HOSTNAME_VERIFICATION",
-		"REDIS_POOL_SIZE", "REDIS_TIMEOUT", "CACHE_KEY_PREFIX"}, backend},
+		"REDIS_POOL_SIZE", "REDIS_TIMEOUT", "CACHE_KEY_PREFIX", "REDIS_LAYOUT", "EXPIRATION_JITTER_MAX_SECONDS"}, backend},
 
-	{"overflow", nil, always("saturate")}, // costs that Envoy reports after the response count as there
+	{"charge", []string{"REDIS_LAYOUT"}, charge}, // see sharedLayout
+	{"overflow", nil, always("saturate")},        // costs that Envoy reports after the response count as there
 	copied("shadow-mode", "SHADOW_MODE"),
 	copied("quota-mode", "QUOTA_MODE"),
 	copied("dynamic-metadata", "RESPONSE_DYNAMIC_METADATA"),
@@ -73,6 +74,14 @@ var mappings = []mapping{
 // always returns what makes a setting of nothing.
 func always(value string) func(*translation) []string {
 	return func(*translation) []string { return []string{value} }
+}
+
+// charge has refused requests count as they do in the reference where both count together.
+func charge(t *translation) []string {
+	if !strings.EqualFold(t.text("REDIS_LAYOUT"), sharedLayout) {
+		return nil
+	}
+	return []string{"each"}
 }
 
 // copied is the row of a setting that takes a variable as it is.

@@ -129,7 +129,7 @@ func (b *Backend) send(ctx context.Context, w *work, reqs []limit.Request, out [
 func (b *Backend) look(req *limit.Request, finds []find, now time.Duration) limit.Instant {
 	for i := range req.Ops {
 		op, f := &req.Ops[i], &finds[i]
-		if inFlight(op) {
+		if unkept(op) {
 			continue // it is never known
 		}
 		f.place = b.cache.place(&op.Key)
@@ -145,10 +145,10 @@ func (b *Backend) look(req *limit.Request, finds []find, now time.Duration) limi
 	return at
 }
 
-// inFlight says whether op is about requests in flight. Anybody may end one at
-// any moment, so nothing is kept of such a limit.
-func inFlight(op *limit.Op) bool {
-	return op.Limit != nil && op.Limit.Is(limit.Leased)
+// unkept says whether nothing is kept of op: of requests in flight, since anybody may
+// end one at any moment, and of names that take much memory.
+func unkept(op *limit.Op) bool {
+	return op.Limit != nil && op.Limit.Is(limit.Leased) || len(op.Key.Group) > backends.MaxKeyLen
 }
 
 // answer refuses req if one of its ops is known to be refused and nothing of it
@@ -157,7 +157,7 @@ func (b *Backend) answer(req *limit.Request, v *limit.Verdict, finds []find, at 
 	settled := false
 	for i := range finds {
 		switch op := &req.Ops[i]; {
-		case op.Limit == nil || inFlight(op) || op.Cost <= 0:
+		case op.Limit == nil || unkept(op) || op.Cost <= 0:
 			return false
 		case finds[i].known:
 			if !sure(finds, i) {
@@ -232,7 +232,7 @@ func (b *Backend) down(t limit.Instant) limit.Instant {
 func before(req *limit.Request, finds []find) {
 	for i := range req.Ops {
 		switch f, cost := &finds[i], req.Ops[i].Cost; {
-		case inFlight(&req.Ops[i]):
+		case unkept(&req.Ops[i]):
 		case cost < 0:
 			f.drop(true)
 		case cost > 0 && f.present && !f.known:
@@ -260,7 +260,7 @@ func (b *Backend) after(req *limit.Request, v *limit.Verdict, finds []find, sent
 	for i := range req.Ops {
 		op, f := &req.Ops[i], &finds[i]
 		switch {
-		case inFlight(op):
+		case unkept(op):
 		case op.Cost < 0 || failed && op.Cost != 0:
 			f.drop(true)
 		case failed:

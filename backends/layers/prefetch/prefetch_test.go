@@ -379,7 +379,7 @@ func TestBadRequests(t *testing.T) {
 	}
 	many[0] = unshared(o) // which alone would not be too many
 	long := o
-	long.Key.Group = string(make([]byte, backends.MaxKeyLen+1))
+	long.Key.Limit = string(make([]byte, backends.MaxKeyLen+1))
 	none := o
 	none.Limit = nil
 	out := make([]limit.Verdict, 1)
