@@ -135,6 +135,7 @@ func TestCaps(t *testing.T) {
 	}{
 		"redis://h":               {backends.Whole, time.Microsecond, maxListUnits},
 		"redis://h?layout=zset":   {backends.Whole, time.Millisecond, maxZSetUnits},
+		"redis://h?layout=envoy":  {backends.Whole, time.Second, 0},
 		"redis+sentinel://h/m":    {backends.Whole, time.Microsecond, maxListUnits},
 		"redis+cluster://h1,h2:3": {backends.PerPartition, time.Microsecond, maxListUnits},
 	} {
