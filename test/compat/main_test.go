@@ -73,9 +73,15 @@ const startWithin = 20 * time.Second
 // start runs the program with an environment, and waits until /healthcheck says OK.
 func start(t *testing.T, env map[string]string, args ...string) *service {
 	t.Helper()
+	return startProgram(t, program, env, args...)
+}
+
+// startProgram is start for another program, such as the reference.
+func startProgram(t *testing.T, path string, env map[string]string, args ...string) *service {
+	t.Helper()
 	env = ports(t, env)
 	s := at(t, env)
-	s.Program = testenv.StartProgram(t, program, list(env), args...)
+	s.Program = testenv.StartProgram(t, path, list(env), args...)
 	s.ready()
 	return s
 }

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"testing"
 	"time"
+
+	"github.com/headgate-rls/headgate/test/testenv"
 )
 
 // A scenario is a case of Envoy Gateway's own end-to-end tests.
@@ -136,7 +138,7 @@ func TestEnvoyGateway(t *testing.T) {
 
 // The same cases against envoyproxy/ratelimit, which shows that they are right.
 func TestEnvoyGatewayWithTheReference(t *testing.T) {
-	start(t, tool(t, "RATELIMIT_REFERENCE", "ratelimit-reference", "service_cmd"), scenarios)
+	start(t, testenv.Built(t, "RATELIMIT_REFERENCE", "ratelimit-reference", "service_cmd"), scenarios)
 	play(t, scenarios)
 }
 

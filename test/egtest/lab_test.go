@@ -37,29 +37,11 @@ type lab struct {
 	eg      *testenv.Program
 }
 
-// tool returns the path of a program of the lab, which the environment or the test
-// environment has.
-func tool(t *testing.T, variable, folder, name string) string {
-	t.Helper()
-	path := os.Getenv(variable)
-	if path == "" {
-		cache, err := os.UserCacheDir()
-		if err != nil {
-			t.Fatal(err)
-		}
-		path = filepath.Join(cache, "headgate-testenv", folder, name)
-	}
-	if _, err := os.Stat(path); err != nil {
-		t.Skipf("%s is not there: %v; scripts/setup-egtest.sh builds it, or name one by %s", name, err, variable)
-	}
-	return path
-}
-
 // start starts everything, with a rate limit service that is called under the name and
 // the environment of Envoy Gateway's Deployment, and more of it.
 func start(t *testing.T, service string, cases []scenario, more ...string) *lab {
 	t.Helper()
-	gateway := tool(t, "ENVOY_GATEWAY", "envoy-gateway-1.9.1", "envoy-gateway")
+	gateway := testenv.Built(t, "ENVOY_GATEWAY", "envoy-gateway-1.9.1", "envoy-gateway")
 	l := &lab{t: t, home: t.TempDir()}
 	if code, out, errOut := testenv.RunProgram(t, gateway, nil, "certgen", "--local", "--config-home", l.home); code != 0 {
 		t.Fatalf("certgen: %d %s %s", code, out, errOut)

@@ -23,6 +23,25 @@ type Program struct {
 	proc *process
 }
 
+// Built returns the path of a program that scripts/setup-egtest.sh builds: name in a folder of
+// the test environment, unless an environment variable says where it is. Where it is not, the
+// test is skipped.
+func Built(tb TB, variable, folder, name string) string {
+	tb.Helper()
+	path := os.Getenv(variable)
+	if path == "" {
+		cache, err := os.UserCacheDir()
+		if err != nil {
+			tb.Fatalf("testenv: %v", err)
+		}
+		path = filepath.Join(cache, "headgate-testenv", folder, name)
+	}
+	if _, err := os.Stat(path); err != nil {
+		tb.Skipf("%s is not there: %v; scripts/setup-egtest.sh builds it, or name one by %s", name, err, variable)
+	}
+	return path
+}
+
 // StartProgram starts a program in a directory of its own, with env besides the
 // variables of this process, of which HEADGATE_… are left out: they would be
 // settings. The test's cleanup ends it (SIGTERM), fails the test if it does not

@@ -21,6 +21,7 @@ type Backend struct {
 	maxAge    limit.Instant
 	maxOps    int
 	whole     bool // a refused request leaves no traces
+	countsOn  bool // but for a cost that overflows
 	cache     cache
 }
 
@@ -37,6 +38,7 @@ func New(next backends.Backend, caps *backends.Caps, cfg Config, now func() time
 		maxAge:    limit.Instant(cfg.MaxAge.Microseconds()),
 		maxOps:    caps.MaxOps,
 		whole:     caps.Atomicity == backends.Whole,
+		countsOn:  caps.PlainWindows,
 	}
 	b.cache.init(cfg.MaxKeys, cfg.MaxAge)
 	return b
@@ -94,7 +96,7 @@ func (b *Backend) Take(ctx context.Context, reqs []limit.Request, out []limit.Ve
 			continue
 		}
 		w = w.orNew()
-		before(&reqs[i], finds)
+		b.before(&reqs[i], finds)
 		w.finds = append(w.finds, finds...)
 		w.down = append(w.down, i)
 	}
@@ -129,7 +131,7 @@ func (b *Backend) send(ctx context.Context, w *work, reqs []limit.Request, out [
 func (b *Backend) look(req *limit.Request, finds []find, now time.Duration) limit.Instant {
 	for i := range req.Ops {
 		op, f := &req.Ops[i], &finds[i]
-		if unkept(op) {
+		if b.unkept(op) {
 			continue // it is never known
 		}
 		f.place = b.cache.place(&op.Key)
@@ -146,9 +148,13 @@ func (b *Backend) look(req *limit.Request, finds []find, now time.Duration) limi
 }
 
 // unkept says whether nothing is kept of op: of requests in flight, since anybody may
-// end one at any moment, and of names that take much memory.
-func unkept(op *limit.Op) bool {
-	return op.Limit != nil && op.Limit.Is(limit.Leased) || len(op.Key.Group) > backends.MaxKeyLen
+// end one at any moment; of names that take much memory; and of a cost that the store
+// counts although it refuses it.
+func (b *Backend) unkept(op *limit.Op) bool {
+	if op.Limit != nil && (op.Limit.Is(limit.Leased) || b.countsOn && op.Overflows()) {
+		return true
+	}
+	return len(op.Key.Group) > backends.MaxKeyLen
 }
 
 // answer refuses req if one of its ops is known to be refused and nothing of it
@@ -157,7 +163,7 @@ func (b *Backend) answer(req *limit.Request, v *limit.Verdict, finds []find, at 
 	settled := false
 	for i := range finds {
 		switch op := &req.Ops[i]; {
-		case op.Limit == nil || unkept(op) || op.Cost <= 0:
+		case op.Limit == nil || b.unkept(op) || op.Cost <= 0:
 			return false
 		case finds[i].known:
 			if !sure(finds, i) {
@@ -229,10 +235,10 @@ func (b *Backend) down(t limit.Instant) limit.Instant {
 // before sees to it that requests behind req, which goes to the store, are not
 // answered from what the store may change for it: units that are given back make
 // room, and so may units that are taken under another limit on the key.
-func before(req *limit.Request, finds []find) {
+func (b *Backend) before(req *limit.Request, finds []find) {
 	for i := range req.Ops {
 		switch f, cost := &finds[i], req.Ops[i].Cost; {
-		case unkept(&req.Ops[i]):
+		case b.unkept(&req.Ops[i]):
 		case cost < 0:
 			f.drop(true)
 		case cost > 0 && f.present && !f.known:
@@ -260,7 +266,7 @@ func (b *Backend) after(req *limit.Request, v *limit.Verdict, finds []find, sent
 	for i := range req.Ops {
 		op, f := &req.Ops[i], &finds[i]
 		switch {
-		case unkept(op):
+		case b.unkept(op):
 		case op.Cost < 0 || failed && op.Cost != 0:
 			f.drop(true)
 		case failed:

@@ -1,9 +1,11 @@
 package denycache
 
 import (
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/headgate-rls/headgate/backends"
 	"github.com/headgate-rls/headgate/limit"
 )
 
@@ -74,4 +76,23 @@ func TestKnownBesideOverflow(t *testing.T) {
 	r.want("a unit, which takes nothing if it has no room", false, false, full, op("l", other, 1))
 	owes := overflowing(limit.FixedWindow, limit.Debt)
 	r.want("a unit that may be owed", false, true, full, op("m", owes, 1))
+}
+
+// TestCountedBeyond: where the store counts on beyond a limit, all that it refuses reaches it,
+// and so does what has a long name.
+func TestCountedBeyond(t *testing.T) {
+	r := newRig(t, Config{MaxAge: time.Hour})
+	r.want("a refusal", false, true, op("before", overflowing(limit.FixedWindow, limit.Saturate), 11))
+	r.want("repeated", false, false, op("before", overflowing(limit.FixedWindow, limit.Saturate), 11))
+	r.countsOn = true
+	for _, cost := range []int64{11, 11, 1, 0, 1} {
+		r.want("a refusal that is counted", false, true, op("k", overflowing(limit.FixedWindow, limit.Saturate), cost))
+	}
+	strict := newLimit(limit.FixedWindow, 1, time.Hour)
+	r.exhaust(op("strict", strict, 1))
+	r.want("one that is not", false, false, op("strict", strict, 1))
+	long := strings.Repeat("k", backends.MaxKeyLen+1)
+	r.want("a unit", true, true, op(long, strict, 1))
+	r.want("a refusal of a long name", false, true, op(long, strict, 1))
+	r.want("repeated", false, true, op(long, strict, 1))
 }
