@@ -28,7 +28,7 @@ type Gateway interface {
 type Config struct {
 	Gateway Gateway
 	Guard   *web.Guard                                 // in front of /api/config; nil: everybody may use it
-	Answer  func(o notify.Outcome, took time.Duration) // is told about every send; nil: nobody is
+	Answer  func(o notify.Outcome, took time.Duration) // gets the outcome of every send; may be nil
 	Log     *slog.Logger
 	Timeout time.Duration // of a request, the arrival of its body included
 	Most    int           // requests at the same time
@@ -47,18 +47,32 @@ func New(c Config) http.Handler {
 		c.Answer = func(notify.Outcome, time.Duration) {}
 	}
 	h := &handlers{c, make(chan struct{}, c.Most)}
-	configure := http.Handler(h.route(h.configure))
-	if c.Guard != nil {
-		configure = c.Guard.Wrap(configure)
-	}
 	mux := http.NewServeMux()
-	mux.Handle("/api/config", only(http.MethodPost, configure))
-	mux.Handle("/api/send", only(http.MethodPost, h.route(h.send)))
-	mux.Handle("/openapi.json", only(http.MethodGet, http.HandlerFunc(openAPI)))
+	for _, r := range h.routes() {
+		mux.Handle(r.path, only(r.method, r.handler))
+	}
 	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
 		web.Error(w, http.StatusNotFound, "there is nothing at this path; /openapi.json tells what there is")
 	})
 	return mux
+}
+
+type route struct {
+	method, path string
+	handler      http.Handler
+}
+
+// routes are those of the OpenAPI document.
+func (h *handlers) routes() []route {
+	configure := http.Handler(h.route(h.configure))
+	if h.Guard != nil {
+		configure = h.Guard.Wrap(configure)
+	}
+	return []route{
+		{http.MethodPost, "/api/config", configure},
+		{http.MethodPost, "/api/send", h.route(h.send)},
+		{http.MethodGet, "/openapi.json", http.HandlerFunc(openAPI)},
+	}
 }
 
 // only lets one method pass, and HEAD with GET.

@@ -23,6 +23,10 @@ type Publisher struct {
 // maxBuffered bounds the records that wait for the brokers.
 const maxBuffered = 20_000
 
+// hungAfter is how much later than it should a broker may answer, before its connection is
+// given up.
+const hungAfter = 3 * time.Second
+
 var errUnconfirmed = errors.New("the brokers did not confirm the message in time")
 
 // NewPublisher returns a publisher whose calls take at most as long as within. It does not
@@ -31,10 +35,11 @@ func NewPublisher(topic Topic, within time.Duration) (*Publisher, error) {
 	client, err := kgo.NewClient(
 		kgo.SeedBrokers(topic.Brokers...), kgo.ClientID("notify-gateway"),
 		kgo.DefaultProduceTopic(topic.Name), kgo.RequiredAcks(kgo.AllISRAcks()), kgo.MaxBufferedRecords(maxBuffered),
-		// A record that was sent may be in the topic although it was given up: without that it
-		// would wait for its broker for ever, and all of its partition behind it.
-		kgo.RecordDeliveryTimeout(within), kgo.AllowIdempotentProduceCancellation(),
-		kgo.ProduceRequestTimeout(within), kgo.DialTimeout(within), kgo.RetryBackoffFn(backoff),
+		// The context of Publish gives records up. One that was sent may be in the topic all the
+		// same: without this option it would wait for its broker for ever, and all of its
+		// partition behind it. RecordDeliveryTimeout would count from the record's timestamp.
+		kgo.AllowIdempotentProduceCancellation(),
+		kgo.ProduceRequestTimeout(within), kgo.RequestTimeoutOverhead(hungAfter), kgo.DialTimeout(within), kgo.RetryBackoffFn(backoff),
 		kgo.ProducerBatchCompression(kgo.NoCompression()), kgo.ProducerLinger(0),
 		kgo.MetadataMinAge(250*time.Millisecond), kgo.UnknownTopicRetries(-1),
 	)
@@ -80,7 +85,7 @@ func (p *Publisher) Publish(ctx context.Context, messages []notify.Message) []er
 	errs := make([]error, len(messages))
 	for i, m := range messages {
 		errs[i] = &notify.UnavailableError{Part: notify.Broker, Err: errUnconfirmed}
-		p.client.TryProduce(ctx, &kgo.Record{Key: []byte(m.UserID), Value: m.Encode(), Timestamp: m.AcceptedAt}, func(_ *kgo.Record, err error) {
+		p.client.TryProduce(ctx, &kgo.Record{Key: []byte(m.UserID), Value: m.Encode()}, func(_ *kgo.Record, err error) {
 			results <- result{i, err}
 		})
 	}

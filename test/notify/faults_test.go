@@ -1,6 +1,7 @@
 package notify
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strconv"
@@ -10,6 +11,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/headgate-rls/headgate/notify"
 	"github.com/headgate-rls/headgate/test/random"
 	"github.com/headgate-rls/headgate/test/testenv"
 )
@@ -155,7 +159,11 @@ func faultStack(t *testing.T, m mode, own string) *stack {
 	return s
 }
 
-// TestFaultOfKafka: in outbox mode an outage costs no request; in direct mode, none that was
+// resumesWithin is how soon the relay goes on once Kafka confirms what others publish.
+const resumesWithin = 5 * time.Second
+
+// TestFaultOfKafka: in outbox mode an outage costs no request, and the relay goes on soon after
+// one that lasts longer than it tries to publish a message; in direct mode, none that was
 // accepted.
 func TestFaultOfKafka(t *testing.T) {
 	longForm(t)
@@ -168,10 +176,15 @@ func TestFaultOfKafka(t *testing.T) {
 			s.kafka.Kill()
 			if m.outbox {
 				l.advances(50, 20*time.Second)
+				s.oldestWaits(10)
 			} else {
 				time.Sleep(time.Second)
 			}
 			s.kafka.Restart()
+			s.kafkaConfirms()
+			if m.outbox {
+				s.relayGoesOn(resumesWithin)
+			}
 			l.advances(50, 30*time.Second)
 			if m.outbox && l.seen()[503] > 0 {
 				t.Errorf("an outage of Kafka cost requests: %v", l.seen())
@@ -179,6 +192,47 @@ func TestFaultOfKafka(t *testing.T) {
 			l.check()
 		})
 	}
+}
+
+// oldestWaits waits until the oldest message in the outbox has been there for some seconds.
+func (s *stack) oldestWaits(seconds int) {
+	s.t.Helper()
+	testenv.Eventually(s.t, 60*time.Second, "a message waits long", func() string {
+		old := s.query(fmt.Sprintf("SELECT COALESCE(max(clock_timestamp() - accepted_at) > %d * interval '1 second', false) FROM notify_outbox", seconds))
+		if old != "t" {
+			return "none does"
+		}
+		return ""
+	})
+}
+
+// kafkaConfirms waits until Kafka confirms what a new client publishes.
+func (s *stack) kafkaConfirms() {
+	s.t.Helper()
+	c, err := kgo.NewClient(kgo.SeedBrokers(s.kafka.Addr), kgo.DefaultProduceTopic(s.topic))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer c.Close()
+	ctx, cancel := context.WithTimeout(s.t.Context(), 60*time.Second)
+	defer cancel()
+	probe := notify.Message{ID: "probe", UserID: "probe", Text: "probe"}
+	if err := c.ProduceSync(ctx, &kgo.Record{Key: []byte(probe.UserID), Value: probe.Encode()}).FirstErr(); err != nil {
+		s.t.Fatalf("Kafka is not back: %v", err)
+	}
+}
+
+// relayGoesOn waits until the oldest message of the outbox has left it.
+func (s *stack) relayGoesOn(within time.Duration) {
+	s.t.Helper()
+	oldest := func() string { return s.query("SELECT COALESCE(min(id), 0) FROM notify_outbox") }
+	first := oldest()
+	testenv.Eventually(s.t, within, "the relay goes on", func() string {
+		if oldest() == first {
+			return "the oldest message in the outbox is still number " + first
+		}
+		return ""
+	})
 }
 
 func TestFaultOfPostgres(t *testing.T) {

@@ -1,0 +1,318 @@
+package httpapi
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/headgate-rls/headgate/internal/web"
+	"github.com/headgate-rls/headgate/notify"
+)
+
+// scripted is a gateway that does what a test says; the real one runs in test/notify.
+type scripted struct {
+	err     error
+	hold    chan struct{} // if not nil, Send waits until it is closed
+	entered chan struct{}
+	config  notify.Config
+	sent    [2]string
+}
+
+func (s *scripted) Configure(_ context.Context, c notify.Config) (notify.Saved, error) {
+	s.config = c
+	return notify.Saved{Config: c, Start: time.UnixMicro(1_700_000_000_000_007).UTC(), Version: 1}, s.err
+}
+
+func (s *scripted) Send(_ context.Context, user, text string) (notify.Accepted, error) {
+	s.sent = [2]string{user, text}
+	if s.hold != nil {
+		s.entered <- struct{}{}
+		<-s.hold
+	}
+	return notify.Accepted{Limit: 10, Remaining: 7}, s.err
+}
+
+// fixture is the API on a server, with what it logs and counts.
+type fixture struct {
+	*scripted
+	url      string
+	log      bytes.Buffer
+	outcomes []notify.Outcome
+}
+
+const token = "0123456789abcdef0123456789abcdef"
+
+func start(t *testing.T, change func(*Config)) *fixture {
+	t.Helper()
+	f := &fixture{scripted: new(scripted)}
+	c := Config{
+		Gateway: f.scripted, Log: slog.New(slog.NewTextHandler(&f.log, nil)), Timeout: 10 * time.Second, Most: 100,
+		Answer: func(o notify.Outcome, _ time.Duration) { f.outcomes = append(f.outcomes, o) },
+	}
+	if change != nil {
+		change(&c)
+	}
+	server := httptest.NewServer(New(c))
+	t.Cleanup(server.Close)
+	f.url = server.URL
+	return f
+}
+
+type answer struct {
+	status int
+	header http.Header
+	body   string
+}
+
+func (f *fixture) do(t *testing.T, method, path string, body io.Reader, header ...string) answer {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), method, f.url+path, body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Content-Type", "application/json")
+	for i := 0; i < len(header); i += 2 {
+		req.Header.Set(header[i], header[i+1])
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	data, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return answer{resp.StatusCode, resp.Header, string(data)}
+}
+
+// expectError checks an answer that is no success: it has the shared form, and its message
+// has the text.
+func (a answer) expectError(t *testing.T, status int, text string) {
+	t.Helper()
+	var b web.ErrorBody
+	if err := json.Unmarshal([]byte(a.body), &b); err != nil || a.status != status || b.Status != status || b.Error != http.StatusText(status) || b.Timestamp == "" {
+		t.Errorf("got %d %s, want %d", a.status, a.body, status)
+	}
+	if !strings.Contains(b.Message, text) {
+		t.Errorf("the message is %q, want %q in it", b.Message, text)
+	}
+	checkDocumented(t, a)
+}
+
+const (
+	configPath = "/api/config"
+	sendPath   = "/api/send"
+)
+
+func TestRequestsThatAreRefused(t *testing.T) {
+	f := start(t, nil)
+	long := strings.Repeat("x", 256)
+	for _, c := range []struct{ path, body, text string }{
+		{configPath, ``, "empty"},
+		{configPath, `hello`, "not a JSON object"},
+		{configPath, `[]`, "object"},
+		{configPath, `{"rateLimit":1,"timeWindow":1}`, "userId is missing"},
+		{configPath, `{"userId":"u","timeWindow":1}`, "rateLimit is missing"},
+		{configPath, `{"userId":"u","rateLimit":1}`, "timeWindow is missing"},
+		{configPath, `{"userId":null,"rateLimit":1,"timeWindow":1}`, "userId is missing"},
+		{configPath, `{"userId":"","rateLimit":1,"timeWindow":1}`, "userId must not be empty"},
+		{configPath, `{"userId":"` + long + `","rateLimit":1,"timeWindow":1}`, "userId has 256 characters"},
+		{configPath, `{"userId":"a\nb","rateLimit":1,"timeWindow":1}`, "userId must not have control characters"},
+		{configPath, `{"userId":7,"rateLimit":1,"timeWindow":1}`, "userId"},
+		{configPath, `{"userId":"u","rateLimit":"1","timeWindow":1}`, "rateLimit"},
+		{configPath, `{"userId":"u","rateLimit":1.5,"timeWindow":1}`, "rateLimit"},
+		{configPath, `{"userId":"u","rateLimit":-1,"timeWindow":1}`, "rateLimit is -1"},
+		{configPath, `{"userId":"u","rateLimit":2147483648,"timeWindow":1}`, "rateLimit is 2147483648"},
+		{configPath, `{"userId":"u","rateLimit":1e99,"timeWindow":1}`, "rateLimit"},
+		{configPath, `{"userId":"u","rateLimit":true,"timeWindow":1}`, "rateLimit"},
+		{configPath, `{"userId":"u","rateLimit":1,"timeWindow":0}`, "timeWindow is 0"},
+		{configPath, `{"userId":"u","rateLimit":1,"timeWindow":-5}`, "timeWindow is -5"},
+		{configPath, `{"userId":"u","rateLimit":1,"timeWindow":5256001}`, "timeWindow is 5256001"},
+		{configPath, `{"userId":"u","rateLimit":1,"timeWindow":[1]}`, "timeWindow"},
+		{configPath, `{"userId":"u","user_id":"u","rateLimit":1,"timeWindow":1}`, "userId is there twice, also as user_id"},
+		{configPath, `{"userId":"u","userId":"v","rateLimit":1,"timeWindow":1}`, "userId"},
+		{configPath, `{"userId":"u","rateLimit":1,"rate_limit":1,"timeWindow":1}`, "rateLimit is there twice"},
+		{configPath, `{"userId":"u","rateLimit":1,"timeWindow":1,"time_window":1}`, "timeWindow is there twice"},
+		{configPath, `{"userId":"u","rateLimit":1,"timeWindow":1,"timeWindw":1}`, "timeWindw"},
+		{configPath, `{"userId":"u","rateLimit":1,"timeWindow":1} {}`, "not a JSON object"},
+		{configPath + "?userId=u", `{}`, "no parameters in its URL"},
+		{sendPath, `{"message":"x"}`, "userId is missing"},
+		{sendPath, `{"userId":"u"}`, "message is missing"},
+		{sendPath, `{"userId":"u","message":""}`, "message must not be empty"},
+		{sendPath, `{"userId":"u","message":"a\u0000"}`, "message must not have the character U+0000"},
+		{sendPath, `{"userId":"u","message":"\ud800"}`, "surrogate"},
+		{sendPath, `{"userId":"u","message":"` + strings.Repeat("x", notify.MaxText+1) + `"}`, "message has 16385 bytes"},
+		{sendPath, `{"userId":"u","message":{"text":"x"}}`, "message"},
+		{sendPath, `{"userId":"u","message":"x","payload":"x"}`, "message is there twice, also as payload"},
+		{sendPath, "{\"userId\":\"u\",\"message\":\"\xff\"}", "UTF-8"},
+	} {
+		f.do(t, "POST", c.path, strings.NewReader(c.body)).expectError(t, 400, c.text)
+	}
+	if f.config.UserID != "" || f.sent[0] != "" {
+		t.Errorf("the gateway was asked about %+v, %v", f.config, f.sent)
+	}
+	for _, o := range f.outcomes {
+		if o != notify.Invalid {
+			t.Errorf("a refused request counts as %s", o)
+		}
+	}
+}
+
+const (
+	goodConfig = `{"userId":"u","rateLimit":1,"timeWindow":2}`
+	goodSend   = `{"userId":"u","message":"x"}`
+)
+
+func TestOtherRefusals(t *testing.T) {
+	f := start(t, nil)
+	post := func(path, body string, header ...string) answer {
+		return f.do(t, "POST", path, strings.NewReader(body), header...)
+	}
+	for path, body := range map[string]string{configPath: goodConfig, sendPath: goodSend} {
+		post(path, body, "Content-Type", "text/plain").expectError(t, 415, "Content-Type")
+		post(path, body, "Content-Type", "application/json; charset=latin1").expectError(t, 415, "Content-Type")
+		post(path, body, "Content-Encoding", "gzip").expectError(t, 415, "Content-Encoding")
+		huge := `{"userId":"` + strings.Repeat("x", maxBody) + `"}`
+		post(path, huge).expectError(t, 413, "larger than 65536 bytes")
+		// Without a length: it is refused although it never ends.
+		f.do(t, "POST", path, io.MultiReader(strings.NewReader(`{"userId":"`), &endless{left: 10 << 20})).expectError(t, 413, "larger than 65536 bytes")
+		a := f.do(t, "GET", path, nil)
+		a.expectError(t, 405, "POST only")
+		if a.header.Get("Allow") != "POST" {
+			t.Errorf("Allow is %q", a.header.Get("Allow"))
+		}
+	}
+	f.do(t, "PUT", "/openapi.json", nil).expectError(t, 405, "GET only")
+	if a := f.do(t, "GET", "/api/users", nil); a.status != 404 || !strings.Contains(a.body, "/openapi.json") {
+		t.Errorf("an unknown path: %+v", a)
+	}
+}
+
+// endless is a body that would be long.
+type endless struct{ left int }
+
+func (e *endless) Read(p []byte) (int, error) {
+	if e.left -= len(p); e.left < 0 {
+		return 0, io.EOF
+	}
+	for i := range p {
+		p[i] = 'x'
+	}
+	return len(p), nil
+}
+
+func TestABodyThatDoesNotArriveInTime(t *testing.T) {
+	f := start(t, func(c *Config) { c.Timeout = 200 * time.Millisecond })
+	body, write := io.Pipe()
+	defer write.Close()
+	go func() { _, _ = write.Write([]byte(`{"userId":`)) }()
+	f.do(t, "POST", sendPath, body).expectError(t, 408, "did not arrive in time")
+}
+
+func TestBothNamesOfAField(t *testing.T) {
+	f := start(t, nil)
+	for _, body := range []string{`{"userId":"ü","rateLimit":0,"timeWindow":5256000}`, `{"user_id":"ü","rate_limit":0,"time_window":5256000}`, `{"user_id":"ü","rateLimit":0,"time_window":5256000}`} {
+		a := f.do(t, "POST", configPath, strings.NewReader(body))
+		want := `{"userId":"ü","rateLimit":0,"timeWindow":5256000,"currentCount":0,"lastRefreshTime":"2023-11-14T22:13:20.000007Z"}`
+		if a.status != 200 || strings.TrimSpace(a.body) != want || f.config != (notify.Config{UserID: "ü", Minutes: 5256000}) {
+			t.Errorf("%s: %d %s, %+v", body, a.status, a.body, f.config)
+		}
+		checkDocumented(t, a)
+	}
+	for _, body := range []string{`{"userId":"u","message":"hi"}`, `{"user_id":"u","payload":"hi"}`, `{"userId":"u","payload":"hi","message":null}`} {
+		a := f.do(t, "POST", sendPath, strings.NewReader(body))
+		if a.status != 200 || strings.TrimSpace(a.body) != `{"userId":"u","status":"QUEUED","limit":10,"remaining":7}` || f.sent != [2]string{"u", "hi"} {
+			t.Errorf("%s: %d %s, %v", body, a.status, a.body, f.sent)
+		}
+		checkDocumented(t, a)
+	}
+}
+
+// TestWhatTheGatewaySays: its errors get a status each. The answer has no word of a server;
+// the log has.
+func TestWhatTheGatewaySays(t *testing.T) {
+	away := &notify.UnavailableError{Part: notify.Store, Err: errors.New("dial tcp 10.1.2.3")}
+	for _, c := range []struct {
+		err     error
+		status  int
+		text    string
+		retry   string
+		outcome notify.Outcome
+		logged  bool
+	}{
+		{notify.ErrNoConfig, 404, "no configuration exists for the user", "", notify.Unknown, false},
+		{&notify.LimitedError{Limit: 5, Rest: 61*time.Second + 1}, 429, "rate limit exceeded: 5 messages per window; the window ends in 62 s", "62", notify.Limited, false},
+		{away, 503, "temporarily unavailable", "1", notify.Unavailable, true},
+		{fmt.Errorf("publish: %w", &notify.UnavailableError{Part: notify.Broker, Err: errors.New("dial tcp 10.1.2.3")}), 503, "temporarily unavailable", "1", notify.Unavailable, true},
+		{context.DeadlineExceeded, 503, "temporarily unavailable", "1", notify.Unavailable, true},
+		{errors.New("broken at 10.1.2.3"), 500, "something failed inside the gateway", "", notify.Failed, true},
+	} {
+		f := start(t, nil)
+		f.err = c.err
+		a := f.do(t, "POST", sendPath, strings.NewReader(goodSend))
+		a.expectError(t, c.status, c.text)
+		if a.header.Get("Retry-After") != c.retry || strings.Contains(a.body, "10.1.2.3") {
+			t.Errorf("%v: Retry-After %q, %s", c.err, a.header.Get("Retry-After"), a.body)
+		}
+		if len(f.outcomes) != 1 || f.outcomes[0] != c.outcome {
+			t.Errorf("%v counts as %v", c.err, f.outcomes)
+		}
+		if got := strings.Contains(f.log.String(), "request failed"); got != c.logged {
+			t.Errorf("%v: the log has %q", c.err, f.log.String())
+		}
+	}
+	f := start(t, nil)
+	f.err = away
+	f.do(t, "POST", configPath, strings.NewReader(goodConfig)).expectError(t, 503, "temporarily unavailable")
+}
+
+func TestTooManyRequestsAtTheSameTime(t *testing.T) {
+	f := start(t, func(c *Config) { c.Most = 1 })
+	f.hold, f.entered = make(chan struct{}), make(chan struct{}, 1)
+	done := make(chan answer)
+	go func() { done <- f.do(t, "POST", sendPath, strings.NewReader(goodSend)) }()
+	<-f.entered
+	a := f.do(t, "POST", sendPath, strings.NewReader(goodSend))
+	a.expectError(t, 503, "too many requests at the same time")
+	if a.header.Get("Retry-After") != "1" {
+		t.Errorf("Retry-After is %q", a.header.Get("Retry-After"))
+	}
+	close(f.hold)
+	if a := <-done; a.status != 200 {
+		t.Errorf("the first request: %+v", a)
+	}
+}
+
+func TestTheTokenGuardsTheLimitsOnly(t *testing.T) {
+	f := start(t, func(c *Config) {
+		guard, err := web.NewGuard(web.GuardConfig{Token: token, Setting: "X"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.Guard = guard
+	})
+	config := func(header ...string) answer {
+		return f.do(t, "POST", configPath, strings.NewReader(goodConfig), header...)
+	}
+	config().expectError(t, 401, "")
+	config("Authorization", "Bearer "+token[1:]).expectError(t, 401, "")
+	if f.config.UserID != "" {
+		t.Error("saved without the token")
+	}
+	if a := config("Authorization", "Bearer "+token); a.status != 200 {
+		t.Errorf("with the token: %+v", a)
+	}
+	if a := f.do(t, "POST", sendPath, strings.NewReader(goodSend)); a.status != 200 {
+		t.Errorf("a send: %+v", a)
+	}
+}
