@@ -91,13 +91,17 @@ func (t *tx) Lock(ctx context.Context, s slots.Series, windowMs, max int64) (cou
 	if !known {
 		first = append(first, row...)
 	}
-	ok, answered, err := t.Row(ctx, op, first, lock, &count, &active)
+	to := []any{&count, &active}
+	if t.db.dialect.gateActive {
+		to = to[:1]
+	}
+	ok, answered, err := t.Row(ctx, op, first, lock, to...)
 	t.locked = true
 	if err != nil && !answered && t.gated() {
 		return count, ok, gateHeld(storeError(err))
 	}
 	if err == nil && !ok && known {
-		ok, err = t.lockUnknown(ctx, op, window, row, lock, &count, &active)
+		ok, err = t.lockUnknown(ctx, op, window, row, lock, to...)
 	}
 	switch {
 	case err == nil && (inactive(held) || inactive(active)):

@@ -31,6 +31,7 @@ type dialect struct {
 
 	statements statements
 	gateSilent bool // statements.gate returns no row
+	gateActive bool // statements.gate returns ACT_IN, and statements.lock does not
 
 	// assign calls the procedure for the one event of a search, or is nil if there
 	// is none.
@@ -79,13 +80,13 @@ type statements struct {
 	// gate holds a version of a config until the transaction ends, so that it is not
 	// replaced; gateAll waits for those who do. Empty where transactions that write wait
 	// for each other.
-	gate    statement // (id) → ACT_IN of the version, or NULL; no row if dialect.gateSilent
+	gate    statement // (id) → ACT_IN of the version, unless lock returns it; no row if dialect.gateSilent
 	gateAll statement // (id)
 	// make inserts a window's row unless it is there, SLOT_CT counting the slots of the
 	// scope that are scheduled inside. end is the window's. Where that statement cannot, remake
 	// counts a row of an epoch that is over again, before it.
 	make, remake statement // (scope, size, start, end)
-	lock         statement // (scope, size, start, max, id) → SLOT_CT if below max and of the epoch, ACT_IN of the version of the config, or NULL where gate returns it; locked, after waiting for a second at most
+	lock         statement // (scope, size, start, max, id) → SLOT_CT if below max and of the epoch, ACT_IN of the version of the config unless dialect.gateActive; locked, after waiting for a second at most
 
 	// provision inserts the rows that are missing of the n windows from from on, as make
 	// does, in ascending order and in one range scan. n is at most provisionRows. Its number

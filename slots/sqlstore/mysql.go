@@ -19,6 +19,7 @@ func mysqlDialect() *dialect {
 		find:       findIn,
 		claim:      claimRows(sqldb.MySQL, slots.MaxBatch),
 		statements: mysqlStatements(),
+		gateActive: true,
 
 		purgeWindows: mysqlPurgeWindows,
 		shut:         mysqlShut,

@@ -19,7 +19,7 @@ import (
 //	{renew} at the end of an insert into RL_WNDW_CT: a row of an earlier epoch is written anew
 //	{epoch} the epoch of the series :1, #2
 //	{key :1} a text that may be empty
-//	{active :1} ACT_IN of a version, if the lock of a window is what returns it
+//	{active :1} one more column: ACT_IN of a version, unless its gate returns that
 type words struct {
 	arg     func(kind byte, n int) string
 	ordered bool // each placeholder is an argument of its own: 1, 2, 3 …
@@ -85,9 +85,9 @@ func (w *words) word(text string) string {
 		return "COALESCE((SELECT EPOCH_CT FROM RL_WNDW_EPOCH WHERE WNDW_SCOPE_NM = :1 AND WNDW_SIZE_MS = #2), 0)"
 	case "active":
 		if w.gateActive {
-			return "NULL"
+			return ""
 		}
-		return "(SELECT ACT_IN FROM RL_EVENT_WNDW_CONFIG WHERE RL_WNDW_CONFIG_ID = " + rest + ")"
+		return ", (SELECT ACT_IN FROM RL_EVENT_WNDW_CONFIG WHERE RL_WNDW_CONFIG_ID = " + rest + ")"
 	case "key":
 		return w.key(rest)
 	}
@@ -124,7 +124,7 @@ func (w *words) statements() statements {
 		dropStale: t("DELETE FROM RL_WNDW_CT" + window + " AND EPOCH_CT <> {epoch}"),
 		bumpEpoch: t("UPDATE RL_WNDW_EPOCH SET EPOCH_CT = EPOCH_CT + 1 WHERE WNDW_SCOPE_NM = :1 AND WNDW_SIZE_MS = #2"),
 		addEpoch:  t("INSERT INTO RL_WNDW_EPOCH (WNDW_SCOPE_NM, WNDW_SIZE_MS, EPOCH_CT) SELECT :1, #2, 1{dual}"),
-		lock: kept("SELECT SLOT_CT, {active :5} FROM RL_WNDW_CT" +
+		lock: kept("SELECT SLOT_CT{active :5} FROM RL_WNDW_CT" +
 			window + " AND SLOT_CT < #4" + current + "{wait}"),
 		lockWait: t("SELECT SLOT_CT FROM RL_WNDW_CT" + window + "{lock}"),
 		count: t("SELECT COUNT(*) FROM RL_EVENT_SLOT_DTL WHERE WNDW_SCOPE_NM = :1" +
