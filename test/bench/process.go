@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
@@ -123,24 +124,60 @@ const clockTick = 10 * time.Millisecond
 func cpuTimes(pids []int) ([]time.Duration, error) {
 	var list []time.Duration
 	for _, pid := range pids {
-		data, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+		used, err := cpuTime(pid, 2)
 		if err != nil {
 			return nil, err
 		}
-		// The second field is the name in parentheses; utime is the 14th.
-		fields := strings.Fields(string(data[strings.LastIndexByte(string(data), ')')+1:]))
-		if len(fields) < 13 {
-			return nil, fmt.Errorf("/proc/%d/stat has %d fields", pid, len(fields))
-		}
-		ticks := int64(0)
-		for _, f := range fields[11:13] {
-			n, err := strconv.ParseInt(f, 10, 64)
-			if err != nil {
-				return nil, err
-			}
-			ticks += n
-		}
-		list = append(list, time.Duration(ticks)*clockTick)
+		list = append(list, used)
 	}
 	return list, nil
+}
+
+// cpuTime adds up the first so many of a process's times: in user and in kernel mode, and both of
+// the children that it has waited for.
+func cpuTime(pid, times int) (time.Duration, error) {
+	data, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	if err != nil {
+		return 0, err
+	}
+	// The second field is the name in parentheses; utime is the 14th.
+	fields := strings.Fields(string(data[strings.LastIndexByte(string(data), ')')+1:]))
+	if len(fields) < 15 {
+		return 0, fmt.Errorf("/proc/%d/stat has %d fields", pid, len(fields))
+	}
+	ticks := int64(0)
+	for _, f := range fields[11 : 11+times] {
+		n, err := strconv.ParseInt(f, 10, 64)
+		if err != nil {
+			return 0, err
+		}
+		ticks += n
+	}
+	return time.Duration(ticks) * clockTick, nil
+}
+
+// treeTime returns the CPU time that a process and its children have used so far. PostgreSQL has a
+// process for each session.
+func treeTime(pid int) (time.Duration, error) {
+	used, err := cpuTime(pid, 4)
+	if err != nil {
+		return 0, err
+	}
+	lists, err := filepath.Glob("/proc/" + strconv.Itoa(pid) + "/task/*/children")
+	if err != nil {
+		return 0, err
+	}
+	for _, list := range lists {
+		children, _ := os.ReadFile(list) // a thread that has ended has none
+		for _, child := range strings.Fields(string(children)) {
+			n, err := strconv.Atoi(child)
+			if err != nil {
+				return 0, err
+			}
+			if more, err := treeTime(n); err == nil { // one that has ended is its parent's
+				used += more
+			}
+		}
+	}
+	return used, nil
 }

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"path/filepath"
 	"slices"
 	"sync"
@@ -40,7 +41,8 @@ type slotDB struct {
 	insert  string
 	update  string
 	instant func(time.Time) any
-	writers int // connections that write: SQLite has one
+	writers int   // connections that write: SQLite has one
+	pids    []int // of the server, if there is one
 }
 
 const rawColumns = "INSERT INTO RL_EVENT_SLOT_DTL (WNDW_SLOT_ID, EVENT_ID, WNDW_SCOPE_NM, WNDW_SIZE_MS, REQ_TS, WNDW_STRT_TS, COMPUTED_SCHED_TS, RL_WNDW_CONFIG_ID, CREAT_TS, SCHEMA_NB) VALUES "
@@ -61,10 +63,10 @@ func rawSQLite(tb *benchTB) (*slotDB, error) {
 }
 
 func rawPostgres(tb *benchTB) (*slotDB, error) {
-	url := testenv.StartDatabase(tb, testenv.Postgres, testenv.Durable()).URL()
-	raw, err := sql.Open("pgx", url)
+	server := testenv.StartDatabase(tb, testenv.Postgres, testenv.Durable())
+	raw, err := sql.Open("pgx", server.URL())
 	return &slotDB{
-		name: "postgres", url: url, raw: raw, writers: slotPool,
+		name: "postgres", url: server.URL(), raw: raw, writers: slotPool, pids: []int{server.PID()},
 		insert:  rawColumns + "($1, $2, $3, $4, $5, $6, $7, $8, $9, 4)",
 		update:  "UPDATE RL_WNDW_CT SET SLOT_CT = SLOT_CT + 1 WHERE WNDW_SCOPE_NM = $1 AND WNDW_SIZE_MS = $2 AND WNDW_STRT_TS = $3",
 		instant: func(t time.Time) any { return t },
@@ -78,7 +80,7 @@ func rawMariaDB(tb *benchTB) (*slotDB, error) {
 	conf.InterpolateParams, conf.Params = true, map[string]string{"tx_isolation": "'READ-COMMITTED'"}
 	raw, err := sql.Open("mysql", conf.FormatDSN())
 	return &slotDB{
-		name: "mariadb", url: server.URL(), raw: raw, writers: slotPool,
+		name: "mariadb", url: server.URL(), raw: raw, writers: slotPool, pids: []int{server.PID()},
 		insert:  rawColumns + "(?, ?, ?, ?, ?, ?, ?, ?, ?, 4)",
 		update:  "UPDATE RL_WNDW_CT SET SLOT_CT = SLOT_CT + 1 WHERE WNDW_SCOPE_NM = ? AND WNDW_SIZE_MS = ? AND WNDW_STRT_TS = ?",
 		instant: func(t time.Time) any { return t.Format("2006-01-02 15:04:05.000000") },
@@ -100,7 +102,7 @@ func slotWays(db *sqlstore.DB) []slotWay {
 }
 
 func (b *bench) slotTable(ctx context.Context) error {
-	fmt.Printf("\nslots: assignments/s (share of the floor) and p99 in ms, by callers; burst: all want one instant, %d per window; spread: over %v\n", burstMax, spreadOver)
+	fmt.Printf("\nslots: assignments/s, their share of the floor, p99 in ms, and CPU µs of this process and the server, by callers; burst: all want one instant, %d per window; spread: over %v\n", burstMax, spreadOver)
 	for _, open := range slotDBs() {
 		if err := withDatabase(ctx, open, b.slotRows); err != nil {
 			return err
@@ -140,7 +142,7 @@ func (b *bench) slotRows(ctx context.Context, raw *slotDB, db *sqlstore.DB) erro
 	for _, load := range []string{"burst", "spread"} {
 		fmt.Printf("\n%-9s %-8s %-24s", raw.name, load, "")
 		for _, n := range b.slotCallers {
-			fmt.Printf(" %21s", fmt.Sprint(n, " callers"))
+			fmt.Printf(" %27s", fmt.Sprint(n, " callers"))
 		}
 		fmt.Println()
 		for _, way := range slotWays(db) {
@@ -162,21 +164,49 @@ func (b *bench) slotRows(ctx context.Context, raw *slotDB, db *sqlstore.DB) erro
 // slotCell prints the figures of one way, beside the floor measured in turns.
 func (b *bench) slotCell(ctx context.Context, raw *slotDB, db *sqlstore.DB, way slotWay, load string, callers int) error {
 	var floor, run slotRun
+	var cpu time.Duration
 	for range b.slotRounds {
 		f, err := b.floor(ctx, raw, load, callers, b.length/time.Duration(b.slotRounds))
 		if err != nil {
 			return fmt.Errorf("floor: %w", err)
 		}
 		floor.add(f)
+		before, err := raw.cpu()
+		if err != nil {
+			return err
+		}
 		r, err := assignments(ctx, db, way, load, callers, b.length/time.Duration(b.slotRounds))
 		if err != nil {
 			return err
 		}
+		now, err := raw.cpu()
+		if err != nil {
+			return err
+		}
+		cpu += now - before
 		run.add(r)
 	}
 	slices.Sort(run.took)
-	fmt.Printf(" %7.0f %5.0f%% %6.1f", run.rate(), 100*run.rate()/floor.rate(), quantile(run.took, 0.99).Seconds()*1e3)
+	fmt.Printf(" %7.0f %5.0f%% %6.1f %5.0f", run.rate(), 100*run.rate()/floor.rate(), quantile(run.took, 0.99).Seconds()*1e3,
+		cpu.Seconds()*1e6/float64(len(run.took)))
 	return nil
+}
+
+// cpu is the CPU time that this process and the server have used so far.
+func (d *slotDB) cpu() (used time.Duration, err error) {
+	own, err := cpuTimes([]int{os.Getpid()})
+	if err != nil {
+		return 0, err
+	}
+	used = own[0]
+	for _, pid := range d.pids {
+		server, err := treeTime(pid)
+		if err != nil {
+			return 0, err
+		}
+		used += server
+	}
+	return used, nil
 }
 
 // A slotRun is what callers did.

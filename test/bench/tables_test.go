@@ -57,7 +57,7 @@ func rowsOf(table string) (rows []string, figures int) {
 		for _, way := range []string{"sqlite %s tx", "postgres %s tx", "postgres %s procedure", "mariadb %s tx"} {
 			rows = append(rows, fmt.Sprintf(way, "burst"), fmt.Sprintf(way, "spread"))
 		}
-		return rows, 3
+		return rows, 4
 	case "day":
 		return []string{"sqlite", "postgres"}, 12
 	case "databases":

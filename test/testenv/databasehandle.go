@@ -150,6 +150,9 @@ func (d *Database) Restart() {
 // Running reports whether the server's process exists, paused or not.
 func (d *Database) Running() bool { return d.server.running() }
 
+// PID is the server's process id. PostgreSQL has a child process for each session.
+func (d *Database) PID() int { return d.server.process().cmd.Process.Pid }
+
 // URL is the address of the database app, with user and password.
 func (d *Database) URL() string { return d.URLOf(DatabaseName) }
 
