@@ -18,7 +18,7 @@ const envFlaw = "HEADGATE_SLOTS_FLAW"
 // beside some of brokenStores.
 func suiteFlaws() map[string]func(*Model) slots.Store {
 	all := map[string]func(*Model) slots.Store{
-		"Lock holds what is full": func(m *Model) slots.Store {
+		"A full window stays locked after the transaction": func(m *Model) slots.Store {
 			return &brokenStore{Model: m, flaws: storeFlaws{lock: lockFull}}
 		},
 		"Provision does not seed": func(m *Model) slots.Store {
@@ -43,7 +43,7 @@ func suiteFlaws() map[string]func(*Model) slots.Store {
 func lockFull(tx *modelTx, ctx context.Context, s slots.Series, at, limit int64) (int64, bool, error) {
 	w := tx.m.windows[slots.WindowKey{Series: s, StartMs: at}]
 	if w != nil && w.holder == nil && w.count >= limit {
-		w.holder, tx.held = tx, append(tx.held, w)
+		w.holder = tx // which its end does not take back
 	}
 	return tx.Lock(ctx, s, at, limit)
 }
