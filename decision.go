@@ -90,6 +90,12 @@ type Decision struct {
 	Body    string
 }
 
+// IETF returns the fields RateLimit-Policy and RateLimit as
+// draft-ietf-httpapi-ratelimit-headers-10 has them.
+func (d *Decision) IETF() (policy, state string) {
+	return ratelimit.IETFFields(d.Name, d.Max, d.Window, d.Remaining, int64(d.Reset/time.Second))
+}
+
 // fill makes a decision of an answer. It keeps nothing of the answer's memory.
 func (d *Decision) fill(r *ratelimit.Response) {
 	in := &r.Inside

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -30,6 +31,7 @@ type Limiter struct {
 	answers func(time.Duration, ratelimit.CallResult)
 	calls   sync.Pool // *call
 
+	wanted   atomic.Pointer[wanted]
 	gate     gate
 	held     held
 	stop     context.CancelFunc

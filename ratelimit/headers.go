@@ -28,20 +28,29 @@ func (c *call) addHeaders(b *batch, who *refusal) {
 	}
 }
 
-// addIETF adds the fields of draft-ietf-httpapi-ratelimit-headers-10. Names of limits are
-// visible ASCII without quotes and backslashes, and so need no escapes.
 func (c *call) addIETF(view *limitView, st *Status) {
-	name := view.label
+	window := view.limit.Window()
+	if view.limit.Is(limit.Leased) { // it is the life of a lease
+		window = 0
+	}
+	policy, state := IETFFields(view.label, view.limit.Max(), window, int64(st.Remaining), st.Reset)
+	c.addHeader("RateLimit-Policy", policy)
+	c.addHeader("RateLimit", state)
+}
+
+// IETFFields returns the fields RateLimit-Policy and RateLimit as
+// draft-ietf-httpapi-ratelimit-headers-10 has them, about a limit of most units per window
+// (0 for limits on requests in flight). Names of limits are visible ASCII without quotes and
+// backslashes, and so need no escapes.
+func IETFFields(name string, most int64, window time.Duration, remaining, reset int64) (policy, state string) {
 	if name == "" {
 		name = "default"
 	}
-	quota := strconv.FormatUint(uint64(clampUint32(view.limit.Max())), 10)
-	policy := `"` + name + `";q=` + quota
-	if w := view.limit.Window(); w > 0 { // limits on requests in flight have none
-		policy += ";w=" + strconv.FormatInt(int64((w+time.Second-1)/time.Second), 10)
+	policy = `"` + name + `";q=` + strconv.FormatUint(uint64(clampUint32(most)), 10)
+	if window > 0 {
+		policy += ";w=" + strconv.FormatInt(units.CeilSeconds(window), 10)
 	}
-	c.addHeader("RateLimit-Policy", policy)
-	c.addHeader("RateLimit", `"`+name+`";r=`+strconv.FormatUint(uint64(st.Remaining), 10)+";t="+strconv.FormatInt(st.Reset, 10))
+	return policy, `"` + name + `";r=` + strconv.FormatInt(remaining, 10) + ";t=" + strconv.FormatInt(reset, 10)
 }
 
 // closest returns the status that headers are about: the one that refuses,

@@ -9,7 +9,7 @@ import (
 // TestLibraryNeedsNoGRPC: who limits in process, or by net/http, does not get gRPC and
 // Envoy's API into the program.
 func TestLibraryNeedsNoGRPC(t *testing.T) {
-	for _, dir := range []string{"."} {
+	for _, dir := range []string{".", "./middleware"} {
 		cmd := exec.Command("go", "list", "-deps", dir)
 		cmd.Dir = root(t)
 		out, err := cmd.Output()

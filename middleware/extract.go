@@ -1,0 +1,97 @@
+package middleware
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"net/http"
+)
+
+// An Extractor returns a value of a request. ok is false if the request has none; then the
+// descriptor that asks for it is left out.
+type Extractor func(r *http.Request) (value string, ok bool)
+
+// An Entry is a key, as rules name it, and where its value comes from.
+type Entry struct {
+	Key   string
+	Value Extractor
+}
+
+// A Descriptor describes a request to the rules with these keys, in this order.
+type Descriptor []Entry
+
+// Text is always the same value.
+func Text(value string) Extractor {
+	return func(*http.Request) (string, bool) { return value, true }
+}
+
+// Method is the request's method.
+func Method() Extractor {
+	return func(r *http.Request) (string, bool) { return cmp.Or(r.Method, http.MethodGet), true }
+}
+
+// Path is the request's path, decoded.
+func Path() Extractor {
+	return func(r *http.Request) (string, bool) { return r.URL.Path, true }
+}
+
+// Route is the pattern by which an [http.ServeMux] has found the handler, such as "GET
+// /items/{id}". The middleware must stand behind the mux; in front of it, use [RouteOf].
+func Route() Extractor {
+	return func(r *http.Request) (string, bool) { return r.Pattern, r.Pattern != "" }
+}
+
+// RouteOf is the pattern by which mux will find the handler.
+func RouteOf(mux *http.ServeMux) Extractor {
+	return func(r *http.Request) (string, bool) {
+		_, pattern := mux.Handler(r)
+		return pattern, pattern != ""
+	}
+}
+
+// Header is the first value of a header, hashed: neither the store nor the metrics nor the
+// logs show it.
+func Header(name string) Extractor { return Hashed(PlainHeader(name)) }
+
+// PlainHeader is the first value of a header as it is, for rules that name values.
+func PlainHeader(name string) Extractor {
+	name = http.CanonicalHeaderKey(name)
+	return func(r *http.Request) (string, bool) {
+		values := r.Header[name]
+		if len(values) == 0 || values[0] == "" {
+			return "", false
+		}
+		return values[0], true
+	}
+}
+
+// APIKey is the header X-API-Key, hashed. A client can send any key: have the keys checked
+// before the request comes here, or limit by [ClientIP] as well.
+func APIKey() Extractor { return Header("X-API-Key") }
+
+// Subject is who has signed in, as name reports it.
+func Subject(name func(r *http.Request) (subject string, ok bool)) Extractor { return name }
+
+// Or is the first value that there is.
+func Or(list ...Extractor) Extractor {
+	return func(r *http.Request) (string, bool) {
+		for _, e := range list {
+			if value, ok := e(r); ok {
+				return value, true
+			}
+		}
+		return "", false
+	}
+}
+
+// Hashed is a value as the first half of its SHA-256, in hex.
+func Hashed(e Extractor) Extractor {
+	return func(r *http.Request) (string, bool) {
+		value, ok := e(r)
+		if !ok {
+			return "", false
+		}
+		sum := sha256.Sum256([]byte(value))
+		return hex.EncodeToString(sum[:sha256.Size/2]), true
+	}
+}

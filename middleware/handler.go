@@ -1,0 +1,283 @@
+package middleware
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/headgate-rls/headgate"
+	"github.com/headgate-rls/headgate/internal/web"
+)
+
+// Config says how requests are described, and how they are answered.
+type Config struct {
+	// Domain is that of the rules. It is required.
+	Domain string
+	// Descriptors describe a request, each to other rules. All limits that apply must have
+	// room. None means one descriptor, the key "client" with [ClientIP].
+	Descriptors []Descriptor
+
+	// Hold says how long a request counts as one in flight.
+	Hold Hold
+	// Headers says which headers describe the limit that is closest to refusing.
+	Headers Headers
+	// OnError answers requests that the limiter cannot decide, such as those of a rule
+	// with on_backend_error: error. Nil means the status 503 with the body of all errors.
+	// A handler that calls next itself lets such requests pass.
+	OnError func(w http.ResponseWriter, r *http.Request, next http.Handler, err error)
+}
+
+// A Hold says when the lease of a request in flight ends.
+type Hold uint8
+
+const (
+	// UntilResponse: when the handler returns or panics, when it takes the connection over
+	// (hijacks it), or when the client leaves, whichever is first. A handler that goes on
+	// without its client then counts no more.
+	UntilResponse Hold = iota
+	// UntilReturn: when the handler returns or panics, whatever becomes of the client.
+	// Choose it where clients could start costly work and leave, again and again.
+	UntilReturn
+)
+
+// Headers says which headers answers have.
+type Headers uint8
+
+// The sets of headers.
+const (
+	XRateLimit  Headers = iota // X-RateLimit-Limit and X-RateLimit-Remaining
+	IETF                       // RateLimit and RateLimit-Policy, of draft-ietf-httpapi-ratelimit-headers-10
+	BothHeaders                // all four
+	NoHeaders                  // none of them
+)
+
+// A handler limits requests.
+type handler struct {
+	limiter *headgate.Limiter
+	conf    Config
+	next    http.Handler
+}
+
+// Handler returns what puts the limiter in front of a handler. It panics if the Config has
+// no domain, or a descriptor without keys or values: mistakes of a program, not of a
+// request.
+//
+// A request is charged once for each descriptor, however many of these middlewares it
+// passes: one that finds a request described as before lets it pass.
+func Handler(limiter *headgate.Limiter, conf Config) func(next http.Handler) http.Handler {
+	if len(conf.Descriptors) == 0 {
+		conf.Descriptors = []Descriptor{{{Key: "client", Value: ClientIP()}}}
+	}
+	if err := conf.check(limiter); err != nil {
+		panic("middleware: " + err.Error())
+	}
+	if conf.OnError == nil {
+		conf.OnError = unavailable
+	}
+	return func(next http.Handler) http.Handler { return &handler{limiter, conf, next} }
+}
+
+func (c *Config) check(limiter *headgate.Limiter) error {
+	switch {
+	case limiter == nil:
+		return errors.New("the limiter is nil")
+	case c.Domain == "":
+		return errors.New("Config.Domain is empty")
+	case c.Hold > UntilReturn:
+		return fmt.Errorf("Config.Hold is %d, which is not known", c.Hold)
+	case c.Headers > NoHeaders:
+		return fmt.Errorf("Config.Headers is %d, which is not known", c.Headers)
+	}
+	for i, d := range c.Descriptors {
+		if len(d) == 0 {
+			return fmt.Errorf("Config.Descriptors[%d] has no entries", i)
+		}
+		for j, e := range d {
+			if e.Key == "" || e.Value == nil {
+				return fmt.Errorf("Config.Descriptors[%d][%d] needs a Key and a Value", i, j)
+			}
+		}
+	}
+	return nil
+}
+
+// unavailable is the default of Config.OnError.
+func unavailable(w http.ResponseWriter, r *http.Request, _ http.Handler, err error) {
+	if r.Context().Err() == nil { // else nobody reads it
+		status := http.StatusServiceUnavailable
+		if errors.Is(err, headgate.ErrInvalid) {
+			status = http.StatusInternalServerError
+		}
+		web.Error(w, status, "the request cannot be counted against its limits")
+	}
+}
+
+// ServeHTTP implements [http.Handler].
+func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	v := h.describe(r)
+	if len(v.list) == 0 {
+		h.next.ServeHTTP(w, r)
+		return
+	}
+	lease, d, err := h.limiter.Acquire(r.Context(), h.conf.Domain, v.list...)
+	if err != nil {
+		h.conf.OnError(w, r, h.next, err)
+		return
+	}
+	if !lease.Held() {
+		h.answer(w, r, v, &d)
+		return
+	}
+	defer lease.Release() // also if the handler panics
+	if h.conf.Hold == UntilResponse {
+		defer context.AfterFunc(r.Context(), lease.Release)()
+		w = notifyHijack(w, lease.Release)
+	}
+	h.answer(w, r, v, &d)
+}
+
+// answer refuses the request or passes it on.
+func (h *handler) answer(w http.ResponseWriter, r *http.Request, v *visit, d *headgate.Decision) {
+	if d.Delay > 0 && !wait(r.Context(), d.Delay) {
+		return // the client has left
+	}
+	v.remaining = d.Remaining
+	if v.closest(d) {
+		h.conf.Headers.set(w.Header(), d)
+	}
+	if !d.Allowed {
+		refuse(w, d)
+		return
+	}
+	h.next.ServeHTTP(w, r.WithContext(v))
+}
+
+// wait reports whether ctx lasted for d.
+func wait(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// describe returns the visit with the descriptors that the request is not charged for yet.
+func (h *handler) describe(r *http.Request) *visit {
+	v := &visit{Context: r.Context(), limiter: h.limiter, domain: h.conf.Domain}
+	v.before, _ = r.Context().Value(visitKey{}).(*visit)
+	v.list = v.listSpace[:0]
+	entries := v.entrySpace[:0]
+	for _, d := range h.conf.Descriptors {
+		from := len(entries)
+		var ok bool
+		if entries, ok = d.appendTo(entries, r); !ok {
+			entries = entries[:from]
+			continue
+		}
+		v.add(entries[from:len(entries):len(entries)])
+	}
+	if needs := h.limiter.Resources(h.conf.Domain); needs.Any {
+		v.add(describeResource(r, &needs))
+	}
+	return v
+}
+
+// appendTo appends the values of a request, unless one is missing.
+func (d Descriptor) appendTo(entries []headgate.Entry, r *http.Request) ([]headgate.Entry, bool) {
+	for _, e := range d {
+		value, ok := e.Value(r)
+		if !ok {
+			return entries, false
+		}
+		entries = append(entries, headgate.Entry{Key: e.Key, Value: text(value)})
+	}
+	return entries, true
+}
+
+// describeResource describes a request to rules by method and path.
+func describeResource(r *http.Request, needs *headgate.Resources) []headgate.Entry {
+	entries := []headgate.Entry{{Key: "method", Value: text(r.Method)}, {Key: "path", Value: text(r.URL.RequestURI())}}
+	for _, name := range needs.Headers {
+		value := r.Header.Get(name)
+		if name == "host" {
+			value = r.Host
+		}
+		if value != "" {
+			entries = append(entries, headgate.Entry{Key: "header." + name, Value: text(value)})
+		}
+	}
+	if needs.SOAPAction {
+		if action := r.Header.Get("SOAPAction"); action != "" {
+			entries = append(entries, headgate.Entry{Key: "soap_action", Value: text(action)})
+		}
+	}
+	return entries
+}
+
+// text returns s with every byte that is no text replaced. Clients can send any bytes.
+func text(s string) string {
+	if utf8.ValidString(s) {
+		return s
+	}
+	return strings.ToValidUTF8(s, "\uFFFD")
+}
+
+// A visit is a request on its way through one middleware, and the context in which it goes
+// on.
+type visit struct {
+	context.Context
+	before    *visit // of a middleware further out, nil if there is none
+	limiter   *headgate.Limiter
+	domain    string
+	list      []headgate.Descriptor
+	remaining int64 // of the limit that is closest to refusing
+
+	listSpace  [2]headgate.Descriptor
+	entrySpace [4]headgate.Entry
+}
+
+type visitKey struct{}
+
+// Value implements [context.Context].
+func (v *visit) Value(key any) any {
+	if _, ok := key.(visitKey); ok {
+		return v
+	}
+	return v.Context.Value(key)
+}
+
+// add adds a descriptor, unless the request is charged for it already.
+func (v *visit) add(entries []headgate.Entry) {
+	for b := v; b != nil; b = b.before {
+		if b.limiter != v.limiter || b.domain != v.domain {
+			continue
+		}
+		for i := range b.list {
+			if slices.Equal(b.list[i].Entries, entries) {
+				return
+			}
+		}
+	}
+	v.list = append(v.list, headgate.Descriptor{Entries: entries})
+}
+
+// closest reports whether d is about a limit closer to refusing than those before.
+func (v *visit) closest(d *headgate.Decision) bool {
+	if d.Rule == "" {
+		return false
+	}
+	for b := v.before; b != nil && d.Allowed; b = b.before {
+		if b.remaining < d.Remaining {
+			return false
+		}
+	}
+	return true
+}

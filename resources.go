@@ -1,0 +1,43 @@
+package headgate
+
+import (
+	"sync"
+
+	"github.com/headgate-rls/headgate/descriptors"
+)
+
+// Resources say how the rules of a domain by method and path want requests to be
+// described: by the entries method, path (with the query), and then the others.
+type Resources struct {
+	// Any: the domain has such rules.
+	Any bool
+	// Headers are the request headers that they match on, in lower case. A request's
+	// x-plan is the entry header.x-plan.
+	Headers []string
+	// SOAPAction: the header SOAPAction is the entry soap_action.
+	SOAPAction bool
+}
+
+// wanted keeps what the rules in force want, by domain.
+type wanted struct {
+	set      *descriptors.Set
+	byDomain sync.Map // Resources by domain
+}
+
+// Resources returns how the rules in force want the requests of a domain to be described.
+// It is for packages such as middleware.
+func (l *Limiter) Resources(domain string) Resources {
+	set := l.service.Rules()
+	w := l.wanted.Load()
+	if w == nil || w.set != set {
+		w = &wanted{set: set}
+		l.wanted.Store(w)
+	}
+	if r, ok := w.byDomain.Load(domain); ok {
+		return r.(Resources)
+	}
+	needs := set.Needs(domain)
+	r := Resources{Any: needs.Resources, Headers: needs.Headers, SOAPAction: needs.SOAPAction}
+	w.byDomain.Store(domain, r)
+	return r
+}
