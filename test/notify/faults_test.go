@@ -273,7 +273,7 @@ func TestFaultOfRedis(t *testing.T) {
 				}
 				return ""
 			})
-			if name != "emptied" && !strings.Contains(s.gateways[0].Log()+s.gateways[1].Log()+s.gateways[2].Log(), "REDIS DOWN — Falling back to Postgres") {
+			if name != "emptied" && !strings.Contains(s.gateways[0].Log()+s.gateways[1].Log()+s.gateways[2].Log(), downText) {
 				t.Error("no gateway says that it falls back")
 			}
 			time.Sleep(300 * time.Millisecond) // for who would get more

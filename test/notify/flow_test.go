@@ -80,32 +80,52 @@ func (s *stack) elapse(user string, by time.Duration) {
 	}
 }
 
-// TestOneUnitLeft: 64 sends at a time over three gateways get one unit once, in every mode
-// and while Redis is down.
+// TestOneUnitLeft: 64 sends at a time over three gateways get one unit once: in every mode,
+// while Redis is down, and while one of the gateways does not reach it.
 func TestOneUnitLeft(t *testing.T) {
-	for _, m := range append(modes, mode{"fall-back", true, false}) {
+	for _, m := range append(modes, mode{"fall-back", true, false}, mode{"fall-back of one gateway", true, true}) {
 		t.Run(m.name, func(t *testing.T) {
 			s := newStack(t, m)
 			server := s.ownRedis(m)
-			s.start(3)
+			s.start(2)
+			if m.name == "fall-back of one gateway" {
+				s.redis = fmt.Sprintf("redis://127.0.0.1:%d", testenv.FreePort(t))
+			}
+			s.start(1)
+			if m.name == "fall-back" {
+				server.Kill()
+			}
 			s.gateways[0].configure(t, "u", 20, 10)
 			for i := range 19 {
 				s.gateways[i%3].send("u", fmt.Sprint(i)).expect(t, 200, nil)
 			}
-			left := int64(1)
-			if m.name == "fall-back" {
-				server.Kill()
-				left = -1 // what Redis had of the block is lost with it
-			}
 			var counts [600]atomic.Int64
 			together(64, func(i int) { counts[s.gateways[i%3].send("u", fmt.Sprint("last ", i)).status].Add(1) })
-			ok, limited := counts[200].Load(), counts[429].Load()
-			if ok+limited != 64 || left >= 0 && ok != left || ok > 1 {
+			if ok, limited := counts[200].Load(), counts[429].Load(); ok != 1 || limited != 63 {
 				t.Errorf("%d were accepted and %d refused", ok, limited)
 			}
 			if got := s.query("SELECT GREATEST(current_count, reserved_count) FROM rate_limit_store"); got != "20" {
 				t.Errorf("%s are taken in the database", got)
 			}
+			if strings.HasPrefix(m.name, "fall-back") && !strings.Contains(s.gateways[2].Log(), downText) {
+				t.Error("the gateway does not say that it falls back")
+			}
 		})
 	}
+}
+
+// downText is what the log says when the database decides instead of Redis.
+const downText = "REDIS DOWN — Falling back to Postgres"
+
+// TestTheBlockOfARedisThatDiesIsLost: nobody gets what Redis had of the last block.
+func TestTheBlockOfARedisThatDiesIsLost(t *testing.T) {
+	s := newStack(t, modes[2])
+	server := s.ownRedis(modes[2])
+	s.start(3)
+	s.gateways[0].configure(t, "u", 20, 10)
+	for i := range 19 {
+		s.gateways[i%3].send("u", fmt.Sprint(i)).expect(t, 200, nil)
+	}
+	server.Kill()
+	together(64, func(i int) { s.gateways[i%3].send("u", fmt.Sprint("last ", i)).expect(t, 429, nil) })
 }
