@@ -253,33 +253,75 @@ func TestFaultOfPostgres(t *testing.T) {
 // TestFaultOfRedis: killed and started empty, frozen, and emptied. The limit is reached, so
 // that a unit that is given out twice shows.
 func TestFaultOfRedis(t *testing.T) {
-	longForm(t)
-	for name, fault := range map[string]func(*load, *testenv.RedisServer){
-		"killed":  func(l *load, r *testenv.RedisServer) { r.Kill(); l.advances(20, 20*time.Second); r.Restart() },
-		"frozen":  func(l *load, r *testenv.RedisServer) { r.Pause(); l.advances(20, 20*time.Second); r.Resume() },
-		"emptied": func(l *load, r *testenv.RedisServer) { l.s.redisClient().FlushAll(l.s.t.Context()) },
+	for _, c := range []struct {
+		name  string
+		fault func(*load, *testenv.RedisServer)
+	}{
+		{"killed", func(l *load, r *testenv.RedisServer) { r.Kill(); l.advances(20, 20*time.Second); r.Restart() }},
+		{"frozen", func(l *load, r *testenv.RedisServer) { r.Pause(); l.advances(20, 20*time.Second); r.Resume() }},
+		{"emptied", func(l *load, r *testenv.RedisServer) { l.s.redisClient().FlushAll(l.s.t.Context()) }},
 	} {
-		t.Run(name, func(t *testing.T) {
+		t.Run(c.name, func(t *testing.T) {
+			if c.name != "killed" {
+				longForm(t)
+			}
 			s := newStack(t, modes[2])
 			server := s.ownRedis(modes[2])
 			s.start(3)
 			l := s.startLoad(150)
 			l.advances(60, 20*time.Second)
-			fault(l, server)
-			testenv.Eventually(t, 30*time.Second, "every window is full", func() string {
-				n := s.query("SELECT count(*) FROM rate_limit_store WHERE GREATEST(current_count, reserved_count) < rate_limit")
-				if n != "0" {
-					return n + " are not"
-				}
-				return ""
-			})
-			if name != "emptied" && !strings.Contains(s.gateways[0].Log()+s.gateways[1].Log()+s.gateways[2].Log(), downText) {
+			c.fault(l, server)
+			l.fills()
+			if c.name != "emptied" && !strings.Contains(s.logs(), downText) {
 				t.Error("no gateway says that it falls back")
 			}
-			time.Sleep(300 * time.Millisecond) // for who would get more
 			l.check()
 		})
 	}
+}
+
+// TestFaultOfARedisMaster: its replica becomes the master under load, and lacks the last that
+// the old one has answered.
+func TestFaultOfARedisMaster(t *testing.T) {
+	longForm(t)
+	s := newStack(t, modes[0])
+	sentinel := testenv.StartRedisSentinel(t)
+	s.redis = "redis+sentinel://" + strings.Join(sentinel.SentinelAddrs, ",") + "/" + sentinel.MasterName
+	s.start(3)
+	l := s.startLoad(300)
+	l.advances(60, 20*time.Second)
+	old := sentinel.Master()
+	old.Kill()
+	young := sentinel.WaitNewMaster(old)
+	testenv.Eventually(t, 20*time.Second, "the gateways decide in the new master", func() string {
+		if n, err := young.Client().Exists(t.Context(), "RateLimiterCache:crowd").Result(); n == 0 || err != nil || !strings.Contains(s.logs(), "Redis answers again") {
+			return fmt.Sprintf("%d hashes, %v", n, err)
+		}
+		return ""
+	})
+	l.fills()
+	l.check()
+}
+
+// logs returns what all gateways have logged.
+func (s *stack) logs() (all string) {
+	for _, g := range s.gateways {
+		all += g.Log()
+	}
+	return all
+}
+
+// fills waits until every window is full, and a while for who would get more.
+func (l *load) fills() {
+	l.s.t.Helper()
+	testenv.Eventually(l.s.t, 60*time.Second, "every window is full", func() string {
+		n := l.s.query("SELECT count(*) FROM rate_limit_store WHERE GREATEST(current_count, reserved_count) < rate_limit")
+		if n != "0" {
+			return n + " are not"
+		}
+		return ""
+	})
+	time.Sleep(300 * time.Millisecond)
 }
 
 // TestFaultOfAGateway: one of three is killed again and again, between publish and commit
@@ -296,6 +338,46 @@ func TestFaultOfAGateway(t *testing.T) {
 			s.gateways[1].Kill()
 			l.advances(40, 20*time.Second)
 			l.check()
+		})
+	}
+}
+
+// TestFaultBetweenPublishAndCommit: a gateway dies after it has published a message, while the
+// database counts it. Without the outbox the message is in the topic and may not be counted; with
+// it, it is in the topic only if it is counted.
+func TestFaultBetweenPublishAndCommit(t *testing.T) {
+	for _, m := range modes[:2] {
+		t.Run(m.name, func(t *testing.T) {
+			s := newStack(t, m).start(2)
+			s.gateways[0].configure(t, "u", 10, 60)
+			s.query(`CREATE FUNCTION hold() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_sleep(60); RETURN NEW; END'`)
+			s.query(`CREATE TRIGGER hold BEFORE UPDATE ON rate_limit_store FOR EACH ROW EXECUTE FUNCTION hold()`)
+			done := make(chan answer)
+			go func() { done <- s.gateways[0].send("u", "1") }()
+			const held = " FROM pg_stat_activity WHERE datname = current_database() AND wait_event = 'PgSleep'"
+			testenv.Eventually(t, 20*time.Second, "the message is being counted", func() string {
+				if n := s.query("SELECT count(*)" + held); n != "1" {
+					return n
+				}
+				return ""
+			})
+			s.gateways[0].Kill()
+			if a := <-done; a.status != 0 {
+				t.Errorf("the dead gateway answers %+v", a)
+			}
+			s.query("SELECT pg_terminate_backend(pid)" + held)
+			s.query("DROP TRIGGER hold ON rate_limit_store")
+			a := s.gateways[1].send("u", "2")
+			a.expect(t, 200, map[string]any{"remaining": 9})
+			records := 0
+			for _, r := range s.consumed(map[string]bool{"2": true}, 20*time.Second) {
+				if r.Text == "1" {
+					records++
+				}
+			}
+			if want := map[bool]int{false: 1, true: 0}[m.outbox]; records != want {
+				t.Errorf("the message that was not counted is in the topic %d times, want %d", records, want)
+			}
 		})
 	}
 }
