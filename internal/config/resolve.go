@@ -32,6 +32,7 @@ type Source func(given func(flag string) bool) ([]Value, error)
 // others have been read.
 func ResolveWith(fs *pflag.FlagSet, c *Config, environ []string, last Source) error {
 	err := c.program().resolve(fs, environ, &c.File, &c.Warnings, last)
+	err = errors.Join(err, c.checkForeign(newEnvironment(environ)))
 	c.warnOfOpenPorts()
 	return err
 }
