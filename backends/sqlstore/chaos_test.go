@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -20,6 +19,7 @@ import (
 	"github.com/headgate-rls/headgate/backends/backendtest"
 	"github.com/headgate-rls/headgate/internal/sqldb"
 	"github.com/headgate-rls/headgate/limit"
+	"github.com/headgate-rls/headgate/test/dbtest"
 	"github.com/headgate-rls/headgate/test/random"
 	"github.com/headgate-rls/headgate/test/testenv"
 )
@@ -191,49 +191,16 @@ type cutter struct {
 
 func startCutter(t *testing.T, server string) *cutter {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	check(t, err)
-	c := &cutter{addr: l.Addr().String()}
-	var conns sync.WaitGroup
-	t.Cleanup(func() { _ = l.Close(); conns.Wait() })
-	conns.Go(func() {
-		for {
-			client, err := l.Accept()
-			if err != nil {
-				return
-			}
-			conns.Go(func() {
-				defer client.Close()
-				upstream, err := net.Dial("tcp", server)
-				if err != nil {
-					return
-				}
-				defer upstream.Close()
-				var both sync.WaitGroup
-				both.Go(func() { c.pump('s', upstream, client); _ = client.Close() })
-				c.pump('c', client, upstream)
-				_ = upstream.Close()
-				both.Wait()
-			})
-		}
-	})
+	c := &cutter{}
+	c.addr = dbtest.Relay(t, server, func() func(bool) bool { return c.pass })
 	return c
 }
 
-func (c *cutter) pump(side byte, from, to net.Conn) {
-	buf := make([]byte, 64<<10)
-	for {
-		n, err := from.Read(buf)
-		if err != nil || c.cuts(side) {
-			return
-		}
-		if _, err := to.Write(buf[:n]); err != nil {
-			return
-		}
+func (c *cutter) pass(client bool) bool {
+	side := byte('s')
+	if client {
+		side = 'c'
 	}
-}
-
-func (c *cutter) cuts(side byte) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if side == 'c' && c.last != 'c' {
@@ -241,10 +208,10 @@ func (c *cutter) cuts(side byte) bool {
 	}
 	c.last = side
 	if c.from != side || c.left > 0 {
-		return false
+		return true
 	}
 	c.from = 0
-	return true
+	return false
 }
 
 func (c *cutter) arm(side byte, trip int) {

@@ -8,6 +8,7 @@ import (
 	"github.com/headgate-rls/headgate/backends"
 	"github.com/headgate-rls/headgate/backends/backendtest"
 	"github.com/headgate-rls/headgate/limit"
+	"github.com/headgate-rls/headgate/test/dbtest"
 	"github.com/headgate-rls/headgate/test/random"
 	"github.com/headgate-rls/headgate/test/testenv"
 )
@@ -52,11 +53,11 @@ func TestConformance(t *testing.T) {
 			server := testenv.StartDatabase(t, engine)
 			url := server.CreateDatabase("limits")
 			migrate(t, url)
-			counter := countTrips(t, hostOf(t, url))
-			counted := through(t, url, counter.addr)
+			counter := dbtest.CountTrips(t, hostOf(t, url))
+			counted := through(t, url, counter.Addr)
 			s := suite(t, url)
 			s.Open = func(tb testing.TB) backends.Backend { return warmed(tb, openURL(tb, counted)) }
-			s.Trips = counter.trips.Load
+			s.Trips = counter.Count
 			s.Faults = &backendtest.Faults{
 				Freeze: func(testing.TB) { server.Pause() }, Thaw: func(testing.TB) { server.Resume() },
 				Kill: func(testing.TB) { server.Kill() }, Restart: func(testing.TB) { server.Restart() },

@@ -1,7 +1,6 @@
 package sqlstore
 
 import (
-	"context"
 	"database/sql"
 	"net/url"
 	"path/filepath"
@@ -9,8 +8,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/headgate-rls/headgate/test/dbtest"
 	"github.com/headgate-rls/headgate/test/testenv"
 )
+
+var soon, check = dbtest.Soon, dbtest.Check
 
 // A server makes empty databases of one kind.
 type server struct {
@@ -116,14 +118,6 @@ func hostOf(t testing.TB, address string) string {
 	return u.Host
 }
 
-// soon is a context that ends when the test should have ended long ago.
-func soon(t testing.TB) context.Context {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-	t.Cleanup(cancel)
-	return ctx
-}
-
 // number reads a single number.
 func number64(t testing.TB, b *Backend, text string) int64 {
 	t.Helper()
@@ -136,11 +130,4 @@ func execute(t testing.TB, b *Backend, text string) {
 	t.Helper()
 	_, err := b.db.Write.ExecContext(soon(t), text)
 	check(t, err)
-}
-
-func check(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }

@@ -1,15 +1,15 @@
 package sqldb
 
 import (
-	"context"
-	"database/sql"
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
+	"github.com/headgate-rls/headgate/test/dbtest"
 	"github.com/headgate-rls/headgate/test/testenv"
 )
+
+var soon, check, one, wantError = dbtest.Soon, dbtest.Check, dbtest.One, dbtest.WantError
 
 func TestParse(t *testing.T) {
 	for _, c := range []struct{ url, dialect, shown string }{
@@ -96,39 +96,4 @@ func mustOpen(t testing.TB, c Config) *DB {
 	check(t, err)
 	t.Cleanup(func() { check(t, db.Close()) })
 	return db
-}
-
-// soon is a context that ends when the test should have ended long ago.
-func soon(t testing.TB) context.Context {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-	t.Cleanup(cancel)
-	return ctx
-}
-
-// one reads a single value as text.
-func one(t testing.TB, db *sql.DB, text string) string {
-	t.Helper()
-	var value sql.NullString
-	check(t, db.QueryRowContext(soon(t), text).Scan(&value))
-	return value.String
-}
-
-func check(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
-func wantError(t testing.TB, err error, parts ...string) {
-	t.Helper()
-	if err == nil {
-		t.Fatalf("no error; want one about %q", parts)
-	}
-	for _, part := range parts {
-		if !strings.Contains(err.Error(), part) {
-			t.Fatalf("error %q says nothing of %q", err, part)
-		}
-	}
 }

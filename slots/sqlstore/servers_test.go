@@ -1,16 +1,16 @@
 package sqlstore
 
 import (
-	"context"
 	"database/sql"
 	"path/filepath"
 	"slices"
-	"strings"
 	"testing"
-	"time"
 
+	"github.com/headgate-rls/headgate/test/dbtest"
 	"github.com/headgate-rls/headgate/test/testenv"
 )
+
+var soon, check, one, wantError = dbtest.Soon, dbtest.Check, dbtest.One, dbtest.WantError
 
 // A server makes empty databases of one kind.
 type server struct {
@@ -92,48 +92,11 @@ func migrated(t testing.TB, url string) *DB {
 	return db
 }
 
-// soon is a context that ends when the test should have ended long ago.
-func soon(t testing.TB) context.Context {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
-	t.Cleanup(cancel)
-	return ctx
-}
-
 func mustExec(t testing.TB, db *sql.DB, statements ...string) {
 	t.Helper()
 	for _, text := range statements {
 		if _, err := db.ExecContext(soon(t), text); err != nil {
 			t.Fatalf("%s: %v", text, err)
-		}
-	}
-}
-
-// one reads a single value as text.
-func one(t testing.TB, db *sql.DB, text string) string {
-	t.Helper()
-	var value sql.NullString
-	if err := db.QueryRowContext(soon(t), text).Scan(&value); err != nil {
-		t.Fatalf("%s: %v", text, err)
-	}
-	return value.String
-}
-
-func check(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
-func wantError(t testing.TB, err error, parts ...string) {
-	t.Helper()
-	if err == nil {
-		t.Fatalf("no error; want one about %q", parts)
-	}
-	for _, part := range parts {
-		if !strings.Contains(err.Error(), part) {
-			t.Fatalf("error %q says nothing of %q", err, part)
 		}
 	}
 }
