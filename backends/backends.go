@@ -210,10 +210,34 @@ func (c *Caps) check(l *limit.Limit) error {
 		return fmt.Errorf("%w: backend %s keeps time to %v, window %v is shorter",
 			ErrUnsupported, c.Title(), c.Precision, l.Window())
 	}
-	if c.Windows != nil && !slices.Contains(c.Windows, l.Window()) {
-		return fmt.Errorf("%w: backend %s keeps windows of %v only, not %v", ErrUnsupported, c.Title(), c.Windows, l.Window())
+	if len(c.Windows) > 0 && !slices.Contains(c.Windows, l.Window()) {
+		return fmt.Errorf("%w: backend %s keeps windows of %s only, not %s", ErrUnsupported, c.Title(), listed(c.Windows), short(l.Window()))
 	}
 	return nil
+}
+
+// listed writes windows as "1s, 1m and 1h".
+func listed(windows []time.Duration) string {
+	var names []string
+	for _, w := range windows {
+		names = append(names, short(w))
+	}
+	last := len(names) - 1
+	if last == 0 {
+		return names[0]
+	}
+	return strings.Join(names[:last], ", ") + " and " + names[last]
+}
+
+// short writes a duration without zeros at its end.
+func short(d time.Duration) string {
+	s := d.String()
+	for _, unit := range []string{"m0s", "h0m"} {
+		if strings.HasSuffix(s, unit) {
+			s = s[:len(s)-2]
+		}
+	}
+	return s
 }
 
 // CheckRequest reports why req cannot be taken under c, or nil. Its errors

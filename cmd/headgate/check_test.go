@@ -46,3 +46,39 @@ func TestCheckFindsLimitsThatTheBackendCannotKeep(t *testing.T) {
 		t.Errorf("an unknown backend: exit code %d: %s", code, out)
 	}
 }
+
+// With layout=envoy it finds each rule for which envoyproxy/ratelimit has no counter.
+func TestCheckFindsRulesWithoutACounterInTheReference(t *testing.T) {
+	const shared = "redis://h?layout=envoy"
+	for rule, want := range map[string]string{
+		"limits: [{algorithm: sliding_window, limit: 9, window: 1m}]":                                                           "has no sliding_window; memory",
+		"limits: [{algorithm: token_bucket, rate: 9/s}]":                                                                        "has no token_bucket",
+		"limits: [{algorithm: sliding_log, limit: 9, window: 1m, counter: value}]":                                              "has no sliding_log",
+		"limits: [{algorithm: fixed_window, limit: 9, window: 15m}]":                                                            "keeps windows of 1s, 1m, 1h, 24h, 168h, 720h and 8760h only, not 15m",
+		"limits: [{algorithm: fixed_window, limit: 9, window: 100ms}]":                                                          "keeps time to 1s, window 100ms is shorter",
+		"limits: [{algorithm: fixed_window, limit: 9, window: 1m}, {algorithm: fixed_window, limit: 99, window: 1h}]":           "which has none for several limits in one rule: leave them out as long as both decide",
+		"limits: [{algorithm: fixed_window, limit: 9, window: 1m, counter: value}]":                                             "which has none for counter: value",
+		"limits: [{algorithm: fixed_window, limit: 4294967296, window: 1m}]":                                                    "only up to 4294967295 units",
+		"concurrency: [{threshold: 50, response: {statusCode: 429}}]":                                                           "has no concurrency",
+		"overflow: debt, limits: [{algorithm: fixed_window, limit: 9, window: 1m}]":                                             "has no overflow debt",
+		"rate_limit: {unit: day, requests_per_unit: 9}":                                                                         "",
+		"rate_limit: {unit: year, requests_per_unit: 4294967295}, overflow: saturate, shadow_mode: true, detailed_metric: true": "",
+		"limits: [{algorithm: fixed_window, limit: 9, window: 24h}]":                                                            "",
+		"rate_limit: {unlimited: true}":                                                                                         "",
+	} {
+		file := writeRules(t, "domain: shop\ndescriptors:\n- {key: k, "+rule+"}\n")
+		code, out := headgate(t, "check", file, "--backend", shared)
+		switch {
+		case want == "":
+			if code != 0 {
+				t.Errorf("%s: exit code %d: %s", rule, code, out)
+			}
+		case code != exitProblems || !strings.Contains(out, file+":3: ") || !strings.Contains(out, want) || !strings.Contains(out, "redis (layout=envoy)"):
+			t.Errorf("%s: exit code %d, want %q: %s", rule, code, want, out)
+		}
+	}
+	file := writeRules(t, "domain: shop\nresources:\n- {method: GET, path: /a, limits: [{algorithm: fixed_window, limit: 9, window: 1m}]}\n")
+	if code, out := headgate(t, "check", file, "--backend", shared); code != exitProblems || !strings.Contains(out, file+":3: ") || !strings.Contains(out, "has none for rules by method and path") {
+		t.Errorf("exit code %d: %s", code, out)
+	}
+}
