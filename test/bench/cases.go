@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"strings"
+	"time"
 
 	common "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
 	rls "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
@@ -13,12 +14,14 @@ type benchCase struct {
 	name        string
 	empty       bool // an empty grpc-go handler
 	redis       bool
-	grpc        bool   // served by grpc-go, not by package unary
-	descriptors int    // per call
-	limit       string // the rule's limit, in YAML
-	rules       int    // other rules beside it
-	hot         bool   // one key for all calls
-	keys        int    // if not the usual number
+	grpc        bool          // served by grpc-go, not by package unary
+	descriptors int           // per call
+	limit       string        // the rule's limit, in YAML
+	rules       int           // other rules beside it
+	hot         bool          // one key for all calls
+	keys        int           // if not the usual number
+	routes      int           // with 256 rules each, beside it
+	reload      time.Duration // how often the rules are compiled and put in force anew; 0 is never
 }
 
 const roomy = "rate_limit: {unit: hour, requests_per_unit: 4000000000}"
@@ -35,6 +38,12 @@ func denied(n int) string {
 		limits += fmt.Sprintf(", {name: roomy%d, algorithm: fixed_window, limit: 4000000000, window: 1h}", i)
 	}
 	return limits + "]"
+}
+
+// reloadCases are those of the table reload.
+var reloadCases = []benchCase{
+	{name: "memory, 256 rules of 100 routes", descriptors: 1, limit: roomy, routes: 100},
+	{name: "memory, reloaded every 100 ms", descriptors: 1, limit: roomy, routes: 100, reload: 100 * time.Millisecond},
 }
 
 var cases = []benchCase{
@@ -63,7 +72,7 @@ var cases = []benchCase{
 }
 
 func findCase(name string) (benchCase, error) {
-	for _, c := range cases {
+	for _, c := range append(reloadCases, cases...) {
 		if c.name == name {
 			return c, nil
 		}
@@ -85,6 +94,12 @@ func (c benchCase) yaml() string {
 	}
 	for i := range max(c.descriptors, 1) {
 		fmt.Fprintf(&b, "- {key: k%d, %s}\n", i, c.limit)
+	}
+	for i := range c.routes {
+		fmt.Fprintf(&b, "- key: route-%d\n  value: route-%d\n  descriptors:\n", i, i)
+		for j := range 256 {
+			fmt.Fprintf(&b, "  - {key: rule-%d, value: rule-%d, rate_limit: {unit: hour, requests_per_unit: %d}}\n", j, j, 1+j)
+		}
 	}
 	return b.String()
 }

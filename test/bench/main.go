@@ -11,6 +11,7 @@
 //	slices  the Redis backend alone, by the number of requests in one call
 //	open    latency of some cases at half of a rate reached there, with calls
 //	        started on schedule
+//	reload  latency while 25,600 rules are put in force anew all the time
 //	log     sliding logs in Redis by their number of entries
 //	modes   package redis alone, beside figures published for another limiter
 //	leases  requests in flight: acquire, release, and many leases that expire at once
@@ -76,6 +77,7 @@ func tables() []table {
 		{"batch", (*bench).batchTable},
 		{"slices", (*bench).sliceTable},
 		{"open", (*bench).openTable},
+		{"reload", (*bench).reloadTable},
 		{"log", (*bench).logTable},
 		{"modes", (*bench).modesTable},
 		{"leases", (*bench).leaseTable},

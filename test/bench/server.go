@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"sync"
 	"time"
 
 	rls "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
@@ -15,6 +16,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/headgate-rls/headgate/backends/stack"
+	"github.com/headgate-rls/headgate/descriptors"
 	"github.com/headgate-rls/headgate/descriptors/rulefile"
 	"github.com/headgate-rls/headgate/internal/config"
 	"github.com/headgate-rls/headgate/internal/telemetry"
@@ -88,7 +90,7 @@ func (emptyService) ShouldRateLimit(context.Context, *rls.RateLimitRequest) (*rl
 // service is the service as `headgate serve` has it, on the same stack and with
 // its settings by default, metrics included. The caller stops it.
 func (c benchCase) service(redisURL string) (service *ratelimit.Service, m *telemetry.Metrics, stop func(), err error) {
-	set, problems := rulefile.Load([]rulefile.Source{{Name: c.name, Data: []byte(c.yaml())}}, rulefile.Options{})
+	set, spec, problems := rulefile.LoadSpec([]rulefile.Source{{Name: c.name, Data: []byte(c.yaml())}}, rulefile.Options{})
 	if set == nil {
 		return nil, nil, nil, fmt.Errorf("rules: %v", problems)
 	}
@@ -107,12 +109,28 @@ func (c benchCase) service(redisURL string) (service *ratelimit.Service, m *tele
 		return nil, nil, nil, errors.Join(err, st.Close())
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		st.Run(ctx)
-	}()
-	return service, m, func() { cancel(); <-ended; _ = st.Close() }, nil
+	var running sync.WaitGroup
+	running.Go(func() { st.Run(ctx) })
+	if c.reload > 0 {
+		running.Go(func() { c.reloadRules(ctx, service, spec) })
+	}
+	return service, m, func() { cancel(); running.Wait(); _ = st.Close() }, nil
+}
+
+// reloadRules compiles the rules and puts them in force, again and again, as when a control
+// plane sends them anew.
+func (c benchCase) reloadRules(ctx context.Context, service *ratelimit.Service, spec *descriptors.Spec) {
+	for tick := time.Tick(c.reload); ; {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick:
+		}
+		set := descriptors.Build(spec, new(descriptors.Problems))
+		if err := service.SetRules(set); err != nil {
+			fmt.Fprintln(os.Stderr, "bench:", err)
+		}
+	}
 }
 
 // openStack opens the store of the case with the layers that it has in a server.

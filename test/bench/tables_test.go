@@ -42,6 +42,8 @@ func rowsOf(table string) (rows []string, figures int) {
 			rows = append(rows, o.name)
 		}
 		return rows, 5
+	case "reload":
+		return []string{reloadCases[0].name, reloadCases[1].name}, 5
 	case "log":
 		return []string{"list", "list", "list", "zset", "zset", "zset"}, 5
 	case "modes":
