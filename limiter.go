@@ -130,7 +130,7 @@ func (l *Limiter) start(ctx context.Context, opt *Options, follow func(context.C
 	join, cancel := context.WithTimeout(ctx, l.timeout)
 	defer cancel()
 	if err := l.service.Leases().Join(join); err != nil {
-		l.rules.log.Warn("the registry of requests in flight cannot be read; headgate tries again", "error", err)
+		l.rules.log.Warn("could not read the registry of requests in flight; retrying", "error", err)
 	}
 	l.inBackground("store", func() { l.store.Run(work) })
 	l.inBackground("leases", func() { l.service.Leases().Run(work) })
@@ -164,7 +164,7 @@ func (l *Limiter) migrate(ctx, work context.Context) {
 	if err == nil {
 		return
 	}
-	l.rules.log.Warn("the backend's schema could not be migrated; headgate tries again", "error", err)
+	l.rules.log.Warn("could not migrate the backend's schema; retrying", "error", err)
 	l.inBackground("migration", func() {
 		tick := time.NewTicker(time.Second)
 		defer tick.Stop()

@@ -125,7 +125,7 @@ func TestBadCallsChargeNothing(t *testing.T) {
 func TestOpenRefusesMistakes(t *testing.T) {
 	good := []Rules{YAML("rules.yaml", testRules)}
 	for want, opt := range map[string]Options{
-		"there are no rules":                 {},
+		"no rules: set":                      {},
 		"Rules[0] is empty":                  {Rules: []Rules{{}}},
 		"no backend for scheme":              {Rules: good, Backend: "memcached://x"},
 		`OnBackendError is "alow"`:           {Rules: good, OnBackendError: "alow"},

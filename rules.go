@@ -43,7 +43,7 @@ type ruleLoader struct {
 // load compiles rules of all sources together.
 func (l *ruleLoader) load(list []Rules) (*descriptors.Set, error) {
 	if len(list) == 0 {
-		return nil, errors.New("headgate: there are no rules: set Options.Rules to YAML(…), Files(…) or Values(…)")
+		return nil, errors.New("headgate: no rules: set Options.Rules to YAML(…), Files(…) or Values(…)")
 	}
 	var texts []rulefile.Source
 	var values []*descriptors.DomainSpec

@@ -227,7 +227,7 @@ func (b *Backend) warn(now limit.Instant) {
 		return
 	}
 	if b.cfg.Log != nil && b.warned.CompareAndSwap(last, int64(now)) {
-		b.cfg.Log.Warn("memory backend is full and drops counters that still count; raise its maximum of keys",
+		b.cfg.Log.Warn("memory backend is full and evicts counters in use; raise max_keys",
 			"max_keys", b.cfg.MaxKeys, "evicted", b.Stats().Evicted)
 	}
 }

@@ -142,12 +142,12 @@ func (n *node) changed(from, to circuit.State, why error) {
 	addr := n.client.Options().Addr
 	switch {
 	case to == circuit.Closed:
-		n.of.log.Info("Redis Cluster: a node is back", "node", addr)
+		n.of.log.Info("Redis Cluster node answers again", "node", addr)
 		n.of.setAway(n, false) // last: Close does not wait for it any more
 	case from == circuit.Closed:
 		n.of.opened.Add(1)
 		n.of.setAway(n, true)
-		n.of.log.Warn("Redis Cluster: a node fails; calls for its slots fail at once until it answers pings", "node", addr, "error", why)
+		n.of.log.Warn("Redis Cluster node failing; calls for its slots fail at once until it answers pings", "node", addr, "error", why)
 	}
 }
 

@@ -132,7 +132,7 @@ func TestFrozenNode(t *testing.T) {
 	if err := b.Close(); err != nil {
 		t.Error(err)
 	}
-	fails, back := strings.Count(log.String(), "a node fails"), strings.Count(log.String(), "a node is back")
+	fails, back := strings.Count(log.String(), "node failing"), strings.Count(log.String(), "node answers again")
 	if fails != opened || back != opened || opened > 100 {
 		t.Errorf("opened %d times, logged %d times, and %d that it is back:\n%s", opened, fails, back, log.String())
 	}

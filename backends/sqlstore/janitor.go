@@ -36,7 +36,7 @@ func (b *Backend) sweep(ctx context.Context) {
 			pause = b.conf.Sweep*3/4 + rand.N(b.conf.Sweep/2)
 		}
 		if err != nil && ctx.Err() == nil {
-			b.conf.Log.Warn("expired rows could not be deleted; headgate tries again", "after", pause, "error", err)
+			b.conf.Log.Warn("could not delete expired rows; retrying", "after", pause, "error", err)
 		}
 	}
 }

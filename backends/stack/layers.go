@@ -83,10 +83,10 @@ func (o *onion) breakerChanged(from, to breaker.State, why error) {
 	switch to {
 	case breaker.Open:
 		if from == breaker.Closed {
-			o.opt.Log.Error("backend fails; the circuit breaker is open and failure policies decide", "backend", o.caps.Name, "error", why)
+			o.opt.Log.Error("circuit breaker opened: backend failing, failure policies decide", "backend", o.caps.Name, "error", why)
 		}
 	case breaker.Closed:
-		o.opt.Log.Info("backend is back; decisions are by count again", "backend", o.caps.Name)
+		o.opt.Log.Info("circuit breaker closed: backend answers again", "backend", o.caps.Name)
 		o.local.Signal()
 	}
 }
@@ -111,6 +111,6 @@ func (o *onion) fallback(primary backends.Backend) backends.Backend {
 }
 
 func logReconciled(log *slog.Logger, r fallback.Result, err error) {
-	log.Info("what was admitted locally is charged to the backend", "keys", r.Keys, "units", r.Units,
+	log.Info("charged local admissions to the backend", "keys", r.Keys, "units", r.Units,
 		"without_room", r.Short, "ended", r.Ended, "left", r.Left, "error", err)
 }

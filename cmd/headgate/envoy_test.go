@@ -79,7 +79,7 @@ func TestEnvoyCommandRefuses(t *testing.T) {
 		"no such file":                       {"nowhere.yaml"},
 		`no domain "other", but shop`:        {rules, "--domain", "other"},
 		"arguments are missing":              {},
-		"neither host:port nor unix:PATH":    {rules, "--upstream", "app"},
+		"must be host:port or unix:PATH":     {rules, "--upstream", "app"},
 		"at least 1ms":                       {rules, "--timeout", "0s"},
 		"no % but in %ENVIRONMENT(NAME)%:":   {rules, "--owner", "%HOSTNAME%"},
 		"no % but in %ENVIRONMENT(NAME)%: E": {rules, "--owner", "a%ENVIRONMENT(A)%%B%"},

@@ -28,8 +28,8 @@ func TestBadCommandLinesAreExplained(t *testing.T) {
 	}
 	const admin = "serve --example --log-level error --grpc 127.0.0.1:0 --services= --http= --debug= --slots sqlite::memory: --admin 127.0.0.1:0 "
 	for _, c := range []struct{ args, want string }{
-		{"serve", "there are no rules to serve: name files or directories with --rules (HEADGATE_RULES), or put them into ./rules; to try headgate, --example serves a built-in example"},
-		{"serve --slots sqlite::memory:", "there are no rules to serve"},
+		{"serve", "no rules to serve: name files or directories with --rules (HEADGATE_RULES), or put them into ./rules; to try headgate, --example serves a built-in example"},
+		{"serve --slots sqlite::memory:", "no rules to serve"},
 		{"serve --bakend memory://", "unknown flag: --bakend; did you mean --backend?"},
 		{"serve --grpc_keepalive=1s", "unknown flag: --grpc_keepalive; did you mean --grpc-keepalive?"},
 		{"serve --nonsense", "unknown flag: --nonsense"},

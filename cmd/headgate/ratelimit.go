@@ -170,6 +170,6 @@ func (m *ratelimitMode) tell(log *slog.Logger) {
 		log.Info("about the settings", "note", n)
 	}
 	if len(m.res.Ignored) > 0 {
-		log.Debug("variables that have no effect, and need none", "variables", m.res.Ignored)
+		log.Debug("ignored variables of envoyproxy/ratelimit", "variables", m.res.Ignored)
 	}
 }

@@ -108,7 +108,7 @@ func (w *Watcher) Load() (*descriptors.Set, []descriptors.Problem, error) {
 	}
 	w.take(&m)
 	if m.outcome.Err != nil {
-		w.opt.Log.Error("files of rules have errors and are left out; requests of their domains are not limited",
+		w.opt.Log.Error("skipped rules files with errors; requests of their domains are not limited",
 			"error", m.outcome.Err, "not_served", m.outcome.Missing)
 	}
 	w.tell(&m.outcome)
@@ -252,14 +252,14 @@ func (w *Watcher) report(m *merged, changed bool) {
 	o := &m.outcome
 	switch {
 	case o.Err != nil && changed:
-		w.opt.Log.Error("rules reloaded in part: domains of files with errors stay as they were",
+		w.opt.Log.Error("rules reloaded in part; domains of files with errors keep their old rules",
 			"error", o.Err, "kept", o.Kept, "not_served", o.Missing, "rules", len(m.set.Rules()))
 	case o.Err != nil:
 		w.opt.Log.Error("rules not reloaded; the old ones stay in force", "error", o.Err)
 	case changed:
 		w.opt.Log.Info("rules reloaded", "files", len(m.sources), "rules", len(m.set.Rules()), "warnings", len(o.Problems))
 	default:
-		w.opt.Log.Info("rules are again what is in force")
+		w.opt.Log.Info("rules files match the rules in force again")
 	}
 }
 
@@ -267,7 +267,7 @@ func (w *Watcher) report(m *merged, changed bool) {
 func (w *Watcher) open() {
 	events, err := w.newEvents()
 	if err != nil {
-		w.opt.Log.Warn("the system does not report changed files; headgate reads them at intervals", "interval", w.opt.Poll, "error", err)
+		w.opt.Log.Warn("file notifications unavailable; polling the rules files", "interval", w.opt.Poll, "error", err)
 		return
 	}
 	w.events = events
@@ -278,7 +278,7 @@ func (w *Watcher) close() {
 		return
 	}
 	if err := w.events.Close(); err != nil {
-		w.opt.Log.Warn("could not close the watch of the files of rules", "error", err)
+		w.opt.Log.Warn("could not close the watcher of the rules files", "error", err)
 	}
 	w.events = nil
 }
@@ -339,7 +339,7 @@ func (w *Watcher) ask() {
 		err := w.events.Add(f)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) && !w.refusing {
 			w.refusing = true
-			w.opt.Log.Warn("the system does not report changes in a directory; headgate reads it at intervals", "directory", f, "interval", w.opt.Poll, "error", err)
+			w.opt.Log.Warn("file notifications unavailable for a directory; polling it", "directory", f, "interval", w.opt.Poll, "error", err)
 		}
 	}
 }

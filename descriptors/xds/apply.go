@@ -61,12 +61,12 @@ func (c *Client) report(o *outcome, resp *response, same bool, took time.Duratio
 	domains, kept := len(c.state.inForce), shown(o.missing)
 	switch {
 	case len(o.problems) > 0:
-		c.opt.Log.Error("the control plane sent rules that cannot be used; the domains concerned stay as they were",
+		c.opt.Log.Error("rejected rules from the control plane; the affected domains keep their old rules",
 			"version", resp.version, "rejected", shown(slices.Sorted(maps.Keys(o.rejected))), "problems", len(o.problems), "domains", domains, "kept", kept)
 	case same:
-		c.opt.Log.Debug("the control plane sent the rules that are in force", "version", resp.version, "domains", domains, "kept", kept)
+		c.opt.Log.Debug("the control plane sent unchanged rules", "version", resp.version, "domains", domains, "kept", kept)
 	default:
-		c.opt.Log.Info("rules of the control plane are in force",
+		c.opt.Log.Info("applied rules from the control plane",
 			"version", resp.version, "domains", domains, "rules", rules, "kept", kept, "took", took.Round(time.Microsecond))
 	}
 	if !same || len(o.problems) > 0 {
@@ -77,7 +77,7 @@ func (c *Client) report(o *outcome, resp *response, same bool, took time.Duratio
 // log logs what came of rules that are not from the control plane now.
 func (c *Client) log(o *outcome, what string) {
 	if o.set == nil {
-		c.opt.Log.Error("rules cannot be put in force; the old ones stay", "what", what, "problems", len(o.problems))
+		c.opt.Log.Error("could not apply rules; the old ones stay in force", "what", what, "problems", len(o.problems))
 	} else {
 		c.opt.Log.Info("rules are in force", "what", what, "domains", len(o.domains), "rules", len(o.set.Rules()), "problems", len(o.problems))
 	}
@@ -115,7 +115,7 @@ func (c *Client) remove() {
 	gone := c.state.missing
 	o := c.state.relay(c.state.overlay, false)
 	if c.install(o) {
-		c.opt.Log.Info("domains that the control plane has stopped to send are removed", "removed", shown(gone), "domains", len(c.state.inForce))
+		c.opt.Log.Info("removed domains that the control plane no longer sends", "removed", shown(gone), "domains", len(c.state.inForce))
 		c.keep()
 	} else {
 		c.log(o, "rules without the domains that are not sent any more")
@@ -130,7 +130,7 @@ func (c *Client) keep() {
 	}
 	content, err := encodeCache(c.opt.NodeID, c.now.Version, slices.Sorted(maps.Keys(c.state.inForce)), c.state.inForce)
 	if err != nil {
-		c.opt.Log.Error("the last rules cannot be kept", "file", c.opt.Cache, "error", err)
+		c.opt.Log.Error("could not write the file of last known rules", "file", c.opt.Cache, "error", err)
 		return
 	}
 	c.cached.put(content)

@@ -21,7 +21,7 @@ func newCacheWriter(o *Options) *cacheWriter {
 		defer close(w.done)
 		for content := range w.next {
 			if err := writeCache(o.Cache, content); err != nil {
-				o.Log.Error("the last rules cannot be kept; the file stays as it was", "file", o.Cache, "error", err)
+				o.Log.Error("could not write the file of last known rules; the old file stays", "file", o.Cache, "error", err)
 			}
 		}
 	})

@@ -23,7 +23,7 @@ func (codec) Name() string { return "proto" }
 func (codec) Marshal(v any) (mem.BufferSlice, error) {
 	m, ok := v.(proto.Message)
 	if !ok {
-		return nil, fmt.Errorf("%T is no message", v)
+		return nil, fmt.Errorf("%T is not a protobuf message", v)
 	}
 	b, err := proto.Marshal(m)
 	return mem.BufferSlice{mem.SliceBuffer(b)}, err

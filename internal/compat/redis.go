@@ -30,7 +30,7 @@ func backend(t *translation) []string {
 		t.failf("BACKEND_TYPE", "memcache is not supported: use redis, or memory for a single replica")
 		return nil
 	default:
-		t.failf("BACKEND_TYPE", "%q is none of redis, memory", kind)
+		t.failf("BACKEND_TYPE", "must be redis or memory, not %q", kind)
 		return nil
 	}
 	if t.on("REDIS_AWS_IAM_AUTH") {
@@ -81,7 +81,7 @@ func (r *redisURL) servers(t *translation) bool {
 			return false
 		}
 	default:
-		t.failf("REDIS_TYPE", "%q is none of SINGLE, SENTINEL, CLUSTER", kind)
+		t.failf("REDIS_TYPE", "must be SINGLE, SENTINEL or CLUSTER, not %q", kind)
 		return false
 	}
 	switch socket := t.text("REDIS_SOCKET_TYPE"); socket {
@@ -95,7 +95,7 @@ func (r *redisURL) servers(t *translation) bool {
 		r.socket = text
 		return true
 	default:
-		t.failf("REDIS_SOCKET_TYPE", "%q is neither tcp nor unix", socket)
+		t.failf("REDIS_SOCKET_TYPE", "must be tcp or unix, not %q", socket)
 		return false
 	}
 }
@@ -107,7 +107,7 @@ func (r *redisURL) tcp(t *translation, list []string) bool {
 		s, ok := parseServer(strings.TrimSpace(text), &r.secure)
 		switch {
 		case !ok:
-			t.failf("REDIS_URL", "element %d of %d is neither host:port nor redis://user:password@host:port/db", i+1, len(list))
+			t.failf("REDIS_URL", "element %d of %d must be host:port or redis://user:password@host:port/db", i+1, len(list))
 			return false
 		case i > 0 && (s.user != first.user || s.password != first.password || s.db != first.db):
 			t.failf("REDIS_URL", "element %d has another login or database than the first: headgate has one for all", i+1)

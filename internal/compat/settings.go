@@ -189,7 +189,7 @@ func logLevel(t *translation) []string {
 	}
 	level, ok := logLevels[strings.ToLower(t.text("LOG_LEVEL"))]
 	if !ok {
-		t.failf("LOG_LEVEL", "%q is none of trace, debug, info, warn, error, fatal, panic", t.text("LOG_LEVEL"))
+		t.failf("LOG_LEVEL", "must be trace, debug, info, warn, error, fatal or panic, not %q", t.text("LOG_LEVEL"))
 	}
 	return []string{level}
 }
@@ -197,7 +197,7 @@ func logLevel(t *translation) []string {
 func logFormat(t *translation) []string {
 	format := strings.ToLower(t.text("LOG_FORMAT"))
 	if format != "text" && format != "json" {
-		t.failf("LOG_FORMAT", "%q is neither text nor json", t.text("LOG_FORMAT"))
+		t.failf("LOG_FORMAT", "must be text or json, not %q", t.text("LOG_FORMAT"))
 	}
 	if !t.set("LOG_FORMAT") {
 		return nil
@@ -212,7 +212,7 @@ func rules(t *translation) []string {
 	case xdsType:
 		return nil
 	default:
-		t.failf("CONFIG_TYPE", "%q is neither FILE nor %s", kind, xdsType)
+		t.failf("CONFIG_TYPE", "must be FILE or %s, not %q", xdsType, kind)
 		return nil
 	}
 	app := t.text("RUNTIME_APPDIRECTORY")
@@ -229,7 +229,7 @@ func rules(t *translation) []string {
 		return append([]string{dir}, list...)
 	}
 	if len(list) == 0 {
-		t.failf("RUNTIME_ROOT", "there is no directory %s to read rules from (RUNTIME_ROOT, RUNTIME_SUBDIRECTORY and RUNTIME_APPDIRECTORY name it)", dir)
+		t.failf("RUNTIME_ROOT", "directory %s does not exist (RUNTIME_ROOT, RUNTIME_SUBDIRECTORY and RUNTIME_APPDIRECTORY name it)", dir)
 	}
 	return list
 }

@@ -61,7 +61,7 @@ func (k kind) check(value string) error {
 	switch k {
 	case boolean:
 		if _, err := strconv.ParseBool(value); err != nil {
-			return fmt.Errorf("%q is neither true nor false", value)
+			return fmt.Errorf("must be true or false, not %q", value)
 		}
 	case number:
 		if _, err := strconv.ParseUint(value, 10, 31); err != nil {

@@ -18,7 +18,7 @@ type alias struct {
 // ignored are settings of another program that are read and have no effect.
 var ignored = []alias{
 	{property: "rate-limiter.headroom-windows", note: "it has no effect any more: a search begins at the first window that has room"},
-	{property: "quarkus.datasource.db-kind", note: "the URL says what kind of database it is"},
+	{property: "quarkus.datasource.db-kind", note: "the URL has the kind of database"},
 }
 
 func (a *alias) env() string {

@@ -145,15 +145,15 @@ func (c *Config) ruleSettings() []setting {
 		row("config", &c.File, "", nil, "YAML `file` with settings, by the names of these flags"),
 		row("rules", &c.Rules, nil, nil, "`file or directory` with rules; may be repeated (default ./rules if it exists)"),
 		row("rules-errors", &c.RulesErrors, "refuse", either("refuse", SkipRules),
-			"what a start does if a file of rules has errors: refuse to start, or skip the domains in it: their requests are not limited until the file is repaired").among("refuse", SkipRules),
+			"what headgate does at start if a rules file has errors: refuse to start, or skip the file's domains, whose requests are then not limited until the file is repaired").among("refuse", SkipRules),
 		row("rules-files", &c.RulesFiles, "yaml", oneOf("yaml", AllFiles, DotFiles),
-			"which files of the directories in --rules are read: yaml (*.yaml and *.yml), all (every name that does not begin with a dot), or dot (those too, unless with two dots)").among("yaml", AllFiles, DotFiles),
+			"which files of the directories in --rules to read: yaml (*.yaml and *.yml), all (every name that does not begin with a dot), or dot (also names with one dot)").among("yaml", AllFiles, DotFiles),
 		row("rules-empty", &c.RulesEmpty, false, nil, "accept directories in --rules without any file: they limit nothing"),
 		row("example", &c.Example, false, require[bool](noRules, "serves the built-in rules and not those of --rules: give one of the two"),
 			"serve the rules of a built-in example, to try headgate without --rules"),
 		row("merge-domains", &c.MergeDomains, false, nil, "allow several files to have rules of the same domain"),
 		row("backend", &c.Backend, "memory://", nil, "`URL` of the store that keeps the counters: memory://, redis://…, postgres://…, mysql://…, sqlite:FILE; see docs/backends.md").hiding(inURL),
-		row("backend-migrate", &c.BackendMigrate, true, nil, "migrate the schema of a backend in a database at start; else run `headgate migrate`"),
+		row("backend-migrate", &c.BackendMigrate, true, nil, "migrate the schema of a backend in a database at start; if disabled, run headgate migrate"),
 	}
 }
 
@@ -166,7 +166,7 @@ func (c *Config) listenerSettings() []setting {
 	}
 	return []setting{
 		listener("grpc", &c.GRPC, ":8081", notEmpty, "`address` of the gRPC service: host:port, unix:PATH or unix:@NAME"),
-		row("transport", &c.Transport, "unary", either("unary", "grpc"), "what serves the gRPC address: unary (headgate's own, several times cheaper) or grpc (grpc-go)").among("unary", "grpc"),
+		row("transport", &c.Transport, "unary", either("unary", "grpc"), "implementation that serves the gRPC address: unary (headgate's own, several times cheaper) or grpc (grpc-go)").among("unary", "grpc"),
 		listener("services", &c.Services, ":8082", nil, "`address` of the gRPC services that the unary transport does not serve: access log, health Watch, reflection; empty: disabled"),
 		listener("http", &c.HTTP, ":8080", nil, "`address` of /json, /healthcheck and /readyz; empty: disabled"),
 		listener("debug", &c.Debug, "127.0.0.1:6070", nil, "`address` of /metrics, /rlconfig and /debug/pprof/; empty: disabled"),
@@ -179,14 +179,14 @@ func (c *Config) listenerSettings() []setting {
 
 func (c *Config) decisionSettings() []setting {
 	return []setting{
-		row("overflow", &c.Overflow, "refuse", parsed(descriptors.ParseOverflow, "%q is none of refuse, saturate and debt"),
-			"what a limit takes of a cost that does not fit, unless the rule says: refuse (nothing), saturate (what is left) or debt (more, which is paid back)").among(descriptors.Overflows()...),
-		row("charge", &c.Charge, "all_or_nothing", parsed(descriptors.ParseCharge, "%q is neither all_or_nothing nor each"),
-			"which limits a refused request is charged to, unless the rule says: all_or_nothing (none) or each (those that have room)").among("all_or_nothing", "each"),
-		row("on-backend-error", &c.OnBackendError, "allow", parsed(descriptors.ParseFailurePolicy, "%q is none of allow, deny, error, local"),
-			"the answer when the backend fails, unless the rule says: allow, deny, error or local").among("allow", "deny", "error", "local"),
-		row("on-overload", &c.OnOverload, "deny", parsed(descriptors.ParseOverloadPolicy, "%q is none of deny, allow, error"),
-			"the answer to requests above the capacity of the backend, unless the rule says: deny, allow or error").among("deny", "allow", "error"),
+		row("overflow", &c.Overflow, "refuse", parsed(descriptors.ParseOverflow, "must be refuse, saturate or debt, not %q"),
+			"what a limit takes of a cost that does not fit, if the rule has no overflow: refuse (nothing), saturate (what is left) or debt (more, which is paid back)").among(descriptors.Overflows()...),
+		row("charge", &c.Charge, "all_or_nothing", parsed(descriptors.ParseCharge, "must be all_or_nothing or each, not %q"),
+			"which limits a refused request is charged to, if the rule has no charge: all_or_nothing (none) or each (those that have room)").among("all_or_nothing", "each"),
+		row("on-backend-error", &c.OnBackendError, "allow", parsed(descriptors.ParseFailurePolicy, "must be allow, deny, error or local, not %q"),
+			"the answer when the backend fails, if the rule has no on_backend_error: allow, deny, error or local").among("allow", "deny", "error", "local"),
+		row("on-overload", &c.OnOverload, "deny", parsed(descriptors.ParseOverloadPolicy, "must be deny, allow or error, not %q"),
+			"the answer to requests above the capacity of the backend, if the rule has no on_overload: deny, allow or error").among("deny", "allow", "error"),
 		row("replicas", &c.Replicas, 1, atLeastOne, "number of processes that share the backend; with on_backend_error: local each takes its share of a limit"),
 		row("backend-timeout", &c.BackendTimeout, ratelimit.DefaultTimeout, positive, "longest wait for the backend when the caller sets no deadline"),
 		row("deadline-margin", &c.DeadlineMargin, 2*time.Millisecond, nil, "time before the caller's deadline at which headgate answers: this, or a tenth of the deadline if that is more"),
@@ -202,7 +202,7 @@ func (c *Config) answerSettings() []setting {
 		row("remaining-header", &c.RemainingHeader, "RateLimit-Remaining", headerName, "`name` of the header with the units that are left"),
 		row("reset-header", &c.ResetHeader, "RateLimit-Reset", headerName, "`name` of the header with the seconds until the reset"),
 		row("ietf-headers", &c.IETFHeaders, false, nil, "send RateLimit and RateLimit-Policy, as draft-ietf-httpapi-ratelimit-headers-10 has them, with every response"),
-		row("retry-after-header", &c.RetryHeader, "Retry-After", headerName, "`name` of the header of refusals that says when to retry; empty: disabled"),
+		row("retry-after-header", &c.RetryHeader, "Retry-After", headerName, "`name` of the header of refusals with the time to retry after; empty: disabled"),
 		row("rule-header", &c.RuleHeader, "", headerName, "`name` of a header, such as x-headgate-rule, that tells clients which rule refused; empty: disabled"),
 		row("dynamic-metadata", &c.DynamicMetadata, false, nil, "add domain, descriptors and hits to the response's dynamic metadata"),
 		row("unit-multiplier", &c.UnitMultiplier, false, nil, "report windows other than one second, minute, hour or day by unit_multiplier; needs Envoy 1.40 everywhere"),
@@ -230,7 +230,7 @@ func (c *Config) leaseSettings() []setting {
 	}
 	return []setting{
 		row("lease-ttl", &c.LeaseTTL, descriptors.DefaultLeaseTTL, ttl,
-			"time after which the lease of a request in flight expires if nobody reports its end, unless the rule says; IMPOSTER_RATE_LIMITER_TTL, in seconds, says the same").
+			"time after which the lease of a request in flight expires if nobody reports its end, for rules without lease_ttl; IMPOSTER_RATE_LIMITER_TTL, in seconds, sets the same").
 			alsoInSeconds("imposter.rate.limiter.ttl"),
 		row("lease-secret", &c.LeaseSecret, "", nil, "`secret` that signs leases; replicas need the same one (default: a random one that the store keeps)").hiding(whole),
 		row("lease-key", &c.LeaseKeys, []string{ratelimit.DefaultLeaseKey}, nil,
@@ -256,7 +256,7 @@ func (c *Config) connectionSettings() []setting {
 		return err
 	}
 	return []setting{
-		row("socket-mode", &c.SocketMode, "", mode, "permissions of Unix sockets in octal, such as 0660 (default: as the umask says)"),
+		row("socket-mode", &c.SocketMode, "", mode, "permissions of Unix sockets in octal, such as 0660 (default: from the umask)"),
 
 		row("grpc-tls-cert", &c.TLSCert, "", require[string](keyPair, "needs --grpc-tls-key, and the other way round"),
 			"certificate chain `file` of the gRPC service; reloaded when it changes"),
@@ -279,7 +279,7 @@ func (c *Config) connectionSettings() []setting {
 
 func logLevel(v string) error {
 	if _, ok := levels[strings.ToLower(v)]; !ok {
-		return fmt.Errorf("%q is none of debug, info, warn, error", v)
+		return fmt.Errorf("must be debug, info, warn or error, not %q", v)
 	}
 	return nil
 }

@@ -82,7 +82,7 @@ func TestProblems(t *testing.T) {
 		{name: "not a mapping", file: "- a\n", want: []string{"expected settings as"}},
 		{name: "wrong type in the environment", env: map[string]string{"HEADGATE_DRAIN_DELAY": "long"}, want: []string{`environment variable HEADGATE_DRAIN_DELAY: "long" is not a valid duration: want a duration such as 500ms`}},
 		{name: "every bad value is reported", args: []string{"--charge", "some", "--on-backend-error", "panic", "--log-format", "xml", "--rules-errors", "ignore", "--log-level", "loud", "--grpc", "", "--backend-timeout", "0s", "--grpc-tls-cert", "c", "--socket-mode", "rw"}, want: []string{
-			`--charge: "some" is neither`, `--on-backend-error: "panic" is none`, `--log-format: "xml"`, `--rules-errors: "ignore" is neither refuse nor skip`, `--log-level: "loud"`, "--grpc: must not be empty", "--backend-timeout: must be positive", "--grpc-tls-cert: needs --grpc-tls-key", `--socket-mode: "rw" is not a mode`}},
+			`--charge: must be all_or_nothing or each, not "some"`, `--on-backend-error: must be allow, deny, error or local, not "panic"`, `--log-format: must be text or json, not "xml"`, `--rules-errors: must be refuse or skip, not "ignore"`, `--log-level: must be debug, info, warn or error, not "loud"`, "--grpc: must not be empty", "--backend-timeout: must be positive", "--grpc-tls-cert: needs --grpc-tls-key", `--socket-mode: "rw" is not a mode`}},
 		{name: "client CA without TLS", args: []string{"--grpc-client-ca", "ca"}, want: []string{"--grpc-client-ca: needs"}},
 		{name: "names of clients without their authority", args: []string{"--grpc-client-san", "a.example.com"}, want: []string{"--grpc-client-san: needs --grpc-client-ca"}},
 		{name: "bad names of clients", args: []string{"--grpc-tls-cert", "c", "--grpc-tls-key", "k", "--grpc-client-ca", "a", "--grpc-client-san", "*", "--grpc-client-san", "spiffe://*/x"},
@@ -141,7 +141,7 @@ func TestEveryFieldIsASetting(t *testing.T) {
 			case f.Kind() == reflect.Struct:
 				fields(f)
 			case rows[f.Addr().Interface()] == "":
-				t.Errorf("the field %s of %s is no setting", v.Type().Field(i).Name, v.Type())
+				t.Errorf("the field %s of unknown setting %s", v.Type().Field(i).Name, v.Type())
 			}
 		}
 	}
@@ -287,4 +287,17 @@ func TestShownSettingsHideSecrets(t *testing.T) {
 			t.Errorf("%q is not in:\n%s", want, text)
 		}
 	}
+}
+
+// TestHelpNamesValues shows that a flag's help names its value, and that a switch has none: a
+// command in backquotes would be printed as one.
+func TestHelpNamesValues(t *testing.T) {
+	fs := pflag.NewFlagSet("", pflag.ContinueOnError)
+	Define(fs)
+	fs.VisitAll(func(f *pflag.Flag) {
+		name, usage := pflag.UnquoteUsage(f)
+		if f.Value.Type() == "bool" && name != "" || strings.Contains(usage, "`") {
+			t.Errorf("--%s %s: %s", f.Name, name, usage)
+		}
+	})
 }

@@ -13,7 +13,7 @@ import (
 func Schema(leftOut []string) (map[string]any, error) {
 	for _, name := range leftOut {
 		if !new(Config).program().has(name) {
-			return nil, fmt.Errorf("%s is no setting", name)
+			return nil, fmt.Errorf("unknown setting %s", name)
 		}
 	}
 	properties := map[string]any{}

@@ -125,7 +125,7 @@ func require[T any](ok func() bool, message string) func(T) error {
 func either(a, b string) func(string) error {
 	return func(v string) error {
 		if v != a && v != b {
-			return fmt.Errorf("%q is neither %s nor %s", v, a, b)
+			return fmt.Errorf("must be %s or %s, not %q", a, b, v)
 		}
 		return nil
 	}
@@ -135,7 +135,7 @@ func either(a, b string) func(string) error {
 func oneOf(words ...string) func(string) error {
 	return func(v string) error {
 		if !slices.Contains(words, v) {
-			return fmt.Errorf("%q is none of %s", v, strings.Join(words, ", "))
+			return fmt.Errorf("must be one of %s, not %q", strings.Join(words, ", "), v)
 		}
 		return nil
 	}

@@ -62,7 +62,7 @@ func (c *Slots) settings(admin *Admin) []setting {
 		row("slots-password", &c.Password, "", nil, "`secret` that goes with it").also("quarkus.datasource.password").hiding(whole),
 		row("slots-pool-min", &c.PoolMin, 5, nil, "connections to the database that are kept open").also("quarkus.datasource.jdbc.min-size"),
 		row("slots-pool-max", &c.PoolMax, 30, pool, "most connections to the database").also("quarkus.datasource.jdbc.max-size"),
-		row("slots-migrate", &c.Migrate, true, nil, "migrate the database's schema at start; else run `headgate migrate`").also("quarkus.flyway.migrate-at-start"),
+		row("slots-migrate", &c.Migrate, true, nil, "migrate the database's schema at start; if disabled, run headgate migrate").also("quarkus.flyway.migrate-at-start"),
 
 		row("slots-auth", &c.Auth, false, require[bool](guarded, "needs --admin-token or --admin-client-ca: without either nobody could use slots"),
 			"demand the admin token or client certificate for slots and their page too; the --admin address serves them too"),
@@ -79,7 +79,7 @@ func (c *Slots) settings(admin *Admin) []setting {
 		row("slots-max-future", &c.MaxFuture, 0, nil, "how far in the future a requested time may be; 0: any time"),
 		row("slots-timeout", &c.Timeout, slots.DefaultTimeout, positive, "longest time to assign a slot"),
 		row("slots-ahead", &c.Ahead, 0, nil,
-			"how far ahead of now windows are made before anybody asks, for those who read the tables; 0: as --slots-extra-chunks says if another program made the schema, else disabled"),
+			"how far ahead of now windows are made before anybody asks, for programs that read the tables; 0: from --slots-extra-chunks if another program made the schema, else disabled"),
 		row("slots-keep-windows", &c.KeepWindows, slots.DefaultKeepWindows, nil, "how long windows are kept after their end"),
 		row("slots-keep", &c.Keep, 0, keep, "how long slots are kept after their time; 0: for ever. An event whose slot was dropped can get another one"),
 	}

@@ -25,7 +25,7 @@ func TestXDSSettingsThatCannotBe(t *testing.T) {
 		{"--xds eg:18001 --xds-node-metadata =sesame", "want name=value"},
 		{"--xds eg:18001 --xds-max-message 10", "outside"},
 		{"--xds eg:18001 --xds-removal-grace 2h", "more than 1h"},
-		{"--xds eg:18001 --xds-health sometimes", "neither always nor rules"},
+		{"--xds eg:18001 --xds-health sometimes", "must be always or rules, not \"sometimes\""},
 		{"--xds-overlay f", "needs --xds"},
 		{"--xds-cache f", "needs --xds"},
 		{"--xds-tls", "needs --xds"},

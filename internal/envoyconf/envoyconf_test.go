@@ -166,7 +166,7 @@ func TestRefused(t *testing.T) {
 		"old":            {change: func(o *Options) { o.Version = Version{1, 35} }, want: "envoy 1.35 is too old"},
 		"very old":       {change: func(o *Options) { o.Version = Version{0, 99} }, want: "from 1.36 on"},
 		"no address":     {change: func(o *Options) { o.Address = nil }, want: "the address of headgate is missing"},
-		"no port":        {change: func(o *Options) { o.Services = []string{"headgate"} }, want: `"headgate" is neither host:port nor unix:PATH`},
+		"no port":        {change: func(o *Options) { o.Services = []string{"headgate"} }, want: `must be host:port or unix:PATH, not "headgate"`},
 		"bad port":       {change: func(o *Options) { o.Upstream = "app:70000" }, want: "the address of the application"},
 		"no path":        {change: func(o *Options) { o.Address = []string{"unix:"} }, want: "has no path"},
 		"listen":         {change: func(o *Options) { o.Listen = 70000 }, want: "70000 is not a port"},

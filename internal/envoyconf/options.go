@@ -136,7 +136,7 @@ func (o *Options) check() error {
 		wrong("the owner must be at most %d printable ASCII characters", maxOwner)
 	}
 	if strings.Contains(o.Owner, "%") && !o.started() {
-		wrong("the owner %q must be plain text, or have no %% but in %%ENVIRONMENT(NAME)%%: Envoy replaces nothing in what it tells with its access log, which must be the same", o.Owner)
+		wrong("the owner %q must be plain text, or have no %% but in %%ENVIRONMENT(NAME)%%: Envoy replaces nothing in the metadata of its access log, which must be the same", o.Owner)
 	}
 	o.checkIstio(wrong)
 	o.checkTLS(wrong)
@@ -196,11 +196,11 @@ func address(s string) (mapping, error) {
 	}
 	host, port, err := net.SplitHostPort(s)
 	if err != nil {
-		return nil, fmt.Errorf("%q is neither host:port nor unix:PATH", s)
+		return nil, fmt.Errorf("must be host:port or unix:PATH, not %q", s)
 	}
 	n, err := strconv.Atoi(port)
 	if err != nil || n < 0 || n > 65535 || host == "" {
-		return nil, fmt.Errorf("%q is neither host:port nor unix:PATH", s)
+		return nil, fmt.Errorf("must be host:port or unix:PATH, not %q", s)
 	}
 	return one("socket_address", mapping{f("address", host), f("port_value", n)}), nil
 }

@@ -46,7 +46,7 @@ func parse(text string) (pattern, error) {
 	literal := false
 	for _, l := range p.parts {
 		if !label.MatchString(l) {
-			return p, errors.New("is neither a DNS name nor spiffe://DOMAIN/PATH; * stands for a whole label")
+			return p, errors.New("must be a DNS name or spiffe://DOMAIN/PATH; * stands for a whole label")
 		}
 		literal = literal || l != "*"
 	}

@@ -69,11 +69,11 @@ func TestClientsAreAdmittedByTheirNamesOnly(t *testing.T) {
 
 func TestBadPatternsAreErrors(t *testing.T) {
 	for pattern, want := range map[string]string{
-		"":                               "neither a DNS name",
+		"":                               "must be a DNS name",
 		"*":                              "admits every name",
 		"*.*":                            "admits every name",
 		"a*.example.com":                 "whole label",
-		"a b":                            "neither a DNS name",
+		"a b":                            "must be a DNS name",
 		"10.0.0.1":                       "IP address",
 		"https://cluster.local/x":        "begins with spiffe://",
 		"spiffe:///ns":                   "no trust domain",

@@ -124,12 +124,12 @@ func (l *limits) migrateFirst(ctx context.Context) error {
 // it serves by itself, and joins them when the store is there.
 func (l *limits) join(ctx context.Context) {
 	if err := l.migrateFirst(ctx); err != nil {
-		l.log.Warn("the backend's schema could not be migrated; headgate tries again", "error", err)
+		l.log.Warn("could not migrate the backend's schema; retrying", "error", err)
 	}
 	ctx, cancel := context.WithTimeout(ctx, l.conf.BackendTimeout)
 	defer cancel()
 	if err := l.service.Leases().Join(ctx); err != nil {
-		l.log.Warn("the registry of requests in flight cannot be read; headgate tries again", "error", err)
+		l.log.Warn("could not read the registry of requests in flight; retrying", "error", err)
 	}
 }
 

@@ -51,7 +51,7 @@ func chooseRules(conf *config.Config) error {
 		return nil
 	}
 	if _, err := os.Stat(defaultRules); err != nil {
-		return errors.New("there are no rules to serve: name files or directories with --rules (HEADGATE_RULES), or put them into ./" +
+		return errors.New("no rules to serve: name files or directories with --rules (HEADGATE_RULES), or put them into ./" +
 			defaultRules + "; to try headgate, --example serves a built-in example")
 	}
 	conf.Rules = []string{defaultRules}
@@ -106,7 +106,7 @@ func ruleFiles(conf *config.Config) watch.Files {
 // warnOfNothing logs a warning if no rules file exists, so that nothing is limited.
 func (f *ruleFollower) warnOfNothing(set *descriptors.Set) {
 	if len(set.Domains()) == 0 {
-		f.log.Warn("there is no file of rules: nothing is limited")
+		f.log.Warn("no rules files found: nothing is limited")
 	}
 }
 

@@ -184,7 +184,7 @@ func (s *server) drain() {
 	for _, e := range s.endpoints {
 		draining.start(func() {
 			if err := e.drain(ctx); err != nil {
-				s.log.Warn("drain timeout: calls in flight are canceled", "endpoint", e.name)
+				s.log.Warn("drain timeout: canceling calls in flight", "endpoint", e.name)
 			}
 		})
 	}

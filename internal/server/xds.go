@@ -146,7 +146,7 @@ func (x *xdsRules) followOverlay(ctx context.Context) {
 		x.client.Lay(o)
 	})
 	if err != nil && ctx.Err() == nil {
-		x.log.Error("the overlay is not followed any more; it stays as it is", "error", err)
+		x.log.Error("stopped watching the overlay; its last version stays in force", "error", err)
 	}
 }
 
@@ -186,7 +186,7 @@ func (s *server) awaitRules(ctx context.Context) {
 	case <-s.limits.rules.first():
 	case <-ctx.Done():
 	case <-late.C:
-		s.log.Error("no rules have come; headgate serves without: calls are answered with an error until they come", "waited", s.conf.XDS.Wait)
+		s.log.Error("no rules received; serving anyway, and calls get an error until rules arrive", "waited", s.conf.XDS.Wait)
 	}
 }
 

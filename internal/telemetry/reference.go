@@ -190,7 +190,7 @@ func (r *reference) room(l hitLabels) bool {
 		return true
 	}
 	if !r.warned.Swap(true) {
-		r.log.Warn("there are too many rules or values for a metric of hits each; the rest is counted by domain", "series", len(r.series), "bytes", r.bytes)
+		r.log.Warn("too many series of hits by rule; counting the rest by domain", "series", len(r.series), "bytes", r.bytes)
 	}
 	return false
 }

@@ -70,7 +70,7 @@ func (s *Server) Serve(ln net.Listener) error {
 		// Most likely there are no file descriptors left. Connections that
 		// end will give some back.
 		pause = min(max(2*pause, 5*time.Millisecond), time.Second)
-		s.conf.Log.Warn("accept failed, trying again", "error", err, "after", pause)
+		s.conf.Log.Warn("accept failed; retrying", "error", err, "after", pause)
 		select {
 		case <-time.After(pause):
 		case <-s.ctx.Done():

@@ -34,7 +34,7 @@ func (t *Tracker) reap(ctx context.Context, gone *owner) error {
 			t.owners.removeGone(gone)
 		}
 	}
-	t.conf.Log.Warn("proxy is gone, its leases are ended: no replica heard from it within the grace time",
+	t.conf.Log.Warn("proxy gone: no replica heard from it within the grace time; ending its leases",
 		"owner", gone.Name, "peer", gone.Peer, "grace", t.conf.OwnerGrace, "ended", ended, "error", err)
 	return err
 }

@@ -248,7 +248,7 @@ func (r *run) shares() int {
 	}
 	n := 0
 	for _, s := range r.services {
-		n += 1 + strings.Count(s.Log(), "what was admitted locally is charged to the backend")
+		n += 1 + strings.Count(s.Log(), "charged local admissions to the backend")
 	}
 	return n
 }
