@@ -1,17 +1,13 @@
 package descriptors_test
 
 import (
-	"flag"
 	"fmt"
-	"os"
 	"strings"
 	"testing"
 
 	"github.com/headgate-rls/headgate/descriptors"
 	"github.com/headgate-rls/headgate/descriptors/rulefile"
 )
-
-var update = flag.Bool("update", false, "rewrite the golden files")
 
 // mustLoad compiles one file of rules, which may have warnings.
 func mustLoad(t testing.TB, rules string) *descriptors.Set {
@@ -29,21 +25,4 @@ func lines(problems []descriptors.Problem) string {
 		fmt.Fprintln(&b, p)
 	}
 	return b.String()
-}
-
-func checkGolden(t *testing.T, file, got string) {
-	t.Helper()
-	if *update {
-		if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		return
-	}
-	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got != string(want) {
-		t.Errorf("%s:\ngot\n%swant\n%s", file, got, want)
-	}
 }

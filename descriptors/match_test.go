@@ -10,6 +10,7 @@ import (
 	"github.com/headgate-rls/headgate/descriptors/rulefile"
 	"github.com/headgate-rls/headgate/internal/units"
 	"github.com/headgate-rls/headgate/limit"
+	"github.com/headgate-rls/headgate/test/golden"
 	"github.com/headgate-rls/headgate/test/random"
 )
 
@@ -235,7 +236,7 @@ descriptors:
 	if err := s.Dump(&b); err != nil {
 		t.Fatal(err)
 	}
-	checkGolden(t, "testdata/dump.golden", b.String())
+	golden.Check(t, "testdata/dump.golden", b.String())
 }
 
 func TestMetricLabel(t *testing.T) {

@@ -10,6 +10,7 @@ import (
 	"github.com/headgate-rls/headgate/descriptors"
 	"github.com/headgate-rls/headgate/descriptors/rulefile"
 	"github.com/headgate-rls/headgate/limit"
+	"github.com/headgate-rls/headgate/test/golden"
 )
 
 // tiersOf returns the concurrency of the first rule with one.
@@ -56,7 +57,7 @@ func TestTierFor(t *testing.T) {
 
 // TestTierForReturnsItsOwnTier, not a copy that changes with a loop.
 func TestTierForReturnsItsOwnTier(t *testing.T) {
-	c := tiersOf(t, golden)
+	c := tiersOf(t, severalTiers)
 	for i := range c.Tiers {
 		if got := c.TierFor(c.Tiers[i].Threshold + 1); got != &c.Tiers[i] {
 			t.Errorf("tier %d: got %v", i, got)
@@ -64,8 +65,8 @@ func TestTierForReturnsItsOwnTier(t *testing.T) {
 	}
 }
 
-// golden is the source's example of several thresholds.
-const golden = `
+// severalTiers is the source's example of several thresholds.
+const severalTiers = `
 plugin: rest
 resources:
 - path: /api/heavy-operation
@@ -91,7 +92,7 @@ resources:
 `
 
 func TestGoldenTiers(t *testing.T) {
-	set, problems := rulefile.Load([]rulefile.Source{{Name: "f", Data: []byte(golden)}}, rulefile.Options{})
+	set, problems := rulefile.Load([]rulefile.Source{{Name: "f", Data: []byte(severalTiers)}}, rulefile.Options{})
 	if got, want := lines(problems), "f:17:7: warning: the tier above 10 is never reached: requests are refused from 5 on, and refused ones do not count; "+
 		"reject_hold: 5s would count them for a while (at default/POST:/api/heavy-operation)\n"; got != want {
 		t.Errorf("got  %swant %s", got, want)
@@ -212,7 +213,7 @@ func TestDumpResources(t *testing.T) {
 	if err := mustLoad(t, read(t, "rulefile/testdata/good/resources.yaml")).Dump(&b); err != nil {
 		t.Fatal(err)
 	}
-	checkGolden(t, "testdata/dump_resources.golden", b.String())
+	golden.Check(t, "testdata/dump_resources.golden", b.String())
 	rows := strings.Split(strings.TrimSpace(b.String()), "\n")
 	if slices.ContainsFunc(rows, func(s string) bool { return !strings.HasPrefix(s, "shop.") }) {
 		t.Error("a line without its rule")

@@ -3,7 +3,6 @@ package redis
 import (
 	"bytes"
 	"encoding/json"
-	"flag"
 	"fmt"
 	"log/slog"
 	"os"
@@ -16,9 +15,8 @@ import (
 
 	"github.com/headgate-rls/headgate/backends"
 	"github.com/headgate-rls/headgate/limit"
+	"github.com/headgate-rls/headgate/test/golden"
 )
-
-var update = flag.Bool("update", false, "write the golden files anew")
 
 func TestParse(t *testing.T) {
 	with := func(change func(c *Config)) Config {
@@ -76,12 +74,12 @@ func plain(c Config) any {
 // URLs, each with its message in the line below.
 func TestParseErrors(t *testing.T) {
 	file := filepath.Join("testdata", "urls.txt")
-	golden, err := os.ReadFile(file)
+	known, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}
 	var got strings.Builder
-	for line := range strings.Lines(string(golden)) {
+	for line := range strings.Lines(string(known)) {
 		line = strings.TrimRight(line, "\n")
 		if line == "" || strings.HasPrefix(line, "\t") {
 			continue
@@ -96,13 +94,7 @@ func TestParseErrors(t *testing.T) {
 		}
 		fmt.Fprintf(&got, "%s\n\t%v\n", line, err)
 	}
-	if *update {
-		if err := os.WriteFile(file, []byte(got.String()), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	} else if got.String() != string(golden) {
-		t.Errorf("messages differ from %s (write it anew with -update):\n%s", file, got.String())
-	}
+	golden.Check(t, file, got.String())
 }
 
 func TestSecretsStaySecret(t *testing.T) {

@@ -3,7 +3,6 @@ package rulefile
 import (
 	"bytes"
 	"encoding/json"
-	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -18,9 +17,8 @@ import (
 
 	"github.com/headgate-rls/headgate/descriptors"
 	"github.com/headgate-rls/headgate/internal/spell"
+	"github.com/headgate-rls/headgate/test/golden"
 )
-
-var update = flag.Bool("update", false, "rewrite the golden files")
 
 func lines(problems []descriptors.Problem) string {
 	var b strings.Builder
@@ -110,7 +108,7 @@ func TestBadFiles(t *testing.T) {
 			}
 			// A new algorithm leaves these files as they are.
 			got := strings.ReplaceAll(lines(problems), spell.OneOf(algorithmNames()), "ALGORITHMS")
-			checkGolden(t, strings.TrimSuffix(file, ".yaml")+".golden", got)
+			golden.Check(t, strings.TrimSuffix(file, ".yaml")+".golden", got)
 			if strings.HasPrefix(string(data), "# schema: cannot express — ") {
 				return
 			}
@@ -122,23 +120,6 @@ func TestBadFiles(t *testing.T) {
 				t.Error("the schema accepts it")
 			}
 		})
-	}
-}
-
-func checkGolden(t *testing.T, file, got string) {
-	t.Helper()
-	if *update {
-		if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		return
-	}
-	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got != string(want) {
-		t.Errorf("%s:\ngot\n%swant\n%s", file, got, want)
 	}
 }
 

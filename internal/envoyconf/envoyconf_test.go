@@ -4,10 +4,8 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -18,9 +16,8 @@ import (
 	"github.com/headgate-rls/headgate/descriptors"
 	"github.com/headgate-rls/headgate/descriptors/rulefile"
 	"github.com/headgate-rls/headgate/descriptors/watch"
+	"github.com/headgate-rls/headgate/test/golden"
 )
-
-var update = flag.Bool("update", false, "write the golden files")
 
 // options are what the program's defaults are.
 func options() Options {
@@ -114,20 +111,7 @@ func (p printed) print(t *testing.T) []byte {
 func TestGolden(t *testing.T) {
 	for _, p := range all() {
 		t.Run(p.name, func(t *testing.T) {
-			got := p.print(t)
-			path := filepath.Join("testdata", p.name+".golden")
-			if *update {
-				if err := os.WriteFile(path, got, 0o644); err != nil {
-					t.Fatal(err)
-				}
-			}
-			want, err := os.ReadFile(path)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if !bytes.Equal(got, want) {
-				t.Errorf("see what has changed with go test ./internal/envoyconf -update and git diff; now it is\n%s", got)
-			}
+			golden.Check(t, filepath.Join("testdata", p.name+".golden"), string(p.print(t)))
 		})
 	}
 }

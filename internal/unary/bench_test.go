@@ -19,6 +19,8 @@ import (
 
 	"golang.org/x/net/http2"
 	"google.golang.org/grpc"
+
+	"github.com/headgate-rls/headgate/test/rawcodec"
 )
 
 // serveVariable makes the test binary a server of that kind, for benchmarks:
@@ -73,7 +75,7 @@ func serveChild(kind string) error {
 
 // grpcServer is grpc-go with an empty handler for methodEcho.
 func grpcServer() *grpc.Server {
-	srv := grpc.NewServer(grpc.ForceServerCodecV2(rawCodec{}))
+	srv := grpc.NewServer(grpc.ForceServerCodecV2(rawcodec.Codec{}))
 	srv.RegisterService(&grpc.ServiceDesc{
 		ServiceName: "test.Test",
 		HandlerType: (*any)(nil),

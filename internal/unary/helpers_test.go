@@ -12,8 +12,8 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
-	"google.golang.org/grpc/encoding"
-	"google.golang.org/grpc/mem"
+
+	"github.com/headgate-rls/headgate/test/rawcodec"
 )
 
 // The methods of the test server.
@@ -103,27 +103,11 @@ func startOn(tb testing.TB, ln net.Listener, change func(*Config)) *Server {
 	return s
 }
 
-// rawCodec sends bytes as they are, under the name of the protobuf codec.
-type rawCodec struct{}
-
-func (rawCodec) Name() string { return "proto" }
-
-func (rawCodec) Marshal(v any) (mem.BufferSlice, error) {
-	return mem.BufferSlice{mem.SliceBuffer(*v.(*[]byte))}, nil
-}
-
-func (rawCodec) Unmarshal(data mem.BufferSlice, v any) error {
-	*v.(*[]byte) = append((*v.(*[]byte))[:0], data.Materialize()...)
-	return nil
-}
-
-var _ encoding.CodecV2 = rawCodec{}
-
 func dial(tb testing.TB, target string, opts ...grpc.DialOption) *grpc.ClientConn {
 	tb.Helper()
 	opts = append([]grpc.DialOption{
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithDefaultCallOptions(grpc.ForceCodecV2(rawCodec{})),
+		grpc.WithDefaultCallOptions(grpc.ForceCodecV2(rawcodec.Codec{})),
 	}, opts...)
 	cc, err := grpc.NewClient(target, opts...)
 	if err != nil {

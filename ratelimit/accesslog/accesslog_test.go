@@ -18,6 +18,7 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 
 	"github.com/headgate-rls/headgate/ratelimit/leases"
+	"github.com/headgate-rls/headgate/test/rawcodec"
 )
 
 // TestEntriesRenewAndEndLeases: what an entry says by its type, flag and metadata.
@@ -201,7 +202,7 @@ func TestBadMessages(t *testing.T) {
 	h.send(s, &als.StreamAccessLogsMessage{}, tcp, message(), message(entry(end, "a")))
 	h.finish(s)
 	// With these, generated code refuses the whole message.
-	raw, err := h.conn.NewStream(t.Context(), &als.AccessLogService_ServiceDesc.Streams[0], als.AccessLogService_StreamAccessLogs_FullMethodName, grpc.ForceCodec(rawCodec{}))
+	raw, err := h.conn.NewStream(t.Context(), &als.AccessLogService_ServiceDesc.Streams[0], als.AccessLogService_StreamAccessLogs_FullMethodName, grpc.ForceCodecV2(rawcodec.Codec{}))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -217,7 +218,7 @@ func TestBadMessages(t *testing.T) {
 	}
 	broken := []byte{fieldMessageHTTP<<3 | 2, 4, fieldEntriesEntry<<3 | 2, 2, fieldEntryCommon<<3 | 2, 9}
 	for _, m := range [][]byte{encoded, broken} {
-		if err := raw.SendMsg(m); err != nil {
+		if err := raw.SendMsg(&m); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -236,13 +237,6 @@ func TestBadMessages(t *testing.T) {
 		t.Errorf("log: %s", &h.log)
 	}
 }
-
-// rawCodec sends bytes as they are.
-type rawCodec struct{}
-
-func (rawCodec) Name() string                    { return "proto" }
-func (rawCodec) Marshal(v any) ([]byte, error)   { return v.([]byte), nil }
-func (rawCodec) Unmarshal(b []byte, v any) error { *v.(*[]byte) = slices.Clone(b); return nil }
 
 // TestStreamStandsForTheOwnersOfItsLeases: a stream stands for the owners whose leases it has brought, and
 // for nobody that it only names, until it ends.

@@ -9,8 +9,9 @@ import (
 	rls "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
-	"google.golang.org/grpc/mem"
 	"google.golang.org/protobuf/proto"
+
+	"github.com/headgate-rls/headgate/test/rawcodec"
 )
 
 const (
@@ -38,7 +39,7 @@ func newLoad(addr string, c benchCase) (*load, error) {
 	}
 	for range connections {
 		conn, err := grpc.NewClient("passthrough:///"+addr, grpc.WithTransportCredentials(insecure.NewCredentials()),
-			grpc.WithDefaultCallOptions(grpc.ForceCodecV2(rawCodec{})))
+			grpc.WithDefaultCallOptions(grpc.ForceCodecV2(rawcodec.Codec{})))
 		if err != nil {
 			return nil, err
 		}
@@ -110,18 +111,4 @@ func (l *load) call(ctx context.Context, i int, start time.Time) error {
 		err = l.check(resp)
 	}
 	return err
-}
-
-// rawCodec sends and receives bytes as they are, to spare the client.
-type rawCodec struct{}
-
-func (rawCodec) Name() string { return "proto" }
-
-func (rawCodec) Marshal(v any) (mem.BufferSlice, error) {
-	return mem.BufferSlice{mem.SliceBuffer(*v.(*[]byte))}, nil
-}
-
-func (rawCodec) Unmarshal(data mem.BufferSlice, v any) error {
-	*v.(*[]byte) = data.Materialize()
-	return nil
 }

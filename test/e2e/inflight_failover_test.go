@@ -158,20 +158,5 @@ func (c *failoverTally) wantAdmitted(t *testing.T, n int) {
 // TestInFlightStormGRPC is the storm on a headgate that is served by grpc-go.
 func TestInFlightStormGRPC(t *testing.T) {
 	s := startStage(t, latest(t), staging{serve: []string{"--transport", "grpc"}})
-	const clients = 120
-	s.storm(clients, "/five/work?ms=40")
-	if most := s.app.Most(); most != 5 {
-		t.Errorf("%d were inside at once, want 5", most)
-	}
-	busy := 100 * s.app.busy(5)
-	t.Logf("the places were taken for %.0f %% of the time", busy)
-	if busy < 25 {
-		t.Errorf("the places were empty for %.0f %% of the time", 100-busy)
-	}
-	// By the call at a request's end, or by the access log a little later.
-	s.wantAllBack("/five/x")
-	if granted, back := s.leases("acquired"), s.leases("abandoned"); granted-back != clients {
-		t.Errorf("%d leases were granted and %d of them taken back, want %d for those who got in", granted, back, clients)
-	}
-	s.wantFive()
+	s.stormOfFive(120, "/five/work?ms=40")
 }

@@ -109,3 +109,18 @@ func (s *Moody) Close() error {
 	s.Closed = true
 	return nil
 }
+
+// Start is a time for requests.
+const Start = limit.Instant(1_800_000_000_000_000)
+
+// Hour is a limit that does not refuse the requests of a test.
+var Hour = limit.MustNew(limit.Spec{Algorithm: limit.FixedWindow, Max: 1_000_000, Window: time.Hour})
+
+// Requests returns n requests of one counter, and room for their verdicts.
+func Requests(n int) ([]limit.Request, []limit.Verdict) {
+	reqs := make([]limit.Request, n)
+	for i := range reqs {
+		reqs[i] = limit.Request{At: Start, Ops: []limit.Op{{Key: limit.Key{Group: "g"}, Limit: Hour, Cost: 1}}}
+	}
+	return reqs, make([]limit.Verdict, n)
+}

@@ -23,21 +23,7 @@ import (
 
 const ms = time.Millisecond
 
-var (
-	hour = limit.MustNew(limit.Spec{Algorithm: limit.FixedWindow, Max: 1_000_000, Window: time.Hour})
-)
-
 func newStore() *remote.Moody { return remote.NewMoody(memory.New(memory.Config{})) }
-
-func ask(n int) ([]limit.Request, []limit.Verdict) {
-	reqs := make([]limit.Request, n)
-	for i := range reqs {
-		reqs[i] = limit.Request{At: start, Ops: []limit.Op{{Key: limit.Key{Group: "g"}, Limit: hour, Cost: 1}}}
-	}
-	return reqs, make([]limit.Verdict, n)
-}
-
-const start = limit.Instant(1_800_000_000_000_000)
 
 // A scene is a breaker whose changes are written down with their time, in a
 // synctest bubble.
@@ -82,7 +68,7 @@ func (sc *scene) take(budget time.Duration) error {
 }
 
 func (sc *scene) takeIn(ctx context.Context, n int) []limit.Verdict {
-	reqs, out := ask(n)
+	reqs, out := remote.Requests(n)
 	sc.b.Take(ctx, reqs, out)
 	return out
 }
@@ -662,7 +648,7 @@ func TestOnChange(t *testing.T) {
 		told.Add(1)
 		time.Sleep(10 * time.Microsecond)
 		inside.Add(-1)
-		reqs, out := ask(1)
+		reqs, out := remote.Requests(1)
 		b.Take(context.Background(), reqs, out)
 		b.Stats()
 	}
@@ -677,7 +663,7 @@ func TestOnChange(t *testing.T) {
 	var all sync.WaitGroup
 	for range 8 {
 		all.Go(func() {
-			reqs, out := ask(2)
+			reqs, out := remote.Requests(2)
 			for i := range 2000 {
 				ctx, cancel := context.WithTimeout(context.Background(), time.Duration(i)*time.Microsecond)
 				b.Take(ctx, reqs, out)
@@ -702,7 +688,7 @@ func opened(tb testing.TB) *Backend {
 	s := newStore()
 	s.Behave(remote.Down)
 	b := New(s, Config{Failures: 1, Delay: time.Hour, MaxDelay: time.Hour}, time.Now)
-	reqs, out := ask(1)
+	reqs, out := remote.Requests(1)
 	b.Take(context.Background(), reqs, out)
 	if b.State() != Open {
 		tb.Fatal(b.State())
@@ -714,7 +700,7 @@ func opened(tb testing.TB) *Backend {
 func TestDoesNotAllocate(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Hour)
 	defer cancel()
-	reqs, out := ask(3)
+	reqs, out := remote.Requests(3)
 	for name, b := range map[string]*Backend{"open": opened(t), "closed": New(memory.New(memory.Config{}), Config{}, time.Now)} {
 		b.Take(ctx, reqs, out)
 		if n := testing.AllocsPerRun(1000, func() { b.Take(ctx, reqs, out) }); n != 0 {
@@ -735,14 +721,14 @@ func BenchmarkBreaker(b *testing.B) {
 				defer cancel()
 				b.ReportAllocs()
 				if !parallel {
-					reqs, out := ask(1)
+					reqs, out := remote.Requests(1)
 					for b.Loop() {
 						c.be.Take(ctx, reqs, out)
 					}
 					return
 				}
 				b.RunParallel(func(pb *testing.PB) {
-					reqs, out := ask(1)
+					reqs, out := remote.Requests(1)
 					for pb.Next() {
 						c.be.Take(ctx, reqs, out)
 					}

@@ -15,7 +15,7 @@ import (
 func pulseTake(b *Backend, d time.Duration) error {
 	ctx, cancel := context.WithTimeout(context.Background(), d)
 	defer cancel()
-	reqs := []limit.Request{{At: 1_800_000_000_000_000, Ops: []limit.Op{{Key: limit.Key{Group: "g"}, Limit: hour, Cost: 1}}}}
+	reqs := []limit.Request{{At: 1_800_000_000_000_000, Ops: []limit.Op{{Key: limit.Key{Group: "g"}, Limit: remote.Hour, Cost: 1}}}}
 	out := make([]limit.Verdict, 1)
 	b.Take(ctx, reqs, out)
 	return out[0].Err

@@ -22,22 +22,9 @@ import (
 	"github.com/headgate-rls/headgate/test/random"
 )
 
-const (
-	ms    = time.Millisecond
-	start = limit.Instant(1_800_000_000_000_000)
-)
-
-var hour = limit.MustNew(limit.Spec{Algorithm: limit.FixedWindow, Max: 1_000_000, Window: time.Hour})
+const ms = time.Millisecond
 
 func newStore() *remote.Moody { return remote.NewMoody(memory.New(memory.Config{})) }
-
-func ask(n int) ([]limit.Request, []limit.Verdict) {
-	reqs := make([]limit.Request, n)
-	for i := range reqs {
-		reqs[i] = limit.Request{At: start, Ops: []limit.Op{{Key: limit.Key{Group: "g"}, Limit: hour, Cost: 1}}}
-	}
-	return reqs, make([]limit.Verdict, n)
-}
 
 // A pair is a fallback, its primary, and a clock that the test moves.
 type pair struct {
@@ -49,7 +36,7 @@ type pair struct {
 }
 
 func newPair(t testing.TB, cfg Config) *pair {
-	p := &pair{TB: t, inner: memory.New(memory.Config{}), primary: newStore(), at: start}
+	p := &pair{TB: t, inner: memory.New(memory.Config{}), primary: newStore(), at: remote.Start}
 	p.l = New(p.inner, p.primary, cfg, func() limit.Instant { return p.at })
 	return p
 }
@@ -119,7 +106,7 @@ func TestConformance(t *testing.T) {
 	for replicas := range 2 {
 		cfg := Config{Replicas: replicas}
 		backendtest.Run(t, backendtest.Suite{Caps: memory.Caps(), Rounds: 30, Open: func(testing.TB) backends.Backend {
-			return New(memory.New(memory.Config{}), newStore(), cfg, func() limit.Instant { return start })
+			return New(memory.New(memory.Config{}), newStore(), cfg, func() limit.Instant { return remote.Start })
 		}})
 	}
 }
@@ -338,7 +325,7 @@ func TestPrimaryFails(t *testing.T) {
 func TestHopeless(t *testing.T) {
 	for _, err := range []error{backends.ErrInvalid, backends.ErrUnsupported, backends.ErrCorrupt} {
 		p := newPair(t, Config{})
-		p.take(p.l, key(1), hour, 6)
+		p.take(p.l, key(1), remote.Hour, 6)
 		p.primary.Behave(func(context.Context) error { return err })
 		p.reconcile()
 		p.wantPending(0)
@@ -499,13 +486,13 @@ func TestBounds(t *testing.T) {
 // TestForget: what is forgotten is not charged.
 func TestForget(t *testing.T) {
 	p := newPair(t, Config{})
-	p.take(p.l, key(1), hour, 5)
-	p.take(p.l, key(2), hour, 5)
+	p.take(p.l, key(1), remote.Hour, 5)
+	p.take(p.l, key(2), remote.Hour, 5)
 	if err := p.l.Forget(context.Background(), []limit.Key{key(1), key(3)}); err != nil {
 		t.Error(err)
 	}
 	p.wantResult(Result{Keys: 1, Units: 5})
-	p.wantUsed(key(1), hour, 0)
+	p.wantUsed(key(1), remote.Hour, 0)
 }
 
 // TestForgetBefore: a key that was forgotten and used again before its turn came
@@ -513,7 +500,7 @@ func TestForget(t *testing.T) {
 func TestForgetBefore(t *testing.T) {
 	p := newPair(t, Config{Slice: 1})
 	for i := range 2 {
-		p.take(p.l, key(i), hour, 5)
+		p.take(p.l, key(i), remote.Hour, 5)
 	}
 	first := true
 	p.primary.Behave(func(context.Context) error {
@@ -523,7 +510,7 @@ func TestForgetBefore(t *testing.T) {
 				if err := p.l.Forget(context.Background(), []limit.Key{key(i)}); err != nil {
 					t.Error(err)
 				}
-				p.take(p.l, key(i), hour, 3)
+				p.take(p.l, key(i), remote.Hour, 3)
 			}
 		}
 		return nil
@@ -548,10 +535,10 @@ func (c *clocked) Take(_ context.Context, reqs []limit.Request, out []limit.Verd
 
 // TestClock: a primary with a clock is charged by its own.
 func TestClock(t *testing.T) {
-	for serverClock, want := range map[bool]limit.Instant{true: 0, false: start + 5} {
+	for serverClock, want := range map[bool]limit.Instant{true: 0, false: remote.Start + 5} {
 		c := &clocked{}
-		l := New(memory.New(memory.Config{}), c, Config{ServerClock: serverClock}, func() limit.Instant { return start + 5 })
-		reqs, out := ask(1)
+		l := New(memory.New(memory.Config{}), c, Config{ServerClock: serverClock}, func() limit.Instant { return remote.Start + 5 })
+		reqs, out := remote.Requests(1)
 		l.Take(context.Background(), reqs, out)
 		if _, err := l.Reconcile(context.Background()); err != nil || !reflect.DeepEqual(c.at, []limit.Instant{want}) {
 			t.Errorf("charged at %d, %v", c.at, err)
@@ -563,7 +550,7 @@ func TestClock(t *testing.T) {
 func TestTurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPair(t, Config{})
-		p.take(p.l, key(1), hour, 1)
+		p.take(p.l, key(1), remote.Hour, 1)
 		p.primary.Behave(remote.Slow(time.Second))
 		done := make(chan Result)
 		go func() { done <- p.reconcile() }()
@@ -576,7 +563,7 @@ func TestTurn(t *testing.T) {
 		if r := <-done; r != (Result{Keys: 1, Units: 1}) {
 			t.Errorf("%+v", r)
 		}
-		p.take(p.l, key(1), hour, 1)
+		p.take(p.l, key(1), remote.Hour, 1)
 		if _, err := p.l.Reconcile(ctx); !errors.Is(err, context.DeadlineExceeded) {
 			t.Error(err)
 		}
@@ -593,7 +580,7 @@ func TestDeadlinesOfReconcile(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			p := newPair(t, Config{Slice: 1})
 			for i := range 100 {
-				p.take(p.l, key(i), hour, 1)
+				p.take(p.l, key(i), remote.Hour, 1)
 			}
 			p.primary.Behave(c.way)
 			ctx, cancel := context.WithTimeout(context.Background(), time.Second)
@@ -630,7 +617,7 @@ func TestRun(t *testing.T) {
 		run.Go(func() { l.Run(ctx) })
 
 		day := limit.MustNew(limit.Spec{Algorithm: limit.FixedWindow, Max: 1000, Window: 24 * time.Hour})
-		reqs, out := ask(1)
+		reqs, out := remote.Requests(1)
 		call := func() {
 			ctx, cancel := context.WithTimeout(context.Background(), 20*ms)
 			defer cancel()
@@ -673,10 +660,10 @@ func TestRunWithoutSignal(t *testing.T) {
 		ctx, cancel := context.WithCancel(context.Background())
 		var run sync.WaitGroup
 		run.Go(func() { p.l.Run(ctx) })
-		p.take(p.l, key(1), hour, 3)
+		p.take(p.l, key(1), remote.Hour, 3)
 		time.Sleep(1001 * ms)
 		synctest.Wait()
-		p.wantUsed(key(1), hour, 3)
+		p.wantUsed(key(1), remote.Hour, 3)
 		takes, _ := p.primary.Calls()
 		p.l.Signal()
 		p.l.Signal()
@@ -685,7 +672,7 @@ func TestRunWithoutSignal(t *testing.T) {
 			t.Errorf("%d calls with nothing to do", n-takes)
 		}
 		p.primary.Behave(remote.Mute)
-		p.take(p.l, key(1), hour, 3)
+		p.take(p.l, key(1), remote.Hour, 3)
 		time.Sleep(1100 * ms)
 		began := time.Now()
 		cancel()
@@ -700,7 +687,7 @@ func TestRunWithoutSignal(t *testing.T) {
 func TestDoesNotAllocate(t *testing.T) {
 	// With more replicas there is a pool, which the race detector empties.
 	p := newPair(t, Config{})
-	reqs, out := ask(3)
+	reqs, out := remote.Requests(3)
 	ctx := context.Background()
 	p.l.Take(ctx, reqs, out)
 	if n := testing.AllocsPerRun(1000, func() { p.l.Take(ctx, reqs, out) }); n != 0 {
@@ -713,7 +700,7 @@ func BenchmarkFallback(b *testing.B) {
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()
 			b.RunParallel(func(pb *testing.PB) {
-				reqs, out := ask(1)
+				reqs, out := remote.Requests(1)
 				for i := 0; pb.Next(); i++ {
 					reqs[0].Ops[0].Key = keys[i%len(keys)]
 					be.Take(context.Background(), reqs, out)
@@ -740,7 +727,7 @@ func BenchmarkReconcile(b *testing.B) {
 		b.StopTimer()
 		p := newPair(b, Config{})
 		for i := range 10_000 {
-			p.take(p.l, key(i), hour, 1)
+			p.take(p.l, key(i), remote.Hour, 1)
 		}
 		b.StartTimer()
 		p.reconcile()

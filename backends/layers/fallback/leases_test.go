@@ -90,7 +90,7 @@ func TestLocalLeasesOutliveTheOutage(t *testing.T) {
 			t.Fatalf("%+v", v)
 		}
 	}
-	p.take(p.l, key(2), hour, 5)
+	p.take(p.l, key(2), remote.Hour, 5)
 	p.primary.Behave(nil)
 	p.reconcile()
 	p.wantInFlight(p.l, key(1), l, 3)
