@@ -96,7 +96,7 @@ func TestRefusedRequestsAreToldWhyAndWhen(t *testing.T) {
 		Message          string
 	}
 	if err := json.Unmarshal(w.Body.Bytes(), &body); err != nil || w.Code != 429 || body.Status != 429 || body.Error != "Too Many Requests" ||
-		body.Message == "" || body.Timestamp == "" {
+		!strings.HasPrefix(body.Message, "Too Many Requests: try again in ") || body.Timestamp == "" {
 		t.Errorf("refusal: %d %s (%v)", w.Code, w.Body, err)
 	}
 	wait, err := strconv.Atoi(w.Header().Get("Retry-After"))

@@ -32,9 +32,9 @@ func refuse(w http.ResponseWriter, d *headgate.Decision) {
 	h := w.Header()
 	message := http.StatusText(status)
 	if d.RetryAfter > 0 {
-		seconds := strconv.FormatInt(max(units.CeilSeconds(d.RetryAfter), 1), 10)
-		h.Set("Retry-After", seconds)
-		message += ": try again in " + units.Format(max(d.RetryAfter.Truncate(time.Second), time.Second))
+		seconds := max(units.CeilSeconds(d.RetryAfter), 1)
+		h.Set("Retry-After", strconv.FormatInt(seconds, 10))
+		message += ": try again in " + units.Format(time.Duration(seconds)*time.Second)
 	}
 	if d.Status == 0 && d.Body == "" && len(d.Headers) == 0 {
 		web.Error(w, status, message)

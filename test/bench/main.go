@@ -18,6 +18,7 @@
 //	envoy   requests through Envoy
 //	databases  limits in each database, beside the floor of the database
 //	slots   slots assigned in each database, beside the floor of the database
+//	middleware  the net/http middleware beside those of other modules, in memory
 //	day     a million slots spread over a day, which takes minutes
 //
 // Every case runs in a process of its own.
@@ -84,6 +85,7 @@ func tables() []table {
 		{"envoy", (*bench).envoyTable},
 		{"databases", (*bench).databaseTable},
 		{"slots", (*bench).slotTable},
+		{"middleware", (*bench).middlewareTable},
 		{"day", (*bench).dayTable},
 	}
 }

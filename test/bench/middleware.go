@@ -1,0 +1,55 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"fmt"
+	"os/exec"
+	"regexp"
+	"strings"
+	"time"
+)
+
+// middlewareModule measures the middleware. It is a module of its own, since it needs the
+// other limiters.
+const middlewareModule = "tools/middleware"
+
+// middlewareLine is a line of its benchmarks: name, clients, and the figures.
+var middlewareLine = regexp.MustCompile(`^BenchmarkMiddleware/(\S+)/clients=(\d+)\S*\s+\d+\s+([\d.]+) ns/op\s+([\d.]+) cpu-ns/op\s+(\d+) B/op\s+(\d+) allocs/op`)
+
+// middlewareTable prints what a request costs that passes, in CPU time and allocations.
+func (b *bench) middlewareTable(ctx context.Context) error {
+	root, err := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}").Output()
+	if err != nil {
+		return fmt.Errorf("find the repository: %w", err)
+	}
+	dir := strings.TrimSpace(string(root)) + "/" + middlewareModule
+	if out, err := exec.CommandContext(ctx, "go", "-C", dir, "mod", "download").CombinedOutput(); err != nil {
+		fmt.Printf("\nmiddleware is not run: its modules cannot be downloaded: %v %s\n", err, out)
+		return nil
+	}
+	cmd := exec.CommandContext(ctx, "go", "-C", dir, "test", "-run", "^$", "-bench", "Middleware", "-benchtime", b.middlewareTime())
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		return fmt.Errorf("measure in %s: %w: %s%s", middlewareModule, err, out, &stderr)
+	}
+	fmt.Printf("\nmiddleware: a request that passes a limit by client address, counters in memory\n")
+	fmt.Printf("%-28s %8s %10s %10s %8s %8s\n", "module", "clients", "CPU ns", "ns", "bytes", "allocs")
+	for lines := bufio.NewScanner(bytes.NewReader(out)); lines.Scan(); {
+		if m := middlewareLine.FindStringSubmatch(lines.Text()); m != nil {
+			fmt.Printf("%-28s %8s %10s %10s %8s %8s\n", m[1], m[2], m[4], m[3], m[5], m[6])
+		}
+	}
+	return nil
+}
+
+// middlewareTime is how long each row is measured.
+func (b *bench) middlewareTime() string {
+	if b.length < time.Second/10 { // to see whether the table can be printed
+		return "100x"
+	}
+	return b.length.String()
+}
