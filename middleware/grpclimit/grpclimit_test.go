@@ -62,7 +62,7 @@ func start(t *testing.T, conf Config) healthpb.HealthClient {
 
 func TestUnaryCallsAreLimited(t *testing.T) {
 	client := start(t, Config{Domain: "d"})
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	for i := range 4 {
 		var md metadata.MD
@@ -92,7 +92,7 @@ func TestMetadataTellCallersApart(t *testing.T) {
 		token string
 		want  codes.Code
 	}{{"a", codes.OK}, {"a", codes.ResourceExhausted}, {"b", codes.OK}, {"", codes.OK}, {"", codes.OK}} {
-		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		if c.token != "" {
 			ctx = metadata.AppendToOutgoingContext(ctx, "authorization", c.token)
 		}
@@ -106,7 +106,7 @@ func TestMetadataTellCallersApart(t *testing.T) {
 // A stream has its place until it ends.
 func TestStreamIsInFlightUntilItEnds(t *testing.T) {
 	client := start(t, Config{Domain: "d", Descriptors: []Descriptor{{{Key: "method", Value: Method()}}}})
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	watch := func(ctx context.Context) error {
 		stream, err := client.Watch(ctx, &healthpb.HealthCheckRequest{})
