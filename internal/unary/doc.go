@@ -30,5 +30,5 @@
 //	  link.go                            the socket, the state and the mutex, which all parts share
 //	workers.go, queue.go, job.go       the pool that runs Serve
 //	memory.go, budget.go, undo.go      the bounds
-//	request.go, encoder.go, frame.go   bytes
+//	request.go, repeat.go, encoder.go, frame.go   bytes
 package unary

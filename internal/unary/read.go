@@ -31,6 +31,7 @@ type reader struct {
 	framer       *http2.Framer
 	decoder      *hpack.Decoder
 	req          request
+	last         repeat      // the block that req is of
 	partial      headerBlock // a header block that goes on in CONTINUATION
 	fragments    []byte      // what has arrived of it
 	partialSince time.Time   // since when there is a part of a frame or header block
@@ -289,6 +290,10 @@ func (r *reader) decode(fragment []byte, trailers bool) bool {
 		r.w.fail(http2.ErrCodeEnhanceYourCalm, "header block too large")
 		return false
 	}
+	if !trailers && r.last.same(fragment) {
+		return true
+	}
+	r.last.forget()
 	r.req.reset(trailers)
 	_, err := r.decoder.Write(fragment)
 	if err == nil {
@@ -299,6 +304,9 @@ func (r *reader) decode(fragment []byte, trailers bool) bool {
 		return false
 	}
 	r.req.finish()
+	if !trailers {
+		r.last.remember(fragment)
+	}
 	return true
 }
 
@@ -392,6 +400,7 @@ func (r *reader) goAway(fh http2.FrameHeader) {
 // trim drops buffers that are empty.
 func (r *reader) trim() {
 	r.in.trim()
+	r.last.drop()
 	if r.partial.id == 0 {
 		r.fragments = nil
 	}
