@@ -70,7 +70,7 @@ func (l *Limiter) decide(ctx context.Context, c *call, d *Decision) error {
 	} else {
 		start := time.Now()
 		l.service.Decide(ctx, c.reqs[:], c.resps[:])
-		l.answers(time.Since(start), c.resp.Result())
+		l.answers(time.Since(start), c.resp.Result(), 1)
 	}
 	if err := c.resp.Err; err != nil {
 		if c.resp.Result() == ratelimit.CallFailed {

@@ -28,7 +28,7 @@ type Limiter struct {
 	local   bool // the store does no I/O
 	panics  *safego.Reporter
 	metrics *telemetry.Metrics // nil counts nothing
-	answers func(time.Duration, ratelimit.CallResult)
+	answers ratelimit.Observe
 	calls   sync.Pool // *call
 
 	wanted   atomic.Pointer[wanted]

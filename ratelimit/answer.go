@@ -69,7 +69,7 @@ func (c *call) fill(ctx context.Context, b *batch, v *limit.Verdict) {
 	switch {
 	case c.resp.OverLimit:
 		if c.parts[who.part].policy != descriptors.FailDeny {
-			who.view.refusals.Inc()
+			b.tally.add(&who.view.refusals)
 		}
 		c.refuse(b, &who)
 	case v != nil && v.Admitted:

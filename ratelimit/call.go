@@ -19,6 +19,7 @@ type batch struct {
 	returns  bool // some call has leases that came back
 	verdicts []limit.Verdict
 	asked    time.Time // when the backend was asked, zero for one without I/O
+	tally    tally
 }
 
 // A call is one request on its way to its response.

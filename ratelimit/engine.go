@@ -3,6 +3,7 @@ package ratelimit
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"sync/atomic"
 	"time"
 
@@ -59,6 +60,23 @@ func (e *engine) askGuarded(ctx context.Context, be backends.Backend, takes []li
 func (e *engine) logFailure(domain, what string, err error) {
 	if ok, skipped := e.failures.Allow(what); ok {
 		e.conf.Log.Error("decision degraded", "reason", what, "domain", domain, "error", err, "suppressed", skipped)
+	}
+}
+
+// logRefusal logs a refused request, of some in each second. Nothing that all cores
+// share is written unless somebody wants to see it.
+func (e *engine) logRefusal(domain string, who *refusal) {
+	log := e.conf.Log
+	if !log.Enabled(context.Background(), slog.LevelDebug) {
+		return
+	}
+	ok, skipped := e.refusals.Allow()
+	switch {
+	case !ok:
+	case who.tier != nil:
+		log.Debug("request refused by a tier", "domain", domain, "rule", who.view.rule, "tier", who.tier.label, "suppressed", skipped)
+	default:
+		log.Debug("request refused", "rule", who.view.name, "retry_after", who.wait, "suppressed", skipped)
 	}
 }
 

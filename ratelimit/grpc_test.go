@@ -66,8 +66,8 @@ func startUnary(h *ratelimit.Harness, l net.Listener) func() {
 	return func() { _ = srv.Close(); wg.Wait() }
 }
 
-func countCall(h *ratelimit.Harness) func(time.Duration, ratelimit.CallResult) {
-	return func(d time.Duration, r ratelimit.CallResult) { ratelimit.CountCall(h, d, r) }
+func countCall(h *ratelimit.Harness) ratelimit.Observe {
+	return func(d time.Duration, r ratelimit.CallResult, calls int) { ratelimit.CountCall(h, d, r, calls) }
 }
 
 // serve starts a server for the service and returns a connection to it.
@@ -163,7 +163,7 @@ func testConcurrentCalls(h *ratelimit.Harness, conn *grpc.ClientConn) {
 
 func TestJSON(t *testing.T) {
 	h := ratelimit.Setup(t, ratelimit.FailingRules)
-	handler := transport.JSONHandler(h.Service, func(time.Duration, ratelimit.CallResult) {})
+	handler := transport.JSONHandler(h.Service, func(time.Duration, ratelimit.CallResult, int) {})
 	post := func(body string) *httptest.ResponseRecorder {
 		w := httptest.NewRecorder()
 		handler.ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/json", strings.NewReader(body)))

@@ -202,7 +202,7 @@ func (m *countingMetrics) Rule(domain, rule string) *RuleCounters {
 	var c RuleCounters
 	for o := range NumOutcomes {
 		name := domain + "/" + rule + " " + o.String()
-		c[o] = countFunc(func() { m.add(name) })
+		c[o] = m.hits(name)
 	}
 	return &c
 }
@@ -211,8 +211,8 @@ func (m *countingMetrics) Values(domain, _, values string) *RuleCounters {
 	return m.Rule(domain, values)
 }
 
-func (m *countingMetrics) Refusals(domain, rule, limit string) Counter {
-	return countFunc(func() { m.add(domain + "/" + rule + " refused by " + limit) })
+func (m *countingMetrics) Refusals(domain, rule, limit string) HitCounter {
+	return m.hits(domain + "/" + rule + " refused by " + limit)
 }
 
 type hitFunc func(n int64)
@@ -220,9 +220,13 @@ type hitFunc func(n int64)
 func (f hitFunc) Count(n int64) { f(n) }
 
 func (m *countingMetrics) Overflow(domain, rule, limit string) HitCounter {
+	return m.hits(domain + "/" + rule + " overflow of " + limit)
+}
+
+func (m *countingMetrics) hits(name string) HitCounter {
 	return hitFunc(func(n int64) {
 		for range n {
-			m.add(domain + "/" + rule + " overflow of " + limit)
+			m.add(name)
 		}
 	})
 }

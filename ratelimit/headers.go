@@ -90,14 +90,7 @@ func (c *call) refuse(b *batch, who *refusal) {
 	} else if r := c.parts[who.part].view.rule.Response; r != nil {
 		c.addResponse(r.Content, r.Headers)
 	}
-	ok, skipped := b.engine.refusals.Allow()
-	switch {
-	case !ok:
-	case who.tier != nil:
-		b.engine.conf.Log.Debug("request refused by a tier", "domain", c.req.Domain, "rule", who.view.rule, "tier", who.tier.label, "suppressed", skipped)
-	default:
-		b.engine.conf.Log.Debug("request refused", "rule", who.view.name, "retry_after", who.wait, "suppressed", skipped)
-	}
+	b.engine.logRefusal(c.req.Domain, who)
 }
 
 func (c *call) addResponse(content string, headers []descriptors.Header) {

@@ -72,7 +72,7 @@ func TestFiveLongPathsFit(t *testing.T) {
 		t.Fatal(err)
 	}
 	w := httptest.NewRecorder()
-	transport.JSONHandler(h.Service, func(time.Duration, ratelimit.CallResult) {}).ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/json", strings.NewReader(string(body))))
+	transport.JSONHandler(h.Service, func(time.Duration, ratelimit.CallResult, int) {}).ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/json", strings.NewReader(string(body))))
 	resp := new(rls.RateLimitResponse)
 	if err := protojson.Unmarshal(w.Body.Bytes(), resp); err != nil {
 		t.Fatalf("%d %.200s: %v", w.Code, w.Body, err)

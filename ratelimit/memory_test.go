@@ -19,7 +19,7 @@ import (
 // handler of package unary: what is kept for their undo, and in pools, is small.
 func TestGrantKeepsNoMessage(t *testing.T) {
 	h := setup(t, inFlightRules)
-	handler := UnaryHandler(h.Service, func(time.Duration, CallResult) {})
+	handler := UnaryHandler(h.Service, func(time.Duration, CallResult, int) {})
 	message := func(i int) []byte {
 		entry := func(k, v string) *common.RateLimitDescriptor {
 			return &common.RateLimitDescriptor{Entries: []*common.RateLimitDescriptor_Entry{{Key: k, Value: v}}}

@@ -27,11 +27,11 @@ func (o Outcome) String() string {
 // A Counter counts up.
 type Counter = leases.Counter
 
-// A HitCounter counts hits.
+// A HitCounter counts up by more than one at once.
 type HitCounter interface{ Count(n int64) }
 
 // RuleCounters are the counters of one rule, by [Outcome].
-type RuleCounters [NumOutcomes]Counter
+type RuleCounters [NumOutcomes]HitCounter
 
 // Metrics receives what the service counts. Its methods may be called
 // concurrently and must bound the number of labels they accept.
@@ -43,7 +43,7 @@ type Metrics interface {
 	// label that comes from the request, and names the rule as well.
 	Values(domain, rule, values string) *RuleCounters
 	// Refusals returns the counter of requests that a rule's limit refused.
-	Refusals(domain, rule, limit string) Counter
+	Refusals(domain, rule, limit string) HitCounter
 	// Overflow returns the counter of hits that a rule's limit took although they did
 	// not fit.
 	Overflow(domain, rule, limit string) HitCounter
@@ -72,7 +72,7 @@ func (noMetrics) Rule(string, string) *RuleCounters {
 
 func (m noMetrics) Values(domain, rule, _ string) *RuleCounters { return m.Rule(domain, rule) }
 
-func (noMetrics) Refusals(string, string, string) Counter { return noCounter{} }
+func (noMetrics) Refusals(string, string, string) HitCounter { return noCounter{} }
 
 func (noMetrics) Overflow(string, string, string) HitCounter { return noCounter{} }
 

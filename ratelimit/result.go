@@ -1,5 +1,7 @@
 package ratelimit
 
+import "time"
+
 // A CallResult is how a call ended.
 type CallResult uint8
 
@@ -11,6 +13,10 @@ const (
 	CallFailed // by policy, because the backend failed
 	NumCallResults
 )
+
+// Observe records calls that ended with the same result after the same time. It may
+// be called concurrently.
+type Observe func(took time.Duration, r CallResult, calls int)
 
 // String returns the result's metric label.
 func (r CallResult) String() string {

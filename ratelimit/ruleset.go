@@ -52,7 +52,7 @@ type limitView struct {
 	current []byte // encoded RateLimit
 	refused []byte // encoded metadata of a refusal
 
-	refusals Counter    // requests that this limit refused
+	refusals HitCounter // requests that this limit refused
 	overflow HitCounter // hits that it took although they did not fit
 
 	// For limits on requests in flight only.
@@ -154,15 +154,14 @@ func newInFlightView(r *descriptors.Rule, conf *Config) limitView {
 	return lv
 }
 
-// count adds a decision under the rule to the metrics. The counters are looked
-// up once per rule, unless the label depends on the request.
-func (v *ruleView) count(m Metrics, set *descriptors.Set, entries []descriptors.Entry, o Outcome) {
+// counter returns what counts decisions under the rule. It is looked up once per
+// rule, unless the label depends on the request.
+func (v *ruleView) counter(m Metrics, set *descriptors.Set, entries []descriptors.Entry, o Outcome) *HitCounter {
 	if v.rule.Metric.Detailed || v.rule.Metric.ValueAt != nil {
-		m.Values(v.rule.Domain, v.rule.Path, set.MetricLabel(v.rule, entries))[o].Inc()
-		return
+		return &m.Values(v.rule.Domain, v.rule.Path, set.MetricLabel(v.rule, entries))[o]
 	}
 	v.once.Do(func() { v.counters = m.Rule(v.rule.Domain, v.rule.Path) })
-	v.counters[o].Inc()
+	return &v.counters[o]
 }
 
 // tier returns the tier that applies to an op with this outcome, if any.

@@ -116,6 +116,7 @@ func (s *Service) decide(ctx context.Context, reqs []*Request, resps []*Response
 	for i := range b.calls {
 		b.calls[i].answer(ctx, b)
 	}
+	b.tally.flush()
 	b.release()
 	s.batches.Put(b)
 }

@@ -35,7 +35,7 @@ func (c *call) status(b *batch, i int, v *limit.Verdict) refusal {
 		outcome, who = c.decided(b, i, v)
 	}
 	c.countHits(b, i, v)
-	p.view.count(b.engine.conf.Metrics, b.rules.set, c.req.Descriptors[i].Entries, outcome)
+	b.tally.add(p.view.counter(b.engine.conf.Metrics, b.rules.set, c.req.Descriptors[i].Entries, outcome))
 	return who
 }
 
@@ -56,7 +56,7 @@ func (c *call) countNoRule(b *batch, p *part) {
 	if p.match.Domain {
 		domain = c.req.Domain
 	}
-	b.engine.conf.Metrics.Rule(domain, "")[OutcomeNoRule].Inc()
+	b.tally.add(&b.engine.conf.Metrics.Rule(domain, "")[OutcomeNoRule])
 }
 
 // decided fills the status of part i from the outcome that matters most.

@@ -12,7 +12,7 @@ import (
 // UnaryHandler makes s answer on package unary's server: all calls that have
 // arrived on a connection are decided as one slice. Where the backend does no
 // I/O they are decided in the goroutine that reads the connection.
-func UnaryHandler(s *Service, observe func(time.Duration, CallResult)) unary.Handler {
+func UnaryHandler(s *Service, observe Observe) unary.Handler {
 	h := &unaryHandler{service: s, observe: observe}
 	names := []string{MetadataID, MetadataOwner, MetadataLeaseKey}
 	if s.conf.Caps.Local {
@@ -26,7 +26,7 @@ func UnaryHandler(s *Service, observe func(time.Duration, CallResult)) unary.Han
 
 type unaryHandler struct {
 	service *Service
-	observe func(time.Duration, CallResult)
+	observe Observe
 	slices  sync.Pool // *callSlice
 }
 
@@ -112,7 +112,7 @@ func (h *unaryHandler) decode(calls []*unary.Call, now time.Time) (cs *callSlice
 		ex := cs.exchanges[n]
 		if err := ex.req.Decode(c.Message); err != nil {
 			c.Err = &unary.Status{Code: unary.InvalidArgument, Message: err.Error()}
-			h.observe(time.Since(now), CallInvalid)
+			h.observe(time.Since(now), CallInvalid, 1)
 			continue
 		}
 		ex.req.Peer = c.Peer
@@ -130,9 +130,10 @@ func (h *unaryHandler) decode(calls []*unary.Call, now time.Time) (cs *callSlice
 // encode answers the calls of cs, and puts cs back into the pool.
 func (h *unaryHandler) encode(cs *callSlice, start time.Time) {
 	took := time.Since(start)
+	var results [NumCallResults]int
 	for i, c := range cs.calls {
 		resp := cs.resps[i]
-		h.observe(took, resp.Result())
+		results[resp.Result()]++
 		if err := resp.Err; err != nil {
 			c.Err = &unary.Status{Code: unary.Code(err.Code), Message: err.Message}
 			continue
@@ -140,6 +141,11 @@ func (h *unaryHandler) encode(cs *callSlice, start time.Time) {
 		c.Reply = resp.AppendTo(c.Reply)
 		if c.Undo = h.service.Undo(resp); c.Undo != nil {
 			c.UndoSize = resp.undoSize()
+		}
+	}
+	for r, n := range results {
+		if n > 0 {
+			h.observe(took, CallResult(r), n)
 		}
 	}
 	for i, req := range cs.reqs {

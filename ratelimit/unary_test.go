@@ -12,7 +12,11 @@ import (
 	"github.com/headgate-rls/headgate/internal/unary"
 )
 
-func (h *harness) countCall(_ time.Duration, r CallResult) { h.counts.add("call " + r.String()) }
+func (h *harness) countCall(_ time.Duration, r CallResult, n int) {
+	for range n {
+		h.counts.add("call " + r.String())
+	}
+}
 
 func protoRequest(domain string, entries ...string) *rls.RateLimitRequest {
 	r := &rls.RateLimitRequest{Domain: domain}

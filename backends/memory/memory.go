@@ -61,23 +61,43 @@ func New(cfg Config) *Backend {
 // Take decides each request under the locks of the shards it touches. There
 // is nothing to wait for, so ctx is not asked.
 func (b *Backend) Take(_ context.Context, reqs []limit.Request, out []limit.Verdict) {
-	for i := range reqs {
-		req, v := &reqs[i], &out[i]
-		if err := b.check(req); err != nil {
-			v.Reset(0)
-			v.Err = err
-			continue
-		}
+	for n := 0; len(reqs) > 0; reqs, out = reqs[n:], out[n:] {
+		n = 1
 		evicted := false
-		if len(req.Ops) == 1 {
-			evicted = b.takeOne(req, v)
-		} else {
-			evicted = b.takeMany(req, v)
+		if req := &reqs[0]; len(req.Ops) == 1 {
+			n = alike(reqs)
+			evicted = b.takeAlike(reqs[:n], out[:n])
+		} else if b.checked(req, &out[0]) {
+			evicted = b.takeMany(req, &out[0])
 		}
 		if evicted {
-			b.warn(req.At)
+			b.warn(reqs[0].At)
 		}
 	}
+}
+
+// checked reports whether req can be taken, or says in v why not.
+func (b *Backend) checked(req *limit.Request, v *limit.Verdict) bool {
+	if err := b.check(req); err != nil {
+		v.Reset(0)
+		v.Err = err
+		return false
+	}
+	return true
+}
+
+// maxAlike is how many requests are decided under a lock before others get it.
+const maxAlike = 64
+
+// alike returns how many of the first requests have, as the first one has, one op
+// under its key. Where all callers share a key, its lock is what they wait for.
+func alike(reqs []limit.Request) int {
+	key := &reqs[0].Ops[0].Key
+	n := 1
+	for n < min(len(reqs), maxAlike) && len(reqs[n].Ops) == 1 && reqs[n].Ops[0].Key == *key {
+		n++
+	}
+	return n
 }
 
 var errFull = fmt.Errorf("%w: %w: as many requests are in flight as memory has room for", backends.ErrUnavailable, backends.ErrNotApplied)
@@ -98,26 +118,34 @@ func (b *Backend) check(req *limit.Request) error {
 	return nil
 }
 
-// takeOne decides a request of one op. It reports whether other state had to go.
-func (b *Backend) takeOne(req *limit.Request, v *limit.Verdict) (evicted bool) {
-	key := &req.Ops[0].Key
+// takeAlike decides requests of one op each, all under the same key, one after the
+// other. It reports whether other state had to go.
+func (b *Backend) takeAlike(reqs []limit.Request, out []limit.Verdict) (evicted bool) {
+	key := &reqs[0].Ops[0].Key
 	hash := b.hash(key)
-	var states, scratch [1]limit.State
 	s := b.shard(hash)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	e := s.find(hash, key)
-	if e != nil {
-		states[0] = e.state
+	for i := range reqs {
+		req, v := &reqs[i], &out[i]
+		if !b.checked(req, v) {
+			continue
+		}
+		var states, scratch [1]limit.State
+		if e != nil {
+			states[0] = e.state
+		}
+		changed := limit.Decide(states[:], req, req.At, v, scratch[:]).Has(0)
+		switch {
+		case e != nil && (changed || states[0].Leases != nil): // some may have expired
+			s.update(e, &states[0], req.Ops[0].Limit, req.At)
+		case e == nil && changed:
+			evicted = s.insert(hash, key, &states[0], req.Ops[0].Limit, req.At) || evicted
+			e = s.find(hash, key)
+		}
 	}
-	changed := limit.Decide(states[:], req, req.At, v, scratch[:]).Has(0)
-	switch {
-	case e != nil && (changed || states[0].Leases != nil): // some may have expired
-		s.update(e, &states[0], req.Ops[0].Limit, req.At)
-	case e == nil && changed:
-		return s.insert(hash, key, &states[0], req.Ops[0].Limit, req.At)
-	}
-	return false
+	return evicted
 }
 
 // work is the memory that deciding several ops needs.

@@ -21,10 +21,10 @@ type Limiter struct {
 // since the last one that it allowed.
 func (l *Limiter) Allow() (ok bool, skipped int64) {
 	now := time.Now().Unix()
-	if l.second.Swap(now) != now {
+	if l.second.Load() != now && l.second.Swap(now) != now { // in a flood nobody writes what nobody changes
 		l.count.Store(0)
 	}
-	if l.count.Add(1) > l.PerSecond {
+	if l.count.Load() >= l.PerSecond || l.count.Add(1) > l.PerSecond {
 		l.skipped.Add(1)
 		return false, 0
 	}

@@ -33,7 +33,8 @@ type reference struct {
 	loaded, failed, shadow prometheus.Counter
 	errors                 *prometheus.CounterVec
 	requests               *prometheus.CounterVec
-	times                  *prometheus.HistogramVec
+	times                  *spread
+	duration               *spreadSeries // of times
 
 	log    *slog.Logger
 	warned atomic.Bool
@@ -81,7 +82,7 @@ func (r *reference) rows() []row {
 		counters(&r.errors, metric{name: "ratelimit_service_should_rate_limit_error", labels: closed(nil, "err_type", "redis_error", "service_error"),
 			help: "Requests that the backend failed to decide, and invalid ones."}),
 		counters(&r.requests, metric{name: "ratelimit_service_total_requests", labels: closed(nil, "grpc_method", "ShouldRateLimit"), help: "Calls by gRPC."}),
-		histograms(&r.times, prometheus.DefBuckets, metric{name: "ratelimit_service_response_time_seconds", labels: closed(nil, "grpc_method", "ShouldRateLimit"),
+		spreads(&r.times, prometheus.DefBuckets, metric{name: "ratelimit_service_response_time_seconds", labels: closed(nil, "grpc_method", "ShouldRateLimit"),
 			help: "Time to answer a call by gRPC."}),
 	}
 }
@@ -99,6 +100,7 @@ var referenceFigures = []struct{ name, figure string }{
 func (m *Metrics) EnableReference(log *slog.Logger) ratelimit.HitMetrics {
 	r := &reference{log: log, series: map[hitLabels]*hitSeries{}}
 	register(m.registry, r.rows(), nil)
+	r.duration = r.times.with("ShouldRateLimit")
 	for i := range hitStats {
 		name, help := "ratelimit_service_rate_limit_"+hitStats[i].name, hitStats[i].help
 		r.hits[i] = prometheus.NewDesc(name, help, []string{"domain", "key1", "key2"}, nil)
@@ -236,12 +238,12 @@ func cutLabel(s string) string {
 	return strings.Clone(strings.ToValidUTF8(s[:min(len(s), maxHitLabel)], "_"))
 }
 
-// observe counts an answered call by gRPC.
-func (r *reference) observe(d time.Duration, result ratelimit.CallResult) {
-	r.requests.WithLabelValues("ShouldRateLimit").Inc()
-	r.times.WithLabelValues("ShouldRateLimit").Observe(d.Seconds())
+// observe counts answered calls by gRPC.
+func (r *reference) observe(d time.Duration, result ratelimit.CallResult, calls int) {
+	r.requests.WithLabelValues("ShouldRateLimit").Add(float64(calls))
+	r.duration.observe(d, calls)
 	if result == ratelimit.CallInvalid {
-		r.errors.WithLabelValues("service_error").Inc()
+		r.errors.WithLabelValues("service_error").Add(float64(calls))
 	}
 }
 

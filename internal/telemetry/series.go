@@ -68,9 +68,9 @@ func (d *decided) use(domain, rule string) (c *ratelimit.RuleCounters, drop func
 }
 
 // dropAll drops lazyCounters.
-func dropAll(counters []ratelimit.Counter) {
+func dropAll[C any](counters []C) {
 	for _, c := range counters {
-		c.(*lazyCounter).drop()
+		any(c).(*lazyCounter).drop()
 	}
 }
 
@@ -128,7 +128,7 @@ func (m *Metrics) Overflow(domain, rule, limit string) ratelimit.HitCounter {
 }
 
 // Refusals implements [ratelimit.Metrics].
-func (m *Metrics) Refusals(domain, rule, limit string) ratelimit.Counter {
+func (m *Metrics) Refusals(domain, rule, limit string) ratelimit.HitCounter {
 	return static(&m.keeper, refusalLabels{ruleKey{domain, rule}, limit}, refusalLabels{ruleKey{"", otherRule}, ""}, func(l refusalLabels) (*lazyCounter, func()) {
 		c := started(m.refusals, l.domain, l.rule, l.limit)
 		return c, c.drop

@@ -12,24 +12,18 @@ import (
 	"github.com/headgate-rls/headgate/ratelimit"
 )
 
-func count(c ratelimit.Counter, n int) {
-	for range n {
-		c.Inc()
-	}
-}
-
 // TestValuesTakeNothingFromRules: however many values requests have, every rule
 // has its own series, and what is left of a rule's values counts under the rule.
 func TestValuesTakeNothingFromRules(t *testing.T) {
 	m := New("v1")
 	for i := range 3 * maxValues {
-		m.Values("shop", "tenant", fmt.Sprint("tenant_", i))[ratelimit.OutcomeOK].Inc()
+		m.Values("shop", "tenant", fmt.Sprint("tenant_", i))[ratelimit.OutcomeOK].Count(1)
 	}
 	for i := range maxRuleValues { // another rule still has room for some
-		m.Values("shop", "user", fmt.Sprint("user_", i))[ratelimit.OutcomeOK].Inc()
+		m.Values("shop", "user", fmt.Sprint("user_", i))[ratelimit.OutcomeOK].Count(1)
 	}
 	for i := range 500 {
-		m.Rule("shop", fmt.Sprint("rule", i))[ratelimit.OutcomeOverLimit].Inc()
+		m.Rule("shop", fmt.Sprint("rule", i))[ratelimit.OutcomeOverLimit].Count(1)
 	}
 	text := scrape(t, m)
 	wantLines(t, text,
@@ -53,20 +47,20 @@ func TestSeriesGoWithTheirRule(t *testing.T) {
 	m.RulesLoaded(rulesOf(t, shop), time.Unix(1, 0))
 	old := m.Rule("shop", "path")
 	for i := range maxRuleValues + 10 {
-		m.Values("shop", "tenant", fmt.Sprint("tenant_", i))[ratelimit.OutcomeOK].Inc()
+		m.Values("shop", "tenant", fmt.Sprint("tenant_", i))[ratelimit.OutcomeOK].Count(1)
 	}
-	count(old[ratelimit.OutcomeOK], 3)
-	m.Rule("shop", "")[ratelimit.OutcomeNoRule].Inc()
-	m.Rule("", "override")[ratelimit.OutcomeOK].Inc()
+	old[ratelimit.OutcomeOK].Count(3)
+	m.Rule("shop", "")[ratelimit.OutcomeNoRule].Count(1)
+	m.Rule("", "override")[ratelimit.OutcomeOK].Count(1)
 	m.Lease("shop", "path")[0].Inc()
 	m.Tier("shop", "path", "5").Inc()
-	m.Refusals("shop", "path", "1").Inc()
-	m.Refusals("shop", "tenant", "burst").Inc()
+	m.Refusals("shop", "path", "1").Count(1)
+	m.Refusals("shop", "tenant", "burst").Count(1)
 
 	m.RulesLoaded(rulesOf(t, "domain: shop\ndescriptors: [{key: tenant, detailed_metric: true, rate_limit: {unit: hour, requests_per_unit: 1}}]"), time.Unix(2, 0))
-	m.Rule("shop", "tenant")[ratelimit.OutcomeOK].Inc()
-	count(old[ratelimit.OutcomeOK], 5)        // a call that began under the old rules
-	count(old[ratelimit.OutcomeOverLimit], 5) // which was not a series yet
+	m.Rule("shop", "tenant")[ratelimit.OutcomeOK].Count(1)
+	old[ratelimit.OutcomeOK].Count(5)        // a call that began under the old rules
+	old[ratelimit.OutcomeOverLimit].Count(5) // which was not a series yet
 	text := scrape(t, m)
 	if strings.Contains(text, `rule="path"`) {
 		t.Error("a rule that is gone has series")
@@ -90,7 +84,7 @@ func TestSeriesGoWithTheirRule(t *testing.T) {
 		t.Errorf("%d labels of rules are counted as used", n)
 	}
 	m.RulesLoaded(rulesOf(t, shop), time.Unix(5, 0))
-	m.Rule("shop", "path")[ratelimit.OutcomeOK].Inc()
+	m.Rule("shop", "path")[ratelimit.OutcomeOK].Count(1)
 	wantLines(t, scrape(t, m), `headgate_decisions_total{domain="shop",outcome="ok",rule="path"} 1`)
 }
 
@@ -105,15 +99,15 @@ descriptors:
 `
 	m := New("v1")
 	m.RulesLoaded(rulesOf(t, both), time.Unix(1, 0))
-	m.Values("shop", "tenant", "x")[ratelimit.OutcomeOK].Inc()
-	m.Values("shop", "user", "x")[ratelimit.OutcomeOK].Inc()
-	m.Rule("shop", "user")[ratelimit.OutcomeOK].Inc()
-	m.Values("shop", "tenant", "user")[ratelimit.OutcomeOK].Inc()
+	m.Values("shop", "tenant", "x")[ratelimit.OutcomeOK].Count(1)
+	m.Values("shop", "user", "x")[ratelimit.OutcomeOK].Count(1)
+	m.Rule("shop", "user")[ratelimit.OutcomeOK].Count(1)
+	m.Values("shop", "tenant", "user")[ratelimit.OutcomeOK].Count(1)
 	wantLines(t, scrape(t, m), `headgate_decisions_total{domain="shop",outcome="ok",rule="x"} 2`, `headgate_decisions_total{domain="shop",outcome="ok",rule="user"} 2`)
 
 	m.RulesLoaded(rulesOf(t, strings.Replace(both, "key: user", "key: other", 1)), time.Unix(2, 0))
-	m.Values("shop", "tenant", "x")[ratelimit.OutcomeOK].Inc()
-	m.Values("shop", "tenant", "user")[ratelimit.OutcomeOverLimit].Inc()
+	m.Values("shop", "tenant", "x")[ratelimit.OutcomeOK].Count(1)
+	m.Values("shop", "tenant", "user")[ratelimit.OutcomeOverLimit].Count(1)
 	wantLines(t, scrape(t, m), `headgate_decisions_total{domain="shop",outcome="ok",rule="x"} 3`, `headgate_decisions_total{domain="shop",outcome="ok",rule="user"} 2`,
 		`headgate_decisions_total{domain="shop",outcome="over_limit",rule="user"} 1`)
 
@@ -132,9 +126,9 @@ func TestSeriesWhileRulesChange(t *testing.T) {
 	for g := range 4 {
 		wg.Go(func() {
 			for i := range 3000 {
-				m.Values("shop", "tenant", fmt.Sprint("tenant_", i%50))[ratelimit.OutcomeOK].Inc()
-				m.Rule("shop", "path")[ratelimit.Outcome(i%int(ratelimit.NumOutcomes))].Inc()
-				m.Refusals("shop", "path", fmt.Sprint(g%2)).Inc()
+				m.Values("shop", "tenant", fmt.Sprint("tenant_", i%50))[ratelimit.OutcomeOK].Count(1)
+				m.Rule("shop", "path")[ratelimit.Outcome(i%int(ratelimit.NumOutcomes))].Count(1)
+				m.Refusals("shop", "path", fmt.Sprint(g%2)).Count(1)
 			}
 		})
 	}

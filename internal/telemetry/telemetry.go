@@ -30,7 +30,7 @@ type Metrics struct {
 	tiers    *prometheus.CounterVec
 	degraded *prometheus.CounterVec
 	panics   *prometheus.CounterVec
-	requests *prometheus.HistogramVec
+	requests *spread
 	logged   *prometheus.CounterVec
 
 	calls   *prometheus.HistogramVec
@@ -72,7 +72,7 @@ func (m *Metrics) limitRows() []row {
 			help: "What a limit of the rules in force admits: units per window, or requests in flight."}),
 		counters(&m.degraded, metric{name: "headgate_degraded_requests_total", labels: open("cause", "policy"),
 			help: "Requests answered by policy because the backend failed (cause backend_error) or had no capacity for them (cause overload)."}),
-		histograms(&m.requests, latency, metric{name: "headgate_request_duration_seconds", help: "Time to answer a request.",
+		spreads(&m.requests, latency, metric{name: "headgate_request_duration_seconds", help: "Time to answer a request.",
 			labels: closed(open("transport"), "result", texts(0, ratelimit.NumCallResults)...)}),
 		counters(&m.panics, metric{name: "headgate_panics_total", labels: open("where"),
 			help: "Panics that did not end the process, by where they happened. Each is a defect, and the log has its stack. Policies answer the calls concerned."}),
@@ -187,16 +187,16 @@ func (m *Metrics) Degraded(cause, policy string) {
 }
 
 // Requests returns a function that records answered requests of a transport.
-func (m *Metrics) Requests(transport string) func(time.Duration, ratelimit.CallResult) {
-	var by [ratelimit.NumCallResults]prometheus.Observer
+func (m *Metrics) Requests(transport string) ratelimit.Observe {
+	var by [ratelimit.NumCallResults]*spreadSeries
 	for r := range by {
-		by[r] = m.requests.WithLabelValues(transport, ratelimit.CallResult(r).String())
+		by[r] = m.requests.with(transport, ratelimit.CallResult(r).String())
 	}
 	if m.reference == nil || transport == "json" {
-		return func(d time.Duration, r ratelimit.CallResult) { by[r].Observe(d.Seconds()) }
+		return func(took time.Duration, r ratelimit.CallResult, calls int) { by[r].observe(took, calls) }
 	}
-	return func(d time.Duration, r ratelimit.CallResult) {
-		by[r].Observe(d.Seconds())
-		m.reference.observe(d, r)
+	return func(took time.Duration, r ratelimit.CallResult, calls int) {
+		by[r].observe(took, calls)
+		m.reference.observe(took, r, calls)
 	}
 }

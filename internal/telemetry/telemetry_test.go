@@ -49,11 +49,11 @@ func rulesOf(t *testing.T, text string) *descriptors.Set {
 
 func TestMetrics(t *testing.T) {
 	m := New("v1")
-	m.Rule("shop", "tenant")[ratelimit.OutcomeOK].Inc()
-	m.Rule("shop", "tenant")[ratelimit.OutcomeOK].Inc()
-	m.Rule("shop", "tenant")[ratelimit.OutcomeOverLimit].Inc()
+	m.Rule("shop", "tenant")[ratelimit.OutcomeOK].Count(1)
+	m.Rule("shop", "tenant")[ratelimit.OutcomeOK].Count(1)
+	m.Rule("shop", "tenant")[ratelimit.OutcomeOverLimit].Count(1)
 	m.Degraded("overload", "deny")
-	m.Requests("grpc")(300*time.Microsecond, ratelimit.CallOverLimit)
+	m.Requests("grpc")(300*time.Microsecond, ratelimit.CallOverLimit, 1)
 	m.RulesLoaded(rulesOf(t, shop), time.Unix(1000, 0))
 	m.RulesFailed()
 	m.AddFigures([]backends.Figure{backends.Gauge("headgate_x", "x", func() int { return 3 })})
@@ -75,7 +75,7 @@ func TestMetrics(t *testing.T) {
 func TestLabelsAreBounded(t *testing.T) {
 	m := New("v1")
 	for i := range maxRules + 500 {
-		m.Rule("d", fmt.Sprint("rule", i))[ratelimit.OutcomeOK].Inc()
+		m.Rule("d", fmt.Sprint("rule", i))[ratelimit.OutcomeOK].Count(1)
 	}
 	text := scrape(t, m)
 	if n := strings.Count(text, "headgate_decisions_total{"); n > maxRules+1 {

@@ -23,8 +23,11 @@ const (
 
 // A memoryPool is the memory of all connections together.
 type memoryPool struct {
-	limit       int64         // bytes, of which each connection may take what it needs of the first half
-	used        atomic.Int64  // bytes, of all that connections keep
+	limit int64 // bytes, of which each connection may take what it needs of the first half
+
+	_    [64]byte     // limit is read for each call, and steps write what follows
+	used atomic.Int64 // bytes, of all that connections keep
+
 	requests    atomic.Int64  // bytes of requests, of which the first 2 KiB of each do not count
 	connections atomic.Int64  // that are open
 	exhausted   chan struct{} // signals that the pool is short

@@ -20,11 +20,16 @@ type Stats struct {
 	Memory         int64            // bytes that count against MaxBuffered
 }
 
-// counters are what a server counts.
+// counters are what a server counts. Every step of every connection writes answered,
+// so nothing else is on its cache line.
 type counters struct {
-	accepted, refusedConns, answered, failed, cancelled, refusedCalls, shed atomic.Uint64
-	protocolErrors, floods, timeouts                                        atomic.Uint64
-	failures                                                                [numCodes]atomic.Uint64 // by code
+	_        [64]byte
+	answered atomic.Uint64
+	_        [64]byte
+
+	accepted, refusedConns, failed, cancelled, refusedCalls, shed atomic.Uint64
+	protocolErrors, floods, timeouts                              atomic.Uint64
+	failures                                                      [numCodes]atomic.Uint64 // by code
 }
 
 // callCounts are the counts of a connection that the server does not know of yet.

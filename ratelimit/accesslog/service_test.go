@@ -125,8 +125,8 @@ func (m *events) Rule(string, string) *ratelimit.RuleCounters {
 	return &c
 }
 
-func (m *events) Values(d, r, _ string) *ratelimit.RuleCounters     { return m.Rule(d, r) }
-func (m *events) Refusals(string, string, string) ratelimit.Counter { return m.of("refusals") }
+func (m *events) Values(d, r, _ string) *ratelimit.RuleCounters        { return m.Rule(d, r) }
+func (m *events) Refusals(string, string, string) ratelimit.HitCounter { return m.of("refusals") }
 
 func (m *events) Overflow(string, string, string) ratelimit.HitCounter { return m.of("overflow") }
 

@@ -22,7 +22,7 @@ import (
 // Register makes s answer ShouldRateLimit on srv, which must have been made
 // with [ServerCodec]. observe is called with each call's duration and its
 // result.
-func Register(srv grpc.ServiceRegistrar, s *ratelimit.Service, observe func(time.Duration, ratelimit.CallResult)) {
+func Register(srv grpc.ServiceRegistrar, s *ratelimit.Service, observe ratelimit.Observe) {
 	h := &grpcHandler{service: s, observe: observe}
 	srv.RegisterService(&serviceDesc, h)
 }
@@ -40,7 +40,7 @@ type grpcServer interface {
 
 type grpcHandler struct {
 	service *ratelimit.Service
-	observe func(time.Duration, ratelimit.CallResult)
+	observe ratelimit.Observe
 }
 
 func shouldRateLimit(h any, ctx context.Context, dec func(any) error, intercept grpc.UnaryServerInterceptor) (any, error) {
@@ -74,7 +74,7 @@ func (h *grpcHandler) shouldRateLimit(ctx context.Context, ex *exchange) (err er
 		}
 	}()
 	if ex.malformed != nil {
-		h.observe(time.Since(start), ratelimit.CallInvalid)
+		h.observe(time.Since(start), ratelimit.CallInvalid, 1)
 		return status.Error(codes.InvalidArgument, ex.malformed.Error())
 	}
 	if md, ok := metadata.FromIncomingContext(ctx); ok {
@@ -89,7 +89,7 @@ func (h *grpcHandler) shouldRateLimit(ctx context.Context, ex *exchange) (err er
 	if ctx.Err() != nil {
 		h.service.Abandon(&ex.resp)
 	}
-	h.observe(time.Since(start), ex.resp.Result())
+	h.observe(time.Since(start), ex.resp.Result(), 1)
 	if err := ex.resp.Err; err != nil {
 		return status.Error(codes.Code(err.Code), err.Message)
 	}

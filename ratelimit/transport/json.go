@@ -23,11 +23,11 @@ const maxJSON = 2 * ratelimit.MaxMessageSize
 // /json does: 200 or 429 with a RateLimitResponse, 400 for a request that
 // cannot be understood, and 503 when the backend failed and the rule's policy
 // refuses.
-func JSONHandler(s *ratelimit.Service, observe func(time.Duration, ratelimit.CallResult)) http.Handler {
+func JSONHandler(s *ratelimit.Service, observe ratelimit.Observe) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		start := time.Now()
 		result := serveJSON(s, w, r)
-		observe(time.Since(start), result)
+		observe(time.Since(start), result, 1)
 	})
 }
 
