@@ -828,7 +828,9 @@ func FuzzScript(f *testing.F) {
 		round++
 		for _, b := range []*Backend{list, zset} {
 			compare(t, b, strconv.Itoa(round), data, limit.Algorithms())
-			compare(t, b, strconv.Itoa(round)+"fixed", data, fixedOnly)
+			for i, list := range straight {
+				compare(t, b, fmt.Sprint(round, "straight", i), data, list)
+			}
 		}
 	})
 }
@@ -844,15 +846,17 @@ func compareMany(t *testing.T, b *Backend) {
 			data[j] = byte(r.Uint32())
 		}
 		compare(t, b, unique+strconv.Itoa(i), data, limit.Algorithms())
-		compare(t, b, unique+strconv.Itoa(i)+"fixed", data, fixedOnly)
+		for j, list := range straight {
+			compare(t, b, fmt.Sprint(unique, i, "straight", j), data, list)
+		}
 		if t.Failed() {
 			t.Logf("round %d", i)
 		}
 	}
 }
 
-// fixedOnly is the algorithm of which slices take the script's straight path.
-var fixedOnly = []limit.Algorithm{limit.FixedWindow}
+// straight are algorithms of which slices take the script's straight path.
+var straight = [][]limit.Algorithm{{limit.FixedWindow}, {limit.SlidingWindow}, {limit.TokenBucket}, {limit.FixedWindow, limit.SlidingWindow, limit.TokenBucket}}
 
 // compare makes slices of requests for some algorithms from data and compares
 // verdicts: half of the requests meet what the script kept of the others.
@@ -868,7 +872,7 @@ func compare(t *testing.T, b *Backend, unique string, data []byte, algorithms []
 	}
 	now := limit.InstantOf(time.Now().Add(time.Hour).Truncate(time.Minute))
 	keys := int64(2) // of each algorithm
-	if len(algorithms) == 1 {
+	if len(algorithms) < len(limit.Algorithms()) {
 		keys = 32 // so that few requests have two ops under one
 	}
 	states := map[limit.Key]limit.State{}

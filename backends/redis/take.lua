@@ -30,9 +30,9 @@
 -- there is the status only: 1 if all was given back.
 --
 -- Functions are made anew in every run, and every command has its price. So
--- slices of fixed windows, the most common, take a straight path that makes no
--- function but itself; then comes what counters need; the rest is made when it
--- is met.
+-- slices of counters and buckets, the most common, take a straight path that makes
+-- no function but itself, and one more if not all are fixed windows; then comes what
+-- other counters need; the rest is made when it is met.
 
 local unpack_, pack, rep = struct.unpack, struct.pack, string.rep
 local call, pcall_ = redis.call, redis.pcall
@@ -82,16 +82,23 @@ local clock = tonumber(time[1]) * 1000000 + tonumber(time[2])
 local precise = clock
 if zset then clock = clock - clock % 1000 end
 
--- straight decides a slice of simple requests on fixed windows as what follows
--- does, and returns the reply: nil, with nothing written, where it meets anything
--- else, such as a key of another type or a clock that has stepped back. The state
--- of key k, which what follows calls s, begins at 5 * k of the list s here: its
--- tag, then at, n, m, and the second until which it lives.
+-- straight decides a slice of simple requests as what follows does, and returns
+-- the reply: nil, with nothing written, where it meets anything else, such as a key
+-- of another type or a clock that has stepped back. The state of key k, which what
+-- follows calls s, begins at 5 * k of the list s here: its tag (0 may be an unused
+-- key), then at, n, m, and the second until which it lives.
 local function straight()
   local n = #keys
   if n * 5 > MOST or size > MOST then return end
+  local others = false -- limits that are not fixed windows
   for l = limits, size, 6 do
-    if input[l] ~= FIXED or input[l + 5] > 0 then return end
+    local algorithm, below = input[l], input[l + 5]
+    if algorithm ~= FIXED then
+      if algorithm ~= SLIDING and algorithm ~= BUCKET or below >= 0 then return end
+      others = true
+    elseif below > 0 then
+      return
+    end
   end
   local p = 4
   for _ = 1, input[2] do
@@ -101,21 +108,92 @@ local function straight()
   end
   local stored = n > 1 and pcall_('MGET', unpack(keys)) or {pcall_('GET', keys[1])}
   if stored.err then return end
+  local unused = others and '\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0' or '\1\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0'
   for k = 1, n do
     local raw = stored[k] or n > 1 and pcall_('GET', keys[k])
     if not raw then
-      stored[k] = '\1\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0'
-    elseif type(raw) ~= 'string' or #raw ~= 29 then
+      stored[k] = unused
+    elseif type(raw) ~= 'string' or #raw ~= 29 or others and raw:byte() == 0 then
       return
     end
   end
   local s = {0, 0, 0, 0, unpack_('<' .. rep('BdddI4', n), table.concat(stored))}
   for i = 5, 5 * n, 5 do
     local at, used, m = s[i + 1], s[i + 2], s[i + 3]
-    if s[i] ~= FIXED or not (at >= 0 and at <= EXACT and used >= 0 and used <= EXACT and m >= 0 and m <= EXACT) then return end
+    if not others and s[i] ~= FIXED then return end
+    if not (at >= 0 and at <= EXACT and used >= 0 and used <= EXACT and m >= 0 and m <= EXACT) then return end
   end
+
+  -- other decides an op of another algorithm as sliding_window and token_bucket
+  -- do. It returns whether there is room, what remains, retry and reset; and, if
+  -- there is something to record, the state, and the instant until which it is of
+  -- use.
+  local other
+  if others then
+    function other(k, now, cost, l)
+      local cap, win, one, two = input[l + 1], input[l + 2], input[l + 3], input[l + 4]
+      local at, cur, prev = s[k + 1], s[k + 2], s[k + 3]
+      local want, retry, reset = cost > 1 and cost or 1, 0, 0
+      if input[l] == BUCKET then
+        local full, level = cap * one, cur
+        if prev <= 0 then
+          level = full
+        else
+          if prev ~= one then level = min(floor(level / prev), cap) * one end
+          if level > full then level = full end
+          if now - at < floor((full - level + two - 1) / two) then level = level + (now - at) * two else level = full end
+        end
+        local ok = cost < 0 or want <= floor(level / one)
+        local records = ok and cost ~= 0
+        if records and cost > 0 then
+          level = level - cost * one
+        elseif records then
+          level = level + min(min(-cost, cap) * one, full - level)
+        end
+        reset = floor((full - level + two - 1) / two)
+        if want > cap then
+          retry = NEVER
+        elseif want * one > level then
+          retry = floor((want * one - level + two - 1) / two)
+        end
+        return ok, floor(level / one), retry, reset, records and now, level, one, now + reset
+      end
+      local start = now - now % win
+      if at < start then
+        cur, prev = 0, at < start - win and 0 or cur
+      end
+      local rest = start + win - now
+      local share = two - floor((win - rest) / one) -- of two: how much of prev counts
+      local weighted = floor((min(prev, 4294967296) * share + two - 1) / two)
+      local ok = cost < 0 or want <= cap - min(cur + weighted, EXACT)
+      local records = ok and cost ~= 0
+      if records and cost > 0 then
+        cur = cur + cost
+      elseif records then
+        local back = min(-cost, cur + prev)
+        local from = min(back, cur)
+        cur, prev = cur - from, prev - (back - from)
+        weighted = floor((min(prev, 4294967296) * share + two - 1) / two)
+      end
+      if cur > 0 then
+        reset = rest + win
+      elseif prev > 0 then
+        reset = rest
+      end
+      if want > cap then
+        retry = NEVER
+      elseif want > cap - cur - weighted then
+        local room, count, wait = cap - want - cur, prev, rest
+        if room < 0 then room, count, wait = cap - want, cur, rest + win end
+        if count > 4294967296 then count = 4294967296 end
+        retry = wait - (count <= room and win or max(win - (two - floor(room * two / count)) * one, 0))
+      end
+      return ok, cap - cur - weighted, retry, reset, records and start, cur, prev, start + (cur > 0 and 2 * win or win)
+    end
+  end
+
   local out, filled, lives = {clock}, 1, {}
-  local changed = {} -- by the request: in fours a place, what begins there, and a life
+  local changed, thirds = {}, {} -- by the request: in fours a place, at, n, and a life; m
   p = 4
   for _ = 1, input[2] do
     local now, shape = input[p], input[p + 1]
@@ -128,27 +206,45 @@ local function straight()
       local code, cost, l = input[i], input[i + 1], limits + 6 * input[i + 2]
       local bits = code % 8
       local k = (code - bits) / 8 * 5
-      local cap, win = input[l + 1], input[l + 2]
-      local start, used = now - now % win, s[k + 2]
+      if others and s[k] ~= input[l] then
+        if s[k] ~= 0 then return end
+        s[k] = input[l]
+      end
       if s[k + 1] > now then return end
-      if s[k + 1] < start then used = 0 end
-      local want = cost > 1 and cost or 1
-      local ok = cost < 0 or want <= cap - used
-      local rest, retry, taken = start + win - now, 0, 0
-      if not ok then
-        if bits % 2 < 1 then admitted = false end
-        if used < cap and input[l + 5] == 0 then taken = cap - used end
+      local ok, left, retry, rest
+      if others and input[l] ~= FIXED then
+        local at, n, m, ends
+        ok, left, retry, rest, at, n, m, ends = other(k, now, cost, l)
+        if at then
+          thirds[changes + 1] = m
+          changed[changes + 1], changed[changes + 2], changed[changes + 3], changed[changes + 4] = k, at, n, ends - since
+          changes = changes + 4
+        end
+        if left < 0 then left = 0 end
+      else
+        local cap, win = input[l + 1], input[l + 2]
+        local start, used = now - now % win, s[k + 2]
+        if s[k + 1] < start then used = 0 end
+        local want, taken = cost > 1 and cost or 1, 0
+        ok, rest, retry = cost < 0 or want <= cap - used, start + win - now, 0
+        if not ok and used < cap and input[l + 5] == 0 then taken = cap - used end
+        if ok and cost ~= 0 or taken > 0 then
+          used = used + (ok and cost or taken)
+          if used < 0 then used = 0 end
+          if ok and from == to then -- alone: it is admitted
+            s[k + 1], s[k + 2], lives[k] = start, used, start + win - since
+          else
+            if others then thirds[changes + 1] = s[k + 3] end
+            changed[changes + 1], changed[changes + 2], changed[changes + 3], changed[changes + 4] = k, start, used, start + win - since
+            changes = changes + 4
+          end
+        end
+        left = cap - used
+        if want > cap then retry = NEVER elseif want > left then retry = rest end
+        if left < 0 then left = 0 end
+        if taken > 0 then left = taken end
       end
-      if ok and cost ~= 0 or taken > 0 then
-        used = used + (ok and cost or taken)
-        if used < 0 then used = 0 end
-        changed[changes + 1], changed[changes + 2], changed[changes + 3], changed[changes + 4] = k, start, used, start + win - since
-        changes = changes + 4
-      end
-      local left = cap - used
-      if want > cap then retry = NEVER elseif want > left then retry = rest end
-      if left < 0 then left = 0 end
-      if taken > 0 then left = taken end
+      if not ok and bits % 2 < 1 then admitted = false end
       out[filled + 1] = ok and left or -1 - left
       if retry == 0 then
         out[filled + 2], filled = rest, filled + 2
@@ -161,23 +257,36 @@ local function straight()
     for i = from, admitted and 0 or to, 3 do -- as refuse_simple
       local code, cost, l = input[i], input[i + 1], limits + 6 * input[i + 2]
       local k = floor(code / 8) * 5
-      local cap, win = input[l + 1], input[l + 2]
-      local start, used = now - now % win, s[k + 2]
-      if s[k + 1] < start then used = 0 end
-      local want, rest, retry, taken = cost > 1 and cost or 1, start + win - now, 0, 0
-      local ok = cost < 0 or want <= cap - used
-      if not ok and used < cap and input[l + 5] == 0 then taken = cap - used end
-      if ok and cost ~= 0 and code % 4 > 1 or taken > 0 then
-        used = used + (ok and cost or taken)
-        if used < 0 then used = 0 end
-        s[k + 1], s[k + 2], lives[k] = start, used, rest + now - since
+      local ok, left, retry, rest
+      if input[l] ~= FIXED then
+        local at, n, m, ends
+        ok, left, retry, rest, at, n, m, ends = other(k, now, cost, l)
+        if not ok or code % 4 > 1 then
+          if at then s[k + 1], s[k + 2], s[k + 3], lives[k] = at, n, m, ends - since end
+        else
+          ok, left, retry, rest = other(k, now, 0, l)
+          ok, retry = true, cost < 0 and retry or 0
+        end
+        if left < 0 then left = 0 end
+      else
+        local cap, win = input[l + 1], input[l + 2]
+        local start, used = now - now % win, s[k + 2]
+        if s[k + 1] < start then used = 0 end
+        local want, taken = cost > 1 and cost or 1, 0
+        ok, rest, retry = cost < 0 or want <= cap - used, start + win - now, 0
+        if not ok and used < cap and input[l + 5] == 0 then taken = cap - used end
+        if ok and cost ~= 0 and code % 4 > 1 or taken > 0 then
+          used = used + (ok and cost or taken)
+          if used < 0 then used = 0 end
+          s[k + 1], s[k + 2], lives[k] = start, used, rest + now - since
+        end
+        left = cap - used
+        if not ok or cost < 0 or code % 4 > 1 then
+          if want > cap then retry = NEVER elseif want > left then retry = rest end
+        end
+        if left < 0 then left = 0 end
+        if taken > 0 then left = taken end
       end
-      local left = cap - used
-      if not ok or cost < 0 or code % 4 > 1 then
-        if want > cap then retry = NEVER elseif want > left then retry = rest end
-      end
-      if left < 0 then left = 0 end
-      if taken > 0 then left = taken end
       out[filled + 1] = ok and left or -1 - left
       if retry == 0 then
         out[filled + 2], filled = rest, filled + 2
@@ -189,6 +298,7 @@ local function straight()
       for i = 1, changes, 4 do
         local k = changed[i]
         s[k + 1], s[k + 2], lives[k] = changed[i + 1], changed[i + 2], changed[i + 3]
+        if others then s[k + 3] = thirds[i] end
       end
     end
     p = to + 3
@@ -197,10 +307,10 @@ local function straight()
     local i = 5 * k
     local life = lives[i]
     if life and not (life > 0 and precise + life + MARGIN <= s[i + 4] * 1000000
-        and type(pcall_('SETRANGE', keys[k], '1', pack('<ddd', s[i + 1], s[i + 2], s[i + 3]))) == 'number') then
+        and type(pcall_('SETRANGE', keys[k], '1', others and pack('<ddd', s[i + 1], s[i + 2], s[i + 3]) or pack('<dd', s[i + 1], s[i + 2]))) == 'number') then
       life = life + 2 * MARGIN -- see write
       local till = min(floor((precise + life) / 1000000), 4294967295)
-      call('SET', keys[k], pack('<BdddI4', FIXED, s[i + 1], s[i + 2], s[i + 3], till), 'PX', ceil(life / 1000))
+      call('SET', keys[k], pack('<BdddI4', s[i], s[i + 1], s[i + 2], s[i + 3], till), 'PX', ceil(life / 1000))
     end
   end
   return pack('<' .. rep('d', filled), unpack(out, 1, filled))

@@ -23,15 +23,18 @@ func (b *bench) sliceTable(ctx context.Context) error {
 	if b.redis == nil {
 		return nil
 	}
-	fmt.Printf("\npackage redis alone, fixed windows, %d callers: CPU µs per request, this process + Redis\n\n%-34s", sliceCallers, "case")
+	fmt.Printf("\npackage redis alone, %d callers: CPU µs per request, this process + Redis\n\n%-34s", sliceCallers, "case")
 	for _, n := range sliceSizes {
 		fmt.Printf(" %16s", fmt.Sprintf("slice of %d", n))
 	}
 	fmt.Println()
-	for _, ops := range []int{1, 3} {
-		fmt.Printf("%-34s", strconv.Itoa(ops)+" counter(s) per request")
+	for _, c := range sliceCases() {
+		if !b.only.MatchString(c.name) {
+			continue
+		}
+		fmt.Printf("%-34s", c.name)
 		for _, n := range sliceSizes {
-			r, err := b.measureSlice(ctx, n, ops)
+			r, err := b.measureSlice(ctx, n, c)
 			if err != nil {
 				return err
 			}
@@ -42,13 +45,29 @@ func (b *bench) sliceTable(ctx context.Context) error {
 	return nil
 }
 
-func (b *bench) measureSlice(ctx context.Context, slice, ops int) (result, error) {
+// A sliceCase is some limits of a kind in each request.
+type sliceCase struct {
+	name string
+	spec limit.Spec
+	ops  int
+}
+
+func sliceCases() (list []sliceCase) {
+	for _, a := range []limit.Algorithm{limit.FixedWindow, limit.SlidingWindow, limit.TokenBucket} {
+		for _, ops := range []int{1, 3} {
+			list = append(list, sliceCase{fmt.Sprintf("%v, %d per request", a, ops), limit.Spec{Algorithm: a, Max: 1 << 30, Window: time.Hour}, ops})
+		}
+	}
+	return list
+}
+
+func (b *bench) measureSlice(ctx context.Context, slice int, c sliceCase) (result, error) {
 	be, err := b.openBackend(ctx, 20)
 	if err != nil {
 		return result{}, err
 	}
 	defer be.Close()
-	list := counterTakes(ops)
+	list := c.takes()
 	takers := make([]taker, sliceCallers)
 	for i := range takers {
 		takers[i] = taker{list: list, next: i * len(list) / len(takers), reqs: make([]limit.Request, slice), out: make([]limit.Verdict, slice)}
@@ -63,14 +82,14 @@ func (b *bench) measureSlice(ctx context.Context, slice, ops int) (result, error
 	return measureCPU([]int{os.Getpid(), b.redis.pid}, func() ([]time.Duration, error) { return run(after(b.length)) })
 }
 
-// counterTakes returns requests to decide, with some fixed windows each.
-func counterTakes(ops int) []limit.Request {
-	l := limit.MustNew(limit.Spec{Algorithm: limit.FixedWindow, Max: 1 << 30, Window: time.Hour})
+// takes returns requests to decide.
+func (c sliceCase) takes() []limit.Request {
+	l := limit.MustNew(c.spec)
 	list := make([]limit.Request, keys)
 	for i := range list {
 		group := limit.RawGroup(clientName(i))
-		for j := range ops {
-			list[i].Ops = append(list[i].Ops, limit.Op{Key: limit.Key{Group: group, Limit: "bench" + strconv.Itoa(j)}, Limit: l, Cost: 1})
+		for j := range c.ops {
+			list[i].Ops = append(list[i].Ops, limit.Op{Key: limit.Key{Group: group, Limit: "bench" + c.spec.Algorithm.String() + strconv.Itoa(j)}, Limit: l, Cost: 1})
 		}
 	}
 	return list

@@ -36,7 +36,10 @@ func rowsOf(table string) (rows []string, figures int) {
 	case "batch":
 		return batchCases, 9
 	case "slices":
-		return []string{"1 counter(s) per request", "3 counter(s) per request"}, 6
+		for _, c := range sliceCases() {
+			rows = append(rows, c.name)
+		}
+		return rows, 6
 	case "open":
 		for _, o := range openCases() {
 			rows = append(rows, o.name)
