@@ -57,6 +57,7 @@ var cases = []benchCase{
 	{name: "memory 10 rules", descriptors: 1, limit: roomy, rules: 9},
 	{name: "memory 100,000 rules", descriptors: 1, limit: roomy, rules: 99_999},
 	{name: "memory denied hot key", descriptors: 1, limit: "rate_limit: {unit: year, requests_per_unit: 1}", hot: true},
+	{name: "memory hot key", descriptors: 1, limit: roomy, hot: true},
 	{name: "redis, grpc-go", redis: true, grpc: true, descriptors: 1, limit: roomy},
 	{name: "redis fixed_window", redis: true, descriptors: 1, limit: roomy},
 	{name: "redis fixed_window, local_share 10", redis: true, descriptors: 1, limit: shared(10)},

@@ -9,6 +9,7 @@
 //	        on two connections, each with a key from a set of 10,000
 //	batch   1, 4 and 32 calls per write, the first of which is how Envoy sends
 //	slices  the Redis backend alone, by the number of requests in one call
+//	contention  the same handler called by many goroutines, without connections
 //	open    latency of some cases at half of a rate reached there, with calls
 //	        started on schedule
 //	reload  latency while 25,600 rules are put in force anew all the time
@@ -40,7 +41,7 @@ import (
 
 func main() {
 	serve := flag.String("serve", "", "internal: be the server of a case")
-	only := flag.String("run", ".", "of the closed table, databases and slots, measure the cases that match this regular expression")
+	only := flag.String("run", ".", "of the closed, batch, slices and contention tables, databases and slots, measure the cases that match this regular expression")
 	names := flag.String("tables", strings.Join(tableNames(), ","), "the tables to print")
 	length := flag.Duration("time", 3*time.Second, "how long to measure each case")
 	redisURL := flag.String("redis", "", "internal: the Redis server to use")
@@ -77,6 +78,7 @@ func tables() []table {
 		{"closed", (*bench).closedTable},
 		{"batch", (*bench).batchTable},
 		{"slices", (*bench).sliceTable},
+		{"contention", (*bench).contentionTable},
 		{"open", (*bench).openTable},
 		{"reload", (*bench).reloadTable},
 		{"log", (*bench).logTable},

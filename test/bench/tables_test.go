@@ -40,6 +40,11 @@ func rowsOf(table string) (rows []string, figures int) {
 			rows = append(rows, c.name)
 		}
 		return rows, 6
+	case "contention":
+		for _, name := range contentionCases {
+			rows = append(rows, name, name)
+		}
+		return rows, 4
 	case "open":
 		for _, o := range openCases() {
 			rows = append(rows, o.name)
