@@ -206,6 +206,13 @@ func TestRefused(t *testing.T) {
 		"injection of a deployment": {"memory", "sidecar.inject=istio", "sidecar.inject is for mode: sidecar"},
 		"one's own rules by name":   {"memory", "rules.configMaps={hg-headgate-rules}", "give yours another name"},
 
+		"rules from two places":   {"memory", "xds.server=a:1", "rules come from one place"},
+		"xds without a server":    {"memory", "config.xds-node-id=x", "xds-node-id needs xds.server"},
+		"TLS without a server":    {"memory", "xds.existingSecret=x", "xds.existingSecret needs xds.server"},
+		"a server without a port": {"xds", "xds.server=a", "xds/server"},
+		"probes that need rules":  {"xds", "config.xds-health=rules", "restart pods again and again"},
+		"a token in the open":     {"xds", "config.xds-header={a:b}", "xds-header"},
+
 		"a misspelt value":          {"memory", "replica=1", "replica"},
 		"a misspelt nested value":   {"memory", "metrics.podMonitor.enable=true", "enable"},
 		"a misspelt setting":        {"memory", "config.log-levle=warn", "log-levle"},
@@ -242,6 +249,7 @@ func TestNotes(t *testing.T) {
 		"tls":            {"--address hg-headgate-headless.limits.svc.cluster.local:8081", "--tls-ca ca.crt"},
 		"sidecar":        {"initContainers:", "restartPolicy: Always", "unix:@headgate-services"},
 		"sidecar-istio":  {"inject.istio.io/templates: sidecar,headgate", "hg-headgate-istio-template"},
+		"xds":            {"The control plane at envoy-gateway.envoy-gateway-system.svc:18001 sends the rules", "helm test -n limits hg"},
 		"sidecar-policy": {`headgate.io/inject: "true"`, "There are no metrics", "each pod counts for itself"},
 	} {
 		values := filepath.Join(chart, strings.TrimPrefix(all[name], chartDir))

@@ -1,6 +1,7 @@
 package chart
 
 import (
+	"crypto/tls"
 	"crypto/x509"
 	"net/http"
 	"net/url"
@@ -10,6 +11,11 @@ import (
 	"testing"
 	"time"
 
+	rlsconf "github.com/envoyproxy/go-control-plane/ratelimit/config/ratelimit/v3"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+
+	"github.com/headgate-rls/headgate/test/controlplane"
 	"github.com/headgate-rls/headgate/test/testenv"
 )
 
@@ -21,15 +27,16 @@ func TestStarted(t *testing.T) {
 	gateway := certs.Issue(t, "gateway", func(c *x509.Certificate) {
 		c.URIs = []*url.URL{{Scheme: "spiffe", Host: "cluster.local", Path: "/ns/shop/sa/gateway"}}
 	})
+	control := startControlPlane(t, certs)
+	// Names lead to the test's own servers.
+	names := strings.NewReplacer("redis://redis:6379/0", server.URL(), "redis://redis.infra:6379/0", server.URL(),
+		"envoy-gateway.envoy-gateway-system.svc:18001", control)
 	for name := range features(t) {
 		t.Run(name, func(t *testing.T) {
 			all := objects(t, read(t, filepath.Join("golden", name+".yaml")))
-			for _, o := range all { // a name leads to the test's own server
+			for _, o := range all {
 				if text, ok := at(o, "data", "settings.yaml").(string); ok {
-					for _, host := range []string{"redis://redis:6379/0", "redis://redis.infra:6379/0"} {
-						text = strings.ReplaceAll(text, host, server.URL())
-					}
-					at(o, "data").(object)["settings.yaml"] = text
+					at(o, "data").(object)["settings.yaml"] = names.Replace(text)
 				}
 			}
 			c, volumes := container(t, all)
@@ -73,6 +80,21 @@ func TestStarted(t *testing.T) {
 	}
 }
 
+// startControlPlane returns the address of a control plane that sends the rules of shop, over
+// TLS, to clients that show a certificate.
+func startControlPlane(t *testing.T, certs *testenv.Certs) string {
+	t.Helper()
+	pair, err := tls.LoadX509KeyPair(certs.Server.CertFile, certs.Server.KeyFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	plane := controlplane.Start(t, grpc.Creds(credentials.NewTLS(&tls.Config{
+		Certificates: []tls.Certificate{pair}, ClientAuth: tls.RequireAnyClientCert, MinVersion: tls.VersionTLS13,
+	})))
+	plane.Send(controlplane.Config("shop", controlplane.Rule("tenant", "", 2, rlsconf.RateLimitUnit_DAY)))
+	return plane.Addr
+}
+
 // limits asks the container three times about each of its domains: the third call is refused.
 func (p *pod) limits(t *testing.T, name string, certs *testenv.Certs, gateway testenv.Pair) {
 	t.Helper()
@@ -84,6 +106,9 @@ func (p *pod) limits(t *testing.T, name string, certs *testenv.Certs, gateway te
 		case strings.HasPrefix(dir, "rules-"):
 			domains[dir] = true
 		}
+	}
+	if p.settings["xds"] != nil {
+		domains["shop"] = true
 	}
 	if len(domains) == 0 {
 		t.Error("no rules are mounted")

@@ -23,7 +23,10 @@ var chartSettings = map[string]string{
 	"config": "", "example": "", "socket-mode": "", "debug": "", "http": "", "services": "",
 	"rules":         "rules.files",
 	"merge-domains": "rules.mergeDomains",
-	"backend":       "backend.url",
+	"xds":           "xds.server",
+	"xds-tls":       "xds.existingSecret", "xds-tls-cert": "xds.existingSecret", "xds-tls-key": "xds.existingSecret", "xds-tls-ca": "xds.existingSecret",
+	"xds-header": "pod.extraEnv", // it can be a secret
+	"backend":    "backend.url",
 	"grpc":          "sidecar.socket",
 	"metrics":       "sidecar.metricsPort",
 	"replicas":      "replicas",

@@ -1,7 +1,18 @@
 {{/* Settings of `headgate serve`: a file, and the environment for secrets. */}}
 
 {{- define "headgate.settings" -}}
-{{- $s := dict "rules" "/etc/headgate/rules" -}}
+{{- $s := dict -}}
+{{- if .Values.xds.server -}}
+{{- $_ := set $s "xds" .Values.xds.server -}}
+{{- if .Values.xds.existingSecret -}}
+{{- $_ := set $s "xds-tls" true -}}
+{{- $_ := set $s "xds-tls-cert" "/etc/headgate/xds/tls.crt" -}}
+{{- $_ := set $s "xds-tls-key" "/etc/headgate/xds/tls.key" -}}
+{{- $_ := set $s "xds-tls-ca" "/etc/headgate/xds/ca.crt" -}}
+{{- end -}}
+{{- else -}}
+{{- $_ := set $s "rules" "/etc/headgate/rules" -}}
+{{- end -}}
 {{- $_ := set $s "drain-delay" (printf "%ss" (include "headgate.drainDelay" .)) -}}
 {{- $_ := set $s "drain-timeout" (printf "%ss" (include "headgate.drainTimeout" .)) -}}
 {{- if .Values.rules.mergeDomains }}{{ $_ := set $s "merge-domains" true }}{{ end -}}

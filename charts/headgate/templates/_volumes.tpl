@@ -20,6 +20,12 @@
     name: {{ $name }}
     optional: true
 {{- end }}
+{{- with .Values.xds.existingSecret }}
+- name: hg-xds
+  secret:
+    secretName: {{ . }}
+    defaultMode: 0440
+{{- end }}
 {{- if .Values.tls.csiDriver }}
 - name: hg-tls
   csi:
@@ -54,6 +60,11 @@
 {{- range $i, $name := .Values.rules.configMaps }}
 - name: hg-rules-{{ $i }}
   mountPath: /etc/headgate/rules/{{ $name }}
+  readOnly: true
+{{- end }}
+{{- if .Values.xds.existingSecret }}
+- name: hg-xds
+  mountPath: /etc/headgate/xds
   readOnly: true
 {{- end }}
 {{- if include "headgate.hasTLS" . }}
