@@ -277,6 +277,112 @@ func TestWatchConfigMap(t *testing.T) {
 	}
 }
 
+// exchange does to a directory what a kubelet does to the volume of a ConfigMap whose keys
+// become files, in its order: a new version, the link to it, links to its new files; links to
+// files that are gone and the old version are removed last. Before that, it calls meanwhile.
+func exchange(t *testing.T, dir string, files map[string]string, meanwhile func()) {
+	t.Helper()
+	data := filepath.Join(dir, "..data")
+	old, _ := os.Readlink(data) // "": there is none yet
+	version, err := os.MkdirTemp(dir, "..2026_11_22_")
+	do(t, err)
+	for name, text := range files {
+		write(t, filepath.Join(version, name), text)
+	}
+	do(t, os.Symlink(filepath.Base(version), data+"_tmp"), os.Rename(data+"_tmp", data))
+	for name := range files {
+		if err := os.Symlink("..data/"+name, filepath.Join(dir, name)); !errors.Is(err, os.ErrExist) {
+			do(t, err)
+		}
+	}
+	meanwhile()
+	links, err := filepath.Glob(filepath.Join(dir, "[^.]*"))
+	do(t, err)
+	for _, link := range links {
+		if _, ok := files[filepath.Base(link)]; !ok {
+			do(t, os.Remove(link))
+		}
+	}
+	if old != "" {
+		do(t, os.RemoveAll(filepath.Join(dir, old)))
+	}
+}
+
+// TestWatchConfigMaps: the ConfigMaps of several teams are directories below the one that is
+// followed. One that does not exist yet is empty.
+func TestWatchConfigMaps(t *testing.T) {
+	t.Parallel()
+	const broken = "domain: [\n"
+	type files = map[string]string
+	// on starts with a team that has the domain d, and one without any file.
+	on := func(t *testing.T) (w *watched, one, two string, swap func(dir string, f files)) {
+		root := t.TempDir()
+		one, two = filepath.Join(root, "team-one"), filepath.Join(root, "team-two")
+		swap = func(dir string, f files) { exchange(t, dir, f, func() {}) }
+		for dir, f := range map[string]files{one: {"d.yaml": rulesFor("d", 1)}, two: {}} {
+			do(t, os.Mkdir(dir, 0o755))
+			swap(dir, f)
+		}
+		return watch(t, never, root), one, two, swap
+	}
+	t.Run("it appears late, changes and goes", func(t *testing.T) {
+		t.Parallel()
+		w, one, two, swap := on(t)
+		swap(two, files{"e.yaml": rulesFor("e", 1)})
+		w.want("d=1 d=1,e=1")
+		swap(two, files{"e.yaml": rulesFor("e", 2), "f.yaml": rulesFor("f", 2)})
+		w.want("d=1 d=1,e=1 d=1,e=2,f=2")
+		swap(two, files{"f.yaml": rulesFor("f", 2)})
+		w.want("d=1 d=1,e=1 d=1,e=2,f=2 d=1,f=2")
+		swap(two, files{})
+		w.want("d=1 d=1,e=1 d=1,e=2,f=2 d=1,f=2 d=1")
+		swap(one, files{}) // the last one: the old rules stay
+		w.want("d=1 d=1,e=1 d=1,e=2,f=2 d=1,f=2 d=1 error")
+		swap(one, files{"d.yaml": rulesFor("d", 3)})
+		w.want("d=1 d=1,e=1 d=1,e=2,f=2 d=1,f=2 d=1 error d=3")
+	})
+	t.Run("a broken one keeps its domain and no other", func(t *testing.T) {
+		t.Parallel()
+		w, one, two, swap := on(t)
+		swap(two, files{"e.yaml": rulesFor("e", 1)})
+		w.want("d=1 d=1,e=1")
+		swap(two, files{"e.yaml": broken})
+		w.want("d=1 d=1,e=1 error")
+		swap(one, files{"d.yaml": rulesFor("d", 2)})
+		w.want("d=1 d=1,e=1 error d=2,e=1 error")
+		swap(two, files{"e.yaml": rulesFor("e", 3)})
+		w.want("d=1 d=1,e=1 error d=2,e=1 error d=2,e=3")
+	})
+	t.Run("one that appears broken", func(t *testing.T) {
+		t.Parallel()
+		w, _, two, swap := on(t)
+		swap(two, files{"e.yaml": broken})
+		w.want("d=1 error")
+		swap(two, files{"e.yaml": rulesFor("e", 1)})
+		w.want("d=1 error d=1,e=1")
+	})
+	t.Run("a kubelet that is slow", func(t *testing.T) {
+		t.Parallel()
+		w, _, two, swap := on(t)
+		swap(two, files{"e.yaml": rulesFor("e", 1), "f.yaml": rulesFor("f", 1)})
+		w.want("d=1 d=1,e=1,f=1")
+		// f.yaml leads nowhere for a while: its domain stays.
+		exchange(t, two, files{"e.yaml": rulesFor("e", 2)}, func() { w.want("d=1 d=1,e=1,f=1 d=1,e=2,f=1 error") })
+		w.want("d=1 d=1,e=1,f=1 d=1,e=2,f=1 error d=1,e=2")
+	})
+	t.Run("a version that is gone", func(t *testing.T) {
+		t.Parallel()
+		w, one, two, swap := on(t)
+		version, err := filepath.EvalSymlinks(filepath.Join(one, "..data"))
+		do(t, err, os.RemoveAll(version))
+		w.want("d=1 error")
+		swap(two, files{"e.yaml": rulesFor("e", 1)})
+		w.want("d=1 error d=1,e=1 error")
+		swap(one, files{"d.yaml": rulesFor("d", 2)})
+		w.want("d=1 error d=1,e=1 error d=2,e=1")
+	})
+}
+
 // TestWatchLinkAbove: a link on the way to the directory is exchanged, which
 // the reference service's RUNTIME_ROOT is for.
 func TestWatchLinkAbove(t *testing.T) {
