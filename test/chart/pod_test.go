@@ -52,16 +52,22 @@ func container(t *testing.T, all []object) (c object, volumes []any) {
 // secrets says, by the names of the variables; certs are for those of TLS.
 func startPod(t *testing.T, all []object, c object, volumes []any, secrets map[string]string, certs *testenv.Certs) *pod {
 	t.Helper()
+	p, env := newPod(t, all, c, volumes, secrets, certs)
+	p.Program = testenv.StartProgram(t, program, append(env, "HEADGATE_DRAIN_DELAY=0s"), p.place(asStrings(c["args"]))...)
+	return p
+}
+
+// newPod is startPod that does not start the container, but returns its environment.
+func newPod(t *testing.T, all []object, c object, volumes []any, secrets map[string]string, certs *testenv.Certs) (p *pod, env []string) {
+	t.Helper()
 	root, err := os.MkdirTemp("", "hg") // paths of sockets are short
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(root) })
-	p := &pod{container: c, root: root}
+	p = &pod{container: c, root: root}
 	p.mount(t, all, volumes, certs)
 	p.moveAddresses(t)
-
-	var env []string
 	for _, e := range asList(c["env"]) {
 		name := at(e, "name").(string)
 		value, ok := at(e, "value").(string)
@@ -72,9 +78,7 @@ func startPod(t *testing.T, all []object, c object, volumes []any, secrets map[s
 		}
 		env = append(env, name+"="+value)
 	}
-	env = append(env, "HEADGATE_DRAIN_DELAY=0s")
-	p.Program = testenv.StartProgram(t, program, env, p.place(asStrings(c["args"]))...)
-	return p
+	return p, env
 }
 
 // place turns paths of the container into those of the test.

@@ -161,7 +161,7 @@ func load(t *testing.T, h *testenv.Headgate, envoy string) (stop func()) {
 	}
 	// A lease that nobody ends expires.
 	every(time.Second, func() {
-		post("http://"+h.HTTP+"/json", `{"domain":"shop","descriptors":[{"entries":[{"key":"path","value":"/slow"}]}]}`)
+		post("http://"+h.HTTP+"/json", `{"domain":"shop","descriptors":[{"entries":[{"key":"method","value":"GET"},{"key":"path","value":"/slow"}]}]}`)
 	})
 	return func() { cancel(); wg.Wait() }
 }
