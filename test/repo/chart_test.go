@@ -25,12 +25,12 @@ var chartSettings = map[string]string{
 	"merge-domains": "rules.mergeDomains",
 	"xds":           "xds.server",
 	"xds-tls":       "xds.existingSecret", "xds-tls-cert": "xds.existingSecret", "xds-tls-key": "xds.existingSecret", "xds-tls-ca": "xds.existingSecret",
-	"xds-header": "pod.extraEnv", // it can be a secret
-	"backend":    "backend.url",
-	"grpc":          "sidecar.socket",
-	"metrics":       "sidecar.metricsPort",
-	"replicas":      "replicas",
-	"drain-delay":   "drain.delaySeconds", "drain-timeout": "drain.timeoutSeconds",
+	"xds-header":  "pod.extraEnv", // it can be a secret
+	"backend":     "backend.url",
+	"grpc":        "sidecar.socket",
+	"metrics":     "sidecar.metricsPort",
+	"replicas":    "replicas",
+	"drain-delay": "drain.delaySeconds", "drain-timeout": "drain.timeoutSeconds",
 	"grpc-tls-cert": "tls.existingSecret", "grpc-tls-key": "tls.existingSecret",
 	"grpc-client-ca": "tls.clientCA", "grpc-client-san": "tls.clientNames",
 	"lease-secret": "leaseSecret.existingSecret",
