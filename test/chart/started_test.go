@@ -3,10 +3,12 @@ package chart
 import (
 	"crypto/tls"
 	"crypto/x509"
+	"fmt"
 	"net/http"
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -66,6 +68,7 @@ func TestStarted(t *testing.T) {
 			if strings.Contains(p.Log(), "level=WARN") {
 				t.Errorf("headgate warns of what the chart sets:\n%s", p.Log())
 			}
+			p.helmTest(t, all)
 			p.limits(t, name, certs, gateway)
 			if metrics := p.address("metrics"); metrics != "" {
 				if code, err := get("http://" + metrics + "/metrics"); code != http.StatusOK {
@@ -77,6 +80,36 @@ func TestStarted(t *testing.T) {
 				t.Errorf("exit code %d at the end", code)
 			}
 		})
+	}
+}
+
+// helmTest runs what the pod of `helm test` runs, which asks the Service.
+func (p *pod) helmTest(t *testing.T, all []object) {
+	t.Helper()
+	for _, o := range all {
+		if at(o, "metadata", "annotations", "helm.sh/hook") != "test" {
+			continue
+		}
+		args := p.place(asStrings(at(o, "spec", "containers", 0, "args")))
+		service := slices.IndexFunc(args, func(a string) bool { return strings.Contains(a, "."+namespace+".svc:") })
+		switch {
+		case service >= 0 && strings.HasSuffix(args[service], ".svc:8081"):
+			args[service] = p.address("grpc")
+		case service >= 0 && strings.HasPrefix(args[service], "http://") && strings.HasSuffix(args[service], ".svc:8080"):
+			args[service] = "http://" + p.address("http")
+		default:
+			t.Fatalf("helm test asks nobody: %q", args)
+		}
+		if code, out, errOut := testenv.RunProgram(t, program, nil, args...); code != 0 {
+			t.Errorf("helm test: %q: exit code %d\n%s%s", args, code, out, errOut)
+		}
+		args[service] = fmt.Sprintf("http://127.0.0.1:%d", testenv.FreePort(t)) // nobody is there
+		if args[0] == "ask" {
+			args[service] = strings.TrimPrefix(args[service], "http://")
+		}
+		if code, _, _ := testenv.RunProgram(t, program, nil, args...); code == 0 {
+			t.Errorf("helm test succeeds without a headgate")
+		}
 	}
 }
 

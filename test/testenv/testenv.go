@@ -88,6 +88,7 @@ const (
 	Kafka         = "kafka"
 	KubeAPIServer = "kube-apiserver"
 	Etcd          = "etcd"
+	Istioctl      = "istioctl"
 )
 
 // Engine describes a server, or a client, that tests can ask for.
@@ -142,9 +143,10 @@ func Engines() []Engine {
 		{Name: PLSQLGrammar, What: "the grammar of PL/SQL", installed: "plsql/plsql-check", version: []string{"--version"}},
 		{Name: Helm, What: "Helm", installed: "kubernetes/helm", version: []string{"version", "--short"}},
 		{Name: Manifests, What: "Go types of Kubernetes objects, Pod Security", installed: "kubernetes/manifests", version: []string{"version"}},
-		{Name: Prometheus, What: "Prometheus of the system", system: "prometheus", setup: "make charttest"},
+		{Name: Prometheus, What: "Prometheus of the system", system: "prometheus"},
 		{Name: Promtool, What: "the checks of Prometheus' rules", system: "promtool", version: []string{"--version"}},
 		{Name: KubeAPIServer, What: "the API server of Kubernetes", installed: "kube-apiserver/kube-apiserver", moving: true, setup: "make charttest"},
+		{Name: Istioctl, What: "the checks of Istio", installed: "istioctl/istioctl", version: []string{"version", "--remote=false"}, moving: true, setup: "make charttest"},
 		{Name: Etcd, What: "etcd of the system", system: "etcd", moving: true, setup: "make charttest"},
 	}
 }
