@@ -2,7 +2,7 @@
 # Installs the real servers that the tests talk to.
 #
 #   scripts/setup-testenv.sh                   what make test needs
-#   scripts/setup-testenv.sh kube-apiserver    also what make charttest needs: that, etcd and istioctl
+#   scripts/setup-testenv.sh kube-apiserver    also what make charttest needs
 #
 # Redis, PostgreSQL, PgBouncer, MariaDB, Prometheus, Chromium, Node and the compiler for the
 # race detector come from apt, if they are missing. All else goes to $HEADGATE_TESTENV_DIR
@@ -383,16 +383,6 @@ install_kube_apiserver() {
 	put_in_place kube-apiserver
 }
 
-# install_istioctl builds it, which takes several minutes, too.
-install_istioctl() {
-	local version
-	version=$(module_version istioctl istio.io/istio)
-	say "building istioctl $version (some minutes)"
-	start_build istioctl
-	go_build istioctl istioctl istio.io/istio/istioctl/cmd/istioctl "-X istio.io/istio/pkg/version.buildVersion=$version"
-	put_in_place istioctl
-}
-
 # Debian's releases have no MySQL, only its unstable suite, of which no version can
 # be pinned; apt checks the signatures. Change the number when what is kept changes.
 readonly MYSQL_PIN="mysql-server-core unstable 1"
@@ -512,10 +502,6 @@ main() {
 	fi
 	if [ -n "$with_cluster" ] && ! go_in_place kube-apiserver kube-apiserver; then
 		install_kube_apiserver
-		changed=yes
-	fi
-	if [ -n "$with_cluster" ] && ! go_in_place istioctl istioctl; then
-		install_istioctl
 		changed=yes
 	fi
 	if [ "$(cat "$DIR/mysql/PIN" 2>/dev/null)" != "$MYSQL_PIN" ]; then

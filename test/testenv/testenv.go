@@ -88,7 +88,6 @@ const (
 	Kafka         = "kafka"
 	KubeAPIServer = "kube-apiserver"
 	Etcd          = "etcd"
-	Istioctl      = "istioctl"
 )
 
 // Engine describes a server, or a client, that tests can ask for.
@@ -146,7 +145,6 @@ func Engines() []Engine {
 		{Name: Prometheus, What: "Prometheus of the system", system: "prometheus"},
 		{Name: Promtool, What: "the checks of Prometheus' rules", system: "promtool", version: []string{"--version"}},
 		{Name: KubeAPIServer, What: "the API server of Kubernetes", installed: "kube-apiserver/kube-apiserver", moving: true, setup: "make charttest"},
-		{Name: Istioctl, What: "the checks of Istio", installed: "istioctl/istioctl", version: []string{"version", "--remote=false"}, moving: true, setup: "make charttest"},
 		{Name: Etcd, What: "etcd of the system", system: "etcd", moving: true, setup: "make charttest"},
 	}
 }
