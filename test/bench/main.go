@@ -20,6 +20,7 @@
 //	databases  limits in each database, beside the floor of the database
 //	slots   slots assigned in each database, beside the floor of the database
 //	middleware  the net/http middleware beside those of other modules, in memory
+//	notify  sends of the notification gateway, beside the floor of its servers
 //	day     a million slots spread over a day, which takes minutes
 //
 // Every case runs in a process of its own.
@@ -88,6 +89,7 @@ func tables() []table {
 		{"databases", (*bench).databaseTable},
 		{"slots", (*bench).slotTable},
 		{"middleware", (*bench).middlewareTable},
+		{"notify", (*bench).notifyTable},
 		{"day", (*bench).dayTable},
 	}
 }

@@ -72,6 +72,11 @@ func rowsOf(table string) (rows []string, figures int) {
 		return []string{"headgate/token_bucket", "headgate/fixed_window", "httprate", "ulule", "throttled", "tollbooth"}, 5
 	case "day":
 		return []string{"sqlite", "postgres"}, 12
+	case "notify":
+		for _, way := range notifyWays {
+			rows = append(rows, way.name)
+		}
+		return rows, 7
 	case "databases":
 		for _, db := range []string{"sqlite", "postgres", "mariadb"} {
 			for _, l := range limitLoads {

@@ -1,0 +1,314 @@
+package main
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/headgate-rls/headgate/backends/redis"
+	"github.com/headgate-rls/headgate/internal/sqldb"
+	"github.com/headgate-rls/headgate/notify"
+	"github.com/headgate-rls/headgate/notify/kafka"
+	"github.com/headgate-rls/headgate/notify/pgstore"
+	"github.com/headgate-rls/headgate/notify/rediscache"
+	"github.com/headgate-rls/headgate/test/testenv"
+)
+
+// What is measured of the notification gateway: sends by 64 callers to 250 users who are far from
+// their limits, by each way to decide and deliver, beside the floor, which is what the servers take
+// to lock a user's row, publish, update the row and commit. PostgreSQL waits for the disk at each
+// commit, and Kafka has one broker.
+const (
+	notifyCallers = 64
+	notifyUsers   = 250
+	notifyPool    = 30
+)
+
+// A notifyWay is a row of the table.
+type notifyWay struct {
+	name   string
+	outbox bool
+	redis  string // "up", "down" or none
+}
+
+// notifyWays begin with the one that others are compared with, and end with the floor.
+var notifyWays = []notifyWay{
+	{name: "direct"},
+	{name: "outbox", outbox: true},
+	{name: "redis, direct", redis: "up"},
+	{name: "redis, outbox", redis: "up", outbox: true},
+	{name: "fall-back, direct", redis: "down"},
+	{name: "floor"},
+}
+
+func (b *bench) notifyTable(ctx context.Context) error {
+	fmt.Printf("\nnotification gateway, %d callers: sends/s, times direct, times the floor, µs of CPU per send in the gateway and in its servers, P50 and P99 in ms\n\n", notifyCallers)
+	skipped, err := withServers("notify", func(tb *benchTB) error {
+		ctx, stop := context.WithCancel(ctx)
+		servers := notifyServers{testenv.StartDatabase(tb, testenv.Postgres, testenv.Durable()), testenv.StartKafka(tb), testenv.StartRedis(tb)}
+		var all []*notifyRun
+		defer func() {
+			stop()
+			for _, run := range all {
+				run.close()
+			}
+		}()
+		for i, way := range notifyWays {
+			run := &notifyRun{notifyWay: way, prefix: fmt.Sprint("way", i, "-")}
+			all = append(all, run)
+			if err := run.open(ctx, servers); err != nil {
+				return fmt.Errorf("%s: %w", way.name, err)
+			}
+		}
+		return b.notifyRows(ctx, all)
+	})
+	if skipped != "" {
+		fmt.Println("not run:", skipped)
+	}
+	return err
+}
+
+type notifyServers struct {
+	postgres *testenv.Database
+	kafka    *testenv.KafkaBroker
+	redis    *testenv.RedisServer
+}
+
+// A notifyRun is a way at work, and what it did.
+type notifyRun struct {
+	notifyWay
+	slotRun
+	self, servers time.Duration // CPU time
+
+	prefix    string // of its users and its topic: the ways share servers
+	raw       *sql.DB
+	publisher *kafka.Publisher
+	store     *pgstore.Store
+	client    *redis.Client
+	send      func(ctx context.Context, m notify.Message) error
+	behind    sync.WaitGroup
+}
+
+// open makes the parts and the users.
+func (r *notifyRun) open(ctx context.Context, servers notifyServers) (err error) {
+	log := slog.New(slog.DiscardHandler)
+	database := servers.postgres.CreateDatabase("notify")
+	topic := kafka.Topic{Brokers: []string{servers.kafka.Addr}, Name: r.prefix + "sms", Partitions: 4, Replicas: 1}
+	if r.raw, err = sql.Open("pgx", database); err != nil {
+		return err
+	}
+	r.raw.SetMaxOpenConns(notifyPool)
+	r.raw.SetMaxIdleConns(notifyPool)
+	if r.publisher, err = kafka.NewPublisher(topic, 10*time.Second); err != nil {
+		return err
+	}
+	if err := r.publisher.EnsureTopic(ctx); err != nil {
+		return err
+	}
+	r.store, err = pgstore.Open(pgstore.Config{
+		Database: sqldb.Config{URL: database, PoolMin: notifyPool, PoolMax: notifyPool, Log: log}, Publisher: r.publisher, Outbox: r.outbox,
+	})
+	if err != nil {
+		return err
+	}
+	if _, err := r.store.Migrate(ctx); err != nil {
+		return err
+	}
+	for i := range notifyUsers {
+		if _, err := r.store.Configure(ctx, notify.Config{UserID: fmt.Sprint(r.prefix, i), RateLimit: notify.MaxLimit, Minutes: 60}); err != nil {
+			return err
+		}
+	}
+	r.behind.Go(func() { r.store.Relay(ctx) })
+	r.send = func(ctx context.Context, m notify.Message) error { _, err := r.store.Send(ctx, m); return err }
+	switch {
+	case r.name == "floor":
+		r.send = r.floor
+	case r.redis != "":
+		return r.openRedis(ctx, servers.redis.URL(), log)
+	}
+	return nil
+}
+
+// openRedis puts Redis in front.
+func (r *notifyRun) openRedis(ctx context.Context, url string, log *slog.Logger) error {
+	if r.redis == "down" {
+		url = "redis://127.0.0.1:1"
+	}
+	at, err := redis.Parse(url)
+	if err != nil {
+		return err
+	}
+	if r.client, err = redis.NewClient(at, log); err != nil {
+		return err
+	}
+	cache := rediscache.New(rediscache.Config{Client: r.client, Store: r.store, Timeout: 10 * time.Second, MaxTTL: 24 * time.Hour, SyncDelay: 100 * time.Millisecond, Log: log})
+	r.behind.Go(func() { cache.Run(ctx) })
+	r.send = func(ctx context.Context, m notify.Message) error { _, err := cache.Send(ctx, m); return err }
+	return nil
+}
+
+// close waits for what is done behind the answers, which ends with the context of open.
+func (r *notifyRun) close() {
+	r.behind.Wait()
+	if r.client != nil {
+		_ = r.client.Close()
+	}
+	if r.store != nil {
+		_ = r.store.Close()
+	}
+	if r.publisher != nil {
+		r.publisher.Close()
+	}
+	if r.raw != nil {
+		_ = r.raw.Close()
+	}
+}
+
+// floor is what a send cannot do without when the database decides.
+func (r *notifyRun) floor(ctx context.Context, m notify.Message) error {
+	tx, err := r.raw.BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = tx.Rollback() }()
+	var count int64
+	if err := tx.QueryRowContext(ctx, "SELECT current_count FROM rate_limit_store WHERE user_id = $1 FOR UPDATE", m.UserID).Scan(&count); err != nil {
+		return err
+	}
+	if err := r.publisher.Publish(ctx, []notify.Message{m})[0]; err != nil {
+		return err
+	}
+	if _, err := tx.ExecContext(ctx, "UPDATE rate_limit_store SET current_count = $2 WHERE user_id = $1", m.UserID, count+1); err != nil {
+		return err
+	}
+	return tx.Commit()
+}
+
+// notifyRows measures all ways in turns, and prints them.
+func (b *bench) notifyRows(ctx context.Context, all []*notifyRun) error {
+	for _, run := range all {
+		if err := run.warmUp(ctx); err != nil {
+			return fmt.Errorf("%s: %w", run.name, err)
+		}
+	}
+	for range b.slotRounds {
+		for _, run := range all {
+			if err := run.measure(ctx, b.length/time.Duration(b.slotRounds)); err != nil {
+				return fmt.Errorf("%s: %w", run.name, err)
+			}
+		}
+	}
+	direct, floor := all[0].rate(), all[len(all)-1].rate()
+	for _, run := range all {
+		slices.Sort(run.took)
+		each := func(d time.Duration) float64 { return float64(d.Microseconds()) / float64(len(run.took)) }
+		ms := func(share float64) float64 { return quantile(run.took, share).Seconds() * 1e3 }
+		fmt.Printf("%-18s %8.0f %6.2fx %6.2fx %8.0f %8.0f %8.1f %8.1f\n", run.name, run.rate(), run.rate()/direct, run.rate()/floor,
+			each(run.self), each(run.servers), ms(0.5), ms(0.99))
+	}
+	return nil
+}
+
+// measure adds a round, with the CPU time of all that belongs to its sends.
+func (r *notifyRun) measure(ctx context.Context, length time.Duration) error {
+	self, servers, err := familyCPU()
+	if err != nil {
+		return err
+	}
+	run, err := r.sends(ctx, length)
+	if err != nil {
+		return err
+	}
+	if err := r.drained(ctx); err != nil {
+		return err
+	}
+	self2, servers2, err := familyCPU()
+	r.add(run)
+	r.self += self2 - self
+	r.servers += servers2 - servers
+	return err
+}
+
+func (r *notifyRun) sends(ctx context.Context, length time.Duration) (slotRun, error) {
+	return runCallers(notifyCallers, length, func(i int64) error { return r.sendTo(ctx, i) })
+}
+
+// sendTo sends a message to one of the users.
+func (r *notifyRun) sendTo(ctx context.Context, i int64) error {
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second) // of a busy machine
+	defer cancel()
+	return r.send(ctx, notify.Message{ID: uuid.NewString(), UserID: fmt.Sprint(r.prefix, i%notifyUsers), Text: "Your code is 123456", AcceptedAt: time.Now().UTC()})
+}
+
+// warmUp sends a message to each user, so that all have a block in Redis.
+func (r *notifyRun) warmUp(ctx context.Context) error {
+	var next atomic.Int64
+	_, err := loop(notifyCallers, times(notifyUsers), func(int, time.Time) error { return r.sendTo(ctx, next.Add(1)) })
+	return err
+}
+
+// drained waits until all messages of the outbox are published.
+func (r *notifyRun) drained(ctx context.Context) error {
+	for more := after(time.Minute); more(); time.Sleep(10 * time.Millisecond) {
+		var waiting bool
+		if err := r.raw.QueryRowContext(ctx, "SELECT EXISTS (SELECT 1 FROM notify_outbox)").Scan(&waiting); err != nil || !waiting {
+			return err
+		}
+	}
+	return fmt.Errorf("the outbox is not published within a minute")
+}
+
+// familyCPU returns the CPU time of this process, and of the servers that it has started and
+// their processes, those that have ended among them.
+func familyCPU() (self, servers time.Duration, err error) {
+	stats, err := filepath.Glob("/proc/[0-9]*/stat")
+	if err != nil {
+		return 0, 0, err
+	}
+	parents, ticks := map[int]int{}, map[int]int64{}
+	for _, file := range stats {
+		data, err := os.ReadFile(file)
+		if err != nil {
+			continue // it has ended meanwhile
+		}
+		text := string(data)
+		// After the name in parentheses: state, parent, ...; utime, stime and those of children
+		// that have ended are the 12th to the 15th.
+		fields := strings.Fields(text[strings.LastIndexByte(text, ')')+1:])
+		pid, err := strconv.Atoi(filepath.Base(filepath.Dir(file)))
+		if err != nil || len(fields) < 15 {
+			return 0, 0, fmt.Errorf("%s is not as expected", file)
+		}
+		parents[pid], _ = strconv.Atoi(fields[1])
+		own := fields[11:15]
+		if pid == os.Getpid() {
+			own = fields[11:13]
+		}
+		for _, field := range own {
+			n, _ := strconv.ParseInt(field, 10, 64)
+			ticks[pid] += n
+		}
+	}
+	for pid := range parents {
+		at := pid
+		for at > 1 && at != os.Getpid() {
+			at = parents[at]
+		}
+		if at == os.Getpid() && pid != at {
+			servers += time.Duration(ticks[pid]) * clockTick
+		}
+	}
+	return time.Duration(ticks[os.Getpid()]) * clockTick, servers, nil
+}
