@@ -31,7 +31,6 @@ import (
 // commit, and Kafka has one broker.
 const (
 	notifyCallers = 64
-	notifyUsers   = 250
 	notifyPool    = 30
 )
 
@@ -65,7 +64,7 @@ func (b *bench) notifyTable(ctx context.Context) error {
 			}
 		}()
 		for i, way := range notifyWays {
-			run := &notifyRun{notifyWay: way, prefix: fmt.Sprint("way", i, "-")}
+			run := &notifyRun{notifyWay: way, users: b.notifyUsers, prefix: fmt.Sprint("way", i, "-")}
 			all = append(all, run)
 			if err := run.open(ctx, servers); err != nil {
 				return fmt.Errorf("%s: %w", way.name, err)
@@ -91,6 +90,7 @@ type notifyRun struct {
 	slotRun
 	self, servers time.Duration // CPU time
 
+	users     int64
 	prefix    string // of its users and its topic: the ways share servers
 	raw       *sql.DB
 	publisher *kafka.Publisher
@@ -125,10 +125,9 @@ func (r *notifyRun) open(ctx context.Context, servers notifyServers) (err error)
 	if _, err := r.store.Migrate(ctx); err != nil {
 		return err
 	}
-	for i := range notifyUsers {
-		if _, err := r.store.Configure(ctx, notify.Config{UserID: fmt.Sprint(r.prefix, i), RateLimit: notify.MaxLimit, Minutes: 60}); err != nil {
-			return err
-		}
+	const users = "INSERT INTO rate_limit_store (user_id, rate_limit, time_window, last_refresh_time) SELECT $1 || n, $2, 60, clock_timestamp() FROM generate_series(0, $3 - 1) AS n"
+	if _, err := r.raw.ExecContext(ctx, users, r.prefix, notify.MaxLimit, r.users); err != nil {
+		return err
 	}
 	r.behind.Go(func() { r.store.Relay(ctx) })
 	r.send = func(ctx context.Context, m notify.Message) error { _, err := r.store.Send(ctx, m); return err }
@@ -249,13 +248,13 @@ func (r *notifyRun) sends(ctx context.Context, length time.Duration) (slotRun, e
 func (r *notifyRun) sendTo(ctx context.Context, i int64) error {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second) // of a busy machine
 	defer cancel()
-	return r.send(ctx, notify.Message{ID: uuid.NewString(), UserID: fmt.Sprint(r.prefix, i%notifyUsers), Text: "Your code is 123456", AcceptedAt: time.Now().UTC()})
+	return r.send(ctx, notify.Message{ID: uuid.NewString(), UserID: fmt.Sprint(r.prefix, i%r.users), Text: "Your code is 123456", AcceptedAt: time.Now().UTC()})
 }
 
 // warmUp sends a message to each user, so that all have a block in Redis.
 func (r *notifyRun) warmUp(ctx context.Context) error {
 	var next atomic.Int64
-	_, err := loop(notifyCallers, times(notifyUsers), func(int, time.Time) error { return r.sendTo(ctx, next.Add(1)) })
+	_, err := loop(notifyCallers, times(int(r.users)), func(int, time.Time) error { return r.sendTo(ctx, next.Add(1)) })
 	return err
 }
 
