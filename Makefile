@@ -87,7 +87,7 @@ bench: ## measure the service (ARGS="...")
 
 chaos: setup ## three services under load while Redis fails in every way (four minutes)
 	go test -tags chaos -count=1 -v ./test/chaos
-	HEADGATE_TEST_LONG=1 go test -count=1 -v -run Fault ./test/notify
+	HEADGATE_TEST_LONG=1 go test -count=1 -v -run Fault ./test/notify ./notify/kafka
 
 # The test ends by itself if it hangs, some minutes after SOAK.
 soak: setup ## look for what only shows with time (SOAK=30m)
