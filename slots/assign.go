@@ -25,7 +25,7 @@ func (s *Scheduler) AssignBatch(ctx context.Context, rs []Request) []BatchResult
 	out := make([]BatchResult, len(rs))
 	if len(rs) > MaxBatch {
 		for i := range out {
-			out[i].Err = badField("events", "has %d entries, at most %d", len(rs), MaxBatch)
+			out[i].Err = BadField("events", "has %d entries, at most %d", len(rs), MaxBatch)
 		}
 		return out
 	}
@@ -106,10 +106,10 @@ func (s *Scheduler) logOutcome(r Request, b *BatchResult, outcome Outcome) {
 		}
 	case outcome == OutcomeReplayed:
 		if log.Enabled(ctx, slog.LevelDebug) {
-			log.Debug("the event has a slot already", "event_id", r.EventID)
+			log.Debug("the event already has a slot", "event_id", r.EventID)
 		}
 		if b.RequestedUs != r.At.UnixMicro() && log.Enabled(ctx, slog.LevelDebug) {
-			log.Debug("the event has a slot for another time than it asks for now", "event_id", r.EventID,
+			log.Debug("the event already has a slot, for another requested time", "event_id", r.EventID,
 				"requested", b.Requested(), "now", r.At.UTC())
 		}
 	case outcome == OutcomeExhausted:

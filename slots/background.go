@@ -80,7 +80,7 @@ func (s *Scheduler) asLeader(name string, interval time.Duration, work func(cont
 			return
 		}
 		if err != nil {
-			s.settings.Log.Warn("background work on slots failed and is tried again", "work", name, "error", err, "after", interval)
+			s.settings.Log.Warn("background work on slots failed; retrying", "work", name, "error", err, "after", interval)
 		}
 		s.settings.Observer.Background(name, rows, err)
 	}

@@ -22,7 +22,7 @@ func (s *Scheduler) checkRequest(r *Request) (us int64, err error) {
 		return 0, err
 	}
 	if r.At.Before(minTime) || !r.At.Before(maxTime) {
-		return 0, badField("requestedTime", "is outside the years 1900 to 9000")
+		return 0, BadField("requestedTime", "is outside the years 1900 to 9000")
 	}
 	us = r.At.UnixMicro()
 	if r.At.Nanosecond()%1000 != 0 {
@@ -30,10 +30,10 @@ func (s *Scheduler) checkRequest(r *Request) (us int64, err error) {
 	}
 	now := s.settings.Now()
 	if past := s.settings.MaxPast; past > 0 && now.Sub(r.At) > past {
-		return 0, badField("requestedTime", "is more than %v in the past", past)
+		return 0, BadField("requestedTime", "is more than %v in the past", past)
 	}
 	if future := s.settings.MaxFuture; future > 0 && r.At.Sub(now) > future {
-		return 0, badField("requestedTime", "is more than %v in the future", future)
+		return 0, BadField("requestedTime", "is more than %v in the future", future)
 	}
 	return us, nil
 }
@@ -42,15 +42,15 @@ func (s *Scheduler) checkRequest(r *Request) (us int64, err error) {
 func checkName(field, name string, most int) error {
 	switch {
 	case name == "":
-		return badField(field, "must not be empty")
+		return BadField(field, "must not be empty")
 	case len(name) > most:
-		return badField(field, "has %d bytes, at most %d", len(name), most)
+		return BadField(field, "has %d bytes, at most %d", len(name), most)
 	case !utf8.ValidString(name):
-		return badField(field, "is not valid UTF-8")
+		return BadField(field, "is not valid UTF-8")
 	case strings.ContainsFunc(name, unicode.IsControl):
-		return badField(field, "holds a control character")
+		return BadField(field, "holds a control character")
 	case strings.TrimSpace(name) == "":
-		return badField(field, "must not be blank")
+		return BadField(field, "must not be blank")
 	}
 	return nil
 }
@@ -61,11 +61,11 @@ func (c *NewConfig) check() error {
 	}
 	switch {
 	case c.Name == SharedScope:
-		return badField("configName", "must not be %q, which stands for the counters that all share", SharedScope)
+		return BadField("configName", "must not be %q, which stands for the counters that all share", SharedScope)
 	case c.Max < 0 || c.Max > plan.MaxPerWindow:
-		return badField("maxPerWindow", "is %d, want 0 (paused) to %d", c.Max, int64(plan.MaxPerWindow))
+		return BadField("maxPerWindow", "is %d, want 0 (paused) to %d", c.Max, int64(plan.MaxPerWindow))
 	case c.SizeMs < plan.MinSizeMs || c.SizeMs > plan.MaxSizeMs:
-		return badField("windowSize", "is %v, want %v to %v", time.Duration(c.SizeMs)*time.Millisecond,
+		return BadField("windowSize", "is %v, want %v to %v", time.Duration(c.SizeMs)*time.Millisecond,
 			plan.MinSizeMs*time.Millisecond, plan.MaxSizeMs*time.Millisecond)
 	case c.Options.Scope != "":
 		return checkName("scope", c.Options.Scope, MaxConfigName)

@@ -44,7 +44,8 @@ type FieldError struct {
 
 func (e *FieldError) Error() string { return e.Field + " " + e.Problem }
 
-func badField(field, format string, args ...any) error {
+// BadField returns a FieldError.
+func BadField(field, format string, args ...any) error {
 	return &FieldError{Field: field, Problem: fmt.Sprintf(format, args...)}
 }
 

@@ -340,7 +340,7 @@ func TestOutcomesAreLogged(t *testing.T) {
 		t.Errorf("no window is open: %v", err)
 	}
 	for _, want := range []string{
-		`level=DEBUG msg="slot assigned" event_id=pay-1 window=`, `level=DEBUG msg="the event has a slot already" event_id=pay-1`,
+		`level=DEBUG msg="slot assigned" event_id=pay-1 window=`, `level=DEBUG msg="the event already has a slot" event_id=pay-1`,
 		`level=DEBUG msg="config read from the database" config_name=default`,
 		`level=ERROR msg="no slot assigned: no window that was searched has room" event_id=pay-3`,
 	} {

@@ -95,7 +95,7 @@ type heldTables struct {
 
 func (h *heldTables) Begin(context.Context, string) (Tx, error) {
 	if h.over {
-		return nil, &StoreError{Passing, "lock a window", errors.New("the transaction that holds the version of the config is over")}
+		return nil, &StoreError{Passing, "lock a window", errors.New("the transaction that holds the version of the config has ended")}
 	}
 	return heldTx{h}, nil
 }

@@ -30,7 +30,7 @@ func (s *Scheduler) Slot(ctx context.Context, eventID string) (Slot, error) {
 // none.
 func (s *Scheduler) SlotsSince(ctx context.Context, after Position, limit int) ([]Slot, error) {
 	if limit < 1 || limit > MaxBatch {
-		return nil, badField("limit", "is %d, want 1 to %d", limit, MaxBatch)
+		return nil, BadField("limit", "is %d, want 1 to %d", limit, MaxBatch)
 	}
 	ctx, cancel := context.WithTimeout(ctx, s.settings.Timeout)
 	defer cancel()
@@ -45,7 +45,7 @@ const maxWindows = 1000
 // holds the instant fromMs on. Those that nobody has asked for count 0.
 func (s *Scheduler) Windows(ctx context.Context, c Config, fromMs int64, n int) ([]Window, error) {
 	if n < 1 || n > maxWindows {
-		return nil, badField("limit", "is %d, want 1 to %d", n, maxWindows)
+		return nil, BadField("limit", "is %d, want 1 to %d", n, maxWindows)
 	}
 	ctx, cancel := context.WithTimeout(ctx, s.settings.Timeout)
 	defer cancel()

@@ -60,12 +60,12 @@ func Parse(rawURL string) (Config, error) {
 	c := Config{Timeout: defaultTimeout, InFlight: 1, MaxSlice: defaultMaxSlice, Sweep: defaultSweep, dialect: dialectOf(rawURL)}
 	if c.dialect == nil {
 		scheme, _, _ := strings.Cut(rawURL, ":")
-		return c, fmt.Errorf("limits are kept in no database of the scheme %q; want one of %s", scheme, strings.Join(Schemes(), ", "))
+		return c, fmt.Errorf("unknown scheme %q of a database for limits; want one of %s", scheme, strings.Join(Schemes(), ", "))
 	}
 	address, query, _ := strings.Cut(rawURL, "?")
 	values, err := url.ParseQuery(query)
 	if err != nil {
-		return c, errors.New("what follows the ? cannot be read")
+		return c, errors.New("the parameters after the ? cannot be parsed")
 	}
 	for _, p := range c.parameters() {
 		given := values[p.name]

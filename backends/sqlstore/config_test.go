@@ -23,7 +23,7 @@ func TestParse(t *testing.T) {
 		"mariadb://h/d?commit=relaxed":     "innodb_flush_log_at_trx_commit",
 		"mysql://h/d?tls=maybe":            "tls=true",
 		"sqlite:":                          "want sqlite:PATH",
-		"sqlite:f?commit=%zz":              "what follows the ? cannot be read",
+		"sqlite:f?commit=%zz":              "the parameters after the ? cannot be parsed",
 	} {
 		if _, err := Parse(url); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "geheim") {
 			t.Errorf("%s: %v, want %q", url, err, want)

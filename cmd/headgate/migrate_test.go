@@ -80,7 +80,7 @@ func TestCheckNamesAStoreThatCan(t *testing.T) {
 		"postgres://h/d?commit=lazy":    "commit=lazy: want durable or relaxed",
 		"mysql://h/d?commit=relaxed":    "innodb_flush_log_at_trx_commit",
 		"mysql://h/d?in_flight=0":       "in_flight=0: want a number from 1 to 64",
-		"mysql://h/":                    "it names no database",
+		"mysql://h/":                    "it has no database name",
 		"postgres://u:secret@h:port/db": "it cannot be read",
 	} {
 		code, out := headgate(t, "check", file, "--backend", url)

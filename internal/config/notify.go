@@ -126,12 +126,6 @@ func (c *NotifyGateway) Logger(out io.Writer) *slog.Logger { return c.Log.Logger
 func (c *NotifySender) Logger(out io.Writer) *slog.Logger { return c.Log.Logger(out, c.Warnings) }
 
 func (c *NotifyGateway) program() program {
-	pool := func(int) error {
-		if c.PoolMin < 0 || c.PoolMax < 1 || c.PoolMin > c.PoolMax {
-			return fmt.Errorf("%d to %d connections: want at least 1, and no fewer than --pool-min", c.PoolMin, c.PoolMax)
-		}
-		return nil
-	}
 	token := func(v string) error {
 		if v != "" && len(v) < minToken {
 			return fmt.Errorf("has %d characters, want at least %d; `openssl rand -hex 32` makes one", len(v), minToken)
@@ -152,8 +146,8 @@ func (c *NotifyGateway) program() program {
 		row("database", &c.Database, "", required, "`URL` of the PostgreSQL database: postgres://user:password@host:5432/name; required"),
 		row("database-username", &c.Username, "", nil, "`name` to log into the database with, if the URL has none"),
 		row("database-password", &c.Password, "", nil, "`secret` that goes with it"),
-		row("pool-min", &c.PoolMin, 5, nil, "connections to the database that are kept open"),
-		row("pool-max", &c.PoolMax, 30, pool, "most connections to the database"),
+		row("pool-min", &c.PoolMin, defaultPoolMin, nil, "connections to the database that are kept open"),
+		row("pool-max", &c.PoolMax, defaultPoolMax, checkPool(&c.PoolMin, &c.PoolMax, "--pool-min"), "most connections to the database"),
 		row("migrate", &c.Migrate, true, nil, "migrate the database's schema at start"),
 	}
 	rows = append(rows, c.Kafka.settings()...)

@@ -35,15 +35,22 @@ type Slots struct {
 	Keep        time.Duration
 }
 
-// settings returns the rows of the table for slots, which share a guard with the
-// admin paths.
-func (c *Slots) settings(admin *Admin) []setting {
-	pool := func(int) error {
-		if c.PoolMin < 0 || c.PoolMax < 1 || c.PoolMin > c.PoolMax {
-			return fmt.Errorf("%d to %d connections: want at least 1, and no fewer than --slots-pool-min", c.PoolMin, c.PoolMax)
+// Defaults of the pools of databases, which are those of sqldb.Config.
+const defaultPoolMin, defaultPoolMax = 5, 30
+
+// checkPool checks the bounds of a pool. flag is that of the lower one.
+func checkPool(low, high *int, flag string) func(int) error {
+	return func(int) error {
+		if *low < 0 || *high < 1 || *low > *high {
+			return fmt.Errorf("%d to %d connections: want at least 1, and no fewer than %s", *low, *high, flag)
 		}
 		return nil
 	}
+}
+
+// settings returns the rows of the table for slots, which share a guard with the
+// admin paths.
+func (c *Slots) settings(admin *Admin) []setting {
 	guarded := func() bool { return !c.Auth || admin.Token != "" || admin.ClientCA != "" }
 	seed := func(string) error {
 		_, _, err := c.SeedConfig()
@@ -60,8 +67,8 @@ func (c *Slots) settings(admin *Admin) []setting {
 			also("quarkus.datasource.jdbc.url").hiding(inURL),
 		row("slots-username", &c.Username, "", nil, "`name` to log into the database with, if the URL has none").also("quarkus.datasource.username"),
 		row("slots-password", &c.Password, "", nil, "`secret` that goes with it").also("quarkus.datasource.password").hiding(whole),
-		row("slots-pool-min", &c.PoolMin, 5, nil, "connections to the database that are kept open").also("quarkus.datasource.jdbc.min-size"),
-		row("slots-pool-max", &c.PoolMax, 30, pool, "most connections to the database").also("quarkus.datasource.jdbc.max-size"),
+		row("slots-pool-min", &c.PoolMin, defaultPoolMin, nil, "connections to the database that are kept open").also("quarkus.datasource.jdbc.min-size"),
+		row("slots-pool-max", &c.PoolMax, defaultPoolMax, checkPool(&c.PoolMin, &c.PoolMax, "--slots-pool-min"), "most connections to the database").also("quarkus.datasource.jdbc.max-size"),
 		row("slots-migrate", &c.Migrate, true, nil, "migrate the database's schema at start; if disabled, run headgate migrate").also("quarkus.flyway.migrate-at-start"),
 
 		row("slots-auth", &c.Auth, false, require[bool](guarded, "needs --admin-token or --admin-client-ca: without either nobody could use slots"),

@@ -19,7 +19,7 @@ func dialectOf(scheme string) (*Dialect, error) {
 			return d, nil
 		}
 	}
-	return nil, fmt.Errorf("no database is called %q; want one of %s", scheme, strings.Join(schemes(), ", "))
+	return nil, fmt.Errorf("unknown database %q; want one of %s", scheme, strings.Join(schemes(), ", "))
 }
 
 // schemes are those of all dialects.
@@ -44,7 +44,7 @@ func parse(c Config) (*Dialect, *source, error) {
 	}
 	d, err := dialectOf(scheme)
 	if err != nil {
-		return nil, nil, fmt.Errorf("database url: no database has the scheme %q; want one of %s", scheme, strings.Join(schemes(), ", "))
+		return nil, nil, fmt.Errorf("database url: unknown scheme %q; want one of %s", scheme, strings.Join(schemes(), ", "))
 	}
 	src, err := d.parse(address, c)
 	return d, src, err

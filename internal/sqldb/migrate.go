@@ -41,7 +41,7 @@ func (db *DB) Migrate(ctx context.Context, schema Schema) (applied []string, err
 		return nil, db.Fail(ctx, migrateOp, err)
 	}
 	for _, name := range applied {
-		db.Log.Info("a migration was applied", "script", name)
+		db.Log.Info("migration applied", "script", name)
 	}
 	return applied, nil
 }
@@ -100,7 +100,7 @@ func (m *migration) run(ctx context.Context, s Session) (applied []string, err e
 	}
 	for _, script := range pending {
 		if script.version == 1 && adopted {
-			m.db.Log.Info("the schema that Flyway made is taken over", "script", script.name)
+			m.db.Log.Info("schema made by Flyway adopted", "script", script.name)
 		} else if err := m.apply(ctx, s, script, values); err != nil {
 			return nil, fmt.Errorf("%s: %w", script.name, err)
 		}

@@ -95,5 +95,5 @@ func TestPrintNamesTheHistory(t *testing.T) {
 		t.Errorf("%s, %v", text, err)
 	}
 	_, err = Schema{}.Print("db2")
-	wantError(t, err, `no database is called "db2"`, "postgres")
+	wantError(t, err, `unknown database "db2"`, "postgres")
 }

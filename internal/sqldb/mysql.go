@@ -66,7 +66,7 @@ func parseMySQL(address string, c Config) (*source, error) {
 		config.Addr = net.JoinHostPort(u.Hostname(), "3306")
 	}
 	if config.DBName = strings.TrimPrefix(u.Path, "/"); config.DBName == "" {
-		return nil, fmt.Errorf("database url: it names no database; want %s://host:port/database", u.Scheme)
+		return nil, fmt.Errorf("database url: it has no database name; want %s://host:port/database", u.Scheme)
 	}
 	parameters := u.Query()
 	config.User, config.Passwd = parameters.Get("user"), password(u, parameters)
@@ -83,7 +83,7 @@ func parseMySQL(address string, c Config) (*source, error) {
 		config.Passwd = c.Password
 	}
 	if c.Relaxed {
-		return nil, fmt.Errorf("database url: %s waits for the disk as the server is set (innodb_flush_log_at_trx_commit), and no session can say otherwise", u.Scheme)
+		return nil, fmt.Errorf("database url: on %s the server decides whether a commit waits for the disk (innodb_flush_log_at_trx_commit); a session cannot change that", u.Scheme)
 	}
 	config.Timeout = dialTimeout
 	config.ClientFoundRows = true   // an update that changes nothing has found its row all the same
@@ -123,7 +123,7 @@ func mysqlTLS(parameters url.Values) (string, error) {
 		}
 		known, ok := modes[strings.ToLower(name+"="+parameters.Get(name))]
 		if !ok {
-			return "", fmt.Errorf("database url: mysql knows no parameter %q with this value; want tls=true, tls=skip-verify, tls=preferred or tls=false", name)
+			return "", fmt.Errorf("database url: unknown parameter %q of mysql, or an unknown value of it; want tls=true, tls=skip-verify, tls=preferred or tls=false", name)
 		}
 		mode = known
 	}

@@ -106,7 +106,7 @@ func (c *postgresConnector) Connect(ctx context.Context) (driver.Conn, error) {
 			return conn, err
 		}
 		if !c.behind.Swap(true) {
-			c.log.Info("a connection pooler is in front of the database; statements are sent without preparing them")
+			c.log.Info("connection pooler detected in front of the database; statements are not prepared")
 		}
 	}
 	conn, err := c.pooled.Connect(ctx)

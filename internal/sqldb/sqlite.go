@@ -48,7 +48,7 @@ func parseSQLite(address string, c Config) (*source, error) {
 		return nil, err
 	}
 	if path == "" {
-		return nil, errors.New("database url: want sqlite:PATH, or sqlite::memory: for a database that is gone at the end")
+		return nil, errors.New("database url: want sqlite:PATH, or sqlite::memory: for a database in memory")
 	}
 	if c.Relaxed {
 		synchronous = "normal"
@@ -103,11 +103,11 @@ func writable(path string) error {
 func sqliteSynchronous(query string) (string, error) {
 	values, err := url.ParseQuery(query)
 	if err != nil {
-		return "", errors.New("database url: what follows the ? cannot be read")
+		return "", errors.New("database url: the parameters after the ? cannot be parsed")
 	}
 	for name := range values {
 		if name != "synchronous" {
-			return "", fmt.Errorf("database url: sqlite has no parameter %q; want synchronous=full or synchronous=normal", name)
+			return "", fmt.Errorf("database url: unknown parameter %q of sqlite; want synchronous=full or synchronous=normal", name)
 		}
 	}
 	switch value := values.Get("synchronous"); value {

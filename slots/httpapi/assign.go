@@ -108,7 +108,7 @@ func (h *Handlers) postBatch(w http.ResponseWriter, r *http.Request, _ params) e
 		return err
 	}
 	if n := len(body.Events); n == 0 || n > slots.MaxBatch {
-		return badField("events", "has %d entries, want 1 to %d", n, slots.MaxBatch)
+		return slots.BadField("events", "has %d entries, want 1 to %d", n, slots.MaxBatch)
 	}
 	results := make([]any, len(body.Events))
 	var requests []slots.Request

@@ -102,16 +102,16 @@ func (h *Handlers) postConfig(w http.ResponseWriter, r *http.Request, _ params) 
 func (b *configRequest) config() (c slots.NewConfig, err error) {
 	c.Name, c.Max = b.ConfigName, int64(b.MaxPerWindow)
 	if c.SizeMs, err = plan.ParseSize(b.WindowSize); err != nil {
-		return c, badField("windowSize", "is wrong: %s", strings.TrimPrefix(err.Error(), "window size "))
+		return c, slots.BadField("windowSize", "is wrong: %s", strings.TrimPrefix(err.Error(), "window size "))
 	}
 	if b.Scope != nil {
 		if c.Options.Scope = *b.Scope; c.Options.Scope == "" {
-			return c, badField("scope", "must not be empty: leave it out for the usual one")
+			return c, slots.BadField("scope", "must not be empty: leave it out for the usual one")
 		}
 	}
 	if b.Jitter != nil {
 		if *b.Jitter != jitterRandom && *b.Jitter != jitterStratified {
-			return c, badField("jitter", "is %q, want %s or %s", web.Clip(*b.Jitter), jitterRandom, jitterStratified)
+			return c, slots.BadField("jitter", "is %q, want %s or %s", web.Clip(*b.Jitter), jitterRandom, jitterStratified)
 		}
 		c.Options.Stratified = *b.Jitter == jitterStratified
 	}
@@ -128,7 +128,7 @@ func (c *calendar) parse() (*plan.Calendar, error) {
 	}
 	parsed, err := plan.ParseCalendar(text)
 	if err != nil {
-		return nil, badField("calendar", "is wrong: %s", strings.TrimPrefix(err.Error(), "calendar: "))
+		return nil, slots.BadField("calendar", "is wrong: %s", strings.TrimPrefix(err.Error(), "calendar: "))
 	}
 	return parsed, nil
 }

@@ -80,7 +80,7 @@ func (p params) limit(standard, most int) (int, error) {
 	}
 	n, err := strconv.Atoi(text)
 	if err != nil || n < 1 || n > most || strings.HasPrefix(text, "+") {
-		return 0, badField("limit", "is %q, want a whole number from 1 to %d", web.Clip(text), most)
+		return 0, slots.BadField("limit", "is %q, want a whole number from 1 to %d", web.Clip(text), most)
 	}
 	return n, nil
 }
@@ -101,7 +101,7 @@ func (p params) position() (slots.Position, error) {
 	if text, ok := p["after"]; ok {
 		after, ok := readCursor(text)
 		if !ok {
-			return from, badField("after", "is not what an answer gave as next")
+			return from, slots.BadField("after", "must be the next of an earlier answer")
 		}
 		if after.CreatedUs >= from.CreatedUs {
 			from = after

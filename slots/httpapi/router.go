@@ -1,7 +1,6 @@
 package httpapi
 
 import (
-	"fmt"
 	"net/http"
 	"net/url"
 	"slices"
@@ -78,11 +77,11 @@ func readQuery(raw string, known []string, p params) error {
 	for name, list := range values {
 		switch {
 		case !slices.Contains(known, name):
-			return badField(web.Clip(name), "is no parameter of this path; it has %s", orNone(known))
+			return slots.BadField(web.Clip(name), "is an unknown parameter; known: %s", orNone(known))
 		case len(list) > 1:
-			return badField(name, "is there %d times", len(list))
+			return slots.BadField(name, "is given %d times", len(list))
 		case list[0] == "":
-			return badField(name, "must not be empty: leave it out instead")
+			return slots.BadField(name, "must not be empty: leave it out instead")
 		}
 		p[name] = list[0]
 	}
@@ -94,8 +93,4 @@ func orNone(names []string) string {
 		return "none"
 	}
 	return strings.Join(names, ", ")
-}
-
-func badField(field, format string, args ...any) error {
-	return &slots.FieldError{Field: field, Problem: fmt.Sprintf(format, args...)}
 }

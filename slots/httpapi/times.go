@@ -29,18 +29,18 @@ var timeForm = regexp.MustCompile(
 // before the time that was meant. It must be a time that slots can have.
 func parseTime(field, text string) (time.Time, error) {
 	if text == "" {
-		return time.Time{}, badField(field, "must not be empty")
+		return time.Time{}, slots.BadField(field, "must not be empty")
 	}
 	t, err := time.Parse(time.RFC3339Nano, strings.ToUpper(text))
 	if err != nil || !timeForm.MatchString(text) {
-		return t, badField(field, "is %q, want an RFC 3339 time such as 2025-06-01T12:00:00Z, with at most nine digits of a second", web.Clip(text))
+		return t, slots.BadField(field, "is %q, want an RFC 3339 time such as 2025-06-01T12:00:00Z, with at most nine digits of a second", web.Clip(text))
 	}
 	t = t.UTC()
 	if rest := t.Nanosecond() % 1000; rest != 0 {
 		t = t.Add(time.Duration(1000 - rest))
 	}
 	if t.Year() < 1900 || t.Year() >= 9000 {
-		return t, badField(field, "is outside the years 1900 to 9000")
+		return t, slots.BadField(field, "is outside the years 1900 to 9000")
 	}
 	return t, nil
 }
@@ -50,7 +50,7 @@ func request(eventID string, configName *string, requestedTime string) (slots.Re
 	r := slots.Request{EventID: eventID}
 	if configName != nil {
 		if *configName == "" {
-			return r, badField("configName", "must not be empty: leave it out for the default config")
+			return r, slots.BadField("configName", "must not be empty: leave it out for the default config")
 		}
 		r.ConfigName = *configName
 	}

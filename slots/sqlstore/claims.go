@@ -54,7 +54,7 @@ func (db *DB) BeginActive(ctx context.Context, name string) (slots.Tx, slots.Con
 		}
 	}
 	t.Rollback()
-	return nil, slots.Config{}, &slots.StoreError{Kind: slots.Passing, Op: "hold a config", Err: errors.New("others change it all the time")}
+	return nil, slots.Config{}, &slots.StoreError{Kind: slots.Passing, Op: "hold a config", Err: errors.New("the config changes too often")}
 }
 
 // holdActive holds the version of a config that is active when it looks. The one that it returns
@@ -105,7 +105,7 @@ func (t *tx) Lock(ctx context.Context, s slots.Series, windowMs, max int64) (cou
 	}
 	switch {
 	case err == nil && (inactive(held) || inactive(active)):
-		err = &slots.StoreError{Kind: slots.Superseded, Op: op, Err: errors.New("the config has another version now")}
+		err = &slots.StoreError{Kind: slots.Superseded, Op: op, Err: errors.New("the config has a newer version")}
 	case err == nil && ok:
 		t.db.known.add(window)
 	}

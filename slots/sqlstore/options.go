@@ -41,7 +41,7 @@ func optionsText(o slots.Options) (string, error) {
 		return "", fmt.Errorf("options: %w", err)
 	}
 	if len(text) > maxOptions {
-		return "", &slots.FieldError{Field: "calendar", Problem: fmt.Sprintf("makes the options %d bytes long; at most %d can be kept", len(text), maxOptions)}
+		return "", slots.BadField("calendar", "makes the options %d bytes long, want at most %d", len(text), maxOptions)
 	}
 	return string(text), nil
 }

@@ -113,10 +113,10 @@ func (r *oracleResult) assigned(s *slots.Search) (*assigned, error) {
 			ConfigID: r.configID, CreatedUs: t.us(r.created),
 		}
 	default:
-		return nil, fmt.Errorf("RL_SLOT_API.ASSIGN_SLOT answers with status %d: want 0 to 4", r.status)
+		return nil, fmt.Errorf("RL_SLOT_API.ASSIGN_SLOT returned status %d: want 0 to 4", r.status)
 	}
 	if t.err != nil {
-		return nil, fmt.Errorf("RL_SLOT_API.ASSIGN_SLOT answers with a time that cannot be read: %w", t.err)
+		return nil, fmt.Errorf("RL_SLOT_API.ASSIGN_SLOT returned a time that cannot be parsed: %w", t.err)
 	}
 	return a, nil
 }

@@ -38,7 +38,7 @@ func (p procedure) Call(ctx context.Context, s *slots.Search) (slots.Found, erro
 	case err != nil:
 		return found, p.db.fail(ctx, op, err)
 	case a.status == superseded:
-		return found, &slots.StoreError{Kind: slots.Superseded, Op: op, Err: errors.New("the config has another version now")}
+		return found, &slots.StoreError{Kind: slots.Superseded, Op: op, Err: errors.New("the config has a newer version")}
 	case a.status == held:
 		return found, &slots.StoreError{Kind: slots.Held, Op: op, Err: errors.New("other sessions hold or fill the windows")}
 	}
