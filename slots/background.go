@@ -95,7 +95,7 @@ func (s *Scheduler) purge(ctx context.Context) (int64, error) {
 		return s.store.PurgeWindows(ctx, old.UnixMilli(), old.UnixMicro(), purgeBatch)
 	})
 	rows += n
-	if n > 0 { // nobody must count on what is gone, also if a later batch has failed
+	if n > 0 { // caches must forget purged rows, even if a later batch failed
 		_, flushed := s.store.Flush(ctx)
 		err = errors.Join(err, flushed)
 	}

@@ -99,7 +99,7 @@ func (c *configCache) seen(generation int64, asked time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if generation != c.generation {
-		c.changed() // first, so that nobody uses a new config with what is known from before
+		c.changed() // first, so that no search uses a new config with old knowledge of windows
 		c.generation = generation
 		clear(c.entries)
 	}

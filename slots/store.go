@@ -121,7 +121,7 @@ type Store interface {
 	// Scope returns how configs count, ScopeConfig or ScopeShared. Where that is not
 	// decided yet, it is from then on: by want or, if that is empty, ScopeConfig.
 	Scope(ctx context.Context, want string) (string, error)
-	// Adopted tells whether the schema was made by somebody else, as documented.
+	// Adopted reports whether another program made the schema, as documented.
 	Adopted(ctx context.Context) (bool, error)
 
 	// Frontier returns the end of the windows that are provisioned for the chunk
@@ -140,8 +140,8 @@ type Store interface {
 	// renews it, and tells whether it is.
 	Lead(ctx context.Context, work, holder string, ttl time.Duration) (bool, error)
 	// PurgeWindows drops windows, and frontiers of chunks whose first window, ended
-	// before the one instant and were made before the other: what somebody asks for
-	// today, be it long past, is kept. PurgeSlots drops slots that were both created
+	// before the one instant and were made before the other: windows that were made
+	// today are kept, however long past they are. PurgeSlots drops slots that were both created
 	// and scheduled before the instant. Both drop at most limit rows of each table and
 	// tell how many.
 	PurgeWindows(ctx context.Context, endedMs, madeUs int64, limit int) (int64, error)
@@ -153,7 +153,7 @@ type Store interface {
 	// the given one on; next is nil at the end.
 	Drift(ctx context.Context, fromMs, toMs int64, after *WindowKey, limit int, repair bool) (drifts []Drift, next *WindowKey, err error)
 
-	// Pool tells about connections.
+	// Pool returns figures of the connections.
 	Pool() PoolStats
 
 	// Migrate brings the schema up to date; several at once succeed.
@@ -203,14 +203,14 @@ type Kind int
 
 // The kinds of StoreError.
 const (
-	// Failed: trying again will not help; somebody has to do something.
+	// Failed: a retry will not help; an operator must act.
 	Failed Kind = iota
 	// Passing: a deadlock, a lost connection, a failover; the transaction may or may not
-	// have taken effect. Trying again is right.
+	// have taken effect. Retry.
 	Passing
 	// Duplicate: the event has a slot already, or is about to get one.
 	Duplicate
-	// Held: another transaction held what was wanted for too long.
+	// Held: another transaction held the lock for too long.
 	Held
 	// Superseded: the version of the config is not the active one any more.
 	Superseded

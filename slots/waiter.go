@@ -61,9 +61,9 @@ type queueKey struct {
 	ms       int64 // the first window, or the end of the stretch
 }
 
-// A queue has the waiters that wait while those before them are being served.
-// Nobody waits for company: a waiter that finds no queue is served at once, and
-// those who come meanwhile are next, together.
+// A queue has the waiters that wait while those before them are being served. No waiter waits for
+// others to join: one that finds no queue is served at once, and those that come meanwhile are
+// served next, together.
 type queue struct {
 	waiting []*waiter
 }

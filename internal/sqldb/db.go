@@ -150,7 +150,7 @@ func (db *DB) shed() {
 // PoolStats are figures of the connections.
 type PoolStats struct {
 	Max, Open, InUse int
-	Waits            int64 // how often somebody has waited for a connection
+	Waits            int64 // how often a caller waited for a connection
 	Waited           time.Duration
 }
 

@@ -15,7 +15,7 @@ type Kind int
 
 // The kinds of Error.
 const (
-	// Failed: trying again will not help; somebody has to do something.
+	// Failed: a retry will not help; an operator must act.
 	Failed Kind = iota
 	// Passing: a deadlock, a lost connection, a failover; a transaction may or may not
 	// have taken effect. Trying again is right.

@@ -160,7 +160,7 @@ func postgresBatch(ctx context.Context, conn *sql.Conn, b *pgx.Batch) error {
 }
 
 // postgresLock is the number of the advisory lock that migrations take; any that
-// nobody else uses will do.
+// no other program uses will do.
 const postgresLock = "7235403165208571"
 
 func postgresMigrations() migrations {

@@ -117,8 +117,8 @@ func (t *Tx) Session(ctx context.Context, op string) (Session, error) {
 	return t.conn, nil
 }
 
-// Commit runs the last statements and, if none of them fails, commits. Pipelined, nobody looks
-// how many rows they change. After an error of the commit it is unknown whether it took effect.
+// Commit runs the last statements and, if none of them fails, commits. Pipelined, it does not
+// check how many rows they change. After an error of the commit it is unknown whether it took effect.
 func (t *Tx) Commit(ctx context.Context, op string, last ...Query) error {
 	if t.tx != nil {
 		if err := t.Change(ctx, op, last...); err != nil {
@@ -169,7 +169,7 @@ func (t *Tx) RollbackWithin(ctx context.Context) {
 	}
 	if t.begun {
 		if _, err := t.conn.ExecContext(ctx, "ROLLBACK"); err != nil {
-			// Nobody must find it with a transaction open.
+			// No other caller must get it with a transaction open.
 			_ = t.conn.Raw(func(any) error { return driver.ErrBadConn })
 		}
 	}

@@ -160,8 +160,8 @@ func (db *DB) putConfig(ctx context.Context, c slots.Config, o slots.PutOptions,
 	return put, nil
 }
 
-// nextEpoch has the rows of all windows of a series count for nothing, however many there
-// are. Each is counted again when it is claimed; what is over is purged.
+// nextEpoch begins an epoch of a series: rows of earlier epochs count as missing. A claim counts
+// its window again, and the purge deletes old rows.
 func (db *DB) nextEpoch(ctx context.Context, tx *sql.Tx, to slots.Series) error {
 	const op = "begin an epoch"
 	s := &db.dialect.statements
@@ -217,7 +217,7 @@ func (db *DB) planMove(ctx context.Context, tx *sql.Tx, c slots.Config, o slots.
 			m.leave = append(m.leave, from.Scope)
 		}
 	}
-	// A series that nobody uses may have windows from when somebody did.
+	// A series without configs may have windows from when it had some.
 	m.count = m.count || !known && !used || unreadable
 	for _, a := range active {
 		if m.count && a.Name != c.Name && o.SeriesOf(a).Scope == to.Scope {

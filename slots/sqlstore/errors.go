@@ -30,11 +30,10 @@ func storeError(err error) error {
 	return &slots.StoreError{Kind: kind, Op: e.Op, Err: e.Err}
 }
 
-// duplicate says what a duplicate key means, given the name of the index or the
-// column as the database's message has it. Ids are made up for the occasion: one
-// that is there already is that of an earlier try whose answer was lost, even if
-// it is not to be seen yet. The name of a config is there because somebody else
-// puts it, too.
+// duplicate says what a duplicate key means. index is the name of the index or the column in the
+// database's message. Each slot gets a new id, so a duplicate id is from an earlier try whose
+// answer was lost, even if its row is not visible yet. A duplicate name of a config means that
+// another process puts the config, too.
 func duplicate(index string) slots.Kind {
 	name := strings.ToUpper(index)
 	if strings.HasSuffix(name, "RL_EVENT_SLOT_DTL_IUX") || strings.HasSuffix(name, "RL_EVENT_SLOT_DTL.EVENT_ID") {

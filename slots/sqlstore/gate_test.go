@@ -12,9 +12,9 @@ import (
 	"github.com/headgate-rls/headgate/slots"
 )
 
-// A config that is being changed for a while keeps claims waiting; it does not have them
-// pass over windows, which would be holes.
-func TestAConfigThatIsBeingChangedIsNoHeldWindow(t *testing.T) {
+// While a config is being changed, its claims wait. They do not pass over windows, which would
+// leave holes.
+func TestClaimWaitsForAChangeOfItsConfig(t *testing.T) {
 	eachMigrated(t, func(t *testing.T, db *DB) {
 		gate := db.dialect.statements.gateAll
 		if gate.text == "" {
@@ -42,9 +42,9 @@ func TestAConfigThatIsBeingChangedIsNoHeldWindow(t *testing.T) {
 	})
 }
 
-// A process that is frozen while it assigns a slot keeps a change of the config waiting, and
-// nobody else: claims under the same version go on. When it has gone the change succeeds.
-func TestAFrozenClaimKeepsNobodyWaitingButAChange(t *testing.T) {
+// A process that freezes while it assigns a slot delays a change of the config, but no claim under
+// the same version. The change succeeds once the process is gone.
+func TestFrozenClaimDelaysOnlyChanges(t *testing.T) {
 	eachMigrated(t, func(t *testing.T, db *DB) {
 		if db.dialect.shut == nil {
 			t.Skip("transactions wait for each other")

@@ -70,8 +70,8 @@ func TestCredentials(t *testing.T) {
 	})
 }
 
-// A server that is not there is unavailable, which Open does not mind.
-func TestNobodyListens(t *testing.T) {
+// Open succeeds although the server is down; calls then fail as unavailable.
+func TestServerThatIsDownIsUnavailable(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	check(t, err)
 	addr := l.Addr().String()

@@ -29,8 +29,8 @@ func schema() sqldb.Schema {
 // Migrate implements slots.Store: it runs the scripts that the history in the
 // database, RL_SCHEMA_HISTORY, lacks. Only one process does at a time; others
 // wait, and find the work done. A schema that Flyway made is taken over as it is, and so
-// are tables that somebody made by hand after the documented schema: version 1 leaves alone
-// what is there.
+// are tables that were made by hand after the documented schema: version 1 does not change
+// existing tables.
 //
 // It is an error if a script that was applied has changed since, or if the
 // database is ahead of this program.

@@ -207,10 +207,9 @@ func (db *DB) when(ctx context.Context, op string, q query) (ms int64, ok bool, 
 	return millis(us), ok && !null, err
 }
 
-// Provision implements slots.Tables. Each statement is a transaction of its own:
-// what it leaves behind if the next one fails are empty windows, which harm
-// nobody. Rows of an epoch that is over go first, each by its key: a DELETE that looks for
-// rows itself may wait for windows that are being claimed.
+// Provision implements slots.Tables. Each statement is a transaction of its own: if the next one
+// fails, empty windows stay, which changes no answer. It deletes rows of earlier epochs first, each
+// by its key: a DELETE that searches for rows may wait for windows that are being claimed.
 func (db *DB) Provision(ctx context.Context, s slots.Series, fromMs, toMs int64, frontier *slots.Frontier) (rows int64, err error) {
 	if err := db.dropStale(ctx, s, fromMs, toMs); err != nil {
 		return 0, err
