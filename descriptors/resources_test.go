@@ -165,7 +165,7 @@ func TestSpelling(t *testing.T) {
 		{"GET /secret/../files/x", "*:/files/{name}"},
 		{"GET /files/../secret/x", "*:/secret/*"},
 		{"GET /a%20b%25", "*:/a b%25"},
-		{"GET /a%20b%", "*:/a b%25"}, // an escape that is none is text
+		{"GET /a%20b%", "*:/a b%25"}, // a percent sign without two hex digits is text
 		{"GET /raw/a%2fb", "*:~^/raw/a%2Fb$"},
 		{"GET /secret/" + strings.Repeat("x", 70<<10), "*:/secret/*"},
 		{"GET /files/" + strings.Repeat("x", 70<<10), "*:/files/{name}"},

@@ -136,7 +136,7 @@ type patterns struct {
 // An ending has the patterns with one prefix and suffix, by what must be
 // between the two.
 type ending struct {
-	nothing int32           // noNode if there is none
+	nothing int32           // noNode means none
 	one     *trie[int32]    // a single piece
 	many    []innerPatterns // several pieces
 }

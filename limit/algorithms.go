@@ -2,7 +2,7 @@ package limit
 
 import "fmt"
 
-// To add an algorithm, add a constant in limit.go, a row and a case here, and a
+// To add an algorithm, add a constant in limit.go, a row and two cases here, and a
 // file step_*.go with what they name.
 
 // algorithms has one row for each algorithm.
@@ -83,6 +83,23 @@ func (s *State) stepStrict(l *Limit, cost int64, now Instant) (out Outcome) {
 		out.delay(micros(int64(at - now)))
 	}
 	return out
+}
+
+// overflow takes the units that op takes although it has no room, and returns how many
+// that is. It is a switch for the same reason.
+func (s *State) overflow(op *Op, now Instant) (taken int64) {
+	l, at := op.Limit, max(now, min(s.At, MaxInstant))
+	switch l.spec.Algorithm {
+	case FixedWindow:
+		return overflowFixedWindow(l, s, op.Cost, at)
+	case SlidingLog:
+		return overflowLog(l, s, op.Cost, at, int64(at-now))
+	case SlidingWindow:
+		return overflowSlidingWindow(l, s, op.Cost, at)
+	case TokenBucket:
+		return overflowBucket(l, s, op.Cost, at, int64(at-now))
+	}
+	return 0
 }
 
 // AllAlgorithms returns all algorithms, in the order of their values.

@@ -265,7 +265,7 @@ func (s *LeaseSet) wasEnded(holder string, now Instant) bool {
 	})
 }
 
-// end remembers that holder's lease has ended, though there is none.
+// end remembers that holder's lease has ended, although the state has no such lease.
 func (s *LeaseSet) end(holder string, now Instant) {
 	s.changed = true
 	s.ended = slices.DeleteFunc(s.ended, func(q queued) bool { return q.holder == holder })

@@ -182,7 +182,7 @@ type Limit struct {
 
 // Share returns how many units a replica may take at once, to spend on later ops
 // without asking the store; 0 or 1 means none. Decisions do not depend on it:
-// backends/layers/prefetch sees to it. It is no part of the Spec.
+// backends/layers/prefetch sees to it. It is not part of the Spec.
 func (l *Limit) Share() int64 { return l.share }
 
 // WithShare returns l with another Share.

@@ -136,23 +136,6 @@ func (l *Limit) WithOverflow(o Overflow, maxDebt int64) (*Limit, error) {
 // Overflows says whether op takes something when it has no room.
 func (op *Op) Overflows() bool { return op.Cost > 0 && op.Limit.below >= 0 }
 
-// overflow takes what op, which has no room, takes all the same, and returns how
-// many units that is.
-func (s *State) overflow(op *Op, now Instant) (taken int64) {
-	l, at := op.Limit, max(now, min(s.At, MaxInstant))
-	switch l.spec.Algorithm {
-	case FixedWindow:
-		return overflowFixedWindow(l, s, op.Cost, at)
-	case SlidingLog:
-		return overflowLog(l, s, op.Cost, at, int64(at-now))
-	case SlidingWindow:
-		return overflowSlidingWindow(l, s, op.Cost, at)
-	case TokenBucket:
-		return overflowBucket(l, s, op.Cost, at, int64(at-now))
-	}
-	return 0
-}
-
 // Debt in windows: used is above the capacity, and each window pays for that
 // much of it.
 

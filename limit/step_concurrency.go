@@ -131,7 +131,7 @@ func (op *Op) endsOwner() bool { return op.Cost < 0 && op.Ending == EndOwner && 
 
 // endOwner ends an owner's leases among the next OwnerSlice that expire at an
 // instant or later, and tells whether there was any. rest is when the first
-// lease expires that it has not looked at, 0 if there is none.
+// lease expires that it has not looked at, 0 means none.
 func (s *LeaseSet) endOwner(owner string, from, now Instant) (any bool, rest Instant) {
 	at, _ := s.first(now)
 	least := ceilDiv(int64(from), 1000) * 8

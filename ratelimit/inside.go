@@ -11,7 +11,7 @@ import (
 	"github.com/headgate-rls/headgate/ratelimit/leases"
 )
 
-// Inside is what a caller in this process is told of an answer, which others read in
+// Inside is what a caller in this process gets with an answer, which others read in
 // headers and metadata.
 type Inside struct {
 	// Limit is the one that refused, else the one with the least left; nil if none

@@ -22,7 +22,7 @@ type Request struct {
 	// with the same name and different peers are different owners.
 	Peer string
 
-	// InProcess says that the caller is in this process. It is told [Response.Inside],
+	// InProcess says that the caller is in this process. It gets [Response.Inside],
 	// and keeps its leases itself: no token is made.
 	InProcess bool
 	// NoLease fails a call that would get a lease, because its caller could not end it.

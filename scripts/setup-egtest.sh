@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Builds what `make egtest` needs beside what setup-testenv.sh installs: Envoy Gateway, and
 # the reference service to compare with. That takes minutes of CPU, so it is not part of
-# `make setup`. What is there already is left alone.
+# `make setup`. It keeps what is installed already.
 set -euo pipefail
 
 cache=${XDG_CACHE_HOME:-$HOME/.cache}/headgate-testenv

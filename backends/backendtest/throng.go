@@ -45,7 +45,7 @@ func (t *throng) run(ctx context.Context, handles ...backends.Backend) error {
 	}
 	all.Wait()
 	close(errs)
-	return <-errs // the first, nil if there is none
+	return <-errs // the first; nil means none
 }
 
 func (t *throng) call(ctx context.Context, b backends.Backend, name string) error {

@@ -50,7 +50,7 @@ func (y *tally) take(t *testing.T, b *Backend, within time.Duration, req limit.R
 // wantRecorded: what was admitted is there, and beside it at most what nobody knows of.
 func (y *tally) wantRecorded(t *testing.T, recorded int64) {
 	t.Helper()
-	t.Logf("%d admitted, %d refused, %d unknown, %d surely not applied; %d recorded",
+	t.Logf("%d admitted, %d refused, %d unknown, %d certainly not applied; %d recorded",
 		y.admitted.Load(), y.refused.Load(), y.unknown.Load(), y.notApplied.Load(), recorded)
 	if least, most := y.admitted.Load(), y.admitted.Load()+y.unknown.Load(); recorded < least || recorded > most {
 		t.Errorf("%d units are recorded, want %d to %d", recorded, least, most)

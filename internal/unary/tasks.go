@@ -15,7 +15,7 @@ type tasks struct {
 	running sync.WaitGroup
 }
 
-// enter counts a task in, and reports false when the server is closed. Whoever
+// enter counts a task in, and reports false when the server is closed. A caller that
 // enters must leave.
 func (t *tasks) enter() bool {
 	t.mu.Lock()

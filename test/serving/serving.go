@@ -27,7 +27,7 @@ type Server struct {
 	Log *Log
 
 	GRPC, HTTP, Debug string
-	Services          string // that of the gRPC services beside; GRPC if there is none
+	Services          string // address of the other gRPC services, or GRPC if they have none
 	Metrics, Admin    string // empty without a listener of their own
 
 	Stop  func() // as SIGTERM does

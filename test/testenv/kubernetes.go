@@ -117,7 +117,7 @@ func (k *Kubernetes) call(method, path string, object any) (code int, body strin
 	return resp.StatusCode, string(data), err
 }
 
-// Get reads what a path has into a variable, and fails the test if there is none.
+// Get reads what a path has into a variable, and fails the test if the path has none.
 func (k *Kubernetes) Get(path string, into any) {
 	k.tb.Helper()
 	code, body, err := k.call(http.MethodGet, path, nil)

@@ -54,7 +54,7 @@ type work struct {
 
 var works = sync.Pool{New: func() any { return new(work) }}
 
-// orNew returns w, or one if there is none yet: many takes need none.
+// orNew returns w, or a new one if w is nil: many takes need none.
 func (w *work) orNew() *work {
 	if w == nil {
 		return works.Get().(*work)

@@ -10,7 +10,7 @@ import (
 type Config struct {
 	// MaxKeys bounds the number of keys that units are held for; zero means
 	// 100,000. Beyond it, what has not been used for a minute makes room for
-	// others; keys for which there is none are not shared.
+	// others; keys without one are not shared.
 	MaxKeys int
 }
 
