@@ -15,7 +15,7 @@ type ipFinder struct {
 	hops      int
 	networks  []netip.Prefix
 	forwarded bool // reads Forwarded in place of X-Forwarded-For
-	v4, v6    int  // bits of an address that tell clients apart
+	v6        int  // bits of an IPv6 address that tell clients apart
 }
 
 // TrustedHops says how many proxies stand in front of the server. Each adds the address of
