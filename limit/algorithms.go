@@ -176,6 +176,7 @@ func New(s Spec) (*Limit, error) {
 			return nil, err
 		}
 	}
+	l.setCalendar()
 	if err := l.setOverflow(); err != nil {
 		return nil, err
 	}

@@ -35,6 +35,16 @@ func try(s State, l *Limit, cost int64, now Instant) (State, Outcome) {
 	return Step(clone(s), &Op{Limit: l, Cost: cost}, now)
 }
 
+// zone loads a time zone.
+func zone(t testing.TB, name string) *time.Location {
+	t.Helper()
+	loc, err := time.LoadLocation(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return loc
+}
+
 // micro returns d in microseconds.
 func micro(d time.Duration) Instant { return Instant(d.Microseconds()) }
 
@@ -62,6 +72,14 @@ func lawLimits(t testing.TB) []*Limit {
 		}
 		add(Spec{Algorithm: a, Max: a.MaxUnits(), Window: MinWindow})
 		add(Spec{Algorithm: a, Max: a.MaxUnits(), Window: MaxWindow})
+	}
+	for i, window := range []time.Duration{day, 7 * day, 30 * day, year} {
+		for _, name := range []string{"UTC", "Europe/Berlin", "America/New_York", "Australia/Lord_Howe"} {
+			s := Spec{Algorithm: FixedWindow, Max: []int64{0, 1, 10, 4711}[i], Window: window, Calendar: true, Zone: zone(t, name)}
+			add(s)
+			s.Overflow = Saturate
+			add(s)
+		}
 	}
 	for _, a := range Algorithms() {
 		for _, window := range []time.Duration{7 * time.Millisecond, time.Second, time.Hour} {
@@ -139,10 +157,9 @@ func (w *walk) move() {
 		next += micro(w.retry)
 	case 8:
 		next += max(micro(w.retry)-1, 0)
-	case 9:
-		next += window - next%window // the start of the next window
-	case 10:
-		next += window - next%window - 1
+	case 9, 10:
+		_, end := newNaive(w.l).bounds(int64(next)) // the start of the next window
+		next = Instant(end) - Instant(w.r.IntN(2))
 	case 11:
 		next += Instant(w.r.Int64N(3 * int64(window)))
 	case 12:

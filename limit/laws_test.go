@@ -124,7 +124,7 @@ func TestLawReset(t *testing.T) {
 			t.Errorf("after Reset %v not as good as unused", out.Reset)
 		}
 		if w.l.Algorithm() == FixedWindow {
-			if out.Reset == 0 || at%micro(w.l.Window()) != 0 {
+			if start, _ := newNaive(w.l).bounds(int64(at)); out.Reset == 0 || int64(at) != start {
 				t.Errorf("Reset %v does not lead to the end of the window", out.Reset)
 			}
 			return
@@ -259,7 +259,8 @@ func TestLawFixedWindowCounts(t *testing.T) {
 			if w.now < last {
 				clear(taken)
 			}
-			i := w.now / micro(l.Window())
+			start, _ := newNaive(l).bounds(int64(w.now))
+			i := Instant(start)
 			cost := max(w.cost(), 1)
 			if out := w.record(cost); out.Admitted != (taken[i]+cost <= l.Max()) {
 				t.Fatalf("%v: %d units in the window, cost %d admitted: %v", l, taken[i], cost, out.Admitted)

@@ -126,6 +126,12 @@ type Spec struct {
 	// the limit can have above zero (Max, or Burst), or what is paid back in 10
 	// years if that is less. Other overflows want zero.
 	MaxDebt int64
+	// Calendar: the windows are those of the calendar in Zone, days, weeks that begin
+	// on Monday, months or years, as Window says: 24 hours, or 7, 30 or 365 times as
+	// much. FixedWindow only, and without Debt.
+	Calendar bool
+	// Zone is that of Calendar; nil is UTC. It is nil without Calendar.
+	Zone *time.Location
 }
 
 // check reports which figure of s is out of bounds. What only a bucket knows is
@@ -144,6 +150,9 @@ func (s *Spec) check(r *row) error {
 		return fmt.Errorf("%s has no hold", r.name)
 	case s.Hold < 0 || s.Hold > s.Window || s.Hold%time.Microsecond != 0:
 		return fmt.Errorf("hold %v is not whole microseconds from 0 to the window, %v", s.Hold, s.Window)
+	}
+	if err := s.checkCalendar(); err != nil {
+		return err
 	}
 	return s.checkOverflow(r)
 }
@@ -178,6 +187,8 @@ type Limit struct {
 	strict     *Limit
 
 	share int64 // see Share
+
+	calendar *calendar // nil unless the windows follow one
 }
 
 // Share returns how many units a replica may take at once, to spend on later ops
@@ -199,7 +210,16 @@ func (l *Limit) WithShare(n int64) *Limit {
 }
 
 // Same reports whether l and other are made from equal Specs.
-func (l *Limit) Same(other *Limit) bool { return l == other || other != nil && l.spec == other.spec }
+func (l *Limit) Same(other *Limit) bool {
+	if l == other || other == nil {
+		return l == other
+	}
+	// A zone that was loaded again is another one, with the same name.
+	a, b := l.spec, other.spec
+	same := a.Zone.String() == b.Zone.String()
+	a.Zone, b.Zone = nil, nil
+	return same && a == b
+}
 
 // Spec returns what the limit was made from, with Burst filled in.
 func (l *Limit) Spec() Spec { return l.spec }
@@ -210,7 +230,7 @@ func (l *Limit) Algorithm() Algorithm { return l.spec.Algorithm }
 // Max returns the units per window.
 func (l *Limit) Max() int64 { return l.spec.Max }
 
-// Window returns the period.
+// Window returns the period: of calendar windows the nominal one, see [Spec.Calendar].
 func (l *Limit) Window() time.Duration { return l.spec.Window }
 
 // Capacity returns the most units that one request can ever be granted: the
@@ -228,7 +248,8 @@ func (l *Limit) RefillTime(units int64) time.Duration { return micros(ceilDiv(un
 
 // WindowEnd returns when the window that at is in ends, for an [Aligned] limit.
 func (l *Limit) WindowEnd(at Instant) Instant {
-	return at - at%Instant(l.window) + Instant(l.window)
+	_, end := l.windowOf(bounded(at))
+	return end
 }
 
 // Grid returns a sliding window's resolution: the weight of the previous
@@ -265,6 +286,8 @@ func (l *Limit) String() string {
 		return fmt.Sprintf("%s %d/%v burst %d", l.row.name, l.spec.Max, l.spec.Window, l.spec.Burst)
 	case l.Is(Leased):
 		return fmt.Sprintf("%s %d", l.row.name, l.spec.Max)
+	case l.Calendar():
+		return fmt.Sprintf("%s %d/%v of the calendar in %v", l.row.name, l.spec.Max, l.spec.Window, l.spec.Zone)
 	}
 	return fmt.Sprintf("%s %d/%v", l.row.name, l.spec.Max, l.spec.Window)
 }

@@ -30,6 +30,29 @@ func (k *naive) clone() *naive {
 
 func (k *naive) window() int64 { return int64(micro(k.l.Window())) }
 
+// bounds returns when the window of t begins and ends.
+func (k *naive) bounds(t int64) (start, end int64) {
+	if !k.l.Calendar() {
+		start = t - t%k.window()
+		return start, start + k.window()
+	}
+	zone := k.l.Spec().Zone
+	y, m, d := time.UnixMicro(t).In(zone).Date()
+	at := func(y int, m time.Month, d int) int64 {
+		return max(time.Date(y, m, d, 0, 0, 0, 0, zone).UnixMicro(), 0)
+	}
+	switch k.l.Window() {
+	case day:
+		return at(y, m, d), at(y, m, d+1)
+	case 7 * day:
+		d -= (int(time.Date(y, m, d, 0, 0, 0, 0, time.UTC).Weekday()) + 6) % 7
+		return at(y, m, d), at(y, m, d+7)
+	case 30 * day:
+		return at(y, m, 1), at(y, m+1, 1)
+	}
+	return at(y, 1, 1), at(y+1, 1, 1)
+}
+
 // units returns a bucket's level at t.
 func (k *naive) units(t int64) *big.Rat {
 	full := new(big.Rat).SetInt64(k.l.Capacity())
@@ -102,7 +125,7 @@ func (k *naive) ahead() int64 {
 // windows returns what was taken in the window of t, with what is owed from those
 // before, and in the one before.
 func (k *naive) windows(t int64) (cur, prev int64) {
-	start := t - t%k.window()
+	start, _ := k.bounds(t)
 	if k.l.MaxDebt() == 0 {
 		return k.counts[start], k.counts[start-k.window()]
 	}
@@ -227,10 +250,15 @@ func (k *naive) payBack(cost, now int64) int64 {
 
 // moveTo moves k to now, with what was taken, if it lies further ahead.
 func (k *naive) moveTo(now int64) {
-	if k.at-now <= k.ahead() {
+	if k.l.Calendar() {
+		_, end := k.bounds(now)
+		if _, next := k.bounds(end); k.at < next {
+			return
+		}
+	} else if k.at-now <= k.ahead() {
 		return
 	}
-	start := now - now%k.window()
+	start, _ := k.bounds(now)
 	switch k.l.Algorithm() {
 	case TokenBucket:
 		k.at = now
@@ -271,7 +299,8 @@ func (k *naive) step(cost, now int64) Outcome {
 	}
 	reset := k.wait(t, k.l.Capacity())
 	if k.l.Algorithm() == FixedWindow && (reset == 0 || k.l.MaxDebt() == 0) {
-		reset = k.window() - t%k.window()
+		_, end := k.bounds(t)
+		reset = end - t
 	}
 	if reset > 0 {
 		out.Reset = time.Duration(reset+t-now) * us
@@ -280,7 +309,7 @@ func (k *naive) step(cost, now int64) Outcome {
 }
 
 func (k *naive) record(cost, t int64) {
-	start := t - t%k.window()
+	start, _ := k.bounds(t)
 	switch k.l.Algorithm() {
 	case TokenBucket:
 		u := k.units(t)

@@ -1,16 +1,21 @@
 package limit
 
-// Fixed window: windows are [k*W, (k+1)*W) since the Unix epoch.
+// Fixed window: windows are [k*W, (k+1)*W) since the Unix epoch, or those of a
+// calendar.
 
 func stepFixedWindow(l *Limit, s *State, cost int64, now Instant) Outcome {
 	start := now - now%Instant(l.window)
+	end := start + Instant(l.window)
+	if l.calendar != nil {
+		start, end = l.calendar.window(now)
+	}
 	used := max(s.N, 0)
 	if l.below > 0 {
 		used = l.usedInWindow(s, start)
 	} else if s.At < start {
 		used = 0
 	}
-	wait := int64(start) + l.window - int64(now)
+	wait := int64(end - now)
 	admitted := fits(used, cost, l.capacity)
 	if admitted && cost != 0 {
 		if cost > 0 {
@@ -44,7 +49,7 @@ func (l *Limit) usedInWindow(s *State, start Instant) int64 {
 }
 
 func overflowFixedWindow(l *Limit, s *State, cost int64, now Instant) (taken int64) {
-	start := now - now%Instant(l.window)
+	start, _ := l.windowOf(now)
 	used := l.usedInWindow(s, start)
 	if taken = l.spill(cost, used); taken > 0 {
 		s.At, s.N = start, used+taken
@@ -53,12 +58,20 @@ func overflowFixedWindow(l *Limit, s *State, cost int64, now Instant) (taken int
 }
 
 func endsFixedWindow(l *Limit, s State) Instant {
+	if l.calendar != nil {
+		return l.WindowEnd(s.At)
+	}
 	return s.At + Instant(l.windowsFor(l.cut(s.N), l.capacity)*l.window)
 }
 
-// moveWindow moves what was taken to the window that now is in.
+// moveWindow moves what was taken to the window that now is in. Windows of a
+// calendar differ in length, so that here it is known which one is the next.
 func moveWindow(l *Limit, s State, now Instant) State {
-	s.At = now - now%Instant(l.window)
+	if l.calendar == nil {
+		s.At = now - now%Instant(l.window)
+	} else if w := l.calendar.at(now); s.At >= w.next {
+		s.At = w.start
+	}
 	return s
 }
 

@@ -73,6 +73,21 @@ func (e *env) generator() *generator {
 
 func pick[T any](r *rand.Rand, of ...T) T { return of[r.IntN(len(of))] }
 
+// Windows of calendars, and zones, of which one has its day of 23 hours in spring and
+// one in autumn, and one is half an hour off.
+var (
+	calendars = []time.Duration{24 * time.Hour, 7 * 24 * time.Hour, 30 * 24 * time.Hour, 365 * 24 * time.Hour}
+	zones     = []*time.Location{nil, load("Europe/Berlin"), load("America/Santiago"), load("Australia/Lord_Howe")}
+)
+
+func load(zone string) *time.Location {
+	loc, err := time.LoadLocation(zone)
+	if err != nil {
+		panic(err)
+	}
+	return loc
+}
+
 // limit draws until it has a limit that the backend can keep.
 func (g *generator) limit(a limit.Algorithm, window time.Duration) *limit.Limit {
 	most := g.caps.Algorithms[a].MaxUnits
@@ -87,6 +102,9 @@ func (g *generator) limit(a limit.Algorithm, window time.Duration) *limit.Limit 
 		spec.Window = spec.Window.Truncate(time.Duration(g.step) * time.Microsecond)
 		if a.Is(limit.Refilled) && g.r.IntN(2) == 0 {
 			spec.Burst = pick(g.r, 1, 2, 5, 10*spec.Max, most)
+		}
+		if a == limit.FixedWindow && window >= 24*time.Hour {
+			spec.Window, spec.Calendar, spec.Zone = pick(g.r, calendars...), true, pick(g.r, zones...)
 		}
 		if l, err := limit.New(spec); err == nil && g.caps.Check(l) == nil {
 			return g.overflowOf(l)
@@ -201,7 +219,8 @@ func severalGroups(req *limit.Request) bool {
 // move sets the instant of the next request, preferably onto an edge.
 func (g *generator) move() {
 	k := &g.keys[g.r.IntN(len(g.keys))]
-	w := limit.Instant(pick(g.r, k.limits...).Window().Microseconds())
+	l := pick(g.r, k.limits...)
+	w := limit.Instant(l.Window().Microseconds())
 	next := g.now
 	switch g.r.IntN(16) {
 	case 0:
@@ -220,6 +239,10 @@ func (g *generator) move() {
 		next += w - next%w
 	case 9:
 		next += w - next%w - g.step
+	case 12, 13:
+		if l.Calendar() {
+			next = l.WindowEnd(next) - g.step*limit.Instant(g.r.IntN(2))
+		}
 	case 10:
 		next += limit.Instant(g.r.Int64N(2 * int64(w)))
 	case 11:
