@@ -120,7 +120,7 @@ func (l *RuleLimit) figures() string {
 		switch u, n := units.Of(s.Window); n {
 		case 0:
 		case 1:
-			return fmt.Sprintf("unit=%s requests_per_unit=%d", strings.ToUpper(u.Name), s.Max)
+			return fmt.Sprintf("unit=%s requests_per_unit=%d%s", strings.ToUpper(u.Name), s.Max, calendar(&s))
 		default:
 			return fmt.Sprintf("unit=%s requests_per_unit=%d unit_multiplier=%d", strings.ToUpper(u.Name), s.Max, n)
 		}
@@ -128,7 +128,15 @@ func (l *RuleLimit) figures() string {
 	if s.Algorithm.Is(limit.Refilled) {
 		return fmt.Sprintf("algorithm=%v rate=%d/%s burst=%d", s.Algorithm, s.Max, units.Format(s.Window), s.Burst)
 	}
-	return fmt.Sprintf("algorithm=%v limit=%d window=%s", s.Algorithm, s.Max, units.Format(s.Window))
+	return fmt.Sprintf("algorithm=%v limit=%d window=%s%s", s.Algorithm, s.Max, units.Format(s.Window), calendar(&s))
+}
+
+// calendar renders whose days, weeks, months or years windows are.
+func calendar(s *limit.Spec) string {
+	if !s.Calendar {
+		return ""
+	}
+	return fmt.Sprintf(" calendar=true time_zone=%v", s.Zone)
 }
 
 // figures renders the limit itself.

@@ -93,6 +93,9 @@ type RuleLimit struct {
 	KeyPart string
 	// Shadow: counted, but never refuses.
 	Shadow bool
+	// AnyMonth: the rule says month, and not whether that is 30 days, as the limit
+	// has it, or one of the calendar.
+	AnyMonth bool
 }
 
 // MetricDetail says how specific a rule's metrics are.

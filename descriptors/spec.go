@@ -96,6 +96,9 @@ type LimitSpec struct {
 	Unlimited bool
 	// Figures are the limit's. Its algorithm is not limit.Concurrency.
 	Figures limit.Spec
+	// AnyMonth: the source says month, and not whether that is 30 days or one of the
+	// calendar. Figures have 30 days.
+	AnyMonth bool
 	// Share is how many units a replica takes ahead; 0 takes none.
 	Share int64
 	// Shadow: counted, but never refuses.

@@ -99,7 +99,7 @@ func (s *spot) limits(specs []LimitSpec, t *Terms) {
 			at.unlimited(spec)
 		default:
 			if made := at.limit(spec, t); made != nil {
-				t.Limits = append(t.Limits, RuleLimit{Name: spec.Name, Limit: made, KeyPart: spec.keyPart(i), Shadow: spec.Shadow})
+				t.Limits = append(t.Limits, RuleLimit{Name: spec.Name, Limit: made, KeyPart: spec.keyPart(i), Shadow: spec.Shadow, AnyMonth: spec.AnyMonth})
 			}
 		}
 	}

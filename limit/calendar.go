@@ -158,6 +158,17 @@ func (c *calendar) find(at Instant) *span {
 
 func seconds(n int64) Instant { return Instant(n * 1_000_000) }
 
+// WithCalendar returns l with the windows of the calendar in a zone, nil for UTC.
+func (l *Limit) WithCalendar(zone *time.Location) (*Limit, error) {
+	s := l.spec
+	s.Calendar, s.Zone = true, zone
+	other, err := New(s)
+	if err != nil {
+		return nil, err
+	}
+	return other.WithShare(l.share), nil
+}
+
 // Calendar says whether the limit's windows are those of the calendar.
 func (l *Limit) Calendar() bool { return l.calendar != nil }
 

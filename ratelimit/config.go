@@ -39,6 +39,9 @@ type Config struct {
 	// Overflow is the default for rules that name none, as far as the backend keeps
 	// it.
 	Overflow descriptors.Overflow
+	// CalendarMonths has limits per month count months of the calendar, in UTC, where
+	// rules do not say which months they mean.
+	CalendarMonths bool
 	// OnBackendError is the default for rules that name none.
 	OnBackendError descriptors.FailurePolicy
 	// OnOverload is the default for rules that name none. It answers what

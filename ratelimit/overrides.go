@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/headgate-rls/headgate/descriptors"
+	"github.com/headgate-rls/headgate/internal/units"
 	"github.com/headgate-rls/headgate/limit"
 )
 
@@ -63,9 +64,23 @@ func (v *ruleView) inPlaceOf(rule *ruleView) {
 		l := &rule.limits[i]
 		if l.limit.Algorithm() == limit.FixedWindow && l.limit.Window() == own.limit.Window() {
 			own.keyPart, own.shadow, v.sharesCounter = l.keyPart, own.shadow || l.shadow, true
+			own.limit = sameWindows(own.limit, l.limit)
 			return
 		}
 	}
+}
+
+// sameWindows returns l, whose window is as long as that of another limit, with the
+// same windows: those of the calendar, or not.
+func sameWindows(l, other *limit.Limit) *limit.Limit {
+	s, o := l.Spec(), other.Spec()
+	if s.Calendar, s.Zone = o.Calendar, o.Zone; s.Calendar && s.Overflow == limit.Debt {
+		s.Overflow, s.MaxDebt = limit.Saturate, 0 // a calendar has no debt
+	}
+	if with, err := limit.New(s); err == nil {
+		return with
+	}
+	return l
 }
 
 func newOverrideView(o Override, conf *Config) (*ruleView, error) {
@@ -73,7 +88,9 @@ func newOverrideView(o Override, conf *Config) (*ruleView, error) {
 	if o.Multiplier > 1 && window/time.Duration(o.Multiplier) != o.Unit.Length() {
 		window = limit.MaxWindow + 1 // overflow; New says what the bound is
 	}
-	l, err := limit.New(limit.Spec{Algorithm: limit.FixedWindow, Max: int64(o.RequestsPerUnit), Window: window})
+	spec := limit.Spec{Algorithm: limit.FixedWindow, Max: int64(o.RequestsPerUnit), Window: window}
+	spec.Calendar = conf.CalendarMonths && window == units.Month && o.Multiplier <= 1
+	l, err := limit.New(spec)
 	if err != nil {
 		return nil, err
 	}

@@ -67,7 +67,7 @@ func newRuleset(set *descriptors.Set, conf *Config) *ruleset {
 	if set == nil {
 		return &ruleset{set: new(descriptors.Set), awaited: true}
 	}
-	overflows := overflowDefaults{}
+	overflows, months := overflowDefaults{}, monthDefaults{}
 	rs := &ruleset{set: set, views: make([]ruleView, len(set.Rules()))}
 	for _, r := range set.Rules() {
 		v := &rs.views[r.ID]
@@ -90,6 +90,9 @@ func newRuleset(set *descriptors.Set, conf *Config) *ruleset {
 		v.limits = make([]limitView, len(r.Limits))
 		for i := range r.Limits {
 			rl := r.Limits[i]
+			if rl.AnyMonth && conf.CalendarMonths {
+				rl.Limit = months.get(rl.Limit)
+			}
 			if r.Overflow == descriptors.OverflowDefault && rl.Limit.Overflow() == limit.Refuse {
 				rl.Limit = overflows.get(rl.Limit, conf)
 			}
@@ -107,6 +110,23 @@ func newRuleset(set *descriptors.Set, conf *Config) *ruleset {
 		}
 	}
 	return rs
+}
+
+// monthDefaults has limits per month, with the calendar's months.
+type monthDefaults map[*limit.Limit]*limit.Limit
+
+// get returns l with the calendar's months, or l if that cannot be: with debt.
+func (d monthDefaults) get(l *limit.Limit) *limit.Limit {
+	other := d[l]
+	if other == nil {
+		if other = l; l.Algorithm() == limit.FixedWindow {
+			if with, err := l.WithCalendar(nil); err == nil {
+				other = with
+			}
+		}
+		d[l] = other
+	}
+	return other
 }
 
 // overflowDefaults has the limits of rules that do not say what becomes of a cost

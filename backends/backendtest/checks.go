@@ -24,6 +24,7 @@ var checks = []check{
 
 	{"Retry", checkRetry},
 	{"Reset", checkReset},
+	{"Calendar", checkCalendar},
 	{"Precision", checkPrecision},
 	{"ClockSteps", checkClockSteps},
 	{"PlainWindows", checkPlainWindows},

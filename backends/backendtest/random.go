@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"time"
+	_ "time/tzdata" // zones are the same everywhere
 
 	"github.com/headgate-rls/headgate/backends"
 	"github.com/headgate-rls/headgate/limit"

@@ -146,4 +146,7 @@ func corrupt(key string) error {
 	return fmt.Errorf("redis: %w: %w: under the key %q", backends.ErrCorrupt, backends.ErrNotApplied, key)
 }
 
+var errOtherWindow = fmt.Errorf("redis: %w: %w: its clock left the calendar's window whenever it was asked",
+	backends.ErrUnavailable, backends.ErrNotApplied)
+
 var errBadReply = fmt.Errorf("redis: %w: the script's reply cannot be read", backends.ErrCorrupt)

@@ -597,6 +597,45 @@ func TestSharedLog(t *testing.T) {
 	}
 }
 
+// TestCalendarByTheServersClock: whatever this process takes the server's clock to show,
+// the server's clock says which window it is, and a call that was wrong changes nothing.
+func TestCalendarByTheServersClock(t *testing.T) {
+	s := testenv.StartRedis(t)
+	ctx, c := context.Background(), s.Client()
+	for _, layout := range []string{"list", "zset"} {
+		b := open(t, s.URL()+"?layout="+layout)
+		month := limit.MustNew(limit.Spec{Algorithm: limit.FixedWindow, Max: 100, Window: 30 * 24 * time.Hour, Calendar: true})
+		bucket := limit.MustNew(limit.Spec{Algorithm: limit.TokenBucket, Max: 1, Window: time.Hour, Burst: 100})
+		log := limit.MustNew(limit.Spec{Algorithm: limit.SlidingLog, Max: 100, Window: time.Hour})
+		ops := []limit.Op{
+			{Key: limit.Key{Group: layout, Limit: "month"}, Limit: month, Cost: 1},
+			{Key: limit.Key{Group: layout, Limit: "bucket"}, Limit: bucket, Cost: 1},
+			{Key: limit.Key{Group: layout, Limit: "log"}, Limit: log, Cost: 1},
+		}
+		out := make([]limit.Verdict, 2)
+		for i, guess := range []limit.Instant{0, 1, limit.InstantOf(time.Now().AddDate(0, -1, -3)), limit.InstantOf(time.Now().AddDate(0, 2, 0)), limit.MaxInstant} {
+			b.clock.Store(int64(guess))
+			for trips := range 2 { // the first call learns the clock
+				before := scriptCalls(ctx, c)
+				b.Take(ctx, []limit.Request{{Ops: ops[1:]}, {Ops: ops}}, out)
+				left := int64(99 - 2*i - trips)
+				for j, want := range []int64{left, 101 - 2*(100-left), 101 - 2*(100-left)} {
+					if v := &out[1]; v.Err != nil || v.Outcomes[j].Remaining+map[int]int64{0: 0, 1: 1, 2: 1}[j] != want {
+						t.Fatalf("%s, guess %v, op %d: %+v, want %d left", layout, guess.Time(), j, v, want)
+					}
+				}
+				if v := &out[1]; v.At.Add(v.Outcomes[0].Reset) != month.WindowEnd(v.At) {
+					t.Fatalf("%s, guess %v: %+v", layout, guess.Time(), v)
+				}
+				// NOSCRIPT costs the very first call another trip.
+				if calls := scriptCalls(ctx, c) - before; calls != int64(2-trips) && i+trips > 0 {
+					t.Errorf("%s, guess %v: %d calls", layout, guess.Time(), calls)
+				}
+			}
+		}
+	}
+}
+
 // TestLives: a key lives for as long as its state is of use, even if the
 // window was shorter when the key was first written.
 func TestLives(t *testing.T) {

@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9/maintnotifications"
 
 	"github.com/headgate-rls/headgate/internal/safego"
+	"github.com/headgate-rls/headgate/limit"
 )
 
 // servers are the Redis servers that calls go to, and what runs in the background
@@ -29,6 +30,10 @@ type servers struct {
 	close      context.CancelFunc
 
 	calls, noScript, retries atomic.Int64
+
+	// clock is what a server's clock showed that was asked about windows of a
+	// calendar.
+	clock atomic.Int64
 }
 
 // newServers checks c and makes the driver's client, which connects when it is
@@ -158,15 +163,28 @@ const tries = 3
 
 // run sends calls and fills in their replies and errors. It repeats calls that
 // are known to have had no effect: the script was missing, the server was still
-// loading or no longer the master, the connection was refused. It never repeats
-// one after a timeout or a broken connection.
+// loading or no longer the master, the connection was refused, its clock is in
+// another window of a calendar. It never repeats one after a timeout or a broken
+// connection.
 func (s *servers) run(ctx context.Context, calls []*call) {
+	for _, c := range calls {
+		if c.calendars {
+			c.guess = limit.Instant(s.clock.Load())
+		}
+	}
 	for try := 1; ; try++ {
 		s.send(ctx, calls)
 		var again []*call
 		wait := false
 		for _, c := range calls {
 			if c.err == nil {
+				if c.calendars {
+					if c.misjudged() {
+						c.err = errOtherWindow
+						again = append(again, c)
+					}
+					s.clock.Store(int64(c.guess))
+				}
 				continue
 			}
 			var rem remedy

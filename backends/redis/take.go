@@ -31,7 +31,7 @@ type call struct {
 	script   *script
 	slot     int // of a Cluster
 	requests int
-	at       limit.Instant     // of the last request
+	at       limit.Instant     // of the last request, negative for the server's clock
 	index    map[limit.Key]int // by what keys.identity says: position among the keys, from 1
 	keyText  []byte            // of all keys, one after the other
 	keyEnds  []int             // in keyText
@@ -39,10 +39,13 @@ type call struct {
 	usedBy   []int             // per key: the last request with it
 	weight   int               // see packer.weight
 	blob     []byte
-	shape    int            // where the shape of the last request is in blob
-	limits   []*limit.Limit // that follow the requests
+	shape    int         // where the shape of the last request is in blob
+	limits   []sentLimit // that follow the requests
 	salt     []byte
 	holders  []string // of leases
+
+	calendars bool          // some limit has windows of the calendar, by the server's clock
+	guess     limit.Instant // what that clock may show
 
 	withText bool // EVAL instead of EVALSHA
 	args     []any
@@ -50,6 +53,13 @@ type call struct {
 	err      error
 	reply    string
 	clock    limit.Instant
+}
+
+// A sentLimit is a limit as the script gets it. The windows of a calendar are those
+// of an instant, negative for the server's clock; of other limits the instant is 0.
+type sentLimit struct {
+	*limit.Limit
+	at limit.Instant
 }
 
 // headerSize is that of what a blob begins with: flags and two counts.
@@ -176,12 +186,17 @@ func (c *call) corrupt(status int64) error {
 // limit returns the position of l among the call's limits, from 0. Where it
 // is not among the last few it is sent again.
 func (c *call) limit(l *limit.Limit) int {
+	s := sentLimit{Limit: l}
+	if l.Calendar() {
+		s.at = c.at
+		c.calendars = c.calendars || c.at < 0
+	}
 	for i := len(c.limits) - 1; i >= 0 && i >= len(c.limits)-8; i-- {
-		if c.limits[i] == l {
+		if c.limits[i] == s {
 			return i
 		}
 	}
-	c.limits = append(c.limits, l)
+	c.limits = append(c.limits, s)
 	return len(c.limits) - 1
 }
 
@@ -216,15 +231,45 @@ func (c *call) seal() []byte {
 	blob := c.blob
 	for _, l := range c.limits {
 		x, y := l.Figures()
-		blob = appendFloat(blob, float64(l.Algorithm()))
+		algorithm, window := int64(l.Algorithm()), l.Window().Microseconds()
+		if l.Calendar() {
+			algorithm = calendarWindow
+			x, y, window = c.calendarWindow(l)
+		}
+		blob = appendFloat(blob, float64(algorithm))
 		blob = appendFloat(blob, float64(l.Capacity()))
-		blob = appendFloat(blob, float64(l.Window().Microseconds()))
+		blob = appendFloat(blob, float64(window))
 		blob = appendFloat(blob, float64(x))
 		blob = appendFloat(blob, float64(y))
 		blob = appendFloat(blob, float64(l.Below()))
 	}
 	c.blob = blob[:len(c.blob)]
 	return blob
+}
+
+// calendarWindow is what take.lua calls the algorithm of a limit with a calendar.
+const calendarWindow = 6
+
+// calendarWindow returns what the script must know of the windows of a calendar.
+func (c *call) calendarWindow(l sentLimit) (start, end, next int64) {
+	at, sign := l.at, limit.Instant(-1)
+	if at < 0 {
+		at, sign = c.guess, 1
+	}
+	s, e, n := l.CalendarWindows(at)
+	return int64(s), int64(e), int64(sign * n)
+}
+
+// misjudged says whether the script has answered that its server's clock is in
+// another window than the call says, and nothing else. The clock is the guess of
+// the next try.
+func (c *call) misjudged() bool {
+	if !c.calendars || len(c.reply) < 8 {
+		return false
+	}
+	r := reader{s: c.reply, ok: true}
+	c.guess = limit.Instant(r.number())
+	return len(r.s) == 0
 }
 
 func appendFloat(b []byte, f float64) []byte {

@@ -17,10 +17,16 @@
 --          refused elsewhere; they are followed by, for each, as of when: see
 --          refund.
 --          Of a lease (algorithm 5) the cost has more in it: see lease_machine.
+--          A fixed window of a calendar (algorithm 6) has as figures when the window
+--          of its requests begins and ends, and as window when the one after it
+--          ends; that is negative if the requests bring their instant. Else all
+--          depends on this server's clock, which the caller has to guess.
 -- ARGV[2]  zset layout: what makes the members of this slice unique
 -- ARGV[3]… the holders of leases
 --
--- Returns doubles: the server's instant, and per request its status: 0 refused,
+-- Returns doubles: the server's instant, and nothing else, with nothing written, if
+-- it is not in the window of a calendar that was sent. Else per request its status:
+-- 0 refused,
 -- 1 admitted, 1 + key if that key holds foreign data. After 0 and 1 there is
 -- per op: remaining (-1 - remaining if it had no room; where the limit overflows
 -- nothing remains, and it is -1 - what was taken) and reset; or, unless
@@ -41,7 +47,7 @@ local keys, salt = KEYS, ARGV[2]
 
 local NEVER = -1
 local EXACT = 4503599627370496 -- 2^52
-local FIXED, LOG, SLIDING, BUCKET, LEASE = 1, 2, 3, 4, 5
+local FIXED, LOG, SLIDING, BUCKET, LEASE, CALENDAR = 1, 2, 3, 4, 5, 6
 local WRAP = 8388608 -- running sums of a list are kept modulo 2^23, in 5 bytes
 local MARGIN = 1000000 -- keys outlive their use by a second
 local AHEAD = 1000000 -- limit.MinAhead
@@ -319,6 +325,16 @@ end
 local reply = straight()
 if reply then return reply end
 
+for l = limits, size, 6 do
+  if input[l] == CALENDAR then
+    if input[l + 2] < 0 then
+      input[l + 2] = -input[l + 2]
+    elseif clock < input[l + 3] or clock >= input[l + 4] then
+      return pack('<d', clock)
+    end
+  end
+end
+
 local states, logs, stored = {}, {}, nil
 local since -- the instant from which the lives of keys are counted
 local out, filled = {clock}, 1
@@ -341,6 +357,7 @@ end
 -- written, for how long it is of use.
 
 local function load_state(k, algorithm)
+  if algorithm == CALENDAR then algorithm = FIXED end -- they have one state
   if not stored then
     stored = #keys > 1 and #keys <= MOST and pcall_('MGET', unpack(keys)) or {}
   end
@@ -371,14 +388,22 @@ end
 -- input. They return whether the op has room, what remains, retry, reset, and
 -- the state with the op recorded, or false if there is nothing to record.
 
+-- calendar_window returns when the window of at begins and ends.
+local function calendar_window(at, l)
+  if at < input[l + 4] then return input[l + 3], input[l + 4] end
+  return input[l + 4], input[l + 2] -- the state lies ahead
+end
+
 local function fixed_window(at, s, cost, l)
   local cap, win = input[l + 1], input[l + 2]
   local want = cost > 1 and cost or 1
   local start = at - at % win
+  local ends = start + win
+  if input[l] == CALENDAR then start, ends = calendar_window(at, l) end
   local used = s[2]
   if s[1] < start then used = 0 end
   local ok = cost < 0 or want <= cap - used
-  local ends, after = start + win, false
+  local after = false
   if ok and cost ~= 0 then
     if cost > 0 then
       used = used + cost
@@ -496,7 +521,7 @@ end
 -- and returns what the algorithms do.
 local function step(at, s, cost, l)
   local algorithm = input[l]
-  if algorithm == FIXED then
+  if algorithm == FIXED or algorithm == CALENDAR then
     return fixed_window(at, s, cost, l)
   elseif algorithm == SLIDING then
     return sliding_window(at, s, cost, l)
@@ -509,7 +534,10 @@ end
 local function moved(k, s, now, l)
   local algorithm, win = input[l], input[l + 2]
   local life, start = win, now - now % win
-  if algorithm == BUCKET then
+  if algorithm == CALENDAR then
+    if s[1] < win then return s end
+    start, life, win = input[l + 3], input[l + 4] - input[l + 3], 0
+  elseif algorithm == BUCKET then
     life, start = floor((input[l + 1] * input[l + 3] + input[l + 4] - 1) / input[l + 4]), now
     if life < win then win = life end
   elseif algorithm == SLIDING then
@@ -576,6 +604,7 @@ end
 local function window(at, s, l)
   local cap, win, below = input[l + 1], input[l + 2], input[l + 5]
   local start, cur, prev = at - at % win, s[2], s[3]
+  if input[l] == CALENDAR then start = calendar_window(at, l) end
   if below > 0 then cur = min(cur, cap + below) end
   if s[1] < start then
     local n = (start - (s[1] - s[1] % win)) / win
@@ -591,6 +620,10 @@ end
 -- window_state returns the state of a window, as step does.
 local function window_state(s, start, cur, prev, l)
   local cap, win, algorithm = input[l + 1], input[l + 2], input[l]
+  if algorithm == CALENDAR then
+    local _, ends = calendar_window(start, l)
+    return {start, cur, s[3], s[4], FIXED, ends - since}
+  end
   local windows = 1
   if input[l + 5] > 0 then windows = windows_for(cur, cap, cap) end
   if algorithm == SLIDING and cur > 0 then windows = windows + 1 end

@@ -142,6 +142,9 @@ func (l *layer) limit(ls *descriptors.LimitSpec, e *Entry) error {
 	case share > made.Capacity():
 		return fmt.Errorf("local_share %d is more than the limit ever has room for, %d", share, made.Capacity())
 	}
+	if figures.Window != ls.Figures.Window || figures.Algorithm != ls.Figures.Algorithm || e.Calendar != nil {
+		ls.AnyMonth = false
+	}
 	ls.Figures, ls.Share = figures, share
 	return nil
 }
@@ -160,6 +163,9 @@ func (e *Entry) over(s limit.Spec) limit.Spec {
 		} else {
 			s.Window *= time.Duration(m)
 		}
+	}
+	if e.Calendar != nil {
+		s.Calendar, s.Zone = *e.Calendar, e.Zone
 	}
 	if e.Overflow != nil {
 		s.Overflow, s.MaxDebt = *e.Overflow, e.MaxDebt

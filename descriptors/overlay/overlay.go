@@ -29,6 +29,10 @@ type Entry struct {
 	// Window is the limit's window; Multiplier makes it so many times as long.
 	Window     time.Duration
 	Multiplier int64
+	// Calendar says whether windows are those of the calendar, in Zone; nil leaves that
+	// as it is.
+	Calendar *bool
+	Zone     *time.Location
 	// Burst is that of a token bucket.
 	Burst int64
 	// Overflow is what is taken of a cost that has no room, and MaxDebt how far debt
@@ -58,8 +62,12 @@ func New(entries []Entry) *Overlay {
 		if e.Overflow != nil {
 			overflow = e.Overflow.String()
 		}
-		e.Place, e.Overflow = descriptors.Place{}, nil // a pointer differs each time
-		fmt.Fprintf(h, "%#v %s\n", e, overflow)
+		calendar := "as it is"
+		if e.Calendar != nil {
+			calendar = fmt.Sprint(*e.Calendar, e.Zone)
+		}
+		e.Place, e.Overflow, e.Calendar, e.Zone = descriptors.Place{}, nil, nil, nil // a pointer differs each time
+		fmt.Fprintf(h, "%#v %s %s\n", e, overflow, calendar)
 	}
 	return &Overlay{entries: entries, sum: h.Sum(nil)}
 }

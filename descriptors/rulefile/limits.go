@@ -86,6 +86,8 @@ func (l *loader) rateLimit(n *yaml.Node, t *twig, r *descriptors.Body) {
 			return
 		}
 		spec.Figures.Max, _ = l.integer(count, t, "requests_per_unit", 0, math.MaxUint32)
+		said := l.calendarOf(f, t, &spec.Figures)
+		spec.AnyMonth = !said && f.get("unit_multiplier") == nil && spec.Figures.Window == units.Month
 		spec.Share = l.share(f, t)
 	})
 	r.Limits = []descriptors.LimitSpec{spec}
@@ -110,8 +112,10 @@ func (l *loader) unlimited(f fields, t *twig) {
 	if n := f.get("requests_per_unit"); n != nil {
 		l.warnf(n, t, "requests_per_unit has no effect beside unlimited")
 	}
-	if n := f.get("local_share"); n != nil {
-		l.errorf(n, t, "unlimited and local_share contradict each other")
+	for _, name := range []string{"calendar", "time_zone", "local_share"} {
+		if n := f.get(name); n != nil {
+			l.errorf(n, t, "unlimited and %s contradict each other", name)
+		}
 	}
 }
 
@@ -177,6 +181,7 @@ func (l *loader) figures(n *yaml.Node, f fields, t *twig) (s limit.Spec) {
 		s.Max, _ = l.number(max, t, "limit")
 		s.Window = l.duration(window, t, "window")
 	}
+	l.calendarOf(f, t, &s)
 	return s
 }
 

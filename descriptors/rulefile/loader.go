@@ -47,6 +47,7 @@ type loader struct {
 	domains map[string]*firstFile
 	parts   []*descriptors.DomainSpec // one of each source that has a domain
 	nodes   int                       // of the tree, rules or not
+	zones   map[string]*time.Location // that rules name
 }
 
 // firstFile is where a domain was first met.

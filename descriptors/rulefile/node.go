@@ -30,10 +30,10 @@ var (
 		"concurrency", "lease_ttl", "reject_hold", "release",
 	}}
 	levelRateLimit = &keyLevel{"rate_limit", []string{
-		"unit", "requests_per_unit", "unit_multiplier", "unlimited", "name", "replaces", "local_share",
+		"unit", "requests_per_unit", "unit_multiplier", "calendar", "time_zone", "unlimited", "name", "replaces", "local_share",
 	}}
 	levelLimit = &keyLevel{"an entry of limits", []string{
-		"name", "algorithm", "limit", "window", "rate", "burst", "shadow", "counter", "replaces", "local_share",
+		"name", "algorithm", "limit", "window", "calendar", "time_zone", "rate", "burst", "shadow", "counter", "replaces", "local_share",
 	}}
 	levelReplaces = &keyLevel{"an entry of replaces", []string{"name"}}
 	levelResponse = &keyLevel{"response", []string{"content", "headers"}}

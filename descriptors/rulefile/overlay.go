@@ -14,7 +14,7 @@ import (
 var (
 	levelOverlayFile = &keyLevel{"an overlay's top level", []string{"overlay"}}
 	levelOverlay     = &keyLevel{"an entry of overlay", []string{
-		"domain", "rule", "algorithm", "window", "unit_multiplier", "burst", "overflow", "max_debt", "local_share", "on_backend_error", "on_overload",
+		"domain", "rule", "algorithm", "window", "unit_multiplier", "calendar", "time_zone", "burst", "overflow", "max_debt", "local_share", "on_backend_error", "on_overload",
 	}}
 )
 
@@ -80,6 +80,7 @@ func (l *loader) overlayEntry(n *yaml.Node, f fields) overlay.Entry {
 		}
 	}
 	e.Window, e.Multiplier = l.overlayWindow(f)
+	e.Calendar, e.Zone = l.calendar(f, nil)
 	if b := f.get("burst"); b != nil {
 		if e.Burst, _ = l.integer(b, nil, "burst", 1, limit.MaxUnits); e.Algorithm != limit.TokenBucket {
 			l.errorf(b, nil, "burst needs algorithm: %v in the same entry", limit.TokenBucket)

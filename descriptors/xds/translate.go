@@ -131,5 +131,6 @@ func (t *translator) limit(d *rlsconf.RateLimitDescriptor, at *node) (s descript
 		return s, false
 	}
 	s.Figures = limit.Spec{Algorithm: limit.FixedWindow, Max: int64(p.GetRequestsPerUnit()), Window: unit.Length, Overflow: t.overflow}
+	s.AnyMonth = unit.Length == units.Month
 	return s, true
 }

@@ -59,6 +59,7 @@ var mappings = []mapping{
 	{"overflow", nil, always("saturate")},        // costs that Envoy reports after the response count as there
 	copied("shadow-mode", "SHADOW_MODE"),
 	copied("quota-mode", "QUOTA_MODE"),
+	copied("calendar-months", "USE_CALENDAR_MONTH_RATE_LIMIT"),
 	copied("dynamic-metadata", "RESPONSE_DYNAMIC_METADATA"),
 	copied("response-headers", "LIMIT_RESPONSE_HEADERS_ENABLED"),
 	copied("limit-header", "LIMIT_LIMIT_HEADER"),

@@ -142,7 +142,7 @@ var variables = []variable{
 	{"QUOTA_MODE", "false", boolean, Mapped, "read once, at the start"},
 	{"RESPONSE_DYNAMIC_METADATA", "false", boolean, Mapped, "read once, at the start"},
 	{"ENABLE_NEGATIVE_HITS", "false", boolean, Ignored, "`is_negative_hits` of a descriptor always gives hits back"},
-	{"USE_CALENDAR_MONTH_RATE_LIMIT", "false", boolean, Refused, "calendar months are not supported: a month is 30 days, and a year 365"},
+	{"USE_CALENDAR_MONTH_RATE_LIMIT", "false", boolean, Mapped, "months of the calendar in UTC; a year has 365 days all the same"},
 	{"LIMIT_RESPONSE_HEADERS_ENABLED", "false", boolean, Mapped, ""},
 	{"LIMIT_LIMIT_HEADER", "RateLimit-Limit", text, Mapped, ""},
 	{"LIMIT_REMAINING_HEADER", "RateLimit-Remaining", text, Mapped, ""},

@@ -54,6 +54,7 @@ type Config struct {
 
 	Charge         string
 	Overflow       string
+	CalendarMonths bool
 	OnBackendError string
 	OnOverload     string
 	Replicas       int
@@ -179,6 +180,8 @@ func (c *Config) listenerSettings() []setting {
 
 func (c *Config) decisionSettings() []setting {
 	return []setting{
+		row("calendar-months", &c.CalendarMonths, false, nil,
+			"limits per month count months of the calendar in UTC, if the rule has no calendar; else a month is 30 days"),
 		row("overflow", &c.Overflow, "refuse", parsed(descriptors.ParseOverflow, "must be refuse, saturate or debt, not %q"),
 			"what a limit takes of a cost that does not fit, if the rule has no overflow: refuse (nothing), saturate (what is left) or debt (more, which is paid back)").among(descriptors.Overflows()...),
 		row("charge", &c.Charge, "all_or_nothing", parsed(descriptors.ParseCharge, "must be all_or_nothing or each, not %q"),
@@ -303,7 +306,7 @@ func (c *Config) Decisions() ratelimit.Config {
 	onOverload, _ := descriptors.ParseOverloadPolicy(c.OnOverload)
 	near, _ := strconv.ParseFloat(c.NearLimitRatio, 32)
 	return ratelimit.Config{
-		Charge: charge, Overflow: overflow, OnBackendError: onError, OnOverload: onOverload,
+		Charge: charge, Overflow: overflow, CalendarMonths: c.CalendarMonths, OnBackendError: onError, OnOverload: onOverload,
 		Timeout: c.BackendTimeout, Margin: c.DeadlineMargin,
 		Headers: h, Metadata: c.DynamicMetadata, UnitMultipliers: c.UnitMultiplier,
 		ShadowMode: c.ShadowMode, QuotaMode: c.QuotaMode, OwnerGrace: c.OwnerGrace, NearLimit: float32(near),

@@ -17,6 +17,9 @@ type Unit struct {
 	Length time.Duration
 }
 
+// Month is the length of the unit month.
+const Month = 30 * 24 * time.Hour
+
 // all are the units, the shortest first.
 var all = [...]Unit{
 	{1, "second", time.Second},
@@ -24,7 +27,7 @@ var all = [...]Unit{
 	{3, "hour", time.Hour},
 	{4, "day", 24 * time.Hour},
 	{7, "week", 7 * 24 * time.Hour},
-	{5, "month", 30 * 24 * time.Hour},
+	{5, "month", Month},
 	{6, "year", 365 * 24 * time.Hour},
 }
 
