@@ -16,44 +16,58 @@ import (
 
 func checkCommand() *cobra.Command {
 	var format, backend string
-	var merge bool
+	var merge, reference bool
 	cmd := &cobra.Command{
 		Use:   "check PATH…",
 		Short: "Check rules before they go live",
 		Long: `Check rule files and directories, and whether the backend supports the rules.
 
 Every problem is printed as file:line:col: message. The exit code is 1 if any
-of them is an error, and 0 otherwise: warnings do not count.`,
+of them is an error, and 0 otherwise: warnings do not count.
+
+With --reference the rules are those of envoyproxy/ratelimit. What that service
+decides differently is printed, too. Then the exit code is 4, unless it is 1.`,
 		Example: `  headgate check rules/
+  headgate check --reference /data/ratelimit/config
   headgate check rules/shop.yaml --backend redis://localhost:6379 --format json`,
 		Args: atLeast(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if format != "text" && format != "json" {
 				return fmt.Errorf("--format must be text or json, not %q", format)
 			}
-			return check(cmd.OutOrStdout(), args, backend, merge, format)
+			return check(cmd.OutOrStdout(), args, backend, rulefile.Options{MergeDomains: merge}, reference, format)
 		},
 	}
 	cmd.Flags().StringVar(&format, "format", "text", "text or json")
 	cmd.Flags().StringVar(&backend, "backend", "memory://", "`URL` of the backend that the rules are for; check does not connect to it")
+	cmd.Flags().BoolVar(&reference, "reference", false, "print what envoyproxy/ratelimit decides differently; files of every name are read")
 	cmd.Flags().BoolVar(&merge, "merge-domains", false, "allow several files for one domain")
 	return cmd
 }
 
-func check(out io.Writer, paths []string, backend string, merge bool, format string) error {
+func check(out io.Writer, paths []string, backend string, opt rulefile.Options, reference bool, format string) error {
 	caps, err := stack.Caps(backend)
 	if err != nil {
 		return fmt.Errorf("--backend: %w", err)
 	}
-	set, problems, err := rules.Check(paths, rulefile.Options{MergeDomains: merge}, &caps)
+	var set *descriptors.Set
+	var problems, differences []descriptors.Problem
+	if reference {
+		set, problems, differences, err = rules.CheckReference(paths, opt, &caps)
+	} else {
+		set, problems, err = rules.Check(paths, opt, &caps)
+	}
 	if err != nil {
 		return err
 	}
-	if err := printProblems(out, problems, set, format); err != nil {
+	if err := printProblems(out, append(problems, differences...), set, format); err != nil {
 		return err
 	}
 	if set == nil || hasError(problems) {
 		return exitCode(exitProblems)
+	}
+	if len(differences) > 0 {
+		return exitCode(exitDiffers)
 	}
 	if format == "text" {
 		return set.DescribeShares(out)

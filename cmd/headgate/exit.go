@@ -8,6 +8,7 @@ const (
 	exitProblems  = 1
 	exitError     = 2
 	exitOverLimit = 3
+	exitDiffers   = 4
 )
 
 // An exitCode ends the program with a code of its own, without a message.

@@ -4,10 +4,12 @@ package rules
 
 import (
 	"errors"
+	"path/filepath"
 	"strings"
 
 	"github.com/headgate-rls/headgate/backends"
 	"github.com/headgate-rls/headgate/descriptors"
+	"github.com/headgate-rls/headgate/descriptors/reference"
 	"github.com/headgate-rls/headgate/descriptors/rulefile"
 	"github.com/headgate-rls/headgate/descriptors/watch"
 	"github.com/headgate-rls/headgate/ratelimit"
@@ -40,6 +42,26 @@ func Check(paths []string, opt rulefile.Options, caps *backends.Caps) (*descript
 		problems = append(problems, ratelimit.CapProblems(set, caps)...)
 	}
 	return set, problems, nil
+}
+
+// CheckReference is Check for rules of envoyproxy/ratelimit, which reads files of every
+// name. It also returns what that service decides differently.
+func CheckReference(paths []string, opt rulefile.Options, caps *backends.Caps) (set *descriptors.Set, problems, differences []descriptors.Problem, err error) {
+	sources, err := watch.ReadPaths(paths, watch.Files{All: true})
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	set, spec, problems := rulefile.LoadSpec(sources, opt)
+	if set == nil {
+		return nil, problems, nil, nil
+	}
+	for _, s := range sources {
+		if ext := filepath.Ext(s.Name); ext != ".yaml" && ext != ".yml" {
+			differences = append(differences, descriptors.Problem{File: s.Name, Line: 1, Warning: true,
+				Message: "differs: the name of the file: the reference reads all files; headgate reads *.yaml and *.yml, unless it runs as ratelimit"})
+		}
+	}
+	return set, append(problems, ratelimit.CapProblems(set, caps)...), append(differences, reference.Find(spec)...), nil
 }
 
 // Error returns an error that lists the problems, one on each line.

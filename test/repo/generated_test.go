@@ -17,6 +17,7 @@ import (
 	"github.com/headgate-rls/headgate/backends/memory"
 	"github.com/headgate-rls/headgate/backends/redis"
 	"github.com/headgate-rls/headgate/backends/sqlstore"
+	"github.com/headgate-rls/headgate/descriptors/reference"
 	"github.com/headgate-rls/headgate/internal/compat"
 	"github.com/headgate-rls/headgate/internal/config"
 	"github.com/headgate-rls/headgate/internal/telemetry"
@@ -46,7 +47,7 @@ var generated = map[string]map[string]func() string{
 		"sender settings":  func() string { _, s := config.NotifyTables(); return s },
 		"metrics":          telemetry.NotifyTable,
 	},
-	"../../docs/migrate.md": {"environment": compat.Table, "reference metrics": telemetry.ReferenceTable},
+	"../../docs/migrate.md": {"environment": compat.Table, "reference metrics": telemetry.ReferenceTable, "differences": reference.Table},
 }
 
 // TestGeneratedDocuments: the tables of settings, metrics and variables in documents are
