@@ -48,7 +48,7 @@ var variables = []variable{
 	{"GRPC_SERVER_TLS_CERT", "", text, Mapped, ""},
 	{"GRPC_SERVER_TLS_KEY", "", text, Mapped, "may be in another directory than the certificate"},
 	{"GRPC_CLIENT_TLS_CACERT", "", text, Mapped, "clients must have a certificate of it; authorities of the system do not count"},
-	{"GRPC_CLIENT_TLS_SAN", "", text, Mapped, "the client's certificate must have this DNS name; without `GRPC_CLIENT_TLS_CACERT` an error"},
+	{"GRPC_CLIENT_TLS_SAN", "", text, Mapped, "the client's certificate must have this DNS name or IP address; without `GRPC_CLIENT_TLS_CACERT` an error"},
 	{"GRPC_SERVER_TLS_CA_CERT", "", text, Mapped,
 		"the reference does not read it, but Envoy Gateway sets it: certificates that clients show must be of it, and a client may show none"},
 

@@ -50,7 +50,13 @@ func (p program) resolve(fs *pflag.FlagSet, environ []string, file *string, warn
 	if last != nil {
 		errs = append(errs, fillLast(fs, last)...)
 	}
-	*warnings = append(*warnings, p.unknown(env, fs)...)
+	for _, text := range p.unknown(env, fs) {
+		if last != nil { // what a misspelt variable should have beaten is in force
+			errs = append(errs, errors.New(text))
+		} else {
+			*warnings = append(*warnings, text)
+		}
+	}
 	if len(errs) == 0 {
 		errs = append(errs, p.check()...)
 	}

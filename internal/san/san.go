@@ -8,17 +8,19 @@ import (
 	"net"
 	"net/url"
 	"regexp"
+	"slices"
 	"strings"
 )
 
 // Patterns are names of clients. A pattern is a DNS name, such as
-// "envoy.example.com", or a SPIFFE ID, such as
+// "envoy.example.com", an IP address, or a SPIFFE ID, such as
 // "spiffe://cluster.local/ns/shop/sa/envoy". A label of a DNS name or a segment
 // of a SPIFFE ID's path may be *, which stands for any one.
 type Patterns []pattern
 
 type pattern struct {
 	spiffe bool
+	ip     net.IP   // nil unless the pattern is one
 	parts  []string // labels, or the trust domain and the segments of the path
 }
 
@@ -42,18 +44,18 @@ func parse(text string) (pattern, error) {
 	if scheme, rest, ok := strings.Cut(text, "://"); ok {
 		return parseSPIFFE(scheme, rest)
 	}
+	if ip := net.ParseIP(text); ip != nil {
+		return pattern{ip: ip}, nil
+	}
 	p := pattern{parts: labels(text)}
 	literal := false
 	for _, l := range p.parts {
 		if !label.MatchString(l) {
-			return p, errors.New("must be a DNS name or spiffe://DOMAIN/PATH; * stands for a whole label")
+			return p, errors.New("must be a DNS name, an IP address or spiffe://DOMAIN/PATH; * stands for a whole label")
 		}
 		literal = literal || l != "*"
 	}
-	switch {
-	case net.ParseIP(text) != nil:
-		return p, errors.New("is an IP address; clients are known by DNS names or SPIFFE IDs")
-	case !literal:
+	if !literal {
 		return p, errors.New("admits every name of as many parts")
 	}
 	return p, nil
@@ -99,6 +101,11 @@ func (all Patterns) Admit(cert *x509.Certificate) bool {
 			return true
 		}
 	}
+	for _, ip := range cert.IPAddresses {
+		if slices.ContainsFunc(all, func(p pattern) bool { return p.ip != nil && p.ip.Equal(ip) }) {
+			return true
+		}
+	}
 	return false
 }
 
@@ -120,7 +127,7 @@ func spiffeParts(id *url.URL) ([]string, bool) {
 
 func (all Patterns) admit(spiffe bool, parts []string) bool {
 	for _, p := range all {
-		if p.spiffe == spiffe && p.matches(parts) {
+		if p.ip == nil && p.spiffe == spiffe && p.matches(parts) {
 			return true
 		}
 	}
@@ -145,8 +152,11 @@ func Names(cert *x509.Certificate) string {
 	for _, id := range cert.URIs {
 		names = append(names, id.String())
 	}
+	for _, ip := range cert.IPAddresses {
+		names = append(names, ip.String())
+	}
 	if len(names) == 0 {
-		return "no DNS name and no URI"
+		return "no DNS name, no URI and no IP address"
 	}
 	const most = 5
 	if len(names) > most {

@@ -2,6 +2,7 @@ package san
 
 import (
 	"crypto/x509"
+	"net"
 	"net/url"
 	"strings"
 	"testing"
@@ -11,6 +12,14 @@ func certificate(t *testing.T, names ...string) *x509.Certificate {
 	t.Helper()
 	c := new(x509.Certificate)
 	for _, n := range names {
+		if ip := net.ParseIP(n); ip != nil {
+			c.IPAddresses = append(c.IPAddresses, ip)
+			continue
+		}
+		if name, ok := strings.CutPrefix(n, "dns:"); ok {
+			c.DNSNames = append(c.DNSNames, name)
+			continue
+		}
 		if !strings.Contains(n, ":") {
 			c.DNSNames = append(c.DNSNames, n)
 			continue
@@ -40,6 +49,11 @@ func TestClientsAreAdmittedByTheirNamesOnly(t *testing.T) {
 		{"*.example.com", "a.b.example.com", false},
 		{"*.example.com", "*.example.com", false},
 		{"*.example.com", "spiffe://a.example.com", false},
+		{"10.0.0.1", "10.0.0.1", true},
+		{"10.0.0.1", "10.0.0.2", false},
+		{"10.0.0.1", "dns:10.0.0.1", false},
+		{"fd00::1", "fd00:0::1", true},
+		{"*.0.0.1", "10.0.0.1", false},
 		{"spiffe://cluster.local/ns/shop/sa/envoy", "spiffe://cluster.local/ns/shop/sa/envoy", true},
 		{"spiffe://cluster.local/ns/shop/sa/envoy", "spiffe://Cluster.Local/ns/shop/sa/envoy", true},
 		{"spiffe://cluster.local/ns/shop/sa/envoy", "spiffe://cluster.local/ns/Shop/sa/envoy", false},
@@ -74,7 +88,6 @@ func TestBadPatternsAreErrors(t *testing.T) {
 		"*.*":                            "admits every name",
 		"a*.example.com":                 "whole label",
 		"a b":                            "must be a DNS name",
-		"10.0.0.1":                       "IP address",
 		"https://cluster.local/x":        "begins with spiffe://",
 		"spiffe:///ns":                   "no trust domain",
 		"spiffe://*/ns":                  "no trust domain",

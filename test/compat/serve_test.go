@@ -211,6 +211,25 @@ func TestRulesAreFollowed(t *testing.T) {
 	}
 }
 
+// A misspelt HEADGATE_* variable is refused by its name, and its value is not shown: else
+// what it should have beaten would be in force in silence.
+func TestMisspeltOwnVariableIsRefused(t *testing.T) {
+	t.Parallel()
+	root := t.TempDir()
+	write(t, filepath.Join(root, "ratelimit/config/a.yaml"), limited("d", 2))
+	for _, args := range [][]string{{"--print-config"}, nil} {
+		code, out, errOut := testenv.RunProgram(t, program, list(rules(root, "HEADGATE_SHADOWMODE", "geheim")), args...)
+		if code != 2 || !strings.Contains(errOut, "HEADGATE_SHADOWMODE") || !strings.Contains(errOut, "did you mean HEADGATE_SHADOW_MODE?") || strings.Contains(out+errOut, "geheim") {
+			t.Errorf("%v: exit %d: %s%s", args, code, out, errOut)
+		}
+	}
+	// Kubernetes sets variables like these for a Service called headgate.
+	env := rules(root, "HEADGATE_PORT", "tcp://10.0.0.1:8081", "HEADGATE_SERVICE_HOST", "10.0.0.1")
+	if code, _, errOut := testenv.RunProgram(t, program, list(env), "--print-config"); code != 0 {
+		t.Errorf("variables of Kubernetes: exit %d: %s", code, errOut)
+	}
+}
+
 // HEADGATE_* variables and the file of HEADGATE_CONFIG beat the reference's.
 func TestOwnNamesBeatTheReferences(t *testing.T) {
 	t.Parallel()
@@ -309,6 +328,8 @@ func TestTLSOfTheReference(t *testing.T) {
 		{"GRPC_SERVER_TLS_CA_CERT", tlsEnv("GRPC_SERVER_TLS_CA_CERT", certs.CAFile), true, false, true},
 		{"GRPC_CLIENT_TLS_CACERT", tlsEnv("GRPC_CLIENT_TLS_CACERT", certs.CAFile), true, false, false},
 		{"GRPC_CLIENT_TLS_SAN", tlsEnv("GRPC_CLIENT_TLS_CACERT", certs.CAFile, "GRPC_CLIENT_TLS_SAN", "localhost"), true, false, false},
+		{"an address as GRPC_CLIENT_TLS_SAN", tlsEnv("GRPC_CLIENT_TLS_CACERT", certs.CAFile, "GRPC_CLIENT_TLS_SAN", "127.0.0.1"), true, false, false},
+		{"another address as GRPC_CLIENT_TLS_SAN", tlsEnv("GRPC_CLIENT_TLS_CACERT", certs.CAFile, "GRPC_CLIENT_TLS_SAN", "127.0.0.2"), false, false, false},
 		{"another GRPC_CLIENT_TLS_SAN", tlsEnv("GRPC_CLIENT_TLS_CACERT", certs.CAFile, "GRPC_CLIENT_TLS_SAN", "envoy.example.com"), false, false, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
