@@ -210,6 +210,9 @@ func (c *Caps) check(l *limit.Limit) error {
 		return fmt.Errorf("%w: backend %s keeps time to %v, window %v is shorter",
 			ErrUnsupported, c.Title(), c.Precision, l.Window())
 	}
+	if c.PlainWindows && l.Calendar() {
+		return fmt.Errorf("%w: backend %s has no windows of the calendar", ErrUnsupported, c.Title())
+	}
 	if len(c.Windows) > 0 && !slices.Contains(c.Windows, l.Window()) {
 		return fmt.Errorf("%w: backend %s keeps windows of %s only, not %s", ErrUnsupported, c.Title(), listed(c.Windows), short(l.Window()))
 	}
@@ -296,7 +299,7 @@ func (c *Caps) checkOp(op *limit.Op) error {
 	if op.Limit.Is(limit.Leased) && op.Cost > 0 && op.Holder == "" {
 		return fmt.Errorf("%w: a lease without a holder", ErrInvalid)
 	}
-	if ac, ok := c.Algorithms[op.Limit.Algorithm()]; !ok || op.Limit.Capacity() > ac.MaxUnits || op.Limit.Overflow() > ac.Overflow {
+	if ac, ok := c.Algorithms[op.Limit.Algorithm()]; !ok || op.Limit.Capacity() > ac.MaxUnits || op.Limit.Overflow() > ac.Overflow || c.PlainWindows && op.Limit.Calendar() {
 		return c.Check(op.Limit)
 	}
 	return nil

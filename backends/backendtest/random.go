@@ -104,7 +104,7 @@ func (g *generator) limit(a limit.Algorithm, window time.Duration) *limit.Limit 
 		if a.Is(limit.Refilled) && g.r.IntN(2) == 0 {
 			spec.Burst = pick(g.r, 1, 2, 5, 10*spec.Max, most)
 		}
-		if a == limit.FixedWindow && window >= 24*time.Hour {
+		if a == limit.FixedWindow && window >= 24*time.Hour && !g.caps.PlainWindows && g.r.IntN(2) == 0 {
 			spec.Window, spec.Calendar, spec.Zone = pick(g.r, calendars...), true, pick(g.r, zones...)
 		}
 		if l, err := limit.New(spec); err == nil && g.caps.Check(l) == nil {

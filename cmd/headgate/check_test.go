@@ -42,6 +42,13 @@ func TestCheckFindsLimitsThatTheBackendCannotKeep(t *testing.T) {
 	if code, out := headgate(t, "check", file, "--backend", "redis://h"); code != exitProblems || !strings.Contains(out, file+":3: ") || !strings.Contains(out, "cannot keep this limit") {
 		t.Errorf("exit code %d: %s", code, out)
 	}
+	month := writeRules(t, "domain: shop\ndescriptors:\n- {key: k, rate_limit: {unit: month, requests_per_unit: 5, calendar: true}}\n")
+	if code, out := headgate(t, "check", month, "--backend", "redis://h?layout=envoy"); code != exitProblems || !strings.Contains(out, "has no windows of the calendar") {
+		t.Errorf("exit code %d: %s", code, out)
+	}
+	if code, out := headgate(t, "serve", "--example", "--calendar-months", "--backend", "redis://h?layout=envoy", "--grpc", "127.0.0.1:0"); code != exitError || !strings.Contains(out, "--calendar-months: ") {
+		t.Errorf("months that the backend cannot keep: exit code %d: %s", code, out)
+	}
 	if code, out := headgate(t, "check", file, "--backend", "mongodb://h"); code != exitError || !strings.Contains(out, "--backend: ") {
 		t.Errorf("an unknown backend: exit code %d: %s", code, out)
 	}

@@ -13,7 +13,9 @@ import (
 	"github.com/headgate-rls/headgate/internal/config"
 	"github.com/headgate-rls/headgate/internal/safego"
 	"github.com/headgate-rls/headgate/internal/telemetry"
+	"github.com/headgate-rls/headgate/internal/units"
 	"github.com/headgate-rls/headgate/internal/web"
+	"github.com/headgate-rls/headgate/limit"
 	"github.com/headgate-rls/headgate/ratelimit"
 	"github.com/headgate-rls/headgate/ratelimit/leases"
 )
@@ -40,6 +42,12 @@ func openLimits(ctx context.Context, conf *config.Config, log *slog.Logger, metr
 	caps, err := stack.Caps(l.conf.Backend)
 	if err != nil {
 		return nil, fmt.Errorf("--backend: %w", err)
+	}
+	if conf.CalendarMonths {
+		month := limit.MustNew(limit.Spec{Algorithm: limit.FixedWindow, Max: 1, Window: units.Month, Calendar: true})
+		if err := caps.Check(month); err != nil {
+			return nil, fmt.Errorf("--calendar-months: %w", err)
+		}
 	}
 	if l.rules, err = openRules(l.conf, &caps, l.log, metrics, panics); err != nil {
 		return nil, err
