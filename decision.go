@@ -73,8 +73,8 @@ type Decision struct {
 	Remaining int64
 	Reset     time.Duration
 
-	// Delay is how long the request should wait before it passes, or before it is told
-	// that it is refused: a tier of a limit on requests in flight says so.
+	// Delay is how long the request should wait before it passes, or before it gets
+	// the refusal: a tier of a limit on requests in flight says so.
 	Delay time.Duration
 
 	// The next fields are about a refusal.

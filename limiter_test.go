@@ -228,7 +228,7 @@ func TestNobodyIsInsideBeyondTheThreshold(t *testing.T) {
 	}
 }
 
-// Close leaves nothing behind, whoever calls the limiter meanwhile, and calls after it fail.
+// Close leaves nothing behind, also beside calls. Calls after it fail.
 func TestCloseLeavesNothing(t *testing.T) {
 	before := runtime.NumGoroutine()
 	for _, url := range []string{"memory://", "redis://127.0.0.1:1", "sqlite:" + t.TempDir() + "/limits.db"} {

@@ -8,7 +8,7 @@ import (
 // Algorithm names how requests are counted against a limit.
 type Algorithm uint8
 
-// The algorithms. The zero Algorithm is none of them.
+// The algorithms. The zero Algorithm is not one.
 const (
 	// FixedWindow counts in windows aligned to the Unix epoch, as
 	// github.com/envoyproxy/ratelimit does. Around a boundary up to twice the

@@ -234,7 +234,7 @@ func text(s string) string {
 // on.
 type visit struct {
 	context.Context
-	before    *visit // of a middleware further out, nil if there is none
+	before    *visit // of a middleware further out, nil without one
 	limiter   *headgate.Limiter
 	domain    string
 	list      []headgate.Descriptor

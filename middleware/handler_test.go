@@ -276,7 +276,7 @@ func TestFiveAreInsideAtMost(t *testing.T) {
 	}
 }
 
-// A handler that never ends keeps no place once its client has left, unless it is told to.
+// A handler that never ends keeps no place once its client has left, unless Hold says so.
 func TestPlaceOfAClientThatLeaves(t *testing.T) {
 	for hold, want := range map[Hold]bool{UntilResponse: true, UntilReturn: false} {
 		limiter := open(t)

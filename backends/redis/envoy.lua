@@ -7,7 +7,7 @@
 --
 -- A cost that a limit with overflow saturate refuses is counted all the same, beyond the
 -- limit, as that program does. So a counter may be of any size; what is beyond EXACT is
--- as good as that, and is left alone.
+-- as good as that, and is not changed.
 
 local keys, call, pcall_ = KEYS, redis.call, redis.pcall
 local floor, ceil, min, max = math.floor, math.ceil, math.min, math.max
@@ -49,7 +49,7 @@ local out, filled = {clock}, 1
 -- to be written.
 local stored, counts, lives = {}, {}, {}
 
--- load reads the counter of key k, and returns false if that is none.
+-- load reads the counter of key k, and returns false if it is not a count.
 local function load(k)
   if counts[k] then return true end
   local raw = pcall_('GET', keys[k])

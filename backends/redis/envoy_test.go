@@ -72,7 +72,8 @@ func TestEnvoyKeys(t *testing.T) {
 	}
 }
 
-// What is under a key is the count, whoever wrote it; what is no count is left alone.
+// The value of a key is the count, also if another program wrote it. A value that is not a
+// count is not changed.
 func TestEnvoyForeignValues(t *testing.T) {
 	s := testenv.StartRedis(t)
 	b, c, ctx := open(t, s.URL()+"?layout=envoy"), s.Client(), context.Background()
@@ -158,7 +159,7 @@ func TestEnvoyBesideOtherLayouts(t *testing.T) {
 	}
 }
 
-// A replica whose clock is wrong is told of it, once.
+// A replica whose clock is wrong logs that once.
 func TestEnvoyClock(t *testing.T) {
 	s := testenv.StartRedis(t)
 	for by, warns := range map[time.Duration]int{0: 0, time.Hour: 1, -time.Hour: 1} {

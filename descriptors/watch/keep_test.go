@@ -176,7 +176,7 @@ func TestUnreadableFileKeepsNoOtherFromChanging(t *testing.T) {
 	if got != "d=2,e=1,f=1" || last.Errors()[link] != 1 || last.Errors()[filepath.Join(dir, "more.txt")] != 1 {
 		t.Errorf("%s in force, errors %v", got, last.Errors())
 	}
-	do(t, os.Remove(link), os.Mkdir(link, 0o700)) // a directory without rules below one with some is none
+	do(t, os.Remove(link), os.Mkdir(link, 0o700)) // a directory without rules is no domain
 	write(t, filepath.Join(dir, "more.txt"), rulesFor("f", 2))
 	if w.reload(); got != "d=2,f=2" || last.Err != nil {
 		t.Errorf("%s in force, %v", got, last.Err)

@@ -194,7 +194,7 @@ func TestWhatCannotBeMappedIsAnError(t *testing.T) {
 		{"REDIS_AUTH=secret REDIS_AUTH_FILE=/f", "REDIS_AUTH_FILE: and REDIS_AUTH exclude"},
 		{"REDIS_TLS=true REDIS_TLS_CLIENT_CERT=c", "REDIS_TLS_CLIENT_CERT: and REDIS_TLS_CLIENT_KEY go together"},
 		{"REDIS_AWS_IAM_AUTH=true", "REDIS_AWS_IAM_AUTH: is not supported"},
-		{"REDIS_LAYOUT=list", `REDIS_LAYOUT: "list" is none of headgate, envoy`},
+		{"REDIS_LAYOUT=list", `REDIS_LAYOUT: want headgate or envoy, not "list"`},
 		{"REDIS_LAYOUT=envoy REDIS_PERSECOND=true", "REDIS_LAYOUT: envoy does not go with REDIS_PERSECOND"},
 		{"REDIS_LAYOUT=envoy EXPIRATION_JITTER_MAX_SECONDS=long", "EXPIRATION_JITTER_MAX_SECONDS: "},
 		{"BACKEND_TYPE=memcache", "BACKEND_TYPE: memcache is not supported"},

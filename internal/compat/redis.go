@@ -243,7 +243,7 @@ func (r *redisURL) settings(t *translation) {
 	case sharedLayout:
 		r.shared(t, prefix)
 	default:
-		t.failf("REDIS_LAYOUT", "%q is none of headgate, envoy", layout)
+		t.failf("REDIS_LAYOUT", "want headgate or envoy, not %q", layout)
 	}
 }
 

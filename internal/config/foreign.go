@@ -7,7 +7,7 @@ import (
 )
 
 // A foreign variable is one of another program that says something about limits. It has no
-// setting here that takes its values as they are. Who sets it is told what to use, since
+// setting here that takes its values as they are. The error names what to use, since
 // limits that count elsewhere, or longer, than somebody believes must not pass in silence.
 type foreign struct {
 	name  string

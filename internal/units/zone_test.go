@@ -6,7 +6,7 @@ import (
 )
 
 // TestZones: zones have the names of the IANA database. What depends on the machine or
-// is a path is none.
+// is a path is not a zone.
 func TestZones(t *testing.T) {
 	for _, name := range []string{"UTC", "Europe/Berlin", "America/Argentina/Buenos_Aires", "Etc/GMT+5"} {
 		if loc, err := Zone(name); err != nil || loc.String() != name {

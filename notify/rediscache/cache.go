@@ -179,7 +179,7 @@ func (c *Cache) grow(user string) {
 	})
 }
 
-// downFor is how long Redis is left alone after it did not answer.
+// downFor is how long Redis is not asked after it did not answer.
 const downFor = 500 * time.Millisecond
 
 // mayAsk tells whether to ask Redis: it answers, or it is time to try one send again.

@@ -36,7 +36,7 @@ func TestStoreErrors(t *testing.T) {
 	}
 }
 
-// What is no Error of sqldb, or was translated before, stays what it is.
+// An error that is not from sqldb, or that was translated before, stays as it is.
 func TestStoreErrorsStay(t *testing.T) {
 	known := &slots.StoreError{Kind: slots.Superseded, Op: "lock a window", Err: &sqldb.Error{Kind: sqldb.Held, Err: errors.New("x")}}
 	for _, err := range []error{nil, errors.New("the caller has gone"), known, fmt.Errorf("more: %w", known)} {

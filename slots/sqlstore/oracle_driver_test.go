@@ -266,7 +266,7 @@ func TestOracleProcedureOneTrip(t *testing.T) {
 	}
 }
 
-// A status or a time that is none is an error, not a slot at the epoch.
+// An unknown status or an invalid time is an error, not a slot at the epoch.
 func TestOracleProcedureNonsense(t *testing.T) {
 	for _, out := range [][]any{
 		{5, "s1", "payments", 4000, lateText, noonText, lateText, "c1", "", 7, noonText, 0, 1, 0},

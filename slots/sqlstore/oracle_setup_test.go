@@ -70,7 +70,7 @@ func TestOracleCompose(t *testing.T) {
 	}
 	name, _, _ := strings.Cut(oracle.Volumes[0], ":")
 	if _, ok := file.Volumes[name]; !ok {
-		t.Errorf("the volume %s is none of %v", name, file.Volumes)
+		t.Errorf("volume %s is not one of %v", name, file.Volumes)
 	}
 }
 

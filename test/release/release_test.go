@@ -188,7 +188,7 @@ func checkArchives(t *testing.T, dist string) {
 				t.Errorf("%s: the list has no %s %s", arch, m.Path, m.Version)
 			}
 			if license := "==== " + m.Path + " " + m.Version + ": "; !strings.Contains(read(t, filepath.Join(dir, folder+arch, "THIRD-PARTY-LICENSES")), license) {
-				t.Errorf("there is no license of %s", m.Path)
+				t.Errorf("the license of %s is missing", m.Path)
 			}
 		}
 		if len(info.Deps) < 10 || !strings.HasPrefix(modules, "headgate: "+info.GoVersion+"\n") {

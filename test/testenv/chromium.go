@@ -185,7 +185,7 @@ func (p *Page) event(method string, raw json.RawMessage) {
 		Entry            struct{ Level, Text, URL string }
 	}
 	if json.Unmarshal(raw, &e) != nil {
-		return // an event of another form is none of these
+		return // an event of another form is ignored
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
