@@ -35,11 +35,19 @@ type bounds struct {
 	uncounts int     // calls of the attacker that may be admitted without being counted
 }
 
-// rules have a limit that never refuses, one that grants leases, and resources.
+// rules have a limit that never refuses, limits on reported costs, one that grants leases,
+// and resources.
 const rules = `
 domain: attack
 descriptors:
 - {key: free, rate_limit: {unit: hour, requests_per_unit: 1000000000}}
+- key: usage
+  overflow: debt
+  max_debt: 1000000
+  limits:
+  - {name: bucket, algorithm: token_bucket, rate: 1000/s, burst: 1000}
+  - {name: log, algorithm: sliding_log, limit: 1000, window: 1h}
+  - {name: window, algorithm: sliding_window, limit: 1000, window: 1h}
 - {key: slow, concurrency: [{threshold: 1000000, response: {statusCode: 503}}]}
 resources:
 - {path: /api/pay, rate_limit: {unit: hour, requests_per_unit: 1000000000}}

@@ -2,11 +2,14 @@ package attack
 
 import (
 	"bytes"
+	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"time"
 
 	"golang.org/x/net/http2"
+	"google.golang.org/protobuf/encoding/protowire"
 )
 
 // attacks is the table. Each attack is bounded in time and in what it sends. A
@@ -56,6 +59,16 @@ var attacks = []attack{
 		name: "the longest paths",
 		run:  longPaths,
 		want: bounds{peakMiB: 90, heldMiB: 20, cpu: 3, lost: 0.05},
+	},
+	{
+		name: "reports of the largest cost",
+		run:  largestReports,
+		want: bounds{peakMiB: 120, heldMiB: 48, cpu: 3, lost: 0.05},
+	},
+	{
+		name: "reports of the largest cost, in Redis", redis: true,
+		run:  largestReports,
+		want: bounds{peakMiB: 120, heldMiB: 48, cpu: 6, lost: 0.1},
 	},
 	{
 		name: "more calls than Redis answers, one connection", redis: true,
@@ -201,6 +214,26 @@ func longPaths(g *target) {
 		waitUntil(time.Second, func() bool { return w.closed.Load() || i-w.answered.Load()-w.reset.Load() < 1 })
 	}
 	g.note("all handled: %v, %d answered, closed by headgate: %v", w.handled(10*time.Second), w.replies.Load(), w.closed.Load())
+}
+
+// largestReports reports costs of 2^32-1 units to limits of a thousand: half of them to
+// one key, half to a key each. What a limit keeps of a cost must not grow with it.
+func largestReports(g *target) {
+	w := g.connect()
+	for i := range int64(size(2000, 10_000)) {
+		value := "one"
+		if i%2 == 0 {
+			value = fmt.Sprint("key", i)
+		}
+		report := protowire.AppendVarint(protowire.AppendTag(request("usage", value, 0), 3, protowire.VarintType), math.MaxUint32)
+		w.call(prefixed(0, report), headers(methodDecide)...)
+		if !w.flush() {
+			break
+		}
+		waitUntil(time.Second, func() bool { return w.closed.Load() || i-w.answered.Load()-w.reset.Load() < 64 })
+	}
+	waitUntil(10*time.Second, func() bool { return w.closed.Load() || w.answered.Load()+w.reset.Load() == int64(w.next/2) })
+	g.note("%d answered, closed by headgate: %v", w.replies.Load(), w.closed.Load())
 }
 
 // unreadAnswers makes, on many connections, calls whose answers are many times
