@@ -3,6 +3,7 @@ package backendtest
 import (
 	"context"
 	"encoding/gob"
+	"encoding/json"
 	"fmt"
 	"net"
 	"os"
@@ -25,10 +26,34 @@ type remote struct {
 
 const remoteEnv = "HEADGATE_BACKENDTEST_REMOTE"
 
+// A wireSpec is a limit.Spec whose zone is sent by its name.
+type wireSpec struct{ limit.Spec }
+
+type namedZone struct {
+	limit.Spec
+	Zone string // hides that of the Spec
+}
+
+func (w wireSpec) MarshalBinary() ([]byte, error) {
+	return json.Marshal(namedZone{w.Spec, w.Zone.String()})
+}
+
+func (w *wireSpec) UnmarshalBinary(data []byte) (err error) {
+	var n namedZone
+	if err := json.Unmarshal(data, &n); err != nil {
+		return err
+	}
+	w.Spec = n.Spec
+	if w.Calendar {
+		w.Zone, err = time.LoadLocation(n.Zone)
+	}
+	return err
+}
+
 // A wireOp is a limit.Op without the pointer.
 type wireOp struct {
 	Key          limit.Key
-	Spec         limit.Spec
+	Spec         wireSpec
 	Cost         int64
 	Holder       string
 	Ending       limit.Ending
@@ -86,7 +111,7 @@ func (r *remote) Take(ctx context.Context, reqs []limit.Request, out []limit.Ver
 		}
 		req := wireRequest{At: reqs[i].At}
 		for _, op := range reqs[i].Ops {
-			req.Ops = append(req.Ops, wireOp{op.Key, op.Limit.Spec(), op.Cost, op.Holder, op.Ending, op.Shadow, op.Each})
+			req.Ops = append(req.Ops, wireOp{op.Key, wireSpec{op.Limit.Spec()}, op.Cost, op.Holder, op.Ending, op.Shadow, op.Each})
 		}
 		call.Reqs, sent = append(call.Reqs, req), append(sent, i)
 	}
@@ -204,7 +229,7 @@ func (s *server) take(wire []wireRequest) []limit.Verdict {
 		reqs[i].At = wire[i].At
 		for _, op := range wire[i].Ops {
 			reqs[i].Ops = append(reqs[i].Ops, limit.Op{
-				Key: op.Key, Limit: limit.MustNew(op.Spec), Cost: op.Cost,
+				Key: op.Key, Limit: limit.MustNew(op.Spec.Spec), Cost: op.Cost,
 				Holder: op.Holder, Ending: op.Ending, Shadow: op.Shadow, Each: op.Each,
 			})
 		}
