@@ -4,6 +4,7 @@ package egtest
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -17,6 +18,10 @@ type scenario struct {
 	more  []string
 	rules string // of its policy
 	lua   string
+	// also returns more resources for a route. merge says how the policy goes together with
+	// one of the Gateway.
+	also  func(route string) string
+	merge string
 	// pause follows each request, where Envoy reports costs after the response: nobody
 	// learns when the report has been counted.
 	pause time.Duration
@@ -82,6 +87,9 @@ var scenarios = []scenario{
 	{name: "RateLimitHeadersDisabled", host: "no-headers",
 		rules: "- clientSelectors: [{headers: [{name: x-user-id, type: Exact, value: one}]}]\n  xRateLimitHeaders: \"Off\"\n  " + threePerHour,
 		steps: []step{{3, header("x-user-id", "one"), 200, "none"}, {1, header("x-user-id", "one"), 429, "none"}}},
+	{name: "RateLimitBasedJwtClaims", host: "jwt", also: authenticated,
+		rules: "- clientSelectors: [{headers: [{name: x-claim-name, type: Exact, value: John Doe}]}]\n  " + threePerHour,
+		steps: all(threeOf(bearer("John Doe")), free(bearer("Jane Roe")), []step{{1, request{}, 401, "none"}})},
 	{name: "RateLimitMultipleListeners", host: "listeners",
 		rules: "- clientSelectors: [{sourceCIDR: {value: 0.0.0.0/0}}]\n  " + threePerHour,
 		steps: all(threeOf(request{}), threeOf(request{port: otherPort}))},
@@ -102,6 +110,14 @@ var scenarios = []scenario{
 		steps: all([]step{{2, header("x-user-id", "one"), 200, ""},
 			{1, request{host: "shared-header-2", header: map[string]string{"x-user-id": "one"}}, 200, ""},
 			{1, request{host: "shared-header-2", header: map[string]string{"x-user-id": "one"}}, 429, ""}}, free(header("x-user-id", "two")))},
+	{name: "RateLimitGlobalMerge", host: "merge", more: []string{"merge-2"}, also: ofTheGateway, merge: "StrategicMerge",
+		rules: "- clientSelectors: [{headers: [{name: x-user-id, type: Exact, value: one}]}]\n  shared: true\n  " + threePerHour,
+		steps: all([]step{{2, header("x-user-id", "one"), 200, ""},
+			{1, request{host: "merge-2", header: map[string]string{"x-user-id": "one"}}, 200, ""},
+			{1, header("x-user-id", "one"), 429, ""},
+			{2, header("x-user-id", "two"), 200, ""},
+			{1, request{host: "merge-2", header: map[string]string{"x-user-id": "two"}}, 200, ""},
+			{1, request{host: "merge-2", header: map[string]string{"x-user-id": "two"}}, 429, ""}}, free(request{}))},
 	{name: "RateLimitGlobalShadowMode", host: "shadow",
 		rules: "- clientSelectors: [{headers: [{name: x-user-id, type: Exact, value: one}]}]\n  shadowMode: true\n  " + threePerHour,
 		steps: []step{{6, header("x-user-id", "one"), 200, perHour}}},
@@ -119,6 +135,16 @@ var scenarios = []scenario{
 		rules: "- clientSelectors: [{headers: [{name: x-user-id, type: Distinct}]}]\n  " + threePerHour + "\n" +
 			"- clientSelectors: [{headers: [{name: x-banned, type: Exact, value: \"yes\"}]}]\n  limit: {requests: 0, unit: Day}",
 		steps: all(threeOf(header("x-user-id", "one")), []step{{1, header("x-banned", "yes"), 429, ""}}, free(request{}))},
+}
+
+// ofTheGateway returns a policy of the whole Gateway, for the first route that asks. Routes
+// whose own policy does not merge have nothing of it.
+func ofTheGateway(route string) string {
+	if route != "merge" {
+		return ""
+	}
+	rules := "- clientSelectors: [{headers: [{name: x-user-id, type: Exact, value: two}]}]\n  shared: true\n  " + threePerHour
+	return strings.ReplaceAll(policy("gateway", []string{"eg"}, "", rules), "kind: HTTPRoute", "kind: Gateway")
 }
 
 // costs sets what a request and its response cost.

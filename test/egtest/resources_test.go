@@ -57,7 +57,7 @@ spec:
       path: /load_assignment/endpoints/0/lb_endpoints/0/endpoint/address/socket_address
       value: {address: 127.0.0.1, port_value: %d}
 `, filepath.Join(l.home, "certs", "envoy", "ca.crt"), grpcPort),
-		route("ready"), policy("ready", []string{"ready"}, "- {limit: {requests: 1000000, unit: Hour}}"),
+		route("ready"), policy("ready", []string{"ready"}, "", "- {limit: {requests: 1000000, unit: Hour}}"),
 	}
 	for _, c := range cases {
 		hosts := c.routes()
@@ -66,8 +66,13 @@ spec:
 			if c.lua != "" {
 				list = append(list, extension(h, c.lua))
 			}
+			if c.also != nil {
+				if more := c.also(h); more != "" {
+					list = append(list, more)
+				}
+			}
 		}
-		list = append(list, policy(c.host, hosts, c.rules))
+		list = append(list, policy(c.host, hosts, c.merge, c.rules))
 	}
 	return strings.Join(list, "---\n")
 }
@@ -85,10 +90,13 @@ spec:
 `, name)
 }
 
-func policy(name string, routes []string, rules string) string {
+func policy(name string, routes []string, merge, rules string) string {
 	var targets []string
 	for _, r := range routes {
 		targets = append(targets, "{group: gateway.networking.k8s.io, kind: HTTPRoute, name: "+r+"}")
+	}
+	if merge != "" {
+		merge = "  mergeType: " + merge + "\n"
 	}
 	rules = "      " + strings.ReplaceAll(strings.TrimSpace(rules), "\n", "\n      ")
 	return fmt.Sprintf(`apiVersion: gateway.envoyproxy.io/v1alpha1
@@ -96,12 +104,12 @@ kind: BackendTrafficPolicy
 metadata: {name: %s, namespace: default}
 spec:
   targetRefs: [%s]
-  rateLimit:
+%s  rateLimit:
     type: Global
     global:
       rules:
 %s
-`, name, strings.Join(targets, ", "), rules)
+`, name, strings.Join(targets, ", "), merge, rules)
 }
 
 func extension(route, lua string) string {
