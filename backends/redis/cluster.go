@@ -188,7 +188,12 @@ func (sr *splitRequest) partsError() error {
 // not keep.
 func (sr *splitRequest) taken(p *part, j int) bool {
 	op := sr.op(p, j)
-	return p.verdict.Admitted && p.verdict.Outcomes[j].Admitted && op.Cost > 0 && !op.ChargesEach() && !sr.overflows(p, op.Key)
+	return p.verdict.Admitted && p.verdict.Outcomes[j].Admitted && op.Cost > 0 && !sr.recorded(p, op)
+}
+
+// recorded says whether an op of the part is recorded also if the request is refused.
+func (sr *splitRequest) recorded(p *part, op *limit.Op) bool {
+	return op.ChargesEach() || op.Cost > 0 && sr.overflows(p, op.Key)
 }
 
 // overflows says whether an op of the part under a key had no room and took
@@ -227,7 +232,7 @@ func (sr *splitRequest) forgetTaken() {
 				if out.Remaining > 0 {
 					out.Retry = 0
 				}
-			case out.Admitted && !op.ChargesEach():
+			case out.Admitted && !sr.recorded(p, op):
 				out.Retry = 0
 			}
 		}
