@@ -42,7 +42,7 @@ func TestLeasesOfGoneProxyEnd(t *testing.T) {
 	f.want(1, "later")
 	said, reaped := 0, 0
 	for _, m := range f.members {
-		said += strings.Count(m.log.String(), "proxy is gone")
+		said += strings.Count(m.log.String(), "proxy gone")
 		reaped += m.counts.count("d/tenant reaped")
 	}
 	if said != 1 || reaped != 2 {
@@ -116,7 +116,7 @@ func TestPresentProxyKeepsItsLeases(t *testing.T) {
 				f.pass(4*fleetGrace, renew)
 				f.want(1, "the proxy was there all the time")
 				for i, m := range f.members {
-					if strings.Contains(m.log.String(), "proxy is gone") {
+					if strings.Contains(m.log.String(), "proxy gone") {
 						t.Errorf("replica %d: %s", i, &m.log)
 					}
 				}
@@ -150,7 +150,7 @@ func TestProxyThatCallsIsPresent(t *testing.T) {
 			}
 			f.pass(4*fleetGrace, func() { sign(b, two) })
 			for i, m := range f.members {
-				if strings.Contains(m.log.String(), "proxy is gone") {
+				if strings.Contains(m.log.String(), "proxy gone") {
 					t.Errorf("replica %d: %s", i, &m.log)
 				}
 			}
@@ -187,7 +187,7 @@ func TestNameOfAnotherProxyIsNoPresence(t *testing.T) {
 	f.pass(fleetGrace)
 	hangUp()
 	f.pass(goneWithIt, func() { b.ask(bad, "y") })
-	if got := f.members[0].log.String() + f.members[1].log.String(); strings.Count(got, "proxy is gone") != 1 {
+	if got := f.members[0].log.String() + f.members[1].log.String(); strings.Count(got, "proxy gone") != 1 {
 		t.Errorf("the stranger keeps another's requests: %s", got)
 	}
 }
@@ -222,7 +222,7 @@ func TestInventedNamesPushOutNoOwner(t *testing.T) {
 			a.ask(o, "x"+strconv.Itoa(i))
 		}
 	})
-	if strings.Contains(a.log.String(), "proxy is gone") {
+	if strings.Contains(a.log.String(), "proxy gone") {
 		t.Errorf("%s", &a.log)
 	}
 }

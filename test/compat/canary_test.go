@@ -50,7 +50,7 @@ func startPair(t *testing.T, rules string) *pair {
 		"RUNTIME_ROOT": root, "RUNTIME_SUBDIRECTORY": "ratelimit", "RUNTIME_WATCH_ROOT": "false", "RUNTIME_IGNOREDOTFILES": "true",
 		"REDIS_SOCKET_TYPE": "tcp", "REDIS_URL": server.Addr, "REDIS_TIMEOUT": "10s", "CACHE_KEY_PREFIX": keyPrefix,
 		"EXPIRATION_JITTER_MAX_SECONDS": "7", "USE_STATSD": "false", "LOG_LEVEL": "error",
-		"REDIS_LAYOUT": "envoy", "HEADGATE_DRAIN_DELAY": "0s", "HEADGATE_TIMEOUT": "10s", // the reference reads none of these
+		"REDIS_LAYOUT": "envoy", "HEADGATE_DRAIN_DELAY": "0s", "HEADGATE_BACKEND_TIMEOUT": "10s", // the reference reads none of these
 	}
 	connect := func(name string, s *service) *client {
 		conn, err := grpc.NewClient(s.grpc, grpc.WithTransportCredentials(s.creds))

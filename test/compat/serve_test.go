@@ -144,8 +144,8 @@ func TestEmptyAndMissingDirectories(t *testing.T) {
 		env  map[string]string
 		want string
 	}{
-		{rules(filepath.Join(root, "none")), "there is no directory " + root + "/none/ratelimit/config"},
-		{rules(t.TempDir()), "there is no directory"},
+		{rules(filepath.Join(root, "none")), "directory " + root + "/none/ratelimit/config does not exist"},
+		{rules(t.TempDir()), "/ratelimit/config does not exist"},
 		{rules(emptyRoot(t), "HEALTHY_WITH_AT_LEAST_ONE_CONFIG_LOADED", "true"), "the directory has no file"},
 		{map[string]string{"RUNTIME_ROOT": root, "RUNTIME_SUBDIRECTORY": "ratelimit"}, "REDIS_URL: must be set"},
 		{rules(root, "REDIS_TYPE", "x", "BACKEND_TYPE", "redis", "REDIS_URL", "h:1", "REDIS_SOCKET_TYPE", "tcp"), "REDIS_TYPE"},
