@@ -2,68 +2,8 @@ package rediscache
 
 import (
 	"context"
-	"sync"
 	"time"
-
-	"github.com/headgate-rls/headgate/notify/pgstore"
 )
-
-// pending is what is done behind the answers.
-type pending struct {
-	mu       sync.Mutex
-	counts   map[string]pgstore.Count // by user: what the database does not have yet
-	removals map[string]struct{}      // users whose hash is to be removed
-}
-
-// maxPending bounds the users in each of both. A count that finds no room is dropped: the
-// next one of the user has it. A removal that finds none is left to the expiry of the hash,
-// and to the next count of the user, which meets the newer version.
-const maxPending = 100_000
-
-// add notes a count, if it is newer than what there is.
-func (p *pending) add(c pgstore.Count) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	old, there := p.counts[c.UserID]
-	if !there && len(p.counts) >= maxPending {
-		return
-	}
-	if there && (old.Version > c.Version || old.Version == c.Version && (old.StartUs > c.StartUs || old.StartUs == c.StartUs && old.Count >= c.Count)) {
-		return
-	}
-	p.counts[c.UserID] = c
-}
-
-func (p *pending) addRemoval(user string) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if _, there := p.removals[user]; !there && len(p.removals) >= maxPending {
-		return false
-	}
-	p.removals[user] = struct{}{}
-	return true
-}
-
-// take returns what there is to do, and begins anew.
-func (p *pending) take() (counts []pgstore.Count, removals []string) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for _, c := range p.counts {
-		counts = append(counts, c)
-	}
-	for user := range p.removals {
-		removals = append(removals, user)
-	}
-	clear(p.counts)
-	clear(p.removals)
-	return counts, removals
-}
-
-func (p *pending) size() (counts, removals int) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return len(p.counts), len(p.removals)
-}
 
 const (
 	syncSlice    = 1000 // users in one statement
