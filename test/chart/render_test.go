@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"errors"
 	"flag"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -152,6 +153,54 @@ func TestRendered(t *testing.T) {
 				t.Errorf("%s%s", out, errOut)
 			}
 		})
+	}
+}
+
+// kubeconform holds files, or directories of them, to the schemas of Kubernetes, Istio and
+// cert-manager.
+func kubeconform(t *testing.T, files ...string) (code int, out string) {
+	t.Helper()
+	program := testenv.UseClient(t, testenv.Kubeconform)
+	schemas := filepath.Join(filepath.Dir(program), "schemas", "{{.ResourceKind}}{{.KindSuffix}}.json")
+	// The modules of the Prometheus operator have no schemas; TestRendered decodes its objects.
+	args := []string{"-strict", "-summary", "-skip", "PodMonitor,PrometheusRule", "-schema-location", schemas}
+	code, out, errOut := testenv.RunProgram(t, program, nil, append(args, files...)...)
+	return code, out + errOut
+}
+
+// TestKubeconform: each object of the golden files fits its schema.
+func TestKubeconform(t *testing.T) {
+	golden, err := filepath.Abs("golden")
+	if err != nil {
+		t.Fatal(err)
+	}
+	code, out := kubeconform(t, golden)
+	valid, skipped := 0, 0
+	if _, summary, ok := strings.Cut(out, "Valid: "); ok {
+		_, err = fmt.Sscanf(summary, "%d, Invalid: 0, Errors: 0, Skipped: %d", &valid, &skipped)
+	}
+	monitoring := 0
+	for name := range features(t) {
+		text := read(t, filepath.Join("golden", name+".yaml"))
+		monitoring += strings.Count(text, "\nkind: PodMonitor\n") + strings.Count(text, "\nkind: PrometheusRule\n")
+	}
+	if code != 0 || err != nil || valid < 80 || skipped != monitoring {
+		t.Errorf("exit code %d, %d objects are valid, %d of %d have no schema: %v\n%s", code, valid, skipped, monitoring, err, out)
+	}
+	for _, c := range []struct{ file, old, new string }{
+		{"memory", "minReadySeconds:", "minReadySecond:"},
+		{"memory", "containerPort: 8081", "containerPort: eighty"},
+		{"certmanager", "rotationPolicy: Always", "rotation: Always"},
+		{"istio", "http2MaxRequests:", "http2MaxRequest:"},
+		{"istio", "kind: EnvoyFilter", "kind: EnvoyFiltre"},
+		{"sidecar-policy", "failurePolicy:", "failurePolice:"},
+	} {
+		text := read(t, filepath.Join("golden", c.file+".yaml"))
+		wrong := filepath.Join(t.TempDir(), "wrong.yaml")
+		write(t, wrong, strings.Replace(text, c.old, c.new, 1))
+		if code, out := kubeconform(t, wrong); code != 1 || !strings.Contains(text, c.old) {
+			t.Errorf("%s: exit code %d\n%s", c.new, code, out)
+		}
 	}
 }
 

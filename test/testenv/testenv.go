@@ -83,6 +83,7 @@ const (
 	PLSQLGrammar  = "plsql-grammar"
 	Helm          = "helm"
 	Manifests     = "manifests"
+	Kubeconform   = "kubeconform"
 	Prometheus    = "prometheus"
 	Promtool      = "promtool"
 	Kafka         = "kafka"
@@ -142,6 +143,7 @@ func Engines() []Engine {
 		{Name: PLSQLGrammar, What: "the grammar of PL/SQL", installed: "plsql/plsql-check", version: []string{"--version"}},
 		{Name: Helm, What: "Helm", installed: "kubernetes/helm", version: []string{"version", "--short"}},
 		{Name: Manifests, What: "Go types of Kubernetes objects, Pod Security", installed: "kubernetes/manifests", version: []string{"version"}},
+		{Name: Kubeconform, What: "schemas of Kubernetes objects", installed: "kubernetes/kubeconform", version: []string{"-v"}},
 		{Name: Prometheus, What: "Prometheus of the system", system: "prometheus"},
 		{Name: Promtool, What: "the checks of Prometheus' rules", system: "promtool", version: []string{"--version"}},
 		{Name: KubeAPIServer, What: "the API server of Kubernetes", installed: "kube-apiserver/kube-apiserver", moving: true, setup: "make charttest"},

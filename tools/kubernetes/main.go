@@ -5,6 +5,9 @@
 //	manifests kustomize DIR    prints what `kubectl kustomize DIR` prints
 //	manifests notes CHART RELEASE NAMESPACE VALUES
 //	                           prints what helm prints after an installation
+//	manifests schemas DIR SWAGGER CRDS…
+//	                           writes JSON schemas for kubeconform, from the OpenAPI document of
+//	                           Kubernetes and files with CustomResourceDefinitions
 //
 // It prints one line for each thing that is wrong, and then exits with 1.
 package main
@@ -39,8 +42,10 @@ func run(args []string) error {
 		return kustomize(args[1])
 	case len(args) == 5 && args[0] == "notes":
 		return notes(args[1], args[2], args[3], args[4])
+	case len(args) >= 3 && args[0] == "schemas":
+		return writeSchemas(args[1], args[2], args[3:])
 	}
-	return errors.New("usage: manifests check FILE… | kustomize DIR | notes CHART RELEASE NAMESPACE VALUES | version")
+	return errors.New("usage: manifests check FILE… | kustomize DIR | notes CHART RELEASE NAMESPACE VALUES | schemas DIR SWAGGER CRDS… | version")
 }
 
 func kustomize(dir string) error {
@@ -59,29 +64,13 @@ func kustomize(dir string) error {
 func check(files []string) error {
 	wrong, objects := 0, 0
 	for _, file := range files {
-		f, err := os.Open(file)
-		if err != nil {
-			return err
-		}
-		r := yaml.NewYAMLReader(bufio.NewReader(f))
-		for {
-			document, err := r.Read()
-			if errors.Is(err, io.EOF) {
-				break
-			}
-			if err != nil {
-				return errors.Join(err, f.Close())
-			}
-			data, err := yaml.ToJSON(document)
-			if err != nil || string(data) == "null" {
-				wrong += report(file, err)
-				continue
-			}
+		err := documents(file, func(document []byte) error {
 			objects++
-			wrong += report(file, checkObject(data)...)
-		}
-		if err := f.Close(); err != nil {
-			return err
+			wrong += report(file, checkObject(document)...)
+			return nil
+		})
+		if err != nil {
+			wrong += report(file, err)
 		}
 	}
 	if wrong > 0 {
@@ -89,6 +78,32 @@ func check(files []string) error {
 	}
 	fmt.Printf("%d objects are in order\n", objects)
 	return nil
+}
+
+// documents calls do for each document of a file, as JSON, until one is wrong.
+func documents(file string, do func([]byte) error) error {
+	f, err := os.Open(file)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	r := yaml.NewYAMLReader(bufio.NewReader(f))
+	for {
+		document, err := r.Read()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		data, err := yaml.ToJSON(document)
+		if err == nil && string(data) != "null" {
+			err = do(data)
+		}
+		if err != nil {
+			return err
+		}
+	}
 }
 
 // report prints what is wrong and returns how much.
