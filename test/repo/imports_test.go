@@ -21,7 +21,10 @@ type room struct {
 // Packages may always import what is below their row's directory.
 var rooms = []room{
 	{dir: "limit/...", bare: true, why: "limit is the pure core, which imports the standard library only"},
-	{dir: "descriptors", may: []string{"limit", "internal/safego", "internal/spell", "internal/units"}, why: "descriptors knows limit only, and no source of rules"},
+	{dir: "policies", may: []string{"limit"}, why: "policies knows limit only, and no database"},
+	{dir: "policies/sqlstore/...", may: []string{"policies", "internal/sqldb/..."}, why: "a store of policies knows the contract of policies only"},
+
+	{dir: "descriptors", may: []string{"limit", "policies", "internal/safego", "internal/spell", "internal/units"}, why: "descriptors knows limit only, and no source of rules"},
 	{dir: "descriptors/...", may: []string{"limit", "internal/protofields", "internal/safego", "internal/spell", "internal/units", "descriptors/..."}, why: "sources of rules know descriptors and limit only"},
 
 	{dir: "backends", may: []string{"limit"}, why: "the contract of stores knows limit only"},
@@ -35,7 +38,7 @@ var rooms = []room{
 	{dir: "middleware", may: []string{"", "internal/units", "internal/web"}, why: "middleware knows the library, and nothing below it"},
 	{dir: "middleware/grpclimit/...", may: []string{"", "internal/units"}, why: "interceptors know the library, and nothing below it"},
 
-	{dir: "ratelimit/...", may: []string{"limit", "descriptors", "backends", "internal/loglimit", "internal/protofields", "internal/safego", "internal/unary", "internal/units"}, why: "ratelimit knows limit, descriptors and the contract of stores only"},
+	{dir: "ratelimit/...", may: []string{"limit", "policies", "descriptors", "backends", "internal/loglimit", "internal/protofields", "internal/safego", "internal/unary", "internal/units"}, why: "ratelimit knows limit, descriptors and the contract of stores only"},
 	{dir: "internal/unary/...", may: []string{"internal/safego"}, why: "the wire knows no rate limiting"},
 
 	{dir: "slots/plan/...", bare: true, why: "plan is pure arithmetic, which imports the standard library only"},
@@ -63,7 +66,7 @@ var rooms = []room{
 	{dir: "internal/safego/...", bare: true, why: "safego is for all, and so knows nobody"},
 	{dir: "internal/san/...", bare: true, why: "san knows certificates only"},
 	{dir: "internal/spell/...", bare: true, why: "spell is for all, and so knows nobody"},
-	{dir: "internal/server/...", may: []string{"limit", "descriptors/...", "ratelimit/...", "backends", "backends/stack/...", "slots/...", "internal/..."}, why: "the server gets its stores from backends/stack"},
+	{dir: "internal/server/...", may: []string{"limit", "policies/...", "descriptors/...", "ratelimit/...", "backends", "backends/stack/...", "slots/...", "internal/..."}, why: "the server gets its stores from backends/stack"},
 }
 
 // stacked are packages that only some may import, so that a server and the

@@ -1,0 +1,13 @@
+// Package policies has limits that operators keep in a database and change while services
+// run: one customer gets more at 3 a.m., without new rules. Rules opt in by a template of keys.
+//
+//   - [Policy] is one row: a key and the figures of a limit. [Figures.Limit] says what is wrong
+//     with them.
+//   - [Normalize] gives each key one spelling, and [Template] makes the key of a request.
+//   - [Snapshot] has all policies, immutable and compact. Decisions look policies up there and
+//     never wait for the database.
+//   - [Follower] keeps a [Set], the snapshot in force, true to a [Store].
+//   - [Editor] changes the policies of a store, so that each follower knows soon.
+//
+// The package imports limit and the standard library. policies/sqlstore has the stores.
+package policies

@@ -1,0 +1,179 @@
+package policies
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"time"
+)
+
+// Times of followers and editors.
+const (
+	// pollIdle is how often a follower asks while nothing changes, and pollWatched how often
+	// while changes are announced.
+	pollIdle    = time.Second
+	pollWatched = 50 * time.Millisecond
+	// noticed is how long it takes until every follower has seen an announcement.
+	noticed = pollIdle + 250*time.Millisecond
+	// watchFor is for how long followers look often after a change or its announcement.
+	watchFor = 10 * time.Second
+	// perEdit is the time that each edit may take beyond that.
+	perEdit = 200 * time.Microsecond
+	// Settle is how long after its commit a change is in force everywhere.
+	Settle = 250 * time.Millisecond
+
+	stateWithin = 2 * time.Second
+	readWithin  = 2 * time.Minute
+)
+
+// A Follower keeps a Set true to a Store. It asks for the generation once a second, and every
+// 50 ms while changes are announced, and reads what has changed. While the store does not answer,
+// the last snapshot stays in force.
+type Follower struct {
+	store Store
+	set   *Set
+	log   *slog.Logger
+	hints chan struct{}
+
+	seen    int64 // the generation of the snapshot, -1: none
+	failing bool
+}
+
+// NewFollower returns a follower, which [Follower.Run] starts.
+func NewFollower(store Store, set *Set, log *slog.Logger) *Follower {
+	return &Follower{store: store, set: set, log: log, hints: make(chan struct{}, 1), seen: -1}
+}
+
+// Hint has the follower look at once: this process knows of a change.
+func (f *Follower) Hint() {
+	select {
+	case f.hints <- struct{}{}:
+	default:
+	}
+}
+
+// Poll compares the set with the store once. It must not be called while Run runs.
+func (f *Follower) Poll(ctx context.Context) error {
+	_, err := f.poll(ctx)
+	return err
+}
+
+// Run follows the store until ctx ends.
+func (f *Follower) Run(ctx context.Context) {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-timer.C:
+		case <-f.hints:
+		}
+		began := time.Now()
+		watched, err := f.poll(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		f.report(err)
+		pause := pollIdle
+		if watched {
+			pause = pollWatched
+		}
+		timer.Reset(time.Until(began.Add(pause)))
+	}
+}
+
+// report logs when the store stops or begins to answer.
+func (f *Follower) report(err error) {
+	switch {
+	case err != nil && !f.failing:
+		f.log.Error("the database of policies does not answer; the policies read last stay in force", "error", err, "loaded", f.set.Loaded())
+	case err == nil && f.failing:
+		f.log.Info("the database of policies answers again")
+	}
+	f.failing = err != nil
+}
+
+// poll reads what has changed. It reports whether changes are announced.
+func (f *Follower) poll(ctx context.Context) (watched bool, err error) {
+	asked := time.Now()
+	short, cancel := context.WithTimeout(ctx, stateWithin)
+	defer cancel()
+	state, err := f.store.State(short)
+	if err != nil {
+		return false, err
+	}
+	if state.Generation != f.seen {
+		if err := f.read(ctx, &state, asked); err != nil {
+			return state.watched(), err
+		}
+	}
+	f.set.current(asked)
+	return state.watched(), nil
+}
+
+// read brings the set up to date: by what has changed, or, where that is not known, by everything.
+func (f *Follower) read(ctx context.Context, state *State, asked time.Time) error {
+	ctx, cancel := context.WithTimeout(ctx, readWithin)
+	defer cancel()
+	if f.seen < 0 || state.Generation < f.seen || f.seen < state.Floor {
+		return f.readAll(ctx, asked)
+	}
+	var changes []Change
+	generation, err := f.store.Read(ctx, f.seen, func(r Row) error {
+		figures, wrong := f.check(&r)
+		changes = append(changes, Change{Key: r.Key, Removed: r.Removed || wrong, Figures: figures})
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	next := f.set.Snapshot().With(changes)
+	if next.Len() > MaxPolicies {
+		return ErrTooMany
+	}
+	f.install(next, generation, asked)
+	f.log.Info("policies have changed", "generation", generation, "changes", len(changes), "policies", next.Len())
+	return nil
+}
+
+func (f *Follower) readAll(ctx context.Context, asked time.Time) error {
+	var b Builder
+	n, rejected := 0, int64(0)
+	generation, err := f.store.Read(ctx, -1, func(r Row) error {
+		if n++; n > MaxPolicies {
+			return ErrTooMany
+		}
+		if figures, wrong := f.check(&r); wrong {
+			rejected++
+		} else {
+			b.Add(r.Key, figures)
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	next := b.Snapshot()
+	f.set.rejected.Store(rejected)
+	f.install(next, generation, asked)
+	f.log.Info("policies read from the database", "generation", generation, "policies", next.Len(), "bytes", next.Bytes())
+	return nil
+}
+
+// check reads a row. A row that is no policy counts as absent.
+func (f *Follower) check(r *Row) (figures Figures, wrong bool) {
+	if r.Removed {
+		return figures, false
+	}
+	figures, err := r.figures()
+	if err != nil {
+		f.log.Error("a row of the table of policies is ignored", "key", fmt.Sprintf("%.300q", r.Key), "error", err)
+	}
+	return figures, err != nil
+}
+
+func (f *Follower) install(next *Snapshot, generation int64, asked time.Time) {
+	f.set.Install(next, asked)
+	f.seen = generation
+}

@@ -1,0 +1,40 @@
+package policies
+
+import (
+	"sync/atomic"
+	"time"
+)
+
+// A Set has the snapshot that is in force. It may be used from any goroutine. The zero Set has no
+// policies.
+type Set struct {
+	snapshot atomic.Pointer[Snapshot]
+	checked  atomic.Int64 // when the snapshot was known to be current, in µs; 0: never
+	rejected atomic.Int64
+}
+
+// Snapshot returns the policies in force; nil if there are none yet. Who decides several questions
+// together should take one snapshot for all of them.
+func (s *Set) Snapshot() *Snapshot { return s.snapshot.Load() }
+
+// Loaded tells whether policies have been read at all.
+func (s *Set) Loaded() bool { return s.checked.Load() != 0 }
+
+// Age returns for how long the snapshot has not been compared with the store; ok is false if
+// nothing has been read.
+func (s *Set) Age(now time.Time) (age time.Duration, ok bool) {
+	us := s.checked.Load()
+	return max(0, now.Sub(time.UnixMicro(us))), us != 0
+}
+
+// Rejected returns how many rows of the store were no valid policies when they were read last.
+func (s *Set) Rejected() int64 { return s.rejected.Load() }
+
+// Install puts a snapshot in force, which is the store's at an instant.
+func (s *Set) Install(snapshot *Snapshot, at time.Time) {
+	s.snapshot.Store(snapshot)
+	s.current(at)
+}
+
+// current notes that the snapshot was the store's at an instant.
+func (s *Set) current(at time.Time) { s.checked.Store(at.UnixMicro()) }

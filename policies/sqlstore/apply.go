@@ -1,0 +1,219 @@
+package sqlstore
+
+import (
+	"context"
+	"database/sql"
+	"time"
+
+	"github.com/headgate-rls/headgate/internal/sqldb"
+	"github.com/headgate-rls/headgate/policies"
+)
+
+// chunk bounds the rows of a statement: SQLite takes 32,766 values, and eight make a row.
+const chunk = 500
+
+// keepGone is for how many generations removed keys are remembered, and sweepGone how often they
+// are dropped, in generations.
+const keepGone, sweepGone = 10_000, 100
+
+// An edition is one transaction of edits.
+type edition struct {
+	s     *Store
+	tx    sqldb.Session
+	state policies.State // with the new generation
+	by    string
+	done  []policies.Outcome
+}
+
+// Apply implements [policies.Store].
+func (s *Store) Apply(ctx context.Context, edits []policies.Edit, by string, us int64, dryRun bool) ([]policies.Outcome, error) {
+	if dryRun {
+		e := &edition{s: s, tx: s.db.Read, by: by}
+		var err error
+		if e.state, err = s.state(ctx, e.tx, ""); err != nil {
+			return nil, failed(err)
+		}
+		e.state.Generation++
+		if err = e.all(ctx, edits, false); err != nil {
+			return nil, failed(err)
+		}
+		return e.done, nil
+	}
+	var done []policies.Outcome
+	err := s.transact(ctx, func(tx *sql.Tx) error {
+		e := &edition{s: s, tx: tx, by: by}
+		var err error
+		if e.state, err = s.state(ctx, tx, s.d.lock); err != nil {
+			return err
+		}
+		e.state.Generation++
+		if err = e.all(ctx, edits, true); err == nil {
+			err = e.finish(ctx, us)
+		}
+		done = e.done
+		return err
+	})
+	if err != nil {
+		return nil, failed(err)
+	}
+	return done, nil
+}
+
+// all plans the edits, and with write does them.
+func (e *edition) all(ctx context.Context, edits []policies.Edit, write bool) error {
+	for len(edits) > 0 {
+		n := min(chunk, len(edits))
+		if err := e.some(ctx, edits[:n], write); err != nil {
+			return err
+		}
+		edits = edits[n:]
+	}
+	if e.state.Policies > policies.MaxPolicies {
+		return policies.ErrTooMany
+	}
+	return nil
+}
+
+// some plans and does the edits of one chunk.
+func (e *edition) some(ctx context.Context, edits []policies.Edit, write bool) error {
+	keys := make([]string, len(edits))
+	for i := range edits {
+		keys[i] = edits[i].Key
+	}
+	before, err := e.s.byKey(ctx, e.tx, keys)
+	if err != nil {
+		return err
+	}
+	first := len(e.done)
+	var put []*policies.Policy
+	var added, removed []string
+	for i := range edits {
+		o, err := e.plan(&edits[i], before[keys[i]])
+		if err != nil {
+			return err
+		}
+		e.done = append(e.done, o)
+		switch {
+		case !o.Changed():
+		case o.After == nil:
+			removed = append(removed, keys[i])
+		default:
+			put = append(put, o.After)
+			if o.Before == nil {
+				added = append(added, keys[i])
+			}
+		}
+	}
+	e.state.Policies += int64(len(added) - len(removed))
+	if !write {
+		return nil
+	}
+	if err := e.put(ctx, put, added); err != nil {
+		return err
+	}
+	if err := e.remove(ctx, removed); err != nil {
+		return err
+	}
+	return e.number(ctx, e.done[first:], added)
+}
+
+// plan says what an edit makes of a policy.
+func (e *edition) plan(edit *policies.Edit, before *policies.Policy) (policies.Outcome, error) {
+	o := policies.Outcome{Before: before}
+	if err := edit.Check(before); err != nil || edit.Remove {
+		return o, err
+	}
+	after := policies.Policy{Key: edit.Key, Figures: edit.Figures, Version: 1, ChangedBy: e.by, ChangedAt: time.UnixMicro(e.state.Now).UTC()}
+	if before != nil {
+		after.ID, after.Version = before.ID, before.Version+1
+		if before.Figures == after.Figures {
+			after = *before
+		}
+	}
+	o.After = &after
+	return o, nil
+}
+
+var policyColumns = []string{"POLICY_KEY", "TYPE", "CAPACITY", "REFILL_RATE", "WINDOW_SECONDS", "VERSION", "GENERATION", "CHANGED_BY", "CHANGED_US"}
+
+// put writes policies, of which some are added.
+func (e *edition) put(ctx context.Context, put []*policies.Policy, added []string) error {
+	if len(put) == 0 {
+		return nil
+	}
+	args := make([]any, 0, len(put)*len(policyColumns))
+	for _, p := range put {
+		args = append(args, p.Key, policies.TypeOf(p.Algorithm), p.Capacity, p.Refill.String(), p.Window.String(),
+			p.Version, e.state.Generation, p.ChangedBy, p.ChangedAt.UnixMicro())
+	}
+	if err := e.change(ctx, e.s.d.insert("HEADGATE_POLICY", policyColumns, len(put)), args...); err != nil {
+		return err
+	}
+	return e.drop(ctx, "HEADGATE_POLICY_GONE", added)
+}
+
+// remove removes policies, and remembers their keys.
+func (e *edition) remove(ctx context.Context, keys []string) error {
+	if len(keys) == 0 {
+		return nil
+	}
+	args := make([]any, 0, 2*len(keys))
+	for _, k := range keys {
+		args = append(args, k, e.state.Generation)
+	}
+	if err := e.change(ctx, e.s.d.insert("HEADGATE_POLICY_GONE", []string{"POLICY_KEY", "GENERATION"}, len(keys)), args...); err != nil {
+		return err
+	}
+	return e.drop(ctx, "HEADGATE_POLICY", keys)
+}
+
+// drop deletes the rows of keys.
+func (e *edition) drop(ctx context.Context, table string, keys []string) error {
+	if len(keys) == 0 {
+		return nil
+	}
+	args := make([]any, len(keys))
+	for i, k := range keys {
+		args[i] = k
+	}
+	return e.change(ctx, "DELETE FROM "+table+" WHERE POLICY_KEY IN ("+repeated("?", len(keys))+")", args...)
+}
+
+// number fills in the IDs of policies that were added.
+func (e *edition) number(ctx context.Context, done []policies.Outcome, added []string) error {
+	if len(added) == 0 {
+		return nil
+	}
+	found, err := e.s.byKey(ctx, e.tx, added)
+	for i := range done {
+		if p := done[i].After; err == nil && p != nil && p.ID == 0 && found[p.Key] != nil {
+			p.ID = found[p.Key].ID
+		}
+	}
+	return err
+}
+
+// finish writes the state, unless nothing has changed.
+func (e *edition) finish(ctx context.Context, us int64) error {
+	changed := false
+	for i := range e.done {
+		changed = changed || e.done[i].Changed()
+	}
+	if !changed {
+		return nil
+	}
+	st := &e.state
+	if st.Generation%sweepGone == 0 && st.Generation > keepGone {
+		st.Floor = max(st.Floor, st.Generation-keepGone)
+		if err := e.change(ctx, "DELETE FROM HEADGATE_POLICY_GONE WHERE GENERATION <= ?", st.Floor); err != nil {
+			return err
+		}
+	}
+	return e.change(ctx, "UPDATE HEADGATE_POLICY_STATE SET GENERATION = ?, FLOOR_GENERATION = ?, POLICIES = ?, WATCH_UNTIL_US = ? WHERE ID = 1",
+		st.Generation, st.Floor, st.Policies, max(st.WatchUntil, st.Now+us))
+}
+
+func (e *edition) change(ctx context.Context, text string, args ...any) error {
+	_, err := e.s.db.Change(ctx, e.tx, changeOp, e.s.d.query(text, args...))
+	return err
+}

@@ -1,0 +1,217 @@
+package sqlstore
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/headgate-rls/headgate/policies"
+	"github.com/headgate-rls/headgate/test/random"
+	"github.com/headgate-rls/headgate/test/testenv"
+)
+
+// A counted store counts what followers ask, and knows when changes were committed.
+type counted struct {
+	*Store
+	asked   atomic.Int64
+	applied func() // called when Apply has returned, after its commit
+}
+
+func (c *counted) State(ctx context.Context) (policies.State, error) {
+	c.asked.Add(1)
+	return c.Store.State(ctx)
+}
+
+func (c *counted) Apply(ctx context.Context, edits []policies.Edit, by string, us int64, dryRun bool) ([]policies.Outcome, error) {
+	done, err := c.Store.Apply(ctx, edits, by, us, dryRun)
+	if !dryRun && c.applied != nil {
+		c.applied()
+	}
+	return done, err
+}
+
+// TestChangesAreInForceEverywhere makes many changes in parallel, beside three followers with
+// connections of their own, and looks all the time which policy each of them has: the old or the
+// new one. It logs how long after the commit the last of them had it; only the long form, for a
+// quiet machine, asserts that.
+func TestChangesAreInForceEverywhere(t *testing.T) {
+	each(t, func(t *testing.T, url string) {
+		old, changed := window(1, 60), window(1000, 1)
+		changes := random.Times(30, 100)
+		var editors []*Store
+		for range 10 {
+			editors = append(editors, open(t, url))
+		}
+		var edits []policies.Edit
+		for i := range changes {
+			edits = append(edits, set(fmt.Sprintf("user:%d", i), old))
+		}
+		apply(t, open(t, url), edits...)
+		var sets []*policies.Set
+		for range 3 {
+			sets = append(sets, follow(t, open(t, url)))
+		}
+		until(t, "all followers have read the policies", func() bool {
+			for _, s := range sets {
+				if s.Snapshot().Len() != changes {
+					return false
+				}
+			}
+			return true
+		})
+
+		var worst atomic.Int64 // µs from a commit until it was in force in the last process
+		var decisions atomic.Int64
+		change := func(i int) error {
+			key := fmt.Sprintf("user:%d", i)
+			var committed time.Time
+			s := &counted{Store: editors[i%len(editors)], applied: func() { committed = time.Now() }}
+			if _, err := policies.NewEditor(s, nil).Apply(soon(t), []policies.Edit{set(key, changed)}, "test", false); err != nil {
+				return err
+			}
+			returned := time.Now()
+			for _, p := range sets {
+				for deadline := time.Now().Add(60 * time.Second); ; time.Sleep(time.Millisecond) {
+					f, ok := p.Snapshot().Find([]byte(key))
+					decisions.Add(1)
+					if ok && f == changed {
+						break
+					}
+					if !ok || f != old || time.Now().After(deadline) {
+						return fmt.Errorf("%s is %v, %v", key, f, ok)
+					}
+				}
+			}
+			// What was in force when Apply returned, after Settle, was so no later than that.
+			if late := time.Since(returned); late > time.Millisecond {
+				worst.Store(max(worst.Load(), time.Since(committed).Microseconds()))
+			}
+			return nil
+		}
+		stop := make(chan struct{})
+		var deciding sync.WaitGroup
+		for _, p := range sets {
+			deciding.Add(1)
+			go func() {
+				defer deciding.Done()
+				for i := 0; ; i++ {
+					select {
+					case <-stop:
+						return
+					case <-time.After(100 * time.Microsecond):
+					}
+					if f, ok := p.Snapshot().Find(fmt.Appendf(nil, "user:%d", i%changes)); !ok || f != old && f != changed {
+						t.Errorf("a mixture: %v, %v", f, ok)
+						return
+					}
+					decisions.Add(1)
+				}
+			}()
+		}
+		errs := make(chan error, changes)
+		began := time.Now()
+		for i := range changes {
+			go func() { errs <- change(i) }()
+		}
+		for range changes {
+			if err := <-errs; err != nil {
+				t.Error(err)
+			}
+		}
+		close(stop)
+		deciding.Wait()
+		t.Logf("%d changes in %v, %d look-ups; the latest came %v after its commit (0: none after %v)", changes, time.Since(began).Round(time.Millisecond),
+			decisions.Load(), time.Duration(worst.Load())*time.Microsecond, policies.Settle)
+		if random.Times(0, 1) == 1 && worst.Load() > policies.Settle.Microseconds() {
+			t.Errorf("in force later than %v after the commit", policies.Settle)
+		}
+	})
+}
+
+// TestIdleFollowersAskOnceASecond: also after a change, when its time is over.
+func TestIdleFollowersAskOnceASecond(t *testing.T) {
+	testenv.UseSQLite(t)
+	s := open(t, "sqlite:"+t.TempDir()+"/policies.db")
+	_, err := s.Migrate(soon(t))
+	check(t, err)
+	counts := &counted{Store: s}
+	ctx, stop := context.WithCancel(context.Background())
+	ended, began := make(chan struct{}), time.Now()
+	go func() {
+		defer close(ended)
+		policies.NewFollower(counts, new(policies.Set), quiet).Run(ctx)
+	}()
+	until(t, "the follower asks a few times", func() bool { return counts.asked.Load() >= 4 })
+	n := counts.asked.Load()
+	took := time.Since(began)
+	stop()
+	<-ended
+	if most := int64(took/time.Second) + 1; n > most {
+		t.Errorf("%d queries in %v, want at most %d", n, took, most)
+	}
+}
+
+// TestFollowersOutliveTheirDatabase: what was read stays in force, and its age grows, while the
+// database is away; what changed is in force when it is back.
+func TestFollowersOutliveTheirDatabase(t *testing.T) {
+	for _, engine := range []string{testenv.Postgres, testenv.MariaDB, testenv.MySQL}[:random.Times(1, 3)] {
+		t.Run(engine, func(t *testing.T) {
+			server := testenv.StartDatabase(t, engine, testenv.Durable())
+			s := open(t, server.CreateDatabase("policies"))
+			_, err := s.Migrate(soon(t))
+			check(t, err)
+			apply(t, s, set("user:alice", window(2, 60)))
+			in := follow(t, s)
+			until(t, "the policy is in force", func() bool { return has(in, "user:alice", window(2, 60)) })
+			server.Kill()
+			until(t, "its age grows", func() bool {
+				age, ok := in.Age(time.Now())
+				return ok && age > 3*time.Second
+			})
+			if !has(in, "user:alice", window(2, 60)) {
+				t.Error("the policy is not in force while the database is away")
+			}
+			if _, err := policies.NewEditor(s, nil).Apply(soon(t), []policies.Edit{removal("user:alice")}, "test", false); err == nil {
+				t.Error("a change was made without the database")
+			}
+			server.Restart()
+			until(t, "a change is made again", func() bool {
+				_, err := policies.NewEditor(s, nil).Apply(soon(t), []policies.Edit{set("user:alice", window(3, 60))}, "test", false)
+				return err == nil
+			})
+			until(t, "it is in force", func() bool { return has(in, "user:alice", window(3, 60)) })
+			if age, _ := in.Age(time.Now()); age > time.Minute {
+				t.Errorf("the age is %v", age)
+			}
+		})
+	}
+}
+
+func TestEditorChecksEdits(t *testing.T) {
+	testenv.UseSQLite(t)
+	s := open(t, "sqlite::memory:")
+	_, err := s.Migrate(soon(t))
+	check(t, err)
+	e := policies.NewEditor(s, nil)
+	for want, edits := range map[string][]policies.Edit{
+		"capacity -1":     {set("a", window(-1, 60))},
+		"the key is":      {set("a b", window(1, 60))},
+		"empty":           {removal("")},
+		"there twice":     {set("a", window(1, 60)), removal("a")},
+		"more than 65536": {set(strings.Repeat("a", 1<<17), window(1, 60))},
+	} {
+		if _, err := e.Apply(soon(t), edits, "test", false); err == nil || !strings.Contains(err.Error(), want) || len(err.Error()) > 1000 {
+			t.Errorf("%v; want %q", err, want)
+		}
+	}
+	if _, err := e.Apply(soon(t), nil, strings.Repeat("x", 1000), false); err == nil {
+		t.Error("a name of 1000 bytes was accepted")
+	}
+	if st, err := s.State(soon(t)); err != nil || st.Generation != 0 || st.WatchUntil != 0 {
+		t.Errorf("the state is %+v, %v", st, err)
+	}
+}

@@ -1,0 +1,237 @@
+package sqlstore
+
+import (
+	"context"
+	"database/sql"
+	"embed"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"time"
+
+	"github.com/headgate-rls/headgate/internal/sqldb"
+	"github.com/headgate-rls/headgate/policies"
+)
+
+//go:embed migrations
+var migrationFiles embed.FS
+
+// schema is what policies keep. It may be in one database with that of slots and that of limits.
+func schema() sqldb.Schema {
+	files, err := fs.Sub(migrationFiles, "migrations")
+	if err != nil {
+		panic(err) // they are part of the program
+	}
+	return sqldb.Schema{Files: files, History: "HEADGATE_POLICY_SCHEMA"}
+}
+
+// Print returns all scripts for the database of a scheme, such as "postgres", as one that its own
+// client program can run.
+func Print(scheme string) (string, error) { return schema().Print(scheme) }
+
+// Config says which database has the policies.
+type Config struct {
+	URL                string // as internal/sqldb reads it
+	Username, Password string // unless empty, instead of those in the URL
+	Log                *slog.Logger
+}
+
+// A Store has the policies of a database. Open makes one.
+type Store struct {
+	db *sqldb.DB
+	d  *dialect
+}
+
+var _ policies.Store = (*Store)(nil)
+
+// Times and sizes.
+const (
+	// lockWait is how long a change waits for the changes before it.
+	lockWait = 10 * time.Second
+	poolMax  = 6
+)
+
+// Open returns a store. It does not connect: a database that is down is noticed by the first call.
+// An error means that the Config is wrong. Close must be called.
+func Open(c Config) (*Store, error) {
+	db, err := sqldb.Open(sqldb.Config{URL: c.URL, Username: c.Username, Password: c.Password,
+		PoolMin: 1, PoolMax: poolMax, LockWait: lockWait, Log: c.Log})
+	if err != nil {
+		return nil, err
+	}
+	d := dialectOf(db.Dialect)
+	if d == nil {
+		return nil, errors.Join(fmt.Errorf("policies cannot be kept in %s; use sqlite:, postgres:, mysql: or mariadb:", db.Dialect.Name), db.Close())
+	}
+	return &Store{db, d}, nil
+}
+
+// Close closes the connections.
+func (s *Store) Close() error { return s.db.Close() }
+
+// Address returns where the database is, without a password.
+func (s *Store) Address() string { return s.db.Address.Shown }
+
+// Migrate brings the schema up to date, and returns the names of the scripts that it ran.
+func (s *Store) Migrate(ctx context.Context) (applied []string, err error) {
+	return s.db.Migrate(ctx, schema())
+}
+
+const stateOp, readOp, changeOp, listOp = "read the state of policies", "read policies", "change policies", "list policies"
+
+// failed adds to an error what to do about it.
+func failed(err error) error {
+	var known *sqldb.Error
+	if errors.As(err, &known) && known.Kind == sqldb.Failed {
+		return fmt.Errorf("%w (if a table is missing: run headgate migrate --policies URL, or have an administrator run what headgate migrate --print prints)", err)
+	}
+	return err
+}
+
+// State implements [policies.Store].
+func (s *Store) State(ctx context.Context) (policies.State, error) {
+	st, err := s.state(ctx, s.db.Read, "")
+	return st, failed(err)
+}
+
+func (s *Store) state(ctx context.Context, on sqldb.Session, lock string) (st policies.State, err error) {
+	q := s.d.query("SELECT GENERATION, FLOOR_GENERATION, POLICIES, WATCH_FROM_US, WATCH_UNTIL_US, " + s.d.clock +
+		" FROM HEADGATE_POLICY_STATE WHERE ID = 1" + lock)
+	ok, err := s.db.Row(ctx, on, stateOp, q, &st.Generation, &st.Floor, &st.Policies, &st.WatchFrom, &st.WatchUntil, &st.Now)
+	if err == nil && !ok {
+		err = errors.New("the table HEADGATE_POLICY_STATE has lost its row")
+	}
+	return st, err
+}
+
+// What the first column of the rows of Read says.
+const (
+	kindPolicy = iota
+	kindGone
+	kindState
+)
+
+// Read implements [policies.Store].
+func (s *Store) Read(ctx context.Context, after int64, each func(policies.Row) error) (generation int64, err error) {
+	text := fmt.Sprintf("SELECT %d, POLICY_KEY, TYPE, CAPACITY, %s, %s FROM HEADGATE_POLICY", kindPolicy, s.d.amount("REFILL_RATE"), s.d.amount("WINDOW_SECONDS"))
+	var args []any
+	if after >= 0 {
+		text += fmt.Sprintf(" WHERE GENERATION > ? UNION ALL SELECT %d, POLICY_KEY, '', 0, '0', '0' FROM HEADGATE_POLICY_GONE WHERE GENERATION > ?", kindGone)
+		args = []any{after, after}
+	}
+	text += fmt.Sprintf(" UNION ALL SELECT %d, '', '', GENERATION, '0', '0' FROM HEADGATE_POLICY_STATE WHERE ID = 1", kindState)
+	generation = -1
+	err = s.db.Rows(ctx, s.db.Read, readOp, s.d.query(text, args...), func(rows *sql.Rows) error {
+		var kind int
+		var r policies.Row
+		if err := rows.Scan(&kind, &r.Key, &r.Type, &r.Capacity, &r.Refill, &r.Window); err != nil {
+			return err
+		}
+		if kind == kindState {
+			generation = r.Capacity
+			return nil
+		}
+		r.Removed = kind == kindGone
+		return each(r)
+	})
+	if err == nil && generation < 0 {
+		err = errors.New("the table HEADGATE_POLICY_STATE has lost its row")
+	}
+	return generation, failed(err)
+}
+
+// Watch implements [policies.Store].
+func (s *Store) Watch(ctx context.Context, us int64) (st policies.State, err error) {
+	err = s.transact(ctx, func(tx *sql.Tx) error {
+		if st, err = s.state(ctx, tx, s.d.lock); err != nil {
+			return err
+		}
+		if st.WatchUntil <= st.Now {
+			st.WatchFrom = st.Now
+		}
+		st.WatchUntil = max(st.WatchUntil, st.Now+us)
+		_, err = s.db.Change(ctx, tx, changeOp, s.d.query(
+			"UPDATE HEADGATE_POLICY_STATE SET WATCH_FROM_US = ?, WATCH_UNTIL_US = ? WHERE ID = 1", st.WatchFrom, st.WatchUntil))
+		return err
+	})
+	return st, failed(err)
+}
+
+// tries bounds how often a transaction is tried that others have held up.
+const tries = 5
+
+// transact runs f in a transaction, and again if the database undid it because of others. An
+// error of the commit is final: it may have taken effect.
+func (s *Store) transact(ctx context.Context, f func(*sql.Tx) error) error {
+	for try := 1; ; try++ {
+		committing := false
+		err := s.db.Transact(ctx, changeOp, func(tx *sql.Tx) error {
+			err := f(tx)
+			committing = err == nil
+			return err
+		})
+		kind := sqldb.KindOf(err)
+		if err == nil || committing || try == tries || kind != sqldb.Passing && kind != sqldb.Held {
+			return err
+		}
+	}
+}
+
+// columns are those that a policy is read from.
+func (s *Store) columns() string {
+	return "ID, POLICY_KEY, TYPE, CAPACITY, " + s.d.amount("REFILL_RATE") + ", " + s.d.amount("WINDOW_SECONDS") + ", VERSION, CHANGED_BY, CHANGED_US"
+}
+
+// policy reads a row of columns. A row that was written by hand may have an unknown type: then
+// the policy has no algorithm.
+func policy(rows *sql.Rows) (p policies.Policy, err error) {
+	var kind, refill, window string
+	var us int64
+	if err = rows.Scan(&p.ID, &p.Key, &kind, &p.Capacity, &refill, &window, &p.Version, &p.ChangedBy, &us); err != nil {
+		return p, err
+	}
+	p.ChangedAt = time.UnixMicro(us).UTC()
+	p.Algorithm, _ = policies.ParseType(kind)
+	p.Refill, _ = policies.ParseAmount(refill)
+	p.Window, _ = policies.ParseAmount(window)
+	return p, nil
+}
+
+// Get implements [policies.Store].
+func (s *Store) Get(ctx context.Context, key string) (p policies.Policy, ok bool, err error) {
+	found, err := s.byKey(ctx, s.db.Read, []string{key})
+	if err != nil || found[key] == nil {
+		return p, false, failed(err)
+	}
+	return *found[key], true, nil
+}
+
+// List implements [policies.Store].
+func (s *Store) List(ctx context.Context, after, prefix string, n int) (all []policies.Policy, err error) {
+	// Keys are ASCII below 0x7f.
+	q := s.d.query("SELECT "+s.columns()+" FROM HEADGATE_POLICY WHERE POLICY_KEY > ? AND POLICY_KEY >= ? AND POLICY_KEY < ? ORDER BY POLICY_KEY LIMIT "+fmt.Sprint(n),
+		after, prefix, prefix+"\x7f")
+	err = s.db.Rows(ctx, s.db.Read, listOp, q, func(rows *sql.Rows) error {
+		p, err := policy(rows)
+		all = append(all, p)
+		return err
+	})
+	return all, failed(err)
+}
+
+// byKey reads the policies of keys, which are few.
+func (s *Store) byKey(ctx context.Context, on sqldb.Session, keys []string) (map[string]*policies.Policy, error) {
+	found := make(map[string]*policies.Policy, len(keys))
+	args := make([]any, len(keys))
+	for i, k := range keys {
+		args[i] = k
+	}
+	q := s.d.query("SELECT "+s.columns()+" FROM HEADGATE_POLICY WHERE POLICY_KEY IN ("+repeated("?", len(keys))+")", args...)
+	err := s.db.Rows(ctx, on, readOp, q, func(rows *sql.Rows) error {
+		p, err := policy(rows)
+		found[p.Key] = &p
+		return err
+	})
+	return found, err
+}

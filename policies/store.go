@@ -1,0 +1,150 @@
+package policies
+
+import (
+	"context"
+	"errors"
+	"fmt"
+)
+
+// MaxPolicies bounds how many policies a store may have, and so the memory of each process.
+const MaxPolicies = 2_000_000
+
+// A State is what followers ask a store for again and again. Instants are the store's, in
+// microseconds since the epoch.
+type State struct {
+	// Generation grows by 1 with each change.
+	Generation int64
+	// Floor is the oldest generation whose followers can be told what has changed since.
+	// Followers of an older one read everything.
+	Floor int64
+	// Policies is how many there are.
+	Policies int64
+	// From WatchFrom until WatchUntil, changes may be made: followers look often then.
+	WatchFrom, WatchUntil int64
+	Now                   int64
+}
+
+// watched tells whether followers look often now.
+func (s *State) watched() bool { return s.Now < s.WatchUntil }
+
+// A Store keeps policies. Its methods may be called from any goroutine. Its errors are for people;
+// none of them is about what a caller asked for, except those of Apply.
+type Store interface {
+	// State returns the state, by one query.
+	State(ctx context.Context) (State, error)
+	// Read calls each for every policy that was changed or removed after a generation; for all
+	// that there are, after -1. It returns the generation of what it has read, which is that of
+	// one moment. An error of each ends it.
+	Read(ctx context.Context, after int64, each func(Row) error) (generation int64, err error)
+	// Watch has followers look often from now until some microseconds later, and returns the
+	// state after that. WatchFrom stays if followers look often already.
+	Watch(ctx context.Context, us int64) (State, error)
+	// Apply does the edits in one transaction, or none of them. If they change anything, the
+	// generation grows, and followers go on looking often for some microseconds. With dryRun it
+	// changes nothing, and returns what would be.
+	Apply(ctx context.Context, edits []Edit, by string, us int64, dryRun bool) ([]Outcome, error)
+	// Get returns one policy; ok is false if there is none.
+	Get(ctx context.Context, key string) (p Policy, ok bool, err error)
+	// List returns at most n policies whose keys come after one and begin with a prefix, in the
+	// order of their bytes.
+	List(ctx context.Context, after, prefix string, n int) ([]Policy, error)
+}
+
+// A Row is what a store has of a policy, as it is there. Somebody may have written it by hand.
+type Row struct {
+	Key            string
+	Removed        bool
+	Type           string
+	Capacity       int64
+	Refill, Window string // amounts
+}
+
+// figures checks a row.
+func (r *Row) figures() (f Figures, err error) {
+	key, err := Normalize(r.Key)
+	if err == nil && key != r.Key {
+		err = fmt.Errorf("the key is written %q", key)
+	}
+	if err == nil {
+		f.Capacity = r.Capacity
+		f.Algorithm, err = ParseType(r.Type)
+	}
+	if err == nil {
+		f.Refill, err = ParseAmount(r.Refill)
+	}
+	if err == nil {
+		f.Window, err = ParseAmount(r.Window)
+	}
+	if err == nil {
+		_, err = f.Limit()
+	}
+	return f, err
+}
+
+// An Edit makes, changes or removes a policy.
+type Edit struct {
+	Key    string
+	Remove bool
+	Figures
+	// If says what must hold for the edit. Version is that of IfVersion.
+	If      Condition
+	Version int64
+}
+
+// A Condition is what an edit needs.
+type Condition uint8
+
+// The conditions.
+const (
+	Always    Condition = iota
+	IfAbsent            // there is no such policy, else ErrExists
+	IfPresent           // there is one, else ErrNotFound
+	IfVersion           // it has this version, else ErrVersion; if there is none, ErrNotFound
+)
+
+// An Outcome is what became of an edit: the policy before and after it, nil if there was none.
+type Outcome struct {
+	Before, After *Policy
+}
+
+// Changed tells whether the edit changed anything.
+func (o *Outcome) Changed() bool {
+	return (o.Before == nil) != (o.After == nil) || o.Before != nil && o.Before.Figures != o.After.Figures
+}
+
+// Errors of edits. Errors that wrap them say which policy.
+var (
+	ErrNotFound = errors.New("there is no such policy")
+	ErrExists   = errors.New("there is such a policy already")
+	ErrVersion  = errors.New("the policy has been changed meanwhile")
+	ErrInvalid  = errors.New("the policy is invalid")
+	ErrTooMany  = fmt.Errorf("there may be at most %d policies", MaxPolicies)
+)
+
+// Check reports whether the edit may be done to a policy, nil if there is none.
+func (e *Edit) Check(before *Policy) error {
+	switch {
+	case e.If == IfAbsent && before != nil:
+		return fmt.Errorf("%s: %w, of version %d", e.Key, ErrExists, before.Version)
+	case (e.If == IfPresent || e.If == IfVersion) && before == nil:
+		return fmt.Errorf("%s: %w", e.Key, ErrNotFound)
+	case e.If == IfVersion && before.Version != e.Version:
+		return fmt.Errorf("%s: %w: it has version %d, not %d", e.Key, ErrVersion, before.Version, e.Version)
+	}
+	return nil
+}
+
+// check reports what is wrong with an edit by itself.
+func (e *Edit) check() error {
+	key, err := Normalize(e.Key)
+	switch {
+	case err != nil:
+		return err
+	case key != e.Key:
+		return fmt.Errorf("the key is written %q", key)
+	case e.Remove:
+		return nil
+	}
+	_, err = e.Figures.Limit()
+	return err
+}
