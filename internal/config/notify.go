@@ -30,6 +30,7 @@ type NotifyGateway struct {
 	Delivery       string
 	OutboxMax      int
 	PublishTimeout time.Duration
+	PublishLinger  time.Duration
 
 	Redis        string
 	RedisTimeout time.Duration
@@ -138,6 +139,12 @@ func (c *NotifyGateway) program() program {
 		}
 		return nil
 	}
+	linger := func(d time.Duration) error {
+		if d < 0 || d > c.PublishTimeout/2 {
+			return fmt.Errorf("%v is not between 0 and half of --publish-timeout (%v)", d, c.PublishTimeout)
+		}
+		return nil
+	}
 	rows := []setting{
 		row("config", &c.File, "", nil, "YAML `file` with settings, by the names of these flags"),
 		listener("http", &c.HTTP, ":8080", required, "`address` of /api/config, /api/send, /openapi.json, /healthz and /readyz"),
@@ -155,6 +162,8 @@ func (c *NotifyGateway) program() program {
 		row("delivery", &c.Delivery, DeliverDirect, oneOf(DeliverDirect, DeliverOutbox),
 			"how accepted messages get to Kafka: direct (published before the answer) or outbox (written to the database with the count, and published afterwards)"),
 		row("publish-timeout", &c.PublishTimeout, 2*time.Second, all(positive, publish), "longest wait for Kafka to confirm a message"),
+		row("publish-linger", &c.PublishLinger, 2*time.Millisecond, linger,
+			"how long a message waits for others, to be sent to Kafka together with them; 0: not at all"),
 		row("outbox-max", &c.OutboxMax, 1_000_000, atLeastOne, "most messages that may wait in the outbox; beyond it sends get 503"),
 
 		row("redis", &c.Redis, "", nil, "`URL` of the Redis in front of the database: redis://…, rediss://…, redis+sentinel://…, redis+cluster://…; empty: the database decides each send"),

@@ -57,6 +57,7 @@ func TestNotifySettings(t *testing.T) {
 		{gateway, []string{"--delivery=outbocks"}, nil, []string{"--delivery", "direct", "outbox"}},
 		{gateway, []string{"--pool-max=2"}, nil, []string{"--pool-max", "--pool-min"}},
 		{gateway, []string{"--publish-timeout=6s"}, nil, []string{"--publish-timeout", "--request-timeout (5s)"}},
+		{gateway, []string{"--publish-linger=2s"}, nil, []string{"--publish-linger", "half of --publish-timeout (2s)"}},
 		{gateway, []string{"--config-token=short-secret"}, nil, []string{"--config-token", "has 12 characters"}},
 		{gateway, []string{"--kafka=nowhere"}, nil, []string{"--kafka", "nowhere"}},
 		{gateway, []string{"--topic="}, nil, []string{"--topic"}},

@@ -29,9 +29,10 @@ const hungAfter = 3 * time.Second
 
 var errUnconfirmed = errors.New("the brokers did not confirm the message in time")
 
-// NewPublisher returns a publisher whose calls take at most as long as within. It does not
-// connect. Close must be called.
-func NewPublisher(topic Topic, within time.Duration) (*Publisher, error) {
+// NewPublisher returns a publisher whose calls take at most as long as within. A message waits for
+// as long as linger for others, to be sent together with them. NewPublisher does not connect. Close
+// must be called.
+func NewPublisher(topic Topic, within, linger time.Duration) (*Publisher, error) {
 	client, err := kgo.NewClient(
 		kgo.SeedBrokers(topic.Brokers...), kgo.ClientID("notify-gateway"),
 		kgo.DefaultProduceTopic(topic.Name), kgo.RequiredAcks(kgo.AllISRAcks()), kgo.MaxBufferedRecords(maxBuffered),
@@ -40,7 +41,7 @@ func NewPublisher(topic Topic, within time.Duration) (*Publisher, error) {
 		// partition behind it. RecordDeliveryTimeout would count from the record's timestamp.
 		kgo.AllowIdempotentProduceCancellation(),
 		kgo.ProduceRequestTimeout(within), kgo.RequestTimeoutOverhead(hungAfter), kgo.DialTimeout(within), kgo.RetryBackoffFn(backoff),
-		kgo.ProducerBatchCompression(kgo.NoCompression()), kgo.ProducerLinger(0),
+		kgo.ProducerBatchCompression(kgo.NoCompression()), kgo.ProducerLinger(linger),
 		kgo.MetadataMinAge(250*time.Millisecond), kgo.UnknownTopicRetries(-1),
 	)
 	if err != nil {

@@ -20,7 +20,7 @@ func newTopic(broker *testenv.KafkaBroker) Topic {
 
 func newPublisher(t *testing.T, topic Topic, within time.Duration) *Publisher {
 	t.Helper()
-	p, err := NewPublisher(topic, within)
+	p, err := NewPublisher(topic, within, time.Millisecond)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -49,7 +49,7 @@ type Cache struct {
 func New(c Config) *Cache {
 	return &Cache{
 		hashes: newHashes(c.Client, c.MaxTTL, c.Timeout), store: c.Store, log: c.Log, often: loglimit.Limiter{PerSecond: 5}, delay: c.SyncDelay,
-		pending: pending{counts: map[string]pgstore.Count{}, removals: map[string]struct{}{}},
+		pending: newPending(),
 	}
 }
 
@@ -70,11 +70,22 @@ func (c *Cache) Stats() Stats {
 	return Stats{c.byRedis.Load(), c.fallbacks.Load(), c.lost.Load(), c.up(), counts, removals, c.dropped.Load()}
 }
 
-// blockOf is how many units of a limit a hash gets at once: what a user may lose with Redis.
+// blockOf is how many units of a limit a hash gets at once: what a user may lose with Redis. take.lua
+// knows it, too.
 func blockOf(limit int64) int64 { return min(max(limit/16, 2), 1000) }
 
-// attempts bounds how often a send finds a block that others have used up meanwhile.
-const attempts = 20
+const (
+	// attempts bounds how often a send finds a block that others have used up meanwhile. A window
+	// has fewer blocks, or they are large.
+	attempts = 50
+	// maxMisses bounds how often a send finds no hash. Each time costs a block.
+	maxMisses = 3
+)
+
+var (
+	errUsedUp  = errors.New("every block was used up by others")
+	errForgets = errors.New("it does not keep what it was told: is it short of memory?")
+)
 
 // Send decides about a message in Redis, and delivers it after it was counted.
 func (c *Cache) Send(ctx context.Context, m notify.Message) (notify.Accepted, error) {
@@ -109,6 +120,7 @@ func (e *awayError) Error() string { return e.err.Error() }
 
 // decide takes a unit from the user's hash, and sees to it that there is one.
 func (c *Cache) decide(ctx context.Context, user string) (taken, error) {
+	misses := 0
 	for range attempts {
 		// Not the client's context: its end says nothing about Redis.
 		t, err := c.takeUnit(context.WithoutCancel(ctx), user)
@@ -122,12 +134,16 @@ func (c *Cache) decide(ctx context.Context, user string) (taken, error) {
 			return t, nil
 		case ok, limited:
 			return t, nil
+		case miss:
+			if misses++; misses > maxMisses {
+				return t, &awayError{errForgets}
+			}
 		}
 		if err := c.reserve(ctx, user); err != nil {
 			return t, err
 		}
 	}
-	return taken{}, &awayError{errors.New("every block was used up by others")}
+	return taken{}, &awayError{errUsedUp}
 }
 
 // reserve moves a block of units from the user's row to the hash. Those who want the same

@@ -13,6 +13,10 @@ type pending struct {
 	removals map[string]struct{}      // users whose hash is to be removed
 }
 
+func newPending() pending {
+	return pending{counts: map[string]pgstore.Count{}, removals: map[string]struct{}{}}
+}
+
 // maxPending bounds the users in each of both. A count that finds no room is dropped: the
 // next one of the user has it. A removal that finds none is left to the expiry of the hash,
 // and to the next count of the user, which meets the newer version.

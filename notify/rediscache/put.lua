@@ -2,12 +2,12 @@
 -- KEYS[1] the hash; ARGV: version, windowStart, rateLimit, from, to, milliseconds left.
 -- Returns 'put', or 'newer' if the hash is of a newer configuration or window: then the block
 -- is lost.
-local run = string.match(redis.call('INFO', 'server'), 'run_id:(%x+)')
+local master = string.match(redis.call('INFO', 'replication'), 'master_replid:(%x+)')
 local version, start = tonumber(ARGV[1]), tonumber(ARGV[2])
 local from, to = tonumber(ARGV[4]), tonumber(ARGV[5])
-local h = redis.call('HMGET', KEYS[1], 'version', 'windowStart', 'currentCount', 'reserved', 'run')
+local h = redis.call('HMGET', KEYS[1], 'version', 'windowStart', 'currentCount', 'reserved', 'master')
 local count = from
-if h[5] and h[5] == run then
+if h[5] and h[5] == master then
 	local theirVersion, theirStart = tonumber(h[1]), tonumber(h[2])
 	if theirVersion > version or theirVersion == version and theirStart > start then
 		return 'newer'
@@ -22,6 +22,6 @@ if h[5] and h[5] == run then
 end
 redis.call('DEL', KEYS[1])
 redis.call('HSET', KEYS[1], 'rateLimit', ARGV[3], 'currentCount', string.format('%d', count), 'version', ARGV[1],
-	'windowStart', ARGV[2], 'reserved', string.format('%d', to), 'run', run)
+	'windowStart', ARGV[2], 'reserved', string.format('%d', to), 'master', master)
 redis.call('PEXPIRE', KEYS[1], ARGV[6])
 return 'put'

@@ -2,12 +2,13 @@
 -- KEYS[1] the hash; no arguments.
 -- Returns {status, rateLimit, currentCount, version, windowStart, milliseconds left}.
 --
--- A hash of another server, or of another life of this one, is not believed: it may be older
--- than what was answered, as after a failover.
-local run = string.match(redis.call('INFO', 'server'), 'run_id:(%x+)')
-local h = redis.call('HMGET', KEYS[1], 'rateLimit', 'currentCount', 'version', 'windowStart', 'reserved', 'run')
+-- A hash that was written under another master, or in another life of this one, is not believed:
+-- it may be older than what was answered, as after a failover, or after one and back again. Redis
+-- makes a new replication id when a master starts, and when a replica becomes the master.
+local master = string.match(redis.call('INFO', 'replication'), 'master_replid:(%x+)')
+local h = redis.call('HMGET', KEYS[1], 'rateLimit', 'currentCount', 'version', 'windowStart', 'reserved', 'master')
 local left = redis.call('PTTL', KEYS[1])
-if not h[6] or h[6] ~= run or left < 0 then
+if not h[6] or h[6] ~= master or left < 0 then
 	return {'miss', '0', '0', '0', '0', 0}
 end
 local limit, count, reserved = tonumber(h[1]), tonumber(h[2]), tonumber(h[5])
@@ -18,7 +19,8 @@ elseif count >= reserved then
 	status = 'exhausted'
 else
 	count = redis.call('HINCRBY', KEYS[1], 'currentCount', 1)
-	if reserved < limit and reserved - count <= tonumber(h[1]) / 64 then
+	-- A quarter of a block, which is a sixteenth of the limit and at most 1000.
+	if reserved < limit and reserved - count <= math.min(limit / 64, 250) then
 		status = 'low' -- taken, and the block should grow
 	end
 end

@@ -90,7 +90,7 @@ func (g *gateway) open() (err error) {
 	if c.Delivery == config.DeliverOutbox {
 		within = relayTimeout // no request waits for it
 	}
-	if g.publisher, err = kafka.NewPublisher(topic, within); err != nil {
+	if g.publisher, err = kafka.NewPublisher(topic, within, c.PublishLinger); err != nil {
 		return err
 	}
 	g.store, err = pgstore.Open(pgstore.Config{

@@ -5,11 +5,8 @@ import (
 	"database/sql"
 	"fmt"
 	"log/slog"
-	"os"
-	"path/filepath"
+	"runtime"
 	"slices"
-	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -25,14 +22,34 @@ import (
 	"github.com/headgate-rls/headgate/test/testenv"
 )
 
-// What is measured of the notification gateway: sends by 64 callers to 250 users who are far from
+// What is measured of the notification gateway: sends by 64 callers to users who are far from
 // their limits, by each way to decide and deliver, beside the floor, which is what the servers take
 // to lock a user's row, publish, update the row and commit. PostgreSQL waits for the disk at each
 // commit, and Kafka has one broker.
 const (
 	notifyCallers = 64
 	notifyPool    = 30
+	notifyLinger  = 2 * time.Millisecond // the default of --publish-linger
 )
+
+// A notifyLoad is a table: who the messages are for, and how slow the disk of PostgreSQL is.
+type notifyLoad struct {
+	name  string
+	users func(effort) int64
+	// commit is how much longer than the disk takes a commit waits, as if the disk was slow;
+	// others that commit meanwhile wait together.
+	commit time.Duration
+}
+
+var notifyLoads = []notifyLoad{
+	{name: "many users", users: func(e effort) int64 { return e.notifyUsers }},
+	{name: "one user", users: func(effort) int64 { return 1 }},
+	{name: "many users, commits take 10 ms longer", users: func(e effort) int64 { return e.notifyUsers }, commit: 10 * time.Millisecond},
+}
+
+// notifyParts are the processes whose CPU time is measured, by their names in /proc. The first is
+// this process, which is the gateway and its callers.
+var notifyParts = []string{"self", "postgres", "java", "redis-server"}
 
 // A notifyWay is a row of the table.
 type notifyWay struct {
@@ -52,30 +69,46 @@ var notifyWays = []notifyWay{
 }
 
 func (b *bench) notifyTable(ctx context.Context) error {
-	fmt.Printf("\nnotification gateway, %d callers: sends/s, times direct, times the floor, µs of CPU per send in the gateway and in its servers, P50 and P99 in ms\n\n", notifyCallers)
+	fmt.Printf("\nnotification gateway, %d callers: sends/s, times direct, times the floor; µs of CPU per send in the gateway with its callers, "+
+		"PostgreSQL, Kafka, Redis and all together; the share of the machine's CPU that they used; P50 and P99 in ms\n", notifyCallers)
 	skipped, err := withServers("notify", func(tb *benchTB) error {
-		ctx, stop := context.WithCancel(ctx)
 		servers := notifyServers{testenv.StartDatabase(tb, testenv.Postgres, testenv.Durable()), testenv.StartKafka(tb), testenv.StartRedis(tb)}
-		var all []*notifyRun
-		defer func() {
-			stop()
-			for _, run := range all {
-				run.close()
-			}
-		}()
-		for i, way := range notifyWays {
-			run := &notifyRun{notifyWay: way, users: b.notifyUsers, prefix: fmt.Sprint("way", i, "-")}
-			all = append(all, run)
-			if err := run.open(ctx, servers); err != nil {
-				return fmt.Errorf("%s: %w", way.name, err)
+		for i, l := range notifyLoads {
+			servers.postgres.Exec(fmt.Sprintf("ALTER SYSTEM SET commit_delay = %d", l.commit.Microseconds()))
+			servers.postgres.Exec("ALTER SYSTEM SET commit_siblings = 0")
+			servers.postgres.Exec("SELECT pg_reload_conf()")
+			fmt.Printf("\n%s\n%-18s %8s %7s %7s %8s %8s %8s %8s %8s %6s %8s %8s\n", l.name,
+				"", "sends/s", "direct", "floor", "gateway", "postgres", "kafka", "redis", "sum", "CPU", "P50", "P99")
+			if err := b.notifyLoad(ctx, servers, fmt.Sprint("load", i), l.users(b.effort)); err != nil {
+				return fmt.Errorf("%s: %w", l.name, err)
 			}
 		}
-		return b.notifyRows(ctx, all)
+		return nil
 	})
 	if skipped != "" {
 		fmt.Println("not run:", skipped)
 	}
 	return err
+}
+
+// notifyLoad measures all ways with a load.
+func (b *bench) notifyLoad(ctx context.Context, servers notifyServers, prefix string, users int64) error {
+	ctx, stop := context.WithCancel(ctx)
+	var all []*notifyRun
+	defer func() {
+		stop()
+		for _, run := range all {
+			run.close()
+		}
+	}()
+	for i, way := range notifyWays {
+		run := &notifyRun{notifyWay: way, cpu: map[string]time.Duration{}, users: users, prefix: fmt.Sprint(prefix, "-way", i, "-")}
+		all = append(all, run)
+		if err := run.open(ctx, servers); err != nil {
+			return fmt.Errorf("%s: %w", way.name, err)
+		}
+	}
+	return b.notifyRows(ctx, all)
 }
 
 type notifyServers struct {
@@ -88,7 +121,7 @@ type notifyServers struct {
 type notifyRun struct {
 	notifyWay
 	slotRun
-	self, servers time.Duration // CPU time
+	cpu map[string]time.Duration // by part
 
 	users     int64
 	prefix    string // of its users and its topic: the ways share servers
@@ -110,7 +143,7 @@ func (r *notifyRun) open(ctx context.Context, servers notifyServers) (err error)
 	}
 	r.raw.SetMaxOpenConns(notifyPool)
 	r.raw.SetMaxIdleConns(notifyPool)
-	if r.publisher, err = kafka.NewPublisher(topic, 10*time.Second); err != nil {
+	if r.publisher, err = kafka.NewPublisher(topic, 10*time.Second, notifyLinger); err != nil {
 		return err
 	}
 	if err := r.publisher.EnsureTopic(ctx); err != nil {
@@ -198,7 +231,7 @@ func (r *notifyRun) floor(ctx context.Context, m notify.Message) error {
 // notifyRows measures all ways in turns, and prints them.
 func (b *bench) notifyRows(ctx context.Context, all []*notifyRun) error {
 	for _, run := range all {
-		if err := run.warmUp(ctx); err != nil {
+		if err := run.warmUp(ctx, b.warmUp); err != nil {
 			return fmt.Errorf("%s: %w", run.name, err)
 		}
 	}
@@ -212,17 +245,22 @@ func (b *bench) notifyRows(ctx context.Context, all []*notifyRun) error {
 	direct, floor := all[0].rate(), all[len(all)-1].rate()
 	for _, run := range all {
 		slices.Sort(run.took)
-		each := func(d time.Duration) float64 { return float64(d.Microseconds()) / float64(len(run.took)) }
+		fmt.Printf("%-18s %8.0f %6.2fx %6.2fx", run.name, run.rate(), run.rate()/direct, run.rate()/floor)
+		var sum time.Duration
+		for _, part := range notifyParts {
+			fmt.Printf(" %8.0f", float64(run.cpu[part].Microseconds())/float64(len(run.took)))
+			sum += run.cpu[part]
+		}
+		busy := sum.Seconds() / run.length.Seconds() / float64(runtime.NumCPU())
 		ms := func(share float64) float64 { return quantile(run.took, share).Seconds() * 1e3 }
-		fmt.Printf("%-18s %8.0f %6.2fx %6.2fx %8.0f %8.0f %8.1f %8.1f\n", run.name, run.rate(), run.rate()/direct, run.rate()/floor,
-			each(run.self), each(run.servers), ms(0.5), ms(0.99))
+		fmt.Printf(" %8.0f %5.0f%% %8.1f %8.1f\n", float64(sum.Microseconds())/float64(len(run.took)), 100*busy, ms(0.5), ms(0.99))
 	}
 	return nil
 }
 
 // measure adds a round, with the CPU time of all that belongs to its sends.
 func (r *notifyRun) measure(ctx context.Context, length time.Duration) error {
-	self, servers, err := familyCPU()
+	before, err := familyCPU()
 	if err != nil {
 		return err
 	}
@@ -233,10 +271,11 @@ func (r *notifyRun) measure(ctx context.Context, length time.Duration) error {
 	if err := r.drained(ctx); err != nil {
 		return err
 	}
-	self2, servers2, err := familyCPU()
+	after, err := familyCPU()
 	r.add(run)
-	r.self += self2 - self
-	r.servers += servers2 - servers
+	for part, used := range after {
+		r.cpu[part] += used - before[part]
+	}
 	return err
 }
 
@@ -251,11 +290,17 @@ func (r *notifyRun) sendTo(ctx context.Context, i int64) error {
 	return r.send(ctx, notify.Message{ID: uuid.NewString(), UserID: fmt.Sprint(r.prefix, i%r.users), Text: "Your code is 123456", AcceptedAt: time.Now().UTC()})
 }
 
-// warmUp sends a message to each user, so that all have a block in Redis.
-func (r *notifyRun) warmUp(ctx context.Context) error {
+// warmUp sends messages to all users, so that all have a block in Redis, and the servers have
+// done before what is measured.
+func (r *notifyRun) warmUp(ctx context.Context, length time.Duration) error {
 	var next atomic.Int64
-	_, err := loop(notifyCallers, times(int(r.users)), func(int, time.Time) error { return r.sendTo(ctx, next.Add(1)) })
-	return err
+	if _, err := loop(notifyCallers, times(int(r.users)), func(int, time.Time) error { return r.sendTo(ctx, next.Add(1)) }); err != nil {
+		return err
+	}
+	if _, err := r.sends(ctx, length); err != nil {
+		return err
+	}
+	return r.drained(ctx)
 }
 
 // drained waits until all messages of the outbox are published.
@@ -267,47 +312,4 @@ func (r *notifyRun) drained(ctx context.Context) error {
 		}
 	}
 	return fmt.Errorf("the outbox is not published within a minute")
-}
-
-// familyCPU returns the CPU time of this process, and of the servers that it has started and
-// their processes, those that have ended among them.
-func familyCPU() (self, servers time.Duration, err error) {
-	stats, err := filepath.Glob("/proc/[0-9]*/stat")
-	if err != nil {
-		return 0, 0, err
-	}
-	parents, ticks := map[int]int{}, map[int]int64{}
-	for _, file := range stats {
-		data, err := os.ReadFile(file)
-		if err != nil {
-			continue // it has ended meanwhile
-		}
-		text := string(data)
-		// After the name in parentheses: state, parent, ...; utime, stime and those of children
-		// that have ended are the 12th to the 15th.
-		fields := strings.Fields(text[strings.LastIndexByte(text, ')')+1:])
-		pid, err := strconv.Atoi(filepath.Base(filepath.Dir(file)))
-		if err != nil || len(fields) < 15 {
-			return 0, 0, fmt.Errorf("%s is not as expected", file)
-		}
-		parents[pid], _ = strconv.Atoi(fields[1])
-		own := fields[11:15]
-		if pid == os.Getpid() {
-			own = fields[11:13]
-		}
-		for _, field := range own {
-			n, _ := strconv.ParseInt(field, 10, 64)
-			ticks[pid] += n
-		}
-	}
-	for pid := range parents {
-		at := pid
-		for at > 1 && at != os.Getpid() {
-			at = parents[at]
-		}
-		if at == os.Getpid() && pid != at {
-			servers += time.Duration(ticks[pid]) * clockTick
-		}
-	}
-	return time.Duration(ticks[os.Getpid()]) * clockTick, servers, nil
 }

@@ -73,10 +73,12 @@ func rowsOf(table string) (rows []string, figures int) {
 	case "day":
 		return []string{"sqlite", "postgres"}, 12
 	case "notify":
-		for _, way := range notifyWays {
-			rows = append(rows, way.name)
+		for range notifyLoads {
+			for _, way := range notifyWays {
+				rows = append(rows, way.name)
+			}
 		}
-		return rows, 7
+		return rows, 11
 	case "databases":
 		for _, db := range []string{"sqlite", "postgres", "mariadb"} {
 			for _, l := range limitLoads {

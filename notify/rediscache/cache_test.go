@@ -1,0 +1,180 @@
+package rediscache
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/headgate-rls/headgate/internal/sqldb"
+	"github.com/headgate-rls/headgate/notify"
+	"github.com/headgate-rls/headgate/notify/pgstore"
+	"github.com/headgate-rls/headgate/test/testenv"
+)
+
+// confirms is a fake of Kafka that confirms every message: what is tested here is who gets units.
+type confirms struct{}
+
+func (confirms) Publish(_ context.Context, messages []notify.Message) []error {
+	return make([]error, len(messages))
+}
+
+// newCache returns a cache in front of a database of its own. Nothing is done behind its answers.
+func newCache(t *testing.T, server *testenv.RedisServer) (*Cache, *pgstore.Store) {
+	t.Helper()
+	database := testenv.SharedDatabase(t, testenv.Postgres).CreateDatabase("cache")
+	store, err := pgstore.Open(pgstore.Config{Database: sqldb.Config{URL: database, PoolMin: 1, PoolMax: 10}, Publisher: confirms{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { store.Close() })
+	if _, err := store.Migrate(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	o := server.Options()
+	o.MaxRetries = -1
+	client := redis.NewClient(o)
+	t.Cleanup(func() { client.Close() })
+	c := New(Config{Client: client, Store: store, Timeout: 5 * time.Second, MaxTTL: time.Hour, SyncDelay: 10 * time.Millisecond, Log: slog.New(slog.DiscardHandler)})
+	t.Cleanup(c.grows.Wait)
+	return c, store
+}
+
+func (c *Cache) mustConfigure(t *testing.T, limit int64) {
+	t.Helper()
+	if _, err := c.Configure(t.Context(), notify.Config{UserID: "u", RateLimit: limit, Minutes: 60}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (c *Cache) mustSend(t *testing.T) notify.Accepted {
+	t.Helper()
+	a, err := c.Send(t.Context(), notify.Message{ID: "id", UserID: "u", Text: "x"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
+// nextUnit returns the number of the first unit that the database has not given out.
+func nextUnit(t *testing.T, s *pgstore.Store) int64 {
+	t.Helper()
+	b, err := s.Reserve(t.Context(), "u", func(int64) int64 { return 0 })
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b.From
+}
+
+// TestABlockIsFetchedOncePerBlock: the database is asked once for a block, and not for each send,
+// however high the limit is.
+func TestABlockIsFetchedOncePerBlock(t *testing.T) {
+	server := testenv.StartRedis(t)
+	for _, limit := range []int64{10_000, 1_000_000, notify.MaxLimit} {
+		t.Run(fmt.Sprint("limit ", limit), func(t *testing.T) {
+			c, store := newCache(t, server)
+			c.mustConfigure(t, limit)
+			block := blockOf(limit)
+			const sends = 100
+			for range sends {
+				c.mustSend(t)
+			}
+			c.grows.Wait()
+			if got := nextUnit(t, store); got != block {
+				t.Errorf("after %d sends the database has given out %d units, want a block of %d", sends, got, block)
+			}
+			for range block - sends {
+				c.mustSend(t)
+			}
+			c.grows.Wait()
+			if got := nextUnit(t, store); got != 2*block {
+				t.Errorf("after %d sends the database has given out %d units, want two blocks of %d", block, got, block)
+			}
+		})
+	}
+}
+
+// TestSendsThatMissTogetherGetEachUnitOnce: the hash is made once, and nobody's count is lost.
+func TestSendsThatMissTogetherGetEachUnitOnce(t *testing.T) {
+	c, _ := newCache(t, testenv.StartRedis(t))
+	const limit = 40
+	c.mustConfigure(t, limit)
+	var mu sync.Mutex
+	rest := map[int64]int{}
+	var wait sync.WaitGroup
+	for range limit + 24 {
+		wait.Go(func() {
+			a, err := c.Send(t.Context(), notify.Message{ID: "id", UserID: "u", Text: "x"})
+			var full *notify.LimitedError
+			if err != nil && !errors.As(err, &full) {
+				t.Error(err)
+				return
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			if err == nil {
+				rest[a.Remaining]++
+			}
+		})
+	}
+	wait.Wait()
+	for n := range int64(limit) {
+		if rest[n] != 1 {
+			t.Errorf("%d sends were told that %d remain, want one", rest[n], n)
+		}
+	}
+}
+
+// TestARedisThatComesBackGivesNothingTwice: what the database has given out meanwhile is counted,
+// and what is left of the block in the hash is not given by anybody else.
+func TestARedisThatComesBackGivesNothingTwice(t *testing.T) {
+	server := testenv.StartRedis(t)
+	c, store := newCache(t, server)
+	c.mustConfigure(t, 160) // blocks of 10
+	if a := c.mustSend(t); a.Remaining != 159 {
+		t.Errorf("%d remain of 160 after a send", a.Remaining)
+	}
+	c.down()
+	for range 5 {
+		c.mustSend(t)
+	}
+	if got := nextUnit(t, store); got != 15 {
+		t.Errorf("the database has given out %d units, want a block of 10 and 5", got)
+	}
+	c.answered()
+	total := int64(6)
+	for {
+		_, err := c.Send(t.Context(), notify.Message{ID: "id", UserID: "u", Text: "x"})
+		var full *notify.LimitedError
+		if errors.As(err, &full) {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		total++
+	}
+	if total != 160 {
+		t.Errorf("%d messages were accepted of 160", total)
+	}
+}
+
+// TestARedisThatForgetsCostsFewBlocks: it throws away what it was told, as it does without memory to
+// spare. The database decides, and the user has not lost the whole window by it.
+func TestARedisThatForgetsCostsFewBlocks(t *testing.T) {
+	server := testenv.StartRedis(t)
+	c, store := newCache(t, server)
+	c.mustConfigure(t, 160) // blocks of 10
+	c.take = redis.NewScript("return {'miss', '0', '0', '0', '0', 0}")
+	if a := c.mustSend(t); a.Remaining != 159-maxMisses*10 {
+		t.Errorf("%d of 160 remain after a send", a.Remaining)
+	}
+	if got := nextUnit(t, store); got != maxMisses*10+1 || c.up() {
+		t.Errorf("the database has given out %d units; Redis counts as up: %v", got, c.up())
+	}
+}
