@@ -13,7 +13,6 @@ const (
 	lockText = "SELECT rate_limit, time_window, current_count, reserved_count, last_refresh_time, row_version, clock_timestamp()" +
 		" FROM rate_limit_store WHERE user_id = $1 FOR UPDATE"
 	updateText = "UPDATE rate_limit_store SET current_count = $2, reserved_count = $3, last_refresh_time = $4 WHERE user_id = $1"
-	insertText = "INSERT INTO notify_outbox (message_id, user_id, message, accepted_at) VALUES ($1, $2, $3, $4)"
 	configText = "INSERT INTO rate_limit_store (user_id, rate_limit, time_window, last_refresh_time) VALUES ($1, $2, $3, clock_timestamp())" +
 		" ON CONFLICT (user_id) DO UPDATE SET rate_limit = EXCLUDED.rate_limit, time_window = EXCLUDED.time_window," +
 		// Not EXCLUDED's: these are as of now, when the row is locked.
@@ -109,9 +108,9 @@ func (s *Store) Send(ctx context.Context, m notify.Message) (notify.Accepted, er
 	accepted := notify.Accepted{Limit: next.RateLimit, Remaining: next.RateLimit - next.Taken()}
 	l.row = next
 	if s.outbox {
-		insert, err := s.toOutbox(m)
+		err := s.room()
 		if err == nil {
-			err = l.commit(ctx, insert)
+			err = l.commit(ctx, toOutbox(m))
 		}
 		s.wake()
 		return accepted, err
@@ -159,11 +158,10 @@ func (s *Store) Deliver(ctx context.Context, m notify.Message) error {
 	if !s.outbox {
 		return s.publish(ctx, m)
 	}
-	insert, err := s.toOutbox(m)
-	if err != nil {
+	if err := s.room(); err != nil {
 		return err
 	}
-	_, err = s.db.Change(ctx, s.db.Write, "write to the outbox", insert)
+	err := s.letters.add(ctx, m)
 	s.wake()
 	return unavailable(err)
 }

@@ -41,6 +41,7 @@ type Store struct {
 	outbox    bool
 	outboxMax int64
 	turns     turns
+	letters   letters // to the outbox, of messages that were counted elsewhere
 
 	waiting atomic.Int64  // messages in the outbox, as of the last look
 	poke    chan struct{} // there is something to relay
@@ -60,14 +61,19 @@ func Open(c Config) (*Store, error) {
 	if c.OutboxMax == 0 {
 		c.OutboxMax = 1_000_000
 	}
-	return &Store{
+	s := &Store{
 		db: db, log: db.Log, publisher: c.Publisher, outbox: c.Outbox, outboxMax: c.OutboxMax,
 		turns: turns{users: map[string]*turn{}}, poke: make(chan struct{}, 1),
-	}, nil
+	}
+	s.letters.write = s.insert
+	return s, nil
 }
 
-// Close closes the connections.
-func (s *Store) Close() error { return s.db.Close() }
+// Close closes the connections. Nobody may send any more.
+func (s *Store) Close() error {
+	s.letters.done.Wait() // within lettersWithin: nobody waits for what is left
+	return s.db.Close()
+}
 
 // Address returns the address of the database, for logs.
 func (s *Store) Address() string { return s.db.Address.Shown }
