@@ -112,9 +112,10 @@ func stepKeepsWord(t *testing.T, l *Limit, s State, cost int64, now Instant) {
 }
 
 // decideLimits are the limits of FuzzDecide's keys; small, so that a few ops
-// reach their edges.
+// reach their edges. Each algorithm is among them, so that the naive model must
+// know it.
 func decideLimits() []*Limit {
-	return []*Limit{
+	all := []*Limit{
 		MustNew(Spec{Algorithm: FixedWindow, Max: 3, Window: time.Second}),
 		MustNew(Spec{Algorithm: FixedWindow, Max: 0, Window: time.Second}),
 		MustNew(Spec{Algorithm: SlidingLog, Max: 4, Window: time.Second}),
@@ -134,6 +135,12 @@ func decideLimits() []*Limit {
 		MustNew(Spec{Algorithm: TokenBucket, Max: 7, Window: 3 * time.Second, Burst: 4, Overflow: Debt, MaxDebt: 11}),
 		MustNew(Spec{Algorithm: TokenBucket, Max: MaxRate, Window: time.Second, Burst: 25, Overflow: Debt}),
 	}
+	for _, a := range Algorithms() {
+		for _, o := range []Overflow{Refuse, Saturate, Debt} {
+			all = append(all, MustNew(Spec{Algorithm: a, Max: 4, Window: time.Second, Overflow: o}))
+		}
+	}
+	return all
 }
 
 // A script reads a sequence of requests from bytes.

@@ -5,81 +5,10 @@ import (
 	"time"
 )
 
-// Algorithm names how requests are counted against a limit.
-type Algorithm uint8
-
-// The algorithms. The zero Algorithm is not one.
-const (
-	// FixedWindow counts in windows aligned to the Unix epoch, as
-	// github.com/envoyproxy/ratelimit does. Around a boundary up to twice the
-	// limit can pass within one window's length.
-	FixedWindow Algorithm = iota + 1
-	// SlidingLog remembers every admission: no half-open interval (t-W, t]
-	// ever holds more than the limit. State grows with the limit.
-	SlidingLog
-	// SlidingWindow weights the previous fixed window's count by how much of
-	// it the sliding window still covers. Constant state, approximate.
-	SlidingWindow
-	// TokenBucket refills continuously at Max per Window up to Burst.
-	TokenBucket
-	// Concurrency counts requests in flight: each takes a lease, and gives it
-	// back at its end. A lease that is not given back expires after Window.
-	Concurrency
-
-	numAlgorithms = iota + 1
-)
-
-// A Trait is what sets some algorithms apart for those who keep, share or give
-// back what was taken. Ask [Limit.Is] or [Algorithm.Is], so that a new algorithm
-// is a row in algorithms.go and no case elsewhere.
-type Trait uint8
-
-const (
-	// Leased algorithms count requests in flight, each by a lease that has a
-	// holder, and not units per time.
-	Leased Trait = 1 << iota
-	// Aligned algorithms count in windows aligned to the Unix epoch. Units that
-	// were taken in one can be given back until it ends.
-	Aligned
-	// Isolated algorithms forget all units of a window when it ends: none of
-	// them counts in the next one.
-	Isolated
-	// Refilled algorithms return units one after the other, up to Burst. See
-	// [Limit.Interval].
-	Refilled
-	// Logged algorithms keep a record of each admission, so that their state
-	// grows with the limit.
-	Logged
-	// Prefetched algorithms let a replica take units ahead ([Limit.Share]) and
-	// spend them later.
-	Prefetched
-)
-
-// A row is what this package knows of one algorithm, beside how it steps. The
-// table of them is in algorithms.go.
-type row struct {
-	name   string // in rules
-	letter string // see Algorithm.KeyLetter
-	traits Trait
-	most   int64 // bounds Spec.Max
-
-	// prepare computes what decisions need, beyond what all limits have. Nil
-	// computes nothing.
-	prepare func(l *Limit) error
-	// moveTo returns s as it is moved to now: see clock.go. Nil leaves s alone.
-	moveTo func(l *Limit, s State, now Instant) State
-	// ends is [Limit.Ends] for a state whose instant is in bounds.
-	ends func(l *Limit, s State) Instant
-	// figures is [Limit.Figures]. Nil means two zeros.
-	figures func(l *Limit) (x, y int64)
-}
-
 // Bounds of a limit. They keep every intermediate result below 2^53.
 const (
 	MinWindow = time.Millisecond
 	MaxWindow = 10 * 366 * 24 * time.Hour // ten years, leap days included
-
-	maxExact = 1 << 52 // largest product that state and decisions may need
 
 	// MaxUnits bounds Max and Burst for every algorithm but SlidingWindow.
 	MaxUnits = 1 << 40

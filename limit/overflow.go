@@ -75,16 +75,12 @@ func (l *Limit) setOverflow() error {
 	if s.MaxDebt == 0 {
 		s.MaxDebt = min(l.capacity, most)
 	}
-	if l.below = s.MaxDebt; l.stopsClock() && l.below > 0 {
+	if l.below = s.MaxDebt; !l.Is(Windowed) && l.below > 0 {
 		l.owe = ceilDiv(l.below*l.num, l.den)
 		l.ahead += l.owe
 	}
 	return nil
 }
-
-// stopsClock says whether a debt under l is kept as a state that lies ahead, and
-// not as units that the next windows begin with.
-func (l *Limit) stopsClock() bool { return !l.Is(Aligned) }
 
 // mostDebt returns the largest debt that is paid back within MaxWindow, and with
 // which all figures are exact.
@@ -93,7 +89,7 @@ func (l *Limit) mostDebt() int64 {
 		return 0
 	}
 	longest := MaxWindow.Microseconds()
-	if !l.stopsClock() {
+	if l.Is(Windowed) {
 		windows := longest / l.window
 		return min(MaxUnits, l.capacity*min(windows, MaxUnits/l.capacity))
 	}

@@ -141,7 +141,7 @@ func TestLawDebtIsPaidInItsTime(t *testing.T) {
 			x := 1 + r.Int64N(l.MaxDebt())
 			s, out := try(full, l, x, now)
 			want := before.Reset + micros(ceilDiv(x, l.Capacity())*l.window)
-			if l.stopsClock() {
+			if !l.Is(Windowed) {
 				want = before.Reset + micros(ceilDiv(x*l.num, l.den))
 				if l.Algorithm() == TokenBucket {
 					want = micros(ceilDiv(l.full+x*l.num, l.den))

@@ -2,31 +2,6 @@ package limit
 
 import "time"
 
-// An Instant is a point in time in microseconds since the Unix epoch. Zero
-// stands for "the store's own clock".
-type Instant int64
-
-// MaxInstant (year 2112) is the last instant: beyond it, time stands still. It
-// keeps sums of an instant and a window below 2^53.
-const MaxInstant = Instant(maxExact)
-
-// InstantOf returns t as an Instant, rounded down.
-func InstantOf(t time.Time) Instant { return Instant(t.UnixMicro()) }
-
-// Time returns i as a time in UTC.
-func (i Instant) Time() time.Time { return time.UnixMicro(int64(i)).UTC() }
-
-// Add returns i moved by the whole microseconds of d.
-func (i Instant) Add(d time.Duration) Instant { return i + Instant(d.Microseconds()) }
-
-// AddUp returns i moved by d, which is rounded up to whole microseconds.
-func (i Instant) AddUp(d time.Duration) Instant {
-	return i + Instant(ceilDiv(int64(d), int64(time.Microsecond)))
-}
-
-// Sub returns how long after j i is.
-func (i Instant) Sub(j Instant) time.Duration { return micros(int64(i - j)) }
-
 // Never is the Retry of a cost that no wait makes room for.
 const Never = time.Duration(-1)
 
@@ -180,4 +155,29 @@ func firstWithKey(ops []Op, i int) int {
 		}
 	}
 	return i
+}
+
+// delay adds to the waits of an op that was decided as if it came so much later.
+func (o *Outcome) delay(by time.Duration) {
+	if o.Retry > 0 {
+		o.Retry += by
+	}
+	if o.Reset > 0 {
+		o.Reset += by
+	}
+}
+
+// endsOwner says whether op ends the leases of an owner.
+func (op *Op) endsOwner() bool { return op.Cost < 0 && op.Ending == EndOwner && op.Holder != "" }
+
+// wanted is the cost that Retry is about: asking without taking, or giving
+// back, is about one unit.
+func wanted(cost int64) int64 { return max(cost, 1) }
+
+// refund returns how many of the used units a negative cost gives back.
+func refund(cost, used int64) int64 {
+	if cost < -used {
+		return used
+	}
+	return -cost
 }

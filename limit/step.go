@@ -1,39 +1,5 @@
 package limit
 
-import "time"
-
-// A State is what a store keeps under one key. The zero State is an unused
-// key. What the fields mean depends on the algorithm, which is part of the
-// key, so a state is only ever read by the algorithm that wrote it; the
-// figures of its limit may have changed meanwhile, and any old state is
-// acceptable.
-//
-//	               At                      N                         M
-//	FixedWindow    start of a window       units taken in it         -
-//	SlidingWindow  start of a window       units taken in it         in the one before
-//	TokenBucket    instant of the level    level, in 1/den µs        num: one unit of N
-//	SlidingLog     latest record           sum of the records        -
-//
-// A window that owes has more units taken than its limit allows. A bucket or log
-// that owes has its instant and its records ahead of the op that wrote it, by the
-// time in which that is paid back.
-type State struct {
-	At  Instant
-	N   int64
-	M   int64
-	Log []Record // SlidingLog only, oldest first
-
-	// Leases has all there is to know of a Concurrency limit, nil if it is
-	// unused; the other fields are zero.
-	Leases *LeaseSet
-}
-
-// A Record is one admission in a SlidingLog.
-type Record struct {
-	At Instant
-	N  int64
-}
-
 // Step decides op alone on state s at instant now. It returns the state with
 // the op recorded, or s unchanged when the op took nothing, as one that is refused
 // does unless its limit's [Overflow] says otherwise.
@@ -57,37 +23,9 @@ func Step(s State, op *Op, now Instant) (State, Outcome) {
 	return s, out
 }
 
-// delay adds to the waits of an op that was decided as if it came so much later.
-func (o *Outcome) delay(by time.Duration) {
-	if o.Retry > 0 {
-		o.Retry += by
-	}
-	if o.Reset > 0 {
-		o.Reset += by
-	}
-}
-
-func bounded(i Instant) Instant { return min(max(i, 0), MaxInstant) }
-
 // Ends returns the instant from which s is as good as an unused key under l.
 // A store may drop the state then, and must keep it until then.
 func (l *Limit) Ends(s State) Instant {
 	s.At = min(max(s.At, 0), MaxInstant)
 	return l.row.ends(l, s)
 }
-
-// wanted is the cost that Retry is about: asking without taking, or giving
-// back, is about one unit.
-func wanted(cost int64) int64 { return max(cost, 1) }
-
-// refund returns how many of the used units a negative cost gives back.
-func refund(cost, used int64) int64 {
-	if cost < -used {
-		return used
-	}
-	return -cost
-}
-
-func micros(n int64) time.Duration { return time.Duration(n) * time.Microsecond }
-
-func ceilDiv(a, b int64) int64 { return (a + b - 1) / b }

@@ -126,9 +126,6 @@ func (s *LeaseSet) giveBackAny(op *Op, now Instant) bool {
 	return n > 0
 }
 
-// endsOwner says whether op ends the leases of an owner.
-func (op *Op) endsOwner() bool { return op.Cost < 0 && op.Ending == EndOwner && op.Holder != "" }
-
 // endOwner ends an owner's leases among the next OwnerSlice that expire at an
 // instant or later, and tells whether there was any. rest is when the first
 // lease expires that it has not looked at, 0 means none.

@@ -247,8 +247,9 @@ func (c *call) seal() []byte {
 	return blob
 }
 
-// calendarWindow is what take.lua calls the algorithm of a limit with a calendar.
-const calendarWindow = 6
+// calendarWindow is what take.lua calls the algorithm of a limit with a calendar. No
+// [limit.Algorithm] has that number.
+const calendarWindow = 256
 
 // calendarWindow returns what the script must know of the windows of a calendar.
 func (c *call) calendarWindow(l sentLimit) (start, end, next int64) {

@@ -17,7 +17,7 @@
 --          refused elsewhere; they are followed by, for each, as of when: see
 --          refund.
 --          Of a lease (algorithm 5) the cost has more in it: see lease_machine.
---          A fixed window of a calendar (algorithm 6) has as figures when the window
+--          A fixed window of a calendar (algorithm 256) has as figures when the window
 --          of its requests begins and ends, and as window when the one after it
 --          ends; that is negative if the requests bring their instant. Else all
 --          depends on this server's clock, which the caller has to guess.
@@ -47,7 +47,7 @@ local keys, salt = KEYS, ARGV[2]
 
 local NEVER = -1
 local EXACT = 4503599627370496 -- 2^52
-local FIXED, LOG, SLIDING, BUCKET, LEASE, CALENDAR = 1, 2, 3, 4, 5, 6
+local FIXED, LOG, SLIDING, BUCKET, LEASE, CALENDAR = 1, 2, 3, 4, 5, 256
 local WRAP = 8388608 -- running sums of a list are kept modulo 2^23, in 5 bytes
 local MARGIN = 1000000 -- keys outlive their use by a second
 local AHEAD = 1000000 -- limit.MinAhead

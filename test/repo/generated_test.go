@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -21,6 +22,7 @@ import (
 	"github.com/headgate-rls/headgate/internal/compat"
 	"github.com/headgate-rls/headgate/internal/config"
 	"github.com/headgate-rls/headgate/internal/telemetry"
+	"github.com/headgate-rls/headgate/limit"
 )
 
 var update = flag.Bool("update", false, "write the generated parts of the documents")
@@ -69,6 +71,31 @@ func TestGeneratedDocuments(t *testing.T) {
 			continue
 		}
 		if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+var schemaAlgorithms = regexp.MustCompile(`("algorithm": \{ "enum": \[)[^]]*`)
+
+// TestSchemaNamesEveryAlgorithm: editors offer the algorithms that the program has.
+func TestSchemaNamesEveryAlgorithm(t *testing.T) {
+	const file = "../../descriptors/rulefile/rules.schema.json"
+	var names []string
+	for _, a := range limit.Algorithms() {
+		names = append(names, strconv.Quote(a.String()))
+	}
+	text := string(readFile(t, file))
+	if n := len(schemaAlgorithms.FindAllString(text, -1)); n != 1 {
+		t.Fatalf("%s lists the algorithms in %d places, want 1", file, n)
+	}
+	changed := schemaAlgorithms.ReplaceAllString(text, "${1}"+strings.Join(names, ", "))
+	switch {
+	case changed == text:
+	case !*update:
+		t.Errorf("%s does not list the algorithms of the program: run go test ./test/repo -update", file)
+	default:
+		if err := os.WriteFile(file, []byte(changed), 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -11,6 +11,9 @@ import (
 // left, and what is held here is gone as well.
 func TestReportSpendsWhatIsHeld(t *testing.T) {
 	for _, a := range limit.Algorithms() {
+		if !a.Is(limit.Prefetched) {
+			continue
+		}
 		for _, o := range []limit.Overflow{limit.Saturate, limit.Debt} {
 			t.Run(a.String()+"/"+o.String(), func(t *testing.T) {
 				r := newRig(t, Config{})
