@@ -75,6 +75,17 @@ type NotifyKafka struct {
 	Topic      string
 	Partitions int
 	Replicas   int
+
+	TLS        bool
+	TLSCA      string
+	TLSCert    string
+	TLSKey     string
+	ServerName string
+
+	SASL         string // plain, scram-sha-256, scram-sha-512; empty: none
+	Username     string
+	Password     string
+	PasswordFile string
 }
 
 // Log says what is logged, and how.
@@ -107,12 +118,15 @@ func (c *NotifyGateway) Resolve(fs *pflag.FlagSet, environ []string) error {
 		c.Warnings = append(c.Warnings, "other machines can reach --http "+c.HTTP+
 			", and without --config-token everybody who does can change every user's limit")
 	}
+	c.Warnings = append(c.Warnings, c.Kafka.warnings()...)
 	return err
 }
 
 // Resolve is [Resolve] for notify-sender.
 func (c *NotifySender) Resolve(fs *pflag.FlagSet, environ []string) error {
-	return c.program().resolve(fs, environ, &c.File, &c.Warnings, nil)
+	err := c.program().resolve(fs, environ, &c.File, &c.Warnings, nil)
+	c.Warnings = append(c.Warnings, c.Kafka.warnings()...)
+	return err
 }
 
 // NotifyTables renders the settings of both programs as Markdown tables.
@@ -209,6 +223,17 @@ func (c *NotifySender) program() program {
 	return program{prefix: "NOTIFY_SENDER", rows: append(rows, c.Log.settings()...)}
 }
 
+// SASLPlain is the --kafka-sasl that sends the password itself.
+const SASLPlain = "plain"
+
+// warnings name what is allowed and unwise.
+func (c *NotifyKafka) warnings() []string {
+	if c.SASL == SASLPlain && !c.TLS {
+		return []string{"--kafka-sasl plain without --kafka-tls: everybody on the way to the brokers can read the password"}
+	}
+	return nil
+}
+
 func (c *NotifyKafka) settings() []setting {
 	brokers := func(list []string) error {
 		for _, b := range list {
@@ -218,8 +243,32 @@ func (c *NotifyKafka) settings() []setting {
 		}
 		return nil
 	}
+	byTLS := require[string](func() bool { return c.TLS || c.TLSCert+c.TLSKey+c.TLSCA+c.ServerName == "" }, "needs --kafka-tls: without it nothing is encrypted")
+	keyPair := require[string](func() bool { return (c.TLSCert == "") == (c.TLSKey == "") }, "needs --kafka-tls-key, and the other way round")
+	bySASL := require[string](func() bool { return c.SASL != "" || c.Username+c.Password+c.PasswordFile == "" }, "needs --kafka-sasl: without it nobody logs in")
+	login := func(v string) error {
+		if v == "" {
+			return nil
+		}
+		if err := oneOf(SASLPlain, "scram-sha-256", "scram-sha-512")(v); err != nil {
+			return err
+		}
+		if c.Username == "" || (c.Password == "") == (c.PasswordFile == "") {
+			return errors.New("needs --kafka-username, and either --kafka-password or --kafka-password-file")
+		}
+		return nil
+	}
 	return []setting{
 		row("kafka", &c.Brokers, []string{"localhost:9092"}, brokers, "`host:port` of a Kafka broker; may be repeated"),
+		row("kafka-tls", &c.TLS, false, nil, "talk TLS to the brokers"),
+		row("kafka-tls-ca", &c.TLSCA, "", byTLS, "`file` with the certificate authorities that are trusted for the brokers (default: the system's); read again for each connection, as the next two are"),
+		row("kafka-tls-cert", &c.TLSCert, "", all(byTLS, keyPair), "certificate chain `file` to show to the brokers"),
+		row("kafka-tls-key", &c.TLSKey, "", byTLS, "private key `file` of --kafka-tls-cert"),
+		row("kafka-tls-server-name", &c.ServerName, "", byTLS, "`name` that the brokers' certificates must have (default: the host of each)"),
+		row("kafka-sasl", &c.SASL, "", login, "how to log in to the brokers: plain, scram-sha-256 or scram-sha-512; empty: not at all"),
+		row("kafka-username", &c.Username, "", bySASL, "`name` to log in with"),
+		row("kafka-password", &c.Password, "", bySASL, "`secret` that goes with it; better in the environment than in a flag, which other users of the machine can see").hiding(whole),
+		row("kafka-password-file", &c.PasswordFile, "", bySASL, "`file` with the password instead; read again for each connection"),
 		row("topic", &c.Topic, "sms-outbound", required, "`name` of the topic with the messages; made at start if it does not exist"),
 		row("topic-partitions", &c.Partitions, 4, between(1, 1000), "partitions of the topic if it is made"),
 		row("topic-replicas", &c.Replicas, 1, between(1, 10), "replicas of the topic if it is made"),

@@ -57,6 +57,12 @@ func TestNotifySettings(t *testing.T) {
 		{gateway, []string{"--delivery=outbocks"}, nil, []string{"--delivery", "direct", "outbox"}},
 		{gateway, []string{"--pool-max=2"}, nil, []string{"--pool-max", "--pool-min"}},
 		{gateway, []string{"--publish-timeout=6s"}, nil, []string{"--publish-timeout", "--request-timeout (5s)"}},
+		{gateway, []string{"--kafka-sasl=scram", "--kafka-username=u", "--kafka-password=s3cret"}, nil, []string{"--kafka-sasl", "scram-sha-512", `"scram"`}},
+		{gateway, []string{"--kafka-sasl=plain", "--kafka-password=s3cret"}, nil, []string{"--kafka-sasl", "needs --kafka-username"}},
+		{gateway, []string{"--kafka-sasl=plain", "--kafka-username=u", "--kafka-password=s3cret", "--kafka-password-file=f"}, nil, []string{"--kafka-sasl", "either --kafka-password or"}},
+		{gateway, []string{"--kafka-username=u"}, nil, []string{"--kafka-username", "needs --kafka-sasl"}},
+		{gateway, []string{"--kafka-tls-ca=f"}, nil, []string{"--kafka-tls-ca", "needs --kafka-tls"}},
+		{sender, []string{"--kafka-tls", "--kafka-tls-cert=f"}, nil, []string{"--kafka-tls-cert", "needs --kafka-tls-key"}},
 		{gateway, []string{"--publish-linger=2s"}, nil, []string{"--publish-linger", "half of --publish-timeout (2s)"}},
 		{gateway, []string{"--config-token=short-secret"}, nil, []string{"--config-token", "has 12 characters"}},
 		{gateway, []string{"--kafka=nowhere"}, nil, []string{"--kafka", "nowhere"}},
@@ -134,5 +140,17 @@ func TestAnOpenConfigPathIsNamed(t *testing.T) {
 	log, err := notifyPrograms[0].resolve(t, []string{"--config-token", strings.Repeat("x", 32)}, nil)
 	if err != nil || strings.Contains(log, text) {
 		t.Errorf("with a token: %v, %q", err, log)
+	}
+}
+
+func TestAPasswordThatOthersCanReadIsNamed(t *testing.T) {
+	const text = "can read the password"
+	for _, p := range notifyPrograms {
+		for tls, named := range map[string]bool{"--kafka-tls=false": true, "--kafka-tls": false} {
+			log, err := p.resolve(t, []string{tls, "--kafka-sasl", "plain", "--kafka-username", "u"}, []string{p.prefix + "_KAFKA_PASSWORD=s3cret"})
+			if err != nil || strings.Contains(log, text) != named || strings.Contains(log, "s3cret") {
+				t.Errorf("%s %s: %v, %q", p.name, tls, err, log)
+			}
+		}
 	}
 }

@@ -45,13 +45,13 @@ const (
 	pollRecords  = 100
 	roundWithin  = 10 * time.Second // a rebalance waits no longer
 	commitWithin = 5 * time.Second
+	dialWithin   = 10 * time.Second
 	retryAfter   = 500 * time.Millisecond
 )
 
 // NewConsumer returns a consumer. It does not connect. Close must be called.
 func NewConsumer(c ConsumerConfig) (*Consumer, error) {
-	client, err := kgo.NewClient(
-		kgo.SeedBrokers(c.Topic.Brokers...), kgo.ClientID("notify-sender"),
+	client, err := c.Topic.open("notify-sender", dialWithin,
 		kgo.ConsumerGroup(c.Group), kgo.ConsumeTopics(c.Topic.Name),
 		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
 		kgo.DisableAutoCommit(), kgo.BlockRebalanceOnPoll(),
@@ -60,7 +60,7 @@ func NewConsumer(c ConsumerConfig) (*Consumer, error) {
 		kgo.RecordDeliveryTimeout(5*time.Second), kgo.AllowIdempotentProduceCancellation(), kgo.MetadataMinAge(250*time.Millisecond),
 	)
 	if err != nil {
-		return nil, fmt.Errorf("kafka: %w", err)
+		return nil, err
 	}
 	return &Consumer{ConsumerConfig: c, client: client}, nil
 }

@@ -33,19 +33,18 @@ var errUnconfirmed = errors.New("the brokers did not confirm the message in time
 // as long as linger for others, to be sent together with them. NewPublisher does not connect. Close
 // must be called.
 func NewPublisher(topic Topic, within, linger time.Duration) (*Publisher, error) {
-	client, err := kgo.NewClient(
-		kgo.SeedBrokers(topic.Brokers...), kgo.ClientID("notify-gateway"),
+	client, err := topic.open("notify-gateway", within,
 		kgo.DefaultProduceTopic(topic.Name), kgo.RequiredAcks(kgo.AllISRAcks()), kgo.MaxBufferedRecords(maxBuffered),
 		// The context of Publish gives records up. One that was sent may be in the topic all the
 		// same: without this option it would wait for its broker for ever, and all of its
 		// partition behind it. RecordDeliveryTimeout would count from the record's timestamp.
 		kgo.AllowIdempotentProduceCancellation(),
-		kgo.ProduceRequestTimeout(within), kgo.RequestTimeoutOverhead(hungAfter), kgo.DialTimeout(within), kgo.RetryBackoffFn(backoff),
+		kgo.ProduceRequestTimeout(within), kgo.RequestTimeoutOverhead(hungAfter), kgo.RetryBackoffFn(backoff),
 		kgo.ProducerBatchCompression(kgo.NoCompression()), kgo.ProducerLinger(linger),
 		kgo.MetadataMinAge(250*time.Millisecond), kgo.UnknownTopicRetries(-1),
 	)
 	if err != nil {
-		return nil, fmt.Errorf("kafka: %w", err)
+		return nil, err
 	}
 	return &Publisher{topic: topic, within: within, client: client}, nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -13,9 +14,23 @@ import (
 // A Topic is where messages are, and how to make it.
 type Topic struct {
 	Brokers    []string // host:port
+	Access     Access
 	Name       string
 	Partitions int
 	Replicas   int
+}
+
+// open returns a client. It does not connect.
+func (t Topic) open(name string, dialWithin time.Duration, opts ...kgo.Opt) (*kgo.Client, error) {
+	access, err := t.Access.options(dialWithin)
+	var client *kgo.Client
+	if err == nil {
+		client, err = kgo.NewClient(append(append(access, kgo.SeedBrokers(t.Brokers...), kgo.ClientID(name)), opts...)...)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("kafka: %w", err)
+	}
+	return client, nil
 }
 
 // ensure makes the topic if it does not exist.

@@ -85,12 +85,11 @@ const relayTimeout = 8 * time.Second
 // open makes the parts, none of which connects yet.
 func (g *gateway) open() (err error) {
 	c := g.conf
-	topic := kafka.Topic{Brokers: c.Kafka.Brokers, Name: c.Kafka.Topic, Partitions: c.Kafka.Partitions, Replicas: c.Kafka.Replicas}
 	within := c.PublishTimeout
 	if c.Delivery == config.DeliverOutbox {
 		within = relayTimeout // no request waits for it
 	}
-	if g.publisher, err = kafka.NewPublisher(topic, within, c.PublishLinger); err != nil {
+	if g.publisher, err = kafka.NewPublisher(topicOf(&c.Kafka), within, c.PublishLinger); err != nil {
 		return err
 	}
 	g.store, err = pgstore.Open(pgstore.Config{
@@ -162,11 +161,11 @@ func (g *gateway) api(metrics *telemetry.Notify) (http.Handler, error) {
 		c.Guard = guard
 	}
 	checks := []*check{
-		{name: "database", ping: g.store.Ping},
-		{name: "kafka", ping: g.publisher.Ping, serving: g.conf.Delivery == config.DeliverOutbox},
+		{name: "database", log: g.log, ping: g.store.Ping},
+		{name: "kafka", log: g.log, ping: g.publisher.Ping, problem: kafka.Problem, serving: g.conf.Delivery == config.DeliverOutbox},
 	}
 	if g.redis != nil {
-		checks = append(checks, &check{name: "redis", ping: g.pingRedis, serving: true})
+		checks = append(checks, &check{name: "redis", log: g.log, ping: g.pingRedis, serving: true})
 	}
 	mux := http.NewServeMux()
 	mux.Handle("/", httpapi.New(c))

@@ -98,7 +98,9 @@ func await(ctx context.Context, log *slog.Logger, what string, limit time.Durati
 type check struct {
 	name    string
 	serving bool // the program is ready without it
+	log     *slog.Logger
 	ping    func(context.Context) error
+	problem func(error) string // in words that may be shown to everybody; nil: it does not answer
 
 	mu    sync.Mutex
 	asked time.Time
@@ -118,9 +120,16 @@ func (c *check) look() web.Part {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), askWithin)
 	defer cancel()
+	before := c.part.Problem
 	c.part = web.Part{Name: c.name, Serving: c.serving}
-	if c.ping(ctx) != nil { // why is in the log, and may name hosts
+	if err := c.ping(ctx); err != nil {
 		c.part.Problem = "does not answer"
+		if c.problem != nil {
+			c.part.Problem = c.problem(err)
+		}
+		if c.part.Problem != before { // the whole error may name hosts
+			c.log.Warn("not ready", "part", c.name, "problem", c.part.Problem, "error", err)
+		}
 	}
 	c.asked = time.Now()
 	return c.part

@@ -23,7 +23,7 @@ func Sender(ctx context.Context, conf *config.NotifySender, log *slog.Logger, ve
 	}
 	k := &conf.Kafka
 	consumer, err := kafka.NewConsumer(kafka.ConsumerConfig{
-		Topic: kafka.Topic{Brokers: k.Brokers, Name: k.Topic, Partitions: k.Partitions, Replicas: k.Replicas},
+		Topic: topicOf(k),
 		Group: conf.Group, DeadLetter: conf.DeadLetter, Log: log,
 		Handler: &sender.Retrier{Sender: to, Attempts: conf.WebhookAttempts, Backoff: conf.WebhookBackoff, Log: log, Skip: conf.DeadLetter != ""},
 	})
@@ -36,7 +36,7 @@ func Sender(ctx context.Context, conf *config.NotifySender, log *slog.Logger, ve
 		return telemetry.NotifySenderStats{Sent: s.Handled, Skipped: s.Skipped, Retried: s.Retried}
 	})
 	var draining atomic.Bool
-	checks := []*check{{name: "kafka", ping: consumer.Ping}}
+	checks := []*check{{name: "kafka", log: log, ping: consumer.Ping, problem: kafka.Problem}}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", healthz)
 	mux.Handle("GET /readyz", web.Readiness{Draining: draining.Load, Parts: func() []web.Part { return looks(checks) }})

@@ -25,7 +25,7 @@ var rooms = []room{
 	{dir: "policies/sqlstore/...", may: []string{"policies", "internal/sqldb/..."}, why: "a store of policies knows the contract of policies only"},
 
 	{dir: "descriptors", may: []string{"limit", "policies", "internal/safego", "internal/spell", "internal/units"}, why: "descriptors knows limit only, and no source of rules"},
-	{dir: "descriptors/...", may: []string{"limit", "internal/protofields", "internal/safego", "internal/spell", "internal/units", "descriptors/..."}, why: "sources of rules know descriptors and limit only"},
+	{dir: "descriptors/...", may: []string{"limit", "internal/clienttls", "internal/protofields", "internal/safego", "internal/spell", "internal/units", "descriptors/..."}, why: "sources of rules know descriptors and limit only"},
 
 	{dir: "backends", may: []string{"limit"}, why: "the contract of stores knows limit only"},
 	{dir: "backends/backendtest/...", may: []string{"limit", "backends", "test/random"}, why: "the suite knows the contract only"},
@@ -50,14 +50,15 @@ var rooms = []room{
 	{dir: "notify", bare: true, why: "notify decides and knows nobody"},
 	{dir: "notify/pgstore/...", may: []string{"notify", "internal/sqldb/..."}, why: "a store of users knows no broker and no cache"},
 	{dir: "notify/rediscache/...", may: []string{"notify", "notify/pgstore", "backends/redis", "internal/loglimit"}, why: "the cache knows the store behind it, and no broker"},
-	{dir: "notify/kafka/...", may: []string{"notify"}, why: "the broker knows messages only"},
+	{dir: "notify/kafka/...", may: []string{"notify", "internal/clienttls"}, why: "the broker knows messages only"},
 	{dir: "notify/sender/...", may: []string{"notify"}, why: "sending knows messages only"},
 	{dir: "notify/httpapi/...", may: []string{"notify", "internal/units", "internal/web"}, why: "the HTTP API of the gateway knows no store"},
-	{dir: "notify/serve/...", may: []string{"notify/...", "internal/config", "internal/telemetry", "internal/sqldb/...", "internal/web", "backends/redis"}, why: "the gateway puts its parts together"},
+	{dir: "notify/serve/...", may: []string{"notify/...", "internal/clienttls", "internal/config", "internal/telemetry", "internal/sqldb/...", "internal/web", "backends/redis"}, why: "the gateway puts its parts together"},
 
 	{dir: "internal/sqldb/...", may: []string{"internal/safego", "internal/spell"}, why: "databases know nothing of what is kept in them"},
 	{dir: "internal/config/...", may: []string{"limit", "descriptors/...", "ratelimit/...", "slots", "slots/plan", "internal/san", "internal/spell"}, why: "settings know the settings of parts, and no store"},
 	{dir: "internal/compat/...", bare: true, why: "compat turns one program's environment into names of settings, and knows neither program"},
+	{dir: "internal/clienttls/...", bare: true, why: "clienttls is for all, and so knows nobody"},
 	{dir: "internal/loglimit/...", bare: true, why: "loglimit is for all, and so knows nobody"},
 	{dir: "internal/units/...", bare: true, why: "units is for all, and so knows nobody"},
 	{dir: "internal/protofields/...", may: []string{}, why: "protofields is for all, and so knows nobody"},

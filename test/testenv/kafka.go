@@ -24,10 +24,10 @@ const (
 const kafkaSettings = `process.roles=broker,controller
 node.id=1
 controller.quorum.voters=1@127.0.0.1:%[2]d
-listeners=PLAINTEXT://127.0.0.1:%[1]d,CONTROLLER://127.0.0.1:%[2]d
-advertised.listeners=PLAINTEXT://127.0.0.1:%[1]d
+listeners=PLAINTEXT://127.0.0.1:%[1]d,CONTROLLER://127.0.0.1:%[2]d%[4]s
+advertised.listeners=PLAINTEXT://127.0.0.1:%[1]d%[4]s
 controller.listener.names=CONTROLLER
-listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT
+listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT%[5]s
 inter.broker.listener.name=PLAINTEXT
 log.dirs=%[3]s/log
 offsets.topic.replication.factor=1
@@ -44,10 +44,65 @@ broker.session.timeout.ms=2000
 broker.heartbeat.interval.ms=300
 `
 
+// A KafkaListener is one more address of a broker, which talks TLS.
+type KafkaListener struct {
+	Name     string // upper-case letters
+	Pair     Pair   // what it shows
+	ClientCA string // file with who may vouch for clients, which must show a certificate; empty: they need none
+	SASL     bool   // clients must log in as KafkaUser, with PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512
+}
+
+// The user of listeners with SASL.
+const (
+	KafkaUser     = "app"
+	KafkaPassword = "apppw-of-kafka"
+)
+
+// scramUser are the arguments that make the user for SCRAM.
+const scramUser = " --add-scram 'SCRAM-SHA-256=[name=" + KafkaUser + ",password=" + KafkaPassword + "]'" +
+	" --add-scram 'SCRAM-SHA-512=[name=" + KafkaUser + ",password=" + KafkaPassword + "]'"
+
+// secure returns the settings of a listener at a port, and writes its files.
+func (l KafkaListener) secure(dir string, port int) (listeners, settings string, err error) {
+	var store []byte
+	for _, file := range []string{l.Pair.KeyFile, l.Pair.CertFile} {
+		data, err := os.ReadFile(file)
+		if err != nil {
+			return "", "", err
+		}
+		store = append(store, data...)
+	}
+	keystore := filepath.Join(dir, l.Name+".pem")
+	if err := os.WriteFile(keystore, store, 0o600); err != nil {
+		return "", "", err
+	}
+	prefix := "listener.name." + strings.ToLower(l.Name) + "."
+	settings = prefix + "ssl.keystore.type=PEM\n" + prefix + "ssl.keystore.location=" + keystore + "\n"
+	if l.ClientCA != "" {
+		settings += prefix + "ssl.client.auth=required\n" + prefix + "ssl.truststore.type=PEM\n" + prefix + "ssl.truststore.location=" + l.ClientCA + "\n"
+	}
+	if l.SASL {
+		const plain = "org.apache.kafka.common.security.plain.PlainLoginModule required user_" + KafkaUser + "=\"" + KafkaPassword + "\";"
+		const scram = "org.apache.kafka.common.security.scram.ScramLoginModule required;"
+		settings += prefix + "sasl.enabled.mechanisms=PLAIN,SCRAM-SHA-256,SCRAM-SHA-512\n" + prefix + "plain.sasl.jaas.config=" + plain + "\n" +
+			prefix + "scram-sha-256.sasl.jaas.config=" + scram + "\n" + prefix + "scram-sha-512.sasl.jaas.config=" + scram + "\n"
+	}
+	return fmt.Sprintf(",%s://127.0.0.1:%d", l.Name, port), settings, nil
+}
+
+// protocol is what the listener talks, as Kafka calls it.
+func (l KafkaListener) protocol() string {
+	if l.SASL {
+		return "SASL_SSL"
+	}
+	return "SSL"
+}
+
 // KafkaBroker is one running broker. Its methods may be called from any goroutine, except
 // Restart, which ends the test when it fails.
 type KafkaBroker struct {
-	Addr string // host:port
+	Addr  string            // host:port
+	Addrs map[string]string // of its other listeners, by their names
 
 	tb     TB
 	shared bool
@@ -57,14 +112,19 @@ type KafkaBroker struct {
 type kafkaServer struct {
 	dir    string
 	binary string
+	others map[KafkaListener]int // with their ports
 	listener
 }
 
 // StartKafka starts a broker for this test, without topics, and waits until it listens.
-func StartKafka(tb TB) *KafkaBroker {
+func StartKafka(tb TB, more ...KafkaListener) *KafkaBroker {
 	tb.Helper()
 	binary := Require(tb, Kafka)
-	s, err := newKafkaServer(binary)
+	others := map[KafkaListener]int{}
+	for _, l := range more {
+		others[l] = FreePort(tb)
+	}
+	s, err := newKafkaServer(binary, others)
 	if err != nil {
 		tb.Fatalf("testenv: %v", err)
 	}
@@ -95,7 +155,7 @@ func SharedKafka(tb TB) *KafkaBroker {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.server == nil && k.err == nil {
-		k.server, k.err = newKafkaServer(binary)
+		k.server, k.err = newKafkaServer(binary, nil)
 	}
 	if k.err != nil {
 		tb.Fatalf("testenv: %v", k.err)
@@ -105,7 +165,11 @@ func SharedKafka(tb TB) *KafkaBroker {
 
 func (s *kafkaServer) held(tb TB, shared bool) *KafkaBroker {
 	ran(tb, Kafka, s.version())
-	return &KafkaBroker{Addr: s.addr, tb: tb, shared: shared, server: s}
+	addrs := map[string]string{}
+	for l, port := range s.others {
+		addrs[l.Name] = fmt.Sprintf("127.0.0.1:%d", port)
+	}
+	return &KafkaBroker{Addr: s.addr, Addrs: addrs, tb: tb, shared: shared, server: s}
 }
 
 // version is in the names of the broker's files.
@@ -115,20 +179,28 @@ func (s *kafkaServer) version() string {
 	return version
 }
 
-func newKafkaServer(binary string) (*kafkaServer, error) {
+func newKafkaServer(binary string, others map[KafkaListener]int) (*kafkaServer, error) {
 	dir, err := newServerDir("kafka", account{})
 	if err != nil {
 		return nil, err
 	}
-	s := &kafkaServer{dir: dir, binary: binary}
+	s := &kafkaServer{dir: dir, binary: binary, others: others}
+	var listeners, protocols, secure string
+	for l, port := range others {
+		address, lines, err := l.secure(dir, port)
+		if err != nil {
+			return nil, errors.Join(err, os.RemoveAll(dir))
+		}
+		listeners, protocols, secure = listeners+address, protocols+","+l.Name+":"+l.protocol(), secure+lines
+	}
 	settings := filepath.Join(dir, "server.properties")
 	s.listener = listener{
 		title: "Kafka", log: filepath.Join(dir, "server.log"), ready: kafkaReady, within: kafkaStartLimit,
 		command: func(port int) *exec.Cmd {
 			// The first start, on whatever port, prepares the directory.
-			format := fmt.Sprintf(`[ -e %[1]s/log/meta.properties ] || %[2]s kafka.tools.StorageTool format -t %[3]s -c %[4]s || exit
-exec %[2]s kafka.Kafka %[4]s`, dir, binary, kafkaCluster, settings)
-			text := fmt.Sprintf(kafkaSettings, port, port+busOffset, dir)
+			format := fmt.Sprintf(`[ -e %[1]s/log/meta.properties ] || %[2]s kafka.tools.StorageTool format -t %[3]s -c %[4]s%[5]s || exit
+exec %[2]s kafka.Kafka %[4]s`, dir, binary, kafkaCluster, settings, scramUser)
+			text := fmt.Sprintf(kafkaSettings, port, port+busOffset, dir, listeners, protocols) + secure
 			// What goes wrong here shows when the broker does not start.
 			_ = os.WriteFile(settings, []byte(text), 0o600)
 			return exec.Command("/bin/sh", "-c", format)
