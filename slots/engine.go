@@ -201,6 +201,9 @@ type claimed struct {
 // in all, and in the first window each event's own capacity.
 func (r *search) claim(ctx context.Context, window, max int64) (c claimed, err error) {
 	r.found.Windows++
+	if c, ok, err := r.place(ctx, window, max); ok || c.held || err != nil {
+		return c, err
+	}
 	tx, err := r.tables.Begin(ctx, r.ConfigID)
 	if err != nil {
 		return c, err
@@ -229,6 +232,32 @@ func (r *search) claim(ctx context.Context, window, max int64) (c claimed, err e
 	return claimed{count: count + int64(len(slots))}, nil
 }
 
+// place places all of the unplaced events into the window at once, if it has room for all. Where a
+// time inside the window depends on the window's count, it does not: the count comes too late.
+func (r *search) place(ctx context.Context, window, max int64) (c claimed, ok bool, err error) {
+	if r.Stratified {
+		return c, false, nil
+	}
+	slots := make([]Slot, len(r.unplaced))
+	for k, i := range r.unplaced {
+		a := &r.Asks[i]
+		max = min(max, r.room(a, window, max))
+		slots[k] = r.slot(a, window, 0)
+	}
+	count, ok, err := r.tables.Place(ctx, r.ConfigID, r.Series, window, max, slots)
+	switch {
+	case KindOf(err) == Held:
+		return claimed{held: true}, false, nil
+	case err != nil || !ok:
+		return c, false, err
+	}
+	for k, i := range r.unplaced {
+		r.found.Answers[i] = Answer{New, slots[k]}
+	}
+	r.unplaced = nil
+	return claimed{count: count + int64(len(slots))}, true, nil
+}
+
 func claimCommit(ctx context.Context, tx Tx, s Series, window int64, slots []Slot) error {
 	if both, ok := tx.(ClaimCommitter); ok {
 		return both.ClaimCommit(ctx, s, window, slots)
@@ -243,14 +272,7 @@ func claimCommit(ctx context.Context, tx Tx, s Series, window int64, slots []Slo
 func (r *search) take(window, count, max int64) (taken []int, slots []Slot, left []int) {
 	for _, i := range r.unplaced {
 		a := &r.Asks[i]
-		room := max
-		switch {
-		case r.Mixed && a.FromMs > window:
-			room = 0
-		case !r.Mixed && window == r.FirstMs:
-			room = a.FirstMax
-		}
-		if count >= room {
+		if count >= r.room(a, window, max) {
 			left = append(left, i)
 			continue
 		}
@@ -259,4 +281,15 @@ func (r *search) take(window, count, max int64) (taken []int, slots []Slot, left
 		count++
 	}
 	return taken, slots, left
+}
+
+// room is how many events the window may have before this one, if max is its size.
+func (r *search) room(a *Ask, window, max int64) int64 {
+	switch {
+	case r.Mixed && a.FromMs > window:
+		return 0
+	case !r.Mixed && window == r.FirstMs:
+		return a.FirstMax
+	}
+	return max
 }

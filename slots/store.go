@@ -36,6 +36,12 @@ type Tables interface {
 	// ascending order. A frontier, unless nil, is added after it, unless it is there.
 	Provision(ctx context.Context, s Series, fromMs, toMs int64, frontier *Frontier) (rows int64, err error)
 
+	// Place claims places in one window for all of the slots, as Lock, Claim and Commit of a
+	// transaction of Begin do, in one round trip. ok=false: it has changed nothing. There is no
+	// room for all of them below max, or another reason, or the store cannot do it; Lock tells
+	// then. Errors are those of the transaction's methods.
+	Place(ctx context.Context, configID string, s Series, windowMs, max int64, slots []Slot) (count int64, ok bool, err error)
+
 	// Begin starts a transaction for claims under a version of a config, which may be
 	// empty. Until the transaction ends that version is not replaced.
 	Begin(ctx context.Context, configID string) (Tx, error)

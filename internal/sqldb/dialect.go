@@ -62,6 +62,8 @@ type pipeline struct {
 	read func(ctx context.Context, conn *sql.Conn, before, reads []Query, each eachRow) error
 	// end runs the statements and, if none of them fails, commits.
 	end func(ctx context.Context, conn *sql.Conn, last []Query) error
+	// whole does Tx.Whole. After an error there may be a transaction or not.
+	whole func(ctx context.Context, conn *sql.Conn, queries []Query) (answered bool, err error)
 }
 
 // An eachRow takes a row of the query of that number.

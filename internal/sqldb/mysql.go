@@ -27,7 +27,7 @@ var MySQL = &Dialect{
 	Selected:   plain,
 	schemes:    []string{"mysql", "mariadb"},
 	parse:      parseMySQL,
-	pipeline:   &pipeline{begin: mysqlBegin, read: mysqlRead, end: mysqlEnd},
+	pipeline:   &pipeline{begin: mysqlBegin, read: mysqlRead, end: mysqlEnd, whole: mysqlWhole},
 	classify:   classifyMySQL,
 	migrations: mysqlMigrations(),
 }
@@ -207,12 +207,7 @@ func mysqlMicros(src any) (int64, error) {
 
 // mysqlBegin begins and reads rows in one round trip.
 func mysqlBegin(ctx context.Context, conn *sql.Conn, before []Query, last Query, to ...any) (ok, answered bool, err error) {
-	var reads []Query // those of before that return rows
-	for _, q := range before {
-		if q.To != nil {
-			reads = append(reads, q)
-		}
-	}
+	reads := withRows(before)
 	answered, err = mysqlBatch(ctx, conn, append(before, last), func(i int, scan func(to ...any) error) error {
 		if i < len(reads) {
 			return scan(reads[i].To...)
@@ -221,6 +216,25 @@ func mysqlBegin(ctx context.Context, conn *sql.Conn, before []Query, last Query,
 		return scan(to...)
 	})
 	return ok && err == nil, answered, err
+}
+
+// withRows are those of the queries that return rows.
+func withRows(queries []Query) (reads []Query) {
+	for _, q := range queries {
+		if q.To != nil {
+			reads = append(reads, q)
+		}
+	}
+	return reads
+}
+
+// mysqlWhole does all in one round trip. After an error the server does not run what follows, the
+// commit with it.
+func mysqlWhole(ctx context.Context, conn *sql.Conn, queries []Query) (answered bool, err error) {
+	reads := withRows(queries)
+	return mysqlBatch(ctx, conn, append(queries, Query{Text: "COMMIT"}), func(i int, scan func(to ...any) error) error {
+		return scan(reads[i].To...)
+	})
 }
 
 // mysqlRead begins and runs all of the queries in one round trip.

@@ -25,7 +25,7 @@ var Postgres = &Dialect{
 	Selected:   plain,
 	schemes:    []string{"postgres", "postgresql"},
 	parse:      parsePostgres,
-	pipeline:   &pipeline{begin: postgresBegin, read: postgresRead, end: postgresEnd},
+	pipeline:   &pipeline{begin: postgresBegin, read: postgresRead, end: postgresEnd, whole: postgresWhole},
 	classify:   classifyPostgres,
 	migrations: postgresMigrations(),
 }
@@ -90,22 +90,39 @@ func postgresMicros(src any) (int64, error) {
 func postgresBegin(ctx context.Context, conn *sql.Conn, before []Query, last Query, to ...any) (ok, answered bool, err error) {
 	var b pgx.Batch
 	b.Queue("begin")
-	for _, q := range before {
-		queued := b.Queue(q.Text, q.Args...)
-		if q.To != nil {
-			queued.QueryRow(func(row pgx.Row) error {
-				_, err := postgresRow(row, q.To)
-				answered = answered || err == nil
-				return err
-			})
-		}
-	}
+	postgresQueue(&b, before, &answered)
 	b.Queue(last.Text, last.Args...).QueryRow(func(row pgx.Row) (err error) {
 		ok, err = postgresRow(row, to)
 		return err
 	})
 	err = postgresBatch(ctx, conn, &b)
 	return ok, answered, err
+}
+
+// postgresQueue adds queries to a batch. It sets answered once one of them has returned its row, or
+// none.
+func postgresQueue(b *pgx.Batch, queries []Query, answered *bool) {
+	for _, q := range queries {
+		queued := b.Queue(q.Text, q.Args...)
+		if q.To != nil {
+			queued.QueryRow(func(row pgx.Row) error {
+				_, err := postgresRow(row, q.To)
+				*answered = *answered || err == nil
+				return err
+			})
+		}
+	}
+}
+
+// postgresWhole does all in one round trip. After an error the server ignores what follows in the
+// batch, the commit with it.
+func postgresWhole(ctx context.Context, conn *sql.Conn, queries []Query) (answered bool, err error) {
+	var b pgx.Batch
+	b.Queue("begin")
+	postgresQueue(&b, queries, &answered)
+	b.Queue("commit")
+	err = postgresBatch(ctx, conn, &b)
+	return answered, err
 }
 
 // postgresRow scans a row; ok is false if there is none.

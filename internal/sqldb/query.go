@@ -10,8 +10,8 @@ type Query struct {
 	Text string
 	Args []any
 	Rows int64 // how many rows it must change; 0: any number
-	// To is where its row goes, if it is one of the queries before the last of Tx.Row. One without
-	// To must return no rows.
+	// To is where its row goes, if it is one of the queries before the last of Tx.Row, or one of
+	// Tx.Whole. One without To must return no rows.
 	To []any
 	// Kept: the text is one of a few, and the statement so quick that the context need not end
 	// it. SQLite compiles it once for each connection.

@@ -90,6 +90,22 @@ func (t *Tx) Read(ctx context.Context, op string, before, reads []Query, each fu
 	return err
 }
 
+// Whole begins, runs queries and commits if none of them fails, in one round trip. It ends the
+// transaction, which must be pipelined and have run nothing yet. A query may have a To; where
+// there is no row it stays as it was. After an error, answered reports whether the first query with
+// a To did not fail. After an error of the commit it is unknown whether it took effect.
+func (t *Tx) Whole(ctx context.Context, op string, queries []Query) (answered bool, err error) {
+	t.begun = true
+	answered, err = t.db.Dialect.pipeline.whole(ctx, t.conn, queries)
+	if err != nil {
+		err = t.db.Fail(ctx, op, err)
+		t.RollbackWithin(ctx)
+		return answered, err
+	}
+	t.release()
+	return answered, nil
+}
+
 // Change runs statements one by one. Each must change as many rows as it says.
 func (t *Tx) Change(ctx context.Context, op string, queries ...Query) error {
 	on, err := t.Session(ctx, op)

@@ -16,6 +16,7 @@ type tx struct {
 	db       *DB
 	configID string
 	locked   bool
+	count    int64 // of the window, when it was locked
 }
 
 // Begin implements slots.Tables.
@@ -81,13 +82,41 @@ func (t *tx) holdActive(ctx context.Context, name string) (slots.Config, error) 
 	return t.db.config(ctx, on, op, st.configByID.with(c.ID))
 }
 
+// Place implements slots.Tables. It tries only windows that are thought to have a row, and room.
+func (db *DB) Place(ctx context.Context, configID string, s slots.Series, windowMs, max int64, claimed []slots.Slot) (count int64, ok bool, err error) {
+	const op = "place slots"
+	window, n := slots.WindowKey{Series: s, StartMs: windowMs}, int64(len(claimed))
+	known, is := db.known.count(window)
+	if db.dialect.place == nil || !is || known+n > max || n > slots.MaxBatch {
+		return 0, false, nil
+	}
+	t, err := db.sql.Begin(ctx, op)
+	if err != nil {
+		return 0, false, storeError(err)
+	}
+	var active, now sql.NullInt64
+	first := db.gateQueries(configID, &active)
+	answered, err := t.Whole(ctx, op, append(first, db.dialect.place(configID, s, windowMs, max, claimed, &now)...))
+	switch {
+	case err == nil && now.Valid:
+		db.known.set(window, now.Int64)
+		return now.Int64 - n, true, nil
+	case err == nil || db.dialect.refused != nil && db.dialect.refused(err):
+		db.known.set(window, max) // nobody else tries it in vain
+		return 0, false, nil
+	case !answered:
+		err = gateHeld(storeError(err))
+	}
+	return 0, false, storeError(err)
+}
+
 // Lock implements slots.Tx.
 func (t *tx) Lock(ctx context.Context, s slots.Series, windowMs, max int64) (count int64, ok bool, err error) {
 	const op = "lock a window"
 	var held, active sql.NullInt64
 	window := slots.WindowKey{Series: s, StartMs: windowMs}
 	first, row, lock := t.db.lockQueries(t.configID, &held, window, max)
-	known := t.db.known.has(window)
+	_, known := t.db.known.count(window)
 	if !known {
 		first = append(first, row...)
 	}
@@ -107,7 +136,8 @@ func (t *tx) Lock(ctx context.Context, s slots.Series, windowMs, max int64) (cou
 	case err == nil && (inactive(held) || inactive(active)):
 		err = &slots.StoreError{Kind: slots.Superseded, Op: op, Err: errors.New("the config has a newer version")}
 	case err == nil && ok:
-		t.db.known.add(window)
+		t.count = count
+		t.db.known.set(window, count)
 	}
 	return count, ok, storeError(err)
 }
@@ -140,6 +170,18 @@ func (db *DB) lockQueries(configID string, held *sql.NullInt64, w slots.WindowKe
 	st := &db.dialect.statements
 	start := db.at(w.StartMs)
 	end := db.at(w.StartMs + w.SizeMs)
+	first = db.gateQueries(configID, held)
+	if st.remake.text != "" {
+		row = append(row, st.remake.with(w.Scope, w.SizeMs, start, end))
+	}
+	row = append(row, st.make.with(w.Scope, w.SizeMs, start, end))
+	return first, row, st.lock.with(w.Scope, w.SizeMs, start, max, configID)
+}
+
+// gateQueries are what a transaction runs before it locks a window: the bound of its waits, and
+// the gate, which fills held.
+func (db *DB) gateQueries(configID string, held *sql.NullInt64) (first []query) {
+	st := &db.dialect.statements
 	if db.dialect.boundedWait != "" {
 		first = append(first, query{Text: db.dialect.boundedWait})
 	}
@@ -150,11 +192,7 @@ func (db *DB) lockQueries(configID string, held *sql.NullInt64, w slots.WindowKe
 		}
 		first = append(first, gate)
 	}
-	if st.remake.text != "" {
-		row = append(row, st.remake.with(w.Scope, w.SizeMs, start, end))
-	}
-	row = append(row, st.make.with(w.Scope, w.SizeMs, start, end))
-	return first, row, st.lock.with(w.Scope, w.SizeMs, start, max, configID)
+	return first
 }
 
 // gateHeld makes of an error of the gate what it means: a version that is being changed is no
@@ -191,5 +229,9 @@ func (t *tx) ClaimCommit(ctx context.Context, s slots.Series, windowMs int64, cl
 		}
 		return t.Commit(ctx)
 	}
-	return storeError(t.Tx.Commit(ctx, "claim a slot", t.db.dialect.claim(s, windowMs, claimed)...))
+	err := t.Tx.Commit(ctx, "claim a slot", t.db.dialect.claim(s, windowMs, claimed)...)
+	if err == nil {
+		t.db.known.set(slots.WindowKey{Series: s, StartMs: windowMs}, t.count+int64(len(claimed)))
+	}
+	return storeError(err)
 }

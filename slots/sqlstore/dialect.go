@@ -20,6 +20,14 @@ type dialect struct {
 	// change one row, the window's; the others as many as their slots are.
 	claim func(s slots.Series, windowMs int64, claimed []slots.Slot) []query
 
+	// place is what Tables.Place runs after the gate, in this order; nil: it cannot. It adds the
+	// number of the slots to the window's count, if the version of the config is the active one and
+	// the count is below max by that number or more, and inserts the slots, as claim does. The last
+	// query sets count to what it is then. It returns no row, or an error that is refused, if
+	// nothing was changed.
+	place   func(configID string, s slots.Series, windowMs, max int64, claimed []slots.Slot, count *sql.NullInt64) []query
+	refused func(err error) bool
+
 	// boundedWait, if there is one, has the statements of a transaction that follow wait for
 	// locks for a second at most.
 	boundedWait string

@@ -10,22 +10,23 @@ import (
 // hundred bytes each.
 const knownMost = 1 << 14
 
-// knownWindows are windows that had a row when they were locked, so that it need not be made.
-// That is a hint: the row may have been purged, or its epoch may be over.
+// knownWindows are windows that had a row when they were locked, so that it need not be made, with
+// the count that was seen last. That is a hint: the row may have been purged, its epoch may be over,
+// and others may have claimed places.
 type knownWindows struct {
 	mu  sync.Mutex
-	all map[slots.WindowKey]struct{}
+	all map[slots.WindowKey]int64
 }
 
-func (k *knownWindows) has(w slots.WindowKey) bool {
+func (k *knownWindows) count(w slots.WindowKey) (count int64, known bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	_, ok := k.all[w]
-	return ok
+	count, known = k.all[w]
+	return count, known
 }
 
-// add keeps a window. Which one makes room for it is left to chance.
-func (k *knownWindows) add(w slots.WindowKey) {
+// set keeps a window. Which one makes room for it is left to chance.
+func (k *knownWindows) set(w slots.WindowKey, count int64) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if _, ok := k.all[w]; !ok && len(k.all) >= knownMost {
@@ -35,7 +36,7 @@ func (k *knownWindows) add(w slots.WindowKey) {
 		}
 	}
 	if k.all == nil {
-		k.all = make(map[slots.WindowKey]struct{})
+		k.all = make(map[slots.WindowKey]int64)
 	}
-	k.all[w] = struct{}{}
+	k.all[w] = count
 }

@@ -26,7 +26,7 @@ func TestKnownWindows(t *testing.T) {
 			n++
 		}
 		place(0)
-		if !db.known.has(slots.WindowKey{Series: series}) {
+		if _, known := db.known.count(slots.WindowKey{Series: series}); !known {
 			t.Fatal("a window that was locked is not known")
 		}
 		place(1)
@@ -48,9 +48,10 @@ func TestKnownWindows(t *testing.T) {
 func TestKnownWindowsAreBounded(t *testing.T) {
 	var k knownWindows
 	for i := range int64(2 * knownMost) {
-		k.add(slots.WindowKey{Series: series, StartMs: i})
+		k.set(slots.WindowKey{Series: series, StartMs: i}, i)
 	}
-	if len(k.all) != knownMost || !k.has(slots.WindowKey{Series: series, StartMs: 2*knownMost - 1}) {
+	count, known := k.count(slots.WindowKey{Series: series, StartMs: 2*knownMost - 1})
+	if len(k.all) != knownMost || !known || count != 2*knownMost-1 {
 		t.Errorf("%d windows are kept, want %d with the last", len(k.all), knownMost)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/go-sql-driver/mysql"
@@ -18,6 +19,8 @@ func mysqlDialect() *dialect {
 		Dialect:    sqldb.MySQL,
 		find:       findIn,
 		claim:      claimRows(sqldb.MySQL, slots.MaxBatch),
+		place:      mysqlPlace(),
+		refused:    mysqlRefused,
 		statements: mysqlStatements(),
 		gateActive: true,
 
@@ -89,9 +92,34 @@ func mysqlShutOne(ctx context.Context, tx *sql.Tx, gate query, killer *sql.Conn,
 	return err
 }
 
-func mysqlStatements() statements {
-	const start = "TIMESTAMPADD(MICROSECOND, W.N * P.SIZE * 1000, P.STRT)"
-	w := words{
+// mysqlPlace returns dialect.place. The count comes back as the session's last id. Unless the update
+// has found its row, the insert fails, and with it the transaction: the id of a slot is not NULL.
+func mysqlPlace() func(string, slots.Series, int64, int64, []slots.Slot, *sql.NullInt64) []query {
+	words := mysqlWords()
+	count := words.text("UPDATE RL_WNDW_CT SET SLOT_CT = LAST_INSERT_ID(SLOT_CT + #4)" +
+		" WHERE WNDW_SCOPE_NM = :1 AND WNDW_SIZE_MS = #2 AND WNDW_STRT_TS = @3 AND SLOT_CT <= #5 AND EPOCH_CT = {epoch}" +
+		" AND (SELECT ACT_IN FROM RL_EVENT_WNDW_CONFIG WHERE RL_WNDW_CONFIG_ID = :6) = 1")
+	return func(configID string, s slots.Series, windowMs, max int64, claimed []slots.Slot, to *sql.NullInt64) []query {
+		n := int64(len(claimed))
+		insert := insertRows(sqldb.MySQL, s, windowMs, claimed)
+		insert.Text = strings.Replace(insert.Text, "(?", "(IF(ROW_COUNT() = 1, ?, NULL)", 1)
+		return []query{
+			count.with(s.Scope, s.SizeMs, sqldb.MySQL.Instant(windowMs*1000), n, max-n, configID),
+			insert,
+			{Text: "SELECT LAST_INSERT_ID()", To: []any{to}},
+		}
+	}
+}
+
+// mysqlRefused reports whether mysqlPlace has found no row, or no room.
+func mysqlRefused(err error) bool {
+	var e *mysql.MySQLError
+	return errors.As(err, &e) && e.Number == 1048 // a column cannot be NULL
+}
+
+// mysqlWords are the words of statements.
+func mysqlWords() *words {
+	return &words{
 		arg: func(kind byte, _ int) string {
 			if kind == '@' {
 				return sqldb.MySQL.Bound("?")
@@ -119,6 +147,11 @@ func mysqlStatements() statements {
 		key:        func(arg string) string { return arg },
 		gateActive: true,
 	}
+}
+
+func mysqlStatements() statements {
+	const start = "TIMESTAMPADD(MICROSECOND, W.N * P.SIZE * 1000, P.STRT)"
+	w := mysqlWords()
 	s := w.statements()
 	s.addLeader = text("INSERT IGNORE INTO RL_SLOT_CTL (CTL_NM, GEN_CT) VALUES (?, 0)")
 	s.gate = text("SELECT ACT_IN FROM RL_EVENT_WNDW_CONFIG WHERE RL_WNDW_CONFIG_ID = ? LOCK IN SHARE MODE")

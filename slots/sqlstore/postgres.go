@@ -15,6 +15,7 @@ func postgresDialect() *dialect {
 		Dialect:     sqldb.Postgres,
 		find:        postgresFind,
 		claim:       postgresClaim,
+		place:       postgresPlace,
 		statements:  postgresStatements(),
 		boundedWait: postgresWait,
 		shut:        postgresShut,
@@ -26,8 +27,17 @@ func postgresFind(ids []string) query {
 	return query{Text: "SELECT " + slotColumns + " FROM RL_EVENT_SLOT_DTL WHERE EVENT_ID = ANY($1::text[])", Args: []any{ids}}
 }
 
-// postgresClaim is one statement: the update counts what the insert has returned.
-func postgresClaim(s slots.Series, windowMs int64, claimed []slots.Slot) []query {
+// postgresInsert inserts slots: $1 is their scope, $2 the size and $3 the start of their window; the
+// others are lists. A second table may follow.
+const postgresInsert = `INSERT INTO RL_EVENT_SLOT_DTL (` + slotColumns + `, SCHEMA_NB)
+SELECT U.ID, U.EVENT, $1::text, $2::bigint, U.REQUESTED, $3::timestamptz, U.SCHEDULED, U.CONFIG, clock_timestamp(), ` + schemaNumber + `
+  FROM unnest($4::text[], $5::text[], $6::timestamptz[], $7::timestamptz[], $8::text[]) AS U (ID, EVENT, REQUESTED, SCHEDULED, CONFIG)`
+
+// postgresWindow is the window of the slots.
+const postgresWindow = ` WHERE WNDW_SCOPE_NM = $1::text AND WNDW_SIZE_MS = $2::bigint AND WNDW_STRT_TS = $3::timestamptz`
+
+// postgresArgs are the arguments of postgresInsert.
+func postgresArgs(s slots.Series, windowMs int64, claimed []slots.Slot) []any {
 	n := len(claimed)
 	ids, events, configs := make([]string, n), make([]string, n), make([]string, n)
 	requested, scheduled := make([]time.Time, n), make([]time.Time, n)
@@ -35,14 +45,24 @@ func postgresClaim(s slots.Series, windowMs int64, claimed []slots.Slot) []query
 		ids[i], events[i], configs[i] = c.ID, c.EventID, c.ConfigID
 		requested[i], scheduled[i] = c.Requested(), c.Scheduled()
 	}
-	return []query{{Text: `WITH I AS (
-INSERT INTO RL_EVENT_SLOT_DTL (` + slotColumns + `, SCHEMA_NB)
-SELECT U.ID, U.EVENT, $1::text, $2::bigint, U.REQUESTED, $3::timestamptz, U.SCHEDULED, U.CONFIG, clock_timestamp(), ` + schemaNumber + `
-  FROM unnest($4::text[], $5::text[], $6::timestamptz[], $7::timestamptz[], $8::text[]) AS U (ID, EVENT, REQUESTED, SCHEDULED, CONFIG)
-RETURNING 1)
-UPDATE RL_WNDW_CT SET SLOT_CT = SLOT_CT + (SELECT COUNT(*) FROM I)
- WHERE WNDW_SCOPE_NM = $1::text AND WNDW_SIZE_MS = $2::bigint AND WNDW_STRT_TS = $3::timestamptz`,
-		Args: []any{s.Scope, s.SizeMs, time.UnixMilli(windowMs).UTC(), ids, events, requested, scheduled, configs}, Rows: 1}}
+	return []any{s.Scope, s.SizeMs, time.UnixMilli(windowMs).UTC(), ids, events, requested, scheduled, configs}
+}
+
+// postgresClaim is one statement: the update counts what the insert has returned.
+func postgresClaim(s slots.Series, windowMs int64, claimed []slots.Slot) []query {
+	return []query{{Text: "WITH I AS (\n" + postgresInsert + "\nRETURNING 1)\n" +
+		"UPDATE RL_WNDW_CT SET SLOT_CT = SLOT_CT + (SELECT COUNT(*) FROM I)" + postgresWindow,
+		Args: postgresArgs(s, windowMs, claimed), Rows: 1}}
+}
+
+// postgresPlace is one statement: the insert needs the row that the update returns.
+func postgresPlace(configID string, s slots.Series, windowMs, max int64, claimed []slots.Slot, count *sql.NullInt64) []query {
+	n := int64(len(claimed))
+	return []query{{Text: "WITH W AS (\nUPDATE RL_WNDW_CT SET SLOT_CT = SLOT_CT + $9::bigint" + postgresWindow + ` AND SLOT_CT <= $10::bigint
+   AND EPOCH_CT = COALESCE((SELECT EPOCH_CT FROM RL_WNDW_EPOCH WHERE WNDW_SCOPE_NM = $1::text AND WNDW_SIZE_MS = $2::bigint), 0)
+   AND (SELECT ACT_IN FROM RL_EVENT_WNDW_CONFIG WHERE RL_WNDW_CONFIG_ID = $11::text) = 1
+RETURNING SLOT_CT), I AS (` + "\n" + postgresInsert + " CROSS JOIN W)\nSELECT SLOT_CT FROM W",
+		Args: append(postgresArgs(s, windowMs, claimed), n, max-n, configID), To: []any{count}}}
 }
 
 // postgresWait bounds the wait for a window.

@@ -28,23 +28,28 @@ func findIn(ids []string) query {
 
 // claimRows returns dialect.claim by INSERTs of so many rows at most.
 func claimRows(d *sqldb.Dialect, most int) func(slots.Series, int64, []slots.Slot) []query {
-	bind, row := d.Instant, "("+marks(8)+", "+d.Now+", "+schemaNumber+"), "
 	return func(s slots.Series, windowMs int64, claimed []slots.Slot) (all []query) {
-		window := bind(windowMs * 1000)
 		for some := range slices.Chunk(claimed, most) {
-			args := make([]any, 0, 8*len(some))
-			for _, c := range some {
-				args = append(args, c.ID, c.EventID, s.Scope, s.SizeMs, bind(c.RequestedUs), window, bind(c.ScheduledMs*1000), c.ConfigID)
-			}
-			n := len(some)
-			all = append(all, query{
-				Text: "INSERT INTO RL_EVENT_SLOT_DTL (" + slotColumns + ", SCHEMA_NB) VALUES " + strings.TrimSuffix(strings.Repeat(row, n), ", "),
-				Args: args, Rows: int64(n), Kept: n <= keptRows,
-			})
+			all = append(all, insertRows(d, s, windowMs, some))
 		}
+		window := d.Instant(windowMs * 1000)
 		return append(all, query{
 			Text: "UPDATE RL_WNDW_CT SET SLOT_CT = SLOT_CT + ? WHERE WNDW_SCOPE_NM = ? AND WNDW_SIZE_MS = ? AND WNDW_STRT_TS = ?",
 			Args: []any{int64(len(claimed)), s.Scope, s.SizeMs, window}, Rows: 1, Kept: true,
 		})
+	}
+}
+
+// insertRows inserts slots of one window.
+func insertRows(d *sqldb.Dialect, s slots.Series, windowMs int64, claimed []slots.Slot) query {
+	bind, row := d.Instant, "("+marks(8)+", "+d.Now+", "+schemaNumber+"), "
+	window, n := bind(windowMs*1000), len(claimed)
+	args := make([]any, 0, 8*n)
+	for _, c := range claimed {
+		args = append(args, c.ID, c.EventID, s.Scope, s.SizeMs, bind(c.RequestedUs), window, bind(c.ScheduledMs*1000), c.ConfigID)
+	}
+	return query{
+		Text: "INSERT INTO RL_EVENT_SLOT_DTL (" + slotColumns + ", SCHEMA_NB) VALUES " + strings.TrimSuffix(strings.Repeat(row, n), ", "),
+		Args: args, Rows: int64(n), Kept: n <= keptRows,
 	}
 }

@@ -114,7 +114,13 @@ func TestF1(t *testing.T) {
 			fill(m, s, noon.UnixMilli(), 1, 2)
 			fill(m, s, noon.UnixMilli()+4000, 200, 0)
 			scouts := 0
-			store := Watch(m, Watcher{After: func(op string, err error) error {
+			store := Watch(m, Watcher{Before: func(_ context.Context, op string) error {
+				if op == "place" && scouts == 1 && name != "filled" {
+					scouts++
+					return &slots.StoreError{Kind: slots.Held, Op: op, Err: errHeld}
+				}
+				return nil
+			}, After: func(op string, err error) error {
 				switch {
 				case op == "scout" && scouts == 0:
 					scouts++
@@ -152,13 +158,13 @@ func TestBudgets(t *testing.T) {
 		}
 		checkBudget(t, what, counter.Take(), want)
 	}
-	assign(searchFor(s, noon, 1, "a"), "first window", map[string]int{"find": 1, "begin": 1, "lock": 1, "claim": 1, "commit": 1})
+	assign(searchFor(s, noon, 1, "a"), "first window", map[string]int{"find": 1, "place": 1, "begin": 1, "lock": 1, "claim": 1, "commit": 1})
 	assign(searchFor(s, noon, 1, "a"), "idempotent hit", map[string]int{"find": 1})
-	assign(searchFor(s, noon, 1, "b"), "first window full", map[string]int{"find": 1, "peek": 1, "scout": 1, "begin": 2, "lock": 2, "claim": 1, "commit": 1})
+	assign(searchFor(s, noon, 1, "b"), "first window full", map[string]int{"find": 1, "peek": 1, "scout": 1, "place": 2, "begin": 2, "lock": 2, "claim": 1, "commit": 1})
 	direct := searchFor(s, noon, 1, "d")
 	direct.Asks[0].FirstMax, direct.FromMs, direct.Direct = 0, direct.FromMs+2*4000, true
-	assign(direct, "where the hint says", map[string]int{"find": 1, "begin": 1, "lock": 1, "claim": 1, "commit": 1})
+	assign(direct, "where the hint says", map[string]int{"find": 1, "place": 1, "begin": 1, "lock": 1, "claim": 1, "commit": 1})
 	far := searchFor(slots.Series{Scope: "far", SizeMs: 4000}, noon, 1, "e")
 	fill(m, far.Series, noon.UnixMilli(), 401, 1)
-	assign(far, "behind 401 full windows", map[string]int{"find": 1, "peek": 1, "scout": 1, "begin": 2, "lock": 2, "claim": 1, "commit": 1})
+	assign(far, "behind 401 full windows", map[string]int{"find": 1, "peek": 1, "scout": 1, "place": 2, "begin": 2, "lock": 2, "claim": 1, "commit": 1})
 }

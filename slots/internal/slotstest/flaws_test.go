@@ -186,6 +186,11 @@ func (b *brokenStore) Provision(ctx context.Context, s slots.Series, from, to in
 	return b.Model.Provision(ctx, s, from, to, f)
 }
 
+// Place leaves all to the transaction, which has the flaws.
+func (b *brokenStore) Place(context.Context, string, slots.Series, int64, int64, []slots.Slot) (int64, bool, error) {
+	return 0, false, nil
+}
+
 func (b *brokenStore) Begin(ctx context.Context, configID string) (slots.Tx, error) {
 	tx, err := b.Model.Begin(ctx, configID)
 	if err != nil {

@@ -40,6 +40,34 @@ func (m *Model) Begin(ctx context.Context, configID string) (slots.Tx, error) {
 	return tx, nil
 }
 
+// Place implements slots.Tables. Every other time it cannot.
+func (m *Model) Place(ctx context.Context, configID string, s slots.Series, windowMs, max int64, list []slots.Slot) (int64, bool, error) {
+	m.mu.Lock()
+	w := m.windows[slots.WindowKey{Series: s, StartMs: windowMs}]
+	can := w != nil && w.maker == nil && m.rng.IntN(2) == 0
+	m.mu.Unlock()
+	if !can {
+		return 0, false, nil
+	}
+	tx, err := m.Begin(ctx, configID)
+	if err != nil {
+		return 0, false, err
+	}
+	defer tx.Rollback()
+	n := int64(len(list))
+	count, ok, err := tx.Lock(ctx, s, windowMs, max-n+1)
+	switch {
+	case slots.KindOf(err) == slots.Superseded:
+		return 0, false, nil
+	case !ok || err != nil:
+		return 0, false, err
+	}
+	if err := tx.Claim(ctx, s, windowMs, list); err != nil {
+		return 0, false, err
+	}
+	return count, true, tx.Commit(ctx)
+}
+
 // BeginActive implements slots.Tables.
 func (m *Model) BeginActive(ctx context.Context, name string) (slots.Tx, slots.Config, error) {
 	begun, err := m.Begin(ctx, "")

@@ -186,14 +186,14 @@ func checkBudgets(t *testing.T, f *fixture) {
 		must(t, err, what)
 		checkBudget(t, what, counter.Take(), want)
 	}
-	budget("first window", f.search(s, us, 1, f.event(1)), map[string]int{"find": 1, "begin": 1, "lock": 1, "claim": 1, "commit": 1})
+	budget("first window", f.search(s, us, 1, f.event(1)), map[string]int{"find": 1, "place": 1, "begin": 1, "lock": 1, "claim": 1, "commit": 1})
 	budget("idempotent hit", f.search(s, us, 1, f.event(1)), map[string]int{"find": 1})
-	later := map[string]int{"find": 1, "peek": 1, "scout": 1, "begin": 2, "lock": 2, "claim": 1, "commit": 1}
+	later := map[string]int{"find": 1, "peek": 1, "scout": 1, "place": 2, "begin": 2, "lock": 2, "claim": 1, "commit": 1}
 	budget("later window", f.search(s, us, 1, f.event(2)), later)
 	budget("after full ones", f.search(s, us, 1, f.event(3)), later)
 	q := f.search(s, us, 1, f.event(4))
 	q.FromMs, q.Direct, q.Asks[0].FirstMax = q.FromMs+2*4000, true, 0
-	budget("where the hint says", q, map[string]int{"find": 1, "begin": 1, "lock": 1, "claim": 1, "commit": 1})
+	budget("where the hint says", q, map[string]int{"find": 1, "place": 1, "begin": 1, "lock": 1, "claim": 1, "commit": 1})
 }
 
 // checkBudget fails the test for statements that were sent too often.
@@ -473,13 +473,13 @@ func checkLostCommits(t *testing.T, f *fixture) {
 		lost := &slots.StoreError{Kind: slots.Passing, Op: "commit", Err: errLostCommit}
 		return Watch(store, Watcher{
 			Before: func(_ context.Context, op string) error {
-				if op == "commit" && rand.IntN(5) == 0 {
+				if (op == "commit" || op == "place") && rand.IntN(5) == 0 {
 					return lost
 				}
 				return nil
 			},
 			After: func(op string, err error) error {
-				if op == "commit" && err == nil && rand.IntN(5) == 0 {
+				if (op == "commit" || op == "place") && err == nil && rand.IntN(5) == 0 {
 					return lost
 				}
 				return err

@@ -9,8 +9,8 @@ import (
 )
 
 // A Watcher sees the statements that are sent to a store, by name: "find",
-// "peek", "scout", "uncounted", "frontier", "provision", "begin", "lock", "claim", "commit",
-// "rollback" and "call" of a procedure.
+// "peek", "scout", "uncounted", "frontier", "provision", "place", "begin", "lock", "claim",
+// "commit", "rollback" and "call" of a procedure.
 type Watcher struct {
 	// Before runs ahead of a statement, which is not sent if it returns an error.
 	Before func(ctx context.Context, op string) error
@@ -83,6 +83,14 @@ func (w *watched) Frontier(ctx context.Context, s slots.Series, chunkMs int64) (
 
 func (w *watched) Provision(ctx context.Context, s slots.Series, fromMs, toMs int64, f *slots.Frontier) (int64, error) {
 	return watch(ctx, &w.w, "provision", func() (int64, error) { return w.Store.Provision(ctx, s, fromMs, toMs, f) })
+}
+
+func (w *watched) Place(ctx context.Context, configID string, s slots.Series, windowMs, max int64, list []slots.Slot) (int64, bool, error) {
+	v, err := watch(ctx, &w.w, "place", func() (v counted, err error) {
+		v.n, v.ok, err = w.Store.Place(ctx, configID, s, windowMs, max, list)
+		return v, err
+	})
+	return v.n, v.ok, err
 }
 
 func (w *watched) Begin(ctx context.Context, configID string) (slots.Tx, error) {
