@@ -7,6 +7,7 @@ import (
 
 	"github.com/headgate-rls/headgate/internal/spell"
 	"github.com/headgate-rls/headgate/limit"
+	"github.com/headgate-rls/headgate/policies"
 )
 
 // A builder compiles the parts of one Spec.
@@ -183,6 +184,7 @@ func (b *builder) rule(w *way) *Rule {
 	}
 	terms := at.terms(&s.Body)
 	if len(s.Limits) == 0 && s.Concurrency == nil && len(s.Rules) > 0 {
+		at.policy(w)
 		return nil
 	}
 	path := make([]string, w.depth)
@@ -196,6 +198,7 @@ func (b *builder) rule(w *way) *Rule {
 		anyMetric = anyMetric || valueAt[i]
 	}
 	r := b.newRule(&s.Body, terms, w.domain)
+	r.Policy = at.policy(w)
 	r.Path, r.raw = strings.Join(path, "."), s.CountByValue
 	if anyMetric || s.DetailedMetric {
 		r.ids = path
@@ -207,6 +210,27 @@ func (b *builder) rule(w *way) *Rule {
 		r.Metric.ValueAt = valueAt
 	}
 	return r
+}
+
+// policy compiles what makes the keys of policies for the rule at w; nil if it has none.
+func (s *spot) policy(w *way) *policies.Template {
+	spec := w.spec
+	if spec.Policy == "" {
+		return nil
+	}
+	if len(spec.Limits) != 1 || spec.Limits[0].Unlimited || spec.Concurrency != nil {
+		s.errorf("policy", "policy needs exactly one limit in the same rule, and no concurrency: it takes the limit's place")
+		return nil
+	}
+	names := make([]string, w.depth)
+	for u := w; u.parent != nil; u = u.parent {
+		names[u.depth-1] = u.spec.Key
+	}
+	made, err := policies.ParseTemplate(spec.Policy, names)
+	if err != nil {
+		s.errorf("policy", "%v", err)
+	}
+	return made
 }
 
 // shared is what counters have instead of the value; "" is the value itself.

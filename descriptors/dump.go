@@ -91,6 +91,9 @@ func (r *Rule) modes() string {
 	if r.raw {
 		b.WriteString(", counter: value")
 	}
+	if r.Policy != nil {
+		fmt.Fprintf(&b, ", policy: %v", r.Policy)
+	}
 	if len(r.Replaces) > 0 {
 		fmt.Fprintf(&b, ", replaces: %s", strings.Join(r.Replaces, " "))
 	}

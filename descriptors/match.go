@@ -130,6 +130,12 @@ func TextGroup(domain string, r *Rule, entries []Entry) string {
 	return limit.TextGroup(buf)
 }
 
+// AppendPolicyKey appends the key of the policy for entries to dst, which must be empty. Values
+// that count together have their pattern in it. r.Policy must not be nil.
+func (r *Rule) AppendPolicyKey(dst []byte, entries []Entry) []byte {
+	return r.Policy.Append(dst, func(i int) string { return r.counted(entries, i) })
+}
+
 // counted returns what counters have for the value of entry i.
 func (r *Rule) counted(entries []Entry, i int) string {
 	if i < len(r.shared) && r.shared[i] != "" {

@@ -2,6 +2,7 @@ package descriptors
 
 import (
 	"github.com/headgate-rls/headgate/limit"
+	"github.com/headgate-rls/headgate/policies"
 )
 
 // A Rule is one node of the tree that applies to descriptors as deep as it is,
@@ -19,6 +20,9 @@ type Rule struct {
 	// is one of descriptors.
 	Resource string
 	Terms
+	// Policy makes the keys of policies that take the place of the rule's only limit; nil if none
+	// do. See [Rule.AppendPolicyKey].
+	Policy *policies.Template
 	// Metric says which runtime values of the descriptor's entries go into
 	// the metrics' rule label.
 	Metric MetricDetail

@@ -163,6 +163,9 @@ type RuleSpec struct {
 	ValueToMetric bool
 	// CountByValue: counters are called by the value of the last entry alone.
 	CountByValue bool
+	// Policy makes the keys of policies that take the place of the rule's limit, as
+	// [policies.ParseTemplate] reads it; empty: none do.
+	Policy string
 	// Rules are the rules below, in order.
 	Rules []*RuleSpec
 }

@@ -101,6 +101,15 @@ func Normalize(key string) (string, error) {
 	return string(bounded(out)), nil
 }
 
+// KeyOf returns the key that stands for a name: other bytes than those that [Normalize] leaves
+// alone are written %XX, also % itself.
+func KeyOf(name string) (string, error) {
+	if name == "" || len(name) > maxGiven {
+		return "", fmt.Errorf("a name of %d bytes has no key", len(name))
+	}
+	return string(bounded(appendEscaped(nil, name))), nil
+}
+
 // hashed tells whether a key is one that ends in its hash.
 func hashed(key string) bool {
 	at := len(key) - hashLen

@@ -5,6 +5,9 @@ import "github.com/headgate-rls/headgate/limit"
 // start matches every request and collects the requests to the backend.
 func (b *batch) start(engine *engine, reqs []*Request, resps []*Response) {
 	b.engine, b.rules = engine, engine.rules.Load()
+	if engine.conf.Policies != nil {
+		b.policies = engine.conf.Policies.Snapshot()
+	}
 	b.calls = grow(b.calls, len(reqs))
 	b.takes, b.returns = b.takes[:0], false
 	for i := range reqs {
@@ -52,5 +55,5 @@ func (b *batch) release() {
 		}
 	}
 	clear(b.takes)
-	b.engine, b.rules = nil, nil
+	b.engine, b.rules, b.policies = nil, nil, nil
 }

@@ -5,6 +5,7 @@ import (
 
 	"github.com/headgate-rls/headgate/descriptors"
 	"github.com/headgate-rls/headgate/limit"
+	"github.com/headgate-rls/headgate/policies"
 	"github.com/headgate-rls/headgate/ratelimit/leases"
 )
 
@@ -13,6 +14,8 @@ import (
 type batch struct {
 	engine *engine
 	rules  *ruleset
+	// policies are those in force, for all calls of the batch.
+	policies *policies.Snapshot
 
 	calls    []call
 	takes    []limit.Request

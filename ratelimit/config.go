@@ -8,6 +8,7 @@ import (
 	"github.com/headgate-rls/headgate/descriptors"
 	"github.com/headgate-rls/headgate/internal/safego"
 	"github.com/headgate-rls/headgate/limit"
+	"github.com/headgate-rls/headgate/policies"
 	"github.com/headgate-rls/headgate/ratelimit/leases"
 )
 
@@ -20,6 +21,9 @@ type Config struct {
 	// Local decides for rules with on_backend_error: local. It must be a
 	// backend without I/O.
 	Local backends.Backend
+	// Policies take the place of the limits of rules that ask for them; nil: there are none, and
+	// each rule has its own limit.
+	Policies *policies.Set
 	// Now is the clock for backends that have none.
 	Now func() limit.Instant
 	// Log gets one record per event that an operator acts on.

@@ -15,6 +15,7 @@ type ruleset struct {
 	views []ruleView // by descriptors.Rule.ID
 
 	longest time.Duration // life of a lease
+	derived policyCache
 	// awaited: there are no rules yet, which is not the same as rules that limit
 	// nothing.
 	awaited bool
@@ -38,6 +39,8 @@ type ruleView struct {
 	onceHits sync.Once
 	hits     *HitCounters
 	override bool // it is a request's own limit
+
+	policies *policyViews // nil: no policy takes the place of the limit
 
 	sharesCounter bool // an override that counts under the keys of its rule
 }
@@ -101,6 +104,9 @@ func newRuleset(set *descriptors.Set, conf *Config) *ruleset {
 		if r.Concurrency != nil {
 			v.limits = append(v.limits, newInFlightView(r, conf))
 			rs.longest = max(rs.longest, r.Concurrency.LeaseTTL)
+		}
+		if r.Policy != nil && conf.Policies != nil {
+			v.policies = newPolicyViews(v, &rs.derived, conf)
 		}
 		for i, l := range LimitLabels(r) {
 			v.limits[i].refusals = conf.Metrics.Refusals(r.Domain, r.Path, l.Name)

@@ -24,7 +24,7 @@ var (
 		"domain", "descriptors", "resources", "matrix_parameters", "hashLength", "plugin", "wsdlFile",
 	}}
 	levelRule = &keyLevel{"a rule", []string{
-		"key", "value", "rate_limit", "limits", "descriptors",
+		"key", "value", "rate_limit", "limits", "policy", "descriptors",
 		"shadow_mode", "quota_mode", "share_threshold", "detailed_metric", "value_to_metric", "metadata",
 		"on_backend_error", "on_overload", "charge", "overflow", "max_debt", "response",
 		"concurrency", "lease_ttl", "reject_hold", "release",

@@ -30,6 +30,12 @@ func (l *loader) rule(n *yaml.Node, parent *twig) *descriptors.RuleSpec {
 	r.ValueToMetric = l.boolean(f.get("value_to_metric"), t, "value_to_metric")
 	r.ShareThreshold = l.boolean(f.get("share_threshold"), t, "share_threshold")
 	l.policy(f, t, &r.Body)
+	if n := f.get("policy"); n != nil {
+		r.Policy, ok = l.text(n, t, "policy")
+		if ok && r.Policy == "" {
+			l.errorf(n, t, "policy is empty; leave it out to use the rule's own limit")
+		}
+	}
 	r.CountByValue = l.limitsOf(f, t, &r.Body)
 	l.concurrencyOf(f, t, &r.Body)
 	below := f.get("descriptors")

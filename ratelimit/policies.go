@@ -1,0 +1,127 @@
+package ratelimit
+
+import (
+	"hash/maphash"
+	"sync"
+
+	"github.com/headgate-rls/headgate/descriptors"
+	"github.com/headgate-rls/headgate/limit"
+	"github.com/headgate-rls/headgate/policies"
+)
+
+// policyViews finds the view of a rule whose limit a policy may take the place of.
+type policyViews struct {
+	own *ruleView
+	// names are the keys that are looked up after the request's own.
+	names [][]byte
+	cache *policyCache
+	conf  *Config
+}
+
+func newPolicyViews(own *ruleView, cache *policyCache, conf *Config) *policyViews {
+	p := &policyViews{own: own, cache: cache, conf: conf}
+	for _, name := range []string{own.limits[0].name, own.rule.Domain + "/" + own.rule.Path} {
+		// A name is no escaped text: a % in it stands for itself.
+		if key, err := policies.KeyOf(name); err == nil && (len(p.names) == 0 || key != string(p.names[0])) {
+			p.names = append(p.names, []byte(key))
+		}
+	}
+	p.names = append(p.names, []byte(policies.Default))
+	return p
+}
+
+// view returns the rule's view for entries: by the policy of their key, of the rule or of all, the
+// first of them that there is; else the rule's own.
+func (p *policyViews) view(s *policies.Snapshot, entries []descriptors.Entry) *ruleView {
+	if s.Len() == 0 {
+		return p.own
+	}
+	var buf [policies.MaxKey]byte
+	f, ok := s.Find(p.own.rule.AppendPolicyKey(buf[:0], entries))
+	for i := 0; !ok && i < len(p.names); i++ {
+		f, ok = s.Find(p.names[i])
+	}
+	if !ok {
+		return p.own
+	}
+	return p.cache.get(p, f)
+}
+
+// derive returns the rule's view with the limit of a policy; its own view if the backend cannot keep
+// that limit. Counters stay the same while the algorithm does.
+func (p *policyViews) derive(f policies.Figures) *ruleView {
+	own := &p.own.limits[0]
+	l, err := f.Limit()
+	if err == nil {
+		l = underOverflow(l, own.limit, &p.conf.Caps)
+		err = p.conf.Caps.Check(l)
+	}
+	if err != nil {
+		p.conf.Log.Error("the policy cannot be used; the rule's own limit holds", "rule", own.name, "type", policies.TypeOf(f.Algorithm),
+			"capacity", f.Capacity, "error", err)
+		return p.own
+	}
+	if own.limit.Algorithm() == limit.FixedWindow && l.Algorithm() == limit.FixedWindow && l.Window() == own.limit.Window() {
+		l = sameWindows(l, own.limit)
+	}
+	if share := min(own.limit.Share(), l.Capacity()); share > 1 && l.Is(limit.Prefetched) {
+		l = l.WithShare(share)
+	}
+	v := &ruleView{rule: p.own.rule, each: p.own.each, onError: p.own.onError, onOverload: p.own.onOverload, quota: p.own.quota, meta: p.own.meta}
+	lv := *own
+	lv.limit, lv.keyPart = l, l.Algorithm().KeyLetter()+own.keyPart[1:]
+	lv.current = encodeCurrentLimit(lv.label, l, p.conf.UnitMultipliers)
+	v.limits = []limitView{lv}
+	return v
+}
+
+// underOverflow returns l with the overflow of the rule's own limit, or the next one to it that the
+// backend keeps.
+func underOverflow(l, own *limit.Limit, caps interface{ Check(*limit.Limit) error }) *limit.Limit {
+	most := own.Spec().MaxDebt
+	for o := own.Overflow(); o > limit.Refuse; o-- {
+		if with, err := l.WithOverflow(o, most); err == nil && caps.Check(with) == nil {
+			return with
+		}
+		most = 0
+	}
+	return l
+}
+
+// A policyCache keeps views of rules under policies. Few policies are in use at a time, and many
+// have the same figures. A shard that is full is emptied.
+type policyCache struct {
+	shards [16]struct {
+		sync.RWMutex
+		views map[policyCacheKey]*ruleView
+	}
+}
+
+type policyCacheKey struct {
+	of *policyViews
+	policies.Figures
+}
+
+// maxPolicyViews bounds the views of a shard.
+const maxPolicyViews = 1024
+
+var policySeed = maphash.MakeSeed()
+
+func (c *policyCache) get(of *policyViews, f policies.Figures) *ruleView {
+	key := policyCacheKey{of, f}
+	shard := &c.shards[maphash.Comparable(policySeed, key)%uint64(len(c.shards))]
+	shard.RLock()
+	v := shard.views[key]
+	shard.RUnlock()
+	if v != nil {
+		return v
+	}
+	v = of.derive(f)
+	shard.Lock()
+	defer shard.Unlock()
+	if shard.views == nil || len(shard.views) >= maxPolicyViews {
+		shard.views = map[policyCacheKey]*ruleView{}
+	}
+	shard.views[key] = v
+	return v
+}
