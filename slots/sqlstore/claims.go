@@ -71,7 +71,7 @@ func (t *tx) holdActive(ctx context.Context, name string) (slots.Config, error) 
 	if err != nil || st.gate.text == "" {
 		return c, err
 	}
-	if t.db.dialect.boundedWait != "" {
+	if t.db.dialect.boundedWait != "" && !t.db.dialect.gateBounds {
 		if _, err := t.db.change(ctx, on, op, query{Text: t.db.dialect.boundedWait}); err != nil {
 			return c, err
 		}
@@ -182,10 +182,11 @@ func (db *DB) lockQueries(configID string, held *sql.NullInt64, w slots.WindowKe
 // the gate, which fills held.
 func (db *DB) gateQueries(configID string, held *sql.NullInt64) (first []query) {
 	st := &db.dialect.statements
-	if db.dialect.boundedWait != "" {
+	gated := configID != "" && st.gate.text != ""
+	if db.dialect.boundedWait != "" && !(gated && db.dialect.gateBounds) {
 		first = append(first, query{Text: db.dialect.boundedWait})
 	}
-	if configID != "" && st.gate.text != "" {
+	if gated {
 		gate := st.gate.with(configID)
 		if !db.dialect.gateSilent {
 			gate.To = []any{held}

@@ -40,6 +40,7 @@ type dialect struct {
 	statements statements
 	gateSilent bool // statements.gate returns no row
 	gateActive bool // statements.gate returns ACT_IN, and statements.lock does not
+	gateBounds bool // statements.gate does what boundedWait does
 
 	// assign calls the procedure for the one event of a search, or is nil if there
 	// is none.

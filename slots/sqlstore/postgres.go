@@ -18,6 +18,7 @@ func postgresDialect() *dialect {
 		place:       postgresPlace,
 		statements:  postgresStatements(),
 		boundedWait: postgresWait,
+		gateBounds:  true,
 		shut:        postgresShut,
 		assign:      postgresAssign,
 	}
@@ -102,7 +103,9 @@ func postgresStatements() statements {
 		key:     func(arg string) string { return arg },
 	}
 	s := w.statements()
-	s.gate = text("SELECT CASE WHEN pg_advisory_xact_lock_shared(hashtextextended($1::text, 0)) IS NULL THEN 0 END")
+	// One statement with the bound of the wait, which comes into force first.
+	s.gate = text("SELECT CASE WHEN set_config('lock_timeout', '1000', true) IS NULL THEN 0" +
+		" WHEN pg_advisory_xact_lock_shared(hashtextextended($1::text, 0)) IS NULL THEN 0 END")
 	s.gateAll = text("SELECT pg_advisory_xact_lock(hashtextextended($1::text, 0))")
 	s.provision = text(`WITH C AS (
 SELECT (extract(epoch FROM COMPUTED_SCHED_TS - $3::timestamptz) * 1000000)::bigint / ($2::bigint * 1000) AS N, COUNT(*) AS CT FROM RL_EVENT_SLOT_DTL

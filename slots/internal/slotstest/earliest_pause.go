@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"slices"
 	"sync"
 	"testing"
@@ -13,9 +12,6 @@ import (
 	"github.com/headgate-rls/headgate/slots"
 	"github.com/headgate-rls/headgate/test/random"
 )
-
-// EnvPauseTries is how often RunPause pauses a config on each engine.
-const EnvPauseTries = "HEADGATE_SLOTS_PAUSE_TRIES"
 
 const (
 	pauseCallers = 6
@@ -29,12 +25,7 @@ const (
 func RunPause(t *testing.T, h Harness) {
 	db := h.Fresh(t)
 	store := db.Open(t)
-	tries := random.Times(30, 60)
-	if text := os.Getenv(EnvPauseTries); text != "" {
-		if _, err := fmt.Sscan(text, &tries); err != nil {
-			t.Fatalf("%s=%q: want a number", EnvPauseTries, text)
-		}
-	}
+	tries := random.Times(30, 1000)
 	for i, engine := range h.engines(store) {
 		t.Run(engine, func(t *testing.T) {
 			f := &fixture{Harness: h, db: db, store: store, engine: engine, prefix: fmt.Sprint("pause", i)}

@@ -173,7 +173,7 @@ func checkFasterChanges(t *testing.T, f *fixture) {
 	f.config(t, admin, 5, 4000)
 	n := 0
 	store := Watch(f.store, Watcher{Before: func(ctx context.Context, op string) error {
-		if op == "begin" || op == "call" {
+		if op == "begin" || op == "place" || op == "call" {
 			n++
 			f.config(t, admin, int64(1+n%5), 4000)
 		}
