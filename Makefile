@@ -94,10 +94,11 @@ soak: setup ## look for what only shows with time (SOAK=30m)
 	go test -tags soak -count=1 -v -timeout 0 ./test/soak -soak $(SOAK)
 
 # make test runs these tests, too, once this has installed what they need.
-charttest: ## install the chart into a real API server of Kubernetes (builds it: some minutes)
+charttest: ## the chart in a real API server of Kubernetes, Envoy with a real istiod (builds them: some minutes)
 	@./scripts/setup-testenv.sh kube-apiserver
-	HEADGATE_TEST_LONG=1 HEADGATE_TEST_MUSTRUN=helm,manifests,kube-apiserver,etcd,prometheus go test -count=1 -v ./test/chart
+	HEADGATE_TEST_LONG=1 HEADGATE_TEST_MUSTRUN=helm,manifests,kube-apiserver,etcd,istioctl,istiod,kubeconform,prometheus go test -count=1 -v ./test/chart
 	cd tools/kube-apiserver && go mod tidy -diff
+	cd tools/istio && go mod tidy -diff && go vet .
 
 attack: setup ## attack the service in every known way, and print what that costs (two minutes)
 	go test -count=1 -v ./test/attack -full
@@ -135,7 +136,7 @@ lint: ## check formatting, vet, staticcheck, tools/lint, go.mod and the scripts
 	@go mod tidy -diff || { echo "go.mod or go.sum is out of date, run: go mod tidy"; exit 1; }
 	@echo "== tools"
 	@for module in tools/*/go.mod; do \
-		[ "$$module" != tools/kube-apiserver/go.mod ] || continue; \
+		case $$module in tools/kube-apiserver/* | tools/istio/*) continue ;; esac; \
 		cd "$$(dirname $$module)"; \
 		if [ -n "$$(go list ./... 2>/dev/null)" ]; then go vet ./...; fi; \
 		go mod tidy -diff || { echo "$$module or its go.sum is out of date, run there: go mod tidy"; exit 1; }; \

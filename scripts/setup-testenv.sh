@@ -2,7 +2,7 @@
 # Installs the real servers that the tests talk to.
 #
 #   scripts/setup-testenv.sh                   what make test needs
-#   scripts/setup-testenv.sh kube-apiserver    also what make charttest needs
+#   scripts/setup-testenv.sh kube-apiserver    also what make charttest needs: that, etcd and Istio
 #
 # Redis, PostgreSQL, PgBouncer, MariaDB, Prometheus, Chromium, Node and the compiler for the
 # race detector come from apt, if they are missing. All else goes to $HEADGATE_TESTENV_DIR
@@ -399,6 +399,24 @@ install_kube_apiserver() {
 	put_in_place kube-apiserver
 }
 
+# install_istio builds istioctl, the control plane and the bootstrap of its agent's Envoy, which
+# takes several minutes, too.
+install_istio() {
+	local version dir api stamp
+	version=$(module_version istio istio.io/istio)
+	dir=$(module_dir istio istio.io/istio)
+	api=$(module_dir istio istio.io/api)
+	stamp="-X istio.io/istio/pkg/version.buildVersion=$version"
+	say "building Istio $version (some minutes)"
+	start_build istio
+	go_build istio istiod istio.io/istio/pilot/cmd/pilot-discovery "$stamp"
+	go_build istio istioctl istio.io/istio/istioctl/cmd/istioctl "$stamp"
+	go_build istio bootstrap . "$stamp"
+	cp "$dir/tools/packaging/common/envoy_bootstrap.json" "$staging/new/"
+	cp "$api/kubernetes/customresourcedefinitions.gen.yaml" "$staging/new/crds.yaml"
+	put_in_place istio
+}
+
 # Debian's releases have no MySQL, only its unstable suite, of which no version can
 # be pinned; apt checks the signatures. Change the number when what is kept changes.
 readonly MYSQL_PIN="mysql-server-core unstable 1"
@@ -518,6 +536,10 @@ main() {
 	fi
 	if [ -n "$with_cluster" ] && ! go_in_place kube-apiserver kube-apiserver; then
 		install_kube_apiserver
+		changed=yes
+	fi
+	if [ -n "$with_cluster" ] && ! go_in_place istio istiod istioctl bootstrap; then
+		install_istio
 		changed=yes
 	fi
 	if [ "$(cat "$DIR/mysql/PIN" 2>/dev/null)" != "$MYSQL_PIN" ]; then

@@ -226,7 +226,7 @@ var customResources = []struct{ group, version, kind string }{
 func defineResource(t *testing.T, k *testenv.Kubernetes, group, version, kind string) {
 	t.Helper()
 	plural := strings.ToLower(kind) + "s"
-	_, wrong := k.Create("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", object{
+	define(t, k, object{
 		"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": object{"name": plural + "." + group},
 		"spec": object{
 			"group": group, "scope": "Namespaced", "names": object{"kind": kind, "plural": plural},
@@ -234,13 +234,20 @@ func defineResource(t *testing.T, k *testenv.Kubernetes, group, version, kind st
 				"openAPIV3Schema": object{"type": "object", "x-kubernetes-preserve-unknown-fields": true}}}},
 		},
 	})
-	if wrong != "" {
+}
+
+// define makes a CustomResourceDefinition, and waits until the API server serves it.
+func define(t *testing.T, k *testenv.Kubernetes, crd object) {
+	t.Helper()
+	const path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+	if _, wrong := k.Create(path, crd); wrong != "" {
 		t.Fatal(wrong)
 	}
-	testenv.Eventually(t, patience, kind+" is served", func() string {
-		var crd object
-		k.Get("/apis/apiextensions.k8s.io/v1/customresourcedefinitions/"+plural+"."+group, &crd)
-		for _, c := range asList(at(crd, "status", "conditions")) {
+	name := at(crd, "metadata", "name").(string)
+	testenv.Eventually(t, patience, name+" is served", func() string {
+		var made object
+		k.Get(path+"/"+name, &made)
+		for _, c := range asList(at(made, "status", "conditions")) {
 			if at(c, "type") == "Established" && at(c, "status") == "True" {
 				return ""
 			}

@@ -79,18 +79,7 @@ func TestIstioOwner(t *testing.T) {
 	t.Setenv("POD_NAMESPACE", "front")
 	envoy, address := startMeshEnvoy(t, rules, []string{"--address", h.GRPC, "--services", h.Services, "--owner", owner, "--owner-grace", "1s"},
 		testenv.WithEnvoyArgs("--service-node", "sidecar~10.1.2.3~shop-5d9c.front~front.svc.cluster.local"))
-	event := func(name string) string {
-		page, err := h.Fetch("/metrics")
-		if err != nil {
-			t.Fatal(err)
-		}
-		for line := range strings.Lines(page) {
-			if strings.HasPrefix(line, "headgate_leases_total{") && strings.Contains(line, `event="`+name+`"`) {
-				return strings.TrimSpace(line[strings.LastIndex(line, " ")+1:])
-			}
-		}
-		return "0"
-	}
+	event := func(name string) string { return leases(t, h, name) }
 	testenv.Eventually(t, patience, "a lease is released", func() string { // and the access log is connected
 		if _, err := get(address + "/slow"); err != nil {
 			return err.Error()

@@ -89,6 +89,8 @@ const (
 	Kafka         = "kafka"
 	KubeAPIServer = "kube-apiserver"
 	Etcd          = "etcd"
+	Istioctl      = "istioctl"
+	Istiod        = "istiod"
 )
 
 // Engine describes a server, or a client, that tests can ask for.
@@ -148,6 +150,8 @@ func Engines() []Engine {
 		{Name: Promtool, What: "the checks of Prometheus' rules", system: "promtool", version: []string{"--version"}},
 		{Name: KubeAPIServer, What: "the API server of Kubernetes", installed: "kube-apiserver/kube-apiserver", moving: true, setup: "make charttest"},
 		{Name: Etcd, What: "etcd of the system", system: "etcd", moving: true, setup: "make charttest"},
+		{Name: Istioctl, What: "the checks of Istio", installed: "istio/istioctl", version: []string{"version", "--remote=false"}, moving: true, setup: "make charttest"},
+		{Name: Istiod, What: "the control plane of Istio", installed: "istio/istiod", version: []string{"version"}, moving: true, setup: "make charttest"},
 	}
 }
 
