@@ -2,6 +2,7 @@ package testenv
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"os"
@@ -63,9 +64,14 @@ func TestProxy(t *testing.T) {
 	if _, err := roundTrip(c, 5*time.Second); err != nil {
 		t.Fatalf("through the proxy: %v", err)
 	}
-	if got, want := p.Stats(), (ProxyStats{Accepted: 1, Open: 1, BytesUp: 5, BytesDown: 5}); got != want {
-		t.Errorf("the counters are %+v, want %+v", got, want)
-	}
+	// What has arrived is counted a moment later.
+	want := ProxyStats{Accepted: 1, Open: 1, BytesUp: 5, BytesDown: 5}
+	Eventually(t, 10*time.Second, "what went through is counted", func() string {
+		if got := p.Stats(); got != want {
+			return fmt.Sprintf("the counters are %+v, want %+v", got, want)
+		}
+		return ""
+	})
 
 	p.SetLatency(60 * time.Millisecond)
 	if d, err := roundTrip(c, 5*time.Second); err != nil || d < 60*time.Millisecond {
