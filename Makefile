@@ -40,7 +40,8 @@ demo: ## show the service at work behind a real Envoy
 	./scripts/demo.sh $(ARGS)
 
 notify: setup ## start the notification gateway with PostgreSQL, Kafka and Redis, and say what to try
-	go run ./test/notify/try $(ARGS)
+	@go build -o bin/notify-try ./test/notify/try
+	@bin/notify-try $(ARGS)
 
 setup: ## install the servers that the tests talk to
 	@./scripts/setup-testenv.sh

@@ -30,6 +30,7 @@ func (p *program) ready(t *testing.T) string {
 // after a restart, readiness and the log say so, and a password that is put right is used without
 // a restart of the programs.
 func TestKafkaWithALogin(t *testing.T) {
+	t.Parallel() // it waits for Kafka most of the time
 	const wrong, refusal = "not-the-s3cret", "refuses the user name or the password"
 	certs := testenv.TestCerts(t)
 	s := newStack(t, modes[0])

@@ -91,7 +91,7 @@ func TestOneUnitLeft(t *testing.T) {
 			if m.name == "fall-back of one gateway" {
 				s.redis = fmt.Sprintf("redis://127.0.0.1:%d", testenv.FreePort(t))
 			}
-			s.start(1)
+			s.start(1, "--start-wait", "5s") // for the Redis that it does not reach
 			if m.name == "fall-back" {
 				server.Kill()
 			}

@@ -24,6 +24,7 @@ var schemathesisArgs = flag.String("schemathesis", "--generation-deterministic -
 // TestSchemathesis sends the gateway what its OpenAPI document allows, and what it does not, and
 // has the answers compared with the document.
 func TestSchemathesis(t *testing.T) {
+	t.Parallel()
 	program := testenv.UseClient(t, testenv.Schemathesis)
 	hooks, err := filepath.Abs("testdata/hooks.py")
 	if err != nil {

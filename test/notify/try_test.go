@@ -12,6 +12,7 @@ import (
 
 // TestTry is what a newcomer does: make notify, and the two requests that it prints.
 func TestTry(t *testing.T) {
+	t.Parallel() // it waits for servers most of the time
 	testenv.Require(t, testenv.Kafka)
 	testenv.Require(t, testenv.Postgres)
 	root, err := filepath.Abs("../..")
