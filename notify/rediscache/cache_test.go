@@ -1,10 +1,13 @@
 package rediscache
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/url"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -17,18 +20,31 @@ import (
 	"github.com/headgate-rls/headgate/test/testenv"
 )
 
-// confirms is a fake of Kafka that confirms every message: what is tested here is who gets units.
-type confirms struct{}
+// broker is a fake of Kafka that confirms every message, or none: what is tested here is who gets
+// units.
+type broker struct{ err error }
 
-func (confirms) Publish(_ context.Context, messages []notify.Message) []error {
-	return make([]error, len(messages))
+func (b *broker) Publish(_ context.Context, messages []notify.Message) []error {
+	errs := make([]error, len(messages))
+	for i := range errs {
+		errs[i] = b.err
+	}
+	return errs
 }
 
 // newCache returns a cache in front of a database of its own. Nothing is done behind its answers.
 func newCache(t *testing.T, server *testenv.RedisServer) (*Cache, *pgstore.Store) {
 	t.Helper()
-	database := testenv.SharedDatabase(t, testenv.Postgres).CreateDatabase("cache")
-	store, err := pgstore.Open(pgstore.Config{Database: sqldb.Config{URL: database, PoolMin: 1, PoolMax: 10}, Publisher: confirms{}})
+	c, store, _ := newCacheWith(t, server, new(broker), slog.DiscardHandler)
+	return c, store
+}
+
+// newCacheWith also returns what runs a statement in the database.
+func newCacheWith(t *testing.T, server *testenv.RedisServer, to *broker, log slog.Handler) (*Cache, *pgstore.Store, func(sql string) string) {
+	t.Helper()
+	databases := testenv.SharedDatabase(t, testenv.Postgres)
+	database := databases.CreateDatabase("cache")
+	store, err := pgstore.Open(pgstore.Config{Database: sqldb.Config{URL: database, PoolMin: 1, PoolMax: 10}, Publisher: to})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -40,9 +56,15 @@ func newCache(t *testing.T, server *testenv.RedisServer) (*Cache, *pgstore.Store
 	o.MaxRetries = -1
 	client := redis.NewClient(o)
 	t.Cleanup(func() { client.Close() })
-	c := New(Config{Client: client, Store: store, Timeout: 5 * time.Second, MaxTTL: time.Hour, SyncDelay: 10 * time.Millisecond, Log: slog.New(slog.DiscardHandler)})
+	c := New(Config{Client: client, Store: store, Timeout: 2 * time.Second, MaxTTL: time.Hour, SyncDelay: time.Hour, Log: slog.New(log)})
 	t.Cleanup(c.grows.Wait)
-	return c, store
+	at, err := url.Parse(database)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c, store, func(sql string) string {
+		return strings.TrimSpace(databases.ExecOn(strings.TrimPrefix(at.Path, "/"), sql))
+	}
 }
 
 func (c *Cache) mustConfigure(t *testing.T, limit int64) {
@@ -176,5 +198,81 @@ func TestARedisThatForgetsCostsFewBlocks(t *testing.T) {
 	}
 	if got := nextUnit(t, store); got != maxMisses*10+1 || c.up() {
 		t.Errorf("the database has given out %d units; Redis counts as up: %v", got, c.up())
+	}
+}
+
+// TestAChangeWithoutRedisRemovesTheHashLater: the change itself succeeds.
+func TestAChangeWithoutRedisRemovesTheHashLater(t *testing.T) {
+	server := testenv.StartRedis(t)
+	var log bytes.Buffer
+	c, _, _ := newCacheWith(t, server, new(broker), slog.NewTextHandler(&log, nil))
+	c.mustConfigure(t, 160)
+	c.mustSend(t)
+	c.grows.Wait()
+	server.Pause()
+	c.mustConfigure(t, 5)
+	if !strings.Contains(log.String(), downText) || !strings.Contains(log.String(), "path=config") {
+		t.Errorf("the log is %q", log.String())
+	}
+	c.behind(true)
+	if n := c.Stats().RemovalsWait; n != 1 {
+		t.Errorf("%d removals wait while Redis does not answer", n)
+	}
+	server.Resume()
+	c.behind(true)
+	if n := c.client.Exists(t.Context(), keyPrefix+"u").Val(); n != 0 || c.Stats().RemovalsWait != 0 {
+		t.Errorf("there are %d hashes, and %d removals wait", n, c.Stats().RemovalsWait)
+	}
+	if a := c.mustSend(t); a.Limit != 5 || a.Remaining != 4 {
+		t.Errorf("a send after the change: %+v", a)
+	}
+}
+
+// TestTheEndWritesWhatWaits: the counts of Redis are in the database when Run has returned.
+func TestTheEndWritesWhatWaits(t *testing.T) {
+	c, _, query := newCacheWith(t, testenv.StartRedis(t), new(broker), slog.DiscardHandler)
+	c.mustConfigure(t, 160)
+	for range 3 {
+		c.mustSend(t)
+	}
+	const counted = "SELECT current_count FROM rate_limit_store"
+	if n := query(counted); n != "0" || c.Stats().SyncWaiting != 1 {
+		t.Errorf("%s are counted before the delay is over, and %d users wait", n, c.Stats().SyncWaiting)
+	}
+	ended, end := context.WithCancel(t.Context())
+	end()
+	c.Run(ended)
+	if n := query(counted); n != "3" || c.Stats().SyncWaiting != 0 {
+		t.Errorf("%s are counted at the end, want 3, and %d users wait", n, c.Stats().SyncWaiting)
+	}
+}
+
+// TestAMessageThatIsNotDeliveredStaysCounted: its unit is lost, and a figure says so.
+func TestAMessageThatIsNotDeliveredStaysCounted(t *testing.T) {
+	kafka := &broker{err: &notify.UnavailableError{Part: notify.Broker, Err: errors.New("no broker")}}
+	c, _, _ := newCacheWith(t, testenv.StartRedis(t), kafka, slog.DiscardHandler)
+	c.mustConfigure(t, 160)
+	var away *notify.UnavailableError
+	if _, err := c.Send(t.Context(), notify.Message{ID: "id", UserID: "u", Text: "x"}); !errors.As(err, &away) || away.Part != notify.Broker {
+		t.Errorf("without a broker a send is answered with %v", err)
+	}
+	kafka.err = nil
+	if a := c.mustSend(t); a.Remaining != 158 || c.Stats().Lost != 1 {
+		t.Errorf("%d of 160 remain after a lost unit and a send; %d are lost", a.Remaining, c.Stats().Lost)
+	}
+}
+
+// TestWithoutRedisAndDatabaseNothingIsAccepted: and the error names the database.
+func TestWithoutRedisAndDatabaseNothingIsAccepted(t *testing.T) {
+	server := testenv.StartRedis(t)
+	c, store := newCache(t, server)
+	c.mustConfigure(t, 160)
+	server.Kill()
+	if err := store.Close(); err != nil {
+		t.Fatal(err)
+	}
+	var away *notify.UnavailableError
+	if _, err := c.Send(t.Context(), notify.Message{ID: "id", UserID: "u", Text: "x"}); !errors.As(err, &away) || away.Part != notify.Store {
+		t.Errorf("a send is answered with %v", err)
 	}
 }

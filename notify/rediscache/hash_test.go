@@ -4,6 +4,7 @@ import (
 	"errors"
 	"net"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -151,6 +152,13 @@ func TestAHashOfAnotherMasterIsNotBelieved(t *testing.T) {
 	h1, c1 := hashesOf(t, first, time.Hour)
 	h2, c2 := hashesOf(t, second, time.Hour)
 	follow(t, c2, first)
+	// The first replica that comes changes the master's id.
+	testenv.Eventually(t, 20*time.Second, "the replica follows", func() string {
+		if info := c2.Info(t.Context(), "replication").Val(); !strings.Contains(info, "master_link_status:up") {
+			return info
+		}
+		return ""
+	})
 	h1.mustPut(t, blockFrom(0, 50, 1000, 1), true)
 	h1.mustTake(t, ok, 1)
 	testenv.Eventually(t, 20*time.Second, "the replica has the hash", func() string { return lacks(t, c2, "1") })

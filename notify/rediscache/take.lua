@@ -4,7 +4,8 @@
 --
 -- A hash that was written under another master, or in another life of this one, is not believed:
 -- it may be older than what was answered, as after a failover, or after one and back again. Redis
--- makes a new replication id when a master starts, and when a replica becomes the master.
+-- makes a new replication id when a master starts, when a replica becomes the master, and when a
+-- master gets its first replica.
 local master = string.match(redis.call('INFO', 'replication'), 'master_replid:(%x+)')
 local h = redis.call('HMGET', KEYS[1], 'rateLimit', 'currentCount', 'version', 'windowStart', 'reserved', 'master')
 local left = redis.call('PTTL', KEYS[1])
