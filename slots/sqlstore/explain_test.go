@@ -70,6 +70,8 @@ func TestPostgresScansNoFreshTable(t *testing.T) {
 		"make": st.make.with(s.Scope, s.SizeMs, db.at(0), db.at(4000)), "lock": st.lock.with(s.Scope, s.SizeMs, db.at(0), int64(5), "first"),
 		"count": st.count.with(s.Scope, db.at(0), db.at(4000)), "since": st.since.with(db.at(0), db.at(0), "", 10),
 		"activeConfig": st.activeConfig.with("fresh"),
+		"claim":        db.dialect.claim(s, 0, []slots.Slot{slotOf(1, 0)})[0],
+		"place":        db.dialect.place("first", s, 0, 5, []slots.Slot{slotOf(1, 0)}, nil)[0],
 	} {
 		if plan := strings.ToLower(explain(t, db, q)); strings.Contains(plan, "seq scan") {
 			t.Errorf("%s scans a table:\n%s", name, plan)
@@ -154,6 +156,12 @@ func postgresLiteral(arg any) string {
 		return "'{" + strings.Join(v, ",") + "}'"
 	case time.Time:
 		return "'" + v.Format(time.RFC3339Nano) + "'"
+	case []time.Time:
+		var all []string
+		for _, at := range v {
+			all = append(all, at.Format(time.RFC3339Nano))
+		}
+		return "'{" + strings.Join(all, ",") + "}'"
 	}
 	return fmt.Sprintf("'%v'", arg)
 }
