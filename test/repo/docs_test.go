@@ -317,3 +317,21 @@ func TestLinks(t *testing.T) {
 		}
 	}
 }
+
+var contributingPath = regexp.MustCompile("`((?:[a-z]+/)+[\\w.*]*)`")
+
+// CONTRIBUTING.md names files and folders that exist.
+func TestContributingNamesWhatExists(t *testing.T) {
+	text := string(readFile(t, "../../CONTRIBUTING.md"))
+	_, table, _ := strings.Cut(text, "## Where things go")
+	table, _, _ = strings.Cut(table, "\n## ")
+	paths := contributingPath.FindAllStringSubmatch(table, -1)
+	if len(paths) < 10 {
+		t.Fatalf("only %d paths are found", len(paths))
+	}
+	for _, p := range paths {
+		if found, err := filepath.Glob(filepath.Join("../..", p[1])); err != nil || len(found) == 0 {
+			t.Errorf("CONTRIBUTING.md names %s, which does not exist (%v)", p[1], err)
+		}
+	}
+}
