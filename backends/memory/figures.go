@@ -13,3 +13,33 @@ func (b *Backend) Figures() []backends.Figure {
 		backends.Counter("headgate_memory_expirations_total", "Counters that expired.", func() uint64 { return b.Stats().Expired }),
 	}
 }
+
+// Stats are figures for an operator.
+type Stats struct {
+	// Keys is the number of keys with state, Leases the number of requests in
+	// flight under them when they were last used.
+	Keys   int
+	Leases int64
+	// Records is how many records sliding logs have room for.
+	Records int64
+	// Merged counts how often a log was made coarser because of MaxRecords.
+	Merged uint64
+	// Expired counts states dropped after their end, Evicted those dropped
+	// before it because of MaxKeys.
+	Expired, Evicted uint64
+}
+
+// Stats returns the present figures.
+func (b *Backend) Stats() Stats {
+	sum := Stats{Leases: b.leases.Load(), Records: b.records.Load()}
+	for i := range b.shards {
+		s := &b.shards[i]
+		s.mu.Lock()
+		sum.Keys += len(s.queue)
+		sum.Expired += s.expired
+		sum.Evicted += s.evicted
+		sum.Merged += s.merged
+		s.mu.Unlock()
+	}
+	return sum
+}

@@ -340,29 +340,3 @@ func (b *Backend) Ping(ctx context.Context) error { return b.next.Ping(ctx) }
 
 // Close closes the store.
 func (b *Backend) Close() error { return b.next.Close() }
-
-// Stats are figures for an operator.
-type Stats struct {
-	// Hits counts the requests that were answered without the store.
-	Hits uint64
-	// Entries is the number of refusals kept, some of which may be over.
-	Entries int
-	// Evictions counts those that went for want of room, Invalidations those
-	// that went because their key was changed, and those flushed.
-	Evictions, Invalidations uint64
-}
-
-// Stats returns the present figures.
-func (b *Backend) Stats() Stats {
-	var sum Stats
-	for i := range b.cache.shards {
-		s := &b.cache.shards[i]
-		s.mu.Lock()
-		sum.Hits += s.hits.Load()
-		sum.Entries += s.used
-		sum.Evictions += s.evictions
-		sum.Invalidations += s.invalidations
-		s.mu.Unlock()
-	}
-	return sum
-}

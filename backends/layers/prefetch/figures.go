@@ -12,3 +12,32 @@ func (b *Backend) Figures() []backends.Figure {
 		backends.Counter("headgate_share_full_total", "Charges for which local_share took nothing ahead because there were too many counters.", func() uint64 { return b.Stats().Full }),
 	}
 }
+
+// Stats are figures for an operator.
+type Stats struct {
+	// Hits counts the requests that were decided without the store.
+	Hits uint64
+	// Keys is the number of keys that the layer remembers.
+	Keys int
+	// Taken counts the units taken ahead, Expired those of them that expired
+	// unspent.
+	Taken, Expired uint64
+	// Full counts ops that took nothing ahead because there was no room.
+	Full uint64
+}
+
+// Stats returns the present figures.
+func (b *Backend) Stats() Stats {
+	var sum Stats
+	for i := range b.shards {
+		s := &b.shards[i]
+		s.mu.Lock()
+		sum.Hits += s.hits
+		sum.Keys += s.used
+		sum.Taken += s.taken
+		sum.Expired += s.expired
+		sum.Full += s.full
+		s.mu.Unlock()
+	}
+	return sum
+}
