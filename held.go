@@ -22,7 +22,7 @@ type heldLease struct {
 type held struct {
 	mu   sync.Mutex
 	all  map[*heldLease]struct{}
-	next time.Time     // when the next one is due; zero if there is none
+	next time.Time     // when the next one is due; zero means none
 	wake chan struct{} // next is earlier than it was
 }
 

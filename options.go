@@ -84,7 +84,7 @@ func (o *Options) settings() (ratelimit.Config, error) {
 // margin is kept back of a caller's deadline to answer in.
 const margin = 2 * time.Millisecond
 
-// choice returns what a name stands for, the zero value if there is none.
+// choice returns what a name stands for; the zero value means none.
 func choice[T any](name, field string, names []string, parse func(string) (T, bool), check func(string, bool, string)) (value T) {
 	if name == "" {
 		return value

@@ -48,7 +48,7 @@ type calendar struct {
 // ends before next.
 type span struct{ start, end, next Instant }
 
-// periodOf returns the period that a window stands for, nil if there is none.
+// periodOf returns the period that a window stands for; nil means none.
 func periodOf(window time.Duration) *period {
 	for i := range periods {
 		if periods[i].nominal == window {

@@ -218,7 +218,7 @@ func (s *LeaseSet) remembered(now Instant) (n int64) {
 	return n
 }
 
-// remember counts the refusal of op for its limit's Hold, and tells whether
+// remember counts the refusal of op for its limit's Hold, and reports whether
 // there was anything to remember.
 func (s *LeaseSet) remember(op *Op, now Instant) bool {
 	if op.Limit.hold == 0 || s.wasEnded(op.Holder, now) {

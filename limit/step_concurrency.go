@@ -95,7 +95,7 @@ func (s *LeaseSet) renew(op *Op, now Instant, again bool) bool {
 	return true
 }
 
-// giveBack ends what op says, and tells whether there was any.
+// giveBack ends what op says, and reports whether there was any.
 func (s *LeaseSet) giveBack(op *Op, now Instant) bool {
 	if op.Holder == "" {
 		return s.giveBackAny(op, now)
@@ -127,7 +127,7 @@ func (s *LeaseSet) giveBackAny(op *Op, now Instant) bool {
 }
 
 // endOwner ends an owner's leases among the next OwnerSlice that expire at an
-// instant or later, and tells whether there was any. rest is when the first
+// instant or later, and reports whether there was any. rest is when the first
 // lease expires that it has not looked at, 0 means none.
 func (s *LeaseSet) endOwner(owner string, from, now Instant) (any bool, rest Instant) {
 	at, _ := s.first(now)

@@ -41,7 +41,7 @@ const (
 	// without its client then counts no more.
 	UntilResponse Hold = iota
 	// UntilReturn: when the handler returns or panics, whatever becomes of the client.
-	// Choose it where clients could start costly work and leave, again and again.
+	// Choose it where clients could start costly work and leave many times.
 	UntilReturn
 )
 

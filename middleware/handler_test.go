@@ -194,7 +194,7 @@ func TestTiersAnswerAsTheirRuleSays(t *testing.T) {
 	running.Wait()
 }
 
-// Of 200 clients that come at once, again and again, five are inside at most, whatever
+// Of 200 clients that come at once, in many rounds, five are inside at most, whatever
 // their handlers do: return, panic, take the connection over, or go on without the client.
 func TestFiveAreInsideAtMost(t *testing.T) {
 	for name, hold := range map[string]Hold{"until response": UntilResponse, "until return": UntilReturn} {

@@ -51,7 +51,7 @@ func canHijack(w http.ResponseWriter) bool {
 	}
 }
 
-// A hijackWriter tells when its connection is taken over.
+// A hijackWriter reports when its connection is taken over.
 type hijackWriter struct {
 	http.ResponseWriter
 	hijacked func()

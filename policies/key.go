@@ -110,7 +110,7 @@ func KeyOf(name string) (string, error) {
 	return string(bounded(appendEscaped(nil, name))), nil
 }
 
-// hashed tells whether a key is one that ends in its hash.
+// hashed reports whether a key is one that ends in its hash.
 func hashed(key string) bool {
 	at := len(key) - hashLen
 	if at < maxStart-3 || len(key) > MaxKey || key[at] != hashMark {

@@ -17,7 +17,7 @@ type Set struct {
 // together should take one snapshot for all of them.
 func (s *Set) Snapshot() *Snapshot { return s.snapshot.Load() }
 
-// Loaded tells whether policies have been read at all.
+// Loaded reports whether policies have been read at all.
 func (s *Set) Loaded() bool { return s.checked.Load() != 0 }
 
 // Age returns for how long the snapshot has not been compared with the store; ok is false if

@@ -9,7 +9,7 @@ import (
 // MaxPolicies bounds how many policies a store may have, and so the memory of each process.
 const MaxPolicies = 2_000_000
 
-// A State is what followers ask a store for again and again. Instants are the store's, in
+// A State is what followers ask a store for repeatedly. Instants are the store's, in
 // microseconds since the epoch.
 type State struct {
 	// Generation grows by 1 with each change.
@@ -24,7 +24,7 @@ type State struct {
 	Now                   int64
 }
 
-// watched tells whether followers look often now.
+// watched reports whether followers look often now.
 func (s *State) watched() bool { return s.Now < s.WatchUntil }
 
 // A Store keeps policies. Its methods may be called from any goroutine. Its errors are for people;
@@ -43,7 +43,7 @@ type Store interface {
 	// generation grows, and followers go on looking often for some microseconds. With dryRun it
 	// changes nothing, and returns what would be.
 	Apply(ctx context.Context, edits []Edit, by string, us int64, dryRun bool) ([]Outcome, error)
-	// Get returns one policy; ok is false if there is none.
+	// Get returns one policy; ok is false if it does not exist.
 	Get(ctx context.Context, key string) (p Policy, ok bool, err error)
 	// List returns at most n policies whose keys come after one and begin with a prefix, in the
 	// order of their bytes.
@@ -107,7 +107,7 @@ type Outcome struct {
 	Before, After *Policy
 }
 
-// Changed tells whether the edit changed anything.
+// Changed reports whether the edit changed anything.
 func (o *Outcome) Changed() bool {
 	return (o.Before == nil) != (o.After == nil) || o.Before != nil && o.Before.Figures != o.After.Figures
 }
@@ -121,7 +121,7 @@ var (
 	ErrTooMany  = fmt.Errorf("there may be at most %d policies", MaxPolicies)
 )
 
-// Check reports whether the edit may be done to a policy, nil if there is none.
+// Check reports whether the edit may be done to a policy; nil means none.
 func (e *Edit) Check(before *Policy) error {
 	switch {
 	case e.If == IfAbsent && before != nil:

@@ -73,7 +73,7 @@ func (s *Scheduler) assign(ctx context.Context, rs []Request, out []BatchResult,
 	return again
 }
 
-// superseded tells whether an event was refused by a version of a config that is not the
+// superseded reports whether an event was refused by a version of a config that is not the
 // active one any more.
 func (s *Scheduler) superseded(ctx context.Context, c Config, err error) bool {
 	if KindOf(err) == Superseded {

@@ -39,7 +39,7 @@ func (s *Scheduler) Run(ctx context.Context) {
 	running.Wait()
 }
 
-// every does the work at once and then again and again.
+// every does the work at once and then after each interval.
 func (s *Scheduler) every(ctx context.Context, interval time.Duration, work func(context.Context)) {
 	tick := time.NewTicker(interval)
 	defer tick.Stop()

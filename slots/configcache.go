@@ -63,7 +63,7 @@ func (c *configCache) get(ctx context.Context, name string) (Config, error) {
 	return c.load(ctx, name)
 }
 
-// current tells whether the generation was looked at just now.
+// current reports whether the generation was looked at just now.
 func (c *configCache) current() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -71,7 +71,7 @@ func (c *configCache) current() bool {
 	return c.used.Sub(c.checked) < generationLife
 }
 
-// inUse tells whether anybody has asked for a config lately.
+// inUse reports whether anybody has asked for a config lately.
 func (c *configCache) inUse() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

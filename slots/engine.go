@@ -111,7 +111,7 @@ func (r *search) first(ctx context.Context) error {
 	return nil
 }
 
-// isGone tells whether a window that seemed full has no row: a purge may drop the row of a
+// isGone reports whether a window that seemed full has no row: a purge may drop the row of a
 // past window after a claim has found it there and before it locks it.
 func (r *search) isGone(ctx context.Context, windowMs int64) bool {
 	_, there, err := r.tables.Peek(ctx, r.Series, windowMs)
@@ -144,7 +144,7 @@ func (r *search) later(ctx context.Context) error {
 			r.found.Contended++
 			r.passed, direct = true, true
 		case c.full && direct:
-			// The scout tells how many more are.
+			// The scout shows how many more are.
 			at, direct = window, false
 			continue
 		case c.full: // filled since it was scouted, or it has no row and full all the same

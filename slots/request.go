@@ -68,7 +68,7 @@ func named(err error, name string) error {
 // ErrSlotNotFound: the event has no slot.
 var ErrSlotNotFound = errors.New("the event has no slot")
 
-// ErrConflict: another change of the same config came first, again and again.
+// ErrConflict: another change of the same config came first, at each attempt.
 var ErrConflict = errors.New("another change of the config came first")
 
 // ErrOverloaded: too many callers are waiting already.

@@ -42,5 +42,5 @@ func NewScheduler(store Store, settings Settings) (*Scheduler, error) {
 	return s, nil
 }
 
-// Ping tells whether slots could be assigned now.
+// Ping reports whether slots could be assigned now.
 func (s *Scheduler) Ping(ctx context.Context) error { return s.store.Ping(ctx) }

@@ -53,7 +53,7 @@ func assign(t *testing.T, s *slots.Scheduler, event string, at time.Time) slots.
 	return r
 }
 
-// window tells which window a slot is in, counted from noon.
+// window returns which window a slot is in, counted from noon.
 func window(r slots.Result) int64 { return (r.WindowMs - noon.UnixMilli()) / r.SizeMs }
 
 func TestAssignFillsWindowsInOrder(t *testing.T) {

@@ -12,7 +12,7 @@ func (s *Scheduler) Scope(ctx context.Context) error {
 	return err
 }
 
-// isShared tells whether configs count together whose options name no scope. It never
+// isShared reports whether configs count together whose options name no scope. It never
 // changes.
 func (s *Scheduler) isShared(ctx context.Context) (bool, error) {
 	s.mu.Lock()

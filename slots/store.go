@@ -32,7 +32,7 @@ type Tables interface {
 	Uncounted(ctx context.Context, s Series, fromMs, toMs, max int64) (endMs int64, err error)
 
 	// Provision makes the rows that are missing among the windows
-	// [fromMs, toMs), as Tx.Lock makes one, and tells how many it made. One statement, in
+	// [fromMs, toMs), as Tx.Lock makes one, and returns how many it made. One statement, in
 	// ascending order. A frontier, unless nil, is added after it, unless it is there.
 	Provision(ctx context.Context, s Series, fromMs, toMs int64, frontier *Frontier) (rows int64, err error)
 
@@ -143,7 +143,7 @@ type Store interface {
 	Scheduled(ctx context.Context, s Series, fromMs, toMs int64) ([]Window, error)
 
 	// Lead makes holder the only leader of the named work for the time ttl, or
-	// renews it, and tells whether it is.
+	// renews it, and reports whether it is.
 	Lead(ctx context.Context, work, holder string, ttl time.Duration) (bool, error)
 	// PurgeWindows drops windows, and frontiers of chunks whose first window, ended
 	// before the one instant and were made before the other: windows that were made
@@ -164,7 +164,7 @@ type Store interface {
 
 	// Migrate brings the schema up to date; several at once succeed.
 	Migrate(ctx context.Context) (applied []string, err error)
-	// Ping tells whether an Assign could succeed now: that the database answers
+	// Ping reports whether an Assign could succeed now: that the database answers
 	// and has the schema.
 	Ping(ctx context.Context) error
 	Close() error

@@ -29,7 +29,7 @@ func (w *waiter) end(a Answer, err error) {
 	close(w.done)
 }
 
-// ended tells whether the waiter has its answer.
+// ended reports whether the waiter has its answer.
 func (w *waiter) ended() bool {
 	select {
 	case <-w.done:

@@ -53,7 +53,7 @@ func (c *windowCache) clear() {
 	c.full = make(map[string]*fullRuns)
 }
 
-// firstIsFull tells whether the first window is full for an event with this capacity
+// firstIsFull reports whether the first window is full for an event with this capacity
 // there.
 func (c *windowCache) firstIsFull(configID string, firstMs, capacity int64) bool {
 	c.mu.Lock()

@@ -248,7 +248,7 @@ func (b *Backend) index(hash uint64) int { return int(hash>>58) & (len(b.shards)
 
 func (b *Backend) shard(hash uint64) *shard { return &b.shards[b.index(hash)] }
 
-// warn tells that MaxKeys was reached, once a minute of the requests' time.
+// warn reports that MaxKeys was reached, once a minute of the requests' time.
 func (b *Backend) warn(now limit.Instant) {
 	last := b.warned.Load()
 	if passed := int64(now) - last; last != 0 && passed >= 0 && passed < int64(warnEvery) {

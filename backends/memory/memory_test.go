@@ -66,8 +66,8 @@ func TestTakeDoesNotAllocate(t *testing.T) {
 	}
 }
 
-// TestFull: at the bound the state that ends soonest goes, and it is logged.
-func TestFull(t *testing.T) {
+// TestFullStoreDropsTheStateThatEndsFirst: at the bound the state that ends soonest goes, and it is logged.
+func TestFullStoreDropsTheStateThatEndsFirst(t *testing.T) {
 	var log strings.Builder
 	b := New(Config{MaxKeys: 3, Log: slog.New(slog.NewTextHandler(&log, nil))})
 	tk := taker{b: b}

@@ -527,7 +527,7 @@ var narrowed = [...]func(*backends.Caps){
 			}
 		}
 	},
-	// envoyproxy/ratelimit goes by the clock of each replica, in whole seconds, and its limits
+	// envoyproxy/ratelimit uses the clock of each replica, in whole seconds, and its limits
 	// are of 32 bits.
 	Envoy: func(caps *backends.Caps) {
 		caps.Variant = "layout=envoy"

@@ -125,7 +125,7 @@ func wantLives(t *testing.T, c *redis.Client) {
 	}
 }
 
-func TestList(t *testing.T) {
+func TestListLayoutKeepsTheContract(t *testing.T) {
 	s := testenv.StartRedis(t)
 	backendtest.Run(t, onServer(suite(t, s.URL(), random.Times(40, 100)), s, s.Client()))
 	b := open(t, s.URL())
@@ -249,7 +249,7 @@ func TestSentinel(t *testing.T) {
 	underLoad(t, open(t, u), func() { old.Kill(); s.WaitNewMaster(old) })
 }
 
-func TestCluster(t *testing.T) {
+func TestClusterKeepsTheContract(t *testing.T) {
 	s := testenv.StartRedisCluster(t)
 	u := "redis+cluster://" + strings.Join(s.Addrs, ",")
 	backendtest.Run(t, suite(t, u, random.Times(25, 60)))
@@ -636,9 +636,9 @@ func TestCalendarByTheServersClock(t *testing.T) {
 	}
 }
 
-// TestLives: a key lives for as long as its state is of use, even if the
+// TestKeysLiveAsLongAsTheirState: a key lives for as long as its state is of use, even if the
 // window was shorter when the key was first written.
-func TestLives(t *testing.T) {
+func TestKeysLiveAsLongAsTheirState(t *testing.T) {
 	s := testenv.StartRedis(t)
 	ctx, c := context.Background(), s.Client()
 	for _, layout := range []string{"list", "zset"} {
@@ -727,8 +727,8 @@ func TestLargeSlice(t *testing.T) {
 	}
 }
 
-// TestMemory holds the layouts to their price per entry.
-func TestMemory(t *testing.T) {
+// TestEntriesCostNoMoreThanTheirPrice holds the layouts to their price per entry.
+func TestEntriesCostNoMoreThanTheirPrice(t *testing.T) {
 	s := testenv.StartRedis(t)
 	ctx, c := context.Background(), s.Client()
 	takeSome(t, open(t, s.URL()))

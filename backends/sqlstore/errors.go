@@ -24,7 +24,7 @@ func failed(err error, inDoubt bool) error {
 	return fmt.Errorf("%w: %w: %w", backends.ErrUnavailable, backends.ErrNotApplied, err)
 }
 
-// passes tells whether the same transaction may succeed if it is tried again at once.
+// passes reports whether the same transaction may succeed if it is tried again at once.
 func passes(err error) bool {
 	var e *sqldb.Error
 	if !errors.As(err, &e) {

@@ -21,7 +21,7 @@ const (
 	endedFor  = time.Minute            // before a row goes: callers' clocks may differ from the database's
 )
 
-// sweep walks again and again, until ctx ends.
+// sweep walks repeatedly, until ctx ends.
 func (b *Backend) sweep(ctx context.Context) {
 	pause := rand.N(b.conf.Sweep) // replicas that start together do not walk together
 	for after := []byte(nil); ; {

@@ -15,7 +15,7 @@ import (
 
 // The views show what rules have: tokens and when they were counted, units of windows, the times of
 // requests.
-func TestViews(t *testing.T) {
+func TestViewsShowWhatRulesHave(t *testing.T) {
 	eachMigrated(t, func(t *testing.T, url string) {
 		b := open(t, url)
 		at := limit.InstantOf(time.Date(2030, 5, 6, 7, 8, 9, 0, time.UTC)) + 123_456

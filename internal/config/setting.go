@@ -141,7 +141,7 @@ func oneOf(words ...string) func(string) error {
 	}
 }
 
-// parsed returns a check by a function that tells whether it knows the value.
+// parsed returns a check by a function that reports whether it knows the value.
 func parsed[T any](parse func(string) (T, bool), format string) func(string) error {
 	return func(v string) error {
 		if _, ok := parse(v); !ok {

@@ -125,7 +125,7 @@ func postgresWhole(ctx context.Context, conn *sql.Conn, queries []Query) (answer
 	return answered, err
 }
 
-// postgresRow scans a row; ok is false if there is none.
+// postgresRow scans a row; ok is false if it does not exist.
 func postgresRow(row pgx.Row, to []any) (ok bool, err error) {
 	err = row.Scan(to...)
 	if errors.Is(err, pgx.ErrNoRows) {

@@ -139,7 +139,7 @@ func openSQLiteMemory(parameters url.Values, c Config) (pools, error) {
 }
 
 // openSQLite makes one connection for writing, so that writers of this process
-// queue instead of trying again and again, and others for reading.
+// queue instead of trying repeatedly, and others for reading.
 func openSQLite(dsn string, c Config) (pools, error) {
 	driver, err := sqlite.NewConnector(dsn)
 	if err != nil {

@@ -564,8 +564,8 @@ func TestKeepalive(t *testing.T) {
 	}
 }
 
-// TestSlow covers clients that stop in the middle, or send a byte now and then.
-func TestSlow(t *testing.T) {
+// TestSlowClientsAreCutOff covers clients that stop in the middle, or send a byte now and then.
+func TestSlowClientsAreCutOff(t *testing.T) {
 	t.Parallel()
 	hello := []byte(http2.ClientPreface + "\x00\x00\x00\x04\x00\x00\x00\x00\x00")
 	partial := append(bytes.Clone(hello), 0, 0, 100, byte(http2.FrameHeaders), 4, 0, 0, 0, 1, 0x82)

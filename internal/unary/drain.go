@@ -8,7 +8,7 @@ import (
 
 // A drain ends a connection without losing a call. The client first learns that
 // it must open no more streams, and those that it opened before it learnt that are
-// still taken: the answer to a ping tells that it has. Then it learns the last
+// still taken: the answer to a ping reports that it has. Then it learns the last
 // stream that is served. The connection's mutex guards a drain.
 type drain struct {
 	*link

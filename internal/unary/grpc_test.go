@@ -245,7 +245,7 @@ func TestTLS(t *testing.T) {
 	}
 }
 
-// TestDrain restarts the server again and again under load. No call may fail:
+// TestDrain restarts the server repeatedly under load. No call may fail:
 // grpc-go repeats those that a GOAWAY leaves out, and only those.
 func TestDrain(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")

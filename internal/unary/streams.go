@@ -155,7 +155,7 @@ func (s *streams) answered(st *stream) {
 	s.drop(st, false)
 }
 
-// drop takes a stream out of the table. cut tells that we cut it off while the
+// drop takes a stream out of the table. cut says that we cut it off while the
 // client may still send.
 func (s *streams) drop(st *stream, cut bool) {
 	if st.closed {

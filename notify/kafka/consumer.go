@@ -166,7 +166,7 @@ func (c *Consumer) commit(done []*kgo.Record) {
 	}
 }
 
-// handle tells whether a record is done with.
+// handle reports whether a record is done with.
 func (c *Consumer) handle(ctx context.Context, r *kgo.Record) bool {
 	m, err := notify.Decode(r.Value)
 	if err != nil {

@@ -44,7 +44,7 @@ func (h *handler) texts() []string {
 	return slices.Clone(h.done)
 }
 
-// lacks tells which of the texts were not handled; "" if none.
+// lacks returns which of the texts were not handled; "" if none.
 func (h *handler) lacks(want ...string) string {
 	done := h.texts()
 	for _, text := range want {

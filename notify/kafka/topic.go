@@ -54,7 +54,7 @@ func (t Topic) ensure(ctx context.Context, client *kgo.Client) error {
 	return nil
 }
 
-// exists tells whether the brokers know the topic.
+// exists reports whether the brokers know the topic.
 func exists(ctx context.Context, client *kgo.Client, name string) bool {
 	topic := kmsg.NewMetadataRequestTopic()
 	topic.Topic = &name

@@ -87,7 +87,7 @@ func (s *Store) Sync(ctx context.Context, counts []Count, stale func(user string
 	}))
 }
 
-// Version returns the version of a user's configuration; 0 if there is none.
+// Version returns the version of a user's configuration; 0 means none.
 func (s *Store) Version(ctx context.Context, user string) (version int64, err error) {
 	q := sqldb.Query{Text: "SELECT row_version FROM rate_limit_store WHERE user_id = $1", Args: []any{user}}
 	_, err = s.db.Row(ctx, s.db.Read, "read a user's version", q, &version)

@@ -198,7 +198,7 @@ func (c *Cache) grow(user string) {
 // downFor is how long Redis is not asked after it did not answer.
 const downFor = 500 * time.Millisecond
 
-// mayAsk tells whether to ask Redis: it answers, or it is time to try one send again.
+// mayAsk reports whether to ask Redis: it answers, or it is time to try one send again.
 func (c *Cache) mayAsk() bool {
 	until := c.downUntil.Load()
 	return until == 0 || time.Now().UnixNano() >= until && c.probing.CompareAndSwap(false, true)

@@ -232,7 +232,7 @@ func (g *gateway) stats() telemetry.NotifyStats {
 	return s
 }
 
-// Ended tells whether an error only says that the program was asked to end.
+// Ended reports whether an error only says that the program was asked to end.
 func Ended(ctx context.Context, err error) bool {
 	return ctx.Err() != nil && errors.Is(err, ctx.Err())
 }

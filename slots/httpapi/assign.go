@@ -11,7 +11,7 @@ import (
 	"github.com/headgate-rls/headgate/slots"
 )
 
-// replayedHeader tells that the event had the slot already.
+// replayedHeader reports that the event had the slot already.
 const replayedHeader = "Idempotency-Replayed"
 
 // ignoredHeader names the unknown fields of a request, which were ignored.

@@ -121,8 +121,8 @@ func TestSizesAndKinds(t *testing.T) {
 	s.do(t, "POST", "/api/v1/slots:batch", strings.Repeat(" ", 512<<10+1)).is(t, 413).says(t, "524288")
 }
 
-// TestErrors has every failure of a Scheduler as clients see it.
-func TestErrors(t *testing.T) {
+// TestFailuresHaveTheirStatus has every failure of a Scheduler as clients see it.
+func TestFailuresHaveTheirStatus(t *testing.T) {
 	database := errors.New("dial tcp 10.0.0.7:1521: password hunter2 refused")
 	for _, c := range []struct {
 		name   string

@@ -146,7 +146,7 @@ type windowAnswer struct {
 	Capacity int64  `json:"capacity"` // 0 where the calendar is closed
 }
 
-// getWindows tells how full the next windows of a config are.
+// getWindows returns how full the next windows of a config are.
 func (h *Handlers) getWindows(w http.ResponseWriter, r *http.Request, p params) error {
 	limit, err := p.limit(defaultWindows, maxWindows)
 	if err != nil {

@@ -75,7 +75,7 @@ type walker struct {
 }
 
 // stretch returns the first stretch of open time at or after ms, cut at end.
-// Both are end if there is none.
+// Both are end if it does not exist.
 func (w *walker) stretch(ms, end int64) (from, to int64) {
 	for from = ms; from < end; {
 		open, until := w.at(from)
@@ -94,7 +94,7 @@ func (w *walker) stretch(ms, end int64) (from, to int64) {
 	return min(from, end), min(to, end)
 }
 
-// at tells whether the instant ms is open, and until when that is so at least.
+// at reports whether the instant ms is open, and until when that is so at least.
 // Calls must go forward in time.
 func (w *walker) at(ms int64) (open bool, untilMs int64) {
 	if !w.known || ms >= w.untilMs {

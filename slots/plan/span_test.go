@@ -183,7 +183,7 @@ func TestSpanFarAway(t *testing.T) {
 }
 
 // TestOffsetHolds: until it looks again, a walker's offset is that of the zone,
-// also where the zone goes by a rule.
+// also where the zone uses a rule.
 func TestOffsetHolds(t *testing.T) {
 	r := seeded(t)
 	for _, name := range []string{"Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "Africa/Casablanca", "Europe/Dublin", "Asia/Tokyo"} {
@@ -230,7 +230,7 @@ func (w *wall) text() string {
 	return text + "}"
 }
 
-// isOpen tells whether the minute that holds ms is open.
+// isOpen reports whether the minute that holds ms is open.
 func (w *wall) isOpen(ms int64) bool {
 	now := time.UnixMilli(ms).In(w.zone)
 	clock := now.Format("15:04")

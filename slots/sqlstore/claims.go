@@ -102,7 +102,7 @@ func (db *DB) Place(ctx context.Context, configID string, s slots.Series, window
 		db.known.set(window, now.Int64)
 		return now.Int64 - n, true, nil
 	case err == nil || db.dialect.refused != nil && db.dialect.refused(err):
-		db.known.set(window, max) // nobody else tries it in vain
+		db.known.set(window, max) // nobody else tries it
 		return 0, false, nil
 	case !answered:
 		err = gateHeld(storeError(err))
@@ -161,7 +161,7 @@ func (t *tx) lockUnknown(ctx context.Context, op string, w slots.WindowKey, row 
 	return ok, err
 }
 
-// gated tells whether the transaction holds a version of a config.
+// gated reports whether the transaction holds a version of a config.
 func (t *tx) gated() bool { return t.configID != "" && t.db.dialect.statements.gate.text != "" }
 
 // lockQueries are the statements of a lock: what comes first, such as the gate, which fills held,

@@ -79,7 +79,7 @@ func TestPostgresScansNoFreshTable(t *testing.T) {
 	}
 }
 
-// uses tells whether a plan names an index as the one that it uses. The primary
+// uses reports whether a plan names an index as the one that it uses. The primary
 // key has different names.
 func uses(plan, index string) bool {
 	names := []string{"using index " + index, "using covering index " + index, // SQLite

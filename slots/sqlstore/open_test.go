@@ -17,7 +17,7 @@ import (
 
 // Two databases in memory are two databases, and each is one for all of its
 // connections.
-func TestMemory(t *testing.T) {
+func TestDatabasesInMemoryAreSeparate(t *testing.T) {
 	a, b := migrated(t, "sqlite::memory:"), migrated(t, "sqlite::memory:")
 	c := slots.Config{ID: "1", Name: "only a", Max: 1, SizeMs: 1000}
 	_, err := a.PutConfig(soon(t), c, nowhere)

@@ -159,7 +159,7 @@ func TestOracleArguments(t *testing.T) {
 	}
 }
 
-// scripted tells whether a text is of a migration script, which has no arguments.
+// scripted reports whether a text is of a migration script, which has no arguments.
 func scripted(t *testing.T, text string) bool {
 	for _, s := range scriptsOf(t, sqldb.Oracle) {
 		if slices.Contains(s.statements(""), text) {

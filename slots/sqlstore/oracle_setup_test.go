@@ -116,7 +116,7 @@ func runSetup(t *testing.T, env ...string) (says, asked string, code int) {
 	return string(out), string(noted), cmd.ProcessState.ExitCode()
 }
 
-// The script starts the service, waits, creates the user and tells how to
+// The script starts the service, waits, creates the user and says how to
 // connect.
 func TestOracleSetup(t *testing.T) {
 	t.Parallel()

@@ -77,7 +77,7 @@ const oracleProvision = "INSERT /*+ IGNORE_ROW_ON_DUPKEY_INDEX(RL_WNDW_CT, RL_WN
 	" ORDER BY W.STRT_TS"
 
 // oracleShut takes the one gate that there is. Oracle waits not at all or for whole seconds:
-// it asks again and again, and every fourth try may keep claims waiting for a second, since
+// it asks repeatedly, and every fourth try may keep claims waiting for a second, since
 // there may always be some under way.
 func oracleShut(ctx context.Context, _ *sqldb.DB, tx *sql.Tx, gates []query, try int) error {
 	gate := gates[0].Text

@@ -144,7 +144,7 @@ func TestPlaceThatChangesNothing(t *testing.T) {
 	})
 }
 
-// Place waits for a window that another transaction holds, and tells that it is held; a config that
+// Place waits for a window that another transaction holds, and reports that it is held; a config that
 // is being changed holds no window.
 func TestPlaceWaits(t *testing.T) {
 	t.Run("for the window", func(t *testing.T) {

@@ -78,7 +78,7 @@ func (db *DB) PurgeSlots(ctx context.Context, beforeUs int64, limit int) (n int6
 	return n, err
 }
 
-// shrink runs f, which tells whether windows have more room than before, in a transaction
+// shrink runs f, which reports whether windows have more room than before, in a transaction
 // of its own. It adds to the generation then: nobody must note again what was seen before.
 func (db *DB) shrink(ctx context.Context, op string, f func(*sql.Tx) (bool, error)) error {
 	s := &db.dialect.statements

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// A countedWatch looks, again and again, at how many bytes headgate counts as memory of
+// A countedWatch looks, repeatedly, at how many bytes headgate counts as memory of
 // connections.
 type countedWatch struct {
 	quit chan struct{}

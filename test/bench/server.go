@@ -117,7 +117,7 @@ func (c benchCase) service(redisURL string) (service *ratelimit.Service, m *tele
 	return service, m, func() { cancel(); running.Wait(); _ = st.Close() }, nil
 }
 
-// reloadRules compiles the rules and puts them in force, again and again, as when a control
+// reloadRules compiles the rules and puts them in force, repeatedly, as when a control
 // plane sends them anew.
 func (c benchCase) reloadRules(ctx context.Context, service *ratelimit.Service, spec *descriptors.Spec) {
 	for tick := time.Tick(c.reload); ; {

@@ -85,7 +85,7 @@ func halvesLate(t *testing.T) scene {
 	}}
 }
 
-// cut resets connections again and again. With some latency there are always
+// cut resets connections repeatedly. With some latency there are always
 // commands under way then, and replies to come.
 func cut(t *testing.T) scene {
 	redis := testenv.StartRedis(t)

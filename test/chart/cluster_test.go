@@ -153,7 +153,7 @@ func withHeadgate(t *testing.T, made object) object {
 	return pod
 }
 
-// covers tells whether got has all that want has: an API server adds defaults.
+// covers reports whether got has all that want has: an API server adds defaults.
 func covers(got, want any) bool {
 	switch want := want.(type) {
 	case object:

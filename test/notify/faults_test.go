@@ -324,7 +324,7 @@ func (l *load) fills() {
 	time.Sleep(300 * time.Millisecond)
 }
 
-// TestFaultOfAGateway: one of three is killed again and again, between publish and commit
+// TestFaultOfAGateway: one of three is killed repeatedly, between publish and commit
 // among others.
 func TestFaultOfAGateway(t *testing.T) {
 	longForm(t)

@@ -1,7 +1,7 @@
 //go:build soak
 
 // Package soak keeps three headgate processes under load for a long time, while
-// their rules change and their Redis fails again and again, and looks for what
+// their rules change and their Redis fails repeatedly, and looks for what
 // only shows with time: something that grows, a call that is lost, a process
 // that does not end.
 //

@@ -114,7 +114,7 @@ func start(t *testing.T) *run {
 	return r
 }
 
-// reload replaces the rules again and again.
+// reload replaces the rules repeatedly.
 func (r *run) reload(ctx context.Context) {
 	ticker := time.NewTicker(reloadEvery)
 	defer ticker.Stop()

@@ -53,7 +53,7 @@ func TestPLSQLErrors(t *testing.T) {
 	}
 }
 
-// The program itself reads files, and tells what is wrong by its exit status.
+// The program itself reads files, and reports what is wrong by its exit status.
 func TestPLSQLCheck(t *testing.T) {
 	t.Parallel()
 	path := UseClient(t, PLSQLGrammar)

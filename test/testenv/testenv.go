@@ -107,7 +107,7 @@ type Engine struct {
 	system    string
 	places    string
 	installed string
-	// moving tells that set-up can install the engine on some days only, or installs it
+	// moving reports that set-up can install the engine on some days only, or installs it
 	// only if setup is run: it is demanded where it is installed.
 	moving bool
 	// setup is the command that installs the engine; empty: make setup.

@@ -56,7 +56,7 @@ func writeSchemas(dir, swagger string, crds []string) error {
 	return nil
 }
 
-// customSchemas writes the schemas of a file with CustomResourceDefinitions, and tells how many.
+// customSchemas writes the schemas of a file with CustomResourceDefinitions, and returns how many.
 func customSchemas(dir, file string, definitions map[string]node) (kinds int, err error) {
 	const metadata = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
 	err = documents(file, func(document []byte) error {

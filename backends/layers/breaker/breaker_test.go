@@ -514,8 +514,8 @@ func TestStale(t *testing.T) {
 	}
 }
 
-// TestLate: a verdict after the deadline is not used.
-func TestLate(t *testing.T) {
+// TestVerdictAfterTheDeadlineIsNotUsed: a verdict after the deadline is not used.
+func TestVerdictAfterTheDeadlineIsNotUsed(t *testing.T) {
 	play(t, Config{}, func(sc *scene) {
 		sc.s.Behave(remote.Slow(30 * ms))
 		ctx, cancel := context.WithTimeout(context.Background(), 20*ms)
@@ -606,9 +606,9 @@ func TestOverload(t *testing.T) {
 	})
 }
 
-// TestBack: two seconds after the store's return, if not before, it decides
+// TestStoreDecidesSoonAfterItsReturn: two seconds after the store's return, if not before, it decides
 // again, however it was away and whether there is traffic or not.
-func TestBack(t *testing.T) {
+func TestStoreDecidesSoonAfterItsReturn(t *testing.T) {
 	r := random.Rand(t, 3)
 	for i := range 60 {
 		away := time.Duration(r.Int64N(int64(20 * time.Second)))

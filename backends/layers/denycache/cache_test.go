@@ -78,7 +78,7 @@ func TestEviction(t *testing.T) {
 	}
 }
 
-func TestStats(t *testing.T) {
+func TestStatsCountHitsAndEntries(t *testing.T) {
 	r := newRig(t, Config{})
 	l := newLimit(limit.TokenBucket, 1, time.Hour)
 	o, other := op("k", l, 1), op("other", l, 1)

@@ -412,7 +412,7 @@ func TestGreaterCosts(t *testing.T) {
 }
 
 // Errors leave it unknown what became of a request, unless they say otherwise.
-func TestErrors(t *testing.T) {
+func TestFailedRequestLeavesItsKeysUnknown(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		err   error

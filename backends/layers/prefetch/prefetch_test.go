@@ -323,7 +323,7 @@ func TestPrecision(t *testing.T) {
 }
 
 // What goes wrong: nothing is held, and what was paid here is given back.
-func TestErrors(t *testing.T) {
+func TestFailedRequestHoldsNothing(t *testing.T) {
 	l := newLimit(limit.FixedWindow, 100, time.Hour)
 	for name, why := range map[string]error{
 		"unknown":     backends.ErrUnavailable,
@@ -537,7 +537,7 @@ func TestLimitsOnOneKey(t *testing.T) {
 
 // Beyond MaxKeys keys are not shared, and nobody's units are dropped for them;
 // what is not in use makes room.
-func TestFull(t *testing.T) {
+func TestKeysBeyondMaxKeysAreNotShared(t *testing.T) {
 	r := newRig(t, Config{MaxKeys: 3})
 	l := newLimit(limit.FixedWindow, 100, 24*time.Hour)
 	key := func(i int) limit.Op { return op(strconv.Itoa(i), l, 1, 10) }

@@ -102,7 +102,7 @@ func (e *earliest) purge(beforeMs int64) {
 	}
 }
 
-// empty tells whether nothing is scheduled in the scope.
+// empty reports whether nothing is scheduled in the scope.
 func (e *earliest) empty(scope string) bool {
 	for _, n := range e.scopes[scope] {
 		if n > 0 {
@@ -112,7 +112,7 @@ func (e *earliest) empty(scope string) bool {
 	return true
 }
 
-// mixed tells whether configs of a scope have windows of different sizes, which
+// mixed reports whether configs of a scope have windows of different sizes, which
 // count each other's slots only as of when the windows are made.
 func (e *earliest) mixed(scope string) bool {
 	size := int64(0)

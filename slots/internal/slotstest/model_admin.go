@@ -89,7 +89,7 @@ func (m *Model) PutConfig(ctx context.Context, c slots.Config, o slots.PutOption
 	return c, m.wrote("put config")
 }
 
-// used tells whether the scope has slots.
+// used reports whether the scope has slots.
 func (m *Model) used(scope string) bool {
 	for _, e := range m.events {
 		if e.Scope == scope {
@@ -293,7 +293,7 @@ func (m *Model) keysAfter(fromMs, toMs int64, after *slots.WindowKey) (keys []sl
 	return keys
 }
 
-// inUse tells whether an active config counts in the series.
+// inUse reports whether an active config counts in the series.
 func (m *Model) inUse(s slots.Series) bool {
 	return slices.ContainsFunc(m.configs, func(c slots.Config) bool {
 		return c.Active && slots.SeriesOf(c, m.scope == slots.ScopeShared) == s

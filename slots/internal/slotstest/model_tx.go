@@ -168,7 +168,7 @@ func (tx *modelTx) hold(w *modelWindow) {
 	}
 }
 
-// superseded tells whether another version of a config is active.
+// superseded reports whether another version of a config is active.
 func (m *Model) superseded(configID string) bool {
 	for _, c := range m.configs {
 		if c.ID == configID {

@@ -307,7 +307,7 @@ func (w *witness) checkPassed(ask *slots.Ask, end int64) {
 	}
 }
 
-// hadRoom tells whether the window had room all the time and could be locked:
+// hadRoom reports whether the window had room all the time and could be locked:
 // counts only grow. Windows that are held may be stepped over if that takes too long.
 func (w *witness) hadRoom(at, limit int64) bool {
 	v := w.p.sc.m.windows[slots.WindowKey{Series: w.s.Series, StartMs: at}]

@@ -31,7 +31,7 @@ type caller struct {
 
 type callerKey struct{}
 
-// callerOf returns the caller whose context it is, nil if there is none: then
+// callerOf returns the caller whose context it is; nil means none: then
 // statements are done at once.
 func callerOf(ctx context.Context) *caller {
 	c, _ := ctx.Value(callerKey{}).(*caller)
@@ -124,7 +124,7 @@ func (c *caller) await() {
 	}
 }
 
-// over tells whether the Schedule has given up: all statements fail then.
+// over reports whether the Schedule has given up: all statements fail then.
 func (c *caller) over() bool {
 	select {
 	case <-c.schedule.stop:

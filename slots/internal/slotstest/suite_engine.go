@@ -448,7 +448,7 @@ func checkFullNotHeld(t *testing.T, f *fixture) {
 	must(t, <-done, "assign")
 }
 
-// free tells whether the window could be locked just now.
+// free reports whether the window could be locked just now.
 func (f *fixture) free(t *testing.T, s slots.Series, at int64) bool {
 	t.Helper()
 	tx, err := f.store.Begin(limited(t), "")
