@@ -70,6 +70,7 @@ test: setup ## run everything: lint, all tests on all servers, and say what ran
 		go test -tags godror -run 'TestOracleDriver|TestOracleLogin|TestOracleErrorKinds' ./internal/sqldb ./slots/sqlstore || tests=FAILED; \
 		echo; \
 		go run ./test/testenv/engines report "$$report" || engines=FAILED; \
+		echo "not run: a release, made twice and started (make releasetest)"; \
 	else \
 		tests=FAILED engines=FAILED; \
 	fi; \
