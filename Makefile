@@ -134,6 +134,9 @@ lint: ## check formatting, vet, staticcheck, tools/lint, go.mod and the scripts
 	@go vet -vettool=bin/lint ./...
 	@go -C tools/lint build -o ../../bin/unparam mvdan.cc/unparam
 	@bin/unparam ./...
+	@echo "== actionlint"
+	@go -C tools/lint build -o ../../bin/actionlint github.com/rhysd/actionlint/cmd/actionlint
+	@bin/actionlint .github/workflows/*.yml
 	@echo "== go mod tidy"
 	@go mod tidy -diff || { echo "go.mod or go.sum is out of date, run: go mod tidy"; exit 1; }
 	@echo "== tools"

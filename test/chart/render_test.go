@@ -262,6 +262,11 @@ func TestRefused(t *testing.T) {
 		"probes that need rules":  {"xds", "config.xds-health=rules", "restart pods again and again"},
 		"a token in the open":     {"xds", "config.xds-header={a:b}", "xds-header"},
 
+		"fewer than none":           {"memory", "replicas=-1", "minimum"},
+		"more than can be":          {"memory", "drain.delaySeconds=999999", "maximum"},
+		"a number too large":        {"autoscaling", "replicas=99999999999999999999", "/replicas"},
+		"rules outside":             {"memory", `rules.files.\.\./x\.yaml=x`, "is not a file name that ends in .yaml"},
+		"a name that is not one":    {"memory", "fullnameOverride=Bad_Name", "does not match pattern"},
 		"a misspelt value":          {"memory", "replica=1", "replica"},
 		"a misspelt nested value":   {"memory", "metrics.podMonitor.enable=true", "enable"},
 		"a misspelt setting":        {"memory", "config.log-levle=warn", "log-levle"},

@@ -1,5 +1,5 @@
 // lint has the linters of `make lint` that the server's module does not depend
-// on: a vet tool with several analyzers, and unparam.
+// on: a vet tool with several analyzers, unparam, and actionlint for the workflows of CI.
 module github.com/headgate-rls/headgate/tools/lint
 
 go 1.26.0
@@ -10,9 +10,23 @@ require (
 )
 
 require (
+	github.com/bmatcuk/doublestar/v4 v4.10.0 // indirect
+	github.com/clipperhouse/uax29/v2 v2.7.0 // indirect
+	github.com/fatih/color v1.19.0 // indirect
+	github.com/mattn/go-colorable v0.1.14 // indirect
+	github.com/mattn/go-isatty v0.0.20 // indirect
+	github.com/mattn/go-runewidth v0.0.21 // indirect
+	github.com/mattn/go-shellwords v1.0.12 // indirect
+	github.com/rhysd/actionlint v1.7.12 // indirect
+	github.com/robfig/cron/v3 v3.0.1 // indirect
+	go.yaml.in/yaml/v4 v4.0.0-rc.3 // indirect
 	golang.org/x/mod v0.41.0 // indirect
 	golang.org/x/sync v0.23.0 // indirect
+	golang.org/x/sys v0.48.0 // indirect
 	mvdan.cc/unparam v0.0.0-20260823230713-2fa3d841b0c8 // indirect
 )
 
-tool mvdan.cc/unparam
+tool (
+	github.com/rhysd/actionlint/cmd/actionlint
+	mvdan.cc/unparam
+)
