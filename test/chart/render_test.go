@@ -262,6 +262,8 @@ func TestRefused(t *testing.T) {
 		"probes that need rules":  {"xds", "config.xds-health=rules", "restart pods again and again"},
 		"a token in the open":     {"xds", "config.xds-header={a:b}", "xds-header"},
 
+		"a label of the chart":      {"memory", `pod.labels.app\.kubernetes\.io/name=evil`, "pod.labels: app.kubernetes.io/name is a label that the chart sets"},
+		"the checksum of settings":  {"memory", "pod.annotations.checksum/settings=x", "pod.annotations: checksum/settings is the chart's own"},
 		"fewer than none":           {"memory", "replicas=-1", "minimum"},
 		"more than can be":          {"memory", "drain.delaySeconds=999999", "maximum"},
 		"a number too large":        {"autoscaling", "replicas=99999999999999999999", "/replicas"},
