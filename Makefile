@@ -29,8 +29,8 @@ SOAK ?= 30m
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
-run: ## start the service from source, slots in headgate.db (ARGS="--rules rules/")
-	go run ./cmd/headgate serve $(if $(findstring --rules,$(ARGS)),,--example) --slots sqlite:headgate.db --slots-seed 100/PT4S --slots-ahead 10m $(ARGS)
+run: ## start the service from source, slots and policies in headgate.db (ARGS="--rules rules/")
+	go run ./cmd/headgate serve $(if $(findstring --rules,$(ARGS)),,--example) --slots sqlite:headgate.db --policies sqlite:headgate.db --slots-seed 100/PT4S --slots-ahead 10m $(ARGS)
 
 build: ## build bin/headgate and the notification gateway's programs, static binaries
 	CGO_ENABLED=0 go build -trimpath -ldflags "-s -w -X main.version=$(VERSION)" -o bin/ ./cmd/headgate ./cmd/notify-gateway ./cmd/notify-sender

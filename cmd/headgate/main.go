@@ -74,6 +74,6 @@ Try it:
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.SetFlagErrorFunc(flagError)
-	root.AddCommand(serveCommand(), ratelimitCommand(), checkCommand(), askCommand(), healthCommand(), envoyCommand(), slotCommand(), slotsCommand(), migrateCommand(), versionCommand())
+	root.AddCommand(serveCommand(), ratelimitCommand(), checkCommand(), askCommand(), healthCommand(), envoyCommand(), slotCommand(), slotsCommand(), policyCommand(), migrateCommand(), versionCommand())
 	return root
 }

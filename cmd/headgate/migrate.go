@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"slices"
 	"strings"
 	"time"
 
@@ -14,6 +15,7 @@ import (
 	"github.com/headgate-rls/headgate/backends/stack"
 	"github.com/headgate-rls/headgate/internal/config"
 	"github.com/headgate-rls/headgate/internal/server"
+	policystore "github.com/headgate-rls/headgate/policies/sqlstore"
 	"github.com/headgate-rls/headgate/slots/sqlstore"
 )
 
@@ -23,9 +25,9 @@ const migrateWithin = 5 * time.Minute
 func migrateCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "migrate",
-		Short: "Migrate the databases of slots and limits to the current schemas",
-		Long: `Migrate the databases of slots and limits to the current schemas, and print each
-migration that was applied. Both schemas may be in one database.
+		Short: "Migrate the databases of slots, policies and limits to the current schemas",
+		Long: `Migrate the databases of slots, policies and limits to the current schemas, and print each
+migration that was applied. All schemas may be in one database.
 
 With --print the command changes nothing and prints the SQL of all migrations, for a
 database user who may change the schema. headgate continues a schema history of Flyway.`,
@@ -34,11 +36,11 @@ database user who may change the schema. headgate continues a schema history of 
   headgate migrate --print --slots oracle:// >schema.sql`,
 	}
 	show := cmd.Flags().Bool("print", false, "print the SQL instead of running it")
-	shown := append([]string{"backend"}, slotDatabase...)
+	shown := slices.Concat([]string{"backend"}, slotDatabase, policyDatabase)
 	return settingsCommand(cmd, shown, func(ctx context.Context, conf *config.Config, log *slog.Logger) error {
 		all := schemas(conf, log)
 		if len(all) == 0 {
-			return errors.New("no database with a schema: set --slots or --backend, HEADGATE_SLOTS or HEADGATE_BACKEND, or slots: or backend: in the --config file")
+			return errors.New("no database with a schema: set --slots, --policies or --backend, HEADGATE_SLOTS, HEADGATE_POLICIES or HEADGATE_BACKEND, or slots:, policies: or backend: in the --config file")
 		}
 		ctx, cancel := context.WithTimeout(ctx, migrateWithin)
 		defer cancel()
@@ -69,6 +71,16 @@ func schemas(conf *config.Config, log *slog.Logger) (all []schema) {
 			}
 			defer db.Close()
 			return db.Migrate(ctx)
+		}})
+	}
+	if conf.Policies.URL != "" {
+		all = append(all, schema{"policies", conf.Policies.URL, policystore.Print, func(ctx context.Context) ([]string, error) {
+			store, err := server.OpenPolicies(&conf.Policies, log)
+			if err != nil {
+				return nil, err
+			}
+			defer store.Close()
+			return store.Migrate(ctx)
 		}})
 	}
 	if stack.HasSchema(conf.Backend) {

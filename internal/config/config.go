@@ -96,6 +96,8 @@ type Config struct {
 	DrainDelay   time.Duration
 	DrainTimeout time.Duration
 
+	Policies Policies
+
 	Slots Slots
 	Admin Admin
 
@@ -125,7 +127,7 @@ func (c *Config) program() program {
 // table returns every setting, in the order of the documentation.
 func (c *Config) table() []setting {
 	return slices.Concat(c.ruleSettings(), c.XDS.settings(func() bool { return c.XDS.Address == "" || len(c.Rules) == 0 && !c.Example }), c.listenerSettings(), c.decisionSettings(), c.answerSettings(), c.leaseSettings(),
-		c.connectionSettings(), c.Slots.settings(&c.Admin), c.Admin.settings(), c.logSettings())
+		c.connectionSettings(), c.Policies.settings(), c.Slots.settings(&c.Admin), c.Admin.settings(), c.logSettings())
 }
 
 // SkipRules is the --rules-errors that starts without broken files.

@@ -16,6 +16,7 @@ import (
 	"github.com/headgate-rls/headgate/internal/units"
 	"github.com/headgate-rls/headgate/internal/web"
 	"github.com/headgate-rls/headgate/limit"
+	"github.com/headgate-rls/headgate/policies"
 	"github.com/headgate-rls/headgate/ratelimit"
 	"github.com/headgate-rls/headgate/ratelimit/leases"
 )
@@ -34,7 +35,9 @@ type limits struct {
 }
 
 // openLimits loads the rules and opens the store, which need not answer at this moment.
-func openLimits(ctx context.Context, conf *config.Config, log *slog.Logger, metrics *telemetry.Metrics, hits ratelimit.HitMetrics, panics *safego.Reporter) (*limits, error) {
+//
+// Policies, nil if there are none, take the place of the limits of rules that ask for them.
+func openLimits(ctx context.Context, conf *config.Config, in *policies.Set, log *slog.Logger, metrics *telemetry.Metrics, hits ratelimit.HitMetrics, panics *safego.Reporter) (*limits, error) {
 	l := &limits{conf: conf, log: log, migrated: !conf.BackendMigrate}
 	if err := chooseRules(l.conf); err != nil {
 		return nil, err
@@ -61,12 +64,13 @@ func openLimits(ctx context.Context, conf *config.Config, log *slog.Logger, metr
 	}
 	metrics.AddFigures(l.store.Figures())
 	service := l.serviceConfig()
-	service.Metrics, service.Hits, service.Panics = metrics, hits, panics
+	service.Policies, service.Metrics, service.Hits, service.Panics = in, metrics, hits, panics
 	if l.service, err = ratelimit.New(service, l.rules.begin()); err != nil {
 		l.closeStore()
 		return nil, err
 	}
 	metrics.AddInFlight(l.service.Leases())
+	l.warnOfPolicies(l.rules.begin())
 	if set := l.rules.begin(); set != nil {
 		metrics.RulesLoaded(set, time.Now())
 	}
@@ -103,7 +107,22 @@ func (l *limits) install(set *descriptors.Set) error {
 		return err
 	}
 	l.store.RulesChanged()
+	l.warnOfPolicies(set)
 	return nil
+}
+
+// warnOfPolicies says that rules ask for policies where there are none. The example need not have
+// them.
+func (l *limits) warnOfPolicies(set *descriptors.Set) {
+	if l.conf.Policies.URL != "" || l.conf.Example || set == nil {
+		return
+	}
+	for _, r := range set.Rules() {
+		if r.Policy != nil {
+			l.log.Warn("a rule has policy:, and --policies is not set: its own limit holds", "rule", r.Domain+"/"+r.Path, "policy", r.Policy)
+			return
+		}
+	}
 }
 
 // migrateWithin bounds one try to bring the store's schema up to date.

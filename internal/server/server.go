@@ -14,6 +14,7 @@ import (
 	"github.com/headgate-rls/headgate/internal/safego"
 	"github.com/headgate-rls/headgate/internal/telemetry"
 	"github.com/headgate-rls/headgate/internal/web"
+	"github.com/headgate-rls/headgate/policies"
 	"github.com/headgate-rls/headgate/ratelimit"
 )
 
@@ -34,6 +35,8 @@ type server struct {
 	phase   *phase
 	limits  *limits
 	slots   *slotService // nil without --slots
+
+	policies *policyService // nil without --policies
 
 	endpoints []*endpoint
 	https     []*httpServer
@@ -57,7 +60,15 @@ func Run(ctx context.Context, c Config) error {
 	}
 	defer s.phase.endStreams()
 	var err error
-	if s.limits, err = openLimits(ctx, s.conf, s.log, metrics, hits, s.panics); err != nil {
+	if s.policies, err = openPolicies(ctx, &s.conf.Policies, s.log, metrics); err != nil {
+		return err
+	}
+	var inForce *policies.Set
+	if s.policies != nil {
+		defer s.policies.close()
+		inForce = s.policies.set
+	}
+	if s.limits, err = openLimits(ctx, s.conf, inForce, s.log, metrics, hits, s.panics); err != nil {
 		return err
 	}
 	defer s.limits.close()
@@ -103,6 +114,9 @@ func (s *server) parts() []web.Part {
 	if s.slots != nil {
 		list = append(list, s.slots.part())
 	}
+	if s.policies != nil {
+		list = append(list, s.policies.part())
+	}
 	return append(list, s.limits.rules.part())
 }
 
@@ -117,6 +131,9 @@ func (s *server) serve(ctx context.Context) (err error) {
 	running.start(func() { s.limits.run(work, func(err error) { failed <- err }) })
 	if s.slots != nil {
 		running.start(func() { s.slots.run(work) })
+	}
+	if s.policies != nil {
+		running.start(func() { s.policies.run(work) })
 	}
 	s.startHTTP(&running, failed)
 	s.awaitRules(ctx)
@@ -204,6 +221,9 @@ func (s *server) announce() {
 	args = append(args, "backend", s.limits.store.Caps.Name, "rules", s.limits.rules.String(), "version", s.version)
 	if s.slots != nil {
 		args = append(args, "slots", s.slots.db.Address().Shown)
+	}
+	if s.policies != nil {
+		args = append(args, "policies", s.policies.store.Address())
 	}
 	s.log.Info("serving", args...)
 	if s.conf.Example {

@@ -62,7 +62,7 @@ func Open(c Config) (*Store, error) {
 	}
 	d := dialectOf(db.Dialect)
 	if d == nil {
-		return nil, errors.Join(fmt.Errorf("policies cannot be kept in %s; use sqlite:, postgres:, mysql: or mariadb:", db.Dialect.Name), db.Close())
+		return nil, errors.Join(fmt.Errorf("policies cannot be kept in %s; use a URL of sqlite, postgres, mysql or mariadb", db.Dialect.Name), db.Close())
 	}
 	return &Store{db, d}, nil
 }

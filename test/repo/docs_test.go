@@ -176,7 +176,9 @@ func newStage(t *testing.T) *stage {
 			at.env = append(at.env, e)
 		}
 	}
-	at.env = append(at.env, "HEADGATE_DRAIN_DELAY=0s", "ARGS=--slots sqlite:"+filepath.Join(t.TempDir(), "headgate.db"))
+	database := "sqlite:" + filepath.Join(t.TempDir(), "headgate.db")
+	pairs = append(pairs, "sqlite:headgate.db", database)
+	at.env = append(at.env, "HEADGATE_DRAIN_DELAY=0s", "ARGS=--slots "+database+" --policies "+database)
 	for setting, port := range map[string]string{"GRPC": "8081", "SERVICES": "8082", "HTTP": "8080", "DEBUG": "6070"} {
 		free := strconv.Itoa(testenv.FreePort(t))
 		at.env = append(at.env, "HEADGATE_"+setting+"=127.0.0.1:"+free)

@@ -1,0 +1,138 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/headgate-rls/headgate/test/testenv"
+)
+
+// policyDB is the URL of a new, migrated database of policies.
+func policyDB(t *testing.T) string {
+	t.Helper()
+	testenv.UseSQLite(t)
+	url := "sqlite:" + filepath.Join(t.TempDir(), "policies.db")
+	if code, out := headgate(t, "migrate", "--policies", url); code != 0 || !strings.Contains(out, "policies: applied V1__policies.sql") {
+		t.Fatalf("%d %s", code, out)
+	}
+	return url
+}
+
+// TestPolicySetWhileServing is the quick start: a policy changes what a running service decides,
+// and without it the rule's own limit holds again.
+func TestPolicySetWhileServing(t *testing.T) {
+	url := policyDB(t)
+	s := startServe(t, "--example", "--policies", url)
+	ask := func(client, n string) (refused int) {
+		_, out := headgate(t, "ask", "example", "client="+client, "-n", n, "--addr", s.GRPC, "--timeout", "5s")
+		return strings.Count(out, "OVER_LIMIT")
+	}
+	if refused := ask("bob", "12"); refused == 0 {
+		t.Error("the rule's own limit refuses nothing")
+	}
+	policy := func(args ...string) string {
+		t.Helper()
+		code, out := headgate(t, append(append([]string{"policy"}, args...), "--policies", url)...)
+		if code != 0 {
+			t.Fatalf("policy %q: %d %s", args, code, out)
+		}
+		return out
+	}
+	if out := policy("set", "client:alice", "--capacity", "2", "--window", "1h"); !strings.Contains(out, "+ client:alice sliding_window capacity=2 window=3600s version=1") {
+		t.Errorf("set says %s", out)
+	}
+	if refused := ask("alice", "2"); refused != 0 {
+		t.Errorf("%d of 2 requests are refused", refused)
+	}
+	if refused := ask("alice", "1"); refused == 0 {
+		t.Error("the third request is admitted")
+	}
+	if out := policy("get", "client:alice"); !strings.Contains(out, "capacity=2") {
+		t.Errorf("get says %s", out)
+	}
+	if code, body := s.Get(s.Debug, "/metrics"); code != 200 || !strings.Contains(body, "headgate_policies 1\n") {
+		t.Errorf("no metrics of policies: %d", code)
+	}
+	if code, body := s.Get(s.HTTP, "/readyz?verbose"); code != 200 || !strings.Contains(body, "policies: ok") {
+		t.Errorf("readiness: %d %s", code, body)
+	}
+	policy("delete", "client:alice")
+	if refused := ask("alice", "1"); refused != 0 {
+		t.Error("the rule's own limit does not hold after the policy is gone")
+	}
+}
+
+func TestPolicyRulesWithoutADatabase(t *testing.T) {
+	rules := writeRules(t, "domain: d\ndescriptors:\n- {key: a, policy: \"a:{a}\", rate_limit: {unit: day, requests_per_unit: 1}}\n")
+	s := startServe(t, "--rules", rules)
+	if !strings.Contains(s.Log.String(), "--policies is not set") {
+		t.Errorf("the log says %s", s.Log)
+	}
+}
+
+// TestPoliciesWithoutTheirDatabase: a service that starts without the database is not ready, and
+// decides by the rules' own limits.
+func TestPoliciesWithoutTheirDatabase(t *testing.T) {
+	s := startServe(t, "--example", "--policies", "postgres://headgate@127.0.0.1:1/policies")
+	if code, body := s.Get(s.HTTP, "/readyz"); code != 503 || !strings.Contains(body, "policies: have not been read") {
+		t.Errorf("readiness: %d %s", code, body)
+	}
+	if code, out := headgate(t, "ask", "example", "client=alice", "--addr", s.GRPC, "--timeout", "5s"); code != 0 {
+		t.Errorf("%d %s", code, out)
+	}
+	if !strings.Contains(s.Log.String(), "rules decide by their own limits") {
+		t.Errorf("the log says %s", s.Log)
+	}
+}
+
+func TestPolicyFiles(t *testing.T) {
+	url := policyDB(t)
+	file := filepath.Join(t.TempDir(), "policies.csv")
+	write := func(lines ...string) {
+		t.Helper()
+		text := strings.Join(append([]string{"key,type,capacity,refillRate,windowSeconds"}, lines...), "\n") + "\n"
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	run := func(want string, wantCode int, args ...string) {
+		t.Helper()
+		code, out := headgate(t, append(append([]string{"policy"}, args...), "--policies", url)...)
+		if code != wantCode || !strings.Contains(out, want) {
+			t.Errorf("policy %q: %d %s\nwant %d %s", args, code, out, wantCode, want)
+		}
+	}
+	write("user:alice,TOKEN_BUCKET,100,10,60", "user:a b,SLIDING_WINDOW,2,0,0.5", "*,FIXED_WINDOW,0,0,60")
+	run("3 would be made", 0, "import", file, "--dry-run")
+	run("key,type,capacity,refillRate,windowSeconds\n", 0, "export")
+	run("3 made, 0 changed, 0 removed", 0, "import", file)
+	run("*,FIXED_WINDOW,0,0,60\nuser:a%20b,SLIDING_WINDOW,2,0,0.5\nuser:alice,TOKEN_BUCKET,100,10,60\n", 0, "export")
+	write("user:alice,TOKEN_BUCKET,50,10,60")
+	run("0 made, 1 changed, 2 removed", 0, "import", file, "--replace")
+	run("user:alice token_bucket capacity=50", 0, "list", "--prefix", "user:")
+	for line, want := range map[string]string{
+		"user:b,LEAKY,1,1,1":          "policies.csv:3:8: type \"LEAKY\" is unknown",
+		"user:b,FIXED_WINDOW,-1,0,60": "policies.csv:3:1: capacity -1 is negative",
+		"user:b,FIXED_WINDOW,x,0,60":  "policies.csv:3:21: capacity \"x\"",
+		"user:b,FIXED_WINDOW,1,0":     "wrong number of fields",
+		"%zz,FIXED_WINDOW,1,0,60":     "policies.csv:3:1: the key has",
+		"user:c,FIXED_WINDOW,1,0,60":  "there twice",
+	} {
+		write("user:c,FIXED_WINDOW,9,0,60", line)
+		run(want, 2, "import", file)
+	}
+	run("user:c: there is no such policy", 2, "get", "user:c")
+	for want, args := range map[string][]string{
+		"--capacity":              {"set", "a"},
+		"windowSeconds 0":         {"set", "a", "--capacity", "1"},
+		"--window":                {"set", "a", "--capacity", "1", "--window", "soon"},
+		"--refill":                {"set", "a", "--capacity", "1", "--refill", "-1"},
+		"only token_bucket":       {"set", "a", "--capacity", "1", "--refill", "1", "--algorithm", "sliding_log"},
+		"--algorithm":             {"set", "a", "--capacity", "1", "--window", "1m", "--algorithm", "leaky"},
+		"there is no such policy": {"delete", "a"},
+	} {
+		run(want, 2, args...)
+	}
+}
