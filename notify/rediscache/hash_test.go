@@ -185,7 +185,7 @@ func follow(t *testing.T, c *redis.Client, master *testenv.RedisServer) {
 	t.Helper()
 	host, port, err := net.SplitHostPort(master.Options().Addr)
 	if err == nil {
-		err = c.SlaveOf(t.Context(), host, port).Err()
+		err = c.ReplicaOf(t.Context(), host, port).Err()
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -195,7 +195,7 @@ func follow(t *testing.T, c *redis.Client, master *testenv.RedisServer) {
 // lead makes a replica the master.
 func lead(t *testing.T, c *redis.Client) {
 	t.Helper()
-	if err := c.SlaveOf(t.Context(), "NO", "ONE").Err(); err != nil {
+	if err := c.ReplicaOf(t.Context(), "NO", "ONE").Err(); err != nil {
 		t.Fatal(err)
 	}
 }
