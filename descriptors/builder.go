@@ -3,6 +3,7 @@ package descriptors
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/headgate-rls/headgate/internal/spell"
@@ -19,6 +20,9 @@ type builder struct {
 	refs    []reference
 	count   int                         // of rules and resources so far
 	limits  map[limit.Spec]*limit.Limit // equal limits are one
+
+	old      *Set                  // whose branches can be used again; nil: branches are not kept
+	branches map[*RuleSpec]*branch // of old
 }
 
 // A domainBuilder collects the parts of one domain.
@@ -38,15 +42,44 @@ type siblings struct {
 	ids   map[string]*RuleSpec // by composite id, for duplicates
 }
 
+// expect makes room for n more nodes.
+func (l *siblings) expect(n int) {
+	l.specs, l.nodes = slices.Grow(l.specs, n), slices.Grow(l.nodes, n)
+	if l.ids == nil && n > 0 {
+		l.ids = make(map[string]*RuleSpec, n)
+	}
+}
+
+func (l *siblings) add(s *RuleSpec, n *node) {
+	l.specs, l.nodes = append(l.specs, s), append(l.nodes, n)
+}
+
 // A way leads from a domain to a node of its tree.
 type way struct {
 	parent *way // nil in a domain
 	domain *domainBuilder
 	spec   *RuleSpec // nil in a domain
 	depth  int
+	id     string // of spec
+	dotted string // [Rule.Path] of a rule here
+	shared bool   // a rule on the way shares a counter
+	metric bool   // a rule on the way has its value in metrics
 }
 
 func (d *domainBuilder) way() *way { return &way{domain: d} }
+
+// to returns the way from w to a rule right below it.
+func (w *way) to(s *RuleSpec) way {
+	id := s.id()
+	next := way{
+		parent: w, domain: w.domain, spec: s, depth: w.depth + 1, id: id, dotted: id,
+		shared: w.shared || s.shared() != "", metric: w.metric || s.ValueToMetric,
+	}
+	if w.depth > 0 {
+		next.dotted = w.dotted + "." + id
+	}
+	return next
+}
 
 // id is the reference's name of a node, which it keeps unique per level.
 func (s *RuleSpec) id() string {
@@ -106,13 +139,19 @@ func (m *MatrixSpec) String() string {
 
 // rules reads the nodes below w, and all that is below them, into to.
 func (b *builder) rules(specs []*RuleSpec, w *way, to *siblings) {
+	to.expect(len(specs))
+	at := new(way) // of one rule after the other: nothing keeps it
 	for _, s := range specs {
 		if s == nil {
 			b.at(Place{}, w.String(), false, "a rule is missing")
 			continue
 		}
-		at := &way{w, w.domain, s, w.depth + 1}
-		if !b.next(s.Place, at.String) {
+		*at = w.to(s)
+		if b.reuse(at, to) {
+			continue
+		}
+		before := b.mark()
+		if !b.next(s.Place, at) {
 			return
 		}
 		if at.depth > MaxDepth {
@@ -121,20 +160,21 @@ func (b *builder) rules(specs []*RuleSpec, w *way, to *siblings) {
 		}
 		fits := b.fits(s, at, to)
 		n := &node{rule: b.rule(at)}
-		b.references(&s.Body, at.domain, at.String)
+		b.references(&s.Body, at.domain, at)
 		var below siblings
 		b.rules(s.Rules, at, &below)
 		if fits {
 			n.next = b.level(&below, at)
-			to.specs, to.nodes = append(to.specs, s), append(to.nodes, n)
+			to.add(s, n)
+			b.keep(at, n, before)
 		}
 	}
 }
 
 // next counts a rule. It returns false if there are too many of them.
-func (b *builder) next(place Place, path func() string) bool {
+func (b *builder) next(place Place, path fmt.Stringer) bool {
 	if b.count++; b.count == MaxRules+1 {
-		b.at(place, path(), false, "more than %d rules", MaxRules)
+		b.at(place, path.String(), false, "more than %d rules", MaxRules)
 	}
 	return b.count <= MaxRules
 }
@@ -145,7 +185,7 @@ func (b *builder) fits(s *RuleSpec, w *way, among *siblings) bool {
 	if s.Broken {
 		return false
 	}
-	at := &spot{b, s.Place, s.Fields, w.String}
+	at := &spot{b, s.Place, s.Fields, w}
 	if s.Key == "" {
 		at.errorf("key", "the rule's key is empty")
 		return false
@@ -153,20 +193,16 @@ func (b *builder) fits(s *RuleSpec, w *way, among *siblings) bool {
 	if !at.text("key", "key", s.Key, maxKey) || !at.text("value", "value", s.Value, maxValue) {
 		return false
 	}
-	if among.ids == nil {
-		among.ids = map[string]*RuleSpec{}
-	}
-	id := s.id()
-	first := among.ids[id]
+	first := among.ids[w.id]
 	switch {
 	case first == nil:
-		among.ids[id] = s
+		among.ids[w.id] = s
 		return true
 	case s.Key == first.Key:
-		b.at(s.Place, w.String(), false, "duplicate rule %q, first in %s:%d", id, first.Place.File, first.Place.Line)
+		b.at(s.Place, w.String(), false, "duplicate rule %q, first in %s:%d", w.id, first.Place.File, first.Place.Line)
 	default:
 		b.at(s.Place, w.String(), false, "key %q with value %q is spelt %q like key %q with value %q in %s:%d; statistics could not tell them apart",
-			s.Key, s.Value, id, first.Key, first.Value, first.Place.File, first.Place.Line)
+			s.Key, s.Value, w.id, first.Key, first.Value, first.Place.File, first.Place.Line)
 	}
 	return false
 }
@@ -175,7 +211,7 @@ func (b *builder) fits(s *RuleSpec, w *way, among *siblings) bool {
 // nothing applies to what ends there.
 func (b *builder) rule(w *way) *Rule {
 	s := w.spec
-	at := &spot{b, s.Place, s.Fields, w.String}
+	at := &spot{b, s.Place, s.Fields, w}
 	if s.ShareThreshold && !strings.Contains(s.Key+s.Value, "*") {
 		at.errorf("share_threshold", "share_threshold needs a * in the rule's value (or key): there is nothing to share")
 	}
@@ -187,29 +223,28 @@ func (b *builder) rule(w *way) *Rule {
 		at.policy(w)
 		return nil
 	}
-	path := make([]string, w.depth)
-	shared := make([]string, w.depth)
-	valueAt := make([]bool, w.depth)
-	anyShared, anyMetric := false, false
-	for u := w; u.parent != nil; u = u.parent {
-		i := u.depth - 1
-		path[i], shared[i], valueAt[i] = u.spec.id(), u.spec.shared(), u.spec.ValueToMetric
-		anyShared = anyShared || shared[i] != ""
-		anyMetric = anyMetric || valueAt[i]
-	}
 	r := b.newRule(&s.Body, terms, w.domain)
 	r.Policy = at.policy(w)
-	r.Path, r.raw = strings.Join(path, "."), s.CountByValue
-	if anyMetric || s.DetailedMetric {
-		r.ids = path
+	r.Path, r.raw = w.dotted, s.CountByValue
+	if w.metric || s.DetailedMetric {
+		r.ids = along(w, func(u *way) string { return u.id })
 	}
-	if anyShared {
-		r.shared = shared
+	if w.shared {
+		r.shared = along(w, func(u *way) string { return u.spec.shared() })
 	}
-	if anyMetric {
-		r.Metric.ValueAt = valueAt
+	if w.metric {
+		r.Metric.ValueAt = along(w, func(u *way) bool { return u.spec.ValueToMetric })
 	}
 	return r
+}
+
+// along returns what each rule on the way to w has, the one at w included.
+func along[T any](w *way, what func(*way) T) []T {
+	list := make([]T, w.depth)
+	for ; w.parent != nil; w = w.parent {
+		list[w.depth-1] = what(w)
+	}
+	return list
 }
 
 // policy compiles what makes the keys of policies for the rule at w; nil if it has none.
@@ -222,11 +257,7 @@ func (s *spot) policy(w *way) *policies.Template {
 		s.errorf("policy", "policy needs exactly one limit in the same rule, and no concurrency: it takes the limit's place")
 		return nil
 	}
-	names := make([]string, w.depth)
-	for u := w; u.parent != nil; u = u.parent {
-		names[u.depth-1] = u.spec.Key
-	}
-	made, err := policies.ParseTemplate(spec.Policy, names)
+	made, err := policies.ParseTemplate(spec.Policy, along(w, func(u *way) string { return u.spec.Key }))
 	if err != nil {
 		s.errorf("policy", "%v", err)
 	}
@@ -244,9 +275,9 @@ func (s *RuleSpec) shared() string {
 	return s.Value
 }
 
-// newRule numbers a rule.
+// newRule adds a rule to the set.
 func (b *builder) newRule(body *Body, terms Terms, d *domainBuilder) *Rule {
-	r := &Rule{ID: len(b.set.rules), Domain: d.name, Terms: terms, place: body.Place}
+	r := &Rule{ID: noID, Domain: d.name, Terms: terms, place: body.Place}
 	r.Metric.Detailed = body.DetailedMetric
 	b.set.rules = append(b.set.rules, r)
 	return r
@@ -266,10 +297,13 @@ func (b *builder) level(among *siblings, w *way) *level {
 			wild, lv.wildNodes = append(wild, s), append(lv.wildNodes, n)
 		case s.Value == "":
 			if lv.bare == nil {
-				lv.bare = map[string]*node{}
+				lv.bare = make(map[string]*node, len(among.specs)-i)
 			}
 			lv.bare[s.Key] = n
 		default:
+			if lv.exact == nil {
+				lv.exact = make(map[Entry]*node, len(among.specs)-i)
+			}
 			lv.literal(s, n)
 		}
 	}
@@ -354,7 +388,7 @@ func (b *builder) shadowed(specs []*RuleSpec, w *way, lv *level, wild []*RuleSpe
 }
 
 // references notes the names of a rule's limits, and whom they replace.
-func (b *builder) references(body *Body, d *domainBuilder, path func() string) {
+func (b *builder) references(body *Body, d *domainBuilder, path fmt.Stringer) {
 	for i := range body.Limits {
 		l := &body.Limits[i]
 		if l.Name != "" {
@@ -365,7 +399,7 @@ func (b *builder) references(body *Body, d *domainBuilder, path func() string) {
 				continue // has been reported
 			}
 			p := cmp.Or(r.Place, l.Place, body.Place)
-			b.refs = append(b.refs, reference{d.name, l.Name, r.Name, Problem{File: p.File, Line: p.Line, Col: p.Col, Path: path()}})
+			b.refs = append(b.refs, reference{d.name, l.Name, r.Name, Problem{File: p.File, Line: p.Line, Col: p.Col, Path: path.String()}})
 		}
 	}
 }

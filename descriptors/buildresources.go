@@ -27,9 +27,17 @@ func (r *ResourceSpec) Label() string {
 	return cmp.Or(method, "*") + ":" + spell.Short(cmp.Or(name, "*"))
 }
 
+// A resourcePath is where in its domain a resource is, for problems.
+type resourcePath struct {
+	domain *domainBuilder
+	spec   *ResourceSpec
+}
+
+func (p resourcePath) String() string { return TreePath(p.domain.way().String(), p.spec.Label(), "") }
+
 // resource reads one resource of a domain.
 func (b *builder) resource(spec *ResourceSpec, d *domainBuilder) {
-	path := func() string { return TreePath(d.way().String(), spec.Label(), "") }
+	path := resourcePath{d, spec}
 	if !b.next(spec.Place, path) {
 		return
 	}
@@ -245,8 +253,8 @@ func (b *builder) sameRequests(d *domainBuilder) {
 func (b *builder) unreachable(s *RuleSpec, d *domainBuilder) {
 	for _, below := range s.Rules {
 		if below.Key == pathEntry {
-			w := &way{d.way(), d, s, 1}
-			b.below(w, below, true, "the rule never applies: the domain has resources, and descriptors that begin with %s and %s are matched against those",
+			w := d.way().to(s)
+			b.below(&w, below, true, "the rule never applies: the domain has resources, and descriptors that begin with %s and %s are matched against those",
 				methodEntry, pathEntry)
 		}
 	}

@@ -16,7 +16,7 @@ type spot struct {
 	b      *builder
 	place  Place
 	fields Fields
-	path   func() string // in the tree of rules
+	path   fmt.Stringer // in the tree of rules
 }
 
 // part returns the spot of a limit or tier of the rule at s.
@@ -40,7 +40,7 @@ func (s *spot) warnf(field, format string, args ...any) {
 func (s *spot) report(field string, warning bool, format string, args ...any) {
 	path := ""
 	if !s.b.full() { // else nobody sees the path, which takes time to make
-		path = s.path()
+		path = s.path.String()
 	}
 	s.b.at(s.fields.place(field, s.place), path, warning, format, args...)
 }

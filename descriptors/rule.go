@@ -8,8 +8,8 @@ import (
 // A Rule is one node of the tree that applies to descriptors as deep as it is,
 // or a resource that applies to the requests it matches.
 type Rule struct {
-	// ID numbers the rules of a set from 0, in file order; a file's resources
-	// follow its descriptors.
+	// ID is the rule's number among those of its sets: no other rule of them has it, and
+	// it is below [Set.IDs]. Sets that [Build] makes number their rules in order.
 	ID int
 	// Domain is the rule's domain.
 	Domain string

@@ -10,6 +10,9 @@ type Set struct {
 	domains map[string]*domain
 	rules   []*Rule
 	hash    uint64
+
+	ids      int      // all IDs are below
+	branches []branch // if the set was made by Rebuild
 }
 
 // Hash returns a number below 2^52 that stands for the sources that the set was
@@ -27,8 +30,12 @@ type Match struct {
 	Group string
 }
 
-// Rules returns all rules of the set by their ID.
+// Rules returns all rules of the set, in file order; a file's resources follow its descriptors.
 func (s *Set) Rules() []*Rule { return s.rules }
+
+// IDs returns how many IDs the set's rules have room in: each [Rule.ID] is below it. It is the
+// number of rules, unless the set was made by [Rebuild].
+func (s *Set) IDs() int { return s.ids }
 
 // Domains returns the names of the set's domains in alphabetical order.
 func (s *Set) Domains() []string { return slices.Sorted(maps.Keys(s.domains)) }

@@ -72,7 +72,8 @@ func (s *spot) limits(specs []LimitSpec, t *Terms) {
 		s.errorf("limits", "a rule has at most %d limits, not %d", maxLimits, len(specs))
 		return
 	}
-	names := map[string]bool{}
+	var names map[string]bool
+	t.Limits = slices.Grow(t.Limits, len(specs))
 	for i := range specs {
 		spec := &specs[i]
 		at := s.part(spec.Place, spec.Fields)
@@ -90,7 +91,12 @@ func (s *spot) limits(specs []LimitSpec, t *Terms) {
 		if names[spec.Name] {
 			at.errorf("name", "two limits of the rule are called %q", spec.Name)
 		}
-		names[spec.Name] = spec.Name != ""
+		if spec.Name != "" {
+			if names == nil {
+				names = map[string]bool{}
+			}
+			names[spec.Name] = true
+		}
 		at.replaces(spec, t)
 		switch {
 		case spec.Broken:

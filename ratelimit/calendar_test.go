@@ -48,7 +48,7 @@ descriptors:
 			if err != nil {
 				t.Fatal(err)
 			}
-			v.inPlaceOf(&h.engine.rules.Load().views[i])
+			v.inPlaceOf(h.engine.rules.Load().views[i])
 			if i < 4 && v.limits[0].limit.Calendar() != want {
 				t.Errorf("calendar months %v, in the place of rule %d: %v", months, i, v.limits[0].limit)
 			}

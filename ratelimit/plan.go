@@ -54,7 +54,7 @@ func (c *call) match(b *batch, i int) *Error {
 	if d.HasOverride && p.match.Domain {
 		var rule *ruleView
 		if r := p.match.Rule; r != nil {
-			rule = &b.rules.views[r.ID]
+			rule = b.rules.views[r.ID]
 		}
 		view, err := b.engine.overrides.get(d.Override, rule, &b.engine.conf)
 		if err != nil {
@@ -68,7 +68,7 @@ func (c *call) match(b *batch, i int) *Error {
 		return nil
 	}
 	if r := p.match.Rule; r != nil {
-		p.view, p.unlimited = &b.rules.views[r.ID], r.Unlimited
+		p.view, p.unlimited = b.rules.views[r.ID], r.Unlimited
 		if p.view.policies != nil {
 			p.view = p.view.policies.view(b.policies, d.Entries)
 		}

@@ -12,10 +12,10 @@ import (
 // A ruleset is a set of rules, prepared for answers.
 type ruleset struct {
 	set   *descriptors.Set
-	views []ruleView // by descriptors.Rule.ID
+	views []*ruleView // by descriptors.Rule.ID
 
 	longest time.Duration // life of a lease
-	derived policyCache
+	derived *policyCache  // views of those rules that have a policy
 	// awaited: there are no rules yet, which is not the same as rules that limit
 	// nothing.
 	awaited bool
@@ -66,56 +66,92 @@ type limitView struct {
 	leases   *leases.Counters
 }
 
-func newRuleset(set *descriptors.Set, conf *Config) *ruleset {
+// newRuleset prepares a set of rules. It takes the views of the rules that old has, too.
+func newRuleset(set *descriptors.Set, old *ruleset, conf *Config) *ruleset {
 	if set == nil {
 		return &ruleset{set: new(descriptors.Set), awaited: true}
 	}
-	overflows, months := overflowDefaults{}, monthDefaults{}
-	rs := &ruleset{set: set, views: make([]ruleView, len(set.Rules()))}
+	rs := &ruleset{set: set, views: make([]*ruleView, set.IDs())}
+	if rs.derived = new(policyCache); old != nil && old.derived != nil {
+		rs.derived = old.derived // which the views of old use
+	}
+	w := &viewer{conf, overflowDefaults{}, monthDefaults{}, rs.derived}
 	for _, r := range set.Rules() {
-		v := &rs.views[r.ID]
-		v.rule = r
-		v.quota = r.Quota || conf.QuotaMode
-		if r.Metadata != nil {
-			v.meta = encodeMetadata(map[string]any{"metadata": r.Metadata})
+		v := old.view(r)
+		if v == nil {
+			v = w.view(r)
 		}
-		charge := r.Charge
-		if charge == descriptors.ChargeDefault {
-			charge = conf.Charge
-		}
-		v.each = charge == descriptors.ChargeEach
-		if v.onError = r.OnBackendError; v.onError == descriptors.FailDefault {
-			v.onError = conf.OnBackendError
-		}
-		if v.onOverload = r.OnOverload; v.onOverload == descriptors.FailDefault {
-			v.onOverload = conf.OnOverload
-		}
-		v.limits = make([]limitView, len(r.Limits))
-		for i := range r.Limits {
-			rl := r.Limits[i]
-			if rl.AnyMonth && conf.CalendarMonths {
-				rl.Limit = months.get(rl.Limit)
-			}
-			if r.Overflow == descriptors.OverflowDefault && rl.Limit.Overflow() == limit.Refuse {
-				rl.Limit = overflows.get(rl.Limit, conf)
-			}
-			v.limits[i] = newLimitView(r, &rl, conf)
-		}
+		rs.views[r.ID] = v
 		if r.Concurrency != nil {
-			v.limits = append(v.limits, newInFlightView(r, conf))
 			rs.longest = max(rs.longest, r.Concurrency.LeaseTTL)
-		}
-		if r.Policy != nil && conf.Policies != nil {
-			v.policies = newPolicyViews(v, &rs.derived, conf)
-		}
-		for i, l := range LimitLabels(r) {
-			v.limits[i].refusals = conf.Metrics.Refusals(r.Domain, r.Path, l.Name)
-			if v.limits[i].limit.Overflow() != limit.Refuse {
-				v.limits[i].overflow = conf.Metrics.Overflow(r.Domain, r.Path, l.Name)
-			}
 		}
 	}
 	return rs
+}
+
+// view returns the view of a rule, nil if the set does not have it.
+func (rs *ruleset) view(r *descriptors.Rule) *ruleView {
+	if rs == nil || r.ID >= len(rs.views) || rs.views[r.ID] == nil || rs.views[r.ID].rule != r {
+		return nil
+	}
+	return rs.views[r.ID]
+}
+
+// A viewer makes views of rules.
+type viewer struct {
+	conf      *Config
+	overflows overflowDefaults
+	months    monthDefaults
+	derived   *policyCache
+}
+
+func (w *viewer) view(r *descriptors.Rule) *ruleView {
+	conf := w.conf
+	v := &ruleView{rule: r, quota: r.Quota || conf.QuotaMode}
+	if r.Metadata != nil {
+		v.meta = encodeMetadata(map[string]any{"metadata": r.Metadata})
+	}
+	charge := r.Charge
+	if charge == descriptors.ChargeDefault {
+		charge = conf.Charge
+	}
+	v.each = charge == descriptors.ChargeEach
+	if v.onError = r.OnBackendError; v.onError == descriptors.FailDefault {
+		v.onError = conf.OnBackendError
+	}
+	if v.onOverload = r.OnOverload; v.onOverload == descriptors.FailDefault {
+		v.onOverload = conf.OnOverload
+	}
+	w.limits(v)
+	return v
+}
+
+// limits prepares the limits of a rule.
+func (w *viewer) limits(v *ruleView) {
+	r, conf := v.rule, w.conf
+	v.limits = make([]limitView, len(r.Limits))
+	for i := range r.Limits {
+		rl := r.Limits[i]
+		if rl.AnyMonth && conf.CalendarMonths {
+			rl.Limit = w.months.get(rl.Limit)
+		}
+		if r.Overflow == descriptors.OverflowDefault && rl.Limit.Overflow() == limit.Refuse {
+			rl.Limit = w.overflows.get(rl.Limit, conf)
+		}
+		v.limits[i] = newLimitView(r, &rl, conf)
+	}
+	if r.Concurrency != nil {
+		v.limits = append(v.limits, newInFlightView(r, conf))
+	}
+	if r.Policy != nil && conf.Policies != nil {
+		v.policies = newPolicyViews(v, w.derived, conf)
+	}
+	for i, l := range LimitLabels(r) {
+		v.limits[i].refusals = conf.Metrics.Refusals(r.Domain, r.Path, l.Name)
+		if v.limits[i].limit.Overflow() != limit.Refuse {
+			v.limits[i].overflow = conf.Metrics.Overflow(r.Domain, r.Path, l.Name)
+		}
+	}
 }
 
 // monthDefaults has limits per month, with the calendar's months.
@@ -167,7 +203,7 @@ func newLimitView(r *descriptors.Rule, rl *descriptors.RuleLimit, conf *Config) 
 		keyPart: rl.KeyPart,
 		shadow:  rl.Shadow || r.Shadow,
 		current: encodeCurrentLimit(rl.Name, rl.Limit, conf.UnitMultipliers),
-		refused: encodeMetadata(map[string]any{"rule": name}),
+		refused: appendTextMetadata(nil, "rule", name),
 	}
 }
 

@@ -51,7 +51,7 @@ func New(conf Config, set *descriptors.Set) (*Service, error) {
 	})
 	s.batches.New = func() any { return new(batch) }
 	if set == nil {
-		s.rules.Store(newRuleset(nil, &s.conf))
+		s.rules.Store(newRuleset(nil, nil, &s.conf))
 		return s, nil
 	}
 	return s, s.SetRules(set)
@@ -64,7 +64,7 @@ func (s *Service) SetRules(set *descriptors.Set) error {
 	if err := CheckCaps(set, &s.conf.Caps); err != nil {
 		return err
 	}
-	rules := newRuleset(set, &s.conf)
+	rules := newRuleset(set, s.rules.Load(), &s.conf)
 	s.rules.Store(rules)
 	s.overrides.forget()
 	s.leases.SetLongest(rules.longest)

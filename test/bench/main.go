@@ -12,7 +12,7 @@
 //	contention  the same handler called by many goroutines, without connections
 //	open    latency of some cases at half of a rate reached there, with calls
 //	        started on schedule
-//	reload  latency while 25,600 rules are put in force anew all the time
+//	reload  latency while some of 25,600 rules change all the time
 //	log     sliding logs in Redis by their number of entries
 //	modes   package redis alone, beside figures published for another limiter
 //	leases  requests in flight: acquire, release, and many leases that expire at once

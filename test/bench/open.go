@@ -69,7 +69,7 @@ const reloadRate = 2000
 
 // reloadTable compares two cases in turns, because machines have their moods.
 func (b *bench) reloadTable(ctx context.Context) error {
-	fmt.Printf("\ncalls started on schedule, %d a second, while 256 rules of each of 100 routes are put in force anew, or not\n\n", reloadRate)
+	fmt.Printf("\ncalls started on schedule, %d a second, with 256 rules of each of 100 routes that change, or not\n\n", reloadRate)
 	fmt.Printf("%-34s %9s %8s %8s %8s %8s\n", "case", "calls/s", "p50 ms", "p99 ms", "p99.9 ms", "errors")
 	for range b.slotRounds {
 		for _, c := range reloadCases {

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"slices"
 	"sync"
 	"time"
 
@@ -112,25 +113,44 @@ func (c benchCase) service(redisURL string) (service *ratelimit.Service, m *tele
 	var running sync.WaitGroup
 	running.Go(func() { st.Run(ctx) })
 	if c.reload > 0 {
-		running.Go(func() { c.reloadRules(ctx, service, spec) })
+		set = descriptors.Rebuild(descriptors.NoRules(), spec, new(descriptors.Problems))
+		if err := service.SetRules(set); err != nil {
+			cancel()
+			return nil, nil, nil, errors.Join(err, st.Close())
+		}
+		running.Go(func() { c.reloadRules(ctx, service, spec, set) })
 	}
 	return service, m, func() { cancel(); running.Wait(); _ = st.Close() }, nil
 }
 
-// reloadRules compiles the rules and puts them in force, repeatedly, as when a control
-// plane sends them anew.
-func (c benchCase) reloadRules(ctx context.Context, service *ratelimit.Service, spec *descriptors.Spec) {
-	for tick := time.Tick(c.reload); ; {
+// reloadRules puts rules in force repeatedly, as when a control plane sends them: each time
+// another route has changed, or all of them if nothing is kept of the rules before.
+func (c benchCase) reloadRules(ctx context.Context, service *ratelimit.Service, spec *descriptors.Spec, set *descriptors.Set) {
+	turn := 0
+	for tick := time.Tick(c.reload); ; turn++ {
 		select {
 		case <-ctx.Done():
 			return
 		case <-tick:
 		}
-		set := descriptors.Build(spec, new(descriptors.Problems))
+		if c.whole {
+			set = descriptors.NoRules()
+		}
+		set = descriptors.Rebuild(set, changed(spec, turn), new(descriptors.Problems))
 		if err := service.SetRules(set); err != nil {
 			fmt.Fprintln(os.Stderr, "bench:", err)
 		}
 	}
+}
+
+// changed returns rules that differ from spec in the rules of one route.
+func changed(spec *descriptors.Spec, turn int) *descriptors.Spec {
+	domain := *spec.Domains[0]
+	domain.Rules = slices.Clone(domain.Rules)
+	routes := len(domain.Rules) - 1 // the first rule is that of the calls
+	route := *domain.Rules[1+turn%routes]
+	domain.Rules[1+turn%routes] = &route
+	return &descriptors.Spec{Domains: []*descriptors.DomainSpec{&domain}, Hash: uint64(turn)}
 }
 
 // openStack opens the store of the case with the layers that it has in a server.

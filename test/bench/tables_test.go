@@ -51,7 +51,10 @@ func rowsOf(table string) (rows []string, figures int) {
 		}
 		return rows, 5
 	case "reload":
-		return []string{reloadCases[0].name, reloadCases[1].name}, 5
+		for _, c := range reloadCases {
+			rows = append(rows, c.name)
+		}
+		return rows, 5
 	case "log":
 		return []string{"list", "list", "list", "zset", "zset", "zset"}, 5
 	case "modes":
