@@ -11,30 +11,28 @@ import (
 //
 // Build adds what is wrong to problems. It returns nil if one of them, also of
 // those that the source has added, is more than a warning.
-func Build(spec *Spec, problems *Problems) *Set { return build(nil, spec, problems) }
+func Build(spec *Spec, problems *Problems) *Set {
+	return build(&builder{set: &Set{}}, spec, problems)
+}
 
 // Rebuild is Build for a source that changes a part of its rules at a time. What old was made of
 // and spec has too, as the same *RuleSpec at the top of the same domain, is not compiled again:
-// both sets have its rules, with the same ID. So a change costs what has changed. Old may be
-// [NoRules]. Problems are those of all rules, as from Build.
-func Rebuild(old *Set, spec *Spec, problems *Problems) *Set { return build(old, spec, problems) }
-
-// NoRules returns a set without rules, for a first [Rebuild].
-func NoRules() *Set { return &Set{} }
-
-func build(old *Set, spec *Spec, problems *Problems) *Set {
-	b := &builder{
-		Problems: problems,
-		set:      &Set{domains: make(map[string]*domain, len(spec.Domains)), hash: spec.Hash},
-		domains:  map[string]*domainBuilder{},
-		limits:   map[limit.Spec]*limit.Limit{},
-		old:      old,
-		branches: old.byRule(),
-	}
-	if old != nil { // the new set has about as many
+// both sets have its rules, with the same ID. So a change costs what has changed. Old is nil the
+// first time. Problems are those of all rules, as from Build.
+func Rebuild(old *Set, spec *Spec, problems *Problems) *Set {
+	b := &builder{set: &Set{}, rebuilds: true}
+	if old != nil { // the new set has about as many rules
+		b.old, b.branches = old, old.byRule()
 		b.set.rules = make([]*Rule, 0, len(old.rules)+maxIdle)
 		b.set.branches = make([]branch, 0, len(old.branches)+1)
 	}
+	return build(b, spec, problems)
+}
+
+func build(b *builder, spec *Spec, problems *Problems) *Set {
+	b.Problems = problems
+	b.set.domains, b.set.hash = make(map[string]*domain, len(spec.Domains)), spec.Hash
+	b.domains, b.limits = map[string]*domainBuilder{}, map[limit.Spec]*limit.Limit{}
 	if spec.Hash >= 1<<52 {
 		b.at(Place{}, "", false, "the hash %d of the rules is not below 2^52", spec.Hash)
 	}

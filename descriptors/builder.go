@@ -21,7 +21,8 @@ type builder struct {
 	count   int                         // of rules and resources so far
 	limits  map[limit.Spec]*limit.Limit // equal limits are one
 
-	old      *Set                  // whose branches can be used again; nil: branches are not kept
+	rebuilds bool                  // branches are kept for the next set
+	old      *Set                  // whose branches can be used again
 	branches map[*RuleSpec]*branch // of old
 }
 

@@ -28,7 +28,7 @@ func (b *builder) mark() mark {
 // keep notes the branch at w, which began at a mark. Those that are not at the top of a domain are
 // parts of others. If problems are not listed any more, there is no telling which a branch has.
 func (b *builder) keep(w *way, n *node, from mark) {
-	if b.old == nil || w.depth != 1 || b.full() {
+	if !b.rebuilds || w.depth != 1 || b.full() {
 		return
 	}
 	made := branch{spec: w.spec, domain: w.domain.name, node: n, first: from.rules, last: len(b.set.rules), count: b.count - from.count}
@@ -41,7 +41,7 @@ func (b *builder) keep(w *way, n *node, from mark) {
 // byRule returns the branches of s by what they were made of.
 func (s *Set) byRule() map[*RuleSpec]*branch {
 	// A set that has lost most of its rules is the last of its line, because their IDs are not used.
-	if s == nil || s.ids > 2*len(s.rules)+maxIdle {
+	if s.ids > 2*len(s.rules)+maxIdle {
 		return nil
 	}
 	m := make(map[*RuleSpec]*branch, len(s.branches))

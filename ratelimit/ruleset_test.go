@@ -15,7 +15,7 @@ func TestRebuiltRulesKeepTheirViews(t *testing.T) {
 		return &descriptors.RuleSpec{Key: key, Body: descriptors.Body{Limits: []descriptors.LimitSpec{
 			{Alone: true, Figures: limit.Spec{Algorithm: limit.FixedWindow, Max: most, Window: time.Hour}}}}}
 	}
-	set := descriptors.NoRules()
+	var set *descriptors.Set
 	h := setup(t, "domain: d\ndescriptors: [{key: a}]\n")
 	put := func(rules ...*descriptors.RuleSpec) *ruleset {
 		set = descriptors.Rebuild(set, &descriptors.Spec{Domains: []*descriptors.DomainSpec{{Name: "d", Rules: rules}}}, new(descriptors.Problems))

@@ -7,9 +7,6 @@ import (
 	"fmt"
 	"slices"
 
-	rlsconf "github.com/envoyproxy/go-control-plane/ratelimit/config/ratelimit/v3"
-	"google.golang.org/protobuf/proto"
-
 	"github.com/headgate-rls/headgate/descriptors"
 	"github.com/headgate-rls/headgate/descriptors/overlay"
 	"github.com/headgate-rls/headgate/internal/protofields"
@@ -28,6 +25,15 @@ type version struct {
 	spec  *descriptors.DomainSpec
 	warn  []descriptors.Problem
 	laid  overlay.Result // of spec
+
+	branches map[fingerprint]*branch // of spec
+}
+
+// A branch is a rule at the top of a domain and all below it. The next version has the same one if
+// its bytes are the same, and descriptors.Rebuild then need not compile it.
+type branch struct {
+	rule *descriptors.RuleSpec
+	warn []descriptors.Problem
 }
 
 // lay lays an overlay over the rules that were sent.
@@ -69,20 +75,37 @@ func domainOf(config []byte) (name string, err error) {
 const recursionLimit = 2 * maxDepth
 
 // decode makes the version of a domain from its parts, which it copies: they are slices
-// of a message that would be kept as a whole. What is wrong goes to problems.
-func decode(name string, print fingerprint, raw [][]byte, t *translator) *version {
-	v := &version{name: name, print: print}
-	var parts []*rlsconf.RateLimitConfig
+// of a message that would be kept as a whole. What is wrong goes to problems. Branches that
+// old has are not decoded; old may be nil.
+func decode(name string, print fingerprint, raw [][]byte, t *translator, old *version) *version {
+	v := &version{name: name, print: print, branches: map[fingerprint]*branch{}}
+	at := &node{key: name}
+	v.spec = &descriptors.DomainSpec{Name: name, Place: descriptors.Place{File: source}}
+	var list [][]byte
 	for _, b := range raw {
-		part := new(rlsconf.RateLimitConfig)
-		if err := (proto.UnmarshalOptions{RecursionLimit: recursionLimit}).Unmarshal(b, part); err != nil {
-			t.add(&node{key: name}, false, "a RateLimitConfig cannot be decoded: %v", err)
+		more, err := t.config(b, at)
+		if err != nil {
+			t.add(at, false, "a RateLimitConfig cannot be decoded: %v", err)
 			return v
 		}
-		parts = append(parts, part)
+		list = append(list, more...)
 		v.raw, v.bytes = append(v.raw, bytes.Clone(b)), v.bytes+len(b)
 	}
-	v.spec = t.domain(name, parts)
+	for _, group := range groups(list, idOfEncoded) {
+		print := fingerprintOf(group)
+		var made *branch
+		if old != nil {
+			made = old.branches[print]
+		}
+		if made == nil {
+			made = t.branch(group, at)
+		}
+		for _, p := range made.warn {
+			t.problems.Add(p)
+		}
+		v.branches[print] = made
+		v.spec.Rules = append(v.spec.Rules, made.rule)
+	}
 	return v
 }
 

@@ -16,14 +16,14 @@ type id struct{ key, value string }
 // groups puts descriptors of one level that have the same key and value together, in
 // the order of their first ones. A control plane sends such duplicates: Envoy Gateway
 // does for two ways to select one CIDR. They are one rule.
-func groups(list []*rlsconf.RateLimitDescriptor) [][]*rlsconf.RateLimitDescriptor {
+func groups[T any](list []T, idOf func(T) id) [][]T {
 	if len(list) == 1 {
-		return [][]*rlsconf.RateLimitDescriptor{list}
+		return [][]T{list}
 	}
-	all := make([][]*rlsconf.RateLimitDescriptor, 0, len(list))
+	all := make([][]T, 0, len(list))
 	at := make(map[id]int, len(list))
 	for i, d := range list {
-		k := id{d.GetKey(), d.GetValue()}
+		k := idOf(d)
 		if j, ok := at[k]; ok {
 			all[j] = append(all[j], d)
 			continue
@@ -32,6 +32,14 @@ func groups(list []*rlsconf.RateLimitDescriptor) [][]*rlsconf.RateLimitDescripto
 		all = append(all, list[i:i+1:i+1])
 	}
 	return all
+}
+
+func idOf(d *rlsconf.RateLimitDescriptor) id { return id{d.GetKey(), d.GetValue()} }
+
+// idOfEncoded is idOf of an encoded descriptor.
+func idOfEncoded(b []byte) id {
+	key, value := keyAndValue(b)
+	return id{string(key), string(value)}
 }
 
 // combine puts the limits of equal descriptors into the body of one rule. Of limits with

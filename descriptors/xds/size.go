@@ -116,16 +116,21 @@ func (s *size) policy(b []byte) error {
 
 // lengthOfID returns how many bytes of a path are a descriptor's own.
 func lengthOfID(b []byte) int {
-	const key, value = 1, 2
-	n := [2]int{}
+	key, value := keyAndValue(b)
+	return len(key) + len(value) + len("._")
+}
+
+// keyAndValue returns parts of an encoded descriptor.
+func keyAndValue(b []byte) (key, value []byte) {
+	const fieldKey, fieldValue = 1, 2
 	r := protofields.Of(b)
 	for r.Next() {
 		switch { // of a field that is given twice the last one counts
-		case r.IsBytes(key):
-			n[0] = len(r.Value)
-		case r.IsBytes(value):
-			n[1] = len(r.Value)
+		case r.IsBytes(fieldKey):
+			key = r.Value
+		case r.IsBytes(fieldValue):
+			value = r.Value
 		}
 	}
-	return n[0] + n[1] + len("._")
+	return key, value
 }

@@ -21,7 +21,8 @@ type state struct {
 	maxBytes int                                          // of all domains together
 
 	inForce map[string]*version
-	missing []string // domains in force that the last response did not have
+	missing []string         // domains in force that the last response did not have
+	set     *descriptors.Set // of inForce; nil before the first
 }
 
 // An outcome is what would be in force after a response, and what is wrong with it.
@@ -92,7 +93,7 @@ func (s *state) renew(o *outcome, name string, parts []resource) {
 		return
 	}
 	var problems descriptors.Problems
-	v := decode(name, print, raw, &translator{&problems, s.overflow})
+	v := decode(name, print, raw, &translator{&problems, s.overflow}, old)
 	v.size = held
 	if problems.Failed() {
 		s.refuse(o, name, problems.Sorted())
@@ -194,7 +195,7 @@ func (s *state) build(domains map[string]*version) (*descriptors.Set, []descript
 		spec.Domains = append(spec.Domains, domains[name].laid.Domain)
 	}
 	var problems descriptors.Problems
-	set := descriptors.Build(spec, &problems)
+	set := descriptors.Rebuild(s.set, spec, &problems)
 	if set != nil && s.check != nil {
 		for _, p := range s.check(set) {
 			problems.Add(p)
@@ -217,7 +218,7 @@ func (s *state) hash(domains map[string]*version) uint64 {
 }
 
 // take notes that o is in force now.
-func (s *state) take(o *outcome) { s.inForce, s.missing = o.domains, o.missing }
+func (s *state) take(o *outcome) { s.inForce, s.missing, s.set = o.domains, o.missing, o.set }
 
 // relay returns the domains that are in force under another overlay, without those that
 // are not sent any more unless keep says so.

@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	rlsconf "github.com/envoyproxy/go-control-plane/ratelimit/config/ratelimit/v3"
+	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/headgate-rls/headgate/descriptors"
 	"github.com/headgate-rls/headgate/internal/units"
@@ -43,17 +45,52 @@ func (t *translator) add(n *node, warning bool, format string, args ...any) {
 	t.problems.Add(descriptors.Problem{File: source, Path: n.String(), Message: fmt.Sprintf(format, args...), Warning: warning})
 }
 
-// domain translates the messages of one domain, which are parts of it.
-func (t *translator) domain(name string, parts []*rlsconf.RateLimitConfig) *descriptors.DomainSpec {
-	d := &descriptors.DomainSpec{Name: name, Place: descriptors.Place{File: source}}
-	at := &node{key: name}
-	var list []*rlsconf.RateLimitDescriptor
-	for _, p := range parts {
-		list = append(list, p.GetDescriptors()...)
-		t.unknown(at, p.ProtoReflect().GetUnknown())
+// config reads one message of a domain. It returns the descriptors at its top, encoded.
+func (t *translator) config(encoded []byte, at *node) (list [][]byte, err error) {
+	const descriptors = 3
+	var rest []byte
+	for len(encoded) > 0 {
+		num, typ, n := protowire.ConsumeField(encoded)
+		if n < 0 {
+			return nil, errMalformed
+		}
+		if num == descriptors && typ == protowire.BytesType {
+			_, _, tag := protowire.ConsumeTag(encoded)
+			value, _ := protowire.ConsumeBytes(encoded[tag:])
+			list = append(list, value)
+		} else {
+			rest = append(rest, encoded[:n]...)
+		}
+		encoded = encoded[n:]
 	}
-	d.Rules = t.rules(list, at)
-	return d
+	var other rlsconf.RateLimitConfig
+	if err := proto.Unmarshal(rest, &other); err != nil {
+		return nil, err
+	}
+	t.unknown(at, other.ProtoReflect().GetUnknown())
+	return list, nil
+}
+
+// branch makes a rule at the top of a domain, and those below it, of encoded descriptors that have
+// the same key and value.
+func (t *translator) branch(encoded [][]byte, domain *node) *branch {
+	var problems descriptors.Problems
+	own := &translator{&problems, t.overflow}
+	var group []*rlsconf.RateLimitDescriptor
+	for _, b := range encoded {
+		d := new(rlsconf.RateLimitDescriptor)
+		if err := (proto.UnmarshalOptions{RecursionLimit: recursionLimit - 1}).Unmarshal(b, d); err != nil {
+			own.add(domain, false, "a RateLimitConfig cannot be decoded: %v", err)
+			continue
+		}
+		group = append(group, d)
+	}
+	made := &branch{}
+	if len(group) > 0 {
+		made.rule = own.rule(group, &node{domain, group[0].GetKey(), group[0].GetValue()})
+	}
+	made.warn = problems.Sorted()
+	return made
 }
 
 // unknown warns of fields that this version does not know. To refuse the domain would
@@ -69,7 +106,7 @@ func (t *translator) rules(list []*rlsconf.RateLimitDescriptor, at *node) []*des
 		return nil
 	}
 	rules := make([]*descriptors.RuleSpec, 0, len(list))
-	for _, group := range groups(list) {
+	for _, group := range groups(list, idOf) {
 		rules = append(rules, t.rule(group, &node{at, group[0].GetKey(), group[0].GetValue()}))
 	}
 	return rules

@@ -1,6 +1,7 @@
 package telemetry
 
 import (
+	"sync"
 	"sync/atomic"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -9,25 +10,36 @@ import (
 	"github.com/headgate-rls/headgate/ratelimit"
 )
 
-// limits publishes the limits of the rules in force, which change all at once.
+// limits publishes the limits of the rules in force, which change all at once. The series are made
+// for the first scrape that asks for them: rules may change more often than that.
 type limits struct {
 	desc *prometheus.Desc
-	list atomic.Pointer[[]prometheus.Metric]
+	set  atomic.Pointer[descriptors.Set]
+
+	mu   sync.Mutex
+	of   *descriptors.Set
+	list []prometheus.Metric // of the limits of of
 }
 
 func (c *limits) Describe(ch chan<- *prometheus.Desc) { ch <- c.desc }
 
 func (c *limits) Collect(ch chan<- prometheus.Metric) {
-	if list := c.list.Load(); list != nil {
-		for _, metric := range *list {
-			ch <- metric
-		}
+	for _, metric := range c.series() {
+		ch <- metric
 	}
 }
 
-// set replaces the limits by those of set, as many as maxRules.
-func (c *limits) set(set *descriptors.Set) {
-	var list []prometheus.Metric
+// series returns the limits in force, as many as maxRules.
+func (c *limits) series() []prometheus.Metric {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if set := c.set.Load(); set != c.of {
+		c.of, c.list = set, c.seriesOf(set)
+	}
+	return c.list
+}
+
+func (c *limits) seriesOf(set *descriptors.Set) (list []prometheus.Metric) {
 	seen := map[refusalLabels]bool{} // rules of different places can have the same label
 	for _, r := range set.Rules() {
 		if len(list) == maxRules {
@@ -43,5 +55,5 @@ func (c *limits) set(set *descriptors.Set) {
 				r.Domain, r.Path, l.Name, l.Limit.Algorithm().String()))
 		}
 	}
-	c.list.Store(&list)
+	return list
 }

@@ -198,16 +198,12 @@ func (r *reference) room(l hitLabels) bool {
 }
 
 // dropGone drops the series of rules that are not in force, and those of requests.
-func (r *reference) dropGone(set *descriptors.Set) {
-	wanted := map[ruleKey]bool{}
-	for _, rule := range set.Rules() {
-		wanted[ruleKey{rule.Domain, rule.Path}] = true
-	}
+func (r *reference) dropGone(inForce map[ruleKey]*descriptors.Rule) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for l, s := range r.series {
 		for key := range s.rules {
-			if !wanted[key] {
+			if inForce[key] == nil {
 				delete(s.rules, key)
 			}
 		}

@@ -74,11 +74,16 @@ func TestSeriesOfHitsGoWithTheirRules(t *testing.T) {
 		t.Fatalf("%v", r.series)
 	}
 	rule := "domain: d\ndescriptors: [{key: a, descriptors: [{key: b, descriptors: [{key: %s, rate_limit: {unit: day, requests_per_unit: 1}}]}]}]\n"
-	r.dropGone(load(fmt.Sprintf(rule, "y")))
+	drop := func(value string) {
+		var inForce rulesInForce
+		inForce.fill(load(fmt.Sprintf(rule, value)))
+		r.dropGone(inForce.rules)
+	}
+	drop("y")
 	if len(r.series) != 1 || r.series[shared].Total.Load() != 3 || r.bytes != shared.size() {
 		t.Errorf("after one rule went: %v, %d bytes", r.series, r.bytes)
 	}
-	r.dropGone(load(fmt.Sprintf(rule, "z")))
+	drop("z")
 	if len(r.series) != 0 || r.bytes != 0 {
 		t.Errorf("after both went: %v, %d bytes", r.series, r.bytes)
 	}

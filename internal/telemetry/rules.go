@@ -4,6 +4,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/headgate-rls/headgate/descriptors"
@@ -17,11 +18,14 @@ func (m *Metrics) RulesLoaded(set *descriptors.Set, at time.Time) {
 	m.loaded.Set(float64(at.UnixNano()) / 1e9)
 	m.rules.Set(float64(len(set.Rules())))
 	m.hash.Set(float64(set.Hash()))
-	m.limits.set(set)
-	m.keeper.dropGone(inForce(set))
+	m.limits.set.Store(set)
+	m.inForce.mu.Lock()
+	defer m.inForce.mu.Unlock()
+	m.inForce.fill(set)
+	m.keeper.dropGone(m.inForce.wants)
 	if m.reference != nil {
 		m.reference.loaded.Inc()
-		m.reference.dropGone(set)
+		m.reference.dropGone(m.inForce.rules)
 	}
 }
 
@@ -37,25 +41,37 @@ func (m *Metrics) RulesFailed() {
 // RulesRead records that all files of rules are in force as they are.
 func (m *Metrics) RulesRead() { m.lastLoad.Set(1) }
 
-// inForce returns what reports whether labels are about a rule of set, or about no
-// rule in particular.
-func inForce(set *descriptors.Set) func(ofRule) bool {
-	rules, domains := map[ruleKey]*descriptors.Rule{}, map[string]bool{"": true}
+// rulesInForce has the rules in force by what labels call them. Its memory is used again for the
+// next rules, which may come soon and be many.
+type rulesInForce struct {
+	mu      sync.Mutex
+	rules   map[ruleKey]*descriptors.Rule
+	domains map[string]bool
+}
+
+func (f *rulesInForce) fill(set *descriptors.Set) {
+	if f.rules == nil || len(f.rules) > 2*len(set.Rules())+maxRules {
+		f.rules, f.domains = make(map[ruleKey]*descriptors.Rule, len(set.Rules())), map[string]bool{}
+	}
+	clear(f.rules)
+	clear(f.domains)
 	for _, r := range set.Rules() {
-		rules[ruleKey{r.Domain, r.Path}] = r
+		f.rules[ruleKey{r.Domain, r.Path}] = r
 	}
 	for _, d := range set.Domains() {
-		domains[d] = true
+		f.domains[d] = true
 	}
-	return func(labels ofRule) bool {
-		key := labels.of()
-		r := rules[key]
-		switch labels.(type) {
-		case valueLabels, ruleBudget:
-			return r != nil && (r.Metric.Detailed || r.Metric.ValueAt != nil)
-		}
-		return r != nil || key.domain == "" || key.rule == "" && domains[key.domain]
+}
+
+// wants reports whether labels are about a rule in force, or about no rule in particular.
+func (f *rulesInForce) wants(labels ofRule) bool {
+	key := labels.of()
+	r := f.rules[key]
+	switch labels.(type) {
+	case valueLabels, ruleBudget:
+		return r != nil && (r.Metric.Detailed || r.Metric.ValueAt != nil)
 	}
+	return r != nil || key.domain == "" || key.rule == "" && f.domains[key.domain]
 }
 
 // maxFiles bounds the files that have a series of their own.

@@ -22,6 +22,7 @@ import (
 type Metrics struct {
 	registry *prometheus.Registry
 	keeper   keeper
+	inForce  rulesInForce
 
 	decided  decided
 	refusals *prometheus.CounterVec

@@ -113,7 +113,7 @@ func (c benchCase) service(redisURL string) (service *ratelimit.Service, m *tele
 	var running sync.WaitGroup
 	running.Go(func() { st.Run(ctx) })
 	if c.reload > 0 {
-		set = descriptors.Rebuild(descriptors.NoRules(), spec, new(descriptors.Problems))
+		set = descriptors.Rebuild(nil, spec, new(descriptors.Problems))
 		if err := service.SetRules(set); err != nil {
 			cancel()
 			return nil, nil, nil, errors.Join(err, st.Close())
@@ -134,7 +134,7 @@ func (c benchCase) reloadRules(ctx context.Context, service *ratelimit.Service, 
 		case <-tick:
 		}
 		if c.whole {
-			set = descriptors.NoRules()
+			set = nil
 		}
 		set = descriptors.Rebuild(set, changed(spec, turn), new(descriptors.Problems))
 		if err := service.SetRules(set); err != nil {
