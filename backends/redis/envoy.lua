@@ -17,6 +17,9 @@ local NEVER = -1
 local EXACT = 4503599627370496 -- 2^52
 local MOST = 4000 -- values that fit on Lua's stack at once
 
+-- decode and encode do as those of take.lua. They are written twice, because a function that both
+-- scripts share would have to fit both: take.lua makes only what the most frequent requests need.
+
 -- decode returns the doubles of a blob, and how many they are.
 local function decode(blob)
   local n, list = #blob / 8, {}
