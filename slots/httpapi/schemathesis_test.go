@@ -1,17 +1,12 @@
 package httpapi
 
 import (
-	"context"
 	"flag"
 	"fmt"
 	"net/http"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/headgate-rls/headgate/test/testenv"
 )
@@ -23,27 +18,11 @@ var schemathesisArgs = flag.String("schemathesis", "--generation-deterministic -
 // and has the answers compared with it: the statuses, headers and schemas, that
 // what is wrong is refused and what is right is not.
 func TestSchemathesis(t *testing.T) {
-	program := testenv.UseClient(t, testenv.Schemathesis)
-	hooks, err := filepath.Abs("testdata/hooks.py")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.UseClient(t, testenv.Schemathesis)
 	s := withDefault(t)
 	counts := countStatuses(s)
 	l := serveLive(t, s)
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
-	defer cancel()
-	args := append([]string{"run", l.url() + "/api/v1/openapi.json", "--checks", "all", "--workers", "1",
-		"--request-timeout", "60", "--suppress-health-check", "all", "--no-color",
-		"--header", "Authorization: Bearer " + adminToken}, strings.Fields(*schemathesisArgs)...)
-	cmd := exec.CommandContext(ctx, program, args...)
-	cmd.Dir = t.TempDir()
-	cmd.Env = append(os.Environ(), "SCHEMATHESIS_HOOKS="+hooks, "PYTHONDONTWRITEBYTECODE=1")
-	cmd.WaitDelay = 10 * time.Second
-	out, err := cmd.CombinedOutput()
-	if err != nil {
-		t.Fatalf("schemathesis: %v\n%s", err, out)
-	}
+	testenv.RunSchemathesis(t, l.url()+"/api/v1/openapi.json", adminToken, *schemathesisArgs)
 	t.Logf("answers by operation and status:\n%s", counts)
 	counts.expectDepth(t)
 }

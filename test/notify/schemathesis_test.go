@@ -1,19 +1,14 @@
 package notify
 
 import (
-	"context"
 	"flag"
 	"fmt"
 	"io"
 	"net/http"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/headgate-rls/headgate/test/testenv"
 )
@@ -25,26 +20,11 @@ var schemathesisArgs = flag.String("schemathesis", "--generation-deterministic -
 // has the answers compared with the document.
 func TestSchemathesis(t *testing.T) {
 	t.Parallel()
-	program := testenv.UseClient(t, testenv.Schemathesis)
-	hooks, err := filepath.Abs("testdata/hooks.py")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.UseClient(t, testenv.Schemathesis)
 	const token = "0123456789abcdef0123456789abcdef"
 	s := newStack(t, modes[3]).start(1, "--config-token", token)
 	g := s.gateways[0]
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
-	defer cancel()
-	args := append([]string{"run", g.url + "/openapi.json", "--checks", "all", "--workers", "1",
-		"--request-timeout", "60", "--suppress-health-check", "all", "--no-color",
-		"--header", "Authorization: Bearer " + token}, strings.Fields(*schemathesisArgs)...)
-	cmd := exec.CommandContext(ctx, program, args...)
-	cmd.Dir = t.TempDir()
-	cmd.Env = append(os.Environ(), "SCHEMATHESIS_HOOKS="+hooks, "PYTHONDONTWRITEBYTECODE=1")
-	cmd.WaitDelay = 10 * time.Second
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("schemathesis: %v\n%s", err, out)
-	}
+	testenv.RunSchemathesis(t, g.url+"/openapi.json", token, *schemathesisArgs)
 	if strings.Contains(g.Log(), "level=ERROR") {
 		t.Errorf("the gateway logs:\n%s", g.Log())
 	}
