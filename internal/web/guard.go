@@ -2,8 +2,10 @@ package web
 
 import (
 	"cmp"
+	"context"
 	"crypto/sha256"
 	"crypto/subtle"
+	"crypto/x509"
 	"fmt"
 	"net/http"
 	"strings"
@@ -49,7 +51,8 @@ func (c GuardConfig) setting() string { return cmp.Or(c.Setting, "HEADGATE_ADMIN
 // the rest with 401, and with 403 what a browser sends on behalf of another site.
 func (g *Guard) Wrap(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !g.admits(r) {
+		caller, ok := g.admits(r)
+		if !ok {
 			w.Header().Set("WWW-Authenticate", "Bearer")
 			Error(w, http.StatusUnauthorized, g.refusal())
 			return
@@ -58,23 +61,57 @@ func (g *Guard) Wrap(next http.Handler) http.Handler {
 			Error(w, http.StatusForbidden, "the request comes from a page of another site")
 			return
 		}
-		next.ServeHTTP(w, r)
+		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), callerKey{}, caller)))
 	})
 }
 
-func (g *Guard) admits(r *http.Request) bool {
+type callerKey struct{}
+
+// CallerOf returns how the guard knows who sent a request, for logs: "admin-token" for who has the
+// token, or "certificate:" and a name in the client certificate, in ASCII and of at most 128 bytes. It
+// is empty if the request did not pass a guard.
+func CallerOf(ctx context.Context) string {
+	caller, _ := ctx.Value(callerKey{}).(string)
+	return caller
+}
+
+const maxCaller = 128
+
+// certificateCaller is the caller with a certificate: its URI or its DNS name, else its common name,
+// else its serial number.
+func certificateCaller(c *x509.Certificate) string {
+	name := c.Subject.CommonName
+	switch {
+	case len(c.URIs) > 0:
+		name = c.URIs[0].String()
+	case len(c.DNSNames) > 0:
+		name = c.DNSNames[0]
+	case name == "" && c.SerialNumber != nil:
+		name = "serial " + c.SerialNumber.String()
+	}
+	name = strings.Map(func(r rune) rune {
+		if r < ' ' || r > '~' {
+			return '?'
+		}
+		return r
+	}, "certificate:"+name)
+	return name[:min(len(name), maxCaller)]
+}
+
+// admits reports whether a request may pass, and who sent it.
+func (g *Guard) admits(r *http.Request) (caller string, ok bool) {
 	if g.certificates && r.TLS != nil && len(r.TLS.VerifiedChains) > 0 {
-		return true
+		return certificateCaller(r.TLS.VerifiedChains[0][0]), true
 	}
 	values := r.Header.Values("Authorization")
 	if !g.token || len(values) != 1 {
-		return false
+		return "", false
 	}
 	scheme, token, _ := strings.Cut(values[0], " ")
 	// Sums are compared, and always whole, so that the time taken tells nothing
 	// about the token, its length included.
 	sum := sha256.Sum256([]byte(strings.TrimLeft(token, " ")))
-	return subtle.ConstantTimeCompare(sum[:], g.sum[:]) == 1 && strings.EqualFold(scheme, "Bearer")
+	return "admin-token", subtle.ConstantTimeCompare(sum[:], g.sum[:]) == 1 && strings.EqualFold(scheme, "Bearer")
 }
 
 func (g *Guard) refusal() string {

@@ -3,9 +3,12 @@ package web
 import (
 	"crypto/tls"
 	"crypto/x509"
+	"crypto/x509/pkix"
 	"encoding/json"
+	"math/big"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"strings"
 	"testing"
 	"time"
@@ -104,5 +107,36 @@ func TestGuardRefusesTokensThatNoHeaderCanCarry(t *testing.T) {
 		if _, err := NewGuard(GuardConfig{Token: token}); err == nil || strings.Contains(err.Error(), strings.TrimSpace(token)) {
 			t.Errorf("%q: %v", token, err)
 		}
+	}
+}
+
+// TestCallers: a handler learns who passed the guard.
+func TestCallers(t *testing.T) {
+	uri := &url.URL{Scheme: "spiffe", Host: "example.org", Path: "/ops"}
+	for want, c := range map[string]*x509.Certificate{
+		"certificate:spiffe://example.org/ops":                        {URIs: []*url.URL{uri}, DNSNames: []string{"a.example"}},
+		"certificate:a.example":                                       {DNSNames: []string{"a.example"}, Subject: pkix.Name{CommonName: "alice"}},
+		"certificate:al?ce":                                           {Subject: pkix.Name{CommonName: "al\nce"}},
+		"certificate:serial 7":                                        {SerialNumber: big.NewInt(7)},
+		"certificate:" + strings.Repeat("x", 128-len("certificate:")): {Subject: pkix.Name{CommonName: strings.Repeat("x", 500)}},
+		"admin-token":                                                 nil,
+	} {
+		g, err := NewGuard(GuardConfig{Token: "secret", ClientCertificates: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := httptest.NewRequest("GET", "/admin/x", nil)
+		r.Header.Set("Authorization", "Bearer secret")
+		if c != nil {
+			r.TLS = &tls.ConnectionState{VerifiedChains: [][]*x509.Certificate{{c}}}
+		}
+		got := ""
+		g.Wrap(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { got = CallerOf(r.Context()) })).ServeHTTP(httptest.NewRecorder(), r)
+		if got != want {
+			t.Errorf("the caller is %q, want %q", got, want)
+		}
+	}
+	if got := CallerOf(t.Context()); got != "" {
+		t.Errorf("without a guard the caller is %q", got)
 	}
 }

@@ -58,7 +58,7 @@ func assignedOf(s slots.Slot) assigned {
 	return assigned{s.EventID, formatMilli(s.ScheduledMs), s.Delay().Milliseconds()}
 }
 
-func (h *Handlers) postSlot(w http.ResponseWriter, r *http.Request, _ params) error {
+func (h *Handlers) postSlot(w http.ResponseWriter, r *http.Request, _ web.Params) error {
 	var body slotRequest
 	if err := readRequest(w, r, maxBody, &body); err != nil {
 		return err
@@ -102,7 +102,7 @@ type batchFailure struct {
 
 // postBatch assigns many events. Each is judged by itself: one that is wrong
 // does not keep the others from their slots.
-func (h *Handlers) postBatch(w http.ResponseWriter, r *http.Request, _ params) error {
+func (h *Handlers) postBatch(w http.ResponseWriter, r *http.Request, _ web.Params) error {
 	var body batchRequest
 	if err := readRequest(w, r, maxBatch, &body); err != nil {
 		return err

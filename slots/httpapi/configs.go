@@ -56,7 +56,7 @@ func configOf(c slots.Config) configAnswer {
 	return a
 }
 
-func (h *Handlers) getConfig(w http.ResponseWriter, r *http.Request, p params) error {
+func (h *Handlers) getConfig(w http.ResponseWriter, r *http.Request, p web.Params) error {
 	config, err := h.scheduler.Config(r.Context(), p["name"])
 	if err != nil {
 		return asked(err, "name")
@@ -69,7 +69,7 @@ type configsAnswer struct {
 	Configs []configAnswer `json:"configs"`
 }
 
-func (h *Handlers) getConfigs(w http.ResponseWriter, r *http.Request, _ params) error {
+func (h *Handlers) getConfigs(w http.ResponseWriter, r *http.Request, _ web.Params) error {
 	list, err := h.scheduler.Configs(r.Context())
 	if err != nil {
 		return err
@@ -82,7 +82,7 @@ func (h *Handlers) getConfigs(w http.ResponseWriter, r *http.Request, _ params) 
 	return nil
 }
 
-func (h *Handlers) postConfig(w http.ResponseWriter, r *http.Request, _ params) error {
+func (h *Handlers) postConfig(w http.ResponseWriter, r *http.Request, _ web.Params) error {
 	var body configRequest
 	if err := web.ReadJSON(w, r, maxBody, &body); err != nil {
 		return err
@@ -133,7 +133,7 @@ func (c *calendar) parse() (*plan.Calendar, error) {
 	return parsed, nil
 }
 
-func (h *Handlers) postFlush(w http.ResponseWriter, r *http.Request, _ params) error {
+func (h *Handlers) postFlush(w http.ResponseWriter, r *http.Request, _ web.Params) error {
 	if err := h.scheduler.Flush(r.Context()); err != nil {
 		return err
 	}

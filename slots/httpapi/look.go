@@ -27,7 +27,7 @@ func storedOf(s slots.Slot) storedSlot {
 	return storedSlot{assignedOf(s), formatMilli(s.WindowMs), s.ConfigID, formatMicro(s.RequestedUs), formatMicro(s.CreatedUs)}
 }
 
-func (h *Handlers) getSlot(w http.ResponseWriter, r *http.Request, p params) error {
+func (h *Handlers) getSlot(w http.ResponseWriter, r *http.Request, p web.Params) error {
 	slot, err := h.scheduler.Slot(r.Context(), p["eventId"])
 	if err != nil {
 		return err
@@ -48,12 +48,12 @@ const (
 )
 
 // getSlots lists slots in the order in which they were created.
-func (h *Handlers) getSlots(w http.ResponseWriter, r *http.Request, p params) error {
-	limit, err := p.limit(defaultSlots, slots.MaxBatch)
+func (h *Handlers) getSlots(w http.ResponseWriter, r *http.Request, p web.Params) error {
+	limit, err := p.Limit(defaultSlots, slots.MaxBatch)
 	if err != nil {
 		return err
 	}
-	from, err := p.position()
+	from, err := position(p)
 	if err != nil {
 		return err
 	}
@@ -73,23 +73,11 @@ func (h *Handlers) getSlots(w http.ResponseWriter, r *http.Request, p params) er
 	return nil
 }
 
-func (p params) limit(standard, most int) (int, error) {
-	text, ok := p["limit"]
-	if !ok {
-		return standard, nil
-	}
-	n, err := strconv.Atoi(text)
-	if err != nil || n < 1 || n > most || strings.HasPrefix(text, "+") {
-		return 0, slots.BadField("limit", "is %q, want a whole number from 1 to %d", web.Clip(text), most)
-	}
-	return n, nil
-}
-
 // earliest is before any slot was created.
 var earliest = time.Date(1900, 1, 1, 0, 0, 0, 0, time.UTC)
 
 // position is where since and after say to begin; the later one counts.
-func (p params) position() (slots.Position, error) {
+func position(p web.Params) (slots.Position, error) {
 	from := slots.Position{CreatedUs: earliest.UnixMicro()}
 	if text, ok := p["since"]; ok {
 		t, err := parseTime("since", text)
@@ -147,8 +135,8 @@ type windowAnswer struct {
 }
 
 // getWindows returns how full the next windows of a config are.
-func (h *Handlers) getWindows(w http.ResponseWriter, r *http.Request, p params) error {
-	limit, err := p.limit(defaultWindows, maxWindows)
+func (h *Handlers) getWindows(w http.ResponseWriter, r *http.Request, p web.Params) error {
+	limit, err := p.Limit(defaultWindows, maxWindows)
 	if err != nil {
 		return err
 	}

@@ -140,7 +140,7 @@ func TestDocumentHasAllRoutes(t *testing.T) {
 	}
 	routes := map[string]string{}
 	for _, r := range append(h.apiRoutes(), h.adminRoutes()...) {
-		routes[r.method+" "+r.path] = fmt.Sprint(r.query)
+		routes[r.Method+" "+r.Path] = fmt.Sprint(r.Query)
 	}
 	if !maps.Equal(routes, documented) {
 		t.Errorf("the routes are\n%v\nand the documented ones\n%v", routes, documented)

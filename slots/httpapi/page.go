@@ -3,6 +3,8 @@ package httpapi
 import (
 	_ "embed" // the files of the page
 	"net/http"
+
+	"github.com/headgate-rls/headgate/internal/web"
 )
 
 //go:embed page/index.html
@@ -25,22 +27,22 @@ var openAPI []byte
 const pagePolicy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; " +
 	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
-func (h *Handlers) pageRoutes() []route {
-	return []route{
-		{"GET", "/slots", nil, file("text/html; charset=utf-8", pageHTML)},
-		{"GET", "/slots/app.js", nil, file("text/javascript; charset=utf-8", pageScript)},
-		{"GET", "/slots/app.css", nil, file("text/css; charset=utf-8", pageStyle)},
-		{"GET", "/slots/icon.svg", nil, file("image/svg+xml", pageIcon)},
+func (h *Handlers) pageRoutes() []web.Route {
+	return []web.Route{
+		{Method: "GET", Path: "/slots", Handle: file("text/html; charset=utf-8", pageHTML)},
+		{Method: "GET", Path: "/slots/app.js", Handle: file("text/javascript; charset=utf-8", pageScript)},
+		{Method: "GET", Path: "/slots/app.css", Handle: file("text/css; charset=utf-8", pageStyle)},
+		{Method: "GET", Path: "/slots/icon.svg", Handle: file("image/svg+xml", pageIcon)},
 	}
 }
 
-func (h *Handlers) getOpenAPI(w http.ResponseWriter, r *http.Request, p params) error {
+func (h *Handlers) getOpenAPI(w http.ResponseWriter, r *http.Request, p web.Params) error {
 	return file("application/json", openAPI)(w, r, p)
 }
 
 // file returns a handler that serves the content.
-func file(kind string, content []byte) func(http.ResponseWriter, *http.Request, params) error {
-	return func(w http.ResponseWriter, _ *http.Request, _ params) error {
+func file(kind string, content []byte) func(http.ResponseWriter, *http.Request, web.Params) error {
+	return func(w http.ResponseWriter, _ *http.Request, _ web.Params) error {
 		head := w.Header()
 		head.Set("Content-Type", kind)
 		head.Set("Content-Security-Policy", pagePolicy)

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/headgate-rls/headgate/internal/web"
 	"github.com/headgate-rls/headgate/test/testenv"
 )
 
@@ -36,20 +37,20 @@ type statuses struct {
 // countStatuses has the server count its answers.
 func countStatuses(s *server) *statuses {
 	c := &statuses{seen: map[string]map[int]int{}}
-	var all []route
+	var all []web.Route
 	h := &Handlers{}
 	all = append(append(all, h.apiRoutes()...), h.adminRoutes()...)
 	for _, r := range all {
-		c.seen[r.method+" "+r.path] = map[int]int{}
+		c.seen[r.Method+" "+r.Path] = map[int]int{}
 	}
 	next := s.handler
 	s.handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		recorder := &statusRecorder{ResponseWriter: w}
 		next.ServeHTTP(recorder, r)
 		for _, route := range all {
-			if _, ok := match(route.path, r.URL.EscapedPath()); ok && route.method == r.Method {
+			if _, ok := route.Match(r); ok && route.Method == r.Method {
 				c.mu.Lock()
-				c.seen[route.method+" "+route.path][recorder.code]++
+				c.seen[route.Method+" "+route.Path][recorder.code]++
 				c.mu.Unlock()
 			}
 		}

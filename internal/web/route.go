@@ -1,0 +1,107 @@
+package web
+
+import (
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// A Route is one operation of an API, as it is in its OpenAPI document.
+type Route struct {
+	Method string
+	Path   string   // may end with a parameter in braces, which is one segment
+	Query  []string // parameters that it knows
+	Handle func(w http.ResponseWriter, r *http.Request, p Params) error
+}
+
+// Params are the parameters of a request's query and path, by name. Percent signs in them are
+// decoded once.
+type Params map[string]string
+
+// Dispatch does the route that a request is for, and returns its error. A request for none is an
+// error too, which says where the document is that tells what there is. Dispatch takes the place of
+// http.ServeMux, which answers in plain text, and redirects parameters such as "..".
+func Dispatch(routes []Route, document string, w http.ResponseWriter, r *http.Request) error {
+	var allowed []string
+	for _, route := range routes {
+		p, ok := route.Match(r)
+		switch {
+		case !ok:
+		case route.Method == r.Method, route.Method == http.MethodGet && r.Method == http.MethodHead:
+			if err := readQuery(r.URL.RawQuery, route.Query, p); err != nil {
+				return err
+			}
+			return route.Handle(w, r, p)
+		default:
+			allowed = append(allowed, route.Method)
+		}
+	}
+	if len(allowed) == 0 {
+		return refuse(http.StatusNotFound, "there is nothing at this path; %s tells what there is", document)
+	}
+	if slices.Contains(allowed, http.MethodGet) {
+		allowed = append(allowed, http.MethodHead)
+	}
+	list := strings.Join(allowed, ", ")
+	w.Header().Set("Allow", list)
+	return refuse(http.StatusMethodNotAllowed, "this path has no %s, but %s", r.Method, list)
+}
+
+// Match compares the path of a request, escaped as it was sent, with that of the route, and returns
+// the parameter in it.
+func (route *Route) Match(r *http.Request) (Params, bool) {
+	before, name, has := strings.Cut(route.Path, "{")
+	path := r.URL.EscapedPath()
+	if !has {
+		return Params{}, path == route.Path
+	}
+	rest, ok := strings.CutPrefix(path, before)
+	if !ok || rest == "" || strings.Contains(rest, "/") {
+		return nil, false
+	}
+	value, err := url.PathUnescape(rest)
+	return Params{strings.TrimSuffix(name, "}"): value}, err == nil
+}
+
+// readQuery adds the parameters of a query to p. A name that is not known is an
+// error, as a misspelt "since" would answer with everything.
+func readQuery(raw string, known []string, p Params) error {
+	values, err := url.ParseQuery(raw)
+	if err != nil {
+		return badRequest("the query of the URL cannot be read: write &, ; and %% in values as %%26, %%3B and %%25")
+	}
+	for name, list := range values {
+		switch {
+		case !slices.Contains(known, name):
+			return badRequest("%s is an unknown parameter; known: %s", Clip(name), orNone(known))
+		case len(list) > 1:
+			return badRequest("%s is given %d times", name, len(list))
+		case list[0] == "":
+			return badRequest("%s must not be empty: leave it out instead", name)
+		}
+		p[name] = list[0]
+	}
+	return nil
+}
+
+func orNone(names []string) string {
+	if len(names) == 0 {
+		return "none"
+	}
+	return strings.Join(names, ", ")
+}
+
+// Limit is the parameter limit: how many to list, from 1 to most. Without it, it is standard.
+func (p Params) Limit(standard, most int) (int, error) {
+	text, ok := p["limit"]
+	if !ok {
+		return standard, nil
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 1 || n > most || strings.HasPrefix(text, "+") {
+		return 0, badRequest("limit is %q, want a whole number from 1 to %d", Clip(text), most)
+	}
+	return n, nil
+}
