@@ -129,11 +129,16 @@ lint: ## check formatting, vet, staticcheck, tools/lint, go.mod and the scripts
 	@go tool staticcheck -tags chaos,soak,egtest ./test/chaos ./test/soak ./test/egtest
 	@go vet -tags godror ./internal/sqldb ./slots/sqlstore
 	@go tool staticcheck -tags godror ./internal/sqldb ./slots/sqlstore
-	@echo "== tools/lint: ineffassign, nilness, unusedwrite, unparam"
+	@echo "== tools/lint: ineffassign, nilness, unusedwrite, unparam, errcheck, misspell"
 	@go -C tools/lint build -o ../../bin/lint .
 	@go vet -vettool=bin/lint ./...
 	@go -C tools/lint build -o ../../bin/unparam mvdan.cc/unparam
 	@bin/unparam ./...
+	@go -C tools/lint build -o ../../bin/errcheck github.com/kisielk/errcheck
+	@bin/errcheck -ignoretests -exclude tools/lint/errcheck.txt ./... > bin/errcheck.out || [ $$? = 1 ] # 1: found some
+	@if grep -v 'defer .*Close()$$' bin/errcheck.out; then echo "nobody looks at these errors; write _ = where that is right"; exit 1; fi
+	@go -C tools/lint build -o ../../bin/misspell github.com/golangci/misspell/cmd/misspell
+	@git ls-files | xargs bin/misspell -error -i embeded,sinse,levle # which tests misspell on purpose
 	@echo "== actionlint"
 	@go -C tools/lint build -o ../../bin/actionlint github.com/rhysd/actionlint/cmd/actionlint
 	@bin/actionlint .github/workflows/*.yml

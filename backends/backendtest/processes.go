@@ -167,7 +167,7 @@ func (e *env) startChild(ctx context.Context, offset time.Duration) *child {
 		e.Fatal(err)
 	}
 	e.Cleanup(func() {
-		c.in.Close()
+		_ = c.in.Close()
 		for c.out.Scan() { // let it finish what it prints
 		}
 		if err := c.cmd.Wait(); err != nil && !c.killed {

@@ -100,7 +100,7 @@ func (b burst) send(ctx context.Context, url string) (outcome, error) {
 			return o, fmt.Errorf("ask Envoy: %w", err)
 		}
 		body, err := io.ReadAll(resp.Body)
-		resp.Body.Close()
+		_ = resp.Body.Close()
 		if err != nil {
 			return o, fmt.Errorf("ask Envoy: %w", err)
 		}

@@ -114,7 +114,7 @@ func (b *Browser) connect(proc *process) error {
 func (b *Browser) end(proc *process) {
 	if b.conn != nil {
 		// The answer may be lost, since it is the last thing that happens.
-		b.conn.call("", "Browser.close", nil, nil)
+		_ = b.conn.call("", "Browser.close", nil, nil)
 		b.conn.close()
 		if proc.wait(10*time.Second) == nil {
 			return

@@ -155,7 +155,7 @@ func (s *databaseServer) run(database, sql string) (string, error) {
 	if err := cmd.Start(); err != nil {
 		return "", fmt.Errorf("start %s: %w", cmd.Path, err)
 	}
-	stop := context.AfterFunc(ctx, func() { cmd.Process.Kill() })
+	stop := context.AfterFunc(ctx, func() { _ = cmd.Process.Kill() })
 	defer stop()
 	if err := cmd.Wait(); err != nil {
 		return "", fmt.Errorf("%s on %s: %w: %s", s.title, s.addr, errors.Join(err, ctx.Err()), strings.TrimSpace(failure.String()))

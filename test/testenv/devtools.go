@@ -141,6 +141,6 @@ func answered(m devToolsMessage, method string, result any) error {
 
 // close ends the connection and waits for the goroutine that reads it.
 func (d *devTools) close() {
-	d.ws.Close()
+	_ = d.ws.Close()
 	<-d.done
 }

@@ -73,7 +73,7 @@ func StartIdle(tb TB) string {
 		if err != nil {
 			return false, err.Error(), nil
 		}
-		conn.Close()
+		_ = conn.Close()
 		return true, "", nil
 	})
 	if err != nil {

@@ -34,7 +34,7 @@ func PLSQLErrors(tb TB, texts ...PLSQLText) []string {
 	}
 	// The parser takes seconds for a text of some hundred lines.
 	const limit = 5 * time.Minute
-	timer := time.AfterFunc(limit, func() { cmd.Process.Kill() })
+	timer := time.AfterFunc(limit, func() { _ = cmd.Process.Kill() })
 	defer timer.Stop()
 	err = cmd.Wait()
 	found := strings.FieldsFunc(out.String(), func(r rune) bool { return r == '\n' })

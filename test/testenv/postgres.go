@@ -111,6 +111,6 @@ func removeSharedMemory(s *databaseServer) {
 		return
 	}
 	if words := strings.Fields(lines[6]); len(words) == 2 { // key and id
-		exec.Command("ipcrm", "-m", words[1]).Run()
+		_ = exec.Command("ipcrm", "-m", words[1]).Run()
 	}
 }

@@ -14,7 +14,7 @@ func (p *process) killTree() error {
 	if p.exited() {
 		return nil
 	}
-	p.pause()
+	_ = p.pause()
 	children, err := childrenOf(p.cmd.Process.Pid)
 	for _, child := range children {
 		err = errors.Join(err, signalChild(child, syscall.SIGKILL))

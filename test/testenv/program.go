@@ -81,9 +81,9 @@ func RunProgram(tb TB, path string, env []string, args ...string) (code int, out
 	if err := startOnLastingThread(cmd); err != nil {
 		tb.Fatalf("testenv: %v", err)
 	}
-	timer := time.AfterFunc(programRunLimit, func() { cmd.Process.Kill() })
+	timer := time.AfterFunc(programRunLimit, func() { _ = cmd.Process.Kill() })
 	defer timer.Stop()
-	cmd.Wait() // the exit code is in ProcessState
+	_ = cmd.Wait() // the exit code is in ProcessState
 	return cmd.ProcessState.ExitCode(), stdout.String(), stderr.String()
 }
 

@@ -123,7 +123,7 @@ func (p *Proxy) stop() {
 	p.mu.Lock()
 	p.closed = true
 	p.mu.Unlock()
-	p.listener.Close()
+	_ = p.listener.Close()
 	p.Cut()
 	p.wait.Wait()
 }
@@ -169,8 +169,8 @@ func (p *Proxy) serve(client *net.TCPConn) {
 	p.mu.Lock()
 	delete(p.conns, c)
 	p.mu.Unlock()
-	c.client.Close()
-	c.server.Close()
+	_ = c.client.Close()
+	_ = c.server.Close()
 }
 
 type chunk struct {
@@ -229,7 +229,7 @@ func (p *Proxy) pump(c *proxyConn, dst, src *net.TCPConn, delayed bool, count *a
 	}
 	// The end of the stream may not overtake a freeze either.
 	if p.mayPass(c, time.Time{}) {
-		dst.CloseWrite()
+		_ = dst.CloseWrite()
 	}
 }
 
@@ -289,6 +289,6 @@ func (c *proxyConn) reset() {
 
 func reset(conn *net.TCPConn) {
 	// Without lingering, Close sends a reset instead of an orderly end.
-	conn.SetLinger(0)
-	conn.Close()
+	_ = conn.SetLinger(0)
+	_ = conn.Close()
 }

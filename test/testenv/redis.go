@@ -199,7 +199,7 @@ func socketDir(tb TB) string {
 	if err != nil {
 		tb.Fatalf("testenv: make a directory for a socket: %v", err)
 	}
-	tb.Cleanup(func() { os.RemoveAll(dir) })
+	tb.Cleanup(func() { _ = os.RemoveAll(dir) })
 	return dir
 }
 
@@ -337,7 +337,7 @@ func (s *RedisServer) Options() *redis.Options {
 // cleanup.
 func (s *RedisServer) Client() *redis.Client {
 	c := redis.NewClient(s.Options())
-	s.tb.Cleanup(func() { c.Close() })
+	s.tb.Cleanup(func() { _ = c.Close() })
 	return c
 }
 

@@ -174,7 +174,7 @@ func (c *Cluster) everyNode(what string, check func(context.Context, *redis.Clie
 // Client returns a cluster client that is closed by the test's cleanup.
 func (c *Cluster) Client() *redis.ClusterClient {
 	r := redis.NewClusterClient(&redis.ClusterOptions{Addrs: c.Addrs, Password: c.Nodes[0].Password})
-	c.tb.Cleanup(func() { r.Close() })
+	c.tb.Cleanup(func() { _ = r.Close() })
 	return r
 }
 

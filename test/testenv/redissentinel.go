@@ -126,7 +126,7 @@ func (s *Sentinel) Client() *redis.Client {
 		SentinelPassword: s.SentinelPassword,
 		Password:         s.Password,
 	})
-	s.tb.Cleanup(func() { c.Close() })
+	s.tb.Cleanup(func() { _ = c.Close() })
 	return c
 }
 

@@ -71,8 +71,8 @@ func startJanitor(dir string) error {
 	// The kernel closes the other end with this process, which is the signal.
 	// Reading it from a goroutine keeps the file from being collected before.
 	go func() {
-		cmd.Wait()
-		w.Close()
+		_ = cmd.Wait()
+		_ = w.Close()
 	}()
 	return nil
 }

@@ -1,5 +1,5 @@
 // lint has the linters of `make lint` that the server's module does not depend
-// on: a vet tool with several analyzers, unparam, and actionlint for the workflows of CI.
+// on: a vet tool with several analyzers, unparam, errcheck, misspell, and actionlint for the workflows of CI.
 module github.com/headgate-rls/headgate/tools/lint
 
 go 1.26.0
@@ -13,6 +13,8 @@ require (
 	github.com/bmatcuk/doublestar/v4 v4.10.0 // indirect
 	github.com/clipperhouse/uax29/v2 v2.7.0 // indirect
 	github.com/fatih/color v1.19.0 // indirect
+	github.com/golangci/misspell v0.8.0 // indirect
+	github.com/kisielk/errcheck v1.30.0 // indirect
 	github.com/mattn/go-colorable v0.1.14 // indirect
 	github.com/mattn/go-isatty v0.0.20 // indirect
 	github.com/mattn/go-runewidth v0.0.21 // indirect
@@ -27,6 +29,8 @@ require (
 )
 
 tool (
+	github.com/golangci/misspell/cmd/misspell
+	github.com/kisielk/errcheck
 	github.com/rhysd/actionlint/cmd/actionlint
 	mvdan.cc/unparam
 )
