@@ -47,9 +47,9 @@ func reservePort() (port int, release func(), err error) {
 			return 0, nil, fmt.Errorf("reserve a port: %w", err)
 		}
 		if syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) == nil && portFree(port) && portFree(port+busOffset) {
-			return port, func() { lock.Close() }, nil
+			return port, func() { _ = lock.Close() }, nil
 		}
-		lock.Close()
+		_ = lock.Close()
 	}
 	return 0, nil, fmt.Errorf("reserve a port: %d random ports between %d and %d are all in use", attempts, firstPort, lastPort)
 }
