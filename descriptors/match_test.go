@@ -74,9 +74,9 @@ func plain(spec string) string {
 	return b.String()
 }
 
-// TestReference holds the rows of the reference service's behaviour, in the
+// TestRulesMatchAsInTheReference holds the rows of the reference service's behaviour, in the
 // numbering of docs/compatibility.md.
-func TestReference(t *testing.T) {
+func TestRulesMatchAsInTheReference(t *testing.T) {
 	type ask struct{ descriptor, want string }
 	for _, tc := range []struct {
 		name, rules string
@@ -185,8 +185,8 @@ func TestReferenceCounters(t *testing.T) {
 	})
 }
 
-// TestRules holds what is compiled besides matching.
-func TestRules(t *testing.T) {
+// TestRulesKeepTheirSettings holds what is compiled besides matching.
+func TestRulesKeepTheirSettings(t *testing.T) {
 	s := mustLoad(t, `
 domain: shop
 descriptors:

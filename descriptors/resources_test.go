@@ -67,8 +67,8 @@ func checkRequests(t *testing.T, rules string, requests []request) {
 	}
 }
 
-// TestPrecedence: exact > template > prefix > regex > *.
-func TestPrecedence(t *testing.T) {
+// TestPrecedenceGoesFromExactToAny: exact > template > prefix > regex > *.
+func TestPrecedenceGoesFromExactToAny(t *testing.T) {
 	checkRequests(t, resources(`
 		path: '*'
 		path: '~^/api/users/.*'
@@ -109,8 +109,8 @@ func TestPrecedence(t *testing.T) {
 	})
 }
 
-// TestSpecificity: what decides between resources with the same path.
-func TestSpecificity(t *testing.T) {
+// TestMoreSpecificResourceWins: what decides between resources with the same path.
+func TestMoreSpecificResourceWins(t *testing.T) {
 	s := mustLoad(t, resources(`
 		path: /a
 		method: GET, path: /a
@@ -135,8 +135,8 @@ func TestSpecificity(t *testing.T) {
 	}
 }
 
-// TestSpelling: how a client writes a path does not lead around a rule.
-func TestSpelling(t *testing.T) {
+// TestSpellingOfAPathEvadesNoRule: how a client writes a path does not lead around a rule.
+func TestSpellingOfAPathEvadesNoRule(t *testing.T) {
 	checkRequests(t, resources(`
 		path: /api/users
 		path: '/api/users/{id}', pathParams: {id: {value: a/b, operator: EqualTo}}
@@ -174,7 +174,7 @@ func TestSpelling(t *testing.T) {
 	})
 }
 
-func TestCriteria(t *testing.T) {
+func TestCriteriaMatchAsWritten(t *testing.T) {
 	for _, tc := range []struct {
 		criteria string
 		yes, no  []string

@@ -115,7 +115,7 @@ func TestGoldenTiers(t *testing.T) {
 	}
 }
 
-func TestLease(t *testing.T) {
+func TestLeaseFollowsTheRule(t *testing.T) {
 	const refuse = ", concurrency: [{threshold: 5, response: {statusCode: 429}}]}\n"
 	const delay = ", concurrency: [{threshold: 5, response: {delay: 1500ms}}]}\n"
 	for _, tc := range []struct {
@@ -168,7 +168,7 @@ descriptors:
 	}
 }
 
-func TestNeeds(t *testing.T) {
+func TestNeedsListWhatRulesRead(t *testing.T) {
 	data := `
 domain: shop
 resources:

@@ -379,9 +379,9 @@ func TestChargedOnce(t *testing.T) {
 	}
 }
 
-// TestAnonymous: where everybody gives back without a name, also who was
+// TestAnonymousReleasesKeepTheCount: where everybody gives back without a name, also who was
 // refused, the count stays right.
-func TestAnonymous(t *testing.T) {
+func TestAnonymousReleasesKeepTheCount(t *testing.T) {
 	l := MustNew(Spec{Algorithm: Concurrency, Max: 3, Window: time.Minute, Hold: time.Minute})
 	var s State
 	now := Instant(1_700_000_000_000_000)

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-func TestNew(t *testing.T) {
+func TestNewRefusesWhatCannotBeExact(t *testing.T) {
 	const sec = time.Second
 	for _, c := range []struct {
 		name string
@@ -133,7 +133,7 @@ func TestMustNewPanics(t *testing.T) {
 	MustNew(Spec{})
 }
 
-func TestIntervals(t *testing.T) {
+func TestIntervalsRoundUp(t *testing.T) {
 	for _, c := range []struct {
 		most, burst int64
 		window      time.Duration
@@ -193,7 +193,7 @@ func TestLimitString(t *testing.T) {
 	}
 }
 
-func TestInstant(t *testing.T) {
+func TestInstantDropsNanoseconds(t *testing.T) {
 	base := time.Date(2026, 2, 3, 4, 5, 6, 7_000, time.UTC)
 	i := InstantOf(base)
 	for _, c := range []struct {

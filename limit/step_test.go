@@ -231,8 +231,8 @@ func TestLimitOfZero(t *testing.T) {
 	}
 }
 
-// TestExtremes: the ends of windows, rates, costs and time.
-func TestExtremes(t *testing.T) {
+// TestExtremesAreDecidedExactly: the ends of windows, rates, costs and time.
+func TestExtremesAreDecidedExactly(t *testing.T) {
 	ms := func(a Algorithm) *Limit { return MustNew(Spec{Algorithm: a, Max: 1, Window: MinWindow}) }
 	tell(t, ms(FixedWindow), State{}, line{1000, 1, yes(0, time.Millisecond, time.Millisecond)}, line{1999, 1, no(0, us, us)}, line{2000, 1, yes(0, time.Millisecond, time.Millisecond)})
 	tell(t, ms(SlidingLog), State{}, line{1000, 1, yes(0, time.Millisecond, time.Millisecond)}, line{1999, 1, no(0, us, us)}, line{2000, 1, yes(0, time.Millisecond, time.Millisecond)})

@@ -8,7 +8,7 @@ import (
 	"github.com/headgate-rls/headgate/limit"
 )
 
-func TestAmounts(t *testing.T) {
+func TestAmountsReadAsTheyAreWritten(t *testing.T) {
 	for text, want := range map[string]Amount{"0": 0, "10": 10 * One, "0.25": 250_000, "0.000001": 1, "60.000000": 60 * One, "1.5000000": 1_500_000, "007": 7 * One} {
 		got, err := ParseAmount(text)
 		if err != nil || got != want {

@@ -86,7 +86,7 @@ func serve(h *ratelimit.Harness, start func(*ratelimit.Harness, net.Listener) fu
 	return conn
 }
 
-func TestCalls(t *testing.T) { onTransports(t, ratelimit.BasicRules, testCalls) }
+func TestCallsAreAnsweredOverGRPC(t *testing.T) { onTransports(t, ratelimit.BasicRules, testCalls) }
 
 func testCalls(h *ratelimit.Harness, conn *grpc.ClientConn) {
 	t := h.T

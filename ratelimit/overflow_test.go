@@ -27,8 +27,8 @@ func (h *harness) usage(n int, cost uint64, d Descriptor) string {
 	return strings.Join(codes, " ")
 }
 
-// TestUsage: 21 per hour, and responses that cost ten.
-func TestUsage(t *testing.T) {
+// TestUsageFollowsTheOverflow: 21 per hour, and responses that cost ten.
+func TestUsageFollowsTheOverflow(t *testing.T) {
 	for _, a := range limit.Algorithms() {
 		figures := "limit: 21, window: 1h"
 		if a == limit.TokenBucket {

@@ -32,7 +32,7 @@ descriptors:
 
 // Rows of the reference service's semantics that are the service's part; the
 // matcher's rows are in package descriptors.
-func TestReference(t *testing.T) {
+func TestAnswersFollowTheReference(t *testing.T) {
 	t.Run("row07_no_match_is_ok", func(t *testing.T) {
 		h := setup(t, basic)
 		h.want(h.ask(desc("nobody=1")), "OK: ok")

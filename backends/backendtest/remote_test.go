@@ -263,9 +263,9 @@ func newServer(t *testing.T) *server {
 	return s
 }
 
-func TestRemote(t *testing.T) {
+func TestRemoteBackendPassesTheSuite(t *testing.T) {
 	if testing.Short() {
-		t.Skip("takes 15 s; TestReference runs the same suite")
+		t.Skip("takes 15 s; TestReferencePassesTheSuite runs the same suite")
 	}
 	s := newServer(t)
 	var trips atomic.Int64

@@ -136,7 +136,7 @@ func (b *reference) Ping(ctx context.Context) error {
 
 func (b *reference) Close() error { return nil }
 
-func TestReference(t *testing.T) {
+func TestReferencePassesTheSuite(t *testing.T) {
 	Run(t, Suite{Caps: referenceCaps(), Open: func(testing.TB) backends.Backend { return newReference(nil) }})
 }
 
@@ -505,7 +505,7 @@ var mutants = []mutant{
 	}},
 }
 
-func TestMutants(t *testing.T) {
+func TestSuiteNoticesEachMutant(t *testing.T) {
 	for _, m := range slices.Concat(mutants, leaseMutants) {
 		t.Run(m.name, func(t *testing.T) {
 			t.Parallel()

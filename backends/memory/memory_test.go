@@ -165,9 +165,9 @@ func flat(t testing.TB, b *Backend, keys, bound int, step limit.Instant) {
 	runtime.KeepAlive(b)
 }
 
-// TestBackwards: instants that go back lose no state that still counts, nor
-// do those that arrive a little out of order.
-func TestBackwards(t *testing.T) {
+// TestClockGoingBackwardsLosesNoState: instants that go back lose no state that still
+// counts, nor do those that arrive a little out of order.
+func TestClockGoingBackwardsLosesNoState(t *testing.T) {
 	for _, a := range limit.Algorithms() {
 		tk, l := taker{b: New(Config{MaxKeys: 1000})}, perSecond(a, 1)
 		now := start - start%second
@@ -185,8 +185,9 @@ func TestBackwards(t *testing.T) {
 	}
 }
 
-// TestShard compares a shard with the obvious, hashes colliding all the time.
-func TestShard(t *testing.T) {
+// TestShardKeepsCollidingKeysApart compares a shard with the obvious, hashes colliding all
+// the time.
+func TestShardKeepsCollidingKeysApart(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	s := shard{leases: new(atomic.Int64)}
 	s.init(50)

@@ -18,7 +18,7 @@ import (
 	"github.com/headgate-rls/headgate/test/golden"
 )
 
-func TestParse(t *testing.T) {
+func TestParseReadsWhatURLWrites(t *testing.T) {
 	with := func(change func(c *Config)) Config {
 		c := DefaultConfig()
 		change(&c)
@@ -119,7 +119,7 @@ func TestSecretsStaySecret(t *testing.T) {
 	}
 }
 
-func TestCaps(t *testing.T) {
+func TestCapsFollowTheURL(t *testing.T) {
 	for url, want := range map[string]struct {
 		atomicity backends.Atomicity
 		precision time.Duration

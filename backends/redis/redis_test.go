@@ -162,7 +162,7 @@ func TestOldestRedis(t *testing.T) {
 	wantLives(t, s.Client())
 }
 
-func TestValkey(t *testing.T) {
+func TestValkeyPassesTheSuite(t *testing.T) {
 	s := testenv.StartRedis(t, testenv.WithFlavour(testenv.Valkey))
 	backendtest.Run(t, suite(t, s.URL(), random.Times(12, 30)))
 	compareMany(t, open(t, s.URL()+"?layout=zset"))
@@ -240,7 +240,7 @@ func TestUnixSocket(t *testing.T) {
 	}
 }
 
-func TestSentinel(t *testing.T) {
+func TestSentinelFailoverIsSurvived(t *testing.T) {
 	s := testenv.StartRedisSentinel(t, testenv.WithPassword("d@ta"), testenv.WithSentinelPassword("w@tch"))
 	u := "redis+sentinel://:" + url.QueryEscape("d@ta") + "@" + strings.Join(s.SentinelAddrs, ",") + "/" + s.MasterName +
 		"/0?sentinel_password=" + url.QueryEscape("w@tch")
@@ -481,9 +481,9 @@ func TestBytesSaved(t *testing.T) {
 	}
 }
 
-// TestFreeze: a connection that goes silent costs no more than the deadline,
-// even for callers who only wait for a connection.
-func TestFreeze(t *testing.T) {
+// TestFreezeCostsNoMoreThanTheDeadline: a connection that goes silent costs no more than
+// the deadline, even for callers who only wait for a connection.
+func TestFreezeCostsNoMoreThanTheDeadline(t *testing.T) {
 	s := testenv.StartRedis(t)
 	p := testenv.StartProxy(t, s.Addr)
 	b := open(t, "redis://"+p.Addr+"?pool_size=2")
@@ -809,7 +809,7 @@ func TestPingTellsTheTruth(t *testing.T) {
 	}
 }
 
-func TestWarnings(t *testing.T) {
+func TestWarningsNameTheEvictionPolicy(t *testing.T) {
 	s := testenv.StartRedis(t, testenv.WithArgs("--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru"))
 	var log bytes.Buffer
 	c := mustParse(t, s.URL())

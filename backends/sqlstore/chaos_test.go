@@ -59,9 +59,9 @@ func (y *tally) wantRecorded(t *testing.T, recorded int64) {
 
 const holdURL = "HEADGATE_TEST_SQL_HOLD"
 
-// TestHolder is another process: it locks the row of the group "hot" and stands still until its
-// standard input ends. Then it commits, and says what came of it.
-func TestHolder(t *testing.T) {
+// TestHolderLocksUntilInputEnds is another process: it locks the row of the group "hot" and
+// stands still until its standard input ends. Then it commits, and says what came of it.
+func TestHolderLocksUntilInputEnds(t *testing.T) {
 	url := os.Getenv(holdURL)
 	if url == "" {
 		t.Skip("one of several processes")
@@ -87,7 +87,7 @@ func startHolder(t *testing.T, url string) *holder {
 	t.Helper()
 	exe, err := os.Executable()
 	check(t, err)
-	h := &holder{cmd: exec.Command(exe, "-test.run=^TestHolder$", "-test.count=1")}
+	h := &holder{cmd: exec.Command(exe, "-test.run=^TestHolderLocksUntilInputEnds$", "-test.count=1")}
 	h.cmd.Env = append(os.Environ(), holdURL+"="+url)
 	read, write, err := os.Pipe()
 	check(t, err)
@@ -326,9 +326,9 @@ func TestServerUnderLoad(t *testing.T) {
 
 const crowdURL = "HEADGATE_TEST_SQL_CROWD"
 
-// TestCrowd is one of three processes: it takes from the group "hot" until its input ends, and says
-// each admission before it asks for the next one.
-func TestCrowd(t *testing.T) {
+// TestCrowdTakesUntilInputEnds is one of three processes: it takes from the group "hot"
+// until its input ends, and says each admission before it asks for the next one.
+func TestCrowdTakesUntilInputEnds(t *testing.T) {
 	url := os.Getenv(crowdURL)
 	if url == "" {
 		t.Skip("one of several processes")
@@ -366,7 +366,7 @@ func TestKilledProcess(t *testing.T) {
 		for i := range 3 {
 			ready.Add(1)
 			all.Go(func() {
-				cmd := exec.Command(exe, "-test.run=^TestCrowd$", "-test.count=1")
+				cmd := exec.Command(exe, "-test.run=^TestCrowdTakesUntilInputEnds$", "-test.count=1")
 				cmd.Env = append(os.Environ(), crowdURL+"="+url)
 				in, err := cmd.StdinPipe()
 				check(t, err)

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-func TestParse(t *testing.T) {
+func TestParseRefusesWrongSettings(t *testing.T) {
 	c, err := Parse("postgres://u:p@h/d?commit=relaxed&in_flight=3&max_slice=9&sweep=1m&timeout=2s&sslmode=disable")
 	check(t, err)
 	if !c.Relaxed || c.InFlight != 3 || c.MaxSlice != 9 || c.Sweep != time.Minute || c.Timeout != 2*time.Second || c.URL != "postgres://u:p@h/d?sslmode=disable" {

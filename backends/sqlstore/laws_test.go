@@ -253,7 +253,7 @@ func TestClockThatIsSet(t *testing.T) {
 }
 
 // The janitor deletes what has ended, page by page, and passes over what is in use.
-func TestJanitor(t *testing.T) {
+func TestJanitorDeletesWhatHasEnded(t *testing.T) {
 	eachMigrated(t, func(t *testing.T, url string) {
 		b := open(t, url)
 		var rows []row

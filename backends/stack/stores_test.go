@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-func TestCaps(t *testing.T) {
+func TestCapsRefuseUnknownURLs(t *testing.T) {
 	for url, want := range map[string]string{
 		"memory":                 "want a URL such as memory://",
 		"mongodb://x":            `no backend for scheme "mongodb"; known are mariadb, memory, mysql, postgres, postgresql, redis`,

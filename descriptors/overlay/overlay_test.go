@@ -9,7 +9,7 @@ import (
 	"github.com/headgate-rls/headgate/limit"
 )
 
-func TestPatterns(t *testing.T) {
+func TestPatternsMatchStars(t *testing.T) {
 	for _, c := range []struct {
 		pattern, text string
 		want          bool

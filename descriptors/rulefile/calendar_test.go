@@ -12,8 +12,8 @@ import (
 
 const calendarRule = "domain: d\ndescriptors:\n  - {key: a, %s}\n"
 
-// TestCalendar: a limit's windows are those of the calendar that the rule names.
-func TestCalendar(t *testing.T) {
+// TestRuleNamesItsCalendar: a limit's windows are those of the calendar that the rule names.
+func TestRuleNamesItsCalendar(t *testing.T) {
 	for _, c := range []struct {
 		rule, zone string // zone "" means no calendar
 		window     time.Duration

@@ -123,8 +123,8 @@ func TestBadFiles(t *testing.T) {
 	}
 }
 
-// TestDocs loads every YAML block of the documents about rules.
-func TestDocs(t *testing.T) {
+// TestDocsHaveOnlyValidRules loads every YAML block of the documents about rules.
+func TestDocsHaveOnlyValidRules(t *testing.T) {
 	block := regexp.MustCompile("(?s)```yaml\n(.*?)```")
 	for _, name := range []string{"rules.md", "compatibility.md"} {
 		file := filepath.Join("..", "..", "docs", name)
@@ -161,7 +161,7 @@ func TestDocsFields(t *testing.T) {
 	}
 }
 
-func TestWarnings(t *testing.T) {
+func TestUselessSettingsGiveWarnings(t *testing.T) {
 	for _, tc := range []struct{ name, rules, want string }{
 		{"empty value", "  - key: a\n    value: ''\n    rate_limit: {unit: second, requests_per_unit: 1}",
 			"rules.yaml:4:12: warning: the value is empty, so the rule applies to every value of the key; leave value out to say so (at d/a)"},
@@ -237,8 +237,8 @@ func TestProblemJSON(t *testing.T) {
 	}
 }
 
-// TestBounds tries what is too large for a file in testdata.
-func TestBounds(t *testing.T) {
+// TestFilesBeyondTheBoundsAreRefused tries what is too large for a file in testdata.
+func TestFilesBeyondTheBoundsAreRefused(t *testing.T) {
 	const head = "domain: d\ndescriptors:\n"
 	huge := head + strings.Repeat("#", MaxSourceBytes)
 	many := &strings.Builder{}
@@ -271,7 +271,7 @@ func TestBounds(t *testing.T) {
 	}
 }
 
-func TestDurations(t *testing.T) {
+func TestDurationsReadDaysAndWeeks(t *testing.T) {
 	for _, tc := range []struct {
 		in   string
 		want time.Duration
@@ -291,7 +291,7 @@ func TestDurations(t *testing.T) {
 	}
 }
 
-func TestRates(t *testing.T) {
+func TestRatesNeedACountAndAUnit(t *testing.T) {
 	for _, tc := range []struct {
 		in     string
 		n      int64

@@ -195,7 +195,7 @@ func TestManyPoliciesAtOnce(t *testing.T) {
 	})
 }
 
-func TestWatch(t *testing.T) {
+func TestSecondWatchDoesNotShortenTheFirst(t *testing.T) {
 	each(t, func(t *testing.T, url string) {
 		s := open(t, url)
 		first, err := s.Watch(soon(t), 60e6)

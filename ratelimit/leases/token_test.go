@@ -95,7 +95,7 @@ func TestTooLargeLeaseHasNoToken(t *testing.T) {
 	}
 }
 
-func TestParallel(t *testing.T) {
+func TestParallelSignersAgree(t *testing.T) {
 	s := NewSigner([]byte("secret"))
 	want, _ := s.Sign(example(3))
 	var wg sync.WaitGroup

@@ -8,8 +8,8 @@ import (
 
 const ms = time.Millisecond
 
-// TestJitter: chance takes off up to a half, and adds nothing.
-func TestJitter(t *testing.T) {
+// TestJitterOnlyShortensDelays: chance takes off up to a half, and adds nothing.
+func TestJitterOnlyShortensDelays(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 1))
 	chances := []float64{0, 0.5, 0.999999999}
 	for i := range 100 {

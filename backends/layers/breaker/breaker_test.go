@@ -168,8 +168,8 @@ func (sc *scene) do(what rune) {
 	sc.s.Partly = nil
 }
 
-// TestOpens: what opens the breaker, and when.
-func TestOpens(t *testing.T) {
+// TestFailuresOpenTheBreaker: what opens the breaker, and when.
+func TestFailuresOpenTheBreaker(t *testing.T) {
 	never := Config{Failures: -1, Share: -1}
 	share := Config{Failures: -1, Share: 0.5, Window: 10}
 	for _, c := range []struct {
@@ -246,8 +246,8 @@ func TestOpenIsFree(t *testing.T) {
 	})
 }
 
-// TestCloses: the first Take after the delay is the probe.
-func TestCloses(t *testing.T) {
+// TestSuccessfulProbeClosesTheBreaker: the first Take after the delay is the probe.
+func TestSuccessfulProbeClosesTheBreaker(t *testing.T) {
 	play(t, Config{}, func(sc *scene) {
 		sc.fail()
 		sc.s.Behave(nil)
@@ -269,9 +269,9 @@ func TestCloses(t *testing.T) {
 	})
 }
 
-// TestPings: without traffic the breaker finds out by itself, with delays that
-// grow to their bound.
-func TestPings(t *testing.T) {
+// TestPingsProbeWithoutTraffic: without traffic the breaker finds out by itself, with
+// delays that grow to their bound.
+func TestPingsProbeWithoutTraffic(t *testing.T) {
 	play(t, Config{}, func(sc *scene) {
 		sc.fail()
 		time.AfterFunc(6*time.Second, func() { sc.s.Behave(nil) })
@@ -289,9 +289,9 @@ func TestPings(t *testing.T) {
 	})
 }
 
-// TestFlapping: a store that answers probes and then fails again is asked ever
-// less often, until it has stayed for a while.
-func TestFlapping(t *testing.T) {
+// TestFlappingStoreIsProbedLessOften: a store that answers probes and then fails again is
+// asked ever less often, until it has stayed for a while.
+func TestFlappingStoreIsProbedLessOften(t *testing.T) {
 	play(t, Config{}, func(sc *scene) {
 		var delays []int64
 		flap := func() {
@@ -470,8 +470,8 @@ func TestCloseEndsPing(t *testing.T) {
 	})
 }
 
-// TestStale: a Take of an earlier period has no say in this one.
-func TestStale(t *testing.T) {
+// TestStaleTakeHasNoSay: a Take of an earlier period has no say in this one.
+func TestStaleTakeHasNoSay(t *testing.T) {
 	for _, way := range []func(context.Context) error{remote.Well, remote.Down} {
 		play(t, Config{Failures: 1}, func(sc *scene) {
 			back := make(chan struct{})
@@ -553,8 +553,8 @@ func TestPartlyLate(t *testing.T) {
 	}
 }
 
-// TestDeadlines: who brings none gets one; who has no time left is not sent.
-func TestDeadlines(t *testing.T) {
+// TestEveryTakeHasADeadline: who brings none gets one; who has no time left is not sent.
+func TestEveryTakeHasADeadline(t *testing.T) {
 	play(t, Config{}, func(sc *scene) {
 		sc.s.Behave(remote.Mute)
 		if err := sc.takeIn(context.Background(), 1)[0].Err; !errors.Is(err, context.DeadlineExceeded) {
@@ -579,8 +579,9 @@ func TestDeadlines(t *testing.T) {
 	})
 }
 
-// TestOverload: calls beyond the bound fail at once, and are no failure of the store.
-func TestOverload(t *testing.T) {
+// TestOverloadIsNoFailureOfTheStore: calls beyond the bound fail at once, and are no
+// failure of the store.
+func TestOverloadIsNoFailureOfTheStore(t *testing.T) {
 	play(t, Config{MaxInFlight: 3}, func(sc *scene) {
 		sc.s.Behave(remote.Slow(10 * ms))
 		results := make(chan error, 3)

@@ -21,9 +21,9 @@ func pulseTake(b *Backend, d time.Duration) error {
 	return out[0].Err
 }
 
-// TestAnswers: a store answers in time while its last answer did and it has not
-// been silent since; what is refused at the bound meanwhile is overload.
-func TestAnswers(t *testing.T) {
+// TestStoreAnswersUntilItIsSilent: a store answers in time while its last answer did and it
+// has not been silent since; what is refused at the bound meanwhile is overload.
+func TestStoreAnswersUntilItIsSilent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStore()
 		b := New(s, Config{MaxInFlight: 1}, time.Now)

@@ -209,7 +209,7 @@ func (s *store) taken() int64 {
 	return most - out[0].Outcomes[0].Remaining
 }
 
-func TestGathers(t *testing.T) {
+func TestWaitingCallsAreGatheredIntoSlices(t *testing.T) {
 	sc := newScene(t, Config{MaxSlice: 4})
 	for _, n := range []int{1, 1, 1, 1, 1, 2, 9, 1} {
 		sc.call(context.Background(), n)
@@ -281,9 +281,9 @@ func TestLeavesFlight(t *testing.T) {
 	sc.end(1)
 }
 
-// TestOverloaded: what finds no room, no turn in time, or no time at all, is
-// overload while the store answers, and a failure of the store otherwise.
-func TestOverloaded(t *testing.T) {
+// TestOverloadedOnlyWhileTheStoreAnswers: what finds no room, no turn in time, or no time
+// at all, is overload while the store answers, and a failure of the store otherwise.
+func TestOverloadedOnlyWhileTheStoreAnswers(t *testing.T) {
 	var answers atomic.Bool
 	sc := newScene(t, Config{Queue: 5, Answers: answers.Load})
 	sc.call(context.Background(), 3)
@@ -311,8 +311,8 @@ func TestOverloaded(t *testing.T) {
 	sc.end(4)
 }
 
-// TestClose: calls that wait get an error, and those under way end.
-func TestClose(t *testing.T) {
+// TestCloseFailsWaitingCalls: calls that wait get an error, and those under way end.
+func TestCloseFailsWaitingCalls(t *testing.T) {
 	before := runtime.NumGoroutine()
 	sc := newScene(t, Config{Timeout: time.Minute})
 	sc.call(context.Background(), 1) // will be under way with its slice
@@ -356,9 +356,9 @@ func TestClose(t *testing.T) {
 	t.Errorf("%d goroutines, %d before", runtime.NumGoroutine(), before)
 }
 
-// TestDeadline: a slice has the latest deadline of its callers, and Timeout
+// TestSliceHasTheLatestDeadline: a slice has the latest deadline of its callers, and Timeout
 // where one has none.
-func TestDeadline(t *testing.T) {
+func TestSliceHasTheLatestDeadline(t *testing.T) {
 	sc := newScene(t, Config{Timeout: 20 * time.Second})
 	for _, d := range []time.Duration{40, 60, 50} {
 		ctx, cancel := context.WithTimeout(context.Background(), d*time.Second)

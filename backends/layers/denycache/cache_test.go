@@ -56,7 +56,7 @@ func heap() uint64 {
 }
 
 // In a set that is full, what came first goes first.
-func TestEviction(t *testing.T) {
+func TestEvictionTakesTheOldestFirst(t *testing.T) {
 	r := newRig(t, Config{MaxKeys: 1})
 	l := newLimit(limit.FixedWindow, 0, time.Hour)
 	for i := range 12 {

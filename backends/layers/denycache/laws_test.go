@@ -201,7 +201,7 @@ func refusesNoMore(got, want []limit.Outcome) bool {
 }
 
 // What another replica does takes effect within MaxAge.
-func TestStaleness(t *testing.T) {
+func TestStalenessEndsWithinMaxAge(t *testing.T) {
 	const age = 700 * time.Millisecond
 	changes := map[string]func(other *rig, o limit.Op){
 		"refund": func(other *rig, o limit.Op) { o.Cost = -1; other.take(o) },

@@ -13,9 +13,9 @@ func overflowing(a limit.Algorithm, o limit.Overflow) *limit.Limit {
 	return limit.MustNew(limit.Spec{Algorithm: a, Max: 10, Window: time.Hour, Overflow: o})
 }
 
-// TestSaturated: once nothing is left, reports are refused here until there is
-// something to take again; before that each one reaches the store.
-func TestSaturated(t *testing.T) {
+// TestSaturatedLimitRefusesReportsHere: once nothing is left, reports are refused here
+// until there is something to take again; before that each one reaches the store.
+func TestSaturatedLimitRefusesReportsHere(t *testing.T) {
 	for _, a := range limit.Algorithms() {
 		t.Run(a.String(), func(t *testing.T) {
 			r := newRig(t, Config{MaxAge: time.Hour})
@@ -43,8 +43,8 @@ func TestSaturated(t *testing.T) {
 	}
 }
 
-// TestOwed: what may be owed always reaches the store.
-func TestOwed(t *testing.T) {
+// TestOwedUnitsAlwaysReachTheStore: what may be owed always reaches the store.
+func TestOwedUnitsAlwaysReachTheStore(t *testing.T) {
 	for _, a := range limit.Algorithms() {
 		r := newRig(t, Config{MaxAge: time.Hour})
 		l, taken := overflowing(a, limit.Debt), int64(0)

@@ -11,7 +11,7 @@ import (
 
 // Of a slice, only what is not known goes down, in order and in one call, with
 // the memory of its verdicts; and a request finds what those before it gave back.
-func TestSlice(t *testing.T) {
+func TestSliceSendsOnlyUnknownRequests(t *testing.T) {
 	r := newRig(t, Config{})
 	l := newLimit(limit.SlidingLog, 1, time.Hour)
 	known, back := op("known", l, 1), op("back", l, 1)

@@ -258,8 +258,8 @@ func TestOnlyWhatIsCharged(t *testing.T) {
 	}
 }
 
-// TestEnded: what no longer counts is not charged.
-func TestEnded(t *testing.T) {
+// TestEndedWindowsAreNotCharged: what no longer counts is not charged.
+func TestEndedWindowsAreNotCharged(t *testing.T) {
 	for _, l := range each(10, time.Minute) {
 		p := newPair(t, Config{})
 		p.take(p.l, key(1), l, 6)
@@ -275,8 +275,8 @@ func TestEnded(t *testing.T) {
 	p.wantResult(Result{Keys: 1, Units: 3})
 }
 
-// TestShort: where less is left than is owed, that is charged.
-func TestShort(t *testing.T) {
+// TestShortPrimaryIsChargedWhatIsLeft: where less is left than is owed, that is charged.
+func TestShortPrimaryIsChargedWhatIsLeft(t *testing.T) {
 	for _, l := range each(10, time.Hour) {
 		p := newPair(t, Config{})
 		p.take(p.l, key(1), l, 6)
@@ -321,8 +321,8 @@ func TestPrimaryFails(t *testing.T) {
 	p.wantResult(Result{Keys: r.Left, Units: 122 - r.Units, Left: 0})
 }
 
-// TestHopeless: what the primary cannot keep is not tried for ever.
-func TestHopeless(t *testing.T) {
+// TestHopelessChargesAreNotRepeated: what the primary cannot keep is not tried for ever.
+func TestHopelessChargesAreNotRepeated(t *testing.T) {
 	for _, err := range []error{backends.ErrInvalid, backends.ErrUnsupported, backends.ErrCorrupt} {
 		p := newPair(t, Config{})
 		p.take(p.l, key(1), remote.Hour, 6)
@@ -351,9 +351,9 @@ func (s *rival) Take(ctx context.Context, reqs []limit.Request, out []limit.Verd
 	}
 }
 
-// TestCrowded: what is left can be gone a moment later; then less is asked
-// for, and in the end it is tried again another time.
-func TestCrowded(t *testing.T) {
+// TestCrowdedPrimaryIsAskedForLess: what is left can be gone a moment later; then less is
+// asked for, and in the end it is tried again another time.
+func TestCrowdedPrimaryIsAskedForLess(t *testing.T) {
 	l := each(20, time.Hour)[0]
 	for rivals, units := range map[int64]int64{0: 10, 1: 9, 2: 8, 3: 0} {
 		p := newPair(t, Config{})
@@ -406,9 +406,9 @@ func TestTakesMeanwhile(t *testing.T) {
 	}
 }
 
-// TestParallel: of takes and reconciliations at once nothing is lost and
-// nothing counted twice, though the primary fails now and then.
-func TestParallel(t *testing.T) {
+// TestParallelReconciliationsLoseNothing: of takes and reconciliations at once nothing is
+// lost and nothing counted twice, though the primary fails now and then.
+func TestParallelReconciliationsLoseNothing(t *testing.T) {
 	for _, l := range each(1_000_000, time.Hour) {
 		p := newPair(t, Config{Slice: 2})
 		var coin, admitted atomic.Int64
@@ -456,9 +456,9 @@ func TestParallel(t *testing.T) {
 	}
 }
 
-// TestBounds: neither keys nor limits grow without end, and what is over makes
-// room.
-func TestBounds(t *testing.T) {
+// TestKeysAndLimitsStayWithinBounds: neither keys nor limits grow without end, and what is
+// over makes room.
+func TestKeysAndLimitsStayWithinBounds(t *testing.T) {
 	p := newPair(t, Config{MaxKeys: 160, MaxLimits: 10, Replicas: 2})
 	for i := range 1000 {
 		l := limit.MustNew(limit.Spec{Algorithm: limit.FixedWindow, Max: 10, Window: time.Second})
@@ -483,8 +483,8 @@ func TestBounds(t *testing.T) {
 	p.wantPending(0)
 }
 
-// TestForget: what is forgotten is not charged.
-func TestForget(t *testing.T) {
+// TestForgottenKeysAreNotCharged: what is forgotten is not charged.
+func TestForgottenKeysAreNotCharged(t *testing.T) {
 	p := newPair(t, Config{})
 	p.take(p.l, key(1), remote.Hour, 5)
 	p.take(p.l, key(2), remote.Hour, 5)
@@ -533,8 +533,8 @@ func (c *clocked) Take(_ context.Context, reqs []limit.Request, out []limit.Verd
 	}
 }
 
-// TestClock: a primary with a clock is charged by its own.
-func TestClock(t *testing.T) {
+// TestPrimaryIsChargedByItsOwnClock: a primary with a clock is charged by its own.
+func TestPrimaryIsChargedByItsOwnClock(t *testing.T) {
 	for serverClock, want := range map[bool]limit.Instant{true: 0, false: remote.Start + 5} {
 		c := &clocked{}
 		l := New(memory.New(memory.Config{}), c, Config{ServerClock: serverClock}, func() limit.Instant { return remote.Start + 5 })
@@ -546,8 +546,8 @@ func TestClock(t *testing.T) {
 	}
 }
 
-// TestTurn: one reconciliation at a time; who waits has a deadline.
-func TestTurn(t *testing.T) {
+// TestReconciliationsTakeTurns: one reconciliation at a time; who waits has a deadline.
+func TestReconciliationsTakeTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPair(t, Config{})
 		p.take(p.l, key(1), remote.Hour, 1)
@@ -594,10 +594,10 @@ func TestDeadlinesOfReconcile(t *testing.T) {
 	}
 }
 
-// TestRun: the whole story. The store goes away, rules are decided here, the
-// store is back, and what was admitted is charged there, without anybody
+// TestRunChargesWhatAnOutageAdmitted: the whole story. The store goes away, rules are
+// decided here, the store is back, and what was admitted is charged there, without anybody
 // asking for it.
-func TestRun(t *testing.T) {
+func TestRunChargesWhatAnOutageAdmitted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var l *Backend
 		s := newStore()

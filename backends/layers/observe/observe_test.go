@@ -90,7 +90,7 @@ func (failing) Take(_ context.Context, _ []limit.Request, out []limit.Verdict) {
 
 func (failing) Forget(context.Context, []limit.Key) error { return backends.ErrUnavailable }
 
-func TestRecords(t *testing.T) {
+func TestObserverRecordsEveryCall(t *testing.T) {
 	var n notes
 	clock := time.Unix(0, 0)
 	b := New(failing{memory.New(memory.Config{})}, &n, func() time.Time { clock = clock.Add(time.Millisecond); return clock })

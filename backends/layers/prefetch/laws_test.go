@@ -220,9 +220,9 @@ func (s *story) notTooMuch() {
 	}
 }
 
-// TestBounds: neither is too much admitted nor refused too early, by
+// TestDecisionsStayWithinBounds: neither is too much admitted nor refused too early, by
 // more than doc.go says.
-func TestBounds(t *testing.T) {
+func TestDecisionsStayWithinBounds(t *testing.T) {
 	for _, a := range sharable {
 		for _, nested := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%v/%v", a, nested), func(t *testing.T) {

@@ -194,7 +194,7 @@ func TestSameKey(t *testing.T) {
 }
 
 // Cost zero asks whether there is one unit, here or there.
-func TestAsk(t *testing.T) {
+func TestAskTakesNothing(t *testing.T) {
 	r := newRig(t, Config{})
 	o := op("k", newLimit(limit.FixedWindow, 10, time.Hour), 1, 10)
 	r.want("unused", true, true, cost(o, 0))
@@ -211,7 +211,7 @@ func TestAsk(t *testing.T) {
 }
 
 // Units are given back to the store, not to the held ones.
-func TestRefund(t *testing.T) {
+func TestRefundGoesToTheStore(t *testing.T) {
 	r := newRig(t, Config{})
 	o := op("k", newLimit(limit.FixedWindow, 100, time.Hour), 1, 10)
 	r.take(o)
@@ -226,7 +226,7 @@ func TestRefund(t *testing.T) {
 }
 
 // Held units pay for an op in full or not at all.
-func TestCosts(t *testing.T) {
+func TestHeldUnitsPayAllOrNothing(t *testing.T) {
 	r := newRig(t, Config{})
 	o := op("k", newLimit(limit.FixedWindow, 100, time.Hour), 1, 10)
 	r.want("as large as the share", true, true, cost(o, 10))
@@ -249,7 +249,7 @@ func TestCosts(t *testing.T) {
 
 // Units of a window expire with it, by the store's clock and however long the
 // trip took; those of other limits when they do not count any more.
-func TestLapse(t *testing.T) {
+func TestHeldUnitsLapseWithTheirWindow(t *testing.T) {
 	const us, rtt = time.Microsecond, time.Second
 	slowBucket := limit.MustNew(limit.Spec{Algorithm: limit.TokenBucket, Max: 1000, Window: time.Second, Burst: 100_000})
 	for _, c := range []struct {
@@ -306,7 +306,7 @@ func TestLapse(t *testing.T) {
 }
 
 // A store that tells time coarsely may be further than it says.
-func TestPrecision(t *testing.T) {
+func TestCoarseStoreClockEndsUnitsEarly(t *testing.T) {
 	r := newRig(t, Config{})
 	r.store.Precision = time.Millisecond
 	r.Backend = New(r.store, r.store.Caps(), Config{}, r.clock.Now)
@@ -406,7 +406,7 @@ func TestBadRequests(t *testing.T) {
 }
 
 // A forgotten key is not held either, nor what is on its way.
-func TestForget(t *testing.T) {
+func TestForgottenKeyIsNotHeld(t *testing.T) {
 	ctx := context.Background()
 	r := newRig(t, Config{})
 	o, beside := op("k", newLimit(limit.FixedWindow, 100, time.Hour), 1, 10), op("k", newLimit(limit.FixedWindow, 100, time.Hour), 1, 10)
@@ -497,7 +497,7 @@ func TestWindowEndsWithinTrip(t *testing.T) {
 }
 
 // What the store said to the later of two overlapping takes counts.
-func TestOvertaken(t *testing.T) {
+func TestOvertakenAnswerDoesNotCount(t *testing.T) {
 	r := newRig(t, Config{})
 	o := op("k", newLimit(limit.FixedWindow, 100, time.Hour), 1, 10)
 	r.store.Reply = func([]limit.Request) {
@@ -646,7 +646,7 @@ func TestRepeatedLease(t *testing.T) {
 
 // Slices: each request finds what the earlier ones left, and the units for all
 // of it come in one trip.
-func TestSlice(t *testing.T) {
+func TestRequestsOfASliceShareOneTrip(t *testing.T) {
 	r := newRig(t, Config{})
 	l := newLimit(limit.FixedWindow, 24, time.Hour)
 	o, other := op("k", l, 1, 10), op("other", l, 1, 0)
@@ -682,7 +682,7 @@ func TestSlice(t *testing.T) {
 }
 
 // Without a share nothing is kept, and the store gets what the caller sent.
-func TestUnshared(t *testing.T) {
+func TestUnsharedOpsPassUnchanged(t *testing.T) {
 	r := newRig(t, Config{})
 	l := newLimit(limit.FixedWindow, 10, time.Hour)
 	for i := range int64(2) {
@@ -704,7 +704,7 @@ func TestUnshared(t *testing.T) {
 }
 
 // A closed backend holds nothing and has closed the store.
-func TestClose(t *testing.T) {
+func TestClosedBackendHoldsNothing(t *testing.T) {
 	r := newRig(t, Config{})
 	r.take(op("k", newLimit(limit.FixedWindow, 100, time.Hour), 1, 10))
 	if err := r.Ping(context.Background()); err != nil {

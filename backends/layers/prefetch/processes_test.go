@@ -60,7 +60,7 @@ func (c *counting) Take(ctx context.Context, reqs []limit.Request, out []limit.V
 func TestChild(t *testing.T) {
 	text := os.Getenv(childEnv)
 	if text == "" {
-		t.Skip("one of several processes of TestProcesses")
+		t.Skip("one of several processes of TestProcessesTogetherKeepTheLimit")
 	}
 	var job childJob
 	if err := json.Unmarshal([]byte(text), &job); err != nil {
@@ -202,9 +202,9 @@ func runJobs(t *testing.T, jobs []childJob, inTurn bool) (replies []childReply) 
 	return replies
 }
 
-// TestProcesses: three processes on one Redis admit no more than the
+// TestProcessesTogetherKeepTheLimit: three processes on one Redis admit no more than the
 // limit, and less than it only by what they hold; their trips are few.
-func TestProcesses(t *testing.T) {
+func TestProcessesTogetherKeepTheLimit(t *testing.T) {
 	server := testenv.StartRedis(t)
 	const processes, most, share = 3, 1000, 50
 	for _, c := range []struct {
