@@ -91,7 +91,7 @@ func TestSubMillisecondTimes(t *testing.T) {
 	}
 }
 
-func TestErrors(t *testing.T) {
+func TestErrorsNameFieldOrKind(t *testing.T) {
 	now := noon
 	s := newScheduler(t, slotstest.NewModel(), slots.Settings{
 		MaxPast: time.Hour, MaxFuture: 24 * time.Hour, Now: func() time.Time { return now },
@@ -147,7 +147,7 @@ func TestThereIsNoReach(t *testing.T) {
 }
 
 // A calendar's closed time has no slots.
-func TestCalendar(t *testing.T) {
+func TestCalendarLeavesClosedTimeFree(t *testing.T) {
 	calendar, err := plan.ParseCalendar([]byte(`{"zone":"UTC","open":["mon-fri 09:00-17:00"]}`))
 	if err != nil {
 		t.Fatal(err)
@@ -255,7 +255,7 @@ func TestManyAtOnce(t *testing.T) {
 	}
 }
 
-func TestBatch(t *testing.T) {
+func TestBatchAnswersEachRequestAlone(t *testing.T) {
 	s := newScheduler(t, slotstest.NewModel(), slots.Settings{})
 	put(t, s, slots.NewConfig{Max: 2})
 	rs := []slots.Request{{EventID: "a", At: noon}, {EventID: "", At: noon}, {EventID: "a", At: noon}, {EventID: "b", ConfigName: "none", At: noon}, {EventID: "c", At: noon}}
@@ -308,7 +308,7 @@ func TestChangesReachOtherNodes(t *testing.T) {
 	}
 }
 
-func TestOverload(t *testing.T) {
+func TestOverloadRefusesWhatCannotWait(t *testing.T) {
 	s := newScheduler(t, slotstest.NewModel(), slots.Settings{MaxWaiting: 1})
 	put(t, s, slots.NewConfig{Max: 10})
 	rs := make([]slots.Request, 3)

@@ -34,7 +34,7 @@ func resolve(t *testing.T, file string, env map[string]string, args ...string) (
 	return c, Resolve(fs, c, environ)
 }
 
-func TestPrecedence(t *testing.T) {
+func TestFlagWinsOverEnvironmentAndFile(t *testing.T) {
 	file := "grpc: file:1\nhttp: file:2\ndebug: file:3\nrules: [a.yaml, b.yaml]\ndrain-delay: 7s\n"
 	env := map[string]string{"HEADGATE_GRPC": "env:1", "HEADGATE_HTTP": "env:2", "HEADGATE_CHARGE": "each"}
 	c, err := resolve(t, file, env, "--grpc", "flag:1")
@@ -55,7 +55,7 @@ func TestPrecedence(t *testing.T) {
 	}
 }
 
-func TestProblems(t *testing.T) {
+func TestProblemsNameTheirPlace(t *testing.T) {
 	for _, tc := range []struct {
 		name, file string
 		env        map[string]string
@@ -104,7 +104,7 @@ func TestProblems(t *testing.T) {
 	}
 }
 
-func TestLogger(t *testing.T) {
+func TestLoggerHidesLowerLevels(t *testing.T) {
 	var out bytes.Buffer
 	c, err := resolve(t, "", nil, "--log-level", "WARN", "--log-format", "json")
 	if err != nil {
@@ -170,7 +170,7 @@ func TestLeaseTTLAlias(t *testing.T) {
 }
 
 // Names that another program has for settings go on working.
-func TestAliases(t *testing.T) {
+func TestAliasesSetTheSameSettings(t *testing.T) {
 	file := `
 rate-limiter:
   default-config-name: payments

@@ -108,7 +108,7 @@ func (p printed) print(t *testing.T) []byte {
 	return text
 }
 
-func TestGolden(t *testing.T) {
+func TestOutputMatchesGoldenFiles(t *testing.T) {
 	for _, p := range all() {
 		t.Run(p.name, func(t *testing.T) {
 			golden.Check(t, filepath.Join("testdata", p.name+".golden"), string(p.print(t)))
@@ -116,8 +116,8 @@ func TestGolden(t *testing.T) {
 	}
 }
 
-// TestStable: maps have no order, but what is printed has.
-func TestStable(t *testing.T) {
+// TestOutputIsStable: maps have no order, but what is printed has.
+func TestOutputIsStable(t *testing.T) {
 	for range 20 {
 		a, b := all()[3].print(t), all()[3].print(t)
 		if !bytes.Equal(a, b) {
@@ -126,7 +126,7 @@ func TestStable(t *testing.T) {
 	}
 }
 
-func TestVersions(t *testing.T) {
+func TestVersionsNeedTwoOrThreeNumbers(t *testing.T) {
 	for s, want := range map[string]Version{"1.40": {1, 40}, "1.36.4": {1, 36}, "v1.38.3": {1, 38}, "2.0": {2, 0}} {
 		if got, err := ParseVersion(s); err != nil || got != want {
 			t.Errorf("%q is %v (%v)", s, got, err)
@@ -139,8 +139,8 @@ func TestVersions(t *testing.T) {
 	}
 }
 
-// TestRefused: the error says what is impossible, and what to do instead.
-func TestRefused(t *testing.T) {
+// TestRefusedRulesSayWhatToDo: the error says what is impossible, and what to do instead.
+func TestRefusedRulesSayWhatToDo(t *testing.T) {
 	const mixed = "domain: d\nresources:\n- {path: /a, release: hits, concurrency: [{threshold: 1, response: {statusCode: 429}}]}\n"
 	for name, c := range map[string]struct {
 		rules  string
@@ -190,9 +190,9 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// TestFlush: the access log reports requests three times in a lease's life and
-// in an owner's grace.
-func TestFlush(t *testing.T) {
+// TestFlushIntervalFollowsTheLease: the access log reports requests three times in a
+// lease's life and in an owner's grace.
+func TestFlushIntervalFollowsTheLease(t *testing.T) {
 	for rules, want := range map[string]string{"one": "access_log_flush_interval: 5s", "tiers": "access_log_flush_interval: 2s"} {
 		text, err := configure(t, "testdata/"+rules+".yaml").Bootstrap()
 		if err != nil || !strings.Contains(string(text), want) {

@@ -228,9 +228,9 @@ func validate(t *testing.T, binary, config string) {
 	}
 }
 
-// TestExamples: the rules in examples/inflight are such that Envoy can be
+// TestExamplesFitEveryEnvoy: the rules in examples/inflight are such that Envoy can be
 // configured for them.
-func TestExamples(t *testing.T) {
+func TestExamplesFitEveryEnvoy(t *testing.T) {
 	files, err := filepath.Glob("../../examples/inflight/*.yaml")
 	if err != nil || len(files) < 3 {
 		t.Fatalf("%d examples (%v)", len(files), err)

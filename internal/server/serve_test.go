@@ -15,7 +15,7 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-func TestServe(t *testing.T) { onTransports(t, testServe) }
+func TestServeAnswersOnEveryPort(t *testing.T) { onTransports(t, testServe) }
 
 func testServe(t *testing.T, transport []string) {
 	r := startServe(t, transport...)

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-func TestNearest(t *testing.T) {
+func TestNearestWordIsSuggested(t *testing.T) {
 	known := []string{"rate_limit", "requests_per_unit", "unit", "key", "share_threshold", "rule-header"}
 	for word, want := range map[string]string{
 		"rate_limt":                "rate_limit",

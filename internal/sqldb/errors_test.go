@@ -13,7 +13,7 @@ import (
 )
 
 // What codes mean that real servers do not give when asked.
-func TestClassify(t *testing.T) {
+func TestCodesAreClassified(t *testing.T) {
 	postgres := func(code, constraint string) error {
 		return &pgconn.PgError{Code: code, ConstraintName: constraint, Message: "cached plan must not change result type"}
 	}
@@ -62,7 +62,7 @@ func TestClassify(t *testing.T) {
 }
 
 // The driver does not export this one.
-func TestUnsent(t *testing.T) {
+func TestBadConnectionIsPassing(t *testing.T) {
 	if got := classifyMySQL(errors.New("bad connection")); got.kind != Passing {
 		t.Errorf("kind %v", got.kind)
 	}
@@ -70,7 +70,7 @@ func TestUnsent(t *testing.T) {
 
 // Errors of connections are the same for all drivers, and those of the caller's
 // context stay what they are.
-func TestFail(t *testing.T) {
+func TestFailKeepsErrorsOfTheContext(t *testing.T) {
 	db := mustOpen(t, Config{URL: "sqlite::memory:"})
 	for _, c := range []struct {
 		err  error

@@ -11,7 +11,7 @@ import (
 
 var soon, check, one, wantError = dbtest.Soon, dbtest.Check, dbtest.One, dbtest.WantError
 
-func TestParse(t *testing.T) {
+func TestParseHidesCredentials(t *testing.T) {
 	for _, c := range []struct{ url, dialect, shown string }{
 		{"sqlite:slots.db", "sqlite", "sqlite:slots.db"},
 		{"sqlite:/var/lib/slots.db?synchronous=normal", "sqlite", "sqlite:/var/lib/slots.db"},
@@ -71,7 +71,7 @@ func TestOpenWithoutDirectory(t *testing.T) {
 
 // Sessions read what was committed, whatever the server's defaults. Those of PostgreSQL
 // prefer indexes and compile no statement.
-func TestSessions(t *testing.T) {
+func TestSessionsReadCommittedRows(t *testing.T) {
 	db := mustOpen(t, Config{URL: testenv.SharedDatabase(t, testenv.Postgres).CreateDatabase("session")})
 	if got := one(t, db.Read, "SHOW transaction_isolation"); got != "read committed" {
 		t.Errorf("PostgreSQL: %s", got)

@@ -47,7 +47,7 @@ func rulesOf(t *testing.T, text string) *descriptors.Set {
 	return set
 }
 
-func TestMetrics(t *testing.T) {
+func TestMetricsShowWhatWasCounted(t *testing.T) {
 	m := New("v1")
 	m.Rule("shop", "tenant")[ratelimit.OutcomeOK].Count(1)
 	m.Rule("shop", "tenant")[ratelimit.OutcomeOK].Count(1)

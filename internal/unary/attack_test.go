@@ -124,7 +124,7 @@ func wantCalm(t *testing.T, code http2.ErrCode, ok bool) {
 	}
 }
 
-func TestFloods(t *testing.T) {
+func TestFloodsAreStoppedAndCounted(t *testing.T) {
 	const most = 1_000_000
 	for name, frame := range map[string]func(p *peer) func(i int){
 		"rapid reset of whole calls": func(p *peer) func(int) {
@@ -545,8 +545,8 @@ func TestHalfOpen(t *testing.T) {
 	})
 }
 
-// TestKeepalive has one that is quiet, but there.
-func TestKeepalive(t *testing.T) {
+// TestQuietPeerSurvivesKeepalive has one that is quiet, but there.
+func TestQuietPeerSurvivesKeepalive(t *testing.T) {
 	t.Parallel()
 	_, addr := start(t, func(conf *Config) {
 		conf.KeepaliveInterval, conf.KeepaliveTimeout = 50*time.Millisecond, 100*time.Millisecond
@@ -675,7 +675,7 @@ func TestGzipBombs(t *testing.T) {
 	})
 }
 
-func TestGarbage(t *testing.T) {
+func TestGarbageClosesTheConnection(t *testing.T) {
 	t.Parallel()
 	attack(t, nil, func(t *testing.T, s *Server, addr string) {
 		random := make([]byte, 100_000)

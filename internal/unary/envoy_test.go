@@ -71,9 +71,9 @@ static_resources:
       endpoints: [{lb_endpoints: [{endpoint: {address: {socket_address: {address: 127.0.0.1, port_value: %d}}}}]}]
 `
 
-// TestEnvoy has Envoy ask whether requests may pass. Those whose number is odd
-// may not. The server's connections are drained all the time.
-func TestEnvoy(t *testing.T) {
+// TestEnvoyIsAnsweredDuringDrains has Envoy ask whether requests may pass. Those whose
+// number is odd may not. The server's connections are drained all the time.
+func TestEnvoyIsAnsweredDuringDrains(t *testing.T) {
 	t.Parallel()
 	for _, version := range []string{"1.40.0", "1.38.3", "1.36.4"} {
 		for _, worker := range []bool{false, true} {

@@ -23,7 +23,7 @@ import (
 
 // These tests are what a grpc-go client sees.
 
-func TestCalls(t *testing.T) {
+func TestCallsOfAllSizesAreAnswered(t *testing.T) {
 	_, addr := start(t, nil)
 	cc := dial(t, addr)
 	for _, method := range []string{methodEcho, methodWorker} {
@@ -39,7 +39,7 @@ func TestCalls(t *testing.T) {
 	}
 }
 
-func TestFailures(t *testing.T) {
+func TestFailuresReachTheClient(t *testing.T) {
 	_, addr := start(t, nil)
 	cc := dial(t, addr)
 	text := "100 % wrong: \"ü\"\n\x00"
@@ -63,9 +63,9 @@ func TestFailures(t *testing.T) {
 	}
 }
 
-// TestStreams shows that a client that calls a stream learns at once that it
+// TestUnknownStreamsFailAtOnce shows that a client that calls a stream learns at once that it
 // is not here, although it has not ended its request.
-func TestStreams(t *testing.T) {
+func TestUnknownStreamsFailAtOnce(t *testing.T) {
 	_, addr := start(t, nil)
 	cc := dial(t, addr)
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
@@ -96,7 +96,7 @@ func TestStreams(t *testing.T) {
 	}
 }
 
-func TestGzip(t *testing.T) {
+func TestGzipIsReadUpToTheBound(t *testing.T) {
 	t.Parallel()
 	_, addr := start(t, nil)
 	cc := dial(t, addr)
@@ -110,7 +110,7 @@ func TestGzip(t *testing.T) {
 	}
 }
 
-func TestMetadata(t *testing.T) {
+func TestMetadataReachesTheHandler(t *testing.T) {
 	_, addr := start(t, nil)
 	cc := dial(t, addr)
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
@@ -172,7 +172,7 @@ func TestDeadlineIsTold(t *testing.T) {
 	}
 }
 
-func TestConcurrency(t *testing.T) {
+func TestConcurrentCallsGetTheirOwnAnswers(t *testing.T) {
 	s, addr := start(t, nil)
 	cc := dial(t, addr)
 	const clients, each = 64, 200
@@ -245,9 +245,9 @@ func TestTLS(t *testing.T) {
 	}
 }
 
-// TestDrain restarts the server repeatedly under load. No call may fail:
+// TestDrainFailsNoCall restarts the server repeatedly under load. No call may fail:
 // grpc-go repeats those that a GOAWAY leaves out, and only those.
-func TestDrain(t *testing.T) {
+func TestDrainFailsNoCall(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -289,8 +289,8 @@ func TestDrain(t *testing.T) {
 	wg.Wait()
 }
 
-// TestAge is the same for connections that are drained one by one.
-func TestAge(t *testing.T) {
+// TestAgedConnectionsFailNoCall is the same for connections that are drained one by one.
+func TestAgedConnectionsFailNoCall(t *testing.T) {
 	t.Parallel()
 	s, addr := start(t, func(conf *Config) { conf.MaxConnectionAge = 50 * time.Millisecond })
 	cc := dial(t, addr)
@@ -305,7 +305,7 @@ func TestAge(t *testing.T) {
 	}
 }
 
-func TestOverload(t *testing.T) {
+func TestOverloadRefusesOnlyQueuedCalls(t *testing.T) {
 	s, addr := start(t, func(conf *Config) { conf.Workers, conf.QueueLimit = 1, 2 })
 	cc := dial(t, addr)
 	ctx, cancel := context.WithCancel(context.Background())
@@ -328,7 +328,7 @@ func TestOverload(t *testing.T) {
 	}
 }
 
-func TestPanic(t *testing.T) {
+func TestPanicFailsOnlyItsCall(t *testing.T) {
 	_, addr := start(t, func(conf *Config) {
 		conf.Handlers["/t.T/A"] = Handler{Inline: func(context.Context, []*Call) []*Call { panic("a") }}
 		conf.Handlers["/t.T/B"] = Handler{Serve: func(context.Context, []*Call) { panic("b") }}

@@ -273,9 +273,9 @@ func TestHeaderTableSize(t *testing.T) {
 	}
 }
 
-// TestEncoder compares header blocks with what another decoder makes of them,
-// whatever their order and the table's size.
-func TestEncoder(t *testing.T) {
+// TestEncoderIsReadByAnotherDecoder compares header blocks with what another decoder makes
+// of them, whatever their order and the table's size.
+func TestEncoderIsReadByAnotherDecoder(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(1, 2))
 	for range 2000 {
 		e := encoder{size: headerTableSize}
@@ -317,7 +317,7 @@ func TestEncoder(t *testing.T) {
 	}
 }
 
-func TestTimeouts(t *testing.T) {
+func TestTimeoutsNeedDigitsAndAUnit(t *testing.T) {
 	for text, want := range map[string]time.Duration{
 		"1H": time.Hour, "2M": 2 * time.Minute, "3S": 3 * time.Second, "20m": 20 * time.Millisecond,
 		"5u": 5 * time.Microsecond, "6n": 6, "0m": 0, "99999999S": 99999999 * time.Second, "99999999H": 1<<63 - 1,
@@ -515,8 +515,8 @@ func TestMixedSlice(t *testing.T) {
 	}
 }
 
-// TestLeftover looks for state that one call leaves to the next.
-func TestLeftover(t *testing.T) {
+// TestCallsLeaveNoState looks for state that one call leaves to the next.
+func TestCallsLeaveNoState(t *testing.T) {
 	_, addr := start(t, nil)
 	p := newPeer(t, addr)
 	for i := range 200 {

@@ -5,9 +5,9 @@ import (
 	"testing"
 )
 
-// TestZones: zones have the names of the IANA database. What depends on the machine or
-// is a path is not a zone.
-func TestZones(t *testing.T) {
+// TestZonesComeFromTheDatabase: zones have the names of the IANA database. What depends on
+// the machine or is a path is not a zone.
+func TestZonesComeFromTheDatabase(t *testing.T) {
 	for _, name := range []string{"UTC", "Europe/Berlin", "America/Argentina/Buenos_Aires", "Etc/GMT+5"} {
 		if loc, err := Zone(name); err != nil || loc.String() != name {
 			t.Errorf("%s: %v, %v", name, loc, err)

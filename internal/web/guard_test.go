@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-func TestError(t *testing.T) {
+func TestErrorTellsStatusAndMessage(t *testing.T) {
 	w := httptest.NewRecorder()
 	w.Header().Set("Retry-After", "3")
 	before := time.Now().Truncate(time.Second)
@@ -62,7 +62,7 @@ func certificate(r *http.Request) {
 	r.TLS = &tls.ConnectionState{VerifiedChains: [][]*x509.Certificate{{{}}}}
 }
 
-func TestGuard(t *testing.T) {
+func TestGuardAdmitsOnlyTheConfigured(t *testing.T) {
 	token := GuardConfig{Token: "s3cret/token=="}
 	both := GuardConfig{Token: "s3cret/token==", ClientCertificates: true}
 	for _, c := range []struct {
@@ -110,8 +110,8 @@ func TestGuardRefusesTokensThatNoHeaderCanCarry(t *testing.T) {
 	}
 }
 
-// TestCallers: a handler learns who passed the guard.
-func TestCallers(t *testing.T) {
+// TestHandlersLearnTheCaller: a handler learns who passed the guard.
+func TestHandlersLearnTheCaller(t *testing.T) {
 	uri := &url.URL{Scheme: "spiffe", Host: "example.org", Path: "/ops"}
 	for want, c := range map[string]*x509.Certificate{
 		"certificate:spiffe://example.org/ops":                        {URIs: []*url.URL{uri}, DNSNames: []string{"a.example"}},

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-func TestListen(t *testing.T) {
+func TestListenReplacesOnlyStaleSockets(t *testing.T) {
 	ctx := context.Background()
 	dir, err := os.MkdirTemp("", "hg") // socket paths are short
 	if err != nil {

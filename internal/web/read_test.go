@@ -87,7 +87,7 @@ func TestReadJSONIgnoring(t *testing.T) {
 	}
 }
 
-func TestIntegers(t *testing.T) {
+func TestIntegersMayBeWrittenAsFloats(t *testing.T) {
 	for text, want := range map[string]Integer{
 		"0": 0, "-0": 0, "176.0": 176, "1e2": 100, "-3": -3, "999999999999999": 999_999_999_999_999, "1.5e1": 15, "9999999999": 9_999_999_999,
 	} {

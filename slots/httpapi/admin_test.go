@@ -12,8 +12,8 @@ import (
 
 const configPath = "/admin/rate-limit/config"
 
-// TestAdmin: configs are set and read, and the cache is flushed.
-func TestAdmin(t *testing.T) {
+// TestAdminSetsConfigsAndFlushes: configs are set and read, and the cache is flushed.
+func TestAdminSetsConfigsAndFlushes(t *testing.T) {
 	s := real(t)
 	s.admin(t, "GET", configPath, "").is(t, 404).says(t, "no active config")
 	v := s.admin(t, "POST", configPath, `{"configName":"default","maxPerWindow":100,"windowSize":"PT4S"}`).is(t, 200).object(t)

@@ -165,8 +165,9 @@ func TestFailuresHaveTheirStatus(t *testing.T) {
 	}
 }
 
-// TestTimeout: a request ends with its time, whatever the Scheduler waits for.
-func TestTimeout(t *testing.T) {
+// TestRequestsEndWithTheTimeout: a request ends with its time, whatever the Scheduler waits
+// for.
+func TestRequestsEndWithTheTimeout(t *testing.T) {
 	s := newServer(t, &scripted{assign: func(ctx context.Context, _ slots.Request) (slots.Result, error) {
 		<-ctx.Done()
 		return slots.Result{}, ctx.Err()

@@ -19,8 +19,8 @@ func (a answer) results(t testing.TB) []map[string]any {
 	return list
 }
 
-// TestBatch: each event is judged by itself, in order.
-func TestBatch(t *testing.T) {
+// TestBatchJudgesEachEventAlone: each event is judged by itself, in order.
+func TestBatchJudgesEachEventAlone(t *testing.T) {
 	s := withDefault(t)
 	s.do(t, "POST", "/api/v1/slots", `{"eventId":"old","requestedTime":"2025-06-01T12:00:00Z"}`).is(t, 200)
 	list := s.do(t, "POST", "/api/v1/slots:batch", `{"events":[

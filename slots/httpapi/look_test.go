@@ -139,7 +139,7 @@ func TestBadQueries(t *testing.T) {
 	s.do(t, "GET", "/api/v1/windows?config=nowhere", "").is(t, 404)
 }
 
-func TestWindows(t *testing.T) {
+func TestWindowsShowWhatIsFree(t *testing.T) {
 	now := time.Date(2026, 3, 2, 8, 59, 30, 0, time.UTC) // a Monday
 	s := real(t, func(c *Config) { c.Now = func() time.Time { return now } })
 	s.admin(t, "POST", "/admin/rate-limit/config",

@@ -150,9 +150,9 @@ func TestDocumentHasAllRoutes(t *testing.T) {
 	}
 }
 
-// TestExamples sends every example of a request and checks the answer against
+// TestExamplesFitTheDocument sends every example of a request and checks the answer against
 // the document, and every example of an answer against its schema.
-func TestExamples(t *testing.T) {
+func TestExamplesFitTheDocument(t *testing.T) {
 	d := readDocument(t)
 	s := withDefault(t)
 	s.do(t, "POST", "/api/v1/slots", `{"eventId":"pay-123","requestedTime":"2025-06-01T12:00:00Z"}`).is(t, 200)

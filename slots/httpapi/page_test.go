@@ -101,8 +101,8 @@ const (
 	tableRows = `document.querySelectorAll("#rows tr").length`
 )
 
-// TestPage shows what was assigned, at an instant that the test knows.
-func TestPage(t *testing.T) {
+// TestPageShowsWhatWasAssigned shows what was assigned, at an instant that the test knows.
+func TestPageShowsWhatWasAssigned(t *testing.T) {
 	testenv.Require(t, testenv.Chromium)
 	t.Setenv("TZ", "Asia/Kolkata") // local time of the browser
 	from := time.Date(2026, 3, 2, 9, 30, 0, 0, time.UTC)
@@ -287,8 +287,8 @@ func TestPageTellsWhatTheServerSays(t *testing.T) {
 	}
 }
 
-// TestPolicy: the page may run what it is served with, and nothing else.
-func TestPolicy(t *testing.T) {
+// TestPageRunsOnlyItsOwnScripts: the page may run what it is served with, and nothing else.
+func TestPageRunsOnlyItsOwnScripts(t *testing.T) {
 	s := real(t)
 	for target, kind := range map[string]string{"/slots": "text/html", "/slots/app.js": "text/javascript", "/slots/app.css": "text/css", "/slots/icon.svg": "image/svg"} {
 		a := s.do(t, "GET", target, "").is(t, 200)

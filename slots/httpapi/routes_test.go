@@ -45,7 +45,7 @@ func TestNoPlainText(t *testing.T) {
 	s.do(t, "GET", "/api/v1/slots:batch", "").is(t, 405)
 }
 
-func TestHead(t *testing.T) {
+func TestHeadAnswersWithoutABody(t *testing.T) {
 	live := httptest.NewServer(withDefault(t).handler)
 	defer live.Close()
 	resp, err := live.Client().Head(live.URL + "/api/v1/configs")

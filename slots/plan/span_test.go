@@ -38,7 +38,7 @@ func at(t testing.TB, text string) int64 {
 
 func utc(ms int64) string { return time.UnixMilli(ms).UTC().Format("2006-01-02 15:04:05.999Z07:00") }
 
-func TestSpan(t *testing.T) {
+func TestSpanIsTheNextOpenTime(t *testing.T) {
 	const (
 		ny     = `{"zone":"America/New_York","open":["mon-sun 01:00-03:30"]}`
 		within = `{"zone":"Europe/Berlin","open":["sun 02:15-02:45"]}`

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-func TestStratum(t *testing.T) {
+func TestStratumSpreadsOverTheRest(t *testing.T) {
 	const top = 1<<31 - 1
 	for _, c := range []struct {
 		name                                string

@@ -45,8 +45,8 @@ func randomBits(r *rand.Rand) uint32 {
 	return r.Uint32() >> 1
 }
 
-// TestWindow: starts, elapsed parts and capacities by hand.
-func TestWindow(t *testing.T) {
+// TestWindowStartsOnItsMultiple: starts, elapsed parts and capacities by hand.
+func TestWindowStartsOnItsMultiple(t *testing.T) {
 	const noon = 1_795_262_400_000 // a multiple of 4000
 	for _, c := range []struct {
 		name                              string
@@ -138,7 +138,7 @@ func TestFirstCapacityExact(t *testing.T) {
 	}
 }
 
-func TestDraw(t *testing.T) {
+func TestDrawStaysWithinItsBounds(t *testing.T) {
 	const top = 1<<31 - 1
 	for _, c := range []struct {
 		random       uint32

@@ -16,7 +16,7 @@ import (
 
 // The statements of the hot path use the indexes that are meant for them in
 // tables of a size where that matters.
-func TestPlans(t *testing.T) {
+func TestStatementsUseTheirIndexes(t *testing.T) {
 	eachMake(t, func(t *testing.T, db *DB) {
 		const rows = 12_000
 		s := slots.Series{Scope: "*", SizeMs: 4000}

@@ -338,7 +338,7 @@ func TestMigrateGoesOn(t *testing.T) {
 }
 
 // What Print tells an administrator does what Migrate does.
-func TestPrint(t *testing.T) {
+func TestPrintedMigrationsDoWhatMigrateDoes(t *testing.T) {
 	for _, scheme := range []string{"sqlite", "postgres", "postgresql", "mysql", "mariadb", "oracle"} {
 		text, err := Print(scheme)
 		check(t, err)

@@ -33,7 +33,7 @@ func TestDatabasesInMemoryAreSeparate(t *testing.T) {
 }
 
 // A file keeps what was written, and two Opens of it see each other's writes.
-func TestFile(t *testing.T) {
+func TestFileKeepsWhatWasWritten(t *testing.T) {
 	address := "sqlite:" + filepath.Join(t.TempDir(), "slots.db")
 	a, b := migrated(t, address), migrated(t, address)
 	_, err := a.PutConfig(soon(t), slots.Config{ID: "1", Name: "both", Max: 1, SizeMs: 1000}, nowhere)
@@ -47,7 +47,7 @@ func TestFile(t *testing.T) {
 }
 
 // User and password of the Config win over those of the URL.
-func TestCredentials(t *testing.T) {
+func TestCredentialsOfTheConfigWin(t *testing.T) {
 	eachServer(t, func(t *testing.T, address string) {
 		u, err := url.Parse(address)
 		check(t, err)

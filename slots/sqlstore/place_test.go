@@ -70,7 +70,7 @@ func eachPlacing(t *testing.T, test func(t *testing.T, p *placing)) {
 }
 
 // Place takes places for all or for none, and counts them.
-func TestPlace(t *testing.T) {
+func TestPlaceTakesAllOrNone(t *testing.T) {
 	eachPlacing(t, func(t *testing.T, p *placing) {
 		for _, step := range []struct {
 			events string

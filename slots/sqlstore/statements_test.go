@@ -21,7 +21,7 @@ var documented = map[string]int{
 
 // Every statement of every dialect has a placeholder for each argument, and
 // none without one; no text has anything but placeholders where values go.
-func TestStatements(t *testing.T) {
+func TestStatementsHaveAllTheirPlaceholders(t *testing.T) {
 	for _, d := range dialects() {
 		all := reflect.ValueOf(d.statements)
 		if all.NumField() != len(documented) {

@@ -172,7 +172,7 @@ func instants(t *testing.T, db *DB) {
 	}
 }
 
-func TestInstants(t *testing.T) { eachMigrated(t, instants) }
+func TestInstantsComeBackAsTheyWentIn(t *testing.T) { eachMigrated(t, instants) }
 
 // The same with servers, and a process, in New York.
 func TestInstantsInNewYork(t *testing.T) {
@@ -279,7 +279,7 @@ func TestConfigOptions(t *testing.T) {
 }
 
 // One leads at a time, by the database's clock, until his time is over.
-func TestLead(t *testing.T) {
+func TestOnlyOneLeadsAtATime(t *testing.T) {
 	eachMigrated(t, func(t *testing.T, db *DB) {
 		lead := func(work, holder string, ttl time.Duration) bool {
 			t.Helper()
@@ -344,7 +344,7 @@ func TestPurgeBesideLocks(t *testing.T) {
 }
 
 // Errors of the drivers, by what can be done about them.
-func TestKinds(t *testing.T) {
+func TestErrorsTellTheirKind(t *testing.T) {
 	eachServer(t, func(t *testing.T, address string) {
 		db := migrated(t, address)
 		provision(t, db, 0, 2)

@@ -104,9 +104,9 @@ func TestNoReach(t *testing.T) {
 	}
 }
 
-// TestF1: the candidate fills, or is locked, between the scout and the lock;
-// what is free behind it must not be stepped over.
-func TestF1(t *testing.T) {
+// TestSearchStepsOverNothingFree: the candidate fills, or is locked, between the scout and
+// the lock; what is free behind it must not be stepped over.
+func TestSearchStepsOverNothingFree(t *testing.T) {
 	s := slots.Series{Scope: "s", SizeMs: 4000}
 	for _, name := range []string{"filled", "held for too long"} {
 		t.Run(name, func(t *testing.T) {
@@ -144,8 +144,8 @@ func TestF1(t *testing.T) {
 	}
 }
 
-// TestBudgets: how many statements a search takes.
-func TestBudgets(t *testing.T) {
+// TestSearchKeepsItsStatementBudget: how many statements a search takes.
+func TestSearchKeepsItsStatementBudget(t *testing.T) {
 	ctx, s := context.Background(), slots.Series{Scope: "s", SizeMs: 4000}
 	m := NewModel()
 	store, counter := Count(m)

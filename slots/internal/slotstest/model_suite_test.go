@@ -7,8 +7,9 @@ import (
 	"github.com/headgate-rls/headgate/slots"
 )
 
-// TestModel: what the properties are checked on keeps the contract of stores.
-func TestModel(t *testing.T) {
+// TestModelPassesTheStoreSuite: what the properties are checked on keeps the contract of
+// stores.
+func TestModelPassesTheStoreSuite(t *testing.T) {
 	Run(t, Harness{Name: "model", Fresh: func(*testing.T) Database {
 		m := NewModel()
 		m.clockUs = time.Now().UnixMicro()

@@ -355,7 +355,7 @@ func seeds() uint64 {
 	return 3000
 }
 
-func TestProperties(t *testing.T) {
+func TestPropertiesHoldForEverySeed(t *testing.T) {
 	for seed := range random.Seeds(t, seeds()) {
 		if wrong := property(seed, theEngine()); len(wrong) > 0 {
 			t.Fatalf("seed %d: %d problems, such as: %s", seed, len(wrong), wrong[0])

@@ -9,7 +9,7 @@ import (
 	"github.com/headgate-rls/headgate/test/testenv"
 )
 
-// envZoned is set in the process that TestZones starts.
+// envZoned is set in the process that TestSuitePassesInNewYork starts.
 const envZoned = "HEADGATE_SLOTS_ZONED"
 
 // zonedChecks are those in which an instant could move by a zone.
@@ -18,12 +18,12 @@ var zonedChecks = []string{
 	"Times", "Sizes", "Raise", "Configs", "Since", "Windows", "Lead", "Purge", "Drift",
 }
 
-// TestZones runs the suite in a process whose local time is New York's.
-func TestZones(t *testing.T) {
+// TestSuitePassesInNewYork runs the suite in a process whose local time is New York's.
+func TestSuitePassesInNewYork(t *testing.T) {
 	if os.Getenv(envZoned) != "" {
 		t.Skip("is running")
 	}
-	cmd := exec.CommandContext(limited(t), os.Args[0], "-test.run=^TestZoned$", "-test.v")
+	cmd := exec.CommandContext(limited(t), os.Args[0], "-test.run=^TestStoresPassInAnotherZone$", "-test.v")
 	cmd.Env = append(os.Environ(), envZoned+"=1", "TZ=America/New_York")
 	out, err := cmd.CombinedOutput()
 	if err != nil {
@@ -31,11 +31,11 @@ func TestZones(t *testing.T) {
 	}
 }
 
-// TestZoned is the part of that process. The databases' sessions keep another
-// time than UTC, too.
-func TestZoned(t *testing.T) {
+// TestStoresPassInAnotherZone is the part of that process. The databases' sessions keep
+// another time than UTC, too.
+func TestStoresPassInAnotherZone(t *testing.T) {
 	if os.Getenv(envZoned) == "" {
-		t.Skip("TestZones runs it")
+		t.Skip("TestSuitePassesInNewYork runs it")
 	}
 	if _, offset := day.In(time.Local).Zone(); offset == 0 {
 		t.Fatal("the local time is UTC")
