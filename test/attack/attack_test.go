@@ -91,7 +91,7 @@ type result struct {
 	notes     []string
 }
 
-func TestAttacks(t *testing.T) {
+func TestAttacksStayWithinTheirBounds(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds and runs headgate for some seconds")
 	}

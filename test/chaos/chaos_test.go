@@ -29,8 +29,8 @@ func full(transport string) style {
 	}
 }
 
-// TestBackend takes the backend away under load.
-func TestBackend(t *testing.T) {
+// TestAnswersGoOnWithoutTheBackend takes the backend away under load.
+func TestAnswersGoOnWithoutTheBackend(t *testing.T) {
 	idleAddr := testenv.StartIdle(t)
 	for _, c := range []struct {
 		name  string

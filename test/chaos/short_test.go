@@ -21,8 +21,9 @@ func short() style {
 	}
 }
 
-// TestShort is what of TestBackend can be had in a few seconds.
-func TestShort(t *testing.T) {
+// TestAnswersGoOnInAShortRun is what of TestAnswersGoOnWithoutTheBackend can be had in a
+// few seconds.
+func TestAnswersGoOnInAShortRun(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds and runs headgate for some seconds")
 	}

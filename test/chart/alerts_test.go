@@ -32,9 +32,9 @@ func readRules(t *testing.T) (text string, rules ruleFile) {
 	return text, rules
 }
 
-// TestAlerts: promtool accepts the rules, and the unit tests in alerts*.yaml see each alert
-// fire.
-func TestAlerts(t *testing.T) {
+// TestAlertsFireInTheirUnitTests: promtool accepts the rules, and the unit tests in
+// alerts*.yaml see each alert fire.
+func TestAlertsFireInTheirUnitTests(t *testing.T) {
 	promtool := testenv.UseClient(t, testenv.Promtool)
 	text, rules := readRules(t)
 	dir := t.TempDir()
@@ -64,9 +64,9 @@ func TestAlerts(t *testing.T) {
 	}
 }
 
-// TestRunbook: every alert links to a section of docs/operations.md, which has no section
-// about an alert that does not exist.
-func TestRunbook(t *testing.T) {
+// TestRunbookHasEveryAlert: every alert links to a section of docs/operations.md, which has
+// no section about an alert that does not exist.
+func TestRunbookHasEveryAlert(t *testing.T) {
 	_, rules := readRules(t)
 	document := read(t, "../../docs/operations.md")
 	alerts := map[string]bool{}

@@ -48,8 +48,8 @@ func readBoard(t *testing.T) (b board) {
 	return b
 }
 
-// TestBoard: dashboard.json is what its source says.
-func TestBoard(t *testing.T) {
+// TestBoardIsWhatItsSourceSays: dashboard.json is what its source says.
+func TestBoardIsWhatItsSourceSays(t *testing.T) {
 	var text bytes.Buffer
 	e := json.NewEncoder(&text)
 	e.SetEscapeHTML(false)

@@ -12,10 +12,10 @@ import (
 	"github.com/headgate-rls/headgate/test/testenv"
 )
 
-// TestInstalled: a real API server takes each feature's objects, and holds its pods to
-// restricted Pod Security. An upgrade changes what it should, a rollback undoes it, and
-// nothing is left after helm uninstall.
-func TestInstalled(t *testing.T) {
+// TestInstalledChartUpgradesAndLeavesNothing: a real API server takes each feature's
+// objects, and holds its pods to restricted Pod Security. An upgrade changes what it
+// should, a rollback undoes it, and nothing is left after helm uninstall.
+func TestInstalledChartUpgradesAndLeavesNothing(t *testing.T) {
 	k := testenv.StartKubernetes(t)
 	makeNamespace(t, k, namespace)
 	for _, crd := range customResources {
@@ -214,7 +214,7 @@ func makeNamespace(t *testing.T, k *testenv.Kubernetes, name string) {
 }
 
 // customResources are those that the chart can make. What is in them is checked by their
-// Go types, in TestRendered: here they take anything.
+// Go types, in TestRenderedChartMatchesGoldenFiles: here they take anything.
 var customResources = []struct{ group, version, kind string }{
 	{"monitoring.coreos.com", "v1", "PodMonitor"},
 	{"monitoring.coreos.com", "v1", "PrometheusRule"},

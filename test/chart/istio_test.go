@@ -43,9 +43,10 @@ func findings(t *testing.T, istioctl string, command ...string) (code int, text 
 	return code, toldOfAll.ReplaceAllString(out+errOut, "")
 }
 
-// TestIstioctl: istioctl finds nothing wrong with what headgate prints for Istio, not even a
-// field of Envoy's that it does not know, nor with what the chart makes for a mesh.
-func TestIstioctl(t *testing.T) {
+// TestIstioctlFindsNothingWrong: istioctl finds nothing wrong with what headgate prints for
+// Istio, not even a field of Envoy's that it does not know, nor with what the chart makes
+// for a mesh.
+func TestIstioctlFindsNothingWrong(t *testing.T) {
 	istioctl := testenv.UseClient(t, testenv.Istioctl)
 	var mesh []object // istioctl does not know the appProtocol of Services that istiod does
 	for _, o := range objects(t, read(t, "golden/istio.yaml")) {

@@ -44,11 +44,12 @@ spec:
     - {address: 127.0.0.1, ports: {grpc: %s, grpc-services: %s}}
 `
 
-// TestIstiod: a real control plane of Istio applies the printed EnvoyFilter, and an Envoy with
-// the bootstrap of Istio's agent obeys it: the rules limit, leases have the sidecar's owner and
-// are released, and only the pods that the selector names ask. Envoy is not Istio's build, so
-// the control plane sends none of the filters that only that has; and nobody signs certificates.
-func TestIstiod(t *testing.T) {
+// TestIstiodAppliesTheEnvoyFilter: a real control plane of Istio applies the printed
+// EnvoyFilter, and an Envoy with the bootstrap of Istio's agent obeys it: the rules limit,
+// leases have the sidecar's owner and are released, and only the pods that the selector
+// names ask. Envoy is not Istio's build, so the control plane sends none of the filters
+// that only that has; and nobody signs certificates.
+func TestIstiodAppliesTheEnvoyFilter(t *testing.T) {
 	istiod := testenv.UseClient(t, testenv.Istiod)
 	dir := t.TempDir()
 	rules := filepath.Join(dir, "rules.yaml")

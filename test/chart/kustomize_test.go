@@ -15,9 +15,9 @@ import (
 
 const examples = "../../examples/kubernetes"
 
-// TestKustomize: examples/kubernetes has what the chart renders, and `kubectl apply -k`
-// makes the same objects of it.
-func TestKustomize(t *testing.T) {
+// TestKustomizeMakesWhatTheChartRenders: examples/kubernetes has what the chart renders,
+// and `kubectl apply -k` makes the same objects of it.
+func TestKustomizeMakesWhatTheChartRenders(t *testing.T) {
 	manifests := testenv.UseClient(t, testenv.Manifests)
 	testenv.Require(t, testenv.Helm)
 	for _, dir := range []string{"", "redis"} {

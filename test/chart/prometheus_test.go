@@ -15,10 +15,11 @@ import (
 	"github.com/headgate-rls/headgate/test/testenv"
 )
 
-// TestQueries: a real Prometheus scrapes a headgate behind a real Envoy through an outage of
-// its Redis. Every query of the board, and of the variables, returns data, and every
-// expression of the rules is evaluated without an error; the alert about the backend fires.
-func TestQueries(t *testing.T) {
+// TestQueriesReturnDataInPrometheus: a real Prometheus scrapes a headgate behind a real
+// Envoy through an outage of its Redis. Every query of the board, and of the variables,
+// returns data, and every expression of the rules is evaluated without an error; the alert
+// about the backend fires.
+func TestQueriesReturnDataInPrometheus(t *testing.T) {
 	if testing.Short() {
 		t.Skip("watches an outage for half a minute")
 	}

@@ -124,9 +124,9 @@ func at(v any, path ...any) any {
 	return v
 }
 
-// TestRendered: each values file renders to its golden file, passes helm's lint and the
-// strict types of Kubernetes, and its pods are restricted.
-func TestRendered(t *testing.T) {
+// TestRenderedChartMatchesGoldenFiles: each values file renders to its golden file, passes
+// helm's lint and the strict types of Kubernetes, and its pods are restricted.
+func TestRenderedChartMatchesGoldenFiles(t *testing.T) {
 	testenv.UseClient(t, testenv.Helm)
 	manifests := testenv.UseClient(t, testenv.Manifests)
 	for name, values := range features(t) {
@@ -162,14 +162,15 @@ func kubeconform(t *testing.T, files ...string) (code int, out string) {
 	t.Helper()
 	program := testenv.UseClient(t, testenv.Kubeconform)
 	schemas := filepath.Join(filepath.Dir(program), "schemas", "{{.ResourceKind}}{{.KindSuffix}}.json")
-	// The modules of the Prometheus operator have no schemas; TestRendered decodes its objects.
+	// The modules of the Prometheus operator have no schemas;
+	// TestRenderedChartMatchesGoldenFiles decodes its objects.
 	args := []string{"-strict", "-summary", "-skip", "PodMonitor,PrometheusRule", "-schema-location", schemas}
 	code, out, errOut := testenv.RunProgram(t, program, nil, append(args, files...)...)
 	return code, out + errOut
 }
 
-// TestKubeconform: each object of the golden files fits its schema.
-func TestKubeconform(t *testing.T) {
+// TestKubeconformAcceptsEveryObject: each object of the golden files fits its schema.
+func TestKubeconformAcceptsEveryObject(t *testing.T) {
 	golden, err := filepath.Abs("golden")
 	if err != nil {
 		t.Fatal(err)
@@ -231,8 +232,9 @@ func TestManifestsAreChecked(t *testing.T) {
 	}
 }
 
-// TestRefused: what would not work, or not limit, does not render, and the message says why.
-func TestRefused(t *testing.T) {
+// TestRefusedValuesSayWhy: what would not work, or not limit, does not render, and the
+// message says why.
+func TestRefusedValuesSayWhy(t *testing.T) {
 	testenv.Require(t, testenv.Helm)
 	for name, c := range map[string]struct{ base, set, want string }{
 		"no rules":                  {"", "image.tag=x", "no rules: set rules.files"},
@@ -292,8 +294,8 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// TestNotes: helm says what to do next, with the names of this release.
-func TestNotes(t *testing.T) {
+// TestNotesNameTheNextSteps: helm says what to do next, with the names of this release.
+func TestNotesNameTheNextSteps(t *testing.T) {
 	manifests := testenv.Require(t, testenv.Manifests)
 	chart, err := filepath.Abs(chartDir)
 	if err != nil {

@@ -21,9 +21,9 @@ import (
 	"github.com/headgate-rls/headgate/test/testenv"
 )
 
-// TestStarted: headgate starts with the settings, rules, environment and volumes of each
-// golden file, its probes pass, and it limits.
-func TestStarted(t *testing.T) {
+// TestHeadgateStartsFromEachGoldenFile: headgate starts with the settings, rules,
+// environment and volumes of each golden file, its probes pass, and it limits.
+func TestHeadgateStartsFromEachGoldenFile(t *testing.T) {
 	server := testenv.StartRedis(t)
 	certs := testenv.TestCerts(t)
 	gateway := certs.Issue(t, "gateway", func(c *x509.Certificate) {

@@ -62,7 +62,7 @@ func TestVersionAndHelp(t *testing.T) {
 	}
 }
 
-func TestCheck(t *testing.T) {
+func TestCheckFindsWhatIsWrong(t *testing.T) {
 	t.Parallel()
 	good, bad := writeFile(t, "good.yaml", limitRules), writeFile(t, "bad.yaml", badRules)
 	warned := writeFile(t, "warned.yaml", "domain: e2e\ndescriptors:\n- {key: a, shadow_mode: true}\n")
@@ -100,7 +100,7 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-func TestAsk(t *testing.T) {
+func TestAskShowsLimitsAndRules(t *testing.T) {
 	t.Parallel()
 	insideHour()
 	rules := writeFile(t, "rules.yaml", limitRules)
@@ -128,8 +128,8 @@ func TestAsk(t *testing.T) {
 	command(t, nil, "ask", "e2e").want(t, 2, nil, []string{"arg"})
 }
 
-// TestExample is what the help suggests to newcomers.
-func TestExample(t *testing.T) {
+// TestExampleRefusesAfterItsLimit is what the help suggests to newcomers.
+func TestExampleRefusesAfterItsLimit(t *testing.T) {
 	t.Parallel()
 	s := startService(t, "--example")
 	for _, args := range [][]string{{"ask", "--addr", s.GRPC, "example", "client=alice", "-n", "7"}} {
@@ -190,8 +190,8 @@ func TestServeRefuses(t *testing.T) {
 	}
 }
 
-// TestPrecedence sets the form of the log in more and more places.
-func TestPrecedence(t *testing.T) {
+// TestFlagWinsOverEnvironmentAndFile sets the form of the log in more and more places.
+func TestFlagWinsOverEnvironmentAndFile(t *testing.T) {
 	t.Parallel()
 	file := writeFile(t, "headgate.yaml", "log-format: json\ngrpc: 127.0.0.1:0\nhttp: ''\ndebug: 127.0.0.1:0\nservices: ''\ndrain-delay: 0s\n")
 	listen := []string{"--grpc", "127.0.0.1:0", "--http", "", "--debug", "", "--services", "", "--drain-delay", "0s"}
@@ -233,9 +233,9 @@ func TestPrecedence(t *testing.T) {
 	})
 }
 
-// TestSecrets has a password in every place where it may be, with a Redis that
+// TestSecretsAreNeverShown has a password in every place where it may be, with a Redis that
 // works, one that is away and URLs that are wrong.
-func TestSecrets(t *testing.T) {
+func TestSecretsAreNeverShown(t *testing.T) {
 	t.Parallel()
 	const password = "correct-horse-battery"
 	redis := testenv.StartRedis(t, testenv.WithPassword(password))

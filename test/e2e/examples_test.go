@@ -56,8 +56,8 @@ func startExample(t *testing.T, env environment, file, grpc string) (*service, *
 		"timeout: 0.1s", "timeout: 5s"))
 }
 
-// TestDemo runs what make demo does.
-func TestDemo(t *testing.T) {
+// TestDemoNamesTheLimitingRule runs what make demo does.
+func TestDemoNamesTheLimitingRule(t *testing.T) {
 	onEnvoys(t, func(t *testing.T, env environment) {
 		out, err := exec.Command(demo, "-headgate", program, "-envoy", testenv.Require(t, "envoy-"+env.envoy),
 			"-examples", filepath.Join(sources, exampleDir)).CombinedOutput()

@@ -55,7 +55,7 @@ func startLimits(t *testing.T, env environment, routes []route, flags ...string)
 	return s, startFront(t, env.envoy, setup{Services: []string{s.GRPC}, Routes: routes})
 }
 
-func TestRefusal(t *testing.T) {
+func TestRefusalHasTheRulesResponse(t *testing.T) {
 	onBackends(t, func(t *testing.T, env environment) {
 		_, f := startLimits(t, env, nil)
 		for left := 4; left >= 0; left-- {
@@ -148,7 +148,7 @@ func TestAnswerFlags(t *testing.T) {
 	})
 }
 
-func TestRoutes(t *testing.T) {
+func TestRoutesHaveTheirOwnLimits(t *testing.T) {
 	onEnvoys(t, func(t *testing.T, env environment) {
 		limits := func(name string) string {
 			return `[{actions: [{generic_key: {descriptor_key: route, descriptor_value: ` + name + `}}]}]`
@@ -170,9 +170,9 @@ func TestRoutes(t *testing.T) {
 	})
 }
 
-// TestAlgorithms has rules with several limits at once, and looks at which of
-// them refuses first.
-func TestAlgorithms(t *testing.T) {
+// TestAlgorithmsRefuseInTheirOrder has rules with several limits at once, and looks at
+// which of them refuses first.
+func TestAlgorithmsRefuseInTheirOrder(t *testing.T) {
 	onBackends(t, func(t *testing.T, env environment) {
 		s, f := startLimits(t, env, nil)
 		for _, c := range []struct{ key, codes, rule string }{
@@ -218,7 +218,7 @@ func wantRefill(t *testing.T, f *front) {
 	}
 }
 
-func TestHits(t *testing.T) {
+func TestHitsCountAsSent(t *testing.T) {
 	onBackends(t, func(t *testing.T, env environment) {
 		hits := `[{hits_addend: {format: "%REQ(X-HITS)%"}, actions: [{request_headers: {header_name: x-key, descriptor_key: key}}]}]`
 		_, f := startLimits(t, env, []route{{"/hits", hits}})
@@ -239,8 +239,8 @@ func TestHits(t *testing.T) {
 	})
 }
 
-// TestRefund gives hits back, which Envoy can since 1.38.
-func TestRefund(t *testing.T) {
+// TestRefundGivesHitsBack gives hits back, which Envoy can since 1.38.
+func TestRefundGivesHitsBack(t *testing.T) {
 	onBackends(t, func(t *testing.T, env environment) {
 		if env.envoy < "1.38" {
 			t.Skipf("Envoy %s has no is_negative_hits", env.envoy)
@@ -268,9 +268,10 @@ descriptors:
 - {key: other, value: wide, rate_limit: {unit: hour, requests_per_unit: 100}}
 `
 
-// TestUsage has responses that cost ten, which Envoy reports when they are over: 21
-// an hour admit three, and the report that does not fit still counts elsewhere.
-func TestUsage(t *testing.T) {
+// TestUsageIsCountedAfterTheResponse has responses that cost ten, which Envoy reports when
+// they are over: 21 an hour admit three, and the report that does not fit still counts
+// elsewhere.
+func TestUsageIsCountedAfterTheResponse(t *testing.T) {
 	onBackends(t, func(t *testing.T, env environment) {
 		insideHour()
 		s := startService(t, "--rules", writeFile(t, "rules.yaml", usageRules), "--backend", env.backend, "--overflow", "saturate")

@@ -11,9 +11,9 @@ import (
 	"github.com/headgate-rls/headgate/test/testenv"
 )
 
-// TestFlow: configure, send to the limit, be refused, send again in the next window; every
-// message that was accepted is sent once.
-func TestFlow(t *testing.T) {
+// TestAcceptedMessagesAreSentOnce: configure, send to the limit, be refused, send again in
+// the next window; every message that was accepted is sent once.
+func TestAcceptedMessagesAreSentOnce(t *testing.T) {
 	for _, m := range modes {
 		t.Run(m.name, func(t *testing.T) {
 			s := newStack(t, m).start(1)

@@ -32,8 +32,9 @@ func (s *stack) ownRedis(m mode) *testenv.RedisServer {
 	return server
 }
 
-// TestHash: what is in Redis after a first send, and that a change removes it.
-func TestHash(t *testing.T) {
+// TestHashIsRemovedByAChange: what is in Redis after a first send, and that a change
+// removes it.
+func TestHashIsRemovedByAChange(t *testing.T) {
 	s := newStack(t, modes[2]).start(1)
 	g, c := s.gateways[0], s.redisClient()
 	g.configure(t, "bob", 100, 3)

@@ -10,8 +10,9 @@ import (
 	"github.com/headgate-rls/headgate/test/testenv"
 )
 
-// TestTry is what a newcomer does: make notify, and the two requests that it prints.
-func TestTry(t *testing.T) {
+// TestNewcomerCanSendAMessage is what a newcomer does: make notify, and the two requests
+// that it prints.
+func TestNewcomerCanSendAMessage(t *testing.T) {
 	t.Parallel() // it waits for servers most of the time
 	testenv.Require(t, testenv.Kafka)
 	testenv.Require(t, testenv.Postgres)

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-func TestSeeds(t *testing.T) {
+func TestSeedRepeatsItsNumbers(t *testing.T) {
 	for _, c := range []struct {
 		setting string
 		want    uint64

@@ -95,9 +95,10 @@ func build(t *testing.T, env ...string) string {
 
 var architectures = []string{"amd64", "arm64"}
 
-// TestRelease: a release has what it should, its programs run from an empty root, and a second
-// one of the same sources, elsewhere and with an empty cache, has the same bytes.
-func TestRelease(t *testing.T) {
+// TestReleaseIsReproducible: a release has what it should, its programs run from an empty
+// root, and a second one of the same sources, elsewhere and with an empty cache, has the
+// same bytes.
+func TestReleaseIsReproducible(t *testing.T) {
 	if random.Times(0, 1) == 0 {
 		t.Skip("builds all programs twice: runs in make releasetest")
 	}
@@ -369,8 +370,8 @@ func runs(t *testing.T, root string) {
 	}
 }
 
-// TestPush: the image arrives in a registry whole.
-func TestPush(t *testing.T) {
+// TestPushBringsTheWholeImage: the image arrives in a registry whole.
+func TestPushBringsTheWholeImage(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds tools/image")
 	}

@@ -96,7 +96,7 @@ func checkComposeSettings(c composeFile) (found []string) {
 	return found
 }
 
-func TestCompose(t *testing.T) {
+func TestComposeFileStartsInOrder(t *testing.T) {
 	data, err := os.ReadFile("../../examples/notify/docker-compose.yml")
 	if err != nil {
 		t.Fatal(err)

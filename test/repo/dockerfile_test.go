@@ -107,7 +107,7 @@ func checkDockerfile(text string) []string {
 	return found
 }
 
-func TestDockerfile(t *testing.T) {
+func TestDockerfileFollowsItsRules(t *testing.T) {
 	for _, finding := range checkDockerfile(string(readFile(t, filepath.Join(root(t), "Dockerfile")))) {
 		t.Errorf("Dockerfile: %s", finding)
 	}

@@ -33,8 +33,8 @@ func TestGoInDocumentsCompiles(t *testing.T) {
 	}
 }
 
-// TestRouters runs the examples of other routers, which have a module of their own.
-func TestRouters(t *testing.T) {
+// TestRouterExamplesPass runs the examples of other routers, which have a module of their own.
+func TestRouterExamplesPass(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: it builds three routers")
 	}

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-func TestImports(t *testing.T) {
+func TestImportsFollowTheTable(t *testing.T) {
 	for _, p := range packages(t, root(t)) {
 		for _, finding := range checkImports(p) {
 			t.Error(finding)
@@ -16,7 +16,7 @@ func TestImports(t *testing.T) {
 	}
 }
 
-func TestSource(t *testing.T) {
+func TestSourceFollowsTheHouseRules(t *testing.T) {
 	dir := root(t)
 	files, err := goFiles(dir)
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-func TestCertificates(t *testing.T) {
+func TestCertificatesAreCheckedByBothSides(t *testing.T) {
 	t.Parallel()
 	certs, other := TestCerts(t), TestCerts(t)
 

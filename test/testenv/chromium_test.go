@@ -41,7 +41,7 @@ func pageServer(t *testing.T) *httptest.Server {
 	return s
 }
 
-func TestChromium(t *testing.T) {
+func TestChromiumRunsAndReportsPages(t *testing.T) {
 	t.Parallel()
 	s := pageServer(t)
 	b := StartChromium(t)
@@ -100,7 +100,7 @@ func TestChromiumFailures(t *testing.T) {
 	}
 }
 
-func TestScreenshot(t *testing.T) {
+func TestScreenshotFollowsSizeAndColour(t *testing.T) {
 	t.Parallel()
 	s := pageServer(t)
 	for _, c := range []struct {

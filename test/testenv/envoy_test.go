@@ -33,7 +33,7 @@ static_resources:
                 direct_response: {status: 200, body: {inline_string: hello}}
 `
 
-func TestEnvoy(t *testing.T) {
+func TestEnvoyStartsAndEndsWithTheTest(t *testing.T) {
 	t.Parallel()
 	for _, version := range []string{"1.40.0", "1.38.3", "1.36.4"} {
 		t.Run(version, func(t *testing.T) {

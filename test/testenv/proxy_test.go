@@ -57,7 +57,7 @@ func roundTrip(c net.Conn, limit time.Duration) (time.Duration, error) {
 	return time.Since(start), err
 }
 
-func TestProxy(t *testing.T) {
+func TestProxyDelaysFreezesAndCuts(t *testing.T) {
 	t.Parallel()
 	p := StartProxy(t, echo(t))
 	c := dial(t, p.Addr)

@@ -195,7 +195,7 @@ func TestSocketPathIsShort(t *testing.T) {
 	}
 }
 
-func TestCluster(t *testing.T) {
+func TestClusterFailsOverAndKeepsKeys(t *testing.T) {
 	t.Parallel()
 	start := time.Now()
 	c := StartRedisCluster(t, WithPassword("secret"))
@@ -249,7 +249,7 @@ func TestOwnsSlot(t *testing.T) {
 	}
 }
 
-func TestSentinel(t *testing.T) {
+func TestSentinelFailsOver(t *testing.T) {
 	t.Parallel()
 	start := time.Now()
 	s := StartRedisSentinel(t, WithPassword("data"), WithSentinelPassword("watch"))

@@ -42,7 +42,7 @@ func pretend(t *testing.T, f func(TB)) *fakeTB {
 	return tb
 }
 
-func TestRequire(t *testing.T) {
+func TestRequireSkipsOrFails(t *testing.T) {
 	report := t.TempDir()
 	t.Setenv(EnvDir, filepath.Join(t.TempDir(), "nothing-here"))
 	t.Setenv(EnvReport, report)
@@ -144,7 +144,7 @@ func TestMovingEngine(t *testing.T) {
 	}
 }
 
-func TestNewest(t *testing.T) {
+func TestNewestComparesNumbers(t *testing.T) {
 	dir := t.TempDir()
 	if got := newest(filepath.Join(dir, "*", "bin")); got != "" {
 		t.Errorf("of nothing the newest is %s", got)
@@ -171,7 +171,7 @@ func mustContain(t *testing.T, what, got string, want []string) {
 	}
 }
 
-func TestReport(t *testing.T) {
+func TestReportNamesEnginesThatDidNotRun(t *testing.T) {
 	dir := t.TempDir()
 	t.Setenv(EnvReport, dir)
 	ran(t, Redis, "7.0.15")

@@ -15,8 +15,9 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 )
 
-// TestPush: a registry has, for each architecture, the image with its own program, by tag.
-func TestPush(t *testing.T) {
+// TestPushBringsEveryArchitecture: a registry has, for each architecture, the image with
+// its own program, by tag.
+func TestPushBringsEveryArchitecture(t *testing.T) {
 	server := httptest.NewServer(registry.New(registry.Logger(log.New(io.Discard, "", 0))))
 	defer server.Close()
 	dir := t.TempDir()
