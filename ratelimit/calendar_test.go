@@ -8,9 +8,9 @@ import (
 	"github.com/headgate-rls/headgate/limit"
 )
 
-// TestCalendarMonths: the service's default decides what a month is where rules do not
-// say, and for a request's own limit.
-func TestCalendarMonths(t *testing.T) {
+// TestRulesDecideWhatAMonthIs: the service's default decides what a month is where rules do
+// not say, and for a request's own limit.
+func TestRulesDecideWhatAMonthIs(t *testing.T) {
 	const rules = `
 domain: d
 descriptors:
@@ -56,9 +56,9 @@ descriptors:
 	}
 }
 
-// TestCalendarAnswer: the reset of an answer is the end of the month, and its unit is the
-// month.
-func TestCalendarAnswer(t *testing.T) {
+// TestCalendarAnswerResetsAtMonthEnd: the reset of an answer is the end of the month, and
+// its unit is the month.
+func TestCalendarAnswerResetsAtMonthEnd(t *testing.T) {
 	h := setup(t, `
 domain: d
 descriptors:

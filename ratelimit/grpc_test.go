@@ -126,7 +126,7 @@ func testCalls(h *ratelimit.Harness, conn *grpc.ClientConn) {
 }
 
 // Other services on the same grpc-go server keep their own messages.
-func TestOtherServices(t *testing.T) {
+func TestOtherServicesKeepTheirMessages(t *testing.T) {
 	h := ratelimit.Setup(t, ratelimit.BasicRules)
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
@@ -136,7 +136,7 @@ func TestOtherServices(t *testing.T) {
 }
 
 // Pooled messages of concurrent calls must not get mixed up.
-func TestConcurrentCalls(t *testing.T) {
+func TestConcurrentCallsKeepTheirMessagesApart(t *testing.T) {
 	onTransports(t, "domain: d\ndescriptors: [{key: k, rate_limit: {unit: hour, requests_per_unit: 1000, name: n}}]\n", testConcurrentCalls)
 }
 

@@ -179,9 +179,9 @@ func TestQuotaModeSaturates(t *testing.T) {
 	h.want(h.ask(q.withHits(1)), "OVER: over/0")
 }
 
-// TestDefaultOverflow: a rule's own overflow beats the service's, and a backend that
-// does not keep the default gets the next one to it.
-func TestDefaultOverflow(t *testing.T) {
+// TestOwnOverflowBeatsTheDefault: a rule's own overflow beats the service's, and a backend
+// that does not keep the default gets the next one to it.
+func TestOwnOverflowBeatsTheDefault(t *testing.T) {
 	const rules = `
 domain: d
 descriptors:

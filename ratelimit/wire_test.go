@@ -98,7 +98,7 @@ func TestDecodeEveryField(t *testing.T) {
 	}
 }
 
-func TestDecodeBounds(t *testing.T) {
+func TestDecodeRefusesMoreThanTheBounds(t *testing.T) {
 	many := &rls.RateLimitRequest{Domain: "d"}
 	for range maxDescriptors + 1 {
 		many.Descriptors = append(many.Descriptors, &common.RateLimitDescriptor{})

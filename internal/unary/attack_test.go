@@ -251,7 +251,7 @@ func TestResetInHandler(t *testing.T) {
 	}
 }
 
-func TestContinuationFlood(t *testing.T) {
+func TestContinuationFloodEndsTheConnection(t *testing.T) {
 	t.Parallel()
 	for name, fragment := range map[string][]byte{
 		"empty": nil,
@@ -276,8 +276,8 @@ func TestContinuationFlood(t *testing.T) {
 	}
 }
 
-// TestHeaderBombs sends small blocks that mean much.
-func TestHeaderBombs(t *testing.T) {
+// TestHeaderBombsFailOnlyTheirCall sends small blocks that mean much.
+func TestHeaderBombsFailOnlyTheirCall(t *testing.T) {
 	t.Parallel()
 	attack(t, nil, func(t *testing.T, s *Server, addr string) {
 		// One entry of 4,000 bytes in the table, then references to it.
@@ -300,7 +300,7 @@ func TestHeaderBombs(t *testing.T) {
 	})
 }
 
-func TestTableGames(t *testing.T) {
+func TestWrongTableSizesEndTheConnection(t *testing.T) {
 	for name, c := range map[string]struct {
 		block []byte
 		code  http2.ErrCode
@@ -379,8 +379,8 @@ func TestHeaderListTooLarge(t *testing.T) {
 	})
 }
 
-// TestWindowOverflow covers windows above 2^31-1, in each way there is.
-func TestWindowOverflow(t *testing.T) {
+// TestWindowOverflowIsRefused covers windows above 2^31-1, in each way there is.
+func TestWindowOverflowIsRefused(t *testing.T) {
 	t.Parallel()
 	attack(t, nil, func(t *testing.T, s *Server, addr string) {
 		p := newPeer(t, addr)
@@ -410,9 +410,9 @@ func TestWindowOverflow(t *testing.T) {
 	})
 }
 
-// TestIgnoresWindow sends more than the stream's window without waiting for
+// TestIgnoringTheWindowGainsNothing sends more than the stream's window without waiting for
 // more of it. That gains nothing: other bounds hold what is kept.
-func TestIgnoresWindow(t *testing.T) {
+func TestIgnoringTheWindowGainsNothing(t *testing.T) {
 	t.Parallel()
 	attack(t, nil, func(t *testing.T, s *Server, addr string) {
 		p := newPeer(t, addr)
@@ -531,8 +531,8 @@ func dialSmall(t *testing.T, addr string) net.Conn {
 	return nc
 }
 
-// TestHalfOpen has a client that is gone without a word: it answers no ping.
-func TestHalfOpen(t *testing.T) {
+// TestHalfOpenConnectionIsClosed has a client that is gone without a word: it answers no ping.
+func TestHalfOpenConnectionIsClosed(t *testing.T) {
 	t.Parallel()
 	attack(t, func(conf *Config) {
 		conf.KeepaliveInterval, conf.KeepaliveTimeout = 100*time.Millisecond, 200*time.Millisecond
@@ -631,8 +631,8 @@ func TestSlowClientsAreCutOff(t *testing.T) {
 	})
 }
 
-// TestMuchHeld begins many large requests and ends none.
-func TestMuchHeld(t *testing.T) {
+// TestUnfinishedRequestsHoldBoundedMemory begins many large requests and ends none.
+func TestUnfinishedRequestsHoldBoundedMemory(t *testing.T) {
 	t.Parallel()
 	attack(t, func(conf *Config) { conf.ReadTimeout = 2 * time.Second }, func(t *testing.T, s *Server, addr string) {
 		p := newPeer(t, addr)
@@ -650,8 +650,8 @@ func TestMuchHeld(t *testing.T) {
 	})
 }
 
-// TestGzipBombs sends many messages that decompress to the largest size.
-func TestGzipBombs(t *testing.T) {
+// TestGzipBombsHoldBoundedMemory sends many messages that decompress to the largest size.
+func TestGzipBombsHoldBoundedMemory(t *testing.T) {
 	t.Parallel()
 	attack(t, nil, func(t *testing.T, s *Server, addr string) {
 		var packed bytes.Buffer

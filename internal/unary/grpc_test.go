@@ -195,7 +195,7 @@ func TestConcurrentCallsGetTheirOwnAnswers(t *testing.T) {
 	}
 }
 
-func TestUnixSocket(t *testing.T) {
+func TestUnixSocketServesCalls(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "s")
 	ln, err := net.Listen("unix", path)
 	if err != nil {

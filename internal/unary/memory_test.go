@@ -142,9 +142,9 @@ func TestUnreadAnswersAreBounded(t *testing.T) {
 	eventually(t, "the bound holds", func() bool { return s.Stats().Memory <= most && int64(heap())-int64(before) <= 3*most })
 }
 
-// TestReceiptsEnd shows that what an answer keeps for its undo goes soon, though
-// the connection stays.
-func TestReceiptsEnd(t *testing.T) {
+// TestReceiptsEndBeforeTheConnection shows that what an answer keeps for its undo goes
+// soon, though the connection stays.
+func TestReceiptsEndBeforeTheConnection(t *testing.T) {
 	t.Parallel()
 	var undone atomic.Int64
 	s, addr := start(t, func(conf *Config) {

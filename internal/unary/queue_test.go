@@ -159,8 +159,8 @@ func TestUrgencyIsCoarse(t *testing.T) {
 	}
 }
 
-// TestQueueModel compares the queue with a plain list.
-func TestQueueModel(t *testing.T) {
+// TestQueueAgreesWithAPlainList compares the queue with a plain list.
+func TestQueueAgreesWithAPlainList(t *testing.T) {
 	r := random.Rand(t, 1)
 	now := time.Now()
 	for range 200 {

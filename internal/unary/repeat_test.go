@@ -18,9 +18,9 @@ import (
 const fromEnvoy = "8304ab60b5773fa5d05b3b98855ec1a4b41a93257eecafb4692e735264ee2d9dcc42b1ba73db449b4692e7" +
 	"52264fc586c4c3c2c1c0bfbe"
 
-// TestEqualBlocks: a block that is equal to the one before is not decoded again,
+// TestEqualBlocksAreDecodedOnce: a block that is equal to the one before is not decoded again,
 // unless the one before changed the table.
-func TestEqualBlocks(t *testing.T) {
+func TestEqualBlocksAreDecodedOnce(t *testing.T) {
 	envoy, err := hex.DecodeString(fromEnvoy)
 	if err != nil {
 		t.Fatal(err)

@@ -16,7 +16,7 @@ import (
 
 // These tests speak HTTP/2 by hand.
 
-func TestRequestForms(t *testing.T) {
+func TestRequestsAreReadInEveryForm(t *testing.T) {
 	_, addr := start(t, nil)
 	message := grpcMessage([]byte("hello"))
 	headers := callHeaders(methodEcho)
@@ -107,7 +107,7 @@ func TestRequestForms(t *testing.T) {
 	}
 }
 
-func TestRefusedRequests(t *testing.T) {
+func TestRefusedRequestsTellTheReason(t *testing.T) {
 	_, addr := start(t, nil)
 	message := grpcMessage([]byte("hello"))
 	for _, c := range []struct {
@@ -333,7 +333,7 @@ func TestTimeoutsNeedDigitsAndAUnit(t *testing.T) {
 	}
 }
 
-func TestPercentEncoding(t *testing.T) {
+func TestMessagesArePercentEncodedAndCut(t *testing.T) {
 	for text, want := range map[string]string{
 		"plain text!": "plain text!", "100%": "100%25", "ü\n\x7f": "%C3%BC%0A%7F",
 		strings.Repeat("x", 2000): strings.Repeat("x", maxStatusMessage),
@@ -344,9 +344,9 @@ func TestPercentEncoding(t *testing.T) {
 	}
 }
 
-// TestGoAway follows a drain frame by frame: calls are taken until the client
-// has confirmed that it knows, then left out, and the last is answered.
-func TestGoAway(t *testing.T) {
+// TestGoAwayLosesNoAcceptedCall follows a drain frame by frame: calls are taken until the
+// client has confirmed that it knows, then left out, and the last is answered.
+func TestGoAwayLosesNoAcceptedCall(t *testing.T) {
 	release := make(chan struct{})
 	s, addr := start(t, func(conf *Config) {
 		conf.Handlers[methodHang] = Handler{Serve: func(ctx context.Context, calls []*Call) {
@@ -408,8 +408,8 @@ func TestGoAway(t *testing.T) {
 	}
 }
 
-// TestShutdownEnds closes connections whose calls do not end.
-func TestShutdownEnds(t *testing.T) {
+// TestShutdownClosesHangingCalls closes connections whose calls do not end.
+func TestShutdownClosesHangingCalls(t *testing.T) {
 	s, addr := start(t, nil)
 	p := newPeer(t, addr)
 	p.call(methodHang, nil)
@@ -423,9 +423,9 @@ func TestShutdownEnds(t *testing.T) {
 	p.end()
 }
 
-// TestShutdownEarly finds connections on which little has been said: a call
-// that is on its way is still answered.
-func TestShutdownEarly(t *testing.T) {
+// TestEarlyShutdownAnswersCallsOnTheirWay finds connections on which little has been said:
+// a call that is on its way is still answered.
+func TestEarlyShutdownAnswersCallsOnTheirWay(t *testing.T) {
 	t.Parallel()
 	s, addr := start(t, nil)
 	silent, early := rawPeer(t, addr), rawPeer(t, addr)
@@ -449,7 +449,7 @@ func TestShutdownEarly(t *testing.T) {
 	}
 }
 
-func TestIdleTimeout(t *testing.T) {
+func TestIdleTimeoutEndsWithoutAnError(t *testing.T) {
 	t.Parallel()
 	_, addr := start(t, func(conf *Config) { conf.IdleTimeout = 50 * time.Millisecond })
 	p := newPeer(t, addr)
@@ -459,7 +459,7 @@ func TestIdleTimeout(t *testing.T) {
 	}
 }
 
-func TestConfigErrors(t *testing.T) {
+func TestWrongConfigsAreRefused(t *testing.T) {
 	inline := Handler{Inline: echo}
 	for name, conf := range map[string]Config{
 		"no slash":      {Handlers: map[string]Handler{"a/b": inline}},
@@ -476,8 +476,8 @@ func TestConfigErrors(t *testing.T) {
 	}
 }
 
-// TestMixedSlice leaves some calls of a slice to a worker.
-func TestMixedSlice(t *testing.T) {
+// TestMixedSliceAnswersEveryCall leaves some calls of a slice to a worker.
+func TestMixedSliceAnswersEveryCall(t *testing.T) {
 	_, addr := start(t, func(conf *Config) {
 		conf.Handlers["/t.T/Mixed"] = Handler{
 			Inline: func(_ context.Context, calls []*Call) []*Call {

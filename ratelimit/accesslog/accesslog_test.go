@@ -109,9 +109,9 @@ func TestWaitingMessagesGoTogether(t *testing.T) {
 	}
 }
 
-// TestSlowBackend: what comes while the backend is asked goes together in the
+// TestSlowBackendGetsLargerCalls: what comes while the backend is asked goes together in the
 // next call, and what no call answers is left behind.
-func TestSlowBackend(t *testing.T) {
+func TestSlowBackendGetsLargerCalls(t *testing.T) {
 	h := setup(t, nil, Config{Timeout: 20 * time.Millisecond})
 	h.leases.gate = make(chan struct{})
 	s := h.open()
@@ -132,9 +132,9 @@ func TestSlowBackend(t *testing.T) {
 	}
 }
 
-// TestBackPressure: what waits for the backend is bounded, and nothing of it is
+// TestBackPressureLosesNothing: what waits for the backend is bounded, and nothing of it is
 // lost.
-func TestBackPressure(t *testing.T) {
+func TestBackPressureLosesNothing(t *testing.T) {
 	h := setup(t, nil, Config{})
 	h.leases.gate = make(chan struct{})
 	s := h.open()
@@ -177,8 +177,8 @@ func TestBackPressure(t *testing.T) {
 	}
 }
 
-// TestMaxEntries: entries beyond the bound are counted and logged.
-func TestMaxEntries(t *testing.T) {
+// TestEntriesBeyondTheBoundAreCounted: entries beyond the bound are counted and logged.
+func TestEntriesBeyondTheBoundAreCounted(t *testing.T) {
 	h := setup(t, nil, Config{MaxEntries: 3})
 	s := h.open()
 	var list []*datapb.HTTPAccessLogEntry
@@ -193,8 +193,8 @@ func TestMaxEntries(t *testing.T) {
 	}
 }
 
-// TestBadMessages: nothing that a message holds disturbs its stream.
-func TestBadMessages(t *testing.T) {
+// TestBadMessagesDisturbNoStream: nothing that a message holds disturbs its stream.
+func TestBadMessagesDisturbNoStream(t *testing.T) {
 	h := setup(t, nil, Config{})
 	s := h.open()
 	tcp := &als.StreamAccessLogsMessage{LogEntries: &als.StreamAccessLogsMessage_TcpLogs{TcpLogs: &als.StreamAccessLogsMessage_TCPAccessLogEntries{
@@ -371,9 +371,9 @@ func TestEntriesOfGoneClientAreHandled(t *testing.T) {
 	}
 }
 
-// TestServerEnds: a stream ends when an interceptor ends its context, after
+// TestStreamEndsAfterWhatHasArrived: a stream ends when an interceptor ends its context, after
 // what has arrived is done.
-func TestServerEnds(t *testing.T) {
+func TestStreamEndsAfterWhatHasArrived(t *testing.T) {
 	drain, endAll := context.WithCancel(context.Background())
 	defer endAll()
 	var receives atomic.Int64
@@ -411,8 +411,8 @@ func (d drained) RecvMsg(m any) error {
 	return d.ServerStream.RecvMsg(m)
 }
 
-// TestTooLarge: an operator hears of messages that the server does not take.
-func TestTooLarge(t *testing.T) {
+// TestTooLargeMessagesAreLogged: an operator hears of messages that the server does not take.
+func TestTooLargeMessagesAreLogged(t *testing.T) {
 	h := setup(t, nil, Config{}, grpc.MaxRecvMsgSize(1000))
 	s := h.open("x-headgate-owner", "a")
 	h.send(s, message(entry(end, strings.Repeat("x", 1000))))
