@@ -108,9 +108,9 @@ type registrar struct {
 
 func (r registrar) Registry() backends.Registry { return r.model }
 
-// TestRegistryMutants: the suite notices a registry that is wrong, and none
+// TestSuiteNoticesWrongRegistries: the suite notices a registry that is wrong, and none
 // that is right.
-func TestRegistryMutants(t *testing.T) {
+func TestSuiteNoticesWrongRegistries(t *testing.T) {
 	if testing.Short() {
 		t.Skip("waits 20 s for rows that never expire")
 	}

@@ -310,7 +310,7 @@ func (f *faulty) Take(ctx context.Context, reqs []limit.Request, out []limit.Ver
 	}
 }
 
-func TestRemoteMutants(t *testing.T) {
+func TestSuiteNoticesRemoteMutants(t *testing.T) {
 	s := newServer(t)
 	var trips atomic.Int64
 	for name, m := range map[string]struct {

@@ -38,9 +38,9 @@ func wantLeases(t *testing.T, b *Backend, what string, want int64) {
 	}
 }
 
-// TestMaxLeases: at the bound nobody gets a lease, whatever key it is of, until
-// one has gone; who has one can renew it and give it back.
-func TestMaxLeases(t *testing.T) {
+// TestMaxLeasesBoundsAllKeysTogether: at the bound nobody gets a lease, whatever key it is
+// of, until one has gone; who has one can renew it and give it back.
+func TestMaxLeasesBoundsAllKeysTogether(t *testing.T) {
 	b := New(Config{MaxLeases: 10})
 	l, bucket := inFlight(100, time.Minute), perSecond(limit.TokenBucket, 5)
 	for i := range 10 {
@@ -117,8 +117,9 @@ func TestLeasesAreCounted(t *testing.T) {
 	wantLeases(t, b, "closed", 0)
 }
 
-// TestEvictedLeases: at MaxKeys the key goes whose last lease expires first.
-func TestEvictedLeases(t *testing.T) {
+// TestEvictionTakesTheFirstExpiringLeases: at MaxKeys the key goes whose last lease expires
+// first.
+func TestEvictionTakesTheFirstExpiringLeases(t *testing.T) {
 	b := New(Config{MaxKeys: 2})
 	short, long := inFlight(5, time.Minute), inFlight(5, time.Hour)
 	takeOps(b, start, acquire(numbered(0), short, "a"))

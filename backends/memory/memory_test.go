@@ -126,8 +126,8 @@ func heap() int64 {
 	return int64(m.HeapAlloc)
 }
 
-// TestManyKeys: memory stays flat however many keys clients think of.
-func TestManyKeys(t *testing.T) {
+// TestManyKeysKeepMemoryFlat: memory stays flat however many keys clients think of.
+func TestManyKeysKeepMemoryFlat(t *testing.T) {
 	keys, bound := 300_000, 10_000
 	if testing.Short() {
 		keys = 100_000
@@ -242,9 +242,9 @@ func checkShard(t *testing.T, s *shard, now limit.Instant, swept bool) map[limit
 	return live
 }
 
-// TestChangedLimit: a state's end is that of the limit that wrote it, though
+// TestChangedLimitKeepsTheOldEnd: a state's end is that of the limit that wrote it, though
 // others look at it.
-func TestChangedLimit(t *testing.T) {
+func TestChangedLimitKeepsTheOldEnd(t *testing.T) {
 	b := New(Config{})
 	tk := taker{b: b}
 	day := limit.MustNew(limit.Spec{Algorithm: limit.SlidingLog, Max: 1, Window: 24 * time.Hour})

@@ -70,9 +70,9 @@ func plain(c Config) any {
 	}{fields(c), [2]string{string(c.Password), string(c.SentinelPassword)}}
 }
 
-// TestParseErrors compares messages with testdata/urls.txt, which has the
+// TestParseErrorsReadAsDocumented compares messages with testdata/urls.txt, which has the
 // URLs, each with its message in the line below.
-func TestParseErrors(t *testing.T) {
+func TestParseErrorsReadAsDocumented(t *testing.T) {
 	file := filepath.Join("testdata", "urls.txt")
 	known, err := os.ReadFile(file)
 	if err != nil {

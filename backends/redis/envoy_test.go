@@ -44,7 +44,7 @@ func takeAt(tb testing.TB, b *Backend, at limit.Instant, k limit.Key, l *limit.L
 
 // Keys, counts and lives are those of envoyproxy/ratelimit. test/compat compares them with those
 // that it makes itself.
-func TestEnvoyKeys(t *testing.T) {
+func TestEnvoyKeysAreThoseOfTheReference(t *testing.T) {
 	s := testenv.StartRedis(t)
 	b, c, ctx := open(t, s.URL()+"?layout=envoy&cache_key_prefix=pre:&expiration_jitter=10"), s.Client(), context.Background()
 	now := limit.InstantOf(time.Now())
@@ -160,7 +160,7 @@ func TestEnvoyBesideOtherLayouts(t *testing.T) {
 }
 
 // A replica whose clock is wrong logs that once.
-func TestEnvoyClock(t *testing.T) {
+func TestEnvoyLayoutWarnsOfAWrongClock(t *testing.T) {
 	s := testenv.StartRedis(t)
 	for by, warns := range map[time.Duration]int{0: 0, time.Hour: 1, -time.Hour: 1} {
 		var log bytes.Buffer
@@ -184,9 +184,10 @@ func TestEnvoyClock(t *testing.T) {
 	}
 }
 
-// TestEnvoyArithmetic compares random takes with the plain arithmetic of counters, also where
-// limits change and hits beyond them are given back, which the conformance suite leaves out.
-func TestEnvoyArithmetic(t *testing.T) {
+// TestEnvoyLayoutCountsAsPlainArithmetic compares random takes with the plain arithmetic of
+// counters, also where limits change and hits beyond them are given back, which the
+// conformance suite leaves out.
+func TestEnvoyLayoutCountsAsPlainArithmetic(t *testing.T) {
 	s := testenv.StartRedis(t)
 	b, r := open(t, s.URL()+"?layout=envoy"), random.Rand(t, 7)
 	for round := range random.Times(50, 2000) {
@@ -218,7 +219,7 @@ func TestEnvoyArithmetic(t *testing.T) {
 
 // On a Cluster the descriptors of a request are in several slots. What a refused request took
 // is given back, to the counters that it was taken from.
-func TestEnvoyCluster(t *testing.T) {
+func TestEnvoyClusterGivesBackRefusedUnits(t *testing.T) {
 	s := testenv.StartRedisCluster(t)
 	u := "redis+cluster://" + strings.Join(s.Addrs, ",") + "?layout=envoy&timeout=10s"
 	backendtest.Run(t, suite(t, u, random.Times(5, 60)))

@@ -78,9 +78,9 @@ func tally(b *Backend, groups []string, n int, deadline time.Duration, meets fun
 	return late.Load(), good.Load()
 }
 
-// TestFrozenNode: while one master of a Cluster hangs, calls for its slots fail
-// at once and others are not touched; when it is back, so are its slots.
-func TestFrozenNode(t *testing.T) {
+// TestFrozenNodeFailsOnlyItsSlots: while one master of a Cluster hangs, calls for its slots
+// fail at once and others are not touched; when it is back, so are its slots.
+func TestFrozenNodeFailsOnlyItsSlots(t *testing.T) {
 	s := testenv.StartRedisCluster(t, testenv.WithArgs("--cluster-node-timeout", "120000")) // no replica steps in
 	var log bytes.Buffer
 	b, err := Open(context.Background(), mustParse(t, "redis+cluster://"+strings.Join(s.Addrs, ",")), slog.New(slog.NewTextHandler(&log, nil)))

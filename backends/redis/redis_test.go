@@ -133,7 +133,7 @@ func TestListLayoutKeepsTheContract(t *testing.T) {
 	wantLives(t, s.Client())
 }
 
-func TestEnvoyLayout(t *testing.T) {
+func TestEnvoyLayoutPassesTheSuite(t *testing.T) {
 	s := testenv.StartRedis(t)
 	backendtest.Run(t, onServer(suite(t, s.URL()+"?layout=envoy&timeout=10s", random.Times(40, 100)), s, s.Client()))
 	wantLives(t, s.Client())
@@ -146,9 +146,9 @@ func TestZSet(t *testing.T) {
 	wantLives(t, s.Client())
 }
 
-// TestOldestRedis takes from Redis 6.2 the commands that 6.0 does not have, as
+// TestOldestRedisPassesTheSuite takes from Redis 6.2 the commands that 6.0 does not have, as
 // no package of 6.0 can be had.
-func TestOldestRedis(t *testing.T) {
+func TestOldestRedisPassesTheSuite(t *testing.T) {
 	var args []string
 	for _, c := range []string{
 		"ZMSCORE", "ZDIFF", "ZDIFFSTORE", "ZINTER", "ZUNION", "ZRANGESTORE", "ZRANDMEMBER", "SMISMEMBER",
@@ -232,7 +232,7 @@ func TestPasswordFile(t *testing.T) {
 	}
 }
 
-func TestUnixSocket(t *testing.T) {
+func TestUnixSocketReachesTheDatabase(t *testing.T) {
 	s := testenv.StartRedis(t, testenv.WithUnixSocket())
 	backendtest.Run(t, suite(t, "unix://"+s.Socket+"?db=3", 5))
 	if n := s.Client().DBSize(context.Background()).Val(); n != 0 {
@@ -441,7 +441,7 @@ func TestOpenNeedsNoServer(t *testing.T) {
 	}
 }
 
-func TestScriptFlush(t *testing.T) {
+func TestScriptFlushFailsNoCall(t *testing.T) {
 	s := testenv.StartRedis(t)
 	b, c := open(t, s.URL()), s.Client()
 	for i := range 3 {
@@ -466,8 +466,8 @@ func TestScriptFlush(t *testing.T) {
 	}
 }
 
-// TestBytesSaved: EVALSHA sends the digest, not the script.
-func TestBytesSaved(t *testing.T) {
+// TestTakesSendTheDigestOnly: EVALSHA sends the digest, not the script.
+func TestTakesSendTheDigestOnly(t *testing.T) {
 	s := testenv.StartRedis(t)
 	p := testenv.StartProxy(t, s.Addr)
 	b := open(t, "redis://"+p.Addr)
@@ -510,9 +510,9 @@ func TestFreezeCostsNoMoreThanTheDeadline(t *testing.T) {
 	}
 }
 
-// TestForeignData: what is not headgate's under a key fails the requests that
-// need it, and no others, and is not changed.
-func TestForeignData(t *testing.T) {
+// TestForeignDataFailsOnlyItsRequests: what is not headgate's under a key fails the
+// requests that need it, and no others, and is not changed.
+func TestForeignDataFailsOnlyItsRequests(t *testing.T) {
 	s := testenv.StartRedis(t)
 	ctx, c := context.Background(), s.Client()
 	for _, layout := range []string{"list", "zset"} {
@@ -551,8 +551,9 @@ func TestForeignData(t *testing.T) {
 	}
 }
 
-// TestSharedLog: programs that share logs with headgate find the keys and members they expect.
-func TestSharedLog(t *testing.T) {
+// TestSharedLogKeepsItsForm: programs that share logs with headgate find the keys and
+// members they expect.
+func TestSharedLogKeepsItsForm(t *testing.T) {
 	s := testenv.StartRedis(t)
 	ctx, c := context.Background(), s.Client()
 	b := open(t, s.URL()+"?layout=zset")
@@ -663,9 +664,9 @@ func TestKeysLiveAsLongAsTheirState(t *testing.T) {
 	}
 }
 
-// TestOldState: counters that were written without the second until which they
+// TestOldStateCountsOn: counters that were written without the second until which they
 // live count on.
-func TestOldState(t *testing.T) {
+func TestOldStateCountsOn(t *testing.T) {
 	s := testenv.StartRedis(t)
 	ctx, c := context.Background(), s.Client()
 	b := open(t, s.URL())
@@ -689,8 +690,8 @@ func TestOldState(t *testing.T) {
 	take(7)
 }
 
-// TestFewerRights: commands that only save time are not needed.
-func TestFewerRights(t *testing.T) {
+// TestFewerRightsAreEnough: commands that only save time are not needed.
+func TestFewerRightsAreEnough(t *testing.T) {
 	s := testenv.StartRedis(t, testenv.WithACL(aclUser+" -mget -setrange"))
 	b := open(t, s.URLFor("app", aclPassword))
 	compareMany(t, b)
@@ -698,8 +699,8 @@ func TestFewerRights(t *testing.T) {
 	takeSome(t, b)
 }
 
-// TestLargeSlice: what does not fit on the stack of a script goes in parts.
-func TestLargeSlice(t *testing.T) {
+// TestLargeSliceGoesInParts: what does not fit on the stack of a script goes in parts.
+func TestLargeSliceGoesInParts(t *testing.T) {
 	s := testenv.StartRedis(t)
 	b := open(t, s.URL()+"?max_slice=1024&timeout=20s")
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)

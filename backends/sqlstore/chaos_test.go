@@ -120,7 +120,7 @@ func (h *holder) says(t *testing.T, start string) string {
 
 // A process that is stopped while it holds a hot key keeps others from it for about a second, except
 // on MySQL, where they get errors within their deadlines. When it goes on it has changed nothing.
-func TestStoppedHolder(t *testing.T) {
+func TestStoppedHolderDelaysOthersBriefly(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		url  func(t *testing.T) string
@@ -355,7 +355,7 @@ const crowdMax = 900
 
 // Three processes use a limit up, exactly, although one of them is killed on the way: the others get
 // what is left, except for units whose answer the killed process did not receive.
-func TestKilledProcess(t *testing.T) {
+func TestKilledProcessLosesAtMostOneUnit(t *testing.T) {
 	eachMigrated(t, func(t *testing.T, url string) {
 		exe, err := os.Executable()
 		check(t, err)
@@ -405,7 +405,7 @@ func TestKilledProcess(t *testing.T) {
 }
 
 // With a full disk nothing is admitted that is not recorded, and all goes on when there is room.
-func TestFullDisk(t *testing.T) {
+func TestFullDiskAdmitsNothingUnrecorded(t *testing.T) {
 	testenv.UseSQLite(t)
 	dir := t.TempDir()
 	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=1m"); err != nil {
@@ -432,7 +432,7 @@ func TestFullDisk(t *testing.T) {
 }
 
 // Behind PgBouncer all is as without it, in both modes.
-func TestPgBouncer(t *testing.T) {
+func TestPgBouncerChangesNothing(t *testing.T) {
 	for _, mode := range []string{testenv.PoolSession, testenv.PoolTransaction} {
 		t.Run(mode, func(t *testing.T) {
 			pg := testenv.SharedDatabase(t, testenv.Postgres)
@@ -459,7 +459,7 @@ func TestPgBouncer(t *testing.T) {
 }
 
 // Requests over several new keys, in orders that cross, end in no deadlock that a caller sees.
-func TestCrossingKeys(t *testing.T) {
+func TestCrossingKeysEndInNoDeadlock(t *testing.T) {
 	eachServer(t, func(t *testing.T, url string) {
 		const handles, callers, calls = 3, 3, 15
 		l := upTo(1_000_000)

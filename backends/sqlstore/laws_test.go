@@ -44,7 +44,7 @@ func used(t *testing.T, b *Backend, l *limit.Limit, group string) int64 {
 }
 
 // A value that is not headgate's fails the requests that need it, alone, and stays.
-func TestForeignData(t *testing.T) {
+func TestForeignDataFailsOnlyItsRequests(t *testing.T) {
 	eachMigrated(t, func(t *testing.T, url string) {
 		b := open(t, url)
 		put := b.conf.dialect.put([]row{{key: counterKey(limit.Key{Group: "foreign", Limit: "l"}), state: []byte("not ours"), ends: 1 << 52}})
@@ -107,7 +107,7 @@ func TestNewKeysAreNotLost(t *testing.T) {
 }
 
 // A slice with more keys than one transaction takes is decided in several, and all of it.
-func TestLongSlices(t *testing.T) {
+func TestLongSlicesAreDecidedInFull(t *testing.T) {
 	eachMigrated(t, func(t *testing.T, url string) {
 		b := open(t, url)
 		l := upTo(2)

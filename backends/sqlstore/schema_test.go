@@ -96,7 +96,7 @@ func (b *Backend) view(t *testing.T, query string) (lines []string) {
 
 // What headgate migrate --print prints makes the schema by the server's own client, and nothing is left
 // to be done.
-func TestPrintedSchema(t *testing.T) {
+func TestPrintedSchemaLeavesNothingToDo(t *testing.T) {
 	for _, engine := range []string{testenv.Postgres, testenv.MariaDB, testenv.MySQL} {
 		t.Run(engine, func(t *testing.T) {
 			server := testenv.SharedDatabase(t, engine)
@@ -141,7 +141,7 @@ func TestRightsOnDataOnly(t *testing.T) {
 }
 
 // Without its tables a store says what to do, and that nothing was applied.
-func TestMissingSchema(t *testing.T) {
+func TestMissingSchemaSaysWhatToDo(t *testing.T) {
 	each(t, func(t *testing.T, address string) {
 		b := open(t, address)
 		for _, err := range []error{try(soon(t), b, ask(upTo(1), 1, "k"))[0].Err, b.Ping(soon(t))} {

@@ -9,7 +9,7 @@ import (
 
 // A slice takes two round trips however long the connection has been idle, with new keys and without,
 // admitted or refused.
-func TestRoundTrips(t *testing.T) {
+func TestSliceTakesTwoRoundTrips(t *testing.T) {
 	eachServer(t, func(t *testing.T, url string) {
 		counter := dbtest.CountTrips(t, hostOf(t, url))
 		b := open(t, through(t, url, counter.Addr))

@@ -103,8 +103,8 @@ func TestFiguresHaveNamesOfTheirOwn(t *testing.T) {
 	}
 }
 
-// TestRunEnds: Run returns when its context ends.
-func TestRunEnds(t *testing.T) {
+// TestRunEndsWithItsContext: Run returns when its context ends.
+func TestRunEndsWithItsContext(t *testing.T) {
 	s := open(t, nowhere)
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})

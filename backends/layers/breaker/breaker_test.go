@@ -322,8 +322,8 @@ func TestFlappingStoreIsProbedLessOften(t *testing.T) {
 	})
 }
 
-// TestOneProbe: of a hundred callers one gets through, the others do not wait.
-func TestOneProbe(t *testing.T) {
+// TestOnlyOneCallerProbes: of a hundred callers one gets through, the others do not wait.
+func TestOnlyOneCallerProbes(t *testing.T) {
 	play(t, Config{}, func(sc *scene) {
 		sc.fail()
 		time.Sleep(100 * ms)
@@ -369,8 +369,8 @@ func TestProbeOfNoUse(t *testing.T) {
 	}
 }
 
-// TestProbeFails: a probe's failure opens the breaker for twice as long.
-func TestProbeFails(t *testing.T) {
+// TestFailedProbeDoublesTheDelay: a probe's failure opens the breaker for twice as long.
+func TestFailedProbeDoublesTheDelay(t *testing.T) {
 	for what, took := range map[rune]int{'u': 0, 't': 20, 'l': 21} {
 		play(t, Config{}, func(sc *scene) {
 			sc.fail()
@@ -400,9 +400,9 @@ func TestProbeIsBounded(t *testing.T) {
 	})
 }
 
-// TestHungProbes: a store that ignores its context keeps what it got, and no
+// TestHungProbesKeepNothingMore: a store that ignores its context keeps what it got, and no
 // more: neither the state nor goroutines depend on it.
-func TestHungProbes(t *testing.T) {
+func TestHungProbesKeepNothingMore(t *testing.T) {
 	play(t, Config{}, func(sc *scene) {
 		sc.fail()
 		back := make(chan struct{})
@@ -531,9 +531,9 @@ func TestVerdictAfterTheDeadlineIsNotUsed(t *testing.T) {
 	})
 }
 
-// TestPartlyLate: where a part of the slice did not answer, the other verdicts
-// came in time, unless Take is later than that explains.
-func TestPartlyLate(t *testing.T) {
+// TestVerdictsInTimeCountBesideLateOnes: where a part of the slice did not answer, the
+// other verdicts came in time, unless Take is later than that explains.
+func TestVerdictsInTimeCountBesideLateOnes(t *testing.T) {
 	for wait, used := range map[time.Duration]bool{20 * ms: true, 24 * ms: true, 25 * ms: false, 90 * ms: false} {
 		play(t, Config{}, func(sc *scene) {
 			sc.s.Partly = remote.ErrDown
@@ -633,9 +633,9 @@ func TestStoreDecidesSoonAfterItsReturn(t *testing.T) {
 	}
 }
 
-// TestOnChange: changes are reported one by one and in order, though callers
+// TestChangesAreReportedInOrder: changes are reported one by one and in order, though callers
 // collide and the callback calls back.
-func TestOnChange(t *testing.T) {
+func TestChangesAreReportedInOrder(t *testing.T) {
 	s := newStore()
 	var b *Backend
 	var last State

@@ -229,8 +229,8 @@ func TestWaitingCallsAreGatheredIntoSlices(t *testing.T) {
 	}
 }
 
-// TestLeavesQueue: whose context ends in the queue is not sent.
-func TestLeavesQueue(t *testing.T) {
+// TestEndedCallLeavesTheQueue: whose context ends in the queue is not sent.
+func TestEndedCallLeavesTheQueue(t *testing.T) {
 	sc := newScene(t, Config{})
 	ctx, cancel := context.WithCancel(context.Background())
 	sc.call(context.Background(), 1)
@@ -256,9 +256,9 @@ func TestLeavesQueue(t *testing.T) {
 	sc.end(0)
 }
 
-// TestLeavesFlight: a call whose context ends under way gets an unknown outcome,
-// its memory is not used, and its companions are served.
-func TestLeavesFlight(t *testing.T) {
+// TestEndedCallLeavesItsCompanionsServed: a call whose context ends under way gets an
+// unknown outcome, its memory is not used, and its companions are served.
+func TestEndedCallLeavesItsCompanionsServed(t *testing.T) {
 	sc := newScene(t, Config{})
 	ctx, cancel := context.WithCancel(context.Background())
 	sc.call(ctx, 2)

@@ -237,7 +237,7 @@ func TestStalenessEndsWithinMaxAge(t *testing.T) {
 }
 
 // A hot refused key costs the store a call for each MaxAge.
-func TestHotKey(t *testing.T) {
+func TestHotKeyIsAskedOncePerAge(t *testing.T) {
 	for _, a := range limit.Algorithms() {
 		r := newRig(t, Config{})
 		o := op("hot", newLimit(a, 1, time.Hour), 1)
@@ -254,7 +254,7 @@ func TestHotKey(t *testing.T) {
 }
 
 // Shadows and costs of zero or less always reach the store.
-func TestAlwaysAsked(t *testing.T) {
+func TestShadowsAndRefundsReachTheStore(t *testing.T) {
 	for _, a := range limit.Algorithms() {
 		r := newRig(t, Config{})
 		o := op("k", newLimit(a, 2, time.Hour), 1)
@@ -343,7 +343,7 @@ func TestSharedKeyTeachesNothing(t *testing.T) {
 	}
 }
 
-func TestNewLimits(t *testing.T) {
+func TestRaisedLimitIsAskedAgain(t *testing.T) {
 	r := newRig(t, Config{})
 	o := op("k", newLimit(limit.FixedWindow, 2, time.Hour), 1)
 	r.exhaust(o)
@@ -384,7 +384,7 @@ func TestWaitsEndEarly(t *testing.T) {
 }
 
 // A greater cost is refused as long as a lesser one, a lesser one is asked about.
-func TestGreaterCosts(t *testing.T) {
+func TestGreaterCostsAreRefusedToo(t *testing.T) {
 	for _, a := range limit.Algorithms() {
 		r := newRig(t, Config{})
 		o := op("k", newLimit(a, 12, time.Hour), 5)
@@ -455,7 +455,7 @@ func TestUnitsTakenAndGivenBack(t *testing.T) {
 
 // Instants that come with requests age refusals as the clock does, and are
 // rounded as the store rounds them.
-func TestGivenInstants(t *testing.T) {
+func TestGivenInstantsAgeRefusals(t *testing.T) {
 	c := remote.NewClock()
 	s := newStore(c.Now)
 	s.Precision = time.Millisecond
@@ -525,7 +525,7 @@ func TestTooManyOps(t *testing.T) {
 }
 
 // Each of several costs on one key is answered, whatever the algorithm.
-func TestMixedCosts(t *testing.T) {
+func TestMixedCostsAreEachAnswered(t *testing.T) {
 	for _, a := range limit.Algorithms() {
 		r := newRig(t, Config{MaxAge: time.Hour})
 		s := limit.Spec{Algorithm: a, Max: 7, Window: time.Second}

@@ -19,9 +19,9 @@ func release(key string, l *limit.Limit, holder string) limit.Op {
 	return o
 }
 
-// TestInFlight: whether a request in flight has room is asked each time, as
-// another may have ended on another replica.
-func TestInFlight(t *testing.T) {
+// TestRequestsInFlightAreAlwaysAsked: whether a request in flight has room is asked each
+// time, as another may have ended on another replica.
+func TestRequestsInFlightAreAlwaysAsked(t *testing.T) {
 	r := newRig(t, Config{MaxAge: time.Hour})
 	other := r.replica(Config{MaxAge: time.Hour})
 	l := newLimit(limit.Concurrency, 1, time.Minute)

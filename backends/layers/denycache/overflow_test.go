@@ -78,9 +78,9 @@ func TestKnownBesideOverflow(t *testing.T) {
 	r.want("a unit that may be owed", false, true, full, op("m", owes, 1))
 }
 
-// TestCountedBeyond: where the store counts on beyond a limit, all that it refuses reaches it,
-// and so does what has a long name.
-func TestCountedBeyond(t *testing.T) {
+// TestCountedRefusalsReachTheStore: where the store counts on beyond a limit, all that it
+// refuses reaches it, and so does what has a long name.
+func TestCountedRefusalsReachTheStore(t *testing.T) {
 	r := newRig(t, Config{MaxAge: time.Hour})
 	r.want("a refusal", false, true, op("before", overflowing(limit.FixedWindow, limit.Saturate), 11))
 	r.want("repeated", false, false, op("before", overflowing(limit.FixedWindow, limit.Saturate), 11))

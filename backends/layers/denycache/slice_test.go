@@ -62,7 +62,7 @@ func TestSliceSendsOnlyUnknownRequests(t *testing.T) {
 }
 
 // Neither a hit nor a miss allocates.
-func TestNoAllocations(t *testing.T) {
+func TestHitsAndMissesDoNotAllocate(t *testing.T) {
 	if raceEnabled() {
 		t.Skip("the race detector has pools lose things")
 	}

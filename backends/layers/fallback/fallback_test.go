@@ -180,9 +180,9 @@ func TestSharesAreHeld(t *testing.T) {
 	}
 }
 
-// TestReconcileLaw: afterwards the primary's count is what it was and what was
-// admitted here, up to the limit; doing it again changes nothing.
-func TestReconcileLaw(t *testing.T) {
+// TestReconcileChargesOnceUpToTheLimit: afterwards the primary's count is what it was and
+// what was admitted here, up to the limit; doing it again changes nothing.
+func TestReconcileChargesOnceUpToTheLimit(t *testing.T) {
 	r := random.Rand(t, 1)
 	for range 300 {
 		p := newPair(t, Config{Replicas: r.IntN(3), Slice: 1 + r.IntN(5), ServerClock: false})
@@ -289,8 +289,8 @@ func TestShortPrimaryIsChargedWhatIsLeft(t *testing.T) {
 	}
 }
 
-// TestPrimaryFails: a failure leaves debts and shares as they are.
-func TestPrimaryFails(t *testing.T) {
+// TestPrimaryFailureKeepsDebtsAndShares: a failure leaves debts and shares as they are.
+func TestPrimaryFailureKeepsDebtsAndShares(t *testing.T) {
 	l := each(10, time.Hour)[1]
 	p := newPair(t, Config{Slice: 3})
 	for i := range 20 {
@@ -371,9 +371,9 @@ func TestCrowdedPrimaryIsAskedForLess(t *testing.T) {
 	}
 }
 
-// TestTakesMeanwhile: what is admitted while the primary is being charged is
+// TestTakesMeanwhileAreChargedNextTime: what is admitted while the primary is being charged is
 // charged next time, and counts here until then.
-func TestTakesMeanwhile(t *testing.T) {
+func TestTakesMeanwhileAreChargedNextTime(t *testing.T) {
 	for _, l := range each(10, time.Hour) {
 		p := newPair(t, Config{})
 		for i := range 3 {
@@ -495,9 +495,9 @@ func TestForgottenKeysAreNotCharged(t *testing.T) {
 	p.wantUsed(key(1), remote.Hour, 0)
 }
 
-// TestForgetBefore: a key that was forgotten and used again before its turn came
+// TestReusedKeyIsChargedOnce: a key that was forgotten and used again before its turn came
 // has a new debt, which is charged once.
-func TestForgetBefore(t *testing.T) {
+func TestReusedKeyIsChargedOnce(t *testing.T) {
 	p := newPair(t, Config{Slice: 1})
 	for i := range 2 {
 		p.take(p.l, key(i), remote.Hour, 5)

@@ -47,7 +47,7 @@ func TestConformance(t *testing.T) {
 	}})
 }
 
-func TestClassOf(t *testing.T) {
+func TestClassOfNamesEachError(t *testing.T) {
 	caps := memory.Caps()
 	for _, c := range []struct {
 		err   error

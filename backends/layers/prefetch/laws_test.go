@@ -259,10 +259,10 @@ func TestDecisionsStayWithinBounds(t *testing.T) {
 	}
 }
 
-// TestLoneReplica: with single units, a replica that is alone answers as the
+// TestLoneReplicaAnswersAsTheStore: with single units, a replica that is alone answers as the
 // store would, in every field, on a fixed window; and over a full window
 // exactly the limit is admitted.
-func TestLoneReplica(t *testing.T) {
+func TestLoneReplicaAnswersAsTheStore(t *testing.T) {
 	r := random.Rand(t, 1)
 	for range 100 {
 		most := 2 + r.Int64N(100)

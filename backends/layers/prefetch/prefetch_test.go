@@ -102,9 +102,9 @@ func TestRoomComesBack(t *testing.T) {
 	r.holds("taken ahead", p, 9, 3)
 }
 
-// TestPartlyPaid: a request of which one op is paid here is admitted or
-// refused as a whole.
-func TestPartlyPaid(t *testing.T) {
+// TestPartlyPaidRequestIsDecidedWhole: a request of which one op is paid here is
+// admitted or refused as a whole.
+func TestPartlyPaidRequestIsDecidedWhole(t *testing.T) {
 	l, tight := newLimit(limit.FixedWindow, 100, time.Hour), newLimit(limit.FixedWindow, 1, time.Hour)
 	plain := func(o limit.Op) limit.Op { return o }
 	for _, c := range []struct {
@@ -152,7 +152,7 @@ func TestPartlyPaid(t *testing.T) {
 
 // A request whose limits are all held does not go to the store, however many
 // they are.
-func TestSeveralPaid(t *testing.T) {
+func TestHeldLimitsNeedNoTrip(t *testing.T) {
 	r := newRig(t, Config{})
 	a, b := op("a", newLimit(limit.FixedWindow, 100, time.Hour), 1, 10), op("b", newLimit(limit.TokenBucket, 50, time.Hour), 2, 5)
 	r.want("first", true, true, a, b)
@@ -170,7 +170,7 @@ func TestSeveralPaid(t *testing.T) {
 }
 
 // Ops that share a key find what the earlier ones left.
-func TestSameKey(t *testing.T) {
+func TestOpsOnOneKeyShareUnits(t *testing.T) {
 	r := newRig(t, Config{})
 	o := op("k", newLimit(limit.FixedWindow, 13, time.Hour), 1, 10)
 	r.want("nothing held", true, true, o, o, o)
@@ -369,7 +369,7 @@ func TestFailedRequestHoldsNothing(t *testing.T) {
 }
 
 // What has no business here goes to the store as it is.
-func TestBadRequests(t *testing.T) {
+func TestBadRequestsGoToTheStoreUnchanged(t *testing.T) {
 	r := newRig(t, Config{})
 	o := op("k", newLimit(limit.FixedWindow, 100, time.Hour), 1, 70)
 	r.take(o)
@@ -599,7 +599,7 @@ func TestKeysBeyondMaxKeysAreNotShared(t *testing.T) {
 
 // Instants that callers give: windows are those of the instants, whatever the
 // time is.
-func TestGivenInstants(t *testing.T) {
+func TestGivenInstantsChooseTheWindow(t *testing.T) {
 	r := newRig(t, Config{})
 	o := op("k", newLimit(limit.FixedWindow, 100, time.Minute), 1, 10)
 	start := limit.InstantOf(time.Date(2031, 1, 1, 0, 0, 0, 0, time.UTC))
@@ -625,9 +625,9 @@ func TestGivenInstants(t *testing.T) {
 	r.want("and shared by itself", true, false, o)
 }
 
-// TestRepeatedLease: a request whose lease was granted before is not charged
+// TestRepeatedLeaseIsNotChargedAgain: a request whose lease was granted before is not charged
 // again, neither there nor here.
-func TestRepeatedLease(t *testing.T) {
+func TestRepeatedLeaseIsNotChargedAgain(t *testing.T) {
 	r := newRig(t, Config{})
 	o := op("k", newLimit(limit.FixedWindow, 100, time.Hour), 1, 10)
 	flight := op("flight", newLimit(limit.Concurrency, 5, time.Minute), 1, 10)
@@ -718,8 +718,8 @@ func TestClosedBackendHoldsNothing(t *testing.T) {
 	}
 }
 
-// TestNoAllocation: what is paid here costs no memory.
-func TestNoAllocation(t *testing.T) {
+// TestHeldUnitsPayWithoutAllocation: what is paid here costs no memory.
+func TestHeldUnitsPayWithoutAllocation(t *testing.T) {
 	if raceEnabled() {
 		t.Skip("the race detector allocates")
 	}
