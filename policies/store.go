@@ -86,9 +86,10 @@ type Edit struct {
 	Key    string
 	Remove bool
 	Figures
-	// If says what must hold for the edit. Version is that of IfVersion.
-	If      Condition
-	Version int64
+	// If says what must hold for the edit. Version and ID are those of IfVersion; an ID of 0 is
+	// any. A policy that was removed and made again has another ID, and begins with version 1.
+	If          Condition
+	Version, ID int64
 }
 
 // A Condition is what an edit needs.
@@ -130,6 +131,8 @@ func (e *Edit) Check(before *Policy) error {
 		return fmt.Errorf("%s: %w", e.Key, ErrNotFound)
 	case e.If == IfVersion && before.Version != e.Version:
 		return fmt.Errorf("%s: %w: it has version %d, not %d", e.Key, ErrVersion, before.Version, e.Version)
+	case e.If == IfVersion && e.ID != 0 && before.ID != e.ID:
+		return fmt.Errorf("%s: %w: it was removed, and made again", e.Key, ErrVersion)
 	}
 	return nil
 }

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/http/pprof"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/headgate-rls/headgate/internal/config"
@@ -48,6 +49,7 @@ type httpFronts struct {
 	phase   *phase
 	service *ratelimit.Service
 	slots   *slotService // nil without --slots
+	admin   http.Handler // of what begins with /admin/
 	ready   http.Handler
 	// describe writes where the rules come from.
 	describe func(io.Writer) error
@@ -63,13 +65,11 @@ func (f *httpFronts) open(ctx context.Context) ([]*httpServer, error) {
 	if f.conf.Metrics != "" {
 		fronts = append(fronts, httpFront{name: "metrics", address: f.conf.Metrics, handler: f.metricsHandler(), write: api})
 	}
-	if a := &f.conf.Admin; f.slots != nil {
-		front := httpFront{name: "admin", address: a.Address, handler: f.slots.adminListener(), write: api}
-		if a.TLSCert != "" {
-			front.tls = &certFiles{flags: "admin", cert: a.TLSCert, key: a.TLSKey, clientCA: a.ClientCA, log: f.log}
-		}
-		fronts = append(fronts, front)
+	admin := httpFront{name: "admin", address: f.conf.Admin.Address, handler: f.adminHandler(), write: api}
+	if a := &f.conf.Admin; a.TLSCert != "" {
+		admin.tls = &certFiles{flags: "admin", cert: a.TLSCert, key: a.TLSKey, clientCA: a.ClientCA, log: f.log}
 	}
+	fronts = append(fronts, admin)
 	var list []*httpServer
 	for _, h := range fronts {
 		if h.address == "" {
@@ -124,10 +124,28 @@ func (f *httpFronts) httpHandler() http.Handler {
 		fmt.Fprintln(w, "OK")
 	})
 	mux.Handle("GET /readyz", f.ready)
-	if f.slots != nil {
-		return f.slots.before(mux, true, f.conf.Admin.Address == "")
-	}
-	return mux
+	return f.before(mux, true, f.conf.Admin.Address == "")
+}
+
+// adminHandler is what the --admin address serves: admin paths, and those of slots where the same
+// guard is in front of them, so that who has a client certificate instead of a token can use them.
+func (f *httpFronts) adminHandler() http.Handler {
+	return f.before(f.admin, f.conf.Slots.Auth, true)
+}
+
+// before returns a handler of the paths of slots and of the admin, as the listener has them, and
+// next's for the rest. A ServeMux would redirect paths that end in ids such as "..".
+func (f *httpFronts) before(next http.Handler, slots, admin bool) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch path := r.URL.Path; {
+		case slots && f.slots != nil && (path == "/slots" || strings.HasPrefix(path, "/slots/") || strings.HasPrefix(path, "/api/v1/")):
+			f.slots.api.ServeHTTP(w, r)
+		case admin && strings.HasPrefix(path, "/admin/"):
+			f.admin.ServeHTTP(w, r)
+		default:
+			next.ServeHTTP(w, r)
+		}
+	})
 }
 
 // metricsHandler serves what monitoring asks for, and nothing else.

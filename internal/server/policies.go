@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"time"
 
 	"github.com/headgate-rls/headgate/internal/config"
@@ -12,6 +13,7 @@ import (
 	"github.com/headgate-rls/headgate/internal/telemetry"
 	"github.com/headgate-rls/headgate/internal/web"
 	"github.com/headgate-rls/headgate/policies"
+	"github.com/headgate-rls/headgate/policies/httpapi"
 	"github.com/headgate-rls/headgate/policies/sqlstore"
 )
 
@@ -22,6 +24,7 @@ type policyService struct {
 	store    *sqlstore.Store
 	set      *policies.Set
 	follower *policies.Follower
+	admin    http.Handler // behind the guard
 	migrated bool
 }
 
@@ -40,7 +43,7 @@ const readFirst = 15 * time.Second
 
 // openPolicies makes the policy service, and reads the policies if the database answers; nil if
 // none is configured.
-func openPolicies(ctx context.Context, conf *config.Policies, log *slog.Logger, metrics *telemetry.Metrics) (*policyService, error) {
+func openPolicies(ctx context.Context, conf *config.Policies, guard *web.Guard, log *slog.Logger, metrics *telemetry.Metrics) (*policyService, error) {
 	if conf.URL == "" {
 		return nil, nil
 	}
@@ -50,6 +53,7 @@ func openPolicies(ctx context.Context, conf *config.Policies, log *slog.Logger, 
 	}
 	set := new(policies.Set)
 	p := &policyService{conf: conf, log: log, store: store, set: set, migrated: !conf.Migrate, follower: policies.NewFollower(store, set, log)}
+	p.admin = guard.Wrap(httpapi.New(policies.NewEditor(store, p.follower.Hint), log))
 	ctx, cancel := context.WithTimeout(ctx, readFirst)
 	defer cancel()
 	if err = p.migrate(ctx); err == nil {

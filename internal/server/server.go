@@ -59,8 +59,11 @@ func Run(ctx context.Context, c Config) error {
 		phase:   newPhase(),
 	}
 	defer s.phase.endStreams()
-	var err error
-	if s.policies, err = openPolicies(ctx, &s.conf.Policies, s.log, metrics); err != nil {
+	guard, err := newGuard(&s.conf.Admin)
+	if err != nil {
+		return err
+	}
+	if s.policies, err = openPolicies(ctx, &s.conf.Policies, guard, s.log, metrics); err != nil {
 		return err
 	}
 	var inForce *policies.Set
@@ -72,7 +75,7 @@ func Run(ctx context.Context, c Config) error {
 		return err
 	}
 	defer s.limits.close()
-	if s.slots, err = openSlots(ctx, s.conf, s.log, metrics); err != nil {
+	if s.slots, err = openSlots(ctx, &s.conf.Slots, guard, s.log, metrics); err != nil {
 		return err
 	}
 	if s.slots != nil {
@@ -92,13 +95,24 @@ func (s *server) listen(ctx context.Context) (err error) {
 		return err
 	}
 	https := &httpFronts{
-		conf: s.conf, log: s.log, metrics: s.metrics, phase: s.phase, service: s.limits.service, slots: s.slots,
+		conf: s.conf, log: s.log, metrics: s.metrics, phase: s.phase, service: s.limits.service, slots: s.slots, admin: s.adminPaths(),
 		ready: web.Readiness{Draining: s.phase.draining.Load, Parts: s.parts}, describe: s.limits.rules.describe,
 	}
 	if s.https, err = https.open(ctx); err != nil {
 		s.closeListeners()
 	}
 	return err
+}
+
+// adminPaths are those of the parts that are on.
+func (s *server) adminPaths() (paths adminPaths) {
+	if s.policies != nil {
+		paths.policies = s.policies.admin
+	}
+	if s.slots != nil {
+		paths.slots = s.slots.admin
+	}
+	return paths
 }
 
 // closeListeners closes those of endpoints that were never served.

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
-	"strings"
 	"time"
 
 	"github.com/headgate-rls/headgate/internal/config"
@@ -39,16 +38,16 @@ func OpenDatabase(c *config.Slots, log *slog.Logger) (*sqlstore.DB, error) {
 }
 
 // openSlots makes the slot service; nil if none is configured.
-func openSlots(ctx context.Context, conf *config.Config, log *slog.Logger, metrics *telemetry.Metrics) (*slotService, error) {
-	if conf.Slots.URL == "" {
+func openSlots(ctx context.Context, conf *config.Slots, guard *web.Guard, log *slog.Logger, metrics *telemetry.Metrics) (*slotService, error) {
+	if conf.URL == "" {
 		return nil, nil
 	}
-	db, err := OpenDatabase(&conf.Slots, log)
+	db, err := OpenDatabase(conf, log)
 	if err != nil {
 		return nil, err
 	}
-	s := &slotService{conf: &conf.Slots, log: log, db: db}
-	if err := s.assemble(&conf.Admin, metrics); err != nil {
+	s := &slotService{conf: conf, log: log, db: db}
+	if err := s.assemble(guard, metrics); err != nil {
 		return nil, errors.Join(err, db.Close())
 	}
 	switch err := s.prepare(ctx); {
@@ -62,15 +61,11 @@ func openSlots(ctx context.Context, conf *config.Config, log *slog.Logger, metri
 	return s, nil
 }
 
-func (s *slotService) assemble(admin *config.Admin, metrics *telemetry.Metrics) (err error) {
+func (s *slotService) assemble(guard *web.Guard, metrics *telemetry.Metrics) (err error) {
 	settings := s.conf.Settings()
 	settings.Log, settings.Observer = s.log, metrics.Slots()
 	if s.scheduler, err = slots.NewScheduler(s.db, settings); err != nil {
 		return err
-	}
-	guard, err := web.NewGuard(web.GuardConfig{Token: admin.Token, ClientCertificates: admin.ClientCA != ""})
-	if err != nil {
-		return fmt.Errorf("--admin-token: %w", err)
 	}
 	handlers, err := httpapi.New(httpapi.Config{Scheduler: s.scheduler, Guard: guard, Log: s.log, Timeout: s.conf.Timeout})
 	if err != nil {
@@ -154,27 +149,4 @@ func (s *slotService) close() {
 	if err := s.db.Close(); err != nil {
 		s.log.Warn("could not close the slot database", "error", err)
 	}
-}
-
-// adminListener returns what the --admin address serves: admin paths, and those
-// of slots where the same guard is in front of them, so that who has a client
-// certificate instead of a token can use them.
-func (s *slotService) adminListener() http.Handler {
-	return s.before(s.admin, s.conf.Auth, true)
-}
-
-// before returns a handler of the paths of slots and of the admin, as the
-// listener has them, and next's for the rest. A ServeMux would redirect paths that
-// end in ids such as "..".
-func (s *slotService) before(next http.Handler, slots, admin bool) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		switch path := r.URL.Path; {
-		case slots && (path == "/slots" || strings.HasPrefix(path, "/slots/") || strings.HasPrefix(path, "/api/v1/")):
-			s.api.ServeHTTP(w, r)
-		case admin && strings.HasPrefix(path, "/admin/"):
-			s.admin.ServeHTTP(w, r)
-		default:
-			next.ServeHTTP(w, r)
-		}
-	})
 }

@@ -22,6 +22,7 @@ type room struct {
 var rooms = []room{
 	{dir: "limit/...", bare: true, why: "limit is the pure core, which imports the standard library only"},
 	{dir: "policies", may: []string{"limit"}, why: "policies knows limit only, and no database"},
+	{dir: "policies/httpapi/...", may: []string{"policies", "internal/web"}, why: "the admin API of policies knows no store"},
 	{dir: "policies/sqlstore/...", may: []string{"policies", "internal/sqldb/..."}, why: "a store of policies knows the contract of policies only"},
 
 	{dir: "descriptors", may: []string{"limit", "policies", "internal/safego", "internal/spell", "internal/units"}, why: "descriptors knows limit only, and no source of rules"},

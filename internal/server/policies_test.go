@@ -1,0 +1,111 @@
+package server
+
+import (
+	"context"
+	"net/http"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	rls "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+
+	"github.com/headgate-rls/headgate/test/serving"
+	"github.com/headgate-rls/headgate/test/testenv"
+)
+
+// sendAdmin sends a request with the token to the HTTP address, and returns its status.
+func sendAdmin(r *serving.Server, method, path, body string) int {
+	r.Helper()
+	req, err := http.NewRequest(method, "http://"+r.HTTP+path, strings.NewReader(body))
+	if err != nil {
+		r.Fatal(err)
+	}
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("Authorization", "Bearer "+adminToken)
+	client := http.Client{Timeout: 20 * time.Second}
+	resp, err := client.Do(req)
+	if err != nil {
+		r.Fatal(err)
+	}
+	_ = resp.Body.Close()
+	return resp.StatusCode
+}
+
+// TestPoliciesByHTTP: a policy that the admin API makes is in force when it answers, and is not any
+// more when it is removed.
+func TestPoliciesByHTTP(t *testing.T) {
+	testenv.UseSQLite(t)
+	t.Setenv("HEADGATE_ADMIN_TOKEN", adminToken)
+	r := startServe(t, "--policies", "sqlite:"+filepath.Join(t.TempDir(), "policies.db"))
+	client := rls.NewRateLimitServiceClient(r.Dial(r.GRPC))
+	ask := func() rls.RateLimitResponse_Code {
+		t.Helper()
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		defer cancel()
+		resp, err := client.ShouldRateLimit(ctx, exampleRequest())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return resp.OverallCode
+	}
+	policy := `{"key":"client:alice","type":"SLIDING_WINDOW_COUNTER","capacity":0,"windowSeconds":60}`
+	if code, answer, _ := r.Post(r.HTTP, "/admin/policies", "", policy); code != 401 {
+		t.Errorf("without the token: %d %v", code, answer)
+	}
+	if code := ask(); code != rls.RateLimitResponse_OK {
+		t.Fatalf("before there is a policy: %v", code)
+	}
+	if code, answer, _ := r.Post(r.HTTP, "/admin/policies", adminToken, policy); code != 201 || answer["policyKey"] != "client:alice" {
+		t.Fatalf("%d %v", code, answer)
+	}
+	if code := ask(); code != rls.RateLimitResponse_OVER_LIMIT {
+		t.Errorf("with a policy that refuses everything: %v", code)
+	}
+	for _, path := range []string{"/admin/policies/..%2fclient:alice", "/admin/policies/%2e%2e%2fclient:alice"} {
+		if code := sendAdmin(r, "DELETE", path, ""); code != 400 {
+			t.Errorf("DELETE %s: %d", path, code)
+		}
+	}
+	if code := sendAdmin(r, "DELETE", "/admin/policies/client%3Aalice", ""); code != 204 {
+		t.Errorf("DELETE: %d", code)
+	}
+	if code := ask(); code != rls.RateLimitResponse_OK {
+		t.Errorf("after the policy is removed: %v", code)
+	}
+	if log := r.Log.String(); strings.Count(log, `msg="policy changed"`) != 2 || strings.Contains(log, adminToken) {
+		t.Errorf("the log is\n%s", log)
+	}
+	if code, answer, _ := r.Post(r.HTTP, "/admin/rate-limit/config", adminToken, "{}"); code != 404 || !strings.Contains(answer["message"].(string), "--slots") {
+		t.Errorf("slots, which are off: %d %v", code, answer)
+	}
+}
+
+// TestAdminPathsThatAreOff: without --policies the paths say how to have them.
+func TestAdminPathsThatAreOff(t *testing.T) {
+	testenv.UseSQLite(t)
+	for _, flags := range [][]string{nil, {"--slots", "sqlite::memory:"}} {
+		r := startServe(t, flags...)
+		for _, path := range []string{"/admin/policies", "/admin/policies/a", "/admin/openapi.json"} {
+			if code, body := r.Get(r.HTTP, path); code != 404 || !strings.Contains(body, "policies are off: run headgate serve with --policies URL") {
+				t.Errorf("%v: %s: %d %s", flags, path, code, body)
+			}
+		}
+	}
+}
+
+// TestAdminAddressForPolicies: with --admin, the paths are there and nowhere else.
+func TestAdminAddressForPolicies(t *testing.T) {
+	testenv.UseSQLite(t)
+	t.Setenv("HEADGATE_ADMIN_TOKEN", adminToken)
+	r := startServe(t, "--admin", "127.0.0.1:0", "--policies", "sqlite:"+filepath.Join(t.TempDir(), "policies.db"))
+	if code := sendAdmin(r, "GET", "/admin/policies", ""); code != 404 {
+		t.Errorf("the HTTP address serves admin paths too: %d", code)
+	}
+	if code, body := r.Get(r.Admin, "/admin/policies"); code != 401 {
+		t.Errorf("without the token: %d %s", code, body)
+	}
+	if code, answer, _ := r.Post(r.Admin, "/admin/policies?dryRun=true", adminToken, `{"key":"a","type":"FIXED_WINDOW","capacity":1,"windowSeconds":1}`); code != 200 || answer["dryRun"] != true {
+		t.Errorf("with the token: %d %v", code, answer)
+	}
+}

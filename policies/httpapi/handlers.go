@@ -1,0 +1,184 @@
+package httpapi
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/url"
+	"regexp"
+
+	"github.com/headgate-rls/headgate/internal/web"
+	"github.com/headgate-rls/headgate/policies"
+)
+
+const (
+	defaultPage = 100
+	maxPage     = 1000
+)
+
+type listAnswer struct {
+	Policies []*policyAnswer `json:"policies"`
+	Next     string          `json:"next,omitempty"` // if there may be more
+}
+
+// prefixForm is what keys consist of.
+var prefixForm = regexp.MustCompile(fmt.Sprintf(`^[\x21-\x7e]{0,%d}$`, policies.MaxKey))
+
+// list answers with a page of policies, in the order of the bytes of their keys.
+func (h *Handlers) list(w http.ResponseWriter, r *http.Request, p web.Params) error {
+	limit, err := p.Limit(defaultPage, maxPage)
+	if err != nil {
+		return err
+	}
+	for _, name := range []string{"prefix", "after"} {
+		if !prefixForm.MatchString(p[name]) {
+			return badRequest("%s is %q, want what keys have: at most %d visible ASCII characters without spaces", name, web.Clip(p[name]), policies.MaxKey)
+		}
+	}
+	page, err := h.editor.Store().List(r.Context(), p["after"], p["prefix"], limit)
+	if err != nil {
+		return err
+	}
+	answer := listAnswer{Policies: make([]*policyAnswer, len(page))}
+	for i := range page {
+		answer.Policies[i] = answerOf(&page[i])
+	}
+	if len(page) == limit {
+		answer.Next = page[limit-1].Key
+	}
+	web.JSON(w, http.StatusOK, answer)
+	return nil
+}
+
+func (h *Handlers) get(w http.ResponseWriter, r *http.Request, p web.Params) error {
+	key, err := keyOf(p["key"])
+	if err != nil {
+		return err
+	}
+	policy, ok, err := h.editor.Store().Get(r.Context(), key)
+	switch {
+	case err != nil:
+		return err
+	case !ok:
+		return fmt.Errorf("%s: %w", key, policies.ErrNotFound)
+	}
+	send(w, http.StatusOK, &policy)
+	return nil
+}
+
+func send(w http.ResponseWriter, status int, p *policies.Policy) {
+	w.Header().Set("ETag", etag(p))
+	web.JSON(w, status, answerOf(p))
+}
+
+// create makes a policy that does not exist.
+func (h *Handlers) create(w http.ResponseWriter, r *http.Request, p web.Params) error {
+	var body policyRequest
+	if err := web.ReadJSON(w, r, maxBody, &body); err != nil {
+		return err
+	}
+	if body.Key == nil {
+		return badRequest("key is missing")
+	}
+	key, err := keyOf(*body.Key)
+	if err != nil {
+		return err
+	}
+	edit := policies.Edit{Key: key, If: policies.IfAbsent}
+	if edit.Figures, err = body.figures(); err != nil {
+		return err
+	}
+	return h.change(w, r, p, edit, func(made *policies.Policy) {
+		w.Header().Set("Location", "/admin/policies/"+url.PathEscape(made.Key))
+		send(w, http.StatusCreated, made)
+	})
+}
+
+// update changes a policy that exists.
+func (h *Handlers) update(w http.ResponseWriter, r *http.Request, p web.Params) error {
+	key, err := keyOf(p["key"])
+	if err != nil {
+		return err
+	}
+	var body policyRequest
+	if err := web.ReadJSON(w, r, maxBody, &body); err != nil {
+		return err
+	}
+	if body.Key != nil {
+		if in, err := keyOf(*body.Key); err != nil || in != key {
+			return badRequest("key is %q, and the path names %q: a policy keeps its key", web.Clip(*body.Key), web.Clip(key))
+		}
+	}
+	edit := policies.Edit{Key: key, If: policies.IfPresent}
+	if edit.Figures, err = body.figures(); err != nil {
+		return err
+	}
+	return h.change(w, r, p, edit, func(changed *policies.Policy) { send(w, http.StatusOK, changed) })
+}
+
+// remove removes a policy that exists.
+func (h *Handlers) remove(w http.ResponseWriter, r *http.Request, p web.Params) error {
+	key, err := keyOf(p["key"])
+	if err != nil {
+		return err
+	}
+	edit := policies.Edit{Key: key, Remove: true, If: policies.IfPresent}
+	return h.change(w, r, p, edit, func(*policies.Policy) {
+		w.Header().Set("Cache-Control", "no-store")
+		w.WriteHeader(http.StatusNoContent)
+	})
+}
+
+// previewAnswer is what a change would do.
+type previewAnswer struct {
+	DryRun bool          `json:"dryRun"`
+	Before *policyAnswer `json:"before"` // null: there is none
+	After  *policyAnswer `json:"after"`  // null: there would be none
+}
+
+// change does an edit, or says with dryRun what it would do, and answers with the policy after it.
+func (h *Handlers) change(w http.ResponseWriter, r *http.Request, p web.Params, edit policies.Edit, done func(*policies.Policy)) error {
+	dry, err := dryRun(p)
+	if err != nil {
+		return err
+	}
+	if err := condition(r.Header, &edit); err != nil {
+		return err
+	}
+	// A client that hangs up must not leave open whether a change is made.
+	by, _ := r.Context().Deadline()
+	ctx, cancel := context.WithDeadline(context.WithoutCancel(r.Context()), by)
+	defer cancel()
+	who := web.CallerOf(r.Context())
+	outcomes, err := h.editor.Apply(ctx, []policies.Edit{edit}, who, dry)
+	if err != nil {
+		if !dry {
+			err = changeError{err}
+		}
+		return err
+	}
+	o := outcomes[0]
+	if dry {
+		web.JSON(w, http.StatusOK, previewAnswer{DryRun: true, Before: answerOf(o.Before), After: answerOf(o.After)})
+		return nil
+	}
+	h.audit(edit.Key, who, &o)
+	done(o.After)
+	return nil
+}
+
+// audit logs a change.
+func (h *Handlers) audit(key, who string, o *policies.Outcome) {
+	if !o.Changed() {
+		return
+	}
+	h.log.Info("policy changed", "key", key, "by", who, "before", summary(o.Before), "after", summary(o.After))
+}
+
+// summary is a policy for the log.
+func summary(p *policies.Policy) string {
+	if p == nil {
+		return "none"
+	}
+	return fmt.Sprintf("%s capacity=%d refillRate=%v windowSeconds=%v version=%d", policies.TypeOf(p.Algorithm), p.Capacity, p.Refill, p.Window, p.Version)
+}

@@ -1,0 +1,26 @@
+// Package httpapi is the admin API of policies: it lists, makes, changes and removes them over
+// HTTP, and serves the OpenAPI document of that.
+//
+// The handlers check form and translate; all decisions are the Editor's. Every answer that is not
+// a success has the form of web.ErrorBody.
+package httpapi
+
+import (
+	"log/slog"
+	"time"
+
+	"github.com/headgate-rls/headgate/policies"
+)
+
+// timeout bounds a request, the arrival of its body included. A change takes up to two seconds if
+// none was made for a while, and waits for those before it.
+const timeout = 10 * time.Second
+
+// Handlers are the HTTP handlers of policies.
+type Handlers struct {
+	editor *policies.Editor
+	log    *slog.Logger
+}
+
+// New returns the handlers. Each change and each failure is one line of the log.
+func New(editor *policies.Editor, log *slog.Logger) *Handlers { return &Handlers{editor, log} }

@@ -1,0 +1,301 @@
+package httpapi
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+)
+
+const window = `{"type":"SLIDING_WINDOW","capacity":2,"refillRate":0,"windowSeconds":60}`
+
+// TestLifeOfAPolicy: it is made, read, changed and removed as documented, and each change is one
+// line of the log.
+func TestLifeOfAPolicy(t *testing.T) {
+	t.Parallel()
+	s := newServer(t)
+	const one = "/admin/policies/user-123"
+	s.do(t, "GET", one, "").is(t, 404).says(t, "user-123: there is no such policy")
+	s.do(t, "PUT", one, window).is(t, 404)
+	s.do(t, "DELETE", one, "").is(t, 404)
+
+	made := s.do(t, "POST", "/admin/policies", `{"key":"user-123","type":"TOKEN_BUCKET","capacity":100,"refillRate":10,"windowSeconds":60}`).is(t, 201)
+	made.says(t, `"policyKey":"user-123","type":"TOKEN_BUCKET","capacity":100,"refillRate":10,"windowSeconds":60,"version":1,"changedBy":"admin-token"`)
+	if id := made.object(t)["id"]; id != 1.0 || made.header.Get("Location") != one {
+		t.Errorf("id %v, Location %q", id, made.header.Get("Location"))
+	}
+	s.do(t, "POST", "/admin/policies", `{"key":"user-123","type":"FIXED_WINDOW","capacity":1,"windowSeconds":1}`).is(t, 409).says(t, "already")
+
+	if got := s.do(t, "GET", one, "").is(t, 200); got.body != made.body || got.header.Get("ETag") != made.header.Get("ETag") {
+		t.Errorf("GET answers %s, and POST %s", got.body, made.body)
+	}
+	changed := s.do(t, "PUT", one, `{"key":"user-123","type":"TOKEN_BUCKET","capacity":5,"refillRate":2.5e-1}`).is(t, 200)
+	changed.says(t, `"id":1,"policyKey":"user-123","type":"TOKEN_BUCKET","capacity":5,"refillRate":0.25,"windowSeconds":0,"version":2`)
+	if changed.header.Get("ETag") == made.header.Get("ETag") {
+		t.Error("a changed policy has the same ETag")
+	}
+	s.do(t, "PUT", one, `{"type":"TOKEN_BUCKET","capacity":5,"refillRate":0.25}`).is(t, 200).says(t, `"version":2`)
+	s.do(t, "DELETE", one, "").is(t, 204)
+	s.do(t, "GET", one, "").is(t, 404)
+
+	lines := s.audit()
+	if len(lines) != 3 {
+		t.Fatalf("three changes are logged as\n%s", strings.Join(lines, "\n"))
+	}
+	for i, want := range []string{
+		`key=user-123 by=admin-token before=none after="TOKEN_BUCKET capacity=100 refillRate=10 windowSeconds=60 version=1"`,
+		`key=user-123 by=admin-token before="TOKEN_BUCKET capacity=100 refillRate=10 windowSeconds=60 version=1" after="TOKEN_BUCKET capacity=5 refillRate=0.25 windowSeconds=0 version=2"`,
+		`key=user-123 by=admin-token before="TOKEN_BUCKET capacity=5 refillRate=0.25 windowSeconds=0 version=2" after=none`,
+	} {
+		if !strings.Contains(lines[i], want) {
+			t.Errorf("line %d is %s, want %s", i, lines[i], want)
+		}
+	}
+}
+
+// TestKeysAreDecodedOnce: what a path says is decoded once, and then has the one spelling of keys.
+func TestKeysAreDecodedOnce(t *testing.T) {
+	t.Parallel()
+	s := newServer(t)
+	s.put(t, "user:a%20b", "user:a%2520b", "a:1|route:/v1/pay", "*", "user:50%25")
+	for path, key := range map[string]string{
+		"user:a%20b":              "user:a%20b",
+		"user:a%2520b":            "user:a%20b",
+		"user:a%252520b":          "user:a%2520b",
+		"user%3Aa%20b":            "user:a%20b",
+		"a:1%7Croute:%2Fv1%2Fpay": "a:1|route:/v1/pay",
+		"*":                       "*",
+		"%2A":                     "*",
+		"user:50%2525":            "user:50%25",
+	} {
+		s.do(t, "GET", "/admin/policies/"+path, "").is(t, 200).says(t, `"policyKey":"`+key+`"`)
+	}
+	made := s.do(t, "POST", "/admin/policies", `{"key":"é/b|c d%","type":"FIXED_WINDOW","capacity":1,"windowSeconds":1}`)
+	made.is(t, 400).says(t, "no escape")
+	made = s.do(t, "POST", "/admin/policies", `{"key":"é/b|c d%25","type":"FIXED_WINDOW","capacity":1,"windowSeconds":1}`).is(t, 201)
+	if at := made.header.Get("Location"); at != "/admin/policies/%25C3%25A9%2Fb%7Cc%2520d%2525" {
+		t.Errorf("Location is %s", at)
+	}
+	s.do(t, "GET", made.header.Get("Location"), "").is(t, 200).says(t, `"policyKey":"%C3%A9/b|c%20d%25"`)
+	long := strings.Repeat("x", 300)
+	made = s.do(t, "POST", "/admin/policies", `{"key":"`+long+`","type":"FIXED_WINDOW","capacity":1,"windowSeconds":1}`).is(t, 201)
+	s.do(t, "GET", made.header.Get("Location"), "").is(t, 200)
+	s.do(t, "GET", "/admin/policies/"+long, "").is(t, 200)
+}
+
+// TestBadRequestsChangeNothing, and say what is wrong.
+func TestBadRequestsChangeNothing(t *testing.T) {
+	t.Parallel()
+	s := newServer(t)
+	s.put(t, "a", "policies/x", "../a")
+	before := s.state(t)
+	body := func(more string) string {
+		return `{"key":"b","type":"TOKEN_BUCKET","capacity":1,"refillRate":1` + more + `}`
+	}
+	for _, c := range []struct {
+		method, path, body string
+		code               int
+		want               string
+		header             []string
+	}{
+		{"POST", "", body(`,"burst":1`), 400, "burst is an unknown field", nil},
+		{"POST", "", body(`,"capacity":1`), 400, "capacity is there twice", nil},
+		{"POST", "", `{"key":"b","type":"TOKEN_BUCKET","capacity":-1,"refillRate":1}`, 400, "capacity -1 is negative", nil},
+		{"POST", "", `{"key":"b","type":"TOKEN_BUCKET","capacity":1.5,"refillRate":1}`, 400, "capacity must be a whole number", nil},
+		{"POST", "", `{"key":"b","type":"TOKEN_BUCKET","capacity":1e300,"refillRate":1}`, 400, "capacity must be a whole number", nil},
+		{"POST", "", `{"key":"b","type":"TOKEN_BUCKET","capacity":1,"refillRate":-1}`, 400, "refillRate", nil},
+		{"POST", "", `{"key":"b","type":"TOKEN_BUCKET","capacity":1,"refillRate":"1"}`, 400, "refillRate", nil},
+		{"POST", "", `{"key":"b","type":"TOKEN_BUCKET","capacity":1,"refillRate":null}`, 400, "refillRate", nil},
+		{"POST", "", `{"key":"b","type":"TOKEN_BUCKET","capacity":1,"refillRate":1e-9}`, 400, "more than six decimal places", nil},
+		{"POST", "", `{"key":"b","type":"TOKEN_BUCKET","capacity":1,"refillRate":1e999999999}`, 400, "refillRate", nil},
+		{"POST", "", `{"key":"b","type":"TOKEN_BUCKET","capacity":1}`, 400, "refillRate is missing", nil},
+		{"POST", "", `{"key":"b","type":"FIXED_WINDOW","capacity":1}`, 400, "windowSeconds", nil},
+		{"POST", "", `{"key":"b","type":"LEAKY","capacity":1}`, 400, `LEAKY`, nil},
+		{"POST", "", `{"key":"b","type":7,"capacity":1}`, 400, "type must be a string", nil},
+		{"POST", "", window, 400, "key is missing", nil},
+		{"POST", "", `{"key":"","type":"FIXED_WINDOW","capacity":1,"windowSeconds":1}`, 400, "the key is empty", nil},
+		{"POST", "", `{"key":"../b","type":"FIXED_WINDOW","capacity":1,"windowSeconds":1}`, 400, "between slashes", nil},
+		{"POST", "", `{"key":"` + strings.Repeat("k", maxKey+1) + `","type":"FIXED_WINDOW","capacity":1,"windowSeconds":1}`, 400, "more than 4096", nil},
+		{"POST", "", `{"key":"` + strings.Repeat("k", maxBody) + `"}`, 413, "larger than", nil},
+		{"POST", "", "", 415, "Content-Type", nil},
+		{"POST", "", "{", 400, "not a JSON object", nil},
+		{"POST", "?dryrun=true", body(""), 400, "unknown parameter", nil},
+		{"POST", "?dryRun=yes", body(""), 400, "want true or false", nil},
+		{"POST", "?dryRun=false&dryRun=true", body(""), 400, "2 times", nil},
+		{"POST", "", body(""), 400, "If-Match", []string{"If-Match", "*"}},
+		{"PUT", "/a", window, 400, "If-None-Match", []string{"If-None-Match", "*"}},
+		{"PUT", "/a", window, 400, "If-Match", []string{"If-Match", "1"}},
+		{"PUT", "/a", window, 400, "If-Match", []string{"If-Match", `"1-1", "1-2"`}},
+		{"PUT", "/a", `{"key":"b",` + window[1:], 400, "keeps its key", nil},
+		{"PUT", "/a", `{"type":"FIXED_WINDOW"}`, 400, "capacity is missing", nil},
+		{"DELETE", "/..%2fa", "", 400, "between slashes", nil},
+		{"DELETE", "/..%252fa", "", 400, "between slashes", nil},
+		{"DELETE", "/%2e%2e%2Fa", "", 400, "between slashes", nil},
+		{"PUT", "/..%2fa", window, 400, "between slashes", nil},
+		{"DELETE", "/%25zz", "", 400, "no escape", nil},
+		{"DELETE", "/" + strings.Repeat("k", maxKey+1), "", 400, "more than 4096", nil},
+		{"DELETE", "/policies/x", "", 404, "nothing at this path", nil},
+		{"DELETE", "/", "", 404, "nothing at this path", nil},
+		{"DELETE", "", "", 405, "no DELETE", nil},
+		{"PATCH", "/a", window, 405, "no PATCH", nil},
+		{"GET", "?limit=0", "", 400, "limit", nil},
+		{"GET", "?limit=1001", "", 400, "limit", nil},
+		{"GET", "?after=%00", "", 400, "after", nil},
+		{"GET", "?prefix=%C3%A9", "", 400, "prefix", nil},
+		{"GET", "?key=a", "", 400, "unknown parameter", nil},
+	} {
+		path := "/admin/policies" + c.path
+		a := s.do(t, c.method, path, c.body, c.header...)
+		if a.code != c.code || !strings.Contains(a.body, c.want) {
+			t.Errorf("%s %.60s %.90s: %d %s, want %d %s", c.method, path, c.body, a.code, a.body, c.code, c.want)
+		}
+	}
+	if after := s.state(t); after != before || len(s.audit()) != 0 {
+		t.Errorf("the policies have changed from\n%s\nto\n%s\n%s", before, after, s.log)
+	}
+}
+
+// TestLostUpdates: who changes or removes a version that is no more is refused, also when the policy
+// was made again meanwhile.
+func TestLostUpdates(t *testing.T) {
+	t.Parallel()
+	s := newServer(t)
+	s.put(t, "a")
+	const one = "/admin/policies/a"
+	first := s.do(t, "GET", one, "").is(t, 200).header.Get("ETag")
+	second := s.do(t, "PUT", one, `{"type":"SLIDING_WINDOW","capacity":3,"windowSeconds":60}`, "If-Match", first).is(t, 200).header.Get("ETag")
+	before := s.state(t)
+	for _, old := range []string{first, "W/" + second, `"other"`, `""`, `"99999999999999999999-1"`, `"1-0"`} {
+		s.do(t, "PUT", one, window, "If-Match", old).is(t, 412)
+		s.do(t, "DELETE", one, "", "If-Match", old).is(t, 412)
+		s.do(t, "PUT", one+"?dryRun=true", window, "If-Match", old).is(t, 412)
+		s.do(t, "DELETE", "/admin/policies/none", "", "If-Match", old).is(t, 404)
+	}
+	if s.state(t) != before {
+		t.Error("a refused change was made")
+	}
+	s.do(t, "DELETE", one, "", "If-Match", second).is(t, 204)
+	s.put(t, "a") // begins with version 1 again
+	s.do(t, "DELETE", one, "", "If-Match", first).is(t, 412).says(t, "made again")
+	s.do(t, "DELETE", one, "", "If-Match", "*").is(t, 204)
+	s.do(t, "DELETE", one, "", "If-Match", "*").is(t, 404)
+}
+
+// TestOneOfManyUpdatesWins: of changes to the same version at the same time, one is made.
+func TestOneOfManyUpdatesWins(t *testing.T) {
+	t.Parallel()
+	s := newServer(t)
+	s.put(t, "a")
+	tag := s.do(t, "GET", "/admin/policies/a", "").header.Get("ETag")
+	codes := make(chan int, 4)
+	for i := range cap(codes) {
+		go func() {
+			body := fmt.Sprintf(`{"type":"SLIDING_WINDOW","capacity":%d,"windowSeconds":60}`, 10+i)
+			r := httptest.NewRequest("PUT", "/admin/policies/a", strings.NewReader(body))
+			r.Header.Set("Authorization", "Bearer "+adminToken)
+			r.Header.Set("Content-Type", "application/json")
+			r.Header.Set("If-Match", tag)
+			w := httptest.NewRecorder()
+			s.handler.ServeHTTP(w, r)
+			codes <- w.Code
+		}()
+	}
+	got := map[int]int{}
+	for range cap(codes) {
+		got[<-codes]++
+	}
+	if got[200] != 1 || got[412] != cap(codes)-1 || len(s.audit()) != 1 {
+		t.Errorf("the answers are %v, and the log has %d changes", got, len(s.audit()))
+	}
+}
+
+// TestDryRun: it answers with what would change, refuses what would be refused, and changes nothing.
+func TestDryRun(t *testing.T) {
+	t.Parallel()
+	s := newServer(t)
+	s.put(t, "a")
+	before := s.state(t)
+	s.do(t, "POST", "/admin/policies?dryRun=true", `{"key":"b",`+window[1:]).is(t, 200).says(t, `{"dryRun":true,"before":null,"after":{"policyKey":"b"`)
+	s.do(t, "POST", "/admin/policies?dryRun=true", `{"key":"a",`+window[1:]).is(t, 409)
+	s.do(t, "PUT", "/admin/policies/a?dryRun=true", `{"type":"SLIDING_WINDOW","capacity":9,"windowSeconds":60}`).is(t, 200).
+		says(t, `"version":1,"changedBy":"test"`).says(t, `"capacity":9,"refillRate":0,"windowSeconds":60,"version":2,"changedBy":"admin-token"`)
+	s.do(t, "DELETE", "/admin/policies/a?dryRun=true", "").is(t, 200).says(t, `"after":null`)
+	s.do(t, "DELETE", "/admin/policies/b?dryRun=true", "").is(t, 404)
+	if s.state(t) != before || len(s.audit()) != 0 {
+		t.Errorf("a dry run changed %s to %s", before, s.state(t))
+	}
+}
+
+func TestPages(t *testing.T) {
+	t.Parallel()
+	s := newServer(t)
+	s.put(t, "user:a", "user:b", "user:c%20d", "route:x")
+	first := s.do(t, "GET", "/admin/policies?limit=2&prefix=user:", "").is(t, 200)
+	if list := first.object(t)["policies"].([]any); len(list) != 2 || first.object(t)["next"] != "user:b" {
+		t.Fatalf("the first page is %s", first.body)
+	}
+	rest := s.do(t, "GET", "/admin/policies?limit=2&prefix=user:&after=user:b", "").is(t, 200).says(t, `"policyKey":"user:c%20d"`)
+	if list := rest.object(t)["policies"].([]any); len(list) != 1 || rest.object(t)["next"] != nil {
+		t.Errorf("the last page is %s", rest.body)
+	}
+	s.do(t, "GET", "/admin/policies?prefix=none", "").is(t, 200).says(t, `{"policies":[]}`)
+	if a := s.do(t, "HEAD", "/admin/policies/user:a", ""); a.code != 200 || a.header.Get("ETag") == "" {
+		t.Errorf("HEAD: %d %v", a.code, a.header)
+	}
+}
+
+// TestGuard: without the token, every route answers 401 and changes nothing.
+func TestGuard(t *testing.T) {
+	t.Parallel()
+	s := newServer(t)
+	s.put(t, "user:alice")
+	before := s.state(t)
+	for _, r := range New(nil, nil).routes() {
+		path := strings.ReplaceAll(r.Path, "{key}", "user:alice")
+		s.do(t, r.Method, path, "", "Authorization", "Bearer x"+adminToken).is(t, 401)
+	}
+	s.do(t, "DELETE", "/admin/policies/user:alice", "", "Origin", "https://other.example", "Sec-Fetch-Site", "cross-site").is(t, 403)
+	if s.state(t) != before {
+		t.Error("a request without the token changed something")
+	}
+}
+
+// TestDatabaseAway: requests that need it get 503 and the reason, without the words of the database,
+// which the log has.
+func TestDatabaseAway(t *testing.T) {
+	t.Parallel()
+	s := serverOn(t, "postgres://headgate:hidden@127.0.0.1:1/policies")
+	for _, c := range []struct{ method, path, body, want string }{
+		{"GET", "", "", awayMessage},
+		{"GET", "/a", "", awayMessage},
+		{"POST", "", `{"key":"a",` + window[1:], "see whether it was changed"},
+		{"POST", "?dryRun=true", `{"key":"a",` + window[1:], awayMessage},
+		{"PUT", "/a", window, "see whether it was changed"},
+		{"DELETE", "/a", "", "see whether it was changed"},
+	} {
+		a := s.do(t, c.method, "/admin/policies"+c.path, c.body).is(t, 503).says(t, c.want)
+		if strings.Contains(a.body, "127.0.0.1") {
+			t.Errorf("the answer has the database's words: %s", a.body)
+		}
+	}
+	if log := s.log.String(); strings.Count(log, `msg="request for policies failed"`) != 6 || !strings.Contains(log, "by=admin-token") ||
+		!strings.Contains(log, "refused") || strings.Contains(log, "hidden") {
+		t.Errorf("the log is\n%s", log)
+	}
+	s.do(t, "PUT", "/admin/policies/a", `{"type":"FIXED_WINDOW","capacity":-1,"windowSeconds":1}`).is(t, 400)
+}
+
+// TestClientHangsUp: its change is made all the same, and logged.
+func TestClientHangsUp(t *testing.T) {
+	t.Parallel()
+	s := newServer(t)
+	s.put(t, "a")
+	ctx, hangUp := context.WithCancel(t.Context())
+	hangUp()
+	s.doWith(t, ctx, http.MethodDelete, "/admin/policies/a", "").is(t, 204)
+	if len(s.audit()) != 1 {
+		t.Errorf("the log is %s", s.log)
+	}
+}

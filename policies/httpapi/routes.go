@@ -1,0 +1,44 @@
+package httpapi
+
+import (
+	"context"
+	_ "embed" // the OpenAPI document
+	"net/http"
+
+	"github.com/headgate-rls/headgate/internal/web"
+)
+
+//go:embed openapi.json
+var openAPI []byte
+
+// routes are those of the OpenAPI document.
+func (h *Handlers) routes() []web.Route {
+	change := []string{"dryRun"}
+	return []web.Route{
+		{Method: "GET", Path: "/admin/policies", Query: []string{"prefix", "after", "limit"}, Handle: h.list},
+		{Method: "POST", Path: "/admin/policies", Query: change, Handle: h.create},
+		{Method: "GET", Path: "/admin/policies/{key}", Handle: h.get},
+		{Method: "PUT", Path: "/admin/policies/{key}", Query: change, Handle: h.update},
+		{Method: "DELETE", Path: "/admin/policies/{key}", Query: change, Handle: h.remove},
+		{Method: "GET", Path: "/admin/openapi.json", Handle: getDocument},
+	}
+}
+
+// ServeHTTP answers requests whose paths begin with /admin/. A guard must stand in front of it.
+func (h *Handlers) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	ctx, cancel := context.WithTimeout(r.Context(), timeout)
+	defer cancel()
+	r = r.WithContext(ctx)
+	if err := web.Dispatch(h.routes(), "/admin/openapi.json", w, r); err != nil {
+		h.fail(w, r, err)
+	}
+}
+
+func getDocument(w http.ResponseWriter, _ *http.Request, _ web.Params) error {
+	head := w.Header()
+	head.Set("Content-Type", "application/json")
+	head.Set("X-Content-Type-Options", "nosniff")
+	head.Set("Cache-Control", "no-cache")
+	_, _ = w.Write(openAPI) // fails only if the client is gone
+	return nil
+}
