@@ -152,7 +152,11 @@ func (s *server) serve(ctx context.Context) (err error) {
 	s.startHTTP(&running, failed)
 	s.awaitRules(ctx)
 	s.startGRPC(&running, failed)
-	running.start(func() { s.becomeHealthy(work) })
+	if s.conf.XDS.Health == config.HealthNeedsRules {
+		running.start(func() { s.becomeHealthy(work) })
+	} else {
+		s.phase.serve()
+	}
 	s.announce()
 
 	select {
@@ -169,17 +173,13 @@ func (s *server) serve(ctx context.Context) (err error) {
 	return err
 }
 
-// becomeHealthy has health checks succeed, as soon as there are rules if those are
-// wanted.
+// becomeHealthy has health checks succeed as soon as there are rules.
 func (s *server) becomeHealthy(ctx context.Context) {
-	if s.conf.XDS.Health == config.HealthNeedsRules {
-		select {
-		case <-s.limits.rules.first():
-		case <-ctx.Done():
-			return
-		}
+	select {
+	case <-s.limits.rules.first():
+		s.phase.serve()
+	case <-ctx.Done():
 	}
-	s.phase.serve()
 }
 
 func (s *server) startHTTP(running *tasks, failed chan<- error) {
