@@ -228,7 +228,7 @@ func TestDryRun(t *testing.T) {
 	}
 }
 
-func TestPages(t *testing.T) {
+func TestPagesListEveryPolicyOnce(t *testing.T) {
 	t.Parallel()
 	s := newServer(t)
 	s.put(t, "user:a", "user:b", "user:c%20d", "route:x")
@@ -246,8 +246,8 @@ func TestPages(t *testing.T) {
 	}
 }
 
-// TestGuard: without the token, every route answers 401 and changes nothing.
-func TestGuard(t *testing.T) {
+// TestGuardKeepsStrangersOut: without the token, every route answers 401 and changes nothing.
+func TestGuardKeepsStrangersOut(t *testing.T) {
 	t.Parallel()
 	s := newServer(t)
 	s.put(t, "user:alice")

@@ -141,9 +141,9 @@ func TestDocumentHasAllRoutes(t *testing.T) {
 	}
 }
 
-// TestExamples sends every example of a request, and checks every example of an answer against its
+// TestExamplesFitTheirSchemas sends every example of a request, and checks every example of an answer against its
 // schema.
-func TestExamples(t *testing.T) {
+func TestExamplesFitTheirSchemas(t *testing.T) {
 	s := newServer(t)
 	sent := 0
 	for _, path := range slices.Sorted(maps.Keys(s.doc.Paths)) {
