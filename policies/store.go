@@ -98,9 +98,9 @@ type Condition uint8
 // The conditions.
 const (
 	Always    Condition = iota
-	IfAbsent            // there is no such policy, else ErrExists
-	IfPresent           // there is one, else ErrNotFound
-	IfVersion           // it has this version, else ErrVersion; if there is none, ErrNotFound
+	IfAbsent            // the policy must not exist; otherwise ErrExists
+	IfPresent           // the policy must exist; otherwise ErrNotFound
+	IfVersion           // the policy must have this version; otherwise ErrVersion or ErrNotFound
 )
 
 // An Outcome is what became of an edit: the policy before and after it, nil if there was none.

@@ -132,7 +132,7 @@ func (h *Handlers) remove(w http.ResponseWriter, r *http.Request, p web.Params) 
 // previewAnswer is what a change would do.
 type previewAnswer struct {
 	DryRun bool          `json:"dryRun"`
-	Before *policyAnswer `json:"before"` // null: there is none
+	Before *policyAnswer `json:"before"` // null for a new policy
 	After  *policyAnswer `json:"after"`  // null: there would be none
 }
 

@@ -85,8 +85,8 @@ func different(got, want string) string {
 	return ""
 }
 
-// TestClientsThatLeave: whoever hangs up in the middle of a send may have sent the message. What
-// is in the topic is counted, and the gateway goes on.
+// TestClientsThatLeave: if a client hangs up in the middle of a send, the message may have been sent.
+// What is in the topic is counted, and the gateway goes on.
 func TestClientsThatLeave(t *testing.T) {
 	for _, m := range []mode{modes[0], modes[3]} {
 		t.Run(m.name, func(t *testing.T) {
