@@ -157,7 +157,9 @@ func TestStoppedHolderDelaysOthersBriefly(t *testing.T) {
 			case !c.ends && held < 4*time.Second:
 				t.Errorf("the row was held for %v only: this server ends such sessions, too; say so in README.md", held)
 			}
-			if y.unknown.Load() > 0 {
+			// Each call that waited in vain knows it. The one that got the lock in the end may have had
+			// too little time left to commit, and cannot know.
+			if y.unknown.Load() > 1 {
 				t.Errorf("%d calls that waited for a lock do not know that they were not applied", y.unknown.Load())
 			}
 			check(t, h.cmd.Process.Signal(syscall.SIGCONT))
