@@ -22,7 +22,7 @@ CREATE TABLE IF NOT EXISTS HEADGATE_POLICY_GONE (
     KEY IDX_POLICY_GONE_GENERATION (GENERATION)
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE ${COLLATION}
 /
--- One row. Whoever changes policies adds 1 to GENERATION. Processes whose generation is below
+-- One row. Each change of policies adds 1 to GENERATION. Processes whose generation is below
 -- FLOOR_GENERATION read all policies again. From WATCH_FROM_US until WATCH_UNTIL_US, in
 -- microseconds since 1970, processes look often.
 CREATE TABLE IF NOT EXISTS HEADGATE_POLICY_STATE (

@@ -25,7 +25,7 @@ CREATE TABLE IF NOT EXISTS HEADGATE_POLICY_GONE (
 /
 CREATE INDEX IF NOT EXISTS IDX_POLICY_GONE_GENERATION ON HEADGATE_POLICY_GONE (GENERATION)
 /
--- One row. Whoever changes policies adds 1 to GENERATION. Processes whose generation is below
+-- One row. Each change of policies adds 1 to GENERATION. Processes whose generation is below
 -- FLOOR_GENERATION read all policies again. From WATCH_FROM_US until WATCH_UNTIL_US, in
 -- microseconds since 1970, processes look often.
 CREATE TABLE IF NOT EXISTS HEADGATE_POLICY_STATE (
