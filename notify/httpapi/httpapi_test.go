@@ -3,7 +3,6 @@ package httpapi
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -16,6 +15,7 @@ import (
 
 	"github.com/headgate-rls/headgate/internal/web"
 	"github.com/headgate-rls/headgate/notify"
+	"github.com/headgate-rls/headgate/test/webtest"
 )
 
 // scripted is a gateway that does what a test says; the real one runs in test/notify.
@@ -67,13 +67,7 @@ func start(t *testing.T, change func(*Config)) *fixture {
 	return f
 }
 
-type answer struct {
-	status int
-	header http.Header
-	body   string
-}
-
-func (f *fixture) do(t *testing.T, method, path string, body io.Reader, header ...string) answer {
+func (f *fixture) do(t *testing.T, method, path string, body io.Reader, header ...string) webtest.Answer {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), method, f.url+path, body)
 	if err != nil {
@@ -87,26 +81,7 @@ func (f *fixture) do(t *testing.T, method, path string, body io.Reader, header .
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer resp.Body.Close()
-	data, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return answer{resp.StatusCode, resp.Header, string(data)}
-}
-
-// expectError checks an answer that is no success: it has the shared form, and its message
-// has the text.
-func (a answer) expectError(t *testing.T, status int, text string) {
-	t.Helper()
-	var b web.ErrorBody
-	if err := json.Unmarshal([]byte(a.body), &b); err != nil || a.status != status || b.Status != status || b.Error != http.StatusText(status) || b.Timestamp == "" {
-		t.Errorf("got %d %s, want %d", a.status, a.body, status)
-	}
-	if !strings.Contains(b.Message, text) {
-		t.Errorf("the message is %q, want %q in it", b.Message, text)
-	}
-	checkDocumented(t, a)
+	return webtest.Read(t, resp)
 }
 
 const (
@@ -156,7 +131,7 @@ func TestRequestsThatAreRefused(t *testing.T) {
 		{sendPath, `{"userId":"u","message":"x","payload":"x"}`, "message is there twice, also as payload"},
 		{sendPath, "{\"userId\":\"u\",\"message\":\"\xff\"}", "UTF-8"},
 	} {
-		f.do(t, "POST", c.path, strings.NewReader(c.body)).expectError(t, 400, c.text)
+		expectError(t, f.do(t, "POST", c.path, strings.NewReader(c.body)), 400, c.text)
 	}
 	if f.config.UserID != "" || f.sent[0] != "" {
 		t.Errorf("the gateway was asked about %+v, %v", f.config, f.sent)
@@ -175,25 +150,25 @@ const (
 
 func TestOtherRefusals(t *testing.T) {
 	f := start(t, nil)
-	post := func(path, body string, header ...string) answer {
+	post := func(path, body string, header ...string) webtest.Answer {
 		return f.do(t, "POST", path, strings.NewReader(body), header...)
 	}
 	for path, body := range map[string]string{configPath: goodConfig, sendPath: goodSend} {
-		post(path, body, "Content-Type", "text/plain").expectError(t, 415, "Content-Type")
-		post(path, body, "Content-Type", "application/json; charset=latin1").expectError(t, 415, "Content-Type")
-		post(path, body, "Content-Encoding", "gzip").expectError(t, 415, "Content-Encoding")
+		expectError(t, post(path, body, "Content-Type", "text/plain"), 415, "Content-Type")
+		expectError(t, post(path, body, "Content-Type", "application/json; charset=latin1"), 415, "Content-Type")
+		expectError(t, post(path, body, "Content-Encoding", "gzip"), 415, "Content-Encoding")
 		huge := `{"userId":"` + strings.Repeat("x", maxBody) + `"}`
-		post(path, huge).expectError(t, 413, "larger than 65536 bytes")
+		expectError(t, post(path, huge), 413, "larger than 65536 bytes")
 		// Without a length: it is refused although it never ends.
-		f.do(t, "POST", path, io.MultiReader(strings.NewReader(`{"userId":"`), &endless{left: 10 << 20})).expectError(t, 413, "larger than 65536 bytes")
+		expectError(t, f.do(t, "POST", path, io.MultiReader(strings.NewReader(`{"userId":"`), &endless{left: 10 << 20})), 413, "larger than 65536 bytes")
 		a := f.do(t, "GET", path, nil)
-		a.expectError(t, 405, "POST only")
-		if a.header.Get("Allow") != "POST" {
-			t.Errorf("Allow is %q", a.header.Get("Allow"))
+		expectError(t, a, 405, "POST only")
+		if a.Header.Get("Allow") != "POST" {
+			t.Errorf("Allow is %q", a.Header.Get("Allow"))
 		}
 	}
-	f.do(t, "PUT", "/openapi.json", nil).expectError(t, 405, "GET only")
-	if a := f.do(t, "GET", "/api/users", nil); a.status != 404 || !strings.Contains(a.body, "/openapi.json") {
+	expectError(t, f.do(t, "PUT", "/openapi.json", nil), 405, "GET only")
+	if a := f.do(t, "GET", "/api/users", nil); a.Code != 404 || !strings.Contains(a.Body, "/openapi.json") {
 		t.Errorf("an unknown path: %+v", a)
 	}
 }
@@ -216,7 +191,7 @@ func TestABodyThatDoesNotArriveInTime(t *testing.T) {
 	body, write := io.Pipe()
 	defer write.Close()
 	go func() { _, _ = write.Write([]byte(`{"userId":`)) }()
-	f.do(t, "POST", sendPath, body).expectError(t, 408, "did not arrive in time")
+	expectError(t, f.do(t, "POST", sendPath, body), 408, "did not arrive in time")
 }
 
 func TestBothNamesOfAField(t *testing.T) {
@@ -224,15 +199,15 @@ func TestBothNamesOfAField(t *testing.T) {
 	for _, body := range []string{`{"userId":"ü","rateLimit":0,"timeWindow":5256000}`, `{"user_id":"ü","rate_limit":0,"time_window":5256000}`, `{"user_id":"ü","rateLimit":0,"time_window":5256000}`} {
 		a := f.do(t, "POST", configPath, strings.NewReader(body))
 		want := `{"userId":"ü","rateLimit":0,"timeWindow":5256000,"currentCount":0,"lastRefreshTime":"2023-11-14T22:13:20.000007Z"}`
-		if a.status != 200 || strings.TrimSpace(a.body) != want || f.config != (notify.Config{UserID: "ü", Minutes: 5256000}) {
-			t.Errorf("%s: %d %s, %+v", body, a.status, a.body, f.config)
+		if a.Code != 200 || strings.TrimSpace(a.Body) != want || f.config != (notify.Config{UserID: "ü", Minutes: 5256000}) {
+			t.Errorf("%s: %d %s, %+v", body, a.Code, a.Body, f.config)
 		}
 		checkDocumented(t, a)
 	}
 	for _, body := range []string{`{"userId":"u","message":"hi"}`, `{"user_id":"u","payload":"hi"}`, `{"userId":"u","payload":"hi","message":null}`} {
 		a := f.do(t, "POST", sendPath, strings.NewReader(body))
-		if a.status != 200 || strings.TrimSpace(a.body) != `{"userId":"u","status":"QUEUED","limit":10,"remaining":7}` || f.sent != [2]string{"u", "hi"} {
-			t.Errorf("%s: %d %s, %v", body, a.status, a.body, f.sent)
+		if a.Code != 200 || strings.TrimSpace(a.Body) != `{"userId":"u","status":"QUEUED","limit":10,"remaining":7}` || f.sent != [2]string{"u", "hi"} {
+			t.Errorf("%s: %d %s, %v", body, a.Code, a.Body, f.sent)
 		}
 		checkDocumented(t, a)
 	}
@@ -260,9 +235,9 @@ func TestWhatTheGatewaySays(t *testing.T) {
 		f := start(t, nil)
 		f.err = c.err
 		a := f.do(t, "POST", sendPath, strings.NewReader(goodSend))
-		a.expectError(t, c.status, c.text)
-		if a.header.Get("Retry-After") != c.retry || strings.Contains(a.body, "10.1.2.3") {
-			t.Errorf("%v: Retry-After %q, %s", c.err, a.header.Get("Retry-After"), a.body)
+		expectError(t, a, c.status, c.text)
+		if a.Header.Get("Retry-After") != c.retry || strings.Contains(a.Body, "10.1.2.3") {
+			t.Errorf("%v: Retry-After %q, %s", c.err, a.Header.Get("Retry-After"), a.Body)
 		}
 		if len(f.outcomes) != 1 || f.outcomes[0] != c.outcome {
 			t.Errorf("%v counts as %v", c.err, f.outcomes)
@@ -273,22 +248,22 @@ func TestWhatTheGatewaySays(t *testing.T) {
 	}
 	f := start(t, nil)
 	f.err = away
-	f.do(t, "POST", configPath, strings.NewReader(goodConfig)).expectError(t, 503, "temporarily unavailable")
+	expectError(t, f.do(t, "POST", configPath, strings.NewReader(goodConfig)), 503, "temporarily unavailable")
 }
 
 func TestTooManyRequestsAtTheSameTime(t *testing.T) {
 	f := start(t, func(c *Config) { c.Most = 1 })
 	f.hold, f.entered = make(chan struct{}), make(chan struct{}, 1)
-	done := make(chan answer)
+	done := make(chan webtest.Answer)
 	go func() { done <- f.do(t, "POST", sendPath, strings.NewReader(goodSend)) }()
 	<-f.entered
 	a := f.do(t, "POST", sendPath, strings.NewReader(goodSend))
-	a.expectError(t, 503, "too many requests at the same time")
-	if a.header.Get("Retry-After") != "1" {
-		t.Errorf("Retry-After is %q", a.header.Get("Retry-After"))
+	expectError(t, a, 503, "too many requests at the same time")
+	if a.Header.Get("Retry-After") != "1" {
+		t.Errorf("Retry-After is %q", a.Header.Get("Retry-After"))
 	}
 	close(f.hold)
-	if a := <-done; a.status != 200 {
+	if a := <-done; a.Code != 200 {
 		t.Errorf("the first request: %+v", a)
 	}
 }
@@ -301,18 +276,18 @@ func TestTheTokenGuardsTheLimitsOnly(t *testing.T) {
 		}
 		c.Guard = guard
 	})
-	config := func(header ...string) answer {
+	config := func(header ...string) webtest.Answer {
 		return f.do(t, "POST", configPath, strings.NewReader(goodConfig), header...)
 	}
-	config().expectError(t, 401, "")
-	config("Authorization", "Bearer "+token[1:]).expectError(t, 401, "")
+	expectError(t, config(), 401, "")
+	expectError(t, config("Authorization", "Bearer "+token[1:]), 401, "")
 	if f.config.UserID != "" {
 		t.Error("saved without the token")
 	}
-	if a := config("Authorization", "Bearer "+token); a.status != 200 {
+	if a := config("Authorization", "Bearer "+token); a.Code != 200 {
 		t.Errorf("with the token: %+v", a)
 	}
-	if a := f.do(t, "POST", sendPath, strings.NewReader(goodSend)); a.status != 200 {
+	if a := f.do(t, "POST", sendPath, strings.NewReader(goodSend)); a.Code != 200 {
 		t.Errorf("a send: %+v", a)
 	}
 }

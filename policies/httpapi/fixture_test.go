@@ -3,14 +3,12 @@ package httpapi
 import (
 	"context"
 	"encoding/json"
-	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/headgate-rls/headgate/internal/web"
 	"github.com/headgate-rls/headgate/limit"
@@ -19,6 +17,7 @@ import (
 	"github.com/headgate-rls/headgate/test/dbtest"
 	"github.com/headgate-rls/headgate/test/serving"
 	"github.com/headgate-rls/headgate/test/testenv"
+	"github.com/headgate-rls/headgate/test/webtest"
 )
 
 var soon, check = dbtest.Soon, dbtest.Check
@@ -30,7 +29,7 @@ type server struct {
 	handler http.Handler
 	store   *sqlstore.Store
 	log     *serving.Log
-	doc     *document
+	doc     *webtest.Document
 }
 
 func newServer(t testing.TB) *server {
@@ -51,7 +50,7 @@ func serverOn(t testing.TB, url string) *server {
 	check(t, err)
 	log := new(serving.Log)
 	handlers := New(policies.NewEditor(store, nil), slog.New(slog.NewTextHandler(log, nil)))
-	return &server{guard.Wrap(handlers), store, log, readDocument(t)}
+	return &server{guard.Wrap(handlers), store, log, webtest.ReadDocument(t, openAPI)}
 }
 
 // put writes policies without the API, and without the wait of an editor.
@@ -87,74 +86,21 @@ func (s *server) audit() (lines []string) {
 	return lines
 }
 
-// An answer is what a request got.
-type answer struct {
-	code   int
-	header http.Header
-	body   string
-}
-
 // do sends a request with the token, and checks the answer against the OpenAPI document.
-func (s *server) do(t testing.TB, method, target, body string, header ...string) answer {
+func (s *server) do(t testing.TB, method, target, body string, header ...string) webtest.Answer {
 	t.Helper()
 	return s.doWith(t, t.Context(), method, target, body, header...)
 }
 
-func (s *server) doWith(t testing.TB, ctx context.Context, method, target, body string, header ...string) answer {
+func (s *server) doWith(t testing.TB, ctx context.Context, method, target, body string, header ...string) webtest.Answer {
 	t.Helper()
-	r := httptest.NewRequestWithContext(ctx, method, target, strings.NewReader(body))
-	r.Header.Set("Authorization", "Bearer "+adminToken)
-	if body != "" {
-		r.Header.Set("Content-Type", "application/json")
-	}
-	for i := 0; i < len(header); i += 2 {
-		r.Header.Set(header[i], header[i+1])
-	}
-	w := httptest.NewRecorder()
-	s.handler.ServeHTTP(w, r)
-	data, err := io.ReadAll(w.Result().Body)
-	check(t, err)
-	a := answer{w.Code, w.Result().Header, string(data)}
+	header = append([]string{"Authorization", "Bearer " + adminToken}, header...)
+	a := webtest.Send(t, ctx, s.handler, method, target, body, header...)
+	r := httptest.NewRequest(method, target, nil)
 	for _, route := range new(Handlers).routes() {
 		if _, ok := route.Match(r); ok && route.Method == method {
-			s.doc.answerFits(t, s.doc.Paths[route.Path][strings.ToLower(method)], a)
+			s.doc.AnswerFits(t, s.doc.Paths[route.Path][strings.ToLower(method)], a)
 		}
 	}
 	return a
-}
-
-// is checks the status; an answer that is no success must have the form of all errors.
-func (a answer) is(t testing.TB, code int) answer {
-	t.Helper()
-	if a.code != code {
-		t.Fatalf("status %d, want %d; the answer is %s", a.code, code, a.body)
-	}
-	if code < 400 {
-		return a
-	}
-	e := a.object(t)
-	stamp, _ := e["timestamp"].(string)
-	if _, err := time.Parse("2006-01-02T15:04:05Z", stamp); err != nil || len(e) != 4 || e["status"] != float64(code) ||
-		e["error"] != http.StatusText(code) || e["message"] == "" {
-		t.Errorf("the answer %s has not the form of errors", a.body)
-	}
-	return a
-}
-
-// says checks that the body has a text.
-func (a answer) says(t testing.TB, want string) answer {
-	t.Helper()
-	if !strings.Contains(a.body, want) {
-		t.Errorf("the answer is %s, want %q in it", a.body, want)
-	}
-	return a
-}
-
-func (a answer) object(t testing.TB) map[string]any {
-	t.Helper()
-	var v map[string]any
-	if err := json.Unmarshal([]byte(a.body), &v); err != nil {
-		t.Fatalf("the answer %q is no JSON object: %v", a.body, err)
-	}
-	return v
 }

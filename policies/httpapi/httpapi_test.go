@@ -17,28 +17,28 @@ func TestLifeOfAPolicy(t *testing.T) {
 	t.Parallel()
 	s := newServer(t)
 	const one = "/admin/policies/user-123"
-	s.do(t, "GET", one, "").is(t, 404).says(t, "user-123: there is no such policy")
-	s.do(t, "PUT", one, window).is(t, 404)
-	s.do(t, "DELETE", one, "").is(t, 404)
+	s.do(t, "GET", one, "").Is(t, 404).Has(t, "user-123: there is no such policy")
+	s.do(t, "PUT", one, window).Is(t, 404)
+	s.do(t, "DELETE", one, "").Is(t, 404)
 
-	made := s.do(t, "POST", "/admin/policies", `{"key":"user-123","type":"TOKEN_BUCKET","capacity":100,"refillRate":10,"windowSeconds":60}`).is(t, 201)
-	made.says(t, `"policyKey":"user-123","type":"TOKEN_BUCKET","capacity":100,"refillRate":10,"windowSeconds":60,"version":1,"changedBy":"admin-token"`)
-	if id := made.object(t)["id"]; id != 1.0 || made.header.Get("Location") != one {
-		t.Errorf("id %v, Location %q", id, made.header.Get("Location"))
+	made := s.do(t, "POST", "/admin/policies", `{"key":"user-123","type":"TOKEN_BUCKET","capacity":100,"refillRate":10,"windowSeconds":60}`).Is(t, 201)
+	made.Has(t, `"policyKey":"user-123","type":"TOKEN_BUCKET","capacity":100,"refillRate":10,"windowSeconds":60,"version":1,"changedBy":"admin-token"`)
+	if id := made.Object(t)["id"]; id != 1.0 || made.Header.Get("Location") != one {
+		t.Errorf("id %v, Location %q", id, made.Header.Get("Location"))
 	}
-	s.do(t, "POST", "/admin/policies", `{"key":"user-123","type":"FIXED_WINDOW","capacity":1,"windowSeconds":1}`).is(t, 409).says(t, "already")
+	s.do(t, "POST", "/admin/policies", `{"key":"user-123","type":"FIXED_WINDOW","capacity":1,"windowSeconds":1}`).Is(t, 409).Has(t, "already")
 
-	if got := s.do(t, "GET", one, "").is(t, 200); got.body != made.body || got.header.Get("ETag") != made.header.Get("ETag") {
-		t.Errorf("GET answers %s, and POST %s", got.body, made.body)
+	if got := s.do(t, "GET", one, "").Is(t, 200); got.Body != made.Body || got.Header.Get("ETag") != made.Header.Get("ETag") {
+		t.Errorf("GET answers %s, and POST %s", got.Body, made.Body)
 	}
-	changed := s.do(t, "PUT", one, `{"key":"user-123","type":"TOKEN_BUCKET","capacity":5,"refillRate":2.5e-1}`).is(t, 200)
-	changed.says(t, `"id":1,"policyKey":"user-123","type":"TOKEN_BUCKET","capacity":5,"refillRate":0.25,"windowSeconds":0,"version":2`)
-	if changed.header.Get("ETag") == made.header.Get("ETag") {
+	changed := s.do(t, "PUT", one, `{"key":"user-123","type":"TOKEN_BUCKET","capacity":5,"refillRate":2.5e-1}`).Is(t, 200)
+	changed.Has(t, `"id":1,"policyKey":"user-123","type":"TOKEN_BUCKET","capacity":5,"refillRate":0.25,"windowSeconds":0,"version":2`)
+	if changed.Header.Get("ETag") == made.Header.Get("ETag") {
 		t.Error("a changed policy has the same ETag")
 	}
-	s.do(t, "PUT", one, `{"type":"TOKEN_BUCKET","capacity":5,"refillRate":0.25}`).is(t, 200).says(t, `"version":2`)
-	s.do(t, "DELETE", one, "").is(t, 204)
-	s.do(t, "GET", one, "").is(t, 404)
+	s.do(t, "PUT", one, `{"type":"TOKEN_BUCKET","capacity":5,"refillRate":0.25}`).Is(t, 200).Has(t, `"version":2`)
+	s.do(t, "DELETE", one, "").Is(t, 204)
+	s.do(t, "GET", one, "").Is(t, 404)
 
 	lines := s.audit()
 	if len(lines) != 3 {
@@ -70,19 +70,19 @@ func TestKeysAreDecodedOnce(t *testing.T) {
 		"%2A":                     "*",
 		"user:50%2525":            "user:50%25",
 	} {
-		s.do(t, "GET", "/admin/policies/"+path, "").is(t, 200).says(t, `"policyKey":"`+key+`"`)
+		s.do(t, "GET", "/admin/policies/"+path, "").Is(t, 200).Has(t, `"policyKey":"`+key+`"`)
 	}
 	made := s.do(t, "POST", "/admin/policies", `{"key":"é/b|c d%","type":"FIXED_WINDOW","capacity":1,"windowSeconds":1}`)
-	made.is(t, 400).says(t, "no escape")
-	made = s.do(t, "POST", "/admin/policies", `{"key":"é/b|c d%25","type":"FIXED_WINDOW","capacity":1,"windowSeconds":1}`).is(t, 201)
-	if at := made.header.Get("Location"); at != "/admin/policies/%25C3%25A9%2Fb%7Cc%2520d%2525" {
+	made.Is(t, 400).Has(t, "no escape")
+	made = s.do(t, "POST", "/admin/policies", `{"key":"é/b|c d%25","type":"FIXED_WINDOW","capacity":1,"windowSeconds":1}`).Is(t, 201)
+	if at := made.Header.Get("Location"); at != "/admin/policies/%25C3%25A9%2Fb%7Cc%2520d%2525" {
 		t.Errorf("Location is %s", at)
 	}
-	s.do(t, "GET", made.header.Get("Location"), "").is(t, 200).says(t, `"policyKey":"%C3%A9/b|c%20d%25"`)
+	s.do(t, "GET", made.Header.Get("Location"), "").Is(t, 200).Has(t, `"policyKey":"%C3%A9/b|c%20d%25"`)
 	long := strings.Repeat("x", 300)
-	made = s.do(t, "POST", "/admin/policies", `{"key":"`+long+`","type":"FIXED_WINDOW","capacity":1,"windowSeconds":1}`).is(t, 201)
-	s.do(t, "GET", made.header.Get("Location"), "").is(t, 200)
-	s.do(t, "GET", "/admin/policies/"+long, "").is(t, 200)
+	made = s.do(t, "POST", "/admin/policies", `{"key":"`+long+`","type":"FIXED_WINDOW","capacity":1,"windowSeconds":1}`).Is(t, 201)
+	s.do(t, "GET", made.Header.Get("Location"), "").Is(t, 200)
+	s.do(t, "GET", "/admin/policies/"+long, "").Is(t, 200)
 }
 
 // TestBadRequestsChangeNothing, and say what is wrong.
@@ -148,8 +148,8 @@ func TestBadRequestsChangeNothing(t *testing.T) {
 	} {
 		path := "/admin/policies" + c.path
 		a := s.do(t, c.method, path, c.body, c.header...)
-		if a.code != c.code || !strings.Contains(a.body, c.want) {
-			t.Errorf("%s %.60s %.90s: %d %s, want %d %s", c.method, path, c.body, a.code, a.body, c.code, c.want)
+		if a.Code != c.code || !strings.Contains(a.Body, c.want) {
+			t.Errorf("%s %.60s %.90s: %d %s, want %d %s", c.method, path, c.body, a.Code, a.Body, c.code, c.want)
 		}
 	}
 	if after := s.state(t); after != before || len(s.audit()) != 0 {
@@ -164,23 +164,23 @@ func TestLostUpdates(t *testing.T) {
 	s := newServer(t)
 	s.put(t, "a")
 	const one = "/admin/policies/a"
-	first := s.do(t, "GET", one, "").is(t, 200).header.Get("ETag")
-	second := s.do(t, "PUT", one, `{"type":"SLIDING_WINDOW","capacity":3,"windowSeconds":60}`, "If-Match", first).is(t, 200).header.Get("ETag")
+	first := s.do(t, "GET", one, "").Is(t, 200).Header.Get("ETag")
+	second := s.do(t, "PUT", one, `{"type":"SLIDING_WINDOW","capacity":3,"windowSeconds":60}`, "If-Match", first).Is(t, 200).Header.Get("ETag")
 	before := s.state(t)
 	for _, old := range []string{first, "W/" + second, `"other"`, `""`, `"99999999999999999999-1"`, `"1-0"`} {
-		s.do(t, "PUT", one, window, "If-Match", old).is(t, 412)
-		s.do(t, "DELETE", one, "", "If-Match", old).is(t, 412)
-		s.do(t, "PUT", one+"?dryRun=true", window, "If-Match", old).is(t, 412)
-		s.do(t, "DELETE", "/admin/policies/none", "", "If-Match", old).is(t, 404)
+		s.do(t, "PUT", one, window, "If-Match", old).Is(t, 412)
+		s.do(t, "DELETE", one, "", "If-Match", old).Is(t, 412)
+		s.do(t, "PUT", one+"?dryRun=true", window, "If-Match", old).Is(t, 412)
+		s.do(t, "DELETE", "/admin/policies/none", "", "If-Match", old).Is(t, 404)
 	}
 	if s.state(t) != before {
 		t.Error("a refused change was made")
 	}
-	s.do(t, "DELETE", one, "", "If-Match", second).is(t, 204)
+	s.do(t, "DELETE", one, "", "If-Match", second).Is(t, 204)
 	s.put(t, "a") // begins with version 1 again
-	s.do(t, "DELETE", one, "", "If-Match", first).is(t, 412).says(t, "made again")
-	s.do(t, "DELETE", one, "", "If-Match", "*").is(t, 204)
-	s.do(t, "DELETE", one, "", "If-Match", "*").is(t, 404)
+	s.do(t, "DELETE", one, "", "If-Match", first).Is(t, 412).Has(t, "made again")
+	s.do(t, "DELETE", one, "", "If-Match", "*").Is(t, 204)
+	s.do(t, "DELETE", one, "", "If-Match", "*").Is(t, 404)
 }
 
 // TestOneOfManyUpdatesWins: of changes to the same version at the same time, one is made.
@@ -188,7 +188,7 @@ func TestOneOfManyUpdatesWins(t *testing.T) {
 	t.Parallel()
 	s := newServer(t)
 	s.put(t, "a")
-	tag := s.do(t, "GET", "/admin/policies/a", "").header.Get("ETag")
+	tag := s.do(t, "GET", "/admin/policies/a", "").Header.Get("ETag")
 	codes := make(chan int, 4)
 	for i := range cap(codes) {
 		go func() {
@@ -217,12 +217,12 @@ func TestDryRun(t *testing.T) {
 	s := newServer(t)
 	s.put(t, "a")
 	before := s.state(t)
-	s.do(t, "POST", "/admin/policies?dryRun=true", `{"key":"b",`+window[1:]).is(t, 200).says(t, `{"dryRun":true,"before":null,"after":{"policyKey":"b"`)
-	s.do(t, "POST", "/admin/policies?dryRun=true", `{"key":"a",`+window[1:]).is(t, 409)
-	s.do(t, "PUT", "/admin/policies/a?dryRun=true", `{"type":"SLIDING_WINDOW","capacity":9,"windowSeconds":60}`).is(t, 200).
-		says(t, `"version":1,"changedBy":"test"`).says(t, `"capacity":9,"refillRate":0,"windowSeconds":60,"version":2,"changedBy":"admin-token"`)
-	s.do(t, "DELETE", "/admin/policies/a?dryRun=true", "").is(t, 200).says(t, `"after":null`)
-	s.do(t, "DELETE", "/admin/policies/b?dryRun=true", "").is(t, 404)
+	s.do(t, "POST", "/admin/policies?dryRun=true", `{"key":"b",`+window[1:]).Is(t, 200).Has(t, `{"dryRun":true,"before":null,"after":{"policyKey":"b"`)
+	s.do(t, "POST", "/admin/policies?dryRun=true", `{"key":"a",`+window[1:]).Is(t, 409)
+	s.do(t, "PUT", "/admin/policies/a?dryRun=true", `{"type":"SLIDING_WINDOW","capacity":9,"windowSeconds":60}`).Is(t, 200).
+		Has(t, `"version":1,"changedBy":"test"`).Has(t, `"capacity":9,"refillRate":0,"windowSeconds":60,"version":2,"changedBy":"admin-token"`)
+	s.do(t, "DELETE", "/admin/policies/a?dryRun=true", "").Is(t, 200).Has(t, `"after":null`)
+	s.do(t, "DELETE", "/admin/policies/b?dryRun=true", "").Is(t, 404)
 	if s.state(t) != before || len(s.audit()) != 0 {
 		t.Errorf("a dry run changed %s to %s", before, s.state(t))
 	}
@@ -232,17 +232,17 @@ func TestPagesListEveryPolicyOnce(t *testing.T) {
 	t.Parallel()
 	s := newServer(t)
 	s.put(t, "user:a", "user:b", "user:c%20d", "route:x")
-	first := s.do(t, "GET", "/admin/policies?limit=2&prefix=user:", "").is(t, 200)
-	if list := first.object(t)["policies"].([]any); len(list) != 2 || first.object(t)["next"] != "user:b" {
-		t.Fatalf("the first page is %s", first.body)
+	first := s.do(t, "GET", "/admin/policies?limit=2&prefix=user:", "").Is(t, 200)
+	if list := first.Object(t)["policies"].([]any); len(list) != 2 || first.Object(t)["next"] != "user:b" {
+		t.Fatalf("the first page is %s", first.Body)
 	}
-	rest := s.do(t, "GET", "/admin/policies?limit=2&prefix=user:&after=user:b", "").is(t, 200).says(t, `"policyKey":"user:c%20d"`)
-	if list := rest.object(t)["policies"].([]any); len(list) != 1 || rest.object(t)["next"] != nil {
-		t.Errorf("the last page is %s", rest.body)
+	rest := s.do(t, "GET", "/admin/policies?limit=2&prefix=user:&after=user:b", "").Is(t, 200).Has(t, `"policyKey":"user:c%20d"`)
+	if list := rest.Object(t)["policies"].([]any); len(list) != 1 || rest.Object(t)["next"] != nil {
+		t.Errorf("the last page is %s", rest.Body)
 	}
-	s.do(t, "GET", "/admin/policies?prefix=none", "").is(t, 200).says(t, `{"policies":[]}`)
-	if a := s.do(t, "HEAD", "/admin/policies/user:a", ""); a.code != 200 || a.header.Get("ETag") == "" {
-		t.Errorf("HEAD: %d %v", a.code, a.header)
+	s.do(t, "GET", "/admin/policies?prefix=none", "").Is(t, 200).Has(t, `{"policies":[]}`)
+	if a := s.do(t, "HEAD", "/admin/policies/user:a", ""); a.Code != 200 || a.Header.Get("ETag") == "" {
+		t.Errorf("HEAD: %d %v", a.Code, a.Header)
 	}
 }
 
@@ -254,9 +254,9 @@ func TestGuardKeepsStrangersOut(t *testing.T) {
 	before := s.state(t)
 	for _, r := range New(nil, nil).routes() {
 		path := strings.ReplaceAll(r.Path, "{key}", "user:alice")
-		s.do(t, r.Method, path, "", "Authorization", "Bearer x"+adminToken).is(t, 401)
+		s.do(t, r.Method, path, "", "Authorization", "Bearer x"+adminToken).Is(t, 401)
 	}
-	s.do(t, "DELETE", "/admin/policies/user:alice", "", "Origin", "https://other.example", "Sec-Fetch-Site", "cross-site").is(t, 403)
+	s.do(t, "DELETE", "/admin/policies/user:alice", "", "Origin", "https://other.example", "Sec-Fetch-Site", "cross-site").Is(t, 403)
 	if s.state(t) != before {
 		t.Error("a request without the token changed something")
 	}
@@ -275,16 +275,16 @@ func TestDatabaseAway(t *testing.T) {
 		{"PUT", "/a", window, "see whether it was changed"},
 		{"DELETE", "/a", "", "see whether it was changed"},
 	} {
-		a := s.do(t, c.method, "/admin/policies"+c.path, c.body).is(t, 503).says(t, c.want)
-		if strings.Contains(a.body, "127.0.0.1") {
-			t.Errorf("the answer has the database's words: %s", a.body)
+		a := s.do(t, c.method, "/admin/policies"+c.path, c.body).Is(t, 503).Has(t, c.want)
+		if strings.Contains(a.Body, "127.0.0.1") {
+			t.Errorf("the answer has the database's words: %s", a.Body)
 		}
 	}
 	if log := s.log.String(); strings.Count(log, `msg="request for policies failed"`) != 6 || !strings.Contains(log, "by=admin-token") ||
 		!strings.Contains(log, "refused") || strings.Contains(log, "hidden") {
 		t.Errorf("the log is\n%s", log)
 	}
-	s.do(t, "PUT", "/admin/policies/a", `{"type":"FIXED_WINDOW","capacity":-1,"windowSeconds":1}`).is(t, 400)
+	s.do(t, "PUT", "/admin/policies/a", `{"type":"FIXED_WINDOW","capacity":-1,"windowSeconds":1}`).Is(t, 400)
 }
 
 // TestClientHangsUp: its change is made all the same, and logged.
@@ -294,7 +294,7 @@ func TestClientHangsUp(t *testing.T) {
 	s.put(t, "a")
 	ctx, hangUp := context.WithCancel(t.Context())
 	hangUp()
-	s.doWith(t, ctx, http.MethodDelete, "/admin/policies/a", "").is(t, 204)
+	s.doWith(t, ctx, http.MethodDelete, "/admin/policies/a", "").Is(t, 204)
 	if len(s.audit()) != 1 {
 		t.Errorf("the log is %s", s.log)
 	}

@@ -15,8 +15,8 @@ const configPath = "/admin/rate-limit/config"
 // TestAdminSetsConfigsAndFlushes: configs are set and read, and the cache is flushed.
 func TestAdminSetsConfigsAndFlushes(t *testing.T) {
 	s := real(t)
-	s.admin(t, "GET", configPath, "").is(t, 404).says(t, "no active config")
-	v := s.admin(t, "POST", configPath, `{"configName":"default","maxPerWindow":100,"windowSize":"PT4S"}`).is(t, 200).object(t)
+	s.admin(t, "GET", configPath, "").Is(t, 404).Says(t, "no active config")
+	v := s.admin(t, "POST", configPath, `{"configName":"default","maxPerWindow":100,"windowSize":"PT4S"}`).Is(t, 200).Object(t)
 	keys(t, v, "configId", "configName", "maxPerWindow", "windowSize", "effectiveFrom", "active")
 	if v["configName"] != "default" || v["maxPerWindow"] != 100.0 || v["windowSize"] != "PT4S" || v["active"] != true || v["configId"] == "" {
 		t.Errorf("the config is %v", v)
@@ -25,25 +25,25 @@ func TestAdminSetsConfigsAndFlushes(t *testing.T) {
 		t.Error(err)
 	}
 	for _, target := range []string{configPath, configPath + "?name=default"} {
-		if got := s.admin(t, "GET", target, "").is(t, 200).object(t); got["configId"] != v["configId"] {
+		if got := s.admin(t, "GET", target, "").Is(t, 200).Object(t); got["configId"] != v["configId"] {
 			t.Errorf("%s: %v, want %v", target, got, v)
 		}
 	}
-	s.admin(t, "GET", configPath+"?name=nowhere", "").is(t, 404)
-	s.admin(t, "GET", configPath+"?name="+strings.Repeat("n", 129), "").is(t, 400).says(t, "name has 129 bytes")
+	s.admin(t, "GET", configPath+"?name=nowhere", "").Is(t, 404)
+	s.admin(t, "GET", configPath+"?name="+strings.Repeat("n", 129), "").Is(t, 400).Says(t, "name has 129 bytes")
 
 	second := s.admin(t, "POST", configPath, `{"configName":"default","maxPerWindow":200,"windowSize":"P1DT0S","scope":"shared","jitter":"stratified",
-		"calendar":{"zone":"Europe/Berlin","open":["MON-fri 09:00-17:00"],"closed":["2026-12-25"]}}`).is(t, 200).object(t)
+		"calendar":{"zone":"Europe/Berlin","open":["MON-fri 09:00-17:00"],"closed":["2026-12-25"]}}`).Is(t, 200).Object(t)
 	keys(t, second, "configId", "configName", "maxPerWindow", "windowSize", "effectiveFrom", "active", "scope", "jitter", "calendar")
 	if second["configId"] == v["configId"] || second["windowSize"] != "PT24H" || second["scope"] != "shared" || second["jitter"] != "stratified" {
 		t.Errorf("the second version is %v", second)
 	}
-	if got := s.admin(t, "GET", configPath, "").is(t, 200); !strings.Contains(got.body, `"calendar":{"zone":"Europe/Berlin","open":["mon-fri 09:00-17:00"],"closed":["2026-12-25"]}`) {
-		t.Errorf("the config is %s", got.body)
+	if got := s.admin(t, "GET", configPath, "").Is(t, 200); !strings.Contains(got.Body, `"calendar":{"zone":"Europe/Berlin","open":["mon-fri 09:00-17:00"],"closed":["2026-12-25"]}`) {
+		t.Errorf("the config is %s", got.Body)
 	}
 
-	if a := s.admin(t, "POST", "/admin/rate-limit/cache/flush", "").is(t, 204); a.body != "" {
-		t.Errorf("flush answers %q", a.body)
+	if a := s.admin(t, "POST", "/admin/rate-limit/cache/flush", "").Is(t, 204); a.Body != "" {
+		t.Errorf("flush answers %q", a.Body)
 	}
 }
 
@@ -72,10 +72,10 @@ func TestBadConfigs(t *testing.T) {
 		`{"configName":"c","maxPerWindow":1,"windowSize":"PT4S","calendar":{"zone":"UTC","closed":["x"]}}`: "calendar is wrong: closed[0]",
 		`{"configName":"c","maxPerWindow":1,"windowSize":"PT4S","maxperwindow":2}`:                         `did you mean "maxPerWindow"?`,
 	} {
-		s.admin(t, "POST", configPath, body).is(t, 400).says(t, want)
+		s.admin(t, "POST", configPath, body).Is(t, 400).Says(t, want)
 	}
-	if a := s.admin(t, "GET", "/admin/rate-limit/configs", "").is(t, 200); a.body != "{\"configs\":[]}\n" {
-		t.Errorf("there are configs now: %s", a.body)
+	if a := s.admin(t, "GET", "/admin/rate-limit/configs", "").Is(t, 200); a.Body != "{\"configs\":[]}\n" {
+		t.Errorf("there are configs now: %s", a.Body)
 	}
 }
 
@@ -84,14 +84,14 @@ func TestAdminIsGuarded(t *testing.T) {
 	s := withDefault(t)
 	for _, c := range [][2]string{{"GET", configPath}, {"POST", configPath}, {"GET", "/admin/rate-limit/configs"},
 		{"POST", "/admin/rate-limit/cache/flush"}, {"GET", "/admin/"}, {"DELETE", configPath}} {
-		a := s.do(t, c[0], c[1], "").is(t, 401).says(t, "HEADGATE_ADMIN_TOKEN")
-		if a.header.Get("WWW-Authenticate") != "Bearer" {
-			t.Errorf("%v: WWW-Authenticate is %q", c, a.header.Get("WWW-Authenticate"))
+		a := s.do(t, c[0], c[1], "").Is(t, 401).Says(t, "HEADGATE_ADMIN_TOKEN")
+		if a.Header.Get("WWW-Authenticate") != "Bearer" {
+			t.Errorf("%v: WWW-Authenticate is %q", c, a.Header.Get("WWW-Authenticate"))
 		}
-		s.do(t, c[0], c[1], "", "Authorization", "Bearer x").is(t, 401)
+		s.do(t, c[0], c[1], "", "Authorization", "Bearer x").Is(t, 401)
 	}
 	closed := newServer(t, newScheduler(t, slots.Settings{}), func(c *Config) { c.Guard = nil })
-	closed.admin(t, "GET", configPath, "").is(t, 401).says(t, "the admin API is disabled: set HEADGATE_ADMIN_TOKEN")
+	closed.admin(t, "GET", configPath, "").Is(t, 401).Says(t, "the admin API is disabled: set HEADGATE_ADMIN_TOKEN")
 	if log := s.log.String() + closed.log.String(); strings.Contains(log, adminToken) {
 		t.Errorf("the log tells the token: %s", log)
 	}
@@ -103,7 +103,7 @@ func TestAdminErrors(t *testing.T) {
 		put: func(context.Context, slots.NewConfig) (slots.Config, error) { return slots.Config{}, slots.ErrConflict },
 		err: &slots.StoreError{Kind: slots.Failed, Op: "x", Err: broken},
 	})
-	s.admin(t, "POST", configPath, `{"configName":"c","maxPerWindow":1,"windowSize":"PT4S"}`).is(t, 409)
-	s.admin(t, "POST", "/admin/rate-limit/cache/flush", "").is(t, 500)
-	s.do(t, "GET", "/api/v1/configs", "").is(t, 500)
+	s.admin(t, "POST", configPath, `{"configName":"c","maxPerWindow":1,"windowSize":"PT4S"}`).Is(t, 409)
+	s.admin(t, "POST", "/admin/rate-limit/cache/flush", "").Is(t, 500)
+	s.do(t, "GET", "/api/v1/configs", "").Is(t, 500)
 }

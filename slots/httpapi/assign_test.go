@@ -17,8 +17,8 @@ const documented = `{"eventId":"b6d1c7f0-3a52-4b0e-9f5d-0d8c2f1e7a44","configNam
 // TestDocumentedCall is the quick start of the documents.
 func TestDocumentedCall(t *testing.T) {
 	s := withDefault(t)
-	first := s.do(t, "POST", "/api/v1/slots", documented).is(t, 200)
-	v := first.object(t)
+	first := s.do(t, "POST", "/api/v1/slots", documented).Is(t, 200)
+	v := first.Object(t)
 	keys(t, v, "eventId", "scheduledTime", "delayMs")
 	text, _ := v["scheduledTime"].(string)
 	at, err := time.Parse("2006-01-02T15:04:05.000Z", text)
@@ -27,20 +27,20 @@ func TestDocumentedCall(t *testing.T) {
 		t.Errorf("scheduledTime is %q (%v), want a time in UTC with milliseconds in the first window", text, err)
 	}
 	if v["eventId"] != "b6d1c7f0-3a52-4b0e-9f5d-0d8c2f1e7a44" || v["delayMs"] != float64(at.Sub(requested).Milliseconds()) {
-		t.Errorf("the answer is %s", first.body)
+		t.Errorf("the answer is %s", first.Body)
 	}
-	if h := first.header; h.Get("Idempotency-Replayed") != "" || h.Get("Content-Type") != "application/json" || h.Get("Cache-Control") != "no-store" {
+	if h := first.Header; h.Get("Idempotency-Replayed") != "" || h.Get("Content-Type") != "application/json" || h.Get("Cache-Control") != "no-store" {
 		t.Errorf("the headers are %v", h)
 	}
 
-	again := s.do(t, "POST", "/api/v1/slots", documented).is(t, 200)
-	if again.body != first.body || again.header.Get("Idempotency-Replayed") != "true" {
-		t.Errorf("again: %s %v, want %s and Idempotency-Replayed", again.body, again.header, first.body)
+	again := s.do(t, "POST", "/api/v1/slots", documented).Is(t, 200)
+	if again.Body != first.Body || again.Header.Get("Idempotency-Replayed") != "true" {
+		t.Errorf("again: %s %v, want %s and Idempotency-Replayed", again.Body, again.Header, first.Body)
 	}
 	// Another time and no config name, same slot, delay from the stored time.
 	other := strings.NewReplacer("12:00:00Z", "18:00:00Z", `"configName":"default",`, "").Replace(documented)
-	if again = s.do(t, "POST", "/api/v1/slots", other).is(t, 200); again.body != first.body {
-		t.Errorf("for another time: %s, want %s", again.body, first.body)
+	if again = s.do(t, "POST", "/api/v1/slots", other).Is(t, 200); again.Body != first.Body {
+		t.Errorf("for another time: %s, want %s", again.Body, first.Body)
 	}
 }
 
@@ -62,7 +62,7 @@ func TestRequestedTimes(t *testing.T) {
 		"1969-12-31T23:59:59.999999999Z":      "1970-01-01T00:00:00Z",
 		"2024-02-29T00:00:00Z":                "2024-02-29T00:00:00Z",
 	} {
-		s.do(t, "POST", "/api/v1/slots", fmt.Sprintf(`{"eventId":"e","requestedTime":%q}`, text)).is(t, 200)
+		s.do(t, "POST", "/api/v1/slots", fmt.Sprintf(`{"eventId":"e","requestedTime":%q}`, text)).Is(t, 200)
 		if got.Format(time.RFC3339Nano) != want {
 			t.Errorf("%s is %v, want %s", text, got, want)
 		}
@@ -102,23 +102,23 @@ func TestBadRequests(t *testing.T) {
 		{"a number for time", event(ok, def, `1748779200`), "requestedTime must be a string, not the number 1748779200"},
 		{"misspelt field", `{"eventId":"e","requestedTime":"2025-06-01T12:00:00Z","configname":"x"}`, `did you mean "configName"?`},
 	} {
-		a := s.do(t, "POST", "/api/v1/slots", c.body, "Content-Type", "application/json").is(t, 400)
-		if message := a.object(t)["message"].(string); !strings.Contains(message, c.want) {
+		a := s.do(t, "POST", "/api/v1/slots", c.body, "Content-Type", "application/json").Is(t, 400)
+		if message := a.Object(t)["message"].(string); !strings.Contains(message, c.want) {
 			t.Errorf("%s: %q, want %q", c.name, message, c.want)
 		}
 	}
-	if list := s.do(t, "GET", "/api/v1/slots", "").is(t, 200); list.body != "{\"slots\":[]}\n" {
-		t.Errorf("there are slots now: %s", list.body)
+	if list := s.do(t, "GET", "/api/v1/slots", "").Is(t, 200); list.Body != "{\"slots\":[]}\n" {
+		t.Errorf("there are slots now: %s", list.Body)
 	}
 }
 
 func TestSizesAndKinds(t *testing.T) {
 	s := withDefault(t)
 	pad := strings.Repeat(" ", 64<<10-len(documented))
-	s.do(t, "POST", "/api/v1/slots", documented+pad).is(t, 200)
-	s.do(t, "POST", "/api/v1/slots", documented+pad+" ").is(t, 413).says(t, "65536")
-	s.do(t, "POST", "/api/v1/slots", documented, "Content-Type", "text/plain").is(t, 415).says(t, "application/json")
-	s.do(t, "POST", "/api/v1/slots:batch", strings.Repeat(" ", 512<<10+1)).is(t, 413).says(t, "524288")
+	s.do(t, "POST", "/api/v1/slots", documented+pad).Is(t, 200)
+	s.do(t, "POST", "/api/v1/slots", documented+pad+" ").Is(t, 413).Says(t, "65536")
+	s.do(t, "POST", "/api/v1/slots", documented, "Content-Type", "text/plain").Is(t, 415).Says(t, "application/json")
+	s.do(t, "POST", "/api/v1/slots:batch", strings.Repeat(" ", 512<<10+1)).Is(t, 413).Says(t, "524288")
 }
 
 // TestFailuresHaveTheirStatus has every failure of a Scheduler as clients see it.
@@ -148,12 +148,12 @@ func TestFailuresHaveTheirStatus(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := newServer(t, &scripted{assign: func(context.Context, slots.Request) (slots.Result, error) { return slots.Result{}, c.err }})
-			a := s.do(t, "POST", "/api/v1/slots", documented).is(t, c.code).says(t, c.says)
-			if got := a.header.Get("Retry-After"); got != c.retry {
+			a := s.do(t, "POST", "/api/v1/slots", documented).Is(t, c.code).Says(t, c.says)
+			if got := a.Header.Get("Retry-After"); got != c.retry {
 				t.Errorf("Retry-After is %q, want %q", got, c.retry)
 			}
-			if strings.Contains(a.body, "hunter2") || strings.Contains(a.body, "10.0.0.7") {
-				t.Errorf("the answer tells what the database said: %s", a.body)
+			if strings.Contains(a.Body, "hunter2") || strings.Contains(a.Body, "10.0.0.7") {
+				t.Errorf("the answer tells what the database said: %s", a.Body)
 			}
 			if lines := strings.Count(s.log.String(), "\n"); (lines == 1) != c.logged || lines > 1 {
 				t.Errorf("the log is %q", s.log.String())
@@ -172,7 +172,7 @@ func TestRequestsEndWithTheTimeout(t *testing.T) {
 		<-ctx.Done()
 		return slots.Result{}, ctx.Err()
 	}}, func(c *Config) { c.Timeout = time.Millisecond })
-	s.do(t, "POST", "/api/v1/slots", documented).is(t, 503)
+	s.do(t, "POST", "/api/v1/slots", documented).Is(t, 503)
 }
 
 // TestClientGone: nothing is answered, and nothing is logged.
@@ -195,40 +195,40 @@ func TestClientGone(t *testing.T) {
 // paused.
 func TestFullAndPaused(t *testing.T) {
 	s := newServer(t, newScheduler(t, slots.Settings{}))
-	s.admin(t, "POST", "/admin/rate-limit/config", `{"configName":"default","maxPerWindow":1,"windowSize":"P1D","calendar":{"zone":"UTC","open":["mon 09:00-10:00"]}}`).is(t, 200)
-	s.admin(t, "POST", "/admin/rate-limit/config", `{"configName":"none","maxPerWindow":0,"windowSize":"PT1S"}`).is(t, 200)
+	s.admin(t, "POST", "/admin/rate-limit/config", `{"configName":"default","maxPerWindow":1,"windowSize":"P1D","calendar":{"zone":"UTC","open":["mon 09:00-10:00"]}}`).Is(t, 200)
+	s.admin(t, "POST", "/admin/rate-limit/config", `{"configName":"none","maxPerWindow":0,"windowSize":"PT1S"}`).Is(t, 200)
 	for i, want := range []int{503, 503} {
-		a := s.do(t, "POST", "/api/v1/slots", fmt.Sprintf(`{"eventId":"e%d","requestedTime":"2025-06-01T12:00:00Z"}`, i)).is(t, want)
-		if want == 503 && a.says(t, "every window in reach").header.Get("Retry-After") != "1" {
-			t.Errorf("Retry-After is %q", a.header.Get("Retry-After"))
+		a := s.do(t, "POST", "/api/v1/slots", fmt.Sprintf(`{"eventId":"e%d","requestedTime":"2025-06-01T12:00:00Z"}`, i)).Is(t, want)
+		if want == 503 && a.Says(t, "every window in reach").Header.Get("Retry-After") != "1" {
+			t.Errorf("Retry-After is %q", a.Header.Get("Retry-After"))
 		}
 	}
-	a := s.do(t, "POST", "/api/v1/slots", `{"eventId":"p","configName":"none","requestedTime":"2025-06-01T12:00:00Z"}`).is(t, 503).says(t, "maxPerWindow is 0")
-	if a.header.Get("Retry-After") == "" {
+	a := s.do(t, "POST", "/api/v1/slots", `{"eventId":"p","configName":"none","requestedTime":"2025-06-01T12:00:00Z"}`).Is(t, 503).Says(t, "maxPerWindow is 0")
+	if a.Header.Get("Retry-After") == "" {
 		t.Error("there is no Retry-After")
 	}
-	s.do(t, "POST", "/api/v1/slots", `{"eventId":"q","configName":"nowhere","requestedTime":"2025-06-01T12:00:00Z"}`).is(t, 404).says(t, `no active config is named "nowhere"`)
+	s.do(t, "POST", "/api/v1/slots", `{"eventId":"q","configName":"nowhere","requestedTime":"2025-06-01T12:00:00Z"}`).Is(t, 404).Says(t, `no active config is named "nowhere"`)
 }
 
 func TestNoDefaultConfig(t *testing.T) {
-	real(t).do(t, "POST", "/api/v1/slots", `{"eventId":"q","requestedTime":"2025-06-01T12:00:00Z"}`).is(t, 404).says(t, `no active config is named "default"; POST /admin/rate-limit/config`)
+	real(t).do(t, "POST", "/api/v1/slots", `{"eventId":"q","requestedTime":"2025-06-01T12:00:00Z"}`).Is(t, 404).Says(t, `no active config is named "default"; POST /admin/rate-limit/config`)
 }
 
 // Clients send fields of their own, and null for what they leave out.
 func TestUnknownFieldsAreIgnoredAndNamed(t *testing.T) {
 	s := withDefault(t)
-	a := s.do(t, "POST", "/api/v1/slots", `{"eventId":"e","configName":null,"requestedTime":"2025-06-01T12:00:00Z","prio":1,"Größe \r\nX: y":{"a":1}}`).is(t, 200)
-	if got, want := a.header.Get("Ignored-Fields"), `prio, "Gr\u00f6\u00dfe \r\nX: y"`; got != want {
+	a := s.do(t, "POST", "/api/v1/slots", `{"eventId":"e","configName":null,"requestedTime":"2025-06-01T12:00:00Z","prio":1,"Größe \r\nX: y":{"a":1}}`).Is(t, 200)
+	if got, want := a.Header.Get("Ignored-Fields"), `prio, "Gr\u00f6\u00dfe \r\nX: y"`; got != want {
 		t.Errorf("Ignored-Fields is %s, want %s", got, want)
 	}
 	a = s.do(t, "POST", "/api/v1/slots:batch", `{"events":[{"eventId":"f","requestedTime":"2025-06-01T12:00:00Z","prio":1},
-		{"eventId":"g","requestedTime":"2025-06-01T12:00:00Z","prio":1,"configName":null}],"source":"x"}`).is(t, 200)
-	if got := a.header.Get("Ignored-Fields"); got != "events[].prio, source" {
+		{"eventId":"g","requestedTime":"2025-06-01T12:00:00Z","prio":1,"configName":null}],"source":"x"}`).Is(t, 200)
+	if got := a.Header.Get("Ignored-Fields"); got != "events[].prio, source" {
 		t.Errorf("Ignored-Fields of a batch is %q", got)
 	}
-	if got := s.do(t, "POST", "/api/v1/slots", documented).is(t, 200).header.Values("Ignored-Fields"); len(got) != 0 {
+	if got := s.do(t, "POST", "/api/v1/slots", documented).Is(t, 200).Header.Values("Ignored-Fields"); len(got) != 0 {
 		t.Errorf("Ignored-Fields is %q though nothing was ignored", got)
 	}
-	s.admin(t, "POST", "/admin/rate-limit/config", `{"configName":"default","maxPerWindow":1,"windowSize":"PT4S","prio":1}`).is(t, 400).says(t, "prio is an unknown field")
-	s.admin(t, "POST", "/admin/rate-limit/config", `{"configName":"default","maxPerWindow":1,"windowSize":"PT4S","scope":null,"jitter":null,"calendar":null}`).is(t, 200)
+	s.admin(t, "POST", "/admin/rate-limit/config", `{"configName":"default","maxPerWindow":1,"windowSize":"PT4S","prio":1}`).Is(t, 400).Says(t, "prio is an unknown field")
+	s.admin(t, "POST", "/admin/rate-limit/config", `{"configName":"default","maxPerWindow":1,"windowSize":"PT4S","scope":null,"jitter":null,"calendar":null}`).Is(t, 200)
 }

@@ -10,10 +10,11 @@ import (
 	"github.com/headgate-rls/headgate/slots"
 )
 
-func (a answer) results(t testing.TB) []map[string]any {
+// batch sends a batch, and returns its results.
+func (s *server) batch(t testing.TB, body string) []map[string]any {
 	t.Helper()
 	var list []map[string]any
-	for _, v := range a.object(t)["results"].([]any) {
+	for _, v := range s.do(t, "POST", "/api/v1/slots:batch", body).Is(t, 200).Object(t)["results"].([]any) {
 		list = append(list, v.(map[string]any))
 	}
 	return list
@@ -22,15 +23,15 @@ func (a answer) results(t testing.TB) []map[string]any {
 // TestBatchJudgesEachEventAlone: each event is judged by itself, in order.
 func TestBatchJudgesEachEventAlone(t *testing.T) {
 	s := withDefault(t)
-	s.do(t, "POST", "/api/v1/slots", `{"eventId":"old","requestedTime":"2025-06-01T12:00:00Z"}`).is(t, 200)
-	list := s.do(t, "POST", "/api/v1/slots:batch", `{"events":[
+	s.do(t, "POST", "/api/v1/slots", `{"eventId":"old","requestedTime":"2025-06-01T12:00:00Z"}`).Is(t, 200)
+	list := s.batch(t, `{"events":[
 		{"eventId":"a","configName":"default","requestedTime":"2025-06-01T12:00:00Z"},
 		{"eventId":"","requestedTime":"2025-06-01T12:00:00Z"},
 		{"eventId":"b","configName":"nowhere","requestedTime":"2025-06-01T12:00:00Z"},
 		{"eventId":"c","requestedTime":"tomorrow"},
 		{"eventId":"old","requestedTime":"2025-06-01T12:00:00Z"},
 		{"eventId":"a","requestedTime":"2025-06-01T12:00:01Z"},
-		{"eventId":"d","configName":"","requestedTime":"2025-06-01T12:00:00Z"}]}`).is(t, 200).results(t)
+		{"eventId":"d","configName":"","requestedTime":"2025-06-01T12:00:00Z"}]}`)
 	var got []string
 	for _, r := range list {
 		got = append(got, fmt.Sprint(r["status"], " ", r["eventId"], " ", r["replayed"]))
@@ -56,7 +57,7 @@ func TestBatchOfManyFillsWindowsInOrder(t *testing.T) {
 		events = append(events, fmt.Sprintf(`{"eventId":"e%d","requestedTime":"2025-06-01T12:00:00Z"}`, i))
 	}
 	windows := map[time.Time]int{}
-	for _, r := range s.do(t, "POST", "/api/v1/slots:batch", `{"events":[`+strings.Join(events, ",")+`]}`).is(t, 200).results(t) {
+	for _, r := range s.batch(t, `{"events":[`+strings.Join(events, ",")+`]}`) {
 		at, err := time.Parse(time.RFC3339, fmt.Sprint(r["scheduledTime"]))
 		if err != nil {
 			t.Fatalf("%v: %v", r, err)
@@ -69,9 +70,9 @@ func TestBatchOfManyFillsWindowsInOrder(t *testing.T) {
 			t.Errorf("the window %v has %d events, want 100", at, windows[at])
 		}
 	}
-	s.do(t, "POST", "/api/v1/slots:batch", `{"events":[`+strings.Join(append(events, events[0]), ",")+`]}`).is(t, 400).says(t, "events has 1001 entries")
-	s.do(t, "POST", "/api/v1/slots:batch", `{"events":[]}`).is(t, 400).says(t, "events has 0 entries")
-	s.do(t, "POST", "/api/v1/slots:batch", `{"events":[{"eventId":"x"}]}`).is(t, 400).says(t, "events[0].requestedTime is missing")
+	s.do(t, "POST", "/api/v1/slots:batch", `{"events":[`+strings.Join(append(events, events[0]), ",")+`]}`).Is(t, 400).Says(t, "events has 1001 entries")
+	s.do(t, "POST", "/api/v1/slots:batch", `{"events":[]}`).Is(t, 400).Says(t, "events has 0 entries")
+	s.do(t, "POST", "/api/v1/slots:batch", `{"events":[{"eventId":"x"}]}`).Is(t, 400).Says(t, "events[0].requestedTime is missing")
 }
 
 func TestBatchTellsWhenToAskAgain(t *testing.T) {
@@ -80,8 +81,8 @@ func TestBatchTellsWhenToAskAgain(t *testing.T) {
 		out[1].Err = &slots.RetryError{After: 1100 * time.Millisecond, Err: slots.ErrExhausted}
 		return out
 	}})
-	list := s.do(t, "POST", "/api/v1/slots:batch", `{"events":[
-		{"eventId":"a","requestedTime":"2025-06-01T12:00:00Z"},{"eventId":"b","requestedTime":"2025-06-01T12:00:00Z"}]}`).is(t, 200).results(t)
+	list := s.batch(t, `{"events":[
+		{"eventId":"a","requestedTime":"2025-06-01T12:00:00Z"},{"eventId":"b","requestedTime":"2025-06-01T12:00:00Z"}]}`)
 	if list[1]["status"] != 503.0 || list[1]["retryAfter"] != 2.0 || list[1]["eventId"] != "b" {
 		t.Errorf("the failure is %v", list[1])
 	}

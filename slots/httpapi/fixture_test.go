@@ -1,20 +1,16 @@
 package httpapi
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
-	"io"
 	"log/slog"
 	"net/http"
-	"net/http/httptest"
-	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/headgate-rls/headgate/internal/web"
 	"github.com/headgate-rls/headgate/slots"
+	"github.com/headgate-rls/headgate/test/serving"
+	"github.com/headgate-rls/headgate/test/webtest"
 )
 
 const adminToken = "token-of-the-tests"
@@ -54,24 +50,7 @@ func (s *scripted) Flush(context.Context) error                     { return s.e
 // A server has both handlers, as one listener may.
 type server struct {
 	handler http.Handler
-	log     *logText
-}
-
-type logText struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (l *logText) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(p)
-}
-
-func (l *logText) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.String()
+	log     *serving.Log
 }
 
 func newServer(t testing.TB, s Scheduler, change ...func(*Config)) *server {
@@ -80,7 +59,7 @@ func newServer(t testing.TB, s Scheduler, change ...func(*Config)) *server {
 	if err != nil {
 		t.Fatal(err)
 	}
-	log := new(logText)
+	log := new(serving.Log)
 	c := Config{Scheduler: s, Guard: guard, Log: slog.New(slog.NewTextHandler(log, nil)), Timeout: 30 * time.Second}
 	for _, f := range change {
 		f(&c)
@@ -105,75 +84,18 @@ func real(t testing.TB, change ...func(*Config)) *server {
 func withDefault(t testing.TB) *server {
 	t.Helper()
 	s := real(t)
-	s.admin(t, "POST", "/admin/rate-limit/config", `{"configName":"default","maxPerWindow":100,"windowSize":"PT4S"}`).is(t, 200)
+	s.admin(t, "POST", "/admin/rate-limit/config", `{"configName":"default","maxPerWindow":100,"windowSize":"PT4S"}`).Is(t, 200)
 	return s
 }
 
-// An answer is what a request got.
-type answer struct {
-	code   int
-	header http.Header
-	body   string
-}
-
-func (s *server) do(t testing.TB, method, target, body string, header ...string) answer {
+func (s *server) do(t testing.TB, method, target, body string, header ...string) webtest.Answer {
 	t.Helper()
-	r := httptest.NewRequest(method, target, strings.NewReader(body))
-	if body != "" {
-		r.Header.Set("Content-Type", "application/json")
-	}
-	for i := 0; i < len(header); i += 2 {
-		r.Header.Set(header[i], header[i+1])
-	}
-	w := httptest.NewRecorder()
-	s.handler.ServeHTTP(w, r)
-	data, err := io.ReadAll(w.Result().Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return answer{w.Code, w.Result().Header, string(data)}
+	return webtest.Send(t, t.Context(), s.handler, method, target, body, header...)
 }
 
-func (s *server) admin(t testing.TB, method, target, body string) answer {
+func (s *server) admin(t testing.TB, method, target, body string) webtest.Answer {
 	t.Helper()
 	return s.do(t, method, target, body, "Authorization", "Bearer "+adminToken)
-}
-
-// is checks the status; an answer that is no success must have the form of all
-// errors.
-func (a answer) is(t testing.TB, code int) answer {
-	t.Helper()
-	if a.code != code {
-		t.Fatalf("status %d, want %d; the answer is %s", a.code, code, a.body)
-	}
-	if code < 400 {
-		return a
-	}
-	e := a.object(t)
-	stamp, _ := e["timestamp"].(string)
-	if _, err := time.Parse("2006-01-02T15:04:05Z", stamp); err != nil || len(e) != 4 || e["status"] != float64(code) ||
-		e["error"] != http.StatusText(code) || e["message"] == "" || a.header.Get("Content-Type") != "application/json" {
-		t.Errorf("the answer %s (%s) has not the form of errors", a.body, a.header.Get("Content-Type"))
-	}
-	return a
-}
-
-// says checks the message of an error.
-func (a answer) says(t testing.TB, want string) answer {
-	t.Helper()
-	if message, _ := a.object(t)["message"].(string); !strings.Contains(message, want) {
-		t.Errorf("the message is %q, want %q in it", message, want)
-	}
-	return a
-}
-
-func (a answer) object(t testing.TB) map[string]any {
-	t.Helper()
-	var v map[string]any
-	if err := json.Unmarshal([]byte(a.body), &v); err != nil {
-		t.Fatalf("the answer %q is no JSON object: %v", a.body, err)
-	}
-	return v
 }
 
 // keys checks that an object has these fields and no others.

@@ -15,9 +15,9 @@ import (
 func TestGetSlot(t *testing.T) {
 	s := withDefault(t)
 	for _, id := range []string{"pay-123", "a/b", "..", ".", "né%2F", "50% off?#;&", "  x"} {
-		made := s.do(t, "POST", "/api/v1/slots", fmt.Sprintf(`{"eventId":%q,"requestedTime":"2025-06-01T12:00:01.0000001Z"}`, id)).is(t, 200).object(t)
+		made := s.do(t, "POST", "/api/v1/slots", fmt.Sprintf(`{"eventId":%q,"requestedTime":"2025-06-01T12:00:01.0000001Z"}`, id)).Is(t, 200).Object(t)
 		escaped := strings.ReplaceAll(url.PathEscape(id), ".", "%2E")
-		v := s.do(t, "GET", "/api/v1/slots/"+escaped, "").is(t, 200).object(t)
+		v := s.do(t, "GET", "/api/v1/slots/"+escaped, "").Is(t, 200).Object(t)
 		keys(t, v, "eventId", "scheduledTime", "delayMs", "windowStart", "configId", "requestedTime", "createdAt")
 		if v["eventId"] != id || v["scheduledTime"] != made["scheduledTime"] || v["delayMs"] != made["delayMs"] ||
 			v["requestedTime"] != "2025-06-01T12:00:01.000001Z" || v["configId"] == "" {
@@ -31,10 +31,10 @@ func TestGetSlot(t *testing.T) {
 			t.Errorf("createdAt: %v", err)
 		}
 	}
-	s.do(t, "GET", "/api/v1/slots/nobody", "").is(t, 404).says(t, "has no slot")
-	s.do(t, "GET", "/api/v1/slots/"+strings.Repeat("e", 51), "").is(t, 400).says(t, "eventId has 51 bytes")
-	s.do(t, "GET", "/api/v1/slots/a%00", "").is(t, 400).says(t, "eventId holds a control character")
-	s.do(t, "GET", "/api/v1/slots/a%FF", "").is(t, 400).says(t, "eventId is not valid UTF-8")
+	s.do(t, "GET", "/api/v1/slots/nobody", "").Is(t, 404).Says(t, "has no slot")
+	s.do(t, "GET", "/api/v1/slots/"+strings.Repeat("e", 51), "").Is(t, 400).Says(t, "eventId has 51 bytes")
+	s.do(t, "GET", "/api/v1/slots/a%00", "").Is(t, 400).Says(t, "eventId holds a control character")
+	s.do(t, "GET", "/api/v1/slots/a%FF", "").Is(t, 400).Says(t, "eventId is not valid UTF-8")
 }
 
 // TestListSlots pages through all slots, in the order of creation.
@@ -43,13 +43,13 @@ func TestListSlots(t *testing.T) {
 	var want []string
 	for i := range 7 {
 		want = append(want, fmt.Sprint("e", i))
-		s.do(t, "POST", "/api/v1/slots", fmt.Sprintf(`{"eventId":"e%d","requestedTime":"2025-06-01T12:00:00Z"}`, i)).is(t, 200)
+		s.do(t, "POST", "/api/v1/slots", fmt.Sprintf(`{"eventId":"e%d","requestedTime":"2025-06-01T12:00:00Z"}`, i)).Is(t, 200)
 	}
 	var got []string
 	var last map[string]any
 	target := "/api/v1/slots?limit=3&since=1999-01-01T00:00:00Z"
 	for next := ""; ; {
-		v := s.do(t, "GET", target+next, "").is(t, 200).object(t)
+		v := s.do(t, "GET", target+next, "").Is(t, 200).Object(t)
 		for _, slot := range v["slots"].([]any) {
 			last = slot.(map[string]any)
 			keys(t, last, "eventId", "scheduledTime", "delayMs", "windowStart", "configId", "requestedTime", "createdAt")
@@ -69,11 +69,11 @@ func TestListSlots(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if v := s.do(t, "GET", "/api/v1/slots?since="+at.Format(time.RFC3339Nano), "").is(t, 200).object(t); len(v["slots"].([]any)) == 0 {
+	if v := s.do(t, "GET", "/api/v1/slots?since="+at.Format(time.RFC3339Nano), "").Is(t, 200).Object(t); len(v["slots"].([]any)) == 0 {
 		t.Errorf("since %v lists none", at)
 	}
-	if a := s.do(t, "GET", "/api/v1/slots?since="+at.Add(time.Microsecond).Format(time.RFC3339Nano), "").is(t, 200); a.body != "{\"slots\":[]}\n" {
-		t.Errorf("after %v: %s", at, a.body)
+	if a := s.do(t, "GET", "/api/v1/slots?since="+at.Add(time.Microsecond).Format(time.RFC3339Nano), "").Is(t, 200); a.Body != "{\"slots\":[]}\n" {
+		t.Errorf("after %v: %s", at, a.Body)
 	}
 }
 
@@ -94,7 +94,7 @@ func TestSinceAndAfter(t *testing.T) {
 		"since=2025-06-01T12:00:00Z&after=" + after:        {CreatedUs: at, ID: "id.1"},
 		"since=2025-06-01T12:00:00.000001Z&after=" + after: {CreatedUs: at + 1},
 	} {
-		s.do(t, "GET", "/api/v1/slots?"+query, "").is(t, 200)
+		s.do(t, "GET", "/api/v1/slots?"+query, "").Is(t, 200)
 		if got != want {
 			t.Errorf("%s begins at %v, want %v", query, got, want)
 		}
@@ -134,20 +134,20 @@ func TestBadQueries(t *testing.T) {
 		"configs?name=x":                                     "name is an unknown parameter; known: none",
 		"slots/x?y=1":                                        "y is an unknown parameter",
 	} {
-		s.do(t, "GET", "/api/v1/"+query, "").is(t, 400).says(t, want)
+		s.do(t, "GET", "/api/v1/"+query, "").Is(t, 400).Says(t, want)
 	}
-	s.do(t, "GET", "/api/v1/windows?config=nowhere", "").is(t, 404)
+	s.do(t, "GET", "/api/v1/windows?config=nowhere", "").Is(t, 404)
 }
 
 func TestWindowsShowWhatIsFree(t *testing.T) {
 	now := time.Date(2026, 3, 2, 8, 59, 30, 0, time.UTC) // a Monday
 	s := real(t, func(c *Config) { c.Now = func() time.Time { return now } })
 	s.admin(t, "POST", "/admin/rate-limit/config",
-		`{"configName":"default","maxPerWindow":7,"windowSize":"PT1M","calendar":{"zone":"UTC","open":["mon 09:00-09:02"]}}`).is(t, 200)
+		`{"configName":"default","maxPerWindow":7,"windowSize":"PT1M","calendar":{"zone":"UTC","open":["mon 09:00-09:02"]}}`).Is(t, 200)
 	for i := range 9 {
-		s.do(t, "POST", "/api/v1/slots", fmt.Sprintf(`{"eventId":"e%d","requestedTime":"2026-03-02T08:00:00Z"}`, i)).is(t, 200)
+		s.do(t, "POST", "/api/v1/slots", fmt.Sprintf(`{"eventId":"e%d","requestedTime":"2026-03-02T08:00:00Z"}`, i)).Is(t, 200)
 	}
-	v := s.do(t, "GET", "/api/v1/windows?limit=5", "").is(t, 200).object(t)
+	v := s.do(t, "GET", "/api/v1/windows?limit=5", "").Is(t, 200).Object(t)
 	keys(t, v, "configId", "configName", "maxPerWindow", "windowSize", "effectiveFrom", "active", "calendar", "now", "nextFree", "windows")
 	if v["nextFree"] != "2026-03-02T09:01:00.000Z" {
 		t.Errorf("the next free window is %v", v["nextFree"])
@@ -163,7 +163,7 @@ func TestWindowsShowWhatIsFree(t *testing.T) {
 		t.Errorf("at %v the windows are %v, want %s", v["now"], got, want)
 	}
 	// The next opening but one, a week later, and the usual number of windows.
-	v = s.do(t, "GET", "/api/v1/windows?config=default&from=2026-03-09T10:00:30%2B01:00", "").is(t, 200).object(t)
+	v = s.do(t, "GET", "/api/v1/windows?config=default&from=2026-03-09T10:00:30%2B01:00", "").Is(t, 200).Object(t)
 	list := v["windows"].([]any)
 	if first := list[0].(map[string]any); len(list) != 60 || first["start"] != "2026-03-09T09:00:00.000Z" || first["capacity"] != 7.0 {
 		t.Errorf("%d windows, the first is %v", len(list), first)
@@ -175,25 +175,25 @@ func TestWindowsShowWhatIsFree(t *testing.T) {
 func TestWindowsTellTheNextFreeOne(t *testing.T) {
 	now := time.Date(2026, 3, 2, 9, 0, 0, 0, time.UTC)
 	s := real(t, func(c *Config) { c.Now = func() time.Time { return now } })
-	s.admin(t, "POST", "/admin/rate-limit/config", `{"configName":"default","maxPerWindow":1,"windowSize":"PT1M"}`).is(t, 200)
+	s.admin(t, "POST", "/admin/rate-limit/config", `{"configName":"default","maxPerWindow":1,"windowSize":"PT1M"}`).Is(t, 200)
 	for i := range 7 {
-		s.do(t, "POST", "/api/v1/slots", fmt.Sprintf(`{"eventId":"e%d","requestedTime":"2026-03-02T09:00:00Z"}`, i)).is(t, 200)
+		s.do(t, "POST", "/api/v1/slots", fmt.Sprintf(`{"eventId":"e%d","requestedTime":"2026-03-02T09:00:00Z"}`, i)).Is(t, 200)
 	}
 	for query, want := range map[string]any{"": "09:07", "?limit=3": "09:07", "?limit=7": "09:07", "?limit=8": "09:07", "?limit=1&from=2026-03-02T10:00:00Z": "10:00"} {
-		if got := s.do(t, "GET", "/api/v1/windows"+query, "").is(t, 200).object(t)["nextFree"]; got != fmt.Sprintf("2026-03-02T%s:00.000Z", want) {
+		if got := s.do(t, "GET", "/api/v1/windows"+query, "").Is(t, 200).Object(t)["nextFree"]; got != fmt.Sprintf("2026-03-02T%s:00.000Z", want) {
 			t.Errorf("%q: the next free window is %v, want %v", query, got, want)
 		}
 	}
-	s.admin(t, "POST", "/admin/rate-limit/config", `{"configName":"default","maxPerWindow":0,"windowSize":"PT1M"}`).is(t, 200)
-	if got, ok := s.do(t, "GET", "/api/v1/windows", "").is(t, 200).object(t)["nextFree"]; ok {
+	s.admin(t, "POST", "/admin/rate-limit/config", `{"configName":"default","maxPerWindow":0,"windowSize":"PT1M"}`).Is(t, 200)
+	if got, ok := s.do(t, "GET", "/api/v1/windows", "").Is(t, 200).Object(t)["nextFree"]; ok {
 		t.Errorf("a paused config has the free window %v", got)
 	}
 }
 
 func TestWindowsWithoutTheNextFreeOne(t *testing.T) {
 	s := newServer(t, &fullWindows{newScheduler(t, slots.Settings{})})
-	s.admin(t, "POST", "/admin/rate-limit/config", `{"configName":"default","maxPerWindow":1,"windowSize":"PT1M"}`).is(t, 200)
-	v := s.do(t, "GET", "/api/v1/windows", "").is(t, 200).object(t)
+	s.admin(t, "POST", "/admin/rate-limit/config", `{"configName":"default","maxPerWindow":1,"windowSize":"PT1M"}`).Is(t, 200)
+	v := s.do(t, "GET", "/api/v1/windows", "").Is(t, 200).Object(t)
 	if _, ok := v["nextFree"]; ok || len(v["windows"].([]any)) != 60 {
 		t.Errorf("the answer is %v", v)
 	}
@@ -217,14 +217,14 @@ func (f *fullWindows) NextFree(ctx context.Context, _ slots.Config, _ int64) (in
 
 func TestConfigsList(t *testing.T) {
 	s := withDefault(t)
-	s.admin(t, "POST", "/admin/rate-limit/config", `{"configName":"batch","maxPerWindow":5,"windowSize":"PT1M"}`).is(t, 200)
-	s.admin(t, "POST", "/admin/rate-limit/config", `{"configName":"batch","maxPerWindow":6,"windowSize":"PT1M"}`).is(t, 200)
-	open := s.do(t, "GET", "/api/v1/configs", "").is(t, 200)
-	if guarded := s.admin(t, "GET", "/admin/rate-limit/configs", "").is(t, 200); guarded.body != open.body {
-		t.Errorf("%s and %s differ", guarded.body, open.body)
+	s.admin(t, "POST", "/admin/rate-limit/config", `{"configName":"batch","maxPerWindow":5,"windowSize":"PT1M"}`).Is(t, 200)
+	s.admin(t, "POST", "/admin/rate-limit/config", `{"configName":"batch","maxPerWindow":6,"windowSize":"PT1M"}`).Is(t, 200)
+	open := s.do(t, "GET", "/api/v1/configs", "").Is(t, 200)
+	if guarded := s.admin(t, "GET", "/admin/rate-limit/configs", "").Is(t, 200); guarded.Body != open.Body {
+		t.Errorf("%s and %s differ", guarded.Body, open.Body)
 	}
 	var got []string
-	for _, c := range open.object(t)["configs"].([]any) {
+	for _, c := range open.Object(t)["configs"].([]any) {
 		c := c.(map[string]any)
 		got = append(got, fmt.Sprint(c["configName"], " ", c["maxPerWindow"], " ", c["active"]))
 	}

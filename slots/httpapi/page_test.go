@@ -76,14 +76,14 @@ func busy(t *testing.T, from time.Time) *server {
 		`{"configName":"letters","maxPerWindow":10,"windowSize":"PT1H","calendar":{"zone":"Europe/Berlin","open":["mon-fri 09:00-17:00"]}}`,
 		`{"configName":"stopped","maxPerWindow":0,"windowSize":"PT1S"}`,
 	} {
-		s.admin(t, "POST", "/admin/rate-limit/config", c).is(t, 200)
+		s.admin(t, "POST", "/admin/rate-limit/config", c).Is(t, 200)
 	}
 	assign := func(prefix, at string, n int) {
 		var events []string
 		for i := range n {
 			events = append(events, fmt.Sprintf(`{"eventId":"%s%d","requestedTime":%q}`, prefix, i, at))
 		}
-		s.do(t, "POST", "/api/v1/slots:batch", `{"events":[`+strings.Join(events, ",")+`]}`).is(t, 200)
+		s.do(t, "POST", "/api/v1/slots:batch", `{"events":[`+strings.Join(events, ",")+`]}`).Is(t, 200)
 	}
 	from = from.UTC().Truncate(4 * time.Second)
 	assign("first", from.Add(4*time.Second).Format(time.RFC3339), 1000)
@@ -177,12 +177,12 @@ func TestPageShowsWhatWasAssigned(t *testing.T) {
 func TestPageShowsTheNextFreeWindowBeyondThoseItDraws(t *testing.T) {
 	testenv.Require(t, testenv.Chromium)
 	s := real(t)
-	s.admin(t, "POST", "/admin/rate-limit/config", `{"configName":"default","maxPerWindow":2,"windowSize":"PT1M"}`).is(t, 200)
+	s.admin(t, "POST", "/admin/rate-limit/config", `{"configName":"default","maxPerWindow":2,"windowSize":"PT1M"}`).Is(t, 200)
 	var events []string
 	for i := range 150 {
 		events = append(events, fmt.Sprintf(`{"eventId":"e%d","requestedTime":"2026-03-02T09:30:00Z"}`, i))
 	}
-	s.do(t, "POST", "/api/v1/slots:batch", `{"events":[`+strings.Join(events, ",")+`]}`).is(t, 200)
+	s.do(t, "POST", "/api/v1/slots:batch", `{"events":[`+strings.Join(events, ",")+`]}`).Is(t, 200)
 	l := serveLive(t, s)
 	p := testenv.StartChromium(t).NewPage()
 	p.Viewport(1280, 900, false)
@@ -203,7 +203,7 @@ func TestPageOnPhone(t *testing.T) {
 	testenv.Require(t, testenv.Chromium)
 	s := busy(t, time.Now())
 	s.admin(t, "POST", "/admin/rate-limit/config", `{"configName":"`+strings.Repeat("W", 128)+`","maxPerWindow":9999999999,"windowSize":"PT0.1S","scope":"`+
-		strings.Repeat("S", 128)+`"}`).is(t, 200)
+		strings.Repeat("S", 128)+`"}`).Is(t, 200)
 	l := serveLive(t, s)
 	p := testenv.StartChromium(t).NewPage()
 	p.Viewport(360, 740, true)
@@ -247,7 +247,7 @@ func TestPageWithoutConfigs(t *testing.T) {
 		t.Errorf("the page shows %q, %s px too wide", command, p.Text(overflow))
 	}
 	_, body, _ := strings.Cut(command, "-d '")
-	s.admin(t, "POST", "/admin/rate-limit/config", strings.TrimSuffix(body, "'")).is(t, 200)
+	s.admin(t, "POST", "/admin/rate-limit/config", strings.TrimSuffix(body, "'")).Is(t, 200)
 	p.Wait(`!document.querySelector("#chosen").hidden && document.querySelectorAll(".bar").length === 60`)
 	if p.Text(`document.querySelector("#empty").hidden`) != "true" {
 		t.Error("the page still says that there is no config")
@@ -291,13 +291,13 @@ func TestPageTellsWhatTheServerSays(t *testing.T) {
 func TestPageRunsOnlyItsOwnScripts(t *testing.T) {
 	s := real(t)
 	for target, kind := range map[string]string{"/slots": "text/html", "/slots/app.js": "text/javascript", "/slots/app.css": "text/css", "/slots/icon.svg": "image/svg"} {
-		a := s.do(t, "GET", target, "").is(t, 200)
-		policy := a.header.Get("Content-Security-Policy")
-		if !strings.HasPrefix(a.header.Get("Content-Type"), kind) || !strings.Contains(policy, "default-src 'none'") || strings.Contains(policy, "unsafe") {
-			t.Errorf("%s: %v", target, a.header)
+		a := s.do(t, "GET", target, "").Is(t, 200)
+		policy := a.Header.Get("Content-Security-Policy")
+		if !strings.HasPrefix(a.Header.Get("Content-Type"), kind) || !strings.Contains(policy, "default-src 'none'") || strings.Contains(policy, "unsafe") {
+			t.Errorf("%s: %v", target, a.Header)
 		}
 	}
-	page := s.do(t, "GET", "/slots", "").body
+	page := s.do(t, "GET", "/slots", "").Body
 	for _, bad := range []string{"http:", "https:", "//", "style=", "onclick", "<style"} {
 		if strings.Contains(page, bad) {
 			t.Errorf("the page has %q", bad)
