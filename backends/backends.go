@@ -40,12 +40,24 @@ type Migrator interface {
 	Migrate(ctx context.Context) (applied []string, err error)
 }
 
+// A Lister is a store that can say which keys have state.
+type Lister interface {
+	// List returns about n keys that have state, n at least 1, and where to go on: what to give
+	// as after for the next ones, "" at the end. It begins with after = "". Each call does a bounded
+	// amount of work and keeps nobody else from the store for long, so it may return fewer keys than
+	// n, or none, before the end. Keys that have state all the time until the end are listed, some
+	// perhaps twice; others may be, also some whose state is over. An after that List did not return
+	// is [ErrInvalid], or goes on somewhere; a store that cannot list as it is configured returns
+	// [ErrUnsupported].
+	List(ctx context.Context, after string, n int) (keys []limit.Key, next string, err error)
+}
+
 // A Flusher is a layer that knows answers, which Flush makes it forget because
 // the rules have changed.
 type Flusher interface{ Flush() }
 
 // The errors of a backend, a closed set: every error of a Take,
-// Forget or Ping is (by errors.Is) at least one of these.
+// Forget, List or Ping is (by errors.Is) at least one of these.
 var (
 	// ErrUnsupported: the request asks for what Caps denies.
 	ErrUnsupported = errors.ErrUnsupported

@@ -62,7 +62,8 @@ func errNeedsLease(rule string) *Error {
 }
 
 // Reset forgets the counters of the limits that apply to req, as if nobody had asked
-// before. Requests in flight stay counted, since they end by themselves.
+// before; where policies take the place of a limit, those of every algorithm. Requests in flight stay
+// counted, since they end by themselves.
 func (s *Service) Reset(ctx context.Context, req *Request) error {
 	b := s.batches.Get().(*batch)
 	defer s.batches.Put(b)
@@ -73,14 +74,34 @@ func (s *Service) Reset(ctx context.Context, req *Request) error {
 		return resp.Err
 	}
 	c := &b.calls[0]
-	var keys []limit.Key
-	for i := range c.ops {
-		if c.views[i].inFlight == nil && !slices.Contains(keys, c.ops[i].Key) {
-			keys = append(keys, c.ops[i].Key)
-		}
-	}
+	keys := c.resettable()
 	if len(keys) == 0 {
 		return nil
 	}
 	return errors.Join(s.conf.Backend.Forget(ctx, keys), s.conf.Local.Forget(ctx, keys))
+}
+
+// resettable returns the keys of the counters that Reset forgets.
+func (c *call) resettable() (keys []limit.Key) {
+	add := func(k limit.Key) {
+		if !slices.Contains(keys, k) {
+			keys = append(keys, k)
+		}
+	}
+	for i := range c.parts {
+		p := &c.parts[i]
+		for j := p.first; j < p.first+p.n; j++ {
+			key := c.ops[j].Key
+			if c.views[j].inFlight != nil {
+				continue
+			}
+			if add(key); p.view.rule.Policy == nil {
+				continue
+			}
+			for _, a := range limit.Algorithms() {
+				add(limit.Key{Group: key.Group, Limit: a.KeyLetter() + key.Limit[1:]})
+			}
+		}
+	}
+	return keys
 }

@@ -36,6 +36,7 @@ var checks = []check{
 	{"Keys", checkKeys},
 	{"RawGroups", checkRawGroups},
 	{"Forget", checkForget},
+	{"List", checkList},
 
 	{"Caps", checkCaps},
 	{"OverCaps", checkOverCaps},

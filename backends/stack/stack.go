@@ -3,6 +3,7 @@ package stack
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 
@@ -70,6 +71,16 @@ func (s *Stack) Migrate(ctx context.Context) (applied []string, err error) {
 		return m.Migrate(ctx)
 	}
 	return nil, nil
+}
+
+// List returns keys that have state, as [backends.Lister] says. The error is [backends.ErrUnsupported]
+// if the store cannot list them.
+func (s *Stack) List(ctx context.Context, after string, n int) (keys []limit.Key, next string, err error) {
+	l, ok := s.onion.parts[0].(backends.Lister)
+	if !ok {
+		return nil, "", fmt.Errorf("%w: backend %s cannot list its keys", backends.ErrUnsupported, s.Caps.Title())
+	}
+	return l.List(ctx, after, n)
 }
 
 // Layers returns the names of the layers around the store, from the inside out.

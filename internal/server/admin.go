@@ -7,6 +7,8 @@ import (
 
 	"github.com/headgate-rls/headgate/internal/config"
 	"github.com/headgate-rls/headgate/internal/web"
+	policies "github.com/headgate-rls/headgate/policies/httpapi"
+	counters "github.com/headgate-rls/headgate/ratelimit/httpapi"
 )
 
 // newGuard makes the guard in front of admin paths.
@@ -20,14 +22,39 @@ func newGuard(c *config.Admin) (*web.Guard, error) {
 
 // adminPaths are the handlers of what begins with /admin/; nil: that part of the service is off.
 type adminPaths struct {
-	policies, slots http.Handler
+	counters, policies, slots http.Handler
+	document                  http.Handler // OpenAPI
+}
+
+// newAdminPaths puts the handlers of the parts behind the guard.
+func (s *server) newAdminPaths(guard *web.Guard) (paths adminPaths, err error) {
+	documents := [][]byte{counters.OpenAPI()}
+	paths.counters = guard.Wrap(counters.New(counters.Config{
+		Service: s.limits.service, List: s.limits.store.List, Version: s.version, Log: s.log,
+		Ready: web.Readiness{Draining: s.phase.draining.Load, Parts: s.parts},
+	}))
+	if s.policies != nil {
+		paths.policies = s.policies.admin
+		documents = append(documents, policies.OpenAPI())
+	}
+	if s.slots != nil {
+		paths.slots = s.slots.admin
+	}
+	document, err := web.Document(documents...)
+	paths.document = guard.Wrap(document)
+	return paths, err
 }
 
 // ServeHTTP hands a request on. Where that part is off, it says so.
 func (a adminPaths) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	part, off := a.slots, "slots are off: run headgate serve with --slots URL"
-	if path := r.URL.Path; path == "/admin/policies" || strings.HasPrefix(path, "/admin/policies/") || path == "/admin/openapi.json" {
+	switch top, _, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/admin/"), "/"); top {
+	case "policies":
 		part, off = a.policies, "policies are off: run headgate serve with --policies URL"
+	case "status", "metrics", "reset":
+		part = a.counters
+	case "openapi.json":
+		part = a.document
 	}
 	if part == nil {
 		web.Error(w, http.StatusNotFound, off)

@@ -10,8 +10,12 @@ import (
 
 	rls "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 
+	"github.com/headgate-rls/headgate/internal/web"
+	"github.com/headgate-rls/headgate/policies/httpapi"
+	counters "github.com/headgate-rls/headgate/ratelimit/httpapi"
 	"github.com/headgate-rls/headgate/test/serving"
 	"github.com/headgate-rls/headgate/test/testenv"
+	"github.com/headgate-rls/headgate/test/webtest"
 )
 
 // sendAdmin sends a request with the token to the HTTP address, and returns its status.
@@ -86,7 +90,7 @@ func TestAdminPathsThatAreOff(t *testing.T) {
 	testenv.UseSQLite(t)
 	for _, flags := range [][]string{nil, {"--slots", "sqlite::memory:"}} {
 		r := startServe(t, flags...)
-		for _, path := range []string{"/admin/policies", "/admin/policies/a", "/admin/openapi.json"} {
+		for _, path := range []string{"/admin/policies", "/admin/policies/a"} {
 			if code, body := r.Get(r.HTTP, path); code != 404 || !strings.Contains(body, "policies are off: run headgate serve with --policies URL") {
 				t.Errorf("%v: %s: %d %s", flags, path, code, body)
 			}
@@ -107,5 +111,59 @@ func TestAdminAddressForPolicies(t *testing.T) {
 	}
 	if code, answer, _ := r.Post(r.Admin, "/admin/policies?dryRun=true", adminToken, `{"key":"a","type":"FIXED_WINDOW","capacity":1,"windowSeconds":1}`); code != 200 || answer["dryRun"] != true {
 		t.Errorf("with the token: %d %v", code, answer)
+	}
+}
+
+// TestAdminPathsWithoutPolicies: status, counters and the OpenAPI document are there all the same,
+// behind the guard.
+func TestAdminPathsWithoutPolicies(t *testing.T) {
+	t.Setenv("HEADGATE_ADMIN_TOKEN", adminToken)
+	r := startServe(t)
+	for _, path := range []string{"/admin/status", "/admin/metrics", "/admin/metrics/a", "/admin/openapi.json"} {
+		if code, body := r.Get(r.HTTP, path); code != 401 {
+			t.Errorf("%s without the token: %d %s", path, code, body)
+		}
+	}
+	client := rls.NewRateLimitServiceClient(r.Dial(r.GRPC))
+	for range 2 {
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		if _, err := client.ShouldRateLimit(ctx, exampleRequest()); err != nil {
+			t.Fatal(err)
+		}
+		cancel()
+	}
+	for _, c := range []struct {
+		method, path string
+		want         int
+	}{
+		{"GET", "/admin/status", 200}, {"GET", "/admin/metrics", 200}, {"GET", "/admin/metrics/example%7Cclient=alice", 200},
+		{"POST", "/admin/reset/example%7Cclient=alice", 204}, {"GET", "/admin/metrics/example%7Cclient=alice", 404},
+		{"GET", "/admin/openapi.json", 200}, {"GET", "/admin/policies", 404},
+	} {
+		if code := sendAdmin(r, c.method, c.path, ""); code != c.want {
+			t.Errorf("%s %s: %d, want %d", c.method, c.path, code, c.want)
+		}
+	}
+}
+
+// TestOneDocumentOfAllAdminPaths: the documents of counters and policies go together.
+func TestOneDocumentOfAllAdminPaths(t *testing.T) {
+	document, err := web.Document(counters.OpenAPI(), httpapi.OpenAPI())
+	if err != nil {
+		t.Fatal(err)
+	}
+	served := webtest.Send(t, t.Context(), document, "GET", "/admin/openapi.json", "").Is(t, 200)
+	whole := webtest.ReadDocument(t, []byte(served.Body))
+	whole.ExamplesFit(t)
+	parts := 0
+	for _, part := range [][]byte{counters.OpenAPI(), httpapi.OpenAPI()} {
+		parts += len(webtest.ReadDocument(t, part).Routes(t))
+	}
+	if all := whole.Routes(t); len(all) != parts {
+		t.Errorf("%d of %d operations are in the whole document: %v", len(all), parts, all)
+	}
+	webtest.Send(t, t.Context(), document, "POST", "/admin/openapi.json", "").Is(t, 405)
+	if _, err := web.Document([]byte(`{"a":{"b":1}}`), []byte(`{"a":{"b":2}}`)); err == nil || !strings.Contains(err.Error(), "a.b") {
+		t.Errorf("documents that differ: %v", err)
 	}
 }

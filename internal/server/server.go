@@ -81,7 +81,7 @@ func Run(ctx context.Context, c Config) error {
 	if s.slots != nil {
 		defer s.slots.close()
 	}
-	if err := s.listen(ctx); err != nil {
+	if err := s.listen(ctx, guard); err != nil {
 		return err
 	}
 	s.limits.join(ctx)
@@ -89,30 +89,23 @@ func Run(ctx context.Context, c Config) error {
 }
 
 // listen opens every listener, before any is served.
-func (s *server) listen(ctx context.Context) (err error) {
+func (s *server) listen(ctx context.Context, guard *web.Guard) (err error) {
+	admin, err := s.newAdminPaths(guard)
+	if err != nil {
+		return err
+	}
 	grpc := &grpcFront{conf: s.conf, log: s.log, metrics: s.metrics, panics: s.panics, phase: s.phase, service: s.limits.service}
 	if s.endpoints, err = grpc.endpoints(ctx); err != nil {
 		return err
 	}
 	https := &httpFronts{
-		conf: s.conf, log: s.log, metrics: s.metrics, phase: s.phase, service: s.limits.service, slots: s.slots, admin: s.adminPaths(),
+		conf: s.conf, log: s.log, metrics: s.metrics, phase: s.phase, service: s.limits.service, slots: s.slots, admin: admin,
 		ready: web.Readiness{Draining: s.phase.draining.Load, Parts: s.parts}, describe: s.limits.rules.describe,
 	}
 	if s.https, err = https.open(ctx); err != nil {
 		s.closeListeners()
 	}
 	return err
-}
-
-// adminPaths are those of the parts that are on.
-func (s *server) adminPaths() (paths adminPaths) {
-	if s.policies != nil {
-		paths.policies = s.policies.admin
-	}
-	if s.slots != nil {
-		paths.slots = s.slots.admin
-	}
-	return paths
 }
 
 // closeListeners closes those of endpoints that were never served.

@@ -29,9 +29,6 @@ func TestDocumentHasAllRoutes(t *testing.T) {
 	if documented := s.doc.Routes(t); !maps.Equal(routes, documented) {
 		t.Errorf("the routes are\n%v\nand the documented ones\n%v", routes, documented)
 	}
-	if served := s.do(t, "GET", "/admin/openapi.json", "").Is(t, 200); served.Body != string(openAPI) {
-		t.Error("the document that is served is another")
-	}
 }
 
 // TestExamplesFitTheirSchemas, and every example of a request succeeds.
@@ -54,8 +51,8 @@ func TestExamplesFitTheirSchemas(t *testing.T) {
 			}
 		}
 	}
-	if sent != 8 {
-		t.Errorf("%d requests were sent, want 8", sent)
+	if sent != 7 {
+		t.Errorf("%d requests were sent, want 7", sent)
 	}
 }
 

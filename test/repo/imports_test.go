@@ -39,6 +39,7 @@ var rooms = []room{
 	{dir: "middleware", may: []string{"", "internal/units", "internal/web"}, why: "middleware knows the library, and nothing below it"},
 	{dir: "middleware/grpclimit/...", may: []string{"", "internal/units"}, why: "interceptors know the library, and nothing below it"},
 
+	{dir: "ratelimit/httpapi/...", may: []string{"limit", "policies", "descriptors", "backends", "ratelimit", "internal/web"}, why: "the admin API of counters knows no store"},
 	{dir: "ratelimit/...", may: []string{"limit", "policies", "descriptors", "backends", "internal/loglimit", "internal/protofields", "internal/safego", "internal/unary", "internal/units"}, why: "ratelimit knows limit, descriptors and the contract of stores only"},
 	{dir: "internal/unary/...", may: []string{"internal/safego"}, why: "the wire knows no rate limiting"},
 

@@ -1,0 +1,115 @@
+package descriptors
+
+import (
+	"errors"
+	"fmt"
+	"net/url"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/headgate-rls/headgate/limit"
+)
+
+// Name returns what people call the counters of a descriptor: the domain and the entries with |
+// between them, each as key=value, or key alone without a value. Bytes that would be mistaken for
+// those, spaces, and all that is no visible ASCII are written %XX.
+func Name(domain string, entries []Entry) string {
+	b := appendName(nil, domain, "")
+	for _, e := range entries {
+		b = appendName(append(b, '|'), e.Key, "=")
+		if e.Value != "" {
+			b = appendName(append(b, '='), e.Value, "")
+		}
+	}
+	return string(b)
+}
+
+func appendName(b []byte, text, special string) []byte {
+	for i := range len(text) {
+		if c := text[i]; c <= ' ' || c > '~' || c == '|' || c == '%' || special != "" && c == special[0] {
+			b = fmt.Appendf(b, "%%%02X", c)
+		} else {
+			b = append(b, c)
+		}
+	}
+	return b
+}
+
+// ParseName takes apart what Name has made, or a person has written like it.
+func ParseName(name string) (domain string, entries []Entry, err error) {
+	for i, part := range strings.Split(name, "|") {
+		key, value, _ := strings.Cut(part, "=")
+		if i == 0 {
+			key, value = part, ""
+		}
+		var e Entry
+		if e.Key, err = unescaped(key); err == nil {
+			e.Value, err = unescaped(value)
+		}
+		switch {
+		case err != nil:
+			return "", nil, err
+		case e.Key == "":
+			return "", nil, errors.New("the key has an empty part; want DOMAIN|ENTRY=VALUE")
+		case i == 0:
+			domain = e.Key
+		default:
+			entries = append(entries, e)
+		}
+	}
+	if len(entries) == 0 {
+		return "", nil, errors.New("the key has no entry; want DOMAIN|ENTRY=VALUE")
+	}
+	return domain, entries, nil
+}
+
+func unescaped(text string) (string, error) {
+	s, err := url.PathUnescape(text)
+	var escape url.EscapeError
+	switch {
+	case errors.As(err, &escape):
+		return "", fmt.Errorf("the key has %.9q, which is no escape: write %%25 for a percent sign", string(escape))
+	case !utf8.ValidString(s):
+		return "", errors.New("the key is not valid UTF-8 when it is unescaped")
+	}
+	return s, err
+}
+
+// Counted returns a descriptor that is counted under a group. matches says whether one of the rules
+// does so; if not, the descriptor is that of a rule that there was once, or of a request with a
+// limit of its own. ok is false for groups that do not tell: hashes, and names that operators chose.
+func (s *Set) Counted(group string) (domain string, entries []Entry, matches, ok bool) {
+	parts := splitGroup(group)
+	switch {
+	case len(parts) == 2: // a resource, or several with one counter
+		resource, found := strings.CutPrefix(parts[1], "counter:")
+		method, path, _ := strings.Cut(resource, ":")
+		if !found {
+			return "", nil, false, false
+		}
+		entries = []Entry{{Key: "method", Value: method}, {Key: "path", Value: path}}
+	case len(parts) > 2 && len(parts)%2 == 1:
+		for i := 1; i < len(parts); i += 2 {
+			entries = append(entries, Entry{Key: parts[i], Value: parts[i+1]})
+		}
+	default:
+		return "", nil, false, false
+	}
+	var m Match
+	s.Match(parts[0], entries, &m)
+	return parts[0], entries, m.Rule != nil && m.Group == group, true
+}
+
+// splitGroup returns the parts that AppendPart has made a group of; nil if it was made otherwise.
+func splitGroup(group string) (parts []string) {
+	for group != "" {
+		length, rest, ok := strings.Cut(group, ":")
+		n, err := strconv.Atoi(length)
+		if !ok || err != nil || n < 0 || n > len(rest) || len(parts) > limit.MaxGroupLen {
+			return nil
+		}
+		parts, group = append(parts, rest[:n]), rest[n:]
+	}
+	return parts
+}

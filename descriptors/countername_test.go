@@ -1,0 +1,93 @@
+package descriptors_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/headgate-rls/headgate/descriptors"
+)
+
+// TestCounterNames: a name reads back as the descriptor that it was made of.
+func TestCounterNames(t *testing.T) {
+	for name, d := range map[string][]descriptors.Entry{
+		"shop|user=alice":               {{Key: "user", Value: "alice"}},
+		"shop|user":                     {{Key: "user"}},
+		"shop|user=a=b":                 {{Key: "user", Value: "a=b"}},
+		"shop|a%3Db=c":                  {{Key: "a=b", Value: "c"}},
+		"shop|user=%7C%25%20%C3%A9|b=/": {{Key: "user", Value: "|% é"}, {Key: "b", Value: "/"}},
+	} {
+		if got := descriptors.Name("shop", d); got != name {
+			t.Errorf("%v is called %s, want %s", d, got, name)
+		}
+		domain, entries, err := descriptors.ParseName(name)
+		if err != nil || domain != "shop" || !slices.Equal(entries, d) {
+			t.Errorf("%s is read as %s %v, %v", name, domain, entries, err)
+		}
+	}
+	for name, says := range map[string]string{
+		"": "empty part", "shop": "no entry", "shop|": "empty part", "|user=a": "empty part", "shop|=a": "empty part",
+		"shop||a": "empty part", "shop|a=%": "%25", "shop|a=%zz": `"%zz"`, "shop|a=%ff": "UTF-8",
+	} {
+		if _, _, err := descriptors.ParseName(name); err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("%q: %v, want %q", name, err, says)
+		}
+	}
+}
+
+// TestCountedFindsTheDescriptorOfAGroup, where a group tells it.
+func TestCountedFindsTheDescriptorOfAGroup(t *testing.T) {
+	s := mustLoad(t, `domain: d
+descriptors:
+  - {key: user, rate_limit: {unit: second, requests_per_unit: 1}}
+  - {key: team, value: "a*", share_threshold: true, rate_limit: {unit: second, requests_per_unit: 1}}
+resources:
+  - {path: /v1/pay, method: GET, rate_limit: {unit: second, requests_per_unit: 1}}
+  - {name: shared, path: /v1/more, method: GET, rate_limit: {unit: second, requests_per_unit: 1}}
+`)
+	for _, c := range []struct {
+		entries []descriptors.Entry
+		name    string // "": the group does not tell
+	}{
+		{[]descriptors.Entry{{Key: "user", Value: "alice"}}, "d|user=alice"},
+		{[]descriptors.Entry{{Key: "user", Value: strings.Repeat("x", 300)}}, ""},
+		{[]descriptors.Entry{{Key: "team", Value: "abc"}}, "d|team=a*"},
+		{[]descriptors.Entry{{Key: "method", Value: "GET"}, {Key: "path", Value: "/v1/pay"}}, "d|method=GET|path=/v1/pay"},
+		{[]descriptors.Entry{{Key: "method", Value: "GET"}, {Key: "path", Value: "/v1/more"}}, ""},
+	} {
+		var m descriptors.Match
+		s.Match("d", c.entries, &m)
+		if m.Rule == nil {
+			t.Fatalf("no rule for %v", c.entries)
+		}
+		domain, entries, matches, ok := s.Counted(m.Group)
+		if ok != (c.name != "") || ok && (!matches || descriptors.Name(domain, entries) != c.name) {
+			t.Errorf("%v: group %q is that of %s %v, %v %v; want %s", c.entries, m.Group, domain, entries, matches, ok, c.name)
+		}
+	}
+	if domain, entries, matches, ok := s.Counted("1:d4:gone1:x"); !ok || matches || descriptors.Name(domain, entries) != "d|gone=x" {
+		t.Errorf("a rule that is gone: %s %v %v %v", domain, entries, matches, ok)
+	}
+	for _, group := range []string{"", "=raw", "~d_user_a_", "ping", "1:d", "9:d1:a1:b", "-1:d1:a1:b", "1:d99999999999999999999:a", strings.Repeat("0:", 500)} {
+		if domain, entries, matches, _ := s.Counted(group); matches {
+			t.Errorf("%q is that of %s %v", group, domain, entries)
+		}
+	}
+}
+
+// FuzzParseName: what is accepted has one name, which reads back as the same.
+func FuzzParseName(f *testing.F) {
+	f.Add("shop|user=alice|route=%2Fv1")
+	f.Add("a|b=%25%7C=")
+	f.Fuzz(func(t *testing.T, text string) {
+		domain, entries, err := descriptors.ParseName(text)
+		if err != nil {
+			return
+		}
+		name := descriptors.Name(domain, entries)
+		again, same, err := descriptors.ParseName(name)
+		if err != nil || again != domain || !slices.Equal(entries, same) {
+			t.Fatalf("%q is %s %v, whose name %q is %s %v, %v", text, domain, entries, name, again, same, err)
+		}
+	})
+}

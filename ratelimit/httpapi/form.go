@@ -1,0 +1,116 @@
+package httpapi
+
+import (
+	"net/http"
+	"strings"
+
+	"github.com/headgate-rls/headgate/descriptors"
+	"github.com/headgate-rls/headgate/internal/web"
+	"github.com/headgate-rls/headgate/limit"
+	"github.com/headgate-rls/headgate/policies"
+	"github.com/headgate-rls/headgate/ratelimit"
+)
+
+// maxKey bounds the keys that clients send, in bytes.
+const maxKey = 4 << 10
+
+// A descriptor is what a key stands for.
+type descriptor struct {
+	name    string // as descriptors.Name has it
+	domain  string
+	entries []descriptors.Entry
+}
+
+// keyOf reads the key of a path. What clients and proxies on the way take for a way through
+// directories could reach another key than was meant, and is refused.
+func keyOf(given string) (d descriptor, err error) {
+	if len(given) > maxKey {
+		return d, refuse(http.StatusBadRequest, "the key has %d bytes, more than %d", len(given), maxKey)
+	}
+	for segment := range strings.SplitSeq(given, "/") {
+		if segment == "." || segment == ".." {
+			return d, refuse(http.StatusBadRequest, "the key %s has %q between slashes, which paths of URLs cannot have", web.Clip(given), segment)
+		}
+	}
+	if d.domain, d.entries, err = descriptors.ParseName(given); err != nil {
+		return d, refuse(http.StatusBadRequest, "%s", web.Clip(err.Error()))
+	}
+	d.name = descriptors.Name(d.domain, d.entries)
+	return d, nil
+}
+
+// figures are what one limit has counted.
+type figures struct {
+	Algorithm          string  `json:"algorithm"`
+	CurrentTokens      int64   `json:"currentTokens"`
+	Capacity           int64   `json:"capacity"`
+	WindowRequestCount int64   `json:"windowRequestCount"`
+	WindowSeconds      float64 `json:"windowSeconds"`
+	Status             string  `json:"status"`
+	Rule               string  `json:"rule"`
+}
+
+// usageAnswer is what is counted under a key: the figures of the limit with the least left, and
+// those of each limit if there are several.
+type usageAnswer struct {
+	Key string `json:"key"`
+	figures
+	Limits []figures `json:"limits,omitempty"`
+}
+
+// unknownAnswer is a key in the store that no rule says anything about.
+type unknownAnswer struct {
+	Key       string `json:"key"`
+	Algorithm string `json:"algorithm"`
+	Status    string `json:"status"`
+}
+
+func figuresOf(u *ratelimit.Usage) figures {
+	f := figures{
+		Algorithm: algorithmName(u.Limit.Algorithm()), CurrentTokens: u.Remaining, Capacity: u.Limit.Capacity(),
+		WindowRequestCount: max(u.Limit.Capacity()-u.Remaining, 0), WindowSeconds: u.Limit.Window().Seconds(),
+		Status: "OK", Rule: u.Rule,
+	}
+	if u.Limited {
+		f.Status = "LIMITED"
+	}
+	return f
+}
+
+// algorithmName is the word that policies have for an algorithm; they have none for requests in flight.
+func algorithmName(a limit.Algorithm) string {
+	if name := policies.TypeOf(a); name != "" {
+		return name
+	}
+	return strings.ToUpper(a.String())
+}
+
+// answerOf returns what is counted; nil if nothing is.
+func answerOf(name string, usages []ratelimit.Usage) *usageAnswer {
+	var least *ratelimit.Usage
+	a := &usageAnswer{Key: name}
+	for i := range usages {
+		u := &usages[i]
+		if least == nil || u.Limited && !least.Limited || u.Limited == least.Limited && u.Remaining < least.Remaining {
+			least = u
+		}
+		a.Limits = append(a.Limits, figuresOf(u))
+	}
+	if !counted(usages, func(*limit.Limit) bool { return true }) {
+		return nil
+	}
+	if a.figures = figuresOf(least); len(a.Limits) == 1 {
+		a.Limits = nil
+	}
+	return a
+}
+
+// counted reports whether a limit for which is holds has counted something.
+func counted(usages []ratelimit.Usage, is func(*limit.Limit) bool) bool {
+	for i := range usages {
+		if is(usages[i].Limit) && usages[i].Counted() {
+			return true
+		}
+	}
+	return false
+}

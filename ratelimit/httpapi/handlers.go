@@ -1,0 +1,201 @@
+package httpapi
+
+import (
+	"context"
+	"errors"
+	"net/http"
+
+	"github.com/headgate-rls/headgate/backends"
+	"github.com/headgate-rls/headgate/descriptors"
+	"github.com/headgate-rls/headgate/internal/web"
+	"github.com/headgate-rls/headgate/limit"
+	"github.com/headgate-rls/headgate/ratelimit"
+)
+
+const (
+	defaultPage = 100
+	maxPage     = 1000
+)
+
+type statusAnswer struct {
+	Status  string       `json:"status"`
+	Version string       `json:"version"`
+	Parts   []partAnswer `json:"parts"`
+}
+
+type partAnswer struct {
+	Name    string `json:"name"`
+	Status  string `json:"status"`
+	Problem string `json:"problem,omitempty"`
+}
+
+// status says how the service is. The answer is a success whenever it can be given.
+func (h *Handlers) status(w http.ResponseWriter, _ *http.Request, _ web.Params) error {
+	answer := statusAnswer{Status: "READY", Version: h.Version, Parts: []partAnswer{}}
+	for _, p := range h.Ready.Parts() {
+		part := partAnswer{Name: p.Name, Status: "OK", Problem: p.Problem}
+		if p.Problem != "" {
+			part.Status = "FAILING"
+			if !p.Serving {
+				answer.Status = "NOT_READY"
+			}
+		}
+		answer.Parts = append(answer.Parts, part)
+	}
+	if h.Ready.Draining() {
+		answer.Status = "DRAINING"
+	}
+	web.JSON(w, http.StatusOK, answer)
+	return nil
+}
+
+type listAnswer struct {
+	Metrics []any  `json:"metrics"`
+	Next    string `json:"next,omitempty"` // if there may be more
+}
+
+// list answers with a page of what is counted under the keys of the store. One page is made at a time.
+func (h *Handlers) list(w http.ResponseWriter, r *http.Request, p web.Params) error {
+	n, err := p.Limit(defaultPage, maxPage)
+	if err != nil {
+		return err
+	}
+	select {
+	case h.listing <- struct{}{}:
+		defer func() { <-h.listing }()
+	case <-r.Context().Done():
+		return refuse(http.StatusServiceUnavailable, "keys are being listed for others; list them later")
+	}
+	keys, next, err := h.List(r.Context(), p["after"], n)
+	switch {
+	case errors.Is(err, backends.ErrInvalid):
+		return refuse(http.StatusBadRequest, "after is %q, which no page has given as next", web.Clip(p["after"]))
+	case err != nil:
+		return err
+	}
+	answer := listAnswer{Next: next}
+	if answer.Metrics, err = h.page(r.Context(), keys); err != nil {
+		return err
+	}
+	web.JSON(w, http.StatusOK, answer)
+	return nil
+}
+
+// page returns what is counted under keys, for each descriptor once.
+func (h *Handlers) page(ctx context.Context, keys []limit.Key) ([]any, error) {
+	list := []any{}
+	var asked []descriptor
+	seen := map[string]bool{}
+	rules := h.Service.Rules()
+	for _, k := range keys {
+		a, isRules := algorithmOf(k)
+		if seen[k.Group] || !isRules {
+			continue
+		}
+		seen[k.Group] = true
+		domain, entries, matches, known := rules.Counted(k.Group)
+		switch {
+		case matches:
+			asked = append(asked, descriptor{descriptors.Name(domain, entries), domain, entries})
+		case known:
+			list = append(list, unknownAnswer{descriptors.Name(domain, entries), algorithmName(a), "UNKNOWN"})
+		default:
+			list = append(list, unknownAnswer{descriptors.Name(k.Group, nil), algorithmName(a), "UNKNOWN"})
+		}
+	}
+	usages, err := h.usage(ctx, asked)
+	if err != nil {
+		return nil, err
+	}
+	for i, u := range usages {
+		if answer := answerOf(asked[i].name, u); answer != nil {
+			list = append(list, answer)
+		}
+	}
+	return list, nil
+}
+
+// algorithmOf returns the algorithm of a counter of rules.
+func algorithmOf(k limit.Key) (limit.Algorithm, bool) {
+	for _, a := range limit.AllAlgorithms() {
+		if k.Group != "" && k.Limit != "" && k.Limit[:1] == a.KeyLetter() && (len(k.Limit) == 1 || k.Limit[1] == ':' || k.Limit[1] == '#') {
+			return a, true
+		}
+	}
+	return 0, false
+}
+
+// slice is how many descriptors the store is asked about at once.
+const slice = 100
+
+// usage asks what is counted for each descriptor.
+func (h *Handlers) usage(ctx context.Context, list []descriptor) (all [][]ratelimit.Usage, err error) {
+	for len(list) > 0 {
+		some := list[:min(len(list), slice)]
+		list = list[len(some):]
+		domains, entries := make([]string, len(some)), make([][]descriptors.Entry, len(some))
+		for i := range some {
+			domains[i], entries[i] = some[i].domain, some[i].entries
+		}
+		usages, err := h.Service.Usage(ctx, domains, entries)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, usages...)
+	}
+	return all, nil
+}
+
+// find returns the descriptor of a path, and what is counted for it. It is an error if nothing is.
+func (h *Handlers) find(ctx context.Context, p web.Params) (d descriptor, usages []ratelimit.Usage, err error) {
+	if d, err = keyOf(p["key"]); err != nil {
+		return d, nil, err
+	}
+	all, err := h.usage(ctx, []descriptor{d})
+	switch {
+	case err != nil:
+		return d, nil, err
+	case len(all[0]) == 0:
+		return d, nil, refuse(http.StatusNotFound, "no limit applies to %s", web.Clip(d.name))
+	case answerOf(d.name, all[0]) == nil:
+		u := &all[0][0]
+		return d, nil, refuse(http.StatusNotFound, "nothing is counted under %s; the limit of the rule %s is %v", web.Clip(d.name), u.Rule, u.Limit)
+	}
+	return d, all[0], nil
+}
+
+func (h *Handlers) get(w http.ResponseWriter, r *http.Request, p web.Params) error {
+	d, usages, err := h.find(r.Context(), p)
+	if err != nil {
+		return err
+	}
+	web.JSON(w, http.StatusOK, answerOf(d.name, usages))
+	return nil
+}
+
+// reset forgets what is counted under a key, but for requests in flight.
+func (h *Handlers) reset(w http.ResponseWriter, r *http.Request, p web.Params) error {
+	if r.ContentLength != 0 {
+		return refuse(http.StatusBadRequest, "a reset has no body")
+	}
+	d, usages, err := h.find(r.Context(), p)
+	if err != nil {
+		return err
+	}
+	if !counted(usages, func(l *limit.Limit) bool { return !l.Is(limit.Leased) }) {
+		return refuse(http.StatusConflict, "under %s only requests in flight are counted; they end by themselves", web.Clip(d.name))
+	}
+	// A client that hangs up must not leave open whether the key is reset.
+	by, _ := r.Context().Deadline()
+	ctx, cancel := context.WithDeadline(context.WithoutCancel(r.Context()), by)
+	defer cancel()
+	err = h.Service.Reset(ctx, &ratelimit.Request{Domain: d.domain, InProcess: true,
+		Descriptors: []ratelimit.Descriptor{{Entries: d.entries, HasHits: true}}})
+	if err != nil {
+		return resetError{err}
+	}
+	h.Log.Info("counters reset", "key", d.name, "rule", usages[0].Rule, "by", web.CallerOf(r.Context()))
+	w.Header().Set("Cache-Control", "no-store")
+	w.WriteHeader(http.StatusNoContent)
+	return nil
+}

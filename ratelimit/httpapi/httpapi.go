@@ -1,0 +1,39 @@
+// Package httpapi is the admin API of counters: it says over HTTP how the service is, and what
+// limits have counted under which keys, and forgets that on demand.
+//
+// The handlers check form and translate; what a limit has counted says the Service. Every answer
+// that is not a success has the form of web.ErrorBody.
+package httpapi
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/headgate-rls/headgate/internal/web"
+	"github.com/headgate-rls/headgate/limit"
+	"github.com/headgate-rls/headgate/ratelimit"
+)
+
+// timeout bounds a request.
+const timeout = 10 * time.Second
+
+// Config is what the handlers need. All fields must be set.
+type Config struct {
+	Service *ratelimit.Service
+	// List lists the keys of the store, as backends.Lister says.
+	List func(ctx context.Context, after string, n int) (keys []limit.Key, next string, err error)
+	// Ready says how the parts of the service are.
+	Ready   web.Readiness
+	Version string // of the program
+	Log     *slog.Logger
+}
+
+// Handlers are the HTTP handlers of counters.
+type Handlers struct {
+	Config
+	listing chan struct{} // has an element while keys are listed
+}
+
+// New returns the handlers. Each reset and each failure is one line of the log.
+func New(c Config) *Handlers { return &Handlers{Config: c, listing: make(chan struct{}, 1)} }

@@ -1,0 +1,35 @@
+package httpapi
+
+import (
+	"context"
+	_ "embed" // the OpenAPI document
+	"net/http"
+
+	"github.com/headgate-rls/headgate/internal/web"
+)
+
+//go:embed openapi.json
+var openAPI []byte
+
+// OpenAPI returns the document of the handlers, and of the path where all documents are.
+func OpenAPI() []byte { return openAPI }
+
+// routes are those of the OpenAPI document, but for that of the document itself.
+func (h *Handlers) routes() []web.Route {
+	return []web.Route{
+		{Method: "GET", Path: "/admin/status", Handle: h.status},
+		{Method: "GET", Path: "/admin/metrics", Query: []string{"after", "limit"}, Handle: h.list},
+		{Method: "GET", Path: "/admin/metrics/{key}", Handle: h.get},
+		{Method: "POST", Path: "/admin/reset/{key}", Handle: h.reset},
+	}
+}
+
+// ServeHTTP answers requests whose paths begin with /admin/. A guard must stand in front of it.
+func (h *Handlers) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	ctx, cancel := context.WithTimeout(r.Context(), timeout)
+	defer cancel()
+	r = r.WithContext(ctx)
+	if err := web.Dispatch(h.routes(), "/admin/openapi.json", w, r); err != nil {
+		h.fail(w, r, err)
+	}
+}

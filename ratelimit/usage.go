@@ -1,0 +1,64 @@
+package ratelimit
+
+import (
+	"context"
+	"time"
+
+	"github.com/headgate-rls/headgate/descriptors"
+	"github.com/headgate-rls/headgate/limit"
+)
+
+// A Usage is what one limit has counted for a descriptor.
+type Usage struct {
+	Limit *limit.Limit
+	Rule  string // where the limit is: "domain/path" or "domain/path:name"
+	// Remaining is how many units are left.
+	Remaining int64
+	// Reset is how long until the limit is as good as unused, if nobody takes any more.
+	Reset time.Duration
+	// Limited: a request of one unit has no room now.
+	Limited bool
+}
+
+// Counted reports whether there is a difference to a limit that nobody has used.
+func (u *Usage) Counted() bool { return u.Remaining != u.Limit.Capacity() || u.Limited }
+
+// Usage asks what the limits that apply to each descriptor have counted, and charges nothing: a list
+// for each, empty if none applies. Policies are those in force. The error is the backend's, or an
+// [Error] while there are no rules.
+func (s *Service) Usage(ctx context.Context, domains []string, list [][]descriptors.Entry) ([][]Usage, error) {
+	reqs, resps := make([]*Request, len(list)), make([]*Response, len(list))
+	for i, entries := range list {
+		reqs[i], resps[i] = &Request{Domain: domains[i], InProcess: true}, new(Response)
+		if len(entries) > 0 && entries[0].Key == OpKey {
+			continue // which brings a lease back, and has no counters
+		}
+		reqs[i].Descriptors = []Descriptor{{Entries: entries, HasHits: true}}
+	}
+	b := s.batches.Get().(*batch)
+	defer s.batches.Put(b)
+	defer b.release()
+	b.start(&s.engine, reqs, resps)
+	if len(b.takes) > 0 {
+		s.ask(ctx, s.conf.Backend, b.takes, b.verdicts)
+	}
+	usages := make([][]Usage, len(list))
+	for i := range usages {
+		c := &b.calls[i]
+		if err := c.resp.Err; err != nil && err.Code == codeUnavailable {
+			return nil, err
+		}
+		if c.takeIndex < 0 {
+			continue
+		}
+		v := &b.verdicts[c.takeIndex]
+		if v.Err != nil {
+			return nil, v.Err
+		}
+		for j, view := range c.views {
+			out := &v.Outcomes[j]
+			usages[i] = append(usages[i], Usage{Limit: view.limit, Rule: view.name, Remaining: out.Remaining, Reset: out.Reset, Limited: !out.Admitted})
+		}
+	}
+	return usages, nil
+}
