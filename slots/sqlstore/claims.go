@@ -95,14 +95,18 @@ func (db *DB) Place(ctx context.Context, configID string, s slots.Series, window
 		return 0, false, storeError(err)
 	}
 	var active, now sql.NullInt64
-	first := db.gateQueries(configID, &active)
+	var first []query
+	if !db.dialect.placeGates {
+		first = db.gateQueries(configID, &active)
+	}
 	answered, err := t.Whole(ctx, op, append(first, db.dialect.place(configID, s, windowMs, max, claimed, &now)...))
+	held := slots.KindOf(storeError(err)) == slots.Held
 	switch {
 	case err == nil && now.Valid:
 		db.known.set(window, now.Int64)
 		return now.Int64 - n, true, nil
-	case err == nil || db.dialect.refused != nil && db.dialect.refused(err):
-		db.known.set(window, max) // nobody else tries it
+	case err == nil || db.dialect.refused != nil && db.dialect.refused(err) || held && db.dialect.placeGates:
+		db.known.set(window, max) // nobody else tries it; who locks it learns the reason
 		return 0, false, nil
 	case !answered:
 		err = gateHeld(storeError(err))

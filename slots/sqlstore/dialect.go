@@ -24,9 +24,11 @@ type dialect struct {
 	// number of the slots to the window's count, if the version of the config is the active one and
 	// the count is below max by that number or more, and inserts the slots, as claim does. The last
 	// query sets count to what it is then. It returns no row, or an error that is refused, if
-	// nothing was changed.
-	place   func(configID string, s slots.Series, windowMs, max int64, claimed []slots.Slot, count *sql.NullInt64) []query
-	refused func(err error) bool
+	// nothing was changed. If placeGates, it is the gate, too, and an error of a lock does not
+	// tell which of both was held.
+	place      func(configID string, s slots.Series, windowMs, max int64, claimed []slots.Slot, count *sql.NullInt64) []query
+	placeGates bool
+	refused    func(err error) bool
 
 	// boundedWait, if there is one, has the statements of a transaction that follow wait for
 	// locks for a second at most.

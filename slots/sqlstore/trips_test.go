@@ -63,3 +63,35 @@ func TestRoundTrips(t *testing.T) {
 		}
 	})
 }
+
+// The windows that Drift compares do not make more round trips, whether they differ or not.
+func TestDriftTakesNoTripPerWindow(t *testing.T) {
+	eachServer(t, func(t *testing.T, address string) {
+		u, err := url.Parse(address)
+		check(t, err)
+		direct := migrated(t, address)
+		c, err := direct.PutConfig(soon(t), slots.Config{ID: "c", Name: "c", Max: 1000, SizeMs: series.SizeMs, Active: true}, nowhere)
+		check(t, err)
+		_, err = direct.Provision(soon(t), slots.SeriesOf(c, false), 0, 1000*series.SizeMs, nil)
+		check(t, err)
+		mustExec(t, direct.sql.Write, "UPDATE RL_WNDW_CT SET SLOT_CT = 3 WHERE WNDW_STRT_TS = (SELECT * FROM (SELECT MAX(WNDW_STRT_TS) FROM RL_WNDW_CT) M)")
+		counter := dbtest.CountTrips(t, u.Host)
+		u.Host = counter.Addr
+		db := mustOpen(t, u.String())
+		db.sql.Write.SetMaxOpenConns(1)
+		drift := func(windows int64) (trips int64, drifts []slots.Drift) {
+			for range 3 { // the first connects, and makes statements known to the server
+				before := counter.Count()
+				drifts, _, err = db.Drift(soon(t), 0, windows*series.SizeMs, nil, 10_000, false)
+				check(t, err)
+				trips = counter.Count() - before
+			}
+			return trips, drifts
+		}
+		few, none := drift(10)
+		many, one := drift(1000)
+		if few != many || few > 3 || len(none) != 0 || len(one) != 1 || one[0].Count != 3 {
+			t.Errorf("10 windows: %d round trips, %v; 1,000 windows: %d, %v", few, none, many, one)
+		}
+	})
+}
