@@ -56,6 +56,17 @@ type Lister interface {
 // the rules have changed.
 type Flusher interface{ Flush() }
 
+// A Partitioned store may have several servers, one of which may be slower than the others.
+type Partitioned interface {
+	// Servers returns a function that tells, as far as is known and without asking any,
+	// which servers decide a request: a set with a bit for each server, or [AnyServer].
+	// Servers can share a bit. It returns nil if there is one server.
+	Servers() func(req *limit.Request) uint64
+}
+
+// AnyServer is the set of servers of a request of which nothing is known.
+const AnyServer = ^uint64(0)
+
 // The errors of a backend, a closed set: every error of a Take,
 // Forget, List or Ping is (by errors.Is) at least one of these.
 var (

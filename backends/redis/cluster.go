@@ -112,7 +112,7 @@ func (sr *splitRequest) part(slot int) *part {
 // send puts the part into a call, its ops changed by as.
 func (p *part) send(k *packer, s *scratch, sr *splitRequest, as func(op limit.Op) limit.Op) {
 	p.call = k.newCall(s)
-	p.call.slot = unplaced
+	p.call.slot = p.slot
 	p.call.add(k.told(sr.req.At), len(p.ops))
 	for _, i := range p.ops {
 		op := as(sr.req.Ops[i])

@@ -31,7 +31,10 @@ const (
 
 // A scriptCall is a command that the driver's Cluster client does not repeat
 // by itself, except where it is redirected.
-type scriptCall struct{ *redis.StringCmd }
+type scriptCall struct {
+	*redis.StringCmd
+	slot int
+}
 
 func (scriptCall) NoRetry() bool { return true }
 
@@ -41,6 +44,7 @@ type nodes struct {
 	log     *slog.Logger
 	closing context.Context
 	reload  func(ctx context.Context) // asks the Cluster who is master
+	owners  *owners
 
 	mu   sync.Mutex
 	away map[*node]struct{} // whose circuit breaker is open
@@ -51,22 +55,22 @@ type nodes struct {
 // A node is a hook of the driver's client for one node.
 type node struct {
 	of      *nodes
+	number  nodeNumber
 	client  *redis.Client
-	circuit *circuit.Circuit
+	circuit *circuit.Circuit // nil: it has none
 }
 
 // add prepares the driver's client for a node that it met.
 func (l *nodes) add(client *redis.Client) {
 	client.AddHook(dialHook{})
-	if l.cfg.NodeFailures == 0 {
-		return
-	}
 	n := &node{of: l, client: client}
-	n.circuit = circuit.New(circuit.Config{
-		Failures: l.cfg.NodeFailures, Window: 1,
-		Delay: min(nodeDelay, l.cfg.NodeDelay), MaxDelay: l.cfg.NodeDelay, Timeout: l.cfg.Timeout,
-		Ping: n.ping, OnChange: n.changed, Rand: rand.Float64, Panics: l.cfg.Panics,
-	})
+	if l.cfg.NodeFailures > 0 {
+		n.circuit = circuit.New(circuit.Config{
+			Failures: l.cfg.NodeFailures, Window: 1,
+			Delay: min(nodeDelay, l.cfg.NodeDelay), MaxDelay: l.cfg.NodeDelay, Timeout: l.cfg.Timeout,
+			Ping: n.ping, OnChange: n.changed, Rand: rand.Float64, Panics: l.cfg.Panics,
+		})
+	}
 	client.AddHook(n)
 }
 
@@ -76,9 +80,11 @@ func (n *node) DialHook(next redis.DialHook) redis.DialHook { return next }
 // such as questions about slots, is in nobody's way.
 func (n *node) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
-		if _, ok := cmd.(scriptCall); !ok {
+		call, ok := cmd.(scriptCall)
+		if !ok {
 			return next(ctx, cmd)
 		}
+		n.of.owners.note(call.slot, &n.number)
 		return n.guard(ctx, func() error { return next(ctx, cmd) })
 	}
 }
@@ -89,6 +95,11 @@ func (n *node) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Process
 		if _, ok := cmds[len(cmds)-1].(scriptCall); !ok {
 			return next(ctx, cmds)
 		}
+		for _, cmd := range cmds {
+			if call, ok := cmd.(scriptCall); ok {
+				n.of.owners.note(call.slot, &n.number)
+			}
+		}
 		return n.guard(ctx, func() error { return next(ctx, cmds) })
 	}
 }
@@ -96,6 +107,9 @@ func (n *node) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Process
 // guard makes calls unless the node's circuit breaker is open, and judges the
 // node by their error.
 func (n *node) guard(ctx context.Context, calls func() error) error {
+	if n.circuit == nil {
+		return calls()
+	}
 	p := n.circuit.Period()
 	if p.State() != circuit.Closed {
 		n.of.refused.Add(1)

@@ -196,3 +196,50 @@ func TestNodeFailuresOff(t *testing.T) {
 		t.Errorf("stats %+v", st)
 	}
 }
+
+// TestServersAreTheNodesOfTheSlots: once they have been called, groups have the same server if
+// and only if their slots are on one node, also after the slots have moved to another.
+func TestServersAreTheNodesOfTheSlots(t *testing.T) {
+	s := testenv.StartRedisCluster(t)
+	b := open(t, "redis+cluster://"+strings.Join(s.Addrs, ",")+"?node_failures=0")
+	request := func(groups ...string) *limit.Request {
+		req := &limit.Request{}
+		for _, g := range groups {
+			req.Ops = append(req.Ops, limit.Op{Key: limit.Key{Group: g}, Limit: testLimit, Cost: 1})
+		}
+		return req
+	}
+	groups := []string{"0", "1", "2", "3", "4", "5", "6", "7"}
+	servers := b.Servers()
+	if set := servers(request("0")); set != backends.AnyServer {
+		t.Errorf("before the first call: %b", set)
+	}
+	check := func(why string) {
+		t.Helper()
+		all, masters := map[uint64]*testenv.RedisServer{}, map[*testenv.RedisServer]bool{}
+		for _, g := range groups {
+			eventually(t, why, func() bool { return takeOne(b, g, 1, time.Second).Err == nil })
+			set, master := servers(request(g)), s.MasterFor(b.ownKey(limit.Key{Group: g}))
+			if known, ok := all[set]; set&(set-1) != 0 || ok && known != master || !ok && masters[master] {
+				t.Errorf("%s: group %s on %s has the servers %b; known are %v", why, g, master.Addr, set, all)
+			}
+			all[set], masters[master] = master, true
+		}
+		a, b := servers(request("0")), servers(request("1"))
+		if both := servers(request("0", "1")); both != a|b || a == b {
+			t.Errorf("%s: two groups have the servers %b, apart %b and %b", why, both, a, b)
+		}
+	}
+	check("at first")
+	key := b.ownKey(limit.Key{Group: "0"})
+	old, before := s.MasterFor(key), servers(request("0"))
+	old.Kill()
+	s.WaitNewMaster(key, old)
+	check("after a failover")
+	if servers(request("0")) == before {
+		t.Error("the new master has the number of the old one")
+	}
+	if open(t, "redis://127.0.0.1:1").Servers() != nil {
+		t.Error("a single server has no parts")
+	}
+}

@@ -23,8 +23,9 @@ type Backend struct {
 }
 
 var (
-	_ backends.Backend   = (*Backend)(nil)
-	_ backends.Registrar = (*Backend)(nil)
+	_ backends.Backend     = (*Backend)(nil)
+	_ backends.Registrar   = (*Backend)(nil)
+	_ backends.Partitioned = (*Backend)(nil)
 )
 
 // Open makes a backend from c. It connects when it is first used, so a server
@@ -46,6 +47,14 @@ func Open(_ context.Context, c Config, log *slog.Logger) (*Backend, error) {
 
 // Caps returns what b promises.
 func (b *Backend) Caps() backends.Caps { return b.caps }
+
+// Servers implements [backends.Partitioned], for a Cluster.
+func (b *Backend) Servers() func(req *limit.Request) uint64 {
+	if b.cluster == nil {
+		return nil
+	}
+	return func(req *limit.Request) uint64 { return b.nodes.owners.of(&b.keys, req) }
+}
 
 // Take implements [backends.Backend].
 func (b *Backend) Take(ctx context.Context, reqs []limit.Request, out []limit.Verdict) {

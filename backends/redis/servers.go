@@ -120,6 +120,7 @@ func (s *servers) connect() error {
 			PoolSize: c.PoolSize, PipelinePoolSize: -1, ConnMaxIdleTime: idle, DisableIdentity: true,
 			ClusterStateReloadInterval: 10 * time.Second,
 		})
+		s.nodes.owners = &owners{}
 		s.cluster.OnNewNode(s.nodes.add)
 		s.client = s.cluster
 		return nil
@@ -239,7 +240,7 @@ func (s *servers) send(ctx context.Context, calls []*call) {
 		c := calls[0]
 		c.cmd = redis.NewStringCmd(ctx, c.arguments()...)
 		c.cmd.SetFirstKeyPos(3)
-		_ = s.client.Process(ctx, scriptCall{c.cmd})
+		_ = s.client.Process(ctx, scriptCall{c.cmd, c.slot})
 		c.reply, c.err = c.cmd.Result()
 		return
 	}
@@ -247,7 +248,7 @@ func (s *servers) send(ctx context.Context, calls []*call) {
 	for _, c := range calls {
 		c.cmd = redis.NewStringCmd(ctx, c.arguments()...)
 		c.cmd.SetFirstKeyPos(3)
-		_ = pipe.Process(ctx, scriptCall{c.cmd})
+		_ = pipe.Process(ctx, scriptCall{c.cmd, c.slot})
 	}
 	_, _ = pipe.Exec(ctx)
 	for _, c := range calls {

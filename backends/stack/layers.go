@@ -92,7 +92,11 @@ func (o *onion) breakerChanged(from, to breaker.State, why error) {
 }
 
 func (o *onion) coalesce(next backends.Backend) backends.Backend {
-	return coalesce.New(next, coalesce.Config{InFlight: o.caps.InFlight, MaxSlice: o.caps.MaxSlice, Timeout: o.opt.Timeout, Answers: o.breaker.Answers, Panics: o.opt.Panics})
+	conf := coalesce.Config{InFlight: o.caps.InFlight, MaxSlice: o.caps.MaxSlice, Timeout: o.opt.Timeout, Answers: o.breaker.Answers, Panics: o.opt.Panics}
+	if store, ok := o.parts[0].(backends.Partitioned); ok {
+		conf.Servers = store.Servers()
+	}
+	return coalesce.New(next, conf)
 }
 
 // fallback returns what decides in an outage of primary: a memory of this

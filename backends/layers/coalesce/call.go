@@ -12,15 +12,46 @@ import (
 // the caller until it is queued, and again when done has been received; to the
 // worker if the caller has left.
 type call struct {
-	ctx  context.Context
-	reqs []limit.Request // copies; ops has the memory of their ops
-	ops  []limit.Op
-	out  []limit.Verdict // the caller's, written only by the goroutine that sets answered
-	done chan struct{}   // holds one
+	ctx      context.Context
+	reqs     []limit.Request // copies; ops has the memory of their ops
+	ops      []limit.Op
+	lane     *lane
+	verdicts verdicts      // the caller's, written only by the goroutine that sets answered
+	done     chan struct{} // holds one
 
 	state      atomic.Int32
-	queued     bool // guarded by Backend.mu, like the links
+	queued     bool // guarded by lane.mu, like the links
 	prev, next *call
+}
+
+// verdicts are places in the memory of a caller.
+type verdicts struct {
+	out []limit.Verdict
+	at  []int32 // which of out; empty: all
+}
+
+func (v *verdicts) len() int {
+	if len(v.at) > 0 {
+		return len(v.at)
+	}
+	return len(v.out)
+}
+
+// of returns the verdict on request i of a call.
+func (v *verdicts) of(i int) *limit.Verdict {
+	if len(v.at) > 0 {
+		i = int(v.at[i])
+	}
+	return &v.out[i]
+}
+
+// fail makes err the error of each verdict.
+func (v *verdicts) fail(err error) {
+	for i := range v.len() {
+		to := v.of(i)
+		to.Reset(0)
+		to.Err = err
+	}
 }
 
 // The states of a call.
@@ -32,27 +63,48 @@ const (
 
 var calls = sync.Pool{New: func() any { return &call{done: make(chan struct{}, 1)} }}
 
-func newCall(ctx context.Context, reqs []limit.Request, out []limit.Verdict) *call {
+func newCall(ctx context.Context, out []limit.Verdict) *call {
 	c := calls.Get().(*call)
-	c.ctx, c.out = ctx, out
+	c.ctx, c.verdicts.out = ctx, out
 	c.state.Store(waiting)
+	return c
+}
+
+// copyAll makes reqs, which out has the verdicts on, those of c.
+func (c *call) copyAll(reqs []limit.Request) {
 	for i := range reqs {
 		c.ops = append(c.ops, reqs[i].Ops...)
+		c.reqs = append(c.reqs, limit.Request{At: reqs[i].At, Ops: reqs[i].Ops})
 	}
-	ops := c.ops
+	c.own()
+}
+
+// copySome does so with those that belongs names.
+func (c *call) copySome(reqs []limit.Request, belongs func(i int) bool) {
 	for i := range reqs {
-		n := len(reqs[i].Ops)
-		c.reqs = append(c.reqs, limit.Request{At: reqs[i].At, Ops: ops[:n:n]})
-		ops = ops[n:]
+		if belongs(i) {
+			c.verdicts.at = append(c.verdicts.at, int32(i))
+			c.ops = append(c.ops, reqs[i].Ops...)
+			c.reqs = append(c.reqs, limit.Request{At: reqs[i].At, Ops: reqs[i].Ops})
+		}
 	}
-	return c
+	c.own()
+}
+
+// own makes the requests have the ops that were copied, all of them.
+func (c *call) own() {
+	ops := c.ops
+	for i := range c.reqs {
+		n := len(c.reqs[i].Ops)
+		c.reqs[i].Ops, ops = ops[:n:n], ops[n:]
+	}
 }
 
 // free gives c back to the pool without what it points to.
 func (c *call) free() {
 	clear(c.reqs)
 	clear(c.ops)
-	c.ctx, c.reqs, c.ops, c.out = nil, c.reqs[:0], c.ops[:0], nil
+	c.ctx, c.lane, c.reqs, c.ops, c.verdicts = nil, nil, c.reqs[:0], c.ops[:0], verdicts{at: c.verdicts.at[:0]}
 	calls.Put(c)
 }
 
@@ -64,7 +116,7 @@ func (c *call) answer(from []limit.Verdict) {
 		return
 	}
 	for i := range from {
-		v, to := &from[i], &c.out[i]
+		v, to := &from[i], c.verdicts.of(i)
 		outcomes := append(to.Outcomes[:0], v.Outcomes...)
 		*to = *v
 		to.Outcomes = outcomes
@@ -78,10 +130,7 @@ func (c *call) fail(err error) {
 		c.free()
 		return
 	}
-	for i := range c.out {
-		c.out[i].Reset(0)
-		c.out[i].Err = err
-	}
+	c.verdicts.fail(err)
 	c.done <- struct{}{}
 }
 

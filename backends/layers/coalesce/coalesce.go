@@ -2,10 +2,7 @@ package coalesce
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"sync"
-	"time"
 
 	"github.com/headgate-rls/headgate/backends"
 	"github.com/headgate-rls/headgate/limit"
@@ -13,236 +10,100 @@ import (
 
 // A Backend gathers takes for another one.
 type Backend struct {
-	next   backends.Backend
-	cfg    Config
-	ctx    context.Context // of the slices; ends with Close
-	cancel context.CancelFunc
-
-	mu      sync.Mutex
-	idle    sync.Cond // inFlight is zero
-	closed  bool
-	flights int // slices under way, at most cfg.InFlight
-	queue   queue
+	*shared
+	lanes []lane
 }
 
 var _ backends.Backend = (*Backend)(nil)
 
-var (
-	errFull       = fmt.Errorf("%w: %w: too many requests wait for the store", backends.ErrUnavailable, backends.ErrNotApplied)
-	errNoTurn     = fmt.Errorf("%w: %w: the deadline passed before the request was sent", backends.ErrUnavailable, backends.ErrNotApplied)
-	errOverloaded = fmt.Errorf("%w: %w", backends.ErrOverloaded, errFull)
-	errTooMany    = fmt.Errorf("%w: %w", backends.ErrOverloaded, errNoTurn)
-	errClosed     = fmt.Errorf("%w: %w: closed", backends.ErrUnavailable, backends.ErrNotApplied)
-)
+// maxLanes bounds the lanes of a store of several servers. Two is a primitive
+// root of this prime, so the sets of one server have 64 different lanes, and so
+// have all sets of up to six servers.
+const maxLanes = 67
 
 // New returns a backend that gathers takes for next and closes it with itself.
 func New(next backends.Backend, cfg Config) *Backend {
 	cfg.setDefaults()
-	b := &Backend{next: next, cfg: cfg}
-	b.idle.L = &b.mu
+	b := &Backend{shared: &shared{next: next, cfg: cfg}, lanes: make([]lane, 1)}
 	b.ctx, b.cancel = context.WithCancel(context.Background())
+	if cfg.Servers != nil {
+		b.lanes = make([]lane, maxLanes)
+	}
+	for i := range b.lanes {
+		b.lanes[i].init(b.shared)
+	}
 	return b
+}
+
+// lane returns the lane of those who wait for a set of servers.
+func (b *Backend) lane(set uint64) *lane {
+	if set == backends.AnyServer {
+		return &b.lanes[0]
+	}
+	return &b.lanes[set%uint64(len(b.lanes))]
 }
 
 // Take sends reqs on, alone or with those of other callers.
 func (b *Backend) Take(ctx context.Context, reqs []limit.Request, out []limit.Verdict) {
-	if len(reqs) == 0 {
-		return
-	}
-	if ctx.Err() != nil {
-		backends.Fail(out, b.noTurn(ctx))
-		return
-	}
-	b.mu.Lock()
+	out = out[:len(reqs)]
 	switch {
-	case b.closed:
-		b.mu.Unlock()
-		backends.Fail(out, errClosed)
-	case b.flights < b.cfg.InFlight && b.queue.empty():
-		b.flights++
-		b.mu.Unlock()
-		b.takeAlone(ctx, reqs, out)
-	case !b.queue.empty() && b.queue.requests+len(reqs) > b.cfg.Queue:
-		b.mu.Unlock()
-		backends.Fail(out, b.full())
+	case len(reqs) == 0:
+	case ctx.Err() != nil:
+		backends.Fail(out, b.noTurn(ctx))
+	case b.cfg.Servers == nil:
+		b.lanes[0].take(ctx, reqs, out)
+	case len(reqs) == 1:
+		b.lane(b.servers(&reqs[0])).take(ctx, reqs, out)
 	default:
-		b.mu.Unlock()
-		b.takeTogether(ctx, reqs, out)
+		b.takeApart(ctx, reqs, out)
 	}
 }
 
-// takeAlone sends reqs at once, in the caller's own time and memory.
-func (b *Backend) takeAlone(ctx context.Context, reqs []limit.Request, out []limit.Verdict) {
-	if _, ok := ctx.Deadline(); !ok {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, b.cfg.Timeout)
-		defer cancel()
+// servers returns those that decide a request. One without ops is theirs to refuse.
+func (b *Backend) servers(req *limit.Request) uint64 {
+	if set := b.cfg.Servers(req); set != 0 {
+		return set
 	}
-	defer b.land()
-	b.next.Take(ctx, reqs, out)
+	return backends.AnyServer
 }
 
-// land ends the flight of a caller, who does not stay to serve others: if
-// some wait, a goroutine takes the flight over.
-func (b *Backend) land() {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.queue.empty() {
-		b.freeFlight()
-	} else {
-		b.cfg.Panics.Go("combine", b.work)
+// takeApart sends requests that wait for different servers apart from each other.
+func (b *Backend) takeApart(ctx context.Context, reqs []limit.Request, out []limit.Verdict) {
+	var memory1, memory2 [64]uint64
+	sets, apart := memory1[:0], memory2[:0]
+	for i := range reqs {
+		sets = append(sets, b.servers(&reqs[i]))
+		apart = separate(apart, sets[i])
 	}
-}
-
-// freeFlight is called with mu held.
-func (b *Backend) freeFlight() {
-	if b.flights--; b.flights == 0 {
-		b.idle.Broadcast()
-	}
-}
-
-// takeTogether queues a copy of reqs, which the store may still be reading
-// when the caller has left, and waits for the verdicts.
-func (b *Backend) takeTogether(ctx context.Context, reqs []limit.Request, out []limit.Verdict) {
-	c := newCall(ctx, reqs, out)
-	if err := b.enqueue(c); err != nil {
-		c.free()
-		backends.Fail(out, err)
+	if len(apart) == 1 {
+		b.lane(apart[0]).take(ctx, reqs, out)
 		return
 	}
-	select {
-	case <-c.done:
-		c.free()
-	case <-ctx.Done():
-		b.leave(ctx, c, out)
-	}
-}
-
-// enqueue queues c. As the copy was made without the lock, all may have
-// changed; a flight that has become free is used by a goroutine.
-func (b *Backend) enqueue(c *call) error {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	switch {
-	case b.closed:
-		return errClosed
-	case !b.queue.empty() && b.queue.requests+len(c.reqs) > b.cfg.Queue:
-		return b.full()
-	}
-	b.queue.push(c)
-	if b.flights < b.cfg.InFlight {
-		b.flights++
-		b.cfg.Panics.Go("combine", b.work)
-	}
-	return nil
-}
-
-// leave is for a caller whose context is over. What is still queued is not
-// sent; what is sent goes on without the caller, whose memory stays alone.
-func (b *Backend) leave(ctx context.Context, c *call, out []limit.Verdict) {
-	b.mu.Lock()
-	queued := c.queued
-	if queued {
-		b.queue.remove(c)
-	}
-	b.mu.Unlock()
-	switch {
-	case queued:
-		c.free()
-		backends.Fail(out, b.noTurn(ctx))
-	case c.state.CompareAndSwap(waiting, left):
-		backends.Fail(out, fmt.Errorf("%w: %w", backends.ErrUnavailable, ctx.Err()))
-	default: // the verdicts are just being written
-		<-c.done
-		c.free()
-	}
-}
-
-// full is why there is no room in the queue.
-func (b *Backend) full() error {
-	if b.cfg.Answers() {
-		return errOverloaded
-	}
-	return errFull
-}
-
-// noTurn is why a request was not sent whose caller has stopped waiting.
-func (b *Backend) noTurn(ctx context.Context) error {
-	switch {
-	case errors.Is(ctx.Err(), context.Canceled):
-		return fmt.Errorf("%w: %w: %w", backends.ErrUnavailable, backends.ErrNotApplied, ctx.Err())
-	case b.cfg.Answers():
-		return errTooMany
-	}
-	return errNoTurn
-}
-
-// work sends what is queued, slice by slice, until nothing is. It owns one
-// flight.
-func (b *Backend) work() {
-	s := slicePool.Get().(*slice)
-	defer slicePool.Put(s)
-	for b.gather(s) {
-		b.send(s)
-	}
-}
-
-// gather moves the head of the queue into s, or gives the flight back.
-func (b *Backend) gather(s *slice) bool {
-	s.clear()
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	for !b.queue.empty() {
-		c := b.queue.first()
-		if len(s.reqs) > 0 && len(s.reqs)+len(c.reqs) > b.cfg.MaxSlice {
-			break
-		}
-		b.queue.remove(c)
-		s.add(c)
-	}
-	if len(s.calls) == 0 {
-		b.freeFlight()
-		return false
-	}
-	return true
-}
-
-func (b *Backend) send(s *slice) {
-	ctx, cancel := b.deadline(s)
-	defer cancel()
-	for len(s.out) < len(s.reqs) {
-		s.out = append(s.out, limit.Verdict{})
-	}
-	if err := b.cfg.Panics.Do("combine", func() { b.next.Take(ctx, s.reqs, s.out[:len(s.reqs)]) }); err != nil {
-		s.out = make([]limit.Verdict, len(s.reqs)) // who knows who has the other
-		backends.Fail(s.out, fmt.Errorf("%w: %w", backends.ErrUnavailable, err))
-	}
-	from := 0
-	for _, c := range s.calls {
-		to := from + len(c.reqs)
-		c.answer(s.out[from:to])
-		from = to
-	}
-}
-
-// deadline returns a context with the latest deadline of s's callers.
-func (b *Backend) deadline(s *slice) (context.Context, context.CancelFunc) {
-	var latest time.Time
-	bounded := true
-	for _, c := range s.calls {
-		d, ok := c.ctx.Deadline()
-		if bounded = bounded && ok; d.After(latest) {
-			latest = d
+	var sent []*call
+	for _, set := range apart {
+		c := newCall(ctx, out)
+		c.copySome(reqs, func(i int) bool { return sets[i]&set != 0 })
+		if b.lane(set).join(c) {
+			sent = append(sent, c)
 		}
 	}
-	if !bounded {
-		ctx, cancel := context.WithTimeout(b.ctx, b.cfg.Timeout)
-		if d, _ := ctx.Deadline(); !latest.After(d) {
-			return ctx, cancel
-		}
-		cancel()
+	for _, c := range sent {
+		c.await()
 	}
-	return context.WithDeadline(b.ctx, latest)
+}
+
+// separate adds a set to sets that have no server in common, and keeps it so: keys of
+// requests can meet only where servers do, and then the order of the requests counts.
+func separate(sets []uint64, set uint64) []uint64 {
+	kept := sets[:0]
+	for _, s := range sets {
+		if s&set == 0 {
+			kept = append(kept, s)
+		} else {
+			set |= s
+		}
+	}
+	return append(kept, set)
 }
 
 // Forget passes keys on.
@@ -256,18 +117,13 @@ func (b *Backend) Ping(ctx context.Context) error { return b.next.Ping(ctx) }
 // Close fails those who wait, ends the slices under way, and closes the store
 // when the last of them is back.
 func (b *Backend) Close() error {
-	b.mu.Lock()
-	b.closed = true
-	for !b.queue.empty() {
-		c := b.queue.first()
-		b.queue.remove(c)
-		c.fail(errClosed)
+	for i := range b.lanes {
+		b.lanes[i].close()
 	}
 	b.cancel()
-	for b.flights > 0 {
-		b.idle.Wait()
+	for i := range b.lanes {
+		b.lanes[i].wait()
 	}
-	b.mu.Unlock()
 	if err := b.next.Close(); err != nil {
 		return fmt.Errorf("combine: %w", err)
 	}

@@ -175,9 +175,10 @@ func (sc *scene) call(ctx context.Context, n int) {
 }
 
 func (b *Backend) waiting() int {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.queue.requests
+	l := &b.lanes[0]
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.queue.requests
 }
 
 // end opens the store, wants n more results without error, and closes.
@@ -202,12 +203,7 @@ func (sc *scene) wantTaken(n int64) {
 }
 
 // taken asks how many units are gone.
-func (s *store) taken() int64 {
-	reqs, out := ask(1)
-	reqs[0].Ops[0].Cost = 0
-	s.Backend.Take(context.Background(), reqs, out)
-	return most - out[0].Outcomes[0].Remaining
-}
+func (s *store) taken() int64 { return s.count("g") }
 
 func TestWaitingCallsAreGatheredIntoSlices(t *testing.T) {
 	sc := newScene(t, Config{MaxSlice: 4})
@@ -417,11 +413,7 @@ func TestLeaversAtRandom(t *testing.T) {
 		})
 	}
 	all.Wait()
-	b.mu.Lock()
-	for b.flights > 0 {
-		b.idle.Wait()
-	}
-	b.mu.Unlock()
+	b.lanes[0].wait()
 	taken := s.taken()
 	t.Logf("%d taken: %d yes, %d perhaps, %d no", taken, sure.Load(), unsure.Load(), refused.Load())
 	if taken < sure.Load() || taken > sure.Load()+unsure.Load() {
@@ -499,5 +491,184 @@ func BenchmarkTake(b *testing.B) {
 			benchmark(b, 64, New(s, Config{InFlight: flights}))
 			b.ReportMetric(float64(s.requests.Load())/float64(s.trips.Load()), "reqs/trip")
 		})
+	}
+}
+
+// serversOf takes the first byte of the groups for a server.
+func serversOf(req *limit.Request) (set uint64) {
+	for i := range req.Ops {
+		g := req.Ops[i].Key.Group
+		if g == "" {
+			return backends.AnyServer
+		}
+		set |= 1 << (g[0] % 8)
+	}
+	return set
+}
+
+// TestConformanceApart runs the suite where requests of one Take go apart.
+func TestConformanceApart(t *testing.T) {
+	backendtest.Run(t, backendtest.Suite{Caps: memory.Caps(), Rounds: 20, Open: func(testing.TB) backends.Backend {
+		s := newStore()
+		s.delay = 10 * time.Microsecond
+		return New(s, Config{InFlight: 1, MaxSlice: 16, Servers: serversOf})
+	}})
+}
+
+func TestRequestsThatMayMeetStayTogether(t *testing.T) {
+	for _, c := range []struct{ sets, want []uint64 }{
+		{[]uint64{1, 2, 4}, []uint64{1, 2, 4}},
+		{[]uint64{1, 1, 2}, []uint64{1, 2}},
+		{[]uint64{1, 2, 3}, []uint64{3}},
+		{[]uint64{1, 6, 8, 2}, []uint64{1, 6, 8}},
+		{[]uint64{1, 2, 4, 5}, []uint64{2, 5}},
+		{[]uint64{1, backends.AnyServer, 2}, []uint64{backends.AnyServer}},
+	} {
+		var apart []uint64
+		for _, set := range c.sets {
+			apart = separate(apart, set)
+		}
+		slices.Sort(apart)
+		slices.Sort(c.want)
+		if !slices.Equal(apart, c.want) {
+			t.Errorf("%b go apart as %b, want %b", c.sets, apart, c.want)
+		}
+	}
+}
+
+// TestServersHaveLanesOfTheirOwn: no two of 64 servers share one, nor do sets of a few.
+func TestServersHaveLanesOfTheirOwn(t *testing.T) {
+	b := New(newStore(), Config{Servers: serversOf})
+	defer b.Close()
+	sets := []uint64{backends.AnyServer}
+	for i := range 64 {
+		sets = append(sets, 1<<i)
+	}
+	for few := range uint64(64) {
+		if few&(few-1) != 0 {
+			sets = append(sets, few)
+		}
+	}
+	single, all := map[*lane]uint64{}, map[*lane]uint64{}
+	for _, set := range sets {
+		l := b.lane(set)
+		if other, ok := single[l]; ok && set&(set-1) == 0 {
+			t.Errorf("servers %b and %b share a lane", other, set)
+		}
+		if other, ok := all[l]; ok && set < 64 && other < 64 {
+			t.Errorf("sets %b and %b share a lane", other, set)
+		}
+		if set&(set-1) == 0 {
+			single[l] = set
+		}
+		all[l] = set
+	}
+}
+
+// A twin is a store of two servers, the first of which answers once it is told to.
+type twin struct {
+	*store
+	arrived, answer chan struct{}
+}
+
+const first, second = "1", "2"
+
+func (s *twin) Take(ctx context.Context, reqs []limit.Request, out []limit.Verdict) {
+	if reqs[0].Ops[0].Key.Group == first {
+		s.arrived <- struct{}{}
+		<-s.answer
+	}
+	s.Backend.Take(ctx, reqs, out)
+}
+
+// TestEndedCallLeavesApart: of a Take whose requests go apart, what is still queued when
+// its context ends is not sent, what is under way has an unknown outcome, and what
+// another server has decided stays decided.
+func TestEndedCallLeavesApart(t *testing.T) {
+	s := &twin{newStore(), make(chan struct{}), make(chan struct{})}
+	b := New(s, Config{InFlight: 1, Servers: serversOf})
+	var callers sync.WaitGroup
+	take := func(queued bool) (leave func()) {
+		ctx, cancel := context.WithCancel(context.Background())
+		reqs, out := ask(2)
+		reqs[0].Ops[0].Key.Group, reqs[1].Ops[0].Key.Group = first, second
+		callers.Go(func() {
+			b.Take(ctx, reqs, out)
+			if err := out[0].Err; !errors.Is(err, context.Canceled) || errors.Is(err, backends.ErrNotApplied) != queued {
+				t.Errorf("the first server's, queued: %v: %v", queued, err)
+			}
+			if out[1].Err != nil || !out[1].Admitted {
+				t.Errorf("the second server's: %+v", out[1])
+			}
+			clear(reqs) // the race detector sees any goroutine that still reads them
+			clear(out)
+		})
+		return cancel
+	}
+	leave := take(false)
+	<-s.arrived
+	leaveQueue := take(true)
+	l := b.lane(1 << (first[0] % 8))
+	decided := func() bool { l.mu.Lock(); defer l.mu.Unlock(); return l.queue.requests == 1 && s.count(second) == 2 }
+	for !decided() {
+		runtime.Gosched()
+	}
+	leaveQueue()
+	leave()
+	callers.Wait()
+	s.answer <- struct{}{}
+	l.wait()
+	if n := s.count(first); n != 1 {
+		t.Errorf("the first server has counted %d requests, want 1", n)
+	}
+	if err := b.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// count says how many units of a group are taken.
+func (s *store) count(group string) int64 {
+	reqs, out := ask(1)
+	reqs[0].Ops[0].Cost, reqs[0].Ops[0].Key.Group = 0, group
+	s.Backend.Take(context.Background(), reqs, out)
+	return most - out[0].Outcomes[0].Remaining
+}
+
+// TestFullQueueRefusesItsServersOnly: calls that wait for a server leave room for others.
+func TestFullQueueRefusesItsServersOnly(t *testing.T) {
+	s := &twin{newStore(), make(chan struct{}), make(chan struct{})}
+	b := New(s, Config{InFlight: 1, Queue: 1, MaxSlice: 1, Servers: serversOf})
+	take := func(group string) error {
+		reqs, out := ask(1)
+		reqs[0].Ops[0].Key.Group = group
+		b.Take(context.Background(), reqs, out)
+		return out[0].Err
+	}
+	var callers sync.WaitGroup
+	for range 2 {
+		callers.Go(func() {
+			if err := take(first); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	<-s.arrived
+	l := b.lane(1 << (first[0] % 8))
+	full := func() bool { l.mu.Lock(); defer l.mu.Unlock(); return l.queue.requests == 1 }
+	for !full() {
+		runtime.Gosched()
+	}
+	if err := take(first); !errors.Is(err, backends.ErrOverloaded) {
+		t.Errorf("the first server's queue is full, and the answer is %v", err)
+	}
+	if err := take(second); err != nil {
+		t.Errorf("the second server's: %v", err)
+	}
+	s.answer <- struct{}{}
+	<-s.arrived
+	s.answer <- struct{}{}
+	callers.Wait()
+	if err := b.Close(); err != nil {
+		t.Error(err)
 	}
 }

@@ -4,17 +4,24 @@ import (
 	"time"
 
 	"github.com/headgate-rls/headgate/internal/safego"
+	"github.com/headgate-rls/headgate/limit"
 )
 
 // Config bounds what is under way. The zero Config is usable.
 type Config struct {
-	// InFlight is how many slices the store works on at once; zero means 2.
+	// Servers returns which of the store's servers decide a request: see
+	// [backends.Partitioned]. Requests of other servers have slices of their own, so
+	// that a slow server does not delay them. Nil means that there is one server.
+	Servers func(req *limit.Request) uint64
+	// InFlight is how many slices the store works on at once; zero means 2. Of
+	// several servers each has as many, and so has each set of servers that requests
+	// are decided by together.
 	InFlight int
 	// MaxSlice is how many requests are gathered into one slice; zero means
 	// 256. A caller's own slice is never cut, however long.
 	MaxSlice int
-	// Queue is how many requests wait at most; zero means 4096. What comes
-	// then is refused at once.
+	// Queue is how many requests wait at most, for a server or a set of them; zero
+	// means 4096. What comes then is refused at once.
 	Queue int
 	// Timeout bounds a Take whose context has no deadline; zero means 500 ms.
 	Timeout time.Duration

@@ -7,6 +7,10 @@
 // single requests, and one that does not gets larger slices, which cost it
 // less per request.
 //
+// Where a store has several servers, requests that wait for other servers go
+// apart, each in slices of its own: a slow server delays nobody else. Requests of
+// one Take that may meet at a server stay together, in their order.
+//
 // Each caller keeps its own deadline; a slice has the latest of its members.
 //
 // More can arrive than the store can be asked about. What finds no room in the
