@@ -1,6 +1,10 @@
 package ratelimit
 
-import "github.com/headgate-rls/headgate/limit"
+import (
+	"time"
+
+	"github.com/headgate-rls/headgate/limit"
+)
 
 // start matches every request and collects the requests to the backend.
 func (b *batch) start(engine *engine, reqs []*Request, resps []*Response) {
@@ -29,6 +33,9 @@ func (b *batch) start(engine *engine, reqs []*Request, resps []*Response) {
 		}
 	}
 	b.verdicts = grow(b.verdicts, len(b.takes))
+	if engine.conf.Tracer != nil {
+		b.times.planned = time.Now()
+	}
 	if !engine.conf.Caps.ServerClock && len(b.takes) > 0 {
 		now := engine.conf.Now()
 		for i := range b.takes {

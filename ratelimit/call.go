@@ -23,6 +23,7 @@ type batch struct {
 	verdicts []limit.Verdict
 	asked    time.Time // when the backend was asked, zero for one without I/O
 	tally    tally
+	times    times // of a service with a tracer
 }
 
 // A call is one request on its way to its response.

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"unicode/utf8"
 
+	"go.opentelemetry.io/otel/trace"
+
 	"github.com/headgate-rls/headgate/descriptors"
 	"github.com/headgate-rls/headgate/ratelimit/leases"
 )
@@ -21,6 +23,8 @@ type Request struct {
 	// Peer is the identity in the caller's certificate, "" without one. Owners
 	// with the same name and different peers are different owners.
 	Peer string
+	// Parent is the span of the caller; nil if it has none.
+	Parent *trace.SpanContext
 
 	// InProcess says that the caller is in this process. It gets [Response.Inside],
 	// and keeps its leases itself: no token is made.

@@ -104,6 +104,9 @@ var noTime, _ = context.WithDeadline(context.Background(), time.Unix(1, 0)) //no
 
 func (s *Service) decide(ctx context.Context, reqs []*Request, resps []*Response) {
 	b := s.batches.Get().(*batch)
+	if s.conf.Tracer != nil {
+		b.times.began = time.Now()
+	}
 	b.start(&s.engine, reqs, resps)
 	if len(b.takes) > 0 {
 		if b.returns && ctx != noTime {
@@ -112,11 +115,17 @@ func (s *Service) decide(ctx context.Context, reqs []*Request, resps []*Response
 			defer cancel()
 		}
 		b.asked = s.ask(ctx, s.conf.Backend, b.takes, b.verdicts)
+		if s.conf.Tracer != nil {
+			b.times.answered = time.Now()
+		}
 	}
 	for i := range b.calls {
 		b.calls[i].answer(ctx, b)
 	}
 	b.tally.flush()
+	if s.conf.Tracer != nil {
+		b.trace()
+	}
 	b.release()
 	s.batches.Put(b)
 }

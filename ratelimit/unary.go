@@ -15,6 +15,9 @@ import (
 func UnaryHandler(s *Service, observe Observe) unary.Handler {
 	h := &unaryHandler{service: s, observe: observe}
 	names := []string{MetadataID, MetadataOwner, MetadataLeaseKey}
+	if s.Traced() {
+		names = append(names, MetadataTraceParent, MetadataTraceState)
+	}
 	if s.conf.Caps.Local {
 		return unary.Handler{Metadata: names, Abandoned: h.abandoned, Inline: func(ctx context.Context, calls []*unary.Call) []*unary.Call {
 			h.serve(ctx, calls)
@@ -116,8 +119,11 @@ func (h *unaryHandler) decode(calls []*unary.Call, now time.Time) (cs *callSlice
 			continue
 		}
 		ex.req.Peer = c.Peer
-		if md := c.Metadata; len(md) == 3 {
+		if md := c.Metadata; len(md) >= 3 {
 			ex.req.SetMetadata(md[0], md[1], md[2])
+			if len(md) == 5 {
+				ex.req.SetTrace(md[3], md[4])
+			}
 		}
 		if !c.Deadline.IsZero() && (earliest.IsZero() || c.Deadline.Before(earliest)) {
 			earliest = c.Deadline

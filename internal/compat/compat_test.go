@@ -234,7 +234,7 @@ func TestWhatHasNoEffectIsToldOf(t *testing.T) {
 		{"USE_DOG_STATSD=true", "USE_DOG_STATSD: statsd is not served", "", ""},
 		{"REDIS_PERSECOND=true REDIS_PERSECOND_URL=p:1", "REDIS_PERSECOND: limits per second are kept in the Redis of REDIS_URL", "", "REDIS_PERSECOND_URL"},
 		{"REDIS_PERSECOND=false", "", "", ""},
-		{"TRACING_ENABLED=true", "TRACING_ENABLED: headgate sends no traces", "", ""},
+		{"TRACING_ENABLED=true", "TRACING_ENABLED: set `OTEL_TRACES_EXPORTER=otlp` to send traces", "", ""},
 		{"EXTRA_TAGS=a:b", "EXTRA_TAGS: labels are not added", "", ""},
 		{"PROMETHEUS_RESPONSE_TIME_AS_MILLISECONDS=true", "response times are in seconds", "", ""},
 		{"USE_PROMETHEUS=true PROMETHEUS_MAPPER_YAML=/none", "", "", ""},

@@ -163,7 +163,7 @@ var variables = []variable{
 	{"DISABLE_STATS", "false", boolean, Ignored, "metrics cost nothing until they are read"},
 	{"EXTRA_TAGS", "", text, Warned, "labels are not added to metrics: let Prometheus add them as it scrapes"},
 
-	{"TRACING_ENABLED", "false", boolean, Warned, "headgate sends no traces"},
+	{"TRACING_ENABLED", "false", boolean, Warned, "set `OTEL_TRACES_EXPORTER=otlp` to send traces, and `OTEL_SERVICE_NAME` and others for the rest"},
 	{"TRACING_SERVICE_NAME", "RateLimit", text, Ignored, noTracing},
 	{"TRACING_SERVICE_NAMESPACE", "", text, Ignored, noTracing},
 	{"TRACING_SERVICE_INSTANCE_ID", "", text, Ignored, noTracing},

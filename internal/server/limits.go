@@ -7,6 +7,8 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"go.opentelemetry.io/otel/trace"
+
 	"github.com/headgate-rls/headgate/backends"
 	"github.com/headgate-rls/headgate/backends/stack"
 	"github.com/headgate-rls/headgate/descriptors"
@@ -37,7 +39,7 @@ type limits struct {
 // openLimits loads the rules and opens the store, which need not answer at this moment.
 //
 // Policies, nil if there are none, take the place of the limits of rules that ask for them.
-func openLimits(ctx context.Context, conf *config.Config, in *policies.Set, log *slog.Logger, metrics *telemetry.Metrics, hits ratelimit.HitMetrics, panics *safego.Reporter) (*limits, error) {
+func openLimits(ctx context.Context, conf *config.Config, in *policies.Set, log *slog.Logger, metrics *telemetry.Metrics, hits ratelimit.HitMetrics, panics *safego.Reporter, tracer trace.Tracer) (*limits, error) {
 	l := &limits{conf: conf, log: log, migrated: !conf.BackendMigrate}
 	if err := chooseRules(l.conf); err != nil {
 		return nil, err
@@ -64,7 +66,7 @@ func openLimits(ctx context.Context, conf *config.Config, in *policies.Set, log 
 	}
 	metrics.AddFigures(l.store.Figures())
 	service := l.serviceConfig()
-	service.Policies, service.Metrics, service.Hits, service.Panics = in, metrics, hits, panics
+	service.Policies, service.Metrics, service.Hits, service.Panics, service.Tracer = in, metrics, hits, panics, tracer
 	if l.service, err = ratelimit.New(service, l.rules.begin()); err != nil {
 		l.closeStore()
 		return nil, err

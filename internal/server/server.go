@@ -13,6 +13,7 @@ import (
 	"github.com/headgate-rls/headgate/internal/config"
 	"github.com/headgate-rls/headgate/internal/safego"
 	"github.com/headgate-rls/headgate/internal/telemetry"
+	"github.com/headgate-rls/headgate/internal/tracing"
 	"github.com/headgate-rls/headgate/internal/web"
 	"github.com/headgate-rls/headgate/policies"
 	"github.com/headgate-rls/headgate/ratelimit"
@@ -59,6 +60,14 @@ func Run(ctx context.Context, c Config) error {
 		phase:   newPhase(),
 	}
 	defer s.phase.endStreams()
+	spans, err := tracing.Open(ctx, c.Log, c.Version)
+	if err != nil {
+		return err
+	}
+	defer closeTracing(spans, c.Log)
+	if spans != nil {
+		metrics.AddTracing(func() telemetry.TraceStats { return telemetry.TraceStats(spans.Stats()) })
+	}
 	guard, err := newGuard(&s.conf.Admin)
 	if err != nil {
 		return err
@@ -71,7 +80,7 @@ func Run(ctx context.Context, c Config) error {
 		defer s.policies.close()
 		inForce = s.policies.set
 	}
-	if s.limits, err = openLimits(ctx, s.conf, inForce, s.log, metrics, hits, s.panics); err != nil {
+	if s.limits, err = openLimits(ctx, s.conf, inForce, s.log, metrics, hits, s.panics, spans.Tracer()); err != nil {
 		return err
 	}
 	defer s.limits.close()
@@ -86,6 +95,12 @@ func Run(ctx context.Context, c Config) error {
 	}
 	s.limits.join(ctx)
 	return s.serve(ctx)
+}
+
+func closeTracing(spans *tracing.Tracing, log *slog.Logger) {
+	if err := spans.Close(); err != nil {
+		log.Warn("spans were not sent", "error", err)
+	}
 }
 
 // listen opens every listener, before any is served.

@@ -11,7 +11,7 @@ import (
 // of this package and the figures of stores and layers.
 func Table(figures []backends.Figure) string {
 	rows := slices.Concat(new(Metrics).rows(), new(unaryStats).rows(), new(inFlight).rows(), figureRows(figures),
-		xdsRows(nil), policyRows(nil), new(slotRecorder).rows(), slotPoolRows(nil))
+		xdsRows(nil), policyRows(nil), traceRows(nil), new(slotRecorder).rows(), slotPoolRows(nil))
 	var b strings.Builder
 	b.WriteString("| name | type | labels | meaning |\n|---|---|---|---|\n")
 	for i := range rows {

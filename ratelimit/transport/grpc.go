@@ -3,6 +3,7 @@ package transport
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	rls "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
@@ -79,6 +80,9 @@ func (h *grpcHandler) shouldRateLimit(ctx context.Context, ex *exchange) (err er
 	}
 	if md, ok := metadata.FromIncomingContext(ctx); ok {
 		ex.req.SetMetadata(firstValue(md, ratelimit.MetadataID), firstValue(md, ratelimit.MetadataOwner), firstValue(md, ratelimit.MetadataLeaseKey))
+		if h.service.Traced() {
+			ex.req.SetTrace(strings.Join(md[ratelimit.MetadataTraceParent], ","), strings.Join(md[ratelimit.MetadataTraceState], ","))
+		}
 	}
 	ex.req.Peer = identityOf(ctx)
 	if ctx.Err() != nil {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"strings"
 	"time"
 
 	rls "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
@@ -59,6 +60,9 @@ func serveJSON(s *ratelimit.Service, w http.ResponseWriter, r *http.Request) rat
 	}
 	var resp ratelimit.Response
 	req.SetMetadata(r.Header.Get(ratelimit.MetadataID), r.Header.Get(ratelimit.MetadataOwner), r.Header.Get(ratelimit.MetadataLeaseKey))
+	if s.Traced() {
+		req.SetTrace(strings.Join(r.Header.Values(ratelimit.MetadataTraceParent), ","), strings.Join(r.Header.Values(ratelimit.MetadataTraceState), ","))
+	}
 	s.Decide(r.Context(), []*ratelimit.Request{&req}, []*ratelimit.Response{&resp})
 	if r.Context().Err() != nil {
 		s.Abandon(&resp)

@@ -7,7 +7,7 @@ import (
 )
 
 // TestLibraryNeedsNoGRPC: who limits in process, or by net/http, does not get gRPC and
-// Envoy's API into the program.
+// Envoy's API into the program, nor OpenTelemetry's SDK: its API is enough.
 func TestLibraryNeedsNoGRPC(t *testing.T) {
 	for _, dir := range []string{".", "./middleware"} {
 		cmd := exec.Command("go", "list", "-deps", dir)
@@ -17,7 +17,7 @@ func TestLibraryNeedsNoGRPC(t *testing.T) {
 			t.Fatalf("go list: %v", describe(err))
 		}
 		for _, path := range strings.Fields(string(out)) {
-			if strings.HasPrefix(path, "google.golang.org/grpc") || strings.HasPrefix(path, "github.com/envoyproxy/") {
+			if strings.HasPrefix(path, "google.golang.org/grpc") || strings.HasPrefix(path, "go.opentelemetry.io/otel/sdk") || strings.HasPrefix(path, "github.com/envoyproxy/") {
 				t.Errorf("%s imports %s, directly or not", dir, path)
 			}
 		}

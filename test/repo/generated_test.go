@@ -22,6 +22,7 @@ import (
 	"github.com/headgate-rls/headgate/internal/compat"
 	"github.com/headgate-rls/headgate/internal/config"
 	"github.com/headgate-rls/headgate/internal/telemetry"
+	"github.com/headgate-rls/headgate/internal/tracing"
 	"github.com/headgate-rls/headgate/limit"
 )
 
@@ -43,7 +44,7 @@ func metricsTable() string {
 
 // generated are the parts of documents that the code writes.
 var generated = map[string]map[string]func() string{
-	"../../docs/operations.md": {"settings": config.Table, "metrics": metricsTable},
+	"../../docs/operations.md": {"settings": config.Table, "metrics": metricsTable, "tracing": tracing.Table},
 	"../../docs/notify.md": {
 		"gateway settings": func() string { g, _ := config.NotifyTables(); return g },
 		"sender settings":  func() string { _, s := config.NotifyTables(); return s },

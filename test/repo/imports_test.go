@@ -67,6 +67,7 @@ var rooms = []room{
 	{dir: "internal/client/...", may: []string{"internal/config"}, why: "clients know the wire and where a service is, and nothing of how it works"},
 	{dir: "internal/rules/...", may: []string{"descriptors/...", "backends", "ratelimit"}, why: "loading rules needs no server"},
 	{dir: "internal/safego/...", bare: true, why: "safego is for all, and so knows nobody"},
+	{dir: "internal/tracing/...", may: []string{"internal/clienttls", "internal/loglimit", "internal/spell"}, why: "tracing knows where spans go, and nothing of what they are about"},
 	{dir: "internal/san/...", bare: true, why: "san knows certificates only"},
 	{dir: "internal/spell/...", bare: true, why: "spell is for all, and so knows nobody"},
 	{dir: "internal/server/...", may: []string{"limit", "policies/...", "descriptors/...", "ratelimit/...", "backends", "backends/stack/...", "slots/...", "internal/..."}, why: "the server gets its stores from backends/stack"},

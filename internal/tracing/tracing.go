@@ -1,0 +1,109 @@
+// Package tracing sends spans to an OpenTelemetry collector, as the OTEL_ variables of the
+// process say. Without OTEL_TRACES_EXPORTER=otlp it does nothing.
+//
+// The files are layers: tracing.go, exporter.go, variables.go.
+package tracing
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"strings"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/sdk/resource"
+	sdk "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/trace"
+)
+
+// Tracing makes spans and sends them. A nil Tracing makes none.
+type Tracing struct {
+	tracer   trace.Tracer
+	provider *sdk.TracerProvider
+	exporter *exporter
+}
+
+// Open returns the tracing that the environment asks for; nil if it asks for none. It fails if a
+// variable has a value without meaning, and logs unknown variables. The collector need not answer.
+// The caller closes it.
+func Open(ctx context.Context, log *slog.Logger, version string) (*Tracing, error) {
+	warn(log, os.Environ())
+	if err := check(); err != nil {
+		return nil, err
+	}
+	if !strings.EqualFold(get("OTEL_TRACES_EXPORTER"), "otlp") || strings.EqualFold(get("OTEL_SDK_DISABLED"), "true") {
+		return nil, nil
+	}
+	own, err := resource.New(ctx, resource.WithTelemetrySDK(),
+		resource.WithAttributes(attribute.String("service.name", "headgate"), attribute.String("service.version", version)),
+		resource.WithFromEnv())
+	if err != nil {
+		return nil, fmt.Errorf("OTEL_RESOURCE_ATTRIBUTES: %w", err)
+	}
+	e, err := newExporter(ctx, log)
+	if err != nil {
+		return nil, err
+	}
+	t := &Tracing{exporter: e}
+	t.provider = sdk.NewTracerProvider(sdk.WithResource(own), sdk.WithSpanProcessor(counting{sdk.NewBatchSpanProcessor(e), e}))
+	t.tracer = t.provider.Tracer("github.com/headgate-rls/headgate", trace.WithInstrumentationVersion(version))
+	log.Info("tracing", "endpoint", e.endpoint, "protocol", e.protocol)
+	return t, nil
+}
+
+// Tracer makes spans; nil if there are none. Ending a span does not wait for the collector.
+func (t *Tracing) Tracer() trace.Tracer {
+	if t == nil {
+		return nil
+	}
+	return t.tracer
+}
+
+// Stats are figures about spans.
+type Stats struct {
+	// Ended spans are handed to the queue. Those that were neither sent nor failed are in the
+	// queue, or were dropped because it was full.
+	Ended, Sent, Failed int64
+}
+
+// Stats returns the figures since the start.
+func (t *Tracing) Stats() Stats {
+	return Stats{Ended: t.exporter.ended.Load(), Sent: t.exporter.sent.Load(), Failed: t.exporter.failed.Load()}
+}
+
+// closeWithin bounds how long Close sends what waits, and afterLast how long it then waits for
+// what it has cut off.
+const (
+	closeWithin = 1500 * time.Millisecond
+	afterLast   = 400 * time.Millisecond
+)
+
+// Close sends what waits, for at most two seconds.
+func (t *Tracing) Close() error {
+	if t == nil {
+		return nil
+	}
+	cut := time.AfterFunc(closeWithin, t.exporter.cut)
+	defer cut.Stop()
+	ctx, cancel := context.WithTimeout(context.Background(), closeWithin+afterLast)
+	defer cancel()
+	err := t.provider.Shutdown(ctx)
+	if t.exporter.left.Load() > 0 {
+		err = errors.Join(err, fmt.Errorf("the collector did not take %d spans in time", t.exporter.left.Load()))
+	}
+	return err
+}
+
+// counting counts the spans that end.
+type counting struct {
+	sdk.SpanProcessor
+	exporter *exporter
+}
+
+func (c counting) OnEnd(s sdk.ReadOnlySpan) {
+	c.exporter.ended.Add(1)
+	c.SpanProcessor.OnEnd(s)
+}
