@@ -20,9 +20,11 @@ func Build(spec *Spec, problems *Problems) *Set {
 // both sets have its rules, with the same ID. So a change costs what has changed. Old is nil the
 // first time. Problems are those of all rules, as from Build.
 func Rebuild(old *Set, spec *Spec, problems *Problems) *Set {
-	b := &builder{set: &Set{}, rebuilds: true}
+	b := &builder{set: &Set{line: new(int)}, rebuilds: true}
 	if old != nil { // the new set has about as many rules
-		b.old, b.branches = old, old.byRule()
+		if b.old, b.branches = old, old.byRule(); b.branches != nil {
+			b.set.from = old.line
+		}
 		b.set.rules = make([]*Rule, 0, len(old.rules)+maxIdle)
 		b.set.branches = make([]branch, 0, len(old.branches)+1)
 	}

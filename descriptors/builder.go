@@ -280,7 +280,7 @@ func (s *RuleSpec) shared() string {
 func (b *builder) newRule(body *Body, terms Terms, d *domainBuilder) *Rule {
 	r := &Rule{ID: noID, Domain: d.name, Terms: terms, place: body.Place}
 	r.Metric.Detailed = body.DetailedMetric
-	b.set.rules = append(b.set.rules, r)
+	b.set.rules, b.set.added = append(b.set.rules, r), append(b.set.added, r)
 	return r
 }
 

@@ -67,6 +67,7 @@ func (b *builder) reuse(w *way, to *siblings) bool {
 	from := b.mark()
 	b.count += made.count
 	b.set.rules = append(b.set.rules, b.old.rules[made.first:made.last]...)
+	b.set.kept = append(b.set.kept, span{made.first, made.last})
 	if made.remarks != nil {
 		b.refs = append(b.refs, made.refs...)
 		for _, p := range made.warnings {
@@ -83,23 +84,41 @@ const noID = -1
 
 // number gives the rules that are new the IDs that no other rule has.
 func (b *builder) number() {
-	taken := make([]bool, len(b.set.rules))
-	for _, r := range b.set.rules {
-		b.set.ids = max(b.set.ids, r.ID+1)
-		if r.ID >= 0 && r.ID < len(taken) {
-			taken[r.ID] = true
+	if b.branches != nil {
+		b.set.ids, b.set.free = b.old.ids, slices.Clone(b.old.free)
+		for _, r := range b.set.gone(b.old) {
+			b.set.free = append(b.set.free, r.ID)
 		}
 	}
-	free := 0
-	for _, r := range b.set.rules {
-		if r.ID != noID {
-			continue
+	for _, r := range b.set.added {
+		if last := len(b.set.free) - 1; last >= 0 {
+			r.ID, b.set.free = b.set.free[last], b.set.free[:last]
+		} else {
+			r.ID = b.set.ids
+			b.set.ids++
 		}
-		for free < len(taken) && taken[free] {
-			free++
-		}
-		r.ID = free
-		free++
 	}
-	b.set.ids = max(b.set.ids, free)
+}
+
+// A span are rules of a set, from first and below last.
+type span struct{ first, last int }
+
+// Since returns the rules that only s has, and those that only old has. It reports false if s was not
+// made of old by [Rebuild], so that all of their rules may differ.
+func (s *Set) Since(old *Set) (added, gone []*Rule, ok bool) {
+	if old == nil || s.from == nil || s.from != old.line {
+		return nil, nil, false
+	}
+	return s.added, s.gone(old), true
+}
+
+// gone returns the rules of old that s has not kept.
+func (s *Set) gone(old *Set) (gone []*Rule) {
+	kept := slices.SortedFunc(slices.Values(s.kept), func(a, b span) int { return a.first - b.first })
+	next := 0
+	for _, k := range kept {
+		gone = append(gone, old.rules[next:k.first]...)
+		next = k.last
+	}
+	return append(gone, old.rules[next:]...)
 }

@@ -99,11 +99,38 @@ func TestRebuildIsBuild(t *testing.T) {
 			}
 			sameSet(t, c.Rand, made, fresh)
 			sharesRules(t, made)
+			sameChanges(t, made, set)
 			set, accepted = made, accepted+1
 		}
 		if accepted < 10 {
 			t.Fatalf("only %d of 60 changes are accepted", accepted)
 		}
+	}
+}
+
+// sameChanges compares what Since says with the rules of both sets.
+func sameChanges(t *testing.T, set, old *descriptors.Set) {
+	t.Helper()
+	added, gone, ok := set.Since(old)
+	if old == nil || !ok {
+		if old != nil && len(set.Rules()) > 0 && slices.Contains(old.Rules(), set.Rules()[0]) {
+			t.Fatal("Since does not know a set that has shared rules")
+		}
+		return
+	}
+	without := func(a, b []*descriptors.Rule) (list []*descriptors.Rule) {
+		for _, r := range a {
+			if !slices.Contains(b, r) {
+				list = append(list, r)
+			}
+		}
+		return list
+	}
+	if !slices.Equal(added, without(set.Rules(), old.Rules())) || !slices.Equal(gone, without(old.Rules(), set.Rules())) {
+		t.Fatalf("%d rules are new and %d are gone, of %d and %d", len(added), len(gone), len(set.Rules()), len(old.Rules()))
+	}
+	if _, _, ok := set.Since(set); ok {
+		t.Fatal("a set was made of itself")
 	}
 }
 

@@ -11,8 +11,14 @@ type Set struct {
 	rules   []*Rule
 	hash    uint64
 
-	ids      int      // all IDs are below
-	branches []branch // if the set was made by Rebuild
+	ids   int     // all IDs are below
+	free  []int   // the IDs that no rule has
+	added []*Rule // that the set which this one was made of does not have
+
+	// If the set was made by Rebuild:
+	branches   []branch
+	line, from *int   // what stands for this set, and for the one that it was made of
+	kept       []span // of the rules of that set
 }
 
 // Hash returns a number below 2^52 that stands for the sources that the set was

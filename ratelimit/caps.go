@@ -3,6 +3,7 @@ package ratelimit
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/headgate-rls/headgate/backends"
 	"github.com/headgate-rls/headgate/descriptors"
@@ -11,27 +12,51 @@ import (
 
 // CheckCaps reports every limit of set that a backend with caps cannot keep.
 func CheckCaps(set *descriptors.Set, caps *backends.Caps) error {
+	return joined(CapProblems(set, caps))
+}
+
+// CapProblems is CheckCaps with the places of the rules.
+func CapProblems(set *descriptors.Set, caps *backends.Caps) []descriptors.Problem {
+	return capProblems(set.Rules(), caps)
+}
+
+// checkCaps is CheckCaps for a set that comes after one that the backend keeps.
+func checkCaps(set, old *descriptors.Set, caps *backends.Caps) error {
+	added, _, ok := set.Since(old)
+	if !ok || slices.ContainsFunc(added, (*descriptors.Rule).Raw) { // which may share a log with any rule
+		added = set.Rules()
+	}
+	return joined(capProblems(added, caps))
+}
+
+func joined(problems []descriptors.Problem) error {
 	var errs []error
-	for _, p := range CapProblems(set, caps) {
+	for _, p := range problems {
 		errs = append(errs, errors.New(p.String()))
 	}
 	return errors.Join(errs...)
 }
 
-// CapProblems is CheckCaps with the places of the rules.
-func CapProblems(set *descriptors.Set, caps *backends.Caps) []descriptors.Problem {
+func capProblems(rules []*descriptors.Rule, caps *backends.Caps) []descriptors.Problem {
 	var list []descriptors.Problem
 	var shared sharedLimit
-	for _, r := range set.Rules() {
-		file, line := r.Place()
+	var kept *limit.Limit // rules share limits, and most rules the one of the rule before
+	for _, r := range rules {
 		report := func(err error) {
 			if err != nil {
+				file, line := r.Place()
 				list = append(list, descriptors.Problem{File: file, Line: line, Path: r.Domain + "/" + r.Path,
 					Message: fmt.Sprintf("the backend %s cannot keep this limit: %v", caps.Title(), err)})
 			}
 		}
 		for i := range r.Limits {
-			report(caps.Check(r.Limits[i].Limit))
+			if l := r.Limits[i].Limit; l != kept {
+				err := caps.Check(l)
+				report(err)
+				if err == nil {
+					kept = l
+				}
+			}
 		}
 		if r.Concurrency != nil {
 			report(caps.Check(r.Concurrency.Limit))

@@ -75,26 +75,45 @@ func newRuleset(set *descriptors.Set, old *ruleset, conf *Config) *ruleset {
 	if rs.derived = new(policyCache); old != nil && old.derived != nil {
 		rs.derived = old.derived // which the views of old use
 	}
+	added, gone, ok := set.Since(old.rules())
+	if ok {
+		copy(rs.views, old.views)
+		for _, r := range gone {
+			if r.ID < len(rs.views) {
+				rs.views[r.ID] = nil
+			}
+		}
+	} else {
+		added = set.Rules()
+	}
 	w := &viewer{conf, overflowDefaults{}, monthDefaults{}, rs.derived}
-	for _, r := range set.Rules() {
-		v := old.view(r)
-		if v == nil {
-			v = w.view(r)
-		}
-		rs.views[r.ID] = v
-		if r.Concurrency != nil {
-			rs.longest = max(rs.longest, r.Concurrency.LeaseTTL)
-		}
+	for _, r := range added {
+		rs.views[r.ID] = w.view(r)
+	}
+	if ok && (old.longest == 0 || longestLease(gone) < old.longest) {
+		rs.longest = max(old.longest, longestLease(added))
+	} else {
+		rs.longest = longestLease(set.Rules())
 	}
 	return rs
 }
 
-// view returns the view of a rule, nil if the set does not have it.
-func (rs *ruleset) view(r *descriptors.Rule) *ruleView {
-	if rs == nil || r.ID >= len(rs.views) || rs.views[r.ID] == nil || rs.views[r.ID].rule != r {
+// rules returns the rules of rs, nil if rs is nil.
+func (rs *ruleset) rules() *descriptors.Set {
+	if rs == nil {
 		return nil
 	}
-	return rs.views[r.ID]
+	return rs.set
+}
+
+// longestLease is the longest life of a lease under rules, 0 if none limits requests in flight.
+func longestLease(rules []*descriptors.Rule) (longest time.Duration) {
+	for _, r := range rules {
+		if r.Concurrency != nil {
+			longest = max(longest, r.Concurrency.LeaseTTL)
+		}
+	}
+	return longest
 }
 
 // A viewer makes views of rules.

@@ -1,11 +1,14 @@
 package ratelimit
 
 import (
+	"fmt"
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/headgate-rls/headgate/descriptors"
 	"github.com/headgate-rls/headgate/limit"
+	"github.com/headgate-rls/headgate/test/random"
 )
 
 // TestRebuiltRulesKeepTheirViews: what is prepared of a rule is prepared once, however often the
@@ -28,9 +31,10 @@ func TestRebuiltRulesKeepTheirViews(t *testing.T) {
 	first := put(a, b)
 	second := put(rule("a", 1), b, rule("c", 3))
 	for _, r := range set.Rules() {
-		kept := first.view(r) != nil
-		if kept != (r.Path == "b") || second.view(r) == nil || second.view(r).rule != r {
-			t.Errorf("%s: kept: %t, %+v", r.Path, kept, second.view(r))
+		v := second.views[r.ID]
+		kept := slices.Contains(first.views, v)
+		if kept != (r.Path == "b") || v == nil || v.rule != r {
+			t.Errorf("%s: kept: %t, %+v", r.Path, kept, v)
 		}
 	}
 	for key, most := range map[string]int{"a": 1, "b": 2, "c": 3} {
@@ -38,6 +42,49 @@ func TestRebuiltRulesKeepTheirViews(t *testing.T) {
 			if over := h.ask(desc(key + "=x").withHits(1)).Statuses[0].OverLimit; over != (i == most) {
 				t.Errorf("%s: call %d is refused: %t", key, i, over)
 			}
+		}
+	}
+}
+
+// Rules that come and go leave the views, and the longest lease, of those that are there.
+func TestRulesetAfterManyChanges(t *testing.T) {
+	r := random.Rand(t, 14)
+	h := setup(t, "domain: d\ndescriptors: [{key: a}]\n")
+	var set *descriptors.Set
+	var rules []*descriptors.RuleSpec
+	for n := range random.Times(300, 5000) {
+		if len(rules) > 0 && r.IntN(2) == 0 {
+			rules = slices.Delete(slices.Clone(rules), 0, 1+r.IntN(min(3, len(rules))))
+		} else {
+			s := &descriptors.RuleSpec{Key: fmt.Sprint("k", n), Body: descriptors.Body{Limits: []descriptors.LimitSpec{
+				{Alone: true, Figures: limit.Spec{Algorithm: limit.FixedWindow, Max: 1, Window: time.Hour}}}}}
+			if r.IntN(4) == 0 {
+				s.Concurrency = &descriptors.ConcurrencySpec{LeaseTTL: time.Duration(1+r.IntN(9)) * time.Minute,
+					Tiers: []descriptors.TierSpec{{Tier: descriptors.Tier{Threshold: 1, Status: 429}}}}
+			}
+			rules = append(slices.Clone(rules), s)
+		}
+		set = descriptors.Rebuild(set, &descriptors.Spec{Domains: []*descriptors.DomainSpec{{Name: "d", Rules: rules}}}, new(descriptors.Problems))
+		if r.IntN(10) == 0 {
+			continue // these rules are never in force
+		}
+		if err := h.SetRules(set); err != nil {
+			t.Fatal(err)
+		}
+		got := h.rules.Load()
+		there := 0
+		for _, v := range got.views {
+			if v != nil {
+				there++
+			}
+		}
+		for _, rule := range set.Rules() {
+			if v := got.views[rule.ID]; v == nil || v.rule != rule {
+				t.Fatalf("rule %s has the view %+v", rule.Path, v)
+			}
+		}
+		if want := longestLease(set.Rules()); there != len(set.Rules()) || got.longest != want {
+			t.Fatalf("%d views of %d rules; the longest lease is %v, want %v", there, len(set.Rules()), got.longest, want)
 		}
 	}
 }

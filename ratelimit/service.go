@@ -61,10 +61,11 @@ func New(conf Config, set *descriptors.Set) (*Service, error) {
 // with, and counters keep their state. If the backend cannot keep the new rules,
 // SetRules returns an error and the old rules stay.
 func (s *Service) SetRules(set *descriptors.Set) error {
-	if err := CheckCaps(set, &s.conf.Caps); err != nil {
+	old := s.rules.Load()
+	if err := checkCaps(set, old.rules(), &s.conf.Caps); err != nil {
 		return err
 	}
-	rules := newRuleset(set, s.rules.Load(), &s.conf)
+	rules := newRuleset(set, old, &s.conf)
 	s.rules.Store(rules)
 	s.overrides.forget()
 	s.leases.SetLongest(rules.longest)

@@ -76,7 +76,7 @@ func TestSeriesOfHitsGoWithTheirRules(t *testing.T) {
 	rule := "domain: d\ndescriptors: [{key: a, descriptors: [{key: b, descriptors: [{key: %s, rate_limit: {unit: day, requests_per_unit: 1}}]}]}]\n"
 	drop := func(value string) {
 		var inForce rulesInForce
-		inForce.fill(load(fmt.Sprintf(rule, value)))
+		inForce.replace(nil, load(fmt.Sprintf(rule, value)))
 		r.dropGone(inForce.rules)
 	}
 	drop("y")

@@ -18,11 +18,11 @@ func (m *Metrics) RulesLoaded(set *descriptors.Set, at time.Time) {
 	m.loaded.Set(float64(at.UnixNano()) / 1e9)
 	m.rules.Set(float64(len(set.Rules())))
 	m.hash.Set(float64(set.Hash()))
-	m.limits.set.Store(set)
 	m.inForce.mu.Lock()
 	defer m.inForce.mu.Unlock()
-	m.inForce.fill(set)
-	m.keeper.dropGone(m.inForce.wants)
+	if m.inForce.replace(m.limits.set.Swap(set), set) {
+		m.keeper.dropGone(m.inForce.wants)
+	}
 	if m.reference != nil {
 		m.reference.loaded.Inc()
 		m.reference.dropGone(m.inForce.rules)
@@ -49,17 +49,43 @@ type rulesInForce struct {
 	domains map[string]bool
 }
 
-func (f *rulesInForce) fill(set *descriptors.Set) {
+// replace takes the rules of set, which come after those of old. It reports whether series may have to
+// go: those of a rule or domain that is gone.
+func (f *rulesInForce) replace(old, set *descriptors.Set) bool {
+	domains := make(map[string]bool)
+	for _, d := range set.Domains() {
+		domains[d] = true
+	}
+	same := maps.Equal(f.domains, domains)
+	f.domains = domains
+	added, gone, ok := set.Since(old)
+	if ok && len(f.rules) == len(old.Rules()) { // else rules of old have one label
+		for _, r := range gone {
+			delete(f.rules, ruleKey{r.Domain, r.Path})
+		}
+		f.add(added)
+		return !same || slices.ContainsFunc(gone, f.lacks)
+	}
 	if f.rules == nil || len(f.rules) > 2*len(set.Rules())+maxRules {
-		f.rules, f.domains = make(map[ruleKey]*descriptors.Rule, len(set.Rules())), map[string]bool{}
+		f.rules = make(map[ruleKey]*descriptors.Rule, len(set.Rules()))
 	}
 	clear(f.rules)
-	clear(f.domains)
-	for _, r := range set.Rules() {
+	f.add(set.Rules())
+	return true
+}
+
+// lacks reports whether no rule has the label of r and series of the same kinds.
+func (f *rulesInForce) lacks(r *descriptors.Rule) bool {
+	other := f.rules[ruleKey{r.Domain, r.Path}]
+	return other == nil || hasValues(r) && !hasValues(other)
+}
+
+// hasValues reports whether values of requests are in the labels of a rule.
+func hasValues(r *descriptors.Rule) bool { return r.Metric.Detailed || r.Metric.ValueAt != nil }
+
+func (f *rulesInForce) add(rules []*descriptors.Rule) {
+	for _, r := range rules {
 		f.rules[ruleKey{r.Domain, r.Path}] = r
-	}
-	for _, d := range set.Domains() {
-		f.domains[d] = true
 	}
 }
 
@@ -69,7 +95,7 @@ func (f *rulesInForce) wants(labels ofRule) bool {
 	r := f.rules[key]
 	switch labels.(type) {
 	case valueLabels, ruleBudget:
-		return r != nil && (r.Metric.Detailed || r.Metric.ValueAt != nil)
+		return r != nil && hasValues(r)
 	}
 	return r != nil || key.domain == "" || key.rule == "" && f.domains[key.domain]
 }

@@ -1,7 +1,10 @@
 package telemetry
 
 import (
+	"cmp"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -9,7 +12,9 @@ import (
 
 	"github.com/headgate-rls/headgate/descriptors"
 	"github.com/headgate-rls/headgate/descriptors/rulefile"
+	"github.com/headgate-rls/headgate/limit"
 	"github.com/headgate-rls/headgate/ratelimit"
+	"github.com/headgate-rls/headgate/test/random"
 )
 
 // TestValuesTakeNothingFromRules: however many values requests have, every rule
@@ -208,4 +213,67 @@ func TestCountersStartAtZero(t *testing.T) {
 	wantLines(t, scrape(t, m), `headgate_rules_last_load_successful 0`)
 	m.RulesRead()
 	wantLines(t, scrape(t, m), `headgate_rules_last_load_successful 1`)
+}
+
+// Rules that come and go are in force under their labels, also where rules share one.
+func TestRulesInForceAfterManyChanges(t *testing.T) {
+	r := random.Rand(t, 14)
+	var m rulesInForce
+	var set *descriptors.Set
+	domains := []*descriptors.DomainSpec{{Name: "d"}, {Name: "e"}}
+	stays := 0
+	for n := range random.Times(300, 5000) {
+		domains = slices.Clone(domains)
+		i := r.IntN(len(domains))
+		d := *domains[i]
+		domains[i] = &d
+		body := descriptors.Body{Limits: []descriptors.LimitSpec{{Alone: true, Figures: limit.Spec{Algorithm: limit.FixedWindow, Max: 1, Window: time.Hour}}}}
+		switch {
+		case r.IntN(20) == 0: // the label of what the other rules have below them
+			d.Rules = append(slices.Clone(d.Rules), &descriptors.RuleSpec{Key: fmt.Sprint("k", n), Rules: []*descriptors.RuleSpec{{Key: "x", Body: body}}},
+				&descriptors.RuleSpec{Key: fmt.Sprint("k", n, ".x"), Body: body})
+		case len(d.Rules) > 0 && r.IntN(3) == 0: // another limit, or other metrics
+			d.Rules = slices.Clone(d.Rules)
+			s := *d.Rules[0]
+			s.DetailedMetric = r.IntN(2) == 0
+			d.Rules[0] = &s
+		case len(d.Rules) > 0 && r.IntN(2) == 0:
+			d.Rules = slices.Delete(slices.Clone(d.Rules), 0, 1+r.IntN(len(d.Rules)))
+		case r.IntN(20) == 0:
+			d.Name = fmt.Sprint("d", n)
+		default:
+			d.Rules = append(slices.Clone(d.Rules), &descriptors.RuleSpec{Key: fmt.Sprint("k", n), Body: body})
+		}
+		old := set
+		var problems descriptors.Problems
+		if set = descriptors.Rebuild(old, &descriptors.Spec{Domains: domains}, &problems); set == nil {
+			t.Fatal(problems.Sorted())
+		}
+		before, beforeDomains := maps.Clone(m.rules), m.domains
+		if !m.replace(old, set) {
+			stays++
+			for key, rule := range before {
+				if !m.wants(ruleLabels{key}) || hasValues(rule) && !m.wants(valueLabels{key, "v"}) {
+					t.Fatalf("series of %v stay, which have no rule", key)
+				}
+			}
+			for d := range beforeDomains {
+				if !m.wants(ruleLabels{ruleKey{d, ""}}) {
+					t.Fatalf("series of the domain %s stay", d)
+				}
+			}
+		}
+		var want rulesInForce
+		want.replace(nil, set)
+		if !maps.Equal(m.domains, want.domains) || !slices.Equal(slices.SortedFunc(maps.Keys(m.rules), byName), slices.SortedFunc(maps.Keys(want.rules), byName)) {
+			t.Fatalf("after %d changes %d rules of %d domains are in force, want %d of %d", n, len(m.rules), len(m.domains), len(want.rules), len(want.domains))
+		}
+	}
+	if stays < 20 {
+		t.Errorf("only %d changes leave all series", stays)
+	}
+}
+
+func byName(a, b ruleKey) int {
+	return cmp.Or(cmp.Compare(a.domain, b.domain), cmp.Compare(a.rule, b.rule))
 }
