@@ -121,7 +121,7 @@ func Names() []string {
 }
 
 func (c *Config) program() program {
-	return program{prefix: envPrefix, rows: c.table(), ignored: ignored}
+	return program{prefix: envPrefix, rows: c.table(), ignored: ignored, families: []family{{EnvName("admin-token") + "_", c.Admin.addToken}}}
 }
 
 // table returns every setting, in the order of the documentation.

@@ -87,7 +87,7 @@ func TestProblemsNameTheirPlace(t *testing.T) {
 		{name: "names of clients without their authority", args: []string{"--grpc-client-san", "a.example.com"}, want: []string{"--grpc-client-san: needs --grpc-client-ca"}},
 		{name: "bad names of clients", args: []string{"--grpc-tls-cert", "c", "--grpc-tls-key", "k", "--grpc-client-ca", "a", "--grpc-client-san", "*", "--grpc-client-san", "spiffe://*/x"},
 			want: []string{`--grpc-client-san: "*" admits every name`, `"spiffe://*/x" has no trust domain`}},
-		{name: "slots that nobody could use", args: []string{"--slots-auth"}, want: []string{"--slots-auth: needs --admin-token or --admin-client-ca"}},
+		{name: "slots that nobody could use", args: []string{"--slots-auth"}, want: []string{"--slots-auth: needs --admin-token or --admin-client-ca, or --admin-jwks"}},
 		{name: "no such file", args: []string{"--config", "/does/not/exist"}, want: []string{"read configuration: "}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -133,7 +133,7 @@ func TestEveryFieldIsASetting(t *testing.T) {
 			t.Errorf("--%s is not in the documentation", s.flag)
 		}
 	}
-	rows[&c.Warnings] = "not a setting"
+	rows[&c.Warnings], rows[&c.Admin.Named] = "not a setting", "variables of their own"
 	var fields func(v reflect.Value)
 	fields = func(v reflect.Value) {
 		for i := range v.NumField() {

@@ -51,7 +51,7 @@ func (p program) unknown(e environment, fs *pflag.FlagSet) []string {
 	for name, value := range e {
 		prefix, rest := splitPrefix(name, p.prefix)
 		switch {
-		case known[name] || injected(name, value) || strings.HasPrefix(name, testPrefix) || strings.Contains(values, name):
+		case known[name] || p.inFamily(name) || injected(name, value) || strings.HasPrefix(name, testPrefix) || strings.Contains(values, name):
 			continue
 		case prefix != p.prefix && (spell.Nearest(prefix, []string{p.prefix}) == "" || !known[p.envName(strings.ToLower(rest))]):
 			continue // another program's

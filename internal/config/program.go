@@ -1,7 +1,10 @@
 package config
 
 import (
+	"fmt"
+	"maps"
 	"slices"
+	"strings"
 
 	"github.com/spf13/pflag"
 )
@@ -12,6 +15,35 @@ type program struct {
 	prefix  string
 	rows    []setting
 	ignored []alias // settings of another program that have no effect
+	// families are variables whose names begin with one text.
+	families []family
+}
+
+// A family is variables whose names begin with a prefix. read takes the rest of a name, and the value.
+type family struct {
+	prefix string
+	read   func(name, value string) error
+}
+
+// fillFamilies reads the variables of all families.
+func (p program) fillFamilies(e environment) (errs []error) {
+	for _, f := range p.families {
+		for _, variable := range slices.Sorted(maps.Keys(e)) {
+			name, ok := strings.CutPrefix(variable, f.prefix)
+			if !ok {
+				continue
+			}
+			if err := f.read(name, e[variable]); err != nil {
+				errs = append(errs, fmt.Errorf("environment variable %s: %w", variable, err))
+			}
+		}
+	}
+	return errs
+}
+
+// inFamily reports whether a variable is one of a family.
+func (p program) inFamily(variable string) bool {
+	return slices.ContainsFunc(p.families, func(f family) bool { return strings.HasPrefix(variable, f.prefix) })
 }
 
 // define declares a flag for every setting.

@@ -41,7 +41,7 @@ func ResolveWith(fs *pflag.FlagSet, c *Config, environ []string, last Source) er
 // names.
 func (p program) resolve(fs *pflag.FlagSet, environ []string, file *string, warnings *[]string, last Source) error {
 	env := newEnvironment(environ)
-	errs := p.fill(env, fs)
+	errs := append(p.fill(env, fs), p.fillFamilies(env)...)
 	if *file != "" {
 		notes, wrong := p.readFile(*file, fs)
 		errs = append(errs, wrong...)

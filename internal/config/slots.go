@@ -51,7 +51,7 @@ func checkPool(low, high *int, flag string) func(int) error {
 // settings returns the rows of the table for slots, which share a guard with the
 // admin paths.
 func (c *Slots) settings(admin *Admin) []setting {
-	guarded := func() bool { return !c.Auth || admin.Token != "" || admin.ClientCA != "" }
+	guarded := func() bool { return !c.Auth || admin.Guarded() }
 	seed := func(string) error {
 		_, _, err := c.SeedConfig()
 		return err
@@ -71,7 +71,7 @@ func (c *Slots) settings(admin *Admin) []setting {
 		row("slots-pool-max", &c.PoolMax, defaultPoolMax, checkPool(&c.PoolMin, &c.PoolMax, "--slots-pool-min"), "most connections to the database").also("quarkus.datasource.jdbc.max-size"),
 		row("slots-migrate", &c.Migrate, true, nil, "migrate the database's schema at start; if disabled, run headgate migrate").also("quarkus.flyway.migrate-at-start"),
 
-		row("slots-auth", &c.Auth, false, require[bool](guarded, "needs --admin-token or --admin-client-ca: without either nobody could use slots"),
+		row("slots-auth", &c.Auth, false, require[bool](guarded, "needs --admin-token or --admin-client-ca, or --admin-jwks: without them nobody could use slots"),
 			"demand the admin token or client certificate for slots and their page too; the --admin address serves them too"),
 
 		row("slots-engine", &c.Engine, "tx", oneOf("tx", "procedure"), "how slots are assigned: tx (statements from here) or procedure (in the database, one round trip)").among("tx", "procedure"),

@@ -1,23 +1,43 @@
 package server
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"strings"
 
 	"github.com/headgate-rls/headgate/internal/config"
+	"github.com/headgate-rls/headgate/internal/jwks"
 	"github.com/headgate-rls/headgate/internal/web"
 	policies "github.com/headgate-rls/headgate/policies/httpapi"
 	counters "github.com/headgate-rls/headgate/ratelimit/httpapi"
 )
 
-// newGuard makes the guard in front of admin paths.
-func newGuard(c *config.Admin) (*web.Guard, error) {
-	guard, err := web.NewGuard(web.GuardConfig{Token: c.Token, ClientCertificates: c.ClientCA != ""})
-	if err != nil {
-		return nil, fmt.Errorf("--admin-token: %w", err)
+// newGuard makes the guard in front of admin paths, and what verifies JWTs: nil if nothing does.
+func newGuard(c *config.Admin, log *slog.Logger) (*web.Guard, *jwks.Verifier, error) {
+	g := web.GuardConfig{Token: c.Token, Named: c.Named, Networks: c.Prefixes(), ClientCertificates: c.ClientCA != ""}
+	var verifier *jwks.Verifier
+	if c.JWKS != "" {
+		var err error
+		verifier, err = jwks.New(jwks.Config{Source: c.JWKS, Issuer: c.Issuer, Audience: c.Audience, Leeway: c.Leeway, Log: log})
+		if err != nil {
+			return nil, nil, fmt.Errorf("--admin-jwks: %w", err)
+		}
+		g.Verify = func(ctx context.Context, token string) (string, error) {
+			subject, err := verifier.Verify(ctx, token)
+			if errors.Is(err, jwks.ErrUnavailable) {
+				err = fmt.Errorf("%w: %w", web.ErrUnverified, err)
+			}
+			return subject, err
+		}
 	}
-	return guard, nil
+	guard, err := web.NewGuard(g)
+	if err != nil {
+		return nil, nil, fmt.Errorf("--admin-token: %w", err)
+	}
+	return guard, verifier, nil
 }
 
 // adminPaths are the handlers of what begins with /admin/; nil: that part of the service is off.

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/headgate-rls/headgate/internal/config"
+	"github.com/headgate-rls/headgate/internal/jwks"
 	"github.com/headgate-rls/headgate/internal/safego"
 	"github.com/headgate-rls/headgate/internal/telemetry"
 	"github.com/headgate-rls/headgate/internal/tracing"
@@ -38,6 +39,7 @@ type server struct {
 	slots   *slotService // nil without --slots
 
 	policies *policyService // nil without --policies
+	jwts     *jwks.Verifier // nil without --admin-jwks
 
 	endpoints []*endpoint
 	https     []*httpServer
@@ -68,10 +70,11 @@ func Run(ctx context.Context, c Config) error {
 	if spans != nil {
 		metrics.AddTracing(func() telemetry.TraceStats { return telemetry.TraceStats(spans.Stats()) })
 	}
-	guard, err := newGuard(&s.conf.Admin)
+	guard, verifier, err := newGuard(&s.conf.Admin, s.log)
 	if err != nil {
 		return err
 	}
+	s.jwts = verifier
 	if s.policies, err = openPolicies(ctx, &s.conf.Policies, guard, s.log, metrics); err != nil {
 		return err
 	}
@@ -156,6 +159,9 @@ func (s *server) serve(ctx context.Context) (err error) {
 	}
 	if s.policies != nil {
 		running.start(func() { s.policies.run(work) })
+	}
+	if s.jwts != nil {
+		running.start(func() { s.jwts.Run(work) })
 	}
 	s.startHTTP(&running, failed)
 	s.awaitRules(ctx)

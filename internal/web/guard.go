@@ -6,8 +6,12 @@ import (
 	"crypto/sha256"
 	"crypto/subtle"
 	"crypto/x509"
+	"errors"
 	"fmt"
+	"maps"
 	"net/http"
+	"net/netip"
+	"slices"
 	"strings"
 )
 
@@ -15,6 +19,14 @@ import (
 type GuardConfig struct {
 	// Token is what "Authorization: Bearer" must have; empty: no token will do.
 	Token string
+	// Named are other tokens that do as well, by the names that logs have for them.
+	Named map[string]string
+	// Verify returns the subject of a JWT, which does in the place of a token, or why it is refused;
+	// nil: none does. If the error is [ErrUnverified], the caller may come again.
+	Verify func(ctx context.Context, token string) (subject string, err error)
+	// Networks are those from which requests are let in; empty: all. It does not matter for Unix
+	// sockets, which have modes.
+	Networks []netip.Prefix
 	// Setting is where the token is set, for messages; empty: HEADGATE_ADMIN_TOKEN.
 	Setting string
 	// ClientCertificates lets requests in that came over TLS with a client
@@ -23,38 +35,78 @@ type GuardConfig struct {
 	ClientCertificates bool
 }
 
+// ErrUnverified is why a JWT can be neither accepted nor refused at the moment.
+var ErrUnverified = errors.New("the JWT cannot be verified at the moment")
+
 // A Guard stands in front of admin paths, and of others that need the same. Without a token and without
 // certificates it admits nobody.
 type Guard struct {
-	sum          [sha256.Size]byte // of the token, which itself is not kept
-	token        bool
+	tokens       []token
+	verify       func(ctx context.Context, token string) (subject string, err error)
+	networks     []netip.Prefix
 	setting      string
 	certificates bool
 	origin       *http.CrossOriginProtection
 }
 
-// NewGuard returns a guard. It is an error if the token has characters that a
+// A token is one that does; itself it is not kept.
+type token struct {
+	sum    [sha256.Size]byte
+	caller string
+}
+
+// NewGuard returns a guard. It is an error if a token has characters that a
 // header cannot carry, such as the line end of a file; the error does not tell it.
 func NewGuard(c GuardConfig) (*Guard, error) {
-	if strings.ContainsFunc(c.Token, func(r rune) bool { return r <= ' ' || r > '~' }) {
-		return nil, fmt.Errorf("the admin token (%s) must be visible ASCII without spaces or line ends", c.setting())
-	}
-	return &Guard{
-		sum: sha256.Sum256([]byte(c.Token)), token: c.Token != "", setting: c.setting(), certificates: c.ClientCertificates,
+	g := &Guard{
+		verify: c.Verify, networks: c.Networks, setting: c.setting(), certificates: c.ClientCertificates,
 		origin: http.NewCrossOriginProtection(),
-	}, nil
+	}
+	if c.Token != "" {
+		if err := g.add(c.Token, "admin-token", c.setting()); err != nil {
+			return nil, err
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(c.Named)) {
+		if err := g.add(c.Named[name], "token:"+name, "of "+name); err != nil {
+			return nil, err
+		}
+	}
+	return g, nil
+}
+
+func (g *Guard) add(text, caller, where string) error {
+	if text == "" || strings.ContainsFunc(text, func(r rune) bool { return r <= ' ' || r > '~' }) {
+		return fmt.Errorf("the admin token (%s) must be visible ASCII without spaces or line ends", where)
+	}
+	t := token{sha256.Sum256([]byte(text)), printable(caller)}
+	if i := slices.IndexFunc(g.tokens, func(other token) bool { return other.sum == t.sum }); i >= 0 {
+		return fmt.Errorf("%s and %s are the same token: logs could not tell who has changed something", g.tokens[i].caller, t.caller)
+	}
+	g.tokens = append(g.tokens, t)
+	return nil
 }
 
 func (c GuardConfig) setting() string { return cmp.Or(c.Setting, "HEADGATE_ADMIN_TOKEN") }
 
 // Wrap returns a handler that hands on to next what the guard lets in. It answers
-// the rest with 401, and with 403 what a browser sends on behalf of another site.
+// the rest with 401, and with 403 what comes from another network than those that are allowed, or
+// from a browser on behalf of another site. Who cannot be told at the moment gets 503.
 func (g *Guard) Wrap(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		caller, ok := g.admits(r)
-		if !ok {
+		if !g.reachable(r.RemoteAddr) {
+			Error(w, http.StatusForbidden, "requests from your address are not allowed here")
+			return
+		}
+		caller, err := g.admits(r)
+		switch {
+		case errors.Is(err, ErrUnverified):
+			w.Header().Set("Retry-After", "5")
+			Error(w, http.StatusServiceUnavailable, err.Error())
+			return
+		case err != nil:
 			w.Header().Set("WWW-Authenticate", "Bearer")
-			Error(w, http.StatusUnauthorized, g.refusal())
+			Error(w, http.StatusUnauthorized, err.Error())
 			return
 		}
 		if g.origin.Check(r) != nil {
@@ -68,8 +120,9 @@ func (g *Guard) Wrap(next http.Handler) http.Handler {
 type callerKey struct{}
 
 // CallerOf returns how the guard knows who sent a request, for logs: "admin-token" for who has the
-// token, or "certificate:" and a name in the client certificate, in ASCII and of at most 128 bytes. It
-// is empty if the request did not pass a guard.
+// token, "token:" and the name of another one, "jwt:" and a subject, or "certificate:" and a name in the
+// client certificate, in ASCII and of at most 128 bytes. It is empty if the request did not pass a
+// guard.
 func CallerOf(ctx context.Context) string {
 	caller, _ := ctx.Value(callerKey{}).(string)
 	return caller
@@ -89,37 +142,82 @@ func certificateCaller(c *x509.Certificate) string {
 	case name == "" && c.SerialNumber != nil:
 		name = "serial " + c.SerialNumber.String()
 	}
+	return printable("certificate:" + name)
+}
+
+// printable is the name of a caller for logs.
+func printable(name string) string {
 	name = strings.Map(func(r rune) rune {
 		if r < ' ' || r > '~' {
 			return '?'
 		}
 		return r
-	}, "certificate:"+name)
+	}, name)
 	return name[:min(len(name), maxCaller)]
 }
 
-// admits reports whether a request may pass, and who sent it.
-func (g *Guard) admits(r *http.Request) (caller string, ok bool) {
-	if g.certificates && r.TLS != nil && len(r.TLS.VerifiedChains) > 0 {
-		return certificateCaller(r.TLS.VerifiedChains[0][0]), true
+// reachable reports whether requests from an address are let in.
+func (g *Guard) reachable(remote string) bool {
+	if len(g.networks) == 0 {
+		return true
 	}
-	values := r.Header.Values("Authorization")
-	if !g.token || len(values) != 1 {
-		return "", false
+	from, err := netip.ParseAddrPort(remote)
+	if err != nil {
+		return remote == "" || strings.HasPrefix(remote, "@") || strings.HasPrefix(remote, "/") // a Unix socket
 	}
-	scheme, token, _ := strings.Cut(values[0], " ")
-	// Sums are compared, and always whole, so that the time taken tells nothing
-	// about the token, its length included.
-	sum := sha256.Sum256([]byte(strings.TrimLeft(token, " ")))
-	return "admin-token", subtle.ConstantTimeCompare(sum[:], g.sum[:]) == 1 && strings.EqualFold(scheme, "Bearer")
+	ip := from.Addr().Unmap().WithZone("")
+	return slices.ContainsFunc(g.networks, func(n netip.Prefix) bool { return n.Contains(ip) })
 }
 
-func (g *Guard) refusal() string {
-	switch {
-	case g.token:
-		return "this path needs the token in " + g.setting + ", as Authorization: Bearer"
-	case g.certificates:
-		return "this path needs a client certificate: use the --admin address, whose clients show one"
+// admits returns who sent a request that may pass, or why it may not.
+func (g *Guard) admits(r *http.Request) (caller string, err error) {
+	if g.certificates && r.TLS != nil && len(r.TLS.VerifiedChains) > 0 {
+		return certificateCaller(r.TLS.VerifiedChains[0][0]), nil
 	}
-	return "the admin API is disabled: set HEADGATE_ADMIN_TOKEN and send it as Authorization: Bearer, or set --admin-client-ca and send a client certificate"
+	values := r.Header.Values("Authorization")
+	if len(values) != 1 {
+		return "", g.refusal()
+	}
+	scheme, text, _ := strings.Cut(values[0], " ")
+	if !strings.EqualFold(scheme, "Bearer") {
+		return "", g.refusal()
+	}
+	// Sums are compared, all of them and always whole, so that the time taken tells nothing
+	// about the tokens, their length included.
+	text = strings.TrimLeft(text, " ")
+	sum := sha256.Sum256([]byte(text))
+	for i := range g.tokens {
+		if subtle.ConstantTimeCompare(sum[:], g.tokens[i].sum[:]) == 1 {
+			caller = g.tokens[i].caller
+		}
+	}
+	switch {
+	case caller != "":
+		return caller, nil
+	case g.verify == nil || strings.Count(text, ".") != 2:
+		return "", g.refusal()
+	}
+	subject, err := g.verify(r.Context(), text)
+	switch {
+	case errors.Is(err, ErrUnverified):
+		return "", err
+	case err != nil:
+		return "", fmt.Errorf("the JWT is refused: %w", err)
+	}
+	return printable("jwt:" + subject), nil
+}
+
+// refusal says what a request needs.
+func (g *Guard) refusal() error {
+	switch {
+	case len(g.tokens) > 0 && g.verify != nil:
+		return errors.New("this path needs the token in " + g.setting + " or a JWT, as Authorization: Bearer")
+	case len(g.tokens) > 0:
+		return errors.New("this path needs the token in " + g.setting + ", as Authorization: Bearer")
+	case g.verify != nil:
+		return errors.New("this path needs a JWT, as Authorization: Bearer")
+	case g.certificates:
+		return errors.New("this path needs a client certificate: use the --admin address, whose clients show one")
+	}
+	return errors.New("the admin API is disabled: set HEADGATE_ADMIN_TOKEN and send it as Authorization: Bearer, or set --admin-client-ca and send a client certificate")
 }

@@ -1,13 +1,16 @@
 package web
 
 import (
+	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/json"
+	"errors"
 	"math/big"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"net/url"
 	"strings"
 	"testing"
@@ -138,5 +141,75 @@ func TestHandlersLearnTheCaller(t *testing.T) {
 	}
 	if got := CallerOf(t.Context()); got != "" {
 		t.Errorf("without a guard the caller is %q", got)
+	}
+}
+
+// TestGuardTellsTokensApart: each token has its name in logs, and no two are the same.
+func TestGuardTellsTokensApart(t *testing.T) {
+	g, err := NewGuard(GuardConfig{Token: "first", Named: map[string]string{"ops": "second", "ci_bot": "third"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for token, want := range map[string]string{"first": "admin-token", "second": "token:ops", "third": "token:ci_bot", "fourth": "", "": "", "ops": ""} {
+		got := ""
+		r := httptest.NewRequest("GET", "/admin/x", nil)
+		r.Header.Set("Authorization", "Bearer "+token)
+		w := httptest.NewRecorder()
+		g.Wrap(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { got = CallerOf(r.Context()) })).ServeHTTP(w, r)
+		if got != want || (want == "") != (w.Code == 401) {
+			t.Errorf("%q is %q, %d; want %q", token, got, w.Code, want)
+		}
+	}
+	for says, c := range map[string]GuardConfig{
+		"admin-token and token:ops are the same": {Token: "secret", Named: map[string]string{"ops": "secret"}},
+		"token:a and token:b are the same":       {Named: map[string]string{"b": "secret", "a": "secret"}},
+		"of ops":                                 {Named: map[string]string{"ops": "sec ret"}},
+		"of empty":                               {Named: map[string]string{"empty": ""}},
+	} {
+		if _, err := NewGuard(c); err == nil || !strings.Contains(err.Error(), says) || strings.Contains(err.Error(), "secret") {
+			t.Errorf("%v, want %q", err, says)
+		}
+	}
+}
+
+// TestGuardAdmitsNetworks: who comes from elsewhere gets 403, also with the token.
+func TestGuardAdmitsNetworks(t *testing.T) {
+	c := GuardConfig{Token: "secret", Networks: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("2001:db8::/32")}}
+	for from, want := range map[string]int{
+		"10.1.2.3:400": 204, "[::ffff:10.1.2.3]:400": 204, "[2001:db8::1]:400": 204, "@": 204, "/run/admin.sock": 204,
+		"11.1.2.3:400": 403, "[2001:db9::1]:400": 403, "[::1]:400": 403, "[fe80::1%eth0]:1": 403, "nonsense": 403,
+	} {
+		w := guarded(t, c, func(r *http.Request) { r.RemoteAddr = from; r.Header.Set("Authorization", "Bearer secret") })
+		if w.Code != want {
+			t.Errorf("%s: %d %s, want %d", from, w.Code, w.Body, want)
+		}
+		if w := guarded(t, c, func(r *http.Request) { r.RemoteAddr = from; r.Header.Set("X-Forwarded-For", "10.1.2.3") }); w.Code == 204 {
+			t.Errorf("%s: let in without the token", from)
+		}
+	}
+}
+
+// TestGuardAsksAboutJWTs: what is no token of its own and looks like a JWT is verified.
+func TestGuardAsksAboutJWTs(t *testing.T) {
+	verify := func(_ context.Context, token string) (string, error) {
+		switch token {
+		case "a.good.one":
+			return "al\nice", nil
+		case "no.keys.yet":
+			return "", ErrUnverified
+		}
+		return "", errors.New("it has expired")
+	}
+	for _, c := range []struct {
+		token, says string
+		want        int
+	}{
+		{"a.good.one", "", 204}, {"a.bad.one", "the JWT is refused: it has expired", 401}, {"no.keys.yet", "at the moment", 503},
+		{"secret", "", 204}, {"two.parts", "or a JWT", 401}, {"", "or a JWT", 401},
+	} {
+		w := guarded(t, GuardConfig{Token: "secret", Verify: verify}, authorization("Bearer "+c.token))
+		if w.Code != c.want || !strings.Contains(w.Body.String(), c.says) || (w.Code == 503) != (w.Header().Get("Retry-After") != "") {
+			t.Errorf("%s: %d %v %s, want %d with %q", c.token, w.Code, w.Header(), w.Body, c.want, c.says)
+		}
 	}
 }

@@ -58,7 +58,8 @@ var rooms = []room{
 	{dir: "notify/serve/...", may: []string{"notify/...", "internal/clienttls", "internal/config", "internal/telemetry", "internal/sqldb/...", "internal/web", "backends/redis"}, why: "the gateway puts its parts together"},
 
 	{dir: "internal/sqldb/...", may: []string{"internal/safego", "internal/spell"}, why: "databases know nothing of what is kept in them"},
-	{dir: "internal/config/...", may: []string{"limit", "descriptors/...", "ratelimit/...", "slots", "slots/plan", "internal/san", "internal/spell"}, why: "settings know the settings of parts, and no store"},
+	{dir: "internal/jwks/...", may: []string{}, why: "jwks verifies tokens, and knows nobody"},
+	{dir: "internal/config/...", may: []string{"limit", "descriptors/...", "ratelimit/...", "slots", "slots/plan", "internal/jwks", "internal/san", "internal/spell"}, why: "settings know the settings of parts, and no store"},
 	{dir: "internal/compat/...", bare: true, why: "compat turns one program's environment into names of settings, and knows neither program"},
 	{dir: "internal/clienttls/...", bare: true, why: "clienttls is for all, and so knows nobody"},
 	{dir: "internal/loglimit/...", bare: true, why: "loglimit is for all, and so knows nobody"},
