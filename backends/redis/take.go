@@ -29,7 +29,8 @@ const (
 // keys live in one place.
 type call struct {
 	script   *script
-	slot     int // of a Cluster
+	flag     float64 // of the layout
+	slot     int     // of a Cluster
 	requests int
 	at       limit.Instant     // of the last request, negative for the server's clock
 	index    map[limit.Key]int // by what keys.identity says: position among the keys, from 1
@@ -40,6 +41,7 @@ type call struct {
 	weight   int               // see packer.weight
 	blob     []byte
 	shape    int         // where the shape of the last request is in blob
+	mixed    bool        // some request is not simple
 	limits   []sentLimit // that follow the requests
 	salt     []byte
 	holders  []string // of leases
@@ -62,6 +64,12 @@ type sentLimit struct {
 	at limit.Instant
 }
 
+// Flags beside that of the layout: which straight path of take.lua may decide a call.
+const (
+	flagFixed  = 2 // all limits are fixed windows
+	flagOthers = 4 // or sliding windows and token buckets
+)
+
 // headerSize is that of what a blob begins with: flags and two counts.
 const headerSize = 3 * 8
 
@@ -75,12 +83,11 @@ func (c *call) reset(layout *layoutRow) {
 	clear(c.limits)
 	clear(c.holders)
 	*c = call{
-		script: layout.script,
-		index:  c.index, keyText: c.keyText[:0], keyEnds: c.keyEnds[:0], keys: c.keys[:0],
+		script: layout.script, flag: layout.flag,
+		index: c.index, keyText: c.keyText[:0], keyEnds: c.keyEnds[:0], keys: c.keys[:0],
 		usedBy: c.usedBy[:0], limits: c.limits[:0], holders: c.holders[:0],
 		blob: append(c.blob[:0], make([]byte, headerSize)...), salt: c.salt[:0], args: c.args[:0],
 	}
-	putFloat(c.blob, layout.flag)
 }
 
 // add begins a request of n ops at an instant.
@@ -93,7 +100,10 @@ func (c *call) add(at limit.Instant, n int) {
 }
 
 // setKind changes the kind of the last request, which has n ops.
-func (c *call) setKind(n, kind int) { putFloat(c.blob[c.shape:], float64(opsUnit*n+kind)) }
+func (c *call) setKind(n, kind int) {
+	c.mixed = true
+	putFloat(c.blob[c.shape:], float64(opsUnit*n+kind))
+}
 
 // addOp adds an op to the request begun last, which has n.
 func (c *call) addOp(k *keys, op *limit.Op, n int) {
@@ -226,6 +236,7 @@ func (c *call) cutKeys() {
 // seal completes the blob by its counts and limits. The blob may be sealed
 // again, for another try.
 func (c *call) seal() []byte {
+	putFloat(c.blob, c.flag+c.straight())
 	putFloat(c.blob[8:], float64(c.requests))
 	putFloat(c.blob[16:], float64(len(c.limits)))
 	blob := c.blob
@@ -245,6 +256,23 @@ func (c *call) seal() []byte {
 	}
 	c.blob = blob[:len(c.blob)]
 	return blob
+}
+
+// straight returns the flag of the straight path that the call may take.
+func (c *call) straight() float64 {
+	flag := float64(flagFixed)
+	for _, l := range c.limits {
+		switch {
+		case c.mixed, l.Calendar():
+			return 0
+		case l.Algorithm() == limit.FixedWindow && l.Below() <= 0:
+		case (l.Algorithm() == limit.SlidingWindow || l.Algorithm() == limit.TokenBucket) && l.Below() < 0:
+			flag = flagOthers
+		default:
+			return 0
+		}
+	}
+	return flag
 }
 
 // calendarWindow is what take.lua calls the algorithm of a limit with a calendar. No

@@ -4,8 +4,10 @@
 --
 -- KEYS     every key that the slice uses, once
 -- ARGV[1]  the slice as doubles (little endian, written by call in Go):
---          flag (1 zset layout: instants in whole milliseconds), number of
---          requests, number of limits
+--          flags (1 zset layout: instants in whole milliseconds; 2 all requests are
+--          simple and all limits fixed windows, or 4 also sliding windows and token
+--          buckets, none of which is charged below zero), number of requests, number of
+--          limits
 --          request: instant (negative = this server's clock), shape: 4 * ops
 --                   + 2 refund + 1 simple
 --          op:      8 * key (from 1) + 1 shadow + 2 each; cost; limit (from 0)
@@ -35,10 +37,15 @@
 -- twice how many are in flight, and 1 if its holder had it before. Of a refund
 -- there is the status only: 1 if all was given back.
 --
--- Functions are made anew in every run, and every command has its price. So
--- slices of counters and buckets, the most common, take a straight path that makes
--- no function but itself, and one more if not all are fixed windows; then comes what
--- other counters need; the rest is made when it is met.
+-- Functions are made anew in every run, also for each outer variable that they use,
+-- and every command has its price. So slices of counters and buckets, the most common,
+-- take a straight path, at the end of this text. It makes no function, and one if not
+-- all are fixed windows. All else is one function that uses no outer variable: in it,
+-- what leases and logs need is made when they are met.
+
+-- general decides a slice. (Its body is not indented.)
+local function general(input, size, clock, precise)
+
 
 local unpack_, pack, rep = struct.unpack, struct.pack, string.rep
 local call, pcall_ = redis.call, redis.pcall
@@ -55,19 +62,6 @@ local MOST = 4000 -- values that fit on Lua's stack at once
 local PARTS = 64 -- limit.debtRecords
 local SHORT = 600 -- elements of a list that is read as a whole
 
--- decode returns the doubles of a blob, and how many they are.
-local function decode(blob)
-  local n = #blob / 8
-  if n <= MOST then return {unpack_('<' .. rep('d', n), blob)}, n end
-  local list = {}
-  for from = 0, n - 1, MOST do
-    local count = min(MOST, n - from)
-    local part = {unpack_('<' .. rep('d', count), blob, 8 * from + 1)}
-    for i = 1, count do list[from + i] = part[i] end
-  end
-  return list, n
-end
-
 -- encode returns the first n numbers of list as doubles.
 local function encode(list, n)
   if n <= MOST then return pack('<' .. rep('d', n), unpack(list, 1, n)) end
@@ -79,251 +73,8 @@ local function encode(list, n)
   return table.concat(parts)
 end
 
-local input, size = decode(ARGV[1])
-local zset = input[1] == 1
+local zset = input[1] % 2 == 1
 local limits = size - 6 * input[3] + 1 -- where the first limit is
-
-local time = call('TIME')
-local clock = tonumber(time[1]) * 1000000 + tonumber(time[2])
-local precise = clock
-if zset then clock = clock - clock % 1000 end
-
--- straight decides a slice of simple requests as what follows does, and returns
--- the reply: nil, with nothing written, where it meets anything else, such as a key
--- of another type or a clock that has stepped back. The state of key k, which what
--- follows calls s, begins at 5 * k of the list s here: its tag (0 may be an unused
--- key), then at, n, m, and the second until which it lives.
-local function straight()
-  local n = #keys
-  if n * 5 > MOST or size > MOST then return end
-  local others = false -- limits that are not fixed windows
-  for l = limits, size, 6 do
-    local algorithm, below = input[l], input[l + 5]
-    if algorithm ~= FIXED then
-      if algorithm ~= SLIDING and algorithm ~= BUCKET or below >= 0 then return end
-      others = true
-    elseif below > 0 then
-      return
-    end
-  end
-  local p = 4
-  for _ = 1, input[2] do
-    local shape = input[p + 1]
-    if shape % 4 ~= 1 then return end
-    p = p + 2 + (shape - 1) / 4 * 3
-  end
-  local stored = n > 1 and pcall_('MGET', unpack(keys)) or {pcall_('GET', keys[1])}
-  if stored.err then return end
-  local unused = others and '\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0' or '\1\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0'
-  for k = 1, n do
-    local raw = stored[k] or n > 1 and pcall_('GET', keys[k])
-    if not raw then
-      stored[k] = unused
-    elseif type(raw) ~= 'string' or #raw ~= 29 or others and raw:byte() == 0 then
-      return
-    end
-  end
-  local s = {0, 0, 0, 0, unpack_('<' .. rep('BdddI4', n), table.concat(stored))}
-  for i = 5, 5 * n, 5 do
-    local at, used, m = s[i + 1], s[i + 2], s[i + 3]
-    if not others and s[i] ~= FIXED then return end
-    if not (at >= 0 and at <= EXACT and used >= 0 and used <= EXACT and m >= 0 and m <= EXACT) then return end
-  end
-
-  -- other decides an op of another algorithm as sliding_window and token_bucket
-  -- do. It returns whether there is room, what remains, retry and reset; and, if
-  -- there is something to record, the state, and the instant until which it is of
-  -- use.
-  local other
-  if others then
-    function other(k, now, cost, l)
-      local cap, win, one, two = input[l + 1], input[l + 2], input[l + 3], input[l + 4]
-      local at, cur, prev = s[k + 1], s[k + 2], s[k + 3]
-      local want, retry, reset = cost > 1 and cost or 1, 0, 0
-      if input[l] == BUCKET then
-        local full, level = cap * one, cur
-        if prev <= 0 then
-          level = full
-        else
-          if prev ~= one then level = min(floor(level / prev), cap) * one end
-          if level > full then level = full end
-          if now - at < floor((full - level + two - 1) / two) then level = level + (now - at) * two else level = full end
-        end
-        local ok = cost < 0 or want <= floor(level / one)
-        local records = ok and cost ~= 0
-        if records and cost > 0 then
-          level = level - cost * one
-        elseif records then
-          level = level + min(min(-cost, cap) * one, full - level)
-        end
-        reset = floor((full - level + two - 1) / two)
-        if want > cap then
-          retry = NEVER
-        elseif want * one > level then
-          retry = floor((want * one - level + two - 1) / two)
-        end
-        return ok, floor(level / one), retry, reset, records and now, level, one, now + reset
-      end
-      local start = now - now % win
-      if at < start then
-        cur, prev = 0, at < start - win and 0 or cur
-      end
-      local rest = start + win - now
-      local share = two - floor((win - rest) / one) -- of two: how much of prev counts
-      local weighted = floor((min(prev, 4294967296) * share + two - 1) / two)
-      local ok = cost < 0 or want <= cap - min(cur + weighted, EXACT)
-      local records = ok and cost ~= 0
-      if records and cost > 0 then
-        cur = cur + cost
-      elseif records then
-        local back = min(-cost, cur + prev)
-        local from = min(back, cur)
-        cur, prev = cur - from, prev - (back - from)
-        weighted = floor((min(prev, 4294967296) * share + two - 1) / two)
-      end
-      if cur > 0 then
-        reset = rest + win
-      elseif prev > 0 then
-        reset = rest
-      end
-      if want > cap then
-        retry = NEVER
-      elseif want > cap - cur - weighted then
-        local room, count, wait = cap - want - cur, prev, rest
-        if room < 0 then room, count, wait = cap - want, cur, rest + win end
-        if count > 4294967296 then count = 4294967296 end
-        retry = wait - (count <= room and win or max(win - (two - floor(room * two / count)) * one, 0))
-      end
-      return ok, cap - cur - weighted, retry, reset, records and start, cur, prev, start + (cur > 0 and 2 * win or win)
-    end
-  end
-
-  local out, filled, lives = {clock}, 1, {}
-  local changed, thirds = {}, {} -- by the request: in fours a place, at, n, and a life; m
-  p = 4
-  for _ = 1, input[2] do
-    local now, shape = input[p], input[p + 1]
-    if now < 0 then now = clock end
-    local since = now < precise and now or precise
-    local from, to = p + 2, p + (shape - 1) / 4 * 3 - 1
-    local status, admitted, changes = filled + 1, true, 0
-    filled = status
-    for i = from, to, 3 do
-      local code, cost, l = input[i], input[i + 1], limits + 6 * input[i + 2]
-      local bits = code % 8
-      local k = (code - bits) / 8 * 5
-      if others and s[k] ~= input[l] then
-        if s[k] ~= 0 then return end
-        s[k] = input[l]
-      end
-      if s[k + 1] > now then return end
-      local ok, left, retry, rest
-      if others and input[l] ~= FIXED then
-        local at, n, m, ends
-        ok, left, retry, rest, at, n, m, ends = other(k, now, cost, l)
-        if at then
-          thirds[changes + 1] = m
-          changed[changes + 1], changed[changes + 2], changed[changes + 3], changed[changes + 4] = k, at, n, ends - since
-          changes = changes + 4
-        end
-        if left < 0 then left = 0 end
-      else
-        local cap, win = input[l + 1], input[l + 2]
-        local start, used = now - now % win, s[k + 2]
-        if s[k + 1] < start then used = 0 end
-        local want, taken = cost > 1 and cost or 1, 0
-        ok, rest, retry = cost < 0 or want <= cap - used, start + win - now, 0
-        if not ok and used < cap and input[l + 5] == 0 then taken = cap - used end
-        if ok and cost ~= 0 or taken > 0 then
-          used = used + (ok and cost or taken)
-          if used < 0 then used = 0 end
-          if ok and from == to then -- alone: it is admitted
-            s[k + 1], s[k + 2], lives[k] = start, used, start + win - since
-          else
-            if others then thirds[changes + 1] = s[k + 3] end
-            changed[changes + 1], changed[changes + 2], changed[changes + 3], changed[changes + 4] = k, start, used, start + win - since
-            changes = changes + 4
-          end
-        end
-        left = cap - used
-        if want > cap then retry = NEVER elseif want > left then retry = rest end
-        if left < 0 then left = 0 end
-        if taken > 0 then left = taken end
-      end
-      if not ok and bits % 2 < 1 then admitted = false end
-      out[filled + 1] = ok and left or -1 - left
-      if retry == 0 then
-        out[filled + 2], filled = rest, filled + 2
-      else
-        out[filled + 2], out[filled + 3], out[filled + 4], filled = -1 - rest, retry, now, filled + 4
-      end
-    end
-    out[status] = admitted and 1 or 0
-    if not admitted then filled = status end
-    for i = from, admitted and 0 or to, 3 do -- as refuse_simple
-      local code, cost, l = input[i], input[i + 1], limits + 6 * input[i + 2]
-      local k = floor(code / 8) * 5
-      local ok, left, retry, rest
-      if input[l] ~= FIXED then
-        local at, n, m, ends
-        ok, left, retry, rest, at, n, m, ends = other(k, now, cost, l)
-        if not ok or code % 4 > 1 then
-          if at then s[k + 1], s[k + 2], s[k + 3], lives[k] = at, n, m, ends - since end
-        else
-          ok, left, retry, rest = other(k, now, 0, l)
-          ok, retry = true, cost < 0 and retry or 0
-        end
-        if left < 0 then left = 0 end
-      else
-        local cap, win = input[l + 1], input[l + 2]
-        local start, used = now - now % win, s[k + 2]
-        if s[k + 1] < start then used = 0 end
-        local want, taken = cost > 1 and cost or 1, 0
-        ok, rest, retry = cost < 0 or want <= cap - used, start + win - now, 0
-        if not ok and used < cap and input[l + 5] == 0 then taken = cap - used end
-        if ok and cost ~= 0 and code % 4 > 1 or taken > 0 then
-          used = used + (ok and cost or taken)
-          if used < 0 then used = 0 end
-          s[k + 1], s[k + 2], lives[k] = start, used, rest + now - since
-        end
-        left = cap - used
-        if not ok or cost < 0 or code % 4 > 1 then
-          if want > cap then retry = NEVER elseif want > left then retry = rest end
-        end
-        if left < 0 then left = 0 end
-        if taken > 0 then left = taken end
-      end
-      out[filled + 1] = ok and left or -1 - left
-      if retry == 0 then
-        out[filled + 2], filled = rest, filled + 2
-      else
-        out[filled + 2], out[filled + 3], out[filled + 4], filled = -1 - rest, retry, now, filled + 4
-      end
-    end
-    if admitted then
-      for i = 1, changes, 4 do
-        local k = changed[i]
-        s[k + 1], s[k + 2], lives[k] = changed[i + 1], changed[i + 2], changed[i + 3]
-        if others then s[k + 3] = thirds[i] end
-      end
-    end
-    p = to + 3
-  end
-  for k = 1, n do
-    local i = 5 * k
-    local life = lives[i]
-    if life and not (life > 0 and precise + life + MARGIN <= s[i + 4] * 1000000
-        and type(pcall_('SETRANGE', keys[k], '1', others and pack('<ddd', s[i + 1], s[i + 2], s[i + 3]) or pack('<dd', s[i + 1], s[i + 2]))) == 'number') then
-      life = life + 2 * MARGIN -- see write
-      local till = min(floor((precise + life) / 1000000), 4294967295)
-      call('SET', keys[k], pack('<BdddI4', s[i], s[i + 1], s[i + 2], s[i + 3], till), 'PX', ceil(life / 1000))
-    end
-  end
-  return pack('<' .. rep('d', filled), unpack(out, 1, filled))
-end
-
-local reply = straight()
-if reply then return reply end
 
 for l = limits, size, 6 do
   if input[l] == CALENDAR then
@@ -2001,3 +1752,257 @@ for k = 1, #keys do
   if s and s[6] then write(k, s) end
 end
 return encode(out, filled)
+
+end -- of general
+
+-- Here the run begins.
+
+local unpack_, pack, rep = struct.unpack, struct.pack, string.rep
+local call, pcall_ = redis.call, redis.pcall
+local floor, ceil, min, max = math.floor, math.ceil, math.min, math.max
+local keys, blob = KEYS, ARGV[1]
+local NEVER, EXACT, MARGIN, MOST = -1, 4503599627370496, 1000000, 4000 -- as in general
+local FIXED, BUCKET = 1, 4
+
+local size, input = #blob / 8, {}
+if size <= MOST then
+  input = {unpack_('<' .. rep('d', size), blob)}
+else
+  for from = 0, size - 1, MOST do
+    local count = MOST < size - from and MOST or size - from
+    local part = {unpack_('<' .. rep('d', count), blob, 8 * from + 1)}
+    for i = 1, count do input[from + i] = part[i] end
+  end
+end
+local time = call('TIME')
+local precise = time[1] * 1000000 + time[2]
+local clock = input[1] % 2 == 1 and precise - precise % 1000 or precise
+
+-- The straight path decides a slice of simple requests as general does. Where it meets
+-- anything else, such as a key of another type or a clock that has stepped back, it has
+-- written nothing, and general decides. others says that some limits are no fixed
+-- windows. The state of key k, which general calls s, begins at 5 * k of the list s here:
+-- its tag (0 may be an unused key), then at, n, m, and the second until which it lives.
+
+local n, others = #keys, input[1] >= 4
+if input[1] < 2 or n * 5 > MOST or size > MOST then return general(input, size, clock, precise) end
+local limits = size - 6 * input[3] + 1 -- where the first limit is
+local stored = n > 1 and pcall_('MGET', unpack(keys)) or {pcall_('GET', keys[1])}
+if stored.err then return general(input, size, clock, precise) end
+local unused = others and '\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0' or '\1\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0'
+for k = 1, n do
+  local raw = stored[k] or n > 1 and pcall_('GET', keys[k])
+  if not raw then
+    stored[k] = unused
+  elseif #raw ~= 29 or others and raw:byte() == 0 then -- an error has no length
+    return general(input, size, clock, precise)
+  end
+end
+local s = {0, 0, 0, 0, unpack_('<' .. rep('BdddI4', n), table.concat(stored))}
+for i = 5, 5 * n, 5 do
+  local at, used, m = s[i + 1], s[i + 2], s[i + 3]
+  if not others and s[i] ~= FIXED then return general(input, size, clock, precise) end
+  if not (at >= 0 and used >= 0 and m >= 0 and (at + used + m <= EXACT or at <= EXACT and used <= EXACT and m <= EXACT)) then return general(input, size, clock, precise) end
+end
+
+-- other decides an op of another algorithm as sliding_window and token_bucket
+-- do. It returns whether there is room, what remains, retry and reset; and, if
+-- there is something to record, the state, and the instant until which it is of
+-- use.
+local other
+if others then
+  function other(k, now, cost, l)
+    local cap, win, one, two = input[l + 1], input[l + 2], input[l + 3], input[l + 4]
+    local at, cur, prev = s[k + 1], s[k + 2], s[k + 3]
+    local want, retry, reset = cost > 1 and cost or 1, 0, 0
+    if input[l] == BUCKET then
+      local full, level = cap * one, cur
+      if prev <= 0 then
+        level = full
+      else
+        if prev ~= one then level = min(floor(level / prev), cap) * one end
+        if level > full then level = full end
+        if now - at < floor((full - level + two - 1) / two) then level = level + (now - at) * two else level = full end
+      end
+      local ok = cost < 0 or want <= floor(level / one)
+      local records = ok and cost ~= 0
+      if records and cost > 0 then
+        level = level - cost * one
+      elseif records then
+        level = level + min(min(-cost, cap) * one, full - level)
+      end
+      reset = floor((full - level + two - 1) / two)
+      if want > cap then
+        retry = NEVER
+      elseif want * one > level then
+        retry = floor((want * one - level + two - 1) / two)
+      end
+      return ok, floor(level / one), retry, reset, records and now, level, one, now + reset
+    end
+    local start = now - now % win
+    if at < start then
+      cur, prev = 0, at < start - win and 0 or cur
+    end
+    local rest = start + win - now
+    local share = two - floor((win - rest) / one) -- of two: how much of prev counts
+    local weighted = floor((min(prev, 4294967296) * share + two - 1) / two)
+    local ok = cost < 0 or want <= cap - min(cur + weighted, EXACT)
+    local records = ok and cost ~= 0
+    if records and cost > 0 then
+      cur = cur + cost
+    elseif records then
+      local back = min(-cost, cur + prev)
+      local from = min(back, cur)
+      cur, prev = cur - from, prev - (back - from)
+      weighted = floor((min(prev, 4294967296) * share + two - 1) / two)
+    end
+    if cur > 0 then
+      reset = rest + win
+    elseif prev > 0 then
+      reset = rest
+    end
+    if want > cap then
+      retry = NEVER
+    elseif want > cap - cur - weighted then
+      local room, count, wait = cap - want - cur, prev, rest
+      if room < 0 then room, count, wait = cap - want, cur, rest + win end
+      if count > 4294967296 then count = 4294967296 end
+      retry = wait - (count <= room and win or max(win - (two - floor(room * two / count)) * one, 0))
+    end
+    return ok, cap - cur - weighted, retry, reset, records and start, cur, prev, start + (cur > 0 and 2 * win or win)
+  end
+end
+
+local out, filled, lives = {clock}, 1, {unpack(keys)} -- by key: its life, or itself if it has not changed
+local changed, thirds = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}, {} -- by the request: in fours a place, at, n, and a life; m
+local p = 4
+for _ = 1, input[2] do
+  local now, shape = input[p], input[p + 1]
+  if now < 0 then now = clock end
+  local since = now < precise and now or precise
+  local from, to = p + 2, p + (shape - 1) / 4 * 3 - 1
+  local status, admitted, changes = filled + 1, true, 0
+  filled = status
+  for i = from, to, 3 do
+    local code, cost, l = input[i], input[i + 1], limits + 6 * input[i + 2]
+    local bits = code % 8
+    local k = (code - bits) / 8 * 5
+    local at, used = s[k + 1], s[k + 2]
+    if at > now then return general(input, size, clock, precise) end
+    if others and s[k] ~= input[l] then
+      if s[k] ~= 0 then return general(input, size, clock, precise) end
+      s[k] = input[l]
+    end
+    if others and input[l] ~= FIXED then
+      local ok, left, retry, rest, at, n, m, ends = other(k, now, cost, l)
+      if at then
+        thirds[changes + 1] = m
+        changed[changes + 1], changed[changes + 2], changed[changes + 3], changed[changes + 4] = k, at, n, ends - since
+        changes = changes + 4
+      end
+      if not ok and bits % 2 < 1 then admitted = false end
+      if left < 0 then left = 0 end
+      out[filled + 1] = ok and left or -1 - left
+      if retry == 0 then
+        out[filled + 2], filled = rest, filled + 2
+      else
+        out[filled + 2], out[filled + 3], out[filled + 4], filled = -1 - rest, retry, now, filled + 4
+      end
+    else
+      local cap, win = input[l + 1], input[l + 2]
+      local start = now - now % win
+      if at < start then used = 0 end
+      local want, rest = cost > 1 and cost or 1, start + win - now
+      local left = cap - used
+      if cost < 0 or want <= left then
+        if cost ~= 0 then
+          used = used + cost
+          if used < 0 then used = 0 end
+          if from == to then -- alone: it is admitted
+            s[k + 1], s[k + 2], lives[k / 5] = start, used, start + win - since
+          else
+            if others then thirds[changes + 1] = s[k + 3] end
+            changed[changes + 1], changed[changes + 2], changed[changes + 3], changed[changes + 4] = k, start, used, start + win - since
+            changes = changes + 4
+          end
+          left = cap - used
+        end
+        out[filled + 1] = left < 0 and 0 or left
+        if want <= left then
+          out[filled + 2], filled = rest, filled + 2
+        else
+          out[filled + 2], out[filled + 3], out[filled + 4], filled = -1 - rest, want > cap and NEVER or rest, now, filled + 4
+        end
+      else
+        if bits % 2 < 1 then admitted = false end
+        if left < 0 then left = 0 end
+        if left > 0 and input[l + 5] == 0 then -- it takes what there is
+          if others then thirds[changes + 1] = s[k + 3] end
+          changed[changes + 1], changed[changes + 2], changed[changes + 3], changed[changes + 4] = k, start, cap, start + win - since
+          changes = changes + 4
+        end
+        out[filled + 1], out[filled + 2], out[filled + 3], out[filled + 4], filled = -1 - left, -1 - rest, want > cap and NEVER or rest, now, filled + 4
+      end
+    end
+  end
+  out[status] = admitted and 1 or 0
+  if not admitted then filled = status end
+  for i = from, admitted and 0 or to, 3 do -- as refuse_simple
+    local code, cost, l = input[i], input[i + 1], limits + 6 * input[i + 2]
+    local k = floor(code / 8) * 5
+    local ok, left, retry, rest
+    if input[l] ~= FIXED then
+      local at, n, m, ends
+      ok, left, retry, rest, at, n, m, ends = other(k, now, cost, l)
+      if not ok or code % 4 > 1 then
+        if at then s[k + 1], s[k + 2], s[k + 3], lives[k / 5] = at, n, m, ends - since end
+      else
+        ok, left, retry, rest = other(k, now, 0, l)
+        ok, retry = true, cost < 0 and retry or 0
+      end
+      if left < 0 then left = 0 end
+    else
+      local cap, win = input[l + 1], input[l + 2]
+      local start, used = now - now % win, s[k + 2]
+      if s[k + 1] < start then used = 0 end
+      local want, taken = cost > 1 and cost or 1, 0
+      ok, rest, retry = cost < 0 or want <= cap - used, start + win - now, 0
+      if not ok and used < cap and input[l + 5] == 0 then taken = cap - used end
+      if ok and cost ~= 0 and code % 4 > 1 or taken > 0 then
+        used = used + (ok and cost or taken)
+        if used < 0 then used = 0 end
+        s[k + 1], s[k + 2], lives[k / 5] = start, used, rest + now - since
+      end
+      left = cap - used
+      if not ok or cost < 0 or code % 4 > 1 then
+        if want > cap then retry = NEVER elseif want > left then retry = rest end
+      end
+      if left < 0 then left = 0 end
+      if taken > 0 then left = taken end
+    end
+    out[filled + 1] = ok and left or -1 - left
+    if retry == 0 then
+      out[filled + 2], filled = rest, filled + 2
+    else
+      out[filled + 2], out[filled + 3], out[filled + 4], filled = -1 - rest, retry, now, filled + 4
+    end
+  end
+  if admitted then
+    for i = 1, changes, 4 do
+      local k = changed[i]
+      s[k + 1], s[k + 2], lives[k / 5] = changed[i + 1], changed[i + 2], changed[i + 3]
+      if others then s[k + 3] = thirds[i] end
+    end
+  end
+  p = to + 3
+end
+for k = 1, n do
+  local i, key, life = 5 * k, keys[k], lives[k]
+  if life ~= key and not (life > 0 and precise + life + MARGIN <= s[i + 4] * 1000000
+      and pcall_('SETRANGE', key, '1', others and pack('<ddd', s[i + 1], s[i + 2], s[i + 3]) or pack('<dd', s[i + 1], s[i + 2])) == 29) then
+    life = life + 2 * MARGIN -- see write
+    local till = min(floor((precise + life) / 1000000), 4294967295)
+    call('SET', key, pack('<BdddI4', s[i], s[i + 1], s[i + 2], s[i + 3], till), 'PX', ceil(life / 1000))
+  end
+end
+return pack('<' .. rep('d', filled), unpack(out, 1, filled))
