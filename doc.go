@@ -18,6 +18,7 @@
 //   - [Limiter.Check] takes units of limits per window. [Limiter.Peek] asks without taking,
 //     [Limiter.Refund] gives back, [Limiter.Reset] forgets.
 //   - [Limiter.Acquire] also counts requests in flight. Its [Lease] ends with the request.
+//   - With Options.Policies, limits come from a database and change while the program runs.
 //   - Package middleware limits the requests of a net/http server, package
 //     middleware/grpclimit those of a gRPC server.
 //

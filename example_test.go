@@ -3,11 +3,15 @@ package headgate_test
 import (
 	"context"
 	"fmt"
+	"os"
+	"path/filepath"
 	"time"
 
 	"github.com/headgate-rls/headgate"
 	"github.com/headgate-rls/headgate/descriptors"
 	"github.com/headgate-rls/headgate/limit"
+	"github.com/headgate-rls/headgate/policies"
+	"github.com/headgate-rls/headgate/policies/sqlstore"
 )
 
 const shopRules = `
@@ -98,6 +102,56 @@ func ExampleLimiter_Peek() {
 	// after the check: false
 	// after the refund: true 1
 	// after the reset: true 2
+}
+
+// A policy in a database takes the place of a rule's limit for one key, and changes while the
+// program runs: here by the program itself, usually by `headgate policy` or the admin API.
+func ExampleOptions_policies() {
+	dir, err := os.MkdirTemp("", "policies")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer os.RemoveAll(dir)
+	url := "sqlite:" + filepath.Join(dir, "policies.db")
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	limiter, err := headgate.Open(ctx, headgate.Options{
+		Rules: []headgate.Rules{headgate.YAML("mail.yaml", `
+domain: mail
+descriptors:
+  - key: to
+    policy: to:{to}
+    rate_limit: {unit: hour, requests_per_unit: 5}
+`)},
+		Policies: url,
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer limiter.Close()
+	d, _ := limiter.Peek(ctx, "mail", headgate.Describe("to", "alice"))
+	fmt.Println("by the rule:", d.Remaining)
+
+	store, err := sqlstore.Open(sqlstore.Config{URL: url})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer store.Close()
+	alice := policies.Edit{Key: "to:alice", Figures: policies.Figures{Algorithm: limit.FixedWindow, Capacity: 100, Window: 3600 * policies.One}}
+	if _, err := policies.NewEditor(store, nil).Apply(ctx, []policies.Edit{alice}, "example", false); err != nil {
+		fmt.Println(err)
+		return
+	}
+	for d.Remaining == 5 && ctx.Err() == nil { // 250 ms, unless the machine is busy
+		d, _ = limiter.Peek(ctx, "mail", headgate.Describe("to", "alice"))
+	}
+	fmt.Println("by the policy:", d.Remaining)
+	// Output:
+	// by the rule: 5
+	// by the policy: 100
 }
 
 // Rules can be values. They are checked like those of files.

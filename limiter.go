@@ -15,6 +15,7 @@ import (
 	"github.com/headgate-rls/headgate/descriptors/rulefile"
 	"github.com/headgate-rls/headgate/internal/safego"
 	"github.com/headgate-rls/headgate/internal/telemetry"
+	"github.com/headgate-rls/headgate/policies/sqlstore"
 	"github.com/headgate-rls/headgate/ratelimit"
 )
 
@@ -23,6 +24,7 @@ import (
 type Limiter struct {
 	service *ratelimit.Service
 	store   *stack.Stack
+	source  *sqlstore.Source // of policies, or nil
 	rules   ruleLoader
 	timeout time.Duration
 	local   bool // the store does no I/O
@@ -57,7 +59,7 @@ func Open(ctx context.Context, opt Options) (*Limiter, error) {
 		return nil, fmt.Errorf("headgate: Options.Backend: %w", err)
 	}
 	l := &Limiter{timeout: conf.Timeout, local: caps.Local, withdraw: func() {}, panics: &safego.Reporter{Log: conf.Log}}
-	l.rules = ruleLoader{opt: rulefile.Options{DefaultLeaseTTL: opt.LeaseTTL}, caps: &caps, log: conf.Log}
+	l.rules = ruleLoader{opt: rulefile.Options{DefaultLeaseTTL: opt.LeaseTTL}, caps: &caps, log: conf.Log, policies: opt.Policies != ""}
 	l.calls.New = func() any { return newCall() }
 	l.gate.drained, l.held.wake = make(chan struct{}), make(chan struct{}, 1)
 
@@ -92,8 +94,11 @@ func (l *Limiter) open(ctx context.Context, opt *Options, conf ratelimit.Config,
 	}
 	conf.Backend, conf.Caps, conf.Local, conf.Registry = l.store.Backend, l.store.Caps, l.store.Local, l.store.Registry
 	conf.Now, conf.Panics = l.store.Now, l.panics
+	if err := l.openPolicies(ctx, opt, &conf); err != nil {
+		return errors.Join(err, l.store.Close())
+	}
 	if l.service, err = ratelimit.New(conf, set); err != nil {
-		return errors.Join(fmt.Errorf("headgate: %w", err), l.store.Close())
+		return errors.Join(fmt.Errorf("headgate: %w", err), l.store.Close(), l.closePolicies())
 	}
 	if err := l.publish(opt.Metrics, set); err != nil {
 		return errors.Join(err, l.closeStore())
@@ -101,10 +106,40 @@ func (l *Limiter) open(ctx context.Context, opt *Options, conf ratelimit.Config,
 	return nil
 }
 
+// openPolicies reads the policies, if there are any. If their database does not answer, rules
+// decide by their own limits until it does.
+func (l *Limiter) openPolicies(ctx context.Context, opt *Options, conf *ratelimit.Config) error {
+	if opt.Policies == "" {
+		return nil
+	}
+	store, err := sqlstore.Open(sqlstore.Config{URL: opt.Policies, Log: conf.Log})
+	if err != nil {
+		return fmt.Errorf("headgate: Options.Policies: %w", err)
+	}
+	l.source = sqlstore.NewSource(store, !opt.NoMigrate, conf.Log)
+	ctx, cancel := context.WithTimeout(ctx, startWithin)
+	defer cancel()
+	if err := l.source.Start(ctx); err != nil {
+		return errors.Join(fmt.Errorf("headgate: Options.Policies: %w", err), l.closePolicies())
+	}
+	conf.Policies = l.source.Set
+	return nil
+}
+
+func (l *Limiter) closePolicies() error {
+	if l.source == nil {
+		return nil
+	}
+	return l.source.Close()
+}
+
 // publish registers the metrics.
 func (l *Limiter) publish(registerer prometheus.Registerer, set *descriptors.Set) error {
 	if l.metrics == nil {
 		return nil
+	}
+	if l.source != nil {
+		l.metrics.AddPolicies(l.source.Set)
 	}
 	l.metrics.AddFigures(l.store.Figures())
 	l.metrics.AddInFlight(l.service.Leases())
@@ -134,6 +169,9 @@ func (l *Limiter) start(ctx context.Context, opt *Options, follow func(context.C
 	}
 	l.inBackground("store", func() { l.store.Run(work) })
 	l.inBackground("leases", func() { l.service.Leases().Run(work) })
+	if l.source != nil {
+		l.inBackground("policies", func() { l.source.Run(work) })
+	}
 	l.inBackground("renewal", func() { l.held.run(work, l.renew) })
 	if follow != nil {
 		l.inBackground("rules", func() {
@@ -228,5 +266,5 @@ func (l *Limiter) closeStore() error {
 	ctx, cancel := context.WithTimeout(context.Background(), endWithin)
 	defer cancel()
 	l.service.Close(ctx)
-	return l.store.Close()
+	return errors.Join(l.store.Close(), l.closePolicies())
 }

@@ -232,7 +232,8 @@ func TestNobodyIsInsideBeyondTheThreshold(t *testing.T) {
 func TestCloseLeavesNothing(t *testing.T) {
 	before := runtime.NumGoroutine()
 	for _, url := range []string{"memory://", "redis://127.0.0.1:1", "sqlite:" + t.TempDir() + "/limits.db"} {
-		l, err := Open(context.Background(), Options{Backend: url, Rules: []Rules{YAML("rules.yaml", testRules)}, Timeout: 50 * time.Millisecond})
+		l, err := Open(context.Background(), Options{Backend: url, Rules: []Rules{YAML("rules.yaml", testRules)}, Timeout: 50 * time.Millisecond,
+			Policies: "sqlite:" + t.TempDir() + "/policies.db"})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -25,6 +25,10 @@ type Options struct {
 	// Follow reads the rules again when their files change. All Rules must be [Files]. A
 	// domain whose files have errors stays as it was.
 	Follow bool
+	// Policies is the URL of a database whose policies take the place of the limits of rules
+	// that ask for them (policy: in a rule), and change while the program runs, as --policies
+	// has it: sqlite:FILE, postgres://host/db and others. Empty: rules have their own limits.
+	Policies string
 	// LeaseTTL is the lease_ttl of rules that have none: 5 minutes if zero. A lease of a
 	// process that dies counts for so long. Living processes renew theirs.
 	LeaseTTL time.Duration
@@ -45,8 +49,8 @@ type Options struct {
 	Charge string
 	// ShadowMode counts everything and refuses nothing.
 	ShadowMode bool
-	// NoMigrate leaves the schema of a database as it is. By default Open brings it up to
-	// date, as serve does.
+	// NoMigrate leaves the schemas of databases as they are. By default Open brings them up
+	// to date, as serve does.
 	NoMigrate bool
 
 	// Log gets what operators should know; nil discards it.

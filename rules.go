@@ -38,6 +38,8 @@ type ruleLoader struct {
 	opt  rulefile.Options
 	caps *backends.Caps
 	log  *slog.Logger
+	// policies: there are some, for rules that ask for them.
+	policies bool
 }
 
 // load compiles rules of all sources together.
@@ -77,7 +79,18 @@ func (l *ruleLoader) load(list []Rules) (*descriptors.Set, error) {
 		return nil, fmt.Errorf("headgate: %w", rules.Error(wrong))
 	}
 	l.warn(problems)
+	l.warnOfPolicies(set)
 	return set, nil
+}
+
+// warnOfPolicies says that rules ask for policies where there are none.
+func (l *ruleLoader) warnOfPolicies(set *descriptors.Set) {
+	for _, r := range set.Rules() {
+		if r.Policy != nil && !l.policies {
+			l.log.Warn("a rule has policy:, and Options.Policies is not set: its own limit holds", "rule", r.Domain+"/"+r.Path, "policy", r.Policy)
+			return
+		}
+	}
 }
 
 // warn logs problems of rules that are in force.
@@ -104,6 +117,7 @@ func (l *ruleLoader) watcher(list []Rules, install func(*descriptors.Set) error)
 		Check: func(set *descriptors.Set) []descriptors.Problem { return ratelimit.CapProblems(set, l.caps) },
 		OnChange: func(set *descriptors.Set, warnings []descriptors.Problem) {
 			l.warn(warnings)
+			l.warnOfPolicies(set)
 			if err := install(set); err != nil {
 				l.log.Error("the new rules cannot be used; the old rules stay in force", "error", err)
 			}
@@ -118,5 +132,6 @@ func (l *ruleLoader) watcher(list []Rules, install func(*descriptors.Set) error)
 		return nil, nil, fmt.Errorf("headgate: rules in %s: %w", strings.Join(paths, ", "), err)
 	}
 	l.warn(warnings)
+	l.warnOfPolicies(set)
 	return w, set, nil
 }

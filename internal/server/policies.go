@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/headgate-rls/headgate/internal/config"
-	"github.com/headgate-rls/headgate/internal/sqldb"
 	"github.com/headgate-rls/headgate/internal/telemetry"
 	"github.com/headgate-rls/headgate/internal/web"
 	"github.com/headgate-rls/headgate/policies"
@@ -19,13 +18,9 @@ import (
 
 // A policyService is the part of the server that follows the policies in a database.
 type policyService struct {
-	conf     *config.Policies
-	log      *slog.Logger
-	store    *sqlstore.Store
-	set      *policies.Set
-	follower *policies.Follower
-	admin    http.Handler // behind the guard
-	migrated bool
+	*sqlstore.Source
+	log   *slog.Logger
+	admin http.Handler // behind the guard
 }
 
 // OpenPolicies opens the database of policies that the settings name. It need not answer at this
@@ -51,58 +46,15 @@ func openPolicies(ctx context.Context, conf *config.Policies, guard *web.Guard, 
 	if err != nil {
 		return nil, err
 	}
-	set := new(policies.Set)
-	p := &policyService{conf: conf, log: log, store: store, set: set, migrated: !conf.Migrate, follower: policies.NewFollower(store, set, log)}
-	p.admin = guard.Wrap(httpapi.New(policies.NewEditor(store, p.follower.Hint), log))
+	p := &policyService{Source: sqlstore.NewSource(store, conf.Migrate, log), log: log}
+	p.admin = guard.Wrap(httpapi.New(policies.NewEditor(store, p.Hint), log))
 	ctx, cancel := context.WithTimeout(ctx, readFirst)
 	defer cancel()
-	if err = p.migrate(ctx); err == nil {
-		err = p.follower.Poll(ctx)
-	}
-	var known *sqldb.Error
-	switch {
-	case err == nil:
-	case errors.As(err, &known) && known.Kind == sqldb.Failed:
+	if err := p.Start(ctx); err != nil {
 		return nil, errors.Join(fmt.Errorf("--policies: %w", err), store.Close())
-	default:
-		log.Error("the database of policies does not answer; rules decide by their own limits until it does", "error", err)
 	}
-	metrics.AddPolicies(p.stats)
+	metrics.AddPolicies(p.Set)
 	return p, nil
-}
-
-func (p *policyService) stats() telemetry.PolicyStats {
-	s := p.set.Snapshot()
-	age, _ := p.set.Age(time.Now())
-	return telemetry.PolicyStats{Loaded: p.set.Loaded(), Policies: s.Len(), Bytes: s.Bytes(), Rejected: p.set.Rejected(), Age: age}
-}
-
-// migrate brings the schema up to date, unless that has been done.
-func (p *policyService) migrate(ctx context.Context) error {
-	if p.migrated {
-		return nil
-	}
-	_, err := p.store.Migrate(ctx)
-	p.migrated = err == nil
-	return err
-}
-
-// run follows the database until ctx ends. A database that was not there at the start is migrated
-// when it comes.
-func (p *policyService) run(ctx context.Context) {
-	for !p.migrated && ctx.Err() == nil {
-		short, cancel := context.WithTimeout(ctx, migrateWithin)
-		err := p.migrate(short)
-		cancel()
-		if err == nil {
-			break
-		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(time.Second):
-		}
-	}
-	p.follower.Run(ctx)
 }
 
 // stale is from when readiness tells the age of the policies.
@@ -111,7 +63,7 @@ const stale = 10 * time.Second
 // part reports whether policies have been read. The service is ready with old ones.
 func (p *policyService) part() web.Part {
 	part := web.Part{Name: "policies"}
-	age, loaded := p.set.Age(time.Now())
+	age, loaded := p.Set.Age(time.Now())
 	switch {
 	case !loaded:
 		part.Problem = "have not been read: the database does not answer"
@@ -122,7 +74,7 @@ func (p *policyService) part() web.Part {
 }
 
 func (p *policyService) close() {
-	if err := p.store.Close(); err != nil {
+	if err := p.Close(); err != nil {
 		p.log.Warn("could not close the database of policies", "error", err)
 	}
 }

@@ -81,7 +81,7 @@ func Run(ctx context.Context, c Config) error {
 	var inForce *policies.Set
 	if s.policies != nil {
 		defer s.policies.close()
-		inForce = s.policies.set
+		inForce = s.policies.Set
 	}
 	if s.limits, err = openLimits(ctx, s.conf, inForce, s.log, metrics, hits, s.panics, spans.Tracer()); err != nil {
 		return err
@@ -158,7 +158,7 @@ func (s *server) serve(ctx context.Context) (err error) {
 		running.start(func() { s.slots.run(work) })
 	}
 	if s.policies != nil {
-		running.start(func() { s.policies.run(work) })
+		running.start(func() { s.policies.Run(work) })
 	}
 	if s.jwts != nil {
 		running.start(func() { s.jwts.Run(work) })
@@ -251,7 +251,7 @@ func (s *server) announce() {
 		args = append(args, "slots", s.slots.db.Address().Shown)
 	}
 	if s.policies != nil {
-		args = append(args, "policies", s.policies.store.Address())
+		args = append(args, "policies", s.policies.Store.Address())
 	}
 	s.log.Info("serving", args...)
 	if s.conf.Example {

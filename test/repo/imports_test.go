@@ -35,7 +35,7 @@ var rooms = []room{
 	{dir: "backends/internal/...", may: []string{"limit", "backends", "internal/safego"}, why: "what stores share knows no store"},
 	{dir: "backends/*", may: []string{"limit", "backends", "backends/internal/...", "internal/safego", "internal/spell", "internal/sqldb/..."}, why: "a store knows the contract, and no other store or layer"},
 
-	{dir: "", may: []string{"limit", "descriptors/...", "backends", "backends/stack", "ratelimit", "ratelimit/leases", "internal/rules", "internal/safego", "internal/telemetry"}, why: "the library is the engine and a store in process, without a server"},
+	{dir: "", may: []string{"limit", "descriptors/...", "backends", "backends/stack", "policies/sqlstore", "ratelimit", "ratelimit/leases", "internal/rules", "internal/safego", "internal/telemetry"}, why: "the library is the engine and a store in process, without a server"},
 	{dir: "middleware", may: []string{"", "internal/units", "internal/web"}, why: "middleware knows the library, and nothing below it"},
 	{dir: "middleware/grpclimit/...", may: []string{"", "internal/units"}, why: "interceptors know the library, and nothing below it"},
 
