@@ -125,6 +125,65 @@ func TestPoliciesThatTheBackendCannotKeep(t *testing.T) {
 	}
 }
 
+// TestOneSnapshotDecidesASlice: while policies change without pause, all descriptors of all calls
+// that are decided together have policies of the same moment.
+func TestOneSnapshotDecidesASlice(t *testing.T) {
+	in := new(policies.Set)
+	h := setup(t, "domain: d\ndescriptors:\n- {key: user, policy: 'user:{user}', rate_limit: {unit: second, requests_per_unit: 5}}\n",
+		func(c *Config) { c.Policies = in })
+	const users, calls = 16, 4
+	var snapshots []*policies.Snapshot
+	for _, capacity := range []int64{1 << 30, 1 << 31} {
+		var b policies.Builder
+		for i := range users {
+			b.Add(fmt.Sprint("user:", i), per(limit.FixedWindow, capacity, 3600))
+		}
+		snapshots = append(snapshots, b.Snapshot())
+	}
+	in.Install(snapshots[0], time.Now())
+	stop, stopped := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(stopped)
+		for i := 0; ; i++ {
+			select {
+			case <-stop:
+				return
+			default:
+				in.Install(snapshots[i%2], time.Now())
+			}
+		}
+	}()
+	defer func() {
+		close(stop)
+		<-stopped
+	}()
+	var reqs []*Request
+	var resps []*Response
+	for range calls {
+		r := &Request{Domain: "d"}
+		for i := range users {
+			r.Descriptors = append(r.Descriptors, Descriptor{Entries: []descriptors.Entry{{Key: "user", Value: fmt.Sprint(i)}}})
+		}
+		reqs, resps = append(reqs, r), append(resps, new(Response))
+	}
+	seen := map[int64]int{}
+	for deadline := time.Now().Add(20 * time.Second); (len(seen) < 2 || seen[1<<30]+seen[1<<31] < 1000) && time.Now().Before(deadline); {
+		h.Decide(t.Context(), reqs, resps)
+		first := resps[0].Statuses[0].limit.limit.Max()
+		for i, resp := range resps {
+			for j := range resp.Statuses {
+				if most := resp.Statuses[j].limit.limit.Max(); most != first {
+					t.Fatalf("descriptor %d of call %d is decided by a policy of %d, the first one by one of %d", j, i, most, first)
+				}
+			}
+		}
+		seen[first]++
+	}
+	if len(seen) != 2 {
+		t.Errorf("decided by %v only", seen)
+	}
+}
+
 // TestHostileValuesFindNoOtherPolicy: no value makes the key of another rule, of all, or of two
 // values.
 func TestHostileValuesFindNoOtherPolicy(t *testing.T) {

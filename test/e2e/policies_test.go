@@ -103,11 +103,8 @@ func TestPoliciesChangeUnderLoad(t *testing.T) {
 	if c.byOld.Load() == 0 || c.byNew.Load() == 0 {
 		t.Error("decisions by one kind of policies only")
 	}
-	if allowed := policies.Settle + time.Duration(random.Times(4, 1))*worst; latest > allowed {
+	if allowed := policies.Settle + time.Duration(random.Times(2, 1))*worst; latest > allowed {
 		t.Errorf("a call that was sent %v after the commit was decided by the old policies; allowed are %v", latest, allowed)
-	}
-	if random.Times(0, 1) == 1 && reached < 0.98*float64(rate) {
-		t.Errorf("%.0f decisions/s, want %d", reached, rate)
 	}
 }
 
