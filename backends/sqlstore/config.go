@@ -54,7 +54,7 @@ func Schemes() (all []string) {
 	return all
 }
 
-// Parse reads sqlite:FILE, postgres://…, mysql://… or mariadb://… with the parameters of README.md.
+// Parse reads sqlite:FILE, postgres://…, mysql://…, mariadb://… or oracle://… with the parameters of README.md.
 // It does not connect. Its errors hold no password.
 func Parse(rawURL string) (Config, error) {
 	c := Config{Timeout: defaultTimeout, InFlight: 1, MaxSlice: defaultMaxSlice, Sweep: defaultSweep, dialect: dialectOf(rawURL)}
@@ -173,14 +173,14 @@ func (c *Config) Caps() backends.Caps {
 		InFlight: c.InFlight, MaxSlice: c.MaxSlice,
 	}
 	for _, a := range limit.AllAlgorithms() {
-		most, overflow := a.MaxUnits(), limit.Debt
+		most, overflow, trips := a.MaxUnits(), limit.Debt, 2
 		switch {
 		case a.Is(limit.Logged):
-			most = maxLog
+			most, trips = maxLog, c.dialect.longTrips
 		case a.Is(limit.Leased):
-			most, overflow = c.dialect.maxLeases, limit.Refuse
+			most, overflow, trips = c.dialect.maxLeases, limit.Refuse, c.dialect.longTrips
 		}
-		caps.Algorithms[a] = backends.AlgorithmCaps{MaxUnits: most, Overflow: overflow, Trips: 2}
+		caps.Algorithms[a] = backends.AlgorithmCaps{MaxUnits: most, Overflow: overflow, Trips: trips}
 	}
 	return caps
 }

@@ -16,7 +16,10 @@ func TestParseRefusesWrongSettings(t *testing.T) {
 		t.Errorf("got %+v", caps)
 	}
 	for url, want := range map[string]string{
-		"oracle://h/d":                     `unknown scheme "oracle" of a database for limits; want one of sqlite, postgres`,
+		"db2://h/d":                        `unknown scheme "db2" of a database for limits; want one of sqlite, postgres`,
+		"oracle://h/d":                     "Oracle wants a username and a password",
+		"oracle://u:geheim@h":              "want oracle://host:1521/service",
+		"oracle://u:geheim@h/d?sslmode=no": "want oracle://host:1521/service",
 		"postgres://u:geheim@h/d?timout=2": `unknown parameter "timout"; did you mean "timeout"?`,
 		"postgres://h/d?timeout=2":         "timeout=2: want a duration from 10ms to 1m0s",
 		"postgres://h/d?max_slice=1001":    "max_slice=1001: want a number from 1 to 1000",

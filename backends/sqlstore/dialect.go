@@ -1,6 +1,7 @@
 package sqlstore
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -16,8 +17,16 @@ type dialect struct {
 	// maxLeases bounds a limit on requests in flight: they are one value, which each acquire and
 	// release writes anew.
 	maxLeases int64
+	// longTrips is how many round trips a slice takes whose states have lists.
+	longTrips int
 	// relaxes: a commit need not wait for the disk, if the session says so.
 	relaxes bool
+
+	// begin begins a transaction, read locks the rows and returns the clock, and writes are the
+	// statements that Tx.Commit runs.
+	begin  func(db *sqldb.DB, ctx context.Context, op string) (*sqldb.Tx, error)
+	read   func(w *work, ctx context.Context, op string) (now int64, err error)
+	writes func(w *work, put []row, drop [][]byte) []sqldb.Query
 
 	// lock locks the rows of keys that are there, in order, and returns their K and STATE. If
 	// makes, it makes the missing ones, with an empty STATE.
@@ -41,7 +50,7 @@ type dialect struct {
 }
 
 // dialects are all that there are.
-func dialects() []*dialect { return []*dialect{sqlite(), postgres(), mysql()} }
+func dialects() []*dialect { return []*dialect{sqlite(), postgres(), mysql(), oracle()} }
 
 // dialectOf returns what this package needs of the database of a URL; nil if it has no such.
 func dialectOf(rawURL string) *dialect {
@@ -86,6 +95,7 @@ func clockOf(expression string) sqldb.Query { return sqldb.Query{Text: "SELECT "
 // ranges are page, between and count in a dialect whose placeholders are made by place, and whose
 // clock is now.
 func (d *dialect) ranges(now string, place func(n int) string) {
+	d.begin, d.read, d.writes, d.longTrips = (*sqldb.DB).Begin, (*work).readTexts, (*work).texts, 2
 	d.clock = clockOf(now)
 	d.page = func(after []byte, n int) sqldb.Query {
 		return sqldb.Query{Args: []any{after}, Text: fmt.Sprintf(

@@ -1,4 +1,4 @@
-// Package sqlstore keeps rate-limit state in PostgreSQL, MySQL, MariaDB or SQLite.
+// Package sqlstore keeps rate-limit state in PostgreSQL, MySQL, MariaDB, Oracle or SQLite.
 //
 // A Take is one transaction of two round trips: the first one locks the rows of all keys of the
 // slice and reads the database's clock, then package limit decides, and the second one writes what

@@ -52,7 +52,7 @@ func (b *Backend) sweepPage(ctx context.Context, after []byte, before time.Durat
 	rows := 0
 	d := b.conf.dialect
 	if after == nil {
-		after = []byte{}
+		after = []byte{0} // before all keys, and not empty, which is NULL in Oracle
 	}
 	err = b.eachRow(ctx, op, d.page(after, pageRows), func(scan func(...any) error) error {
 		var key []byte

@@ -47,9 +47,8 @@ func used(t *testing.T, b *Backend, l *limit.Limit, group string) int64 {
 func TestForeignDataFailsOnlyItsRequests(t *testing.T) {
 	eachMigrated(t, func(t *testing.T, url string) {
 		b := open(t, url)
-		put := b.conf.dialect.put([]row{{key: counterKey(limit.Key{Group: "foreign", Limit: "l"}), state: []byte("not ours"), ends: 1 << 52}})
-		_, err := b.db.Write.ExecContext(soon(t), put.Text, put.Args...)
-		check(t, err)
+		foreign := row{key: counterKey(limit.Key{Group: "foreign", Limit: "l"}), state: []byte("not ours"), ends: 1 << 52}
+		putRows(t, b, []row{foreign})
 		l := upTo(5)
 		out := try(soon(t), b, ask(l, 1, "a"), ask(l, 1, "foreign"), ask(l, 1, "b", "foreign"), ask(l, 1, "b"))
 		for i, bad := range []bool{false, true, true, false} {
@@ -269,16 +268,14 @@ func TestJanitorDeletesWhatHasEnded(t *testing.T) {
 			rows = append(rows, r)
 		}
 		for first := 0; first < len(rows); first += 500 {
-			q := b.conf.dialect.put(rows[first : first+500])
-			_, err := b.db.Write.ExecContext(soon(t), q.Text, q.Args...)
-			check(t, err)
+			putRows(t, b, rows[first:first+500])
 		}
 		if b.conf.dialect.Name != "sqlite" { // where a transaction has all rows
 			holder := open(t, url)
 			tx, err := holder.db.Begin(soon(t), "hold")
 			check(t, err)
-			before, lock := holder.conf.dialect.lock([][]byte{rows[2].key, rows[1002].key}, false)
-			check(t, tx.Read(soon(t), "hold", before, []sqldb.Query{lock}, func(int, func(...any) error) error { return nil }))
+			lock := holder.conf.dialect.expired([][]byte{rows[2].key, rows[1002].key}, 1<<62)
+			check(t, tx.Read(soon(t), "hold", nil, []sqldb.Query{lock}, func(int, func(...any) error) error { return nil }))
 			b.walk(t, 3)
 			if n := number64(t, b, "SELECT COUNT(*) FROM HEADGATE_STATE"); n != 1002 {
 				t.Errorf("%d rows are left, want 1002, two of them in use", n)
@@ -293,6 +290,16 @@ func TestJanitorDeletesWhatHasEnded(t *testing.T) {
 			t.Errorf("%d rows were deleted by the figures, want 1500", n)
 		}
 	})
+}
+
+// putRows writes rows, whose keys are in order, as they are.
+func putRows(t *testing.T, b *Backend, rows []row) {
+	t.Helper()
+	var keys [][]byte
+	for i := range rows {
+		keys = append(keys, rows[i].key)
+	}
+	check(t, b.do(soon(t), "put", &plain{keys: keys, then: func([][]byte, limit.Instant) ([]row, [][]byte) { return rows, nil }}))
 }
 
 // walk goes through the whole table, in at most so many pages.

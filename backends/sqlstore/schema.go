@@ -18,7 +18,8 @@ func schema() sqldb.Schema {
 	if err != nil {
 		panic(err) // they are part of the program
 	}
-	return sqldb.Schema{Files: files, History: "HEADGATE_SCHEMA_HISTORY"}
+	return sqldb.Schema{Files: files, History: "HEADGATE_SCHEMA_HISTORY",
+		Packages: []string{"HEADGATE_STATE_API"}, Functions: []string{"HEADGATE_NOW_US"}}
 }
 
 // Migrate implements [backends.Migrator]: it runs the scripts that the history in the database,

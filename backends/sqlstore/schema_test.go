@@ -17,6 +17,9 @@ import (
 // requests.
 func TestViewsShowWhatRulesHave(t *testing.T) {
 	eachMigrated(t, func(t *testing.T, url string) {
+		if strings.HasPrefix(url, onMariaDB) {
+			return // MariaDB does not know the words of Oracle's views
+		}
 		b := open(t, url)
 		at := limit.InstantOf(time.Date(2030, 5, 6, 7, 8, 9, 0, time.UTC)) + 123_456
 		group := string(limit.AppendPart(limit.AppendPart(nil, "shop"), "café"))

@@ -2,6 +2,7 @@ package sqlstore
 
 import (
 	"database/sql"
+	"log/slog"
 	"net/url"
 	"path/filepath"
 	"strings"
@@ -13,6 +14,8 @@ import (
 )
 
 var soon, check = dbtest.Soon, dbtest.Check
+
+var quiet = slog.New(slog.DiscardHandler)
 
 // A server makes empty databases of one kind.
 type server struct {
@@ -27,6 +30,7 @@ func servers() []server {
 			return "sqlite:" + filepath.Join(t.TempDir(), "limits.db")
 		}},
 		shared(testenv.Postgres), shared(testenv.MariaDB), shared(testenv.MySQL),
+		{"oracle-on-mariadb", func(t testing.TB) string { return onMariaDB + shared(testenv.MariaDB).create(t) }},
 	}
 }
 
@@ -54,7 +58,7 @@ func eachMigrated(t *testing.T, test func(t *testing.T, url string)) {
 // eachServer is eachMigrated without SQLite, which is no server.
 func eachServer(t *testing.T, test func(t *testing.T, url string)) {
 	t.Helper()
-	for _, s := range servers()[1:] {
+	for _, s := range servers()[1:4] { // Oracle's texts are sent by another driver than Oracle's
 		t.Run(s.name, func(t *testing.T) {
 			url := s.create(t)
 			migrate(t, url)
@@ -65,6 +69,10 @@ func eachServer(t *testing.T, test func(t *testing.T, url string)) {
 
 func migrate(t testing.TB, url string) {
 	t.Helper()
+	if address, ok := strings.CutPrefix(url, onMariaDB); ok {
+		migrateOracleOnMariaDB(t, address)
+		return
+	}
 	b := open(t, url)
 	if _, err := b.Migrate(soon(t)); err != nil {
 		t.Fatalf("migrate: %v", err)
@@ -75,6 +83,9 @@ func migrate(t testing.TB, url string) {
 // busy machine delays is no failure.
 func openURL(t testing.TB, url string) *Backend {
 	t.Helper()
+	if address, ok := strings.CutPrefix(url, onMariaDB); ok {
+		return openOracleOnMariaDB(t, address)
+	}
 	c, err := Parse(url)
 	check(t, err)
 	if !strings.Contains(url, "timeout=") {

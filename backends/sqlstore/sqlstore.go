@@ -43,6 +43,11 @@ func Open(conf Config) (*Backend, error) {
 	if err != nil {
 		return nil, err
 	}
+	return start(conf, db), nil
+}
+
+// start returns the backend of a database.
+func start(conf Config, db *sqldb.DB) *Backend {
 	ctx, stop := context.WithCancel(context.Background())
 	b := &Backend{conf: conf, caps: conf.Caps(), db: db, self: []byte("ping:" + rand.Text()), stop: stop}
 	b.running.Add(1)
@@ -50,7 +55,7 @@ func Open(conf Config) (*Backend, error) {
 		defer b.running.Done()
 		b.sweep(ctx)
 	})
-	return b, nil
+	return b
 }
 
 // Caps returns what the backend promises.

@@ -56,7 +56,7 @@ func (b *Backend) do(ctx context.Context, op string, t task) error {
 
 // try runs a task once. inDoubt says of an error whether the transaction may have been committed.
 func (b *Backend) try(ctx context.Context, op string, t task) (err error, inDoubt bool) {
-	tx, err := b.db.Begin(ctx, op)
+	tx, err := b.conf.dialect.begin(b.db, ctx, op)
 	if err != nil {
 		return err, false
 	}
@@ -74,7 +74,7 @@ func (b *Backend) try(ctx context.Context, op string, t task) (err error, inDoub
 		tx.RollbackWithin(ctx)
 		return nil, false
 	}
-	err = tx.Commit(ctx, op, w.writes(put, drop)...)
+	err = tx.Commit(ctx, op, b.conf.dialect.writes(&w, put, drop)...)
 	return err, err != nil && tx.InDoubt()
 }
 
@@ -94,14 +94,24 @@ type work struct {
 	task  task
 	keys  [][]byte
 	there []bool // which keys have rows
+	more  []bool // which have rows beside them that hold the rest of their states (oracle.go)
 }
 
 // read locks and reads the rows, then the clock, and decides.
 func (w *work) read(ctx context.Context, op string) (put []row, drop [][]byte, err error) {
-	d := w.b.conf.dialect
 	w.there = make([]bool, len(w.keys))
+	now, err := w.b.conf.dialect.read(w, ctx, op)
+	if err != nil {
+		return nil, nil, err
+	}
+	put, drop = w.task.decide(limit.Instant(now))
+	return put, drop, nil
+}
+
+// readTexts reads by single statements.
+func (w *work) readTexts(ctx context.Context, op string) (now int64, err error) {
+	d := w.b.conf.dialect
 	before, lock := d.lock(w.keys, w.b.db.Returning())
-	var now int64
 	reads, numbers := []sqldb.Query{lock, d.clock}, []*int64{nil, &now}
 	if q, to := w.task.count(); q.Text != "" {
 		reads, numbers = append(reads, q), append(numbers, to)
@@ -112,11 +122,7 @@ func (w *work) read(ctx context.Context, op string) (put []row, drop [][]byte, e
 		}
 		return scan(numbers[i])
 	})
-	if err != nil {
-		return nil, nil, err
-	}
-	put, drop = w.task.decide(limit.Instant(now))
-	return put, drop, nil
+	return now, err
 }
 
 func (w *work) row(scan func(...any) error) error {
@@ -128,15 +134,20 @@ func (w *work) row(scan func(...any) error) error {
 	if i < 0 {
 		return fmt.Errorf("%w: the database has returned a row that nobody asked for", backends.ErrCorrupt)
 	}
+	w.found(i, value)
+	return nil
+}
+
+// found notes that keys[i] has a row.
+func (w *work) found(i int, value []byte) {
 	w.there[i] = true
 	if len(value) > 0 {
 		w.task.found(i, value)
 	}
-	return nil
 }
 
-// writes are the statements before the commit.
-func (w *work) writes(put []row, drop [][]byte) (all []sqldb.Query) {
+// texts are the statements before the commit.
+func (w *work) texts(put []row, drop [][]byte) (all []sqldb.Query) {
 	d := w.b.conf.dialect
 	var add []row
 	if d.add != nil {

@@ -51,4 +51,5 @@ type oracleAddress struct {
 	connect  string // host:port/service, a TNS name, or a description in parentheses
 	user     string
 	password string
+	relaxed  bool // commits do not wait for the disk
 }

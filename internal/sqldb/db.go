@@ -3,6 +3,7 @@ package sqldb
 import (
 	"context"
 	"database/sql"
+	"database/sql/driver"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -27,6 +28,7 @@ type DB struct {
 	poolMin   int
 	warming   atomic.Bool // connections are being made ahead of need
 	warm      sync.WaitGroup
+	standing  chan *standing // that nobody uses
 }
 
 // Open returns a database. It does not connect: a database that is down is noticed by the
@@ -41,14 +43,27 @@ func Open(c Config) (*DB, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &DB{Dialect: d, Address: Address{d.Name, src.shown}, Read: p.read, Write: p.write,
+	return newDB(d, src.shown, p, c), nil
+}
+
+// Over is Open for a driver of the caller's, such as a test's, in the place of the dialect's own.
+func Over(d *Dialect, driver driver.Connector, c Config) *DB {
+	c = c.withDefaults()
+	return newDB(d, d.Name, onePool(driver, c), c)
+}
+
+func newDB(d *Dialect, shown string, p pools, c Config) *DB {
+	return &DB{Dialect: d, Address: Address{d.Name, shown}, Read: p.read, Write: p.write,
 		release: p.release, opening: p.opening, returning: p.returning,
-		Log: c.Log.With("database", src.shown), poolMin: c.PoolMin}, nil
+		Log: c.Log.With("database", shown), poolMin: c.PoolMin, standing: make(chan *standing, c.PoolMin)}
 }
 
 // Close closes the connections; a caller that uses one at the moment gets an error.
 func (db *DB) Close() error {
 	db.warm.Wait()
+	for len(db.standing) > 0 {
+		(<-db.standing).end()
+	}
 	err := db.Write.Close()
 	if db.Read != db.Write {
 		err = errors.Join(err, db.Read.Close())

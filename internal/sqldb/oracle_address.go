@@ -26,6 +26,7 @@ func oracleParse(url string, c Config) (*source, error) {
 	if a.user == "" || a.password == "" {
 		return nil, errors.New("database: Oracle wants a username and a password")
 	}
+	a.relaxed = c.Relaxed
 	connector, err := oracleConnector(a)
 	if err != nil {
 		return nil, fmt.Errorf("database url: %w", err)

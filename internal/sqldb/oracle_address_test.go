@@ -8,11 +8,11 @@ import (
 // Java's URLs and ours.
 func TestOracleAddress(t *testing.T) {
 	for text, want := range map[string]oracleAddress{
-		"oracle://app:s%40cret@db:1521/ORCLPDB1":                 {"db:1521/ORCLPDB1", "app", "s@cret"},
+		"oracle://app:s%40cret@db:1521/ORCLPDB1":                 {connect: "db:1521/ORCLPDB1", user: "app", password: "s@cret"},
 		"oracle://db:1521/ORCLPDB1":                              {connect: "db:1521/ORCLPDB1"},
 		"oracle:thin:@localhost:1521/ORCLPDB1":                   {connect: "localhost:1521/ORCLPDB1"},
 		"oracle:thin:@//localhost:1521/ORCLPDB1":                 {connect: "localhost:1521/ORCLPDB1"},
-		"oracle:thin:app/s@cret@localhost:1521/ORCLPDB1":         {"localhost:1521/ORCLPDB1", "app", "s@cret"},
+		"oracle:thin:app/s@cret@localhost:1521/ORCLPDB1":         {connect: "localhost:1521/ORCLPDB1", user: "app", password: "s@cret"},
 		"oracle:thin:@payments_tns":                              {connect: "payments_tns"},
 		"oracle:thin:@db:1521:ORCL":                              {connect: "(DESCRIPTION=(ADDRESS=(PROTOCOL=TCP)(HOST=db)(PORT=1521))(CONNECT_DATA=(SID=ORCL)))"},
 		"oracle:thin:@(DESCRIPTION=(ADDRESS_LIST=(A=(B=c:1))))":  {connect: "(DESCRIPTION=(ADDRESS_LIST=(A=(B=c:1))))"},

@@ -3,6 +3,7 @@ package sqldb
 import (
 	"errors"
 	"regexp"
+	"slices"
 	"strconv"
 )
 
@@ -65,14 +66,20 @@ func oracleClassify(err error) failure {
 	if code == oracleDuplicate {
 		return oracleDuplicateOf(err.Error())
 	}
-	return oracleFailures()[code]
+	f := oracleFailures()[code]
+	// A block that fails is undone, unless the session has ended or the call was broken off.
+	f.undone = f.kind != Unavailable && !slices.Contains(oracleMidway, code)
+	return f
 }
+
+// oracleMidway are codes that a commit may get although it has been done.
+var oracleMidway = []int{28, 1012, 1013, 3113, 3114, 3135, 25408}
 
 // oracleDuplicateOf looks at the index that "unique constraint (OWNER.INDEX)
 // violated" names.
 func oracleDuplicateOf(text string) failure {
 	if m := oracleUnique.FindStringSubmatch(text); m != nil {
-		return duplicate(m[1])
+		return failure{kind: Duplicate, index: m[1], undone: true}
 	}
 	return failure{}
 }

@@ -24,5 +24,9 @@ func oracleConnector(a oracleAddress) (driver.Connector, error) {
 	p.SetSessionParamOnInit("TIME_ZONE", "UTC")
 	p.SetSessionParamOnInit("NLS_COMP", "BINARY")
 	p.SetSessionParamOnInit("NLS_SORT", "BINARY")
+	if a.relaxed {
+		p.SetSessionParamOnInit("COMMIT_LOGGING", "BATCH")
+		p.SetSessionParamOnInit("COMMIT_WAIT", "NOWAIT")
+	}
 	return godror.NewConnector(p), nil
 }

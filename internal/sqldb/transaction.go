@@ -15,6 +15,8 @@ type Tx struct {
 	db *DB
 	tx *sql.Tx // not pipelined
 
+	standing *standing // nil if the driver ends the transaction, and once a standing one has ended
+
 	conn  *sql.Conn // pipelined; nil once the transaction has ended
 	begun bool
 
@@ -135,7 +137,11 @@ func (t *Tx) Session(ctx context.Context, op string) (Session, error) {
 
 // Commit runs the last statements and, if none of them fails, commits. Pipelined, it does not
 // check how many rows they change. After an error of the commit it is unknown whether it took effect.
+// Of a Standing transaction it runs the one last statement, which commits.
 func (t *Tx) Commit(ctx context.Context, op string, last ...Query) error {
+	if t.standing != nil {
+		return t.commitStanding(ctx, op, last[0])
+	}
 	if t.tx != nil {
 		if err := t.Change(ctx, op, last...); err != nil {
 			t.Rollback()
@@ -158,6 +164,18 @@ func (t *Tx) Commit(ctx context.Context, op string, last ...Query) error {
 	return nil
 }
 
+func (t *Tx) commitStanding(ctx context.Context, op string, last Query) error {
+	if _, err := t.tx.ExecContext(ctx, last.Text, last.Args...); err != nil {
+		t.doubtful = !t.db.Dialect.meaning(err).undone
+		err = t.db.Fail(ctx, op, err)
+		t.RollbackWithin(ctx)
+		return err
+	}
+	t.db.keep(t.standing)
+	t.standing, t.tx = nil, nil
+	return nil
+}
+
 // InDoubt tells, after an error of Commit, whether the transaction may have taken effect all the
 // same: the commit was sent, and the database has not said that it failed.
 func (t *Tx) InDoubt() bool { return t.doubtful }
@@ -176,6 +194,11 @@ func (t *Tx) Rollback() {
 
 // RollbackWithin is Rollback that closes the connection if ctx ends first.
 func (t *Tx) RollbackWithin(ctx context.Context) {
+	if t.standing != nil {
+		t.standing.rollback(ctx, t.db)
+		t.standing, t.tx = nil, nil
+		return
+	}
 	if t.tx != nil {
 		_ = t.tx.Rollback()
 		return

@@ -2,20 +2,18 @@ package sqlstore
 
 import (
 	"context"
-	"database/sql"
 	"database/sql/driver"
 	"errors"
 	"fmt"
 	"reflect"
-	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/headgate-rls/headgate/internal/sqldb"
 	"github.com/headgate-rls/headgate/slots"
+	"github.com/headgate-rls/headgate/test/oracletest"
 )
 
 const (
@@ -28,15 +26,15 @@ var oracleSeries = slots.Series{Scope: "payments", SizeMs: 4000}
 
 // obliging answers every statement of a Store as a database would in which all is
 // well.
-func obliging(text string) (fakeAnswer, error) {
+func obliging(text string) (oracletest.Answer, error) {
 	slot := []driver.Value{"s1", "e1", "payments", "4000", lateText, noonText, lateText, "c1", noonText}
 	config := []driver.Value{"c1", "default", "100", "PT4S", nil, noonText, int64(1), noonText}
-	one := func(values ...driver.Value) (fakeAnswer, error) {
-		return fakeAnswer{rows: [][]driver.Value{values}, changed: 1}, nil
+	one := func(values ...driver.Value) (oracletest.Answer, error) {
+		return oracletest.Answer{Rows: [][]driver.Value{values}, Changed: 1}, nil
 	}
 	switch {
 	case strings.HasPrefix(text, "SELECT WNDW_SLOT_ID FROM"):
-		return fakeAnswer{}, nil // the scope has no slots
+		return oracletest.Answer{}, nil // the scope has no slots
 	case strings.HasPrefix(text, "SELECT WNDW_SLOT_ID"):
 		return one(slot...)
 	case strings.HasPrefix(text, "SELECT RL_WNDW_CONFIG_ID"):
@@ -62,13 +60,13 @@ func obliging(text string) (fakeAnswer, error) {
 	case strings.HasPrefix(text, "SELECT COUNT(*)"):
 		return one(int64(2))
 	case strings.HasPrefix(text, "SELECT SCRIPT_NM"), strings.HasPrefix(text, "SELECT NAME"), strings.HasPrefix(text, "SELECT 1 FROM ALL_TABLES"):
-		return fakeAnswer{}, nil // nothing applied, no mistakes, no Flyway
+		return oracletest.Answer{}, nil // nothing applied, no mistakes, no Flyway
 	case strings.HasPrefix(text, "INSERT INTO RL_EVENT_SLOT_DTL"):
-		return fakeAnswer{changed: int64(strings.Count(text, "FROM DUAL"))}, nil
+		return oracletest.Answer{Changed: int64(strings.Count(text, "FROM DUAL"))}, nil
 	case strings.HasPrefix(text, "BEGIN RL_SLOT_API"):
-		return fakeAnswer{out: []any{1, "s1", "payments", 4000, lateText, noonText, lateText, "c1", "", 7, noonText, 0, 1, 0}}, nil
+		return oracletest.Answer{Out: []any{1, "s1", "payments", 4000, lateText, noonText, lateText, "c1", "", 7, noonText, 0, 1, 0}}, nil
 	}
-	return fakeAnswer{changed: 1}, nil
+	return oracletest.Answer{Changed: 1}, nil
 }
 
 // everyMethod calls all of a Store, so that the fake notes every statement.
@@ -133,28 +131,26 @@ func oracleSearch() *slots.Search {
 }
 
 // sent is every statement that the dialect sends.
-func sent(t *testing.T) []fakeCall {
+func sent(t *testing.T) []oracletest.Call {
 	t.Helper()
-	f := &fakeOracle{answer: func(text string) (fakeAnswer, error) {
+	f := &oracletest.Fake{Answer: func(text string) (oracletest.Answer, error) {
 		if strings.Contains(text, "HELD_UNTIL_TS") && strings.HasPrefix(text, "UPDATE") || strings.HasPrefix(text, "UPDATE RL_WNDW_EPOCH") {
-			return fakeAnswer{}, nil // another leads, and there is no epoch: the row is added
+			return oracletest.Answer{}, nil // another leads, and there is no epoch: the row is added
 		}
 		return obliging(text)
 	}}
-	everyMethod(t, f.store(t))
-	return f.statements()
+	everyMethod(t, oracleStore(t, f))
+	return f.Statements()
 }
-
-var placeholderN = regexp.MustCompile(`:(\d+)`)
 
 // Text and whole numbers alone, and as many as there are placeholders.
 func TestOracleArguments(t *testing.T) {
 	for _, c := range sent(t) {
-		if scripted(t, c.text) {
+		if scripted(t, c.Text) {
 			continue
 		}
-		if err := checkArguments(c); err != nil {
-			t.Errorf("%v in %s", err, c.text)
+		if err := oracletest.CheckArguments(c); err != nil {
+			t.Errorf("%v in %s", err, c.Text)
 		}
 	}
 }
@@ -169,61 +165,12 @@ func scripted(t *testing.T, text string) bool {
 	return false
 }
 
-func checkArguments(c fakeCall) error {
-	marks := placeholderN.FindAllStringSubmatch(c.text, -1)
-	if len(marks) != len(c.args) {
-		return fmt.Errorf("%d placeholders and %d arguments", len(marks), len(c.args))
-	}
-	for i, m := range marks {
-		// Drivers bind by where a placeholder stands, whatever its number.
-		if m[1] != strconv.Itoa(i+1) {
-			return fmt.Errorf("placeholder :%s stands at place %d", m[1], i+1)
-		}
-	}
-	for _, a := range c.args {
-		switch v := a.Value.(type) {
-		case string, int64, nil:
-		case sql.Out:
-			if k := reflect.TypeOf(v.Dest); k != reflect.TypeFor[*string]() && k != reflect.TypeFor[*int64]() {
-				return fmt.Errorf("an OUT parameter of type %v", k)
-			}
-		default:
-			return fmt.Errorf("an argument of type %T", v)
-		}
-	}
-	return nil
-}
-
-// The check of arguments must bite.
-func TestOracleArgumentsWrong(t *testing.T) {
-	text := func(values ...any) (args []driver.NamedValue) {
-		for _, v := range values {
-			args = append(args, driver.NamedValue{Value: v})
-		}
-		return args
-	}
-	for _, c := range []fakeCall{
-		{text: "SELECT :1, :2 FROM DUAL", args: text("a")},
-		{text: "SELECT :1 FROM DUAL", args: text("a", "b")},
-		{text: "SELECT :2, :1 FROM DUAL", args: text("a", "b")},
-		{text: "SELECT :1, :1 FROM DUAL", args: text("a", "b")},
-		{text: "SELECT :1 FROM DUAL", args: text(time.Now())},
-		{text: "SELECT :1 FROM DUAL", args: text(true)},
-		{text: "SELECT :1 FROM DUAL", args: text(1.5)},
-		{text: "BEGIN P(:1); END;", args: text(sql.Out{Dest: new(sql.NullInt64)})},
-	} {
-		if checkArguments(c) == nil {
-			t.Errorf("no complaint about %s with %v", c.text, c.args)
-		}
-	}
-}
-
 // Every text of the dialect is sent by something, and so is seen by the checks of
 // this file and of the grammar.
 func TestOracleAllSent(t *testing.T) {
 	all := map[string]bool{}
 	for _, c := range sent(t) {
-		all[c.text] = true
+		all[c.Text] = true
 	}
 	v := reflect.ValueOf(oracleDialect().statements)
 	for i := range v.NumField() {
@@ -238,12 +185,12 @@ func TestOracleAllSent(t *testing.T) {
 
 // One assignment is one round trip, without a transaction around it.
 func TestOracleProcedureOneTrip(t *testing.T) {
-	f := &fakeOracle{answer: obliging}
-	found, err := f.store(t).Procedure().Call(t.Context(), oracleSearch())
+	f := &oracletest.Fake{Answer: obliging}
+	found, err := oracleStore(t, f).Procedure().Call(t.Context(), oracleSearch())
 	if err != nil {
 		t.Fatal(err)
 	}
-	if texts := f.texts(); len(texts) != 2 || texts[0] != fakeConnect || !strings.HasPrefix(texts[1], "BEGIN RL_SLOT_API.ASSIGN_SLOT(:1, ") {
+	if texts := f.Texts(); len(texts) != 2 || texts[0] != oracletest.Connect || !strings.HasPrefix(texts[1], "BEGIN RL_SLOT_API.ASSIGN_SLOT(:1, ") {
 		t.Errorf("sent %q, want one call", texts)
 	}
 	want := slots.Found{
@@ -257,7 +204,7 @@ func TestOracleProcedureOneTrip(t *testing.T) {
 		t.Errorf("found\n%+v, want\n%+v", found, want)
 	}
 	var in []string
-	for _, a := range f.statements()[0].args[:oracleInputs] {
+	for _, a := range f.Statements()[0].Args[:oracleInputs] {
 		in = append(in, fmt.Sprint(a.Value))
 	}
 	if got, want := strings.Join(in, "|"), "e1|s1|payments|4000|c1|100|0|2025-06-01 12:00:00.000001|1|99|2147483647|"+noonText+"|"+
@@ -272,8 +219,8 @@ func TestOracleProcedureNonsense(t *testing.T) {
 		{5, "s1", "payments", 4000, lateText, noonText, lateText, "c1", "", 7, noonText, 0, 1, 0},
 		{1, "s1", "payments", 4000, lateText, "01-JUN-25 12.00.00", lateText, "c1", "", 7, noonText, 0, 1, 0},
 	} {
-		f := &fakeOracle{answer: func(string) (fakeAnswer, error) { return fakeAnswer{out: out}, nil }}
-		_, err := f.store(t).Procedure().Call(t.Context(), oracleSearch())
+		f := &oracletest.Fake{Answer: func(string) (oracletest.Answer, error) { return oracletest.Answer{Out: out}, nil }}
+		_, err := oracleStore(t, f).Procedure().Call(t.Context(), oracleSearch())
 		if slots.KindOf(err) != slots.Failed || err == nil {
 			t.Errorf("with %v: %v, want it failed", out, err)
 		}
@@ -282,7 +229,7 @@ func TestOracleProcedureNonsense(t *testing.T) {
 
 // Rows become slots and configs.
 func TestOracleReads(t *testing.T) {
-	db := (&fakeOracle{answer: obliging}).store(t)
+	db := oracleStore(t, &oracletest.Fake{Answer: obliging})
 	found, err := db.Find(t.Context(), []string{"e1"})
 	want := []slots.Slot{{ID: "s1", EventID: "e1", Series: oracleSeries, RequestedUs: (noonMs + 2371) * 1000,
 		WindowMs: noonMs, ScheduledMs: noonMs + 2371, ConfigID: "c1", CreatedUs: noonMs * 1000}}

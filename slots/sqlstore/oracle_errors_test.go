@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/headgate-rls/headgate/slots"
+	"github.com/headgate-rls/headgate/test/oracletest"
 )
 
 // The codes of Oracle and what may be done about each.
@@ -26,26 +27,26 @@ func TestOracleErrorKinds(t *testing.T) {
 		do       func(db *DB) error
 	}{
 		{"find", "SELECT WNDW_SLOT_ID", func(db *DB) error { _, err := db.Find(context.Background(), []string{"e"}); return err }},
-		{"begin", fakeBegin, claimOne},
+		{"begin", oracletest.Begin, claimOne},
 		{"lock", "SELECT SLOT_CT", claimOne},
 		{"insert", "INSERT INTO RL_EVENT_SLOT_DTL", claimOne},
 		{"update", "UPDATE RL_WNDW_CT", claimOne},
-		{"commit", fakeCommit, claimOne},
+		{"commit", oracletest.Commit, claimOne},
 		{"procedure", "BEGIN RL_SLOT_API", func(db *DB) error {
 			_, err := db.Procedure().Call(context.Background(), oracleSearch())
 			return err
 		}},
-		{"connect", fakeConnect, func(db *DB) error { _, err := db.Generation(context.Background()); return err }},
+		{"connect", oracletest.Connect, func(db *DB) error { _, err := db.Generation(context.Background()); return err }},
 	}
 	for _, step := range steps {
 		for kind, codes := range oracleKinds {
 			for _, code := range codes {
-				f := failing(step.at, oraError(code))
-				err := step.do(f.store(t))
+				f := failing(step.at, oracletest.OraError(code))
+				err := step.do(oracleStore(t, f))
 				if got := slots.KindOf(err); err == nil || got != kind {
 					t.Errorf("%s, ORA-%05d: %v is %v, want %v", step.name, code, err, got, kind)
 				}
-				if coded := (&fakeError{}); !errors.As(err, &coded) || coded.code != code {
+				if coded := (&oracletest.Error{}); !errors.As(err, &coded) || coded.Number != code {
 					t.Errorf("%s: the code is lost in %v", step.name, err)
 				}
 			}
@@ -55,13 +56,13 @@ func TestOracleErrorKinds(t *testing.T) {
 
 // failing obliges, except that texts which begin with at fail and that no event has
 // a slot.
-func failing(at string, err error) *fakeOracle {
-	return &fakeOracle{answer: func(text string) (fakeAnswer, error) {
+func failing(at string, err error) *oracletest.Fake {
+	return &oracletest.Fake{Answer: func(text string) (oracletest.Answer, error) {
 		switch {
 		case strings.HasPrefix(text, at):
-			return fakeAnswer{}, err
+			return oracletest.Answer{}, err
 		case strings.HasPrefix(text, "SELECT WNDW_SLOT_ID"):
-			return fakeAnswer{}, nil
+			return oracletest.Answer{}, nil
 		}
 		return obliging(text)
 	}}
@@ -88,12 +89,12 @@ func claimOne(db *DB) error {
 // the transaction rolled back.
 func TestOracleRollback(t *testing.T) {
 	for _, at := range []string{"SELECT SLOT_CT", "INSERT INTO RL_EVENT_SLOT_DTL", "UPDATE RL_WNDW_CT"} {
-		f := failing(at, oraError(60))
-		if err := claimOne(f.store(t)); err == nil {
+		f := failing(at, oracletest.OraError(60))
+		if err := claimOne(oracleStore(t, f)); err == nil {
 			t.Errorf("%s failed and nobody noticed", at)
 		}
-		texts := f.texts()
-		if last := texts[len(texts)-1]; last != fakeRollback || slices.Contains(texts, fakeCommit) {
+		texts := f.Texts()
+		if last := texts[len(texts)-1]; last != oracletest.Rollback || slices.Contains(texts, oracletest.Commit) {
 			t.Errorf("after %s: %q, want a rollback at the end and no commit", at, texts)
 		}
 	}
@@ -102,14 +103,14 @@ func TestOracleRollback(t *testing.T) {
 // A commit whose answer is lost is Passing: it may have taken effect.
 func TestOracleCommitLost(t *testing.T) {
 	committed := false
-	f := &fakeOracle{answer: func(text string) (fakeAnswer, error) {
-		if text == fakeCommit {
+	f := &oracletest.Fake{Answer: func(text string) (oracletest.Answer, error) {
+		if text == oracletest.Commit {
 			committed = true
-			return fakeAnswer{}, oraError(3113)
+			return oracletest.Answer{}, oracletest.OraError(3113)
 		}
 		return obliging(text)
 	}}
-	db := f.store(t)
+	db := oracleStore(t, f)
 	if err := claimOne(db); !committed || slots.KindOf(err) != slots.Passing || err == nil {
 		t.Errorf("committed %v, error %v: want it Passing", committed, err)
 	}
@@ -127,8 +128,8 @@ func TestOracleDuplicates(t *testing.T) {
 		"RATE_LIMITER.RL_EVENT_WNDW_CONFIG_PK":  slots.Passing,
 		"RL_EVENT_SLOT_DTL_PK":                  slots.Passing,
 	} {
-		f := failing("INSERT INTO RL_EVENT_SLOT_DTL", &fakeError{1, "ORA-00001: unique constraint (" + index + ") violated"})
-		if err := claimOne(f.store(t)); err == nil || slots.KindOf(err) != want {
+		f := failing("INSERT INTO RL_EVENT_SLOT_DTL", &oracletest.Error{Number: 1, Text: "ORA-00001: unique constraint (" + index + ") violated"})
+		if err := claimOne(oracleStore(t, f)); err == nil || slots.KindOf(err) != want {
 			t.Errorf("%s: %v is %v, want %v", index, err, slots.KindOf(err), want)
 		}
 	}

@@ -1,24 +1,12 @@
 package sqlstore
 
 import (
-	"bytes"
-	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
-	"os/exec"
 	"strings"
 	"testing"
-	"time"
 
-	"github.com/headgate-rls/headgate/test/testenv"
+	"github.com/headgate-rls/headgate/test/oracletest"
 )
-
-// A namedText is a statement with a name to report it by.
-type namedText struct {
-	Name string `json:"name"`
-	Text string `json:"text"`
-}
 
 // oracleTexts is every text that Oracle is sent: those that the fake noted, among
 // them all migrations, and those of the set-up script.
@@ -33,12 +21,12 @@ func oracleTexts(t *testing.T) []struct{ name, text string } {
 		}
 	}
 	for i, c := range sent(t) {
-		add(fmt.Sprintf("sent-%d", i), c.text)
+		add(fmt.Sprintf("sent-%d", i), c.Text)
 	}
 	f := migrating(flywayWasHere)
-	_, err := f.store(t).Migrate(t.Context())
+	_, err := oracleStore(t, f).Migrate(t.Context())
 	check(t, err)
-	for i, text := range f.texts() {
+	for i, text := range f.Texts() {
 		if !strings.HasPrefix(text, "(") {
 			add(fmt.Sprintf("flyway-%d", i), text)
 		}
@@ -54,14 +42,14 @@ func oracleTexts(t *testing.T) []struct{ name, text string } {
 
 // The grammar of PL/SQL accepts all of it.
 func TestOracleGrammar(t *testing.T) {
-	var list []namedText
+	var list []oracletest.Text
 	for _, c := range oracleTexts(t) {
-		list = append(list, namedText{c.name, c.text})
+		list = append(list, oracletest.Text{Name: c.name, Text: c.text})
 	}
 	if len(list) < 60 {
 		t.Errorf("only %d texts are checked", len(list))
 	}
-	if found := checkGrammar(t, list); found != "" {
+	if found := oracletest.Grammar(t, list); found != "" {
 		t.Errorf("the grammar refuses:\n%s", found)
 	}
 }
@@ -85,38 +73,14 @@ func TestOracleGrammarBites(t *testing.T) {
 		"CREATE OR REPLACE FUNCTION F RETURN NUMBER IS BEGIN WHILE 1 = 1 LOOP NULL; END WHILE; END F;",
 		"CREATE OR REPLACE PROCEDURE P IS BEGIN NULL; EXCEPTION NO_DATA_FOUND THEN NULL; END P;",
 	}
-	var list []namedText
+	var list []oracletest.Text
 	for i, text := range wrong {
-		list = append(list, namedText{fmt.Sprintf("wrong-%d", i), text})
+		list = append(list, oracletest.Text{Name: fmt.Sprintf("wrong-%d", i), Text: text})
 	}
-	found := checkGrammar(t, list)
+	found := oracletest.Grammar(t, list)
 	for _, c := range list {
 		if !strings.Contains(found, c.Name+":") {
 			t.Errorf("the grammar accepts %.120s", c.Text)
 		}
 	}
-}
-
-// checkGrammar returns what the grammar's program says against the texts.
-func checkGrammar(t *testing.T, list []namedText) string {
-	t.Helper()
-	program := testenv.UseClient(t, testenv.PLSQLGrammar)
-	input, err := json.Marshal(list)
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
-	defer cancel()
-	cmd := exec.CommandContext(ctx, program)
-	var out, failure bytes.Buffer
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(input), &out, &failure
-	err = cmd.Run()
-	var exit *exec.ExitError
-	if err != nil && (!errors.As(err, &exit) || exit.ExitCode() != 1) {
-		t.Fatalf("%s: %v: %s", program, err, &failure)
-	}
-	if (err != nil) != (out.Len() > 0) {
-		t.Fatalf("%s says %q and ends with %v", program, &out, err)
-	}
-	return out.String()
 }

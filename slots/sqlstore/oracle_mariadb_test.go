@@ -14,6 +14,7 @@ import (
 	"github.com/go-sql-driver/mysql"
 	"github.com/headgate-rls/headgate/slots"
 	"github.com/headgate-rls/headgate/slots/internal/slotstest"
+	"github.com/headgate-rls/headgate/test/oracletest"
 	"github.com/headgate-rls/headgate/test/testenv"
 )
 
@@ -52,26 +53,11 @@ func newOracleOnMariaDB(t *testing.T, address string) oracleOnMariaDB {
 
 // openOracleOnMariaDB connects to a database that has the package.
 func openOracleOnMariaDB(address, mode string) (oracleOnMariaDB, error) {
-	u, err := url.Parse(address)
+	config, err := oracletest.MariaDBConfig(address, mode)
 	if err != nil {
 		return oracleOnMariaDB{}, err
 	}
-	config := mysql.NewConfig()
-	config.Net, config.Addr, config.DBName = "tcp", u.Host, strings.Trim(u.Path, "/")
-	config.User = u.User.Username()
-	config.Passwd, _ = u.User.Password()
-	config.InterpolateParams = true
-	config.Logger = &mysql.NopLogger{}
-	// Oracle has no statements that commit by themselves; MariaDB would commit each
-	// one inside the package.
-	config.Params = map[string]string{
-		"sql_mode": "'" + mode + "'", "autocommit": "0", "tx_isolation": "'READ-COMMITTED'",
-		"collation_connection":     "utf8mb4_nopad_bin", // as that of the tables
-		"innodb_lock_wait_timeout": "1",
-	}
-	if err := config.Apply(mysql.Charset("utf8mb4", "utf8mb4_bin")); err != nil {
-		return oracleOnMariaDB{}, err
-	}
+	config.Params["collation_connection"] = "utf8mb4_nopad_bin" // as that of the tables
 	connector, err := mysql.NewConnector(config)
 	if err != nil {
 		return oracleOnMariaDB{}, err
