@@ -44,6 +44,9 @@ type dialect struct {
 	// expired locks those of the keys that nobody else has locked and that end before an instant,
 	// and returns their K.
 	expired func(keys [][]byte, before int64) sqldb.Query
+	// there returns the K of those of the keys that have rows, whoever has locked them. Nil: rows
+	// are not locked one by one.
+	there func(keys [][]byte) sqldb.Query
 	// between returns K and STATE of the rows whose keys are between two and which have not ended;
 	// count returns how many they are.
 	between, count func(low, high []byte) sqldb.Query
@@ -107,6 +110,17 @@ func (d *dialect) ranges(now string, place func(n int) string) {
 	}
 	d.count = func(low, high []byte) sqldb.Query {
 		return sqldb.Query{Text: "SELECT COUNT(*)" + inside, Args: []any{low, high}}
+	}
+}
+
+// listedThere is there in a dialect whose placeholders are made by place.
+func listedThere(place func(n int) string) func(keys [][]byte) sqldb.Query {
+	return func(keys [][]byte) sqldb.Query {
+		places := make([]string, len(keys))
+		for i := range places {
+			places[i] = place(i + 1)
+		}
+		return sqldb.Query{Text: "SELECT K FROM HEADGATE_STATE WHERE K IN (" + strings.Join(places, ", ") + ")", Args: listed(keys)}
 	}
 }
 

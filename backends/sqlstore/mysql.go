@@ -39,6 +39,7 @@ func mysql() *dialect {
 				repeated("?", len(keys)), before), Args: listed(keys)}
 		},
 	}
+	d.there = listedThere(mark)
 	d.ranges(mysqlClock, mark)
 	return d
 }

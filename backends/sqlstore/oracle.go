@@ -32,6 +32,7 @@ func oracle() *dialect {
 			return []sqldb.Query{b.query("")}
 		},
 	}
+	d.there = listedThere(func(n int) string { return fmt.Sprintf(":%d", n) })
 	const now = "(SELECT HEADGATE_NOW_US() FROM DUAL)"
 	d.page = func(after []byte, n int) sqldb.Query {
 		return sqldb.Query{Args: []any{after}, Text: fmt.Sprintf(

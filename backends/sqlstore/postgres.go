@@ -30,6 +30,10 @@ func postgres() *dialect {
 		drop: func(keys [][]byte) []sqldb.Query {
 			return []sqldb.Query{{Text: "DELETE FROM HEADGATE_STATE WHERE K = ANY ($1)", Args: []any{keys}}}
 		},
+		there: func(keys [][]byte) sqldb.Query {
+			return sqldb.Query{Args: []any{keys}, Text: "SELECT S.K FROM unnest($1::bytea[]) AS U (K)" +
+				" CROSS JOIN LATERAL (SELECT K FROM HEADGATE_STATE WHERE K = U.K OFFSET 0) AS S"}
+		},
 		expired: func(keys [][]byte, before int64) sqldb.Query {
 			return sqldb.Query{Args: []any{keys, before}, Text: "SELECT S.K FROM unnest($1::bytea[]) AS U (K)" +
 				" CROSS JOIN LATERAL (SELECT K FROM HEADGATE_STATE WHERE K = U.K AND ENDS_US < $2 FOR UPDATE SKIP LOCKED) AS S"}

@@ -23,7 +23,10 @@ type Backend struct {
 	stop    context.CancelFunc // ends the janitor
 	running sync.WaitGroup     // the janitor, and transactions that are being abandoned
 
-	retries, swept atomic.Int64
+	// looks is how many slices still look which rows others hold before they wait for any.
+	looks atomic.Int64
+
+	retries, swept, held atomic.Int64
 }
 
 var (

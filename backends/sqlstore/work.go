@@ -2,6 +2,7 @@ package sqlstore
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"time"
@@ -30,19 +31,32 @@ type task interface {
 // connection has undone.
 const maxTries = 6
 
+// An effort says how long and how often a task is tried.
+type effort struct {
+	// wait is the part of the time that is left in which the rows of one try must have been locked.
+	wait float64
+	// again reports whether an error is one to try again after.
+	again func(error) bool
+}
+
 // do runs a task. Its error is one of a [backends.Backend].
 func (b *Backend) do(ctx context.Context, op string, t task) error {
+	return b.run(ctx, op, t, effort{wait: 1, again: passes})
+}
+
+// run is do with an effort.
+func (b *Backend) run(ctx context.Context, op string, t task, e effort) error {
 	ctx, cancel := context.WithTimeout(ctx, b.conf.Timeout)
 	defer cancel()
 	for try := 1; ; try++ {
 		if ctx.Err() != nil {
 			return failed(fmt.Errorf("%s: %w", op, ctx.Err()), false)
 		}
-		err, inDoubt := b.try(ctx, op, t)
+		err, inDoubt := b.try(ctx, op, t, e.wait)
 		if err == nil {
 			return nil
 		}
-		if inDoubt || !passes(err) || try == maxTries {
+		if inDoubt || !e.again(err) || try == maxTries {
 			return failed(err, inDoubt)
 		}
 		b.retries.Add(1)
@@ -54,16 +68,25 @@ func (b *Backend) do(ctx context.Context, op string, t task) error {
 	}
 }
 
+// errHeld is of rows that were not locked in the part of the time that is there for it.
+var errHeld = errors.New("another transaction holds a row")
+
 // try runs a task once. inDoubt says of an error whether the transaction may have been committed.
-func (b *Backend) try(ctx context.Context, op string, t task) (err error, inDoubt bool) {
+func (b *Backend) try(ctx context.Context, op string, t task, wait float64) (err error, inDoubt bool) {
 	tx, err := b.conf.dialect.begin(b.db, ctx, op)
 	if err != nil {
 		return err, false
 	}
 	w := work{b: b, tx: tx, task: t, keys: t.begin()}
-	put, drop, err := w.read(ctx, op)
-	if err == nil && ctx.Err() != nil {
+	locking, cancel := share(ctx, wait)
+	put, drop, err := w.read(locking, op)
+	late := locking.Err() != nil
+	cancel()
+	switch {
+	case ctx.Err() != nil && err == nil:
 		err = fmt.Errorf("%s: %w", op, ctx.Err())
+	case ctx.Err() == nil && err != nil && late:
+		err = &sqldb.Error{Kind: sqldb.Held, Op: op, Err: errHeld}
 	}
 	switch {
 	case err != nil:
@@ -76,6 +99,15 @@ func (b *Backend) try(ctx context.Context, op string, t task) (err error, inDoub
 	}
 	err = tx.Commit(ctx, op, b.conf.dialect.writes(&w, put, drop)...)
 	return err, err != nil && tx.InDoubt()
+}
+
+// share is a context that ends after a part of the time that ctx has left.
+func share(ctx context.Context, part float64) (context.Context, context.CancelFunc) {
+	until, ok := ctx.Deadline()
+	if !ok || part >= 1 {
+		return ctx, func() {}
+	}
+	return context.WithTimeout(ctx, time.Duration(part*float64(time.Until(until))))
 }
 
 // abandon ends a transaction whose caller may not have the time to wait for that.
