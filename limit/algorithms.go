@@ -110,32 +110,33 @@ var algorithms = [numAlgorithms]row{
 	},
 }
 
-// step is Step in place, for limits that count units per time.
-func (s *State) step(op *Op, now Instant) Outcome {
+// step is Step in place, for limits that count units per time. It and what it calls
+// fill in an outcome that is zero.
+func (s *State) step(op *Op, now Instant, out *Outcome) {
 	if op.Cost < 0 && op.Limit.owe > 0 {
-		return s.stepRefund(op, now)
+		s.stepRefund(op, now, out)
+		return
 	}
-	out := s.stepStrict(op.Limit, op.Cost, now)
+	s.stepStrict(op.Limit, op.Cost, now, out)
 	if !out.Admitted && op.Overflows() {
 		if taken := s.overflow(op, now); taken > 0 {
-			out = s.stepStrict(op.Limit, op.Cost, now) // has no room now either
+			*out = Outcome{}
+			s.stepStrict(op.Limit, op.Cost, now, out) // has no room now either
 			out.Taken = taken
 		}
 	}
-	return out
 }
 
 // stepRefund is step for an op that gives back where something may be owed.
-func (s *State) stepRefund(op *Op, now Instant) Outcome {
-	out := s.stepStrict(op.Limit, s.payBack(op, now), now)
+func (s *State) stepRefund(op *Op, now Instant, out *Outcome) {
+	s.stepStrict(op.Limit, s.payBack(op, now), now, out)
 	out.Admitted = true
-	return out
 }
 
 // stepStrict is step without overflow. It is a switch and not a column of the
 // table: behind a function value each State would be copied or escape to the
 // heap, which takes 20 ns.
-func (s *State) stepStrict(l *Limit, cost int64, now Instant) (out Outcome) {
+func (s *State) stepStrict(l *Limit, cost int64, now Instant, out *Outcome) {
 	at := now
 	if s.At > now {
 		s.moveTo(now, l)
@@ -143,18 +144,17 @@ func (s *State) stepStrict(l *Limit, cost int64, now Instant) (out Outcome) {
 	}
 	switch l.spec.Algorithm {
 	case FixedWindow:
-		out = stepFixedWindow(l, s, cost, at)
+		stepFixedWindow(l, s, cost, at, out)
 	case SlidingLog:
-		out = stepSlidingLog(l, s, cost, at)
+		stepSlidingLog(l, s, cost, at, out)
 	case SlidingWindow:
-		out = stepSlidingWindow(l, s, cost, at)
+		stepSlidingWindow(l, s, cost, at, out)
 	case TokenBucket:
-		out = stepTokenBucket(l, s, cost, at)
+		stepTokenBucket(l, s, cost, at, out)
 	}
 	if at > now {
 		out.delay(micros(int64(at - now)))
 	}
-	return out
 }
 
 // overflow takes the units that op takes although it has no room, and returns how many

@@ -61,9 +61,9 @@ func decideNew(states []State, req *Request, now Instant, v *Verdict, next []Sta
 			next[at].begin(len(ops))
 			next[at], v.Outcomes[i] = stepConcurrency(next[at], op, now, false)
 		} else if op.Limit.below < 0 { // most limits, for which step is no more than this
-			v.Outcomes[i] = next[at].stepStrict(op.Limit, op.Cost, now)
+			next[at].stepStrict(op.Limit, op.Cost, now, &v.Outcomes[i])
 		} else {
-			v.Outcomes[i] = next[at].step(op, now)
+			next[at].step(op, now, &v.Outcomes[i])
 		}
 		if !v.Outcomes[i].Admitted {
 			v.Admitted = v.Admitted && op.Shadow

@@ -19,7 +19,8 @@ func Step(s State, op *Op, now Instant) (State, Outcome) {
 	if op.Limit.Is(Leased) {
 		return stepConcurrency(s, op, now, true)
 	}
-	out := s.step(op, now)
+	var out Outcome
+	s.step(op, now, &out)
 	return s, out
 }
 

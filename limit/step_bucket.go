@@ -87,7 +87,7 @@ func (l *Limit) level(s *State, now Instant) int64 {
 	return l.full
 }
 
-func stepTokenBucket(l *Limit, s *State, cost int64, now Instant) Outcome {
+func stepTokenBucket(l *Limit, s *State, cost int64, now Instant, out *Outcome) {
 	level := l.level(s, now)
 	admitted := cost < 0 || wanted(cost) <= level/l.num
 	if admitted && cost != 0 {
@@ -98,18 +98,13 @@ func stepTokenBucket(l *Limit, s *State, cost int64, now Instant) Outcome {
 		}
 		*s = State{At: now, N: level, M: l.num}
 	}
-	out := Outcome{
-		Admitted:  admitted,
-		Remaining: level / l.num,
-		Reset:     micros(ceilDiv(l.full-level, l.den)),
-	}
+	out.Admitted, out.Remaining, out.Reset = admitted, level/l.num, micros(ceilDiv(l.full-level, l.den))
 	switch n := wanted(cost); {
 	case n > l.capacity:
 		out.Retry = Never
 	case n*l.num > level:
 		out.Retry = micros(ceilDiv(n*l.num-level, l.den))
 	}
-	return out
 }
 
 // overflowBucket takes what a cost takes that has no room. Of what is left it takes

@@ -3,7 +3,7 @@ package limit
 // Sliding log: every admission is kept for one window, so that the half-open
 // interval (now-W, now] is counted exactly.
 
-func stepSlidingLog(l *Limit, s *State, cost int64, now Instant) Outcome {
+func stepSlidingLog(l *Limit, s *State, cost int64, now Instant, out *Outcome) {
 	log, used := s.live(now - Instant(l.window))
 	admitted := fits(used, cost, l.capacity)
 	if admitted && cost != 0 {
@@ -20,7 +20,7 @@ func stepSlidingLog(l *Limit, s *State, cost int64, now Instant) Outcome {
 			s.At = log[len(log)-1].At
 		}
 	}
-	out := Outcome{Admitted: admitted, Remaining: max(l.capacity-used, 0)}
+	out.Admitted, out.Remaining = admitted, max(l.capacity-used, 0)
 	if len(log) > 0 {
 		out.Reset = micros(int64(log[len(log)-1].At) + l.window - int64(now))
 	}
@@ -30,7 +30,6 @@ func stepSlidingLog(l *Limit, s *State, cost int64, now Instant) Outcome {
 	case n > l.capacity-used:
 		out.Retry = micros(int64(whenFreed(log, n-(l.capacity-used))) + l.window - int64(now))
 	}
-	return out
 }
 
 // debtRecords is how many records a log that owes has at most: for the others

@@ -3,7 +3,7 @@ package limit
 // Fixed window: windows are [k*W, (k+1)*W) since the Unix epoch, or those of a
 // calendar.
 
-func stepFixedWindow(l *Limit, s *State, cost int64, now Instant) Outcome {
+func stepFixedWindow(l *Limit, s *State, cost int64, now Instant, out *Outcome) {
 	start := now - now%Instant(l.window)
 	end := start + Instant(l.window)
 	if l.calendar != nil {
@@ -25,7 +25,7 @@ func stepFixedWindow(l *Limit, s *State, cost int64, now Instant) Outcome {
 		}
 		s.At, s.N = start, used
 	}
-	out := Outcome{Admitted: admitted, Remaining: max(l.capacity-used, 0), Reset: micros(wait)}
+	out.Admitted, out.Remaining, out.Reset = admitted, max(l.capacity-used, 0), micros(wait)
 	if used > l.capacity {
 		out.Reset += micros((l.windowsFor(used, l.capacity) - 1) * l.window)
 	}
@@ -35,7 +35,6 @@ func stepFixedWindow(l *Limit, s *State, cost int64, now Instant) Outcome {
 	case n > l.capacity-used:
 		out.Retry = micros(wait + (l.windowsFor(used, n)-1)*l.window)
 	}
-	return out
 }
 
 // usedInWindow returns how many units are gone in the window that begins at
@@ -92,7 +91,7 @@ func prepareGrid(l *Limit) error {
 	return nil
 }
 
-func stepSlidingWindow(l *Limit, s *State, cost int64, now Instant) Outcome {
+func stepSlidingWindow(l *Limit, s *State, cost int64, now Instant, out *Outcome) {
 	start := now - now%Instant(l.window)
 	cur, prev := min(max(s.N, 0), maxExact), min(max(s.M, 0), maxExact)
 	if l.below > 0 {
@@ -117,7 +116,7 @@ func stepSlidingWindow(l *Limit, s *State, cost int64, now Instant) Outcome {
 		}
 		*s = State{At: start, N: cur, M: prev}
 	}
-	out := Outcome{Admitted: admitted, Remaining: max(l.capacity-cur-weighted, 0)}
+	out.Admitted, out.Remaining = admitted, max(l.capacity-cur-weighted, 0)
 	switch {
 	case cur > 0:
 		out.Reset = micros(rest + l.windowsFor(cur, l.capacity)*l.window)
@@ -130,7 +129,6 @@ func stepSlidingWindow(l *Limit, s *State, cost int64, now Instant) Outcome {
 	case n > l.capacity-cur-weighted:
 		out.Retry = micros(l.slidingRetry(cur, prev, rest, n))
 	}
-	return out
 }
 
 // slide returns how many units are gone in the window that begins at start, with
