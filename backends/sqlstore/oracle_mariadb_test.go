@@ -1,7 +1,6 @@
 package sqlstore
 
 import (
-	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -44,19 +43,12 @@ func migrateOracleOnMariaDB(t testing.TB, address string) {
 	}
 }
 
-var sqlPlus = regexp.MustCompile(`(?m)^(SET |WHENEVER |SHOW |EXIT|COMMIT).*\n`)
-
 // printedOracle is the SQL that an administrator is to run.
-func printedOracle(t testing.TB) (all []string) {
+func printedOracle(t testing.TB) []string {
 	t.Helper()
 	text, err := Print("oracle")
 	check(t, err)
-	for _, part := range strings.Split(sqlPlus.ReplaceAllString(text, ""), "\n/\n") {
-		if part = oracletest.Uncommented(part); part != "" && part != "/" {
-			all = append(all, part)
-		}
-	}
-	return all
+	return oracletest.Printed(text)
 }
 
 // The whole conformance suite, with several processes.

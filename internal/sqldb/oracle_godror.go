@@ -24,6 +24,7 @@ func oracleConnector(a oracleAddress) (driver.Connector, error) {
 	p.SetSessionParamOnInit("TIME_ZONE", "UTC")
 	p.SetSessionParamOnInit("NLS_COMP", "BINARY")
 	p.SetSessionParamOnInit("NLS_SORT", "BINARY")
+	p.SetSessionParamOnInit("NLS_NUMERIC_CHARACTERS", ".,") // of amounts that cross as text
 	if a.relaxed {
 		p.SetSessionParamOnInit("COMMIT_LOGGING", "BATCH")
 		p.SetSessionParamOnInit("COMMIT_WAIT", "NOWAIT")

@@ -9,9 +9,6 @@ import (
 	"github.com/headgate-rls/headgate/policies"
 )
 
-// chunk bounds the rows of a statement: SQLite takes 32,766 values, and eight make a row.
-const chunk = 500
-
 // keepGone is for how many generations removed keys are remembered, and sweepGone how often they
 // are dropped, in generations.
 const keepGone, sweepGone = 10_000, 100
@@ -62,7 +59,7 @@ func (s *Store) Apply(ctx context.Context, edits []policies.Edit, by string, us 
 // all plans the edits, and with write does them.
 func (e *edition) all(ctx context.Context, edits []policies.Edit, write bool) error {
 	for len(edits) > 0 {
-		n := min(chunk, len(edits))
+		n := min(e.s.d.chunk, len(edits))
 		if err := e.some(ctx, edits[:n], write); err != nil {
 			return err
 		}
@@ -146,7 +143,7 @@ func (e *edition) put(ctx context.Context, put []*policies.Policy, added []strin
 		args = append(args, p.Key, policies.TypeOf(p.Algorithm), p.Capacity, p.Refill.String(), p.Window.String(),
 			p.Version, e.state.Generation, p.ChangedBy, p.ChangedAt.UnixMicro())
 	}
-	if err := e.change(ctx, e.s.d.insert("HEADGATE_POLICY", policyColumns, len(put)), args...); err != nil {
+	if err := e.change(ctx, e.s.d.put("HEADGATE_POLICY", policyColumns, len(put)), args...); err != nil {
 		return err
 	}
 	return e.drop(ctx, "HEADGATE_POLICY_GONE", added)
@@ -161,7 +158,7 @@ func (e *edition) remove(ctx context.Context, keys []string) error {
 	for _, k := range keys {
 		args = append(args, k, e.state.Generation)
 	}
-	if err := e.change(ctx, e.s.d.insert("HEADGATE_POLICY_GONE", []string{"POLICY_KEY", "GENERATION"}, len(keys)), args...); err != nil {
+	if err := e.change(ctx, e.s.d.put("HEADGATE_POLICY_GONE", []string{"POLICY_KEY", "GENERATION"}, len(keys)), args...); err != nil {
 		return err
 	}
 	return e.drop(ctx, "HEADGATE_POLICY", keys)

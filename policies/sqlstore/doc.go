@@ -1,4 +1,4 @@
-// Package sqlstore keeps policies in SQLite, PostgreSQL, MySQL and MariaDB.
+// Package sqlstore keeps policies in SQLite, PostgreSQL, MySQL, MariaDB and Oracle.
 //
 // One row, the state, has a generation. A process that changes policies locks the row, so that
 // generations are committed in their order, and each policy says in which of them it was changed.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -23,9 +24,12 @@ func each(t *testing.T, test func(t *testing.T, url string)) {
 	run := func(name string, create func(t testing.TB) string) {
 		t.Run(name, func(t *testing.T) {
 			url := create(t)
-			s := open(t, url)
-			_, err := s.Migrate(soon(t))
-			check(t, err)
+			if address, ok := strings.CutPrefix(url, onMariaDB); ok {
+				migrateOracleOnMariaDB(t, address)
+			} else {
+				_, err := open(t, url).Migrate(soon(t))
+				check(t, err)
+			}
 			test(t, url)
 		})
 	}
@@ -36,11 +40,14 @@ func each(t *testing.T, test func(t *testing.T, url string)) {
 	for _, engine := range []string{testenv.Postgres, testenv.MariaDB, testenv.MySQL} {
 		run(engine, func(t testing.TB) string { return testenv.SharedDatabase(t, engine).CreateDatabase("policies") })
 	}
+	run("oracle-on-mariadb", func(t testing.TB) string {
+		return onMariaDB + testenv.SharedDatabase(t, testenv.MariaDB).CreateDatabase("policies")
+	})
 }
 
 func open(t testing.TB, url string) *Store {
 	t.Helper()
-	s, err := Open(Config{URL: url})
+	s, err := openStore(url)
 	check(t, err)
 	t.Cleanup(func() { check(t, s.Close()) })
 	return s

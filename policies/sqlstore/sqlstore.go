@@ -1,6 +1,7 @@
 package sqlstore
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"embed"
@@ -8,6 +9,8 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/headgate-rls/headgate/internal/sqldb"
@@ -23,7 +26,7 @@ func schema() sqldb.Schema {
 	if err != nil {
 		panic(err) // they are part of the program
 	}
-	return sqldb.Schema{Files: files, History: "HEADGATE_POLICY_SCHEMA"}
+	return sqldb.Schema{Files: files, History: "HEADGATE_POLICY_SCHEMA", Functions: []string{"HEADGATE_POLICY_NOW_US"}}
 }
 
 // Print returns all scripts for the database of a scheme, such as "postgres", as one that its own
@@ -60,11 +63,7 @@ func Open(c Config) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := dialectOf(db.Dialect)
-	if d == nil {
-		return nil, errors.Join(fmt.Errorf("policies cannot be kept in %s; use a URL of sqlite, postgres, mysql or mariadb", db.Dialect.Name), db.Close())
-	}
-	return &Store{db, d}, nil
+	return &Store{db, dialectOf(db.Dialect)}, nil
 }
 
 // Close closes the connections.
@@ -117,10 +116,10 @@ func (s *Store) Read(ctx context.Context, after int64, each func(policies.Row) e
 	text := fmt.Sprintf("SELECT %d, POLICY_KEY, TYPE, CAPACITY, %s, %s FROM HEADGATE_POLICY", kindPolicy, s.d.amount("REFILL_RATE"), s.d.amount("WINDOW_SECONDS"))
 	var args []any
 	if after >= 0 {
-		text += fmt.Sprintf(" WHERE GENERATION > ? UNION ALL SELECT %d, POLICY_KEY, '', 0, '0', '0' FROM HEADGATE_POLICY_GONE WHERE GENERATION > ?", kindGone)
+		text += fmt.Sprintf(" WHERE GENERATION > ? UNION ALL SELECT %d, POLICY_KEY, '-', 0, '0', '0' FROM HEADGATE_POLICY_GONE WHERE GENERATION > ?", kindGone)
 		args = []any{after, after}
 	}
-	text += fmt.Sprintf(" UNION ALL SELECT %d, '', '', GENERATION, '0', '0' FROM HEADGATE_POLICY_STATE WHERE ID = 1", kindState)
+	text += fmt.Sprintf(" UNION ALL SELECT %d, '-', '-', GENERATION, '0', '0' FROM HEADGATE_POLICY_STATE WHERE ID = 1", kindState)
 	generation = -1
 	err = s.db.Rows(ctx, s.db.Read, readOp, s.d.query(text, args...), func(rows *sql.Rows) error {
 		var kind int
@@ -187,10 +186,12 @@ func (s *Store) columns() string {
 // the policy has no algorithm.
 func policy(rows *sql.Rows) (p policies.Policy, err error) {
 	var kind, refill, window string
+	var by sql.NullString // in Oracle an empty text is NULL
 	var us int64
-	if err = rows.Scan(&p.ID, &p.Key, &kind, &p.Capacity, &refill, &window, &p.Version, &p.ChangedBy, &us); err != nil {
+	if err = rows.Scan(&p.ID, &p.Key, &kind, &p.Capacity, &refill, &window, &p.Version, &by, &us); err != nil {
 		return p, err
 	}
+	p.ChangedBy = by.String
 	p.ChangedAt = time.UnixMicro(us).UTC()
 	p.Algorithm, _ = policies.ParseType(kind)
 	p.Refill, _ = policies.ParseAmount(refill)
@@ -209,9 +210,11 @@ func (s *Store) Get(ctx context.Context, key string) (p policies.Policy, ok bool
 
 // List implements [policies.Store].
 func (s *Store) List(ctx context.Context, after, prefix string, n int) (all []policies.Policy, err error) {
-	// Keys are ASCII below 0x7f.
-	q := s.d.query("SELECT "+s.columns()+" FROM HEADGATE_POLICY WHERE POLICY_KEY > ? AND POLICY_KEY >= ? AND POLICY_KEY < ? ORDER BY POLICY_KEY LIMIT "+fmt.Sprint(n),
-		after, prefix, prefix+"\x7f")
+	// Keys are ASCII, above a blank and below 0x7f. An empty text is NULL in Oracle.
+	const lowest = " "
+	q := s.d.query("SELECT "+s.columns()+" FROM HEADGATE_POLICY WHERE POLICY_KEY > ? AND POLICY_KEY >= ? AND POLICY_KEY < ? ORDER BY POLICY_KEY"+
+		strings.ReplaceAll(s.d.first, "#", strconv.Itoa(n)),
+		cmp.Or(after, lowest), cmp.Or(prefix, lowest), prefix+"\x7f")
 	err = s.db.Rows(ctx, s.db.Read, listOp, q, func(rows *sql.Rows) error {
 		p, err := policy(rows)
 		all = append(all, p)

@@ -132,10 +132,14 @@ func TestRowsWrittenByHand(t *testing.T) {
 		s, set := open(t, url), new(policies.Set)
 		f := policies.NewFollower(s, set, quiet)
 		check(t, f.Poll(soon(t)))
+		nameless := "''"
+		if s.d.name == "oracle" {
+			nameless = "' '" // there '' is NULL, which no key is
+		}
 		for _, values := range []string{
 			"'good', 'TOKEN_BUCKET', 100, 10, 60", "'exact', 'SLIDING_WINDOW', 3, 0, 1.5",
 			"'bad type', 'LEAKY', 100, 10, 60", "'negative', 'FIXED_WINDOW', -1, 0, 60", "'rate', 'TOKEN_BUCKET', 1, -1, 60",
-			"'', 'FIXED_WINDOW', 1, 0, 60", "'%zz', 'FIXED_WINDOW', 1, 0, 60", "'a%2fb', 'FIXED_WINDOW', 1, 0, 60",
+			nameless + ", 'FIXED_WINDOW', 1, 0, 60", "'%zz', 'FIXED_WINDOW', 1, 0, 60", "'a%2fb', 'FIXED_WINDOW', 1, 0, 60",
 		} {
 			_, err := s.db.Write.ExecContext(soon(t), "INSERT INTO HEADGATE_POLICY (POLICY_KEY, TYPE, CAPACITY, REFILL_RATE, WINDOW_SECONDS) VALUES ("+values+")")
 			check(t, err)
@@ -164,7 +168,7 @@ func TestRowsWrittenByHand(t *testing.T) {
 func TestManyPoliciesAtOnce(t *testing.T) {
 	each(t, func(t *testing.T, url string) {
 		s := open(t, url)
-		n := random.Times(2*chunk+7, 50_000)
+		n := random.Times(1007, 50_000)
 		edits := make([]policies.Edit, n)
 		for i := range edits {
 			edits[i] = set(fmt.Sprintf("user:%06d", i), window(int64(i), 60))
@@ -213,17 +217,14 @@ func TestSecondWatchDoesNotShortenTheFirst(t *testing.T) {
 	})
 }
 
-func TestOracleIsRefused(t *testing.T) {
-	if _, err := Open(Config{URL: "oracle://user:secret@host:1521/service"}); err == nil {
-		t.Error("Oracle is no database of policies")
-	}
+func TestOtherStoresAreRefused(t *testing.T) {
 	if _, err := Open(Config{URL: "redis://host"}); err == nil {
 		t.Error("redis is no database of policies")
 	}
 }
 
 func TestScriptsArePrinted(t *testing.T) {
-	for _, scheme := range []string{"sqlite", "postgres", "mysql", "mariadb"} {
+	for _, scheme := range []string{"sqlite", "postgres", "mysql", "mariadb", "oracle"} {
 		if text, err := Print(scheme); err != nil || !strings.Contains(text, "HEADGATE_POLICY_STATE") {
 			t.Errorf("%s: %q, %v", scheme, text, err)
 		}
