@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -22,6 +23,7 @@ type benchCase struct {
 	keys        int           // if not the usual number
 	routes      int           // with 256 rules each, beside it
 	reload      time.Duration // how often other rules are put in force; 0 is never
+	readLoop    bool          // who reads a connection makes the trip to Redis
 	whole       bool          // all rules change, not those of one route
 }
 
@@ -75,7 +77,7 @@ var cases = []benchCase{
 }
 
 func findCase(name string) (benchCase, error) {
-	for _, c := range append(reloadCases, cases...) {
+	for _, c := range slices.Concat(reloadCases, distanceCases, cases) {
 		if c.name == name {
 			return c, nil
 		}

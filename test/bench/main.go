@@ -10,6 +10,7 @@
 //	batch   1, 4 and 32 calls per write, the first of which is how Envoy sends
 //	slices  the Redis backend alone, by the number of requests in one call
 //	contention  the same handler called by many goroutines, without connections
+//	distance  Redis 1 and 5 ms away, asked by workers or in the read loop
 //	open    latency of some cases at half of a rate reached there, with calls
 //	        started on schedule
 //	reload  latency while some of 25,600 rules change all the time
@@ -80,6 +81,7 @@ func tables() []table {
 		{"batch", (*bench).batchTable},
 		{"slices", (*bench).sliceTable},
 		{"contention", (*bench).contentionTable},
+		{"distance", (*bench).distanceTable},
 		{"open", (*bench).openTable},
 		{"reload", (*bench).reloadTable},
 		{"log", (*bench).logTable},

@@ -54,6 +54,7 @@ func startServer(ctx context.Context, args []string) (*serverProcess, error) {
 
 // A redisServer is a Redis of the benchmark's own.
 type redisServer struct {
+	addr   string
 	url    string
 	pid    int
 	client *redis.Client
@@ -79,7 +80,7 @@ func startRedis(ctx context.Context) (*redisServer, error) {
 		_ = os.RemoveAll(dir)
 		return nil, err
 	}
-	r := &redisServer{url: "redis://" + addr, pid: cmd.Process.Pid, client: redis.NewClient(&redis.Options{Addr: addr})}
+	r := &redisServer{addr: addr, url: "redis://" + addr, pid: cmd.Process.Pid, client: redis.NewClient(&redis.Options{Addr: addr})}
 	r.stop = func() {
 		_ = r.client.Close()
 		_ = cmd.Process.Kill()

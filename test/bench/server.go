@@ -67,9 +67,11 @@ func (c benchCase) server(redisURL string) (serve func(net.Listener) error, stop
 		transport.Register(srv, service, metrics.Requests("grpc"))
 		return srv.Serve, func() { srv.Stop(); closeStack() }, nil
 	}
-	srv, err := unary.New(unary.Config{Handlers: map[string]unary.Handler{
-		ratelimit.Method: ratelimit.UnaryHandler(service, metrics.Requests("unary")),
-	}})
+	handler := ratelimit.UnaryHandler(service, metrics.Requests("unary"))
+	if c.readLoop {
+		handler = inReadLoop(handler)
+	}
+	srv, err := unary.New(unary.Config{Handlers: map[string]unary.Handler{ratelimit.Method: handler}})
 	if err != nil {
 		closeStack()
 		return nil, nil, err

@@ -45,6 +45,13 @@ func rowsOf(table string) (rows []string, figures int) {
 			rows = append(rows, name, name)
 		}
 		return rows, 4
+	case "distance":
+		for range distances {
+			for _, c := range distanceCases {
+				rows = append(rows, c.name)
+			}
+		}
+		return rows, 7
 	case "open":
 		for _, o := range openCases() {
 			rows = append(rows, o.name)
