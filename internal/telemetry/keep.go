@@ -59,8 +59,9 @@ type series struct {
 
 // A keeper keeps what counts under labels of rules.
 type keeper struct {
-	known          sync.Map // *series by ofRule
-	static, values budget   // of labels that rules name, and of those that requests do
+	known          sync.Map     // *series by ofRule
+	static, values budget       // of labels that rules name, and of those that requests do
+	freed          atomic.Int64 // how often series were dropped
 
 	mu sync.Mutex // held by who adds or drops
 }
@@ -104,24 +105,26 @@ func (k *keeper) dropGone(wanted func(labels ofRule) bool) {
 			s := kept.(*series)
 			s.drop()
 			giveBack(s.budgets)
+			k.freed.Add(1)
 		}
 		return true
 	})
 }
 
 // static returns what is kept under labels that come from rules, made when first
-// asked for. Beyond maxRules of them, what is kept under other.
-func static[L ofRule, T any](k *keeper, labels, other L, make func(L) (T, func())) T {
+// asked for. Beyond maxRules of them, what is kept under other; own is then false.
+func static[L ofRule, T any](k *keeper, labels, other L, make func(L) (T, func())) (counters T, own bool) {
 	if c := k.kept(labels); c != nil {
-		return c.(T)
+		return c.(T), true
 	}
 	c := k.keep(labels, func() (any, func()) { return make(labels) }, &k.static)
-	if c == nil {
-		if c = k.kept(other); c == nil {
-			c = k.keep(other, func() (any, func()) { return make(other) })
-		}
+	if c != nil {
+		return c.(T), true
 	}
-	return c.(T)
+	if c = k.kept(other); c == nil {
+		c = k.keep(other, func() (any, func()) { return make(other) })
+	}
+	return c.(T), false
 }
 
 // A lazyCounter becomes a series when it is first counted up, so that a rule

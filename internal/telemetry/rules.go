@@ -100,6 +100,13 @@ func (f *rulesInForce) wants(labels ofRule) bool {
 	return r != nil || key.domain == "" || key.rule == "" && f.domains[key.domain]
 }
 
+// has is wants for those who do not hold the lock.
+func (f *rulesInForce) has(labels ofRule) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.wants(labels)
+}
+
 // maxFiles bounds the files that have a series of their own.
 const maxFiles = 100
 

@@ -76,7 +76,21 @@ func dropAll[C any](counters []C) {
 
 // Rule implements [ratelimit.Metrics].
 func (m *Metrics) Rule(domain, rule string) *ratelimit.RuleCounters {
-	return static(&m.keeper, ruleLabels{ruleKey{domain, rule}}, ruleLabels{ruleKey{"", otherRule}}, func(l ruleLabels) (*ratelimit.RuleCounters, func()) {
+	labels := ruleLabels{ruleKey{domain, rule}}
+	c, g := lodge(m, labels, func() (*ratelimit.RuleCounters, bool) { return m.rule(labels) })
+	if g == nil {
+		return c
+	}
+	var guests ratelimit.RuleCounters
+	for o := range ratelimit.NumOutcomes {
+		guests[o] = decisionOf{g, o}
+	}
+	return &guests
+}
+
+// rule returns the counters of a rule, or others.
+func (m *Metrics) rule(labels ruleLabels) (c *ratelimit.RuleCounters, own bool) {
+	return static(&m.keeper, labels, ruleLabels{ruleKey{"", otherRule}}, func(l ruleLabels) (*ratelimit.RuleCounters, func()) {
 		return m.decided.use(l.domain, l.rule)
 	})
 }
@@ -94,7 +108,8 @@ func (m *Metrics) Values(domain, rule, values string) *ratelimit.RuleCounters {
 	}
 	c := m.keeper.keep(labels, func() (any, func()) { return m.decided.use(domain, values) }, &m.keeper.values, of.(*budget))
 	if c == nil {
-		return m.Rule(domain, rule)
+		own, _ := m.rule(ruleLabels{key}) // asked for each time, so it needs no guest
+		return own
 	}
 	return c.(*ratelimit.RuleCounters)
 }
@@ -102,35 +117,73 @@ func (m *Metrics) Values(domain, rule, values string) *ratelimit.RuleCounters {
 // Lease implements [ratelimit.Metrics]. The labels are those of rules, also of
 // earlier ones: tokens outlive a change of rules.
 func (m *Metrics) Lease(domain, rule string) *leases.Counters {
-	return static(&m.keeper, leaseLabels{ruleKey{domain, rule}}, leaseLabels{ruleKey{"", otherRule}}, func(l leaseLabels) (*leases.Counters, func()) {
-		var c leases.Counters
-		for e := range leases.NumEvents {
-			c[e] = started(m.leases, l.domain, l.rule, e.String())
-		}
-		return &c, func() { dropAll(c[:]) }
+	labels := leaseLabels{ruleKey{domain, rule}}
+	if c := m.keeper.kept(labels); c != nil { // asked for with each event of a token
+		return c.(*leases.Counters)
+	}
+	c, g := lodge(m, labels, func() (*leases.Counters, bool) {
+		return static(&m.keeper, labels, leaseLabels{ruleKey{"", otherRule}}, func(l leaseLabels) (*leases.Counters, func()) {
+			var c leases.Counters
+			for e := range leases.NumEvents {
+				c[e] = started(m.leases, l.domain, l.rule, e.String())
+			}
+			return &c, func() { dropAll(c[:]) }
+		})
 	})
+	if g == nil {
+		return c
+	}
+	var guests leases.Counters
+	for e := range leases.NumEvents {
+		guests[e] = leaseOf{g, e}
+	}
+	return &guests
 }
 
 // Tier implements [ratelimit.Metrics].
 func (m *Metrics) Tier(domain, rule, tier string) ratelimit.Counter {
-	return static(&m.keeper, tierLabels{ruleKey{domain, rule}, tier}, tierLabels{ruleKey{"", otherRule}, ""}, func(l tierLabels) (*lazyCounter, func()) {
-		c := started(m.tiers, l.domain, l.rule, l.tier)
-		return c, c.drop
+	labels := tierLabels{ruleKey{domain, rule}, tier}
+	return m.lodgeOne(labels, func() (*lazyCounter, bool) {
+		return static(&m.keeper, labels, tierLabels{ruleKey{"", otherRule}, ""}, func(l tierLabels) (*lazyCounter, func()) {
+			c := started(m.tiers, l.domain, l.rule, l.tier)
+			return c, c.drop
+		})
 	})
 }
 
 // Overflow implements [ratelimit.Metrics].
 func (m *Metrics) Overflow(domain, rule, limit string) ratelimit.HitCounter {
-	return static(&m.keeper, overflowLabels{ruleKey{domain, rule}, limit}, overflowLabels{ruleKey{"", otherRule}, ""}, func(l overflowLabels) (*lazyCounter, func()) {
-		c := &lazyCounter{vec: m.overflow, labels: [3]string{l.domain, l.rule, l.limit}}
-		return c, c.drop
+	labels := overflowLabels{ruleKey{domain, rule}, limit}
+	return m.lodgeOne(labels, func() (*lazyCounter, bool) {
+		return static(&m.keeper, labels, overflowLabels{ruleKey{"", otherRule}, ""}, func(l overflowLabels) (*lazyCounter, func()) {
+			c := &lazyCounter{vec: m.overflow, labels: [3]string{l.domain, l.rule, l.limit}}
+			return c, c.drop
+		})
 	})
 }
 
 // Refusals implements [ratelimit.Metrics].
 func (m *Metrics) Refusals(domain, rule, limit string) ratelimit.HitCounter {
-	return static(&m.keeper, refusalLabels{ruleKey{domain, rule}, limit}, refusalLabels{ruleKey{"", otherRule}, ""}, func(l refusalLabels) (*lazyCounter, func()) {
-		c := started(m.refusals, l.domain, l.rule, l.limit)
-		return c, c.drop
+	labels := refusalLabels{ruleKey{domain, rule}, limit}
+	return m.lodgeOne(labels, func() (*lazyCounter, bool) {
+		return static(&m.keeper, labels, refusalLabels{ruleKey{"", otherRule}, ""}, func(l refusalLabels) (*lazyCounter, func()) {
+			c := started(m.refusals, l.domain, l.rule, l.limit)
+			return c, c.drop
+		})
 	})
+}
+
+// A counterOfRule counts in either way.
+type counterOfRule interface {
+	ratelimit.Counter
+	ratelimit.HitCounter
+}
+
+// lodgeOne is lodge for one counter.
+func (m *Metrics) lodgeOne(labels ofRule, find func() (*lazyCounter, bool)) counterOfRule {
+	c, g := lodge(m, labels, find)
+	if g == nil {
+		return c
+	}
+	return oneOf{g}
 }

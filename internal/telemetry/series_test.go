@@ -93,6 +93,51 @@ func TestSeriesGoWithTheirRule(t *testing.T) {
 	wantLines(t, scrape(t, m), `headgate_decisions_total{domain="shop",outcome="ok",rule="path"} 1`)
 }
 
+// TestRulesWithoutRoomGetSeriesLater: a rule that has no series of its own counts under (other), and
+// under its own labels as soon as other rules go, although its user keeps what it got first. A rule
+// that is gone takes no room.
+func TestRulesWithoutRoomGetSeriesLater(t *testing.T) {
+	m := New("v1")
+	many := func(from, n int) string {
+		var b strings.Builder
+		b.WriteString("domain: many\ndescriptors:\n")
+		for i := range n {
+			fmt.Fprintf(&b, "- {key: k%d, rate_limit: {unit: hour, requests_per_unit: 1}}\n", from+i)
+		}
+		return b.String()
+	}
+	const late = "domain: late\ndescriptors: [{key: k, rate_limit: {unit: hour, requests_per_unit: 1}}]"
+	m.RulesLoaded(rulesOf(t, many(0, maxRules)), time.Unix(1, 0))
+	for i := range maxRules {
+		m.Rule("many", fmt.Sprint("k", i))
+	}
+	// As the service does: it prepares the new rules before the old ones go.
+	decided, refused, overflow, tier, lease := m.Rule("late", "k"), m.Refusals("late", "k", "1"), m.Overflow("late", "k", "1"), m.Tier("late", "k", "5"), m.Lease("late", "k")
+	gone := m.Rule("gone", "k")
+	count := func() {
+		decided[ratelimit.OutcomeOverLimit].Count(1)
+		gone[ratelimit.OutcomeOK].Count(1)
+		refused.Count(1)
+		overflow.Count(1)
+		tier.Inc()
+		lease[0].Inc()
+	}
+	count()
+	m.RulesLoaded(rulesOf(t, late), time.Unix(2, 0))
+	count()
+	text := scrape(t, m)
+	wantLines(t, text, `headgate_decisions_total{domain="late",outcome="over_limit",rule="k"} 1`,
+		`headgate_decisions_total{domain="",outcome="over_limit",rule="(other)"} 1`,
+		`headgate_refusals_total{domain="late",limit="1",rule="k"} 1`, `headgate_overflow_hits_total{domain="late",limit="1",rule="k"} 1`,
+		`headgate_concurrency_tier_total{domain="late",rule="k",tier="5"} 1`)
+	if !strings.Contains(text, `headgate_leases_total{domain="late"`) {
+		t.Error("leases have no series")
+	}
+	if strings.Contains(text, `domain="gone"`) {
+		t.Error("a rule that is gone has a series")
+	}
+}
+
 // TestRulesWithOneLabelCountTogether: rules whose labels are the same, by their
 // place or by values of requests, share series, which go with the last of them.
 func TestRulesWithOneLabelCountTogether(t *testing.T) {
