@@ -26,10 +26,11 @@ const adminToken = "token-of-the-tests"
 
 // A server is the API behind its guard, with a database of its own.
 type server struct {
-	handler http.Handler
-	store   *sqlstore.Store
-	log     *serving.Log
-	doc     *webtest.Document
+	handler  http.Handler
+	handlers *Handlers
+	store    *sqlstore.Store
+	log      *serving.Log
+	doc      *webtest.Document
 }
 
 func newServer(t testing.TB) *server {
@@ -50,7 +51,7 @@ func serverOn(t testing.TB, url string) *server {
 	check(t, err)
 	log := new(serving.Log)
 	handlers := New(policies.NewEditor(store, nil), slog.New(slog.NewTextHandler(log, nil)))
-	return &server{guard.Wrap(handlers), store, log, webtest.ReadDocument(t, openAPI)}
+	return &server{guard.Wrap(handlers), handlers, store, log, webtest.ReadDocument(t, openAPI)}
 }
 
 // put writes policies without the API, and without the wait of an editor.

@@ -6,6 +6,7 @@
 package httpapi
 
 import (
+	"context"
 	"log/slog"
 	"time"
 
@@ -16,9 +17,15 @@ import (
 // none was made for a while, and waits for those before it.
 const timeout = 10 * time.Second
 
+// An editor is a [policies.Editor].
+type editor interface {
+	Store() policies.Store
+	Apply(ctx context.Context, edits []policies.Edit, by string, dryRun bool) ([]policies.Outcome, error)
+}
+
 // Handlers are the HTTP handlers of policies.
 type Handlers struct {
-	editor *policies.Editor
+	editor editor
 	log    *slog.Logger
 }
 

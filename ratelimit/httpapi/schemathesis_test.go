@@ -1,0 +1,32 @@
+package httpapi
+
+import (
+	"flag"
+	"net/http/httptest"
+	"testing"
+
+	"github.com/headgate-rls/headgate/test/testenv"
+	"github.com/headgate-rls/headgate/test/webtest"
+)
+
+var schemathesisArgs = flag.String("schemathesis", "--generation-deterministic --max-examples 12 --phases examples,coverage,fuzzing",
+	"how much Schemathesis tries; for more: -schemathesis '--seed 7 --max-examples 200'")
+
+// TestSchemathesis sends what the OpenAPI document allows, and what it does not, and has the answers
+// compared with it.
+func TestSchemathesis(t *testing.T) {
+	testenv.UseClient(t, testenv.Schemathesis)
+	s := serverWith(t, "memory://", exampleRules)
+	s.take(t, "example|client=alice", 2)
+	counts := webtest.CountStatuses(s.handler)
+	live := httptest.NewServer(counts)
+	defer live.Close()
+	testenv.RunSchemathesis(t, live.URL+"/admin/openapi.json", adminToken, *schemathesisArgs)
+	counts.Want(t, "GET 200", "GET 400", "GET 404", "POST 204", "POST 404")
+}
+
+// exampleRules are those that the examples of the document are about.
+const exampleRules = `domain: example
+descriptors:
+  - {key: client, limits: [{name: per-client, algorithm: sliding_window, rate: 5/min}]}
+`
