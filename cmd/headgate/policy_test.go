@@ -136,3 +136,66 @@ func TestPolicyFiles(t *testing.T) {
 		run(want, 2, args...)
 	}
 }
+
+// TestPolicyJSONFiles: what export prints import reads, with the same result, and a file with one
+// mistake changes nothing and tells its place.
+func TestPolicyJSONFiles(t *testing.T) {
+	url := policyDB(t)
+	file := filepath.Join(t.TempDir(), "policies.json")
+	run := func(want string, wantCode int, args ...string) {
+		t.Helper()
+		code, out := headgate(t, append(append([]string{"policy"}, args...), "--policies", url)...)
+		if code != wantCode || !strings.Contains(out, want) {
+			t.Errorf("policy %q: %d %s\nwant %d %s", args, code, out, wantCode, want)
+		}
+	}
+	write := func(text string) {
+		t.Helper()
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	run("[]\n", 0, "export", "--format", "json")
+	write(` [{"key":"user:alice","type":"TOKEN_BUCKET","capacity":100,"refillRate":0.5},
+ {"key":"user:a b","type":"SLIDING_WINDOW","capacity":2,"refillRate":0,"windowSeconds":0.5}]`)
+	run("2 would be made", 0, "import", file, "--dry-run")
+	run("[]\n", 0, "export", "--format", "json")
+	run("2 made, 0 changed, 0 removed", 0, "import", file)
+	all := `[
+{"key":"user:a%20b","type":"SLIDING_WINDOW","capacity":2,"refillRate":0,"windowSeconds":0.5},
+{"key":"user:alice","type":"TOKEN_BUCKET","capacity":100,"refillRate":0.5,"windowSeconds":0}
+]
+`
+	run(all, 0, "export", "--format", "json")
+	write(all)
+	run("0 made, 0 changed, 0 removed", 0, "import", file, "--replace")
+	write(`[{"key":"user:bob","type":"FIXED_WINDOW","capacity":1,"windowSeconds":60}]`)
+	run("1 made, 0 changed, 2 removed", 0, "import", file, "--replace")
+	run("must be csv or json", 2, "export", "--format", "xml")
+	for element, want := range map[string]string{
+		`{"key":"a","type":"FIXED_WINDOW","capacity":1,"window":60}`:                  "policies.json:3:2: window is an unknown field",
+		`{"key":"a","key":"b","type":"FIXED_WINDOW","capacity":1,"windowSeconds":60}`: "policies.json:3:2: key is there twice",
+		`{"Key":"a","type":"FIXED_WINDOW","capacity":1,"windowSeconds":60}`:           "did you mean",
+		`{"type":"FIXED_WINDOW","capacity":1,"windowSeconds":60}`:                     "policies.json:3:2: key is missing",
+		`{"key":"a","type":"FIXED_WINDOW","capacity":-1,"windowSeconds":60}`:          "policies.json:3:2: capacity -1 is negative",
+		`{"key":"a","type":"FIXED_WINDOW","capacity":"1","windowSeconds":60}`:         "capacity must be a whole number",
+		`{"key":"a","type":"FIXED_WINDOW","capacity":1,"windowSeconds":"60"}`:         "policies.json:3:2: windowSeconds",
+		`{"key":"a","type":"LEAKY","capacity":1,"windowSeconds":60}`:                  "policies.json:3:2: type \"LEAKY\" is unknown",
+		`{"key":"%zz","type":"FIXED_WINDOW","capacity":1,"windowSeconds":60}`:         "policies.json:3:2: the key has",
+		`{"key":"user:c","type":"FIXED_WINDOW","capacity":1,"windowSeconds":60}`:      "there twice",
+		`7`:      "policies.json:3:2: the body must be an object",
+		`{"key"`: "policies.json:",
+	} {
+		write("[{\"key\":\"user:c\",\"type\":\"FIXED_WINDOW\",\"capacity\":9,\"windowSeconds\":60}\n,\n " + element + "]")
+		run(want, 2, "import", file)
+	}
+	for text, want := range map[string]string{
+		"[": "policies.json:1:2: EOF", "[]\n[]": "policies.json:2:2: something follows the array", "[\n{]": "policies.json:2:1: invalid character",
+	} {
+		write(text)
+		run(want, 2, "import", file)
+	}
+	run(`[
+{"key":"user:bob","type":"FIXED_WINDOW","capacity":1,"refillRate":0,"windowSeconds":60}
+]`, 0, "export", "--format", "json")
+}

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"bufio"
+	"bytes"
 	"context"
 	"encoding/csv"
 	"errors"
@@ -20,11 +22,24 @@ var policyColumns = []string{"key", "type", "capacity", "refillRate", "windowSec
 
 func policyExportCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:     "export",
-		Short:   "Print all policies as CSV, as import reads them",
-		Example: `  headgate policy export >policies.csv`,
+		Use:   "export",
+		Short: "Print all policies as CSV or JSON, as import reads them",
+		Example: `  headgate policy export >policies.csv
+  headgate policy export --format json >policies.json`,
 	}
+	format := cmd.Flags().String("format", "csv", "csv or json")
 	return policyStoreCommand(cmd, noArgs, func(ctx context.Context, e *policies.Editor, _ []string) error {
+		switch *format {
+		case "csv":
+		case "json":
+			w := &jsonWriter{out: cmd.OutOrStdout()}
+			if err := eachPolicy(ctx, e.Store(), "", w.write); err != nil {
+				return err
+			}
+			return w.end()
+		default:
+			return fmt.Errorf("--format: must be csv or json, not %q", *format)
+		}
 		out := csv.NewWriter(cmd.OutOrStdout())
 		_ = out.Write(policyColumns) // Error tells
 		err := eachPolicy(ctx, e.Store(), "", func(p *policies.Policy) error {
@@ -38,10 +53,10 @@ func policyExportCommand() *cobra.Command {
 func policyImportCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "import FILE",
-		Short: "Make and change policies as a CSV file says, all or none",
-		Long: `Make and change policies as a CSV file says, in one transaction, and print what has
-changed. Its first line is key,type,capacity,refillRate,windowSeconds. - reads the
-standard input.`,
+		Short: "Make and change policies as a CSV or JSON file says, all or none",
+		Long: `Make and change policies as a file says, in one transaction, and print what has
+changed. The first line of a CSV file is key,type,capacity,refillRate,windowSeconds; a
+JSON file is an array of objects with these fields. - reads the standard input.`,
 		Example: `  headgate policy import policies.csv --dry-run
   headgate policy import policies.csv --replace`,
 	}
@@ -80,8 +95,17 @@ standard input.`,
 	})
 }
 
-// readPolicies reads a CSV file of policies.
+// readPolicies reads a file of policies: JSON if it begins with [, which no CSV file of them does.
 func readPolicies(name string, in io.Reader) ([]policies.Edit, error) {
+	buffered := bufio.NewReader(in)
+	start, _ := buffered.Peek(512) // an error comes again
+	if bytes.HasPrefix(bytes.TrimLeft(start, " \t\r\n"), []byte("[")) {
+		return readJSONPolicies(name, buffered)
+	}
+	return readCSVPolicies(name, buffered)
+}
+
+func readCSVPolicies(name string, in io.Reader) ([]policies.Edit, error) {
 	r := csv.NewReader(in)
 	r.ReuseRecord = true
 	head, err := r.Read()

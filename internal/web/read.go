@@ -75,6 +75,9 @@ func bodyError(err error, limit int64) error {
 	return badRequest("the body could not be read to its end")
 }
 
+// Decode reads a text of JSON as [ReadJSON] reads the body of a request.
+func Decode(text []byte, v any) error { return decode(text, v, nil) }
+
 func decode(body []byte, v any, ignored *ignored) error {
 	if !utf8.Valid(body) {
 		return badRequest("the body is not valid UTF-8")

@@ -1,0 +1,148 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+
+	"github.com/headgate-rls/headgate/internal/web"
+	"github.com/headgate-rls/headgate/policies"
+)
+
+// A jsonPolicy is an element of a JSON file of policies, as the admin API has it.
+type jsonPolicy struct {
+	Key           string          `json:"key"`
+	Type          string          `json:"type"`
+	Capacity      web.Integer     `json:"capacity"`
+	RefillRate    json.RawMessage `json:"refillRate,omitempty"`
+	WindowSeconds json.RawMessage `json:"windowSeconds,omitempty"`
+}
+
+// A jsonWriter writes policies as a JSON array with one policy per line.
+type jsonWriter struct {
+	out   io.Writer
+	begun bool
+}
+
+func (w *jsonWriter) write(p *policies.Policy) error {
+	text, err := json.Marshal(struct {
+		Key           string          `json:"key"`
+		Type          string          `json:"type"`
+		Capacity      int64           `json:"capacity"`
+		RefillRate    policies.Amount `json:"refillRate"`
+		WindowSeconds policies.Amount `json:"windowSeconds"`
+	}{p.Key, policies.TypeOf(p.Algorithm), p.Capacity, p.Refill, p.Window})
+	if err != nil {
+		return err
+	}
+	before := ",\n"
+	if !w.begun {
+		before = "[\n"
+	}
+	w.begun = true
+	_, err = fmt.Fprintf(w.out, "%s%s", before, text)
+	return err
+}
+
+func (w *jsonWriter) end() error {
+	text := "\n]\n"
+	if !w.begun {
+		text = "[]\n"
+	}
+	_, err := io.WriteString(w.out, text)
+	return err
+}
+
+// readJSONPolicies reads a JSON file of policies: an array of objects.
+func readJSONPolicies(name string, in io.Reader) ([]policies.Edit, error) {
+	lines := &lineReader{in: in}
+	d := json.NewDecoder(lines)
+	var edits []policies.Edit
+	wrong := func(at int64, err error) ([]policies.Edit, error) {
+		line, column := lines.place(at)
+		return nil, fmt.Errorf("%s:%d:%d: %w", name, line, column, err)
+	}
+	if _, err := d.Token(); err != nil { // the [ that has led here
+		return wrong(d.InputOffset(), err)
+	}
+	for d.More() {
+		var text json.RawMessage
+		if err := d.Decode(&text); err != nil {
+			return wrong(d.InputOffset(), err)
+		}
+		edit, err := readJSONPolicy(text)
+		if err == nil && len(edits) == policies.MaxPolicies {
+			err = policies.ErrTooMany
+		}
+		if err != nil {
+			return wrong(d.InputOffset()-int64(len(text)), err)
+		}
+		edits = append(edits, edit)
+	}
+	if _, err := d.Token(); err != nil {
+		return wrong(d.InputOffset(), err)
+	}
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
+		return wrong(d.InputOffset(), errors.New("something follows the array"))
+	}
+	return edits, nil
+}
+
+// readJSONPolicy reads one element.
+func readJSONPolicy(text []byte) (e policies.Edit, err error) {
+	var p jsonPolicy
+	if err = web.Decode(text, &p); err != nil {
+		return e, err
+	}
+	if e.Key, err = policies.Normalize(p.Key); err != nil {
+		return e, err
+	}
+	if e.Algorithm, err = policies.ParseType(p.Type); err != nil {
+		return e, err
+	}
+	e.Capacity = int64(p.Capacity)
+	for _, a := range []struct {
+		name string
+		text json.RawMessage
+		to   *policies.Amount
+	}{{"refillRate", p.RefillRate, &e.Refill}, {"windowSeconds", p.WindowSeconds, &e.Window}} {
+		if len(a.text) == 0 {
+			continue
+		}
+		if *a.to, err = policies.ParseAmount(string(a.text)); err != nil {
+			return e, fmt.Errorf("%s: %w", a.name, err)
+		}
+	}
+	_, err = e.Figures.Limit()
+	return e, err
+}
+
+// A lineReader remembers where the lines of what was read end.
+type lineReader struct {
+	in   io.Reader
+	read int64
+	ends []int64
+}
+
+func (r *lineReader) Read(p []byte) (int, error) {
+	n, err := r.in.Read(p)
+	for i, c := range p[:n] {
+		if c == '\n' {
+			r.ends = append(r.ends, r.read+int64(i))
+		}
+	}
+	r.read += int64(n)
+	return n, err
+}
+
+// place returns the line and the column of a byte, both from 1.
+func (r *lineReader) place(at int64) (line, column int) {
+	line, _ = slices.BinarySearch(r.ends, at)
+	start := int64(0)
+	if line > 0 {
+		start = r.ends[line-1] + 1
+	}
+	return line + 1, int(at-start) + 1
+}
