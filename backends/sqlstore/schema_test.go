@@ -59,6 +59,37 @@ func TestViewsShowWhatRulesHave(t *testing.T) {
 	})
 }
 
+// The view of requests in flight counts leases, also when there are more than a byte holds.
+func TestViewShowsRequestsInFlight(t *testing.T) {
+	eachMigrated(t, func(t *testing.T, url string) {
+		if strings.HasPrefix(url, onMariaDB) {
+			return // see README.md
+		}
+		b := open(t, url)
+		at := limit.InstantOf(time.Date(2030, 5, 6, 7, 8, 9, 0, time.UTC))
+		hold := func(group, holder string, cost int64) {
+			t.Helper()
+			l := limit.MustNew(limit.Spec{Algorithm: limit.Concurrency, Max: 200, Window: time.Minute})
+			req := limit.Request{At: at, Ops: []limit.Op{{Key: limit.Key{Group: group, Limit: "cinflight"}, Limit: l, Cost: cost, Holder: holder}}}
+			if v := try(soon(t), b, req)[0]; v.Err != nil || !v.Admitted {
+				t.Fatalf("%+v", v)
+			}
+		}
+		for i := range 150 {
+			hold("many", fmt.Sprintf("holder-%d", i), 1)
+		}
+		hold("few", "one", 1)
+		hold("few", "two", 1)
+		hold("few", "one", -1)
+		const ends = "2030-05-06 07:09:09.000000"
+		b.wantView(t, "LIMIT_TX, REQUESTS FROM HEADGATE_IN_FLIGHT ORDER BY REQUESTS",
+			"cinflight 1", "cinflight 150")
+		if got := b.view(t, "ENDS_TS FROM HEADGATE_IN_FLIGHT WHERE REQUESTS = 150"); len(got) != 1 || got[0] < ends {
+			t.Errorf("they end at %q, want %s or later", got, ends)
+		}
+	})
+}
+
 func (b *Backend) wantView(t *testing.T, query string, want ...string) {
 	t.Helper()
 	if got := b.view(t, query); strings.Join(got, "|") != strings.Join(want, "|") {

@@ -1,0 +1,17 @@
+-- How many requests are in flight by each limit on them: the leases that its row has, among them those that
+-- have lapsed since it was written. It is the fifth number of a state; see HEADGATE_REQUESTS.
+CREATE VIEW IF NOT EXISTS HEADGATE_IN_FLIGHT AS
+WITH RECURSIVE PLACES (I) AS (
+    SELECT 2 UNION ALL SELECT I + 1 FROM PLACES WHERE I < 46
+), BYTES AS (
+    SELECT C.K, C.GROUP_TX, C.LIMIT_TX, C.ENDS_TS, I, 16 * (instr('0123456789ABCDEF', substr(hex(substr(C.STATE, I, 1)), 1, 1)) - 1)
+           + instr('0123456789ABCDEF', substr(hex(substr(C.STATE, I, 1)), 2, 1)) - 1 AS B
+    FROM HEADGATE_COUNTERS C JOIN PLACES ON I <= length(C.STATE) WHERE C.ALGORITHM_NM = 'concurrency'
+), PLACED AS (
+    SELECT BYTES.*, COALESCE(SUM(CASE WHEN B < 128 THEN 1 ELSE 0 END) OVER (PARTITION BY K ORDER BY I ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING), 0) AS F FROM BYTES
+), SHIFTED AS (
+    SELECT PLACED.*, ROW_NUMBER() OVER (PARTITION BY K, F ORDER BY I) - 1 AS J FROM PLACED WHERE F = 4
+)
+SELECT GROUP_TX, LIMIT_TX, SUM((B & 127) << (7 * J)) AS REQUESTS, ENDS_TS FROM SHIFTED
+GROUP BY K, GROUP_TX, LIMIT_TX, ENDS_TS
+/
