@@ -24,6 +24,7 @@ type setup struct {
 	FailOpen bool     // let requests pass when headgate does not answer
 	Routes   []route  // before the one for everything else
 	Cluster  string   // more of headgate's cluster, a flow mapping without its braces
+	Tracing  string   // where Envoy sends spans over gRPC; empty: nowhere
 
 	app string // filled in
 }
@@ -47,6 +48,11 @@ static_resources:
         typed_config:
           "@type": type.googleapis.com/envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager
           stat_prefix: ingress
+          {{- if .Tracing}}
+          tracing: {provider: {name: envoy.tracers.opentelemetry, typed_config: {
+            "@type": type.googleapis.com/envoy.config.trace.v3.OpenTelemetryConfig,
+            service_name: envoy, grpc_service: {timeout: 5s, envoy_grpc: {cluster_name: collector}}}}}
+          {{- end}}
           access_log:
           - name: envoy.access_loggers.stdout
             typed_config:
@@ -85,6 +91,13 @@ static_resources:
         explicit_http_config: {http2_protocol_options: {}}}},
       load_assignment: {cluster_name: headgate, endpoints: [{lb_endpoints: [
         {{range .Services}}{endpoint: {address: {{address .}}}},{{end}}]}]}}
+  {{- if .Tracing}}
+  - {name: collector, type: STATIC, connect_timeout: 1s,
+      typed_extension_protocol_options: {envoy.extensions.upstreams.http.v3.HttpProtocolOptions: {
+        "@type": type.googleapis.com/envoy.extensions.upstreams.http.v3.HttpProtocolOptions,
+        explicit_http_config: {http2_protocol_options: {}}}},
+      load_assignment: {cluster_name: collector, endpoints: [{lb_endpoints: [{endpoint: {address: {{address .Tracing}}}}]}]}}
+  {{- end}}
   - name: application
     type: STATIC
     connect_timeout: 1s
