@@ -43,7 +43,7 @@ func New(ctx context.Context, rawURL string, opt Options) (*Stack, error) {
 	if err != nil {
 		return nil, err
 	}
-	store, err := k.open(ctx, rawURL, opt)
+	store, err := k.Open(ctx, rawURL, opt)
 	if err != nil {
 		return nil, err
 	}

@@ -3,6 +3,7 @@ package stack
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sort"
 	"strings"
 	"time"
@@ -13,40 +14,50 @@ import (
 	"github.com/headgate-rls/headgate/backends/sqlstore"
 )
 
-// A kind is one kind of store, by the schemes of its URLs.
-type kind struct {
-	schemes []string
-	samples []string // URLs of stores that promise different things
-	caps    func(rawURL string) (backends.Caps, error)
-	open    func(ctx context.Context, rawURL string, o Options) (backends.Backend, error)
-	// schema returns the SQL that makes what the store needs in the database of a scheme; nil if it
+// A Kind is one kind of store, by the schemes of its URLs.
+type Kind struct {
+	Schemes []string
+	Samples []string // URLs of stores that promise different things
+	Caps    func(rawURL string) (backends.Caps, error)
+	Open    func(ctx context.Context, rawURL string, o Options) (backends.Backend, error)
+	// Schema returns the text that makes what the store needs, for the store of a scheme; nil if it
 	// needs nothing.
-	schema func(scheme string) (string, error)
+	Schema func(scheme string) (string, error)
 }
 
-// kinds is the only place that knows all stores.
-var kinds = []kind{
+// kinds are the stores that every program has, and those that were registered.
+var kinds = []Kind{
 	{[]string{"memory"}, []string{"memory://"}, memoryCaps, openMemory, nil},
 	{sqlstore.Schemes(), []string{"postgres://h/d", "mysql://h/d", "sqlite:d"}, sqlCaps, openSQL, sqlstore.Print},
 	{[]string{"redis", "rediss", "unix", "redis+unix", "redis+sentinel", "rediss+sentinel", "redis+cluster", "rediss+cluster"}, []string{"redis://h"}, redisCaps, openRedis, nil},
 }
 
-func findKind(rawURL string) (kind, error) {
+// extra says which package brings the store of a scheme that not every program has, because its client
+// is large.
+var extra = map[string]string{
+	"dynamodb": "github.com/headgate-rls/headgate/backends/stack/withdynamodb",
+}
+
+// Register adds a kind of store. It is for the packages that bring one: a program calls theirs.
+func Register(k Kind) { kinds = append(kinds, k) }
+
+func findKind(rawURL string) (Kind, error) {
 	scheme, _, ok := strings.Cut(rawURL, ":")
 	if !ok {
-		return kind{}, fmt.Errorf("want a URL such as memory:// or redis://host:6379, not a bare word")
+		return Kind{}, fmt.Errorf("want a URL such as memory:// or redis://host:6379, not a bare word")
 	}
 	var known []string
 	for _, k := range kinds {
-		for _, s := range k.schemes {
-			if s == scheme {
-				return k, nil
-			}
-			known = append(known, s)
+		if slices.Contains(k.Schemes, scheme) {
+			return k, nil
 		}
+		known = append(known, k.Schemes...)
+	}
+	if path, ok := extra[scheme]; ok {
+		return Kind{}, fmt.Errorf("the store of scheme %q is not in this program, which has to call Register of %s first", scheme, path)
 	}
 	sort.Strings(known)
-	return kind{}, fmt.Errorf("no backend for scheme %q; known are %s", scheme, strings.Join(known, ", "))
+	return Kind{}, fmt.Errorf("no backend for scheme %q; known are %s", scheme, strings.Join(known, ", "))
 }
 
 // Caps returns what the store at rawURL promises, without connecting. It fails
@@ -56,7 +67,7 @@ func Caps(rawURL string) (backends.Caps, error) {
 	if err != nil {
 		return backends.Caps{}, err
 	}
-	caps, err := k.caps(rawURL)
+	caps, err := k.Caps(rawURL)
 	if err == nil {
 		caps.Others, err = samples()
 	}
@@ -66,8 +77,8 @@ func Caps(rawURL string) (backends.Caps, error) {
 // samples are what there is to choose from.
 func samples() (all []backends.Caps, err error) {
 	for _, k := range kinds {
-		for _, url := range k.samples {
-			caps, err := k.caps(url)
+		for _, url := range k.Samples {
+			caps, err := k.Caps(url)
 			if err != nil {
 				return nil, err
 			}
@@ -80,19 +91,19 @@ func samples() (all []backends.Caps, err error) {
 // HasSchema reports whether the store at rawURL has a schema, which [Stack.Migrate] brings up to date.
 func HasSchema(rawURL string) bool {
 	k, err := findKind(rawURL)
-	return err == nil && k.schema != nil
+	return err == nil && k.Schema != nil
 }
 
-// PrintSchema returns the SQL that makes the schema in the database of a scheme, such as "postgres".
+// PrintSchema returns the text that makes the schema in the store of a scheme, such as SQL for "postgres".
 func PrintSchema(scheme string) (string, error) {
 	k, err := findKind(scheme + ":")
 	if err != nil {
 		return "", err
 	}
-	if k.schema == nil {
+	if k.Schema == nil {
 		return "", fmt.Errorf("a backend of the scheme %q has no schema", scheme)
 	}
-	return k.schema(scheme)
+	return k.Schema(scheme)
 }
 
 func memoryCaps(rawURL string) (backends.Caps, error) {

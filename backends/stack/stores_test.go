@@ -12,6 +12,7 @@ func TestCapsRefuseUnknownURLs(t *testing.T) {
 		"memory://?max_keys=no":  "max_keys=no is not a positive number",
 		"memory://?maxkeys=1":    `memory has no parameter "maxkeys"; it has max_keys, max_leases and max_records`,
 		"redis://h:1?layout=zzz": "layout",
+		"dynamodb://limits":      `the store of scheme "dynamodb" is not in this program, which has to call Register of github.com/headgate-rls/headgate/backends/stack/withdynamodb first`,
 	} {
 		if _, err := Caps(url); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", url, err, want)

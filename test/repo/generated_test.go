@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/headgate-rls/headgate/backends"
+	"github.com/headgate-rls/headgate/backends/dynamodb"
 	"github.com/headgate-rls/headgate/backends/layers/breaker"
 	"github.com/headgate-rls/headgate/backends/layers/denycache"
 	"github.com/headgate-rls/headgate/backends/layers/fallback"
@@ -31,7 +32,7 @@ var update = flag.Bool("update", false, "write the generated parts of the docume
 // figured are the stores and layers that have figures. They are only asked for
 // the names: nothing is opened.
 var figured = []backends.Figured{
-	new(memory.Backend), new(redis.Backend), new(sqlstore.Backend), new(breaker.Backend), new(denycache.Backend), new(prefetch.Backend), new(fallback.Backend),
+	new(memory.Backend), new(redis.Backend), new(sqlstore.Backend), new(dynamodb.Backend), new(breaker.Backend), new(denycache.Backend), new(prefetch.Backend), new(fallback.Backend),
 }
 
 func metricsTable() string {

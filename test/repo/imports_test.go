@@ -88,6 +88,8 @@ var stacked = []struct {
 	// The notification gateway keeps no limits of rules in Redis, but shares the client.
 	{"backends/redis", []string{"backends/...", "test/bench", "notify/..."}},
 	{"backends/sqlstore", []string{"backends/...", "test/bench"}},
+	{"backends/dynamodb", []string{"backends/..."}},
+	{"backends/stack/withdynamodb", []string{"cmd/headgate"}},
 }
 
 // reachesPastStack reports whether path imports what it gets from backends/stack.

@@ -49,17 +49,25 @@ type dynamoServer struct {
 	listener
 }
 
-// StartDynamoDB starts DynamoDB Local for this test, without tables, and waits until it answers. It
-// keeps its tables in files.
-func StartDynamoDB(tb TB) *DynamoServer {
+// A DynamoStorage says where DynamoDB Local keeps its tables.
+type DynamoStorage string
+
+// InMemory is much faster, and InFiles survives a crash of the server.
+const (
+	InMemory DynamoStorage = "-inMemory"
+	InFiles  DynamoStorage = "-dbPath"
+)
+
+// StartDynamoDB starts DynamoDB Local for this test, without tables, and waits until it answers.
+func StartDynamoDB(tb TB, storage DynamoStorage) *DynamoServer {
 	tb.Helper()
-	s, err := newDynamoServer(Require(tb, DynamoDB))
+	s, err := newDynamoServer(Require(tb, DynamoDB), storage)
 	if err != nil {
 		tb.Fatalf("testenv: %v", err)
 	}
 	tb.Cleanup(func() {
 		if tb.Failed() {
-			tb.Logf("testenv: the log of %s ends with:\n%s", s.name(), tail(s.log, 10))
+			tb.Logf("testenv: the log of %s ends with:\n%s", s.name(), tail(s.log, 60))
 		}
 		if err := s.remove(); err != nil {
 			tb.Errorf("testenv: %v", err)
@@ -76,7 +84,7 @@ var sharedDynamo struct {
 }
 
 // SharedDynamoDB returns the one server that all tests of this process can have: they get along by
-// tables of their own. It runs until the process ends.
+// tables of their own, in memory. It runs until the process ends.
 func SharedDynamoDB(tb TB) *DynamoServer {
 	tb.Helper()
 	binary := Require(tb, DynamoDB)
@@ -84,7 +92,7 @@ func SharedDynamoDB(tb TB) *DynamoServer {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.server == nil && d.err == nil {
-		d.server, d.err = newDynamoServer(binary)
+		d.server, d.err = newDynamoServer(binary, InMemory)
 	}
 	if d.err != nil {
 		tb.Fatalf("testenv: %v", d.err)
@@ -104,7 +112,7 @@ func (s *dynamoServer) version() string {
 	return version
 }
 
-func newDynamoServer(binary string) (*dynamoServer, error) {
+func newDynamoServer(binary string, storage DynamoStorage) (*dynamoServer, error) {
 	dir, err := newServerDir("dynamodb", account{})
 	if err != nil {
 		return nil, err
@@ -113,8 +121,11 @@ func newDynamoServer(binary string) (*dynamoServer, error) {
 	s.listener = listener{
 		title: "DynamoDB Local", log: filepath.Join(dir, "server.log"), ready: "DbPath:", within: dynamoStartLimit,
 		command: func(port int) *exec.Cmd {
-			cmd := exec.Command(binary, "com.amazonaws.services.dynamodbv2.local.main.ServerRunner",
-				"-dbPath", dir, "-sharedDb", "-disableTelemetry", "-port", strconv.Itoa(port))
+			args := []string{"com.amazonaws.services.dynamodbv2.local.main.ServerRunner", "-sharedDb", "-disableTelemetry", "-port", strconv.Itoa(port), string(storage)}
+			if storage == InFiles {
+				args = append(args, dir)
+			}
+			cmd := exec.Command(binary, args...)
 			cmd.Dir = dir
 			return cmd
 		},
@@ -122,7 +133,7 @@ func newDynamoServer(binary string) (*dynamoServer, error) {
 		kill:    (*process).killTree,
 	}
 	if err := s.launch(); err != nil {
-		err = fmt.Errorf("%w\nits log ends with:\n%s", err, tail(s.log, 20))
+		err = fmt.Errorf("%w\nits log ends with:\n%s", err, tail(s.log, 60))
 		return nil, errors.Join(err, os.RemoveAll(dir))
 	}
 	return s, nil
@@ -165,8 +176,8 @@ func (d *DynamoServer) check(err error) {
 	}
 }
 
-// Kill ends the server like a crash (SIGKILL) and waits until it is gone. What it has confirmed is
-// there after Restart.
+// Kill ends the server like a crash (SIGKILL) and waits until it is gone. InFiles, what it has confirmed
+// is there after Restart.
 func (d *DynamoServer) Kill() { d.check(d.server.process().killTree()) }
 
 // Pause freezes the server (SIGSTOP): connections stay open and nothing answers.
@@ -175,7 +186,7 @@ func (d *DynamoServer) Pause() { d.check(d.server.process().pauseTree()) }
 // Resume lets a paused server go on.
 func (d *DynamoServer) Resume() { d.check(d.server.process().resumeTree()) }
 
-// Restart kills the server if it still runs and starts it again on the same port with the same
+// Restart kills the server if it still runs and starts it again on the same port, InFiles with the same
 // tables.
 func (d *DynamoServer) Restart() {
 	d.tb.Helper()

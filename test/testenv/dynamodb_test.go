@@ -8,7 +8,7 @@ import (
 
 // The server comes back at its address after a crash, and says what it is.
 func TestDynamoDBComesBack(t *testing.T) {
-	s := StartDynamoDB(t)
+	s := StartDynamoDB(t, InFiles)
 	if s.server.version() == "" {
 		t.Error("nobody knows its version")
 	}

@@ -1,0 +1,125 @@
+package dynamodb
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+	"github.com/aws/smithy-go"
+	smithyhttp "github.com/aws/smithy-go/transport/http"
+
+	"github.com/headgate-rls/headgate/backends"
+)
+
+// An outcome is what came of a call.
+type outcome uint8
+
+const (
+	done    outcome = iota
+	changed         // an item is not as was thought: nothing was written
+	busy            // throttled, or a transaction has the item: nothing was written
+	unsent          // no connection was there: nothing was written
+	lost            // no answer: the call may have been carried out, or still may be
+	wrong           // the same call will never be accepted: nothing was written
+)
+
+// codes are the outcomes of what DynamoDB calls its errors. Others are known by their HTTP status.
+var codes = map[string]outcome{
+	"ConditionalCheckFailedException":        changed,
+	"TransactionConflictException":           busy,
+	"ReplicatedWriteConflictException":       busy,
+	"ProvisionedThroughputExceededException": busy,
+	"RequestLimitExceeded":                   busy,
+	"LimitExceededException":                 busy,
+	"ThrottlingException":                    busy,
+	"Throttling":                             busy,
+	"TransactionInProgressException":         lost,
+}
+
+// reasons are the outcomes of why a transaction was cancelled.
+var reasons = map[string]outcome{
+	"None":                          done,
+	"ConditionalCheckFailed":        changed,
+	"TransactionConflict":           busy,
+	"ProvisionedThroughputExceeded": busy,
+	"ThrottlingError":               busy,
+}
+
+// judge says what came of a call by its error. sent says whether there was a connection to send it
+// on.
+func judge(err error, sent bool) outcome {
+	if err == nil {
+		return done
+	}
+	var cancelled *types.TransactionCanceledException
+	if errors.As(err, &cancelled) {
+		return judgeCancelled(cancelled.CancellationReasons)
+	}
+	var api smithy.APIError
+	var status *smithyhttp.ResponseError
+	isAPI, hasStatus := errors.As(err, &api), errors.As(err, &status)
+	if isAPI {
+		if o, ok := codes[api.ErrorCode()]; ok {
+			return o
+		}
+	}
+	switch {
+	case hasStatus && status.Response != nil && status.HTTPStatusCode() == http.StatusTooManyRequests:
+		return busy
+	case isAPI && hasStatus && status.Response != nil && status.HTTPStatusCode() >= 400 && status.HTTPStatusCode() < 500:
+		return wrong
+	case !sent:
+		return unsent
+	}
+	return lost
+}
+
+// judgeCancelled: one wrong item is enough for all, and one that has changed says more than one that
+// somebody has.
+func judgeCancelled(all []types.CancellationReason) outcome {
+	worst := busy
+	for _, r := range all {
+		code := "None"
+		if r.Code != nil {
+			code = *r.Code
+		}
+		switch o, ok := reasons[code]; {
+		case !ok:
+			return wrong
+		case o == changed:
+			worst = changed
+		}
+	}
+	return worst
+}
+
+// howToMigrate is what to do about a table that is not there.
+const howToMigrate = "if the table is missing: run headgate migrate --backend URL, or have an administrator make what headgate migrate --print prints"
+
+// failed makes what a caller sees of an error. inDoubt says whether the call may have taken effect
+// all the same.
+func failed(err error, inDoubt bool) error {
+	var missing *types.ResourceNotFoundException
+	if errors.As(err, &missing) {
+		err = fmt.Errorf("%w (%s)", err, howToMigrate)
+	}
+	if inDoubt {
+		return fmt.Errorf("%w: %w", backends.ErrUnavailable, err)
+	}
+	return fmt.Errorf("%w: %w: %w", backends.ErrUnavailable, backends.ErrNotApplied, err)
+}
+
+// corrupt reports an item that no version of headgate writes.
+func corrupt(err error) error {
+	return fmt.Errorf("%w: %w: %w", backends.ErrCorrupt, backends.ErrNotApplied, err)
+}
+
+// over is the error of a context that has ended, or nil.
+func over(ctx context.Context, op string) error {
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("%s: %w", op, err)
+	}
+	return nil
+}

@@ -1,0 +1,157 @@
+package dynamodb
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+)
+
+// Migrate implements [backends.Migrator]: it makes the table, and has DynamoDB delete what has ended.
+// A table that is there keeps its capacity.
+func (b *Backend) Migrate(ctx context.Context) (applied []string, err error) {
+	there, err := b.describe(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if there == nil {
+		if err := b.create(ctx); err != nil {
+			return nil, err
+		}
+		applied = append(applied, "table "+b.conf.Table)
+	}
+	for there == nil || there.TableStatus != types.TableStatusActive {
+		if !sleep(ctx, 200*time.Millisecond) {
+			return applied, failed(fmt.Errorf("wait for the table %s: %w", b.conf.Table, ctx.Err()), true)
+		}
+		if there, err = b.describe(ctx); err != nil {
+			return applied, err
+		}
+	}
+	if err := checkKeys(there); err != nil {
+		return applied, err
+	}
+	expires, err := b.expire(ctx)
+	if expires {
+		applied = append(applied, "time to live of "+b.conf.Table)
+	}
+	return applied, err
+}
+
+// describe returns what the table is like, or nil if there is none.
+func (b *Backend) describe(ctx context.Context) (*types.TableDescription, error) {
+	out, _, err := call(ctx, b.client, "DescribeTable", func(ctx context.Context) (*dynamodb.DescribeTableOutput, error) {
+		return b.client.api.DescribeTable(ctx, &dynamodb.DescribeTableInput{TableName: b.client.table})
+	})
+	var missing *types.ResourceNotFoundException
+	switch {
+	case errors.As(err, &missing):
+		return nil, nil
+	case err != nil:
+		return nil, failed(err, false)
+	}
+	return out.Table, nil
+}
+
+// create makes the table, unless somebody else just does.
+func (b *Backend) create(ctx context.Context) error {
+	key, row := attrKey, attrRow
+	in := &dynamodb.CreateTableInput{
+		TableName:   b.client.table,
+		BillingMode: types.BillingModePayPerRequest,
+		AttributeDefinitions: []types.AttributeDefinition{
+			{AttributeName: &key, AttributeType: types.ScalarAttributeTypeB},
+			{AttributeName: &row, AttributeType: types.ScalarAttributeTypeB},
+		},
+		KeySchema: []types.KeySchemaElement{
+			{AttributeName: &key, KeyType: types.KeyTypeHash},
+			{AttributeName: &row, KeyType: types.KeyTypeRange},
+		},
+	}
+	if b.conf.ReadUnits > 0 {
+		reads, writes := int64(b.conf.ReadUnits), int64(b.conf.WriteUnits)
+		in.BillingMode = types.BillingModeProvisioned
+		in.ProvisionedThroughput = &types.ProvisionedThroughput{ReadCapacityUnits: &reads, WriteCapacityUnits: &writes}
+	}
+	_, o, err := call(ctx, b.client, "CreateTable", func(ctx context.Context) (*dynamodb.CreateTableOutput, error) {
+		return b.client.api.CreateTable(ctx, in)
+	})
+	var inUse *types.ResourceInUseException
+	if err != nil && !errors.As(err, &inUse) {
+		return failed(err, o == lost)
+	}
+	return nil
+}
+
+// checkKeys says what is wrong with the keys of a table, or nothing.
+func checkKeys(t *types.TableDescription) error {
+	var keys, want string
+	for _, k := range t.KeySchema {
+		keys += " " + *k.AttributeName + " " + string(k.KeyType)
+	}
+	for _, d := range t.AttributeDefinitions {
+		if *d.AttributeName == attrKey || *d.AttributeName == attrRow {
+			keys += " " + string(d.AttributeType)
+		}
+	}
+	if want = " " + attrKey + " HASH " + attrRow + " RANGE B B"; keys != want {
+		return failed(fmt.Errorf("the table %s is not one of headgate: its keys are%s, want%s", *t.TableName, keys, want), false)
+	}
+	return nil
+}
+
+// expire has DynamoDB delete what has ended, and reports whether it did not before.
+func (b *Backend) expire(ctx context.Context) (switched bool, err error) {
+	out, _, err := call(ctx, b.client, "DescribeTimeToLive", func(ctx context.Context) (*dynamodb.DescribeTimeToLiveOutput, error) {
+		return b.client.api.DescribeTimeToLive(ctx, &dynamodb.DescribeTimeToLiveInput{TableName: b.client.table})
+	})
+	if err != nil {
+		return false, failed(err, false)
+	}
+	switch d := out.TimeToLiveDescription; {
+	case d == nil || d.TimeToLiveStatus == types.TimeToLiveStatusDisabled:
+	case d.AttributeName != nil && *d.AttributeName == attrTTL && d.TimeToLiveStatus != types.TimeToLiveStatusDisabling:
+		return false, nil
+	default:
+		return false, failed(fmt.Errorf("time to live of the table %s is %s, of another attribute or for another use", b.conf.Table, d.TimeToLiveStatus), false)
+	}
+	name, on := attrTTL, true
+	_, o, err := call(ctx, b.client, "UpdateTimeToLive", func(ctx context.Context) (*dynamodb.UpdateTimeToLiveOutput, error) {
+		return b.client.api.UpdateTimeToLive(ctx, &dynamodb.UpdateTimeToLiveInput{
+			TableName:               b.client.table,
+			TimeToLiveSpecification: &types.TimeToLiveSpecification{AttributeName: &name, Enabled: &on},
+		})
+	})
+	if err != nil {
+		return false, failed(err, o == lost)
+	}
+	return true, nil
+}
+
+// template is the table as AWS CloudFormation makes it.
+const template = `AWSTemplateFormatVersion: "2010-09-09"
+Description: The table in which headgate keeps limits. The URL is dynamodb://NAME?region=REGION
+Parameters:
+  TableName:
+    Type: String
+    Default: headgate-limits
+Resources:
+  Limits:
+    Type: AWS::DynamoDB::Table
+    Properties:
+      TableName: !Ref TableName
+      BillingMode: PAY_PER_REQUEST
+      AttributeDefinitions:
+        - {AttributeName: ` + attrKey + `, AttributeType: B}
+        - {AttributeName: ` + attrRow + `, AttributeType: B}
+      KeySchema:
+        - {AttributeName: ` + attrKey + `, KeyType: HASH}
+        - {AttributeName: ` + attrRow + `, KeyType: RANGE}
+      TimeToLiveSpecification: {AttributeName: ` + attrTTL + `, Enabled: true}
+`
+
+// Print returns the table as a template of AWS CloudFormation.
+func Print(string) (string, error) { return template, nil }
