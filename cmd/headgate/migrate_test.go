@@ -41,6 +41,30 @@ func TestBothSchemasInOneDatabase(t *testing.T) {
 	}
 }
 
+// A service makes its table in DynamoDB, counts there what it is asked over gRPC, and others see the
+// count. The credentials come from the environment.
+func TestServeKeepsLimitsInDynamoDB(t *testing.T) {
+	for _, v := range testenv.DynamoCredentials() {
+		name, value, _ := strings.Cut(v, "=")
+		t.Setenv(name, value)
+	}
+	// What a busy machine delays is no failure.
+	url, rules := testenv.DynamoTable(testenv.SharedDynamoDB(t).URL, "served")+"&timeout=20s", writeRules(t, fivePerYear)
+	r := startServe(t, "--backend", url, "--backend-timeout", "20s", "--rules", rules)
+	if code, out := headgate(t, "ask", "shop", "client=a", "-n", "6", "--addr", r.GRPC, "--timeout", "20s"); code != exitOverLimit || strings.Count(out, "OVER_LIMIT rule=") != 1 {
+		t.Errorf("%d %s", code, out)
+	}
+	if code, out := headgate(t, "ask", "shop", "client=a", "--rules", rules, "--backend", url, "--timeout", "20s"); code != exitOverLimit {
+		t.Errorf("another process does not see the count: %d %s", code, out)
+	}
+	if code, out := headgate(t, "migrate", "--backend", url); code != exitOK || !strings.Contains(out, "up to date") {
+		t.Errorf("%d %s", code, out)
+	}
+	if code, out := headgate(t, "migrate", "--print", "--backend", url); code != exitOK || !strings.Contains(out, "AWS::DynamoDB::Table") {
+		t.Errorf("%d %s", code, out)
+	}
+}
+
 // A service brings the schema of its limits up to date at the start, unless it must not.
 func TestServeMigratesTheBackend(t *testing.T) {
 	testenv.UseSQLite(t)
@@ -69,7 +93,7 @@ func TestPrintOfLimits(t *testing.T) {
 // headgate check knows what a database cannot keep, and names who can.
 func TestCheckNamesAStoreThatCan(t *testing.T) {
 	file := writeRules(t, "domain: shop\ndescriptors:\n- {key: k, limits: [{algorithm: sliding_log, limit: 5000, window: 24h}]}\n")
-	for _, url := range []string{"postgres://h/d", "mariadb://h/d", "sqlite:x.db"} {
+	for _, url := range []string{"postgres://h/d", "mariadb://h/d", "sqlite:x.db", "dynamodb://limits"} {
 		code, out := headgate(t, "check", file, "--backend", url)
 		if code != exitProblems || !strings.Contains(out, file+":3: ") || !strings.Contains(out, "up to 1000 units, not 5000; memory and redis can") {
 			t.Errorf("%s: exit code %d: %s", url, code, out)
@@ -82,6 +106,8 @@ func TestCheckNamesAStoreThatCan(t *testing.T) {
 		"mysql://h/d?in_flight=0":       "in_flight=0: want a number from 1 to 64",
 		"mysql://h/":                    "it has no database name",
 		"postgres://u:secret@h:port/db": "it cannot be read",
+		"dynamodb://limits?regoin=x":    `unknown parameter "regoin"; did you mean "region"?`,
+		"dynamodb://key:secret@limits":  "no user and no password",
 	} {
 		code, out := headgate(t, "check", file, "--backend", url)
 		if code != exitError || !strings.Contains(out, want) || strings.Contains(out, "secret") {
