@@ -32,5 +32,5 @@ func ExampleCaps() {
 	// Output:
 	// memory: whole request
 	// redis: per partition
-	// no backend for scheme "mongodb"; known are mariadb, memory, mysql, postgres, postgresql, redis, redis+cluster, redis+sentinel, redis+unix, rediss, rediss+cluster, rediss+sentinel, sqlite, unix
+	// no backend for scheme "mongodb"; known are mariadb, memory, mysql, oracle, postgres, postgresql, redis, redis+cluster, redis+sentinel, redis+unix, rediss, rediss+cluster, rediss+sentinel, sqlite, unix
 }

@@ -8,7 +8,7 @@ import (
 func TestCapsRefuseUnknownURLs(t *testing.T) {
 	for url, want := range map[string]string{
 		"memory":                 "want a URL such as memory://",
-		"mongodb://x":            `no backend for scheme "mongodb"; known are mariadb, memory, mysql, postgres, postgresql, redis`,
+		"mongodb://x":            `no backend for scheme "mongodb"; known are mariadb, memory, mysql, oracle, postgres, postgresql, redis`,
 		"memory://?max_keys=no":  "max_keys=no is not a positive number",
 		"memory://?maxkeys=1":    `memory has no parameter "maxkeys"; it has max_keys, max_leases and max_records`,
 		"redis://h:1?layout=zzz": "layout",
