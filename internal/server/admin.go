@@ -44,6 +44,7 @@ func newGuard(c *config.Admin, log *slog.Logger) (*web.Guard, *jwks.Verifier, er
 type adminPaths struct {
 	counters, policies, slots http.Handler
 	document                  http.Handler // OpenAPI
+	page                      http.Handler // of /policies, without the guard
 }
 
 // newAdminPaths puts the handlers of the parts behind the guard.
@@ -54,7 +55,7 @@ func (s *server) newAdminPaths(guard *web.Guard) (paths adminPaths, err error) {
 		Ready: web.Readiness{Draining: s.phase.draining.Load, Parts: s.parts},
 	}))
 	if s.policies != nil {
-		paths.policies = s.policies.admin
+		paths.policies, paths.page = s.policies.admin, policies.Page()
 		documents = append(documents, policies.OpenAPI())
 	}
 	if s.slots != nil {

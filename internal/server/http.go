@@ -50,6 +50,7 @@ type httpFronts struct {
 	service *ratelimit.Service
 	slots   *slotService // nil without --slots
 	admin   http.Handler // of what begins with /admin/
+	page    http.Handler // of /policies; nil without --policies
 	ready   http.Handler
 	// describe writes where the rules come from.
 	describe func(io.Writer) error
@@ -142,6 +143,8 @@ func (f *httpFronts) before(next http.Handler, slots, admin bool) http.Handler {
 			f.slots.api.ServeHTTP(w, r)
 		case admin && strings.HasPrefix(path, "/admin/"):
 			f.admin.ServeHTTP(w, r)
+		case admin && f.page != nil && (path == "/policies" || strings.HasPrefix(path, "/policies/")):
+			f.page.ServeHTTP(w, r)
 		default:
 			next.ServeHTTP(w, r)
 		}

@@ -90,6 +90,9 @@ func TestAdminPathsThatAreOff(t *testing.T) {
 	testenv.UseSQLite(t)
 	for _, flags := range [][]string{nil, {"--slots", "sqlite::memory:"}} {
 		r := startServe(t, flags...)
+		if code, _ := r.Get(r.HTTP, "/policies"); code != 404 {
+			t.Errorf("%v: the page of policies answers %d", flags, code)
+		}
 		for _, path := range []string{"/admin/policies", "/admin/policies/a"} {
 			if code, body := r.Get(r.HTTP, path); code != 404 || !strings.Contains(body, "policies are off: run headgate serve with --policies URL") {
 				t.Errorf("%v: %s: %d %s", flags, path, code, body)
@@ -108,6 +111,11 @@ func TestAdminAddressForPolicies(t *testing.T) {
 	}
 	if code, body := r.Get(r.Admin, "/admin/policies"); code != 401 {
 		t.Errorf("without the token: %d %s", code, body)
+	}
+	for addr, want := range map[string]int{r.HTTP: 404, r.Admin: 200} {
+		if code, _ := r.Get(addr, "/policies"); code != want {
+			t.Errorf("the page of policies: %d, want %d", code, want)
+		}
 	}
 	if code, answer, _ := r.Post(r.Admin, "/admin/policies?dryRun=true", adminToken, `{"key":"a","type":"FIXED_WINDOW","capacity":1,"windowSeconds":1}`); code != 200 || answer["dryRun"] != true {
 		t.Errorf("with the token: %d %v", code, answer)

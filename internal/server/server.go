@@ -117,7 +117,7 @@ func (s *server) listen(ctx context.Context, guard *web.Guard) (err error) {
 		return err
 	}
 	https := &httpFronts{
-		conf: s.conf, log: s.log, metrics: s.metrics, phase: s.phase, service: s.limits.service, slots: s.slots, admin: admin,
+		conf: s.conf, log: s.log, metrics: s.metrics, phase: s.phase, service: s.limits.service, slots: s.slots, admin: admin, page: admin.page,
 		ready: web.Readiness{Draining: s.phase.draining.Load, Parts: s.parts}, describe: s.limits.rules.describe,
 	}
 	if s.https, err = https.open(ctx); err != nil {

@@ -1,10 +1,8 @@
 package httpapi
 
 import (
-	"bytes"
 	"context"
 	"fmt"
-	"image/png"
 	"net"
 	"net/http"
 	"os"
@@ -14,6 +12,7 @@ import (
 	"time"
 
 	"github.com/headgate-rls/headgate/test/testenv"
+	"github.com/headgate-rls/headgate/test/webtest"
 )
 
 // A live server listens on a port of its own, and can go away and come back.
@@ -158,7 +157,7 @@ func TestPageShowsWhatWasAssigned(t *testing.T) {
 	p.ColorScheme("dark")
 	dark := p.Screenshot()
 	keep(t, "dark", dark)
-	if l, d := brightness(t, light), brightness(t, dark); l < 200 || d > 80 {
+	if l, d := webtest.Brightness(t, light), webtest.Brightness(t, dark); l < 200 || d > 80 {
 		t.Errorf("the mean brightness is %d in light and %d in dark", l, d)
 	}
 
@@ -303,21 +302,4 @@ func TestPageRunsOnlyItsOwnScripts(t *testing.T) {
 			t.Errorf("the page has %q", bad)
 		}
 	}
-}
-
-func brightness(t *testing.T, shot []byte) int {
-	t.Helper()
-	img, err := png.Decode(bytes.NewReader(shot))
-	if err != nil {
-		t.Fatal(err)
-	}
-	sum, n := 0, 0
-	for y := 0; y < img.Bounds().Dy(); y += 7 {
-		for x := 0; x < img.Bounds().Dx(); x += 7 {
-			r, g, b, _ := img.At(x, y).RGBA()
-			sum += int(r+g+b) / 3 >> 8
-			n++
-		}
-	}
-	return sum / n
 }

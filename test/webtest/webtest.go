@@ -3,8 +3,10 @@
 package webtest
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
+	"image/png"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -91,4 +93,22 @@ func (a Answer) Object(t testing.TB) map[string]any {
 		t.Fatalf("the answer %q is not a JSON object: %v", a.Body, err)
 	}
 	return v
+}
+
+// Brightness is the mean brightness of a screenshot in PNG, from 0 to 255.
+func Brightness(t testing.TB, shot []byte) int {
+	t.Helper()
+	img, err := png.Decode(bytes.NewReader(shot))
+	if err != nil {
+		t.Fatal(err)
+	}
+	sum, n := 0, 0
+	for y := 0; y < img.Bounds().Dy(); y += 7 {
+		for x := 0; x < img.Bounds().Dx(); x += 7 {
+			r, g, b, _ := img.At(x, y).RGBA()
+			sum += int(r+g+b) / 3 >> 8
+			n++
+		}
+	}
+	return sum / n
 }

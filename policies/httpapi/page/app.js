@@ -1,0 +1,293 @@
+// The page of policies: searches them, and changes them after a preview.
+"use strict";
+
+const PATIENCE = 15000; // ms until a request counts as failed
+const PAUSE = 250;      // ms without a key until the server is asked
+const PAGE = 100;       // policies that are fetched at once
+
+const at = (id) => document.getElementById(id);
+
+let token = "";     // kept here and nowhere else
+let list = [];      // the policies that are shown
+let next = "";      // where more of them begin
+let editing = null; // { policy, etag } of the editor; policy is null for a new one
+
+// ---- asking
+
+// ask returns the status, the ETag and the body of an answer; an answer with an error is an Error that has
+// its status.
+async function ask(method, path, body, etag) {
+  const headers = {};
+  if (token) headers.Authorization = "Bearer " + token;
+  if (body) headers["Content-Type"] = "application/json";
+  if (etag) headers["If-Match"] = etag;
+  let response;
+  try {
+    response = await fetch(path, {
+      method, headers, cache: "no-store", credentials: "same-origin", signal: AbortSignal.timeout(PATIENCE),
+      body: body ? JSON.stringify(body) : undefined,
+    });
+  } catch {
+    throw Object.assign(new Error("The server does not answer. Try again."), { status: 0 });
+  }
+  const answer = response.status === 204 ? null : await response.json().catch(() => null);
+  if (!response.ok) {
+    const text = answer && answer.message ? answer.message : "status " + response.status;
+    throw Object.assign(new Error("The server says: " + text), { status: response.status });
+  }
+  return { status: response.status, etag: response.headers.get("ETag"), body: answer };
+}
+
+const pathOf = (key) => "/admin/policies/" + encodeURIComponent(key);
+
+// ---- words
+
+const whole = new Intl.NumberFormat("en-US", { maximumFractionDigits: 6 });
+const seconds = (n) => n % 86400 === 0 ? whole.format(n / 86400) + " d" : n % 3600 === 0 ? whole.format(n / 3600) + " h"
+  : n % 60 === 0 ? whole.format(n / 60) + " min" : whole.format(n) + " s";
+
+// meaning says what a policy lets through.
+function meaning(p) {
+  const units = whole.format(p.capacity);
+  switch (p.type) {
+    case "TOKEN_BUCKET": return `${units} at once, and ${whole.format(p.refillRate)} per second after that`;
+    case "SLIDING_WINDOW": return `${units} in any ${seconds(p.windowSeconds)}`;
+    case "SLIDING_WINDOW_COUNTER": return `about ${units} in any ${seconds(p.windowSeconds)}`;
+    case "FIXED_WINDOW": return `${units} in each window of ${seconds(p.windowSeconds)}`;
+  }
+  return p.type;
+}
+
+// effect says what becomes of counters when a policy takes the place of another.
+function effect(before, after) {
+  if (before && after && before.type !== after.type) return "The counters begin anew, because the algorithm is another.";
+  if (before && after && after.capacity < before.capacity) return "Who has used more than the new capacity waits.";
+  if (before && after && after.capacity > before.capacity) return "What is used stays used; nothing is given at once.";
+  return "";
+}
+
+// ---- the list
+
+async function load(more) {
+  const query = new URLSearchParams({ limit: PAGE });
+  if (at("prefix").value) query.set("prefix", at("prefix").value);
+  if (more) query.set("after", next);
+  const asked = query.toString();
+  load.asked = asked;
+  try {
+    const { body } = await ask("GET", "/admin/policies?" + asked);
+    if (load.asked !== asked) return; // a later search took its place
+    list = more ? list.concat(body.policies) : body.policies;
+    next = body.next || "";
+    show("");
+    draw();
+  } catch (error) {
+    if (load.asked !== asked) return;
+    if (error.status === 401) return login(error);
+    show(error.message);
+  }
+}
+
+function show(problem) {
+  at("alert").hidden = problem === "";
+  at("alert").textContent = problem;
+}
+
+function login(error) {
+  at("state").textContent = "Not signed in";
+  at("list-part").hidden = true;
+  at("login-part").hidden = false;
+  show(token ? error.message : "");
+  token = "";
+  at("token").value = "";
+  at("token").focus();
+}
+
+function cell(row, text, name, number) {
+  const td = row.insertCell();
+  td.textContent = text;
+  if (name) td.dataset.name = name;
+  if (number) td.className = "number";
+  return td;
+}
+
+function draw() {
+  at("login-part").hidden = true;
+  at("list-part").hidden = false;
+  const rows = at("rows");
+  rows.replaceChildren();
+  for (const p of list) {
+    const row = rows.insertRow();
+    const button = document.createElement("button");
+    button.type = "button";
+    button.textContent = p.policyKey;
+    button.addEventListener("click", () => edit(p.policyKey));
+    row.insertCell().append(button);
+    cell(row, meaning(p));
+    cell(row, p.changedAt.slice(0, 19).replace("T", " "), "changed");
+    cell(row, p.changedBy, "by");
+    cell(row, p.version, "version", true);
+  }
+  at("more").hidden = next === "";
+  at("none").hidden = list.length > 0;
+  at("none").textContent = at("prefix").value ? "No policy has a key that begins with this." : "There are no policies: rules decide by their own limits.";
+  at("state").textContent = list.length + (next ? " policies shown, there are more" : list.length === 1 ? " policy" : " policies");
+}
+
+// ---- the editor
+
+async function edit(key) {
+  try {
+    const { body, etag } = await ask("GET", pathOf(key));
+    open({ policy: body, etag });
+  } catch (error) {
+    show(error.message);
+    if (error.status === 404) load();
+  }
+}
+
+function open(what) {
+  editing = what;
+  const p = what.policy || { policyKey: at("prefix").value, type: "TOKEN_BUCKET", capacity: 100, refillRate: 10, windowSeconds: 60 };
+  at("editor-title").textContent = what.policy ? "Change a policy" : "New policy";
+  at("key").value = p.policyKey;
+  at("key").readOnly = Boolean(what.policy);
+  at("type").value = p.type;
+  at("capacity").value = p.capacity;
+  at("refill").value = p.refillRate || "";
+  at("window").value = p.windowSeconds || "";
+  at("remove").hidden = !what.policy;
+  at("remove").textContent = "Delete";
+  fields();
+  say(false);
+  at("editor").showModal();
+  at(what.policy ? "capacity" : "key").focus();
+  preview();
+}
+
+// fields shows the fields of the algorithm.
+function fields() {
+  const bucket = at("type").value === "TOKEN_BUCKET";
+  at("refill-part").hidden = !bucket;
+  at("window-part").hidden = bucket;
+}
+
+// number is the JSON number of a field; what is none goes to the server as it is, which says so.
+function number(id) {
+  const text = at(id).value.trim();
+  return text !== "" && Number.isFinite(Number(text)) ? Number(text) : text;
+}
+
+function change() {
+  const body = { type: at("type").value, capacity: number("capacity") };
+  if (body.type === "TOKEN_BUCKET") body.refillRate = number("refill"); else body.windowSeconds = number("window");
+  if (!editing.policy) body.key = at("key").value;
+  return body;
+}
+
+function send(dry) {
+  const query = dry ? "?dryRun=true" : "";
+  return editing.policy ? ask("PUT", pathOf(editing.policy.policyKey) + query, change(), editing.etag)
+    : ask("POST", "/admin/policies" + query, change());
+}
+
+function say(wrong, ...lines) {
+  at("preview").classList.toggle("wrong", wrong);
+  at("preview").replaceChildren(...lines.filter(Boolean).map((text) => Object.assign(document.createElement("p"), { textContent: text })));
+}
+
+function conflict(error) {
+  return error.status === 412 ? "Somebody has changed this policy meanwhile. Close this and open it again." : error.message;
+}
+
+async function preview() {
+  const own = preview.turn = {};
+  at("save").disabled = true;
+  try {
+    const { body } = await send(true);
+    if (preview.turn !== own) return;
+    say(false, body.before ? "Now: " + meaning(body.before) + "." : "There is no policy for this key yet.",
+      "Then: " + meaning(body.after) + ".", effect(body.before, body.after));
+    at("save").disabled = false;
+  } catch (error) {
+    if (preview.turn === own) say(true, conflict(error));
+  }
+}
+
+function typed() {
+  clearTimeout(typed.timer);
+  preview.turn = null;
+  at("save").disabled = true;
+  typed.timer = setTimeout(preview, PAUSE);
+}
+
+async function save(event) {
+  event.preventDefault();
+  if (at("save").disabled) return;
+  at("save").disabled = true;
+  try {
+    await send(false);
+    close();
+  } catch (error) {
+    say(true, conflict(error));
+  }
+}
+
+// remove asks once more before it deletes.
+async function remove() {
+  if (at("remove").textContent === "Delete") {
+    at("remove").textContent = "Delete for good";
+    say(false, "Without this policy, requests get the default policy, if there is one, else the limit of their rule.");
+    return;
+  }
+  try {
+    await ask("DELETE", pathOf(editing.policy.policyKey), null, editing.etag);
+    close();
+  } catch (error) {
+    say(true, conflict(error));
+  }
+}
+
+function close() {
+  at("editor").close();
+  load();
+}
+
+// ---- beginning
+
+at("login").addEventListener("submit", (event) => {
+  event.preventDefault();
+  token = at("token").value.trim();
+  load();
+});
+at("search").addEventListener("submit", (event) => {
+  event.preventDefault();
+  load();
+});
+at("prefix").addEventListener("input", () => {
+  clearTimeout(load.timer);
+  load.timer = setTimeout(load, PAUSE);
+});
+at("more").addEventListener("click", () => load(true));
+at("new").addEventListener("click", () => open({ policy: null, etag: "" }));
+at("form").addEventListener("submit", save);
+at("form").addEventListener("input", () => {
+  at("remove").textContent = "Delete";
+  fields();
+  typed();
+});
+at("remove").addEventListener("click", remove);
+at("cancel").addEventListener("click", () => at("editor").close());
+at("editor").addEventListener("close", () => {
+  at("save").disabled = true;
+  clearTimeout(typed.timer);
+  preview.turn = null;
+});
+document.addEventListener("keydown", (event) => {
+  const inField = /^(INPUT|SELECT|TEXTAREA)$/.test(document.activeElement?.tagName || "");
+  if (event.key === "/" && !inField && !at("editor").open && !at("list-part").hidden) {
+    event.preventDefault();
+    at("prefix").focus();
+  }
+});
+load();
