@@ -25,12 +25,8 @@ func TestConformance(t *testing.T) {
 	// Its callers come one by one, and each decision of theirs races with those of others. In headgate
 	// they are gathered: TestProcessesShareAKey has the default.
 	url := newTableAt(t, server.URL) + "&tries=20"
-	rounds := random.Times(20, 60)
-	if testing.Short() {
-		rounds = 8
-	}
 	backendtest.Run(t, backendtest.Suite{
-		Caps: open(t, url).caps, Shared: true, Rounds: rounds,
+		Caps: open(t, url).caps, Shared: true, Rounds: random.Times(8, 60), // a call takes a millisecond or two
 		Open:  func(tb testing.TB) backends.Backend { return openURL(tb, url) },
 		Child: "TestChild", ChildEnv: []string{childURL + "=" + url},
 		Faults: &backendtest.Faults{
