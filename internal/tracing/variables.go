@@ -47,12 +47,12 @@ var variables = slices.Concat(
 	exporterVariables("CLIENT_CERTIFICATE", "", nil, "file with the certificate that is shown to the collector"),
 	exporterVariables("CLIENT_KEY", "", nil, "file with its private key"),
 	exporterVariables("COMPRESSION", "none", oneOf("gzip", "none"), "of what is sent"),
-	exporterVariables("TIMEOUT", "10000", between(1, 60_000), "how long sending a batch may take, with its retries, in milliseconds"),
+	exporterVariables("TIMEOUT", "10000", upTo(60_000), "how long sending a batch may take, with its retries, in milliseconds"),
 	[]variable{
-		{"OTEL_BSP_SCHEDULE_DELAY", "5000", between(1, 60_000), "how long a span waits at most for others to be sent with, in milliseconds"},
-		{"OTEL_BSP_EXPORT_TIMEOUT", "30000", between(1, 60_000), "another bound on sending a batch, in milliseconds"},
-		{"OTEL_BSP_MAX_QUEUE_SIZE", "2048", between(1, 65_536), "how many spans wait to be sent at most; more are dropped"},
-		{"OTEL_BSP_MAX_EXPORT_BATCH_SIZE", "512", between(1, 65_536), "how many spans are sent at once"},
+		{"OTEL_BSP_SCHEDULE_DELAY", "5000", upTo(60_000), "how long a span waits at most for others to be sent with, in milliseconds"},
+		{"OTEL_BSP_EXPORT_TIMEOUT", "30000", upTo(60_000), "another bound on sending a batch, in milliseconds"},
+		{"OTEL_BSP_MAX_QUEUE_SIZE", "2048", upTo(65_536), "how many spans wait to be sent at most; more are dropped"},
+		{"OTEL_BSP_MAX_EXPORT_BATCH_SIZE", "512", upTo(65_536), "how many spans are sent at once"},
 	},
 )
 
@@ -148,10 +148,10 @@ func oneOf(words ...string) func(string) error {
 	}
 }
 
-func between(least, most int) func(string) error {
+func upTo(most int) func(string) error {
 	return func(v string) error {
-		if n, err := strconv.Atoi(v); err != nil || n < least || n > most {
-			return fmt.Errorf("must be a number from %d to %d, not %q", least, most, v)
+		if n, err := strconv.Atoi(v); err != nil || n < 1 || n > most {
+			return fmt.Errorf("must be a number from 1 to %d, not %q", most, v)
 		}
 		return nil
 	}
