@@ -42,7 +42,9 @@ func newTableAt(t testing.TB, endpoint string) string {
 
 func migrate(t testing.TB, url string) {
 	t.Helper()
-	if _, err := open(t, url).Migrate(soon(t)); err != nil {
+	b := openURL(t, url)
+	defer b.Close() // at once: the suite counts goroutines
+	if _, err := b.Migrate(soon(t)); err != nil {
 		t.Fatalf("migrate: %v", err)
 	}
 }
