@@ -26,7 +26,7 @@ func TestConformance(t *testing.T) {
 	// they are gathered: TestProcessesShareAKey has the default.
 	url := newTableAt(t, server.URL) + "&tries=20"
 	backendtest.Run(t, backendtest.Suite{
-		Caps: open(t, url).caps, Shared: true, Rounds: random.Times(8, 60), // a call takes a millisecond or two
+		Caps: open(t, url).caps, Shared: true, Rounds: random.Times(4, 60), // a call takes a millisecond or two
 		Open:  func(tb testing.TB) backends.Backend { return openURL(tb, url) },
 		Child: "TestChild", ChildEnv: []string{childURL + "=" + url},
 		Faults: &backendtest.Faults{

@@ -12,7 +12,7 @@ import (
 	"github.com/headgate-rls/headgate/test/testenv"
 )
 
-var schemathesisArgs = flag.String("schemathesis", "--generation-deterministic --max-examples 40",
+var schemathesisArgs = flag.String("schemathesis", "--generation-deterministic --max-examples 20",
 	"how much Schemathesis tries; for more: -schemathesis '--seed 7 --max-examples 500'")
 
 // TestSchemathesis sends what the OpenAPI document allows, and what it does not,
