@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -224,10 +225,9 @@ func TestOracleErrors(t *testing.T) {
 
 // A session whose end is not known is not used again, and neither are those that stand beside it.
 func TestOracleSessionsThatFailedAreDropped(t *testing.T) {
-	lost := true
+	var lockLost, rollbackLost atomic.Bool // the rollback is sent while the next session begins
 	f := &oracletest.Fake{Answer: func(text string) (oracletest.Answer, error) {
-		if lost && (strings.HasPrefix(text, lockBlock) || text == takeBack) {
-			lost = text != takeBack
+		if strings.HasPrefix(text, lockBlock) && !lockLost.Swap(true) || text == takeBack && !rollbackLost.Swap(true) {
 			return oracletest.Answer{}, oracletest.OraError(3113)
 		}
 		return obliging(text)

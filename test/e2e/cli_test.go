@@ -77,7 +77,7 @@ func TestCheckFindsWhatIsWrong(t *testing.T) {
 	command(t, nil, "check", warned).want(t, 0, []string{warned + ":3:", "warning: shadow_mode", "ok: 1 rule in 1 domain"}, nil)
 	command(t, nil, "check", good, bad).want(t, 1, []string{`domain "e2e" is already in`}, nil)
 	command(t, nil, "check", good, filepath.Join(filepath.Dir(good), "none.yaml")).want(t, 2, nil, []string{"none.yaml"})
-	command(t, nil, "check", good, "--backend", "oracle://x").want(t, 2, nil, []string{`"oracle"`, "redis"})
+	command(t, nil, "check", good, "--backend", "memcache://x").want(t, 2, nil, []string{`"memcache"`, "redis"})
 	command(t, nil, "check", good, "--format", "xml").want(t, 2, nil, []string{`"xml"`})
 	command(t, nil, "check").want(t, 2, nil, []string{"arg"})
 
@@ -173,7 +173,7 @@ func TestServeRefuses(t *testing.T) {
 		{"an HTTP port in use", []string{"--example", "--grpc", "127.0.0.1:0", "--services", "", "--http", addr}, []string{"--http " + addr, "another process listens there"}},
 		{"a debug port in use", []string{"--example", "--grpc", "127.0.0.1:0", "--services", "", "--http", "", "--debug", addr}, []string{"--debug " + addr, "another process listens there"}},
 		{"a file in the socket's place", []string{"--example", "--grpc", "unix:" + file}, []string{file, "not a socket"}},
-		{"an unknown backend", []string{"--example", "--backend", "oracle://x"}, []string{"--backend", `"oracle"`}},
+		{"an unknown backend", []string{"--example", "--backend", "memcache://x"}, []string{"--backend", `"memcache"`}},
 		{"bad settings, every one", []string{"--charge", "some", "--log-level", "loud", "--drain-delay", "-1s"}, []string{"--charge", "--log-level", "--drain-delay"}},
 		{"half of TLS", []string{"--grpc-tls-cert", bad}, []string{"--grpc-tls-key"}},
 		{"no certificate", []string{"--example", "--grpc-tls-cert", bad, "--grpc-tls-key", bad}, []string{"--grpc-tls-cert " + bad}},

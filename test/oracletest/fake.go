@@ -16,7 +16,8 @@ import (
 // test tells it to. It shows how the dialect makes use of a driver, and nothing
 // about Oracle.
 type Fake struct {
-	// Answer is asked for every statement, and for the texts below.
+	// Answer is asked for every statement, and for the texts below, by every
+	// goroutine that uses a connection.
 	Answer func(text string) (Answer, error)
 
 	mu    sync.Mutex
