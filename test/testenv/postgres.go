@@ -60,6 +60,7 @@ func preparePostgres(s *databaseServer, c databaseConfig) error {
 		"unix_socket_directories = ''",
 		"max_connections = 200",
 		"shared_buffers = 64MB",
+		"dynamic_shared_memory_type = mmap", // a server that a test kills leaves nothing in /dev/shm
 		"timezone = 'UTC'",
 		"log_timezone = 'UTC'",
 	}
