@@ -8,6 +8,7 @@
 //     never wait for the database.
 //   - [Follower] keeps a [Set], the snapshot in force, true to a [Store].
 //   - [Editor] changes the policies of a store, so that each follower knows soon.
+//   - [Entry] is one change in the history that a store keeps.
 //
 // The package imports limit and the standard library. policies/sqlstore has the stores.
 package policies

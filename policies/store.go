@@ -48,6 +48,10 @@ type Store interface {
 	// List returns at most n policies whose keys come after one and begin with a prefix, in the
 	// order of their bytes.
 	List(ctx context.Context, after, prefix string, n int) ([]Policy, error)
+	// History returns at most n changes of a key, or of all if key is empty, the newest
+	// first; with before, only those whose number is below it. Each change is kept in the transaction that makes it, and for as
+	// long as [HistoryOfKey] and [HistoryOfAll] have room for it.
+	History(ctx context.Context, key string, before int64, n int) ([]Entry, error)
 }
 
 // A Row is what a store has of a policy, as it is there. Somebody may have written it by hand.

@@ -14,7 +14,7 @@ func policyDB(t *testing.T) string {
 	t.Helper()
 	testenv.UseSQLite(t)
 	url := "sqlite:" + filepath.Join(t.TempDir(), "policies.db")
-	if code, out := headgate(t, "migrate", "--policies", url); code != 0 || !strings.Contains(out, "policies: applied V1__policies.sql") {
+	if code, out := headgate(t, "migrate", "--policies", url); code != 0 || !strings.Contains(out, "policies: applied V2__history.sql") {
 		t.Fatalf("%d %s", code, out)
 	}
 	return url

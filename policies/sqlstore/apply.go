@@ -20,6 +20,7 @@ type edition struct {
 	state policies.State // with the new generation
 	by    string
 	done  []policies.Outcome
+	past  past
 }
 
 // Apply implements [policies.Store].
@@ -38,7 +39,7 @@ func (s *Store) Apply(ctx context.Context, edits []policies.Edit, by string, us 
 	}
 	var done []policies.Outcome
 	err := s.transact(ctx, func(tx *sql.Tx) error {
-		e := &edition{s: s, tx: tx, by: by}
+		e := &edition{s: s, tx: tx, by: by, past: past{s: s, tx: tx}}
 		var err error
 		if e.state, err = s.state(ctx, tx, s.d.lock); err != nil {
 			return err
@@ -111,7 +112,10 @@ func (e *edition) some(ctx context.Context, edits []policies.Edit, write bool) e
 	if err := e.remove(ctx, removed); err != nil {
 		return err
 	}
-	return e.number(ctx, e.done[first:], added)
+	if err := e.number(ctx, e.done[first:], added); err != nil {
+		return err
+	}
+	return e.past.record(ctx, &e.state, e.by, keys, e.done[first:])
 }
 
 // plan says what an edit makes of a policy.
@@ -211,6 +215,5 @@ func (e *edition) finish(ctx context.Context, us int64) error {
 }
 
 func (e *edition) change(ctx context.Context, text string, args ...any) error {
-	_, err := e.s.db.Change(ctx, e.tx, changeOp, e.s.d.query(text, args...))
-	return err
+	return e.s.change(ctx, e.tx, text, args...)
 }

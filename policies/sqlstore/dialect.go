@@ -17,8 +17,8 @@ type dialect struct {
 	chunk   int    // how many policies one statement writes: SQLite takes 32,766 values
 	first   string // what a SELECT ends with that returns at most # rows
 	decimal string // how an amount is read as text; # is its column
-	// put is a statement that writes n rows, which take the place of those with the same keys. The
-	// first column is the key. Its placeholders are the values of each row.
+	// put is a statement that writes n rows, which take the place of those with the same key: the
+	// first column. Its placeholders are the values of each row.
 	put  func(table string, columns []string, n int) string
 	lock string // what follows a SELECT that locks its row
 }
@@ -26,12 +26,12 @@ type dialect struct {
 var dialects = []*dialect{
 	{
 		name: sqldb.SQLite.Name, clock: sqldb.SQLite.Now, decimal: "printf('%.6f', #)", first: " LIMIT #", chunk: 500,
-		put: inserting(" ON CONFLICT (POLICY_KEY) DO UPDATE SET ", "excluded.#"),
+		put: inserting(" ON CONFLICT (#) DO UPDATE SET ", "excluded.#"),
 	},
 	{
 		name: sqldb.Postgres.Name, clock: "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint",
 		number: "$", decimal: "#::text", first: " LIMIT #", chunk: 500,
-		put: inserting(" ON CONFLICT (POLICY_KEY) DO UPDATE SET ", "excluded.#"), lock: " FOR UPDATE",
+		put: inserting(" ON CONFLICT (#) DO UPDATE SET ", "excluded.#"), lock: " FOR UPDATE",
 	},
 	{
 		name: sqldb.MySQL.Name, clock: "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))", decimal: "CAST(# AS CHAR)", first: " LIMIT #", chunk: 500,
@@ -76,7 +76,8 @@ func (d *dialect) query(text string, args ...any) sqldb.Query {
 func (d *dialect) amount(column string) string { return strings.ReplaceAll(d.decimal, "#", column) }
 
 // inserting is dialect.put where one INSERT takes the place of rows that are there: replace is what
-// follows it, up to the columns, and column how a row's new value of a column is called; # is the column.
+// follows it, up to the columns, with # for the key, and column how a row's new value of a column is
+// called; # is the column.
 func inserting(replace, column string) func(table string, columns []string, n int) string {
 	return func(table string, columns []string, n int) string {
 		set := make([]string, len(columns)-1)
@@ -84,7 +85,8 @@ func inserting(replace, column string) func(table string, columns []string, n in
 			set[i] = c + " = " + strings.ReplaceAll(column, "#", c)
 		}
 		row := "(" + repeated("?", len(columns)) + ")"
-		return "INSERT INTO " + table + " (" + strings.Join(columns, ", ") + ") VALUES " + repeated(row, n) + replace + strings.Join(set, ", ")
+		return "INSERT INTO " + table + " (" + strings.Join(columns, ", ") + ") VALUES " + repeated(row, n) +
+			strings.ReplaceAll(replace, "#", columns[0]) + strings.Join(set, ", ")
 	}
 }
 

@@ -2,12 +2,16 @@ package sqlstore
 
 import (
 	"context"
+	"fmt"
+	"io/fs"
 	"log/slog"
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/fstest"
 	"time"
 
+	"github.com/headgate-rls/headgate/internal/sqldb"
 	"github.com/headgate-rls/headgate/limit"
 	"github.com/headgate-rls/headgate/policies"
 	"github.com/headgate-rls/headgate/test/dbtest"
@@ -21,17 +25,17 @@ var quiet = slog.New(slog.DiscardHandler)
 // each runs a test on a new, migrated database of every kind.
 func each(t *testing.T, test func(t *testing.T, url string)) {
 	t.Helper()
+	eachEmpty(t, func(t *testing.T, url string) {
+		migrateTo(t, open(t, url), url, 0)
+		test(t, url)
+	})
+}
+
+// eachEmpty runs a test on a new database of every kind, without a schema.
+func eachEmpty(t *testing.T, test func(t *testing.T, url string)) {
+	t.Helper()
 	run := func(name string, create func(t testing.TB) string) {
-		t.Run(name, func(t *testing.T) {
-			url := create(t)
-			if address, ok := strings.CutPrefix(url, onMariaDB); ok {
-				migrateOracleOnMariaDB(t, address)
-			} else {
-				_, err := open(t, url).Migrate(soon(t))
-				check(t, err)
-			}
-			test(t, url)
-		})
+		t.Run(name, func(t *testing.T) { test(t, create(t)) })
 	}
 	run("sqlite", func(t testing.TB) string {
 		testenv.UseSQLite(t)
@@ -43,6 +47,35 @@ func each(t *testing.T, test func(t *testing.T, url string)) {
 	run("oracle-on-mariadb", func(t testing.TB) string {
 		return onMariaDB + testenv.SharedDatabase(t, testenv.MariaDB).CreateDatabase("policies")
 	})
+}
+
+// migrateTo brings the schema of a store to a version; 0 is the newest.
+func migrateTo(t testing.TB, s *Store, url string, version int) {
+	t.Helper()
+	schema := schemaOf(t, version)
+	if strings.HasPrefix(url, onMariaDB) {
+		migrateOracleOnMariaDB(t, s, schema)
+		return
+	}
+	_, err := s.db.Migrate(soon(t), schema)
+	check(t, err)
+}
+
+// schemaOf is the schema of a program that knows it up to a version; 0 is the newest.
+func schemaOf(t testing.TB, version int) sqldb.Schema {
+	t.Helper()
+	whole, known := schema(), fstest.MapFS{}
+	check(t, fs.WalkDir(whole.Files, ".", func(path string, entry fs.DirEntry, err error) error {
+		var n int
+		if _, scanned := fmt.Sscanf(entry.Name(), "V%d__", &n); err != nil || entry.IsDir() || scanned == nil && version > 0 && n > version {
+			return err
+		}
+		text, err := fs.ReadFile(whole.Files, path)
+		known[path] = &fstest.MapFile{Data: text}
+		return err
+	}))
+	whole.Files = known
+	return whole
 }
 
 func open(t testing.TB, url string) *Store {

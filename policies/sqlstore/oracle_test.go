@@ -3,6 +3,7 @@ package sqlstore
 import (
 	"database/sql/driver"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -22,17 +23,28 @@ func openStore(url string) (*Store, error) {
 		return Open(Config{URL: url})
 	}
 	driver, err := oracletest.MariaDB(address, testenv.OracleSQLMode)
-	return &Store{sqldb.Over(sqldb.Oracle, driver, sqldb.Config{PoolMax: poolMax}), dialectOf(sqldb.Oracle)}, err
+	return over(sqldb.Over(sqldb.Oracle, driver, sqldb.Config{PoolMax: poolMax})), err
 }
 
-// migrateOracleOnMariaDB runs what headgate migrate --print prints.
-func migrateOracleOnMariaDB(t testing.TB, address string) {
+// migrateOracleOnMariaDB runs what headgate migrate --print prints, apart from what was run before.
+func migrateOracleOnMariaDB(t testing.TB, s *Store, schema sqldb.Schema) {
 	t.Helper()
 	testenv.OracleMode(t, testenv.SharedDatabase(t, testenv.MariaDB))
-	s := open(t, onMariaDB+address)
-	text, err := Print("oracle")
+	whole, err := schema.Print("oracle")
 	check(t, err)
-	for _, text := range oracletest.Printed(text) {
+	var there int
+	check(t, s.db.Write.QueryRowContext(soon(t), "SELECT COUNT(*) FROM INFORMATION_SCHEMA.TABLES"+
+		" WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME = 'HEADGATE_POLICY_SCHEMA'").Scan(&there))
+	var before []string
+	if there > 0 {
+		text, err := schemaOf(t, 1).Print("oracle")
+		check(t, err)
+		before = oracletest.Printed(text)
+	}
+	for _, text := range oracletest.Printed(whole) {
+		if slices.Contains(before, text) {
+			continue
+		}
 		if strings.Contains(text, "FUNCTION HEADGATE_POLICY_NOW_US") {
 			text = "CREATE OR REPLACE FUNCTION HEADGATE_POLICY_NOW_US RETURN BIGINT IS BEGIN" +
 				" RETURN TIMESTAMPDIFF(MICROSECOND, '1970-01-01', SYSDATE(6)); END;"
@@ -54,6 +66,12 @@ func obliging(text string) (oracletest.Answer, error) {
 		return one(int64(keepGone+sweepGone-1), int64(0), int64(1), int64(0), int64(0), int64(1))
 	case strings.HasPrefix(text, "SELECT ID"):
 		return one(int64(7), "user:old", "SLIDING_WINDOW", int64(1), "00", "060", int64(1), nil, int64(1))
+	case strings.HasPrefix(text, "SELECT (SELECT MIN(CHANGE_ID)"):
+		return one(int64(1), int64(policies.HistoryOfAll))
+	case strings.HasPrefix(text, "SELECT MIN(CHANGE_ID)"):
+		return one(int64(5))
+	case strings.HasPrefix(text, "SELECT CHANGE_ID"):
+		return one(int64(9), int64(1), "user:old", nil, int64(1), nil, nil, "0", "0", nil, "SLIDING_WINDOW", int64(1), "00.5", "060", int64(1))
 	case strings.HasPrefix(text, "SELECT 0,"):
 		return one(int64(kindState), "-", "-", int64(1), "0", "0")
 	case strings.HasPrefix(text, "SELECT"):
@@ -65,7 +83,7 @@ func obliging(text string) (oracletest.Answer, error) {
 // The grammar of PL/SQL and the lint accept every text, and arguments are text or whole numbers.
 func TestOracleTexts(t *testing.T) {
 	f := &oracletest.Fake{Answer: obliging}
-	s := &Store{sqldb.Over(sqldb.Oracle, f, sqldb.Config{PoolMax: poolMax}), dialectOf(sqldb.Oracle)}
+	s := over(sqldb.Over(sqldb.Oracle, f, sqldb.Config{PoolMax: poolMax}))
 	defer s.Close()
 	_, err := s.Migrate(soon(t))
 	check(t, err)
@@ -86,6 +104,11 @@ func TestOracleTexts(t *testing.T) {
 	if done[0].After == nil || done[1].Before == nil || done[1].Before.ChangedBy != "" || done[1].Before.Window != 60*policies.One {
 		t.Errorf("the edits did %+v", done)
 	}
+	for _, key := range []string{"", "user:old"} {
+		past, err := s.History(soon(t), key, 10, 10)
+		check(t, err)
+		wantLines(t, past, `1 user:old by "": none -> SLIDING_WINDOW 1 0.5 60 v1`)
+	}
 	var list []oracletest.Text
 	for i, c := range f.Statements() {
 		list = append(list, oracletest.Text{Name: fmt.Sprintf("sent-%d", i), Text: c.Text})
@@ -96,7 +119,7 @@ func TestOracleTexts(t *testing.T) {
 			t.Errorf("%s\n%s", problem, c.Text)
 		}
 	}
-	if len(list) < scripts+12 {
+	if len(list) < scripts+19 {
 		t.Errorf("only %d texts are checked beside %d of migrations", len(list)-scripts, scripts)
 	}
 	if found := oracletest.Grammar(t, list); found != "" {
@@ -115,6 +138,8 @@ func TestOracleErrors(t *testing.T) {
 		{"SELECT GENERATION", "a lock that is not to be had", 30006, true},
 		{oracletest.Commit, "a lost commit", 3113, false},
 		{"DECLARE", "no space", 1653, false},
+		{"DECLARE v0 HEADGATE_POLICY_CHANGE", "no space for the history", 1653, false},
+		{"DELETE FROM HEADGATE_POLICY_CHANGE", "a deadlock in the history", 60, true},
 	} {
 		failed := false
 		f := &oracletest.Fake{Answer: func(text string) (oracletest.Answer, error) {
@@ -124,7 +149,7 @@ func TestOracleErrors(t *testing.T) {
 			}
 			return obliging(text)
 		}}
-		s := &Store{sqldb.Over(sqldb.Oracle, f, sqldb.Config{PoolMax: poolMax}), dialectOf(sqldb.Oracle)}
+		s := over(sqldb.Over(sqldb.Oracle, f, sqldb.Config{PoolMax: poolMax}))
 		_, err := s.Apply(soon(t), []policies.Edit{set("user:new", window(2, 60))}, "test", 0, false)
 		if !failed || (err == nil) != c.again {
 			t.Errorf("%s: failed %v, then %v", c.why, failed, err)
@@ -143,6 +168,9 @@ func TestOracleStoresPolicies(t *testing.T) {
 	check(t, err)
 	if !ok || p.Figures != window(2, 60) {
 		t.Errorf("got %+v, %v", p, ok)
+	}
+	if past, err := s.History(soon(t), "user:oracle", 0, 1); err != nil || len(past) != 1 || past[0].After == nil || past[0].After.Figures != window(2, 60) {
+		t.Errorf("the history is %+v, %v", past, err)
 	}
 	apply(t, s, removal("user:oracle"))
 }

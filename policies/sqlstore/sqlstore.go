@@ -42,9 +42,13 @@ type Config struct {
 
 // A Store has the policies of a database. Open makes one.
 type Store struct {
-	db *sqldb.DB
-	d  *dialect
+	db   *sqldb.DB
+	d    *dialect
+	keep bounds
 }
+
+// bounds are how many changes the history has: of one key, and in all.
+type bounds struct{ ofKey, all int64 }
 
 var _ policies.Store = (*Store)(nil)
 
@@ -63,7 +67,12 @@ func Open(c Config) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Store{db, dialectOf(db.Dialect)}, nil
+	return over(db), nil
+}
+
+// over returns a store on a database.
+func over(db *sqldb.DB) *Store {
+	return &Store{db, dialectOf(db.Dialect), bounds{policies.HistoryOfKey, policies.HistoryOfAll}}
 }
 
 // Close closes the connections.
@@ -77,7 +86,7 @@ func (s *Store) Migrate(ctx context.Context) (applied []string, err error) {
 	return s.db.Migrate(ctx, schema())
 }
 
-const stateOp, readOp, changeOp, listOp = "read the state of policies", "read policies", "change policies", "list policies"
+const stateOp, readOp, changeOp, listOp, historyOp = "read the state of policies", "read policies", "change policies", "list policies", "read the history of policies"
 
 // failed adds to an error what to do about it.
 func failed(err error) error {
@@ -175,6 +184,11 @@ func (s *Store) transact(ctx context.Context, f func(*sql.Tx) error) error {
 			return err
 		}
 	}
+}
+
+func (s *Store) change(ctx context.Context, on sqldb.Session, text string, args ...any) error {
+	_, err := s.db.Change(ctx, on, changeOp, s.d.query(text, args...))
+	return err
 }
 
 // columns are those that a policy is read from.

@@ -1,0 +1,167 @@
+package sqlstore
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/headgate-rls/headgate/internal/sqldb"
+	"github.com/headgate-rls/headgate/policies"
+)
+
+// A past writes the history in one transaction, which has locked the row of the state: nobody else
+// writes it.
+type past struct {
+	s  *Store
+	tx sqldb.Session
+	// The least and the largest CHANGE_ID, once they are read.
+	known       bool
+	first, last int64
+}
+
+// changeColumns are those of the history. A revision that there was not is NULL.
+var changeColumns = []string{"CHANGE_ID", "GENERATION", "POLICY_KEY", "CHANGED_BY", "CHANGED_US",
+	"BEFORE_TYPE", "BEFORE_CAPACITY", "BEFORE_REFILL_RATE", "BEFORE_WINDOW_SECONDS", "BEFORE_VERSION",
+	"AFTER_TYPE", "AFTER_CAPACITY", "AFTER_REFILL_RATE", "AFTER_WINDOW_SECONDS", "AFTER_VERSION"}
+
+// record writes what has become of keys, in the name of by, and removes what there is no room for.
+func (p *past) record(ctx context.Context, st *policies.State, by string, keys []string, done []policies.Outcome) error {
+	var changed []any
+	for i := range done {
+		if done[i].Changed() {
+			changed = append(changed, keys[i])
+		}
+	}
+	if len(changed) == 0 {
+		return nil
+	}
+	if err := p.read(ctx); err != nil {
+		return err
+	}
+	if err := p.forgetOfKeys(ctx, changed); err != nil {
+		return err
+	}
+	args := make([]any, 0, len(changed)*len(changeColumns))
+	for i := range done {
+		if o := &done[i]; o.Changed() {
+			p.last++
+			args = append(args, p.last, st.Generation, keys[i], by, st.Now)
+			args = append(append(args, revision(o.Before)...), revision(o.After)...)
+		}
+	}
+	if err := p.s.change(ctx, p.tx, p.s.d.put("HEADGATE_POLICY_CHANGE", changeColumns, len(changed)), args...); err != nil {
+		return err
+	}
+	return p.forget(ctx, len(changed))
+}
+
+// revision are the values of a policy in the history.
+func revision(p *policies.Policy) []any {
+	if p == nil {
+		return make([]any, 5)
+	}
+	return []any{policies.TypeOf(p.Algorithm), p.Capacity, p.Refill.String(), p.Window.String(), p.Version}
+}
+
+// read reads where the history begins and ends.
+func (p *past) read(ctx context.Context) error {
+	if p.known {
+		return nil
+	}
+	var first, last sql.NullInt64
+	q := p.s.d.query("SELECT (SELECT MIN(CHANGE_ID) FROM HEADGATE_POLICY_CHANGE), (SELECT MAX(CHANGE_ID) FROM HEADGATE_POLICY_CHANGE)" +
+		" FROM HEADGATE_POLICY_STATE WHERE ID = 1")
+	_, err := p.s.db.Row(ctx, p.tx, changeOp, q, &first, &last)
+	p.known, p.first, p.last = true, cmp.Or(first.Int64, 1), last.Int64
+	return err
+}
+
+// forgetOfKeys removes the oldest change of each key that has as many as it may have, as one more comes.
+func (p *past) forgetOfKeys(ctx context.Context, keys []any) error {
+	q := p.s.d.query("SELECT MIN(CHANGE_ID) FROM HEADGATE_POLICY_CHANGE WHERE POLICY_KEY IN ("+repeated("?", len(keys))+
+		") GROUP BY POLICY_KEY HAVING COUNT(*) >= ?", append(slices.Clip(keys), p.s.keep.ofKey)...)
+	var oldest []any
+	err := p.s.db.Rows(ctx, p.tx, changeOp, q, func(rows *sql.Rows) error {
+		var id int64
+		err := rows.Scan(&id)
+		oldest = append(oldest, id)
+		return err
+	})
+	if err != nil || len(oldest) == 0 {
+		return err
+	}
+	return p.s.change(ctx, p.tx, "DELETE FROM HEADGATE_POLICY_CHANGE WHERE CHANGE_ID IN ("+repeated("?", len(oldest))+")", oldest...)
+}
+
+// forget removes the oldest changes, after some were added, if there are more than there may be.
+func (p *past) forget(ctx context.Context, added int) error {
+	// Twice as many as were added, so that a history that is too long gets shorter by steps. A step
+	// begins where the one before ended: a database would walk over the rows that this transaction
+	// has deleted before.
+	to := min(p.last-p.s.keep.all, p.first+2*int64(added)-1)
+	if to < p.first {
+		return nil
+	}
+	err := p.s.change(ctx, p.tx, "DELETE FROM HEADGATE_POLICY_CHANGE WHERE CHANGE_ID BETWEEN ? AND ?", p.first, to)
+	p.first = to + 1
+	return err
+}
+
+// History implements [policies.Store].
+func (s *Store) History(ctx context.Context, key string, before int64, n int) (all []policies.Entry, err error) {
+	columns := strings.Join(changeColumns, ", ")
+	for _, c := range changeColumns {
+		if strings.HasSuffix(c, "_REFILL_RATE") || strings.HasSuffix(c, "_WINDOW_SECONDS") {
+			columns = strings.Replace(columns, c, s.d.amount(c), 1)
+		}
+	}
+	text := "SELECT " + columns + " FROM HEADGATE_POLICY_CHANGE WHERE CHANGE_ID < ?"
+	args := []any{cmp.Or(before, math.MaxInt64)}
+	if key != "" {
+		text += " AND POLICY_KEY = ?"
+		args = append(args, key)
+	}
+	text += " ORDER BY CHANGE_ID DESC" + strings.ReplaceAll(s.d.first, "#", strconv.Itoa(n))
+	err = s.db.Rows(ctx, s.db.Read, historyOp, s.d.query(text, args...), func(rows *sql.Rows) error {
+		e, err := entry(rows)
+		all = append(all, e)
+		return err
+	})
+	return all, failed(err)
+}
+
+// stored is a revision as a row has it.
+type stored struct {
+	kind, refill, window sql.NullString
+	capacity, version    sql.NullInt64
+}
+
+func (r *stored) revision() *policies.Revision {
+	if !r.version.Valid {
+		return nil
+	}
+	v := &policies.Revision{Version: r.version.Int64}
+	v.Capacity = r.capacity.Int64
+	v.Algorithm, _ = policies.ParseType(r.kind.String) // none if the policy was written by hand
+	v.Refill, _ = policies.ParseAmount(r.refill.String)
+	v.Window, _ = policies.ParseAmount(r.window.String)
+	return v
+}
+
+// entry reads a row of changeColumns.
+func entry(rows *sql.Rows) (e policies.Entry, err error) {
+	var by sql.NullString // in Oracle an empty text is NULL
+	var us int64
+	var before, after stored
+	err = rows.Scan(&e.Number, &e.Generation, &e.Key, &by, &us,
+		&before.kind, &before.capacity, &before.refill, &before.window, &before.version,
+		&after.kind, &after.capacity, &after.refill, &after.window, &after.version)
+	e.By, e.At = by.String, time.UnixMicro(us).UTC()
+	e.Before, e.After = before.revision(), after.revision()
+	return e, err
+}
