@@ -70,7 +70,7 @@ func (s *server) newAdminPaths(guard *web.Guard) (paths adminPaths, err error) {
 func (a adminPaths) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	part, off := a.slots, "slots are off: run headgate serve with --slots URL"
 	switch top, _, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/admin/"), "/"); top {
-	case "policies":
+	case "policies", "policies-history":
 		part, off = a.policies, "policies are off: run headgate serve with --policies URL"
 	case "status", "metrics", "reset":
 		part = a.counters

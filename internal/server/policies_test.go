@@ -93,7 +93,7 @@ func TestAdminPathsThatAreOff(t *testing.T) {
 		if code, _ := r.Get(r.HTTP, "/policies"); code != 404 {
 			t.Errorf("%v: the page of policies answers %d", flags, code)
 		}
-		for _, path := range []string{"/admin/policies", "/admin/policies/a"} {
+		for _, path := range []string{"/admin/policies", "/admin/policies/a", "/admin/policies-history"} {
 			if code, body := r.Get(r.HTTP, path); code != 404 || !strings.Contains(body, "policies are off: run headgate serve with --policies URL") {
 				t.Errorf("%v: %s: %d %s", flags, path, code, body)
 			}

@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/headgate-rls/headgate/internal/web"
 	"github.com/headgate-rls/headgate/policies"
@@ -39,9 +40,11 @@ func answerOf(p *policies.Policy) *policyAnswer {
 	return &policyAnswer{
 		ID: p.ID, PolicyKey: p.Key, Type: policies.TypeOf(p.Algorithm), Capacity: p.Capacity,
 		RefillRate: p.Refill, WindowSeconds: p.Window, Version: p.Version, ChangedBy: p.ChangedBy,
-		ChangedAt: p.ChangedAt.UTC().Format("2006-01-02T15:04:05.000000Z"),
+		ChangedAt: instant(p.ChangedAt),
 	}
 }
+
+func instant(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000000Z") }
 
 // policyRequest is what clients send.
 type policyRequest struct {
@@ -91,17 +94,26 @@ func amount(field string, text json.RawMessage) (policies.Amount, error) {
 // keyOf returns the one spelling of a key that a client sent. What clients and proxies on the way
 // take for a way through directories could reach another policy than was meant, and is refused.
 func keyOf(given string) (string, error) {
+	key, err := spelt(given)
+	if err != nil {
+		return "", err
+	}
+	for segment := range strings.SplitSeq(key, "/") {
+		if segment == "." || segment == ".." {
+			return "", badRequest("the key %s has %q between slashes, which paths of URLs cannot have; headgate policy knows such keys", web.Clip(key), segment)
+		}
+	}
+	return key, nil
+}
+
+// spelt returns the one spelling of a key.
+func spelt(given string) (string, error) {
 	if len(given) > maxKey {
 		return "", badRequest("the key has %d bytes, more than %d", len(given), maxKey)
 	}
 	key, err := policies.Normalize(given)
 	if err != nil {
 		return "", badRequest("%s", web.Clip(err.Error()))
-	}
-	for segment := range strings.SplitSeq(key, "/") {
-		if segment == "." || segment == ".." {
-			return "", badRequest("the key %s has %q between slashes, which paths of URLs cannot have; headgate policy knows such keys", web.Clip(key), segment)
-		}
 	}
 	return key, nil
 }

@@ -145,6 +145,17 @@ func TestBadRequestsChangeNothing(t *testing.T) {
 		{"GET", "?after=%00", "", 400, "after", nil},
 		{"GET", "?prefix=%C3%A9", "", 400, "prefix", nil},
 		{"GET", "?key=a", "", 400, "unknown parameter", nil},
+		{"GET", "-history?after=0", "", 400, "after", nil},
+		{"GET", "-history?after=%2B1", "", 400, "after", nil},
+		{"GET", "-history?after=9007199254740992", "", 400, "after", nil},
+		{"GET", "-history?limit=1001", "", 400, "limit", nil},
+		{"GET", "-history?key=", "", 400, "must not be empty", nil},
+		{"GET", "-history?key=%25zz", "", 400, "no escape", nil},
+		{"GET", "-history?key=" + strings.Repeat("k", maxKey+1), "", 400, "more than 4096", nil},
+		{"GET", "-history?Key=a", "", 400, "unknown parameter", nil},
+		{"GET", "-history/a", "", 404, "nothing at this path", nil},
+		{"GET", "/a/history", "", 404, "nothing at this path", nil},
+		{"DELETE", "-history", "", 405, "no DELETE", nil},
 	} {
 		path := "/admin/policies" + c.path
 		a := s.do(t, c.method, path, c.body, c.header...)
@@ -270,6 +281,7 @@ func TestDatabaseAway(t *testing.T) {
 	for _, c := range []struct{ method, path, body, want string }{
 		{"GET", "", "", awayMessage},
 		{"GET", "/a", "", awayMessage},
+		{"GET", "-history?key=a", "", awayMessage},
 		{"POST", "", `{"key":"a",` + window[1:], "see whether it was changed"},
 		{"POST", "?dryRun=true", `{"key":"a",` + window[1:], awayMessage},
 		{"PUT", "/a", window, "see whether it was changed"},
@@ -280,7 +292,7 @@ func TestDatabaseAway(t *testing.T) {
 			t.Errorf("the answer has the database's words: %s", a.Body)
 		}
 	}
-	if log := s.log.String(); strings.Count(log, `msg="request for policies failed"`) != 6 || !strings.Contains(log, "by=admin-token") ||
+	if log := s.log.String(); strings.Count(log, `msg="request for policies failed"`) != 7 || !strings.Contains(log, "by=admin-token") ||
 		!strings.Contains(log, "refused") || strings.Contains(log, "hidden") {
 		t.Errorf("the log is\n%s", log)
 	}

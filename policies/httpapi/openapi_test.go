@@ -51,8 +51,8 @@ func TestExamplesFitTheirSchemas(t *testing.T) {
 			}
 		}
 	}
-	if sent != 7 {
-		t.Errorf("%d requests were sent, want 7", sent)
+	if sent != 8 {
+		t.Errorf("%d requests were sent, want 8", sent)
 	}
 }
 
@@ -65,12 +65,18 @@ func TestBoundsOfTheDocument(t *testing.T) {
 		{int64(s["Policy"].Properties["policyKey"].MaxLength), policies.MaxKey},
 		{int64(s["Policy"].Properties["changedBy"].MaxLength), policies.MaxChangedBy},
 		{int64(s["PolicyList"].Properties["policies"].MaxItems), maxPage},
+		{int64(s["Change"].Properties["policyKey"].MaxLength), policies.MaxKey},
+		{int64(s["Change"].Properties["changedBy"].MaxLength), policies.MaxChangedBy},
+		{int64(s["History"].Properties["changes"].MaxItems), maxPage},
 		{s["NewPolicy"].Properties["capacity"].Maximum, limit.MaxUnits},
 		{s["NewPolicy"].Properties["windowSeconds"].Maximum, int64(limit.MaxWindow.Seconds())},
 	} {
 		if c.got != c.want {
 			t.Errorf("the document has %d, want %d", c.got, c.want)
 		}
+	}
+	if kept := fmt.Sprintf("newest %d changes of each key are kept, as far as they are among the newest %d ", policies.HistoryOfKey, policies.HistoryOfAll); !strings.Contains(string(openAPI), kept) {
+		t.Errorf("the document does not say that the %s", kept)
 	}
 	var types []any
 	for _, name := range slices.Sorted(slices.Values(policies.Types())) {

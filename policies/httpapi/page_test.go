@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/headgate-rls/headgate/limit"
+	"github.com/headgate-rls/headgate/policies"
 	"github.com/headgate-rls/headgate/test/testenv"
 	"github.com/headgate-rls/headgate/test/webtest"
 )
@@ -61,6 +63,7 @@ const (
 	isClosed = `!document.querySelector("#editor").open`
 	canSave  = `!document.querySelector("#save").disabled`
 	shown    = `document.querySelectorAll("#rows tr").length`
+	entries  = `document.querySelectorAll("#past li").length`
 	tooWide  = `document.documentElement.scrollWidth - document.documentElement.clientWidth`
 )
 
@@ -171,10 +174,111 @@ func TestPageSaysWhoWasFaster(t *testing.T) {
 	s.do(t, "GET", "/admin/policies/user:alice", "").Is(t, 200).Has(t, `"capacity":7`)
 }
 
+// TestPageShowsHistoryAndRestores: who has changed a policy, from what to what, and back as it was, also after
+// it was deleted. Texts from elsewhere stay texts.
+func TestPageShowsHistoryAndRestores(t *testing.T) {
+	s := newServer(t)
+	s.put(t, "user:alice", "user:bob")
+	f := policies.Figures{Algorithm: limit.SlidingLog, Capacity: 5000, Window: 60 * policies.One}
+	_, err := s.store.Apply(soon(t), []policies.Edit{{Key: "user:alice", Figures: f}}, "shell:<img src=x onerror=alert(1)><b>eve</b>", 0, false)
+	check(t, err)
+	p := open(t, s)
+	p.Wait(shown + " === 2")
+	click(p, "#rows button")
+	p.Wait(entries + " === 2")
+	first := p.Text(`document.querySelector("#past li").innerText.replace(/\s+/g, " ")`)
+	if want := "UTC by shell:<img src=x onerror=alert(1)><b>eve</b> Before SLIDING_WINDOW capacity 2 window 1 min Restore these numbers After SLIDING_WINDOW capacity 5,000 window 1 min"; !strings.HasSuffix(first, want) {
+		t.Errorf("the newest change is %q, want %q", first, want)
+	}
+	if got := p.Text(`[...document.querySelectorAll("#past mark")].map(e => e.textContent).join()`); got != "capacity 2,capacity 5,000" {
+		t.Errorf("what is marked is %q", got)
+	}
+	if got := p.Text(`document.querySelectorAll("#past img, #past b").length`); got != "0" {
+		t.Errorf("%s elements come from the name of who has changed it", got)
+	}
+	if got := p.Text(`document.querySelector("#past li:last-child").innerText.includes("no policy")`); got != "true" {
+		t.Error("the oldest change does not say that there was no policy")
+	}
+
+	// By keyboard: the next stop after Save is what restores.
+	says(p, "Then: 5,000 in any 1 min.")
+	p.Wait(canSave)
+	p.Eval(`document.querySelector("#save").focus()`)
+	p.Press("Tab")
+	if got := p.Text(`document.activeElement.textContent`); got != "Restore these numbers" {
+		t.Fatalf("after Save comes %q", got)
+	}
+	p.Press("Enter")
+	says(p, "Then: 2 in any 1 min.")
+	keep(t, p, "history")
+	s.do(t, "GET", "/admin/policies/user:alice", "").Is(t, 200).Has(t, `"capacity":5000`)
+	p.Wait(canSave)
+	click(p, "#save")
+	p.Wait(isClosed)
+	s.do(t, "GET", "/admin/policies/user:alice", "").Is(t, 200).Has(t, `"capacity":2,"refillRate":0,"windowSeconds":60,"version":3,"changedBy":"admin-token"`)
+
+	s.do(t, "DELETE", "/admin/policies/user:alice", "").Is(t, 204)
+	set(p, "prefix", "user:alice")
+	p.Wait(`document.querySelector("#none").textContent.includes("also of a deleted policy")`)
+	click(p, "#new")
+	p.Wait(entries + " === 4")
+	set(p, "key", "user:alic")
+	p.Wait(entries + ` === 0 && document.querySelector("#past-part").hidden`)
+	set(p, "key", "user:alice")
+	p.Wait(entries + " === 4")
+	click(p, "#past button")
+	says(p, "Then: 2 in any 1 min.")
+	p.Wait(canSave)
+	p.ColorScheme("dark")
+	keep(t, p, "history-dark")
+	click(p, "#save")
+	p.Wait(isClosed)
+	s.do(t, "GET", "/admin/policies/user:alice", "").Is(t, 200).Has(t, `"capacity":2,"refillRate":0,"windowSeconds":60,"version":1`)
+}
+
+// TestPageRestoresOnlyWhatNobodyHasChanged meanwhile.
+func TestPageRestoresOnlyWhatNobodyHasChanged(t *testing.T) {
+	s := newServer(t)
+	s.put(t, "user:alice")
+	s.do(t, "PUT", "/admin/policies/user:alice", `{"type":"TOKEN_BUCKET","capacity":7,"refillRate":1}`).Is(t, 200)
+	p := open(t, s)
+	click(p, "#rows button")
+	p.Wait(entries + " === 2")
+	click(p, "#past button")
+	says(p, "Then: 2 in any 1 min.")
+	p.Wait(canSave)
+	s.do(t, "PUT", "/admin/policies/user:alice", `{"type":"TOKEN_BUCKET","capacity":8,"refillRate":1}`).Is(t, 200)
+	click(p, "#save")
+	says(p, "Somebody has changed this policy meanwhile")
+	s.do(t, "GET", "/admin/policies/user:alice", "").Is(t, 200).Has(t, `"capacity":8`)
+}
+
+// TestPageShowsOlderChangesOnDemand: the history goes on where a page of it ends.
+func TestPageShowsOlderChangesOnDemand(t *testing.T) {
+	s := newServer(t)
+	for i := range 25 {
+		f := policies.Figures{Algorithm: limit.SlidingLog, Capacity: int64(i), Window: 60 * policies.One}
+		_, err := s.store.Apply(soon(t), []policies.Edit{{Key: "user:alice", Figures: f}}, "test", 0, false)
+		check(t, err)
+	}
+	p := open(t, s)
+	click(p, "#rows button")
+	p.Wait(entries + " === 20")
+	click(p, "#older")
+	p.Wait(entries + " === 25")
+	if got := p.Text(`document.querySelector("#older").hidden + " " + document.querySelectorAll("#past button").length`); got != "true 24" {
+		t.Errorf("at the end: %s, want 24 buttons: one for each revision that is not in force", got)
+	}
+}
+
 // TestPageOnAPhone: nothing is wider than a narrow phone.
 func TestPageOnAPhone(t *testing.T) {
 	s := newServer(t)
-	s.put(t, "user:"+strings.Repeat("W", 200), "user:bob")
+	long := "user:" + strings.Repeat("W", 200)
+	s.put(t, long, "user:bob")
+	f := policies.Figures{Algorithm: limit.TokenBucket, Capacity: 1_000_000_000, Refill: 10_000_000 * policies.One}
+	_, err := s.store.Apply(soon(t), []policies.Edit{{Key: long, Figures: f}}, strings.Repeat("W", policies.MaxChangedBy), 0, false)
+	check(t, err)
 	p := open(t, s)
 	p.Viewport(360, 740, true)
 	p.Wait(shown + " === 2")
@@ -184,7 +288,11 @@ func TestPageOnAPhone(t *testing.T) {
 	}
 	click(p, "#rows button")
 	says(p, "Then: ")
+	p.Wait(entries + " === 2")
 	keep(t, p, "phone-editor")
+	if got := p.Text(`document.querySelector("#editor").scrollWidth > document.querySelector("#editor").clientWidth`); got != "false" {
+		t.Error("what is in the editor is wider than the editor")
+	}
 	if got := p.Text(`document.querySelector("#editor").getBoundingClientRect().right > innerWidth`); got != "false" || p.Text(tooWide) != "0" {
 		t.Error("the editor is wider than the phone")
 	}

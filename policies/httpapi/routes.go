@@ -23,6 +23,7 @@ func (h *Handlers) routes() []web.Route {
 		{Method: "GET", Path: "/admin/policies/{key}", Handle: h.get},
 		{Method: "PUT", Path: "/admin/policies/{key}", Query: change, Handle: h.update},
 		{Method: "DELETE", Path: "/admin/policies/{key}", Query: change, Handle: h.remove},
+		{Method: "GET", Path: "/admin/policies-history", Query: []string{"key", "after", "limit"}, Handle: h.history},
 	}
 }
 

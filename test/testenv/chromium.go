@@ -309,6 +309,21 @@ func (p *Page) Viewport(width, height int, mobile bool) {
 	p.call("Emulation.setDeviceMetricsOverride", params{"width": width, "height": height, "deviceScaleFactor": 1, "mobile": mobile}, nil)
 }
 
+// Press presses a key and lets it go: "Tab" or "Enter".
+func (p *Page) Press(key string) {
+	p.browser.tb.Helper()
+	code, ok := map[string]int{"Tab": 9, "Enter": 13}[key]
+	if !ok {
+		p.browser.tb.Fatalf("the key %q is not known", key)
+	}
+	event := params{"type": "keyDown", "key": key, "code": key, "windowsVirtualKeyCode": code}
+	if key == "Enter" {
+		event["text"] = "\r"
+	}
+	p.call("Input.dispatchKeyEvent", event, nil)
+	p.call("Input.dispatchKeyEvent", params{"type": "keyUp", "key": key, "code": key, "windowsVirtualKeyCode": code}, nil)
+}
+
 // ColorScheme sets what the user prefers: "light" or "dark".
 func (p *Page) ColorScheme(scheme string) {
 	p.browser.tb.Helper()

@@ -1,9 +1,10 @@
-// The page of policies: searches them, and changes them after a preview.
+// The page of policies: searches them, changes them after a preview, and shows what was changed.
 "use strict";
 
 const PATIENCE = 15000; // ms until a request counts as failed
 const PAUSE = 250;      // ms without a key until the server is asked
 const PAGE = 100;       // policies that are fetched at once
+const CHANGES = 20;     // changes of a policy that are fetched at once
 
 const at = (id) => document.getElementById(id);
 
@@ -130,7 +131,8 @@ function draw() {
   }
   at("more").hidden = next === "";
   at("none").hidden = list.length > 0;
-  at("none").textContent = at("prefix").value ? "No policy has a key that begins with this." : "There are no policies: rules decide by their own limits.";
+  at("none").textContent = at("prefix").value ? "No policy has a key that begins with this. “New policy” shows the history of a key, also of a deleted policy."
+    : "There are no policies: rules decide by their own limits.";
   at("state").textContent = list.length + (next ? " policies shown, there are more" : list.length === 1 ? " policy" : " policies");
 }
 
@@ -152,17 +154,23 @@ function open(what) {
   at("editor-title").textContent = what.policy ? "Change a policy" : "New policy";
   at("key").value = p.policyKey;
   at("key").readOnly = Boolean(what.policy);
-  at("type").value = p.type;
-  at("capacity").value = p.capacity;
-  at("refill").value = p.refillRate || "";
-  at("window").value = p.windowSeconds || "";
+  fill(p);
   at("remove").hidden = !what.policy;
-  at("remove").textContent = "Delete";
-  fields();
   say(false);
   at("editor").showModal();
   at(what.policy ? "capacity" : "key").focus();
   preview();
+  recall();
+}
+
+// fill puts the numbers of a policy into the fields.
+function fill(p) {
+  at("type").value = p.type;
+  at("capacity").value = p.capacity;
+  at("refill").value = p.refillRate || "";
+  at("window").value = p.windowSeconds || "";
+  at("remove").textContent = "Delete";
+  fields();
 }
 
 // fields shows the fields of the algorithm.
@@ -218,7 +226,10 @@ function typed() {
   clearTimeout(typed.timer);
   preview.turn = null;
   at("save").disabled = true;
-  typed.timer = setTimeout(preview, PAUSE);
+  typed.timer = setTimeout(() => {
+    preview();
+    if (at("key").value !== recall.key) recall();
+  }, PAUSE);
 }
 
 async function save(event) {
@@ -253,6 +264,96 @@ function close() {
   load();
 }
 
+// ---- the history of the policy in the editor
+
+// recall shows who has changed the policy with the key in the editor: the newest changes, or with more those
+// that follow. There may be no such policy any more.
+async function recall(more) {
+  const own = recall.turn = {};
+  if (more !== true) {
+    recall.key = at("key").value;
+    at("past").replaceChildren();
+    at("past-part").hidden = true;
+    recall.next = recall.newer = null;
+  }
+  at("older").hidden = true;
+  if (!recall.key) return;
+  const shown = at("past").children.length;
+  const query = new URLSearchParams({ key: recall.key, limit: CHANGES });
+  if (recall.next) query.set("after", recall.next);
+  try {
+    const { body } = await ask("GET", "/admin/policies-history?" + query);
+    if (recall.turn !== own) return;
+    for (const change of body.changes) {
+      at("past").append(entry(change, recall.newer));
+      recall.newer = change;
+    }
+    recall.next = body.next;
+    at("older").hidden = !body.next;
+    if (more === true) at("past").children[shown]?.querySelector("button")?.focus(); // the button that had it may be gone
+    at("past-note").textContent = recall.newer ? "" : "No change of this policy is known.";
+    at("past-part").hidden = !recall.newer && !editing.policy;
+  } catch (error) {
+    if (recall.turn !== own || error.status === 400) return; // the preview says what is wrong with the key
+    at("past-note").textContent = "The history cannot be read. " + error.message;
+    at("past-part").hidden = false;
+    at("older").hidden = !recall.next;
+  }
+}
+
+// element returns one with a text, or with children.
+function element(name, ...inside) {
+  const e = document.createElement(name);
+  e.append(...inside);
+  return e;
+}
+
+// numbers are those that count for an algorithm, in words.
+function numbers(p) {
+  return [p.type, "capacity " + whole.format(p.capacity),
+    p.type === "TOKEN_BUCKET" ? whole.format(p.refillRate) + " per second" : "window " + seconds(p.windowSeconds)];
+}
+
+// entry is a change in the list; newer is the one after it, null for the newest.
+function entry(change, newer) {
+  const time = element("time", change.changedAt.slice(0, 19).replace("T", " ") + " UTC");
+  time.dateTime = change.changedAt;
+  const { before, after } = change;
+  return element("li", time, " by ", element("strong", change.changedBy || "somebody unknown"),
+    state("Before", before, after, !equal(before, editing.policy)),
+    state("After", after, before, !equal(after, editing.policy) && !equal(after, newer && newer.before)));
+}
+
+const equal = (a, b) => Boolean(a && b) && a.type === b.type && a.capacity === b.capacity &&
+  a.refillRate === b.refillRate && a.windowSeconds === b.windowSeconds;
+
+// state is one side of a change, with what differs from the other marked.
+function state(side, p, other, restorable) {
+  const row = element("div", element("span", side));
+  row.className = "state";
+  if (!p) {
+    row.append(element("span", "no policy"));
+    return row;
+  }
+  const others = other ? numbers(other) : [];
+  row.append(...numbers(p).map((text, i) => element(other && others[i] !== text ? "mark" : "span", text)));
+  if (restorable && p.type) {
+    const button = element("button", "Restore these numbers");
+    button.type = "button";
+    button.addEventListener("click", () => restore(p));
+    row.append(button);
+  }
+  return row;
+}
+
+// restore fills the editor; saving is up to the person, after the preview.
+function restore(p) {
+  fill(p);
+  typed();
+  at("editor").scrollTop = 0;
+  at("capacity").focus();
+}
+
 // ---- beginning
 
 at("login").addEventListener("submit", (event) => {
@@ -277,11 +378,12 @@ at("form").addEventListener("input", () => {
   typed();
 });
 at("remove").addEventListener("click", remove);
+at("older").addEventListener("click", () => recall(true));
 at("cancel").addEventListener("click", () => at("editor").close());
 at("editor").addEventListener("close", () => {
   at("save").disabled = true;
   clearTimeout(typed.timer);
-  preview.turn = null;
+  preview.turn = recall.turn = null;
 });
 document.addEventListener("keydown", (event) => {
   const inField = /^(INPUT|SELECT|TEXTAREA)$/.test(document.activeElement?.tagName || "");

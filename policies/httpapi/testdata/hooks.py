@@ -47,6 +47,10 @@ def filter_case(context, case):
         return False
     if not key_fits(path) or not key_fits(body.get("key")):
         return False
+    # A query may ask for keys that paths cannot have; only their bounds in bytes are unknown to it.
+    asked = dict(case.query or {}).get("key")
+    if isinstance(asked, str) and len(asked) <= MAX_KEY < len(asked.encode("utf-8", "surrogatepass")):
+        return False
     # A policy keeps its key: the body must not have another.
     return path is None or "key" not in body or body["key"] == path
 
