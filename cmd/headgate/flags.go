@@ -70,10 +70,17 @@ func atLeast(n int) cobra.PositionalArgs {
 
 // exactlyOne refuses fewer or more arguments than one.
 func exactlyOne(cmd *cobra.Command, args []string) error {
+	if err := atMostOne(cmd, args); err != nil {
+		return err
+	}
+	return atLeast(1)(cmd, args)
+}
+
+func atMostOne(cmd *cobra.Command, args []string) error {
 	if len(args) > 1 {
 		return fmt.Errorf("%q is one argument too many: %s", args[1], cmd.UseLine())
 	}
-	return atLeast(1)(cmd, args)
+	return nil
 }
 
 // noCommand refuses a word that is not the name of a command below cmd.

@@ -29,7 +29,7 @@ names. A change is in force in every service when the command returns.`,
 		Args: noCommand,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(policySetCommand(), policyGetCommand(), policyListCommand(), policyDeleteCommand(), policyImportCommand(), policyExportCommand())
+	cmd.AddCommand(policySetCommand(), policyGetCommand(), policyListCommand(), policyDeleteCommand(), policyImportCommand(), policyExportCommand(), policyHistoryCommand())
 	return cmd
 }
 
@@ -149,14 +149,18 @@ func applyEdits(ctx context.Context, cmd *cobra.Command, e *policies.Editor, edi
 
 // policyLine is a policy for people.
 func policyLine(p *policies.Policy) string {
-	text := fmt.Sprintf("%s %v capacity=%d", p.Key, p.Algorithm, p.Capacity)
-	if p.Refill > 0 {
-		text += fmt.Sprintf(" refill=%v/s", p.Refill)
+	return fmt.Sprintf("%s %s version=%d by=%s", p.Key, figuresText(&p.Figures), p.Version, oneWord(p.ChangedBy))
+}
+
+func figuresText(f *policies.Figures) string {
+	text := fmt.Sprintf("%v capacity=%d", f.Algorithm, f.Capacity)
+	if f.Refill > 0 {
+		text += fmt.Sprintf(" refill=%v/s", f.Refill)
 	}
-	if p.Window > 0 {
-		text += fmt.Sprintf(" window=%vs", p.Window)
+	if f.Window > 0 {
+		text += fmt.Sprintf(" window=%vs", f.Window)
 	}
-	return text + fmt.Sprintf(" version=%d by=%s", p.Version, p.ChangedBy)
+	return text
 }
 
 func policyGetCommand() *cobra.Command {

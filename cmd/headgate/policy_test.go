@@ -3,6 +3,7 @@ package main
 import (
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -198,4 +199,45 @@ func TestPolicyJSONFiles(t *testing.T) {
 	run(`[
 {"key":"user:bob","type":"FIXED_WINDOW","capacity":1,"refillRate":0,"windowSeconds":60}
 ]`, 0, "export", "--format", "json")
+}
+
+// TestPolicyHistory: who changed user:alice's limit, when, from what to what, and back as it was.
+func TestPolicyHistory(t *testing.T) {
+	url := policyDB(t)
+	run := func(want string, wantCode int, args ...string) string {
+		t.Helper()
+		code, out := headgate(t, append(append([]string{"policy"}, args...), "--policies", url)...)
+		if code != wantCode || !regexp.MustCompile(want).MatchString(out) {
+			t.Errorf("policy %q: %d %s\nwant %d %s", args, code, out, wantCode, want)
+		}
+		return out
+	}
+	run(`^$`, 0, "history")
+	run(`^\[\]\n$`, 0, "history", "user:alice", "--format", "json")
+	t.Setenv("USER", "alice")
+	run("1 made", 0, "set", "user:alice", "--capacity", "2", "--window", "1m")
+	t.Setenv("USER", "eve\n9 2026-01-01T00:00:00Z user:alice by=admin-token: \x1b[31m")
+	run("1 changed", 0, "set", "user:alice", "--capacity", "50", "--refill", "0.5")
+	run("would be changed", 0, "set", "user:alice", "--capacity", "99", "--window", "1m", "--dry-run")
+	t.Setenv("USER", "bob")
+	run("1 made", 0, "set", "user:a b", "--capacity", "1", "--window", "1m")
+	run("1 removed", 0, "delete", "user:alice")
+	const at = ` 20[0-9-]{8}T[0-9:]{8}Z `
+	alice := "4" + at + `user:alice by=shell:bob: token_bucket capacity=50 refill=0\.5/s version=2 -> none\n` +
+		"2" + at + `user:alice by="shell:eve\\n9 2026[^\n]*\\x1b\[31m": sliding_window capacity=2 window=60s version=1 -> token_bucket capacity=50 refill=0\.5/s version=2\n` +
+		"1" + at + `user:alice by=shell:alice: none -> sliding_window capacity=2 window=60s version=1\n$`
+	run("^"+alice, 0, "history", "user:alice")
+	run("^4"+at+"user:alice [^\n]*\n3"+at+`user:a%20b by=shell:bob: none -> [^\n]*\n$`, 0, "history", "--limit", "2")
+	run("^3"+at+`user:a%20b `, 0, "history", "user:a b", "--limit", "0")
+	run(`^\[\n\{"number":4,"generation":4,"policyKey":"user:alice","changedBy":"shell:bob","changedAt":"20[^"]*Z",`+
+		`"before":\{"type":"TOKEN_BUCKET","capacity":50,"refillRate":0\.5,"windowSeconds":0,"version":2\},"after":null\}\n\]\n$`,
+		0, "history", "user:alice", "--limit", "1", "--format", "json")
+	for want, args := range map[string][]string{
+		"--limit":               {"history", "--limit", "-1"},
+		"must be text or json":  {"history", "--format", "xml"},
+		"the key has":           {"history", "%zz"},
+		"one argument too many": {"history", "a", "b"},
+	} {
+		run(want, 2, args...)
+	}
 }

@@ -33,7 +33,7 @@ func policyExportCommand() *cobra.Command {
 		case "csv":
 		case "json":
 			w := &jsonWriter{out: cmd.OutOrStdout()}
-			if err := eachPolicy(ctx, e.Store(), "", w.write); err != nil {
+			if err := eachPolicy(ctx, e.Store(), "", w.writePolicy); err != nil {
 				return err
 			}
 			return w.end()

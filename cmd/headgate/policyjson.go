@@ -20,20 +20,14 @@ type jsonPolicy struct {
 	WindowSeconds json.RawMessage `json:"windowSeconds,omitempty"`
 }
 
-// A jsonWriter writes policies as a JSON array with one policy per line.
+// A jsonWriter writes a JSON array with one element per line.
 type jsonWriter struct {
 	out   io.Writer
 	begun bool
 }
 
-func (w *jsonWriter) write(p *policies.Policy) error {
-	text, err := json.Marshal(struct {
-		Key           string          `json:"key"`
-		Type          string          `json:"type"`
-		Capacity      int64           `json:"capacity"`
-		RefillRate    policies.Amount `json:"refillRate"`
-		WindowSeconds policies.Amount `json:"windowSeconds"`
-	}{p.Key, policies.TypeOf(p.Algorithm), p.Capacity, p.Refill, p.Window})
+func (w *jsonWriter) write(element any) error {
+	text, err := json.Marshal(element)
 	if err != nil {
 		return err
 	}
@@ -53,6 +47,17 @@ func (w *jsonWriter) end() error {
 	}
 	_, err := io.WriteString(w.out, text)
 	return err
+}
+
+// writePolicy writes a policy as import reads it.
+func (w *jsonWriter) writePolicy(p *policies.Policy) error {
+	return w.write(struct {
+		Key           string          `json:"key"`
+		Type          string          `json:"type"`
+		Capacity      int64           `json:"capacity"`
+		RefillRate    policies.Amount `json:"refillRate"`
+		WindowSeconds policies.Amount `json:"windowSeconds"`
+	}{p.Key, policies.TypeOf(p.Algorithm), p.Capacity, p.Refill, p.Window})
 }
 
 // readJSONPolicies reads a JSON file of policies: an array of objects.

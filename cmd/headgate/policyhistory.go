@@ -1,0 +1,131 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/headgate-rls/headgate/policies"
+)
+
+func policyHistoryCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "history [KEY]",
+		Short: "Print who changed a policy, or any, when, from what to what",
+		Long: `Print the changes of a policy, or of all, the newest first: the number of the change,
+when it was made, the key, who made it, and the policy before and after it. A policy that
+was removed has its history, too.`,
+		Example: `  headgate policy history user:alice
+  headgate policy history --limit 0 --format json >history.json`,
+	}
+	limit := cmd.Flags().Int("limit", 20, "print at most so many changes; 0: all that are kept")
+	format := cmd.Flags().String("format", "text", "text or json")
+	return policyStoreCommand(cmd, atMostOne, func(ctx context.Context, e *policies.Editor, args []string) error {
+		if *limit < 0 {
+			return errors.New("--limit: want 0 or more")
+		}
+		key := ""
+		if len(args) > 0 {
+			var err error
+			if key, err = policies.Normalize(args[0]); err != nil {
+				return err
+			}
+		}
+		out := cmd.OutOrStdout()
+		switch *format {
+		case "text":
+			return eachEntry(ctx, e.Store(), key, *limit, func(e *policies.Entry) error { return writeEntry(out, e) })
+		case "json":
+			w := &jsonWriter{out: out}
+			if err := eachEntry(ctx, e.Store(), key, *limit, func(e *policies.Entry) error { return w.write(jsonEntryOf(e)) }); err != nil {
+				return err
+			}
+			return w.end()
+		}
+		return fmt.Errorf("--format: must be text or json, not %q", *format)
+	})
+}
+
+// eachEntry reads the history of a key, or of all, page by page; most bounds it unless it is 0.
+func eachEntry(ctx context.Context, store policies.Store, key string, most int, each func(*policies.Entry) error) error {
+	before := int64(0)
+	for done := 0; ; {
+		n := policyPage
+		if most > 0 {
+			n = min(n, most-done)
+		}
+		page, err := store.History(ctx, key, before, n)
+		if err != nil {
+			return err
+		}
+		for i := range page {
+			if err := each(&page[i]); err != nil {
+				return err
+			}
+			before = page[i].Number
+		}
+		if done += len(page); len(page) < n || done == most {
+			return nil
+		}
+	}
+}
+
+// writeEntry writes an entry as a line for people.
+func writeEntry(out io.Writer, e *policies.Entry) error {
+	_, err := fmt.Fprintf(out, "%d %s %s by=%s: %s -> %s\n", e.Number, e.At.UTC().Format(time.RFC3339), e.Key, oneWord(e.By),
+		revisionText(e.Before), revisionText(e.After))
+	return err
+}
+
+// oneWord is a name, in quotes if it is not one word: it comes from whoever has made the change, who
+// must not make lines, or colours of a terminal, of it.
+func oneWord(name string) string {
+	if quoted := strconv.QuoteToASCII(name); strings.Contains(name, " ") || quoted != `"`+name+`"` {
+		return quoted
+	}
+	return name
+}
+
+func revisionText(r *policies.Revision) string {
+	if r == nil {
+		return "none"
+	}
+	return figuresText(&r.Figures) + fmt.Sprintf(" version=%d", r.Version)
+}
+
+// A jsonEntry is an entry as the admin API has it.
+type jsonEntry struct {
+	Number     int64         `json:"number"`
+	Generation int64         `json:"generation"`
+	PolicyKey  string        `json:"policyKey"`
+	ChangedBy  string        `json:"changedBy"`
+	ChangedAt  string        `json:"changedAt"`
+	Before     *jsonRevision `json:"before"`
+	After      *jsonRevision `json:"after"`
+}
+
+type jsonRevision struct {
+	Type          string          `json:"type"`
+	Capacity      int64           `json:"capacity"`
+	RefillRate    policies.Amount `json:"refillRate"`
+	WindowSeconds policies.Amount `json:"windowSeconds"`
+	Version       int64           `json:"version"`
+}
+
+func jsonEntryOf(e *policies.Entry) jsonEntry {
+	return jsonEntry{e.Number, e.Generation, e.Key, e.By, e.At.UTC().Format("2006-01-02T15:04:05.000000Z"),
+		jsonRevisionOf(e.Before), jsonRevisionOf(e.After)}
+}
+
+func jsonRevisionOf(r *policies.Revision) *jsonRevision {
+	if r == nil {
+		return nil
+	}
+	return &jsonRevision{policies.TypeOf(r.Algorithm), r.Capacity, r.Refill, r.Window, r.Version}
+}
