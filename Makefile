@@ -15,6 +15,10 @@ TEST_TIMEOUT ?= 25m
 # makes it ten times as slow.
 RACE = -race -gcflags=modernc.org/...=-race=false
 
+# A process with the race detector sleeps for a second at its end, and these are hundreds: each
+# package's tests, and what they start.
+RACE_ENDS = atexit_sleep_ms=10
+
 # Arguments for the programs behind run, demo and bench: make run ARGS="--config x.yaml"
 ARGS ?=
 
@@ -57,7 +61,7 @@ check: lint ## check format, vet, staticcheck and the tests that need no server,
 # servers fail. The summary names them. A data race or a crash is final.
 test: setup ## run everything: lint, all tests on all servers, and say what ran
 	@report=$$(mktemp -d); trap 'rm -rf "$$report" "$$report.again"' EXIT; \
-	export HEADGATE_TEST_REPORT=$$report HEADGATE_TEST_MUSTRUN; \
+	export HEADGATE_TEST_REPORT=$$report HEADGATE_TEST_MUSTRUN GORACE="$(RACE_ENDS) $${GORACE:-}"; \
 	lint=passed tests=passed engines=passed; \
 	$(MAKE) lint || lint=FAILED; \
 	echo "== tests, with the race detector (the first build takes a minute or two)"; \
@@ -87,9 +91,10 @@ hunt: setup ## run the random tests with other seeds, in their long form (SEEDS=
 bench: ## measure the service (ARGS="...")
 	go run ./test/bench $(ARGS)
 
-chaos: setup ## three services under load while Redis fails in every way (four minutes)
+chaos: setup ## services and stores under load while Redis, databases and DynamoDB Local fail (six minutes)
 	go test -tags chaos -count=1 -v ./test/chaos
 	HEADGATE_TEST_LONG=1 go test -count=1 -v -run Fault ./test/notify ./notify/kafka
+	go test -count=1 -v -run 'Chaos|StoppedHolder|CutAt|UnderLoad|KilledProcess|FullDisk|Crash|TakesOver|ClockThatIsSet|Lost' ./backends/sqlstore ./backends/dynamodb
 
 # The test ends by itself if it hangs, some minutes after SOAK.
 soak: setup ## look for what only shows with time (SOAK=30m)

@@ -22,7 +22,7 @@ func checkLeasesParallel(e *env) {
 		handles = append(handles, e.openAnother())
 	}
 	t := &throng{
-		key: e.key("", "throng", limit.Concurrency), limit: e.inFlight(5, time.Hour), at: e.clock(), callers: 16, each: 30,
+		key: e.key("", "throng", limit.Concurrency), limit: e.inFlight(5, time.Hour), at: e.clock(), callers: 16, each: e.times(8, 30),
 	}
 	err := t.run(context.Background(), handles...)
 	if most := t.most.Load(); err != nil || most > t.limit.Max() || t.admitted.Load() != int64(t.callers*t.each) {
@@ -80,9 +80,10 @@ func checkLeasesProcesses(e *env) {
 	endless := job
 	endless.Callers, endless.Each, endless.Owner = 2, 1<<30, "victim/"
 	e.begin(victim, &endless)
+	each := e.times(20, 100)
 	for i, c := range others {
 		j := job
-		j.Callers, j.Each, j.Owner = 4, 100, strconv.Itoa(i)+"/"
+		j.Callers, j.Each, j.Owner = 4, each, strconv.Itoa(i)+"/"
 		e.begin(c, &j)
 	}
 	time.Sleep(20 * time.Millisecond)
@@ -91,7 +92,7 @@ func checkLeasesProcesses(e *env) {
 		e.wantDead(job.Key, l, held.At)
 	}
 	for i, c := range others {
-		if r := e.end(c); r.Err != "" || r.Admitted != 4*100 {
+		if r := e.end(c); r.Err != "" || r.Admitted != int64(4*each) {
 			e.Errorf("process %d, beside one that was killed: %+v", i, r)
 		}
 	}

@@ -21,7 +21,8 @@ type Suite struct {
 	Open func(tb testing.TB) backends.Backend
 	// Shared says that all handles reach one store.
 	Shared bool
-	// Rounds is the number of rounds of each random check; zero means 150.
+	// Rounds is the number of rounds of each random check, and bounds what other checks repeat;
+	// zero means 150.
 	Rounds int
 
 	// Child is the name of the test function that calls [Child]; empty leaves
@@ -194,6 +195,21 @@ func (e *env) settle() {
 	if e.s.Settle != nil {
 		e.s.Settle(e.TB, e.b)
 	}
+}
+
+// manyRounds is the number of Rounds from which nothing is shortened, and fewRounds the one below which
+// only a part of all combinations is tried.
+const (
+	manyRounds = 40
+	fewRounds  = 10
+)
+
+// times is how often something is done: most times, or fewer at a store with few Rounds.
+func (e *env) times(least, most int) int {
+	if e.s.Rounds >= manyRounds {
+		return most
+	}
+	return min(max(e.s.Rounds, least), most)
 }
 
 // take sends one request and wants it decided.

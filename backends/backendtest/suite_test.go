@@ -519,6 +519,21 @@ func TestSuiteNoticesEachMutant(t *testing.T) {
 	}
 }
 
+// Where requests of many scripts are one slice, mutants are noticed as well.
+func TestClockStepsInSlicesNoticesMutants(t *testing.T) {
+	suite := Suite{Caps: referenceCaps(), Rounds: manyRounds - 1}
+	at := slices.IndexFunc(checks, func(c check) bool { return c.name == "ClockSteps" })
+	for _, m := range mutants {
+		if !slices.Contains(m.checks, checks[at].name) {
+			continue
+		}
+		suite.Open = func(testing.TB) backends.Backend { return newReference(m.spoil) }
+		if !fails(t, checks[at], suite) {
+			t.Errorf("%s: not noticed", m.name)
+		}
+	}
+}
+
 // fails runs one check and says whether it failed.
 func fails(t *testing.T, c check, s Suite) bool {
 	w := &watcher{TB: t}

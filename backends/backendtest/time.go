@@ -150,7 +150,7 @@ func checkServerClockModel(e *env) {
 			reqs = append(reqs, request(0, e.key("", "r"+window.String(), a), e.limit(a, 4, window), 1))
 		}
 	}
-	for range 40 {
+	for range e.times(20, 40) {
 		for i := range reqs {
 			reqs[i].Ops[0].Cost = int64(e.r.IntN(4))
 		}

@@ -44,7 +44,7 @@ func (d *decision) run(ctx context.Context) error {
 		if o == done {
 			return nil
 		}
-		if o == wrong || try == d.b.conf.Tries || !d.pause(ctx, o, try) {
+		if d.b.conf.last(o, try) || !d.pause(ctx, o, try) {
 			inDoubt := d.pending != nil && d.pending.lost
 			d.forget()
 			return failed(err, inDoubt)
@@ -99,9 +99,21 @@ func (d *decision) pause(ctx context.Context, o outcome, try int) bool {
 	return sleep(ctx, longest)
 }
 
+// maxUnsent is how often a call is tried if there is no connection in the end. Tries may be more, for
+// those who race with others: they need not find out as often that nobody is there.
+const maxUnsent = 5
+
+// last reports whether a try that came out like this is the last one.
+func (c *Config) last(o outcome, try int) bool {
+	return o == wrong || try == c.Tries || o == unsent && try >= maxUnsent
+}
+
+// longestPause is the longest that pause waits.
+const longestPause = 160 * time.Millisecond
+
 // pause waits before the next try, and reports whether there is time for one.
 func pause(ctx context.Context, try int) bool {
-	return sleep(ctx, rand.N(time.Duration(1<<try)*5*time.Millisecond))
+	return sleep(ctx, rand.N(min(5*time.Millisecond<<try, longestPause)))
 }
 
 // sleep reports whether the time has passed before ctx ended.

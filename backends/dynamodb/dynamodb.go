@@ -117,7 +117,7 @@ func (b *Backend) writeEach(ctx context.Context, all []types.WriteRequest) error
 			if some = left; err == nil {
 				continue
 			}
-			if o == wrong || try == b.conf.Tries || !pause(ctx, try) {
+			if b.conf.last(o, try) || !pause(ctx, try) {
 				return failed(err, inDoubt)
 			}
 			b.retries.Add(1)

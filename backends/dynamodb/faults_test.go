@@ -5,11 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/http/httptest"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/headgate-rls/headgate/backends"
 	"github.com/headgate-rls/headgate/limit"
+	"github.com/headgate-rls/headgate/test/dbtest"
 	"github.com/headgate-rls/headgate/test/testenv"
 )
 
@@ -85,34 +88,46 @@ func TestCallsOfASlice(t *testing.T) {
 // TestLostCallIsRecordedOnce: whatever is lost, and however it is, a request that was answered is
 // recorded once.
 func TestLostCallIsRecordedOnce(t *testing.T) {
-	p, b, beside := spoiled(t)
-	b.conf.Timeout = 4 * time.Second // a lost call is noticed after half of it
-	for what, req := range map[string]limit.Request{"one key": several(1, "x"), "two keys": several(1, "x", "y")} {
-		for _, drop := range []direction{request, reply} {
-			for _, hang := range []bool{false, true} {
-				before := used(t, beside, "x")
-				p.with(func(_ string, n int) fault {
-					if n == 1 {
-						return fault{drop: drop, hang: hang}
-					}
-					return fault{}
-				})
-				take(t, b, req)
-				calls := p.counted()
-				if n := used(t, beside, "x") - before; n != 1 {
-					t.Errorf("%s, lost %v, silently %v: recorded %d times, by %s", what, drop, hang, n, calls)
-				}
-				p.count()
-				take(t, b, req) // what is remembered afterwards is right
-				if got := p.counted(); got[:2] != "1 " {
-					t.Errorf("%s: afterwards %s", what, got)
+	var settled atomic.Int64
+	t.Run("cases", func(t *testing.T) {
+		for what, req := range map[string]limit.Request{"one key": several(1, "x"), "two keys": several(1, "x", "y")} {
+			for _, drop := range []direction{request, reply} {
+				for _, hang := range []bool{false, true} {
+					t.Run(fmt.Sprintf("%s, lost %v, silently %v", what, drop, hang), func(t *testing.T) {
+						t.Parallel() // a silent loss is waited for
+						settled.Add(lostOnce(t, req, fault{drop: drop, hang: hang}))
+					})
 				}
 			}
 		}
-	}
-	if b.settled.Load() == 0 {
+	})
+	if settled.Load() == 0 {
 		t.Error("no item has shown what came of a write")
 	}
+}
+
+// lostOnce has the first call for a request lost, and returns how often an item has shown what came of
+// it.
+func lostOnce(t *testing.T, req limit.Request, f fault) (settled int64) {
+	p, b, beside := spoiled(t)
+	b.conf.Timeout = 4 * time.Second // a lost call is noticed after half of it
+	p.with(func(_ string, n int) fault {
+		if n == 1 {
+			return f
+		}
+		return fault{}
+	})
+	take(t, b, req)
+	calls := p.counted()
+	if n := used(t, beside, "x"); n != 1 {
+		t.Errorf("recorded %d times, by %s", n, calls)
+	}
+	p.count()
+	take(t, b, req) // what is remembered afterwards is right
+	if got := p.counted(); got[:2] != "1 " {
+		t.Errorf("afterwards %s", got)
+	}
+	return b.settled.Load()
 }
 
 // TestLostWriteAndOthers: after a lost call somebody else writes before it is repeated.
@@ -247,8 +262,8 @@ func TestDeadlineIsKept(t *testing.T) {
 	p.with(func(string, int) fault { return fault{drop: request, hang: true} })
 	b.conf.Timeout = 300 * time.Millisecond
 	for _, caller := range []time.Duration{100 * time.Millisecond, time.Hour} {
-		ctx, cancel := context.WithTimeout(context.Background(), caller)
 		began, out := time.Now(), make([]limit.Verdict, 2)
+		ctx, cancel := context.WithTimeout(context.Background(), caller)
 		b.Take(ctx, []limit.Request{one(perHour, "x", 1), one(perHour, "y", 1)}, out)
 		took := time.Since(began)
 		cancel()
@@ -259,6 +274,28 @@ func TestDeadlineIsKept(t *testing.T) {
 			if err := out[i].Err; !errors.Is(err, backends.ErrUnavailable) || errors.Is(err, backends.ErrNotApplied) {
 				t.Errorf("request %d: error %v; nobody knows what became of it", i, err)
 			}
+		}
+	}
+}
+
+// TestNobodyThere: a server that is not there is asked five times, also by who tries more often when he
+// races with others.
+func TestNobodyThere(t *testing.T) {
+	nobody := httptest.NewServer(nil)
+	nobody.Close()
+	for _, c := range []struct {
+		tries string
+		calls int64
+	}{{"3", 3}, {"20", maxUnsent}} {
+		b := open(t, testenv.DynamoTable(nobody.URL, "limits")+"&tries="+c.tries)
+		out := make([]limit.Verdict, 1)
+		b.Take(soon(t), []limit.Request{one(perHour, "x", 1)}, out)
+		if err := out[0].Err; !errors.Is(err, backends.ErrUnavailable) || !errors.Is(err, backends.ErrNotApplied) {
+			t.Errorf("error %v", err)
+		}
+		dbtest.WantError(t, b.Ping(soon(t)), "connection refused")
+		if n := b.calls.Load(); n != 2*c.calls {
+			t.Errorf("tries=%s: %d calls for a request and a ping, want %d", c.tries, n, 2*c.calls)
 		}
 	}
 }

@@ -37,7 +37,7 @@ func (r registry) Claim(ctx context.Context, name, value string, ttl time.Durati
 			return other, nil
 		}
 		inDoubt = inDoubt || o == lost
-		if o == wrong || try == r.conf.Tries || !pause(ctx, try) {
+		if r.conf.last(o, try) || !pause(ctx, try) {
 			return "", failed(err, inDoubt)
 		}
 		r.retries.Add(1)
@@ -111,7 +111,7 @@ func (r registry) each(ctx context.Context, table string, f func(backends.Row)) 
 		if err == nil {
 			break
 		}
-		if o == wrong || try == r.conf.Tries || !pause(ctx, try) {
+		if r.conf.last(o, try) || !pause(ctx, try) {
 			return failed(err, false)
 		}
 		r.retries.Add(1)
