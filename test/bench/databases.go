@@ -86,6 +86,7 @@ type limitLoad struct {
 	fresh     bool   // keys that nobody has used
 	refused   bool   // by a limit of none
 	parameter string // of the URL
+	clocked   bool   // by the callers: the store has no clock
 }
 
 var limitLoads = []limitLoad{
@@ -190,7 +191,8 @@ func (b *bench) databaseRow(ctx context.Context, db *limitDB, l *limitLoad) erro
 	var floor slotRun
 	var run limitRun
 	var next atomic.Int64
-	if _, err := db.decide(ctx, l, &next, b.length/databaseRounds); err != nil { // to warm up
+	open := func() (measured, error) { return db.open(l.parameter) }
+	if _, err := l.decide(ctx, open, &next, b.length/databaseRounds); err != nil { // to warm up
 		return err
 	}
 	for range databaseRounds {
@@ -199,7 +201,7 @@ func (b *bench) databaseRow(ctx context.Context, db *limitDB, l *limitLoad) erro
 			return fmt.Errorf("floor: %w", err)
 		}
 		floor.add(f)
-		r, err := db.decide(ctx, l, &next, b.length/databaseRounds)
+		r, err := l.decide(ctx, open, &next, b.length/databaseRounds)
 		if err != nil {
 			return err
 		}
@@ -232,6 +234,12 @@ func (db *limitDB) floors(ctx context.Context, n int, length time.Duration) (slo
 	return slotRun{took, length}, err
 }
 
+// A measured store says what it promises.
+type measured interface {
+	backends.Backend
+	Caps() backends.Caps
+}
+
 // counted counts calls of Take.
 type counted struct {
 	backends.Backend
@@ -244,7 +252,7 @@ func (c counted) Take(ctx context.Context, reqs []limit.Request, out []limit.Ver
 }
 
 // decide has the callers of all processes take one unit after the other.
-func (db *limitDB) decide(ctx context.Context, l *limitLoad, next *atomic.Int64, length time.Duration) (limitRun, error) {
+func (l *limitLoad) decide(ctx context.Context, open func() (measured, error), next *atomic.Int64, length time.Duration) (limitRun, error) {
 	most := int64(limit.MaxUnits)
 	if l.refused {
 		most = 0
@@ -256,7 +264,7 @@ func (db *limitDB) decide(ctx context.Context, l *limitLoad, next *atomic.Int64,
 	var failed error
 	var processes sync.WaitGroup
 	for range l.processes {
-		store, err := db.open(l.parameter)
+		store, err := open()
 		if err != nil {
 			return all, err
 		}
@@ -286,8 +294,12 @@ func (l *limitLoad) callers(ctx context.Context, be backends.Backend, lim *limit
 		if l.fresh {
 			group = fmt.Sprint("new", n)
 		}
+		at := limit.Instant(0)
+		if l.clocked {
+			at = limit.InstantOf(time.Now())
+		}
 		out := make([]limit.Verdict, 1)
-		be.Take(ctx, []limit.Request{{Ops: []limit.Op{{Key: limit.Key{Group: group, Limit: l.name}, Limit: lim, Cost: 1}}}}, out)
+		be.Take(ctx, []limit.Request{{At: at, Ops: []limit.Op{{Key: limit.Key{Group: group, Limit: l.name}, Limit: lim, Cost: 1}}}}, out)
 		return out[0].Err
 	})
 }

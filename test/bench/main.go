@@ -19,6 +19,7 @@
 //	leases  requests in flight: acquire, release, and many leases that expire at once
 //	envoy   requests through Envoy
 //	databases  limits in each database, beside the floor of the database
+//	dynamodb  limits in DynamoDB Local: calls for each decision
 //	slots   slots assigned in each database, beside the floor of the database
 //	middleware  the net/http middleware beside those of other modules, in memory
 //	notify  sends of the notification gateway, beside the floor of its servers
@@ -43,7 +44,7 @@ import (
 
 func main() {
 	serve := flag.String("serve", "", "internal: be the server of a case")
-	only := flag.String("run", ".", "of the closed, batch, slices and contention tables, databases and slots, measure the cases that match this regular expression")
+	only := flag.String("run", ".", "of the closed, batch, slices and contention tables, databases, dynamodb and slots, measure the cases that match this regular expression")
 	names := flag.String("tables", strings.Join(tableNames(), ","), "the tables to print")
 	length := flag.Duration("time", 3*time.Second, "how long to measure each case")
 	redisURL := flag.String("redis", "", "internal: the Redis server to use")
@@ -89,6 +90,7 @@ func tables() []table {
 		{"leases", (*bench).leaseTable},
 		{"envoy", (*bench).envoyTable},
 		{"databases", (*bench).databaseTable},
+		{"dynamodb", (*bench).dynamoTable},
 		{"slots", (*bench).slotTable},
 		{"middleware", (*bench).middlewareTable},
 		{"notify", (*bench).notifyTable},

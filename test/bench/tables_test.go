@@ -89,6 +89,11 @@ func rowsOf(table string) (rows []string, figures int) {
 			}
 		}
 		return rows, 11
+	case "dynamodb":
+		for _, l := range dynamoLoads {
+			rows = append(rows, "dynamodb "+l.name)
+		}
+		return rows, 5
 	case "databases":
 		for _, db := range []string{"sqlite", "postgres", "mariadb"} {
 			for _, l := range limitLoads {

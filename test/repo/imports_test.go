@@ -88,7 +88,7 @@ var stacked = []struct {
 	// The notification gateway keeps no limits of rules in Redis, but shares the client.
 	{"backends/redis", []string{"backends/...", "test/bench", "notify/..."}},
 	{"backends/sqlstore", []string{"backends/...", "test/bench"}},
-	{"backends/dynamodb", []string{"backends/..."}},
+	{"backends/dynamodb", []string{"backends/...", "test/bench"}},
 	{"backends/stack/withdynamodb", []string{"cmd/headgate"}},
 }
 
