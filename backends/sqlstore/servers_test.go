@@ -38,6 +38,11 @@ func shared(engine string) server {
 	return server{engine, func(t testing.TB) string { return testenv.SharedDatabase(t, engine).CreateDatabase("limits") }}
 }
 
+// relaxed is a server whose databases are asked by commit=relaxed.
+func relaxed(s server) server {
+	return server{s.name + ", relaxed", func(t testing.TB) string { return with(s.create(t), "commit=relaxed") }}
+}
+
 // each runs a test on a new database of every kind.
 func each(t *testing.T, test func(t *testing.T, url string)) {
 	t.Helper()

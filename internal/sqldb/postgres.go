@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -51,6 +53,9 @@ func parsePostgres(address string, c Config) (*source, error) {
 		parameters.Set("sslmode", "verify-full")
 	}
 	parameters.Del("ssl")
+	if err := wantPrimary(u.Host, parameters); err != nil {
+		return nil, err
+	}
 	secret := password(u, parameters)
 	u.RawQuery = parameters.Encode()
 	config, err := pgx.ParseConfig(u.String())
@@ -70,12 +75,36 @@ func parsePostgres(address string, c Config) (*source, error) {
 		config.RuntimeParams["application_name"] = "headgate"
 	}
 	connector := newPostgresConnector(config, parameters.Has("default_query_exec_mode"), c)
-	shown := "postgres://" + net.JoinHostPort(config.Host, strconv.Itoa(int(config.Port))) + "/" + config.Database
+	shown := "postgres://" + strings.Join(postgresHosts(&config.Config), ",") + "/" + config.Database
 	return &source{shown: shown, open: func() (pools, error) {
 		p := onePool(connector, c)
 		p.opening = connector.opening
 		return p, nil
 	}}, nil
+}
+
+// wantPrimary has the driver look for the host that takes writes, if the URL names several.
+func wantPrimary(hosts string, parameters url.Values) error {
+	const name = "target_session_attrs"
+	several := strings.Contains(hosts, ",")
+	switch target := parameters.Get(name); {
+	case target == "" && several:
+		parameters.Set(name, "read-write")
+	case target == "", target == "read-write", target == "primary", target == "any" && !several:
+	default:
+		return fmt.Errorf("database url: %s=%s: want read-write or primary, as headgate writes", name, target)
+	}
+	return nil
+}
+
+// postgresHosts are the addresses of a config, each once, in the order in which they are tried.
+func postgresHosts(config *pgconn.Config) (all []string) {
+	add := func(host string, port uint16) { all = append(all, net.JoinHostPort(host, strconv.Itoa(int(port)))) }
+	add(config.Host, config.Port)
+	for _, f := range config.Fallbacks { // one without TLS follows one with it
+		add(f.Host, f.Port)
+	}
+	return slices.Compact(all)
 }
 
 func postgresMicros(src any) (int64, error) {

@@ -75,8 +75,32 @@ func newPostgresConnector(config *pgx.ConnConfig, ownMode bool, c Config) *postg
 	if c.Repeats {
 		options = append(options, stdlib.OptionShouldPing(func(context.Context, stdlib.ShouldPingParams) bool { return false }))
 	}
-	return &postgresConnector{direct: stdlib.GetConnector(*config, options...), pooled: stdlib.GetConnector(*pooled, options...),
+	return &postgresConnector{direct: newHostsConnector(config, options), pooled: newHostsConnector(pooled, options),
 		bounds: setLocally(bounds), log: c.withDefaults().Log}
+}
+
+// A hostsConnector connects to the first of several hosts that takes writes. Each of them has a part of
+// the time: one that is silent leaves enough for those after it.
+type hostsConnector struct {
+	driver.Connector // for callers with all the time there is, and for one host
+	config           *pgx.ConnConfig
+	options          []stdlib.OptionOpenDB
+	hosts            time.Duration // how many
+}
+
+func newHostsConnector(config *pgx.ConnConfig, options []stdlib.OptionOpenDB) *hostsConnector {
+	return &hostsConnector{stdlib.GetConnector(*config, options...), config, options, time.Duration(len(postgresHosts(&config.Config)))}
+}
+
+func (h *hostsConnector) Connect(ctx context.Context) (driver.Conn, error) {
+	deadline, ok := ctx.Deadline()
+	part := time.Until(deadline) / h.hosts
+	if !ok || h.hosts == 1 || part <= 0 || part >= h.config.ConnectTimeout {
+		return h.Connector.Connect(ctx)
+	}
+	config := h.config.Copy()
+	config.ConnectTimeout = part
+	return stdlib.GetConnector(*config, h.options...).Connect(ctx)
 }
 
 // setLocally is a query that changes settings until the transaction ends.

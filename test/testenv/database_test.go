@@ -108,6 +108,27 @@ func TestDatabaseTemporaryFiles(t *testing.T) {
 	}
 }
 
+// A replica follows, until it is promoted.
+func TestReplica(t *testing.T) {
+	primary := StartDatabase(t, Postgres)
+	primary.Exec("CREATE TABLE t (n INT);")
+	replica := primary.StartReplica()
+	primary.Exec("ALTER SYSTEM SET synchronous_standby_names = '" + ReplicaName + "';\nSELECT pg_reload_conf();")
+	primary.Eventually("SELECT sync_state FROM pg_stat_replication;", "sync")
+	primary.Exec("INSERT INTO t VALUES (1);")
+	replica.Eventually("SELECT pg_is_in_recovery();", "t")
+	primary.Exec("ALTER SYSTEM RESET synchronous_standby_names;\nSELECT pg_reload_conf();")
+	primary.Eventually("SHOW synchronous_standby_names;", "")
+	replica.StopFollowing()
+	primary.Exec("INSERT INTO t VALUES (2);")
+	primary.Kill()
+	replica.Promote()
+	replica.Exec("INSERT INTO t VALUES (3);")
+	if got := replica.Exec("SELECT n FROM t ORDER BY n;"); got != "1\n3" {
+		t.Errorf("the replica has %q, want 1 and 3", got)
+	}
+}
+
 // What was committed is there after a crash, also on a fast server.
 func TestDatabaseKillAndRestart(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, c databaseCase) {

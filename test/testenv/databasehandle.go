@@ -32,7 +32,11 @@ var databaseMakes = map[string]struct {
 func StartDatabase(tb TB, engine string, opts ...DatabaseOption) *Database {
 	tb.Helper()
 	kind := databaseMakes[engine].kind()
-	binary := Require(tb, kind.engine)
+	return start(tb, kind, Require(tb, kind.engine), opts)
+}
+
+func start(tb TB, kind databaseKind, binary string, opts []DatabaseOption) *Database {
+	tb.Helper()
 	s, err := newDatabaseServer(kind, binary, opts)
 	if err != nil {
 		tb.Fatalf("testenv: %v", err)
