@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/headgate-rls/headgate/descriptors"
+	"github.com/headgate-rls/headgate/policies"
 	"github.com/headgate-rls/headgate/ratelimit"
 )
 
@@ -29,6 +30,10 @@ type Options struct {
 	// that ask for them (policy: in a rule), and change while the program runs, as --policies
 	// has it: sqlite:FILE, postgres://host/db and others. Empty: rules have their own limits.
 	Policies string
+	// PolicyMetrics are keys of policies that have series of their own in the metrics, such as
+	// "user:bigcustomer", or beginnings of keys with * after them, as --policy-metrics has them.
+	// Each rule has series for 100 keys at most.
+	PolicyMetrics []string
 	// LeaseTTL is the lease_ttl of rules that have none: 5 minutes if zero. A lease of a
 	// process that dies counts for so long. Living processes renew theirs.
 	LeaseTTL time.Duration
@@ -79,6 +84,10 @@ func (o *Options) settings() (ratelimit.Config, error) {
 	check("Timeout", o.Timeout < 0, "is negative")
 	check("LeaseTTL", o.LeaseTTL < 0, "is negative")
 	check("Replicas", o.Replicas < 0, "is negative")
+	check("PolicyMetrics", len(o.PolicyMetrics) > 0 && o.Policies == "", "needs Options.Policies")
+	asked, err := policies.ParsePatterns(o.PolicyMetrics)
+	check("PolicyMetrics", err != nil, fmt.Sprint("has ", err))
+	c.PolicyMetrics = asked
 	c.OnBackendError = choice(o.OnBackendError, "OnBackendError", descriptors.FailurePolicies(), descriptors.ParseFailurePolicy, check)
 	c.OnOverload = choice(o.OnOverload, "OnOverload", descriptors.OverloadPolicies(), descriptors.ParseOverloadPolicy, check)
 	c.Charge = choice(o.Charge, "Charge", descriptors.Charges(), descriptors.ParseCharge, check)

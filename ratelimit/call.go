@@ -23,6 +23,7 @@ type batch struct {
 	verdicts []limit.Verdict
 	asked    time.Time // when the backend was asked, zero for one without I/O
 	tally    tally
+	byPolicy policyTallies
 	times    times // of a service with a tracer
 }
 
@@ -56,6 +57,8 @@ type part struct {
 	// policy answers instead of the counters, unless it is zero.
 	policy  descriptors.FailurePolicy
 	returns bool // a lease came back with it
+
+	recorder PolicyRecorder // of the policy that decides, nil if none is asked for or nobody counts
 }
 
 // A refusal is the limit that refuses a request, if one does.

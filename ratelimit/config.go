@@ -26,6 +26,9 @@ type Config struct {
 	// Policies take the place of the limits of rules that ask for them; nil: there are none, and
 	// each rule has its own limit.
 	Policies *policies.Set
+	// PolicyMetrics are the keys whose policies Metrics records one by one: of each rule the first
+	// 100 of them that are in use.
+	PolicyMetrics *policies.Patterns
 	// Now is the clock for backends that have none.
 	Now func() limit.Instant
 	// Log gets one record per event that an operator acts on.

@@ -186,10 +186,12 @@ func (h *harness) want(r *Response, want string) {
 	}
 }
 
-// countingMetrics counts by "domain/rule outcome".
+// countingMetrics counts by "domain/rule outcome", and what policies decide by
+// "domain/rule by policy outcome".
 type countingMetrics struct {
-	mu sync.Mutex
-	n  map[string]int
+	mu      sync.Mutex
+	n       map[string]int
+	records []string // "policy remaining/limit" of each record
 }
 
 func newCounting() *countingMetrics { return &countingMetrics{n: map[string]int{}} }
@@ -238,6 +240,25 @@ func (m *countingMetrics) Lease(domain, rule string) *leases.Counters {
 		c[e] = countFunc(func() { m.add(name) })
 	}
 	return &c
+}
+
+// A policyRecord is a recorder of a policy.
+type policyRecord struct {
+	m            *countingMetrics
+	rule, policy string
+}
+
+func (m *countingMetrics) Policy(domain, rule, policy string) PolicyRecorder {
+	return &policyRecord{m, domain + "/" + rule, policy}
+}
+
+func (r *policyRecord) Record(t *PolicyTally) {
+	for o, n := range t.Outcomes {
+		r.m.hits(r.rule + " by " + r.policy + " " + Outcome(o).String()).Count(n)
+	}
+	r.m.mu.Lock()
+	defer r.m.mu.Unlock()
+	r.m.records = append(r.m.records, fmt.Sprintf("%s %d/%d", r.policy, t.Remaining, t.Limit))
 }
 
 func (m *countingMetrics) Tier(domain, rule, tier string) Counter {

@@ -47,6 +47,9 @@ type Metrics interface {
 	// Overflow returns the counter of hits that a rule's limit took although they did
 	// not fit.
 	Overflow(domain, rule, limit string) HitCounter
+	// Policy returns what records decisions of a rule by a policy: its key, or [PolicyOfRule] or
+	// [PolicyOfKeys]. Nil records nothing.
+	Policy(domain, rule, policy string) PolicyRecorder
 	// Tier returns the counter of requests that a tier applied to.
 	Tier(domain, rule, tier string) Counter
 	// Degraded counts an answer by policy ("allow", "deny", "error" or "local")
@@ -75,6 +78,8 @@ func (m noMetrics) Values(domain, rule, _ string) *RuleCounters { return m.Rule(
 func (noMetrics) Refusals(string, string, string) HitCounter { return noCounter{} }
 
 func (noMetrics) Overflow(string, string, string) HitCounter { return noCounter{} }
+
+func (noMetrics) Policy(string, string, string) PolicyRecorder { return nil }
 
 func (noMetrics) Lease(string, string) *leases.Counters {
 	var c leases.Counters

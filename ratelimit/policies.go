@@ -13,9 +13,10 @@ import (
 type policyViews struct {
 	own *ruleView
 	// names are the keys that are looked up after the request's own.
-	names [][]byte
-	cache *policyCache
-	conf  *Config
+	names     [][]byte
+	cache     *policyCache
+	conf      *Config
+	recorders *policyRecorders
 }
 
 func newPolicyViews(own *ruleView, cache *policyCache, conf *Config) *policyViews {
@@ -27,24 +28,29 @@ func newPolicyViews(own *ruleView, cache *policyCache, conf *Config) *policyView
 		}
 	}
 	p.names = append(p.names, []byte(policies.Default))
+	p.recorders = newPolicyRecorders(own.rule.Domain, own.rule.Path, p.names, conf)
 	return p
 }
 
 // view returns the rule's view for entries: by the policy of their key, of the rule or of all, the
-// first of them that there is; else the rule's own.
-func (p *policyViews) view(s *policies.Snapshot, entries []descriptors.Entry) *ruleView {
+// first of them that there is; else the rule's own. It also returns what records the decision.
+func (p *policyViews) view(s *policies.Snapshot, entries []descriptors.Entry) (*ruleView, PolicyRecorder) {
 	if s.Len() == 0 {
-		return p.own
+		return p.own, p.recorders.rule()
 	}
 	var buf [policies.MaxKey]byte
-	f, ok := s.Find(p.own.rule.AppendPolicyKey(buf[:0], entries))
+	key, named := p.own.rule.AppendPolicyKey(buf[:0], entries), -1
+	f, ok := s.Find(key)
 	for i := 0; !ok && i < len(p.names); i++ {
 		f, ok = s.Find(p.names[i])
+		named = i
 	}
-	if !ok {
-		return p.own
+	if ok {
+		if v := p.cache.get(p, f); v != p.own {
+			return v, p.recorders.of(key, named)
+		}
 	}
-	return p.cache.get(p, f)
+	return p.own, p.recorders.rule()
 }
 
 // derive returns the rule's view with the limit of a policy; its own view if the backend cannot keep

@@ -124,6 +124,7 @@ func (s *Service) decide(ctx context.Context, reqs []*Request, resps []*Response
 		b.calls[i].answer(ctx, b)
 	}
 	b.tally.flush()
+	b.byPolicy.flush()
 	if s.conf.Tracer != nil {
 		b.trace()
 	}

@@ -35,6 +35,9 @@ func (c *call) status(b *batch, i int, v *limit.Verdict) refusal {
 		outcome, who = c.decided(b, i, v)
 	}
 	c.countHits(b, i, v)
+	if p.recorder != nil {
+		c.countByPolicy(b, p, outcome, v)
+	}
 	b.tally.add(p.view.counter(b.engine.conf.Metrics, b.rules.set, c.req.Descriptors[i].Entries, outcome))
 	return who
 }

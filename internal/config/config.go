@@ -20,6 +20,7 @@ import (
 	"github.com/headgate-rls/headgate/descriptors"
 	"github.com/headgate-rls/headgate/internal/san"
 	"github.com/headgate-rls/headgate/limit"
+	"github.com/headgate-rls/headgate/policies"
 	"github.com/headgate-rls/headgate/ratelimit"
 	"github.com/headgate-rls/headgate/ratelimit/accesslog"
 	"github.com/headgate-rls/headgate/ratelimit/leases"
@@ -307,11 +308,13 @@ func (c *Config) Decisions() ratelimit.Config {
 	onError, _ := descriptors.ParseFailurePolicy(c.OnBackendError)
 	onOverload, _ := descriptors.ParseOverloadPolicy(c.OnOverload)
 	near, _ := strconv.ParseFloat(c.NearLimitRatio, 32)
+	asked, _ := policies.ParsePatterns(c.Policies.Metrics)
 	return ratelimit.Config{
 		Charge: charge, Overflow: overflow, CalendarMonths: c.CalendarMonths, OnBackendError: onError, OnOverload: onOverload,
 		Timeout: c.BackendTimeout, Margin: c.DeadlineMargin,
 		Headers: h, Metadata: c.DynamicMetadata, UnitMultipliers: c.UnitMultiplier,
 		ShadowMode: c.ShadowMode, QuotaMode: c.QuotaMode, OwnerGrace: c.OwnerGrace, NearLimit: float32(near),
+		PolicyMetrics: asked,
 	}
 }
 

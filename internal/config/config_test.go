@@ -88,6 +88,8 @@ func TestProblemsNameTheirPlace(t *testing.T) {
 		{name: "bad names of clients", args: []string{"--grpc-tls-cert", "c", "--grpc-tls-key", "k", "--grpc-client-ca", "a", "--grpc-client-san", "*", "--grpc-client-san", "spiffe://*/x"},
 			want: []string{`--grpc-client-san: "*" admits every name`, `"spiffe://*/x" has no trust domain`}},
 		{name: "slots that nobody could use", args: []string{"--slots-auth"}, want: []string{"--slots-auth: needs --admin-token or --admin-client-ca, or --admin-jwks"}},
+		{name: "metrics of policies without policies", args: []string{"--policy-metrics", "user:a"}, want: []string{"--policy-metrics: needs --policies"}},
+		{name: "bad keys of policies", args: []string{"--policies", "sqlite:p.db", "--policy-metrics", "user:*:b"}, want: []string{`--policy-metrics: "user:*:b": a * may only be at the end`}},
 		{name: "no such file", args: []string{"--config", "/does/not/exist"}, want: []string{"read configuration: "}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

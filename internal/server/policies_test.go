@@ -175,3 +175,40 @@ func TestOneDocumentOfAllAdminPaths(t *testing.T) {
 		t.Errorf("documents that differ: %v", err)
 	}
 }
+
+// TestMetricsByPolicy: the metrics have what each policy decides: by its key if that was asked for,
+// and with the units that are left.
+func TestMetricsByPolicy(t *testing.T) {
+	testenv.UseSQLite(t)
+	t.Setenv("HEADGATE_ADMIN_TOKEN", adminToken)
+	r := startServe(t, "--policies", "sqlite:"+filepath.Join(t.TempDir(), "policies.db"), "--policy-metrics", "client:ali*")
+	client := rls.NewRateLimitServiceClient(r.Dial(r.GRPC))
+	ask := func(times int) {
+		t.Helper()
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		defer cancel()
+		for range times {
+			if _, err := client.ShouldRateLimit(ctx, exampleRequest()); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	ask(2)
+	policy := `{"key":"client:alice","type":"FIXED_WINDOW","capacity":3,"windowSeconds":86400}`
+	if code, answer, _ := r.Post(r.HTTP, "/admin/policies", adminToken, policy); code != 201 {
+		t.Fatalf("%d %v", code, answer)
+	}
+	ask(4)
+	_, text := r.Get(r.Debug, "/metrics")
+	for _, line := range []string{
+		`headgate_policy_decisions_total{domain="example",outcome="ok",policy="(rule)",rule="client"} 2`,
+		`headgate_policy_decisions_total{domain="example",outcome="ok",policy="client:alice",rule="client"} 3`,
+		`headgate_policy_decisions_total{domain="example",outcome="over_limit",policy="client:alice",rule="client"} 1`,
+		`headgate_policy_remaining_units{domain="example",policy="client:alice",rule="client"} 0`,
+		`headgate_policy_limit_units{domain="example",policy="client:alice",rule="client"} 3`,
+	} {
+		if !strings.Contains(text, line+"\n") {
+			t.Errorf("no line %s", line)
+		}
+	}
+}

@@ -67,6 +67,12 @@ type decisionOf struct {
 // Count implements [ratelimit.HitCounter].
 func (c decisionOf) Count(n int64) { c.get()[c.outcome].Count(n) }
 
+// policyOf is a guest that is the series of a policy.
+type policyOf struct{ *guest[*policySeries] }
+
+// Record implements [ratelimit.PolicyRecorder].
+func (p policyOf) Record(t *ratelimit.PolicyTally) { p.get().Record(t) }
+
 // leaseOf is one counter of a guest that is the counters of a rule's leases.
 type leaseOf struct {
 	*guest[*leases.Counters]

@@ -18,6 +18,9 @@ const (
 	maxValues = 10_000
 	// maxRuleValues bounds those of one rule.
 	maxRuleValues = maxValues / 2
+	// maxPolicies bounds the labels that name policies; the rest is counted under
+	// rule "(other)".
+	maxPolicies = 10_000
 
 	otherRule = "(other)"
 )
@@ -59,9 +62,11 @@ type series struct {
 
 // A keeper keeps what counts under labels of rules.
 type keeper struct {
-	known          sync.Map     // *series by ofRule
-	static, values budget       // of labels that rules name, and of those that requests do
-	freed          atomic.Int64 // how often series were dropped
+	known sync.Map     // *series by ofRule
+	freed atomic.Int64 // how often series were dropped
+	// static is for labels that rules name, values for those that requests do, policies for those
+	// that policies do.
+	static, values, policies budget
 
 	mu sync.Mutex // held by who adds or drops
 }
@@ -114,10 +119,15 @@ func (k *keeper) dropGone(wanted func(labels ofRule) bool) {
 // static returns what is kept under labels that come from rules, made when first
 // asked for. Beyond maxRules of them, what is kept under other; own is then false.
 func static[L ofRule, T any](k *keeper, labels, other L, make func(L) (T, func())) (counters T, own bool) {
+	return within(k, &k.static, labels, other, make)
+}
+
+// within is static with a budget.
+func within[L ofRule, T any](k *keeper, b *budget, labels, other L, make func(L) (T, func())) (counters T, own bool) {
 	if c := k.kept(labels); c != nil {
 		return c.(T), true
 	}
-	c := k.keep(labels, func() (any, func()) { return make(labels) }, &k.static)
+	c := k.keep(labels, func() (any, func()) { return make(labels) }, b)
 	if c != nil {
 		return c.(T), true
 	}

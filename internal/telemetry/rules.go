@@ -77,7 +77,7 @@ func (f *rulesInForce) replace(old, set *descriptors.Set) bool {
 // lacks reports whether no rule has the label of r and series of the same kinds.
 func (f *rulesInForce) lacks(r *descriptors.Rule) bool {
 	other := f.rules[ruleKey{r.Domain, r.Path}]
-	return other == nil || hasValues(r) && !hasValues(other)
+	return other == nil || hasValues(r) && !hasValues(other) || r.Policy != nil && other.Policy == nil
 }
 
 // hasValues reports whether values of requests are in the labels of a rule.
@@ -96,6 +96,8 @@ func (f *rulesInForce) wants(labels ofRule) bool {
 	switch labels.(type) {
 	case valueLabels, ruleBudget:
 		return r != nil && hasValues(r)
+	case policyLabels:
+		return r != nil && r.Policy != nil || key.domain == ""
 	}
 	return r != nil || key.domain == "" || key.rule == "" && f.domains[key.domain]
 }

@@ -33,6 +33,7 @@ type Metrics struct {
 	panics   *prometheus.CounterVec
 	requests *spread
 	logged   *prometheus.CounterVec
+	byPolicy byPolicy
 
 	calls   *prometheus.HistogramVec
 	batched *prometheus.CounterVec
@@ -69,6 +70,13 @@ func (m *Metrics) limitRows() []row {
 			help: "Hits that did not fit and were taken all the same (overflow: saturate or debt)."}),
 		counters(&m.refusals, metric{name: "headgate_refusals_total", labels: open("domain", "rule", "limit"),
 			help: "Requests refused, by the limit that refused them: its name, or its number in the rule, or concurrency."}),
+		described(&m.byPolicy.decisions, isCounter, metric{name: "headgate_policy_decisions_total",
+			help:   "Descriptors decided under rules with policy, by the policy and outcome. policy: a key, if it is the rule's name, the default policy, or one of --policy-metrics; (keys): others; (rule): none, the rule's own limit.",
+			labels: closed(open("domain", "rule", "policy"), "outcome", texts(0, ratelimit.NumOutcomes)...)}),
+		described(&m.byPolicy.remaining, isGauge, metric{name: "headgate_policy_remaining_units", labels: open("domain", "rule", "policy"),
+			help: "Units left under the policy after the decision of the last one to two minutes that left the smallest part of its limit. No decision, no series."}),
+		described(&m.byPolicy.limit, isGauge, metric{name: "headgate_policy_limit_units", labels: open("domain", "rule", "policy"),
+			help: "The limit that headgate_policy_remaining_units is a part of: units per window, or the burst of a token bucket."}),
 		described(&m.limits.desc, isGauge, metric{name: "headgate_limit", labels: open("domain", "rule", "limit", "algorithm"),
 			help: "What a limit of the rules in force admits: units per window, or requests in flight."}),
 		counters(&m.degraded, metric{name: "headgate_degraded_requests_total", labels: open("cause", "policy"),
@@ -128,9 +136,9 @@ func New(version string) *Metrics {
 // NewLimits returns the metrics of a limiter in another program.
 func NewLimits() *Metrics {
 	m := &Metrics{registry: prometheus.NewRegistry()}
-	m.keeper.static.most, m.keeper.values.most = maxRules, maxValues
+	m.keeper.static.most, m.keeper.values.most, m.keeper.policies.most = maxRules, maxValues, maxPolicies
 	register(m.registry, m.limitRows(), nil)
-	m.registry.MustRegister(&m.limits)
+	m.registry.MustRegister(&m.limits, &m.byPolicy)
 	for cause, policies := range ratelimit.DegradedLabels() {
 		for _, policy := range policies {
 			m.degraded.WithLabelValues(cause, policy)

@@ -35,7 +35,7 @@ var rooms = []room{
 	{dir: "backends/internal/...", may: []string{"limit", "backends", "internal/safego"}, why: "what stores share knows no store"},
 	{dir: "backends/*", may: []string{"limit", "backends", "backends/internal/...", "internal/safego", "internal/spell", "internal/sqldb/..."}, why: "a store knows the contract, and no other store or layer"},
 
-	{dir: "", may: []string{"limit", "descriptors/...", "backends", "backends/stack", "policies/sqlstore", "ratelimit", "ratelimit/leases", "internal/rules", "internal/safego", "internal/telemetry"}, why: "the library is the engine and a store in process, without a server"},
+	{dir: "", may: []string{"limit", "descriptors/...", "backends", "backends/stack", "policies", "policies/sqlstore", "ratelimit", "ratelimit/leases", "internal/rules", "internal/safego", "internal/telemetry"}, why: "the library is the engine and a store in process, without a server"},
 	{dir: "middleware", may: []string{"", "internal/units", "internal/web"}, why: "middleware knows the library, and nothing below it"},
 	{dir: "middleware/grpclimit/...", may: []string{"", "internal/units"}, why: "interceptors know the library, and nothing below it"},
 
@@ -59,7 +59,7 @@ var rooms = []room{
 
 	{dir: "internal/sqldb/...", may: []string{"internal/safego", "internal/spell"}, why: "databases know nothing of what is kept in them"},
 	{dir: "internal/jwks/...", may: []string{}, why: "jwks verifies tokens, and knows nobody"},
-	{dir: "internal/config/...", may: []string{"limit", "descriptors/...", "ratelimit/...", "slots", "slots/plan", "internal/jwks", "internal/san", "internal/spell"}, why: "settings know the settings of parts, and no store"},
+	{dir: "internal/config/...", may: []string{"limit", "policies", "descriptors/...", "ratelimit/...", "slots", "slots/plan", "internal/jwks", "internal/san", "internal/spell"}, why: "settings know the settings of parts, and no store"},
 	{dir: "internal/compat/...", bare: true, why: "compat turns one program's environment into names of settings, and knows neither program"},
 	{dir: "internal/clienttls/...", bare: true, why: "clienttls is for all, and so knows nobody"},
 	{dir: "internal/loglimit/...", bare: true, why: "loglimit is for all, and so knows nobody"},

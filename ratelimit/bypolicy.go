@@ -1,0 +1,137 @@
+package ratelimit
+
+import (
+	"sync"
+
+	"github.com/headgate-rls/headgate/limit"
+	"github.com/headgate-rls/headgate/policies"
+)
+
+// What metrics call the policy of decisions that none of one name made. No key has such a name.
+const (
+	PolicyOfRule = "(rule)" // there is no policy: the rule's own limit
+	PolicyOfKeys = "(keys)" // policies of keys that have no series of their own
+)
+
+// maxKeyPolicies bounds the keys of one rule whose policies are recorded one by one.
+const maxKeyPolicies = 100
+
+// A PolicyRecorder records what a policy decides under a rule. Recorders are told apart by ==, so
+// they should be pointers.
+type PolicyRecorder interface{ Record(t *PolicyTally) }
+
+// A PolicyTally is what descriptors of a slice came to that one policy decided.
+type PolicyTally struct {
+	Outcomes [NumOutcomes]int64 // descriptors
+	// Remaining is how many units of Limit are left where the smallest part of it is left; Limit
+	// is 0 if no counter was asked.
+	Remaining, Limit int64
+}
+
+// add adds a descriptor.
+func (t *PolicyTally) add(o Outcome, remaining, most int64) {
+	t.Outcomes[o]++
+	if most > 0 && (t.Limit == 0 || float64(remaining)*float64(t.Limit) < float64(t.Remaining)*float64(most)) {
+		t.Remaining, t.Limit = remaining, most
+	}
+}
+
+// policyTallies adds up what the calls of a slice record, for the same reason as a tally.
+type policyTallies struct {
+	list [4]struct {
+		of PolicyRecorder
+		PolicyTally
+	}
+	used int
+}
+
+// add adds a descriptor that ended with an outcome.
+func (t *policyTallies) add(of PolicyRecorder, o Outcome, remaining, most int64) {
+	for i := range t.used {
+		if t.list[i].of == of {
+			t.list[i].add(o, remaining, most)
+			return
+		}
+	}
+	if t.used == len(t.list) {
+		t.flush()
+	}
+	t.list[t.used].of = of
+	t.list[t.used].add(o, remaining, most)
+	t.used++
+}
+
+// flush records what was added.
+func (t *policyTallies) flush() {
+	if t.used == 0 {
+		return
+	}
+	for i := range t.used {
+		t.list[i].of.Record(&t.list[i].PolicyTally)
+	}
+	*t = policyTallies{}
+}
+
+// countByPolicy counts part i for the policy that decided it.
+func (c *call) countByPolicy(b *batch, p *part, o Outcome, v *limit.Verdict) {
+	remaining, most := int64(0), int64(0)
+	if p.n > 0 && (o == OutcomeOK || o == OutcomeOverLimit || o == OutcomeShadow) {
+		remaining, most = v.Outcomes[p.first].Remaining, c.views[p.first].limit.Capacity()
+	}
+	b.byPolicy.add(p.recorder, o, remaining, most)
+}
+
+// policyRecorders has the recorders of one rule. Each is made when it is first needed.
+type policyRecorders struct {
+	make  func(policy string) PolicyRecorder
+	rule  func() PolicyRecorder
+	keys  func() PolicyRecorder
+	names []func() PolicyRecorder // of policyViews.names
+	asked *policies.Patterns
+
+	mu    sync.RWMutex
+	byKey map[string]PolicyRecorder
+}
+
+func newPolicyRecorders(domain, rule string, names [][]byte, conf *Config) *policyRecorders {
+	r := &policyRecorders{asked: conf.PolicyMetrics, byKey: map[string]PolicyRecorder{}}
+	r.make = func(policy string) PolicyRecorder { return conf.Metrics.Policy(domain, rule, policy) }
+	once := func(policy string) func() PolicyRecorder {
+		return sync.OnceValue(func() PolicyRecorder { return r.make(policy) })
+	}
+	r.rule, r.keys = once(PolicyOfRule), once(PolicyOfKeys)
+	for _, name := range names {
+		r.names = append(r.names, once(string(name)))
+	}
+	return r
+}
+
+// of returns the recorder of a policy: of the request's own key, or of one of the names, by number.
+func (r *policyRecorders) of(key []byte, named int) PolicyRecorder {
+	switch {
+	case named >= 0:
+		return r.names[named]()
+	case !r.asked.Match(key):
+		return r.keys()
+	}
+	r.mu.RLock()
+	own, full := r.byKey[string(key)], len(r.byKey) >= maxKeyPolicies
+	r.mu.RUnlock()
+	switch {
+	case own != nil:
+		return own
+	case full:
+		return r.keys()
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if own = r.byKey[string(key)]; own == nil && len(r.byKey) < maxKeyPolicies {
+		if own = r.make(string(key)); own != nil {
+			r.byKey[string(key)] = own
+		}
+	}
+	if own == nil {
+		return r.keys()
+	}
+	return own
+}
