@@ -70,6 +70,11 @@ func runRatelimit(cmd *cobra.Command, args []string) error {
 	signal.Ignore(syscall.SIGHUP) // of a terminal that closes; SIGTERM drains
 	log := m.conf.Logger(cmd.ErrOrStderr())
 	m.tell(log)
+	for _, v := range m.res.Environment { // which OpenTelemetry's packages read themselves
+		if err := os.Setenv(v.Name, v.Value); err != nil {
+			return err
+		}
+	}
 	return server.Run(cmd.Context(), server.Config{Settings: m.conf, Log: log, Version: buildVersion()})
 }
 
@@ -143,6 +148,9 @@ func (m *ratelimitMode) print(out io.Writer) error {
 		}
 		fmt.Fprintf(&b, "%s: %s # %s\n", s.Flag, value, origins[s.Flag])
 	}
+	for _, v := range m.res.Environment {
+		fmt.Fprintf(&b, "# environment: %s # %s\n", strconv.Quote(v.Name+"="+v.Value), origin(v.From))
+	}
 	for _, w := range m.conf.Warnings {
 		fmt.Fprintln(&b, "# warning:", oneLine(w))
 	}
@@ -164,6 +172,9 @@ func (m *ratelimitMode) tell(log *slog.Logger) {
 	var list []string
 	for _, s := range config.Show(m.fs) {
 		list = append(list, s.Flag+"="+strings.Join(s.Values, ","))
+	}
+	for _, v := range m.res.Environment {
+		list = append(list, v.Name+"="+v.Value)
 	}
 	log.Info("settings from the environment of envoyproxy/ratelimit", "settings", list)
 	for _, n := range m.res.Notes {

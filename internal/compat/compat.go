@@ -1,6 +1,7 @@
 // Package compat reads the environment of envoyproxy/ratelimit, the reference, and says which
-// settings of headgate have the same effect. It has two tables: what becomes of each variable
-// (variables.go), and which setting is made of which variables (settings.go).
+// settings of headgate have the same effect. It has three tables: what becomes of each variable
+// (variables.go), which setting is made of which variables (settings.go), and which variable of
+// OpenTelemetry is (tracing.go).
 package compat
 
 import (
@@ -21,9 +22,11 @@ type Setting struct {
 // A Result is what came of an environment.
 type Result struct {
 	Settings []Setting
-	Warnings []string // what headgate does otherwise than the variables say
-	Notes    []string // what is good to know
-	Ignored  []string // names of variables that are set and have no effect
+	// Environment has variables of OpenTelemetry, for which headgate has no settings.
+	Environment []Variable
+	Warnings    []string // what headgate does otherwise than the variables say
+	Notes       []string // what is good to know
+	Ignored     []string // names of variables that are set and have no effect
 }
 
 // Translate reads environ, as os.Environ returns it. Settings for which given reports true are
@@ -35,6 +38,7 @@ func Translate(environ []string, given func(flag string) bool) (*Result, error) 
 	for i := range mappings {
 		t.apply(&mappings[i], given)
 	}
+	t.traces()
 	slices.Sort(t.res.Ignored)
 	slices.SortFunc(t.errs, func(a, b error) int { return cmp.Compare(a.Error(), b.Error()) })
 	return t.res, errors.Join(slices.CompactFunc(t.errs, func(a, b error) bool { return a.Error() == b.Error() })...)

@@ -211,6 +211,8 @@ func TestWhatCannotBeMappedIsAnError(t *testing.T) {
 		{"NEAR_LIMIT_RATIO=1.5", "NEAR_LIMIT_RATIO: want a number from 0 to 1"},
 		{"NEAR_LIMIT_RATIO=NaN", "NEAR_LIMIT_RATIO: want a number from 0 to 1"},
 		{"GRPC_MAX_CONNECTION_AGE=-1s", "GRPC_MAX_CONNECTION_AGE: "},
+		{"TRACING_ENABLED=true TRACING_EXPORTER_PROTOCOL=HTTP", `TRACING_EXPORTER_PROTOCOL: must be http or grpc, not "HTTP"`},
+		{"TRACING_SAMPLING_RATE=2", "TRACING_SAMPLING_RATE: want a number from 0 to 1"},
 		{"RUNTIME_ROOT=/does/not/exist", "RUNTIME_ROOT: directory /does/not/exist/config does not exist"},
 	} {
 		res, err := Translate(with(t, strings.Fields(c.env)...), nothingGiven)
@@ -234,7 +236,9 @@ func TestWhatHasNoEffectIsToldOf(t *testing.T) {
 		{"USE_DOG_STATSD=true", "USE_DOG_STATSD: statsd is not served", "", ""},
 		{"REDIS_PERSECOND=true REDIS_PERSECOND_URL=p:1", "REDIS_PERSECOND: limits per second are kept in the Redis of REDIS_URL", "", "REDIS_PERSECOND_URL"},
 		{"REDIS_PERSECOND=false", "", "", ""},
-		{"TRACING_ENABLED=true", "TRACING_ENABLED: set `OTEL_TRACES_EXPORTER=otlp` to send traces", "", ""},
+		{"TRACING_ENABLED=true", "", "B3 headers are not read", ""},
+		{"TRACING_ENABLED=true TRACING_EXPORTER_PROTOCOL=udp OTEL_TRACES_EXPORTER=none", "", "have no effect, because OTEL_TRACES_EXPORTER is set", ""},
+		{"TRACING_ENABLED=false TRACING_EXPORTER_PROTOCOL=udp", "", "", ""},
 		{"EXTRA_TAGS=a:b", "EXTRA_TAGS: labels are not added", "", ""},
 		{"PROMETHEUS_RESPONSE_TIME_AS_MILLISECONDS=true", "response times are in seconds", "", ""},
 		{"USE_PROMETHEUS=true PROMETHEUS_MAPPER_YAML=/none", "", "", ""},
@@ -309,6 +313,14 @@ func TestRulesAreWhereTheReferenceReadsThem(t *testing.T) {
 // The tables fit together: a variable that is mapped makes a setting, and no other does.
 func TestTablesFitTogether(t *testing.T) {
 	makes := map[string]bool{}
+	for i := range exports {
+		for _, name := range exports[i].from {
+			makes[name] = true
+			if at, ok := byName[name]; !ok || variables[at].effect != Mapped {
+				t.Errorf("%s is made of %s, which the table does not say", exports[i].name, name)
+			}
+		}
+	}
 	for i := range mappings {
 		for _, name := range mappings[i].from {
 			makes[name] = true
@@ -340,5 +352,41 @@ func TestTablesFitTogether(t *testing.T) {
 	}
 	if !slices.ContainsFunc(mappings, func(m mapping) bool { return m.flag == "services" && m.from == nil }) {
 		t.Error("the port of other services, which the reference does not have, is open")
+	}
+}
+
+// What the reference traces is what the variables of OpenTelemetry say then, and what they say
+// otherwise stays.
+func TestTracesBecomeVariablesOfOpenTelemetry(t *testing.T) {
+	const byDefault = "OTEL_TRACES_EXPORTER=otlp OTEL_EXPORTER_OTLP_TRACES_PROTOCOL=http/protobuf OTEL_SERVICE_NAME=RateLimit " +
+		"OTEL_TRACES_SAMPLER=parentbased_traceidratio OTEL_TRACES_SAMPLER_ARG=1"
+	for _, c := range []struct{ env, want string }{
+		{"", ""},
+		{"TRACING_SERVICE_NAME=x TRACING_SAMPLING_RATE=0.5", ""},
+		{"TRACING_ENABLED=false TRACING_SERVICE_NAME=x", ""},
+		{"TRACING_ENABLED=true", byDefault},
+		{"TRACING_ENABLED=1 TRACING_SERVICE_NAME= TRACING_EXPORTER_PROTOCOL= TRACING_SAMPLING_RATE=", byDefault},
+		{"TRACING_ENABLED=true OTEL_SERVICE_NAME=other", byDefault},
+		{"TRACING_ENABLED=true OTEL_TRACES_EXPORTER=", byDefault},
+		{"TRACING_ENABLED=true OTEL_TRACES_EXPORTER=none", ""},
+		{"TRACING_ENABLED=true OTEL_TRACES_EXPORTER=otlp TRACING_SERVICE_NAME=x", ""},
+		{
+			"TRACING_ENABLED=true TRACING_SERVICE_NAME=s TRACING_SERVICE_NAMESPACE=a,b=c%d TRACING_SERVICE_INSTANCE_ID=i TRACING_EXPORTER_PROTOCOL=grpc TRACING_SAMPLING_RATE=0.25 OTEL_RESOURCE_ATTRIBUTES=team=pay",
+			"OTEL_TRACES_EXPORTER=otlp OTEL_EXPORTER_OTLP_TRACES_PROTOCOL=grpc OTEL_SERVICE_NAME=s OTEL_RESOURCE_ATTRIBUTES=team=pay,service.namespace=a%2Cb=c%25d,service.instance.id=i " +
+				"OTEL_TRACES_SAMPLER=parentbased_traceidratio OTEL_TRACES_SAMPLER_ARG=0.25",
+		},
+	} {
+		res, err := Translate(with(t, strings.Fields(c.env)...), nothingGiven)
+		if err != nil {
+			t.Errorf("%s: %v", c.env, err)
+			continue
+		}
+		var got []string
+		for _, v := range res.Environment {
+			got = append(got, v.Name+"="+v.Value)
+		}
+		if strings.Join(got, " ") != c.want {
+			t.Errorf("%s:\n got %s\nwant %s", c.env, strings.Join(got, " "), c.want)
+		}
 	}
 }

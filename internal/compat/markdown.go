@@ -14,6 +14,11 @@ func Table() string {
 			makes[name] = append(makes[name], "`--"+mappings[i].flag+"`")
 		}
 	}
+	for i := range exports {
+		for _, name := range exports[i].from {
+			makes[name] = append(makes[name], "`"+exports[i].name+"`")
+		}
+	}
 	var b strings.Builder
 	b.WriteString("| variable | default of the reference | headgate |\n|---|---|---|\n")
 	for i := range variables {

@@ -9,15 +9,17 @@ import (
 )
 
 // values are the variables of the reference that an environment sets, with the defaults of those
-// that it does not.
-type values struct{ env map[string]string }
+// that it does not, and the variables of OpenTelemetry.
+type values struct{ env, otel map[string]string }
 
 func newValues(environ []string) *values {
-	v := &values{env: map[string]string{}}
+	v := &values{env: map[string]string{}, otel: map[string]string{}}
 	for _, variable := range environ {
 		name, value, _ := strings.Cut(variable, "=")
 		if _, known := byName[name]; known {
 			v.env[name] = value
+		} else if strings.HasPrefix(name, "OTEL_") {
+			v.otel[name] = strings.TrimSpace(value)
 		}
 	}
 	return v

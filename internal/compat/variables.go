@@ -29,7 +29,6 @@ const (
 	noMemcache = "see `BACKEND_TYPE`"
 	noStatsd   = "statsd is not served; metrics are served for Prometheus, on `PROMETHEUS_ADDR` or the debug port"
 	perSecond  = "see `REDIS_PERSECOND`"
-	noTracing  = "see `TRACING_ENABLED`"
 )
 
 // variables are all that the reference reads, in the order of the documentation.
@@ -163,12 +162,13 @@ var variables = []variable{
 	{"DISABLE_STATS", "false", boolean, Ignored, "metrics cost nothing until they are read"},
 	{"EXTRA_TAGS", "", text, Warned, "labels are not added to metrics: let Prometheus add them as it scrapes"},
 
-	{"TRACING_ENABLED", "false", boolean, Warned, "set `OTEL_TRACES_EXPORTER=otlp` to send traces, and `OTEL_SERVICE_NAME` and others for the rest"},
-	{"TRACING_SERVICE_NAME", "RateLimit", text, Ignored, noTracing},
-	{"TRACING_SERVICE_NAMESPACE", "", text, Ignored, noTracing},
-	{"TRACING_SERVICE_INSTANCE_ID", "", text, Ignored, noTracing},
-	{"TRACING_EXPORTER_PROTOCOL", "http", text, Ignored, noTracing},
-	{"TRACING_SAMPLING_RATE", "1", ratio, Ignored, noTracing},
+	{"TRACING_ENABLED", "false", boolean, Mapped,
+		"`OTEL_EXPORTER_OTLP_*` have their meaning; [spans](operations.md#tracing) are headgate's, without values of descriptors; W3C Trace Context is read, B3 is not; if `OTEL_TRACES_EXPORTER` is set, no `TRACING_*` has an effect"},
+	{"TRACING_SERVICE_NAME", "RateLimit", text, Mapped, ""},
+	{"TRACING_SERVICE_NAMESPACE", "", text, Mapped, "as `service.namespace`"},
+	{"TRACING_SERVICE_INSTANCE_ID", "", text, Mapped, "as `service.instance.id`; not set: a random one"},
+	{"TRACING_EXPORTER_PROTOCOL", "http", text, Mapped, "`http` or `grpc`; others are an error"},
+	{"TRACING_SAMPLING_RATE", "1", ratio, Mapped, "of calls without a trace; others are sampled as their trace is"},
 }
 
 // byName finds the row of a variable.

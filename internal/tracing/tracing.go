@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/google/uuid"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/sdk/resource"
 	sdk "go.opentelemetry.io/otel/sdk/trace"
@@ -38,7 +39,8 @@ func Open(ctx context.Context, log *slog.Logger, version string) (*Tracing, erro
 		return nil, nil
 	}
 	own, err := resource.New(ctx, resource.WithTelemetrySDK(),
-		resource.WithAttributes(attribute.String("service.name", "headgate"), attribute.String("service.version", version)),
+		resource.WithAttributes(attribute.String("service.name", "headgate"), attribute.String("service.version", version),
+			attribute.String("service.instance.id", uuid.NewString())), // until the next start
 		resource.WithFromEnv())
 	if err != nil {
 		return nil, fmt.Errorf("OTEL_RESOURCE_ATTRIBUTES: %w", err)

@@ -33,7 +33,7 @@ var variables = slices.Concat(
 		{"OTEL_TRACES_EXPORTER", "none", oneOf("otlp", "none"), "`otlp` turns tracing on"},
 		{"OTEL_SDK_DISABLED", "false", oneOf("true", "false"), "`true` turns tracing off whatever else is set"},
 		{"OTEL_SERVICE_NAME", "headgate", nil, "`service.name` of all spans"},
-		{"OTEL_RESOURCE_ATTRIBUTES", "", pairs(false), "more attributes of all spans: `key=value,...`, values percent-encoded"},
+		{"OTEL_RESOURCE_ATTRIBUTES", "", pairs(false), "more attributes of all spans: `key=value,...`, values percent-encoded. Without `service.instance.id` each start has a random one"},
 		{"OTEL_TRACES_SAMPLER", "parentbased_always_on",
 			oneOf("always_on", "always_off", "traceidratio", "parentbased_always_on", "parentbased_always_off", "parentbased_traceidratio"),
 			"which calls get spans; `parentbased_` does as Envoy does where it says so"},
