@@ -111,6 +111,8 @@ func (r *fileReader) property(p property, others bool) error {
 		switch {
 		case !ok:
 			return errors.New("unknown setting")
+		case a.refused:
+			return errors.New(a.note)
 		case a.flag == "":
 			r.warnings = append(r.warnings, p.name+" is ignored: "+a.note)
 			return r.once(p.name, p)

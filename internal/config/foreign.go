@@ -26,19 +26,24 @@ var foreigners = []foreign{
 // imposterDriver accepts a store that is also the one of --backend.
 func imposterDriver(value string, c *Config) error {
 	scheme, _, _ := strings.Cut(c.Backend, ":")
-	use := func(url string) error { return fmt.Errorf("%q: set %s=%s", value, EnvName("backend"), url) }
-	switch {
-	case value == "inmemory" && scheme != "memory":
-		return use("memory://, or remove the variable")
-	case value == "store-redis" && !strings.HasPrefix(scheme, "redis"):
-		return use("redis://HOST:6379")
-	case value == "store-dynamodb":
-		return errors.New(`"store-dynamodb": there is no such backend; docs/backends.md lists those that there are`)
-	case value != "inmemory" && value != "store-redis":
-		return fmt.Errorf("%q: want inmemory or store-redis; or remove the variable and set %s", value, EnvName("backend"))
+	is, url := false, ""
+	switch value {
+	case "inmemory":
+		is, url = scheme == "memory", "memory://, or remove the variable"
+	case "store-redis":
+		is, url = strings.HasPrefix(scheme, "redis") || scheme == "unix", "redis://HOST:6379"
+	case "store-dynamodb":
+		is, url = scheme == "dynamodb", "dynamodb://TABLE"
+	default:
+		return fmt.Errorf("%q: want inmemory, store-redis or store-dynamodb; or remove the variable and set %s", value, EnvName("backend"))
+	}
+	if !is {
+		return fmt.Errorf("%q: set %s=%s", value, EnvName("backend"), url)
 	}
 	return nil
 }
+
+const isService = "this program is the service; in process, use headgate as a Go library (docs/library.md)"
 
 // throttlexMode accepts what this program is.
 func throttlexMode(value string, _ *Config) error {
@@ -46,7 +51,7 @@ func throttlexMode(value string, _ *Config) error {
 	case "service":
 		return nil
 	case "embedded":
-		return errors.New(`"embedded": this program is the service; in process, use headgate as a Go library (docs/library.md)`)
+		return errors.New(`"embedded": ` + isService)
 	}
 	return fmt.Errorf("%q: want service, or remove the variable", value)
 }
