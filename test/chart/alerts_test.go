@@ -64,6 +64,36 @@ func TestAlertsFireInTheirUnitTests(t *testing.T) {
 	}
 }
 
+// TestQueriesByPolicyOfTheDocumentation: promtool accepts the alert about a policy in
+// docs/operations.md, and the unit tests in policies.yaml see it fire, and what the queries there
+// return.
+func TestQueriesByPolicyOfTheDocumentation(t *testing.T) {
+	promtool := testenv.UseClient(t, testenv.Promtool)
+	_, section, _ := strings.Cut(read(t, "../../docs/operations.md"), "\n### By policy\n")
+	section, _, _ = strings.Cut(section, "\n## ")
+	_, rules, found := strings.Cut(section, "```yaml\n")
+	rules, _, _ = strings.Cut(rules, "```")
+	queries := regexp.MustCompile("(?m)\\| `(.+)` \\|$").FindAllStringSubmatch(section, -1)
+	if !found || len(queries) != 4 {
+		t.Fatalf("docs/operations.md has %d queries by policy, and the alert: %v", len(queries), found)
+	}
+	tests := read(t, "policies.yaml")
+	for _, q := range queries {
+		if !strings.Contains(tests, "expr: "+q[1]+"\n") {
+			t.Errorf("no unit test of the query %s", q[1])
+		}
+	}
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, "rules.yaml"), rules)
+	write(t, filepath.Join(dir, "policies.yaml"), tests)
+	for _, args := range [][]string{{"check", "rules", "--lint-fatal", "rules.yaml"}, {"test", "rules", "policies.yaml"}} {
+		args[len(args)-1] = filepath.Join(dir, args[len(args)-1])
+		if code, out, errOut := testenv.RunProgram(t, promtool, nil, args...); code != 0 {
+			t.Errorf("%s%s", out, errOut)
+		}
+	}
+}
+
 // TestRunbookHasEveryAlert: every alert links to a section of docs/operations.md, which has
 // no section about an alert that does not exist.
 func TestRunbookHasEveryAlert(t *testing.T) {

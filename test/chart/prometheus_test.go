@@ -29,7 +29,7 @@ func TestQueriesReturnDataInPrometheus(t *testing.T) {
 	rules := filepath.Join(dir, "shop.yaml")
 	write(t, rules, boardRules)
 	h := testenv.StartHeadgate(t, program, "--rules", rules, "--backend", server.URL(), "--backend-timeout", "100ms", "--lease-ttl", "2s",
-		"--slots", "sqlite:"+filepath.Join(dir, "slots.db"), "--slots-seed", "100/PT4S")
+		"--slots", "sqlite:"+filepath.Join(dir, "slots.db"), "--slots-seed", "100/PT4S", "--policies", "sqlite:"+filepath.Join(dir, "policies.db"))
 	application := testenv.FreePort(t)
 	serveApplication(t, application)
 	code, config, errOut := testenv.RunProgram(t, program, nil, "envoy", rules, "--partial", "--address", h.GRPC, "--services", h.Services,
@@ -116,7 +116,7 @@ func concrete(expression string) string {
 // boardRules make something for each panel.
 const boardRules = `domain: shop
 descriptors:
-  - {key: few, rate_limit: {unit: hour, requests_per_unit: 3}}
+  - {key: few, policy: 'few:{few}', rate_limit: {unit: hour, requests_per_unit: 3}}
   - {key: many, on_backend_error: local, rate_limit: {unit: hour, requests_per_unit: 1000000}}
   - {key: shadow, shadow_mode: true, rate_limit: {unit: hour, requests_per_unit: 1}}
   - {key: shared, limits: [{name: s, algorithm: token_bucket, rate: 10000/s, burst: 10000, local_share: 50}]}
