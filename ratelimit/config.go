@@ -33,6 +33,11 @@ type Config struct {
 	Now func() limit.Instant
 	// Log gets one record per event that an operator acts on.
 	Log *slog.Logger
+	// LogRefusals is how many refused requests are logged in a second, at level info; 0: a few, at
+	// level debug.
+	LogRefusals int
+	// LogKeys has refusals in the log name the descriptor as it is; else it is hashed.
+	LogKeys bool
 	// Panics below the service are reported to it; nil means to the default
 	// logger. The calls concerned are answered by failure policy.
 	Panics *safego.Reporter

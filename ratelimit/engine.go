@@ -3,7 +3,6 @@ package ratelimit
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"sync/atomic"
 	"time"
 
@@ -23,11 +22,8 @@ type engine struct {
 	failures  loglimit.ByMessage
 }
 
-// How many refusals and failures are logged in a second.
-const (
-	refusalsPerSecond = 10
-	failuresPerSecond = 1
-)
+// failuresPerSecond is how many failures of one kind are logged in a second.
+const failuresPerSecond = 1
 
 // ask asks a backend once, and waits until the caller's deadline less a margin.
 // It returns when it asked, zero for a backend without I/O.
@@ -60,23 +56,6 @@ func (e *engine) askGuarded(ctx context.Context, be backends.Backend, takes []li
 func (e *engine) logFailure(domain, what string, err error) {
 	if ok, skipped := e.failures.Allow(what); ok {
 		e.conf.Log.Error("decision degraded", "reason", what, "domain", domain, "error", err, "suppressed", skipped)
-	}
-}
-
-// logRefusal logs a refused request, of some in each second. Nothing that all cores
-// share is written unless somebody wants to see it.
-func (e *engine) logRefusal(domain string, who *refusal) {
-	log := e.conf.Log
-	if !log.Enabled(context.Background(), slog.LevelDebug) {
-		return
-	}
-	ok, skipped := e.refusals.Allow()
-	switch {
-	case !ok:
-	case who.tier != nil:
-		log.Debug("request refused by a tier", "domain", domain, "rule", who.view.rule, "tier", who.tier.label, "suppressed", skipped)
-	default:
-		log.Debug("request refused", "rule", who.view.name, "retry_after", who.wait, "suppressed", skipped)
 	}
 }
 

@@ -90,7 +90,7 @@ func (c *call) refuse(b *batch, who *refusal) {
 	} else if r := c.parts[who.part].view.rule.Response; r != nil {
 		c.addResponse(r.Content, r.Headers)
 	}
-	b.engine.logRefusal(c.req.Domain, who)
+	b.engine.logRefusal(c.req, who)
 }
 
 func (c *call) addResponse(content string, headers []descriptors.Header) {

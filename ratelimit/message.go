@@ -20,6 +20,8 @@ type Request struct {
 	// ID, Owner and LeaseKey come with the call, not in the message: see
 	// MetadataID, MetadataOwner and MetadataLeaseKey.
 	ID, Owner, LeaseKey string
+	// RequestID is the caller's name for the request, for the log; see MetadataRequestID.
+	RequestID string
 	// Peer is the identity in the caller's certificate, "" without one. Owners
 	// with the same name and different peers are different owners.
 	Peer string
@@ -53,13 +55,17 @@ func (r *Request) dropStrings() {
 // SetMetadata sets the fields that come with the call. It leaves out values that are
 // too long or no text.
 func (r *Request) SetMetadata(id, owner, leaseKey string) {
-	bounded := func(s string) string {
-		if len(s) > maxMetadata || !utf8.ValidString(s) {
-			return ""
-		}
-		return s
+	r.ID, r.Owner, r.LeaseKey = metadataText(id), metadataText(owner), metadataText(leaseKey)
+}
+
+// SetRequestID sets RequestID in the same way.
+func (r *Request) SetRequestID(id string) { r.RequestID = metadataText(id) }
+
+func metadataText(s string) string {
+	if len(s) > maxMetadata || !utf8.ValidString(s) {
+		return ""
 	}
-	r.ID, r.Owner, r.LeaseKey = bounded(id), bounded(owner), bounded(leaseKey)
+	return s
 }
 
 // A Descriptor is one decoded RateLimitDescriptor.

@@ -28,6 +28,8 @@ const (
 	// MetadataLeaseKey is the name under which the token goes into
 	// dynamic_metadata; without it that is DefaultLeaseKey.
 	MetadataLeaseKey = "x-headgate-lease-key"
+	// MetadataRequestID is the caller's name for the request, for the log.
+	MetadataRequestID = "x-request-id"
 )
 
 // DefaultLeaseKey is where Envoy finds the token in a response's dynamic_metadata.

@@ -44,6 +44,9 @@ func New(conf Config, set *descriptors.Set) (*Service, error) {
 	}
 	s := &Service{engine: engine{conf: conf}}
 	s.refusals.PerSecond, s.failures.PerSecond = refusalsPerSecond, failuresPerSecond
+	if conf.LogRefusals > 0 {
+		s.refusals.PerSecond = int64(conf.LogRefusals)
+	}
 	s.leases = leases.New(leases.Config{
 		Backend: conf.Backend, ServerClock: conf.Caps.ServerClock, Local: conf.Local, Now: conf.Now, Timeout: conf.Timeout,
 		Registry: conf.Registry, Signer: conf.Leases, Replica: conf.Replica, OwnerGrace: conf.OwnerGrace,

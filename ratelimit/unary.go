@@ -15,8 +15,11 @@ import (
 func UnaryHandler(s *Service, observe Observe) unary.Handler {
 	h := &unaryHandler{service: s, observe: observe}
 	names := []string{MetadataID, MetadataOwner, MetadataLeaseKey}
-	if s.Traced() {
+	if s.Traced() || s.LogsRefusals() {
 		names = append(names, MetadataTraceParent, MetadataTraceState)
+	}
+	if s.LogsRefusals() {
+		names = append(names, MetadataRequestID)
 	}
 	if s.conf.Caps.Local {
 		return unary.Handler{Metadata: names, Abandoned: h.abandoned, Inline: func(ctx context.Context, calls []*unary.Call) []*unary.Call {
@@ -121,8 +124,11 @@ func (h *unaryHandler) decode(calls []*unary.Call, now time.Time) (cs *callSlice
 		ex.req.Peer = c.Peer
 		if md := c.Metadata; len(md) >= 3 {
 			ex.req.SetMetadata(md[0], md[1], md[2])
-			if len(md) == 5 {
+			if len(md) >= 5 {
 				ex.req.SetTrace(md[3], md[4])
+			}
+			if len(md) >= 6 {
+				ex.req.SetRequestID(md[5])
 			}
 		}
 		if !c.Deadline.IsZero() && (earliest.IsZero() || c.Deadline.Before(earliest)) {

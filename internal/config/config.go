@@ -104,6 +104,9 @@ type Config struct {
 
 	LogLevel  string
 	LogFormat string
+	// LogRefusals and LogKeys say what is logged of refused requests.
+	LogRefusals int
+	LogKeys     string
 }
 
 // Define declares a flag for every setting on fs, with its default, and
@@ -133,6 +136,9 @@ func (c *Config) table() []setting {
 
 // SkipRules is the --rules-errors that starts without broken files.
 const SkipRules = "skip"
+
+// HashedKeys is the --log-keys that tells no values of requests.
+const HashedKeys = "hashed"
 
 // The --rules-files that read more than *.yaml and *.yml.
 const (
@@ -294,6 +300,9 @@ func (c *Config) logSettings() []setting {
 	return []setting{
 		row("log-level", &c.LogLevel, "info", logLevel, "debug, info, warn or error").among("debug", "info", "warn", "error"),
 		row("log-format", &c.LogFormat, "text", either("text", "json"), "text or json").among("text", "json"),
+		row("log-refusals", &c.LogRefusals, 0, between(0, 1000),
+			"most refused requests that are logged in a second, with the rule, the key and the caller's x-request-id; 0: none, except 10 at --log-level debug"),
+		row("log-keys", &c.LogKeys, HashedKeys, either(HashedKeys, "plain"), "how keys of requests are logged: hashed, or plain").among(HashedKeys, "plain"),
 	}
 }
 
@@ -314,7 +323,7 @@ func (c *Config) Decisions() ratelimit.Config {
 		Timeout: c.BackendTimeout, Margin: c.DeadlineMargin,
 		Headers: h, Metadata: c.DynamicMetadata, UnitMultipliers: c.UnitMultiplier,
 		ShadowMode: c.ShadowMode, QuotaMode: c.QuotaMode, OwnerGrace: c.OwnerGrace, NearLimit: float32(near),
-		PolicyMetrics: asked,
+		PolicyMetrics: asked, LogRefusals: c.LogRefusals, LogKeys: c.LogKeys != HashedKeys,
 	}
 }
 

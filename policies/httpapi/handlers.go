@@ -162,17 +162,17 @@ func (h *Handlers) change(w http.ResponseWriter, r *http.Request, p web.Params, 
 		web.JSON(w, http.StatusOK, previewAnswer{DryRun: true, Before: answerOf(o.Before), After: answerOf(o.After)})
 		return nil
 	}
-	h.audit(edit.Key, who, &o)
+	h.audit(r, edit.Key, who, &o)
 	done(o.After)
 	return nil
 }
 
 // audit logs a change.
-func (h *Handlers) audit(key, who string, o *policies.Outcome) {
+func (h *Handlers) audit(r *http.Request, key, who string, o *policies.Outcome) {
 	if !o.Changed() {
 		return
 	}
-	h.log.Info("policy changed", "key", key, "by", who, "before", summary(o.Before), "after", summary(o.After))
+	h.log.Info("policy changed", "key", key, "by", who, "before", summary(o.Before), "after", summary(o.After), "request_id", web.RequestID(r))
 }
 
 // summary is a policy for the log.

@@ -47,7 +47,7 @@ func (h *Handlers) fail(w http.ResponseWriter, r *http.Request, err error) {
 		w.Header().Set("Retry-After", "1")
 		if !errors.Is(err, context.Canceled) {
 			h.Log.Error("request about counters failed", "method", r.Method, "path", web.Clip(r.URL.Path),
-				"by", web.CallerOf(r.Context()), "error", err)
+				"by", web.CallerOf(r.Context()), "request_id", web.RequestID(r), "error", err)
 		}
 	}
 	web.Error(w, status, message)

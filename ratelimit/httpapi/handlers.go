@@ -194,7 +194,7 @@ func (h *Handlers) reset(w http.ResponseWriter, r *http.Request, p web.Params) e
 	if err != nil {
 		return resetError{err}
 	}
-	h.Log.Info("counters reset", "key", d.name, "rule", usages[0].Rule, "by", web.CallerOf(r.Context()))
+	h.Log.Info("counters reset", "key", d.name, "rule", usages[0].Rule, "by", web.CallerOf(r.Context()), "request_id", web.RequestID(r))
 	w.Header().Set("Cache-Control", "no-store")
 	w.WriteHeader(http.StatusNoContent)
 	return nil

@@ -3,7 +3,6 @@ package transport
 import (
 	"context"
 	"fmt"
-	"strings"
 	"time"
 
 	rls "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
@@ -79,10 +78,7 @@ func (h *grpcHandler) shouldRateLimit(ctx context.Context, ex *exchange) (err er
 		return status.Error(codes.InvalidArgument, ex.malformed.Error())
 	}
 	if md, ok := metadata.FromIncomingContext(ctx); ok {
-		ex.req.SetMetadata(firstValue(md, ratelimit.MetadataID), firstValue(md, ratelimit.MetadataOwner), firstValue(md, ratelimit.MetadataLeaseKey))
-		if h.service.Traced() {
-			ex.req.SetTrace(strings.Join(md[ratelimit.MetadataTraceParent], ","), strings.Join(md[ratelimit.MetadataTraceState], ","))
-		}
+		readMetadata(h.service, &ex.req, func(name string) []string { return md[name] })
 	}
 	ex.req.Peer = identityOf(ctx)
 	if ctx.Err() != nil {
@@ -98,13 +94,6 @@ func (h *grpcHandler) shouldRateLimit(ctx context.Context, ex *exchange) (err er
 		return status.Error(codes.Code(err.Code), err.Message)
 	}
 	return nil
-}
-
-func firstValue(md metadata.MD, name string) string {
-	if values := md[name]; len(values) > 0 {
-		return values[0]
-	}
-	return ""
 }
 
 // ServerCodec makes a grpc-go server encode this package's own messages by

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"io"
 	"net/http"
-	"strings"
 	"time"
 
 	rls "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
@@ -59,10 +58,7 @@ func serveJSON(s *ratelimit.Service, w http.ResponseWriter, r *http.Request) rat
 		return ratelimit.CallInvalid
 	}
 	var resp ratelimit.Response
-	req.SetMetadata(r.Header.Get(ratelimit.MetadataID), r.Header.Get(ratelimit.MetadataOwner), r.Header.Get(ratelimit.MetadataLeaseKey))
-	if s.Traced() {
-		req.SetTrace(strings.Join(r.Header.Values(ratelimit.MetadataTraceParent), ","), strings.Join(r.Header.Values(ratelimit.MetadataTraceState), ","))
-	}
+	readMetadata(s, &req, r.Header.Values)
 	s.Decide(r.Context(), []*ratelimit.Request{&req}, []*ratelimit.Response{&resp})
 	if r.Context().Err() != nil {
 		s.Abandon(&resp)

@@ -1,0 +1,67 @@
+package ratelimit
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"log/slog"
+
+	"github.com/headgate-rls/headgate/descriptors"
+)
+
+// refusalsPerSecond is how many refusals are logged in a second at level debug, if the Config
+// does not say how many at level info.
+const refusalsPerSecond = 10
+
+// maxLoggedKey bounds a key in the log, in bytes.
+const maxLoggedKey = 300
+
+// refusalLevel is the level of refusals in the log.
+func (e *engine) refusalLevel() slog.Level {
+	if e.conf.LogRefusals > 0 {
+		return slog.LevelInfo
+	}
+	return slog.LevelDebug
+}
+
+// LogsRefusals reports whether refusals are logged, so that transports need not read what only
+// the log has.
+func (s *Service) LogsRefusals() bool {
+	return s.conf.Log.Enabled(context.Background(), s.refusalLevel())
+}
+
+// logRefusal logs a refused request, of some in each second. Nothing that all cores
+// share is written unless somebody wants to see it.
+func (e *engine) logRefusal(req *Request, who *refusal) {
+	log, level, ctx := e.conf.Log, e.refusalLevel(), context.Background()
+	if !log.Enabled(ctx, level) {
+		return
+	}
+	ok, skipped := e.refusals.Allow()
+	if !ok {
+		return
+	}
+	key := e.loggedKey(req.Domain, req.Descriptors[who.part].Entries)
+	trace := ""
+	if req.Parent != nil {
+		trace = req.Parent.TraceID().String()
+	}
+	if who.tier != nil {
+		log.Log(ctx, level, "request refused by a tier", "domain", req.Domain, "rule", who.view.name, "tier", who.tier.label, "key", key,
+			"request_id", req.RequestID, "trace_id", trace, "suppressed", skipped)
+		return
+	}
+	log.Log(ctx, level, "request refused", "domain", req.Domain, "rule", who.view.name, "retry_after", who.wait, "key", key,
+		"request_id", req.RequestID, "trace_id", trace, "suppressed", skipped)
+}
+
+// loggedKey returns what the log calls a descriptor: its name, whose values may be personal, or the
+// first 16 digits of the name's SHA-256.
+func (e *engine) loggedKey(domain string, entries []descriptors.Entry) string {
+	name := descriptors.Name(domain, entries)
+	if e.conf.LogKeys {
+		return name[:min(len(name), maxLoggedKey)]
+	}
+	sum := sha256.Sum256([]byte(name))
+	return "sha256:" + hex.EncodeToString(sum[:8])
+}
