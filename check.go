@@ -6,6 +6,8 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"go.opentelemetry.io/otel/trace"
+
 	"github.com/headgate-rls/headgate/ratelimit"
 )
 
@@ -64,6 +66,11 @@ func (l *Limiter) decide(ctx context.Context, c *call, d *Decision) error {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, l.timeout)
 		defer cancel()
+	}
+	if l.service.Traced() {
+		if caller := trace.SpanContextFromContext(ctx); caller.IsValid() {
+			c.req.Parent = &caller
+		}
 	}
 	if l.answers == nil {
 		l.service.Decide(ctx, c.reqs[:], c.resps[:])

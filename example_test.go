@@ -7,6 +7,9 @@ import (
 	"path/filepath"
 	"time"
 
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+
 	"github.com/headgate-rls/headgate"
 	"github.com/headgate-rls/headgate/descriptors"
 	"github.com/headgate-rls/headgate/limit"
@@ -155,6 +158,36 @@ descriptors:
 }
 
 // Rules can be values. They are checked like those of files.
+// Decisions are spans in the trace of the request that they are about.
+func ExampleOptions_tracer() {
+	ctx := context.Background()
+	spans := tracetest.NewInMemoryExporter() // a program has an exporter of OTLP, and WithBatcher
+	provider := sdktrace.NewTracerProvider(sdktrace.WithSyncer(spans))
+	limiter, err := headgate.Open(ctx, headgate.Options{
+		Rules:  []headgate.Rules{headgate.YAML("shop.yaml", shopRules)},
+		Tracer: provider.Tracer("limits"),
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer limiter.Close()
+
+	ctx, request := provider.Tracer("shop").Start(ctx, "GET /items")
+	if _, err := limiter.Check(ctx, "shop", headgate.Describe("tenant", "acme")); err != nil {
+		fmt.Println(err)
+		return
+	}
+	request.End()
+	for _, s := range spans.GetSpans() {
+		fmt.Println(s.Name, s.SpanContext.TraceID() == request.SpanContext().TraceID())
+	}
+	// Output:
+	// Take true
+	// ShouldRateLimit true
+	// GET /items true
+}
+
 func ExampleValues() {
 	rules := headgate.Values(&descriptors.Spec{Domains: []*descriptors.DomainSpec{{
 		Name: "mail",

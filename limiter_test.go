@@ -134,6 +134,8 @@ func TestOpenRefusesMistakes(t *testing.T) {
 		`OnBackendError is "alow"`:           {Rules: good, OnBackendError: "alow"},
 		`OnOverload is "local"; want one of`: {Rules: good, OnOverload: "local"},
 		"Options.Timeout is negative":        {Rules: good, Timeout: -1},
+		"PolicyMetrics needs Options.Pol":    {Rules: good, PolicyMetrics: []string{"user:a"}},
+		`PolicyMetrics has "a*b": a * may`:   {Rules: good, Policies: "sqlite:x.db", PolicyMetrics: []string{"a*b"}},
 		"Rules[0] are not Files":             {Rules: good, Follow: true},
 		"no such file":                       {Rules: []Rules{Files("/none.yaml")}},
 		"rules.yaml:1:1":                     {Rules: append(good, YAML("rules.yaml", "descriptors: []"))},

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/headgate-rls/headgate/descriptors"
 	"github.com/headgate-rls/headgate/policies"
@@ -64,11 +65,14 @@ type Options struct {
 	// nothing. Two limiters need registerers that tell them apart, such as those of
 	// prometheus.WrapRegistererWith.
 	Metrics prometheus.Registerer
+	// Tracer makes a span of each decision and one of its call to the store, below the span in the
+	// context of the call; nil: there are none. Ending a span must not block.
+	Tracer trace.Tracer
 }
 
 // settings returns the options as the engine has them, checked.
 func (o *Options) settings() (ratelimit.Config, error) {
-	c := ratelimit.Config{Timeout: o.Timeout, Margin: margin, ShadowMode: o.ShadowMode, Log: o.Log}
+	c := ratelimit.Config{Timeout: o.Timeout, Margin: margin, ShadowMode: o.ShadowMode, Log: o.Log, Tracer: o.Tracer}
 	if c.Timeout == 0 {
 		c.Timeout = ratelimit.DefaultTimeout
 	}
