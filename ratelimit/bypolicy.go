@@ -3,7 +3,6 @@ package ratelimit
 import (
 	"sync"
 
-	"github.com/headgate-rls/headgate/limit"
 	"github.com/headgate-rls/headgate/policies"
 )
 
@@ -70,15 +69,6 @@ func (t *policyTallies) flush() {
 		t.list[i].of.Record(&t.list[i].PolicyTally)
 	}
 	*t = policyTallies{}
-}
-
-// countByPolicy counts part i for the policy that decided it.
-func (c *call) countByPolicy(b *batch, p *part, o Outcome, v *limit.Verdict) {
-	remaining, most := int64(0), int64(0)
-	if p.n > 0 && (o == OutcomeOK || o == OutcomeOverLimit || o == OutcomeShadow) {
-		remaining, most = v.Outcomes[p.first].Remaining, c.views[p.first].limit.Capacity()
-	}
-	b.byPolicy.add(p.recorder, o, remaining, most)
 }
 
 // policyRecorders has the recorders of one rule. Each is made when it is first needed.

@@ -126,6 +126,9 @@ func setup(t *testing.T, rules string, change ...func(*Config)) *harness {
 	return h
 }
 
+// unlogged has no log, so that nothing is read for it.
+func unlogged(c *Config) { c.Log = slog.New(slog.DiscardHandler) }
+
 func mustLoad(t *testing.T, rules string) *descriptors.Set {
 	t.Helper()
 	set, problems := rulefile.Load([]rulefile.Source{{Name: "test.yaml", Data: []byte(rules)}}, rulefile.Options{})

@@ -195,7 +195,7 @@ func TestRequestsInFlightSelectTheTier(t *testing.T) {
 	if n := h.counts.count("d/POST:/api/heavy-operation tier 5"); n != 6 {
 		t.Errorf("%d times the second tier", n)
 	}
-	if !strings.Contains(h.log.String(), "rule=POST:/api/heavy-operation") {
+	if !strings.Contains(h.log.String(), "rule=d/POST:/api/heavy-operation") {
 		t.Errorf("the refusal is not logged: %s", h.log)
 	}
 }

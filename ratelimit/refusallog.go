@@ -26,8 +26,8 @@ func (e *engine) refusalLevel() slog.Level {
 
 // LogsRefusals reports whether refusals are logged, so that transports need not read what only
 // the log has.
-func (s *Service) LogsRefusals() bool {
-	return s.conf.Log.Enabled(context.Background(), s.refusalLevel())
+func (e *engine) LogsRefusals() bool {
+	return e.conf.Log.Enabled(context.Background(), e.refusalLevel())
 }
 
 // logRefusal logs a refused request, of some in each second. Nothing that all cores

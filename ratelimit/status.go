@@ -42,6 +42,15 @@ func (c *call) status(b *batch, i int, v *limit.Verdict) refusal {
 	return who
 }
 
+// countByPolicy counts a part for the policy that decided it.
+func (c *call) countByPolicy(b *batch, p *part, o Outcome, v *limit.Verdict) {
+	remaining, most := int64(0), int64(0)
+	if p.n > 0 && (o == OutcomeOK || o == OutcomeOverLimit || o == OutcomeShadow) {
+		remaining, most = v.Outcomes[p.first].Remaining, c.views[p.first].limit.Capacity()
+	}
+	b.byPolicy.add(p.recorder, o, remaining, most)
+}
+
 // countOverflow counts the hits that limits took although they did not fit.
 func (c *call) countOverflow(v *limit.Verdict) {
 	if v == nil || v.Err != nil {

@@ -21,7 +21,7 @@ const tracedRules = "domain: d\ndescriptors:\n- {key: k, rate_limit: {unit: hour
 func setupTraced(t *testing.T, change ...func(*Config)) (*harness, *tracetest.SpanRecorder) {
 	recorder := tracetest.NewSpanRecorder()
 	provider := sdk.NewTracerProvider(sdk.WithSpanProcessor(recorder), sdk.WithSampler(sdk.ParentBased(sdk.AlwaysSample())))
-	return setup(t, tracedRules, append(change, func(c *Config) { c.Tracer = provider.Tracer("test") })...), recorder
+	return setup(t, tracedRules, append(change, unlogged, func(c *Config) { c.Tracer = provider.Tracer("test") })...), recorder
 }
 
 func messageOf(domain, value string) []byte {
@@ -111,7 +111,7 @@ func TestSpanSaysWhyAPolicyAnswered(t *testing.T) {
 
 // TestNoTracerReadsNoHeaders: a service without a tracer asks for no trace headers.
 func TestNoTracerReadsNoHeaders(t *testing.T) {
-	h := setup(t, tracedRules)
+	h := setup(t, tracedRules, unlogged)
 	if handler := UnaryHandler(h.Service, func(time.Duration, CallResult, int) {}); len(handler.Metadata) != 3 || h.Traced() {
 		t.Errorf("the handler wants to see %q", handler.Metadata)
 	}

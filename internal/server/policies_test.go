@@ -194,7 +194,7 @@ func TestMetricsByPolicy(t *testing.T) {
 		}
 	}
 	ask(2)
-	policy := `{"key":"client:alice","type":"FIXED_WINDOW","capacity":3,"windowSeconds":86400}`
+	policy := `{"key":"client:alice","type":"TOKEN_BUCKET","capacity":3,"refillRate":0.000001,"windowSeconds":0}`
 	if code, answer, _ := r.Post(r.HTTP, "/admin/policies", adminToken, policy); code != 201 {
 		t.Fatalf("%d %v", code, answer)
 	}

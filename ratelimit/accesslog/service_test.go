@@ -130,6 +130,8 @@ func (m *events) Refusals(string, string, string) ratelimit.HitCounter { return 
 
 func (m *events) Overflow(string, string, string) ratelimit.HitCounter { return m.of("overflow") }
 
+func (m *events) Policy(string, string, string) ratelimit.PolicyRecorder { return nil }
+
 func (m *events) Tier(string, string, string) ratelimit.Counter { return m.of("tier") }
 func (m *events) Degraded(string, string)                       {}
 
