@@ -214,7 +214,7 @@ func (c *Caps) Check(l *limit.Limit) error {
 	if len(able) == 0 {
 		return err
 	}
-	return fmt.Errorf("%w; %s can", err, strings.Join(able, " and "))
+	return fmt.Errorf("%w; %s can", err, listed(able))
 }
 
 func (c *Caps) check(l *limit.Limit) error {
@@ -237,17 +237,21 @@ func (c *Caps) check(l *limit.Limit) error {
 		return fmt.Errorf("%w: backend %s has no windows of the calendar", ErrUnsupported, c.Title())
 	}
 	if len(c.Windows) > 0 && !slices.Contains(c.Windows, l.Window()) {
-		return fmt.Errorf("%w: backend %s keeps windows of %s only, not %s", ErrUnsupported, c.Title(), listed(c.Windows), short(l.Window()))
+		return fmt.Errorf("%w: backend %s keeps windows of %s only, not %s", ErrUnsupported, c.Title(), listed(shorts(c.Windows)), short(l.Window()))
 	}
 	return nil
 }
 
-// listed writes windows as "1s, 1m and 1h".
-func listed(windows []time.Duration) string {
-	var names []string
-	for _, w := range windows {
-		names = append(names, short(w))
+// shorts writes durations as short does.
+func shorts(all []time.Duration) (texts []string) {
+	for _, d := range all {
+		texts = append(texts, short(d))
 	}
+	return texts
+}
+
+// listed writes names as "1s, 1m and 1h".
+func listed(names []string) string {
 	last := len(names) - 1
 	if last == 0 {
 		return names[0]

@@ -19,6 +19,7 @@ type Batch struct {
 	keys  []Key // ascending, once sorted
 	known map[Key]int
 	kept  []kept // in the order of keys
+	long  int    // how many of them have logs with parts
 
 	states, scratch []State // of one request
 }
@@ -28,6 +29,7 @@ type kept struct {
 	state   State
 	limit   *Limit // that of the op that has changed it last
 	changed bool
+	long    *longLog // if the log has parts: see long_log.go
 }
 
 // A Change is a state that a store must write.
@@ -38,6 +40,8 @@ type Change struct {
 	// then, and must keep it until then. At once if that is not after the
 	// instant of the decision.
 	Ends Instant
+
+	long *longLog
 }
 
 // Reset empties b and keeps its memory.
@@ -48,6 +52,7 @@ func (b *Batch) Reset() {
 	clear(b.known)
 	clear(b.kept)
 	b.reqs, b.out, b.keys, b.kept = b.reqs[:0], b.out[:0], b.keys[:0], b.kept[:0]
+	b.long = 0
 }
 
 // Add adds a request and where its answer goes. The store must have checked
@@ -84,12 +89,16 @@ func (b *Batch) Keys() []Key {
 	return b.keys
 }
 
-// Put says what the store has under Keys()[i]. A key of which it has nothing
-// needs no Put.
-func (b *Batch) Put(i int, s State) { b.kept[i].state = s }
-
 // Decide answers all requests: those without an instant at now.
 func (b *Batch) Decide(now Instant) {
+	for i := range b.kept {
+		if b.long == 0 {
+			break
+		}
+		if k := &b.kept[i]; k.long != nil {
+			k.state.Log = k.long.assemble()
+		}
+	}
 	for i, req := range b.reqs {
 		at := req.At
 		if at == 0 {
@@ -113,7 +122,8 @@ func (b *Batch) decide(req *Request, at Instant, out *Verdict) {
 	changes := Decide(states, req, at, out, b.scratch[:n])
 	for i := range states {
 		if op := &req.Ops[i]; changes.Has(i) || i >= MaxChanges && firstWithKey(req.Ops, i) == i {
-			b.kept[b.known[op.Key]] = kept{state: states[i], limit: op.Limit, changed: true}
+			k := &b.kept[b.known[op.Key]]
+			k.state, k.limit, k.changed = states[i], op.Limit, true
 		}
 	}
 	clear(states)
@@ -126,7 +136,7 @@ func (b *Batch) Changed() iter.Seq2[int, Change] {
 	return func(yield func(int, Change) bool) {
 		for i := range b.kept {
 			k := &b.kept[i]
-			if k.changed && !yield(i, Change{b.keys[i], &k.state, k.limit.Ends(k.state)}) {
+			if k.changed && !yield(i, Change{b.keys[i], &k.state, k.limit.Ends(k.state), k.long}) {
 				return
 			}
 		}

@@ -162,8 +162,9 @@ func (c *Config) database() sqldb.Config {
 	}
 }
 
-// maxLog bounds a sliding log: it is one value, which each admission writes anew.
-const maxLog = 1000
+// maxLog bounds a sliding log. Each admission writes the list of its parts: 400 for so many units,
+// 1,600 if their instants are far apart.
+const maxLog = 100_000
 
 // Caps returns what a backend with this Config promises.
 func (c *Config) Caps() backends.Caps {

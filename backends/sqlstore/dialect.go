@@ -36,10 +36,18 @@ type dialect struct {
 	clock sqldb.Query
 	// put writes rows that are locked, and add those that were not there. Nil: put does both.
 	put, add func(rows []row) sqldb.Query
-	// drop deletes the rows of these keys.
+	// drop deletes the rows of these keys, and the parts of their logs.
 	drop func(keys [][]byte) []sqldb.Query
 
-	// page returns K, ENDS_US and the clock of n keys after one, in order.
+	// oldest returns K and PART of the two oldest parts of each key, and parts those of some parts;
+	// addParts writes parts, and dropParts deletes some. readParts has a task take what parts
+	// returns.
+	oldest, parts func(of []part) []sqldb.Query
+	addParts      func(all []part) sqldb.Query
+	dropParts     func(all []part) []sqldb.Query
+	readParts     func(w *work, ctx context.Context, op string, of []part) error
+
+	// page returns K, ENDS_US, M and the clock of n keys after one, in order.
 	page func(after []byte, n int) sqldb.Query
 	// expired locks those of the keys that nobody else has locked and that end before an instant,
 	// and returns their K.
@@ -99,10 +107,11 @@ func clockOf(expression string) sqldb.Query { return sqldb.Query{Text: "SELECT "
 // clock is now.
 func (d *dialect) ranges(now string, place func(n int) string) {
 	d.begin, d.read, d.writes, d.longTrips = (*sqldb.DB).Begin, (*work).readTexts, (*work).texts, 2
+	d.readParts = (*work).readPartTexts
 	d.clock = clockOf(now)
 	d.page = func(after []byte, n int) sqldb.Query {
 		return sqldb.Query{Args: []any{after}, Text: fmt.Sprintf(
-			"SELECT K, ENDS_US, %s FROM HEADGATE_STATE WHERE K > %s ORDER BY K LIMIT %d", now, place(1), n)}
+			"SELECT K, ENDS_US, M, %s FROM HEADGATE_STATE WHERE K > %s ORDER BY K LIMIT %d", now, place(1), n)}
 	}
 	inside := fmt.Sprintf(" FROM HEADGATE_STATE WHERE K > %s AND K < %s AND ENDS_US > %s", place(1), place(2), now)
 	d.between = func(low, high []byte) sqldb.Query {

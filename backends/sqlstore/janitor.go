@@ -5,9 +5,11 @@ import (
 	"context"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/headgate-rls/headgate/internal/sqldb"
+	"github.com/headgate-rls/headgate/limit"
 )
 
 // The janitor walks through the table by its primary key and deletes what has ended. An index by the
@@ -16,6 +18,7 @@ import (
 const (
 	pageRows  = 1000                   // that one step looks at
 	dropRows  = 100                    // that one transaction deletes
+	dropParts = 1000                   // of logs that it deletes, unless one log has more
 	stepPause = 100 * time.Millisecond // between steps
 	stepTime  = 5 * time.Second        // that one step may take
 	endedFor  = time.Minute            // before a row goes: callers' clocks may differ from the database's
@@ -47,7 +50,7 @@ func (b *Backend) sweepPage(ctx context.Context, after []byte, before time.Durat
 	ctx, cancel := context.WithTimeout(ctx, stepTime)
 	defer cancel()
 	const op = "look for expired rows"
-	var ended [][]byte
+	var ended []endedRow
 	var edge int64
 	rows := 0
 	d := b.conf.dialect
@@ -56,29 +59,54 @@ func (b *Backend) sweepPage(ctx context.Context, after []byte, before time.Durat
 	}
 	err = b.eachRow(ctx, op, d.page(after, pageRows), func(scan func(...any) error) error {
 		var key []byte
-		var ends, now int64
-		if err := scan(&key, &ends, &now); err != nil {
+		var ends, m, now int64
+		if err := scan(&key, &ends, &m, &now); err != nil {
 			return err
 		}
 		rows, last = rows+1, key
 		if edge = now - before.Microseconds(); ends < edge {
-			ended = append(ended, key)
+			ended = append(ended, endedRow{key, partsOfRow(key, m)})
 		}
 		return nil
 	})
 	if rows < pageRows {
 		last = nil
 	}
-	for some := range slices.Chunk(ended, dropRows) {
-		if err != nil {
-			break
-		}
+	for len(ended) > 0 && err == nil {
+		var some [][]byte
+		some, ended = droppedAtOnce(ended)
 		var n int
 		n, err = b.dropExpired(ctx, some, edge)
 		dropped += n
 	}
 	b.swept.Add(int64(dropped))
 	return last, dropped, err
+}
+
+// An endedRow may go, with so many parts of a log.
+type endedRow struct {
+	key   []byte
+	parts int64
+}
+
+// partsOfRow is how many parts a row has whose M says so: that of a log.
+func partsOfRow(key []byte, m int64) int64 {
+	if k, ok := keyOf(key); ok && strings.HasPrefix(k.Limit, limit.SlidingLog.KeyLetter()) {
+		return m
+	}
+	return 0
+}
+
+// droppedAtOnce takes out the keys of the first rows, as many as one transaction deletes.
+func droppedAtOnce(rows []endedRow) (keys [][]byte, rest []endedRow) {
+	parts := int64(0)
+	for i, r := range rows {
+		if parts += r.parts; i == dropRows || i > 0 && parts > dropParts {
+			return keys, rows[i:]
+		}
+		keys = append(keys, r.key)
+	}
+	return keys, nil
 }
 
 // dropExpired deletes those of the keys that still have ended, and that nobody is about to use.

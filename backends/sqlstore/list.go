@@ -27,8 +27,8 @@ func (b *Backend) List(ctx context.Context, after string, n int) (keys []limit.K
 	rows, last := 0, from
 	err = b.eachRow(ctx, "list keys", b.conf.dialect.page(from, n), func(scan func(...any) error) error {
 		var key []byte
-		var ends, now int64
-		if err := scan(&key, &ends, &now); err != nil {
+		var ends, m, now int64
+		if err := scan(&key, &ends, &m, &now); err != nil {
 			return err
 		}
 		rows, last = rows+1, bytes.Clone(key)

@@ -28,9 +28,10 @@ func mysql() *dialect {
 		// One by one, as a list may be looked for in the whole of a small table, and wait there for
 		// the locks of others.
 		drop: func(keys [][]byte) []sqldb.Query {
-			all := make([]sqldb.Query, len(keys))
-			for i, k := range keys {
-				all[i] = sqldb.Query{Text: "DELETE FROM HEADGATE_STATE WHERE K = ?", Args: []any{k}}
+			var all []sqldb.Query
+			for _, k := range keys {
+				all = append(all, sqldb.Query{Text: "DELETE FROM HEADGATE_STATE WHERE K = ?", Args: []any{k}},
+					sqldb.Query{Text: "DELETE FROM HEADGATE_LOG WHERE K = ?", Args: []any{k}})
 			}
 			return all
 		},
@@ -41,6 +42,7 @@ func mysql() *dialect {
 	}
 	d.there = listedThere(mark)
 	d.ranges(mysqlClock, mark)
+	d.markedParts()
 	return d
 }
 

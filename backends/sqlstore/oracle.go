@@ -36,13 +36,14 @@ func oracle() *dialect {
 	const now = "(SELECT HEADGATE_NOW_US() FROM DUAL)"
 	d.page = func(after []byte, n int) sqldb.Query {
 		return sqldb.Query{Args: []any{after}, Text: fmt.Sprintf(
-			"SELECT K, ENDS_US, %s FROM HEADGATE_STATE WHERE K > :1 ORDER BY K FETCH FIRST %d ROWS ONLY", now, n)}
+			"SELECT K, ENDS_US, M, %s FROM HEADGATE_STATE WHERE K > :1 ORDER BY K FETCH FIRST %d ROWS ONLY", now, n)}
 	}
 	d.between = func(low, high []byte) sqldb.Query {
 		return sqldb.Query{Text: "SELECT K, STATE FROM HEADGATE_STATE WHERE K > :1 AND K < :2 AND ENDS_US > " + now, Args: []any{low, high}}
 	}
 	d.count = func(low, high []byte) sqldb.Query { return sqldb.Query{Text: "COUNT_ROWS", Args: []any{low, high}} }
 	d.begin, d.read, d.writes, d.longTrips = (*sqldb.DB).Standing, oracleRead, oracleWrites, 3
+	d.readParts = oracleReadParts
 	return d
 }
 
@@ -87,6 +88,11 @@ func oracleRead(w *work, ctx context.Context, op string) (now int64, err error) 
 	for i, key := range w.keys {
 		b.call("LOCK_ROW", key, sql.Out{Dest: &rows[i].more}, sql.Out{Dest: &rows[i].state})
 	}
+	long := w.task.long()
+	oldest := make([][2][]byte, len(long))
+	for n, i := range long {
+		b.call("OLDEST_LOG", w.keys[i], sql.Out{Dest: &oldest[n][0]}, sql.Out{Dest: &oldest[n][1]})
+	}
 	if q, to := w.task.count(); q.Text != "" {
 		b.call(q.Text, append(q.Args, sql.Out{Dest: to})...)
 	}
@@ -104,7 +110,32 @@ func oracleRead(w *work, ctx context.Context, op string) (now int64, err error) 
 			w.found(i, rows[i].state)
 		}
 	}
+	for n, i := range long {
+		for _, value := range oldest[n] {
+			if len(value) > 0 {
+				w.task.part(i, value)
+			}
+		}
+	}
 	return now, nil
+}
+
+// oracleReadParts reads parts of logs.
+func oracleReadParts(w *work, ctx context.Context, op string, of []part) error {
+	var b block
+	states := make([][]byte, len(of))
+	for n := range of {
+		b.call("READ_LOG", of[n].key, of[n].last, sql.Out{Dest: &states[n]})
+	}
+	if err := w.tx.Change(ctx, op, b.query("")); err != nil {
+		return err
+	}
+	for n := range of {
+		if len(states[n]) > 0 {
+			w.task.part(position(w.keys, of[n].key), states[n])
+		}
+	}
+	return nil
 }
 
 // oracleReadMore completes the states of rows.
@@ -156,6 +187,12 @@ func oracleWrites(w *work, put []row, drop [][]byte) []sqldb.Query {
 			n := min(len(rest), oraclePart)
 			b.call("ADD_PART", r.key, nb, rest[:n])
 			rest = rest[n:]
+		}
+		for _, p := range r.gone {
+			b.call("DROP_LOG", p.key, p.last)
+		}
+		for _, p := range r.add {
+			b.call("ADD_LOG", p.key, p.last, p.state)
 		}
 	}
 	for _, k := range drop {

@@ -37,6 +37,9 @@ func obliging(text string) (oracletest.Answer, error) {
 		for range strings.Count(text, "LOCK_ROW") {
 			out = append(out, -1, []byte(nil))
 		}
+		for range strings.Count(text, "OLDEST_LOG") {
+			out = append(out, []byte(nil), []byte(nil))
+		}
 		for range strings.Count(text, "COUNT_ROWS") {
 			out = append(out, 0)
 		}
@@ -48,7 +51,7 @@ func obliging(text string) (oracletest.Answer, error) {
 		}
 		return oracletest.Answer{Out: out}, nil
 	case strings.HasPrefix(text, "SELECT K, ENDS_US"):
-		return oracletest.Answer{Rows: [][]driver.Value{{[]byte("1:a"), int64(1), int64(1_900_000_000_000_000)}}}, nil
+		return oracletest.Answer{Rows: [][]driver.Value{{[]byte("1:a"), int64(1), int64(0), int64(1_900_000_000_000_000)}}}, nil
 	case strings.HasPrefix(text, "SELECT K FROM"):
 		return oracletest.Answer{Rows: [][]driver.Value{{[]byte("1:a")}}}, nil
 	case strings.HasPrefix(text, "SELECT"):
@@ -103,7 +106,40 @@ func everyText(t *testing.T) (all []oracletest.Call) {
 			return []row{{key: key, state: long}}, nil
 		}}))
 	})
+	note(withLongLog(t), func(b *Backend) {
+		v := try(soon(t), b, limit.Request{Ops: []limit.Op{{Key: limit.Key{Group: "a"}, Limit: manyPerHour, Cost: 1}}})[0]
+		if v.Err != nil || v.Outcomes[0].Remaining != manyPerHour.Max()-1101 {
+			t.Errorf("%+v", v)
+		}
+	})
 	return all
+}
+
+// withLongLog is obliging with a log of which one part has ended and one is in use, and which is long
+// enough for a third one. The one in use is not among the oldest.
+func withLongLog(t *testing.T) func(string) (oracletest.Answer, error) {
+	const now = 1_900_000_000_000_000
+	inUse := limit.State{At: now - 3_599_000_000, N: 100, Log: []limit.Record{{At: now - 3_600_000_000, N: 40}, {At: now - 3_599_000_000, N: 60}}}
+	log := limit.State{At: now - 1, N: 1150, M: 2, Log: []limit.Record{{At: now - 4_000_000_000, N: 50}, {At: inUse.At, N: 100}}}
+	for i := range 1000 {
+		log.Log = append(log.Log, limit.Record{At: limit.Instant(now - 1000 + i), N: 1})
+	}
+	log.Log[2].N, log.N = 41, log.N+40 // so many have ended with the part
+	part, err := inUse.AppendBinary(nil)
+	check(t, err)
+	state, err := log.AppendBinary(nil)
+	check(t, err)
+	return func(text string) (oracletest.Answer, error) {
+		switch {
+		case strings.HasPrefix(text, lockBlock):
+			return oracletest.Answer{Out: []any{1, state[:oraclePart], []byte(nil), []byte(nil), now}}, nil
+		case strings.HasPrefix(text, readBlock):
+			return oracletest.Answer{Out: []any{state[oraclePart:]}}, nil
+		case strings.HasPrefix(text, "BEGIN HEADGATE_STATE_API.READ_LOG"):
+			return oracletest.Answer{Out: []any{part}}, nil
+		}
+		return obliging(text)
+	}
 }
 
 // The grammar of PL/SQL and the lint accept all of it, and every argument is text, a whole number or
@@ -142,7 +178,8 @@ func TestOracleTexts(t *testing.T) {
 	if found := oracletest.Grammar(t, list); found != "" {
 		t.Errorf("the grammar refuses:\n%s", found)
 	}
-	for _, name := range []string{"CLOCK", "LOCK_ROW", "READ_PART", "COUNT_ROWS", "ADD_ROW", "PUT_ROW", "ADD_PART", "DROP_PARTS", "DROP_ROW"} {
+	for _, name := range []string{"CLOCK", "LOCK_ROW", "READ_PART", "COUNT_ROWS", "ADD_ROW", "PUT_ROW", "ADD_PART", "DROP_PARTS", "DROP_ROW",
+		"OLDEST_LOG", "READ_LOG", "ADD_LOG", "DROP_LOG"} {
 		if !slices.ContainsFunc(list, func(c oracletest.Text) bool {
 			return strings.HasPrefix(c.Text, "BEGIN") && strings.Contains(c.Text, "."+name+"(")
 		}) {

@@ -28,7 +28,29 @@ func postgres() *dialect {
 		},
 		add: func(rows []row) sqldb.Query { return sqldb.Query{Text: insert, Args: arrays(rows)} },
 		drop: func(keys [][]byte) []sqldb.Query {
-			return []sqldb.Query{{Text: "DELETE FROM HEADGATE_STATE WHERE K = ANY ($1)", Args: []any{keys}}}
+			return []sqldb.Query{{Text: "DELETE FROM HEADGATE_STATE WHERE K = ANY ($1)", Args: []any{keys}},
+				{Text: "DELETE FROM HEADGATE_LOG WHERE K = ANY ($1)", Args: []any{keys}}}
+		},
+		oldest: func(of []part) []sqldb.Query {
+			keys, _, _ := partArrays(of)
+			return []sqldb.Query{{Args: []any{keys}, Text: "SELECT L.K, L.PART FROM unnest($1::bytea[]) AS U (K)" +
+				" CROSS JOIN LATERAL (SELECT K, PART FROM HEADGATE_LOG WHERE K = U.K ORDER BY LAST_US LIMIT 2) AS L"}}
+		},
+		parts: func(of []part) []sqldb.Query {
+			keys, last, _ := partArrays(of)
+			return []sqldb.Query{{Args: []any{keys, last}, Text: "SELECT L.K, L.PART FROM unnest($1::bytea[], $2::bigint[]) AS U (K, LAST_US)" +
+				" CROSS JOIN LATERAL (SELECT K, PART FROM HEADGATE_LOG WHERE K = U.K AND LAST_US = U.LAST_US OFFSET 0) AS L"}}
+		},
+		addParts: func(all []part) sqldb.Query {
+			keys, last, states := partArrays(all)
+			return sqldb.Query{Args: []any{keys, last, states}, Text: "INSERT INTO HEADGATE_LOG (K, LAST_US, PART)" +
+				" SELECT * FROM unnest($1::bytea[], $2::bigint[], $3::bytea[]) ON CONFLICT (K, LAST_US) DO UPDATE SET PART = excluded.PART"}
+		},
+		dropParts: func(all []part) []sqldb.Query {
+			keys, last, _ := partArrays(all)
+			return []sqldb.Query{{Args: []any{keys, last}, Text: "DELETE FROM HEADGATE_LOG WHERE ctid = ANY (ARRAY(" +
+				"SELECT L.ctid FROM unnest($1::bytea[], $2::bigint[]) AS U (K, LAST_US)" +
+				" CROSS JOIN LATERAL (SELECT ctid FROM HEADGATE_LOG WHERE K = U.K AND LAST_US = U.LAST_US OFFSET 0) AS L))"}}
 		},
 		there: func(keys [][]byte) sqldb.Query {
 			return sqldb.Query{Args: []any{keys}, Text: "SELECT S.K FROM unnest($1::bytea[]) AS U (K)" +
@@ -41,6 +63,14 @@ func postgres() *dialect {
 	}
 	d.ranges(postgresClock, func(n int) string { return "$" + strconv.Itoa(n) })
 	return d
+}
+
+// partArrays are the columns of parts.
+func partArrays(all []part) (keys [][]byte, last []int64, states [][]byte) {
+	for i := range all {
+		keys, last, states = append(keys, all[i].key), append(last, all[i].last), append(states, all[i].state)
+	}
+	return keys, last, states
 }
 
 // arrays are the columns of rows.

@@ -14,6 +14,15 @@ type row struct {
 	at    int64 // these three are for people who read the table
 	n, m  int64
 	ends  limit.Instant // when the row may go
+
+	add, gone []part // of a log: what is written beside it, and deleted
+}
+
+// A part has old records of a log, up to an instant.
+type part struct {
+	key   []byte
+	last  int64
+	state []byte
 }
 
 // counterKey is the key of a counter's row: two different counters have different ones. It begins

@@ -161,7 +161,7 @@ func TestRightsOnDataOnly(t *testing.T) {
 	u, err := url.Parse(address)
 	check(t, err)
 	name := strings.TrimPrefix(u.Path, "/")
-	server.ExecOn(name, "CREATE ROLE "+name+" LOGIN PASSWORD 'p'; GRANT SELECT, INSERT, UPDATE, DELETE ON HEADGATE_STATE TO "+name+
+	server.ExecOn(name, "CREATE ROLE "+name+" LOGIN PASSWORD 'p'; GRANT SELECT, INSERT, UPDATE, DELETE ON HEADGATE_STATE, HEADGATE_LOG TO "+name+
 		"; GRANT SELECT ON HEADGATE_SCHEMA_HISTORY TO "+name)
 	t.Cleanup(func() { server.ExecOn(name, "DROP OWNED BY "+name+"; DROP ROLE "+name) })
 	u.User = url.UserPassword(name, "p")

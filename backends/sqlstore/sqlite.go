@@ -19,12 +19,15 @@ func sqlite() *dialect {
 				Args: values(rows)}
 		},
 		drop: func(keys [][]byte) []sqldb.Query {
-			return []sqldb.Query{{Text: "DELETE FROM HEADGATE_STATE WHERE K IN (" + repeated("?", len(keys)) + ")", Args: listed(keys)}}
+			these := " WHERE K IN (" + repeated("?", len(keys)) + ")"
+			return []sqldb.Query{{Text: "DELETE FROM HEADGATE_STATE" + these, Args: listed(keys)},
+				{Text: "DELETE FROM HEADGATE_LOG" + these, Args: listed(keys)}}
 		},
 		expired: func(keys [][]byte, before int64) sqldb.Query {
 			return sqldb.Query{Text: fmt.Sprintf("SELECT K FROM HEADGATE_STATE WHERE K IN (%s) AND ENDS_US < %d", repeated("?", len(keys)), before), Args: listed(keys)}
 		},
 	}
 	d.ranges(sqldb.SQLite.Now, mark)
+	d.markedParts()
 	return d
 }

@@ -126,5 +126,14 @@ func (p *plain) found(i int, value []byte) { p.values[i] = append([]byte(nil), v
 // count implements task.
 func (p *plain) count() (sqldb.Query, *int64) { return p.counting, &p.counted }
 
+// long implements task.
+func (p *plain) long() []int { return nil }
+
+// part implements task.
+func (p *plain) part(int, []byte) {}
+
+// missing implements task.
+func (p *plain) missing(limit.Instant) []part { return nil }
+
 // decide implements task.
 func (p *plain) decide(now limit.Instant) ([]row, [][]byte) { return p.then(p.values, now) }

@@ -23,6 +23,13 @@ type task interface {
 	// count returns a query for one number, which runs after the locks, and where the number goes. A
 	// query without text does not run.
 	count() (q sqldb.Query, to *int64)
+	// long lists those of the keys, by their positions, whose oldest parts are read along.
+	long() []int
+	// part takes a part of keys[i]. value is valid until it returns.
+	part(i int, value []byte)
+	// missing returns the parts that decide needs and that were not taken. They are read then, which
+	// takes a round trip.
+	missing(now limit.Instant) []part
 	// decide returns what is to be written and deleted, all of it among the keys.
 	decide(now limit.Instant) (put []row, drop [][]byte)
 }
@@ -136,6 +143,11 @@ func (w *work) read(ctx context.Context, op string) (put []row, drop [][]byte, e
 	if err != nil {
 		return nil, nil, err
 	}
+	if missing := w.task.missing(limit.Instant(now)); len(missing) > 0 {
+		if err := w.b.conf.dialect.readParts(w, ctx, op, missing); err != nil {
+			return nil, nil, err
+		}
+	}
 	put, drop = w.task.decide(limit.Instant(now))
 	return put, drop, nil
 }
@@ -148,16 +160,39 @@ func (w *work) readTexts(ctx context.Context, op string) (now int64, err error) 
 	if q, to := w.task.count(); q.Text != "" {
 		reads, numbers = append(reads, q), append(numbers, to)
 	}
+	if long := w.task.long(); len(long) > 0 {
+		reads = append(reads, d.oldest(w.partsOf(long))...)
+	}
 	err = w.tx.Read(ctx, op, before, reads, func(i int, scan func(...any) error) error {
-		if i == 0 {
-			return w.row(scan)
+		switch {
+		case i == 0:
+			return w.row(scan, w.found)
+		case i < len(numbers):
+			return scan(numbers[i])
+		default:
+			return w.row(scan, w.task.part)
 		}
-		return scan(numbers[i])
 	})
 	return now, err
 }
 
-func (w *work) row(scan func(...any) error) error {
+// partsOf are parts of some of the keys, of which it is not known which they are.
+func (w *work) partsOf(positions []int) []part {
+	of := make([]part, len(positions))
+	for n, i := range positions {
+		of[n].key = w.keys[i]
+	}
+	return of
+}
+
+// readPartTexts reads some parts by single statements.
+func (w *work) readPartTexts(ctx context.Context, op string, of []part) error {
+	return w.tx.Read(ctx, op, nil, w.b.conf.dialect.parts(of), func(_ int, scan func(...any) error) error {
+		return w.row(scan, w.task.part)
+	})
+}
+
+func (w *work) row(scan func(...any) error, take func(i int, value []byte)) error {
 	var key, value []byte
 	if err := scan(&key, &value); err != nil {
 		return err
@@ -166,7 +201,7 @@ func (w *work) row(scan func(...any) error) error {
 	if i < 0 {
 		return fmt.Errorf("%w: the database has returned a row that nobody asked for", backends.ErrCorrupt)
 	}
-	w.found(i, value)
+	take(i, value)
 	return nil
 }
 
@@ -181,6 +216,13 @@ func (w *work) found(i int, value []byte) {
 // texts are the statements before the commit.
 func (w *work) texts(put []row, drop [][]byte) (all []sqldb.Query) {
 	d := w.b.conf.dialect
+	gone, newer := partsOfAll(put)
+	if len(gone) > 0 {
+		all = append(all, d.dropParts(gone)...)
+	}
+	if len(newer) > 0 {
+		all = append(all, d.addParts(newer))
+	}
 	var add []row
 	if d.add != nil {
 		put, add = w.divide(put)
@@ -195,6 +237,14 @@ func (w *work) texts(put []row, drop [][]byte) (all []sqldb.Query) {
 		all = append(all, d.drop(drop)...)
 	}
 	return all
+}
+
+// partsOfAll are the parts of all rows that are to be deleted, and those to be written.
+func partsOfAll(rows []row) (gone, add []part) {
+	for i := range rows {
+		gone, add = append(gone, rows[i].gone...), append(add, rows[i].add...)
+	}
+	return gone, add
 }
 
 // divide tells rows that are there from those that are not.

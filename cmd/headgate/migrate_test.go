@@ -92,11 +92,19 @@ func TestPrintOfLimits(t *testing.T) {
 
 // headgate check knows what a database cannot keep, and names who can.
 func TestCheckNamesAStoreThatCan(t *testing.T) {
-	file := writeRules(t, "domain: shop\ndescriptors:\n- {key: k, limits: [{algorithm: sliding_log, limit: 5000, window: 24h}]}\n")
-	for _, url := range []string{"postgres://h/d", "mariadb://h/d", "sqlite:x.db", "dynamodb://limits"} {
+	rules := func(limit string) string {
+		return writeRules(t, "domain: shop\ndescriptors:\n- {key: k, limits: [{algorithm: sliding_log, limit: "+limit+", window: 24h}]}\n")
+	}
+	file, smaller := rules("200000"), rules("5000")
+	for url, want := range map[string]string{"postgres://h/d": "100000", "mariadb://h/d": "100000", "sqlite:x.db": "100000", "dynamodb://limits": "1000"} {
 		code, out := headgate(t, "check", file, "--backend", url)
-		if code != exitProblems || !strings.Contains(out, file+":3: ") || !strings.Contains(out, "up to 1000 units, not 5000; memory and redis can") {
+		if code != exitProblems || !strings.Contains(out, file+":3: ") || !strings.Contains(out, "up to "+want+" units, not 200000; memory and redis can") {
 			t.Errorf("%s: exit code %d: %s", url, code, out)
+		}
+		code, out = headgate(t, "check", smaller, "--backend", url)
+		can := strings.Contains(out, "up to 1000 units, not 5000; memory, postgres, mysql, sqlite and redis can")
+		if dynamo := want == "1000"; (code == exitProblems) != dynamo || can != dynamo {
+			t.Errorf("%s, a smaller limit: exit code %d: %s", url, code, out)
 		}
 	}
 	for url, want := range map[string]string{

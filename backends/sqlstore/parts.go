@@ -1,0 +1,68 @@
+package sqlstore
+
+import (
+	"bytes"
+	"strings"
+
+	"github.com/headgate-rls/headgate/internal/sqldb"
+)
+
+// Parts of long logs, where placeholders are question marks and a statement is sent as a text.
+
+// maxUnion bounds the queries of a UNION.
+const maxUnion = 200
+
+// markedParts are what a dialect without arrays has of parts.
+func (d *dialect) markedParts() {
+	d.oldest, d.parts, d.dropParts = markedOldest, markedSome, markedDrop
+	d.addParts = func(all []part) sqldb.Query {
+		q := sqldb.Query{Text: "REPLACE INTO HEADGATE_LOG (K, LAST_US, PART) VALUES " + repeated("(?,?,?)", len(all))}
+		for i := range all {
+			q.Args = append(q.Args, all[i].key, all[i].last, all[i].state)
+		}
+		return q
+	}
+}
+
+func markedOldest(of []part) []sqldb.Query {
+	var all []sqldb.Query
+	for i := range of {
+		all = append(all, sqldb.Query{Args: []any{of[i].key},
+			Text: "SELECT K, PART FROM (SELECT K, PART FROM HEADGATE_LOG WHERE K = ? ORDER BY LAST_US LIMIT 2) AS L"})
+	}
+	return united(all)
+}
+
+func markedSome(of []part) []sqldb.Query { return united(eachKey("SELECT K, PART", of)) }
+
+func markedDrop(all []part) []sqldb.Query { return eachKey("DELETE", all) }
+
+// eachKey has a statement for the parts of each key, which are side by side.
+func eachKey(what string, of []part) (all []sqldb.Query) {
+	for len(of) > 0 {
+		n := 1
+		for n < len(of) && bytes.Equal(of[n].key, of[0].key) {
+			n++
+		}
+		q := sqldb.Query{Text: what + " FROM HEADGATE_LOG WHERE K = ? AND LAST_US IN (" + repeated("?", n) + ")", Args: []any{of[0].key}}
+		for i := range of[:n] {
+			q.Args = append(q.Args, of[i].last)
+		}
+		all, of = append(all, q), of[n:]
+	}
+	return all
+}
+
+// united makes one of many queries, which would take a round trip each.
+func united(queries []sqldb.Query) (all []sqldb.Query) {
+	for len(queries) > 0 {
+		n := min(len(queries), maxUnion)
+		var texts []string
+		var args []any
+		for _, q := range queries[:n] {
+			texts, args = append(texts, q.Text), append(args, q.Args...)
+		}
+		all, queries = append(all, sqldb.Query{Text: strings.Join(texts, " UNION ALL "), Args: args}), queries[n:]
+	}
+	return all
+}
