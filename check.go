@@ -3,6 +3,7 @@ package headgate
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 	"unicode/utf8"
 
@@ -37,17 +38,19 @@ const (
 // prepare makes the request. The engine and its metrics need text.
 func (c *call) prepare(domain string, list []Descriptor, what charge) error {
 	c.req.Domain, c.req.InProcess = domain, true
+	c.req.Descriptors = slices.Grow(c.req.Descriptors, len(list))[:len(list)] // put has cleared them
 	for i := range list {
-		d := ratelimit.Descriptor{Entries: list[i].Entries, Hits: list[i].Cost, HasHits: list[i].Cost > 0, Refund: what == giveBack}
-		for _, e := range d.Entries {
-			if !utf8.ValidString(e.Key) || !utf8.ValidString(e.Value) {
+		d := &c.req.Descriptors[i]
+		d.Entries, d.Refund = list[i].Entries, what == giveBack
+		d.Hits, d.HasHits = list[i].Cost, list[i].Cost > 0
+		for j := range d.Entries {
+			if e := &d.Entries[j]; !utf8.ValidString(e.Key) || !utf8.ValidString(e.Value) {
 				return fmt.Errorf("%w: an entry of descriptor %d is not valid UTF-8", ErrInvalid, i)
 			}
 		}
 		if what == ask {
 			d.Hits, d.HasHits = 0, true
 		}
-		c.req.Descriptors = append(c.req.Descriptors, d)
 	}
 	return nil
 }
@@ -55,7 +58,7 @@ func (c *call) prepare(domain string, list []Descriptor, what charge) error {
 // put drops what a pooled call must not keep in memory.
 func (l *Limiter) put(c *call) {
 	clear(c.req.Descriptors)
-	c.req = ratelimit.Request{Descriptors: c.req.Descriptors[:0]}
+	c.req.Descriptors, c.req.Domain, c.req.NoLease = c.req.Descriptors[:0], "", false
 	c.resp.Inside = ratelimit.Inside{}
 	l.calls.Put(c)
 }

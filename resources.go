@@ -2,6 +2,7 @@ package headgate
 
 import (
 	"sync"
+	"sync/atomic"
 
 	"github.com/headgate-rls/headgate/descriptors"
 )
@@ -21,7 +22,13 @@ type Resources struct {
 // wanted keeps what the rules in force want, by domain.
 type wanted struct {
 	set      *descriptors.Set
-	byDomain sync.Map // Resources by domain
+	first    atomic.Pointer[wantedBy] // of the domain that was asked for first: most programs have one
+	byDomain sync.Map                 // *wantedBy, of the others
+}
+
+type wantedBy struct {
+	domain string
+	Resources
 }
 
 // Resources returns how the rules in force want the requests of a domain to be described.
@@ -33,11 +40,16 @@ func (l *Limiter) Resources(domain string) Resources {
 		w = &wanted{set: set}
 		l.wanted.Store(w)
 	}
+	if first := w.first.Load(); first != nil && first.domain == domain {
+		return first.Resources
+	}
 	if r, ok := w.byDomain.Load(domain); ok {
-		return r.(Resources)
+		return r.(*wantedBy).Resources
 	}
 	needs := set.Needs(domain)
-	r := Resources{Any: needs.Resources, Headers: needs.Headers, SOAPAction: needs.SOAPAction}
-	w.byDomain.Store(domain, r)
-	return r
+	r := &wantedBy{domain, Resources{Any: needs.Resources, Headers: needs.Headers, SOAPAction: needs.SOAPAction}}
+	if !w.first.CompareAndSwap(nil, r) {
+		w.byDomain.Store(domain, r)
+	}
+	return r.Resources
 }

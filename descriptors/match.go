@@ -71,9 +71,9 @@ func (lv *level) find(e *Entry, steps *int) *node {
 	return lv.bare[e.Key]
 }
 
-// Groups are built in a buffer on the stack; descriptors that need more borrow
-// one from a pool.
-const stackGroup = 512
+// Groups are built in a buffer on the stack, which has to be cleared each time;
+// descriptors that need more borrow one from a pool.
+const stackGroup = 160
 
 // group returns the name of the counters for entries. It encodes the domain,
 // then each entry's key and value, where depths with share_threshold have
@@ -117,7 +117,7 @@ func (r *Rule) appendGroup(buf []byte, entries []Entry) []byte {
 // other groups it may be that of different descriptors: key a with the value b_c, and key a_b
 // with the value c.
 func TextGroup(domain string, r *Rule, entries []Entry) string {
-	var array [stackGroup]byte
+	var array [512]byte
 	buf := append(append(array[:0], domain...), '_')
 	for i := range entries {
 		value := entries[i].Value

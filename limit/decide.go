@@ -26,6 +26,9 @@ func Decide(states []State, req *Request, now Instant, v *Verdict, scratch []Sta
 	v.Reset(len(ops))
 	v.At, v.Admitted = now, true
 	now = bounded(now)
+	if len(ops) == 1 && !ops[0].Limit.Is(Leased) {
+		return decideOne(&states[0], &ops[0], now, v)
+	}
 	if len(scratch) < len(ops) {
 		scratch = make([]State, len(ops))
 	}
@@ -43,6 +46,24 @@ func Decide(states []State, req *Request, now Instant, v *Verdict, scratch []Sta
 		changes = decideNew(states, req, now, v, next)
 	}
 	return changes | changedLeases(states, ops)
+}
+
+// decideOne answers a request of one op, which is recorded, or not, as it is alone.
+func decideOne(s *State, op *Op, now Instant, v *Verdict) (changes Changes) {
+	before, out := *s, &v.Outcomes[0]
+	if s.At > now { // it moves, whatever becomes of the request
+		s.moveTo(now, op.Limit)
+	}
+	if op.Limit.below < 0 { // as in decideNew
+		s.stepStrict(op.Limit, op.Cost, now, out)
+	} else {
+		s.step(op, now, out)
+	}
+	v.Admitted = out.Admitted || op.Shadow
+	if !same(&before, s) {
+		changes.add(0)
+	}
+	return changes
 }
 
 // decideNew answers a request that was not granted before.

@@ -28,6 +28,9 @@ const MaxGroupLen = 128
 // AppendPart appends part to dst as a netstring without the comma,
 // "<length>:<part>", so that parts cannot run into each other.
 func AppendPart(dst []byte, part string) []byte {
+	if len(part) < 10 { // as most are
+		return append(append(dst, '0'+byte(len(part)), ':'), part...)
+	}
 	dst = strconv.AppendInt(dst, int64(len(part)), 10)
 	dst = append(dst, ':')
 	return append(dst, part...)

@@ -65,25 +65,35 @@ func ClientIP(opts ...IPOption) Extractor {
 		o(f)
 	}
 	return func(r *http.Request) (string, bool) {
-		addr, ok := f.find(r)
+		client, ok := f.find(r)
 		if !ok {
 			return "", false
 		}
-		return f.shown(addr), true
+		return f.shown(client), true
 	}
 }
 
+// An address is one that a request names. spelt is how it does, for IPv4 addresses: those
+// have one spelling, so that they need not be written anew.
+type address struct {
+	netip.Addr
+	spelt string
+}
+
 // shown returns what tells the client apart from others.
-func (f *ipFinder) shown(addr netip.Addr) string {
-	if addr.Is4() || f.v6 == 128 {
-		return addr.String()
+func (f *ipFinder) shown(client address) string {
+	switch {
+	case client.spelt != "":
+		return client.spelt
+	case client.Is4() || f.v6 == 128:
+		return client.String()
 	}
-	return netip.PrefixFrom(addr, f.v6).Masked().String()
+	return netip.PrefixFrom(client.Addr, f.v6).Masked().String()
 }
 
 // find returns the client's address. ok is false only if the server does not know who has
 // connected, as on a Unix socket without proxies.
-func (f *ipFinder) find(r *http.Request) (client netip.Addr, ok bool) {
+func (f *ipFinder) find(r *http.Request) (client address, ok bool) {
 	peer, known := parseAddr(r.RemoteAddr)
 	switch {
 	case len(f.networks) > 0:
@@ -93,7 +103,7 @@ func (f *ipFinder) find(r *http.Request) (client netip.Addr, ok bool) {
 	}
 	left := f.hops
 	found, foundOK := peer, known
-	f.each(r, func(addr netip.Addr, ok bool) bool {
+	f.each(r, func(addr address, ok bool) bool {
 		if left--; left == 0 && ok {
 			found, foundOK = addr, true
 		}
@@ -103,12 +113,12 @@ func (f *ipFinder) find(r *http.Request) (client netip.Addr, ok bool) {
 }
 
 // beyondNetworks returns the first address that is not a trusted proxy's.
-func (f *ipFinder) beyondNetworks(r *http.Request, peer netip.Addr, known bool) (netip.Addr, bool) {
+func (f *ipFinder) beyondNetworks(r *http.Request, peer address, known bool) (address, bool) {
 	if known && !f.trusts(peer) {
 		return peer, true
 	}
 	client, left := peer, maxHops
-	f.each(r, func(addr netip.Addr, ok bool) bool {
+	f.each(r, func(addr address, ok bool) bool {
 		if left--; !ok || left < 0 {
 			return false
 		}
@@ -118,9 +128,9 @@ func (f *ipFinder) beyondNetworks(r *http.Request, peer netip.Addr, known bool) 
 	return client, known
 }
 
-func (f *ipFinder) trusts(addr netip.Addr) bool {
+func (f *ipFinder) trusts(addr address) bool {
 	for _, n := range f.networks {
-		if n.Contains(addr) {
+		if n.Contains(addr.Addr) {
 			return true
 		}
 	}
@@ -129,7 +139,7 @@ func (f *ipFinder) trusts(addr netip.Addr) bool {
 
 // each calls f with the addresses of the header from the right, while it returns true. ok
 // is false for what is not an address.
-func (f *ipFinder) each(r *http.Request, visit func(addr netip.Addr, ok bool) bool) {
+func (f *ipFinder) each(r *http.Request, visit func(addr address, ok bool) bool) {
 	name, read := "X-Forwarded-For", parseAddr
 	if f.forwarded {
 		name, read = "Forwarded", parseForwarded
@@ -162,7 +172,7 @@ func cutLast(list string, quotes bool) (rest, last string, more bool) {
 }
 
 // parseForwarded reads the address of for=… in an element of Forwarded.
-func parseForwarded(element string) (netip.Addr, bool) {
+func parseForwarded(element string) (address, bool) {
 	for pair := range strings.SplitSeq(element, ";") {
 		name, value, ok := strings.Cut(pair, "=")
 		if !ok || !strings.EqualFold(strings.TrimSpace(name), "for") {
@@ -174,33 +184,36 @@ func parseForwarded(element string) (netip.Addr, bool) {
 		}
 		return parseAddr(value)
 	}
-	return netip.Addr{}, false
+	return address{}, false
 }
 
 // maxAddr is longer than any address with its port, in bytes.
 const maxAddr = 64
 
 // parseAddr reads an address that may have a port, brackets and a zone, which is dropped.
-func parseAddr(s string) (netip.Addr, bool) {
+func parseAddr(s string) (address, bool) {
 	s = strings.TrimSpace(s[:min(len(s), 2*maxAddr)])
 	if len(s) > maxAddr {
-		return netip.Addr{}, false
+		return address{}, false
 	}
 	if strings.HasPrefix(s, "[") {
 		end := strings.IndexByte(s, ']')
 		if end < 0 {
-			return netip.Addr{}, false
+			return address{}, false
 		}
 		if rest := s[end+1:]; rest != "" && rest[0] != ':' {
-			return netip.Addr{}, false
+			return address{}, false
 		}
 		s = s[1:end]
-	} else if host, _, ok := strings.Cut(s, ":"); ok && strings.Count(s, ":") == 1 {
-		s = host
+	} else if at := strings.IndexByte(s, ':'); at >= 0 && strings.IndexByte(s[at+1:], ':') < 0 {
+		s = s[:at]
 	}
 	addr, err := netip.ParseAddr(s)
-	if err != nil {
-		return netip.Addr{}, false
+	switch {
+	case err != nil:
+		return address{}, false
+	case addr.Is4():
+		return address{addr, s}, true
 	}
-	return addr.WithZone("").Unmap(), true
+	return address{Addr: addr.WithZone("").Unmap()}, true
 }

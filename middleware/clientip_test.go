@@ -129,3 +129,14 @@ func FuzzClientIP(f *testing.F) {
 		_ = direct
 	})
 }
+
+// An IPv4 address is not written anew.
+func TestIPv4AddressesCostNoMemory(t *testing.T) {
+	r := request("10.0.0.1:1", "X-Forwarded-For", "1.2.3.4, 203.0.113.9:80 ")
+	for want, find := range map[string]Extractor{"10.0.0.1": ClientIP(), "203.0.113.9": ClientIP(TrustedHops(1))} {
+		var got string
+		if n := testing.AllocsPerRun(100, func() { got, _ = find(r) }); n != 0 || got != want {
+			t.Errorf("%q with %v allocations, want %s with none", got, n, want)
+		}
+	}
+}

@@ -60,6 +60,7 @@ const (
 type handler struct {
 	limiter *headgate.Limiter
 	conf    Config
+	plain   bool // requests have one descriptor of one entry, unless rules ask for more
 	next    http.Handler
 }
 
@@ -79,7 +80,8 @@ func Handler(limiter *headgate.Limiter, conf Config) func(next http.Handler) htt
 	if conf.OnError == nil {
 		conf.OnError = unavailable
 	}
-	return func(next http.Handler) http.Handler { return &handler{limiter, conf, next} }
+	plain := len(conf.Descriptors) == 1 && len(conf.Descriptors[0]) == 1
+	return func(next http.Handler) http.Handler { return &handler{limiter, conf, plain, next} }
 }
 
 func (c *Config) check(limiter *headgate.Limiter) error {
@@ -148,7 +150,7 @@ func (h *handler) answer(w http.ResponseWriter, r *http.Request, v *visit, d *he
 	}
 	v.remaining = d.Remaining
 	if v.closest(d) {
-		h.conf.Headers.set(w.Header(), d)
+		h.conf.Headers.set(w.Header(), d, &v.values)
 	}
 	if !d.Allowed {
 		refuse(w, d)
@@ -171,10 +173,10 @@ func wait(ctx context.Context, d time.Duration) bool {
 
 // describe returns the visit with the descriptors that the request is not charged for yet.
 func (h *handler) describe(r *http.Request) *visit {
-	v := &visit{Context: r.Context(), limiter: h.limiter, domain: h.conf.Domain}
-	v.before, _ = r.Context().Value(visitKey{}).(*visit)
-	v.list = v.listSpace[:0]
-	entries := v.entrySpace[:0]
+	needs := h.limiter.Resources(h.conf.Domain)
+	v, entries := newVisit(h.plain && !needs.Any)
+	v.Context, v.handler = r.Context(), h
+	v.before, _ = v.Context.Value(visitKey{}).(*visit)
 	for _, d := range h.conf.Descriptors {
 		from := len(entries)
 		var ok bool
@@ -184,7 +186,7 @@ func (h *handler) describe(r *http.Request) *visit {
 		}
 		v.add(entries[from:len(entries):len(entries)])
 	}
-	if needs := h.limiter.Resources(h.conf.Domain); needs.Any {
+	if needs.Any {
 		v.add(describeResource(r, &needs))
 	}
 	return v
@@ -235,16 +237,34 @@ func text(s string) string {
 type visit struct {
 	context.Context
 	before    *visit // of a middleware further out, nil without one
-	limiter   *headgate.Limiter
-	domain    string
+	handler   *handler
 	list      []headgate.Descriptor
-	remaining int64 // of the limit that is closest to refusing
-
-	listSpace  [2]headgate.Descriptor
-	entrySpace [4]headgate.Entry
+	remaining int64     // of the limit that is closest to refusing
+	values    [2]string // of headers of the response
 }
 
 type visitKey struct{}
+
+// newVisit returns a visit, and room for entries in the same piece of memory. A plain one
+// has one descriptor of one entry.
+func newVisit(plain bool) (*visit, []headgate.Entry) {
+	if plain {
+		v := new(struct {
+			visit
+			list    [1]headgate.Descriptor
+			entries [1]headgate.Entry
+		})
+		v.visit.list = v.list[:0]
+		return &v.visit, v.entries[:0]
+	}
+	v := new(struct {
+		visit
+		list    [2]headgate.Descriptor
+		entries [4]headgate.Entry
+	})
+	v.visit.list = v.list[:0]
+	return &v.visit, v.entries[:0]
+}
 
 // Value implements [context.Context].
 func (v *visit) Value(key any) any {
@@ -257,7 +277,7 @@ func (v *visit) Value(key any) any {
 // add adds a descriptor, unless the request is charged for it already.
 func (v *visit) add(entries []headgate.Entry) {
 	for b := v; b != nil; b = b.before {
-		if b.limiter != v.limiter || b.domain != v.domain {
+		if b.handler.limiter != v.handler.limiter || b.handler.conf.Domain != v.handler.conf.Domain {
 			continue
 		}
 		for i := range b.list {

@@ -151,6 +151,36 @@ func TestRequestCountsOnce(t *testing.T) {
 	}
 }
 
+// So does one with a single descriptor of one entry, where no rules by path want more.
+func TestPlainRequestCountsOnce(t *testing.T) {
+	limiter := open(t, func(o *headgate.Options) {
+		o.Rules = []headgate.Rules{headgate.YAML("plain.yaml", `
+domain: plain
+descriptors:
+  - key: client
+    rate_limit: {unit: hour, requests_per_unit: 2}
+  - key: own
+    rate_limit: {unit: hour, requests_per_unit: 1}
+`)}
+	})
+	limit := Handler(limiter, Config{Domain: "plain", Headers: BothHeaders})
+	own := Handler(limiter, Config{Domain: "plain", Descriptors: []Descriptor{{{"own", Text("x")}}}})
+	h := limit(limit(own(limit(ok))))
+	w := get(h, "/")
+	if w.Code != 200 || w.Header().Get("X-RateLimit-Limit") != "1" || w.Header().Get("X-RateLimit-Remaining") != "0" {
+		t.Errorf("the first request: %d %v", w.Code, w.Header())
+	}
+	for key, want := range map[string]int64{"client": 1, "own": 0} {
+		d, err := limiter.Peek(t.Context(), "plain", headgate.Describe(key, map[string]string{"client": "192.0.2.1", "own": "x"}[key]))
+		if err != nil || d.Remaining != want {
+			t.Errorf("%s: %+v, %v, want %d left", key, d, err, want)
+		}
+	}
+	if w := get(h, "/"); w.Code != 429 || w.Header().Get("X-RateLimit-Limit") != "1" {
+		t.Errorf("the second request: %d %v", w.Code, w.Header())
+	}
+}
+
 // Tiers answer exactly as their rule says: status, headers, body and delay.
 func TestTiersAnswerAsTheirRuleSays(t *testing.T) {
 	leave, entered := make(chan struct{}), make(chan struct{}, 20)

@@ -10,11 +10,15 @@ import (
 	"github.com/headgate-rls/headgate/internal/web"
 )
 
-// set sets the headers about the limit of d.
-func (h Headers) set(header http.Header, d *headgate.Decision) {
+// set sets the headers about the limit of d. Two of their values are kept in space, which
+// must stay as long as header does.
+func (h Headers) set(header http.Header, d *headgate.Decision, space *[2]string) {
 	if h == XRateLimit || h == BothHeaders {
-		header["X-Ratelimit-Limit"] = []string{strconv.FormatInt(d.Max, 10)}
-		header["X-Ratelimit-Remaining"] = []string{strconv.FormatInt(d.Remaining, 10)}
+		var buf [40]byte // for two numbers
+		first := strconv.AppendInt(buf[:0], d.Max, 10)
+		both := string(strconv.AppendInt(first, d.Remaining, 10))
+		space[0], space[1] = both[:len(first)], both[len(first):]
+		header["X-Ratelimit-Limit"], header["X-Ratelimit-Remaining"] = space[0:1:1], space[1:2:2]
 	}
 	if h == IETF || h == BothHeaders {
 		policy, state := d.IETF()

@@ -150,8 +150,10 @@ func (r *Response) reset(n int) {
 	if cap(r.Statuses) < n {
 		r.Statuses = make([]Status, n)
 	}
-	*r = Response{Statuses: r.Statuses[:n], Headers: r.Headers[:0], RequestHeaders: r.RequestHeaders[:0],
-		granted: r.granted[:0], metadata: r.metadata[:0]}
+	// Field by field: a new Response would be made beside r, and copied.
+	r.Err, r.OverLimit, r.Body, r.Degraded, r.Inside = nil, false, "", false, Inside{}
+	r.Statuses, r.Headers, r.RequestHeaders = r.Statuses[:n], r.Headers[:0], r.RequestHeaders[:0]
+	r.granted, r.metadata = r.granted[:0], r.metadata[:0]
 	clear(r.Statuses)
 }
 

@@ -30,6 +30,7 @@ func (t *tally) add(c *HitCounter) {
 func (t *tally) flush() {
 	for i := range t.used {
 		(*t.list[i].counter).Count(t.list[i].n)
+		t.list[i].counter = nil
 	}
-	*t = tally{}
+	t.used = 0
 }

@@ -59,11 +59,16 @@ func (s *shard) find(hash uint64, key *limit.Key) *entry {
 // update stores what l made of e's state at now. The end of a state that is not
 // updated stays with the limit that wrote it.
 func (s *shard) update(e *entry, next *limit.State, l *limit.Limit, now limit.Instant) {
-	log := e.state.Log
-	e.state, e.ends = *next, l.Ends(*next)
-	s.count(e, now)
-	if len(e.state.Log) > 0 || e.records > 0 {
-		s.countRecords(e, log)
+	e.ends = l.Ends(*next)
+	if old := &e.state; old.Log == nil && next.Log == nil && old.Leases == nil && next.Leases == nil {
+		old.At, old.N, old.M = next.At, next.N, next.M // no pointers, which the collector would have to know
+	} else {
+		log := old.Log
+		e.state = *next
+		s.count(e, now)
+		if len(e.state.Log) > 0 || e.records > 0 {
+			s.countRecords(e, log)
+		}
 	}
 	if e.ends < e.due {
 		e.due = e.ends

@@ -28,16 +28,9 @@ type Options struct {
 
 func (o *Options) setDefaults() {
 	if o.Recorder == nil {
-		o.Recorder = func(string) observe.Recorder { return nobody{} }
+		o.Recorder = func(string) observe.Recorder { return nil }
 	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
 }
-
-// nobody records nothing.
-type nobody struct{}
-
-func (nobody) Take(int, time.Duration, [observe.NumClasses]int) {}
-
-func (nobody) Call(observe.Op, time.Duration, observe.Class) {}

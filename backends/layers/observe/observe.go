@@ -87,13 +87,18 @@ type Backend struct {
 var _ backends.Backend = (*Backend)(nil)
 
 // New returns a backend that tells rec of each call to next, and closes next
-// with itself. now measures durations; outside tests it is time.Now.
+// with itself. now measures durations; outside tests it is time.Now. With a nil rec it
+// passes calls on and reads no clock.
 func New(next backends.Backend, rec Recorder, now func() time.Time) *Backend {
 	return &Backend{next: next, rec: rec, now: now}
 }
 
 // Take passes reqs on and records duration and errors.
 func (b *Backend) Take(ctx context.Context, reqs []limit.Request, out []limit.Verdict) {
+	if b.rec == nil {
+		b.next.Take(ctx, reqs, out)
+		return
+	}
 	began := b.now()
 	b.next.Take(ctx, reqs, out)
 	d := b.now().Sub(began)
@@ -106,22 +111,25 @@ func (b *Backend) Take(ctx context.Context, reqs []limit.Request, out []limit.Ve
 	b.rec.Take(len(reqs), d, failed)
 }
 
-// record tells of a call that began then and returned err.
-func (b *Backend) record(op Op, began time.Time, err error) error {
+// record makes a call, and tells of it.
+func (b *Backend) record(op Op, call func() error) error {
+	if b.rec == nil {
+		return call()
+	}
+	began := b.now()
+	err := call()
 	b.rec.Call(op, b.now().Sub(began), ClassOf(err))
 	return err
 }
 
 // Forget passes keys on.
 func (b *Backend) Forget(ctx context.Context, keys []limit.Key) error {
-	began := b.now()
-	return b.record(Forget, began, b.next.Forget(ctx, keys))
+	return b.record(Forget, func() error { return b.next.Forget(ctx, keys) })
 }
 
 // Ping asks the store.
 func (b *Backend) Ping(ctx context.Context) error {
-	began := b.now()
-	return b.record(Ping, began, b.next.Ping(ctx))
+	return b.record(Ping, func() error { return b.next.Ping(ctx) })
 }
 
 // Close closes the store.
