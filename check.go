@@ -44,7 +44,7 @@ func (c *call) prepare(domain string, list []Descriptor, what charge) error {
 		d.Entries, d.Refund = list[i].Entries, what == giveBack
 		d.Hits, d.HasHits = list[i].Cost, list[i].Cost > 0
 		for j := range d.Entries {
-			if e := &d.Entries[j]; !utf8.ValidString(e.Key) || !utf8.ValidString(e.Value) {
+			if e := &d.Entries[j]; !isText(e.Key) || !isText(e.Value) {
 				return fmt.Errorf("%w: an entry of descriptor %d is not valid UTF-8", ErrInvalid, i)
 			}
 		}
@@ -55,11 +55,21 @@ func (c *call) prepare(domain string, list []Descriptor, what charge) error {
 	return nil
 }
 
+// isText reports whether s is valid UTF-8. Most texts are short, and ASCII.
+func isText(s string) bool {
+	for i := range len(s) {
+		if s[i] >= utf8.RuneSelf {
+			return utf8.ValidString(s[i:])
+		}
+	}
+	return true
+}
+
 // put drops what a pooled call must not keep in memory.
 func (l *Limiter) put(c *call) {
 	clear(c.req.Descriptors)
 	c.req.Descriptors, c.req.Domain, c.req.NoLease = c.req.Descriptors[:0], "", false
-	c.resp.Inside = ratelimit.Inside{}
+	c.resp.Forget()
 	l.calls.Put(c)
 }
 

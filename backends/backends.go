@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -154,6 +155,25 @@ type Caps struct {
 	// Others are what other stores promise, for messages: what this one cannot
 	// keep one of them may.
 	Others []Caps
+
+	index *[math.MaxUint8 + 1]AlgorithmCaps // see Indexed
+}
+
+// Indexed returns c for those who check many requests: it finds an algorithm without a map.
+func (c Caps) Indexed() Caps {
+	c.index = new([math.MaxUint8 + 1]AlgorithmCaps)
+	for a, ac := range c.Algorithms {
+		c.index[a] = ac
+	}
+	return c
+}
+
+// algorithm returns what c promises for an algorithm: no units if that is nothing.
+func (c *Caps) algorithm(a limit.Algorithm) AlgorithmCaps {
+	if c.index != nil {
+		return c.index[a]
+	}
+	return c.Algorithms[a]
 }
 
 // Shared says whether l, under a raw group, counts in one log with all other
@@ -326,7 +346,7 @@ func (c *Caps) checkOp(op *limit.Op) error {
 	if op.Limit.Is(limit.Leased) && op.Cost > 0 && op.Holder == "" {
 		return fmt.Errorf("%w: a lease without a holder", ErrInvalid)
 	}
-	if ac, ok := c.Algorithms[op.Limit.Algorithm()]; !ok || op.Limit.Capacity() > ac.MaxUnits || op.Limit.Overflow() > ac.Overflow || c.PlainWindows && op.Limit.Calendar() {
+	if ac := c.algorithm(op.Limit.Algorithm()); ac.MaxUnits == 0 || op.Limit.Capacity() > ac.MaxUnits || op.Limit.Overflow() > ac.Overflow || c.PlainWindows && op.Limit.Calendar() {
 		return c.Check(op.Limit)
 	}
 	return nil

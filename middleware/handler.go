@@ -61,6 +61,7 @@ type handler struct {
 	limiter *headgate.Limiter
 	conf    Config
 	plain   bool // requests have one descriptor of one entry, unless rules ask for more
+	most    *number
 	next    http.Handler
 }
 
@@ -81,7 +82,7 @@ func Handler(limiter *headgate.Limiter, conf Config) func(next http.Handler) htt
 		conf.OnError = unavailable
 	}
 	plain := len(conf.Descriptors) == 1 && len(conf.Descriptors[0]) == 1
-	return func(next http.Handler) http.Handler { return &handler{limiter, conf, plain, next} }
+	return func(next http.Handler) http.Handler { return &handler{limiter, conf, plain, new(number), next} }
 }
 
 func (c *Config) check(limiter *headgate.Limiter) error {
@@ -150,7 +151,7 @@ func (h *handler) answer(w http.ResponseWriter, r *http.Request, v *visit, d *he
 	}
 	v.remaining = d.Remaining
 	if v.closest(d) {
-		h.conf.Headers.set(w.Header(), d, &v.values)
+		h.conf.Headers.set(w.Header(), d, &v.values, h.most)
 	}
 	if !d.Allowed {
 		refuse(w, d)
@@ -226,10 +227,12 @@ func describeResource(r *http.Request, needs *headgate.Resources) []headgate.Ent
 
 // text returns s with every byte that is no text replaced. Clients can send any bytes.
 func text(s string) string {
-	if utf8.ValidString(s) {
-		return s
+	for i := range len(s) {
+		if s[i] >= utf8.RuneSelf { // most texts are short, and have none of these
+			return strings.ToValidUTF8(s, "\uFFFD")
+		}
 	}
-	return strings.ToValidUTF8(s, "\uFFFD")
+	return s
 }
 
 // A visit is a request on its way through one middleware, and the context in which it goes

@@ -3,6 +3,7 @@ package middleware
 import (
 	"net/http"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"github.com/headgate-rls/headgate"
@@ -11,13 +12,10 @@ import (
 )
 
 // set sets the headers about the limit of d. Two of their values are kept in space, which
-// must stay as long as header does.
-func (h Headers) set(header http.Header, d *headgate.Decision, space *[2]string) {
+// must stay as long as header does. most writes what a limit admits.
+func (h Headers) set(header http.Header, d *headgate.Decision, space *[2]string, most *number) {
 	if h == XRateLimit || h == BothHeaders {
-		var buf [40]byte // for two numbers
-		first := strconv.AppendInt(buf[:0], d.Max, 10)
-		both := string(strconv.AppendInt(first, d.Remaining, 10))
-		space[0], space[1] = both[:len(first)], both[len(first):]
+		space[0], space[1] = most.format(d.Max), strconv.FormatInt(d.Remaining, 10)
 		header["X-Ratelimit-Limit"], header["X-Ratelimit-Remaining"] = space[0:1:1], space[1:2:2]
 	}
 	if h == IETF || h == BothHeaders {
@@ -25,6 +23,27 @@ func (h Headers) set(header http.Header, d *headgate.Decision, space *[2]string)
 		header["Ratelimit-Policy"] = []string{policy}
 		header["Ratelimit"] = []string{state}
 	}
+}
+
+// A number writes numbers. It keeps the first one: most programs have one limit for most
+// requests.
+type number struct{ first atomic.Pointer[written] }
+
+type written struct {
+	n    int64
+	text string
+}
+
+func (w *number) format(n int64) string {
+	first := w.first.Load()
+	if first != nil && first.n == n {
+		return first.text
+	}
+	text := strconv.FormatInt(n, 10)
+	if first == nil {
+		w.first.CompareAndSwap(nil, &written{n, text})
+	}
+	return text
 }
 
 // refuse answers a refused request: with the response of its rule, else with 429.

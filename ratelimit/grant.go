@@ -56,7 +56,7 @@ func (c *call) grant(b *batch, v *limit.Verdict, local bool) {
 		}
 	}
 	if delay != nil {
-		c.resp.Inside.Delay = delay.Delay
+		c.resp.inside().Delay = delay.Delay
 		c.resp.RequestHeaders = append(c.resp.RequestHeaders, descriptors.Header{Name: DelayHeader, Value: delay.delay})
 	}
 	if len(c.lease.Held) == 0 {

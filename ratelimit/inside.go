@@ -36,7 +36,7 @@ type Inside struct {
 
 // tell fills the response's Inside.
 func (c *call) tell(who *refusal) {
-	in := &c.resp.Inside
+	in := c.resp.inside()
 	in.Wait = who.wait
 	if who.tier != nil {
 		in.Tier, in.TierName = who.tier.Tier, who.tier.label
@@ -53,7 +53,7 @@ func (c *call) tell(who *refusal) {
 func (c *call) keepLease() {
 	l := c.lease
 	l.Held = slices.Clone(l.Held)
-	c.resp.Inside.Lease = l
+	c.resp.inside().Lease = l
 }
 
 // errNeedsLease fails a call whose caller could not end the lease that it would get.

@@ -102,6 +102,7 @@ type Response struct {
 	// Inside is for requests with InProcess.
 	Inside Inside
 
+	told     bool           // Inside may be filled
 	granted  []leases.Grant // leases that the response is about to hand out
 	metadata [][]byte       // encoded Structs that make up dynamic_metadata
 }
@@ -151,10 +152,24 @@ func (r *Response) reset(n int) {
 		r.Statuses = make([]Status, n)
 	}
 	// Field by field: a new Response would be made beside r, and copied.
-	r.Err, r.OverLimit, r.Body, r.Degraded, r.Inside = nil, false, "", false, Inside{}
+	r.Forget()
+	r.Err, r.OverLimit, r.Body, r.Degraded = nil, false, "", false
 	r.Statuses, r.Headers, r.RequestHeaders = r.Statuses[:n], r.Headers[:0], r.RequestHeaders[:0]
 	r.granted, r.metadata = r.granted[:0], r.metadata[:0]
 	clear(r.Statuses)
+}
+
+// inside returns r.Inside, to be filled.
+func (r *Response) inside() *Inside {
+	r.told = true
+	return &r.Inside
+}
+
+// Forget drops what r.Inside points to, for those who keep r to use it again.
+func (r *Response) Forget() {
+	if r.told {
+		r.Inside, r.told = Inside{}, false
+	}
 }
 
 func invalid(format string, args ...any) *Error {

@@ -48,7 +48,7 @@ func New(cfg Config) *Backend {
 		cfg.MaxRecords = defaultMaxRecords
 	}
 	n := shards.Count(cfg.MaxKeys)
-	b := &Backend{cfg: cfg, caps: Caps(), seed: maphash.MakeSeed(), shards: make([]shard, n)}
+	b := &Backend{cfg: cfg, caps: Caps().Indexed(), seed: maphash.MakeSeed(), shards: make([]shard, n)}
 	b.registry.now = cfg.Now
 	for i := range b.shards {
 		b.shards[i].leases = &b.leases
