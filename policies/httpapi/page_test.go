@@ -205,7 +205,7 @@ func TestPageShowsHistoryAndRestores(t *testing.T) {
 	p.Wait(canSave)
 	p.Eval(`document.querySelector("#save").focus()`)
 	p.Press("Tab")
-	if got := p.Text(`document.activeElement.textContent`); got != "Restore these numbers" {
+	if got := p.Text(`document.activeElement.ariaLabel`); got != "Restore these numbers: SLIDING_WINDOW, capacity 2, window 1 min" {
 		t.Fatalf("after Save comes %q", got)
 	}
 	p.Press("Enter")

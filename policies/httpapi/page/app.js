@@ -340,6 +340,7 @@ function state(side, p, other, restorable) {
   if (restorable && p.type) {
     const button = element("button", "Restore these numbers");
     button.type = "button";
+    button.ariaLabel = "Restore these numbers: " + numbers(p).join(", ");
     button.addEventListener("click", () => restore(p));
     row.append(button);
   }
