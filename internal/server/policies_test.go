@@ -27,6 +27,7 @@ func sendAdmin(r *serving.Server, method, path, body string) int {
 	}
 	req.Header.Set("Content-Type", "application/json")
 	req.Header.Set("Authorization", "Bearer "+adminToken)
+	req.Header.Set("X-Request-Id", "req-7")
 	client := http.Client{Timeout: 20 * time.Second}
 	resp, err := client.Do(req)
 	if err != nil {
@@ -77,7 +78,7 @@ func TestPoliciesByHTTP(t *testing.T) {
 	if code := ask(); code != rls.RateLimitResponse_OK {
 		t.Errorf("after the policy is removed: %v", code)
 	}
-	if log := r.Log.String(); strings.Count(log, `msg="policy changed"`) != 2 || strings.Contains(log, adminToken) {
+	if log := r.Log.String(); strings.Count(log, `msg="policy changed"`) != 2 || strings.Count(log, "request_id=req-7") != 1 || strings.Contains(log, adminToken) {
 		t.Errorf("the log is\n%s", log)
 	}
 	if code, answer, _ := r.Post(r.HTTP, "/admin/rate-limit/config", adminToken, "{}"); code != 404 || !strings.Contains(answer["message"].(string), "--slots") {
