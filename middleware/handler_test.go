@@ -158,9 +158,9 @@ func TestPlainRequestCountsOnce(t *testing.T) {
 domain: plain
 descriptors:
   - key: client
-    rate_limit: {unit: hour, requests_per_unit: 2}
+    limits: [{algorithm: sliding_log, limit: 2, window: 1h}]
   - key: own
-    rate_limit: {unit: hour, requests_per_unit: 1}
+    limits: [{algorithm: sliding_log, limit: 1, window: 1h}]
 `)}
 	})
 	limit := Handler(limiter, Config{Domain: "plain", Headers: BothHeaders})
@@ -178,6 +178,16 @@ descriptors:
 	}
 	if w := get(h, "/"); w.Code != 429 || w.Header().Get("X-RateLimit-Limit") != "1" {
 		t.Errorf("the second request: %d %v", w.Code, w.Header())
+	}
+}
+
+// A number that is kept is shown for no other one.
+func TestKeptNumberIsShownForItself(t *testing.T) {
+	var w number
+	for _, n := range []int64{5, 1_000_000_000, 5, 0, 1_000_000_000} {
+		if got := w.format(n); got != strconv.FormatInt(n, 10) {
+			t.Errorf("%d is written as %s", n, got)
+		}
 	}
 }
 
