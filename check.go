@@ -68,7 +68,9 @@ func isText(s string) bool {
 // put drops what a pooled call must not keep in memory.
 func (l *Limiter) put(c *call) {
 	clear(c.req.Descriptors)
-	c.req.Descriptors, c.req.Domain, c.req.NoLease = c.req.Descriptors[:0], "", false
+	room := c.req.Descriptors[:0]
+	c.req = ratelimit.Request{} // as a whole: the next call must have nothing of this one
+	c.req.Descriptors = room
 	c.resp.Forget()
 	l.calls.Put(c)
 }
