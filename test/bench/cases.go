@@ -13,8 +13,8 @@ import (
 // A benchCase is one line of the table.
 type benchCase struct {
 	name        string
-	empty       bool // an empty grpc-go handler
-	redis       bool
+	empty       bool          // an empty grpc-go handler
+	redis       bool          // or another store, whose URL the server is given
 	grpc        bool          // served by grpc-go, not by package unary
 	descriptors int           // per call
 	limit       string        // the rule's limit, in YAML
@@ -77,7 +77,7 @@ var cases = []benchCase{
 }
 
 func findCase(name string) (benchCase, error) {
-	for _, c := range slices.Concat(reloadCases, distanceCases, cases) {
+	for _, c := range slices.Concat(reloadCases, distanceCases, []benchCase{curveCase}, cases) {
 		if c.name == name {
 			return c, nil
 		}

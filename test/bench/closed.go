@@ -84,7 +84,7 @@ type target struct {
 func (b *bench) start(ctx context.Context, c benchCase, redisParams string) (*target, error) {
 	args := []string{"-serve", c.name}
 	if c.redis {
-		args = append(args, "-redis", b.redis.url+redisParams)
+		args = append(args, "-store", b.redis.url+redisParams)
 	}
 	srv, err := startServer(ctx, args)
 	if err != nil {

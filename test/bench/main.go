@@ -19,6 +19,7 @@
 //	leases  requests in flight: acquire, release, and many leases that expire at once
 //	envoy   requests through Envoy
 //	databases  limits in each database, beside the floor of the database
+//	curve   latency of calls to the service with counters in each database, by their rate
 //	dynamodb  limits in DynamoDB Local: calls for each decision
 //	slots   slots assigned in each database, beside the floor of the database
 //	middleware  the net/http middleware beside those of other modules, in memory
@@ -47,12 +48,12 @@ func main() {
 	only := flag.String("run", ".", "of the closed, batch, slices and contention tables, databases, dynamodb and slots, measure the cases that match this regular expression")
 	names := flag.String("tables", strings.Join(tableNames(), ","), "the tables to print")
 	length := flag.Duration("time", 3*time.Second, "how long to measure each case")
-	redisURL := flag.String("redis", "", "internal: the Redis server to use")
+	storeURL := flag.String("store", "", "internal: the store of a case that is not in memory")
 	quick := flag.Bool("tiny", false, "spend next to no time on a figure, to see whether tables can be printed")
 	flag.Parse()
 	var err error
 	if *serve != "" {
-		err = serveCase(*serve, *redisURL)
+		err = serveCase(*serve, *storeURL)
 	} else {
 		err = measureAll(*only, strings.Split(*names, ","), *length, *quick)
 	}
@@ -90,6 +91,7 @@ func tables() []table {
 		{"leases", (*bench).leaseTable},
 		{"envoy", (*bench).envoyTable},
 		{"databases", (*bench).databaseTable},
+		{"curve", (*bench).curveTable},
 		{"dynamodb", (*bench).dynamoTable},
 		{"slots", (*bench).slotTable},
 		{"middleware", (*bench).middlewareTable},

@@ -93,9 +93,13 @@ func (b *bench) measureOpen(ctx context.Context, c benchCase, rate float64) ([]t
 	if _, err := t.load.run(ctx, after(b.warmUp)); err != nil {
 		return nil, 0, err
 	}
+	return b.onSchedule(t.srv.addr, t.load.requests, rate)
+}
+
+func (b *bench) onSchedule(addr string, requests [][]byte, rate float64) ([]time.Duration, int, error) {
 	// More than there are cores: those that start the calls sleep.
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(runtime.NumCPU() + connections))
-	return openLoop(t.srv.addr, t.load.requests, rate, b.length)
+	return openLoop(addr, requests, rate, b.length)
 }
 
 // openLoop starts calls at a rate, whatever becomes of those before. It returns,

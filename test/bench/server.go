@@ -27,7 +27,7 @@ import (
 )
 
 // serveCase serves a case until standard input ends, and prints its address.
-func serveCase(name, redisURL string) error {
+func serveCase(name, storeURL string) error {
 	c, err := findCase(name)
 	if err != nil {
 		return err
@@ -36,7 +36,7 @@ func serveCase(name, redisURL string) error {
 	if err != nil {
 		return err
 	}
-	serve, stop, err := c.server(redisURL)
+	serve, stop, err := c.server(storeURL)
 	if err != nil {
 		return err
 	}
@@ -52,13 +52,13 @@ func serveCase(name, redisURL string) error {
 }
 
 // server makes the case's server.
-func (c benchCase) server(redisURL string) (serve func(net.Listener) error, stop func(), err error) {
+func (c benchCase) server(storeURL string) (serve func(net.Listener) error, stop func(), err error) {
 	if c.empty {
 		srv := grpc.NewServer()
 		rls.RegisterRateLimitServiceServer(srv, emptyService{})
 		return srv.Serve, srv.Stop, nil
 	}
-	service, metrics, closeStack, err := c.service(redisURL)
+	service, metrics, closeStack, err := c.service(storeURL)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -92,13 +92,13 @@ func (emptyService) ShouldRateLimit(context.Context, *rls.RateLimitRequest) (*rl
 
 // service is the service as `headgate serve` has it, on the same stack and with
 // its settings by default, metrics included. The caller stops it.
-func (c benchCase) service(redisURL string) (service *ratelimit.Service, m *telemetry.Metrics, stop func(), err error) {
+func (c benchCase) service(storeURL string) (service *ratelimit.Service, m *telemetry.Metrics, stop func(), err error) {
 	set, spec, problems := rulefile.LoadSpec([]rulefile.Source{{Name: c.name, Data: []byte(c.yaml())}}, rulefile.Options{})
 	if set == nil {
 		return nil, nil, nil, fmt.Errorf("rules: %v", problems)
 	}
 	m = telemetry.New("bench")
-	st, err := c.openStack(redisURL, m)
+	st, err := c.openStack(storeURL, m)
 	if err != nil {
 		return nil, nil, nil, err
 	}
@@ -156,13 +156,13 @@ func changed(spec *descriptors.Spec, turn int) *descriptors.Spec {
 }
 
 // openStack opens the store of the case with the layers that it has in a server.
-func (c benchCase) openStack(redisURL string, m *telemetry.Metrics) (*stack.Stack, error) {
+func (c benchCase) openStack(storeURL string, m *telemetry.Metrics) (*stack.Stack, error) {
 	conf := config.Define(pflag.NewFlagSet("", pflag.ContinueOnError))
 	if c.redis {
-		if redisURL == "" {
+		if storeURL == "" {
 			return nil, errors.New("needs Redis")
 		}
-		conf.Backend = redisURL
+		conf.Backend = storeURL
 	}
 	st, err := stack.New(context.Background(), conf.Backend, stack.Options{
 		Timeout: conf.BackendTimeout, Replicas: conf.Replicas, Recorder: m.Backend,

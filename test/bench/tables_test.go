@@ -94,6 +94,14 @@ func rowsOf(table string) (rows []string, figures int) {
 			rows = append(rows, "dynamodb "+l.name)
 		}
 		return rows, 5
+	case "curve":
+		for _, db := range []string{"sqlite", "postgres", "mariadb"} {
+			rows = append(rows, db+" closed")
+			for _, share := range curveShares {
+				rows = append(rows, fmt.Sprintf("%s %.0f%%", db, share*100))
+			}
+		}
+		return rows, 5
 	case "databases":
 		for _, db := range []string{"sqlite", "postgres", "mariadb"} {
 			for _, l := range limitLoads {
