@@ -90,8 +90,8 @@ func TestProcessesShareAKey(t *testing.T) {
 	}
 }
 
-// TestChaos: while DynamoDB is stopped, killed and started again, what was admitted is recorded, and
-// nothing that is surely not.
+// TestChaos: while DynamoDB is stopped, killed and started again, the store records each admitted
+// request, and none that was reported as not applied.
 func TestChaos(t *testing.T) {
 	server := testenv.StartDynamoDB(t, testenv.InFiles)
 	url := newTableAt(t, server.URL) + "&timeout=400ms"

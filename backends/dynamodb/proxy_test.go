@@ -21,7 +21,7 @@ type proxy struct {
 	spoil func(op string, n int) fault
 }
 
-// A fault is what becomes of a call. The zero fault is none.
+// A fault says how the proxy spoils a call. The zero fault lets the call pass.
 type fault struct {
 	before func()    // runs first
 	answer string    // of DynamoDB's error, in place of the call

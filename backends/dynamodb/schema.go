@@ -41,7 +41,7 @@ func (b *Backend) Migrate(ctx context.Context) (applied []string, err error) {
 	return applied, err
 }
 
-// describe returns what the table is like, or nil if there is none.
+// describe returns the description of the table, or nil if the table does not exist.
 func (b *Backend) describe(ctx context.Context) (*types.TableDescription, error) {
 	out, _, err := call(ctx, b.client, "DescribeTable", func(ctx context.Context) (*dynamodb.DescribeTableOutput, error) {
 		return b.client.api.DescribeTable(ctx, &dynamodb.DescribeTableInput{TableName: b.client.table})

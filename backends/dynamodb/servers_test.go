@@ -15,7 +15,7 @@ import (
 
 var soon, check = dbtest.Soon, dbtest.Check
 
-// TestMain logs in to DynamoDB Local, and keeps the tests from whoever's files are here.
+// TestMain sets credentials for DynamoDB Local, so that the tests read no AWS files of the user.
 func TestMain(m *testing.M) {
 	for _, v := range testenv.DynamoCredentials() {
 		name, value, _ := strings.Cut(v, "=")

@@ -63,8 +63,8 @@ func TestFullDiskOfPostgres(t *testing.T) {
 	y.wantRecorded(t, used(t, b, l, "k"))
 }
 
-// A process that stops while it holds a file of SQLite holds all of it. Others are told within their
-// deadlines that nothing was applied, and go on when it has ended.
+// A stopped process that holds the lock of a SQLite file blocks all writers. Calls of others fail within
+// their deadlines with ErrNotApplied, and succeed again when that process has ended.
 func TestStoppedHolderOfAFile(t *testing.T) {
 	url := servers()[0].create(t)
 	migrate(t, url)
