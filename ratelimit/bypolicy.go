@@ -15,23 +15,30 @@ const (
 // maxKeyPolicies bounds the keys of one rule whose policies are recorded one by one.
 const maxKeyPolicies = 100
 
-// A PolicyRecorder records what a policy decides under a rule. Recorders are told apart by ==, so
-// they should be pointers.
+// A PolicyRecorder records what a policy decides under a rule. The service compares recorders by ==,
+// so they should be pointers.
 type PolicyRecorder interface{ Record(t *PolicyTally) }
 
-// A PolicyTally is what descriptors of a slice came to that one policy decided.
+// A PolicyTally counts the descriptors of a slice that one policy decided, by outcome.
 type PolicyTally struct {
-	Outcomes [NumOutcomes]int64 // descriptors
-	// Remaining is how many units of Limit are left where the smallest part of it is left; Limit
-	// is 0 if no counter was asked.
-	Remaining, Limit int64
+	Outcomes [NumOutcomes]int64
+	Level    // the lowest one of the counters that were asked
+}
+
+// A Level says how many units of a limit are left. Limit is 0 if that is not known.
+type Level struct{ Remaining, Limit int64 }
+
+// Below reports whether a smaller part of the limit is left than of other's. Every level is below
+// an unknown one.
+func (l Level) Below(other Level) bool {
+	return other.Limit == 0 || float64(l.Remaining)*float64(other.Limit) < float64(other.Remaining)*float64(l.Limit)
 }
 
 // add adds a descriptor.
 func (t *PolicyTally) add(o Outcome, remaining, most int64) {
 	t.Outcomes[o]++
-	if most > 0 && (t.Limit == 0 || float64(remaining)*float64(t.Limit) < float64(t.Remaining)*float64(most)) {
-		t.Remaining, t.Limit = remaining, most
+	if l := (Level{remaining, most}); most > 0 && l.Below(t.Level) {
+		t.Level = l
 	}
 }
 

@@ -43,7 +43,7 @@ was removed has its history, too.`,
 			return eachEntry(ctx, e.Store(), key, *limit, func(e *policies.Entry) error { return writeEntry(out, e) })
 		case "json":
 			w := &jsonWriter{out: out}
-			if err := eachEntry(ctx, e.Store(), key, *limit, func(e *policies.Entry) error { return w.write(jsonEntryOf(e)) }); err != nil {
+			if err := eachEntry(ctx, e.Store(), key, *limit, func(e *policies.Entry) error { return w.write(e) }); err != nil {
 				return err
 			}
 			return w.end()
@@ -83,8 +83,8 @@ func writeEntry(out io.Writer, e *policies.Entry) error {
 	return err
 }
 
-// oneWord is a name, in quotes if it is not one word: it comes from whoever has made the change, who
-// must not make lines, or colours of a terminal, of it.
+// oneWord returns a name, in quotes unless it is one word. Clients choose their names, and must not
+// forge lines or colour the terminal with them.
 func oneWord(name string) string {
 	if quoted := strconv.QuoteToASCII(name); strings.Contains(name, " ") || quoted != `"`+name+`"` {
 		return quoted
@@ -97,35 +97,4 @@ func revisionText(r *policies.Revision) string {
 		return "none"
 	}
 	return figuresText(&r.Figures) + fmt.Sprintf(" version=%d", r.Version)
-}
-
-// A jsonEntry is an entry as the admin API has it.
-type jsonEntry struct {
-	Number     int64         `json:"number"`
-	Generation int64         `json:"generation"`
-	PolicyKey  string        `json:"policyKey"`
-	ChangedBy  string        `json:"changedBy"`
-	ChangedAt  string        `json:"changedAt"`
-	Before     *jsonRevision `json:"before"`
-	After      *jsonRevision `json:"after"`
-}
-
-type jsonRevision struct {
-	Type          string          `json:"type"`
-	Capacity      int64           `json:"capacity"`
-	RefillRate    policies.Amount `json:"refillRate"`
-	WindowSeconds policies.Amount `json:"windowSeconds"`
-	Version       int64           `json:"version"`
-}
-
-func jsonEntryOf(e *policies.Entry) jsonEntry {
-	return jsonEntry{e.Number, e.Generation, e.Key, e.By, e.At.UTC().Format("2006-01-02T15:04:05.000000Z"),
-		jsonRevisionOf(e.Before), jsonRevisionOf(e.After)}
-}
-
-func jsonRevisionOf(r *policies.Revision) *jsonRevision {
-	if r == nil {
-		return nil
-	}
-	return &jsonRevision{policies.TypeOf(r.Algorithm), r.Capacity, r.Refill, r.Window, r.Version}
 }

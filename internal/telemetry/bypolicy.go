@@ -69,7 +69,7 @@ func (s *policySeries) Record(t *ratelimit.PolicyTally) {
 	if t.Limit > 0 {
 		now := time.Now()
 		s.mu.Lock()
-		s.left.note(now, level{t.Remaining, t.Limit})
+		s.left.note(now, t.Level)
 		s.mu.Unlock()
 	}
 }
@@ -101,17 +101,9 @@ func (p *byPolicy) collect(ch chan<- prometheus.Metric, s *policySeries) {
 	left, ok := s.left.get(time.Now())
 	s.mu.Unlock()
 	if ok {
-		ch <- prometheus.MustNewConstMetric(p.remaining, prometheus.GaugeValue, float64(left.remaining), s.domain, s.rule, s.policy)
-		ch <- prometheus.MustNewConstMetric(p.limit, prometheus.GaugeValue, float64(left.limit), s.domain, s.rule, s.policy)
+		ch <- prometheus.MustNewConstMetric(p.remaining, prometheus.GaugeValue, float64(left.Remaining), s.domain, s.rule, s.policy)
+		ch <- prometheus.MustNewConstMetric(p.limit, prometheus.GaugeValue, float64(left.Limit), s.domain, s.rule, s.policy)
 	}
-}
-
-// A level is what is left of a limit.
-type level struct{ remaining, limit int64 }
-
-// below reports whether less is left than of other, or other is nothing.
-func (l level) below(other level) bool {
-	return other.limit == 0 || float64(l.remaining)*float64(other.limit) < float64(other.remaining)*float64(l.limit)
 }
 
 // lowestOver is for how long at least a lowest keeps what it has seen: longer than most pauses
@@ -121,7 +113,7 @@ const lowestOver = time.Minute
 // A lowest has the lowest level of this stretch of time and of the one before.
 type lowest struct {
 	stretch     int64
-	now, before level
+	now, before ratelimit.Level
 }
 
 // turn makes the stretch of an instant the present one. A clock that steps forgets levels.
@@ -133,23 +125,24 @@ func (l *lowest) turn(at time.Time) {
 	case stretch == l.stretch+1:
 		l.before = l.now
 	default:
-		l.before = level{}
+		l.before = ratelimit.Level{}
 	}
-	l.stretch, l.now = stretch, level{}
+	l.stretch, l.now = stretch, ratelimit.Level{}
 }
 
-func (l *lowest) note(at time.Time, seen level) {
-	if l.turn(at); seen.below(l.now) {
+func (l *lowest) note(at time.Time, seen ratelimit.Level) {
+	if l.turn(at); seen.Below(l.now) {
 		l.now = seen
 	}
 }
 
-// get returns the lowest level of the last one to two stretches; ok is false if there is none.
-func (l *lowest) get(at time.Time) (lowest level, ok bool) {
+// get returns the lowest level noted in this stretch and the one before. It reports false if there is
+// none.
+func (l *lowest) get(at time.Time) (lowest ratelimit.Level, ok bool) {
 	l.turn(at)
 	lowest = l.now
-	if l.before.limit > 0 && l.before.below(lowest) {
+	if l.before.Limit > 0 && l.before.Below(lowest) {
 		lowest = l.before
 	}
-	return lowest, lowest.limit > 0
+	return lowest, lowest.Limit > 0
 }

@@ -12,7 +12,7 @@ import (
 
 // tallyOf is a tally of decisions that left remaining of limit units.
 func tallyOf(o ratelimit.Outcome, n, remaining, limit int64) *ratelimit.PolicyTally {
-	t := &ratelimit.PolicyTally{Remaining: remaining, Limit: limit}
+	t := &ratelimit.PolicyTally{Level: ratelimit.Level{Remaining: remaining, Limit: limit}}
 	t.Outcomes[o] = n
 	return t
 }
@@ -53,30 +53,30 @@ func TestRemainingUnitsAreTheLowestOfLately(t *testing.T) {
 		want := func(remaining int64) {
 			t.Helper()
 			got, ok := l.get(time.Now())
-			if ok != (remaining >= 0) || ok && got.remaining != remaining {
+			if ok != (remaining >= 0) || ok && got.Remaining != remaining {
 				t.Errorf("%v %v, want %d", got, ok, remaining)
 			}
 		}
 		want(-1)
-		l.note(time.Now(), level{50, 100})
-		l.note(time.Now(), level{40, 1000}) // a smaller part
-		l.note(time.Now(), level{30, 100})
+		l.note(time.Now(), ratelimit.Level{Remaining: 50, Limit: 100})
+		l.note(time.Now(), ratelimit.Level{Remaining: 40, Limit: 1000}) // a smaller part
+		l.note(time.Now(), ratelimit.Level{Remaining: 30, Limit: 100})
 		want(40)
 		time.Sleep(lowestOver)
 		want(40)
-		l.note(time.Now(), level{90, 100})
+		l.note(time.Now(), ratelimit.Level{Remaining: 90, Limit: 100})
 		want(40)
 		time.Sleep(lowestOver)
 		want(90)
 		time.Sleep(lowestOver)
 		want(-1)
-		l.note(time.Now(), level{0, 100})
+		l.note(time.Now(), ratelimit.Level{Remaining: 0, Limit: 100})
 		time.Sleep(time.Hour)
 		want(-1)
-		l.note(time.Now(), level{10, 100})
-		l.note(time.Now().Add(-time.Hour), level{20, 100}) // the clock stepped back
-		l.note(time.Now().Add(-time.Hour), level{30, 100})
-		if got, ok := l.get(time.Now().Add(-time.Hour)); !ok || got.remaining != 20 {
+		l.note(time.Now(), ratelimit.Level{Remaining: 10, Limit: 100})
+		l.note(time.Now().Add(-time.Hour), ratelimit.Level{Remaining: 20, Limit: 100}) // the clock stepped back
+		l.note(time.Now().Add(-time.Hour), ratelimit.Level{Remaining: 30, Limit: 100})
+		if got, ok := l.get(time.Now().Add(-time.Hour)); !ok || got.Remaining != 20 {
 			t.Errorf("after a step of the clock: %v %v", got, ok)
 		}
 	})

@@ -8,7 +8,6 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/headgate-rls/headgate/internal/web"
 	"github.com/headgate-rls/headgate/policies"
@@ -40,11 +39,9 @@ func answerOf(p *policies.Policy) *policyAnswer {
 	return &policyAnswer{
 		ID: p.ID, PolicyKey: p.Key, Type: policies.TypeOf(p.Algorithm), Capacity: p.Capacity,
 		RefillRate: p.Refill, WindowSeconds: p.Window, Version: p.Version, ChangedBy: p.ChangedBy,
-		ChangedAt: instant(p.ChangedAt),
+		ChangedAt: policies.TimeText(p.ChangedAt),
 	}
 }
-
-func instant(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000000Z") }
 
 // policyRequest is what clients send.
 type policyRequest struct {

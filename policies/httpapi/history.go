@@ -12,34 +12,8 @@ import (
 const maxNumber = 1<<53 - 1
 
 type historyAnswer struct {
-	Changes []changeAnswer `json:"changes"`
-	Next    int64          `json:"next,omitempty"` // if there may be more
-}
-
-// changeAnswer is an entry of the history as clients see it.
-type changeAnswer struct {
-	Number     int64           `json:"number"`
-	Generation int64           `json:"generation"`
-	PolicyKey  string          `json:"policyKey"`
-	ChangedBy  string          `json:"changedBy"`
-	ChangedAt  string          `json:"changedAt"`
-	Before     *revisionAnswer `json:"before"` // null: there was no policy
-	After      *revisionAnswer `json:"after"`
-}
-
-type revisionAnswer struct {
-	Type          string          `json:"type"`
-	Capacity      int64           `json:"capacity"`
-	RefillRate    policies.Amount `json:"refillRate"`
-	WindowSeconds policies.Amount `json:"windowSeconds"`
-	Version       int64           `json:"version"`
-}
-
-func revisionOf(r *policies.Revision) *revisionAnswer {
-	if r == nil {
-		return nil
-	}
-	return &revisionAnswer{policies.TypeOf(r.Algorithm), r.Capacity, r.Refill, r.Window, r.Version}
+	Changes []policies.Entry `json:"changes"`
+	Next    int64            `json:"next,omitempty"` // if there may be more
 }
 
 // history answers with a page of changes, the newest first. The key of a policy is in the query, so
@@ -63,9 +37,9 @@ func (h *Handlers) history(w http.ResponseWriter, r *http.Request, p web.Params)
 	if err != nil {
 		return err
 	}
-	answer := historyAnswer{Changes: make([]changeAnswer, len(page))}
-	for i, e := range page {
-		answer.Changes[i] = changeAnswer{e.Number, e.Generation, e.Key, e.By, instant(e.At), revisionOf(e.Before), revisionOf(e.After)}
+	answer := historyAnswer{Changes: page}
+	if page == nil {
+		answer.Changes = []policies.Entry{} // not null
 	}
 	if len(page) == limit {
 		answer.Next = page[limit-1].Number

@@ -82,18 +82,19 @@ type target struct {
 }
 
 func (b *bench) start(ctx context.Context, c benchCase, redisParams string) (*target, error) {
-	args := []string{"-serve", c.name}
-	if c.redis {
-		args = append(args, "-store", b.redis.url+redisParams)
+	if !c.redis {
+		return startOn(ctx, c, "")
 	}
-	srv, err := startServer(ctx, args)
+	return startOn(ctx, c, b.redis.url+redisParams, b.redis.pid)
+}
+
+// startOn starts a case on a store, whose processes take part.
+func startOn(ctx context.Context, c benchCase, storeURL string, pids ...int) (*target, error) {
+	srv, err := startServer(ctx, []string{"-serve", c.name, "-store", storeURL})
 	if err != nil {
 		return nil, err
 	}
-	t := &target{srv: srv, pids: []int{srv.pid}}
-	if c.redis {
-		t.pids = append(t.pids, b.redis.pid)
-	}
+	t := &target{srv: srv, pids: append([]int{srv.pid}, pids...)}
 	if t.load, err = newLoad(srv.addr, c); err != nil {
 		srv.stop()
 		return nil, err

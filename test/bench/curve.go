@@ -11,49 +11,26 @@ var curveCase = benchCase{name: "fixed_window in a database", redis: true, keys:
 // curveShares are the shares of the rate of the closed loop at which latencies are measured.
 var curveShares = []float64{0.05, 0.2, 0.4, 0.6, 0.8}
 
-// curveTable is about calls to `headgate serve` with its counters in a database.
+// curveTable measures the latency of calls to the service with counters in a database.
 func (b *bench) curveTable(ctx context.Context) error {
 	fmt.Printf("\ncalls to the service with counters in a database: %d in flight on %d connections, then started on schedule at shares of that rate\n\n", inFlight, connections)
 	fmt.Printf("%-9s %-10s %9s %8s %8s %8s %8s\n", "database", "share", "calls/s", "p50 ms", "p99 ms", "p99.9 ms", "errors")
-	for _, make := range limitDBs() {
-		skipped, err := withServers("curve", func(tb *benchTB) error {
-			db, err := make(tb)
-			if err != nil {
-				return err
-			}
-			defer db.raw.Close()
-			return b.curveRows(ctx, db)
-		})
-		if skipped != "" {
-			fmt.Println("not run:", skipped)
-		}
-		if err != nil {
-			return err
-		}
-	}
-	return nil
+	return eachLimitDB("curve", func(db *limitDB) error { return b.curveRows(ctx, db) })
 }
 
 func (b *bench) curveRows(ctx context.Context, db *limitDB) error {
 	if err := db.prepare(ctx); err != nil {
 		return err
 	}
-	srv, err := startServer(ctx, []string{"-serve", curveCase.name, "-store", db.url})
+	t, err := startOn(ctx, curveCase, db.url)
 	if err != nil {
 		return err
 	}
-	defer srv.stop()
-	load, err := newLoad(srv.addr, curveCase)
-	if err != nil {
-		return err
-	}
-	t := &target{srv: srv, load: load, pids: []int{srv.pid}}
-	if _, err := load.run(ctx, after(b.warmUp)); err != nil {
-		load.close()
+	defer t.close()
+	if _, err := t.load.run(ctx, after(b.warmUp)); err != nil {
 		return err
 	}
 	closed, err := t.measure(ctx, after(b.length))
-	load.close()
 	if err != nil {
 		return err
 	}
@@ -62,7 +39,7 @@ func (b *bench) curveRows(ctx context.Context, db *limitDB) error {
 	}
 	print("closed", closed.rate, closed, 0)
 	for _, share := range curveShares {
-		took, failed, err := b.onSchedule(srv.addr, load.requests, closed.rate*share)
+		took, failed, err := b.onSchedule(t.srv.addr, t.load.requests, closed.rate*share)
 		if err != nil {
 			return err
 		}

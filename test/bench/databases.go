@@ -104,15 +104,20 @@ var limitLoads = []limitLoad{
 
 func (b *bench) databaseTable(ctx context.Context) error {
 	fmt.Printf("\nlimits in databases, %d callers per process: decisions/s, times the floor, requests per slice, P50 and P99 in ms\n\n", databaseCallers)
+	return eachLimitDB("databases", func(db *limitDB) error { return b.databaseRows(ctx, db) })
+}
+
+// eachLimitDB starts one database after the other for a table.
+func eachLimitDB(table string, measure func(*limitDB) error) error {
 	for _, make := range limitDBs() {
-		skipped, err := withServers("databases", func(tb *benchTB) error {
+		skipped, err := withServers(table, func(tb *benchTB) error {
 			db, err := make(tb)
 			if err != nil {
 				return err
 			}
 			defer db.raw.Close()
 			db.raw.SetMaxOpenConns(db.writers)
-			return b.databaseRows(ctx, db)
+			return measure(db)
 		})
 		if skipped != "" {
 			fmt.Println("not run:", skipped)
