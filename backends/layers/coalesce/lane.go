@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"slices"
 	"sync"
 	"time"
@@ -21,6 +22,7 @@ type lane struct {
 	closed  bool
 	flights int // slices under way, at most cfg.InFlight
 	queue   queue
+	linger  linger
 }
 
 // shared is what all lanes use.
@@ -137,6 +139,7 @@ func (l *lane) enqueue(c *call) error {
 		return l.full()
 	}
 	l.queue.push(c)
+	l.linger.came(len(c.reqs))
 	if l.flights < l.cfg.InFlight {
 		l.flights++
 		l.cfg.Panics.Go("combine", l.work)
@@ -193,8 +196,31 @@ func (l *lane) work() {
 	s := slicePool.Get().(*slice)
 	defer slicePool.Put(s)
 	for l.gather(s) {
+		began := time.Now()
 		l.send(s)
+		l.lingerAfter(len(s.reqs), time.Since(began))
 	}
+}
+
+// lingerAfter waits for those whom a slice of n requests has answered. It yields
+// instead of sleeping, because no timer is as exact.
+func (l *lane) lingerAfter(n int, took time.Duration) {
+	if l.cfg.InFlight > 1 {
+		return
+	}
+	l.mu.Lock()
+	n = min(n, l.cfg.MaxSlice-l.queue.requests)
+	lingers := l.linger.begin(n)
+	l.mu.Unlock()
+	if !lingers {
+		return
+	}
+	for end := time.Now().Add(min(took/lingerShare, maxLinger)); l.linger.awaited.Load() > 0 && time.Now().Before(end); {
+		runtime.Gosched()
+	}
+	l.mu.Lock()
+	l.linger.end(n)
+	l.mu.Unlock()
 }
 
 // gather moves the head of the queue into s, or gives the flight back.
