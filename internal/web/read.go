@@ -45,11 +45,23 @@ func read(w http.ResponseWriter, r *http.Request, limit int64, v any, ignored *i
 	if err := checkContentType(r.Header); err != nil {
 		return err
 	}
+	body, err := ReadBody(w, r, limit)
+	if err != nil {
+		return err
+	}
+	if gone := InTurn(r.Context(), len(body), func() { err = decode(body, v, ignored) }); gone != nil {
+		return gone
+	}
+	return err
+}
+
+// ReadBody reads the request's body, at most limit bytes. Errors are a *RequestError.
+func ReadBody(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, error) {
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, limit))
 	if err != nil {
-		return bodyError(err, limit)
+		return nil, bodyError(err, limit)
 	}
-	return decode(body, v, ignored)
+	return body, nil
 }
 
 func checkContentType(h http.Header) error {
@@ -67,6 +79,8 @@ func checkContentType(h http.Header) error {
 func bodyError(err error, limit int64) error {
 	var tooLarge *http.MaxBytesError
 	switch {
+	case errors.Is(err, errNoRoom):
+		return errNoRoom
 	case errors.As(err, &tooLarge):
 		return refuse(http.StatusRequestEntityTooLarge, "the body is larger than %d bytes", limit)
 	case errors.Is(err, os.ErrDeadlineExceeded):

@@ -5,11 +5,13 @@ import (
 	"time"
 )
 
-// NewServer returns a server of HTTP whose clients cannot hold it up: it bounds headers in
-// bytes, and in time whatever they send or fetch. An answer may take as long as write.
+// NewServer returns a server of HTTP whose clients cannot hold it up: it bounds connections in
+// number, headers and bodies in bytes, and in time whatever they send or fetch. An answer may take
+// as long as write.
 func NewServer(h http.Handler, write time.Duration) *http.Server {
 	return &http.Server{
-		Handler:           h,
+		Handler:           new(bodies).bound(h),
+		ConnState:         newConns(maxConns).changed,
 		ReadHeaderTimeout: 5 * time.Second,
 		ReadTimeout:       10 * time.Second,
 		WriteTimeout:      write,

@@ -2,7 +2,7 @@ package transport
 
 import (
 	"errors"
-	"io"
+	"fmt"
 	"net/http"
 	"time"
 
@@ -10,6 +10,7 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/headgate-rls/headgate/internal/web"
 	"github.com/headgate-rls/headgate/ratelimit"
 )
 
@@ -32,29 +33,14 @@ func JSONHandler(s *ratelimit.Service, observe ratelimit.Observe) http.Handler {
 }
 
 func serveJSON(s *ratelimit.Service, w http.ResponseWriter, r *http.Request) ratelimit.CallResult {
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxJSON))
-	if err != nil {
-		var tooLarge *http.MaxBytesError
-		if errors.As(err, &tooLarge) {
-			http.Error(w, "request body is too large", http.StatusRequestEntityTooLarge)
-		} else {
-			http.Error(w, "could not read the request body", http.StatusBadRequest)
-		}
-		return ratelimit.CallInvalid
-	}
-	message := new(rls.RateLimitRequest)
-	if err := protojson.Unmarshal(body, message); err != nil {
-		http.Error(w, "body is not a RateLimitRequest in JSON: "+err.Error(), http.StatusBadRequest)
-		return ratelimit.CallInvalid
-	}
-	encoded, err := proto.Marshal(message)
-	if err != nil {
-		http.Error(w, err.Error(), http.StatusBadRequest)
-		return ratelimit.CallInvalid
-	}
 	var req ratelimit.Request
-	if err := req.Decode(encoded); err != nil {
-		http.Error(w, err.Error(), http.StatusBadRequest)
+	if err := readJSON(w, r, &req); err != nil {
+		status := http.StatusBadRequest
+		var refused *web.RequestError
+		if errors.As(err, &refused) {
+			status = refused.Status
+		}
+		http.Error(w, err.Error(), status)
 		return ratelimit.CallInvalid
 	}
 	var resp ratelimit.Response
@@ -65,6 +51,31 @@ func serveJSON(s *ratelimit.Service, w http.ResponseWriter, r *http.Request) rat
 	}
 	writeJSON(w, &resp)
 	return resp.Result()
+}
+
+// readJSON reads a request. A text of three bytes can become a message of a hundred, so large bodies
+// are decoded in turns.
+func readJSON(w http.ResponseWriter, r *http.Request, req *ratelimit.Request) error {
+	body, err := web.ReadBody(w, r, maxJSON)
+	if err != nil {
+		return err
+	}
+	if gone := web.InTurn(r.Context(), len(body), func() { err = decodeJSON(body, req) }); gone != nil {
+		return gone
+	}
+	return err
+}
+
+func decodeJSON(body []byte, req *ratelimit.Request) error {
+	message := new(rls.RateLimitRequest)
+	if err := protojson.Unmarshal(body, message); err != nil {
+		return fmt.Errorf("body is not a RateLimitRequest in JSON: %w", err)
+	}
+	encoded, err := proto.Marshal(message)
+	if err != nil {
+		return err
+	}
+	return req.Decode(encoded)
 }
 
 func writeJSON(w http.ResponseWriter, resp *ratelimit.Response) {

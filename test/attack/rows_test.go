@@ -4,8 +4,11 @@ import (
 	"bytes"
 	"fmt"
 	"math"
+	"net/http"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/net/http2"
@@ -49,6 +52,11 @@ var attacks = []attack{
 		name: "messages that decompress to much",
 		run:  gzipFlood,
 		want: bounds{peakMiB: 90, heldMiB: 20, cpu: 1.5, lost: 0.05},
+	},
+	{
+		name: "requests in JSON that decode to much",
+		run:  largeJSON,
+		want: bounds{peakMiB: 300, heldMiB: 20, cpu: 10, lost: 0.1},
 	},
 	{
 		name: "answers that nobody reads",
@@ -234,6 +242,34 @@ func largestReports(g *target) {
 	}
 	waitUntil(10*time.Second, func() bool { return w.closed.Load() || w.answered.Load()+w.reset.Load() == int64(w.next/2) })
 	g.note("%d answered, closed by headgate: %v", w.replies.Load(), w.closed.Load())
+}
+
+// largeJSON posts, on many connections at a time, texts of which every three bytes
+// become a message.
+func largeJSON(g *target) {
+	body := `{"domain":"attack","descriptors":[{}` + strings.Repeat(",{}", 170_000) + "]}"
+	codes := make([]atomic.Int64, 600)
+	var clients sync.WaitGroup
+	for range size(100, 300) {
+		clients.Go(func() {
+			client := http.Client{Transport: new(http.Transport)}
+			defer client.CloseIdleConnections()
+			resp, err := client.Post("http://"+g.hg.HTTP+"/json", "application/json", strings.NewReader(body))
+			g.sent.Add(int64(len(body)))
+			if err != nil { // the body was refused before all of it was sent
+				codes[0].Add(1)
+				return
+			}
+			codes[resp.StatusCode].Add(1)
+			_ = resp.Body.Close()
+		})
+	}
+	clients.Wait()
+	for code := range codes {
+		if n := codes[code].Load(); n > 0 {
+			g.note("%d: %d", code, n)
+		}
+	}
 }
 
 // unreadAnswers makes, on many connections, calls whose answers are many times

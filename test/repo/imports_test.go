@@ -40,6 +40,7 @@ var rooms = []room{
 	{dir: "middleware/grpclimit/...", may: []string{"", "internal/units"}, why: "interceptors know the library, and nothing below it"},
 
 	{dir: "ratelimit/httpapi/...", may: []string{"limit", "policies", "descriptors", "backends", "ratelimit", "internal/web"}, why: "the admin API of counters knows no store"},
+	{dir: "ratelimit/transport/...", may: []string{"ratelimit", "internal/web"}, why: "a transport knows the service, and nothing below it"},
 	{dir: "ratelimit/...", may: []string{"limit", "policies", "descriptors", "backends", "internal/loglimit", "internal/protofields", "internal/safego", "internal/unary", "internal/units"}, why: "ratelimit knows limit, descriptors and the contract of stores only"},
 	{dir: "internal/unary/...", may: []string{"internal/safego"}, why: "the wire knows no rate limiting"},
 
