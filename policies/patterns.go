@@ -16,10 +16,13 @@ type Patterns struct {
 const maxPatterns = 100
 
 // ParsePatterns reads keys as [Normalize] does, and beginnings of keys, which end in *. A * alone
-// stands for all keys.
+// stands for all keys. It returns nil for none.
 func ParsePatterns(list []string) (*Patterns, error) {
 	if len(list) > maxPatterns {
 		return nil, fmt.Errorf("%d keys are more than %d; a * at the end stands for all that begin alike", len(list), maxPatterns)
+	}
+	if len(list) == 0 {
+		return nil, nil
 	}
 	p := &Patterns{keys: map[string]bool{}}
 	for _, text := range list {

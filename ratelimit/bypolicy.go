@@ -2,6 +2,7 @@ package ratelimit
 
 import (
 	"sync"
+	"weak"
 
 	"github.com/headgate-rls/headgate/policies"
 )
@@ -78,41 +79,39 @@ func (t *policyTallies) flush() {
 	*t = policyTallies{}
 }
 
-// policyRecorders has the recorders of one rule. Each is made when it is first needed.
+// policyRecorders has the recorders of one rule, and of those that take its place under the same
+// label. Each is made when a policy first decides.
 type policyRecorders struct {
-	make  func(policy string) PolicyRecorder
-	rule  func() PolicyRecorder
-	keys  func() PolicyRecorder
-	names []func() PolicyRecorder // of policyViews.names
-	asked *policies.Patterns
+	make   func(policy string) func() PolicyRecorder
+	forget func(policy string)
+	rule   func() PolicyRecorder
+	keys   func() PolicyRecorder
+	asked  *policies.Patterns
 
 	mu    sync.RWMutex
 	byKey map[string]PolicyRecorder
+	// swept are the policies by which byKey was tidied up last. The recorders do not keep them in
+	// memory.
+	swept weak.Pointer[policies.Snapshot]
 }
 
-func newPolicyRecorders(domain, rule string, names [][]byte, conf *Config) *policyRecorders {
+func newPolicyRecorders(domain, rule string, conf *Config) *policyRecorders {
 	r := &policyRecorders{asked: conf.PolicyMetrics, byKey: map[string]PolicyRecorder{}}
-	r.make = func(policy string) PolicyRecorder { return conf.Metrics.Policy(domain, rule, policy) }
-	once := func(policy string) func() PolicyRecorder {
-		return sync.OnceValue(func() PolicyRecorder { return r.make(policy) })
+	r.make = func(policy string) func() PolicyRecorder {
+		return sync.OnceValue(func() PolicyRecorder { return conf.Metrics.Policy(domain, rule, policy) })
 	}
-	r.rule, r.keys = once(PolicyOfRule), once(PolicyOfKeys)
-	for _, name := range names {
-		r.names = append(r.names, once(string(name)))
-	}
+	r.forget = func(policy string) { conf.Metrics.ForgetPolicy(domain, rule, policy) }
+	r.rule, r.keys = r.make(PolicyOfRule), r.make(PolicyOfKeys)
 	return r
 }
 
-// of returns the recorder of a policy: of the request's own key, or of one of the names, by number.
-func (r *policyRecorders) of(key []byte, named int) PolicyRecorder {
-	switch {
-	case named >= 0:
-		return r.names[named]()
-	case !r.asked.Match(key):
+// of returns the recorder of the policy of a request's own key, which is one of s.
+func (r *policyRecorders) of(key []byte, s *policies.Snapshot) PolicyRecorder {
+	if !r.asked.Match(key) {
 		return r.keys()
 	}
 	r.mu.RLock()
-	own, full := r.byKey[string(key)], len(r.byKey) >= maxKeyPolicies
+	own, full := r.byKey[string(key)], r.full(s)
 	r.mu.RUnlock()
 	switch {
 	case own != nil:
@@ -122,8 +121,8 @@ func (r *policyRecorders) of(key []byte, named int) PolicyRecorder {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if own = r.byKey[string(key)]; own == nil && len(r.byKey) < maxKeyPolicies {
-		if own = r.make(string(key)); own != nil {
+	if own = r.byKey[string(key)]; own == nil && r.room(s) {
+		if own = r.make(string(key))(); own != nil {
 			r.byKey[string(key)] = own
 		}
 	}
@@ -131,4 +130,23 @@ func (r *policyRecorders) of(key []byte, named int) PolicyRecorder {
 		return r.keys()
 	}
 	return own
+}
+
+// full reports whether it is known that each place has a policy that is there still.
+func (r *policyRecorders) full(s *policies.Snapshot) bool {
+	return len(r.byKey) >= maxKeyPolicies && r.swept == weak.Make(s)
+}
+
+// room makes room in the places of policies that were removed, and reports whether there is some.
+func (r *policyRecorders) room(s *policies.Snapshot) bool {
+	if len(r.byKey) >= maxKeyPolicies && !r.full(s) {
+		r.swept = weak.Make(s)
+		for key := range r.byKey {
+			if _, ok := s.Find([]byte(key)); !ok {
+				delete(r.byKey, key)
+				r.forget(key)
+			}
+		}
+	}
+	return len(r.byKey) < maxKeyPolicies
 }

@@ -91,6 +91,65 @@ func TestKeysOfARuleAreBounded(t *testing.T) {
 	h.by("user:u0", "ok", 2)
 }
 
+// used asks under the policies of some keys, which it makes first.
+func (h *harness) used(from, to int) {
+	h.Helper()
+	figures := map[string]policies.Figures{}
+	for i := from; i < to; i++ {
+		figures[fmt.Sprint("user:u", i)] = per(limit.SlidingWindow, 5, 60)
+	}
+	h.put(figures)
+	for i := from; i < to; i++ {
+		h.ask(desc(fmt.Sprint("user=u", i)))
+	}
+}
+
+// TestKeysTakePlacesWhenTheyDecide: a request that is refused as malformed, and a question what is
+// counted, take no place of the keys that have series.
+func TestKeysTakePlacesWhenTheyDecide(t *testing.T) {
+	h := setup(t, policyRules, recording(t, "*"))
+	figures, many := map[string]policies.Figures{}, []Descriptor{}
+	for i := range 3 * maxKeyPolicies {
+		figures[fmt.Sprint("user:bad", i)] = per(limit.SlidingWindow, 5, 60)
+		many = append(many, desc(fmt.Sprint("user=bad", i)))
+	}
+	h.put(figures)
+	if r := h.ask(many...); r.Err == nil {
+		t.Fatal("a request with 300 limits is accepted")
+	}
+	if _, err := h.Usage(t.Context(), []string{"d"}, [][]descriptors.Entry{desc("user=bad0").Entries}); err != nil {
+		t.Fatal(err)
+	}
+	h.used(0, maxKeyPolicies+1)
+	h.by(fmt.Sprint("user:u", maxKeyPolicies-1), "ok", 1)
+	h.by(PolicyOfKeys, "ok", 1)
+}
+
+// TestRemovedPoliciesGiveTheirPlacesBack: also those that a rule had before it was changed.
+func TestRemovedPoliciesGiveTheirPlacesBack(t *testing.T) {
+	h := setup(t, policyRules, recording(t, "*"))
+	h.used(0, maxKeyPolicies)
+	changed := strings.Replace(policyRules, "limit: 5", "limit: 6", 1)
+	if err := h.SetRules(mustLoad(t, changed)); err != nil {
+		t.Fatal(err)
+	}
+	h.used(maxKeyPolicies, maxKeyPolicies+1)
+	h.by(PolicyOfKeys, "ok", 1)
+	h.put(map[string]policies.Figures{"user:u7": {}, "user:u8": {}})
+	h.used(maxKeyPolicies+1, maxKeyPolicies+4)
+	h.by(PolicyOfKeys, "ok", 2)
+	for i, want := range map[int]int{6: 0, 7: 1, 8: 1, 9: 0} {
+		if got := h.Count(fmt.Sprint("d/user forgets user:u", i)); got != want {
+			t.Errorf("user:u%d is forgotten %d times, want %d", i, got, want)
+		}
+	}
+	h.by("user:u6", "ok", 1)
+	h.ask(desc("user=u6"))
+	h.by("user:u6", "ok", 2)
+	h.used(7, 8)
+	h.by(PolicyOfKeys, "ok", 3)
+}
+
 // TestSliceIsRecordedOnceByPolicy: a slice is one record for each policy, with the smallest part of
 // a limit that is left; more policies than a tally has places for lose nothing.
 func TestSliceIsRecordedOnceByPolicy(t *testing.T) {

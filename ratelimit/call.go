@@ -58,7 +58,8 @@ type part struct {
 	policy  descriptors.FailurePolicy
 	returns bool // a lease came back with it
 
-	recorder PolicyRecorder // of the policy that decides, nil if none is asked for or nobody counts
+	policies *policyViews // of the rule, nil if it has none
+	decider  int          // which of its policies decides, as policyViews.view says
 }
 
 // A refusal is the limit that refuses a request, if one does.

@@ -53,10 +53,19 @@ func (e *engine) askGuarded(ctx context.Context, be backends.Backend, takes []li
 }
 
 // logFailure logs a failure of the backend, at most once per second and reason.
-func (e *engine) logFailure(domain, what string, err error) {
+func (e *engine) logFailure(req *Request, what string, err error) {
 	if ok, skipped := e.failures.Allow(what); ok {
-		e.conf.Log.Error("decision degraded", "reason", what, "domain", domain, "error", err, "suppressed", skipped)
+		e.conf.Log.Error("decision degraded", "reason", what, "domain", req.Domain, "error", err,
+			"request_id", req.RequestID, "trace_id", traceID(req), "suppressed", skipped)
 	}
+}
+
+// traceID is the trace that a request is part of, for the log; "" if that is not known.
+func traceID(req *Request) string {
+	if req.Parent == nil {
+		return ""
+	}
+	return req.Parent.TraceID().String()
 }
 
 // abandon ends the leases that resp grants in the background.

@@ -255,6 +255,10 @@ func (m *countingMetrics) Policy(domain, rule, policy string) PolicyRecorder {
 	return &policyRecord{m, domain + "/" + rule, policy}
 }
 
+func (m *countingMetrics) ForgetPolicy(domain, rule, policy string) {
+	m.add(domain + "/" + rule + " forgets " + policy)
+}
+
 func (r *policyRecord) Record(t *PolicyTally) {
 	for o, n := range t.Outcomes {
 		r.m.hits(r.rule + " by " + r.policy + " " + Outcome(o).String()).Count(n)

@@ -50,6 +50,8 @@ type Metrics interface {
 	// Policy returns what records decisions of a rule by a policy: its key, or [PolicyOfRule] or
 	// [PolicyOfKeys]. Nil records nothing.
 	Policy(domain, rule, policy string) PolicyRecorder
+	// ForgetPolicy drops what Policy has returned for a key whose policy was removed.
+	ForgetPolicy(domain, rule, policy string)
 	// Tier returns the counter of requests that a tier applied to.
 	Tier(domain, rule, tier string) Counter
 	// Degraded counts an answer by policy ("allow", "deny", "error" or "local")
@@ -80,6 +82,8 @@ func (noMetrics) Refusals(string, string, string) HitCounter { return noCounter{
 func (noMetrics) Overflow(string, string, string) HitCounter { return noCounter{} }
 
 func (noMetrics) Policy(string, string, string) PolicyRecorder { return nil }
+
+func (noMetrics) ForgetPolicy(string, string, string) {}
 
 func (noMetrics) Lease(string, string) *leases.Counters {
 	var c leases.Counters

@@ -70,7 +70,8 @@ func (c *call) match(b *batch, i int) *Error {
 	if r := p.match.Rule; r != nil {
 		p.view, p.unlimited = b.rules.views[r.ID], r.Unlimited
 		if p.view.policies != nil {
-			p.view, p.recorder = p.view.policies.view(b.policies, d.Entries)
+			p.policies = p.view.policies
+			p.view, p.decider = p.policies.view(b.policies, d.Entries)
 		}
 		if b.engine.conf.Caps.PlainWindows {
 			p.match.Group = descriptors.TextGroup(c.req.Domain, r, d.Entries)

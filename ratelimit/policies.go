@@ -12,15 +12,20 @@ import (
 // policyViews finds the view of a rule whose limit a policy may take the place of.
 type policyViews struct {
 	own *ruleView
-	// names are the keys that are looked up after the request's own.
+	// names are the keys that are looked up after the request's own, and byName their recorders.
 	names     [][]byte
+	byName    []func() PolicyRecorder
 	cache     *policyCache
 	conf      *Config
 	recorders *policyRecorders
 }
 
-func newPolicyViews(own *ruleView, cache *policyCache, conf *Config) *policyViews {
-	p := &policyViews{own: own, cache: cache, conf: conf}
+// newPolicyViews makes the views of a rule. recorders are those of the rule whose place it takes, or nil.
+func newPolicyViews(own *ruleView, cache *policyCache, recorders *policyRecorders, conf *Config) *policyViews {
+	p := &policyViews{own: own, cache: cache, recorders: recorders, conf: conf}
+	if recorders == nil {
+		p.recorders = newPolicyRecorders(own.rule.Domain, own.rule.Path, conf)
+	}
 	for _, name := range []string{own.limits[0].name, own.rule.Domain + "/" + own.rule.Path} {
 		// A name is no escaped text: a % in it stands for itself.
 		if key, err := policies.KeyOf(name); err == nil && (len(p.names) == 0 || key != string(p.names[0])) {
@@ -28,29 +33,51 @@ func newPolicyViews(own *ruleView, cache *policyCache, conf *Config) *policyView
 		}
 	}
 	p.names = append(p.names, []byte(policies.Default))
-	p.recorders = newPolicyRecorders(own.rule.Domain, own.rule.Path, p.names, conf)
+	for _, name := range p.names {
+		p.byName = append(p.byName, p.recorders.make(string(name)))
+	}
 	return p
 }
 
+// What decides a descriptor, if it is no policy of policyViews.names, which are told by number.
+const (
+	decidedByRule = -2 // there is no policy
+	decidedByKey  = -1
+)
+
 // view returns the rule's view for entries: by the policy of their key, of the rule or of all, the
-// first of them that there is; else the rule's own. It also returns what records the decision.
-func (p *policyViews) view(s *policies.Snapshot, entries []descriptors.Entry) (*ruleView, PolicyRecorder) {
+// first of them that there is; else the rule's own. It also returns what decides.
+func (p *policyViews) view(s *policies.Snapshot, entries []descriptors.Entry) (v *ruleView, decider int) {
 	if s.Len() == 0 {
-		return p.own, p.recorders.rule()
+		return p.own, decidedByRule
 	}
 	var buf [policies.MaxKey]byte
-	key, named := p.own.rule.AppendPolicyKey(buf[:0], entries), -1
-	f, ok := s.Find(key)
+	f, ok := s.Find(p.own.rule.AppendPolicyKey(buf[:0], entries))
+	decider = decidedByKey
 	for i := 0; !ok && i < len(p.names); i++ {
 		f, ok = s.Find(p.names[i])
-		named = i
+		decider = i
 	}
 	if ok {
-		if v := p.cache.get(p, f); v != p.own {
-			return v, p.recorders.of(key, named)
+		if v = p.cache.get(p, f); v != p.own {
+			return v, decider
 		}
 	}
-	return p.own, p.recorders.rule()
+	return p.own, decidedByRule
+}
+
+// recorder returns what records a decision for entries under s; nil if nobody wants to know.
+func (p *policyViews) recorder(s *policies.Snapshot, entries []descriptors.Entry, decider int) PolicyRecorder {
+	switch {
+	case decider >= 0:
+		return p.byName[decider]()
+	case decider == decidedByRule:
+		return p.recorders.rule()
+	case p.recorders.asked == nil:
+		return p.recorders.keys()
+	}
+	var buf [policies.MaxKey]byte
+	return p.recorders.of(p.own.rule.AppendPolicyKey(buf[:0], entries), s)
 }
 
 // derive returns the rule's view with the limit of a policy; its own view if the backend cannot keep

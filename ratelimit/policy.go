@@ -32,7 +32,7 @@ func (c *call) degrade(ctx context.Context, b *batch, err error) *limit.Verdict 
 	}
 	if !errors.Is(ctx.Err(), context.Canceled) { // else nobody is waiting
 		b.engine.conf.Metrics.Degraded(c.cause.label, strictest.String())
-		b.engine.logFailure(c.req.Domain, c.cause.message+strictest.String(), err)
+		b.engine.logFailure(c.req, c.cause.message+strictest.String(), err)
 	}
 	c.resp.metadata = append(c.resp.metadata, c.cause.metadata[strictest])
 	refused := strictest == descriptors.FailDeny || strictest == descriptors.FailError
@@ -78,7 +78,7 @@ func (c *call) takeLocal(ctx context.Context, b *batch, refused bool) *limit.Ver
 	out := make([]limit.Verdict, 1)
 	b.engine.conf.Local.Take(ctx, []limit.Request{req}, out)
 	if full.Err = out[0].Err; full.Err != nil {
-		b.engine.logFailure(c.req.Domain, "local fallback failed", full.Err)
+		b.engine.logFailure(c.req, "local fallback failed", full.Err)
 		c.localFailed(b)
 		return full
 	}

@@ -39,7 +39,7 @@ func (c *call) refund(ctx context.Context, b *batch, v *limit.Verdict) {
 	out := make([]limit.Verdict, 1)
 	b.engine.ask(ctx, be, []limit.Request{back}, out)
 	if err := out[0].Err; err != nil {
-		b.engine.logFailure(c.req.Domain, "refund failed", err)
+		b.engine.logFailure(c.req, "refund failed", err)
 		c.abandonUnclear(b, err)
 	}
 }

@@ -42,10 +42,7 @@ func (e *engine) logRefusal(req *Request, who *refusal) {
 		return
 	}
 	key := e.loggedKey(req.Domain, req.Descriptors[who.part].Entries)
-	trace := ""
-	if req.Parent != nil {
-		trace = req.Parent.TraceID().String()
-	}
+	trace := traceID(req)
 	if who.tier != nil {
 		log.Log(ctx, level, "request refused by a tier", "domain", req.Domain, "rule", who.view.name, "tier", who.tier.label, "key", key,
 			"request_id", req.RequestID, "trace_id", trace, "suppressed", skipped)

@@ -3,6 +3,7 @@ package ratelimit
 import (
 	"context"
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"log/slog"
 	"strings"
@@ -63,6 +64,22 @@ func TestRefusalsInTheLogNameWhoAsked(t *testing.T) {
 			t.Errorf("the log tells too much, or too little:\n%s", log)
 		}
 	}
+}
+
+// TestFailuresInTheLogNameWhoAsked: a decision that the backend could not make has the caller's names.
+func TestFailuresInTheLogNameWhoAsked(t *testing.T) {
+	h := setup(t, strings.Replace(refusing, "- {key: none,", "- {key: none, on_backend_error: deny,", 1))
+	h.Fail(errors.New("away"))
+	h.refuse("none=a")
+	for line := range strings.Lines(h.log.String()) {
+		if strings.Contains(line, `msg="decision degraded"`) {
+			if !strings.Contains(line, "domain=d") || !strings.Contains(line, "request_id=req-1 trace_id=4bf92f3577b34da6a3ce929d0e0e4736") {
+				t.Errorf("the line is %s", line)
+			}
+			return
+		}
+	}
+	t.Errorf("no line in %s", h.log)
 }
 
 // TestRefusalsAreLoggedAtInfoIfAskedFor: as many in a second as the Config says, and none at level

@@ -86,7 +86,10 @@ func newRuleset(set *descriptors.Set, old *ruleset, conf *Config) *ruleset {
 	} else {
 		added = set.Rules()
 	}
-	w := &viewer{conf, overflowDefaults{}, monthDefaults{}, rs.derived}
+	if !ok && old != nil {
+		gone = old.set.Rules()
+	}
+	w := &viewer{conf, overflowDefaults{}, monthDefaults{}, rs.derived, old.recorders(gone)}
 	for _, r := range added {
 		rs.views[r.ID] = w.view(r)
 	}
@@ -106,6 +109,20 @@ func (rs *ruleset) rules() *descriptors.Set {
 	return rs.set
 }
 
+// A ruleLabel is what metrics call a rule.
+type ruleLabel struct{ domain, path string }
+
+// recorders returns what records decisions by policies under some of the rules.
+func (rs *ruleset) recorders(of []*descriptors.Rule) map[ruleLabel]*policyRecorders {
+	all := map[ruleLabel]*policyRecorders{}
+	for _, r := range of {
+		if v := rs.views[r.ID]; v != nil && v.policies != nil {
+			all[ruleLabel{r.Domain, r.Path}] = v.policies.recorders
+		}
+	}
+	return all
+}
+
 // longestLease is the longest life of a lease under rules, 0 if none limits requests in flight.
 func longestLease(rules []*descriptors.Rule) (longest time.Duration) {
 	for _, r := range rules {
@@ -122,6 +139,7 @@ type viewer struct {
 	overflows overflowDefaults
 	months    monthDefaults
 	derived   *policyCache
+	recorders map[ruleLabel]*policyRecorders // of rules that are gone, for those that take their place
 }
 
 func (w *viewer) view(r *descriptors.Rule) *ruleView {
@@ -163,7 +181,7 @@ func (w *viewer) limits(v *ruleView) {
 		v.limits = append(v.limits, newInFlightView(r, conf))
 	}
 	if r.Policy != nil && conf.Policies != nil {
-		v.policies = newPolicyViews(v, w.derived, conf)
+		v.policies = newPolicyViews(v, w.derived, w.recorders[ruleLabel{r.Domain, r.Path}], conf)
 	}
 	for i, l := range LimitLabels(r) {
 		v.limits[i].refusals = conf.Metrics.Refusals(r.Domain, r.Path, l.Name)

@@ -35,20 +35,25 @@ func (c *call) status(b *batch, i int, v *limit.Verdict) refusal {
 		outcome, who = c.decided(b, i, v)
 	}
 	c.countHits(b, i, v)
-	if p.recorder != nil {
-		c.countByPolicy(b, p, outcome, v)
+	if p.policies != nil {
+		c.countByPolicy(b, i, outcome, v)
 	}
 	b.tally.add(p.view.counter(b.engine.conf.Metrics, b.rules.set, c.req.Descriptors[i].Entries, outcome))
 	return who
 }
 
-// countByPolicy counts a part for the policy that decided it.
-func (c *call) countByPolicy(b *batch, p *part, o Outcome, v *limit.Verdict) {
+// countByPolicy counts part i for the policy that decided it.
+func (c *call) countByPolicy(b *batch, i int, o Outcome, v *limit.Verdict) {
+	p := &c.parts[i]
+	recorder := p.policies.recorder(b.policies, c.req.Descriptors[i].Entries, p.decider)
+	if recorder == nil {
+		return
+	}
 	remaining, most := int64(0), int64(0)
 	if p.n > 0 && (o == OutcomeOK || o == OutcomeOverLimit || o == OutcomeShadow) {
 		remaining, most = v.Outcomes[p.first].Remaining, c.views[p.first].limit.Capacity()
 	}
-	b.byPolicy.add(p.recorder, o, remaining, most)
+	b.byPolicy.add(recorder, o, remaining, most)
 }
 
 // countOverflow counts the hits that limits took although they did not fit.

@@ -44,6 +44,11 @@ func (m *Metrics) Policy(domain, rule, policy string) ratelimit.PolicyRecorder {
 	return policyOf{g}
 }
 
+// ForgetPolicy implements [ratelimit.Metrics].
+func (m *Metrics) ForgetPolicy(domain, rule, policy string) {
+	m.keeper.drop(policyLabels{ruleKey{domain, rule}, policy})
+}
+
 func (p *byPolicy) add(labels policyLabels) (s *policySeries, drop func()) {
 	s = &policySeries{policyLabels: labels}
 	p.mu.Lock()

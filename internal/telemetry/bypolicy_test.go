@@ -45,6 +45,25 @@ func TestMetricsShowWhatPoliciesDecide(t *testing.T) {
 	}
 }
 
+// TestPoliciesThatAreForgottenHaveNoSeries: and take no room.
+func TestPoliciesThatAreForgottenHaveNoSeries(t *testing.T) {
+	m := New("v1")
+	m.Policy("shop", "user", "user:gone").Record(tallyOf(ratelimit.OutcomeOK, 3, 40, 100))
+	m.Policy("shop", "user", "user:stays").Record(tallyOf(ratelimit.OutcomeOK, 3, 40, 100))
+	m.ForgetPolicy("shop", "user", "user:gone")
+	m.ForgetPolicy("shop", "user", "user:gone")
+	m.ForgetPolicy("shop", "user", "user:never")
+	text := scrape(t, m)
+	if strings.Contains(text, "user:gone") || !strings.Contains(text, `policy="user:stays"`) {
+		t.Errorf("%s", text)
+	}
+	if n := m.keeper.policies.used.Load(); n != 1 {
+		t.Errorf("%d labels of policies are counted as used", n)
+	}
+	m.Policy("shop", "user", "user:gone").Record(tallyOf(ratelimit.OutcomeOK, 1, 40, 100))
+	wantLines(t, scrape(t, m), `headgate_policy_decisions_total{domain="shop",outcome="ok",policy="user:gone",rule="user"} 1`)
+}
+
 // TestRemainingUnitsAreTheLowestOfLately: what is left is the lowest of the last one to two minutes,
 // whatever scrapes there are, and nothing if nothing was decided.
 func TestRemainingUnitsAreTheLowestOfLately(t *testing.T) {

@@ -104,16 +104,29 @@ func (k *keeper) keep(labels ofRule, make func() (counters any, drop func()), bu
 func (k *keeper) dropGone(wanted func(labels ofRule) bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.known.Range(func(labels, kept any) bool {
+	k.known.Range(func(labels, _ any) bool {
 		if !wanted(labels.(ofRule)) {
-			k.known.Delete(labels)
-			s := kept.(*series)
-			s.drop()
-			giveBack(s.budgets)
-			k.freed.Add(1)
+			k.remove(labels.(ofRule))
 		}
 		return true
 	})
+}
+
+// drop drops what is kept under labels, if there is something.
+func (k *keeper) drop(labels ofRule) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.remove(labels)
+}
+
+// remove is drop for who holds the lock.
+func (k *keeper) remove(labels ofRule) {
+	if kept, ok := k.known.LoadAndDelete(labels); ok {
+		s := kept.(*series)
+		s.drop()
+		giveBack(s.budgets)
+		k.freed.Add(1)
+	}
 }
 
 // static returns what is kept under labels that come from rules, made when first

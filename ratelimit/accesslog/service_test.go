@@ -132,6 +132,8 @@ func (m *events) Overflow(string, string, string) ratelimit.HitCounter { return 
 
 func (m *events) Policy(string, string, string) ratelimit.PolicyRecorder { return nil }
 
+func (m *events) ForgetPolicy(string, string, string) {}
+
 func (m *events) Tier(string, string, string) ratelimit.Counter { return m.of("tier") }
 func (m *events) Degraded(string, string)                       {}
 
