@@ -94,7 +94,7 @@ bench: ## measure the service (ARGS="...")
 chaos: setup ## services and stores under load while Redis, databases and DynamoDB Local fail (six minutes)
 	go test -tags chaos -count=1 -v ./test/chaos
 	HEADGATE_TEST_LONG=1 go test -count=1 -v -run Fault ./test/notify ./notify/kafka
-	HEADGATE_TEST_LONG=1 go test -count=1 -v -run 'Chaos|StoppedHolder|CutAt|UnderLoad|KilledProcess|FullDisk|Crash|TakesOver|ClockThatIsSet|Lost' ./backends/sqlstore ./backends/dynamodb
+	HEADGATE_TEST_LONG=1 go test -count=1 -v -run 'Chaos|StoppedHolder|CutAt|UnderLoad|KilledProcess|FullDisk|Crash|TakesOver|ClockThatIsSet|Lost' ./backends/sqlstore ./backends/redis ./backends/dynamodb
 
 # The test ends by itself if it hangs, some minutes after SOAK.
 soak: setup ## look for what only shows with time (SOAK=30m)

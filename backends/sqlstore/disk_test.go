@@ -3,14 +3,14 @@ package sqlstore
 import (
 	"errors"
 	"fmt"
-	"os"
-	"os/user"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/headgate-rls/headgate/backends"
+	"github.com/headgate-rls/headgate/limit"
+	"github.com/headgate-rls/headgate/test/random"
 	"github.com/headgate-rls/headgate/test/testenv"
 )
 
@@ -18,18 +18,8 @@ import (
 // in doubt, and all goes on when there is room.
 func TestFullDiskOfPostgres(t *testing.T) {
 	pg := testenv.SharedDatabase(t, testenv.Postgres)
-	dir, err := os.MkdirTemp("/tmp", "hg-disk-") // not t.TempDir, which another user cannot reach
-	check(t, err)
-	t.Cleanup(func() { _ = os.Remove(dir) })
-	options := "size=20m,mode=0700"
-	if account, err := user.Lookup("postgres"); err == nil && os.Getuid() == 0 {
-		options += ",uid=" + account.Uid
-	}
-	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, options); err != nil {
-		t.Skip("no small disk can be had:", err)
-	}
-	t.Cleanup(func() { _ = syscall.Unmount(dir, syscall.MNT_DETACH) })
-	pg.ExecOn("postgres", "CREATE TABLESPACE small LOCATION '"+dir+"';")
+	disk := testenv.NewDisk(t, testenv.Postgres, 20)
+	pg.ExecOn("postgres", "CREATE TABLESPACE small LOCATION '"+disk.Dir+"';")
 	pg.ExecOn("postgres", "CREATE DATABASE small TABLESPACE small;")
 	t.Cleanup(func() {
 		pg.ExecOn("postgres", "DROP DATABASE small WITH (FORCE);")
@@ -61,6 +51,97 @@ func TestFullDiskOfPostgres(t *testing.T) {
 		return ""
 	})
 	y.wantRecorded(t, used(t, b, l, "k"))
+}
+
+// The disk of a MariaDB is full. Without a binary log it refuses what wants more room, and all is as with
+// PostgreSQL.
+func TestFullDiskOfMariaDB(t *testing.T) {
+	disk := testenv.NewDisk(t, testenv.MariaDB, 64)
+	server := testenv.StartDatabase(t, testenv.MariaDB, testenv.Durable(), testenv.WithData(disk.Dir))
+	address := server.CreateDatabase("limits")
+	migrate(t, address)
+	b := open(t, address)
+	l := upTo(1_000_000)
+	disk.Fill()
+	var y tally
+	long := func(n int) limit.Request { return ask(l, 1, "k", fmt.Sprint(strings.Repeat("long", 50), n)) }
+	for n := 0; y.unknown.Load()+y.notApplied.Load() < 20 && n < 20_000; n++ {
+		if err := y.take(t, b, 5*time.Second, long(n)); err != nil && !strings.Contains(err.Error(), "full") {
+			t.Errorf("an error does not say that the disk is full: %v", err)
+		}
+	}
+	if y.admitted.Load() == 0 || y.notApplied.Load() < 20 || y.unknown.Load() > 0 {
+		t.Fatalf("%d calls were admitted, %d were refused by a full disk, and %d are in doubt", y.admitted.Load(), y.notApplied.Load(), y.unknown.Load())
+	}
+	disk.Free()
+	testenv.Eventually(t, 10*time.Second, "go on when there is room", func() string {
+		if err := y.take(t, b, 5*time.Second, long(-1)); err != nil {
+			return err.Error()
+		}
+		return ""
+	})
+	server.Restart() // what is in memory alone is gone
+	y.wantRecorded(t, used(t, b, l, "k"))
+}
+
+// mostHanging are the sessions that one process may leave behind while commits hang: that of a call, and of
+// beats one that hangs and those of a second, which wait for its row.
+const mostHanging = 14
+
+// With a binary log, commits hang on a full disk, in MariaDB and in MySQL, and for up to a minute after there
+// is room. Calls end by their deadlines all the same, and do not use up the sessions of the server.
+func TestFullDiskWithBinaryLog(t *testing.T) {
+	for _, engine := range []struct {
+		name      string
+		mebibytes int
+	}{{testenv.MariaDB, 80}, {testenv.MySQL, 240}} {
+		t.Run(engine.name, func(t *testing.T) {
+			whole := random.Times(0, 1) > 0
+			if !whole && engine.name == testenv.MySQL {
+				t.Skip("only in the long form: a MySQL takes seconds to start")
+			}
+			const timeout = 200 * time.Millisecond
+			disk := testenv.NewDisk(t, engine.name, engine.mebibytes)
+			server := testenv.StartDatabase(t, engine.name, testenv.Durable(), testenv.WithData(disk.Dir),
+				testenv.WithSettings("--log-bin=binlog", "--server-id=1", "--binlog-format=ROW"))
+			address := server.CreateDatabase("limits")
+			migrate(t, address)
+			b := open(t, with(address, "timeout="+timeout.String()))
+			l := upTo(1_000_000)
+			var y tally
+			check(t, y.take(t, b, 5*time.Second, ask(l, 1, "k")))
+			disk.Fill()
+			for n := range 28 { // each with a row that no other waits for
+				began := time.Now()
+				err := y.take(t, b, 5*time.Second, ask(l, 1, fmt.Sprint("new", n)))
+				if took := time.Since(began); err == nil || took > timeout+2*time.Second {
+					t.Fatalf("call %d on a full disk took %v: %v", n, took, err)
+				}
+			}
+			if y.unknown.Load() == 0 || y.notApplied.Load() < 20 {
+				t.Errorf("%d calls are in doubt, and %d not applied", y.unknown.Load(), y.notApplied.Load())
+			}
+			if n := strings.Count(server.Exec("SHOW PROCESSLIST"), "limits"); n > mostHanging {
+				t.Errorf("%d sessions hang on the server, want %d at most", n, mostHanging)
+			}
+			if !whole {
+				return // the server would wait for up to a minute
+			}
+			disk.Free()
+			testenv.Eventually(t, 90*time.Second, "go on when there is room", func() string {
+				if err := y.take(t, b, 5*time.Second, ask(l, 1, "k")); err != nil {
+					return err.Error()
+				}
+				return ""
+			})
+			server.Restart()
+			b, recorded := open(t, address), int64(0)
+			for n := range 28 {
+				recorded += used(t, b, l, fmt.Sprint("new", n))
+			}
+			y.wantRecorded(t, recorded+used(t, b, l, "k"))
+		})
+	}
 }
 
 // A stopped process that holds the lock of a SQLite file blocks all writers. Calls of others fail within

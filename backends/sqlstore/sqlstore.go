@@ -18,10 +18,13 @@ type Backend struct {
 	conf Config
 	caps backends.Caps
 	db   *sqldb.DB
-	self []byte // the key of this process's pings
+	self []byte // the key of this process's beats
 
 	stop    context.CancelFunc // ends the janitor
 	running sync.WaitGroup     // the janitor, and transactions that are being abandoned
+
+	hangs atomic.Bool   // a commit was not answered in time, and none since
+	beats chan struct{} // one writes to self
 
 	// looks is how many slices still look which rows others hold before they wait for any.
 	looks atomic.Int64
@@ -52,7 +55,7 @@ func Open(conf Config) (*Backend, error) {
 // start returns the backend of a database.
 func start(conf Config, db *sqldb.DB) *Backend {
 	ctx, stop := context.WithCancel(context.Background())
-	b := &Backend{conf: conf, caps: conf.Caps(), db: db, self: []byte("ping:" + rand.Text()), stop: stop}
+	b := &Backend{conf: conf, caps: conf.Caps(), db: db, self: []byte("ping:" + rand.Text()), beats: make(chan struct{}, 1), stop: stop}
 	b.running.Add(1)
 	conf.Panics.Go("sqlstore janitor", func() {
 		defer b.running.Done()
@@ -71,16 +74,11 @@ func (b *Backend) Close() error {
 	return b.db.Close()
 }
 
-// pingLife is how long a ping's row may stay, in µs.
-const pingLife = 60_000_000
-
 // Ping implements [backends.Backend]. It writes to a row of its own.
 func (b *Backend) Ping(ctx context.Context) error {
-	keys := [][]byte{b.self}
-	err := b.do(ctx, "ping", &plain{keys: keys, then: func(_ [][]byte, now limit.Instant) ([]row, [][]byte) {
-		return []row{{key: b.self, state: []byte{}, at: int64(now), ends: now + pingLife}}, nil
-	}})
-	if err != nil {
+	within, cancel := context.WithTimeout(ctx, b.conf.Timeout)
+	defer cancel()
+	if err := b.beat(within); err != nil {
 		return err
 	}
 	missing, err := b.db.Missing(ctx, schema())

@@ -55,6 +55,16 @@ func (b *Backend) do(ctx context.Context, op string, t task) error {
 func (b *Backend) run(ctx context.Context, op string, t task, e effort) error {
 	ctx, cancel := context.WithTimeout(ctx, b.conf.Timeout)
 	defer cancel()
+	if b.hangs.Load() {
+		if err := b.beat(ctx); err != nil {
+			return failed(fmt.Errorf("%s: nothing is written while commits hang: %v", op, err), false) // not %w: the beat may be in doubt, this is not
+		}
+	}
+	return b.repeat(ctx, op, t, e)
+}
+
+// repeat tries a task until it is done, or must not be tried again.
+func (b *Backend) repeat(ctx context.Context, op string, t task, e effort) error {
 	for try := 1; ; try++ {
 		if ctx.Err() != nil {
 			return failed(fmt.Errorf("%s: %w", op, ctx.Err()), false)
@@ -62,6 +72,9 @@ func (b *Backend) run(ctx context.Context, op string, t task, e effort) error {
 		err, inDoubt := b.try(ctx, op, t, e.wait)
 		if err == nil {
 			return nil
+		}
+		if inDoubt && ctx.Err() != nil {
+			b.hangs.Store(true)
 		}
 		if inDoubt || !e.again(err) || try == maxTries {
 			return failed(err, inDoubt)
@@ -73,6 +86,29 @@ func (b *Backend) run(ctx context.Context, op string, t task, e effort) error {
 		case <-time.After(time.Duration(rand.Int64N(int64(try) * int64(time.Millisecond)))):
 		}
 	}
+}
+
+// beatLife is how long the row of a beat may stay, in µs.
+const beatLife = 60_000_000
+
+// beat writes to a row of this process's own. One at a time: a commit that hangs, as on a full disk, keeps
+// its session in the server after the caller has gone. Each new beat waits for the row of the one that hangs,
+// and ends with that wait, so few sessions hang. Other rows would let a session hang for each try, until the
+// server has none for anybody.
+func (b *Backend) beat(ctx context.Context) error {
+	select {
+	case b.beats <- struct{}{}:
+		defer func() { <-b.beats }()
+	case <-ctx.Done():
+		return failed(fmt.Errorf("ping: %w", ctx.Err()), false)
+	}
+	err := b.repeat(ctx, "ping", &plain{keys: [][]byte{b.self}, then: func(_ [][]byte, now limit.Instant) ([]row, [][]byte) {
+		return []row{{key: b.self, state: []byte{}, at: int64(now), ends: now + beatLife}}, nil
+	}}, effort{wait: 1, again: passes})
+	if err == nil {
+		b.hangs.Store(false)
+	}
+	return err
 }
 
 // errHeld is of rows that were not locked in the part of the time that is there for it.

@@ -33,6 +33,7 @@ type DatabaseOption func(*databaseConfig)
 type databaseConfig struct {
 	durable  bool
 	settings []string
+	data     string
 }
 
 // Durable has the server wait for the disk at every commit, as in production. By
@@ -47,6 +48,11 @@ func Durable() DatabaseOption {
 // "--default-time-zone=-05:00". They win over testenv's own.
 func WithSettings(settings ...string) DatabaseOption {
 	return func(c *databaseConfig) { c.settings = append(c.settings, settings...) }
+}
+
+// WithData has the server keep its data in an empty directory that belongs to its user, such as a Disk's.
+func WithData(dir string) DatabaseOption {
+	return func(c *databaseConfig) { c.data = dir }
 }
 
 // databaseKind is one make of database server: how it is set up, started and
@@ -105,6 +111,11 @@ func newDatabaseServer(kind databaseKind, binary string, opts []DatabaseOption) 
 	s := &databaseServer{kind: kind, version: kind.version(string(printed)), binary: binary, account: a}
 	if s.dir, err = newServerDir(kind.engine, a); err != nil {
 		return nil, err
+	}
+	if c.data != "" {
+		if err := os.Symlink(c.data, filepath.Join(s.dir, "data")); err != nil {
+			return nil, errors.Join(err, s.remove())
+		}
 	}
 	s.listener = listener{
 		title: kind.title, log: filepath.Join(s.dir, "server.log"), ready: kind.ready, within: databaseStartLimit,

@@ -20,6 +20,9 @@ for attempt in 1 2 3 4 5 6 7 8 9 10; do
 	for pid in "$1"/*/data/postmaster.pid; do
 		[ -f "$pid" ] && ipcrm -m "$(sed -n 7p "$pid" | tr -s ' ' | cut -d ' ' -f 3)"
 	done
+	for disk in "$1"/disk-*; do
+		[ -d "$disk" ] && umount -l "$disk"
+	done
 	rm -rf -- "$1" && exit
 	sleep 0.3
 done`
