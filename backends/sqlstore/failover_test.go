@@ -163,29 +163,31 @@ const soonAfter = 5 * time.Second
 // had not got is admitted once more, and nothing beside it.
 func TestReplicaTakesOver(t *testing.T) {
 	for _, c := range []struct {
-		name                      string
+		engine, name              string
+		short                     bool // tested in the short form, too: the servers take seconds to start
 		synchronous, replicaFirst bool // in the URL
 		fault                     func(*testenv.Database)
 	}{
-		{"killed, synchronous", true, true, (*testenv.Database).Kill},
-		{"silent, synchronous", true, false, (*testenv.Database).Pause},
-		{"killed, asynchronous", false, true, (*testenv.Database).Kill},
+		{testenv.Postgres, "killed, synchronous", true, true, true, (*testenv.Database).Kill},
+		{testenv.Postgres, "silent, synchronous", true, true, false, (*testenv.Database).Pause},
+		{testenv.Postgres, "killed, asynchronous", false, false, true, (*testenv.Database).Kill},
+		{testenv.MariaDB, "killed, synchronous", true, true, true, (*testenv.Database).Kill},
+		{testenv.MariaDB, "silent, synchronous", false, true, false, (*testenv.Database).Pause},
+		{testenv.MariaDB, "killed, asynchronous", false, false, true, (*testenv.Database).Kill},
+		{testenv.MySQL, "killed, synchronous", false, true, false, (*testenv.Database).Kill},
+		{testenv.MySQL, "silent, asynchronous", false, false, false, (*testenv.Database).Pause},
 	} {
-		t.Run(c.name, func(t *testing.T) {
-			if !c.synchronous && random.Times(0, 1) == 0 {
+		t.Run(c.engine+", "+c.name, func(t *testing.T) {
+			if !c.short && random.Times(0, 1) == 0 {
 				t.Skip("only in the long form: a primary and a replica take seconds to start")
 			}
-			primary := testenv.StartDatabase(t, testenv.Postgres)
+			primary := testenv.StartDatabase(t, c.engine, testenv.Primary())
 			address := primary.CreateDatabase("limits")
 			migrate(t, address)
-			replica := primary.StartReplica()
-			if c.synchronous {
-				primary.ExecOn("postgres", "ALTER SYSTEM SET synchronous_standby_names = '"+testenv.ReplicaName+"';\nSELECT pg_reload_conf();")
-				primary.Eventually("SELECT sync_state FROM pg_stat_replication;", "sync")
-			}
+			replica := primary.StartReplica(c.synchronous)
 			const kept = failoverMax / 10 // by the replica, whatever else it gets
 			check(t, try(soon(t), open(t, address), ask(upTo(failoverMax), kept, "hot"))[0].Err)
-			replica.EventuallyOn(databaseOf(t, address), "SELECT MAX(N) FROM HEADGATE_STATE;", strconv.Itoa(kept))
+			replica.Eventually(databaseOf(t, address), "SELECT MAX(N) FROM HEADGATE_STATE;", strconv.Itoa(kept))
 			if !c.synchronous {
 				replica.StopFollowing()
 			}

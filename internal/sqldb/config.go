@@ -12,7 +12,7 @@ type Config struct {
 	//
 	//	sqlite:PATH, sqlite::memory:         PATH may end in ?synchronous=normal
 	//	postgres://user:password@host:5432/database?parameters
-	//	mysql://user:password@host:3306/database?parameters, also mariadb://
+	//	mysql://user:password@host:3306/database?parameters, also mariadb://, with several hosts as well
 	//	oracle://user:password@host:1521/service
 	//
 	// or as Java writes them: jdbc:postgresql:, jdbc:mysql:, jdbc:mariadb:,

@@ -6,7 +6,6 @@ import (
 	"database/sql/driver"
 	"errors"
 	"fmt"
-	"net"
 	"net/url"
 	"slices"
 	"strconv"
@@ -53,7 +52,7 @@ func wholeSeconds(d time.Duration) int64 { return max(1, int64((d+time.Second-1)
 // mysqlSettings are set together, in the same round trip as the character set.
 const mysqlSettings = "'STRICT_TRANS_TABLES,ERROR_FOR_DIVISION_BY_ZERO,NO_ENGINE_SUBSTITUTION'"
 
-// parseMySQL reads mysql://user:password@host:3306/database?parameters.
+// parseMySQL reads mysql://user:password@host:3306/database?parameters, with one host or with several.
 func parseMySQL(address string, c Config) (*source, error) {
 	u, err := parseURL(address)
 	if err != nil {
@@ -61,9 +60,9 @@ func parseMySQL(address string, c Config) (*source, error) {
 	}
 	config := mysql.NewConfig()
 	config.Net = "tcp"
-	config.Addr = u.Host
-	if u.Port() == "" {
-		config.Addr = net.JoinHostPort(u.Hostname(), "3306")
+	hosts, err := mysqlHosts(u.Host)
+	if err != nil {
+		return nil, err
 	}
 	if config.DBName = strings.TrimPrefix(u.Path, "/"); config.DBName == "" {
 		return nil, fmt.Errorf("database url: it has no database name; want %s://host:port/database", u.Scheme)
@@ -94,8 +93,8 @@ func parseMySQL(address string, c Config) (*source, error) {
 		return nil, scrub(err, config.Passwd)
 	}
 	config.Logger = mysqlSilence{} // every error is returned, too
-	return &source{shown: u.Scheme + "://" + config.Addr + "/" + config.DBName, open: func() (pools, error) {
-		connector, err := mysql.NewConnector(config)
+	return &source{shown: u.Scheme + "://" + strings.Join(hosts, ",") + "/" + config.DBName, open: func() (pools, error) {
+		connector, err := newMySQLHosts(config, hosts)
 		if err != nil {
 			return pools{}, scrub(err, config.Passwd)
 		}

@@ -23,6 +23,8 @@ func TestParseHidesCredentials(t *testing.T) {
 		{"jdbc:postgresql://db.example:5432/slots?currentSchema=s&ssl=true", "postgres", "postgres://db.example:5432/slots"},
 		{"mysql://u:secret@db.example/slots", "mysql", "mysql://db.example:3306/slots"},
 		{"mariadb://u:secret@[::1]:3307/slots?tls=true", "mysql", "mariadb://[::1]:3307/slots"},
+		{"mysql://u:secret@a.example:3307,b.example:3308/slots", "mysql", "mysql://a.example:3307,b.example:3308/slots"},
+		{"mariadb://u:secret@a.example,b.example/slots", "mysql", "mariadb://a.example:3306,b.example:3306/slots"},
 		{"jdbc:mysql://db.example:3306/slots?user=u&password=secret&useSSL=false", "mysql", "mysql://db.example:3306/slots"},
 		{"jdbc:mariadb://db.example:3306/slots?sslMode=verify-full", "mysql", "mariadb://db.example:3306/slots"},
 	} {
@@ -51,6 +53,8 @@ func TestParseRefuses(t *testing.T) {
 		{"postgres://u:secret@a,b/x?target_session_attrs=any", "target_session_attrs=any: want read-write or primary"},
 		{"postgres://host/x?sslmode=maybe&password=secret", "sslmode"},
 		{"mysql://u:secret@host:3306", "no database"},
+		{"mysql://u:secret@a:3306,:3306/x", "no name"},
+		{"mysql://u:secret@a,,b/x", "no name"},
 		{"mysql://u:secret@host:3306/x?useUnicode=true", `"useUnicode"`},
 		{"mysql://u:secret@host:3306/x?tls=secret", `"tls"`},
 	} {

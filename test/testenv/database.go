@@ -34,6 +34,7 @@ type databaseConfig struct {
 	durable  bool
 	settings []string
 	data     string
+	primary  bool
 }
 
 // Durable has the server wait for the disk at every commit, as in production. By
@@ -53,6 +54,11 @@ func WithSettings(settings ...string) DatabaseOption {
 // WithData has the server keep its data in an empty directory that belongs to its user, such as a Disk's.
 func WithData(dir string) DatabaseOption {
 	return func(c *databaseConfig) { c.data = dir }
+}
+
+// Primary has the server write what replicas follow. See StartReplica.
+func Primary() DatabaseOption {
+	return func(c *databaseConfig) { c.primary = true }
 }
 
 // databaseKind is one make of database server: how it is set up, started and
@@ -76,6 +82,8 @@ type databaseKind struct {
 	anyDatabase string
 	url         func(addr, database string) string
 	drop        func(database string) string
+	// replicas is how servers follow one another.
+	replicas replication
 	// removed cleans up behind a killed server, before its directory goes.
 	removed func(s *databaseServer)
 }

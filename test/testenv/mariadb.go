@@ -44,7 +44,8 @@ func mariaDBKind() databaseKind {
 		drop: func(database string) string {
 			return "SET SESSION lock_wait_timeout = 20; DROP DATABASE IF EXISTS " + database + ";"
 		},
-		removed: func(*databaseServer) {},
+		replicas: mariaDBReplicas(),
+		removed:  func(*databaseServer) {},
 	}
 }
 
@@ -73,12 +74,12 @@ func prepareMariaDB(s *databaseServer, _ databaseConfig) error {
 const mariaDBLogSize = "--innodb-log-file-size=16M"
 
 func mariaDBArguments(dir string, port int, c databaseConfig) []string {
-	return append([]string{"--no-defaults", mariaDBLogSize}, mySQLCommon(dir, port, c)...)
+	return append([]string{"--no-defaults", mariaDBLogSize}, mySQLCommon(dir, port, c, mariaDBReplicas())...)
 }
 
 // mySQLCommon are the arguments that MariaDB and MySQL have in common, the test's
 // own last.
-func mySQLCommon(dir string, port int, c databaseConfig) []string {
+func mySQLCommon(dir string, port int, c databaseConfig, r binlogReplicas) []string {
 	args := []string{"--datadir=" + filepath.Join(dir, "data"), "--init-file=" + filepath.Join(dir, "init.sql"),
 		"--bind-address=127.0.0.1", "--port=" + strconv.Itoa(port), "--socket=" + filepath.Join(dir, "socket"),
 		"--pid-file=" + filepath.Join(dir, "pid"), "--skip-name-resolve", "--performance-schema=OFF",
@@ -88,6 +89,9 @@ func mySQLCommon(dir string, port int, c databaseConfig) []string {
 		// A commit still reaches the kernel before it is answered, so that killing
 		// the server loses nothing.
 		args = append(args, "--innodb-flush-log-at-trx-commit=2", "--sync-binlog=0", "--innodb-doublewrite=OFF")
+	}
+	if c.primary {
+		args = append(args, r.binlogSettings(1)...)
 	}
 	return append(args, c.settings...)
 }

@@ -11,7 +11,7 @@ func mySQLKind() databaseKind {
 	kind.engine, kind.title = MySQL, "MySQL"
 	// It may run as root; another user might not get to where it is installed.
 	kind.user = ""
-	kind.prepare, kind.arguments = prepareMySQL, mySQLArguments
+	kind.prepare, kind.arguments, kind.replicas = prepareMySQL, mySQLArguments, mySQLReplicas()
 	return kind
 }
 
@@ -28,7 +28,7 @@ const mySQLLogSize = "--innodb-redo-log-capacity=32M"
 
 func mySQLArguments(dir string, port int, c databaseConfig) []string {
 	args := append(mySQLUser(), "--mysqlx=OFF", "--secure-file-priv=NULL", mySQLLogSize)
-	return append(args, mySQLCommon(dir, port, c)...)
+	return append(args, mySQLCommon(dir, port, c, mySQLReplicas())...)
 }
 
 // mySQLUser has the server run as root where the tests do.

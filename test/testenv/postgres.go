@@ -35,8 +35,9 @@ func postgresKind() databaseKind {
 			u := url.URL{Scheme: "postgres", User: url.UserPassword(DatabaseUser, DatabasePassword), Host: addr, Path: "/" + database, RawQuery: "sslmode=disable"}
 			return u.String()
 		},
-		drop:    func(database string) string { return "DROP DATABASE IF EXISTS " + database + " WITH (FORCE);" },
-		removed: removeSharedMemory,
+		drop:     func(database string) string { return "DROP DATABASE IF EXISTS " + database + " WITH (FORCE);" },
+		replicas: postgresReplicas{},
+		removed:  removeSharedMemory,
 	}
 }
 

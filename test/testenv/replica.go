@@ -1,57 +1,51 @@
 package testenv
 
-import (
-	"fmt"
-	"path/filepath"
-	"strconv"
-)
+// A replication is how servers of a kind follow one another.
+type replication interface {
+	// of makes of a primary's kind that of a replica.
+	of(primary *databaseServer) (kind databaseKind, opts []DatabaseOption)
+	// synchronous has a primary answer a commit when its replica has it.
+	synchronous(primary, replica *Database)
+	// leave has a replica ask its primary for nothing any more.
+	leave(replica *Database)
+	// promote has it take writes, once it has applied all that it has got.
+	promote(replica *Database)
+}
 
-// ReplicaName is what a replica calls itself, for synchronous_standby_names.
-const ReplicaName = "replica"
-
-// StartReplica starts a copy of a PostgreSQL server that follows it by streaming replication, on a port
-// of its own, and waits until it answers questions. It takes writes after Promote.
-func (d *Database) StartReplica() *Database {
+// StartReplica starts a server that follows a Primary, on a port of its own, and waits until it answers
+// questions. If synchronous, a commit waits for it from then on. It takes writes after Promote.
+func (d *Database) StartReplica(synchronous bool) *Database {
 	d.tb.Helper()
-	primary := d.server
-	kind := primary.kind
-	kind.ready = "database system is ready to accept read-only connections"
-	kind.created = func(*databaseServer) error { return nil }
-	kind.prepare = func(s *databaseServer, _ databaseConfig) error {
-		from := fmt.Sprintf("host=127.0.0.1 port=%d user=%s password=%s application_name=%s", primary.port, DatabaseUser, DatabasePassword, ReplicaName)
-		return s.setUp(postgresProgram(s.binary, "pg_basebackup"), "-d", from, "-D", filepath.Join(s.dir, "data"),
-			"--write-recovery-conf", "--wal-method=stream", "--checkpoint=fast", "--no-sync")
+	kind, opts := d.server.kind.replicas.of(d.server)
+	replica := start(d.tb, kind, d.server.binary, opts)
+	if synchronous {
+		kind.replicas.synchronous(d, replica)
 	}
-	return start(d.tb, kind, primary.binary, nil)
+	return replica
 }
 
 // StopFollowing has a replica ask its primary for nothing any more, and waits until it does not.
 func (d *Database) StopFollowing() {
 	d.tb.Helper()
-	d.ExecOn("postgres", "ALTER SYSTEM SET primary_conninfo = '';\nSELECT pg_reload_conf();")
-	d.Eventually("SELECT COUNT(*) FROM pg_stat_wal_receiver;", "0")
+	d.server.kind.replicas.leave(d)
 }
 
 // Promote makes a primary of a replica, and waits until it takes writes.
 func (d *Database) Promote() {
 	d.tb.Helper()
-	if done := d.ExecOn("postgres", "SELECT pg_promote(true, "+strconv.Itoa(int(databaseStartLimit.Seconds()))+");"); done != "t" {
-		d.tb.Fatalf("testenv: the replica was not promoted: %s", done)
-	}
+	d.server.kind.replicas.promote(d)
 }
 
-// Eventually asks until the answer is as wanted.
-func (d *Database) Eventually(question, want string) {
-	d.tb.Helper()
-	d.EventuallyOn("postgres", question, want)
-}
-
-// EventuallyOn is Eventually on the database of this name.
-func (d *Database) EventuallyOn(name, question, want string) {
+// Eventually asks the database of this name, which need not be there yet, until the answer is as wanted.
+func (d *Database) Eventually(name, question, want string) {
 	d.tb.Helper()
 	Eventually(d.tb, databaseStartLimit, "have "+d.Addr+" answer "+want+" to "+question, func() string {
-		if got := d.ExecOn(name, question); got != want {
-			return got
+		got, err := d.server.run(name, question)
+		switch {
+		case err != nil:
+			return err.Error()
+		case got != want:
+			return "its answer is " + got
 		}
 		return ""
 	})
