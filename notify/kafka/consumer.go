@@ -5,11 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/headgate-rls/headgate/notify"
 )
@@ -17,8 +20,8 @@ import (
 // A Handler sends the message of a record.
 type Handler interface {
 	// Handle returns nil when the message is done with. An error that is [notify.ErrGiveUp] skips
-	// it; after any other it is handled again. It returns soon when ctx ends. It is called
-	// from several goroutines.
+	// it; after any other it is handled again. When ctx ends it begins nothing new, and returns
+	// within seconds. It is called from several goroutines.
 	Handle(ctx context.Context, m notify.Message) error
 }
 
@@ -32,37 +35,54 @@ type ConsumerConfig struct {
 }
 
 // A Consumer handles the messages of a topic as a member of a group: in the order of each
-// partition, each at least once. It commits what was handled.
+// partition, each at least once. It commits what was handled. Partitions do not wait for each
+// other: one whose message cannot be sent leaves the rest alone.
 type Consumer struct {
 	ConsumerConfig
 	client *kgo.Client
 
+	mu      sync.Mutex
+	lanes   map[int32]*lane // of the partitions whose messages are handled now
+	failing bool            // the last commit failed
+
 	handled, skipped, retried atomic.Int64
 }
 
-// Bounds of one round.
 const (
-	pollRecords  = 100
-	roundWithin  = 10 * time.Second // a rebalance waits no longer
+	// fetchBytes bounds what is in memory of each partition, and of what a broker sends at once;
+	// a batch of a producer, which the broker bounds, comes whole.
+	fetchBytes, brokerBytes = 256 << 10, 8 << 20
+
+	commitEvery  = 250 * time.Millisecond // what a crash may send again
 	commitWithin = 5 * time.Second
 	dialWithin   = 10 * time.Second
 	retryAfter   = 500 * time.Millisecond
+	settleWithin = 100 * time.Millisecond // a slow partition delays the others once by this
+	// A partition that goes to another member waits for the message that is being handled.
+	rebalanceWithin = 30 * time.Second
 )
 
 // NewConsumer returns a consumer. It does not connect. Close must be called.
 func NewConsumer(c ConsumerConfig) (*Consumer, error) {
-	client, err := c.Topic.open("notify-sender", dialWithin,
+	consumer := &Consumer{ConsumerConfig: c, lanes: map[int32]*lane{}}
+	leave := func(_ context.Context, _ *kgo.Client, partitions map[string][]int32) {
+		consumer.stop(func(p int32) bool { return slices.Contains(partitions[c.Topic.Name], p) })
+		consumer.commit()
+	}
+	var err error
+	consumer.client, err = c.Topic.open("notify-sender", dialWithin,
 		kgo.ConsumerGroup(c.Group), kgo.ConsumeTopics(c.Topic.Name),
 		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
-		kgo.DisableAutoCommit(), kgo.BlockRebalanceOnPoll(),
-		kgo.SessionTimeout(10*time.Second), kgo.HeartbeatInterval(time.Second), kgo.RebalanceTimeout(30*time.Second),
-		kgo.FetchMaxWait(time.Second), kgo.FetchMaxBytes(8<<20), kgo.RetryBackoffFn(backoff),
+		kgo.AutoCommitMarks(), kgo.AutoCommitInterval(commitEvery), kgo.AutoCommitCallback(consumer.autoCommitted),
+		kgo.BlockRebalanceOnPoll(), kgo.OnPartitionsRevoked(leave), kgo.OnPartitionsLost(leave),
+		kgo.SessionTimeout(10*time.Second), kgo.HeartbeatInterval(time.Second), kgo.RebalanceTimeout(rebalanceWithin),
+		kgo.FetchMaxWait(250*time.Millisecond), kgo.FetchMaxPartitionBytes(fetchBytes), kgo.FetchMaxBytes(brokerBytes), kgo.RetryBackoffFn(backoff),
 		kgo.RecordDeliveryTimeout(5*time.Second), kgo.AllowIdempotentProduceCancellation(), kgo.MetadataMinAge(250*time.Millisecond),
 	)
 	if err != nil {
 		return nil, err
 	}
-	return &Consumer{ConsumerConfig: c, client: client}, nil
+	return consumer, nil
 }
 
 // Close leaves the group.
@@ -93,81 +113,157 @@ func (c *Consumer) Stats() ConsumerStats {
 	return ConsumerStats{c.handled.Load(), c.skipped.Load(), c.retried.Load()}
 }
 
-// Run consumes until ctx ends. What it is about then is brought to its end or handled again
-// by somebody else.
+// Run consumes until ctx ends. Messages that are being handled then come to their end, as far
+// as the handler brings them there; the rest is left to other members.
 func (c *Consumer) Run(ctx context.Context) {
 	for ctx.Err() == nil {
-		fetches := c.client.PollRecords(ctx, pollRecords)
+		fetches := c.client.PollFetches(ctx)
 		fetches.EachError(func(topic string, partition int32, err error) {
 			if !errors.Is(err, context.Canceled) {
 				c.Log.Warn("the topic cannot be read at present", "topic", topic, "partition", partition, "error", err)
 			}
 		})
-		c.round(ctx, fetches)
+		var begun []*lane
+		fetches.EachPartition(func(p kgo.FetchTopicPartition) {
+			if len(p.Records) > 0 {
+				begun = append(begun, c.start(ctx, p))
+			}
+		})
+		c.settle(begun)
 		c.client.AllowRebalance()
 		if fetches.Empty() && ctx.Err() == nil {
 			pause(ctx, 50*time.Millisecond) // errors must not make it spin
 		}
 	}
+	c.stop(func(int32) bool { return true })
+	c.commit()
 }
 
-// round handles records, all partitions at the same time, until each has come to its end or
-// to a record that has to wait, or time is up. It commits what was handled, and has the rest
-// fetched again.
-func (c *Consumer) round(ctx context.Context, fetches kgo.Fetches) {
-	within, cancel := context.WithTimeout(ctx, roundWithin)
-	defer cancel()
-	var mu sync.Mutex
-	var done []*kgo.Record
-	again := map[string]map[int32]kgo.EpochOffset{}
-	var partitions sync.WaitGroup
-	fetches.EachPartition(func(p kgo.FetchTopicPartition) {
-		partitions.Go(func() {
-			n := c.partition(within, p.Records)
-			mu.Lock()
-			defer mu.Unlock()
-			done = append(done, p.Records[:n]...)
-			if n < len(p.Records) {
-				next := p.Records[n]
-				if again[p.Topic] == nil {
-					again[p.Topic] = map[int32]kgo.EpochOffset{}
-				}
-				again[p.Topic][p.Partition] = kgo.EpochOffset{Epoch: next.LeaderEpoch, Offset: next.Offset}
-			}
-		})
-	})
-	partitions.Wait()
-	c.commit(done)
-	if len(again) > 0 {
-		c.client.SetOffsets(again)
-		pause(ctx, retryAfter)
-	}
+// A lane handles the records of a partition that one fetch has brought. The next fetch has nothing
+// of the partition until they are done with.
+type lane struct {
+	partition int32
+	records   []*kgo.Record
+	cancel    context.CancelFunc
+	done      chan struct{} // closed when nothing is handled any more
+	paused    bool          // nothing of the partition is fetched
 }
 
-// partition returns how many of a partition's records are done with.
-func (c *Consumer) partition(ctx context.Context, records []*kgo.Record) int {
-	for i, r := range records {
-		if ctx.Err() != nil || !c.handle(ctx, r) {
-			return i
+func (c *Consumer) start(ctx context.Context, p kgo.FetchTopicPartition) *lane {
+	ctx, cancel := context.WithCancel(ctx)
+	l := &lane{partition: p.Partition, records: p.Records, cancel: cancel, done: make(chan struct{})}
+	c.mu.Lock()
+	c.lanes[p.Partition] = l
+	c.mu.Unlock()
+	go func() {
+		defer close(l.done)
+		defer cancel()
+		c.work(ctx, l.records)
+		c.end(l)
+	}()
+	return l
+}
+
+// work handles records in their order, each until it is done with or ctx ends.
+func (c *Consumer) work(ctx context.Context, records []*kgo.Record) {
+	for _, r := range records {
+		for ctx.Err() == nil && !c.handle(ctx, r) {
+			pause(ctx, retryAfter)
 		}
 	}
-	return len(records)
+}
+
+// settle waits a moment for lanes. The partitions of those that take longer are not fetched for as
+// long: to pause and to resume a partition costs a wait of its own.
+func (c *Consumer) settle(lanes []*lane) {
+	moment, cancel := context.WithTimeout(context.Background(), settleWithin)
+	defer cancel()
+	for _, l := range lanes {
+		select {
+		case <-l.done:
+		case <-moment.Done():
+			c.mu.Lock()
+			if c.lanes[l.partition] == l {
+				l.paused = true
+				c.client.PauseFetchPartitions(c.only(l))
+			}
+			c.mu.Unlock()
+		}
+	}
+}
+
+func (c *Consumer) end(l *lane) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.lanes, l.partition)
+	if l.paused {
+		c.client.ResumeFetchPartitions(c.only(l))
+	}
+}
+
+func (c *Consumer) only(l *lane) map[string][]int32 {
+	return map[string][]int32{c.Topic.Name: {l.partition}}
+}
+
+// stop ends the lanes of partitions that leave, and waits for them.
+func (c *Consumer) stop(leaves func(partition int32) bool) {
+	c.mu.Lock()
+	var ending []*lane
+	for partition, l := range c.lanes {
+		if leaves(partition) {
+			l.cancel()
+			ending = append(ending, l)
+		}
+	}
+	c.mu.Unlock()
+	for _, l := range ending {
+		<-l.done
+	}
 }
 
 // commit tells the group what was handled. What it cannot be told is handled again.
-func (c *Consumer) commit(done []*kgo.Record) {
-	if len(done) == 0 {
-		return
-	}
+func (c *Consumer) commit() {
 	ctx, cancel := context.WithTimeout(context.Background(), commitWithin)
 	defer cancel()
-	if err := c.client.CommitRecords(ctx, done...); err != nil {
-		c.Log.Warn("messages were handled but not committed; they may be sent again", "messages", len(done), "error", err)
+	c.committed(c.client.CommitMarkedOffsets(ctx))
+}
+
+func (c *Consumer) autoCommitted(_ *kgo.Client, _ *kmsg.OffsetCommitRequest, resp *kmsg.OffsetCommitResponse, err error) {
+	if errors.Is(err, context.Canceled) {
+		return // another commit takes its place
+	}
+	if err == nil {
+		for _, t := range resp.Topics {
+			for _, p := range t.Partitions {
+				err = errors.Join(err, kerr.ErrorForCode(p.ErrorCode))
+			}
+		}
+	}
+	c.committed(err)
+}
+
+// committed logs the first of the commits that fail.
+func (c *Consumer) committed(err error) {
+	c.mu.Lock()
+	first := err != nil && !c.failing
+	c.failing = err != nil
+	c.mu.Unlock()
+	if first {
+		c.Log.Warn("messages were handled but not committed; they may be sent again", "error", err)
 	}
 }
 
-// handle reports whether a record is done with.
+// handle reports whether a record is done with. It is committed then.
 func (c *Consumer) handle(ctx context.Context, r *kgo.Record) bool {
+	done := c.send(ctx, r)
+	if done {
+		c.client.MarkCommitRecords(r)
+	}
+	return done
+}
+
+// send reports whether a record was sent, or skipped.
+func (c *Consumer) send(ctx context.Context, r *kgo.Record) bool {
 	m, err := notify.Decode(r.Value)
 	if err != nil {
 		return c.skip(ctx, r, "malformed", err)

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -83,10 +84,18 @@ type running struct {
 
 func consume(t *testing.T, topic Topic, deadLetter string, fail func(notify.Message) error) *running {
 	t.Helper()
-	r := &running{handler: &handler{fail: fail}, log: new(safeLog)}
+	h := &handler{fail: fail}
+	r := consumeBy(t, topic, deadLetter, h)
+	r.handler = h
+	return r
+}
+
+func consumeBy(t *testing.T, topic Topic, deadLetter string, h Handler) *running {
+	t.Helper()
+	r := &running{log: new(safeLog)}
 	var err error
 	r.Consumer, err = NewConsumer(ConsumerConfig{
-		Topic: topic, Group: topic.Name + "-group", DeadLetter: deadLetter, Handler: r.handler, Log: slog.New(slog.NewTextHandler(r.log, nil)),
+		Topic: topic, Group: topic.Name + "-group", DeadLetter: deadLetter, Handler: h, Log: slog.New(slog.NewTextHandler(r.log, nil)),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -216,6 +225,124 @@ func TestWhatWasNotHandledIsNotCommitted(t *testing.T) {
 	testenv.Eventually(t, soon, "the rest is handled", func() string { return second.lacks("2", "3") })
 	if got := fmt.Sprint(second.texts()); got != "[2 3]" {
 		t.Errorf("handled by the second: %s", got)
+	}
+}
+
+// holder holds the messages whose text is "hold" until their context ends or all are let go, and
+// brings them to their end then, as it has begun.
+type holder struct {
+	handler
+	held    atomic.Int32
+	cut     atomic.Int32 // contexts that have ended meanwhile
+	release chan struct{}
+}
+
+func (h *holder) Handle(ctx context.Context, m notify.Message) error {
+	if strings.HasPrefix(m.Text, "hold") {
+		h.held.Add(1)
+		select {
+		case <-ctx.Done():
+			h.cut.Add(1)
+		case <-h.release:
+		}
+	}
+	return h.handler.Handle(ctx, m)
+}
+
+// TestAMessageThatHangsDelaysItsPartitionOnly: it is handled once, for as long as it takes, and
+// what is in other partitions is handled meanwhile.
+func TestAMessageThatHangsDelaysItsPartitionOnly(t *testing.T) {
+	topic := newTopic(testenv.SharedKafka(t))
+	topic.Partitions = 8
+	h := &holder{release: make(chan struct{})}
+	r := consumeBy(t, topic, "", h)
+	p := newPublisher(t, topic, 10*time.Second)
+	published(t, p, "hold", "behind") // of user u
+	testenv.Eventually(t, soon, "the first message hangs", func() string {
+		if h.held.Load() == 0 {
+			return "not yet"
+		}
+		return ""
+	})
+	for n := range 5 {
+		var texts []string
+		for user := range 30 { // some of them share u's partition
+			m := message(fmt.Sprint("user", user), fmt.Sprintf("%d-%d", n, user))
+			if err := p.Publish(t.Context(), []notify.Message{m})[0]; err != nil {
+				t.Fatal(err)
+			}
+			texts = append(texts, m.Text)
+		}
+		testenv.Eventually(t, soon, "most of the others are handled", func() string {
+			done := 0
+			for _, text := range texts {
+				if h.lacks(text) == "" {
+					done++
+				}
+			}
+			if done < len(texts)/2 {
+				return fmt.Sprint(done)
+			}
+			return ""
+		})
+	}
+	if held, cut := h.held.Load(), h.cut.Load(); held != 1 || cut != 0 {
+		t.Errorf("the message that hangs was handled %d times, and cut off %d times", held, cut)
+	}
+	if h.lacks("behind") == "" {
+		t.Error("a message was handled before the one that is before it")
+	}
+	close(h.release)
+	testenv.Eventually(t, soon, "all are handled", func() string { return h.lacks("hold", "behind") })
+	testenv.Eventually(t, soon, "all are handled", func() string {
+		if n := r.Stats().Handled; n != 152 {
+			return fmt.Sprint(n)
+		}
+		return ""
+	})
+}
+
+// TestAPartitionChangesHandsBetweenMessages: the message that is being handled comes to its end
+// before the next member begins, and nobody handles it again. The same holds at the end of a member.
+func TestAPartitionChangesHandsBetweenMessages(t *testing.T) {
+	topic := newTopic(testenv.SharedKafka(t))
+	topic.Partitions = 4
+	first := &holder{release: make(chan struct{})}
+	r := consumeBy(t, topic, "", first)
+	p := newPublisher(t, topic, 10*time.Second)
+	var all []string
+	for user := range 40 {
+		for _, text := range []string{"hold-%d", "next-%d"} {
+			m := message(fmt.Sprint("user", user), fmt.Sprintf(text, user))
+			if err := p.Publish(t.Context(), []notify.Message{m})[0]; err != nil {
+				t.Fatal(err)
+			}
+			all = append(all, m.Text)
+		}
+	}
+	testenv.Eventually(t, soon, "every partition has a message that is being handled", func() string {
+		if n := first.held.Load(); n != 4 {
+			return fmt.Sprint(n)
+		}
+		return ""
+	})
+	second := consume(t, topic, "", nil)
+	testenv.Eventually(t, soon, "the second handles some", func() string {
+		if len(second.texts()) == 0 {
+			return "none"
+		}
+		return ""
+	})
+	if first.cut.Load() == 0 {
+		t.Error("no partition has left the first")
+	}
+	r.stop() // the others leave it
+	testenv.Eventually(t, soon, "all are handled", func() string {
+		both := handler{done: append(first.texts(), second.texts()...)}
+		return both.lacks(all...)
+	})
+	if n := len(first.texts()) + len(second.texts()); n != len(all) {
+		t.Errorf("%d messages were handled, want %d", n, len(all))
 	}
 }
 

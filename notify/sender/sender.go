@@ -69,6 +69,9 @@ func (w *Webhook) Send(ctx context.Context, m notify.Message) error {
 		req.Header.Set("Authorization", "Bearer "+w.Token)
 	}
 	resp, err := w.Client.Do(req)
+	if errors.Is(err, context.DeadlineExceeded) {
+		return fmt.Errorf("webhook: no answer within %v: %w", w.Timeout, context.DeadlineExceeded)
+	}
 	if err != nil {
 		return fmt.Errorf("webhook: %w", errors.Unwrap(err)) // without the URL, in which there may be a secret
 	}
@@ -97,12 +100,17 @@ type Retrier struct {
 // maxBackoff bounds the wait between attempts.
 const maxBackoff = 5 * time.Second
 
+// finishWithin is how long an attempt may go on after the end of its context. To cut it off would
+// send a message again that the receiver may have taken.
+const finishWithin = 10 * time.Second
+
 // Handle sends a message and logs that it was sent. After the last attempt it returns the
-// error of that, which is [notify.ErrGiveUp] if the message is to be skipped.
+// error of that, which is [notify.ErrGiveUp] if the message is to be skipped. The end of ctx ends
+// the waits between attempts, and an attempt that lasts for finishWithin longer.
 func (r *Retrier) Handle(ctx context.Context, m notify.Message) error {
 	wait := r.Backoff
 	for attempt := 1; ; attempt++ {
-		err := r.Sender.Send(ctx, m)
+		err := r.attempt(ctx, m)
 		var permanent *PermanentError
 		switch {
 		case err == nil:
@@ -113,6 +121,7 @@ func (r *Retrier) Handle(ctx context.Context, m notify.Message) error {
 		case attempt >= r.Attempts:
 			return fmt.Errorf("after %d attempts: %w", attempt, err)
 		}
+		r.Log.Warn("a message could not be sent; it is tried again", "user", m.UserID, "id", m.ID, "attempt", attempt, "error", err)
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
@@ -120,4 +129,21 @@ func (r *Retrier) Handle(ctx context.Context, m notify.Message) error {
 		}
 		wait = min(2*wait, maxBackoff)
 	}
+}
+
+// attempt sends a message, unless ctx has ended.
+func (r *Retrier) attempt(ctx context.Context, m notify.Message) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	attempt, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
+	defer context.AfterFunc(ctx, func() {
+		select {
+		case <-attempt.Done():
+		case <-time.After(finishWithin):
+			cancel()
+		}
+	})()
+	return r.Sender.Send(attempt, m)
 }

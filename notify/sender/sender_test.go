@@ -193,6 +193,35 @@ func TestTheEndOfTheSenderEndsTheWait(t *testing.T) {
 	}
 }
 
+// TestAnAttemptIsNotCutOff by the end of the sender: the message would be sent again.
+func TestAnAttemptIsNotCutOff(t *testing.T) {
+	arrived, answer := make(chan struct{}), make(chan struct{})
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		close(arrived)
+		<-answer
+	}))
+	defer server.Close()
+	r, log := retrier(server.URL, "", false)
+	r.Sender.(*Webhook).Timeout = 10 * time.Second
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- r.Handle(ctx, one) }()
+	<-arrived
+	cancel()
+	select {
+	case err := <-done:
+		t.Errorf("it has not waited for the answer: %v", err)
+	case <-time.After(100 * time.Millisecond):
+	}
+	close(answer)
+	if err := <-done; err != nil || !strings.Contains(log.String(), "SMS SENT") {
+		t.Errorf("%v, and the log has %q", err, log)
+	}
+	if err := r.Handle(ctx, one); !errors.Is(err, context.Canceled) { // nothing new begins
+		t.Errorf("%v", err)
+	}
+}
+
 // TestAnEndlessAnswer is not read to its end.
 func TestAnEndlessAnswer(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
