@@ -54,7 +54,7 @@ func start(ctx context.Context, tb *testenv.Servers, root, http string, out io.W
 	database := testenv.StartDatabase(tb, testenv.Postgres)
 	redis := testenv.StartRedis(tb)
 	kafka := testenv.StartKafka(tb)
-	g := testenv.StartProgram(tb, gateway, nil, "--http", http, "--database", database.URL(), "--kafka", kafka.Addr, "--redis", redis.URL(), "--delivery", "outbox")
+	g := testenv.StartProgram(tb, gateway, nil, "--http", http, "--debug", "", "--database", database.URL(), "--kafka", kafka.Addr, "--redis", redis.URL(), "--delivery", "outbox")
 	s := testenv.StartProgram(tb, sender, nil, "--http", "", "--kafka", kafka.Addr)
 	testenv.Eventually(tb, time.Minute, "start the programs", func() string {
 		for _, p := range []*testenv.Program{g, s} {
