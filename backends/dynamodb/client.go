@@ -187,39 +187,42 @@ const (
 	maxBatch = 25
 )
 
-// read returns the items there are under at most maxRead names, as they are now.
-func (c *client) read(ctx context.Context, names []primary) (items map[primary]attributes, o outcome, err error) {
+// read returns the items there are under at most maxRead names, as they are now. Where DynamoDB has not
+// had the capacity for all of them the outcome is busy, and unread are the names of the others.
+func (c *client) read(ctx context.Context, names []primary) (items map[primary]attributes, unread map[primary]bool, o outcome, err error) {
+	yes := true
 	if len(names) == 1 {
-		yes := true
 		out, o, err := call(ctx, c, "GetItem", func(ctx context.Context) (*dynamodb.GetItemOutput, error) {
 			return c.api.GetItem(ctx, &dynamodb.GetItemInput{TableName: c.table, Key: names[0].attributes(), ConsistentRead: &yes})
 		})
 		if err != nil {
-			return nil, o, err
+			return nil, nil, o, err
 		}
-		return map[primary]attributes{names[0]: out.Item}, o, nil
+		return map[primary]attributes{names[0]: out.Item}, nil, o, nil
 	}
-	items = map[primary]attributes{}
 	keys := make([]attributes, len(names))
 	for i, n := range names {
 		keys[i] = n.attributes()
 	}
-	for len(keys) > 0 {
-		yes := true
-		out, o, err := call(ctx, c, "BatchGetItem", func(ctx context.Context) (*dynamodb.BatchGetItemOutput, error) {
-			return c.api.BatchGetItem(ctx, &dynamodb.BatchGetItemInput{RequestItems: map[string]types.KeysAndAttributes{
-				*c.table: {Keys: keys, ConsistentRead: &yes},
-			}})
-		})
-		if err != nil {
-			return nil, o, err
-		}
-		for _, a := range out.Responses[*c.table] {
-			items[primaryOf(a)] = a
-		}
-		keys = out.UnprocessedKeys[*c.table].Keys
+	out, o, err := call(ctx, c, "BatchGetItem", func(ctx context.Context) (*dynamodb.BatchGetItemOutput, error) {
+		return c.api.BatchGetItem(ctx, &dynamodb.BatchGetItemInput{RequestItems: map[string]types.KeysAndAttributes{
+			*c.table: {Keys: keys, ConsistentRead: &yes},
+		}})
+	})
+	if err != nil {
+		return nil, nil, o, err
 	}
-	return items, done, nil
+	items, unread = map[primary]attributes{}, map[primary]bool{}
+	for _, a := range out.Responses[*c.table] {
+		items[primaryOf(a)] = a
+	}
+	for _, a := range out.UnprocessedKeys[*c.table].Keys {
+		unread[primaryOf(a)] = true
+	}
+	if len(unread) > 0 {
+		return items, unread, busy, nil
+	}
+	return items, nil, done, nil
 }
 
 // batch puts or deletes at most maxBatch items, each by itself, and returns those that DynamoDB had

@@ -194,7 +194,8 @@ func (d *decision) isBad(i int, err error) {
 	d.held[i].known = item{} // it is looked at again the next time
 }
 
-// read asks for what is there now. If all is as was known, what was decided by that stands.
+// read asks for what is there now. If all is as was known, what was decided by that stands. What DynamoDB
+// has had no capacity for is asked for again at the next try, by itself.
 func (d *decision) read(ctx context.Context) (outcome, error) {
 	var names []primary
 	for i, k := range d.keys {
@@ -202,21 +203,27 @@ func (d *decision) read(ctx context.Context) (outcome, error) {
 			names = append(names, counter(k))
 		}
 	}
-	items, o, err := d.b.client.read(ctx, names)
+	items, unread, o, err := d.b.client.read(ctx, names)
+	if o == busy {
+		d.b.throttled.Add(1)
+	}
 	if err != nil {
 		return o, err
 	}
 	same := true
 	for i, k := range d.keys {
-		if d.fresh[i] {
+		if d.fresh[i] || unread[counter(k)] {
 			continue
 		}
 		before := d.held[i].known.writer
 		d.see(i, items[counter(k)])
 		same = same && before == d.held[i].known.writer
 	}
-	if same || d.bad != nil {
+	switch {
+	case d.bad != nil, same && len(unread) == 0:
 		return done, nil
+	case same:
+		return busy, errCapacity
 	}
 	d.changes++
 	return changed, errChanged

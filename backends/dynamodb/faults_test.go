@@ -2,10 +2,12 @@ package dynamodb
 
 import (
 	"context"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -238,6 +240,48 @@ func TestRefusedReads(t *testing.T) {
 		if err := out[0].Err; !errors.Is(err, backends.ErrUnavailable) || !errors.Is(err, backends.ErrNotApplied) || p.counted() != "5 GetItem" {
 			t.Errorf("%s: error %v after %s", name, err, p.counted())
 		}
+	}
+}
+
+// unprocessed is an answer of DynamoDB that has had no capacity to read the items of some groups, and that
+// has nothing under the others.
+func unprocessed(table string, groups ...string) fault {
+	var keys []string
+	for _, g := range groups {
+		name := counter(limit.Key{Group: g})
+		keys = append(keys, fmt.Sprintf(`{%q:{"B":%q},%q:{"B":%q}}`, attrKey, base64.StdEncoding.EncodeToString([]byte(name.key)),
+			attrRow, base64.StdEncoding.EncodeToString([]byte(name.row))))
+	}
+	return fault{status: http.StatusOK, answer: fmt.Sprintf(`{"Responses":{%q:[]},"UnprocessedKeys":{%q:{"ConsistentRead":true,"Keys":[%s]}}}`,
+		table, table, strings.Join(keys, ","))}
+}
+
+// TestUnreadKeys: what DynamoDB has had no capacity to read is asked for again, alone, after a pause and
+// not for ever.
+func TestUnreadKeys(t *testing.T) {
+	p, b, beside := spoiled(t)
+	take(t, beside, several(3, "a", "b", "c")) // b knows nothing of them
+	p.with(func(_ string, n int) fault {
+		if n > 1 {
+			return fault{}
+		}
+		return unprocessed(b.conf.Table, "a", "b")
+	})
+	out := make([]limit.Verdict, 1)
+	b.Take(soon(t), []limit.Request{several(0, "a", "b", "d")}, out)
+	for i, want := range []int64{3, 3, 0} {
+		if v := &out[0]; v.Err != nil || v.Outcomes[i].Remaining != perHour.Max()-want {
+			t.Errorf("op %d: %+v, want %d units taken", i, v, want)
+		}
+	}
+	// The third try knows what the second one has found.
+	if got := p.counted(); got != "2 BatchGetItem" || b.throttled.Load() != 1 {
+		t.Errorf("%s, of which %d are noted as throttled", got, b.throttled.Load())
+	}
+	p.with(func(string, int) fault { return unprocessed(b.conf.Table, "a", "b") })
+	b.Take(soon(t), []limit.Request{several(0, "a", "b")}, out)
+	if err := out[0].Err; !errors.Is(err, backends.ErrUnavailable) || !errors.Is(err, backends.ErrNotApplied) || p.counted() != "5 BatchGetItem" {
+		t.Errorf("error %v after %s, want 5 BatchGetItem", err, p.counted())
 	}
 }
 

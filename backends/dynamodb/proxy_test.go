@@ -2,6 +2,7 @@ package dynamodb
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"io"
 	"net/http"
@@ -24,8 +25,8 @@ type proxy struct {
 // A fault says how the proxy spoils a call. The zero fault lets the call pass.
 type fault struct {
 	before func()    // runs first
-	answer string    // of DynamoDB's error, in place of the call
-	status int       // of this answer; 0 is 400
+	answer string    // of DynamoDB, in place of the call
+	status int       // of this answer; 0 is 400, an error
 	drop   direction // what is lost, with the connection
 	hang   bool      // nobody says so: the connection stays, silent
 }
@@ -92,7 +93,7 @@ func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	if f.answer != "" {
 		w.Header().Set("Content-Type", "application/x-amz-json-1.0")
-		w.WriteHeader(max(f.status, http.StatusBadRequest))
+		w.WriteHeader(cmp.Or(f.status, http.StatusBadRequest))
 		_, _ = io.WriteString(w, f.answer)
 		return
 	}

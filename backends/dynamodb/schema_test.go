@@ -79,7 +79,7 @@ func TestItemsExpire(t *testing.T) {
 	b := open(t, newTable(t))
 	take(t, b, one(perHour, "x", 1))
 	name := counter(limit.Key{Group: "x"})
-	items, _, err := b.client.read(soon(t), []primary{name})
+	items, _, _, err := b.client.read(soon(t), []primary{name})
 	check(t, err)
 	ends := int64(noon)/1e6/3600*3600 + 3600
 	if got := integerOf(items[name], attrTTL); got < ends+endedFor || got > ends+endedFor+7200+1 {

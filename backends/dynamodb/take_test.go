@@ -37,7 +37,7 @@ func TestForeignItems(t *testing.T) {
 				}
 			}
 		}
-		items, _, err := b.client.read(soon(t), []primary{name})
+		items, _, _, err := b.client.read(soon(t), []primary{name})
 		check(t, err)
 		if got := items[name]; len(got) != len(item) {
 			t.Errorf("item %d has changed: %v", i, got)
