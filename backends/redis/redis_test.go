@@ -257,6 +257,7 @@ func TestClusterKeepsTheContract(t *testing.T) {
 	compareMany(t, zset)
 	checkSlots(t, zset, s.Client())
 	t.Run("Split", func(t *testing.T) { splitRequests(t, u) })
+	t.Run("Resharding", func(t *testing.T) { resharding(t, s, u) })
 	t.Run("Split/zset", func(t *testing.T) { splitRequests(t, u+"?layout=zset") })
 	b := open(t, u)
 	old := s.MasterFor("{0}")
