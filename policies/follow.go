@@ -2,6 +2,7 @@ package policies
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"time"
@@ -19,6 +20,9 @@ const (
 	watchFor = 10 * time.Second
 	// perEdit is the time that each edit may take beyond that.
 	perEdit = 200 * time.Microsecond
+	// longestWatch is for how long followers look often at most: all policies are changed, and as
+	// many are removed.
+	longestWatch = watchFor + 2*MaxPolicies*perEdit
 	// Settle is how long after its commit a change is in force everywhere.
 	Settle = 250 * time.Millisecond
 
@@ -105,12 +109,19 @@ func (f *Follower) poll(ctx context.Context) (watched bool, err error) {
 	}
 	if state.Generation != f.seen {
 		if err := f.read(ctx, &state, asked); err != nil {
-			return state.watched(), err
+			return state.Watched(), err
 		}
 	}
 	f.set.current(asked)
-	return state.watched(), nil
+	return state.Watched(), nil
 }
+
+// fewChanges is how many changes are read one by one in any case. A change takes several times the
+// memory of a policy in a snapshot.
+const fewChanges = 1 << 13
+
+// errMany ends the reading of changes: to read everything takes less memory.
+var errMany = errors.New("too many policies have changed to read them one by one")
 
 // read brings the set up to date: by what has changed, or, where that is not known, by everything.
 func (f *Follower) read(ctx context.Context, state *State, asked time.Time) error {
@@ -120,12 +131,19 @@ func (f *Follower) read(ctx context.Context, state *State, asked time.Time) erro
 		return f.readAll(ctx, asked)
 	}
 	var changes []Change
+	most := max(fewChanges, f.set.Snapshot().Len()/4)
 	generation, err := f.store.Read(ctx, f.seen, func(r Row) error {
+		if len(changes) == most {
+			return errMany
+		}
 		figures, wrong := f.check(&r)
 		changes = append(changes, Change{Key: r.Key, Removed: r.Removed || wrong, Figures: figures})
 		return nil
 	})
-	if err != nil {
+	switch {
+	case errors.Is(err, errMany):
+		return f.readAll(ctx, asked)
+	case err != nil:
 		return err
 	}
 	next := f.set.Snapshot().With(changes)

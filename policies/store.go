@@ -24,8 +24,11 @@ type State struct {
 	Now                   int64
 }
 
-// watched reports whether followers look often now.
-func (s *State) watched() bool { return s.Now < s.WatchUntil }
+// Watched reports whether followers look often now. They do not by instants of another clock: the
+// store's may have been set back, or another server may have taken over.
+func (s *State) Watched() bool {
+	return s.WatchFrom <= s.Now && s.Now < s.WatchUntil && s.WatchUntil-s.Now <= longestWatch.Microseconds()
+}
 
 // A Store keeps policies. Its methods may be called from any goroutine. Its errors are for people;
 // none of them is about what a caller asked for, except those of Apply.

@@ -3,12 +3,14 @@ package sqlstore
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/headgate-rls/headgate/limit"
 	"github.com/headgate-rls/headgate/policies"
 	"github.com/headgate-rls/headgate/test/random"
 	"github.com/headgate-rls/headgate/test/testenv"
@@ -188,6 +190,75 @@ func TestFollowersOutliveTheirDatabase(t *testing.T) {
 				t.Errorf("the age is %v", age)
 			}
 		})
+	}
+}
+
+// TestChangesAfterTheClockWasSetBack: what was announced by another clock, which was ahead, holds up no
+// change, and has nobody look often for as long as that clock was ahead.
+func TestChangesAfterTheClockWasSetBack(t *testing.T) {
+	testenv.UseSQLite(t)
+	s := open(t, "sqlite:"+t.TempDir()+"/policies.db")
+	_, err := s.Migrate(soon(t))
+	check(t, err)
+	for _, ahead := range []struct{ from, until time.Duration }{
+		{time.Hour, time.Hour + 10*time.Second},
+		{-time.Second, 10 * 365 * 24 * time.Hour},
+	} {
+		st, err := s.State(soon(t))
+		check(t, err)
+		check(t, s.change(soon(t), s.db.Write, "UPDATE HEADGATE_POLICY_STATE SET WATCH_FROM_US = ?, WATCH_UNTIL_US = ?",
+			st.Now+ahead.from.Microseconds(), st.Now+ahead.until.Microseconds()))
+		if st, err = s.State(soon(t)); err != nil || st.Watched() {
+			t.Errorf("%v: followers look often, %+v, %v", ahead, st, err)
+		}
+		edits := []policies.Edit{set(fmt.Sprint("user:", ahead.from), window(2, 60))}
+		if _, err = policies.NewEditor(s, nil).Apply(soon(t), edits, "test", false); err != nil {
+			t.Fatalf("%v: %v", ahead, err)
+		}
+		if st, err = s.State(soon(t)); err != nil || !st.Watched() || st.WatchUntil > st.Now+time.Minute.Microseconds() {
+			t.Errorf("%v: after the change the state is %+v, %v", ahead, st, err)
+		}
+	}
+}
+
+// reads has what a follower reads.
+type reads struct {
+	*Store
+	after []int64
+}
+
+func (r *reads) Read(ctx context.Context, after int64, each func(policies.Row) error) (int64, error) {
+	r.after = append(r.after, after)
+	return r.Store.Read(ctx, after, each)
+}
+
+// TestManyChangesAreReadAsEverything: changes one by one take several times the memory of the policies,
+// and an import may change them all.
+func TestManyChangesAreReadAsEverything(t *testing.T) {
+	testenv.UseSQLite(t)
+	s := open(t, "sqlite:"+t.TempDir()+"/policies.db")
+	_, err := s.Migrate(soon(t))
+	check(t, err)
+	r, in := &reads{Store: s}, new(policies.Set)
+	f := policies.NewFollower(r, in, quiet)
+	check(t, f.Poll(soon(t)))
+	for generation, n := range []int{1: 9_000, 2: 8_000} {
+		if n == 0 {
+			continue
+		}
+		check(t, s.change(soon(t), s.db.Write, `WITH RECURSIVE N(I) AS (SELECT 1 UNION ALL SELECT I + 1 FROM N WHERE I < ?)
+			INSERT INTO HEADGATE_POLICY (POLICY_KEY, TYPE, CAPACITY, WINDOW_SECONDS, GENERATION)
+			SELECT 'user:' || I, 'FIXED_WINDOW', ?, 60, ? FROM N WHERE TRUE
+			ON CONFLICT (POLICY_KEY) DO UPDATE SET CAPACITY = excluded.CAPACITY, GENERATION = excluded.GENERATION`, n, generation, generation))
+		check(t, s.change(soon(t), s.db.Write, "UPDATE HEADGATE_POLICY_STATE SET GENERATION = ?", generation))
+		check(t, f.Poll(soon(t)))
+		want := policies.Figures{Algorithm: limit.FixedWindow, Capacity: int64(generation), Window: 60 * policies.One}
+		if !has(in, "user:1", want) || !has(in, fmt.Sprint("user:", n), want) || in.Snapshot().Len() != 9_000 {
+			t.Errorf("generation %d: not all changes are in force", generation)
+		}
+	}
+	if want := []int64{-1, 0, -1, 1}; !slices.Equal(r.after, want) {
+		t.Errorf("it has read what came after %d, want %d", r.after, want)
 	}
 }
 

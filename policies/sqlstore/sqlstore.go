@@ -155,8 +155,8 @@ func (s *Store) Watch(ctx context.Context, us int64) (st policies.State, err err
 		if st, err = s.state(ctx, tx, s.d.lock); err != nil {
 			return err
 		}
-		if st.WatchUntil <= st.Now {
-			st.WatchFrom = st.Now
+		if !st.Watched() {
+			st.WatchFrom, st.WatchUntil = st.Now, st.Now
 		}
 		st.WatchUntil = max(st.WatchUntil, st.Now+us)
 		_, err = s.db.Change(ctx, tx, changeOp, s.d.query(
