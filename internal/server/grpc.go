@@ -113,6 +113,7 @@ func (f *grpcFront) unaryEndpoint(l net.Listener, conf *tls.Config) (*endpoint, 
 			healthpb.Health_Check_FullMethodName: {Inline: f.checkHealth},
 		},
 		UnknownHint:          hint,
+		TLS:                  conf,
 		Identify:             ratelimit.Identity,
 		MaxMessageSize:       ratelimit.MaxMessageSize,
 		MaxHeaderListSize:    maxHeaders,
@@ -131,9 +132,6 @@ func (f *grpcFront) unaryEndpoint(l net.Listener, conf *tls.Config) (*endpoint, 
 		return nil, err
 	}
 	f.metrics.AddUnary(u.Stats)
-	if conf != nil {
-		l = tls.NewListener(l, conf)
-	}
 	serve := func(l net.Listener) error {
 		if err := u.Serve(l); !errors.Is(err, unary.ErrClosed) {
 			return err

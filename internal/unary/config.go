@@ -21,6 +21,8 @@ type Config struct {
 	// tell where it may be found.
 	UnknownHint string
 
+	// TLS, if set, is how connections are encrypted.
+	TLS *tls.Config
 	// Identify, if set, says who a client is by its TLS connection. It is
 	// called once for each, and what it returns is Call.Peer.
 	Identify func(*tls.ConnectionState) string

@@ -215,7 +215,7 @@ func TestTLS(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := startOn(t, tls.NewListener(plain, conf), func(conf *Config) { conf.ReadTimeout = 300 * time.Millisecond })
+	s := startOn(t, plain, func(c *Config) { c.TLS, c.ReadTimeout = conf, 300*time.Millisecond })
 	addr := plain.Addr().String()
 	cc := dial(t, addr, grpc.WithTransportCredentials(credentials.NewTLS(certs.ClientTLS(t))))
 	for _, method := range []string{methodEcho, methodWorker} {

@@ -2,6 +2,7 @@ package unary
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"maps"
@@ -10,6 +11,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/headgate-rls/headgate/internal/sockio"
 )
 
 // A Server serves unary gRPC calls on any number of listeners.
@@ -114,6 +117,10 @@ func (s *Server) stopped() bool {
 
 // accept starts a connection, if there is room for it.
 func (s *Server) accept(nc net.Conn) {
+	nc = sockio.Conn(nc)
+	if s.conf.TLS != nil {
+		nc = tls.Server(nc, s.conf.TLS)
+	}
 	c := newConn(s.shared, &s.workers, nc, s.lifetime())
 	if !s.add(c) {
 		s.counters.refusedConns.Add(1)

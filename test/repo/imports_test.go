@@ -33,7 +33,7 @@ var rooms = []room{
 	{dir: "backends/layers/...", may: []string{"limit", "backends", "backends/internal/...", "internal/safego"}, why: "a layer knows the contract and other layers, but no store"},
 	{dir: "backends/stack/...", may: []string{"limit", "backends/...", "internal/safego", "internal/spell", "internal/sqldb/..."}, why: "the stack knows stores and layers, and nothing above them"},
 	{dir: "backends/internal/...", may: []string{"limit", "backends", "internal/safego"}, why: "what stores share knows no store"},
-	{dir: "backends/*", may: []string{"limit", "backends", "backends/internal/...", "internal/safego", "internal/spell", "internal/sqldb/..."}, why: "a store knows the contract, and no other store or layer"},
+	{dir: "backends/*", may: []string{"limit", "backends", "backends/internal/...", "internal/safego", "internal/sockio", "internal/spell", "internal/sqldb/..."}, why: "a store knows the contract, and no other store or layer"},
 
 	{dir: "", may: []string{"limit", "descriptors/...", "backends", "backends/stack", "policies", "policies/sqlstore", "ratelimit", "ratelimit/leases", "internal/rules", "internal/safego", "internal/telemetry"}, why: "the library is the engine and a store in process, without a server"},
 	{dir: "middleware", may: []string{"", "internal/units", "internal/web"}, why: "middleware knows the library, and nothing below it"},
@@ -42,7 +42,8 @@ var rooms = []room{
 	{dir: "ratelimit/httpapi/...", may: []string{"limit", "policies", "descriptors", "backends", "ratelimit", "internal/web"}, why: "the admin API of counters knows no store"},
 	{dir: "ratelimit/transport/...", may: []string{"ratelimit", "internal/web"}, why: "a transport knows the service, and nothing below it"},
 	{dir: "ratelimit/...", may: []string{"limit", "policies", "descriptors", "backends", "internal/loglimit", "internal/protofields", "internal/safego", "internal/unary", "internal/units"}, why: "ratelimit knows limit, descriptors and the contract of stores only"},
-	{dir: "internal/unary/...", may: []string{"internal/safego"}, why: "the wire knows no rate limiting"},
+	{dir: "internal/sockio/...", bare: true, why: "sockets know nobody"},
+	{dir: "internal/unary/...", may: []string{"internal/safego", "internal/sockio"}, why: "the wire knows no rate limiting"},
 
 	{dir: "slots/plan/...", bare: true, why: "plan is pure arithmetic, which imports the standard library only"},
 	{dir: "slots/sqlstore/...", may: []string{"slots", "slots/plan", "internal/safego", "internal/sqldb/..."}, why: "a store of slots knows the contract of slots only"},
