@@ -4,6 +4,8 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/headgate-rls/headgate/internal/sqldb"
@@ -17,9 +19,14 @@ const (
 	insertText = "INSERT INTO notify_outbox (message_id, user_id, message, accepted_at) VALUES ($1, $2, $3, $4)"
 	allText    = "INSERT INTO notify_outbox (message_id, user_id, message, accepted_at)" +
 		" SELECT * FROM unnest($1::text[], $2::text[], $3::text[], $4::timestamptz[])"
-	oldestText  = "SELECT id, message_id, user_id, message, accepted_at FROM notify_outbox ORDER BY id LIMIT $1"
-	deleteText  = "DELETE FROM notify_outbox WHERE id = ANY($1)"
-	waitingText = "SELECT COALESCE((SELECT max(id) FROM notify_outbox) - (SELECT min(id) FROM notify_outbox) + 1, 0)"
+	oldestText = "SELECT id, message_id, user_id, message, accepted_at FROM notify_outbox" +
+		" WHERE NOT EXISTS (SELECT FROM unnest($2::text[]) AS behind (user_id) WHERE behind.user_id = notify_outbox.user_id)" +
+		" ORDER BY id LIMIT $1"
+	deleteText = "DELETE FROM notify_outbox WHERE id = ANY($1)"
+	// waitingText counts by the numbers of the messages as long as there are few. Numbers that are
+	// far apart may have few messages between them, all behind one that cannot be published.
+	waitingText = "SELECT CASE WHEN span < $1 / 2 THEN span ELSE (SELECT count(*) FROM (SELECT FROM notify_outbox LIMIT $1) AS counted) END" +
+		" FROM (SELECT COALESCE((SELECT max(id) FROM notify_outbox) - (SELECT min(id) FROM notify_outbox) + 1, 0) AS span) AS numbers"
 )
 
 const (
@@ -28,6 +35,12 @@ const (
 	relayIdle   = 200 * time.Millisecond
 	relayFailed = time.Second
 	relaySays   = 10 * time.Second // how often a lasting failure is logged
+
+	// behindFor is how long users are left out whose messages could not be published, so that those
+	// of others are: a part of the topic may be away, or the brokers refuse a message for good. It
+	// grows up to behindForMost while others go on, as each try may take relayWithin.
+	behindFor, behindForMost = 5 * time.Second, 30 * time.Second
+	behindMost               = 10_000 // users
 )
 
 var errOutboxFull = errors.New("too many messages wait in the outbox already")
@@ -71,29 +84,25 @@ func (s *Store) Relay(ctx context.Context) {
 	if !s.outbox {
 		return
 	}
-	failing, said := false, time.Time{}
+	var behind behind
+	said := time.Time{}
 	for ctx.Err() == nil {
-		n, err := s.relaySlice(ctx)
-		pause := relayIdle
-		switch {
-		case ctx.Err() != nil:
+		behind.expire()
+		n, failure, err := s.relaySlice(ctx, &behind)
+		failure = errors.Join(failure, err)
+		if ctx.Err() != nil {
 			return
-		case err != nil:
-			if !failing || time.Since(said) > relaySays {
-				said = time.Now()
-				s.log.Warn("messages wait in the outbox", "error", err)
-			}
-			pause = relayFailed
+		}
+		if failure != nil && time.Since(said) > relaySays {
+			said = time.Now()
+			s.log.Warn("messages wait in the outbox", "error", failure, "users", len(behind.users))
+		}
+		pause, poke := relayIdle, s.poke
+		switch {
+		case err != nil, failure != nil && n == 0:
+			pause, poke = relayFailed, nil
 		case n == relaySlice:
-			pause = 0
-		}
-		failing = err != nil
-		if pause == 0 {
 			continue
-		}
-		poke := s.poke
-		if failing {
-			poke = nil
 		}
 		select {
 		case <-ctx.Done():
@@ -103,15 +112,43 @@ func (s *Store) Relay(ctx context.Context) {
 	}
 }
 
-// relaySlice publishes the oldest messages and removes those that were confirmed. A message
-// is published again if this fails between the two.
-func (s *Store) relaySlice(ctx context.Context) (n int, err error) {
+// behind has the users of whom a message could not be published. No other message of theirs is
+// published until that one is tried again, with the messages of all of them.
+type behind struct {
+	users  map[string]bool
+	wait   time.Duration // until then, from the first of them
+	until  time.Time
+	others bool // messages of others were published meanwhile
+}
+
+// expire has all users tried again when it is time.
+func (b *behind) expire() {
+	if len(b.users) > behindMost || len(b.users) > 0 && time.Now().After(b.until) {
+		b.users = nil
+	}
+}
+
+func (b *behind) add(user string) {
+	if b.users == nil {
+		b.wait = behindFor + min(b.wait, behindForMost-behindFor)
+		if !b.others {
+			b.wait = behindFor
+		}
+		b.users, b.others, b.until = map[string]bool{}, false, time.Now().Add(b.wait)
+	}
+	b.users[user] = true
+}
+
+// relaySlice publishes the oldest messages of users who are not behind, and removes those that were
+// confirmed. A message is published again if this fails between the two. It returns how many it has
+// removed, and why others could not be published.
+func (s *Store) relaySlice(ctx context.Context, b *behind) (n int, failure, err error) {
 	ctx, cancel := context.WithTimeout(ctx, relayWithin)
 	defer cancel()
 	err = s.db.Transact(ctx, "publish from the outbox", func(tx *sql.Tx) error {
 		var waiting int64
 		var mine bool
-		if _, err := s.db.Row(ctx, tx, "count the outbox", sqldb.Query{Text: waitingText}, &waiting); err != nil {
+		if _, err := s.db.Row(ctx, tx, "count the outbox", sqldb.Query{Text: waitingText, Args: []any{s.outboxMax}}, &waiting); err != nil {
 			return err
 		}
 		s.waiting.Store(waiting)
@@ -121,29 +158,27 @@ func (s *Store) relaySlice(ctx context.Context) (n int, err error) {
 		if _, err := s.db.Row(ctx, tx, "lock the outbox", sqldb.Query{Text: relayLock}, &mine); err != nil || !mine {
 			return err
 		}
-		ids, messages, err := s.oldest(ctx, tx)
+		ids, messages, err := s.oldest(ctx, tx, slices.Collect(maps.Keys(b.users)))
 		if err != nil || len(ids) == 0 {
 			return err
 		}
-		n = len(ids)
-		done, failure := confirmed(ids, messages, s.publisher.Publish(ctx, messages))
-		if len(done) > 0 {
-			if _, err := s.db.Change(ctx, tx, "remove from the outbox", sqldb.Query{Text: deleteText, Args: []any{done}}); err != nil {
-				return err
-			}
-			s.waiting.Add(-int64(len(done)))
-		}
-		if failure != nil && len(done) > 0 { // keep what was done; the next slice meets the failure again
-			s.log.Warn("messages wait in the outbox", "error", failure)
+		var done []int64
+		done, failure = b.confirmed(ids, messages, s.publisher.Publish(ctx, messages))
+		if len(done) == 0 {
 			return nil
 		}
-		return failure
+		if _, err := s.db.Change(ctx, tx, "remove from the outbox", sqldb.Query{Text: deleteText, Args: []any{done}}); err != nil {
+			return err
+		}
+		n = len(done)
+		s.waiting.Add(-int64(n))
+		return nil
 	})
-	return n, err
+	return n, failure, err
 }
 
-func (s *Store) oldest(ctx context.Context, tx *sql.Tx) (ids []int64, messages []notify.Message, err error) {
-	err = s.db.Rows(ctx, tx, "read the outbox", sqldb.Query{Text: oldestText, Args: []any{relaySlice}}, func(rows *sql.Rows) error {
+func (s *Store) oldest(ctx context.Context, tx *sql.Tx, behind []string) (ids []int64, messages []notify.Message, err error) {
+	err = s.db.Rows(ctx, tx, "read the outbox", sqldb.Query{Text: oldestText, Args: []any{relaySlice, behind}}, func(rows *sql.Rows) error {
 		var id, at int64
 		var m notify.Message
 		err := rows.Scan(&id, &m.ID, &m.UserID, &m.Text, s.db.Dialect.Into(&at))
@@ -156,16 +191,17 @@ func (s *Store) oldest(ctx context.Context, tx *sql.Tx) (ids []int64, messages [
 
 // confirmed returns the ids of the messages that need not be published again. After a
 // message that was not confirmed, the same user's are, in their order.
-func confirmed(ids []int64, messages []notify.Message, results []error) (done []int64, failure error) {
-	behind := map[string]bool{}
+func (b *behind) confirmed(ids []int64, messages []notify.Message, results []error) (done []int64, failure error) {
 	for i, err := range results {
 		user := messages[i].UserID
 		if err != nil {
-			behind[user], failure = true, err
+			b.add(user)
+			failure = err
 		}
-		if !behind[user] {
+		if !b.users[user] {
 			done = append(done, ids[i])
 		}
 	}
+	b.others = len(b.users) > 0 && (b.others || len(done) > 0)
 	return done, failure
 }

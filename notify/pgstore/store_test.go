@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -173,11 +174,17 @@ func TestAUserMaySendUpToTheLimitInEachWindow(t *testing.T) {
 
 func relayAll(f *fixture) error {
 	for f.outbox {
-		if n, err := f.relaySlice(context.Background()); n == 0 || err != nil {
+		if n, err := f.relay(); n == 0 || err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// relay publishes a slice, of users of whom nothing is known.
+func (f *fixture) relay() (int, error) {
+	n, failure, err := f.relaySlice(context.Background(), new(behind))
+	return n, errors.Join(failure, err)
 }
 
 func TestALimitedSendSaysWhenTheWindowEnds(t *testing.T) {
@@ -305,8 +312,8 @@ func TestTheOutboxKeepsMessagesUntilTheyAreConfirmed(t *testing.T) {
 		}
 		return nil
 	})
-	if _, err := f.relaySlice(t.Context()); err != nil {
-		t.Fatal(err)
+	if n, err := f.relay(); n != 4 || err == nil {
+		t.Fatal(n, err)
 	}
 	f.topic.failing(nil)
 	if err := relayAll(f); err != nil {
@@ -318,18 +325,139 @@ func TestTheOutboxKeepsMessagesUntilTheyAreConfirmed(t *testing.T) {
 	}
 }
 
+// TestAMessageThatCannotBePublishedDelaysItsUserOnly, though it is the oldest and all of a slice is
+// behind it. When it can be, the user's messages come in their order.
+func TestAMessageThatCannotBePublishedDelaysItsUserOnly(t *testing.T) {
+	f := start(t, true)
+	f.outboxMax = 2000
+	f.configure("a", 10000, 60)
+	f.configure("b", 10000, 60)
+	var messages []notify.Message
+	for i := range relaySlice + 10 {
+		messages = append(messages, message("a", fmt.Sprintf("%04d", i)))
+	}
+	if err := f.insert(t.Context(), messages); err != nil {
+		t.Fatal(err)
+	}
+	f.topic.failing(func(m notify.Message) error {
+		if m.UserID == "a" && m.Text == "0000" {
+			return errors.New("too large")
+		}
+		return nil
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	var relay sync.WaitGroup
+	relay.Go(func() { f.Relay(ctx) })
+	defer relay.Wait()
+	defer cancel()
+	published := func(user string) (texts []string) {
+		for _, text := range f.topic.texts() {
+			if text, ok := strings.CutPrefix(text, user+":"); ok {
+				texts = append(texts, text)
+			}
+		}
+		return texts
+	}
+	for i := range 3 {
+		f.expect(f.send("b", fmt.Sprint(i)), "ok")
+		testenv.Eventually(t, 30*time.Second, "b's message is published", func() string {
+			if got := published("b"); len(got) <= i {
+				return fmt.Sprint(got)
+			}
+			return ""
+		})
+	}
+	f.topic.failing(nil)
+	testenv.Eventually(t, time.Minute, "a's first message is published", func() string {
+		if !slices.Contains(published("a"), "0000") {
+			return fmt.Sprint(len(published("a")))
+		}
+		return ""
+	})
+	testenv.Eventually(t, 30*time.Second, "the outbox is empty", func() string {
+		var n int
+		if err := f.db.Write.QueryRow("SELECT count(*) FROM notify_outbox").Scan(&n); err != nil || n != 0 {
+			return fmt.Sprint(n, err)
+		}
+		return ""
+	})
+	list := published("a")
+	if list = list[slices.Index(list, "0000"):]; len(list) != relaySlice+10 || !slices.IsSorted(list) {
+		t.Errorf("%d messages from the first one on, in their order: %v", len(list), slices.IsSorted(list))
+	}
+}
+
+// TestAMessageThatStaysDoesNotFillTheOutbox, however many have passed it.
+func TestAMessageThatStaysDoesNotFillTheOutbox(t *testing.T) {
+	f := start(t, true)
+	f.outboxMax = 4
+	f.configure("a", 100, 1)
+	f.configure("b", 100, 1)
+	f.topic.failing(func(m notify.Message) error {
+		if m.UserID == "a" {
+			return errors.New("too large")
+		}
+		return nil
+	})
+	f.expect(f.send("a", "stays"), "ok")
+	for i := range 10 {
+		f.expect(f.send("b", fmt.Sprint(i)), "ok")
+		if n, _ := f.relay(); n != 1 {
+			t.Fatalf("%d messages were published", n)
+		}
+		if _, err := f.relay(); err == nil {
+			t.Fatal("the message that stays was published")
+		}
+		if n := f.Stats().OutboxWaiting; n != 1 {
+			t.Errorf("%d wait", n)
+		}
+	}
+	for i := range 3 {
+		f.expect(f.send("a", fmt.Sprint(i)), "ok")
+	}
+	_, _ = f.relay()
+	f.expect(f.send("b", "one too many"), "the broker is unavailable: too many messages")
+}
+
+// TestUsersWhoAreBehindAreTriedLessAndLess while others go on; not if nothing goes on.
+func TestUsersWhoAreBehindAreTriedLessAndLess(t *testing.T) {
+	bad := errors.New("not confirmed")
+	both := []notify.Message{message("a", "1"), message("b", "1")}
+	var b behind
+	waits := func(results ...error) time.Duration {
+		b.until = time.Time{}
+		b.expire()
+		b.confirmed([]int64{1, 2}, both, results)
+		return b.wait
+	}
+	for _, want := range []time.Duration{5, 10, 15, 20, 25, 30, 30} {
+		if got := waits(bad, nil); got != want*time.Second {
+			t.Errorf("some are published: %v, want %v s", got, want)
+		}
+	}
+	waits(bad, bad)
+	if got := waits(bad, bad); got != behindFor {
+		t.Errorf("none is published: %v", got)
+	}
+	waits(bad, nil)
+	waits(nil, nil)
+	if got := waits(bad, nil); got != behindFor {
+		t.Errorf("after a success: %v", got)
+	}
+}
+
 func TestOneRelayPublishesAtATime(t *testing.T) {
 	f := start(t, true)
 	other := open(t, f.url, true)
 	f.configure("a", 100, 1)
 	f.expect(f.send("a", "1"), "ok")
 	f.topic.failing(func(notify.Message) error {
-		if n, err := other.relaySlice(t.Context()); n != 0 || err != nil {
+		if n, err := other.relay(); n != 0 || err != nil {
 			t.Errorf("the other relay took %d messages: %v", n, err)
 		}
 		return nil
 	})
-	if n, err := f.relaySlice(t.Context()); n != 1 || err != nil {
+	if n, err := f.relay(); n != 1 || err != nil {
 		t.Errorf("%d messages, %v", n, err)
 	}
 	if len(other.topic.texts()) != 0 {
@@ -345,7 +473,7 @@ func TestAFullOutboxRefuses(t *testing.T) {
 	for i := range 2 {
 		f.expect(f.send("a", fmt.Sprint(i)), "ok")
 	}
-	if _, err := f.relaySlice(t.Context()); err == nil {
+	if _, err := f.relay(); err == nil {
 		t.Error("a relay without a broker reports no error")
 	}
 	f.expect(f.send("a", "2"), "the broker is unavailable: too many messages")
