@@ -56,7 +56,7 @@ func (b *Backend) run(ctx context.Context, op string, t task, e effort) error {
 	ctx, cancel := context.WithTimeout(ctx, b.conf.Timeout)
 	defer cancel()
 	if b.hangs.Load() {
-		if err := b.beat(ctx); err != nil {
+		if err := b.beat(ctx, b.hangs.Load); err != nil {
 			return failed(fmt.Errorf("%s: nothing is written while commits hang: %v", op, err), false) // not %w: the beat may be in doubt, this is not
 		}
 	}
@@ -91,16 +91,19 @@ func (b *Backend) repeat(ctx context.Context, op string, t task, e effort) error
 // beatLife is how long the row of a beat may stay, in µs.
 const beatLife = 60_000_000
 
-// beat writes to a row of this process's own. One at a time: a commit that hangs, as on a full disk, keeps
-// its session in the server after the caller has gone. Each new beat waits for the row of the one that hangs,
-// and ends with that wait, so few sessions hang. Other rows would let a session hang for each try, until the
-// server has none for anybody.
-func (b *Backend) beat(ctx context.Context) error {
+// beat writes to a row of this process's own, if that is needed when its turn has come. There is one at a
+// time. A commit that hangs, as on a full disk, keeps its session in the server after the caller has gone.
+// Each new beat waits for the row of the one that hangs, and ends with that wait, so few sessions hang.
+// Other rows would let a session hang for each try, until the server has none for anybody.
+func (b *Backend) beat(ctx context.Context, needed func() bool) error {
 	select {
 	case b.beats <- struct{}{}:
 		defer func() { <-b.beats }()
 	case <-ctx.Done():
 		return failed(fmt.Errorf("ping: %w", ctx.Err()), false)
+	}
+	if !needed() {
+		return nil
 	}
 	err := b.repeat(ctx, "ping", &plain{keys: [][]byte{b.self}, then: func(_ [][]byte, now limit.Instant) ([]row, [][]byte) {
 		return []row{{key: b.self, state: []byte{}, at: int64(now), ends: now + beatLife}}, nil

@@ -25,7 +25,7 @@ const (
 	Duplicate
 	// Held: another transaction held a lock for too long.
 	Held
-	// Unavailable: the database cannot be reached, or has no connection to spare.
+	// Unavailable: the database cannot be reached, or has no connection or room to spare.
 	Unavailable
 )
 

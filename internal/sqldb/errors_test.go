@@ -49,6 +49,7 @@ func TestCodesAreClassified(t *testing.T) {
 		{MySQL, maria(1836, ""), Passing, true},
 		{MySQL, maria(1053, ""), Passing, true},
 		{MySQL, maria(1040, ""), Unavailable, false},
+		{MySQL, maria(1114, "The table 'T' is full"), Unavailable, false},
 		{MySQL, maria(1146, ""), Failed, false},
 		{MySQL, maria(1406, ""), Failed, false},
 		{MySQL, fmt.Errorf("read: %w", mysql.ErrInvalidConn), Passing, false},

@@ -191,7 +191,7 @@ func classifySQLite(err error) failure {
 	switch e.Code() & 0xff {
 	case sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_INTERRUPT:
 		return failure{kind: Passing}
-	case sqlite3.SQLITE_CANTOPEN:
+	case sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_FULL:
 		return failure{kind: Unavailable}
 	case sqlite3.SQLITE_CONSTRAINT:
 		return duplicate(sqliteIndex(e.Error()))
