@@ -30,9 +30,9 @@ func Method() Extractor {
 	return func(r *http.Request) (string, bool) { return cmp.Or(r.Method, http.MethodGet), true }
 }
 
-// Path is the request's path, decoded.
+// Path is the request's path, decoded. That of a request without one is "/".
 func Path() Extractor {
-	return func(r *http.Request) (string, bool) { return r.URL.Path, true }
+	return func(r *http.Request) (string, bool) { return cmp.Or(r.URL.Path, "/"), true }
 }
 
 // Route is the pattern by which an [http.ServeMux] has found the handler, such as "GET

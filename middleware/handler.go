@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -207,7 +208,7 @@ func (d Descriptor) appendTo(entries []headgate.Entry, r *http.Request) ([]headg
 
 // describeResource describes a request to rules by method and path.
 func describeResource(r *http.Request, needs *headgate.Resources) []headgate.Entry {
-	entries := []headgate.Entry{{Key: "method", Value: text(r.Method)}, {Key: "path", Value: text(r.URL.RequestURI())}}
+	entries := []headgate.Entry{{Key: "method", Value: text(r.Method)}, {Key: "path", Value: text(target(r.URL))}}
 	for _, name := range needs.Headers {
 		value := r.Header.Get(name)
 		if name == "host" {
@@ -223,6 +224,16 @@ func describeResource(r *http.Request, needs *headgate.Resources) []headgate.Ent
 		}
 	}
 	return entries
+}
+
+// target is a request's path with its query. A client can also write "x:y" or "*" in the place of a
+// path; handlers that do not look at the path serve such a request like any other, so that it counts as
+// one for "/".
+func target(u *url.URL) string {
+	if u.Opaque != "" || !strings.HasPrefix(u.Path, "/") {
+		return (&url.URL{Path: "/", RawQuery: u.RawQuery}).RequestURI()
+	}
+	return u.RequestURI()
 }
 
 // text returns s with every byte that is no text replaced. Clients can send any bytes.

@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"strconv"
 	"strings"
 	"sync"
@@ -46,6 +47,9 @@ resources:
       - {threshold: 10, response: {statusCode: 429, content: Rate limit exceeded}}
   - path: /limited
     rate_limit: {unit: hour, requests_per_unit: 1}
+  - method: PUT
+    path: /*
+    rate_limit: {unit: hour, requests_per_unit: 3}
 `
 
 func open(t *testing.T, change ...func(*headgate.Options)) *headgate.Limiter {
@@ -127,6 +131,38 @@ func TestResourcesAreMatched(t *testing.T) {
 	}
 	if codes != "200 429 429 429 429 429 " {
 		t.Errorf("answers %s", codes)
+	}
+}
+
+// A rule for all paths holds for requests without a path, as HTTP lets clients write them.
+func TestTargetsWithoutAPathAreMatched(t *testing.T) {
+	served := 0
+	server := httptest.NewServer(Handler(open(t), by("nothing"))(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { served++ })))
+	defer server.Close()
+	conn, err := net.Dial("tcp", server.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	answers := bufio.NewReader(conn)
+	codes := ""
+	for _, target := range []string{"/x", "x:y", "*", "y:x?/z", "http:a", "*", "/x", "http://a", "https://a?q"} {
+		fmt.Fprintf(conn, "PUT %s HTTP/1.1\r\nHost: a\r\n\r\n", target)
+		resp, err := http.ReadResponse(answers, nil)
+		if err != nil {
+			t.Fatal(target, err)
+		}
+		_, _ = io.Copy(io.Discard, resp.Body)
+		codes += fmt.Sprint(resp.StatusCode, " ")
+	}
+	if want := "200 200 200" + strings.Repeat(" 429", 6) + " "; codes != want || served != 3 {
+		t.Errorf("answers %s, %d served", codes, served)
+	}
+	path := Path()
+	for given, want := range map[string]string{"/x": "/x", "": "/"} {
+		if got, ok := path(&http.Request{URL: &url.URL{Path: given}}); got != want || !ok {
+			t.Errorf("the path of %q is %q", given, got)
+		}
 	}
 }
 
@@ -413,6 +449,28 @@ func TestResponseWriterKeepsItsAbilities(t *testing.T) {
 		if f1 && http.NewResponseController(n).Flush() != nil {
 			t.Errorf("%s cannot flush", name)
 		}
+	}
+}
+
+// A handler that streams, and counts as one request in flight, learns that its client has left.
+func TestFlushTellsThatTheClientHasLeft(t *testing.T) {
+	failed := make(chan error, 1)
+	server := httptest.NewServer(Handler(open(t), by("five"))(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		var err error
+		for end := time.Now().Add(20 * time.Second); err == nil && time.Now().Before(end); time.Sleep(time.Millisecond) {
+			_, _ = io.WriteString(w, "more")
+			err = http.NewResponseController(w).Flush()
+		}
+		failed <- err
+	})))
+	defer server.Close()
+	resp, err := http.Get(server.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp.Body.Close()
+	if err := <-failed; err == nil {
+		t.Error("Flush succeeds for good")
 	}
 }
 

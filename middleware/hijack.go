@@ -77,6 +77,10 @@ type flusher struct{ w http.ResponseWriter }
 // Flush implements [http.Flusher].
 func (f flusher) Flush() { f.w.(http.Flusher).Flush() }
 
+// FlushError is what an [http.ResponseController] asks for. Without it, handlers that stream would
+// not learn that their client has left.
+func (f flusher) FlushError() error { return http.NewResponseController(f.w).Flush() }
+
 type readerFrom struct{ w http.ResponseWriter }
 
 // ReadFrom implements [io.ReaderFrom].

@@ -90,7 +90,7 @@ func (f *httpFronts) open(ctx context.Context) ([]*httpServer, error) {
 			}
 			l = tls.NewListener(l, conf)
 		}
-		list = append(list, &httpServer{name: h.name, listener: l, Server: web.NewServer(h.handler, h.write)})
+		list = append(list, &httpServer{name: h.name, listener: l, Server: web.NewServer(h.handler, h.write, f.log)})
 	}
 	return list, nil
 }

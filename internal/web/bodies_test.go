@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"strings"
@@ -19,7 +20,7 @@ func serveHere(t *testing.T, h http.Handler) (address string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	server := NewServer(h, 10*time.Second)
+	server := NewServer(h, 10*time.Second, slog.New(slog.DiscardHandler))
 	go func() { _ = server.Serve(l) }()
 	t.Cleanup(func() { _ = server.Close() })
 	return l.Addr().String()
@@ -143,7 +144,7 @@ func TestConnectionsThatWaitMakeRoom(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	server := NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}), time.Second)
+	server := NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}), time.Second, slog.New(slog.DiscardHandler))
 	open := newConns(3)
 	server.ConnState = open.changed
 	size := func() int {

@@ -60,12 +60,12 @@ func Gateway(ctx context.Context, conf *config.NotifyGateway, log *slog.Logger, 
 	if err != nil {
 		return err
 	}
-	public, err := listen(ctx, "http", conf.HTTP, api, 10*time.Second+conf.RequestTimeout)
+	public, err := listen(ctx, "http", conf.HTTP, api, 10*time.Second+conf.RequestTimeout, log)
 	if err != nil {
 		return err
 	}
 	defer public.listener.Close()
-	debug, err := listen(ctx, "debug", conf.Debug, debugHandler(metrics), 2*time.Minute)
+	debug, err := listen(ctx, "debug", conf.Debug, debugHandler(metrics), 2*time.Minute, log)
 	if err != nil {
 		return err
 	}

@@ -21,7 +21,7 @@ type server struct {
 }
 
 // listen opens a listener; with an empty address it returns nil.
-func listen(ctx context.Context, name, address string, h http.Handler, write time.Duration) (*server, error) {
+func listen(ctx context.Context, name, address string, h http.Handler, write time.Duration, log *slog.Logger) (*server, error) {
 	if address == "" {
 		return nil, nil
 	}
@@ -29,7 +29,7 @@ func listen(ctx context.Context, name, address string, h http.Handler, write tim
 	if err != nil {
 		return nil, err
 	}
-	return &server{name, l, web.NewServer(h, write)}, nil
+	return &server{name, l, web.NewServer(h, write, log)}, nil
 }
 
 // servers are the listeners of a program.

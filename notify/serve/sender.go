@@ -41,7 +41,7 @@ func Sender(ctx context.Context, conf *config.NotifySender, log *slog.Logger, ve
 	mux.HandleFunc("GET /healthz", healthz)
 	mux.Handle("GET /readyz", web.Readiness{Draining: draining.Load, Parts: func() []web.Part { return looks(checks) }})
 	mux.Handle("GET /metrics", metrics.Handler())
-	public, err := listen(ctx, "http", conf.HTTP, mux, 10*time.Second)
+	public, err := listen(ctx, "http", conf.HTTP, mux, 10*time.Second, log)
 	if err != nil {
 		return err
 	}

@@ -1,0 +1,71 @@
+package web
+
+import (
+	"bytes"
+	"crypto/tls"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/headgate-rls/headgate/test/testenv"
+)
+
+// TestHandshakesDoNotFloodTheLog: whoever reaches a port can have handshakes fail; the log gets a line a
+// second, in its own form, and says how many others there were. A handler that panics has its line all the
+// same.
+func TestHandshakesDoNotFloodTheLog(t *testing.T) {
+	var log safeBuffer
+	certs := testenv.TestCerts(t)
+	l, err := tls.Listen("tcp", "127.0.0.1:0", certs.ServerTLS(t, false))
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic("on purpose") }), time.Second, slog.New(slog.NewJSONHandler(&log, nil)))
+	go func() { _ = server.Serve(l) }()
+	defer server.Close()
+	const attacks = 200
+	began := time.Now()
+	for range attacks {
+		c, err := net.Dial("tcp", l.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, _ = io.WriteString(c, "not a handshake\r\n\r\n")
+		_, _ = io.ReadAll(c) // the server closes it
+		_ = c.Close()
+	}
+	lines := strings.Count(log.String(), `"msg":"HTTP connection failed"`)
+	if most := int(time.Since(began)/time.Second) + 2; lines < 1 || lines > most {
+		t.Errorf("%d lines for %d handshakes, want 1 to %d:\n%s", lines, attacks, most, log.String())
+	}
+	client := http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: certs.Pool()}}}
+	if resp, err := client.Get("https://" + l.Addr().String()); err == nil {
+		resp.Body.Close()
+		t.Error("the handler did not panic")
+	}
+	eventually(t, "the panic is in the log", func() bool {
+		return strings.Contains(log.String(), `"level":"ERROR","msg":"HTTP handler failed","error":"http: panic serving`)
+	})
+}
+
+type safeBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (s *safeBuffer) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.Write(p)
+}
+
+func (s *safeBuffer) String() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.String()
+}
