@@ -39,7 +39,7 @@ func (s *spot) warnf(field, format string, args ...any) {
 
 func (s *spot) report(field string, warning bool, format string, args ...any) {
 	path := ""
-	if !s.b.full() { // else nobody sees the path, which takes time to make
+	if !s.b.Full() { // else nobody sees the path, which takes time to make
 		path = s.path.String()
 	}
 	s.b.at(s.fields.place(field, s.place), path, warning, format, args...)

@@ -63,8 +63,8 @@ func (ps *Problems) Add(p Problem) {
 	}
 }
 
-// full reports whether problems that are added now are not shown.
-func (ps *Problems) full() bool { return len(ps.list) == maxProblems }
+// Full reports whether problems that are added now are not shown.
+func (ps *Problems) Full() bool { return len(ps.list) == maxProblems }
 
 // Failed reports whether a problem is more than a warning.
 func (ps *Problems) Failed() bool { return ps.failed }

@@ -28,7 +28,7 @@ func (b *builder) mark() mark {
 // keep notes the branch at w, which began at a mark. Those that are not at the top of a domain are
 // parts of others. If problems are not listed any more, there is no telling which a branch has.
 func (b *builder) keep(w *way, n *node, from mark) {
-	if !b.rebuilds || w.depth != 1 || b.full() {
+	if !b.rebuilds || w.depth != 1 || b.Full() {
 		return
 	}
 	made := branch{spec: w.spec, domain: w.domain.name, node: n, first: from.rules, last: len(b.set.rules), count: b.count - from.count}

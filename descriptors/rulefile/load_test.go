@@ -344,3 +344,24 @@ func FuzzLoad(f *testing.F) {
 		}
 	})
 }
+
+// TestWideMappingsAreReadInTime: a file of many keys that do not belong where they are has its problems
+// told, however many they are, and an error among them counts even if it is not shown.
+func TestWideMappingsAreReadInTime(t *testing.T) {
+	var wide strings.Builder
+	wide.WriteString("domain: d\ndescriptors:\n- key: a\n  rate_limit: {unit: hour, requests_per_unit: 1}\n  metadata:\n")
+	for i := range 150_000 {
+		fmt.Fprintf(&wide, "    k%d: 1\n", i)
+	}
+	for i := range 150_000 {
+		fmt.Fprintf(&wide, "k%d: 1\n", i)
+	}
+	began := time.Now()
+	set, problems := Load([]Source{{Name: "wide.yaml", Data: []byte(wide.String())}}, Options{})
+	if set != nil || len(problems) != 10_000 || !strings.Contains(problems[0].Message, "more than 10000 problems") {
+		t.Errorf("%d problems, the first: %v", len(problems), problems[0])
+	}
+	if took := time.Since(began); took > 30*time.Second {
+		t.Errorf("reading takes %v", took)
+	}
+}

@@ -85,9 +85,14 @@ func (l *loader) fields(n *yaml.Node, level *keyLevel, t *twig) (fields, bool) {
 		return nil, false
 	}
 	for i := range f {
-		if !slices.Contains(level.keys, f[i].name) {
-			l.errorf(f[i].key, t, "%s", misplaced(f[i].name, level))
+		if slices.Contains(level.keys, f[i].name) {
+			continue
 		}
+		text := ""
+		if !l.Full() { // else nobody sees it, and it takes time to make
+			text = misplaced(f[i].name, level)
+		}
+		l.errorf(f[i].key, t, "%s", text)
 	}
 	out := make(fields, len(f))
 	for i := range f {
@@ -111,12 +116,42 @@ func (l *loader) mapping(n *yaml.Node, t *twig, what string) ([]pair, bool) {
 		l.errorf(n, t, "%s must be a mapping of keys to values, not %s", what, describe(n))
 		return nil, false
 	}
-	out := make([]pair, 0, len(n.Content)/2)
+	out := pairs{list: make([]pair, 0, len(n.Content)/2)}
 	l.pairs(n, t, false, 0, &out)
-	return out, true
+	return out.list, true
 }
 
-func (l *loader) pairs(n *yaml.Node, t *twig, merged bool, depth int, out *[]pair) {
+// pairs are the entries of one mapping, each name once.
+type pairs struct {
+	list []pair
+	at   map[string]int // nil while there are few, as looking through them then beats a map
+}
+
+// find returns the place of a name in the list, or -1.
+func (ps *pairs) find(name string) int {
+	if ps.at == nil {
+		return slices.IndexFunc(ps.list, func(p pair) bool { return p.name == name })
+	}
+	if i, ok := ps.at[name]; ok {
+		return i
+	}
+	return -1
+}
+
+func (ps *pairs) add(p pair) {
+	ps.list = append(ps.list, p)
+	switch {
+	case ps.at != nil:
+		ps.at[p.name] = len(ps.list) - 1
+	case len(ps.list) > 32:
+		ps.at = make(map[string]int, cap(ps.list))
+		for i := range ps.list {
+			ps.at[ps.list[i].name] = i
+		}
+	}
+}
+
+func (l *loader) pairs(n *yaml.Node, t *twig, merged bool, depth int, out *pairs) {
 	for i := 0; i+1 < len(n.Content) && l.spend(n, t); i += 2 {
 		k, v := n.Content[i], l.follow(n.Content[i+1])
 		if k.ShortTag() == "!!merge" {
@@ -127,20 +162,20 @@ func (l *loader) pairs(n *yaml.Node, t *twig, merged bool, depth int, out *[]pai
 			l.errorf(k, t, "a key must be a word, not %s", describe(l.follow(k)))
 			continue
 		}
-		at := slices.IndexFunc(*out, func(p pair) bool { return p.name == k.Value })
+		at := out.find(k.Value)
 		switch {
 		case at < 0:
-			*out = append(*out, pair{k.Value, k, v, merged})
-		case !merged && (*out)[at].merged:
-			(*out)[at] = pair{k.Value, k, v, false} // written here wins over merged in
+			out.add(pair{k.Value, k, v, merged})
+		case !merged && out.list[at].merged:
+			out.list[at] = pair{k.Value, k, v, false} // written here wins over merged in
 		case !merged:
-			l.errorf(k, t, "%q is given twice, first in line %d", k.Value, (*out)[at].key.Line)
+			l.errorf(k, t, "%q is given twice, first in line %d", k.Value, out.list[at].key.Line)
 		}
 	}
 }
 
 // merge adds the entries that "<<" brings in.
-func (l *loader) merge(k, v *yaml.Node, t *twig, depth int, out *[]pair) {
+func (l *loader) merge(k, v *yaml.Node, t *twig, depth int, out *pairs) {
 	from := []*yaml.Node{v}
 	if v.Kind == yaml.SequenceNode {
 		from = v.Content

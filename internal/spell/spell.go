@@ -20,8 +20,16 @@ func Nearest(word string, known []string) string {
 		return ""
 	}
 	best, least := "", 3
+	letters := plain(word)
 	for _, k := range known {
-		d := distance(plain(word), plain(k))
+		if len(letters) > len(k)+2 {
+			continue // further than any that is near
+		}
+		name := plain(k)
+		if len(name) > len(letters)+2 {
+			continue
+		}
+		d := distance(letters, name)
 		if d == 0 {
 			return k
 		}
@@ -48,9 +56,9 @@ func begins(s, start string) bool {
 	return len(s) > len(start) && s[:len(start)] == start && (s[len(start)] == '-' || s[len(start)] == '_')
 }
 
-func plain(s string) string {
-	return strings.NewReplacer("-", "", "_", "").Replace(strings.ToLower(s))
-}
+var marks = strings.NewReplacer("-", "", "_", "")
+
+func plain(s string) string { return marks.Replace(strings.ToLower(s)) }
 
 // distance counts the insertions, deletions, replacements and exchanges of
 // neighbours from a to b.
