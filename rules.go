@@ -78,7 +78,7 @@ func (l *ruleLoader) load(list []Rules) (*descriptors.Set, error) {
 	if wrong := ratelimit.CapProblems(set, l.caps); len(wrong) > 0 {
 		return nil, fmt.Errorf("headgate: %w", rules.Error(wrong))
 	}
-	l.warn(problems)
+	rules.LogWarnings(l.log, problems)
 	l.warnOfPolicies(set)
 	return set, nil
 }
@@ -94,12 +94,6 @@ func (l *ruleLoader) warnOfPolicies(set *descriptors.Set) {
 }
 
 // warn logs problems of rules that are in force.
-func (l *ruleLoader) warn(problems []descriptors.Problem) {
-	for _, p := range problems {
-		l.log.Warn("warning about the rules", "warning", p.String())
-	}
-}
-
 // watcher returns what follows the files of rules, and what it has loaded.
 func (l *ruleLoader) watcher(list []Rules, install func(*descriptors.Set) error) (*watch.Watcher, *descriptors.Set, error) {
 	var paths []string
@@ -116,7 +110,7 @@ func (l *ruleLoader) watcher(list []Rules, install func(*descriptors.Set) error)
 		Options: l.opt, Log: l.log,
 		Check: func(set *descriptors.Set) []descriptors.Problem { return ratelimit.CapProblems(set, l.caps) },
 		OnChange: func(set *descriptors.Set, warnings []descriptors.Problem) {
-			l.warn(warnings)
+			rules.LogWarnings(l.log, warnings)
 			l.warnOfPolicies(set)
 			if err := install(set); err != nil {
 				l.log.Error("the new rules cannot be used; the old rules stay in force", "error", err)
@@ -131,7 +125,7 @@ func (l *ruleLoader) watcher(list []Rules, install func(*descriptors.Set) error)
 	case err != nil:
 		return nil, nil, fmt.Errorf("headgate: rules in %s: %w", strings.Join(paths, ", "), err)
 	}
-	l.warn(warnings)
+	rules.LogWarnings(l.log, warnings)
 	l.warnOfPolicies(set)
 	return w, set, nil
 }

@@ -1,6 +1,7 @@
 package watch
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -34,15 +35,26 @@ func (o *Outcome) Errors() map[string]int {
 	return n
 }
 
+// maxShown is how many problems the text of a LoadError has: it goes into a log whenever files change.
+const maxShown = 20
+
 // A LoadError is returned for rules that could be read but have errors.
 type LoadError struct{ Problems []descriptors.Problem }
 
 func (e *LoadError) Error() string {
 	var lines []string
+	further := 0
 	for _, p := range e.Problems {
-		if !p.Warning {
+		switch {
+		case p.Warning:
+		case len(lines) == maxShown:
+			further++
+		default:
 			lines = append(lines, p.String())
 		}
+	}
+	if further > 0 {
+		lines = append(lines, fmt.Sprintf("and %d further problems, which headgate check shows", further))
 	}
 	return strings.Join(lines, "\n")
 }

@@ -263,3 +263,18 @@ func TestRunWithoutLoadRefusesBrokenFiles(t *testing.T) {
 	cancel()
 	do(t, <-done)
 }
+
+// TestLoadErrorShowsSomeProblems: its text goes into a log whenever files change.
+func TestLoadErrorShowsSomeProblems(t *testing.T) {
+	problems := make([]descriptors.Problem, 102)
+	for i := range problems {
+		problems[i] = descriptors.Problem{File: "a.yaml", Line: i + 1, Message: "wrong", Warning: i < 2}
+	}
+	text := (&LoadError{problems}).Error()
+	if strings.Count(text, "wrong") != 20 || !strings.HasPrefix(text, "a.yaml:3: wrong\n") || !strings.HasSuffix(text, "\nand 80 further problems, which headgate check shows") {
+		t.Error(text)
+	}
+	if text := (&LoadError{problems[:22]}).Error(); strings.Contains(text, "further") || strings.Count(text, "wrong") != 20 {
+		t.Error(text)
+	}
+}

@@ -4,6 +4,7 @@ package rules
 
 import (
 	"errors"
+	"log/slog"
 	"path/filepath"
 	"strings"
 
@@ -62,6 +63,20 @@ func CheckReference(paths []string, opt rulefile.Options, caps *backends.Caps) (
 		}
 	}
 	return set, append(problems, ratelimit.CapProblems(set, caps)...), append(differences, reference.Find(spec)...), nil
+}
+
+// maxLogged is how many warnings are logged at a time: rules are read again whenever they change.
+const maxLogged = 20
+
+// LogWarnings logs warnings about rules, a line for each of the first ones.
+func LogWarnings(log *slog.Logger, warnings []descriptors.Problem) {
+	for i, w := range warnings {
+		if i == maxLogged {
+			log.Warn("further warnings about the rules are not logged; headgate check shows all", "further", len(warnings)-i)
+			return
+		}
+		log.Warn("warning about the rules", "warning", w.String())
+	}
 }
 
 // Error returns an error that lists the problems, one on each line.

@@ -1,12 +1,14 @@
 package rules
 
 import (
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/headgate-rls/headgate/backends"
+	"github.com/headgate-rls/headgate/descriptors"
 	"github.com/headgate-rls/headgate/descriptors/rulefile"
 )
 
@@ -43,5 +45,23 @@ func TestCheckKnowsTheBackend(t *testing.T) {
 	set, problems, err := Check(paths, rulefile.Options{}, &backends.Caps{Name: "small"})
 	if err != nil || set == nil || len(problems) != 1 || problems[0].Warning {
 		t.Errorf("a backend that keeps nothing: %v %v %v", set, problems, err)
+	}
+}
+
+// TestWarningsDoNotFloodTheLog: rules are read again whenever they change, and may have a warning each.
+func TestWarningsDoNotFloodTheLog(t *testing.T) {
+	var log strings.Builder
+	warnings := make([]descriptors.Problem, 50)
+	for i := range warnings {
+		warnings[i] = descriptors.Problem{File: "a.yaml", Line: i + 1, Warning: true, Message: "strange"}
+	}
+	LogWarnings(slog.New(slog.NewTextHandler(&log, nil)), warnings)
+	if n := strings.Count(log.String(), "warning about the rules"); n != 20 || !strings.Contains(log.String(), "a.yaml:20") || !strings.Contains(log.String(), "further=30\n") {
+		t.Errorf("%d lines:\n%s", n, log.String())
+	}
+	log.Reset()
+	LogWarnings(slog.New(slog.NewTextHandler(&log, nil)), warnings[:20])
+	if strings.Contains(log.String(), "further") || strings.Count(log.String(), "\n") != 20 {
+		t.Error(log.String())
 	}
 }

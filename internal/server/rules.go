@@ -93,7 +93,7 @@ func loadRules(conf *config.Config, caps *backends.Caps, log *slog.Logger, metri
 		return nil, fmt.Errorf("--rules: %w", err)
 	}
 	f.loaded = set
-	f.logWarnings(warnings)
+	rules.LogWarnings(f.log, warnings)
 	f.warnOfNothing(set)
 	return f, nil
 }
@@ -122,16 +122,10 @@ func (f *ruleFollower) read(o *watch.Outcome) {
 	f.outcome.Store(o)
 }
 
-func (f *ruleFollower) logWarnings(warnings []descriptors.Problem) {
-	for _, w := range warnings {
-		f.log.Warn("warning about the rules", "warning", w.String())
-	}
-}
-
 // changed puts new rules in force. The watcher has logged that they are new, but not
 // what to warn of.
 func (f *ruleFollower) changed(set *descriptors.Set, warnings []descriptors.Problem) {
-	f.logWarnings(warnings)
+	rules.LogWarnings(f.log, warnings)
 	f.warnOfNothing(set)
 	err := f.install(set)
 	f.rejected = err != nil

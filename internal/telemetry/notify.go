@@ -120,7 +120,7 @@ func (m *Notify) Sent(o notify.Outcome, took time.Duration) {
 
 // Handler serves the metrics in Prometheus' text format.
 func (m *Notify) Handler() http.Handler {
-	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{EnableOpenMetrics: true})
+	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{EnableOpenMetrics: true, MaxRequestsInFlight: maxScrapes})
 }
 
 // NotifyTable renders the metrics of both programs as a Markdown table.

@@ -173,10 +173,14 @@ func figureRows(list []backends.Figure) []row {
 	return rows
 }
 
+// maxScrapes is how many requests for metrics are answered at a time, others get 503: each keeps all
+// metrics in memory until its client has read them.
+const maxScrapes = 16
+
 // Handler serves the metrics in Prometheus' text format.
 func (m *Metrics) Handler() http.Handler {
 	// OpenMetrics would rename the reference's counters to end with _total.
-	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{EnableOpenMetrics: m.reference == nil})
+	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{EnableOpenMetrics: m.reference == nil, MaxRequestsInFlight: maxScrapes})
 }
 
 // AccessLog counts n of an event of the access log.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -100,4 +101,44 @@ func TestBackendMetrics(t *testing.T) {
 		`headgate_backend_errors_total{backend="redis",call="take",class="unavailable"} 2`,
 		`headgate_backend_errors_total{backend="redis",call="forget",class="corrupt"} 1`,
 		`headgate_backend_errors_total{backend="redis",call="ping",class="unavailable"} 0`)
+}
+
+// TestScrapesAreBounded: clients that do not read their answers keep the metrics in memory a few times, not
+// as often as they ask.
+func TestScrapesAreBounded(t *testing.T) {
+	h := New("v1").Handler()
+	unread, read := make(chan struct{}), make(chan struct{})
+	var slow sync.WaitGroup
+	for range maxScrapes {
+		slow.Go(func() {
+			h.ServeHTTP(&slowReader{ResponseRecorder: httptest.NewRecorder(), unread: unread, read: read}, httptest.NewRequest("GET", "/metrics", nil))
+		})
+	}
+	for range maxScrapes {
+		<-unread
+	}
+	for _, want := range []int{503, 200} {
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, httptest.NewRequest("GET", "/metrics", nil))
+		if w.Code != want {
+			t.Errorf("%d, want %d", w.Code, want)
+		}
+		if want == 503 {
+			close(read)
+			slow.Wait()
+		}
+	}
+}
+
+// A slowReader is who does not read an answer for a while.
+type slowReader struct {
+	*httptest.ResponseRecorder
+	begun        sync.Once
+	unread, read chan struct{}
+}
+
+func (s *slowReader) Write(p []byte) (int, error) {
+	s.begun.Do(func() { s.unread <- struct{}{} })
+	<-s.read
+	return s.ResponseRecorder.Write(p)
 }
