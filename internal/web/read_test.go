@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"net/http/httptest"
+	"runtime"
 	"strings"
 	"testing"
 )
@@ -84,6 +85,43 @@ func TestReadJSONIgnoring(t *testing.T) {
 		case err != nil || strings.Join(names, " ") != c.ignored || v.Name != "a":
 			t.Errorf("%s: read %+v, ignored %q, %v; want %q", c.name, v, names, err, c.ignored)
 		}
+	}
+}
+
+// TestDeepBodiesAreCheap: what is ignored of a body is walked through all the same, and a body of many
+// levels must not need a stack, nor paths, many times its size.
+func TestDeepBodiesAreCheap(t *testing.T) {
+	nested := func(open, end string, levels int) string {
+		return `{"name":"a","more":` + strings.Repeat(open, levels) + "1" + strings.Repeat(end, levels) + "}"
+	}
+	member := `{"` + strings.Repeat("x", 8<<10) + `":`
+	for _, c := range []struct {
+		name, body, says string
+		mib              uint64
+	}{
+		{"arrays", nested("[", "]", maxDepth-1), "", 1},
+		{"one array too many", nested("[", "]", maxDepth), "more[0][0][0]", 1},
+		{"many arrays", nested("[", "]", 9900), "is in more than 63 objects and arrays", 1},
+		{"objects with long names", nested(member, "}", maxDepth-1), "", 10},
+		{"an array under a long name", `{"name":"a","` + member[2:] + "[" + strings.Repeat("1,", 10_000) + "1]}", "", 10},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r := httptest.NewRequest("POST", "/", strings.NewReader(c.body))
+			r.Header.Set("Content-Type", "application/json")
+			var v struct {
+				Name string `json:"name"`
+			}
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			_, err := ReadJSONIgnoring(httptest.NewRecorder(), r, 1<<20, &v)
+			runtime.ReadMemStats(&after)
+			if (err == nil) != (c.says == "") || err != nil && !strings.Contains(err.Error(), c.says) {
+				t.Errorf("%v, want %q", err, c.says)
+			}
+			if mib := (after.TotalAlloc - before.TotalAlloc) >> 20; mib >= c.mib {
+				t.Errorf("%d bytes need %d MiB", len(c.body), mib)
+			}
+		})
 	}
 }
 

@@ -20,12 +20,16 @@ import (
 type checker struct {
 	*json.Decoder
 	ignored *ignored // nil: an unknown field is an error
+	depth   int      // how many objects and arrays the value is in
 }
+
+// maxDepth bounds how many objects and arrays are in one another. Each level needs stack.
+const maxDepth = 64
 
 func newChecker(body []byte, ignored *ignored) checker {
 	d := json.NewDecoder(bytes.NewReader(body))
 	d.UseNumber()
-	return checker{d, ignored}
+	return checker{Decoder: d, ignored: ignored}
 }
 
 // maxIgnored bounds how many names of ignored fields are kept.
@@ -58,6 +62,11 @@ func (c checker) value(path string, t reflect.Type) error {
 	token, err := c.Token()
 	if err != nil {
 		return badRequest("the body is not a JSON object: %v", err)
+	}
+	if _, opens := token.(json.Delim); opens {
+		if c.depth++; c.depth > maxDepth {
+			return c.bad(path, "is in more than %d objects and arrays", maxDepth-1)
+		}
 	}
 	optional := t.Kind() == reflect.Pointer // null is the same as nothing
 	if optional {
@@ -141,7 +150,7 @@ func (c checker) array(path string, t reflect.Type) error {
 		element = t.Elem()
 	}
 	for i := 0; c.More(); i++ {
-		if err := c.value(path+"["+strconv.Itoa(i)+"]", element); err != nil {
+		if err := c.value(extend(path, "["+strconv.Itoa(i)+"]"), element); err != nil {
 			return err
 		}
 	}
@@ -160,18 +169,27 @@ func (c checker) bad(path, format string, args ...any) error {
 // Clip bounds what an answer or a log repeats of a request: a text of the client's
 // has at most 120 bytes there, and is valid UTF-8.
 func Clip(text string) string {
-	const most = 120
-	if len(text) <= most {
+	if len(text) <= maxClip {
 		return strings.ToValidUTF8(text, "?")
 	}
-	return strings.ToValidUTF8(text[:most], "?") + "…"
+	return strings.ToValidUTF8(text[:maxClip], "?") + "…"
 }
+
+const maxClip = 120
 
 func join(path, name string) string {
 	if path == "" {
 		return name
 	}
-	return path + "." + name
+	return extend(path, "."+name)
+}
+
+// extend appends to a path, unless nobody would see it: a path is shown clipped.
+func extend(path, more string) string {
+	if len(path) > maxClip {
+		return path
+	}
+	return path + more
 }
 
 type field struct {
