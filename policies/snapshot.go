@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"hash/maphash"
 	"slices"
+	"sync/atomic"
 
 	"github.com/headgate-rls/headgate/limit"
 )
@@ -17,7 +18,11 @@ type Snapshot struct {
 	shards [numShards]*shard
 	count  int
 	bytes  int64
+	number uint64
 }
+
+// made is how many snapshots were made.
+var made atomic.Uint64
 
 const numShards = 1024
 
@@ -38,6 +43,14 @@ type Change struct {
 	Key     string
 	Removed bool
 	Figures // unless Removed
+}
+
+// Number tells snapshots apart: no two have the same one, and one that is nil or zero has 0.
+func (s *Snapshot) Number() uint64 {
+	if s == nil {
+		return 0
+	}
+	return s.number
 }
 
 // Len returns how many policies there are.
@@ -139,6 +152,7 @@ func (s *Snapshot) With(changes []Change) *Snapshot {
 	if s != nil {
 		*next = *s
 	}
+	next.number = made.Add(1)
 	var byShard [numShards][]*Change
 	for i := range changes {
 		n := maphash.String(seed, changes[i].Key) % numShards
@@ -234,7 +248,7 @@ func (b *Builder) Add(key string, f Figures) {
 
 // Snapshot returns a snapshot of what was added. The Builder is empty then.
 func (b *Builder) Snapshot() *Snapshot {
-	s := &Snapshot{}
+	s := &Snapshot{number: made.Add(1)}
 	for n := range b.data {
 		s.replace(n, newShard(b.data[n]))
 		b.data[n] = nil

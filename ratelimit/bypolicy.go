@@ -2,7 +2,6 @@ package ratelimit
 
 import (
 	"sync"
-	"weak"
 
 	"github.com/headgate-rls/headgate/policies"
 )
@@ -90,9 +89,7 @@ type policyRecorders struct {
 
 	mu    sync.RWMutex
 	byKey map[string]PolicyRecorder
-	// swept are the policies by which byKey was tidied up last. The recorders do not keep them in
-	// memory.
-	swept weak.Pointer[policies.Snapshot]
+	swept uint64 // number of the snapshot by which byKey was tidied up last
 }
 
 func newPolicyRecorders(domain, rule string, conf *Config) *policyRecorders {
@@ -134,13 +131,13 @@ func (r *policyRecorders) of(key []byte, s *policies.Snapshot) PolicyRecorder {
 
 // full reports whether it is known that each place has a policy that is there still.
 func (r *policyRecorders) full(s *policies.Snapshot) bool {
-	return len(r.byKey) >= maxKeyPolicies && r.swept == weak.Make(s)
+	return len(r.byKey) >= maxKeyPolicies && r.swept == s.Number()
 }
 
 // room makes room in the places of policies that were removed, and reports whether there is some.
 func (r *policyRecorders) room(s *policies.Snapshot) bool {
 	if len(r.byKey) >= maxKeyPolicies && !r.full(s) {
-		r.swept = weak.Make(s)
+		r.swept = s.Number()
 		for key := range r.byKey {
 			if _, ok := s.Find([]byte(key)); !ok {
 				delete(r.byKey, key)

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -57,7 +58,7 @@ func policyStoreCommand(cmd *cobra.Command, count cobra.PositionalArgs, run func
 // shellUser is who changes policies from the shell.
 func shellUser() string {
 	name := "shell:" + cmp.Or(os.Getenv("USER"), os.Getenv("LOGNAME"), fmt.Sprint(os.Getuid()))
-	return name[:min(len(name), policies.MaxChangedBy)]
+	return strings.ToValidUTF8(name[:min(len(name), policies.MaxChangedBy)], "")
 }
 
 func policySetCommand() *cobra.Command {

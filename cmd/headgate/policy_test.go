@@ -6,7 +6,9 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
+	"github.com/headgate-rls/headgate/policies"
 	"github.com/headgate-rls/headgate/test/testenv"
 )
 
@@ -239,5 +241,15 @@ func TestPolicyHistory(t *testing.T) {
 		"one argument too many": {"history", "a", "b"},
 	} {
 		run(want, 2, args...)
+	}
+}
+
+// TestShellUserIsAText: whatever the environment has for it, the database can store it.
+func TestShellUserIsAText(t *testing.T) {
+	for _, name := range []string{"al\xffice", strings.Repeat("é", policies.MaxChangedBy), "alice"} {
+		t.Setenv("USER", name)
+		if got := shellUser(); len(got) > policies.MaxChangedBy || !utf8.ValidString(got) || !strings.HasPrefix(got, "shell:") {
+			t.Errorf("%.20q is %q", name, got)
+		}
 	}
 }

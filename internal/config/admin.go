@@ -72,6 +72,9 @@ func (c *Admin) addToken(name, value string) error {
 	if !tokenName.MatchString(name) {
 		return fmt.Errorf("%q is no name of a token: want 1 to 64 capital letters, digits and _", name)
 	}
+	if name == "FILE" {
+		return errors.New("tokens are not read from files: set HEADGATE_ADMIN_TOKEN to the content of the file, not to its name")
+	}
 	if err := longEnough(value); err != nil || value == "" {
 		return cmp.Or(err, errors.New("must not be empty"))
 	}

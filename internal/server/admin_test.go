@@ -180,6 +180,7 @@ func TestAdminSettingsThatCannotBe(t *testing.T) {
 		{"HEADGATE_ADMIN_TOKEN_OPS=", "HEADGATE_ADMIN_TOKEN_OPS: must not be empty", nil},
 		{"HEADGATE_ADMIN_TOKEN_=geheim-geheim-geheim", "no name of a token", nil},
 		{"HEADGATE_ADMIN_TOKEN_ops=geheim-geheim-geheim", "capital letters", nil},
+		{"HEADGATE_ADMIN_TOKEN_FILE=/run/secrets/geheim-token", "tokens are not read from files", nil},
 		{"HEADGATE_ADMIN_TOKEN_OPS=" + adminToken, "admin-token and token:ops are the same token", nil},
 	} {
 		t.Run(c.says, func(t *testing.T) {
