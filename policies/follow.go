@@ -26,6 +26,10 @@ const (
 	// Settle is how long after its commit a change is in force everywhere.
 	Settle = 250 * time.Millisecond
 
+	// readAgain is how long a follower waits at most until it reads policies again that could not
+	// be read: a reading may be of all of them.
+	readAgain = 30 * time.Second
+
 	stateWithin = 2 * time.Second
 	readWithin  = 2 * time.Minute
 )
@@ -41,6 +45,10 @@ type Follower struct {
 
 	seen    int64 // the generation of the snapshot, -1: none
 	failing bool
+	// again is how long to wait until policies are read again that could not be read; 0: they could.
+	again time.Duration
+	// ignored is how many rows were ignored in this reading.
+	ignored int
 }
 
 // NewFollower returns a follower, which [Follower.Run] starts.
@@ -79,11 +87,14 @@ func (f *Follower) Run(ctx context.Context) {
 			return
 		}
 		f.report(err)
-		pause := pollIdle
-		if watched {
-			pause = pollWatched
+		next := began.Add(pollIdle)
+		switch {
+		case f.again > 0:
+			next = time.Now().Add(f.again)
+		case watched:
+			next = began.Add(pollWatched)
 		}
-		timer.Reset(time.Until(began.Add(pause)))
+		timer.Reset(time.Until(next))
 	}
 }
 
@@ -108,10 +119,17 @@ func (f *Follower) poll(ctx context.Context) (watched bool, err error) {
 		return false, err
 	}
 	if state.Generation != f.seen {
-		if err := f.read(ctx, &state, asked); err != nil {
-			return state.Watched(), err
+		f.ignored = 0
+		err = f.read(ctx, &state, asked)
+		if more := f.ignored - maxIgnored; more > 0 {
+			f.log.Error("more rows of the table of policies are ignored", "rows", more)
+		}
+		if err != nil {
+			f.again = min(max(2*f.again, pollIdle), readAgain)
+			return false, err
 		}
 	}
+	f.again = 0
 	f.set.current(asked)
 	return state.Watched(), nil
 }
@@ -179,16 +197,22 @@ func (f *Follower) readAll(ctx context.Context, asked time.Time) error {
 	return nil
 }
 
+// maxIgnored is how many rows that are ignored have a line of the log each.
+const maxIgnored = 10
+
 // check reads a row. A row that is no policy counts as absent.
 func (f *Follower) check(r *Row) (figures Figures, wrong bool) {
 	if r.Removed {
 		return figures, false
 	}
 	figures, err := r.figures()
-	if err != nil {
+	if err == nil {
+		return figures, false
+	}
+	if f.ignored++; f.ignored <= maxIgnored {
 		f.log.Error("a row of the table of policies is ignored", "key", fmt.Sprintf("%.300q", r.Key), "error", err)
 	}
-	return figures, err != nil
+	return figures, true
 }
 
 func (f *Follower) install(next *Snapshot, generation int64, asked time.Time) {

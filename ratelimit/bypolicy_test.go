@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/headgate-rls/headgate/descriptors"
 	"github.com/headgate-rls/headgate/limit"
@@ -68,6 +69,24 @@ func TestPolicyThatCannotBeUsedIsNotRecorded(t *testing.T) {
 	h.left("user=a", 4)
 	h.by(PolicyOfRule, "ok", 1)
 	h.by("user:a", "ok", 0)
+}
+
+// TestPoliciesThatCannotBeUsedFloodNoLog: each client may have one with other figures.
+func TestPoliciesThatCannotBeUsedFloodNoLog(t *testing.T) {
+	h := setup(t, policyRules, withPolicies, func(c *Config) { delete(c.Caps.Algorithms, limit.SlidingLog) })
+	figures := map[string]policies.Figures{}
+	for i := range 2000 {
+		figures[fmt.Sprint("user:u", i)] = per(limit.SlidingLog, int64(i), 60)
+	}
+	h.put(figures)
+	began := time.Now()
+	for i := range 2000 {
+		h.left(fmt.Sprint("user=u", i), 4)
+	}
+	most := unusablePerSecond * (2 + int(time.Since(began)/time.Second))
+	if n := strings.Count(h.log.String(), "cannot be used"); n == 0 || n > most {
+		t.Errorf("%d lines, want at most %d", n, most)
+	}
 }
 
 // TestKeysOfARuleAreBounded: of the keys that patterns name the first are recorded one by one, and

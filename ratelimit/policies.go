@@ -5,6 +5,7 @@ import (
 	"sync"
 
 	"github.com/headgate-rls/headgate/descriptors"
+	"github.com/headgate-rls/headgate/internal/loglimit"
 	"github.com/headgate-rls/headgate/limit"
 	"github.com/headgate-rls/headgate/policies"
 )
@@ -90,8 +91,10 @@ func (p *policyViews) derive(f policies.Figures) *ruleView {
 		err = p.conf.Caps.Check(l)
 	}
 	if err != nil {
-		p.conf.Log.Error("the policy cannot be used; the rule's own limit holds", "rule", own.name, "type", policies.TypeOf(f.Algorithm),
-			"capacity", f.Capacity, "error", err)
+		if ok, skipped := p.cache.unusable.Allow(); ok {
+			p.conf.Log.Error("the policy cannot be used; the rule's own limit holds", "rule", own.name, "type", policies.TypeOf(f.Algorithm),
+				"capacity", f.Capacity, "error", err, "suppressed", skipped)
+		}
 		return p.own
 	}
 	if own.limit.Algorithm() == limit.FixedWindow && l.Algorithm() == limit.FixedWindow && l.Window() == own.limit.Window() {
@@ -128,6 +131,14 @@ type policyCache struct {
 		sync.RWMutex
 		views map[policyCacheKey]*ruleView
 	}
+	unusable loglimit.Limiter // of the log: there may be as many policies that cannot be used as there are
+}
+
+// unusablePerSecond is how many policies that cannot be used are logged in a second.
+const unusablePerSecond = 10
+
+func newPolicyCache() *policyCache {
+	return &policyCache{unusable: loglimit.Limiter{PerSecond: unusablePerSecond}}
 }
 
 type policyCacheKey struct {

@@ -72,7 +72,7 @@ func newRuleset(set *descriptors.Set, old *ruleset, conf *Config) *ruleset {
 		return &ruleset{set: new(descriptors.Set), awaited: true}
 	}
 	rs := &ruleset{set: set, views: make([]*ruleView, set.IDs())}
-	if rs.derived = new(policyCache); old != nil && old.derived != nil {
+	if rs.derived = newPolicyCache(); old != nil && old.derived != nil {
 		rs.derived = old.derived // which the views of old use
 	}
 	added, gone, ok := set.Since(old.rules())

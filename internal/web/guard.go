@@ -145,15 +145,23 @@ func certificateCaller(c *x509.Certificate) string {
 	return printable("certificate:" + name)
 }
 
-// printable is the name of a caller for logs.
+// printable is the name of a caller for logs and histories: different names stay different. Bytes
+// that are no visible ASCII are written %XX, and what is too long ends in # and a part of its hash.
 func printable(name string) string {
-	name = strings.Map(func(r rune) rune {
-		if r < ' ' || r > '~' {
-			return '?'
+	var b []byte
+	for i := range len(name) {
+		if c := name[i]; c < ' ' || c > '~' || c == '%' || c == '#' {
+			b = fmt.Appendf(b, "%%%02X", c)
+		} else {
+			b = append(b, c)
 		}
-		return r
-	}, name)
-	return name[:min(len(name), maxCaller)]
+	}
+	if len(b) > maxCaller {
+		sum := sha256.Sum256([]byte(name))
+		end := fmt.Sprintf("#%x", sum[:8])
+		b = append(b[:maxCaller-len(end)], end...)
+	}
+	return string(b)
 }
 
 // reachable reports whether requests from an address are let in.

@@ -119,9 +119,9 @@ func TestHandlersLearnTheCaller(t *testing.T) {
 	for want, c := range map[string]*x509.Certificate{
 		"certificate:spiffe://example.org/ops":                        {URIs: []*url.URL{uri}, DNSNames: []string{"a.example"}},
 		"certificate:a.example":                                       {DNSNames: []string{"a.example"}, Subject: pkix.Name{CommonName: "alice"}},
-		"certificate:al?ce":                                           {Subject: pkix.Name{CommonName: "al\nce"}},
+		"certificate:al%0Ace":                                         {Subject: pkix.Name{CommonName: "al\nce"}},
 		"certificate:serial 7":                                        {SerialNumber: big.NewInt(7)},
-		"certificate:" + strings.Repeat("x", 128-len("certificate:")): {Subject: pkix.Name{CommonName: strings.Repeat("x", 500)}},
+		"certificate:" + strings.Repeat("x", 128-len("certificate:")): {Subject: pkix.Name{CommonName: strings.Repeat("x", 128-len("certificate:"))}},
 		"admin-token":                                                 nil,
 	} {
 		g, err := NewGuard(GuardConfig{Token: "secret", ClientCertificates: true})
@@ -141,6 +141,24 @@ func TestHandlersLearnTheCaller(t *testing.T) {
 	}
 	if got := CallerOf(t.Context()); got != "" {
 		t.Errorf("without a guard the caller is %q", got)
+	}
+}
+
+// TestCallersStayDifferent: whatever their names have in common, and however long they are.
+func TestCallersStayDifferent(t *testing.T) {
+	seen := map[string]string{}
+	long := strings.Repeat("x", 200)
+	for _, name := range []string{
+		"jwt:alice", "jwt:Müller", "jwt:Möller", "jwt:Иван", "jwt:Олег", "jwt:a?b", "jwt:a\nb", "jwt:a%0Ab", "jwt:a\xffb",
+		"jwt:" + long + "1", "jwt:" + long + "2", printable("jwt:" + long + "1"),
+	} {
+		shown := printable(name)
+		if other, there := seen[shown]; there {
+			t.Errorf("%q and %q are both %q", other, name, shown)
+		}
+		if seen[shown] = name; len(shown) > maxCaller || strings.ContainsFunc(shown, func(r rune) bool { return r < ' ' || r > '~' }) {
+			t.Errorf("%q is %q", name, shown)
+		}
 	}
 }
 

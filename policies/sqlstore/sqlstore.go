@@ -45,6 +45,9 @@ type Store struct {
 	db   *sqldb.DB
 	d    *dialect
 	keep bounds
+	// turns has an element for each change that goes on: changes wait for each other, and must
+	// leave connections to those who read.
+	turns chan struct{}
 }
 
 // bounds are how many changes the history has: of one key, and in all.
@@ -57,6 +60,8 @@ const (
 	// lockWait is how long a change waits for the changes before it.
 	lockWait = 10 * time.Second
 	poolMax  = 6
+	// maxChanging is how many changes go on at once: one that has the lock, and one that is next.
+	maxChanging = 2
 )
 
 // Open returns a store. It does not connect: a database that is down is noticed by the first call.
@@ -72,7 +77,7 @@ func Open(c Config) (*Store, error) {
 
 // over returns a store on a database.
 func over(db *sqldb.DB) *Store {
-	return &Store{db, dialectOf(db.Dialect), bounds{policies.HistoryOfKey, policies.HistoryOfAll}}
+	return &Store{db, dialectOf(db.Dialect), bounds{policies.HistoryOfKey, policies.HistoryOfAll}, make(chan struct{}, maxChanging)}
 }
 
 // Close closes the connections.
@@ -172,6 +177,12 @@ const tries = 5
 // transact runs f in a transaction, and again if the database undid it because of others. An
 // error of the commit is final: it may have taken effect.
 func (s *Store) transact(ctx context.Context, f func(*sql.Tx) error) error {
+	select {
+	case s.turns <- struct{}{}:
+		defer func() { <-s.turns }()
+	case <-ctx.Done():
+		return fmt.Errorf("%s: other changes go on: %w", changeOp, ctx.Err())
+	}
 	for try := 1; ; try++ {
 		committing := false
 		err := s.db.Transact(ctx, changeOp, func(tx *sql.Tx) error {

@@ -1,6 +1,7 @@
 package sqlstore
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -11,6 +12,7 @@ import (
 	"github.com/headgate-rls/headgate/limit"
 	"github.com/headgate-rls/headgate/policies"
 	"github.com/headgate-rls/headgate/test/random"
+	"github.com/headgate-rls/headgate/test/testenv"
 )
 
 func TestPoliciesAreStored(t *testing.T) {
@@ -228,5 +230,46 @@ func TestScriptsArePrinted(t *testing.T) {
 		if text, err := Print(scheme); err != nil || !strings.Contains(text, "HEADGATE_POLICY_STATE") {
 			t.Errorf("%s: %q, %v", scheme, text, err)
 		}
+	}
+}
+
+// TestChangesThatWaitLeaveConnections: while an import has the lock, changes wait for it, and who reads
+// does not.
+func TestChangesThatWaitLeaveConnections(t *testing.T) {
+	s := open(t, testenv.SharedDatabase(t, testenv.Postgres).CreateDatabase("policies"))
+	_, err := s.Migrate(soon(t))
+	check(t, err)
+	tx, err := s.db.Write.BeginTx(soon(t), nil)
+	check(t, err)
+	_, err = s.state(soon(t), tx, s.d.lock)
+	check(t, err)
+	const changes = 2 * poolMax
+	done := make(chan error, changes)
+	for i := range changes {
+		go func() {
+			_, err := s.Apply(soon(t), []policies.Edit{set(fmt.Sprint("user:", i), window(1, 60))}, "test", 0, false)
+			done <- err
+		}()
+	}
+	until(t, "changes wait", func() bool { return s.db.Write.Stats().InUse > maxChanging })
+	for range 50 {
+		ctx, cancel := context.WithTimeout(soon(t), 5*time.Second)
+		_, err := s.State(ctx)
+		cancel()
+		if err != nil || len(done) > 0 {
+			t.Errorf("%v, and %d changes have ended", err, len(done))
+			break
+		}
+	}
+	check(t, tx.Rollback())
+	for range changes {
+		check(t, <-done)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	s.turns <- struct{}{}
+	s.turns <- struct{}{}
+	if _, err := s.Watch(ctx, 1); err == nil {
+		t.Error("a change without a turn has begun")
 	}
 }
