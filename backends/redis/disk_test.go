@@ -109,7 +109,7 @@ func TestFullDiskEndsServerThatWaitsForIt(t *testing.T) {
 	disk.Fill()
 	admitted, unknown := int64(0), int64(0)
 	testenv.Eventually(t, 30*time.Second, "have the server end", func() string {
-		for range 200 {
+		for range 20 {
 			switch v := takeLogged(b, "k", 1); {
 			case v.Err == nil && v.Admitted:
 				admitted++
