@@ -428,7 +428,7 @@ func TestImpliedDomain(t *testing.T) {
 	}
 	other := "domain: default\ndescriptors: [{key: a}]\n"
 	if set, got = load(rulefile.Options{}, other, rest); set != nil ||
-		got != "1.yaml:1:1: the file names no domain, and the default \"default\" is already in 0.yaml; name another, or allow merging domains (at default)\n" {
+		got != "1.yaml:1:1: the file names no domain, and the default \"default\" is already in 0.yaml; name another, or allow merging domains (--merge-domains) (at default)\n" {
 		t.Error(got)
 	}
 	if set, got = load(rulefile.Options{}, rest, other); set != nil || !strings.Contains(got, "already in 0.yaml") {

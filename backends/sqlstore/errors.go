@@ -14,9 +14,8 @@ const howToMigrate = "run headgate migrate --backend URL, or have an administrat
 // failed makes what a caller sees of an error of the database. inDoubt says whether the call may
 // have taken effect all the same.
 func failed(err error, inDoubt bool) error {
-	var known *sqldb.Error
-	if errors.As(err, &known) && known.Kind == sqldb.Failed {
-		err = fmt.Errorf("%w (if a table is missing: %s)", err, howToMigrate)
+	if sqldb.NoSchema(err) {
+		err = fmt.Errorf("%w; %s", err, howToMigrate)
 	}
 	if inDoubt {
 		return fmt.Errorf("%w: %w", backends.ErrUnavailable, err)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"slices"
 
 	rls "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	"github.com/spf13/cobra"
@@ -14,6 +15,7 @@ import (
 	"github.com/headgate-rls/headgate/descriptors/rulefile"
 	"github.com/headgate-rls/headgate/internal/client"
 	"github.com/headgate-rls/headgate/internal/rules"
+	"github.com/headgate-rls/headgate/internal/spell"
 	"github.com/headgate-rls/headgate/ratelimit"
 	"github.com/headgate-rls/headgate/ratelimit/transport"
 )
@@ -68,7 +70,7 @@ func ask(ctx context.Context, out io.Writer, domain string, args []string, opt a
 		}
 		req.Descriptors = append(req.Descriptors, d)
 	}
-	answer, closer, err := opt.asker(ctx)
+	answer, closer, err := opt.asker(ctx, domain)
 	if err != nil {
 		return err
 	}
@@ -90,12 +92,12 @@ func ask(ctx context.Context, out io.Writer, domain string, args []string, opt a
 	return nil
 }
 
-func (opt *askOptions) asker(ctx context.Context) (asker, func(), error) {
+func (opt *askOptions) asker(ctx context.Context, domain string) (asker, func(), error) {
 	if len(opt.rules) == 0 && opt.backend != "memory://" {
 		return nil, nil, errors.New("--backend is of rules that are evaluated here: give --rules, too")
 	}
 	if len(opt.rules) > 0 {
-		return localAsker(ctx, opt.rules, opt.backend)
+		return localAsker(ctx, domain, opt.rules, opt.backend)
 	}
 	conn, err := opt.Dial()
 	if err != nil {
@@ -113,10 +115,13 @@ func (opt *askOptions) asker(ctx context.Context) (asker, func(), error) {
 }
 
 // localAsker answers from rules in files and a store, such as a memory of its own.
-func localAsker(ctx context.Context, paths []string, backend string) (asker, func(), error) {
+func localAsker(ctx context.Context, domain string, paths []string, backend string) (asker, func(), error) {
 	set, _, err := rules.Load(paths, rulefile.Options{})
 	if err != nil {
 		return nil, nil, err
+	}
+	if known := set.Domains(); !slices.Contains(known, domain) {
+		return nil, nil, fmt.Errorf("the rules have no domain %q%s", domain, spell.DidYouMean(domain, known))
 	}
 	st, err := stack.New(ctx, backend, stack.Options{})
 	if err != nil {

@@ -26,6 +26,10 @@ func TestBadCommandLinesAreExplained(t *testing.T) {
 	if err := os.Mkdir(full, 0o700); err != nil {
 		t.Fatal(err)
 	}
+	rules, empty := filepath.Join(t.TempDir(), "rules.yaml"), filepath.Join(t.TempDir(), "empty.db")
+	if err := os.WriteFile(rules, []byte("domain: example\ndescriptors: [{key: client}]\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	const admin = "serve --example --log-level error --grpc 127.0.0.1:0 --services= --http= --debug= --slots sqlite::memory: --admin 127.0.0.1:0 "
 	for _, c := range []struct{ args, want string }{
 		{"serve", "no rules to serve: name files or directories with --rules (HEADGATE_RULES), or put them into ./rules; to try headgate, --example serves a built-in example"},
@@ -64,6 +68,13 @@ func TestBadCommandLinesAreExplained(t *testing.T) {
 		{"slots recon", `unknown command "recon" for "headgate slots"; did you mean reconcile?`},
 		{"migrate --slots sqlite:" + key, "--slots: "},
 		{"ask d k=v --addr 127.0.0.1:1", "no answer: service at 127.0.0.1:1: dial tcp 127.0.0.1:1: connect: connection refused; is it running? --addr says where"},
+		{"ask exampel client=a --rules " + rules, `the rules have no domain "exampel"; did you mean "example"?`},
+		{"policy set a:b --capacity 1 --policies sqlite::memory:", "--window is missing: how long the window is, such as 1m"},
+		{"policy set a:b --capacity 1 --algorithm token_bucket --policies sqlite::memory:", "--refill is missing: the units per second"},
+		{"policy list --policies sqlite::memory:", "list policies: SQL logic error: no such table: HEADGATE_POLICY (1); run headgate migrate --policies URL"},
+		{"slots config set default", "nothing to change: give --max, --window"},
+		{"migrate --slots mysql://a@127.0.0.1:1/b", "--slots: read RL_SCHEMA_HISTORY: dial tcp"},
+		{"serve --example --grpc 127.0.0.1:0 --services= --http= --debug= --slots sqlite:" + empty + " --slots-migrate=false", "--slots: read RL_SLOT_CTL: the tables of slots are missing: run headgate migrate"},
 		{"ask d k=v --addr 8081", `--addr: "8081" is not an address: want host:port`},
 		{"ask d k=v --addr http://127.0.0.1:8081", `--addr: "http://127.0.0.1:8081" is not an address`},
 	} {

@@ -46,6 +46,9 @@ database user who may change the schema. headgate continues a schema history of 
 		defer cancel()
 		for _, s := range all {
 			if err := s.run(ctx, cmd.OutOrStdout(), *show); err != nil {
+				if strings.HasPrefix(err.Error(), "--") { // it names the setting
+					return err
+				}
 				return fmt.Errorf("--%s: %w", s.setting, err)
 			}
 		}

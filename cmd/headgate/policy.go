@@ -116,6 +116,12 @@ func policyFigures(algorithm string, capacity int64, window, refill string) (f p
 	if refill != "" && f.Algorithm != limit.TokenBucket {
 		return f, fmt.Errorf("--refill: only token_bucket has one, not %v", f.Algorithm)
 	}
+	switch {
+	case f.Algorithm == limit.TokenBucket && refill == "":
+		return f, errors.New("--refill is missing: the units per second that a token bucket gets back")
+	case f.Algorithm != limit.TokenBucket && window == "":
+		return f, errors.New("--window is missing: how long the window is, such as 1m; a token bucket has --refill instead")
+	}
 	_, err = f.Limit()
 	return f, err
 }

@@ -129,7 +129,7 @@ func TestPolicyFiles(t *testing.T) {
 	run("user:c: there is no such policy", 2, "get", "user:c")
 	for want, args := range map[string][]string{
 		"--capacity":              {"set", "a"},
-		"windowSeconds 0":         {"set", "a", "--capacity", "1"},
+		"--window is missing":     {"set", "a", "--capacity", "1"},
 		"--window":                {"set", "a", "--capacity", "1", "--window", "soon"},
 		"--refill":                {"set", "a", "--capacity", "1", "--refill", "-1"},
 		"only token_bucket":       {"set", "a", "--capacity", "1", "--refill", "1", "--algorithm", "sliding_log"},

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -48,7 +49,7 @@ func settingsCommand(cmd *cobra.Command, shown []string, run func(ctx context.Co
 		}
 		err := run(cmd.Context(), conf, conf.Logger(cmd.ErrOrStderr()))
 		var database *slots.StoreError
-		if errors.As(err, &database) {
+		if errors.As(err, &database) && !strings.HasPrefix(err.Error(), "--") {
 			return fmt.Errorf("--slots: %w", err)
 		}
 		return err

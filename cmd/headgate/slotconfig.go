@@ -2,7 +2,9 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -84,6 +86,9 @@ keep their values. Assigned slots do not change. A new config needs --max and --
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if want.Calendar = json.RawMessage(calendar); calendar != "" && !json.Valid(want.Calendar) {
 			return fmt.Errorf("--calendar: %q is not JSON", calendar)
+		}
+		if !slices.ContainsFunc([]string{"max", "window", "scope", "jitter", "calendar"}, f.Changed) {
+			return errors.New("nothing to change: give --max, --window, --scope, --jitter or --calendar")
 		}
 		made, err := api.Change(cmd.Context(), args[0], func(c *client.Config, missing error) error {
 			for flag, set := range map[string]func(){

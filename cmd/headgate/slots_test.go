@@ -12,7 +12,7 @@ import (
 func TestDatabaseCommands(t *testing.T) {
 	pg := testenv.StartDatabase(t, testenv.Postgres)
 	url := pg.URL()
-	if code, out := headgate(t, "slots", "reconcile", "--slots", url); code != exitError || !strings.Contains(out, "the tables of slots are missing or cannot be read: run headgate migrate") {
+	if code, out := headgate(t, "slots", "reconcile", "--slots", url); code != exitError || !strings.Contains(out, "the tables of slots are missing: run headgate migrate") {
 		t.Errorf("before there are tables: %d %s", code, out)
 	}
 	code, out := headgate(t, "migrate", "--slots", url)

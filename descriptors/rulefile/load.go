@@ -6,9 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"io"
-	"regexp"
 	"slices"
-	"strconv"
 
 	"go.yaml.in/yaml/v3"
 
@@ -118,8 +116,6 @@ func (l *loader) source(s *Source) {
 	}
 }
 
-var yamlError = regexp.MustCompile(`^yaml: (?:line (\d+): )?`)
-
 // parse returns the top mapping of the only document in data.
 func (l *loader) parse(data []byte) (*yaml.Node, bool) {
 	var doc, more yaml.Node
@@ -137,15 +133,8 @@ func (l *loader) parse(data []byte) (*yaml.Node, bool) {
 		}
 	}
 	if err != nil && !errors.Is(err, io.EOF) {
-		p := descriptors.Problem{File: l.file}
-		m := yamlError.FindStringSubmatch(err.Error())
-		if m != nil {
-			p.Line, _ = strconv.Atoi(m[1])
-			p.Message = "not valid YAML: " + err.Error()[len(m[0]):]
-		} else {
-			p.Message = "not valid YAML: " + err.Error()
-		}
-		l.Add(p)
+		line, message := NotYAML(data, err)
+		l.Add(descriptors.Problem{File: l.file, Line: line, Message: message})
 		return nil, false
 	}
 	return doc.Content[0], true
@@ -168,7 +157,7 @@ func (l *loader) domain(root *yaml.Node, f fields) (string, bool) {
 	l.named = name
 	first := l.domains[name]
 	if first != nil && !l.opt.MergeDomains {
-		l.errorf(n, &twig{key: name}, "domain %q is already in %s; put its rules into one file, or allow merging domains", name, first.name)
+		l.errorf(n, &twig{key: name}, "domain %q is already in %s; put its rules into one file, or allow merging domains (--merge-domains)", name, first.name)
 		return "", false
 	}
 	if first == nil {
@@ -187,7 +176,7 @@ func (l *loader) impliedDomain(root *yaml.Node) (string, bool) {
 	l.named = name
 	first := l.domains[name]
 	if first != nil && !first.implied && !l.opt.MergeDomains {
-		l.errorf(root, &twig{key: name}, "the file names no domain, and the default %q is already in %s; name another, or allow merging domains", name, first.name)
+		l.errorf(root, &twig{key: name}, "the file names no domain, and the default %q is already in %s; name another, or allow merging domains (--merge-domains)", name, first.name)
 		return "", false
 	}
 	if first == nil {

@@ -207,7 +207,7 @@ func TestSeveralSources(t *testing.T) {
 		return set, lines(problems)
 	}
 	if set, got := load(false, rule("a"), rule("b")); set != nil ||
-		got != "1.yaml:1:9: domain \"d\" is already in 0.yaml; put its rules into one file, or allow merging domains (at d)\n" {
+		got != "1.yaml:1:9: domain \"d\" is already in 0.yaml; put its rules into one file, or allow merging domains (--merge-domains) (at d)\n" {
 		t.Error(got)
 	}
 	if set, got := load(true, rule("b"), rule("a")); got != "" || len(set.Rules()) != 2 || set.Rules()[0].Path != "b" {

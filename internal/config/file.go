@@ -7,10 +7,11 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"regexp"
 
 	"github.com/spf13/pflag"
 	"go.yaml.in/yaml/v3"
+
+	"github.com/headgate-rls/headgate/descriptors/rulefile"
 )
 
 const maxFileSize = 1 << 20
@@ -40,8 +41,6 @@ func (p program) readFile(path string, fs *pflag.FlagSet) (warnings []string, wr
 	return r.warnings, r.errs
 }
 
-var yamlLine = regexp.MustCompile(`^yaml: line ([0-9]+): `)
-
 // parse returns the mapping in the file, nil if the file is empty.
 func (r *fileReader) parse() (*yaml.Node, error) {
 	data, err := readBounded(r.path)
@@ -61,10 +60,8 @@ func (r *fileReader) parse() (*yaml.Node, error) {
 	case err == nil:
 		return nil, fmt.Errorf("%s:%d:%d: a second YAML document; want one", r.path, more.Line, more.Column)
 	case !errors.Is(err, io.EOF):
-		if m := yamlLine.FindStringSubmatch(err.Error()); m != nil {
-			return nil, fmt.Errorf("%s:%s: not valid YAML: %s", r.path, m[1], err.Error()[len(m[0]):])
-		}
-		return nil, fmt.Errorf("%s: not valid YAML: %w", r.path, err)
+		line, message := rulefile.NotYAML(data, err)
+		return nil, fmt.Errorf("%s:%d: %s", r.path, line, message)
 	case len(doc.Content) == 0:
 		return nil, nil
 	}

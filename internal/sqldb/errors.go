@@ -39,7 +39,9 @@ type Error struct {
 	Kind  Kind
 	Op    string // what was being done, such as "read a row"
 	Index string // of a Duplicate: the index, constraint or TABLE.COLUMN as the database spells it; empty if it does not say
-	Err   error
+	// Schema: a table or another part of the schema is not there. Migrating helps.
+	Schema bool
+	Err    error
 }
 
 func (e *Error) Error() string { return e.Op + ": " + e.Err.Error() }
@@ -54,6 +56,12 @@ func KindOf(err error) Kind {
 	return Failed
 }
 
+// NoSchema reports whether an error means that a table or another part of the schema is not there.
+func NoSchema(err error) bool {
+	var e *Error
+	return errors.As(err, &e) && e.Schema
+}
+
 // A failure is what an error of a driver means.
 type failure struct {
 	kind  Kind
@@ -61,6 +69,7 @@ type failure struct {
 	// undone: the database says that it failed, and so does the transaction: its commit, if it was
 	// sent along, is not done.
 	undone bool
+	schema bool // a table or another part of the schema is not there
 	// stale: other idle connections are of no use either, as after a failover.
 	stale bool
 }

@@ -100,3 +100,27 @@ func TestFailKeepsErrorsOfTheContext(t *testing.T) {
 		t.Error("no error became one")
 	}
 }
+
+// TestWhetherTheSchemaIsThere: migrating helps then, and not against a missing privilege or a wrong
+// password.
+func TestWhetherTheSchemaIsThere(t *testing.T) {
+	for _, c := range []struct {
+		dialect *Dialect
+		err     error
+		missing bool
+	}{
+		{Postgres, &pgconn.PgError{Code: "42P01"}, true},
+		{Postgres, &pgconn.PgError{Code: "42703"}, true},
+		{Postgres, &pgconn.PgError{Code: "42501"}, false},
+		{Postgres, &pgconn.PgError{Code: "28P01"}, false},
+		{MySQL, &mysql.MySQLError{Number: 1146}, true},
+		{MySQL, &mysql.MySQLError{Number: 1045}, false},
+		{MySQL, &mysql.MySQLError{Number: 1142}, false},
+		{Oracle, &oracleError{942, "ORA-00942: table or view does not exist"}, true},
+		{Oracle, &oracleError{1017, "ORA-01017: invalid username/password"}, false},
+	} {
+		if got := c.dialect.classify(c.err); got.schema != c.missing || got.kind != Failed {
+			t.Errorf("%s: %v: %v", c.dialect.Name, c.err, got.schema)
+		}
+	}
+}

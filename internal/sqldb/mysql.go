@@ -395,6 +395,8 @@ func classifyMySQLNumber(e *mysql.MySQLError) failure {
 		return failure{kind: Passing, stale: true}
 	case 1290, 1792, 1836: // read-only: what was the primary is a replica now
 		return failure{kind: Passing, stale: true}
+	case 1146, 1054, 1305: // unknown table, column, procedure
+		return failure{schema: true}
 	case 1040, 1203, 1226, 1021, 1114: // too many connections; no room on the disk, or in a table
 		return failure{kind: Unavailable}
 	}

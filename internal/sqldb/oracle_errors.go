@@ -30,6 +30,9 @@ func oracleFailures() map[int]failure {
 			known[code] = failure{kind: kind}
 		}
 	}
+	for _, code := range []int{904, 942} { // unknown column, table
+		known[code] = failure{schema: true}
+	}
 	// Starting, stopping, or a standby now: so are the other connections.
 	for _, code := range []int{1033, 1034, 1089, 1090, 16000} {
 		known[code] = failure{kind: Unavailable, stale: true}

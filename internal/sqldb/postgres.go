@@ -267,6 +267,8 @@ func classifySQLState(e *pgconn.PgError) failure {
 		return failure{kind: Passing, stale: true}
 	case e.Code == "57P03", class == "53": // starting up, no resources such as connections
 		return failure{kind: Unavailable}
+	case slices.Contains([]string{"42P01", "42703", "42883", "3F000"}, e.Code): // unknown table, column, function, schema
+		return failure{schema: true}
 	case e.Code == "0A000" && strings.Contains(e.Message, "cached plan"): // the schema was migrated meanwhile
 		return failure{kind: Passing}
 	}

@@ -196,7 +196,7 @@ func classifySQLite(err error) failure {
 	case sqlite3.SQLITE_CONSTRAINT:
 		return duplicate(sqliteIndex(e.Error()))
 	}
-	return failure{}
+	return failure{schema: strings.Contains(e.Error(), "no such table") || strings.Contains(e.Error(), "no such column")}
 }
 
 // sqliteIndex is the column that a message such as "UNIQUE constraint failed:

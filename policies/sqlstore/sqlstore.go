@@ -95,9 +95,8 @@ const stateOp, readOp, changeOp, listOp, historyOp = "read the state of policies
 
 // failed adds to an error what to do about it.
 func failed(err error) error {
-	var known *sqldb.Error
-	if errors.As(err, &known) && known.Kind == sqldb.Failed {
-		return fmt.Errorf("%w (if a table is missing: run headgate migrate --policies URL, or have an administrator run what headgate migrate --print prints)", err)
+	if sqldb.NoSchema(err) {
+		return fmt.Errorf("%w; run headgate migrate --policies URL, or have an administrator run what headgate migrate --print prints", err)
 	}
 	return err
 }

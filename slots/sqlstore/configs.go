@@ -280,7 +280,7 @@ func (db *DB) Adopted(ctx context.Context) (bool, error) {
 func (db *DB) control(ctx context.Context, name string) (holder string, ok bool, err error) {
 	var text sql.NullString
 	ok, err = db.row(ctx, db.sql.Write, "read RL_SLOT_CTL", db.dialect.statements.control.with(name), &text)
-	return text.String, ok, err
+	return text.String, ok, noSchema("read RL_SLOT_CTL", err)
 }
 
 // Generation implements slots.Store.

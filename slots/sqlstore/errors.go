@@ -27,8 +27,17 @@ func storeError(err error) error {
 	if e.Kind == sqldb.Duplicate {
 		kind = duplicate(e.Index)
 	}
-	return &slots.StoreError{Kind: kind, Op: e.Op, Err: e.Err}
+	cause := e.Err
+	if e.Schema {
+		cause = &schemaError{cause}
+	}
+	return &slots.StoreError{Kind: kind, Op: e.Op, Err: cause}
 }
+
+// A schemaError: a table or another part of the schema is not there.
+type schemaError struct{ error }
+
+func (e *schemaError) Unwrap() error { return e.error }
 
 // duplicate says what a duplicate key means. index is the name of the index or the column in the
 // database's message. Each slot gets a new id, so a duplicate id is from an earlier try whose

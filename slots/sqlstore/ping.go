@@ -29,10 +29,11 @@ func (db *DB) Ping(ctx context.Context) error {
 
 const howToMigrate = "run headgate migrate, or have an administrator run what headgate migrate --print prints"
 
-// noSchema says what to do if the tables that each database has cannot be read.
+// noSchema says what to do if the tables that each database has are not there.
 func noSchema(op string, err error) error {
-	if slots.KindOf(err) != slots.Failed || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+	var missing *schemaError
+	if !errors.As(err, &missing) {
 		return err
 	}
-	return &slots.StoreError{Kind: slots.Failed, Op: op, Err: fmt.Errorf("the tables of slots are missing or cannot be read: "+howToMigrate+" (%w)", err)}
+	return &slots.StoreError{Kind: slots.Failed, Op: op, Err: fmt.Errorf("the tables of slots are missing: "+howToMigrate+" (%w)", err)}
 }
