@@ -33,10 +33,13 @@ const putTries = 8
 // at once and on other nodes within a quarter of a second; slots that were
 // assigned before stay as they are.
 //
-// Errors: *FieldError, ErrConflict, ErrScopeInUse, ErrClaimUnderWay in a *RetryError, *RetryError, *StoreError.
+// Errors: *FieldError, ErrConflict, ErrScopeInUse, ErrNeverOpen, ErrClaimUnderWay in a *RetryError, *RetryError, *StoreError.
 func (s *Scheduler) PutConfig(ctx context.Context, c NewConfig) (Config, error) {
 	if err := c.check(); err != nil {
 		return Config{}, err
+	}
+	if _, _, ok := c.Options.Calendar.Span(s.settings.Now().UnixMilli(), c.SizeMs); !ok {
+		return Config{}, ErrNeverOpen
 	}
 	ctx, cancel := context.WithTimeout(ctx, s.settings.Timeout)
 	defer cancel()

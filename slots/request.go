@@ -71,6 +71,10 @@ var ErrSlotNotFound = errors.New("the event has no slot")
 // ErrConflict: another change of the same config came first, at each attempt.
 var ErrConflict = errors.New("another change of the config came first")
 
+// ErrNeverOpen: no event would ever get a slot by the config.
+var ErrNeverOpen = errors.New("calendar opens no window of windowSize within 400 days: windows begin at multiples of their size" +
+	" since 1970-01-01T00:00:00Z, and lie wholly in open time")
+
 // ErrOverloaded: too many callers are waiting already.
 var ErrOverloaded = errors.New("too many callers wait for slots already")
 

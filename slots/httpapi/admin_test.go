@@ -32,10 +32,10 @@ func TestAdminSetsConfigsAndFlushes(t *testing.T) {
 	s.admin(t, "GET", configPath+"?name=nowhere", "").Is(t, 404)
 	s.admin(t, "GET", configPath+"?name="+strings.Repeat("n", 129), "").Is(t, 400).Says(t, "name has 129 bytes")
 
-	second := s.admin(t, "POST", configPath, `{"configName":"default","maxPerWindow":200,"windowSize":"P1DT0S","scope":"shared","jitter":"stratified",
+	second := s.admin(t, "POST", configPath, `{"configName":"default","maxPerWindow":200,"windowSize":"P0DT60M","scope":"shared","jitter":"stratified",
 		"calendar":{"zone":"Europe/Berlin","open":["MON-fri 09:00-17:00"],"closed":["2026-12-25"]}}`).Is(t, 200).Object(t)
 	keys(t, second, "configId", "configName", "maxPerWindow", "windowSize", "effectiveFrom", "active", "scope", "jitter", "calendar")
-	if second["configId"] == v["configId"] || second["windowSize"] != "PT24H" || second["scope"] != "shared" || second["jitter"] != "stratified" {
+	if second["configId"] == v["configId"] || second["windowSize"] != "PT1H" || second["scope"] != "shared" || second["jitter"] != "stratified" {
 		t.Errorf("the second version is %v", second)
 	}
 	if got := s.admin(t, "GET", configPath, "").Is(t, 200); !strings.Contains(got.Body, `"calendar":{"zone":"Europe/Berlin","open":["mon-fri 09:00-17:00"],"closed":["2026-12-25"]}`) {

@@ -136,7 +136,7 @@ func TestFailuresHaveTheirStatus(t *testing.T) {
 		{"config", &slots.ConfigNotFoundError{Name: "nowhere"}, 404, "", `no active config is named "nowhere"`, false},
 		{"wrapped config", fmt.Errorf("assign: %w", &slots.ConfigNotFoundError{Name: "nowhere"}), 404, "", `named "nowhere"`, false},
 		{"conflict", slots.ErrConflict, 409, "", "came first", false},
-		{"exhausted", &slots.RetryError{After: 1500 * time.Millisecond, Err: slots.ErrExhausted}, 503, "2", "every window in reach", false},
+		{"exhausted", &slots.RetryError{After: 1500 * time.Millisecond, Err: slots.ErrExhausted}, 503, "2", "no window in reach has room", false},
 		{"paused", &slots.RetryError{After: 5 * time.Second, Err: slots.ErrPaused}, 503, "5", "maxPerWindow is 0", false},
 		{"overloaded", &slots.RetryError{After: time.Millisecond, Err: slots.ErrOverloaded}, 503, "1", "too many", false},
 		{"overloaded, no time given", &slots.RetryError{Err: slots.ErrOverloaded}, 503, "1", "too many", false},
@@ -191,15 +191,19 @@ func TestClientGone(t *testing.T) {
 	}
 }
 
-// TestFullAndPaused on a real Scheduler: 503 when no window is open, or the config is
+// TestFullAndPaused on a real Scheduler: 503 when no window is left, or the config is
 // paused.
 func TestFullAndPaused(t *testing.T) {
 	s := newServer(t, newScheduler(t, slots.Settings{}))
-	s.admin(t, "POST", "/admin/rate-limit/config", `{"configName":"default","maxPerWindow":1,"windowSize":"P1D","calendar":{"zone":"UTC","open":["mon 09:00-10:00"]}}`).Is(t, 200)
+	s.admin(t, "POST", "/admin/rate-limit/config", `{"configName":"default","maxPerWindow":1,"windowSize":"P1D","calendar":{"zone":"UTC","open":["mon 09:00-10:00"]}}`).
+		Is(t, 409).Says(t, "calendar opens no window of windowSize within 400 days")
+	s.admin(t, "POST", "/admin/rate-limit/config", `{"configName":"default","maxPerWindow":1,"windowSize":"PT1H","calendar":{"zone":"Asia/Kathmandu","open":["mon 09:00-10:00"]}}`).
+		Is(t, 409).Says(t, "windows begin at multiples of their size since 1970-01-01T00:00:00Z")
+	s.admin(t, "POST", "/admin/rate-limit/config", `{"configName":"default","maxPerWindow":1,"windowSize":"P1D"}`).Is(t, 200)
 	s.admin(t, "POST", "/admin/rate-limit/config", `{"configName":"none","maxPerWindow":0,"windowSize":"PT1S"}`).Is(t, 200)
 	for i, want := range []int{503, 503} {
-		a := s.do(t, "POST", "/api/v1/slots", fmt.Sprintf(`{"eventId":"e%d","requestedTime":"2025-06-01T12:00:00Z"}`, i)).Is(t, want)
-		if want == 503 && a.Says(t, "every window in reach").Header.Get("Retry-After") != "1" {
+		a := s.do(t, "POST", "/api/v1/slots", fmt.Sprintf(`{"eventId":"e%d","requestedTime":"8999-12-31T23:59:59.999Z"}`, i)).Is(t, want)
+		if want == 503 && a.Says(t, "no window in reach has room").Header.Get("Retry-After") != "1" {
 			t.Errorf("Retry-After is %q", a.Header.Get("Retry-After"))
 		}
 	}

@@ -26,7 +26,7 @@ const (
 	failedMessage      = "something failed inside headgate; its log says what"
 	unavailableMessage = "the database is busy or cannot be reached at present; send the same request again"
 	timeoutMessage     = "the request took too long; send the same request again"
-	exhaustedMessage   = "every window in reach is full or held by others; send the same request again"
+	exhaustedMessage   = "no window in reach has room: the config's calendar opens none within 400 days, or others hold them; send the same request again"
 	pausedMessage      = "the config allows no events at present: its maxPerWindow is 0"
 	overloadedMessage  = "too many requests wait for slots already; send the same request again"
 )
@@ -49,6 +49,8 @@ func explain(err error) explanation {
 		return explanation{http.StatusNotFound, slots.ErrSlotNotFound.Error(), 0}
 	case errors.Is(err, slots.ErrScopeInUse):
 		return explanation{http.StatusConflict, slots.ErrScopeInUse.Error(), 0}
+	case errors.Is(err, slots.ErrNeverOpen):
+		return explanation{http.StatusConflict, slots.ErrNeverOpen.Error(), 0}
 	case errors.Is(err, slots.ErrConflict):
 		return explanation{http.StatusConflict, slots.ErrConflict.Error() + "; read it again, then decide", 0}
 	}
