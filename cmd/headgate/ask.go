@@ -45,6 +45,9 @@ any is OVER_LIMIT, and 2 if any request gets no answer.`,
   headgate ask shop tenant=acme --rules rules/ --backend postgres://headgate@db/limits`,
 		Args: atLeast(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if opt.count < 1 {
+				return fmt.Errorf("--count: %d: want 1 or more", opt.count)
+			}
 			return ask(cmd.Context(), cmd.OutOrStdout(), args[0], args[1:], opt)
 		},
 	}

@@ -26,3 +26,26 @@ func TestAskOverTLS(t *testing.T) {
 		}
 	}
 }
+
+// TestAskAtTheWrongDoor: the message says what is wrong with the address.
+func TestAskAtTheWrongDoor(t *testing.T) {
+	certs := testenv.TestCerts(t)
+	plain := startServe(t)
+	encrypted := startServe(t, "--grpc-tls-cert", certs.Server.CertFile, "--grpc-tls-key", certs.Server.KeyFile)
+	for _, c := range []struct {
+		addr, flag, want string
+	}{
+		{plain.HTTP, "", "an HTTP/1.1 server answers there; --addr is the gRPC address"},
+		{plain.GRPC, "--tls", "does it talk TLS there?"},
+		{encrypted.GRPC, "", "does it want TLS (--tls)?"},
+		{plain.GRPC, "--count=0", "--count: 0: want 1 or more"},
+	} {
+		args := []string{"ask", "example", "client=a", "--addr", c.addr, "--timeout", "5s"}
+		if c.flag != "" {
+			args = append(args, c.flag)
+		}
+		if code, out := headgate(t, args...); code != exitError || !strings.Contains(out, c.want) || strings.Count(out, "\n") != 1 {
+			t.Errorf("%v: %d %q, want %q", args, code, out, c.want)
+		}
+	}
+}

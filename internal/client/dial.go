@@ -71,6 +71,9 @@ func (opt *Options) Dial() (*grpc.ClientConn, error) {
 // transportError is the part of grpc-go's text that says what happened.
 var transportError = regexp.MustCompile(`desc = "transport: (?:Error while dialing: )?(.*)"$`)
 
+// notTLS are the handshakes with a server that talks no TLS.
+var notTLS = regexp.MustCompile(`handshake failed: .*(connection reset|EOF|does not look like a TLS handshake)`)
+
 // Explain says what the error of a call over a connection means for who called.
 func (opt *Options) Explain(err error) error {
 	s := status.Convert(err)
@@ -79,6 +82,12 @@ func (opt *Options) Explain(err error) error {
 		return fmt.Errorf("service at %s: no answer within --timeout %v", opt.Addr, opt.Timeout)
 	case m != nil && strings.Contains(m[1], "connection refused"):
 		return fmt.Errorf("service at %s: %s; is it running? --addr says where", opt.Addr, m[1])
+	case strings.Contains(s.Message(), "looked like an HTTP/1.1 header"):
+		return fmt.Errorf("service at %s: an HTTP/1.1 server answers there; --addr is the gRPC address, whose port is 8081 by default", opt.Addr)
+	case strings.Contains(s.Message(), "error reading server preface"):
+		return fmt.Errorf("service at %s: it does not talk gRPC in plain; does it want TLS (--tls)?", opt.Addr)
+	case m != nil && notTLS.MatchString(m[1]):
+		return fmt.Errorf("service at %s: %s; does it talk TLS there?", opt.Addr, m[1])
 	case m != nil:
 		return fmt.Errorf("service at %s: %s", opt.Addr, m[1])
 	}
