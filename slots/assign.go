@@ -113,6 +113,8 @@ func (s *Scheduler) logOutcome(r Request, b *BatchResult, outcome Outcome) {
 				"requested", b.Requested(), "now", r.At.UTC())
 		}
 	case outcome == OutcomeExhausted:
-		log.Error("no slot assigned: no window that was searched has room", "event_id", r.EventID, "config_name", r.ConfigName)
+		if allowed, skipped := s.exhausted.Allow(); allowed {
+			log.Error("no slot assigned: no window that was searched has room", "event_id", r.EventID, "config_name", r.ConfigName, "skipped", skipped)
+		}
 	}
 }

@@ -4,7 +4,12 @@ import (
 	"context"
 	"sync"
 	"sync/atomic"
+
+	"github.com/headgate-rls/headgate/internal/loglimit"
 )
+
+// loggedPerSecond bounds the events without a window that the log has: clients choose their times.
+const loggedPerSecond = 10
 
 // A Scheduler assigns slots. It may be used from any goroutine. Its background
 // work is done by Run.
@@ -15,8 +20,9 @@ type Scheduler struct {
 	configs  *configCache
 	windows  *windowCache
 
-	waiting atomic.Int64  // waiters
-	holding chan struct{} // has room for the one event whose transaction holds a version of a config
+	waiting   atomic.Int64     // waiters
+	exhausted loglimit.Limiter // of events without a window in the log
+	holding   chan struct{}    // has room for the one event whose transaction holds a version of a config
 
 	mu     sync.Mutex
 	queues map[queueKey]*queue
@@ -33,7 +39,7 @@ func NewScheduler(store Store, settings Settings) (*Scheduler, error) {
 		settings: settings, store: store, engine: TxEngine(store),
 		windows: newWindowCache(),
 		queues:  make(map[queueKey]*queue),
-		holding: make(chan struct{}, 1),
+		holding: make(chan struct{}, 1), exhausted: loglimit.Limiter{PerSecond: loggedPerSecond},
 	}
 	if settings.Procedure {
 		s.engine = ProcedureEngine(store.Procedure(), s.engine)

@@ -335,6 +335,12 @@ func TestOutcomesAreLogged(t *testing.T) {
 	if _, err := s.Assign(t.Context(), slots.Request{EventID: "pay-3", At: end}); !errors.Is(err, slots.ErrExhausted) {
 		t.Errorf("no window is left: %v", err)
 	}
+	for i := range 100 { // a client that asks for what cannot be
+		_, _ = s.Assign(t.Context(), slots.Request{EventID: fmt.Sprint("far-", i), At: end})
+	}
+	if n := strings.Count(log.String(), "level=ERROR"); n > 99 {
+		t.Errorf("%d errors are logged", n)
+	}
 	for _, want := range []string{
 		`level=DEBUG msg="slot assigned" event_id=pay-1 window=`, `level=DEBUG msg="the event already has a slot" event_id=pay-1`,
 		`level=DEBUG msg="config read from the database" config_name=default`,

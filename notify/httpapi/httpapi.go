@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/headgate-rls/headgate/internal/loglimit"
 	"github.com/headgate-rls/headgate/internal/units"
 	"github.com/headgate-rls/headgate/internal/web"
 	"github.com/headgate-rls/headgate/notify"
@@ -39,14 +40,18 @@ const maxBody = 64 << 10
 type handlers struct {
 	Config
 	places chan struct{} // one is taken by each request under way
+	often  loglimit.Limiter
 }
+
+// loggedPerSecond bounds the failures that the log has.
+const loggedPerSecond = 10
 
 // New returns the handler of /api/config, /api/send and /openapi.json.
 func New(c Config) http.Handler {
 	if c.Answer == nil {
 		c.Answer = func(notify.Outcome, time.Duration) {}
 	}
-	h := &handlers{c, make(chan struct{}, c.Most)}
+	h := &handlers{c, make(chan struct{}, c.Most), loglimit.Limiter{PerSecond: loggedPerSecond}}
 	mux := http.NewServeMux()
 	for _, r := range h.routes() {
 		mux.Handle(r.path, only(r.method, r.handler))
@@ -262,8 +267,11 @@ func unavailableMessage(err error) string {
 // logFailure logs what is wrong with the gateway or what it needs. A client that is gone
 // wants no answer.
 func (h *handlers) logFailure(r *http.Request, err error) {
-	if !errors.Is(r.Context().Err(), context.Canceled) && !errors.Is(err, notify.ErrBusy) {
-		h.Log.Error("request failed", "method", r.Method, "path", r.URL.Path, "error", err)
+	if errors.Is(r.Context().Err(), context.Canceled) || errors.Is(err, notify.ErrBusy) {
+		return
+	}
+	if allowed, skipped := h.often.Allow(); allowed {
+		h.Log.Error("request failed", "method", r.Method, "path", r.URL.Path, "error", err, "skipped", skipped)
 	}
 }
 

@@ -87,3 +87,22 @@ func TestBatchTellsWhenToAskAgain(t *testing.T) {
 		t.Errorf("the failure is %v", list[1])
 	}
 }
+
+// TestAFailingBatchDoesNotFloodTheLog: a thousand events fail for one reason.
+func TestAFailingBatchDoesNotFloodTheLog(t *testing.T) {
+	s := newServer(t, &scripted{batch: func(_ context.Context, rs []slots.Request) []slots.BatchResult {
+		out := make([]slots.BatchResult, len(rs))
+		for i := range out {
+			out[i].Err = context.DeadlineExceeded
+		}
+		return out
+	}})
+	var events []string
+	for i := range slots.MaxBatch {
+		events = append(events, fmt.Sprintf(`{"eventId":"e%d","requestedTime":"2025-06-01T12:00:00Z"}`, i))
+	}
+	s.do(t, "POST", "/api/v1/slots:batch", `{"events":[`+strings.Join(events, ",")+"]}").Is(t, 200)
+	if n := strings.Count(s.log.String(), "\n"); n < 1 || n > 2*loggedPerSecond { // two seconds, if one ends meanwhile
+		t.Errorf("the log has %d lines", n)
+	}
+}

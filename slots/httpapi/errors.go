@@ -106,7 +106,9 @@ func (h *Handlers) logFailure(r *http.Request, status int, err error) {
 	case status < 500, r.Context().Err() == context.Canceled:
 	case errors.Is(err, slots.ErrExhausted), errors.Is(err, slots.ErrPaused), errors.Is(err, slots.ErrOverloaded):
 	default:
-		h.log.Error("request failed", "method", r.Method, "path", web.Clip(r.URL.Path), "status", status,
-			"request_id", web.RequestID(r), "error", fmt.Sprint(err))
+		if allowed, skipped := h.often.Allow(); allowed {
+			h.log.Error("request failed", "method", r.Method, "path", web.Clip(r.URL.Path), "status", status,
+				"request_id", web.RequestID(r), "error", fmt.Sprint(err), "skipped", skipped)
+		}
 	}
 }

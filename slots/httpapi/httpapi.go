@@ -12,6 +12,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/headgate-rls/headgate/internal/loglimit"
 	"github.com/headgate-rls/headgate/internal/web"
 	"github.com/headgate-rls/headgate/slots"
 )
@@ -48,14 +49,18 @@ type Handlers struct {
 	log       *slog.Logger
 	timeout   time.Duration
 	now       func() time.Time
+	often     loglimit.Limiter // of failures in the log: a batch may have a thousand
 }
+
+// loggedPerSecond bounds the failures that the log has.
+const loggedPerSecond = 10
 
 // New returns the handlers.
 func New(c Config) (*Handlers, error) {
 	if c.Scheduler == nil {
 		return nil, errors.New("httpapi: there is no Scheduler")
 	}
-	h := &Handlers{scheduler: c.Scheduler, guard: c.Guard, log: c.Log, timeout: c.Timeout, now: c.Now}
+	h := &Handlers{scheduler: c.Scheduler, guard: c.Guard, log: c.Log, timeout: c.Timeout, now: c.Now, often: loglimit.Limiter{PerSecond: loggedPerSecond}}
 	if h.guard == nil {
 		closed, err := web.NewGuard(web.GuardConfig{})
 		if err != nil {

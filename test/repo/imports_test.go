@@ -47,16 +47,16 @@ var rooms = []room{
 
 	{dir: "slots/plan/...", bare: true, why: "plan is pure arithmetic, which imports the standard library only"},
 	{dir: "slots/sqlstore/...", may: []string{"slots", "slots/plan", "internal/safego", "internal/sqldb/..."}, why: "a store of slots knows the contract of slots only"},
-	{dir: "slots/httpapi/...", may: []string{"slots", "slots/plan", "internal/safego", "internal/units", "internal/web"}, why: "the HTTP API of slots knows no store"},
+	{dir: "slots/httpapi/...", may: []string{"slots", "slots/plan", "internal/loglimit", "internal/safego", "internal/units", "internal/web"}, why: "the HTTP API of slots knows no store"},
 	{dir: "slots/internal/slotstest/...", may: []string{"slots", "slots/plan", "test/random"}, why: "the suite knows the contract of slots only"},
-	{dir: "slots", may: []string{"slots/plan", "internal/safego"}, why: "slots stands alone"},
+	{dir: "slots", may: []string{"slots/plan", "internal/loglimit", "internal/safego"}, why: "slots stands alone"},
 
 	{dir: "notify", bare: true, why: "notify decides and knows nobody"},
 	{dir: "notify/pgstore/...", may: []string{"notify", "internal/sqldb/..."}, why: "a store of users knows no broker and no cache"},
 	{dir: "notify/rediscache/...", may: []string{"notify", "notify/pgstore", "backends/redis", "internal/loglimit"}, why: "the cache knows the store behind it, and no broker"},
 	{dir: "notify/kafka/...", may: []string{"notify", "internal/clienttls"}, why: "the broker knows messages only"},
 	{dir: "notify/sender/...", may: []string{"notify"}, why: "sending knows messages only"},
-	{dir: "notify/httpapi/...", may: []string{"notify", "internal/units", "internal/web"}, why: "the HTTP API of the gateway knows no store"},
+	{dir: "notify/httpapi/...", may: []string{"notify", "internal/loglimit", "internal/units", "internal/web"}, why: "the HTTP API of the gateway knows no store"},
 	{dir: "notify/serve/...", may: []string{"notify/...", "internal/clienttls", "internal/config", "internal/telemetry", "internal/sqldb/...", "internal/web", "backends/redis"}, why: "the gateway puts its parts together"},
 
 	{dir: "internal/sqldb/...", may: []string{"internal/safego", "internal/spell"}, why: "databases know nothing of what is kept in them"},
