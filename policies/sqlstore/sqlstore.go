@@ -206,8 +206,8 @@ func (s *Store) columns() string {
 	return "ID, POLICY_KEY, TYPE, CAPACITY, " + s.d.amount("REFILL_RATE") + ", " + s.d.amount("WINDOW_SECONDS") + ", VERSION, CHANGED_BY, CHANGED_US"
 }
 
-// policy reads a row of columns. A row that was written by hand may have an unknown type: then
-// the policy has no algorithm.
+// policy reads a row of columns. A row that was written by hand may have an unknown type, or amounts
+// that none may have: then the policy has no algorithm, and an edit changes it in any case.
 func policy(rows *sql.Rows) (p policies.Policy, err error) {
 	var kind, refill, window string
 	var by sql.NullString // in Oracle an empty text is NULL
@@ -218,8 +218,11 @@ func policy(rows *sql.Rows) (p policies.Policy, err error) {
 	p.ChangedBy = by.String
 	p.ChangedAt = time.UnixMicro(us).UTC()
 	p.Algorithm, _ = policies.ParseType(kind)
-	p.Refill, _ = policies.ParseAmount(refill)
-	p.Window, _ = policies.ParseAmount(window)
+	var wrong [2]error
+	p.Refill, wrong[0] = policies.ParseAmount(refill)
+	if p.Window, wrong[1] = policies.ParseAmount(window); errors.Join(wrong[:]...) != nil {
+		p.Algorithm = 0
+	}
 	return p, nil
 }
 

@@ -142,6 +142,7 @@ func TestRowsWrittenByHand(t *testing.T) {
 			"'good', 'TOKEN_BUCKET', 100, 10, 60", "'exact', 'SLIDING_WINDOW', 3, 0, 1.5",
 			"'bad type', 'LEAKY', 100, 10, 60", "'negative', 'FIXED_WINDOW', -1, 0, 60", "'rate', 'TOKEN_BUCKET', 1, -1, 60",
 			nameless + ", 'FIXED_WINDOW', 1, 0, 60", "'%zz', 'FIXED_WINDOW', 1, 0, 60", "'a%2fb', 'FIXED_WINDOW', 1, 0, 60",
+			"'unused', 'SLIDING_WINDOW_COUNTER', 1, -1, 1",
 		} {
 			_, err := s.db.Write.ExecContext(soon(t), "INSERT INTO HEADGATE_POLICY (POLICY_KEY, TYPE, CAPACITY, REFILL_RATE, WINDOW_SECONDS) VALUES ("+values+")")
 			check(t, err)
@@ -151,18 +152,20 @@ func TestRowsWrittenByHand(t *testing.T) {
 		_, err = s.db.Write.ExecContext(soon(t), "UPDATE HEADGATE_POLICY_STATE SET FLOOR_GENERATION = GENERATION")
 		check(t, err)
 		check(t, f.Poll(soon(t)))
-		if set.Snapshot().Len() != 2 || set.Rejected() != 6 {
-			t.Errorf("%d policies and %d rejected rows, want 2 and 6", set.Snapshot().Len(), set.Rejected())
+		if set.Snapshot().Len() != 2 || set.Rejected() != 7 {
+			t.Errorf("%d policies and %d rejected rows, want 2 and 7", set.Snapshot().Len(), set.Rejected())
 		}
 		if !has(set, "good", policies.Figures{Algorithm: limit.TokenBucket, Capacity: 100, Refill: 10 * policies.One, Window: 60 * policies.One}) ||
 			!has(set, "exact", policies.Figures{Algorithm: limit.SlidingLog, Capacity: 3, Window: 1_500_000}) {
 			t.Error("rows with the documented columns are not in force")
 		}
 		// An edit repairs a bad row.
-		apply(t, s, policies.Edit{Key: "negative", Figures: window(1, 1)})
-		check(t, f.Poll(soon(t)))
-		if !has(set, "negative", window(1, 1)) {
-			t.Error("a repaired row is not in force")
+		for _, key := range []string{"negative", "unused"} {
+			apply(t, s, policies.Edit{Key: key, Figures: window(1, 1)})
+			check(t, f.Poll(soon(t)))
+			if !has(set, key, window(1, 1)) {
+				t.Errorf("%s: a repaired row is not in force", key)
+			}
 		}
 	})
 }
