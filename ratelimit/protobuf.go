@@ -2,6 +2,7 @@ package ratelimit
 
 import (
 	"errors"
+	"strings"
 	"unicode/utf8"
 
 	"google.golang.org/protobuf/encoding/protowire"
@@ -9,12 +10,17 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 )
 
+// validText returns s, which operators choose, unless it is not UTF-8.
 func validText(s string) (string, error) {
 	if !utf8.ValidString(s) {
 		return "", errors.New("a string is not valid UTF-8")
 	}
 	return s, nil
 }
+
+// asText returns s with U+FFFD for bytes that are not UTF-8. Clients choose values, and Envoy
+// sends their bytes as they are. If the call failed for them, Envoy would let the request pass.
+func asText(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }
 
 // The append functions leave out zero values, as proto3 does.
 

@@ -154,7 +154,7 @@ func (d *Descriptor) addEntry(message string) error {
 		case f.IsBytes(fieldEntryKey):
 			e.Key, err = validText(f.Value)
 		case f.IsBytes(fieldEntryValue):
-			e.Value, err = validText(f.Value)
+			e.Value = asText(f.Value)
 		}
 		if err != nil {
 			return err

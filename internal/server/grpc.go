@@ -42,7 +42,7 @@ type endpoint struct {
 const (
 	maxStreams    = 1 << 10
 	maxHeld       = 16 << 20 // bytes of requests in memory, by the unary transport
-	maxHeaders    = 32 << 10 // bytes
+	maxHeaders    = 72 << 10 // bytes; a client's tracestate can have most of the 60 KiB that Envoy takes
 	connectWithin = 10 * time.Second
 	pingAnswer    = 20 * time.Second
 	closeWithin   = 2 * time.Second // for handlers to return when their calls are cut off
