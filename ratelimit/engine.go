@@ -20,6 +20,7 @@ type engine struct {
 	leases    *leases.Tracker
 	refusals  loglimit.Limiter
 	failures  loglimit.ByMessage
+	unknown   unknownDomains
 }
 
 // failuresPerSecond is how many failures of one kind are logged in a second.

@@ -72,6 +72,8 @@ func (c *call) countNoRule(b *batch, p *part) {
 	domain := "" // an unknown one is the caller's text: no label
 	if p.match.Domain {
 		domain = c.req.Domain
+	} else {
+		b.engine.unknown.log(&b.engine.conf, c.req.Domain, b.rules.set)
 	}
 	b.tally.add(&b.engine.conf.Metrics.Rule(domain, "")[OutcomeNoRule])
 }

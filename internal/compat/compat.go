@@ -35,6 +35,9 @@ type Result struct {
 func Translate(environ []string, given func(flag string) bool) (*Result, error) {
 	t := &translation{values: newValues(environ), res: new(Result)}
 	t.readVariables()
+	for _, name := range t.alike {
+		t.warn("environment variable %s has no effect; did you mean %s?", name, similar(name))
+	}
 	for i := range mappings {
 		t.apply(&mappings[i], given)
 	}

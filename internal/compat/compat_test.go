@@ -252,6 +252,10 @@ func TestWhatHasNoEffectIsToldOf(t *testing.T) {
 		{"GRPC_SERVER_USE_TLS=true GRPC_SERVER_TLS_CERT=c GRPC_SERVER_TLS_KEY=k GRPC_SERVER_TLS_CA_CERT=b", "", "none is demanded", ""},
 		{"LOCAL_CACHE_SIZE_IN_BYTES=1 MEMCACHE_SRV=x", "", "the debug port listens on 127.0.0.1", "LOCAL_CACHE_SIZE_IN_BYTES MEMCACHE_SRV"},
 		{"UNKNOWN_NAME=1", "", "", ""},
+		{"SHADOW_MDE=true", "environment variable SHADOW_MDE has no effect; did you mean SHADOW_MODE?", "", ""},
+		{"REDIS_AUT=secret redis_tls=true", "variable REDIS_AUT has no effect; did you mean REDIS_AUTH?\nenvironment variable redis_tls has no effect; did you mean REDIS_TLS?", "", ""},
+		{"REDIS_PERSECOND_UR=x STATSD_HOSTS=x", "", "", ""}, // what they are like has no effect either
+		{"REDIS_PORT=tcp://10.0.0.1:6379 REDIS_PORT_6379_TCP_ADDR=10.0.0.1 REDIS_SERVICE_HOST=10.0.0.1 REDIS_HOST=r HOSTS=h POST=1 TLS_CERT=c", "", "", ""},
 	} {
 		res, err := Translate(with(t, strings.Fields(c.env)...), nothingGiven)
 		if err != nil {

@@ -3,14 +3,20 @@ package compat
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/headgate-rls/headgate/internal/spell"
 )
 
 // values are the variables of the reference that an environment sets, with the defaults of those
 // that it does not, and the variables of OpenTelemetry.
-type values struct{ env, otel map[string]string }
+type values struct {
+	env, otel map[string]string
+	alike     []string // names that look like misspelt ones of the reference
+}
 
 func newValues(environ []string) *values {
 	v := &values{env: map[string]string{}, otel: map[string]string{}}
@@ -20,10 +26,33 @@ func newValues(environ []string) *values {
 			v.env[name] = value
 		} else if strings.HasPrefix(name, "OTEL_") {
 			v.otel[name] = strings.TrimSpace(value)
+		} else if similar(name) != "" {
+			v.alike = append(v.alike, name)
 		}
 	}
+	slices.Sort(v.alike)
 	return v
 }
+
+// similar returns the variable that a misspelt one may have meant, or "". Names of one word are
+// near to those of other programs, and what has no effect anyway is not missed.
+func similar(name string) string {
+	meant := spell.Similar(name, phrases)
+	if meant == "" || variables[byName[meant]].effect == Ignored {
+		return ""
+	}
+	return meant
+}
+
+// phrases are the names of more than one word.
+var phrases = func() (list []string) {
+	for i := range variables {
+		if name := variables[i].name; strings.Contains(name, "_") {
+			list = append(list, name)
+		}
+	}
+	return list
+}()
 
 // set reports whether the environment sets a variable.
 func (v *values) set(name string) bool {

@@ -19,6 +19,27 @@ func Nearest(word string, known []string) string {
 	if len(word) > maxLength {
 		return ""
 	}
+	best := Similar(word, known)
+	if best != "" {
+		return best
+	}
+	for _, k := range known {
+		if len(word) > 3 && strings.HasPrefix(k, word) {
+			return k
+		}
+		if len(k) > 3 && len(k) > len(best) && begins(word, k) {
+			best = k
+		}
+	}
+	return best
+}
+
+// Similar is [Nearest] without the names that only begin like word: for words that may well be
+// meant as they are.
+func Similar(word string, known []string) string {
+	if len(word) > maxLength {
+		return ""
+	}
 	best, least := "", 3
 	letters := plain(word)
 	for _, k := range known {
@@ -35,17 +56,6 @@ func Nearest(word string, known []string) string {
 		}
 		if d < least && d*3 <= len(k)+1 {
 			best, least = k, d
-		}
-	}
-	if best != "" {
-		return best
-	}
-	for _, k := range known {
-		if len(word) > 3 && strings.HasPrefix(k, word) {
-			return k
-		}
-		if len(k) > 3 && len(k) > len(best) && begins(word, k) {
-			best = k
 		}
 	}
 	return best

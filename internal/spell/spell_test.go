@@ -32,6 +32,18 @@ func TestNearestWordIsSuggested(t *testing.T) {
 	}
 }
 
+// TestSimilarWordsHaveFewWrongLetters: a word that only begins like a name is not similar to it.
+func TestSimilarWordsHaveFewWrongLetters(t *testing.T) {
+	known := []string{"rate_limit", "requests_per_unit", "unit"}
+	for word, want := range map[string]string{
+		"rate_limt": "rate_limit", "requests": "", "unit_multiplier": "", "RATELIMIT": "rate_limit", strings.Repeat("u", 1_000): "",
+	} {
+		if got := Similar(word, known); got != want {
+			t.Errorf("%s: got %q, want %q", word, got, want)
+		}
+	}
+}
+
 func TestCountSpellsNumbers(t *testing.T) {
 	for n, want := range map[int]string{0: "0 rules", 1: "1 rule", 2: "2 rules"} {
 		if got := Count(n, "rule"); got != want {

@@ -41,7 +41,7 @@ var rooms = []room{
 
 	{dir: "ratelimit/httpapi/...", may: []string{"limit", "policies", "descriptors", "backends", "ratelimit", "internal/web"}, why: "the admin API of counters knows no store"},
 	{dir: "ratelimit/transport/...", may: []string{"ratelimit", "internal/web"}, why: "a transport knows the service, and nothing below it"},
-	{dir: "ratelimit/...", may: []string{"limit", "policies", "descriptors", "backends", "internal/loglimit", "internal/protofields", "internal/safego", "internal/unary", "internal/units"}, why: "ratelimit knows limit, descriptors and the contract of stores only"},
+	{dir: "ratelimit/...", may: []string{"limit", "policies", "descriptors", "backends", "internal/loglimit", "internal/protofields", "internal/safego", "internal/spell", "internal/unary", "internal/units"}, why: "ratelimit knows limit, descriptors and the contract of stores only"},
 	{dir: "internal/sockio/...", bare: true, why: "sockets know nobody"},
 	{dir: "internal/unary/...", may: []string{"internal/safego", "internal/sockio"}, why: "the wire knows no rate limiting"},
 
@@ -62,7 +62,7 @@ var rooms = []room{
 	{dir: "internal/sqldb/...", may: []string{"internal/safego", "internal/spell"}, why: "databases know nothing of what is kept in them"},
 	{dir: "internal/jwks/...", may: []string{}, why: "jwks verifies tokens, and knows nobody"},
 	{dir: "internal/config/...", may: []string{"limit", "policies", "descriptors/...", "ratelimit/...", "slots", "slots/plan", "internal/jwks", "internal/san", "internal/spell"}, why: "settings know the settings of parts, and no store"},
-	{dir: "internal/compat/...", bare: true, why: "compat turns one program's environment into names of settings, and knows neither program"},
+	{dir: "internal/compat/...", may: []string{"internal/spell"}, why: "compat turns one program's environment into names of settings, and knows neither program"},
 	{dir: "internal/clienttls/...", bare: true, why: "clienttls is for all, and so knows nobody"},
 	{dir: "internal/loglimit/...", bare: true, why: "loglimit is for all, and so knows nobody"},
 	{dir: "internal/units/...", bare: true, why: "units is for all, and so knows nobody"},
