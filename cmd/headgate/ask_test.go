@@ -36,6 +36,7 @@ func TestAskAtTheWrongDoor(t *testing.T) {
 		addr, flag, want string
 	}{
 		{plain.HTTP, "", "an HTTP/1.1 server answers there; --addr is the gRPC address"},
+		{plain.Services, "", "it has no such method: unknown method /envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit; --addr is the gRPC address (--grpc), whose port is 8081 by default"},
 		{plain.GRPC, "--tls", "does it talk TLS there?"},
 		{encrypted.GRPC, "", "does it want TLS (--tls)?"},
 		{plain.GRPC, "--count=0", "--count: 0: want 1 or more"},

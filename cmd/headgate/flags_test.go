@@ -65,6 +65,8 @@ func TestBadCommandLinesAreExplained(t *testing.T) {
 		{"slot", "arguments are missing: headgate slot EVENT_ID"},
 		{"slot a b", `"b" is one argument too many: headgate slot EVENT_ID`},
 		{"ask d", "arguments are missing: headgate ask DOMAIN KEY=VALUE"},
+		{"policy set user:a --window 1m --policies sqlite::memory:", "--capacity is missing: the units per window"},
+		{"policy set user:a --window 1m --capacity=-1 --policies sqlite::memory:", "--capacity: want 0 or more"},
 		{"slots recon", `unknown command "recon" for "headgate slots"; did you mean reconcile?`},
 		{"migrate --slots sqlite:" + key, "--slots: "},
 		{"ask d k=v --addr 127.0.0.1:1", "no answer: service at 127.0.0.1:1: dial tcp 127.0.0.1:1: connect: connection refused; is it running? --addr says where"},

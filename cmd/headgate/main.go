@@ -71,11 +71,13 @@ Try it:
   headgate serve --example                serve a built-in example from memory
   headgate ask example client=alice -n 7  ask the running service seven times
   headgate check rules/                   check rules before they go live`,
+		Version:       buildVersion(),
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		Args:          noCommand,
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
+	root.SetVersionTemplate("headgate {{.Version}}\n") // as the command prints it
 	root.SetFlagErrorFunc(flagError)
 	root.AddCommand(serveCommand(), ratelimitCommand(), checkCommand(), askCommand(), healthCommand(), envoyCommand(), slotCommand(), slotsCommand(), policyCommand(), migrateCommand(), versionCommand())
 	return root

@@ -70,7 +70,7 @@ func TestServeMigratesTheBackend(t *testing.T) {
 	testenv.UseSQLite(t)
 	url := "sqlite:" + filepath.Join(t.TempDir(), "limits.db")
 	rules := writeRules(t, fivePerYear)
-	if code, out := headgate(t, "ask", "shop", "client=a", "--rules", rules, "--backend", url); code != exitOK || !strings.Contains(out, "degraded=allow") {
+	if code, out := headgate(t, "ask", "shop", "client=a", "--rules", rules, "--backend", url); code != exitOK || !strings.Contains(out, "degraded=allow [client=a OK]") {
 		t.Errorf("before there is a schema: %d %s", code, out)
 	}
 	r := startServe(t, "--backend", url, "--rules", rules)

@@ -71,11 +71,15 @@ and else a sliding window.`,
   headgate policy set user:bob --capacity 250 --refill 100`,
 	}
 	capacity := cmd.Flags().Int64("capacity", -1, "units per window, or the burst of a token bucket")
+	cmd.Flags().Lookup("capacity").DefValue = "0" // there is none, and help must not name it
 	window := cmd.Flags().String("window", "", "`duration` of the window, such as 1m")
 	refill := cmd.Flags().String("refill", "", "units per `second` that a token bucket gets back, such as 10 or 0.5")
 	algorithm := cmd.Flags().String("algorithm", "", "fixed_window, sliding_log, sliding_window or token_bucket")
 	dryRun := cmd.Flags().Bool("dry-run", false, "change nothing, and print what would change")
 	return policyStoreCommand(cmd, exactlyOne, func(ctx context.Context, e *policies.Editor, args []string) error {
+		if !cmd.Flags().Changed("capacity") {
+			return errors.New("--capacity is missing: the units per window, or the burst of a token bucket")
+		}
 		figures, err := policyFigures(*algorithm, *capacity, *window, *refill)
 		if err != nil {
 			return err

@@ -50,6 +50,9 @@ func runRatelimit(cmd *cobra.Command, args []string) error {
 			show = true
 		case arg == "--help" || arg == "-h":
 			return cmd.Help()
+		case arg == "--version":
+			_, err := fmt.Fprintln(cmd.OutOrStdout(), "headgate", buildVersion())
+			return err
 		case strings.HasPrefix(name, "-"):
 			ignored = append(ignored, name) // the value may be a secret
 		default:

@@ -31,8 +31,12 @@ func AnswerLine(req *rls.RateLimitRequest, resp *rls.RateLimitResponse) string {
 	if rule := meta["rule"].GetStringValue(); rule != "" {
 		fmt.Fprintf(&b, " rule=%s", rule)
 	}
-	if how := meta["degraded"].GetStringValue(); how != "" {
-		fmt.Fprintf(&b, " degraded=%s", how)
+	byPolicy := false
+	for _, cause := range []string{"degraded", "overloaded"} {
+		if policy := meta[cause].GetStringValue(); policy != "" {
+			byPolicy = true
+			fmt.Fprintf(&b, " %s=%s", cause, policy)
+		}
 	}
 	for i, st := range resp.Statuses {
 		b.WriteString(" [")
@@ -42,7 +46,11 @@ func AnswerLine(req *rls.RateLimitRequest, resp *rls.RateLimitResponse) string {
 			}
 			fmt.Fprintf(&b, "%s=%s", e.Key, e.Value)
 		}
-		b.WriteString(statusText(st))
+		if byPolicy && st.CurrentLimit == nil {
+			fmt.Fprintf(&b, " %s", st.Code) // whether there is a limit is not in the answer
+		} else {
+			b.WriteString(statusText(st))
+		}
 		b.WriteByte(']')
 	}
 	return b.String()

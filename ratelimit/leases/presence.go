@@ -20,8 +20,8 @@ func (t *Tracker) exchangePresence(ctx context.Context) error {
 		t.owners.restartSilences()
 		return err
 	}
-	if t.longestLife() == 0 && t.owners.count() == 0 {
-		return nil // no rule grants leases
+	if t.idle() {
+		return nil
 	}
 	asked := t.wall()
 	rows, err := registry.List(ctx, ownersTable)

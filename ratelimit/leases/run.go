@@ -8,7 +8,7 @@ import (
 
 // Join learns what other replicas know: the secret that signs tokens, the
 // proxies, and how many requests are in flight. An error means that the registry
-// or the backend failed; [Tracker.Run] tries again.
+// or the backend failed and leases need them; [Tracker.Run] tries again.
 func (t *Tracker) Join(ctx context.Context) error {
 	if t.conf.Registry == nil {
 		return nil
@@ -17,8 +17,14 @@ func (t *Tracker) Join(ctx context.Context) error {
 	if err == nil {
 		err = t.refreshCounts(ctx)
 	}
+	if t.idle() {
+		return nil
+	}
 	return err
 }
+
+// idle reports whether no rule grants leases and nobody has one: what fails then is missed by nobody.
+func (t *Tracker) idle() bool { return t.longestLife() == 0 && t.owners.count() == 0 }
 
 // Run works in the background until ctx ends. It agrees with other replicas on
 // the secret that signs tokens and on which proxies are present, counts requests
@@ -53,6 +59,9 @@ func (t *Tracker) repeat(ctx context.Context, f func(round uint64) error) {
 		}
 		if err != nil && ctx.Err() == nil {
 			t.failedRounds.Add(1)
+			if t.idle() {
+				continue // the log of an outage needs no line about what nobody uses
+			}
 			t.warn("the registry of requests in flight cannot be read or written; until it can, headgate does not notice proxies that are gone", "error", err)
 		}
 	}

@@ -2,6 +2,7 @@ package leases
 
 import (
 	"context"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -35,5 +36,39 @@ func TestPanicInBackgroundIsNoEnd(t *testing.T) {
 	<-done
 	if m.Stats().Failures < 2 {
 		t.Errorf("%d failures are counted", m.Stats().Failures)
+	}
+}
+
+// An away registry is that of a store that does not answer.
+type away struct {
+	backends.Registry
+	calls atomic.Int64
+}
+
+func (a *away) Claim(context.Context, string, string, time.Duration) (string, error) {
+	a.calls.Add(1)
+	return "", backends.ErrUnavailable
+}
+
+// TestFailuresThatNobodyMissesAreNotLogged: while no rule grants leases, a registry that does not
+// answer is not in the log. Once one does, it is.
+func TestFailuresThatNobodyMissesAreNotLogged(t *testing.T) {
+	for _, longest := range []time.Duration{0, fleetLife} {
+		f, broken := newFleet(t, 1), new(away)
+		m := f.members[0]
+		m.SetLongest(longest)
+		m.conf.Registry, m.conf.OwnerGrace = broken, 40*time.Millisecond
+		ctx, cancel := context.WithCancel(context.Background())
+		if err := m.Join(ctx); (err != nil) != (longest > 0) {
+			t.Errorf("leases live for %s: to join fails with %v", longest, err)
+		}
+		done := make(chan struct{})
+		go func() { defer close(done); m.Run(ctx) }()
+		f.eventually("it is tried again", func() bool { return broken.calls.Load() > 3 })
+		cancel()
+		<-done
+		if log := m.log.String(); strings.Contains(log, "registry") != (longest > 0) || m.Stats().Failures < 2 {
+			t.Errorf("leases live for %s: %d failures are counted, and the log is\n%s", longest, m.Stats().Failures, log)
+		}
 	}
 }
