@@ -19,6 +19,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/headgate-rls/headgate/internal/config"
+	"github.com/headgate-rls/headgate/internal/handshake"
 	"github.com/headgate-rls/headgate/internal/safego"
 	"github.com/headgate-rls/headgate/internal/san"
 	"github.com/headgate-rls/headgate/internal/telemetry"
@@ -56,6 +57,26 @@ type grpcFront struct {
 	panics  *safego.Reporter
 	phase   *phase
 	service *ratelimit.Service
+
+	handshakes *handshake.Bounds // of all gRPC listeners
+}
+
+// boundCredentials are those of grpc-go's with bounds on their handshakes.
+type boundCredentials struct {
+	credentials.TransportCredentials
+	bounds *handshake.Bounds
+}
+
+// ServerHandshake implements credentials.TransportCredentials.
+func (c boundCredentials) ServerHandshake(nc net.Conn) (net.Conn, credentials.AuthInfo, error) {
+	bound := c.bounds.Conn(nc)
+	defer bound.Done()
+	return c.TransportCredentials.ServerHandshake(bound)
+}
+
+// Clone implements credentials.TransportCredentials.
+func (c boundCredentials) Clone() credentials.TransportCredentials {
+	return boundCredentials{c.TransportCredentials.Clone(), c.bounds}
 }
 
 // endpoints opens the gRPC listeners: the service itself, by the transport
@@ -114,6 +135,7 @@ func (f *grpcFront) unaryEndpoint(l net.Listener, conf *tls.Config) (*endpoint, 
 		},
 		UnknownHint:          hint,
 		TLS:                  conf,
+		Handshakes:           f.handshakes,
 		Identify:             ratelimit.Identity,
 		MaxMessageSize:       ratelimit.MaxMessageSize,
 		MaxHeaderListSize:    maxHeaders,
@@ -186,7 +208,7 @@ func (f *grpcFront) grpcEndpoint(name string, l net.Listener, conf *tls.Config, 
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 5 * time.Second, PermitWithoutStream: true}),
 	}
 	if conf != nil {
-		opts = append(opts, grpc.Creds(credentials.NewTLS(conf)))
+		opts = append(opts, grpc.Creds(boundCredentials{credentials.NewTLS(conf), f.handshakes}))
 	}
 	if main {
 		opts = append(opts, transport.ReadBeforeEnd(calls.admit))

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/headgate-rls/headgate/internal/config"
+	"github.com/headgate-rls/headgate/internal/handshake"
 	"github.com/headgate-rls/headgate/internal/jwks"
 	"github.com/headgate-rls/headgate/internal/safego"
 	"github.com/headgate-rls/headgate/internal/telemetry"
@@ -112,7 +113,8 @@ func (s *server) listen(ctx context.Context, guard *web.Guard) (err error) {
 	if err != nil {
 		return err
 	}
-	grpc := &grpcFront{conf: s.conf, log: s.log, metrics: s.metrics, panics: s.panics, phase: s.phase, service: s.limits.service}
+	grpc := &grpcFront{conf: s.conf, log: s.log, metrics: s.metrics, panics: s.panics, phase: s.phase, service: s.limits.service,
+		handshakes: handshake.New()}
 	if s.endpoints, err = grpc.endpoints(ctx); err != nil {
 		return err
 	}

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/headgate-rls/headgate/internal/handshake"
 	"github.com/headgate-rls/headgate/internal/safego"
 )
 
@@ -26,6 +27,10 @@ type Config struct {
 	// Identify, if set, says who a client is by its TLS connection. It is
 	// called once for each, and what it returns is Call.Peer.
 	Identify func(*tls.ConnectionState) string
+
+	// Handshakes, if set, bounds the handshakes of TLS together with those of other
+	// servers that have it.
+	Handshakes *handshake.Bounds
 
 	MaxMessageSize       int // bytes of a request, decompressed; default 256 KiB
 	MaxHeaderListSize    int // bytes of a request's headers, as HTTP/2 counts them; default 32 KiB
@@ -140,6 +145,9 @@ func (conf *Config) validate() error {
 	}
 	if conf.KeepaliveInterval == 0 {
 		conf.KeepaliveInterval = time.Minute
+	}
+	if conf.Handshakes == nil {
+		conf.Handshakes = handshake.New()
 	}
 	if conf.Log == nil {
 		conf.Log = slog.Default()

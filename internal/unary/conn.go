@@ -10,6 +10,8 @@ import (
 	"sync/atomic"
 	"syscall"
 	"time"
+
+	"github.com/headgate-rls/headgate/internal/handshake"
 )
 
 // A conn is one connection. One goroutine, the read loop, owns it; workers that
@@ -87,7 +89,7 @@ func (c *conn) handshake() bool {
 	if !ok {
 		return true
 	}
-	err := tc.HandshakeContext(c.ctx)
+	err := c.shakeHands(tc)
 	if err == nil && tc.ConnectionState().NegotiatedProtocol != "h2" {
 		err = errors.New("the client does not offer the protocol h2")
 	}
@@ -102,6 +104,14 @@ func (c *conn) handshake() bool {
 	c.close("TLS handshake: " + err.Error())
 	c.mu.Unlock()
 	return false
+}
+
+// shakeHands does the handshake itself, within its bounds.
+func (c *conn) shakeHands(tc *tls.Conn) error {
+	if bound, ok := tc.NetConn().(*handshake.Conn); ok {
+		defer bound.Done()
+	}
+	return tc.HandshakeContext(c.ctx)
 }
 
 // step handles n bytes that have arrived: it takes the frames, has the calls

@@ -119,7 +119,7 @@ func (s *Server) stopped() bool {
 func (s *Server) accept(nc net.Conn) {
 	nc = sockio.Conn(nc)
 	if s.conf.TLS != nil {
-		nc = tls.Server(nc, s.conf.TLS)
+		nc = tls.Server(s.conf.Handshakes.Conn(nc), s.conf.TLS)
 	}
 	c := newConn(s.shared, &s.workers, nc, s.lifetime())
 	if !s.add(c) {

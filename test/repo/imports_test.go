@@ -43,7 +43,8 @@ var rooms = []room{
 	{dir: "ratelimit/transport/...", may: []string{"ratelimit", "internal/web"}, why: "a transport knows the service, and nothing below it"},
 	{dir: "ratelimit/...", may: []string{"limit", "policies", "descriptors", "backends", "internal/loglimit", "internal/protofields", "internal/safego", "internal/spell", "internal/unary", "internal/units"}, why: "ratelimit knows limit, descriptors and the contract of stores only"},
 	{dir: "internal/sockio/...", bare: true, why: "sockets know nobody"},
-	{dir: "internal/unary/...", may: []string{"internal/safego", "internal/sockio"}, why: "the wire knows no rate limiting"},
+	{dir: "internal/handshake/...", bare: true, why: "handshakes know nobody"},
+	{dir: "internal/unary/...", may: []string{"internal/handshake", "internal/safego", "internal/sockio"}, why: "the wire knows no rate limiting"},
 
 	{dir: "slots/plan/...", bare: true, why: "plan is pure arithmetic, which imports the standard library only"},
 	{dir: "slots/sqlstore/...", may: []string{"slots", "slots/plan", "internal/safego", "internal/sqldb/..."}, why: "a store of slots knows the contract of slots only"},

@@ -1,0 +1,10 @@
+// Package handshake bounds what TLS handshakes take from a server: CPU time and memory.
+//
+// A client that has not shown a certificate yet can have a server sign for each message of
+// a few hundred bytes, and keep up to a quarter of a MiB for the rest of a message that never
+// comes. So here handshakes compute in turns, which leaves the other cores to calls. Together
+// they keep a bounded number of bytes.
+//
+// What the package does not do: it bounds no time. Who serves the connection closes it when
+// the handshake takes too long.
+package handshake
