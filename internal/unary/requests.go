@@ -55,20 +55,20 @@ func (r *requests) admit(st *stream, q *request) *Status {
 	case q.tooLarge:
 		st.refusal = refusal{431, &Status{ResourceExhausted, fmt.Sprintf("header list larger than max (%d)", q.limit)}}
 	case q.method != "POST":
-		st.refusal = refusal{405, &Status{Internal, fmt.Sprintf("method %q where POST is expected", q.method)}}
+		st.refusal = refusal{405, &Status{Internal, fmt.Sprintf("method %q where POST is expected", short(q.method))}}
 	case !isGRPC(q.contentType):
-		st.refusal = refusal{415, &Status{InvalidArgument, fmt.Sprintf("invalid gRPC request content-type %q", q.contentType)}}
+		st.refusal = refusal{415, &Status{InvalidArgument, fmt.Sprintf("invalid gRPC request content-type %q", short(q.contentType))}}
 	case q.h == nil:
 		return r.unknownMethod(q.path)
 	case q.encoding == "gzip":
 		st.gzip = true
 	case q.encoding != "" && q.encoding != "identity":
-		return &Status{Unimplemented, fmt.Sprintf("grpc-encoding %q is not supported", q.encoding)}
+		return &Status{Unimplemented, fmt.Sprintf("grpc-encoding %q is not supported", short(q.encoding))}
 	}
 	if q.timeout != "" {
 		timeout, ok := parseTimeout(q.timeout)
 		if !ok {
-			return &Status{Internal, fmt.Sprintf("malformed grpc-timeout %q", q.timeout)}
+			return &Status{Internal, fmt.Sprintf("malformed grpc-timeout %q", short(q.timeout))}
 		}
 		st.call.Deadline = r.now.Add(timeout)
 	}
@@ -89,8 +89,20 @@ func (r *requests) refuse(st *stream, status *Status) {
 	r.streams.refuse(st, status)
 }
 
+// maxQuoted bounds what an error repeats of a client's header, in bytes. A header costs the client a
+// byte when it is in HPACK's table, and its repetition costs us up to three times its size.
+const maxQuoted = 128
+
+// short returns the beginning of a text that a client has sent.
+func short(text string) string {
+	if len(text) <= maxQuoted {
+		return text
+	}
+	return text[:maxQuoted] + "..."
+}
+
 func (r *requests) unknownMethod(path string) *Status {
-	message := "unknown method " + path
+	message := "unknown method " + short(path)
 	if hint := r.conf.UnknownHint; hint != "" {
 		message += "; " + hint
 	}

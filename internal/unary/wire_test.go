@@ -161,6 +161,26 @@ func TestRefusedRequestsTellTheReason(t *testing.T) {
 	}
 }
 
+// TestErrorsRepeatLittleOfHeaders: a header that HPACK's table has costs a client one byte.
+func TestErrorsRepeatLittleOfHeaders(t *testing.T) {
+	_, addr := start(t, nil)
+	long := strings.Repeat("l", 3000)
+	for name, headers := range map[string][]string{
+		"method":       {":method", long, ":scheme", "http", ":path", "/"},
+		"path":         callHeaders("/" + long),
+		"content-type": callHeaders(methodEcho, "content-type", long),
+		"encoding":     callHeaders(methodEcho, "grpc-encoding", long),
+		"timeout":      callHeaders(methodEcho, "grpc-timeout", long),
+	} {
+		p := newPeer(t, addr)
+		id := p.open(true, headersOnce(headers)...)
+		p.flush()
+		if a := p.answer(id); !strings.Contains(a.message, "lll...") || len(a.message) > 2*maxQuoted {
+			t.Errorf("%s: %d bytes: %q", name, len(a.message), a.message)
+		}
+	}
+}
+
 // headersOnce drops earlier values of headers that come twice.
 func headersOnce(fields []string) (once []string) {
 	last := map[string]int{}
