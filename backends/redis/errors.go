@@ -28,7 +28,7 @@ func (dialHook) DialHook(next redis.DialHook) redis.DialHook {
 		if err != nil {
 			return nil, &dialError{err}
 		}
-		return sockio.Conn(conn), nil
+		return sockio.PooledConn(conn), nil
 	}
 }
 

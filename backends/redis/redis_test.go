@@ -232,6 +232,35 @@ func TestPasswordFile(t *testing.T) {
 	}
 }
 
+// The pool must see that the server has closed a connection: a call on it could not be told from
+// one that was lost.
+func TestConnectionClosedWhileIdleIsNotUsed(t *testing.T) {
+	ctx := context.Background()
+	s := testenv.StartRedis(t)
+	b := open(t, "redis://"+s.Addr)
+	c := s.Client()
+	for range 20 {
+		if out := takeOne(b, "", 1, 0); out.Err != nil {
+			t.Fatal(out.Err)
+		}
+		if err := c.Do(ctx, "CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes").Err(); err != nil {
+			t.Fatal(err)
+		}
+		for end := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
+			list, err := c.ClientList(ctx).Result()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if strings.Count(list, "\n") <= 1 {
+				break
+			}
+			if time.Now().After(end) {
+				t.Fatalf("connections stay open:\n%s", list)
+			}
+		}
+	}
+}
+
 func TestUnixSocketReachesTheDatabase(t *testing.T) {
 	s := testenv.StartRedis(t, testenv.WithUnixSocket())
 	backendtest.Run(t, suite(t, "unix://"+s.Socket+"?db=3", 5))

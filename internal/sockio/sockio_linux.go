@@ -1,3 +1,6 @@
+// 386 has one system call for all that is done with sockets.
+//go:build !386
+
 package sockio
 
 import (
@@ -44,6 +47,33 @@ func Conn(nc net.Conn) net.Conn {
 	c.read.init(syscall.SYS_READ)
 	c.write.init(syscall.SYS_WRITE)
 	return c
+}
+
+// PooledConn is [Conn] for a pool that looks whether a connection has ended before it uses it
+// again, as those of go-redis and go-sql-driver/mysql do: it tries to read by SyscallConn. That
+// reading function is called only if there is something to read: bytes, an error or the end.
+func PooledConn(nc net.Conn) net.Conn {
+	if c, ok := Conn(nc).(*conn); ok {
+		return pooled{c}
+	}
+	return nc
+}
+
+type pooled struct{ *conn }
+
+// SyscallConn implements [syscall.Conn].
+func (p pooled) SyscallConn() (syscall.RawConn, error) { return unread{p.raw}, nil }
+
+type unread struct{ syscall.RawConn }
+
+// Read calls f unless a read would have to wait.
+func (u unread) Read(f func(fd uintptr) (done bool)) error {
+	return u.RawConn.Read(func(fd uintptr) bool {
+		var b [1]byte
+		_, _, errno := syscall.RawSyscall6(syscall.SYS_RECVFROM, fd, uintptr(unsafe.Pointer(&b)), 1,
+			syscall.MSG_PEEK|syscall.MSG_DONTWAIT, 0, 0)
+		return errno == syscall.EAGAIN || f(fd)
+	})
 }
 
 // A transfer is a read or a write, of which there is one at a time.

@@ -1,4 +1,4 @@
-//go:build !linux
+//go:build !linux || 386
 
 package sockio
 
@@ -6,3 +6,6 @@ import "net"
 
 // Conn returns nc.
 func Conn(nc net.Conn) net.Conn { return nc }
+
+// PooledConn returns nc.
+func PooledConn(nc net.Conn) net.Conn { return nc }
