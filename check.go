@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 	"unicode/utf8"
 
@@ -44,8 +45,11 @@ func (c *call) prepare(domain string, list []Descriptor, what charge) error {
 		d.Entries, d.Refund = list[i].Entries, what == giveBack
 		d.Hits, d.HasHits = list[i].Cost, list[i].Cost > 0
 		for j := range d.Entries {
-			if e := &d.Entries[j]; !isText(e.Key) || !isText(e.Value) {
-				return fmt.Errorf("%w: an entry of descriptor %d is not valid UTF-8", ErrInvalid, i)
+			if !isText(d.Entries[j].Key) {
+				return fmt.Errorf("%w: a key of descriptor %d is not valid UTF-8", ErrInvalid, i)
+			}
+			if !isText(d.Entries[j].Value) {
+				d.Entries = asText(d.Entries)
 			}
 		}
 		if what == ask {
@@ -63,6 +67,16 @@ func isText(s string) bool {
 		}
 	}
 	return true
+}
+
+// asText returns a copy of entries in which U+FFFD takes the place of bytes of values that are
+// not UTF-8, as the server does it: clients choose values, and must not choose that a call fails.
+func asText(entries []Entry) []Entry {
+	entries = slices.Clone(entries)
+	for i := range entries {
+		entries[i].Value = strings.ToValidUTF8(entries[i].Value, "\uFFFD")
+	}
+	return entries
 }
 
 // put drops what a pooled call must not keep in memory.

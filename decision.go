@@ -27,7 +27,8 @@ type Entry = descriptors.Entry
 // A Header is a header of a response.
 type Header = descriptors.Header
 
-// A Descriptor says what a request is about. A rule matches its entries in their order.
+// A Descriptor says what a request is about. A rule matches its entries in their order. Keys are
+// UTF-8. Bytes of values that are not UTF-8 count as U+FFFD.
 type Descriptor struct {
 	Entries []Entry
 	// Cost is how many units the request takes: one if zero. Who wants to take none calls

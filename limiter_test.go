@@ -109,7 +109,7 @@ func TestBadCallsChargeNothing(t *testing.T) {
 		"no domain":      {t.Context(), "", []Descriptor{Describe("user", "x")}, ErrInvalid},
 		"no descriptor":  {t.Context(), "d", nil, ErrInvalid},
 		"no key":         {t.Context(), "d", []Descriptor{Describe("user", "x"), Describe("", "y")}, ErrInvalid},
-		"no text":        {t.Context(), "d", []Descriptor{Describe("user", "x"), Describe("user", "\xff")}, ErrInvalid},
+		"no text":        {t.Context(), "d", []Descriptor{Describe("user", "x"), Describe("\xff", "y")}, ErrInvalid},
 		"needs a lease":  {t.Context(), "d", []Descriptor{Describe("user", "x"), Describe("five", "")}, ErrInvalid},
 		"nobody waiting": {gone, "d", []Descriptor{Describe("user", "x")}, context.Canceled},
 	} {
@@ -122,6 +122,27 @@ func TestBadCallsChargeNothing(t *testing.T) {
 	}
 	if err := l.Refund(t.Context(), "d", Describe("five", "")); !errors.Is(err, ErrInvalid) {
 		t.Errorf("refund of a lease: %v", err)
+	}
+}
+
+// Clients choose values: one that is no text must not fail the call, because callers may then let
+// the request pass.
+func TestValuesThatAreNoText(t *testing.T) {
+	l := open(t)
+	d := Describe("user", "a\xff\xfe")
+	for i := range 4 {
+		if allowed(t, l, d) != (i < 3) {
+			t.Errorf("call %d: allowed is %t", i, i >= 3)
+		}
+	}
+	if d.Entries[0].Value != "a\xff\xfe" {
+		t.Errorf("the caller's value is %q now", d.Entries[0].Value)
+	}
+	if err := l.Refund(t.Context(), "d", d); err != nil {
+		t.Error(err)
+	}
+	if !allowed(t, l, Describe("user", "a\uFFFD")) {
+		t.Error("the unit that was given back does not count under the value that took it")
 	}
 }
 
