@@ -10,6 +10,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/headgate-rls/headgate/backends"
 	"github.com/headgate-rls/headgate/backends/stack"
 	"github.com/headgate-rls/headgate/descriptors"
 	"github.com/headgate-rls/headgate/descriptors/rulefile"
@@ -43,8 +44,9 @@ type Limiter struct {
 }
 
 // Open returns a limiter, which the caller closes. The store need not answer yet: until it
-// does, failure policies decide. Open fails if an option or the rules are wrong, or if the
-// store cannot keep the rules. It waits for the store until ctx ends, and for a few
+// does, failure policies decide. Open fails if an option or the rules are wrong, if the store
+// cannot keep the rules, or if it answers that it cannot be used so: no such user or database, no
+// rights, no schema. It waits for the store until ctx ends, and for a few
 // seconds at most.
 func Open(ctx context.Context, opt Options) (*Limiter, error) {
 	conf, err := opt.settings()
@@ -77,7 +79,12 @@ func Open(ctx context.Context, opt Options) (*Limiter, error) {
 	if err := l.open(ctx, &opt, conf, set); err != nil {
 		return nil, err
 	}
-	l.start(ctx, &opt, follow)
+	later, err := l.prepare(ctx, &opt)
+	if err != nil {
+		l.withdraw()
+		return nil, errors.Join(err, l.closeStore())
+	}
+	l.start(ctx, follow, later)
 	return l, nil
 }
 
@@ -152,15 +159,15 @@ func (l *Limiter) publish(registerer prometheus.Registerer, set *descriptors.Set
 	return nil
 }
 
-// startWithin bounds how long Open waits for a database to be migrated.
+// startWithin bounds how long Open waits for a store, and for the policies.
 const startWithin = 10 * time.Second
 
-// start brings the store up to date and does the work in the background.
-func (l *Limiter) start(ctx context.Context, opt *Options, follow func(context.Context) error) {
+// start does the work in the background.
+func (l *Limiter) start(ctx context.Context, follow func(context.Context) error, prepare func(context.Context)) {
 	work, stop := context.WithCancel(context.WithoutCancel(ctx))
 	l.stop = stop
-	if !opt.NoMigrate && stack.HasSchema(opt.Backend) {
-		l.migrate(ctx, work)
+	if prepare != nil {
+		l.inBackground("migration", func() { prepare(work) })
 	}
 	join, cancel := context.WithTimeout(ctx, l.timeout)
 	defer cancel()
@@ -190,20 +197,27 @@ func (l *Limiter) inBackground(where string, f func()) {
 	})
 }
 
-// migrate brings the schema up to date, now or as soon as the database answers.
-func (l *Limiter) migrate(ctx, work context.Context) {
+// prepare makes the store ready, now or, if it does not answer, as soon as it does. It fails if waiting
+// would not help.
+func (l *Limiter) prepare(ctx context.Context, opt *Options) (later func(work context.Context), err error) {
+	migrate := !opt.NoMigrate && stack.HasSchema(opt.Backend)
 	try := func(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(ctx, startWithin)
 		defer cancel()
-		_, err := l.store.Migrate(ctx)
-		return err
+		return l.store.Prepare(ctx, migrate)
 	}
-	err := try(ctx)
-	if err == nil {
-		return
+	err = try(ctx)
+	switch {
+	case errors.Is(err, backends.ErrMisconfigured):
+		return nil, fmt.Errorf("headgate: Options.Backend: %w", err)
+	case err == nil:
+		return nil, nil
 	}
-	l.rules.log.Warn("could not migrate the backend's schema; retrying", "error", err)
-	l.inBackground("migration", func() {
+	l.rules.log.Warn("the backend does not answer at the start; retrying", "error", err)
+	if !migrate {
+		return nil, nil
+	}
+	return func(work context.Context) {
 		tick := time.NewTicker(time.Second)
 		defer tick.Stop()
 		for try(work) != nil {
@@ -213,7 +227,7 @@ func (l *Limiter) migrate(ctx, work context.Context) {
 			case <-tick.C:
 			}
 		}
-	})
+	}, nil
 }
 
 // SetRules replaces the rules. Counters keep their state. If one of the rules cannot be

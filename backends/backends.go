@@ -78,6 +78,10 @@ var (
 	// ErrNotApplied: it is certain that nothing was recorded. It accompanies one of the
 	// others.
 	ErrNotApplied = errors.New("not applied")
+	// ErrMisconfigured: the store answers, and refuses what it is asked, as for a wrong
+	// password, no such database, no rights or no schema: waiting does not help. It is also
+	// ErrUnavailable. Ping and Migrate tell; of other errors nobody may count on it.
+	ErrMisconfigured = fmt.Errorf("%w until its configuration or headgate's is changed", ErrUnavailable)
 	// ErrOverloaded: more requests arrive than the store can be asked about,
 	// although it answers in time. It accompanies ErrUnavailable and
 	// ErrNotApplied.

@@ -75,7 +75,7 @@ func (b *Backend) Ping(ctx context.Context) error {
 	put := types.WriteRequest{PutRequest: &types.PutRequest{Item: attributes{
 		attrKey: binaryValue(name.key), attrRow: binaryValue(name.row), attrTTL: ttl(limit.InstantOf(b.conf.Now().Add(pingLife))),
 	}}}
-	return b.writeEach(ctx, []types.WriteRequest{put})
+	return standing(b.writeEach(ctx, []types.WriteRequest{put}))
 }
 
 // Forget implements [backends.Backend].

@@ -98,6 +98,28 @@ func judgeCancelled(all []types.CancellationReason) outcome {
 // howToMigrate is what to do about a table that is not there.
 const howToMigrate = "if the table is missing: run headgate migrate --backend URL, or have an administrator make what headgate migrate --print prints"
 
+// refusals are the codes by which DynamoDB refuses whoever asks, or a table that is not as it should
+// be, until somebody changes that. Credentials that have expired are not among them: the SDK may get
+// others.
+var refusals = map[string]bool{
+	"AccessDeniedException":               true,
+	"IncompleteSignatureException":        true,
+	"InvalidSignatureException":           true,
+	"MissingAuthenticationTokenException": true,
+	"ResourceNotFoundException":           true,
+	"UnrecognizedClientException":         true,
+	"ValidationException":                 true,
+}
+
+// standing makes an error of Ping or Migrate one that says whether waiting helps.
+func standing(err error) error {
+	var api smithy.APIError
+	if errors.As(err, &api) && refusals[api.ErrorCode()] {
+		return fmt.Errorf("%w: %w", backends.ErrMisconfigured, err)
+	}
+	return err
+}
+
 // failed makes what a caller sees of an error. inDoubt says whether the call may have taken effect
 // all the same.
 func failed(err error, inDoubt bool) error {

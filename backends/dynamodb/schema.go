@@ -8,11 +8,18 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
+	"github.com/headgate-rls/headgate/backends"
 )
 
 // Migrate implements [backends.Migrator]: it makes the table, and has DynamoDB delete what has ended.
 // A table that is there keeps its capacity.
 func (b *Backend) Migrate(ctx context.Context) (applied []string, err error) {
+	applied, err = b.migrate(ctx)
+	return applied, standing(err)
+}
+
+func (b *Backend) migrate(ctx context.Context) (applied []string, err error) {
 	there, err := b.describe(ctx)
 	if err != nil {
 		return nil, err
@@ -98,7 +105,7 @@ func checkKeys(t *types.TableDescription) error {
 		}
 	}
 	if want = " " + attrKey + " HASH " + attrRow + " RANGE B B"; keys != want {
-		return failed(fmt.Errorf("the table %s is not one of headgate: its keys are%s, want%s", *t.TableName, keys, want), false)
+		return fmt.Errorf("%w: the table %s is not one of headgate: its keys are%s, want%s", backends.ErrMisconfigured, *t.TableName, keys, want)
 	}
 	return nil
 }
@@ -116,7 +123,7 @@ func (b *Backend) expire(ctx context.Context) (switched bool, err error) {
 	case d.AttributeName != nil && *d.AttributeName == attrTTL && d.TimeToLiveStatus != types.TimeToLiveStatusDisabling:
 		return false, nil
 	default:
-		return false, failed(fmt.Errorf("time to live of the table %s is %s, of another attribute or for another use", b.conf.Table, d.TimeToLiveStatus), false)
+		return false, fmt.Errorf("%w: time to live of the table %s is %s, of another attribute or for another use", backends.ErrMisconfigured, b.conf.Table, d.TimeToLiveStatus)
 	}
 	name, on := attrTTL, true
 	_, o, err := call(ctx, b.client, "UpdateTimeToLive", func(ctx context.Context) (*dynamodb.UpdateTimeToLiveOutput, error) {

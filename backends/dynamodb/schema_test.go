@@ -74,6 +74,27 @@ func TestMigrateRefusesForeignTables(t *testing.T) {
 	}
 }
 
+// TestPingTellsWhetherWaitingHelps: it does not where there is no table, or where the key is unknown.
+func TestPingTellsWhetherWaitingHelps(t *testing.T) {
+	b := tableAt(t, "absent", "")
+	if err := b.Ping(soon(t)); !errors.Is(err, backends.ErrMisconfigured) || !errors.Is(err, backends.ErrUnavailable) {
+		t.Errorf("without a table: %v", err)
+	}
+	t.Setenv("AWS_ACCESS_KEY_ID", "no-such-key")
+	stranger := tableAt(t, "absent", "")
+	_, err := stranger.Migrate(soon(t))
+	for _, err := range []error{err, stranger.Ping(soon(t))} {
+		if !errors.Is(err, backends.ErrMisconfigured) {
+			t.Errorf("with a wrong key: %v", err)
+		}
+	}
+	t.Setenv("AWS_ENDPOINT_URL_DYNAMODB", "")
+	nobody := open(t, "dynamodb://absent?region=eu-west-1&endpoint=http://127.0.0.1:1")
+	if err := nobody.Ping(soon(t)); err == nil || errors.Is(err, backends.ErrMisconfigured) {
+		t.Errorf("where nobody listens: %v", err)
+	}
+}
+
 // TestItemsExpire: each item says when DynamoDB may delete it, an hour after it has ended.
 func TestItemsExpire(t *testing.T) {
 	b := open(t, newTable(t))

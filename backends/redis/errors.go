@@ -86,15 +86,19 @@ var replyCodes = []replyCode{
 	{"OOM", backends.ErrUnavailable, none},
 	{"MISCONF", backends.ErrUnavailable, none},
 	{"NOREPLICAS", backends.ErrUnavailable, none},
-	{"NOAUTH", backends.ErrUnavailable, none},
-	{"WRONGPASS", backends.ErrUnavailable, none},
+	{"NOAUTH", backends.ErrMisconfigured, none},
+	{"WRONGPASS", backends.ErrMisconfigured, none},
 	{"CROSSSLOT", backends.ErrUnavailable, none},
 	{"ERR max number of clients", backends.ErrUnavailable, tryLater},
-	{"ERR unknown command", backends.ErrUnavailable, none},
-	{"ERR AUTH", backends.ErrUnavailable, none},
-	{"ERR invalid password", backends.ErrUnavailable, none},
-	{"ERR DB index is out of range", backends.ErrUnavailable, none},
+	{"ERR unknown command", backends.ErrMisconfigured, none},
+	{"ERR AUTH", backends.ErrMisconfigured, none},
+	{"ERR invalid password", backends.ErrMisconfigured, none},
+	{"ERR DB index is out of range", backends.ErrMisconfigured, none},
 }
+
+// scriptKilled is in the reply of a script that somebody has ended by SCRIPT KILL, which Redis allows
+// only before the script's first write.
+const scriptKilled = "Script killed by user"
 
 // mapError is the one place where the driver's errors get their meaning. sent
 // says whether the command may have gone out when the context ended.
@@ -127,14 +131,17 @@ func mapReply(text string) (applied bool, rem remedy, kind error) {
 	for _, c := range replyCodes {
 		// Redis 6 reports a script's errors as "ERR Error running script
 		// (...): @user_script:12: -CODE text".
-		if strings.HasPrefix(text, c.code+" ") || strings.Contains(text, ": -"+c.code+" ") {
+		if strings.HasPrefix(text+" ", c.code+" ") || strings.Contains(text, ": -"+c.code+" ") {
 			return false, c.remedy, c.err
 		}
+	}
+	if strings.Contains(text, scriptKilled) {
+		return false, none, backends.ErrUnavailable
 	}
 	inScript := strings.Contains(text, "user_script") || strings.Contains(text, "Error running script")
 	if strings.HasPrefix(text, "NOPERM") || strings.Contains(text, "-NOPERM") || strings.Contains(text, "can't run this command") {
 		// A user may lack a command that the script comes to after others.
-		return inScript, none, backends.ErrUnavailable
+		return inScript, none, backends.ErrMisconfigured
 	}
 	if inScript {
 		return true, none, backends.ErrCorrupt

@@ -7,12 +7,15 @@ import (
 	"io"
 	"net"
 	"os"
+	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/headgate-rls/headgate/backends"
+	"github.com/headgate-rls/headgate/test/testenv"
 )
 
 type replyError string
@@ -60,13 +63,16 @@ func TestErrorsMapToTheirMeaning(t *testing.T) {
 		{replyError("ERR Error running script (call to f_6f1e): @user_script:12: @user_script: 12: -OOM command not allowed when used memory > 'maxmemory'."), false, backends.ErrUnavailable, false, none},
 		{replyError("MISCONF Redis is configured to save RDB snapshots"), false, backends.ErrUnavailable, false, none},
 		{replyError("NOREPLICAS Not enough good replicas to write."), false, backends.ErrUnavailable, false, none},
-		{replyError("NOAUTH Authentication required."), false, backends.ErrUnavailable, false, none},
-		{replyError("WRONGPASS invalid username-password pair or user is disabled."), false, backends.ErrUnavailable, false, none},
-		{replyError("NOPERM this user has no permissions to run the 'evalsha' command"), false, backends.ErrUnavailable, false, none},
-		{replyError("NOPERM this user has no permissions to run the 'set' command script: 6f1e, on @user_script:3."), false, backends.ErrUnavailable, true, none},
-		{replyError("ERR The user executing the script can't run this command or subcommand script: 6f1e, on @user_script:3."), false, backends.ErrUnavailable, true, none},
-		{replyError("ERR unknown command 'EVALSHA'"), false, backends.ErrUnavailable, false, none},
+		{replyError("NOAUTH Authentication required."), false, backends.ErrMisconfigured, false, none},
+		{replyError("WRONGPASS invalid username-password pair or user is disabled."), false, backends.ErrMisconfigured, false, none},
+		{replyError("NOPERM this user has no permissions to run the 'evalsha' command"), false, backends.ErrMisconfigured, false, none},
+		{replyError("NOPERM this user has no permissions to run the 'set' command script: 6f1e, on @user_script:3."), false, backends.ErrMisconfigured, true, none},
+		{replyError("ERR The user executing the script can't run this command or subcommand script: 6f1e, on @user_script:3."), false, backends.ErrMisconfigured, true, none},
+		{replyError("ERR unknown command 'EVALSHA'"), false, backends.ErrMisconfigured, false, none},
 		{replyError("CROSSSLOT Keys in request don't hash to the same slot"), false, backends.ErrUnavailable, false, none},
+		{replyError("ERR DB index is out of range"), false, backends.ErrMisconfigured, false, none},
+		{replyError("ERR Script killed by user with SCRIPT KILL... script: 6f1e, on @user_script:1."), false, backends.ErrUnavailable, false, none},
+		{replyError("ERR Error running script (call to f_6f1e): @user_script:1: Script killed by user with SCRIPT KILL..."), false, backends.ErrUnavailable, false, none},
 		{replyError("ERR something new"), false, backends.ErrUnavailable, true, none},
 		{replyError("ERR user_script:12: attempt to index a nil value script: 6f1e, on @user_script:12."), false, backends.ErrCorrupt, true, none},
 		{replyError("ERR Error running script (call to f_6f1e): @user_script:12: attempt to index a nil value"), false, backends.ErrCorrupt, true, none},
@@ -80,5 +86,32 @@ func TestErrorsMapToTheirMeaning(t *testing.T) {
 				t.Errorf("%v, sent %v: %v, remedy %d", err, c.sent, got, remedy)
 			}
 		}
+	}
+}
+
+// What Redis answers to a script that was killed, and to calls beside one that goes on for too long, is
+// about Redis and not about what it keeps: nothing was recorded.
+func TestKilledScriptsRecordNothing(t *testing.T) {
+	for _, flavour := range []string{testenv.Redis, testenv.Redis62, testenv.Valkey} {
+		t.Run(flavour, func(t *testing.T) {
+			server := testenv.StartRedis(t, testenv.WithFlavour(flavour), testenv.WithArgs("--lua-time-limit", "50"))
+			busy, admin := server.Client(), server.Client()
+			ended := make(chan error, 1)
+			go func() { ended <- busy.Eval(t.Context(), "while true do end", nil).Err() }()
+			testenv.Eventually(t, 10*time.Second, "be busy", func() string {
+				err := admin.Get(t.Context(), "x").Err()
+				if _, got := mapError(err, true); err == nil || !strings.HasPrefix(err.Error(), "BUSY") || !errors.Is(got, backends.ErrNotApplied) {
+					return fmt.Sprint(err)
+				}
+				return ""
+			})
+			if err := admin.ScriptKill(t.Context()).Err(); err != nil {
+				t.Fatal(err)
+			}
+			err := <-ended
+			if _, got := mapError(err, true); !errors.Is(got, backends.ErrNotApplied) || !errors.Is(got, backends.ErrUnavailable) || errors.Is(got, backends.ErrCorrupt) {
+				t.Errorf("a killed script: %v", got)
+			}
+		})
 	}
 }

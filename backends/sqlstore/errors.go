@@ -23,6 +23,15 @@ func failed(err error, inDoubt bool) error {
 	return fmt.Errorf("%w: %w: %w", backends.ErrUnavailable, backends.ErrNotApplied, err)
 }
 
+// standing makes an error of Ping or Migrate one that says whether waiting helps.
+func standing(err error) error {
+	var e *sqldb.Error
+	if errors.As(err, &e) && e.Kind == sqldb.Failed {
+		return fmt.Errorf("%w: %w", backends.ErrMisconfigured, err)
+	}
+	return err
+}
+
 // passes reports whether the same transaction may succeed if it is tried again at once.
 func passes(err error) bool {
 	var e *sqldb.Error

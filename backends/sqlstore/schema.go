@@ -32,7 +32,8 @@ func (b *Backend) Migrate(ctx context.Context) (applied []string, err error) {
 		return nil, err
 	}
 	defer db.Close()
-	return db.Migrate(ctx, schema())
+	applied, err = db.Migrate(ctx, schema())
+	return applied, standing(err)
 }
 
 // Print returns all scripts for the database of a scheme, such as "postgres" or "mariadb", as one

@@ -79,14 +79,14 @@ func (b *Backend) Ping(ctx context.Context) error {
 	within, cancel := context.WithTimeout(ctx, b.conf.Timeout)
 	defer cancel()
 	if err := b.beat(within, func() bool { return true }); err != nil {
-		return err
+		return standing(err)
 	}
 	missing, err := b.db.Missing(ctx, schema())
 	switch {
 	case err != nil:
-		return failed(err, false)
+		return standing(failed(err, false))
 	case len(missing) > 0:
-		return fmt.Errorf("%w: the schema lacks %s: %s", backends.ErrUnavailable, missing[0], howToMigrate)
+		return fmt.Errorf("%w: the schema lacks %s: %s", backends.ErrMisconfigured, missing[0], howToMigrate)
 	}
 	return nil
 }

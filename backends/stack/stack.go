@@ -73,6 +73,27 @@ func (s *Stack) Migrate(ctx context.Context) (applied []string, err error) {
 	return nil, nil
 }
 
+// pings are how often Prepare tries out a store that does not answer in time, as one may that has a
+// connection to make.
+const pings = 3
+
+// Prepare makes the store ready to decide: it brings the schema up to date if migrate says so, and
+// tries the store out, until ctx ends. The error is [backends.ErrMisconfigured] if waiting does not
+// help; any other may pass by itself.
+func (s *Stack) Prepare(ctx context.Context, migrate bool) (err error) {
+	if migrate {
+		if _, err := s.Migrate(ctx); err != nil {
+			return err
+		}
+	}
+	for range pings {
+		if err = s.onion.parts[0].Ping(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			break
+		}
+	}
+	return err
+}
+
 // List returns keys that have state, as [backends.Lister] says. The error is [backends.ErrUnsupported]
 // if the store cannot list them.
 func (s *Stack) List(ctx context.Context, after string, n int) (keys []limit.Key, next string, err error) {

@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
@@ -142,19 +143,28 @@ func (l *limits) migrate(ctx context.Context) error {
 	return err
 }
 
-// migrateFirst is migrate at the start, which a store that does not answer must not hold up for long.
-func (l *limits) migrateFirst(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, l.conf.BackendTimeout+10*time.Second)
+// startWithin bounds, with the time of a call, how long a store that does not answer holds up the start.
+const startWithin = 10 * time.Second
+
+// prepare makes the store ready, if it answers. It fails if waiting would not help; without the store
+// the service starts, and joins the other replicas when the store is there.
+func (l *limits) prepare(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, l.conf.BackendTimeout+startWithin)
 	defer cancel()
-	return l.migrate(ctx)
+	err := l.store.Prepare(ctx, !l.migrated)
+	switch {
+	case errors.Is(err, backends.ErrMisconfigured):
+		return fmt.Errorf("--backend: %w", err)
+	case err != nil:
+		l.log.Warn("the backend does not answer at the start; retrying", "error", err)
+	default:
+		l.migrated = true
+	}
+	return nil
 }
 
-// join makes the service one of the replicas that there are. Without the store
-// it serves by itself, and joins them when the store is there.
+// join makes the service one of the replicas that there are.
 func (l *limits) join(ctx context.Context) {
-	if err := l.migrateFirst(ctx); err != nil {
-		l.log.Warn("could not migrate the backend's schema; retrying", "error", err)
-	}
 	ctx, cancel := context.WithTimeout(ctx, l.conf.BackendTimeout)
 	defer cancel()
 	if err := l.service.Leases().Join(ctx); err != nil {

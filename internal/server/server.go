@@ -88,6 +88,9 @@ func Run(ctx context.Context, c Config) error {
 		return err
 	}
 	defer s.limits.close()
+	if err := s.limits.prepare(ctx); err != nil {
+		return err
+	}
 	if s.slots, err = openSlots(ctx, &s.conf.Slots, guard, s.log, metrics); err != nil {
 		return err
 	}
