@@ -19,8 +19,8 @@ func (s *Scheduler) Assign(ctx context.Context, r Request) (Result, error) {
 func (b BatchResult) unpack() (Result, error) { return b.Result, b.Err }
 
 // AssignBatch assigns up to MaxBatch events, each as if it were asked for alone,
-// and returns their results in the same order. The same event twice gets the
-// same slot.
+// and returns their results in the same order. Where the same event is there twice, the first one
+// counts, and the later ones are answered as repeated requests; one that fails leaves it to the next.
 func (s *Scheduler) AssignBatch(ctx context.Context, rs []Request) []BatchResult {
 	out := make([]BatchResult, len(rs))
 	if len(rs) > MaxBatch {
@@ -32,10 +32,67 @@ func (s *Scheduler) AssignBatch(ctx context.Context, rs []Request) []BatchResult
 	began := s.settings.Now()
 	ctx, cancel := context.WithTimeout(ctx, s.settings.Timeout)
 	defer cancel()
-	todo := make([]int, len(rs))
-	for i := range todo {
-		todo[i] = i
+	for todo := positions(len(rs)); len(todo) > 0; {
+		firsts, repeats := firstOfEach(rs, todo)
+		s.assignAll(ctx, rs, out, firsts)
+		todo = repeated(rs, out, firsts, repeats)
 	}
+	for i := range rs {
+		s.finish(rs[i], &out[i], began)
+	}
+	return out
+}
+
+func positions(n int) []int {
+	all := make([]int, n)
+	for i := range all {
+		all[i] = i
+	}
+	return all
+}
+
+// firstOfEach parts the first request of each event from the later ones.
+func firstOfEach(rs []Request, todo []int) (firsts, repeats []int) {
+	seen := make(map[string]bool, len(todo))
+	for _, i := range todo {
+		if seen[rs[i].EventID] {
+			repeats = append(repeats, i)
+			continue
+		}
+		seen[rs[i].EventID] = true
+		firsts = append(firsts, i)
+	}
+	return firsts, repeats
+}
+
+// repeated answers the later requests of events by what their first ones have got, and returns those
+// that are still to be tried: their first one has failed, and they ask for something else.
+func repeated(rs []Request, out []BatchResult, firsts, repeats []int) (todo []int) {
+	if len(repeats) == 0 {
+		return nil
+	}
+	first := make(map[string]int, len(firsts))
+	for _, i := range firsts {
+		first[rs[i].EventID] = i
+	}
+	for _, i := range repeats {
+		f := first[rs[i].EventID]
+		switch err := out[f].Err; {
+		case err == nil:
+			out[i] = out[f]
+			out[i].Replayed = true
+		case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled),
+			rs[i].At.Equal(rs[f].At) && rs[i].ConfigName == rs[f].ConfigName:
+			out[i] = out[f]
+		default:
+			todo = append(todo, i)
+		}
+	}
+	return todo
+}
+
+// assignAll assigns events, of which none is there twice.
+func (s *Scheduler) assignAll(ctx context.Context, rs []Request, out []BatchResult, todo []int) {
 	for try := 0; len(todo) > 0; try++ {
 		if try < turnAfter || s.store.Pool().Max == 1 {
 			todo = s.assign(ctx, rs, out, todo)
@@ -46,10 +103,6 @@ func (s *Scheduler) AssignBatch(ctx context.Context, rs []Request) []BatchResult
 			break
 		}
 	}
-	for i := range rs {
-		s.finish(rs[i], &out[i], began)
-	}
-	return out
 }
 
 // assign assigns those of the events that are to do, and returns those whose config

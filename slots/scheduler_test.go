@@ -497,3 +497,32 @@ func TestNodesAreToldOfWindowsThatAreGoneAlsoIfAPurgeFailsLater(t *testing.T) {
 		t.Errorf("after %d purges nobody was told", store.purged.Load())
 	}
 }
+
+// Of an event that is in a batch more than once the first request counts, whichever search is done
+// first; and one that fails leaves it to the next.
+func TestFirstRequestOfAnEventCounts(t *testing.T) {
+	s := newScheduler(t, slotstest.NewModel(), slots.Settings{})
+	put(t, s, slots.NewConfig{Max: 1000})
+	var batch []slots.Request
+	for n := range 250 {
+		for k := range 4 {
+			at := noon.Add(time.Duration((n+k*3)%4) * time.Minute)
+			batch = append(batch, slots.Request{EventID: fmt.Sprint("e", n), At: at})
+		}
+	}
+	for i, b := range s.AssignBatch(t.Context(), batch) {
+		first := batch[i-i%4]
+		if b.Err != nil || b.EventID != first.EventID || b.RequestedUs != first.At.UnixMicro() || b.Replayed != (i%4 > 0) {
+			t.Fatalf("request %d: %+v, want the slot of %v, replayed %v", i, b, first, i%4 > 0)
+		}
+	}
+	got := s.AssignBatch(t.Context(), []slots.Request{
+		{EventID: "late", ConfigName: "absent", At: noon}, {EventID: "late", At: noon.Add(time.Minute)},
+		{EventID: "late", ConfigName: "absent", At: noon}, {EventID: "late", At: noon}, {EventID: "", At: noon}, {EventID: "", At: noon},
+	})
+	for i, want := range []bool{false, true, false, true, false, false} {
+		if (got[i].Err == nil) != want || want && (got[i].RequestedUs != noon.Add(time.Minute).UnixMicro() || got[i].Replayed != (i > 1)) {
+			t.Errorf("request %d: %+v", i, got[i])
+		}
+	}
+}
