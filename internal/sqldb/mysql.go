@@ -381,23 +381,29 @@ func classifyMySQL(err error) failure {
 }
 
 // mysqlMidway are errors that may come in the middle of a commit.
-var mysqlMidway = []uint16{1053, 1180, 1317, 1927}
+var mysqlMidway = []uint16{1053, 1180, 1317, 1927, 3100, 3169}
 
 func classifyMySQLNumber(e *mysql.MySQLError) failure {
 	switch e.Number {
+	case 1047: // of a command that is unknown, or, in Galera, of a node that is no part of its cluster
+		if strings.Contains(e.Message, "WSREP") {
+			return failure{kind: Passing, stale: true}
+		}
 	case 1062:
 		return duplicate(mysqlIndex(e.Message))
-	case 1213, 1020, 1317, 1927: // deadlock, changed since read, interrupted, killed
+	case 1213, 1020, 1317, 1412, 1927, 3101, 3169: // deadlock, changed since read, interrupted, killed, not certified by a group
 		return failure{kind: Passing}
-	case 1205, 3572: // waited for a lock for too long, or not at all
+	case 1205, 3572, 1969, 3024: // waited for a lock for too long, or not at all; a statement took too long
 		return failure{kind: Held}
-	case 1053, 1158, 1159, 1160, 1161, 2006, 2013: // shut down, connection lost
+	case 1053, 1152, 1158, 1159, 1160, 1161, 1184, 2006, 2013, 4031: // shut down, connection lost
 		return failure{kind: Passing, stale: true}
-	case 1290, 1792, 1836: // read-only: what was the primary is a replica now
+	case 1290, 1792, 1836, 3100: // read-only: what was the primary is a replica now, or has left its group
 		return failure{kind: Passing, stale: true}
 	case 1146, 1054, 1305: // unknown table, column, procedure
 		return failure{schema: true}
-	case 1040, 1203, 1226, 1021, 1114: // too many connections; no room on the disk, or in a table
+	case 1040, 1129, 1203, 1226, 9001: // too many connections, or too many that broke off; ProxySQL reaches no server
+		return failure{kind: Unavailable}
+	case 3, 1021, 1026, 1030, 1114, 1180, 1598: // no room on the disk, or in a table; files cannot be written
 		return failure{kind: Unavailable}
 	}
 	return failure{}

@@ -25,6 +25,9 @@ func TestParseHidesCredentials(t *testing.T) {
 		{"mariadb://u:secret@[::1]:3307/slots?tls=true", "mysql", "mariadb://[::1]:3307/slots"},
 		{"mysql://u:secret@a.example:3307,b.example:3308/slots", "mysql", "mysql://a.example:3307,b.example:3308/slots"},
 		{"mariadb://u:secret@a.example,b.example/slots", "mysql", "mariadb://a.example:3306,b.example:3306/slots"},
+		{"mysql://u:secret@[::1]:3307,[::2],c.example:3308/slots", "mysql", "mysql://[::1]:3307,[::2]:3306,c.example:3308/slots"},
+		{"mariadb://u:secret@a.example,[fe80::1%25eth0]:3307/slots?tls=true", "mysql", "mariadb://a.example:3306,[fe80::1%eth0]:3307/slots"},
+		{"postgres://u:secret@[::1]:6432,[::2]/slots", "postgres", "postgres://[::1]:6432,[::2]:5432/slots"},
 		{"jdbc:mysql://db.example:3306/slots?user=u&password=secret&useSSL=false", "mysql", "mysql://db.example:3306/slots"},
 		{"jdbc:mariadb://db.example:3306/slots?sslMode=verify-full", "mysql", "mariadb://db.example:3306/slots"},
 	} {
@@ -55,6 +58,9 @@ func TestParseRefuses(t *testing.T) {
 		{"mysql://u:secret@host:3306", "no database"},
 		{"mysql://u:secret@a:3306,:3306/x", "no name"},
 		{"mysql://u:secret@a,,b/x", "no name"},
+		{"mysql://u:secret@[::1],[::zz]/x", "cannot be read"},
+		{"mysql://u:secret@[::1],[::2/x", "cannot be read"},
+		{"mysql://u:secret@a:1,b:secret/x", "cannot be read"},
 		{"mysql://u:secret@host:3306/x?useUnicode=true", `"useUnicode"`},
 		{"mysql://u:secret@host:3306/x?tls=secret", `"tls"`},
 	} {

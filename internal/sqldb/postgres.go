@@ -257,15 +257,15 @@ func classifySQLState(e *pgconn.PgError) failure {
 		return duplicate(e.ConstraintName)
 	case e.Code == "40001", e.Code == "40P01": // serialization, deadlock
 		return failure{kind: Passing}
-	case e.Code == "55P03": // lock not available
+	case e.Code == "55P03", e.Code == "57014": // lock not available; cancelled, as by statement_timeout
 		return failure{kind: Held}
 	case e.Code == "25006": // read-only: what was the primary is a replica now
 		return failure{kind: Passing, stale: true}
 	case e.Code == "25P03": // idle in transaction for too long
 		return failure{kind: Passing}
-	case e.Code == "57P01", e.Code == "57P02", class == "08": // shut down, crashed, connection lost
+	case e.Code == "57P01", e.Code == "57P02", e.Code == "57P05", class == "08": // shut down, crashed, idle, connection lost
 		return failure{kind: Passing, stale: true}
-	case e.Code == "57P03", class == "53": // starting up, no resources such as connections
+	case e.Code == "57P03", class == "53", class == "58": // starting up; no resources such as connections; the disk fails
 		return failure{kind: Unavailable}
 	case slices.Contains([]string{"42P01", "42703", "42883", "3F000"}, e.Code): // unknown table, column, function, schema
 		return failure{schema: true}
