@@ -90,7 +90,7 @@ func Open(ctx context.Context, opt Options) (*Limiter, error) {
 
 // open opens the store and makes the engine.
 func (l *Limiter) open(ctx context.Context, opt *Options, conf ratelimit.Config, set *descriptors.Set) (err error) {
-	stackOptions := stack.Options{Timeout: conf.Timeout, Replicas: opt.Replicas, Log: conf.Log, Panics: l.panics}
+	stackOptions := stack.Options{Timeout: conf.Timeout, Replicas: opt.Replicas, Existing: opt.NoMigrate, Log: conf.Log, Panics: l.panics}
 	if opt.Metrics != nil {
 		l.metrics = telemetry.NewLimits()
 		l.panics.Count, l.answers = l.metrics.Panicked, l.metrics.Requests("library")
@@ -119,7 +119,7 @@ func (l *Limiter) openPolicies(ctx context.Context, opt *Options, conf *ratelimi
 	if opt.Policies == "" {
 		return nil
 	}
-	store, err := sqlstore.Open(sqlstore.Config{URL: opt.Policies, Log: conf.Log})
+	store, err := sqlstore.Open(sqlstore.Config{URL: opt.Policies, Existing: opt.NoMigrate, Log: conf.Log})
 	if err != nil {
 		return fmt.Errorf("headgate: Options.Policies: %w", err)
 	}

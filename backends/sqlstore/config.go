@@ -29,6 +29,8 @@ type Config struct {
 	InFlight, MaxSlice int
 	// Relaxed: a commit does not wait for the disk.
 	Relaxed bool
+	// Existing: the file of a SQLite database has to be there; Migrate does not make it either.
+	Existing bool
 	// Sweep is how often expired rows are looked for.
 	Sweep time.Duration
 
@@ -155,7 +157,7 @@ func (c *Config) check() error { return c.database().Check() }
 // database is the Config of the pool that decides.
 func (c *Config) database() sqldb.Config {
 	return sqldb.Config{
-		URL: c.URL, Log: c.Log, Relaxed: c.Relaxed,
+		URL: c.URL, Log: c.Log, Relaxed: c.Relaxed, Existing: c.Existing,
 		LockWait: c.Timeout / 2, IdleInTransaction: time.Second, Repeats: true,
 		// What is in flight, and the registry, the janitor, a ping and a rollback beside it.
 		PoolMin: c.InFlight, PoolMax: c.InFlight + 4,

@@ -154,7 +154,7 @@ func openSQL(_ context.Context, rawURL string, o Options) (backends.Backend, err
 	if err != nil {
 		return nil, err
 	}
-	conf.Log, conf.Panics = o.Log, o.Panics
+	conf.Log, conf.Panics, conf.Existing = o.Log, o.Panics, o.Existing
 	be, err := sqlstore.Open(conf)
 	if err != nil {
 		return nil, err // and not a nil *sqlstore.Backend as a Backend

@@ -126,7 +126,7 @@ func localAsker(ctx context.Context, domain string, paths []string, backend stri
 	if known := set.Domains(); !slices.Contains(known, domain) {
 		return nil, nil, fmt.Errorf("the rules have no domain %q%s", domain, spell.DidYouMean(domain, known))
 	}
-	st, err := stack.New(ctx, backend, stack.Options{})
+	st, err := stack.New(ctx, backend, stack.Options{Existing: true})
 	if err != nil {
 		return nil, nil, fmt.Errorf("--backend: %w", err)
 	}

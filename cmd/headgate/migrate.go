@@ -68,7 +68,7 @@ type schema struct {
 func schemas(conf *config.Config, log *slog.Logger) (all []schema) {
 	if conf.Slots.URL != "" {
 		all = append(all, schema{"slots", conf.Slots.URL, sqlstore.Print, func(ctx context.Context) ([]string, error) {
-			db, err := server.OpenDatabase(&conf.Slots, log)
+			db, err := server.OpenDatabase(&conf.Slots, false, log)
 			if err != nil {
 				return nil, err
 			}
@@ -78,7 +78,7 @@ func schemas(conf *config.Config, log *slog.Logger) (all []schema) {
 	}
 	if conf.Policies.URL != "" {
 		all = append(all, schema{"policies", conf.Policies.URL, policystore.Print, func(ctx context.Context) ([]string, error) {
-			store, err := server.OpenPolicies(&conf.Policies, log)
+			store, err := server.OpenPolicies(&conf.Policies, false, log)
 			if err != nil {
 				return nil, err
 			}

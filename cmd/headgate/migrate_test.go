@@ -1,6 +1,7 @@
 package main
 
 import (
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -68,8 +69,12 @@ func TestServeKeepsLimitsInDynamoDB(t *testing.T) {
 // A service brings the schema of its limits up to date at the start, unless it must not.
 func TestServeMigratesTheBackend(t *testing.T) {
 	testenv.UseSQLite(t)
-	url := "sqlite:" + filepath.Join(t.TempDir(), "limits.db")
+	file := filepath.Join(t.TempDir(), "limits.db")
+	url := "sqlite:" + file
 	rules := writeRules(t, fivePerYear)
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
 	if code, out := headgate(t, "ask", "shop", "client=a", "--rules", rules, "--backend", url); code != exitOK || !strings.Contains(out, "degraded=allow [client=a OK]") {
 		t.Errorf("before there is a schema: %d %s", code, out)
 	}
@@ -87,6 +92,37 @@ func TestPrintOfLimits(t *testing.T) {
 	}
 	if code, out := headgate(t, "migrate", "--backend", "redis://h"); code != exitError || !strings.Contains(out, "no database with a schema") {
 		t.Errorf("%d %s", code, out)
+	}
+}
+
+// Only what migrates makes the file of a SQLite database: a misspelt name elsewhere is an error.
+func TestMisspeltFilesAreNotMade(t *testing.T) {
+	testenv.UseSQLite(t)
+	dir := t.TempDir()
+	file := filepath.Join(dir, "misspelt.db")
+	rules := writeRules(t, fivePerYear)
+	for _, args := range [][]string{
+		{"ask", "shop", "client=a", "--rules", rules, "--backend", "sqlite:" + file},
+		{"policy", "list", "--policies", "sqlite:" + file},
+		{"policy", "set", "a:b", "--capacity", "1", "--window", "1m", "--policies", "sqlite:" + file},
+		{"policy", "history", "--policies", "sqlite:" + file},
+		{"slots", "reconcile", "--slots", "sqlite:" + file},
+		{"serve", "--rules", rules, "--grpc", "127.0.0.1:0", "--backend", "sqlite:" + file, "--backend-migrate=false"},
+		{"serve", "--rules", rules, "--grpc", "127.0.0.1:0", "--slots", "sqlite:" + file, "--slots-migrate=false"},
+		{"serve", "--rules", rules, "--grpc", "127.0.0.1:0", "--policies", "sqlite:" + file, "--policies-migrate=false"},
+	} {
+		code, out := headgate(t, args...)
+		if code != exitError || !strings.Contains(out, "there is no file") || !strings.Contains(out, file) || !strings.Contains(out, "migrate") {
+			t.Errorf("%q: %d %s", args, code, out)
+		}
+	}
+	for _, args := range [][]string{{"migrate", "--print", "--backend"}, {"migrate", "--print", "--slots"}, {"migrate", "--print", "--policies"}, {"check", rules, "--backend"}} {
+		if code, out := headgate(t, append(args, "sqlite:"+file)...); code != exitOK {
+			t.Errorf("%q: %d %s", args, code, out)
+		}
+	}
+	if made, err := os.ReadDir(dir); err != nil || len(made) > 0 {
+		t.Errorf("files were made: %v %v", made, err)
 	}
 }
 

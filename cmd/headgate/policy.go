@@ -41,7 +41,7 @@ func policyStoreCommand(cmd *cobra.Command, count cobra.PositionalArgs, run func
 		if conf.Policies.URL == "" {
 			return errors.New("no database of policies: set --policies, HEADGATE_POLICIES, or policies: in the --config file")
 		}
-		store, err := server.OpenPolicies(&conf.Policies, log)
+		store, err := server.OpenPolicies(&conf.Policies, true, log)
 		if err != nil {
 			return err
 		}

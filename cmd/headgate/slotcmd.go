@@ -91,7 +91,7 @@ The exit code is 0 if no window differs or all were repaired, and 1 otherwise.`,
 		if err != nil {
 			return err
 		}
-		db, err := server.OpenDatabase(&conf.Slots, log)
+		db, err := server.OpenDatabase(&conf.Slots, true, log)
 		if err != nil {
 			return err
 		}

@@ -60,7 +60,7 @@ func openLimits(ctx context.Context, conf *config.Config, in *policies.Set, log 
 	}
 	l.rules.installBy(l.install)
 	l.store, err = stack.New(ctx, conf.Backend, stack.Options{
-		Timeout: conf.BackendTimeout, Replicas: conf.Replicas, Recorder: metrics.Backend, Log: log, Panics: panics,
+		Timeout: conf.BackendTimeout, Existing: !conf.BackendMigrate, Replicas: conf.Replicas, Recorder: metrics.Backend, Log: log, Panics: panics,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("--backend: %w", err)

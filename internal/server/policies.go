@@ -24,9 +24,9 @@ type policyService struct {
 }
 
 // OpenPolicies opens the database of policies that the settings name. It need not answer at this
-// moment. The caller closes it.
-func OpenPolicies(c *config.Policies, log *slog.Logger) (*sqlstore.Store, error) {
-	store, err := sqlstore.Open(sqlstore.Config{URL: c.URL, Username: c.Username, Password: c.Password, Log: log})
+// moment, but a file that is one has to be there if existing says so. The caller closes it.
+func OpenPolicies(c *config.Policies, existing bool, log *slog.Logger) (*sqlstore.Store, error) {
+	store, err := sqlstore.Open(sqlstore.Config{Existing: existing, URL: c.URL, Username: c.Username, Password: c.Password, Log: log})
 	if err != nil {
 		return nil, fmt.Errorf("--policies: %w", err)
 	}
@@ -42,7 +42,7 @@ func openPolicies(ctx context.Context, conf *config.Policies, guard *web.Guard, 
 	if conf.URL == "" {
 		return nil, nil
 	}
-	store, err := OpenPolicies(conf, log)
+	store, err := OpenPolicies(conf, !conf.Migrate, log)
 	if err != nil {
 		return nil, err
 	}

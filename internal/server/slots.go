@@ -28,9 +28,10 @@ type slotService struct {
 }
 
 // OpenDatabase opens the database of slots that the settings name. It need not answer at
-// this moment. The error says what is wrong with the settings. The caller closes it.
-func OpenDatabase(c *config.Slots, log *slog.Logger) (*sqlstore.DB, error) {
-	db, err := sqlstore.Open(sqlstore.Config{URL: c.URL, Username: c.Username, Password: c.Password, PoolMin: c.PoolMin, PoolMax: c.PoolMax, Log: log})
+// this moment, but a file that is one has to be there if existing says so. The error says what is
+// wrong with the settings. The caller closes it.
+func OpenDatabase(c *config.Slots, existing bool, log *slog.Logger) (*sqlstore.DB, error) {
+	db, err := sqlstore.Open(sqlstore.Config{Existing: existing, URL: c.URL, Username: c.Username, Password: c.Password, PoolMin: c.PoolMin, PoolMax: c.PoolMax, Log: log})
 	if err != nil {
 		return nil, fmt.Errorf("--slots: %w", err)
 	}
@@ -42,7 +43,7 @@ func openSlots(ctx context.Context, conf *config.Slots, guard *web.Guard, log *s
 	if conf.URL == "" {
 		return nil, nil
 	}
-	db, err := OpenDatabase(conf, log)
+	db, err := OpenDatabase(conf, !conf.Migrate, log)
 	if err != nil {
 		return nil, err
 	}

@@ -37,6 +37,8 @@ type Config struct {
 	// Relaxed: a commit does not wait for the disk, so that a crash of the server loses the last
 	// ones. On MySQL and MariaDB that is the server's setting, and an error here.
 	Relaxed bool
+	// Existing: the file of a SQLite database that is not there is an error, and is not made.
+	Existing bool
 	// Log gets a line for each migration; nil: none.
 	Log *slog.Logger
 }

@@ -69,7 +69,7 @@ func parseSQLite(address string, c Config) (*source, error) {
 		if info, err := os.Stat(filepath.Dir(path)); err != nil || !info.IsDir() {
 			return pools{}, fmt.Errorf("database url: there is no directory %q for the file %q: make it, or name another file", filepath.Dir(path), path)
 		}
-		if err := writable(path); err != nil {
+		if err := writable(path, c.Existing); err != nil {
 			return pools{}, err
 		}
 		parameters.Add("_pragma", "journal_mode(WAL)")
@@ -79,9 +79,17 @@ func parseSQLite(address string, c Config) (*source, error) {
 }
 
 // writable reports whether this process may write the file and others beside it. A
-// database elsewhere may come back; one without permissions will not.
-func writable(path string) error {
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o644)
+// database elsewhere may come back; one without permissions will not. It makes the file unless
+// existing says that it has to be there.
+func writable(path string, existing bool) error {
+	flags := os.O_RDWR | os.O_CREATE
+	if existing {
+		flags = os.O_RDWR
+	}
+	f, err := os.OpenFile(path, flags, 0o644)
+	if existing && errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("database url: there is no file %q; headgate migrate makes it", path)
+	}
 	if err == nil {
 		err = f.Close()
 	}
@@ -191,7 +199,7 @@ func classifySQLite(err error) failure {
 	switch e.Code() & 0xff {
 	case sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_INTERRUPT:
 		return failure{kind: Passing}
-	case sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_FULL:
+	case sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR:
 		return failure{kind: Unavailable}
 	case sqlite3.SQLITE_CONSTRAINT:
 		return duplicate(sqliteIndex(e.Error()))

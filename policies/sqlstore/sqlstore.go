@@ -37,7 +37,9 @@ func Print(scheme string) (string, error) { return schema().Print(scheme) }
 type Config struct {
 	URL                string // as internal/sqldb reads it
 	Username, Password string // unless empty, instead of those in the URL
-	Log                *slog.Logger
+	// Existing: the file of a SQLite database has to be there, and is not made.
+	Existing bool
+	Log      *slog.Logger
 }
 
 // A Store has the policies of a database. Open makes one.
@@ -68,7 +70,7 @@ const (
 // An error means that the Config is wrong. Close must be called.
 func Open(c Config) (*Store, error) {
 	db, err := sqldb.Open(sqldb.Config{URL: c.URL, Username: c.Username, Password: c.Password,
-		PoolMin: 1, PoolMax: poolMax, LockWait: lockWait, Log: c.Log})
+		Existing: c.Existing, PoolMin: 1, PoolMax: poolMax, LockWait: lockWait, Log: c.Log})
 	if err != nil {
 		return nil, err
 	}
