@@ -30,6 +30,9 @@ func (db *DB) Begin(ctx context.Context, configID string) (slots.Tx, error) {
 }
 
 func (db *DB) begin(ctx context.Context) (*tx, error) {
+	if err := db.mayWrite(ctx); err != nil {
+		return nil, err
+	}
 	t, err := db.sql.Begin(ctx, "begin a transaction")
 	return &tx{Tx: t, db: db}, storeError(err)
 }
@@ -90,6 +93,9 @@ func (db *DB) Place(ctx context.Context, configID string, s slots.Series, window
 	if db.dialect.place == nil || !is || known+n > max || n > slots.MaxBatch {
 		return 0, false, nil
 	}
+	if err := db.mayWrite(ctx); err != nil {
+		return 0, false, err
+	}
 	t, err := db.sql.Begin(ctx, op)
 	if err != nil {
 		return 0, false, storeError(err)
@@ -100,6 +106,7 @@ func (db *DB) Place(ctx context.Context, configID string, s slots.Series, window
 		first = db.gateQueries(configID, &active)
 	}
 	answered, err := t.Whole(ctx, op, append(first, db.dialect.place(configID, s, windowMs, max, claimed, &now)...))
+	db.committed(ctx, err)
 	held := slots.KindOf(storeError(err)) == slots.Held
 	switch {
 	case err == nil && now.Valid:
@@ -222,7 +229,9 @@ func (t *tx) Claim(ctx context.Context, s slots.Series, windowMs int64, claimed 
 
 // Commit implements slots.Tx.
 func (t *tx) Commit(ctx context.Context) error {
-	return storeError(t.Tx.Commit(ctx, "commit a slot"))
+	err := t.Tx.Commit(ctx, "commit a slot")
+	t.db.committed(ctx, err)
+	return storeError(err)
 }
 
 // ClaimCommit implements slots.ClaimCommitter. Lock holds the window's row, so that
@@ -235,6 +244,7 @@ func (t *tx) ClaimCommit(ctx context.Context, s slots.Series, windowMs int64, cl
 		return t.Commit(ctx)
 	}
 	err := t.Tx.Commit(ctx, "claim a slot", t.db.dialect.claim(s, windowMs, claimed)...)
+	t.db.committed(ctx, err)
 	if err == nil {
 		t.db.known.set(slots.WindowKey{Series: s, StartMs: windowMs}, t.count+int64(len(claimed)))
 	}

@@ -13,6 +13,7 @@ type DB struct {
 	dialect *dialect
 	sql     *sqldb.DB
 	known   knownWindows
+	hang    hang
 }
 
 var _ slots.Store = (*DB)(nil)

@@ -17,7 +17,7 @@ func Open(c Config) (*DB, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &DB{dialect: dialectOf(db.Dialect), sql: db}, nil
+	return &DB{dialect: dialectOf(db.Dialect), sql: db, hang: newHang()}, nil
 }
 
 // dialects are all that there are.
