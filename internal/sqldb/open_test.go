@@ -103,6 +103,32 @@ func TestSessionsReadCommittedRows(t *testing.T) {
 	}
 }
 
+// PgBouncer tells of wrong logins as of a broken protocol. They pass by no waiting all the same.
+func TestLoginsThatPgBouncerRefuses(t *testing.T) {
+	server := testenv.SharedDatabase(t, testenv.Postgres)
+	pooler := testenv.StartPgBouncer(t, server, "transaction")
+	right := pooler.URLOf(server.URL())
+	for _, url := range []string{
+		strings.Replace(right, ":"+testenv.DatabasePassword+"@", ":wrong@", 1),
+		strings.Replace(right, "//"+testenv.DatabaseUser+":", "//nobody:", 1),
+		pooler.URLOf(server.URLOf("nowhere")),
+	} {
+		db := mustOpen(t, Config{URL: url})
+		if _, err := db.Row(soon(t), db.Write, "ask", Query{Text: "SELECT 1"}, new(int)); err == nil || KindOf(err) != Failed {
+			t.Errorf("kind %v: %v", KindOf(err), err)
+		}
+	}
+	db := mustOpen(t, Config{URL: right})
+	one(t, db.Write, "SELECT 1")
+	server = testenv.StartDatabase(t, testenv.Postgres)
+	pooler = testenv.StartPgBouncer(t, server, "transaction", "server_login_retry = 0", "server_connect_timeout = 1", "query_wait_timeout = 1")
+	server.Stop()
+	db = mustOpen(t, Config{URL: pooler.URLOf(server.URL())})
+	if _, err := db.Row(soon(t), db.Write, "ask", Query{Text: "SELECT 1"}, new(int)); err == nil || KindOf(err) == Failed {
+		t.Errorf("without the server: kind %v: %v", KindOf(err), err)
+	}
+}
+
 func mustOpen(t testing.TB, c Config) *DB {
 	t.Helper()
 	db, err := Open(c)

@@ -251,8 +251,18 @@ func classifyPostgres(err error) failure {
 	return failure{}
 }
 
+// poolerRefusals are in the messages by which PgBouncer refuses a login, under the code of a broken
+// protocol.
+var poolerRefusals = []string{"password authentication failed", "no such user", "no such database", "does not exist"}
+
+func refusedByPooler(e *pgconn.PgError) bool {
+	return e.Code == "08P01" && slices.ContainsFunc(poolerRefusals, func(text string) bool { return strings.Contains(e.Message, text) })
+}
+
 func classifySQLState(e *pgconn.PgError) failure {
 	switch class := e.Code[:min(2, len(e.Code))]; {
+	case refusedByPooler(e):
+		return failure{}
 	case e.Code == "23505":
 		return duplicate(e.ConstraintName)
 	case e.Code == "40001", e.Code == "40P01": // serialization, deadlock
