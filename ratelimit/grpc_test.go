@@ -117,10 +117,17 @@ func testCalls(h *ratelimit.Harness, conn *grpc.ClientConn) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if _, err := client.ShouldRateLimit(ctx, ratelimit.ProtoRequest(strings.Repeat("d", ratelimit.MaxMessageSize+1), "k=1")); status.Code(err) != codes.ResourceExhausted {
+	invalid := 3
+	large, err := client.ShouldRateLimit(ctx, ratelimit.ProtoRequest("d", "k="+strings.Repeat("x", ratelimit.MaxMessageSize)))
+	if strings.Contains(t.Name(), "unary") { // grpc-go fails such a call before anybody can answer it
+		invalid++
+		if large.GetOverallCode() != rls.RateLimitResponse_OVER_LIMIT || err != nil {
+			t.Errorf("large message: %v, %v", large, err)
+		}
+	} else if status.Code(err) != codes.ResourceExhausted {
 		t.Errorf("large message: %v", err)
 	}
-	if h.Count("call ok") != 2 || h.Count("call over_limit") != 1 || h.Count("call invalid") != 3 {
+	if h.Count("call ok") != 2 || h.Count("call over_limit") != 1 || h.Count("call invalid") != invalid {
 		t.Error("calls are counted wrongly")
 	}
 }

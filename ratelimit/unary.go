@@ -22,12 +22,12 @@ func UnaryHandler(s *Service, observe Observe) unary.Handler {
 		names = append(names, MetadataRequestID)
 	}
 	if s.conf.Caps.Local {
-		return unary.Handler{Metadata: names, Abandoned: h.abandoned, Inline: func(ctx context.Context, calls []*unary.Call) []*unary.Call {
+		return unary.Handler{Metadata: names, TooLarge: true, Abandoned: h.abandoned, Inline: func(ctx context.Context, calls []*unary.Call) []*unary.Call {
 			h.serve(ctx, calls)
 			return nil
 		}}
 	}
-	return unary.Handler{Metadata: names, Serve: h.serve, Shed: h.shed, Abandoned: h.abandoned, First: mayReturnLease}
+	return unary.Handler{Metadata: names, TooLarge: true, Serve: h.serve, Shed: h.shed, Abandoned: h.abandoned, First: mayReturnLease}
 }
 
 type unaryHandler struct {
@@ -111,6 +111,11 @@ func (h *unaryHandler) decode(calls []*unary.Call, now time.Time) (cs *callSlice
 			c.Err = errDeadlinePassed
 			continue
 		}
+		if c.TooLarge {
+			c.Reply = h.service.tooLarge().AppendTo(c.Reply)
+			h.observe(time.Since(now), CallInvalid, 1)
+			continue
+		}
 		n := len(cs.reqs)
 		if n == len(cs.exchanges) {
 			cs.exchanges = append(cs.exchanges, new(exchange))
@@ -138,6 +143,10 @@ func (h *unaryHandler) decode(calls []*unary.Call, now time.Time) (cs *callSlice
 	}
 	return cs, earliest
 }
+
+// tooLarge answers a request that is too large to be read: it is refused. If the call failed,
+// Envoy would let the request pass, and a client could see to that by a long header.
+func (s *Service) tooLarge() *Response { return &Response{OverLimit: !s.conf.ShadowMode} }
 
 // encode answers the calls of cs, and puts cs back into the pool.
 func (h *unaryHandler) encode(cs *callSlice, start time.Time) {

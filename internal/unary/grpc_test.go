@@ -63,6 +63,36 @@ func TestFailuresReachTheClient(t *testing.T) {
 	}
 }
 
+// A handler that asks for them answers calls whose message is too large, in the server's own
+// time: their bytes are not kept.
+func TestHandlerAnswersTooLargeMessages(t *testing.T) {
+	for _, inline := range []bool{true, false} {
+		answer := func(_ context.Context, calls []*Call) []*Call {
+			for _, c := range calls {
+				c.Reply = fmt.Appendf(c.Reply, "%t %d", c.TooLarge, len(c.Message))
+			}
+			return nil
+		}
+		s, addr := start(t, func(c *Config) {
+			h := Handler{TooLarge: true, Inline: answer}
+			if !inline {
+				h = Handler{TooLarge: true, Serve: func(ctx context.Context, calls []*Call) { answer(ctx, calls) }}
+			}
+			c.Handlers = map[string]Handler{methodEcho: h}
+			c.MaxMessageSize, c.MaxHeld = 64<<10, 1<<20
+		})
+		cc := dial(t, addr)
+		for size, want := range map[int]string{64 << 10: "false 65536", 64<<10 + 1: "true 0", 8 << 20: "true 0", 3: "false 3"} {
+			if got, err := invoke(cc, methodEcho, strings.Repeat("x", size)); got != want || err != nil {
+				t.Errorf("inline %t, %d bytes: %q, %v; want %q", inline, size, got, err, want)
+			}
+		}
+		if n := s.Stats().Buffered; n > 64<<10 {
+			t.Errorf("%d bytes are kept", n)
+		}
+	}
+}
+
 // TestUnknownStreamsFailAtOnce shows that a client that calls a stream learns at once that it
 // is not here, although it has not ended its request.
 func TestUnknownStreamsFailAtOnce(t *testing.T) {

@@ -36,6 +36,11 @@ type Handler struct {
 	// of those that are read with it, whatever its own deadline.
 	First func(call *Call) bool
 
+	// TooLarge has the handler answer calls whose message is larger than
+	// [Config.MaxMessageSize]: they come without it. Otherwise such calls fail with
+	// RESOURCE_EXHAUSTED.
+	TooLarge bool
+
 	// Abandoned, where set, is called with each call that nobody waits for when
 	// its turn comes: its client has cancelled it or has disconnected, or its
 	// deadline has passed. Its message may matter all the same. Abandoned must not
@@ -52,6 +57,7 @@ type Handler struct {
 // Deadline and Cancelled say when one call ends.
 type Call struct {
 	Message  []byte    // the request: one message, decompressed
+	TooLarge bool      // the request was too large, and Message is empty; see [Handler.TooLarge]
 	Deadline time.Time // when the client stops waiting, or zero
 	Metadata []string  // the values of [Handler.Metadata], "" where absent; repeated ones are joined with ","; more than 256 bytes are left out
 

@@ -127,7 +127,7 @@ func (r *requests) data(st *stream, p []byte, size int, end bool) {
 		return
 	}
 	st.received += int64(len(p))
-	if st.refusal.http == 0 {
+	if st.refusal.http == 0 && !st.call.TooLarge {
 		if status := r.body(st, p); status != nil {
 			r.refuse(st, status)
 			return
@@ -189,7 +189,12 @@ func (r *requests) body(st *stream, p []byte) *Status {
 	if status := r.reserve(st, len(p)); status != nil {
 		return status
 	}
-	return st.add(p, r.conf.MaxMessageSize)
+	status := st.add(p, r.conf.MaxMessageSize)
+	if status != nil && status.Code == ResourceExhausted && st.h.TooLarge {
+		st.call.TooLarge = true // the rest of it is not kept
+		return nil
+	}
+	return status
 }
 
 // complete makes a call of a request that is complete.
@@ -204,9 +209,11 @@ func (r *requests) complete(st *stream) {
 		r.drop(st, false)
 		return
 	}
-	if status := r.message(st); status != nil {
-		r.refuse(st, status)
-		return
+	if !st.call.TooLarge {
+		if status := r.message(st); status != nil {
+			r.refuse(st, status)
+			return
+		}
 	}
 	st.ready = true
 	r.ready = append(r.ready, st)

@@ -53,7 +53,7 @@ func newStream(id uint32, h *handler) *stream {
 // recycle makes st free for another call. Nobody may know it any more.
 func (st *stream) recycle() {
 	call := &st.call
-	call.Message, call.Err, call.Deadline, call.later = nil, nil, time.Time{}, false
+	call.Message, call.TooLarge, call.Err, call.Deadline, call.later = nil, false, nil, time.Time{}, false
 	call.Undo, call.UndoSize = nil, 0
 	call.cancelled.Store(false)
 	clear(call.Metadata)

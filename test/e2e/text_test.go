@@ -37,3 +37,21 @@ func TestLongHeadersOfClients(t *testing.T) {
 		}
 	})
 }
+
+// A client may make headgate's question too large, where Envoy has several descriptors of one
+// header.
+func TestTooLargeQuestions(t *testing.T) {
+	const one = "{actions: [{request_headers: {header_name: x-key, descriptor_key: key}}]}"
+	onEnvoys(t, func(t *testing.T, env environment) {
+		if strings.HasSuffix(t.Name(), onGRPC) {
+			t.Skip("grpc-go fails such calls before anybody can answer them")
+		}
+		for _, c := range []struct{ want, flag string }{{"429 429", "--shadow-mode=false"}, {"200 200", "--shadow-mode"}} {
+			s := startService(t, "--rules", writeFile(t, "rules.yaml", anyKeyOnce), "--backend", env.backend, c.flag)
+			f := startFront(t, env.envoy, setup{Services: []string{s.GRPC}, FailOpen: true,
+				Routes: []route{{"/", "[" + strings.Repeat(one+", ", 7) + one + "]"}}})
+			f.WantCodes(c.want, "/", "x-key", strings.Repeat("v", 55<<10))
+			f.WantCodes("200", "/", "y", "nothing is asked about this one")
+		}
+	})
+}
