@@ -19,7 +19,7 @@ type dialError struct{ err error }
 func (e *dialError) Error() string { return e.err.Error() }
 func (e *dialError) Unwrap() error { return e.err }
 
-// dialHook marks errors of dialling, and makes reads and writes cheaper.
+// dialHook marks errors of dialling, makes reads and writes cheaper, and bounds replies.
 type dialHook struct{}
 
 func (dialHook) DialHook(next redis.DialHook) redis.DialHook {
@@ -28,7 +28,7 @@ func (dialHook) DialHook(next redis.DialHook) redis.DialHook {
 		if err != nil {
 			return nil, &dialError{err}
 		}
-		return sockio.PooledConn(conn), nil
+		return boundReplies(sockio.PooledConn(conn)), nil
 	}
 }
 
