@@ -191,7 +191,8 @@ func (r *requests) body(st *stream, p []byte) *Status {
 	}
 	status := st.add(p, r.conf.MaxMessageSize)
 	if status != nil && status.Code == ResourceExhausted && st.h.TooLarge {
-		st.call.TooLarge = true // the rest of it is not kept
+		st.call.TooLarge = true // the rest of it is not kept either
+		r.dropRequest(st)
 		return nil
 	}
 	return status

@@ -243,7 +243,7 @@ func (s *streams) reserve(st *stream, n int) *Status {
 	return nil
 }
 
-// dropRequest gives back what a request takes whose answer waits.
+// dropRequest gives back what a request takes whose answer waits, or that is too large.
 func (s *streams) dropRequest(st *stream) {
 	s.requestBytes -= st.counted
 	st.counted, st.size = 0, 0

@@ -39,6 +39,11 @@ var attacks = []attack{
 		want: bounds{peakMiB: 300, heldMiB: 150, cpu: 6, lost: 0.05},
 	},
 	{
+		name: "messages that are too large",
+		run:  tooLargeMessages,
+		want: bounds{peakMiB: 200, heldMiB: 80, cpu: 6, lost: 0.05},
+	},
+	{
 		name: "half-sent requests on many connections, by grpc-go", flags: []string{"--transport", "grpc"},
 		run:  halfSentToGRPC,
 		want: bounds{peakMiB: 500, heldMiB: 300, cpu: 10, lost: 0.1},
@@ -142,6 +147,33 @@ func halfSentRequests(g *target) {
 			w.flush()
 		}
 	}
+}
+
+// tooLargeMessages sends the beginnings of messages of 4 GiB on many connections. Every other
+// request ends there, and is refused.
+func tooLargeMessages(g *target) {
+	part := append([]byte{0, 0xff, 0xff, 0xff, 0xff}, make([]byte, 16<<10)...)[:16<<10]
+	begin := func(w *wire, n int, end bool) {
+		_ = w.fr.WriteData(w.open(headers(methodDecide)...), end, part[:n])
+	}
+	for range 300 {
+		w := g.connect()
+		for i := range 60 {
+			begin(w, 16<<10, i%2 == 0)
+		}
+		w.flush()
+	}
+	for end := time.Now().Add(size(2*time.Second, 4*time.Second)); time.Now().Before(end); {
+		for _, w := range g.conns {
+			begin(w, 1000, true)
+			w.flush()
+		}
+	}
+	replies := int64(0)
+	for _, w := range g.conns {
+		replies += w.replies.Load()
+	}
+	g.note("%d refused", replies)
 }
 
 // halfSentToGRPC sends, on many connections, as many requests as the window of a
