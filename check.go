@@ -132,7 +132,9 @@ func (l *Limiter) Peek(ctx context.Context, domain string, list ...Descriptor) (
 
 // Refund gives back the units that a Check of the same descriptors has taken. Units of a
 // window that has ended are not given back. It fails with [ErrInvalid] if a rule limits
-// requests in flight.
+// requests in flight, and with [ErrUnavailable] if the store does not answer in time: then it is not
+// known to have given anything back. By on_backend_error: local this process gives back to its own
+// counters, which is no error.
 func (l *Limiter) Refund(ctx context.Context, domain string, list ...Descriptor) error {
 	list = append([]Descriptor(nil), list...)
 	for i := range list {
@@ -156,7 +158,13 @@ func (l *Limiter) call(ctx context.Context, domain string, list []Descriptor, wh
 	if err := c.prepare(domain, list, what); err != nil {
 		return err
 	}
-	return l.decide(ctx, c, d)
+	if err := l.decide(ctx, c, d); err != nil {
+		return err
+	}
+	if what == giveBack && c.resp.Uncounted {
+		return fmt.Errorf("%w: the store does not answer, and the units are not given back", ErrUnavailable)
+	}
+	return nil
 }
 
 // Reset forgets the counters that the descriptors are counted under, as if nobody had asked

@@ -21,7 +21,7 @@ import (
 )
 
 // A Limiter decides about requests. Its methods may be called concurrently, and beside
-// [Limiter.Close].
+// [Limiter.Close]. [Open] makes it: the zero Limiter cannot be used.
 type Limiter struct {
 	service *ratelimit.Service
 	store   *stack.Stack

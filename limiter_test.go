@@ -146,6 +146,39 @@ func TestValuesThatAreNoText(t *testing.T) {
 	}
 }
 
+// TestRefundsThatDidNotHappenFail: Refund has no Decision that could say so, so a store that does not
+// answer is an error, whatever the policy allows or denies. Where the policy counts in this process,
+// the units are given back there.
+func TestRefundsThatDidNotHappenFail(t *testing.T) {
+	const rules = `
+domain: d
+descriptors:
+- {key: allow, rate_limit: {unit: day, requests_per_unit: 3}}
+- {key: deny, on_backend_error: deny, rate_limit: {unit: day, requests_per_unit: 3}}
+- {key: error, on_backend_error: error, rate_limit: {unit: day, requests_per_unit: 3}}
+- {key: local, on_backend_error: local, rate_limit: {unit: day, requests_per_unit: 3}}
+`
+	l, err := Open(t.Context(), Options{Backend: "redis://127.0.0.1:1", Rules: []Rules{YAML("rules.yaml", rules)}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	for _, list := range [][]Descriptor{{Describe("allow")}, {Describe("deny")}, {Describe("error")}, {Describe("local"), Describe("allow")}, {Describe("local"), Describe("deny")}} {
+		if err := l.Refund(t.Context(), "d", list...); !errors.Is(err, ErrUnavailable) {
+			t.Errorf("%v: %v, want %v", list, err, ErrUnavailable)
+		}
+	}
+	if d, err := l.Check(t.Context(), "d", Describe("local")); err != nil || d.Remaining != 2 || !d.Degraded {
+		t.Errorf("before the refund: %+v, %v", d, err)
+	}
+	if err := l.Refund(t.Context(), "d", Describe("local")); err != nil {
+		t.Errorf("counted in this process: %v", err)
+	}
+	if d, err := l.Peek(t.Context(), "d", Describe("local")); err != nil || d.Remaining != 3 {
+		t.Errorf("after the refund: %+v, %v", d, err)
+	}
+}
+
 func TestOpenRefusesMistakes(t *testing.T) {
 	good := []Rules{YAML("rules.yaml", testRules)}
 	for want, opt := range map[string]Options{

@@ -99,6 +99,9 @@ type Response struct {
 	Body string
 	// Degraded says that a failure policy answered, not the counters.
 	Degraded bool
+	// Uncounted says that a failure policy answered and did not count, at least for one limit: what
+	// the request takes or gives back is nowhere.
+	Uncounted bool
 	// Inside is for requests with InProcess.
 	Inside Inside
 
@@ -153,7 +156,7 @@ func (r *Response) reset(n int) {
 	}
 	// Field by field: a new Response would be made beside r, and copied.
 	r.Forget()
-	r.Err, r.OverLimit, r.Body, r.Degraded = nil, false, "", false
+	r.Err, r.OverLimit, r.Body, r.Degraded, r.Uncounted = nil, false, "", false, false
 	r.Statuses, r.Headers, r.RequestHeaders = r.Statuses[:n], r.Headers[:0], r.RequestHeaders[:0]
 	r.granted, r.metadata = r.granted[:0], r.metadata[:0]
 	clear(r.Statuses)

@@ -29,6 +29,7 @@ func (c *call) degrade(ctx context.Context, b *batch, err error) *limit.Verdict 
 			p.policy = descriptors.FailAllow
 		}
 		strictest = stricter(strictest, p.policy)
+		c.resp.Uncounted = c.resp.Uncounted || p.policy != descriptors.FailLocal
 	}
 	if !errors.Is(ctx.Err(), context.Canceled) { // else nobody is waiting
 		b.engine.conf.Metrics.Degraded(c.cause.label, strictest.String())
@@ -79,6 +80,7 @@ func (c *call) takeLocal(ctx context.Context, b *batch, refused bool) *limit.Ver
 	b.engine.conf.Local.Take(ctx, []limit.Request{req}, out)
 	if full.Err = out[0].Err; full.Err != nil {
 		b.engine.logFailure(c.req, "local fallback failed", full.Err)
+		c.resp.Uncounted = true
 		c.localFailed(b)
 		return full
 	}
