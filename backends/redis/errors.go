@@ -93,6 +93,7 @@ var replyCodes = []replyCode{
 	{"ERR unknown command", backends.ErrMisconfigured, none},
 	{"ERR AUTH", backends.ErrMisconfigured, none},
 	{"ERR invalid password", backends.ErrMisconfigured, none},
+	{"ERR This instance has cluster support disabled", backends.ErrMisconfigured, none},
 	{"ERR DB index is out of range", backends.ErrMisconfigured, none},
 }
 

@@ -70,6 +70,7 @@ func TestErrorsMapToTheirMeaning(t *testing.T) {
 		{replyError("ERR The user executing the script can't run this command or subcommand script: 6f1e, on @user_script:3."), false, backends.ErrMisconfigured, true, none},
 		{replyError("ERR unknown command 'EVALSHA'"), false, backends.ErrMisconfigured, false, none},
 		{replyError("CROSSSLOT Keys in request don't hash to the same slot"), false, backends.ErrUnavailable, false, none},
+		{replyError("ERR This instance has cluster support disabled"), false, backends.ErrMisconfigured, false, none},
 		{replyError("ERR DB index is out of range"), false, backends.ErrMisconfigured, false, none},
 		{replyError("ERR Script killed by user with SCRIPT KILL... script: 6f1e, on @user_script:1."), false, backends.ErrUnavailable, false, none},
 		{replyError("ERR Error running script (call to f_6f1e): @user_script:1: Script killed by user with SCRIPT KILL..."), false, backends.ErrUnavailable, false, none},

@@ -41,6 +41,7 @@ func TestStartIsRefusedByTheStore(t *testing.T) {
 	for name, url := range map[string]string{
 		"no password": redis.URLFor("", ""), "a wrong password": redis.URLFor("", "wrong"),
 		"no such user": redis.URLFor("nobody", "right"), "no rights": redis.URLFor("app", "apppw"),
+		"no Cluster":       strings.Replace(redis.URLFor("", "right"), "redis://", "redis+cluster://", 1),
 		"no such database": strings.TrimSuffix(redis.URLFor("", "right"), "/0") + "/99",
 	} {
 		if text := startError(t, "--example", "--backend", url); !strings.Contains(text, "--backend: redis: ") {

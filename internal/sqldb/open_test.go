@@ -1,6 +1,7 @@
 package sqldb
 
 import (
+	"net/url"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -108,12 +109,12 @@ func TestLoginsThatPgBouncerRefuses(t *testing.T) {
 	server := testenv.SharedDatabase(t, testenv.Postgres)
 	pooler := testenv.StartPgBouncer(t, server, "transaction")
 	right := pooler.URLOf(server.URL())
-	for _, url := range []string{
+	for _, wrong := range []string{
 		strings.Replace(right, ":"+testenv.DatabasePassword+"@", ":wrong@", 1),
 		strings.Replace(right, "//"+testenv.DatabaseUser+":", "//nobody:", 1),
 		pooler.URLOf(server.URLOf("nowhere")),
 	} {
-		db := mustOpen(t, Config{URL: url})
+		db := mustOpen(t, Config{URL: wrong})
 		if _, err := db.Row(soon(t), db.Write, "ask", Query{Text: "SELECT 1"}, new(int)); err == nil || KindOf(err) != Failed {
 			t.Errorf("kind %v: %v", KindOf(err), err)
 		}
@@ -123,7 +124,12 @@ func TestLoginsThatPgBouncerRefuses(t *testing.T) {
 	server = testenv.StartDatabase(t, testenv.Postgres)
 	pooler = testenv.StartPgBouncer(t, server, "transaction", "server_login_retry = 0", "server_connect_timeout = 1", "query_wait_timeout = 1")
 	server.Stop()
-	db = mustOpen(t, Config{URL: pooler.URLOf(server.URL())})
+	down, err := url.Parse(pooler.URLOf(server.URL()))
+	check(t, err)
+	parameters := down.Query()
+	parameters.Set("connect_timeout", "2") // PgBouncer looks for the server for longer
+	down.RawQuery = parameters.Encode()
+	db = mustOpen(t, Config{URL: down.String()})
 	if _, err := db.Row(soon(t), db.Write, "ask", Query{Text: "SELECT 1"}, new(int)); err == nil || KindOf(err) == Failed {
 		t.Errorf("without the server: kind %v: %v", KindOf(err), err)
 	}
