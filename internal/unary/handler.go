@@ -37,8 +37,8 @@ type Handler struct {
 	First func(call *Call) bool
 
 	// TooLarge has the handler answer calls whose message is larger than
-	// [Config.MaxMessageSize]: they come without it. Otherwise such calls fail with
-	// RESOURCE_EXHAUSTED.
+	// [Config.MaxMessageSize], or than the memory that is left for requests: they come
+	// without it. Otherwise such calls fail with RESOURCE_EXHAUSTED.
 	TooLarge bool
 
 	// Abandoned, where set, is called with each call that nobody waits for when

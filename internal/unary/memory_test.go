@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"compress/gzip"
 	"context"
+	"fmt"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -121,6 +122,71 @@ func TestLargeRequestsLeaveRoomForSmallOnes(t *testing.T) {
 	}
 }
 
+// TestHandlerAnswersWithoutRoomForMessages: a handler that answers calls whose message is too large
+// answers those, too, for which there is no memory, so that no client can make others' calls fail.
+func TestHandlerAnswersWithoutRoomForMessages(t *testing.T) {
+	for name, change := range map[string]func(conf *Config){
+		"of the connection":      func(conf *Config) { conf.MaxHeld = 100 << 10 },
+		"of all connections":     func(conf *Config) { conf.MaxBuffered = 600 << 10 },
+		"decompressed, of each":  func(conf *Config) { conf.MaxMessageSize = 15 << 10 },
+		"decompressed, together": func(conf *Config) { conf.MaxHeld = 10 << 10 },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			_, addr := start(t, func(conf *Config) {
+				change(conf)
+				conf.ReadTimeout = time.Minute
+				conf.Handlers = map[string]Handler{methodEcho: {TooLarge: true, Inline: func(_ context.Context, calls []*Call) []*Call {
+					for _, c := range calls {
+						c.Reply = fmt.Appendf(c.Reply, "%t %d", c.TooLarge, len(c.Message))
+					}
+					return nil
+				}}}
+			})
+			p := newPeer(t, addr)
+			headers := callHeaders(methodEcho)
+			message := grpcMessage(make([]byte, 16<<10))
+			if strings.HasPrefix(name, "decompressed") {
+				headers = append(headers, "grpc-encoding", "gzip")
+				message = compressed(make([]byte, 16<<10))
+			}
+			half := len(message) / 2
+			var calls []uint32
+			for range 40 {
+				calls = append(calls, p.open(false, headers...))
+			}
+			for _, id := range calls {
+				p.must(p.fr.WriteData(id, false, message[:half]))
+			}
+			p.flush()
+			answers := map[string]int{}
+			for _, id := range calls {
+				p.must(p.fr.WriteData(id, true, message[half:]))
+				p.flush()
+				a := p.answer(id)
+				if a.status != "0" {
+					t.Fatalf("%+v", a)
+				}
+				answers[string(a.body[messagePrefix:])]++
+			}
+			if answers["true 0"] == 0 || answers["true 0"]+answers["false 16384"] != len(calls) {
+				t.Errorf("%v", answers)
+			}
+		})
+	}
+}
+
+// compressed returns a message as gRPC frames it, compressed by gzip.
+func compressed(message []byte) []byte {
+	var packed bytes.Buffer
+	zw := gzip.NewWriter(&packed)
+	_, _ = zw.Write(message)
+	_ = zw.Close()
+	framed := grpcMessage(packed.Bytes())
+	framed[0] = 1
+	return framed
+}
+
 // TestUnreadAnswersAreBounded gets, on many connections, large answers for which
 // there is no window: all of them together keep to the bound.
 func TestUnreadAnswersAreBounded(t *testing.T) {
@@ -231,15 +297,6 @@ func TestLastSettingCounts(t *testing.T) {
 // they are decompressed.
 func TestInflationCosts(t *testing.T) {
 	t.Parallel()
-	pack := func(message []byte) []byte {
-		var packed bytes.Buffer
-		zw := gzip.NewWriter(&packed)
-		_, _ = zw.Write(message)
-		zw.Close()
-		framed := grpcMessage(packed.Bytes())
-		framed[0] = 1
-		return framed
-	}
 	call := func(p *peer, body []byte) answer {
 		id := p.open(false, callHeaders(methodEcho, "grpc-encoding", "gzip")...)
 		_ = p.fr.WriteData(id, true, body)
@@ -247,7 +304,7 @@ func TestInflationCosts(t *testing.T) {
 		return p.answer(id)
 	}
 	s, addr := start(t, nil)
-	p, bomb, answered := newPeer(t, addr, http2.Setting{ID: http2.SettingInitialWindowSize, Val: 1 << 20}), pack(make([]byte, 200<<10)), 0
+	p, bomb, answered := newPeer(t, addr, http2.Setting{ID: http2.SettingInitialWindowSize, Val: 1 << 20}), compressed(make([]byte, 200<<10)), 0
 	p.must(p.fr.WriteWindowUpdate(0, maxWindow-defaultWindow))
 	for answered < 500 && !call(p, bomb).closed {
 		answered++
@@ -255,7 +312,7 @@ func TestInflationCosts(t *testing.T) {
 	if answered > 100 || s.Stats().Floods != 1 {
 		t.Errorf("%d messages that grow a thousandfold were answered: %+v", answered, s.Stats())
 	}
-	q, text := newPeer(t, addr), pack([]byte(strings.Repeat("remote_address 10.0.0.1 path /api/users ", 30)))
+	q, text := newPeer(t, addr), compressed([]byte(strings.Repeat("remote_address 10.0.0.1 path /api/users ", 30)))
 	for i := range 2000 {
 		if a := call(q, text); a.status != "0" {
 			t.Fatalf("call %d with an ordinary message: %+v", i, a)

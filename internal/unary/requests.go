@@ -186,13 +186,11 @@ func (r *requests) returnWindow() {
 
 // body adds to a request's message.
 func (r *requests) body(st *stream, p []byte) *Status {
-	if status := r.reserve(st, len(p)); status != nil {
-		return status
+	status := r.reserve(st, len(p))
+	if status == nil {
+		status = st.add(p, r.conf.MaxMessageSize)
 	}
-	status := st.add(p, r.conf.MaxMessageSize)
-	if status != nil && status.Code == ResourceExhausted && st.h.TooLarge {
-		st.call.TooLarge = true // the rest of it is not kept either
-		r.dropRequest(st)
+	if r.forgo(st, status) {
 		return nil
 	}
 	return status
@@ -211,7 +209,7 @@ func (r *requests) complete(st *stream) {
 		return
 	}
 	if !st.call.TooLarge {
-		if status := r.message(st); status != nil {
+		if status := r.message(st); status != nil && !r.forgo(st, status) {
 			r.refuse(st, status)
 			return
 		}
@@ -222,14 +220,12 @@ func (r *requests) complete(st *stream) {
 
 // message makes the call's message of what has arrived.
 func (r *requests) message(st *stream) *Status {
-	if status := st.decode(r.conf.MaxMessageSize, r.conf.MaxHeld-r.requestBytes); status != nil {
+	status := st.decode(r.conf.MaxMessageSize, r.conf.MaxHeld-r.requestBytes)
+	n := len(st.plain)
+	r.pay(max(0, n-inflation*len(st.body)) / inflatedPerPoint)
+	if status != nil || n == 0 {
 		return status
 	}
-	n := len(st.plain)
-	if n == 0 {
-		return nil
-	}
-	r.pay(max(0, n-inflation*len(st.body)) / inflatedPerPoint)
 	return r.reserve(st, n)
 }
 

@@ -251,13 +251,27 @@ func (s *streams) dropRequest(st *stream) {
 	st.call.Reply = kept(st.call.Reply) // st.answer has it
 }
 
+// forgo does without the message of a call whose handler answers such calls, if status says that
+// there is no room for it. What arrives of it later is not kept either.
+func (s *streams) forgo(st *stream, status *Status) bool {
+	if status == nil || status.Code != ResourceExhausted || st.h == nil || !st.h.TooLarge {
+		return false
+	}
+	if status == errMemory {
+		s.logEvent(tooMuchMemory, 1, status.Message)
+	}
+	st.call.TooLarge = true
+	s.dropRequest(st)
+	return true
+}
+
 // refuseIncomplete gives up the requests that are not complete.
 func (s *streams) refuseIncomplete() {
 	if s.incomplete == 0 {
 		return // a walk over streams whose answers wait would be of no use
 	}
 	for _, st := range s.open {
-		if !st.ended {
+		if !st.ended && !st.call.TooLarge && !s.forgo(st, errMemory) {
 			s.refuse(st, errMemory)
 		}
 	}
