@@ -24,8 +24,8 @@ const (
 
 const (
 	maxCriteria = 32
-	// maxMatchedHeaders keeps a domain's requests within the 64 entries that
-	// one descriptor may carry.
+	// maxMatchedHeaders keeps a domain's requests small: they carry an entry for each
+	// of these headers, and one for each other criterion.
 	maxMatchedHeaders = 56
 )
 

@@ -343,9 +343,14 @@ func TestOverloadRefusesOnlyQueuedCalls(t *testing.T) {
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	defer cancel()
-	for range 3 {
+	for n := range 3 {
 		wg.Go(func() { _, _ = invokeContext(ctx, cc, methodHang, "") })
-		time.Sleep(20 * time.Millisecond)
+		eventually(t, "the call is with the worker, or waits", func() bool {
+			q := &s.workers.queue
+			q.mu.Lock()
+			defer q.mu.Unlock()
+			return q.served == 1 && q.calls == n
+		})
 	}
 	if _, err := invoke(cc, methodWorker, ""); status.Code(err) != codes.Unavailable {
 		t.Errorf("with a full queue: %v", err)
