@@ -50,9 +50,9 @@ func (l *link) close(reason string) {
 	closeNow(l.nc)
 }
 
-// logEvent logs n events of this client's.
-func (l *link) logEvent(kind eventKind, n int, reason string) {
-	l.events.add(kind, n, l.nc.RemoteAddr(), reason)
+// logEvent logs an event of this client's.
+func (l *link) logEvent(kind eventKind, reason string) {
+	l.events.add(kind, 1, l.nc.RemoteAddr(), reason)
 }
 
 // neverOpened reports whether a stream was never opened.

@@ -162,7 +162,7 @@ func (s *Server) remove(c *conn) {
 	closed := s.closed
 	s.mu.Unlock()
 	if c.reason != "" && !closed {
-		c.logEvent(connectionEnded, 1, c.reason)
+		c.logEvent(connectionEnded, c.reason)
 	}
 }
 

@@ -73,7 +73,7 @@ func (s *streams) requestEnds(st *stream) {
 // turnAway refuses a stream so that the client knows that it may try it again.
 func (s *streams) turnAway(id uint32) {
 	s.callCount.refused++
-	s.logEvent(tooManyCalls, 1, "")
+	s.logEvent(tooManyCalls, "")
 	s.w.reset(id, http2.ErrCodeRefusedStream)
 	s.closed.add(id, true)
 }
@@ -105,7 +105,7 @@ func (s *streams) refuse(st *stream, status *Status) {
 // failWith queues the answer of a call that does not reach its handler.
 func (s *streams) failWith(st *stream, kind eventKind, httpStatus int, status *Status) {
 	s.countFailure(status)
-	s.logEvent(kind, 1, status.Message)
+	s.logEvent(kind, status.Message)
 	s.w.failure(st.id, httpStatus, status)
 }
 
@@ -258,7 +258,7 @@ func (s *streams) forgo(st *stream, status *Status) bool {
 		return false
 	}
 	if status == errMemory {
-		s.logEvent(tooMuchMemory, 1, status.Message)
+		s.logEvent(tooMuchMemory, status.Message)
 	}
 	st.call.TooLarge = true
 	s.dropRequest(st)
