@@ -27,8 +27,10 @@ func TestBadCommandLinesAreExplained(t *testing.T) {
 		t.Fatal(err)
 	}
 	rules, empty := filepath.Join(t.TempDir(), "rules.yaml"), filepath.Join(t.TempDir(), "empty.db")
-	if err := os.WriteFile(rules, []byte("domain: example\ndescriptors: [{key: client}]\n"), 0o600); err != nil {
-		t.Fatal(err)
+	for file, text := range map[string]string{rules: "domain: example\ndescriptors: [{key: client}]\n", empty: ""} {
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
 	}
 	const admin = "serve --example --log-level error --grpc 127.0.0.1:0 --services= --http= --debug= --slots sqlite::memory: --admin 127.0.0.1:0 "
 	for _, c := range []struct{ args, want string }{
