@@ -197,8 +197,8 @@ func (l *Limiter) inBackground(where string, f func()) {
 	})
 }
 
-// prepare makes the store ready, now or, if it does not answer, as soon as it does. It fails if waiting
-// would not help.
+// prepare makes the store ready, or returns what does so as soon as the store answers. It returns an
+// error only if retrying does not help.
 func (l *Limiter) prepare(ctx context.Context, opt *Options) (later func(work context.Context), err error) {
 	migrate := !opt.NoMigrate && stack.HasSchema(opt.Backend)
 	try := func(ctx context.Context) error {

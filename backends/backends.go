@@ -78,9 +78,9 @@ var (
 	// ErrNotApplied: it is certain that nothing was recorded. It accompanies one of the
 	// others.
 	ErrNotApplied = errors.New("not applied")
-	// ErrMisconfigured: the store answers, and refuses what it is asked, as for a wrong
-	// password, no such database, no rights or no schema: waiting does not help. It is also
-	// ErrUnavailable. Ping and Migrate tell; of other errors nobody may count on it.
+	// ErrMisconfigured: the store rejects headgate: wrong password, unknown database, missing
+	// rights or missing schema. Retrying does not help. It is also ErrUnavailable. Ping and
+	// Migrate return it; other methods may return ErrUnavailable instead.
 	ErrMisconfigured = fmt.Errorf("%w until its configuration or headgate's is changed", ErrUnavailable)
 	// ErrOverloaded: more requests arrive than the store can be asked about,
 	// although it answers in time. It accompanies ErrUnavailable and

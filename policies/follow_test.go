@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// A badStore is a fake of a store whose table of policies cannot be read, or has rows that are none:
-// more of them than a test could write into a real one.
+// A badStore is a fake store that cannot read its policies, or has invalid rows: more of them than
+// a test could write into a real one.
 type badStore struct {
 	Store
 	rows  int
@@ -39,7 +39,7 @@ func (s *badStore) Read(_ context.Context, _ int64, each func(Row) error) (int64
 	return 1, nil
 }
 
-// TestPoliciesThatCannotBeReadAreReadSeldom: a reading may be of millions of rows, in each process.
+// TestPoliciesThatCannotBeReadAreReadSeldom: each process may read millions of rows each time.
 func TestPoliciesThatCannotBeReadAreReadSeldom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, set := new(badStore), new(Set)
@@ -60,7 +60,7 @@ func TestPoliciesThatCannotBeReadAreReadSeldom(t *testing.T) {
 	})
 }
 
-// TestRowsThatAreIgnoredFloodNoLog: a few of them are told, and how many there are.
+// TestRowsThatAreIgnoredFloodNoLog: the log has some of the ignored rows, and the number of the others.
 func TestRowsThatAreIgnoredFloodNoLog(t *testing.T) {
 	var log bytes.Buffer
 	s, set := &badStore{rows: 5000}, new(Set)

@@ -144,8 +144,8 @@ func (h *unaryHandler) decode(calls []*unary.Call, now time.Time) (cs *callSlice
 	return cs, earliest
 }
 
-// tooLarge answers a request that is too large to be read: it is refused. If the call failed,
-// Envoy would let the request pass, and a client could see to that by a long header.
+// tooLarge answers a request whose message was dropped: OVER_LIMIT. If the call failed, Envoy would
+// let the request pass, and a client could cause that by a long header.
 func (s *Service) tooLarge() *Response { return &Response{OverLimit: !s.conf.ShadowMode} }
 
 // encode answers the calls of cs, and puts cs back into the pool.

@@ -19,8 +19,8 @@ func (s *Scheduler) Assign(ctx context.Context, r Request) (Result, error) {
 func (b BatchResult) unpack() (Result, error) { return b.Result, b.Err }
 
 // AssignBatch assigns up to MaxBatch events, each as if it were asked for alone,
-// and returns their results in the same order. Where the same event is there twice, the first one
-// counts, and the later ones are answered as repeated requests; one that fails leaves it to the next.
+// and returns their results in the same order. If an event is there twice, the first request counts,
+// and later ones are replays of it. If the first fails, the next one counts.
 func (s *Scheduler) AssignBatch(ctx context.Context, rs []Request) []BatchResult {
 	out := make([]BatchResult, len(rs))
 	if len(rs) > MaxBatch {

@@ -498,8 +498,8 @@ func TestNodesAreToldOfWindowsThatAreGoneAlsoIfAPurgeFailsLater(t *testing.T) {
 	}
 }
 
-// Of an event that is in a batch more than once the first request counts, whichever search is done
-// first; and one that fails leaves it to the next.
+// If an event is in a batch more than once, the first request counts, whichever search ends first. If
+// it fails, the next one counts.
 func TestFirstRequestOfAnEventCounts(t *testing.T) {
 	s := newScheduler(t, slotstest.NewModel(), slots.Settings{})
 	put(t, s, slots.NewConfig{Max: 1000})

@@ -98,9 +98,8 @@ func judgeCancelled(all []types.CancellationReason) outcome {
 // howToMigrate is what to do about a table that is not there.
 const howToMigrate = "if the table is missing: run headgate migrate --backend URL, or have an administrator make what headgate migrate --print prints"
 
-// refusals are the codes by which DynamoDB refuses whoever asks, or a table that is not as it should
-// be, until somebody changes that. Credentials that have expired are not among them: the SDK may get
-// others.
+// refusals are the error codes that retrying does not remove: DynamoDB rejects the caller, or the table
+// is missing or has the wrong keys. Expired credentials are not listed, because the SDK may get new ones.
 var refusals = map[string]bool{
 	"AccessDeniedException":               true,
 	"IncompleteSignatureException":        true,
@@ -111,7 +110,7 @@ var refusals = map[string]bool{
 	"ValidationException":                 true,
 }
 
-// standing makes an error of Ping or Migrate one that says whether waiting helps.
+// standing adds [backends.ErrMisconfigured] to an error of Ping or Migrate that retrying does not remove.
 func standing(err error) error {
 	var api smithy.APIError
 	if errors.As(err, &api) && refusals[api.ErrorCode()] {

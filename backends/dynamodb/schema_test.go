@@ -74,7 +74,7 @@ func TestMigrateRefusesForeignTables(t *testing.T) {
 	}
 }
 
-// TestPingTellsWhetherWaitingHelps: it does not where there is no table, or where the key is unknown.
+// TestPingTellsWhetherWaitingHelps: Ping returns ErrMisconfigured if the table is missing or the key is unknown.
 func TestPingTellsWhetherWaitingHelps(t *testing.T) {
 	b := tableAt(t, "absent", "")
 	if err := b.Ping(soon(t)); !errors.Is(err, backends.ErrMisconfigured) || !errors.Is(err, backends.ErrUnavailable) {

@@ -97,8 +97,8 @@ var replyCodes = []replyCode{
 	{"ERR DB index is out of range", backends.ErrMisconfigured, none},
 }
 
-// scriptKilled is in the reply of a script that somebody has ended by SCRIPT KILL, which Redis allows
-// only before the script's first write.
+// scriptKilled is in the reply to a script that somebody killed by SCRIPT KILL. Redis kills a script
+// only before its first write.
 const scriptKilled = "Script killed by user"
 
 // mapError is the one place where the driver's errors get their meaning. sent

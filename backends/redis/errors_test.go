@@ -90,8 +90,8 @@ func TestErrorsMapToTheirMeaning(t *testing.T) {
 	}
 }
 
-// What Redis answers to a script that was killed, and to calls beside one that goes on for too long, is
-// about Redis and not about what it keeps: nothing was recorded.
+// Redis returns an error for a script that was killed, and for calls while a script runs for too long.
+// Neither means that data is corrupt: nothing was recorded.
 func TestKilledScriptsRecordNothing(t *testing.T) {
 	for _, flavour := range []string{testenv.Redis, testenv.Redis62, testenv.Valkey} {
 		t.Run(flavour, func(t *testing.T) {

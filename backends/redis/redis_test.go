@@ -232,8 +232,8 @@ func TestPasswordFile(t *testing.T) {
 	}
 }
 
-// The pool must see that the server has closed a connection: a call on it could not be told from
-// one that was lost.
+// The pool must not use a connection that the server has closed: nobody could tell whether a call
+// on it was recorded.
 func TestConnectionClosedWhileIdleIsNotUsed(t *testing.T) {
 	ctx := context.Background()
 	s := testenv.StartRedis(t)

@@ -55,7 +55,7 @@ func TestRepliesAreBounded(t *testing.T) {
 	}
 }
 
-// TestNoReplyIsTooMuch asks a Redis that answers what no Redis does, as a fake: a real one cannot be made to.
+// TestNoReplyIsTooMuch uses a fake server, because no real Redis returns such replies.
 func TestNoReplyIsTooMuch(t *testing.T) {
 	for _, reply := range []string{
 		"*1000000000\r\n", "*9223372036854775807\r\n", "$2147483647\r\n", "$9223372036854775807\r\n", strings.Repeat("*1\r\n", 1<<22),
@@ -88,7 +88,7 @@ func TestNoReplyIsTooMuch(t *testing.T) {
 	}
 }
 
-// FuzzReplyScanner: no reply makes it fail otherwise than by an error.
+// FuzzReplyScanner: the scanner rejects replies by an error, and never panics.
 func FuzzReplyScanner(f *testing.F) {
 	f.Add([]byte("*2\r\n$3\r\nabc\r\n:1\r\n"))
 	f.Fuzz(func(t *testing.T, b []byte) {

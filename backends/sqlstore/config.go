@@ -29,7 +29,7 @@ type Config struct {
 	InFlight, MaxSlice int
 	// Relaxed: a commit does not wait for the disk.
 	Relaxed bool
-	// Existing: the file of a SQLite database has to be there; Migrate does not make it either.
+	// Existing: a SQLite file that does not exist is an error. Migrate does not create it either.
 	Existing bool
 	// Sweep is how often expired rows are looked for.
 	Sweep time.Duration

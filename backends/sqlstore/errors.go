@@ -23,7 +23,7 @@ func failed(err error, inDoubt bool) error {
 	return fmt.Errorf("%w: %w: %w", backends.ErrUnavailable, backends.ErrNotApplied, err)
 }
 
-// standing makes an error of Ping or Migrate one that says whether waiting helps.
+// standing adds [backends.ErrMisconfigured] to an error of Ping or Migrate that retrying does not remove.
 func standing(err error) error {
 	var e *sqldb.Error
 	if errors.As(err, &e) && e.Kind == sqldb.Failed {

@@ -16,7 +16,7 @@ type Options struct {
 	// Replicas is how many processes share the store. In an outage each decides
 	// by its share of a limit. Zero and one mean that it decides by the whole.
 	Replicas int
-	// Existing: a store that is a file has to be there, and is not made.
+	// Existing: if the store is a file that does not exist, that is an error; it is not created.
 	Existing bool
 	// Recorder returns the recorder of calls to the store of that name; it is
 	// called once. Nil means that calls are not recorded.

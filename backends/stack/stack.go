@@ -73,13 +73,13 @@ func (s *Stack) Migrate(ctx context.Context) (applied []string, err error) {
 	return nil, nil
 }
 
-// pings are how often Prepare tries out a store that does not answer in time, as one may that has a
-// connection to make.
+// pings is how many times Prepare pings a store that does not answer in time: the first ping may also
+// have to connect.
 const pings = 3
 
-// Prepare makes the store ready to decide: it brings the schema up to date if migrate says so, and
-// tries the store out, until ctx ends. The error is [backends.ErrMisconfigured] if waiting does not
-// help; any other may pass by itself.
+// Prepare makes the store ready to decide: it migrates the schema if migrate is true, and pings the
+// store, until ctx ends. It returns [backends.ErrMisconfigured] if retrying does not help; any other
+// error may go away by itself.
 func (s *Stack) Prepare(ctx context.Context, migrate bool) (err error) {
 	if migrate {
 		if _, err := s.Migrate(ctx); err != nil {

@@ -27,7 +27,7 @@ func TestAskOverTLS(t *testing.T) {
 	}
 }
 
-// TestAskAtTheWrongDoor: the message says what is wrong with the address.
+// TestAskAtTheWrongDoor: the error says what is wrong with the address.
 func TestAskAtTheWrongDoor(t *testing.T) {
 	certs := testenv.TestCerts(t)
 	plain := startServe(t)

@@ -95,7 +95,7 @@ func TestPrintOfLimits(t *testing.T) {
 	}
 }
 
-// Only what migrates makes the file of a SQLite database: a misspelt name elsewhere is an error.
+// Only commands that migrate create a SQLite file. For others, a misspelt name is an error.
 func TestMisspeltFilesAreNotMade(t *testing.T) {
 	testenv.UseSQLite(t)
 	dir := t.TempDir()

@@ -345,8 +345,8 @@ func FuzzLoad(f *testing.F) {
 	})
 }
 
-// TestWideMappingsAreReadInTime: a file of many keys that do not belong where they are has its problems
-// told, however many they are, and an error among them counts even if it is not shown.
+// TestWideMappingsAreReadInTime: a file with many misplaced keys is rejected in time, and an error
+// among its problems counts even if it is not shown.
 func TestWideMappingsAreReadInTime(t *testing.T) {
 	var wide strings.Builder
 	wide.WriteString("domain: d\ndescriptors:\n- key: a\n  rate_limit: {unit: hour, requests_per_unit: 1}\n  metadata:\n")

@@ -71,7 +71,7 @@ func (opt *Options) Dial() (*grpc.ClientConn, error) {
 // transportError is the part of grpc-go's text that says what happened.
 var transportError = regexp.MustCompile(`desc = "transport: (?:Error while dialing: )?(.*)"$`)
 
-// notTLS are the handshakes with a server that talks no TLS.
+// notTLS matches handshake errors of a server without TLS.
 var notTLS = regexp.MustCompile(`handshake failed: .*(connection reset|EOF|does not look like a TLS handshake)`)
 
 // Explain says what the error of a call over a connection means for who called.

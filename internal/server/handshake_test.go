@@ -14,7 +14,7 @@ import (
 	"github.com/headgate-rls/headgate/test/testenv"
 )
 
-// TestHandshakesOfGRPCWaitForTheirTurn: those of grpc-go have the same bounds.
+// TestHandshakesOfGRPCWaitForTheirTurn: grpc-go's handshakes have the same bounds.
 func TestHandshakesOfGRPCWaitForTheirTurn(t *testing.T) {
 	bounds := handshake.New()
 	// send returns a connection on which a client has sent something.

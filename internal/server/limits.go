@@ -146,8 +146,8 @@ func (l *limits) migrate(ctx context.Context) error {
 // startWithin bounds, with the time of a call, how long a store that does not answer holds up the start.
 const startWithin = 10 * time.Second
 
-// prepare makes the store ready, if it answers. It fails if waiting would not help; without the store
-// the service starts, and joins the other replicas when the store is there.
+// prepare makes the store ready, if it answers. It returns an error only if retrying does not help:
+// without the store the service starts, and joins the other replicas when the store answers.
 func (l *limits) prepare(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, l.conf.BackendTimeout+startWithin)
 	defer cancel()

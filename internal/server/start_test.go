@@ -9,8 +9,8 @@ import (
 	"github.com/headgate-rls/headgate/test/testenv"
 )
 
-// A store that answers and refuses, for a reason that no waiting removes, keeps headgate from
-// starting: with it every request would go by the failure policy.
+// headgate does not start if the store rejects it and retrying does not help: the failure policy would
+// decide every request.
 func TestStartIsRefusedByTheStore(t *testing.T) {
 	wrong := func(url string) string {
 		return strings.Replace(url, ":"+testenv.DatabasePassword+"@", ":wrong@", 1)
@@ -50,8 +50,8 @@ func TestStartIsRefusedByTheStore(t *testing.T) {
 	}
 }
 
-// A store that cannot be reached, or says nothing, does not keep headgate from starting, and does not
-// hold it up for long: a sidecar may start before the database.
+// headgate starts, and soon, if the store cannot be reached or does not answer: a sidecar may start
+// before the database.
 func TestStartWithoutTheStore(t *testing.T) {
 	silent, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

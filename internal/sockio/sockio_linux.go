@@ -49,9 +49,9 @@ func Conn(nc net.Conn) net.Conn {
 	return c
 }
 
-// PooledConn is [Conn] for a pool that looks whether a connection has ended before it uses it
-// again, as those of go-redis and go-sql-driver/mysql do: it tries to read by SyscallConn. That
-// reading function is called only if there is something to read: bytes, an error or the end.
+// PooledConn is [Conn] for a pool that checks by SyscallConn whether an idle connection is still
+// open, as go-redis does. RawConn.Read calls the pool's function only if there is something to
+// read: bytes, an error or the end.
 func PooledConn(nc net.Conn) net.Conn {
 	if c, ok := Conn(nc).(*conn); ok {
 		return pooled{c}

@@ -11,7 +11,7 @@ import (
 	"github.com/headgate-rls/headgate/internal/sockio"
 )
 
-// What a pool asks before it uses an idle connection again.
+// A pool makes this check before it uses an idle connection again.
 func TestPooledConnReadsOnlyWhenThereIsSomething(t *testing.T) {
 	eachNetwork(t, func(t *testing.T, network string) {
 		ours, other := pair(t, network)

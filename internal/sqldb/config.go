@@ -37,7 +37,7 @@ type Config struct {
 	// Relaxed: a commit does not wait for the disk, so that a crash of the server loses the last
 	// ones. On MySQL and MariaDB that is the server's setting, and an error here.
 	Relaxed bool
-	// Existing: the file of a SQLite database that is not there is an error, and is not made.
+	// Existing: a SQLite file that does not exist is an error, and is not created.
 	Existing bool
 	// Log gets a line for each migration; nil: none.
 	Log *slog.Logger

@@ -14,8 +14,8 @@ import (
 // galera is the provider that comes with Debian's MariaDB.
 const galera = "/usr/lib/galera/libgalera_smm.so"
 
-// A node of a Galera cluster that has lost the others answers nothing but questions about itself. With
-// several hosts another node is asked; with one, the error is one that passes.
+// A Galera node that has lost its cluster rejects all statements except those about its status. With
+// several hosts, headgate connects to another node. With one, the error is one that may be retried.
 func TestNodeOutsideItsGaleraCluster(t *testing.T) {
 	if _, err := os.Stat(galera); err != nil {
 		t.Skip("no Galera is installed")

@@ -385,7 +385,7 @@ var mysqlMidway = []uint16{1053, 1180, 1317, 1927, 3100, 3169}
 
 func classifyMySQLNumber(e *mysql.MySQLError) failure {
 	switch e.Number {
-	case 1047: // of a command that is unknown, or, in Galera, of a node that is no part of its cluster
+	case 1047: // unknown command; from Galera: the node has lost its cluster
 		if strings.Contains(e.Message, "WSREP") {
 			return failure{kind: Passing, stale: true}
 		}

@@ -104,7 +104,7 @@ func TestSessionsReadCommittedRows(t *testing.T) {
 	}
 }
 
-// PgBouncer tells of wrong logins as of a broken protocol. They pass by no waiting all the same.
+// PgBouncer reports wrong logins as protocol violations. Retrying does not help.
 func TestLoginsThatPgBouncerRefuses(t *testing.T) {
 	server := testenv.SharedDatabase(t, testenv.Postgres)
 	pooler := testenv.StartPgBouncer(t, server, "transaction")

@@ -251,8 +251,8 @@ func classifyPostgres(err error) failure {
 	return failure{}
 }
 
-// poolerRefusals are in the messages by which PgBouncer refuses a login, under the code of a broken
-// protocol.
+// poolerRefusals are parts of PgBouncer's errors for rejected logins. Their code is that of a protocol
+// violation.
 var poolerRefusals = []string{"password authentication failed", "no such user", "no such database", "does not exist"}
 
 func refusedByPooler(e *pgconn.PgError) bool {

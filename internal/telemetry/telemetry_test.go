@@ -130,7 +130,7 @@ func TestScrapesAreBounded(t *testing.T) {
 	}
 }
 
-// A slowReader is who does not read an answer for a while.
+// A slowReader does not read its answer for a while.
 type slowReader struct {
 	*httptest.ResponseRecorder
 	begun        sync.Once

@@ -12,7 +12,7 @@ import (
 	"github.com/headgate-rls/headgate/test/testenv"
 )
 
-// TestHandshakesWaitForTheirTurn: one computes nothing while others have all turns.
+// TestHandshakesWaitForTheirTurn: a handshake does not compute while others have all turns.
 func TestHandshakesWaitForTheirTurn(t *testing.T) {
 	bounds := handshake.New()
 	var others []*handshake.Conn

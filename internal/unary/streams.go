@@ -251,8 +251,8 @@ func (s *streams) dropRequest(st *stream) {
 	st.call.Reply = kept(st.call.Reply) // st.answer has it
 }
 
-// forgo does without the message of a call whose handler answers such calls, if status says that
-// there is no room for it. What arrives of it later is not kept either.
+// forgo drops the message of a call whose handler answers calls without it, if status reports that
+// there is no room. Later DATA of the call is dropped, too. It reports whether it did so.
 func (s *streams) forgo(st *stream, status *Status) bool {
 	if status == nil || status.Code != ResourceExhausted || st.h == nil || !st.h.TooLarge {
 		return false

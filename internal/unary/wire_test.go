@@ -161,7 +161,7 @@ func TestRefusedRequestsTellTheReason(t *testing.T) {
 	}
 }
 
-// TestErrorsRepeatLittleOfHeaders: a header that HPACK's table has costs a client one byte.
+// TestErrorsRepeatLittleOfHeaders: a header in HPACK's table costs a client one byte.
 func TestErrorsRepeatLittleOfHeaders(t *testing.T) {
 	_, addr := start(t, nil)
 	long := strings.Repeat("l", 3000)

@@ -8,8 +8,8 @@ import (
 	"github.com/headgate-rls/headgate/internal/loglimit"
 )
 
-// serverErrors take what a server of HTTP tells of clients whose TLS handshake fails, and of handlers that
-// panic. Any client can cause the first at will, so each kind gets a line a second.
+// serverErrors logs the errors that net/http reports: TLS handshakes that fail, and handlers that panic.
+// Any client can make handshakes fail, so each kind is logged once a second at most.
 type serverErrors struct {
 	log              *slog.Logger
 	panics, failures loglimit.Limiter

@@ -15,9 +15,8 @@ import (
 	"github.com/headgate-rls/headgate/test/testenv"
 )
 
-// TestHandshakesDoNotFloodTheLog: whoever reaches a port can have handshakes fail; the log gets a line a
-// second, in its own form, and says how many others there were. A handler that panics has its line all the
-// same.
+// TestHandshakesDoNotFloodTheLog: any client can make handshakes fail. They are logged once a second, in
+// the log's own format and with the number of suppressed lines. A handler that panics is logged as well.
 func TestHandshakesDoNotFloodTheLog(t *testing.T) {
 	var log safeBuffer
 	certs := testenv.TestCerts(t)

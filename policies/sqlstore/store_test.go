@@ -236,8 +236,8 @@ func TestScriptsArePrinted(t *testing.T) {
 	}
 }
 
-// TestChangesThatWaitLeaveConnections: while an import has the lock, changes wait for it, and who reads
-// does not.
+// TestChangesThatWaitLeaveConnections: while an import holds the lock, changes wait for it, and reads
+// do not.
 func TestChangesThatWaitLeaveConnections(t *testing.T) {
 	s := open(t, testenv.SharedDatabase(t, testenv.Postgres).CreateDatabase("policies"))
 	_, err := s.Migrate(soon(t))
