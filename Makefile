@@ -71,7 +71,7 @@ test: setup ## run everything: lint, all tests on all servers, and say what ran
 			--rerun-fails-abort-on-data-race --rerun-fails-report="$$report.again" --packages ./... -- \
 			$(RACE) -p 2 -timeout $(TEST_TIMEOUT) || tests=FAILED; \
 		echo "== tests of the program with Oracle's driver"; \
-		go test -tags godror -run 'TestOracleDriver|TestOracleLogin|TestOracleErrorKinds' ./internal/sqldb ./slots/sqlstore || tests=FAILED; \
+		go test -tags godror -run 'TestOracleDriver|TestOracleLogin|TestOracleErrorKinds' ./internal/kit/sqldb ./slots/sqlstore || tests=FAILED; \
 		echo; \
 		go run ./test/testenv/engines report "$$report" || engines=FAILED; \
 		echo "not run: a release, made twice and started (make releasetest)"; \
@@ -132,8 +132,8 @@ lint: ## check formatting, vet, staticcheck, tools/lint, go.mod and the scripts
 	@echo "== staticcheck"
 	@go tool staticcheck ./...
 	@go tool staticcheck -tags chaos,soak,egtest ./test/chaos ./test/soak ./test/egtest
-	@go vet -tags godror ./internal/sqldb ./slots/sqlstore
-	@go tool staticcheck -tags godror ./internal/sqldb ./slots/sqlstore
+	@go vet -tags godror ./internal/kit/sqldb ./slots/sqlstore
+	@go tool staticcheck -tags godror ./internal/kit/sqldb ./slots/sqlstore
 	@echo "== tools/lint: ineffassign, nilness, unusedwrite, unparam, errcheck, misspell"
 	@go -C tools/lint build -o ../../bin/lint .
 	@go vet -vettool=bin/lint ./...

@@ -10,7 +10,7 @@ import (
 	"github.com/headgate-rls/headgate/descriptors"
 	"github.com/headgate-rls/headgate/descriptors/rulefile"
 	"github.com/headgate-rls/headgate/descriptors/watch"
-	"github.com/headgate-rls/headgate/internal/rules"
+	"github.com/headgate-rls/headgate/internal/app/rules"
 	"github.com/headgate-rls/headgate/ratelimit"
 )
 

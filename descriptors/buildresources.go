@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/headgate-rls/headgate/internal/spell"
+	"github.com/headgate-rls/headgate/internal/kit/spell"
 	"github.com/headgate-rls/headgate/limit"
 )
 

@@ -7,8 +7,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/headgate-rls/headgate/internal/spell"
-	"github.com/headgate-rls/headgate/internal/units"
+	"github.com/headgate-rls/headgate/internal/kit/spell"
+	"github.com/headgate-rls/headgate/internal/kit/units"
 	"github.com/headgate-rls/headgate/limit"
 )
 

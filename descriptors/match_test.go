@@ -8,7 +8,7 @@ import (
 
 	"github.com/headgate-rls/headgate/descriptors"
 	"github.com/headgate-rls/headgate/descriptors/rulefile"
-	"github.com/headgate-rls/headgate/internal/units"
+	"github.com/headgate-rls/headgate/internal/kit/units"
 	"github.com/headgate-rls/headgate/limit"
 	"github.com/headgate-rls/headgate/test/golden"
 	"github.com/headgate-rls/headgate/test/random"

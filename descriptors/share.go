@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"io"
 
-	"github.com/headgate-rls/headgate/internal/units"
+	"github.com/headgate-rls/headgate/internal/kit/units"
 	"github.com/headgate-rls/headgate/limit"
 )
 

@@ -12,7 +12,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/headgate-rls/headgate"
-	"github.com/headgate-rls/headgate/internal/web"
+	"github.com/headgate-rls/headgate/internal/kit/web"
 )
 
 // Config says how requests are described, and how they are answered.

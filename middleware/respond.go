@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/headgate-rls/headgate"
-	"github.com/headgate-rls/headgate/internal/units"
-	"github.com/headgate-rls/headgate/internal/web"
+	"github.com/headgate-rls/headgate/internal/kit/units"
+	"github.com/headgate-rls/headgate/internal/kit/web"
 )
 
 // set sets the headers about the limit of d. Two of their values are kept in space, which

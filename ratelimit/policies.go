@@ -5,7 +5,7 @@ import (
 	"sync"
 
 	"github.com/headgate-rls/headgate/descriptors"
-	"github.com/headgate-rls/headgate/internal/loglimit"
+	"github.com/headgate-rls/headgate/internal/kit/loglimit"
 	"github.com/headgate-rls/headgate/limit"
 	"github.com/headgate-rls/headgate/policies"
 )

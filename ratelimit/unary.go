@@ -6,7 +6,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/headgate-rls/headgate/internal/unary"
+	"github.com/headgate-rls/headgate/internal/wire/unary"
 )
 
 // UnaryHandler makes s answer on package unary's server: all calls that have

@@ -9,7 +9,7 @@ import (
 	rls "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/headgate-rls/headgate/internal/unary"
+	"github.com/headgate-rls/headgate/internal/wire/unary"
 )
 
 func (h *harness) countCall(_ time.Duration, r CallResult, n int) {

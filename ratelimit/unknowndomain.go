@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/headgate-rls/headgate/descriptors"
-	"github.com/headgate-rls/headgate/internal/spell"
+	"github.com/headgate-rls/headgate/internal/kit/spell"
 )
 
 // unknownDomainEvery is how often the log says that somebody asks about a domain that no rules

@@ -7,7 +7,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 
 	"github.com/headgate-rls/headgate/descriptors"
-	"github.com/headgate-rls/headgate/internal/protofields"
+	"github.com/headgate-rls/headgate/internal/kit/protofields"
 )
 
 // The messages are decoded and encoded by hand: one allocation for all strings

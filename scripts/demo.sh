@@ -13,6 +13,6 @@ envoy=${HEADGATE_TESTENV_DIR:-$HOME/.cache/headgate-testenv}/envoy-1.40.0/envoy
 [ -x "$envoy" ] || ./scripts/setup-testenv.sh
 
 echo "demo: building (the first time takes a minute or two)"
-go build -o bin/ ./cmd/headgate ./internal/demo
+go build -o bin/ ./cmd/headgate ./internal/app/demo
 # In the place of this shell, so that it gets the signals itself.
 exec bin/demo -headgate bin/headgate -envoy "$envoy" "$@"

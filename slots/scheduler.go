@@ -5,7 +5,7 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/headgate-rls/headgate/internal/loglimit"
+	"github.com/headgate-rls/headgate/internal/kit/loglimit"
 )
 
 // loggedPerSecond bounds the events without a window that the log has: clients choose their times.

@@ -10,7 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/headgate-rls/headgate/backends"
-	"github.com/headgate-rls/headgate/internal/sockio"
+	"github.com/headgate-rls/headgate/internal/kit/sockio"
 )
 
 // A dialError came before there was a connection, so nothing was sent.

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/headgate-rls/headgate/backends"
-	"github.com/headgate-rls/headgate/internal/safego"
+	"github.com/headgate-rls/headgate/internal/kit/safego"
 	"github.com/headgate-rls/headgate/limit"
 	"github.com/headgate-rls/headgate/test/testenv"
 )

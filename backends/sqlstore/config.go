@@ -10,15 +10,15 @@ import (
 	"time"
 
 	"github.com/headgate-rls/headgate/backends"
-	"github.com/headgate-rls/headgate/internal/safego"
-	"github.com/headgate-rls/headgate/internal/spell"
-	"github.com/headgate-rls/headgate/internal/sqldb"
+	"github.com/headgate-rls/headgate/internal/kit/safego"
+	"github.com/headgate-rls/headgate/internal/kit/spell"
+	"github.com/headgate-rls/headgate/internal/kit/sqldb"
 	"github.com/headgate-rls/headgate/limit"
 )
 
 // A Config says which database keeps the state, and how. [Parse] makes one.
 type Config struct {
-	// URL is that of the database, as internal/sqldb reads it.
+	// URL is that of the database, as internal/kit/sqldb reads it.
 	URL string
 	// Timeout bounds a call; the caller's deadline counts if it is earlier. A statement waits for
 	// locks for half of it.

@@ -5,7 +5,7 @@ import (
 	"fmt"
 
 	"github.com/headgate-rls/headgate/backends"
-	"github.com/headgate-rls/headgate/internal/sqldb"
+	"github.com/headgate-rls/headgate/internal/kit/sqldb"
 )
 
 // howToMigrate is what to do about a schema that is not there.

@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"github.com/headgate-rls/headgate/backends"
-	"github.com/headgate-rls/headgate/internal/sqldb"
+	"github.com/headgate-rls/headgate/internal/kit/sqldb"
 )
 
 // oracle is Oracle 19c and later.

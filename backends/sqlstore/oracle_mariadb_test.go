@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/headgate-rls/headgate/backends/backendtest"
-	"github.com/headgate-rls/headgate/internal/sqldb"
+	"github.com/headgate-rls/headgate/internal/kit/sqldb"
 	"github.com/headgate-rls/headgate/limit"
 	"github.com/headgate-rls/headgate/test/oracletest"
 	"github.com/headgate-rls/headgate/test/testenv"

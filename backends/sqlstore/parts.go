@@ -4,7 +4,7 @@ import (
 	"bytes"
 	"strings"
 
-	"github.com/headgate-rls/headgate/internal/sqldb"
+	"github.com/headgate-rls/headgate/internal/kit/sqldb"
 )
 
 // Parts of long logs, where placeholders are question marks and a statement is sent as a text.

@@ -3,7 +3,7 @@ package sqlstore
 import (
 	"strconv"
 
-	"github.com/headgate-rls/headgate/internal/sqldb"
+	"github.com/headgate-rls/headgate/internal/kit/sqldb"
 )
 
 // postgresClock is the time at the moment, where now() is that of the transaction's start.

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/headgate-rls/headgate/backends/layers/observe"
-	"github.com/headgate-rls/headgate/internal/safego"
+	"github.com/headgate-rls/headgate/internal/kit/safego"
 )
 
 // Options say how a stack behaves. The zero Options are usable.

@@ -14,7 +14,7 @@ import (
 	"github.com/headgate-rls/headgate/backends"
 	"github.com/headgate-rls/headgate/backends/layers/fallback"
 	"github.com/headgate-rls/headgate/backends/memory"
-	"github.com/headgate-rls/headgate/internal/safego"
+	"github.com/headgate-rls/headgate/internal/kit/safego"
 	"github.com/headgate-rls/headgate/limit"
 )
 

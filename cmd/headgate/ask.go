@@ -13,9 +13,9 @@ import (
 
 	"github.com/headgate-rls/headgate/backends/stack"
 	"github.com/headgate-rls/headgate/descriptors/rulefile"
-	"github.com/headgate-rls/headgate/internal/client"
-	"github.com/headgate-rls/headgate/internal/rules"
-	"github.com/headgate-rls/headgate/internal/spell"
+	"github.com/headgate-rls/headgate/internal/app/client"
+	"github.com/headgate-rls/headgate/internal/app/rules"
+	"github.com/headgate-rls/headgate/internal/kit/spell"
 	"github.com/headgate-rls/headgate/ratelimit"
 	"github.com/headgate-rls/headgate/ratelimit/transport"
 )

@@ -10,8 +10,8 @@ import (
 	"github.com/headgate-rls/headgate/backends/stack"
 	"github.com/headgate-rls/headgate/descriptors"
 	"github.com/headgate-rls/headgate/descriptors/rulefile"
-	"github.com/headgate-rls/headgate/internal/rules"
-	"github.com/headgate-rls/headgate/internal/spell"
+	"github.com/headgate-rls/headgate/internal/app/rules"
+	"github.com/headgate-rls/headgate/internal/kit/spell"
 )
 
 func checkCommand() *cobra.Command {

@@ -5,7 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/headgate-rls/headgate/internal/client"
+	"github.com/headgate-rls/headgate/internal/app/client"
 )
 
 // defineClient adds the flags of a command that asks a running service over gRPC.

@@ -9,8 +9,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/headgate-rls/headgate/descriptors/rulefile"
-	"github.com/headgate-rls/headgate/internal/envoyconf"
-	"github.com/headgate-rls/headgate/internal/rules"
+	"github.com/headgate-rls/headgate/internal/app/envoyconf"
+	"github.com/headgate-rls/headgate/internal/app/rules"
 	"github.com/headgate-rls/headgate/ratelimit"
 )
 

@@ -6,7 +6,7 @@ import (
 	"github.com/spf13/cobra"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 
-	"github.com/headgate-rls/headgate/internal/client"
+	"github.com/headgate-rls/headgate/internal/app/client"
 )
 
 func healthCommand() *cobra.Command {

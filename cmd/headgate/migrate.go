@@ -13,8 +13,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/headgate-rls/headgate/backends/stack"
-	"github.com/headgate-rls/headgate/internal/config"
-	"github.com/headgate-rls/headgate/internal/server"
+	"github.com/headgate-rls/headgate/internal/app/config"
+	"github.com/headgate-rls/headgate/internal/app/server"
 	policystore "github.com/headgate-rls/headgate/policies/sqlstore"
 	"github.com/headgate-rls/headgate/slots/sqlstore"
 )

@@ -7,7 +7,7 @@ import (
 	"io"
 	"slices"
 
-	"github.com/headgate-rls/headgate/internal/web"
+	"github.com/headgate-rls/headgate/internal/kit/web"
 	"github.com/headgate-rls/headgate/policies"
 )
 

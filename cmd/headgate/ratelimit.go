@@ -14,9 +14,9 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/headgate-rls/headgate/backends/stack"
-	"github.com/headgate-rls/headgate/internal/compat"
-	"github.com/headgate-rls/headgate/internal/config"
-	"github.com/headgate-rls/headgate/internal/server"
+	"github.com/headgate-rls/headgate/internal/app/compat"
+	"github.com/headgate-rls/headgate/internal/app/config"
+	"github.com/headgate-rls/headgate/internal/app/server"
 )
 
 // referenceName is the name of envoyproxy/ratelimit's program.

@@ -5,8 +5,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/headgate-rls/headgate/internal/config"
-	"github.com/headgate-rls/headgate/internal/server"
+	"github.com/headgate-rls/headgate/internal/app/config"
+	"github.com/headgate-rls/headgate/internal/app/server"
 )
 
 func serveCommand() *cobra.Command {

@@ -8,7 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/headgate-rls/headgate/internal/client"
+	"github.com/headgate-rls/headgate/internal/app/client"
 )
 
 func slotsConfigCommand() *cobra.Command {

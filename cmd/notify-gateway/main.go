@@ -5,7 +5,7 @@ import (
 	"context"
 	"os"
 
-	"github.com/headgate-rls/headgate/internal/config"
+	"github.com/headgate-rls/headgate/internal/app/config"
 	"github.com/headgate-rls/headgate/notify/serve"
 )
 

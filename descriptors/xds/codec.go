@@ -9,7 +9,7 @@ import (
 	"google.golang.org/grpc/mem"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/headgate-rls/headgate/internal/protofields"
+	"github.com/headgate-rls/headgate/internal/kit/protofields"
 )
 
 // A codec sends messages as gRPC does, and hands received ones out as bytes: what they

@@ -9,7 +9,7 @@ import (
 
 	"github.com/headgate-rls/headgate/descriptors"
 	"github.com/headgate-rls/headgate/descriptors/overlay"
-	"github.com/headgate-rls/headgate/internal/protofields"
+	"github.com/headgate-rls/headgate/internal/kit/protofields"
 )
 
 // A fingerprint identifies what a domain was made from.

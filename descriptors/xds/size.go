@@ -4,7 +4,7 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/headgate-rls/headgate/internal/protofields"
+	"github.com/headgate-rls/headgate/internal/kit/protofields"
 )
 
 // Bounds of what a control plane may send, beside the size of a message. They are far

@@ -4,7 +4,7 @@ import (
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 
-	"github.com/headgate-rls/headgate/internal/clienttls"
+	"github.com/headgate-rls/headgate/internal/kit/clienttls"
 )
 
 // TLS says how the control plane is talked to over TLS. Its files are read for each

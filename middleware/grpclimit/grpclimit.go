@@ -32,7 +32,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/headgate-rls/headgate"
-	"github.com/headgate-rls/headgate/internal/units"
+	"github.com/headgate-rls/headgate/internal/kit/units"
 )
 
 // An Extractor returns a value of a call; method is its full name. ok is false if the call

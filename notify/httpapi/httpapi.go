@@ -12,9 +12,9 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/headgate-rls/headgate/internal/loglimit"
-	"github.com/headgate-rls/headgate/internal/units"
-	"github.com/headgate-rls/headgate/internal/web"
+	"github.com/headgate-rls/headgate/internal/kit/loglimit"
+	"github.com/headgate-rls/headgate/internal/kit/units"
+	"github.com/headgate-rls/headgate/internal/kit/web"
 	"github.com/headgate-rls/headgate/notify"
 )
 

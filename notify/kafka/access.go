@@ -18,7 +18,7 @@ import (
 	"github.com/twmb/franz-go/pkg/sasl/plain"
 	"github.com/twmb/franz-go/pkg/sasl/scram"
 
-	"github.com/headgate-rls/headgate/internal/clienttls"
+	"github.com/headgate-rls/headgate/internal/kit/clienttls"
 )
 
 // Access says how brokers are talked to. Files are read for each connection, so that renewed

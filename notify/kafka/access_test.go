@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headgate-rls/headgate/internal/clienttls"
+	"github.com/headgate-rls/headgate/internal/kit/clienttls"
 	"github.com/headgate-rls/headgate/notify"
 	"github.com/headgate-rls/headgate/test/testenv"
 )

@@ -5,7 +5,7 @@ import (
 	"database/sql"
 	"time"
 
-	"github.com/headgate-rls/headgate/internal/sqldb"
+	"github.com/headgate-rls/headgate/internal/kit/sqldb"
 )
 
 // A Block are units of a user's window that were given out: those from From to before To.

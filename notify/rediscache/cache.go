@@ -11,7 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"golang.org/x/sync/singleflight"
 
-	"github.com/headgate-rls/headgate/internal/loglimit"
+	"github.com/headgate-rls/headgate/internal/kit/loglimit"
 	"github.com/headgate-rls/headgate/notify"
 	"github.com/headgate-rls/headgate/notify/pgstore"
 )

@@ -10,7 +10,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/headgate-rls/headgate/internal/web"
+	"github.com/headgate-rls/headgate/internal/kit/web"
 )
 
 // A server is one HTTP listener and what serves it.

@@ -8,9 +8,9 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/headgate-rls/headgate/internal/config"
-	"github.com/headgate-rls/headgate/internal/telemetry"
-	"github.com/headgate-rls/headgate/internal/web"
+	"github.com/headgate-rls/headgate/internal/app/config"
+	"github.com/headgate-rls/headgate/internal/app/telemetry"
+	"github.com/headgate-rls/headgate/internal/kit/web"
 	"github.com/headgate-rls/headgate/notify/kafka"
 	"github.com/headgate-rls/headgate/notify/sender"
 )

@@ -3,8 +3,8 @@ package serve
 import (
 	"strings"
 
-	"github.com/headgate-rls/headgate/internal/clienttls"
-	"github.com/headgate-rls/headgate/internal/config"
+	"github.com/headgate-rls/headgate/internal/app/config"
+	"github.com/headgate-rls/headgate/internal/kit/clienttls"
 	"github.com/headgate-rls/headgate/notify/kafka"
 )
 

@@ -5,7 +5,7 @@ import (
 	"database/sql"
 	"time"
 
-	"github.com/headgate-rls/headgate/internal/sqldb"
+	"github.com/headgate-rls/headgate/internal/kit/sqldb"
 	"github.com/headgate-rls/headgate/policies"
 )
 

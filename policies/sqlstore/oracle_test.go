@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/headgate-rls/headgate/internal/sqldb"
+	"github.com/headgate-rls/headgate/internal/kit/sqldb"
 	"github.com/headgate-rls/headgate/policies"
 	"github.com/headgate-rls/headgate/test/oracletest"
 	"github.com/headgate-rls/headgate/test/testenv"

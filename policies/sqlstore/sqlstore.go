@@ -13,7 +13,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/headgate-rls/headgate/internal/sqldb"
+	"github.com/headgate-rls/headgate/internal/kit/sqldb"
 	"github.com/headgate-rls/headgate/policies"
 )
 
@@ -35,7 +35,7 @@ func Print(scheme string) (string, error) { return schema().Print(scheme) }
 
 // Config says which database has the policies.
 type Config struct {
-	URL                string // as internal/sqldb reads it
+	URL                string // as internal/kit/sqldb reads it
 	Username, Password string // unless empty, instead of those in the URL
 	// Existing: the file of a SQLite database has to be there, and is not made.
 	Existing bool

@@ -5,7 +5,7 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/headgate-rls/headgate/internal/safego"
+	"github.com/headgate-rls/headgate/internal/kit/safego"
 	"github.com/headgate-rls/headgate/ratelimit"
 	"github.com/headgate-rls/headgate/ratelimit/leases"
 )

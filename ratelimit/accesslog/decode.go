@@ -6,7 +6,7 @@ import (
 
 	accesslogpb "github.com/envoyproxy/go-control-plane/envoy/data/accesslog/v3"
 
-	"github.com/headgate-rls/headgate/internal/protofields"
+	"github.com/headgate-rls/headgate/internal/kit/protofields"
 	"github.com/headgate-rls/headgate/ratelimit/leases"
 )
 

@@ -4,7 +4,7 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/headgate-rls/headgate/internal/loglimit"
+	"github.com/headgate-rls/headgate/internal/kit/loglimit"
 )
 
 // A server is what all streams share.

@@ -5,7 +5,7 @@ import (
 	_ "embed" // the OpenAPI document
 	"net/http"
 
-	"github.com/headgate-rls/headgate/internal/web"
+	"github.com/headgate-rls/headgate/internal/kit/web"
 )
 
 //go:embed openapi.json

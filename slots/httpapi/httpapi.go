@@ -12,8 +12,8 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/headgate-rls/headgate/internal/loglimit"
-	"github.com/headgate-rls/headgate/internal/web"
+	"github.com/headgate-rls/headgate/internal/kit/loglimit"
+	"github.com/headgate-rls/headgate/internal/kit/web"
 	"github.com/headgate-rls/headgate/slots"
 )
 

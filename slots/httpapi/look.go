@@ -10,7 +10,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"github.com/headgate-rls/headgate/internal/web"
+	"github.com/headgate-rls/headgate/internal/kit/web"
 	"github.com/headgate-rls/headgate/slots"
 )
 

@@ -4,7 +4,7 @@ import (
 	_ "embed" // the files of the page
 	"net/http"
 
-	"github.com/headgate-rls/headgate/internal/web"
+	"github.com/headgate-rls/headgate/internal/kit/web"
 )
 
 //go:embed page/index.html

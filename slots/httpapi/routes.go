@@ -4,7 +4,7 @@ import (
 	"context"
 	"net/http"
 
-	"github.com/headgate-rls/headgate/internal/web"
+	"github.com/headgate-rls/headgate/internal/kit/web"
 )
 
 // API returns the handler of /api/v1/… and of the page /slots and what is below it.

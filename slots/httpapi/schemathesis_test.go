@@ -8,7 +8,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/headgate-rls/headgate/internal/web"
+	"github.com/headgate-rls/headgate/internal/kit/web"
 	"github.com/headgate-rls/headgate/test/testenv"
 )
 

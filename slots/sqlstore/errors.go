@@ -4,7 +4,7 @@ import (
 	"errors"
 	"strings"
 
-	"github.com/headgate-rls/headgate/internal/sqldb"
+	"github.com/headgate-rls/headgate/internal/kit/sqldb"
 	"github.com/headgate-rls/headgate/slots"
 )
 

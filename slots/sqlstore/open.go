@@ -3,7 +3,7 @@ package sqlstore
 import (
 	"slices"
 
-	"github.com/headgate-rls/headgate/internal/sqldb"
+	"github.com/headgate-rls/headgate/internal/kit/sqldb"
 )
 
 // Config says which database to use, and how.

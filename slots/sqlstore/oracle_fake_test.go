@@ -3,7 +3,7 @@ package sqlstore
 import (
 	"testing"
 
-	"github.com/headgate-rls/headgate/internal/sqldb"
+	"github.com/headgate-rls/headgate/internal/kit/sqldb"
 	"github.com/headgate-rls/headgate/test/oracletest"
 )
 

@@ -4,7 +4,7 @@ import (
 	"regexp"
 	"testing"
 
-	"github.com/headgate-rls/headgate/internal/sqldb"
+	"github.com/headgate-rls/headgate/internal/kit/sqldb"
 	"github.com/headgate-rls/headgate/test/oracletest"
 )
 

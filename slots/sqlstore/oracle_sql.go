@@ -3,7 +3,7 @@ package sqlstore
 import (
 	"regexp"
 
-	"github.com/headgate-rls/headgate/internal/sqldb"
+	"github.com/headgate-rls/headgate/internal/kit/sqldb"
 )
 
 var oracleMark = regexp.MustCompile(`\{([^}]*)\}`)

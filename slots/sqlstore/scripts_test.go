@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/headgate-rls/headgate/internal/sqldb"
+	"github.com/headgate-rls/headgate/internal/kit/sqldb"
 )
 
 // A scriptFile is a script of a migration as its file has it.

@@ -3,7 +3,7 @@ package sqlstore
 import (
 	"strconv"
 
-	"github.com/headgate-rls/headgate/internal/sqldb"
+	"github.com/headgate-rls/headgate/internal/kit/sqldb"
 )
 
 func sqliteDialect() *dialect {

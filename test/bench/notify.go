@@ -14,7 +14,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/headgate-rls/headgate/backends/redis"
-	"github.com/headgate-rls/headgate/internal/sqldb"
+	"github.com/headgate-rls/headgate/internal/kit/sqldb"
 	"github.com/headgate-rls/headgate/notify"
 	"github.com/headgate-rls/headgate/notify/kafka"
 	"github.com/headgate-rls/headgate/notify/pgstore"

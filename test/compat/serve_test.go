@@ -11,7 +11,7 @@ import (
 
 	"google.golang.org/grpc/credentials"
 
-	"github.com/headgate-rls/headgate/internal/config"
+	"github.com/headgate-rls/headgate/internal/app/config"
 	"github.com/headgate-rls/headgate/test/testenv"
 )
 

@@ -29,7 +29,7 @@ func TestMain(m *testing.M) {
 		if program, err = testenv.BuildHeadgate(root, dir, "-ldflags", "-X main.version="+version); err != nil {
 			return err
 		}
-		demo, err = testenv.Build(root, dir, "./internal/demo")
+		demo, err = testenv.Build(root, dir, "./internal/app/demo")
 		return err
 	})
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/pflag"
 	"go.yaml.in/yaml/v3"
 
-	"github.com/headgate-rls/headgate/internal/config"
+	"github.com/headgate-rls/headgate/internal/app/config"
 )
 
 // composeFile is what the test needs of examples/notify/docker-compose.yml.

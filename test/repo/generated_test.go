@@ -20,10 +20,10 @@ import (
 	"github.com/headgate-rls/headgate/backends/redis"
 	"github.com/headgate-rls/headgate/backends/sqlstore"
 	"github.com/headgate-rls/headgate/descriptors/reference"
-	"github.com/headgate-rls/headgate/internal/compat"
-	"github.com/headgate-rls/headgate/internal/config"
-	"github.com/headgate-rls/headgate/internal/telemetry"
-	"github.com/headgate-rls/headgate/internal/tracing"
+	"github.com/headgate-rls/headgate/internal/app/compat"
+	"github.com/headgate-rls/headgate/internal/app/config"
+	"github.com/headgate-rls/headgate/internal/app/telemetry"
+	"github.com/headgate-rls/headgate/internal/app/tracing"
 	"github.com/headgate-rls/headgate/limit"
 )
 
@@ -162,11 +162,11 @@ func TestMetricNames(t *testing.T) {
 
 // checkMetricName holds the name of a metric in a file to the rules.
 func checkMetricName(file, metric string, documented map[string]bool) (found []string) {
-	if !within(filepath.Dir(file), "internal/telemetry") && (!within(file, "backends") || filepath.Base(file) != "figures.go") {
-		found = append(found, fmt.Sprintf("%s names the metric %s: metrics belong in internal/telemetry, or in figures.go of a store or layer", file, metric))
+	if !within(filepath.Dir(file), "internal/app/telemetry") && (!within(file, "backends") || filepath.Base(file) != "figures.go") {
+		found = append(found, fmt.Sprintf("%s names the metric %s: metrics belong in internal/app/telemetry, or in figures.go of a store or layer", file, metric))
 	}
 	if !documented[metric] {
-		found = append(found, fmt.Sprintf("%s names the metric %s, which is in no table: add a row to rows() in internal/telemetry, or the store or layer to figured in test/repo", file, metric))
+		found = append(found, fmt.Sprintf("%s names the metric %s, which is in no table: add a row to rows() in internal/app/telemetry, or the store or layer to figured in test/repo", file, metric))
 	}
 	return found
 }
@@ -174,7 +174,7 @@ func checkMetricName(file, metric string, documented map[string]bool) (found []s
 func TestMetricNameRules(t *testing.T) {
 	known := map[string]bool{"headgate_x": true}
 	for _, c := range []struct{ file, metric, want string }{
-		{"internal/telemetry/slots.go", "headgate_x", ""},
+		{"internal/app/telemetry/slots.go", "headgate_x", ""},
 		{"backends/layers/denycache/figures.go", "headgate_x", ""},
 		{"backends/redis/redis.go", "headgate_x", "metrics belong in"},
 		{"slots/figures.go", "headgate_x", "metrics belong in"},

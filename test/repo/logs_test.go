@@ -22,7 +22,7 @@ var logMethods = map[string]int{
 
 // logFree are the files that make keys and messages of what other files declare: the
 // names of listeners, a table of messages.
-var logFree = []string{"internal/server/server.go", "internal/unary/eventlog.go"}
+var logFree = []string{"internal/app/server/server.go", "internal/wire/unary/eventlog.go"}
 
 var snakeCase = regexp.MustCompile(`^[a-z][a-z0-9]*(_[a-z0-9]+)*$`)
 

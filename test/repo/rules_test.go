@@ -98,7 +98,7 @@ func checkSource(name string, src []byte) []string {
 // goroutineSafe are the directories in which a panic must not end the process,
 // and goroutineFree the packages below them that are for tests.
 var (
-	goroutineSafe = []string{"backends", "ratelimit", "internal/unary"}
+	goroutineSafe = []string{"backends", "ratelimit", "internal/wire/unary"}
 	goroutineFree = []string{"backends/backendtest", "backends/internal/remote"}
 )
 
@@ -106,7 +106,7 @@ var (
 // statements, calls of WaitGroup.Go and of time.AfterFunc.
 func bareGoroutines(files *token.FileSet, file *ast.File) (found []string) {
 	report := func(n ast.Node, what string) {
-		found = append(found, fmt.Sprintf("%s: %s: a panic there ends the process; use internal/safego", files.Position(n.Pos()), what))
+		found = append(found, fmt.Sprintf("%s: %s: a panic there ends the process; use internal/kit/safego", files.Position(n.Pos()), what))
 	}
 	ast.Inspect(file, func(n ast.Node) bool {
 		switch n := n.(type) {

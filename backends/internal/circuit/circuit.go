@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/headgate-rls/headgate/backends"
-	"github.com/headgate-rls/headgate/internal/safego"
+	"github.com/headgate-rls/headgate/internal/kit/safego"
 )
 
 // Config says when a Circuit opens and how it closes again. Every field must

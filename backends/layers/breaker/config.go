@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/headgate-rls/headgate/backends/internal/circuit"
-	"github.com/headgate-rls/headgate/internal/safego"
+	"github.com/headgate-rls/headgate/internal/kit/safego"
 )
 
 // A State is what a breaker does with Takes.

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/headgate-rls/headgate/backends"
-	"github.com/headgate-rls/headgate/internal/safego"
+	"github.com/headgate-rls/headgate/internal/kit/safego"
 )
 
 // TestPanicIsFailure: a store that panics, in a Take, in a Ping, or in OnChange,

@@ -3,7 +3,7 @@ package coalesce
 import (
 	"time"
 
-	"github.com/headgate-rls/headgate/internal/safego"
+	"github.com/headgate-rls/headgate/internal/kit/safego"
 	"github.com/headgate-rls/headgate/limit"
 )
 

@@ -1,0 +1,146 @@
+// Package client asks a running headgate: for decisions and its health over gRPC, for
+// slots and their configs over HTTP. Its errors name the flags of the commands.
+package client
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"regexp"
+	"strings"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
+
+	"github.com/headgate-rls/headgate/internal/app/config"
+)
+
+// Options say where a running service is, and how to talk to it.
+type Options struct {
+	Addr    string        // host:port, unix:PATH or unix:@NAME; for [Slots] a URL
+	Timeout time.Duration // longest wait for an answer
+
+	TLS        bool   // ask over TLS; implied by CA and Cert
+	CA         string // file with the authorities to trust; empty: the system's
+	Cert, Key  string // files of the client's certificate; empty: none
+	ServerName string // that the service's certificate must have; empty: that of Addr
+}
+
+// LocalAddress returns where a service that has this process's environment can be
+// asked by what a setting says, such as grpc, or fallback if the environment does not
+// have it. A listener on all addresses is on the loopback one, too.
+func LocalAddress(setting, fallback string) string {
+	addr := os.Getenv(config.EnvName(setting))
+	if addr == "" {
+		return fallback
+	}
+	host, port, err := net.SplitHostPort(addr)
+	if err != nil {
+		return addr
+	}
+	if ip, err := netip.ParseAddr(host); host == "" || err == nil && ip.IsUnspecified() {
+		host = "127.0.0.1"
+	}
+	return net.JoinHostPort(host, port)
+}
+
+// Dial returns a connection, which is made when it is first used. The error says which
+// of the options is wrong. The caller closes it.
+func (opt *Options) Dial() (*grpc.ClientConn, error) {
+	if err := config.CheckAddress(opt.Addr); err != nil {
+		return nil, fmt.Errorf("--addr: %w", err)
+	}
+	creds, err := opt.credentials()
+	if err != nil {
+		return nil, err
+	}
+	conn, err := grpc.NewClient(grpcTarget(opt.Addr), grpc.WithTransportCredentials(creds))
+	if err != nil {
+		return nil, fmt.Errorf("--addr %s: %w", opt.Addr, err)
+	}
+	return conn, nil
+}
+
+// transportError is the part of grpc-go's text that says what happened.
+var transportError = regexp.MustCompile(`desc = "transport: (?:Error while dialing: )?(.*)"$`)
+
+// notTLS matches handshake errors of a server without TLS.
+var notTLS = regexp.MustCompile(`handshake failed: .*(connection reset|EOF|does not look like a TLS handshake)`)
+
+// Explain says what the error of a call over a connection means for who called.
+func (opt *Options) Explain(err error) error {
+	s := status.Convert(err)
+	switch m := transportError.FindStringSubmatch(s.Message()); {
+	case s.Code() == codes.DeadlineExceeded:
+		return fmt.Errorf("service at %s: no answer within --timeout %v", opt.Addr, opt.Timeout)
+	case m != nil && strings.Contains(m[1], "connection refused"):
+		return fmt.Errorf("service at %s: %s; is it running? --addr says where", opt.Addr, m[1])
+	case strings.Contains(s.Message(), "looked like an HTTP/1.1 header"):
+		return fmt.Errorf("service at %s: an HTTP/1.1 server answers there; --addr is the gRPC address, whose port is 8081 by default", opt.Addr)
+	case strings.Contains(s.Message(), "error reading server preface"):
+		return fmt.Errorf("service at %s: it does not talk gRPC in plain; does it want TLS (--tls)?", opt.Addr)
+	case s.Code() == codes.Unimplemented:
+		return fmt.Errorf("service at %s: it has no such method: %s; --addr is the gRPC address (--grpc), whose port is 8081 by default", opt.Addr, s.Message())
+	case m != nil && notTLS.MatchString(m[1]):
+		return fmt.Errorf("service at %s: %s; does it talk TLS there?", opt.Addr, m[1])
+	case m != nil:
+		return fmt.Errorf("service at %s: %s", opt.Addr, m[1])
+	}
+	return fmt.Errorf("service at %s: %s: %s", opt.Addr, s.Code(), s.Message())
+}
+
+// credentials returns how to connect: in plain unless a flag says TLS.
+func (opt *Options) credentials() (credentials.TransportCredentials, error) {
+	if !opt.TLS && opt.CA == "" && opt.Cert == "" {
+		return insecure.NewCredentials(), nil
+	}
+	conf, err := opt.tlsConfig()
+	if err != nil {
+		return nil, err
+	}
+	return credentials.NewTLS(conf), nil
+}
+
+// tlsConfig is how to talk TLS.
+func (opt *Options) tlsConfig() (*tls.Config, error) {
+	conf := &tls.Config{ServerName: opt.ServerName, MinVersion: tls.VersionTLS12}
+	if conf.ServerName == "" && strings.HasPrefix(opt.Addr, "unix:") {
+		conf.ServerName = "localhost" // a socket has no name
+	}
+	if opt.CA != "" {
+		pem, err := os.ReadFile(opt.CA)
+		if err != nil {
+			return nil, fmt.Errorf("--tls-ca: %w", err)
+		}
+		conf.RootCAs = x509.NewCertPool()
+		if !conf.RootCAs.AppendCertsFromPEM(pem) {
+			return nil, fmt.Errorf("--tls-ca %s: no certificate in it", opt.CA)
+		}
+	}
+	if opt.Cert != "" {
+		pair, err := tls.LoadX509KeyPair(opt.Cert, opt.Key)
+		if err != nil {
+			return nil, fmt.Errorf("--tls-cert, --tls-key: %w", err)
+		}
+		conf.Certificates = []tls.Certificate{pair}
+	}
+	return conf, nil
+}
+
+// grpcTarget returns addr as grpc-go's resolvers spell it.
+func grpcTarget(addr string) string {
+	if name, ok := strings.CutPrefix(addr, "unix:@"); ok {
+		return "unix-abstract:" + name
+	}
+	if strings.HasPrefix(addr, "unix:") {
+		return addr
+	}
+	return "passthrough:///" + addr
+}

@@ -1,0 +1,148 @@
+package config
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"net/netip"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/headgate-rls/headgate/internal/kit/jwks"
+)
+
+// Admin has the settings of the guarded HTTP paths.
+type Admin struct {
+	Address  string
+	Token    string
+	TLSCert  string
+	TLSKey   string
+	ClientCA string
+
+	// Named are the tokens of HEADGATE_ADMIN_TOKEN_<NAME>, by their names in lower case.
+	Named    map[string]string
+	Networks []string
+
+	JWKS     string
+	Issuer   string
+	Audience string
+	Leeway   time.Duration
+}
+
+// Guarded reports whether there is anything that lets somebody use the admin paths.
+func (c *Admin) Guarded() bool {
+	return c.Token != "" || len(c.Named) > 0 || c.ClientCA != "" || c.JWKS != ""
+}
+
+// Prefixes are the networks of --admin-networks, which was checked when the settings were read.
+func (c *Admin) Prefixes() (list []netip.Prefix) {
+	for _, n := range c.Networks {
+		p, _ := prefix(n)
+		list = append(list, p)
+	}
+	return list
+}
+
+// prefix reads a network, which may be one address.
+func prefix(text string) (netip.Prefix, error) {
+	p, err := netip.ParsePrefix(text)
+	if addr, e := netip.ParseAddr(text); e == nil && addr.Zone() == "" {
+		p, err = netip.PrefixFrom(addr, addr.BitLen()), nil
+	}
+	switch {
+	case err != nil:
+		return p, fmt.Errorf("%q is neither a network such as 10.0.0.0/8 nor an address", text)
+	case p.Addr().Is4In6():
+		return p, fmt.Errorf("%q is IPv4 written as IPv6; write it as IPv4", text)
+	case p != p.Masked():
+		return p, fmt.Errorf("%q has bits behind its length; did you mean %v?", text, p.Masked())
+	}
+	return p, nil
+}
+
+// maxNamed bounds how many named tokens there are: each is compared with what a request has.
+const maxNamed = 100
+
+// tokenName is what may stand behind HEADGATE_ADMIN_TOKEN_.
+var tokenName = regexp.MustCompile(`^[A-Z0-9][A-Z0-9_]{0,63}$`)
+
+// addToken takes the value of a variable HEADGATE_ADMIN_TOKEN_<NAME>. Errors do not tell it.
+func (c *Admin) addToken(name, value string) error {
+	if !tokenName.MatchString(name) {
+		return fmt.Errorf("%q is no name of a token: want 1 to 64 capital letters, digits and _", name)
+	}
+	if name == "FILE" {
+		return errors.New("tokens are not read from files: set HEADGATE_ADMIN_TOKEN to the content of the file, not to its name")
+	}
+	if err := longEnough(value); err != nil || value == "" {
+		return cmp.Or(err, errors.New("must not be empty"))
+	}
+	if c.Named == nil {
+		c.Named = map[string]string{}
+	}
+	if c.Named[strings.ToLower(name)] = value; len(c.Named) > maxNamed {
+		return fmt.Errorf("there are more than %d named tokens", maxNamed)
+	}
+	return nil
+}
+
+// longEnough is the check of a token.
+func longEnough(v string) error {
+	if v != "" && len(v) < minToken {
+		return fmt.Errorf("has %d characters, want at least %d; `openssl rand -hex 32` makes one", len(v), minToken)
+	}
+	return nil
+}
+
+// minToken is the shortest token that is accepted: shorter ones can be guessed.
+const minToken = 16
+
+// settings returns the rows of the table for the admin paths.
+func (c *Admin) settings() []setting {
+	keyPair := func() bool { return (c.TLSCert == "") == (c.TLSKey == "") }
+	certHasListener := func() bool { return c.TLSCert == "" || c.Address != "" }
+	networks := func(list []string) error {
+		for _, n := range list {
+			if _, err := prefix(n); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	jwt := func() bool { return (c.JWKS != "") == (c.Issuer != "") && (c.JWKS != "") == (c.Audience != "") }
+	caHasCert := func() bool { return c.ClientCA == "" || c.TLSCert != "" }
+	return []setting{
+		listener("admin", &c.Address, "", nil, "`address` of the admin paths; empty: the --http address serves them"),
+		row("admin-token", &c.Token, "", longEnough,
+			"`secret` that admin requests send as Authorization: Bearer; the variables HEADGATE_ADMIN_TOKEN_<NAME> have more of them, and logs say which was used; without any, and without --admin-client-ca and --admin-jwks, the admin API is disabled").hiding(whole),
+		row("admin-networks", &c.Networks, nil, networks, "`network` such as 10.0.0.0/8 that admin requests may come from, others get 403; may be repeated (default: any)"),
+		row("admin-jwks", &c.JWKS, "", all(require[string](jwt, "needs --admin-jwt-issuer and --admin-jwt-audience, and the other way round"), jwksSource),
+			"`file or https URL` with the public keys (JWKS) of JWTs that do in the place of a token, signed by RS256, ES256 or EdDSA"),
+		row("admin-jwt-issuer", &c.Issuer, "", require[string](jwt, "needs --admin-jwks and --admin-jwt-audience"), "`issuer` (iss) that such JWTs must have"),
+		row("admin-jwt-audience", &c.Audience, "", require[string](jwt, "needs --admin-jwks and --admin-jwt-issuer"), "`audience` (aud) that such JWTs must have"),
+		row("admin-jwt-leeway", &c.Leeway, 30*time.Second, atMost5Minutes, "how much the clocks of issuers may differ"),
+		row("admin-tls-cert", &c.TLSCert, "", all(
+			require[string](keyPair, "needs --admin-tls-key, and the other way round"),
+			require[string](certHasListener, "needs --admin, a listener of its own")),
+			"certificate chain `file` of the --admin address; reloaded when it changes"),
+		row("admin-tls-key", &c.TLSKey, "", nil, "private key `file` of the --admin address"),
+		row("admin-client-ca", &c.ClientCA, "", require[string](caHasCert, "needs --admin-tls-cert and --admin-tls-key"),
+			"`file` with the certificate authorities whose clients may use the --admin address; others are rejected"),
+	}
+}
+
+// jwksSource refuses URLs that keys must not come from.
+func jwksSource(v string) error {
+	if strings.Contains(v, "://") {
+		return jwks.CheckURL(v)
+	}
+	return nil
+}
+
+func atMost5Minutes(d time.Duration) error {
+	if d < 0 || d > 5*time.Minute {
+		return fmt.Errorf("%v is not between 0 and 5m", d)
+	}
+	return nil
+}

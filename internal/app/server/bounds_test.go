@@ -1,0 +1,104 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/stats"
+	"google.golang.org/grpc/status"
+
+	"github.com/headgate-rls/headgate/internal/app/telemetry"
+)
+
+// TestConnectionsAreBounded: a connection above the bound is closed at once, and one
+// that ends makes room.
+func TestConnectionsAreBounded(t *testing.T) {
+	inner, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer inner.Close()
+	l := &boundListener{Listener: inner, most: 1}
+	accepted := make(chan net.Conn, 3)
+	go func() {
+		for {
+			nc, err := l.Accept()
+			if err != nil {
+				return
+			}
+			accepted <- nc
+		}
+	}()
+	dial := func() net.Conn {
+		nc, err := net.Dial("tcp", inner.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { nc.Close() })
+		return nc
+	}
+	dial()
+	first := <-accepted
+	second := dial()
+	_ = second.SetReadDeadline(time.Now().Add(10 * time.Second))
+	if _, err := second.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
+		t.Errorf("the second connection reads %v, want that it is closed", err)
+	}
+	first.Close()
+	first.Close() // as grpc-go may
+	dial()
+	select {
+	case <-accepted:
+	case <-time.After(10 * time.Second):
+		t.Error("no connection is accepted after one has ended")
+	}
+	if n := l.open.Load(); n != 1 {
+		t.Errorf("%d connections are counted, want 1", n)
+	}
+}
+
+// TestCallsOfAllConnectionsAreBounded: above the bound a connection that has its share
+// is refused, another is not, and calls that end make room.
+func TestCallsOfAllConnectionsAreBounded(t *testing.T) {
+	const share, most = 4, 8
+	b := &callBound{Handler: grpcStats{telemetry.New("test").GRPCServer("grpc")}, most: most}
+	connect := func() context.Context {
+		ctx := b.TagConn(t.Context(), &stats.ConnTagInfo{})
+		b.HandleConn(ctx, &stats.ConnBegin{})
+		return ctx
+	}
+	greedy, other := connect(), connect()
+	ctx, end := context.WithCancel(greedy)
+	for range most {
+		if _, err := b.admit(ctx, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := b.admit(greedy, nil); status.Code(err) != codes.ResourceExhausted {
+		t.Errorf("a call above the bound and the share: %v, want ResourceExhausted", err)
+	}
+	otherCtx, endOther := context.WithCancel(other)
+	for range share {
+		if _, err := b.admit(otherCtx, nil); err != nil {
+			t.Errorf("a call within the share of a connection: %v", err)
+		}
+	}
+	if _, err := b.admit(other, nil); status.Code(err) != codes.ResourceExhausted {
+		t.Errorf("a call above the other connection's share: %v, want ResourceExhausted", err)
+	}
+	end()
+	endOther()
+	for until := time.Now().Add(10 * time.Second); b.calls.Load() != 0; time.Sleep(time.Millisecond) {
+		if time.Now().After(until) {
+			t.Fatalf("%d calls are counted after they have ended", b.calls.Load())
+		}
+	}
+	if _, err := b.admit(greedy, nil); err != nil {
+		t.Errorf("a call after they have ended: %v", err)
+	}
+}

@@ -1,0 +1,281 @@
+package server
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/reflection"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/headgate-rls/headgate/internal/app/config"
+	"github.com/headgate-rls/headgate/internal/app/telemetry"
+	"github.com/headgate-rls/headgate/internal/kit/safego"
+	"github.com/headgate-rls/headgate/internal/kit/san"
+	"github.com/headgate-rls/headgate/internal/kit/web"
+	"github.com/headgate-rls/headgate/internal/wire/handshake"
+	"github.com/headgate-rls/headgate/internal/wire/unary"
+	"github.com/headgate-rls/headgate/ratelimit"
+	"github.com/headgate-rls/headgate/ratelimit/accesslog"
+	"github.com/headgate-rls/headgate/ratelimit/transport"
+)
+
+// An endpoint is one gRPC listener.
+type endpoint struct {
+	name     string
+	listener net.Listener
+	serve    func(net.Listener) error // until stopped or drained, then nil
+	drain    func(context.Context) error
+	stop     func()
+}
+
+// Bounds of a connection, for either transport.
+const (
+	maxStreams    = 1 << 10
+	maxHeld       = 16 << 20 // bytes of requests in memory, by the unary transport
+	maxHeaders    = 72 << 10 // bytes; a client's tracestate can have most of the 60 KiB that Envoy takes
+	connectWithin = 10 * time.Second
+	pingAnswer    = 20 * time.Second
+	closeWithin   = 2 * time.Second // for handlers to return when their calls are cut off
+)
+
+// A grpcFront makes the gRPC endpoints.
+type grpcFront struct {
+	conf    *config.Config
+	log     *slog.Logger
+	metrics *telemetry.Metrics
+	panics  *safego.Reporter
+	phase   *phase
+	service *ratelimit.Service
+
+	handshakes *handshake.Bounds // of all gRPC listeners
+}
+
+// boundCredentials are those of grpc-go's with bounds on their handshakes.
+type boundCredentials struct {
+	credentials.TransportCredentials
+	bounds *handshake.Bounds
+}
+
+// ServerHandshake implements credentials.TransportCredentials.
+func (c boundCredentials) ServerHandshake(nc net.Conn) (net.Conn, credentials.AuthInfo, error) {
+	bound := c.bounds.Conn(nc)
+	defer bound.Done()
+	return c.TransportCredentials.ServerHandshake(bound)
+}
+
+// Clone implements credentials.TransportCredentials.
+func (c boundCredentials) Clone() credentials.TransportCredentials {
+	return boundCredentials{c.TransportCredentials.Clone(), c.bounds}
+}
+
+// endpoints opens the gRPC listeners: the service itself, by the transport
+// that is configured, and where that is unary what it does not serve.
+func (f *grpcFront) endpoints(ctx context.Context) ([]*endpoint, error) {
+	conf, err := f.tlsConfig()
+	if err != nil {
+		return nil, err
+	}
+	l, err := web.Listen(ctx, "grpc", f.conf.GRPC, socketMode(f.conf))
+	if err != nil {
+		return nil, err
+	}
+	if f.conf.Transport == "grpc" {
+		return []*endpoint{f.grpcEndpoint("grpc", l, conf, true)}, nil
+	}
+	main, err := f.unaryEndpoint(l, conf)
+	if err != nil {
+		_ = l.Close()
+		return nil, err
+	}
+	if f.conf.Services == "" {
+		return []*endpoint{main}, nil
+	}
+	rest, err := web.Listen(ctx, "services", f.conf.Services, socketMode(f.conf))
+	if err != nil {
+		_ = l.Close()
+		return nil, err
+	}
+	return []*endpoint{main, f.grpcEndpoint("services", rest, conf, false)}, nil
+}
+
+func (f *grpcFront) tlsConfig() (*tls.Config, error) {
+	if f.conf.TLSCert == "" {
+		return nil, nil
+	}
+	clients, err := san.Parse(f.conf.ClientSANs)
+	if err != nil {
+		return nil, err // was checked at start
+	}
+	return serverTLS(&certFiles{flags: "grpc", cert: f.conf.TLSCert, key: f.conf.TLSKey, clientCA: f.conf.ClientCA,
+		ifGiven: f.conf.ClientAuth == config.IfGiven, clients: clients, log: f.log})
+}
+
+// unaryEndpoint serves the rate-limit service and health checks by package
+// unary.
+func (f *grpcFront) unaryEndpoint(l net.Listener, conf *tls.Config) (*endpoint, error) {
+	hint := ""
+	if f.conf.Services != "" {
+		hint = "other services are served on " + f.conf.Services
+	}
+	u, err := unary.New(unary.Config{
+		Handlers: map[string]unary.Handler{
+			ratelimit.Method:                     ratelimit.UnaryHandler(f.service, f.metrics.Requests("unary")),
+			healthpb.Health_Check_FullMethodName: {Inline: f.checkHealth},
+		},
+		UnknownHint:          hint,
+		TLS:                  conf,
+		Handshakes:           f.handshakes,
+		Identify:             ratelimit.Identity,
+		MaxMessageSize:       ratelimit.MaxMessageSize,
+		MaxHeaderListSize:    maxHeaders,
+		MaxConcurrentStreams: maxStreams,
+		MaxHeld:              maxHeld,
+		ReadTimeout:          connectWithin,
+		KeepaliveInterval:    f.conf.Keepalive,
+		KeepaliveTimeout:     pingAnswer,
+		MaxConnectionAge:     f.conf.MaxConnectionAge,
+		Grace:                f.conf.MaxConnectionAgeGrace,
+		CloseTimeout:         closeWithin,
+		Log:                  f.log,
+		Panics:               f.panics,
+	})
+	if err != nil {
+		return nil, err
+	}
+	f.metrics.AddUnary(u.Stats)
+	serve := func(l net.Listener) error {
+		if err := u.Serve(l); !errors.Is(err, unary.ErrClosed) {
+			return err
+		}
+		return nil
+	}
+	return &endpoint{name: "grpc", listener: l, serve: serve, drain: u.Shutdown, stop: func() { _ = u.Close() }}, nil
+}
+
+// checkHealth answers grpc.health.v1.Health/Check.
+func (f *grpcFront) checkHealth(ctx context.Context, calls []*unary.Call) []*unary.Call {
+	for _, c := range calls {
+		var req healthpb.HealthCheckRequest
+		if err := proto.Unmarshal(c.Message, &req); err != nil {
+			c.Err = &unary.Status{Code: unary.InvalidArgument, Message: "not a HealthCheckRequest"}
+			continue
+		}
+		resp, err := f.phase.health.Check(ctx, &req)
+		if err == nil {
+			c.Reply, err = proto.MarshalOptions{}.MarshalAppend(c.Reply, resp)
+		}
+		if err != nil {
+			st := status.Convert(err)
+			c.Err = &unary.Status{Code: unary.Code(st.Code()), Message: st.Message()}
+		}
+	}
+	return nil
+}
+
+// grpcEndpoint serves health, reflection and the access log, and the
+// rate-limit service if main, by grpc-go.
+func (f *grpcFront) grpcEndpoint(name string, l net.Listener, conf *tls.Config, main bool) *endpoint {
+	logs := int64(f.conf.AccessLogs)
+	calls := &callBound{Handler: grpcStats{f.metrics.GRPCServer(name)}, most: maxGRPCCalls + logs}
+	l = &boundListener{Listener: l, most: maxGRPCConnections + logs}
+	opts := []grpc.ServerOption{
+		transport.ServerCodec(),
+		grpc.MaxRecvMsgSize(ratelimit.MaxMessageSize),
+		grpc.MaxHeaderListSize(maxHeaders),
+		grpc.MaxConcurrentStreams(maxStreams),
+		grpc.ConnectionTimeout(connectWithin),
+		grpc.StreamInterceptor(f.boundStream),
+		grpc.StatsHandler(calls),
+		grpc.UnknownServiceHandler(unknownMethod), // else its answers would not be counted
+		grpc.KeepaliveParams(keepalive.ServerParameters{
+			MaxConnectionAge:      f.conf.MaxConnectionAge,
+			MaxConnectionAgeGrace: f.conf.MaxConnectionAgeGrace,
+			// A proxy whose host is gone is noticed within the grace time.
+			Time:    min(f.conf.Keepalive, max(f.conf.OwnerGrace/3, time.Second)),
+			Timeout: min(pingAnswer, max(f.conf.OwnerGrace/3, time.Second)),
+		}),
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 5 * time.Second, PermitWithoutStream: true}),
+	}
+	if conf != nil {
+		opts = append(opts, grpc.Creds(boundCredentials{credentials.NewTLS(conf), f.handshakes}))
+	}
+	if main {
+		opts = append(opts, transport.ReadBeforeEnd(calls.admit))
+		l = transport.Listener(l)
+	} else {
+		opts = append(opts, grpc.InTapHandle(calls.admit))
+	}
+	g := grpc.NewServer(opts...)
+	if main {
+		transport.Register(g, f.service, f.metrics.Requests("grpc"))
+	}
+	accesslog.Register(g, f.service.Leases(), accesslog.Config{
+		Keys: f.conf.LeaseKeys, MaxStreams: f.conf.AccessLogs, MaxStreamsPerPeer: f.conf.AccessLogsPerPeer, Timeout: f.conf.BackendTimeout, Log: f.log, Count: f.metrics.AccessLog, Panics: f.panics,
+	})
+	healthpb.RegisterHealthServer(g, f.phase.health)
+	reflection.Register(g)
+	return &endpoint{name: name, listener: l, serve: serveGRPC(g), drain: drainGRPC(g), stop: g.Stop}
+}
+
+// unknownMethod answers calls of methods that are not served here.
+func unknownMethod(_ any, stream grpc.ServerStream) error {
+	method, _ := grpc.MethodFromServerStream(stream)
+	return status.Error(codes.Unimplemented, "unknown method "+method)
+}
+
+func serveGRPC(g *grpc.Server) func(net.Listener) error {
+	return func(l net.Listener) error {
+		if err := g.Serve(l); err != nil && !errors.Is(err, grpc.ErrServerStopped) {
+			return fmt.Errorf("grpc server: %w", err)
+		}
+		return nil
+	}
+}
+
+func drainGRPC(g *grpc.Server) func(context.Context) error {
+	return func(ctx context.Context) error {
+		done := make(chan struct{})
+		go func() { g.GracefulStop(); close(done) }()
+		select {
+		case <-done:
+			return nil
+		case <-ctx.Done():
+			g.Stop()
+			select {
+			case <-done:
+			case <-time.After(closeWithin): // a handler does not return
+			}
+			return ctx.Err()
+		}
+	}
+}
+
+// boundStream ends a stream's context when the server wants streams to end.
+func (f *grpcFront) boundStream(srv any, stream grpc.ServerStream, _ *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
+	ctx, cancel := context.WithCancel(stream.Context())
+	defer cancel()
+	defer context.AfterFunc(f.phase.streams, cancel)()
+	var err error
+	if f.panics.Do("stream", func() { err = handler(srv, boundStream{stream, ctx}) }) != nil {
+		return status.Error(codes.Internal, "the handler failed")
+	}
+	return err
+}
+
+type boundStream struct {
+	grpc.ServerStream
+	ctx context.Context
+}
+
+func (b boundStream) Context() context.Context { return b.ctx }

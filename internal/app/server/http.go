@@ -1,0 +1,178 @@
+package server
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/pprof"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/headgate-rls/headgate/internal/app/config"
+	"github.com/headgate-rls/headgate/internal/app/telemetry"
+	"github.com/headgate-rls/headgate/internal/kit/web"
+	"github.com/headgate-rls/headgate/ratelimit"
+	"github.com/headgate-rls/headgate/ratelimit/transport"
+)
+
+// socketMode is --socket-mode, which was checked when the settings were read.
+func socketMode(c *config.Config) os.FileMode {
+	mode, _ := c.Permissions()
+	return mode
+}
+
+// An httpServer is one HTTP listener.
+type httpServer struct {
+	*http.Server
+	name     string
+	listener net.Listener
+}
+
+// An httpFront is what one of them serves, where, and how long an answer may take.
+type httpFront struct {
+	name, address string
+	handler       http.Handler
+	write         time.Duration
+	tls           *certFiles // nil: no TLS
+}
+
+// httpFronts makes the HTTP servers.
+type httpFronts struct {
+	conf    *config.Config
+	log     *slog.Logger
+	metrics *telemetry.Metrics
+	phase   *phase
+	service *ratelimit.Service
+	slots   *slotService // nil without --slots
+	admin   http.Handler // of what begins with /admin/
+	page    http.Handler // of /policies; nil without --policies
+	ready   http.Handler
+	// describe writes where the rules come from.
+	describe func(io.Writer) error
+}
+
+// open opens the HTTP listeners that are configured.
+func (f *httpFronts) open(ctx context.Context) ([]*httpServer, error) {
+	api := 10*time.Second + f.conf.Slots.Timeout
+	fronts := []httpFront{
+		{name: "http", address: f.conf.HTTP, handler: f.httpHandler(), write: api},
+		{name: "debug", address: f.conf.Debug, handler: f.debugHandler(), write: 2 * time.Minute}, // profiles take their time
+	}
+	if f.conf.Metrics != "" {
+		fronts = append(fronts, httpFront{name: "metrics", address: f.conf.Metrics, handler: f.metricsHandler(), write: api})
+	}
+	admin := httpFront{name: "admin", address: f.conf.Admin.Address, handler: f.adminHandler(), write: api}
+	if a := &f.conf.Admin; a.TLSCert != "" {
+		admin.tls = &certFiles{flags: "admin", cert: a.TLSCert, key: a.TLSKey, clientCA: a.ClientCA, log: f.log}
+	}
+	fronts = append(fronts, admin)
+	var list []*httpServer
+	for _, h := range fronts {
+		if h.address == "" {
+			continue
+		}
+		l, err := web.Listen(ctx, h.name, h.address, socketMode(f.conf))
+		if err != nil {
+			closeServers(list)
+			return nil, err
+		}
+		if h.tls != nil {
+			conf, err := serverTLS(h.tls)
+			if err != nil {
+				_ = l.Close()
+				closeServers(list)
+				return nil, err
+			}
+			l = tls.NewListener(l, conf)
+		}
+		list = append(list, &httpServer{name: h.name, listener: l, Server: web.NewServer(h.handler, h.write, f.log)})
+	}
+	return list, nil
+}
+
+// closeHTTPWithin bounds how long the end waits for HTTP requests.
+const closeHTTPWithin = 2 * time.Second
+
+// closeServers lets requests in flight finish for a moment, then cuts them.
+func closeServers(list []*httpServer) {
+	ctx, cancel := context.WithTimeout(context.Background(), closeHTTPWithin)
+	defer cancel()
+	for _, h := range list {
+		if err := h.Shutdown(ctx); err != nil {
+			_ = h.Close()
+		}
+		_ = h.listener.Close() // in case it was never served
+	}
+}
+
+func (f *httpFronts) httpHandler() http.Handler {
+	mux := http.NewServeMux()
+	mux.Handle("/json", f.metrics.CountHTTP("json", transport.JSONHandler(f.service, f.metrics.Requests("json"))))
+	mux.HandleFunc("GET /healthcheck", func(w http.ResponseWriter, _ *http.Request) {
+		if f.phase.draining.Load() {
+			http.Error(w, "draining", http.StatusInternalServerError) // 500 as the reference service
+			return
+		}
+		if !f.phase.serving.Load() {
+			http.Error(w, "waiting for rules", http.StatusInternalServerError)
+			return
+		}
+		fmt.Fprintln(w, "OK")
+	})
+	mux.Handle("GET /readyz", f.ready)
+	return f.before(mux, true, f.conf.Admin.Address == "")
+}
+
+// adminHandler is what the --admin address serves: admin paths, and those of slots where the same
+// guard is in front of them, so that who has a client certificate instead of a token can use them.
+func (f *httpFronts) adminHandler() http.Handler {
+	return f.before(f.admin, f.conf.Slots.Auth, true)
+}
+
+// before returns a handler of the paths of slots and of the admin, as the listener has them, and
+// next's for the rest. A ServeMux would redirect paths that end in ids such as "..".
+func (f *httpFronts) before(next http.Handler, slots, admin bool) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch path := r.URL.Path; {
+		case slots && f.slots != nil && (path == "/slots" || strings.HasPrefix(path, "/slots/") || strings.HasPrefix(path, "/api/v1/")):
+			f.slots.api.ServeHTTP(w, r)
+		case admin && strings.HasPrefix(path, "/admin/"):
+			f.admin.ServeHTTP(w, r)
+		case admin && f.page != nil && (path == "/policies" || strings.HasPrefix(path, "/policies/")):
+			f.page.ServeHTTP(w, r)
+		default:
+			next.ServeHTTP(w, r)
+		}
+	})
+}
+
+// metricsHandler serves what monitoring asks for, and nothing else.
+func (f *httpFronts) metricsHandler() http.Handler {
+	mux := http.NewServeMux()
+	mux.Handle("GET "+f.conf.MetricsPath, f.metrics.Handler())
+	return mux
+}
+
+// debugHandler serves what only operators should see.
+func (f *httpFronts) debugHandler() http.Handler {
+	mux := http.NewServeMux()
+	if f.conf.Metrics == "" {
+		mux.Handle("GET "+f.conf.MetricsPath, f.metrics.Handler())
+	}
+	mux.HandleFunc("GET /rlconfig", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+		_ = f.describe(w) // the reader may be gone
+		_ = f.service.Rules().Dump(w)
+	})
+	mux.HandleFunc("/debug/pprof/", pprof.Index)
+	mux.HandleFunc("/debug/pprof/cmdline", pprof.Cmdline)
+	mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
+	mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
+	mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
+	return mux
+}

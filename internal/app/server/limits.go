@@ -1,0 +1,229 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"time"
+
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/headgate-rls/headgate/backends"
+	"github.com/headgate-rls/headgate/backends/stack"
+	"github.com/headgate-rls/headgate/descriptors"
+	"github.com/headgate-rls/headgate/internal/app/config"
+	"github.com/headgate-rls/headgate/internal/app/telemetry"
+	"github.com/headgate-rls/headgate/internal/kit/safego"
+	"github.com/headgate-rls/headgate/internal/kit/units"
+	"github.com/headgate-rls/headgate/internal/kit/web"
+	"github.com/headgate-rls/headgate/limit"
+	"github.com/headgate-rls/headgate/policies"
+	"github.com/headgate-rls/headgate/ratelimit"
+	"github.com/headgate-rls/headgate/ratelimit/leases"
+)
+
+// limits is the part of the server that decides requests: the rules, the store of the
+// counters, and the service that brings them together.
+type limits struct {
+	conf    *config.Config
+	log     *slog.Logger
+	rules   ruleSource
+	store   *stack.Stack
+	service *ratelimit.Service
+	backend condition
+	// migrated: the store's schema is as it should be, or not this process's business.
+	migrated bool
+}
+
+// openLimits loads the rules and opens the store, which need not answer at this moment.
+//
+// Policies, nil if there are none, take the place of the limits of rules that ask for them.
+func openLimits(ctx context.Context, conf *config.Config, in *policies.Set, log *slog.Logger, metrics *telemetry.Metrics, hits ratelimit.HitMetrics, panics *safego.Reporter, tracer trace.Tracer) (*limits, error) {
+	l := &limits{conf: conf, log: log, migrated: !conf.BackendMigrate}
+	if err := chooseRules(l.conf); err != nil {
+		return nil, err
+	}
+	caps, err := stack.Caps(l.conf.Backend)
+	if err != nil {
+		return nil, fmt.Errorf("--backend: %w", err)
+	}
+	if conf.CalendarMonths {
+		month := limit.MustNew(limit.Spec{Algorithm: limit.FixedWindow, Max: 1, Window: units.Month, Calendar: true})
+		if err := caps.Check(month); err != nil {
+			return nil, fmt.Errorf("--calendar-months: %w", err)
+		}
+	}
+	if l.rules, err = openRules(l.conf, &caps, l.log, metrics, panics); err != nil {
+		return nil, err
+	}
+	l.rules.installBy(l.install)
+	l.store, err = stack.New(ctx, conf.Backend, stack.Options{
+		Timeout: conf.BackendTimeout, Existing: !conf.BackendMigrate, Replicas: conf.Replicas, Recorder: metrics.Backend, Log: log, Panics: panics,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("--backend: %w", err)
+	}
+	metrics.AddFigures(l.store.Figures())
+	service := l.serviceConfig()
+	service.Policies, service.Metrics, service.Hits, service.Panics, service.Tracer = in, metrics, hits, panics, tracer
+	if l.service, err = ratelimit.New(service, l.rules.begin()); err != nil {
+		l.closeStore()
+		return nil, err
+	}
+	metrics.AddInFlight(l.service.Leases())
+	l.warnOfPolicies(l.rules.begin())
+	if set := l.rules.begin(); set != nil {
+		metrics.RulesLoaded(set, time.Now())
+	}
+	return l, nil
+}
+
+// openRules opens the source of the rules: a control plane, or files.
+func openRules(conf *config.Config, caps *backends.Caps, log *slog.Logger, metrics *telemetry.Metrics, panics *safego.Reporter) (ruleSource, error) {
+	if conf.XDS.Address != "" {
+		return openXDS(&conf.XDS, caps, log, metrics, panics)
+	}
+	return loadRules(conf, caps, log, metrics)
+}
+
+func (l *limits) serviceConfig() ratelimit.Config {
+	c := l.conf.Decisions()
+	c.Backend, c.Caps, c.Local, c.Registry = l.store.Backend, l.store.Caps, l.store.Local, l.store.Registry
+	c.Now, c.Log, c.Leases, c.Replica = l.store.Now, l.log, l.leaseSigner(), rand.Uint32()
+	return c
+}
+
+// leaseSigner signs by the secret that is configured; without one, replicas
+// agree on one in the store.
+func (l *limits) leaseSigner() *leases.Signer {
+	if l.conf.LeaseSecret == "" {
+		return nil
+	}
+	return leases.NewSigner([]byte(l.conf.LeaseSecret))
+}
+
+// install puts new rules in force.
+func (l *limits) install(set *descriptors.Set) error {
+	if err := l.service.SetRules(set); err != nil {
+		return err
+	}
+	l.store.RulesChanged()
+	l.warnOfPolicies(set)
+	return nil
+}
+
+// warnOfPolicies says that rules ask for policies where there are none. The example need not have
+// them.
+func (l *limits) warnOfPolicies(set *descriptors.Set) {
+	if l.conf.Policies.URL != "" || l.conf.Example || set == nil {
+		return
+	}
+	for _, r := range set.Rules() {
+		if r.Policy != nil {
+			l.log.Warn("a rule has policy:, and --policies is not set: its own limit holds", "rule", r.Domain+"/"+r.Path, "policy", r.Policy)
+			return
+		}
+	}
+}
+
+// migrateWithin bounds one try to bring the store's schema up to date.
+const migrateWithin = time.Minute
+
+// migrate brings the store's schema up to date, unless that has been done.
+func (l *limits) migrate(ctx context.Context) error {
+	if l.migrated {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, migrateWithin)
+	defer cancel()
+	_, err := l.store.Migrate(ctx)
+	l.migrated = err == nil
+	return err
+}
+
+// startWithin bounds, with the time of a call, how long a store that does not answer holds up the start.
+const startWithin = 10 * time.Second
+
+// prepare makes the store ready, if it answers. It returns an error only if retrying does not help:
+// without the store the service starts, and joins the other replicas when the store answers.
+func (l *limits) prepare(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, l.conf.BackendTimeout+startWithin)
+	defer cancel()
+	err := l.store.Prepare(ctx, !l.migrated)
+	switch {
+	case errors.Is(err, backends.ErrMisconfigured):
+		return fmt.Errorf("--backend: %w", err)
+	case err != nil:
+		l.log.Warn("the backend does not answer at the start; retrying", "error", err)
+	default:
+		l.migrated = true
+	}
+	return nil
+}
+
+// join makes the service one of the replicas that there are.
+func (l *limits) join(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, l.conf.BackendTimeout)
+	defer cancel()
+	if err := l.service.Leases().Join(ctx); err != nil {
+		l.log.Warn("could not read the registry of requests in flight; retrying", "error", err)
+	}
+}
+
+// run does the work in the background until ctx ends. It calls fail if rules cannot be
+// followed any more.
+func (l *limits) run(ctx context.Context, fail func(error)) {
+	var running tasks
+	running.start(func() { l.watchBackend(ctx) })
+	running.start(func() { l.store.Run(ctx) })
+	running.start(func() { l.service.Leases().Run(ctx) })
+	if err := l.rules.run(ctx); err != nil {
+		fail(err)
+	}
+	running.wait()
+}
+
+// watchBackend keeps l.backend true to whether the backend answers.
+func (l *limits) watchBackend(ctx context.Context) {
+	l.backend.watch(ctx, func(ctx context.Context) error {
+		if err := l.migrate(ctx); err != nil {
+			return err
+		}
+		ctx, cancel := context.WithTimeout(ctx, l.conf.BackendTimeout)
+		defer cancel()
+		return l.store.Backend.Ping(ctx)
+	}, l.backendChanged)
+}
+
+// part reports whether the backend answers.
+func (l *limits) part() web.Part {
+	problem, _ := l.backend.problem()
+	return web.Part{Name: "backend " + l.store.Caps.Name, Problem: problem}
+}
+
+func (l *limits) backendChanged(err error) {
+	if err == nil {
+		l.log.Info("the backend answers again", "backend", l.store.Caps.Name)
+		return
+	}
+	l.log.Error("the backend does not answer; failure policies decide", "backend", l.store.Caps.Name, "error", err)
+}
+
+// giveBackWithin bounds how long the end waits for leases to be given back.
+const giveBackWithin = 2 * time.Second
+
+// close gives back leases and closes the store.
+func (l *limits) close() {
+	ctx, cancel := context.WithTimeout(context.Background(), giveBackWithin)
+	defer cancel()
+	l.service.Close(ctx)
+	l.closeStore()
+}
+
+func (l *limits) closeStore() {
+	if err := l.store.Close(); err != nil {
+		l.log.Warn("could not close the backend", "error", err)
+	}
+}

@@ -1,0 +1,80 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"time"
+
+	"github.com/headgate-rls/headgate/internal/app/config"
+	"github.com/headgate-rls/headgate/internal/app/telemetry"
+	"github.com/headgate-rls/headgate/internal/kit/web"
+	"github.com/headgate-rls/headgate/policies"
+	"github.com/headgate-rls/headgate/policies/httpapi"
+	"github.com/headgate-rls/headgate/policies/sqlstore"
+)
+
+// A policyService is the part of the server that follows the policies in a database.
+type policyService struct {
+	*sqlstore.Source
+	log   *slog.Logger
+	admin http.Handler // behind the guard
+}
+
+// OpenPolicies opens the database of policies that the settings name. It need not answer at this
+// moment, but a file that is one has to be there if existing says so. The caller closes it.
+func OpenPolicies(c *config.Policies, existing bool, log *slog.Logger) (*sqlstore.Store, error) {
+	store, err := sqlstore.Open(sqlstore.Config{Existing: existing, URL: c.URL, Username: c.Username, Password: c.Password, Log: log})
+	if err != nil {
+		return nil, fmt.Errorf("--policies: %w", err)
+	}
+	return store, nil
+}
+
+// readFirst is for how long the start waits for the policies.
+const readFirst = 15 * time.Second
+
+// openPolicies makes the policy service, and reads the policies if the database answers; nil if
+// none is configured.
+func openPolicies(ctx context.Context, conf *config.Policies, guard *web.Guard, log *slog.Logger, metrics *telemetry.Metrics) (*policyService, error) {
+	if conf.URL == "" {
+		return nil, nil
+	}
+	store, err := OpenPolicies(conf, !conf.Migrate, log)
+	if err != nil {
+		return nil, err
+	}
+	p := &policyService{Source: sqlstore.NewSource(store, conf.Migrate, log), log: log}
+	p.admin = guard.Wrap(httpapi.New(policies.NewEditor(store, p.Hint), log))
+	ctx, cancel := context.WithTimeout(ctx, readFirst)
+	defer cancel()
+	if err := p.Start(ctx); err != nil {
+		return nil, errors.Join(fmt.Errorf("--policies: %w", err), store.Close())
+	}
+	metrics.AddPolicies(p.Set)
+	return p, nil
+}
+
+// stale is from when readiness tells the age of the policies.
+const stale = 10 * time.Second
+
+// part reports whether policies have been read. The service is ready with old ones.
+func (p *policyService) part() web.Part {
+	part := web.Part{Name: "policies"}
+	age, loaded := p.Set.Age(time.Now())
+	switch {
+	case !loaded:
+		part.Problem = "have not been read: the database does not answer"
+	case age > stale:
+		part.Problem, part.Serving = fmt.Sprintf("the database does not answer; those of %v ago are in force", age.Round(time.Second)), true
+	}
+	return part
+}
+
+func (p *policyService) close() {
+	if err := p.Close(); err != nil {
+		p.log.Warn("could not close the database of policies", "error", err)
+	}
+}

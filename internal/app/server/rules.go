@@ -1,0 +1,197 @@
+package server
+
+import (
+	"context"
+	_ "embed"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/headgate-rls/headgate/backends"
+	"github.com/headgate-rls/headgate/descriptors"
+	"github.com/headgate-rls/headgate/descriptors/rulefile"
+	"github.com/headgate-rls/headgate/descriptors/watch"
+	"github.com/headgate-rls/headgate/internal/app/config"
+	"github.com/headgate-rls/headgate/internal/app/rules"
+	"github.com/headgate-rls/headgate/internal/app/telemetry"
+	"github.com/headgate-rls/headgate/internal/kit/spell"
+	"github.com/headgate-rls/headgate/internal/kit/web"
+	"github.com/headgate-rls/headgate/ratelimit"
+)
+
+//go:embed example.yaml
+var exampleRules []byte
+
+// A ruleFollower loads the rules at the start and reloads them as their files change.
+type ruleFollower struct {
+	log     *slog.Logger
+	metrics *telemetry.Metrics
+	loaded  *descriptors.Set             // the rules of the start
+	watcher *watch.Watcher               // nil for the built-in example
+	install func(*descriptors.Set) error // puts new rules in force
+
+	paths    []string                      // of --rules; none for the example
+	rejected bool                          // install rejected the last rules
+	outcome  atomic.Pointer[watch.Outcome] // of the last reading; nil for the example
+}
+
+// defaultRules is what is served where no setting names rules.
+const defaultRules = "rules"
+
+// chooseRules decides which rules are served where --rules does not say.
+func chooseRules(conf *config.Config) error {
+	if len(conf.Rules) > 0 || conf.Example || conf.XDS.Address != "" {
+		return nil
+	}
+	if _, err := os.Stat(defaultRules); err != nil {
+		return errors.New("no rules to serve: name files or directories with --rules (HEADGATE_RULES), or put them into ./" +
+			defaultRules + "; to try headgate, --example serves a built-in example")
+	}
+	conf.Rules = []string{defaultRules}
+	return nil
+}
+
+// loadRules does the first load, which must succeed.
+func loadRules(conf *config.Config, caps *backends.Caps, log *slog.Logger, metrics *telemetry.Metrics) (*ruleFollower, error) {
+	f := &ruleFollower{log: log, metrics: metrics, paths: conf.Rules}
+	opt := rulefile.Options{MergeDomains: conf.MergeDomains, DefaultLeaseTTL: conf.LeaseTTL}
+	if conf.Example {
+		set, problems := rulefile.Load([]rulefile.Source{{Name: "built-in example", Data: exampleRules}}, opt)
+		if set == nil {
+			return nil, rules.Error(problems)
+		}
+		f.loaded = set
+		return f, nil
+	}
+	skip := conf.RulesErrors == config.SkipRules
+	f.watcher = watch.New(conf.Rules, watch.Options{
+		Options:   opt,
+		Files:     ruleFiles(conf),
+		Log:       log,
+		Skip:      skip,
+		Check:     func(set *descriptors.Set) []descriptors.Problem { return ratelimit.CapProblems(set, caps) },
+		OnChange:  f.changed,
+		OnOutcome: f.read,
+	})
+	set, warnings, err := f.watcher.Load()
+	var bad *watch.LoadError
+	if errors.As(err, &bad) {
+		err = rules.Error(bad.Problems)
+		if !skip {
+			err = fmt.Errorf("%w\nto start without the domains of such files: --rules-errors skip", err)
+		}
+		return nil, err
+	}
+	if err != nil {
+		return nil, fmt.Errorf("--rules: %w", err)
+	}
+	f.loaded = set
+	rules.LogWarnings(f.log, warnings)
+	f.warnOfNothing(set)
+	return f, nil
+}
+
+// ruleFiles says which files of directories are read.
+func ruleFiles(conf *config.Config) watch.Files {
+	return watch.Files{All: conf.RulesFiles != "yaml", Dots: conf.RulesFiles == config.DotFiles, Empty: conf.RulesEmpty}
+}
+
+// warnOfNothing logs a warning if no rules file exists, so that nothing is limited.
+func (f *ruleFollower) warnOfNothing(set *descriptors.Set) {
+	if len(set.Domains()) == 0 {
+		f.log.Warn("no rules files found: nothing is limited")
+	}
+}
+
+// read notes what came of reading the rules.
+func (f *ruleFollower) read(o *watch.Outcome) {
+	f.metrics.RulesFileErrors(o.Errors())
+	switch {
+	case o.Err != nil:
+		f.metrics.RulesFailed()
+	case !f.rejected:
+		f.metrics.RulesRead()
+	}
+	f.outcome.Store(o)
+}
+
+// changed puts new rules in force. The watcher has logged that they are new, but not
+// what to warn of.
+func (f *ruleFollower) changed(set *descriptors.Set, warnings []descriptors.Problem) {
+	rules.LogWarnings(f.log, warnings)
+	f.warnOfNothing(set)
+	err := f.install(set)
+	f.rejected = err != nil
+	if f.rejected {
+		f.log.Error("the backend does not support the new rules; the old rules stay in force", "error", err)
+		f.metrics.RulesFailed()
+		return
+	}
+	f.metrics.RulesLoaded(set, time.Now())
+}
+
+// run reloads rules as their files change, until ctx ends.
+func (f *ruleFollower) run(ctx context.Context) error {
+	if f.watcher == nil {
+		return nil
+	}
+	if err := f.watcher.Run(ctx); err != nil && ctx.Err() == nil {
+		return fmt.Errorf("watch rules: %w", err)
+	}
+	return nil
+}
+
+func (f *ruleFollower) begin() *descriptors.Set                        { return f.loaded }
+func (f *ruleFollower) installBy(install func(*descriptors.Set) error) { f.install = install }
+func (f *ruleFollower) first() <-chan struct{}                         { return closed }
+func (f *ruleFollower) describe(io.Writer) error                       { return nil }
+
+func (f *ruleFollower) String() string {
+	if f.watcher == nil {
+		return "built-in example"
+	}
+	return strings.Join(f.paths, ",")
+}
+
+// part reports whether all files could be read without errors; the service is ready all the
+// same.
+func (f *ruleFollower) part() web.Part {
+	return web.Part{Name: "rules", Problem: describeOutcome(f.outcome.Load()), Serving: true}
+}
+
+// describeOutcome names the files that have errors and the domains that suffer; "" if
+// nothing is wrong. The log has the errors themselves: /readyz has no guard.
+func describeOutcome(o *watch.Outcome) string {
+	if o == nil || o.Err == nil {
+		return ""
+	}
+	const most = 20
+	var list []string
+	errors := o.Errors()
+	for _, file := range slices.Sorted(maps.Keys(errors)) {
+		if len(list) == most {
+			list = append(list, fmt.Sprintf("and %d more files", len(errors)-most))
+			break
+		}
+		list = append(list, file+" has "+spell.Count(errors[file], "error"))
+	}
+	if len(errors) == 0 {
+		list = append(list, "the files cannot be read")
+	}
+	for _, d := range []struct {
+		what  string
+		names []string
+	}{{"domains as before: ", o.Kept}, {"domains that are not limited: ", o.Missing}} {
+		if len(d.names) > 0 {
+			list = append(list, d.what+strings.Join(d.names[:min(len(d.names), most)], " "))
+		}
+	}
+	return strings.Join(list, "; ")
+}

@@ -1,0 +1,153 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"time"
+
+	"github.com/headgate-rls/headgate/internal/app/config"
+	"github.com/headgate-rls/headgate/internal/app/telemetry"
+	"github.com/headgate-rls/headgate/internal/kit/web"
+	"github.com/headgate-rls/headgate/slots"
+	"github.com/headgate-rls/headgate/slots/httpapi"
+	"github.com/headgate-rls/headgate/slots/sqlstore"
+)
+
+// A slotService is the part of the server that assigns slots.
+type slotService struct {
+	conf      *config.Slots
+	log       *slog.Logger
+	db        *sqlstore.DB
+	scheduler *slots.Scheduler
+	api       http.Handler
+	admin     http.Handler
+	database  condition
+}
+
+// OpenDatabase opens the database of slots that the settings name. It need not answer at
+// this moment, but a file that is one has to be there if existing says so. The error says what is
+// wrong with the settings. The caller closes it.
+func OpenDatabase(c *config.Slots, existing bool, log *slog.Logger) (*sqlstore.DB, error) {
+	db, err := sqlstore.Open(sqlstore.Config{Existing: existing, URL: c.URL, Username: c.Username, Password: c.Password, PoolMin: c.PoolMin, PoolMax: c.PoolMax, Log: log})
+	if err != nil {
+		return nil, fmt.Errorf("--slots: %w", err)
+	}
+	return db, nil
+}
+
+// openSlots makes the slot service; nil if none is configured.
+func openSlots(ctx context.Context, conf *config.Slots, guard *web.Guard, log *slog.Logger, metrics *telemetry.Metrics) (*slotService, error) {
+	if conf.URL == "" {
+		return nil, nil
+	}
+	db, err := OpenDatabase(conf, !conf.Migrate, log)
+	if err != nil {
+		return nil, err
+	}
+	s := &slotService{conf: conf, log: log, db: db}
+	if err := s.assemble(guard, metrics); err != nil {
+		return nil, errors.Join(err, db.Close())
+	}
+	switch err := s.prepare(ctx); {
+	case err == nil:
+	case slots.KindOf(err) == slots.Failed:
+		return nil, errors.Join(fmt.Errorf("--slots: %w", err), db.Close())
+	default:
+		s.database.set(err)
+		s.databaseChanged(err)
+	}
+	return s, nil
+}
+
+func (s *slotService) assemble(guard *web.Guard, metrics *telemetry.Metrics) (err error) {
+	settings := s.conf.Settings()
+	settings.Log, settings.Observer = s.log, metrics.Slots()
+	if s.scheduler, err = slots.NewScheduler(s.db, settings); err != nil {
+		return err
+	}
+	handlers, err := httpapi.New(httpapi.Config{Scheduler: s.scheduler, Guard: guard, Log: s.log, Timeout: s.conf.Timeout})
+	if err != nil {
+		return err
+	}
+	s.api, s.admin = handlers.API(), handlers.Admin()
+	if s.conf.Auth {
+		s.api = guard.Wrap(s.api)
+	}
+	metrics.AddSlotPool(s.db.Pool)
+	return nil
+}
+
+// prepareWithin bounds one try to bring the schema up to date.
+const prepareWithin = time.Minute
+
+// prepare brings the schema up to date and makes the seeded config.
+func (s *slotService) prepare(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, prepareWithin)
+	defer cancel()
+	if s.conf.Migrate {
+		if _, err := s.db.Migrate(ctx); err != nil {
+			return err
+		}
+	}
+	if err := s.scheduler.Scope(ctx); err != nil {
+		return err
+	}
+	if s.conf.Seed == "" {
+		return nil
+	}
+	_, err := s.scheduler.Config(ctx, "")
+	if !errors.Is(err, slots.ErrConfigNotFound) {
+		return err
+	}
+	most, sizeMs, _ := s.conf.SeedConfig() // checked at start
+	_, err = s.scheduler.PutConfig(ctx, slots.NewConfig{Name: s.conf.DefaultConfig, Max: most, SizeMs: sizeMs})
+	return err
+}
+
+// run does the background work, and watches the database, until ctx ends. A
+// database that was not there at the start is prepared when it comes.
+func (s *slotService) run(ctx context.Context) {
+	var running tasks
+	running.start(func() { s.watch(ctx) })
+	s.scheduler.Run(ctx)
+	running.wait()
+}
+
+func (s *slotService) watch(ctx context.Context) {
+	_, wrong := s.database.problem()
+	prepared := !wrong
+	s.database.watch(ctx, func(ctx context.Context) error {
+		if !prepared {
+			if err := s.prepare(ctx); err != nil {
+				return err
+			}
+			prepared = true
+		}
+		ctx, cancel := context.WithTimeout(ctx, s.conf.Timeout)
+		defer cancel()
+		return s.scheduler.Ping(ctx)
+	}, s.databaseChanged)
+}
+
+// part reports whether the database answers.
+func (s *slotService) part() web.Part {
+	problem, _ := s.database.problem()
+	return web.Part{Name: "database of slots", Problem: problem}
+}
+
+func (s *slotService) databaseChanged(err error) {
+	if err == nil {
+		s.log.Info("the slot database answers again")
+		return
+	}
+	s.log.Error("the slot database does not answer; requests for slots get 503 until it does", "error", err)
+}
+
+func (s *slotService) close() {
+	if err := s.db.Close(); err != nil {
+		s.log.Warn("could not close the slot database", "error", err)
+	}
+}

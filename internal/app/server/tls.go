@@ -1,0 +1,128 @@
+package server
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/headgate-rls/headgate/internal/kit/loglimit"
+	"github.com/headgate-rls/headgate/internal/kit/san"
+)
+
+// certFiles are the files of a TLS server, which are read again when they
+// change.
+type certFiles struct {
+	flags               string // what the names of the settings begin with: grpc or admin
+	cert, key, clientCA string
+	ifGiven             bool         // a client may have no certificate
+	clients             san.Patterns // who may connect, of those whom clientCA knows; none: all
+	log                 *slog.Logger
+	refusals            loglimit.Limiter
+
+	mu      sync.Mutex
+	checked time.Time
+	stamp   string
+	config  *tls.Config
+}
+
+// recheck is how often a new connection looks at the files at most.
+const recheck = time.Second
+
+// serverTLS returns a configuration that follows the files. Files that cannot
+// be used are an error now, and later a log line while the old ones stay.
+func serverTLS(f *certFiles) (*tls.Config, error) {
+	f.refusals.PerSecond = 1
+	config, err := f.load()
+	if err != nil {
+		return nil, err
+	}
+	f.config, f.stamp, f.checked = config, f.fileStamp(), time.Now()
+	outer := config.Clone()
+	outer.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) { return f.current(), nil }
+	return outer, nil
+}
+
+// current returns the configuration, renewed if the files have changed.
+func (f *certFiles) current() *tls.Config {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if time.Since(f.checked) < recheck {
+		return f.config
+	}
+	f.checked = time.Now()
+	stamp := f.fileStamp()
+	if stamp == f.stamp {
+		return f.config
+	}
+	config, err := f.load()
+	if err != nil {
+		f.log.Error("changed certificates are invalid; the old ones stay in use", "error", err)
+		return f.config
+	}
+	f.config, f.stamp = config, stamp
+	f.log.Info("certificates reloaded", "cert", f.cert)
+	return f.config
+}
+
+// fileStamp tells one state of the files from another.
+func (f *certFiles) fileStamp() string {
+	stamp := ""
+	for _, name := range []string{f.cert, f.key, f.clientCA} {
+		if info, err := os.Stat(name); err == nil {
+			stamp += fmt.Sprint(info.ModTime().UnixNano(), info.Size(), ";")
+		}
+	}
+	return stamp
+}
+
+func (f *certFiles) load() (*tls.Config, error) {
+	pair, err := tls.LoadX509KeyPair(f.cert, f.key)
+	if err != nil {
+		return nil, fmt.Errorf("--%[1]s-tls-cert %[2]s, --%[1]s-tls-key %[3]s: %[4]w", f.flags, f.cert, f.key, err)
+	}
+	config := &tls.Config{
+		Certificates: []tls.Certificate{pair},
+		MinVersion:   tls.VersionTLS12,
+		NextProtos:   []string{"h2"},
+	}
+	if f.clientCA == "" {
+		return config, nil
+	}
+	pem, err := os.ReadFile(f.clientCA)
+	if err != nil {
+		return nil, fmt.Errorf("--%s-client-ca: %w", f.flags, err)
+	}
+	// Only these: a certificate of a public authority must not do.
+	config.ClientCAs = x509.NewCertPool()
+	if !config.ClientCAs.AppendCertsFromPEM(pem) {
+		return nil, fmt.Errorf("--%s-client-ca %s: no certificate in it; want PEM", f.flags, f.clientCA)
+	}
+	config.ClientAuth = tls.RequireAndVerifyClientCert
+	if f.ifGiven {
+		config.ClientAuth = tls.VerifyClientCertIfGiven
+	}
+	if len(f.clients) > 0 {
+		config.VerifyConnection = f.verifyName
+	}
+	return config, nil
+}
+
+// verifyName refuses clients by the names in their certificates.
+func (f *certFiles) verifyName(state tls.ConnectionState) error {
+	if len(state.PeerCertificates) > 0 && f.clients.Admit(state.PeerCertificates[0]) || len(state.PeerCertificates) == 0 && f.ifGiven {
+		return nil
+	}
+	names := "no certificate"
+	if len(state.PeerCertificates) > 0 {
+		names = san.Names(state.PeerCertificates[0])
+	}
+	if ok, skipped := f.refusals.Allow(); ok {
+		f.log.Warn("client rejected: no admitted name in its certificate", "setting", "--"+f.flags+"-client-san", "names", names, "suppressed", skipped)
+	}
+	return errors.New("the client certificate has no name that --" + f.flags + "-client-san admits")
+}

@@ -1,0 +1,200 @@
+package server
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"strings"
+	"time"
+
+	"github.com/headgate-rls/headgate/backends"
+	"github.com/headgate-rls/headgate/descriptors"
+	"github.com/headgate-rls/headgate/descriptors/overlay"
+	"github.com/headgate-rls/headgate/descriptors/rulefile"
+	"github.com/headgate-rls/headgate/descriptors/watch"
+	"github.com/headgate-rls/headgate/descriptors/xds"
+	"github.com/headgate-rls/headgate/internal/app/config"
+	"github.com/headgate-rls/headgate/internal/app/telemetry"
+	"github.com/headgate-rls/headgate/internal/kit/safego"
+	"github.com/headgate-rls/headgate/internal/kit/web"
+	"github.com/headgate-rls/headgate/limit"
+	"github.com/headgate-rls/headgate/ratelimit"
+)
+
+// xdsRules are rules that a control plane sends.
+type xdsRules struct {
+	conf    *config.XDS
+	log     *slog.Logger
+	metrics *telemetry.Metrics
+	client  *xds.Client
+	overlay *overlay.Overlay // of the start
+	install func(*descriptors.Set) error
+}
+
+// openXDS prepares rules by xDS. It connects to nobody yet.
+func openXDS(conf *config.XDS, caps *backends.Caps, log *slog.Logger, metrics *telemetry.Metrics, panics *safego.Reporter) (*xdsRules, error) {
+	x := &xdsRules{conf: conf, log: log, metrics: metrics}
+	opt := xds.Options{
+		Address: conf.Address, NodeID: conf.NodeID,
+		Metadata: config.Pairs(conf.Metadata, "="), Headers: config.Pairs(conf.Headers, ":"),
+		Overflow:   x.overflow(caps),
+		MaxMessage: conf.MaxMessage, RemovalGrace: conf.RemovalGrace, Cache: conf.Cache,
+		Check:    func(set *descriptors.Set) []descriptors.Problem { return ratelimit.CapProblems(set, caps) },
+		Install:  x.changed,
+		OnUpdate: x.updated,
+		Log:      log, Panics: panics,
+	}
+	if conf.TLS {
+		opt.TLS = &xds.TLS{Cert: conf.TLSCert, Key: conf.TLSKey, CA: conf.TLSCA, ServerName: conf.ServerName}
+	}
+	var err error
+	if x.overlay, err = x.readOverlay(); err != nil {
+		return nil, err
+	}
+	opt.Overlay = x.overlay
+	if x.client, err = xds.New(opt); err != nil {
+		return nil, fmt.Errorf("--xds: %w", err)
+	}
+	metrics.AddXDS(x.stats)
+	return x, nil
+}
+
+// overflow is what limits take of a cost that has no room: what is left, as with the
+// reference service, if the backend can.
+func (x *xdsRules) overflow(caps *backends.Caps) limit.Overflow {
+	if caps.Algorithms[limit.FixedWindow].Overflow >= limit.Saturate {
+		return limit.Saturate
+	}
+	x.log.Warn("the backend does not keep overflow saturate: a cost that Envoy reports after the response is not counted if it is more than what is left",
+		"backend", caps.Name)
+	return limit.Refuse
+}
+
+// readOverlay reads the files of --xds-overlay.
+func (x *xdsRules) readOverlay() (*overlay.Overlay, error) {
+	if len(x.conf.Overlays) == 0 {
+		return nil, nil
+	}
+	sources, err := watch.ReadPaths(x.conf.Overlays, watch.Files{})
+	if err != nil {
+		return nil, fmt.Errorf("--xds-overlay: %w", err)
+	}
+	o, problems := rulefile.LoadOverlay(sources)
+	if o == nil {
+		return nil, fmt.Errorf("--xds-overlay: %w", &watch.LoadError{Problems: problems})
+	}
+	return o, nil
+}
+
+// changed puts new rules in force.
+func (x *xdsRules) changed(set *descriptors.Set) error {
+	if err := x.install(set); err != nil {
+		return err
+	}
+	x.metrics.RulesLoaded(set, time.Now())
+	return nil
+}
+
+// updated notes whether all that the control plane has sent is in force.
+func (x *xdsRules) updated(ok bool) {
+	if ok {
+		x.metrics.RulesRead()
+	} else {
+		x.metrics.RulesFailed()
+	}
+}
+
+func (x *xdsRules) begin() *descriptors.Set                        { return nil }
+func (x *xdsRules) installBy(install func(*descriptors.Set) error) { x.install = install }
+func (x *xdsRules) first() <-chan struct{}                         { return x.client.First() }
+
+func (x *xdsRules) String() string { return "xds " + x.conf.Address }
+
+func (x *xdsRules) run(ctx context.Context) error {
+	var running tasks
+	running.start(func() { x.followOverlay(ctx) })
+	x.client.Restore()
+	x.client.Run(ctx)
+	running.wait()
+	return nil
+}
+
+// followOverlay lays the overlay over the rules again as its files change. Files with
+// errors change nothing.
+func (x *xdsRules) followOverlay(ctx context.Context) {
+	if len(x.conf.Overlays) == 0 {
+		return
+	}
+	inForce := x.overlay.Sum()
+	err := watch.Follow(ctx, x.conf.Overlays, x.log, func(sources []rulefile.Source, err error) {
+		if err != nil {
+			x.log.Error("overlay not reloaded; the old one stays in force", "error", err)
+			return
+		}
+		o, problems := rulefile.LoadOverlay(sources)
+		if o == nil {
+			x.log.Error("overlay not reloaded; the old one stays in force", "error", &watch.LoadError{Problems: problems})
+			return
+		}
+		if bytes.Equal(o.Sum(), inForce) {
+			return
+		}
+		inForce = o.Sum()
+		x.log.Info("overlay reloaded", "files", len(sources))
+		x.client.Lay(o)
+	})
+	if err != nil && ctx.Err() == nil {
+		x.log.Error("stopped watching the overlay; its last version stays in force", "error", err)
+	}
+}
+
+// part reports whether there are rules, and what the control plane has sent that is not in
+// force. The service is ready with rules, whatever becomes of the control plane.
+func (x *xdsRules) part() web.Part {
+	s := x.client.Status()
+	p := web.Part{Name: "rules", Serving: s.Rules}
+	var list []string
+	if !s.Rules {
+		list = append(list, "none have come from the control plane")
+	}
+	if !s.Connected {
+		list = append(list, "the control plane is not connected")
+	}
+	if s.Rules && s.Cached {
+		list = append(list, "those of the cache file are in force")
+	}
+	if n := len(s.Rejected); n > 0 || s.Wrong > 0 {
+		list = append(list, fmt.Sprintf("rejected domains: %d, problems: %d", n, s.Wrong))
+	}
+	p.Problem = strings.Join(list, "; ")
+	return p
+}
+
+func (x *xdsRules) describe(w io.Writer) error { return x.client.Status().Describe(w, time.Now()) }
+
+// awaitRules waits for the first rules, within --xds-wait.
+func (s *server) awaitRules(ctx context.Context) {
+	if s.conf.XDS.Address == "" || s.conf.XDS.Wait <= 0 {
+		return
+	}
+	s.log.Info("waiting for the first rules of the control plane", "xds", s.conf.XDS.Address, "wait", s.conf.XDS.Wait)
+	late := time.NewTimer(s.conf.XDS.Wait)
+	defer late.Stop()
+	select {
+	case <-s.limits.rules.first():
+	case <-ctx.Done():
+	case <-late.C:
+		s.log.Error("no rules received; serving anyway, and calls get an error until rules arrive", "waited", s.conf.XDS.Wait)
+	}
+}
+
+// stats are figures for the metrics.
+func (x *xdsRules) stats() telemetry.XDSStats {
+	s := x.client.Status()
+	return telemetry.XDSStats{
+		Connected: s.Connected, Cached: s.Cached, Accepted: s.Accepted, Refused: s.Refused, Failures: s.Failures,
+		Answered: s.Answered, Domains: s.Domains, Rejected: len(s.Rejected), Kept: len(s.Kept),
+	}
+}

@@ -1,0 +1,41 @@
+package web
+
+import (
+	"context"
+	"log/slog"
+	"strings"
+
+	"github.com/headgate-rls/headgate/internal/kit/loglimit"
+)
+
+// serverErrors logs the errors that net/http reports: TLS handshakes that fail, and handlers that panic.
+// Any client can make handshakes fail, so each kind is logged once a second at most.
+type serverErrors struct {
+	log              *slog.Logger
+	panics, failures loglimit.Limiter
+}
+
+func newServerErrors(log *slog.Logger) *serverErrors {
+	return &serverErrors{log: log, panics: loglimit.Limiter{PerSecond: 1}, failures: loglimit.Limiter{PerSecond: 1}}
+}
+
+// Handle implements slog.Handler for [slog.NewLogLogger].
+func (e *serverErrors) Handle(_ context.Context, r slog.Record) error {
+	if strings.Contains(r.Message, "panic serving ") { // with the stack
+		if ok, skipped := e.panics.Allow(); ok {
+			e.log.Error("HTTP handler failed", "error", r.Message, "suppressed", skipped)
+		}
+	} else if ok, skipped := e.failures.Allow(); ok {
+		e.log.Info("HTTP connection failed", "error", r.Message, "suppressed", skipped)
+	}
+	return nil
+}
+
+// Enabled implements slog.Handler.
+func (e *serverErrors) Enabled(context.Context, slog.Level) bool { return true }
+
+// WithAttrs implements slog.Handler.
+func (e *serverErrors) WithAttrs([]slog.Attr) slog.Handler { return e }
+
+// WithGroup implements slog.Handler.
+func (e *serverErrors) WithGroup(string) slog.Handler { return e }
