@@ -15,7 +15,7 @@ import (
 	"github.com/headgate-rls/headgate/descriptors"
 	"github.com/headgate-rls/headgate/descriptors/rulefile"
 	"github.com/headgate-rls/headgate/internal/app/telemetry"
-	"github.com/headgate-rls/headgate/internal/kit/safego"
+	"github.com/headgate-rls/headgate/internal/kit/background"
 	"github.com/headgate-rls/headgate/policies/sqlstore"
 	"github.com/headgate-rls/headgate/ratelimit"
 )
@@ -29,7 +29,7 @@ type Limiter struct {
 	rules   ruleLoader
 	timeout time.Duration
 	local   bool // the store does no I/O
-	panics  *safego.Reporter
+	panics  *background.Reporter
 	metrics *telemetry.Metrics // nil counts nothing
 	answers ratelimit.Observe
 	calls   sync.Pool // *call
@@ -60,7 +60,7 @@ func Open(ctx context.Context, opt Options) (*Limiter, error) {
 	if err != nil {
 		return nil, fmt.Errorf("headgate: Options.Backend: %w", err)
 	}
-	l := &Limiter{timeout: conf.Timeout, local: caps.Local, withdraw: func() {}, panics: &safego.Reporter{Log: conf.Log}}
+	l := &Limiter{timeout: conf.Timeout, local: caps.Local, withdraw: func() {}, panics: &background.Reporter{Log: conf.Log}}
 	l.rules = ruleLoader{opt: rulefile.Options{DefaultLeaseTTL: opt.LeaseTTL}, caps: &caps, log: conf.Log, policies: opt.Policies != ""}
 	l.calls.New = func() any { return newCall() }
 	l.gate.drained, l.held.wake = make(chan struct{}), make(chan struct{}, 1)

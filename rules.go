@@ -10,7 +10,6 @@ import (
 	"github.com/headgate-rls/headgate/descriptors"
 	"github.com/headgate-rls/headgate/descriptors/rulefile"
 	"github.com/headgate-rls/headgate/descriptors/watch"
-	"github.com/headgate-rls/headgate/internal/app/rules"
 	"github.com/headgate-rls/headgate/ratelimit"
 )
 
@@ -73,12 +72,12 @@ func (l *ruleLoader) load(list []Rules) (*descriptors.Set, error) {
 		problems = more.Sorted()
 	}
 	if set == nil {
-		return nil, fmt.Errorf("headgate: %w", rules.Error(problems))
+		return nil, fmt.Errorf("headgate: %w", watch.ProblemsError(problems))
 	}
 	if wrong := ratelimit.CapProblems(set, l.caps); len(wrong) > 0 {
-		return nil, fmt.Errorf("headgate: %w", rules.Error(wrong))
+		return nil, fmt.Errorf("headgate: %w", watch.ProblemsError(wrong))
 	}
-	rules.LogWarnings(l.log, problems)
+	watch.LogWarnings(l.log, problems)
 	l.warnOfPolicies(set)
 	return set, nil
 }
@@ -110,7 +109,7 @@ func (l *ruleLoader) watcher(list []Rules, install func(*descriptors.Set) error)
 		Options: l.opt, Log: l.log,
 		Check: func(set *descriptors.Set) []descriptors.Problem { return ratelimit.CapProblems(set, l.caps) },
 		OnChange: func(set *descriptors.Set, warnings []descriptors.Problem) {
-			rules.LogWarnings(l.log, warnings)
+			watch.LogWarnings(l.log, warnings)
 			l.warnOfPolicies(set)
 			if err := install(set); err != nil {
 				l.log.Error("the new rules cannot be used; the old rules stay in force", "error", err)
@@ -121,11 +120,11 @@ func (l *ruleLoader) watcher(list []Rules, install func(*descriptors.Set) error)
 	var bad *watch.LoadError
 	switch {
 	case errors.As(err, &bad):
-		return nil, nil, fmt.Errorf("headgate: %w", rules.Error(bad.Problems))
+		return nil, nil, fmt.Errorf("headgate: %w", watch.ProblemsError(bad.Problems))
 	case err != nil:
 		return nil, nil, fmt.Errorf("headgate: rules in %s: %w", strings.Join(paths, ", "), err)
 	}
-	rules.LogWarnings(l.log, warnings)
+	watch.LogWarnings(l.log, warnings)
 	l.warnOfPolicies(set)
 	return w, set, nil
 }

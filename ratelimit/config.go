@@ -8,7 +8,7 @@ import (
 
 	"github.com/headgate-rls/headgate/backends"
 	"github.com/headgate-rls/headgate/descriptors"
-	"github.com/headgate-rls/headgate/internal/kit/safego"
+	"github.com/headgate-rls/headgate/internal/kit/background"
 	"github.com/headgate-rls/headgate/limit"
 	"github.com/headgate-rls/headgate/policies"
 	"github.com/headgate-rls/headgate/ratelimit/leases"
@@ -40,7 +40,7 @@ type Config struct {
 	LogKeys bool
 	// Panics below the service are reported to it; nil means to the default
 	// logger. The calls concerned are answered by failure policy.
-	Panics *safego.Reporter
+	Panics *background.Reporter
 	// Metrics counts decisions; nil counts nothing.
 	Metrics Metrics
 	// Hits counts hits as the reference service does; nil counts nothing.

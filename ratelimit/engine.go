@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/headgate-rls/headgate/backends"
-	"github.com/headgate-rls/headgate/internal/kit/loglimit"
+	"github.com/headgate-rls/headgate/internal/kit/background"
 	"github.com/headgate-rls/headgate/limit"
 	"github.com/headgate-rls/headgate/ratelimit/leases"
 )
@@ -18,8 +18,8 @@ type engine struct {
 	rules     atomic.Pointer[ruleset]
 	overrides overrideCache
 	leases    *leases.Tracker
-	refusals  loglimit.Limiter
-	failures  loglimit.ByMessage
+	refusals  background.LogLimit
+	failures  background.LogLimits
 	unknown   unknownDomains
 }
 

@@ -5,7 +5,7 @@ import (
 	"sync"
 
 	"github.com/headgate-rls/headgate/descriptors"
-	"github.com/headgate-rls/headgate/internal/kit/loglimit"
+	"github.com/headgate-rls/headgate/internal/kit/background"
 	"github.com/headgate-rls/headgate/limit"
 	"github.com/headgate-rls/headgate/policies"
 )
@@ -131,14 +131,14 @@ type policyCache struct {
 		sync.RWMutex
 		views map[policyCacheKey]*ruleView
 	}
-	unusable loglimit.Limiter // of the log: there may be as many policies that cannot be used as there are
+	unusable background.LogLimit // of the log: there may be as many policies that cannot be used as there are
 }
 
 // unusablePerSecond is how many policies that cannot be used are logged in a second.
 const unusablePerSecond = 10
 
 func newPolicyCache() *policyCache {
-	return &policyCache{unusable: loglimit.Limiter{PerSecond: unusablePerSecond}}
+	return &policyCache{unusable: background.LogLimit{PerSecond: unusablePerSecond}}
 }
 
 type policyCacheKey struct {

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/headgate-rls/headgate/descriptors"
-	"github.com/headgate-rls/headgate/internal/kit/safego"
+	"github.com/headgate-rls/headgate/internal/kit/background"
 	"github.com/headgate-rls/headgate/ratelimit/leases"
 )
 
@@ -84,7 +84,7 @@ func (s *Service) Leases() *leases.Tracker { return s.leases }
 func (s *Service) Close(ctx context.Context) { s.leases.Close(ctx) }
 
 // Panics reports panics of those who call the service.
-func (s *Service) Panics() *safego.Reporter { return s.conf.Panics }
+func (s *Service) Panics() *background.Reporter { return s.conf.Panics }
 
 // Rules returns the rules that new requests are answered by.
 func (s *Service) Rules() *descriptors.Set { return s.rules.Load().set }

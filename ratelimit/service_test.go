@@ -12,7 +12,7 @@ import (
 
 	"github.com/headgate-rls/headgate/backends"
 	"github.com/headgate-rls/headgate/descriptors"
-	"github.com/headgate-rls/headgate/internal/kit/safego"
+	"github.com/headgate-rls/headgate/internal/kit/background"
 	"github.com/headgate-rls/headgate/limit"
 )
 
@@ -533,7 +533,7 @@ func TestPanicBelowIsBackendFailure(t *testing.T) {
 		counted := ""
 		h := setup(t, failing, func(c *Config) {
 			c.Caps, c.Backend = modelCaps(local), burstingBackend{newModel()}
-			c.Panics = &safego.Reporter{Log: c.Log, Count: func(where string) { counted = where }}
+			c.Panics = &background.Reporter{Log: c.Log, Count: func(where string) { counted = where }}
 		})
 		h.want(h.ask(desc("deny=1")), "OVER: over/0")
 		h.want(h.ask(desc("allow=1")), "OK: ok")

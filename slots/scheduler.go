@@ -5,7 +5,7 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/headgate-rls/headgate/internal/kit/loglimit"
+	"github.com/headgate-rls/headgate/internal/kit/background"
 )
 
 // loggedPerSecond bounds the events without a window that the log has: clients choose their times.
@@ -20,9 +20,9 @@ type Scheduler struct {
 	configs  *configCache
 	windows  *windowCache
 
-	waiting   atomic.Int64     // waiters
-	exhausted loglimit.Limiter // of events without a window in the log
-	holding   chan struct{}    // has room for the one event whose transaction holds a version of a config
+	waiting   atomic.Int64        // waiters
+	exhausted background.LogLimit // of events without a window in the log
+	holding   chan struct{}       // has room for the one event whose transaction holds a version of a config
 
 	mu     sync.Mutex
 	queues map[queueKey]*queue
@@ -39,7 +39,7 @@ func NewScheduler(store Store, settings Settings) (*Scheduler, error) {
 		settings: settings, store: store, engine: TxEngine(store),
 		windows: newWindowCache(),
 		queues:  make(map[queueKey]*queue),
-		holding: make(chan struct{}, 1), exhausted: loglimit.Limiter{PerSecond: loggedPerSecond},
+		holding: make(chan struct{}, 1), exhausted: background.LogLimit{PerSecond: loggedPerSecond},
 	}
 	if settings.Procedure {
 		s.engine = ProcedureEngine(store.Procedure(), s.engine)

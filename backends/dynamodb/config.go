@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/headgate-rls/headgate/backends"
-	"github.com/headgate-rls/headgate/internal/kit/safego"
+	"github.com/headgate-rls/headgate/internal/kit/background"
 	"github.com/headgate-rls/headgate/internal/kit/spell"
 	"github.com/headgate-rls/headgate/limit"
 )
@@ -46,8 +46,8 @@ type Config struct {
 	// Now is this process's clock: rows of the registry end by it, and pauses between calls are
 	// measured. No limit is decided by it. Open wants one.
 	Now    func() time.Time
-	Log    *slog.Logger     // nil: nothing is logged
-	Panics *safego.Reporter // nil: the default logger
+	Log    *slog.Logger         // nil: nothing is logged
+	Panics *background.Reporter // nil: the default logger
 }
 
 const (

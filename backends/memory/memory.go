@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/headgate-rls/headgate/backends"
-	"github.com/headgate-rls/headgate/backends/internal/shards"
 	"github.com/headgate-rls/headgate/limit"
 )
 
@@ -19,7 +18,7 @@ type Backend struct {
 	cfg    Config
 	caps   backends.Caps
 	seed   maphash.Seed
-	shards []shard // a power of two, at most shards.Max
+	shards []shard // a power of two, at most backends.MaxShards
 	leases atomic.Int64
 
 	records atomic.Int64
@@ -47,7 +46,7 @@ func New(cfg Config) *Backend {
 	if cfg.MaxRecords <= 0 {
 		cfg.MaxRecords = defaultMaxRecords
 	}
-	n := shards.Count(cfg.MaxKeys)
+	n := backends.ShardCount(cfg.MaxKeys)
 	b := &Backend{cfg: cfg, caps: Caps().Indexed(), seed: maphash.MakeSeed(), shards: make([]shard, n)}
 	b.registry.now = cfg.Now
 	for i := range b.shards {

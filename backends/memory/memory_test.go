@@ -13,7 +13,6 @@ import (
 
 	"github.com/headgate-rls/headgate/backends"
 	"github.com/headgate-rls/headgate/backends/backendtest"
-	"github.com/headgate-rls/headgate/backends/internal/shards"
 	"github.com/headgate-rls/headgate/limit"
 	"github.com/headgate-rls/headgate/test/testenv"
 )
@@ -159,7 +158,7 @@ func flat(t testing.TB, b *Backend, keys, bound int, step limit.Instant) {
 	if late > early*5/4+1<<20 {
 		t.Errorf("%d bytes after %d keys, %d after the first %d", late, keys, early, 2*bound)
 	}
-	if s.Keys > bound+shards.Max || uint64(s.Keys)+s.Expired+s.Evicted != uint64(keys) {
+	if s.Keys > bound+backends.MaxShards || uint64(s.Keys)+s.Expired+s.Evicted != uint64(keys) {
 		t.Errorf("%+v of %d keys, at most %d", s, keys, bound)
 	}
 	runtime.KeepAlive(b)

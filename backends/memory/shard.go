@@ -5,7 +5,7 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/headgate-rls/headgate/backends/internal/shards"
+	"github.com/headgate-rls/headgate/backends"
 	"github.com/headgate-rls/headgate/limit"
 )
 
@@ -204,7 +204,7 @@ func (s *shard) sweep(now limit.Instant) bool {
 // shrink makes smaller what has become far too large; a map does not shrink
 // by itself.
 func (s *shard) shrink() {
-	if s.most < shards.MinKeys || len(s.queue) > s.most/8 {
+	if s.most < backends.MinShardKeys || len(s.queue) > s.most/8 {
 		return
 	}
 	entries := make(map[uint64]*entry, len(s.queue))

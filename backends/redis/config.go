@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/headgate-rls/headgate/backends"
-	"github.com/headgate-rls/headgate/internal/kit/safego"
+	"github.com/headgate-rls/headgate/internal/kit/background"
 	"github.com/headgate-rls/headgate/internal/kit/spell"
 	"github.com/headgate-rls/headgate/limit"
 )
@@ -92,7 +92,7 @@ type Config struct {
 
 	// Panics of what runs in the background are reported to it; nil means to
 	// the logger.
-	Panics *safego.Reporter `json:"-"`
+	Panics *background.Reporter `json:"-"`
 }
 
 // DefaultConfig returns the values that apply where a URL says nothing.

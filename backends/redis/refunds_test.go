@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/headgate-rls/headgate/backends"
-	"github.com/headgate-rls/headgate/internal/kit/safego"
+	"github.com/headgate-rls/headgate/internal/kit/background"
 	"github.com/headgate-rls/headgate/limit"
 	"github.com/headgate-rls/headgate/test/testenv"
 )
@@ -212,7 +212,7 @@ func TestPanicLosesItsRefunds(t *testing.T) {
 	op := limit.Op{Key: limit.Key{Group: "g", Limit: "l"}, Cost: 1, Limit: testLimit}
 	v := takeOp(t, b, 0, op)
 	var panics atomic.Int64
-	b.cfg.Panics = &safego.Reporter{Log: slog.New(slog.DiscardHandler), Count: func(string) { panics.Add(1) }}
+	b.cfg.Panics = &background.Reporter{Log: slog.New(slog.DiscardHandler), Count: func(string) { panics.Add(1) }}
 	b.refunds.push([]refund{{at: -1, ops: []limit.Op{{Cost: 1}}, size: 1}}) // without a limit
 	waitRefunds(t, b)
 	r := refund{at: -1}

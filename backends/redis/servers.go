@@ -10,7 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
 
-	"github.com/headgate-rls/headgate/internal/kit/safego"
+	"github.com/headgate-rls/headgate/internal/kit/background"
 	"github.com/headgate-rls/headgate/limit"
 )
 
@@ -47,7 +47,7 @@ func newServers(c Config, log *slog.Logger) (*servers, error) {
 		return nil, err
 	}
 	if c.Panics == nil {
-		s.cfg.Panics = &safego.Reporter{Log: s.log}
+		s.cfg.Panics = &background.Reporter{Log: s.log}
 	}
 	quietDriver()
 	s.closing, s.close = context.WithCancel(context.Background())

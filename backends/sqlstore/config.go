@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/headgate-rls/headgate/backends"
-	"github.com/headgate-rls/headgate/internal/kit/safego"
+	"github.com/headgate-rls/headgate/internal/kit/background"
 	"github.com/headgate-rls/headgate/internal/kit/spell"
 	"github.com/headgate-rls/headgate/internal/kit/sqldb"
 	"github.com/headgate-rls/headgate/limit"
@@ -34,8 +34,8 @@ type Config struct {
 	// Sweep is how often expired rows are looked for.
 	Sweep time.Duration
 
-	Log    *slog.Logger     // nil: nothing is logged
-	Panics *safego.Reporter // nil: the default logger
+	Log    *slog.Logger         // nil: nothing is logged
+	Panics *background.Reporter // nil: the default logger
 
 	dialect *dialect
 }

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/headgate-rls/headgate/backends/layers/observe"
-	"github.com/headgate-rls/headgate/internal/kit/safego"
+	"github.com/headgate-rls/headgate/internal/kit/background"
 )
 
 // Options say how a stack behaves. The zero Options are usable.
@@ -25,7 +25,7 @@ type Options struct {
 	// Nil means nobody does.
 	Log *slog.Logger
 	// Panics are reported to it; nil means to the default logger.
-	Panics *safego.Reporter
+	Panics *background.Reporter
 }
 
 func (o *Options) setDefaults() {

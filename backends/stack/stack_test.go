@@ -14,7 +14,7 @@ import (
 	"github.com/headgate-rls/headgate/backends"
 	"github.com/headgate-rls/headgate/backends/layers/fallback"
 	"github.com/headgate-rls/headgate/backends/memory"
-	"github.com/headgate-rls/headgate/internal/kit/safego"
+	"github.com/headgate-rls/headgate/internal/kit/background"
 	"github.com/headgate-rls/headgate/limit"
 )
 
@@ -140,7 +140,7 @@ func TestSettlingSurvivesAPanic(t *testing.T) {
 	primary := &clumsy{Backend: memory.New(memory.Config{})}
 	local := fallback.New(memory.New(memory.Config{}), primary, fallback.Config{Every: 10 * time.Millisecond}, clock.now)
 	s := &Stack{clock: clock, onion: &onion{memory: memory.New(memory.Config{}), local: local, opt: Options{
-		Panics: &safego.Reporter{Log: slog.New(slog.DiscardHandler), Count: func(string) { panics++ }},
+		Panics: &background.Reporter{Log: slog.New(slog.DiscardHandler), Count: func(string) { panics++ }},
 	}}}
 	var out [1]limit.Verdict
 	if local.Take(context.Background(), request(clock.now()), out[:]); !out[0].Admitted || local.Pending() != 1 {

@@ -10,8 +10,9 @@ import (
 	"github.com/headgate-rls/headgate/backends/stack"
 	"github.com/headgate-rls/headgate/descriptors"
 	"github.com/headgate-rls/headgate/descriptors/rulefile"
-	"github.com/headgate-rls/headgate/internal/app/rules"
+	"github.com/headgate-rls/headgate/descriptors/watch"
 	"github.com/headgate-rls/headgate/internal/kit/spell"
+	"github.com/headgate-rls/headgate/ratelimit"
 )
 
 func checkCommand() *cobra.Command {
@@ -50,12 +51,13 @@ func check(out io.Writer, paths []string, backend string, opt rulefile.Options, 
 	if err != nil {
 		return fmt.Errorf("--backend: %w", err)
 	}
+	unfit := func(set *descriptors.Set) []descriptors.Problem { return ratelimit.CapProblems(set, &caps) }
 	var set *descriptors.Set
 	var problems, differences []descriptors.Problem
 	if reference {
-		set, problems, differences, err = rules.CheckReference(paths, opt, &caps)
+		set, problems, differences, err = watch.CheckReference(paths, opt, unfit)
 	} else {
-		set, problems, err = rules.Check(paths, opt, &caps)
+		set, problems, err = watch.Check(paths, opt, unfit)
 	}
 	if err != nil {
 		return err

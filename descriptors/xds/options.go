@@ -6,7 +6,7 @@ import (
 
 	"github.com/headgate-rls/headgate/descriptors"
 	"github.com/headgate-rls/headgate/descriptors/overlay"
-	"github.com/headgate-rls/headgate/internal/kit/safego"
+	"github.com/headgate-rls/headgate/internal/kit/background"
 	"github.com/headgate-rls/headgate/limit"
 )
 
@@ -46,7 +46,7 @@ type Options struct {
 	// Log gets a line for each change and each failure; nil means slog.Default.
 	Log *slog.Logger
 	// Panics gets panics of the goroutines; nil logs them.
-	Panics *safego.Reporter
+	Panics *background.Reporter
 
 	backoff backoffRange // zero: as a service has it
 }

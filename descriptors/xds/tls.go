@@ -4,7 +4,7 @@ import (
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 
-	"github.com/headgate-rls/headgate/internal/kit/clienttls"
+	"github.com/headgate-rls/headgate/internal/kit/certs"
 )
 
 // TLS says how the control plane is talked to over TLS. Its files are read for each
@@ -20,7 +20,7 @@ func (o *Options) credentials() (credentials.TransportCredentials, error) {
 	if o.TLS == nil {
 		return insecure.NewCredentials(), nil
 	}
-	conf, err := clienttls.Files(*o.TLS).Config(o.Address)
+	conf, err := certs.ClientFiles(*o.TLS).Config(o.Address)
 	if err != nil {
 		return nil, err
 	}

@@ -12,7 +12,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/headgate-rls/headgate/internal/kit/loglimit"
+	"github.com/headgate-rls/headgate/internal/kit/background"
 	"github.com/headgate-rls/headgate/internal/kit/units"
 	"github.com/headgate-rls/headgate/internal/kit/web"
 	"github.com/headgate-rls/headgate/notify"
@@ -40,7 +40,7 @@ const maxBody = 64 << 10
 type handlers struct {
 	Config
 	places chan struct{} // one is taken by each request under way
-	often  loglimit.Limiter
+	often  background.LogLimit
 }
 
 // loggedPerSecond bounds the failures that the log has.
@@ -51,7 +51,7 @@ func New(c Config) http.Handler {
 	if c.Answer == nil {
 		c.Answer = func(notify.Outcome, time.Duration) {}
 	}
-	h := &handlers{c, make(chan struct{}, c.Most), loglimit.Limiter{PerSecond: loggedPerSecond}}
+	h := &handlers{c, make(chan struct{}, c.Most), background.LogLimit{PerSecond: loggedPerSecond}}
 	mux := http.NewServeMux()
 	for _, r := range h.routes() {
 		mux.Handle(r.path, only(r.method, r.handler))

@@ -18,14 +18,14 @@ import (
 	"github.com/twmb/franz-go/pkg/sasl/plain"
 	"github.com/twmb/franz-go/pkg/sasl/scram"
 
-	"github.com/headgate-rls/headgate/internal/kit/clienttls"
+	"github.com/headgate-rls/headgate/internal/kit/certs"
 )
 
 // Access says how brokers are talked to. Files are read for each connection, so that renewed
 // ones are used with the next one. The zero Access is neither encrypted nor logged in.
 type Access struct {
 	TLS   bool
-	Files clienttls.Files
+	Files certs.ClientFiles
 	// Mechanism is how to log in: PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512; empty: not at all.
 	Mechanism    string
 	Username     string

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headgate-rls/headgate/internal/kit/clienttls"
+	"github.com/headgate-rls/headgate/internal/kit/certs"
 	"github.com/headgate-rls/headgate/notify"
 	"github.com/headgate-rls/headgate/test/testenv"
 )
@@ -16,18 +16,18 @@ import (
 // TestBrokersThatAskWhoIsThere: a message is published and consumed over TLS, with each way to log
 // in and with a certificate. What is wrong is named, and the password is not.
 func TestBrokersThatAskWhoIsThere(t *testing.T) {
-	certs, others := testenv.TestCerts(t), testenv.TestCerts(t)
-	expired := certs.Issue(t, "expired", func(c *x509.Certificate) { c.NotAfter = time.Now().Add(-time.Minute) })
+	issued, others := testenv.TestCerts(t), testenv.TestCerts(t)
+	expired := issued.Issue(t, "expired", func(c *x509.Certificate) { c.NotAfter = time.Now().Add(-time.Minute) })
 	broker := testenv.StartKafka(t,
-		testenv.KafkaListener{Name: "LOGIN", Pair: certs.Server, SASL: true},
-		testenv.KafkaListener{Name: "MUTUAL", Pair: certs.Server, ClientCA: certs.CAFile},
+		testenv.KafkaListener{Name: "LOGIN", Pair: issued.Server, SASL: true},
+		testenv.KafkaListener{Name: "MUTUAL", Pair: issued.Server, ClientCA: issued.CAFile},
 		testenv.KafkaListener{Name: "EXPIRED", Pair: expired, SASL: true},
 	)
 	file := filepath.Join(t.TempDir(), "password")
 	if err := os.WriteFile(file, []byte(testenv.KafkaPassword+"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	trust := clienttls.Files{CA: certs.CAFile}
+	trust := certs.ClientFiles{CA: issued.CAFile}
 	login := Access{TLS: true, Files: trust, Mechanism: ScramSHA256, Username: testenv.KafkaUser, Password: testenv.KafkaPassword}
 	with := func(change func(*Access)) Access {
 		a := login
@@ -43,7 +43,7 @@ func TestBrokersThatAskWhoIsThere(t *testing.T) {
 		{"SCRAM-SHA-256", "LOGIN", login, ok},
 		{"SCRAM-SHA-512", "LOGIN", with(func(a *Access) { a.Mechanism = ScramSHA512 }), ok},
 		{"PLAIN, with the password in a file", "LOGIN", with(func(a *Access) { a.Mechanism, a.Password, a.PasswordFile = Plain, "", file }), ok},
-		{"a certificate", "MUTUAL", Access{TLS: true, Files: clienttls.Files{CA: certs.CAFile, Cert: certs.Client.CertFile, Key: certs.Client.KeyFile}}, ok},
+		{"a certificate", "MUTUAL", Access{TLS: true, Files: certs.ClientFiles{CA: issued.CAFile, Cert: issued.Client.CertFile, Key: issued.Client.KeyFile}}, ok},
 		{"a wrong password by SCRAM", "LOGIN", with(func(a *Access) { a.Password = "wrong-secret" }), "refuses the user name or the password"},
 		{"a wrong password by PLAIN", "LOGIN", with(func(a *Access) { a.Mechanism, a.Password = Plain, "wrong-secret" }), "refuses the user name or the password"},
 		{"an unknown user", "LOGIN", with(func(a *Access) { a.Username = "nobody" }), "refuses the user name or the password"},
@@ -103,9 +103,9 @@ func TestAFileThatCannotBeReadIsNamed(t *testing.T) {
 		t.Fatal(err)
 	}
 	for want, a := range map[string]Access{
-		"/no/ca.pem":           {TLS: true, Files: clienttls.Files{CA: "/no/ca.pem"}},
-		"no certificate in it": {TLS: true, Files: clienttls.Files{CA: empty}},
-		"/no/key.pem":          {TLS: true, Files: clienttls.Files{Cert: empty, Key: "/no/key.pem"}},
+		"/no/ca.pem":           {TLS: true, Files: certs.ClientFiles{CA: "/no/ca.pem"}},
+		"no certificate in it": {TLS: true, Files: certs.ClientFiles{CA: empty}},
+		"/no/key.pem":          {TLS: true, Files: certs.ClientFiles{Cert: empty, Key: "/no/key.pem"}},
 		"/no/password":         {Mechanism: Plain, Username: "u", PasswordFile: "/no/password"},
 		"it is empty":          {Mechanism: Plain, Username: "u", PasswordFile: empty},
 	} {

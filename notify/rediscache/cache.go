@@ -11,7 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"golang.org/x/sync/singleflight"
 
-	"github.com/headgate-rls/headgate/internal/kit/loglimit"
+	"github.com/headgate-rls/headgate/internal/kit/background"
 	"github.com/headgate-rls/headgate/notify"
 	"github.com/headgate-rls/headgate/notify/pgstore"
 )
@@ -32,7 +32,7 @@ type Cache struct {
 	hashes
 	store *pgstore.Store
 	log   *slog.Logger
-	often loglimit.Limiter
+	often background.LogLimit
 	delay time.Duration
 
 	reserving singleflight.Group
@@ -48,7 +48,7 @@ type Cache struct {
 // New returns a cache.
 func New(c Config) *Cache {
 	return &Cache{
-		hashes: newHashes(c.Client, c.MaxTTL, c.Timeout), store: c.Store, log: c.Log, often: loglimit.Limiter{PerSecond: 5}, delay: c.SyncDelay,
+		hashes: newHashes(c.Client, c.MaxTTL, c.Timeout), store: c.Store, log: c.Log, often: background.LogLimit{PerSecond: 5}, delay: c.SyncDelay,
 		pending: newPending(),
 	}
 }

@@ -5,7 +5,7 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/headgate-rls/headgate/internal/kit/safego"
+	"github.com/headgate-rls/headgate/internal/kit/background"
 	"github.com/headgate-rls/headgate/ratelimit"
 	"github.com/headgate-rls/headgate/ratelimit/leases"
 )
@@ -56,7 +56,7 @@ type Config struct {
 	// Count counts n events; nil counts nothing. It is called concurrently.
 	Count func(e leases.LogEvent, n int)
 	// Panics are reported to it; nil means to the default logger.
-	Panics *safego.Reporter
+	Panics *background.Reporter
 }
 
 func (c *Config) setDefaults() {

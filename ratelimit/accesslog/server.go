@@ -4,7 +4,7 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/headgate-rls/headgate/internal/kit/loglimit"
+	"github.com/headgate-rls/headgate/internal/kit/background"
 )
 
 // A server is what all streams share.
@@ -12,7 +12,7 @@ type server struct {
 	Config
 	leases  Leases
 	delayed atomic.Int64 // bytes of tokens that are kept back
-	logged  loglimit.ByMessage
+	logged  background.LogLimits
 
 	mu   sync.Mutex
 	open int // streams
@@ -21,7 +21,7 @@ type server struct {
 
 func newServer(s Leases, conf Config) *server {
 	conf.setDefaults()
-	return &server{Config: conf, leases: s, logged: loglimit.ByMessage{PerSecond: 1}, of: map[string]int{}}
+	return &server{Config: conf, leases: s, logged: background.LogLimits{PerSecond: 1}, of: map[string]int{}}
 }
 
 // enter counts a stream in, unless there are too many.

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/headgate-rls/headgate/backends"
-	"github.com/headgate-rls/headgate/internal/kit/safego"
+	"github.com/headgate-rls/headgate/internal/kit/background"
 	"github.com/headgate-rls/headgate/limit"
 )
 
@@ -36,7 +36,7 @@ type store struct {
 	serverClock bool
 	now         func() limit.Instant
 	timeout     time.Duration
-	panics      *safego.Reporter
+	panics      *background.Reporter
 
 	localUntil atomic.Int64 // Unix ns until which leases may be in local
 }

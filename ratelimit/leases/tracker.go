@@ -9,8 +9,7 @@ import (
 	"time"
 
 	"github.com/headgate-rls/headgate/backends"
-	"github.com/headgate-rls/headgate/internal/kit/loglimit"
-	"github.com/headgate-rls/headgate/internal/kit/safego"
+	"github.com/headgate-rls/headgate/internal/kit/background"
 	"github.com/headgate-rls/headgate/limit"
 )
 
@@ -47,7 +46,7 @@ type Config struct {
 	// Metrics counts what becomes of leases.
 	Metrics Metrics
 	// Panics are reported to it; nil means to the default logger.
-	Panics *safego.Reporter
+	Panics *background.Reporter
 }
 
 // A Tracker knows the leases that have been granted: it ends, renews and counts
@@ -60,7 +59,7 @@ type Tracker struct {
 	owners   owners
 	releaser *releaser
 
-	logged       loglimit.ByMessage
+	logged       background.LogLimits
 	wall         func() time.Time // for durations; a test's clock in tests
 	longest      atomic.Int64     // time.Duration: see SetLongest
 	failedRounds atomic.Int64
@@ -75,7 +74,7 @@ type Tracker struct {
 // New returns a tracker. It does nothing in the background before
 // [Tracker.Run], except that it retries lease releases until [Tracker.Close].
 func New(conf Config) *Tracker {
-	t := &Tracker{wall: time.Now, me: rand.Text(), logged: loglimit.ByMessage{PerSecond: 1}}
+	t := &Tracker{wall: time.Now, me: rand.Text(), logged: background.LogLimits{PerSecond: 1}}
 	if conf.OwnerGrace <= 0 {
 		conf.OwnerGrace = DefaultOwnerGrace
 	}

@@ -12,7 +12,7 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/headgate-rls/headgate/internal/kit/loglimit"
+	"github.com/headgate-rls/headgate/internal/kit/background"
 	"github.com/headgate-rls/headgate/internal/kit/web"
 	"github.com/headgate-rls/headgate/slots"
 )
@@ -49,7 +49,7 @@ type Handlers struct {
 	log       *slog.Logger
 	timeout   time.Duration
 	now       func() time.Time
-	often     loglimit.Limiter // of failures in the log: a batch may have a thousand
+	often     background.LogLimit // of failures in the log: a batch may have a thousand
 }
 
 // loggedPerSecond bounds the failures that the log has.
@@ -60,7 +60,7 @@ func New(c Config) (*Handlers, error) {
 	if c.Scheduler == nil {
 		return nil, errors.New("httpapi: there is no Scheduler")
 	}
-	h := &Handlers{scheduler: c.Scheduler, guard: c.Guard, log: c.Log, timeout: c.Timeout, now: c.Now, often: loglimit.Limiter{PerSecond: loggedPerSecond}}
+	h := &Handlers{scheduler: c.Scheduler, guard: c.Guard, log: c.Log, timeout: c.Timeout, now: c.Now, often: background.LogLimit{PerSecond: loggedPerSecond}}
 	if h.guard == nil {
 		closed, err := web.NewGuard(web.GuardConfig{})
 		if err != nil {

@@ -3,7 +3,7 @@ package repo
 import "testing"
 
 // TestBareGoroutines: where decisions are made a goroutine is started by package
-// safego only.
+// background only.
 func TestBareGoroutines(t *testing.T) {
 	const head = "package p\n\nfunc f() {\n\t"
 	for body, want := range map[string]int{

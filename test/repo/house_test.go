@@ -120,8 +120,6 @@ func TestImportRules(t *testing.T) {
 		{"internal/app/server", module + "/cmd/headgate", "commands"},
 		{"internal/app/client", module + "/internal/app/config", ""},
 		{"internal/app/client", module + "/internal/app/server", "how it works"},
-		{"internal/app/rules", module + "/descriptors", ""},
-		{"internal/app/rules", module + "/internal/app/server", "no server"},
 		{"internal/kit/sqldb", module + "/slots", "databases know"},
 
 		{"cmd/headgate", module + "/test/testenv", "tests only"},

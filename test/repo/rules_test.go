@@ -102,11 +102,11 @@ var (
 	goroutineFree = []string{"backends/backendtest", "backends/internal/remote"}
 )
 
-// bareGoroutines finds goroutines that are not started by package safego: go
+// bareGoroutines finds goroutines that are not started by package background: go
 // statements, calls of WaitGroup.Go and of time.AfterFunc.
 func bareGoroutines(files *token.FileSet, file *ast.File) (found []string) {
 	report := func(n ast.Node, what string) {
-		found = append(found, fmt.Sprintf("%s: %s: a panic there ends the process; use internal/kit/safego", files.Position(n.Pos()), what))
+		found = append(found, fmt.Sprintf("%s: %s: a panic there ends the process; use internal/kit/background", files.Position(n.Pos()), what))
 	}
 	ast.Inspect(file, func(n ast.Node) bool {
 		switch n := n.(type) {

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/headgate-rls/headgate/backends"
-	"github.com/headgate-rls/headgate/internal/kit/safego"
+	"github.com/headgate-rls/headgate/internal/kit/background"
 )
 
 // Config says when a Circuit opens and how it closes again. Every field must
@@ -40,7 +40,7 @@ type Config struct {
 	// of a Settle or of a timer and must not block; it may call the Circuit.
 	OnChange func(from, to State, why error)
 	// Panics of Ping and OnChange are reported to it.
-	Panics *safego.Reporter
+	Panics *background.Reporter
 	// Rand returns chance in [0, 1).
 	Rand func() float64
 }

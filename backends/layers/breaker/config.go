@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/headgate-rls/headgate/backends/internal/circuit"
-	"github.com/headgate-rls/headgate/internal/kit/safego"
+	"github.com/headgate-rls/headgate/internal/kit/background"
 )
 
 // A State is what a breaker does with Takes.
@@ -56,7 +56,7 @@ type Config struct {
 	OnChange func(from, to State, why error)
 
 	// Panics are reported to it; nil means to the default logger.
-	Panics *safego.Reporter
+	Panics *background.Reporter
 
 	// Rand returns chance in [0, 1); nil means that of math/rand.
 	Rand func() float64

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/headgate-rls/headgate/backends"
-	"github.com/headgate-rls/headgate/internal/kit/safego"
+	"github.com/headgate-rls/headgate/internal/kit/background"
 )
 
 // TestPanicIsFailure: a store that panics, in a Take, in a Ping, or in OnChange,
@@ -19,7 +19,7 @@ func TestPanicIsFailure(t *testing.T) {
 		var counted atomic.Int64
 		s := newStore()
 		b := New(s, Config{
-			Panics:   &safego.Reporter{Count: func(string) { counted.Add(1) }},
+			Panics:   &background.Reporter{Count: func(string) { counted.Add(1) }},
 			OnChange: func(State, State, error) { panic("nobody wants to know") },
 		}, time.Now)
 		s.Behave(func(context.Context) error { panic("burst") })

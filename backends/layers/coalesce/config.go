@@ -3,7 +3,7 @@ package coalesce
 import (
 	"time"
 
-	"github.com/headgate-rls/headgate/internal/kit/safego"
+	"github.com/headgate-rls/headgate/internal/kit/background"
 	"github.com/headgate-rls/headgate/limit"
 )
 
@@ -30,7 +30,7 @@ type Config struct {
 	// be asked about. Nil means that it always does.
 	Answers func() bool
 	// Panics are reported to it; nil means to the default logger.
-	Panics *safego.Reporter
+	Panics *background.Reporter
 }
 
 func (c *Config) setDefaults() {

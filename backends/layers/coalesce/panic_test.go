@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/headgate-rls/headgate/backends"
-	"github.com/headgate-rls/headgate/internal/kit/safego"
+	"github.com/headgate-rls/headgate/internal/kit/background"
 	"github.com/headgate-rls/headgate/limit"
 )
 
@@ -31,7 +31,7 @@ func TestPanicFailsItsSlice(t *testing.T) {
 	sc := newScene(t, Config{})
 	s := &bursting{store: sc.s}
 	sc.b.next = s
-	sc.b.cfg.Panics = &safego.Reporter{Count: func(string) { counted.Add(1) }}
+	sc.b.cfg.Panics = &background.Reporter{Count: func(string) { counted.Add(1) }}
 	for range 3 {
 		sc.call(context.Background(), 2)
 	}

@@ -7,14 +7,14 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/headgate-rls/headgate/backends/internal/shards"
+	"github.com/headgate-rls/headgate/backends"
 	"github.com/headgate-rls/headgate/limit"
 )
 
 // A cache keeps refusals in shards, each a share of the keys under one lock.
 type cache struct {
 	seeds  [2]maphash.Seed
-	shards []shard // a power of two, at most shards.Max
+	shards []shard // a power of two, at most backends.MaxShards
 	maxAge time.Duration
 }
 
@@ -61,7 +61,7 @@ type place struct {
 }
 
 func (c *cache) init(maxKeys int, maxAge time.Duration) {
-	n := shards.Count(maxKeys)
+	n := backends.ShardCount(maxKeys)
 	c.seeds = [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()}
 	c.maxAge = maxAge
 	c.shards = make([]shard, n)

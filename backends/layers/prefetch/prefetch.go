@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/headgate-rls/headgate/backends"
-	"github.com/headgate-rls/headgate/backends/internal/shards"
 	"github.com/headgate-rls/headgate/limit"
 )
 
@@ -21,7 +20,7 @@ type Backend struct {
 	precision limit.Instant
 	maxOps    int
 	seed      maphash.Seed
-	shards    []shard // a power of two, at most shards.Max
+	shards    []shard // a power of two, at most backends.MaxShards
 }
 
 var _ backends.Backend = (*Backend)(nil)
@@ -31,7 +30,7 @@ var _ backends.Backend = (*Backend)(nil)
 // and must not go back.
 func New(next backends.Backend, caps *backends.Caps, cfg Config, now func() time.Time) *Backend {
 	cfg.setDefaults()
-	n := shards.Count(cfg.MaxKeys)
+	n := backends.ShardCount(cfg.MaxKeys)
 	b := &Backend{
 		next: next, now: now, start: now(),
 		precision: limit.Instant(max(1, caps.Precision.Microseconds())),

@@ -18,7 +18,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/headgate-rls/headgate/descriptors"
-	"github.com/headgate-rls/headgate/internal/kit/san"
+	"github.com/headgate-rls/headgate/internal/kit/certs"
 	"github.com/headgate-rls/headgate/limit"
 	"github.com/headgate-rls/headgate/policies"
 	"github.com/headgate-rls/headgate/ratelimit"
@@ -260,7 +260,7 @@ func (c *Config) connectionSettings() []setting {
 	sanHasCA := func() bool { return len(c.ClientSANs) == 0 || c.ClientCA != "" }
 	authHasCA := func() bool { return c.ClientAuth != IfGiven || c.ClientCA != "" }
 	sans := func(names []string) error {
-		_, err := san.Parse(names)
+		_, err := certs.Parse(names)
 		return err
 	}
 	mode := func(string) error {

@@ -20,8 +20,8 @@ import (
 
 	"github.com/headgate-rls/headgate/internal/app/config"
 	"github.com/headgate-rls/headgate/internal/app/telemetry"
-	"github.com/headgate-rls/headgate/internal/kit/safego"
-	"github.com/headgate-rls/headgate/internal/kit/san"
+	"github.com/headgate-rls/headgate/internal/kit/background"
+	"github.com/headgate-rls/headgate/internal/kit/certs"
 	"github.com/headgate-rls/headgate/internal/kit/web"
 	"github.com/headgate-rls/headgate/internal/wire/handshake"
 	"github.com/headgate-rls/headgate/internal/wire/unary"
@@ -54,7 +54,7 @@ type grpcFront struct {
 	conf    *config.Config
 	log     *slog.Logger
 	metrics *telemetry.Metrics
-	panics  *safego.Reporter
+	panics  *background.Reporter
 	phase   *phase
 	service *ratelimit.Service
 
@@ -113,7 +113,7 @@ func (f *grpcFront) tlsConfig() (*tls.Config, error) {
 	if f.conf.TLSCert == "" {
 		return nil, nil
 	}
-	clients, err := san.Parse(f.conf.ClientSANs)
+	clients, err := certs.Parse(f.conf.ClientSANs)
 	if err != nil {
 		return nil, err // was checked at start
 	}

@@ -15,7 +15,7 @@ import (
 	"github.com/headgate-rls/headgate/descriptors"
 	"github.com/headgate-rls/headgate/internal/app/config"
 	"github.com/headgate-rls/headgate/internal/app/telemetry"
-	"github.com/headgate-rls/headgate/internal/kit/safego"
+	"github.com/headgate-rls/headgate/internal/kit/background"
 	"github.com/headgate-rls/headgate/internal/kit/units"
 	"github.com/headgate-rls/headgate/internal/kit/web"
 	"github.com/headgate-rls/headgate/limit"
@@ -40,7 +40,7 @@ type limits struct {
 // openLimits loads the rules and opens the store, which need not answer at this moment.
 //
 // Policies, nil if there are none, take the place of the limits of rules that ask for them.
-func openLimits(ctx context.Context, conf *config.Config, in *policies.Set, log *slog.Logger, metrics *telemetry.Metrics, hits ratelimit.HitMetrics, panics *safego.Reporter, tracer trace.Tracer) (*limits, error) {
+func openLimits(ctx context.Context, conf *config.Config, in *policies.Set, log *slog.Logger, metrics *telemetry.Metrics, hits ratelimit.HitMetrics, panics *background.Reporter, tracer trace.Tracer) (*limits, error) {
 	l := &limits{conf: conf, log: log, migrated: !conf.BackendMigrate}
 	if err := chooseRules(l.conf); err != nil {
 		return nil, err
@@ -81,7 +81,7 @@ func openLimits(ctx context.Context, conf *config.Config, in *policies.Set, log 
 }
 
 // openRules opens the source of the rules: a control plane, or files.
-func openRules(conf *config.Config, caps *backends.Caps, log *slog.Logger, metrics *telemetry.Metrics, panics *safego.Reporter) (ruleSource, error) {
+func openRules(conf *config.Config, caps *backends.Caps, log *slog.Logger, metrics *telemetry.Metrics, panics *background.Reporter) (ruleSource, error) {
 	if conf.XDS.Address != "" {
 		return openXDS(&conf.XDS, caps, log, metrics, panics)
 	}

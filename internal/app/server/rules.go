@@ -19,7 +19,6 @@ import (
 	"github.com/headgate-rls/headgate/descriptors/rulefile"
 	"github.com/headgate-rls/headgate/descriptors/watch"
 	"github.com/headgate-rls/headgate/internal/app/config"
-	"github.com/headgate-rls/headgate/internal/app/rules"
 	"github.com/headgate-rls/headgate/internal/app/telemetry"
 	"github.com/headgate-rls/headgate/internal/kit/spell"
 	"github.com/headgate-rls/headgate/internal/kit/web"
@@ -65,7 +64,7 @@ func loadRules(conf *config.Config, caps *backends.Caps, log *slog.Logger, metri
 	if conf.Example {
 		set, problems := rulefile.Load([]rulefile.Source{{Name: "built-in example", Data: exampleRules}}, opt)
 		if set == nil {
-			return nil, rules.Error(problems)
+			return nil, watch.ProblemsError(problems)
 		}
 		f.loaded = set
 		return f, nil
@@ -83,7 +82,7 @@ func loadRules(conf *config.Config, caps *backends.Caps, log *slog.Logger, metri
 	set, warnings, err := f.watcher.Load()
 	var bad *watch.LoadError
 	if errors.As(err, &bad) {
-		err = rules.Error(bad.Problems)
+		err = watch.ProblemsError(bad.Problems)
 		if !skip {
 			err = fmt.Errorf("%w\nto start without the domains of such files: --rules-errors skip", err)
 		}
@@ -93,7 +92,7 @@ func loadRules(conf *config.Config, caps *backends.Caps, log *slog.Logger, metri
 		return nil, fmt.Errorf("--rules: %w", err)
 	}
 	f.loaded = set
-	rules.LogWarnings(f.log, warnings)
+	watch.LogWarnings(f.log, warnings)
 	f.warnOfNothing(set)
 	return f, nil
 }
@@ -125,7 +124,7 @@ func (f *ruleFollower) read(o *watch.Outcome) {
 // changed puts new rules in force. The watcher has logged that they are new, but not
 // what to warn of.
 func (f *ruleFollower) changed(set *descriptors.Set, warnings []descriptors.Problem) {
-	rules.LogWarnings(f.log, warnings)
+	watch.LogWarnings(f.log, warnings)
 	f.warnOfNothing(set)
 	err := f.install(set)
 	f.rejected = err != nil

@@ -13,8 +13,8 @@ import (
 	"github.com/headgate-rls/headgate/internal/app/config"
 	"github.com/headgate-rls/headgate/internal/app/telemetry"
 	"github.com/headgate-rls/headgate/internal/app/tracing"
+	"github.com/headgate-rls/headgate/internal/kit/background"
 	"github.com/headgate-rls/headgate/internal/kit/jwks"
-	"github.com/headgate-rls/headgate/internal/kit/safego"
 	"github.com/headgate-rls/headgate/internal/kit/web"
 	"github.com/headgate-rls/headgate/internal/wire/handshake"
 	"github.com/headgate-rls/headgate/policies"
@@ -34,7 +34,7 @@ type server struct {
 	log     *slog.Logger
 	version string
 	metrics *telemetry.Metrics
-	panics  *safego.Reporter
+	panics  *background.Reporter
 	phase   *phase
 	limits  *limits
 	slots   *slotService // nil without --slots
@@ -59,7 +59,7 @@ func Run(ctx context.Context, c Config) error {
 	s := &server{
 		conf: c.Settings, log: c.Log, version: c.Version,
 		metrics: metrics,
-		panics:  &safego.Reporter{Log: c.Log, Count: metrics.Panicked},
+		panics:  &background.Reporter{Log: c.Log, Count: metrics.Panicked},
 		phase:   newPhase(),
 	}
 	defer s.phase.endStreams()

@@ -10,8 +10,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/headgate-rls/headgate/internal/kit/loglimit"
-	"github.com/headgate-rls/headgate/internal/kit/san"
+	"github.com/headgate-rls/headgate/internal/kit/background"
+	"github.com/headgate-rls/headgate/internal/kit/certs"
 )
 
 // certFiles are the files of a TLS server, which are read again when they
@@ -19,10 +19,10 @@ import (
 type certFiles struct {
 	flags               string // what the names of the settings begin with: grpc or admin
 	cert, key, clientCA string
-	ifGiven             bool         // a client may have no certificate
-	clients             san.Patterns // who may connect, of those whom clientCA knows; none: all
+	ifGiven             bool           // a client may have no certificate
+	clients             certs.Patterns // who may connect, of those whom clientCA knows; none: all
 	log                 *slog.Logger
-	refusals            loglimit.Limiter
+	refusals            background.LogLimit
 
 	mu      sync.Mutex
 	checked time.Time
@@ -119,7 +119,7 @@ func (f *certFiles) verifyName(state tls.ConnectionState) error {
 	}
 	names := "no certificate"
 	if len(state.PeerCertificates) > 0 {
-		names = san.Names(state.PeerCertificates[0])
+		names = certs.Names(state.PeerCertificates[0])
 	}
 	if ok, skipped := f.refusals.Allow(); ok {
 		f.log.Warn("client rejected: no admitted name in its certificate", "setting", "--"+f.flags+"-client-san", "names", names, "suppressed", skipped)

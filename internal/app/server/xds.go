@@ -17,7 +17,7 @@ import (
 	"github.com/headgate-rls/headgate/descriptors/xds"
 	"github.com/headgate-rls/headgate/internal/app/config"
 	"github.com/headgate-rls/headgate/internal/app/telemetry"
-	"github.com/headgate-rls/headgate/internal/kit/safego"
+	"github.com/headgate-rls/headgate/internal/kit/background"
 	"github.com/headgate-rls/headgate/internal/kit/web"
 	"github.com/headgate-rls/headgate/limit"
 	"github.com/headgate-rls/headgate/ratelimit"
@@ -34,7 +34,7 @@ type xdsRules struct {
 }
 
 // openXDS prepares rules by xDS. It connects to nobody yet.
-func openXDS(conf *config.XDS, caps *backends.Caps, log *slog.Logger, metrics *telemetry.Metrics, panics *safego.Reporter) (*xdsRules, error) {
+func openXDS(conf *config.XDS, caps *backends.Caps, log *slog.Logger, metrics *telemetry.Metrics, panics *background.Reporter) (*xdsRules, error) {
 	x := &xdsRules{conf: conf, log: log, metrics: metrics}
 	opt := xds.Options{
 		Address: conf.Address, NodeID: conf.NodeID,

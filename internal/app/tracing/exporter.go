@@ -18,8 +18,8 @@ import (
 	sdk "go.opentelemetry.io/otel/sdk/trace"
 	"google.golang.org/grpc/credentials"
 
-	"github.com/headgate-rls/headgate/internal/kit/clienttls"
-	"github.com/headgate-rls/headgate/internal/kit/loglimit"
+	"github.com/headgate-rls/headgate/internal/kit/background"
+	"github.com/headgate-rls/headgate/internal/kit/certs"
 )
 
 // An exporter sends spans to the collector. It counts them, bounds what the log gets, and can be
@@ -29,7 +29,7 @@ type exporter struct {
 	endpoint, protocol string
 	idle               func() // closes connections that are idle
 	log                *slog.Logger
-	failures           loglimit.Limiter
+	failures           background.LogLimit
 
 	timeout time.Duration   // of a batch, with its retries
 	alive   context.Context // ends when the exporter is cut off
@@ -93,7 +93,7 @@ func (e *exporter) address() (to address, err error) {
 	if e.protocol != "grpc" && get(forSpans+"ENDPOINT") == "" {
 		to.url = to.url.JoinPath("v1/traces")
 	}
-	files := clienttls.Files{Cert: ofSpans("CLIENT_CERTIFICATE"), Key: ofSpans("CLIENT_KEY"), CA: ofSpans("CERTIFICATE"), ServerName: to.url.Hostname()}
+	files := certs.ClientFiles{Cert: ofSpans("CLIENT_CERTIFICATE"), Key: ofSpans("CLIENT_KEY"), CA: ofSpans("CERTIFICATE"), ServerName: to.url.Hostname()}
 	if to.url.Scheme == "http" {
 		if files.Cert != "" || files.CA != "" {
 			return to, fmt.Errorf("%sENDPOINT: is without TLS, but there are certificates; want https://", forAll)

@@ -5,18 +5,18 @@ import (
 	"log/slog"
 	"strings"
 
-	"github.com/headgate-rls/headgate/internal/kit/loglimit"
+	"github.com/headgate-rls/headgate/internal/kit/background"
 )
 
 // serverErrors logs the errors that net/http reports: TLS handshakes that fail, and handlers that panic.
 // Any client can make handshakes fail, so each kind is logged once a second at most.
 type serverErrors struct {
 	log              *slog.Logger
-	panics, failures loglimit.Limiter
+	panics, failures background.LogLimit
 }
 
 func newServerErrors(log *slog.Logger) *serverErrors {
-	return &serverErrors{log: log, panics: loglimit.Limiter{PerSecond: 1}, failures: loglimit.Limiter{PerSecond: 1}}
+	return &serverErrors{log: log, panics: background.LogLimit{PerSecond: 1}, failures: background.LogLimit{PerSecond: 1}}
 }
 
 // Handle implements slog.Handler for [slog.NewLogLogger].

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/headgate-rls/headgate/internal/kit/safego"
+	"github.com/headgate-rls/headgate/internal/kit/background"
 	"github.com/headgate-rls/headgate/internal/wire/handshake"
 )
 
@@ -77,7 +77,7 @@ type Config struct {
 	CloseTimeout time.Duration
 
 	// Panics are reported to it; nil means to Log.
-	Panics *safego.Reporter
+	Panics *background.Reporter
 	// Log gets what is refused, shed and ended badly, at most a line a second of
 	// each kind, and handlers that panic; default [slog.Default].
 	Log *slog.Logger
@@ -153,7 +153,7 @@ func (conf *Config) validate() error {
 		conf.Log = slog.Default()
 	}
 	if conf.Panics == nil {
-		conf.Panics = &safego.Reporter{Log: conf.Log}
+		conf.Panics = &background.Reporter{Log: conf.Log}
 	}
 	return nil
 }

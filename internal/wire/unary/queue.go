@@ -5,7 +5,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/headgate-rls/headgate/internal/kit/safego"
+	"github.com/headgate-rls/headgate/internal/kit/background"
 )
 
 // maxServed is how many calls Serve gets at once: enough to keep a store
@@ -33,7 +33,7 @@ type queue struct {
 	armed  bool
 }
 
-func (q *queue) init(most int, panics *safego.Reporter, sweep func()) {
+func (q *queue) init(most int, panics *background.Reporter, sweep func()) {
 	q.most = most
 	q.wake.L = &q.mu
 	q.timer = panics.AfterFunc("sweep", time.Hour, sweep)

@@ -3,12 +3,12 @@ package unary
 import (
 	"sync"
 
-	"github.com/headgate-rls/headgate/internal/kit/safego"
+	"github.com/headgate-rls/headgate/internal/kit/background"
 )
 
 // tasks are the goroutines of a server, for Close to wait for.
 type tasks struct {
-	panics *safego.Reporter
+	panics *background.Reporter
 
 	mu      sync.Mutex
 	closed  bool

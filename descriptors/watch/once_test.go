@@ -1,18 +1,18 @@
-package rules
+package watch
 
 import (
+	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
-	"github.com/headgate-rls/headgate/backends"
 	"github.com/headgate-rls/headgate/descriptors"
 	"github.com/headgate-rls/headgate/descriptors/rulefile"
 )
 
-func write(t *testing.T, text string) []string {
+func rulesFile(t *testing.T, text string) []string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "rules.yaml")
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
@@ -22,7 +22,7 @@ func write(t *testing.T, text string) []string {
 }
 
 func TestLoadReturnsTheSetAndItsSources(t *testing.T) {
-	paths := write(t, "domain: d\ndescriptors:\n- {key: k, rate_limit: {unit: day, requests_per_unit: 1}}\n")
+	paths := rulesFile(t, "domain: d\ndescriptors:\n- {key: k, rate_limit: {unit: day, requests_per_unit: 1}}\n")
 	set, spec, err := Load(paths, rulefile.Options{})
 	if err != nil || len(set.Rules()) != 1 || len(spec.Domains) != 1 || spec.Domains[0].Place.File != paths[0] {
 		t.Errorf("%v %v %v", set, spec, err)
@@ -33,18 +33,21 @@ func TestLoadReturnsTheSetAndItsSources(t *testing.T) {
 }
 
 func TestLoadListsEveryProblem(t *testing.T) {
-	_, _, err := Load(write(t, "domain: d\ndescriptors:\n- {key: k, rate_limt: {}}\n- {value: v}\n"), rulefile.Options{})
+	_, _, err := Load(rulesFile(t, "domain: d\ndescriptors:\n- {key: k, rate_limt: {}}\n- {value: v}\n"), rulefile.Options{})
 	if err == nil || !strings.Contains(err.Error(), ":3:") || !strings.Contains(err.Error(), ":4:") {
 		t.Errorf("got %v, want a problem of each line", err)
 	}
 }
 
-// Check reports a limit that the backend cannot keep, as it reports errors of the file.
-func TestCheckKnowsTheBackend(t *testing.T) {
-	paths := write(t, "domain: d\ndescriptors:\n- {key: k, limits: [{algorithm: sliding_log, limit: 100, window: 24h}]}\n")
-	set, problems, err := Check(paths, rulefile.Options{}, &backends.Caps{Name: "small"})
-	if err != nil || set == nil || len(problems) != 1 || problems[0].Warning {
-		t.Errorf("a backend that keeps nothing: %v %v %v", set, problems, err)
+// Check reports what is wrong where the rules are used, as it reports errors of the file.
+func TestCheckAsksWhereRulesAreUsed(t *testing.T) {
+	paths := rulesFile(t, "domain: d\ndescriptors:\n- {key: k, limits: [{algorithm: sliding_log, limit: 100, window: 24h}]}\n")
+	unfit := func(set *descriptors.Set) []descriptors.Problem {
+		return []descriptors.Problem{{Message: fmt.Sprintf("none of %d rules", len(set.Rules()))}}
+	}
+	set, problems, err := Check(paths, rulefile.Options{}, unfit)
+	if err != nil || set == nil || len(problems) != 1 || problems[0].Message != "none of 1 rules" {
+		t.Errorf("%v %v %v", set, problems, err)
 	}
 }
 

@@ -1,4 +1,4 @@
-package loglimit
+package background
 
 import (
 	"testing"
@@ -10,7 +10,7 @@ import (
 // second, and then reports how many it skipped.
 func TestSkippedEventsAreReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := Limiter{PerSecond: 2}
+		l := LogLimit{PerSecond: 2}
 		for second := range 3 {
 			for i := range 5 {
 				ok, skipped := l.Allow()
@@ -31,7 +31,7 @@ func TestSkippedEventsAreReported(t *testing.T) {
 // event with another message.
 func TestMessagesHaveLimitsOfTheirOwn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := ByMessage{PerSecond: 1}
+		b := LogLimits{PerSecond: 1}
 		allowed := map[string]int{}
 		for range 10 {
 			for _, m := range []string{"one", "two"} {

@@ -1,6 +1,4 @@
-// Package rules loads rules from files for those who use them once: the commands, and
-// the server when it starts.
-package rules
+package watch
 
 import (
 	"errors"
@@ -8,47 +6,47 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/headgate-rls/headgate/backends"
 	"github.com/headgate-rls/headgate/descriptors"
 	"github.com/headgate-rls/headgate/descriptors/reference"
 	"github.com/headgate-rls/headgate/descriptors/rulefile"
-	"github.com/headgate-rls/headgate/descriptors/watch"
-	"github.com/headgate-rls/headgate/ratelimit"
 )
 
 // Load reads and compiles the files and directories at paths. The Spec is what the Set
-// was built from. Errors: a file cannot be read, or those of [Error].
+// was built from. Errors: a file cannot be read, or those of [ProblemsError].
 func Load(paths []string, opt rulefile.Options) (*descriptors.Set, *descriptors.Spec, error) {
-	sources, err := watch.ReadPaths(paths, watch.Files{})
+	sources, err := ReadPaths(paths, Files{})
 	if err != nil {
 		return nil, nil, err
 	}
 	set, spec, problems := rulefile.LoadSpec(sources, opt)
 	if set == nil {
-		return nil, nil, Error(problems)
+		return nil, nil, ProblemsError(problems)
 	}
 	return set, spec, nil
 }
 
-// Check is Load that reports every problem instead of an error, and also the limits that
-// a backend with these caps cannot keep. Set is nil if the rules cannot be compiled. The
-// error says that a file cannot be read.
-func Check(paths []string, opt rulefile.Options, caps *backends.Caps) (*descriptors.Set, []descriptors.Problem, error) {
-	sources, err := watch.ReadPaths(paths, watch.Files{})
+// FindProblems returns what is wrong with compiled rules where they are used, such as limits that a
+// backend cannot keep.
+type FindProblems func(*descriptors.Set) []descriptors.Problem
+
+// Check is Load that reports every problem instead of an error, and also those that unfit
+// finds. Set is nil if the rules cannot be compiled. The error says that a file cannot be read.
+func Check(paths []string, opt rulefile.Options, unfit FindProblems) (*descriptors.Set, []descriptors.Problem, error) {
+	sources, err := ReadPaths(paths, Files{})
 	if err != nil {
 		return nil, nil, err
 	}
 	set, problems := rulefile.Load(sources, opt)
 	if set != nil {
-		problems = append(problems, ratelimit.CapProblems(set, caps)...)
+		problems = append(problems, unfit(set)...)
 	}
 	return set, problems, nil
 }
 
 // CheckReference is Check for rules of envoyproxy/ratelimit, which reads files of every
 // name. It also returns what that service decides differently.
-func CheckReference(paths []string, opt rulefile.Options, caps *backends.Caps) (set *descriptors.Set, problems, differences []descriptors.Problem, err error) {
-	sources, err := watch.ReadPaths(paths, watch.Files{All: true})
+func CheckReference(paths []string, opt rulefile.Options, unfit FindProblems) (set *descriptors.Set, problems, differences []descriptors.Problem, err error) {
+	sources, err := ReadPaths(paths, Files{All: true})
 	if err != nil {
 		return nil, nil, nil, err
 	}
@@ -62,7 +60,7 @@ func CheckReference(paths []string, opt rulefile.Options, caps *backends.Caps) (
 				Message: "differs: the name of the file: the reference reads all files; headgate reads *.yaml and *.yml, unless it runs as ratelimit"})
 		}
 	}
-	return set, append(problems, ratelimit.CapProblems(set, caps)...), append(differences, reference.Find(spec)...), nil
+	return set, append(problems, unfit(set)...), append(differences, reference.Find(spec)...), nil
 }
 
 // maxLogged is how many warnings are logged at a time: rules are read again whenever they change.
@@ -79,8 +77,8 @@ func LogWarnings(log *slog.Logger, warnings []descriptors.Problem) {
 	}
 }
 
-// Error returns an error that lists the problems, one on each line.
-func Error(problems []descriptors.Problem) error {
+// ProblemsError returns an error that lists the problems, one on each line.
+func ProblemsError(problems []descriptors.Problem) error {
 	lines := []string{"the rules have errors:"}
 	for _, p := range problems {
 		lines = append(lines, "  "+p.String())

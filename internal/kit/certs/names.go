@@ -1,5 +1,6 @@
-// Package san decides by the names in a TLS certificate who a client is.
-package san
+// Package certs has what clients and servers do with TLS certificates: it reads the files of a client, and
+// decides by the names in a certificate who a client is.
+package certs
 
 import (
 	"crypto/x509"

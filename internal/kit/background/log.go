@@ -1,6 +1,4 @@
-// Package loglimit bounds how many lines a log gets in a second, so that a flood
-// of events does not flood the log.
-package loglimit
+package background
 
 import (
 	"sync"
@@ -8,8 +6,8 @@ import (
 	"time"
 )
 
-// A Limiter allows PerSecond events in each second. It may be used concurrently.
-type Limiter struct {
+// A LogLimit bounds how many lines a log gets, so that a flood of events does not flood the log: it allows PerSecond events in each second. It may be used concurrently.
+type LogLimit struct {
 	PerSecond int64
 
 	second  atomic.Int64
@@ -19,7 +17,7 @@ type Limiter struct {
 
 // Allow reports whether to log an event now, and how many events were skipped
 // since the last one that it allowed.
-func (l *Limiter) Allow() (ok bool, skipped int64) {
+func (l *LogLimit) Allow() (ok bool, skipped int64) {
 	now := time.Now().Unix()
 	if l.second.Load() != now && l.second.Swap(now) != now { // in a flood nobody writes what nobody changes
 		l.count.Store(0)
@@ -31,20 +29,20 @@ func (l *Limiter) Allow() (ok bool, skipped int64) {
 	return true, l.skipped.Swap(0)
 }
 
-// A ByMessage has a [Limiter] for each message, so that many events of one kind
+// A LogLimits has a [LogLimit] for each message, so that many events of one kind
 // do not hide another kind. It keeps every message for good: messages must be
 // constants, or few.
-type ByMessage struct {
+type LogLimits struct {
 	PerSecond int64
 
-	limiters sync.Map // message to *Limiter
+	limiters sync.Map // message to *LogLimit
 }
 
-// Allow is [Limiter.Allow] for events with a message.
-func (b *ByMessage) Allow(message string) (ok bool, skipped int64) {
+// Allow is [LogLimit.Allow] for events with a message.
+func (b *LogLimits) Allow(message string) (ok bool, skipped int64) {
 	l, found := b.limiters.Load(message)
 	if !found {
-		l, _ = b.limiters.LoadOrStore(message, &Limiter{PerSecond: b.PerSecond})
+		l, _ = b.limiters.LoadOrStore(message, &LogLimit{PerSecond: b.PerSecond})
 	}
-	return l.(*Limiter).Allow()
+	return l.(*LogLimit).Allow()
 }

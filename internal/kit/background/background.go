@@ -1,10 +1,10 @@
-// Package safego starts goroutines that cannot end the process. A panic becomes an
-// error for those who wait for the goroutine, a line in the log with the stack, and
-// a count.
+// Package background has what work in the background needs: goroutines that cannot end the process, and
+// logs that a flood of events cannot flood. A panic becomes an error for those who wait for the goroutine, a
+// line in the log with the stack, and a count.
 //
 // Where decisions are made (backends, ratelimit) no goroutine is started otherwise:
 // see test/repo.
-package safego
+package background
 
 import (
 	"fmt"

@@ -1,4 +1,4 @@
-package safego
+package background
 
 import (
 	"log/slog"
@@ -28,7 +28,7 @@ func TestPanicIsReported(t *testing.T) {
 	if got := <-counted; got != "call" {
 		t.Error(got)
 	}
-	if text := log.String(); !strings.Contains(text, "where=call") || !strings.Contains(text, "safego_test.go") {
+	if text := log.String(); !strings.Contains(text, "where=call") || !strings.Contains(text, "background_test.go") {
 		t.Errorf("log: %s", text)
 	}
 	r.Go("goroutine", burst)

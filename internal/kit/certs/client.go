@@ -1,5 +1,4 @@
-// Package clienttls reads the files of a client that talks TLS.
-package clienttls
+package certs
 
 import (
 	"crypto/tls"
@@ -9,15 +8,15 @@ import (
 	"os"
 )
 
-// Files say how a server is talked to over TLS.
-type Files struct {
+// ClientFiles say how a server is talked to over TLS.
+type ClientFiles struct {
 	Cert, Key  string // what is shown to the server; empty: nothing
 	CA         string // who may vouch for it; empty: whom the system trusts
 	ServerName string // that its certificate must have; empty: the host of its address
 }
 
 // Config reads the files, for a connection to an address.
-func (f Files) Config(address string) (*tls.Config, error) {
+func (f ClientFiles) Config(address string) (*tls.Config, error) {
 	conf := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: f.ServerName}
 	if conf.ServerName == "" {
 		host, _, err := net.SplitHostPort(address)

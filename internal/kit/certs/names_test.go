@@ -1,4 +1,4 @@
-package san
+package certs
 
 import (
 	"crypto/x509"
