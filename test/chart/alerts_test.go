@@ -1,8 +1,10 @@
 package chart
 
 import (
+	"fmt"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -65,17 +67,17 @@ func TestAlertsFireInTheirUnitTests(t *testing.T) {
 }
 
 // TestQueriesByPolicyOfTheDocumentation: promtool accepts the alert about a policy in
-// docs/operations.md, and the unit tests in policies.yaml see it fire, and what the queries there
+// docs/reference.md, and the unit tests in policies.yaml see it fire, and what the queries there
 // return.
 func TestQueriesByPolicyOfTheDocumentation(t *testing.T) {
 	promtool := testenv.UseClient(t, testenv.Promtool)
-	_, section, _ := strings.Cut(read(t, "../../docs/operations.md"), "\n### By policy\n")
+	_, section, _ := strings.Cut(read(t, "../../docs/reference.md"), "\n### By policy\n")
 	section, _, _ = strings.Cut(section, "\n## ")
 	_, rules, found := strings.Cut(section, "```yaml\n")
 	rules, _, _ = strings.Cut(rules, "```")
 	queries := regexp.MustCompile("(?m)\\| `(.+)` \\|$").FindAllStringSubmatch(section, -1)
 	if !found || len(queries) != 4 {
-		t.Fatalf("docs/operations.md has %d queries by policy, and the alert: %v", len(queries), found)
+		t.Fatalf("docs/reference.md has %d queries by policy, and the alert: %v", len(queries), found)
 	}
 	tests := read(t, "policies.yaml")
 	for _, q := range queries {
@@ -94,34 +96,38 @@ func TestQueriesByPolicyOfTheDocumentation(t *testing.T) {
 	}
 }
 
-// TestRunbookHasEveryAlert: every alert links to a section of docs/operations.md, which has
-// no section about an alert that does not exist.
+// TestRunbookHasEveryAlert: every alert links to a section of docs/alerts.md, whose table has
+// its severities. No document names an alert that does not exist.
 func TestRunbookHasEveryAlert(t *testing.T) {
 	_, rules := readRules(t)
-	document := read(t, "../../docs/operations.md")
-	alerts := map[string]bool{}
+	document := read(t, "../../docs/alerts.md")
+	alerts := map[string][]string{}
 	for _, group := range rules.Groups {
 		for _, r := range group.Rules {
 			if r.Alert == "" {
 				continue
 			}
-			alerts[r.Alert] = true
-			if !strings.HasSuffix(r.Annotations.RunbookURL, "/docs/operations.md#"+strings.ToLower(r.Alert)) || r.Annotations.Summary == "" || r.Labels["severity"] == "" {
-				t.Errorf("%s: runbook %q, summary %q, severity %q", r.Alert, r.Annotations.RunbookURL, r.Annotations.Summary, r.Labels["severity"])
+			severity, link := r.Labels["severity"], "/docs/alerts.md#"+strings.ToLower(r.Alert)
+			if !slices.Contains(alerts[r.Alert], severity) {
+				alerts[r.Alert] = append(alerts[r.Alert], severity)
 			}
-			if !strings.Contains(document, "\n#### "+r.Alert+"\n") {
-				t.Errorf("docs/operations.md has no section %s", r.Alert)
+			if !strings.HasSuffix(r.Annotations.RunbookURL, link) || r.Annotations.Summary == "" || severity == "" {
+				t.Errorf("%s: runbook %q, summary %q, severity %q", r.Alert, r.Annotations.RunbookURL, r.Annotations.Summary, severity)
+			}
+			if !strings.Contains(document, "\n## "+r.Alert+"\n") {
+				t.Errorf("docs/alerts.md has no section %s", r.Alert)
 			}
 		}
 	}
-	for _, m := range regexp.MustCompile(`(?m)^#### (Headgate\w+)$`).FindAllStringSubmatch(document, -1) {
-		if !alerts[m[1]] {
-			t.Errorf("docs/operations.md has a section about %s, which is no alert", m[1])
+	for alert, severities := range alerts {
+		row := fmt.Sprintf("\n| [%s](#%s) | %s |", alert, strings.ToLower(alert), strings.Join(severities, ", "))
+		if !strings.Contains(document, row) {
+			t.Errorf("the table of docs/alerts.md has no row %q", row)
 		}
 	}
-	for _, file := range []string{"../../docs/kubernetes.md", "../../docs/operations.md"} {
-		for _, m := range regexp.MustCompile("`(Headgate[A-Z]\\w+)`").FindAllStringSubmatch(read(t, file), -1) {
-			if !alerts[m[1]] {
+	for _, file := range []string{"../../docs/kubernetes.md", "../../docs/alerts.md"} {
+		for _, m := range regexp.MustCompile(`\b(Headgate[A-Z]\w+)`).FindAllStringSubmatch(read(t, file), -1) {
+			if alerts[m[1]] == nil {
 				t.Errorf("%s: there is no alert %s", file, m[1])
 			}
 		}
@@ -133,11 +139,11 @@ var (
 	metricInDocs = regexp.MustCompile("(?m)^\\| `(headgate_\\w+)` ")
 )
 
-// TestMetricsOfBoardAndAlerts: both name metrics that docs/operations.md lists, which is
+// TestMetricsOfBoardAndAlerts: both name metrics that docs/reference.md lists, which is
 // made of the code.
 func TestMetricsOfBoardAndAlerts(t *testing.T) {
 	known := map[string]bool{}
-	for _, m := range metricInDocs.FindAllStringSubmatch(read(t, "../../docs/operations.md"), -1) {
+	for _, m := range metricInDocs.FindAllStringSubmatch(read(t, "../../docs/reference.md"), -1) {
 		known[m[1]] = true
 	}
 	for _, file := range []string{"files/rules.yaml", "files/dashboard/board.yaml", "files/dashboard.json"} {

@@ -301,20 +301,38 @@ func (l *lockedBuffer) String() string {
 	return l.b.String()
 }
 
-// Links to files lead somewhere.
+var (
+	markdownLink    = regexp.MustCompile(`\]\(([^)#]*)(?:#([^)]*))?\)`)
+	markdownHeading = regexp.MustCompile(`(?m)^#+ (.+)$`)
+	notInAnchors    = regexp.MustCompile(`[^\p{L}\p{N}_ -]`)
+)
+
+// anchors returns the names by which links reach the headings of a document, as
+// GitHub makes them.
+func anchors(t *testing.T, file string) map[string]bool {
+	t.Helper()
+	list := map[string]bool{}
+	for _, m := range markdownHeading.FindAllStringSubmatch(string(readFile(t, file)), -1) {
+		list[strings.ReplaceAll(notInAnchors.ReplaceAllString(strings.ToLower(m[1]), ""), " ", "-")] = true
+	}
+	return list
+}
+
+// Links to files and to their headings lead somewhere.
 func TestLinksLeadSomewhere(t *testing.T) {
-	link := regexp.MustCompile(`\]\(([^)#]+)[^)]*\)`)
 	for _, file := range documents(t) {
-		data, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, m := range link.FindAllStringSubmatch(string(data), -1) {
+		for _, m := range markdownLink.FindAllStringSubmatch(string(readFile(t, file)), -1) {
 			if strings.Contains(m[1], "://") {
 				continue
 			}
-			if _, err := os.Stat(filepath.Join(filepath.Dir(file), m[1])); err != nil {
+			to := file
+			if m[1] != "" {
+				to = filepath.Join(filepath.Dir(file), m[1])
+			}
+			if _, err := os.Stat(to); err != nil {
 				t.Errorf("%s: link to %s leads nowhere", file, m[1])
+			} else if m[2] != "" && !anchors(t, to)[m[2]] {
+				t.Errorf("%s: %s has no heading #%s", file, to, m[2])
 			}
 		}
 	}

@@ -45,7 +45,7 @@ func metricsTable() string {
 
 // generated are the parts of documents that the code writes.
 var generated = map[string]map[string]func() string{
-	"../../docs/operations.md": {"settings": config.Table, "metrics": metricsTable, "tracing": tracing.Table},
+	"../../docs/reference.md": {"settings": config.Table, "metrics": metricsTable, "tracing": tracing.Table},
 	"../../docs/notify.md": {
 		"gateway settings": func() string { g, _ := config.NotifyTables(); return g },
 		"sender settings":  func() string { _, s := config.NotifyTables(); return s },

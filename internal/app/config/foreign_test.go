@@ -54,15 +54,15 @@ func TestPropertiesOfOtherProgramsDoNotPassInSilence(t *testing.T) {
 	}
 }
 
-// TestForeignVariablesAreDocumented: docs/operations.md says what becomes of each.
+// TestForeignVariablesAreDocumented: docs/reference.md says what becomes of each.
 func TestForeignVariablesAreDocumented(t *testing.T) {
-	document, err := os.ReadFile("../../docs/operations.md")
+	document, err := os.ReadFile("../../../docs/reference.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, f := range foreigners {
 		if !strings.Contains(string(document), "\n| `"+f.name+"` | ") {
-			t.Errorf("docs/operations.md has no row about %s", f.name)
+			t.Errorf("docs/reference.md has no row about %s", f.name)
 		}
 	}
 }

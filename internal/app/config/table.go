@@ -7,7 +7,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// Table renders every setting as a Markdown table, for docs/operations.md.
+// Table renders every setting as a Markdown table, for docs/reference.md.
 func Table() string { return new(Config).program().markdown() }
 
 func (p program) markdown() string {

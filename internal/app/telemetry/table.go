@@ -7,7 +7,7 @@ import (
 	"github.com/headgate-rls/headgate/backends"
 )
 
-// Table renders every metric as a Markdown table, for docs/operations.md: those
+// Table renders every metric as a Markdown table, for docs/reference.md: those
 // of this package and the figures of stores and layers.
 func Table(figures []backends.Figure) string {
 	rows := slices.Concat(new(Metrics).rows(), new(unaryStats).rows(), new(inFlight).rows(), figureRows(figures),

@@ -63,7 +63,7 @@ func exporterVariables(name, byDefault string, check func(string) error, meaning
 	}
 }
 
-// Table renders the variables as a Markdown table, for docs/operations.md.
+// Table renders the variables as a Markdown table, for docs/reference.md.
 func Table() string {
 	var b strings.Builder
 	b.WriteString("| variable | default | meaning |\n|---|---|---|\n")
