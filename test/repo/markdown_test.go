@@ -30,3 +30,14 @@ func TestMarkdownLinesAreShort(t *testing.T) {
 		}
 	}
 }
+
+// maxWords is how long documents may be that somebody reads as a whole.
+var maxWords = map[string]int{"../../docs/operations.md": 4000}
+
+func TestDocumentsAreShort(t *testing.T) {
+	for file, bound := range maxWords {
+		if n := len(strings.Fields(string(readFile(t, file)))); n > bound {
+			t.Errorf("%s: %d words, want at most %d: say it once, or give the subject a page of its own", file, n, bound)
+		}
+	}
+}
