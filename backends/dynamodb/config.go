@@ -6,14 +6,12 @@ import (
 	"log/slog"
 	"net/url"
 	"regexp"
-	"slices"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/headgate-rls/headgate/backends"
 	"github.com/headgate-rls/headgate/internal/kit/background"
-	"github.com/headgate-rls/headgate/internal/kit/spell"
+	"github.com/headgate-rls/headgate/internal/kit/params"
 	"github.com/headgate-rls/headgate/limit"
 )
 
@@ -83,22 +81,8 @@ func Parse(rawURL string) (Config, error) {
 	if c.Table = strings.TrimSuffix(table, "/"); !tableName.MatchString(c.Table) {
 		return c, fmt.Errorf("table %q: want 3 to 255 letters, digits, _, . or -, as in dynamodb://limits?region=eu-central-1", c.Table)
 	}
-	values, err := url.ParseQuery(query)
-	if err != nil {
-		return c, errors.New("the parameters after the ? cannot be parsed")
-	}
-	parameters := c.parameters()
-	for name, given := range values {
-		at := slices.IndexFunc(parameters, func(p parameter) bool { return p.name == name })
-		if at < 0 {
-			return c, unknown(name, parameters)
-		}
-		if len(given) > 1 {
-			return c, fmt.Errorf("parameter %s is given %d times", name, len(given))
-		}
-		if err := parameters[at].set(given[0]); err != nil {
-			return c, fmt.Errorf("%s=%s: %w", name, given[0], err)
-		}
+	if err := params.Parse(query, c.parameters()); err != nil {
+		return c, err
 	}
 	if (c.ReadUnits == 0) != (c.WriteUnits == 0) {
 		return c, errors.New("read_units and write_units go together: a table is provisioned for both, or paid for on demand")
@@ -106,53 +90,19 @@ func Parse(rawURL string) (Config, error) {
 	return c, nil
 }
 
-// A parameter is one of those of a URL.
-type parameter struct {
-	name string
-	set  func(text string) error
-}
-
-func (c *Config) parameters() []parameter {
-	return []parameter{
-		{"connections", number(&c.Connections, 1, 1024)},
-		{"endpoint", c.setEndpoint},
-		{"in_flight", number(&c.InFlight, 1, 64)},
-		{"max_slice", number(&c.MaxSlice, 1, 1000)},
-		{"read_units", number(&c.ReadUnits, 1, 1_000_000)},
-		{"region", c.setRegion},
-		{"remember", number(&c.Remember, 1<<20, 1<<34)},
-		{"timeout", c.setTimeout},
-		{"tries", number(&c.Tries, 1, 20)},
-		{"write_units", number(&c.WriteUnits, 1, 1_000_000)},
+func (c *Config) parameters() []params.Row {
+	return []params.Row{
+		params.Number("connections", &c.Connections, 1, 1024),
+		{Name: "endpoint", Set: c.setEndpoint},
+		params.Number("in_flight", &c.InFlight, 1, 64),
+		params.Number("max_slice", &c.MaxSlice, 1, 1000),
+		params.Number("read_units", &c.ReadUnits, 1, 1_000_000),
+		{Name: "region", Set: c.setRegion},
+		params.Number("remember", &c.Remember, 1<<20, 1<<34),
+		params.Duration("timeout", &c.Timeout, 10*time.Millisecond, time.Minute),
+		params.Number("tries", &c.Tries, 1, 20),
+		params.Number("write_units", &c.WriteUnits, 1, 1_000_000),
 	}
-}
-
-func unknown(name string, known []parameter) error {
-	var names []string
-	for _, p := range known {
-		names = append(names, p.name)
-	}
-	if meant := spell.Nearest(name, names); meant != "" {
-		return fmt.Errorf("unknown parameter %q; did you mean %q?", name, meant)
-	}
-	return fmt.Errorf("unknown parameter %q; known are %s", name, strings.Join(names, ", "))
-}
-
-func number(n *int, least, most int) func(string) error {
-	return func(text string) (err error) {
-		if *n, err = strconv.Atoi(text); err != nil || *n < least || *n > most {
-			return fmt.Errorf("want a number from %d to %d", least, most)
-		}
-		return nil
-	}
-}
-
-func (c *Config) setTimeout(text string) (err error) {
-	const least, most = 10 * time.Millisecond, time.Minute
-	if c.Timeout, err = time.ParseDuration(text); err != nil || c.Timeout < least || c.Timeout > most {
-		return fmt.Errorf("want a duration from %v to %v", least, most)
-	}
-	return nil
 }
 
 func (c *Config) setRegion(text string) error {

@@ -7,13 +7,13 @@ import (
 	"math"
 	"net"
 	"net/url"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/headgate-rls/headgate/backends"
 	"github.com/headgate-rls/headgate/internal/kit/background"
+	"github.com/headgate-rls/headgate/internal/kit/params"
 	"github.com/headgate-rls/headgate/internal/kit/spell"
 	"github.com/headgate-rls/headgate/limit"
 )
@@ -112,13 +112,15 @@ func DefaultConfig() Config {
 	}
 }
 
-// schemes are the URL schemes, with what they say.
-var schemes = []struct {
+// A scheme is one of URLs, with what it says.
+type scheme struct {
 	name string
 	mode Mode
 	tls  bool
 	unix bool
-}{
+}
+
+var schemes = []scheme{
 	{name: "redis"},
 	{name: "rediss", tls: true},
 	{name: "unix", unix: true},
@@ -129,99 +131,33 @@ var schemes = []struct {
 	{name: "rediss+cluster", mode: Cluster, tls: true},
 }
 
-// A param is one query parameter of a URL. README.md has a table of them.
-type param struct {
-	name string
-	set  func(c *Config, value string) error
-	get  func(c *Config) string // for the redacted URL; nil for secrets
-}
-
-func text(name string, field func(*Config) *string) param {
-	return param{name,
-		func(c *Config, v string) error { *field(c) = v; return nil },
-		func(c *Config) string { return *field(c) }}
-}
-
-func secret(name string, field func(*Config) *Secret) param {
-	return param{name,
-		func(c *Config, v string) error { *field(c) = Secret(v); return nil },
-		func(c *Config) string { return field(c).String() }}
-}
-
-func number(name string, least, most int, field func(*Config) *int) param {
-	return param{name,
-		func(c *Config, v string) error {
-			n, err := strconv.Atoi(v)
-			if err != nil || n < least || n > most {
-				return fmt.Errorf("want a whole number from %d to %d, not %q", least, most, v)
-			}
-			*field(c) = n
-			return nil
-		},
-		func(c *Config) string { return strconv.Itoa(*field(c)) }}
-}
-
-func boolean(name string, field func(*Config) *bool) param {
-	return param{name,
-		func(c *Config, v string) error {
-			b, err := strconv.ParseBool(v)
-			if err != nil {
-				return fmt.Errorf("want true or false, not %q", v)
-			}
-			*field(c) = b
-			return nil
-		},
-		func(c *Config) string { return strconv.FormatBool(*field(c)) }}
-}
-
-func duration(name string, field func(*Config) *time.Duration) param {
-	return param{name,
-		func(c *Config, v string) error {
-			d, err := time.ParseDuration(v)
-			if err != nil || d < time.Millisecond || d > time.Minute {
-				return fmt.Errorf("want a duration from 1ms to 1m such as 500ms, not %q", v)
-			}
-			*field(c) = d
-			return nil
-		},
-		func(c *Config) string { return field(c).String() }}
-}
-
-var params = []param{
-	text("ca", func(c *Config) *string { return &c.CA }),
-	text("cache_key_prefix", func(c *Config) *string { return &c.CacheKeyPrefix }),
-	text("cert", func(c *Config) *string { return &c.Cert }),
-	number("db", 0, 1<<20, func(c *Config) *int { return &c.DB }),
-	duration("dial_timeout", func(c *Config) *time.Duration { return &c.DialTimeout }),
-	number("expiration_jitter", 0, 30*24*3600, func(c *Config) *int { return &c.ExpirationJitter }),
-	boolean("insecure_skip_verify", func(c *Config) *bool { return &c.InsecureSkipVerify }),
-	text("key", func(c *Config) *string { return &c.Key }),
-	{"layout", setLayout, func(c *Config) string { return layouts[c.Layout].name }},
-	number("max_slice", 1, 1024, func(c *Config) *int { return &c.MaxSlice }),
-	duration("node_delay", func(c *Config) *time.Duration { return &c.NodeDelay }),
-	number("node_failures", 0, 1000, func(c *Config) *int { return &c.NodeFailures }),
-	text("password_env", func(c *Config) *string { return &c.PasswordEnv }),
-	text("password_file", func(c *Config) *string { return &c.PasswordFile }),
-	number("pool_size", 1, 10_000, func(c *Config) *int { return &c.PoolSize }),
-	text("prefix", func(c *Config) *string { return &c.Prefix }),
-	secret("sentinel_password", func(c *Config) *Secret { return &c.SentinelPassword }),
-	text("sentinel_password_file", func(c *Config) *string { return &c.SentinelPasswordFile }),
-	text("sentinel_username", func(c *Config) *string { return &c.SentinelUsername }),
-	text("server_name", func(c *Config) *string { return &c.ServerName }),
-	boolean("skip_hostname_verification", func(c *Config) *bool { return &c.SkipHostname }),
-	duration("timeout", func(c *Config) *time.Duration { return &c.Timeout }),
-}
-
-func setLayout(c *Config, v string) error {
-	var names []string
-	for i := range layouts {
-		if layouts[i].name == v {
-			c.Layout = Layout(i)
-			return nil
-		}
-		names = append(names, layouts[i].name)
+// params are the query parameters of a URL. README.md has a table of them.
+func (c *Config) params() []params.Row {
+	const short, long = time.Millisecond, time.Minute
+	return []params.Row{
+		params.Text("ca", &c.CA),
+		params.Text("cache_key_prefix", &c.CacheKeyPrefix),
+		params.Text("cert", &c.Cert),
+		params.Number("db", &c.DB, 0, 1<<20),
+		params.Duration("dial_timeout", &c.DialTimeout, short, long),
+		params.Number("expiration_jitter", &c.ExpirationJitter, 0, 30*24*3600),
+		params.Bool("insecure_skip_verify", &c.InsecureSkipVerify),
+		params.Text("key", &c.Key),
+		params.Word("layout", &c.Layout, layouts[List].name, layouts[ZSet].name, layouts[Envoy].name),
+		params.Number("max_slice", &c.MaxSlice, 1, 1024),
+		params.Duration("node_delay", &c.NodeDelay, short, long),
+		params.Number("node_failures", &c.NodeFailures, 0, 1000),
+		params.Text("password_env", &c.PasswordEnv),
+		params.Text("password_file", &c.PasswordFile),
+		params.Number("pool_size", &c.PoolSize, 1, 10_000),
+		params.Text("prefix", &c.Prefix),
+		params.Text("sentinel_password", &c.SentinelPassword),
+		params.Text("sentinel_password_file", &c.SentinelPasswordFile),
+		params.Text("sentinel_username", &c.SentinelUsername),
+		params.Text("server_name", &c.ServerName),
+		params.Bool("skip_hostname_verification", &c.SkipHostname),
+		params.Duration("timeout", &c.Timeout, short, long),
 	}
-	return fmt.Errorf("want one of %s, not %q", strings.Join(names, ", "), v)
 }
 
 // Parse reads a URL: redis, redis+sentinel or redis+cluster, rediss for TLS, or
@@ -238,26 +174,22 @@ func Parse(rawURL string) (Config, error) {
 // parse splits by hand: net/url refuses lists of hosts, and quotes passwords.
 func parse(rawURL string) (Config, error) {
 	c := DefaultConfig()
-	scheme, rest, ok := strings.Cut(rawURL, "://")
+	name, rest, ok := strings.Cut(rawURL, "://")
 	if !ok {
 		return c, errors.New("want SCHEME://HOST:PORT, such as redis://localhost:6379/0")
 	}
-	at := slices.IndexFunc(schemes, func(s struct {
-		name string
-		mode Mode
-		tls  bool
-		unix bool
-	}) bool {
-		return s.name == scheme
-	})
-	if at < 0 {
-		var names []string
-		for _, s := range schemes {
-			names = append(names, s.name)
+	var found scheme
+	var names []string
+	for _, known := range schemes {
+		names = append(names, known.name)
+		if known.name == name {
+			found = known
 		}
-		return c, fmt.Errorf("unknown scheme %q%s; known are %s", scheme, didYouMean(scheme, names), strings.Join(names, ", "))
 	}
-	c.Mode, c.TLS = schemes[at].mode, schemes[at].tls
+	if found.name == "" {
+		return c, fmt.Errorf("unknown scheme %q%s; known are %s", name, spell.DidYouMean(name, names), strings.Join(names, ", "))
+	}
+	c.Mode, c.TLS = found.mode, found.tls
 	rest, query, _ := strings.Cut(rest, "?")
 	authority, path, _ := strings.Cut(rest, "/")
 	if i := strings.LastIndexByte(authority, '@'); i >= 0 {
@@ -265,10 +197,10 @@ func parse(rawURL string) (Config, error) {
 			return c, err
 		}
 		authority = authority[i+1:]
-	} else if strings.Contains(path, "@") && !schemes[at].unix {
+	} else if strings.Contains(path, "@") && !found.unix {
 		return c, errUnescaped
 	}
-	if schemes[at].unix {
+	if found.unix {
 		if authority != "" || path == "" {
 			return c, errors.New("want unix:///PATH with three slashes")
 		}
@@ -279,7 +211,7 @@ func parse(rawURL string) (Config, error) {
 		}
 		return c, err
 	}
-	if err := c.setParams(query); err != nil {
+	if err := params.Parse(query, c.params()); err != nil {
 		return c, err
 	}
 	return c, c.check()
@@ -345,35 +277,6 @@ func address(host, port string) (string, error) {
 	return net.JoinHostPort(host, port), nil
 }
 
-func (c *Config) setParams(query string) error {
-	values, err := url.ParseQuery(query)
-	if err != nil {
-		return errors.New("bad percent-encoding in the parameters")
-	}
-	names := make([]string, 0, len(values))
-	for name := range values {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	for _, name := range names {
-		i := slices.IndexFunc(params, func(p param) bool { return p.name == name })
-		if i < 0 {
-			var known []string
-			for _, p := range params {
-				known = append(known, p.name)
-			}
-			return fmt.Errorf("unknown parameter %q%s", name, didYouMean(name, known))
-		}
-		if len(values[name]) > 1 {
-			return fmt.Errorf("parameter %s is given twice", name)
-		}
-		if err := params[i].set(c, values[name][0]); err != nil {
-			return fmt.Errorf("parameter %s: %w", name, err)
-		}
-	}
-	return nil
-}
-
 // check finds what contradicts itself.
 func (c *Config) check() error {
 	tlsOnly := c.CA != "" || c.Cert != "" || c.Key != "" || c.ServerName != "" || c.InsecureSkipVerify || c.SkipHostname
@@ -425,14 +328,6 @@ func (c *Config) check() error {
 	return nil
 }
 
-// didYouMean returns a hint at the known name nearest to got, if any is near.
-func didYouMean(got string, known []string) string {
-	if best := spell.Nearest(got, known); best != "" {
-		return fmt.Sprintf(", did you mean %q?", best)
-	}
-	return ""
-}
-
 // URL returns a URL with the same meaning, except that secrets are ***.
 func (c Config) URL() string {
 	var b strings.Builder
@@ -457,9 +352,10 @@ func (c Config) URL() string {
 		fmt.Fprintf(&b, "/%d", c.DB)
 	}
 	defaults, sep := DefaultConfig(), "?"
-	for _, p := range params {
-		if v := p.get(&c); v != p.get(&defaults) && (p.name != "db" || c.Unix != "") {
-			b.WriteString(sep + p.name + "=" + strings.ReplaceAll(url.QueryEscape(v), "%2A%2A%2A", "***"))
+	byDefault := defaults.params()
+	for i, p := range c.params() {
+		if v := p.Get(); v != byDefault[i].Get() && (p.Name != "db" || c.Unix != "") {
+			b.WriteString(sep + p.Name + "=" + strings.ReplaceAll(url.QueryEscape(v), "%2A%2A%2A", "***"))
 			sep = "&"
 		}
 	}

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/headgate-rls/headgate/backends"
+	"github.com/headgate-rls/headgate/internal/kit/params"
 	"github.com/headgate-rls/headgate/limit"
 	"github.com/headgate-rls/headgate/test/golden"
 )
@@ -145,19 +146,20 @@ func TestReadmeListsParameters(t *testing.T) {
 		t.Fatal(err)
 	}
 	var documented, known []string
+	c := DefaultConfig()
+	rows := c.params()
 	for _, m := range regexp.MustCompile("(?m)^\\| `([a-z_]+)` \\| ([^|]*) \\|").FindAllStringSubmatch(string(readme), -1) {
 		documented = append(documented, m[1])
-		i := slices.IndexFunc(params, func(p param) bool { return p.name == m[1] })
+		i := slices.IndexFunc(rows, func(p params.Row) bool { return p.Name == m[1] })
 		if i < 0 {
 			continue
 		}
-		c := DefaultConfig()
-		if value := strings.Trim(strings.TrimSpace(m[2]), "`"); value != params[i].get(&c) && value != "" {
-			t.Errorf("README.md says that %s is %q by default, it is %q", m[1], value, params[i].get(&c))
+		if value := strings.Trim(strings.TrimSpace(m[2]), "`"); value != rows[i].Get() && value != "" {
+			t.Errorf("README.md says that %s is %q by default, it is %q", m[1], value, rows[i].Get())
 		}
 	}
-	for _, p := range params {
-		known = append(known, p.name)
+	for _, p := range rows {
+		known = append(known, p.Name)
 	}
 	slices.Sort(documented)
 	if !slices.Equal(documented, known) {

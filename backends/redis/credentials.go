@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"os"
 	"strings"
+
+	"github.com/headgate-rls/headgate/internal/kit/certs"
 )
 
 // tlsConfig reads the files that c names.
@@ -14,24 +16,12 @@ func (c *Config) tlsConfig() (*tls.Config, error) {
 	if !c.TLS {
 		return nil, nil
 	}
-	t := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: c.ServerName, InsecureSkipVerify: c.InsecureSkipVerify}
-	if c.CA != "" {
-		pem, err := os.ReadFile(c.CA)
-		if err != nil {
-			return nil, fmt.Errorf("parameter ca: %w", err)
-		}
-		t.RootCAs = x509.NewCertPool()
-		if !t.RootCAs.AppendCertsFromPEM(pem) {
-			return nil, fmt.Errorf("parameter ca: %s holds no certificate in PEM", c.CA)
-		}
+	files := certs.ClientFiles{Cert: c.Cert, Key: c.Key, CA: c.CA, ServerName: c.ServerName}
+	t, err := files.Load()
+	if err != nil {
+		return nil, fmt.Errorf("parameters ca, cert and key: %w", err)
 	}
-	if c.Cert != "" {
-		pair, err := tls.LoadX509KeyPair(c.Cert, c.Key)
-		if err != nil {
-			return nil, fmt.Errorf("parameters cert and key: %w", err)
-		}
-		t.Certificates = []tls.Certificate{pair}
-	}
+	t.InsecureSkipVerify = c.InsecureSkipVerify
 	if c.SkipHostname {
 		roots := t.RootCAs
 		t.InsecureSkipVerify = true // what VerifyConnection does instead
@@ -41,15 +31,15 @@ func (c *Config) tlsConfig() (*tls.Config, error) {
 }
 
 // verifyChain verifies certificates as crypto/tls does, except for the names in them.
-func verifyChain(certs []*x509.Certificate, roots *x509.CertPool) error {
-	if len(certs) == 0 {
+func verifyChain(shown []*x509.Certificate, roots *x509.CertPool) error {
+	if len(shown) == 0 {
 		return errors.New("the server shows no certificate")
 	}
 	opts := x509.VerifyOptions{Roots: roots, Intermediates: x509.NewCertPool()}
-	for _, c := range certs[1:] {
+	for _, c := range shown[1:] {
 		opts.Intermediates.AddCert(c)
 	}
-	_, err := certs[0].Verify(opts)
+	_, err := shown[0].Verify(opts)
 	return err
 }
 

@@ -28,5 +28,5 @@ func ExampleParse() {
 	// rediss+sentinel://s1:26379,s2:26379/mymaster
 	// redis+cluster://n1:6379,n2:6379
 	// unix:///run/redis.sock?db=1
-	// redis URL: unknown parameter "timeuot", did you mean "timeout"?
+	// redis URL: unknown parameter "timeuot"; did you mean "timeout"?
 }

@@ -4,14 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net/url"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/headgate-rls/headgate/backends"
 	"github.com/headgate-rls/headgate/internal/kit/background"
-	"github.com/headgate-rls/headgate/internal/kit/spell"
+	"github.com/headgate-rls/headgate/internal/kit/params"
 	"github.com/headgate-rls/headgate/internal/kit/sqldb"
 	"github.com/headgate-rls/headgate/limit"
 )
@@ -65,44 +63,21 @@ func Parse(rawURL string) (Config, error) {
 		return c, fmt.Errorf("unknown scheme %q of a database for limits; want one of %s", scheme, strings.Join(Schemes(), ", "))
 	}
 	address, query, _ := strings.Cut(rawURL, "?")
-	values, err := url.ParseQuery(query)
+	others, err := params.Take(query, []params.Row{
+		{Name: "commit", Set: c.setCommit},
+		params.Number("in_flight", &c.InFlight, 1, maxInFlight),
+		params.Number("max_slice", &c.MaxSlice, 1, maxSlice),
+		params.Duration("sweep", &c.Sweep, time.Second, 24*time.Hour),
+		params.Duration("timeout", &c.Timeout, 10*time.Millisecond, time.Minute),
+	})
 	if err != nil {
-		return c, errors.New("the parameters after the ? cannot be parsed")
-	}
-	for _, p := range c.parameters() {
-		given := values[p.name]
-		if len(given) == 0 {
-			continue
-		}
-		if err := p.set(given[len(given)-1]); err != nil {
-			return c, fmt.Errorf("%s=%s: %w", p.name, given[len(given)-1], err)
-		}
-		values.Del(p.name)
-	}
-	if err := c.checkNames(values); err != nil {
 		return c, err
 	}
 	c.URL = address
-	if len(values) > 0 {
-		c.URL += "?" + values.Encode()
+	if len(others) > 0 { // are of the database
+		c.URL += "?" + others.Encode()
 	}
 	return c, c.check()
-}
-
-// A parameter is one of those of a URL that are this package's.
-type parameter struct {
-	name string
-	set  func(text string) error
-}
-
-func (c *Config) parameters() []parameter {
-	return []parameter{
-		{"commit", c.setCommit},
-		{"in_flight", number(&c.InFlight, maxInFlight)},
-		{"max_slice", number(&c.MaxSlice, maxSlice)},
-		{"sweep", duration(&c.Sweep, time.Second, 24*time.Hour)},
-		{"timeout", duration(&c.Timeout, 10*time.Millisecond, time.Minute)},
-	}
 }
 
 func (c *Config) setCommit(text string) error {
@@ -115,38 +90,6 @@ func (c *Config) setCommit(text string) error {
 		return errors.New("MySQL and MariaDB wait for the disk as the server is set, by innodb_flush_log_at_trx_commit; a session cannot say otherwise")
 	default:
 		c.Relaxed = true
-	}
-	return nil
-}
-
-func number(n *int, most int) func(string) error {
-	return func(text string) (err error) {
-		if *n, err = strconv.Atoi(text); err != nil || *n < 1 || *n > most {
-			return fmt.Errorf("want a number from 1 to %d", most)
-		}
-		return nil
-	}
-}
-
-func duration(d *time.Duration, least, most time.Duration) func(string) error {
-	return func(text string) (err error) {
-		if *d, err = time.ParseDuration(text); err != nil || *d < least || *d > most {
-			return fmt.Errorf("want a duration from %v to %v", least, most)
-		}
-		return nil
-	}
-}
-
-// checkNames finds misspelt parameters, which a database may take for settings of its own.
-func (c *Config) checkNames(rest url.Values) error {
-	var ours []string
-	for _, p := range c.parameters() {
-		ours = append(ours, p.name)
-	}
-	for name := range rest {
-		if meant := spell.Nearest(name, ours); meant != "" {
-			return fmt.Errorf("unknown parameter %q; did you mean %q?", name, meant)
-		}
 	}
 	return nil
 }

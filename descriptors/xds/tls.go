@@ -9,18 +9,14 @@ import (
 
 // TLS says how the control plane is talked to over TLS. Its files are read for each
 // connection, so that renewed certificates are used with the next one.
-type TLS struct {
-	Cert, Key  string // files with what is shown to the control plane; empty: nothing
-	CA         string // file with who may vouch for it; empty: whom the system trusts
-	ServerName string // that its certificate must have; empty: the host of its address
-}
+type TLS = certs.ClientFiles
 
 // credentials are those of one connection.
 func (o *Options) credentials() (credentials.TransportCredentials, error) {
 	if o.TLS == nil {
 		return insecure.NewCredentials(), nil
 	}
-	conf, err := certs.ClientFiles(*o.TLS).Config(o.Address)
+	conf, err := o.TLS.Config(o.Address)
 	if err != nil {
 		return nil, err
 	}

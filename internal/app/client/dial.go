@@ -4,7 +4,6 @@ package client
 
 import (
 	"crypto/tls"
-	"crypto/x509"
 	"fmt"
 	"net"
 	"net/netip"
@@ -20,6 +19,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/headgate-rls/headgate/internal/app/config"
+	"github.com/headgate-rls/headgate/internal/kit/certs"
 )
 
 // Options say where a running service is, and how to talk to it.
@@ -110,26 +110,18 @@ func (opt *Options) credentials() (credentials.TransportCredentials, error) {
 
 // tlsConfig is how to talk TLS.
 func (opt *Options) tlsConfig() (*tls.Config, error) {
-	conf := &tls.Config{ServerName: opt.ServerName, MinVersion: tls.VersionTLS12}
-	if conf.ServerName == "" && strings.HasPrefix(opt.Addr, "unix:") {
-		conf.ServerName = "localhost" // a socket has no name
+	files := certs.ClientFiles{Cert: opt.Cert, Key: opt.Key, ServerName: opt.ServerName}
+	if files.ServerName == "" && strings.HasPrefix(opt.Addr, "unix:") {
+		files.ServerName = "localhost" // a socket has no name
+	}
+	conf, err := files.Load()
+	if err != nil {
+		return nil, fmt.Errorf("--tls-cert, --tls-key: %w", err)
 	}
 	if opt.CA != "" {
-		pem, err := os.ReadFile(opt.CA)
-		if err != nil {
+		if conf.RootCAs, err = certs.Authorities(opt.CA); err != nil {
 			return nil, fmt.Errorf("--tls-ca: %w", err)
 		}
-		conf.RootCAs = x509.NewCertPool()
-		if !conf.RootCAs.AppendCertsFromPEM(pem) {
-			return nil, fmt.Errorf("--tls-ca %s: no certificate in it", opt.CA)
-		}
-	}
-	if opt.Cert != "" {
-		pair, err := tls.LoadX509KeyPair(opt.Cert, opt.Key)
-		if err != nil {
-			return nil, fmt.Errorf("--tls-cert, --tls-key: %w", err)
-		}
-		conf.Certificates = []tls.Certificate{pair}
 	}
 	return conf, nil
 }

@@ -2,7 +2,6 @@ package server
 
 import (
 	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -93,14 +92,9 @@ func (f *certFiles) load() (*tls.Config, error) {
 	if f.clientCA == "" {
 		return config, nil
 	}
-	pem, err := os.ReadFile(f.clientCA)
-	if err != nil {
-		return nil, fmt.Errorf("--%s-client-ca: %w", f.flags, err)
-	}
 	// Only these: a certificate of a public authority must not do.
-	config.ClientCAs = x509.NewCertPool()
-	if !config.ClientCAs.AppendCertsFromPEM(pem) {
-		return nil, fmt.Errorf("--%s-client-ca %s: no certificate in it; want PEM", f.flags, f.clientCA)
+	if config.ClientCAs, err = certs.Authorities(f.clientCA); err != nil {
+		return nil, fmt.Errorf("--%s-client-ca %w", f.flags, err)
 	}
 	config.ClientAuth = tls.RequireAndVerifyClientCert
 	if f.ifGiven {

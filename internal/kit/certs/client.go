@@ -17,14 +17,19 @@ type ClientFiles struct {
 
 // Config reads the files, for a connection to an address.
 func (f ClientFiles) Config(address string) (*tls.Config, error) {
-	conf := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: f.ServerName}
-	if conf.ServerName == "" {
-		host, _, err := net.SplitHostPort(address)
-		if err != nil {
-			return nil, fmt.Errorf("%s has no host to compare the server's certificate with; name one", address)
-		}
-		conf.ServerName = host
+	conf, err := f.Load()
+	if err != nil || conf.ServerName != "" {
+		return conf, err
 	}
+	if conf.ServerName, _, err = net.SplitHostPort(address); err != nil {
+		return nil, fmt.Errorf("%s has no host to compare the server's certificate with; name one", address)
+	}
+	return conf, nil
+}
+
+// Load reads the files. Without a ServerName, who connects says what the server's is.
+func (f ClientFiles) Load() (conf *tls.Config, err error) {
+	conf = &tls.Config{MinVersion: tls.VersionTLS12, ServerName: f.ServerName}
 	if f.Cert != "" {
 		pair, err := tls.LoadX509KeyPair(f.Cert, f.Key)
 		if err != nil {
@@ -33,14 +38,22 @@ func (f ClientFiles) Config(address string) (*tls.Config, error) {
 		conf.Certificates = []tls.Certificate{pair}
 	}
 	if f.CA != "" {
-		pem, err := os.ReadFile(f.CA)
-		if err != nil {
+		if conf.RootCAs, err = Authorities(f.CA); err != nil {
 			return nil, fmt.Errorf("certificate authorities: %w", err)
-		}
-		conf.RootCAs = x509.NewCertPool()
-		if !conf.RootCAs.AppendCertsFromPEM(pem) {
-			return nil, fmt.Errorf("certificate authorities %s: no certificate in it; want PEM", f.CA)
 		}
 	}
 	return conf, nil
+}
+
+// Authorities reads a file of certificates in PEM. Those of the system are not among them.
+func Authorities(file string) (*x509.CertPool, error) {
+	pem, err := os.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(pem) {
+		return nil, fmt.Errorf("%s: no certificate in it; want PEM", file)
+	}
+	return pool, nil
 }
