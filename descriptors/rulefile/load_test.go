@@ -126,7 +126,7 @@ func TestBadFiles(t *testing.T) {
 // TestDocsHaveOnlyValidRules loads every YAML block of the documents about rules.
 func TestDocsHaveOnlyValidRules(t *testing.T) {
 	block := regexp.MustCompile("(?s)```yaml\n(.*?)```")
-	for _, name := range []string{"rules.md", "compatibility.md"} {
+	for _, name := range []string{"rules.md", "resources.md", "compatibility.md"} {
 		file := filepath.Join("..", "..", "docs", name)
 		data, err := os.ReadFile(file)
 		if err != nil {
@@ -146,16 +146,21 @@ func TestDocsHaveOnlyValidRules(t *testing.T) {
 	}
 }
 
-// TestDocsFields holds the tables of fields in docs/rules.md against the loader.
+// TestDocsFields holds the tables of fields in docs/rules.md and docs/resources.md against the
+// loader.
 func TestDocsFields(t *testing.T) {
-	data, err := os.ReadFile(filepath.Join("..", "..", "docs", "rules.md"))
-	if err != nil {
-		t.Fatal(err)
+	var data []byte
+	for _, name := range []string{"rules.md", "resources.md"} {
+		text, err := os.ReadFile(filepath.Join("..", "..", "docs", name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		data = append(data, text...)
 	}
 	for _, level := range keyLevels {
 		for _, key := range level.keys {
 			if !bytes.Contains(data, []byte("| `"+key+"`")) {
-				t.Errorf("docs/rules.md has no row for %s of %s", key, level.what)
+				t.Errorf("docs/rules.md and docs/resources.md have no row for %s of %s", key, level.what)
 			}
 		}
 	}
