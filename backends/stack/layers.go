@@ -45,7 +45,7 @@ func (o *onion) layers() []layer {
 			return prefetch.New(next, &o.caps, prefetch.Config{}, time.Now)
 		}},
 		{"denycache", func(next backends.Backend) backends.Backend {
-			return denycache.New(next, &o.caps, denycache.Config{}, time.Now)
+			return denycache.New(next, &o.caps, time.Now)
 		}},
 	}
 	if o.caps.Local {

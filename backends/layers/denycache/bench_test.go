@@ -42,7 +42,8 @@ func BenchmarkHit(b *testing.B) {
 	for _, c := range []struct{ keys, slice, ops int }{{1, 1, 1}, {1024, 1, 1}, {64, 64, 1}, {1, 1, 3}} {
 		b.Run("keys="+strconv.Itoa(c.keys)+"/slice="+strconv.Itoa(c.slice)+"/ops="+strconv.Itoa(c.ops), func(b *testing.B) {
 			s := newStore(time.Now)
-			h := New(s, s.Caps(), Config{MaxAge: time.Hour}, time.Now)
+			h := New(s, s.Caps(), time.Now)
+			h.maxAge = time.Hour
 			reqs, out := benchRequests(c.keys, c.ops), make([]limit.Verdict, c.keys)
 			for range 3 {
 				h.Take(context.Background(), reqs, out)
@@ -65,7 +66,8 @@ func BenchmarkHit(b *testing.B) {
 // BenchmarkHitParallel: one hot key, asked from all sides.
 func BenchmarkHitParallel(b *testing.B) {
 	s := newStore(time.Now)
-	h := New(s, s.Caps(), Config{MaxAge: time.Hour}, time.Now)
+	h := New(s, s.Caps(), time.Now)
+	h.maxAge = time.Hour
 	reqs := benchRequests(1, 1)
 	for range 3 {
 		h.Take(context.Background(), reqs, make([]limit.Verdict, 1))
@@ -87,7 +89,7 @@ func BenchmarkMiss(b *testing.B) {
 			s := admitting(time.Now, 5)
 			var h backends.Backend = s
 			if cached {
-				name, h = name+"/cache", New(s, s.Caps(), Config{}, time.Now)
+				name, h = name+"/cache", New(s, s.Caps(), time.Now)
 			}
 			b.Run(name, func(b *testing.B) {
 				const keys = 1024
@@ -108,7 +110,7 @@ func BenchmarkMiss(b *testing.B) {
 func BenchmarkInsert(b *testing.B) {
 	c := remote.NewClock()
 	s := refusing(c.Now)
-	h := New(s, s.Caps(), Config{}, time.Now)
+	h := New(s, s.Caps(), time.Now)
 	keys := benchRequests(1<<18, 1)
 	out := make([]limit.Verdict, 1)
 	b.ReportAllocs()

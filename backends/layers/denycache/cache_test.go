@@ -17,7 +17,7 @@ import (
 func TestMemoryIsFlat(t *testing.T) {
 	c := remote.NewClock()
 	s := refusing(c.Now)
-	b := New(s, s.Caps(), Config{}, c.Now)
+	b := New(s, s.Caps(), c.Now)
 	l := newLimit(limit.FixedWindow, 1, time.Hour)
 	reqs, out := make([]limit.Request, 64), make([]limit.Verdict, 64)
 	for i := range reqs {
@@ -37,13 +37,9 @@ func TestMemoryIsFlat(t *testing.T) {
 	if grown := int64(heap()) - int64(full); grown > 1<<20 {
 		t.Errorf("%d bytes more after a million keys", grown)
 	}
-	st := b.Stats()
-	if t.Logf("%+v", st); st.Entries > 100_000 || st.Entries < 99_000 || st.Evictions < 1_000_000 {
+	st := b.stats()
+	if t.Logf("%+v", st); st.entries > 100_000 || st.entries < 99_000 || st.evictions < 1_000_000 {
 		t.Errorf("%+v", st)
-	}
-	b.Flush()
-	if n := b.Stats().Entries; n != 0 {
-		t.Errorf("%d entries after Flush", n)
 	}
 	runtime.KeepAlive(b)
 }
@@ -57,7 +53,8 @@ func heap() uint64 {
 
 // In a set that is full, what came first goes first.
 func TestEvictionTakesTheOldestFirst(t *testing.T) {
-	r := newRig(t, Config{MaxKeys: 1})
+	r := newRig(t, time.Second)
+	r.cache.init(1)
 	l := newLimit(limit.FixedWindow, 0, time.Hour)
 	for i := range 12 {
 		r.want("new", false, true, op(strconv.Itoa(i), l, 1))
@@ -65,7 +62,7 @@ func TestEvictionTakesTheOldestFirst(t *testing.T) {
 	for i := 4; i < 12; i++ {
 		r.want("known", false, false, op(strconv.Itoa(i), l, 1))
 	}
-	if got, want := r.Stats(), (Stats{Hits: 8, Entries: 8, Evictions: 4}); got != want {
+	if got, want := r.stats(), (stats{hits: 8, entries: 8, evictions: 4}); got != want {
 		t.Errorf("%+v, want %+v", got, want)
 	}
 	r.want("gone", false, true, op("3", l, 1))
@@ -73,13 +70,13 @@ func TestEvictionTakesTheOldestFirst(t *testing.T) {
 	for i := 5; i < 12; i++ {
 		r.want("old", false, true, op(strconv.Itoa(i), l, 1))
 	}
-	if n := r.Stats().Entries; n != 8 {
+	if n := r.stats().entries; n != 8 {
 		t.Errorf("%d entries", n)
 	}
 }
 
 func TestStatsCountHitsAndEntries(t *testing.T) {
-	r := newRig(t, Config{})
+	r := newRig(t, time.Second)
 	l := newLimit(limit.TokenBucket, 1, time.Hour)
 	o, other := op("k", l, 1), op("other", l, 1)
 	r.exhaust(o)
@@ -88,11 +85,11 @@ func TestStatsCountHitsAndEntries(t *testing.T) {
 	r.take(o)
 	o.Cost = -1
 	r.take(o)
-	if got, want := r.Stats(), (Stats{Hits: 2, Entries: 1, Invalidations: 1}); got != want {
+	if got, want := r.stats(), (stats{hits: 2, entries: 1}); got != want {
 		t.Errorf("%+v, want %+v", got, want)
 	}
 	_ = r.Forget(context.Background(), []limit.Key{other.Key})
-	if got, want := r.Stats(), (Stats{Hits: 2, Invalidations: 2}); got != want {
+	if got, want := r.stats(), (stats{hits: 2}); got != want {
 		t.Errorf("%+v, want %+v", got, want)
 	}
 }
@@ -110,10 +107,9 @@ func TestChangeOvertakesRefusal(t *testing.T) {
 				r.Take(ctx, []limit.Request{{Ops: []limit.Op{op("x", o.Limit, 1)}}, {Ops: []limit.Op{refund}}}, make([]limit.Verdict, 2))
 			},
 			"forget": func(r *rig) { _ = r.Forget(ctx, []limit.Key{o.Key}) },
-			"flush":  func(r *rig) { r.Flush(); _ = r.store.Forget(ctx, []limit.Key{o.Key}) },
 		} {
 			t.Run(a.String()+"/"+name, func(t *testing.T) {
-				r := newRig(t, Config{})
+				r := newRig(t, time.Second)
 				r.take(o)
 				r.store.Reply = func([]limit.Request) {
 					r.store.Reply = nil
@@ -138,7 +134,7 @@ func TestChangeUnderWay(t *testing.T) {
 		"forget": func(r *rig, o limit.Op) { _ = r.Forget(ctx, []limit.Key{o.Key}) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := newRig(t, Config{})
+			r := newRig(t, time.Second)
 			o := op("k", newLimit(limit.TokenBucket, 1, time.Hour), 1)
 			r.exhaust(o)
 			decided, back := make(chan bool), make(chan bool)
@@ -146,7 +142,7 @@ func TestChangeUnderWay(t *testing.T) {
 			r.store.Trip = func([]limit.Request) {
 				r.store.Trip = nil
 				r.want("the change is on its way", false, true, o) // and this is known now
-				r.Flush()
+				r.flush()
 				r.store.Reply = func([]limit.Request) {
 					r.store.Reply = nil
 					decided <- true
@@ -170,7 +166,8 @@ func TestRefundsInFlight(t *testing.T) {
 	for _, a := range limit.Algorithms() {
 		s := newStore(time.Now)
 		s.Reply = func([]limit.Request) { runtime.Gosched() }
-		b := New(s, s.Caps(), Config{MaxAge: time.Hour}, time.Now)
+		b := New(s, s.Caps(), time.Now)
+		b.maxAge = time.Hour
 		o := op("k", newLimit(a, 1, time.Hour), 1)
 		var had atomic.Int64
 		ctx, stop := context.WithCancel(context.Background())
@@ -206,6 +203,6 @@ func TestRefundsInFlight(t *testing.T) {
 		if n := had.Load(); n < 300 || n > 301 {
 			t.Errorf("%v: %d units had of 301", a, n)
 		}
-		t.Logf("%v: %+v, %d calls", a, b.Stats(), s.Calls.Load())
+		t.Logf("%v: %+v, %d calls", a, b.stats(), s.Calls.Load())
 	}
 }

@@ -14,6 +14,6 @@ import (
 func BenchmarkConformance(b *testing.B) {
 	caps := memory.Caps()
 	backendtest.Benchmark(b, caps, func(testing.TB) backends.Backend {
-		return New(memory.New(memory.Config{}), &caps, Config{}, time.Now)
+		return New(memory.New(memory.Config{}), &caps, time.Now)
 	})
 }

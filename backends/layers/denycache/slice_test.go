@@ -12,7 +12,7 @@ import (
 // Of a slice, only what is not known goes down, in order and in one call, with
 // the memory of its verdicts; and a request finds what those before it gave back.
 func TestSliceSendsOnlyUnknownRequests(t *testing.T) {
-	r := newRig(t, Config{})
+	r := newRig(t, time.Second)
 	l := newLimit(limit.SlidingLog, 1, time.Hour)
 	known, back := op("known", l, 1), op("back", l, 1)
 	r.exhaust(known)
@@ -55,7 +55,7 @@ func TestSliceSendsOnlyUnknownRequests(t *testing.T) {
 			t.Errorf("request %d: the memory of its verdict was not used", i)
 		}
 	}
-	if n := r.Stats().Hits; n != 4 {
+	if n := r.stats().hits; n != 4 {
 		t.Errorf("%d hits", n)
 	}
 	r.Take(context.Background(), nil, nil)
@@ -68,18 +68,18 @@ func TestHitsAndMissesDoNotAllocate(t *testing.T) {
 	}
 	c := remote.NewClock()
 	s := admitting(c.Now, 1)
-	b := New(s, s.Caps(), Config{}, c.Now)
+	b := New(s, s.Caps(), c.Now)
 	ask := benchRequests(64, 3)
 	out := make([]limit.Verdict, 64)
 	if n := testing.AllocsPerRun(100, func() { b.Take(context.Background(), ask, out) }); n != 0 {
 		t.Errorf("a slice of misses: %v allocations", n)
 	}
 	refused := refusing(c.Now)
-	b = New(refused, s.Caps(), Config{}, c.Now)
+	b = New(refused, s.Caps(), c.Now)
 	if n := testing.AllocsPerRun(100, func() { b.Take(context.Background(), ask, out) }); n != 0 {
 		t.Errorf("a slice of hits: %v allocations", n)
 	}
-	if b.Stats().Hits < 6000 {
-		t.Errorf("only %d hits", b.Stats().Hits)
+	if b.stats().hits < 6000 {
+		t.Errorf("only %d hits", b.stats().hits)
 	}
 }

@@ -21,16 +21,21 @@ type rig struct {
 	clock *remote.Clock
 }
 
-func newRig(t *testing.T, cfg Config) *rig {
+func newRig(t *testing.T, maxAge time.Duration) *rig {
 	c := remote.NewClock()
-	s := newStore(c.Now)
-	return &rig{T: t, Backend: New(s, s.Caps(), cfg, c.Now), store: s, clock: c}
+	r := &rig{T: t, store: newStore(c.Now), clock: c}
+	return r.replica(maxAge)
 }
 
 // replica is another cache before the same store.
-func (r *rig) replica(cfg Config) *rig {
-	return &rig{T: r.T, Backend: New(r.store, r.store.Caps(), cfg, r.clock.Now), store: r.store, clock: r.clock}
+func (r *rig) replica(maxAge time.Duration) *rig {
+	b := New(r.store, r.store.Caps(), r.clock.Now)
+	b.maxAge = maxAge
+	return &rig{T: r.T, Backend: b, store: r.store, clock: r.clock}
 }
+
+// flush forgets what is known.
+func (r *rig) flush() { r.cache.init(100_000) }
 
 // take sends one request and says whether the store was asked.
 func (r *rig) take(ops ...limit.Op) (v limit.Verdict, asked bool) {
