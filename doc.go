@@ -10,6 +10,10 @@
 //	defer limiter.Close()
 //	decision, err := limiter.Check(ctx, "shop", headgate.Describe("tenant", "acme"))
 //
+// A program has the stores that it imports, beside memory: this one needs
+//
+//	import _ "github.com/headgate-rls/headgate/backends/redis"
+//
 // Rules say what is limited: see docs/rules.md in the repository. A [Limiter] has the same
 // engine as the service: the same rules, algorithms, layers around the store, failure
 // policies and metrics. Processes that share a store share its counters, also with
@@ -27,5 +31,5 @@
 // [Decision].Degraded says so. Every call returns within Options.Timeout, or earlier by the
 // deadline of its context.
 //
-// Nothing is global. A Limiter starts goroutines, which end before [Limiter.Close] returns.
+// No two limiters share anything in the program. A Limiter starts goroutines, which end before [Limiter.Close] returns.
 package headgate

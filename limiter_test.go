@@ -13,6 +13,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	_ "github.com/headgate-rls/headgate/backends/redis"
+	_ "github.com/headgate-rls/headgate/backends/sqlstore"
 	"github.com/headgate-rls/headgate/test/testenv"
 )
 

@@ -20,7 +20,8 @@ import (
 type Options struct {
 	// Backend is the URL of the store that keeps the counters, as --backend has it:
 	// memory:// (the default), redis://host:6379, postgres://host/db and others. See
-	// docs/backends.md in the repository.
+	// docs/backends.md in the repository. The program imports the store's package, unless it is memory:
+	// backends/redis, backends/sqlstore or backends/dynamodb.
 	Backend string
 	// Rules are those in force from the start, all together.
 	Rules []Rules

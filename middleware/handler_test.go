@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/headgate-rls/headgate"
+	_ "github.com/headgate-rls/headgate/backends/redis"
 	"github.com/headgate-rls/headgate/test/testenv"
 )
 

@@ -46,8 +46,8 @@ const (
 	maxInFlight     = 64
 )
 
-// Schemes are those of URLs that Parse reads.
-func Schemes() (all []string) {
+// schemes are those of URLs that Parse reads.
+func schemes() (all []string) {
 	for _, d := range dialects() {
 		all = append(all, d.schemes...)
 	}
@@ -60,7 +60,7 @@ func Parse(rawURL string) (Config, error) {
 	c := Config{Timeout: defaultTimeout, InFlight: 1, MaxSlice: defaultMaxSlice, Sweep: defaultSweep, dialect: dialectOf(rawURL)}
 	if c.dialect == nil {
 		scheme, _, _ := strings.Cut(rawURL, ":")
-		return c, fmt.Errorf("unknown scheme %q of a database for limits; want one of %s", scheme, strings.Join(Schemes(), ", "))
+		return c, fmt.Errorf("unknown scheme %q of a database for limits; want one of %s", scheme, strings.Join(schemes(), ", "))
 	}
 	address, query, _ := strings.Cut(rawURL, "?")
 	others, err := params.Take(query, []params.Row{

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
 	"sync"
 	"testing"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/headgate-rls/headgate/backends"
 	"github.com/headgate-rls/headgate/backends/internal/remote"
+	"github.com/headgate-rls/headgate/backends/layers"
 	"github.com/headgate-rls/headgate/backends/memory"
 	"github.com/headgate-rls/headgate/limit"
 	"github.com/headgate-rls/headgate/test/random"
@@ -83,11 +85,10 @@ func exactRound(t *testing.T, r *rand.Rand) {
 	}
 	inner := memory.New(memory.Config{})
 	store := &flaky{Store: remote.NewStore(inner, caps, clock.Now), rand: rand.New(rand.NewPCG(r.Uint64(), 1))}
-	opt := Options{}
-	opt.setDefaults()
-	o := &onion{caps: *store.Caps(), opt: opt, now: clock.Micro}
-	b := o.wrap(store)
-	o.fallback(b)
+	b := layers.Around(backends.Inside{
+		Options: backends.Options{Log: slog.New(slog.DiscardHandler), Now: time.Now}, Caps: *store.Caps(),
+		Store: store, Next: store, Memory: memory.New(memory.Config{}), Instants: clock.Micro,
+	})
 	defer b.Close()
 
 	names := []string{"a", "b", "c", "d", "e", "f", "g", "h"}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	_ "github.com/headgate-rls/headgate/backends/redis"
 	"github.com/headgate-rls/headgate/backends/stack"
 )
 
@@ -32,5 +33,5 @@ func ExampleCaps() {
 	// Output:
 	// memory: whole request
 	// redis: per partition
-	// no backend for scheme "mongodb"; known are mariadb, memory, mysql, oracle, postgres, postgresql, redis, redis+cluster, redis+sentinel, redis+unix, rediss, rediss+cluster, rediss+sentinel, sqlite, unix
+	// no backend for scheme "mongodb"; known are dynamodb, mariadb, memory, mysql, oracle, postgres, postgresql, redis, redis+cluster, redis+sentinel, redis+unix, rediss, rediss+cluster, rediss+sentinel, sqlite, unix
 }

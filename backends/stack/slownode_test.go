@@ -80,7 +80,7 @@ func TestStoppedNodeDelaysNoOther(t *testing.T) {
 		waiting([]string{stopped, other})
 		waiting([]string{stopped}, []string{other})
 	}
-	servers := sc.onion.parts[0].(backends.Partitioned).Servers()
+	servers := sc.store.(backends.Partitioned).Servers()
 	both := 0
 	var others sync.WaitGroup
 	for i := range 64 {

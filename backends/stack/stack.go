@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/headgate-rls/headgate/backends"
+	"github.com/headgate-rls/headgate/backends/layers/observe"
 	"github.com/headgate-rls/headgate/backends/memory"
 	"github.com/headgate-rls/headgate/limit"
 )
@@ -25,8 +26,13 @@ type Stack struct {
 	// it has none, this process's own.
 	Registry backends.Registry
 
-	clock *clock
-	onion *onion
+	clock  *clock
+	opt    Options
+	store  backends.Backend
+	memory *memory.Backend    // decides in an outage
+	parts  []backends.Backend // the store, its layers from the inside out, and Local if that is a layer, too
+	names  []string           // of the layers
+	settle func(ctx context.Context)
 }
 
 // New opens the store at rawURL, puts the layers around it, and makes what
@@ -35,7 +41,7 @@ type Stack struct {
 // [Stack.Run] and closes the stack.
 func New(ctx context.Context, rawURL string, opt Options) (*Stack, error) {
 	opt.setDefaults()
-	k, err := findKind(rawURL)
+	k, err := backends.KindOf(rawURL)
 	if err != nil {
 		return nil, err
 	}
@@ -43,15 +49,27 @@ func New(ctx context.Context, rawURL string, opt Options) (*Stack, error) {
 	if err != nil {
 		return nil, err
 	}
-	store, err := k.Open(ctx, rawURL, opt)
+	common := backends.Options{Timeout: opt.Timeout, Replicas: opt.Replicas, Existing: opt.Existing, Log: opt.Log, Panics: opt.Panics, Now: time.Now}
+	store, err := k.Open(ctx, rawURL, common)
 	if err != nil {
 		return nil, err
 	}
-	s := &Stack{Caps: caps, Registry: registryOf(store), clock: newClock()}
-	s.onion = &onion{caps: caps, opt: opt, now: s.Now}
-	s.Backend = s.onion.wrap(store)
-	s.Local = s.onion.fallback(s.Backend)
+	s := &Stack{Caps: caps, Registry: registryOf(store), clock: newClock(), opt: opt, store: store}
+	s.wrap(k, common)
 	return s, nil
+}
+
+// wrap puts the layers around the store: one around each, and those of its kind.
+func (s *Stack) wrap(k backends.Kind, common backends.Options) {
+	s.memory = memory.New(memory.Config{Log: s.opt.Log})
+	s.Backend, s.Local = observe.New(s.store, s.opt.Recorder(s.Caps.Name), common.Now), s.memory
+	s.parts, s.names = []backends.Backend{s.store, s.Backend}, []string{"observe"}
+	if k.Layers == nil { // a store in this process cannot be away, and has nothing to combine
+		return
+	}
+	around := k.Layers(backends.Inside{Options: common, Caps: s.Caps, Store: s.store, Next: s.Backend, Memory: s.memory, Instants: s.Now})
+	s.Backend, s.Local, s.settle = around.Backend, around.Local, around.Settle
+	s.parts, s.names = append(s.parts, around.Layers...), append(s.names, around.Names...)
 }
 
 func registryOf(store backends.Backend) backends.Registry {
@@ -67,7 +85,7 @@ func (s *Stack) Now() limit.Instant { return s.clock.now() }
 
 // Migrate brings the store's schema up to date, if it has one, and returns what was applied.
 func (s *Stack) Migrate(ctx context.Context) (applied []string, err error) {
-	if m, ok := s.onion.parts[0].(backends.Migrator); ok {
+	if m, ok := s.store.(backends.Migrator); ok {
 		return m.Migrate(ctx)
 	}
 	return nil, nil
@@ -87,7 +105,7 @@ func (s *Stack) Prepare(ctx context.Context, migrate bool) (err error) {
 		}
 	}
 	for range pings {
-		if err = s.onion.parts[0].Ping(ctx); !errors.Is(err, context.DeadlineExceeded) {
+		if err = s.store.Ping(ctx); !errors.Is(err, context.DeadlineExceeded) {
 			break
 		}
 	}
@@ -97,7 +115,7 @@ func (s *Stack) Prepare(ctx context.Context, migrate bool) (err error) {
 // List returns keys that have state, as [backends.Lister] says. The error is [backends.ErrUnsupported]
 // if the store cannot list them.
 func (s *Stack) List(ctx context.Context, after string, n int) (keys []limit.Key, next string, err error) {
-	l, ok := s.onion.parts[0].(backends.Lister)
+	l, ok := s.store.(backends.Lister)
 	if !ok {
 		return nil, "", fmt.Errorf("%w: backend %s cannot list its keys", backends.ErrUnsupported, s.Caps.Title())
 	}
@@ -105,16 +123,12 @@ func (s *Stack) List(ctx context.Context, after string, n int) (keys []limit.Key
 }
 
 // Layers returns the names of the layers around the store, from the inside out.
-func (s *Stack) Layers() []string { return slices.Clone(s.onion.names) }
+func (s *Stack) Layers() []string { return slices.Clone(s.names) }
 
 // Figures returns what the store, its layers and the fallback report
 // themselves for metrics.
 func (s *Stack) Figures() (list []backends.Figure) {
-	parts := s.onion.parts
-	if s.onion.local != nil {
-		parts = append(slices.Clone(parts), s.onion.local)
-	}
-	for _, p := range parts {
+	for _, p := range s.parts {
 		if f, ok := p.(backends.Figured); ok {
 			list = append(list, f.Figures()...)
 		}
@@ -124,7 +138,7 @@ func (s *Stack) Figures() (list []backends.Figure) {
 
 // RulesChanged forgets what layers know under the old rules.
 func (s *Stack) RulesChanged() {
-	for _, p := range s.onion.parts {
+	for _, p := range s.parts {
 		if f, ok := p.(backends.Flusher); ok {
 			f.Flush()
 		}
@@ -138,9 +152,9 @@ const sweepEvery = time.Second
 // when the store is back, until ctx ends.
 func (s *Stack) Run(ctx context.Context) {
 	settled := make(chan struct{})
-	s.onion.opt.Panics.Go("fallback", func() {
+	s.opt.Panics.Go("fallback", func() {
 		defer close(settled)
-		s.settle(ctx)
+		s.settleAll(ctx)
 	})
 	defer func() { <-settled }()
 	tick := time.NewTicker(sweepEvery)
@@ -155,17 +169,17 @@ func (s *Stack) Run(ctx context.Context) {
 	}
 }
 
-// settle runs the fallback's reconciliations, again after a panic.
-func (s *Stack) settle(ctx context.Context) {
-	for s.onion.local != nil && ctx.Err() == nil {
-		_ = s.onion.opt.Panics.Do("fallback", func() { s.onion.local.Run(ctx) }) // it is reported
+// settleAll runs the fallback's reconciliations, again after a panic.
+func (s *Stack) settleAll(ctx context.Context) {
+	for s.settle != nil && ctx.Err() == nil {
+		_ = s.opt.Panics.Do("fallback", func() { s.settle(ctx) }) // it is reported
 	}
 }
 
 // sweep drops what has expired in memories of this process.
 func (s *Stack) sweep() {
-	s.onion.memory.Sweep(s.Now())
-	for _, p := range s.onion.parts {
+	s.memory.Sweep(s.Now())
+	for _, p := range s.parts {
 		if m, ok := p.(backends.Sweeper); ok {
 			m.Sweep(s.Now())
 		}

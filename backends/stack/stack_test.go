@@ -139,9 +139,9 @@ func TestSettlingSurvivesAPanic(t *testing.T) {
 	clock, panics := newClock(), 0
 	primary := &clumsy{Backend: memory.New(memory.Config{})}
 	local := fallback.New(memory.New(memory.Config{}), primary, fallback.Config{Every: 10 * time.Millisecond}, clock.now)
-	s := &Stack{clock: clock, onion: &onion{memory: memory.New(memory.Config{}), local: local, opt: Options{
+	s := &Stack{clock: clock, memory: memory.New(memory.Config{}), settle: local.Run, opt: Options{
 		Panics: &background.Reporter{Log: slog.New(slog.DiscardHandler), Count: func(string) { panics++ }},
-	}}}
+	}}
 	var out [1]limit.Verdict
 	if local.Take(context.Background(), request(clock.now()), out[:]); !out[0].Admitted || local.Pending() != 1 {
 		t.Fatalf("%+v, %d keys pending", out[0], local.Pending())

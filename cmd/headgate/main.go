@@ -13,8 +13,6 @@ import (
 	_ "time/tzdata" // calendars must not depend on what the host has
 
 	"github.com/spf13/cobra"
-
-	"github.com/headgate-rls/headgate/backends/stack/withdynamodb"
 )
 
 func main() {
@@ -39,7 +37,6 @@ func run(ctx context.Context, args []string, in io.Reader, out, errOut io.Writer
 	defer stop()
 	// The first signal asks to end, as the drain does; a second one just ends.
 	defer context.AfterFunc(ctx, stop)()
-	withdynamodb.Register()
 	root := rootCommand()
 	root.SetArgs(args)
 	root.SetIn(in)

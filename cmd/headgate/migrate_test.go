@@ -138,7 +138,7 @@ func TestCheckNamesAStoreThatCan(t *testing.T) {
 			t.Errorf("%s: exit code %d: %s", url, code, out)
 		}
 		code, out = headgate(t, "check", smaller, "--backend", url)
-		can := strings.Contains(out, "up to 1000 units, not 5000; memory, postgres, mysql, sqlite and redis can")
+		can := strings.Contains(out, "up to 1000 units, not 5000; memory, redis, postgres, mysql and sqlite can")
 		if dynamo := want == "1000"; (code == exitProblems) != dynamo || can != dynamo {
 			t.Errorf("%s, a smaller limit: exit code %d: %s", url, code, out)
 		}

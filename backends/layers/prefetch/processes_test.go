@@ -1,4 +1,4 @@
-package prefetch
+package prefetch_test
 
 import (
 	"bufio"
@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/headgate-rls/headgate/backends"
+	"github.com/headgate-rls/headgate/backends/layers/prefetch"
 	"github.com/headgate-rls/headgate/backends/redis"
 	"github.com/headgate-rls/headgate/limit"
 	"github.com/headgate-rls/headgate/test/testenv"
@@ -75,7 +76,7 @@ func TestChild(t *testing.T) {
 		t.Fatal(err)
 	}
 	store, caps := &counting{Backend: be}, conf.Caps()
-	b := New(store, &caps, Config{}, time.Now)
+	b := prefetch.New(store, &caps, prefetch.Config{}, time.Now)
 	defer b.Close()
 	fmt.Println(childMark + `{"Err":"ready"}`)
 	bufio.NewScanner(os.Stdin).Scan() // all start together
@@ -86,10 +87,10 @@ func TestChild(t *testing.T) {
 }
 
 // run sends what the job says.
-func (j *childJob) run(b *Backend) childReply {
+func (j *childJob) run(b *prefetch.Backend) childReply {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	o := op(j.Key, newLimit(j.Algorithm, j.Max, (limit.MaxWindow/2).Truncate(time.Second)), 1, j.Share)
+	o := prefetch.NewOp(j.Key, prefetch.NewLimit(j.Algorithm, j.Max, (limit.MaxWindow/2).Truncate(time.Second)), 1, j.Share)
 	var admitted, refused atomic.Int64
 	var failed atomic.Pointer[error]
 	var all sync.WaitGroup
@@ -117,10 +118,7 @@ func (j *childJob) run(b *Backend) childReply {
 	if err := failed.Load(); err != nil {
 		reply.Err = (*err).Error()
 	}
-	s := b.shard(&o.Key)
-	if h := s.find(&o, false); h != nil {
-		reply.Held = h.left
-	}
+	reply.Held = b.Held(&o)
 	return reply
 }
 
@@ -218,7 +216,7 @@ func TestProcessesTogetherKeepTheLimit(t *testing.T) {
 		{"two stop early", true, 1, [processes]int{1, 60, 0}, 49 + 40},
 		{"many callers each", false, 8, [processes]int{60, 60, 60}, -1},
 	} {
-		for _, a := range sharable {
+		for _, a := range prefetch.Sharable {
 			t.Run(c.name+"/"+a.String(), func(t *testing.T) {
 				jobs := make([]childJob, processes)
 				for i := range jobs {

@@ -1,0 +1,87 @@
+// Package layers has the order of the layers around a store that is elsewhere. Such a store names
+// [Around] in its [backends.Kind], so a program whose counters are in memory has no layers in it.
+//
+// To add a layer, add a line to Around and a name to the list in docs/design.md.
+package layers
+
+import (
+	"log/slog"
+
+	"github.com/headgate-rls/headgate/backends"
+	"github.com/headgate-rls/headgate/backends/layers/breaker"
+	"github.com/headgate-rls/headgate/backends/layers/coalesce"
+	"github.com/headgate-rls/headgate/backends/layers/denycache"
+	"github.com/headgate-rls/headgate/backends/layers/fallback"
+	"github.com/headgate-rls/headgate/backends/layers/prefetch"
+)
+
+// An onion is a store while layers are put around it.
+type onion struct {
+	backends.Inside
+	breaker *breaker.Backend
+	local   *fallback.Backend
+}
+
+// Around puts all layers around a store, and one around the memory that decides in an outage. That
+// one settles with the store afterwards.
+func Around(in backends.Inside) backends.Layered {
+	o := &onion{Inside: in}
+	all := backends.Layered{Backend: in.Next}
+	for _, layer := range []struct { // the order, from the inside out
+		name string
+		wrap func(next backends.Backend) backends.Backend
+	}{
+		{"breaker", o.guard},
+		{"coalesce", o.coalesce},
+		{"prefetch", func(next backends.Backend) backends.Backend {
+			return prefetch.New(next, &o.Caps, prefetch.Config{}, o.Now)
+		}},
+		{"denycache", func(next backends.Backend) backends.Backend {
+			return denycache.New(next, &o.Caps, o.Now)
+		}},
+	} {
+		all.Backend = layer.wrap(all.Backend)
+		all.Layers = append(all.Layers, all.Backend)
+		all.Names = append(all.Names, layer.name)
+	}
+	o.local = fallback.New(in.Memory, all.Backend, fallback.Config{
+		Replicas: o.Replicas, ServerClock: o.Caps.ServerClock, Timeout: o.Timeout,
+		OnReconcile: func(r fallback.Result, err error) { logReconciled(o.Log, r, err) },
+	}, o.Instants)
+	all.Local, all.Layers, all.Settle = o.local, append(all.Layers, o.local), o.local.Run
+	return all
+}
+
+func (o *onion) guard(next backends.Backend) backends.Backend {
+	conf := breaker.Config{Timeout: o.Timeout, Panics: o.Panics, OnChange: o.breakerChanged}
+	if o.Caps.Atomicity == backends.PerPartition {
+		conf.Failures = -1 // of several nodes one may be away: only a share of failures tells
+	}
+	o.breaker = breaker.New(next, conf, o.Now)
+	return o.breaker
+}
+
+func (o *onion) breakerChanged(from, to breaker.State, why error) {
+	switch to {
+	case breaker.Open:
+		if from == breaker.Closed {
+			o.Log.Error("circuit breaker opened: backend failing, failure policies decide", "backend", o.Caps.Name, "error", why)
+		}
+	case breaker.Closed:
+		o.Log.Info("circuit breaker closed: backend answers again", "backend", o.Caps.Name)
+		o.local.Signal()
+	}
+}
+
+func (o *onion) coalesce(next backends.Backend) backends.Backend {
+	conf := coalesce.Config{InFlight: o.Caps.InFlight, MaxSlice: o.Caps.MaxSlice, Timeout: o.Timeout, Answers: o.breaker.Answers, Panics: o.Panics}
+	if store, ok := o.Store.(backends.Partitioned); ok {
+		conf.Servers = store.Servers()
+	}
+	return coalesce.New(next, conf)
+}
+
+func logReconciled(log *slog.Logger, r fallback.Result, err error) {
+	log.Info("charged local admissions to the backend", "keys", r.Keys, "units", r.Units,
+		"without_room", r.Short, "ended", r.Ended, "left", r.Left, "error", err)
+}

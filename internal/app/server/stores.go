@@ -1,0 +1,8 @@
+package server
+
+// The stores of counters that a server has, and commands that need one.
+import (
+	_ "github.com/headgate-rls/headgate/backends/dynamodb"
+	_ "github.com/headgate-rls/headgate/backends/redis"
+	_ "github.com/headgate-rls/headgate/backends/sqlstore"
+)
