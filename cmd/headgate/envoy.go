@@ -109,7 +109,7 @@ func printEnvoy(out, errOut io.Writer, paths []string, opt *envoyOptions) error 
 	var text []byte
 	switch {
 	case opt.istio:
-		text, err = conf.Istio()
+		text, err = conf.EnvoyFilter()
 	case opt.full:
 		text, err = conf.Bootstrap()
 	default:

@@ -3,5 +3,5 @@
 // flight are reported, and how refusals and delays reach the client.
 //
 // It knows Envoy from 1.36 on, and works around what differs between versions.
-// Everything is built as data, field by field, and written as YAML.
+// What is written is in envoy.yaml.tmpl; golden files and real Envoys hold it.
 package envoyconf

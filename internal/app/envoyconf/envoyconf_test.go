@@ -75,19 +75,19 @@ func all() []printed {
 	return []printed{
 		{"one", "one", (*Config).Bootstrap, plain},
 		{"one.parts", "one", (*Config).Fragments, plain},
-		{"one.istio", "one", (*Config).Istio, func(o *Options) { o.Owner = "" }},
+		{"one.istio", "one", (*Config).EnvoyFilter, func(o *Options) { o.Owner = "" }},
 		{"tiers", "tiers", (*Config).Bootstrap, func(o *Options) {
 			o.Version, o.Owner, o.OwnerGrace = Version{1, 36}, "%ENVIRONMENT(HEADGATE_OWNER)%", 3*time.Second
 			o.Address = []string{"headgate-0.infra:8081", "headgate-1.infra:8081"}
 			o.Services = []string{"headgate-0.infra:8082", "headgate-1.infra:8082"}
 		}},
 		{"tiers.parts", "tiers", (*Config).Fragments, plain},
-		{"tiers.istio", "tiers", (*Config).Istio, func(o *Options) { o.Owner = "gateway" }},
+		{"tiers.istio", "tiers", (*Config).EnvoyFilter, func(o *Options) { o.Owner = "gateway" }},
 		{"soap", "soap", (*Config).Bootstrap, func(o *Options) { o.LeaseKey, o.Deny = "users_lease", true }},
 		{"tree", "tree", (*Config).Bootstrap, func(o *Options) { o.Address = []string{"unix:/run/headgate/rls.sock"} }},
 		{"hits", "hits", (*Config).Bootstrap, plain},
-		{"slow", "slow", (*Config).Istio, plain},
-		{"mesh", "one", (*Config).Istio, func(o *Options) {
+		{"slow", "slow", (*Config).EnvoyFilter, plain},
+		{"mesh", "one", (*Config).EnvoyFilter, func(o *Options) {
 			o.Owner = IstioOwner
 			o.Istio = Istio{Service: meshService, Name: "shop-limits", Namespace: "shop", Selector: []string{"app=shop", "tier=front"}}
 		}},
@@ -250,4 +250,31 @@ func toJSON(t *testing.T, v any) []byte {
 		t.Fatal(fmt.Errorf("%w: %v", err, v))
 	}
 	return b
+}
+
+// TestNamesCannotBreakOut: whatever rules and operators call things, it stays one value.
+func TestNamesCannotBreakOut(t *testing.T) {
+	const nasty = "a: [b], {c} \"d\" 'e' # f\n- g: %s\u2028"
+	rules := fmt.Sprintf("domain: %q\ndescriptors:\n"+
+		"- {key: generic_key, value: %[1]q, rate_limit: {unit: day, requests_per_unit: 1}}\n"+
+		"- {key: %[1]q, rate_limit: {unit: day, requests_per_unit: 1}}\n"+
+		"- {key: destination_cluster, concurrency: [{threshold: 1, response: {statusCode: 503}}]}", nasty)
+	set, spec := loadSources(t, rulefile.Source{Name: "a", Data: []byte(rules)})
+	opt := options()
+	opt.Domain, opt.LeaseKey, opt.Istio.Selector = nasty, nasty, []string{nasty + "=" + nasty}
+	opt.TLS = TLS{CA: nasty, SANs: []string{nasty}}
+	c, err := New(set, spec, opt)
+	if err != nil {
+		t.Fatal(err)
+	}
+	forms := []func() ([]byte, error){c.Bootstrap, c.Fragments, c.EnvoyFilter}
+	for i, form := range forms {
+		text, err := form()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n := strings.Count(fmt.Sprint(parse(t, text)), nasty); n != []int{13, 12, 14}[i] {
+			t.Errorf("it is there %d times in\n%s", n, text)
+		}
+	}
 }

@@ -3,7 +3,6 @@ package envoyconf
 import (
 	"errors"
 	"fmt"
-	"net"
 	"regexp"
 	"strconv"
 	"strings"
@@ -135,7 +134,7 @@ func (o *Options) check() error {
 	if len(o.Owner) > maxOwner || strings.ContainsFunc(o.Owner, func(r rune) bool { return r < ' ' || r > '~' }) {
 		wrong("the owner must be at most %d printable ASCII characters", maxOwner)
 	}
-	if strings.Contains(o.Owner, "%") && !o.started() {
+	if strings.Contains(o.Owner, "%") && !o.Started() {
 		wrong("the owner %q must be plain text, or have no %% but in %%ENVIRONMENT(NAME)%%: Envoy replaces nothing in the metadata of its access log, which must be the same", o.Owner)
 	}
 	o.checkIstio(wrong)
@@ -177,8 +176,8 @@ func (o *Options) checkTLS(wrong func(format string, args ...any)) {
 
 var fromEnvironment = regexp.MustCompile(`%ENVIRONMENT\([^%() ]+\)%`)
 
-// started reports whether the owner is known when Envoy starts, from its environment.
-func (o *Options) started() bool {
+// Started reports whether the owner is known when Envoy starts, from its environment.
+func (o *Options) Started() bool {
 	rest := fromEnvironment.ReplaceAllString(o.Owner, "")
 	return rest != o.Owner && !strings.Contains(rest, "%")
 }
@@ -186,32 +185,12 @@ func (o *Options) started() bool {
 // maxOwner is how long an owner's name may be.
 const maxOwner = 256
 
-// address makes Envoy's form of host:port or unix:PATH.
-func address(s string) (mapping, error) {
-	if path, ok := strings.CutPrefix(s, "unix:"); ok {
-		if path == "" {
-			return nil, fmt.Errorf("%q has no path", s)
+// ServerName is the name that Envoy asks for, if one is known.
+func (t *TLS) ServerName() string {
+	for _, san := range t.SANs {
+		if !isURI(san) {
+			return san
 		}
-		return one("pipe", one("path", path)), nil
 	}
-	host, port, err := net.SplitHostPort(s)
-	if err != nil {
-		return nil, fmt.Errorf("must be host:port or unix:PATH, not %q", s)
-	}
-	n, err := strconv.Atoi(port)
-	if err != nil || n < 0 || n > 65535 || host == "" {
-		return nil, fmt.Errorf("must be host:port or unix:PATH, not %q", s)
-	}
-	return one("socket_address", mapping{f("address", host), f("port_value", n)}), nil
-}
-
-// isName reports whether an address has a name that Envoy must look up.
-func isName(s string) bool {
-	host, _, err := net.SplitHostPort(s)
-	return err == nil && !strings.HasPrefix(s, "unix:") && net.ParseIP(host) == nil
-}
-
-// seconds writes a duration as protobuf's JSON does.
-func seconds(d time.Duration) string {
-	return strconv.FormatFloat(d.Round(time.Millisecond).Seconds(), 'f', -1, 64) + "s"
+	return ""
 }

@@ -12,13 +12,12 @@ import (
 
 // wants is what a domain's rules want of Envoy.
 type wants struct {
-	domain string
 	descriptors.Needs
 	shapes []shape // of the rules under descriptors
-	limits bool    // some rule limits how often
-	delays bool    // some tier only delays
+	Limits bool    // some rule limits how often
+	Delays bool    // some tier only delays
 	delay  time.Duration
-	flush  time.Duration // how often the access log reports requests in flight
+	Flush  time.Duration // how often the access log reports requests in flight
 	hits   []string      // rules that count by hits
 }
 
@@ -44,19 +43,19 @@ func (s *shape) String() string {
 
 // find chooses the domain and finds what its rules want.
 func find(set *descriptors.Set, spec *descriptors.Spec, opt *Options) (*wants, error) {
-	w := &wants{domain: opt.Domain}
+	w := new(wants)
 	domains := set.Domains()
 	switch {
-	case w.domain == "" && len(domains) == 1:
-		w.domain = domains[0]
-	case w.domain == "":
+	case opt.Domain == "" && len(domains) == 1:
+		opt.Domain = domains[0]
+	case opt.Domain == "":
 		return nil, fmt.Errorf("the rules have the domains %s; an Envoy asks about one, so say which", strings.Join(domains, ", "))
-	case !slices.Contains(domains, w.domain):
-		return nil, fmt.Errorf("the rules have no domain %q, but %s", w.domain, strings.Join(domains, ", "))
+	case !slices.Contains(domains, opt.Domain):
+		return nil, fmt.Errorf("the rules have no domain %q, but %s", opt.Domain, strings.Join(domains, ", "))
 	}
-	w.Needs = set.Needs(w.domain)
+	w.Needs = set.Needs(opt.Domain)
 	w.rules(set, opt)
-	w.tree(spec)
+	w.tree(spec, opt.Domain)
 	return w, w.countable(set, opt)
 }
 
@@ -73,33 +72,33 @@ func (w *wants) rules(set *descriptors.Set, opt *Options) {
 		grace = leases.DefaultOwnerGrace
 	}
 	// One of three may be lost or late.
-	w.flush = min(mostFlush, grace/3)
+	w.Flush = min(mostFlush, grace/3)
 	for _, r := range set.Rules() {
-		if r.Domain != w.domain {
+		if r.Domain != opt.Domain {
 			continue
 		}
-		w.limits = w.limits || len(r.Limits) > 0
+		w.Limits = w.Limits || len(r.Limits) > 0
 		if r.Concurrency == nil {
 			continue
 		}
 		if r.Concurrency.ByHits {
 			w.hits = append(w.hits, r.Path)
 		} else {
-			w.flush = min(w.flush, r.Concurrency.LeaseTTL/3)
+			w.Flush = min(w.Flush, r.Concurrency.LeaseTTL/3)
 		}
 		for _, t := range r.Concurrency.Tiers {
 			if t.Status == 0 && t.Delay > 0 {
-				w.delays, w.delay = true, max(w.delay, t.Delay)
+				w.Delays, w.delay = true, max(w.delay, t.Delay)
 			}
 		}
 	}
-	w.flush = max(w.flush, leastFlush).Truncate(time.Millisecond)
+	w.Flush = max(w.Flush, leastFlush).Truncate(time.Millisecond)
 }
 
 // tree finds the shapes of the domain's descriptors.
-func (w *wants) tree(spec *descriptors.Spec) {
+func (w *wants) tree(spec *descriptors.Spec, domain string) {
 	for _, d := range spec.Domains {
-		if d.Name == w.domain {
+		if d.Name == domain {
 			w.below(nil, nil, d.Rules)
 		}
 	}
@@ -152,7 +151,7 @@ func (w *wants) countable(set *descriptors.Set, opt *Options) error {
 	hits, other := "", ""
 	for _, r := range set.Rules() {
 		switch {
-		case r.Domain != w.domain || r.Resource == "":
+		case r.Domain != opt.Domain || r.Resource == "":
 		case r.Concurrency != nil && r.Concurrency.ByHits && len(r.Limits) == 0:
 			hits = r.Path
 		case r.Concurrency != nil && r.Concurrency.ByHits:
@@ -168,8 +167,8 @@ func (w *wants) countable(set *descriptors.Set, opt *Options) error {
 }
 
 // resourceHits reports whether resources are counted down.
-func (w *wants) resourceHits(set *descriptors.Set) bool {
+func (w *wants) resourceHits(set *descriptors.Set, domain string) bool {
 	return slices.ContainsFunc(set.Rules(), func(r *descriptors.Rule) bool {
-		return r.Domain == w.domain && r.Resource != "" && r.Concurrency != nil && r.Concurrency.ByHits
+		return r.Domain == domain && r.Resource != "" && r.Concurrency != nil && r.Concurrency.ByHits
 	})
 }

@@ -42,7 +42,7 @@ func plain(t *testing.T) map[string]any {
 	if err != nil {
 		t.Fatal(err)
 	}
-	text, err := render("", c.bootstrap())
+	text, err := c.Bootstrap()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -231,7 +231,7 @@ func validate(t *testing.T, binary, config string) {
 // TestExamplesFitEveryEnvoy: the rules in examples/inflight are such that Envoy can be
 // configured for them.
 func TestExamplesFitEveryEnvoy(t *testing.T) {
-	files, err := filepath.Glob("../../examples/inflight/*.yaml")
+	files, err := filepath.Glob("../../../examples/inflight/*.yaml")
 	if err != nil || len(files) < 3 {
 		t.Fatalf("%d examples (%v)", len(files), err)
 	}
