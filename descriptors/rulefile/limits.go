@@ -209,7 +209,7 @@ func (l *loader) rate(n *yaml.Node, t *twig, s *limit.Spec) {
 		return
 	}
 	var err error
-	if s.Max, s.Window, err = parseRate(text); err != nil {
+	if s.Max, s.Window, err = units.ParseRate(text); err != nil {
 		l.errorf(n, t, "rate %q: %v", spell.Short(text), err)
 	}
 }
@@ -219,7 +219,7 @@ func (l *loader) duration(n *yaml.Node, t *twig, what string) time.Duration {
 	if !ok {
 		return 0
 	}
-	d, err := parseDuration(text)
+	d, err := units.ParseDuration(text)
 	if err != nil {
 		l.errorf(n, t, "%s %q: %v", what, spell.Short(text), err)
 	}

@@ -1,4 +1,4 @@
-package rulefile
+package units
 
 import (
 	"errors"
@@ -12,8 +12,8 @@ import (
 
 var errTooLong = errors.New("is too long")
 
-// parseDuration reads Go's durations with d (24h) and w (7d) added: "1d12h".
-func parseDuration(s string) (time.Duration, error) {
+// ParseDuration reads a duration as rules say it: as Go does, with d (24h) and w (7d) added: "1d12h".
+func ParseDuration(s string) (time.Duration, error) {
 	if s == "" {
 		return 0, errors.New("is empty; write it like 30s, 5m, 12h or 1d12h")
 	}
@@ -68,8 +68,8 @@ var rateUnits = map[string]time.Duration{
 	"year":  365 * 24 * time.Hour,
 }
 
-// parseRate reads "100/s", "5/min" or "10/30s".
-func parseRate(s string) (int64, time.Duration, error) {
+// ParseRate reads how many units pass in which time, as rules say it: "100/s", "5/min" or "10/30s".
+func ParseRate(s string) (int64, time.Duration, error) {
 	number, per, ok := strings.Cut(s, "/")
 	number, per = strings.TrimSpace(number), strings.TrimSpace(per)
 	if !ok || per == "" {
@@ -85,7 +85,7 @@ func parseRate(s string) (int64, time.Duration, error) {
 	if d, ok := rateUnits[per]; ok {
 		return int64(n), d, nil
 	}
-	d, err := parseDuration(per)
+	d, err := ParseDuration(per)
 	if err != nil {
 		return 0, 0, fmt.Errorf("after the slash %q %w", spell.Short(per), err)
 	}
