@@ -34,8 +34,8 @@ type Policy struct {
 	ChangedAt time.Time
 }
 
-// types are the words for algorithms in tables and JSON. SLIDING_WINDOW is exact: it counts what
-// was admitted one by one.
+// types are the words for algorithms in tables, and the older ones of JSON. SLIDING_WINDOW is exact:
+// it counts what was admitted one by one.
 var types = map[limit.Algorithm]string{
 	limit.TokenBucket:   "TOKEN_BUCKET",
 	limit.SlidingLog:    "SLIDING_WINDOW",
@@ -43,8 +43,7 @@ var types = map[limit.Algorithm]string{
 	limit.FixedWindow:   "FIXED_WINDOW",
 }
 
-// TypeOf returns the word that tables and JSON have for an algorithm; "" for those that policies
-// cannot have.
+// TypeOf returns the word that tables have for an algorithm; "" for those that policies cannot have.
 func TypeOf(a limit.Algorithm) string { return types[a] }
 
 // Types returns all words of [TypeOf], in the order of the algorithms.
@@ -87,25 +86,6 @@ func gcd(a, b int64) int64 {
 	return a
 }
 
-// Limit returns the limit that the figures describe. The error says which figure is wrong.
-func (f Figures) Limit() (*limit.Limit, error) {
-	switch {
-	case types[f.Algorithm] == "":
-		return nil, fmt.Errorf("algorithm %v is not one of a policy", f.Algorithm)
-	case f.Capacity < 0:
-		return nil, fmt.Errorf("capacity %d is negative", f.Capacity)
-	case f.Capacity > f.Algorithm.MaxUnits():
-		return nil, fmt.Errorf("capacity %d is more than %d", f.Capacity, f.Algorithm.MaxUnits())
-	case f.Refill < 0:
-		return nil, fmt.Errorf("refillRate %v is negative", f.Refill)
-	case f.Window < 0 || f.Window > Amount(limit.MaxWindow.Microseconds()):
-		return nil, fmt.Errorf("windowSeconds %v is outside 0 to 10 years", f.Window)
-	case f.Algorithm == limit.TokenBucket && f.Capacity == 0:
-		return nil, fmt.Errorf("capacity 0 is less than 1, the least that a token bucket has; a window refuses everything with 0")
-	case f.Algorithm == limit.TokenBucket && f.Refill == 0:
-		return nil, fmt.Errorf("refillRate is missing: it is the units per second that a token bucket gets back")
-	case f.Algorithm != limit.TokenBucket && f.Window < Amount(limit.MinWindow.Microseconds()):
-		return nil, fmt.Errorf("windowSeconds %v is less than 0.001", f.Window)
-	}
-	return limit.New(f.Spec())
-}
+// Limit returns the limit that the figures describe. The error says which figure is wrong, in the
+// words of rules.
+func (f Figures) Limit() (*limit.Limit, error) { return f.check(&ruleNames) }

@@ -92,8 +92,8 @@ func (p *policyViews) derive(f policies.Figures) *ruleView {
 	}
 	if err != nil {
 		if ok, skipped := p.cache.unusable.Allow(); ok {
-			p.conf.Log.Error("the policy cannot be used; the rule's own limit holds", "rule", own.name, "type", policies.TypeOf(f.Algorithm),
-				"capacity", f.Capacity, "error", err, "suppressed", skipped)
+			p.conf.Log.Error("the policy cannot be used; the rule's own limit holds", "rule", own.name, "policy", f.Text(),
+				"error", err, "suppressed", skipped)
 		}
 		return p.own
 	}

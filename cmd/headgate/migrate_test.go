@@ -104,7 +104,7 @@ func TestMisspeltFilesAreNotMade(t *testing.T) {
 	for _, args := range [][]string{
 		{"ask", "shop", "client=a", "--rules", rules, "--backend", "sqlite:" + file},
 		{"policy", "list", "--policies", "sqlite:" + file},
-		{"policy", "set", "a:b", "--capacity", "1", "--window", "1m", "--policies", "sqlite:" + file},
+		{"policy", "set", "a:b", "--limit", "1", "--window", "1m", "--policies", "sqlite:" + file},
 		{"policy", "history", "--policies", "sqlite:" + file},
 		{"slots", "reconcile", "--slots", "sqlite:" + file},
 		{"serve", "--rules", rules, "--grpc", "127.0.0.1:0", "--backend", "sqlite:" + file, "--backend-migrate=false"},

@@ -8,12 +8,12 @@ import (
 	"log/slog"
 	"os"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/headgate-rls/headgate/internal/app/config"
 	"github.com/headgate-rls/headgate/internal/app/server"
+	"github.com/headgate-rls/headgate/internal/kit/units"
 	"github.com/headgate-rls/headgate/limit"
 	"github.com/headgate-rls/headgate/policies"
 )
@@ -65,22 +65,23 @@ func policySetCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "set KEY",
 		Short: "Make or change a policy",
-		Long: `Make or change a policy. Without --algorithm it is a token bucket if it has --refill,
-and else a sliding window.`,
-		Example: `  headgate policy set user:alice --capacity 2 --window 1m
-  headgate policy set user:bob --capacity 250 --refill 100`,
+		Long: `Make or change a policy, in the words of rules. Without --algorithm it is a token
+bucket if it has --rate, and else a sliding window.`,
+		Example: `  headgate policy set user:alice --limit 2 --window 1m
+  headgate policy set user:bob --rate 100/s --burst 250`,
 	}
-	capacity := cmd.Flags().Int64("capacity", -1, "units per window, or the burst of a token bucket")
-	cmd.Flags().Lookup("capacity").DefValue = "0" // there is none, and help must not name it
-	window := cmd.Flags().String("window", "", "`duration` of the window, such as 1m")
-	refill := cmd.Flags().String("refill", "", "units per `second` that a token bucket gets back, such as 10 or 0.5")
-	algorithm := cmd.Flags().String("algorithm", "", "fixed_window, sliding_log, sliding_window or token_bucket")
+	var g policies.Given
+	cmd.Flags().StringVar(&g.Algorithm, "algorithm", "", "fixed_window, sliding_log, sliding_window or token_bucket")
+	cmd.Flags().StringVar(&g.Limit, "limit", "", "`units` per window; 0 refuses everything")
+	cmd.Flags().StringVar(&g.Window, "window", "", "`duration` of the window, such as 1m")
+	cmd.Flags().StringVar(&g.Rate, "rate", "", "`units/time` that a token bucket gets back, such as 100/s")
+	cmd.Flags().StringVar(&g.Burst, "burst", "", "`units` that a token bucket holds; without it the number of the rate")
+	cmd.Flags().StringVar(&g.Capacity, "capacity", "", "the older --limit and --burst")
+	cmd.Flags().StringVar(&g.RefillRate, "refill", "", "the older --rate: units per second")
+	hide(cmd, "capacity", "refill")
 	dryRun := cmd.Flags().Bool("dry-run", false, "change nothing, and print what would change")
 	return policyStoreCommand(cmd, exactlyOne, func(ctx context.Context, e *policies.Editor, args []string) error {
-		if !cmd.Flags().Changed("capacity") {
-			return errors.New("--capacity is missing: the units per window, or the burst of a token bucket")
-		}
-		figures, err := policyFigures(*algorithm, *capacity, *window, *refill)
+		figures, err := policyFigures(g)
 		if err != nil {
 			return err
 		}
@@ -92,42 +93,59 @@ and else a sliding window.`,
 	})
 }
 
+// hide keeps older flags out of help.
+func hide(cmd *cobra.Command, names ...string) {
+	for _, name := range names {
+		cmd.Flags().Lookup(name).Hidden = true
+	}
+}
+
 // policyFigures are those of the flags of `policy set`.
-func policyFigures(algorithm string, capacity int64, window, refill string) (f policies.Figures, err error) {
-	if capacity < 0 {
-		return f, errors.New("--capacity: want 0 or more")
-	}
-	f.Capacity, f.Algorithm = capacity, limit.SlidingWindow
-	if refill != "" {
-		f.Algorithm = limit.TokenBucket
-		if f.Refill, err = policies.ParseAmount(refill); err != nil {
-			return f, fmt.Errorf("--refill: %w", err)
-		}
-	}
-	if window != "" {
-		d, err := time.ParseDuration(window)
-		if err != nil {
-			return f, fmt.Errorf("--window: %w", err)
-		}
-		f.Window = policies.Amount(d.Microseconds())
-	}
-	if algorithm != "" {
-		known := false
-		if f.Algorithm, known = limit.ParseAlgorithm(algorithm); !known {
-			return f, fmt.Errorf("--algorithm: %q is unknown; it must be fixed_window, sliding_log, sliding_window or token_bucket", algorithm)
-		}
-	}
-	if refill != "" && f.Algorithm != limit.TokenBucket {
-		return f, fmt.Errorf("--refill: only token_bucket has one, not %v", f.Algorithm)
-	}
+func policyFigures(g policies.Given) (policies.Figures, error) {
+	older := g.Capacity != "" || g.RefillRate != ""
 	switch {
-	case f.Algorithm == limit.TokenBucket && refill == "":
-		return f, errors.New("--refill is missing: the units per second that a token bucket gets back")
-	case f.Algorithm != limit.TokenBucket && window == "":
-		return f, errors.New("--window is missing: how long the window is, such as 1m; a token bucket has --refill instead")
+	case g.Algorithm != "":
+	case g.Rate != "" || g.RefillRate != "":
+		g.Algorithm = limit.TokenBucket.String()
+	default:
+		g.Algorithm = limit.SlidingWindow.String()
 	}
-	_, err = f.Limit()
+	if older {
+		if err := olderFlags(&g); err != nil {
+			return policies.Figures{}, err
+		}
+	}
+	f, err := g.Figures()
+	var word *policies.WordError
+	if errors.As(err, &word) {
+		name := cmp.Or(map[string]string{"type": "algorithm", "refillRate": "refill", "windowSeconds": "window"}[word.Word], word.Word)
+		return f, fmt.Errorf("--%s %s", name, word.Problem)
+	}
 	return f, err
+}
+
+// olderFlags makes of --capacity and --refill, with --algorithm and --window beside them, the older
+// words.
+func olderFlags(g *policies.Given) error {
+	if g.Limit != "" || g.Rate != "" || g.Burst != "" {
+		return errors.New("--capacity and --refill are older words for --limit, --rate and --burst: use only one set of them")
+	}
+	a, known := limit.ParseAlgorithm(g.Algorithm)
+	if !known {
+		return nil // which Figures reports
+	}
+	if g.RefillRate != "" && !a.Is(limit.Refilled) {
+		return fmt.Errorf("--refill: only token_bucket has one, not %v", a)
+	}
+	if g.Window != "" {
+		d, err := units.ParseDuration(g.Window)
+		if err != nil {
+			return fmt.Errorf("--window %q: %w", g.Window, err)
+		}
+		g.WindowSeconds = policies.Amount(d.Microseconds()).String()
+	}
+	g.Type, g.Algorithm, g.Window = policies.TypeOf(a), "", ""
+	return nil
 }
 
 // applyEdits does edits and prints what has changed.
@@ -160,18 +178,7 @@ func applyEdits(ctx context.Context, cmd *cobra.Command, e *policies.Editor, edi
 
 // policyLine is a policy for people.
 func policyLine(p *policies.Policy) string {
-	return fmt.Sprintf("%s %s version=%d by=%s", p.Key, figuresText(&p.Figures), p.Version, oneWord(p.ChangedBy))
-}
-
-func figuresText(f *policies.Figures) string {
-	text := fmt.Sprintf("%v capacity=%d", f.Algorithm, f.Capacity)
-	if f.Refill > 0 {
-		text += fmt.Sprintf(" refill=%v/s", f.Refill)
-	}
-	if f.Window > 0 {
-		text += fmt.Sprintf(" window=%vs", f.Window)
-	}
-	return text
+	return fmt.Sprintf("%s %s version=%d by=%s", p.Key, p.Text(), p.Version, oneWord(p.ChangedBy))
 }
 
 func policyGetCommand() *cobra.Command {

@@ -43,7 +43,7 @@ func TestPolicySetWhileServing(t *testing.T) {
 		}
 		return out
 	}
-	if out := policy("set", "client:alice", "--capacity", "2", "--window", "1h"); !strings.Contains(out, "+ client:alice sliding_window capacity=2 window=3600s version=1") {
+	if out := policy("set", "client:alice", "--limit", "2", "--window", "1h"); !strings.Contains(out, "+ client:alice sliding_window limit=2 window=1h version=1") {
 		t.Errorf("set says %s", out)
 	}
 	if refused := ask("alice", "2"); refused != 0 {
@@ -52,7 +52,7 @@ func TestPolicySetWhileServing(t *testing.T) {
 	if refused := ask("alice", "1"); refused == 0 {
 		t.Error("the third request is admitted")
 	}
-	if out := policy("get", "client:alice"); !strings.Contains(out, "capacity=2") {
+	if out := policy("get", "client:alice"); !strings.Contains(out, "limit=2") {
 		t.Errorf("get says %s", out)
 	}
 	if code, body := s.Get(s.Debug, "/metrics"); code != 200 || !strings.Contains(body, "headgate_policies 1\n") {
@@ -109,35 +109,69 @@ func TestPolicyFiles(t *testing.T) {
 	}
 	write("user:alice,TOKEN_BUCKET,100,10,60", "user:a b,SLIDING_WINDOW,2,0,0.5", "*,FIXED_WINDOW,0,0,60")
 	run("3 would be made", 0, "import", file, "--dry-run")
-	run("key,type,capacity,refillRate,windowSeconds\n", 0, "export")
+	run("key,algorithm,limit,window,rate,burst\n", 0, "export")
 	run("3 made, 0 changed, 0 removed", 0, "import", file)
-	run("*,FIXED_WINDOW,0,0,60\nuser:a%20b,SLIDING_WINDOW,2,0,0.5\nuser:alice,TOKEN_BUCKET,100,10,60\n", 0, "export")
+	all := "key,algorithm,limit,window,rate,burst\n*,fixed_window,0,1m,,\nuser:a%20b,sliding_log,2,500ms,,\nuser:alice,token_bucket,,,10/s,100\n"
+	run(all, 0, "export")
+	if err := os.WriteFile(file, []byte(all), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	run("0 made, 0 changed, 0 removed", 0, "import", file, "--replace")
 	write("user:alice,TOKEN_BUCKET,50,10,60")
 	run("0 made, 1 changed, 2 removed", 0, "import", file, "--replace")
-	run("user:alice token_bucket capacity=50", 0, "list", "--prefix", "user:")
+	run("user:alice token_bucket rate=10/s burst=50", 0, "list", "--prefix", "user:")
 	for line, want := range map[string]string{
-		"user:b,LEAKY,1,1,1":          "policies.csv:3:8: type \"LEAKY\" is unknown",
-		"user:b,FIXED_WINDOW,-1,0,60": "policies.csv:3:1: capacity -1 is negative",
-		"user:b,FIXED_WINDOW,x,0,60":  "policies.csv:3:21: capacity \"x\"",
-		"user:b,FIXED_WINDOW,1,0":     "wrong number of fields",
-		"%zz,FIXED_WINDOW,1,0,60":     "policies.csv:3:1: the key has",
-		"user:c,FIXED_WINDOW,1,0,60":  "there twice",
+		"user:b,LEAKY,1,1,1":             "policies.csv:3:8: type \"LEAKY\" is unknown",
+		"user:b,FIXED_WINDOW,-1,0,60":    "policies.csv:3:21: capacity -1 is negative",
+		"user:b,FIXED_WINDOW,x,0,60":     "policies.csv:3:21: capacity \"x\"",
+		"user:b,FIXED_WINDOW,1,0,0.001x": "policies.csv:3:25: windowSeconds \"0.001x\"",
+		"user:b,FIXED_WINDOW,1,0":        "wrong number of fields",
+		"%zz,FIXED_WINDOW,1,0,60":        "policies.csv:3:1: the key has",
+		"user:c,FIXED_WINDOW,1,0,60":     "there twice",
 	} {
 		write("user:c,FIXED_WINDOW,9,0,60", line)
 		run(want, 2, "import", file)
 	}
+	for text, want := range map[string]string{
+		"window,key,limit,algorithm\n1s,a,1,fixed_window\n5x,b,1,fixed_window\n":                       "policies.csv:3:1: window \"5x\": is not a duration",
+		"key,algorithm,limit,window\na,sliding_window,x,1s\n":                                          "policies.csv:2:18: limit \"x\"",
+		"key,algorithm,limit,window,type,capacity,windowSeconds\na,fixed_window,1,1s,FIXED_WINDOW,2,1": "policies.csv:2:16: limit 1 and capacity 2 contradict each other",
+		"key,algorithm,capacity,windowSeconds\na,fixed_window,1,1\n":                                   "policies.csv:2:3: algorithm is mixed with older words",
+		"key,algorithm,limit,windows\n":                                                                "policies.csv:1: the columns are",
+		"key,limit,limit\n":                                                                            "policies.csv:1: the columns are",
+		"algorithm,limit,window\n":                                                                     "policies.csv:1: there is no column key",
+		"key,algorithm\na,token_bucket\n":                                                              "policies.csv:2:1: rate is missing",
+	} {
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		run(want, 2, "import", file)
+	}
 	run("user:c: there is no such policy", 2, "get", "user:c")
 	for want, args := range map[string][]string{
-		"--capacity":              {"set", "a"},
-		"--window is missing":     {"set", "a", "--capacity", "1"},
-		"--window":                {"set", "a", "--capacity", "1", "--window", "soon"},
-		"--refill":                {"set", "a", "--capacity", "1", "--refill", "-1"},
-		"only token_bucket":       {"set", "a", "--capacity", "1", "--refill", "1", "--algorithm", "sliding_log"},
-		"--algorithm":             {"set", "a", "--capacity", "1", "--window", "1m", "--algorithm", "leaky"},
-		"there is no such policy": {"delete", "a"},
+		"--limit is missing":                          {"set", "a"},
+		"--window is missing":                         {"set", "a", "--limit", "1"},
+		"--window \"soon\"":                           {"set", "a", "--limit", "1", "--window", "soon"},
+		"--rate \"-1/s\"":                             {"set", "a", "--rate", "-1/s"},
+		"--rate \"100/min\" is not a multiple of 0.0": {"set", "a", "--rate", "100/min"},
+		"--burst is there, and sliding_log has none":  {"set", "a", "--limit", "1", "--window", "1m", "--burst", "1", "--algorithm", "sliding_log"},
+		"--algorithm \"leaky\" is unknown":            {"set", "a", "--limit", "1", "--window", "1m", "--algorithm", "leaky"},
+		"use only one set":                            {"set", "a", "--capacity", "1", "--rate", "1/s"},
+		"--windowSeconds":                             {"set", "a", "--windowSeconds", "1"},
+		"--capacity \"x\" is not":                     {"set", "a", "--capacity", "x", "--window", "1m"},
+		"--capacity is missing":                       {"set", "a", "--refill", "1"},
+		"--refill \"-1\"":                             {"set", "a", "--capacity", "1", "--refill", "-1"},
+		"only token_bucket":                           {"set", "a", "--capacity", "1", "--refill", "1", "--algorithm", "sliding_log"},
+		"--algorithm \"Leaky\" is unknown":            {"set", "a", "--capacity", "1", "--window", "1m", "--algorithm", "Leaky"},
+		"there is no such policy":                     {"delete", "a"},
 	} {
 		run(want, 2, args...)
 	}
+	run("+ new sliding_log limit=3 window=1m version=1", 0, "set", "new", "--algorithm", "sliding_log", "--rate", "3/min")
+	run("+ new token_bucket rate=100/s burst=250 version=2", 0, "set", "new", "--rate", "100/s", "--burst", "250")
+	run("+ new token_bucket rate=1/2s burst=50 version=3", 0, "set", "new", "--capacity", "50", "--refill", "0.5", "--window", "1m")
+	run("+ new sliding_window limit=4 window=24h version=4", 0, "set", "new", "--capacity", "4", "--window", "1d")
+	run("0 changed", 0, "set", "new", "--limit", "4", "--window", "24h")
 }
 
 // TestPolicyJSONFiles: what export prints import reads, with the same result, and a file with one
@@ -165,8 +199,8 @@ func TestPolicyJSONFiles(t *testing.T) {
 	run("[]\n", 0, "export", "--format", "json")
 	run("2 made, 0 changed, 0 removed", 0, "import", file)
 	all := `[
-{"key":"user:a%20b","type":"SLIDING_WINDOW","capacity":2,"refillRate":0,"windowSeconds":0.5},
-{"key":"user:alice","type":"TOKEN_BUCKET","capacity":100,"refillRate":0.5,"windowSeconds":0}
+{"key":"user:a%20b","algorithm":"sliding_log","limit":2,"window":"500ms"},
+{"key":"user:alice","algorithm":"token_bucket","rate":"1/2s","burst":100}
 ]
 `
 	run(all, 0, "export", "--format", "json")
@@ -174,9 +208,12 @@ func TestPolicyJSONFiles(t *testing.T) {
 	run("0 made, 0 changed, 0 removed", 0, "import", file, "--replace")
 	write(`[{"key":"user:bob","type":"FIXED_WINDOW","capacity":1,"windowSeconds":60}]`)
 	run("1 made, 0 changed, 2 removed", 0, "import", file, "--replace")
+	write(`[{"id":7,"key":"user:bob","algorithm":"fixed_window","limit":1,"window":"1m","policyKey":"user:bob","type":"FIXED_WINDOW",
+		"capacity":1,"refillRate":0,"windowSeconds":60,"version":3,"changedBy":"x","changedAt":"2026-01-01T00:00:00.000000Z"}]`)
+	run("0 made, 0 changed, 0 removed", 0, "import", file, "--replace") // as the admin API answers it
 	run("must be csv or json", 2, "export", "--format", "xml")
 	for element, want := range map[string]string{
-		`{"key":"a","type":"FIXED_WINDOW","capacity":1,"window":60}`:                  "policies.json:3:2: window is an unknown field",
+		`{"key":"a","type":"FIXED_WINDOW","capacity":1,"windows":60}`:                 "policies.json:3:2: windows is an unknown field",
 		`{"key":"a","key":"b","type":"FIXED_WINDOW","capacity":1,"windowSeconds":60}`: "policies.json:3:2: key is there twice",
 		`{"Key":"a","type":"FIXED_WINDOW","capacity":1,"windowSeconds":60}`:           "did you mean",
 		`{"type":"FIXED_WINDOW","capacity":1,"windowSeconds":60}`:                     "policies.json:3:2: key is missing",
@@ -186,6 +223,8 @@ func TestPolicyJSONFiles(t *testing.T) {
 		`{"key":"a","type":"LEAKY","capacity":1,"windowSeconds":60}`:                  "policies.json:3:2: type \"LEAKY\" is unknown",
 		`{"key":"%zz","type":"FIXED_WINDOW","capacity":1,"windowSeconds":60}`:         "policies.json:3:2: the key has",
 		`{"key":"user:c","type":"FIXED_WINDOW","capacity":1,"windowSeconds":60}`:      "there twice",
+		`{"key":"a","type":"FIXED_WINDOW","capacity":1,"window":"1m"}`:                "policies.json:3:2: window is mixed with older words",
+		`{"key":"a","algorithm":"fixed_window","limit":1,"window":"0s"}`:              "policies.json:3:2: window 0s is less than 1ms",
 		`7`:      "policies.json:3:2: the body must be an object",
 		`{"key"`: "policies.json:",
 	} {
@@ -199,7 +238,7 @@ func TestPolicyJSONFiles(t *testing.T) {
 		run(want, 2, "import", file)
 	}
 	run(`[
-{"key":"user:bob","type":"FIXED_WINDOW","capacity":1,"refillRate":0,"windowSeconds":60}
+{"key":"user:bob","algorithm":"fixed_window","limit":1,"window":"1m"}
 ]`, 0, "export", "--format", "json")
 }
 
@@ -217,22 +256,22 @@ func TestPolicyHistory(t *testing.T) {
 	run(`^$`, 0, "history")
 	run(`^\[\]\n$`, 0, "history", "user:alice", "--format", "json")
 	t.Setenv("USER", "alice")
-	run("1 made", 0, "set", "user:alice", "--capacity", "2", "--window", "1m")
+	run("1 made", 0, "set", "user:alice", "--limit", "2", "--window", "1m")
 	t.Setenv("USER", "eve\n9 2026-01-01T00:00:00Z user:alice by=admin-token: \x1b[31m")
-	run("1 changed", 0, "set", "user:alice", "--capacity", "50", "--refill", "0.5")
-	run("would be changed", 0, "set", "user:alice", "--capacity", "99", "--window", "1m", "--dry-run")
+	run("1 changed", 0, "set", "user:alice", "--rate", "1/2s", "--burst", "50")
+	run("would be changed", 0, "set", "user:alice", "--limit", "99", "--window", "1m", "--dry-run")
 	t.Setenv("USER", "bob")
-	run("1 made", 0, "set", "user:a b", "--capacity", "1", "--window", "1m")
+	run("1 made", 0, "set", "user:a b", "--limit", "1", "--window", "1m")
 	run("1 removed", 0, "delete", "user:alice")
 	const at = ` 20[0-9-]{8}T[0-9:]{8}Z `
-	alice := "4" + at + `user:alice by=shell:bob: token_bucket capacity=50 refill=0\.5/s version=2 -> none\n` +
-		"2" + at + `user:alice by="shell:eve\\n9 2026[^\n]*\\x1b\[31m": sliding_window capacity=2 window=60s version=1 -> token_bucket capacity=50 refill=0\.5/s version=2\n` +
-		"1" + at + `user:alice by=shell:alice: none -> sliding_window capacity=2 window=60s version=1\n$`
+	alice := "4" + at + `user:alice by=shell:bob: token_bucket rate=1/2s burst=50 version=2 -> none\n` +
+		"2" + at + `user:alice by="shell:eve\\n9 2026[^\n]*\\x1b\[31m": sliding_window limit=2 window=1m version=1 -> token_bucket rate=1/2s burst=50 version=2\n` +
+		"1" + at + `user:alice by=shell:alice: none -> sliding_window limit=2 window=1m version=1\n$`
 	run("^"+alice, 0, "history", "user:alice")
 	run("^4"+at+"user:alice [^\n]*\n3"+at+`user:a%20b by=shell:bob: none -> [^\n]*\n$`, 0, "history", "--limit", "2")
 	run("^3"+at+`user:a%20b `, 0, "history", "user:a b", "--limit", "0")
-	run(`^\[\n\{"number":4,"generation":4,"policyKey":"user:alice","changedBy":"shell:bob","changedAt":"20[^"]*Z",`+
-		`"before":\{"type":"TOKEN_BUCKET","capacity":50,"refillRate":0\.5,"windowSeconds":0,"version":2\},"after":null\}\n\]\n$`,
+	run(`^\[\n\{"number":4,"generation":4,"key":"user:alice","policyKey":"user:alice","changedBy":"shell:bob","changedAt":"20[^"]*Z",`+
+		`"before":\{"algorithm":"token_bucket","rate":"1/2s","burst":50,"type":"TOKEN_BUCKET","capacity":50,"refillRate":0\.5,"windowSeconds":0,"version":2\},"after":null\}\n\]\n$`,
 		0, "history", "user:alice", "--limit", "1", "--format", "json")
 	for want, args := range map[string][]string{
 		"--limit":               {"history", "--limit", "-1"},

@@ -17,8 +17,8 @@ import (
 	"github.com/headgate-rls/headgate/policies"
 )
 
-// policyColumns are the columns of a file of policies, as its first line names them.
-var policyColumns = []string{"key", "type", "capacity", "refillRate", "windowSeconds"}
+// policyColumns are the columns of a file of policies that export writes.
+var policyColumns = []string{"key", "algorithm", "limit", "window", "rate", "burst"}
 
 func policyExportCommand() *cobra.Command {
 	cmd := &cobra.Command{
@@ -43,7 +43,7 @@ func policyExportCommand() *cobra.Command {
 		out := csv.NewWriter(cmd.OutOrStdout())
 		_ = out.Write(policyColumns) // Error tells
 		err := eachPolicy(ctx, e.Store(), "", func(p *policies.Policy) error {
-			return out.Write([]string{p.Key, policies.TypeOf(p.Algorithm), strconv.FormatInt(p.Capacity, 10), p.Refill.String(), p.Window.String()})
+			return out.Write(policyCells(p))
 		})
 		out.Flush()
 		return errors.Join(err, out.Error())
@@ -55,8 +55,9 @@ func policyImportCommand() *cobra.Command {
 		Use:   "import FILE",
 		Short: "Make and change policies as a CSV or JSON file says, all or none",
 		Long: `Make and change policies as a file says, in one transaction, and print what has
-changed. The first line of a CSV file is key,type,capacity,refillRate,windowSeconds; a
-JSON file is an array of objects with these fields. - reads the standard input.`,
+changed. The first line of a CSV file is key,algorithm,limit,window,rate,burst, or in
+older words key,type,capacity,refillRate,windowSeconds; a JSON file is an array of
+objects with these fields. - reads the standard input.`,
 		Example: `  headgate policy import policies.csv --dry-run
   headgate policy import policies.csv --replace`,
 	}
@@ -105,15 +106,28 @@ func readPolicies(name string, in io.Reader) ([]policies.Edit, error) {
 	return readCSVPolicies(name, buffered)
 }
 
+// policyCells is a line of a CSV file.
+func policyCells(p *policies.Policy) []string {
+	w := p.Words()
+	cells := []string{p.Key, w.Algorithm, "", w.Window, w.Rate, ""}
+	if w.Limit != nil {
+		cells[2] = strconv.FormatInt(*w.Limit, 10)
+	}
+	if w.Burst != 0 {
+		cells[5] = strconv.FormatInt(w.Burst, 10)
+	}
+	return cells
+}
+
 func readCSVPolicies(name string, in io.Reader) ([]policies.Edit, error) {
 	r := csv.NewReader(in)
-	r.ReuseRecord = true
 	head, err := r.Read()
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
-	if !slices.Equal(head, policyColumns) {
-		return nil, fmt.Errorf("%s:1: the columns are %q, want %q", name, head, policyColumns)
+	r.ReuseRecord = true
+	if err := checkColumns(head); err != nil {
+		return nil, fmt.Errorf("%s:1: %w", name, err)
 	}
 	var edits []policies.Edit
 	for {
@@ -124,35 +138,58 @@ func readCSVPolicies(name string, in io.Reader) ([]policies.Edit, error) {
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", name, err)
 		}
-		edit, column, err := readPolicy(fields)
+		edit, err := readPolicy(head, fields)
 		if err == nil && len(edits) == policies.MaxPolicies {
 			err = policies.ErrTooMany
 		}
 		if err != nil {
-			line, at := r.FieldPos(column)
+			line, at := r.FieldPos(wrongColumn(head, err))
 			return nil, fmt.Errorf("%s:%d:%d: %w", name, line, at, err)
 		}
 		edits = append(edits, edit)
 	}
 }
 
-// readPolicy reads one line. After an error column is the wrong one.
-func readPolicy(fields []string) (e policies.Edit, column int, err error) {
-	if e.Key, err = policies.Normalize(fields[0]); err != nil {
-		return e, 0, err
+// checkColumns refuses a first line that does not name the columns of policies.
+func checkColumns(head []string) error {
+	var g policies.Given
+	rules, older := g.Words()
+	known := []string{"key"}
+	for _, w := range append(rules, older...) {
+		known = append(known, w.Name)
 	}
-	if e.Algorithm, err = policies.ParseType(fields[1]); err != nil {
-		return e, 1, err
+	for i, name := range head {
+		if !slices.Contains(known, name) || slices.Contains(head[:i], name) {
+			return fmt.Errorf("the columns are %q, want %q", head, policyColumns)
+		}
 	}
-	if e.Capacity, err = strconv.ParseInt(fields[2], 10, 64); err != nil {
-		return e, 2, fmt.Errorf("capacity %.40q is not a whole number", fields[2])
+	if !slices.Contains(head, "key") {
+		return errors.New("there is no column key")
 	}
-	if e.Refill, err = policies.ParseAmount(fields[3]); err != nil {
-		return e, 3, fmt.Errorf("refillRate: %w", err)
+	return nil
+}
+
+// readPolicy reads one line.
+func readPolicy(head, fields []string) (e policies.Edit, err error) {
+	if e.Key, err = policies.Normalize(fields[slices.Index(head, "key")]); err != nil {
+		return e, err
 	}
-	if e.Window, err = policies.ParseAmount(fields[4]); err != nil {
-		return e, 4, fmt.Errorf("windowSeconds: %w", err)
+	var g policies.Given
+	rules, older := g.Words()
+	for _, w := range append(rules, older...) {
+		if i := slices.Index(head, w.Name); i >= 0 {
+			*w.Text = fields[i]
+		}
 	}
-	_, err = e.Figures.Limit()
-	return e, 0, err
+	e.Figures, err = g.Figures()
+	return e, err
+}
+
+// wrongColumn returns the column that an error is about; that of the key if it is about none.
+func wrongColumn(head []string, err error) int {
+	var word *policies.WordError
+	if errors.As(err, &word) && slices.Contains(head, word.Word) {
+		return slices.Index(head, word.Word)
+	}
+	return slices.Index(head, "key")
 }

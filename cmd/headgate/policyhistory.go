@@ -96,5 +96,5 @@ func revisionText(r *policies.Revision) string {
 	if r == nil {
 		return "none"
 	}
-	return figuresText(&r.Figures) + fmt.Sprintf(" version=%d", r.Version)
+	return r.Text() + fmt.Sprintf(" version=%d", r.Version)
 }

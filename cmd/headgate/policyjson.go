@@ -9,16 +9,8 @@ import (
 
 	"github.com/headgate-rls/headgate/internal/kit/web"
 	"github.com/headgate-rls/headgate/policies"
+	"github.com/headgate-rls/headgate/policies/httpapi"
 )
-
-// A jsonPolicy is an element of a JSON file of policies, as the admin API has it.
-type jsonPolicy struct {
-	Key           string          `json:"key"`
-	Type          string          `json:"type"`
-	Capacity      web.Integer     `json:"capacity"`
-	RefillRate    json.RawMessage `json:"refillRate,omitempty"`
-	WindowSeconds json.RawMessage `json:"windowSeconds,omitempty"`
-}
 
 // A jsonWriter writes a JSON array with one element per line.
 type jsonWriter struct {
@@ -52,12 +44,9 @@ func (w *jsonWriter) end() error {
 // writePolicy writes a policy as import reads it.
 func (w *jsonWriter) writePolicy(p *policies.Policy) error {
 	return w.write(struct {
-		Key           string          `json:"key"`
-		Type          string          `json:"type"`
-		Capacity      int64           `json:"capacity"`
-		RefillRate    policies.Amount `json:"refillRate"`
-		WindowSeconds policies.Amount `json:"windowSeconds"`
-	}{p.Key, policies.TypeOf(p.Algorithm), p.Capacity, p.Refill, p.Window})
+		Key string `json:"key"`
+		policies.Words
+	}{p.Key, p.Words()})
 }
 
 // readJSONPolicies reads a JSON file of policies: an array of objects.
@@ -96,32 +85,12 @@ func readJSONPolicies(name string, in io.Reader) ([]policies.Edit, error) {
 }
 
 // readJSONPolicy reads one element.
-func readJSONPolicy(text []byte) (e policies.Edit, err error) {
-	var p jsonPolicy
-	if err = web.Decode(text, &p); err != nil {
-		return e, err
+func readJSONPolicy(text []byte) (policies.Edit, error) {
+	var body httpapi.Body
+	if err := web.Decode(text, &body); err != nil {
+		return policies.Edit{}, err
 	}
-	if e.Key, err = policies.Normalize(p.Key); err != nil {
-		return e, err
-	}
-	if e.Algorithm, err = policies.ParseType(p.Type); err != nil {
-		return e, err
-	}
-	e.Capacity = int64(p.Capacity)
-	for _, a := range []struct {
-		name string
-		text json.RawMessage
-		to   *policies.Amount
-	}{{"refillRate", p.RefillRate, &e.Refill}, {"windowSeconds", p.WindowSeconds, &e.Window}} {
-		if len(a.text) == 0 {
-			continue
-		}
-		if *a.to, err = policies.ParseAmount(string(a.text)); err != nil {
-			return e, fmt.Errorf("%s: %w", a.name, err)
-		}
-	}
-	_, err = e.Figures.Limit()
-	return e, err
+	return body.Edit()
 }
 
 // A lineReader remembers where the lines of what was read end.

@@ -1,9 +1,7 @@
 package httpapi
 
 import (
-	"encoding/json"
 	"fmt"
-	"math"
 	"net/http"
 	"regexp"
 	"strconv"
@@ -18,75 +16,6 @@ const (
 	maxBody = 16 << 10
 	maxKey  = 4 << 10
 )
-
-// policyAnswer is a policy as clients see it.
-type policyAnswer struct {
-	ID            int64           `json:"id,omitempty"` // not there before the policy is made
-	PolicyKey     string          `json:"policyKey"`
-	Type          string          `json:"type"`
-	Capacity      int64           `json:"capacity"`
-	RefillRate    policies.Amount `json:"refillRate"`
-	WindowSeconds policies.Amount `json:"windowSeconds"`
-	Version       int64           `json:"version"`
-	ChangedBy     string          `json:"changedBy"`
-	ChangedAt     string          `json:"changedAt"`
-}
-
-func answerOf(p *policies.Policy) *policyAnswer {
-	if p == nil {
-		return nil
-	}
-	return &policyAnswer{
-		ID: p.ID, PolicyKey: p.Key, Type: policies.TypeOf(p.Algorithm), Capacity: p.Capacity,
-		RefillRate: p.Refill, WindowSeconds: p.Window, Version: p.Version, ChangedBy: p.ChangedBy,
-		ChangedAt: policies.TimeText(p.ChangedAt),
-	}
-}
-
-// policyRequest is what clients send.
-type policyRequest struct {
-	Key           *string         `json:"key,omitempty"` // in the path where a policy is changed
-	Type          string          `json:"type"`
-	Capacity      web.Integer     `json:"capacity"`
-	RefillRate    json.RawMessage `json:"refillRate,omitempty"`
-	WindowSeconds json.RawMessage `json:"windowSeconds,omitempty"`
-}
-
-// figures reads the numbers of a request.
-func (b *policyRequest) figures() (f policies.Figures, err error) {
-	if f.Algorithm, err = policies.ParseType(b.Type); err != nil {
-		return f, badRequest("%v", err)
-	}
-	f.Capacity = int64(b.Capacity)
-	if f.Refill, err = amount("refillRate", b.RefillRate); err != nil {
-		return f, err
-	}
-	if f.Window, err = amount("windowSeconds", b.WindowSeconds); err != nil {
-		return f, err
-	}
-	if _, err = f.Limit(); err != nil {
-		return f, badRequest("%v", err)
-	}
-	return f, nil
-}
-
-// amount reads a number, which may have an exponent as JSON allows; nothing is 0.
-func amount(field string, text json.RawMessage) (policies.Amount, error) {
-	if len(text) == 0 {
-		return 0, nil
-	}
-	plain := string(text)
-	if strings.ContainsAny(plain, "eE-") {
-		if number, err := strconv.ParseFloat(plain, 64); err == nil && number >= 0 {
-			plain = strconv.FormatFloat(math.Abs(number), 'f', -1, 64)
-		}
-	}
-	a, err := policies.ParseAmount(plain)
-	if err != nil {
-		return 0, badRequest("%s %v", field, err)
-	}
-	return a, nil
-}
 
 // keyOf returns the one spelling of a key that a client sent. What clients and proxies on the way
 // take for a way through directories could reach another policy than was meant, and is refused.

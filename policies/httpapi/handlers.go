@@ -73,14 +73,18 @@ func send(w http.ResponseWriter, status int, p *policies.Policy) {
 
 // create makes a policy that does not exist.
 func (h *Handlers) create(w http.ResponseWriter, r *http.Request, p web.Params) error {
-	var body policyRequest
+	var body Body
 	if err := web.ReadJSON(w, r, maxBody, &body); err != nil {
 		return err
 	}
-	if body.Key == nil {
+	given, err := body.givenKey()
+	switch {
+	case err != nil:
+		return err
+	case given == nil:
 		return badRequest("key is missing")
 	}
-	key, err := keyOf(*body.Key)
+	key, err := keyOf(*given)
 	if err != nil {
 		return err
 	}
@@ -100,13 +104,17 @@ func (h *Handlers) update(w http.ResponseWriter, r *http.Request, p web.Params) 
 	if err != nil {
 		return err
 	}
-	var body policyRequest
+	var body Body
 	if err := web.ReadJSON(w, r, maxBody, &body); err != nil {
 		return err
 	}
-	if body.Key != nil {
-		if in, err := keyOf(*body.Key); err != nil || in != key {
-			return badRequest("key is %q, and the path names %q: a policy keeps its key", web.Clip(*body.Key), web.Clip(key))
+	given, err := body.givenKey()
+	if err != nil {
+		return err
+	}
+	if given != nil {
+		if in, err := keyOf(*given); err != nil || in != key {
+			return badRequest("key is %q, and the path names %q: a policy keeps its key", web.Clip(*given), web.Clip(key))
 		}
 	}
 	edit := policies.Edit{Key: key, If: policies.IfPresent}
@@ -180,5 +188,5 @@ func summary(p *policies.Policy) string {
 	if p == nil {
 		return "none"
 	}
-	return fmt.Sprintf("%s capacity=%d refillRate=%v windowSeconds=%v version=%d", policies.TypeOf(p.Algorithm), p.Capacity, p.Refill, p.Window, p.Version)
+	return fmt.Sprintf("%s version=%d", p.Text(), p.Version)
 }

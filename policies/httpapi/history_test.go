@@ -22,10 +22,10 @@ func TestHistoryOfAPolicy(t *testing.T) {
 	s.do(t, "DELETE", "/admin/policies/user:alice", "").Is(t, 404)
 
 	a := s.do(t, "GET", past, "").Is(t, 200)
-	a.Has(t, `{"changes":[{"number":4,"generation":3,"policyKey":"user:alice","changedBy":"admin-token","changedAt":"`)
-	a.Has(t, `"before":{"type":"TOKEN_BUCKET","capacity":5,"refillRate":0.25,"windowSeconds":0,"version":2},"after":null},{"number":3,`)
-	a.Has(t, `"before":{"type":"SLIDING_WINDOW","capacity":2,"refillRate":0,"windowSeconds":60,"version":1},"after":{"type":"TOKEN_BUCKET","capacity":5,`)
-	a.Has(t, `"changedBy":"test"`).Has(t, `"before":null,"after":{"type":"SLIDING_WINDOW"`)
+	a.Has(t, `{"changes":[{"number":4,"generation":3,"key":"user:alice","policyKey":"user:alice","changedBy":"admin-token","changedAt":"`)
+	a.Has(t, `"before":{"algorithm":"token_bucket","rate":"1/4s","burst":5,"type":"TOKEN_BUCKET","capacity":5,"refillRate":0.25,"windowSeconds":0,"version":2},"after":null},{"number":3,`)
+	a.Has(t, `"before":{"algorithm":"sliding_log","limit":2,"window":"1m","type":"SLIDING_WINDOW","capacity":2,"refillRate":0,"windowSeconds":60,"version":1},"after":{"algorithm":"token_bucket",`)
+	a.Has(t, `"changedBy":"test"`).Has(t, `"before":null,"after":{"algorithm":"sliding_log"`)
 	if n := len(a.Object(t)["changes"].([]any)); n != 3 {
 		t.Errorf("%d changes, want 3: %s", n, a.Body)
 	}

@@ -45,13 +45,40 @@ func TestLifeOfAPolicy(t *testing.T) {
 		t.Fatalf("three changes are logged as\n%s", strings.Join(lines, "\n"))
 	}
 	for i, want := range []string{
-		`key=user-123 by=admin-token before=none after="TOKEN_BUCKET capacity=100 refillRate=10 windowSeconds=60 version=1"`,
-		`key=user-123 by=admin-token before="TOKEN_BUCKET capacity=100 refillRate=10 windowSeconds=60 version=1" after="TOKEN_BUCKET capacity=5 refillRate=0.25 windowSeconds=0 version=2"`,
-		`key=user-123 by=admin-token before="TOKEN_BUCKET capacity=5 refillRate=0.25 windowSeconds=0 version=2" after=none`,
+		`key=user-123 by=admin-token before=none after="token_bucket rate=10/s burst=100 version=1"`,
+		`key=user-123 by=admin-token before="token_bucket rate=10/s burst=100 version=1" after="token_bucket rate=1/4s burst=5 version=2"`,
+		`key=user-123 by=admin-token before="token_bucket rate=1/4s burst=5 version=2" after=none`,
 	} {
 		if !strings.Contains(lines[i], want) {
 			t.Errorf("line %d is %s, want %s", i, lines[i], want)
 		}
+	}
+}
+
+// TestWhatGETAnswersCanBeSentBack as it is, and changes nothing; and POST makes the same of it where there is
+// none. Answers have both sets of words, whichever the policy was made with.
+func TestWhatGETAnswersCanBeSentBack(t *testing.T) {
+	t.Parallel()
+	s := newServer(t)
+	for body, want := range map[string]string{
+		`{"key":"a","algorithm":"token_bucket","rate":"10/s","burst":100}`:                                                           `{"key":"a","algorithm":"token_bucket","rate":"10/s","burst":100,"id":`,
+		`{"key":"b","type":"TOKEN_BUCKET","capacity":100,"refillRate":10,"windowSeconds":60}`:                                        `{"key":"b","algorithm":"token_bucket","rate":"10/s","burst":100,"id":`,
+		`{"policyKey":"c","algorithm":"sliding_log","limit":2,"window":"60s"}`:                                                       `{"key":"c","algorithm":"sliding_log","limit":2,"window":"1m","id":`,
+		`{"key":"d","type":"SLIDING_WINDOW_COUNTER","capacity":2,"windowSeconds":0.5}`:                                               `{"key":"d","algorithm":"sliding_window","limit":2,"window":"500ms","id":`,
+		`{"key":"e","algorithm":"fixed_window","rate":"0/min"}`:                                                                      `{"key":"e","algorithm":"fixed_window","limit":0,"window":"1m","id":`,
+		`{"key":"f","algorithm":"fixed_window","limit":1e1,"window":"1d","type":"FIXED_WINDOW","capacity":10,"windowSeconds":86400}`: `{"key":"f","algorithm":"fixed_window","limit":10,"window":"24h","id":`,
+	} {
+		made := s.do(t, "POST", "/admin/policies", body).Is(t, 201).Has(t, want)
+		one := made.Header.Get("Location")
+		if back := s.do(t, "PUT", one, made.Body).Is(t, 200); back.Body != made.Body {
+			t.Errorf("%s became %s", made.Body, back.Body)
+		}
+		s.do(t, "PUT", one, strings.Replace(made.Body, `"version":1`, `"version":7`, 1)).Is(t, 200).Has(t, `"version":1`)
+		s.do(t, "DELETE", one, "").Is(t, 204)
+		s.do(t, "POST", "/admin/policies", made.Body).Is(t, 201).Has(t, want)
+	}
+	if n := len(s.audit()); n != 3*6 {
+		t.Errorf("%d changes, want %d:\n%s", n, 3*6, s.log)
 	}
 }
 
@@ -100,7 +127,19 @@ func TestBadRequestsChangeNothing(t *testing.T) {
 		want               string
 		header             []string
 	}{
-		{"POST", "", body(`,"burst":1`), 400, "burst is an unknown field", nil},
+		{"POST", "", body(`,"burst":1`), 400, "burst is mixed with older words", nil},
+		{"POST", "", `{"key":"b","algorithm":"sliding_log","capacity":2,"windowSeconds":60}`, 400, "algorithm is mixed with older words: algorithm with capacity, windowSeconds;", nil},
+		{"POST", "", `{"key":"b","algorithm":"sliding_log","limit":2,"window":"1m","type":"SLIDING_WINDOW","capacity":3,"windowSeconds":60}`, 400, "limit 2 and capacity 3 contradict", nil},
+		{"POST", "", `{"key":"b","policyKey":"c","algorithm":"sliding_log","limit":2,"window":"1m"}`, 400, "policyKey", nil},
+		{"POST", "", `{"policyKey":"../b","algorithm":"sliding_log","limit":2,"window":"1m"}`, 400, "between slashes", nil},
+		{"POST", "", `{"key":"b","algorithm":"sliding_log","limit":"2","window":"1m"}`, 400, "limit must be a whole number", nil},
+		{"POST", "", `{"key":"b","algorithm":"sliding_log","limit":null,"window":"1m"}`, 400, "limit must be a whole number", nil},
+		{"POST", "", `{"key":"b","algorithm":"sliding_log","limit":2,"window":60}`, 400, "window must be a string, not 60", nil},
+		{"POST", "", `{"key":"b","algorithm":"token_bucket","rate":"1/s","window":""}`, 400, "window is empty", nil},
+		{"POST", "", `{"key":"b","algorithm":"token_bucket","rate":["1/s"]}`, 400, "rate must be a string", nil},
+		{"POST", "", `{"key":"b","algorithm":"token_bucket","rate":"1/s","version":"1"}`, 400, "version must be", nil},
+		{"PUT", "/a", `{"policyKey":"b",` + window[1:], 400, "keeps its key", nil},
+		{"POST", "", body(`,"units":1`), 400, "units is an unknown field", nil},
 		{"POST", "", body(`,"capacity":1`), 400, "capacity is there twice", nil},
 		{"POST", "", `{"key":"b","type":"TOKEN_BUCKET","capacity":-1,"refillRate":1}`, 400, "capacity -1 is negative", nil},
 		{"POST", "", `{"key":"b","type":"TOKEN_BUCKET","capacity":1.5,"refillRate":1}`, 400, "capacity must be a whole number", nil},
@@ -228,7 +267,7 @@ func TestDryRun(t *testing.T) {
 	s := newServer(t)
 	s.put(t, "a")
 	before := s.state(t)
-	s.do(t, "POST", "/admin/policies?dryRun=true", `{"key":"b",`+window[1:]).Is(t, 200).Has(t, `{"dryRun":true,"before":null,"after":{"policyKey":"b"`)
+	s.do(t, "POST", "/admin/policies?dryRun=true", `{"key":"b",`+window[1:]).Is(t, 200).Has(t, `{"dryRun":true,"before":null,"after":{"key":"b","algorithm":"sliding_log","limit":2,"window":"1m","policyKey":"b"`)
 	s.do(t, "POST", "/admin/policies?dryRun=true", `{"key":"a",`+window[1:]).Is(t, 409)
 	s.do(t, "PUT", "/admin/policies/a?dryRun=true", `{"type":"SLIDING_WINDOW","capacity":9,"windowSeconds":60}`).Is(t, 200).
 		Has(t, `"version":1,"changedBy":"test"`).Has(t, `"capacity":9,"refillRate":0,"windowSeconds":60,"version":2,"changedBy":"admin-token"`)

@@ -51,8 +51,8 @@ func TestExamplesFitTheirSchemas(t *testing.T) {
 			}
 		}
 	}
-	if sent != 8 {
-		t.Errorf("%d requests were sent, want 8", sent)
+	if sent != 11 {
+		t.Errorf("%d requests were sent, want 11", sent)
 	}
 }
 
@@ -68,8 +68,8 @@ func TestBoundsOfTheDocument(t *testing.T) {
 		{int64(s["Change"].Properties["policyKey"].MaxLength), policies.MaxKey},
 		{int64(s["Change"].Properties["changedBy"].MaxLength), policies.MaxChangedBy},
 		{int64(s["History"].Properties["changes"].MaxItems), maxPage},
-		{s["NewPolicy"].Properties["capacity"].Maximum, limit.MaxUnits},
-		{s["NewPolicy"].Properties["windowSeconds"].Maximum, int64(limit.MaxWindow.Seconds())},
+		{s["RuleLimit"].Maximum, limit.MaxUnits}, {s["RuleBurst"].Maximum, limit.MaxUnits}, {s["OlderCapacity"].Maximum, limit.MaxUnits},
+		{s["OlderWindowSeconds"].Maximum, int64(limit.MaxWindow.Seconds())},
 	} {
 		if c.got != c.want {
 			t.Errorf("the document has %d, want %d", c.got, c.want)
@@ -78,11 +78,16 @@ func TestBoundsOfTheDocument(t *testing.T) {
 	if kept := fmt.Sprintf("newest %d changes of each key are kept, as far as they are among the newest %d ", policies.HistoryOfKey, policies.HistoryOfAll); !strings.Contains(string(openAPI), kept) {
 		t.Errorf("the document does not say that the %s", kept)
 	}
-	var types []any
+	var types, algorithms []any
 	for _, name := range slices.Sorted(slices.Values(policies.Types())) {
 		types = append(types, name)
 	}
-	if got := s["NewPolicy"].Properties["type"].Enum; !slices.Equal(got, types) {
-		t.Errorf("the document has the types %v, want %v", got, types)
+	for _, a := range limit.Algorithms() {
+		algorithms = append(algorithms, a.String())
+	}
+	for name, want := range map[string][]any{"OlderType": types, "RuleAlgorithm": algorithms} {
+		if got := s[name].Enum; !slices.Equal(got, want) {
+			t.Errorf("the document has %v for %s, want %v", got, name, want)
+		}
 	}
 }

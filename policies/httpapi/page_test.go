@@ -98,7 +98,7 @@ func TestPageSearchesAndChangesPolicies(t *testing.T) {
 
 	click(p, "#rows button")
 	says(p, "Then: 2 in any 1 min.")
-	set(p, "capacity", "5")
+	set(p, "limit", "5")
 	says(p, "Then: 5 in any 1 min.")
 	says(p, "nothing is given at once")
 	p.Wait(canSave)
@@ -115,7 +115,7 @@ func TestPageSearchesAndChangesPolicies(t *testing.T) {
 	set(p, "key", "user:%zz")
 	says(p, "The server says")
 	set(p, "key", "user:carol")
-	set(p, "refill", "0.5")
+	set(p, "rate", "1/2s")
 	says(p, "Then: 100 at once, and 0.5 per second after that.")
 	p.Wait(canSave)
 	click(p, "#save")
@@ -187,10 +187,10 @@ func TestPageShowsHistoryAndRestores(t *testing.T) {
 	click(p, "#rows button")
 	p.Wait(entries + " === 2")
 	first := p.Text(`document.querySelector("#past li").innerText.replace(/\s+/g, " ")`)
-	if want := "UTC by shell:<img src=x onerror=alert(1)><b>eve</b> Before SLIDING_WINDOW capacity 2 window 1 min Restore these numbers After SLIDING_WINDOW capacity 5,000 window 1 min"; !strings.HasSuffix(first, want) {
+	if want := "UTC by shell:<img src=x onerror=alert(1)><b>eve</b> Before sliding_log limit 2 window 1m Restore these numbers After sliding_log limit 5,000 window 1m"; !strings.HasSuffix(first, want) {
 		t.Errorf("the newest change is %q, want %q", first, want)
 	}
-	if got := p.Text(`[...document.querySelectorAll("#past mark")].map(e => e.textContent).join()`); got != "capacity 2,capacity 5,000" {
+	if got := p.Text(`[...document.querySelectorAll("#past mark")].map(e => e.textContent).join()`); got != "limit 2,limit 5,000" {
 		t.Errorf("what is marked is %q", got)
 	}
 	if got := p.Text(`document.querySelectorAll("#past img, #past b").length`); got != "0" {
@@ -205,7 +205,7 @@ func TestPageShowsHistoryAndRestores(t *testing.T) {
 	p.Wait(canSave)
 	p.Eval(`document.querySelector("#save").focus()`)
 	p.Press("Tab")
-	if got := p.Text(`document.activeElement.ariaLabel`); got != "Restore these numbers: SLIDING_WINDOW, capacity 2, window 1 min" {
+	if got := p.Text(`document.activeElement.ariaLabel`); got != "Restore these numbers: sliding_log, limit 2, window 1m" {
 		t.Fatalf("after Save comes %q", got)
 	}
 	p.Press("Enter")
@@ -333,7 +333,7 @@ func TestPageRunsOnlyItsOwnScripts(t *testing.T) {
 			t.Errorf("the page has %q", bad)
 		}
 	}
-	for _, kind := range []string{"TOKEN_BUCKET", "SLIDING_WINDOW", "SLIDING_WINDOW_COUNTER", "FIXED_WINDOW"} {
+	for _, kind := range []string{"token_bucket", "sliding_log", "sliding_window", "fixed_window"} {
 		if !strings.Contains(page, `value="`+kind+`"`) {
 			t.Errorf("the page does not know %s", kind)
 		}

@@ -127,7 +127,7 @@ func (e *edition) plan(edit *policies.Edit, before *policies.Policy) (policies.O
 	after := policies.Policy{Key: edit.Key, Figures: edit.Figures, Version: 1, ChangedBy: e.by, ChangedAt: time.UnixMicro(e.state.Now).UTC()}
 	if before != nil {
 		after.ID, after.Version = before.ID, before.Version+1
-		if before.Figures == after.Figures {
+		if before.Same(after.Figures) {
 			after = *before
 		}
 	}

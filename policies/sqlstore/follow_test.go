@@ -269,7 +269,7 @@ func TestEditorChecksEdits(t *testing.T) {
 	check(t, err)
 	e := policies.NewEditor(s, nil)
 	for want, edits := range map[string][]policies.Edit{
-		"capacity -1":     {set("a", window(-1, 60))},
+		"limit -1":        {set("a", window(-1, 60))},
 		"the key is":      {set("a b", window(1, 60))},
 		"empty":           {removal("")},
 		"there twice":     {set("a", window(1, 60)), removal("a")},

@@ -41,13 +41,14 @@ func keyOf(given string) (d descriptor, err error) {
 
 // figures are what one limit has counted.
 type figures struct {
-	Algorithm          string  `json:"algorithm"`
-	CurrentTokens      int64   `json:"currentTokens"`
-	Capacity           int64   `json:"capacity"`
-	WindowRequestCount int64   `json:"windowRequestCount"`
-	WindowSeconds      float64 `json:"windowSeconds"`
-	Status             string  `json:"status"`
-	Rule               string  `json:"rule"`
+	Algorithm          string         `json:"algorithm"`
+	CurrentTokens      int64          `json:"currentTokens"`
+	Capacity           int64          `json:"capacity"`
+	WindowRequestCount int64          `json:"windowRequestCount"`
+	WindowSeconds      float64        `json:"windowSeconds"`
+	Status             string         `json:"status"`
+	Rule               string         `json:"rule"`
+	InForce            policies.Words `json:"inForce"` // the limit in the words of rules
 }
 
 // usageAnswer is what is counted under a key: the figures of the limit with the least left, and
@@ -69,7 +70,7 @@ func figuresOf(u *ratelimit.Usage) figures {
 	f := figures{
 		Algorithm: algorithmName(u.Limit.Algorithm()), CurrentTokens: u.Remaining, Capacity: u.Limit.Capacity(),
 		WindowRequestCount: max(u.Limit.Capacity()-u.Remaining, 0), WindowSeconds: u.Limit.Window().Seconds(),
-		Status: "OK", Rule: u.Rule,
+		Status: "OK", Rule: u.Rule, InForce: policies.WordsOf(u.Limit.Spec()),
 	}
 	if u.Limited {
 		f.Status = "LIMITED"
@@ -77,7 +78,7 @@ func figuresOf(u *ratelimit.Usage) figures {
 	return f
 }
 
-// algorithmName is the word that policies have for an algorithm; they have none for requests in flight.
+// algorithmName is the older word of policies for an algorithm; they have none for requests in flight.
 func algorithmName(a limit.Algorithm) string {
 	if name := policies.TypeOf(a); name != "" {
 		return name

