@@ -36,7 +36,9 @@ func TestBatchesDecideLikeSingles(t *testing.T) {
 			b.Add(&reqs[i], &got[i])
 		}
 		keys := b.Keys()
-		if !slices.IsSortedFunc(keys, func(a, b Key) int { return slices.Compare([]string{a.Group, a.Limit}, []string{b.Group, b.Limit}) }) {
+		if !slices.IsSortedFunc(keys, func(a, b Key) int {
+			return slices.Compare([]string{a.Group, a.Limit}, []string{b.Group, b.Limit})
+		}) {
 			t.Fatalf("keys are not in order: %q", keys)
 		}
 		for i, k := range keys {
@@ -87,7 +89,8 @@ func decideOn(model map[Key]State, req *Request, now Instant) (v Verdict) {
 // changes of a decision.
 func TestRefusedRequestsChangeNoState(t *testing.T) {
 	for _, a := range AllAlgorithms() {
-		l, none := MustNew(Spec{Algorithm: a, Max: 2, Window: time.Second}), MustNew(Spec{Algorithm: FixedWindow, Window: time.Second})
+		l, none := MustNew(Spec{Algorithm: a, Max: 2, Window: time.Second}),
+			MustNew(Spec{Algorithm: FixedWindow, Window: time.Second})
 		ops := []Op{{Key: Key{Limit: "a"}, Limit: l, Cost: 1, Holder: "1"}, {Key: Key{Limit: "b"}, Limit: none}}
 		for _, ask := range []struct {
 			what string

@@ -22,8 +22,10 @@ type period struct {
 var periods = [...]period{
 	{24 * time.Hour, dayNumber, func(n int) time.Time { return date(1970, 1, 1+n) }},
 	// Weeks begin on Monday; the epoch was a Thursday.
-	{7 * 24 * time.Hour, func(t time.Time) int { return (dayNumber(t) + 3) / 7 }, func(n int) time.Time { return date(1970, 1, 7*n-2) }},
-	{30 * 24 * time.Hour, func(t time.Time) int { return 12*t.Year() + int(t.Month()) - 1 }, func(n int) time.Time { return date(n/12, n%12+1, 1) }},
+	{7 * 24 * time.Hour, func(t time.Time) int { return (dayNumber(t) + 3) / 7 },
+		func(n int) time.Time { return date(1970, 1, 7*n-2) }},
+	{30 * 24 * time.Hour, func(t time.Time) int { return 12*t.Year() + int(t.Month()) - 1 },
+		func(n int) time.Time { return date(n/12, n%12+1, 1) }},
 	{365 * 24 * time.Hour, time.Time.Year, func(n int) time.Time { return date(n, 1, 1) }},
 }
 
@@ -73,7 +75,8 @@ func (s *Spec) checkCalendar() error {
 	case !HasCalendar(s.Window):
 		return fmt.Errorf("calendar windows are a day, a week, a month or a year, not %v", s.Window)
 	case s.Overflow == Debt:
-		return fmt.Errorf("calendar windows have no overflow debt, because they have no length to pay back in; saturate is possible")
+		return fmt.Errorf("calendar windows have no overflow debt, because they have no length to pay back in; " +
+			"saturate is possible")
 	}
 	return nil
 }

@@ -15,29 +15,43 @@ func TestCalendarWindows(t *testing.T) {
 		zone, at         string
 		start, end, next string
 	}{
-		{30 * day, "UTC", "2024-02-29T23:59:59.999999Z", "2024-02-01T00:00:00Z", "2024-03-01T00:00:00Z", "2024-04-01T00:00:00Z"},
+		{30 * day, "UTC", "2024-02-29T23:59:59.999999Z", "2024-02-01T00:00:00Z", "2024-03-01T00:00:00Z",
+			"2024-04-01T00:00:00Z"},
 		{30 * day, "UTC", "2023-02-28T12:00:00Z", "2023-02-01T00:00:00Z", "2023-03-01T00:00:00Z", "2023-04-01T00:00:00Z"},
 		{30 * day, "UTC", "2100-02-28T12:00:00Z", "2100-02-01T00:00:00Z", "2100-03-01T00:00:00Z", "2100-04-01T00:00:00Z"},
 		{30 * day, "UTC", "2026-12-31T23:59:59Z", "2026-12-01T00:00:00Z", "2027-01-01T00:00:00Z", "2027-02-01T00:00:00Z"},
 		{30 * day, "UTC", "2027-01-01T00:00:00Z", "2027-01-01T00:00:00Z", "2027-02-01T00:00:00Z", "2027-03-01T00:00:00Z"},
-		{30 * day, "Europe/Berlin", "2026-03-31T21:59:59Z", "2026-02-28T23:00:00Z", "2026-03-31T22:00:00Z", "2026-04-30T22:00:00Z"},
-		{30 * day, "America/New_York", "2026-03-01T05:00:00Z", "2026-03-01T05:00:00Z", "2026-04-01T04:00:00Z", "2026-05-01T04:00:00Z"},
+		{30 * day, "Europe/Berlin", "2026-03-31T21:59:59Z", "2026-02-28T23:00:00Z", "2026-03-31T22:00:00Z",
+			"2026-04-30T22:00:00Z"},
+		{30 * day, "America/New_York", "2026-03-01T05:00:00Z", "2026-03-01T05:00:00Z", "2026-04-01T04:00:00Z",
+			"2026-05-01T04:00:00Z"},
 		{365 * day, "UTC", "2024-12-31T23:00:00Z", "2024-01-01T00:00:00Z", "2025-01-01T00:00:00Z", "2026-01-01T00:00:00Z"},
-		{365 * day, "Pacific/Kiritimati", "2026-12-31T10:00:00Z", "2026-12-31T10:00:00Z", "2027-12-31T10:00:00Z", "2028-12-31T10:00:00Z"},
-		{day, "Europe/Berlin", "2026-03-29T10:00:00Z", "2026-03-28T23:00:00Z", "2026-03-29T22:00:00Z", "2026-03-30T22:00:00Z"}, // 23 hours
-		{day, "Europe/Berlin", "2026-10-25T10:00:00Z", "2026-10-24T22:00:00Z", "2026-10-25T23:00:00Z", "2026-10-26T23:00:00Z"}, // 25 hours
+		{365 * day, "Pacific/Kiritimati", "2026-12-31T10:00:00Z", "2026-12-31T10:00:00Z", "2027-12-31T10:00:00Z",
+			"2028-12-31T10:00:00Z"},
+		// 23 hours
+		{day, "Europe/Berlin", "2026-03-29T10:00:00Z", "2026-03-28T23:00:00Z", "2026-03-29T22:00:00Z",
+			"2026-03-30T22:00:00Z"},
+		// 25 hours
+		{day, "Europe/Berlin", "2026-10-25T10:00:00Z", "2026-10-24T22:00:00Z", "2026-10-25T23:00:00Z",
+			"2026-10-26T23:00:00Z"},
 		{day, "UTC", "1970-01-01T00:00:00Z", "1970-01-01T00:00:00Z", "1970-01-02T00:00:00Z", "1970-01-03T00:00:00Z"},
-		{7 * day, "UTC", "2026-11-22T23:59:59Z", "2026-11-16T00:00:00Z", "2026-11-23T00:00:00Z", "2026-11-30T00:00:00Z"}, // a Sunday
+		// a Sunday
+		{7 * day, "UTC", "2026-11-22T23:59:59Z", "2026-11-16T00:00:00Z", "2026-11-23T00:00:00Z", "2026-11-30T00:00:00Z"},
 		{7 * day, "UTC", "2027-01-01T00:00:00Z", "2026-12-28T00:00:00Z", "2027-01-04T00:00:00Z", "2027-01-11T00:00:00Z"},
 		{7 * day, "UTC", "1970-01-04T23:00:00Z", "1970-01-01T00:00:00Z", "1970-01-05T00:00:00Z", "1970-01-12T00:00:00Z"},
 		// Clocks that skip midnight: the day begins at one o'clock.
-		{day, "America/Sao_Paulo", "2018-11-04T03:00:00Z", "2018-11-04T03:00:00Z", "2018-11-05T02:00:00Z", "2018-11-06T02:00:00Z"},
-		{day, "America/Sao_Paulo", "2018-11-04T02:59:59Z", "2018-11-03T03:00:00Z", "2018-11-04T03:00:00Z", "2018-11-05T02:00:00Z"},
+		{day, "America/Sao_Paulo", "2018-11-04T03:00:00Z", "2018-11-04T03:00:00Z", "2018-11-05T02:00:00Z",
+			"2018-11-06T02:00:00Z"},
+		{day, "America/Sao_Paulo", "2018-11-04T02:59:59Z", "2018-11-03T03:00:00Z", "2018-11-04T03:00:00Z",
+			"2018-11-05T02:00:00Z"},
 		// Clocks that were set back from 00:01 to 23:01: a day that has begun does not end.
-		{day, "America/St_Johns", "2010-11-07T02:35:00Z", "2010-11-07T02:30:00Z", "2010-11-08T03:30:00Z", "2010-11-09T03:30:00Z"},
+		{day, "America/St_Johns", "2010-11-07T02:35:00Z", "2010-11-07T02:30:00Z", "2010-11-08T03:30:00Z",
+			"2010-11-09T03:30:00Z"},
 		// Time.ZoneBounds is wrong at the beginning of 2041.
-		{day, "Europe/Berlin", "2041-01-01T12:00:00Z", "2040-12-31T23:00:00Z", "2041-01-01T23:00:00Z", "2041-01-02T23:00:00Z"},
-		{365 * day, "Australia/Lord_Howe", "2041-05-01T12:00:00Z", "2040-12-31T13:00:00Z", "2041-12-31T13:00:00Z", "2042-12-31T13:00:00Z"},
+		{day, "Europe/Berlin", "2041-01-01T12:00:00Z", "2040-12-31T23:00:00Z", "2041-01-01T23:00:00Z",
+			"2041-01-02T23:00:00Z"},
+		{365 * day, "Australia/Lord_Howe", "2041-05-01T12:00:00Z", "2040-12-31T13:00:00Z", "2041-12-31T13:00:00Z",
+			"2042-12-31T13:00:00Z"},
 		// A zone that skipped December 30.
 		{day, "Pacific/Apia", "2011-12-30T09:59:59Z", "2011-12-29T10:00:00Z", "2011-12-30T10:00:00Z", "2011-12-31T10:00:00Z"},
 		{day, "Pacific/Apia", "2011-12-29T09:59:59Z", "2011-12-28T10:00:00Z", "2011-12-29T10:00:00Z", "2011-12-30T10:00:00Z"},
@@ -95,7 +109,8 @@ func TestCalendarWindowsTile(t *testing.T) {
 					t.Fatalf("%s %v: %v is in %v to %v, then %v", name, window, at, start.Time(), end.Time(), next.Time())
 				}
 				if last[2] != 0 && start != last[0] && (start != last[1] || end != last[2]) {
-					t.Fatalf("%s %v: after %v to %v comes %v to %v", name, window, last[0].Time(), last[1].Time(), start.Time(), end.Time())
+					t.Fatalf("%s %v: after %v to %v comes %v to %v", name, window, last[0].Time(), last[1].Time(),
+						start.Time(), end.Time())
 				}
 				last = [3]Instant{start, end, next}
 				if n := id(at); n > shown {
@@ -113,10 +128,14 @@ func TestCalendarWindowsTile(t *testing.T) {
 // TestCalendarThatCannotBe: what contradicts a calendar is refused, with the reason.
 func TestCalendarThatCannotBe(t *testing.T) {
 	for want, s := range map[string]Spec{
-		"a time zone goes with calendar windows":                                     {Algorithm: FixedWindow, Max: 1, Window: day, Zone: time.UTC},
-		"sliding_window has no calendar; only fixed_window does":                     {Algorithm: SlidingWindow, Max: 1, Window: day, Calendar: true},
-		"calendar windows are a day, a week, a month or a year, not 1h0m0s":          {Algorithm: FixedWindow, Max: 1, Window: time.Hour, Calendar: true},
-		"calendar windows have no overflow debt, because they have no length to pay": {Algorithm: FixedWindow, Max: 1, Window: day, Calendar: true, Overflow: Debt},
+		"a time zone goes with calendar windows": {Algorithm: FixedWindow, Max: 1,
+			Window: day, Zone: time.UTC},
+		"sliding_window has no calendar; only fixed_window does": {Algorithm: SlidingWindow, Max: 1,
+			Window: day, Calendar: true},
+		"calendar windows are a day, a week, a month or a year, not 1h0m0s": {Algorithm: FixedWindow, Max: 1,
+			Window: time.Hour, Calendar: true},
+		"calendar windows have no overflow debt, because they have no length to pay": {Algorithm: FixedWindow, Max: 1,
+			Window: day, Calendar: true, Overflow: Debt},
 	} {
 		if _, err := New(s); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%+v: %v, want %q", s, err, want)
@@ -129,7 +148,8 @@ func TestCalendarIsTheSameWhenItsZoneIsLoadedAgain(t *testing.T) {
 	in := func(name string) *Limit {
 		return MustNew(Spec{Algorithm: FixedWindow, Max: 1, Window: day, Calendar: true, Zone: zone(t, name)})
 	}
-	if !in("Europe/Berlin").Same(in("Europe/Berlin")) || in("Europe/Berlin").Same(in("Europe/Paris")) || in("UTC").Same(MustNew(Spec{Algorithm: FixedWindow, Max: 1, Window: day})) {
+	if !in("Europe/Berlin").Same(in("Europe/Berlin")) || in("Europe/Berlin").Same(in("Europe/Paris")) ||
+		in("UTC").Same(MustNew(Spec{Algorithm: FixedWindow, Max: 1, Window: day})) {
 		t.Error("limits are the same if their zones have one name, and only then")
 	}
 }

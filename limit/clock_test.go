@@ -54,7 +54,8 @@ func TestClockStepsStarveNobody(t *testing.T) {
 					}
 				}
 				if !asUnused(&walk{l: l}, s, end) {
-					t.Errorf("%v, step %v, often %v: not as good as unused after %v: %+v", l, micros(int64(step)), often, micros(int64(settled(l))), s)
+					t.Errorf("%v, step %v, often %v: not as good as unused after %v: %+v", l, micros(int64(step)), often,
+						micros(int64(settled(l))), s)
 				}
 			}
 		}
@@ -124,7 +125,8 @@ func TestClockStepEndsLostLeases(t *testing.T) {
 						now := MaxInstant / 2
 						states := make([]State, 1+others)
 						ask := func(holder string) Verdict {
-							req := Request{Ops: []Op{{Key: Key{Limit: "c"}, Limit: l, Cost: 1, Holder: holder}, {Key: Key{Limit: "o"}, Limit: other, Cost: 1}}}
+							req := Request{Ops: []Op{{Key: Key{Limit: "c"}, Limit: l, Cost: 1, Holder: holder},
+								{Key: Key{Limit: "o"}, Limit: other, Cost: 1}}}
 							req.Ops = req.Ops[:1+others]
 							var v Verdict
 							Decide(states, &req, now, &v, nil)

@@ -134,7 +134,8 @@ func (n *naiveSet) describe(op *Op, now Instant, refused int64, out *Outcome) {
 	}
 	switch {
 	case op.Cost < 0 && op.Ending == EndOwner && op.Holder != "": // so few are one slice
-	case op.Limit.Max() == 0, op.Cost > 0 && !out.Admitted && n.gone(op.Holder), op.Cost == 0 && op.Holder != "" && !out.Held:
+	case op.Limit.Max() == 0, op.Cost > 0 && !out.Admitted && n.gone(op.Holder),
+		op.Cost == 0 && op.Holder != "" && !out.Held:
 		out.Retry = Never
 	case count >= op.Limit.Max():
 		out.Retry = time.Duration(n.leases[count-op.Limit.Max()].until*1000-int64(now)) * time.Microsecond
@@ -197,7 +198,8 @@ func randomLeaseOp(r *rand.Rand, l *Limit, k Key) Op {
 }
 
 func randomInFlight(r *rand.Rand) *Limit {
-	window := []time.Duration{time.Millisecond, 50 * time.Millisecond, time.Second, 1234567 * time.Microsecond, time.Hour}[r.IntN(5)]
+	window := []time.Duration{time.Millisecond, 50 * time.Millisecond, time.Second, 1234567 * time.Microsecond,
+		time.Hour}[r.IntN(5)]
 	hold := []time.Duration{0, 0, window, window / 2, window / 1000 * 7}[r.IntN(5)].Truncate(time.Microsecond)
 	return MustNew(Spec{Algorithm: Concurrency, Max: r.Int64N(7), Window: window, Hold: hold})
 }
@@ -288,7 +290,8 @@ func TestConcurrencyRequests(t *testing.T) {
 				ask := Op{Limit: limits[i]}
 				_, got := Step(states[k], &ask, now)
 				if want := sets[i].clone().take(&ask, now); got != want {
-					t.Fatalf("seed %d, step %d, key %v after %+v:\ngot  %+v\nwant %+v\nverdict %+v", seed, step, k, req.Ops, got, want, v)
+					t.Fatalf("seed %d, step %d, key %v after %+v:\ngot  %+v\nwant %+v\nverdict %+v", seed, step, k, req.Ops,
+						got, want, v)
 				}
 			}
 		}
@@ -446,6 +449,7 @@ func TestLeaseSetBounded(t *testing.T) {
 	}
 	set := s.Leases
 	if len(set.scores) != 0 || len(set.queue) > 64 || len(set.ended) > maxEnded || len(set.refused) > 2*holdSteps {
-		t.Errorf("%d leases, %d queued, %d ends, %d refusals", len(set.scores), len(set.queue), len(set.ended), len(set.refused))
+		t.Errorf("%d leases, %d queued, %d ends, %d refusals", len(set.scores), len(set.queue), len(set.ended),
+			len(set.refused))
 	}
 }

@@ -142,7 +142,8 @@ func TestDecideRefusedRecordsOnlyEach(t *testing.T) {
 			var out Outcome
 			first[at], out = Step(first[at], &ops[i], now)
 			for j := range ops {
-				charged[j] = charged[j] || ops[j].Each || !out.Admitted && ops[j].Cost > 0 && ops[i].Cost > 0 && ops[i].Limit.Overflow() != Refuse && ops[j].Key == ops[i].Key
+				charged[j] = charged[j] || ops[j].Each || !out.Admitted && ops[j].Cost > 0 && ops[i].Cost > 0 &&
+					ops[i].Limit.Overflow() != Refuse && ops[j].Key == ops[i].Key
 			}
 		}
 		for i := range ops {
@@ -235,19 +236,25 @@ func TestDecideOutcomes(t *testing.T) {
 		used     int64 // of ten afterwards
 	}{
 		{"no ops", nil, true, nil, 0},
-		{"one op", []Op{{Key: k, Limit: ten, Cost: 4}}, true, []Outcome{{Admitted: true, Remaining: 6, Reset: time.Second}}, 4},
+		{"one op", []Op{{Key: k, Limit: ten, Cost: 4}}, true,
+			[]Outcome{{Admitted: true, Remaining: 6, Reset: time.Second}}, 4},
 		{"refused, nothing taken", []Op{{Key: k, Limit: ten, Cost: 4}, refuses}, false, []Outcome{free, never}, 0},
 		{"Each is charged", []Op{{Key: k, Limit: ten, Cost: 4, Each: true}, refuses}, false,
 			[]Outcome{{Admitted: true, Remaining: 6, Reset: time.Second}, never}, 4},
-		{"shadow does not refuse", []Op{{Key: k, Limit: ten, Cost: 4}, {Key: other, Limit: none, Cost: 1, Shadow: true}}, true,
+		{"shadow does not refuse", []Op{{Key: k, Limit: ten, Cost: 4}, {Key: other, Limit: none, Cost: 1, Shadow: true}},
+			true,
 			[]Outcome{{Admitted: true, Remaining: 6, Reset: time.Second}, never}, 4},
-		{"shadow is not recorded when others refuse", []Op{{Key: k, Limit: ten, Cost: 4, Shadow: true}, refuses}, false, []Outcome{free, never}, 0},
+		{"shadow is not recorded when others refuse", []Op{{Key: k, Limit: ten, Cost: 4, Shadow: true}, refuses}, false,
+			[]Outcome{free, never}, 0},
 		{"shared key, both fit", []Op{{Key: k, Limit: ten, Cost: 4}, {Key: k, Limit: ten, Cost: 6}}, true,
-			[]Outcome{{Admitted: true, Remaining: 6, Reset: time.Second}, {Admitted: true, Retry: time.Second, Reset: time.Second}}, 10},
+			[]Outcome{{Admitted: true, Remaining: 6, Reset: time.Second},
+				{Admitted: true, Retry: time.Second, Reset: time.Second}}, 10},
 		{"shared key, second lacks room", []Op{{Key: k, Limit: ten, Cost: 6}, {Key: k, Limit: ten, Cost: 6}}, false,
 			[]Outcome{free, {Remaining: 10, Retry: time.Second, Reset: time.Second}}, 0},
-		{"shared key, second is a shadow", []Op{{Key: k, Limit: ten, Cost: 6}, {Key: k, Limit: ten, Cost: 6, Shadow: true}}, true,
-			[]Outcome{{Admitted: true, Remaining: 4, Retry: time.Second, Reset: time.Second}, {Remaining: 4, Retry: time.Second, Reset: time.Second}}, 6},
+		{"shared key, second is a shadow", []Op{{Key: k, Limit: ten, Cost: 6}, {Key: k, Limit: ten, Cost: 6, Shadow: true}},
+			true,
+			[]Outcome{{Admitted: true, Remaining: 4, Retry: time.Second, Reset: time.Second},
+				{Remaining: 4, Retry: time.Second, Reset: time.Second}}, 6},
 		{"refund is not recorded either", []Op{{Key: k, Limit: ten, Cost: -4}, refuses}, false, []Outcome{free, never}, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -120,7 +120,8 @@ func TestDamagedStatesAreRefused(t *testing.T) {
 		"huge count":      {stateVersion, 0, 0, 0, 0xff, 0xff, 0xff, 0xff, 0x7f},
 		"one lease twice": {stateVersion, 0, 0, 0, 0, 2, 8, 1, 'a', 8, 1, 'a'},
 		"no order":        {stateVersion, 0, 0, 0, 0, 2, 8, 1, 'b', 0, 1, 'a'},
-		"long holder":     append([]byte{stateVersion, 0, 0, 0, 0, 1, 8, MaxHolderLen + 1}, strings.Repeat("x", MaxHolderLen+1)...),
+		"long holder": append([]byte{stateVersion, 0, 0, 0, 0, 1, 8, MaxHolderLen + 1},
+			strings.Repeat("x", MaxHolderLen+1)...),
 	}
 	for name, data := range bad {
 		kept := s

@@ -165,7 +165,8 @@ func TestSlidingWindowTypicalError(t *testing.T) {
 	gap := float64(micro(window)) / most
 	check := func(name string, got comparison, want comparison) {
 		t.Helper()
-		t.Logf("%s: at most %.3f x Max within a window's length; admits %.4f of what an exact log admits", name, got.most, got.share)
+		t.Logf("%s: at most %.3f x Max within a window's length; admits %.4f of what an exact log admits", name,
+			got.most, got.share)
 		if got.most > want.most || got.share < want.share {
 			t.Errorf("%s: worse than documented: %+v", name, want)
 		}

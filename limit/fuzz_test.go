@@ -45,12 +45,18 @@ func logOf(b []byte, at Instant) State {
 // FuzzStep: whatever the state, no panic, no admission over capacity, and an
 // outcome that keeps its word.
 func FuzzStep(f *testing.F) {
-	f.Add(uint8(0), int64(10), int64(time.Second), int64(0), int64(5_000_000), int64(3), int64(0), []byte(nil), int64(1), int64(5_500_000))
-	f.Add(uint8(1), int64(10), int64(time.Second), int64(0), int64(5_000_000), int64(0), int64(0), []byte("abcdefghi"), int64(11), int64(5_900_000))
-	f.Add(uint8(2), int64(1000), int64(time.Hour), int64(0), int64(3_600_000_000), int64(900), int64(1000), []byte(nil), int64(5), int64(7_000_000_000))
-	f.Add(uint8(3), int64(7), int64(3*time.Second), int64(2), int64(77), int64(1_000_001), int64(3_000_000), []byte(nil), int64(-1), int64(78))
-	f.Add(uint8(2), int64(-1), int64(-1), int64(-1), int64(math.MaxInt64), int64(math.MaxInt64), int64(math.MaxInt64), []byte(nil), int64(math.MinInt64), int64(math.MinInt64))
-	f.Add(uint8(3), int64(-1), int64(-1), int64(-1), int64(math.MinInt64), int64(math.MinInt64), int64(math.MinInt64), []byte(nil), int64(math.MaxInt64), int64(math.MaxInt64))
+	f.Add(uint8(0), int64(10), int64(time.Second), int64(0), int64(5_000_000), int64(3), int64(0), []byte(nil), int64(1),
+		int64(5_500_000))
+	f.Add(uint8(1), int64(10), int64(time.Second), int64(0), int64(5_000_000), int64(0), int64(0), []byte("abcdefghi"),
+		int64(11), int64(5_900_000))
+	f.Add(uint8(2), int64(1000), int64(time.Hour), int64(0), int64(3_600_000_000), int64(900), int64(1000), []byte(nil),
+		int64(5), int64(7_000_000_000))
+	f.Add(uint8(3), int64(7), int64(3*time.Second), int64(2), int64(77), int64(1_000_001), int64(3_000_000), []byte(nil),
+		int64(-1), int64(78))
+	f.Add(uint8(2), int64(-1), int64(-1), int64(-1), int64(math.MaxInt64), int64(math.MaxInt64), int64(math.MaxInt64),
+		[]byte(nil), int64(math.MinInt64), int64(math.MinInt64))
+	f.Add(uint8(3), int64(-1), int64(-1), int64(-1), int64(math.MinInt64), int64(math.MinInt64), int64(math.MinInt64),
+		[]byte(nil), int64(math.MaxInt64), int64(math.MaxInt64))
 	f.Fuzz(func(t *testing.T, algorithm uint8, most, window, burst, at, n, m int64, log []byte, cost, now int64) {
 		_, _ = New(Spec{Algorithm: Algorithm(algorithm), Max: most, Window: time.Duration(window), Burst: burst})
 		l := anyLimit(algorithm, most, window, burst)
@@ -222,7 +228,8 @@ func playScript(t *testing.T, b []byte) {
 		var outs []Outcome
 		store, admitted, outs = store.take(req.Ops, int64(s.now))
 		if v.Admitted != admitted || v.At != s.now || !slices.Equal(v.Outcomes, outs) {
-			t.Fatalf("request %d at %d: %s\n got %v %+v\nwant %v %+v", i, s.now, describe(req.Ops), v.Admitted, v.Outcomes, admitted, outs)
+			t.Fatalf("request %d at %d: %s\n got %v %+v\nwant %v %+v", i, s.now, describe(req.Ops), v.Admitted, v.Outcomes,
+				admitted, outs)
 		}
 		for j := range req.Ops {
 			if firstWithKey(req.Ops, j) == j {

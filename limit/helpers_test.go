@@ -65,7 +65,8 @@ func lawLimits(t testing.TB) []*Limit {
 		if a.Is(Refilled) { // below
 			continue
 		}
-		for _, window := range []time.Duration{MinWindow, 7 * time.Millisecond, time.Second, 1234567 * us, time.Hour, MaxWindow} {
+		for _, window := range []time.Duration{MinWindow, 7 * time.Millisecond, time.Second, 1234567 * us,
+			time.Hour, MaxWindow} {
 			for _, most := range []int64{0, 1, 2, 3, 10, 4711} {
 				add(Spec{Algorithm: a, Max: most, Window: window})
 			}
@@ -75,7 +76,8 @@ func lawLimits(t testing.TB) []*Limit {
 	}
 	for i, window := range []time.Duration{day, 7 * day, 30 * day, year} {
 		for _, name := range []string{"UTC", "Europe/Berlin", "America/New_York", "Australia/Lord_Howe"} {
-			s := Spec{Algorithm: FixedWindow, Max: []int64{0, 1, 10, 4711}[i], Window: window, Calendar: true, Zone: zone(t, name)}
+			s := Spec{Algorithm: FixedWindow, Max: []int64{0, 1, 10, 4711}[i], Window: window, Calendar: true,
+				Zone: zone(t, name)}
 			add(s)
 			s.Overflow = Saturate
 			add(s)

@@ -235,7 +235,8 @@ func TestLawCoarserAdmitsNoMore(t *testing.T) {
 		}
 		for at := w.now; at <= w.now+micro(w.l.Window()); at += max(micro(w.l.Window())/16, 1) {
 			_, exact := try(w.s, w.l, 0, at)
-			if _, out := try(c, w.l, 0, at); out.Remaining > exact.Remaining || at == w.now && out != exact && w.now >= w.s.At && len(c.Log) == len(w.s.Log) {
+			if _, out := try(c, w.l, 0, at); out.Remaining > exact.Remaining || at == w.now && out != exact && w.now >= w.s.At &&
+				len(c.Log) == len(w.s.Log) {
 				t.Errorf("at %d: %+v, exactly %+v", at, out, exact)
 			}
 		}

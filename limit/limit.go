@@ -167,8 +167,8 @@ func (l *Limit) Window() time.Duration { return l.spec.Window }
 func (l *Limit) Capacity() int64 { return l.capacity }
 
 // Interval returns the time in which a token bucket regains one unit, or in
-// which a sliding log pays back one that it owes, as num/den microseconds. It is how drivers that decide elsewhere than in Go
-// (Lua, SQL) get the same arithmetic.
+// which a sliding log pays back one that it owes, as num/den microseconds. It is how drivers that decide elsewhere than
+// in Go (Lua, SQL) get the same arithmetic.
 func (l *Limit) Interval() (num, den int64) { return l.num, l.den }
 
 // RefillTime returns how long a [Refilled] limit takes to regain units, rounded

@@ -183,7 +183,8 @@ func TestLogsInPartsDecideAlike(t *testing.T) {
 // partLimits are those that requests for one key may name.
 func partLimits(r *rand.Rand) (limits []*Limit) {
 	for range 1 + r.IntN(2) {
-		s := Spec{Algorithm: SlidingLog, Max: pick[int64](r, 10, 60, 200, 200, 1000), Window: pick(r, time.Second, time.Second, 100*time.Millisecond)}
+		s := Spec{Algorithm: SlidingLog, Max: pick[int64](r, 10, 60, 200, 200, 1000),
+			Window: pick(r, time.Second, time.Second, 100*time.Millisecond)}
 		s.Overflow = pick(r, Refuse, Refuse, Refuse, Saturate, Debt)
 		limits = append(limits, MustNew(s))
 	}
@@ -208,7 +209,8 @@ func partCost(r *rand.Rand, l *Limit) int64 {
 	if r.IntN(60) > 0 {
 		return pick[int64](r, 1, 1, 1, 1, 1, 1, 2, 3, 0, -1)
 	}
-	return pick(r, -r.Int64N(20), -r.Int64N(100), -r.Int64N(l.capacity+2), r.Int64N(20), r.Int64N(l.capacity+2), l.capacity/2, 1<<60, -1<<60)
+	return pick(r, -r.Int64N(20), -r.Int64N(100), -r.Int64N(l.capacity+2), r.Int64N(20), r.Int64N(l.capacity+2),
+		l.capacity/2, 1<<60, -1<<60)
 }
 
 // TestLogsReadOnlyThePartsTheyNeed: in a full log of many parts an admission, a refusal

@@ -325,10 +325,11 @@ func TestDebtTable(t *testing.T) {
 	noon := Instant(1_700_000_000_000_000)
 	noon -= noon % micro(12*time.Hour)
 	for a, left := range map[Algorithm]map[time.Duration]int64{
-		FixedWindow:   {3*time.Minute - us: 0, 3 * time.Minute: 10},
-		SlidingWindow: {3 * time.Minute: 0, 3*time.Minute + 6*time.Second + 100*us: 1, 4*time.Minute - us: 9, 4 * time.Minute: 10},
-		TokenBucket:   {2 * time.Minute: 0, 2*time.Minute + 6*time.Second: 1, 3*time.Minute - us: 9, 3 * time.Minute: 10},
-		SlidingLog:    {3*time.Minute - us: 0, 3 * time.Minute: 10},
+		FixedWindow: {3*time.Minute - us: 0, 3 * time.Minute: 10},
+		SlidingWindow: {3 * time.Minute: 0, 3*time.Minute + 6*time.Second + 100*us: 1, 4*time.Minute - us: 9,
+			4 * time.Minute: 10},
+		TokenBucket: {2 * time.Minute: 0, 2*time.Minute + 6*time.Second: 1, 3*time.Minute - us: 9, 3 * time.Minute: 10},
+		SlidingLog:  {3*time.Minute - us: 0, 3 * time.Minute: 10},
 	} {
 		l := MustNew(Spec{Algorithm: a, Max: 10, Window: time.Minute, Overflow: Debt, MaxDebt: 100})
 		s := tell(t, l, State{}, line{noon, 10, first(Step(State{}, &Op{Limit: l.Strict(), Cost: 10}, noon))})

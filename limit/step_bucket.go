@@ -14,7 +14,8 @@ import (
 func prepareBucket(l *Limit) error {
 	s := &l.spec
 	if s.Max < 1 {
-		return errors.New("a token bucket's rate must be at least 1 per window; to refuse everything use fixed_window with limit 0")
+		return errors.New("a token bucket's rate must be at least 1 per window; to refuse everything use fixed_window " +
+			"with limit 0")
 	}
 	if s.Burst == 0 {
 		s.Burst = s.Max

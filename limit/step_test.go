@@ -165,8 +165,10 @@ func TestLimitChanges(t *testing.T) {
 		{"bucket: burst lowered cuts the level off", bucket(100), 10, bucket(20), 20},
 		{"bucket: burst lowered below what was taken", bucket(100), 95, bucket(20), 5},
 		{"bucket: burst raised grants nothing at once", bucket(20), 5, bucket(100), 15},
-		{"bucket: slower rate keeps units", bucket(20), 5, MustNew(Spec{Algorithm: TokenBucket, Max: 1, Window: time.Hour, Burst: 20}), 15},
-		{"bucket: faster rate keeps units", bucket(20), 5, MustNew(Spec{Algorithm: TokenBucket, Max: 7, Window: time.Second, Burst: 20}), 15},
+		{"bucket: slower rate keeps units", bucket(20), 5,
+			MustNew(Spec{Algorithm: TokenBucket, Max: 1, Window: time.Hour, Burst: 20}), 15},
+		{"bucket: faster rate keeps units", bucket(20), 5,
+			MustNew(Spec{Algorithm: TokenBucket, Max: 7, Window: time.Second, Burst: 20}), 15},
 		{"fixed: lowered", window(FixedWindow, 10), 8, window(FixedWindow, 5), 0},
 		{"fixed: raised", window(FixedWindow, 10), 8, window(FixedWindow, 20), 12},
 		{"log: lowered", window(SlidingLog, 10), 8, window(SlidingLog, 5), 0},
@@ -234,15 +236,20 @@ func TestLimitOfZero(t *testing.T) {
 // TestExtremesAreDecidedExactly: the ends of windows, rates, costs and time.
 func TestExtremesAreDecidedExactly(t *testing.T) {
 	ms := func(a Algorithm) *Limit { return MustNew(Spec{Algorithm: a, Max: 1, Window: MinWindow}) }
-	tell(t, ms(FixedWindow), State{}, line{1000, 1, yes(0, time.Millisecond, time.Millisecond)}, line{1999, 1, no(0, us, us)}, line{2000, 1, yes(0, time.Millisecond, time.Millisecond)})
-	tell(t, ms(SlidingLog), State{}, line{1000, 1, yes(0, time.Millisecond, time.Millisecond)}, line{1999, 1, no(0, us, us)}, line{2000, 1, yes(0, time.Millisecond, time.Millisecond)})
-	tell(t, ms(SlidingWindow), State{}, line{1999, 1, yes(0, 1001*us, 1001*us)}, line{2999, 1, no(0, us, us)}, line{3000, 1, yes(0, 2*time.Millisecond, 2*time.Millisecond)})
+	tell(t, ms(FixedWindow), State{}, line{1000, 1, yes(0, time.Millisecond, time.Millisecond)},
+		line{1999, 1, no(0, us, us)}, line{2000, 1, yes(0, time.Millisecond, time.Millisecond)})
+	tell(t, ms(SlidingLog), State{}, line{1000, 1, yes(0, time.Millisecond, time.Millisecond)},
+		line{1999, 1, no(0, us, us)}, line{2000, 1, yes(0, time.Millisecond, time.Millisecond)})
+	tell(t, ms(SlidingWindow), State{}, line{1999, 1, yes(0, 1001*us, 1001*us)}, line{2999, 1, no(0, us, us)},
+		line{3000, 1, yes(0, 2*time.Millisecond, 2*time.Millisecond)})
 
 	w := micro(MaxWindow)
 	tenYears := MustNew(Spec{Algorithm: FixedWindow, Max: MaxUnits, Window: MaxWindow})
-	tell(t, tenYears, State{}, line{w, MaxUnits, yes(0, MaxWindow, MaxWindow)}, line{2*w - 1, 1, no(0, us, us)}, line{2 * w, 0, yes(MaxUnits, 0, MaxWindow)})
+	tell(t, tenYears, State{}, line{w, MaxUnits, yes(0, MaxWindow, MaxWindow)}, line{2*w - 1, 1, no(0, us, us)},
+		line{2 * w, 0, yes(MaxUnits, 0, MaxWindow)})
 	yearly := MustNew(Spec{Algorithm: TokenBucket, Max: 1, Window: year})
-	tell(t, yearly, State{}, line{5, 1, yes(0, year, year)}, line{4 + micro(year), 1, no(0, us, us)}, line{5 + micro(year), 1, yes(0, year, year)})
+	tell(t, yearly, State{}, line{5, 1, yes(0, year, year)}, line{4 + micro(year), 1, no(0, us, us)},
+		line{5 + micro(year), 1, yes(0, year, year)})
 	fast := MustNew(Spec{Algorithm: TokenBucket, Max: MaxRate, Window: time.Second, Burst: 20})
 	tell(t, fast, State{}, line{5, 20, yes(0, 2*us, 2*us)}, line{6, 10, yes(0, us, 2*us)}, line{7, 11, no(10, us, us)})
 
