@@ -167,7 +167,8 @@ func (s *Scheduler) logOutcome(r Request, b *BatchResult, outcome Outcome) {
 		}
 	case outcome == OutcomeExhausted:
 		if allowed, skipped := s.exhausted.Allow(); allowed {
-			log.Error("no slot assigned: no window that was searched has room", "event_id", r.EventID, "config_name", r.ConfigName, "skipped", skipped)
+			log.Error("no slot assigned: no window that was searched has room", "event_id", r.EventID, "config_name",
+				r.ConfigName, "skipped", skipped)
 		}
 	}
 }

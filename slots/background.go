@@ -66,7 +66,8 @@ func (s *Scheduler) followGeneration(ctx context.Context) {
 }
 
 // asLeader does the work only where this process leads it.
-func (s *Scheduler) asLeader(name string, interval time.Duration, work func(context.Context) (int64, error)) func(context.Context) {
+func (s *Scheduler) asLeader(name string, interval time.Duration,
+	work func(context.Context) (int64, error)) func(context.Context) {
 	holder := s.settings.NewID()
 	return func(ctx context.Context) {
 		ctx, cancel := context.WithTimeout(ctx, leadFor*interval)

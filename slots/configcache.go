@@ -163,7 +163,8 @@ func (c *configCache) once(ctx context.Context, key string, f func(context.Conte
 // together runs f once for all callers that come with the same key while it runs.
 // It does not end with the context of the first one, but after the limit; each caller
 // waits no longer than its own context.
-func together(ctx context.Context, g *singleflight.Group, key string, limit time.Duration, f func(context.Context) (any, error)) singleflight.Result {
+func together(ctx context.Context, g *singleflight.Group, key string, limit time.Duration,
+	f func(context.Context) (any, error)) singleflight.Result {
 	ch := g.DoChan(key, func() (any, error) {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), limit)
 		defer cancel()

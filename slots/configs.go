@@ -33,7 +33,8 @@ const putTries = 8
 // at once and on other nodes within a quarter of a second; slots that were
 // assigned before stay as they are.
 //
-// Errors: *FieldError, ErrConflict, ErrScopeInUse, ErrNeverOpen, ErrClaimUnderWay in a *RetryError, *RetryError, *StoreError.
+// Errors: *FieldError, ErrConflict, ErrScopeInUse, ErrNeverOpen, ErrClaimUnderWay in a *RetryError, *RetryError,
+// *StoreError.
 func (s *Scheduler) PutConfig(ctx context.Context, c NewConfig) (Config, error) {
 	if err := c.check(); err != nil {
 		return Config{}, err
@@ -53,7 +54,8 @@ func (s *Scheduler) PutConfig(ctx context.Context, c NewConfig) (Config, error) 
 		config, err := s.store.PutConfig(ctx, next, options)
 		switch kind := KindOf(err); {
 		case err == nil:
-			s.settings.Log.Info("config changed", "config_name", c.Name, "max_per_window", c.Max, "size_ms", c.SizeMs, "config_id", config.ID)
+			s.settings.Log.Info("config changed", "config_name", c.Name, "max_per_window", c.Max, "size_ms", c.SizeMs,
+				"config_id", config.ID)
 			// Others, and this node if the question fails, follow a little later.
 			_ = s.configs.ask(ctx)
 			return config, nil

@@ -72,14 +72,15 @@ var ErrSlotNotFound = errors.New("the event has no slot")
 var ErrConflict = errors.New("another change of the config came first")
 
 // ErrNeverOpen: no event would ever get a slot by the config.
-var ErrNeverOpen = errors.New("calendar opens no window of windowSize within 400 days: windows begin at multiples of their size" +
-	" since 1970-01-01T00:00:00Z, and lie wholly in open time")
+var ErrNeverOpen = errors.New(
+	"calendar opens no window of windowSize within 400 days: windows begin at multiples of their size" +
+		" since 1970-01-01T00:00:00Z, and lie wholly in open time")
 
 // ErrOverloaded: too many callers are waiting already.
 var ErrOverloaded = errors.New("too many callers wait for slots already")
 
-// A RetryError wraps ErrExhausted, ErrPaused, ErrOverloaded or a StoreError with the time after which it is worth asking
-// again.
+// A RetryError wraps ErrExhausted, ErrPaused, ErrOverloaded or a StoreError with the time after which it is worth
+// asking again.
 type RetryError struct {
 	After time.Duration
 	Err   error

@@ -82,7 +82,8 @@ func TestAssignFillsWindowsInOrder(t *testing.T) {
 func TestSubMillisecondTimes(t *testing.T) {
 	s := newScheduler(t, slotstest.NewModel(), slots.Settings{Bits: func() uint32 { return 0 }})
 	put(t, s, slots.NewConfig{Max: 1_000_000})
-	for i, offset := range []time.Duration{0, 1, time.Microsecond, 999_999, 3999*time.Millisecond + 1, 3999500 * time.Microsecond, 4*time.Second - 1} {
+	for i, offset := range []time.Duration{0, 1, time.Microsecond, 999_999, 3999*time.Millisecond + 1,
+		3999500 * time.Microsecond, 4*time.Second - 1} {
 		at := noon.Add(offset)
 		r := assign(t, s, fmt.Sprint("e", i), at)
 		if r.Scheduled().Before(at) {
@@ -139,7 +140,8 @@ func TestThereIsNoReach(t *testing.T) {
 	s := newScheduler(t, model, slots.Settings{})
 	put(t, s, slots.NewConfig{Max: 1})
 	for w := range int64(3001) {
-		model.SetCount(slots.WindowKey{Series: slots.Series{Scope: "default", SizeMs: 4000}, StartMs: noon.UnixMilli() + w*4000}, 1)
+		model.SetCount(slots.WindowKey{Series: slots.Series{Scope: "default", SizeMs: 4000},
+			StartMs: noon.UnixMilli() + w*4000}, 1)
 	}
 	if r := assign(t, s, "e", noon); window(r) != 3001 {
 		t.Errorf("behind 3001 full windows the event is in window %d", window(r))
@@ -162,7 +164,8 @@ func TestCalendarLeavesClosedTimeFree(t *testing.T) {
 			t.Errorf("event %d is at %s, want %s", i, got, w)
 		}
 	}
-	if r := assign(t, s, "sunday", time.Date(2026, 6, 7, 3, 0, 0, 0, time.UTC)); time.UnixMilli(r.WindowMs).UTC().Format("15:04 Mon") != "09:02 Mon" {
+	if r := assign(t, s, "sunday", time.Date(2026, 6, 7, 3, 0, 0, 0, time.UTC)); time.UnixMilli(r.WindowMs).UTC().Format(
+		"15:04 Mon") != "09:02 Mon" {
 		t.Errorf("asked for a Sunday: %v", r.Scheduled())
 	}
 }
@@ -258,7 +261,8 @@ func TestManyAtOnce(t *testing.T) {
 func TestBatchAnswersEachRequestAlone(t *testing.T) {
 	s := newScheduler(t, slotstest.NewModel(), slots.Settings{})
 	put(t, s, slots.NewConfig{Max: 2})
-	rs := []slots.Request{{EventID: "a", At: noon}, {EventID: "", At: noon}, {EventID: "a", At: noon}, {EventID: "b", ConfigName: "none", At: noon}, {EventID: "c", At: noon}}
+	rs := []slots.Request{{EventID: "a", At: noon}, {EventID: "", At: noon}, {EventID: "a", At: noon},
+		{EventID: "b", ConfigName: "none", At: noon}, {EventID: "c", At: noon}}
 	out := s.AssignBatch(t.Context(), rs)
 	if out[0].Err != nil || out[2].Err != nil || out[0].ID != out[2].ID || out[4].Err != nil || out[4].ID == out[0].ID {
 		t.Errorf("%+v", out)
@@ -342,7 +346,8 @@ func TestOutcomesAreLogged(t *testing.T) {
 		t.Errorf("%d errors are logged", n)
 	}
 	for _, want := range []string{
-		`level=DEBUG msg="slot assigned" event_id=pay-1 window=`, `level=DEBUG msg="the event already has a slot" event_id=pay-1`,
+		`level=DEBUG msg="slot assigned" event_id=pay-1 window=`,
+		`level=DEBUG msg="the event already has a slot" event_id=pay-1`,
 		`level=DEBUG msg="config read from the database" config_name=default`,
 		`level=ERROR msg="no slot assigned: no window that was searched has room" event_id=pay-3`,
 	} {
@@ -518,10 +523,12 @@ func TestFirstRequestOfAnEventCounts(t *testing.T) {
 	}
 	got := s.AssignBatch(t.Context(), []slots.Request{
 		{EventID: "late", ConfigName: "absent", At: noon}, {EventID: "late", At: noon.Add(time.Minute)},
-		{EventID: "late", ConfigName: "absent", At: noon}, {EventID: "late", At: noon}, {EventID: "", At: noon}, {EventID: "", At: noon},
+		{EventID: "late", ConfigName: "absent", At: noon}, {EventID: "late", At: noon}, {EventID: "", At: noon},
+		{EventID: "", At: noon},
 	})
 	for i, want := range []bool{false, true, false, true, false, false} {
-		if (got[i].Err == nil) != want || want && (got[i].RequestedUs != noon.Add(time.Minute).UnixMicro() || got[i].Replayed != (i > 1)) {
+		if (got[i].Err == nil) != want || want && (got[i].RequestedUs != noon.Add(time.Minute).UnixMicro() ||
+			got[i].Replayed != (i > 1)) {
 			t.Errorf("request %d: %+v", i, got[i])
 		}
 	}

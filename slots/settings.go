@@ -118,7 +118,8 @@ func (s *Settings) check(store Store) error {
 	case s.KeepSlots < 0 || s.KeepWindows < 0 || s.Ahead < 0 || s.MaxPast < 0 || s.MaxFuture < 0 || s.Timeout < 0:
 		return errors.New("slots: a time in the settings is negative")
 	case s.KeepSlots > 0 && s.KeepSlots < s.KeepWindows:
-		return fmt.Errorf("slots: slots are kept for %v and their windows for %v: slots must be kept at least as long, since windows count them", s.KeepSlots, s.KeepWindows)
+		return fmt.Errorf("slots: slots are kept for %v and their windows for %v: slots must be kept at least as long, "+
+			"since windows count them", s.KeepSlots, s.KeepWindows)
 	}
 	return nil
 }

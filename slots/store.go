@@ -40,7 +40,8 @@ type Tables interface {
 	// transaction of Begin do, in one round trip. ok=false: it has changed nothing. There is no
 	// room for all of them below max, or another reason, or the store cannot do it; Lock tells
 	// then. Errors are those of the transaction's methods.
-	Place(ctx context.Context, configID string, s Series, windowMs, max int64, slots []Slot) (count int64, ok bool, err error)
+	Place(ctx context.Context, configID string, s Series, windowMs, max int64, slots []Slot) (count int64,
+		ok bool, err error)
 
 	// Begin starts a transaction for claims under a version of a config, which may be
 	// empty. Until the transaction ends that version is not replaced.
@@ -157,7 +158,8 @@ type Store interface {
 	// sets those that differ, each in a transaction that holds the window. At most
 	// limit windows are looked at, in the order of (scope, size, start) from those after
 	// the given one on; next is nil at the end.
-	Drift(ctx context.Context, fromMs, toMs int64, after *WindowKey, limit int, repair bool) (drifts []Drift, next *WindowKey, err error)
+	Drift(ctx context.Context, fromMs, toMs int64, after *WindowKey, limit int, repair bool) (drifts []Drift,
+		next *WindowKey, err error)
 
 	// Pool returns figures of the connections.
 	Pool() PoolStats
@@ -255,7 +257,8 @@ var (
 	// ErrExhausted: no window that is open from the requested time on has room.
 	ErrExhausted = errors.New("no window in reach has room")
 	// ErrScopeInUse: the config has slots in the scope that it would leave.
-	ErrScopeInUse = errors.New("the config has slots in its scope, which another scope would not count: give the other scope to a config of another name")
+	ErrScopeInUse = errors.New("the config has slots in its scope, which another scope would not count: " +
+		"give the other scope to a config of another name")
 	// ErrClaimUnderWay: a change of a config waits for a claim that does not end.
 	ErrClaimUnderWay = errors.New("a transaction that assigns slots under the version before does not end: " +
 		"look for a process that is frozen, and in the database for a session that is idle in a transaction")

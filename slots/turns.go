@@ -100,7 +100,8 @@ func (h *heldTables) Place(context.Context, string, Series, int64, int64, []Slot
 
 func (h *heldTables) Begin(context.Context, string) (Tx, error) {
 	if h.over {
-		return nil, &StoreError{Passing, "lock a window", errors.New("the transaction that holds the version of the config has ended")}
+		return nil, &StoreError{Passing, "lock a window",
+			errors.New("the transaction that holds the version of the config has ended")}
 	}
 	return heldTx{h}, nil
 }

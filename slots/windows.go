@@ -109,7 +109,8 @@ func (s *Scheduler) NextFree(ctx context.Context, c Config, fromMs int64) (windo
 
 // free returns the first window in [fromMs, toMs) that counts less than max, whether it has a
 // row or not.
-func (s *Scheduler) free(ctx context.Context, series Series, fromMs, toMs, max int64) (windowMs int64, ok bool, err error) {
+func (s *Scheduler) free(ctx context.Context, series Series, fromMs, toMs,
+	max int64) (windowMs int64, ok bool, err error) {
 	for at := fromMs; at < toMs; {
 		if windowMs, ok, err = s.store.Scout(ctx, series, at, toMs, max); !ok || err != nil {
 			return 0, false, err

@@ -12,7 +12,8 @@ import (
 	"github.com/headgate-rls/headgate/slots"
 )
 
-const documented = `{"eventId":"b6d1c7f0-3a52-4b0e-9f5d-0d8c2f1e7a44","configName":"default","requestedTime":"2025-06-01T12:00:00Z"}`
+const documented = `{"eventId":"b6d1c7f0-3a52-4b0e-9f5d-0d8c2f1e7a44","configName":"default",` +
+	`"requestedTime":"2025-06-01T12:00:00Z"}`
 
 // TestDocumentedCall is the quick start of the documents.
 func TestDocumentedCall(t *testing.T) {
@@ -26,10 +27,12 @@ func TestDocumentedCall(t *testing.T) {
 	if err != nil || at.Before(requested) || !at.Before(requested.Add(4*time.Second)) {
 		t.Errorf("scheduledTime is %q (%v), want a time in UTC with milliseconds in the first window", text, err)
 	}
-	if v["eventId"] != "b6d1c7f0-3a52-4b0e-9f5d-0d8c2f1e7a44" || v["delayMs"] != float64(at.Sub(requested).Milliseconds()) {
+	if v["eventId"] != "b6d1c7f0-3a52-4b0e-9f5d-0d8c2f1e7a44" ||
+		v["delayMs"] != float64(at.Sub(requested).Milliseconds()) {
 		t.Errorf("the answer is %s", first.Body)
 	}
-	if h := first.Header; h.Get("Idempotency-Replayed") != "" || h.Get("Content-Type") != "application/json" || h.Get("Cache-Control") != "no-store" {
+	if h := first.Header; h.Get("Idempotency-Replayed") != "" || h.Get("Content-Type") != "application/json" ||
+		h.Get("Cache-Control") != "no-store" {
 		t.Errorf("the headers are %v", h)
 	}
 
@@ -97,10 +100,12 @@ func TestBadRequests(t *testing.T) {
 		{"an offset that is not", event(ok, def, `"2025-06-01T12:00:00+24:00"`), "requestedTime is"},
 		{"ten digits", event(ok, def, `"2025-06-01T12:00:00.0000000001Z"`), "nine digits"},
 		{"too early", event(ok, def, `"1899-12-31T23:59:59Z"`), "requestedTime is outside"},
-		{"the zero of Go's times", event(ok, def, `"0001-01-01T00:00:00Z"`), "requestedTime is outside the years 1900 to 9000"},
+		{"the zero of Go's times", event(ok, def, `"0001-01-01T00:00:00Z"`),
+			"requestedTime is outside the years 1900 to 9000"},
 		{"too late", event(ok, def, `"9000-01-01T00:00:00Z"`), "requestedTime is outside"},
 		{"a number for time", event(ok, def, `1748779200`), "requestedTime must be a string, not the number 1748779200"},
-		{"misspelt field", `{"eventId":"e","requestedTime":"2025-06-01T12:00:00Z","configname":"x"}`, `did you mean "configName"?`},
+		{"misspelt field", `{"eventId":"e","requestedTime":"2025-06-01T12:00:00Z","configname":"x"}`,
+			`did you mean "configName"?`},
 	} {
 		a := s.do(t, "POST", "/api/v1/slots", c.body, "Content-Type", "application/json").Is(t, 400)
 		if message := a.Object(t)["message"].(string); !strings.Contains(message, c.want) {
@@ -132,22 +137,29 @@ func TestFailuresHaveTheirStatus(t *testing.T) {
 		says   string
 		logged bool
 	}{
-		{"field", &slots.FieldError{Field: "eventId", Problem: "must not be empty"}, 400, "", "eventId must not be empty", false},
+		{"field", &slots.FieldError{Field: "eventId", Problem: "must not be empty"}, 400, "",
+			"eventId must not be empty", false},
 		{"config", &slots.ConfigNotFoundError{Name: "nowhere"}, 404, "", `no active config is named "nowhere"`, false},
-		{"wrapped config", fmt.Errorf("assign: %w", &slots.ConfigNotFoundError{Name: "nowhere"}), 404, "", `named "nowhere"`, false},
+		{"wrapped config", fmt.Errorf("assign: %w", &slots.ConfigNotFoundError{Name: "nowhere"}), 404, "",
+			`named "nowhere"`, false},
 		{"conflict", slots.ErrConflict, 409, "", "came first", false},
-		{"exhausted", &slots.RetryError{After: 1500 * time.Millisecond, Err: slots.ErrExhausted}, 503, "2", "no window in reach has room", false},
+		{"exhausted", &slots.RetryError{After: 1500 * time.Millisecond, Err: slots.ErrExhausted}, 503, "2",
+			"no window in reach has room", false},
 		{"paused", &slots.RetryError{After: 5 * time.Second, Err: slots.ErrPaused}, 503, "5", "maxPerWindow is 0", false},
 		{"overloaded", &slots.RetryError{After: time.Millisecond, Err: slots.ErrOverloaded}, 503, "1", "too many", false},
 		{"overloaded, no time given", &slots.RetryError{Err: slots.ErrOverloaded}, 503, "1", "too many", false},
-		{"database away", &slots.RetryError{After: 3 * time.Second, Err: &slots.StoreError{Kind: slots.Unavailable, Op: "begin", Err: database}}, 503, "3", "cannot be reached", true},
-		{"passing, not wrapped", &slots.StoreError{Kind: slots.Passing, Op: "commit", Err: database}, 503, "1", "cannot be reached", true},
+		{"database away", &slots.RetryError{After: 3 * time.Second,
+			Err: &slots.StoreError{Kind: slots.Unavailable, Op: "begin", Err: database}}, 503, "3", "cannot be reached", true},
+		{"passing, not wrapped", &slots.StoreError{Kind: slots.Passing, Op: "commit", Err: database}, 503, "1",
+			"cannot be reached", true},
 		{"too slow", context.DeadlineExceeded, 503, "1", "took too long", true},
-		{"failed", &slots.StoreError{Kind: slots.Failed, Op: "insert", Err: database}, 500, "", "something failed inside", true},
+		{"failed", &slots.StoreError{Kind: slots.Failed, Op: "insert", Err: database}, 500, "",
+			"something failed inside", true},
 		{"anything else", database, 500, "", "something failed inside", true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			s := newServer(t, &scripted{assign: func(context.Context, slots.Request) (slots.Result, error) { return slots.Result{}, c.err }})
+			s := newServer(t,
+				&scripted{assign: func(context.Context, slots.Request) (slots.Result, error) { return slots.Result{}, c.err }})
 			a := s.do(t, "POST", "/api/v1/slots", documented).Is(t, c.code).Says(t, c.says)
 			if got := a.Header.Get("Retry-After"); got != c.retry {
 				t.Errorf("Retry-After is %q, want %q", got, c.retry)
@@ -195,33 +207,41 @@ func TestClientGone(t *testing.T) {
 // paused.
 func TestFullAndPaused(t *testing.T) {
 	s := newServer(t, newScheduler(t, slots.Settings{}))
-	s.admin(t, "POST", "/admin/rate-limit/config", `{"configName":"default","maxPerWindow":1,"windowSize":"P1D","calendar":{"zone":"UTC","open":["mon 09:00-10:00"]}}`).
+	s.admin(t, "POST", "/admin/rate-limit/config",
+		`{"configName":"default","maxPerWindow":1,"windowSize":"P1D","calendar":{"zone":"UTC","open":["mon 09:00-10:00"]}}`).
 		Is(t, 409).Says(t, "calendar opens no window of windowSize within 400 days")
-	s.admin(t, "POST", "/admin/rate-limit/config", `{"configName":"default","maxPerWindow":1,"windowSize":"PT1H","calendar":{"zone":"Asia/Kathmandu","open":["mon 09:00-10:00"]}}`).
+	s.admin(t, "POST", "/admin/rate-limit/config", `{"configName":"default","maxPerWindow":1,"windowSize":"PT1H",`+
+		`"calendar":{"zone":"Asia/Kathmandu","open":["mon 09:00-10:00"]}}`).
 		Is(t, 409).Says(t, "windows begin at multiples of their size since 1970-01-01T00:00:00Z")
-	s.admin(t, "POST", "/admin/rate-limit/config", `{"configName":"default","maxPerWindow":1,"windowSize":"P1D"}`).Is(t, 200)
+	s.admin(t, "POST", "/admin/rate-limit/config", `{"configName":"default","maxPerWindow":1,"windowSize":"P1D"}`).Is(t,
+		200)
 	s.admin(t, "POST", "/admin/rate-limit/config", `{"configName":"none","maxPerWindow":0,"windowSize":"PT1S"}`).Is(t, 200)
 	for i, want := range []int{503, 503} {
-		a := s.do(t, "POST", "/api/v1/slots", fmt.Sprintf(`{"eventId":"e%d","requestedTime":"8999-12-31T23:59:59.999Z"}`, i)).Is(t, want)
+		a := s.do(t, "POST", "/api/v1/slots", fmt.Sprintf(`{"eventId":"e%d","requestedTime":"8999-12-31T23:59:59.999Z"}`,
+			i)).Is(t, want)
 		if want == 503 && a.Says(t, "no window in reach has room").Header.Get("Retry-After") != "1" {
 			t.Errorf("Retry-After is %q", a.Header.Get("Retry-After"))
 		}
 	}
-	a := s.do(t, "POST", "/api/v1/slots", `{"eventId":"p","configName":"none","requestedTime":"2025-06-01T12:00:00Z"}`).Is(t, 503).Says(t, "maxPerWindow is 0")
+	a := s.do(t, "POST", "/api/v1/slots", `{"eventId":"p","configName":"none","requestedTime":"2025-06-01T12:00:00Z"}`).Is(
+		t, 503).Says(t, "maxPerWindow is 0")
 	if a.Header.Get("Retry-After") == "" {
 		t.Error("there is no Retry-After")
 	}
-	s.do(t, "POST", "/api/v1/slots", `{"eventId":"q","configName":"nowhere","requestedTime":"2025-06-01T12:00:00Z"}`).Is(t, 404).Says(t, `no active config is named "nowhere"`)
+	s.do(t, "POST", "/api/v1/slots", `{"eventId":"q","configName":"nowhere","requestedTime":"2025-06-01T12:00:00Z"}`).Is(t,
+		404).Says(t, `no active config is named "nowhere"`)
 }
 
 func TestNoDefaultConfig(t *testing.T) {
-	real(t).do(t, "POST", "/api/v1/slots", `{"eventId":"q","requestedTime":"2025-06-01T12:00:00Z"}`).Is(t, 404).Says(t, `no active config is named "default"; POST /admin/rate-limit/config`)
+	real(t).do(t, "POST", "/api/v1/slots", `{"eventId":"q","requestedTime":"2025-06-01T12:00:00Z"}`).Is(t, 404).Says(t,
+		`no active config is named "default"; POST /admin/rate-limit/config`)
 }
 
 // Clients send fields of their own, and null for what they leave out.
 func TestUnknownFieldsAreIgnoredAndNamed(t *testing.T) {
 	s := withDefault(t)
-	a := s.do(t, "POST", "/api/v1/slots", `{"eventId":"e","configName":null,"requestedTime":"2025-06-01T12:00:00Z","prio":1,"Größe \r\nX: y":{"a":1}}`).Is(t, 200)
+	a := s.do(t, "POST", "/api/v1/slots", `{"eventId":"e","configName":null,"requestedTime":"2025-06-01T12:00:00Z",`+
+		`"prio":1,"Größe \r\nX: y":{"a":1}}`).Is(t, 200)
 	if got, want := a.Header.Get("Ignored-Fields"), `prio, "Gr\u00f6\u00dfe \r\nX: y"`; got != want {
 		t.Errorf("Ignored-Fields is %s, want %s", got, want)
 	}
@@ -233,6 +253,9 @@ func TestUnknownFieldsAreIgnoredAndNamed(t *testing.T) {
 	if got := s.do(t, "POST", "/api/v1/slots", documented).Is(t, 200).Header.Values("Ignored-Fields"); len(got) != 0 {
 		t.Errorf("Ignored-Fields is %q though nothing was ignored", got)
 	}
-	s.admin(t, "POST", "/admin/rate-limit/config", `{"configName":"default","maxPerWindow":1,"windowSize":"PT4S","prio":1}`).Is(t, 400).Says(t, "prio is an unknown field")
-	s.admin(t, "POST", "/admin/rate-limit/config", `{"configName":"default","maxPerWindow":1,"windowSize":"PT4S","scope":null,"jitter":null,"calendar":null}`).Is(t, 200)
+	s.admin(t, "POST", "/admin/rate-limit/config",
+		`{"configName":"default","maxPerWindow":1,"windowSize":"PT4S","prio":1}`).Is(t, 400).Says(t,
+		"prio is an unknown field")
+	s.admin(t, "POST", "/admin/rate-limit/config",
+		`{"configName":"default","maxPerWindow":1,"windowSize":"PT4S","scope":null,"jitter":null,"calendar":null}`).Is(t, 200)
 }

@@ -70,9 +70,11 @@ func TestBatchOfManyFillsWindowsInOrder(t *testing.T) {
 			t.Errorf("the window %v has %d events, want 100", at, windows[at])
 		}
 	}
-	s.do(t, "POST", "/api/v1/slots:batch", `{"events":[`+strings.Join(append(events, events[0]), ",")+`]}`).Is(t, 400).Says(t, "events has 1001 entries")
+	s.do(t, "POST", "/api/v1/slots:batch", `{"events":[`+strings.Join(append(events, events[0]), ",")+`]}`).Is(t,
+		400).Says(t, "events has 1001 entries")
 	s.do(t, "POST", "/api/v1/slots:batch", `{"events":[]}`).Is(t, 400).Says(t, "events has 0 entries")
-	s.do(t, "POST", "/api/v1/slots:batch", `{"events":[{"eventId":"x"}]}`).Is(t, 400).Says(t, "events[0].requestedTime is missing")
+	s.do(t, "POST", "/api/v1/slots:batch", `{"events":[{"eventId":"x"}]}`).Is(t, 400).Says(t,
+		"events[0].requestedTime is missing")
 }
 
 func TestBatchTellsWhenToAskAgain(t *testing.T) {

@@ -26,9 +26,10 @@ const (
 	failedMessage      = "something failed inside headgate; its log says what"
 	unavailableMessage = "the database is busy or cannot be reached at present; send the same request again"
 	timeoutMessage     = "the request took too long; send the same request again"
-	exhaustedMessage   = "no window in reach has room: the config's calendar opens none within 400 days, or others hold them; send the same request again"
-	pausedMessage      = "the config allows no events at present: its maxPerWindow is 0"
-	overloadedMessage  = "too many requests wait for slots already; send the same request again"
+	exhaustedMessage   = "no window in reach has room: the config's calendar opens none within 400 days, " +
+		"or others hold them; send the same request again"
+	pausedMessage     = "the config allows no events at present: its maxPerWindow is 0"
+	overloadedMessage = "too many requests wait for slots already; send the same request again"
 )
 
 // leastRetry is the shortest wait that an answer names.

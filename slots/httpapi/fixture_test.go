@@ -84,7 +84,8 @@ func real(t testing.TB, change ...func(*Config)) *server {
 func withDefault(t testing.TB) *server {
 	t.Helper()
 	s := real(t)
-	s.admin(t, "POST", "/admin/rate-limit/config", `{"configName":"default","maxPerWindow":100,"windowSize":"PT4S"}`).Is(t, 200)
+	s.admin(t, "POST", "/admin/rate-limit/config", `{"configName":"default","maxPerWindow":100,"windowSize":"PT4S"}`).Is(t,
+		200)
 	return s
 }
 

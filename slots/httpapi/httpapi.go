@@ -60,7 +60,8 @@ func New(c Config) (*Handlers, error) {
 	if c.Scheduler == nil {
 		return nil, errors.New("httpapi: there is no Scheduler")
 	}
-	h := &Handlers{scheduler: c.Scheduler, guard: c.Guard, log: c.Log, timeout: c.Timeout, now: c.Now, often: background.LogLimit{PerSecond: loggedPerSecond}}
+	h := &Handlers{scheduler: c.Scheduler, guard: c.Guard, log: c.Log, timeout: c.Timeout, now: c.Now,
+		often: background.LogLimit{PerSecond: loggedPerSecond}}
 	if h.guard == nil {
 		closed, err := web.NewGuard(web.GuardConfig{})
 		if err != nil {

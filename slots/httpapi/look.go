@@ -24,7 +24,8 @@ type storedSlot struct {
 }
 
 func storedOf(s slots.Slot) storedSlot {
-	return storedSlot{assignedOf(s), formatMilli(s.WindowMs), s.ConfigID, formatMicro(s.RequestedUs), formatMicro(s.CreatedUs)}
+	return storedSlot{assignedOf(s), formatMilli(s.WindowMs), s.ConfigID, formatMicro(s.RequestedUs),
+		formatMicro(s.CreatedUs)}
 }
 
 func (h *Handlers) getSlot(w http.ResponseWriter, r *http.Request, p web.Params) error {
@@ -155,7 +156,8 @@ func (h *Handlers) getWindows(w http.ResponseWriter, r *http.Request, p web.Para
 	if err != nil {
 		return err
 	}
-	answer := windowsAnswer{configAnswer: configOf(config), Now: formatMilli(now.UnixMilli()), Windows: windowsOf(config, list)}
+	answer := windowsAnswer{configAnswer: configOf(config), Now: formatMilli(now.UnixMilli()),
+		Windows: windowsOf(config, list)}
 	answer.NextFree = h.nextFree(r.Context(), config, answer.Windows, list[len(list)-1].StartMs+config.SizeMs)
 	web.JSON(w, http.StatusOK, answer)
 	return nil

@@ -15,7 +15,8 @@ import (
 func TestGetSlot(t *testing.T) {
 	s := withDefault(t)
 	for _, id := range []string{"pay-123", "a/b", "..", ".", "né%2F", "50% off?#;&", "  x"} {
-		made := s.do(t, "POST", "/api/v1/slots", fmt.Sprintf(`{"eventId":%q,"requestedTime":"2025-06-01T12:00:01.0000001Z"}`, id)).Is(t, 200).Object(t)
+		made := s.do(t, "POST", "/api/v1/slots", fmt.Sprintf(`{"eventId":%q,"requestedTime":"2025-06-01T12:00:01.0000001Z"}`,
+			id)).Is(t, 200).Object(t)
 		escaped := strings.ReplaceAll(url.PathEscape(id), ".", "%2E")
 		v := s.do(t, "GET", "/api/v1/slots/"+escaped, "").Is(t, 200).Object(t)
 		keys(t, v, "eventId", "scheduledTime", "delayMs", "windowStart", "configId", "requestedTime", "createdAt")
@@ -43,7 +44,8 @@ func TestListSlots(t *testing.T) {
 	var want []string
 	for i := range 7 {
 		want = append(want, fmt.Sprint("e", i))
-		s.do(t, "POST", "/api/v1/slots", fmt.Sprintf(`{"eventId":"e%d","requestedTime":"2025-06-01T12:00:00Z"}`, i)).Is(t, 200)
+		s.do(t, "POST", "/api/v1/slots", fmt.Sprintf(`{"eventId":"e%d","requestedTime":"2025-06-01T12:00:00Z"}`,
+			i)).Is(t, 200)
 	}
 	var got []string
 	var last map[string]any
@@ -69,10 +71,12 @@ func TestListSlots(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if v := s.do(t, "GET", "/api/v1/slots?since="+at.Format(time.RFC3339Nano), "").Is(t, 200).Object(t); len(v["slots"].([]any)) == 0 {
+	if v := s.do(t, "GET", "/api/v1/slots?since="+at.Format(time.RFC3339Nano), "").Is(t, 200).Object(t); len(
+		v["slots"].([]any)) == 0 {
 		t.Errorf("since %v lists none", at)
 	}
-	if a := s.do(t, "GET", "/api/v1/slots?since="+at.Add(time.Microsecond).Format(time.RFC3339Nano), "").Is(t, 200); a.Body != "{\"slots\":[]}\n" {
+	if a := s.do(t, "GET", "/api/v1/slots?since="+at.Add(time.Microsecond).Format(time.RFC3339Nano), "").Is(t,
+		200); a.Body != "{\"slots\":[]}\n" {
 		t.Errorf("after %v: %s", at, a.Body)
 	}
 }
@@ -143,12 +147,15 @@ func TestWindowsShowWhatIsFree(t *testing.T) {
 	now := time.Date(2026, 3, 2, 8, 59, 30, 0, time.UTC) // a Monday
 	s := real(t, func(c *Config) { c.Now = func() time.Time { return now } })
 	s.admin(t, "POST", "/admin/rate-limit/config",
-		`{"configName":"default","maxPerWindow":7,"windowSize":"PT1M","calendar":{"zone":"UTC","open":["mon 09:00-09:02"]}}`).Is(t, 200)
+		`{"configName":"default","maxPerWindow":7,"windowSize":"PT1M","calendar":{"zone":"UTC","open":["mon `+
+			`09:00-09:02"]}}`).Is(t, 200)
 	for i := range 9 {
-		s.do(t, "POST", "/api/v1/slots", fmt.Sprintf(`{"eventId":"e%d","requestedTime":"2026-03-02T08:00:00Z"}`, i)).Is(t, 200)
+		s.do(t, "POST", "/api/v1/slots", fmt.Sprintf(`{"eventId":"e%d","requestedTime":"2026-03-02T08:00:00Z"}`,
+			i)).Is(t, 200)
 	}
 	v := s.do(t, "GET", "/api/v1/windows?limit=5", "").Is(t, 200).Object(t)
-	keys(t, v, "configId", "configName", "maxPerWindow", "windowSize", "effectiveFrom", "active", "calendar", "now", "nextFree", "windows")
+	keys(t, v, "configId", "configName", "maxPerWindow", "windowSize", "effectiveFrom", "active", "calendar", "now",
+		"nextFree", "windows")
 	if v["nextFree"] != "2026-03-02T09:01:00.000Z" {
 		t.Errorf("the next free window is %v", v["nextFree"])
 	}
@@ -156,7 +163,8 @@ func TestWindowsShowWhatIsFree(t *testing.T) {
 	for _, w := range v["windows"].([]any) {
 		keys(t, w, "start", "count", "capacity")
 		w := w.(map[string]any)
-		got = append(got, fmt.Sprint(strings.TrimPrefix(w["start"].(string), "2026-03-02T"), " ", w["count"], "/", w["capacity"]))
+		got = append(got, fmt.Sprint(strings.TrimPrefix(w["start"].(string), "2026-03-02T"), " ", w["count"], "/",
+			w["capacity"]))
 	}
 	want := "08:59:00.000Z 0/0, 09:00:00.000Z 7/7, 09:01:00.000Z 2/7, 09:02:00.000Z 0/0, 09:03:00.000Z 0/0"
 	if strings.Join(got, ", ") != want || v["now"] != "2026-03-02T08:59:30.000Z" {
@@ -165,7 +173,8 @@ func TestWindowsShowWhatIsFree(t *testing.T) {
 	// The next opening but one, a week later, and the usual number of windows.
 	v = s.do(t, "GET", "/api/v1/windows?config=default&from=2026-03-09T10:00:30%2B01:00", "").Is(t, 200).Object(t)
 	list := v["windows"].([]any)
-	if first := list[0].(map[string]any); len(list) != 60 || first["start"] != "2026-03-09T09:00:00.000Z" || first["capacity"] != 7.0 {
+	if first := list[0].(map[string]any); len(list) != 60 || first["start"] != "2026-03-09T09:00:00.000Z" ||
+		first["capacity"] != 7.0 {
 		t.Errorf("%d windows, the first is %v", len(list), first)
 	}
 }
@@ -175,16 +184,21 @@ func TestWindowsShowWhatIsFree(t *testing.T) {
 func TestWindowsTellTheNextFreeOne(t *testing.T) {
 	now := time.Date(2026, 3, 2, 9, 0, 0, 0, time.UTC)
 	s := real(t, func(c *Config) { c.Now = func() time.Time { return now } })
-	s.admin(t, "POST", "/admin/rate-limit/config", `{"configName":"default","maxPerWindow":1,"windowSize":"PT1M"}`).Is(t, 200)
+	s.admin(t, "POST", "/admin/rate-limit/config", `{"configName":"default","maxPerWindow":1,"windowSize":"PT1M"}`).Is(t,
+		200)
 	for i := range 7 {
-		s.do(t, "POST", "/api/v1/slots", fmt.Sprintf(`{"eventId":"e%d","requestedTime":"2026-03-02T09:00:00Z"}`, i)).Is(t, 200)
+		s.do(t, "POST", "/api/v1/slots", fmt.Sprintf(`{"eventId":"e%d","requestedTime":"2026-03-02T09:00:00Z"}`,
+			i)).Is(t, 200)
 	}
-	for query, want := range map[string]any{"": "09:07", "?limit=3": "09:07", "?limit=7": "09:07", "?limit=8": "09:07", "?limit=1&from=2026-03-02T10:00:00Z": "10:00"} {
-		if got := s.do(t, "GET", "/api/v1/windows"+query, "").Is(t, 200).Object(t)["nextFree"]; got != fmt.Sprintf("2026-03-02T%s:00.000Z", want) {
+	for query, want := range map[string]any{"": "09:07", "?limit=3": "09:07", "?limit=7": "09:07", "?limit=8": "09:07",
+		"?limit=1&from=2026-03-02T10:00:00Z": "10:00"} {
+		if got := s.do(t, "GET", "/api/v1/windows"+query, "").Is(t, 200).Object(t)["nextFree"]; got != fmt.Sprintf(
+			"2026-03-02T%s:00.000Z", want) {
 			t.Errorf("%q: the next free window is %v, want %v", query, got, want)
 		}
 	}
-	s.admin(t, "POST", "/admin/rate-limit/config", `{"configName":"default","maxPerWindow":0,"windowSize":"PT1M"}`).Is(t, 200)
+	s.admin(t, "POST", "/admin/rate-limit/config", `{"configName":"default","maxPerWindow":0,"windowSize":"PT1M"}`).Is(t,
+		200)
 	if got, ok := s.do(t, "GET", "/api/v1/windows", "").Is(t, 200).Object(t)["nextFree"]; ok {
 		t.Errorf("a paused config has the free window %v", got)
 	}
@@ -192,7 +206,8 @@ func TestWindowsTellTheNextFreeOne(t *testing.T) {
 
 func TestWindowsWithoutTheNextFreeOne(t *testing.T) {
 	s := newServer(t, &fullWindows{newScheduler(t, slots.Settings{})})
-	s.admin(t, "POST", "/admin/rate-limit/config", `{"configName":"default","maxPerWindow":1,"windowSize":"PT1M"}`).Is(t, 200)
+	s.admin(t, "POST", "/admin/rate-limit/config", `{"configName":"default","maxPerWindow":1,"windowSize":"PT1M"}`).Is(t,
+		200)
 	v := s.do(t, "GET", "/api/v1/windows", "").Is(t, 200).Object(t)
 	if _, ok := v["nextFree"]; ok || len(v["windows"].([]any)) != 60 {
 		t.Errorf("the answer is %v", v)
@@ -217,8 +232,10 @@ func (f *fullWindows) NextFree(ctx context.Context, _ slots.Config, _ int64) (in
 
 func TestConfigsList(t *testing.T) {
 	s := withDefault(t)
-	s.admin(t, "POST", "/admin/rate-limit/config", `{"configName":"batch","maxPerWindow":5,"windowSize":"PT1M"}`).Is(t, 200)
-	s.admin(t, "POST", "/admin/rate-limit/config", `{"configName":"batch","maxPerWindow":6,"windowSize":"PT1M"}`).Is(t, 200)
+	s.admin(t, "POST", "/admin/rate-limit/config", `{"configName":"batch","maxPerWindow":5,"windowSize":"PT1M"}`).Is(t,
+		200)
+	s.admin(t, "POST", "/admin/rate-limit/config", `{"configName":"batch","maxPerWindow":6,"windowSize":"PT1M"}`).Is(t,
+		200)
 	open := s.do(t, "GET", "/api/v1/configs", "").Is(t, 200)
 	if guarded := s.admin(t, "GET", "/admin/rate-limit/configs", "").Is(t, 200); guarded.Body != open.Body {
 		t.Errorf("%s and %s differ", guarded.Body, open.Body)

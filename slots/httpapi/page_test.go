@@ -72,7 +72,8 @@ func busy(t *testing.T, from time.Time) *server {
 	s := withDefault(t)
 	for _, c := range []string{
 		`{"configName":"card-payments","maxPerWindow":2500,"windowSize":"PT1M","jitter":"stratified"}`,
-		`{"configName":"letters","maxPerWindow":10,"windowSize":"PT1H","calendar":{"zone":"Europe/Berlin","open":["mon-fri 09:00-17:00"]}}`,
+		`{"configName":"letters","maxPerWindow":10,"windowSize":"PT1H","calendar":{"zone":"Europe/Berlin","open":["mon-fri ` +
+			`09:00-17:00"]}}`,
 		`{"configName":"stopped","maxPerWindow":0,"windowSize":"PT1S"}`,
 	} {
 		s.admin(t, "POST", "/admin/rate-limit/config", c).Is(t, 200)
@@ -124,7 +125,8 @@ func TestPageShowsWhatWasAssigned(t *testing.T) {
 		`document.querySelector("#axis span").textContent`:                                    "09:30:00 UTC\n15:00:00 local",
 		`[...document.querySelectorAll(".bar")].findIndex(b => b.classList.contains("next"))`: "0",
 		`document.querySelector("#empty").hidden`:                                             "true",
-		`[...document.querySelectorAll("button, input, [tabindex='0']")].filter(e => e.checkVisibility() && !(e.textContent.trim() || e.ariaLabel || e.labels.length)).length`: "0",
+		`[...document.querySelectorAll("button, input, [tabindex='0']")].filter(e => e.checkVisibility() && ` +
+			`!(e.textContent.trim() || e.ariaLabel || e.labels.length)).length`: "0",
 	} {
 		if got := p.Text(script); got != want {
 			t.Errorf("%s is %q, want %q", script, got, want)
@@ -135,8 +137,10 @@ func TestPageShowsWhatWasAssigned(t *testing.T) {
 
 	// By keyboard: to the chart, along it, and to the table.
 	p.Eval(`document.querySelector("#chart").focus()`)
-	p.Eval(`for (const key of ["ArrowRight", "ArrowRight", "Home", "ArrowRight"]) document.querySelector("#chart").dispatchEvent(new KeyboardEvent("keydown", {key, bubbles: true}))`)
-	if got := p.Text(`document.querySelector("#chart").getAttribute("aria-valuetext")`); !strings.HasPrefix(got, "100 of 100, full · 2026-03-02 09:30:04 UTC, 2026-03-02 15:00:04 Asia/") {
+	p.Eval(`for (const key of ["ArrowRight", "ArrowRight", "Home", ` +
+		`"ArrowRight"]) document.querySelector("#chart").dispatchEvent(new KeyboardEvent("keydown", {key, bubbles: true}))`)
+	if got := p.Text(`document.querySelector("#chart").getAttribute("aria-valuetext")`); !strings.HasPrefix(got,
+		"100 of 100, full · 2026-03-02 09:30:04 UTC, 2026-03-02 15:00:04 Asia/") {
 		t.Errorf("the second window reads %q", got)
 	}
 	p.Eval(`document.querySelector("summary").click()`)
@@ -147,7 +151,8 @@ func TestPageShowsWhatWasAssigned(t *testing.T) {
 
 	// What is assigned while somebody looks is there soon.
 	busyNow := p.Text(`document.querySelector("#events").textContent`)
-	resp, err := http.Post(l.url()+"/api/v1/slots", "application/json", strings.NewReader(`{"eventId":"late","requestedTime":"2026-03-02T09:30:00Z"}`))
+	resp, err := http.Post(l.url()+"/api/v1/slots", "application/json",
+		strings.NewReader(`{"eventId":"late","requestedTime":"2026-03-02T09:30:00Z"}`))
 	if err != nil || resp.StatusCode != 200 {
 		t.Fatalf("assign: %v %v", resp, err)
 	}
@@ -176,7 +181,8 @@ func TestPageShowsWhatWasAssigned(t *testing.T) {
 func TestPageShowsTheNextFreeWindowBeyondThoseItDraws(t *testing.T) {
 	testenv.Require(t, testenv.Chromium)
 	s := real(t)
-	s.admin(t, "POST", "/admin/rate-limit/config", `{"configName":"default","maxPerWindow":2,"windowSize":"PT1M"}`).Is(t, 200)
+	s.admin(t, "POST", "/admin/rate-limit/config", `{"configName":"default","maxPerWindow":2,"windowSize":"PT1M"}`).Is(t,
+		200)
 	var events []string
 	for i := range 150 {
 		events = append(events, fmt.Sprintf(`{"eventId":"e%d","requestedTime":"2026-03-02T09:30:00Z"}`, i))
@@ -201,7 +207,8 @@ func TestPageShowsTheNextFreeWindowBeyondThoseItDraws(t *testing.T) {
 func TestPageOnPhone(t *testing.T) {
 	testenv.Require(t, testenv.Chromium)
 	s := busy(t, time.Now())
-	s.admin(t, "POST", "/admin/rate-limit/config", `{"configName":"`+strings.Repeat("W", 128)+`","maxPerWindow":9999999999,"windowSize":"PT0.1S","scope":"`+
+	s.admin(t, "POST", "/admin/rate-limit/config", `{"configName":"`+strings.Repeat("W", 128)+
+		`","maxPerWindow":9999999999,"windowSize":"PT0.1S","scope":"`+
 		strings.Repeat("S", 128)+`"}`).Is(t, 200)
 	l := serveLive(t, s)
 	p := testenv.StartChromium(t).NewPage()
@@ -242,7 +249,8 @@ func TestPageWithoutConfigs(t *testing.T) {
 	p.Wait(isLive)
 	keep(t, "empty", p.Screenshot())
 	command := p.Text(`document.querySelector("#command").textContent`)
-	if !strings.Contains(command, "curl -X POST "+l.url()+"/admin/rate-limit/config") || p.Text(`document.querySelector("#empty").hidden`) != "false" || p.Text(overflow) != "0" {
+	if !strings.Contains(command, "curl -X POST "+l.url()+"/admin/rate-limit/config") ||
+		p.Text(`document.querySelector("#empty").hidden`) != "false" || p.Text(overflow) != "0" {
 		t.Errorf("the page shows %q, %s px too wide", command, p.Text(overflow))
 	}
 	_, body, _ := strings.Cut(command, "-d '")
@@ -264,7 +272,9 @@ func TestPageWhileServerIsAway(t *testing.T) {
 	p.Wait(isLive)
 	l.stop()
 	p.Wait(isAway)
-	if got := p.Text(`document.querySelector("#alert").textContent + document.querySelectorAll(".bar").length`); !strings.Contains(got, "does not answer") || !strings.HasSuffix(got, "60") {
+	if got := p.Text(
+		`document.querySelector("#alert").textContent + document.querySelectorAll(".bar").length`); !strings.Contains(got,
+		"does not answer") || !strings.HasSuffix(got, "60") {
 		t.Errorf("while the server is away the page says %q", got)
 	}
 	keep(t, "away", p.Screenshot())
@@ -289,10 +299,12 @@ func TestPageTellsWhatTheServerSays(t *testing.T) {
 // TestPageRunsOnlyItsOwnScripts: the page may run what it is served with, and nothing else.
 func TestPageRunsOnlyItsOwnScripts(t *testing.T) {
 	s := real(t)
-	for target, kind := range map[string]string{"/slots": "text/html", "/slots/app.js": "text/javascript", "/slots/app.css": "text/css", "/slots/icon.svg": "image/svg"} {
+	for target, kind := range map[string]string{"/slots": "text/html", "/slots/app.js": "text/javascript",
+		"/slots/app.css": "text/css", "/slots/icon.svg": "image/svg"} {
 		a := s.do(t, "GET", target, "").Is(t, 200)
 		policy := a.Header.Get("Content-Security-Policy")
-		if !strings.HasPrefix(a.Header.Get("Content-Type"), kind) || !strings.Contains(policy, "default-src 'none'") || strings.Contains(policy, "unsafe") {
+		if !strings.HasPrefix(a.Header.Get("Content-Type"), kind) || !strings.Contains(policy, "default-src 'none'") ||
+			strings.Contains(policy, "unsafe") {
 			t.Errorf("%s: %v", target, a.Header)
 		}
 	}

@@ -26,7 +26,8 @@ func TestNoPlainText(t *testing.T) {
 		t.Fatal(err)
 	}
 	s = &server{h.API(), s.log} // as it is, with no mux in front
-	for _, target := range []string{"/", "/x", "/api/v1/slots/", "/api/v1/slots/a/b", "/api/v1//slots", "/api/v1/../v1/slots",
+	for _, target := range []string{"/", "/x", "/api/v1/slots/", "/api/v1/slots/a/b", "/api/v1//slots",
+		"/api/v1/../v1/slots",
 		"/api/v1/slots%3Abatch", "/API/v1/slots", "/slots/", "/slots/app.txt", "/api/v1/slots/%ZZ"} {
 		r := httptest.NewRequest("GET", "/", nil)
 		r.URL.Path, r.URL.RawPath = target, ""
@@ -35,7 +36,8 @@ func TestNoPlainText(t *testing.T) {
 		webtest.Read(t, w.Result()).Is(t, 404)
 	}
 	for target, allow := range map[string]string{
-		"/api/v1/slots": "POST, GET, HEAD", "/api/v1/slots:batch": "POST", "/api/v1/slots/x": "GET, HEAD", "/slots": "GET, HEAD",
+		"/api/v1/slots": "POST, GET, HEAD", "/api/v1/slots:batch": "POST", "/api/v1/slots/x": "GET, HEAD",
+		"/slots": "GET, HEAD",
 	} {
 		for _, method := range []string{"PUT", "DELETE", "OPTIONS", "TRACE", "FOO"} {
 			if a := s.do(t, method, target, "").Is(t, 405); a.Header.Get("Allow") != allow {
@@ -72,7 +74,8 @@ func TestSlowBody(t *testing.T) {
 	if err := conn.SetDeadline(time.Now().Add(30 * time.Second)); err != nil {
 		t.Fatal(err)
 	}
-	fmt.Fprintf(conn, "POST /api/v1/slots HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 1000\r\n\r\n{")
+	fmt.Fprintf(conn, "POST /api/v1/slots HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: "+
+		"1000\r\n\r\n{")
 	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
 	if err != nil {
 		t.Fatal(err)
@@ -99,7 +102,8 @@ func TestTimeoutOnTheWire(t *testing.T) {
 	}))
 	defer live.Close()
 	reused := false
-	ctx := httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{GotConn: func(i httptrace.GotConnInfo) { reused = i.Reused }})
+	ctx := httptrace.WithClientTrace(t.Context(),
+		&httptrace.ClientTrace{GotConn: func(i httptrace.GotConnInfo) { reused = i.Reused }})
 	for range 2 {
 		r, err := http.NewRequestWithContext(ctx, "POST", live.URL+"/api/v1/slots", strings.NewReader(documented))
 		if err != nil {

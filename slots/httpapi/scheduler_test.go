@@ -13,7 +13,8 @@ import (
 // newScheduler returns a Scheduler over an SQLite database of its own.
 func newScheduler(t testing.TB, settings slots.Settings) *slots.Scheduler {
 	t.Helper()
-	db, err := sqlstore.Open(sqlstore.Config{URL: "sqlite:" + filepath.Join(t.TempDir(), "slots.db") + "?synchronous=normal"})
+	db, err := sqlstore.Open(sqlstore.Config{URL: "sqlite:" + filepath.Join(t.TempDir(), "slots.db") +
+		"?synchronous=normal"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -97,7 +97,8 @@ func (c *statuses) expectDepth(t *testing.T) {
 		if codes[200]+codes[204] == 0 {
 			t.Errorf("%s never succeeded: %v", name, codes)
 		}
-		if hasBody := strings.HasPrefix(name, "POST") && !strings.HasSuffix(name, "/flush"); hasBody && (codes[400] < 10 || codes[200] < 10) {
+		if hasBody := strings.HasPrefix(name, "POST") && !strings.HasSuffix(name, "/flush"); hasBody &&
+			(codes[400] < 10 || codes[200] < 10) {
 			t.Errorf("%s was tried too little: %v", name, codes)
 		}
 	}

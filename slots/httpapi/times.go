@@ -33,7 +33,8 @@ func parseTime(field, text string) (time.Time, error) {
 	}
 	t, err := time.Parse(time.RFC3339Nano, strings.ToUpper(text))
 	if err != nil || !timeForm.MatchString(text) {
-		return t, slots.BadField(field, "is %q, want an RFC 3339 time such as 2025-06-01T12:00:00Z, with at most nine digits of a second", web.Clip(text))
+		return t, slots.BadField(field,
+			"is %q, want an RFC 3339 time such as 2025-06-01T12:00:00Z, with at most nine digits of a second", web.Clip(text))
 	}
 	t = t.UTC()
 	if rest := t.Nanosecond() % 1000; rest != 0 {

@@ -8,7 +8,8 @@ import (
 	_ "time/tzdata" // the same zones on every machine
 )
 
-const berlin = `{"zone":"Europe/Berlin","open":["mon-fri 09:00-17:00","sat 10:00-12:00"],"closed":["2026-12-25","2026-12-31 12:00-24:00"]}`
+const berlin = `{"zone":"Europe/Berlin","open":["mon-fri 09:00-17:00","sat 10:00-12:00"],"closed":["2026-12-25",` +
+	`"2026-12-31 12:00-24:00"]}`
 
 func mustCalendar(t testing.TB, text string) *Calendar {
 	t.Helper()
@@ -32,10 +33,15 @@ func TestCalendarString(t *testing.T) {
 	for text, want := range map[string]string{
 		berlin:           berlin,
 		`{"zone":"UTC"}`: `{"zone":"UTC"}`,
-		"\n{ \"closed\" : [ ] , \"open\":null, \"zone\" : \"UTC\" } \t":                                                          `{"zone":"UTC"}`,
-		`{"zone":"UTC","closed":["2027-01-01 00:00-24:00","2026-01-01","2026-01-01 08:00-09:00","2026-01-01"]}`:                  `{"zone":"UTC","closed":["2026-01-01","2026-01-01 08:00-09:00","2027-01-01"]}`,
-		`{"zone":"UTC","open":["SAT 10:00-12:00","  mon-mon\t09:00-17:00 ","Fri-Mon 00:00-24:00","mon 09:00-17:00"]}`:            `{"zone":"UTC","open":["mon 09:00-17:00","fri-mon 00:00-24:00","sat 10:00-12:00"]}`,
-		`{"open":["mon 12:00-13:00","mon 08:00-13:00","mon-tue 08:00-12:00","mon 08:00-12:00"],"zone":"\u0055TC","closed":null}`: `{"zone":"UTC","open":["mon 08:00-12:00","mon 08:00-13:00","mon 12:00-13:00","mon-tue 08:00-12:00"]}`,
+		"\n{ \"closed\" : [ ] , \"open\":null, \"zone\" : " +
+			"\"UTC\" } \t": `{"zone":"UTC"}`,
+		`{"zone":"UTC","closed":["2027-01-01 00:00-24:00","2026-01-01","2026-01-01 08:00-09:00",` +
+			`"2026-01-01"]}`: `{"zone":"UTC","closed":["2026-01-01","2026-01-01 08:00-09:00","2027-01-01"]}`,
+		`{"zone":"UTC","open":["SAT 10:00-12:00","  mon-mon\t09:00-17:00 ","Fri-Mon 00:00-24:00","mon ` +
+			`09:00-17:00"]}`: `{"zone":"UTC","open":["mon 09:00-17:00","fri-mon 00:00-24:00","sat 10:00-12:00"]}`,
+		`{"open":["mon 12:00-13:00","mon 08:00-13:00","mon-tue 08:00-12:00","mon 08:00-12:00"],"zone":"\u0055TC",` +
+			`"closed":null}`: `{"zone":"UTC","open":["mon 08:00-12:00","mon 08:00-13:00","mon 12:00-13:00","mon-tue ` +
+			`08:00-12:00"]}`,
 	} {
 		c := mustCalendar(t, text)
 		if c.String() != want {
@@ -46,7 +52,8 @@ func TestCalendarString(t *testing.T) {
 		}
 	}
 	var none *Calendar
-	if none.String() != "" || !none.Equal(nil) || none.Equal(mustCalendar(t, berlin)) || mustCalendar(t, berlin).Equal(nil) {
+	if none.String() != "" || !none.Equal(nil) || none.Equal(mustCalendar(t, berlin)) ||
+		mustCalendar(t, berlin).Equal(nil) {
 		t.Error("nil calendar")
 	}
 }
@@ -103,14 +110,19 @@ func TestParseCalendarRefuses(t *testing.T) {
 }
 
 func TestParseEntriesRefuse(t *testing.T) {
-	const days, hours, order, date = "want weekdays and hours", "want hours from 00:00 to 24:00", "must end after it begins", "want a date"
+	const days, hours, order, date = "want weekdays and hours", "want hours from 00:00 to 24:00",
+		"must end after it begins", "want a date"
 	open := map[string]string{
-		`7`: "want a string", `null`: "want a string", `[]`: "want a string", `""`: days, `"mon"`: days, `"09:00-17:00"`: days,
+		`7`: "want a string", `null`: "want a string", `[]`: "want a string", `""`: days, `"mon"`: days,
+		`"09:00-17:00"`:       days,
 		`"mon 09:00-17:00 x"`: days, `"mo 09:00-17:00"`: days, `"monday 09:00-17:00"`: days, `"mon- 09:00-17:00"`: days,
-		`"-mon 09:00-17:00"`: days, `"mon-tue-wed 09:00-17:00"`: days, `"mon,tue 09:00-17:00"`: days, `"mon - tue 09:00-17:00"`: days,
-		`"mon 9:00-17:00"`: hours, `"mon 09:00"`: hours, `"mon 09:00-"`: hours, `"mon 09:00-17:60"`: hours, `"mon 09:00-24:01"`: hours,
+		`"-mon 09:00-17:00"`: days, `"mon-tue-wed 09:00-17:00"`: days, `"mon,tue 09:00-17:00"`: days,
+		`"mon - tue 09:00-17:00"`: days,
+		`"mon 9:00-17:00"`:        hours, `"mon 09:00"`: hours, `"mon 09:00-"`: hours, `"mon 09:00-17:60"`: hours,
+		`"mon 09:00-24:01"`: hours,
 		`"mon 09:00-25:00"`: hours, `"mon 0900-1700"`: hours, `"mon 09.00-17.00"`: hours, `"mon +9:00-17:00"`: hours,
-		`"mon 09:00-17:00:00"`: hours, `"mon 09:00-17:00-18:00"`: hours, `"mon ٠9:00-17:00"`: hours, `"mon /9:00-1::00"`: hours,
+		`"mon 09:00-17:00:00"`: hours, `"mon 09:00-17:00-18:00"`: hours, `"mon ٠9:00-17:00"`: hours,
+		`"mon /9:00-1::00"`: hours,
 		`"mon 17:00-09:00"`: order, `"mon 09:00-09:00"`: order, `"mon 24:00-24:00"`: order, `"mon 22:00-00:00"`: order,
 	}
 	for entry, want := range open {
@@ -118,8 +130,10 @@ func TestParseEntriesRefuse(t *testing.T) {
 		refuse(t, `{"zone":"UTC","open":["mon 00:00-24:00",`+entry+`]}`, want)
 	}
 	closed := map[string]string{
-		`20261225`: "want a string", `""`: date, `" "`: date, `"2026-12-32"`: date, `"2026-02-29"`: date, `"2026-1-1"`: date, `"26-12-25"`: date,
-		`"12-25"`: date, `"2026-12-25T00:00"`: date, `"2026-12-25 2026-12-26 x"`: date, `"+2026-12-25"`: date, `"12026-12-25"`: date,
+		`20261225`: "want a string", `""`: date, `" "`: date, `"2026-12-32"`: date, `"2026-02-29"`: date, `"2026-1-1"`: date,
+		`"26-12-25"`: date,
+		`"12-25"`:    date, `"2026-12-25T00:00"`: date, `"2026-12-25 2026-12-26 x"`: date, `"+2026-12-25"`: date,
+		`"12026-12-25"`:           date,
 		`"2026-12-25 2026-12-26"`: hours, `"2026-12-25 12:00"`: hours, `"2026-12-25 13:00-12:00"`: order,
 	}
 	for entry, want := range closed {
@@ -130,8 +144,10 @@ func TestParseEntriesRefuse(t *testing.T) {
 
 func FuzzParseCalendar(f *testing.F) {
 	for _, s := range []string{
-		berlin, `{"zone":"UTC"}`, `{"zone":"America/New_York","open":["fri-mon 00:00-24:00"]}`, `{"zone":"Local"}`, `{"zone":"UTC","open":[null]}`,
-		`{"zone":"Australia/Lord_Howe","open":["SUN 01:45-02:15"],"closed":["0000-01-01","9999-12-31 00:00-00:01"]}`, `{"zone":"UTC","zone":1}`, `[`,
+		berlin, `{"zone":"UTC"}`, `{"zone":"America/New_York","open":["fri-mon 00:00-24:00"]}`, `{"zone":"Local"}`,
+		`{"zone":"UTC","open":[null]}`,
+		`{"zone":"Australia/Lord_Howe","open":["SUN 01:45-02:15"],"closed":["0000-01-01","9999-12-31 00:00-00:01"]}`,
+		`{"zone":"UTC","zone":1}`, `[`,
 	} {
 		f.Add([]byte(s), int64(1_795_262_400_000), int64(4000))
 		f.Add([]byte(s), int64(2_240_524_800_000), int64(MaxSizeMs)) // 2040-12-31

@@ -33,7 +33,8 @@ var (
 	errOpening = errors.New(`want weekdays and hours such as "mon-fri 09:00-17:00"`)
 	errClosing = errors.New(`want a date such as "2026-12-25" or with hours "2026-12-31 12:00-24:00"`)
 	errHours   = errors.New(`want hours from 00:00 to 24:00 such as "09:00-17:00"`)
-	errOrder   = errors.New(`must end after it begins; write one over midnight as two, until 24:00 and from 00:00 on the next day`)
+	errOrder   = errors.New(`must end after it begins; write one over midnight as two, until 24:00 and from 00:00 on ` +
+		`the next day`)
 )
 
 func parseOpening(text string) (opening, error) {

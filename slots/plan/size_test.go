@@ -41,7 +41,8 @@ func TestParseSizeRefuses(t *testing.T) {
 		got, err := ParseSize(text)
 		if err == nil || got != 0 {
 			t.Errorf("%.40q: %d, %v", text, got, err)
-		} else if !strings.Contains(err.Error(), want) || !strings.HasPrefix(err.Error(), "window size ") || len(err.Error()) > 300 {
+		} else if !strings.Contains(err.Error(), want) || !strings.HasPrefix(err.Error(), "window size ") ||
+			len(err.Error()) > 300 {
 			t.Errorf("%.40q: %v, want it to say %q", text, err, want)
 		}
 	}
@@ -97,7 +98,8 @@ func readWithTime(text string) (int64, error) {
 }
 
 func FuzzParseSize(f *testing.F) {
-	for _, s := range []string{"PT4S", "PT0.5S", "PT1M30S", "P1D", "P1DT0H0.000S", "pt0,1s", "PT", "P1W", "PT-4S", "PT86400.000S", "P99999999999999999999999D"} {
+	for _, s := range []string{"PT4S", "PT0.5S", "PT1M30S", "P1D", "P1DT0H0.000S", "pt0,1s", "PT", "P1W", "PT-4S",
+		"PT86400.000S", "P99999999999999999999999D"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, text string) {

@@ -63,24 +63,33 @@ func TestSpanIsTheNextOpenTime(t *testing.T) {
 		{"too long on Saturday", berlin, "2026-11-28 00:00:00Z", "PT3H", "2026-11-30 09:00:00Z", "2026-11-30 15:00:00Z"},
 		{"until and from midnight", nights, "2026-11-23 00:00:00Z", "PT3H", "2026-11-28 00:00:00Z", "2026-11-28 06:00:00Z"},
 		{"over midnight", nights, "2026-11-23 00:00:00Z", "PT1H", "2026-11-27 22:00:00Z", "2026-11-28 07:00:00Z"},
-		{"blackout only", `{"zone":"UTC","closed":["2026-12-25"]}`, "2026-12-25 03:00:00Z", "PT1H", "2026-12-26 00:00:00Z", "2028-01-29 04:00:00Z"},
-		{"until a blackout", `{"zone":"UTC","closed":["2026-12-25"]}`, "2026-12-21 03:00:00Z", "PT1H", "2026-12-21 03:00:00Z", "2026-12-25 00:00:00Z"},
-		{"two blackouts in a day", `{"zone":"UTC","closed":["2026-12-25 08:00-12:00","2026-12-25 11:00-14:00"]}`, "2026-12-25 08:00:00Z", "PT1H", "2026-12-25 14:00:00Z", "2028-01-29 09:00:00Z"},
-		{"before 1970", `{"zone":"UTC","open":["thu 00:00-00:10"]}`, "1969-12-20 00:00:00Z", "PT10M", "1969-12-25 00:00:00Z", "1969-12-25 00:10:00Z"},
-		{"over 1970", `{"zone":"UTC","open":["wed-thu 00:00-24:00"]}`, "1969-12-31 12:00:00Z", "PT12H", "1969-12-31 12:00:00Z", "1970-01-02 00:00:00Z"},
+		{"blackout only", `{"zone":"UTC","closed":["2026-12-25"]}`, "2026-12-25 03:00:00Z", "PT1H", "2026-12-26 00:00:00Z",
+			"2028-01-29 04:00:00Z"},
+		{"until a blackout", `{"zone":"UTC","closed":["2026-12-25"]}`, "2026-12-21 03:00:00Z", "PT1H", "2026-12-21 03:00:00Z",
+			"2026-12-25 00:00:00Z"},
+		{"two blackouts in a day", `{"zone":"UTC","closed":["2026-12-25 08:00-12:00","2026-12-25 11:00-14:00"]}`,
+			"2026-12-25 08:00:00Z", "PT1H", "2026-12-25 14:00:00Z", "2028-01-29 09:00:00Z"},
+		{"before 1970", `{"zone":"UTC","open":["thu 00:00-00:10"]}`, "1969-12-20 00:00:00Z", "PT10M", "1969-12-25 00:00:00Z",
+			"1969-12-25 00:10:00Z"},
+		{"over 1970", `{"zone":"UTC","open":["wed-thu 00:00-24:00"]}`, "1969-12-31 12:00:00Z", "PT12H",
+			"1969-12-31 12:00:00Z", "1970-01-02 00:00:00Z"},
 
 		// Berlin 2026-03-29: 02:00 CET is 03:00 CEST.
 		{"forward, opening left out", within, "2026-03-29 00:00:00Z", "PT4S", "2026-04-05 00:15:00Z", "2026-04-05 00:45:00Z"},
 		{"forward, end left out", night, "2026-03-29 00:00:00Z", "PT4S", "2026-03-29 00:00:00Z", "2026-03-29 01:00:00Z"},
-		{"forward, begin left out", `{"zone":"Europe/Berlin","open":["sun 02:30-04:00"]}`, "2026-03-29 00:00:00Z", "PT4S", "2026-03-29 01:00:00Z", "2026-03-29 02:00:00Z"},
-		{"forward, across", `{"zone":"Europe/Berlin","open":["sun 01:00-04:00"]}`, "2026-03-29 00:00:00Z", "PT4S", "2026-03-29 00:00:00Z", "2026-03-29 02:00:00Z"},
+		{"forward, begin left out", `{"zone":"Europe/Berlin","open":["sun 02:30-04:00"]}`, "2026-03-29 00:00:00Z", "PT4S",
+			"2026-03-29 01:00:00Z", "2026-03-29 02:00:00Z"},
+		{"forward, across", `{"zone":"Europe/Berlin","open":["sun 01:00-04:00"]}`, "2026-03-29 00:00:00Z", "PT4S",
+			"2026-03-29 00:00:00Z", "2026-03-29 02:00:00Z"},
 		// Berlin 2026-10-25: 03:00 CEST is 02:00 CET.
 		{"back, first time", within, "2026-10-25 00:00:00Z", "PT4S", "2026-10-25 00:15:00Z", "2026-10-25 00:45:00Z"},
 		{"back, second time", within, "2026-10-25 00:45:00Z", "PT4S", "2026-10-25 01:15:00Z", "2026-10-25 01:45:00Z"},
 		{"back, end repeated", night, "2026-10-24 23:00:00Z", "PT4S", "2026-10-24 23:00:00Z", "2026-10-25 00:30:00Z"},
 		{"back, end repeated, rest", night, "2026-10-25 00:30:00Z", "PT4S", "2026-10-25 01:00:00Z", "2026-10-25 01:30:00Z"},
-		{"back, across", `{"zone":"Europe/Berlin","open":["sun 01:00-04:00"]}`, "2026-10-24 00:00:00Z", "PT4S", "2026-10-24 23:00:00Z", "2026-10-25 03:00:00Z"},
-		{"back, until the change", `{"zone":"Europe/Berlin","open":["sun 02:00-03:00"]}`, "2026-10-24 00:00:00Z", "PT2H", "2026-10-25 00:00:00Z", "2026-10-25 02:00:00Z"},
+		{"back, across", `{"zone":"Europe/Berlin","open":["sun 01:00-04:00"]}`, "2026-10-24 00:00:00Z", "PT4S",
+			"2026-10-24 23:00:00Z", "2026-10-25 03:00:00Z"},
+		{"back, until the change", `{"zone":"Europe/Berlin","open":["sun 02:00-03:00"]}`, "2026-10-24 00:00:00Z", "PT2H",
+			"2026-10-25 00:00:00Z", "2026-10-25 02:00:00Z"},
 		{"back, closed both times", both, "2026-10-25 00:00:00Z", "PT1H", "2026-10-25 02:00:00Z", "2027-11-29 01:00:00Z"},
 		// New York 2026-03-08 and 2026-11-01.
 		{"New York, forward", ny, "2026-03-08 00:00:00Z", "PT30M", "2026-03-08 06:00:00Z", "2026-03-08 07:30:00Z"},
@@ -88,12 +97,16 @@ func TestSpanIsTheNextOpenTime(t *testing.T) {
 		// Lord Howe 2026-04-05: 02:00 +11:00 is 01:30 +10:30.
 		{"half an hour back", howe, "2026-04-04 00:00:00Z", "PT30M", "2026-04-04 14:00:00Z", "2026-04-04 15:30:00Z"},
 		// Apia had no 2011-12-30, a Friday.
-		{"a day left out", `{"zone":"Pacific/Apia","open":["fri 00:00-24:00"]}`, "2011-12-25 00:00:00Z", "PT1H", "2012-01-05 10:00:00Z", "2012-01-06 10:00:00Z"},
-		{"over a day left out", `{"zone":"Pacific/Apia","open":["thu-sat 00:00-24:00"]}`, "2011-12-26 00:00:00Z", "PT1H", "2011-12-29 10:00:00Z", "2011-12-31 10:00:00Z"},
-		{"quarter of an hour", `{"zone":"Asia/Kathmandu","open":["mon 00:00-01:00"]}`, "2026-11-22 00:00:00Z", "PT15M", "2026-11-22 18:15:00Z", "2026-11-22 19:15:00Z"},
+		{"a day left out", `{"zone":"Pacific/Apia","open":["fri 00:00-24:00"]}`, "2011-12-25 00:00:00Z", "PT1H",
+			"2012-01-05 10:00:00Z", "2012-01-06 10:00:00Z"},
+		{"over a day left out", `{"zone":"Pacific/Apia","open":["thu-sat 00:00-24:00"]}`, "2011-12-26 00:00:00Z", "PT1H",
+			"2011-12-29 10:00:00Z", "2011-12-31 10:00:00Z"},
+		{"quarter of an hour", `{"zone":"Asia/Kathmandu","open":["mon 00:00-01:00"]}`, "2026-11-22 00:00:00Z", "PT15M",
+			"2026-11-22 18:15:00Z", "2026-11-22 19:15:00Z"},
 		{"by rule, 2050", berlin, "2050-07-04 00:00:00Z", "PT4S", "2050-07-04 07:00:00Z", "2050-07-04 15:00:00Z"},
 		{"last day of a leap year", berlin, "2040-12-31 00:00:00Z", "PT4S", "2040-12-31 08:00:00Z", "2040-12-31 16:00:00Z"},
-		{"over the end of a leap year", `{"zone":"America/New_York","open":["mon-tue 00:00-24:00"]}`, "2040-12-30 00:00:00Z", "PT1H", "2040-12-31 05:00:00Z", "2041-01-02 05:00:00Z"},
+		{"over the end of a leap year", `{"zone":"America/New_York","open":["mon-tue 00:00-24:00"]}`, "2040-12-30 00:00:00Z",
+			"PT1H", "2040-12-31 05:00:00Z", "2041-01-02 05:00:00Z"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			size, err := ParseSize(c.size)
@@ -167,7 +180,8 @@ func TestSpanNil(t *testing.T) {
 
 // TestSpanFarAway: instants at the edge of int64 neither overflow nor hang.
 func TestSpanFarAway(t *testing.T) {
-	for _, c := range []*Calendar{nil, mustCalendar(t, berlin), mustCalendar(t, `{"zone":"UTC","open":["mon 00:00-01:00"]}`)} {
+	for _, c := range []*Calendar{nil, mustCalendar(t, berlin),
+		mustCalendar(t, `{"zone":"UTC","open":["mon 00:00-01:00"]}`)} {
 		for _, start := range []int64{math.MinInt64, math.MinInt64 + 1, -farMs - 1, farMs + 1, math.MaxInt64} {
 			if from, to, ok := c.Span(start, 4000); ok || from != 0 || to != 0 {
 				t.Errorf("%s from %d: [%d, %d) %v", c, start, from, to, ok)
@@ -186,7 +200,8 @@ func TestSpanFarAway(t *testing.T) {
 // also where the zone uses a rule.
 func TestOffsetHolds(t *testing.T) {
 	r := seeded(t)
-	for _, name := range []string{"Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "Africa/Casablanca", "Europe/Dublin", "Asia/Tokyo"} {
+	for _, name := range []string{"Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "Africa/Casablanca",
+		"Europe/Dublin", "Asia/Tokyo"} {
 		c := mustCalendar(t, fmt.Sprintf(`{"zone":%q}`, name))
 		for range 20_000 {
 			ms := r.Int64N(2*130*365*dayMs) - 130*365*dayMs
@@ -290,8 +305,9 @@ func randomWall(r *rand.Rand, zone *time.Location, around time.Time) *wall {
 // the clocks and elsewhere.
 func TestSpanAgainstWall(t *testing.T) {
 	changes := map[string][]string{
-		"UTC":                 {"2026-11-23 12:00:00Z", "1969-12-31 23:00:00Z"},
-		"Europe/Berlin":       {"2026-03-29 01:00:00Z", "2026-10-25 01:00:00Z", "2051-10-29 01:00:00Z", "2040-12-31 12:00:00Z"},
+		"UTC": {"2026-11-23 12:00:00Z", "1969-12-31 23:00:00Z"},
+		"Europe/Berlin": {"2026-03-29 01:00:00Z", "2026-10-25 01:00:00Z", "2051-10-29 01:00:00Z",
+			"2040-12-31 12:00:00Z"},
 		"America/New_York":    {"2026-03-08 07:00:00Z", "2026-11-01 06:00:00Z", "2044-12-31 12:00:00Z"},
 		"Australia/Lord_Howe": {"2026-04-04 15:00:00Z", "2026-10-03 15:30:00Z", "2040-12-31 12:00:00Z"},
 		"Pacific/Apia":        {"2011-12-30 10:00:00Z"},
@@ -325,7 +341,8 @@ func TestSpanAgainstWall(t *testing.T) {
 				to = min(to, wantTo)
 			}
 			if !ok || from != wantFrom || to != wantTo {
-				t.Fatalf("%s from %s by %s: [%s, %s) %v, want [%s, %s)", c, utc(start), FormatSize(size), utc(from), utc(to), ok, utc(wantFrom), utc(wantTo))
+				t.Fatalf("%s from %s by %s: [%s, %s) %v, want [%s, %s)", c, utc(start), FormatSize(size), utc(from), utc(to), ok,
+					utc(wantFrom), utc(wantTo))
 			}
 		}
 	}

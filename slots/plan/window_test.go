@@ -82,7 +82,8 @@ func TestWindowStartsOnItsMultiple(t *testing.T) {
 			start, elapsed := WindowStart(c.us, c.size), Elapsed(c.us, c.size)
 			first := FirstCapacity(c.max, elapsed, c.size)
 			if start != c.wantStart || elapsed != c.wantElapsed || first != c.wantFirst {
-				t.Errorf("start %d elapsed %d capacity %d, want %d %d %d", start, elapsed, first, c.wantStart, c.wantElapsed, c.wantFirst)
+				t.Errorf("start %d elapsed %d capacity %d, want %d %d %d", start, elapsed, first, c.wantStart,
+					c.wantElapsed, c.wantFirst)
 			}
 		})
 	}
@@ -241,7 +242,8 @@ func TestChunkLaws(t *testing.T) {
 		if chunk > start || start >= chunk+length || chunk%length != 0 {
 			t.Fatalf("start %d size %d w %d: %d", start, size, w, chunk)
 		}
-		if last := chunk + length - size; ChunkStart(last, size, w) != chunk || ChunkStart(last+size, size, w) != chunk+length {
+		if last := chunk + length - size; ChunkStart(last, size, w) != chunk ||
+			ChunkStart(last+size, size, w) != chunk+length {
 			t.Fatalf("start %d size %d w %d: %d does not hold its windows", start, size, w, chunk)
 		}
 	}

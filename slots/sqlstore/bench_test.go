@@ -27,7 +27,8 @@ func BenchmarkAssign(b *testing.B) {
 						s := &slots.Search{
 							Series: slots.Series{Scope: name + fmt.Sprint(b.N), SizeMs: 1000}, ConfigID: "c", Max: 100,
 							FirstMs: k % 64 * 1000, FromMs: 64_000, EndMs: 1 << 40,
-							Asks: []slots.Ask{{EventID: fmt.Sprint(name, b.N, "-", k), SlotID: fmt.Sprint(name, time.Now().UnixNano(), k), FirstMax: 1 << 30}},
+							Asks: []slots.Ask{{EventID: fmt.Sprint(name, b.N, "-", k), SlotID: fmt.Sprint(name, time.Now().UnixNano(), k),
+								FirstMax: 1 << 30}},
 						}
 						found, err := engine.Assign(b.Context(), s)
 						if err != nil || found.Answers[0].Status != slots.New {

@@ -58,7 +58,8 @@ func (db *DB) BeginActive(ctx context.Context, name string) (slots.Tx, slots.Con
 		}
 	}
 	t.Rollback()
-	return nil, slots.Config{}, &slots.StoreError{Kind: slots.Passing, Op: "hold a config", Err: errors.New("the config changes too often")}
+	return nil, slots.Config{}, &slots.StoreError{Kind: slots.Passing, Op: "hold a config",
+		Err: errors.New("the config changes too often")}
 }
 
 // holdActive holds the version of a config that is active when it looks. The one that it returns
@@ -86,7 +87,8 @@ func (t *tx) holdActive(ctx context.Context, name string) (slots.Config, error) 
 }
 
 // Place implements slots.Tables. It tries only windows that are thought to have a row, and room.
-func (db *DB) Place(ctx context.Context, configID string, s slots.Series, windowMs, max int64, claimed []slots.Slot) (count int64, ok bool, err error) {
+func (db *DB) Place(ctx context.Context, configID string, s slots.Series, windowMs, max int64,
+	claimed []slots.Slot) (count int64, ok bool, err error) {
 	const op = "place slots"
 	window, n := slots.WindowKey{Series: s, StartMs: windowMs}, int64(len(claimed))
 	known, is := db.known.count(window)
@@ -158,7 +160,8 @@ func inactive(actIn sql.NullInt64) bool { return actIn.Valid && actIn.Int64 == 0
 
 // lockUnknown locks a window that was said to have a row, and that was not locked: it is full, or
 // its row is gone, and is made again then.
-func (t *tx) lockUnknown(ctx context.Context, op string, w slots.WindowKey, row []query, lock query, to ...any) (ok bool, err error) {
+func (t *tx) lockUnknown(ctx context.Context, op string, w slots.WindowKey, row []query, lock query,
+	to ...any) (ok bool, err error) {
 	on, err := t.Session(ctx, op)
 	if err != nil {
 		return false, err
@@ -177,7 +180,8 @@ func (t *tx) gated() bool { return t.configID != "" && t.db.dialect.statements.g
 
 // lockQueries are the statements of a lock: what comes first, such as the gate, which fills held,
 // what makes the window's row, and the lock itself.
-func (db *DB) lockQueries(configID string, held *sql.NullInt64, w slots.WindowKey, max int64) (first, row []query, lock query) {
+func (db *DB) lockQueries(configID string, held *sql.NullInt64, w slots.WindowKey,
+	max int64) (first, row []query, lock query) {
 	st := &db.dialect.statements
 	start := db.at(w.StartMs)
 	end := db.at(w.StartMs + w.SizeMs)

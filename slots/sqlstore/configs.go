@@ -52,15 +52,18 @@ func (db *DB) scanConfig(rows *sql.Rows) (c slots.Config, err error) {
 	var size string
 	var options sql.NullString
 	var active int64
-	if err := rows.Scan(&c.ID, &c.Name, &c.Max, &size, &options, db.into(&c.SinceUs), &active, db.into(&c.CreatedUs)); err != nil {
+	if err := rows.Scan(&c.ID, &c.Name, &c.Max, &size, &options, db.into(&c.SinceUs), &active,
+		db.into(&c.CreatedUs)); err != nil {
 		return c, err
 	}
 	c.Active = active == 1
 	if c.SizeMs, err = plan.ParseSize(size); err != nil {
-		return c, fmt.Errorf("RL_EVENT_WNDW_CONFIG, row %s of config %q: %w; put a new version of the config", c.ID, c.Name, err)
+		return c, fmt.Errorf("RL_EVENT_WNDW_CONFIG, row %s of config %q: %w; put a new version of the config",
+			c.ID, c.Name, err)
 	}
 	if c.Options, err = parseOptions(options.String); err != nil {
-		return c, fmt.Errorf("RL_EVENT_WNDW_CONFIG, row %s of config %q: CONFIG_OPT_TX: %w; put a new version of the config", c.ID, c.Name, err)
+		return c, fmt.Errorf("RL_EVENT_WNDW_CONFIG, row %s of config %q: CONFIG_OPT_TX: %w; put a new version of the config",
+			c.ID, c.Name, err)
 	}
 	return c, nil
 }
@@ -116,7 +119,8 @@ func (db *DB) shutGates(ctx context.Context, tx *sql.Tx, ids []string, try int) 
 
 // putConfig is one try. The generation comes first: its row makes those who put configs wait
 // for each other.
-func (db *DB) putConfig(ctx context.Context, c slots.Config, o slots.PutOptions, try int) (put slots.Config, err error) {
+func (db *DB) putConfig(ctx context.Context, c slots.Config, o slots.PutOptions,
+	try int) (put slots.Config, err error) {
 	const op = "put a config"
 	options, err := optionsText(c.Options)
 	if err != nil {
@@ -126,7 +130,8 @@ func (db *DB) putConfig(ctx context.Context, c slots.Config, o slots.PutOptions,
 		o.SeriesOf = func(c slots.Config) slots.Series { return slots.Series{Scope: c.Name, SizeMs: c.SizeMs} }
 	}
 	s := &db.dialect.statements
-	insert := s.insertConfig.with(c.ID, c.Name, c.Max, plan.FormatSize(c.SizeMs), sql.NullString{String: options, Valid: options != ""})
+	insert := s.insertConfig.with(c.ID, c.Name, c.Max, plan.FormatSize(c.SizeMs),
+		sql.NullString{String: options, Valid: options != ""})
 	err = db.transact(ctx, op, func(tx *sql.Tx) error {
 		if _, err := db.change(ctx, tx, op, s.bump.with()); err != nil {
 			return err
@@ -229,7 +234,8 @@ func (db *DB) planMove(ctx context.Context, tx *sql.Tx, c slots.Config, o slots.
 }
 
 // readableConfigs runs a query for configs and leaves out those that cannot be read.
-func (db *DB) readableConfigs(ctx context.Context, on sqldb.Session, op string, q query) (found []slots.Config, unreadable bool, err error) {
+func (db *DB) readableConfigs(ctx context.Context, on sqldb.Session, op string,
+	q query) (found []slots.Config, unreadable bool, err error) {
 	err = db.rows(ctx, on, op, q, func(rows *sql.Rows) error {
 		c, err := db.scanConfig(rows)
 		if err != nil {
@@ -259,7 +265,8 @@ func (db *DB) Scope(ctx context.Context, want string) (string, error) {
 	case err != nil:
 		return "", err
 	case !ok:
-		return "", &slots.StoreError{Kind: slots.Failed, Op: op, Err: errors.New("RL_SLOT_CTL has no row 'scope': run the migrations (headgate migrate)")}
+		return "", &slots.StoreError{Kind: slots.Failed, Op: op,
+			Err: errors.New("RL_SLOT_CTL has no row 'scope': run the migrations (headgate migrate)")}
 	case scope != "":
 		return scope, nil
 	}
@@ -292,7 +299,8 @@ func (db *DB) readGeneration(ctx context.Context, on sqldb.Session) (n int64, er
 	const op = "read the generation"
 	ok, err := db.row(ctx, on, op, db.dialect.statements.generation.with(), &n)
 	if err == nil && !ok {
-		err = &slots.StoreError{Kind: slots.Failed, Op: op, Err: fmt.Errorf("RL_SLOT_CTL has no row 'generation': insert it with GEN_CT 0")}
+		err = &slots.StoreError{Kind: slots.Failed, Op: op,
+			Err: fmt.Errorf("RL_SLOT_CTL has no row 'generation': insert it with GEN_CT 0")}
 	}
 	return n, err
 }

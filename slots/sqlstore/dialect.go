@@ -26,7 +26,8 @@ type dialect struct {
 	// query sets count to what it is then. It returns no row, or an error that is refused, if
 	// nothing was changed. If placeGates, it is the gate, too, and an error of a lock does not
 	// tell which of both was held.
-	place      func(configID string, s slots.Series, windowMs, max int64, claimed []slots.Slot, count *sql.NullInt64) []query
+	place func(configID string, s slots.Series, windowMs, max int64, claimed []slots.Slot,
+		count *sql.NullInt64) []query
 	placeGates bool
 	refused    func(err error) bool
 
@@ -97,13 +98,17 @@ type statements struct {
 	// scope that are scheduled inside. end is the window's. Where that statement cannot, remake
 	// counts a row of an epoch that is over again, before it.
 	make, remake statement // (scope, size, start, end)
-	lock         statement // (scope, size, start, max, id) → SLOT_CT if below max and of the epoch, ACT_IN of the version of the config unless dialect.gateActive; locked, after waiting for a second at most
+	// (scope, size, start, max, id) → SLOT_CT if below max and of the epoch, ACT_IN of the version of
+	// the config unless dialect.gateActive; locked, after waiting for a second at most
+	lock statement
 
 	// provision inserts the rows that are missing of the n windows from from on, as make
 	// does, in ascending order and in one range scan. n is at most provisionRows. Its number
 	// of changed rows is that of new windows.
-	provision   statement // (scope, size, from, n)
-	scheduled   statement // (scope, size, from, to) → number of the window, counted from from, and COUNT of the scope's slots scheduled inside; in order, without those that have none
+	provision statement // (scope, size, from, n)
+	// (scope, size, from, to) → number of the window, counted from from, and COUNT of the scope's slots
+	// scheduled inside; in order, without those that have none
+	scheduled   statement
 	stale       statement // (scope, size, from, to) → WNDW_STRT_TS of rows of an epoch that is over
 	dropStale   statement // (scope, size, start): the row, if its epoch is over
 	bumpEpoch   statement // (scope, size): the next epoch begins
@@ -117,8 +122,10 @@ type statements struct {
 	slotIn   statement // (scope) → a row if the scope has slots
 
 	// Runs are stretches of windows that count max or more, [RUN_STRT_TS, RUN_END_TS).
-	run         statement // (scope, size, max, from) → RUN_END_TS of the last one that begins at from or before
-	overlaps    statement // (scope, size, max, from, to) → least RUN_STRT_TS and greatest RUN_END_TS of those that touch [from, to), NULL if none
+	run statement // (scope, size, max, from) → RUN_END_TS of the last one that begins at from or before
+	// (scope, size, max, from, to) → least RUN_STRT_TS and greatest RUN_END_TS of those that touch
+	// [from, to), NULL if none
+	overlaps    statement
 	dropOverlap statement // (scope, size, max, from, to): those
 	addRun      statement // (scope, size, max, from, to)
 	dropRuns    statement // (scope, size)
@@ -138,19 +145,27 @@ type statements struct {
 	control        statement // (name) → HOLDER_ID
 	setScope       statement // (scope): HOLDER_ID where CTL_NM is 'scope', if it has none
 
-	since statement // (created, created, id, limit) → slots with CREAT_TS > created, or CREAT_TS = created and WNDW_SLOT_ID > id; in that order; id may be empty
+	// (created, created, id, limit) → slots with CREAT_TS > created, or CREAT_TS = created and
+	// WNDW_SLOT_ID > id; in that order; id may be empty
+	since statement
 
-	lead      statement // (holder, ttl in ms, name, holder): the row of the name becomes the holder's until now + ttl if it is his, nobody's, or no longer held
+	// (holder, ttl in ms, name, holder): the row of the name becomes the holder's until now + ttl if it
+	// is his, nobody's, or no longer held
+	lead      statement
 	addLeader statement // (name): inserted, held by nobody, unless it is there
 
 	purgeFrontiers statement // (ended, made, limit): REQ_TS + size <= ended, CREAT_TS < made
-	purgeWindows   statement // (ended, made, limit): WNDW_STRT_TS + size <= ended, CREAT_TS < made; waits for no other window's lock. Not used if there is dialect.purgeWindows
-	purgeSlots     statement // (before, limit): CREAT_TS < before, COMPUTED_SCHED_TS < before
+	// (ended, made, limit): WNDW_STRT_TS + size <= ended, CREAT_TS < made; waits for no other window's
+	// lock. Not used if there is dialect.purgeWindows
+	purgeWindows statement
+	purgeSlots   statement // (before, limit): CREAT_TS < before, COMPUTED_SCHED_TS < before
 
 	dropFrontiers statement // (scope, size)
 
 	// drift sees both figures as of one moment.
-	drift statement // (scope, size, from, to, limit) → WNDW_STRT_TS, SLOT_CT, COUNT of the scope's slots scheduled inside; in order
+	// (scope, size, from, to, limit) → WNDW_STRT_TS, SLOT_CT, COUNT of the scope's slots scheduled
+	// inside; in order
+	drift statement
 }
 
 // provisionRows is how many windows one statement provisions at most. More are
@@ -158,14 +173,16 @@ type statements struct {
 const provisionRows = 1000
 
 // slotColumns are what statements select of slots, in this order.
-const slotColumns = "WNDW_SLOT_ID, EVENT_ID, WNDW_SCOPE_NM, WNDW_SIZE_MS, REQ_TS, WNDW_STRT_TS, COMPUTED_SCHED_TS, RL_WNDW_CONFIG_ID, CREAT_TS"
+const slotColumns = "WNDW_SLOT_ID, EVENT_ID, WNDW_SCOPE_NM, WNDW_SIZE_MS, REQ_TS, WNDW_STRT_TS, COMPUTED_SCHED_TS, " +
+	"RL_WNDW_CONFIG_ID, CREAT_TS"
 
 // schemaNumber is the version of the schema that this program knows, which it writes into its
 // rows: older programs cannot.
 const schemaNumber = "4"
 
 // configColumns are what statements select of configs, in this order.
-const configColumns = "RL_WNDW_CONFIG_ID, WNDW_CONFIG_NM, WNDW_MAX_EVENT_CT, WNDW_SIZE_ISO_DUR_TX, CONFIG_OPT_TX, CONFIG_EFF_STRT_DT, ACT_IN, CREAT_TS"
+const configColumns = "RL_WNDW_CONFIG_ID, WNDW_CONFIG_NM, WNDW_MAX_EVENT_CT, WNDW_SIZE_ISO_DUR_TX, CONFIG_OPT_TX, " +
+	"CONFIG_EFF_STRT_DT, ACT_IN, CREAT_TS"
 
 // assigned is what a procedure answers. Instants are microseconds since the
 // epoch.

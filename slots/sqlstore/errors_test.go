@@ -38,7 +38,8 @@ func TestStoreErrors(t *testing.T) {
 
 // An error that is not from sqldb, or that was translated before, stays as it is.
 func TestStoreErrorsStay(t *testing.T) {
-	known := &slots.StoreError{Kind: slots.Superseded, Op: "lock a window", Err: &sqldb.Error{Kind: sqldb.Held, Err: errors.New("x")}}
+	known := &slots.StoreError{Kind: slots.Superseded, Op: "lock a window",
+		Err: &sqldb.Error{Kind: sqldb.Held, Err: errors.New("x")}}
 	for _, err := range []error{nil, errors.New("the caller has gone"), known, fmt.Errorf("more: %w", known)} {
 		if got := storeError(err); got != err {
 			t.Errorf("%v became %v", err, got)

@@ -66,8 +66,10 @@ func TestPostgresScansNoFreshTable(t *testing.T) {
 	s, st := slots.Series{Scope: "fresh", SizeMs: 4000}, &db.dialect.statements
 	for name, q := range map[string]query{
 		"find": db.dialect.find([]string{"e1", "e2"}), "peek": st.peek.with(s.Scope, s.SizeMs, db.at(0)),
-		"windows": st.windows.with(s.Scope, s.SizeMs, db.at(0), db.at(40_000), 10), "run": st.run.with(s.Scope, s.SizeMs, int64(5), db.at(0)),
-		"make": st.make.with(s.Scope, s.SizeMs, db.at(0), db.at(4000)), "lock": st.lock.with(s.Scope, s.SizeMs, db.at(0), int64(5), "first"),
+		"windows": st.windows.with(s.Scope, s.SizeMs, db.at(0), db.at(40_000), 10),
+		"run":     st.run.with(s.Scope, s.SizeMs, int64(5), db.at(0)),
+		"make":    st.make.with(s.Scope, s.SizeMs, db.at(0), db.at(4000)), "lock": st.lock.with(s.Scope, s.SizeMs, db.at(0),
+			int64(5), "first"),
 		"count": st.count.with(s.Scope, db.at(0), db.at(4000)), "since": st.since.with(db.at(0), db.at(0), "", 10),
 		"activeConfig": st.activeConfig.with("fresh"),
 		"claim":        db.dialect.claim(s, 0, []slots.Slot{slotOf(1, 0)})[0],
@@ -83,10 +85,12 @@ func TestPostgresScansNoFreshTable(t *testing.T) {
 // key has different names.
 func uses(plan, index string) bool {
 	names := []string{"using index " + index, "using covering index " + index, // SQLite
-		"index scan using " + index, "index only scan using " + index, "bitmap index scan on " + index, "index scan backward using " + index, "index only scan backward using " + index,
+		"index scan using " + index, "index only scan using " + index, "bitmap index scan on " + index,
+		"index scan backward using " + index, "index only scan backward using " + index,
 		" key=" + index} // MySQL
 	if index == "pk" {
-		names = []string{"using primary key", "scan using rl_wndw_ct_pk", "backward using rl_wndw_full_run_pk", "backward using rl_wndw_frontier_trk_pk", " key=primary", "select tables optimized away"}
+		names = []string{"using primary key", "scan using rl_wndw_ct_pk", "backward using rl_wndw_full_run_pk",
+			"backward using rl_wndw_frontier_trk_pk", " key=primary", "select tables optimized away"}
 	}
 	return slices.ContainsFunc(names, func(name string) bool { return strings.Contains(plan, name) })
 }
@@ -141,11 +145,13 @@ func explain(t *testing.T, db *DB, q query) string {
 		for _, a := range q.Args {
 			args = append(args, postgresLiteral(a))
 		}
-		for _, text := range []string{"SET plan_cache_mode = force_generic_plan", "DEALLOCATE ALL", "PREPARE q AS " + q.Text} {
+		for _, text := range []string{"SET plan_cache_mode = force_generic_plan", "DEALLOCATE ALL",
+			"PREPARE q AS " + q.Text} {
 			_, err = conn.ExecContext(soon(t), text, pgx.QueryExecModeSimpleProtocol)
 			check(t, err)
 		}
-		return planOf(t, conn, query{Text: prefix + "EXECUTE q(" + strings.Join(args, ", ") + ")", Args: []any{pgx.QueryExecModeSimpleProtocol}})
+		return planOf(t, conn, query{Text: prefix + "EXECUTE q(" + strings.Join(args, ", ") + ")",
+			Args: []any{pgx.QueryExecModeSimpleProtocol}})
 	}
 	return planOf(t, db.sql.Read, query{Text: prefix + q.Text, Args: q.Args})
 }

@@ -21,7 +21,8 @@ func TestClaimWaitsForAChangeOfItsConfig(t *testing.T) {
 			return // claims wait for the whole change
 		}
 		s := slots.Series{Scope: "gate", SizeMs: 4000}
-		c, err := db.PutConfig(soon(t), slots.Config{ID: "gate-1", Name: "gate", Max: 5, SizeMs: 4000, Active: true}, slots.PutOptions{})
+		c, err := db.PutConfig(soon(t), slots.Config{ID: "gate-1", Name: "gate", Max: 5, SizeMs: 4000, Active: true},
+			slots.PutOptions{})
 		check(t, err)
 		check(t, db.transact(soon(t), "change a config", func(tx *sql.Tx) error {
 			if _, err := db.change(soon(t), tx, "hold", gate.with(c.ID)); err != nil {
@@ -50,7 +51,8 @@ func TestFrozenClaimDelaysOnlyChanges(t *testing.T) {
 			t.Skip("transactions wait for each other")
 		}
 		s := slots.Series{Scope: "frozen", SizeMs: 4000}
-		c, err := db.PutConfig(soon(t), slots.Config{ID: "frozen-1", Name: "frozen", Max: 5, SizeMs: 4000, Active: true}, slots.PutOptions{})
+		c, err := db.PutConfig(soon(t), slots.Config{ID: "frozen-1", Name: "frozen", Max: 5, SizeMs: 4000, Active: true},
+			slots.PutOptions{})
 		check(t, err)
 		frozen, err := db.Begin(soon(t), c.ID)
 		check(t, err)
@@ -107,7 +109,8 @@ func TestFrozenClaimDelaysOnlyChanges(t *testing.T) {
 func TestSessionsEndTransactionsThatAreIdle(t *testing.T) {
 	eachServer(t, func(t *testing.T, url string) {
 		db := mustOpen(t, url)
-		text := map[string]string{"postgres": "SHOW idle_in_transaction_session_timeout", "mysql": "SELECT @@SESSION.wait_timeout"}[db.dialect.Name]
+		text := map[string]string{"postgres": "SHOW idle_in_transaction_session_timeout",
+			"mysql": "SELECT @@SESSION.wait_timeout"}[db.dialect.Name]
 		want := map[string]string{"postgres": "10s", "mysql": "330"}[db.dialect.Name]
 		if db.dialect.Name == "mysql" && strings.Contains(one(t, db.sql.Write, "SELECT VERSION()"), "MariaDB") {
 			text, want = "SELECT @@SESSION.idle_transaction_timeout", "10"

@@ -45,7 +45,8 @@ func (db *DB) mayWrite(ctx context.Context) error {
 		return nil
 	}
 	if _, err := db.Lead(ctx, hangWork, hangHolder, 0); err != nil {
-		return &slots.StoreError{Kind: slots.Unavailable, Op: "claim a slot", Err: fmt.Errorf("nothing is written while commits hang: %w", err)}
+		return &slots.StoreError{Kind: slots.Unavailable, Op: "claim a slot",
+			Err: fmt.Errorf("nothing is written while commits hang: %w", err)}
 	}
 	db.hang.on.Store(false)
 	return nil

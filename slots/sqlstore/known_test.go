@@ -32,7 +32,8 @@ func TestKnownWindows(t *testing.T) {
 		place(1)
 		mustExec(t, db.sql.Write, "DELETE FROM RL_WNDW_CT")
 		place(2)
-		mustExec(t, db.sql.Write, fmt.Sprintf("INSERT INTO RL_WNDW_EPOCH (WNDW_SCOPE_NM, WNDW_SIZE_MS, EPOCH_CT) VALUES ('%s', %d, 7)", series.Scope, series.SizeMs),
+		mustExec(t, db.sql.Write, fmt.Sprintf("INSERT INTO RL_WNDW_EPOCH (WNDW_SCOPE_NM, WNDW_SIZE_MS, "+
+			"EPOCH_CT) VALUES ('%s', %d, 7)", series.Scope, series.SizeMs),
 			"UPDATE RL_WNDW_CT SET SLOT_CT = 0") // which an older epoch may count
 		place(3)
 		tx, err := db.Begin(soon(t), "")

@@ -54,7 +54,8 @@ func TestMigrateNeedsDataRightsOnlyWhereNothingIsToDo(t *testing.T) {
 		} else {
 			mustExec(t, admin.sql.Write, "CREATE USER "+name+" IDENTIFIED BY 'secret'")
 			t.Cleanup(func() { mustExec(t, mustOpen(t, address).sql.Write, "DROP USER "+name) })
-			mustExec(t, admin.sql.Write, "GRANT SELECT, INSERT, UPDATE, DELETE, EXECUTE ON "+strings.TrimPrefix(u.Path, "/")+".* TO "+name)
+			mustExec(t, admin.sql.Write, "GRANT SELECT, INSERT, UPDATE, DELETE, EXECUTE ON "+strings.TrimPrefix(u.Path, "/")+
+				".* TO "+name)
 		}
 		user := mustOpen(t, u.String())
 		if _, err := user.Migrate(soon(t)); err == nil {
@@ -116,12 +117,14 @@ func TestMigrateChecksums(t *testing.T) {
 				t.Fatalf("%s has changed, applied %v, %v", name, applied, err)
 			}
 		}
-		mustExec(t, db.sql.Write, "INSERT INTO RL_SCHEMA_HISTORY (SCRIPT_NM, CHECKSUM_TX, APPLIED_TS) SELECT 'V99__more.sql', CHECKSUM_TX, APPLIED_TS FROM RL_SCHEMA_HISTORY WHERE SCRIPT_NM LIKE 'V1%'")
+		mustExec(t, db.sql.Write, "INSERT INTO RL_SCHEMA_HISTORY (SCRIPT_NM, CHECKSUM_TX, "+
+			"APPLIED_TS) SELECT 'V99__more.sql', CHECKSUM_TX, APPLIED_TS FROM RL_SCHEMA_HISTORY WHERE SCRIPT_NM LIKE 'V1%'")
 		_, err := db.Migrate(soon(t))
 		wantError(t, err, "version 99", "V99__more.sql", "use a program at least as new")
 		check(t, db.Ping(soon(t)))
 
-		mustExec(t, db.sql.Write, "DELETE FROM RL_SCHEMA_HISTORY WHERE SCRIPT_NM LIKE 'V99%'", history+"'V2__scope_and_size.sql'")
+		mustExec(t, db.sql.Write, "DELETE FROM RL_SCHEMA_HISTORY WHERE SCRIPT_NM LIKE 'V99%'",
+			history+"'V2__scope_and_size.sql'")
 		_, err = db.Migrate(soon(t))
 		wantError(t, err, "V2__scope_and_size.sql", "checksum old")
 		if slots.KindOf(err) != slots.Failed {
@@ -134,7 +137,8 @@ func TestMigrateChecksums(t *testing.T) {
 
 // flyway is what Flyway leaves behind on each kind of database, as far as it matters
 // here.
-const flyway = "CREATE TABLE flyway_schema_history (installed_rank INT NOT NULL, version VARCHAR(50), description VARCHAR(200) NOT NULL, success BOOLEAN NOT NULL)"
+const flyway = "CREATE TABLE flyway_schema_history (installed_rank INT NOT NULL, version VARCHAR(50), " +
+	"description VARCHAR(200) NOT NULL, success BOOLEAN NOT NULL)"
 
 // existing makes a database of version 1 with two events, and two active versions
 // of one config.
@@ -158,13 +162,17 @@ func existing(t *testing.T, db *DB, v1 []string) {
 			t.Fatal(err)
 		}
 	}
-	insert("RL_EVENT_WNDW_CONFIG (RL_WNDW_CONFIG_ID, WNDW_CONFIG_NM, WNDW_MAX_EVENT_CT, WNDW_SIZE_ISO_DUR_TX, CONFIG_EFF_STRT_DT, ACT_IN, CREAT_TS)", "c1", "default", 5, "PT4S", at(0), 1, at(1000))
-	insert("RL_EVENT_WNDW_CONFIG (RL_WNDW_CONFIG_ID, WNDW_CONFIG_NM, WNDW_MAX_EVENT_CT, WNDW_SIZE_ISO_DUR_TX, CONFIG_EFF_STRT_DT, ACT_IN, CREAT_TS)", "c2", "default", 7, "PT4S", at(0), 1, at(2000))
-	insert("RL_EVENT_WNDW_CONFIG (RL_WNDW_CONFIG_ID, WNDW_CONFIG_NM, WNDW_MAX_EVENT_CT, WNDW_SIZE_ISO_DUR_TX, CONFIG_EFF_STRT_DT, ACT_IN, CREAT_TS)", "c0", "default", 7, "PT4S", at(0), 1, at(2000))
+	insert("RL_EVENT_WNDW_CONFIG (RL_WNDW_CONFIG_ID, WNDW_CONFIG_NM, WNDW_MAX_EVENT_CT, WNDW_SIZE_ISO_DUR_TX, "+
+		"CONFIG_EFF_STRT_DT, ACT_IN, CREAT_TS)", "c1", "default", 5, "PT4S", at(0), 1, at(1000))
+	insert("RL_EVENT_WNDW_CONFIG (RL_WNDW_CONFIG_ID, WNDW_CONFIG_NM, WNDW_MAX_EVENT_CT, WNDW_SIZE_ISO_DUR_TX, "+
+		"CONFIG_EFF_STRT_DT, ACT_IN, CREAT_TS)", "c2", "default", 7, "PT4S", at(0), 1, at(2000))
+	insert("RL_EVENT_WNDW_CONFIG (RL_WNDW_CONFIG_ID, WNDW_CONFIG_NM, WNDW_MAX_EVENT_CT, WNDW_SIZE_ISO_DUR_TX, "+
+		"CONFIG_EFF_STRT_DT, ACT_IN, CREAT_TS)", "c0", "default", 7, "PT4S", at(0), 1, at(2000))
 	insert("RL_WNDW_CT (WNDW_STRT_TS, SLOT_CT, CREAT_TS)", at(1_793_512_788_000), 2, at(0))
 	insert("RL_WNDW_FRONTIER_TRK (REQ_TS, WNDW_END_TS, CREAT_TS)", at(1_793_512_788_000), at(1_793_512_800_000), at(0))
 	for _, id := range []string{"a", "b"} {
-		insert("RL_EVENT_SLOT_DTL (WNDW_SLOT_ID, EVENT_ID, REQ_TS, WNDW_STRT_TS, COMPUTED_SCHED_TS, RL_WNDW_CONFIG_ID, CREAT_TS)",
+		insert("RL_EVENT_SLOT_DTL (WNDW_SLOT_ID, EVENT_ID, REQ_TS, WNDW_STRT_TS, COMPUTED_SCHED_TS, "+
+			"RL_WNDW_CONFIG_ID, CREAT_TS)",
 			"s"+id, "e"+id, at(1_793_512_788_000), at(1_793_512_788_000), at(1_793_512_790_123), "c1", at(3000))
 	}
 }
@@ -195,7 +203,8 @@ func adopted(t *testing.T, db *DB) {
 	check(t, err)
 	windows, err := db.Windows(soon(t), s, 0, 1<<42, 10)
 	check(t, err)
-	if want := []slots.Window{{StartMs: 1_793_512_784_000}, {StartMs: 1_793_512_788_000, Count: 2}, {StartMs: 1_793_512_792_000}}; !slices.Equal(windows, want) {
+	if want := []slots.Window{{StartMs: 1_793_512_784_000}, {StartMs: 1_793_512_788_000, Count: 2},
+		{StartMs: 1_793_512_792_000}}; !slices.Equal(windows, want) {
 		t.Errorf("windows %v, want %v", windows, want)
 	}
 	if n := one(t, db.sql.Read, "SELECT SLOT_CT FROM RL_WNDW_CT WHERE WNDW_SIZE_MS = 0"); n != "2" {
@@ -266,14 +275,16 @@ func TestMigrateAdoptsTables(t *testing.T) {
 		v1 := scriptsOf(t, db.dialect.Dialect)[0].statements(collation(t, db))
 		var rough []string
 		for _, text := range v1 {
-			text = strings.NewReplacer(" COLLATE ${COLLATION}", "", " COLLATE \"C\"", "", "TIMESTAMPTZ", "TIMESTAMP", "DEFAULT clock_timestamp()", "",
+			text = strings.NewReplacer(" COLLATE ${COLLATION}", "", " COLLATE \"C\"", "", "TIMESTAMPTZ", "TIMESTAMP",
+				"DEFAULT clock_timestamp()", "",
 				" COLLATE utf8mb4_nopad_bin", "", " COLLATE utf8mb4_0900_bin", "").Replace(text)
 			if strings.Contains(text, "CREATE TABLE") {
 				rough = append(rough, text)
 			}
 		}
 		if db.dialect.Name == "postgres" {
-			mustExec(t, db.sql.Write, "DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET timezone = ''America/New_York''', current_database()); END $$")
+			mustExec(t, db.sql.Write, "DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET timezone = ''America/New_York''', "+
+				"current_database()); END $$")
 			db = mustOpen(t, url)
 			mustExec(t, db.sql.Write, rough...)
 			rough = nil
@@ -396,7 +407,8 @@ func client(t *testing.T, kind, address, text string) {
 	case "mariadb", "mysql":
 		options := filepath.Join(t.TempDir(), "my.cnf")
 		check(t, os.WriteFile(options, []byte("[client]\npassword="+secret+"\n"), 0o600))
-		runClient(t, address, text, "mariadb", "--defaults-extra-file="+options, "-h", u.Hostname(), "-P", u.Port(), "-u", u.User.Username(), strings.TrimPrefix(u.Path, "/"))
+		runClient(t, address, text, "mariadb", "--defaults-extra-file="+options, "-h", u.Hostname(), "-P", u.Port(), "-u",
+			u.User.Username(), strings.TrimPrefix(u.Path, "/"))
 	case "sqlite":
 		runClient(t, address, text, "sqlite3", "-bail", strings.TrimPrefix(address, "sqlite:"))
 	default:

@@ -115,7 +115,8 @@ func TestNoConnectionToSpare(t *testing.T) {
 
 // Ping opens the connections that are wanted at least.
 func TestWarmUp(t *testing.T) {
-	db, err := Open(Config{URL: testenv.SharedDatabase(t, testenv.Postgres).CreateDatabase("warm"), PoolMin: 4, PoolMax: 6})
+	db, err := Open(Config{URL: testenv.SharedDatabase(t, testenv.Postgres).CreateDatabase("warm"),
+		PoolMin: 4, PoolMax: 6})
 	check(t, err)
 	defer db.Close()
 	_, err = db.Migrate(soon(t))

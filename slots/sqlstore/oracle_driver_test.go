@@ -59,12 +59,14 @@ func obliging(text string) (oracletest.Answer, error) {
 		return one(int64(3))
 	case strings.HasPrefix(text, "SELECT COUNT(*)"):
 		return one(int64(2))
-	case strings.HasPrefix(text, "SELECT SCRIPT_NM"), strings.HasPrefix(text, "SELECT NAME"), strings.HasPrefix(text, "SELECT 1 FROM ALL_TABLES"):
+	case strings.HasPrefix(text, "SELECT SCRIPT_NM"), strings.HasPrefix(text, "SELECT NAME"),
+		strings.HasPrefix(text, "SELECT 1 FROM ALL_TABLES"):
 		return oracletest.Answer{}, nil // nothing applied, no mistakes, no Flyway
 	case strings.HasPrefix(text, "INSERT INTO RL_EVENT_SLOT_DTL"):
 		return oracletest.Answer{Changed: int64(strings.Count(text, "FROM DUAL"))}, nil
 	case strings.HasPrefix(text, "BEGIN RL_SLOT_API"):
-		return oracletest.Answer{Out: []any{1, "s1", "payments", 4000, lateText, noonText, lateText, "c1", "", 7, noonText, 0, 1, 0}}, nil
+		return oracletest.Answer{Out: []any{1, "s1", "payments", 4000, lateText, noonText, lateText, "c1", "", 7, noonText,
+			0, 1, 0}}, nil
 	}
 	return oracletest.Answer{Changed: 1}, nil
 }
@@ -99,7 +101,8 @@ func everyMethod(t *testing.T, db *DB) {
 	try(db.ActiveConfig(ctx, "default"))
 	try(db.ActiveConfigs(ctx, 10))
 	try(db.PutConfig(ctx, slots.Config{ID: "c1", Name: "default", Max: 100, SizeMs: 4000}, nowhere))
-	try(db.PutConfig(ctx, slots.Config{ID: "c1", Name: "default", Max: 100, SizeMs: 7000, Options: slots.Options{Stratified: true}}, slots.PutOptions{}))
+	try(db.PutConfig(ctx, slots.Config{ID: "c1", Name: "default", Max: 100, SizeMs: 7000,
+		Options: slots.Options{Stratified: true}}, slots.PutOptions{}))
 	try(db.PutConfig(ctx, slots.Config{ID: "c3", Name: "default", Max: 100, SizeMs: 4000}, slots.PutOptions{
 		SeriesOf: func(c slots.Config) slots.Series { return slots.Series{Scope: c.ID, SizeMs: c.SizeMs} }}))
 	try(db.PutConfig(ctx, slots.Config{ID: "c2", Name: "other", Max: 100, SizeMs: 7000}, slots.PutOptions{}))
@@ -126,7 +129,8 @@ func oracleSearch() *slots.Search {
 	return &slots.Search{
 		Series: oracleSeries, ConfigID: "c1", Max: 100, FirstMs: noonMs, FromMs: noonMs + 4000,
 		EndMs: 1 << 60 / 1000,
-		Asks:  []slots.Ask{{EventID: "e1", SlotID: "s1", RequestedUs: noonMs*1000 + 1, ElapsedMs: 1, FirstMax: 99, Bits: 1<<31 - 1}},
+		Asks: []slots.Ask{{EventID: "e1", SlotID: "s1", RequestedUs: noonMs*1000 + 1, ElapsedMs: 1, FirstMax: 99,
+			Bits: 1<<31 - 1}},
 	}
 }
 
@@ -134,7 +138,8 @@ func oracleSearch() *slots.Search {
 func sent(t *testing.T) []oracletest.Call {
 	t.Helper()
 	f := &oracletest.Fake{Answer: func(text string) (oracletest.Answer, error) {
-		if strings.Contains(text, "HELD_UNTIL_TS") && strings.HasPrefix(text, "UPDATE") || strings.HasPrefix(text, "UPDATE RL_WNDW_EPOCH") {
+		if strings.Contains(text, "HELD_UNTIL_TS") && strings.HasPrefix(text, "UPDATE") ||
+			strings.HasPrefix(text, "UPDATE RL_WNDW_EPOCH") {
 			return oracletest.Answer{}, nil // another leads, and there is no epoch: the row is added
 		}
 		return obliging(text)
@@ -190,7 +195,8 @@ func TestOracleProcedureOneTrip(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if texts := f.Texts(); len(texts) != 2 || texts[0] != oracletest.Connect || !strings.HasPrefix(texts[1], "BEGIN RL_SLOT_API.ASSIGN_SLOT(:1, ") {
+	if texts := f.Texts(); len(texts) != 2 || texts[0] != oracletest.Connect ||
+		!strings.HasPrefix(texts[1], "BEGIN RL_SLOT_API.ASSIGN_SLOT(:1, ") {
 		t.Errorf("sent %q, want one call", texts)
 	}
 	want := slots.Found{
@@ -207,7 +213,8 @@ func TestOracleProcedureOneTrip(t *testing.T) {
 	for _, a := range f.Statements()[0].Args[:oracleInputs] {
 		in = append(in, fmt.Sprint(a.Value))
 	}
-	if got, want := strings.Join(in, "|"), "e1|s1|payments|4000|c1|100|0|2025-06-01 12:00:00.000001|1|99|2147483647|"+noonText+"|"+
+	if got, want := strings.Join(in, "|"), "e1|s1|payments|4000|c1|100|0|2025-06-01 12:00:00.000001|1|99|2147483647|"+
+		noonText+"|"+
 		"2025-06-01 12:00:04.000000|0|9999-12-31 23:59:59.999000"; got != want {
 		t.Errorf("arguments\n%s, want\n%s", got, want)
 	}

@@ -26,7 +26,8 @@ func TestOracleErrorKinds(t *testing.T) {
 		name, at string
 		do       func(db *DB) error
 	}{
-		{"find", "SELECT WNDW_SLOT_ID", func(db *DB) error { _, err := db.Find(context.Background(), []string{"e"}); return err }},
+		{"find", "SELECT WNDW_SLOT_ID",
+			func(db *DB) error { _, err := db.Find(context.Background(), []string{"e"}); return err }},
 		{"begin", oracletest.Begin, claimOne},
 		{"lock", "SELECT SLOT_CT", claimOne},
 		{"insert", "INSERT INTO RL_EVENT_SLOT_DTL", claimOne},
@@ -128,7 +129,8 @@ func TestOracleDuplicates(t *testing.T) {
 		"RATE_LIMITER.RL_EVENT_WNDW_CONFIG_PK":  slots.Passing,
 		"RL_EVENT_SLOT_DTL_PK":                  slots.Passing,
 	} {
-		f := failing("INSERT INTO RL_EVENT_SLOT_DTL", &oracletest.Error{Number: 1, Text: "ORA-00001: unique constraint (" + index + ") violated"})
+		f := failing("INSERT INTO RL_EVENT_SLOT_DTL",
+			&oracletest.Error{Number: 1, Text: "ORA-00001: unique constraint (" + index + ") violated"})
 		if err := claimOne(oracleStore(t, f)); err == nil || slots.KindOf(err) != want {
 			t.Errorf("%s: %v is %v, want %v", index, err, slots.KindOf(err), want)
 		}

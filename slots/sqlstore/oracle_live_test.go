@@ -11,8 +11,10 @@ import (
 
 // oracleDrops empty a schema of what is headgate's.
 var oracleDrops = []string{
-	"DROP PACKAGE RL_SLOT_API", "DROP FUNCTION RL_NOW", "DROP FUNCTION RL_TS", "DROP FUNCTION RL_TXT", "DROP FUNCTION RL_ADD_MS",
-	"DROP TABLE RL_EVENT_WNDW_CONFIG", "DROP TABLE RL_WNDW_CT", "DROP TABLE RL_EVENT_SLOT_DTL", "DROP TABLE RL_WNDW_FRONTIER_TRK",
+	"DROP PACKAGE RL_SLOT_API", "DROP FUNCTION RL_NOW", "DROP FUNCTION RL_TS", "DROP FUNCTION RL_TXT",
+	"DROP FUNCTION RL_ADD_MS",
+	"DROP TABLE RL_EVENT_WNDW_CONFIG", "DROP TABLE RL_WNDW_CT", "DROP TABLE RL_EVENT_SLOT_DTL",
+	"DROP TABLE RL_WNDW_FRONTIER_TRK",
 	"DROP TABLE RL_SLOT_CTL", "DROP TABLE RL_SCHEMA_HISTORY", "DROP TABLE RL_SCHEMA_LOCK",
 }
 
@@ -22,7 +24,8 @@ func emptyOracle(t *testing.T) string {
 	url := testenv.RequireDSN(t, testenv.Oracle)
 	db := mustOpen(t, url)
 	for _, drop := range oracleDrops {
-		if _, err := db.sql.Write.ExecContext(soon(t), drop); err != nil && !regexp.MustCompile(`ORA-00942|ORA-04043`).MatchString(err.Error()) {
+		if _, err := db.sql.Write.ExecContext(soon(t), drop); err != nil &&
+			!regexp.MustCompile(`ORA-00942|ORA-04043`).MatchString(err.Error()) {
 			t.Fatalf("%s: %v", drop, err)
 		}
 	}

@@ -220,7 +220,8 @@ func TestOraclePackageDuplicate(t *testing.T) {
 	db, procedure := packageOn(t)
 	s := oracleSearch()
 	s.Asks[0].EventID = "pending-event"
-	other := slots.Slot{ID: "theirs", EventID: "pending-event", Series: s.Series, RequestedUs: noonMs * 1000, WindowMs: noonMs + 4000, ScheduledMs: noonMs + 4001, ConfigID: "c1"}
+	other := slots.Slot{ID: "theirs", EventID: "pending-event", Series: s.Series, RequestedUs: noonMs * 1000,
+		WindowMs: noonMs + 4000, ScheduledMs: noonMs + 4001, ConfigID: "c1"}
 	_, err := db.Provision(soon(t), s.Series, noonMs, noonMs+8000, nil)
 	check(t, err)
 	tx, err := db.Begin(soon(t), "")
@@ -246,7 +247,8 @@ func TestOraclePackageDuplicate(t *testing.T) {
 			}
 		}
 	}()
-	for one(t, db.sql.Read, "SELECT COUNT(*) FROM information_schema.INNODB_TRX WHERE trx_state = 'LOCK WAIT' AND trx_query LIKE '%pending-event%'") == "0" {
+	for one(t, db.sql.Read, "SELECT COUNT(*) FROM information_schema.INNODB_TRX WHERE trx_state = 'LOCK WAIT' AND "+
+		"trx_query LIKE '%pending-event%'") == "0" {
 		if ctx.Err() != nil {
 			t.Fatal("nobody waits for the event's first slot")
 		}
@@ -285,7 +287,8 @@ func TestOraclePackageFails(t *testing.T) {
 	}
 	hold(t, db, s.Series, noonMs)
 	nameless := oracleSearch()
-	nameless.FirstMs, nameless.Asks[0].EventID, nameless.Asks[0].SlotID, nameless.ConfigID = noonMs-4000, "e3", "s3", "" // '' is NULL, where there may be none
+	// '' is NULL, where there may be none
+	nameless.FirstMs, nameless.Asks[0].EventID, nameless.Asks[0].SlotID, nameless.ConfigID = noonMs-4000, "e3", "s3", ""
 	if _, err := procedure.Call(soon(t), nameless); err == nil {
 		t.Error("a slot without a config was taken")
 	}
@@ -311,7 +314,8 @@ func TestOraclePackageSeeds(t *testing.T) {
 		check(t, err)
 		tx, err := db.Begin(soon(t), "")
 		check(t, err)
-		slot := slots.Slot{ID: fmt.Sprintf("s-%d", i), EventID: fmt.Sprintf("e-%d", i), Series: other, RequestedUs: ms * 1000, WindowMs: window, ScheduledMs: ms, ConfigID: "c"}
+		slot := slots.Slot{ID: fmt.Sprintf("s-%d", i), EventID: fmt.Sprintf("e-%d", i), Series: other, RequestedUs: ms * 1000,
+			WindowMs: window, ScheduledMs: ms, ConfigID: "c"}
 		check(t, tx.Claim(soon(t), other, window, []slots.Slot{slot}))
 		check(t, tx.Commit(soon(t)))
 	}

@@ -35,7 +35,8 @@ const takeLock = "LOCK TABLE RL_SCHEMA_LOCK IN EXCLUSIVE MODE"
 func TestOracleMigrate(t *testing.T) {
 	f := migrating(nothing)
 	applied, err := oracleStore(t, f).Migrate(t.Context())
-	want := []string{"V1__rate_limiter_schema.sql", "V2__scope_and_size.sql", "V3__full_runs_and_scope.sql", "V4__epochs.sql", "V5__index_of_creation.sql", "R__rl_slot_api.sql"}
+	want := []string{"V1__rate_limiter_schema.sql", "V2__scope_and_size.sql", "V3__full_runs_and_scope.sql",
+		"V4__epochs.sql", "V5__index_of_creation.sql", "R__rl_slot_api.sql"}
 	if err != nil || !slices.Equal(applied, want) {
 		t.Fatalf("applied %q, %v, want %q", applied, err, want)
 	}
@@ -65,7 +66,8 @@ func TestOracleMigrate(t *testing.T) {
 // What is there already is passed over; anything else stops the migration, frees
 // the lock and notes nothing.
 func TestOracleMigrateAgain(t *testing.T) {
-	for code, present := range map[int]bool{955: true, 1430: true, 2260: true, 2261: true, 1408: true, 2441: true, 2443: true, 1031: false, 1658: false, 60: false} {
+	for code, present := range map[int]bool{955: true, 1430: true, 2260: true, 2261: true, 1408: true, 2441: true,
+		2443: true, 1031: false, 1658: false, 60: false} {
 		f := migrating(func(text string) (oracletest.Answer, error) {
 			if strings.HasPrefix(text, "CREATE INDEX RL_EVENT_SLOT_DTL_I03X") {
 				return oracletest.Answer{}, oracletest.OraError(code)
@@ -102,13 +104,15 @@ func noted(f *oracletest.Fake) (n int) {
 func TestOracleMigrateDoesNotCompile(t *testing.T) {
 	f := migrating(func(text string) (oracletest.Answer, error) {
 		if strings.Contains(text, "ALL_ERRORS") {
-			return oracletest.Answer{Rows: [][]driver.Value{{"RL_SLOT_API", "PACKAGE BODY", int64(12), int64(5), "PLS-00201: identifier 'RL_NOW' must be declared\n"}}}, nil
+			return oracletest.Answer{Rows: [][]driver.Value{{"RL_SLOT_API", "PACKAGE BODY", int64(12), int64(5),
+				"PLS-00201: identifier 'RL_NOW' must be declared\n"}}}, nil
 		}
 		return oracletest.Answer{}, nil
 	})
 	_, err := oracleStore(t, f).Migrate(t.Context())
 	if slots.KindOf(err) != slots.Failed || err == nil ||
-		!strings.Contains(err.Error(), "package body RL_SLOT_API, line 12, column 5: PLS-00201: identifier 'RL_NOW' must be declared") {
+		!strings.Contains(err.Error(),
+			"package body RL_SLOT_API, line 12, column 5: PLS-00201: identifier 'RL_NOW' must be declared") {
 		t.Errorf("error %v: want it failed and to say what does not compile", err)
 	}
 }

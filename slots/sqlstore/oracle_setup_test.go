@@ -125,7 +125,8 @@ func TestOracleSetup(t *testing.T) {
 		t.Errorf("ended with %d and said %s", code, says)
 	}
 	at := 0
-	for _, step := range []string{"docker compose up -d oracle", "OPEN_MODE", "CREATE USER", "GRANT CREATE SESSION, CREATE TABLE, CREATE PROCEDURE", "QUOTA"} {
+	for _, step := range []string{"docker compose up -d oracle", "OPEN_MODE", "CREATE USER",
+		"GRANT CREATE SESSION, CREATE TABLE, CREATE PROCEDURE", "QUOTA"} {
 		i := strings.Index(asked[at:], step)
 		if i < 0 {
 			t.Fatalf("no %s where it should be in\n%s", step, asked)

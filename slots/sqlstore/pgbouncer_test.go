@@ -17,7 +17,8 @@ func poolers(t *testing.T, test func(t *testing.T, at func(server string) string
 	t.Helper()
 	for name, c := range map[string]struct{ mode, settings string }{
 		"session": {testenv.PoolSession, ""}, "transaction": {testenv.PoolTransaction, ""},
-		"ignores": {testenv.PoolTransaction, "ignore_startup_parameters = default_transaction_isolation, idle_in_transaction_session_timeout, plan_cache_mode"},
+		"ignores": {testenv.PoolTransaction,
+			"ignore_startup_parameters = default_transaction_isolation, idle_in_transaction_session_timeout, plan_cache_mode"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			test(t, testenv.StartPgBouncer(t, testenv.SharedDatabase(t, testenv.Postgres), c.mode, c.settings).URLOf)
@@ -37,7 +38,8 @@ func TestPgBouncerConformance(t *testing.T) {
 		check(t, err)
 		proxy := testenv.StartProxy(t, address.Host)
 		address.Host = proxy.Addr
-		return slotstest.Database{URL: address.String(), CutAll: proxy.Cut, Open: func(t *testing.T) slots.Store { return migrated(t, address.String()) }}
+		return slotstest.Database{URL: address.String(), CutAll: proxy.Cut,
+			Open: func(t *testing.T) slots.Store { return migrated(t, address.String()) }}
 	}})
 }
 
@@ -55,7 +57,8 @@ func TestPgBouncerSharesSessions(t *testing.T) {
 			results := make(chan error)
 			for i := range 40 {
 				go func() {
-					_, err := s.Assign(soon(t), slots.Request{EventID: fmt.Sprint(round, "-", i), At: time.UnixMilli(int64(i%3) * 60_000)})
+					_, err := s.Assign(soon(t), slots.Request{EventID: fmt.Sprint(round, "-", i),
+						At: time.UnixMilli(int64(i%3) * 60_000)})
 					results <- err
 				}()
 			}
@@ -75,7 +78,8 @@ func TestPgBouncerWithAnotherIsolation(t *testing.T) {
 	address := pg.CreateDatabase("bounced")
 	u, err := url.Parse(address)
 	check(t, err)
-	mustExec(t, mustOpen(t, address).sql.Write, "ALTER DATABASE "+u.Path[1:]+" SET default_transaction_isolation TO 'serializable'")
+	mustExec(t, mustOpen(t, address).sql.Write, "ALTER DATABASE "+u.Path[1:]+
+		" SET default_transaction_isolation TO 'serializable'")
 	check(t, mustOpen(t, address).sql.Write.PingContext(soon(t)))
 	_, err = mustOpen(t, testenv.StartPgBouncer(t, pg, testenv.PoolTransaction).URLOf(address)).Migrate(soon(t))
 	wantError(t, err, `default_transaction_isolation is "serializable" behind a connection pooler`, "ALTER ROLE")

@@ -21,7 +21,8 @@ func (db *DB) Ping(ctx context.Context) error {
 		return noSchema(op, storeError(err))
 	}
 	if len(missing) > 0 {
-		return &slots.StoreError{Kind: slots.Failed, Op: op, Err: fmt.Errorf("the schema lacks %s: "+howToMigrate, missing[0])}
+		return &slots.StoreError{Kind: slots.Failed, Op: op,
+			Err: fmt.Errorf("the schema lacks %s: "+howToMigrate, missing[0])}
 	}
 	db.sql.WarmUp()
 	return nil
@@ -35,5 +36,6 @@ func noSchema(op string, err error) error {
 	if !errors.As(err, &missing) {
 		return err
 	}
-	return &slots.StoreError{Kind: slots.Failed, Op: op, Err: fmt.Errorf("the tables of slots are missing: "+howToMigrate+" (%w)", err)}
+	return &slots.StoreError{Kind: slots.Failed, Op: op,
+		Err: fmt.Errorf("the tables of slots are missing: "+howToMigrate+" (%w)", err)}
 }

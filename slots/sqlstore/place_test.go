@@ -51,7 +51,8 @@ func (p *placing) want(t *testing.T, what string, want int64) {
 func eachPlacing(t *testing.T, test func(t *testing.T, p *placing)) {
 	t.Helper()
 	eachMigrated(t, func(t *testing.T, db *DB) {
-		c, err := db.PutConfig(soon(t), slots.Config{ID: "first", Name: "place", Max: 10, SizeMs: 4000, Active: true}, nowhere)
+		c, err := db.PutConfig(soon(t), slots.Config{ID: "first", Name: "place", Max: 10, SizeMs: 4000,
+			Active: true}, nowhere)
 		check(t, err)
 		p := &placing{db, c.ID}
 		provision(t, db, 0, 1)
@@ -103,10 +104,12 @@ func TestPlaceThatChangesNothing(t *testing.T) {
 		"filled by others": func(t *testing.T, p *placing) { mustExec(t, p.sql.Write, "UPDATE RL_WNDW_CT SET SLOT_CT = 9") },
 		"purged":           func(t *testing.T, p *placing) { mustExec(t, p.sql.Write, "DELETE FROM RL_WNDW_CT") },
 		"another epoch": func(t *testing.T, p *placing) {
-			mustExec(t, p.sql.Write, fmt.Sprintf("INSERT INTO RL_WNDW_EPOCH (WNDW_SCOPE_NM, WNDW_SIZE_MS, EPOCH_CT) VALUES ('%s', %d, 7)", series.Scope, series.SizeMs))
+			mustExec(t, p.sql.Write, fmt.Sprintf("INSERT INTO RL_WNDW_EPOCH (WNDW_SCOPE_NM, WNDW_SIZE_MS, "+
+				"EPOCH_CT) VALUES ('%s', %d, 7)", series.Scope, series.SizeMs))
 		},
 		"paused": func(t *testing.T, p *placing) {
-			_, err := p.PutConfig(soon(t), slots.Config{ID: "second", Name: "place", Max: 0, SizeMs: 4000, Active: true}, nowhere)
+			_, err := p.PutConfig(soon(t), slots.Config{ID: "second", Name: "place", Max: 0, SizeMs: 4000,
+				Active: true}, nowhere)
 			check(t, err)
 		},
 		"no such version": func(_ *testing.T, p *placing) { p.config = "nobody" },
@@ -136,7 +139,8 @@ func TestPlaceThatChangesNothing(t *testing.T) {
 			}
 			again := slotOf(9, 0)
 			again.EventID = "a2"
-			if _, ok, err := p.Place(soon(t), p.config, series, 0, 10, []slots.Slot{slotOf(8, 0), again}); ok || slots.KindOf(err) != slots.Duplicate {
+			if _, ok, err := p.Place(soon(t), p.config, series, 0, 10, []slots.Slot{slotOf(8, 0), again}); ok ||
+				slots.KindOf(err) != slots.Duplicate {
 				t.Errorf("a second slot for an event: %v, %v", ok, err)
 			}
 			p.want(t, "duplicates", 3)

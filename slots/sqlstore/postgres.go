@@ -25,17 +25,21 @@ func postgresDialect() *dialect {
 }
 
 func postgresFind(ids []string) query {
-	return query{Text: "SELECT " + slotColumns + " FROM RL_EVENT_SLOT_DTL WHERE EVENT_ID = ANY($1::text[])", Args: []any{ids}}
+	return query{Text: "SELECT " + slotColumns + " FROM RL_EVENT_SLOT_DTL WHERE EVENT_ID = ANY($1::text[])",
+		Args: []any{ids}}
 }
 
 // postgresInsert inserts slots: $1 is their scope, $2 the size and $3 the start of their window; the
 // others are lists. A second table may follow.
 const postgresInsert = `INSERT INTO RL_EVENT_SLOT_DTL (` + slotColumns + `, SCHEMA_NB)
-SELECT U.ID, U.EVENT, $1::text, $2::bigint, U.REQUESTED, $3::timestamptz, U.SCHEDULED, U.CONFIG, clock_timestamp(), ` + schemaNumber + `
-  FROM unnest($4::text[], $5::text[], $6::timestamptz[], $7::timestamptz[], $8::text[]) AS U (ID, EVENT, REQUESTED, SCHEDULED, CONFIG)`
+SELECT U.ID, U.EVENT, $1::text, $2::bigint, U.REQUESTED, $3::timestamptz, U.SCHEDULED, U.CONFIG,
+       clock_timestamp(), ` + schemaNumber + `
+  FROM unnest($4::text[], $5::text[], $6::timestamptz[], $7::timestamptz[], $8::text[])
+    AS U (ID, EVENT, REQUESTED, SCHEDULED, CONFIG)`
 
 // postgresWindow is the window of the slots.
-const postgresWindow = ` WHERE WNDW_SCOPE_NM = $1::text AND WNDW_SIZE_MS = $2::bigint AND WNDW_STRT_TS = $3::timestamptz`
+const postgresWindow = ` WHERE WNDW_SCOPE_NM = $1::text AND WNDW_SIZE_MS = $2::bigint AND WNDW_STRT_TS = ` +
+	`$3::timestamptz`
 
 // postgresArgs are the arguments of postgresInsert.
 func postgresArgs(s slots.Series, windowMs int64, claimed []slots.Slot) []any {
@@ -57,10 +61,13 @@ func postgresClaim(s slots.Series, windowMs int64, claimed []slots.Slot) []query
 }
 
 // postgresPlace is one statement: the insert needs the row that the update returns.
-func postgresPlace(configID string, s slots.Series, windowMs, max int64, claimed []slots.Slot, count *sql.NullInt64) []query {
+func postgresPlace(configID string, s slots.Series, windowMs, max int64, claimed []slots.Slot,
+	count *sql.NullInt64) []query {
 	n := int64(len(claimed))
-	return []query{{Text: "WITH W AS (\nUPDATE RL_WNDW_CT SET SLOT_CT = SLOT_CT + $9::bigint" + postgresWindow + ` AND SLOT_CT <= $10::bigint
-   AND EPOCH_CT = COALESCE((SELECT EPOCH_CT FROM RL_WNDW_EPOCH WHERE WNDW_SCOPE_NM = $1::text AND WNDW_SIZE_MS = $2::bigint), 0)
+	return []query{{Text: "WITH W AS (\nUPDATE RL_WNDW_CT SET SLOT_CT = SLOT_CT + $9::bigint" + postgresWindow +
+		` AND SLOT_CT <= $10::bigint
+   AND EPOCH_CT = COALESCE(
+         (SELECT EPOCH_CT FROM RL_WNDW_EPOCH WHERE WNDW_SCOPE_NM = $1::text AND WNDW_SIZE_MS = $2::bigint), 0)
    AND (SELECT ACT_IN FROM RL_EVENT_WNDW_CONFIG WHERE RL_WNDW_CONFIG_ID = $11::text) = 1
 RETURNING SLOT_CT), I AS (` + "\n" + postgresInsert + " CROSS JOIN W)\nSELECT SLOT_CT FROM W",
 		Args: append(postgresArgs(s, windowMs, claimed), n, max-n, configID), To: []any{count}}}
@@ -84,7 +91,8 @@ func postgresShut(ctx context.Context, _ *sqldb.DB, tx *sql.Tx, gates []query, _
 var postgresTypes = map[byte]string{':': "text", '#': "bigint", '@': "timestamptz"}
 
 // renewByConflict is words.renew where inserts say ON CONFLICT.
-const renewByConflict = " ON CONFLICT (WNDW_SCOPE_NM, WNDW_SIZE_MS, WNDW_STRT_TS) DO UPDATE SET SLOT_CT = excluded.SLOT_CT," +
+const renewByConflict = " ON CONFLICT (WNDW_SCOPE_NM, WNDW_SIZE_MS, WNDW_STRT_TS) DO UPDATE SET SLOT_CT = " +
+	"excluded.SLOT_CT," +
 	" CREAT_TS = excluded.CREAT_TS, EPOCH_CT = excluded.EPOCH_CT WHERE RL_WNDW_CT.EPOCH_CT <> excluded.EPOCH_CT"
 
 func postgresStatements() statements {
@@ -108,28 +116,37 @@ func postgresStatements() statements {
 		" WHEN pg_advisory_xact_lock_shared(hashtextextended($1::text, 0)) IS NULL THEN 0 END")
 	s.gateAll = text("SELECT pg_advisory_xact_lock(hashtextextended($1::text, 0))")
 	s.provision = text(`WITH C AS (
-SELECT (extract(epoch FROM COMPUTED_SCHED_TS - $3::timestamptz) * 1000000)::bigint / ($2::bigint * 1000) AS N, COUNT(*) AS CT FROM RL_EVENT_SLOT_DTL
+SELECT (extract(epoch FROM COMPUTED_SCHED_TS - $3::timestamptz) * 1000000)::bigint / ($2::bigint * 1000) AS N,
+       COUNT(*) AS CT
+  FROM RL_EVENT_SLOT_DTL
  WHERE WNDW_SCOPE_NM = $1::text AND COMPUTED_SCHED_TS >= $3::timestamptz
    AND COMPUTED_SCHED_TS < $3::timestamptz + $4::bigint * ($2::bigint * interval '1 millisecond') GROUP BY 1),
-W AS (SELECT N, $3::timestamptz + N * ($2::bigint * interval '1 millisecond') AS STRT FROM generate_series(0, $4::bigint - 1) AS N)
+W AS (SELECT N, $3::timestamptz + N * ($2::bigint * interval '1 millisecond') AS STRT
+        FROM generate_series(0, $4::bigint - 1) AS N)
 INSERT INTO RL_WNDW_CT (WNDW_SCOPE_NM, WNDW_SIZE_MS, WNDW_STRT_TS, SLOT_CT, CREAT_TS, EPOCH_CT)
 SELECT $1::text, $2::bigint, W.STRT, COALESCE(C.CT, 0), clock_timestamp(),
        COALESCE((SELECT EPOCH_CT FROM RL_WNDW_EPOCH WHERE WNDW_SCOPE_NM = $1::text AND WNDW_SIZE_MS = $2::bigint), 0)
   FROM W LEFT JOIN C ON C.N = W.N
  WHERE NOT EXISTS (SELECT 1 FROM RL_WNDW_CT T
         WHERE T.WNDW_SCOPE_NM = $1::text AND T.WNDW_SIZE_MS = $2::bigint AND T.WNDW_STRT_TS = W.STRT
-          AND T.WNDW_STRT_TS >= $3::timestamptz AND T.WNDW_STRT_TS < $3::timestamptz + $4::bigint * ($2::bigint * interval '1 millisecond'))
+          AND T.WNDW_STRT_TS >= $3::timestamptz
+          AND T.WNDW_STRT_TS < $3::timestamptz + $4::bigint * ($2::bigint * interval '1 millisecond'))
  ORDER BY W.STRT
 ON CONFLICT DO NOTHING`)
-	s.scheduled = text("SELECT (extract(epoch FROM COMPUTED_SCHED_TS - $3::timestamptz) * 1000000)::bigint / ($2::bigint * 1000), COUNT(*)" +
-		" FROM RL_EVENT_SLOT_DTL WHERE WNDW_SCOPE_NM = $1::text AND COMPUTED_SCHED_TS >= $3::timestamptz AND COMPUTED_SCHED_TS < $4::timestamptz GROUP BY 1 ORDER BY 1")
-	s.purgeFrontiers = text("DELETE FROM RL_WNDW_FRONTIER_TRK WHERE (WNDW_SCOPE_NM, WNDW_SIZE_MS, REQ_TS, WNDW_END_TS) IN" +
+	s.scheduled = text("SELECT (extract(epoch FROM COMPUTED_SCHED_TS - $3::timestamptz) * 1000000)::bigint / " +
+		"($2::bigint * 1000), COUNT(*)" +
+		" FROM RL_EVENT_SLOT_DTL WHERE WNDW_SCOPE_NM = $1::text AND COMPUTED_SCHED_TS >= $3::timestamptz AND " +
+		"COMPUTED_SCHED_TS < $4::timestamptz GROUP BY 1 ORDER BY 1")
+	s.purgeFrontiers = text("DELETE FROM RL_WNDW_FRONTIER_TRK WHERE (WNDW_SCOPE_NM, WNDW_SIZE_MS, REQ_TS, " +
+		"WNDW_END_TS) IN" +
 		" (SELECT WNDW_SCOPE_NM, WNDW_SIZE_MS, REQ_TS, WNDW_END_TS FROM RL_WNDW_FRONTIER_TRK" +
 		" WHERE REQ_TS + WNDW_SIZE_MS * interval '1 millisecond' <= $1 AND CREAT_TS < $2 LIMIT $3)")
 	s.purgeWindows = text("DELETE FROM RL_WNDW_CT WHERE (WNDW_SCOPE_NM, WNDW_SIZE_MS, WNDW_STRT_TS) IN" +
 		" (SELECT WNDW_SCOPE_NM, WNDW_SIZE_MS, WNDW_STRT_TS FROM RL_WNDW_CT" +
-		" WHERE WNDW_STRT_TS + WNDW_SIZE_MS * interval '1 millisecond' <= $1 AND CREAT_TS < $2 LIMIT $3 FOR UPDATE SKIP LOCKED)")
+		" WHERE WNDW_STRT_TS + WNDW_SIZE_MS * interval '1 millisecond' <= $1 AND CREAT_TS < $2 LIMIT $3 FOR UPDATE " +
+		"SKIP LOCKED)")
 	s.purgeSlots = text("DELETE FROM RL_EVENT_SLOT_DTL WHERE WNDW_SLOT_ID IN" +
-		" (SELECT WNDW_SLOT_ID FROM RL_EVENT_SLOT_DTL WHERE CREAT_TS < $1 AND COMPUTED_SCHED_TS < $1 ORDER BY CREAT_TS LIMIT $2)")
+		" (SELECT WNDW_SLOT_ID FROM RL_EVENT_SLOT_DTL WHERE CREAT_TS < $1 AND COMPUTED_SCHED_TS < $1 ORDER BY " +
+		"CREAT_TS LIMIT $2)")
 	return s
 }

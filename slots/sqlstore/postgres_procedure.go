@@ -23,7 +23,8 @@ func postgresAssign(ctx context.Context, db *sql.DB, s *slots.Search) (*assigned
 	var requestedUs, windowUs, scheduledUs, createdUs int64
 	var none bool
 	into := func(us *int64) sql.Scanner { return sqldb.Postgres.IntoNull(us, &none) }
-	err := row.Scan(&r.status, &id, &scope, &size, into(&requestedUs), into(&windowUs), into(&scheduledUs), &config, into(&createdUs),
+	err := row.Scan(&r.status, &id, &scope, &size, into(&requestedUs), into(&windowUs), into(&scheduledUs), &config,
+		into(&createdUs),
 		&r.firstCount, &r.lowMs, &r.exhausted, &r.windows, &r.contended)
 	r.slot = slots.Slot{
 		ID: id.String, EventID: a.EventID, Series: slots.Series{Scope: scope.String, SizeMs: size.Int64},

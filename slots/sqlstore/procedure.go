@@ -30,7 +30,8 @@ const (
 func (p procedure) Call(ctx context.Context, s *slots.Search) (slots.Found, error) {
 	const op = "assign a slot by procedure"
 	if len(s.Asks) != 1 {
-		return slots.Found{}, &slots.StoreError{Kind: slots.Failed, Op: op, Err: errors.New("a procedure places one event at a time")}
+		return slots.Found{}, &slots.StoreError{Kind: slots.Failed, Op: op,
+			Err: errors.New("a procedure places one event at a time")}
 	}
 	found := slots.Found{Answers: make([]slots.Answer, 1), FirstCount: -1}
 	a, err := p.db.dialect.assign(ctx, p.db.sql.Write, s)
@@ -42,7 +43,8 @@ func (p procedure) Call(ctx context.Context, s *slots.Search) (slots.Found, erro
 	case a.status == held:
 		return found, &slots.StoreError{Kind: slots.Held, Op: op, Err: errors.New("other sessions hold or fill the windows")}
 	}
-	found = slots.Found{FirstCount: a.firstCount, Exhausted: a.exhausted, Windows: int(a.windows), Contended: int(a.contended)}
+	found = slots.Found{FirstCount: a.firstCount, Exhausted: a.exhausted, Windows: int(a.windows),
+		Contended: int(a.contended)}
 	found.Answers = []slots.Answer{{Status: a.status, Slot: a.slot}}
 	if a.status == slots.Unplaced {
 		found.Answers[0].Slot = slots.Slot{}

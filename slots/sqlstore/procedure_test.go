@@ -87,8 +87,9 @@ func (c *searches) next(n int) slots.Search {
 		FirstMs: first, FromMs: first + c.size,
 		Direct: c.r.IntN(3) == 0, EndMs: first + 1000*c.size,
 		Asks: []slots.Ask{{
-			EventID: fmt.Sprintf("e%s-%d", c.name, n-c.r.IntN(2)*c.r.IntN(3)), SlotID: fmt.Sprintf("s%s-%d", c.name, n), RequestedUs: us,
-			ElapsedMs: elapsed, FirstMax: plan.FirstCapacity(c.max, elapsed, c.size), Bits: c.r.Uint32(),
+			EventID: fmt.Sprintf("e%s-%d", c.name, n-c.r.IntN(2)*c.r.IntN(3)), SlotID: fmt.Sprintf("s%s-%d", c.name, n),
+			RequestedUs: us,
+			ElapsedMs:   elapsed, FirstMax: plan.FirstCapacity(c.max, elapsed, c.size), Bits: c.r.Uint32(),
 		}},
 	}
 	if c.r.IntN(5) == 0 {
@@ -110,7 +111,8 @@ func (c *searches) under(prefix string, s slots.Search) *slots.Search {
 func use(t *testing.T, db *DB, s slots.Series) {
 	t.Helper()
 	id := fmt.Sprint("use-", s.Scope, s.SizeMs)
-	_, err := db.PutConfig(soon(t), slots.Config{ID: id, Name: id, Max: 1, SizeMs: max(s.SizeMs, plan.MinSizeMs), Options: slots.Options{Scope: s.Scope}}, nowhere)
+	_, err := db.PutConfig(soon(t), slots.Config{ID: id, Name: id, Max: 1, SizeMs: max(s.SizeMs, plan.MinSizeMs),
+		Options: slots.Options{Scope: s.Scope}}, nowhere)
 	check(t, err)
 }
 

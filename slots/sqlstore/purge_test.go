@@ -79,7 +79,8 @@ func TestOraclePackagePassesOverNoWindowThatIsPurged(t *testing.T) {
 	var held string
 	for _, shim := range oracleShims {
 		if strings.Contains(shim, "RL_CONFIG_HELD") {
-			held = strings.Replace(shim, "  SELECT MAX", "  DELETE FROM RL_WNDW_CT WHERE WNDW_SCOPE_NM = 'purged' AND SLOT_CT = 0;\n  SELECT MAX", 1)
+			held = strings.Replace(shim, "  SELECT MAX",
+				"  DELETE FROM RL_WNDW_CT WHERE WNDW_SCOPE_NM = 'purged' AND SLOT_CT = 0;\n  SELECT MAX", 1)
 		}
 	}
 	mustExec(t, o.sessions, held)

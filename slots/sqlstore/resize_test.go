@@ -43,12 +43,14 @@ func TestAnotherSizeTakesNoLongerBehindABacklog(t *testing.T) {
 			longest, beside := stop()
 			t.Logf("%d ms: the longest wait of %d events during the change was %v", sizeMs, beside, longest)
 			began = time.Now()
-			got, err := s.Assign(soon(t), slots.Request{EventID: fmt.Sprint("late-", i), ConfigName: "big", At: time.UnixMilli(from)})
+			got, err := s.Assign(soon(t), slots.Request{EventID: fmt.Sprint("late-", i), ConfigName: "big",
+				At: time.UnixMilli(from)})
 			check(t, err)
 			t.Logf("%d slots: the change to %d ms took %v, the search behind them %v", n, sizeMs, took, time.Since(began))
 			// Each gets the first millisecond of its window.
 			if want := from + (n+[]int64{0, 0, 1}[i])*1000; got.WindowMs != want {
-				t.Errorf("windows of %d ms: the event is in window %d, %d windows from the earliest with room", sizeMs, got.WindowMs, (got.WindowMs-want)/sizeMs)
+				t.Errorf("windows of %d ms: the event is in window %d, %d windows from the earliest with room", sizeMs,
+					got.WindowMs, (got.WindowMs-want)/sizeMs)
 			}
 			if took > 10*time.Second { // a busy machine; that it makes no rows tells more
 				t.Errorf("the change to %d ms took %v", sizeMs, took)
@@ -68,7 +70,8 @@ func TestAnotherSizeTakesNoLongerBehindABacklog(t *testing.T) {
 // assigning assigns events one after another, each to a window of its own from the instant on,
 // until what it returns is called, which tells the longest time that one took, and how many
 // there were.
-func assigning(t *testing.T, s *slots.Scheduler, config string, run int, fromMs int64) (stop func() (time.Duration, int64)) {
+func assigning(t *testing.T, s *slots.Scheduler, config string, run int,
+	fromMs int64) (stop func() (time.Duration, int64)) {
 	var assigned int64
 	var longest time.Duration
 	var running sync.WaitGroup
@@ -98,7 +101,8 @@ func assigning(t *testing.T, s *slots.Scheduler, config string, run int, fromMs 
 // assigned.
 func schedule(t *testing.T, db *DB, scope string, fromMs, n int64) {
 	t.Helper()
-	_, err := db.PutConfig(soon(t), slots.Config{ID: "first", Name: scope, Max: 1 << 30, SizeMs: 86_400_000, Active: true}, slots.PutOptions{})
+	_, err := db.PutConfig(soon(t), slots.Config{ID: "first", Name: scope, Max: 1 << 30, SizeMs: 86_400_000, Active: true},
+		slots.PutOptions{})
 	check(t, err)
 	s := slots.Series{Scope: scope, SizeMs: 86_400_000}
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
@@ -107,7 +111,8 @@ func schedule(t *testing.T, db *DB, scope string, fromMs, n int64) {
 		for at := int64(0); at < n; at += slots.MaxBatch {
 			var some []slots.Slot
 			for i := at; i < min(at+slots.MaxBatch, n); i++ {
-				some = append(some, slots.Slot{ID: fmt.Sprint("s", i), EventID: fmt.Sprint("e", i), Series: s, RequestedUs: fromMs * 1000, WindowMs: fromMs,
+				some = append(some, slots.Slot{ID: fmt.Sprint("s", i), EventID: fmt.Sprint("e", i), Series: s,
+					RequestedUs: fromMs * 1000, WindowMs: fromMs,
 					ScheduledMs: fromMs + i*1000 + 17, ConfigID: "first"})
 			}
 			for _, q := range db.dialect.claim(s, fromMs, some) {

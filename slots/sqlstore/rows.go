@@ -23,7 +23,8 @@ func findIn(ids []string) query {
 	for i, id := range ids {
 		args[i] = id
 	}
-	return query{Text: "SELECT " + slotColumns + " FROM RL_EVENT_SLOT_DTL WHERE EVENT_ID IN (" + marks(len(ids)) + ")", Args: args, Kept: len(ids) <= keptRows}
+	return query{Text: "SELECT " + slotColumns + " FROM RL_EVENT_SLOT_DTL WHERE EVENT_ID IN (" + marks(len(ids)) + ")",
+		Args: args, Kept: len(ids) <= keptRows}
 }
 
 // claimRows returns dialect.claim by INSERTs of so many rows at most.
@@ -34,7 +35,8 @@ func claimRows(d *sqldb.Dialect, most int) func(slots.Series, int64, []slots.Slo
 		}
 		window := d.Instant(windowMs * 1000)
 		return append(all, query{
-			Text: "UPDATE RL_WNDW_CT SET SLOT_CT = SLOT_CT + ? WHERE WNDW_SCOPE_NM = ? AND WNDW_SIZE_MS = ? AND WNDW_STRT_TS = ?",
+			Text: "UPDATE RL_WNDW_CT SET SLOT_CT = SLOT_CT + ? WHERE WNDW_SCOPE_NM = ? AND WNDW_SIZE_MS = ? AND " +
+				"WNDW_STRT_TS = ?",
 			Args: []any{int64(len(claimed)), s.Scope, s.SizeMs, window}, Rows: 1, Kept: true,
 		})
 	}
@@ -46,10 +48,12 @@ func insertRows(d *sqldb.Dialect, s slots.Series, windowMs int64, claimed []slot
 	window, n := bind(windowMs*1000), len(claimed)
 	args := make([]any, 0, 8*n)
 	for _, c := range claimed {
-		args = append(args, c.ID, c.EventID, s.Scope, s.SizeMs, bind(c.RequestedUs), window, bind(c.ScheduledMs*1000), c.ConfigID)
+		args = append(args, c.ID, c.EventID, s.Scope, s.SizeMs, bind(c.RequestedUs), window,
+			bind(c.ScheduledMs*1000), c.ConfigID)
 	}
 	return query{
-		Text: "INSERT INTO RL_EVENT_SLOT_DTL (" + slotColumns + ", SCHEMA_NB) VALUES " + strings.TrimSuffix(strings.Repeat(row, n), ", "),
+		Text: "INSERT INTO RL_EVENT_SLOT_DTL (" + slotColumns + ", SCHEMA_NB) VALUES " +
+			strings.TrimSuffix(strings.Repeat(row, n), ", "),
 		Args: args, Rows: int64(n), Kept: n <= keptRows,
 	}
 }

@@ -30,7 +30,8 @@ func servers() []server {
 }
 
 func shared(engine string) server {
-	return server{engine, func(t testing.TB) string { return testenv.SharedDatabase(t, engine).CreateDatabase("sqlstore") }}
+	return server{engine,
+		func(t testing.TB) string { return testenv.SharedDatabase(t, engine).CreateDatabase("sqlstore") }}
 }
 
 // each runs a test on a new database of every kind.
@@ -42,9 +43,10 @@ func each(t *testing.T, test func(t *testing.T, url string)) {
 // eachMake is eachMigrated without SQLite in memory, which is SQLite once more.
 func eachMake(t *testing.T, test func(t *testing.T, db *DB)) {
 	t.Helper()
-	eachOf(t, slices.DeleteFunc(servers(), func(s server) bool { return s.name == "memory" }), func(t *testing.T, url string) {
-		test(t, migrated(t, url))
-	})
+	eachOf(t, slices.DeleteFunc(servers(), func(s server) bool { return s.name == "memory" }),
+		func(t *testing.T, url string) {
+			test(t, migrated(t, url))
+		})
 }
 
 // eachServer is each without those that live in the process.

@@ -43,7 +43,8 @@ var (
 // text makes a statement.
 func (w *words) text(template string) statement {
 	for strings.Contains(template, "{") {
-		template = wordPattern.ReplaceAllStringFunc(template, func(mark string) string { return w.word(mark[1 : len(mark)-1]) })
+		template = wordPattern.ReplaceAllStringFunc(template,
+			func(mark string) string { return w.word(mark[1 : len(mark)-1]) })
 	}
 	var s statement
 	s.text = argumentPattern.ReplaceAllStringFunc(template, func(mark string) string {
@@ -96,8 +97,10 @@ func (w *words) word(text string) string {
 
 // Columns with their instants marked.
 const (
-	slotResults   = "WNDW_SLOT_ID, EVENT_ID, WNDW_SCOPE_NM, WNDW_SIZE_MS, {REQ_TS}, {WNDW_STRT_TS}, {COMPUTED_SCHED_TS}, RL_WNDW_CONFIG_ID, {CREAT_TS}"
-	configResults = "RL_WNDW_CONFIG_ID, WNDW_CONFIG_NM, WNDW_MAX_EVENT_CT, WNDW_SIZE_ISO_DUR_TX, CONFIG_OPT_TX, {CONFIG_EFF_STRT_DT}, ACT_IN, {CREAT_TS}"
+	slotResults = "WNDW_SLOT_ID, EVENT_ID, WNDW_SCOPE_NM, WNDW_SIZE_MS, {REQ_TS}, {WNDW_STRT_TS}, " +
+		"{COMPUTED_SCHED_TS}, RL_WNDW_CONFIG_ID, {CREAT_TS}"
+	configResults = "RL_WNDW_CONFIG_ID, WNDW_CONFIG_NM, WNDW_MAX_EVENT_CT, WNDW_SIZE_ISO_DUR_TX, CONFIG_OPT_TX, " +
+		"{CONFIG_EFF_STRT_DT}, ACT_IN, {CREAT_TS}"
 )
 
 // statements returns those that dialects have in common.
@@ -106,7 +109,8 @@ func (w *words) statements() statements {
 	const current = " AND EPOCH_CT = {epoch}"
 	const config = "SELECT " + configResults + " FROM RL_EVENT_WNDW_CONFIG WHERE "
 	const run = " FROM RL_WNDW_FULL_RUN WHERE WNDW_SCOPE_NM = :1 AND WNDW_SIZE_MS = #2 AND WNDW_MAX_EVENT_CT = #3"
-	const slotsInside = "(SELECT COUNT(*) FROM RL_EVENT_SLOT_DTL WHERE WNDW_SCOPE_NM = :1 AND COMPUTED_SCHED_TS >= @3 AND COMPUTED_SCHED_TS < @4)"
+	const slotsInside = "(SELECT COUNT(*) FROM RL_EVENT_SLOT_DTL WHERE WNDW_SCOPE_NM = :1 AND COMPUTED_SCHED_TS >= @3 " +
+		"AND COMPUTED_SCHED_TS < @4)"
 	t := w.text
 	kept := func(template string) statement {
 		s := t(template)
@@ -118,7 +122,8 @@ func (w *words) statements() statements {
 		windows: t("SELECT {C.WNDW_STRT_TS}, C.SLOT_CT FROM RL_WNDW_CT C WHERE C.WNDW_SCOPE_NM = :1 AND C.WNDW_SIZE_MS = #2" +
 			" AND C.WNDW_STRT_TS >= @3 AND C.WNDW_STRT_TS < @4 AND C.EPOCH_CT = {epoch} ORDER BY C.WNDW_STRT_TS {most #5}"),
 		make: t("{insert RL_WNDW_CT} (WNDW_SCOPE_NM, WNDW_SIZE_MS, WNDW_STRT_TS, SLOT_CT, CREAT_TS, EPOCH_CT)" +
-			" SELECT :1, #2, @3, " + slotsInside + ", {now}, {epoch}{dual} WHERE NOT EXISTS (SELECT 1 FROM RL_WNDW_CT" + window + current + "){renew}"),
+			" SELECT :1, #2, @3, " + slotsInside + ", {now}, {epoch}{dual} WHERE NOT EXISTS (SELECT 1 FROM RL_WNDW_CT" +
+			window + current + "){renew}"),
 		stale: t("SELECT {C.WNDW_STRT_TS} FROM RL_WNDW_CT C WHERE C.WNDW_SCOPE_NM = :1 AND C.WNDW_SIZE_MS = #2" +
 			" AND C.WNDW_STRT_TS >= @3 AND C.WNDW_STRT_TS < @4 AND C.EPOCH_CT <> {epoch}"),
 		dropStale: t("DELETE FROM RL_WNDW_CT" + window + " AND EPOCH_CT <> {epoch}"),
@@ -129,10 +134,12 @@ func (w *words) statements() statements {
 		lockWait: t("SELECT SLOT_CT FROM RL_WNDW_CT" + window + "{lock}"),
 		count: t("SELECT COUNT(*) FROM RL_EVENT_SLOT_DTL WHERE WNDW_SCOPE_NM = :1" +
 			" AND COMPUTED_SCHED_TS >= @2 AND COMPUTED_SCHED_TS < @3"),
-		setCount: t("UPDATE RL_WNDW_CT SET SLOT_CT = #1 WHERE WNDW_SCOPE_NM = :2 AND WNDW_SIZE_MS = #3 AND WNDW_STRT_TS = @4"),
-		slotIn:   t("SELECT WNDW_SLOT_ID FROM RL_EVENT_SLOT_DTL WHERE WNDW_SCOPE_NM = :1 {first}"),
+		setCount: t("UPDATE RL_WNDW_CT SET SLOT_CT = #1 WHERE WNDW_SCOPE_NM = :2 AND WNDW_SIZE_MS = #3 AND " +
+			"WNDW_STRT_TS = @4"),
+		slotIn: t("SELECT WNDW_SLOT_ID FROM RL_EVENT_SLOT_DTL WHERE WNDW_SCOPE_NM = :1 {first}"),
 
-		frontier: t("SELECT {MAX(WNDW_END_TS)} FROM RL_WNDW_FRONTIER_TRK WHERE WNDW_SCOPE_NM = :1 AND WNDW_SIZE_MS = #2 AND REQ_TS = @3"),
+		frontier: t("SELECT {MAX(WNDW_END_TS)} FROM RL_WNDW_FRONTIER_TRK WHERE WNDW_SCOPE_NM = :1 AND WNDW_SIZE_MS = #2 " +
+			"AND REQ_TS = @3"),
 		addFrontier: t("{insert RL_WNDW_FRONTIER_TRK} (WNDW_SCOPE_NM, WNDW_SIZE_MS, REQ_TS, WNDW_END_TS, CREAT_TS)" +
 			" SELECT :1, #2, @3, @4, {now}{dual} WHERE NOT EXISTS (SELECT 1 FROM RL_WNDW_FRONTIER_TRK" +
 			" WHERE WNDW_SCOPE_NM = :1 AND WNDW_SIZE_MS = #2 AND REQ_TS = @3 AND WNDW_END_TS = @4){skip RL_WNDW_FRONTIER_TRK}"),
@@ -159,7 +166,8 @@ func (w *words) statements() statements {
 		control:        t("SELECT HOLDER_ID FROM RL_SLOT_CTL WHERE CTL_NM = :1"),
 		setScope:       t("UPDATE RL_SLOT_CTL SET HOLDER_ID = :1 WHERE CTL_NM = 'scope' AND HOLDER_ID IS NULL"),
 
-		since: t("SELECT " + slotResults + " FROM RL_EVENT_SLOT_DTL WHERE CREAT_TS >= @1 AND (CREAT_TS > @2 OR WNDW_SLOT_ID > {key :3})" +
+		since: t("SELECT " + slotResults +
+			" FROM RL_EVENT_SLOT_DTL WHERE CREAT_TS >= @1 AND (CREAT_TS > @2 OR WNDW_SLOT_ID > {key :3})" +
 			" ORDER BY RL_EVENT_SLOT_DTL.CREAT_TS, WNDW_SLOT_ID {most #4}"),
 
 		lead: t("UPDATE RL_SLOT_CTL SET HOLDER_ID = :1, HELD_UNTIL_TS = {plus {now}|#2}" +
@@ -169,9 +177,11 @@ func (w *words) statements() statements {
 
 		dropFrontiers: t("DELETE FROM RL_WNDW_FRONTIER_TRK WHERE WNDW_SCOPE_NM = :1 AND WNDW_SIZE_MS = #2"),
 
-		drift: t("SELECT {C.WNDW_STRT_TS}, C.SLOT_CT, (SELECT COUNT(*) FROM RL_EVENT_SLOT_DTL S WHERE S.WNDW_SCOPE_NM = C.WNDW_SCOPE_NM" +
+		drift: t("SELECT {C.WNDW_STRT_TS}, C.SLOT_CT, (SELECT COUNT(*) FROM RL_EVENT_SLOT_DTL S WHERE S.WNDW_SCOPE_NM = " +
+			"C.WNDW_SCOPE_NM" +
 			" AND S.COMPUTED_SCHED_TS >= C.WNDW_STRT_TS AND S.COMPUTED_SCHED_TS < {plus C.WNDW_STRT_TS|C.WNDW_SIZE_MS})" +
-			" FROM RL_WNDW_CT C WHERE C.WNDW_SCOPE_NM = :1 AND C.WNDW_SIZE_MS = #2 AND C.WNDW_STRT_TS >= @3 AND C.WNDW_STRT_TS < @4" +
+			" FROM RL_WNDW_CT C WHERE C.WNDW_SCOPE_NM = :1 AND C.WNDW_SIZE_MS = #2 AND C.WNDW_STRT_TS >= @3 AND " +
+			"C.WNDW_STRT_TS < @4" +
 			" AND C.EPOCH_CT = {epoch} ORDER BY C.WNDW_STRT_TS {most #5}"),
 	}
 }

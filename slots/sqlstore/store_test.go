@@ -21,7 +21,8 @@ import (
 var series = slots.Series{Scope: "*", SizeMs: 4000}
 
 // nowhere has configs count in windows that nobody uses.
-var nowhere = slots.PutOptions{SeriesOf: func(slots.Config) slots.Series { return slots.Series{Scope: "nowhere", SizeMs: 1000} }}
+var nowhere = slots.PutOptions{
+	SeriesOf: func(slots.Config) slots.Series { return slots.Series{Scope: "nowhere", SizeMs: 1000} }}
 
 func slotOf(n int, windowMs int64) slots.Slot {
 	return slots.Slot{ID: fmt.Sprintf("s%05d", n), EventID: fmt.Sprintf("e%05d", n), Series: series,
@@ -87,7 +88,8 @@ func TestClaimMany(t *testing.T) {
 		if n, ok, err := db.Peek(soon(t), series, 0); n != slots.MaxBatch || !ok || err != nil {
 			t.Fatalf("the window counts %d, %v, %v", n, ok, err)
 		}
-		if err := claim(t, db, 0, slotOf(5000, 0), slotOf(17, 0)); slots.KindOf(err) != slots.Duplicate && slots.KindOf(err) != slots.Passing {
+		if err := claim(t, db, 0, slotOf(5000, 0), slotOf(17, 0)); slots.KindOf(err) != slots.Duplicate &&
+			slots.KindOf(err) != slots.Passing {
 			t.Fatalf("the same slot once more: %v", err)
 		}
 		other := slotOf(5001, 0)
@@ -149,13 +151,15 @@ func TestIDsDiffer(t *testing.T) {
 // twice.
 func instants(t *testing.T, db *DB) {
 	t.Helper()
-	for n, at := range []string{"2026-11-01T05:30:00.123Z", "2026-11-01T06:30:00.123Z", "2026-03-08T07:00:00Z", "1969-12-31T23:59:56Z", "1925-06-07T08:09:12Z", "9999-01-01T00:00:00Z"} {
+	for n, at := range []string{"2026-11-01T05:30:00.123Z", "2026-11-01T06:30:00.123Z", "2026-03-08T07:00:00Z",
+		"1969-12-31T23:59:56Z", "1925-06-07T08:09:12Z", "9999-01-01T00:00:00Z"} {
 		when, err := time.Parse(time.RFC3339, at)
 		check(t, err)
 		want := slotOf(n, plan.WindowStart(when.UnixMicro(), series.SizeMs))
 		want.RequestedUs = when.UnixMicro() + 1
 		provision(t, db, want.WindowMs, 2)
-		if w, ok, err := db.Scout(soon(t), series, want.WindowMs, want.WindowMs+8000, 1); w != want.WindowMs || !ok || err != nil {
+		if w, ok, err := db.Scout(soon(t), series, want.WindowMs, want.WindowMs+8000, 1); w != want.WindowMs ||
+			!ok || err != nil {
 			t.Errorf("%s: scout found %d, %v, %v; want %d", at, w, ok, err, want.WindowMs)
 		}
 		check(t, claim(t, db, want.WindowMs, want))
@@ -218,12 +222,14 @@ func TestPutConfigTogether(t *testing.T) {
 		var wg sync.WaitGroup
 		for n := range 10 {
 			wg.Go(func() {
-				put := slots.Config{ID: fmt.Sprint(n), Name: "default", Max: int64(n), SizeMs: 1500, Options: slots.Options{Scope: "shared", Stratified: true}}
+				put := slots.Config{ID: fmt.Sprint(n), Name: "default", Max: int64(n), SizeMs: 1500,
+					Options: slots.Options{Scope: "shared", Stratified: true}}
 				c, err := db.PutConfig(soon(t), put, nowhere)
 				for slots.KindOf(err) == slots.Held { // the last may wait longer than the server lets it
 					c, err = db.PutConfig(soon(t), put, nowhere)
 				}
-				if err != nil || !c.Active || c.Max != int64(n) || c.SizeMs != 1500 || c.Options.Scope != "shared" || !c.Options.Stratified || c.SinceUs == 0 || c.CreatedUs == 0 {
+				if err != nil || !c.Active || c.Max != int64(n) || c.SizeMs != 1500 || c.Options.Scope != "shared" ||
+					!c.Options.Stratified || c.SinceUs == 0 || c.CreatedUs == 0 {
 					t.Errorf("put: %+v, %v", c, err)
 				}
 			})
@@ -260,7 +266,8 @@ func TestConfigOptions(t *testing.T) {
 	eachMigrated(t, func(t *testing.T, db *DB) {
 		calendar, err := plan.ParseCalendar([]byte(`{"zone":"Europe/Berlin"}`))
 		check(t, err)
-		c, err := db.PutConfig(soon(t), slots.Config{ID: "1", Name: "n", Max: 1, SizeMs: 1000, Options: slots.Options{Calendar: calendar}}, nowhere)
+		c, err := db.PutConfig(soon(t), slots.Config{ID: "1", Name: "n", Max: 1, SizeMs: 1000,
+			Options: slots.Options{Calendar: calendar}}, nowhere)
 		if err != nil || !c.Options.Calendar.Equal(calendar) || c.Options.Stratified {
 			t.Fatalf("%+v, %v", c, err)
 		}
@@ -287,7 +294,8 @@ func TestOnlyOneLeadsAtATime(t *testing.T) {
 			check(t, err)
 			return ok
 		}
-		if !lead("purge", "a", time.Hour) || lead("purge", "b", time.Hour) || !lead("purge", "a", time.Millisecond) || !lead("other", "b", time.Hour) {
+		if !lead("purge", "a", time.Hour) || lead("purge", "b", time.Hour) || !lead("purge", "a", time.Millisecond) ||
+			!lead("other", "b", time.Hour) {
 			t.Fatal("a leads purge, b leads other")
 		}
 		for ctx := soon(t); !lead("purge", "b", time.Hour); {
@@ -385,8 +393,10 @@ func TestDeadlockPasses(t *testing.T) {
 		db := migrated(t, address)
 		provision(t, db, 0, 2)
 		add := map[string]string{
-			"postgres": "UPDATE RL_WNDW_CT SET SLOT_CT = SLOT_CT + 1 WHERE WNDW_SCOPE_NM = '*' AND WNDW_SIZE_MS = 4000 AND WNDW_STRT_TS = $1",
-			"mysql":    "UPDATE RL_WNDW_CT SET SLOT_CT = SLOT_CT + 1 WHERE WNDW_SCOPE_NM = '*' AND WNDW_SIZE_MS = 4000 AND WNDW_STRT_TS = ?",
+			"postgres": "UPDATE RL_WNDW_CT SET SLOT_CT = SLOT_CT + 1 WHERE WNDW_SCOPE_NM = '*' AND WNDW_SIZE_MS = 4000 AND " +
+				"WNDW_STRT_TS = $1",
+			"mysql": "UPDATE RL_WNDW_CT SET SLOT_CT = SLOT_CT + 1 WHERE WNDW_SCOPE_NM = '*' AND WNDW_SIZE_MS = 4000 AND " +
+				"WNDW_STRT_TS = ?",
 		}[db.dialect.Name]
 		var barrier, wg sync.WaitGroup
 		barrier.Add(2)

@@ -110,7 +110,8 @@ func (db *DB) Uncounted(ctx context.Context, s slots.Series, fromMs, toMs, max i
 }
 
 // uncounted is Uncounted in one statement; more: all windows are full.
-func (db *DB) uncounted(ctx context.Context, s slots.Series, fromMs, toMs, max int64) (endMs int64, more bool, err error) {
+func (db *DB) uncounted(ctx context.Context, s slots.Series, fromMs, toMs,
+	max int64) (endMs int64, more bool, err error) {
 	at := fromMs
 	row, err := db.Windows(ctx, s, at, toMs, 1)
 	if err != nil {
@@ -133,7 +134,8 @@ func (db *DB) uncounted(ctx context.Context, s slots.Series, fromMs, toMs, max i
 }
 
 // Windows implements slots.Store.
-func (db *DB) Windows(ctx context.Context, s slots.Series, fromMs, toMs int64, limit int) (windows []slots.Window, err error) {
+func (db *DB) Windows(ctx context.Context, s slots.Series, fromMs, toMs int64,
+	limit int) (windows []slots.Window, err error) {
 	q := db.dialect.statements.windows.with(s.Scope, s.SizeMs, db.at(fromMs), db.at(toMs), limit)
 	err = db.rows(ctx, db.sql.Read, "list windows", q, func(rows *sql.Rows) error {
 		var us, count int64
@@ -210,7 +212,8 @@ func (db *DB) when(ctx context.Context, op string, q query) (ms int64, ok bool, 
 // Provision implements slots.Tables. Each statement is a transaction of its own: if the next one
 // fails, empty windows stay, which changes no answer. It deletes rows of earlier epochs first, each
 // by its key: a DELETE that searches for rows may wait for windows that are being claimed.
-func (db *DB) Provision(ctx context.Context, s slots.Series, fromMs, toMs int64, frontier *slots.Frontier) (rows int64, err error) {
+func (db *DB) Provision(ctx context.Context, s slots.Series, fromMs, toMs int64,
+	frontier *slots.Frontier) (rows int64, err error) {
 	if err := db.dropStale(ctx, s, fromMs, toMs); err != nil {
 		return 0, err
 	}
@@ -236,12 +239,13 @@ func (db *DB) dropStale(ctx context.Context, s slots.Series, fromMs, toMs int64)
 	const op = "drop windows of an earlier epoch"
 	st := &db.dialect.statements
 	var stale []int64
-	err := db.rows(ctx, db.sql.Read, op, st.stale.with(s.Scope, s.SizeMs, db.at(fromMs), db.at(toMs)), func(rows *sql.Rows) error {
-		var us int64
-		err := rows.Scan(db.into(&us))
-		stale = append(stale, millis(us))
-		return err
-	})
+	err := db.rows(ctx, db.sql.Read, op, st.stale.with(s.Scope, s.SizeMs, db.at(fromMs), db.at(toMs)),
+		func(rows *sql.Rows) error {
+			var us int64
+			err := rows.Scan(db.into(&us))
+			stale = append(stale, millis(us))
+			return err
+		})
 	for _, startMs := range stale {
 		if err == nil {
 			_, err = db.change(ctx, db.sql.Write, op, st.dropStale.with(s.Scope, s.SizeMs, db.at(startMs)))

@@ -70,11 +70,13 @@ func TestDriftTakesNoTripPerWindow(t *testing.T) {
 		u, err := url.Parse(address)
 		check(t, err)
 		direct := migrated(t, address)
-		c, err := direct.PutConfig(soon(t), slots.Config{ID: "c", Name: "c", Max: 1000, SizeMs: series.SizeMs, Active: true}, nowhere)
+		c, err := direct.PutConfig(soon(t), slots.Config{ID: "c", Name: "c", Max: 1000, SizeMs: series.SizeMs,
+			Active: true}, nowhere)
 		check(t, err)
 		_, err = direct.Provision(soon(t), slots.SeriesOf(c, false), 0, 1000*series.SizeMs, nil)
 		check(t, err)
-		mustExec(t, direct.sql.Write, "UPDATE RL_WNDW_CT SET SLOT_CT = 3 WHERE WNDW_STRT_TS = (SELECT * FROM (SELECT MAX(WNDW_STRT_TS) FROM RL_WNDW_CT) M)")
+		mustExec(t, direct.sql.Write, "UPDATE RL_WNDW_CT SET SLOT_CT = 3 WHERE WNDW_STRT_TS = (SELECT * FROM (SELECT "+
+			"MAX(WNDW_STRT_TS) FROM RL_WNDW_CT) M)")
 		counter := dbtest.CountTrips(t, u.Host)
 		u.Host = counter.Addr
 		db := mustOpen(t, u.String())

@@ -97,7 +97,8 @@ func (db *DB) shrink(ctx context.Context, op string, f func(*sql.Tx) (bool, erro
 
 // Drift implements slots.Store. Windows of sizes that are not in use do not count what is
 // assigned meanwhile, and are counted again when they are.
-func (db *DB) Drift(ctx context.Context, fromMs, toMs int64, after *slots.WindowKey, limit int, repair bool) (drifts []slots.Drift, next *slots.WindowKey, err error) {
+func (db *DB) Drift(ctx context.Context, fromMs, toMs int64, after *slots.WindowKey, limit int,
+	repair bool) (drifts []slots.Drift, next *slots.WindowKey, err error) {
 	used, err := db.seriesInUse(ctx)
 	if err != nil {
 		return nil, nil, err
@@ -135,7 +136,8 @@ func (db *DB) Drift(ctx context.Context, fromMs, toMs int64, after *slots.Window
 }
 
 // driftOf compares windows of one series. last is the last one that was looked at.
-func (db *DB) driftOf(ctx context.Context, s slots.Series, fromMs, toMs int64, limit int) (drifts []slots.Drift, looked int, last slots.WindowKey, err error) {
+func (db *DB) driftOf(ctx context.Context, s slots.Series, fromMs, toMs int64,
+	limit int) (drifts []slots.Drift, looked int, last slots.WindowKey, err error) {
 	q := db.dialect.statements.drift.with(s.Scope, s.SizeMs, db.at(fromMs), db.at(toMs), limit)
 	err = db.rows(ctx, db.sql.Read, "compare windows with their slots", q, func(rows *sql.Rows) error {
 		var us int64
@@ -157,7 +159,8 @@ func (db *DB) seriesInUse(ctx context.Context) ([]slots.Series, error) {
 	if err != nil {
 		return nil, err
 	}
-	configs, _, err := db.readableConfigs(ctx, db.sql.Read, "read the configs", db.dialect.statements.activeConfigs.with(manyConfigs))
+	configs, _, err := db.readableConfigs(ctx, db.sql.Read, "read the configs",
+		db.dialect.statements.activeConfigs.with(manyConfigs))
 	if err != nil {
 		return nil, err
 	}

@@ -41,7 +41,8 @@ func alone(seed uint64, sub subject, year int) (wrong []string) {
 		p.learn(found)
 		wrong = append(wrong, compareAnswers(want, found)...)
 		if found.Contended > 0 { // it costs a transaction, and changes no answer
-			wrong = append(wrong, fmt.Sprintf("%d windows were scouted and then found full, although there is no other caller", found.Contended))
+			wrong = append(wrong, fmt.Sprintf("%d windows were scouted and then found full, although there is no other caller",
+				found.Contended))
 		}
 	}
 	return append(wrong, sc.m.Misuse()...)
@@ -158,13 +159,17 @@ func TestSearchKeepsItsStatementBudget(t *testing.T) {
 		}
 		checkBudget(t, what, counter.Take(), want)
 	}
-	assign(searchFor(s, noon, 1, "a"), "first window", map[string]int{"find": 1, "place": 1, "begin": 1, "lock": 1, "claim": 1, "commit": 1})
+	assign(searchFor(s, noon, 1, "a"), "first window", map[string]int{"find": 1, "place": 1, "begin": 1, "lock": 1,
+		"claim": 1, "commit": 1})
 	assign(searchFor(s, noon, 1, "a"), "idempotent hit", map[string]int{"find": 1})
-	assign(searchFor(s, noon, 1, "b"), "first window full", map[string]int{"find": 1, "peek": 1, "scout": 1, "place": 2, "begin": 2, "lock": 2, "claim": 1, "commit": 1})
+	assign(searchFor(s, noon, 1, "b"), "first window full", map[string]int{"find": 1, "peek": 1, "scout": 1, "place": 2,
+		"begin": 2, "lock": 2, "claim": 1, "commit": 1})
 	direct := searchFor(s, noon, 1, "d")
 	direct.Asks[0].FirstMax, direct.FromMs, direct.Direct = 0, direct.FromMs+2*4000, true
-	assign(direct, "where the hint says", map[string]int{"find": 1, "place": 1, "begin": 1, "lock": 1, "claim": 1, "commit": 1})
+	assign(direct, "where the hint says", map[string]int{"find": 1, "place": 1, "begin": 1, "lock": 1, "claim": 1,
+		"commit": 1})
 	far := searchFor(slots.Series{Scope: "far", SizeMs: 4000}, noon, 1, "e")
 	fill(m, far.Series, noon.UnixMilli(), 401, 1)
-	assign(far, "behind 401 full windows", map[string]int{"find": 1, "peek": 1, "scout": 1, "place": 2, "begin": 2, "lock": 2, "claim": 1, "commit": 1})
+	assign(far, "behind 401 full windows", map[string]int{"find": 1, "peek": 1, "scout": 1, "place": 2, "begin": 2,
+		"lock": 2, "claim": 1, "commit": 1})
 }

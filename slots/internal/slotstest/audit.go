@@ -59,7 +59,8 @@ func Audit(ctx context.Context, store slots.Store, s slots.Series, max int64) (w
 }
 
 // auditAmong is Audit where all slots of the series are known to be in the list.
-func auditAmong(ctx context.Context, store slots.Store, all []slots.Slot, s slots.Series, max int64) (wrong []string, err error) {
+func auditAmong(ctx context.Context, store slots.Store, all []slots.Slot, s slots.Series,
+	max int64) (wrong []string, err error) {
 	counts, mine := map[int64]int64{}, []slots.Slot{}
 	from, to := int64(0), int64(0)
 	for _, slot := range all {

@@ -193,7 +193,8 @@ func (c *chaos) cross(ctx context.Context) {
 			}
 			for k := range 2 {
 				event := fmt.Sprintf("%s-cross-%d-%d", c.f.prefix, n, (i+k)%2)
-				slot := slots.Slot{ID: c.f.id(), EventID: event, Series: far, RequestedUs: at * 1000, WindowMs: at, ScheduledMs: at, ConfigID: "c"}
+				slot := slots.Slot{ID: c.f.id(), EventID: event, Series: far, RequestedUs: at * 1000, WindowMs: at, ScheduledMs: at,
+					ConfigID: "c"}
 				if tx.Claim(ctx, far, at, []slots.Slot{slot}) != nil {
 					return
 				}

@@ -22,7 +22,8 @@ type placedEvent struct {
 }
 
 func newEarliest() *earliest {
-	return &earliest{configs: map[string]slots.NewConfig{}, scopes: map[string]map[int64]int64{}, events: map[string]placedEvent{}}
+	return &earliest{configs: map[string]slots.NewConfig{}, scopes: map[string]map[int64]int64{},
+		events: map[string]placedEvent{}}
 }
 
 func scopeOf(c slots.NewConfig) string {

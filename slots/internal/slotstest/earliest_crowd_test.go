@@ -53,7 +53,8 @@ func eachCrowd(t *testing.T, processes int, run func(t *testing.T, c *serverCrow
 					c.client = &http.Client{Timeout: time.Minute, Transport: &http.Transport{MaxIdleConnsPerHost: crowdCallers}}
 					t.Cleanup(c.client.CloseIdleConnections)
 					for range processes {
-						c.servers = append(c.servers, "http://"+testenv.StartHeadgate(t, program, "--example", "--slots", db.URL, "--slots-engine", engine,
+						c.servers = append(c.servers, "http://"+testenv.StartHeadgate(t, program, "--example", "--slots", db.URL,
+							"--slots-engine", engine,
 							"--admin-token", crowdToken, "--slots-timeout", "30s").HTTP)
 					}
 					run(t, c)
@@ -90,8 +91,10 @@ func (c *serverCrowd) post(server, path, body string) (int, string, error) {
 // put changes the config of the crowd by one of the servers.
 func (c *serverCrowd) put(t *testing.T, server int, max, sizeMs int64) {
 	t.Helper()
-	body := fmt.Sprintf(`{"configName": %q, "maxPerWindow": %d, "windowSize": "PT%d.%03dS"}`, c.f.prefix, max, sizeMs/1000, sizeMs%1000)
-	if status, text, err := c.post(c.servers[server], "/admin/rate-limit/config", body); err != nil || status != http.StatusOK {
+	body := fmt.Sprintf(`{"configName": %q, "maxPerWindow": %d, "windowSize": "PT%d.%03dS"}`, c.f.prefix, max,
+		sizeMs/1000, sizeMs%1000)
+	if status, text, err := c.post(c.servers[server], "/admin/rate-limit/config", body); err != nil ||
+		status != http.StatusOK {
 		t.Fatalf("put a config: %d %s, %v", status, text, err)
 	}
 }
@@ -111,7 +114,8 @@ func (c *serverCrowd) assign(t *testing.T, times []time.Time) (events map[string
 				"eventId": c.f.event(base + i), "configName": c.f.prefix, "requestedTime": times[i].UTC().Format(time.RFC3339Nano),
 			})
 			must(t, err, "body")
-			if status, text, err := c.post(c.servers[k%len(c.servers)], "/api/v1/slots", string(body)); err != nil || status != http.StatusOK {
+			if status, text, err := c.post(c.servers[k%len(c.servers)], "/api/v1/slots", string(body)); err != nil ||
+				status != http.StatusOK {
 				t.Errorf("assign: %d %s, %v", status, text, err)
 				return
 			}
@@ -136,7 +140,9 @@ func (c *serverCrowd) holes(t *testing.T, events map[string]bool, max, sizeMs in
 		if events[s.EventID] {
 			mine = append(mine, s)
 			if s.SizeMs != sizeMs {
-				holes = append(holes, fmt.Sprintf("event %s is in a window of %d ms, by a version of the config that was replaced before it asked", s.EventID, s.SizeMs))
+				holes = append(holes,
+					fmt.Sprintf("event %s is in a window of %d ms, by a version of the config that was replaced before it asked",
+						s.EventID, s.SizeMs))
 			}
 		}
 	}
@@ -146,7 +152,8 @@ func (c *serverCrowd) holes(t *testing.T, events map[string]bool, max, sizeMs in
 	for _, s := range mine {
 		// Windows only ever fill up: one that has room now had it then.
 		if w := model.window(config.Name, s.RequestedUs); w < s.WindowMs {
-			holes = append(holes, fmt.Sprintf("event %s asked for %s and is in window %s, but %s has room", s.EventID, shown(s.RequestedUs), shown(s.WindowMs*1000), shown(w*1000)))
+			holes = append(holes, fmt.Sprintf("event %s asked for %s and is in window %s, but %s has room", s.EventID,
+				shown(s.RequestedUs), shown(s.WindowMs*1000), shown(w*1000)))
 		}
 	}
 	return holes
@@ -156,7 +163,8 @@ func wantNoHoles(t *testing.T, what string, holes []string) {
 	t.Helper()
 	if len(holes) > 0 {
 		slices.Sort(holes)
-		t.Errorf("%s: %d events are later than need be:\n%s", what, len(holes), strings.Join(holes[:min(8, len(holes))], "\n"))
+		t.Errorf("%s: %d events are later than need be:\n%s", what, len(holes),
+			strings.Join(holes[:min(8, len(holes))], "\n"))
 	}
 }
 

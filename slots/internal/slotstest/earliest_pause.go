@@ -33,7 +33,8 @@ func RunPause(t *testing.T, h Harness) {
 			for n := range tries {
 				p.try(t, n)
 			}
-			t.Logf("%d tries: %d slots before the pause, %d callers refused by it, %d slots after it", tries, p.before, p.refused, p.after)
+			t.Logf("%d tries: %d slots before the pause, %d callers refused by it, %d slots after it", tries, p.before,
+				p.refused, p.after)
 			if p.refused == 0 || p.before == 0 {
 				t.Error("the pause never came while callers were waiting")
 			}

@@ -253,9 +253,11 @@ func (p *earliestPlayer) assign(node int, s step, n int) string {
 	for _, b := range out {
 		want := p.model.window(name, us)
 		if b.WindowMs != want || b.Replayed {
-			return fmt.Sprintf("got window %s (replayed: %t), the earliest with room is %s", shown(b.WindowMs*1000), b.Replayed, shown(want*1000))
+			return fmt.Sprintf("got window %s (replayed: %t), the earliest with room is %s", shown(b.WindowMs*1000), b.Replayed,
+				shown(want*1000))
 		}
-		if size := p.model.configs[name].SizeMs; b.SizeMs != size || b.ScheduledMs < want || b.ScheduledMs >= want+size || b.ScheduledMs*1000 < us {
+		if size := p.model.configs[name].SizeMs; b.SizeMs != size || b.ScheduledMs < want || b.ScheduledMs >= want+size ||
+			b.ScheduledMs*1000 < us {
 			return fmt.Sprintf("got a slot that is wrong: %+v", b.Slot)
 		}
 		p.model.place(b.EventID, name, b.WindowMs, b.ScheduledMs)
@@ -283,7 +285,8 @@ func (p *earliestPlayer) ask(node int, rs []slots.Request) ([]slots.BatchResult,
 		case paused && errors.Is(out[i].Err, slots.ErrPaused):
 			return nil, ""
 		}
-		behind := p.changed[name] != node && (errors.Is(out[i].Err, slots.ErrPaused) || errors.Is(out[i].Err, slots.ErrConfigNotFound))
+		behind := p.changed[name] != node && (errors.Is(out[i].Err, slots.ErrPaused) ||
+			errors.Is(out[i].Err, slots.ErrConfigNotFound))
 		if !behind || time.Now().After(enough) {
 			return nil, fmt.Sprintf("event %d of %d was refused: %v", i+1, len(rs), out[i].Err)
 		}
@@ -324,7 +327,8 @@ func (p *earliestPlayer) change(node int, s step) string {
 }
 
 func (p *earliestPlayer) put(node int, c slots.NewConfig) string {
-	p.note("node %d puts %s: %d in %v, scope %q", node, c.Name, c.Max, time.Duration(c.SizeMs)*time.Millisecond, c.Options.Scope)
+	p.note("node %d puts %s: %d in %v, scope %q", node, c.Name, c.Max, time.Duration(c.SizeMs)*time.Millisecond,
+		c.Options.Scope)
 	_, err := p.nodes[node].PutConfig(limited(p.t), c)
 	before, had := p.model.configs[c.Name]
 	if had && scopeOf(before) != scopeOf(c) && errors.Is(err, slots.ErrScopeInUse) {

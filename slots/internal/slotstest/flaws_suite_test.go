@@ -95,7 +95,8 @@ func (b *badUpkeep) SlotsSince(ctx context.Context, after slots.Position, limit 
 	return page, err
 }
 
-func (b *badUpkeep) Drift(ctx context.Context, from, to int64, after *slots.WindowKey, limit int, repair bool) ([]slots.Drift, *slots.WindowKey, error) {
+func (b *badUpkeep) Drift(ctx context.Context, from, to int64, after *slots.WindowKey, limit int,
+	repair bool) ([]slots.Drift, *slots.WindowKey, error) {
 	return b.Model.Drift(ctx, from, to, after, limit, repair && b.flaw != "drift")
 }
 
@@ -125,7 +126,8 @@ func (b *badUpkeep) Frontier(ctx context.Context, s slots.Series, chunkMs int64)
 func TestSuiteFindsFlaws(t *testing.T) {
 	for flaw := range suiteFlaws() {
 		t.Run(flaw, func(t *testing.T) {
-			cmd := exec.CommandContext(limited(t), os.Args[0], "-test.run=^TestFlawedStore$", "-test.failfast", "-test.timeout=20s")
+			cmd := exec.CommandContext(limited(t), os.Args[0], "-test.run=^TestFlawedStore$", "-test.failfast",
+				"-test.timeout=20s")
 			cmd.Env = append(os.Environ(), envFlaw+"="+flaw)
 			out, err := cmd.CombinedOutput()
 			if err == nil {

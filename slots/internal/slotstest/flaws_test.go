@@ -80,23 +80,27 @@ type storeFlaws struct {
 
 func brokenStores() map[string]storeFlaws {
 	return map[string]storeFlaws{
-		"Claim forgets the count": {claim: func(tx *modelTx, ctx context.Context, s slots.Series, at int64, list []slots.Slot) error {
+		"Claim forgets the count": {claim: func(tx *modelTx, ctx context.Context, s slots.Series, at int64,
+			list []slots.Slot) error {
 			err := tx.Claim(ctx, s, at, list)
 			clear(tx.added)
 			return err
 		}},
-		"Claim counts one, whatever the batch": {claim: func(tx *modelTx, ctx context.Context, s slots.Series, at int64, list []slots.Slot) error {
+		"Claim counts one, whatever the batch": {claim: func(tx *modelTx, ctx context.Context, s slots.Series, at int64,
+			list []slots.Slot) error {
 			err := tx.Claim(ctx, s, at, list)
 			for w := range tx.added {
 				tx.added[w] = 1
 			}
 			return err
 		}},
-		"Lock tells a count that is too low": {lock: func(tx *modelTx, ctx context.Context, s slots.Series, at, max int64) (int64, bool, error) {
+		"Lock tells a count that is too low": {lock: func(tx *modelTx, ctx context.Context, s slots.Series, at,
+			max int64) (int64, bool, error) {
 			count, ok, err := tx.Lock(ctx, s, at, max+1)
 			return count - 1, ok, err
 		}},
-		"Lock passes through others' locks": {lock: func(tx *modelTx, ctx context.Context, s slots.Series, at, max int64) (int64, bool, error) {
+		"Lock passes through others' locks": {lock: func(tx *modelTx, ctx context.Context, s slots.Series, at,
+			max int64) (int64, bool, error) {
 			if w := tx.m.windows[slots.WindowKey{Series: s, StartMs: at}]; w != nil && w.holder != tx {
 				w.holder = nil
 			}
@@ -135,19 +139,23 @@ func brokenStores() map[string]storeFlaws {
 			}
 			return found, err
 		}},
-		"Scout does not find the first": {scout: func(m *Model, ctx context.Context, s slots.Series, from, to, max int64) (int64, bool, error) {
+		"Scout does not find the first": {scout: func(m *Model, ctx context.Context, s slots.Series, from, to,
+			max int64) (int64, bool, error) {
 			return m.Scout(ctx, s, from+s.SizeMs, to, max)
 		}},
-		"Scout finds full windows": {scout: func(m *Model, ctx context.Context, s slots.Series, from, to, max int64) (int64, bool, error) {
+		"Scout finds full windows": {scout: func(m *Model, ctx context.Context, s slots.Series, from, to,
+			max int64) (int64, bool, error) {
 			return m.Scout(ctx, s, from, to, max+1)
 		}},
-		"Provision makes one row less": {provision: func(m *Model, ctx context.Context, s slots.Series, from, to int64, f *slots.Frontier) (int64, error) {
+		"Provision makes one row less": {provision: func(m *Model, ctx context.Context, s slots.Series, from, to int64,
+			f *slots.Frontier) (int64, error) {
 			if to-from > s.SizeMs {
 				to -= s.SizeMs
 			}
 			return m.Provision(ctx, s, from, to, f)
 		}},
-		"Provision resets counters": {provision: func(m *Model, ctx context.Context, s slots.Series, from, to int64, f *slots.Frontier) (int64, error) {
+		"Provision resets counters": {provision: func(m *Model, ctx context.Context, s slots.Series, from, to int64,
+			f *slots.Frontier) (int64, error) {
 			n, err := m.Provision(ctx, s, from, to, f)
 			for key, w := range m.windows {
 				if key.StartMs >= from && key.StartMs < to {

@@ -258,7 +258,8 @@ func (m *Model) PurgeSlots(ctx context.Context, beforeUs int64, limit int) (int6
 }
 
 // Drift implements slots.Store.
-func (m *Model) Drift(ctx context.Context, fromMs, toMs int64, after *slots.WindowKey, limit int, repair bool) ([]slots.Drift, *slots.WindowKey, error) {
+func (m *Model) Drift(ctx context.Context, fromMs, toMs int64, after *slots.WindowKey, limit int,
+	repair bool) ([]slots.Drift, *slots.WindowKey, error) {
 	if err := m.write(ctx, "drift"); err != nil {
 		return nil, nil, err
 	}
@@ -285,7 +286,8 @@ func (m *Model) Drift(ctx context.Context, fromMs, toMs int64, after *slots.Wind
 
 func (m *Model) keysAfter(fromMs, toMs int64, after *slots.WindowKey) (keys []slots.WindowKey) {
 	for key := range m.windows {
-		if key.StartMs >= fromMs && key.StartMs < toMs && m.inUse(key.Series) && (after == nil || compareKeys(key, *after) > 0) {
+		if key.StartMs >= fromMs && key.StartMs < toMs && m.inUse(key.Series) &&
+			(after == nil || compareKeys(key, *after) > 0) {
 			keys = append(keys, key)
 		}
 	}

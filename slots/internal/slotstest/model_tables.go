@@ -59,7 +59,8 @@ func (m *Model) NoteFull(ctx context.Context, s slots.Series, max int64, full sl
 		return err
 	}
 	for at := full.FromMs; at < full.ToMs && generation == m.changes; at += s.SizeMs {
-		if w := m.windows[slots.WindowKey{Series: s, StartMs: at}]; w != nil && w.count < max || w == nil && m.inside(s.Scope, at, at+s.SizeMs) < max {
+		if w := m.windows[slots.WindowKey{Series: s, StartMs: at}]; w != nil && w.count < max ||
+			w == nil && m.inside(s.Scope, at, at+s.SizeMs) < max {
 			m.misuse = append(m.misuse, "a window was noted as full that is not")
 			break
 		}
@@ -74,7 +75,8 @@ func (m *Model) Uncounted(ctx context.Context, s slots.Series, fromMs, toMs, max
 	}
 	defer m.mu.Unlock()
 	at := fromMs
-	for at < toMs && m.windows[slots.WindowKey{Series: s, StartMs: at}] == nil && m.inside(s.Scope, at, at+s.SizeMs) >= max {
+	for at < toMs && m.windows[slots.WindowKey{Series: s, StartMs: at}] == nil &&
+		m.inside(s.Scope, at, at+s.SizeMs) >= max {
 		at += s.SizeMs
 	}
 	return at, nil
@@ -111,7 +113,8 @@ func (m *Model) Provision(ctx context.Context, s slots.Series, fromMs, toMs int6
 	for at := fromMs; at < toMs; at += s.SizeMs {
 		key := slots.WindowKey{Series: s, StartMs: at}
 		if m.windows[key] == nil {
-			m.windows[key] = &modelWindow{count: m.inside(s.Scope, at, at+s.SizeMs), madeUs: m.clockUs, held: map[*caller]int64{}}
+			m.windows[key] = &modelWindow{count: m.inside(s.Scope, at, at+s.SizeMs), madeUs: m.clockUs,
+				held: map[*caller]int64{}}
 			rows++
 		}
 	}

@@ -41,7 +41,8 @@ func (m *Model) Begin(ctx context.Context, configID string) (slots.Tx, error) {
 }
 
 // Place implements slots.Tables. Every other time it cannot.
-func (m *Model) Place(ctx context.Context, configID string, s slots.Series, windowMs, max int64, list []slots.Slot) (int64, bool, error) {
+func (m *Model) Place(ctx context.Context, configID string, s slots.Series, windowMs, max int64,
+	list []slots.Slot) (int64, bool, error) {
 	m.mu.Lock()
 	w := m.windows[slots.WindowKey{Series: s, StartMs: windowMs}]
 	can := w != nil && w.maker == nil && m.rng.IntN(2) == 0
@@ -113,14 +114,16 @@ func (tx *modelTx) Lock(ctx context.Context, s slots.Series, windowMs, max int64
 	}
 	defer tx.m.mu.Unlock()
 	if tx.m.superseded(tx.configID) {
-		return 0, false, &slots.StoreError{Kind: slots.Superseded, Op: "lock", Err: fmt.Errorf("config %q is not active", tx.configID)}
+		return 0, false, &slots.StoreError{Kind: slots.Superseded, Op: "lock",
+			Err: fmt.Errorf("config %q is not active", tx.configID)}
 	}
 	key := slots.WindowKey{Series: s, StartMs: windowMs}
 	for {
 		w := tx.m.windows[key]
 		switch {
 		case w == nil:
-			w = &modelWindow{count: tx.m.inside(s.Scope, windowMs, windowMs+s.SizeMs), madeUs: tx.m.clockUs, maker: tx, held: tx.m.gone[key]}
+			w = &modelWindow{count: tx.m.inside(s.Scope, windowMs, windowMs+s.SizeMs), madeUs: tx.m.clockUs, maker: tx,
+				held: tx.m.gone[key]}
 			if w.held == nil {
 				w.held = map[*caller]int64{}
 			}
@@ -220,7 +223,8 @@ func (tx *modelTx) insert(ctx context.Context, s slots.Series, windowMs int64, s
 		}
 	}
 	if event, taken := m.slotIDs[slot.ID]; taken {
-		return &slots.StoreError{Kind: slots.Passing, Op: "claim", Err: fmt.Errorf("slot id %q is that of event %q", slot.ID, event)}
+		return &slots.StoreError{Kind: slots.Passing, Op: "claim", Err: fmt.Errorf("slot id %q is that of event %q",
+			slot.ID, event)}
 	}
 	slot.CreatedUs, slot.Series, slot.WindowMs = m.clockUs, s, windowMs
 	m.events[slot.EventID] = &modelSlot{Slot: slot, owner: tx}

@@ -265,7 +265,8 @@ type witness struct {
 
 func (p *player) witness(ctx context.Context, s *slots.Search) *witness {
 	m := p.sc.m
-	return &witness{p: p, s: *s, caller: callerOf(ctx), began: m.step, clockUs: m.clockUs, laterMs: p.laterMs, limit: s.EndMs}
+	return &witness{p: p, s: *s, caller: callerOf(ctx), began: m.step, clockUs: m.clockUs, laterMs: p.laterMs,
+		limit: s.EndMs}
 }
 
 func (w *witness) check(found slots.Found) {
@@ -290,7 +291,8 @@ func (w *witness) checkPlace(ask *slots.Ask, slot slots.Slot) {
 	if slot.WindowMs < w.laterMs || slot.WindowMs >= w.s.EndMs {
 		w.p.sc.wrong("event %q is in window %d, outside %d to %d", ask.EventID, slot.WindowMs, w.laterMs, w.s.EndMs)
 	}
-	if created := w.p.sc.m.events[ask.EventID]; created == nil || created.CreatedUs <= w.clockUs { // an earlier try of the same search
+	// an earlier try of the same search
+	if created := w.p.sc.m.events[ask.EventID]; created == nil || created.CreatedUs <= w.clockUs {
 		return
 	}
 	w.checkPassed(ask, slot.WindowMs)
@@ -302,7 +304,8 @@ func (w *witness) checkPassed(ask *slots.Ask, end int64) {
 	}
 	for at := w.laterMs; at < end; at += w.s.SizeMs {
 		if w.hadRoom(at, w.s.Max) {
-			w.p.sc.wrong("event %q was not put into window %d (%+v), which had room (up to %d; search %+v)", ask.EventID, at, w.p.sc.m.windows[slots.WindowKey{Series: w.s.Series, StartMs: at}], end, w.s)
+			w.p.sc.wrong("event %q was not put into window %d (%+v), which had room (up to %d; search %+v)", ask.EventID, at,
+				w.p.sc.m.windows[slots.WindowKey{Series: w.s.Series, StartMs: at}], end, w.s)
 		}
 	}
 }

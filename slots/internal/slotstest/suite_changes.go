@@ -204,7 +204,8 @@ func checkNames(t *testing.T, f *fixture) {
 		}
 		put, err := s.PutConfig(ctx, c)
 		must(t, err, "put")
-		if got, err := s.Config(ctx, c.Name); err != nil || got.ID != put.ID || got.Max != c.Max || got.Options.Scope != c.Options.Scope || !got.Active {
+		if got, err := s.Config(ctx, c.Name); err != nil || got.ID != put.ID || got.Max != c.Max ||
+			got.Options.Scope != c.Options.Scope || !got.Active {
 			t.Errorf("put %+v, got %+v, %v", c, got, err)
 		}
 	}

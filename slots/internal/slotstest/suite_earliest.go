@@ -15,7 +15,8 @@ import (
 // earliestChecks are about the earliest window with room, whatever happens meanwhile.
 func earliestChecks() []check {
 	return []check{
-		{"ResizedByAnotherNode", checkResizedElsewhere}, {"SameSizeInOneScope", checkSameSize}, {"PauseInForce", checkPauseInForce},
+		{"ResizedByAnotherNode", checkResizedElsewhere}, {"SameSizeInOneScope", checkSameSize},
+		{"PauseInForce", checkPauseInForce},
 		{"ScopeKept", checkScopeKept}, {"NoHoles", checkNoHoles}, {"FarBacklog", checkFarBacklog},
 	}
 }
@@ -40,7 +41,8 @@ func checkSameSize(t *testing.T, f *fixture) {
 	at := time.UnixMilli(day.UnixMilli() / 28_000 * 28_000)
 	put := func(name string, sizeMs int64) {
 		t.Helper()
-		_, err := s.PutConfig(ctx, slots.NewConfig{Name: f.prefix + name, Max: 4, SizeMs: sizeMs, Options: slots.Options{Scope: f.prefix}})
+		_, err := s.PutConfig(ctx, slots.NewConfig{Name: f.prefix + name, Max: 4, SizeMs: sizeMs,
+			Options: slots.Options{Scope: f.prefix}})
 		must(t, err, "put")
 	}
 	put("a", 4000)
@@ -85,7 +87,8 @@ func checkPauseInForce(t *testing.T, f *fixture) {
 		load.Go(func() {
 			for n := 0; ctx.Err() == nil; n++ {
 				// Not with ctx: a search whose caller is gone may still commit while the audit reads.
-				if _, err := nodes[1+c%2].Assign(whole, f.request(100_000*(c+1)+n, day.Add(time.Duration(n)*time.Second))); err != nil {
+				if _, err := nodes[1+c%2].Assign(whole,
+					f.request(100_000*(c+1)+n, day.Add(time.Duration(n)*time.Second))); err != nil {
 					rest(ctx, time.Millisecond) // a pause is answered at once: asking on would only cost CPU
 				}
 			}
@@ -159,7 +162,8 @@ func (f *fixture) scopeLeftDuringClaim(t *testing.T) {
 	must(t, tx.Claim(ctx, f.series(4000), 0, []slots.Slot{f.slot(f.series(4000), 0, f.event(1))}), "claim")
 	left := make(chan error, 1)
 	go func() {
-		_, err := s.PutConfig(ctx, slots.NewConfig{Name: f.prefix, Max: 5, SizeMs: 4000, Options: slots.Options{Scope: f.prefix + "-pool"}})
+		_, err := s.PutConfig(ctx, slots.NewConfig{Name: f.prefix, Max: 5, SizeMs: 4000,
+			Options: slots.Options{Scope: f.prefix + "-pool"}})
 		left <- err
 	}()
 	time.Sleep(100 * time.Millisecond) // it waits for the claim by then, or will find it done
@@ -190,7 +194,8 @@ func checkNoHoles(t *testing.T, f *fixture) {
 		}
 		g.audit(t, g.series(4000), room)
 		if n, spare := len(g.slotsOf(t, g.series(4000))), int(held.Load()); n < 2*events/room || n > 2*events/room+spare {
-			t.Errorf("%d processes: %d windows are used, want %d; a window was held %d times", processes, n, 2*events/room, spare)
+			t.Errorf("%d processes: %d windows are used, want %d; a window was held %d times", processes, n,
+				2*events/room, spare)
 		}
 	}
 }
@@ -215,7 +220,8 @@ func checkFarBacklog(t *testing.T, f *fixture) {
 	cold := f.scheduler(t, store, slots.Settings{})
 	for i, from := range []int64{0, 700, 1499} {
 		counter.Take()
-		res, err := cold.Assign(limited(t), slots.Request{EventID: f.event(full + i), ConfigName: f.prefix, At: time.UnixMilli(first + from*4000)})
+		res, err := cold.Assign(limited(t), slots.Request{EventID: f.event(full + i), ConfigName: f.prefix,
+			At: time.UnixMilli(first + from*4000)})
 		must(t, err, "assign")
 		if want := first + int64(full+i)*4000; res.WindowMs != want {
 			t.Errorf("from window %d: %d, want %d", from, (res.WindowMs-first)/4000, full+i)

@@ -17,8 +17,10 @@ import (
 func engineChecks() []check {
 	return []check{
 		{"Scripts", checkScripts}, {"ScriptsBefore1970", checkScriptsBefore1970}, {"Crowd", checkCrowd},
-		{"Budget", checkBudgets}, {"Exhaustion", checkExhaustion}, {"HeldWindow", checkHeldWindow}, {"NewWindowHeld", checkNewHeld},
-		{"FullWindowNotHeld", checkFullNotHeld}, {"Superseded", checkSuperseded}, {"Uncounted", checkUncounted}, {"Backlog", checkBacklog},
+		{"Budget", checkBudgets}, {"Exhaustion", checkExhaustion}, {"HeldWindow", checkHeldWindow},
+		{"NewWindowHeld", checkNewHeld},
+		{"FullWindowNotHeld", checkFullNotHeld}, {"Superseded", checkSuperseded}, {"Uncounted", checkUncounted},
+		{"Backlog", checkBacklog},
 		{"LostCommits", checkLostCommits},
 	}
 }
@@ -64,7 +66,8 @@ func (f *fixture) script(t *testing.T, at time.Time, seed uint64) {
 	}
 }
 
-func (f *fixture) compare(t *testing.T, what string, want []slots.Answer, found slots.Found, q *slots.Search, n *naive) {
+func (f *fixture) compare(t *testing.T, what string, want []slots.Answer, found slots.Found,
+	q *slots.Search, n *naive) {
 	t.Helper()
 	for _, wrong := range compareAnswers(want, found) {
 		t.Errorf("%s: %s", what, wrong)
@@ -95,7 +98,8 @@ type crowd struct {
 }
 
 func (f *fixture) newCrowd(sizeMs, max int64, events int) *crowd {
-	return &crowd{f: f, series: f.series(sizeMs), max: max, events: events, grants: map[string]slots.Slot{}, news: map[string]int{}}
+	return &crowd{f: f, series: f.series(sizeMs), max: max, events: events, grants: map[string]slots.Slot{},
+		news: map[string]int{}}
 }
 
 func (c *crowd) run(t *testing.T, callers, each int, engines []slots.Engine) {
@@ -186,7 +190,8 @@ func checkBudgets(t *testing.T, f *fixture) {
 		must(t, err, what)
 		checkBudget(t, what, counter.Take(), want)
 	}
-	budget("first window", f.search(s, us, 1, f.event(1)), map[string]int{"find": 1, "place": 1, "begin": 1, "lock": 1, "claim": 1, "commit": 1})
+	budget("first window", f.search(s, us, 1, f.event(1)), map[string]int{"find": 1, "place": 1, "begin": 1, "lock": 1,
+		"claim": 1, "commit": 1})
 	budget("idempotent hit", f.search(s, us, 1, f.event(1)), map[string]int{"find": 1})
 	later := map[string]int{"find": 1, "peek": 1, "scout": 1, "place": 2, "begin": 2, "lock": 2, "claim": 1, "commit": 1}
 	budget("later window", f.search(s, us, 1, f.event(2)), later)
@@ -286,7 +291,8 @@ func checkNewHeld(t *testing.T, f *fixture) {
 		t.Fatalf("%+v, %v; want the window after", found, err)
 	}
 	must(t, tx.Commit(ctx), "commit")
-	if found, err = e.Assign(ctx, f.search(s, first*1000, 5, f.event(3))); err != nil || found.Answers[0].Slot.WindowMs != first {
+	if found, err = e.Assign(ctx, f.search(s, first*1000, 5, f.event(3))); err != nil ||
+		found.Answers[0].Slot.WindowMs != first {
 		t.Fatalf("%+v, %v; want the first window", found, err)
 	}
 	f.audit(t, s, 5)
@@ -297,7 +303,8 @@ func checkNewHeld(t *testing.T, f *fixture) {
 func checkSuperseded(t *testing.T, f *fixture) {
 	ctx, s, e := limited(t), f.series(4000), f.on(f.store)
 	put := func(max int64) slots.Config {
-		c, err := f.store.PutConfig(ctx, slots.Config{ID: f.id(), Name: f.prefix, Max: max, SizeMs: 4000, Active: true}, slots.PutOptions{})
+		c, err := f.store.PutConfig(ctx, slots.Config{ID: f.id(), Name: f.prefix, Max: max, SizeMs: 4000, Active: true},
+			slots.PutOptions{})
 		must(t, err, "put")
 		return c
 	}
@@ -310,9 +317,11 @@ func checkSuperseded(t *testing.T, f *fixture) {
 		must(t, err, "lock")
 		done := make(chan error, 1)
 		go func() {
-			_, err := f.store.PutConfig(ctx, slots.Config{ID: f.id(), Name: f.prefix, Max: 4, SizeMs: 4000, Active: true}, slots.PutOptions{})
+			_, err := f.store.PutConfig(ctx, slots.Config{ID: f.id(), Name: f.prefix, Max: 4, SizeMs: 4000, Active: true},
+				slots.PutOptions{})
 			for slots.KindOf(err) == slots.Held { // the database waits for so long only
-				_, err = f.store.PutConfig(ctx, slots.Config{ID: f.id(), Name: f.prefix, Max: 4, SizeMs: 4000, Active: true}, slots.PutOptions{})
+				_, err = f.store.PutConfig(ctx, slots.Config{ID: f.id(), Name: f.prefix, Max: 4, SizeMs: 4000, Active: true},
+					slots.PutOptions{})
 			}
 			done <- err
 		}()
@@ -356,7 +365,8 @@ func checkUncounted(t *testing.T, f *fixture) {
 			t.Fatalf("30 windows are full: %+v, %v; want window %d", found, err, first+(30+i)*4000)
 		}
 	}
-	for _, c := range []struct{ from, to, max, want int64 }{{15, 40, 1, 30}, {15, 20, 1, 20}, {15, 40, 2, 15}, {30, 40, 1, 30}, {33, 40, 1, 33}} {
+	for _, c := range []struct{ from, to, max, want int64 }{{15, 40, 1, 30}, {15, 20, 1, 20}, {15, 40, 2, 15},
+		{30, 40, 1, 30}, {33, 40, 1, 33}} {
 		end, err := f.store.Uncounted(ctx, f.series(4000), first+c.from*4000, first+c.to*4000, c.max)
 		must(t, err, "uncounted")
 		if got := (end - first) / 4000; got != c.want {
@@ -369,7 +379,8 @@ func checkUncounted(t *testing.T, f *fixture) {
 // until it is not true any more.
 func checkBacklog(t *testing.T, f *fixture) {
 	ctx, s, e := limited(t), f.series(4000), f.on(f.store)
-	c, err := f.store.PutConfig(ctx, slots.Config{ID: f.id(), Name: f.prefix, Max: 1, SizeMs: 4000, Active: true}, slots.PutOptions{})
+	c, err := f.store.PutConfig(ctx, slots.Config{ID: f.id(), Name: f.prefix, Max: 1, SizeMs: 4000, Active: true},
+		slots.PutOptions{})
 	must(t, err, "put")
 	first := plan.WindowStart(day.UnixMicro(), 4000)
 	for i := range int64(12) {
@@ -377,10 +388,13 @@ func checkBacklog(t *testing.T, f *fixture) {
 	}
 	g, err := f.store.Generation(ctx)
 	must(t, err, "generation")
-	for _, span := range []slots.Span{{FromMs: 1, ToMs: 4}, {FromMs: 6, ToMs: 8}, {FromMs: 3, ToMs: 7}, {FromMs: 2, ToMs: 5}} {
-		must(t, f.store.NoteFull(ctx, s, 1, slots.Span{FromMs: first + span.FromMs*4000, ToMs: first + span.ToMs*4000}, g), "note")
+	for _, span := range []slots.Span{{FromMs: 1, ToMs: 4}, {FromMs: 6, ToMs: 8}, {FromMs: 3, ToMs: 7},
+		{FromMs: 2, ToMs: 5}} {
+		must(t, f.store.NoteFull(ctx, s, 1, slots.Span{FromMs: first + span.FromMs*4000, ToMs: first + span.ToMs*4000}, g),
+			"note")
 	}
-	must(t, f.store.NoteFull(ctx, s, 1, slots.Span{FromMs: first, ToMs: first + 400_000}, g-1), "note what was seen before the last change")
+	must(t, f.store.NoteFull(ctx, s, 1, slots.Span{FromMs: first, ToMs: first + 400_000}, g-1),
+		"note what was seen before the last change")
 	for from := range int64(14) {
 		at, ok, err := f.store.Scout(ctx, s, first+from*4000, first+40*4000, 1)
 		if want := first + max(from, 12)*4000; at != want || !ok || err != nil {
@@ -389,7 +403,8 @@ func checkBacklog(t *testing.T, f *fixture) {
 		if at, ok, err = f.store.Scout(ctx, s, first+from*4000, first+12*4000, 1); from < 12 && (ok || err != nil) {
 			t.Errorf("from window %d: %d, %v, though all are full", from, (at-first)/4000, err)
 		}
-		if at, ok, err = f.store.Scout(ctx, s, first+from*4000, first+40*4000, 2); at != first+from*4000 || !ok || err != nil {
+		if at, ok, err = f.store.Scout(ctx, s, first+from*4000, first+40*4000, 2); at != first+from*4000 ||
+			!ok || err != nil {
 			t.Errorf("from window %d for another maximum: %d, %v, %v", from, (at-first)/4000, ok, err)
 		}
 	}

@@ -18,7 +18,8 @@ import (
 func schedulerChecks() []check {
 	return []check{
 		{"Duplicates", checkDuplicates}, {"Batch", checkBatch}, {"BatchesCross", checkCross}, {"CrowdOfNodes", checkNodes},
-		{"Raise", checkRaise}, {"LowerAndPause", checkLower}, {"Resize", checkResize}, {"ResizeAndBack", checkResizeBack}, {"ChangesInFlight", checkChanges}, {"FasterChanges", checkFasterChanges},
+		{"Raise", checkRaise}, {"LowerAndPause", checkLower}, {"Resize", checkResize}, {"ResizeAndBack", checkResizeBack},
+		{"ChangesInFlight", checkChanges}, {"FasterChanges", checkFasterChanges},
 		{"Names", checkNames}, {"Times", checkTimes}, {"Before1970", checkBefore1970}, {"Sizes", checkSizes},
 		{"HeldWindowScheduler", checkHeldScheduler}, {"ConnectionsCut", checkCut}, {"Burst", checkBurst},
 	}
@@ -226,7 +227,8 @@ func checkBurst(t *testing.T, f *fixture) {
 	}
 	ideal := first + int64(events/room-1)*4000
 	if spare := held.Load(); total != events || len(windows) > events/room+1+int(spare) || last > ideal+(1+spare)*4000 {
-		t.Errorf("%d events in %d windows, the last %d ms later than need be; a window was held %d times", total, len(windows), last-ideal, spare)
+		t.Errorf("%d events in %d windows, the last %d ms later than need be; a window was held %d times", total,
+			len(windows), last-ideal, spare)
 	}
 }
 
@@ -280,7 +282,8 @@ func checkTimes(t *testing.T, f *fixture) {
 		day.Add(3999*time.Millisecond + 999_999), day.Add(1), day.Add(999), day.Add(1000), day.Add(time.Millisecond - 1),
 		repeated, repeated.Add(time.Hour), time.Unix(0, 0), time.Unix(0, -1), time.Unix(0, 1),
 		time.Date(1969, 12, 31, 23, 59, 58, 123_456_789, time.UTC), time.Date(1900, 1, 1, 0, 0, 0, 0, time.UTC),
-		time.Date(2400, 2, 29, 12, 0, 0, 0, time.UTC), time.Date(2038, 1, 19, 3, 14, 8, 0, time.UTC), time.Date(8999, 12, 1, 0, 0, 0, 0, time.UTC),
+		time.Date(2400, 2, 29, 12, 0, 0, 0, time.UTC), time.Date(2038, 1, 19, 3, 14, 8, 0, time.UTC),
+		time.Date(8999, 12, 1, 0, 0, 0, 0, time.UTC),
 	} {
 		res, err := s.Assign(limited(t), f.request(n, at))
 		var field *slots.FieldError
@@ -328,13 +331,15 @@ func checkSizes(t *testing.T, f *fixture) {
 			}
 		}
 		late := time.UnixMilli(first + size/2) // no place is left of one
-		if res, err := s.Assign(limited(t), g.request(9, late.Add(1000*time.Duration(size)*time.Millisecond))); err != nil || res.WindowMs != first+1001*size {
+		if res, err := s.Assign(limited(t), g.request(9, late.Add(1000*time.Duration(size)*time.Millisecond))); err != nil ||
+			res.WindowMs != first+1001*size {
 			t.Errorf("size %d: in the middle of a window: %+v, %v", size, res, err)
 		}
 		g.audit(t, g.series(size), 1)
 	}
 	for _, size := range []int64{0, -7000, 99, 86_400_001} {
-		_, err := f.nodes(t, 1, slots.Settings{})[0].PutConfig(limited(t), slots.NewConfig{Name: f.prefix, Max: 1, SizeMs: size})
+		_, err := f.nodes(t, 1, slots.Settings{})[0].PutConfig(limited(t),
+			slots.NewConfig{Name: f.prefix, Max: 1, SizeMs: size})
 		var field *slots.FieldError
 		if !errors.As(err, &field) {
 			t.Errorf("size %d: %v, want a field's error", size, err)

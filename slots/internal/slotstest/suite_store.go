@@ -313,7 +313,8 @@ func checkFind(t *testing.T, f *fixture) {
 	var ids []string
 	for i, size := range []int64{100, 7000, 86_400_000} {
 		s := f.series(size)
-		for k, at := range []int64{0, -3 * size, day.UnixMilli() / size * size, day.Add(time.Hour).UnixMilli() / size * size} {
+		for k, at := range []int64{0, -3 * size, day.UnixMilli() / size * size,
+			day.Add(time.Hour).UnixMilli() / size * size} {
 			provision(t, f.store, s, at, 1, nil)
 			slot := f.slot(s, at, f.event(10*i+k))
 			slot.RequestedUs, slot.ScheduledMs = at*1000+99_999, at+size-1
@@ -347,7 +348,8 @@ func checkApart(t *testing.T, f *fixture) {
 	ctx, s := limited(t), f.series(4000)
 	provision(t, f.store, s, 0, 1, nil)
 	p := f.prefix
-	ids := []string{p + "a", p + "A", p + "a ", " " + p + "a", p + "ä", p + "a\u0308", p + "ß", p + "ss", p + "😀", p + "'\"\\;--", p + "%", p + "_",
+	ids := []string{p + "a", p + "A", p + "a ", " " + p + "a", p + "ä", p + "a\u0308", p + "ß", p + "ss", p + "😀",
+		p + "'\"\\;--", p + "%", p + "_",
 		p + strings.Repeat("x", slots.MaxEventID-len(p)), p + strings.Repeat("x", slots.MaxEventID-len(p)-1)}
 	for _, id := range ids {
 		f.put(t, f.slot(s, 0, id))
@@ -375,7 +377,8 @@ func checkScout(t *testing.T, f *fixture) {
 			}
 		}
 		for _, c := range []struct{ from, to, max, want int64 }{
-			{0, 10, 3, 0}, {0, 10, 2, 1}, {0, 10, 1, 3}, {2, 10, 2, 3}, {0, 3, 1, -1}, {0, 1, 2, -1}, {4, 10, 1, 4}, {6, 10, 9, 6}, {3, 3, 9, -1},
+			{0, 10, 3, 0}, {0, 10, 2, 1}, {0, 10, 1, 3}, {2, 10, 2, 3}, {0, 3, 1, -1}, {0, 1, 2, -1}, {4, 10, 1, 4},
+			{6, 10, 9, 6}, {3, 3, 9, -1},
 		} {
 			got, ok, err := f.store.Scout(ctx, s, at+c.from*7000, at+c.to*7000, c.max)
 			must(t, err, "scout")
@@ -424,7 +427,8 @@ func checkProvisionBesideLock(t *testing.T, f *fixture) {
 		t.Fatal(ok, err)
 	}
 	must(t, tx.Claim(ctx, s, 4000, []slots.Slot{f.slot(s, 4000, f.event(1))}), "claim")
-	if n := provision(t, f.store, s, 0, 10, &slots.Frontier{ChunkMs: 0, EndMs: 40_000}); n != 7 { // ends, though the window is held
+	// ends, though the window is held
+	if n := provision(t, f.store, s, 0, 10, &slots.Frontier{ChunkMs: 0, EndMs: 40_000}); n != 7 {
 		t.Errorf("%d rows were made, want 7", n)
 	}
 	must(t, tx.Commit(ctx), "commit")

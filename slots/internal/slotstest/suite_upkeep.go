@@ -21,7 +21,8 @@ func upkeepChecks() []check {
 }
 
 // inNoScope has configs count in windows that nobody uses.
-var inNoScope = slots.PutOptions{SeriesOf: func(slots.Config) slots.Series { return slots.Series{Scope: "nowhere", SizeMs: 1000} }}
+var inNoScope = slots.PutOptions{
+	SeriesOf: func(slots.Config) slots.Series { return slots.Series{Scope: "nowhere", SizeMs: 1000} }}
 
 func checkConfigs(t *testing.T, f *fixture) {
 	ctx := limited(t)
@@ -33,12 +34,14 @@ func checkConfigs(t *testing.T, f *fixture) {
 	options := []slots.Options{{}, {Scope: "s", Stratified: true}, {Scope: "ü '"}}
 	var last slots.Config
 	for i, o := range options {
-		c := slots.Config{ID: f.id(), Name: "n", Max: 9_999_999_999 - int64(i), SizeMs: []int64{100, 7500, 86_400_000}[i], Options: o, Active: true}
+		c := slots.Config{ID: f.id(), Name: "n", Max: 9_999_999_999 - int64(i), SizeMs: []int64{100, 7500, 86_400_000}[i],
+			Options: o, Active: true}
 		put, err := f.store.PutConfig(ctx, c, inNoScope)
 		must(t, err, "put")
 		got, err := f.store.ActiveConfig(ctx, "n")
 		must(t, err, "active config")
-		if got != put || got.ID != c.ID || got.Max != c.Max || got.SizeMs != c.SizeMs || got.Options != o || !got.Active || got.SinceUs < last.SinceUs {
+		if got != put || got.ID != c.ID || got.Max != c.Max || got.SizeMs != c.SizeMs || got.Options != o || !got.Active ||
+			got.SinceUs < last.SinceUs {
 			t.Errorf("put %+v, which gave %+v; got %+v", c, put, got)
 		}
 		if age := time.Since(time.UnixMicro(got.SinceUs)); age < -time.Hour || age > time.Hour {
@@ -161,7 +164,8 @@ func checkWindows(t *testing.T, f *fixture) {
 	provision(t, f.store, s, -8000, 6, nil)
 	f.put(t, f.slot(s, 4000, f.event(1)))
 	list, err := f.store.Windows(ctx, s, -4000, 8000, 10)
-	if want := []slots.Window{{StartMs: -4000}, {StartMs: 0}, {StartMs: 4000, Count: 1}}; err != nil || !slices.Equal(list, want) {
+	if want := []slots.Window{{StartMs: -4000}, {StartMs: 0}, {StartMs: 4000, Count: 1}}; err != nil ||
+		!slices.Equal(list, want) {
 		t.Errorf("windows %+v, %v; want %+v", list, err, want)
 	}
 	if list, err = f.store.Windows(ctx, s, -8000, 8000, 2); err != nil || len(list) != 2 || list[0].StartMs != -8000 {
@@ -286,7 +290,8 @@ func (f *fixture) bump(t *testing.T, s slots.Series, at int64) {
 func checkDrift(t *testing.T, f *fixture) {
 	ctx, s, other := limited(t), f.series(4000), f.series(7000)
 	for i, size := range []int64{4000, 7000} {
-		c := slots.Config{ID: f.id(), Name: fmt.Sprint(f.prefix, i), Max: 3, SizeMs: size, Options: slots.Options{Scope: f.prefix}, Active: true}
+		c := slots.Config{ID: f.id(), Name: fmt.Sprint(f.prefix, i), Max: 3, SizeMs: size,
+			Options: slots.Options{Scope: f.prefix}, Active: true}
 		_, err := f.store.PutConfig(ctx, c, inNoScope)
 		must(t, err, "put")
 	}
@@ -323,7 +328,8 @@ func checkDrift(t *testing.T, f *fixture) {
 		t.Errorf("drifts between 4 s and 12 s: %+v", all)
 	}
 	f.wantForgotten(t, "windows are repaired", func() {
-		if all := page(true, 0, 100_000, 3); len(all) != 8 || slices.ContainsFunc(all, func(d slots.Drift) bool { return !d.Repaired }) {
+		if all := page(true, 0, 100_000, 3); len(all) != 8 ||
+			slices.ContainsFunc(all, func(d slots.Drift) bool { return !d.Repaired }) {
 			t.Errorf("repaired: %+v", all)
 		}
 	})

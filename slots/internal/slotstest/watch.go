@@ -85,7 +85,8 @@ func (w *watched) Provision(ctx context.Context, s slots.Series, fromMs, toMs in
 	return watch(ctx, &w.w, "provision", func() (int64, error) { return w.Store.Provision(ctx, s, fromMs, toMs, f) })
 }
 
-func (w *watched) Place(ctx context.Context, configID string, s slots.Series, windowMs, max int64, list []slots.Slot) (int64, bool, error) {
+func (w *watched) Place(ctx context.Context, configID string, s slots.Series, windowMs, max int64,
+	list []slots.Slot) (int64, bool, error) {
 	v, err := watch(ctx, &w.w, "place", func() (v counted, err error) {
 		v.n, v.ok, err = w.Store.Place(ctx, configID, s, windowMs, max, list)
 		return v, err
