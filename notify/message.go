@@ -59,7 +59,8 @@ func CheckUserID(id string) error {
 	case id == "":
 		return &FieldError{"userId", "must not be empty"}
 	case utf8.RuneCountInString(id) > MaxUserID:
-		return &FieldError{"userId", fmt.Sprintf("has %d characters, at most %d are allowed", utf8.RuneCountInString(id), MaxUserID)}
+		return &FieldError{"userId", fmt.Sprintf("has %d characters, at most %d are allowed",
+			utf8.RuneCountInString(id), MaxUserID)}
 	case strings.ContainsFunc(id, unicode.IsControl):
 		return &FieldError{"userId", "must not have control characters"}
 	}

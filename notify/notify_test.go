@@ -91,7 +91,8 @@ func TestConfigsOutOfBoundsNameTheField(t *testing.T) {
 	} {
 		checkField(t, c.config.Check(), c.field)
 	}
-	for text, field := range map[string]string{"hello\n": "", "": "message", "a\x00": "message", strings.Repeat("x", MaxText+1): "message"} {
+	for text, field := range map[string]string{"hello\n": "", "": "message", "a\x00": "message",
+		strings.Repeat("x", MaxText+1): "message"} {
 		checkField(t, CheckText(text), field)
 	}
 }
@@ -111,13 +112,16 @@ func TestMessagesAreReadAsTheyWereWritten(t *testing.T) {
 		t.Errorf("%+v, %v", got, err)
 	}
 	var fields map[string]any
-	if err := json.Unmarshal(m.Encode(), &fields); err != nil || fields["userId"] != "alice" || fields["message"] != m.Text {
+	if err := json.Unmarshal(m.Encode(), &fields); err != nil || fields["userId"] != "alice" ||
+		fields["message"] != m.Text {
 		t.Errorf("%v, %v", fields, err)
 	}
 }
 
 func TestRecordsThatAreNoMessages(t *testing.T) {
-	for _, value := range []string{"", "hello", "[]", `"x"`, "{}", `{"userId":"u"}`, `{"message":"x"}`, `{"userId":1,"message":"x"}`, "{\"userId\":\"\xff\",\"message\":\"x\"}", `{"userId":"u","message":"x","acceptedAt":"never"}`} {
+	for _, value := range []string{"", "hello", "[]", `"x"`, "{}", `{"userId":"u"}`, `{"message":"x"}`,
+		`{"userId":1,"message":"x"}`, "{\"userId\":\"\xff\",\"message\":\"x\"}",
+		`{"userId":"u","message":"x","acceptedAt":"never"}`} {
 		if m, err := Decode([]byte(value)); err == nil {
 			t.Errorf("%q is read as %+v", value, m)
 		}

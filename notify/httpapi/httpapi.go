@@ -106,7 +106,8 @@ func (h *handlers) route(handle func(http.ResponseWriter, *http.Request) error) 
 		defer cancel()
 		r = r.WithContext(ctx)
 		if r.URL.RawQuery != "" {
-			h.fail(w, r, &web.RequestError{Status: http.StatusBadRequest, Message: "this path has no parameters in its URL: send a JSON object"})
+			h.fail(w, r, &web.RequestError{Status: http.StatusBadRequest,
+				Message: "this path has no parameters in its URL: send a JSON object"})
 			return
 		}
 		if err := handle(w, r); err != nil {
@@ -290,7 +291,8 @@ func outcome(err error) notify.Outcome {
 		return notify.Limited
 	case errors.Is(err, notify.ErrNoConfig):
 		return notify.Unknown
-	case errors.As(err, &unavailable), errors.Is(err, notify.ErrBusy), errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
+	case errors.As(err, &unavailable), errors.Is(err, notify.ErrBusy), errors.Is(err, context.DeadlineExceeded),
+		errors.Is(err, context.Canceled):
 		return notify.Unavailable
 	}
 	return notify.Failed

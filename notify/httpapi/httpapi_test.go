@@ -160,7 +160,8 @@ func TestOtherRefusals(t *testing.T) {
 		huge := `{"userId":"` + strings.Repeat("x", maxBody) + `"}`
 		expectError(t, post(path, huge), 413, "larger than 65536 bytes")
 		// Without a length: it is refused although it never ends.
-		expectError(t, f.do(t, "POST", path, io.MultiReader(strings.NewReader(`{"userId":"`), &endless{left: 10 << 20})), 413, "larger than 65536 bytes")
+		expectError(t, f.do(t, "POST", path, io.MultiReader(strings.NewReader(`{"userId":"`), &endless{left: 10 << 20})), 413,
+			"larger than 65536 bytes")
 		a := f.do(t, "GET", path, nil)
 		expectError(t, a, 405, "POST only")
 		if a.Header.Get("Allow") != "POST" {
@@ -196,17 +197,21 @@ func TestABodyThatDoesNotArriveInTime(t *testing.T) {
 
 func TestBothNamesOfAField(t *testing.T) {
 	f := start(t, nil)
-	for _, body := range []string{`{"userId":"ü","rateLimit":0,"timeWindow":5256000}`, `{"user_id":"ü","rate_limit":0,"time_window":5256000}`, `{"user_id":"ü","rateLimit":0,"time_window":5256000}`} {
+	for _, body := range []string{`{"userId":"ü","rateLimit":0,"timeWindow":5256000}`,
+		`{"user_id":"ü","rate_limit":0,"time_window":5256000}`, `{"user_id":"ü","rateLimit":0,"time_window":5256000}`} {
 		a := f.do(t, "POST", configPath, strings.NewReader(body))
-		want := `{"userId":"ü","rateLimit":0,"timeWindow":5256000,"currentCount":0,"lastRefreshTime":"2023-11-14T22:13:20.000007Z"}`
+		want := `{"userId":"ü","rateLimit":0,"timeWindow":5256000,"currentCount":0,` +
+			`"lastRefreshTime":"2023-11-14T22:13:20.000007Z"}`
 		if a.Code != 200 || strings.TrimSpace(a.Body) != want || f.config != (notify.Config{UserID: "ü", Minutes: 5256000}) {
 			t.Errorf("%s: %d %s, %+v", body, a.Code, a.Body, f.config)
 		}
 		checkDocumented(t, a)
 	}
-	for _, body := range []string{`{"userId":"u","message":"hi"}`, `{"user_id":"u","payload":"hi"}`, `{"userId":"u","payload":"hi","message":null}`} {
+	for _, body := range []string{`{"userId":"u","message":"hi"}`, `{"user_id":"u","payload":"hi"}`,
+		`{"userId":"u","payload":"hi","message":null}`} {
 		a := f.do(t, "POST", sendPath, strings.NewReader(body))
-		if a.Code != 200 || strings.TrimSpace(a.Body) != `{"userId":"u","status":"QUEUED","limit":10,"remaining":7}` || f.sent != [2]string{"u", "hi"} {
+		if a.Code != 200 || strings.TrimSpace(a.Body) != `{"userId":"u","status":"QUEUED","limit":10,"remaining":7}` ||
+			f.sent != [2]string{"u", "hi"} {
 			t.Errorf("%s: %d %s, %v", body, a.Code, a.Body, f.sent)
 		}
 		checkDocumented(t, a)
@@ -226,9 +231,11 @@ func TestWhatTheGatewaySays(t *testing.T) {
 		logged  bool
 	}{
 		{notify.ErrNoConfig, 404, "no configuration exists for the user", "", notify.Unknown, false},
-		{&notify.LimitedError{Limit: 5, Rest: 61*time.Second + 1}, 429, "rate limit exceeded: 5 messages per window; the window ends in 62 s", "62", notify.Limited, false},
+		{&notify.LimitedError{Limit: 5, Rest: 61*time.Second + 1}, 429,
+			"rate limit exceeded: 5 messages per window; the window ends in 62 s", "62", notify.Limited, false},
 		{away, 503, "temporarily unavailable", "1", notify.Unavailable, true},
-		{fmt.Errorf("publish: %w", &notify.UnavailableError{Part: notify.Broker, Err: errors.New("dial tcp 10.1.2.3")}), 503, "temporarily unavailable", "1", notify.Unavailable, true},
+		{fmt.Errorf("publish: %w", &notify.UnavailableError{Part: notify.Broker, Err: errors.New("dial tcp 10.1.2.3")}), 503,
+			"temporarily unavailable", "1", notify.Unavailable, true},
 		{context.DeadlineExceeded, 503, "temporarily unavailable", "1", notify.Unavailable, true},
 		{errors.New("broken at 10.1.2.3"), 500, "something failed inside the gateway", "", notify.Failed, true},
 	} {

@@ -49,7 +49,8 @@ func TestDocumentHasAllRoutes(t *testing.T) {
 		t.Errorf("the routes are %v and the documented ones %v", routes, documented)
 	}
 	f := start(t, nil)
-	if a := f.do(t, "GET", "/openapi.json", nil); a.Body != string(document) || a.Header.Get("Content-Type") != "application/json" {
+	if a := f.do(t, "GET", "/openapi.json", nil); a.Body != string(document) ||
+		a.Header.Get("Content-Type") != "application/json" {
 		t.Errorf("the document that is served is another: %+v", a)
 	}
 }

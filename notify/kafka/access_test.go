@@ -28,7 +28,8 @@ func TestBrokersThatAskWhoIsThere(t *testing.T) {
 		t.Fatal(err)
 	}
 	trust := certs.ClientFiles{CA: issued.CAFile}
-	login := Access{TLS: true, Files: trust, Mechanism: ScramSHA256, Username: testenv.KafkaUser, Password: testenv.KafkaPassword}
+	login := Access{TLS: true, Files: trust, Mechanism: ScramSHA256, Username: testenv.KafkaUser,
+		Password: testenv.KafkaPassword}
 	with := func(change func(*Access)) Access {
 		a := login
 		change(&a)
@@ -42,17 +43,27 @@ func TestBrokersThatAskWhoIsThere(t *testing.T) {
 	}{
 		{"SCRAM-SHA-256", "LOGIN", login, ok},
 		{"SCRAM-SHA-512", "LOGIN", with(func(a *Access) { a.Mechanism = ScramSHA512 }), ok},
-		{"PLAIN, with the password in a file", "LOGIN", with(func(a *Access) { a.Mechanism, a.Password, a.PasswordFile = Plain, "", file }), ok},
-		{"a certificate", "MUTUAL", Access{TLS: true, Files: certs.ClientFiles{CA: issued.CAFile, Cert: issued.Client.CertFile, Key: issued.Client.KeyFile}}, ok},
-		{"a wrong password by SCRAM", "LOGIN", with(func(a *Access) { a.Password = "wrong-secret" }), "refuses the user name or the password"},
-		{"a wrong password by PLAIN", "LOGIN", with(func(a *Access) { a.Mechanism, a.Password = Plain, "wrong-secret" }), "refuses the user name or the password"},
-		{"an unknown user", "LOGIN", with(func(a *Access) { a.Username = "nobody" }), "refuses the user name or the password"},
-		{"a broker of another authority", "LOGIN", with(func(a *Access) { a.Files.CA = others.CAFile }), "has a certificate of an unknown authority"},
-		{"a broker whose certificate has expired", "EXPIRED", login, "has a certificate that has expired or is not valid yet"},
-		{"a broker with another name", "LOGIN", with(func(a *Access) { a.Files.ServerName = "elsewhere" }), "has a certificate that is not for it"},
-		{"no certificate", "MUTUAL", Access{TLS: true, Files: trust}, "refuses the certificate of this program, or misses one"},
+		{"PLAIN, with the password in a file", "LOGIN",
+			with(func(a *Access) { a.Mechanism, a.Password, a.PasswordFile = Plain, "", file }), ok},
+		{"a certificate", "MUTUAL", Access{TLS: true,
+			Files: certs.ClientFiles{CA: issued.CAFile, Cert: issued.Client.CertFile, Key: issued.Client.KeyFile}}, ok},
+		{"a wrong password by SCRAM", "LOGIN", with(func(a *Access) { a.Password = "wrong-secret" }),
+			"refuses the user name or the password"},
+		{"a wrong password by PLAIN", "LOGIN", with(func(a *Access) { a.Mechanism, a.Password = Plain, "wrong-secret" }),
+			"refuses the user name or the password"},
+		{"an unknown user", "LOGIN", with(func(a *Access) { a.Username = "nobody" }),
+			"refuses the user name or the password"},
+		{"a broker of another authority", "LOGIN", with(func(a *Access) { a.Files.CA = others.CAFile }),
+			"has a certificate of an unknown authority"},
+		{"a broker whose certificate has expired", "EXPIRED", login,
+			"has a certificate that has expired or is not valid yet"},
+		{"a broker with another name", "LOGIN", with(func(a *Access) { a.Files.ServerName = "elsewhere" }),
+			"has a certificate that is not for it"},
+		{"no certificate", "MUTUAL", Access{TLS: true, Files: trust},
+			"refuses the certificate of this program, or misses one"},
 		{"no TLS where it is expected", "MUTUAL", Access{}, "does not answer"}, // the error asks whether TLS is meant
-		{"TLS to a broker without it", "", Access{TLS: true, Files: trust}, "ends connections at once, as it does where TLS or a login is missing or not expected"},
+		{"TLS to a broker without it", "", Access{TLS: true, Files: trust},
+			"ends connections at once, as it does where TLS or a login is missing or not expected"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			topic := newTopic(broker)

@@ -76,8 +76,10 @@ func NewConsumer(c ConsumerConfig) (*Consumer, error) {
 		kgo.AutoCommitMarks(), kgo.AutoCommitInterval(commitEvery), kgo.AutoCommitCallback(consumer.autoCommitted),
 		kgo.BlockRebalanceOnPoll(), kgo.OnPartitionsRevoked(leave), kgo.OnPartitionsLost(leave),
 		kgo.SessionTimeout(10*time.Second), kgo.HeartbeatInterval(time.Second), kgo.RebalanceTimeout(rebalanceWithin),
-		kgo.FetchMaxWait(250*time.Millisecond), kgo.FetchMaxPartitionBytes(fetchBytes), kgo.FetchMaxBytes(brokerBytes), kgo.RetryBackoffFn(backoff),
-		kgo.RecordDeliveryTimeout(5*time.Second), kgo.AllowIdempotentProduceCancellation(), kgo.MetadataMinAge(250*time.Millisecond),
+		kgo.FetchMaxWait(250*time.Millisecond), kgo.FetchMaxPartitionBytes(fetchBytes), kgo.FetchMaxBytes(brokerBytes),
+		kgo.RetryBackoffFn(backoff),
+		kgo.RecordDeliveryTimeout(5*time.Second), kgo.AllowIdempotentProduceCancellation(),
+		kgo.MetadataMinAge(250*time.Millisecond),
 	)
 	if err != nil {
 		return nil, err
@@ -228,7 +230,8 @@ func (c *Consumer) commit() {
 	c.committed(c.client.CommitMarkedOffsets(ctx))
 }
 
-func (c *Consumer) autoCommitted(_ *kgo.Client, _ *kmsg.OffsetCommitRequest, resp *kmsg.OffsetCommitResponse, err error) {
+func (c *Consumer) autoCommitted(_ *kgo.Client, _ *kmsg.OffsetCommitRequest,
+	resp *kmsg.OffsetCommitResponse, err error) {
 	if errors.Is(err, context.Canceled) {
 		return // another commit takes its place
 	}
@@ -276,7 +279,8 @@ func (c *Consumer) send(ctx context.Context, r *kgo.Record) bool {
 	case errors.Is(err, notify.ErrGiveUp):
 		return c.skip(ctx, r, "given up", err)
 	default:
-		c.Log.Error("a message waits: it cannot be sent", "topic", r.Topic, "partition", r.Partition, "offset", r.Offset, "user", m.UserID, "error", err)
+		c.Log.Error("a message waits: it cannot be sent", "topic", r.Topic, "partition", r.Partition, "offset", r.Offset,
+			"user", m.UserID, "error", err)
 	}
 	c.retried.Add(1)
 	return false
@@ -288,11 +292,13 @@ const shownBytes = 200
 // skip logs a record that is not sent, and hands it on to the dead letters.
 func (c *Consumer) skip(ctx context.Context, r *kgo.Record, why string, cause error) bool {
 	if c.DeadLetter != "" {
-		letter := &kgo.Record{Topic: c.DeadLetter, Key: r.Key, Value: r.Value, Headers: append(r.Headers[:len(r.Headers):len(r.Headers)],
-			kgo.RecordHeader{Key: "reason", Value: []byte(cause.Error())},
-			kgo.RecordHeader{Key: "from", Value: fmt.Appendf(nil, "%s/%d/%d", r.Topic, r.Partition, r.Offset)})}
+		letter := &kgo.Record{Topic: c.DeadLetter, Key: r.Key, Value: r.Value,
+			Headers: append(r.Headers[:len(r.Headers):len(r.Headers)],
+				kgo.RecordHeader{Key: "reason", Value: []byte(cause.Error())},
+				kgo.RecordHeader{Key: "from", Value: fmt.Appendf(nil, "%s/%d/%d", r.Topic, r.Partition, r.Offset)})}
 		if err := c.client.ProduceSync(ctx, letter).FirstErr(); err != nil {
-			c.Log.Error("a message waits: it cannot be written to the dead letters", "topic", r.Topic, "partition", r.Partition, "offset", r.Offset, "error", err)
+			c.Log.Error("a message waits: it cannot be written to the dead letters", "topic", r.Topic, "partition", r.Partition,
+				"offset", r.Offset, "error", err)
 			return false
 		}
 	}

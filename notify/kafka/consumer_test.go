@@ -95,7 +95,8 @@ func consumeBy(t *testing.T, topic Topic, deadLetter string, h Handler) *running
 	r := &running{log: new(safeLog)}
 	var err error
 	r.Consumer, err = NewConsumer(ConsumerConfig{
-		Topic: topic, Group: topic.Name + "-group", DeadLetter: deadLetter, Handler: h, Log: slog.New(slog.NewTextHandler(r.log, nil)),
+		Topic: topic, Group: topic.Name + "-group", DeadLetter: deadLetter, Handler: h,
+		Log: slog.New(slog.NewTextHandler(r.log, nil)),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -129,7 +130,8 @@ func raw(t *testing.T, topic Topic, value string) *kgo.Record {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	r, err := c.ProduceSync(t.Context(), &kgo.Record{Key: []byte("u"), Value: []byte(value), Headers: []kgo.RecordHeader{{Key: "origin", Value: []byte("test")}}}).First()
+	r, err := c.ProduceSync(t.Context(), &kgo.Record{Key: []byte("u"), Value: []byte(value),
+		Headers: []kgo.RecordHeader{{Key: "origin", Value: []byte("test")}}}).First()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -147,7 +149,8 @@ func TestMalformedRecordsAreSkipped(t *testing.T) {
 	published(t, p, "after")
 	r := consume(t, topic, "", nil)
 	testenv.Eventually(t, soon, "the others are handled", func() string { return r.lacks("before", "after") })
-	line := fmt.Sprintf(`msg="a message is skipped" why=malformed topic=%s partition=%d offset=%d bytes=5005 begins=hellox`, topic.Name, bad.Partition, bad.Offset)
+	line := fmt.Sprintf(`msg="a message is skipped" why=malformed topic=%s partition=%d offset=%d bytes=5005 `+
+		`begins=hellox`, topic.Name, bad.Partition, bad.Offset)
 	if l := r.log.String(); !strings.Contains(l, line) || len(l) > 2000 {
 		t.Errorf("the log has %q, want %q", l, line)
 	}
@@ -170,7 +173,8 @@ func TestDeadLetters(t *testing.T) {
 		return nil
 	})
 	testenv.Eventually(t, soon, "the good one is handled", func() string { return r.lacks("good") })
-	c, err := kgo.NewClient(kgo.SeedBrokers(topic.Brokers...), kgo.ConsumeTopics(dead), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
+	c, err := kgo.NewClient(kgo.SeedBrokers(topic.Brokers...), kgo.ConsumeTopics(dead),
+		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -192,11 +196,13 @@ func TestDeadLetters(t *testing.T) {
 		return m
 	}
 	h := headers(letters[0])
-	if string(letters[0].Value) != "hello" || string(letters[0].Key) != "u" || h["origin"] != "test" || !strings.Contains(h["reason"], "not a message") ||
+	if string(letters[0].Value) != "hello" || string(letters[0].Key) != "u" || h["origin"] != "test" ||
+		!strings.Contains(h["reason"], "not a message") ||
 		h["from"] != fmt.Sprintf("%s/%d/%d", topic.Name, bad.Partition, bad.Offset) {
 		t.Errorf("%s %v", letters[0].Value, h)
 	}
-	if m, err := notify.Decode(letters[1].Value); err != nil || m.Text != "refused" || !strings.Contains(headers(letters[1])["reason"], "410 Gone") {
+	if m, err := notify.Decode(letters[1].Value); err != nil || m.Text != "refused" ||
+		!strings.Contains(headers(letters[1])["reason"], "410 Gone") {
 		t.Errorf("%s %v", letters[1].Value, headers(letters[1]))
 	}
 }

@@ -15,7 +15,8 @@ import (
 
 // newTopic returns a topic of its own for a test.
 func newTopic(broker *testenv.KafkaBroker) Topic {
-	return Topic{Brokers: []string{broker.Addr}, Name: fmt.Sprintf("sms-%d", time.Now().UnixNano()), Partitions: 2, Replicas: 1}
+	return Topic{Brokers: []string{broker.Addr}, Name: fmt.Sprintf("sms-%d", time.Now().UnixNano()),
+		Partitions: 2, Replicas: 1}
 }
 
 func newPublisher(t *testing.T, topic Topic, within time.Duration) *Publisher {
@@ -87,7 +88,8 @@ func problem(err error) string {
 // othersPublish waits until the broker confirms what a new client publishes.
 func othersPublish(t *testing.T, topic Topic) {
 	t.Helper()
-	c, err := kgo.NewClient(kgo.SeedBrokers(topic.Brokers...), kgo.DefaultProduceTopic(topic.Name), kgo.RetryBackoffFn(backoff))
+	c, err := kgo.NewClient(kgo.SeedBrokers(topic.Brokers...), kgo.DefaultProduceTopic(topic.Name),
+		kgo.RetryBackoffFn(backoff))
 	if err != nil {
 		t.Fatal(err)
 	}

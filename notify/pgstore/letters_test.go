@@ -115,7 +115,8 @@ func TestDeliveredMessagesAreInTheOutboxInTheOrderOfTheirSender(t *testing.T) {
 	for u := range users {
 		wait.Go(func() {
 			for i := range each {
-				m := notify.Message{ID: fmt.Sprint(u, i), UserID: fmt.Sprint("u", u), Text: fmt.Sprint(i), AcceptedAt: time.Now().UTC().Truncate(time.Microsecond)}
+				m := notify.Message{ID: fmt.Sprint(u, i), UserID: fmt.Sprint("u", u), Text: fmt.Sprint(i),
+					AcceptedAt: time.Now().UTC().Truncate(time.Microsecond)}
 				if err := f.Deliver(t.Context(), m); err != nil {
 					t.Error(err)
 				}

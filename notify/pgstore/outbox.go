@@ -20,13 +20,16 @@ const (
 	allText    = "INSERT INTO notify_outbox (message_id, user_id, message, accepted_at)" +
 		" SELECT * FROM unnest($1::text[], $2::text[], $3::text[], $4::timestamptz[])"
 	oldestText = "SELECT id, message_id, user_id, message, accepted_at FROM notify_outbox" +
-		" WHERE NOT EXISTS (SELECT FROM unnest($2::text[]) AS behind (user_id) WHERE behind.user_id = notify_outbox.user_id)" +
+		" WHERE NOT EXISTS (SELECT FROM unnest($2::text[]) AS behind (user_id) WHERE behind.user_id = " +
+		"notify_outbox.user_id)" +
 		" ORDER BY id LIMIT $1"
 	deleteText = "DELETE FROM notify_outbox WHERE id = ANY($1)"
 	// waitingText counts by the numbers of the messages as long as there are few. Numbers that are
 	// far apart may have few messages between them, all behind one that cannot be published.
-	waitingText = "SELECT CASE WHEN span < $1 / 2 THEN span ELSE (SELECT count(*) FROM (SELECT FROM notify_outbox LIMIT $1) AS counted) END" +
-		" FROM (SELECT COALESCE((SELECT max(id) FROM notify_outbox) - (SELECT min(id) FROM notify_outbox) + 1, 0) AS span) AS numbers"
+	waitingText = "SELECT CASE WHEN span < $1 / 2 THEN span ELSE (SELECT count(*) FROM (SELECT FROM notify_outbox LIMIT " +
+		"$1) AS counted) END" +
+		" FROM (SELECT COALESCE((SELECT max(id) FROM notify_outbox) - (SELECT min(id) FROM notify_outbox) + 1, " +
+		"0) AS span) AS numbers"
 )
 
 const (
@@ -63,7 +66,8 @@ func (s *Store) insert(ctx context.Context, messages []notify.Message) error {
 	var ids, users, texts []string
 	var times []time.Time
 	for _, m := range messages {
-		ids, users, texts, times = append(ids, m.ID), append(users, m.UserID), append(texts, m.Text), append(times, m.AcceptedAt)
+		ids, users, texts, times = append(ids, m.ID), append(users, m.UserID), append(texts, m.Text),
+			append(times, m.AcceptedAt)
 	}
 	q := sqldb.Query{Text: allText, Rows: int64(len(messages)), Args: []any{ids, users, texts, times}}
 	_, err := s.db.Change(ctx, s.db.Write, "write to the outbox", q)
@@ -148,7 +152,8 @@ func (s *Store) relaySlice(ctx context.Context, b *behind) (n int, failure, err 
 	err = s.db.Transact(ctx, "publish from the outbox", func(tx *sql.Tx) error {
 		var waiting int64
 		var mine bool
-		if _, err := s.db.Row(ctx, tx, "count the outbox", sqldb.Query{Text: waitingText, Args: []any{s.outboxMax}}, &waiting); err != nil {
+		if _, err := s.db.Row(ctx, tx, "count the outbox", sqldb.Query{Text: waitingText, Args: []any{s.outboxMax}},
+			&waiting); err != nil {
 			return err
 		}
 		s.waiting.Store(waiting)
@@ -167,7 +172,8 @@ func (s *Store) relaySlice(ctx context.Context, b *behind) (n int, failure, err 
 		if len(done) == 0 {
 			return nil
 		}
-		if _, err := s.db.Change(ctx, tx, "remove from the outbox", sqldb.Query{Text: deleteText, Args: []any{done}}); err != nil {
+		if _, err := s.db.Change(ctx, tx, "remove from the outbox",
+			sqldb.Query{Text: deleteText, Args: []any{done}}); err != nil {
 			return err
 		}
 		n = len(done)
@@ -177,15 +183,17 @@ func (s *Store) relaySlice(ctx context.Context, b *behind) (n int, failure, err 
 	return n, failure, err
 }
 
-func (s *Store) oldest(ctx context.Context, tx *sql.Tx, behind []string) (ids []int64, messages []notify.Message, err error) {
-	err = s.db.Rows(ctx, tx, "read the outbox", sqldb.Query{Text: oldestText, Args: []any{relaySlice, behind}}, func(rows *sql.Rows) error {
-		var id, at int64
-		var m notify.Message
-		err := rows.Scan(&id, &m.ID, &m.UserID, &m.Text, s.db.Dialect.Into(&at))
-		m.AcceptedAt = time.UnixMicro(at).UTC()
-		ids, messages = append(ids, id), append(messages, m)
-		return err
-	})
+func (s *Store) oldest(ctx context.Context, tx *sql.Tx,
+	behind []string) (ids []int64, messages []notify.Message, err error) {
+	err = s.db.Rows(ctx, tx, "read the outbox", sqldb.Query{Text: oldestText, Args: []any{relaySlice, behind}},
+		func(rows *sql.Rows) error {
+			var id, at int64
+			var m notify.Message
+			err := rows.Scan(&id, &m.ID, &m.UserID, &m.Text, s.db.Dialect.Into(&at))
+			m.AcceptedAt = time.UnixMicro(at).UTC()
+			ids, messages = append(ids, id), append(messages, m)
+			return err
+		})
 	return ids, messages, err
 }
 

@@ -35,7 +35,8 @@ func (s *Store) Reserve(ctx context.Context, user string, size func(limit int64)
 		return Block{}, err
 	}
 	defer l.tx.Rollback()
-	b := Block{RateLimit: l.row.RateLimit, StartUs: l.row.StartUs, Version: l.row.Version, Rest: l.row.Rest(l.nowUs), At: at}
+	b := Block{RateLimit: l.row.RateLimit, StartUs: l.row.StartUs, Version: l.row.Version,
+		Rest: l.row.Rest(l.nowUs), At: at}
 	l.row, b.From, b.To = l.row.Reserve(size(l.row.RateLimit))
 	return b, l.commit(ctx)
 }
@@ -59,7 +60,8 @@ const syncText = `WITH given AS (
 ), raised AS (
 	UPDATE rate_limit_store r SET current_count = GREATEST(r.current_count, g.count)
 	FROM given g JOIN held h ON h.user_id = g.user_id
-	WHERE r.user_id = g.user_id AND h.row_version = g.version AND h.last_refresh_time = g.start AND r.current_count < g.count
+	WHERE r.user_id = g.user_id AND h.row_version = g.version AND h.last_refresh_time = g.start
+	  AND r.current_count < g.count
 )
 SELECT g.user_id, g.version FROM given g LEFT JOIN held h ON h.user_id = g.user_id
 WHERE h.user_id IS NULL OR h.row_version > g.version`

@@ -10,13 +10,17 @@ import (
 )
 
 const (
-	lockText = "SELECT rate_limit, time_window, current_count, reserved_count, last_refresh_time, row_version, clock_timestamp()" +
+	lockText = "SELECT rate_limit, time_window, current_count, reserved_count, last_refresh_time, row_version, " +
+		"clock_timestamp()" +
 		" FROM rate_limit_store WHERE user_id = $1 FOR UPDATE"
-	updateText = "UPDATE rate_limit_store SET current_count = $2, reserved_count = $3, last_refresh_time = $4 WHERE user_id = $1"
-	configText = "INSERT INTO rate_limit_store (user_id, rate_limit, time_window, last_refresh_time) VALUES ($1, $2, $3, clock_timestamp())" +
+	updateText = "UPDATE rate_limit_store SET current_count = $2, reserved_count = $3, last_refresh_time = $4 WHERE " +
+		"user_id = $1"
+	configText = "INSERT INTO rate_limit_store (user_id, rate_limit, time_window, last_refresh_time) VALUES ($1, $2, " +
+		"$3, clock_timestamp())" +
 		" ON CONFLICT (user_id) DO UPDATE SET rate_limit = EXCLUDED.rate_limit, time_window = EXCLUDED.time_window," +
 		// Not EXCLUDED's: these are as of now, when the row is locked.
-		" current_count = 0, reserved_count = 0, last_refresh_time = clock_timestamp(), row_version = nextval('rate_limit_store_version')" +
+		" current_count = 0, reserved_count = 0, last_refresh_time = clock_timestamp(), " +
+		"row_version = nextval('rate_limit_store_version')" +
 		" RETURNING last_refresh_time, row_version"
 )
 

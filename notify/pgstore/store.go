@@ -56,7 +56,8 @@ func Open(c Config) (*Store, error) {
 		return nil, err
 	}
 	if db.Dialect != sqldb.Postgres {
-		return nil, errors.Join(fmt.Errorf("the database is %s, but the notification gateway keeps its users in PostgreSQL", db.Dialect.Name), db.Close())
+		return nil, errors.Join(fmt.Errorf("the database is %s, but the notification gateway keeps its users in PostgreSQL",
+			db.Dialect.Name), db.Close())
 	}
 	if c.OutboxMax == 0 {
 		c.OutboxMax = 1_000_000

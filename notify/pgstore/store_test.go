@@ -123,7 +123,8 @@ func (f *fixture) expect(got, want string) {
 // count returns current_count, reserved_count and the seconds since last_refresh_time.
 func (f *fixture) count(user string) (count, reserved int64, age float64) {
 	f.t.Helper()
-	err := f.db.Write.QueryRow("SELECT current_count, reserved_count, extract(epoch FROM clock_timestamp() - last_refresh_time) FROM rate_limit_store WHERE user_id = $1", user).
+	err := f.db.Write.QueryRow("SELECT current_count, reserved_count, extract(epoch FROM clock_timestamp() - "+
+		"last_refresh_time) FROM rate_limit_store WHERE user_id = $1", user).
 		Scan(&count, &reserved, &age)
 	if err != nil {
 		f.t.Fatal(err)
@@ -134,7 +135,8 @@ func (f *fixture) count(user string) (count, reserved int64, age float64) {
 // elapse moves the beginning of the user's window into the past.
 func (f *fixture) elapse(user string, by time.Duration) {
 	f.t.Helper()
-	_, err := f.db.Write.Exec("UPDATE rate_limit_store SET last_refresh_time = last_refresh_time - $2 * interval '1 microsecond' WHERE user_id = $1", user, by.Microseconds())
+	_, err := f.db.Write.Exec("UPDATE rate_limit_store SET last_refresh_time = last_refresh_time - $2 * interval '1 "+
+		"microsecond' WHERE user_id = $1", user, by.Microseconds())
 	if err != nil {
 		f.t.Fatal(err)
 	}
@@ -255,7 +257,8 @@ func TestAPublishedMessageIsCountedThoughItsCommitFails(t *testing.T) {
 	f.configure("u", 5, 1)
 	other := open(t, f.url, false)
 	f.topic.failing(func(notify.Message) error {
-		_, err := other.db.Write.Exec("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND state = 'idle in transaction'")
+		_, err := other.db.Write.Exec("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = " +
+			"current_database() AND state = 'idle in transaction'")
 		return err
 	})
 	f.expect(f.send("u", "1"), "ok 4")
@@ -600,7 +603,8 @@ func TestTheClockIsReadUnderTheLock(t *testing.T) {
 	}
 	f.expect(<-done, "ok 3")
 	var startUs int64
-	if _, err := f.db.Row(t.Context(), f.db.Read, "", sqldb.Query{Text: "SELECT last_refresh_time FROM rate_limit_store"}, f.db.Dialect.Into(&startUs)); err != nil || startUs != l.row.StartUs {
+	if _, err := f.db.Row(t.Context(), f.db.Read, "", sqldb.Query{Text: "SELECT last_refresh_time FROM rate_limit_store"},
+		f.db.Dialect.Into(&startUs)); err != nil || startUs != l.row.StartUs {
 		t.Errorf("the window begins at %d instead of %d: %v", startUs, l.row.StartUs, err)
 	}
 }
@@ -640,7 +644,8 @@ func TestBehindAPooler(t *testing.T) {
 	if err != nil || b.From != 1 || b.To != 2 {
 		t.Errorf("%+v, %v", b, err)
 	}
-	if err := p.Sync(t.Context(), []Count{{"u", 2, b.StartUs, b.Version}}, func(string, int64) { t.Error("stale") }); err != nil {
+	if err := p.Sync(t.Context(), []Count{{"u", 2, b.StartUs, b.Version}},
+		func(string, int64) { t.Error("stale") }); err != nil {
 		t.Error(err)
 	}
 	if n, _, _ := f.count("u"); n != 2 {
@@ -652,7 +657,8 @@ func TestBehindAPooler(t *testing.T) {
 }
 
 func TestOtherDatabasesAreRefused(t *testing.T) {
-	if _, err := Open(Config{Database: sqldb.Config{URL: "sqlite::memory:"}}); err == nil || !strings.Contains(err.Error(), "PostgreSQL") {
+	if _, err := Open(Config{Database: sqldb.Config{URL: "sqlite::memory:"}}); err == nil ||
+		!strings.Contains(err.Error(), "PostgreSQL") {
 		t.Errorf("%v", err)
 	}
 }

@@ -48,7 +48,8 @@ type Cache struct {
 // New returns a cache.
 func New(c Config) *Cache {
 	return &Cache{
-		hashes: newHashes(c.Client, c.MaxTTL, c.Timeout), store: c.Store, log: c.Log, often: background.LogLimit{PerSecond: 5}, delay: c.SyncDelay,
+		hashes: newHashes(c.Client, c.MaxTTL, c.Timeout), store: c.Store, log: c.Log,
+		often: background.LogLimit{PerSecond: 5}, delay: c.SyncDelay,
 		pending: newPending(),
 	}
 }

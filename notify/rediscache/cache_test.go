@@ -40,11 +40,13 @@ func newCache(t *testing.T, server *testenv.RedisServer) (*Cache, *pgstore.Store
 }
 
 // newCacheWith also returns what runs a statement in the database.
-func newCacheWith(t *testing.T, server *testenv.RedisServer, to *broker, log slog.Handler) (*Cache, *pgstore.Store, func(sql string) string) {
+func newCacheWith(t *testing.T, server *testenv.RedisServer, to *broker,
+	log slog.Handler) (*Cache, *pgstore.Store, func(sql string) string) {
 	t.Helper()
 	databases := testenv.SharedDatabase(t, testenv.Postgres)
 	database := databases.CreateDatabase("cache")
-	store, err := pgstore.Open(pgstore.Config{Database: sqldb.Config{URL: database, PoolMin: 1, PoolMax: 10}, Publisher: to})
+	store, err := pgstore.Open(pgstore.Config{Database: sqldb.Config{URL: database, PoolMin: 1, PoolMax: 10},
+		Publisher: to})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -56,7 +58,8 @@ func newCacheWith(t *testing.T, server *testenv.RedisServer, to *broker, log slo
 	o.MaxRetries = -1
 	client := redis.NewClient(o)
 	t.Cleanup(func() { client.Close() })
-	c := New(Config{Client: client, Store: store, Timeout: 2 * time.Second, MaxTTL: time.Hour, SyncDelay: time.Hour, Log: slog.New(log)})
+	c := New(Config{Client: client, Store: store, Timeout: 2 * time.Second, MaxTTL: time.Hour, SyncDelay: time.Hour,
+		Log: slog.New(log)})
 	t.Cleanup(c.grows.Wait)
 	at, err := url.Parse(database)
 	if err != nil {
@@ -253,7 +256,8 @@ func TestAMessageThatIsNotDeliveredStaysCounted(t *testing.T) {
 	c, _, _ := newCacheWith(t, testenv.StartRedis(t), kafka, slog.DiscardHandler)
 	c.mustConfigure(t, 160)
 	var away *notify.UnavailableError
-	if _, err := c.Send(t.Context(), notify.Message{ID: "id", UserID: "u", Text: "x"}); !errors.As(err, &away) || away.Part != notify.Broker {
+	if _, err := c.Send(t.Context(), notify.Message{ID: "id", UserID: "u", Text: "x"}); !errors.As(err, &away) ||
+		away.Part != notify.Broker {
 		t.Errorf("without a broker a send is answered with %v", err)
 	}
 	kafka.err = nil
@@ -272,7 +276,8 @@ func TestWithoutRedisAndDatabaseNothingIsAccepted(t *testing.T) {
 		t.Fatal(err)
 	}
 	var away *notify.UnavailableError
-	if _, err := c.Send(t.Context(), notify.Message{ID: "id", UserID: "u", Text: "x"}); !errors.As(err, &away) || away.Part != notify.Store {
+	if _, err := c.Send(t.Context(), notify.Message{ID: "id", UserID: "u", Text: "x"}); !errors.As(err, &away) ||
+		away.Part != notify.Store {
 		t.Errorf("a send is answered with %v", err)
 	}
 }

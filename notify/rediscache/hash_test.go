@@ -24,7 +24,8 @@ func hashesOf(t *testing.T, server *testenv.RedisServer, maxTTL time.Duration) (
 
 // blockFrom is a block of units of a limit of 100 in a window of a minute that has just begun.
 func blockFrom(from, to, startUs, version int64) pgstore.Block {
-	return pgstore.Block{From: from, To: to, RateLimit: 100, StartUs: startUs, Version: version, Rest: time.Minute, At: time.Now()}
+	return pgstore.Block{From: from, To: to, RateLimit: 100, StartUs: startUs, Version: version, Rest: time.Minute,
+		At: time.Now()}
 }
 
 func (h *hashes) mustPut(t *testing.T, b pgstore.Block, want bool) {
@@ -132,7 +133,8 @@ func TestAHashExpiresWithItsWindow(t *testing.T) {
 		h.mustPut(t, b, true)
 		got := h.mustTake(t, ok, 1)
 		if slack := time.Since(before) + 2*time.Millisecond; got.rest > step.want || got.rest < step.want-slack {
-			t.Errorf("%v of a window are left for %v: the hash expires in %v, want %v within %v", step.rest, step.age, got.rest, step.want, slack)
+			t.Errorf("%v of a window are left for %v: the hash expires in %v, want %v within %v", step.rest, step.age, got.rest,
+				step.want, slack)
 		}
 		c.FlushAll(t.Context())
 	}
@@ -166,7 +168,8 @@ func TestAHashOfAnotherMasterIsNotBelieved(t *testing.T) {
 	h1.mustTake(t, ok, 2) // the successor does not hear of it
 	h2.mustTake(t, miss, 0)
 	follow(t, c1, second)
-	testenv.Eventually(t, 20*time.Second, "the first master has the hash of its successor", func() string { return lacks(t, c1, "1") })
+	testenv.Eventually(t, 20*time.Second, "the first master has the hash of its successor",
+		func() string { return lacks(t, c1, "1") })
 	lead(t, c1)
 	h1.mustTake(t, miss, 0)
 	h1.mustPut(t, blockFrom(50, 60, 1000, 1), true)

@@ -30,7 +30,8 @@ func (p *pending) add(c pgstore.Count) {
 	if !there && len(p.counts) >= maxPending {
 		return
 	}
-	if there && (old.Version > c.Version || old.Version == c.Version && (old.StartUs > c.StartUs || old.StartUs == c.StartUs && old.Count >= c.Count)) {
+	if there && (old.Version > c.Version || old.Version == c.Version &&
+		(old.StartUs > c.StartUs || old.StartUs == c.StartUs && old.Count >= c.Count)) {
 		return
 	}
 	p.counts[c.UserID] = c

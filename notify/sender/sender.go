@@ -47,7 +47,8 @@ type Webhook struct {
 // NewWebhook returns a webhook that follows no redirects: they would send the token on.
 func NewWebhook(url, token string, timeout time.Duration) *Webhook {
 	return &Webhook{url, token, timeout, &http.Client{
-		Transport:     &http.Transport{MaxIdleConns: 4, MaxIdleConnsPerHost: 4, IdleConnTimeout: time.Minute, MaxResponseHeaderBytes: 64 << 10},
+		Transport: &http.Transport{MaxIdleConns: 4, MaxIdleConnsPerHost: 4, IdleConnTimeout: time.Minute,
+			MaxResponseHeaderBytes: 64 << 10},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}}
 }
@@ -121,7 +122,8 @@ func (r *Retrier) Handle(ctx context.Context, m notify.Message) error {
 		case attempt >= r.Attempts:
 			return fmt.Errorf("after %d attempts: %w", attempt, err)
 		}
-		r.Log.Warn("a message could not be sent; it is tried again", "user", m.UserID, "id", m.ID, "attempt", attempt, "error", err)
+		r.Log.Warn("a message could not be sent; it is tried again", "user", m.UserID, "id", m.ID, "attempt", attempt,
+			"error", err)
 		select {
 		case <-ctx.Done():
 			return ctx.Err()

@@ -53,7 +53,8 @@ func (h *hook) attempts() int {
 	return len(h.seen)
 }
 
-var one = notify.Message{ID: "m-1", UserID: "alice", Text: "hello", AcceptedAt: time.UnixMicro(1_700_000_000_000_000).UTC()}
+var one = notify.Message{ID: "m-1", UserID: "alice", Text: "hello",
+	AcceptedAt: time.UnixMicro(1_700_000_000_000_000).UTC()}
 
 // retrier returns a retrier of five attempts in front of a webhook, and its log.
 func retrier(url, token string, skip bool) (*Retrier, *bytes.Buffer) {
@@ -78,7 +79,8 @@ func TestAMessageIsPosted(t *testing.T) {
 	if got, err := notify.Decode([]byte(h.bodies[0])); err != nil || got != one {
 		t.Errorf("%q: %v", h.bodies[0], err)
 	}
-	if l := log.String(); !strings.Contains(l, `msg="SMS SENT" user=alice message=hello id=m-1`) || strings.Contains(l, "s3cret") {
+	if l := log.String(); !strings.Contains(l, `msg="SMS SENT" user=alice message=hello id=m-1`) ||
+		strings.Contains(l, "s3cret") {
 		t.Errorf("the log has %q", l)
 	}
 }
@@ -123,7 +125,8 @@ func TestTheLastAttempt(t *testing.T) {
 	for _, skip := range []bool{false, true} {
 		h := startHook(t, 503)
 		r, _ := retrier(h.URL, "", skip)
-		if err := r.Handle(t.Context(), one); errors.Is(err, notify.ErrGiveUp) != skip || err == nil || !strings.Contains(err.Error(), "after 5 attempts") {
+		if err := r.Handle(t.Context(), one); errors.Is(err, notify.ErrGiveUp) != skip || err == nil ||
+			!strings.Contains(err.Error(), "after 5 attempts") {
 			t.Errorf("skip %v: %v", skip, err)
 		}
 	}
@@ -153,7 +156,8 @@ func TestAWebhookThatHangs(t *testing.T) {
 	w := NewWebhook("http://"+l.Addr().String()+"/?key=s3cret", "", 100*time.Millisecond)
 	begin := time.Now()
 	err = w.Send(t.Context(), one)
-	if !errors.Is(err, context.DeadlineExceeded) || time.Since(begin) > 5*time.Second || strings.Contains(fmt.Sprint(err), "s3cret") {
+	if !errors.Is(err, context.DeadlineExceeded) || time.Since(begin) > 5*time.Second ||
+		strings.Contains(fmt.Sprint(err), "s3cret") {
 		t.Errorf("%v after %v", err, time.Since(begin))
 	}
 	var permanent *PermanentError
@@ -166,7 +170,8 @@ func TestAWebhookThatIsAwayIsTriedAgain(t *testing.T) {
 	h := startHook(t, 200)
 	h.Close()
 	r, _ := retrier(h.URL, "", false)
-	if err := r.Handle(t.Context(), one); err == nil || errors.Is(err, notify.ErrGiveUp) || !strings.Contains(err.Error(), "after 5 attempts") {
+	if err := r.Handle(t.Context(), one); err == nil || errors.Is(err, notify.ErrGiveUp) ||
+		!strings.Contains(err.Error(), "after 5 attempts") {
 		t.Errorf("%v", err)
 	}
 }

@@ -21,7 +21,8 @@ type server struct {
 }
 
 // listen opens a listener; with an empty address it returns nil.
-func listen(ctx context.Context, name, address string, h http.Handler, write time.Duration, log *slog.Logger) (*server, error) {
+func listen(ctx context.Context, name, address string, h http.Handler, write time.Duration,
+	log *slog.Logger) (*server, error) {
 	if address == "" {
 		return nil, nil
 	}
@@ -70,7 +71,8 @@ func (s *servers) stop(within time.Duration) {
 const awaitWithin = 5 * time.Second
 
 // await tries until it works, for a bounded time. It logs the first failure.
-func await(ctx context.Context, log *slog.Logger, what string, limit time.Duration, try func(context.Context) error) error {
+func await(ctx context.Context, log *slog.Logger, what string, limit time.Duration,
+	try func(context.Context) error) error {
 	by := time.Now().Add(limit)
 	for pause := 50 * time.Millisecond; ; pause = min(2*pause, time.Second) {
 		attempt, cancel := context.WithTimeout(ctx, awaitWithin)
