@@ -38,27 +38,35 @@ func TestClientIP(t *testing.T) {
 		"one hop":                       {hops(1), request("10.0.0.1:1", xff, "203.0.113.9"), "203.0.113.9"},
 		"one hop, spoofed":              {hops(1), request("10.0.0.1:1", xff, "1.2.3.4, 203.0.113.9"), "203.0.113.9"},
 		"one hop, spoofed in two lines": {hops(1), request("10.0.0.1:1", xff, "1.2.3.4", xff, "203.0.113.9"), "203.0.113.9"},
-		"two hops":                      {hops(2), request("10.0.0.1:1", xff, "1.2.3.4, 203.0.113.9, 10.0.0.2"), "203.0.113.9"},
-		"two hops, in two lines":        {hops(2), request("10.0.0.1:1", xff, "1.2.3.4, 203.0.113.9", xff, "10.0.0.2"), "203.0.113.9"},
-		"two hops, one address":         {hops(2), request("10.0.0.1:1", xff, "203.0.113.9"), "10.0.0.1"},
-		"one hop, no header":            {hops(1), request("10.0.0.1:1"), "10.0.0.1"},
-		"one hop, no address":           {hops(1), request("10.0.0.1:1", xff, "unknown"), "10.0.0.1"},
-		"one hop, empty":                {hops(1), request("10.0.0.1:1", xff, "1.2.3.4, "), "10.0.0.1"},
-		"a port":                        {hops(1), request("10.0.0.1:1", xff, "203.0.113.9:443"), "203.0.113.9"},
-		"brackets and a port":           {hops(1), request("10.0.0.1:1", xff, "[2001:db8::1]:443"), "2001:db8::/64"},
-		"a hop behind a Unix socket":    {hops(1), request("@", xff, "203.0.113.9"), "203.0.113.9"},
-		"beyond networks":               {[]IPOption{private}, request("10.0.0.1:1", xff, "1.2.3.4, 203.0.113.9, 10.0.0.2"), "203.0.113.9"},
-		"outside of networks":           {[]IPOption{private}, request("203.0.113.1:1", xff, "1.2.3.4"), "203.0.113.1"},
-		"only networks":                 {[]IPOption{private}, request("10.0.0.1:1", xff, "10.0.0.3, 10.0.0.2"), "10.0.0.3"},
-		"networks, then no address":     {[]IPOption{private}, request("10.0.0.1:1", xff, "1.2.3.4, x, 10.0.0.2"), "10.0.0.2"},
-		"IPv6 networks":                 {[]IPOption{private}, request("[fd00::1]:1", xff, "2001:db8::7"), "2001:db8::/64"},
-		"Forwarded":                     {hops(1, Forwarded()), request("10.0.0.1:1", fwd, `for=1.2.3.4, for=203.0.113.9;proto=https;by=10.0.0.1`), "203.0.113.9"},
-		"Forwarded in capitals":         {hops(1, Forwarded()), request("10.0.0.1:1", fwd, `Proto=https; For="203.0.113.9:99"`), "203.0.113.9"},
-		"Forwarded, IPv6":               {hops(1, Forwarded()), request("10.0.0.1:1", fwd, `for="[2001:db8::1]:4711"`), "2001:db8::/64"},
-		"Forwarded, hidden":             {hops(1, Forwarded()), request("10.0.0.1:1", fwd, `for=_hidden`), "10.0.0.1"},
-		"Forwarded, a comma in quotes":  {hops(1, Forwarded()), request("10.0.0.1:1", fwd, `for=203.0.113.9;host="a,b"`), "203.0.113.9"},
-		"Forwarded, an open quote":      {hops(1, Forwarded()), request("10.0.0.1:1", fwd, `for="1.2.3.4, for=203.0.113.9`), "203.0.113.9"},
-		"Forwarded, not the other":      {hops(1, Forwarded()), request("10.0.0.1:1", xff, "1.2.3.4"), "10.0.0.1"},
+		"two hops": {hops(2), request("10.0.0.1:1", xff, "1.2.3.4, 203.0.113.9, 10.0.0.2"),
+			"203.0.113.9"},
+		"two hops, in two lines": {hops(2), request("10.0.0.1:1", xff, "1.2.3.4, 203.0.113.9", xff, "10.0.0.2"),
+			"203.0.113.9"},
+		"two hops, one address":      {hops(2), request("10.0.0.1:1", xff, "203.0.113.9"), "10.0.0.1"},
+		"one hop, no header":         {hops(1), request("10.0.0.1:1"), "10.0.0.1"},
+		"one hop, no address":        {hops(1), request("10.0.0.1:1", xff, "unknown"), "10.0.0.1"},
+		"one hop, empty":             {hops(1), request("10.0.0.1:1", xff, "1.2.3.4, "), "10.0.0.1"},
+		"a port":                     {hops(1), request("10.0.0.1:1", xff, "203.0.113.9:443"), "203.0.113.9"},
+		"brackets and a port":        {hops(1), request("10.0.0.1:1", xff, "[2001:db8::1]:443"), "2001:db8::/64"},
+		"a hop behind a Unix socket": {hops(1), request("@", xff, "203.0.113.9"), "203.0.113.9"},
+		"beyond networks": {[]IPOption{private}, request("10.0.0.1:1", xff, "1.2.3.4, 203.0.113.9, 10.0.0.2"),
+			"203.0.113.9"},
+		"outside of networks":       {[]IPOption{private}, request("203.0.113.1:1", xff, "1.2.3.4"), "203.0.113.1"},
+		"only networks":             {[]IPOption{private}, request("10.0.0.1:1", xff, "10.0.0.3, 10.0.0.2"), "10.0.0.3"},
+		"networks, then no address": {[]IPOption{private}, request("10.0.0.1:1", xff, "1.2.3.4, x, 10.0.0.2"), "10.0.0.2"},
+		"IPv6 networks":             {[]IPOption{private}, request("[fd00::1]:1", xff, "2001:db8::7"), "2001:db8::/64"},
+		"Forwarded": {hops(1, Forwarded()),
+			request("10.0.0.1:1", fwd, `for=1.2.3.4, for=203.0.113.9;proto=https;by=10.0.0.1`), "203.0.113.9"},
+		"Forwarded in capitals": {hops(1, Forwarded()),
+			request("10.0.0.1:1", fwd, `Proto=https; For="203.0.113.9:99"`), "203.0.113.9"},
+		"Forwarded, IPv6": {hops(1, Forwarded()), request("10.0.0.1:1", fwd, `for="[2001:db8::1]:4711"`),
+			"2001:db8::/64"},
+		"Forwarded, hidden": {hops(1, Forwarded()), request("10.0.0.1:1", fwd, `for=_hidden`), "10.0.0.1"},
+		"Forwarded, a comma in quotes": {hops(1, Forwarded()), request("10.0.0.1:1", fwd, `for=203.0.113.9;host="a,b"`),
+			"203.0.113.9"},
+		"Forwarded, an open quote": {hops(1, Forwarded()), request("10.0.0.1:1", fwd, `for="1.2.3.4, for=203.0.113.9`),
+			"203.0.113.9"},
+		"Forwarded, not the other": {hops(1, Forwarded()), request("10.0.0.1:1", xff, "1.2.3.4"), "10.0.0.1"},
 	} {
 		if got, ok := ClientIP(c.opts...)(c.r); got != c.want || ok != (c.want != "") {
 			t.Errorf("%s: %q, want %q", name, got, c.want)
@@ -69,7 +77,8 @@ func TestClientIP(t *testing.T) {
 // A header with 10,000 addresses, or a megabyte of anything, costs no more than it must.
 func TestLongHeadersCostLittle(t *testing.T) {
 	long := strings.Repeat("10.0.0.1, ", 10_000)
-	for _, header := range []string{long + "203.0.113.9", strings.Repeat(`"`, 1<<20), strings.Repeat(",", 1<<20), strings.Repeat("for=", 1<<18), strings.Repeat(" ", 1<<20)} {
+	for _, header := range []string{long + "203.0.113.9", strings.Repeat(`"`, 1<<20), strings.Repeat(",", 1<<20),
+		strings.Repeat("for=", 1<<18), strings.Repeat(" ", 1<<20)} {
 		for _, name := range []string{"X-Forwarded-For", "Forwarded"} {
 			r := request("10.0.0.1:1", name, header)
 			opts := []IPOption{TrustedNetworks(netip.MustParsePrefix("10.0.0.0/8"))}
@@ -92,7 +101,8 @@ func TestLongHeadersCostLittle(t *testing.T) {
 }
 
 func FuzzClientIP(f *testing.F) {
-	for _, seed := range []string{"1.2.3.4", "1.2.3.4, 5.6.7.8:9", `for="[2001:db8::1]:4711";by=x, for=1.2.3.4`, "[::1%eth0]:1", ",,,", `"`, "\xff"} {
+	for _, seed := range []string{"1.2.3.4", "1.2.3.4, 5.6.7.8:9", `for="[2001:db8::1]:4711";by=x, for=1.2.3.4`,
+		"[::1%eth0]:1", ",,,", `"`, "\xff"} {
 		f.Add("10.0.0.1:1", seed, "5.6.7.8", uint8(1))
 	}
 	networks := TrustedNetworks(netip.MustParsePrefix("10.0.0.0/8"))
@@ -100,7 +110,8 @@ func FuzzClientIP(f *testing.F) {
 		r := &http.Request{RemoteAddr: remote, Header: http.Header{"X-Forwarded-For": {header}, "Forwarded": {header}}}
 		direct, _ := ClientIP()(r)
 		for _, opts := range [][]IPOption{
-			{TrustedHops(int(hops) % maxHops)}, {TrustedHops(int(hops) % maxHops), Forwarded()}, {networks}, {networks, Forwarded()},
+			{TrustedHops(int(hops) % maxHops)}, {TrustedHops(int(hops) % maxHops), Forwarded()}, {networks},
+			{networks, Forwarded()},
 		} {
 			got, ok := ClientIP(opts...)(r)
 			if !ok {
@@ -118,7 +129,8 @@ func FuzzClientIP(f *testing.F) {
 			return
 		}
 		r.Header = http.Header{"X-Forwarded-For": {header + ", " + last}, "Forwarded": {header + `, for="` + last + `"`}}
-		alone := &http.Request{RemoteAddr: remote, Header: http.Header{"X-Forwarded-For": {last}, "Forwarded": {`for="` + last + `"`}}}
+		alone := &http.Request{RemoteAddr: remote,
+			Header: http.Header{"X-Forwarded-For": {last}, "Forwarded": {`for="` + last + `"`}}}
 		for _, opts := range [][]IPOption{{TrustedHops(1)}, {TrustedHops(1), Forwarded()}} {
 			spoofed, _ := ClientIP(opts...)(r)
 			want, _ := ClientIP(opts...)(alone)

@@ -44,7 +44,8 @@ resources:
     reject_hold: 2m
     concurrency:
       - {threshold: 2, response: {delay: {exact: 300}}}
-      - {threshold: 5, response: {statusCode: 503, headers: {Retry-After: "30"}, content: Service temporarily overloaded}}
+      - threshold: 5
+        response: {statusCode: 503, headers: {Retry-After: "30"}, content: Service temporarily overloaded}
       - {threshold: 10, response: {statusCode: 429, content: Rate limit exceeded}}
   - path: /limited
     rate_limit: {unit: hour, requests_per_unit: 1}
@@ -100,20 +101,23 @@ func TestRefusedRequestsAreToldWhyAndWhen(t *testing.T) {
 		Error, Timestamp string
 		Message          string
 	}
-	if err := json.Unmarshal(w.Body.Bytes(), &body); err != nil || w.Code != 429 || body.Status != 429 || body.Error != "Too Many Requests" ||
+	if err := json.Unmarshal(w.Body.Bytes(), &body); err != nil || w.Code != 429 || body.Status != 429 ||
+		body.Error != "Too Many Requests" ||
 		!strings.HasPrefix(body.Message, "Too Many Requests: try again in ") || body.Timestamp == "" {
 		t.Errorf("refusal: %d %s (%v)", w.Code, w.Body, err)
 	}
 	wait, err := strconv.Atoi(w.Header().Get("Retry-After"))
 	if err != nil || wait < 3590 || wait > 3600 || w.Header().Get("X-RateLimit-Remaining") != "0" ||
-		w.Header().Get("RateLimit-Policy") != `"per-client";q=2;w=3600` || !strings.HasPrefix(w.Header().Get("RateLimit"), `"per-client";r=0;t=`) {
+		w.Header().Get("RateLimit-Policy") != `"per-client";q=2;w=3600` || !strings.HasPrefix(w.Header().Get("RateLimit"),
+		`"per-client";r=0;t=`) {
 		t.Errorf("headers of the refusal: %v", w.Header())
 	}
 
 	h = Handler(limiter, by("own"))(ok)
 	get(h, "/")
 	w = get(h, "/")
-	if w.Code != 429 || w.Body.String() != "<b>slow down</b>" || w.Header().Get("Content-Type") != "text/html" || w.Header().Get("X-Own") != "yes" || w.Header().Get("Retry-After") == "" {
+	if w.Code != 429 || w.Body.String() != "<b>slow down</b>" || w.Header().Get("Content-Type") != "text/html" ||
+		w.Header().Get("X-Own") != "yes" || w.Header().Get("Retry-After") == "" {
 		t.Errorf("the rule's own response: %d %q %v", w.Code, w.Body, w.Header())
 	}
 }
@@ -138,7 +142,8 @@ func TestResourcesAreMatched(t *testing.T) {
 // A rule for all paths holds for requests without a path, as HTTP lets clients write them.
 func TestTargetsWithoutAPathAreMatched(t *testing.T) {
 	served := 0
-	server := httptest.NewServer(Handler(open(t), by("nothing"))(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { served++ })))
+	server := httptest.NewServer(
+		Handler(open(t), by("nothing"))(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { served++ })))
 	defer server.Close()
 	conn, err := net.Dial("tcp", server.Listener.Addr().String())
 	if err != nil {
@@ -171,7 +176,8 @@ func TestTargetsWithoutAPathAreMatched(t *testing.T) {
 func TestRequestCountsOnce(t *testing.T) {
 	limiter := open(t)
 	limit := Handler(limiter, Config{Domain: "d"})
-	again := Handler(limiter, Config{Domain: "d", Descriptors: []Descriptor{{{"own", Text("x")}}, {{"client", ClientIP()}}}})
+	again := Handler(limiter,
+		Config{Domain: "d", Descriptors: []Descriptor{{{"own", Text("x")}}, {{"client", ClientIP()}}}})
 	h := limit(limit(again(limit(ok))))
 	if w := get(h, "/"); w.Code != 200 {
 		t.Fatalf("the first request: %d %s", w.Code, w.Body)
@@ -208,7 +214,8 @@ descriptors:
 		t.Errorf("the first request: %d %v", w.Code, w.Header())
 	}
 	for key, want := range map[string]int64{"client": 1, "own": 0} {
-		d, err := limiter.Peek(t.Context(), "plain", headgate.Describe(key, map[string]string{"client": "192.0.2.1", "own": "x"}[key]))
+		d, err := limiter.Peek(t.Context(), "plain",
+			headgate.Describe(key, map[string]string{"client": "192.0.2.1", "own": "x"}[key]))
 		if err != nil || d.Remaining != want {
 			t.Errorf("%s: %+v, %v, want %d left", key, d, err, want)
 		}
@@ -281,41 +288,42 @@ func TestFiveAreInsideAtMost(t *testing.T) {
 			conf.Hold = hold
 			var inside, most, passed atomic.Int64
 			leave := func() { inside.Add(-1) }
-			server := httptest.NewUnstartedServer(Handler(limiter, conf)(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				n := inside.Add(1)
-				for old := most.Load(); n > old && !most.CompareAndSwap(old, n); old = most.Load() {
-				}
-				switch passed.Add(1) % 4 {
-				case 0:
-					leave()
-					panic(http.ErrAbortHandler)
-				case 1:
-					if hold == UntilReturn {
-						defer leave()
-					} else {
+			server := httptest.NewUnstartedServer(
+				Handler(limiter, conf)(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					n := inside.Add(1)
+					for old := most.Load(); n > old && !most.CompareAndSwap(old, n); old = most.Load() {
+					}
+					switch passed.Add(1) % 4 {
+					case 0:
+						leave()
+						panic(http.ErrAbortHandler)
+					case 1:
+						if hold == UntilReturn {
+							defer leave()
+						} else {
+							leave()
+						}
+						conn, _, err := http.NewResponseController(w).Hijack()
+						if err != nil {
+							t.Error(err)
+							return
+						}
+						_, _ = io.WriteString(conn, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+						_ = conn.Close()
+					case 2:
+						w.(http.Flusher).Flush()
+						if hold == UntilReturn {
+							time.Sleep(time.Millisecond)
+							leave()
+						} else {
+							leave()
+							<-r.Context().Done() // the client leaves
+						}
+					default:
+						_, _ = io.WriteString(w, "hello")
 						leave()
 					}
-					conn, _, err := http.NewResponseController(w).Hijack()
-					if err != nil {
-						t.Error(err)
-						return
-					}
-					_, _ = io.WriteString(conn, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
-					_ = conn.Close()
-				case 2:
-					w.(http.Flusher).Flush()
-					if hold == UntilReturn {
-						time.Sleep(time.Millisecond)
-						leave()
-					} else {
-						leave()
-						<-r.Context().Done() // the client leaves
-					}
-				default:
-					_, _ = io.WriteString(w, "hello")
-					leave()
-				}
-			})))
+				})))
 			server.Config.ErrorLog = nil
 			server.Start()
 			defer server.Close()
@@ -456,14 +464,15 @@ func TestResponseWriterKeepsItsAbilities(t *testing.T) {
 // A handler that streams, and counts as one request in flight, learns that its client has left.
 func TestFlushTellsThatTheClientHasLeft(t *testing.T) {
 	failed := make(chan error, 1)
-	server := httptest.NewServer(Handler(open(t), by("five"))(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		var err error
-		for end := time.Now().Add(20 * time.Second); err == nil && time.Now().Before(end); time.Sleep(time.Millisecond) {
-			_, _ = io.WriteString(w, "more")
-			err = http.NewResponseController(w).Flush()
-		}
-		failed <- err
-	})))
+	server := httptest.NewServer(
+		Handler(open(t), by("five"))(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			var err error
+			for end := time.Now().Add(20 * time.Second); err == nil && time.Now().Before(end); time.Sleep(time.Millisecond) {
+				_, _ = io.WriteString(w, "more")
+				err = http.NewResponseController(w).Flush()
+			}
+			failed <- err
+		})))
 	defer server.Close()
 	resp, err := http.Get(server.URL)
 	if err != nil {
@@ -522,7 +531,8 @@ func TestRequestsThatCannotBeDecided(t *testing.T) {
 // A limiter that is closed while requests are in flight ends their leases, and nobody hangs.
 func TestLimiterIsClosedBesideRequests(t *testing.T) {
 	limiter := open(t)
-	h := Handler(limiter, by("five"))(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { time.Sleep(time.Millisecond) }))
+	h := Handler(limiter,
+		by("five"))(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { time.Sleep(time.Millisecond) }))
 	var running sync.WaitGroup
 	for range 50 {
 		running.Go(func() {
@@ -540,13 +550,15 @@ func TestLimiterIsClosedBesideRequests(t *testing.T) {
 func TestMistakesOfTheProgramPanic(t *testing.T) {
 	limiter := open(t)
 	for want, f := range map[string]func(){
-		"the limiter is nil":             func() { Handler(nil, by("one")) },
-		"Config.Domain is empty":         func() { Handler(limiter, Config{}) },
-		"Config.Descriptors[0] has no":   func() { Handler(limiter, Config{Domain: "d", Descriptors: []Descriptor{{}}}) },
-		"Config.Descriptors[0][0] needs": func() { Handler(limiter, Config{Domain: "d", Descriptors: []Descriptor{{{"k", nil}}}}) },
-		"Config.Hold is 7":               func() { Handler(limiter, Config{Domain: "d", Hold: 7}) },
-		"TrustedHops(-1)":                func() { TrustedHops(-1) },
-		"IPv6Bits(0)":                    func() { IPv6Bits(0) },
+		"the limiter is nil":           func() { Handler(nil, by("one")) },
+		"Config.Domain is empty":       func() { Handler(limiter, Config{}) },
+		"Config.Descriptors[0] has no": func() { Handler(limiter, Config{Domain: "d", Descriptors: []Descriptor{{}}}) },
+		"Config.Descriptors[0][0] needs": func() {
+			Handler(limiter, Config{Domain: "d", Descriptors: []Descriptor{{{"k", nil}}}})
+		},
+		"Config.Hold is 7": func() { Handler(limiter, Config{Domain: "d", Hold: 7}) },
+		"TrustedHops(-1)":  func() { TrustedHops(-1) },
+		"IPv6Bits(0)":      func() { IPv6Bits(0) },
 	} {
 		func() {
 			defer func() {

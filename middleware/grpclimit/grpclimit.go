@@ -207,7 +207,8 @@ func failure(err error) error {
 }
 
 func headers(d *headgate.Decision) metadata.MD {
-	md := metadata.Pairs("x-ratelimit-limit", strconv.FormatInt(d.Max, 10), "x-ratelimit-remaining", strconv.FormatInt(d.Remaining, 10))
+	md := metadata.Pairs("x-ratelimit-limit", strconv.FormatInt(d.Max, 10), "x-ratelimit-remaining",
+		strconv.FormatInt(d.Remaining, 10))
 	if !d.Allowed && d.RetryAfter > 0 {
 		md.Set("retry-after", strconv.FormatInt(max(units.CeilSeconds(d.RetryAfter), 1), 10))
 	}

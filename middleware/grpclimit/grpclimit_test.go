@@ -35,7 +35,8 @@ descriptors:
 // start returns a client of a health service whose calls are limited.
 func start(t *testing.T, conf Config) healthpb.HealthClient {
 	t.Helper()
-	limiter, err := headgate.Open(t.Context(), headgate.Options{Rules: []headgate.Rules{headgate.YAML("rules.yaml", rules)}})
+	limiter, err := headgate.Open(t.Context(),
+		headgate.Options{Rules: []headgate.Rules{headgate.YAML("rules.yaml", rules)}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -71,7 +72,8 @@ func TestUnaryCallsAreLimited(t *testing.T) {
 		if i == 3 {
 			want = codes.ResourceExhausted
 		}
-		if status.Code(err) != want || md.Get("x-ratelimit-limit")[0] != "3" || md.Get("x-ratelimit-remaining")[0] != strconv.Itoa(max(2-i, 0)) {
+		if status.Code(err) != want || md.Get("x-ratelimit-limit")[0] != "3" ||
+			md.Get("x-ratelimit-remaining")[0] != strconv.Itoa(max(2-i, 0)) {
 			t.Errorf("call %d: %v, %v", i, err, md)
 		}
 		if i < 3 {
@@ -120,7 +122,8 @@ func TestStreamIsInFlightUntilItEnds(t *testing.T) {
 	if err := watch(first); err != nil {
 		t.Fatal(err)
 	}
-	if err := watch(ctx); status.Code(err) != codes.ResourceExhausted || status.Convert(err).Message() != "one watch at a time" {
+	if err := watch(ctx); status.Code(err) != codes.ResourceExhausted ||
+		status.Convert(err).Message() != "one watch at a time" {
 		t.Errorf("a second stream: %v", err)
 	}
 	leave()
