@@ -57,7 +57,8 @@ func newClient(conf *Config, calls *atomic.Int64) (*client, error) {
 	}
 	c.transport = built.GetTransport()
 	c.api = dynamodb.NewFromConfig(cfg, func(o *dynamodb.Options) {
-		o.HTTPClient = &http.Client{Transport: c.transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+		o.HTTPClient = &http.Client{Transport: c.transport,
+			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 		o.Retryer, o.RetryMaxAttempts = aws.NopRetryer{}, 0 // repetitions are ours
 		o.Logger = logging.Nop{}
 		if conf.Endpoint != "" {
@@ -70,13 +71,15 @@ func newClient(conf *Config, calls *atomic.Int64) (*client, error) {
 func (c *client) close() { c.transport.CloseIdleConnections() }
 
 // call makes one call and judges what came of it.
-func call[Out any](ctx context.Context, c *client, op string, f func(ctx context.Context) (Out, error)) (out Out, o outcome, err error) {
+func call[Out any](ctx context.Context, c *client, op string,
+	f func(ctx context.Context) (Out, error)) (out Out, o outcome, err error) {
 	if err := over(ctx, op); err != nil {
 		return out, unsent, err
 	}
 	c.calls.Add(1)
 	var sent atomic.Bool
-	traced := httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { sent.Store(true) }})
+	traced := httptrace.WithClientTrace(ctx,
+		&httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { sent.Store(true) }})
 	out, err = f(traced)
 	if err != nil {
 		err = fmt.Errorf("%s: %w", op, err)
@@ -114,7 +117,8 @@ func (c *change) condition() (text string, values attributes) {
 // update returns the expressions of the write.
 func (c *change) update() (update, condition string, values attributes) {
 	condition, values = c.condition()
-	values[":v"], values[":w"], values[":s"], values[":t"] = integer(c.after.version), binaryValue(c.after.writer), binaryValue(string(c.after.state)), c.ttl
+	values[":v"], values[":w"], values[":s"], values[":t"] = integer(c.after.version), binaryValue(c.after.writer),
+		binaryValue(string(c.after.state)), c.ttl
 	update = "SET " + attrVersion + " = :v, " + attrWriter + " = :w, " + attrState + " = :s, " + attrTTL + " = :t"
 	return update, condition, values
 }
@@ -157,7 +161,8 @@ func (c *client) writeAll(ctx context.Context, token string, changes []change) (
 		}
 	}
 	_, o, err := call(ctx, c, "TransactWriteItems", func(ctx context.Context) (*dynamodb.TransactWriteItemsOutput, error) {
-		return c.api.TransactWriteItems(ctx, &dynamodb.TransactWriteItemsInput{TransactItems: items, ClientRequestToken: &token})
+		return c.api.TransactWriteItems(ctx, &dynamodb.TransactWriteItemsInput{TransactItems: items,
+			ClientRequestToken: &token})
 	})
 	return o, err
 }
@@ -189,11 +194,13 @@ const (
 
 // read returns the items there are under at most maxRead names, as they are now. Where DynamoDB has not
 // had the capacity for all of them the outcome is busy, and unread are the names of the others.
-func (c *client) read(ctx context.Context, names []primary) (items map[primary]attributes, unread map[primary]bool, o outcome, err error) {
+func (c *client) read(ctx context.Context,
+	names []primary) (items map[primary]attributes, unread map[primary]bool, o outcome, err error) {
 	yes := true
 	if len(names) == 1 {
 		out, o, err := call(ctx, c, "GetItem", func(ctx context.Context) (*dynamodb.GetItemOutput, error) {
-			return c.api.GetItem(ctx, &dynamodb.GetItemInput{TableName: c.table, Key: names[0].attributes(), ConsistentRead: &yes})
+			return c.api.GetItem(ctx, &dynamodb.GetItemInput{TableName: c.table, Key: names[0].attributes(),
+				ConsistentRead: &yes})
 		})
 		if err != nil {
 			return nil, nil, o, err
@@ -227,9 +234,11 @@ func (c *client) read(ctx context.Context, names []primary) (items map[primary]a
 
 // batch puts or deletes at most maxBatch items, each by itself, and returns those that DynamoDB had
 // no capacity for.
-func (c *client) batch(ctx context.Context, all []types.WriteRequest) (left []types.WriteRequest, o outcome, err error) {
+func (c *client) batch(ctx context.Context,
+	all []types.WriteRequest) (left []types.WriteRequest, o outcome, err error) {
 	out, o, err := call(ctx, c, "BatchWriteItem", func(ctx context.Context) (*dynamodb.BatchWriteItemOutput, error) {
-		return c.api.BatchWriteItem(ctx, &dynamodb.BatchWriteItemInput{RequestItems: map[string][]types.WriteRequest{*c.table: all}})
+		return c.api.BatchWriteItem(ctx,
+			&dynamodb.BatchWriteItemInput{RequestItems: map[string][]types.WriteRequest{*c.table: all}})
 	})
 	if err != nil {
 		return all, o, err
@@ -238,7 +247,8 @@ func (c *client) batch(ctx context.Context, all []types.WriteRequest) (left []ty
 }
 
 // claim writes a row's value unless another one is there that has not ended, which it returns then.
-func (c *client) claim(ctx context.Context, name primary, value string, now, ends limit.Instant) (other string, o outcome, err error) {
+func (c *client) claim(ctx context.Context, name primary, value string, now,
+	ends limit.Instant) (other string, o outcome, err error) {
 	update := "SET " + attrState + " = :s, " + attrEnds + " = :e, " + attrTTL + " = :t"
 	condition := "attribute_not_exists(" + attrKey + ") OR " + attrState + " = :s OR " + attrEnds + " <= :now"
 	_, o, err = call(ctx, c, "UpdateItem", func(ctx context.Context) (*dynamodb.UpdateItemOutput, error) {

@@ -76,10 +76,12 @@ func Parse(rawURL string) (Config, error) {
 	}
 	table, query, _ := strings.Cut(rest, "?")
 	if strings.Contains(table, "@") {
-		return c, errors.New("a URL of DynamoDB has no user and no password: credentials come from the environment, as the AWS SDK finds them")
+		return c, errors.New("a URL of DynamoDB has no user and no password: credentials come from the environment, " +
+			"as the AWS SDK finds them")
 	}
 	if c.Table = strings.TrimSuffix(table, "/"); !tableName.MatchString(c.Table) {
-		return c, fmt.Errorf("table %q: want 3 to 255 letters, digits, _, . or -, as in dynamodb://limits?region=eu-central-1", c.Table)
+		return c, fmt.Errorf(
+			"table %q: want 3 to 255 letters, digits, _, . or -, as in dynamodb://limits?region=eu-central-1", c.Table)
 	}
 	if err := params.Parse(query, c.parameters()); err != nil {
 		return c, err
@@ -115,7 +117,8 @@ func (c *Config) setRegion(text string) error {
 
 func (c *Config) setEndpoint(text string) error {
 	u, err := url.Parse(text)
-	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || u.User != nil || u.RawQuery != "" || strings.Trim(u.Path, "/") != "" {
+	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || u.User != nil || u.RawQuery != "" ||
+		strings.Trim(u.Path, "/") != "" {
 		return errors.New("want the address of a server, such as http://localhost:8000")
 	}
 	c.Endpoint = text

@@ -9,9 +9,11 @@ import (
 )
 
 func TestParse(t *testing.T) {
-	c, err := Parse("dynamodb://my_limits.prod?region=eu-central-1&endpoint=http%3A%2F%2Flocalhost%3A8000&timeout=1s&read_units=10&write_units=20&in_flight=3&max_slice=9&connections=7&tries=8&remember=1048576")
+	c, err := Parse("dynamodb://my_limits.prod?region=eu-central-1&endpoint=http%3A%2F%2Flocalhost%3A8000&timeout=1s&" +
+		"read_units=10&write_units=20&in_flight=3&max_slice=9&connections=7&tries=8&remember=1048576")
 	check(t, err)
-	want := Config{Table: "my_limits.prod", Region: "eu-central-1", Endpoint: "http://localhost:8000", Timeout: time.Second,
+	want := Config{Table: "my_limits.prod", Region: "eu-central-1", Endpoint: "http://localhost:8000",
+		Timeout:  time.Second,
 		InFlight: 3, MaxSlice: 9, Connections: 7, Tries: 8, Remember: 1 << 20, ReadUnits: 10, WriteUnits: 20}
 	if fmt.Sprint(c) != fmt.Sprint(want) {
 		t.Errorf("%+v, want %+v", c, want)

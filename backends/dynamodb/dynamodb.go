@@ -73,7 +73,8 @@ func (b *Backend) Ping(ctx context.Context) error {
 	defer cancel()
 	name := primary{pingItems + b.writer, "-"}
 	put := types.WriteRequest{PutRequest: &types.PutRequest{Item: attributes{
-		attrKey: binaryValue(name.key), attrRow: binaryValue(name.row), attrTTL: ttl(limit.InstantOf(b.conf.Now().Add(pingLife))),
+		attrKey: binaryValue(name.key), attrRow: binaryValue(name.row),
+		attrTTL: ttl(limit.InstantOf(b.conf.Now().Add(pingLife))),
 	}}}
 	return standing(b.writeEach(ctx, []types.WriteRequest{put}))
 }

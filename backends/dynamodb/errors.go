@@ -96,7 +96,8 @@ func judgeCancelled(all []types.CancellationReason) outcome {
 }
 
 // howToMigrate is what to do about a table that is not there.
-const howToMigrate = "if the table is missing: run headgate migrate --backend URL, or have an administrator make what headgate migrate --print prints"
+const howToMigrate = "if the table is missing: run headgate migrate --backend URL, or have an administrator make " +
+	"what headgate migrate --print prints"
 
 // refusals are the error codes that retrying does not remove: DynamoDB rejects the caller, or the table
 // is missing or has the wrong keys. Expired credentials are not listed, because the SDK may get new ones.

@@ -70,7 +70,8 @@ func TestCallsOfASlice(t *testing.T) {
 		{"a question", []limit.Request{one(perHour, "hot", 0)}, "1 GetItem"},
 		{"a request over three keys", []limit.Request{several(1, "a", "b", "c")}, "1 TransactWriteItems"},
 		{"a question over three keys", []limit.Request{several(0, "a", "b", "c")}, "1 BatchGetItem"},
-		{"that and others", append([]limit.Request{several(1, "a", "b"), one(perHour, "c", 1), one(perHour, "b", 1)}, hot...), "2 UpdateItem, 1 TransactWriteItems"},
+		{"that and others", append([]limit.Request{several(1, "a", "b"), one(perHour, "c", 1), one(perHour, "b", 1)}, hot...),
+			"2 UpdateItem, 1 TransactWriteItems"},
 		{"151 keys that hang together", tenants, "2 TransactWriteItems"},
 	} {
 		p.count()
@@ -165,7 +166,8 @@ func TestLostWriteAndOthers(t *testing.T) {
 			})
 			out := make([]limit.Verdict, 1)
 			b.Take(soon(t), []limit.Request{several(1, keys...)}, out)
-			if err := out[0].Err; c.known && err != nil || !c.known && (!errors.Is(err, backends.ErrUnavailable) || errors.Is(err, backends.ErrNotApplied)) {
+			if err := out[0].Err; c.known && err != nil || !c.known && (!errors.Is(err, backends.ErrUnavailable) ||
+				errors.Is(err, backends.ErrNotApplied)) {
 				t.Errorf("%s: error %v, known %v", c.name, err, c.known)
 			}
 			p.count()
@@ -197,12 +199,15 @@ func TestRefusedCalls(t *testing.T) {
 		{"throttled account", refusal("RequestLimitExceeded"), 1, "5 UpdateItem", true, true},
 		{"a transaction has it", refusal("TransactionConflictException"), 1, "5 UpdateItem", true, true},
 		{"two transactions", cancelled("None", "TransactionConflict"), 2, "5 TransactWriteItems", true, true},
-		{"a throttled transaction", cancelled("ProvisionedThroughputExceeded", "None"), 2, "5 TransactWriteItems", true, true},
+		{"a throttled transaction", cancelled("ProvisionedThroughputExceeded", "None"), 2,
+			"5 TransactWriteItems", true, true},
 		{"an item is too large", cancelled("ValidationError", "None"), 2, "1 TransactWriteItems", true, false},
 		{"not allowed", refusal("AccessDeniedException"), 1, "1 UpdateItem", true, false},
 		{"no table", refusal("ResourceNotFoundException"), 1, "1 UpdateItem", true, false},
-		{"a failing server", fault{answer: `{"__type":"com.amazonaws.dynamodb.v20120810#InternalServerError"}`, status: http.StatusInternalServerError}, 1, "5 UpdateItem", false, true},
-		{"a failing gateway", fault{answer: "<html>bad gateway</html>", status: http.StatusBadGateway}, 1, "5 UpdateItem", false, true},
+		{"a failing server", fault{answer: `{"__type":"com.amazonaws.dynamodb.v20120810#InternalServerError"}`,
+			status: http.StatusInternalServerError}, 1, "5 UpdateItem", false, true},
+		{"a failing gateway", fault{answer: "<html>bad gateway</html>", status: http.StatusBadGateway}, 1, "5 UpdateItem",
+			false, true},
 		{"nonsense", fault{answer: "<html>welcome</html>", status: http.StatusOK + 300}, 1, "5 UpdateItem", false, true},
 	} {
 		group := fmt.Sprint("group", i)
@@ -211,7 +216,8 @@ func TestRefusedCalls(t *testing.T) {
 		p.with(func(string, int) fault { return c.fault })
 		out := make([]limit.Verdict, 1)
 		b.Take(soon(t), []limit.Request{req}, out)
-		if err := out[0].Err; !errors.Is(err, backends.ErrUnavailable) || errors.Is(err, backends.ErrNotApplied) != c.notApplied || p.counted() != c.calls {
+		if err := out[0].Err; !errors.Is(err, backends.ErrUnavailable) ||
+			errors.Is(err, backends.ErrNotApplied) != c.notApplied || p.counted() != c.calls {
 			t.Errorf("%s: error %v after %s, want %s", c.name, err, p.counted(), c.calls)
 		}
 		if !c.passes {
@@ -237,7 +243,8 @@ func TestRefusedReads(t *testing.T) {
 		p.with(func(string, int) fault { return f })
 		out := make([]limit.Verdict, 1)
 		b.Take(soon(t), []limit.Request{one(perHour, "x", 0)}, out)
-		if err := out[0].Err; !errors.Is(err, backends.ErrUnavailable) || !errors.Is(err, backends.ErrNotApplied) || p.counted() != "5 GetItem" {
+		if err := out[0].Err; !errors.Is(err, backends.ErrUnavailable) || !errors.Is(err, backends.ErrNotApplied) ||
+			p.counted() != "5 GetItem" {
 			t.Errorf("%s: error %v after %s", name, err, p.counted())
 		}
 	}
@@ -249,11 +256,13 @@ func unprocessed(table string, groups ...string) fault {
 	var keys []string
 	for _, g := range groups {
 		name := counter(limit.Key{Group: g})
-		keys = append(keys, fmt.Sprintf(`{%q:{"B":%q},%q:{"B":%q}}`, attrKey, base64.StdEncoding.EncodeToString([]byte(name.key)),
+		keys = append(keys, fmt.Sprintf(`{%q:{"B":%q},%q:{"B":%q}}`, attrKey,
+			base64.StdEncoding.EncodeToString([]byte(name.key)),
 			attrRow, base64.StdEncoding.EncodeToString([]byte(name.row))))
 	}
-	return fault{status: http.StatusOK, answer: fmt.Sprintf(`{"Responses":{%q:[]},"UnprocessedKeys":{%q:{"ConsistentRead":true,"Keys":[%s]}}}`,
-		table, table, strings.Join(keys, ","))}
+	return fault{status: http.StatusOK,
+		answer: fmt.Sprintf(`{"Responses":{%q:[]},"UnprocessedKeys":{%q:{"ConsistentRead":true,"Keys":[%s]}}}`,
+			table, table, strings.Join(keys, ","))}
 }
 
 // TestUnreadKeys: what DynamoDB has had no capacity to read is asked for again, alone, after a pause and
@@ -280,7 +289,8 @@ func TestUnreadKeys(t *testing.T) {
 	}
 	p.with(func(string, int) fault { return unprocessed(b.conf.Table, "a", "b") })
 	b.Take(soon(t), []limit.Request{several(0, "a", "b")}, out)
-	if err := out[0].Err; !errors.Is(err, backends.ErrUnavailable) || !errors.Is(err, backends.ErrNotApplied) || p.counted() != "5 BatchGetItem" {
+	if err := out[0].Err; !errors.Is(err, backends.ErrUnavailable) || !errors.Is(err, backends.ErrNotApplied) ||
+		p.counted() != "5 BatchGetItem" {
 		t.Errorf("error %v after %s, want 5 BatchGetItem", err, p.counted())
 	}
 }

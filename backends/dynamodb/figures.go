@@ -6,10 +6,14 @@ import "github.com/headgate-rls/headgate/backends"
 func (b *Backend) Figures() []backends.Figure {
 	return []backends.Figure{
 		backends.Counter("headgate_dynamodb_calls_total", "Calls of DynamoDB.", b.calls.Load),
-		backends.Counter("headgate_dynamodb_retries_total", "Calls of DynamoDB that repeated another one, for whatever reason.", b.retries.Load),
-		backends.Counter("headgate_dynamodb_conflicts_total", "Writes to DynamoDB that were decided again, because others had written the same item.", b.conflicts.Load),
-		backends.Counter("headgate_dynamodb_throttled_total", "Calls that DynamoDB refused, or did in part only, for lack of capacity or because a transaction had the item.", b.throttled.Load),
-		backends.Counter("headgate_dynamodb_settled_total", "Writes whose answer was lost, and of which the item has shown that they had happened.", b.settled.Load),
+		backends.Counter("headgate_dynamodb_retries_total",
+			"Calls of DynamoDB that repeated another one, for whatever reason.", b.retries.Load),
+		backends.Counter("headgate_dynamodb_conflicts_total",
+			"Writes to DynamoDB that were decided again, because others had written the same item.", b.conflicts.Load),
+		backends.Counter("headgate_dynamodb_throttled_total", "Calls that DynamoDB refused, or did in part only, "+
+			"for lack of capacity or because a transaction had the item.", b.throttled.Load),
+		backends.Counter("headgate_dynamodb_settled_total",
+			"Writes whose answer was lost, and of which the item has shown that they had happened.", b.settled.Load),
 		backends.Gauge("headgate_dynamodb_remembered_bytes", "Memory of the items that were seen, roughly.", b.cache.size),
 	}
 }

@@ -72,8 +72,10 @@ func readItem(a attributes) (item, error) {
 		return item{}, fmt.Errorf("an item has no number %s", attrVersion)
 	}
 	var err error
-	if i.version, err = strconv.ParseInt(n.Value, 10, 64); err != nil || i.version < 1 || i.version == math.MaxInt64 || i.writer == "" {
-		return item{}, fmt.Errorf("an item has the %s %q, and %d bytes of %s", attrVersion, n.Value, len(i.writer), attrWriter)
+	if i.version, err = strconv.ParseInt(n.Value, 10, 64); err != nil || i.version < 1 || i.version == math.MaxInt64 ||
+		i.writer == "" {
+		return item{}, fmt.Errorf("an item has the %s %q, and %d bytes of %s", attrVersion, n.Value,
+			len(i.writer), attrWriter)
 	}
 	return i, nil
 }

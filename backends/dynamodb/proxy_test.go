@@ -140,5 +140,6 @@ func cancelled(codes ...string) fault {
 	for _, c := range codes {
 		reasons = append(reasons, fmt.Sprintf(`{"Code":%q,"Message":"of a test"}`, c))
 	}
-	return fault{answer: `{"__type":"com.amazonaws.dynamodb.v20120810#TransactionCanceledException","message":"of a test","CancellationReasons":[` + strings.Join(reasons, ",") + `]}`}
+	return fault{answer: `{"__type":"com.amazonaws.dynamodb.v20120810#TransactionCanceledException","message":"of a ` +
+		`test","CancellationReasons":[` + strings.Join(reasons, ",") + `]}`}
 }

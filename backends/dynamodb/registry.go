@@ -44,7 +44,8 @@ func (r registry) Claim(ctx context.Context, name, value string, ttl time.Durati
 	}
 }
 
-func (r registry) tryClaim(ctx context.Context, name primary, value string, ttl time.Duration) (string, outcome, error) {
+func (r registry) tryClaim(ctx context.Context, name primary, value string,
+	ttl time.Duration) (string, outcome, error) {
 	ctx, cancel := attempt(ctx)
 	defer cancel()
 	now := r.instant()
@@ -53,7 +54,8 @@ func (r registry) tryClaim(ctx context.Context, name primary, value string, ttl 
 
 // Put implements [backends.Registry]. Replicas that put new rows into a table at the same time do not
 // see each other's: together they may put a few too many.
-func (r registry) Put(ctx context.Context, table string, rows []backends.Row, life time.Duration) (left int, err error) {
+func (r registry) Put(ctx context.Context, table string, rows []backends.Row,
+	life time.Duration) (left int, err error) {
 	for _, row := range rows {
 		if err := backends.CheckRow(row.Key, row.Value, life); err != nil {
 			return 0, err

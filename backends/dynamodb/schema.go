@@ -105,16 +105,18 @@ func checkKeys(t *types.TableDescription) error {
 		}
 	}
 	if want = " " + attrKey + " HASH " + attrRow + " RANGE B B"; keys != want {
-		return fmt.Errorf("%w: the table %s is not one of headgate: its keys are%s, want%s", backends.ErrMisconfigured, *t.TableName, keys, want)
+		return fmt.Errorf("%w: the table %s is not one of headgate: its keys are%s, want%s", backends.ErrMisconfigured,
+			*t.TableName, keys, want)
 	}
 	return nil
 }
 
 // expire has DynamoDB delete what has ended, and reports whether it did not before.
 func (b *Backend) expire(ctx context.Context) (switched bool, err error) {
-	out, _, err := call(ctx, b.client, "DescribeTimeToLive", func(ctx context.Context) (*dynamodb.DescribeTimeToLiveOutput, error) {
-		return b.client.api.DescribeTimeToLive(ctx, &dynamodb.DescribeTimeToLiveInput{TableName: b.client.table})
-	})
+	out, _, err := call(ctx, b.client, "DescribeTimeToLive",
+		func(ctx context.Context) (*dynamodb.DescribeTimeToLiveOutput, error) {
+			return b.client.api.DescribeTimeToLive(ctx, &dynamodb.DescribeTimeToLiveInput{TableName: b.client.table})
+		})
 	if err != nil {
 		return false, failed(err, false)
 	}
@@ -123,15 +125,17 @@ func (b *Backend) expire(ctx context.Context) (switched bool, err error) {
 	case d.AttributeName != nil && *d.AttributeName == attrTTL && d.TimeToLiveStatus != types.TimeToLiveStatusDisabling:
 		return false, nil
 	default:
-		return false, fmt.Errorf("%w: time to live of the table %s is %s, of another attribute or for another use", backends.ErrMisconfigured, b.conf.Table, d.TimeToLiveStatus)
+		return false, fmt.Errorf("%w: time to live of the table %s is %s, of another attribute or for another use",
+			backends.ErrMisconfigured, b.conf.Table, d.TimeToLiveStatus)
 	}
 	name, on := attrTTL, true
-	_, o, err := call(ctx, b.client, "UpdateTimeToLive", func(ctx context.Context) (*dynamodb.UpdateTimeToLiveOutput, error) {
-		return b.client.api.UpdateTimeToLive(ctx, &dynamodb.UpdateTimeToLiveInput{
-			TableName:               b.client.table,
-			TimeToLiveSpecification: &types.TimeToLiveSpecification{AttributeName: &name, Enabled: &on},
+	_, o, err := call(ctx, b.client, "UpdateTimeToLive",
+		func(ctx context.Context) (*dynamodb.UpdateTimeToLiveOutput, error) {
+			return b.client.api.UpdateTimeToLive(ctx, &dynamodb.UpdateTimeToLiveInput{
+				TableName:               b.client.table,
+				TimeToLiveSpecification: &types.TimeToLiveSpecification{AttributeName: &name, Enabled: &on},
+			})
 		})
-	})
 	if err != nil {
 		return false, failed(err, o == lost)
 	}

@@ -34,7 +34,8 @@ func TestMigrate(t *testing.T) {
 		dbtest.WantError(t, b.Ping(soon(t)), "headgate migrate --backend URL")
 		out := make([]limit.Verdict, 1)
 		b.Take(soon(t), []limit.Request{one(perHour, "x", 1)}, out)
-		if err := out[0].Err; !errors.Is(err, backends.ErrUnavailable) || !errors.Is(err, backends.ErrNotApplied) || !strings.Contains(err.Error(), "headgate migrate") {
+		if err := out[0].Err; !errors.Is(err, backends.ErrUnavailable) || !errors.Is(err, backends.ErrNotApplied) ||
+			!strings.Contains(err.Error(), "headgate migrate") {
 			t.Errorf("%s: without a table: %v", name, err)
 		}
 		applied, err := b.Migrate(soon(t))
@@ -63,8 +64,9 @@ func TestMigrateRefusesForeignTables(t *testing.T) {
 	b := tableAt(t, "foreign", "")
 	_, err := b.client.api.CreateTable(soon(t), &dynamodb.CreateTableInput{
 		TableName: aws.String("foreign"), BillingMode: types.BillingModePayPerRequest,
-		AttributeDefinitions: []types.AttributeDefinition{{AttributeName: aws.String("id"), AttributeType: types.ScalarAttributeTypeS}},
-		KeySchema:            []types.KeySchemaElement{{AttributeName: aws.String("id"), KeyType: types.KeyTypeHash}},
+		AttributeDefinitions: []types.AttributeDefinition{
+			{AttributeName: aws.String("id"), AttributeType: types.ScalarAttributeTypeS}},
+		KeySchema: []types.KeySchemaElement{{AttributeName: aws.String("id"), KeyType: types.KeyTypeHash}},
 	})
 	check(t, err)
 	_, err = b.Migrate(soon(t))
@@ -112,7 +114,8 @@ func TestItemsExpire(t *testing.T) {
 func TestPrint(t *testing.T) {
 	text, err := Print(Scheme)
 	check(t, err)
-	for _, part := range []string{"AttributeName: K, KeyType: HASH", "AttributeName: R, KeyType: RANGE", "AttributeName: K, AttributeType: B", "{AttributeName: T, Enabled: true}"} {
+	for _, part := range []string{"AttributeName: K, KeyType: HASH", "AttributeName: R, KeyType: RANGE",
+		"AttributeName: K, AttributeType: B", "{AttributeName: T, Enabled: true}"} {
 		if !strings.Contains(text, part) {
 			t.Errorf("the template lacks %q", part)
 		}

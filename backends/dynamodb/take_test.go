@@ -32,7 +32,8 @@ func TestForeignItems(t *testing.T) {
 				one(perHour, group, 1), several(1, group, "good"), several(1, "good", "better"), one(perHour, group, 0),
 			}, out)
 			for j, bad := range []bool{true, true, false, true} {
-				if err := out[j].Err; bad != errors.Is(err, backends.ErrCorrupt) || bad != errors.Is(err, backends.ErrNotApplied) || !bad && err != nil {
+				if err := out[j].Err; bad != errors.Is(err, backends.ErrCorrupt) || bad != errors.Is(err, backends.ErrNotApplied) ||
+					!bad && err != nil {
 					t.Errorf("item %d, request %d: error %v", i, j, err)
 				}
 			}

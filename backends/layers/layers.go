@@ -74,7 +74,8 @@ func (o *onion) breakerChanged(from, to breaker.State, why error) {
 }
 
 func (o *onion) coalesce(next backends.Backend) backends.Backend {
-	conf := coalesce.Config{InFlight: o.Caps.InFlight, MaxSlice: o.Caps.MaxSlice, Timeout: o.Timeout, Answers: o.breaker.Answers, Panics: o.Panics}
+	conf := coalesce.Config{InFlight: o.Caps.InFlight, MaxSlice: o.Caps.MaxSlice, Timeout: o.Timeout,
+		Answers: o.breaker.Answers, Panics: o.Panics}
 	if store, ok := o.Store.(backends.Partitioned); ok {
 		conf.Servers = store.Servers()
 	}

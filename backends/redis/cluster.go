@@ -321,7 +321,8 @@ func (c *splitter) groupsOfMasters(ctx context.Context) ([]string, error) {
 		}
 	}
 	if covered < slots {
-		return nil, fmt.Errorf("redis: %w: %w: the cluster covers %d of %d slots", backends.ErrUnavailable, backends.ErrNotApplied, covered, slots)
+		return nil, fmt.Errorf("redis: %w: %w: the cluster covers %d of %d slots", backends.ErrUnavailable,
+			backends.ErrNotApplied, covered, slots)
 	}
 	var groups []string
 	for i := 0; len(masters) > 0; i++ {

@@ -187,7 +187,8 @@ func parse(rawURL string) (Config, error) {
 		}
 	}
 	if found.name == "" {
-		return c, fmt.Errorf("unknown scheme %q%s; known are %s", name, spell.DidYouMean(name, names), strings.Join(names, ", "))
+		return c, fmt.Errorf("unknown scheme %q%s; known are %s", name, spell.DidYouMean(name, names),
+			strings.Join(names, ", "))
 	}
 	c.Mode, c.TLS = found.mode, found.tls
 	rest, query, _ := strings.Cut(rest, "?")
@@ -297,7 +298,8 @@ func (c *Config) check() error {
 	case c.Mode == Cluster && c.DB != 0:
 		return errors.New("a Cluster has database 0 only")
 	case tlsOnly && !c.TLS:
-		return errors.New("ca, cert, key, server_name, insecure_skip_verify and skip_hostname_verification need a rediss scheme")
+		return errors.New("ca, cert, key, server_name, insecure_skip_verify and skip_hostname_verification need a " +
+			"rediss scheme")
 	case c.SkipHostname && (c.ServerName != "" || c.InsecureSkipVerify):
 		return errors.New("skip_hostname_verification goes with neither server_name nor insecure_skip_verify")
 	case (c.Cert == "") != (c.Key == ""):
@@ -311,19 +313,23 @@ func (c *Config) check() error {
 	case strings.ContainsAny(c.Prefix, "{}"):
 		return errors.New("parameter prefix: braces would change how keys are spread over a Cluster")
 	case c.Layout == ZSet && strings.HasPrefix(c.Prefix, sharedPrefix):
-		return fmt.Errorf("parameter prefix: with layout=zset the keys %s… are those of logs shared with other programs, and a client could choose a value whose key is another counter's; use another prefix", sharedPrefix)
+		return fmt.Errorf("parameter prefix: with layout=zset the keys %s… are those of logs shared with other programs, "+
+			"and a client could choose a value whose key is another counter's; use another prefix", sharedPrefix)
 	case c.Layout != Envoy && (c.CacheKeyPrefix != "" || c.ExpirationJitter != DefaultConfig().ExpirationJitter):
 		return errors.New("cache_key_prefix and expiration_jitter need layout=envoy")
 	case c.Layout == Envoy && c.Prefix == "":
-		return errors.New("parameter prefix: with layout=envoy headgate's own keys need one, to differ from those of envoyproxy/ratelimit")
+		return errors.New("parameter prefix: with layout=envoy headgate's own keys need one, " +
+			"to differ from those of envoyproxy/ratelimit")
 	case c.CacheKeyPrefix != "" && strings.HasPrefix(c.CacheKeyPrefix, c.Prefix+"{"):
 		return errors.New("parameter cache_key_prefix: begins as headgate's own keys do, see prefix")
 	case len(c.CacheKeyPrefix) > 256:
 		return errors.New("parameter cache_key_prefix: at most 256 bytes")
 	case len(c.Prefix) > 64:
 		return errors.New("parameter prefix: at most 64 bytes")
-	case c.PoolSize < 1 || c.MaxSlice < 1 || c.Timeout <= 0 || c.DialTimeout <= 0 || c.NodeFailures < 0 || c.NodeDelay <= 0:
-		return errors.New("pool_size, max_slice, timeout, dial_timeout and node_delay must be positive; start from DefaultConfig")
+	case c.PoolSize < 1 || c.MaxSlice < 1 || c.Timeout <= 0 || c.DialTimeout <= 0 || c.NodeFailures < 0 ||
+		c.NodeDelay <= 0:
+		return errors.New("pool_size, max_slice, timeout, dial_timeout and node_delay must be positive; " +
+			"start from DefaultConfig")
 	}
 	return nil
 }
@@ -380,7 +386,8 @@ const (
 )
 
 // scripted are the algorithms that take.lua knows.
-var scripted = []limit.Algorithm{limit.FixedWindow, limit.SlidingLog, limit.SlidingWindow, limit.TokenBucket, limit.Concurrency}
+var scripted = []limit.Algorithm{limit.FixedWindow, limit.SlidingLog, limit.SlidingWindow, limit.TokenBucket,
+	limit.Concurrency}
 
 // Caps returns what the backend promises under c.
 func (c Config) Caps() backends.Caps {

@@ -26,24 +26,36 @@ func TestParseReadsWhatURLWrites(t *testing.T) {
 		return c
 	}
 	for url, want := range map[string]Config{
-		"redis://localhost":               with(func(c *Config) { c.Addrs = []string{"localhost:6379"} }),
-		"redis://h:1/":                    with(func(c *Config) { c.Addrs = []string{"h:1"} }),
-		"redis://h:1/7":                   with(func(c *Config) { c.Addrs, c.DB = []string{"h:1"}, 7 }),
-		"redis://[::1]:1":                 with(func(c *Config) { c.Addrs = []string{"[::1]:1"} }),
-		"redis://[::1]":                   with(func(c *Config) { c.Addrs = []string{"[::1]:6379"} }),
-		"redis://:p%40%2F%3F%25%3A@h:1":   with(func(c *Config) { c.Addrs, c.Password = []string{"h:1"}, "p@/?%:" }),
-		"redis://u:p@x:y@h:1":             with(func(c *Config) { c.Addrs, c.Username, c.Password = []string{"h:1"}, "u", "p@x:y" }),
-		"redis://u%3Av@h:1":               with(func(c *Config) { c.Addrs, c.Username = []string{"h:1"}, "u:v" }),
-		"rediss://h:1?server_name=s&ca=c": with(func(c *Config) { c.Addrs, c.TLS, c.ServerName, c.CA = []string{"h:1"}, true, "s", "c" }),
-		"unix:///run/redis.sock?db=2":     with(func(c *Config) { c.Unix, c.DB = "/run/redis.sock", 2 }),
-		"redis+unix:///r@x?timeout=20ms":  with(func(c *Config) { c.Unix, c.Timeout = "/r@x", 20*time.Millisecond }),
+		"redis://localhost":             with(func(c *Config) { c.Addrs = []string{"localhost:6379"} }),
+		"redis://h:1/":                  with(func(c *Config) { c.Addrs = []string{"h:1"} }),
+		"redis://h:1/7":                 with(func(c *Config) { c.Addrs, c.DB = []string{"h:1"}, 7 }),
+		"redis://[::1]:1":               with(func(c *Config) { c.Addrs = []string{"[::1]:1"} }),
+		"redis://[::1]":                 with(func(c *Config) { c.Addrs = []string{"[::1]:6379"} }),
+		"redis://:p%40%2F%3F%25%3A@h:1": with(func(c *Config) { c.Addrs, c.Password = []string{"h:1"}, "p@/?%:" }),
+		"redis://u:p@x:y@h:1": with(func(c *Config) {
+			c.Addrs, c.Username, c.Password = []string{"h:1"},
+				"u", "p@x:y"
+		}),
+		"redis://u%3Av@h:1": with(func(c *Config) { c.Addrs, c.Username = []string{"h:1"}, "u:v" }),
+		"rediss://h:1?server_name=s&ca=c": with(func(c *Config) {
+			c.Addrs, c.TLS, c.ServerName, c.CA = []string{"h:1"}, true, "s", "c"
+		}),
+		"unix:///run/redis.sock?db=2":    with(func(c *Config) { c.Unix, c.DB = "/run/redis.sock", 2 }),
+		"redis+unix:///r@x?timeout=20ms": with(func(c *Config) { c.Unix, c.Timeout = "/r@x", 20*time.Millisecond }),
 		"redis+sentinel://u:p@a:1,b/my%2Fm/3?sentinel_username=su&sentinel_password=s%26p": with(func(c *Config) {
 			c.Mode, c.Addrs, c.Master, c.DB = Sentinel, []string{"a:1", "b:26379"}, "my/m", 3
 			c.Username, c.Password, c.SentinelUsername, c.SentinelPassword = "u", "p", "su", "s&p"
 		}),
-		"rediss+sentinel://a/m":                 with(func(c *Config) { c.Mode, c.TLS, c.Addrs, c.Master = Sentinel, true, []string{"a:26379"}, "m" }),
-		"redis+cluster://a:1,b:2,[::1]:3":       with(func(c *Config) { c.Mode, c.Addrs = Cluster, []string{"a:1", "b:2", "[::1]:3"} }),
-		"rediss+cluster://a?password_file=%2Ff": with(func(c *Config) { c.Mode, c.TLS, c.Addrs, c.PasswordFile = Cluster, true, []string{"a:6379"}, "/f" }),
+		"rediss+sentinel://a/m": with(func(c *Config) {
+			c.Mode, c.TLS, c.Addrs, c.Master = Sentinel, true, []string{"a:26379"}, "m"
+		}),
+		"redis+cluster://a:1,b:2,[::1]:3": with(func(c *Config) {
+			c.Mode, c.Addrs = Cluster,
+				[]string{"a:1", "b:2", "[::1]:3"}
+		}),
+		"rediss+cluster://a?password_file=%2Ff": with(func(c *Config) {
+			c.Mode, c.TLS, c.Addrs, c.PasswordFile = Cluster, true, []string{"a:6379"}, "/f"
+		}),
 		"redis://h?layout=zset&max_slice=7&prefix=&pool_size=3&dial_timeout=1s": with(func(c *Config) {
 			c.Addrs, c.Layout, c.MaxSlice, c.Prefix, c.PoolSize, c.DialTimeout = []string{"h:6379"}, ZSet, 7, "", 3, time.Second
 		}),
@@ -133,7 +145,8 @@ func TestCapsFollowTheURL(t *testing.T) {
 		"redis+cluster://h1,h2:3": {backends.PerPartition, time.Microsecond, maxListUnits},
 	} {
 		caps := mustParse(t, url).Caps()
-		if caps.Atomicity != want.atomicity || caps.Precision != want.precision || caps.Algorithms[limit.SlidingLog].MaxUnits != want.log {
+		if caps.Atomicity != want.atomicity || caps.Precision != want.precision ||
+			caps.Algorithms[limit.SlidingLog].MaxUnits != want.log {
 			t.Errorf("%s: %+v", url, caps)
 		}
 	}
@@ -148,7 +161,8 @@ func TestReadmeListsParameters(t *testing.T) {
 	var documented, known []string
 	c := DefaultConfig()
 	rows := c.params()
-	for _, m := range regexp.MustCompile("(?m)^\\| `([a-z_]+)` \\| ([^|]*) \\|").FindAllStringSubmatch(string(readme), -1) {
+	for _, m := range regexp.MustCompile("(?m)^\\| `([a-z_]+)` \\| ([^|]*) \\|").FindAllStringSubmatch(
+		string(readme), -1) {
 		documented = append(documented, m[1])
 		i := slices.IndexFunc(rows, func(p params.Row) bool { return p.Name == m[1] })
 		if i < 0 {

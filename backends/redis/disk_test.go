@@ -22,7 +22,8 @@ func takeLogged(b *Backend, group string, cost int64) limit.Verdict {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
 	out := make([]limit.Verdict, 1)
-	b.Take(ctx, []limit.Request{{Ops: []limit.Op{{Key: limit.Key{Group: group, Limit: "l/sliding_log"}, Limit: diskLimit, Cost: cost}}}}, out)
+	b.Take(ctx, []limit.Request{
+		{Ops: []limit.Op{{Key: limit.Key{Group: group, Limit: "l/sliding_log"}, Limit: diskLimit, Cost: cost}}}}, out)
 	return out[0]
 }
 
@@ -63,7 +64,8 @@ func TestFullDiskRefusesWrites(t *testing.T) {
 					switch v := takeLogged(b, "k", 1); {
 					case v.Err == nil && v.Admitted:
 						admitted++
-					case !errors.Is(v.Err, backends.ErrNotApplied) || !errors.Is(v.Err, backends.ErrUnavailable) || !strings.Contains(v.Err.Error(), "MISCONF"):
+					case !errors.Is(v.Err, backends.ErrNotApplied) || !errors.Is(v.Err, backends.ErrUnavailable) || !strings.Contains(
+						v.Err.Error(), "MISCONF"):
 						t.Fatalf("on a full disk: %+v", v)
 					default:
 						refused++
@@ -141,7 +143,8 @@ func waitWritten(t *testing.T, probe *redis.Client) {
 	t.Helper()
 	testenv.Eventually(t, 10*time.Second, "write the append-only file", func() string {
 		info := parseInfo(probe.Info(t.Context(), "persistence").Val())
-		if got := info["aof_last_write_status"] + " " + info["aof_buffer_length"] + " " + info["aof_pending_bio_fsync"]; got != "ok 0 0" {
+		if got := info["aof_last_write_status"] + " " + info["aof_buffer_length"] + " " +
+			info["aof_pending_bio_fsync"]; got != "ok 0 0" {
 			return got
 		}
 		return ""

@@ -46,7 +46,8 @@ func takeAt(tb testing.TB, b *Backend, at limit.Instant, k limit.Key, l *limit.L
 // that it makes itself.
 func TestEnvoyKeysAreThoseOfTheReference(t *testing.T) {
 	s := testenv.StartRedis(t)
-	b, c, ctx := open(t, s.URL()+"?layout=envoy&cache_key_prefix=pre:&expiration_jitter=10"), s.Client(), context.Background()
+	b, c, ctx := open(t, s.URL()+"?layout=envoy&cache_key_prefix=pre:&expiration_jitter=10"), s.Client(),
+		context.Background()
 	now := limit.InstantOf(time.Now())
 	for _, window := range windowsOfEnvoy {
 		seconds := int64(window / time.Second)
@@ -117,7 +118,8 @@ func TestEnvoyForeignValues(t *testing.T) {
 			t.Errorf("beside %.30q: %+v", row.value, out[1])
 		}
 		err := out[0].Err
-		if row.corrupt != errors.Is(err, backends.ErrCorrupt) || row.corrupt != errors.Is(err, backends.ErrNotApplied) || err == nil && out[0].Admitted != row.admitted {
+		if row.corrupt != errors.Is(err, backends.ErrCorrupt) || row.corrupt != errors.Is(err, backends.ErrNotApplied) ||
+			err == nil && out[0].Admitted != row.admitted {
 			t.Errorf("%.30q: %+v", row.value, out[0])
 		}
 		if got := c.Get(ctx, key).Val(); got != row.after {
@@ -126,7 +128,8 @@ func TestEnvoyForeignValues(t *testing.T) {
 	}
 	for name, set := range map[string]func(key string){
 		"list": func(key string) { c.RPush(ctx, key, 1) }, "set": func(key string) { c.SAdd(ctx, key, 1) },
-		"hash": func(key string) { c.HSet(ctx, key, 1, 1) }, "stream": func(key string) { c.Do(ctx, "XADD", key, "*", "a", "1") },
+		"hash":   func(key string) { c.HSet(ctx, key, 1, 1) },
+		"stream": func(key string) { c.Do(ctx, "XADD", key, "*", "a", "1") },
 	} {
 		text := "d_" + name + "_"
 		key := text + strconv.FormatInt(int64(now)/1e6, 10)
@@ -164,7 +167,8 @@ func TestEnvoyLayoutWarnsOfAWrongClock(t *testing.T) {
 	s := testenv.StartRedis(t)
 	for by, warns := range map[time.Duration]int{0: 0, time.Hour: 1, -time.Hour: 1} {
 		var log bytes.Buffer
-		b, err := Open(context.Background(), mustParse(t, s.URL()+"?layout=envoy&timeout=10s"), slog.New(slog.NewTextHandler(&log, nil)))
+		b, err := Open(context.Background(), mustParse(t, s.URL()+"?layout=envoy&timeout=10s"),
+			slog.New(slog.NewTextHandler(&log, nil)))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -173,7 +177,8 @@ func TestEnvoyLayoutWarnsOfAWrongClock(t *testing.T) {
 			t.Error(err)
 		}
 		for range 3 {
-			if v := takeAt(t, b, limit.InstantOf(time.Now().Add(by)), k, fixed(t, 10, time.Minute, limit.Refuse), 1); v.Err != nil {
+			if v := takeAt(t, b, limit.InstantOf(time.Now().Add(by)), k, fixed(t, 10, time.Minute, limit.Refuse),
+				1); v.Err != nil {
 				t.Error(v.Err)
 			}
 		}
@@ -210,8 +215,10 @@ func TestEnvoyLayoutCountsAsPlainArithmetic(t *testing.T) {
 				count += cost
 			}
 			v := takeAt(t, b, now, k, fixed(t, most, time.Hour, o), cost)
-			if v.Err != nil || v.Admitted != admitted || v.Outcomes[0].Taken != taken || v.Outcomes[0].Remaining != max(most-count, 0) {
-				t.Fatalf("cost %d of %d with %v, %d gone before: %+v, want admitted %v, %d taken, %d gone", cost, most, o, before, v, admitted, taken, count)
+			if v.Err != nil || v.Admitted != admitted || v.Outcomes[0].Taken != taken ||
+				v.Outcomes[0].Remaining != max(most-count, 0) {
+				t.Fatalf("cost %d of %d with %v, %d gone before: %+v, want admitted %v, %d taken, %d gone", cost, most, o, before,
+					v, admitted, taken, count)
 			}
 		}
 	}

@@ -140,7 +140,8 @@ func mapReply(text string) (applied bool, rem remedy, kind error) {
 		return false, none, backends.ErrUnavailable
 	}
 	inScript := strings.Contains(text, "user_script") || strings.Contains(text, "Error running script")
-	if strings.HasPrefix(text, "NOPERM") || strings.Contains(text, "-NOPERM") || strings.Contains(text, "can't run this command") {
+	if strings.HasPrefix(text, "NOPERM") || strings.Contains(text, "-NOPERM") ||
+		strings.Contains(text, "can't run this command") {
 		// A user may lack a command that the script comes to after others.
 		return inScript, none, backends.ErrMisconfigured
 	}

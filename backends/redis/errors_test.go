@@ -35,7 +35,8 @@ func TestErrorsMapToTheirMeaning(t *testing.T) {
 		{&dialError{refused}, true, backends.ErrUnavailable, false, tryLater},
 		{&dialError{errors.New("redis: all sentinels are unreachable")}, true, backends.ErrUnavailable, false, tryLater},
 		{&dialError{context.DeadlineExceeded}, true, backends.ErrUnavailable, false, tryLater},
-		{&awayError{"h:1", fmt.Errorf("%w: %w: not asked", backends.ErrUnavailable, backends.ErrNotApplied)}, true, backends.ErrUnavailable, false, none},
+		{&awayError{"h:1", fmt.Errorf("%w: %w: not asked", backends.ErrUnavailable, backends.ErrNotApplied)}, true,
+			backends.ErrUnavailable, false, none},
 		{context.Canceled, false, backends.ErrUnavailable, false, none},
 		{context.DeadlineExceeded, false, backends.ErrUnavailable, false, none},
 		{context.DeadlineExceeded, true, backends.ErrUnavailable, true, none},
@@ -48,42 +49,57 @@ func TestErrorsMapToTheirMeaning(t *testing.T) {
 		{errors.New("redis: can't parse reply"), false, backends.ErrUnavailable, true, none},
 
 		{replyError("NOSCRIPT No matching script. Please use EVAL."), false, backends.ErrUnavailable, false, resend},
-		{replyError("READONLY You can't write against a read only replica."), false, backends.ErrUnavailable, false, tryLater},
-		{replyError("READONLY You can't write against a read only replica. script: 6f1e, on @user_script:3."), false, backends.ErrUnavailable, false, tryLater},
-		{replyError("ERR Error running script (call to f_6f1e): @user_script:12: @user_script: 12: -READONLY You can't write against a read only replica."), false, backends.ErrUnavailable, false, tryLater},
+		{replyError("READONLY You can't write against a read only replica."), false, backends.ErrUnavailable,
+			false, tryLater},
+		{replyError("READONLY You can't write against a read only replica. script: 6f1e, on @user_script:3."), false,
+			backends.ErrUnavailable, false, tryLater},
+		{replyError("ERR Error running script (call to f_6f1e): @user_script:12: @user_script: 12: " +
+			"-READONLY You can't write against a read only replica."), false, backends.ErrUnavailable, false, tryLater},
 		{replyError("LOADING Redis is loading the dataset in memory"), false, backends.ErrUnavailable, false, tryLater},
 		{replyError("MASTERDOWN Link with MASTER is down"), false, backends.ErrUnavailable, false, tryLater},
 		{replyError("MOVED 1 127.0.0.1:1"), false, backends.ErrUnavailable, false, tryLater},
 		{replyError("ASK 1 127.0.0.1:1"), false, backends.ErrUnavailable, false, tryLater},
-		{replyError("TRYAGAIN Multiple keys request during rehashing of slot"), false, backends.ErrUnavailable, false, tryLater},
+		{replyError("TRYAGAIN Multiple keys request during rehashing of slot"), false, backends.ErrUnavailable,
+			false, tryLater},
 		{replyError("CLUSTERDOWN The cluster is down"), false, backends.ErrUnavailable, false, tryLater},
 		{replyError("ERR max number of clients reached"), false, backends.ErrUnavailable, false, tryLater},
 		{replyError("BUSY Redis is busy running a script."), false, backends.ErrUnavailable, false, none},
-		{replyError("OOM command not allowed when used memory > 'maxmemory'. script: 6f1e, on @user_script:3."), false, backends.ErrUnavailable, false, none},
-		{replyError("ERR Error running script (call to f_6f1e): @user_script:12: @user_script: 12: -OOM command not allowed when used memory > 'maxmemory'."), false, backends.ErrUnavailable, false, none},
+		{replyError("OOM command not allowed when used memory > 'maxmemory'. script: 6f1e, on @user_script:3."), false,
+			backends.ErrUnavailable, false, none},
+		{replyError("ERR Error running script (call to f_6f1e): @user_script:12: @user_script: 12: " +
+			"-OOM command not allowed when used memory > 'maxmemory'."), false, backends.ErrUnavailable, false, none},
 		{replyError("MISCONF Redis is configured to save RDB snapshots"), false, backends.ErrUnavailable, false, none},
 		{replyError("NOREPLICAS Not enough good replicas to write."), false, backends.ErrUnavailable, false, none},
 		{replyError("NOAUTH Authentication required."), false, backends.ErrMisconfigured, false, none},
-		{replyError("WRONGPASS invalid username-password pair or user is disabled."), false, backends.ErrMisconfigured, false, none},
-		{replyError("NOPERM this user has no permissions to run the 'evalsha' command"), false, backends.ErrMisconfigured, false, none},
-		{replyError("NOPERM this user has no permissions to run the 'set' command script: 6f1e, on @user_script:3."), false, backends.ErrMisconfigured, true, none},
-		{replyError("ERR The user executing the script can't run this command or subcommand script: 6f1e, on @user_script:3."), false, backends.ErrMisconfigured, true, none},
+		{replyError("WRONGPASS invalid username-password pair or user is disabled."), false, backends.ErrMisconfigured,
+			false, none},
+		{replyError("NOPERM this user has no permissions to run the 'evalsha' command"), false, backends.ErrMisconfigured,
+			false, none},
+		{replyError("NOPERM this user has no permissions to run the 'set' command script: 6f1e, on @user_script:3."), false,
+			backends.ErrMisconfigured, true, none},
+		{replyError("ERR The user executing the script can't run this command or subcommand script: 6f1e, " +
+			"on @user_script:3."), false, backends.ErrMisconfigured, true, none},
 		{replyError("ERR unknown command 'EVALSHA'"), false, backends.ErrMisconfigured, false, none},
 		{replyError("CROSSSLOT Keys in request don't hash to the same slot"), false, backends.ErrUnavailable, false, none},
 		{replyError("ERR This instance has cluster support disabled"), false, backends.ErrMisconfigured, false, none},
 		{replyError("ERR DB index is out of range"), false, backends.ErrMisconfigured, false, none},
-		{replyError("ERR Script killed by user with SCRIPT KILL... script: 6f1e, on @user_script:1."), false, backends.ErrUnavailable, false, none},
-		{replyError("ERR Error running script (call to f_6f1e): @user_script:1: Script killed by user with SCRIPT KILL..."), false, backends.ErrUnavailable, false, none},
+		{replyError("ERR Script killed by user with SCRIPT KILL... script: 6f1e, on @user_script:1."), false,
+			backends.ErrUnavailable, false, none},
+		{replyError("ERR Error running script (call to f_6f1e): @user_script:1: Script killed by user with SCRIPT KILL..."),
+			false, backends.ErrUnavailable, false, none},
 		{replyError("ERR something new"), false, backends.ErrUnavailable, true, none},
-		{replyError("ERR user_script:12: attempt to index a nil value script: 6f1e, on @user_script:12."), false, backends.ErrCorrupt, true, none},
-		{replyError("ERR Error running script (call to f_6f1e): @user_script:12: attempt to index a nil value"), false, backends.ErrCorrupt, true, none},
+		{replyError("ERR user_script:12: attempt to index a nil value script: 6f1e, on @user_script:12."), false,
+			backends.ErrCorrupt, true, none},
+		{replyError("ERR Error running script (call to f_6f1e): @user_script:12: attempt to index a nil value"), false,
+			backends.ErrCorrupt, true, none},
 	} {
 		for _, err := range []error{c.err, fmt.Errorf("wrapped: %w", c.err)} {
 			if _, ok := c.err.(replyError); ok && err != c.err {
 				continue // its text counts
 			}
 			remedy, got := mapError(err, c.sent)
-			if !errors.Is(got, c.want) || errors.Is(got, backends.ErrNotApplied) == c.applied || remedy != c.remedy || !errors.Is(got, c.err) {
+			if !errors.Is(got, c.want) || errors.Is(got, backends.ErrNotApplied) == c.applied || remedy != c.remedy ||
+				!errors.Is(got, c.err) {
 				t.Errorf("%v, sent %v: %v, remedy %d", err, c.sent, got, remedy)
 			}
 		}
@@ -101,7 +117,8 @@ func TestKilledScriptsRecordNothing(t *testing.T) {
 			go func() { ended <- busy.Eval(t.Context(), "while true do end", nil).Err() }()
 			testenv.Eventually(t, 10*time.Second, "be busy", func() string {
 				err := admin.Get(t.Context(), "x").Err()
-				if _, got := mapError(err, true); err == nil || !strings.HasPrefix(err.Error(), "BUSY") || !errors.Is(got, backends.ErrNotApplied) {
+				if _, got := mapError(err, true); err == nil || !strings.HasPrefix(err.Error(), "BUSY") ||
+					!errors.Is(got, backends.ErrNotApplied) {
 					return fmt.Sprint(err)
 				}
 				return ""
@@ -110,7 +127,8 @@ func TestKilledScriptsRecordNothing(t *testing.T) {
 				t.Fatal(err)
 			}
 			err := <-ended
-			if _, got := mapError(err, true); !errors.Is(got, backends.ErrNotApplied) || !errors.Is(got, backends.ErrUnavailable) || errors.Is(got, backends.ErrCorrupt) {
+			if _, got := mapError(err, true); !errors.Is(got, backends.ErrNotApplied) ||
+				!errors.Is(got, backends.ErrUnavailable) || errors.Is(got, backends.ErrCorrupt) {
 				t.Errorf("a killed script: %v", got)
 			}
 		})

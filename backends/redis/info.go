@@ -57,7 +57,8 @@ func warningsOf(info map[string]string) []string {
 		list = append(list, "it is a replica and takes no writes")
 	}
 	if policy := info["maxmemory_policy"]; info["maxmemory"] != "0" && policy != "" && policy != "noeviction" {
-		list = append(list, "with maxmemory-policy "+policy+" it may evict counters in use, which resets their limits; use noeviction")
+		list = append(list, "with maxmemory-policy "+policy+" it may evict counters in use, which resets their limits; "+
+			"use noeviction")
 	}
 	return list
 }

@@ -47,9 +47,11 @@ type layoutRow struct {
 }
 
 var layouts = [...]layoutRow{
-	List:  {name: "list", script: takeScript, ping: pingBucket},
-	ZSet:  {name: "zset", script: takeScript, flag: 1, shares: sharesLog, shared: sharedLog, salt: uniqueSalt, perUnit: true, ping: pingBucket},
-	Envoy: {name: "envoy", script: envoyScript, shares: sharesCounter, shared: sharedCounter, salt: jitter, windows: true, ping: pingWindow},
+	List: {name: "list", script: takeScript, ping: pingBucket},
+	ZSet: {name: "zset", script: takeScript, flag: 1, shares: sharesLog, shared: sharedLog, salt: uniqueSalt,
+		perUnit: true, ping: pingBucket},
+	Envoy: {name: "envoy", script: envoyScript, shares: sharesCounter, shared: sharedCounter, salt: jitter, windows: true,
+		ping: pingWindow},
 }
 
 // A ping's limit fills up, or counts down an empty counter: it writes, so it finds a server

@@ -25,7 +25,8 @@ const listScans = 16
 // SCAN's cursor and the address of the master.
 func (b *Backend) List(ctx context.Context, after string, n int) (keys []limit.Key, next string, err error) {
 	if b.windows {
-		return nil, "", fmt.Errorf("%w: backend %s cannot list its keys: their names do not tell where a domain or an entry ends", backends.ErrUnsupported, b.caps.Title())
+		return nil, "", fmt.Errorf("%w: backend %s cannot list its keys: their names do not tell where a domain or "+
+			"an entry ends", backends.ErrUnsupported, b.caps.Title())
 	}
 	number, addr, _ := strings.Cut(after, "@")
 	cursor, err := strconv.ParseUint(cmp.Or(number, "0"), 10, 64)

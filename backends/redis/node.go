@@ -161,7 +161,8 @@ func (n *node) changed(from, to circuit.State, why error) {
 	case from == circuit.Closed:
 		n.of.opened.Add(1)
 		n.of.setAway(n, true)
-		n.of.log.Warn("Redis Cluster node failing; calls for its slots fail at once until it answers pings", "node", addr, "error", why)
+		n.of.log.Warn("Redis Cluster node failing; calls for its slots fail at once until it answers pings", "node", addr,
+			"error", why)
 	}
 }
 

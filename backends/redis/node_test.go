@@ -83,7 +83,8 @@ func tally(b *Backend, groups []string, n int, deadline time.Duration, meets fun
 func TestFrozenNodeFailsOnlyItsSlots(t *testing.T) {
 	s := testenv.StartRedisCluster(t, testenv.WithArgs("--cluster-node-timeout", "120000")) // no replica steps in
 	var log bytes.Buffer
-	b, err := Open(context.Background(), mustParse(t, "redis+cluster://"+strings.Join(s.Addrs, ",")), slog.New(slog.NewTextHandler(&log, nil)))
+	b, err := Open(context.Background(), mustParse(t, "redis+cluster://"+strings.Join(s.Addrs, ",")),
+		slog.New(slog.NewTextHandler(&log, nil)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -103,7 +104,8 @@ func TestFrozenNodeFailsOnlyItsSlots(t *testing.T) {
 	if slow > n/20 || refused < n-n/20 {
 		t.Errorf("of %d calls for the frozen node %d were slow and %d not applied", n, slow, refused)
 	}
-	if slow, well := tally(b, elsewhere, n, 20*deadline, func(err error) bool { return err == nil }); slow > n/20 || well < n {
+	if slow, well := tally(b, elsewhere, n, 20*deadline, func(err error) bool { return err == nil }); slow > n/20 ||
+		well < n {
 		t.Errorf("of %d calls for the other nodes %d were slow and %d went well", n, slow, well)
 	}
 	// In a slice they do not hold each other up.
@@ -114,7 +116,8 @@ func TestFrozenNodeFailsOnlyItsSlots(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
 	b.Take(ctx, reqs, out)
-	if !errors.Is(out[0].Err, backends.ErrNotApplied) || !strings.Contains(out[0].Err.Error(), node.Addr) || out[1].Err != nil {
+	if !errors.Is(out[0].Err, backends.ErrNotApplied) || !strings.Contains(out[0].Err.Error(), node.Addr) ||
+		out[1].Err != nil {
 		t.Errorf("in one slice: %v, %v", out[0].Err, out[1].Err)
 	}
 	if st := b.Stats(); st.NodeOpened < 1 || st.NodeRefused < refused {

@@ -56,7 +56,8 @@ func TestEndOfAnOwnerIsBounded(t *testing.T) {
 	if n := out[0].Outcomes[0].InFlight; n != int64(total/2) {
 		t.Errorf("%d leases are left, want %d of the other owner", n, total/2)
 	}
-	t.Logf("%d leases: acquired in %v of Redis' time, half of them ended in %v by %d calls, the longest %v", total, acquired, ended, rounds, longest)
+	t.Logf("%d leases: acquired in %v of Redis' time, half of them ended in %v by %d calls, the longest %v", total,
+		acquired, ended, rounds, longest)
 	if ended > acquired/2 {
 		t.Errorf("half of the leases were ended in %v, all were acquired in %v", ended, acquired)
 	}

@@ -177,8 +177,10 @@ const aclUser = "user app on >s3cret/p@ss?w%%ord ~headgate:* ~rate_limit:* reset
 const aclPassword = "s3cret/p@ss?w%%ord"
 
 func TestTLSAndUser(t *testing.T) {
-	s := testenv.StartRedis(t, testenv.WithTLS(nil), testenv.WithClientCerts(), testenv.WithACL("user default off", aclUser))
-	u := "rediss://app:" + url.QueryEscape(aclPassword) + "@" + s.Addr + "/0?server_name=localhost&ca=" + url.QueryEscape(s.Certs.CAFile) +
+	s := testenv.StartRedis(t, testenv.WithTLS(nil), testenv.WithClientCerts(),
+		testenv.WithACL("user default off", aclUser))
+	u := "rediss://app:" + url.QueryEscape(aclPassword) + "@" + s.Addr + "/0?server_name=localhost&ca=" +
+		url.QueryEscape(s.Certs.CAFile) +
 		"&cert=" + url.QueryEscape(s.Certs.Client.CertFile) + "&key=" + url.QueryEscape(s.Certs.Client.KeyFile)
 	backendtest.Run(t, suite(t, u, 5))
 	compareMany(t, open(t, u+"&layout=zset"))
@@ -338,7 +340,8 @@ func splitRequests(t *testing.T, u string) {
 			model(&reqs[1])
 			waitRefunds(t, b)
 			ask := limit.Request{At: reqs[0].At, Ops: []limit.Op{
-				{Key: key("a"), Limit: roomy}, {Key: key("b"), Limit: roomy}, {Key: key("c"), Limit: full}, {Key: key("d"), Limit: roomy}}}
+				{Key: key("a"), Limit: roomy}, {Key: key("b"), Limit: roomy}, {Key: key("c"), Limit: full},
+				{Key: key("d"), Limit: roomy}}}
 			got := make([]limit.Verdict, 1)
 			b.Take(ctx, []limit.Request{ask}, got)
 			want := model(&ask)
@@ -430,7 +433,8 @@ func takeOne(b *Backend, group string, cost int64, deadline time.Duration) limit
 	ctx, cancel := context.WithTimeout(context.Background(), deadline)
 	defer cancel()
 	out := make([]limit.Verdict, 1)
-	b.Take(ctx, []limit.Request{{Ops: []limit.Op{{Key: limit.Key{Group: group, Limit: "l/sliding_log"}, Limit: testLimit, Cost: cost}}}}, out)
+	b.Take(ctx, []limit.Request{
+		{Ops: []limit.Op{{Key: limit.Key{Group: group, Limit: "l/sliding_log"}, Limit: testLimit, Cost: cost}}}}, out)
 	return out[0]
 }
 
@@ -440,7 +444,8 @@ func takeSome(t *testing.T, b *Backend) {
 	var reqs []limit.Request
 	for _, a := range limit.Algorithms() {
 		l := limit.MustNew(limit.Spec{Algorithm: a, Max: 10, Window: time.Minute})
-		reqs = append(reqs, limit.Request{Ops: []limit.Op{{Key: limit.Key{Group: "1:g", Limit: a.String()}, Limit: l, Cost: 2}}})
+		reqs = append(reqs,
+			limit.Request{Ops: []limit.Op{{Key: limit.Key{Group: "1:g", Limit: a.String()}, Limit: l, Cost: 2}}})
 	}
 	out := make([]limit.Verdict, len(reqs))
 	b.Take(context.Background(), reqs, out)
@@ -561,8 +566,10 @@ func TestForeignDataFailsOnlyItsRequests(t *testing.T) {
 				c.Del(ctx, name)
 				spoil()
 				before := c.Dump(ctx, name).Val()
-				bad := limit.Request{Ops: []limit.Op{{Key: limit.Key{Group: layout, Limit: "good2"}, Limit: l, Cost: 1}, {Key: k, Limit: l, Cost: 1}}}
-				good := limit.Request{Ops: []limit.Op{{Key: limit.Key{Group: layout, Limit: "good" + what + a.String()}, Limit: l, Cost: 1}}}
+				bad := limit.Request{Ops: []limit.Op{{Key: limit.Key{Group: layout, Limit: "good2"}, Limit: l, Cost: 1},
+					{Key: k, Limit: l, Cost: 1}}}
+				good := limit.Request{
+					Ops: []limit.Op{{Key: limit.Key{Group: layout, Limit: "good" + what + a.String()}, Limit: l, Cost: 1}}}
 				out := make([]limit.Verdict, 4)
 				b.Take(ctx, []limit.Request{good, bad, {Ops: bad.Ops[1:]}, good}, out)
 				for _, i := range []int{1, 2} {
@@ -635,7 +642,8 @@ func TestCalendarByTheServersClock(t *testing.T) {
 	ctx, c := context.Background(), s.Client()
 	for _, layout := range []string{"list", "zset"} {
 		b := open(t, s.URL()+"?layout="+layout)
-		month := limit.MustNew(limit.Spec{Algorithm: limit.FixedWindow, Max: 100, Window: 30 * 24 * time.Hour, Calendar: true})
+		month := limit.MustNew(limit.Spec{Algorithm: limit.FixedWindow, Max: 100, Window: 30 * 24 * time.Hour,
+			Calendar: true})
 		bucket := limit.MustNew(limit.Spec{Algorithm: limit.TokenBucket, Max: 1, Window: time.Hour, Burst: 100})
 		log := limit.MustNew(limit.Spec{Algorithm: limit.SlidingLog, Max: 100, Window: time.Hour})
 		ops := []limit.Op{
@@ -644,7 +652,8 @@ func TestCalendarByTheServersClock(t *testing.T) {
 			{Key: limit.Key{Group: layout, Limit: "log"}, Limit: log, Cost: 1},
 		}
 		out := make([]limit.Verdict, 2)
-		for i, guess := range []limit.Instant{0, 1, limit.InstantOf(time.Now().AddDate(0, -1, -3)), limit.InstantOf(time.Now().AddDate(0, 2, 0)), limit.MaxInstant} {
+		for i, guess := range []limit.Instant{0, 1, limit.InstantOf(time.Now().AddDate(0, -1, -3)),
+			limit.InstantOf(time.Now().AddDate(0, 2, 0)), limit.MaxInstant} {
 			b.clock.Store(int64(guess))
 			for trips := range 2 { // the first call learns the clock
 				before := scriptCalls(ctx, c)
@@ -739,7 +748,8 @@ func TestLargeSliceGoesInParts(t *testing.T) {
 	reqs, out := make([]limit.Request, 1024), make([]limit.Verdict, 1024)
 	for i := range reqs {
 		for j := range 4 {
-			reqs[i].Ops = append(reqs[i].Ops, limit.Op{Key: limit.Key{Group: strconv.Itoa(i), Limit: strconv.Itoa(j)}, Limit: l, Cost: 1 + int64(j)})
+			reqs[i].Ops = append(reqs[i].Ops, limit.Op{Key: limit.Key{Group: strconv.Itoa(i), Limit: strconv.Itoa(j)}, Limit: l,
+				Cost: 1 + int64(j)})
 		}
 	}
 	for round := range int64(2) {
@@ -858,12 +868,14 @@ func TestWarningsNameTheEvictionPolicy(t *testing.T) {
 	if n := strings.Count(log.String(), "allkeys-lru"); n != 1 {
 		t.Errorf("logged %d times:\n%s", n, log.String())
 	}
-	for version, old := range map[string]bool{"6.0.16": false, "6.0.0": false, "5.0": true, "5.9.9": true, "6.2.0": false, "7.4.1": false, "10.0": false, "": false, "x": false} {
+	for version, old := range map[string]bool{"6.0.16": false, "6.0.0": false, "5.0": true, "5.9.9": true, "6.2.0": false,
+		"7.4.1": false, "10.0": false, "": false, "x": false} {
 		if olderThan60(version) != old {
 			t.Errorf("version %q", version)
 		}
 	}
-	if list := warningsOf(map[string]string{"redis_version": "5.0.1", "role": "slave", "maxmemory": "0", "maxmemory_policy": "allkeys-lru"}); len(list) != 2 {
+	if list := warningsOf(map[string]string{"redis_version": "5.0.1", "role": "slave", "maxmemory": "0",
+		"maxmemory_policy": "allkeys-lru"}); len(list) != 2 {
 		t.Errorf("warnings %q", list)
 	}
 }
@@ -871,14 +883,16 @@ func TestWarningsNameTheEvictionPolicy(t *testing.T) {
 func checkSlots(t *testing.T, b *Backend, c *redis.ClusterClient) {
 	for _, group := range []string{"", "a", "=a", "1:a", "{", "}", "{}", "a}b%", "={x}", "=a{b"} {
 		for _, a := range limit.Algorithms() {
-			op := limit.Op{Key: limit.Key{Group: group, Limit: "{l}"}, Limit: limit.MustNew(limit.Spec{Algorithm: a, Max: 1, Window: time.Second})}
+			op := limit.Op{Key: limit.Key{Group: group, Limit: "{l}"},
+				Limit: limit.MustNew(limit.Spec{Algorithm: a, Max: 1, Window: time.Second})}
 			want, err := c.ClusterKeySlot(context.Background(), b.keyOf(&op, 0)).Result()
 			if err != nil || b.slotOf(&op, 0) != int(want) {
 				t.Errorf("%v, %q: slot %d, want %d (%v)", a, group, b.slotOf(&op, 0), want, err)
 			}
 		}
 	}
-	for _, key := range []string{"", "a", "123456789", "{}x", "{a}x", "x{a}", "{{a}}", "{a", "a}", "x{}{b}", "\xff{\x00}"} {
+	for _, key := range []string{"", "a", "123456789", "{}x", "{a}x", "x{a}", "{{a}}", "{a", "a}", "x{}{b}",
+		"\xff{\x00}"} {
 		want, err := c.ClusterKeySlot(context.Background(), key).Result()
 		if err != nil || slotOf(key) != int(want) {
 			t.Errorf("%q: slot %d, want %d (%v)", key, slotOf(key), want, err)
@@ -926,7 +940,8 @@ func compareMany(t *testing.T, b *Backend) {
 }
 
 // straight are algorithms of which slices take the script's straight path.
-var straight = [][]limit.Algorithm{{limit.FixedWindow}, {limit.SlidingWindow}, {limit.TokenBucket}, {limit.FixedWindow, limit.SlidingWindow, limit.TokenBucket}}
+var straight = [][]limit.Algorithm{{limit.FixedWindow}, {limit.SlidingWindow}, {limit.TokenBucket},
+	{limit.FixedWindow, limit.SlidingWindow, limit.TokenBucket}}
 
 // compare makes slices of requests for some algorithms from data and compares
 // verdicts: half of the requests meet what the script kept of the others.
@@ -957,8 +972,9 @@ func compare(t *testing.T, b *Backend, unique string, data []byte, algorithms []
 			a := algorithms[x%int64(len(algorithms))]
 			l := limit.MustNew(limit.Spec{Algorithm: a, Max: 1 + x/4%5, Window: time.Second * time.Duration(1+x/20)})
 			req.Ops = append(req.Ops, limit.Op{
-				Key: limit.Key{Group: unique + layouts[b.cfg.Layout].name, Limit: a.String() + strconv.Itoa(int(x/4%keys))}, Limit: l,
-				Cost: next()%9 - 3, Shadow: x%7 == 0, Each: x%5 == 0,
+				Key:   limit.Key{Group: unique + layouts[b.cfg.Layout].name, Limit: a.String() + strconv.Itoa(int(x/4%keys))},
+				Limit: l,
+				Cost:  next()%9 - 3, Shadow: x%7 == 0, Each: x%5 == 0,
 			})
 		}
 		list := make([]limit.State, len(req.Ops))
@@ -976,7 +992,8 @@ func compare(t *testing.T, b *Backend, unique string, data []byte, algorithms []
 	b.Take(context.Background(), reqs[:half], out[:half])
 	b.Take(context.Background(), reqs[half:], out[half:])
 	for i := range out {
-		if out[i].Err != nil || out[i].Admitted != want[i].Admitted || fmt.Sprint(out[i].Outcomes) != fmt.Sprint(want[i].Outcomes) {
+		if out[i].Err != nil || out[i].Admitted != want[i].Admitted ||
+			fmt.Sprint(out[i].Outcomes) != fmt.Sprint(want[i].Outcomes) {
 			t.Fatalf("request %d, %+v:\n     %+v\nwant %+v", i, reqs[i], out[i], want[i])
 		}
 	}

@@ -159,7 +159,8 @@ func (r *refunds) try(batch []refund) (failed int) {
 			r.done.Add(1)
 		case err == nil:
 			r.late.Add(1)
-		case errors.Is(err, backends.ErrNotApplied) && !errors.Is(err, backends.ErrCorrupt) && f.tries < refundTries && r.servers.closing.Err() == nil:
+		case errors.Is(err, backends.ErrNotApplied) && !errors.Is(err, backends.ErrCorrupt) && f.tries < refundTries &&
+			r.servers.closing.Err() == nil:
 			f.tries++
 			again = append(again, f)
 			continue

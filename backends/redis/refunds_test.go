@@ -37,11 +37,15 @@ var refundCases = []refundCase{
 	{"the next window's units are others'", limit.SlidingWindow, 4, time.Second, 3, 2 * time.Second, 7},
 	{"a bucket that was not full since gets all", limit.TokenBucket, 4, 0, 6, 0, 4},
 	{"a bucket that is full already gets none", limit.TokenBucket, 10, time.Second, 10, time.Second, 0},
-	{"a bucket that could have been full gets less", limit.TokenBucket, 10, 500 * time.Millisecond, 5, 500 * time.Millisecond, 5},
-	{"a bucket that has filled up again keeps what came back", limit.TokenBucket, 10, 900 * time.Millisecond, 1, 900 * time.Millisecond, 9},
-	{"the record of the refund goes, not the newest", limit.SlidingLog, 4, 600 * time.Millisecond, 3, 600 * time.Millisecond, 7},
+	{"a bucket that could have been full gets less", limit.TokenBucket, 10, 500 * time.Millisecond, 5,
+		500 * time.Millisecond, 5},
+	{"a bucket that has filled up again keeps what came back", limit.TokenBucket, 10, 900 * time.Millisecond, 1,
+		900 * time.Millisecond, 9},
+	{"the record of the refund goes, not the newest", limit.SlidingLog, 4, 600 * time.Millisecond, 3,
+		600 * time.Millisecond, 7},
 	{"the newest record counts to its end", limit.SlidingLog, 4, 600 * time.Millisecond, 3, 1599 * time.Millisecond, 7},
-	{"a record that has expired is no other's", limit.SlidingLog, 4, 1100 * time.Millisecond, 3, 1100 * time.Millisecond, 7},
+	{"a record that has expired is no other's", limit.SlidingLog, 4, 1100 * time.Millisecond, 3,
+		1100 * time.Millisecond, 7},
 }
 
 func TestRefundsAdmitNothing(t *testing.T) {
@@ -227,7 +231,8 @@ func TestPanicLosesItsRefunds(t *testing.T) {
 // TestRefundsOfLogsAreHeavy: a call has few of the refunds that write a log anew or
 // take many members out of a set, since Redis does nothing else meanwhile.
 func TestRefundsOfLogsAreHeavy(t *testing.T) {
-	op := limit.Op{Key: limit.Key{Group: "g", Limit: "l"}, Cost: 15_000, Limit: limit.MustNew(limit.Spec{Algorithm: limit.SlidingLog, Max: 20_000, Window: time.Minute})}
+	op := limit.Op{Key: limit.Key{Group: "g", Limit: "l"}, Cost: 15_000,
+		Limit: limit.MustNew(limit.Spec{Algorithm: limit.SlidingLog, Max: 20_000, Window: time.Minute})}
 	for layout, most := range map[string]int{"list": 16, "zset": 1} {
 		b := open(t, "redis://127.0.0.1:1?layout="+layout)
 		s, calls := &scratch{}, map[*call]int{}

@@ -48,8 +48,10 @@ func TestRepliesAreBounded(t *testing.T) {
 				s.take([]byte(rest[:n]))
 				rest = rest[n:]
 			}
-			if !errors.Is(s.err, c.err) || s.depth != c.inside || s.err == nil && s.depth == 0 && (s.items != 0 || s.kind != 0 || s.text != 0) {
-				t.Errorf("%s, in parts of %d bytes: %v, %d replies are not complete, %d items", c.name, most, s.err, s.depth, s.items)
+			if !errors.Is(s.err, c.err) || s.depth != c.inside || s.err == nil && s.depth == 0 && (s.items != 0 || s.kind != 0 ||
+				s.text != 0) {
+				t.Errorf("%s, in parts of %d bytes: %v, %d replies are not complete, %d items", c.name, most, s.err,
+					s.depth, s.items)
 			}
 		}
 	}
@@ -58,7 +60,8 @@ func TestRepliesAreBounded(t *testing.T) {
 // TestNoReplyIsTooMuch uses a fake server, because no real Redis returns such replies.
 func TestNoReplyIsTooMuch(t *testing.T) {
 	for _, reply := range []string{
-		"*1000000000\r\n", "*9223372036854775807\r\n", "$2147483647\r\n", "$9223372036854775807\r\n", strings.Repeat("*1\r\n", 1<<22),
+		"*1000000000\r\n", "*9223372036854775807\r\n", "$2147483647\r\n", "$9223372036854775807\r\n",
+		strings.Repeat("*1\r\n", 1<<22),
 	} {
 		l, err := net.Listen("tcp", "127.0.0.1:0")
 		if err != nil {
@@ -79,7 +82,8 @@ func TestNoReplyIsTooMuch(t *testing.T) {
 				}()
 			}
 		}()
-		client := redis.NewClient(&redis.Options{Addr: l.Addr().String(), Protocol: 2, MaxRetries: -1, ReadTimeout: 20 * time.Second, DisableIdentity: true})
+		client := redis.NewClient(&redis.Options{Addr: l.Addr().String(), Protocol: 2, MaxRetries: -1,
+			ReadTimeout: 20 * time.Second, DisableIdentity: true})
 		defer client.Close()
 		client.AddHook(dialHook{})
 		if err := client.Do(context.Background(), "x").Err(); !errors.Is(err, errReplyTooLarge) {

@@ -87,7 +87,8 @@ func resharding(t *testing.T, s *testenv.Cluster, u string) {
 		time.Sleep(100 * time.Millisecond)
 		began := time.Now()
 		keys := moveSlot(t, s, "{moving}", slot)
-		t.Logf("%d keys moved in %v: %d decided, %d failed so far, %d retries", keys, time.Since(began).Round(time.Millisecond), decided.Load(), failed.Load(), b.Stats().Retries)
+		t.Logf("%d keys moved in %v: %d decided, %d failed so far, %d retries", keys,
+			time.Since(began).Round(time.Millisecond), decided.Load(), failed.Load(), b.Stats().Retries)
 	}
 	time.Sleep(100 * time.Millisecond)
 	stop()

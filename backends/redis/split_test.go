@@ -23,8 +23,10 @@ func TestRefusedRequestsAdmitNobody(t *testing.T) {
 	const most, window = 20, 200 * time.Millisecond
 	unique := strconv.FormatUint(rand.Uint64(), 36)
 	for _, a := range limit.Algorithms() {
-		wanted := limit.Op{Key: limit.Key{Group: unique + "a", Limit: a.String()}, Cost: 1, Limit: limit.MustNew(limit.Spec{Algorithm: a, Max: most, Window: window})}
-		none := limit.Op{Key: limit.Key{Group: unique + "b", Limit: a.String()}, Cost: 1, Limit: limit.MustNew(limit.Spec{Algorithm: limit.FixedWindow, Max: 0, Window: window})}
+		wanted := limit.Op{Key: limit.Key{Group: unique + "a", Limit: a.String()}, Cost: 1,
+			Limit: limit.MustNew(limit.Spec{Algorithm: a, Max: most, Window: window})}
+		none := limit.Op{Key: limit.Key{Group: unique + "b", Limit: a.String()}, Cost: 1,
+			Limit: limit.MustNew(limit.Spec{Algorithm: limit.FixedWindow, Max: 0, Window: window})}
 		ctx, stop := context.WithTimeout(context.Background(), 1500*time.Millisecond)
 		var mu sync.Mutex
 		var admitted []limit.Instant

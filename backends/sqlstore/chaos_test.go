@@ -68,11 +68,12 @@ func TestHolderLocksUntilInputEnds(t *testing.T) {
 	}
 	b := open(t, url)
 	key := counterKey(limit.Key{Group: "hot", Limit: "l"})
-	err := b.do(context.Background(), "hold", &plain{keys: [][]byte{key}, then: func(_ [][]byte, now limit.Instant) ([]row, [][]byte) {
-		fmt.Println("holding")
-		_, _ = bufio.NewReader(os.Stdin).ReadString('\n')
-		return []row{{key: key, state: []byte("never to be seen"), ends: now + 1<<40}}, nil
-	}})
+	err := b.do(context.Background(), "hold",
+		&plain{keys: [][]byte{key}, then: func(_ [][]byte, now limit.Instant) ([]row, [][]byte) {
+			fmt.Println("holding")
+			_, _ = bufio.NewReader(os.Stdin).ReadString('\n')
+			return []row{{key: key, state: []byte("never to be seen"), ends: now + 1<<40}}, nil
+		}})
 	fmt.Println("came of it:", err)
 }
 
@@ -126,13 +127,19 @@ func TestStoppedHolderDelaysOthersBriefly(t *testing.T) {
 		url  func(t *testing.T) string
 		ends bool // by the server
 	}{
-		{testenv.Postgres, func(t *testing.T) string { return testenv.SharedDatabase(t, testenv.Postgres).CreateDatabase("limits") }, true},
+		{testenv.Postgres, func(t *testing.T) string {
+			return testenv.SharedDatabase(t, testenv.Postgres).CreateDatabase("limits")
+		}, true},
 		{"pgbouncer", func(t *testing.T) string {
 			pg := testenv.SharedDatabase(t, testenv.Postgres)
 			return testenv.StartPgBouncer(t, pg, testenv.PoolTransaction).URLOf(pg.CreateDatabase("limits"))
 		}, true},
-		{testenv.MariaDB, func(t *testing.T) string { return testenv.SharedDatabase(t, testenv.MariaDB).CreateDatabase("limits") }, true},
-		{testenv.MySQL, func(t *testing.T) string { return testenv.SharedDatabase(t, testenv.MySQL).CreateDatabase("limits") }, false},
+		{testenv.MariaDB, func(t *testing.T) string {
+			return testenv.SharedDatabase(t, testenv.MariaDB).CreateDatabase("limits")
+		}, true},
+		{testenv.MySQL, func(t *testing.T) string {
+			return testenv.SharedDatabase(t, testenv.MySQL).CreateDatabase("limits")
+		}, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			url := c.url(t)
@@ -258,7 +265,8 @@ func TestCutAtTheCommit(t *testing.T) {
 				cut.arm(c.side, c.trip)
 				err := try(soon(t), b, ask(l, 1, "k"))[0].Err
 				cut.arm(0, 0)
-				if (err != nil) != c.err || errors.Is(err, backends.ErrNotApplied) || err != nil && !errors.Is(err, backends.ErrUnavailable) {
+				if (err != nil) != c.err || errors.Is(err, backends.ErrNotApplied) ||
+					err != nil && !errors.Is(err, backends.ErrUnavailable) {
 					t.Errorf("%s: %v", c.what, err)
 				}
 				recorded += c.applied
@@ -465,10 +473,14 @@ func TestPgBouncerChangesNothing(t *testing.T) {
 			check(t, err)
 			defer tx.Rollback()
 			var lock, idle, commit string
-			check(t, tx.Read(soon(t), "look", nil, []sqldb.Query{{Text: "SELECT current_setting('lock_timeout'), current_setting('idle_in_transaction_session_timeout'), current_setting('synchronous_commit')"}},
+			check(t, tx.Read(soon(t), "look", nil,
+				[]sqldb.Query{
+					{Text: "SELECT current_setting('lock_timeout'), current_setting('idle_in_transaction_session_timeout'), " +
+						"current_setting('synchronous_commit')"}},
 				func(_ int, scan func(...any) error) error { return scan(&lock, &idle, &commit) }))
 			if lock != "400ms" || idle != "1s" || commit != "off" {
-				t.Errorf("a transaction has lock_timeout %s, idle_in_transaction_session_timeout %s, synchronous_commit %s", lock, idle, commit)
+				t.Errorf("a transaction has lock_timeout %s, idle_in_transaction_session_timeout %s, synchronous_commit %s", lock,
+					idle, commit)
 			}
 		})
 	}

@@ -57,10 +57,12 @@ func schemes() (all []string) {
 // Parse reads sqlite:FILE, postgres://…, mysql://…, mariadb://… or oracle://… with the parameters of README.md.
 // It does not connect. Its errors hold no password.
 func Parse(rawURL string) (Config, error) {
-	c := Config{Timeout: defaultTimeout, InFlight: 1, MaxSlice: defaultMaxSlice, Sweep: defaultSweep, dialect: dialectOf(rawURL)}
+	c := Config{Timeout: defaultTimeout, InFlight: 1, MaxSlice: defaultMaxSlice, Sweep: defaultSweep,
+		dialect: dialectOf(rawURL)}
 	if c.dialect == nil {
 		scheme, _, _ := strings.Cut(rawURL, ":")
-		return c, fmt.Errorf("unknown scheme %q of a database for limits; want one of %s", scheme, strings.Join(schemes(), ", "))
+		return c, fmt.Errorf("unknown scheme %q of a database for limits; want one of %s", scheme,
+			strings.Join(schemes(), ", "))
 	}
 	address, query, _ := strings.Cut(rawURL, "?")
 	others, err := params.Take(query, []params.Row{
@@ -87,7 +89,8 @@ func (c *Config) setCommit(text string) error {
 	case text != "relaxed":
 		return errors.New("want durable or relaxed")
 	case !c.dialect.relaxes:
-		return errors.New("MySQL and MariaDB wait for the disk as the server is set, by innodb_flush_log_at_trx_commit; a session cannot say otherwise")
+		return errors.New("MySQL and MariaDB wait for the disk as the server is set, by innodb_flush_log_at_trx_commit; " +
+			"a session cannot say otherwise")
 	default:
 		c.Relaxed = true
 	}

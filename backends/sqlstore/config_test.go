@@ -9,7 +9,8 @@ import (
 func TestParseRefusesWrongSettings(t *testing.T) {
 	c, err := Parse("postgres://u:p@h/d?commit=relaxed&in_flight=3&max_slice=9&sweep=1m&timeout=2s&sslmode=disable")
 	check(t, err)
-	if !c.Relaxed || c.InFlight != 3 || c.MaxSlice != 9 || c.Sweep != time.Minute || c.Timeout != 2*time.Second || c.URL != "postgres://u:p@h/d?sslmode=disable" {
+	if !c.Relaxed || c.InFlight != 3 || c.MaxSlice != 9 || c.Sweep != time.Minute || c.Timeout != 2*time.Second ||
+		c.URL != "postgres://u:p@h/d?sslmode=disable" {
 		t.Errorf("got %+v", c)
 	}
 	if caps := c.Caps(); caps.Name != "postgres" || caps.InFlight != 3 || caps.MaxSlice != 9 {
@@ -28,7 +29,8 @@ func TestParseRefusesWrongSettings(t *testing.T) {
 		"sqlite:":                          "want sqlite:PATH",
 		"sqlite:f?commit=%zz":              "the parameters after the ? cannot be parsed",
 	} {
-		if _, err := Parse(url); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "geheim") {
+		if _, err := Parse(url); err == nil || !strings.Contains(err.Error(), want) ||
+			strings.Contains(err.Error(), "geheim") {
 			t.Errorf("%s: %v, want %q", url, err, want)
 		}
 	}

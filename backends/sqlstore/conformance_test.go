@@ -84,7 +84,8 @@ var perHour = limit.MustNew(limit.Spec{Algorithm: limit.FixedWindow, Max: 1_000_
 func take(tb testing.TB, b *Backend, at limit.Instant, group string, cost int64) limit.Verdict {
 	tb.Helper()
 	out := make([]limit.Verdict, 1)
-	b.Take(soon(tb), []limit.Request{{At: at, Ops: []limit.Op{{Key: limit.Key{Group: group}, Limit: perHour, Cost: cost}}}}, out)
+	b.Take(soon(tb),
+		[]limit.Request{{At: at, Ops: []limit.Op{{Key: limit.Key{Group: group}, Limit: perHour, Cost: cost}}}}, out)
 	check(tb, out[0].Err)
 	return out[0]
 }

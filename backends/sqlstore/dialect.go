@@ -129,7 +129,8 @@ func listedThere(place func(n int) string) func(keys [][]byte) sqldb.Query {
 		for i := range places {
 			places[i] = place(i + 1)
 		}
-		return sqldb.Query{Text: "SELECT K FROM HEADGATE_STATE WHERE K IN (" + strings.Join(places, ", ") + ")", Args: listed(keys)}
+		return sqldb.Query{Text: "SELECT K FROM HEADGATE_STATE WHERE K IN (" + strings.Join(places, ", ") + ")",
+			Args: listed(keys)}
 	}
 }
 

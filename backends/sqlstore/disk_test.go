@@ -30,7 +30,8 @@ func TestFullDiskOfPostgres(t *testing.T) {
 	b := open(t, url)
 	execute(t, b, "CREATE TABLE FILLER (T TEXT)")
 	for n := 1 << 16; n > 0; { // numbers, which are not compressed
-		_, err := b.db.Write.ExecContext(soon(t), fmt.Sprintf("INSERT INTO FILLER SELECT MD5(G::text) FROM generate_series(1, %d) AS G", n))
+		_, err := b.db.Write.ExecContext(soon(t),
+			fmt.Sprintf("INSERT INTO FILLER SELECT MD5(G::text) FROM generate_series(1, %d) AS G", n))
 		if err != nil {
 			n /= 2
 		}
@@ -66,12 +67,14 @@ func TestFullDiskOfMariaDB(t *testing.T) {
 	var y tally
 	long := func(n int) limit.Request { return ask(l, 1, "k", fmt.Sprint(strings.Repeat("long", 50), n)) }
 	for n := 0; y.unknown.Load()+y.notApplied.Load() < 20 && n < 20_000; n++ {
-		if err := y.take(t, b, 5*time.Second, long(n)); err != nil && (!strings.Contains(err.Error(), "full") || strings.Contains(err.Error(), "migrate")) {
+		if err := y.take(t, b, 5*time.Second, long(n)); err != nil && (!strings.Contains(err.Error(), "full") ||
+			strings.Contains(err.Error(), "migrate")) {
 			t.Errorf("an error does not say that the disk is full, or something else: %v", err)
 		}
 	}
 	if y.admitted.Load() == 0 || y.notApplied.Load() < 20 || y.unknown.Load() > 0 {
-		t.Fatalf("%d calls were admitted, %d were refused by a full disk, and %d are in doubt", y.admitted.Load(), y.notApplied.Load(), y.unknown.Load())
+		t.Fatalf("%d calls were admitted, %d were refused by a full disk, and %d are in doubt", y.admitted.Load(),
+			y.notApplied.Load(), y.unknown.Load())
 	}
 	disk.Free()
 	testenv.Eventually(t, 10*time.Second, "go on when there is room", func() string {

@@ -9,7 +9,8 @@ import (
 )
 
 // howToMigrate is what to do about a schema that is not there.
-const howToMigrate = "run headgate migrate --backend URL, or have an administrator run what headgate migrate --print prints"
+const howToMigrate = "run headgate migrate --backend URL, or have an administrator run what headgate migrate " +
+	"--print prints"
 
 // failed makes what a caller sees of an error of the database. inDoubt says whether the call may
 // have taken effect all the same.

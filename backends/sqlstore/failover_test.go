@@ -210,7 +210,8 @@ func TestReplicaTakesOver(t *testing.T) {
 			y.eachSays(t, "the limit is used up", &y.refused)
 			y.stop()
 			recorded := used(t, open(t, both), upTo(failoverMax), "hot")
-			t.Logf("decisions went on %v after the promotion, which took %v", took.Round(time.Millisecond), promoted.Sub(asked).Round(time.Millisecond))
+			t.Logf("decisions went on %v after the promotion, which took %v", took.Round(time.Millisecond),
+				promoted.Sub(asked).Round(time.Millisecond))
 			if took > soonAfter {
 				t.Errorf("decisions went on %v after the promotion", took)
 			}
@@ -222,7 +223,8 @@ func TestReplicaTakesOver(t *testing.T) {
 				return
 			}
 			more := y.admitted.Load() - before
-			t.Logf("%d admitted of %d; the replica had %d of %d, and has admitted %d", y.admitted.Load(), failoverMax, kept, before, more)
+			t.Logf("%d admitted of %d; the replica had %d of %d, and has admitted %d", y.admitted.Load(), failoverMax, kept,
+				before, more)
 			if more > failoverMax-kept {
 				t.Errorf("the replica had %d of %d units, and has admitted %d", kept, failoverMax, more)
 			}
@@ -270,7 +272,8 @@ func TestCrashLosesWhatIsDocumented(t *testing.T) {
 				}
 				lost += len(admitted) - recorded
 				span := admitted[len(admitted)-1].Sub(admitted[recorded])
-				t.Logf("%d of %d units are lost, those of the last %v; the machine stood still for up to %v", len(admitted)-recorded, len(admitted), span, stall)
+				t.Logf("%d of %d units are lost, those of the last %v; the machine stood still for up to %v",
+					len(admitted)-recorded, len(admitted), span, stall)
 				if span > most+2*stall {
 					t.Errorf("units of the last %v are lost, want those of %v at most", span, most)
 				}
@@ -284,7 +287,8 @@ func TestCrashLosesWhatIsDocumented(t *testing.T) {
 
 // takeUntilCrash takes one unit after the other, and kills the server meanwhile. It returns when each was
 // admitted, and for how long this process did not get to run at worst.
-func takeUntilCrash(t *testing.T, b *Backend, server *testenv.Database, group string, after time.Duration) (y *tally, admitted []time.Time, stall time.Duration) {
+func takeUntilCrash(t *testing.T, b *Backend, server *testenv.Database, group string,
+	after time.Duration) (y *tally, admitted []time.Time, stall time.Duration) {
 	t.Helper()
 	y = &tally{}
 	for range 3 { // connects

@@ -63,7 +63,8 @@ func (b *Backend) comeFree(ctx context.Context, held map[string]bool) error {
 	for _, k := range slices.Sorted(maps.Keys(held)) {
 		keys = append(keys, []byte(k))
 	}
-	return b.run(ctx, "wait for rows that are held", &plain{keys: keys, then: func([][]byte, limit.Instant) ([]row, [][]byte) { return nil, nil }},
+	return b.run(ctx, "wait for rows that are held",
+		&plain{keys: keys, then: func([][]byte, limit.Instant) ([]row, [][]byte) { return nil, nil }},
 		effort{wait: 1, again: func(error) bool { return false }})
 }
 
@@ -77,16 +78,17 @@ func (b *Backend) heldKeys(ctx context.Context, s *slice) (map[string]bool, erro
 		return nil, failed(err, false)
 	}
 	held := map[string]bool{}
-	err = tx.Read(ctx, op, nil, []sqldb.Query{d.there(keys), d.expired(keys, math.MaxInt64)}, func(i int, scan func(...any) error) error {
-		var key []byte
-		err := scan(&key)
-		if i == 0 {
-			held[string(key)] = true
-		} else {
-			delete(held, string(key)) // it is ours
-		}
-		return err
-	})
+	err = tx.Read(ctx, op, nil, []sqldb.Query{d.there(keys), d.expired(keys, math.MaxInt64)},
+		func(i int, scan func(...any) error) error {
+			var key []byte
+			err := scan(&key)
+			if i == 0 {
+				held[string(key)] = true
+			} else {
+				delete(held, string(key)) // it is ours
+			}
+			return err
+		})
 	if err != nil {
 		b.abandon(tx)
 		return nil, failed(err, false)

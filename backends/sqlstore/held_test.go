@@ -30,10 +30,11 @@ func holdRow(t *testing.T, url, group string) (free func()) {
 	check(t, err)
 	key := counterKey(limit.Key{Group: group, Limit: "l"})
 	locked := 0
-	check(t, tx.Read(soon(t), "hold", nil, []sqldb.Query{b.conf.dialect.expired([][]byte{key}, 1<<62)}, func(_ int, scan func(...any) error) error {
-		locked++
-		return scan(new([]byte))
-	}))
+	check(t, tx.Read(soon(t), "hold", nil, []sqldb.Query{b.conf.dialect.expired([][]byte{key}, 1<<62)},
+		func(_ int, scan func(...any) error) error {
+			locked++
+			return scan(new([]byte))
+		}))
 	if locked != 1 {
 		t.Fatalf("%d rows were locked, want 1", locked)
 	}

@@ -46,7 +46,8 @@ func (b *Backend) sweep(ctx context.Context) {
 
 // sweepPage deletes what had ended before for some time among the rows after a key, and returns the
 // last key it has looked at, nil at the end of the table.
-func (b *Backend) sweepPage(ctx context.Context, after []byte, before time.Duration) (last []byte, dropped int, err error) {
+func (b *Backend) sweepPage(ctx context.Context, after []byte,
+	before time.Duration) (last []byte, dropped int, err error) {
 	ctx, cancel := context.WithTimeout(ctx, stepTime)
 	defer cancel()
 	const op = "look for expired rows"

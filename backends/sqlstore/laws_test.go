@@ -178,7 +178,8 @@ func TestPlansStayGood(t *testing.T) {
 		{d.dropParts(nil)[0].Text, "ARRAY['a'::bytea], ARRAY[1::bigint]", byPart},
 	} {
 		text := c.text
-		for _, s := range []string{"ANALYZE HEADGATE_STATE", "SET plan_cache_mode = force_generic_plan", fmt.Sprintf("PREPARE s%d AS %s", i, text)} {
+		for _, s := range []string{"ANALYZE HEADGATE_STATE", "SET plan_cache_mode = force_generic_plan",
+			fmt.Sprintf("PREPARE s%d AS %s", i, text)} {
 			_, err := conn.ExecContext(soon(t), s)
 			check(t, err)
 		}
@@ -191,7 +192,8 @@ func TestPlansStayGood(t *testing.T) {
 			plan.WriteString(line + "\n")
 		}
 		check(t, rows.Err())
-		if p := plan.String(); !strings.Contains(p, c.condition) || strings.Contains(p, "Seq Scan") || strings.Contains(p, "Sort") {
+		if p := plan.String(); !strings.Contains(p, c.condition) || strings.Contains(p, "Seq Scan") ||
+			strings.Contains(p, "Sort") {
 			t.Errorf("the plan is\n%s", p)
 		}
 	}
@@ -307,7 +309,8 @@ func putRows(t *testing.T, b *Backend, rows []row) {
 	for i := range rows {
 		keys = append(keys, rows[i].key)
 	}
-	check(t, b.do(soon(t), "put", &plain{keys: keys, then: func([][]byte, limit.Instant) ([]row, [][]byte) { return rows, nil }}))
+	check(t, b.do(soon(t), "put",
+		&plain{keys: keys, then: func([][]byte, limit.Instant) ([]row, [][]byte) { return rows, nil }}))
 }
 
 // walk goes through the whole table, in at most so many pages.

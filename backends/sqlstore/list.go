@@ -20,7 +20,8 @@ const beforeKeys, afterKeys = "/", ":"
 func (b *Backend) List(ctx context.Context, after string, n int) (keys []limit.Key, next string, err error) {
 	from := []byte(beforeKeys)
 	if after != "" {
-		if from, err = base64.RawURLEncoding.DecodeString(after); err != nil || len(from) > len(beforeKeys)+8+2*backends.MaxKeyLen {
+		if from, err = base64.RawURLEncoding.DecodeString(after); err != nil ||
+			len(from) > len(beforeKeys)+8+2*backends.MaxKeyLen {
 			return nil, "", fmt.Errorf("%w: nothing was listed up to %.20q", backends.ErrInvalid, after)
 		}
 	}

@@ -63,7 +63,8 @@ func TestLongLogsDecideLikeTheModel(t *testing.T) {
 		for range random.Times(2, 6) {
 			b := open(t, url)
 			m := &longModel{r: r, b: b, group: fmt.Sprint("g", r.Int64()), now: logStart(), states: make([]limit.State, 1)}
-			spec := limit.Spec{Algorithm: limit.SlidingLog, Max: 3000, Window: 30 * time.Second, Overflow: []limit.Overflow{limit.Refuse, limit.Saturate, limit.Debt}[r.IntN(3)]}
+			spec := limit.Spec{Algorithm: limit.SlidingLog, Max: 3000, Window: 30 * time.Second,
+				Overflow: []limit.Overflow{limit.Refuse, limit.Saturate, limit.Debt}[r.IntN(3)]}
 			m.limits = []*limit.Limit{limit.MustNew(spec)}
 			spec.Max = []int64{900, 2500, 6000}[r.IntN(3)]
 			spec.Window = []time.Duration{20 * time.Second, 30 * time.Second}[r.IntN(2)]
@@ -136,7 +137,8 @@ func (m *longModel) slice(t *testing.T) {
 		var want limit.Verdict
 		limit.Decide(m.states, &reqs[i], reqs[i].At, &want, nil)
 		if v.Err != nil || v.Admitted != want.Admitted || v.Outcomes[0] != want.Outcomes[0] {
-			t.Fatalf("request %d of %d, cost %d of %v: %+v, want %+v", i, len(reqs), reqs[i].Ops[0].Cost, reqs[i].Ops[0].Limit, v, want)
+			t.Fatalf("request %d of %d, cost %d of %v: %+v, want %+v", i, len(reqs), reqs[i].Ops[0].Cost,
+				reqs[i].Ops[0].Limit, v, want)
 		}
 		if want.Outcomes[0].Retry > 0 && want.Outcomes[0].Retry < time.Minute {
 			m.wait = want.Outcomes[0].Retry
@@ -212,7 +214,8 @@ func TestManyHandlesShareLongLogs(t *testing.T) {
 		if n := admitted.Load(); n != 2*units {
 			t.Errorf("%d were admitted, want %d", n, 2*units)
 		}
-		if stored, listed := number64(t, b, parts), number64(t, b, "SELECT SUM(M) FROM HEADGATE_STATE"); stored != listed || stored == 0 {
+		if stored, listed := number64(t, b, parts), number64(t, b, "SELECT SUM(M) FROM HEADGATE_STATE"); stored != listed ||
+			stored == 0 {
 			t.Errorf("there are %d parts, and the row has %d", stored, listed)
 		}
 	})
@@ -266,7 +269,8 @@ func TestLostPartsAreNoticed(t *testing.T) {
 		b := open(t, url)
 		l, at := logOf(3000), logStart()
 		fillLog(t, b, "g", l, at, 3000)
-		for i, harm := range []string{"UPDATE HEADGATE_LOG SET PART = (SELECT STATE FROM HEADGATE_STATE WHERE N = 1)", "DELETE FROM HEADGATE_LOG"} {
+		for i, harm := range []string{"UPDATE HEADGATE_LOG SET PART = (SELECT STATE FROM HEADGATE_STATE WHERE N = 1)",
+			"DELETE FROM HEADGATE_LOG"} {
 			take(t, b, 0, fmt.Sprint("one", i), 1)
 			if i == 0 {
 				check(t, b.Forget(soon(t), []limit.Key{{Group: "one1"}}))
@@ -307,7 +311,8 @@ func TestSlicesThatNeedManyPartsAreDivided(t *testing.T) {
 			s := limit.State{N: 2 * each, M: each}
 			for i := range each {
 				last := at + limit.Instant(10*i)
-				text, _ := limit.State{At: last, N: 2, Log: []limit.Record{{At: last - 3, N: 1}, {At: last, N: 1}}}.AppendBinary(nil)
+				text, _ := limit.State{At: last, N: 2,
+					Log: []limit.Record{{At: last - 3, N: 1}, {At: last, N: 1}}}.AppendBinary(nil)
 				r.add = append(r.add, part{r.key, int64(last), text})
 				s.At, s.Log = last, append(s.Log, limit.Record{At: last, N: 2})
 			}
@@ -349,7 +354,8 @@ func (b *Backend) wantLog(t *testing.T, at limit.Instant, units int) {
 	}
 	got := b.view(t, "REQUEST_TS, UNITS FROM HEADGATE_REQUESTS ORDER BY REQUEST_TS")
 	if !slices.Equal(got, want) {
-		t.Errorf("the view has %d rows, want %d; the first are %q, want %q", len(got), len(want), got[:min(len(got), 3)], want[:3])
+		t.Errorf("the view has %d rows, want %d; the first are %q, want %q", len(got), len(want),
+			got[:min(len(got), 3)], want[:3])
 	}
 }
 
@@ -380,7 +386,8 @@ func TestLogsGoOnAfterMigration(t *testing.T) {
 		check(t, err)
 		l, at := logOf(1000), logStart()
 		fillLog(t, b, "g", l, at, 900)
-		if err := b.Ping(soon(t)); !errors.Is(err, backends.ErrUnavailable) || !strings.Contains(err.Error(), "V4__long_logs") {
+		if err := b.Ping(soon(t)); !errors.Is(err, backends.ErrUnavailable) ||
+			!strings.Contains(err.Error(), "V4__long_logs") {
 			t.Errorf("a ping says %v, want what the schema lacks", err)
 		}
 		if applied, err := b.Migrate(soon(t)); err != nil || len(applied) != 1 {

@@ -21,8 +21,10 @@ func mysql() *dialect {
 		Dialect: sqldb.MySQL, schemes: []string{"mysql", "mariadb"}, maxLeases: 256, makes: true,
 		lock: mysqlLock,
 		put: func(rows []row) sqldb.Query {
-			return sqldb.Query{Text: "INSERT INTO HEADGATE_STATE (" + columns + ") VALUES " + repeated("(?,?,?,?,?,?)", len(rows)) +
-				" ON DUPLICATE KEY UPDATE STATE = VALUES(STATE), AT_US = VALUES(AT_US), N = VALUES(N), M = VALUES(M), ENDS_US = VALUES(ENDS_US)",
+			return sqldb.Query{Text: "INSERT INTO HEADGATE_STATE (" + columns + ") VALUES " +
+				repeated("(?,?,?,?,?,?)", len(rows)) +
+				" ON DUPLICATE KEY UPDATE STATE = VALUES(STATE), AT_US = VALUES(AT_US), N = VALUES(N), M = VALUES(M), " +
+				"ENDS_US = VALUES(ENDS_US)",
 				Args: values(rows)}
 		},
 		// One by one, as a list may be looked for in the whole of a small table, and wait there for
@@ -36,8 +38,9 @@ func mysql() *dialect {
 			return all
 		},
 		expired: func(keys [][]byte, before int64) sqldb.Query {
-			return sqldb.Query{Text: fmt.Sprintf("SELECT K FROM HEADGATE_STATE WHERE K IN (%s) AND ENDS_US < %d FOR UPDATE SKIP LOCKED",
-				repeated("?", len(keys)), before), Args: listed(keys)}
+			return sqldb.Query{
+				Text: fmt.Sprintf("SELECT K FROM HEADGATE_STATE WHERE K IN (%s) AND ENDS_US < %d FOR UPDATE SKIP LOCKED",
+					repeated("?", len(keys)), before), Args: listed(keys)}
 		},
 	}
 	d.there = listedThere(mark)
@@ -49,7 +52,8 @@ func mysql() *dialect {
 // mysqlLock returns the rows at once where the server can, and else reads them afterwards: nobody
 // changes what is locked.
 func mysqlLock(keys [][]byte, returning bool) ([]sqldb.Query, sqldb.Query) {
-	claim := sqldb.Query{Text: "INSERT INTO HEADGATE_STATE (" + columns + ") VALUES " + repeated("(?,'',0,0,0,0)", len(keys)) +
+	claim := sqldb.Query{Text: "INSERT INTO HEADGATE_STATE (" + columns + ") VALUES " +
+		repeated("(?,'',0,0,0,0)", len(keys)) +
 		" ON DUPLICATE KEY UPDATE N = N", Args: listed(keys)}
 	if returning {
 		claim.Text += " RETURNING K, STATE"

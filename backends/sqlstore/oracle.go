@@ -22,7 +22,8 @@ func oracle() *dialect {
 		Dialect: sqldb.Oracle, schemes: []string{"oracle"}, maxLeases: 256, relaxes: true,
 		expired: func(keys [][]byte, before int64) sqldb.Query {
 			return sqldb.Query{Args: append(listed(keys), before), Text: fmt.Sprintf(
-				"SELECT K FROM HEADGATE_STATE WHERE K IN (%s) AND ENDS_US < :%d FOR UPDATE SKIP LOCKED", oraclePlaces(1, len(keys)), len(keys)+1)}
+				"SELECT K FROM HEADGATE_STATE WHERE K IN (%s) AND ENDS_US < :%d FOR UPDATE SKIP LOCKED", oraclePlaces(1, len(keys)),
+				len(keys)+1)}
 		},
 		drop: func(keys [][]byte) []sqldb.Query {
 			var b block
@@ -39,7 +40,8 @@ func oracle() *dialect {
 			"SELECT K, ENDS_US, M, %s FROM HEADGATE_STATE WHERE K > :1 ORDER BY K FETCH FIRST %d ROWS ONLY", now, n)}
 	}
 	d.between = func(low, high []byte) sqldb.Query {
-		return sqldb.Query{Text: "SELECT K, STATE FROM HEADGATE_STATE WHERE K > :1 AND K < :2 AND ENDS_US > " + now, Args: []any{low, high}}
+		return sqldb.Query{Text: "SELECT K, STATE FROM HEADGATE_STATE WHERE K > :1 AND K < :2 AND ENDS_US > " + now,
+			Args: []any{low, high}}
 	}
 	d.count = func(low, high []byte) sqldb.Query { return sqldb.Query{Text: "COUNT_ROWS", Args: []any{low, high}} }
 	d.begin, d.read, d.writes, d.longTrips = (*sqldb.DB).Standing, oracleRead, oracleWrites, 3

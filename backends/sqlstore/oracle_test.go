@@ -20,14 +20,16 @@ import (
 // oracleOn is a backend of Oracle's dialect over a fake of its driver.
 func oracleOn(t *testing.T, f *oracletest.Fake) *Backend {
 	t.Helper()
-	conf := Config{Timeout: 10 * time.Second, InFlight: 1, MaxSlice: defaultMaxSlice, Sweep: defaultSweep, Log: quiet, dialect: oracle()}
+	conf := Config{Timeout: 10 * time.Second, InFlight: 1, MaxSlice: defaultMaxSlice, Sweep: defaultSweep, Log: quiet,
+		dialect: oracle()}
 	b := start(conf, sqldb.Over(sqldb.Oracle, f, conf.database()))
 	t.Cleanup(func() { check(t, b.Close()) })
 	return b
 }
 
 // Beginnings of what the fake is sent.
-const lockBlock, readBlock, takeBack = "BEGIN HEADGATE_STATE_API.LOCK_ROW", "BEGIN HEADGATE_STATE_API.READ_PART", "ROLLBACK"
+const lockBlock, readBlock, takeBack = "BEGIN HEADGATE_STATE_API.LOCK_ROW",
+	"BEGIN HEADGATE_STATE_API.READ_PART", "ROLLBACK"
 
 // obliging answers as an Oracle without rows would.
 func obliging(text string) (oracletest.Answer, error) {
@@ -51,7 +53,8 @@ func obliging(text string) (oracletest.Answer, error) {
 		}
 		return oracletest.Answer{Out: out}, nil
 	case strings.HasPrefix(text, "SELECT K, ENDS_US"):
-		return oracletest.Answer{Rows: [][]driver.Value{{[]byte("1:a"), int64(1), int64(0), int64(1_900_000_000_000_000)}}}, nil
+		return oracletest.Answer{Rows: [][]driver.Value{{[]byte("1:a"), int64(1), int64(0), int64(1_900_000_000_000_000)}}},
+			nil
 	case strings.HasPrefix(text, "SELECT K FROM"):
 		return oracletest.Answer{Rows: [][]driver.Value{{[]byte("1:a")}}}, nil
 	case strings.HasPrefix(text, "SELECT"):
@@ -99,12 +102,13 @@ func everyText(t *testing.T) (all []oracletest.Call) {
 	long := make([]byte, 2*oraclePart+1)
 	key := counterKey(limit.Key{Group: "a"})
 	note(withState([]byte("s"), 2), func(b *Backend) {
-		check(t, b.do(soon(t), "put", &plain{keys: [][]byte{key}, then: func(values [][]byte, _ limit.Instant) ([]row, [][]byte) {
-			if string(values[0]) != "spartpart" {
-				t.Errorf("the state is %q", values[0])
-			}
-			return []row{{key: key, state: long}}, nil
-		}}))
+		check(t, b.do(soon(t), "put",
+			&plain{keys: [][]byte{key}, then: func(values [][]byte, _ limit.Instant) ([]row, [][]byte) {
+				if string(values[0]) != "spartpart" {
+					t.Errorf("the state is %q", values[0])
+				}
+				return []row{{key: key, state: long}}, nil
+			}}))
 	})
 	note(withLongLog(t), func(b *Backend) {
 		v := try(soon(t), b, limit.Request{Ops: []limit.Op{{Key: limit.Key{Group: "a"}, Limit: manyPerHour, Cost: 1}}})[0]
@@ -119,8 +123,10 @@ func everyText(t *testing.T) (all []oracletest.Call) {
 // enough for a third one. The one in use is not among the oldest.
 func withLongLog(t *testing.T) func(string) (oracletest.Answer, error) {
 	const now = 1_900_000_000_000_000
-	inUse := limit.State{At: now - 3_599_000_000, N: 100, Log: []limit.Record{{At: now - 3_600_000_000, N: 40}, {At: now - 3_599_000_000, N: 60}}}
-	log := limit.State{At: now - 1, N: 1150, M: 2, Log: []limit.Record{{At: now - 4_000_000_000, N: 50}, {At: inUse.At, N: 100}}}
+	inUse := limit.State{At: now - 3_599_000_000, N: 100, Log: []limit.Record{{At: now - 3_600_000_000, N: 40},
+		{At: now - 3_599_000_000, N: 60}}}
+	log := limit.State{At: now - 1, N: 1150, M: 2, Log: []limit.Record{{At: now - 4_000_000_000, N: 50},
+		{At: inUse.At, N: 100}}}
 	for i := range 1000 {
 		log.Log = append(log.Log, limit.Record{At: limit.Instant(now - 1000 + i), N: 1})
 	}
@@ -178,7 +184,8 @@ func TestOracleTexts(t *testing.T) {
 	if found := oracletest.Grammar(t, list); found != "" {
 		t.Errorf("the grammar refuses:\n%s", found)
 	}
-	for _, name := range []string{"CLOCK", "LOCK_ROW", "READ_PART", "COUNT_ROWS", "ADD_ROW", "PUT_ROW", "ADD_PART", "DROP_PARTS", "DROP_ROW",
+	for _, name := range []string{"CLOCK", "LOCK_ROW", "READ_PART", "COUNT_ROWS", "ADD_ROW", "PUT_ROW", "ADD_PART",
+		"DROP_PARTS", "DROP_ROW",
 		"OLDEST_LOG", "READ_LOG", "ADD_LOG", "DROP_LOG"} {
 		if !slices.ContainsFunc(list, func(c oracletest.Text) bool {
 			return strings.HasPrefix(c.Text, "BEGIN") && strings.Contains(c.Text, "."+name+"(")
@@ -223,7 +230,8 @@ func TestOracleErrors(t *testing.T) {
 		doubtful bool // after the second block
 	}{
 		{code: 60, again: true}, {code: 1, again: true}, {code: 54, again: true}, {code: 4068, again: true},
-		{code: 3113, again: true, doubtful: true}, {code: 28, again: true, doubtful: true}, {code: 1013, again: true, doubtful: true},
+		{code: 3113, again: true, doubtful: true}, {code: 28, again: true, doubtful: true},
+		{code: 1013, again: true, doubtful: true},
 		{code: 1033, doubtful: true}, {code: 12541, doubtful: true},
 		{code: 20, doubtful: true},
 		{code: 942}, {code: 6550}, {code: 1653},
@@ -235,7 +243,8 @@ func TestOracleErrors(t *testing.T) {
 				if strings.HasPrefix(text, at) && failures == 0 {
 					failures++
 					if c.code == 1 {
-						return oracletest.Answer{}, &oracletest.Error{Number: 1, Text: "ORA-00001: unique constraint (A.HEADGATE_STATE_PK) violated"}
+						return oracletest.Answer{}, &oracletest.Error{Number: 1,
+							Text: "ORA-00001: unique constraint (A.HEADGATE_STATE_PK) violated"}
 					}
 					return oracletest.Answer{}, oracletest.OraError(c.code)
 				}

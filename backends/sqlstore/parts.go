@@ -44,7 +44,8 @@ func eachKey(what string, of []part) (all []sqldb.Query) {
 		for n < len(of) && bytes.Equal(of[n].key, of[0].key) {
 			n++
 		}
-		q := sqldb.Query{Text: what + " FROM HEADGATE_LOG WHERE K = ? AND LAST_US IN (" + repeated("?", n) + ")", Args: []any{of[0].key}}
+		q := sqldb.Query{Text: what + " FROM HEADGATE_LOG WHERE K = ? AND LAST_US IN (" + repeated("?", n) + ")",
+			Args: []any{of[0].key}}
 		for i := range of[:n] {
 			q.Args = append(q.Args, of[i].last)
 		}

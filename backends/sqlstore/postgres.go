@@ -24,7 +24,8 @@ func postgres() *dialect {
 		},
 		put: func(rows []row) sqldb.Query {
 			return sqldb.Query{Args: arrays(rows), Text: insert +
-				" ON CONFLICT (K) DO UPDATE SET STATE = excluded.STATE, AT_US = excluded.AT_US, N = excluded.N, M = excluded.M, ENDS_US = excluded.ENDS_US"}
+				" ON CONFLICT (K) DO UPDATE SET STATE = excluded.STATE, AT_US = excluded.AT_US, N = excluded.N, M = excluded.M, " +
+				"ENDS_US = excluded.ENDS_US"}
 		},
 		add: func(rows []row) sqldb.Query { return sqldb.Query{Text: insert, Args: arrays(rows)} },
 		drop: func(keys [][]byte) []sqldb.Query {
@@ -38,13 +39,15 @@ func postgres() *dialect {
 		},
 		parts: func(of []part) []sqldb.Query {
 			keys, last, _ := partArrays(of)
-			return []sqldb.Query{{Args: []any{keys, last}, Text: "SELECT L.K, L.PART FROM unnest($1::bytea[], $2::bigint[]) AS U (K, LAST_US)" +
-				" CROSS JOIN LATERAL (SELECT K, PART FROM HEADGATE_LOG WHERE K = U.K AND LAST_US = U.LAST_US OFFSET 0) AS L"}}
+			return []sqldb.Query{
+				{Args: []any{keys, last}, Text: "SELECT L.K, L.PART FROM unnest($1::bytea[], $2::bigint[]) AS U (K, LAST_US)" +
+					" CROSS JOIN LATERAL (SELECT K, PART FROM HEADGATE_LOG WHERE K = U.K AND LAST_US = U.LAST_US OFFSET 0) AS L"}}
 		},
 		addParts: func(all []part) sqldb.Query {
 			keys, last, states := partArrays(all)
 			return sqldb.Query{Args: []any{keys, last, states}, Text: "INSERT INTO HEADGATE_LOG (K, LAST_US, PART)" +
-				" SELECT * FROM unnest($1::bytea[], $2::bigint[], $3::bytea[]) ON CONFLICT (K, LAST_US) DO UPDATE SET PART = excluded.PART"}
+				" SELECT * FROM unnest($1::bytea[], $2::bigint[], $3::bytea[]) ON CONFLICT (K, LAST_US) DO UPDATE SET PART = " +
+				"excluded.PART"}
 		},
 		dropParts: func(all []part) []sqldb.Query {
 			keys, last, _ := partArrays(all)
@@ -77,7 +80,8 @@ func partArrays(all []part) (keys [][]byte, last []int64, states [][]byte) {
 func arrays(rows []row) []any {
 	keys, states := make([][]byte, len(rows)), make([][]byte, len(rows))
 	figures := make([]int64, 4*len(rows))
-	at, n, m, ends := figures[:len(rows)], figures[len(rows):2*len(rows)], figures[2*len(rows):3*len(rows)], figures[3*len(rows):]
+	at, n, m, ends := figures[:len(rows)], figures[len(rows):2*len(rows)], figures[2*len(rows):3*len(rows)],
+		figures[3*len(rows):]
 	for i := range rows {
 		r := &rows[i]
 		keys[i], states[i], at[i], n[i], m[i], ends[i] = r.key, r.state, r.at, r.n, r.m, int64(r.ends)

@@ -147,7 +147,8 @@ func (r registry) Drop(ctx context.Context, table string, keys []string) error {
 		all[i] = rowKey(table, k)
 	}
 	return inChunks(all, func(some [][]byte) error {
-		return r.do(ctx, "drop rows", &plain{keys: some, then: func([][]byte, limit.Instant) ([]row, [][]byte) { return nil, some }})
+		return r.do(ctx, "drop rows",
+			&plain{keys: some, then: func([][]byte, limit.Instant) ([]row, [][]byte) { return nil, some }})
 	})
 }
 
@@ -164,6 +165,7 @@ func inChunks(keys [][]byte, f func(some [][]byte) error) error {
 }
 
 // eachRow runs a query by itself.
-func (b *Backend) eachRow(ctx context.Context, op string, q sqldb.Query, each func(scan func(...any) error) error) error {
+func (b *Backend) eachRow(ctx context.Context, op string, q sqldb.Query,
+	each func(scan func(...any) error) error) error {
 	return b.db.Rows(ctx, b.db.Read, op, q, func(rows *sql.Rows) error { return each(rows.Scan) })
 }

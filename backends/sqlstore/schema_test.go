@@ -25,7 +25,8 @@ func TestViewsShowWhatRulesHave(t *testing.T) {
 		group := string(limit.AppendPart(limit.AppendPart(nil, "shop"), "café"))
 		send := func(name string, s limit.Spec, at limit.Instant, cost int64) {
 			t.Helper()
-			req := limit.Request{At: at, Ops: []limit.Op{{Key: limit.Key{Group: group, Limit: name}, Limit: limit.MustNew(s), Cost: cost}}}
+			req := limit.Request{At: at,
+				Ops: []limit.Op{{Key: limit.Key{Group: group, Limit: name}, Limit: limit.MustNew(s), Cost: cost}}}
 			if v := try(soon(t), b, req)[0]; v.Err != nil || !v.Admitted {
 				t.Fatalf("%+v", v)
 			}
@@ -45,10 +46,13 @@ func TestViewsShowWhatRulesHave(t *testing.T) {
 		}
 		const stamp, hour = "2030-05-06 07:08:09.123456", "2030-05-06 07:00:00.000000"
 		b.wantView(t, "LIMIT_TX, TOKENS, LAST_REFILL_TS FROM HEADGATE_TOKEN_BUCKETS", "tbucket 16 "+stamp)
-		b.wantView(t, "LIMIT_TX, UNITS, UNITS_BEFORE, WINDOW_STRT_TS FROM HEADGATE_WINDOWS ORDER BY LIMIT_TX", "ffixed 3 0 "+hour, "wsliding 1 2 2030-05-06 08:00:00.000000")
-		b.wantView(t, "ALGORITHM_NM FROM HEADGATE_COUNTERS ORDER BY ALGORITHM_NM", "fixed_window", "sliding_log", "sliding_window", "token_bucket")
+		b.wantView(t, "LIMIT_TX, UNITS, UNITS_BEFORE, WINDOW_STRT_TS FROM HEADGATE_WINDOWS ORDER BY LIMIT_TX",
+			"ffixed 3 0 "+hour, "wsliding 1 2 2030-05-06 08:00:00.000000")
+		b.wantView(t, "ALGORITHM_NM FROM HEADGATE_COUNTERS ORDER BY ALGORITHM_NM", "fixed_window", "sliding_log",
+			"sliding_window", "token_bucket")
 		got := b.view(t, "LIMIT_TX, REQUEST_TS, UNITS FROM HEADGATE_REQUESTS ORDER BY REQUEST_TS")
-		if all := strings.Join(got, "\n"); len(got) != 40 || !strings.HasPrefix(all, requests[0]) || !strings.Contains(all, requests[2]) || !strings.Contains(all, requests[3]) {
+		if all := strings.Join(got, "\n"); len(got) != 40 || !strings.HasPrefix(all, requests[0]) ||
+			!strings.Contains(all, requests[2]) || !strings.Contains(all, requests[3]) {
 			t.Errorf("the view of requests has %d rows:\n%s\nwant %q among them", len(got), all, requests)
 		}
 		for _, g := range b.view(t, "GROUP_TX FROM HEADGATE_TOKEN_BUCKETS") {
@@ -70,7 +74,8 @@ func TestViewShowsRequestsInFlight(t *testing.T) {
 		hold := func(group, holder string, cost int64) {
 			t.Helper()
 			l := limit.MustNew(limit.Spec{Algorithm: limit.Concurrency, Max: 200, Window: time.Minute})
-			req := limit.Request{At: at, Ops: []limit.Op{{Key: limit.Key{Group: group, Limit: "cinflight"}, Limit: l, Cost: cost, Holder: holder}}}
+			req := limit.Request{At: at,
+				Ops: []limit.Op{{Key: limit.Key{Group: group, Limit: "cinflight"}, Limit: l, Cost: cost, Holder: holder}}}
 			if v := try(soon(t), b, req)[0]; v.Err != nil || !v.Admitted {
 				t.Fatalf("%+v", v)
 			}
@@ -161,7 +166,8 @@ func TestRightsOnDataOnly(t *testing.T) {
 	u, err := url.Parse(address)
 	check(t, err)
 	name := strings.TrimPrefix(u.Path, "/")
-	server.ExecOn(name, "CREATE ROLE "+name+" LOGIN PASSWORD 'p'; GRANT SELECT, INSERT, UPDATE, DELETE ON HEADGATE_STATE, HEADGATE_LOG TO "+name+
+	server.ExecOn(name, "CREATE ROLE "+name+" LOGIN PASSWORD 'p'; GRANT SELECT, INSERT, UPDATE, "+
+		"DELETE ON HEADGATE_STATE, HEADGATE_LOG TO "+name+
 		"; GRANT SELECT ON HEADGATE_SCHEMA_HISTORY TO "+name)
 	t.Cleanup(func() { server.ExecOn(name, "DROP OWNED BY "+name+"; DROP ROLE "+name) })
 	u.User = url.UserPassword(name, "p")
@@ -179,7 +185,8 @@ func TestMissingSchemaSaysWhatToDo(t *testing.T) {
 	each(t, func(t *testing.T, address string) {
 		b := open(t, address)
 		for _, err := range []error{try(soon(t), b, ask(upTo(1), 1, "k"))[0].Err, b.Ping(soon(t))} {
-			if !errors.Is(err, backends.ErrUnavailable) || !errors.Is(err, backends.ErrNotApplied) || !strings.Contains(err.Error(), "headgate migrate --backend") {
+			if !errors.Is(err, backends.ErrUnavailable) || !errors.Is(err, backends.ErrNotApplied) ||
+				!strings.Contains(err.Error(), "headgate migrate --backend") {
 				t.Errorf("got %v", err)
 			}
 		}

@@ -11,11 +11,14 @@ func sqlite() *dialect {
 	d := &dialect{
 		Dialect: sqldb.SQLite, schemes: []string{"sqlite"}, maxLeases: 512, relaxes: true,
 		lock: func(keys [][]byte, _ bool) ([]sqldb.Query, sqldb.Query) {
-			return nil, sqldb.Query{Text: "SELECT K, STATE FROM HEADGATE_STATE WHERE K IN (" + repeated("?", len(keys)) + ")", Args: listed(keys)}
+			return nil, sqldb.Query{Text: "SELECT K, STATE FROM HEADGATE_STATE WHERE K IN (" + repeated("?", len(keys)) + ")",
+				Args: listed(keys)}
 		},
 		put: func(rows []row) sqldb.Query {
-			return sqldb.Query{Text: "INSERT INTO HEADGATE_STATE (" + columns + ") VALUES " + repeated("(?,?,?,?,?,?)", len(rows)) +
-				" ON CONFLICT (K) DO UPDATE SET STATE = excluded.STATE, AT_US = excluded.AT_US, N = excluded.N, M = excluded.M, ENDS_US = excluded.ENDS_US",
+			return sqldb.Query{Text: "INSERT INTO HEADGATE_STATE (" + columns + ") VALUES " +
+				repeated("(?,?,?,?,?,?)", len(rows)) +
+				" ON CONFLICT (K) DO UPDATE SET STATE = excluded.STATE, AT_US = excluded.AT_US, N = excluded.N, M = excluded.M, " +
+				"ENDS_US = excluded.ENDS_US",
 				Args: values(rows)}
 		},
 		drop: func(keys [][]byte) []sqldb.Query {
@@ -24,7 +27,8 @@ func sqlite() *dialect {
 				{Text: "DELETE FROM HEADGATE_LOG" + these, Args: listed(keys)}}
 		},
 		expired: func(keys [][]byte, before int64) sqldb.Query {
-			return sqldb.Query{Text: fmt.Sprintf("SELECT K FROM HEADGATE_STATE WHERE K IN (%s) AND ENDS_US < %d", repeated("?", len(keys)), before), Args: listed(keys)}
+			return sqldb.Query{Text: fmt.Sprintf("SELECT K FROM HEADGATE_STATE WHERE K IN (%s) AND ENDS_US < %d",
+				repeated("?", len(keys)), before), Args: listed(keys)}
 		},
 	}
 	d.ranges(sqldb.SQLite.Now, mark)

@@ -55,7 +55,8 @@ func Open(conf Config) (*Backend, error) {
 // start returns the backend of a database.
 func start(conf Config, db *sqldb.DB) *Backend {
 	ctx, stop := context.WithCancel(context.Background())
-	b := &Backend{conf: conf, caps: conf.Caps(), db: db, self: []byte("ping:" + rand.Text()), beats: make(chan struct{}, 1), stop: stop}
+	b := &Backend{conf: conf, caps: conf.Caps(), db: db, self: []byte("ping:" + rand.Text()),
+		beats: make(chan struct{}, 1), stop: stop}
 	b.running.Add(1)
 	conf.Panics.Go("sqlstore janitor", func() {
 		defer b.running.Done()
@@ -98,7 +99,8 @@ func (b *Backend) Forget(ctx context.Context, keys []limit.Key) error {
 		all[i] = counterKey(k)
 	}
 	return inChunks(all, func(some [][]byte) error {
-		return b.do(ctx, "forget", &plain{keys: some, then: func([][]byte, limit.Instant) ([]row, [][]byte) { return nil, some }})
+		return b.do(ctx, "forget",
+			&plain{keys: some, then: func([][]byte, limit.Instant) ([]row, [][]byte) { return nil, some }})
 	})
 }
 

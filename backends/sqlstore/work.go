@@ -57,7 +57,8 @@ func (b *Backend) run(ctx context.Context, op string, t task, e effort) error {
 	defer cancel()
 	if b.hangs.Load() {
 		if err := b.beat(ctx, b.hangs.Load); err != nil {
-			return failed(fmt.Errorf("%s: nothing is written while commits hang: %v", op, err), false) // not %w: the beat may be in doubt, this is not
+			// not %w: the beat may be in doubt, this is not
+			return failed(fmt.Errorf("%s: nothing is written while commits hang: %v", op, err), false)
 		}
 	}
 	return b.repeat(ctx, op, t, e)
@@ -105,9 +106,10 @@ func (b *Backend) beat(ctx context.Context, needed func() bool) error {
 	if !needed() {
 		return nil
 	}
-	err := b.repeat(ctx, "ping", &plain{keys: [][]byte{b.self}, then: func(_ [][]byte, now limit.Instant) ([]row, [][]byte) {
-		return []row{{key: b.self, state: []byte{}, at: int64(now), ends: now + beatLife}}, nil
-	}}, effort{wait: 1, again: passes})
+	err := b.repeat(ctx, "ping",
+		&plain{keys: [][]byte{b.self}, then: func(_ [][]byte, now limit.Instant) ([]row, [][]byte) {
+			return []row{{key: b.self, state: []byte{}, at: int64(now), ends: now + beatLife}}, nil
+		}}, effort{wait: 1, again: passes})
 	if err == nil {
 		b.hangs.Store(false)
 	}

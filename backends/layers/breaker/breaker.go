@@ -89,7 +89,8 @@ func (b *Backend) refuse(out []limit.Verdict) {
 }
 
 // ask sends reqs on and judges the store by what comes back.
-func (b *Backend) ask(ctx context.Context, began time.Time, p circuit.Period, reqs []limit.Request, out []limit.Verdict) {
+func (b *Backend) ask(ctx context.Context, began time.Time, p circuit.Period, reqs []limit.Request,
+	out []limit.Verdict) {
 	if _, ok := ctx.Deadline(); !ok {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithDeadline(ctx, began.Add(b.cfg.Timeout))

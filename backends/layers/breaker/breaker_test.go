@@ -142,7 +142,8 @@ func TestConformanceFaults(t *testing.T) {
 // do performs one letter of a script.
 func (sc *scene) do(what rune) {
 	ways := map[rune]func(context.Context) error{
-		'.': remote.Well, 'u': remote.Down, 't': remote.Mute, 'h': remote.Mute, 'x': remote.Mute, 'l': remote.Slow(21 * ms), 's': remote.Slow(19 * ms), 'L': remote.Slow(21 * ms),
+		'.': remote.Well, 'u': remote.Down, 't': remote.Mute, 'h': remote.Mute, 'x': remote.Mute, 'l': remote.Slow(21 * ms),
+		's': remote.Slow(19 * ms), 'L': remote.Slow(21 * ms),
 		'i': func(context.Context) error { return backends.ErrInvalid },
 		'n': func(context.Context) error {
 			return fmt.Errorf("%w: %w", backends.ErrUnsupported, backends.ErrNotApplied)
@@ -379,7 +380,8 @@ func TestFailedProbeDoublesTheDelay(t *testing.T) {
 			sc.do(what)
 			sc.wantState(Open)
 			time.Sleep(250 * ms)
-			sc.wantLog("0 closed-open", "100 open-half-open", fmt.Sprint(100+took, " half-open-open"), fmt.Sprint(300+took, " open-half-open"))
+			sc.wantLog("0 closed-open", "100 open-half-open", fmt.Sprint(100+took, " half-open-open"),
+				fmt.Sprint(300+took, " open-half-open"))
 			sc.wantCalls(6, 0)
 		})
 	}
@@ -640,7 +642,8 @@ func TestChangesAreReportedInOrder(t *testing.T) {
 	var b *Backend
 	var last State
 	var told, inside atomic.Int64
-	cfg := Config{Failures: 2, Delay: 20 * time.Microsecond, MaxDelay: 20 * time.Microsecond, PingAfter: 50 * time.Microsecond}
+	cfg := Config{Failures: 2, Delay: 20 * time.Microsecond, MaxDelay: 20 * time.Microsecond,
+		PingAfter: 50 * time.Microsecond}
 	cfg.OnChange = func(from, to State, _ error) {
 		if inside.Add(1) != 1 || from != last || to == from {
 			t.Errorf("from %v to %v after %v, %d at once", from, to, last, inside.Load())
@@ -702,7 +705,8 @@ func TestDoesNotAllocate(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Hour)
 	defer cancel()
 	reqs, out := remote.Requests(3)
-	for name, b := range map[string]*Backend{"open": opened(t), "closed": New(memory.New(memory.Config{}), Config{}, time.Now)} {
+	for name, b := range map[string]*Backend{"open": opened(t),
+		"closed": New(memory.New(memory.Config{}), Config{}, time.Now)} {
 		b.Take(ctx, reqs, out)
 		if n := testing.AllocsPerRun(1000, func() { b.Take(ctx, reqs, out) }); n != 0 {
 			t.Errorf("%s: %v allocations", name, n)

@@ -24,7 +24,8 @@ func TestPanicIsFailure(t *testing.T) {
 		}, time.Now)
 		s.Behave(func(context.Context) error { panic("burst") })
 		for range 5 {
-			if err := pulseTake(b, time.Second); !errors.Is(err, backends.ErrUnavailable) || errors.Is(err, backends.ErrNotApplied) {
+			if err := pulseTake(b, time.Second); !errors.Is(err, backends.ErrUnavailable) ||
+				errors.Is(err, backends.ErrNotApplied) {
 				t.Errorf("%v", err)
 			}
 		}

@@ -15,7 +15,8 @@ import (
 func pulseTake(b *Backend, d time.Duration) error {
 	ctx, cancel := context.WithTimeout(context.Background(), d)
 	defer cancel()
-	reqs := []limit.Request{{At: 1_800_000_000_000_000, Ops: []limit.Op{{Key: limit.Key{Group: "g"}, Limit: remote.Hour, Cost: 1}}}}
+	reqs := []limit.Request{
+		{At: 1_800_000_000_000_000, Ops: []limit.Op{{Key: limit.Key{Group: "g"}, Limit: remote.Hour, Cost: 1}}}}
 	out := make([]limit.Verdict, 1)
 	b.Take(ctx, reqs, out)
 	return out[0].Err
@@ -46,12 +47,14 @@ func TestStoreAnswersUntilItIsSilent(t *testing.T) {
 		go func() { done <- pulseTake(b, 500*ms) }()
 		time.Sleep(50 * ms)
 		want(true, "asked a moment ago")
-		if err := pulseTake(b, time.Second); !errors.Is(err, backends.ErrOverloaded) || !errors.Is(err, backends.ErrNotApplied) {
+		if err := pulseTake(b, time.Second); !errors.Is(err, backends.ErrOverloaded) ||
+			!errors.Is(err, backends.ErrNotApplied) {
 			t.Errorf("at the bound: %v", err)
 		}
 		time.Sleep(210 * ms)
 		want(false, "silent")
-		if err := pulseTake(b, time.Second); errors.Is(err, backends.ErrOverloaded) || !errors.Is(err, backends.ErrUnavailable) {
+		if err := pulseTake(b, time.Second); errors.Is(err, backends.ErrOverloaded) ||
+			!errors.Is(err, backends.ErrUnavailable) {
 			t.Errorf("at the bound of a store that is silent: %v", err)
 		}
 		<-done

@@ -234,7 +234,8 @@ func TestEndedCallLeavesTheQueue(t *testing.T) {
 	sc.call(context.Background(), 1)
 	cancel()
 	for range 2 {
-		if err := <-sc.results; !errors.Is(err, backends.ErrUnavailable) || !errors.Is(err, backends.ErrNotApplied) || !errors.Is(err, context.Canceled) {
+		if err := <-sc.results; !errors.Is(err, backends.ErrUnavailable) || !errors.Is(err, backends.ErrNotApplied) ||
+			!errors.Is(err, context.Canceled) {
 			t.Error(err)
 		}
 	}
@@ -287,7 +288,8 @@ func TestOverloadedOnlyWhileTheStoreAnswers(t *testing.T) {
 		answers.Store(a)
 		want := func(when string, err error) {
 			t.Helper()
-			if !errors.Is(err, backends.ErrUnavailable) || !errors.Is(err, backends.ErrNotApplied) || errors.Is(err, backends.ErrOverloaded) != a {
+			if !errors.Is(err, backends.ErrUnavailable) || !errors.Is(err, backends.ErrNotApplied) ||
+				errors.Is(err, backends.ErrOverloaded) != a {
 				t.Errorf("%s, the store answers: %v: %v", when, a, err)
 			}
 		}

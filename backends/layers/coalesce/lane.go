@@ -39,8 +39,10 @@ func (l *lane) init(s *shared) {
 }
 
 var (
-	errFull       = fmt.Errorf("%w: %w: too many requests wait for the store", backends.ErrUnavailable, backends.ErrNotApplied)
-	errNoTurn     = fmt.Errorf("%w: %w: the deadline passed before the request was sent", backends.ErrUnavailable, backends.ErrNotApplied)
+	errFull = fmt.Errorf("%w: %w: too many requests wait for the store", backends.ErrUnavailable,
+		backends.ErrNotApplied)
+	errNoTurn = fmt.Errorf("%w: %w: the deadline passed before the request was sent", backends.ErrUnavailable,
+		backends.ErrNotApplied)
 	errOverloaded = fmt.Errorf("%w: %w", backends.ErrOverloaded, errFull)
 	errTooMany    = fmt.Errorf("%w: %w", backends.ErrOverloaded, errNoTurn)
 	errClosed     = fmt.Errorf("%w: %w: closed", backends.ErrUnavailable, backends.ErrNotApplied)

@@ -116,7 +116,8 @@ func TestConformance(t *testing.T) {
 func TestShareOfLimits(t *testing.T) {
 	r := random.Rand(t, 1)
 	for range 20_000 {
-		spec := limit.Spec{Algorithm: limit.Algorithms()[r.IntN(len(limit.Algorithms()))], Max: 1 << r.IntN(41), Window: limit.MinWindow << r.IntN(39)}
+		spec := limit.Spec{Algorithm: limit.Algorithms()[r.IntN(len(limit.Algorithms()))], Max: 1 << r.IntN(41),
+			Window: limit.MinWindow << r.IntN(39)}
 		spec.Max = max(r.Int64N(spec.Max+1)-1, 0)
 		if spec.Algorithm == limit.TokenBucket {
 			spec.Burst = 1 + r.Int64N(1<<r.IntN(41))
@@ -537,7 +538,8 @@ func (c *clocked) Take(_ context.Context, reqs []limit.Request, out []limit.Verd
 func TestPrimaryIsChargedByItsOwnClock(t *testing.T) {
 	for serverClock, want := range map[bool]limit.Instant{true: 0, false: remote.Start + 5} {
 		c := &clocked{}
-		l := New(memory.New(memory.Config{}), c, Config{ServerClock: serverClock}, func() limit.Instant { return remote.Start + 5 })
+		l := New(memory.New(memory.Config{}), c, Config{ServerClock: serverClock},
+			func() limit.Instant { return remote.Start + 5 })
 		reqs, out := remote.Requests(1)
 		l.Take(context.Background(), reqs, out)
 		if _, err := l.Reconcile(context.Background()); err != nil || !reflect.DeepEqual(c.at, []limit.Instant{want}) {

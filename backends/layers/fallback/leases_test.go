@@ -122,7 +122,8 @@ func TestPrimaryLeasesInAnOutage(t *testing.T) {
 	b := breaker.New(p.primary, breaker.Config{Failures: 1, Delay: time.Hour}, time.Now)
 	defer b.Close()
 	p.primary.Behave(remote.Down)
-	if v := p.ask(b, release(key(1), l, "a")); !errors.Is(v.Err, backends.ErrUnavailable) || errors.Is(v.Err, backends.ErrNotApplied) {
+	if v := p.ask(b, release(key(1), l, "a")); !errors.Is(v.Err, backends.ErrUnavailable) ||
+		errors.Is(v.Err, backends.ErrNotApplied) {
 		t.Errorf("release while the store fails: %+v", v)
 	}
 	for _, op := range []limit.Op{release(key(1), l, "a"), renew(key(1), l, "a"), acquire(key(1), l, "b")} {

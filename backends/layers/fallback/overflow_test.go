@@ -28,15 +28,18 @@ func TestReportsOfAnOutageAreCharged(t *testing.T) {
 // TestShareOfWhatMayBeOwed: replicas divide max_debt as they divide the limit.
 func TestShareOfWhatMayBeOwed(t *testing.T) {
 	for _, a := range limit.Algorithms() {
-		l := share(limit.MustNew(limit.Spec{Algorithm: a, Max: 90, Window: time.Minute, Overflow: limit.Debt, MaxDebt: 600}), 3)
+		l := share(limit.MustNew(limit.Spec{Algorithm: a, Max: 90, Window: time.Minute, Overflow: limit.Debt, MaxDebt: 600}),
+			3)
 		if l.Overflow() != limit.Debt || l.MaxDebt() != 200 || l.Capacity() != 30 {
 			t.Errorf("%v", l)
 		}
-		long := share(limit.MustNew(limit.Spec{Algorithm: a, Max: 5, Window: limit.MaxWindow / 4, Overflow: limit.Debt, MaxDebt: 20}), 3)
+		long := share(limit.MustNew(limit.Spec{Algorithm: a, Max: 5, Window: limit.MaxWindow / 4, Overflow: limit.Debt,
+			MaxDebt: 20}), 3)
 		if long.Overflow() != limit.Debt || long.MaxDebt() < 1 {
 			t.Errorf("%v", long)
 		}
-		if l := share(limit.MustNew(limit.Spec{Algorithm: a, Max: 90, Window: time.Minute, Overflow: limit.Saturate}), 3); l.Overflow() != limit.Saturate {
+		if l := share(limit.MustNew(limit.Spec{Algorithm: a, Max: 90, Window: time.Minute, Overflow: limit.Saturate}),
+			3); l.Overflow() != limit.Saturate {
 			t.Errorf("%v", l)
 		}
 	}

@@ -183,7 +183,8 @@ func (l *Backend) send(ctx context.Context, charges []charge, now limit.Instant)
 // debt; without one and not settled, it is to be asked for less.
 func (l *Backend) hear(c *charge, v *limit.Verdict) error {
 	switch {
-	case errors.Is(v.Err, backends.ErrInvalid), errors.Is(v.Err, backends.ErrUnsupported), errors.Is(v.Err, backends.ErrCorrupt):
+	case errors.Is(v.Err, backends.ErrInvalid), errors.Is(v.Err, backends.ErrUnsupported),
+		errors.Is(v.Err, backends.ErrCorrupt):
 		l.refused.Add(1) // and will be each time
 		c.ask, c.settled = 0, true
 	case v.Err != nil:

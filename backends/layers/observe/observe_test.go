@@ -93,7 +93,8 @@ func (failing) Forget(context.Context, []limit.Key) error { return backends.ErrU
 func TestObserverRecordsEveryCall(t *testing.T) {
 	var n notes
 	clock := time.Unix(0, 0)
-	b := New(failing{memory.New(memory.Config{})}, &n, func() time.Time { clock = clock.Add(time.Millisecond); return clock })
+	b := New(failing{memory.New(memory.Config{})}, &n,
+		func() time.Time { clock = clock.Add(time.Millisecond); return clock })
 	ctx := context.Background()
 	b.Take(ctx, make([]limit.Request, 5), make([]limit.Verdict, 5))
 	if err := b.Forget(ctx, nil); !errors.Is(err, backends.ErrUnavailable) {

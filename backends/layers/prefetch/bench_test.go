@@ -14,7 +14,8 @@ import (
 // An admitting store costs nothing, so that only what stands before it is
 // measured.
 func admitting() *remote.Constant {
-	return &remote.Constant{Store: newStore(time.Now), Outcome: limit.Outcome{Admitted: true, Remaining: 1e9, Reset: time.Hour}}
+	return &remote.Constant{Store: newStore(time.Now), Outcome: limit.Outcome{Admitted: true, Remaining: 1e9,
+		Reset: time.Hour}}
 }
 
 func benchRequests(n, ops int, share int64) []limit.Request {

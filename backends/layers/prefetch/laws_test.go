@@ -42,7 +42,8 @@ type story struct {
 
 func newStory(t *testing.T, r *rand.Rand, l *limit.Limit, share int64, replicas int, nested bool) *story {
 	first := newRig(t, Config{})
-	s := &story{T: t, r: r, clock: first.clock, store: first.store, nested: nested, sent: new([]bool), replicas: []*rig{first}}
+	s := &story{T: t, r: r, clock: first.clock, store: first.store, nested: nested, sent: new([]bool),
+		replicas: []*rig{first}}
 	for len(s.replicas) < replicas {
 		s.replicas = append(s.replicas, first.replica())
 	}
@@ -116,7 +117,8 @@ func (s *story) take() {
 	if sent {
 		paid = v.At
 	}
-	s.log = append(s.log, fmt.Sprintf("%d cost %d each %v shadow %v of %d ops, to the store %v: %v %+v", paid, mine.Cost, mine.Each, mine.Shadow, len(ops), sent, v.Admitted, out))
+	s.log = append(s.log, fmt.Sprintf("%d cost %d each %v shadow %v of %d ops, to the store %v: %v %+v", paid, mine.Cost,
+		mine.Each, mine.Shadow, len(ops), sent, v.Admitted, out))
 	if out.Remaining < 0 || out.Retry < limit.Never || out.Reset < 0 {
 		s.Fatalf("%+v", v)
 	}
@@ -186,7 +188,8 @@ func (s *story) notTooEarly(t limit.Instant, cost int64) {
 		rounding = 1
 	}
 	if room := s.room(t); room-rounding >= float64(cost+s.allowance()+lost) {
-		s.Errorf("cost %d was refused at %d, though there is room for %v: %d replicas, share %d, %d expired", cost, t, room, len(s.replicas), s.op.Limit.Share(), lost)
+		s.Errorf("cost %d was refused at %d, though there is room for %v: %d replicas, share %d, %d expired", cost, t, room,
+			len(s.replicas), s.op.Limit.Share(), lost)
 	}
 }
 
@@ -214,7 +217,8 @@ func (s *story) notTooMuch() {
 				continue
 			}
 			if sum > most {
-				s.Fatalf("%v: %d units from %d to %d, want at most %d: %d replicas, share %d", l, sum, from.at, to.at, most, len(s.replicas), s.op.Limit.Share())
+				s.Fatalf("%v: %d units from %d to %d, want at most %d: %d replicas, share %d", l, sum, from.at, to.at, most,
+					len(s.replicas), s.op.Limit.Share())
 			}
 		}
 	}

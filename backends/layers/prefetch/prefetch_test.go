@@ -28,7 +28,8 @@ func TestOneTripForMany(t *testing.T) {
 				want := make([]limit.Verdict, 1)
 				model.Take(context.Background(), []limit.Request{{At: r.store.Clock(), Ops: []limit.Op{o}}}, want)
 				got := r.want(strconv.Itoa(i), i < 100, i%10 == 0, o)
-				if got.At != want[0].At || outcome(got).Remaining != outcome(want[0]).Remaining || outcome(got).Retry > outcome(got).Reset {
+				if got.At != want[0].At || outcome(got).Remaining != outcome(want[0]).Remaining ||
+					outcome(got).Retry > outcome(got).Reset {
 					t.Fatalf("take %d: %+v, want %+v", i, got, want[0])
 				}
 				if a == limit.FixedWindow && outcome(got) != outcome(want[0]) {
@@ -154,12 +155,14 @@ func TestPartlyPaidRequestIsDecidedWhole(t *testing.T) {
 // they are.
 func TestHeldLimitsNeedNoTrip(t *testing.T) {
 	r := newRig(t, Config{})
-	a, b := op("a", newLimit(limit.FixedWindow, 100, time.Hour), 1, 10), op("b", newLimit(limit.TokenBucket, 50, time.Hour), 2, 5)
+	a, b := op("a", newLimit(limit.FixedWindow, 100, time.Hour), 1, 10),
+		op("b", newLimit(limit.TokenBucket, 50, time.Hour), 2, 5)
 	r.want("first", true, true, a, b)
 	r.holds("a", a, 9, 90)
 	r.holds("b", b, 3, 45)
 	v := r.want("held", true, false, a, cost(a, 3), b)
-	if v.Outcomes[0].Remaining != 98 || v.Outcomes[1].Remaining != 95 || v.Outcomes[2].Remaining != 46 || v.At != r.store.Clock() {
+	if v.Outcomes[0].Remaining != 98 || v.Outcomes[1].Remaining != 95 || v.Outcomes[2].Remaining != 46 ||
+		v.At != r.store.Clock() {
 		t.Errorf("%+v", v)
 	}
 	r.holds("a", a, 5, 90)
@@ -409,7 +412,8 @@ func TestBadRequestsGoToTheStoreUnchanged(t *testing.T) {
 func TestForgottenKeyIsNotHeld(t *testing.T) {
 	ctx := context.Background()
 	r := newRig(t, Config{})
-	o, beside := op("k", newLimit(limit.FixedWindow, 100, time.Hour), 1, 10), op("k", newLimit(limit.FixedWindow, 100, time.Hour), 1, 10)
+	o, beside := op("k", newLimit(limit.FixedWindow, 100, time.Hour), 1, 10),
+		op("k", newLimit(limit.FixedWindow, 100, time.Hour), 1, 10)
 	beside.Key.Limit = "beside"
 	r.take(o)
 	r.take(beside)
@@ -608,7 +612,8 @@ func TestGivenInstantsChooseTheWindow(t *testing.T) {
 		before := r.store.Calls.Load()
 		out := make([]limit.Verdict, 1)
 		r.Take(context.Background(), []limit.Request{{At: at, Ops: []limit.Op{o}}}, out)
-		if out[0].Err != nil || out[0].At != at || !out[0].Admitted || outcome(out[0]).Remaining != remaining || asked != (r.store.Calls.Load() != before) {
+		if out[0].Err != nil || out[0].At != at || !out[0].Admitted || outcome(out[0]).Remaining != remaining ||
+			asked != (r.store.Calls.Load() != before) {
 			t.Errorf("%s: %+v", what, out[0])
 		}
 		if end := start + 60e6; at < end && at.Add(outcome(out[0]).Reset) != end {

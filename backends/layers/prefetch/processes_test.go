@@ -90,7 +90,8 @@ func TestChild(t *testing.T) {
 func (j *childJob) run(b *prefetch.Backend) childReply {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	o := prefetch.NewOp(j.Key, prefetch.NewLimit(j.Algorithm, j.Max, (limit.MaxWindow/2).Truncate(time.Second)), 1, j.Share)
+	o := prefetch.NewOp(j.Key, prefetch.NewLimit(j.Algorithm, j.Max, (limit.MaxWindow/2).Truncate(time.Second)), 1,
+		j.Share)
 	var admitted, refused atomic.Int64
 	var failed atomic.Pointer[error]
 	var all sync.WaitGroup
