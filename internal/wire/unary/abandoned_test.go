@@ -55,7 +55,8 @@ func TestAbandonedCallsReachTheirHandler(t *testing.T) {
 	eventually(t, "the headers are read", func() bool { return s.Stats().Cancelled == 3 })
 	p.must(p.fr.WriteData(id, true, grpcMessage([]byte("c: late when it was read"))))
 	p.flush()
-	want("those are seen that came with their reset", "b: reset in the same packet", "b: reset in the same packet", "c: late when it was read")
+	want("those are seen that came with their reset", "b: reset in the same packet", "b: reset in the same packet",
+		"c: late when it was read")
 
 	q := newPeer(t, addr)
 	q.call(method, []byte("d: the connection ended"))
@@ -71,6 +72,7 @@ func TestAbandonedCallsReachTheirHandler(t *testing.T) {
 	if err := <-closed; err != nil {
 		t.Error(err)
 	}
-	want("all are seen, also those that were queued at Close", "a: reset while queued", "b: reset in the same packet", "b: reset in the same packet",
+	want("all are seen, also those that were queued at Close", "a: reset while queued", "b: reset in the same packet",
+		"b: reset in the same packet",
 		"c: late when it was read", "d: the connection ended")
 }

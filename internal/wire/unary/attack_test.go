@@ -180,7 +180,8 @@ func TestFloodsAreStoppedAndCounted(t *testing.T) {
 			part := grpcMessage(make([]byte, 250<<10))[:16<<10]
 			return func(i int) {
 				id := uint32(2*i + 1)
-				_ = p.fr.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: p.block(callHeaders(methodEcho)...), EndHeaders: true})
+				_ = p.fr.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: p.block(callHeaders(methodEcho)...),
+					EndHeaders: true})
 				_ = p.fr.WriteData(id, false, part)
 			}
 		},
@@ -284,7 +285,8 @@ func TestHeaderBombsFailOnlyTheirCall(t *testing.T) {
 		p := newPeer(t, addr)
 		bomb := p.block(callHeaders(methodEcho, "bomb", strings.Repeat("b", 3500))...)
 		block := append(bytes.Clone(bomb), bytes.Repeat([]byte{0xbe}, 10_000)...)
-		p.must(p.fr.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: block, EndHeaders: true, EndStream: true}))
+		p.must(p.fr.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: block, EndHeaders: true,
+			EndStream: true}))
 		p.flush()
 		if a := p.answer(1); a.http != "431" || a.status != "8" {
 			t.Errorf("35 MB in 14 KB: %+v", a)

@@ -79,7 +79,8 @@ func grpcServer() *grpc.Server {
 	srv.RegisterService(&grpc.ServiceDesc{
 		ServiceName: "test.Test",
 		HandlerType: (*any)(nil),
-		Methods: []grpc.MethodDesc{{MethodName: "Echo", Handler: func(_ any, _ context.Context, dec func(any) error, _ grpc.UnaryServerInterceptor) (any, error) {
+		Methods: []grpc.MethodDesc{{MethodName: "Echo", Handler: func(_ any, _ context.Context, dec func(any) error,
+			_ grpc.UnaryServerInterceptor) (any, error) {
 			message := new([]byte)
 			return message, dec(message)
 		}}},

@@ -110,7 +110,8 @@ func testEnvoy(t *testing.T, version string, worker bool) {
 	}
 	backend := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	defer backend.Close()
-	envoy := testenv.StartEnvoy(t, version, fmt.Sprintf(rateLimitBootstrap, backend.Listener.Addr().(*net.TCPAddr).Port, limiter.Port))
+	envoy := testenv.StartEnvoy(t, version, fmt.Sprintf(rateLimitBootstrap, backend.Listener.Addr().(*net.TCPAddr).Port,
+		limiter.Port))
 	url := "http://" + envoy.ListenerAddr("front")
 	client := http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{MaxIdleConnsPerHost: 16}}
 	defer client.CloseIdleConnections()

@@ -41,8 +41,10 @@ func TestEveryAnswerIsCounted(t *testing.T) {
 	whole(callHeaders(methodEcho, "grpc-encoding", "zstd"), hello)
 	whole([]string{":method", "GET", ":scheme", "http", ":path", methodEcho}, nil)
 	whole([]string{":method", "POST", ":scheme", "http", ":path", methodEcho, "content-type", "text/plain"}, nil)
-	whole([]string{":method", "POST", ":scheme", "http", ":path", methodEcho, "content-type", "application/grpc", "grpc-timeout", "x"}, hello)
-	whole([]string{":method", "POST", ":scheme", "http", ":path", methodWorker, "content-type", "application/grpc", "grpc-timeout", "1n"}, hello)
+	whole([]string{":method", "POST", ":scheme", "http", ":path", methodEcho, "content-type", "application/grpc",
+		"grpc-timeout", "x"}, hello)
+	whole([]string{":method", "POST", ":scheme", "http", ":path", methodWorker, "content-type", "application/grpc",
+		"grpc-timeout", "1n"}, hello)
 	got := map[string]int{}
 	for code, n := range s.Stats().Codes {
 		if n > 0 {

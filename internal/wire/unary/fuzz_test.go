@@ -43,8 +43,10 @@ func FuzzFrames(f *testing.F) {
 		for s.workers.queue.waiting() > 0 { // what the worker did not come to
 			s.workers.serve(s.workers.queue.pop(0))
 		}
-		if c.streams.active != 0 || c.streams.incomplete != 0 || c.streams.requestBytes != 0 || s.Stats().Memory != 0 || len(c.streams.open) != 0 {
-			t.Errorf("left over: %d active, %d and %d bytes held, %d streams", c.streams.active, c.streams.requestBytes, s.Stats().Memory, len(c.streams.open))
+		if c.streams.active != 0 || c.streams.incomplete != 0 || c.streams.requestBytes != 0 || s.Stats().Memory != 0 ||
+			len(c.streams.open) != 0 {
+			t.Errorf("left over: %d active, %d and %d bytes held, %d streams", c.streams.active, c.streams.requestBytes,
+				s.Stats().Memory, len(c.streams.open))
 		}
 		checkOutput(t, nc.out.Bytes(), c.lastID)
 	})
@@ -132,7 +134,8 @@ func fuzzSeeds(tb testing.TB) (seeds [][]byte) {
 			open(5, true, "a", "trailer")
 		},
 		func(fr *http2.Framer, open func(uint32, bool, ...string)) {
-			must(fr.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 3}, http2.Setting{ID: http2.SettingHeaderTableSize, Val: 104}))
+			must(fr.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 3},
+				http2.Setting{ID: http2.SettingHeaderTableSize, Val: 104}))
 			open(1, false, callHeaders(methodFail)...)
 			must(fr.WriteData(1, true, grpcMessage([]byte("no"))))
 			open(3, false, callHeaders(methodEcho)...)
@@ -143,7 +146,8 @@ func fuzzSeeds(tb testing.TB) (seeds [][]byte) {
 			must(fr.WriteWindowUpdate(0, 100))
 		},
 		func(fr *http2.Framer, open func(uint32, bool, ...string)) {
-			must(fr.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: []byte{0x83, 0x86}, Priority: http2.PriorityParam{StreamDep: 3}}))
+			must(fr.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: []byte{0x83, 0x86},
+				Priority: http2.PriorityParam{StreamDep: 3}}))
 			must(fr.WriteContinuation(1, true, []byte{0x84}))
 			must(fr.WritePing(false, [8]byte{1}))
 			must(fr.WritePriority(9, http2.PriorityParam{Weight: 1}))
@@ -160,7 +164,8 @@ func fuzzSeeds(tb testing.TB) (seeds [][]byte) {
 			for i := 0; i < len(fields); i += 2 {
 				must(enc.WriteField(hpack.HeaderField{Name: fields[i], Value: fields[i+1]}))
 			}
-			must(fr.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: head.Bytes(), EndHeaders: true, EndStream: end}))
+			must(fr.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: head.Bytes(), EndHeaders: true,
+				EndStream: end}))
 		})
 		seeds = append(seeds, b.Bytes())
 	}

@@ -51,7 +51,8 @@ func TestFailuresReachTheClient(t *testing.T) {
 		{methodFail, text, codes.InvalidArgument, text},
 		{methodFail, "", codes.InvalidArgument, ""},
 		{"/test.Test/None", "", codes.Unimplemented, "unknown method /test.Test/None; it may be served on port 8082"},
-		{methodEcho, strings.Repeat("x", 256<<10+1), codes.ResourceExhausted, "received message larger than max (262145 vs. 262144)"},
+		{methodEcho, strings.Repeat("x", 256<<10+1), codes.ResourceExhausted,
+			"received message larger than max (262145 vs. 262144)"},
 	} {
 		_, err := invoke(cc, c.method, c.request)
 		if got := status.Convert(err); got.Code() != c.code || got.Message() != c.message {
@@ -82,7 +83,8 @@ func TestHandlerAnswersTooLargeMessages(t *testing.T) {
 			c.MaxMessageSize, c.MaxHeld = 64<<10, 1<<20
 		})
 		cc := dial(t, addr)
-		for size, want := range map[int]string{64 << 10: "false 65536", 64<<10 + 1: "true 0", 8 << 20: "true 0", 3: "false 3"} {
+		for size, want := range map[int]string{64 << 10: "false 65536", 64<<10 + 1: "true 0", 8 << 20: "true 0",
+			3: "false 3"} {
 			if got, err := invoke(cc, methodEcho, strings.Repeat("x", size)); got != want || err != nil {
 				t.Errorf("inline %t, %d bytes: %q, %v; want %q", inline, size, got, err, want)
 			}
@@ -146,12 +148,14 @@ func TestMetadataReachesTheHandler(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
 	large := strings.Repeat("m", 20_000)
-	got, err := invokeContext(metadata.AppendToOutgoingContext(ctx, "x-one", "1", "x-other", large, "x-two", "2", "x-two", "zwei"), cc, methodMeta, "")
+	got, err := invokeContext(metadata.AppendToOutgoingContext(ctx, "x-one", "1", "x-other", large, "x-two", "2", "x-two",
+		"zwei"), cc, methodMeta, "")
 	if want := `["1" "2,zwei" ""]`; got != want || err != nil {
 		t.Errorf("%s, %v, want %s", got, err, want)
 	}
 	for range 3 { // with entries of the tables, and nothing left over
-		if got, err := invokeContext(metadata.AppendToOutgoingContext(ctx, "x-one", "1"), cc, methodMeta, ""); got != `["1" "" ""]` {
+		if got, err := invokeContext(metadata.AppendToOutgoingContext(ctx, "x-one", "1"), cc, methodMeta,
+			""); got != `["1" "" ""]` {
 			t.Error(got, err)
 		}
 	}

@@ -21,5 +21,6 @@ func TestGRPCIO(t *testing.T) {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	t.Logf("%s%+v", out, s.Stats())
-	eventually(t, "the two calls without an answer are known to be cancelled", func() bool { return s.Stats().Cancelled == 2 })
+	eventually(t, "the two calls without an answer are known to be cancelled",
+		func() bool { return s.Stats().Cancelled == 2 })
 }

@@ -58,7 +58,8 @@ func (c *curl) protos(service string) string { return filepath.Join(c.dir, servi
 func (c *curl) run(args ...string) (string, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	out, err := exec.CommandContext(ctx, c.tool, append([]string{"-plaintext", "-max-time", "30"}, args...)...).CombinedOutput()
+	out, err := exec.CommandContext(ctx, c.tool, append([]string{"-plaintext", "-max-time", "30"},
+		args...)...).CombinedOutput()
 	return string(out), err
 }
 
@@ -101,7 +102,8 @@ func (c *curl) limit(h *testenv.Headgate) {
 	for range 5 {
 		c.want([]string{`"overallCode": "OK"`, `"requestsPerUnit": 5`}, append(ask, h.GRPC, rlsName+"/ShouldRateLimit")...)
 	}
-	c.want([]string{`"overallCode": "OVER_LIMIT"`, "x-headgate-rule"}, append(ask, "-v", h.GRPC, rlsName+"/ShouldRateLimit")...)
+	c.want([]string{`"overallCode": "OVER_LIMIT"`, "x-headgate-rule"},
+		append(ask, "-v", h.GRPC, rlsName+"/ShouldRateLimit")...)
 }
 
 // fail makes calls that cannot succeed.

@@ -15,13 +15,16 @@ import (
 // makes calls of h2spec's requests: what they get otherwise is an answer without a body
 // (405 or 415), and at once.
 var needsBody = map[string]string{
-	"generic/2: Sends a WINDOW_UPDATE frame on half-closed (remote) stream":                                 "waits for DATA",
-	"generic/2: Sends a PRIORITY frame on half-closed (remote) stream":                                      "waits for DATA",
-	"http2/5.1.2: Sends HEADERS frames that causes their advertised concurrent stream limit to be exceeded": "no request stays in flight",
-	"http2/6.5.3: Sends multiple values of SETTINGS_INITIAL_WINDOW_SIZE":                                    "waits for DATA",
-	"http2/6.9.1: Sends SETTINGS frame to set the initial window size to 1 and sends HEADERS frame":         "waits for DATA",
-	"http2/6.9.2: Changes SETTINGS_INITIAL_WINDOW_SIZE after sending HEADERS frame":                         "waits for DATA",
-	"http2/6.9.2: Sends a SETTINGS frame for window size to be negative":                                    "waits for DATA",
+	"generic/2: Sends a WINDOW_UPDATE frame on half-closed " +
+		"(remote) stream": "waits for DATA",
+	"generic/2: Sends a PRIORITY frame on half-closed " +
+		"(remote) stream": "waits for DATA",
+	"http2/5.1.2: Sends HEADERS frames that causes their advertised concurrent stream limit to " +
+		"be exceeded": "no request stays in flight",
+	"http2/6.5.3: Sends multiple values of SETTINGS_INITIAL_WINDOW_SIZE":                            "waits for DATA",
+	"http2/6.9.1: Sends SETTINGS frame to set the initial window size to 1 and sends HEADERS frame": "waits for DATA",
+	"http2/6.9.2: Changes SETTINGS_INITIAL_WINDOW_SIZE after sending HEADERS frame":                 "waits for DATA",
+	"http2/6.9.2: Sends a SETTINGS frame for window size to be negative":                            "waits for DATA",
 }
 
 // TestH2Spec runs github.com/summerwind/h2spec, which lives in a module of its

@@ -59,7 +59,9 @@ type Call struct {
 	Message  []byte    // the request: one message, decompressed
 	TooLarge bool      // the request was too large, and Message is empty; see [Handler.TooLarge]
 	Deadline time.Time // when the client stops waiting, or zero
-	Metadata []string  // the values of [Handler.Metadata], "" where absent; repeated ones are joined with ","; more than 256 bytes are left out
+	// the values of [Handler.Metadata], "" where absent; repeated ones are joined with ","; more than
+	// 256 bytes are left out
+	Metadata []string
 
 	Peer string // who calls, by [Config.Identify]
 

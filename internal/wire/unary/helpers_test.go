@@ -81,7 +81,8 @@ func start(tb testing.TB, change func(*Config)) (*Server, string) {
 
 func startOn(tb testing.TB, ln net.Listener, change func(*Config)) *Server {
 	tb.Helper()
-	conf := Config{Handlers: testHandlers(), UnknownHint: "it may be served on port 8082", Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
+	conf := Config{Handlers: testHandlers(), UnknownHint: "it may be served on port 8082",
+		Log:          slog.New(slog.NewTextHandler(io.Discard, nil)),
 		CloseTimeout: 20 * time.Second}
 	if change != nil {
 		change(&conf)
@@ -123,7 +124,8 @@ func invoke(cc *grpc.ClientConn, method, request string, opts ...grpc.CallOption
 	return invokeContext(ctx, cc, method, request, opts...)
 }
 
-func invokeContext(ctx context.Context, cc *grpc.ClientConn, method, request string, opts ...grpc.CallOption) (string, error) {
+func invokeContext(ctx context.Context, cc *grpc.ClientConn, method, request string,
+	opts ...grpc.CallOption) (string, error) {
 	in, out := []byte(request), []byte(nil)
 	err := cc.Invoke(ctx, method, &in, &out, opts...)
 	return string(out), err

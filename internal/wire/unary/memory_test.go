@@ -136,12 +136,13 @@ func TestHandlerAnswersWithoutRoomForMessages(t *testing.T) {
 			_, addr := start(t, func(conf *Config) {
 				change(conf)
 				conf.ReadTimeout = time.Minute
-				conf.Handlers = map[string]Handler{methodEcho: {TooLarge: true, Inline: func(_ context.Context, calls []*Call) []*Call {
-					for _, c := range calls {
-						c.Reply = fmt.Appendf(c.Reply, "%t %d", c.TooLarge, len(c.Message))
-					}
-					return nil
-				}}}
+				conf.Handlers = map[string]Handler{
+					methodEcho: {TooLarge: true, Inline: func(_ context.Context, calls []*Call) []*Call {
+						for _, c := range calls {
+							c.Reply = fmt.Appendf(c.Reply, "%t %d", c.TooLarge, len(c.Message))
+						}
+						return nil
+					}}}
 			})
 			p := newPeer(t, addr)
 			headers := callHeaders(methodEcho)
@@ -205,7 +206,9 @@ func TestUnreadAnswersAreBounded(t *testing.T) {
 		t.Errorf("%+v", a)
 	}
 	eventually(t, "more is answered than fits", func() bool { return s.Stats().Answered > most/60_000 })
-	eventually(t, "the bound holds", func() bool { return s.Stats().Memory <= most && int64(heap())-int64(before) <= 3*most })
+	eventually(t, "the bound holds", func() bool {
+		return s.Stats().Memory <= most && int64(heap())-int64(before) <= 3*most
+	})
 }
 
 // TestReceiptsEndBeforeTheConnection shows that what an answer keeps for its undo goes
@@ -304,7 +307,8 @@ func TestInflationCosts(t *testing.T) {
 		return p.answer(id)
 	}
 	s, addr := start(t, nil)
-	p, bomb, answered := newPeer(t, addr, http2.Setting{ID: http2.SettingInitialWindowSize, Val: 1 << 20}), compressed(make([]byte, 200<<10)), 0
+	p, bomb, answered := newPeer(t, addr, http2.Setting{ID: http2.SettingInitialWindowSize, Val: 1 << 20}),
+		compressed(make([]byte, 200<<10)), 0
 	p.must(p.fr.WriteWindowUpdate(0, maxWindow-defaultWindow))
 	for answered < 500 && !call(p, bomb).closed {
 		answered++

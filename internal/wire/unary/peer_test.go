@@ -123,7 +123,8 @@ func (p *peer) open(end bool, fields ...string) uint32 {
 	p.tb.Helper()
 	id := p.next
 	p.next += 2
-	p.must(p.fr.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: p.block(fields...), EndHeaders: true, EndStream: end}))
+	p.must(p.fr.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: p.block(fields...), EndHeaders: true,
+		EndStream: end}))
 	return id
 }
 

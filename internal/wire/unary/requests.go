@@ -57,7 +57,8 @@ func (r *requests) admit(st *stream, q *request) *Status {
 	case q.method != "POST":
 		st.refusal = refusal{405, &Status{Internal, fmt.Sprintf("method %q where POST is expected", short(q.method))}}
 	case !isGRPC(q.contentType):
-		st.refusal = refusal{415, &Status{InvalidArgument, fmt.Sprintf("invalid gRPC request content-type %q", short(q.contentType))}}
+		st.refusal = refusal{415,
+			&Status{InvalidArgument, fmt.Sprintf("invalid gRPC request content-type %q", short(q.contentType))}}
 	case q.h == nil:
 		return r.unknownMethod(q.path)
 	case q.encoding == "gzip":

@@ -37,7 +37,8 @@ func TestRequestsAreReadInEveryForm(t *testing.T) {
 		},
 		"padding": func(p *peer) uint32 {
 			id := p.next
-			p.must(p.fr.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: p.block(headers...), EndHeaders: true, PadLength: 200}))
+			p.must(p.fr.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: p.block(headers...), EndHeaders: true,
+				PadLength: 200}))
 			p.must(p.fr.WriteDataPadded(id, true, message, make([]byte, 255)))
 			return id
 		},
@@ -64,7 +65,8 @@ func TestRequestsAreReadInEveryForm(t *testing.T) {
 		"trailers": func(p *peer) uint32 {
 			id := p.open(false, headers...)
 			p.must(p.fr.WriteData(id, false, message))
-			p.must(p.fr.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: p.block("some", "trailer"), EndHeaders: true, EndStream: true}))
+			p.must(p.fr.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: p.block("some", "trailer"),
+				EndHeaders: true, EndStream: true}))
 			return id
 		},
 		"unknown frames between": func(p *peer) uint32 {
@@ -80,7 +82,8 @@ func TestRequestsAreReadInEveryForm(t *testing.T) {
 			return id
 		},
 		"no grpc-timeout, no te, content-length": func(p *peer) uint32 {
-			id := p.open(false, ":method", "POST", ":scheme", "http", ":path", methodEcho, "content-type", "application/grpc+proto", "content-length", "10")
+			id := p.open(false, ":method", "POST", ":scheme", "http", ":path", methodEcho, "content-type",
+				"application/grpc+proto", "content-length", "10")
 			p.must(p.fr.WriteData(id, true, message))
 			return id
 		},
@@ -100,7 +103,8 @@ func TestRequestsAreReadInEveryForm(t *testing.T) {
 			}
 			p.flush()
 			a := p.answer(id)
-			if a.http != "200" || a.status != "0" || !bytes.Equal(a.body, message) || a.fields["content-type"] != "application/grpc" {
+			if a.http != "200" || a.status != "0" || !bytes.Equal(a.body, message) ||
+				a.fields["content-type"] != "application/grpc" {
 				t.Errorf("%s: %+v", name, a)
 			}
 		}
@@ -124,7 +128,8 @@ func TestRefusedRequestsTellTheReason(t *testing.T) {
 		{"parameters", callHeaders(methodEcho, "content-type", "Application/gRPC+proto; charset=x"), message, "200 0", ""},
 		{"GET", []string{":method", "GET", ":scheme", "http", ":path", "/"}, nil, "405 13", ""},
 		{"unknown method", callHeaders("/a/b"), message, "200 12", "unknown method /a/b; it may be served on port 8082"},
-		{"unknown encoding", callHeaders(methodEcho, "grpc-encoding", "br"), message, "200 12", `grpc-encoding "br" is not supported`},
+		{"unknown encoding", callHeaders(methodEcho, "grpc-encoding", "br"), message, "200 12",
+			`grpc-encoding "br" is not supported`},
 		{"bad timeout", callHeaders(methodEcho, "grpc-timeout", "1x"), message, "200 13", `malformed grpc-timeout "1x"`},
 		{"no time at all", callHeaders(methodEcho, "grpc-timeout", "0n"), message, "200 4", errDeadline.Message},
 		{"no message", callHeaders(methodEcho), []byte{}, "200 13", ""},
@@ -133,7 +138,8 @@ func TestRefusedRequestsTellTheReason(t *testing.T) {
 		{"two messages", callHeaders(methodEcho), append(bytes.Clone(message), message...), "200 13", ""},
 		{"compressed by nothing", callHeaders(methodEcho), append([]byte{1}, message[1:]...), "200 13", ""},
 		{"a flag that is not known", callHeaders(methodEcho), append([]byte{2}, message[1:]...), "200 13", ""},
-		{"gzip that is none", callHeaders(methodEcho, "grpc-encoding", "gzip"), append([]byte{1}, message[1:]...), "200 13", ""},
+		{"gzip that is none", callHeaders(methodEcho, "grpc-encoding", "gzip"), append([]byte{1}, message[1:]...),
+			"200 13", ""},
 		{"te", callHeaders(methodEcho, "te", "gzip"), message, "PROTOCOL_ERROR", ""},
 		{"connection", callHeaders(methodEcho, "connection", "close"), message, "PROTOCOL_ERROR", ""},
 		{"upper case", callHeaders(methodEcho, "Upper", "case"), message, "PROTOCOL_ERROR", ""},
@@ -271,7 +277,8 @@ func TestSettingsInFlight(t *testing.T) {
 func TestHeaderTableSize(t *testing.T) {
 	_, addr := start(t, nil)
 	size := func(n uint32) http2.Setting { return http2.Setting{ID: http2.SettingHeaderTableSize, Val: n} }
-	for _, sizes := range [][]uint32{{0}, {103}, {104}, {200}, {4096, 0}, {8192, 4096, 150}, {0, 4096}, {150, 120, 100, 65536}} {
+	for _, sizes := range [][]uint32{{0}, {103}, {104}, {200}, {4096, 0}, {8192, 4096, 150}, {0, 4096},
+		{150, 120, 100, 65536}} {
 		p := newPeer(t, addr)
 		for _, n := range append([]uint32{4096}, sizes...) {
 			p.must(p.fr.WriteSettings(size(n)))
@@ -282,10 +289,12 @@ func TestHeaderTableSize(t *testing.T) {
 			}
 			p.dec.SetAllowedMaxDynamicTableSize(n)
 			for range 3 {
-				if a := p.answerNow(methodEcho, "x"); a.status != "0" || a.http != "200" || a.fields["content-type"] != "application/grpc" {
+				if a := p.answerNow(methodEcho, "x"); a.status != "0" || a.http != "200" ||
+					a.fields["content-type"] != "application/grpc" {
 					t.Errorf("%v: %+v", sizes, a)
 				}
-				if a := p.answerNow(methodFail, "x"); a.status != "3" || a.message != "x" || a.fields["content-type"] != "application/grpc" {
+				if a := p.answerNow(methodFail, "x"); a.status != "3" || a.message != "x" ||
+					a.fields["content-type"] != "application/grpc" {
 					t.Errorf("%v: %+v", sizes, a)
 				}
 			}

@@ -106,7 +106,8 @@ func (w *writer) flush(wait bool) bool {
 // not wait for a client.
 func (w *writer) flushLater() {
 	w.mu.Lock()
-	start := !w.writing && w.state != stateClosed && (len(w.queued) > 0 || w.state == stateDraining || w.state == stateClosing)
+	start := !w.writing && w.state != stateClosed && (len(w.queued) > 0 || w.state == stateDraining ||
+		w.state == stateClosing)
 	w.mu.Unlock()
 	if start && w.tasks.enter() {
 		w.conf.Panics.Go("flush", func() {
