@@ -92,7 +92,8 @@ func (r release) image(arch, program string) (v1.Image, error) {
 	if err != nil {
 		return nil, err
 	}
-	layer, err := tarball.LayerFromOpener(func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(root)), nil },
+	layer, err := tarball.LayerFromOpener(
+		func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(root)), nil },
 		tarball.WithMediaType(types.OCILayer))
 	if err != nil {
 		return nil, err
@@ -159,7 +160,8 @@ func (r release) root(program string) ([]byte, error) {
 		}
 	}
 	for _, link := range []string{"bin/headgate", "bin/ratelimit"} {
-		if err := add(tar.Header{Typeflag: tar.TypeSymlink, Name: link, Linkname: "/headgate", Mode: 0o777}, nil); err != nil {
+		if err := add(tar.Header{Typeflag: tar.TypeSymlink, Name: link, Linkname: "/headgate", Mode: 0o777},
+			nil); err != nil {
 			return nil, err
 		}
 	}

@@ -96,7 +96,8 @@ func askAt(clusters any, address string) error {
 		}
 		socket := map[string]any{"socket_address": map[string]any{"address": host, "port_value": port}}
 		endpoint := map[string]any{"endpoint": map[string]any{"address": socket}}
-		c["load_assignment"] = map[string]any{"cluster_name": "xds-grpc", "endpoints": []any{map[string]any{"lb_endpoints": []any{endpoint}}}}
+		c["load_assignment"] = map[string]any{"cluster_name": "xds-grpc",
+			"endpoints": []any{map[string]any{"lb_endpoints": []any{endpoint}}}}
 		return nil
 	}
 	return errors.New("the template has no cluster xds-grpc")

@@ -45,7 +45,8 @@ func run(args []string) error {
 	case len(args) >= 3 && args[0] == "schemas":
 		return writeSchemas(args[1], args[2], args[3:])
 	}
-	return errors.New("usage: manifests check FILE… | kustomize DIR | notes CHART RELEASE NAMESPACE VALUES | schemas DIR SWAGGER CRDS… | version")
+	return errors.New("usage: manifests check FILE… | kustomize DIR | notes CHART RELEASE NAMESPACE VALUES | schemas " +
+		"DIR SWAGGER CRDS… | version")
 }
 
 func kustomize(dir string) error {

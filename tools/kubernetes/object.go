@@ -94,7 +94,8 @@ func checkPod(object any) []error {
 	case *apps.Deployment:
 		m, spec = &o.Spec.Template.ObjectMeta, &o.Spec.Template.Spec
 	default:
-		if workload := reflect.ValueOf(object).Elem().FieldByName("Spec"); workload.IsValid() && workload.Kind() == reflect.Struct && workload.FieldByName("Template").IsValid() {
+		if workload := reflect.ValueOf(object).Elem().FieldByName("Spec"); workload.IsValid() &&
+			workload.Kind() == reflect.Struct && workload.FieldByName("Template").IsValid() {
 			return []error{errors.New("makes pods, and this program does not know how to look at them")}
 		}
 		return nil
@@ -104,7 +105,8 @@ func checkPod(object any) []error {
 		return []error{err}
 	}
 	var errs []error
-	for _, result := range evaluator.EvaluatePod(api.LevelVersion{Level: api.LevelRestricted, Version: api.LatestVersion()}, m, spec) {
+	for _, result := range evaluator.EvaluatePod(api.LevelVersion{Level: api.LevelRestricted,
+		Version: api.LatestVersion()}, m, spec) {
 		if !result.Allowed {
 			errs = append(errs, fmt.Errorf("restricted Pod Security: %s: %s", result.ForbiddenReason, result.ForbiddenDetail))
 		}

@@ -31,7 +31,8 @@ type wrap = func(http.Handler) http.Handler
 // ours returns the middleware with one limit of an algorithm.
 func ours(b *testing.B, spec string) wrap {
 	rules := "domain: d\ndescriptors: [{key: client, limits: [" + spec + "]}]\n"
-	l, err := headgate.Open(context.Background(), headgate.Options{Rules: []headgate.Rules{headgate.YAML("r.yaml", rules)}})
+	l, err := headgate.Open(context.Background(),
+		headgate.Options{Rules: []headgate.Rules{headgate.YAML("r.yaml", rules)}})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -45,9 +46,15 @@ var modules = []struct {
 	name string
 	make func(b *testing.B) wrap
 }{
-	{"headgate/token_bucket", func(b *testing.B) wrap { return ours(b, "{algorithm: token_bucket, rate: 1000000/s, burst: 1000000}") }},
-	{"headgate/fixed_window", func(b *testing.B) wrap { return ours(b, "{algorithm: fixed_window, limit: 1000000000, window: 1h}") }},
-	{"headgate/sliding_window", func(b *testing.B) wrap { return ours(b, "{algorithm: sliding_window, limit: 1000000000, window: 1h}") }},
+	{"headgate/token_bucket", func(b *testing.B) wrap {
+		return ours(b, "{algorithm: token_bucket, rate: 1000000/s, burst: 1000000}")
+	}},
+	{"headgate/fixed_window", func(b *testing.B) wrap {
+		return ours(b, "{algorithm: fixed_window, limit: 1000000000, window: 1h}")
+	}},
+	{"headgate/sliding_window", func(b *testing.B) wrap {
+		return ours(b, "{algorithm: sliding_window, limit: 1000000000, window: 1h}")
+	}},
 	{"httprate", func(*testing.B) wrap { return httprate.LimitByIP(perHour, time.Hour) }},
 	{"ulule", func(*testing.B) wrap {
 		l := ulule.New(ululestore.NewStore(), ulule.Rate{Period: time.Hour, Limit: perHour})
@@ -58,7 +65,8 @@ var modules = []struct {
 		if err != nil {
 			b.Fatal(err)
 		}
-		l, err := throttled.NewGCRARateLimiterCtx(store, throttled.RateQuota{MaxRate: throttled.PerSec(1_000_000), MaxBurst: 1_000_000})
+		l, err := throttled.NewGCRARateLimiterCtx(store, throttled.RateQuota{MaxRate: throttled.PerSec(1_000_000),
+			MaxBurst: 1_000_000})
 		if err != nil {
 			b.Fatal(err)
 		}
