@@ -172,10 +172,12 @@ func (b *bounds) check(t *testing.T, r *result) {
 func table(results []result) string {
 	var b strings.Builder
 	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "attack\tsent\tpeak MiB\tcounted MiB\theld MiB\tCPU s\tuncounted\tbystander: calls\tp50\tp99\terrors\tby policy\thealth errors\tnotes")
+	fmt.Fprintln(w, "attack\tsent\tpeak MiB\tcounted MiB\theld MiB\tCPU s\tuncounted\tbystander: "+
+		"calls\tp50\tp99\terrors\tby policy\thealth errors\tnotes")
 	for _, r := range results {
 		s := &r.bystander
-		fmt.Fprintf(w, "%s\t%s\t%d\t%d\t%d\t%.2f\t%d\t%d\t%v\t%v\t%d\t%d\t%d\t%s\n", r.name, kib(r.sent), r.peakMiB, r.counted, r.heldMiB, r.cpu, r.uncounts,
+		fmt.Fprintf(w, "%s\t%s\t%d\t%d\t%d\t%.2f\t%d\t%d\t%v\t%v\t%d\t%d\t%d\t%s\n", r.name, kib(r.sent), r.peakMiB,
+			r.counted, r.heldMiB, r.cpu, r.uncounts,
 			s.calls, s.quantile(0.5), s.quantile(0.99), s.errors, s.degraded, s.unhealthy, strings.Join(r.notes, "; "))
 	}
 	w.Flush()

@@ -81,7 +81,8 @@ func (b *bystander) run(conn *grpc.ClientConn) {
 		resp, err := client.ShouldRateLimit(ctx, req)
 		b.saw(time.Since(began), resp, err)
 		if b.seen.calls%healthEvery == 0 {
-			if h, err := health.Check(ctx, &healthpb.HealthCheckRequest{}); err != nil || h.Status != healthpb.HealthCheckResponse_SERVING {
+			if h, err := health.Check(ctx, &healthpb.HealthCheckRequest{}); err != nil ||
+				h.Status != healthpb.HealthCheckResponse_SERVING {
 				b.seen.unhealthy++
 				b.failed(err)
 			}

@@ -24,7 +24,8 @@ func TestHurriedCallDecidesForItself(t *testing.T) {
 	if err := os.WriteFile(file, []byte(rules), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	g := &target{t: t, hg: testenv.ServeHeadgate(t, program, "--rules", file, "--backend", "redis://"+proxy.Addr, "--backend-timeout", "10s")}
+	g := &target{t: t, hg: testenv.ServeHeadgate(t, program, "--rules", file, "--backend", "redis://"+proxy.Addr,
+		"--backend-timeout", "10s")}
 	defer g.closeAll()
 	var byPolicy, counted atomic.Int64
 	w := g.connect()
@@ -56,7 +57,8 @@ func TestHurriedCallDecidesForItself(t *testing.T) {
 		}
 	}
 	if n := counted.Load(); n < 1+9*rounds {
-		t.Errorf("%d calls were answered by count and %d by policy, want %d of %d by count", n, byPolicy.Load(), 1+9*rounds, 1+10*rounds)
+		t.Errorf("%d calls were answered by count and %d by policy, want %d of %d by count", n, byPolicy.Load(),
+			1+9*rounds, 1+10*rounds)
 	}
 	t.Logf("%d by count, %d by policy", counted.Load(), byPolicy.Load())
 }

@@ -224,7 +224,8 @@ func gzipFlood(g *target) {
 		}
 		waitUntil(time.Second, func() bool { return w.closed.Load() || i-w.answered.Load()-w.reset.Load() < 3 })
 	}
-	g.note("all handled: %v, %d answered, closed by headgate: %v", w.handled(10*time.Second), w.replies.Load(), w.closed.Load())
+	g.note("all handled: %v, %d answered, closed by headgate: %v", w.handled(10*time.Second), w.replies.Load(),
+		w.closed.Load())
 }
 
 // longPaths asks about five descriptors at a time, each with a path as long as
@@ -253,7 +254,8 @@ func longPaths(g *target) {
 		}
 		waitUntil(time.Second, func() bool { return w.closed.Load() || i-w.answered.Load()-w.reset.Load() < 1 })
 	}
-	g.note("all handled: %v, %d answered, closed by headgate: %v", w.handled(10*time.Second), w.replies.Load(), w.closed.Load())
+	g.note("all handled: %v, %d answered, closed by headgate: %v", w.handled(10*time.Second), w.replies.Load(),
+		w.closed.Load())
 }
 
 // largestReports reports costs of 2^32-1 units to limits of a thousand: half of them to
@@ -265,14 +267,17 @@ func largestReports(g *target) {
 		if i%2 == 0 {
 			value = fmt.Sprint("key", i)
 		}
-		report := protowire.AppendVarint(protowire.AppendTag(request("usage", value, 0), 3, protowire.VarintType), math.MaxUint32)
+		report := protowire.AppendVarint(protowire.AppendTag(request("usage", value, 0), 3, protowire.VarintType),
+			math.MaxUint32)
 		w.call(prefixed(0, report), headers(methodDecide)...)
 		if !w.flush() {
 			break
 		}
 		waitUntil(time.Second, func() bool { return w.closed.Load() || i-w.answered.Load()-w.reset.Load() < 64 })
 	}
-	waitUntil(10*time.Second, func() bool { return w.closed.Load() || w.answered.Load()+w.reset.Load() == int64(w.next/2) })
+	waitUntil(10*time.Second, func() bool {
+		return w.closed.Load() || w.answered.Load()+w.reset.Load() == int64(w.next/2)
+	})
 	g.note("%d answered, closed by headgate: %v", w.replies.Load(), w.closed.Load())
 }
 
@@ -323,7 +328,8 @@ func unreadAnswers(g *target) {
 		}
 	}
 	time.Sleep(time.Second)
-	v, err := g.hg.Metrics(`headgate_requests_total{code="OK",transport="unary"}`, `headgate_floods_total{transport="unary"}`)
+	v, err := g.hg.Metrics(`headgate_requests_total{code="OK",transport="unary"}`,
+		`headgate_floods_total{transport="unary"}`)
 	g.note("%v (calls answered, connections closed for a flood) %v", v, err)
 }
 

@@ -30,7 +30,8 @@ var batchCases = []string{
 // system calls in a call's cost falls with the size of the batch, so a ratio to
 // the empty handler means little without it.
 func (b *bench) batchTable(ctx context.Context) error {
-	fmt.Printf("\nCPU µs per call (service + Redis, × empty), %d connections that each send a batch with one write and wait for all answers\n\n", connections)
+	fmt.Printf("\nCPU µs per call (service + Redis, × empty), %d connections that each send a batch with one write and "+
+		"wait for all answers\n\n", connections)
 	fmt.Printf("%-34s", "case")
 	for _, n := range batchSizes {
 		fmt.Printf(" %26s", fmt.Sprintf("%d per write", n))

@@ -34,7 +34,8 @@ func quantile(sorted []time.Duration, share float64) time.Duration {
 
 func (b *bench) closedTable(ctx context.Context) error {
 	fmt.Printf("\n%d calls in flight on %d connections\n\n", inFlight, connections)
-	fmt.Printf("%-34s %9s %9s %9s %9s %7s %8s %8s %8s\n", "case", "calls/s", "CPU µs", "+ Redis", "sum", "× empty", "p50 ms", "p99 ms", "p99.9 ms")
+	fmt.Printf("%-34s %9s %9s %9s %9s %7s %8s %8s %8s\n", "case", "calls/s", "CPU µs", "+ Redis", "sum", "× empty",
+		"p50 ms", "p99 ms", "p99.9 ms")
 	empty := 0.0
 	for _, c := range cases {
 		if (c.redis && b.redis == nil) || (c.name != cases[0].name && !b.only.MatchString(c.name)) {

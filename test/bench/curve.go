@@ -13,8 +13,10 @@ var curveShares = []float64{0.05, 0.2, 0.4, 0.6, 0.8}
 
 // curveTable measures the latency of calls to the service with counters in a database.
 func (b *bench) curveTable(ctx context.Context) error {
-	fmt.Printf("\ncalls to the service with counters in a database: %d in flight on %d connections, then started on schedule at shares of that rate\n\n", inFlight, connections)
-	fmt.Printf("%-9s %-10s %9s %8s %8s %8s %8s\n", "database", "share", "calls/s", "p50 ms", "p99 ms", "p99.9 ms", "errors")
+	fmt.Printf("\ncalls to the service with counters in a database: %d in flight on %d connections, "+
+		"then started on schedule at shares of that rate\n\n", inFlight, connections)
+	fmt.Printf("%-9s %-10s %9s %8s %8s %8s %8s\n", "database", "share", "calls/s", "p50 ms", "p99 ms",
+		"p99.9 ms", "errors")
 	return eachLimitDB("curve", func(db *limitDB) error { return b.curveRows(ctx, db) })
 }
 
@@ -35,7 +37,8 @@ func (b *bench) curveRows(ctx context.Context, db *limitDB) error {
 		return err
 	}
 	print := func(share string, rate float64, r result, failed int) {
-		fmt.Printf("%-9s %-10s %9.0f %8.2f %8.2f %8.2f %8d\n", db.name, share, rate, r.at(0.5), r.at(0.99), r.at(0.999), failed)
+		fmt.Printf("%-9s %-10s %9.0f %8.2f %8.2f %8.2f %8d\n", db.name, share, rate, r.at(0.5), r.at(0.99),
+			r.at(0.999), failed)
 	}
 	print("closed", closed.rate, closed, 0)
 	for _, share := range curveShares {

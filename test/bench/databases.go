@@ -45,7 +45,8 @@ func limitDBs() []func(tb *benchTB) (*limitDB, error) {
 
 func floorSQLite(tb *benchTB) (*limitDB, error) {
 	file := filepath.Join(tb.TempDir(), "limits.db")
-	raw, err := sql.Open("sqlite", "file:"+file+"?_txlock=immediate&_pragma=busy_timeout(10000)&_pragma=journal_mode(wal)&_pragma=synchronous(full)")
+	raw, err := sql.Open("sqlite",
+		"file:"+file+"?_txlock=immediate&_pragma=busy_timeout(10000)&_pragma=journal_mode(wal)&_pragma=synchronous(full)")
 	return &limitDB{name: "sqlite", url: "sqlite:" + file, raw: raw, writers: 1,
 		floor: func(ctx context.Context, conn *sql.Conn, id int) error {
 			_, err := conn.ExecContext(ctx, fmt.Sprintf("UPDATE BENCH_FLOOR SET N = N + 1 WHERE ID = %d", id))
@@ -70,7 +71,8 @@ func floorPostgres(tb *benchTB) (*limitDB, error) {
 
 func floorMariaDB(tb *benchTB) (*limitDB, error) {
 	server := testenv.StartDatabase(tb, testenv.MariaDB, testenv.Durable())
-	raw, err := sql.Open("mysql", fmt.Sprintf("app:apppw@tcp(%s)/app?interpolateParams=true&multiStatements=true", server.Addr))
+	raw, err := sql.Open("mysql", fmt.Sprintf("app:apppw@tcp(%s)/app?interpolateParams=true&multiStatements=true",
+		server.Addr))
 	return &limitDB{name: "mariadb", url: strings.Replace(server.URL(), "mysql:", "mariadb:", 1), raw: raw, writers: 64,
 		floor: func(ctx context.Context, conn *sql.Conn, id int) error {
 			_, err := conn.ExecContext(ctx, "START TRANSACTION; UPDATE BENCH_FLOOR SET N = N + 1 WHERE ID = ?; COMMIT", id)
@@ -103,7 +105,8 @@ var limitLoads = []limitLoad{
 }
 
 func (b *bench) databaseTable(ctx context.Context) error {
-	fmt.Printf("\nlimits in databases, %d callers per process: decisions/s, times the floor, requests per slice, P50 and P99 in ms\n\n", databaseCallers)
+	fmt.Printf("\nlimits in databases, %d callers per process: decisions/s, times the floor, requests per slice, "+
+		"P50 and P99 in ms\n\n", databaseCallers)
 	return eachLimitDB("databases", func(db *limitDB) error { return b.databaseRows(ctx, db) })
 }
 
@@ -215,7 +218,8 @@ func (b *bench) databaseRow(ctx context.Context, db *limitDB, l *limitLoad) erro
 	}
 	slices.Sort(run.took)
 	ms := func(share float64) float64 { return quantile(run.took, share).Seconds() * 1e3 }
-	fmt.Printf("%-9s %-26s %8.0f %6.1fx %6.1f %7.1f %7.1f   floor %.0f\n", db.name, l.name, run.rate(), run.rate()/floor.rate(),
+	fmt.Printf("%-9s %-26s %8.0f %6.1fx %6.1f %7.1f %7.1f   floor %.0f\n", db.name, l.name, run.rate(),
+		run.rate()/floor.rate(),
 		float64(len(run.took))/float64(run.slices), ms(0.5), ms(0.99), floor.rate())
 	return nil
 }
@@ -235,7 +239,8 @@ func (db *limitDB) floors(ctx context.Context, n int, length time.Duration) (slo
 		conns[i] = conn
 	}
 	end := time.Now().Add(length)
-	took, err := loop(len(conns), func() bool { return time.Now().Before(end) }, func(i int, _ time.Time) error { return db.floor(ctx, conns[i], i) })
+	took, err := loop(len(conns), func() bool { return time.Now().Before(end) },
+		func(i int, _ time.Time) error { return db.floor(ctx, conns[i], i) })
 	return slotRun{took, length}, err
 }
 
@@ -257,7 +262,8 @@ func (c counted) Take(ctx context.Context, reqs []limit.Request, out []limit.Ver
 }
 
 // decide has the callers of all processes take one unit after the other.
-func (l *limitLoad) decide(ctx context.Context, open func() (measured, error), next *atomic.Int64, length time.Duration) (limitRun, error) {
+func (l *limitLoad) decide(ctx context.Context, open func() (measured, error), next *atomic.Int64,
+	length time.Duration) (limitRun, error) {
 	most := int64(limit.MaxUnits)
 	if l.refused {
 		most = 0
@@ -274,7 +280,8 @@ func (l *limitLoad) decide(ctx context.Context, open func() (measured, error), n
 			return all, err
 		}
 		caps := store.Caps()
-		be := coalesce.New(counted{store, &calls}, coalesce.Config{InFlight: caps.InFlight, MaxSlice: caps.MaxSlice, Timeout: 10 * time.Second})
+		be := coalesce.New(counted{store, &calls}, coalesce.Config{InFlight: caps.InFlight, MaxSlice: caps.MaxSlice,
+			Timeout: 10 * time.Second})
 		defer be.Close()
 		processes.Go(func() {
 			took, err := l.callers(ctx, be, lim, next, length)
@@ -291,7 +298,8 @@ func (l *limitLoad) decide(ctx context.Context, open func() (measured, error), n
 	return all, failed
 }
 
-func (l *limitLoad) callers(ctx context.Context, be backends.Backend, lim *limit.Limit, next *atomic.Int64, length time.Duration) ([]time.Duration, error) {
+func (l *limitLoad) callers(ctx context.Context, be backends.Backend, lim *limit.Limit, next *atomic.Int64,
+	length time.Duration) ([]time.Duration, error) {
 	end := time.Now().Add(length)
 	return loop(databaseCallers, func() bool { return time.Now().Before(end) }, func(int, time.Time) error {
 		n := next.Add(1)
@@ -304,7 +312,8 @@ func (l *limitLoad) callers(ctx context.Context, be backends.Backend, lim *limit
 			at = limit.InstantOf(time.Now())
 		}
 		out := make([]limit.Verdict, 1)
-		be.Take(ctx, []limit.Request{{At: at, Ops: []limit.Op{{Key: limit.Key{Group: group, Limit: l.name}, Limit: lim, Cost: 1}}}}, out)
+		be.Take(ctx,
+			[]limit.Request{{At: at, Ops: []limit.Op{{Key: limit.Key{Group: group, Limit: l.name}, Limit: lim, Cost: 1}}}}, out)
 		return out[0].Err
 	})
 }

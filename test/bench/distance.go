@@ -34,8 +34,10 @@ func (b *bench) distanceTable(ctx context.Context) error {
 	if b.redis == nil {
 		return nil
 	}
-	fmt.Printf("\nRedis behind a proxy that makes a trip longer, %d calls in flight on %d connections\n\n", inFlight, connections)
-	fmt.Printf("%-34s %9s %9s %9s %9s %8s %8s %8s\n", "case", "+ ms", "calls/s", "CPU µs", "+ Redis", "p50 ms", "p99 ms", "p99.9 ms")
+	fmt.Printf("\nRedis behind a proxy that makes a trip longer, %d calls in flight on %d connections\n\n",
+		inFlight, connections)
+	fmt.Printf("%-34s %9s %9s %9s %9s %8s %8s %8s\n", "case", "+ ms", "calls/s", "CPU µs", "+ Redis", "p50 ms",
+		"p99 ms", "p99.9 ms")
 	skipped, err := withServers("distance", func(tb *benchTB) error {
 		far := *b
 		proxy := testenv.StartProxy(tb, b.redis.addr)

@@ -26,7 +26,8 @@ var dynamoLoads = []limitLoad{
 }
 
 func (b *bench) dynamoTable(ctx context.Context) error {
-	fmt.Printf("\nlimits in DynamoDB Local, %d callers per process: calls of DynamoDB for 1,000 decisions, requests per slice,\n"+
+	fmt.Printf("\nlimits in DynamoDB Local, %d callers per process: calls of DynamoDB for 1,000 decisions, "+
+		"requests per slice,\n"+
 		"decisions/s, P50 and P99 in ms. Only the first two figures say something of AWS\n\n", databaseCallers)
 	for _, v := range testenv.DynamoCredentials() {
 		name, value, _ := strings.Cut(v, "=")
@@ -93,7 +94,8 @@ func (b *bench) dynamoRow(ctx context.Context, url string, l *limitLoad) error {
 	slices.Sort(run.took)
 	ms := func(share float64) float64 { return quantile(run.took, share).Seconds() * 1e3 }
 	n := float64(len(run.took))
-	fmt.Printf("dynamodb  %-26s %7.1f %6.1f %8.0f %7.1f %7.1f\n", l.name, 1000*calls()/n, n/float64(run.slices), run.rate(), ms(0.5), ms(0.99))
+	fmt.Printf("dynamodb  %-26s %7.1f %6.1f %8.0f %7.1f %7.1f\n", l.name, 1000*calls()/n, n/float64(run.slices),
+		run.rate(), ms(0.5), ms(0.99))
 	return nil
 }
 

@@ -45,8 +45,10 @@ func (b *bench) envoyTable(ctx context.Context) error {
 		fmt.Println("\ntable envoy is not run:", err)
 		return nil
 	}
-	fmt.Printf("\n%s with one worker before a small HTTP server; %d HTTP/1.1 connections; CPU µs per request\n\n", envoyVersion, inFlight)
-	fmt.Printf("%-34s %10s %9s %9s %9s %8s %8s %8s\n", "service", "requests/s", "Envoy", "service", "Redis", "p50 ms", "p99 ms", "p99.9 ms")
+	fmt.Printf("\n%s with one worker before a small HTTP server; %d HTTP/1.1 connections; CPU µs per request\n\n",
+		envoyVersion, inFlight)
+	fmt.Printf("%-34s %10s %9s %9s %9s %8s %8s %8s\n", "service", "requests/s", "Envoy", "service", "Redis", "p50 ms",
+		"p99 ms", "p99.9 ms")
 	for _, name := range []string{"", cases[0].name, "memory, grpc-go", "memory fixed_window", "redis fixed_window"} {
 		var c benchCase
 		if name != "" {
@@ -61,7 +63,8 @@ func (b *bench) envoyTable(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("%s: %w", name, err)
 		}
-		fmt.Printf("%-34s %10.0f %9.1f %9.1f %9.1f %8.2f %8.2f %8.2f\n", cmp.Or(name, "none"), r.rate, r.cpu(0), r.cpu(1), r.cpu(2),
+		fmt.Printf("%-34s %10.0f %9.1f %9.1f %9.1f %8.2f %8.2f %8.2f\n", cmp.Or(name, "none"), r.rate, r.cpu(0),
+			r.cpu(1), r.cpu(2),
 			r.at(0.5), r.at(0.99), r.at(0.999))
 	}
 	return nil
@@ -112,16 +115,19 @@ func startEnvoy(ctx context.Context, binary, service string, limited bool) (*env
 	}
 	application := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	_, applicationPort, _ := net.SplitHostPort(application.Listener.Addr().String())
-	bootstrap := strings.NewReplacer("LISTENER_PORT", port, "SERVICE_PORT", servicePort, "APPLICATION_PORT", applicationPort,
+	bootstrap := strings.NewReplacer("LISTENER_PORT", port, "SERVICE_PORT", servicePort, "APPLICATION_PORT",
+		applicationPort,
 		"NOT_LIMITED", strconv.FormatBool(!limited)).Replace(envoyBootstrap)
-	cmd := exec.CommandContext(ctx, binary, "--config-yaml", bootstrap, "--concurrency", "1", "--disable-hot-restart", "--log-level", "error")
+	cmd := exec.CommandContext(ctx, binary, "--config-yaml", bootstrap, "--concurrency", "1", "--disable-hot-restart",
+		"--log-level", "error")
 	cmd.Stderr = os.Stderr
 	if err := cmd.Start(); err != nil {
 		application.Close()
 		return nil, err
 	}
 	e := &envoy{url: "http://" + addr, pid: cmd.Process.Pid,
-		client: &http.Client{Timeout: deadline, Transport: &http.Transport{MaxIdleConnsPerHost: inFlight, MaxConnsPerHost: inFlight}}}
+		client: &http.Client{Timeout: deadline, Transport: &http.Transport{MaxIdleConnsPerHost: inFlight,
+			MaxConnsPerHost: inFlight}}}
 	e.stop = func() {
 		e.client.CloseIdleConnections()
 		_ = cmd.Process.Kill()

@@ -19,7 +19,8 @@ import (
 const leaseSlice = 64
 
 func (b *bench) leaseTable(ctx context.Context) error {
-	fmt.Printf("\nrequests in flight: CPU µs per acquire and per release, in slices of %d, beside others under the same key\n\n", leaseSlice)
+	fmt.Printf("\nrequests in flight: CPU µs per acquire and per release, in slices of %d, "+
+		"beside others under the same key\n\n", leaseSlice)
 	fmt.Printf("%-10s %10s %9s %9s %9s %9s\n", "backend", "in flight", "acquire", "+ Redis", "release", "+ Redis")
 	return b.eachLeaseStore(ctx, func(s *leaseStore) error {
 		for _, others := range []int{10, 1_000, 10_000} {
@@ -55,7 +56,8 @@ func (b *bench) eachLeaseStore(ctx context.Context, f func(*leaseStore) error) e
 		return err
 	}
 	defer driver.Close()
-	return f(&leaseStore{effort: b.effort, name: "redis", be: driver, pids: []int{os.Getpid(), b.redis.pid}, at: func() limit.Instant { return 0 }})
+	return f(&leaseStore{effort: b.effort, name: "redis", be: driver, pids: []int{os.Getpid(), b.redis.pid},
+		at: func() limit.Instant { return 0 }})
 }
 
 // pairs measures acquire and release beside others.
@@ -167,7 +169,8 @@ func (s *leaseStore) expire(ctx context.Context) error {
 	for i := range after {
 		cpu += after[i] - before[i]
 	}
-	fmt.Printf("%-10s %d leases expired at once: the next acquire took %v, and it with %d more %v of CPU time, 1 trip per slice\n",
+	fmt.Printf("%-10s %d leases expired at once: the next acquire took %v, and it with %d more %v of CPU time, "+
+		"1 trip per slice\n",
 		s.name, s.leasesAtOnce, first.Round(time.Microsecond), 2*leaseSlice, cpu.Round(time.Millisecond))
 	return nil
 }

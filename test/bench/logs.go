@@ -27,7 +27,8 @@ func (b *bench) logTable(ctx context.Context) error {
 	if b.redis == nil {
 		return nil
 	}
-	fmt.Print("\nsliding logs in Redis, each call admitted by a log of so many live entries; published: about 80 bytes per entry\n\n")
+	fmt.Print("\nsliding logs in Redis, each call admitted by a log of so many live entries; published: " +
+		"about 80 bytes per entry\n\n")
 	fmt.Printf("%-8s %8s %9s %9s %9s %12s\n", "layout", "entries", "CPU µs", "+ Redis", "sum", "bytes/entry")
 	for _, layout := range []string{"list", "zset"} {
 		for _, n := range logSizes() {

@@ -45,7 +45,8 @@ import (
 
 func main() {
 	serve := flag.String("serve", "", "internal: be the server of a case")
-	only := flag.String("run", ".", "of the closed, batch, slices and contention tables, databases, dynamodb and slots, measure the cases that match this regular expression")
+	only := flag.String("run", ".", "of the closed, batch, slices and contention tables, databases, dynamodb and slots, "+
+		"measure the cases that match this regular expression")
 	names := flag.String("tables", strings.Join(tableNames(), ","), "the tables to print")
 	length := flag.Duration("time", 3*time.Second, "how long to measure each case")
 	storeURL := flag.String("store", "", "internal: the store of a case that is not in memory")

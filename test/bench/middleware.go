@@ -16,7 +16,8 @@ import (
 const middlewareModule = "tools/middleware"
 
 // middlewareLine is a line of its benchmarks: name, clients, and the figures.
-var middlewareLine = regexp.MustCompile(`^BenchmarkMiddleware/(\S+)/clients=(\d+)\S*\s+\d+\s+([\d.]+) ns/op\s+([\d.]+) cpu-ns/op\s+(\d+) B/op\s+(\d+) allocs/op`)
+var middlewareLine = regexp.MustCompile(`^BenchmarkMiddleware/(\S+)/clients=(\d+)\S*\s+\d+\s+([\d.]+) ` +
+	`ns/op\s+([\d.]+) cpu-ns/op\s+(\d+) B/op\s+(\d+) allocs/op`)
 
 // middlewareTable prints what a request costs that passes, in CPU time and allocations.
 func (b *bench) middlewareTable(ctx context.Context) error {
@@ -29,7 +30,8 @@ func (b *bench) middlewareTable(ctx context.Context) error {
 		fmt.Printf("\nmiddleware is not run: its modules cannot be downloaded: %v %s\n", err, out)
 		return nil
 	}
-	cmd := exec.CommandContext(ctx, "go", "-C", dir, "test", "-run", "^$", "-bench", "Middleware", "-benchtime", b.middlewareTime())
+	cmd := exec.CommandContext(ctx, "go", "-C", dir, "test", "-run", "^$", "-bench", "Middleware", "-benchtime",
+		b.middlewareTime())
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()

@@ -35,7 +35,8 @@ func modes() []mode {
 		{name: "pipelined, 2 slices of 16", requests: 100_000, callers: 2, slice: 16, poolSize: 20,
 			published: [5]string{"850", "500-700", "800-1000", "1100-1400", ""}},
 		{name: "100 goroutines", requests: 100_000, callers: 100, slice: 1, poolSize: 20, published: threads},
-		{name: "100 goroutines, combined", requests: 100_000, callers: 100, slice: 1, poolSize: 20, combined: true, published: threads},
+		{name: "100 goroutines, combined", requests: 100_000, callers: 100, slice: 1, poolSize: 20, combined: true,
+			published: threads},
 		{name: "one connection, pipelined", requests: 100_000, callers: 1, slice: 128, poolSize: 1,
 			published: [5]string{"", "", "", "", "15000"}},
 	}
@@ -45,7 +46,8 @@ func (b *bench) modesTable(ctx context.Context) error {
 	if b.redis == nil {
 		return nil
 	}
-	fmt.Print("\npackage redis alone, sliding logs: µs per Take and requests/s, beside published figures of a limiter like it\n\n")
+	fmt.Print("\npackage redis alone, sliding logs: µs per Take and requests/s, beside published figures of a limiter " +
+		"like it\n\n")
 	fmt.Printf("%-28s %10s %10s %10s %10s %11s\n", "mode", "average", "P50", "P95", "P99", "requests/s")
 	for _, m := range modes() {
 		m.requests = max(m.requests/b.modeShare, 2*m.callers*m.slice)
@@ -113,7 +115,8 @@ func runMode(ctx context.Context, be backends.Backend, m mode, requests int) ([]
 	list := takes()
 	takers := make([]taker, m.callers)
 	for i := range takers {
-		takers[i] = taker{list: list, next: i * len(list) / m.callers, reqs: make([]limit.Request, m.slice), out: make([]limit.Verdict, m.slice)}
+		takers[i] = taker{list: list, next: i * len(list) / m.callers, reqs: make([]limit.Request, m.slice),
+			out: make([]limit.Verdict, m.slice)}
 	}
 	return loop(m.callers, times(requests/m.slice), func(i int, _ time.Time) error { return takers[i].take(ctx, be) })
 }
@@ -174,7 +177,8 @@ func (b *bench) printWire(ctx context.Context) error {
 		return err
 	}
 	fmt.Printf("\ncommands per decision: %s (published: 1 instead of 3-4)\n", calls)
-	fmt.Printf("bytes sent per decision: %d by EVALSHA, %d by EVAL: %d saved (published: about 1 KB)\n", bySHA, both-bySHA, both-2*bySHA)
+	fmt.Printf("bytes sent per decision: %d by EVALSHA, %d by EVAL: %d saved (published: about 1 KB)\n", bySHA, both-bySHA,
+		both-2*bySHA)
 	return nil
 }
 

@@ -44,7 +44,8 @@ type notifyLoad struct {
 var notifyLoads = []notifyLoad{
 	{name: "many users", users: func(e effort) int64 { return e.notifyUsers }},
 	{name: "one user", users: func(effort) int64 { return 1 }},
-	{name: "many users, commits take 10 ms longer", users: func(e effort) int64 { return e.notifyUsers }, commit: 10 * time.Millisecond},
+	{name: "many users, commits take 10 ms longer", users: func(e effort) int64 { return e.notifyUsers },
+		commit: 10 * time.Millisecond},
 }
 
 // notifyParts are the processes whose CPU time is measured, by their names in /proc. The first is
@@ -69,10 +70,13 @@ var notifyWays = []notifyWay{
 }
 
 func (b *bench) notifyTable(ctx context.Context) error {
-	fmt.Printf("\nnotification gateway, %d callers: sends/s, times direct, times the floor; µs of CPU per send in the gateway with its callers, "+
-		"PostgreSQL, Kafka, Redis and all together; the share of the machine's CPU that they used; P50 and P99 in ms\n", notifyCallers)
+	fmt.Printf("\nnotification gateway, %d callers: sends/s, times direct, times the floor; "+
+		"µs of CPU per send in the gateway with its callers, "+
+		"PostgreSQL, Kafka, Redis and all together; the share of the machine's CPU that they used; P50 and P99 in ms\n",
+		notifyCallers)
 	skipped, err := withServers("notify", func(tb *benchTB) error {
-		servers := notifyServers{testenv.StartDatabase(tb, testenv.Postgres, testenv.Durable()), testenv.StartKafka(tb), testenv.StartRedis(tb)}
+		servers := notifyServers{testenv.StartDatabase(tb, testenv.Postgres, testenv.Durable()), testenv.StartKafka(tb),
+			testenv.StartRedis(tb)}
 		for i, l := range notifyLoads {
 			servers.postgres.Exec(fmt.Sprintf("ALTER SYSTEM SET commit_delay = %d", l.commit.Microseconds()))
 			servers.postgres.Exec("ALTER SYSTEM SET commit_siblings = 0")
@@ -102,7 +106,8 @@ func (b *bench) notifyLoad(ctx context.Context, servers notifyServers, prefix st
 		}
 	}()
 	for i, way := range notifyWays {
-		run := &notifyRun{notifyWay: way, cpu: map[string]time.Duration{}, users: users, prefix: fmt.Sprint(prefix, "-way", i, "-")}
+		run := &notifyRun{notifyWay: way, cpu: map[string]time.Duration{}, users: users,
+			prefix: fmt.Sprint(prefix, "-way", i, "-")}
 		all = append(all, run)
 		if err := run.open(ctx, servers); err != nil {
 			return fmt.Errorf("%s: %w", way.name, err)
@@ -150,7 +155,8 @@ func (r *notifyRun) open(ctx context.Context, servers notifyServers) (err error)
 		return err
 	}
 	r.store, err = pgstore.Open(pgstore.Config{
-		Database: sqldb.Config{URL: database, PoolMin: notifyPool, PoolMax: notifyPool, Log: log}, Publisher: r.publisher, Outbox: r.outbox,
+		Database: sqldb.Config{URL: database, PoolMin: notifyPool, PoolMax: notifyPool, Log: log}, Publisher: r.publisher,
+		Outbox: r.outbox,
 	})
 	if err != nil {
 		return err
@@ -158,7 +164,8 @@ func (r *notifyRun) open(ctx context.Context, servers notifyServers) (err error)
 	if _, err := r.store.Migrate(ctx); err != nil {
 		return err
 	}
-	const users = "INSERT INTO rate_limit_store (user_id, rate_limit, time_window, last_refresh_time) SELECT $1 || n, $2, 60, clock_timestamp() FROM generate_series(0, $3 - 1) AS n"
+	const users = "INSERT INTO rate_limit_store (user_id, rate_limit, time_window, last_refresh_time) SELECT $1 || n, " +
+		"$2, 60, clock_timestamp() FROM generate_series(0, $3 - 1) AS n"
 	if _, err := r.raw.ExecContext(ctx, users, r.prefix, notify.MaxLimit, r.users); err != nil {
 		return err
 	}
@@ -185,7 +192,8 @@ func (r *notifyRun) openRedis(ctx context.Context, url string, log *slog.Logger)
 	if r.client, err = redis.NewClient(at, log); err != nil {
 		return err
 	}
-	cache := rediscache.New(rediscache.Config{Client: r.client, Store: r.store, Timeout: 10 * time.Second, MaxTTL: 24 * time.Hour, SyncDelay: 100 * time.Millisecond, Log: log})
+	cache := rediscache.New(rediscache.Config{Client: r.client, Store: r.store, Timeout: 10 * time.Second,
+		MaxTTL: 24 * time.Hour, SyncDelay: 100 * time.Millisecond, Log: log})
 	r.behind.Go(func() { cache.Run(ctx) })
 	r.send = func(ctx context.Context, m notify.Message) error { _, err := cache.Send(ctx, m); return err }
 	return nil
@@ -216,13 +224,15 @@ func (r *notifyRun) floor(ctx context.Context, m notify.Message) error {
 	}
 	defer func() { _ = tx.Rollback() }()
 	var count int64
-	if err := tx.QueryRowContext(ctx, "SELECT current_count FROM rate_limit_store WHERE user_id = $1 FOR UPDATE", m.UserID).Scan(&count); err != nil {
+	if err := tx.QueryRowContext(ctx, "SELECT current_count FROM rate_limit_store WHERE user_id = $1 FOR UPDATE",
+		m.UserID).Scan(&count); err != nil {
 		return err
 	}
 	if err := r.publisher.Publish(ctx, []notify.Message{m})[0]; err != nil {
 		return err
 	}
-	if _, err := tx.ExecContext(ctx, "UPDATE rate_limit_store SET current_count = $2 WHERE user_id = $1", m.UserID, count+1); err != nil {
+	if _, err := tx.ExecContext(ctx, "UPDATE rate_limit_store SET current_count = $2 WHERE user_id = $1", m.UserID,
+		count+1); err != nil {
 		return err
 	}
 	return tx.Commit()
@@ -253,7 +263,8 @@ func (b *bench) notifyRows(ctx context.Context, all []*notifyRun) error {
 		}
 		busy := sum.Seconds() / run.length.Seconds() / float64(runtime.NumCPU())
 		ms := func(share float64) float64 { return quantile(run.took, share).Seconds() * 1e3 }
-		fmt.Printf(" %8.0f %5.0f%% %8.1f %8.1f\n", float64(sum.Microseconds())/float64(len(run.took)), 100*busy, ms(0.5), ms(0.99))
+		fmt.Printf(" %8.0f %5.0f%% %8.1f %8.1f\n", float64(sum.Microseconds())/float64(len(run.took)), 100*busy,
+			ms(0.5), ms(0.99))
 	}
 	return nil
 }
@@ -287,14 +298,16 @@ func (r *notifyRun) sends(ctx context.Context, length time.Duration) (slotRun, e
 func (r *notifyRun) sendTo(ctx context.Context, i int64) error {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second) // of a busy machine
 	defer cancel()
-	return r.send(ctx, notify.Message{ID: uuid.NewString(), UserID: fmt.Sprint(r.prefix, i%r.users), Text: "Your code is 123456", AcceptedAt: time.Now().UTC()})
+	return r.send(ctx, notify.Message{ID: uuid.NewString(), UserID: fmt.Sprint(r.prefix, i%r.users),
+		Text: "Your code is 123456", AcceptedAt: time.Now().UTC()})
 }
 
 // warmUp sends messages to all users, so that all have a block in Redis, and the servers have
 // done before what is measured.
 func (r *notifyRun) warmUp(ctx context.Context, length time.Duration) error {
 	var next atomic.Int64
-	if _, err := loop(notifyCallers, times(int(r.users)), func(int, time.Time) error { return r.sendTo(ctx, next.Add(1)) }); err != nil {
+	if _, err := loop(notifyCallers, times(int(r.users)),
+		func(int, time.Time) error { return r.sendTo(ctx, next.Add(1)) }); err != nil {
 		return err
 	}
 	if _, err := r.sends(ctx, length); err != nil {
@@ -307,7 +320,8 @@ func (r *notifyRun) warmUp(ctx context.Context, length time.Duration) error {
 func (r *notifyRun) drained(ctx context.Context) error {
 	for more := after(time.Minute); more(); time.Sleep(10 * time.Millisecond) {
 		var waiting bool
-		if err := r.raw.QueryRowContext(ctx, "SELECT EXISTS (SELECT 1 FROM notify_outbox)").Scan(&waiting); err != nil || !waiting {
+		if err := r.raw.QueryRowContext(ctx, "SELECT EXISTS (SELECT 1 FROM notify_outbox)").Scan(&waiting); err != nil ||
+			!waiting {
 			return err
 		}
 	}

@@ -28,8 +28,10 @@ func openCases() []openCase {
 }
 
 func (b *bench) openTable(ctx context.Context) error {
-	fmt.Print("\ncalls started on schedule, at half of a rate reached in the closed loop; latency from the scheduled instant on\n\n")
-	fmt.Printf("%-34s %9s %8s %8s %8s %8s   %s\n", "case", "calls/s", "p50 ms", "p99 ms", "p99.9 ms", "errors", "half the rate of")
+	fmt.Print("\ncalls started on schedule, at half of a rate reached in the closed loop; latency from the scheduled " +
+		"instant on\n\n")
+	fmt.Printf("%-34s %9s %8s %8s %8s %8s   %s\n", "case", "calls/s", "p50 ms", "p99 ms", "p99.9 ms", "errors",
+		"half the rate of")
 	for _, o := range openCases() {
 		if err := b.printOpen(ctx, o); err != nil {
 			return fmt.Errorf("%s: %w", o.name, err)
@@ -59,7 +61,8 @@ func (b *bench) printOpen(ctx context.Context, o openCase) error {
 		return err
 	}
 	r := result{took: took}
-	fmt.Printf("%-34s %9.0f %8.2f %8.2f %8.2f %8d   %s\n", o.name, closed.rate/2, r.at(0.5), r.at(0.99), r.at(0.999), failed, o.rateOf)
+	fmt.Printf("%-34s %9.0f %8.2f %8.2f %8.2f %8d   %s\n", o.name, closed.rate/2, r.at(0.5), r.at(0.99), r.at(0.999),
+		failed, o.rateOf)
 	return nil
 }
 
@@ -69,7 +72,8 @@ const reloadRate = 2000
 
 // reloadTable compares two cases in turns, because machines have their moods.
 func (b *bench) reloadTable(ctx context.Context) error {
-	fmt.Printf("\ncalls started on schedule, %d a second, with 256 rules of each of 100 routes that change, or not\n\n", reloadRate)
+	fmt.Printf("\ncalls started on schedule, %d a second, with 256 rules of each of 100 routes that change, or not\n\n",
+		reloadRate)
 	fmt.Printf("%-34s %9s %8s %8s %8s %8s\n", "case", "calls/s", "p50 ms", "p99 ms", "p99.9 ms", "errors")
 	for range b.slotRounds {
 		for _, c := range reloadCases {

@@ -75,12 +75,14 @@ func startRedis(ctx context.Context) (*redisServer, error) {
 	if err != nil {
 		return nil, err
 	}
-	cmd := exec.CommandContext(ctx, binary, "--port", port, "--bind", "127.0.0.1", "--dir", dir, "--save", "", "--appendonly", "no")
+	cmd := exec.CommandContext(ctx, binary, "--port", port, "--bind", "127.0.0.1", "--dir", dir, "--save", "",
+		"--appendonly", "no")
 	if err := cmd.Start(); err != nil {
 		_ = os.RemoveAll(dir)
 		return nil, err
 	}
-	r := &redisServer{addr: addr, url: "redis://" + addr, pid: cmd.Process.Pid, client: redis.NewClient(&redis.Options{Addr: addr})}
+	r := &redisServer{addr: addr, url: "redis://" + addr, pid: cmd.Process.Pid,
+		client: redis.NewClient(&redis.Options{Addr: addr})}
 	r.stop = func() {
 		_ = r.client.Close()
 		_ = cmd.Process.Kill()

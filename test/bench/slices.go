@@ -23,7 +23,8 @@ func (b *bench) sliceTable(ctx context.Context) error {
 	if b.redis == nil {
 		return nil
 	}
-	fmt.Printf("\npackage redis alone, %d callers: CPU µs per request, this process + Redis\n\n%-34s", sliceCallers, "case")
+	fmt.Printf("\npackage redis alone, %d callers: CPU µs per request, this process + Redis\n\n%-34s",
+		sliceCallers, "case")
 	for _, n := range sliceSizes {
 		fmt.Printf(" %16s", fmt.Sprintf("slice of %d", n))
 	}
@@ -55,7 +56,8 @@ type sliceCase struct {
 func sliceCases() (list []sliceCase) {
 	for _, a := range []limit.Algorithm{limit.FixedWindow, limit.SlidingWindow, limit.TokenBucket} {
 		for _, ops := range []int{1, 3} {
-			list = append(list, sliceCase{fmt.Sprintf("%v, %d per request", a, ops), limit.Spec{Algorithm: a, Max: 1 << 30, Window: time.Hour}, ops})
+			list = append(list, sliceCase{fmt.Sprintf("%v, %d per request", a, ops),
+				limit.Spec{Algorithm: a, Max: 1 << 30, Window: time.Hour}, ops})
 		}
 	}
 	return list
@@ -70,7 +72,8 @@ func (b *bench) measureSlice(ctx context.Context, slice int, c sliceCase) (resul
 	list := c.takes()
 	takers := make([]taker, sliceCallers)
 	for i := range takers {
-		takers[i] = taker{list: list, next: i * len(list) / len(takers), reqs: make([]limit.Request, slice), out: make([]limit.Verdict, slice)}
+		takers[i] = taker{list: list, next: i * len(list) / len(takers), reqs: make([]limit.Request, slice),
+			out: make([]limit.Verdict, slice)}
 	}
 	run := func(more func() bool) ([]time.Duration, error) {
 		took, err := loop(len(takers), more, func(i int, _ time.Time) error { return takers[i].take(ctx, be) })
@@ -89,7 +92,8 @@ func (c sliceCase) takes() []limit.Request {
 	for i := range list {
 		group := limit.RawGroup(clientName(i))
 		for j := range c.ops {
-			list[i].Ops = append(list[i].Ops, limit.Op{Key: limit.Key{Group: group, Limit: "bench" + c.spec.Algorithm.String() + strconv.Itoa(j)}, Limit: l, Cost: 1})
+			list[i].Ops = append(list[i].Ops, limit.Op{
+				Key: limit.Key{Group: group, Limit: "bench" + c.spec.Algorithm.String() + strconv.Itoa(j)}, Limit: l, Cost: 1})
 		}
 	}
 	return list

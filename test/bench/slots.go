@@ -45,7 +45,8 @@ type slotDB struct {
 	pids    []int // of the server, if there is one
 }
 
-const rawColumns = "INSERT INTO RL_EVENT_SLOT_DTL (WNDW_SLOT_ID, EVENT_ID, WNDW_SCOPE_NM, WNDW_SIZE_MS, REQ_TS, WNDW_STRT_TS, COMPUTED_SCHED_TS, RL_WNDW_CONFIG_ID, CREAT_TS, SCHEMA_NB) VALUES "
+const rawColumns = "INSERT INTO RL_EVENT_SLOT_DTL (WNDW_SLOT_ID, EVENT_ID, WNDW_SCOPE_NM, WNDW_SIZE_MS, REQ_TS, " +
+	"WNDW_STRT_TS, COMPUTED_SCHED_TS, RL_WNDW_CONFIG_ID, CREAT_TS, SCHEMA_NB) VALUES "
 
 func slotDBs() []func(tb *benchTB) (*slotDB, error) {
 	return []func(tb *benchTB) (*slotDB, error){rawSQLite, rawPostgres, rawMariaDB}
@@ -53,11 +54,13 @@ func slotDBs() []func(tb *benchTB) (*slotDB, error) {
 
 func rawSQLite(tb *benchTB) (*slotDB, error) {
 	file := filepath.Join(tb.TempDir(), "slots.db")
-	raw, err := sql.Open("sqlite", "file:"+file+"?_txlock=immediate&_pragma=busy_timeout(10000)&_pragma=journal_mode(wal)&_pragma=synchronous(full)")
+	raw, err := sql.Open("sqlite",
+		"file:"+file+"?_txlock=immediate&_pragma=busy_timeout(10000)&_pragma=journal_mode(wal)&_pragma=synchronous(full)")
 	return &slotDB{
 		name: "sqlite", url: "sqlite:" + file, raw: raw, writers: 1,
-		insert:  rawColumns + "(?, ?, ?, ?, ?, ?, ?, ?, ?, 4)",
-		update:  "UPDATE RL_WNDW_CT SET SLOT_CT = SLOT_CT + 1 WHERE WNDW_SCOPE_NM = ? AND WNDW_SIZE_MS = ? AND WNDW_STRT_TS = ?",
+		insert: rawColumns + "(?, ?, ?, ?, ?, ?, ?, ?, ?, 4)",
+		update: "UPDATE RL_WNDW_CT SET SLOT_CT = SLOT_CT + 1 WHERE WNDW_SCOPE_NM = ? AND WNDW_SIZE_MS = ? AND " +
+			"WNDW_STRT_TS = ?",
 		instant: func(t time.Time) any { return t.UnixMicro() },
 	}, err
 }
@@ -67,8 +70,9 @@ func rawPostgres(tb *benchTB) (*slotDB, error) {
 	raw, err := sql.Open("pgx", server.URL())
 	return &slotDB{
 		name: "postgres", url: server.URL(), raw: raw, writers: slotPool, pids: []int{server.PID()},
-		insert:  rawColumns + "($1, $2, $3, $4, $5, $6, $7, $8, $9, 4)",
-		update:  "UPDATE RL_WNDW_CT SET SLOT_CT = SLOT_CT + 1 WHERE WNDW_SCOPE_NM = $1 AND WNDW_SIZE_MS = $2 AND WNDW_STRT_TS = $3",
+		insert: rawColumns + "($1, $2, $3, $4, $5, $6, $7, $8, $9, 4)",
+		update: "UPDATE RL_WNDW_CT SET SLOT_CT = SLOT_CT + 1 WHERE WNDW_SCOPE_NM = $1 AND WNDW_SIZE_MS = $2 AND " +
+			"WNDW_STRT_TS = $3",
 		instant: func(t time.Time) any { return t },
 	}, err
 }
@@ -81,8 +85,9 @@ func rawMariaDB(tb *benchTB) (*slotDB, error) {
 	raw, err := sql.Open("mysql", conf.FormatDSN())
 	return &slotDB{
 		name: "mariadb", url: server.URL(), raw: raw, writers: slotPool, pids: []int{server.PID()},
-		insert:  rawColumns + "(?, ?, ?, ?, ?, ?, ?, ?, ?, 4)",
-		update:  "UPDATE RL_WNDW_CT SET SLOT_CT = SLOT_CT + 1 WHERE WNDW_SCOPE_NM = ? AND WNDW_SIZE_MS = ? AND WNDW_STRT_TS = ?",
+		insert: rawColumns + "(?, ?, ?, ?, ?, ?, ?, ?, ?, 4)",
+		update: "UPDATE RL_WNDW_CT SET SLOT_CT = SLOT_CT + 1 WHERE WNDW_SCOPE_NM = ? AND WNDW_SIZE_MS = ? AND " +
+			"WNDW_STRT_TS = ?",
 		instant: func(t time.Time) any { return t.Format("2006-01-02 15:04:05.000000") },
 	}, err
 }
@@ -102,7 +107,8 @@ func slotWays(db *sqlstore.DB) []slotWay {
 }
 
 func (b *bench) slotTable(ctx context.Context) error {
-	fmt.Printf("\nslots: assignments/s, their share of the floor, p99 in ms, and CPU µs of this process and the server, by callers; burst: all want one instant, %d per window; spread: over %v\n", burstMax, spreadOver)
+	fmt.Printf("\nslots: assignments/s, their share of the floor, p99 in ms, and CPU µs of this process and the server, "+
+		"by callers; burst: all want one instant, %d per window; spread: over %v\n", burstMax, spreadOver)
 	for _, open := range slotDBs() {
 		if err := withDatabase(ctx, open, b.slotRows); err != nil {
 			return err
@@ -113,7 +119,8 @@ func (b *bench) slotTable(ctx context.Context) error {
 
 // withDatabase starts a database, brings its schema up to date and runs f on it;
 // if the server cannot be had it says so.
-func withDatabase(ctx context.Context, open func(*benchTB) (*slotDB, error), f func(context.Context, *slotDB, *sqlstore.DB) error) error {
+func withDatabase(ctx context.Context, open func(*benchTB) (*slotDB, error),
+	f func(context.Context, *slotDB, *sqlstore.DB) error) error {
 	skipped, err := withServers("slots", func(tb *benchTB) error {
 		raw, err := open(tb)
 		if err != nil {
@@ -162,7 +169,8 @@ func (b *bench) slotRows(ctx context.Context, raw *slotDB, db *sqlstore.DB) erro
 }
 
 // slotCell prints the figures of one way, beside the floor measured in turns.
-func (b *bench) slotCell(ctx context.Context, raw *slotDB, db *sqlstore.DB, way slotWay, load string, callers int) error {
+func (b *bench) slotCell(ctx context.Context, raw *slotDB, db *sqlstore.DB, way slotWay, load string,
+	callers int) error {
 	var floor, run slotRun
 	var cpu time.Duration
 	for range b.slotRounds {
@@ -187,7 +195,8 @@ func (b *bench) slotCell(ctx context.Context, raw *slotDB, db *sqlstore.DB, way 
 		run.add(r)
 	}
 	slices.Sort(run.took)
-	fmt.Printf(" %7.0f %5.0f%% %6.1f %5.0f", run.rate(), 100*run.rate()/floor.rate(), quantile(run.took, 0.99).Seconds()*1e3,
+	fmt.Printf(" %7.0f %5.0f%% %6.1f %5.0f", run.rate(), 100*run.rate()/floor.rate(),
+		quantile(run.took, 0.99).Seconds()*1e3,
 		cpu.Seconds()*1e6/float64(len(run.took)))
 	return nil
 }
@@ -249,7 +258,8 @@ func runCallers(n int, length time.Duration, call func(i int64) error) (slotRun,
 }
 
 // burstStart is on the grid of windows.
-var burstStart = time.UnixMilli(time.Date(2026, 12, 1, 12, 0, 0, 0, time.UTC).UnixMilli() / slotSizeMs * slotSizeMs).UTC()
+var burstStart = time.UnixMilli(time.Date(2026, 12, 1, 12, 0, 0, 0, time.UTC).UnixMilli() / slotSizeMs *
+	slotSizeMs).UTC()
 
 // wanted is the instant that a caller asks for.
 func wanted(load string) time.Time {
@@ -259,7 +269,8 @@ func wanted(load string) time.Time {
 	return burstStart.Add(time.Duration(rand.Int64N(int64(spreadOver))))
 }
 
-func assignments(ctx context.Context, db *sqlstore.DB, way slotWay, load string, callers int, length time.Duration) (slotRun, error) {
+func assignments(ctx context.Context, db *sqlstore.DB, way slotWay, load string, callers int,
+	length time.Duration) (slotRun, error) {
 	way.settings.Timeout = 30 * time.Second
 	s, err := slots.NewScheduler(db, way.settings)
 	if err != nil {
@@ -316,7 +327,8 @@ func (d *slotDB) claim(ctx context.Context, series slots.Series, window time.Tim
 	defer func() { _ = tx.Rollback() }()
 	id := uuid.Must(uuid.NewV7()).String()
 	at := d.instant(window)
-	if _, err := tx.ExecContext(ctx, d.insert, id, id, series.Scope, series.SizeMs, at, at, at, id, d.instant(time.Now().UTC())); err != nil {
+	if _, err := tx.ExecContext(ctx, d.insert, id, id, series.Scope, series.SizeMs, at, at, at, id,
+		d.instant(time.Now().UTC())); err != nil {
 		return err
 	}
 	if _, err := tx.ExecContext(ctx, d.update, series.Scope, series.SizeMs, at); err != nil {
@@ -333,7 +345,8 @@ const (
 )
 
 func (b *bench) dayTable(ctx context.Context) error {
-	fmt.Printf("\na day of slots: %d events by %d callers, window %d ms; mean time of a call in µs, in each tenth\n\n", b.dayEvents, dayCallers, slotSizeMs)
+	fmt.Printf("\na day of slots: %d events by %d callers, window %d ms; mean time of a call in µs, in each tenth\n\n",
+		b.dayEvents, dayCallers, slotSizeMs)
 	for _, open := range slotDBs()[:2] {
 		if err := withDatabase(ctx, open, b.day); err != nil {
 			return err
@@ -383,6 +396,7 @@ func (b *bench) day(ctx context.Context, raw *slotDB, db *sqlstore.DB) error {
 	for i := range total {
 		fmt.Printf(" %6d", total[i].Load()/(events/dayParts)/1000)
 	}
-	fmt.Printf("   last/first %.2f, %.0f/s\n", float64(total[dayParts-1].Load())/float64(total[0].Load()), float64(events)/time.Since(start).Seconds())
+	fmt.Printf("   last/first %.2f, %.0f/s\n", float64(total[dayParts-1].Load())/float64(total[0].Load()),
+		float64(events)/time.Since(start).Seconds())
 	return err
 }

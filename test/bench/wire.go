@@ -37,7 +37,8 @@ func dialWire(addr string, requests [][]byte, until time.Time) (*wire, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := &wire{conn: conn, requests: requests, out: bufio.NewWriterSize(conn, 64<<10), window: 65535, most: maxOpen / connections}
+	w := &wire{conn: conn, requests: requests, out: bufio.NewWriterSize(conn, 64<<10), window: 65535,
+		most: maxOpen / connections}
 	w.changed = sync.NewCond(&w.mu)
 	w.framer = http2.NewFramer(w.out, bufio.NewReaderSize(conn, 64<<10))
 	w.framer.ReadMetaHeaders = hpack.NewDecoder(4096, nil)
@@ -56,7 +57,8 @@ func header() (first, others []byte) {
 	encode := func() []byte {
 		buf.Reset()
 		for _, f := range []hpack.HeaderField{
-			{Name: ":method", Value: "POST"}, {Name: ":path", Value: rls.RateLimitService_ShouldRateLimit_FullMethodName, Sensitive: true},
+			{Name: ":method", Value: "POST"}, {Name: ":path", Value: rls.RateLimitService_ShouldRateLimit_FullMethodName,
+				Sensitive: true},
 			{Name: ":scheme", Value: "http"}, {Name: ":authority", Value: "bench"}, {Name: "te", Value: "trailers"},
 			{Name: "grpc-timeout", Value: "5000m"}, {Name: "content-type", Value: "application/grpc"},
 			{Name: "x-envoy-internal", Value: "true"}, {Name: "x-forwarded-for", Value: "10.0.0.2"},

@@ -126,12 +126,13 @@ func madeReplica(t *testing.T) scene {
 // sentinelFailover may lose what the replica had not got yet.
 func sentinelFailover(t *testing.T) scene {
 	s := testenv.StartRedisSentinel(t)
-	return scene{url: "redis+sentinel://" + strings.Join(s.SentinelAddrs, ",") + "/" + url.PathEscape(s.MasterName), losses: 1, fault: func(time.Duration) time.Time {
-		old := s.Master()
-		old.Kill()
-		s.WaitNewMaster(old)
-		return time.Now()
-	}}
+	return scene{url: "redis+sentinel://" + strings.Join(s.SentinelAddrs, ",") + "/" + url.PathEscape(s.MasterName),
+		losses: 1, fault: func(time.Duration) time.Time {
+			old := s.Master()
+			old.Kill()
+			s.WaitNewMaster(old)
+			return time.Now()
+		}}
 }
 
 func clusterMasterKilled(t *testing.T) scene {
@@ -150,15 +151,16 @@ func clusterMasterStopped(t *testing.T) scene {
 func clusterWithout(t *testing.T, take, giveBack func(*testenv.RedisServer)) scene {
 	const key = "any" // some slot's master, whichever
 	c := testenv.StartRedisCluster(t)
-	return scene{url: "redis+cluster://" + strings.Join(c.Addrs, ","), losses: 1, spared: true, fault: func(time.Duration) time.Time {
-		old := c.MasterFor(key)
-		take(old)
-		c.WaitNewMaster(key, old)
-		waitClusterUp(t, c, old)
-		back := time.Now()
-		giveBack(old)
-		return back
-	}}
+	return scene{url: "redis+cluster://" + strings.Join(c.Addrs, ","), losses: 1, spared: true,
+		fault: func(time.Duration) time.Time {
+			old := c.MasterFor(key)
+			take(old)
+			c.WaitNewMaster(key, old)
+			waitClusterUp(t, c, old)
+			back := time.Now()
+			giveBack(old)
+			return back
+		}}
 }
 
 // waitClusterUp waits until all nodes but one see all slots served. The last to

@@ -51,12 +51,15 @@ func (s *style) rules() string {
 	fmt.Fprintf(&b, "domain: %s\ndescriptors:\n", domain)
 	for _, p := range policies() {
 		for _, n := range s.limits {
-			fmt.Fprintf(&b, "- {key: %s_%d, on_backend_error: %s, rate_limit: {unit: year, requests_per_unit: %d}}\n", p, n, p, n)
+			fmt.Fprintf(&b, "- {key: %s_%d, on_backend_error: %s, rate_limit: {unit: year, requests_per_unit: %d}}\n", p, n, p,
+				n)
 		}
 	}
 	fmt.Fprintf(&b, "- {key: %s, on_backend_error: deny, rate_limit: {unit: year, requests_per_unit: 1000000000}}\n", free)
-	fmt.Fprintf(&b, "- {key: %s, on_backend_error: deny, rate_limit: {unit: minute, requests_per_unit: 1000000000}}\n", minute)
-	fmt.Fprintf(&b, "- {key: %s, on_backend_error: deny, limits: [{name: b, algorithm: token_bucket, rate: %d/s, burst: %d}]}\n", bucket, bucketRate, bucketBurst)
+	fmt.Fprintf(&b, "- {key: %s, on_backend_error: deny, rate_limit: {unit: minute, requests_per_unit: 1000000000}}\n",
+		minute)
+	fmt.Fprintf(&b, "- {key: %s, on_backend_error: deny, limits: [{name: b, algorithm: token_bucket, rate: %d/s, "+
+		"burst: %d}]}\n", bucket, bucketRate, bucketBurst)
 	return b.String()
 }
 

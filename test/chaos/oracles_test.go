@@ -114,12 +114,16 @@ func (r *run) wantTimes(t *testing.T) {
 			}
 		}
 	}
-	t.Logf("times:    %d calls, p50 %v, p99.9 %v, max %v; doing nothing p50 %v, p99.9 %v, max %v; over half the deadline %d, late %d, errors %d, excused by noise %d",
-		len(times), at(times, 0.5), at(times, 0.999), at(times, 1), at(idleTimes, 0.5), at(idleTimes, 0.999), at(idleTimes, 1), slow, late, failed, excused)
+	t.Logf("times:    %d calls, p50 %v, p99.9 %v, max %v; doing nothing p50 %v, p99.9 %v, max %v; "+
+		"over half the deadline %d, late %d, errors %d, excused by noise %d",
+		len(times), at(times, 0.5), at(times, 0.999), at(times, 1), at(idleTimes, 0.5), at(idleTimes, 0.999),
+		at(idleTimes, 1), slow, late, failed, excused)
 	share := 100 * float64(waited) / float64(max(1, outage))
-	t.Logf("waiting:  of %d calls in the outage, once breakers had time to open, %.1f %% took more than half of their deadline", outage, share)
+	t.Logf("waiting:  of %d calls in the outage, once breakers had time to open, %.1f %% took more than half of "+
+		"their deadline", outage, share)
 	if r.spared && share > waitingShare {
-		t.Errorf("%.1f %% of the calls in the outage took more than half of their deadline, want at most %v %%", share, waitingShare)
+		t.Errorf("%.1f %% of the calls in the outage took more than half of their deadline, want at most %v %%", share,
+			waitingShare)
 	}
 	if share = 100 * float64(excused) / float64(len(times)); share > r.maxNoise {
 		t.Errorf("%.1f %% of the calls ended at their deadline on a busy machine, want at most %v %%", share, r.maxNoise)
@@ -231,7 +235,8 @@ func (r *run) wantClock(t *testing.T) {
 			}
 		}
 	}
-	t.Logf("clock:    ends of a minute were off by %v at most in %v answers, %d were wrong", worst.Round(time.Millisecond), seen, wrong)
+	t.Logf("clock:    ends of a minute were off by %v at most in %v answers, %d were wrong",
+		worst.Round(time.Millisecond), seen, wrong)
 	for i, n := range seen {
 		if n == 0 {
 			t.Errorf("replica %d gave no answer that tells its clock", i)
@@ -278,7 +283,8 @@ func (r *run) wantRecovery(t *testing.T) {
 			last[c.client] = max(last[c.client], since.Round(time.Millisecond))
 		}
 	}
-	t.Logf("recovery: away for %v; last answers by policy %v after the return, want at most %v; later single ones on a busy machine: %d",
+	t.Logf("recovery: away for %v; last answers by policy %v after the return, want at most %v; "+
+		"later single ones on a busy machine: %d",
 		r.back.Sub(r.faulted).Round(time.Millisecond), last, most, stray)
 	for i := range replicas {
 		if last[i] > most {
@@ -289,7 +295,8 @@ func (r *run) wantRecovery(t *testing.T) {
 		}
 	}
 	if share := 100 * float64(stray) / float64(len(r.calls)); share > r.maxNoise {
-		t.Errorf("%.1f %% of the calls were answered by policy long after the backend's return, want at most %v %%", share, r.maxNoise)
+		t.Errorf("%.1f %% of the calls were answered by policy long after the backend's return, want at most %v %%",
+			share, r.maxNoise)
 	}
 }
 

@@ -163,7 +163,8 @@ func (c *slowCalls) want(t *testing.T, client rls.RateLimitServiceClient) {
 			used, err := roomyUsed(client, v)
 			least := c.roomy[v].Load()
 			if err != nil || used < least || used > least+c.unknown[v].Load() {
-				return fmt.Sprintf("roomy %d: %d used, want %d and at most %d more, of calls that were not counted for certain; error %v",
+				return fmt.Sprintf(
+					"roomy %d: %d used, want %d and at most %d more, of calls that were not counted for certain; error %v",
 					v, used, least, c.unknown[v].Load(), err)
 			}
 			return ""

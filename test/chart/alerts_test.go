@@ -44,7 +44,8 @@ func TestAlertsFireInTheirUnitTests(t *testing.T) {
 	tests := read(t, "alerts.yaml")
 	write(t, filepath.Join(dir, "alerts.yaml"), tests)
 	write(t, filepath.Join(dir, "alerts-slow.yaml"), read(t, "alerts-slow.yaml"))
-	if code, out, errOut := testenv.RunProgram(t, promtool, nil, "check", "rules", "--lint-fatal", filepath.Join(dir, "rules.yaml")); code != 0 {
+	if code, out, errOut := testenv.RunProgram(t, promtool, nil, "check", "rules", "--lint-fatal",
+		filepath.Join(dir, "rules.yaml")); code != 0 {
 		t.Fatalf("%s%s", out, errOut)
 	}
 	for _, file := range []string{"alerts.yaml", "alerts-slow.yaml"} {
@@ -112,7 +113,8 @@ func TestRunbookHasEveryAlert(t *testing.T) {
 				alerts[r.Alert] = append(alerts[r.Alert], severity)
 			}
 			if !strings.HasSuffix(r.Annotations.RunbookURL, link) || r.Annotations.Summary == "" || severity == "" {
-				t.Errorf("%s: runbook %q, summary %q, severity %q", r.Alert, r.Annotations.RunbookURL, r.Annotations.Summary, severity)
+				t.Errorf("%s: runbook %q, summary %q, severity %q", r.Alert, r.Annotations.RunbookURL,
+					r.Annotations.Summary, severity)
 			}
 			if !strings.Contains(document, "\n## "+r.Alert+"\n") {
 				t.Errorf("docs/alerts.md has no section %s", r.Alert)

@@ -104,15 +104,19 @@ func (b board) dashboard() object {
 	variables := []any{object{"name": "datasource", "label": "Prometheus", "type": "datasource", "query": "prometheus"}}
 	for _, v := range choices {
 		query := fmt.Sprintf("label_values(%s, %s)", v.series, v.label)
-		variables = append(variables, object{"name": v.label, "type": "query", "datasource": source, "query": object{"query": query, "refId": v.label},
-			"includeAll": true, "allValue": ".*", "multi": true, "refresh": 2, "sort": 1, "current": object{"text": []any{"All"}, "value": []any{"$__all"}}})
+		variables = append(variables, object{"name": v.label, "type": "query", "datasource": source,
+			"query":      object{"query": query, "refId": v.label},
+			"includeAll": true, "allValue": ".*", "multi": true, "refresh": 2, "sort": 1,
+			"current": object{"text": []any{"All"}, "value": []any{"$__all"}}})
 	}
 	return object{
-		"uid": b.UID, "title": b.Title, "tags": []any{"headgate"}, "schemaVersion": 39, "version": 1, "editable": true, "graphTooltip": 1,
-		"refresh": "30s", "time": object{"from": "now-1h", "to": "now"}, "timezone": "browser",
+		"uid": b.UID, "title": b.Title, "tags": []any{"headgate"}, "schemaVersion": 39, "version": 1, "editable": true,
+		"graphTooltip": 1,
+		"refresh":      "30s", "time": object{"from": "now-1h", "to": "now"}, "timezone": "browser",
 		"templating": object{"list": variables}, "panels": panels,
-		"annotations": object{"list": []any{object{"name": "New rules", "datasource": source, "enable": true, "iconColor": "blue",
-			"expr": newRules, "titleFormat": "New rules"}}},
+		"annotations": object{
+			"list": []any{object{"name": "New rules", "datasource": source, "enable": true, "iconColor": "blue",
+				"expr": newRules, "titleFormat": "New rules"}}},
 	}
 }
 
@@ -135,8 +139,9 @@ func (p panel) model(id int, position object) object {
 		case "heatmap":
 			format = "heatmap"
 		}
-		targets = append(targets, object{"refId": string(rune('A' + i)), "datasource": source, "expr": q.expression(), "legendFormat": q.Legend,
-			"format": format, "instant": kind == "table", "range": kind != "table"})
+		targets = append(targets, object{"refId": string(rune('A' + i)), "datasource": source, "expr": q.expression(),
+			"legendFormat": q.Legend,
+			"format":       format, "instant": kind == "table", "range": kind != "table"})
 	}
 	defaults := object{"unit": p.Unit, "min": 0}
 	if len(p.Thresholds) > 0 {
@@ -146,6 +151,7 @@ func (p panel) model(id int, position object) object {
 		}
 		defaults["thresholds"] = object{"mode": "absolute", "steps": steps}
 	}
-	return object{"id": id, "type": kind, "title": p.Title, "description": p.About, "datasource": source, "gridPos": position,
+	return object{"id": id, "type": kind, "title": p.Title, "description": p.About, "datasource": source,
+		"gridPos":     position,
 		"fieldConfig": object{"defaults": defaults, "overrides": []any{}}, "options": object{}, "targets": targets}
 }

@@ -25,7 +25,8 @@ func TestInstalledChartUpgradesAndLeavesNothing(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inCluster(t, k, 0, "install", release, "CHART", "--namespace", namespace, "--values", values)
 			for _, o := range objects(t, read(t, filepath.Join("golden", name+".yaml"))) {
-				if _, wrong := k.Create(collection(t, o)+"?dryRun=All", o); !strings.Contains(wrong, "AlreadyExists") && wrong != "" {
+				if _, wrong := k.Create(collection(t, o)+"?dryRun=All", o); !strings.Contains(wrong, "AlreadyExists") &&
+					wrong != "" {
 					t.Errorf("%v %v: %s", o["kind"], at(o, "metadata", "name"), wrong)
 				}
 				admitPod(t, k, o)
@@ -40,7 +41,8 @@ func TestInstalledChartUpgradesAndLeavesNothing(t *testing.T) {
 	t.Run("policy", func(t *testing.T) { policyInjects(t, k) })
 	t.Run("strictness", func(t *testing.T) {
 		for _, o := range objects(t, strings.ReplaceAll(read(t, "golden/memory.yaml"), "minReadySeconds", "minReadySecond")) {
-			if _, wrong := k.Create(collection(t, o)+"?dryRun=All", o); o["kind"] == "Deployment" && !strings.Contains(wrong, `unknown field \"spec.minReadySecond\"`) {
+			if _, wrong := k.Create(collection(t, o)+"?dryRun=All", o); o["kind"] == "Deployment" && !strings.Contains(wrong,
+				`unknown field \"spec.minReadySecond\"`) {
 				t.Errorf("a misspelt field: %q", wrong)
 			}
 		}
@@ -73,11 +75,13 @@ func upgrades(t *testing.T, k *testenv.Kubernetes) {
 	inCluster(t, k, 0, "install", release, "CHART", "--namespace", namespace, "--values", values)
 	rules1, settings1, checksum1 := state()
 
-	inCluster(t, k, 0, "upgrade", release, "CHART", "--namespace", namespace, "--values", values, "--set-string", `rules.files.shop\.yaml=domain: other`)
+	inCluster(t, k, 0, "upgrade", release, "CHART", "--namespace", namespace, "--values", values, "--set-string",
+		`rules.files.shop\.yaml=domain: other`)
 	if rules, settings, checksum := state(); rules == rules1 || settings != settings1 || checksum != checksum1 {
 		t.Errorf("new rules: rules %q, checksum %s; want new rules and the same pods", rules, checksum)
 	}
-	inCluster(t, k, 0, "upgrade", release, "CHART", "--namespace", namespace, "--values", values, "--set", "config.log-level=debug")
+	inCluster(t, k, 0, "upgrade", release, "CHART", "--namespace", namespace, "--values", values, "--set",
+		"config.log-level=debug")
 	if rules, settings, checksum := state(); rules != rules1 || settings == settings1 || checksum == checksum1 {
 		t.Errorf("new settings: %q, checksum %s; want new pods", settings, checksum)
 	}
@@ -108,7 +112,8 @@ func policyInjects(t *testing.T, k *testenv.Kubernetes) {
 		return ""
 	})
 	c, _ := at(made, "spec", "initContainers", 0).(object)
-	if injected != 1 || c["name"] != "headgate" || c["restartPolicy"] != "Always" || fmt.Sprint(c["args"]) != fmt.Sprint(want["args"]) {
+	if injected != 1 || c["name"] != "headgate" || c["restartPolicy"] != "Always" ||
+		fmt.Sprint(c["args"]) != fmt.Sprint(want["args"]) {
 		t.Errorf("%d init containers, the first is %v", injected, c)
 	}
 	for _, field := range []string{"image", "securityContext", "resources", "env", "volumeMounts"} {
@@ -137,7 +142,8 @@ func application(inject string) object {
 	return object{
 		"apiVersion": "v1", "kind": "Pod", "metadata": object{"name": "shop", "labels": labels},
 		"spec": object{
-			"securityContext": object{"runAsNonRoot": true, "runAsUser": 1000, "seccompProfile": object{"type": "RuntimeDefault"}},
+			"securityContext": object{"runAsNonRoot": true, "runAsUser": 1000,
+				"seccompProfile": object{"type": "RuntimeDefault"}},
 			"containers": []any{object{"name": "shop", "image": "shop:1", "securityContext": object{
 				"allowPrivilegeEscalation": false, "capabilities": object{"drop": []any{"ALL"}}}}},
 			"volumes": []any{object{"name": "own", "emptyDir": object{}}},
@@ -227,7 +233,8 @@ func defineResource(t *testing.T, k *testenv.Kubernetes, group, version, kind st
 	t.Helper()
 	plural := strings.ToLower(kind) + "s"
 	define(t, k, object{
-		"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": object{"name": plural + "." + group},
+		"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+		"metadata": object{"name": plural + "." + group},
 		"spec": object{
 			"group": group, "scope": "Namespaced", "names": object{"kind": kind, "plural": plural},
 			"versions": []any{object{"name": version, "served": true, "storage": true, "schema": object{
@@ -259,10 +266,13 @@ func define(t *testing.T, k *testenv.Kubernetes, crd object) {
 // collections are where objects are made, by kind.
 var collections = map[string]string{
 	"ConfigMap": "configmaps", "Service": "services", "ServiceAccount": "serviceaccounts", "Pod": "pods",
-	"Deployment": "deployments", "PodDisruptionBudget": "poddisruptionbudgets", "HorizontalPodAutoscaler": "horizontalpodautoscalers",
-	"NetworkPolicy": "networkpolicies", "Certificate": "certificates", "PodMonitor": "podmonitors", "PrometheusRule": "prometheusrules",
+	"Deployment": "deployments", "PodDisruptionBudget": "poddisruptionbudgets",
+	"HorizontalPodAutoscaler": "horizontalpodautoscalers",
+	"NetworkPolicy":           "networkpolicies", "Certificate": "certificates", "PodMonitor": "podmonitors",
+	"PrometheusRule":  "prometheusrules",
 	"DestinationRule": "destinationrules", "EnvoyFilter": "envoyfilters",
-	"MutatingAdmissionPolicy": "mutatingadmissionpolicies", "MutatingAdmissionPolicyBinding": "mutatingadmissionpolicybindings",
+	"MutatingAdmissionPolicy":        "mutatingadmissionpolicies",
+	"MutatingAdmissionPolicyBinding": "mutatingadmissionpolicybindings",
 }
 
 func collection(t *testing.T, o object) string {
@@ -288,8 +298,9 @@ func labelled(t *testing.T, k *testenv.Kubernetes) (all []string) {
 	for kind := range collections {
 		o := object{"kind": kind, "apiVersion": "v1"}
 		for group, kinds := range map[string]string{
-			"apps/v1": "Deployment", "policy/v1": "PodDisruptionBudget", "autoscaling/v2": "HorizontalPodAutoscaler", "networking.k8s.io/v1": "NetworkPolicy",
-			"cert-manager.io/v1": "Certificate", "monitoring.coreos.com/v1": "PodMonitor PrometheusRule",
+			"apps/v1": "Deployment", "policy/v1": "PodDisruptionBudget", "autoscaling/v2": "HorizontalPodAutoscaler",
+			"networking.k8s.io/v1": "NetworkPolicy",
+			"cert-manager.io/v1":   "Certificate", "monitoring.coreos.com/v1": "PodMonitor PrometheusRule",
 			"networking.istio.io/v1": "DestinationRule", "networking.istio.io/v1alpha3": "EnvoyFilter",
 			"admissionregistration.k8s.io/v1": "MutatingAdmissionPolicy MutatingAdmissionPolicyBinding",
 		} {

@@ -12,7 +12,8 @@ import (
 // meshFilters are ways to call `headgate envoy --istio`.
 var meshFilters = map[string][]string{
 	"service": {"--istio-service", "headgate.infra.svc.cluster.local", "--namespace", "shop", "--selector", "app=shop"},
-	"address": {"--address", "headgate-headless.infra.svc.cluster.local:8081", "--services", "headgate-headless.infra.svc.cluster.local:8082"},
+	"address": {"--address", "headgate-headless.infra.svc.cluster.local:8081", "--services",
+		"headgate-headless.infra.svc.cluster.local:8082"},
 	"sidecar": {"--address", "unix:@headgate", "--services", "unix:@headgate-services", "--namespace", "shop"},
 	"refuses": {"--deny-without-answer", "--owner", "me", "--name", "other"},
 }
@@ -22,7 +23,8 @@ func meshFilter(t *testing.T, flags []string) string {
 	t.Helper()
 	dir := t.TempDir()
 	write(t, filepath.Join(dir, "rules.yaml"), meshRules)
-	code, out, errOut := testenv.RunProgram(t, program, nil, append([]string{"envoy", filepath.Join(dir, "rules.yaml"), "--istio"}, flags...)...)
+	code, out, errOut := testenv.RunProgram(t, program, nil,
+		append([]string{"envoy", filepath.Join(dir, "rules.yaml"), "--istio"}, flags...)...)
 	if code != 0 {
 		t.Fatalf("headgate envoy --istio %v: %s", flags, errOut)
 	}
@@ -63,7 +65,8 @@ func TestIstioctlFindsNothingWrong(t *testing.T) {
 	for name, file := range files {
 		for _, command := range [][]string{{"validate", "-f", file}, {"analyze", "--use-kube=false", file}} {
 			code, text := findings(t, istioctl, command...)
-			if code != 0 || strings.Contains(text, "arning") || strings.Contains(text, "rror") || strings.Contains(text, "\t* ") {
+			if code != 0 || strings.Contains(text, "arning") || strings.Contains(text, "rror") ||
+				strings.Contains(text, "\t* ") {
 				t.Errorf("%s: istioctl %v: exit code %d\n%s", name, command, code, text)
 			}
 		}

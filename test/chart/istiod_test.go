@@ -19,7 +19,10 @@ metadata: {name: shop, namespace: %[1]s}
 spec:
   workloadSelector: {labels: {app: shop}}
   ingress:
-    - {port: {number: %[2]d, protocol: HTTP, name: http}, bind: 127.0.0.1, captureMode: NONE, defaultEndpoint: "127.0.0.1:%[3]d"}
+    - port: {number: %[2]d, protocol: HTTP, name: http}
+      bind: 127.0.0.1
+      captureMode: NONE
+      defaultEndpoint: "127.0.0.1:%[3]d"
   egress:
     - {port: {number: %[4]d, protocol: HTTP_PROXY, name: out}, bind: 127.0.0.1, captureMode: NONE, hosts: ["limits/*"]}
 `
@@ -164,7 +167,8 @@ func startIstiod(t *testing.T, path, kubeconfig string) string {
 		"ENABLE_CA_SERVER=false", "POD_NAMESPACE=istio-system", "POD_NAME=istiod",
 		"PILOT_ENABLE_METADATA_EXCHANGE=false", "PILOT_ENABLE_ALPN_FILTER=false", // filters of Istio's Envoy
 	}, "discovery", "--kubeconfig", kubeconfig, "--meshConfig", mesh,
-		"--grpcAddr", grpc, "--httpAddr", web, "--httpsAddr=", "--secureGRPCAddr=", "--monitoringAddr", free(), "--ctrlz_port", "0")
+		"--grpcAddr", grpc, "--httpAddr", web, "--httpsAddr=", "--secureGRPCAddr=", "--monitoringAddr", free(),
+		"--ctrlz_port", "0")
 	testenv.Eventually(t, patience, "istiod is ready", func() string {
 		if p.Exited() {
 			t.Fatalf("istiod has ended:\n%s", p.Log())
@@ -188,7 +192,8 @@ func startProxy(t *testing.T, tools, namespace, istiod string) *testenv.Envoy {
 	} {
 		t.Setenv(name, value)
 	}
-	code, bootstrap, errOut := testenv.RunProgram(t, filepath.Join(tools, "bootstrap"), nil, filepath.Join(tools, "envoy_bootstrap.json"), istiod)
+	code, bootstrap, errOut := testenv.RunProgram(t, filepath.Join(tools, "bootstrap"), nil,
+		filepath.Join(tools, "envoy_bootstrap.json"), istiod)
 	if code != 0 {
 		t.Fatal(errOut)
 	}

@@ -42,7 +42,8 @@ func TestKustomizeMakesWhatTheChartRenders(t *testing.T) {
 			t.Fatalf("kustomize %s: %s", dir, errOut)
 		}
 		builtRules, built := apart(objects(t, out))
-		if !reflect.DeepEqual(at(builtRules, "data"), at(rules, "data")) || at(builtRules, "metadata", "namespace") != "headgate" {
+		if !reflect.DeepEqual(at(builtRules, "data"), at(rules, "data")) ||
+			at(builtRules, "metadata", "namespace") != "headgate" {
 			t.Errorf("%s: kustomize makes the rules %v, the chart %v", dir, builtRules, rules)
 		}
 		if len(built) != len(others) {

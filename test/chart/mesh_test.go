@@ -20,11 +20,13 @@ resources:
 
 // startMeshEnvoy runs Envoy with what `headgate envoy` prints for these flags, in front of an
 // application that answers after a tenth of a second, and returns its address.
-func startMeshEnvoy(t *testing.T, rules string, flags []string, options ...testenv.EnvoyOption) (*testenv.Envoy, string) {
+func startMeshEnvoy(t *testing.T, rules string, flags []string,
+	options ...testenv.EnvoyOption) (*testenv.Envoy, string) {
 	t.Helper()
 	application := testenv.FreePort(t)
 	serveApplication(t, application)
-	args := append([]string{"envoy", rules, "--upstream", fmt.Sprintf("127.0.0.1:%d", application), "--listen", "0", "--admin", "127.0.0.1:0", "--timeout", "5s"}, flags...)
+	args := append([]string{"envoy", rules, "--upstream", fmt.Sprintf("127.0.0.1:%d", application), "--listen", "0",
+		"--admin", "127.0.0.1:0", "--timeout", "5s"}, flags...)
 	code, config, errOut := testenv.RunProgram(t, program, nil, args...)
 	if code != 0 {
 		t.Fatal(errOut)
@@ -42,10 +44,13 @@ func TestEnvoyOverTLS(t *testing.T) {
 	})
 	rules := filepath.Join(t.TempDir(), "shop.yaml")
 	write(t, rules, meshRules)
-	h := testenv.StartHeadgate(t, program, "--rules", rules, "--grpc-tls-cert", named.CertFile, "--grpc-tls-key", named.KeyFile,
+	h := testenv.StartHeadgate(t, program, "--rules", rules, "--grpc-tls-cert", named.CertFile, "--grpc-tls-key",
+		named.KeyFile,
 		"--grpc-client-ca", certs.CAFile, "--grpc-client-san", "localhost")
-	for san, want := range map[string]int{"spiffe://cluster.local/ns/infra/sa/headgate": 200, "spiffe://cluster.local/ns/other/sa/headgate": 500, "localhost": 200, "elsewhere": 500} {
-		_, address := startMeshEnvoy(t, rules, []string{"--address", h.GRPC, "--services", h.Services, "--deny-without-answer",
+	for san, want := range map[string]int{"spiffe://cluster.local/ns/infra/sa/headgate": 200,
+		"spiffe://cluster.local/ns/other/sa/headgate": 500, "localhost": 200, "elsewhere": 500} {
+		_, address := startMeshEnvoy(t, rules, []string{"--address", h.GRPC, "--services", h.Services,
+			"--deny-without-answer",
 			"--tls-ca", certs.CAFile, "--tls-cert", certs.Client.CertFile, "--tls-key", certs.Client.KeyFile, "--san", san})
 		last := 0
 		testenv.Eventually(t, patience, fmt.Sprintf("--san %s is answered with %d", san, want), func() string {
@@ -56,7 +61,8 @@ func TestEnvoyOverTLS(t *testing.T) {
 			return ""
 		})
 	}
-	if page, err := h.Fetch("/metrics"); err != nil || !strings.Contains(page, `headgate_leases_total{domain="shop",event="released"`) {
+	if page, err := h.Fetch("/metrics"); err != nil ||
+		!strings.Contains(page, `headgate_leases_total{domain="shop",event="released"`) {
 		t.Errorf("no lease was released over TLS: %v", err)
 	}
 }
@@ -77,7 +83,8 @@ func TestIstioOwner(t *testing.T) {
 	t.Setenv("INSTANCE_IP", "10.1.2.3")
 	t.Setenv("POD_NAME", "shop-5d9c")
 	t.Setenv("POD_NAMESPACE", "front")
-	envoy, address := startMeshEnvoy(t, rules, []string{"--address", h.GRPC, "--services", h.Services, "--owner", owner, "--owner-grace", "1s"},
+	envoy, address := startMeshEnvoy(t, rules, []string{"--address", h.GRPC, "--services", h.Services, "--owner", owner,
+		"--owner-grace", "1s"},
 		testenv.WithEnvoyArgs("--service-node", "sidecar~10.1.2.3~shop-5d9c.front~front.svc.cluster.local"))
 	event := func(name string) string { return leases(t, h, name) }
 	testenv.Eventually(t, patience, "a lease is released", func() string { // and the access log is connected

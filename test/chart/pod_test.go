@@ -50,7 +50,8 @@ func container(t *testing.T, all []object) (c object, volumes []any) {
 
 // startPod starts the container with what the objects mount into it. Secrets have what
 // secrets says, by the names of the variables; certs are for those of TLS.
-func startPod(t *testing.T, all []object, c object, volumes []any, secrets map[string]string, certs *testenv.Certs) *pod {
+func startPod(t *testing.T, all []object, c object, volumes []any, secrets map[string]string,
+	certs *testenv.Certs) *pod {
 	t.Helper()
 	p, env := newPod(t, all, c, volumes, secrets, certs)
 	p.Program = testenv.StartProgram(t, program, append(env, "HEADGATE_DRAIN_DELAY=0s"), p.place(asStrings(c["args"]))...)
@@ -58,7 +59,8 @@ func startPod(t *testing.T, all []object, c object, volumes []any, secrets map[s
 }
 
 // newPod is startPod that does not start the container, but returns its environment.
-func newPod(t *testing.T, all []object, c object, volumes []any, secrets map[string]string, certs *testenv.Certs) (p *pod, env []string) {
+func newPod(t *testing.T, all []object, c object, volumes []any, secrets map[string]string,
+	certs *testenv.Certs) (p *pod, env []string) {
 	t.Helper()
 	root, err := os.MkdirTemp("", "hg") // paths of sockets are short
 	if err != nil {
@@ -117,7 +119,8 @@ func (p *pod) mount(t *testing.T, all []object, volumes []any, certs *testenv.Ce
 				}
 				publish(t, dir, data)
 			case at(v, "secret") != nil || at(v, "csi") != nil:
-				publish(t, dir, map[string]string{"tls.crt": read(t, certs.Server.CertFile), "tls.key": read(t, certs.Server.KeyFile), "ca.crt": read(t, certs.CAFile)})
+				publish(t, dir, map[string]string{"tls.crt": read(t, certs.Server.CertFile),
+					"tls.key": read(t, certs.Server.KeyFile), "ca.crt": read(t, certs.CAFile)})
 			}
 		}
 	}

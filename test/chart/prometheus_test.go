@@ -28,12 +28,16 @@ func TestQueriesReturnDataInPrometheus(t *testing.T) {
 	dir := t.TempDir()
 	rules := filepath.Join(dir, "shop.yaml")
 	write(t, rules, boardRules)
-	h := testenv.StartHeadgate(t, program, "--rules", rules, "--backend", server.URL(), "--backend-timeout", "100ms", "--lease-ttl", "2s",
-		"--slots", "sqlite:"+filepath.Join(dir, "slots.db"), "--slots-seed", "100/PT4S", "--policies", "sqlite:"+filepath.Join(dir, "policies.db"))
+	h := testenv.StartHeadgate(t, program, "--rules", rules, "--backend", server.URL(), "--backend-timeout", "100ms",
+		"--lease-ttl", "2s",
+		"--slots", "sqlite:"+filepath.Join(dir, "slots.db"), "--slots-seed", "100/PT4S", "--policies",
+		"sqlite:"+filepath.Join(dir, "policies.db"))
 	application := testenv.FreePort(t)
 	serveApplication(t, application)
-	code, config, errOut := testenv.RunProgram(t, program, nil, "envoy", rules, "--partial", "--address", h.GRPC, "--services", h.Services,
-		"--upstream", fmt.Sprintf("127.0.0.1:%d", application), "--listen", "0", "--admin", "127.0.0.1:0", "--timeout", "50ms")
+	code, config, errOut := testenv.RunProgram(t, program, nil, "envoy", rules, "--partial", "--address", h.GRPC,
+		"--services", h.Services,
+		"--upstream", fmt.Sprintf("127.0.0.1:%d", application), "--listen", "0", "--admin", "127.0.0.1:0",
+		"--timeout", "50ms")
 	if code != 0 {
 		t.Fatal(errOut)
 	}
@@ -95,7 +99,8 @@ scrape_configs:
 	}
 	for _, c := range choices {
 		values, err := prom.LabelValues(c.label, concrete(c.series))
-		if want := map[string]string{"namespace": "limits", "job": "headgate", "domain": "shop", "rule": "few"}[c.label]; err != nil || !slices.Contains(values, want) {
+		if want := map[string]string{"namespace": "limits", "job": "headgate", "domain": "shop",
+			"rule": "few"}[c.label]; err != nil || !slices.Contains(values, want) {
 			t.Errorf("the variable %s has the values %v, want %s among them: %v", c.label, values, want, err)
 		}
 	}
@@ -110,7 +115,8 @@ scrape_configs:
 
 // concrete puts in what Grafana does.
 func concrete(expression string) string {
-	return strings.NewReplacer("$namespace", ".*", "$job", ".*", "$domain", ".*", "$rule", ".*", "$__rate_interval", "30s", "$__interval", "60s").Replace(expression)
+	return strings.NewReplacer("$namespace", ".*", "$job", ".*", "$domain", ".*", "$rule", ".*", "$__rate_interval", "30s",
+		"$__interval", "60s").Replace(expression)
 }
 
 // boardRules make something for each panel.
@@ -151,7 +157,8 @@ func load(t *testing.T, h *testenv.Headgate, envoy string) (stop func()) {
 			post("http://"+h.HTTP+"/json", `{"domain":"shop","descriptors":[{"entries":[{"key":"`+key+`","value":"a"}]}]}`)
 		}
 		n++
-		post("http://"+h.HTTP+"/api/v1/slots", fmt.Sprintf(`{"eventId":"e%d","configName":"default","requestedTime":%q}`, n, time.Now().UTC().Format(time.RFC3339)))
+		post("http://"+h.HTTP+"/api/v1/slots", fmt.Sprintf(`{"eventId":"e%d","configName":"default","requestedTime":%q}`, n,
+			time.Now().UTC().Format(time.RFC3339)))
 	})
 	for range 2 {
 		every(50*time.Millisecond, func() {
@@ -162,7 +169,8 @@ func load(t *testing.T, h *testenv.Headgate, envoy string) (stop func()) {
 	}
 	// A lease that nobody ends expires.
 	every(time.Second, func() {
-		post("http://"+h.HTTP+"/json", `{"domain":"shop","descriptors":[{"entries":[{"key":"method","value":"GET"},{"key":"path","value":"/slow"}]}]}`)
+		post("http://"+h.HTTP+"/json",
+			`{"domain":"shop","descriptors":[{"entries":[{"key":"method","value":"GET"},{"key":"path","value":"/slow"}]}]}`)
 	})
 	return func() { cancel(); wg.Wait() }
 }
@@ -171,12 +179,13 @@ func load(t *testing.T, h *testenv.Headgate, envoy string) (stop func()) {
 // answered when the client has gone.
 func serveApplication(t *testing.T, port int) {
 	t.Helper()
-	server := &http.Server{Addr: fmt.Sprintf("127.0.0.1:%d", port), Handler: http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		if r.URL.RawQuery == "hang=1" {
-			<-r.Context().Done()
-		}
-		time.Sleep(100 * time.Millisecond)
-	})}
+	server := &http.Server{Addr: fmt.Sprintf("127.0.0.1:%d", port),
+		Handler: http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+			if r.URL.RawQuery == "hang=1" {
+				<-r.Context().Done()
+			}
+			time.Sleep(100 * time.Millisecond)
+		})}
 	done := make(chan struct{})
 	go func() { defer close(done); _ = server.ListenAndServe() }()
 	t.Cleanup(func() { _ = server.Close(); <-done })

@@ -23,7 +23,8 @@ func TestRedisExample(t *testing.T) {
 	users := filepath.Join(dir, "users.acl")
 	write(t, users, strings.ReplaceAll(read(t, filepath.Join(examples, "redis", "users.acl")), "CHANGE-ME", "s3cret"))
 	conf := filepath.Join(dir, "redis.conf")
-	write(t, conf, strings.ReplaceAll(read(t, filepath.Join(examples, "redis", "redis.conf")), "/etc/redis/users.acl", users))
+	write(t, conf, strings.ReplaceAll(read(t, filepath.Join(examples, "redis", "redis.conf")),
+		"/etc/redis/users.acl", users))
 	port := testenv.FreePort(t)
 	address := fmt.Sprintf("127.0.0.1:%d", port)
 	server := testenv.StartProgram(t, binary, nil, conf, "--port", fmt.Sprint(port), "--bind", "127.0.0.1", "--dir", dir)
@@ -53,15 +54,18 @@ func TestRedisExample(t *testing.T) {
 
 	rules := filepath.Join(dir, "rules.yaml")
 	write(t, rules, allAlgorithms)
-	h := testenv.StartHeadgate(t, program, "--rules", rules, "--backend", "redis://headgate:s3cret@"+address+"/0", "--on-backend-error", "error")
+	h := testenv.StartHeadgate(t, program, "--rules", rules, "--backend", "redis://headgate:s3cret@"+address+"/0",
+		"--on-backend-error", "error")
 	for _, key := range []string{"fixed_window", "sliding_window", "token_bucket", "sliding_log", "concurrency"} {
-		code, out, errOut := testenv.RunProgram(t, program, nil, "ask", "all", key+"=a", "-n", "3", "--timeout", "5s", "--addr", h.GRPC)
+		code, out, errOut := testenv.RunProgram(t, program, nil, "ask", "all", key+"=a", "-n", "3", "--timeout", "5s",
+			"--addr", h.GRPC)
 		if code != 3 || strings.Count(out, "OVER_LIMIT rule=") != 1 || strings.Contains(out, "degraded") {
 			t.Errorf("%s: exit code %d\n%s%s", key, code, out, errOut)
 		}
 	}
 	time.Sleep(200 * time.Millisecond) // what is asked of Redis in the background
-	if log := h.Log(); strings.Contains(log, "level=WARN") || strings.Contains(log, "level=ERROR") || strings.Contains(log, "NOPERM") {
+	if log := h.Log(); strings.Contains(log, "level=WARN") || strings.Contains(log, "level=ERROR") ||
+		strings.Contains(log, "NOPERM") {
 		t.Errorf("headgate complains:\n%s", log)
 	}
 	if n, err := h.Metrics("headgate_breaker_openings_total"); err != nil || n[0] != 0 {

@@ -26,7 +26,8 @@ func TestRedisSizes(t *testing.T) {
 	}
 	server := testenv.StartRedis(t)
 	rules := filepath.Join(t.TempDir(), "rules.yaml")
-	write(t, rules, strings.ReplaceAll(strings.ReplaceAll(allAlgorithms, "limit: 2", "limit: 100"), "threshold: 2", "threshold: 100"))
+	write(t, rules, strings.ReplaceAll(strings.ReplaceAll(allAlgorithms, "limit: 2", "limit: 100"), "threshold: 2",
+		"threshold: 100"))
 	h := testenv.StartHeadgate(t, program, "--rules", rules, "--backend", server.URL())
 	conn, err := grpc.NewClient(h.GRPC, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
@@ -52,8 +53,9 @@ func TestRedisSizes(t *testing.T) {
 		before := used()
 		for i := range counters {
 			name := fmt.Sprintf("tenant-%08d", i)
-			_, err := client.ShouldRateLimit(ctx, &rls.RateLimitRequest{Domain: "all", Descriptors: []*common.RateLimitDescriptor{
-				{Entries: []*common.RateLimitDescriptor_Entry{{Key: key, Value: name}}}}})
+			_, err := client.ShouldRateLimit(ctx,
+				&rls.RateLimitRequest{Domain: "all", Descriptors: []*common.RateLimitDescriptor{
+					{Entries: []*common.RateLimitDescriptor_Entry{{Key: key, Value: name}}}}})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -62,7 +64,8 @@ func TestRedisSizes(t *testing.T) {
 	}
 	text := read(t, filepath.Join(examples, "README.md"))
 	for _, c := range []struct{ key, row string }{
-		{"fixed_window", "| `fixed_window`"}, {"token_bucket", "| `fixed_window`"}, {"sliding_log", "| `sliding_log`"}, {"concurrency", "| requests in flight"},
+		{"fixed_window", "| `fixed_window`"}, {"token_bucket", "| `fixed_window`"}, {"sliding_log", "| `sliding_log`"},
+		{"concurrency", "| requests in flight"},
 	} {
 		m := regexp.MustCompile(regexp.QuoteMeta(c.row) + `[^|]*\| (\d+)`).FindStringSubmatch(text)
 		if m == nil {

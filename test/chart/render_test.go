@@ -70,14 +70,16 @@ func helm(t *testing.T, args ...string) (code int, out, errOut string) {
 			args[i] = filepath.Join(chart, strings.TrimPrefix(arg, chartDir))
 		}
 	}
-	env := []string{"HELM_CACHE_HOME=" + home, "HELM_CONFIG_HOME=" + home, "HELM_DATA_HOME=" + home, "KUBECONFIG=" + filepath.Join(home, "none")}
+	env := []string{"HELM_CACHE_HOME=" + home, "HELM_CONFIG_HOME=" + home, "HELM_DATA_HOME=" + home,
+		"KUBECONFIG=" + filepath.Join(home, "none")}
 	return testenv.RunProgram(t, path, env, args...)
 }
 
 // render returns what helm renders from a values file and further arguments.
 func render(t *testing.T, values string, args ...string) string {
 	t.Helper()
-	code, out, errOut := helm(t, append([]string{"template", release, "CHART", "--namespace", namespace, "--values", values}, args...)...)
+	code, out, errOut := helm(t,
+		append([]string{"template", release, "CHART", "--namespace", namespace, "--values", values}, args...)...)
 	if code != 0 || errOut != "" {
 		t.Fatalf("helm template: exit code %d\n%s", code, errOut)
 	}
@@ -144,7 +146,8 @@ func TestRenderedChartMatchesGoldenFiles(t *testing.T) {
 			}
 			want, err := os.ReadFile(golden)
 			if err != nil || string(want) != text {
-				t.Errorf("helm does not render what %s has (%v): look at the difference after\ngo test ./test/chart -run Rendered -update", golden, err)
+				t.Errorf("helm does not render what %s has (%v): look at the difference after\n"+
+					"go test ./test/chart -run Rendered -update", golden, err)
 			}
 			if code, out, errOut := helm(t, "lint", "CHART", "--strict", "--values", values); code != 0 {
 				t.Errorf("helm lint: %s%s", out, errOut)
@@ -186,7 +189,8 @@ func TestKubeconformAcceptsEveryObject(t *testing.T) {
 		monitoring += strings.Count(text, "\nkind: PodMonitor\n") + strings.Count(text, "\nkind: PrometheusRule\n")
 	}
 	if code != 0 || err != nil || valid < 80 || skipped != monitoring {
-		t.Errorf("exit code %d, %d objects are valid, %d of %d have no schema: %v\n%s", code, valid, skipped, monitoring, err, out)
+		t.Errorf("exit code %d, %d objects are valid, %d of %d have no schema: %v\n%s", code, valid, skipped,
+			monitoring, err, out)
 	}
 	for _, c := range []struct{ file, old, new string }{
 		{"memory", "minReadySeconds:", "minReadySecond:"},
@@ -226,7 +230,8 @@ func TestManifestsAreChecked(t *testing.T) {
 		if err := os.WriteFile(broken, bytes.ReplaceAll(text, []byte(c.old), []byte(c.new)), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if code, out, _ := testenv.RunProgram(t, manifests, nil, "check", broken); code != 1 || !strings.Contains(out, c.want) {
+		if code, out, _ := testenv.RunProgram(t, manifests, nil, "check", broken); code != 1 ||
+			!strings.Contains(out, c.want) {
 			t.Errorf("%s: exit code %d, %q, want %q", c.new, code, out, c.want)
 		}
 	}
@@ -237,15 +242,18 @@ func TestManifestsAreChecked(t *testing.T) {
 func TestRefusedValuesSayWhy(t *testing.T) {
 	testenv.Require(t, testenv.Helm)
 	for name, c := range map[string]struct{ base, set, want string }{
-		"no rules":                  {"", "image.tag=x", "no rules: set rules.files"},
-		"a name that is not read":   {"memory", `rules.files.shop\.yml~=x`, "is not a file name that ends in .yaml"},
-		"memory of two":             {"memory", "replicas=2", "2 replicas would admit 2 times each limit"},
-		"memory that grows":         {"memory", "autoscaling.enabled=true", "8 replicas would admit 8 times each limit"},
-		"memory with parameters":    {"memory", `backend.url=memory://?max_keys=5,replicas=3`, "3 replicas"},
-		"a password in the open":    {"autoscaling", "backend.url=redis://app:secret@redis:6379/0", "backend.url has a password"},
-		"fewer at most":             {"autoscaling", "autoscaling.maxReplicas=2", "minReplicas is more than autoscaling.maxReplicas"},
-		"nothing to scale by":       {"autoscaling", "autoscaling.cpu=0,autoscaling.metrics=null", "nothing to scale by"},
-		"percent of nothing":        {"autoscaling", "resources.requests.cpu=null", "resources.requests.cpu, which is not set"},
+		"no rules":                {"", "image.tag=x", "no rules: set rules.files"},
+		"a name that is not read": {"memory", `rules.files.shop\.yml~=x`, "is not a file name that ends in .yaml"},
+		"memory of two":           {"memory", "replicas=2", "2 replicas would admit 2 times each limit"},
+		"memory that grows":       {"memory", "autoscaling.enabled=true", "8 replicas would admit 8 times each limit"},
+		"memory with parameters":  {"memory", `backend.url=memory://?max_keys=5,replicas=3`, "3 replicas"},
+		"a password in the open": {"autoscaling", "backend.url=redis://app:secret@redis:6379/0",
+			"backend.url has a password"},
+		"fewer at most": {"autoscaling", "autoscaling.maxReplicas=2",
+			"minReplicas is more than autoscaling.maxReplicas"},
+		"nothing to scale by": {"autoscaling", "autoscaling.cpu=0,autoscaling.metrics=null", "nothing to scale by"},
+		"percent of nothing": {"autoscaling", "resources.requests.cpu=null",
+			"resources.requests.cpu, which is not set"},
 		"two certificates":          {"tls", "tls.csiDriver=x", "set one of existingSecret"},
 		"clients without server":    {"memory", "tls.clientCA=true", "needs a certificate of headgate's own"},
 		"names without clients":     {"memory", "tls.clientNames={a}", "tls.clientNames needs tls.clientCA"},
@@ -264,8 +272,10 @@ func TestRefusedValuesSayWhy(t *testing.T) {
 		"probes that need rules":  {"xds", "config.xds-health=rules", "restart pods again and again"},
 		"a token in the open":     {"xds", "config.xds-header={a:b}", "xds-header"},
 
-		"a label of the chart":      {"memory", `pod.labels.app\.kubernetes\.io/name=evil`, "pod.labels: app.kubernetes.io/name is a label that the chart sets"},
-		"the checksum of settings":  {"memory", "pod.annotations.checksum/settings=x", "pod.annotations: checksum/settings is the chart's own"},
+		"a label of the chart": {"memory", `pod.labels.app\.kubernetes\.io/name=evil`,
+			"pod.labels: app.kubernetes.io/name is a label that the chart sets"},
+		"the checksum of settings": {"memory", "pod.annotations.checksum/settings=x",
+			"pod.annotations: checksum/settings is the chart's own"},
 		"fewer than none":           {"memory", "replicas=-1", "minimum"},
 		"more than can be":          {"memory", "drain.delaySeconds=999999", "maximum"},
 		"a number too large":        {"autoscaling", "replicas=99999999999999999999", "/replicas"},
@@ -303,11 +313,13 @@ func TestNotesNameTheNextSteps(t *testing.T) {
 	}
 	all := features(t)
 	for name, want := range map[string][]string{
-		"memory":         {"hg-headgate.limits.svc:8081", "helm test -n limits hg", "--istio-service hg-headgate.limits.svc.cluster.local", "counters are gone when it ends"},
-		"tls":            {"--address hg-headgate-headless.limits.svc.cluster.local:8081", "--tls-ca ca.crt"},
-		"sidecar":        {"initContainers:", "restartPolicy: Always", "unix:@headgate-services"},
-		"sidecar-istio":  {"inject.istio.io/templates: sidecar,headgate", "hg-headgate-istio-template"},
-		"xds":            {"The control plane at envoy-gateway.envoy-gateway-system.svc:18001 sends the rules", "helm test -n limits hg"},
+		"memory": {"hg-headgate.limits.svc:8081", "helm test -n limits hg",
+			"--istio-service hg-headgate.limits.svc.cluster.local", "counters are gone when it ends"},
+		"tls":           {"--address hg-headgate-headless.limits.svc.cluster.local:8081", "--tls-ca ca.crt"},
+		"sidecar":       {"initContainers:", "restartPolicy: Always", "unix:@headgate-services"},
+		"sidecar-istio": {"inject.istio.io/templates: sidecar,headgate", "hg-headgate-istio-template"},
+		"xds": {"The control plane at envoy-gateway.envoy-gateway-system.svc:18001 sends the rules",
+			"helm test -n limits hg"},
 		"sidecar-policy": {`headgate.io/inject: "true"`, "There are no metrics", "each pod counts for itself"},
 	} {
 		values := filepath.Join(chart, strings.TrimPrefix(all[name], chartDir))

@@ -75,7 +75,8 @@ func TestSidecarUnderLoad(t *testing.T) {
 			}
 			for line := range strings.Lines(stats) {
 				name, value, _ := strings.Cut(strings.TrimSpace(line), ": ")
-				if (strings.HasSuffix(name, "ratelimit.error") || strings.HasSuffix(name, "ratelimit.failure_mode_allowed")) && value != "0" {
+				if (strings.HasSuffix(name, "ratelimit.error") || strings.HasSuffix(name, "ratelimit.failure_mode_allowed")) &&
+					value != "0" {
 					t.Errorf("Envoy: %s", line)
 				}
 			}
@@ -108,18 +109,21 @@ func startSidecar(t *testing.T, envoy, socket string) *sidecar {
 	s := &sidecar{redis: testenv.StartRedis(t), rules: filepath.Join(t.TempDir(), "shop.yaml")}
 	write(t, s.rules, sidecarRules)
 	// A lease that is lost must not expire before the test looks for it.
-	all := objects(t, render(t, features(t)["sidecar"], "--set", "sidecar.inject=istio,sidecar.leaseTTL=10m,sidecar.socket="+socket,
-		"--set-file", `rules.files.shop\.yaml=`+s.rules))
+	all := objects(t,
+		render(t, features(t)["sidecar"], "--set", "sidecar.inject=istio,sidecar.leaseTTL=10m,sidecar.socket="+socket,
+			"--set-file", `rules.files.shop\.yaml=`+s.rules))
 	c, volumes := container(t, all)
 	var env []string
 	s.headgate, env = newPod(t, all, c, volumes, map[string]string{"HEADGATE_BACKEND": s.redis.URL()}, nil)
-	for name, from := range map[string]string{"headgate": program, "envoy": envoy} { // theirs is a directory that others cannot enter
+	// theirs is a directory that others cannot enter
+	for name, from := range map[string]string{"headgate": program, "envoy": envoy} {
 		if text, err := exec.Command("cp", from, filepath.Join(s.headgate.root, name)).CombinedOutput(); err != nil {
 			t.Fatalf("%v: %s", err, text)
 		}
 	}
 	s.headgate.open(t)
-	s.headgate.Program = as(t, "65532", env, filepath.Join(s.headgate.root, "headgate"), s.headgate.place(asStrings(c["args"]))...)
+	s.headgate.Program = as(t, "65532", env, filepath.Join(s.headgate.root, "headgate"),
+		s.headgate.place(asStrings(c["args"]))...)
 	testenv.Eventually(t, patience, "headgate starts", func() string {
 		if s.headgate.Exited() {
 			t.Fatalf("headgate has ended:\n%s", s.headgate.Log())
@@ -133,15 +137,18 @@ func startSidecar(t *testing.T, envoy, socket string) *sidecar {
 	t.Cleanup(s.application.Close)
 	listen := testenv.FreePort(t)
 	s.admin, s.address = fmt.Sprintf("127.0.0.1:%d", testenv.FreePort(t)), fmt.Sprintf("http://127.0.0.1:%d", listen)
-	code, config, errOut := testenv.RunProgram(t, program, nil, "envoy", s.rules, "--address", s.headgate.address("grpc"), "--services", s.headgate.address("services"),
-		"--upstream", strings.TrimPrefix(s.application.URL, "http://"), "--listen", fmt.Sprint(listen), "--admin", s.admin, "--timeout", "5s")
+	code, config, errOut := testenv.RunProgram(t, program, nil, "envoy", s.rules, "--address", s.headgate.address("grpc"),
+		"--services", s.headgate.address("services"),
+		"--upstream", strings.TrimPrefix(s.application.URL, "http://"), "--listen", fmt.Sprint(listen), "--admin", s.admin,
+		"--timeout", "5s")
 	if code != 0 {
 		t.Fatal(errOut)
 	}
 	file := filepath.Join(s.headgate.root, "envoy.yaml")
 	write(t, file, config)
 	s.headgate.open(t)
-	s.envoy = as(t, "1337", nil, filepath.Join(s.headgate.root, "envoy"), "--config-path", file, "--concurrency", "2", "--disable-hot-restart", "--log-level", "warning")
+	s.envoy = as(t, "1337", nil, filepath.Join(s.headgate.root, "envoy"), "--config-path", file, "--concurrency", "2",
+		"--disable-hot-restart", "--log-level", "warning")
 	testenv.Eventually(t, patience, "Envoy is ready", func() string {
 		if s.envoy.Exited() {
 			t.Fatalf("Envoy has ended:\n%s", s.envoy.Log())
@@ -158,7 +165,8 @@ func startSidecar(t *testing.T, envoy, socket string) *sidecar {
 // as starts a program as another user, without rights of root's.
 func as(t *testing.T, user string, env []string, path string, args ...string) *testenv.Program {
 	t.Helper()
-	return testenv.StartProgram(t, "setpriv", env, append([]string{"--reuid=" + user, "--regid=" + user, "--clear-groups", "--no-new-privs", path}, args...)...)
+	return testenv.StartProgram(t, "setpriv", env,
+		append([]string{"--reuid=" + user, "--regid=" + user, "--clear-groups", "--no-new-privs", path}, args...)...)
 }
 
 // open lets other users read what is mounted, and write to emptyDir volumes, as a kubelet does.
@@ -180,7 +188,8 @@ func (p *pod) open(t *testing.T) {
 
 func (s *sidecar) runAs(t *testing.T, pid int, user string) {
 	t.Helper()
-	if status := read(t, fmt.Sprintf("/proc/%d/status", pid)); !strings.Contains(status, "\nUid:\t"+user+"\t"+user+"\t"+user) {
+	if status := read(t, fmt.Sprintf("/proc/%d/status", pid)); !strings.Contains(status,
+		"\nUid:\t"+user+"\t"+user+"\t"+user) {
 		t.Errorf("process %d is not that of user %s:\n%s", pid, user, status)
 	}
 }
@@ -238,7 +247,8 @@ func (s *sidecar) room(t *testing.T) (n int) {
 	t.Helper()
 	h := testenv.StartHeadgate(t, program, "--rules", s.rules, "--backend", s.redis.URL())
 	for ; n <= sidecarThreshold; n++ {
-		resp, err := http.Post("http://"+h.HTTP+"/json", "application/json", strings.NewReader(`{"domain":"shop","descriptors":[{"entries":[{"key":"method","value":"GET"},{"key":"path","value":"/work"}]}]}`))
+		resp, err := http.Post("http://"+h.HTTP+"/json", "application/json", strings.NewReader(
+			`{"domain":"shop","descriptors":[{"entries":[{"key":"method","value":"GET"},{"key":"path","value":"/work"}]}]}`))
 		if err != nil {
 			t.Fatal(err)
 		}

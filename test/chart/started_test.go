@@ -151,14 +151,16 @@ func (p *pod) limits(t *testing.T, name string, certs *testenv.Certs, gateway te
 		flags = append(flags, "--tls-ca", certs.CAFile)
 	}
 	if p.settings["grpc-client-ca"] != nil {
-		stranger := []string{"ask", "shop", "tenant=a", "--addr", p.address("grpc"), "--tls-ca", certs.CAFile, "--tls-cert", certs.Client.CertFile, "--tls-key", certs.Client.KeyFile}
+		stranger := []string{"ask", "shop", "tenant=a", "--addr", p.address("grpc"), "--tls-ca", certs.CAFile, "--tls-cert",
+			certs.Client.CertFile, "--tls-key", certs.Client.KeyFile}
 		if code, _, _ := testenv.RunProgram(t, program, nil, stranger...); code != 2 {
 			t.Errorf("a stranger's certificate: exit code %d, want 2", code)
 		}
 		flags = append(flags, "--tls-cert", gateway.CertFile, "--tls-key", gateway.KeyFile)
 	}
 	for domain := range domains {
-		args := append([]string{"ask", domain, "tenant=" + name + "-" + filepath.Base(p.root), "-n", "3", "--timeout", "5s", "--addr", p.address("grpc")}, flags...)
+		args := append([]string{"ask", domain, "tenant=" + name + "-" + filepath.Base(p.root), "-n", "3", "--timeout", "5s",
+			"--addr", p.address("grpc")}, flags...)
 		code, out, errOut := testenv.RunProgram(t, program, nil, args...)
 		if code != 3 || strings.Count(out, "OVER_LIMIT rule=") != 1 {
 			t.Errorf("%v: exit code %d, want 3 and one refusal:\n%s%s", args, code, out, errOut)
@@ -182,12 +184,14 @@ func TestRulesAreFollowedWhereTheyAreMounted(t *testing.T) {
 	p := startPod(t, all, c, volumes, nil, nil)
 	mount := func(name string) string { return filepath.Join(p.root, "etc/headgate/rules", name) }
 	rule := func(domain string, n string) map[string]string {
-		return map[string]string{"r.yaml": "domain: " + domain + "\ndescriptors: [{key: k, rate_limit: {unit: day, requests_per_unit: " + n + "}}]\n"}
+		return map[string]string{"r.yaml": "domain: " + domain + "\ndescriptors: [{key: k, rate_limit: {unit: day, " +
+			"requests_per_unit: " + n + "}}]\n"}
 	}
 	answer := func(domain, want string) {
 		t.Helper()
 		testenv.Eventually(t, 30*time.Second, domain+" answers "+want, func() string {
-			_, out, errOut := testenv.RunProgram(t, program, nil, "ask", domain, "k=1", "--hits", "0", "--addr", p.address("grpc"))
+			_, out, errOut := testenv.RunProgram(t, program, nil, "ask", domain, "k=1", "--hits", "0", "--addr",
+				p.address("grpc"))
 			if strings.Contains(out, want) {
 				return ""
 			}

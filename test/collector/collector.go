@@ -91,7 +91,8 @@ func (c *Collector) listen() (net.Listener, string) {
 }
 
 // Export takes spans over gRPC.
-func (c *Collector) Export(ctx context.Context, req *collect.ExportTraceServiceRequest) (*collect.ExportTraceServiceResponse, error) {
+func (c *Collector) Export(ctx context.Context,
+	req *collect.ExportTraceServiceRequest) (*collect.ExportTraceServiceResponse, error) {
 	md, _ := metadata.FromIncomingContext(ctx)
 	c.take(req, md.Get("x-token"))
 	c.wait(ctx)
@@ -131,7 +132,8 @@ func (c *Collector) take(req *collect.ExportTraceServiceRequest, token []string)
 			for _, s := range scope.Spans {
 				c.spans = append(c.spans, Span{
 					Name: s.Name, Kind: s.Kind, TraceState: s.TraceState, Error: s.Status.GetMessage(),
-					TraceID: hex.EncodeToString(s.TraceId), SpanID: hex.EncodeToString(s.SpanId), ParentID: hex.EncodeToString(s.ParentSpanId),
+					TraceID: hex.EncodeToString(s.TraceId), SpanID: hex.EncodeToString(s.SpanId),
+					ParentID:   hex.EncodeToString(s.ParentSpanId),
 					Attributes: texts(s.Attributes), Resource: resource, Service: resource["service.name"],
 					Start: time.Unix(0, int64(s.StartTimeUnixNano)), End: time.Unix(0, int64(s.EndTimeUnixNano)),
 				})

@@ -47,10 +47,12 @@ func startPair(t *testing.T, rules string) *pair {
 	root := t.TempDir()
 	write(t, filepath.Join(root, "ratelimit/config/a.yaml"), rules)
 	env := map[string]string{
-		"RUNTIME_ROOT": root, "RUNTIME_SUBDIRECTORY": "ratelimit", "RUNTIME_WATCH_ROOT": "false", "RUNTIME_IGNOREDOTFILES": "true",
-		"REDIS_SOCKET_TYPE": "tcp", "REDIS_URL": server.Addr, "REDIS_TIMEOUT": "10s", "CACHE_KEY_PREFIX": keyPrefix,
+		"RUNTIME_ROOT": root, "RUNTIME_SUBDIRECTORY": "ratelimit", "RUNTIME_WATCH_ROOT": "false",
+		"RUNTIME_IGNOREDOTFILES": "true",
+		"REDIS_SOCKET_TYPE":      "tcp", "REDIS_URL": server.Addr, "REDIS_TIMEOUT": "10s", "CACHE_KEY_PREFIX": keyPrefix,
 		"EXPIRATION_JITTER_MAX_SECONDS": "7", "USE_STATSD": "false", "LOG_LEVEL": "error",
-		"REDIS_LAYOUT": "envoy", "HEADGATE_DRAIN_DELAY": "0s", "HEADGATE_BACKEND_TIMEOUT": "10s", // the reference reads none of these
+		// the reference reads none of these
+		"REDIS_LAYOUT": "envoy", "HEADGATE_DRAIN_DELAY": "0s", "HEADGATE_BACKEND_TIMEOUT": "10s",
 	}
 	connect := func(name string, s *service) *client {
 		conn, err := grpc.NewClient(s.grpc, grpc.WithTransportCredentials(s.creds))
@@ -60,7 +62,8 @@ func startPair(t *testing.T, rules string) *pair {
 		t.Cleanup(func() { conn.Close() })
 		return &client{rls.NewRateLimitServiceClient(conn), name, s}
 	}
-	return &pair{connect("the reference", startProgram(t, reference, env)), connect("headgate", start(t, env)), server.Client()}
+	return &pair{connect("the reference", startProgram(t, reference, env)), connect("headgate", start(t, env)),
+		server.Client()}
 }
 
 func (c *client) ask(t *testing.T, req *rls.RateLimitRequest) *rls.RateLimitResponse {
@@ -133,22 +136,32 @@ func TestCanaryKeys(t *testing.T) {
 	p := startPair(t, canaryRules)
 	long := strings.Repeat("v", 700)
 	for name, req := range map[string]*rls.RateLimitRequest{
-		"a second": request(1, descriptor("second=a")), "a minute": request(1, descriptor("minute=b")), "an hour": request(1, descriptor("hour=b")),
-		"a day": request(1, descriptor("day=b")), "a week": request(1, descriptor("week=b")), "a month": request(1, descriptor("month=b")),
-		"a year": request(1, descriptor("year=b")), "the largest limit": request(1<<32-1, descriptor("most=a")),
-		"several hits": request(4, descriptor("hour=a")), "no limit": request(1, descriptor("free=a"), descriptor("exempt=a"), descriptor("unknown=a")),
+		"a second": request(1, descriptor("second=a")), "a minute": request(1, descriptor("minute=b")),
+		"an hour": request(1, descriptor("hour=b")),
+		"a day":   request(1, descriptor("day=b")), "a week": request(1, descriptor("week=b")),
+		"a month": request(1, descriptor("month=b")),
+		"a year":  request(1, descriptor("year=b")), "the largest limit": request(1<<32-1, descriptor("most=a")),
+		"several hits": request(4, descriptor("hour=a")), "no limit": request(1, descriptor("free=a"), descriptor("exempt=a"),
+			descriptor("unknown=a")),
 		"a limit of zero": request(3, descriptor("none=a")), "more hits than fit": request(9, descriptor("exact=one")),
-		"nested": request(1, descriptor("exact=one", "inner=two")), "three deep": request(1, descriptor("exact=one", "inner=two", "inmost=xyz")),
+		"nested":     request(1, descriptor("exact=one", "inner=two")),
+		"three deep": request(1, descriptor("exact=one", "inner=two", "inmost=xyz")),
 		"a wildcard": request(1, descriptor("wild=foobar")), "a wildcard's own text": request(1, descriptor("wild=foo*")),
-		"share_threshold": request(1, descriptor("shared=foobar")), "share_threshold above": request(1, descriptor("shared=foobar", "below=x")),
-		"detailed_metric": request(1, descriptor("detailed=x")), "value_to_metric": request(1, descriptor("measured=x")),
-		"shadow mode":      request(3, descriptor("shadow=x")),
-		"a replaced limit": request(1, descriptor("named=x"), descriptor("replacing=x")),
-		"no value":         request(1, descriptor("day=")), "spaces": request(1, descriptor("day= a b ")), "underscores": request(1, descriptor("day=_a__b_")),
-		"beyond ASCII": request(1, descriptor("day=é\u0301日本")), "braces": request(1, descriptor("day={a}b")), "a lone brace": request(1, descriptor("day=}{")),
-		"controls": request(1, descriptor("day=a\r\n\x00\tb")), "patterns": request(1, descriptor("day=*?[a]\\%s%00")), "digits": request(1, descriptor("day=1795327200")),
+		"share_threshold":       request(1, descriptor("shared=foobar")),
+		"share_threshold above": request(1, descriptor("shared=foobar", "below=x")),
+		"detailed_metric":       request(1, descriptor("detailed=x")),
+		"value_to_metric":       request(1, descriptor("measured=x")),
+		"shadow mode":           request(3, descriptor("shadow=x")),
+		"a replaced limit":      request(1, descriptor("named=x"), descriptor("replacing=x")),
+		"no value":              request(1, descriptor("day=")), "spaces": request(1, descriptor("day= a b ")),
+		"underscores":  request(1, descriptor("day=_a__b_")),
+		"beyond ASCII": request(1, descriptor("day=é\u0301日本")), "braces": request(1, descriptor("day={a}b")),
+		"a lone brace": request(1, descriptor("day=}{")),
+		"controls":     request(1, descriptor("day=a\r\n\x00\tb")), "patterns": request(1, descriptor("day=*?[a]\\%s%00")),
+		"digits":       request(1, descriptor("day=1795327200")),
 		"a long value": request(1, descriptor("day="+long)), "odd names": request(1, descriptor("*_odd key:{}=*_odd/value")),
-		"several descriptors":          request(2, descriptor("day=a"), descriptor("hour=a"), descriptor("exact=one", "inner=two")),
+		"several descriptors": request(2, descriptor("day=a"), descriptor("hour=a"),
+			descriptor("exact=one", "inner=two")),
 		"a descriptor twice":           request(2, descriptor("day=a"), descriptor("day=a")),
 		"one of several refused":       request(3, descriptor("day=a"), descriptor("none=a"), descriptor("hour=b")),
 		"a request's own limit":        request(1, withLimit(descriptor("any=thing"), 7, typev3.RateLimitUnit_HOUR)),
@@ -221,7 +234,8 @@ func answer(r *rls.RateLimitResponse) string {
 }
 
 // seconds are the windows of both, with the rules that have them.
-var seconds = map[string]int64{"minute": 60, "hour": 3600, "day": 86400, "week": 7 * 86400, "month": 30 * 86400, "year": 365 * 86400}
+var seconds = map[string]int64{"minute": 60, "hour": 3600, "day": 86400, "week": 7 * 86400, "month": 30 * 86400,
+	"year": 365 * 86400}
 
 // counts returns what is counted under which keys, and what is wrong with their lives: each
 // lives for the length of a window, and up to the jitter longer.
@@ -363,7 +377,8 @@ func (p *pair) refusedByBoth(t *testing.T) {
 	}
 	p.headgate.Terminate()
 	p.headgate.Wait(20 * time.Second)
-	if resp := p.reference.ask(t, request(1, descriptor("hour=exhausted0"))); resp.OverallCode != rls.RateLimitResponse_OVER_LIMIT {
+	if resp := p.reference.ask(t, request(1, descriptor("hour=exhausted0"))); resp.OverallCode !=
+		rls.RateLimitResponse_OVER_LIMIT {
 		t.Errorf("without headgate the reference admits what headgate has used up: %v", resp)
 	}
 }
@@ -374,8 +389,10 @@ func TestCanaryReports(t *testing.T) {
 	t.Parallel()
 	p := startPair(t, canaryRules)
 	for i, order := range [][]*client{{p.headgate, p.reference}, {p.reference, p.headgate}} {
-		peek, report := zeroHits(descriptor("exact=one", "inner="+strconv.Itoa(i))), descriptor("exact=one", "inner="+strconv.Itoa(i))
-		for n, want := range []rls.RateLimitResponse_Code{rls.RateLimitResponse_OK, rls.RateLimitResponse_OK, rls.RateLimitResponse_OVER_LIMIT, rls.RateLimitResponse_OVER_LIMIT} {
+		peek, report := zeroHits(descriptor("exact=one", "inner="+strconv.Itoa(i))),
+			descriptor("exact=one", "inner="+strconv.Itoa(i))
+		for n, want := range []rls.RateLimitResponse_Code{rls.RateLimitResponse_OK, rls.RateLimitResponse_OK,
+			rls.RateLimitResponse_OVER_LIMIT, rls.RateLimitResponse_OVER_LIMIT} {
 			if resp := order[1].ask(t, request(0, peek)); resp.OverallCode != want {
 				t.Errorf("%s is asked after %d reports to %s: %v, want %v", order[1].name, n, order[0].name, resp.OverallCode, want)
 			}

@@ -43,7 +43,8 @@ func newImage(t *testing.T) *image {
 		t.Fatal(err)
 	}
 	// What the Dockerfile says, for the tree that its build stage makes.
-	for _, want := range []string{`-o /image/headgate `, `ln -s /headgate /image/bin/ratelimit`, `COPY --from=build /image/ /`, `FROM scratch`} {
+	for _, want := range []string{`-o /image/headgate `, `ln -s /headgate /image/bin/ratelimit`,
+		`COPY --from=build /image/ /`, `FROM scratch`} {
 		if !regexp.MustCompile(`(?m)` + regexp.QuoteMeta(want)).Match(text) {
 			t.Fatalf("the Dockerfile has no %q, by which this test makes the root", want)
 		}
@@ -98,7 +99,8 @@ func (i *image) copy(from, to string, mode os.FileMode) {
 // read-only root that is all it can see.
 func (i *image) run(user string, env map[string]string, command ...string) *service {
 	i.t.Helper()
-	script := fmt.Sprintf(`mount --bind %[1]s %[1]s && mount -o remount,bind,ro %[1]s && mount -t proc proc %[1]s/proc && exec chroot --userspec=%[2]s:%[2]s --groups= %[1]s "$@"`, i.root, user)
+	script := fmt.Sprintf(`mount --bind %[1]s %[1]s && mount -o remount,bind,ro %[1]s && mount -t proc proc %[1]s/proc `+
+		`&& exec chroot --userspec=%[2]s:%[2]s --groups= %[1]s "$@"`, i.root, user)
 	args := append([]string{"-i"}, list(env)...)
 	args = append(args, "unshare", "-m", "sh", "-c", "PATH=/usr/sbin:/usr/bin:/sbin:/bin; "+script, "sh")
 	s := at(i.t, env)
@@ -109,16 +111,22 @@ func (i *image) run(user string, env map[string]string, command ...string) *serv
 // EnvoyGateway is the environment of Envoy Gateway 1.9's Deployment, in the order of its code.
 func envoyGateway() map[string]string {
 	return map[string]string{
-		"RUNTIME_ROOT": "/data", "RUNTIME_SUBDIRECTORY": "ratelimit", "RUNTIME_IGNOREDOTFILES": "true", "RUNTIME_WATCH_ROOT": "false",
-		"LOG_LEVEL": "info", "USE_STATSD": "false", "FORCE_START_WITHOUT_INITIAL_CONFIG": "true",
-		"CONFIG_TYPE": "GRPC_XDS_SOTW", "CONFIG_GRPC_XDS_SERVER_URL": "envoy-gateway:18001", "CONFIG_GRPC_XDS_NODE_ID": "envoy-ratelimit",
-		"CONFIG_GRPC_XDS_SERVER_USE_TLS": "true", "CONFIG_GRPC_XDS_CLIENT_TLS_CERT": "/certs/tls.crt", "CONFIG_GRPC_XDS_CLIENT_TLS_KEY": "/certs/tls.key",
+		"RUNTIME_ROOT": "/data", "RUNTIME_SUBDIRECTORY": "ratelimit", "RUNTIME_IGNOREDOTFILES": "true",
+		"RUNTIME_WATCH_ROOT": "false",
+		"LOG_LEVEL":          "info", "USE_STATSD": "false", "FORCE_START_WITHOUT_INITIAL_CONFIG": "true",
+		"CONFIG_TYPE": "GRPC_XDS_SOTW", "CONFIG_GRPC_XDS_SERVER_URL": "envoy-gateway:18001",
+		"CONFIG_GRPC_XDS_NODE_ID":        "envoy-ratelimit",
+		"CONFIG_GRPC_XDS_SERVER_USE_TLS": "true", "CONFIG_GRPC_XDS_CLIENT_TLS_CERT": "/certs/tls.crt",
+		"CONFIG_GRPC_XDS_CLIENT_TLS_KEY":    "/certs/tls.key",
 		"CONFIG_GRPC_XDS_SERVER_TLS_CACERT": "/certs/ca.crt",
-		"GRPC_SERVER_USE_TLS":               "true", "GRPC_SERVER_TLS_CERT": "/certs/tls.crt", "GRPC_SERVER_TLS_KEY": "/certs/tls.key", "GRPC_SERVER_TLS_CA_CERT": "/certs/ca.crt",
+		"GRPC_SERVER_USE_TLS":               "true", "GRPC_SERVER_TLS_CERT": "/certs/tls.crt",
+		"GRPC_SERVER_TLS_KEY": "/certs/tls.key", "GRPC_SERVER_TLS_CA_CERT": "/certs/ca.crt",
 		"REDIS_SOCKET_TYPE": "tcp", "REDIS_URL": "localhost:6379",
 		"USE_PROMETHEUS": "true", "PROMETHEUS_ADDR": ":19001", "PROMETHEUS_MAPPER_YAML": "/etc/statsd-exporter/conf.yaml",
-		"TRACING_ENABLED": "true", "TRACING_SERVICE_NAME": "envoy-ratelimit", "TRACING_SERVICE_NAMESPACE": "envoy-gateway-system",
-		"TRACING_SERVICE_INSTANCE_ID": "envoy-ratelimit-0", "TRACING_SAMPLING_RATE": "1.0", "OTEL_EXPORTER_OTLP_ENDPOINT": "http://otel:4318",
+		"TRACING_ENABLED": "true", "TRACING_SERVICE_NAME": "envoy-ratelimit",
+		"TRACING_SERVICE_NAMESPACE":   "envoy-gateway-system",
+		"TRACING_SERVICE_INSTANCE_ID": "envoy-ratelimit-0", "TRACING_SAMPLING_RATE": "1.0",
+		"OTEL_EXPORTER_OTLP_ENDPOINT": "http://otel:4318",
 	}
 }
 
@@ -138,7 +146,8 @@ func TestEnvoyGatewaysDeployment(t *testing.T) {
 	metrics := testenv.FreePort(t)
 	env := ports(t, envoyGateway())
 	maps.Copy(env, map[string]string{
-		"CONFIG_GRPC_XDS_SERVER_URL": "envoy-gateway:" + control, "REDIS_URL": redis.Addr, "PROMETHEUS_ADDR": fmt.Sprintf(":%d", metrics),
+		"CONFIG_GRPC_XDS_SERVER_URL": "envoy-gateway:" + control, "REDIS_URL": redis.Addr,
+		"PROMETHEUS_ADDR": fmt.Sprintf(":%d", metrics),
 	})
 	s := i.run("65534", env, "/bin/ratelimit")
 	s.ready()
@@ -155,15 +164,18 @@ func TestEnvoyGatewaysDeployment(t *testing.T) {
 		t.Errorf("a limit of 3: %s", got)
 	}
 	code, body := s.get(fmt.Sprintf("http://127.0.0.1:%d/metrics", metrics))
-	if want := `ratelimit_service_rate_limit_over_limit{domain="default/eg/http",key1="` + route + "_" + route + `",key2="rule-0-match-0"} 1`; code != 200 || !strings.Contains(body, want) {
+	if want := `ratelimit_service_rate_limit_over_limit{domain="default/eg/http",key1="` + route + "_" + route +
+		`",key2="rule-0-match-0"} 1`; code != 200 || !strings.Contains(body, want) {
 		t.Errorf("metrics: %d, want %s in\n%s", code, want, only(body, "ratelimit_"))
 	}
-	for _, name := range []string{"ratelimit_redis_pool_cx_active ", "ratelimit_localcache_hitCount ", "go_memstats_alloc_bytes ", "process_resident_memory_bytes "} {
+	for _, name := range []string{"ratelimit_redis_pool_cx_active ", "ratelimit_localcache_hitCount ",
+		"go_memstats_alloc_bytes ", "process_resident_memory_bytes "} {
 		if !strings.Contains(body, "\n"+name) {
 			t.Errorf("metrics: there is no %s", name)
 		}
 	}
-	if code, body := s.get("http://" + s.debug + "/rlconfig"); code != 200 || !strings.Contains(body, "unit=HOUR requests_per_unit=3") {
+	if code, body := s.get("http://" + s.debug + "/rlconfig"); code != 200 ||
+		!strings.Contains(body, "unit=HOUR requests_per_unit=3") {
 		t.Errorf("/rlconfig: %d %s", code, body)
 	}
 	s.wantUser("65534")
@@ -205,7 +217,8 @@ type controlPlane struct {
 
 const configType = "type.googleapis.com/ratelimit.config.ratelimit.v3.RateLimitConfig"
 
-func (controlPlane) StreamAggregatedResources(stream discovery.AggregatedDiscoveryService_StreamAggregatedResourcesServer) error {
+func (controlPlane) StreamAggregatedResources(
+	stream discovery.AggregatedDiscoveryService_StreamAggregatedResourcesServer) error {
 	req, err := stream.Recv()
 	if err != nil {
 		return err
@@ -215,15 +228,17 @@ func (controlPlane) StreamAggregatedResources(stream discovery.AggregatedDiscove
 		return nil
 	}
 	const route = "httproute/default/usage/rule/0/match/0/*"
-	conf, err := anypb.New(&rlsconf.RateLimitConfig{Name: "default/eg/http", Domain: "default/eg/http", Descriptors: []*rlsconf.RateLimitDescriptor{{
-		Key: route, Value: route, Descriptors: []*rlsconf.RateLimitDescriptor{{
-			Key: "rule-0-match-0", RateLimit: &rlsconf.RateLimitPolicy{Unit: rlsconf.RateLimitUnit_HOUR, RequestsPerUnit: 3},
-		}},
-	}}})
+	conf, err := anypb.New(&rlsconf.RateLimitConfig{Name: "default/eg/http", Domain: "default/eg/http",
+		Descriptors: []*rlsconf.RateLimitDescriptor{{
+			Key: route, Value: route, Descriptors: []*rlsconf.RateLimitDescriptor{{
+				Key: "rule-0-match-0", RateLimit: &rlsconf.RateLimitPolicy{Unit: rlsconf.RateLimitUnit_HOUR, RequestsPerUnit: 3},
+			}},
+		}}})
 	if err != nil {
 		return err
 	}
-	if err := stream.Send(&discovery.DiscoveryResponse{VersionInfo: "1", Nonce: "1", TypeUrl: configType, Resources: []*anypb.Any{conf}}); err != nil {
+	if err := stream.Send(&discovery.DiscoveryResponse{VersionInfo: "1", Nonce: "1", TypeUrl: configType,
+		Resources: []*anypb.Any{conf}}); err != nil {
 		return err
 	}
 	ack, err := stream.Recv()
@@ -237,7 +252,8 @@ func (controlPlane) StreamAggregatedResources(stream discovery.AggregatedDiscove
 // startControlPlane returns its port. It demands a client certificate, as Envoy Gateway does.
 func startControlPlane(t *testing.T, certs *testenv.Certs) string {
 	t.Helper()
-	own := certs.Issue(t, "envoy-gateway", func(c *x509.Certificate) { c.DNSNames, c.IPAddresses = []string{"envoy-gateway"}, nil })
+	own := certs.Issue(t, "envoy-gateway",
+		func(c *x509.Certificate) { c.DNSNames, c.IPAddresses = []string{"envoy-gateway"}, nil })
 	pair, err := tls.LoadX509KeyPair(own.CertFile, own.KeyFile)
 	if err != nil {
 		t.Fatal(err)
@@ -247,7 +263,8 @@ func startControlPlane(t *testing.T, certs *testenv.Certs) string {
 		t.Fatal(err)
 	}
 	g := grpc.NewServer(grpc.Creds(credentials.NewTLS(&tls.Config{
-		Certificates: []tls.Certificate{pair}, ClientCAs: certs.Pool(), ClientAuth: tls.RequireAndVerifyClientCert, MinVersion: tls.VersionTLS13,
+		Certificates: []tls.Certificate{pair}, ClientCAs: certs.Pool(), ClientAuth: tls.RequireAndVerifyClientCert,
+		MinVersion: tls.VersionTLS13,
 	})))
 	discovery.RegisterAggregatedDiscoveryServiceServer(g, controlPlane{})
 	done := make(chan struct{})
@@ -290,7 +307,8 @@ descriptors:
 		t.Run("uid "+user, func(t *testing.T) {
 			pod := &image{t, i.root}
 			env := ports(t, map[string]string{
-				"LOG_LEVEL": "debug", "REDIS_SOCKET_TYPE": "tcp", "REDIS_URL": redis.Addr, "USE_STATSD": "false", "RUNTIME_ROOT": "/data", "RUNTIME_SUBDIRECTORY": "ratelimit",
+				"LOG_LEVEL": "debug", "REDIS_SOCKET_TYPE": "tcp", "REDIS_URL": redis.Addr, "USE_STATSD": "false",
+				"RUNTIME_ROOT": "/data", "RUNTIME_SUBDIRECTORY": "ratelimit",
 				"RUNTIME_WATCH_ROOT": "false", "RUNTIME_IGNOREDOTFILES": "true", "HOST": "::", "GRPC_HOST": "::",
 			})
 			env["CACHE_KEY_PREFIX"] = "user" + user // each of the two has counters of its own

@@ -89,7 +89,8 @@ func startProgram(t *testing.T, path string, env map[string]string, args ...stri
 // at is a service where an environment has it.
 func at(t *testing.T, env map[string]string) *service {
 	local := func(port string) string { return "127.0.0.1:" + env[port] }
-	return &service{t: t, grpc: local("GRPC_PORT"), http: local("PORT"), debug: local("DEBUG_PORT"), creds: insecure.NewCredentials()}
+	return &service{t: t, grpc: local("GRPC_PORT"), http: local("PORT"), debug: local("DEBUG_PORT"),
+		creds: insecure.NewCredentials()}
 }
 
 func (s *service) ready() {
@@ -148,7 +149,8 @@ func descriptor(pairs ...string) *common.RateLimitDescriptor {
 }
 
 // call asks by gRPC.
-func (s *service) call(domain string, hits uint32, list ...*common.RateLimitDescriptor) (*rls.RateLimitResponse, error) {
+func (s *service) call(domain string, hits uint32,
+	list ...*common.RateLimitDescriptor) (*rls.RateLimitResponse, error) {
 	conn, err := grpc.NewClient(s.grpc, grpc.WithTransportCredentials(s.creds))
 	if err != nil {
 		return nil, err
@@ -156,7 +158,8 @@ func (s *service) call(domain string, hits uint32, list ...*common.RateLimitDesc
 	defer conn.Close()
 	ctx, cancel := context.WithTimeout(s.t.Context(), 10*time.Second)
 	defer cancel()
-	return rls.NewRateLimitServiceClient(conn).ShouldRateLimit(ctx, &rls.RateLimitRequest{Domain: domain, HitsAddend: hits, Descriptors: list})
+	return rls.NewRateLimitServiceClient(conn).ShouldRateLimit(ctx, &rls.RateLimitRequest{Domain: domain, HitsAddend: hits,
+		Descriptors: list})
 }
 
 // codes asks several times, and returns what Envoy would answer: "200 200 429".
@@ -190,12 +193,14 @@ func write(t *testing.T, path, text string) {
 
 // limited is a file of rules that admits n requests with a=b a day.
 func limited(domain string, n int) string {
-	return fmt.Sprintf("domain: %s\ndescriptors:\n  - key: a\n    value: b\n    rate_limit: {unit: day, requests_per_unit: %d}\n", domain, n)
+	return fmt.Sprintf("domain: %s\ndescriptors:\n  - key: a\n    value: b\n    rate_limit: {unit: day, "+
+		"requests_per_unit: %d}\n", domain, n)
 }
 
 // rules are an environment that reads rules from a directory and needs no Redis.
 func rules(root string, more ...string) map[string]string {
-	env := map[string]string{"RUNTIME_ROOT": root, "RUNTIME_SUBDIRECTORY": "ratelimit", "BACKEND_TYPE": "memory", "HEADGATE_DRAIN_DELAY": "0s"}
+	env := map[string]string{"RUNTIME_ROOT": root, "RUNTIME_SUBDIRECTORY": "ratelimit", "BACKEND_TYPE": "memory",
+		"HEADGATE_DRAIN_DELAY": "0s"}
 	for i := 0; i < len(more); i += 2 {
 		env[more[i]] = more[i+1]
 	}

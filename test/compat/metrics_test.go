@@ -62,7 +62,8 @@ descriptors:
 	for _, line := range []string{
 		"ratelimit_service_total_requests{grpc_method=\"ShouldRateLimit\"} 10\n",
 		"ratelimit_service_response_time_seconds_count{grpc_method=\"ShouldRateLimit\"} 10\n",
-		"ratelimit_service_config_load_success 1\n", "ratelimit_service_config_load_error 0\n", "ratelimit_service_global_shadow_mode 0\n",
+		"ratelimit_service_config_load_success 1\n", "ratelimit_service_config_load_error 0\n",
+		"ratelimit_service_global_shadow_mode 0\n",
 		"ratelimit_service_should_rate_limit_error{err_type=\"redis_error\"} 0\n",
 	} {
 		if !strings.Contains(page, line) {
@@ -81,12 +82,14 @@ descriptors:
 	}
 	defer resp.Body.Close()
 	text, _ := io.ReadAll(resp.Body)
-	if !strings.HasPrefix(resp.Header.Get("Content-Type"), "text/plain") || strings.Contains(string(text), "total_hits_total") {
+	if !strings.HasPrefix(resp.Header.Get("Content-Type"), "text/plain") ||
+		strings.Contains(string(text), "total_hits_total") {
 		t.Errorf("a scraper that takes OpenMetrics gets %s", resp.Header.Get("Content-Type"))
 	}
 
 	// A rule that goes takes its series along, and the others go on.
-	write(t, filepath.Join(root, "ratelimit/config/a.yaml"), "domain: default/eg/http\ndescriptors: [{key: ten, rate_limit: {unit: day, requests_per_unit: 10}}]\n")
+	write(t, filepath.Join(root, "ratelimit/config/a.yaml"),
+		"domain: default/eg/http\ndescriptors: [{key: ten, rate_limit: {unit: day, requests_per_unit: 10}}]\n")
 	s.eventually("the series of the rule is gone", func() bool {
 		_, page = s.get("http://" + s.debug + "/metrics")
 		return strings.Contains(page, "config_load_success 2") && !strings.Contains(page, `key1="shadow_*"`)

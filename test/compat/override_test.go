@@ -16,7 +16,8 @@ import (
 func TestOwnLimitsShareCounterAndShadowMode(t *testing.T) {
 	t.Parallel()
 	redis := testenv.StartRedis(t)
-	for _, more := range [][]string{{"BACKEND_TYPE", "memory"}, {"BACKEND_TYPE", "redis", "REDIS_SOCKET_TYPE", "tcp", "REDIS_URL", redis.Addr}} {
+	for _, more := range [][]string{{"BACKEND_TYPE", "memory"}, {"BACKEND_TYPE", "redis", "REDIS_SOCKET_TYPE", "tcp",
+		"REDIS_URL", redis.Addr}} {
 		root := t.TempDir()
 		write(t, filepath.Join(root, "ratelimit/config/a.yaml"), `domain: d
 descriptors:
@@ -50,7 +51,8 @@ descriptors:
 			{"a", 0, 0, "9"}, {"a", 0, 0, "8"},
 			{"a", 4, day, "1"}, // two of the rule's and this one
 			{"a", 4, day, "0"}, {"a", 4, day, "429"},
-			{"a", 0, 0, "5"},                                                                 // the rule counts the two of the override
+			// the rule counts the two of the override
+			{"a", 0, 0, "5"},
 			{"a", 4, hour, "3"},                                                              // another window counts for itself
 			{"s", 1, day, "0"}, {"s", 1, day, "0"}, {"s", 1, hour, "0"}, {"s", 1, hour, "0"}, // shadow mode refuses nothing
 			{"log", 2, day, "1"}, {"log", 0, 0, "9"}, // another algorithm cannot share its state

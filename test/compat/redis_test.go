@@ -30,7 +30,8 @@ func TestKindsOfRedis(t *testing.T) {
 	})
 	t.Run("SENTINEL", func(t *testing.T) {
 		s := testenv.StartRedisSentinel(t, testenv.WithPassword("geheim"), testenv.WithSentinelPassword("posten"))
-		env := on("REDIS_TYPE", "SENTINEL", "REDIS_URL", s.MasterName+","+strings.Join(s.SentinelAddrs, ","), "REDIS_AUTH", "geheim", "REDIS_SENTINEL_AUTH", "posten")
+		env := on("REDIS_TYPE", "SENTINEL", "REDIS_URL", s.MasterName+","+strings.Join(s.SentinelAddrs, ","), "REDIS_AUTH",
+			"geheim", "REDIS_SENTINEL_AUTH", "posten")
 		countsIn(t, env, s.Client())
 	})
 	t.Run("CLUSTER", func(t *testing.T) {

@@ -21,24 +21,29 @@ func TestOnlyTheReferencesPortsAreOpen(t *testing.T) {
 	root := t.TempDir()
 	write(t, filepath.Join(root, "ratelimit/config/a.yaml"), limited("d", 2))
 	metrics := testenv.FreePort(t)
-	s := start(t, rules(root, "USE_PROMETHEUS", "true", "PROMETHEUS_ADDR", fmt.Sprintf("127.0.0.1:%d", metrics), "PROMETHEUS_PATH", "/stats"), "--quotaRateLimitServiceAddr=geheim")
+	s := start(t, rules(root, "USE_PROMETHEUS", "true", "PROMETHEUS_ADDR", fmt.Sprintf("127.0.0.1:%d", metrics),
+		"PROMETHEUS_PATH", "/stats"), "--quotaRateLimitServiceAddr=geheim")
 	if n := listening(t, s.PID()); n != 4 {
 		t.Errorf("%d ports are open, want 4", n)
 	}
 	if got := s.codes(3, "d", "a=b"); got != "200 200 429" {
 		t.Errorf("gRPC: %s", got)
 	}
-	if code, body := s.post(`{"domain": "d", "descriptors": [{"entries": [{"key": "a", "value": "b"}]}]}`); code != 429 || !strings.Contains(body, `"overallCode":"OVER_LIMIT"`) {
+	if code, body := s.post(`{"domain": "d", "descriptors": [{"entries": [{"key": "a", "value": "b"}]}]}`); code != 429 ||
+		!strings.Contains(body, `"overallCode":"OVER_LIMIT"`) {
 		t.Errorf("/json: %d %s", code, body)
 	}
-	if code, body := s.get("http://" + s.debug + "/rlconfig"); code != 200 || !strings.Contains(body, "d.a_b: unit=DAY requests_per_unit=2") {
+	if code, body := s.get("http://" + s.debug + "/rlconfig"); code != 200 ||
+		!strings.Contains(body, "d.a_b: unit=DAY requests_per_unit=2") {
 		t.Errorf("/rlconfig: %d %s", code, body)
 	}
-	if code, body := s.get(fmt.Sprintf("http://127.0.0.1:%d/stats", metrics)); code != 200 || !strings.Contains(body, "headgate_decisions_total") {
+	if code, body := s.get(fmt.Sprintf("http://127.0.0.1:%d/stats", metrics)); code != 200 ||
+		!strings.Contains(body, "headgate_decisions_total") {
 		t.Errorf("metrics: %d %s", code, body)
 	}
 	log := s.Log()
-	if !strings.Contains(log, "arguments have no effect under the name ratelimit, and are ignored: --quotaRateLimitServiceAddr") || strings.Contains(log, "geheim") {
+	if !strings.Contains(log, "arguments have no effect under the name ratelimit, and are ignored: "+
+		"--quotaRateLimitServiceAddr") || strings.Contains(log, "geheim") {
 		t.Errorf("the log does not tell of the argument, or tells too much:\n%s", log)
 	}
 	s.Terminate()
@@ -82,13 +87,19 @@ func TestFilesOfTheReference(t *testing.T) {
 		env   []string
 		want  string // the domains that are limited
 	}{
-		{"every extension, and directories below", map[string]string{"config/config": "a", "config/x.txt": "b", "config/deep/er/y.yaml": "c"}, nil, "a b c"},
-		{"no dot files", map[string]string{"config/a.yaml": "a", "config/.b.yaml": "b", "config/.c/c.yaml": "c"}, []string{"RUNTIME_IGNOREDOTFILES", "true"}, "a"},
+		{"every extension, and directories below", map[string]string{"config/config": "a", "config/x.txt": "b",
+			"config/deep/er/y.yaml": "c"}, nil, "a b c"},
+		{"no dot files", map[string]string{"config/a.yaml": "a", "config/.b.yaml": "b", "config/.c/c.yaml": "c"},
+			[]string{"RUNTIME_IGNOREDOTFILES", "true"}, "a"},
 		{"dot files", map[string]string{"config/a.yaml": "a", "config/.b.yaml": "b", "config/.c/c.yaml": "c"}, nil, "a b c"},
-		{"versions of a ConfigMap are read once", map[string]string{"config/..2026_01/a.yaml": "a", "config/a.yaml": "->..2026_01/a.yaml"}, nil, "a"},
-		{"another directory", map[string]string{"config/a.yaml": "a", "limits/b.yaml": "b"}, []string{"RUNTIME_APPDIRECTORY", "limits"}, "b"},
-		{"files beside the directory", map[string]string{"config/a.yaml": "a", "config.yaml": "b", "configs/c.yaml": "c"}, nil, "a b"},
-		{"no files beside it without the root", map[string]string{"config/a.yaml": "a", "config.yaml": "b"}, []string{"RUNTIME_WATCH_ROOT", "false"}, "a"},
+		{"versions of a ConfigMap are read once", map[string]string{"config/..2026_01/a.yaml": "a",
+			"config/a.yaml": "->..2026_01/a.yaml"}, nil, "a"},
+		{"another directory", map[string]string{"config/a.yaml": "a", "limits/b.yaml": "b"},
+			[]string{"RUNTIME_APPDIRECTORY", "limits"}, "b"},
+		{"files beside the directory", map[string]string{"config/a.yaml": "a", "config.yaml": "b", "configs/c.yaml": "c"},
+			nil, "a b"},
+		{"no files beside it without the root", map[string]string{"config/a.yaml": "a", "config.yaml": "b"},
+			[]string{"RUNTIME_WATCH_ROOT", "false"}, "a"},
 		{"files of one domain", map[string]string{"config/a.yaml": "a"}, []string{"MERGE_DOMAIN_CONFIG", "true"}, "a"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -148,8 +159,10 @@ func TestEmptyAndMissingDirectories(t *testing.T) {
 		{rules(t.TempDir()), "/ratelimit/config does not exist"},
 		{rules(emptyRoot(t), "HEALTHY_WITH_AT_LEAST_ONE_CONFIG_LOADED", "true"), "the directory has no file"},
 		{map[string]string{"RUNTIME_ROOT": root, "RUNTIME_SUBDIRECTORY": "ratelimit"}, "REDIS_URL: must be set"},
-		{rules(root, "REDIS_TYPE", "x", "BACKEND_TYPE", "redis", "REDIS_URL", "h:1", "REDIS_SOCKET_TYPE", "tcp"), "REDIS_TYPE"},
-		{rules(root, "BACKEND_TYPE", "redis", "REDIS_URL", "h:1", "REDIS_SOCKET_TYPE", "tcp", "CACHE_KEY_PREFIX", "{a}"), "REDIS_URL, CACHE_KEY_PREFIX: redis URL: parameter prefix"},
+		{rules(root, "REDIS_TYPE", "x", "BACKEND_TYPE", "redis", "REDIS_URL", "h:1", "REDIS_SOCKET_TYPE", "tcp"),
+			"REDIS_TYPE"},
+		{rules(root, "BACKEND_TYPE", "redis", "REDIS_URL", "h:1", "REDIS_SOCKET_TYPE", "tcp", "CACHE_KEY_PREFIX", "{a}"),
+			"REDIS_URL, CACHE_KEY_PREFIX: redis URL: parameter prefix"},
 	} {
 		code, out, errOut := testenv.RunProgram(t, program, list(ports(t, c.env)))
 		if code != 2 || !strings.Contains(errOut, c.want) {
@@ -219,7 +232,8 @@ func TestMisspeltOwnVariableIsRefused(t *testing.T) {
 	write(t, filepath.Join(root, "ratelimit/config/a.yaml"), limited("d", 2))
 	for _, args := range [][]string{{"--print-config"}, nil} {
 		code, out, errOut := testenv.RunProgram(t, program, list(rules(root, "HEADGATE_SHADOWMODE", "geheim")), args...)
-		if code != 2 || !strings.Contains(errOut, "HEADGATE_SHADOWMODE") || !strings.Contains(errOut, "did you mean HEADGATE_SHADOW_MODE?") || strings.Contains(out+errOut, "geheim") {
+		if code != 2 || !strings.Contains(errOut, "HEADGATE_SHADOWMODE") ||
+			!strings.Contains(errOut, "did you mean HEADGATE_SHADOW_MODE?") || strings.Contains(out+errOut, "geheim") {
 			t.Errorf("%v: exit %d: %s%s", args, code, out, errOut)
 		}
 	}
@@ -236,15 +250,19 @@ func TestOwnNamesBeatTheReferences(t *testing.T) {
 	root := t.TempDir()
 	write(t, filepath.Join(root, "ratelimit/config/a.yaml"), limited("d", 2))
 	write(t, filepath.Join(root, "conf.yaml"), "shadow-mode: true\nlimit-header: from-file\n")
-	env := rules(root, "SHADOW_MODE", "false", "LIMIT_LIMIT_HEADER", "x", "LIMIT_RESET_HEADER", "y", "HEADGATE_CONFIG", filepath.Join(root, "conf.yaml"),
-		"HEADGATE_RESET_HEADER", "from-env", "REDIS_URL", "redis://:geheim@h:1", "REDIS_SOCKET_TYPE", "tcp", "BACKEND_TYPE", "redis", "REDIS_AUTH", "geheim",
+	env := rules(root, "SHADOW_MODE", "false", "LIMIT_LIMIT_HEADER", "x", "LIMIT_RESET_HEADER", "y", "HEADGATE_CONFIG",
+		filepath.Join(root, "conf.yaml"),
+		"HEADGATE_RESET_HEADER", "from-env", "REDIS_URL", "redis://:geheim@h:1", "REDIS_SOCKET_TYPE", "tcp", "BACKEND_TYPE",
+		"redis", "REDIS_AUTH", "geheim",
 		"HEADGATE_ADMIN_TOKEN", "geheim-geheim-geheim")
 	code, out, errOut := testenv.RunProgram(t, program, list(env), "--print-config")
 	if code != 0 {
 		t.Fatalf("exit %d: %s", code, errOut)
 	}
-	for _, want := range []string{`shadow-mode: "true" # HEADGATE_CONFIG`, `limit-header: "from-file" # HEADGATE_CONFIG`, `reset-header: "from-env" # HEADGATE_RESET_HEADER`,
-		`backend: "redis://:***@h:1" # BACKEND_TYPE, REDIS_SOCKET_TYPE, REDIS_URL, REDIS_AUTH`, `services: "" # as envoyproxy/ratelimit`, `admin-token: "***"`} {
+	for _, want := range []string{`shadow-mode: "true" # HEADGATE_CONFIG`, `limit-header: "from-file" # HEADGATE_CONFIG`,
+		`reset-header: "from-env" # HEADGATE_RESET_HEADER`,
+		`backend: "redis://:***@h:1" # BACKEND_TYPE, REDIS_SOCKET_TYPE, REDIS_URL, REDIS_AUTH`,
+		`services: "" # as envoyproxy/ratelimit`, `admin-token: "***"`} {
 		if !strings.Contains(out, want) {
 			t.Errorf("%q is not in:\n%s", want, out)
 		}
@@ -256,7 +274,8 @@ func TestOwnNamesBeatTheReferences(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "printed.yaml")
 	write(t, file, regexp.MustCompile(`(?m)^(admin-token|backend): .*\n`).ReplaceAllString(out, ""))
 	env = ports(t, rules(root, "HEADGATE_CONFIG", file))
-	if code, again, errOut := testenv.RunProgram(t, program, list(env), "--print-config"); code != 0 || !strings.Contains(again, `limit-header: "from-file"`) {
+	if code, again, errOut := testenv.RunProgram(t, program, list(env), "--print-config"); code != 0 ||
+		!strings.Contains(again, `limit-header: "from-file"`) {
 		t.Errorf("the printed settings cannot be read: %d %s%s", code, again, errOut)
 	}
 	s := start(t, rules(root, "SHADOW_MODE", "false", "HEADGATE_SHADOW_MODE", "true"))
@@ -270,17 +289,25 @@ func TestSettingsExist(t *testing.T) {
 	t.Parallel()
 	root := emptyRoot(t)
 	all := map[string]string{
-		"HOST": "127.0.0.1", "GRPC_HOST": "127.0.0.1", "DEBUG_HOST": "127.0.0.1", "GRPC_MAX_CONNECTION_AGE": "1h", "GRPC_MAX_CONNECTION_AGE_GRACE": "1h",
-		"GRPC_SERVER_USE_TLS": "true", "GRPC_SERVER_TLS_CERT": "c", "GRPC_SERVER_TLS_KEY": "k", "GRPC_CLIENT_TLS_CACERT": "a", "GRPC_CLIENT_TLS_SAN": "a.example.com",
-		"LOG_LEVEL": "warn", "LOG_FORMAT": "json", "MERGE_DOMAIN_CONFIG": "true", "SHADOW_MODE": "true", "QUOTA_MODE": "true", "RESPONSE_DYNAMIC_METADATA": "true",
-		"LIMIT_RESPONSE_HEADERS_ENABLED": "true", "LIMIT_LIMIT_HEADER": "l", "LIMIT_REMAINING_HEADER": "m", "LIMIT_RESET_HEADER": "r",
-		"USE_PROMETHEUS": "true", "PROMETHEUS_ADDR": ":1", "PROMETHEUS_PATH": "/m", "NEAR_LIMIT_RATIO": "0.7",
+		"HOST": "127.0.0.1", "GRPC_HOST": "127.0.0.1", "DEBUG_HOST": "127.0.0.1", "GRPC_MAX_CONNECTION_AGE": "1h",
+		"GRPC_MAX_CONNECTION_AGE_GRACE": "1h",
+		"GRPC_SERVER_USE_TLS":           "true", "GRPC_SERVER_TLS_CERT": "c", "GRPC_SERVER_TLS_KEY": "k",
+		"GRPC_CLIENT_TLS_CACERT": "a", "GRPC_CLIENT_TLS_SAN": "a.example.com",
+		"LOG_LEVEL": "warn", "LOG_FORMAT": "json", "MERGE_DOMAIN_CONFIG": "true", "SHADOW_MODE": "true", "QUOTA_MODE": "true",
+		"RESPONSE_DYNAMIC_METADATA":      "true",
+		"LIMIT_RESPONSE_HEADERS_ENABLED": "true", "LIMIT_LIMIT_HEADER": "l", "LIMIT_REMAINING_HEADER": "m",
+		"LIMIT_RESET_HEADER": "r",
+		"USE_PROMETHEUS":     "true", "PROMETHEUS_ADDR": ":1", "PROMETHEUS_PATH": "/m", "NEAR_LIMIT_RATIO": "0.7",
 	}
 	xds := map[string]string{
-		"CONFIG_TYPE": "GRPC_XDS_SOTW", "CONFIG_GRPC_XDS_NODE_ID": "n", "CONFIG_GRPC_XDS_NODE_METADATA": "a=b", "CONFIG_GRPC_XDS_SERVER_URL": "h:1",
-		"CONFIG_GRPC_XDS_CLIENT_ADDITIONAL_HEADERS": "a:geheim", "CONFIG_GRPC_XDS_SERVER_USE_TLS": "true", "CONFIG_GRPC_XDS_CLIENT_TLS_CERT": "c", "CONFIG_GRPC_XDS_CLIENT_TLS_KEY": "k",
-		"CONFIG_GRPC_XDS_SERVER_TLS_CACERT": "a", "CONFIG_GRPC_XDS_SERVER_TLS_SAN": "s", "XDS_CLIENT_MAX_MSG_SIZE_IN_BYTES": "100000000", "FORCE_START_WITHOUT_INITIAL_CONFIG": "true",
-		"HEALTHY_WITH_AT_LEAST_ONE_CONFIG_LOADED": "true", "GRPC_SERVER_USE_TLS": "true", "GRPC_SERVER_TLS_CERT": "c", "GRPC_SERVER_TLS_KEY": "k", "GRPC_SERVER_TLS_CA_CERT": "a",
+		"CONFIG_TYPE": "GRPC_XDS_SOTW", "CONFIG_GRPC_XDS_NODE_ID": "n", "CONFIG_GRPC_XDS_NODE_METADATA": "a=b",
+		"CONFIG_GRPC_XDS_SERVER_URL":                "h:1",
+		"CONFIG_GRPC_XDS_CLIENT_ADDITIONAL_HEADERS": "a:geheim", "CONFIG_GRPC_XDS_SERVER_USE_TLS": "true",
+		"CONFIG_GRPC_XDS_CLIENT_TLS_CERT": "c", "CONFIG_GRPC_XDS_CLIENT_TLS_KEY": "k",
+		"CONFIG_GRPC_XDS_SERVER_TLS_CACERT": "a", "CONFIG_GRPC_XDS_SERVER_TLS_SAN": "s",
+		"XDS_CLIENT_MAX_MSG_SIZE_IN_BYTES": "100000000", "FORCE_START_WITHOUT_INITIAL_CONFIG": "true",
+		"HEALTHY_WITH_AT_LEAST_ONE_CONFIG_LOADED": "true", "GRPC_SERVER_USE_TLS": "true", "GRPC_SERVER_TLS_CERT": "c",
+		"GRPC_SERVER_TLS_KEY": "k", "GRPC_SERVER_TLS_CA_CERT": "a",
 	}
 	for _, env := range []map[string]string{all, xds} {
 		for name, value := range rules(root) {
@@ -313,7 +340,8 @@ func TestTLSOfTheReference(t *testing.T) {
 	write(t, filepath.Join(root, "ratelimit/config/a.yaml"), limited("d", 1000))
 	server := certs.Issue(t, "envoy-rate-limit")
 	tlsEnv := func(more ...string) map[string]string {
-		return rules(root, append([]string{"GRPC_SERVER_USE_TLS", "true", "GRPC_SERVER_TLS_CERT", server.CertFile, "GRPC_SERVER_TLS_KEY", server.KeyFile}, more...)...)
+		return rules(root, append([]string{"GRPC_SERVER_USE_TLS", "true", "GRPC_SERVER_TLS_CERT", server.CertFile,
+			"GRPC_SERVER_TLS_KEY", server.KeyFile}, more...)...)
 	}
 	friend, stranger := certs.ClientTLS(t), strangers.ClientTLS(t)
 	stranger.RootCAs = certs.Pool()
@@ -327,16 +355,21 @@ func TestTLSOfTheReference(t *testing.T) {
 		{"TLS", tlsEnv(), true, true, true},
 		{"GRPC_SERVER_TLS_CA_CERT", tlsEnv("GRPC_SERVER_TLS_CA_CERT", certs.CAFile), true, false, true},
 		{"GRPC_CLIENT_TLS_CACERT", tlsEnv("GRPC_CLIENT_TLS_CACERT", certs.CAFile), true, false, false},
-		{"GRPC_CLIENT_TLS_SAN", tlsEnv("GRPC_CLIENT_TLS_CACERT", certs.CAFile, "GRPC_CLIENT_TLS_SAN", "localhost"), true, false, false},
-		{"an address as GRPC_CLIENT_TLS_SAN", tlsEnv("GRPC_CLIENT_TLS_CACERT", certs.CAFile, "GRPC_CLIENT_TLS_SAN", "127.0.0.1"), true, false, false},
-		{"another address as GRPC_CLIENT_TLS_SAN", tlsEnv("GRPC_CLIENT_TLS_CACERT", certs.CAFile, "GRPC_CLIENT_TLS_SAN", "127.0.0.2"), false, false, false},
-		{"another GRPC_CLIENT_TLS_SAN", tlsEnv("GRPC_CLIENT_TLS_CACERT", certs.CAFile, "GRPC_CLIENT_TLS_SAN", "envoy.example.com"), false, false, false},
+		{"GRPC_CLIENT_TLS_SAN", tlsEnv("GRPC_CLIENT_TLS_CACERT", certs.CAFile, "GRPC_CLIENT_TLS_SAN", "localhost"), true,
+			false, false},
+		{"an address as GRPC_CLIENT_TLS_SAN", tlsEnv("GRPC_CLIENT_TLS_CACERT", certs.CAFile, "GRPC_CLIENT_TLS_SAN",
+			"127.0.0.1"), true, false, false},
+		{"another address as GRPC_CLIENT_TLS_SAN", tlsEnv("GRPC_CLIENT_TLS_CACERT", certs.CAFile, "GRPC_CLIENT_TLS_SAN",
+			"127.0.0.2"), false, false, false},
+		{"another GRPC_CLIENT_TLS_SAN", tlsEnv("GRPC_CLIENT_TLS_CACERT", certs.CAFile, "GRPC_CLIENT_TLS_SAN",
+			"envoy.example.com"), false, false, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			s := start(t, c.env)
 			for who, ok := range map[string]bool{"friend": c.friend, "stranger": c.stranger, "nobody": c.nobody} {
-				conf := map[string]credentials.TransportCredentials{"friend": credentials.NewTLS(friend), "stranger": credentials.NewTLS(stranger), "nobody": credentials.NewTLS(nobody)}[who]
+				conf := map[string]credentials.TransportCredentials{"friend": credentials.NewTLS(friend),
+					"stranger": credentials.NewTLS(stranger), "nobody": credentials.NewTLS(nobody)}[who]
 				s.creds = conf
 				if _, err := s.call("d", 1, descriptor("a=b")); (err == nil) != ok {
 					t.Errorf("%s: %v", who, err)
@@ -373,7 +406,8 @@ descriptors:
 		for _, h := range resp.ResponseHeadersToAdd {
 			got[h.Key] = h.Value
 		}
-		if got["RateLimit-Policy"] != c.policy || !regexp.MustCompile(c.fields).MatchString(got["RateLimit"]) || (got["Retry-After"] != "") != c.retry {
+		if got["RateLimit-Policy"] != c.policy || !regexp.MustCompile(c.fields).MatchString(got["RateLimit"]) ||
+			(got["Retry-After"] != "") != c.retry {
 			t.Errorf("%s: %v, want %s and %s", c.key, got, c.policy, c.fields)
 		}
 	}

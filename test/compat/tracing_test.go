@@ -13,7 +13,8 @@ import (
 func traced(t *testing.T, endpoint string, more ...string) map[string]string {
 	root := t.TempDir()
 	write(t, filepath.Join(root, "ratelimit/config/a.yaml"), limited("d", 100))
-	return rules(root, append([]string{"TRACING_ENABLED", "true", "OTEL_EXPORTER_OTLP_ENDPOINT", "http://" + endpoint, "OTEL_BSP_SCHEDULE_DELAY", "20"}, more...)...)
+	return rules(root, append([]string{"TRACING_ENABLED", "true", "OTEL_EXPORTER_OTLP_ENDPOINT", "http://" + endpoint,
+		"OTEL_BSP_SCHEDULE_DELAY", "20"}, more...)...)
 }
 
 func decision(s collector.Span) bool { return s.Name == "ShouldRateLimit" }
@@ -29,11 +30,14 @@ func TestTracesOfTheReference(t *testing.T) {
 			if protocol == "grpc" {
 				endpoint = c.GRPC
 			}
-			s := start(t, traced(t, endpoint, "TRACING_EXPORTER_PROTOCOL", protocol, "TRACING_SERVICE_NAME", "limits, all", "TRACING_SERVICE_NAMESPACE", "shop",
-				"TRACING_SERVICE_INSTANCE_ID", "pod-0", "OTEL_RESOURCE_ATTRIBUTES", "team=pay,service.namespace=other", "OTEL_SERVICE_NAME", "other"))
+			s := start(t, traced(t, endpoint, "TRACING_EXPORTER_PROTOCOL", protocol, "TRACING_SERVICE_NAME", "limits, all",
+				"TRACING_SERVICE_NAMESPACE", "shop",
+				"TRACING_SERVICE_INSTANCE_ID", "pod-0", "OTEL_RESOURCE_ATTRIBUTES", "team=pay,service.namespace=other",
+				"OTEL_SERVICE_NAME", "other"))
 			s.codes(1, "d", "a=b")
 			got := c.Await(decision).Resource
-			for key, want := range map[string]string{"service.name": "limits, all", "service.namespace": "shop", "service.instance.id": "pod-0", "team": "pay"} {
+			for key, want := range map[string]string{"service.name": "limits, all", "service.namespace": "shop",
+				"service.instance.id": "pod-0", "team": "pay"} {
 				if got[key] != want {
 					t.Errorf("%s is %q, want %q", key, got[key], want)
 				}

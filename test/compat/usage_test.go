@@ -15,7 +15,8 @@ import (
 func TestCostsThatAreReportedAfterwards(t *testing.T) {
 	t.Parallel()
 	root := t.TempDir()
-	write(t, filepath.Join(root, "ratelimit/config/a.yaml"), "domain: d\ndescriptors:\n  - {key: a, rate_limit: {unit: day, requests_per_unit: 21}}\n")
+	write(t, filepath.Join(root, "ratelimit/config/a.yaml"),
+		"domain: d\ndescriptors:\n  - {key: a, rate_limit: {unit: day, requests_per_unit: 21}}\n")
 	s := start(t, rules(root))
 	var got []string
 	for range 6 {
@@ -40,7 +41,8 @@ func TestCostsThatAreReportedAfterwards(t *testing.T) {
 		t.Errorf("%q, want %s", got, want)
 	}
 	_, page := s.get("http://" + s.debug + "/metrics")
-	for _, want := range []string{"total_hits{domain=\"d\",key1=\"a\"} 60\n", "over_limit{domain=\"d\",key1=\"a\"} 39\n", "near_limit{domain=\"d\",key1=\"a\"} 5\n"} {
+	for _, want := range []string{"total_hits{domain=\"d\",key1=\"a\"} 60\n", "over_limit{domain=\"d\",key1=\"a\"} 39\n",
+		"near_limit{domain=\"d\",key1=\"a\"} 5\n"} {
 		if !strings.Contains(page, "ratelimit_service_rate_limit_"+want) {
 			t.Errorf("%q is not in:\n%s", want, only(page, "ratelimit_service_rate_limit"))
 		}

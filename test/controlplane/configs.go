@@ -11,7 +11,8 @@ func Config(domain string, list ...*rlsconf.RateLimitDescriptor) *rlsconf.RateLi
 
 // Rule returns a descriptor that admits that many requests per unit.
 func Rule(key, value string, most uint32, unit rlsconf.RateLimitUnit) *rlsconf.RateLimitDescriptor {
-	return &rlsconf.RateLimitDescriptor{Key: key, Value: value, RateLimit: &rlsconf.RateLimitPolicy{RequestsPerUnit: most, Unit: unit}}
+	return &rlsconf.RateLimitDescriptor{Key: key, Value: value,
+		RateLimit: &rlsconf.RateLimitPolicy{RequestsPerUnit: most, Unit: unit}}
 }
 
 // Node returns a descriptor that only leads to those below it.

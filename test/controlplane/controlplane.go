@@ -212,7 +212,8 @@ func (p *Plane) serve(stream Stream) error {
 		if set && version != sent {
 			nonce++
 			sent = version
-			resp := &discovery.DiscoveryResponse{VersionInfo: version, Resources: list, TypeUrl: TypeURL, Nonce: strconv.Itoa(nonce)}
+			resp := &discovery.DiscoveryResponse{VersionInfo: version, Resources: list, TypeUrl: TypeURL,
+				Nonce: strconv.Itoa(nonce)}
 			if err := stream.Send(resp); err != nil {
 				return err
 			}

@@ -74,7 +74,8 @@ func TestCheckFindsWhatIsWrong(t *testing.T) {
 		bad + ":5:", `did you mean "rate_limit"?`,
 		bad + ":6:", `"leaky_bucket"`,
 	}, nil)
-	command(t, nil, "check", warned).want(t, 0, []string{warned + ":3:", "warning: shadow_mode", "ok: 1 rule in 1 domain"}, nil)
+	command(t, nil, "check", warned).want(t, 0, []string{warned + ":3:", "warning: shadow_mode", "ok: 1 rule in 1 domain"},
+		nil)
 	command(t, nil, "check", good, bad).want(t, 1, []string{`domain "e2e" is already in`}, nil)
 	command(t, nil, "check", good, filepath.Join(filepath.Dir(good), "none.yaml")).want(t, 2, nil, []string{"none.yaml"})
 	command(t, nil, "check", good, "--backend", "memcache://x").want(t, 2, nil, []string{`"memcache"`, "redis"})
@@ -105,8 +106,9 @@ func TestAskShowsLimitsAndRules(t *testing.T) {
 	insideHour()
 	rules := writeFile(t, "rules.yaml", limitRules)
 	for name, where := range map[string][]string{
-		"service":         {"--addr", startService(t, "--rules", rules).GRPC},
-		"unix socket":     {"--addr", startService(t, "--rules", rules, "--grpc", "unix:"+filepath.Join(socketDir(t), "s")).GRPC},
+		"service": {"--addr", startService(t, "--rules", rules).GRPC},
+		"unix socket": {"--addr",
+			startService(t, "--rules", rules, "--grpc", "unix:"+filepath.Join(socketDir(t), "s")).GRPC},
 		"abstract socket": {"--addr", startService(t, "--rules", rules, "--grpc", "unix:@"+filepath.Base(socketDir(t))).GRPC},
 		"files":           {"--rules", rules},
 	} {
@@ -117,14 +119,16 @@ func TestAskShowsLimitsAndRules(t *testing.T) {
 			ask("e2e", "key=wide", "-n", "3").want(t, 0, []string{"OK", "wide limit=100/hour remaining=99", "remaining=97"}, nil)
 			ask("e2e", "key=five", "-n", "6").want(t, 3, []string{"remaining=0", "OVER_LIMIT", "rule=e2e/key_five:five"}, nil)
 			ask("e2e", "key=refund", "--hits", "11").want(t, 3, []string{"OVER_LIMIT", "remaining=10"}, nil)
-			ask("e2e", "key=nothing", "other=two").want(t, 0, []string{"[key=nothing no limit]", "[other=two OK two limit=2/hour remaining=1"}, nil)
+			ask("e2e", "key=nothing", "other=two").want(t, 0,
+				[]string{"[key=nothing no limit]", "[other=two OK two limit=2/hour remaining=1"}, nil)
 			ask("e2e", "key=open").want(t, 0, []string{"unlimited"}, nil)
 			ask("e2e", `key=a\,b,c=d=e`).want(t, 0, []string{"key=a,b,c=d=e"}, nil)
 			ask("e2e", "nonsense").want(t, 2, nil, []string{`"nonsense"`, "KEY=VALUE"})
 		})
 	}
 	command(t, nil, "ask", "e2e", "key=five", "--addr", "127.0.0.1:1").want(t, 2, nil, []string{"127.0.0.1:1"})
-	command(t, nil, "ask", "e2e", "key=five", "--rules", writeFile(t, "bad.yaml", badRules)).want(t, 2, nil, []string{"fortnight", "leaky_bucket"})
+	command(t, nil, "ask", "e2e", "key=five", "--rules", writeFile(t, "bad.yaml", badRules)).want(t, 2, nil,
+		[]string{"fortnight", "leaky_bucket"})
 	command(t, nil, "ask", "e2e").want(t, 2, nil, []string{"arg"})
 }
 
@@ -143,7 +147,8 @@ func TestExampleRefusesAfterItsLimit(t *testing.T) {
 			t.Errorf("%s is %d %q, want 200 %q", path, code, body, want)
 		}
 	}
-	if _, body := fetch(t, s.Debug, "/rlconfig"); !strings.Contains(body, "example.client: unit=MINUTE requests_per_unit=5") {
+	if _, body := fetch(t, s.Debug, "/rlconfig"); !strings.Contains(body,
+		"example.client: unit=MINUTE requests_per_unit=5") {
 		t.Errorf("/rlconfig is %q", body)
 	}
 }
@@ -167,17 +172,24 @@ func TestServeRefuses(t *testing.T) {
 		flags []string
 		want  []string
 	}{
-		{"bad rules, with every problem", []string{"--rules", bad}, []string{bad + ":3:", "fortnight", bad + ":5:", "rate_limits", bad + ":6:", "leaky_bucket"}},
+		{"bad rules, with every problem", []string{"--rules", bad},
+			[]string{bad + ":3:", "fortnight", bad + ":5:", "rate_limits", bad + ":6:", "leaky_bucket"}},
 		{"no such rules", []string{"--rules", bad + "x"}, []string{bad + "x"}},
-		{"a gRPC port in use", []string{"--example", "--grpc", addr}, []string{"--grpc " + addr, "another process listens there"}},
-		{"an HTTP port in use", []string{"--example", "--grpc", "127.0.0.1:0", "--services", "", "--http", addr}, []string{"--http " + addr, "another process listens there"}},
-		{"a debug port in use", []string{"--example", "--grpc", "127.0.0.1:0", "--services", "", "--http", "", "--debug", addr}, []string{"--debug " + addr, "another process listens there"}},
+		{"a gRPC port in use", []string{"--example", "--grpc", addr},
+			[]string{"--grpc " + addr, "another process listens there"}},
+		{"an HTTP port in use", []string{"--example", "--grpc", "127.0.0.1:0", "--services", "", "--http", addr},
+			[]string{"--http " + addr, "another process listens there"}},
+		{"a debug port in use", []string{"--example", "--grpc", "127.0.0.1:0", "--services", "", "--http", "", "--debug",
+			addr}, []string{"--debug " + addr, "another process listens there"}},
 		{"a file in the socket's place", []string{"--example", "--grpc", "unix:" + file}, []string{file, "not a socket"}},
 		{"an unknown backend", []string{"--example", "--backend", "memcache://x"}, []string{"--backend", `"memcache"`}},
-		{"bad settings, every one", []string{"--charge", "some", "--log-level", "loud", "--drain-delay", "-1s"}, []string{"--charge", "--log-level", "--drain-delay"}},
+		{"bad settings, every one", []string{"--charge", "some", "--log-level", "loud", "--drain-delay", "-1s"},
+			[]string{"--charge", "--log-level", "--drain-delay"}},
 		{"half of TLS", []string{"--grpc-tls-cert", bad}, []string{"--grpc-tls-key"}},
-		{"no certificate", []string{"--example", "--grpc-tls-cert", bad, "--grpc-tls-key", bad}, []string{"--grpc-tls-cert " + bad}},
-		{"a bad file of settings, every line", []string{"--config", settings}, []string{settings + ":1:1", "did you mean log-level?", ":3:1", "did you mean backend?", ":4:1", "not a list"}},
+		{"no certificate", []string{"--example", "--grpc-tls-cert", bad, "--grpc-tls-key", bad},
+			[]string{"--grpc-tls-cert " + bad}},
+		{"a bad file of settings, every line", []string{"--config", settings},
+			[]string{settings + ":1:1", "did you mean log-level?", ":3:1", "did you mean backend?", ":4:1", "not a list"}},
 		{"no file of settings", []string{"--config", bad + "x"}, []string{bad + "x"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -193,7 +205,8 @@ func TestServeRefuses(t *testing.T) {
 // TestFlagWinsOverEnvironmentAndFile sets the form of the log in more and more places.
 func TestFlagWinsOverEnvironmentAndFile(t *testing.T) {
 	t.Parallel()
-	file := writeFile(t, "headgate.yaml", "log-format: json\ngrpc: 127.0.0.1:0\nhttp: ''\ndebug: 127.0.0.1:0\nservices: ''\ndrain-delay: 0s\n")
+	file := writeFile(t, "headgate.yaml", "log-format: json\ngrpc: 127.0.0.1:0\nhttp: ''\ndebug: 127.0.0.1:0\nservices: "+
+		"''\ndrain-delay: 0s\n")
 	listen := []string{"--grpc", "127.0.0.1:0", "--http", "", "--debug", "", "--services", "", "--drain-delay", "0s"}
 	for _, c := range []struct {
 		name  string
@@ -205,7 +218,8 @@ func TestFlagWinsOverEnvironmentAndFile(t *testing.T) {
 		{"file over default", nil, []string{"--config", file}, true},
 		{"file named in the environment", []string{"HEADGATE_CONFIG=" + file}, nil, true},
 		{"environment over file", []string{"HEADGATE_LOG_FORMAT=text"}, []string{"--config", file}, false},
-		{"flag over environment", []string{"HEADGATE_LOG_FORMAT=text"}, []string{"--config", file, "--log-format", "json"}, true},
+		{"flag over environment", []string{"HEADGATE_LOG_FORMAT=text"},
+			[]string{"--config", file, "--log-format", "json"}, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := testenv.StartProgram(t, program, c.env, append([]string{"serve", "--example"}, c.flags...)...)
@@ -223,7 +237,8 @@ func TestFlagWinsOverEnvironmentAndFile(t *testing.T) {
 		})
 	}
 	rules := writeFile(t, "rules.yaml", limitRules)
-	s := testenv.StartProgram(t, program, []string{"HEADGATE_RULES=" + rules + "," + writeFile(t, "more.yaml", "domain: more\ndescriptors: [{key: a}]\n")},
+	s := testenv.StartProgram(t, program,
+		[]string{"HEADGATE_RULES=" + rules + "," + writeFile(t, "more.yaml", "domain: more\ndescriptors: [{key: a}]\n")},
 		append([]string{"serve"}, listen...)...)
 	testenv.Eventually(t, serviceStartLimit, "start headgate", func() string {
 		if !containsAll(s.Log(), []string{"msg=serving", rules, "more.yaml"}) {
@@ -269,7 +284,8 @@ func TestSecretsAreNeverShown(t *testing.T) {
 			t.Errorf("serve takes the backend %s: %v", url, r)
 		}
 		wantNone("the error about "+url, r.String())
-		wantNone("the error of the environment's "+url, command(t, []string{"HEADGATE_BACKEND=" + url}, "serve", "--example").String())
+		wantNone("the error of the environment's "+url, command(t, []string{"HEADGATE_BACKEND=" + url}, "serve",
+			"--example").String())
 	}
 	for _, url := range []string{works, dead} {
 		s := startService(t, "--rules", rules, "--backend", url, "--log-level", "debug")

@@ -29,7 +29,8 @@ func TestDrainUnderLoad(t *testing.T) {
 		services := []*service{startService(t, flags...), startService(t, flags...)}
 		f := startFront(t, env.envoy, setup{
 			Services: []string{services[0].GRPC, services[1].GRPC},
-			Cluster: `health_checks: [{timeout: 2s, interval: 0.1s, no_traffic_interval: 0.1s, unhealthy_threshold: 2, healthy_threshold: 1,
+			Cluster: `health_checks: [{timeout: 2s, interval: 0.1s, no_traffic_interval: 0.1s, unhealthy_threshold: 2,
+				healthy_threshold: 1,
 				grpc_health_check: {service_name: ratelimit}}], common_lb_config: {healthy_panic_threshold: {value: 0}}`,
 		})
 		testenv.Eventually(t, 10*time.Second, "have both headgates healthy", func() string { return f.healthy(2) })
@@ -46,7 +47,8 @@ func TestDrainUnderLoad(t *testing.T) {
 		total := l.Stop(t)
 		if strings.HasPrefix(env.backend, "redis") {
 			if left := f.Get("/", "x-key", "counted").Remaining(); left != 1000000-total-1 {
-				t.Errorf("after %d requests and one more there are %d of 1000000 left: calls were counted twice or not at all", total, left)
+				t.Errorf("after %d requests and one more there are %d of 1000000 left: calls were counted twice or not at all",
+					total, left)
 			}
 		}
 	})
@@ -64,7 +66,8 @@ func replaceService(t *testing.T, f *front, old *service, delay time.Duration, f
 	})
 	start := time.Now()
 	old.Terminate()
-	testenv.Eventually(t, delay, "see the health check fail before the listener closes", func() string { return f.healthy(1) })
+	testenv.Eventually(t, delay, "see the health check fail before the listener closes",
+		func() string { return f.healthy(1) })
 	code := old.Wait(delay + 8*time.Second)
 	took := time.Since(start)
 	if code != 0 || took < delay || !strings.Contains(old.Log(), "msg=drained") {

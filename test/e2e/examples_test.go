@@ -86,7 +86,8 @@ func wantExampleLimits(t *testing.T, s *service, f *front) {
 	t.Helper()
 	// Two descriptors: the address and the tenant with the path.
 	a := f.Get("/items?page=1", "x-tenant", "acme")
-	if limits := a.Header.Get("x-ratelimit-limit"); a.Code != 200 || !containsAll(limits, []string{`name="per-address"`, `name="burst"`}) {
+	if limits := a.Header.Get("x-ratelimit-limit"); a.Code != 200 ||
+		!containsAll(limits, []string{`name="per-address"`, `name="burst"`}) {
 		t.Errorf("the answer is %v", a)
 	}
 	// The query makes no other path, and one tenant's limit is its own.
@@ -165,16 +166,20 @@ func TestExampleReadme(t *testing.T) {
 			switch {
 			case strings.HasPrefix(first, "transport_socket:"):
 				snippet = strings.NewReplacer("/etc/headgate/ca.pem", certs.CAFile,
-					"/etc/headgate/client.pem", certs.Client.CertFile, "/etc/headgate/client.key", certs.Client.KeyFile).Replace(snippet)
+					"/etc/headgate/client.pem", certs.Client.CertFile, "/etc/headgate/client.key",
+					certs.Client.KeyFile).Replace(snippet)
 				config = substitute(t, config, "  - name: headgate\n", "  - name: headgate\n"+indent(snippet, 4)+"\n")
 			case strings.HasPrefix(first, "- actions:"):
-				config = substitute(t, config, "                  rate_limits:\n                  - actions:\n                    - remote_address: {}\n                  - actions:\n                    - request_headers",
-					"                  rate_limits:\n"+indent(snippet, 18)+"\n                  - actions:\n                    - request_headers")
+				config = substitute(t, config, "                  rate_limits:\n                  - actions:\n"+
+					"                    - remote_address: {}\n                  - actions:\n                    - request_headers",
+					"                  rate_limits:\n"+indent(snippet, 18)+
+						"\n                  - actions:\n                    - request_headers")
 			default:
 				t.Errorf("where does this snippet of the README belong?\n%s", snippet)
 				continue
 			}
-			newFront(t, env.envoy, substitute(t, config, "port_value: 9901", "port_value: 0", "port_value: 10000", "port_value: 0"))
+			newFront(t, env.envoy, substitute(t, config, "port_value: 9901", "port_value: 0", "port_value: 10000",
+				"port_value: 0"))
 		}
 	})
 }

@@ -39,10 +39,12 @@ func TestServiceDown(t *testing.T) {
 
 		s.Kill()
 		for range 5 {
-			if a := open.Get("/", "x-key", "closed"); a.Code != 200 || a.Header.Get("x-envoy-ratelimited") != "" || a.Took > 3*time.Second {
+			if a := open.Get("/", "x-key", "closed"); a.Code != 200 || a.Header.Get("x-envoy-ratelimited") != "" ||
+				a.Took > 3*time.Second {
 				t.Errorf("without headgate the Envoy that fails open says %v after %v", a, a.Took)
 			}
-			if a := closed.Get("/", "x-key", "closed"); a.Code != 500 || a.Header.Get("x-envoy-ratelimited") != "" || a.Took > 3*time.Second {
+			if a := closed.Get("/", "x-key", "closed"); a.Code != 500 || a.Header.Get("x-envoy-ratelimited") != "" ||
+				a.Took > 3*time.Second {
 				t.Errorf("without headgate the Envoy that fails closed says %v after %v", a, a.Took)
 			}
 		}
@@ -92,7 +94,8 @@ func TestBackendDown(t *testing.T) {
 	onEnvoys(t, func(t *testing.T, env environment) {
 		insideHour()
 		redis := testenv.StartRedis(t)
-		s := startService(t, "--rules", writeFile(t, "rules.yaml", failureRules), "--backend", redis.URL(), "--on-backend-error", "deny", "--deadline-margin", "200ms")
+		s := startService(t, "--rules", writeFile(t, "rules.yaml", failureRules), "--backend", redis.URL(),
+			"--on-backend-error", "deny", "--deadline-margin", "200ms")
 		f := startFront(t, env.envoy, setup{Services: []string{s.GRPC}, Timeout: "0.6s"})
 		f.WantCodes("200", "/up", "x-key", "deny")
 		f.WantCodes("200", "/up", "x-key", "default")

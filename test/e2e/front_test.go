@@ -34,7 +34,8 @@ type route struct{ Prefix, RateLimits string }
 
 // byHeaders is asked about every request that no other route takes: the header
 // x-key becomes the descriptor key=…, x-other the descriptor other=….
-const byHeaders = `[{actions: [{request_headers: {header_name: x-key, descriptor_key: key}}]}, {actions: [{request_headers: {header_name: x-other, descriptor_key: other}}]}]`
+const byHeaders = `[{actions: [{request_headers: {header_name: x-key, descriptor_key: key}}]}, {actions: ` +
+	`[{request_headers: {header_name: x-other, descriptor_key: other}}]}]`
 
 var bootstrap = template.Must(template.New("bootstrap").Funcs(template.FuncMap{"address": address}).Parse(`
 admin: {address: {socket_address: {address: 127.0.0.1, port_value: 0}}}
@@ -57,7 +58,11 @@ static_resources:
           - name: envoy.access_loggers.stdout
             typed_config:
               "@type": type.googleapis.com/envoy.extensions.access_loggers.stream.v3.StdoutAccessLog
-              log_format: {text_format_source: {inline_string: "access path=%REQ(:PATH)% code=%RESPONSE_CODE% rule=%DYNAMIC_METADATA(envoy.filters.http.ratelimit:rule)% degraded=%DYNAMIC_METADATA(envoy.filters.http.ratelimit:degraded)%\n"}}
+              log_format:
+                text_format_source:
+                  inline_string: "access path=%REQ(:PATH)% code=%RESPONSE_CODE% \
+                    rule=%DYNAMIC_METADATA(envoy.filters.http.ratelimit:rule)% \
+                    degraded=%DYNAMIC_METADATA(envoy.filters.http.ratelimit:degraded)%\n"
           http_filters:
           - name: envoy.filters.http.ratelimit
             typed_config:
@@ -96,12 +101,14 @@ static_resources:
       typed_extension_protocol_options: {envoy.extensions.upstreams.http.v3.HttpProtocolOptions: {
         "@type": type.googleapis.com/envoy.extensions.upstreams.http.v3.HttpProtocolOptions,
         explicit_http_config: {http2_protocol_options: {}}}},
-      load_assignment: {cluster_name: collector, endpoints: [{lb_endpoints: [{endpoint: {address: {{address .Tracing}}}}]}]}}
+      load_assignment:
+        {cluster_name: collector, endpoints: [{lb_endpoints: [{endpoint: {address: {{address .Tracing}}}}]}]}}
   {{- end}}
   - name: application
     type: STATIC
     connect_timeout: 1s
-    load_assignment: {cluster_name: application, endpoints: [{lb_endpoints: [{endpoint: {address: {{address .AppAddr}}}}]}]}
+    load_assignment:
+      {cluster_name: application, endpoints: [{lb_endpoints: [{endpoint: {address: {{address .AppAddr}}}}]}]}
 `))
 
 // AppAddr is for the template.

@@ -90,8 +90,9 @@ func TestInFlightProxyGone(t *testing.T) {
 			end          func(*stage)
 			print, envoy []string
 		}{
-			"killed":     {end: func(s *stage) { s.Envoy.Kill() }, print: []string{"--owner", "envoy-1"}},
-			"killed_env": {end: func(s *stage) { s.Envoy.Kill() }, print: []string{"--owner", "%ENVIRONMENT(" + name + ")%"}, envoy: []string{"--service-node", os.Getenv(name)}},
+			"killed": {end: func(s *stage) { s.Envoy.Kill() }, print: []string{"--owner", "envoy-1"}},
+			"killed_env": {end: func(s *stage) { s.Envoy.Kill() }, print: []string{"--owner", "%ENVIRONMENT(" + name + ")%"},
+				envoy: []string{"--service-node", os.Getenv(name)}},
 			"terminated": {end: func(s *stage) { s.Envoy.Stop() }},
 		} {
 			t.Run(how, func(t *testing.T) {
@@ -135,7 +136,8 @@ func TestInFlightReload(t *testing.T) {
 		defer s.app.LetGo()
 		change := func(threshold, left int) {
 			t.Helper()
-			byRename(t, filepath.Dir(s.rules), strings.Replace(inFlightRules, "threshold: 5", fmt.Sprintf("threshold: %d", threshold), 1))
+			byRename(t, filepath.Dir(s.rules),
+				strings.Replace(inFlightRules, "threshold: 5", fmt.Sprintf("threshold: %d", threshold), 1))
 			s.wantLeft(left, "/five/x")
 		}
 		first := s.fill(&clients, 4, "/five/hold")
@@ -249,7 +251,8 @@ func TestInFlightUnwanted(t *testing.T) {
 func TestInFlightByHits(t *testing.T) {
 	besides(t, func(t *testing.T, env environment) {
 		if env.envoy < "1.38" {
-			args := []string{"envoy", writeFile(t, "rules.yaml", inFlightRules+"  release: hits\n"), "--envoy-version", env.envoy}
+			args := []string{"envoy", writeFile(t, "rules.yaml", inFlightRules+"  release: hits\n"),
+				"--envoy-version", env.envoy}
 			command(t, nil, args...).want(t, 2, nil, []string{"Envoy can count down from 1.38 on only"})
 			return
 		}

@@ -63,7 +63,8 @@ func TestInFlightHeadgateRestarts(t *testing.T) {
 	s.services[0].Kill()
 	s.Envoy.Kill()
 	s.services[0] = startService(t, append([]string{"--rules", s.rules, "--backend", env.backend}, presenceFlags...)...)
-	inFlight, complete := s.services[0].Metric("headgate_requests_in_flight"), s.services[0].Metric("headgate_requests_in_flight_complete")
+	inFlight, complete := s.services[0].Metric("headgate_requests_in_flight"),
+		s.services[0].Metric("headgate_requests_in_flight_complete")
 	if left := s.left("/five/x"); inFlight != 5-float64(left) || complete != 1 {
 		t.Errorf("%v in flight and complete %v after the start, %d places are left", inFlight, complete, left)
 	}

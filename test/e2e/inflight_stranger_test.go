@@ -42,10 +42,11 @@ type peer struct {
 func newPeer(t *testing.T, h *service, creds credentials.TransportCredentials, from string) *peer {
 	t.Helper()
 	dial := func(addr string) *grpc.ClientConn {
-		cc, err := grpc.NewClient("passthrough:///"+addr, grpc.WithTransportCredentials(creds), grpc.WithContextDialer(func(ctx context.Context, addr string) (net.Conn, error) {
-			d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}
-			return d.DialContext(ctx, "tcp", addr)
-		}))
+		cc, err := grpc.NewClient("passthrough:///"+addr, grpc.WithTransportCredentials(creds),
+			grpc.WithContextDialer(func(ctx context.Context, addr string) (net.Conn, error) {
+				d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}
+				return d.DialContext(ctx, "tcp", addr)
+			}))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -63,8 +64,9 @@ func newPeer(t *testing.T, h *service, creds credentials.TransportCredentials, f
 func (p *peer) acquire(owner, tenant string) string {
 	p.t.Helper()
 	ctx := metadata.AppendToOutgoingContext(p.t.Context(), "x-headgate-owner", owner)
-	resp, err := rls.NewRateLimitServiceClient(p.ask).ShouldRateLimit(ctx, &rls.RateLimitRequest{Domain: "e2e", Descriptors: []*common.RateLimitDescriptor{
-		{Entries: []*common.RateLimitDescriptor_Entry{{Key: "tenant", Value: tenant}}}}})
+	resp, err := rls.NewRateLimitServiceClient(p.ask).ShouldRateLimit(ctx,
+		&rls.RateLimitRequest{Domain: "e2e", Descriptors: []*common.RateLimitDescriptor{
+			{Entries: []*common.RateLimitDescriptor_Entry{{Key: "tenant", Value: tenant}}}}})
 	if err != nil {
 		p.t.Fatal(err)
 	}
@@ -90,7 +92,8 @@ func (p *peer) openLog(owner string, tokens ...string) (hangUp func(), ended <-c
 		fields, _ := structpb.NewStruct(map[string]any{"lease": token})
 		entries.LogEntry = append(entries.LogEntry, &datapb.HTTPAccessLogEntry{CommonProperties: &datapb.AccessLogCommon{
 			AccessLogType: datapb.AccessLogType_DownstreamPeriodic,
-			Metadata:      &corepb.Metadata{FilterMetadata: map[string]*structpb.Struct{"envoy.filters.http.ratelimit": fields}}}})
+			Metadata: &corepb.Metadata{
+				FilterMetadata: map[string]*structpb.Struct{"envoy.filters.http.ratelimit": fields}}}})
 	}
 	m.LogEntries = &als.StreamAccessLogsMessage_HttpLogs{HttpLogs: entries}
 	if tokens != nil {
@@ -128,15 +131,18 @@ func TestStrangerWithCertificate(t *testing.T) {
 		t.Run(transport, func(t *testing.T) {
 			t.Parallel()
 			certs := testenv.TestCerts(t)
-			h := startService(t, "--transport", transport, "--rules", writeFile(t, "rules.yaml", strangerRules), "--backend", "memory://", "--owner-grace", "1s",
+			h := startService(t, "--transport", transport, "--rules", writeFile(t, "rules.yaml", strangerRules), "--backend",
+				"memory://", "--owner-grace", "1s",
 				"--grpc-tls-cert", certs.Server.CertFile, "--grpc-tls-key", certs.Server.KeyFile, "--grpc-client-ca", certs.CAFile)
 			with := func(id string) *peer {
-				pair := certs.Issue(t, "client", func(c *x509.Certificate) { c.URIs = []*url.URL{{Scheme: "spiffe", Host: "mesh", Path: id}} })
+				pair := certs.Issue(t, "client",
+					func(c *x509.Certificate) { c.URIs = []*url.URL{{Scheme: "spiffe", Host: "mesh", Path: id}} })
 				cert, err := tls.LoadX509KeyPair(pair.CertFile, pair.KeyFile)
 				if err != nil {
 					t.Fatal(err)
 				}
-				return newPeer(t, h, credentials.NewTLS(&tls.Config{RootCAs: certs.Pool(), ServerName: "localhost", Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS12}), "127.0.0.1")
+				return newPeer(t, h, credentials.NewTLS(&tls.Config{RootCAs: certs.Pool(), ServerName: "localhost",
+					Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS12}), "127.0.0.1")
 			}
 			good, bad := with("/gateway"), with("/stranger")
 			good.acquire("envoy-1", "x") // and has no access log
@@ -157,8 +163,10 @@ func TestStrangerWithCertificate(t *testing.T) {
 					case <-stop:
 						return
 					case <-time.After(100 * time.Millisecond):
-						_, _ = rls.NewRateLimitServiceClient(bad.ask).ShouldRateLimit(metadata.AppendToOutgoingContext(context.Background(), "x-headgate-owner", "envoy-1"),
-							&rls.RateLimitRequest{Domain: "other", Descriptors: []*common.RateLimitDescriptor{{Entries: []*common.RateLimitDescriptor_Entry{{Key: "a", Value: "b"}}}}})
+						_, _ = rls.NewRateLimitServiceClient(bad.ask).ShouldRateLimit(
+							metadata.AppendToOutgoingContext(context.Background(), "x-headgate-owner", "envoy-1"),
+							&rls.RateLimitRequest{Domain: "other", Descriptors: []*common.RateLimitDescriptor{
+								{Entries: []*common.RateLimitDescriptor_Entry{{Key: "a", Value: "b"}}}}})
 					}
 				}
 			}()
@@ -173,7 +181,8 @@ func TestStrangerWithCertificate(t *testing.T) {
 // gives a proxy's name and tokens that it made up, does nothing to its requests.
 func TestStrangerOnServicesPort(t *testing.T) {
 	t.Parallel()
-	h := startService(t, "--transport", "unary", "--rules", writeFile(t, "rules.yaml", strangerRules), "--backend", "memory://", "--owner-grace", "1s")
+	h := startService(t, "--transport", "unary", "--rules", writeFile(t, "rules.yaml", strangerRules), "--backend",
+		"memory://", "--owner-grace", "1s")
 	good := newPeer(t, h, insecure.NewCredentials(), "127.0.0.1")
 	bad := newPeer(t, h, insecure.NewCredentials(), "127.0.0.2")
 	good.acquire("envoy-1", "x")
@@ -189,7 +198,8 @@ func TestStrangerOnServicesPort(t *testing.T) {
 // nothing, keeps no other host out.
 func TestManyAccessLogs(t *testing.T) {
 	t.Parallel()
-	h := startService(t, "--transport", "unary", "--rules", writeFile(t, "rules.yaml", strangerRules), "--backend", "memory://", "--access-logs", "64", "--access-logs-per-peer", "48")
+	h := startService(t, "--transport", "unary", "--rules", writeFile(t, "rules.yaml", strangerRules), "--backend",
+		"memory://", "--access-logs", "64", "--access-logs-per-peer", "48")
 	bad := newPeer(t, h, insecure.NewCredentials(), "127.0.0.2")
 	good := newPeer(t, h, insecure.NewCredentials(), "127.0.0.1")
 	refused := 0

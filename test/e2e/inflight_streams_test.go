@@ -59,7 +59,8 @@ func TestInFlightStreams(t *testing.T) {
 				rules:  fmt.Sprintf(streamRules, c.path, life),
 				routes: "- {match: {prefix: /}, route: {cluster: streams, timeout: 0s}}",
 				// Lists of both configurations are put together.
-				envoy: []string{"--config-yaml", "static_resources: {clusters: [{name: streams, connect_timeout: 1s, " + app.cluster + "}]}"},
+				envoy: []string{"--config-yaml", "static_resources: {clusters: [{name: streams, connect_timeout: 1s, " +
+					app.cluster + "}]}"},
 			})
 			open := app.client(s)
 			start := time.Now()
@@ -194,7 +195,8 @@ func startHealth(t *testing.T) streamApp {
 		}
 	})
 	const speaksHTTP2 = `, typed_extension_protocol_options: {envoy.extensions.upstreams.http.v3.HttpProtocolOptions: {
-		"@type": type.googleapis.com/envoy.extensions.upstreams.http.v3.HttpProtocolOptions, explicit_http_config: {http2_protocol_options: {}}}}`
+		"@type": type.googleapis.com/envoy.extensions.upstreams.http.v3.HttpProtocolOptions,
+		explicit_http_config: {http2_protocol_options: {}}}}`
 	return streamApp{endpoint(t, l.Addr()) + speaksHTTP2, func(s *stage) func() (stream, error) { return watches(s, app) }}
 }
 

@@ -80,7 +80,8 @@ func startStage(t *testing.T, env environment, st staging) *stage {
 		st.rules = inFlightRules
 	}
 	s := &stage{t: t, app: startSlowApp(t), rules: writeFile(t, "rules.yaml", st.rules)}
-	args := []string{"envoy", s.rules, "--envoy-version", env.envoy, "--listen", "0", "--admin", "127.0.0.1:0", "--upstream", s.app.addr,
+	args := []string{"envoy", s.rules, "--envoy-version", env.envoy, "--listen", "0", "--admin", "127.0.0.1:0",
+		"--upstream", s.app.addr,
 		// The machine is busy, and an answer that went missing is not an admission.
 		"--timeout", "10s", "--deny-without-answer"}
 	for range max(st.services, 1) {
@@ -111,7 +112,8 @@ func startStage(t *testing.T, env environment, st staging) *stage {
 	return s
 }
 
-const printedRoute = "                        - match: {prefix: /}\n                          route: {cluster: application}\n"
+const printedRoute = "                        - match: {prefix: /}\n                          route: {cluster: " +
+	"application}\n"
 
 // An outcome is what became of requests that a client sent.
 type outcome struct{ sent, admitted, refused, failed int }
@@ -135,7 +137,8 @@ func (c *tally) add(a answer, err error) {
 		c.last = err.Error()
 	case a.Rule() != "":
 		c.refused++
-		if a.Code != 503 || a.Body != "five are inside" || a.Header.Get("x-reason") != "crowded" || a.Header.Get("retry-after") == "" {
+		if a.Code != 503 || a.Body != "five are inside" || a.Header.Get("x-reason") != "crowded" ||
+			a.Header.Get("retry-after") == "" {
 			c.odd = append(c.odd, a.String())
 		}
 	case a.Code == 200 && strings.HasPrefix(a.Body, "hello"):
@@ -167,7 +170,8 @@ func (c *tally) want(t *testing.T) outcome {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.admitted+c.refused+c.failed != c.sent || len(c.odd) > 0 {
-		t.Errorf("of %d requests %d were admitted, %d refused and %d failed; these were neither: %q", c.sent, c.admitted, c.refused, c.failed, c.odd)
+		t.Errorf("of %d requests %d were admitted, %d refused and %d failed; these were neither: %q", c.sent, c.admitted,
+			c.refused, c.failed, c.odd)
 	}
 	return c.outcome
 }
@@ -176,7 +180,8 @@ func (c *tally) want(t *testing.T) outcome {
 // be in flight.
 func (s *stage) left(path string) int {
 	s.t.Helper()
-	question := `{"domain": "e2e", "descriptors": [{"hitsAddend": "0", "entries": [{"key": "method", "value": "GET"}, {"key": "path", "value": "` + path + `"}]}]}`
+	question := `{"domain": "e2e", "descriptors": [{"hitsAddend": "0", "entries": [{"key": "method", "value": "GET"}, ` +
+		`{"key": "path", "value": "` + path + `"}]}]}`
 	client := http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
 	resp, err := client.Post("http://"+s.services[0].HTTP+"/json", "application/json", bytes.NewBufferString(question))
 	if err != nil {
@@ -319,8 +324,12 @@ func (s *stage) storm(clients int, path string) {
 // TestInFlightBadEnds: a request's end is reported however it comes.
 func TestInFlightBadEnds(t *testing.T) {
 	onInFlight(t, func(t *testing.T, env environment) {
-		s := startStage(t, env, staging{routes: `- {match: {prefix: /five/short/}, route: {cluster: application, timeout: 0.1s}}
-                        - {match: {prefix: /five/again/}, route: {cluster: application, retry_policy: {retry_on: 5xx, num_retries: 3, retry_back_off: {base_interval: 0.01s}}}}
+		s := startStage(t, env,
+			staging{routes: `- {match: {prefix: /five/short/}, route: {cluster: application, timeout: 0.1s}}
+                        - match: {prefix: /five/again/}
+                          route:
+                            cluster: application
+                            retry_policy: {retry_on: 5xx, num_retries: 3, retry_back_off: {base_interval: 0.01s}}
                         - {match: {prefix: /}, route: {cluster: application}}`})
 		for _, c := range []struct {
 			name     string
@@ -330,7 +339,8 @@ func TestInFlightBadEnds(t *testing.T) {
 			{"the client leaves while it waits", func() (answer, error) {
 				return s.leave("/five/hold", false)
 			}, false},
-			{"the client leaves in the middle of the response", func() (answer, error) { return s.leave("/five/drip", true) }, false},
+			{"the client leaves in the middle of the response",
+				func() (answer, error) { return s.leave("/five/drip", true) }, false},
 			{"the application cuts the connection", func() (answer, error) { return s.try("/five/cut?ms=20") }, false},
 			{"the application is too slow", func() (answer, error) { return s.try("/five/short/work?ms=60000") }, false},
 			{"the application wants another try", func() (answer, error) {
@@ -377,7 +387,8 @@ func (s *stage) leave(path string, begun bool) (answer, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
 	sent := make(chan struct{}, 1)
-	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{WroteRequest: func(httptrace.WroteRequestInfo) { sent <- struct{}{} }})
+	ctx = httptrace.WithClientTrace(ctx,
+		&httptrace.ClientTrace{WroteRequest: func(httptrace.WroteRequestInfo) { sent <- struct{}{} }})
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+s.addr+path, nil)
 	if err != nil {
 		return answer{}, err

@@ -17,7 +17,9 @@ resources:
   reject_hold: 2m
   concurrency:
   - {threshold: 2, response: {delay: {exact: 400}}}
-  - {threshold: 4, name: busy, response: {statusCode: 503, headers: {Retry-After: "30", x-reason: busy}, content: Service temporarily overloaded}}
+  - threshold: 4
+    name: busy
+    response: {statusCode: 503, headers: {Retry-After: "30", x-reason: busy}, content: Service temporarily overloaded}
   - {threshold: 6, response: {statusCode: 429, content: Rate limit exceeded}}
 - path: /plans/*
   match: {headers: {x-plan: gold}, query: {size: large}}
@@ -138,7 +140,8 @@ func TestInFlightCriteria(t *testing.T) {
 				t.Errorf("with %v: %v (%v)", headers, a, err)
 			}
 		}
-		a = s.wantRefused(503, "<soap:Fault><faultcode>Server</faultcode></soap:Fault>", "e2e/POST:getUserDetails", "POST", "/soap/elsewhere", "soapaction", "getUserDetails")
+		a = s.wantRefused(503, "<soap:Fault><faultcode>Server</faultcode></soap:Fault>", "e2e/POST:getUserDetails", "POST",
+			"/soap/elsewhere", "soapaction", "getUserDetails")
 		wantHeader(t, a, "content-type", "text/xml")
 		if a, err := s.ask("POST", "/soap/work", "soapaction", `"urn:users#getUserNames"`); err != nil || a.Code != 200 {
 			t.Errorf("another operation: %v (%v)", a, err)

@@ -51,7 +51,8 @@ descriptors:
 func startLimits(t *testing.T, env environment, routes []route, flags ...string) (*service, *front) {
 	t.Helper()
 	insideHour()
-	s := startService(t, append([]string{"--rules", writeFile(t, "rules.yaml", limitRules), "--backend", env.backend}, flags...)...)
+	s := startService(t, append([]string{"--rules", writeFile(t, "rules.yaml", limitRules), "--backend", env.backend},
+		flags...)...)
 	return s, startFront(t, env.envoy, setup{Services: []string{s.GRPC}, Routes: routes})
 }
 
@@ -162,7 +163,8 @@ func TestRoutesHaveTheirOwnLimits(t *testing.T) {
 			t.Errorf("a route without limits has x-ratelimit headers: %v", a)
 		}
 		if after := s.Metric("headgate_request_duration_seconds_count"); after != before || before != 6 {
-			t.Errorf("headgate was asked %v times before and %v times after the route without limits, want 6 times", before, after)
+			t.Errorf("headgate was asked %v times before and %v times after the route without limits, want 6 times",
+				before, after)
 		}
 		if a := f.Get("/one"); a.Rule() != "e2e/route_one:one" {
 			t.Errorf("the rule is %q", a.Rule())
@@ -220,7 +222,8 @@ func wantRefill(t *testing.T, f *front) {
 
 func TestHitsCountAsSent(t *testing.T) {
 	onBackends(t, func(t *testing.T, env environment) {
-		hits := `[{hits_addend: {format: "%REQ(X-HITS)%"}, actions: [{request_headers: {header_name: x-key, descriptor_key: key}}]}]`
+		hits := `[{hits_addend: {format: "%REQ(X-HITS)%"}, actions: [{request_headers: {header_name: x-key, ` +
+			`descriptor_key: key}}]}]`
 		_, f := startLimits(t, env, []route{{"/hits", hits}})
 		for _, c := range []struct {
 			hits            string
@@ -245,7 +248,8 @@ func TestRefundGivesHitsBack(t *testing.T) {
 		if env.envoy < "1.38" {
 			t.Skipf("Envoy %s has no is_negative_hits", env.envoy)
 		}
-		refund := `[{hits_addend: {number: 4, is_negative_hits: true}, actions: [{request_headers: {header_name: x-key, descriptor_key: key}}]}]`
+		refund := `[{hits_addend: {number: 4, is_negative_hits: true}, actions: [{request_headers: {header_name: x-key, ` +
+			`descriptor_key: key}}]}]`
 		_, f := startLimits(t, env, []route{{"/refund", refund}})
 		f.WantCodes(codes(10, 200)+" 429", "/", "x-key", "refund")
 		f.WantCodes("200", "/refund", "x-key", "refund")
@@ -274,11 +278,13 @@ descriptors:
 func TestUsageIsCountedAfterTheResponse(t *testing.T) {
 	onBackends(t, func(t *testing.T, env environment) {
 		insideHour()
-		s := startService(t, "--rules", writeFile(t, "rules.yaml", usageRules), "--backend", env.backend, "--overflow", "saturate")
+		s := startService(t, "--rules", writeFile(t, "rules.yaml", usageRules), "--backend", env.backend,
+			"--overflow", "saturate")
 		actions := `actions: [{request_headers: {header_name: x-key, descriptor_key: key}}]`
 		other := `actions: [{request_headers: {header_name: x-other, descriptor_key: other}}]`
 		usage := `[{hits_addend: {number: 0}, ` + actions + `}, {hits_addend: {number: 0}, ` + other + `}, ` +
-			`{hits_addend: {number: 10}, apply_on_stream_done: true, ` + actions + `}, {hits_addend: {number: 10}, apply_on_stream_done: true, ` + other + `}]`
+			`{hits_addend: {number: 10}, apply_on_stream_done: true, ` + actions +
+			`}, {hits_addend: {number: 10}, apply_on_stream_done: true, ` + other + `}]`
 		f := startFront(t, env.envoy, setup{Services: []string{s.GRPC}, Routes: []route{{"/usage", usage}}})
 		for _, key := range []string{"fixed", "log", "sliding", "bucket", "owes"} {
 			for _, want := range []int{200, 200, 200, 429, 429} {

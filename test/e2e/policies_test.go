@@ -62,7 +62,8 @@ func edits(pair int, f policies.Figures) (list []policies.Edit) {
 func TestPoliciesChangeUnderLoad(t *testing.T) {
 	redis := testenv.StartRedis(t)
 	url := testenv.SharedDatabase(t, testenv.Postgres).CreateDatabase("policies")
-	rules := writeFile(t, "rules.yaml", "domain: e2e\ndescriptors:\n- {key: user, policy: 'user:{user}', rate_limit: {unit: second, requests_per_unit: 5}}\n")
+	rules := writeFile(t, "rules.yaml", "domain: e2e\ndescriptors:\n- {key: user, policy: 'user:{user}', rate_limit: "+
+		"{unit: second, requests_per_unit: 5}}\n")
 	stores := openPolicyStores(t, url, 10)
 	const pairs = 100
 	var before []policies.Edit
@@ -98,7 +99,8 @@ func TestPoliciesChangeUnderLoad(t *testing.T) {
 		}
 	}
 	latest := time.Duration(c.latest.Load())
-	t.Logf("%.0f decisions/s of %d; %d by old policies, %d by new ones; the latest by old ones was asked for %v after the commit; the machine's longest pause was %v",
+	t.Logf("%.0f decisions/s of %d; %d by old policies, %d by new ones; the latest by old ones was asked for %v after "+
+		"the commit; the machine's longest pause was %v",
 		reached, rate, c.byOld.Load(), c.byNew.Load(), latest, worst)
 	if c.byOld.Load() == 0 || c.byNew.Load() == 0 {
 		t.Error("decisions by one kind of policies only")
@@ -198,7 +200,8 @@ func (c *changing) ask(service, pair, worker int) (byNew bool) {
 	defer cancel()
 	sent, of := time.Now(), &c.changes[pair]
 	client := c.clients[service][worker%len(c.clients[service])]
-	resp, err := client.ShouldRateLimit(ctx, &rls.RateLimitRequest{Domain: "e2e", Descriptors: []*common.RateLimitDescriptor{one("a"), one("b")}})
+	resp, err := client.ShouldRateLimit(ctx,
+		&rls.RateLimitRequest{Domain: "e2e", Descriptors: []*common.RateLimitDescriptor{one("a"), one("b")}})
 	if err != nil || len(resp.Statuses) != 2 || resp.OverallCode != rls.RateLimitResponse_OK {
 		c.t.Errorf("pair %d: %v, %v", pair, resp, err)
 		return false
@@ -263,7 +266,8 @@ type timed struct {
 	of *change
 }
 
-func (s timed) Apply(ctx context.Context, list []policies.Edit, by string, us int64, dryRun bool) ([]policies.Outcome, error) {
+func (s timed) Apply(ctx context.Context, list []policies.Edit, by string, us int64,
+	dryRun bool) ([]policies.Outcome, error) {
 	if !dryRun {
 		s.of.begun.Store(time.Now().UnixNano())
 	}

@@ -115,7 +115,8 @@ func TestReloadUnderLoad(t *testing.T) {
 				total := admitted.Stop(t)
 				a := f.Get("/", "x-key", "counted")
 				if want := 1000000 - total - 1; a.Remaining() != want {
-					t.Errorf("after %d requests and one more the answer is %v, want %d left: counters must survive new rules", total, a, want)
+					t.Errorf("after %d requests and one more the answer is %v, want %d left: counters must survive new rules",
+						total, a, want)
 				}
 			})
 		}
@@ -126,7 +127,8 @@ func TestReloadUnderLoad(t *testing.T) {
 // with rulesA.
 func flip(t *testing.T, s *service, dir string, replace replacer) {
 	t.Helper()
-	for i, content := range []string{rulesB, rulesA, brokenRules, rulesB, rulesA, rulesB, brokenRules, rulesA, rulesB, rulesA} {
+	for i, content := range []string{rulesB, rulesA, brokenRules, rulesB, rulesA, rulesB, brokenRules, rulesA,
+		rulesB, rulesA} {
 		ok, failed := s.loads("ok"), s.loads("error")
 		replace(t, dir, content)
 		testenv.Eventually(t, 10*time.Second, "have change "+strconv.Itoa(i)+" of the rules noticed", func() string {

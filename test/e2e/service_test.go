@@ -30,7 +30,8 @@ func startService(t *testing.T, flags ...string) *service {
 	if strings.Contains(t.Name(), onGRPC) {
 		transport = "grpc"
 	}
-	return &service{testenv.ServeHeadgate(t, program, append([]string{"--transport", transport, "--rule-header", "x-headgate-rule"}, flags...)...), t}
+	return &service{testenv.ServeHeadgate(t, program,
+		append([]string{"--transport", transport, "--rule-header", "x-headgate-rule"}, flags...)...), t}
 }
 
 func lastLines(text string, n int) string {

@@ -28,10 +28,12 @@ func TestLongHeadersOfClients(t *testing.T) {
 	onEnvoys(t, func(t *testing.T, env environment) {
 		insideHour()
 		s := startService(t, "--rules", writeFile(t, "rules.yaml", anyKeyOnce), "--backend", env.backend)
-		f := startFront(t, env.envoy, setup{Services: []string{s.GRPC}, FailOpen: true, Tracing: collector.Start(t, nil).GRPC})
+		f := startFront(t, env.envoy, setup{Services: []string{s.GRPC}, FailOpen: true,
+			Tracing: collector.Start(t, nil).GRPC})
 		for _, size := range []int{1, 35, 58} {
 			key := strings.Repeat("k", size)
-			f.WantCodes("200 429 429", "/", "x-key", key, "traceparent", "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
+			f.WantCodes("200 429 429", "/", "x-key", key, "traceparent",
+				"00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
 				"tracestate", "a="+strings.Repeat("x", size<<10))
 			f.WantCodes("200 429", "/", "x-key", key+"b")
 		}

@@ -18,7 +18,8 @@ func TestSpansJoinEnvoysTrace(t *testing.T) {
 			t.Setenv("OTEL_TRACES_EXPORTER", "otlp")
 			t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://"+c.HTTP)
 			t.Setenv("OTEL_BSP_SCHEDULE_DELAY", "50")
-			rules := writeFile(t, "rules.yaml", "domain: e2e\ndescriptors: [{key: key, rate_limit: {unit: hour, requests_per_unit: 1}}]")
+			rules := writeFile(t, "rules.yaml",
+				"domain: e2e\ndescriptors: [{key: key, rate_limit: {unit: hour, requests_per_unit: 1}}]")
 			s := startService(t, "--rules", rules, "--backend", "memory://")
 			f := startFront(t, envoyVersions[0], setup{Services: []string{s.GRPC}, Tracing: c.GRPC})
 			const trace = "4bf92f3577b34da6a3ce929d0e0e4736"

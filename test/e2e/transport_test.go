@@ -64,7 +64,8 @@ func TestUnixSocket(t *testing.T) {
 func tlsCluster(certs *testenv.Certs, client testenv.Pair) string {
 	own := ""
 	if client.CertFile != "" {
-		own = fmt.Sprintf("tls_certificates: [{certificate_chain: {filename: %q}, private_key: {filename: %q}}], ", client.CertFile, client.KeyFile)
+		own = fmt.Sprintf("tls_certificates: [{certificate_chain: {filename: %q}, private_key: {filename: %q}}], ",
+			client.CertFile, client.KeyFile)
 	}
 	return fmt.Sprintf(`transport_socket: {name: envoy.transport_sockets.tls, typed_config: {
 		"@type": type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.UpstreamTlsContext, sni: localhost,
@@ -80,7 +81,8 @@ func TestTLS(t *testing.T) {
 				t.Parallel()
 				certs := testenv.TestCerts(t)
 				live := livePair(t, certs.Server)
-				flags := []string{"--rules", writeFile(t, "rules.yaml", drainRules), "--grpc-tls-cert", live.CertFile, "--grpc-tls-key", live.KeyFile,
+				flags := []string{"--rules", writeFile(t, "rules.yaml", drainRules), "--grpc-tls-cert", live.CertFile,
+					"--grpc-tls-key", live.KeyFile,
 					// So that connections are made after the change too.
 					"--grpc-max-connection-age", "300ms", "--grpc-max-connection-age-grace", "5s"}
 				client := testenv.Pair{}
@@ -180,9 +182,10 @@ func shownName(s *service, config *tls.Config) (string, error) {
 func wantStrangersRefused(t *testing.T, env environment, s *service, certs *testenv.Certs) {
 	t.Helper()
 	for name, client := range map[string]testenv.Pair{
-		"no certificate":                 {},
-		"a certificate of another CA":    testenv.TestCerts(t).Client,
-		"an expired certificate of this": certs.Issue(t, "late", func(c *x509.Certificate) { c.NotAfter = time.Now().Add(-time.Minute) }),
+		"no certificate":              {},
+		"a certificate of another CA": testenv.TestCerts(t).Client,
+		"an expired certificate of this": certs.Issue(t, "late",
+			func(c *x509.Certificate) { c.NotAfter = time.Now().Add(-time.Minute) }),
 	} {
 		f := startFront(t, env.envoy, setup{Services: []string{s.GRPC}, Cluster: tlsCluster(certs, client)})
 		if a := f.Get("/", "x-key", "counted"); a.Code != 500 {

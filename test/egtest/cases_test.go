@@ -64,28 +64,35 @@ var scenarios = []scenario{
 	{name: "RateLimitCIDRMatch", host: "cidr",
 		rules: "- clientSelectors: [{sourceCIDR: {value: 0.0.0.0/0}}]\n  " + threePerHour, steps: threeOf(request{})},
 	{name: "RateLimitCIDRMatch, each address", host: "cidr-distinct",
-		rules: "- clientSelectors: [{sourceCIDR: {type: Distinct, value: 0.0.0.0/0}}]\n  " + threePerHour, steps: threeOf(request{})},
+		rules: "- clientSelectors: [{sourceCIDR: {type: Distinct, value: 0.0.0.0/0}}]\n  " + threePerHour,
+		steps: threeOf(request{})},
 	{name: "RateLimitCIDRInvertMatchAlwaysEnforce", host: "cidr-invert",
-		rules: "- clientSelectors: [{sourceCIDR: {value: 192.0.2.0/24, invert: true}}]\n  " + threePerHour, steps: threeOf(request{})},
+		rules: "- clientSelectors: [{sourceCIDR: {value: 192.0.2.0/24, invert: true}}]\n  " + threePerHour,
+		steps: threeOf(request{})},
 	{name: "RateLimitCIDRInvertAlwaysExempt", host: "cidr-exempt",
-		rules: "- clientSelectors: [{sourceCIDR: {value: 0.0.0.0/0, invert: true}}]\n  " + threePerHour, steps: free(request{})},
+		rules: "- clientSelectors: [{sourceCIDR: {value: 0.0.0.0/0, invert: true}}]\n  " + threePerHour,
+		steps: free(request{})},
 	{name: "RateLimitHeaderMatch", host: "headers",
-		rules: "- clientSelectors: [{headers: [{name: x-user-id, type: Exact, value: one}, {name: x-user-id, type: Exact, value: one}]}]\n  " + threePerHour,
+		rules: "- clientSelectors: [{headers: [{name: x-user-id, type: Exact, value: one}, {name: x-user-id, type: Exact, " +
+			"value: one}]}]\n  " + threePerHour,
 		steps: all(threeOf(header("x-user-id", "one")), free(header("x-user-id", "two")), free(request{}))},
 	{name: "RateLimitHeaderMatch, each value", host: "headers-distinct",
 		rules: "- clientSelectors: [{headers: [{name: x-user-id, type: Distinct}]}]\n  " + threePerHour,
 		steps: all(threeOf(header("x-user-id", "one")), threeOf(header("x-user-id", "two")), free(request{}))},
 	{name: "RateLimitMethodMatch", host: "methods",
 		rules: "- clientSelectors: [{methods: [{value: GET}, {value: PUT}]}]\n  " + threePerHour,
-		steps: all([]step{{2, request{}, 200, perHour}, {1, request{method: "PUT"}, 200, perHour}, {1, request{}, 429, perHour}}, free(request{method: "POST"}))},
+		steps: all([]step{{2, request{}, 200, perHour}, {1, request{method: "PUT"}, 200, perHour},
+			{1, request{}, 429, perHour}}, free(request{method: "POST"}))},
 	{name: "RateLimitPathMatch", host: "paths",
 		rules: "- clientSelectors: [{path: {type: PathPrefix, value: /limited}}]\n  " + threePerHour,
 		steps: all(threeOf(request{path: "/limited/a"}), free(request{path: "/free"}))},
 	{name: "GlobalRateLimitHeaderInvertMatch", host: "headers-invert",
-		rules: "- clientSelectors: [{headers: [{name: x-user-id, type: Exact, value: one, invert: true}]}]\n  " + threePerHour,
+		rules: "- clientSelectors: [{headers: [{name: x-user-id, type: Exact, value: one, invert: true}]}]\n  " +
+			threePerHour,
 		steps: all(threeOf(header("x-user-id", "two")), free(header("x-user-id", "one")))},
 	{name: "RateLimitHeadersDisabled", host: "no-headers",
-		rules: "- clientSelectors: [{headers: [{name: x-user-id, type: Exact, value: one}]}]\n  xRateLimitHeaders: \"Off\"\n  " + threePerHour,
+		rules: "- clientSelectors: [{headers: [{name: x-user-id, type: Exact, value: one}]}]\n  xRateLimitHeaders: " +
+			"\"Off\"\n  " + threePerHour,
 		steps: []step{{3, header("x-user-id", "one"), 200, "none"}, {1, header("x-user-id", "one"), 429, "none"}}},
 	{name: "RateLimitBasedJwtClaims", host: "jwt", also: authenticated,
 		rules: "- clientSelectors: [{headers: [{name: x-claim-name, type: Exact, value: John Doe}]}]\n  " + threePerHour,
@@ -94,24 +101,34 @@ var scenarios = []scenario{
 		rules: "- clientSelectors: [{sourceCIDR: {value: 0.0.0.0/0}}]\n  " + threePerHour,
 		steps: all(threeOf(request{}), threeOf(request{port: otherPort}))},
 	{name: "RateLimitHeadersAndCIDRMatch", host: "headers-cidr",
-		rules: "- clientSelectors: [{headers: [{name: x-user-id, type: Exact, value: one}, {name: x-org, type: Exact, value: acme}], sourceCIDR: {value: 0.0.0.0/0}}]\n  " + threePerHour,
-		steps: all(threeOf(request{header: map[string]string{"x-user-id": "one", "x-org": "acme"}}), free(header("x-user-id", "one")), free(request{}))},
+		rules: "- clientSelectors: [{headers: [{name: x-user-id, type: Exact, value: one}, {name: x-org, type: Exact, " +
+			"value: acme}], sourceCIDR: {value: 0.0.0.0/0}}]\n  " + threePerHour,
+		steps: all(threeOf(request{header: map[string]string{"x-user-id": "one", "x-org": "acme"}}),
+			free(header("x-user-id", "one")), free(request{}))},
 	{name: "UsageRateLimit", host: "usage",
-		rules: "- clientSelectors: [{headers: [{name: x-user-id, type: Exact, value: one}]}]\n  limit: {requests: 21, unit: Hour}\n" +
-			"  cost:\n    request: {from: Metadata, metadata: {namespace: io.test, key: zero}}\n    response: {from: Metadata, metadata: {namespace: io.test, key: cost}}",
+		rules: "- clientSelectors: [{headers: [{name: x-user-id, type: Exact, value: one}]}]\n  limit: {requests: 21, " +
+			"unit: Hour}\n" +
+			"  cost:\n    request: {from: Metadata, metadata: {namespace: io.test, key: zero}}\n    response: {from: " +
+			"Metadata, metadata: {namespace: io.test, key: cost}}",
 		lua: costs, pause: 300 * time.Millisecond,
-		steps: []step{{3, header("x-user-id", "one"), 200, "21, 21;w=3600"}, {2, header("x-user-id", "one"), 429, "21, 21;w=3600"},
+		steps: []step{{3, header("x-user-id", "one"), 200, "21, 21;w=3600"},
+			{2, header("x-user-id", "one"), 429, "21, 21;w=3600"},
 			{2, header("x-user-id", "two"), 200, ""}}},
 	{name: "RateLimitGlobalSharedCidrMatch", host: "shared-cidr", more: []string{"shared-cidr-2"},
 		rules: "- clientSelectors: [{sourceCIDR: {value: 0.0.0.0/0}}]\n  shared: true\n  " + threePerHour,
-		steps: []step{{2, request{}, 200, ""}, {1, request{host: "shared-cidr-2"}, 200, ""}, {1, request{host: "shared-cidr-2"}, 429, ""}, {1, request{}, 429, ""}}},
-	{name: "RateLimitGlobalSharedGatewayHeaderMatch, on two routes", host: "shared-header", more: []string{"shared-header-2"},
-		rules: "- clientSelectors: [{headers: [{name: x-user-id, type: Exact, value: one}]}]\n  shared: true\n  " + threePerHour,
+		steps: []step{{2, request{}, 200, ""}, {1, request{host: "shared-cidr-2"}, 200, ""},
+			{1, request{host: "shared-cidr-2"}, 429, ""}, {1, request{}, 429, ""}}},
+	{name: "RateLimitGlobalSharedGatewayHeaderMatch, on two routes", host: "shared-header",
+		more: []string{"shared-header-2"},
+		rules: "- clientSelectors: [{headers: [{name: x-user-id, type: Exact, value: one}]}]\n  shared: true\n  " +
+			threePerHour,
 		steps: all([]step{{2, header("x-user-id", "one"), 200, ""},
 			{1, request{host: "shared-header-2", header: map[string]string{"x-user-id": "one"}}, 200, ""},
-			{1, request{host: "shared-header-2", header: map[string]string{"x-user-id": "one"}}, 429, ""}}, free(header("x-user-id", "two")))},
+			{1, request{host: "shared-header-2", header: map[string]string{"x-user-id": "one"}}, 429, ""}},
+			free(header("x-user-id", "two")))},
 	{name: "RateLimitGlobalMerge", host: "merge", more: []string{"merge-2"}, also: ofTheGateway, merge: "StrategicMerge",
-		rules: "- clientSelectors: [{headers: [{name: x-user-id, type: Exact, value: one}]}]\n  shared: true\n  " + threePerHour,
+		rules: "- clientSelectors: [{headers: [{name: x-user-id, type: Exact, value: one}]}]\n  shared: true\n  " +
+			threePerHour,
 		steps: all([]step{{2, header("x-user-id", "one"), 200, ""},
 			{1, request{host: "merge-2", header: map[string]string{"x-user-id": "one"}}, 200, ""},
 			{1, header("x-user-id", "one"), 429, ""},
@@ -119,13 +136,15 @@ var scenarios = []scenario{
 			{1, request{host: "merge-2", header: map[string]string{"x-user-id": "two"}}, 200, ""},
 			{1, request{host: "merge-2", header: map[string]string{"x-user-id": "two"}}, 429, ""}}, free(request{}))},
 	{name: "RateLimitGlobalShadowMode", host: "shadow",
-		rules: "- clientSelectors: [{headers: [{name: x-user-id, type: Exact, value: one}]}]\n  shadowMode: true\n  " + threePerHour,
+		rules: "- clientSelectors: [{headers: [{name: x-user-id, type: Exact, value: one}]}]\n  shadowMode: true\n  " +
+			threePerHour,
 		steps: []step{{6, header("x-user-id", "one"), 200, perHour}}},
 	{name: "RateLimitQueryParameters", host: "query",
 		rules: "- clientSelectors: [{queryParams: [{name: user, type: Exact, value: a}]}]\n  " + threePerHour,
 		steps: all(threeOf(request{path: "/x?user=a"}), free(request{path: "/x?user=b"}), free(request{}))},
 	{name: "GlobalSharedWithCost", host: "shared-cost", more: []string{"shared-cost-2"},
-		rules: "- clientSelectors: [{headers: [{name: x-user-id, type: Exact, value: one}]}]\n  shared: true\n  limit: {requests: 21, unit: Hour}\n" +
+		rules: "- clientSelectors: [{headers: [{name: x-user-id, type: Exact, value: one}]}]\n  shared: true\n  limit: " +
+			"{requests: 21, unit: Hour}\n" +
 			"  cost:\n    request: {from: Metadata, metadata: {namespace: io.test, key: ten}}",
 		lua: costs,
 		steps: []step{{1, header("x-user-id", "one"), 200, ""},
@@ -143,7 +162,8 @@ func ofTheGateway(route string) string {
 	if route != "merge" {
 		return ""
 	}
-	rules := "- clientSelectors: [{headers: [{name: x-user-id, type: Exact, value: two}]}]\n  shared: true\n  " + threePerHour
+	rules := "- clientSelectors: [{headers: [{name: x-user-id, type: Exact, value: two}]}]\n" +
+		"  shared: true\n  " + threePerHour
 	return strings.ReplaceAll(policy("gateway", []string{"eg"}, "", rules), "kind: HTTPRoute", "kind: Gateway")
 }
 

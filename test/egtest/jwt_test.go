@@ -26,7 +26,8 @@ func base64url(b []byte) string { return base64.RawURLEncoding.EncodeToString(b)
 
 // bearer returns the request of a user who is known by a token.
 func bearer(name string) request {
-	text := base64url([]byte(`{"alg":"ES256","typ":"JWT"}`)) + "." + base64url(fmt.Appendf(nil, `{"sub":"1","name":%q}`, name))
+	text := base64url([]byte(`{"alg":"ES256","typ":"JWT"}`)) + "." +
+		base64url(fmt.Appendf(nil, `{"sub":"1","name":%q}`, name))
 	sum := sha256.Sum256([]byte(text))
 	r, s, err := ecdsa.Sign(rand.Reader, issuer, sum[:])
 	if err != nil {
@@ -43,7 +44,8 @@ func authenticated(route string) string {
 	if err != nil {
 		panic(err)
 	}
-	keys := fmt.Sprintf(`{"keys": [{"kty": "EC", "crv": "P-256", "alg": "ES256", "x": %q, "y": %q}]}`, base64url(point[1:33]), base64url(point[33:]))
+	keys := fmt.Sprintf(`{"keys": [{"kty": "EC", "crv": "P-256", "alg": "ES256", "x": %q, "y": %q}]}`,
+		base64url(point[1:33]), base64url(point[33:]))
 	return fmt.Sprintf(`apiVersion: gateway.envoyproxy.io/v1alpha1
 kind: SecurityPolicy
 metadata: {name: %[1]s, namespace: default}

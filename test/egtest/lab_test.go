@@ -83,7 +83,8 @@ func backend(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "hello") })}
+	server := &http.Server{
+		Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "hello") })}
 	go func() { _ = server.Serve(listener) }() // ends with the test
 	t.Cleanup(func() { _ = server.Close() })
 }
@@ -106,7 +107,9 @@ provider:
   type: Custom
   custom:
     resource: {type: File, file: {paths: [HOME/resources]}}
-    infrastructure: {type: Host, host: {configHome: HOME, dataHome: HOME/data, stateHome: HOME/state, runtimeDir: HOME/run}}
+    infrastructure:
+      type: Host
+      host: {configHome: HOME, dataHome: HOME/data, stateHome: HOME/state, runtimeDir: HOME/run}
 rateLimit: {timeout: 2s, failClosed: true, backend: {type: Redis, redis: {url: "localhost:6379"}}}
 extensionApis: {enableBackend: true, enableEnvoyPatchPolicy: true, enableLua: true}
 `, "HOME", l.home)
@@ -127,7 +130,8 @@ func (l *lab) environment(redis *testenv.RedisServer) []string {
 		"GRPC_SERVER_USE_TLS=true", "GRPC_SERVER_TLS_CERT=" + certs + "/tls.crt", "GRPC_SERVER_TLS_KEY=" + certs + "/tls.key",
 		"GRPC_SERVER_TLS_CA_CERT=" + certs + "/ca.crt",
 		"REDIS_SOCKET_TYPE=tcp", "REDIS_URL=" + redis.Options().Addr,
-		"USE_PROMETHEUS=true", fmt.Sprintf("PROMETHEUS_ADDR=:%d", metricsPort), "PROMETHEUS_MAPPER_YAML=/etc/statsd-exporter/conf.yaml",
+		"USE_PROMETHEUS=true", fmt.Sprintf("PROMETHEUS_ADDR=:%d", metricsPort),
+		"PROMETHEUS_MAPPER_YAML=/etc/statsd-exporter/conf.yaml",
 		fmt.Sprintf("GRPC_PORT=%d", grpcPort), fmt.Sprintf("PORT=%d", httpPort), fmt.Sprintf("DEBUG_PORT=%d", debugPort),
 	}
 }
@@ -177,7 +181,8 @@ func (l *lab) secret(name string) string {
 		}
 		fmt.Fprintf(&data, "  %s: %s\n", file, base64.StdEncoding.EncodeToString(content))
 	}
-	return "apiVersion: v1\nkind: Secret\nmetadata: {name: " + name + ", namespace: envoy-gateway-system}\ntype: kubernetes.io/tls\ndata:\n" + data.String()
+	return "apiVersion: v1\nkind: Secret\nmetadata: {name: " + name +
+		", namespace: envoy-gateway-system}\ntype: kubernetes.io/tls\ndata:\n" + data.String()
 }
 
 // A request is what a client sends.
@@ -205,7 +210,8 @@ func (l *lab) ask(r request) answer {
 	if method == "" {
 		method = http.MethodGet
 	}
-	req, err := http.NewRequestWithContext(l.t.Context(), method, fmt.Sprintf("http://127.0.0.1:%d%s", port, "/"+strings.TrimPrefix(r.path, "/")), http.NoBody)
+	req, err := http.NewRequestWithContext(l.t.Context(), method,
+		fmt.Sprintf("http://127.0.0.1:%d%s", port, "/"+strings.TrimPrefix(r.path, "/")), http.NoBody)
 	if err != nil {
 		l.t.Fatal(err)
 	}

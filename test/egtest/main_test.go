@@ -82,7 +82,8 @@ func loopbackUp() error {
 		_     [22]byte
 	}{flags: syscall.IFF_UP | syscall.IFF_RUNNING}
 	copy(request.name[:], "lo")
-	if _, _, errno := syscall.Syscall(syscall.SYS_IOCTL, uintptr(fd), syscall.SIOCSIFFLAGS, uintptr(unsafe.Pointer(&request))); errno != 0 {
+	if _, _, errno := syscall.Syscall(syscall.SYS_IOCTL, uintptr(fd), syscall.SIOCSIFFLAGS,
+		uintptr(unsafe.Pointer(&request))); errno != 0 {
 		return errno
 	}
 	l, err := net.Listen("tcp", "127.0.0.1:0")

@@ -18,7 +18,8 @@ func TestEnvoyGatewayStartsAgain(t *testing.T) {
 	same := func(when string) {
 		t.Helper()
 		if now := l.rules(); now != before {
-			t.Fatalf("%s there are %d lines of rules, want %d:\n%s", when, strings.Count(now, "\n"), strings.Count(before, "\n"), now)
+			t.Fatalf("%s there are %d lines of rules, want %d:\n%s", when, strings.Count(now, "\n"),
+				strings.Count(before, "\n"), now)
 		}
 	}
 	same("while Envoy Gateway is away")
@@ -27,7 +28,8 @@ func TestEnvoyGatewayStartsAgain(t *testing.T) {
 	}
 	l.startGateway()
 	connected := 0
-	for deadline := time.Now().Add(2 * time.Minute); connected < 600 && time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(2 * time.Minute); connected < 600 && time.Now().Before(deadline); time.Sleep(
+		20 * time.Millisecond) {
 		same("while Envoy Gateway starts")
 		if connected > 0 || strings.Contains(l.rlconfig(), "# connected: yes") {
 			connected++ // beyond the grace, after which what is not sent goes

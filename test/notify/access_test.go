@@ -42,7 +42,8 @@ func TestKafkaWithALogin(t *testing.T) {
 		}
 	}
 	write(testenv.KafkaPassword)
-	login := []string{"--kafka-tls", "--kafka-tls-ca", certs.CAFile, "--kafka-sasl", "scram-sha-512", "--kafka-username", testenv.KafkaUser}
+	login := []string{"--kafka-tls", "--kafka-tls-ca", certs.CAFile, "--kafka-sasl", "scram-sha-512", "--kafka-username",
+		testenv.KafkaUser}
 	s.kafka.Addr = s.kafka.Addrs["LOGIN"]
 	byFile := append([]string{"--kafka-password-file", file}, login...)
 	s.start(1, byFile...)
@@ -74,13 +75,15 @@ func TestKafkaWithALogin(t *testing.T) {
 			}
 			return ""
 		})
-		if log := p.Log(); !strings.Contains(log, refusal) || strings.Contains(log, wrong) || strings.Contains(log, testenv.KafkaPassword) {
+		if log := p.Log(); !strings.Contains(log, refusal) || strings.Contains(log, wrong) ||
+			strings.Contains(log, testenv.KafkaPassword) {
 			t.Errorf("the log does not say what was wrong, or shows a password:\n%s", log)
 		}
 	}
 
 	env := []string{"NOTIFY_SENDER_KAFKA_PASSWORD=" + wrong}
-	code, log, problem := testenv.RunProgram(t, senderProgram, env, append([]string{"--http", "", "--kafka", s.kafka.Addr, "--start-wait", "2s"}, login...)...)
+	code, log, problem := testenv.RunProgram(t, senderProgram, env,
+		append([]string{"--http", "", "--kafka", s.kafka.Addr, "--start-wait", "2s"}, login...)...)
 	if code != 2 || !strings.Contains(problem, "SASL_AUTHENTICATION_FAILED") || strings.Contains(log+problem, wrong) {
 		t.Errorf("with a wrong password the sender ends with %d:\n%s%s", code, log, problem)
 	}

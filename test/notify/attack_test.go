@@ -65,7 +65,8 @@ func TestChangesDuringSends(t *testing.T) {
 				})
 			}
 			testenv.Eventually(t, 20*time.Second, "the last limit is used up", func() string {
-				return different(s.query("SELECT GREATEST(current_count, reserved_count) FROM rate_limit_store"), fmt.Sprint(limits[len(limits)-1]))
+				return different(s.query("SELECT GREATEST(current_count, reserved_count) FROM rate_limit_store"),
+					fmt.Sprint(limits[len(limits)-1]))
 			})
 			close(stop)
 			senders.Wait()
@@ -101,7 +102,8 @@ func TestClientsThatLeave(t *testing.T) {
 				}
 				defer conn.Close()
 				body := encode(map[string]string{"userId": "u", "message": fmt.Sprint(i)})
-				fmt.Fprintf(conn, "POST /api/send HTTP/1.1\r\nHost: h\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", len(body), body[:len(body)-i%2])
+				fmt.Fprintf(conn, "POST /api/send HTTP/1.1\r\nHost: h\r\nContent-Type: application/json\r\nContent-Length: "+
+					"%d\r\n\r\n%s", len(body), body[:len(body)-i%2])
 				time.Sleep(time.Duration(i%8) * time.Millisecond)
 			})
 			g.send("u", "last").expect(t, 200, map[string]any{"limit": 1000})
@@ -126,7 +128,8 @@ func TestStrangeUsers(t *testing.T) {
 	s := newStack(t, modes[3]).start(1)
 	g, sender := s.gateways[0], s.sender()
 	for i, user := range []string{
-		"Ä用户😀", "A\u0308用户😀", " u ", "u", "U", "{u}", "'; DROP TABLE rate_limit_store; --", "%s\\", "\u202eu", strings.Repeat("😀", 255),
+		"Ä用户😀", "A\u0308用户😀", " u ", "u", "U", "{u}", "'; DROP TABLE rate_limit_store; --", "%s\\", "\u202eu",
+		strings.Repeat("😀", 255),
 	} {
 		g.configure(t, user, 1, 60)
 		text := fmt.Sprintf("message %d", i)

@@ -114,7 +114,8 @@ func (l *load) check() {
 	t.Logf("answers %v", l.seen())
 	wanted := map[string]bool{}
 	for user, list := range l.accepted {
-		taken, err := strconv.Atoi(l.s.query("SELECT GREATEST(current_count, reserved_count) FROM rate_limit_store WHERE user_id = '" + user + "'"))
+		taken, err := strconv.Atoi(
+			l.s.query("SELECT GREATEST(current_count, reserved_count) FROM rate_limit_store WHERE user_id = '" + user + "'"))
 		if len(list) > l.limit || err != nil || taken < len(list) || taken > l.limit {
 			t.Errorf("%s: %d messages were accepted of %d, the row has %d: %v", user, len(list), l.limit, taken, err)
 		}
@@ -198,7 +199,8 @@ func TestFaultOfKafka(t *testing.T) {
 func (s *stack) oldestWaits(seconds int) {
 	s.t.Helper()
 	testenv.Eventually(s.t, 60*time.Second, "a message waits long", func() string {
-		old := s.query(fmt.Sprintf("SELECT COALESCE(max(clock_timestamp() - accepted_at) > %d * interval '1 second', false) FROM notify_outbox", seconds))
+		old := s.query(fmt.Sprintf("SELECT COALESCE(max(clock_timestamp() - accepted_at) > %d * interval '1 second', "+
+			"false) FROM notify_outbox", seconds))
 		if old != "t" {
 			return "none does"
 		}
@@ -294,7 +296,8 @@ func TestFaultOfARedisMaster(t *testing.T) {
 	old.Kill()
 	young := sentinel.WaitNewMaster(old)
 	testenv.Eventually(t, 20*time.Second, "the gateways decide in the new master", func() string {
-		if n, err := young.Client().Exists(t.Context(), "RateLimiterCache:crowd").Result(); n == 0 || err != nil || !strings.Contains(s.logs(), "Redis answers again") {
+		if n, err := young.Client().Exists(t.Context(), "RateLimiterCache:crowd").Result(); n == 0 || err != nil ||
+			!strings.Contains(s.logs(), "Redis answers again") {
 			return fmt.Sprintf("%d hashes, %v", n, err)
 		}
 		return ""

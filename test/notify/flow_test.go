@@ -21,11 +21,13 @@ func TestAcceptedMessagesAreSentOnce(t *testing.T) {
 			g.send("alice", "x").expect(t, 404, nil)
 			saved := g.configure(t, "alice", 3, 2)
 			saved.expect(t, 200, map[string]any{"userId": "alice", "rateLimit": 3, "timeWindow": 2, "currentCount": 0})
-			if got := s.query("SELECT current_count, clock_timestamp() - last_refresh_time < interval '20 s' FROM rate_limit_store"); got != "0|t" {
+			if got := s.query("SELECT current_count, clock_timestamp() - last_refresh_time < interval '20 s' FROM " +
+				"rate_limit_store"); got != "0|t" {
 				t.Errorf("the new row has %s", got)
 			}
 			for i := range 3 {
-				g.send("alice", fmt.Sprint("first ", i)).expect(t, 200, map[string]any{"userId": "alice", "status": "QUEUED", "limit": 3, "remaining": 2 - i})
+				g.send("alice", fmt.Sprint("first ", i)).expect(t, 200, map[string]any{"userId": "alice", "status": "QUEUED",
+					"limit": 3, "remaining": 2 - i})
 			}
 			refused := g.send("alice", "too many")
 			refused.expect(t, 429, map[string]any{"status": 429, "error": "Too Many Requests"})
@@ -72,7 +74,8 @@ func sent(sender *program, user, text string) (n int) {
 // expiry would.
 func (s *stack) elapse(user string, by time.Duration) {
 	s.t.Helper()
-	s.query(fmt.Sprintf("UPDATE rate_limit_store SET last_refresh_time = last_refresh_time - %d * interval '1 second' WHERE user_id = '%s'", int(by.Seconds()), user))
+	s.query(fmt.Sprintf("UPDATE rate_limit_store SET last_refresh_time = last_refresh_time - %d * interval '1 second' "+
+		"WHERE user_id = '%s'", int(by.Seconds()), user))
 	if s.redis != "" {
 		if err := s.redisClient().Del(s.t.Context(), "RateLimiterCache:"+user).Err(); err != nil {
 			s.t.Fatal(err)

@@ -45,7 +45,8 @@ var serving = regexp.MustCompile(`msg=serving http=(\S+)(?: debug=(\S+))?`)
 
 func startProgram(t testing.TB, path string, flags ...string) *program {
 	t.Helper()
-	p := &program{Program: testenv.StartProgram(t, path, nil, append([]string{"--http", "127.0.0.1:0", "--start-wait", "30s"}, flags...)...)}
+	p := &program{Program: testenv.StartProgram(t, path, nil,
+		append([]string{"--http", "127.0.0.1:0", "--start-wait", "30s"}, flags...)...)}
 	testenv.Eventually(t, 40*time.Second, "start "+filepath.Base(path), func() string {
 		m := serving.FindStringSubmatch(p.Log())
 		switch {
@@ -79,7 +80,8 @@ type mode struct {
 	redis, outbox bool
 }
 
-var modes = []mode{{"direct", false, false}, {"outbox", false, true}, {"redis", true, false}, {"redis and outbox", true, true}}
+var modes = []mode{{"direct", false, false}, {"outbox", false, true}, {"redis", true, false},
+	{"redis and outbox", true, true}}
 
 // newStack uses the servers that all tests share.
 func newStack(t testing.TB, m mode) *stack {
@@ -120,7 +122,8 @@ func (s *stack) sender(flags ...string) *program {
 }
 
 // client has connections for all that a test sends at the same time.
-var client = &http.Client{Timeout: 20 * time.Second, Transport: &http.Transport{MaxIdleConnsPerHost: 128, IdleConnTimeout: 5 * time.Second}}
+var client = &http.Client{Timeout: 20 * time.Second, Transport: &http.Transport{MaxIdleConnsPerHost: 128,
+	IdleConnTimeout: 5 * time.Second}}
 
 // An answer is what a gateway answers; status 0: nothing.
 type answer struct {
@@ -181,14 +184,16 @@ func (a answer) expect(t testing.TB, status int, fields map[string]any) {
 // query returns what a statement of one value says.
 func (s *stack) query(text string) string {
 	s.t.Helper()
-	return strings.TrimSpace(s.db.ExecOn(s.database[strings.LastIndex(s.database, "/")+1:strings.Index(s.database, "?")], text))
+	return strings.TrimSpace(
+		s.db.ExecOn(s.database[strings.LastIndex(s.database, "/")+1:strings.Index(s.database, "?")], text))
 }
 
 // consumed returns the messages of the topic once the wanted texts are among them, or after a
 // while without them.
 func (s *stack) consumed(wanted map[string]bool, within time.Duration) (list []notify.Message) {
 	s.t.Helper()
-	c, err := kgo.NewClient(kgo.SeedBrokers(s.kafka.Addr), kgo.ConsumeTopics(s.topic), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.FetchMaxWait(100*time.Millisecond))
+	c, err := kgo.NewClient(kgo.SeedBrokers(s.kafka.Addr), kgo.ConsumeTopics(s.topic),
+		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.FetchMaxWait(100*time.Millisecond))
 	if err != nil {
 		s.t.Fatal(err)
 	}

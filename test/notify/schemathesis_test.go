@@ -56,7 +56,8 @@ func (p *program) metrics(t testing.TB) string {
 // outcomes returns how many sends had an outcome.
 func (p *program) outcomes(t testing.TB, outcome string) int {
 	t.Helper()
-	line := regexp.MustCompile(fmt.Sprintf(`(?m)^headgate_notify_send_duration_seconds_count\{outcome=%q\} (\d+)`, outcome))
+	line := regexp.MustCompile(
+		fmt.Sprintf(`(?m)^headgate_notify_send_duration_seconds_count\{outcome=%q\} (\d+)`, outcome))
 	m := line.FindStringSubmatch(p.metrics(t))
 	if m == nil {
 		return 0

@@ -27,7 +27,8 @@ func CheckArguments(c Call) error {
 		switch v := a.Value.(type) {
 		case string, int64, []byte, nil:
 		case sql.Out:
-			if k := reflect.TypeOf(v.Dest); k != reflect.TypeFor[*string]() && k != reflect.TypeFor[*int64]() && k != reflect.TypeFor[*[]byte]() {
+			if k := reflect.TypeOf(v.Dest); k != reflect.TypeFor[*string]() && k != reflect.TypeFor[*int64]() &&
+				k != reflect.TypeFor[*[]byte]() {
 				return fmt.Errorf("an OUT parameter of type %v", k)
 			}
 		default:

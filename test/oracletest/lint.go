@@ -30,7 +30,8 @@ var (
 	oracleComment = regexp.MustCompile(`(?s)/\*.*?\*/|--[^\n]*`)
 	oracleString  = regexp.MustCompile(`'(?:[^']|'')*'`)
 	oracleWord    = regexp.MustCompile(`"[^"]*"|''|[A-Za-z_][A-Za-z0-9_$#]*|[0-9]+|\S`)
-	oracleBlock   = regexp.MustCompile(`(?i)^(BEGIN|DECLARE|CREATE\s+(OR\s+REPLACE\s+)?(PACKAGE|FUNCTION|PROCEDURE|TRIGGER))\b`)
+	oracleBlock   = regexp.MustCompile(
+		`(?i)^(BEGIN|DECLARE|CREATE\s+(OR\s+REPLACE\s+)?(PACKAGE|FUNCTION|PROCEDURE|TRIGGER))\b`)
 )
 
 // Words are the words and signs of a text in capitals, without comments;
@@ -134,7 +135,8 @@ func longNames(_ string, words []string) (found []string) {
 func newerWords(_ string, words []string) (found []string) {
 	for i, w := range words {
 		switch {
-		case slices.Contains([]string{"LIMIT", "BOOLEAN", "RETURNING", "ILIKE", "AUTO_INCREMENT", "TEXT_PATTERN_OPS"}, w) && at(words, i-1) != ".",
+		case slices.Contains([]string{"LIMIT", "BOOLEAN", "RETURNING", "ILIKE", "AUTO_INCREMENT", "TEXT_PATTERN_OPS"},
+			w) && at(words, i-1) != ".",
 			w == "NOW" && at(words, i+1) == "(",
 			w == "ON" && at(words, i+1) == "CONFLICT",
 			w == "IF" && (at(words, i+1) == "EXISTS" || at(words, i+1) == "NOT" && at(words, i+2) == "EXISTS"),
@@ -205,7 +207,8 @@ func lockClauses(_ string, words []string) (found []string) {
 			continue
 		}
 		clause := at(words, i+2) + " " + at(words, i+3)
-		if !slices.Contains([]string{" ", "SKIP LOCKED", "WAIT 1"}, clause) && at(words, i+2) != ";" || clause != " " && at(words, i+2) != ";" && !slices.Contains([]string{"", ";"}, at(words, i+4)) {
+		if !slices.Contains([]string{" ", "SKIP LOCKED", "WAIT 1"}, clause) && at(words, i+2) != ";" ||
+			clause != " " && at(words, i+2) != ";" && !slices.Contains([]string{"", ";"}, at(words, i+4)) {
 			found = append(found, "FOR UPDATE "+clause)
 		}
 	}
@@ -216,7 +219,8 @@ func lockClauses(_ string, words []string) (found []string) {
 // package. The functions of time have them, in a body for each database.
 var notPortable = []string{
 	"RETURNING", "FORALL", "BULK", "MERGE", "CONNECT", "PRAGMA", "RAISE_APPLICATION_ERROR", "SYS_REFCURSOR",
-	"SYSTIMESTAMP", "SYSDATE", "TO_TIMESTAMP", "TO_CHAR", "NUMTODSINTERVAL", "INTERVAL", "TRUNC", "FLOOR", "DUAL", "ROWNUM",
+	"SYSTIMESTAMP", "SYSDATE", "TO_TIMESTAMP", "TO_CHAR", "NUMTODSINTERVAL", "INTERVAL", "TRUNC", "FLOOR",
+	"DUAL", "ROWNUM",
 }
 
 // NotPortable returns the words of a package that only one of the two databases knows that run it.

@@ -224,7 +224,8 @@ func mariaDBText(text string, args []driver.NamedValue) (filled string, outs []s
 }
 
 // oracleNumbers are those of Oracle for errors of MariaDB.
-var oracleNumbers = map[uint16]int{1213: 60, 1205: 30006, 1062: 1, 1146: 942, 1305: 904, 1142: 1031, 1048: 1400, 1406: 12899, 1053: 1089, 1040: 18, 1927: 3113}
+var oracleNumbers = map[uint16]int{1213: 60, 1205: 30006, 1062: 1, 1146: 942, 1305: 904, 1142: 1031, 1048: 1400,
+	1406: 12899, 1053: 1089, 1040: 18, 1927: 3113}
 
 // oracleError gives an error of MariaDB Oracle's number.
 func oracleError(err error) error {

@@ -42,7 +42,8 @@ func TestMain(m *testing.M) {
 func sources(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
-	list, err := exec.Command("git", "-C", "../..", "ls-files", "-z", "--cached", "--others", "--exclude-standard").Output()
+	list, err := exec.Command("git", "-C", "../..", "ls-files", "-z", "--cached", "--others",
+		"--exclude-standard").Output()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -105,7 +106,8 @@ func TestReleaseIsReproducible(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("not run: the image is of Linux")
 	}
-	env := []string{"HELM=" + testenv.UseClient(t, testenv.Helm), "PLATFORMS=linux/" + strings.Join(architectures, " linux/")}
+	env := []string{"HELM=" + testenv.UseClient(t, testenv.Helm),
+		"PLATFORMS=linux/" + strings.Join(architectures, " linux/")}
 	dist := build(t, env...)
 	t.Run("sums", func(t *testing.T) { checkSums(t, dist) })
 	t.Run("archives", func(t *testing.T) { checkArchives(t, dist) })
@@ -173,7 +175,8 @@ func checkArchives(t *testing.T, dist string) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if machine := map[string]elf.Machine{"amd64": elf.EM_X86_64, "arm64": elf.EM_AARCH64}[arch]; program.Machine != machine || program.Section(".interp") != nil {
+		if machine := map[string]elf.Machine{"amd64": elf.EM_X86_64, "arm64": elf.EM_AARCH64}[arch]; program.Machine !=
+			machine || program.Section(".interp") != nil {
 			t.Errorf("%s: %v, loaded by another program: %v", arch, program.Machine, program.Section(".interp") != nil)
 		}
 		if err := program.Close(); err != nil {
@@ -188,7 +191,8 @@ func checkArchives(t *testing.T, dist string) {
 			if !strings.Contains(modules, "\tdep\t"+m.Path+"\t"+m.Version+"\t") {
 				t.Errorf("%s: the list has no %s %s", arch, m.Path, m.Version)
 			}
-			if license := "==== " + m.Path + " " + m.Version + ": "; !strings.Contains(read(t, filepath.Join(dir, folder+arch, "THIRD-PARTY-LICENSES")), license) {
+			if license := "==== " + m.Path + " " + m.Version +
+				": "; !strings.Contains(read(t, filepath.Join(dir, folder+arch, "THIRD-PARTY-LICENSES")), license) {
 				t.Errorf("the license of %s is missing", m.Path)
 			}
 		}
@@ -218,8 +222,10 @@ func checkChart(t *testing.T, dist string) {
 		t.Fatal(err)
 	}
 	home := "HELM_CACHE_HOME=" + t.TempDir()
-	code, out, errOut := testenv.RunProgram(t, helm, []string{home}, "template", "hg", filepath.Join(dist, "headgate-"+version[1:]+".tgz"), "--values", values)
-	if code != 0 || !strings.Contains(out, "image: ghcr.io/headgate-rls/headgate:"+version+"\n") || !strings.Contains(out, "helm.sh/chart: headgate-"+version[1:]+"\n") {
+	code, out, errOut := testenv.RunProgram(t, helm, []string{home}, "template", "hg",
+		filepath.Join(dist, "headgate-"+version[1:]+".tgz"), "--values", values)
+	if code != 0 || !strings.Contains(out, "image: ghcr.io/headgate-rls/headgate:"+version+"\n") ||
+		!strings.Contains(out, "helm.sh/chart: headgate-"+version[1:]+"\n") {
 		t.Errorf("helm template: %d\n%s%s", code, out, errOut)
 	}
 }
@@ -328,7 +334,8 @@ func runs(t *testing.T, root string) {
 		}
 		return err
 	})
-	if names := slices.Sorted(maps.Keys(files)); err != nil || strings.Join(names, " ") != "/bin/headgate /bin/ratelimit /etc/ssl/certs/ca-certificates.crt /headgate" {
+	if names := slices.Sorted(maps.Keys(files)); err != nil ||
+		strings.Join(names, " ") != "/bin/headgate /bin/ratelimit /etc/ssl/certs/ca-certificates.crt /headgate" {
 		t.Fatalf("the image has %v: %v", names, err)
 	}
 	for dir := root; strings.HasPrefix(dir, os.TempDir()+"/"); dir = filepath.Dir(dir) {
@@ -338,16 +345,19 @@ func runs(t *testing.T, root string) {
 	}
 	for _, user := range []string{"65532", "1337", "0"} {
 		in := func(command ...string) (path string, args []string) {
-			script := fmt.Sprintf(`mount --bind %[1]s %[1]s && mount -o remount,bind,ro %[1]s && exec chroot --userspec=%[2]s:%[2]s --groups= %[1]s "$@"`, root, user)
+			script := fmt.Sprintf(`mount --bind %[1]s %[1]s && mount -o remount,bind,ro %[1]s && exec chroot `+
+				`--userspec=%[2]s:%[2]s --groups= %[1]s "$@"`, root, user)
 			// What the image's environment is: nothing.
-			return "/usr/bin/env", append([]string{"-i", "unshare", "-m", "sh", "-c", "PATH=/usr/sbin:/usr/bin:/sbin:/bin; " + script, "sh"}, command...)
+			return "/usr/bin/env", append([]string{"-i", "unshare", "-m", "sh", "-c", "PATH=/usr/sbin:/usr/bin:/sbin:/bin; " +
+				script, "sh"}, command...)
 		}
 		path, args := in("/bin/headgate", "version")
 		if code, out, errOut := testenv.RunProgram(t, path, nil, args...); code != 0 || out != "headgate "+version+"\n" {
 			t.Errorf("uid %s: /bin/headgate version: %d %q %s", user, code, out, errOut)
 		}
 		grpc, http := fmt.Sprintf("127.0.0.1:%d", testenv.FreePort(t)), fmt.Sprintf("127.0.0.1:%d", testenv.FreePort(t))
-		path, args = in("/headgate", "serve", "--example", "--grpc", grpc, "--http", http, "--services", "127.0.0.1:0", "--debug", "127.0.0.1:0")
+		path, args = in("/headgate", "serve", "--example", "--grpc", grpc, "--http", http, "--services", "127.0.0.1:0",
+			"--debug", "127.0.0.1:0")
 		server := testenv.StartProgram(t, path, nil, args...)
 		path, args = in("/headgate", "health", "--addr", "http://"+http)
 		testenv.Eventually(t, 30*time.Second, "uid "+user+": headgate health", func() string {
@@ -360,7 +370,8 @@ func runs(t *testing.T, root string) {
 			}
 			return ""
 		})
-		if status := read(t, fmt.Sprintf("/proc/%d/status", server.PID())); !strings.Contains(status, "\nUid:\t"+user+"\t"+user+"\t"+user) {
+		if status := read(t, fmt.Sprintf("/proc/%d/status", server.PID())); !strings.Contains(status,
+			"\nUid:\t"+user+"\t"+user+"\t"+user) {
 			t.Errorf("the process is not that of user %s:\n%s", user, status)
 		}
 		server.Terminate()

@@ -83,7 +83,8 @@ func arrowsOf(source map[string][]byte) ([]arrow, error) {
 			found[a] = true
 		}
 	}
-	return slices.SortedFunc(maps.Keys(found), func(a, b arrow) int { return strings.Compare(a.String(), b.String()) }), nil
+	return slices.SortedFunc(maps.Keys(found), func(a, b arrow) int { return strings.Compare(a.String(), b.String()) }),
+		nil
 }
 
 type emptyPackages struct{}
@@ -175,11 +176,16 @@ func TestLayersOfFiles(t *testing.T) {
 		arrows int
 		want   string
 	}{
-		{"a chain", map[string][]byte{"c.go": file("func c() { b() }"), "b.go": file("func b() { a() }"), "a.go": file("func a() {}")}, 2, "[]"},
-		{"a method and a field", map[string][]byte{"a.go": file("type a struct{ n int }\nfunc (a) m() {}"), "b.go": file("func b(x *a) int { x.m(); return x.n }")}, 1, "[]"},
-		{"another package", map[string][]byte{"a.go": file("import \"os\"\nvar a = os.Args"), "b.go": file("var Args = 1")}, 0, "[]"},
-		{"two that use each other", map[string][]byte{"a.go": file("func a() { b() }"), "b.go": file("func b() { a() }")}, 2, "1"},
-		{"three in a circle", map[string][]byte{"a.go": file("func a() { b() }"), "b.go": file("func b() { c() }"), "c.go": file("func c() { a() }")}, 3, "1"},
+		{"a chain", map[string][]byte{"c.go": file("func c() { b() }"), "b.go": file("func b() { a() }"),
+			"a.go": file("func a() {}")}, 2, "[]"},
+		{"a method and a field", map[string][]byte{"a.go": file("type a struct{ n int }\nfunc (a) m() {}"),
+			"b.go": file("func b(x *a) int { x.m(); return x.n }")}, 1, "[]"},
+		{"another package", map[string][]byte{"a.go": file("import \"os\"\nvar a = os.Args"), "b.go": file("var Args = 1")},
+			0, "[]"},
+		{"two that use each other", map[string][]byte{"a.go": file("func a() { b() }"), "b.go": file("func b() { a() }")}, 2,
+			"1"},
+		{"three in a circle", map[string][]byte{"a.go": file("func a() { b() }"), "b.go": file("func b() { c() }"),
+			"c.go": file("func c() { a() }")}, 3, "1"},
 	} {
 		arrows, err := arrowsOf(c.source)
 		if err != nil {

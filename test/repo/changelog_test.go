@@ -16,7 +16,8 @@ import (
 	"unicode/utf8"
 )
 
-var release = flag.String("release", "", "move the entries of changelog/unreleased into CHANGELOG.md, under this version")
+var release = flag.String("release", "",
+	"move the entries of changelog/unreleased into CHANGELOG.md, under this version")
 
 // Where entries wait for a release, one file for each change, in a folder for
 // each section.
@@ -177,7 +178,8 @@ func TestChangelogRules(t *testing.T) {
 func TestChangelogAssembly(t *testing.T) {
 	part := entries{"slots/b.md": "B\nmore.\n", "slots/a.md": "A.\n", "limits/z.md": "Z.\n"}.assemble("v2, 2030-01-02")
 	got, err := insert("# Changelog\n\n"+releasesMark+"\n## v1, 2029-01-01\n", part)
-	const want = "# Changelog\n\n" + releasesMark + "\n## v2, 2030-01-02\n\n### Limits\n\n- Z.\n\n### Slots\n\n- A.\n- B\n  more.\n\n## v1, 2029-01-01\n"
+	const want = "# Changelog\n\n" + releasesMark + "\n## v2, 2030-01-02\n\n### Limits\n\n- Z.\n\n### Slots\n\n- A.\n" +
+		"- B\n  more.\n\n## v1, 2029-01-01\n"
 	if err != nil || got != want {
 		t.Errorf("%v, got\n%s\nwant\n%s", err, got, want)
 	}

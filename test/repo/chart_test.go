@@ -24,7 +24,8 @@ var chartSettings = map[string]string{
 	"rules":         "rules.files",
 	"merge-domains": "rules.mergeDomains",
 	"xds":           "xds.server",
-	"xds-tls":       "xds.existingSecret", "xds-tls-cert": "xds.existingSecret", "xds-tls-key": "xds.existingSecret", "xds-tls-ca": "xds.existingSecret",
+	"xds-tls":       "xds.existingSecret", "xds-tls-cert": "xds.existingSecret", "xds-tls-key": "xds.existingSecret",
+	"xds-tls-ca":  "xds.existingSecret",
 	"xds-header":  "pod.extraEnv", // it can be a secret
 	"backend":     "backend.url",
 	"grpc":        "sidecar.socket",
@@ -35,7 +36,8 @@ var chartSettings = map[string]string{
 	"grpc-client-ca": "tls.clientCA", "grpc-client-san": "tls.clientNames",
 	"lease-secret": "leaseSecret.existingSecret",
 	"admin-token":  "admin.existingSecret",
-	"slots":        "slots.existingSecret", "slots-username": "slots.existingSecret", "slots-password": "slots.existingSecret",
+	"slots":        "slots.existingSecret", "slots-username": "slots.existingSecret",
+	"slots-password": "slots.existingSecret",
 }
 
 const chartDir = "../../charts/headgate"
@@ -170,7 +172,8 @@ func TestChartValuesAreKnown(t *testing.T) {
 		}
 	}
 	for _, path := range schemaPaths(schema, "") {
-		if !known[path] && !slices.ContainsFunc(slices.Collect(maps.Keys(known)), func(k string) bool { return strings.HasPrefix(path, k+".") }) {
+		if !known[path] && !slices.ContainsFunc(slices.Collect(maps.Keys(known)),
+			func(k string) bool { return strings.HasPrefix(path, k+".") }) {
 			t.Errorf("values.schema.json has %s, and values.yaml does not", path)
 		}
 	}

@@ -39,7 +39,8 @@ func checkCompose(text string) (found []string) {
 	if err := yaml.Unmarshal([]byte(text), &c); err != nil {
 		return append(found, err.Error())
 	}
-	for name, needs := range map[string][]string{"gateway": {"postgres", "kafka", "redis"}, "sender": {"postgres", "kafka"}} {
+	for name, needs := range map[string][]string{"gateway": {"postgres", "kafka", "redis"},
+		"sender": {"postgres", "kafka"}} {
 		for _, need := range needs {
 			if c.Services[name].DependsOn[need].Condition != "service_healthy" {
 				found = append(found, name+" does not wait until "+need+" is healthy")
@@ -64,7 +65,8 @@ func checkCompose(text string) (found []string) {
 			found = append(found, name+" has an image without a version: "+s.Image)
 		}
 	}
-	if v := c.Services["postgres"].Volumes; len(v) != 1 || !strings.HasSuffix(v[0], ":/var/lib/postgresql/data") || strings.HasPrefix(v[0], "/") || strings.HasPrefix(v[0], ".") {
+	if v := c.Services["postgres"].Volumes; len(v) != 1 || !strings.HasSuffix(v[0], ":/var/lib/postgresql/data") ||
+		strings.HasPrefix(v[0], "/") || strings.HasPrefix(v[0], ".") {
 		found = append(found, "postgres keeps its data in no named volume")
 	}
 	return append(found, checkComposeSettings(c)...)
@@ -106,18 +108,21 @@ func TestComposeFileStartsInOrder(t *testing.T) {
 		t.Errorf("examples/notify/docker-compose.yml: %s", f)
 	}
 	for change, want := range map[[2]string]string{
-		{"restart: unless-stopped", "restarts: unless-stopped"}:                                 "restarts",
-		{"kafka: {condition: service_healthy}", "kafka: {condition: service_started}"}:          "does not wait until kafka is healthy",
+		{"restart: unless-stopped", "restarts: unless-stopped"}: "restarts",
+		{"kafka: {condition: service_healthy}", "kafka: {condition: service_started}"}: "does not wait until " +
+			"kafka is healthy",
 		{"kafka: {condition: service_healthy}", "kafka: {condition: healthy}"}:                  "condition",
 		{"healthcheck:\n      test: [\"CMD\", \"redis-cli\", \"ping\"]", "labels:\n      x: y"}: "",
 		{"postgres-data:/var/lib", "./data:/var/lib"}:                                           "no named volume",
-		{"\n  postgres-data: {}", ""}:                                                           "the volume postgres-data, which there is not",
-		{"image: redis:7", "image: redis"}:                                                      "image without a version",
-		{"NOTIFY_GATEWAY_REDIS:", "NOTIFY_GATEWAY_REDSI:"}:                                      "NOTIFY_GATEWAY_REDSI",
-		{"NOTIFY_GATEWAY_DELIVERY: outbox", "NOTIFY_GATEWAY_DELIVERY: box"}:                     "--delivery",
+		{"\n  postgres-data: {}",
+			""}: "the volume postgres-data, which there is not",
+		{"image: redis:7", "image: redis"}:                                  "image without a version",
+		{"NOTIFY_GATEWAY_REDIS:", "NOTIFY_GATEWAY_REDSI:"}:                  "NOTIFY_GATEWAY_REDSI",
+		{"NOTIFY_GATEWAY_DELIVERY: outbox", "NOTIFY_GATEWAY_DELIVERY: box"}: "--delivery",
 	} {
 		changed := strings.Replace(text, change[0], change[1], 1)
-		if found := strings.Join(checkCompose(changed), "\n"); changed == text || found == "" || !strings.Contains(found, want) {
+		if found := strings.Join(checkCompose(changed), "\n"); changed == text || found == "" ||
+			!strings.Contains(found, want) {
 			t.Errorf("with %q: %q, want %q", change[1], found, want)
 		}
 	}

@@ -11,7 +11,8 @@ import (
 func TestLibraryNeedsNoGRPC(t *testing.T) {
 	for _, dir := range []string{".", "./middleware"} {
 		for _, path := range deps(t, dir) {
-			for _, unwanted := range []string{"google.golang.org/grpc", "go.opentelemetry.io/otel/sdk", "github.com/envoyproxy/", awsSDK} {
+			for _, unwanted := range []string{"google.golang.org/grpc", "go.opentelemetry.io/otel/sdk",
+				"github.com/envoyproxy/", awsSDK} {
 				if strings.HasPrefix(path, unwanted) {
 					t.Errorf("%s imports %s, directly or not", dir, path)
 				}

@@ -98,7 +98,8 @@ func checkDockerfile(text string) []string {
 	}
 	var exec []string
 	if err := json.Unmarshal([]byte(final.entrypoint.rest), &exec); err != nil || len(exec) == 0 {
-		bad(final.entrypoint, `ENTRYPOINT %s is not in exec form (["/headgate"]): a shell in between would swallow SIGTERM`, final.entrypoint.rest)
+		bad(final.entrypoint, `ENTRYPOINT %s is not in exec form (["/headgate"]): a shell in between would swallow SIGTERM`,
+			final.entrypoint.rest)
 	}
 	slices.Sort(final.ports)
 	if want := []string{"6070", "8080", "8081", "8082"}; !slices.Equal(final.ports, want) {
@@ -121,13 +122,15 @@ func TestDockerfileRules(t *testing.T) {
 	for _, c := range []struct{ name, old, new, want string }{
 		{"no tag", "golang:1.26.8-bookworm", "golang", "not pinned"},
 		{"latest", "golang:1.26.8-bookworm", "golang:1-latest", "every day"},
-		{"a tag that is a word", "golang:1.26.8-bookworm", "golang:bookworm", "line 1: the image golang:bookworm is not pinned"},
+		{"a tag that is a word", "golang:1.26.8-bookworm", "golang:bookworm",
+			"line 1: the image golang:bookworm is not pinned"},
 		{"a final image that moves", "FROM scratch", "FROM distroless/static", "not pinned"},
 		{"a stage as base", "FROM scratch", "FROM build", ""},
 		{"cgo", "CGO_ENABLED=0", "", "CGO_ENABLED"},
 		{"root by number", "USER 65532:65532", "USER 0", "runs as root"},
 		{"root by default", "USER 65532:65532\n", "", "runs as root"},
-		{"user of the first stage only", "FROM scratch\n# note\nUSER 65532:65532\n", "USER 65532\nFROM scratch\n", "runs as root"},
+		{"user of the first stage only", "FROM scratch\n# note\nUSER 65532:65532\n", "USER 65532\nFROM scratch\n",
+			"runs as root"},
 		{"shell form", `["/headgate"]`, "/headgate", "exec form"},
 		{"a port less", " 6070", "", "ports"},
 		{"ADD", "USER", "ADD x y\nUSER", "use COPY"},

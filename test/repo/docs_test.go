@@ -34,7 +34,8 @@ type block struct {
 func documents(t *testing.T) []string {
 	t.Helper()
 	var list []string
-	for _, pattern := range []string{"*.md", "docs/*.md", "examples/*/*.md", "backends/*/README.md", "charts/*/README.md"} {
+	for _, pattern := range []string{"*.md", "docs/*.md", "examples/*/*.md", "backends/*/README.md",
+		"charts/*/README.md"} {
 		found, err := filepath.Glob(filepath.Join("../..", pattern))
 		if err != nil {
 			t.Fatal(err)

@@ -32,7 +32,8 @@ var update = flag.Bool("update", false, "write the generated parts of the docume
 // figured are the stores and layers that have figures. They are only asked for
 // the names: nothing is opened.
 var figured = []backends.Figured{
-	new(memory.Backend), new(redis.Backend), new(sqlstore.Backend), new(dynamodb.Backend), new(breaker.Backend), new(denycache.Backend), new(prefetch.Backend), new(fallback.Backend),
+	new(memory.Backend), new(redis.Backend), new(sqlstore.Backend), new(dynamodb.Backend), new(breaker.Backend),
+	new(denycache.Backend), new(prefetch.Backend), new(fallback.Backend),
 }
 
 func metricsTable() string {
@@ -51,7 +52,8 @@ var generated = map[string]map[string]func() string{
 		"sender settings":  func() string { _, s := config.NotifyTables(); return s },
 		"metrics":          telemetry.NotifyTable,
 	},
-	"../../docs/migrate.md": {"environment": compat.Table, "reference metrics": telemetry.ReferenceTable, "differences": reference.Table},
+	"../../docs/migrate.md": {"environment": compat.Table, "reference metrics": telemetry.ReferenceTable,
+		"differences": reference.Table},
 }
 
 // TestGeneratedDocuments: the tables of settings, metrics and variables in documents are
@@ -162,11 +164,15 @@ func TestMetricNames(t *testing.T) {
 
 // checkMetricName holds the name of a metric in a file to the rules.
 func checkMetricName(file, metric string, documented map[string]bool) (found []string) {
-	if !within(filepath.Dir(file), "internal/app/telemetry") && (!within(file, "backends") || filepath.Base(file) != "figures.go") {
-		found = append(found, fmt.Sprintf("%s names the metric %s: metrics belong in internal/app/telemetry, or in figures.go of a store or layer", file, metric))
+	if !within(filepath.Dir(file), "internal/app/telemetry") &&
+		(!within(file, "backends") || filepath.Base(file) != "figures.go") {
+		found = append(found, fmt.Sprintf("%s names the metric %s: metrics belong in internal/app/telemetry, "+
+			"or in figures.go of a store or layer", file, metric))
 	}
 	if !documented[metric] {
-		found = append(found, fmt.Sprintf("%s names the metric %s, which is in no table: add a row to rows() in internal/app/telemetry, or the store or layer to figured in test/repo", file, metric))
+		found = append(found,
+			fmt.Sprintf("%s names the metric %s, which is in no table: add a row to rows() in internal/app/telemetry, "+
+				"or the store or layer to figured in test/repo", file, metric))
 	}
 	return found
 }

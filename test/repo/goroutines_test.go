@@ -16,7 +16,8 @@ func TestBareGoroutines(t *testing.T) {
 		"g()":                                 0,
 	} {
 		src := []byte(head + body + "\n}\n")
-		for dir, n := range map[string]int{"backends/layers/coalesce": want, "internal/wire/unary": want, "backends/backendtest": 0, "cmd/headgate": 0} {
+		for dir, n := range map[string]int{"backends/layers/coalesce": want, "internal/wire/unary": want,
+			"backends/backendtest": 0, "cmd/headgate": 0} {
 			if got := checkSource(dir+"/x.go", src); len(got) != n {
 				t.Errorf("%s in %s: %q, want %d findings", body, dir, got, n)
 			}

@@ -137,7 +137,8 @@ func TestImportRules(t *testing.T) {
 		found := checkImports(pkg{path: c.path, imports: []string{c.imported}})
 		expect(t, c.path+" importing "+c.imported, found, c.want)
 	}
-	for path, want := range map[string]string{"internal/app/server": "", "internal/app/config": "no store", "cmd/headgate": "come from backends/stack"} {
+	for path, want := range map[string]string{"internal/app/server": "", "internal/app/config": "no store",
+		"cmd/headgate": "come from backends/stack"} {
 		redis := []string{module + "/backends/redis"}
 		expect(t, path+" linking Redis", checkImports(pkg{path: path, imports: redis, linked: redis}), want)
 	}

@@ -22,7 +22,8 @@ func TestHeadgateHasNoKafkaClient(t *testing.T) {
 		if found != has || !slices.Contains(deps, module+"/cmd/"+program) {
 			t.Errorf("cmd/%s contains %s: %v, want %v", program, kafkaClient, found, has)
 		}
-		if !has && slices.ContainsFunc(deps, func(dep string) bool { return within(dep, module+"/notify/kafka", module+"/notify/serve") }) {
+		if !has && slices.ContainsFunc(deps,
+			func(dep string) bool { return within(dep, module+"/notify/kafka", module+"/notify/serve") }) {
 			t.Errorf("cmd/%s contains packages of the notification gateway", program)
 		}
 	}

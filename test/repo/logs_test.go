@@ -56,7 +56,8 @@ func checkLogs(name string, files *token.FileSet, file *ast.File) (found []strin
 	return found
 }
 
-func checkLogCall(f *ast.SelectorExpr, call *ast.CallExpr, constant map[string]string, report func(ast.Node, string, ...any)) {
+func checkLogCall(f *ast.SelectorExpr, call *ast.CallExpr, constant map[string]string,
+	report func(ast.Node, string, ...any)) {
 	message, ok := logMethods[f.Sel.Name]
 	if !ok || len(call.Args) <= message {
 		return
@@ -160,6 +161,8 @@ func TestLogRules(t *testing.T) {
 	} {
 		expect(t, body, checkSource("ratelimit/a.go", []byte("package a\n\nfunc f() {\n\t"+body+"\n}\n")), want)
 	}
-	expect(t, "import of log", checkSource("a/a.go", []byte("package a\n\nimport \"log\"\n\nvar l = log.Default()\n")), "log/slog")
-	expect(t, "body of warn", checkSource("ratelimit/a.go", []byte("package a\n\nfunc (s *s) warn(m string, args ...any) {\n\ts.log.Warn(m, args...)\n}\n")), "")
+	expect(t, "import of log", checkSource("a/a.go", []byte("package a\n\nimport \"log\"\n\nvar l = log.Default()\n")),
+		"log/slog")
+	expect(t, "body of warn", checkSource("ratelimit/a.go",
+		[]byte("package a\n\nfunc (s *s) warn(m string, args ...any) {\n\ts.log.Warn(m, args...)\n}\n")), "")
 }

@@ -34,7 +34,8 @@ type Server struct {
 	ended chan error
 }
 
-var servingLine = regexp.MustCompile(`msg=serving grpc=(\S+) http=(\S+) debug=(\S+)(?: metrics=(\S+))?(?: admin=(\S+))?(?: services=(\S+))?`)
+var servingLine = regexp.MustCompile(`msg=serving grpc=(\S+) http=(\S+) debug=(\S+)(?: metrics=(\S+))?(?: ` +
+	`admin=(\S+))?(?: services=(\S+))?`)
 
 // Start calls run with the flags of a server and waits until the log says that it
 // serves. Unless flags name rules, it serves the example. The test's cleanup stops it.
@@ -42,7 +43,8 @@ func Start(t testing.TB, run func(ctx context.Context, flags []string, log io.Wr
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	s := &Server{TB: t, Log: new(Log), Stop: cancel, ended: make(chan error, 1)}
-	flags = append([]string{"--grpc", "127.0.0.1:0", "--http", "127.0.0.1:0", "--debug", "127.0.0.1:0", "--services", "127.0.0.1:0", "--drain-delay", "0s"}, flags...)
+	flags = append([]string{"--grpc", "127.0.0.1:0", "--http", "127.0.0.1:0", "--debug", "127.0.0.1:0", "--services",
+		"127.0.0.1:0", "--drain-delay", "0s"}, flags...)
 	if !slices.Contains(flags, "--rules") && !slices.Contains(flags, "--xds") {
 		flags = append(flags, "--example")
 	}
@@ -152,7 +154,8 @@ func (s *Server) Post(addr, path, token, body string) (int, map[string]any, http
 // Slot assigns a slot of the default config to the event and returns the answer.
 func (s *Server) Slot(event string) map[string]any {
 	s.Helper()
-	code, answer, _ := s.Post(s.HTTP, "/api/v1/slots", "", `{"eventId":"`+event+`","configName":"default","requestedTime":"2025-06-01T12:00:00Z"}`)
+	code, answer, _ := s.Post(s.HTTP, "/api/v1/slots", "",
+		`{"eventId":"`+event+`","configName":"default","requestedTime":"2025-06-01T12:00:00Z"}`)
 	if code != http.StatusOK {
 		s.Fatalf("%d %v\n%s", code, answer, s.Log)
 	}

@@ -126,7 +126,8 @@ func (l *load) drive(ctx context.Context, number int, traffic *traffic, stub rls
 
 // one makes a call. Those to the server that does nothing begin when they were
 // due: when this process does not get to run, it is there that it shows.
-func (l *load) one(number int, key string, due time.Time, stub rls.RateLimitServiceClient, request *rls.RateLimitRequest) {
+func (l *load) one(number int, key string, due time.Time, stub rls.RateLimitServiceClient,
+	request *rls.RateLimitRequest) {
 	s := suspect{client: number, key: key, began: time.Now()}
 	ctx, cancel := context.WithTimeout(context.Background(), callDeadline)
 	defer cancel()

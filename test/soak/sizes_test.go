@@ -77,10 +77,12 @@ func (s *series) wantFlat(t *testing.T, begin, end time.Time) {
 	}
 	t.Logf("  %-28s second quarter %7.1f to %7.1f, last quarter %7.1f to %7.1f", s.what, least2, most2, least4, most4)
 	if bound := 1.2*most2 + s.more; most4 > bound {
-		t.Errorf("%s grows: at most %.1f in the second quarter, %.1f in the last, want at most %.1f", s.what, most2, most4, bound)
+		t.Errorf("%s grows: at most %.1f in the second quarter, %.1f in the last, want at most %.1f", s.what, most2,
+			most4, bound)
 	}
 	if bound := 1.2*least2 + s.leastMore; least4 > bound {
-		t.Errorf("%s grows: at least %.1f in the second quarter, %.1f in the last, want at most %.1f", s.what, least2, least4, bound)
+		t.Errorf("%s grows: at least %.1f in the second quarter, %.1f in the last, want at most %.1f", s.what, least2,
+			least4, bound)
 	}
 }
 
@@ -168,7 +170,8 @@ func (g *gauge) String() string {
 	defer g.mu.Unlock()
 	out := ""
 	for i := range g.services {
-		out += fmt.Sprintf("%d: %.0f goroutines, heap %.0f, resident %.0f MiB; ", i, g.goroutines[i].last(), g.heap[i].last(), g.resident[i].last())
+		out += fmt.Sprintf("%d: %.0f goroutines, heap %.0f, resident %.0f MiB; ", i, g.goroutines[i].last(), g.heap[i].last(),
+			g.resident[i].last())
 	}
 	return out + fmt.Sprintf("Redis: %.1f MiB, %.0f keys", g.memory.last(), g.keys.last())
 }
@@ -232,7 +235,8 @@ func wantExpiry(t *testing.T, client *redis.Client) {
 			break
 		}
 	}
-	t.Logf("  %d keys in Redis, %d of them without an end, %d of the hour's limit, the others gone in %v at most", total, eternal, long, longest)
+	t.Logf("  %d keys in Redis, %d of them without an end, %d of the hour's limit, the others gone in %v at most", total,
+		eternal, long, longest)
 	if eternal > 0 || long > freeValues {
 		t.Errorf("%d keys never expire, and %d live longer than %v, want 0 and at most %d", eternal, long, most, freeValues)
 	}

@@ -76,7 +76,8 @@ func start(t *testing.T) *run {
 		t.Fatal(err)
 	}
 	// No retries: a Redis that is away shall not be waited for.
-	r.client = redis.NewClient(&redis.Options{Addr: r.redis.Addr, MaxRetries: -1, DialerRetries: 1, DialTimeout: 500 * time.Millisecond, ContextTimeoutEnabled: true})
+	r.client = redis.NewClient(&redis.Options{Addr: r.redis.Addr, MaxRetries: -1, DialerRetries: 1,
+		DialTimeout: 500 * time.Millisecond, ContextTimeoutEnabled: true})
 	t.Cleanup(func() { r.client.Close() })
 	r.saboteur = &saboteur{random: rand.New(rand.NewPCG(*seed, 1<<63)), redis: r.redis, done: map[string]int{}}
 
@@ -180,7 +181,8 @@ func (r *run) report(t *testing.T) {
 		worst = max(worst, c.times.worst)
 	}
 	t.Logf("%8v %d calls, by policy %d, late %d, errors %d, excused %d, max %v (idle %v); %v", r.elapsed(),
-		sum.calls, sum.degraded, sum.late, sum.failed, sum.excused, worst.Round(time.Millisecond), counts[idle].times.worst.Round(time.Millisecond), r.gauge)
+		sum.calls, sum.degraded, sum.late, sum.failed, sum.excused, worst.Round(time.Millisecond),
+		counts[idle].times.worst.Round(time.Millisecond), r.gauge)
 }
 
 // blame prints the first of the calls that have no excuse.
@@ -191,7 +193,8 @@ func (r *run) blame(t *testing.T, guilty []suspect) {
 			t.Errorf("and %d more", len(guilty)-i)
 			break
 		}
-		t.Errorf("a call of %s to replica %d, %v after the beginning, took %v and ended with %v; noise %v", s.key, s.client, s.began.Sub(r.begin).Round(time.Millisecond), s.took, s.err, s.noise)
+		t.Errorf("a call of %s to replica %d, %v after the beginning, took %v and ended with %v; noise %v", s.key, s.client,
+			s.began.Sub(r.begin).Round(time.Millisecond), s.took, s.err, s.noise)
 	}
 }
 
@@ -247,10 +250,12 @@ func (r *run) wantCalls(t *testing.T) {
 		} else {
 			total, excused = total+c.calls, excused+c.excused
 			if c.calls == 0 || c.refused == 0 || c.degraded == 0 {
-				t.Errorf("%s had %d calls, refused %d and answered %d by policy: the run shows nothing", name, c.calls, c.refused, c.degraded)
+				t.Errorf("%s had %d calls, refused %d and answered %d by policy: the run shows nothing", name, c.calls,
+					c.refused, c.degraded)
 			}
 		}
-		t.Logf("%-12s %9d %9d %10d %6d %7d %8d %8v %8v %8v %8v", name, c.calls, c.refused, c.degraded, c.late, c.failed, c.excused,
+		t.Logf("%-12s %9d %9d %10d %6d %7d %8d %8v %8v %8v %8v", name, c.calls, c.refused, c.degraded, c.late,
+			c.failed, c.excused,
 			c.times.at(0.5), c.times.at(0.99), c.times.at(0.999), c.times.worst.Round(100*time.Microsecond))
 	}
 	if share := 100 * float64(excused) / float64(total); share > maxNoise {
@@ -282,6 +287,7 @@ func (r *run) wantRules(t *testing.T) {
 			t.Errorf("replica %d took %d changes of the rules, want %d", i, n, reloads)
 		}
 		warnings, failures := strings.Count(s.Log(), "level=WARN"), strings.Count(s.Log(), "level=ERROR")
-		t.Logf("replica %d: %v of %d changes of the rules, %d warnings and %d errors in %d KiB of log", i, got[0]-1, reloads, warnings, failures, len(s.Log())>>10)
+		t.Logf("replica %d: %v of %d changes of the rules, %d warnings and %d errors in %d KiB of log", i, got[0]-1, reloads,
+			warnings, failures, len(s.Log())>>10)
 	}
 }

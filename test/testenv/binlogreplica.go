@@ -22,31 +22,39 @@ type binlogReplicas struct {
 func mariaDBReplicas() binlogReplicas {
 	return binlogReplicas{
 		settings: []string{"--log-slave-updates=ON"},
-		source:   "CHANGE MASTER TO MASTER_HOST = '127.0.0.1', MASTER_PORT = %d, MASTER_USER = '%s', MASTER_PASSWORD = '%s', MASTER_USE_GTID = slave_pos;",
-		start:    "START SLAVE;", stopAsking: "STOP SLAVE IO_THREAD;", stop: "STOP SLAVE; RESET SLAVE ALL;", state: "SHOW SLAVE STATUS;",
+		source: "CHANGE MASTER TO MASTER_HOST = '127.0.0.1', MASTER_PORT = %d, MASTER_USER = '%s', " +
+			"MASTER_PASSWORD = '%s', MASTER_USE_GTID = slave_pos;",
+		start: "START SLAVE;", stopAsking: "STOP SLAVE IO_THREAD;", stop: "STOP SLAVE; RESET SLAVE ALL;",
+		state: "SHOW SLAVE STATUS;",
 		// A minute, so that no commit of a test goes on without its replica.
 		primary: "SET GLOBAL rpl_semi_sync_master_timeout = 60000, GLOBAL rpl_semi_sync_master_enabled = ON;",
 		replica: "SET GLOBAL rpl_semi_sync_slave_enabled = ON;",
-		waiting: "SELECT VARIABLE_VALUE FROM information_schema.GLOBAL_STATUS WHERE VARIABLE_NAME = 'RPL_SEMI_SYNC_MASTER_CLIENTS';",
+		waiting: "SELECT VARIABLE_VALUE FROM information_schema.GLOBAL_STATUS WHERE VARIABLE_NAME = " +
+			"'RPL_SEMI_SYNC_MASTER_CLIENTS';",
 	}
 }
 
 func mySQLReplicas() binlogReplicas {
 	return binlogReplicas{
 		settings: []string{"--gtid-mode=ON", "--enforce-gtid-consistency=ON"},
-		source: "CHANGE REPLICATION SOURCE TO SOURCE_HOST = '127.0.0.1', SOURCE_PORT = %d, SOURCE_USER = '%s', SOURCE_PASSWORD = '%s'," +
+		source: "CHANGE REPLICATION SOURCE TO SOURCE_HOST = '127.0.0.1', SOURCE_PORT = %d, SOURCE_USER = '%s', " +
+			"SOURCE_PASSWORD = '%s'," +
 			" SOURCE_AUTO_POSITION = 1, GET_SOURCE_PUBLIC_KEY = 1;",
-		start: "START REPLICA;", stopAsking: "STOP REPLICA IO_THREAD;", stop: "STOP REPLICA; RESET REPLICA ALL;", state: "SHOW REPLICA STATUS;",
+		start: "START REPLICA;", stopAsking: "STOP REPLICA IO_THREAD;", stop: "STOP REPLICA; RESET REPLICA ALL;",
+		state: "SHOW REPLICA STATUS;",
 		primary: "INSTALL PLUGIN rpl_semi_sync_source SONAME 'semisync_source.so';\n" +
 			"SET GLOBAL rpl_semi_sync_source_timeout = 60000, GLOBAL rpl_semi_sync_source_enabled = ON;",
-		replica: "INSTALL PLUGIN rpl_semi_sync_replica SONAME 'semisync_replica.so';\nSET GLOBAL rpl_semi_sync_replica_enabled = ON;",
-		waiting: "SELECT VARIABLE_VALUE FROM performance_schema.global_status WHERE VARIABLE_NAME = 'Rpl_semi_sync_source_clients';",
+		replica: "INSTALL PLUGIN rpl_semi_sync_replica SONAME 'semisync_replica.so';\n" +
+			"SET GLOBAL rpl_semi_sync_replica_enabled = ON;",
+		waiting: "SELECT VARIABLE_VALUE FROM performance_schema.global_status WHERE VARIABLE_NAME = " +
+			"'Rpl_semi_sync_source_clients';",
 	}
 }
 
 // binlogSettings are those of a server that others follow.
 func (r binlogReplicas) binlogSettings(server int) []string {
-	return append([]string{"--log-bin=binlog", fmt.Sprintf("--server-id=%d", server), "--binlog-format=ROW"}, r.settings...)
+	return append([]string{"--log-bin=binlog", fmt.Sprintf("--server-id=%d", server), "--binlog-format=ROW"},
+		r.settings...)
 }
 
 func (r binlogReplicas) of(primary *databaseServer) (databaseKind, []DatabaseOption) {

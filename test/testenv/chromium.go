@@ -56,7 +56,8 @@ func StartChromium(tb TB) *Browser {
 
 func chromiumArguments(profile string) []string {
 	args := []string{"--headless", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
-		"--disable-component-update", "--disable-sync", "--disable-default-apps", "--disable-extensions", "--disable-crash-reporter",
+		"--disable-component-update", "--disable-sync", "--disable-default-apps", "--disable-extensions",
+		"--disable-crash-reporter",
 		"--disable-dev-shm-usage", "--hide-scrollbars", "--mute-audio", "--password-store=basic",
 		"--user-data-dir=" + profile, "--remote-debugging-port=0",
 		"--remote-allow-origins=" + devToolsOrigin}
@@ -145,7 +146,8 @@ func (b *Browser) NewPage() *Page {
 		b.tb.Fatalf("testenv: open a page: %v", err)
 	}
 	var session struct{ SessionID string }
-	if err := b.conn.call("", "Target.attachToTarget", params{"targetId": target.TargetID, "flatten": true}, &session); err != nil {
+	if err := b.conn.call("", "Target.attachToTarget", params{"targetId": target.TargetID, "flatten": true},
+		&session); err != nil {
 		b.tb.Fatalf("testenv: open a page: %v", err)
 	}
 	p := &Page{browser: b, session: session.SessionID}
@@ -306,7 +308,8 @@ func (p *Page) Wait(script string) {
 // one on a phone.
 func (p *Page) Viewport(width, height int, mobile bool) {
 	p.browser.tb.Helper()
-	p.call("Emulation.setDeviceMetricsOverride", params{"width": width, "height": height, "deviceScaleFactor": 1, "mobile": mobile}, nil)
+	p.call("Emulation.setDeviceMetricsOverride", params{"width": width, "height": height, "deviceScaleFactor": 1,
+		"mobile": mobile}, nil)
 }
 
 // Press presses a key and lets it go: "Tab" or "Enter".
@@ -327,7 +330,8 @@ func (p *Page) Press(key string) {
 // ColorScheme sets what the user prefers: "light" or "dark".
 func (p *Page) ColorScheme(scheme string) {
 	p.browser.tb.Helper()
-	p.call("Emulation.setEmulatedMedia", params{"features": []params{{"name": "prefers-color-scheme", "value": scheme}}}, nil)
+	p.call("Emulation.setEmulatedMedia", params{"features": []params{{"name": "prefers-color-scheme", "value": scheme}}},
+		nil)
 }
 
 // Screenshot returns what the viewport shows, as PNG.

@@ -13,8 +13,10 @@ import (
 )
 
 // testPage is black in the dark, and has a script that does something wrong.
-const testPage = `<!doctype html><meta name=viewport content="width=device-width"><title>plain</title><link rel=icon href=data:,>
-<style>body { background: rgb(250, 0, 0) } @media (prefers-color-scheme: dark) { body { background: rgb(0, 0, 0) } }</style>
+const testPage = `<!doctype html><meta name=viewport content="width=device-width"><title>plain</title>
+<link rel=icon href=data:,>
+<style>body { background: rgb(250, 0, 0) }
+@media (prefers-color-scheme: dark) { body { background: rgb(0, 0, 0) } }</style>
 <p id=p>before</p><script src=/page.js></script>`
 
 const testScript = `document.title = 'scripted';
@@ -85,7 +87,8 @@ func TestChromiumFailures(t *testing.T) {
 		want string
 	}{
 		"a script that throws": {func(p *Page) { p.Eval("nobody.home") }, "nobody is not defined"},
-		"a server that is not": {func(p *Page) { p.Navigate(fmt.Sprintf("http://127.0.0.1:%d/", FreePort(t))) }, "ERR_CONNECTION_REFUSED"},
+		"a server that is not": {func(p *Page) { p.Navigate(fmt.Sprintf("http://127.0.0.1:%d/", FreePort(t))) },
+			"ERR_CONNECTION_REFUSED"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			fatal := pretend(t, func(tb TB) {

@@ -177,7 +177,8 @@ func (s *databaseServer) run(database, sql string) (string, error) {
 	stop := context.AfterFunc(ctx, func() { _ = cmd.Process.Kill() })
 	defer stop()
 	if err := cmd.Wait(); err != nil {
-		return "", fmt.Errorf("%s on %s: %w: %s", s.title, s.addr, errors.Join(err, ctx.Err()), strings.TrimSpace(failure.String()))
+		return "", fmt.Errorf("%s on %s: %w: %s", s.title, s.addr, errors.Join(err, ctx.Err()),
+			strings.TrimSpace(failure.String()))
 	}
 	return strings.TrimRight(out.String(), "\n"), nil
 }

@@ -92,7 +92,8 @@ func TestDatabaseSettings(t *testing.T) {
 		if got := c.shared(t).Exec(c.flush); got != c.fast {
 			t.Errorf("a fast server answers %q, want %q", got, c.fast)
 		}
-		if fatal := pretend(t, func(tb TB) { c.shared(tb).Exec("SELECT * FROM missing_one;") }).fatal; !strings.Contains(fatal, "missing_one") {
+		if fatal := pretend(t, func(tb TB) { c.shared(tb).Exec("SELECT * FROM missing_one;") }).fatal; !strings.Contains(
+			fatal, "missing_one") {
 			t.Errorf("a wrong statement ends the test with %q", fatal)
 		}
 	})
@@ -261,7 +262,8 @@ func TestSharedDatabase(t *testing.T) {
 		if fatal := pretend(t, func(tb TB) { c.shared(tb).ExecOn(gone, "SELECT 1;") }).fatal; !strings.Contains(fatal, gone) {
 			t.Errorf("the database of a test that is over is still there: %q", fatal)
 		}
-		if fatal := pretend(t, func(tb TB) { c.shared(tb).CreateDatabase("Robert'); --") }).fatal; !strings.Contains(fatal, "lower-case") {
+		if fatal := pretend(t, func(tb TB) { c.shared(tb).CreateDatabase("Robert'); --") }).fatal; !strings.Contains(fatal,
+			"lower-case") {
 			t.Errorf("a bad name ends the test with %q", fatal)
 		}
 	})
@@ -292,7 +294,8 @@ func TestMariaDBOracleMode(t *testing.T) {
 	t.Setenv(EnvReport, report)
 	s := SharedDatabase(t, MariaDB)
 	mode := OracleMode(t, s)
-	got := s.ExecOn("mysql", "SET SESSION sql_mode='"+mode+"';\nSELECT NVL(NULL,'x') || 'y' FROM DUAL;\nSELECT '' IS NULL;")
+	got := s.ExecOn("mysql", "SET SESSION sql_mode='"+mode+"';\nSELECT NVL(NULL,'x') || 'y' FROM DUAL;\n"+
+		"SELECT '' IS NULL;")
 	if got != "xy\n1" {
 		t.Errorf("Oracle's dialect gives %q", got)
 	}
@@ -344,7 +347,8 @@ func TestDatabasesEndWithTheTestProcess(t *testing.T) {
 		}
 		err := waitFor(20*time.Second, "wait for the end of the server in "+dir, func() (bool, string, error) {
 			_, err := os.Stat(filepath.Dir(dir))
-			return os.IsNotExist(err) && isGone(pid), fmt.Sprintf("process %d has ended: %v, directory: %v", pid, isGone(pid), err), nil
+			return os.IsNotExist(err) && isGone(pid), fmt.Sprintf("process %d has ended: %v, directory: %v", pid,
+				isGone(pid), err), nil
 		})
 		if err != nil {
 			t.Error(err)

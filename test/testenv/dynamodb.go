@@ -121,7 +121,8 @@ func newDynamoServer(binary string, storage DynamoStorage) (*dynamoServer, error
 	s.listener = listener{
 		title: "DynamoDB Local", log: filepath.Join(dir, "server.log"), ready: "DbPath:", within: dynamoStartLimit,
 		command: func(port int) *exec.Cmd {
-			args := []string{"com.amazonaws.services.dynamodbv2.local.main.ServerRunner", "-sharedDb", "-disableTelemetry", "-port", strconv.Itoa(port), string(storage)}
+			args := []string{"com.amazonaws.services.dynamodbv2.local.main.ServerRunner", "-sharedDb", "-disableTelemetry",
+				"-port", strconv.Itoa(port), string(storage)}
 			if storage == InFiles {
 				args = append(args, dir)
 			}

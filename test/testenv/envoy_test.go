@@ -44,7 +44,8 @@ func TestEnvoyStartsAndEndsWithTheTest(t *testing.T) {
 			t.Logf("Envoy took %v", time.Since(start).Round(time.Millisecond))
 			// A second one beside it, on a port of ours.
 			port := FreePort(t)
-			other := StartEnvoy(t, version, fmt.Sprintf(helloBootstrap, port), WithConcurrency(2), WithEnvoyArgs("--log-level", "info"))
+			other := StartEnvoy(t, version, fmt.Sprintf(helloBootstrap, port), WithConcurrency(2),
+				WithEnvoyArgs("--log-level", "info"))
 			if want := fmt.Sprintf("127.0.0.1:%d", port); other.AdminAddr != want {
 				t.Errorf("the admin address is %s, want %s", other.AdminAddr, want)
 			}

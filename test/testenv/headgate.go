@@ -70,8 +70,9 @@ func StartHeadgate(tb TB, program string, flags ...string) *Headgate {
 // StartProgram.
 func ServeHeadgate(tb TB, program string, flags ...string) *Headgate {
 	tb.Helper()
-	h := &Headgate{Program: StartProgram(tb, program, nil, append([]string{"serve", "--grpc", "127.0.0.1:0", "--http", "127.0.0.1:0",
-		"--debug", "127.0.0.1:0", "--services", "127.0.0.1:0", "--drain-delay", "0s"}, flags...)...)}
+	h := &Headgate{
+		Program: StartProgram(tb, program, nil, append([]string{"serve", "--grpc", "127.0.0.1:0", "--http", "127.0.0.1:0",
+			"--debug", "127.0.0.1:0", "--services", "127.0.0.1:0", "--drain-delay", "0s"}, flags...)...)}
 	err := waitFor(headgateStartLimit, "start headgate", func() (bool, string, error) {
 		if h.Exited() {
 			return false, "", fmt.Errorf("it ended by itself (%v)", h.proc.err)

@@ -79,12 +79,15 @@ func (l KafkaListener) secure(dir string, port int) (listeners, settings string,
 	prefix := "listener.name." + strings.ToLower(l.Name) + "."
 	settings = prefix + "ssl.keystore.type=PEM\n" + prefix + "ssl.keystore.location=" + keystore + "\n"
 	if l.ClientCA != "" {
-		settings += prefix + "ssl.client.auth=required\n" + prefix + "ssl.truststore.type=PEM\n" + prefix + "ssl.truststore.location=" + l.ClientCA + "\n"
+		settings += prefix + "ssl.client.auth=required\n" + prefix + "ssl.truststore.type=PEM\n" + prefix +
+			"ssl.truststore.location=" + l.ClientCA + "\n"
 	}
 	if l.SASL {
-		const plain = "org.apache.kafka.common.security.plain.PlainLoginModule required user_" + KafkaUser + "=\"" + KafkaPassword + "\";"
+		const plain = "org.apache.kafka.common.security.plain.PlainLoginModule required user_" + KafkaUser + "=\"" +
+			KafkaPassword + "\";"
 		const scram = "org.apache.kafka.common.security.scram.ScramLoginModule required;"
-		settings += prefix + "sasl.enabled.mechanisms=PLAIN,SCRAM-SHA-256,SCRAM-SHA-512\n" + prefix + "plain.sasl.jaas.config=" + plain + "\n" +
+		settings += prefix + "sasl.enabled.mechanisms=PLAIN,SCRAM-SHA-256,SCRAM-SHA-512\n" + prefix +
+			"plain.sasl.jaas.config=" + plain + "\n" +
 			prefix + "scram-sha-256.sasl.jaas.config=" + scram + "\n" + prefix + "scram-sha-512.sasl.jaas.config=" + scram + "\n"
 	}
 	return fmt.Sprintf(",%s://127.0.0.1:%d", l.Name, port), settings, nil
@@ -198,7 +201,8 @@ func newKafkaServer(binary string, others map[KafkaListener]int) (*kafkaServer, 
 		title: "Kafka", log: filepath.Join(dir, "server.log"), ready: kafkaReady, within: kafkaStartLimit,
 		command: func(port int) *exec.Cmd {
 			// The first start, on whatever port, prepares the directory.
-			format := fmt.Sprintf(`[ -e %[1]s/log/meta.properties ] || %[2]s kafka.tools.StorageTool format -t %[3]s -c %[4]s%[5]s || exit
+			format := fmt.Sprintf(
+				`[ -e %[1]s/log/meta.properties ] || %[2]s kafka.tools.StorageTool format -t %[3]s -c %[4]s%[5]s || exit
 exec %[2]s kafka.Kafka %[4]s`, dir, binary, kafkaCluster, settings, scramUser)
 			text := fmt.Sprintf(kafkaSettings, port, port+busOffset, dir, listeners, protocols) + secure
 			// What goes wrong here shows when the broker does not start.

@@ -53,14 +53,18 @@ func StartKubernetes(tb TB) *Kubernetes {
 	if err != nil {
 		tb.Fatalf("testenv: %v", err)
 	}
-	signer := file("signer.pem", string(pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY", Bytes: x509.MarshalPKCS1PrivateKey(key)})))
+	signer := file("signer.pem",
+		string(pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY", Bytes: x509.MarshalPKCS1PrivateKey(key)})))
 	port := FreePort(tb)
-	server := StartProgram(tb, apiserver, nil, "--etcd-servers", clients, "--bind-address", "127.0.0.1", "--advertise-address", "127.0.0.1",
+	server := StartProgram(tb, apiserver, nil, "--etcd-servers", clients, "--bind-address", "127.0.0.1",
+		"--advertise-address", "127.0.0.1",
 		"--secure-port", fmt.Sprint(port), "--cert-dir", filepath.Join(dir, "certs"),
-		"--service-account-issuer", "https://localhost", "--service-account-key-file", signer, "--service-account-signing-key-file", signer,
+		"--service-account-issuer", "https://localhost", "--service-account-key-file", signer,
+		"--service-account-signing-key-file", signer,
 		"--token-auth-file", file("tokens.csv", kubeToken+`,admin,1,"system:masters"`+"\n"), "--authorization-mode", "RBAC",
 		// Without controllers nobody makes the account "default" of a namespace.
-		"--disable-admission-plugins", "ServiceAccount", "--service-cluster-ip-range", "10.0.0.0/24", "--endpoint-reconciler-type", "none")
+		"--disable-admission-plugins", "ServiceAccount", "--service-cluster-ip-range", "10.0.0.0/24",
+		"--endpoint-reconciler-type", "none")
 	k := &Kubernetes{URL: fmt.Sprintf("https://127.0.0.1:%d", port), tb: tb, client: &http.Client{
 		Timeout:   10 * time.Second,
 		Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}, // its certificate is its own

@@ -28,7 +28,8 @@ func TestPLSQLErrors(t *testing.T) {
 		{"script", plsqlPackage + "\n/\nCREATE TABLE T (N NUMBER(19) PRIMARY KEY);\n"},
 		{"statement", "SELECT '--' FROM DUAL -- without an end"},
 		{"ended", "SELECT '--' FROM DUAL;"},
-		{"merge", "MERGE INTO t USING (SELECT :1 a FROM DUAL) s ON (t.a = s.a) WHEN NOT MATCHED THEN INSERT (a) VALUES (s.a)"},
+		{"merge",
+			"MERGE INTO t USING (SELECT :1 a FROM DUAL) s ON (t.a = s.a) WHEN NOT MATCHED THEN INSERT (a) VALUES (s.a)"},
 	}
 	if got := PLSQLErrors(t, good...); len(got) != 0 {
 		t.Errorf("what is right has the errors %q", got)

@@ -46,12 +46,14 @@ func reservePort() (port int, release func(), err error) {
 		if err != nil {
 			return 0, nil, fmt.Errorf("reserve a port: %w", err)
 		}
-		if syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) == nil && portFree(port) && portFree(port+busOffset) {
+		if syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) == nil && portFree(port) &&
+			portFree(port+busOffset) {
 			return port, func() { _ = lock.Close() }, nil
 		}
 		_ = lock.Close()
 	}
-	return 0, nil, fmt.Errorf("reserve a port: %d random ports between %d and %d are all in use", attempts, firstPort, lastPort)
+	return 0, nil, fmt.Errorf("reserve a port: %d random ports between %d and %d are all in use", attempts,
+		firstPort, lastPort)
 }
 
 func portFree(port int) bool {

@@ -32,7 +32,8 @@ func postgresKind() databaseKind {
 		client:      psql,
 		anyDatabase: "postgres",
 		url: func(addr, database string) string {
-			u := url.URL{Scheme: "postgres", User: url.UserPassword(DatabaseUser, DatabasePassword), Host: addr, Path: "/" + database, RawQuery: "sslmode=disable"}
+			u := url.URL{Scheme: "postgres", User: url.UserPassword(DatabaseUser, DatabasePassword), Host: addr,
+				Path: "/" + database, RawQuery: "sslmode=disable"}
 			return u.String()
 		},
 		drop:     func(database string) string { return "DROP DATABASE IF EXISTS " + database + " WITH (FORCE);" },
@@ -94,7 +95,8 @@ func postgresProgram(server, name string) string {
 }
 
 func psql(s *databaseServer, database string) *exec.Cmd {
-	cmd := account{}.command(os.TempDir(), postgresProgram(s.binary, "psql"), "-X", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1",
+	cmd := account{}.command(os.TempDir(), postgresProgram(s.binary, "psql"), "-X", "-q", "-A", "-t", "-v",
+		"ON_ERROR_STOP=1",
 		"-h", "127.0.0.1", "-p", strconv.Itoa(s.port), "-U", DatabaseUser, "-d", database)
 	cmd.Env = append(cmd.Env, "PGPASSWORD="+DatabasePassword, "PGCONNECT_TIMEOUT=10")
 	return cmd

@@ -17,7 +17,8 @@ func (postgresReplicas) of(primary *databaseServer) (databaseKind, []DatabaseOpt
 	kind.ready = "database system is ready to accept read-only connections"
 	kind.created = func(*databaseServer) error { return nil }
 	kind.prepare = func(s *databaseServer, _ databaseConfig) error {
-		from := fmt.Sprintf("host=127.0.0.1 port=%d user=%s password=%s application_name=%s", primary.port, DatabaseUser, DatabasePassword, replicaName)
+		from := fmt.Sprintf("host=127.0.0.1 port=%d user=%s password=%s application_name=%s", primary.port, DatabaseUser,
+			DatabasePassword, replicaName)
 		return s.setUp(postgresProgram(s.binary, "pg_basebackup"), "-d", from, "-D", filepath.Join(s.dir, "data"),
 			"--write-recovery-conf", "--wal-method=stream", "--checkpoint=fast", "--no-sync")
 	}
@@ -38,7 +39,8 @@ func (postgresReplicas) leave(replica *Database) {
 
 func (postgresReplicas) promote(replica *Database) {
 	replica.tb.Helper()
-	if done := replica.ExecOn("postgres", "SELECT pg_promote(true, "+strconv.Itoa(int(databaseStartLimit.Seconds()))+");"); done != "t" {
+	if done := replica.ExecOn("postgres", "SELECT pg_promote(true, "+strconv.Itoa(int(databaseStartLimit.Seconds()))+
+		");"); done != "t" {
 		replica.tb.Fatalf("testenv: the replica was not promoted: %s", done)
 	}
 }

@@ -29,7 +29,8 @@ func StartPrometheus(tb TB, config string) *Prom {
 	}
 	address := fmt.Sprintf("127.0.0.1:%d", FreePort(tb))
 	p := &Prom{URL: "http://" + address, tb: tb}
-	server := StartProgram(tb, binary, nil, "--config.file", file, "--storage.tsdb.path", filepath.Join(dir, "data"), "--web.listen-address", address)
+	server := StartProgram(tb, binary, nil, "--config.file", file, "--storage.tsdb.path", filepath.Join(dir, "data"),
+		"--web.listen-address", address)
 	err := waitFor(time.Minute, "start Prometheus", func() (bool, string, error) {
 		if server.Exited() {
 			return false, "", fmt.Errorf("it ended by itself:\n%s", server.Log())

@@ -54,7 +54,8 @@ func StartProxy(tb TB, upstream string) *Proxy {
 	if err != nil {
 		tb.Fatalf("testenv: start a proxy: %v", err)
 	}
-	p := &Proxy{Addr: l.Addr().String(), upstream: upstream, listener: l, conns: map[*proxyConn]struct{}{}, open: make(chan struct{})}
+	p := &Proxy{Addr: l.Addr().String(), upstream: upstream, listener: l, conns: map[*proxyConn]struct{}{},
+		open: make(chan struct{})}
 	close(p.open)
 	p.wait.Go(p.accept)
 	tb.Cleanup(p.stop)

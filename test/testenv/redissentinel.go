@@ -46,7 +46,8 @@ func StartRedisSentinel(tb TB, opts ...RedisOption) *Sentinel {
 	if config.tls != nil || len(config.acl) > 0 {
 		tb.Fatalf("testenv: sentinels take neither TLS nor ACL")
 	}
-	s := &Sentinel{MasterName: sentinelMaster, Password: config.password, SentinelPassword: config.sentinelPassword, tb: tb}
+	s := &Sentinel{MasterName: sentinelMaster, Password: config.password,
+		SentinelPassword: config.sentinelPassword, tb: tb}
 
 	config.args = append([]string{"--repl-diskless-sync-delay", "0"}, config.args...)
 	if config.password != "" {
@@ -66,15 +67,16 @@ func StartRedisSentinel(tb TB, opts ...RedisOption) *Sentinel {
 	}
 	for _, w := range s.Sentinels {
 		want := fmt.Sprintf("status=ok,address=%s,slaves=%d,sentinels=%d", master.Addr, sentinelReplicas, sentinelCount)
-		err := waitFor(clusterStartLimit, "wait for the sentinel on "+w.Addr+" to know the others", func() (bool, string, error) {
-			info, err := askRedis(w, func(ctx context.Context, r *redis.Client) (string, error) {
-				return r.Info(ctx, "sentinel").Result()
+		err := waitFor(clusterStartLimit, "wait for the sentinel on "+w.Addr+" to know the others",
+			func() (bool, string, error) {
+				info, err := askRedis(w, func(ctx context.Context, r *redis.Client) (string, error) {
+					return r.Info(ctx, "sentinel").Result()
+				})
+				if err != nil {
+					return false, err.Error(), nil
+				}
+				return strings.Contains(info, want), info, nil
 			})
-			if err != nil {
-				return false, err.Error(), nil
-			}
-			return strings.Contains(info, want), info, nil
-		})
 		if err != nil {
 			tb.Fatalf("testenv: %v", err)
 		}

@@ -31,7 +31,8 @@ func note(tb TB, engine, kind, text string) {
 	}
 	f, err := os.OpenFile(filepath.Join(dir, engine+kind), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {
-		tb.Errorf("testenv: cannot note in the report that %s was asked for: %v. Is %s an existing directory?", engine, err, EnvReport)
+		tb.Errorf("testenv: cannot note in the report that %s was asked for: %v. Is %s an existing directory?", engine,
+			err, EnvReport)
 		return
 	}
 	_, err = fmt.Fprintf(f, "%s\n", strings.ReplaceAll(text, "\n", " "))
@@ -66,7 +67,8 @@ func WriteReport(w io.Writer, dir, demanded string) error {
 			return err
 		}
 		if len(starts) > 0 {
-			fmt.Fprintf(table, "%s\trun\t%d\t%s, version %s\n", e.Name, len(starts), e.What, strings.Join(versions(starts), " and "))
+			fmt.Fprintf(table, "%s\trun\t%d\t%s, version %s\n", e.Name, len(starts), e.What,
+				strings.Join(versions(starts), " and "))
 			continue
 		}
 		missing, err := readNotes(dir, e.Name+noteMissing)
@@ -89,7 +91,8 @@ func WriteReport(w io.Writer, dir, demanded string) error {
 		return fmt.Errorf("print the report: %w", err)
 	}
 	if len(lost) > 0 {
-		return fmt.Errorf("these engines were demanded (%s) but no test ran on them: %s", EnvMustRun, strings.Join(lost, ", "))
+		return fmt.Errorf("these engines were demanded (%s) but no test ran on them: %s", EnvMustRun,
+			strings.Join(lost, ", "))
 	}
 	return nil
 }

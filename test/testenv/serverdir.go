@@ -135,7 +135,8 @@ func (a account) command(dir, path string, args ...string) *exec.Cmd {
 	cmd.Dir = dir
 	// A starting MariaDB removes temporary tables from the directory for temporary
 	// files, also those of others.
-	cmd.Env = []string{"PATH=" + os.Getenv("PATH") + ":/usr/bin:/bin:/usr/sbin:/sbin", "HOME=" + dir, "TMPDIR=" + dir, "LC_ALL=C", "TZ=UTC"}
+	cmd.Env = []string{"PATH=" + os.Getenv("PATH") + ":/usr/bin:/bin:/usr/sbin:/sbin", "HOME=" + dir, "TMPDIR=" + dir,
+		"LC_ALL=C", "TZ=UTC"}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: a.credential}
 	return cmd
 }

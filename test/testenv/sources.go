@@ -22,7 +22,8 @@ func DependOnSources(root string) error {
 			}
 			return nil
 		}
-		if strings.HasSuffix(path, "_test.go") || !slices.Contains([]string{".go", ".lua", ".yaml", ".json", ".mod"}, filepath.Ext(path)) {
+		if strings.HasSuffix(path, "_test.go") || !slices.Contains([]string{".go", ".lua", ".yaml", ".json", ".mod"},
+			filepath.Ext(path)) {
 			return nil
 		}
 		_, err = os.ReadFile(path)

@@ -131,7 +131,8 @@ func Engines() []Engine {
 		{Name: Envoy1400, What: "Envoy 1.40.0", installed: "envoy-1.40.0/envoy"},
 		{Name: Envoy1383, What: "Envoy 1.38.3", installed: "envoy-1.38.3/envoy"},
 		{Name: Envoy1364, What: "Envoy 1.36.4", installed: "envoy-1.36.4/envoy"},
-		{Name: GRPCIO, What: "gRPC of Python", installed: "grpcio/python", version: []string{"-c", "import grpc; print(grpc.__version__)"}},
+		{Name: GRPCIO, What: "gRPC of Python", installed: "grpcio/python",
+			version: []string{"-c", "import grpc; print(grpc.__version__)"}},
 		{Name: GRPCurl, What: "gRPC from a shell", installed: "grpcurl/grpcurl", version: []string{"-version"}},
 		{Name: Postgres, What: "PostgreSQL of the system", system: "postgres", places: "/usr/lib/postgresql/*/bin/postgres"},
 		{Name: PgBouncer, What: "PgBouncer, in session and transaction mode", system: "pgbouncer"},
@@ -141,19 +142,25 @@ func Engines() []Engine {
 		{Name: SQLite, What: "SQLite in the process"},
 		{Name: Oracle, What: "Oracle Database", dsn: "TEST_ORACLE_DSN"},
 		{Name: Chromium, What: "Chromium of the system", system: "chromium"},
-		{Name: Schemathesis, What: "Schemathesis, against HTTP APIs", installed: "schemathesis/schemathesis", version: []string{"--version"}},
+		{Name: Schemathesis, What: "Schemathesis, against HTTP APIs", installed: "schemathesis/schemathesis",
+			version: []string{"--version"}},
 		{Name: Kafka, What: "Apache Kafka, one broker", installed: "kafka/kafka", moving: true},
 		{Name: DynamoDB, What: "DynamoDB Local", installed: "dynamodb/dynamodb", moving: true},
 		{Name: PLSQLGrammar, What: "the grammar of PL/SQL", installed: "plsql/plsql-check", version: []string{"--version"}},
 		{Name: Helm, What: "Helm", installed: "kubernetes/helm", version: []string{"version", "--short"}},
-		{Name: Manifests, What: "Go types of Kubernetes objects, Pod Security", installed: "kubernetes/manifests", version: []string{"version"}},
-		{Name: Kubeconform, What: "schemas of Kubernetes objects", installed: "kubernetes/kubeconform", version: []string{"-v"}},
+		{Name: Manifests, What: "Go types of Kubernetes objects, Pod Security", installed: "kubernetes/manifests",
+			version: []string{"version"}},
+		{Name: Kubeconform, What: "schemas of Kubernetes objects", installed: "kubernetes/kubeconform",
+			version: []string{"-v"}},
 		{Name: Prometheus, What: "Prometheus of the system", system: "prometheus"},
 		{Name: Promtool, What: "the checks of Prometheus' rules", system: "promtool", version: []string{"--version"}},
-		{Name: KubeAPIServer, What: "the API server of Kubernetes", installed: "kube-apiserver/kube-apiserver", moving: true, setup: "make charttest"},
+		{Name: KubeAPIServer, What: "the API server of Kubernetes", installed: "kube-apiserver/kube-apiserver", moving: true,
+			setup: "make charttest"},
 		{Name: Etcd, What: "etcd of the system", system: "etcd", moving: true, setup: "make charttest"},
-		{Name: Istioctl, What: "the checks of Istio", installed: "istio/istioctl", version: []string{"version", "--remote=false"}, moving: true, setup: "make charttest"},
-		{Name: Istiod, What: "the control plane of Istio", installed: "istio/istiod", version: []string{"version"}, moving: true, setup: "make charttest"},
+		{Name: Istioctl, What: "the checks of Istio", installed: "istio/istioctl",
+			version: []string{"version", "--remote=false"}, moving: true, setup: "make charttest"},
+		{Name: Istiod, What: "the control plane of Istio", installed: "istio/istiod", version: []string{"version"},
+			moving: true, setup: "make charttest"},
 	}
 }
 
@@ -204,7 +211,8 @@ func (e Engine) binary() (string, error) {
 			return path, nil
 		}
 		// Debian puts some servers where a user's PATH does not look.
-		for _, candidate := range []string{e.system, "/usr/bin/" + e.system, "/usr/sbin/" + e.system, "/usr/local/bin/" + e.system} {
+		for _, candidate := range []string{e.system, "/usr/bin/" + e.system, "/usr/sbin/" + e.system,
+			"/usr/local/bin/" + e.system} {
 			if path, err := exec.LookPath(candidate); err == nil {
 				return path, nil
 			}
@@ -306,7 +314,8 @@ func RequireDSN(tb TB, engine string) string {
 	case dsn != "":
 		ran(tb, engine, "of "+e.dsn)
 	case slices.Contains(demanded, engine):
-		tb.Fatalf("testenv: %s names %s (%s), but %s is not set. Set it to the address of a server for tests", EnvMustRun, engine, e.What, e.dsn)
+		tb.Fatalf("testenv: %s names %s (%s), but %s is not set. Set it to the address of a server for tests", EnvMustRun,
+			engine, e.What, e.dsn)
 	default:
 		tb.Skipf("needs %s (%s). Set %s to the address of a server for tests", engine, e.What, e.dsn)
 	}

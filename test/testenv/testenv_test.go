@@ -52,7 +52,8 @@ func TestRequireSkipsOrFails(t *testing.T) {
 	}{
 		{name: "a missing engine skips", engine: Valkey, skip: []string{"valkey", "nothing-here", "make setup"}},
 		{name: "another one is demanded", engine: Valkey, mustRun: Redis62, skip: []string{"valkey"}},
-		{name: "a demanded one fails", engine: Valkey, mustRun: "redis, valkey", fatal: []string{EnvMustRun, "valkey", "nothing-here", "make setup"}},
+		{name: "a demanded one fails", engine: Valkey, mustRun: "redis, valkey",
+			fatal: []string{EnvMustRun, "valkey", "nothing-here", "make setup"}},
 		{name: "an unknown engine fails", engine: "oracel", fatal: []string{`"oracel"`, "redis-cluster"}},
 		{name: "a misspelt demand fails", engine: Valkey, mustRun: "vallkey", fatal: []string{EnvMustRun, `"vallkey"`}},
 	} {
@@ -118,7 +119,8 @@ func TestRequireDSN(t *testing.T) {
 	if err := WriteReport(&out, report, ""); err != nil {
 		t.Fatal(err)
 	}
-	if want := "oracle          run      1       Oracle Database, version of TEST_ORACLE_DSN\n"; !strings.Contains(out.String(), want) {
+	if want := "oracle          run      1       Oracle Database, version of TEST_ORACLE_DSN\n"; !strings.Contains(
+		out.String(), want) {
 		t.Errorf("the report lacks the line %q:\n%s", want, out.String())
 	}
 	if strings.Contains(out.String(), "secret") {
@@ -273,7 +275,8 @@ func TestChildrenDieWithTheTestProcess(t *testing.T) {
 func TestProcessThatIgnoresTermination(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	p, err := startProcess("a deaf shell", filepath.Join(dir, "log"), "/bin/sh", "-c", `trap "" TERM; echo deaf; while :; do sleep 0.05; done`)
+	p, err := startProcess("a deaf shell", filepath.Join(dir, "log"), "/bin/sh", "-c",
+		`trap "" TERM; echo deaf; while :; do sleep 0.05; done`)
 	if err != nil {
 		t.Fatal(err)
 	}

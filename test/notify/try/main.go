@@ -32,7 +32,8 @@ func main() {
 
 // run starts everything, and ends it when ctx ends.
 func run(ctx context.Context, root, http string, out io.Writer) error {
-	skipped, err := testenv.WithServers("notify", func(tb *testenv.Servers) error { return start(ctx, tb, root, http, out) })
+	skipped, err := testenv.WithServers("notify",
+		func(tb *testenv.Servers) error { return start(ctx, tb, root, http, out) })
 	if skipped != "" {
 		return errors.New(skipped)
 	}
@@ -54,7 +55,8 @@ func start(ctx context.Context, tb *testenv.Servers, root, http string, out io.W
 	database := testenv.StartDatabase(tb, testenv.Postgres)
 	redis := testenv.StartRedis(tb)
 	kafka := testenv.StartKafka(tb)
-	g := testenv.StartProgram(tb, gateway, nil, "--http", http, "--debug", "", "--database", database.URL(), "--kafka", kafka.Addr, "--redis", redis.URL(), "--delivery", "outbox")
+	g := testenv.StartProgram(tb, gateway, nil, "--http", http, "--debug", "", "--database", database.URL(), "--kafka",
+		kafka.Addr, "--redis", redis.URL(), "--delivery", "outbox")
 	s := testenv.StartProgram(tb, sender, nil, "--http", "", "--kafka", kafka.Addr)
 	testenv.Eventually(tb, time.Minute, "start the programs", func() string {
 		for _, p := range []*testenv.Program{g, s} {
@@ -70,7 +72,8 @@ func start(ctx context.Context, tb *testenv.Servers, root, http string, out io.W
 	fmt.Fprintf(out, `
 The gateway is at http://%[1]s. Try, in another terminal:
 
-  curl -sS -H 'Content-Type: application/json' -d '{"userId":"alice","rateLimit":3,"timeWindow":1}' http://%[1]s/api/config
+  curl -sS -H 'Content-Type: application/json' \
+    -d '{"userId":"alice","rateLimit":3,"timeWindow":1}' http://%[1]s/api/config
   curl -sS -H 'Content-Type: application/json' -d '{"userId":"alice","message":"hello"}' http://%[1]s/api/send
 
 The fourth message within a minute is refused. What the sender sends is shown here. Ctrl-C ends everything.
