@@ -78,6 +78,27 @@ func (t *policyTallies) flush() {
 	*t = policyTallies{}
 }
 
+// countByPolicy counts each descriptor for the policy that decided it.
+func countByPolicy(b *batch, c *call) {
+	for i := range c.decisions {
+		d := &c.decisions[i]
+		if d.policies == nil {
+			continue
+		}
+		recorder := d.policies.recorder(b.policies, d.entries, int(d.decider))
+		if recorder == nil {
+			continue
+		}
+		remaining, most := int64(0), int64(0)
+		if d.counted {
+			remaining, most = c.verdict.Outcomes[d.first].Remaining, c.views[d.first].limit.Capacity()
+		}
+		b.byPolicy.add(recorder, d.outcome, remaining, most)
+	}
+}
+
+func flushPolicies(b *batch) { b.byPolicy.flush() }
+
 // policyRecorders has the recorders of one rule, and of those that take its place under the same
 // label. Each is made when a policy first decides.
 type policyRecorders struct {

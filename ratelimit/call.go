@@ -1,6 +1,8 @@
 package ratelimit
 
 import (
+	"context"
+	"math"
 	"time"
 
 	"github.com/headgate-rls/headgate/descriptors"
@@ -31,13 +33,16 @@ type batch struct {
 type call struct {
 	req       *Request
 	resp      *Response
-	parts     []part       // one per descriptor
-	ops       []limit.Op   // of all parts, in order
+	decisions []decision   // one per descriptor
+	ops       []limit.Op   // of all decisions, in order
 	views     []*limitView // of ops
-	cause     *cause       // why policies answer, nil if they do not
 	takeIndex int          // index into batch.takes, -1 if there are no ops
 
-	failure *Error // fails the call by policy, else nil
+	verdict   *limit.Verdict            // about ops; nil if there are none
+	cause     *cause                    // why policies answer, nil if they do not
+	strictest descriptors.FailurePolicy // of the policies that answer
+	failure   *Error                    // fails the call by policy, else nil
+	refuses   *decision                 // refuses the request, also where shadow mode admits it; nil if none does
 
 	// Requests in flight.
 	holder      string          // of the leases that the call gets
@@ -47,33 +52,123 @@ type call struct {
 	firstReturn int             // index into batch.takes of the first of returns that has ops
 }
 
-// A part is what the rules say about one descriptor.
-type part struct {
-	view      *ruleView // nil if no rule applies
-	match     descriptors.Match
-	unlimited bool
-	first, n  int // its ops in call.ops
+// maxRemaining is what is left where nothing limits.
+const maxRemaining = math.MaxUint32
 
-	// policy answers instead of the counters, unless it is zero.
-	policy  descriptors.FailurePolicy
-	returns bool // a lease came back with it
-
-	policies *policyViews // of the rule, nil if it has none
-	decider  int          // which of its policies decides, as policyViews.view says
+// start matches every request and collects the requests to the backend.
+func (b *batch) start(engine *engine, reqs []*Request, resps []*Response) {
+	b.engine, b.rules = engine, engine.rules.Load()
+	if engine.conf.Policies != nil {
+		b.policies = engine.conf.Policies.Snapshot()
+	}
+	b.calls = grow(b.calls, len(reqs))
+	b.takes, b.returns = b.takes[:0], false
+	for i := range reqs {
+		c := &b.calls[i]
+		c.req, c.resp, c.takeIndex, c.holder = reqs[i], resps[i], -1, ""
+		c.verdict, c.cause, c.failure, c.refuses = nil, nil, nil, nil
+		c.ops, c.views, c.returns, c.tokens = c.ops[:0], c.views[:0], c.returns[:0], c.tokens[:0]
+		c.resp.reset(len(c.req.Descriptors))
+		if p := reqs[i].proxy(); i == 0 || p != reqs[i-1].proxy() {
+			engine.leases.HeardFrom(p)
+		}
+		if c.resp.Err = c.plan(b); c.resp.Err != nil {
+			clear(c.decisions)
+			c.decisions = c.decisions[:0] // nothing is decided
+			continue
+		}
+		c.addReturns(b)
+		if len(c.ops) > 0 {
+			c.takeIndex = len(b.takes)
+			b.takes = append(b.takes, limit.Request{Ops: c.ops})
+		}
+	}
+	b.verdicts = grow(b.verdicts, len(b.takes))
+	if engine.conf.Tracer != nil {
+		b.times.planned = time.Now()
+	}
+	if !engine.conf.Caps.ServerClock && len(b.takes) > 0 {
+		now := engine.conf.Now()
+		for i := range b.takes {
+			b.takes[i].At = now
+		}
+	}
 }
 
-// A refusal is the limit that refuses a request, if one does.
-type refusal struct {
-	part int
-	view *limitView
-	tier *tierView     // of a limit on requests in flight
-	wait time.Duration // limit.Never if no wait helps
+// answer decides the call by its verdict, and fills its response.
+func (c *call) answer(ctx context.Context, b *batch) {
+	if c.resp.Err != nil {
+		return
+	}
+	if len(c.returns) > 0 {
+		c.settleReturns(b)
+	}
+	if c.takeIndex >= 0 {
+		c.verdict = &b.verdicts[c.takeIndex]
+		if err := c.verdict.Err; err != nil {
+			c.abandonUnclear(b, err)
+			c.verdict = c.degrade(ctx, b, err)
+		}
+		c.hideExpiry(c.verdict)
+	}
+	c.refuses = c.conclusion(ctx, b)
+	c.resp.OverLimit = c.refuses != nil && !b.engine.conf.ShadowMode
+	if c.failure != nil {
+		c.resp.Err = c.failure
+	}
+	if v := c.verdict; v != nil && v.Admitted && !c.resp.OverLimit {
+		c.grant(b, v, c.resp.Degraded)
+	}
 }
 
-// outweighs reports whether a refusal with this wait replaces r: if r is empty or
-// its wait is shorter.
-func (r *refusal) outweighs(wait time.Duration) bool {
-	return r.view == nil || (r.wait != limit.Never && (wait == limit.Never || wait > r.wait))
+// conclusion completes the decisions, and returns the one that refuses the request: of those out of quota mode the
+// one with the longest wait. Those in quota mode refuse only if all of them do.
+func (c *call) conclusion(ctx context.Context, b *batch) *decision {
+	var enforced, quota *decision
+	inQuota, overQuota := 0, 0
+	for i := range c.decisions {
+		d := &c.decisions[i]
+		c.conclude(b, d)
+		over := d.status.OverLimit
+		switch {
+		case b.engine.conf.QuotaMode || (d.view != nil && d.view.quota):
+			inQuota++
+			if over {
+				overQuota++
+				if d.outweighs(quota) {
+					quota = d
+				}
+			}
+		case over && d.outweighs(enforced):
+			enforced = d
+		}
+	}
+	if enforced == nil && inQuota > 0 && overQuota == inQuota {
+		c.refund(ctx, b, c.verdict)
+		return quota
+	}
+	return enforced
+}
+
+// release drops what a pooled batch must not keep in memory.
+func (b *batch) release() {
+	for i := range b.calls {
+		c := &b.calls[i]
+		if i >= keptLarge && c.req.size > smallMessage {
+			*c = call{}
+			continue
+		}
+		c.req, c.resp, c.verdict, c.refuses = nil, nil, nil, nil
+		clear(c.decisions)
+		clear(c.ops)
+		clear(c.views)
+		clear(c.lease.Held)
+		for j := range c.returns {
+			c.returns[j].Clear()
+		}
+	}
+	clear(b.takes)
+	b.engine, b.rules, b.policies = nil, nil, nil
 }
 
 // grow returns s with length n, keeping the elements' memory.

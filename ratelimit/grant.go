@@ -73,7 +73,7 @@ func (c *call) grant(b *batch, v *limit.Verdict, local bool) {
 	c.addToken(b)
 }
 
-// addToken adds the token of the call's lease to dynamic_metadata.
+// addToken makes the token of the call's lease, for dynamic_metadata.
 func (c *call) addToken(b *batch) {
 	token, err := b.engine.leases.Sign(&c.lease, c.req.proxy())
 	c.lease.Domain = "" // keeps the request's memory alive
@@ -87,7 +87,6 @@ func (c *call) addToken(b *batch) {
 		key = DefaultLeaseKey
 	}
 	c.tokens = appendTextMetadata(c.tokens[:0], key, token)
-	c.resp.metadata = append(c.resp.metadata, c.tokens)
 }
 
 // abandonUnclear abandons the leases of a call if the backend may have granted

@@ -9,22 +9,40 @@ import (
 	"github.com/headgate-rls/headgate/limit"
 )
 
-// addHeaders adds the headers about limits.
-func (c *call) addHeaders(b *batch, who *refusal) {
+// addHeaders adds the headers about limits, and what only a refusal has: headers of its own, and a body.
+func addHeaders(b *batch, c *call) {
 	h := &b.engine.conf.Headers
-	if h.Limit == "" && h.Remaining == "" && h.Reset == "" && !h.IETF {
+	if h.Limit != "" || h.Remaining != "" || h.Reset != "" || h.IETF {
+		c.addLimitHeaders(h)
+	}
+	if c.resp.OverLimit {
+		c.addRefusalHeaders(h)
+	}
+}
+
+func (c *call) addLimitHeaders(h *Headers) {
+	d := c.closest()
+	if d == nil {
 		return
 	}
-	at, view := c.closest(who)
-	if view == nil {
-		return
-	}
-	st := &c.resp.Statuses[at]
-	c.addHeader(h.Limit, strconv.FormatUint(uint64(clampUint32(view.limit.Max())), 10))
-	c.addHeader(h.Remaining, strconv.FormatUint(uint64(st.Remaining), 10))
-	c.addHeader(h.Reset, strconv.FormatInt(st.Reset, 10))
+	c.addHeader(h.Limit, strconv.FormatUint(uint64(clampUint32(d.limit.limit.Max())), 10))
+	c.addHeader(h.Remaining, strconv.FormatUint(uint64(d.status.Remaining), 10))
+	c.addHeader(h.Reset, strconv.FormatInt(d.status.Reset, 10))
 	if h.IETF {
-		c.addIETF(view, st)
+		c.addIETF(d.limit, d.status)
+	}
+}
+
+func (c *call) addRefusalHeaders(h *Headers) {
+	d := c.refuses
+	if d.wait != limit.Never && (d.tier == nil || !d.tier.hasRetry) {
+		c.addHeader(h.RetryAfter, strconv.FormatInt(max(units.CeilSeconds(d.wait), 1), 10))
+	}
+	c.addHeader(h.Rule, d.limit.name)
+	if t := d.tier; t != nil {
+		c.addResponse(t.Content, t.Headers)
+	} else if r := d.view.rule.Response; r != nil {
+		c.addResponse(r.Content, r.Headers)
 	}
 }
 
@@ -53,44 +71,25 @@ func IETFFields(name string, most int64, window time.Duration, remaining, reset 
 	return policy, `"` + name + `";r=` + strconv.FormatInt(remaining, 10) + ";t=" + strconv.FormatInt(reset, 10)
 }
 
-// closest returns the status that headers are about: the one that refuses,
-// else the one with the least left.
-func (c *call) closest(who *refusal) (int, *limitView) {
-	if who.view != nil {
-		return who.part, who.view
+// closest returns the decision that headers are about: the one that refuses, else the one with the least left; nil
+// if no limit applies.
+func (c *call) closest() *decision {
+	if c.refuses != nil {
+		return c.refuses
 	}
-	best := -1
-	for i := range c.resp.Statuses {
-		if st := &c.resp.Statuses[i]; st.limit != nil && (best < 0 || st.Remaining < c.resp.Statuses[best].Remaining) {
-			best = i
+	var best *decision
+	for i := range c.decisions {
+		if d := &c.decisions[i]; d.limit != nil && (best == nil || d.status.Remaining < best.status.Remaining) {
+			best = d
 		}
 	}
-	if best < 0 {
-		return 0, nil
-	}
-	return best, c.resp.Statuses[best].limit
+	return best
 }
 
 func (c *call) addHeader(name, value string) {
 	if name != "" {
 		c.resp.Headers = append(c.resp.Headers, descriptors.Header{Name: name, Value: value})
 	}
-}
-
-// refuse adds what only a refusal has, and logs it.
-func (c *call) refuse(b *batch, who *refusal) {
-	h := &b.engine.conf.Headers
-	if who.wait != limit.Never && (who.tier == nil || !who.tier.hasRetry) {
-		c.addHeader(h.RetryAfter, strconv.FormatInt(max(units.CeilSeconds(who.wait), 1), 10))
-	}
-	c.addHeader(h.Rule, who.view.name)
-	if t := who.tier; t != nil {
-		t.hits.Inc()
-		c.addResponse(t.Content, t.Headers)
-	} else if r := c.parts[who.part].view.rule.Response; r != nil {
-		c.addResponse(r.Content, r.Headers)
-	}
-	b.engine.logRefusal(c.req, who)
 }
 
 func (c *call) addResponse(content string, headers []descriptors.Header) {

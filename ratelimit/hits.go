@@ -5,7 +5,6 @@ import (
 	"sync/atomic"
 
 	"github.com/headgate-rls/headgate/descriptors"
-	"github.com/headgate-rls/headgate/limit"
 )
 
 // HitCounters count hits under a rule as envoyproxy/ratelimit does, by its names.
@@ -27,35 +26,33 @@ type HitMetrics interface {
 	GlobalShadow()
 }
 
-// countHits counts the hits of part i, which v decided; a nil v means that policies answer.
-func (c *call) countHits(b *batch, i int, v *limit.Verdict) {
-	p := &c.parts[i]
-	conf := &b.engine.conf
-	if conf.Hits == nil || p.view == nil || p.n == 0 || p.unlimited {
-		return
+// countHits counts the hits of each descriptor, and requests that only the global shadow mode admits.
+func countHits(b *batch, c *call) {
+	for i := range c.decisions {
+		if d := &c.decisions[i]; d.view != nil && d.n > 0 && d.cost > 0 {
+			c.countHitsOf(b, d)
+		}
 	}
-	hits := p.view.hitCounters(b, c.req.Domain, c.req.Descriptors[i].Entries)
-	cost := c.ops[p.first].Cost
-	if cost <= 0 {
-		return
+	if c.refuses != nil && b.engine.conf.ShadowMode {
+		b.engine.conf.Hits.GlobalShadow()
 	}
+}
+
+func (c *call) countHitsOf(b *batch, d *decision) {
+	hits, cost := d.view.hitCounters(b, c.req.Domain, d.entries), d.cost
 	hits.Total.Add(uint64(cost))
-	if v == nil || p.policy != descriptors.FailDefault && p.policy != descriptors.FailLocal {
-		return // a policy answers
+	if !d.counted || d.limit.inFlight != nil { // the reference has no such limits
+		return
 	}
-	at, _ := c.decisive(p, v)
-	op, out := &c.ops[at], &v.Outcomes[at]
-	if c.views[at].inFlight != nil {
-		return // the reference has no such limits
-	}
+	op, out := &c.ops[d.at], &c.verdict.Outcomes[d.at]
 	most := op.Limit.Max()
 	// How many hits there are before and after this one, as the reference would count.
 	before := max(most-out.Remaining-out.Taken, 0)
-	if out.Admitted && (v.Admitted || op.ChargesEach()) {
+	if out.Admitted && (c.verdict.Admitted || op.ChargesEach()) {
 		before = max(before-cost, 0)
 	}
 	after := before + cost
-	near := int64(math.Floor(float64(float32(most) * conf.NearLimit)))
+	near := int64(math.Floor(float64(float32(most) * b.engine.conf.NearLimit)))
 	if out.Admitted {
 		hits.Within.Add(uint64(cost))
 		if after > near {
@@ -69,7 +66,7 @@ func (c *call) countHits(b *batch, i int, v *limit.Verdict) {
 		hits.Near.Add(uint64(most - max(near, before)))
 	}
 	hits.Over.Add(uint64(over))
-	if c.views[at].shadow {
+	if d.limit.shadow {
 		hits.Shadow.Add(uint64(over))
 	}
 }

@@ -34,19 +34,21 @@ type Inside struct {
 	Lease leases.Lease
 }
 
-// tell fills the response's Inside.
-func (c *call) tell(who *refusal) {
-	in := c.resp.inside()
-	in.Wait = who.wait
-	if who.tier != nil {
-		in.Tier, in.TierName = who.tier.Tier, who.tier.label
-	}
-	at, view := c.closest(who)
-	if view == nil {
+// tellInside fills the Inside of a response to a caller in this process.
+func tellInside(_ *batch, c *call) {
+	if !c.req.InProcess {
 		return
 	}
-	st := &c.resp.Statuses[at]
-	in.Limit, in.Name, in.Rule, in.Remaining, in.Reset = view.limit, view.label, view.name, st.Remaining, st.Reset
+	in := c.resp.inside()
+	if d := c.refuses; d != nil {
+		in.Wait = d.wait
+		if d.tier != nil {
+			in.Tier, in.TierName = d.tier.Tier, d.tier.label
+		}
+	}
+	if d := c.closest(); d != nil {
+		in.Limit, in.Name, in.Rule, in.Remaining, in.Reset = d.limit.limit, d.limit.label, d.limit.name, d.status.Remaining, d.status.Reset
+	}
 }
 
 // keepLease hands the call's lease to a caller in this process.
@@ -88,14 +90,14 @@ func (c *call) resettable() (keys []limit.Key) {
 			keys = append(keys, k)
 		}
 	}
-	for i := range c.parts {
-		p := &c.parts[i]
-		for j := p.first; j < p.first+p.n; j++ {
+	for i := range c.decisions {
+		d := &c.decisions[i]
+		for j := d.first; j < d.first+d.n; j++ {
 			key := c.ops[j].Key
 			if c.views[j].inFlight != nil {
 				continue
 			}
-			if add(key); p.view.rule.Policy == nil {
+			if add(key); d.view.rule.Policy == nil {
 				continue
 			}
 			for _, a := range limit.Algorithms() {

@@ -2,20 +2,26 @@ package ratelimit
 
 import "github.com/headgate-rls/headgate/descriptors"
 
-// addMetadata makes the response's dynamic_metadata: the rule that refuses,
-// the metadata of rules whose descriptors are admitted, and on request the
-// question itself.
-func (c *call) addMetadata(b *batch, who *refusal) {
-	if c.resp.OverLimit {
-		refused := who.view.refused
-		if who.tier != nil {
-			refused = who.tier.refused
+// addMetadata makes the response's dynamic_metadata: the policy that answered, the rule that refuses, the metadata of
+// rules whose descriptors are admitted, on request the question itself, and the token of a lease.
+func addMetadata(b *batch, c *call) {
+	add := func(encoded []byte) { c.resp.metadata = append(c.resp.metadata, encoded) }
+	if c.cause != nil {
+		add(c.cause.metadata[c.strictest])
+	}
+	if d := c.refuses; c.resp.OverLimit {
+		if d.tier != nil {
+			add(d.tier.refused)
+		} else {
+			add(d.limit.refused)
 		}
-		c.resp.metadata = append(c.resp.metadata, refused)
 	}
 	c.addRuleMetadata()
-	if b.engine.conf.Metadata {
-		c.resp.metadata = append(c.resp.metadata, encodeMetadata(c.req.describe()))
+	if b.engine.conf.Metadata && c.resp.Err == nil {
+		add(encodeMetadata(c.req.describe()))
+	}
+	if len(c.tokens) > 0 {
+		add(c.tokens)
 	}
 }
 
@@ -24,9 +30,9 @@ func (c *call) addMetadata(b *batch, who *refusal) {
 func (c *call) addRuleMetadata() {
 	var one *ruleView
 	var merged map[string]any
-	for i := range c.parts {
-		v := c.parts[i].view
-		if v == nil || v.meta == nil || c.resp.Statuses[i].OverLimit {
+	for i := range c.decisions {
+		v := c.decisions[i].view
+		if v == nil || v.meta == nil || c.decisions[i].status.OverLimit {
 			continue
 		}
 		switch {

@@ -16,17 +16,17 @@ func (c *call) plan(b *batch) *Error {
 	if len(c.req.Descriptors) == 0 {
 		return invalid("rate limit descriptor list must not be empty")
 	}
-	c.parts = grow(c.parts, len(c.req.Descriptors))
+	c.decisions = grow(c.decisions, len(c.req.Descriptors))
 	replacing := false
 	for i := range c.req.Descriptors {
 		if err := c.match(b, i); err != nil {
 			return err
 		}
-		if v := c.parts[i].view; v != nil && len(v.rule.Replaces) > 0 {
+		if v := c.decisions[i].view; v != nil && len(v.rule.Replaces) > 0 {
 			replacing = true
 		}
 	}
-	for i := range c.parts {
+	for i := range c.decisions {
 		if err := c.addOps(b, i, replacing); err != nil {
 			return err
 		}
@@ -36,8 +36,8 @@ func (c *call) plan(b *batch) *Error {
 
 // match finds what applies to descriptor i.
 func (c *call) match(b *batch, i int) *Error {
-	d, p := &c.req.Descriptors[i], &c.parts[i]
-	*p = part{}
+	d, p := &c.req.Descriptors[i], &c.decisions[i]
+	p.entries, p.status = d.Entries, &c.resp.Statuses[i] // the rest is zero: see release
 	for j := range d.Entries {
 		if d.Entries[j].Key == "" {
 			return invalid("descriptors[%d].entries[%d].key must not be empty", i, j)
@@ -71,7 +71,8 @@ func (c *call) match(b *batch, i int) *Error {
 		p.view, p.unlimited = b.rules.views[r.ID], r.Unlimited
 		if p.view.policies != nil {
 			p.policies = p.view.policies
-			p.view, p.decider = p.policies.view(b.policies, d.Entries)
+			view, decider := p.policies.view(b.policies, d.Entries)
+			p.view, p.decider = view, int32(decider)
 		}
 		if b.engine.conf.Caps.PlainWindows {
 			p.match.Group = descriptors.TextGroup(c.req.Domain, r, d.Entries)
@@ -91,15 +92,16 @@ func overrideGroup(domain string, entries []descriptors.Entry) string {
 	return limit.MakeGroup(b)
 }
 
-// addOps adds an op for each limit of part i that no other rule replaces.
+// addOps adds an op for each limit of descriptor i that no other rule replaces.
 func (c *call) addOps(b *batch, i int, replacing bool) *Error {
-	p := &c.parts[i]
+	p := &c.decisions[i]
 	p.first, p.n = len(c.ops), 0
 	if p.view == nil || p.unlimited {
 		return nil
 	}
 	d := &c.req.Descriptors[i]
 	cost, named := c.req.cost(d), c.req.names(d)
+	p.cost = cost
 	for j := range p.view.limits {
 		lv := &p.view.limits[j]
 		if replacing && c.replaced(lv.label) {
@@ -136,8 +138,8 @@ func (c *call) replaced(name string) bool {
 	if name == "" {
 		return false
 	}
-	for i := range c.parts {
-		if v := c.parts[i].view; v != nil {
+	for i := range c.decisions {
+		if v := c.decisions[i].view; v != nil {
 			for _, r := range v.rule.Replaces {
 				if r == name {
 					return true

@@ -24,7 +24,7 @@ func TestRequestOfTooManyLimitsIsInvalid(t *testing.T) {
 	var req Request
 	req.Domain, req.Descriptors = "d", list
 	b := &batch{engine: &h.engine, rules: h.rules.Load()}
-	c := &call{req: &req}
+	c := &call{req: &req, resp: &Response{Statuses: make([]Status, len(list))}}
 	if err := c.plan(b); err == nil || err.Message != "the descriptors match more than 64 limits" {
 		t.Errorf("more than 64 limits: %v", err)
 	}

@@ -12,15 +12,15 @@ import (
 
 // degrade decides a call that the backend could not decide: each rule that
 // applies answers by its policy. It returns a verdict with an outcome for each op;
-// only outcomes of parts with FailLocal are meaningful.
+// only outcomes of decisions with FailLocal are meaningful.
 func (c *call) degrade(ctx context.Context, b *batch, err error) *limit.Verdict {
 	c.resp.Degraded, c.cause = true, backendFailed
 	if errors.Is(err, backends.ErrOverloaded) {
 		c.cause = overloaded
 	}
 	strictest := descriptors.FailAllow
-	for i := range c.parts {
-		p := &c.parts[i]
+	for i := range c.decisions {
+		p := &c.decisions[i]
 		if p.view == nil || p.n == 0 {
 			continue
 		}
@@ -35,7 +35,7 @@ func (c *call) degrade(ctx context.Context, b *batch, err error) *limit.Verdict 
 		b.engine.conf.Metrics.Degraded(c.cause.label, strictest.String())
 		b.engine.logFailure(c.req, c.cause.message+strictest.String(), err)
 	}
-	c.resp.metadata = append(c.resp.metadata, c.cause.metadata[strictest])
+	c.strictest = strictest
 	refused := strictest == descriptors.FailDeny || strictest == descriptors.FailError
 	v := c.takeLocal(ctx, b, refused)
 	if strictest == descriptors.FailError {
@@ -45,7 +45,7 @@ func (c *call) degrade(ctx context.Context, b *batch, err error) *limit.Verdict 
 }
 
 // enforcing reports whether a limit of p can refuse.
-func (c *call) enforcing(b *batch, p *part) bool {
+func (c *call) enforcing(b *batch, p *decision) bool {
 	for at := p.first; at < p.first+p.n; at++ {
 		if !c.views[at].shadow {
 			return !b.engine.conf.ShadowMode
@@ -54,14 +54,14 @@ func (c *call) enforcing(b *batch, p *part) bool {
 	return false
 }
 
-// takeLocal decides the parts with FailLocal in this process's memory, unless
+// takeLocal decides the descriptors with FailLocal in this process's memory, unless
 // the request is refused anyway: then it must not be charged.
 func (c *call) takeLocal(ctx context.Context, b *batch, refused bool) *limit.Verdict {
 	full := &limit.Verdict{Outcomes: make([]limit.Outcome, len(c.ops))}
 	req := limit.Request{At: b.engine.conf.Now()}
 	var at []int
-	for i := range c.parts {
-		p := &c.parts[i]
+	for i := range c.decisions {
+		p := &c.decisions[i]
 		if p.policy != descriptors.FailLocal {
 			continue
 		}
@@ -91,14 +91,14 @@ func (c *call) takeLocal(ctx context.Context, b *batch, refused bool) *limit.Ver
 	return full
 }
 
-// localFailed answers the parts with FailLocal by the service's policy.
+// localFailed answers the descriptors with FailLocal by the service's policy.
 func (c *call) localFailed(b *batch) {
 	policy := b.engine.conf.OnBackendError
 	if policy == descriptors.FailLocal {
 		policy = descriptors.FailAllow
 	}
-	for i := range c.parts {
-		p := &c.parts[i]
+	for i := range c.decisions {
+		p := &c.decisions[i]
 		if p.policy != descriptors.FailLocal {
 			continue
 		}

@@ -32,8 +32,12 @@ func (e *engine) LogsRefusals() bool {
 
 // logRefusal logs a refused request, of some in each second. Nothing that all cores
 // share is written unless somebody wants to see it.
-func (e *engine) logRefusal(req *Request, who *refusal) {
-	log, level, ctx := e.conf.Log, e.refusalLevel(), context.Background()
+func logRefusal(b *batch, c *call) {
+	if !c.resp.OverLimit {
+		return
+	}
+	e, d, ctx := b.engine, c.refuses, context.Background()
+	log, level := e.conf.Log, e.refusalLevel()
 	if !log.Enabled(ctx, level) {
 		return
 	}
@@ -41,15 +45,13 @@ func (e *engine) logRefusal(req *Request, who *refusal) {
 	if !ok {
 		return
 	}
-	key := e.loggedKey(req.Domain, req.Descriptors[who.part].Entries)
-	trace := traceID(req)
-	if who.tier != nil {
-		log.Log(ctx, level, "request refused by a tier", "domain", req.Domain, "rule", who.view.name, "tier", who.tier.label, "key", key,
-			"request_id", req.RequestID, "trace_id", trace, "suppressed", skipped)
-		return
+	message, why := "request refused", slog.Any("retry_after", d.wait)
+	if d.tier != nil {
+		message, why = "request refused by a tier", slog.String("tier", d.tier.label)
 	}
-	log.Log(ctx, level, "request refused", "domain", req.Domain, "rule", who.view.name, "retry_after", who.wait, "key", key,
-		"request_id", req.RequestID, "trace_id", trace, "suppressed", skipped)
+	log.LogAttrs(ctx, level, message, slog.String("domain", c.req.Domain), slog.String("rule", d.limit.name), why,
+		slog.String("key", e.loggedKey(c.req.Domain, d.entries)), slog.String("request_id", c.req.RequestID),
+		slog.String("trace_id", traceID(c.req)), slog.Int64("suppressed", skipped))
 }
 
 // loggedKey returns what the log calls a descriptor: its name, whose values may be personal, or the

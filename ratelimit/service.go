@@ -17,6 +17,7 @@ import (
 // concurrently.
 type Service struct {
 	engine
+	readers readers
 	batches sync.Pool // *batch
 }
 
@@ -42,7 +43,7 @@ func New(conf Config, set *descriptors.Set) (*Service, error) {
 	if conf.Timeout <= 0 {
 		conf.Timeout = DefaultTimeout
 	}
-	s := &Service{engine: engine{conf: conf}}
+	s := &Service{engine: engine{conf: conf}, readers: readersFor(&conf)}
 	s.refusals.PerSecond, s.failures.PerSecond = refusalsPerSecond, failuresPerSecond
 	if conf.LogRefusals > 0 {
 		s.refusals.PerSecond = int64(conf.LogRefusals)
@@ -126,11 +127,7 @@ func (s *Service) decide(ctx context.Context, reqs []*Request, resps []*Response
 	for i := range b.calls {
 		b.calls[i].answer(ctx, b)
 	}
-	b.tally.flush()
-	b.byPolicy.flush()
-	if s.conf.Tracer != nil {
-		b.trace()
-	}
+	s.readers.read(b)
 	b.release()
 	s.batches.Put(b)
 }

@@ -62,17 +62,10 @@ const (
 // answered.
 type times struct{ began, planned, answered time.Time }
 
-// trace makes the spans of the batch's calls: one of the decision, and below it one of the call to
-// the backend. All is known by then, so nothing of a span is on the way of a decision, and nothing
-// but the clock is read for a call that is not sampled.
-func (b *batch) trace() {
-	end := time.Now()
-	for i := range b.calls {
-		b.calls[i].trace(b, end)
-	}
-}
-
-func (c *call) trace(b *batch, end time.Time) {
+// traceCall makes the spans of a call: one of the decision, and below it one of the call to the backend. All is known
+// by then, so nothing of a span is on the way of a decision, and nothing but the clock is read for a call that is not
+// sampled.
+func traceCall(b *batch, c *call) {
 	conf := &b.engine.conf
 	kind, ctx := trace.SpanKindServer, context.Background()
 	if c.req.InProcess {
@@ -89,7 +82,7 @@ func (c *call) trace(b *batch, end time.Time) {
 		c.traceTake(ctx, b)
 	}
 	c.describe(span)
-	span.End(trace.WithTimestamp(end))
+	span.End()
 }
 
 // traceTake makes the span of the call to the backend, as the call's caller saw it.
@@ -118,8 +111,8 @@ func (c *call) describe(span trace.Span) {
 		attribute.String("headgate.result", result.String()),
 		attribute.Bool("headgate.degraded", c.resp.Degraded),
 	)
-	if rule := c.resp.refusing(); rule != "" {
-		span.SetAttributes(attribute.String("headgate.rule", rule))
+	if c.resp.OverLimit {
+		span.SetAttributes(attribute.String("headgate.rule", c.refuses.limit.name))
 	}
 	if c.cause != nil {
 		span.SetAttributes(attribute.String("headgate.cause", c.cause.label))
@@ -132,17 +125,4 @@ func (c *call) describe(span trace.Span) {
 // traced returns a copy of a caller's text, since its message is used again.
 func traced(s string) string {
 	return strings.ToValidUTF8(strings.Clone(s[:min(len(s), maxTraced)]), "")
-}
-
-// refusing returns the name of the limit that refuses the request; "" if none does.
-func (r *Response) refusing() string {
-	if !r.OverLimit {
-		return ""
-	}
-	for i := range r.Statuses {
-		if st := &r.Statuses[i]; st.OverLimit && st.limit != nil {
-			return st.limit.name
-		}
-	}
-	return ""
 }

@@ -22,6 +22,18 @@ type unknownDomains struct {
 	next atomic.Int64 // Unix nanoseconds
 }
 
+// warnOfUnknownDomain logs a call whose domain no rules have.
+func warnOfUnknownDomain(b *batch, c *call) {
+	for i := range c.decisions {
+		if d := &c.decisions[i]; d.match.Domain {
+			return
+		} else if !d.returns {
+			b.engine.unknown.log(&b.engine.conf, c.req.Domain, b.rules.set)
+			return
+		}
+	}
+}
+
 // log says that requests of a domain pass because no rules have it: callers and rules name it
 // differently, and neither fails. The name is the caller's text, so the log has the beginning of it.
 func (u *unknownDomains) log(conf *Config, domain string, set *descriptors.Set) {

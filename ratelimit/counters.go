@@ -1,0 +1,73 @@
+package ratelimit
+
+// countDecisions counts what became of each descriptor and which limit refused the request, and the hits that
+// limits took although they did not fit.
+func countDecisions(b *batch, c *call) {
+	for i := range c.decisions {
+		d := &c.decisions[i]
+		switch {
+		case d.returns:
+		case d.view == nil:
+			domain := "" // an unknown one is the caller's text: no label
+			if d.match.Domain {
+				domain = c.req.Domain
+			}
+			b.tally.add(&b.engine.conf.Metrics.Rule(domain, "")[OutcomeNoRule])
+		default:
+			b.tally.add(d.view.counter(b.engine.conf.Metrics, b.rules.set, d.entries, d.outcome))
+		}
+	}
+	if d := c.refuses; c.resp.OverLimit {
+		if d.counted {
+			b.tally.add(&d.limit.refusals)
+		}
+		if d.tier != nil {
+			d.tier.hits.Inc()
+		}
+	}
+	if c.verdict == nil || c.verdict.Err != nil {
+		return
+	}
+	for i := range c.verdict.Outcomes {
+		if n := c.verdict.Outcomes[i].Taken; n > 0 {
+			c.views[i].overflow.Count(n)
+		}
+	}
+}
+
+func flushCounters(b *batch) { b.tally.flush() }
+
+// A tally adds up what the calls of a slice count. Calls often have counters in
+// common, and all cores write those: so each is written once per slice, not once
+// per call.
+type tally struct {
+	list [8]struct {
+		counter *HitCounter
+		n       int64
+	}
+	used int
+}
+
+// add adds one to a counter, at the next flush at the latest.
+func (t *tally) add(c *HitCounter) {
+	for i := range t.used {
+		if t.list[i].counter == c {
+			t.list[i].n++
+			return
+		}
+	}
+	if t.used == len(t.list) {
+		t.flush()
+	}
+	t.list[t.used].counter, t.list[t.used].n = c, 1
+	t.used++
+}
+
+// flush writes the counters.
+func (t *tally) flush() {
+	for i := range t.used {
+		(*t.list[i].counter).Count(t.list[i].n)
+		t.list[i].counter = nil
+	}
+	t.used = 0
+}

@@ -1,0 +1,60 @@
+package ratelimit
+
+// A sink reads the decisions of calls when all is known of them, and makes one thing of them: a part of the
+// response, counts, a line in the log, a span. It changes no decision.
+type sink struct {
+	// wanted reports whether a service has the sink; nil: every one has.
+	wanted func(*Config) bool
+	// see is called once for each call, in their order. A call that failed before anything was decided has no
+	// decisions.
+	see func(*batch, *call)
+	// flush, if set, is called after the last call of a slice.
+	flush func(*batch)
+}
+
+// sinks are what reads decisions, in this order: each is a file. To add a fact, write it into [decision] and have
+// a sink read it; to add a reader, add a row.
+var sinks = []sink{
+	{see: tellInside},
+	{see: addHeaders},
+	{see: addMetadata},
+	{see: countDecisions, flush: flushCounters},
+	{see: countHits, wanted: func(c *Config) bool { return c.Hits != nil }},
+	{see: countByPolicy, wanted: func(c *Config) bool { return c.Policies != nil }, flush: flushPolicies},
+	{see: warnOfUnknownDomain},
+	{see: logRefusal},
+	{see: traceCall, wanted: func(c *Config) bool { return c.Tracer != nil }},
+}
+
+// readers are the functions of the sinks that a service has.
+type readers struct {
+	see   []func(*batch, *call)
+	flush []func(*batch)
+}
+
+// readersFor returns the functions of the sinks that a service with this Config has.
+func readersFor(conf *Config) (r readers) {
+	for _, s := range sinks {
+		if s.wanted != nil && !s.wanted(conf) {
+			continue
+		}
+		r.see = append(r.see, s.see)
+		if s.flush != nil {
+			r.flush = append(r.flush, s.flush)
+		}
+	}
+	return r
+}
+
+// read shows the calls of a slice to the sinks.
+func (r *readers) read(b *batch) {
+	for i := range b.calls {
+		c := &b.calls[i]
+		for _, see := range r.see {
+			see(b, c)
+		}
+	}
+	for _, flush := range r.flush {
+		flush(b)
+	}
+}
