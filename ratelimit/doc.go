@@ -3,8 +3,7 @@
 //
 // [Service.Decide] makes every answer: it matches the descriptors against the
 // rules, asks the backend once, and turns the verdict into statuses, headers and
-// metadata. Transports decode into [Request] and encode
-// from [Response]: [UnaryHandler], and package transport for grpc-go and JSON.
+// metadata. Transports decode into [Request] and encode from [Response].
 //
 // Only this package applies policy: shadow and quota mode, when limits are
 // charged, and the answer when the backend fails ([descriptors.FailurePolicy]).

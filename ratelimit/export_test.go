@@ -9,11 +9,15 @@ const (
 	MaxDescriptors = maxDescriptors
 	BasicRules     = basic
 	FailingRules   = failing
+	InFlightRules  = inFlightRules
+	DecisionSpan   = decisionSpan
+	StoreSpan      = storeSpan
 )
 
 var (
 	ProtoRequest = protoRequest
 	ModelCaps    = modelCaps
+	Unlogged     = unlogged
 )
 
 // Setup returns a service on a model backend.
@@ -29,3 +33,15 @@ func (h *harness) Count(name string) int { return h.counts.count(name) }
 
 // Fail has the model backend fail with err.
 func (h *harness) Fail(err error) { h.be.fail(err) }
+
+// Acquire gets a lease and returns its token.
+func (h *harness) Acquire(entries string) string { return h.acquire(entries) }
+
+// Ask asks about one descriptor in domain "d".
+func (h *harness) Ask(entries string) { h.ask(desc(entries)) }
+
+// WantInFlight fails the test unless so many requests are in flight.
+func (h *harness) WantInFlight(n int64) { h.Helper(); h.wantInFlight(n) }
+
+// Takes returns how often the model backend was asked.
+func (h *harness) Takes() int { return h.be.takes }

@@ -24,9 +24,9 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 
 	"github.com/headgate-rls/headgate/backends"
+	"github.com/headgate-rls/headgate/internal/wire/transport"
 	"github.com/headgate-rls/headgate/internal/wire/unary"
 	"github.com/headgate-rls/headgate/ratelimit"
-	"github.com/headgate-rls/headgate/ratelimit/transport"
 )
 
 // onTransports runs f with the service on each transport, over a backend that
@@ -54,7 +54,7 @@ func startGRPC(h *ratelimit.Harness, l net.Listener) func() {
 
 func startUnary(h *ratelimit.Harness, l net.Listener) func() {
 	srv, err := unary.New(unary.Config{
-		Handlers:       map[string]unary.Handler{ratelimit.Method: ratelimit.UnaryHandler(h.Service, countCall(h))},
+		Handlers:       map[string]unary.Handler{transport.ShouldRateLimit.Path(): transport.Handler(h.Service, transport.ShouldRateLimit, countCall(h))},
 		MaxMessageSize: ratelimit.MaxMessageSize,
 		Log:            slog.New(slog.DiscardHandler),
 	})

@@ -10,6 +10,9 @@ import (
 	"testing"
 	"time"
 
+	common "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
+	rls "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+
 	"github.com/headgate-rls/headgate/backends"
 	"github.com/headgate-rls/headgate/backends/memory"
 	"github.com/headgate-rls/headgate/descriptors"
@@ -285,3 +288,21 @@ func (m *countingMetrics) add(name string) {
 }
 
 func (m *countingMetrics) Degraded(cause, policy string) { m.add("degraded " + cause + " " + policy) }
+
+func (h *harness) countCall(_ time.Duration, r CallResult, n int) {
+	for range n {
+		h.counts.add("call " + r.String())
+	}
+}
+
+func protoRequest(domain string, entries ...string) *rls.RateLimitRequest {
+	r := &rls.RateLimitRequest{Domain: domain}
+	for _, text := range entries {
+		d := new(common.RateLimitDescriptor)
+		for _, e := range desc(text).Entries {
+			d.Entries = append(d.Entries, &common.RateLimitDescriptor_Entry{Key: e.Key, Value: e.Value})
+		}
+		r.Descriptors = append(r.Descriptors, d)
+	}
+	return r
+}

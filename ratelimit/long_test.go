@@ -14,8 +14,8 @@ import (
 	"google.golang.org/grpc/encoding/gzip"
 	"google.golang.org/protobuf/encoding/protojson"
 
+	"github.com/headgate-rls/headgate/internal/wire/transport"
 	"github.com/headgate-rls/headgate/ratelimit"
-	"github.com/headgate-rls/headgate/ratelimit/transport"
 )
 
 const longRules = `

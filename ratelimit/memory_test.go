@@ -1,4 +1,4 @@
-package ratelimit
+package ratelimit_test
 
 import (
 	"context"
@@ -12,14 +12,16 @@ import (
 	rls "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/headgate-rls/headgate/internal/wire/transport"
 	"github.com/headgate-rls/headgate/internal/wire/unary"
+	"github.com/headgate-rls/headgate/ratelimit"
 )
 
 // TestGrantKeepsNoMessage has leases granted by large messages through the
 // handler of package unary: what is kept for their undo, and in pools, is small.
 func TestGrantKeepsNoMessage(t *testing.T) {
-	h := setup(t, inFlightRules)
-	handler := UnaryHandler(h.Service, func(time.Duration, CallResult, int) {})
+	h := ratelimit.Setup(t, ratelimit.InFlightRules)
+	handler := transport.Handler(h.Service, transport.ShouldRateLimit, func(time.Duration, ratelimit.CallResult, int) {})
 	message := func(i int) []byte {
 		entry := func(k, v string) *common.RateLimitDescriptor {
 			return &common.RateLimitDescriptor{Entries: []*common.RateLimitDescriptor_Entry{{Key: k, Value: v}}}
@@ -40,7 +42,7 @@ func TestGrantKeepsNoMessage(t *testing.T) {
 		for j := range 10 {
 			calls = append(calls, &unary.Call{Message: message(i + j)})
 		}
-		serve(handler, calls)
+		serveCalls(handler, calls)
 		for _, c := range calls {
 			if c.Err != nil || c.Undo == nil {
 				t.Fatalf("no lease is granted: %+v", c.Err)
@@ -60,8 +62,8 @@ func TestGrantKeepsNoMessage(t *testing.T) {
 	}
 }
 
-// serve has calls answered as package unary does.
-func serve(h unary.Handler, calls []*unary.Call) {
+// serveCalls has calls answered as package unary does.
+func serveCalls(h unary.Handler, calls []*unary.Call) {
 	if h.Inline != nil {
 		calls = h.Inline(context.Background(), calls)
 	}

@@ -44,12 +44,17 @@ func (r *Request) proxy() leases.Proxy { return leases.Proxy{Peer: r.Peer, Name:
 // is ignored.
 const maxMetadata = 256
 
-// dropStrings drops all strings: they keep the whole message in memory.
-func (r *Request) dropStrings() {
+// Release drops what a request must not keep that is used again, as the strings of a large message. place is the
+// request's place in its slice. Release returns false if the request itself must not be kept.
+func (r *Request) Release(place int) bool {
+	if r.size <= smallMessage {
+		return true
+	}
 	r.Domain = ""
 	for i := range r.Descriptors {
 		clear(r.Descriptors[i].Entries)
 	}
+	return place < keptLarge
 }
 
 // SetMetadata sets the fields that come with the call. It leaves out values that are
@@ -139,7 +144,7 @@ const (
 // grantSize is about what a leases.Grant takes, in bytes, without its strings.
 const grantSize = 200
 
-// undoSize is about how many bytes the result of [Service.Undo] keeps in memory.
+// undoSize is about how many bytes an undo keeps in memory.
 func (r *Response) undoSize() int {
 	n := 0
 	for i := range r.granted {

@@ -6,9 +6,6 @@ import (
 	"github.com/headgate-rls/headgate/ratelimit/leases"
 )
 
-// Method is the full name of the one method that the service answers.
-const Method = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit"
-
 // A descriptor whose first entry has the key OpKey does something to the lease
 // whose token its second entry, LeaseEntry, has: OpRelease ends it, leases.Renew
 // moves its end away. See [leases.Action] for more.

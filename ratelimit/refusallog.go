@@ -45,13 +45,14 @@ func logRefusal(b *batch, c *call) {
 	if !ok {
 		return
 	}
-	message, why := "request refused", slog.Any("retry_after", d.wait)
+	key, trace := e.loggedKey(c.req.Domain, d.entries), traceID(c.req)
 	if d.tier != nil {
-		message, why = "request refused by a tier", slog.String("tier", d.tier.label)
+		log.Log(ctx, level, "request refused by a tier", "domain", c.req.Domain, "rule", d.limit.name,
+			"tier", d.tier.label, "key", key, "request_id", c.req.RequestID, "trace_id", trace, "suppressed", skipped)
+		return
 	}
-	log.LogAttrs(ctx, level, message, slog.String("domain", c.req.Domain), slog.String("rule", d.limit.name), why,
-		slog.String("key", e.loggedKey(c.req.Domain, d.entries)), slog.String("request_id", c.req.RequestID),
-		slog.String("trace_id", traceID(c.req)), slog.Int64("suppressed", skipped))
+	log.Log(ctx, level, "request refused", "domain", c.req.Domain, "rule", d.limit.name,
+		"retry_after", d.wait, "key", key, "request_id", c.req.RequestID, "trace_id", trace, "suppressed", skipped)
 }
 
 // loggedKey returns what the log calls a descriptor: its name, whose values may be personal, or the

@@ -95,26 +95,13 @@ func (s *Service) Rules() *descriptors.Set { return s.rules.Load().set }
 // returns before ctx's deadline: it answers by failure policy if the backend is
 // late.
 func (s *Service) Decide(ctx context.Context, reqs []*Request, resps []*Response) {
-	s.decide(ctx, reqs, resps)
-}
-
-// DecideNow is Decide with a deadline that has passed: it answers by what this
-// process knows, else by failure policy.
-func (s *Service) DecideNow(reqs []*Request, resps []*Response) {
-	s.decide(noTime, reqs, resps)
-}
-
-// noTime is a context whose deadline has passed.
-var noTime, _ = context.WithDeadline(context.Background(), time.Unix(1, 0)) //nolint:govet // there is nothing to cancel
-
-func (s *Service) decide(ctx context.Context, reqs []*Request, resps []*Response) {
 	b := s.batches.Get().(*batch)
 	if s.conf.Tracer != nil {
 		b.times.began = time.Now()
 	}
 	b.start(&s.engine, reqs, resps)
 	if len(b.takes) > 0 {
-		if b.returns && ctx != noTime {
+		if b.returns && ctx != NoTime {
 			var cancel context.CancelFunc
 			ctx, cancel = detach(ctx)
 			defer cancel()
@@ -131,6 +118,17 @@ func (s *Service) decide(ctx context.Context, reqs []*Request, resps []*Response
 	b.release()
 	s.batches.Put(b)
 }
+
+// Local reports whether the backend does no I/O, so that Decide does not block.
+func (s *Service) Local() bool { return s.conf.Caps.Local }
+
+// TooLarge answers a request whose message was dropped: OVER_LIMIT. If the call failed, Envoy would
+// let the request pass, and a client could cause that by a long header.
+func (s *Service) TooLarge() *Response { return &Response{OverLimit: !s.conf.ShadowMode} }
+
+// NoTime is a context whose deadline has passed. With it Decide answers by what this process knows, else by failure
+// policy.
+var NoTime, _ = context.WithDeadline(context.Background(), time.Unix(1, 0)) //nolint:govet // there is nothing to cancel
 
 // detach returns a context with ctx's deadline that does not end when the caller
 // cancels its call. Calls that bring leases back need it.
@@ -174,15 +172,15 @@ func (s *Service) Abandon(resp *Response) {
 }
 
 // Undo returns a function that abandons resp's leases, for a caller that may not
-// receive resp; nil if resp grants no leases. The function keeps nothing of resp.
-func (s *Service) Undo(resp *Response) func() {
+// receive resp; nil if resp grants no leases. The function keeps nothing of resp, and about size bytes in memory.
+func (s *Service) Undo(resp *Response) (undo func(), size int) {
 	if len(resp.granted) == 0 {
-		return nil
+		return nil, 0
 	}
 	list := slices.Clone(resp.granted)
 	return func() {
 		for i := range list {
 			s.leases.Abandon(&list[i])
 		}
-	}
+	}, resp.undoSize()
 }

@@ -1,4 +1,4 @@
-package ratelimit
+package ratelimit_test
 
 import (
 	"errors"
@@ -10,24 +10,30 @@ import (
 	sdk "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 	"go.opentelemetry.io/otel/trace"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/headgate-rls/headgate/backends"
+	"github.com/headgate-rls/headgate/internal/wire/transport"
 	"github.com/headgate-rls/headgate/internal/wire/unary"
+	"github.com/headgate-rls/headgate/ratelimit"
 )
 
 const tracedRules = "domain: d\ndescriptors:\n- {key: k, rate_limit: {unit: hour, requests_per_unit: 1}}\n"
 
 // setupTraced makes a service whose spans are recorded.
-func setupTraced(t *testing.T, change ...func(*Config)) (*harness, *tracetest.SpanRecorder) {
+func setupTraced(t *testing.T, change ...func(*ratelimit.Config)) (*ratelimit.Harness, *tracetest.SpanRecorder) {
 	recorder := tracetest.NewSpanRecorder()
 	provider := sdk.NewTracerProvider(sdk.WithSpanProcessor(recorder), sdk.WithSampler(sdk.ParentBased(sdk.AlwaysSample())))
-	return setup(t, tracedRules, append(change, unlogged, func(c *Config) { c.Tracer = provider.Tracer("test") })...), recorder
+	return ratelimit.Setup(t, tracedRules, append(change, ratelimit.Unlogged, func(c *ratelimit.Config) { c.Tracer = provider.Tracer("test") })...), recorder
 }
 
 func messageOf(domain, value string) []byte {
-	e := appendStringField(appendStringField(nil, fieldEntryKey, "k"), fieldEntryValue, value)
-	d := appendBytesField(nil, fieldDescriptorEntries, e)
-	return appendBytesField(appendStringField(nil, fieldRequestDomain, domain), fieldRequestDescriptors, d)
+	request := ratelimit.ProtoRequest(domain, "k="+value)
+	message, err := proto.Marshal(request)
+	if err != nil {
+		panic(err)
+	}
+	return message
 }
 
 func attributes(s sdk.ReadOnlySpan) map[string]string {
@@ -43,7 +49,7 @@ func attributes(s sdk.ReadOnlySpan) map[string]string {
 // none. Spans keep nothing of messages, whose memory is used again.
 func TestEachCallOfASliceHasSpansOfItsOwn(t *testing.T) {
 	h, recorder := setupTraced(t)
-	handler := UnaryHandler(h.Service, func(time.Duration, CallResult, int) {})
+	handler := transport.Handler(h.Service, transport.ShouldRateLimit, func(time.Duration, ratelimit.CallResult, int) {})
 	if len(handler.Metadata) != 5 {
 		t.Fatalf("the handler wants to see %q", handler.Metadata)
 	}
@@ -53,7 +59,7 @@ func TestEachCallOfASliceHasSpansOfItsOwn(t *testing.T) {
 		calls = append(calls, &unary.Call{Message: messageOf("d", "v"), Metadata: []string{"", "", "", parent, ""}})
 	}
 	calls = append(calls, &unary.Call{Message: messageOf("no such domain", "v"), Metadata: []string{"", "", "", "", ""}})
-	serve(handler, calls)
+	serveCalls(handler, calls)
 	for _, c := range calls {
 		for i := range c.Message {
 			c.Message[i] = 'x'
@@ -62,7 +68,7 @@ func TestEachCallOfASliceHasSpansOfItsOwn(t *testing.T) {
 	decisions := map[trace.TraceID]sdk.ReadOnlySpan{}
 	var rules []string
 	for _, s := range recorder.Ended() {
-		if s.Name() == decisionSpan {
+		if s.Name() == ratelimit.DecisionSpan {
 			decisions[s.SpanContext().TraceID()] = s
 			rules = append(rules, attributes(s)["headgate.result"]+" "+attributes(s)["headgate.rule"]+" "+attributes(s)["headgate.domain"])
 		}
@@ -72,7 +78,7 @@ func TestEachCallOfASliceHasSpansOfItsOwn(t *testing.T) {
 	}
 	takes := 0
 	for _, s := range recorder.Ended() {
-		if s.Name() != storeSpan {
+		if s.Name() != ratelimit.StoreSpan {
 			continue
 		}
 		takes++
@@ -93,9 +99,9 @@ func TestEachCallOfASliceHasSpansOfItsOwn(t *testing.T) {
 // of the backend's text, which may have addresses.
 func TestSpanSaysWhyAPolicyAnswered(t *testing.T) {
 	h, recorder := setupTraced(t)
-	h.be.err = fmt.Errorf("%w: %w", backends.ErrUnavailable, errors.New("secret host"))
-	handler := UnaryHandler(h.Service, func(time.Duration, CallResult, int) {})
-	serve(handler, []*unary.Call{{Message: messageOf("d", "v")}})
+	h.Fail(fmt.Errorf("%w: %w", backends.ErrUnavailable, errors.New("secret host")))
+	handler := transport.Handler(h.Service, transport.ShouldRateLimit, func(time.Duration, ratelimit.CallResult, int) {})
+	serveCalls(handler, []*unary.Call{{Message: messageOf("d", "v")}})
 	spans := recorder.Ended()
 	if len(spans) != 2 {
 		t.Fatalf("%d spans", len(spans))
@@ -111,8 +117,8 @@ func TestSpanSaysWhyAPolicyAnswered(t *testing.T) {
 
 // TestNoTracerReadsNoHeaders: a service without a tracer asks for no trace headers.
 func TestNoTracerReadsNoHeaders(t *testing.T) {
-	h := setup(t, tracedRules, unlogged)
-	if handler := UnaryHandler(h.Service, func(time.Duration, CallResult, int) {}); len(handler.Metadata) != 3 || h.Traced() {
+	h := ratelimit.Setup(t, tracedRules, ratelimit.Unlogged)
+	if handler := transport.Handler(h.Service, transport.ShouldRateLimit, func(time.Duration, ratelimit.CallResult, int) {}); len(handler.Metadata) != 3 || h.Traced() {
 		t.Errorf("the handler wants to see %q", handler.Metadata)
 	}
 }

@@ -1,6 +1,7 @@
 package ratelimit
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 
@@ -182,6 +183,22 @@ func (o *Override) decode(message string) error {
 	}
 	return complete(&f)
 }
+
+// MayReturnLease reports whether an encoded request may bring leases back. Such requests go
+// first, because they make room for those after them. Their deadline matters little: a
+// release that the backend cannot do in time is retried.
+func MayReturnLease(message []byte) bool { return bytes.Contains(message, opKey) }
+
+var opKey = []byte(OpKey)
+
+// MayEndRequests reports whether an encoded request may end requests in flight, by a lease or
+// by negative hits. It may be true for a message that ends none. It may be false
+// only if the message's encoder did not write the shortest form.
+func MayEndRequests(message []byte) bool {
+	return MayReturnLease(message) || bytes.Contains(message, negativeHits)
+}
+
+var negativeHits = []byte{fieldDescriptorNegative << 3, 1}
 
 // AppendTo appends r as an encoded RateLimitResponse to b.
 func (r *Response) AppendTo(b []byte) []byte {

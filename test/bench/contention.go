@@ -14,8 +14,8 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/headgate-rls/headgate/internal/wire/transport"
 	"github.com/headgate-rls/headgate/internal/wire/unary"
-	"github.com/headgate-rls/headgate/ratelimit"
 )
 
 // contentionCases are those in which all calls write the same, and one in which
@@ -61,7 +61,7 @@ func (b *bench) measureContention(c benchCase, procs int) error {
 		return err
 	}
 	defer stop()
-	handler := ratelimit.UnaryHandler(service, m.Requests("unary"))
+	handler := transport.Handler(service, transport.ShouldRateLimit, m.Requests("unary"))
 	callers := make([][]*unary.Call, contentionCallers)
 	if err := fillCallers(c, callers); err != nil {
 		return err

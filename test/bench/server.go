@@ -21,9 +21,9 @@ import (
 	"github.com/headgate-rls/headgate/descriptors/rulefile"
 	"github.com/headgate-rls/headgate/internal/app/config"
 	"github.com/headgate-rls/headgate/internal/app/telemetry"
+	"github.com/headgate-rls/headgate/internal/wire/transport"
 	"github.com/headgate-rls/headgate/internal/wire/unary"
 	"github.com/headgate-rls/headgate/ratelimit"
-	"github.com/headgate-rls/headgate/ratelimit/transport"
 )
 
 // serveCase serves a case until standard input ends, and prints its address.
@@ -67,11 +67,11 @@ func (c benchCase) server(storeURL string) (serve func(net.Listener) error, stop
 		transport.Register(srv, service, metrics.Requests("grpc"))
 		return srv.Serve, func() { srv.Stop(); closeStack() }, nil
 	}
-	handler := ratelimit.UnaryHandler(service, metrics.Requests("unary"))
+	handler := transport.Handler(service, transport.ShouldRateLimit, metrics.Requests("unary"))
 	if c.readLoop {
 		handler = inReadLoop(handler)
 	}
-	srv, err := unary.New(unary.Config{Handlers: map[string]unary.Handler{ratelimit.Method: handler}})
+	srv, err := unary.New(unary.Config{Handlers: map[string]unary.Handler{transport.ShouldRateLimit.Path(): handler}})
 	if err != nil {
 		closeStack()
 		return nil, nil, err

@@ -90,7 +90,7 @@ func TestImportRules(t *testing.T) {
 		{"ratelimit", module + "/limit", ""},
 		{"ratelimit", module + "/descriptors", ""},
 		{"ratelimit", module + "/backends", ""},
-		{"ratelimit", module + "/internal/wire/unary", ""},
+		{"ratelimit", module + "/internal/wire/unary", "limit, descriptors and the contract"},
 		{"internal/wire/unary", "golang.org/x/net/http2", ""},
 		{"internal/wire/unary", module + "/limit", "knows no rate limiting"},
 		{"ratelimit", module + "/backends/redis", "ratelimit knows"},

@@ -40,11 +40,12 @@ var rooms = []room{
 	{dir: "middleware/grpclimit/...", may: []string{"", "internal/kit/units"}, why: "interceptors know the library, and nothing below it"},
 
 	{dir: "ratelimit/httpapi/...", may: []string{"limit", "policies", "descriptors", "backends", "ratelimit", "internal/kit/web"}, why: "the admin API of counters knows no store"},
-	{dir: "ratelimit/transport/...", may: []string{"ratelimit", "internal/kit/web"}, why: "a transport knows the service, and nothing below it"},
-	{dir: "ratelimit/...", may: []string{"limit", "policies", "descriptors", "backends", "internal/kit/background", "internal/kit/protofields", "internal/kit/spell", "internal/wire/unary", "internal/kit/units"}, why: "ratelimit knows limit, descriptors and the contract of stores only"},
+	{dir: "ratelimit/...", may: []string{"limit", "policies", "descriptors", "backends", "internal/kit/background", "internal/kit/protofields", "internal/kit/spell", "internal/kit/units"}, why: "ratelimit knows limit, descriptors and the contract of stores only"},
 	{dir: "internal/kit/sockio/...", bare: true, why: "sockets know nobody"},
 	{dir: "internal/wire/handshake/...", bare: true, why: "handshakes know nobody"},
 	{dir: "internal/wire/unary/...", may: []string{"internal/wire/handshake", "internal/kit/background", "internal/kit/sockio"}, why: "the wire knows no rate limiting"},
+	{dir: "internal/wire/transport/...", may: []string{"ratelimit", "internal/wire/unary", "internal/kit/certs", "internal/kit/web"}, why: "a transport knows the service, and nothing below it"},
+	{dir: "internal/wire/accesslog/...", may: []string{"ratelimit", "ratelimit/leases", "internal/wire/transport", "internal/kit/background", "internal/kit/protofields"}, why: "the access log knows leases, and nothing of the server"},
 
 	{dir: "slots/plan/...", bare: true, why: "plan is pure arithmetic, which imports the standard library only"},
 	{dir: "slots/sqlstore/...", may: []string{"slots", "slots/plan", "internal/kit/background", "internal/kit/sqldb/..."}, why: "a store of slots knows the contract of slots only"},
@@ -62,7 +63,7 @@ var rooms = []room{
 
 	{dir: "internal/kit/sqldb/...", may: []string{"internal/kit/background", "internal/kit/spell"}, why: "databases know nothing of what is kept in them"},
 	{dir: "internal/kit/jwks/...", may: []string{}, why: "jwks verifies tokens, and knows nobody"},
-	{dir: "internal/app/config/...", may: []string{"limit", "policies", "descriptors/...", "ratelimit/...", "slots", "slots/plan", "internal/kit/jwks", "internal/kit/certs", "internal/kit/spell"}, why: "settings know the settings of parts, and no store"},
+	{dir: "internal/app/config/...", may: []string{"limit", "policies", "descriptors/...", "ratelimit/...", "internal/wire/accesslog", "slots", "slots/plan", "internal/kit/jwks", "internal/kit/certs", "internal/kit/spell"}, why: "settings know the settings of parts, and no store"},
 	{dir: "internal/app/compat/...", may: []string{"internal/kit/spell"}, why: "compat turns one program's environment into names of settings, and knows neither program"},
 	{dir: "internal/kit/certs/...", bare: true, why: "certs is for all, and so knows nobody"},
 	{dir: "internal/kit/params/...", may: []string{"internal/kit/spell"}, why: "params is for all stores, and so knows none"},

@@ -40,7 +40,7 @@ func checkLogs(name string, files *token.FileSet, file *ast.File) (found []strin
 			report(i, "use log/slog")
 		}
 	}
-	constant, samples := constants(file), within(name, "ratelimit")
+	constant, samples := constants(file), within(name, "ratelimit") || within(name, "internal/wire/accesslog")
 	ast.Inspect(file, func(n ast.Node) bool {
 		switch n := n.(type) {
 		case *ast.FuncDecl:

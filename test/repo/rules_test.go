@@ -103,7 +103,7 @@ func checkSource(name string, src []byte) []string {
 // goroutineSafe are the directories in which a panic must not end the process,
 // and goroutineFree the packages below them that are for tests.
 var (
-	goroutineSafe = []string{"backends", "ratelimit", "internal/wire/unary"}
+	goroutineSafe = []string{"backends", "ratelimit", "internal/wire"}
 	goroutineFree = []string{"backends/backendtest", "backends/internal/remote"}
 )
 

@@ -23,11 +23,11 @@ import (
 	"github.com/headgate-rls/headgate/internal/kit/background"
 	"github.com/headgate-rls/headgate/internal/kit/certs"
 	"github.com/headgate-rls/headgate/internal/kit/web"
+	"github.com/headgate-rls/headgate/internal/wire/accesslog"
 	"github.com/headgate-rls/headgate/internal/wire/handshake"
+	"github.com/headgate-rls/headgate/internal/wire/transport"
 	"github.com/headgate-rls/headgate/internal/wire/unary"
 	"github.com/headgate-rls/headgate/ratelimit"
-	"github.com/headgate-rls/headgate/ratelimit/accesslog"
-	"github.com/headgate-rls/headgate/ratelimit/transport"
 )
 
 // An endpoint is one gRPC listener.
@@ -128,15 +128,14 @@ func (f *grpcFront) unaryEndpoint(l net.Listener, conf *tls.Config) (*endpoint, 
 	if f.conf.Services != "" {
 		hint = "other services are served on " + f.conf.Services
 	}
+	handlers := transport.Handlers(f.service, f.metrics.Requests("unary"))
+	handlers[healthpb.Health_Check_FullMethodName] = unary.Handler{Inline: f.checkHealth}
 	u, err := unary.New(unary.Config{
-		Handlers: map[string]unary.Handler{
-			ratelimit.Method:                     ratelimit.UnaryHandler(f.service, f.metrics.Requests("unary")),
-			healthpb.Health_Check_FullMethodName: {Inline: f.checkHealth},
-		},
+		Handlers:             handlers,
 		UnknownHint:          hint,
 		TLS:                  conf,
 		Handshakes:           f.handshakes,
-		Identify:             ratelimit.Identity,
+		Identify:             certs.Identity,
 		MaxMessageSize:       ratelimit.MaxMessageSize,
 		MaxHeaderListSize:    maxHeaders,
 		MaxConcurrentStreams: maxStreams,

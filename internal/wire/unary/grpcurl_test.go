@@ -19,7 +19,7 @@ func TestGRPCurl(t *testing.T) {
 		t.Skip("builds and runs headgate")
 	}
 	tool := testenv.UseClient(t, testenv.GRPCurl)
-	root := filepath.Join("..", "..")
+	root := filepath.Join("..", "..", "..")
 	if err := testenv.DependOnSources(root); err != nil {
 		t.Fatal(err)
 	}

@@ -70,7 +70,7 @@ func buildH2Spec(t *testing.T) string {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
 	build := exec.CommandContext(ctx, "go", "build", "-o", tool, ".")
-	build.Dir = filepath.Join("..", "..", "tools", "h2spec")
+	build.Dir = filepath.Join("..", "..", "..", "tools", "h2spec")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("build h2spec: %v\n%s", err, out)
 	}

@@ -9,8 +9,6 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/tap"
-
-	"github.com/headgate-rls/headgate/ratelimit"
 )
 
 // A proxy that is terminated reports the ends of its requests in flight and
@@ -81,7 +79,7 @@ func ReadBeforeEnd(admit tap.ServerInHandle) grpc.ServerOption {
 		if err != nil {
 			return ctx, err
 		}
-		if c := settling(ctx); c != nil && info.FullMethodName == ratelimit.Method && ctx.Err() == nil {
+		if c := settling(ctx); c != nil && served(info.FullMethodName) && ctx.Err() == nil {
 			c.unread.Add(1)
 		}
 		return ctx, nil

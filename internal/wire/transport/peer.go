@@ -7,14 +7,14 @@ import (
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/peer"
 
-	"github.com/headgate-rls/headgate/ratelimit"
+	"github.com/headgate-rls/headgate/internal/kit/certs"
 )
 
 // identityOf returns the identity of a grpc-go call's client.
 func identityOf(ctx context.Context) string {
 	if p, ok := peer.FromContext(ctx); ok {
 		if info, ok := p.AuthInfo.(credentials.TLSInfo); ok {
-			return ratelimit.Identity(&info.State)
+			return certs.Identity(&info.State)
 		}
 	}
 	return ""

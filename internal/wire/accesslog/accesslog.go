@@ -6,7 +6,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/headgate-rls/headgate/ratelimit/transport"
+	"github.com/headgate-rls/headgate/internal/wire/transport"
 
 	"github.com/headgate-rls/headgate/ratelimit/leases"
 )

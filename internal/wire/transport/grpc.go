@@ -15,27 +15,41 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/reflect/protoregistry"
 
 	"github.com/headgate-rls/headgate/ratelimit"
 )
 
-// Register makes s answer ShouldRateLimit on srv, which must have been made
-// with [ServerCodec]. observe is called with each call's duration and its
-// result.
+// Register makes s answer all methods on srv, which must have been made with [ServerCodec]. observe is called with
+// each call's duration and its result.
 func Register(srv grpc.ServiceRegistrar, s *ratelimit.Service, observe ratelimit.Observe) {
 	h := &grpcHandler{service: s, observe: observe}
-	srv.RegisterService(&serviceDesc, h)
+	services := map[string]*grpc.ServiceDesc{}
+	for _, m := range Methods {
+		desc := services[m.Service]
+		if desc == nil {
+			desc = &grpc.ServiceDesc{ServiceName: m.Service, HandlerType: (*grpcServer)(nil), Metadata: fileOf(m.Service)}
+			services[m.Service] = desc
+		}
+		desc.Methods = append(desc.Methods, grpc.MethodDesc{MethodName: m.Name, Handler: m.handle})
+	}
+	for _, desc := range services {
+		srv.RegisterService(desc, h)
+	}
 }
 
-var serviceDesc = grpc.ServiceDesc{
-	ServiceName: rls.RateLimitService_ServiceDesc.ServiceName,
-	HandlerType: (*grpcServer)(nil),
-	Methods:     []grpc.MethodDesc{{MethodName: "ShouldRateLimit", Handler: shouldRateLimit}},
-	Metadata:    rls.RateLimitService_ServiceDesc.Metadata,
+// fileOf returns the file that describes a service, for reflection; "" if none does.
+func fileOf(service string) string {
+	found, err := protoregistry.GlobalFiles.FindDescriptorByName(protoreflect.FullName(service))
+	if err != nil {
+		return ""
+	}
+	return found.ParentFile().Path()
 }
 
 type grpcServer interface {
-	shouldRateLimit(ctx context.Context, ex *exchange) error
+	answer(ctx context.Context, ex *exchange) error
 }
 
 type grpcHandler struct {
@@ -43,8 +57,10 @@ type grpcHandler struct {
 	observe ratelimit.Observe
 }
 
-func shouldRateLimit(h any, ctx context.Context, dec func(any) error, intercept grpc.UnaryServerInterceptor) (any, error) {
+// handle is a grpc.MethodHandler.
+func (m *Method) handle(h any, ctx context.Context, dec func(any) error, intercept grpc.UnaryServerInterceptor) (any, error) {
 	ex := exchanges.Get().(*exchange)
+	ex.method = m
 	err := dec(ex)
 	countMessageRead(ctx)
 	if err != nil {
@@ -52,7 +68,7 @@ func shouldRateLimit(h any, ctx context.Context, dec func(any) error, intercept 
 		return nil, err
 	}
 	call := func(ctx context.Context, _ any) (any, error) {
-		if err := h.(grpcServer).shouldRateLimit(ctx, ex); err != nil {
+		if err := h.(grpcServer).answer(ctx, ex); err != nil {
 			exchanges.Put(ex)
 			return nil, err
 		}
@@ -61,11 +77,10 @@ func shouldRateLimit(h any, ctx context.Context, dec func(any) error, intercept 
 	if intercept == nil {
 		return call(ctx, ex)
 	}
-	info := &grpc.UnaryServerInfo{Server: h, FullMethod: rls.RateLimitService_ShouldRateLimit_FullMethodName}
-	return intercept(ctx, ex, info, call)
+	return intercept(ctx, ex, &grpc.UnaryServerInfo{Server: h, FullMethod: m.Path()}, call)
 }
 
-func (h *grpcHandler) shouldRateLimit(ctx context.Context, ex *exchange) (err error) {
+func (h *grpcHandler) answer(ctx context.Context, ex *exchange) (err error) {
 	start := time.Now()
 	defer func() {
 		if p := recover(); p != nil {
@@ -78,14 +93,14 @@ func (h *grpcHandler) shouldRateLimit(ctx context.Context, ex *exchange) (err er
 		return status.Error(codes.InvalidArgument, ex.malformed.Error())
 	}
 	if md, ok := metadata.FromIncomingContext(ctx); ok {
-		readMetadata(h.service, &ex.req, func(name string) []string { return md[name] })
+		readHeaders(h.service, &ex.req, func(name string) []string { return md[name] })
 	}
 	ex.req.Peer = identityOf(ctx)
 	if ctx.Err() != nil {
 		h.service.QueueReturns(&ex.req)
 		return status.FromContextError(ctx.Err()).Err()
 	}
-	h.service.Decide(ctx, ex.reqs[:], ex.resps[:])
+	ex.method.Do(h.service, ctx, ex.reqs[:], ex.resps[:])
 	if ctx.Err() != nil {
 		h.service.Abandon(&ex.resp)
 	}
@@ -97,7 +112,7 @@ func (h *grpcHandler) shouldRateLimit(ctx context.Context, ex *exchange) (err er
 }
 
 // ServerCodec makes a grpc-go server encode this package's own messages by
-// hand and all others as protobuf. See wire.go for why.
+// hand and all others as protobuf. See ratelimit/wire.go for why.
 func ServerCodec() grpc.ServerOption { return grpc.ForceServerCodecV2(codec{}) }
 
 type codec struct{}
@@ -112,7 +127,7 @@ func (codec) Unmarshal(data mem.BufferSlice, v any) error {
 	buf := data.MaterializeToBuffer(mem.DefaultBufferPool())
 	defer buf.Free()
 	// The handler reports it: an error here would become INTERNAL.
-	ex.malformed = ex.req.Decode(buf.ReadOnlyData())
+	ex.malformed = ex.method.Read(&ex.req, buf.ReadOnlyData())
 	return nil
 }
 
@@ -121,7 +136,7 @@ func (codec) Marshal(v any) (mem.BufferSlice, error) {
 	if !ok {
 		return protobuf().Marshal(v)
 	}
-	b := ex.resp.AppendTo(make([]byte, 0, 128))
+	b := ex.method.Write(&ex.resp, make([]byte, 0, 128))
 	exchanges.Put(ex)
 	return mem.BufferSlice{mem.SliceBuffer(b)}, nil
 }

@@ -44,7 +44,7 @@ func serveJSON(s *ratelimit.Service, w http.ResponseWriter, r *http.Request) rat
 		return ratelimit.CallInvalid
 	}
 	var resp ratelimit.Response
-	readMetadata(s, &req, r.Header.Values)
+	readHeaders(s, &req, r.Header.Values)
 	s.Decide(r.Context(), []*ratelimit.Request{&req}, []*ratelimit.Response{&resp})
 	if r.Context().Err() != nil {
 		s.Abandon(&resp)

@@ -1,38 +1,39 @@
-package ratelimit
+package transport
 
 import (
-	"bytes"
 	"context"
 	"sync"
 	"time"
 
 	"github.com/headgate-rls/headgate/internal/wire/unary"
+	"github.com/headgate-rls/headgate/ratelimit"
 )
 
-// UnaryHandler makes s answer on package unary's server: all calls that have
-// arrived on a connection are decided as one slice. Where the backend does no
-// I/O they are decided in the goroutine that reads the connection.
-func UnaryHandler(s *Service, observe Observe) unary.Handler {
-	h := &unaryHandler{service: s, observe: observe}
-	names := []string{MetadataID, MetadataOwner, MetadataLeaseKey}
-	if s.Traced() || s.LogsRefusals() {
-		names = append(names, MetadataTraceParent, MetadataTraceState)
+// Handlers make s answer all methods on package unary's server, by their full names: all calls that have arrived on a
+// connection are decided as one slice. Where the backend does no I/O they are decided in the goroutine that reads the
+// connection.
+func Handlers(s *ratelimit.Service, observe ratelimit.Observe) map[string]unary.Handler {
+	all := map[string]unary.Handler{}
+	for _, m := range Methods {
+		all[m.Path()] = Handler(s, m, observe)
 	}
-	if s.LogsRefusals() {
-		names = append(names, MetadataRequestID)
-	}
-	if s.conf.Caps.Local {
-		return unary.Handler{Metadata: names, TooLarge: true, Abandoned: h.abandoned, Inline: func(ctx context.Context, calls []*unary.Call) []*unary.Call {
-			h.serve(ctx, calls)
-			return nil
-		}}
+	return all
+}
+
+// Handler makes s answer one method. observe is called with the duration and the results of calls.
+func Handler(s *ratelimit.Service, m *Method, observe ratelimit.Observe) unary.Handler {
+	h := &unaryHandler{service: s, method: m, observe: observe}
+	names := headerNames(s)
+	if s.Local() {
+		return unary.Handler{Metadata: names, TooLarge: true, Abandoned: h.abandoned, Inline: h.inline}
 	}
 	return unary.Handler{Metadata: names, TooLarge: true, Serve: h.serve, Shed: h.shed, Abandoned: h.abandoned, First: mayReturnLease}
 }
 
 type unaryHandler struct {
-	service *Service
-	observe Observe
+	service *ratelimit.Service
+	method  *Method
+	observe ratelimit.Observe
 	slices  sync.Pool // *callSlice
 }
 
@@ -40,24 +41,29 @@ type unaryHandler struct {
 type callSlice struct {
 	exchanges []*exchange
 	calls     []*unary.Call
-	reqs      []*Request
-	resps     []*Response
+	reqs      []*ratelimit.Request
+	resps     []*ratelimit.Response
 }
 
 // errDeadlinePassed answers calls whose caller has stopped waiting.
 var errDeadlinePassed = &unary.Status{Code: unary.DeadlineExceeded, Message: "deadline exceeded before the call was read"}
+
+func (h *unaryHandler) inline(ctx context.Context, calls []*unary.Call) []*unary.Call {
+	h.serve(ctx, calls)
+	return nil
+}
 
 // serve decides calls by the earliest of their deadlines, which are close
 // together.
 func (h *unaryHandler) serve(ctx context.Context, calls []*unary.Call) {
 	start := time.Now()
 	cs, earliest := h.decode(calls, start)
-	if !earliest.IsZero() && !h.service.conf.Caps.Local {
+	if !earliest.IsZero() && !h.service.Local() {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithDeadline(ctx, earliest)
 		defer cancel()
 	}
-	h.service.Decide(ctx, cs.reqs, cs.resps)
+	h.method.Do(h.service, ctx, cs.reqs, cs.resps)
 	h.encode(cs, start)
 }
 
@@ -65,35 +71,24 @@ func (h *unaryHandler) serve(ctx context.Context, calls []*unary.Call) {
 func (h *unaryHandler) shed(calls []*unary.Call) {
 	start := time.Now()
 	cs, _ := h.decode(calls, start)
-	h.service.DecideNow(cs.reqs, cs.resps)
+	h.method.Do(h.service, ratelimit.NoTime, cs.reqs, cs.resps)
 	h.encode(cs, start)
 }
 
 // mayReturnLease reports whether a call may bring leases back. Such calls go
 // first, because they make room for requests after them. Their deadline matters
 // little: a release that the backend cannot do in time is retried.
-func mayReturnLease(c *unary.Call) bool { return bytes.Contains(c.Message, opKey) }
-
-var opKey = []byte(OpKey)
-
-// endsRequests reports whether a message may end requests in flight, by a lease or
-// by negative hits. It may be true for a message that ends none. It may be false
-// only if the message's encoder did not write the shortest form.
-func endsRequests(message []byte) bool {
-	return bytes.Contains(message, opKey) || bytes.Contains(message, negativeHits)
-}
-
-var negativeHits = []byte{fieldDescriptorNegative << 3, 1}
+func mayReturnLease(c *unary.Call) bool { return ratelimit.MayReturnLease(c.Message) }
 
 // abandoned releases the leases that a call brings back whose caller is gone. It
 // does not decode other calls, of which a flood has many.
 func (h *unaryHandler) abandoned(c *unary.Call) {
-	if !endsRequests(c.Message) {
+	if !ratelimit.MayEndRequests(c.Message) {
 		return
 	}
 	ex := exchanges.Get().(*exchange)
 	defer exchanges.Put(ex)
-	if ex.req.Decode(c.Message) == nil {
+	if h.method.Read(&ex.req, c.Message) == nil {
 		h.service.QueueReturns(&ex.req)
 	}
 }
@@ -112,8 +107,8 @@ func (h *unaryHandler) decode(calls []*unary.Call, now time.Time) (cs *callSlice
 			continue
 		}
 		if c.TooLarge {
-			c.Reply = h.service.tooLarge().AppendTo(c.Reply)
-			h.observe(time.Since(now), CallInvalid, 1)
+			c.Reply = h.method.Write(h.service.TooLarge(), c.Reply)
+			h.observe(time.Since(now), ratelimit.CallInvalid, 1)
 			continue
 		}
 		n := len(cs.reqs)
@@ -121,21 +116,13 @@ func (h *unaryHandler) decode(calls []*unary.Call, now time.Time) (cs *callSlice
 			cs.exchanges = append(cs.exchanges, new(exchange))
 		}
 		ex := cs.exchanges[n]
-		if err := ex.req.Decode(c.Message); err != nil {
+		if err := h.method.Read(&ex.req, c.Message); err != nil {
 			c.Err = &unary.Status{Code: unary.InvalidArgument, Message: err.Error()}
-			h.observe(time.Since(now), CallInvalid, 1)
+			h.observe(time.Since(now), ratelimit.CallInvalid, 1)
 			continue
 		}
 		ex.req.Peer = c.Peer
-		if md := c.Metadata; len(md) >= 3 {
-			ex.req.SetMetadata(md[0], md[1], md[2])
-			if len(md) >= 5 {
-				ex.req.SetTrace(md[3], md[4])
-			}
-			if len(md) >= 6 {
-				ex.req.SetRequestID(md[5])
-			}
-		}
+		setHeaders(&ex.req, c.Metadata)
 		if !c.Deadline.IsZero() && (earliest.IsZero() || c.Deadline.Before(earliest)) {
 			earliest = c.Deadline
 		}
@@ -144,14 +131,10 @@ func (h *unaryHandler) decode(calls []*unary.Call, now time.Time) (cs *callSlice
 	return cs, earliest
 }
 
-// tooLarge answers a request whose message was dropped: OVER_LIMIT. If the call failed, Envoy would
-// let the request pass, and a client could cause that by a long header.
-func (s *Service) tooLarge() *Response { return &Response{OverLimit: !s.conf.ShadowMode} }
-
 // encode answers the calls of cs, and puts cs back into the pool.
 func (h *unaryHandler) encode(cs *callSlice, start time.Time) {
 	took := time.Since(start)
-	var results [NumCallResults]int
+	var results [ratelimit.NumCallResults]int
 	for i, c := range cs.calls {
 		resp := cs.resps[i]
 		results[resp.Result()]++
@@ -159,22 +142,16 @@ func (h *unaryHandler) encode(cs *callSlice, start time.Time) {
 			c.Err = &unary.Status{Code: unary.Code(err.Code), Message: err.Message}
 			continue
 		}
-		c.Reply = resp.AppendTo(c.Reply)
-		if c.Undo = h.service.Undo(resp); c.Undo != nil {
-			c.UndoSize = resp.undoSize()
-		}
+		c.Reply = h.method.Write(resp, c.Reply)
+		c.Undo, c.UndoSize = h.service.Undo(resp)
 	}
 	for r, n := range results {
 		if n > 0 {
-			h.observe(took, CallResult(r), n)
+			h.observe(took, ratelimit.CallResult(r), n)
 		}
 	}
 	for i, req := range cs.reqs {
-		switch {
-		case req.size <= smallMessage:
-		case i < keptLarge:
-			req.dropStrings()
-		default:
+		if !req.Release(i) {
 			cs.exchanges[i] = new(exchange)
 		}
 	}

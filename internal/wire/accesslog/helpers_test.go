@@ -19,8 +19,8 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/protobuf/types/known/structpb"
 
+	"github.com/headgate-rls/headgate/internal/wire/transport"
 	"github.com/headgate-rls/headgate/ratelimit/leases"
-	"github.com/headgate-rls/headgate/ratelimit/transport"
 )
 
 const rateLimit = "envoy.filters.http.ratelimit"

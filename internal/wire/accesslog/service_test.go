@@ -15,10 +15,10 @@ import (
 
 	"github.com/headgate-rls/headgate/backends/memory"
 	"github.com/headgate-rls/headgate/descriptors/rulefile"
+	"github.com/headgate-rls/headgate/internal/wire/transport"
 	"github.com/headgate-rls/headgate/limit"
 	"github.com/headgate-rls/headgate/ratelimit"
 	"github.com/headgate-rls/headgate/ratelimit/leases"
-	"github.com/headgate-rls/headgate/ratelimit/transport"
 )
 
 // The tracker is what streams speak to.

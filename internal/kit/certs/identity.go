@@ -1,4 +1,4 @@
-package ratelimit
+package certs
 
 import (
 	"crypto/sha256"
@@ -8,6 +8,9 @@ import (
 	"unicode"
 	"unicode/utf8"
 )
+
+// maxIdentity bounds an identity, in bytes.
+const maxIdentity = 256
 
 // Identity returns who a client is by its certificate, which must have been
 // verified: the first URI in it (SPIFFE), else the first DNS name, else its
@@ -28,7 +31,7 @@ func Identity(state *tls.ConnectionState) string {
 
 // plainIdentity replaces an identity that is too long or not printable by its hash.
 func plainIdentity(s string) string {
-	if len(s) <= maxMetadata && utf8.ValidString(s) && !strings.ContainsFunc(s, unicode.IsControl) {
+	if len(s) <= maxIdentity && utf8.ValidString(s) && !strings.ContainsFunc(s, unicode.IsControl) {
 		return s
 	}
 	sum := sha256.Sum256([]byte(s))

@@ -1,0 +1,5 @@
+// Package transport serves a [ratelimit.Service] over gRPC, by package unary and by grpc-go, and in JSON.
+//
+// A [Method] is a value; [Methods] lists those that are served. A new one is a row there, with a file for what it
+// does.
+package transport

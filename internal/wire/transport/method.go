@@ -1,0 +1,59 @@
+package transport
+
+import (
+	"context"
+	"sync"
+
+	"github.com/headgate-rls/headgate/ratelimit"
+)
+
+// A Method is an RPC: its name, how its message is read, what it does, and how its answer is written.
+type Method struct {
+	Service, Name string // "package.Service" and "Method"
+	// Read fills a request from a message, and reuses its memory. What it returns as error is the caller's fault.
+	Read func(req *ratelimit.Request, message []byte) error
+	// Do answers requests. It may change them first.
+	Do func(s *ratelimit.Service, ctx context.Context, reqs []*ratelimit.Request, resps []*ratelimit.Response)
+	// Write appends an answer to b as a message.
+	Write func(resp *ratelimit.Response, b []byte) []byte
+}
+
+// Path is the method's full name, as gRPC has it: "/package.Service/Method".
+func (m *Method) Path() string { return "/" + m.Service + "/" + m.Name }
+
+// ShouldRateLimit is Envoy's question.
+var ShouldRateLimit = &Method{
+	Service: "envoy.service.ratelimit.v3.RateLimitService", Name: "ShouldRateLimit",
+	Read: (*ratelimit.Request).Decode, Do: (*ratelimit.Service).Decide, Write: (*ratelimit.Response).AppendTo,
+}
+
+// Methods are those that are served, by both transports.
+var Methods = []*Method{ShouldRateLimit}
+
+// served reports whether a method is one of Methods.
+func served(path string) bool {
+	for _, m := range Methods {
+		if m.Path() == path {
+			return true
+		}
+	}
+	return false
+}
+
+// An exchange is a call's request and response, pooled together. grpc-go encodes the response before it lets go of
+// it, so the codec puts it back.
+type exchange struct {
+	method    *Method
+	req       ratelimit.Request
+	resp      ratelimit.Response
+	malformed error // why req could not be read
+
+	reqs  [1]*ratelimit.Request
+	resps [1]*ratelimit.Response
+}
+
+var exchanges = sync.Pool{New: func() any {
+	ex := new(exchange)
+	ex.reqs[0], ex.resps[0] = &ex.req, &ex.resp
+	return ex
+}}
