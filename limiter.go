@@ -16,7 +16,7 @@ import (
 	"github.com/headgate-rls/headgate/descriptors/rulefile"
 	"github.com/headgate-rls/headgate/internal/app/telemetry"
 	"github.com/headgate-rls/headgate/internal/kit/background"
-	"github.com/headgate-rls/headgate/policies/sqlstore"
+	"github.com/headgate-rls/headgate/policies"
 	"github.com/headgate-rls/headgate/ratelimit"
 )
 
@@ -25,7 +25,7 @@ import (
 type Limiter struct {
 	service *ratelimit.Service
 	store   *stack.Stack
-	source  *sqlstore.Source // of policies, or nil
+	source  policies.Source // nil without a database of policies
 	rules   ruleLoader
 	timeout time.Duration
 	local   bool // the store does no I/O
@@ -119,17 +119,17 @@ func (l *Limiter) openPolicies(ctx context.Context, opt *Options, conf *ratelimi
 	if opt.Policies == "" {
 		return nil
 	}
-	store, err := sqlstore.Open(sqlstore.Config{URL: opt.Policies, Existing: opt.NoMigrate, Log: conf.Log})
+	source, err := policies.OpenSource(policies.Location{URL: opt.Policies, Migrate: !opt.NoMigrate, Log: conf.Log})
 	if err != nil {
 		return fmt.Errorf("headgate: Options.Policies: %w", err)
 	}
-	l.source = sqlstore.NewSource(store, !opt.NoMigrate, conf.Log)
+	l.source = source
 	ctx, cancel := context.WithTimeout(ctx, startWithin)
 	defer cancel()
 	if err := l.source.Start(ctx); err != nil {
 		return errors.Join(fmt.Errorf("headgate: Options.Policies: %w", err), l.closePolicies())
 	}
-	conf.Policies = l.source.Set
+	conf.Policies = l.source.InForce()
 	return nil
 }
 
@@ -146,7 +146,7 @@ func (l *Limiter) publish(registerer prometheus.Registerer, set *descriptors.Set
 		return nil
 	}
 	if l.source != nil {
-		l.metrics.AddPolicies(l.source.Set)
+		l.metrics.AddPolicies(l.source.InForce())
 	}
 	l.metrics.AddFigures(l.store.Figures())
 	l.metrics.AddInFlight(l.service.Leases())

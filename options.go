@@ -31,6 +31,7 @@ type Options struct {
 	// Policies is the URL of a database whose policies take the place of the limits of rules
 	// that ask for them (policy: in a rule), and change while the program runs, as --policies
 	// has it: sqlite:FILE, postgres://host/db and others. Empty: rules have their own limits.
+	// The program imports policies/sqlstore.
 	Policies string
 	// PolicyMetrics are keys of policies that have series of their own in the metrics, such as
 	// "user:bigcustomer", or beginnings of keys with * after them, as --policy-metrics has them.

@@ -21,6 +21,22 @@ type Source struct {
 	migrated bool
 }
 
+var _ policies.Source = (*Source)(nil)
+
+// A program that imports the package can keep policies in a database.
+func init() {
+	policies.Register(func(at policies.Location) (policies.Source, error) {
+		store, err := Open(Config{URL: at.URL, Existing: !at.Migrate, Log: at.Log})
+		if err != nil {
+			return nil, err
+		}
+		return NewSource(store, at.Migrate, at.Log), nil
+	})
+}
+
+// InForce implements [policies.Source].
+func (s *Source) InForce() *policies.Set { return s.Set }
+
 // NewSource returns a source of a store, which it closes. With migrate it brings the schema up to
 // date. It does nothing until [Source.Start].
 func NewSource(store *Store, migrate bool, log *slog.Logger) *Source {

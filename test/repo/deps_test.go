@@ -1,7 +1,10 @@
 package repo
 
 import (
+	"bytes"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 )
@@ -34,6 +37,89 @@ func TestWhoHasTheAWSSDK(t *testing.T) {
 			t.Errorf("cmd/%s contains the AWS SDK: %v, want %v", program, found, has)
 		}
 	}
+}
+
+// What a small program gets with the library, beside what it asks for. These figures are bounds: raise
+// none of them, and lower one when the test says so.
+const (
+	smallLines = 33_000    // of our own Go
+	smallSize  = 9_300_000 // bytes
+)
+
+// TestWhatASmallProgramHas: counters in memory bring no driver, no server and no client.
+func TestWhatASmallProgramHas(t *testing.T) {
+	const program = "./test/repo/testdata/small"
+	all := deps(t, program)
+	for _, unwanted := range []string{
+		"modernc.org/", "github.com/jackc/", "github.com/go-sql-driver/", "github.com/redis/",
+		"google.golang.org/grpc", "github.com/envoyproxy/", awsSDK,
+	} {
+		for _, path := range all {
+			if strings.HasPrefix(path, unwanted) {
+				t.Errorf("a program with counters in memory has %s", path)
+			}
+		}
+	}
+	bounded(t, "lines of our own Go", ownLines(t, program), smallLines)
+	binary := build(t, program, smallSize)
+	for _, c := range []struct{ args, want string }{
+		{"", "true <nil>\ntrue <nil>\nfalse <nil>\n"},
+		{"-backend redis://h", `Options.Backend: redis: needs the store of Redis in the program: import _ "` + module + `/backends/redis"`},
+		{"-backend sqlite:x", `import _ "` + module + `/backends/sqlstore"`},
+		{"-policies sqlite:x", `Options.Policies: a database of policies needs their store in the program: import _ "` + module + `/policies/sqlstore"`},
+	} {
+		out, err := exec.Command(binary, strings.Fields(c.args)...).CombinedOutput()
+		if !strings.Contains(string(out), c.want) || (err == nil) != (c.args == "") {
+			t.Errorf("%q: %v %s, want %q", c.args, err, out, c.want)
+		}
+	}
+}
+
+// build builds a program as a release does, and compares its size with a bound.
+func build(t *testing.T, program string, most int) (binary string) {
+	t.Helper()
+	binary = filepath.Join(t.TempDir(), "program")
+	cmd := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w", "-o", binary, program)
+	cmd.Dir, cmd.Env = root(t), append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	info, err := os.Stat(binary)
+	if err != nil {
+		t.Fatal(err)
+	}
+	bounded(t, "bytes of "+program, int(info.Size()), most)
+	return binary
+}
+
+// bounded holds a figure to its bound, which must not be far from it.
+func bounded(t *testing.T, what string, n, most int) {
+	t.Helper()
+	t.Logf("%d %s", n, what)
+	if n > most || n < most-most/10 {
+		t.Errorf("%d %s: the bound is %d; lower it if that is far too much", n, what, most)
+	}
+}
+
+// ownLines counts the lines of our packages that a program consists of.
+func ownLines(t *testing.T, dir string) (lines int) {
+	t.Helper()
+	for _, path := range deps(t, dir) {
+		our, ok := ours(path)
+		if !ok {
+			continue
+		}
+		files, err := filepath.Glob(filepath.Join(root(t), our, "*.go"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, file := range files {
+			if !strings.HasSuffix(file, "_test.go") {
+				lines += bytes.Count(readFile(t, file), []byte("\n"))
+			}
+		}
+	}
+	return lines
 }
 
 // deps are the packages that one consists of.

@@ -54,7 +54,8 @@ func fromStandardLibrary(imported string) bool {
 
 // registering are the files that may have an init function, by which a store is known to a program that
 // imports it.
-var registering = []string{"backends/memory/kind.go", "backends/redis/kind.go", "backends/sqlstore/kind.go", "backends/dynamodb/kind.go"}
+var registering = []string{"backends/memory/kind.go", "backends/redis/kind.go", "backends/sqlstore/kind.go", "backends/dynamodb/kind.go",
+	"policies/sqlstore/source.go"}
 
 // clockFree are the directories in which time comes in from outside, and
 // clockAllowed the packages below them that measure durations or own the clock.

@@ -1,0 +1,29 @@
+// Command small limits requests in process by counters in memory, to show what a program gets with the library.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"log"
+
+	"github.com/headgate-rls/headgate"
+)
+
+const rules = "domain: d\ndescriptors:\n- {key: user, limits: [{algorithm: sliding_log, limit: 2, window: 1h}]}\n"
+
+func main() {
+	opt := headgate.Options{Rules: []headgate.Rules{headgate.YAML("rules.yaml", rules)}}
+	flag.StringVar(&opt.Backend, "backend", "memory://", "")
+	flag.StringVar(&opt.Policies, "policies", "", "")
+	flag.Parse()
+	limiter, err := headgate.Open(context.Background(), opt)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer limiter.Close()
+	for range 3 {
+		d, err := limiter.Check(context.Background(), "d", headgate.Describe("user", "ann"))
+		fmt.Println(d.Allowed, err)
+	}
+}
