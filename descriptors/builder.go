@@ -71,7 +71,7 @@ func (d *domainBuilder) way() *way { return &way{domain: d} }
 
 // to returns the way from w to a rule right below it.
 func (w *way) to(s *RuleSpec) way {
-	id := s.id()
+	id := s.Label()
 	next := way{
 		parent: w, domain: w.domain, spec: s, depth: w.depth + 1, id: id, dotted: id,
 		shared: w.shared || s.shared() != "", metric: w.metric || s.ValueToMetric,
@@ -82,8 +82,8 @@ func (w *way) to(s *RuleSpec) way {
 	return next
 }
 
-// id is the reference's name of a node, which it keeps unique per level.
-func (s *RuleSpec) id() string {
+// Label is the reference's name of a rule, which it keeps unique per level.
+func (s *RuleSpec) Label() string {
 	if s.Value == "" {
 		return s.Key
 	}
@@ -366,7 +366,7 @@ func (b *builder) shadowed(specs []*RuleSpec, w *way, lv *level, wild []*RuleSpe
 		if _, ok := lv.exact[Entry{s.Key, s.Value}]; ok {
 			what = "applies only to its own text, * included"
 		}
-		b.below(w, s, true, "the rule %s: %s %q in %s:%d matches all it would", what, why, o.id(), o.Place.File, o.Place.Line)
+		b.below(w, s, true, "the rule %s: %s %q in %s:%d matches all it would", what, why, o.Label(), o.Place.File, o.Place.Line)
 	}
 	every := func(s *RuleSpec) *Entry {
 		if s.Value == "" {

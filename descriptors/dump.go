@@ -36,15 +36,12 @@ func (r *Rule) dump(w io.Writer) {
 		fmt.Fprintf(w, "%s: no limit\n", place)
 	}
 	for i := range r.Limits {
-		l := &r.Limits[i]
-		fmt.Fprintf(w, "%s: %s, shadow_mode: %t", place, l.figures(), r.Shadow || l.Shadow)
-		if l.Name != "" {
-			fmt.Fprintf(w, ", name: %s", l.Name)
-		}
-		if share := l.Limit.Share(); share > 0 {
-			fmt.Fprintf(w, ", local_share: %d", share)
-		}
-		fmt.Fprintf(w, "%s\n", rest)
+		var l line
+		one := &r.Limits[i]
+		l.add(true, "%s: %s, shadow_mode: %t", place, one.figures(), r.Shadow || one.Shadow)
+		l.add(one.Name != "", ", name: %s", one.Name)
+		l.add(one.Limit.Share() > 0, ", local_share: %d", one.Limit.Share())
+		fmt.Fprintf(w, "%s%s\n", l.String(), rest)
 	}
 	if r.Concurrency != nil {
 		fmt.Fprintf(w, "%s: %s, shadow_mode: %t%s\n", place, r.Concurrency.figures(), r.Shadow, rest)
@@ -54,65 +51,44 @@ func (r *Rule) dump(w io.Writer) {
 	}
 }
 
+// A line is text whose parts are there if something is set.
+type line struct{ strings.Builder }
+
+func (l *line) add(set bool, format string, args ...any) {
+	if set {
+		fmt.Fprintf(l, format, args...)
+	}
+}
+
 // String renders the tier as one line.
 func (t *Tier) String() string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "in flight > %d:", t.Threshold)
-	if t.Delay > 0 {
-		fmt.Fprintf(&b, " delay %s", units.Format(t.Delay))
-	}
-	if t.Status != 0 {
-		fmt.Fprintf(&b, " status %d", t.Status)
-	}
+	var l line
+	l.add(true, "in flight > %d:", t.Threshold)
+	l.add(t.Delay > 0, " delay %s", units.Format(t.Delay))
+	l.add(t.Status != 0, " status %d", t.Status)
 	for _, h := range t.Headers {
-		fmt.Fprintf(&b, ", %s: %s", h.Name, h.Value)
+		l.add(true, ", %s: %s", h.Name, h.Value)
 	}
-	if t.Content != "" {
-		fmt.Fprintf(&b, ", content: %q", spell.Short(t.Content))
-	}
-	if t.Name != "" {
-		fmt.Fprintf(&b, ", name: %s", t.Name)
-	}
-	return b.String()
+	l.add(t.Content != "", ", content: %q", spell.Short(t.Content))
+	l.add(t.Name != "", ", name: %s", t.Name)
+	return l.String()
 }
 
 // modes renders what else is set on the rule.
 func (r *Rule) modes() string {
-	var b strings.Builder
-	if r.Resource != "" {
-		fmt.Fprintf(&b, ", path: %v", r.class)
-	}
-	if r.Quota {
-		b.WriteString(", quota_mode: true")
-	}
-	if r.shared != nil {
-		b.WriteString(", share_threshold: true")
-	}
-	if r.raw {
-		b.WriteString(", counter: value")
-	}
-	if r.Policy != nil {
-		fmt.Fprintf(&b, ", policy: %v", r.Policy)
-	}
-	if len(r.Replaces) > 0 {
-		fmt.Fprintf(&b, ", replaces: %s", strings.Join(r.Replaces, " "))
-	}
-	if r.OnBackendError != FailDefault {
-		fmt.Fprintf(&b, ", on_backend_error: %v", r.OnBackendError)
-	}
-	if r.OnOverload != FailDefault {
-		fmt.Fprintf(&b, ", on_overload: %v", r.OnOverload)
-	}
-	if r.Charge != ChargeDefault {
-		fmt.Fprintf(&b, ", charge: %v", r.Charge)
-	}
-	if r.Overflow != OverflowDefault {
-		fmt.Fprintf(&b, ", overflow: %v", r.Overflow)
-	}
-	if r.MaxDebt != 0 {
-		fmt.Fprintf(&b, ", max_debt: %d", r.MaxDebt)
-	}
-	return b.String()
+	var l line
+	l.add(r.Resource != "", ", path: %v", r.class)
+	l.add(r.Quota, ", quota_mode: true")
+	l.add(r.shared != nil, ", share_threshold: true")
+	l.add(r.raw, ", counter: value")
+	l.add(r.Policy != nil, ", policy: %v", r.Policy)
+	l.add(len(r.Replaces) > 0, ", replaces: %s", strings.Join(r.Replaces, " "))
+	l.add(r.OnBackendError != FailDefault, ", on_backend_error: %v", r.OnBackendError)
+	l.add(r.OnOverload != FailDefault, ", on_overload: %v", r.OnOverload)
+	l.add(r.Charge != ChargeDefault, ", charge: %v", r.Charge)
+	l.add(r.Overflow != OverflowDefault, ", overflow: %v", r.Overflow)
+	l.add(r.MaxDebt != 0, ", max_debt: %d", r.MaxDebt)
+	return l.String()
 }
 
 // figures renders a limit's numbers: those of a plain rate_limit as the
@@ -144,12 +120,9 @@ func calendar(s *limit.Spec) string {
 
 // figures renders the limit itself.
 func (c *Concurrency) figures() string {
-	var b strings.Builder
-	b.WriteString("algorithm=concurrency lease_ttl=" + units.Format(c.LeaseTTL))
-	if c.ByHits {
-		b.WriteString(" release=hits")
-	} else if c.Hold > 0 {
-		b.WriteString(" reject_hold=" + units.Format(c.Hold))
-	}
-	return b.String()
+	var l line
+	l.add(true, "algorithm=concurrency lease_ttl=%s", units.Format(c.LeaseTTL))
+	l.add(c.ByHits, " release=hits")
+	l.add(!c.ByHits && c.Hold > 0, " reject_hold=%s", units.Format(c.Hold))
+	return l.String()
 }

@@ -41,9 +41,6 @@ const (
 	OverflowDebt
 )
 
-// OverflowOf returns what rules write for the overflow of a limit.
-func OverflowOf(o limit.Overflow) Overflow { return OverflowRefuse + Overflow(o) }
-
 // Of returns the overflow of a limit, Refuse by default.
 func (o Overflow) Of() limit.Overflow {
 	if o == OverflowDefault {
@@ -54,19 +51,33 @@ func (o Overflow) Of() limit.Overflow {
 
 var (
 	failureNames  = []string{FailAllow: "allow", FailDeny: "deny", FailError: "error", FailLocal: "local"}
-	overloadNames = failureNames[FailAllow:FailLocal]
+	overloadNames = failureNames[:FailLocal]
 	chargeNames   = []string{ChargeAllOrNothing: "all_or_nothing", ChargeEach: "each"}
 	overflowNames = []string{
 		OverflowRefuse: limit.Refuse.String(), OverflowSaturate: limit.Saturate.String(), OverflowDebt: limit.Debt.String(),
 	}
 )
 
+// nameOf returns a choice as rules write it, "default" if they do not.
+func nameOf[T ~uint8](names []string, choice T) string {
+	if choice == 0 || int(choice) >= len(names) {
+		return "default"
+	}
+	return names[choice]
+}
+
+// choiceOf returns the choice of a name that rules may write.
+func choiceOf[T ~uint8](names []string, name string) (choice T, ok bool) {
+	i := 1 + slices.Index(names[1:], name)
+	return T(i), i > 0
+}
+
 // FailurePolicies returns the names that rules write for the policies: the name
 // of policy p is at p-1.
 func FailurePolicies() []string { return failureNames[1:] }
 
 // OverloadPolicies is [FailurePolicies] for overload, where FailLocal is not one.
-func OverloadPolicies() []string { return overloadNames }
+func OverloadPolicies() []string { return overloadNames[1:] }
 
 // Charges returns the names that rules write for the charges: the name of
 // charge c is at c-1.
@@ -77,50 +88,27 @@ func Charges() []string { return chargeNames[1:] }
 func Overflows() []string { return overflowNames[1:] }
 
 // String returns the policy as rules write it, "default" if they do not.
-func (p FailurePolicy) String() string {
-	if p == FailDefault || int(p) >= len(failureNames) {
-		return "default"
-	}
-	return failureNames[p]
-}
+func (p FailurePolicy) String() string { return nameOf(failureNames, p) }
 
 // String returns the charge as rules write it, "default" if they do not.
-func (c Charge) String() string {
-	if c == ChargeDefault || int(c) >= len(chargeNames) {
-		return "default"
-	}
-	return chargeNames[c]
-}
+func (c Charge) String() string { return nameOf(chargeNames, c) }
 
 // String returns the overflow as rules write it, "default" if they do not.
-func (o Overflow) String() string {
-	if o == OverflowDefault || int(o) >= len(overflowNames) {
-		return "default"
-	}
-	return overflowNames[o]
-}
+func (o Overflow) String() string { return nameOf(overflowNames, o) }
 
 // ParseOverflow returns the overflow of a name that rules may write.
-func ParseOverflow(name string) (o Overflow, ok bool) {
-	i := 1 + slices.Index(overflowNames[1:], name)
-	return Overflow(i), i > 0
-}
+func ParseOverflow(name string) (Overflow, bool) { return choiceOf[Overflow](overflowNames, name) }
 
 // ParseFailurePolicy returns the policy of a name that rules may write.
-func ParseFailurePolicy(name string) (p FailurePolicy, ok bool) {
-	i := 1 + slices.Index(failureNames[1:], name)
-	return FailurePolicy(i), i > 0
+func ParseFailurePolicy(name string) (FailurePolicy, bool) {
+	return choiceOf[FailurePolicy](failureNames, name)
 }
 
 // ParseOverloadPolicy returns the policy of a name that rules may write for
 // overload.
-func ParseOverloadPolicy(name string) (p FailurePolicy, ok bool) {
-	i := 1 + slices.Index(overloadNames, name)
-	return FailurePolicy(i), i > 0
+func ParseOverloadPolicy(name string) (FailurePolicy, bool) {
+	return choiceOf[FailurePolicy](overloadNames, name)
 }
 
 // ParseCharge returns the charge of a name that rules may write.
-func ParseCharge(name string) (c Charge, ok bool) {
-	i := 1 + slices.Index(chargeNames[1:], name)
-	return Charge(i), i > 0
-}
+func ParseCharge(name string) (Charge, bool) { return choiceOf[Charge](chargeNames, name) }

@@ -3,7 +3,6 @@ package overlay
 import (
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/headgate-rls/headgate/descriptors"
@@ -70,18 +69,10 @@ func (l *layer) rules(list []*descriptors.RuleSpec, parent string) (out []*descr
 
 // pathOf is a rule's path as the compiled rule has it.
 func pathOf(parent string, r *descriptors.RuleSpec) string {
-	var b strings.Builder
-	b.Grow(len(parent) + len(r.Key) + len(r.Value) + 2)
-	if parent != "" {
-		b.WriteString(parent)
-		b.WriteByte('.')
+	if parent == "" {
+		return r.Label()
 	}
-	b.WriteString(r.Key)
-	if r.Value != "" {
-		b.WriteByte('_')
-		b.WriteString(r.Value)
-	}
-	return b.String()
+	return parent + "." + r.Label()
 }
 
 // matching returns the entries for a rule, and notes that they are used.
@@ -109,8 +100,8 @@ func (l *layer) rule(r *descriptors.RuleSpec, own []*Entry, path string) {
 		}
 		for i := range r.Limits {
 			err := l.limit(&r.Limits[i], e)
-			if err == nil && e.Overflow != nil {
-				r.Overflow, r.MaxDebt = descriptors.OverflowOf(*e.Overflow), e.MaxDebt
+			if err == nil && e.Overflow != descriptors.OverflowDefault {
+				r.Overflow, r.MaxDebt = e.Overflow, e.MaxDebt
 			}
 			if err != nil && len(l.result.Warnings) < maxWarnings {
 				l.result.Warnings = append(l.result.Warnings, e.warning(l.domain+"/"+path, "the limit stays as it was: %v", err))
@@ -167,8 +158,8 @@ func (e *Entry) over(s limit.Spec) limit.Spec {
 	if e.Calendar != nil {
 		s.Calendar, s.Zone = *e.Calendar, e.Zone
 	}
-	if e.Overflow != nil {
-		s.Overflow, s.MaxDebt = *e.Overflow, e.MaxDebt
+	if e.Overflow != descriptors.OverflowDefault {
+		s.Overflow, s.MaxDebt = e.Overflow.Of(), e.MaxDebt
 	}
 	if e.Burst > 0 {
 		s.Burst = e.Burst

@@ -36,8 +36,8 @@ type Entry struct {
 	// Burst is that of a token bucket.
 	Burst int64
 	// Overflow is what is taken of a cost that has no room, and MaxDebt how far debt
-	// goes; nil leaves both as they are.
-	Overflow *limit.Overflow
+	// goes; OverflowDefault leaves both as they are.
+	Overflow descriptors.Overflow
 	MaxDebt  int64
 	// LocalShare is how many units a replica may take ahead.
 	LocalShare int64
@@ -58,16 +58,12 @@ func New(entries []Entry) *Overlay {
 	h := sha256.New()
 	for i := range entries {
 		e := entries[i]
-		overflow := "as it is"
-		if e.Overflow != nil {
-			overflow = e.Overflow.String()
-		}
 		calendar := "as it is"
 		if e.Calendar != nil {
 			calendar = fmt.Sprint(*e.Calendar, e.Zone)
 		}
-		e.Place, e.Overflow, e.Calendar, e.Zone = descriptors.Place{}, nil, nil, nil // a pointer differs each time
-		fmt.Fprintf(h, "%#v %s %s\n", e, overflow, calendar)
+		e.Place, e.Calendar, e.Zone = descriptors.Place{}, nil, nil // a pointer differs each time
+		fmt.Fprintf(h, "%#v %s\n", e, calendar)
 	}
 	return &Overlay{entries: entries, sum: h.Sum(nil)}
 }

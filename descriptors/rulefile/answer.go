@@ -7,26 +7,9 @@ import (
 
 // policy reads what a rule says of failures, charging and its answer.
 func (l *loader) policy(f fields, t *twig, r *descriptors.Body) {
-	if n := f.get("on_backend_error"); n != nil {
-		if i, ok := l.word(n, t, "on_backend_error", descriptors.FailurePolicies()...); ok {
-			r.OnBackendError = descriptors.FailurePolicy(i + 1)
-		}
-	}
-	if n := f.get("on_overload"); n != nil {
-		if i, ok := l.word(n, t, "on_overload", descriptors.OverloadPolicies()...); ok {
-			r.OnOverload = descriptors.FailurePolicy(i + 1)
-		}
-	}
-	if n := f.get("charge"); n != nil {
-		if i, ok := l.word(n, t, "charge", descriptors.Charges()...); ok {
-			r.Charge = descriptors.Charge(i + 1)
-		}
-	}
-	if n := f.get("overflow"); n != nil {
-		if i, ok := l.word(n, t, "overflow", descriptors.Overflows()...); ok {
-			r.Overflow = descriptors.Overflow(i + 1)
-		}
-	}
+	l.failures(f, t, &r.OnBackendError, &r.OnOverload)
+	choose(l, f, t, "charge", descriptors.Charges(), &r.Charge)
+	choose(l, f, t, "overflow", descriptors.Overflows(), &r.Overflow)
 	if n := f.get("max_debt"); n != nil {
 		if most, ok := l.integer(n, t, "max_debt", 1, limit.MaxUnits); ok {
 			r.MaxDebt = most
@@ -36,6 +19,21 @@ func (l *loader) policy(f fields, t *twig, r *descriptors.Body) {
 		if f, ok := l.fields(n, levelResponse, t); ok {
 			r.Response = &descriptors.Response{}
 			r.Response.Content, r.Response.Headers = l.answer(f, t, &r.Fields)
+		}
+	}
+}
+
+// failures reads what to answer without the backend.
+func (l *loader) failures(f fields, t *twig, onError, onOverload *descriptors.FailurePolicy) {
+	choose(l, f, t, "on_backend_error", descriptors.FailurePolicies(), onError)
+	choose(l, f, t, "on_overload", descriptors.OverloadPolicies(), onOverload)
+}
+
+// choose reads a choice by its name: the first of names is that of 1.
+func choose[T ~uint8](l *loader, f fields, t *twig, field string, names []string, to *T) {
+	if n := f.get(field); n != nil {
+		if i, ok := l.word(n, t, field, names...); ok {
+			*to = T(i + 1)
 		}
 	}
 }

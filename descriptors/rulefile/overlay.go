@@ -86,37 +86,17 @@ func (l *loader) overlayEntry(n *yaml.Node, f fields) overlay.Entry {
 			l.errorf(b, nil, "burst needs algorithm: %v in the same entry", limit.TokenBucket)
 		}
 	}
-	l.overlayOverflow(f, &e)
-	if s := f.get("local_share"); s != nil {
-		e.LocalShare, _ = l.integer(s, nil, "local_share", 2, limit.MaxUnits)
-	}
-	if p := f.get("on_backend_error"); p != nil {
-		if i, ok := l.word(p, nil, "on_backend_error", descriptors.FailurePolicies()...); ok {
-			e.OnBackendError = descriptors.FailurePolicy(i + 1)
-		}
-	}
-	if p := f.get("on_overload"); p != nil {
-		if i, ok := l.word(p, nil, "on_overload", descriptors.OverloadPolicies()...); ok {
-			e.OnOverload = descriptors.FailurePolicy(i + 1)
-		}
-	}
-	return e
-}
-
-// overlayOverflow reads what is taken of a cost that has no room.
-func (l *loader) overlayOverflow(f fields, e *overlay.Entry) {
-	if n := f.get("overflow"); n != nil {
-		words := []string{limit.Refuse.String(), limit.Saturate.String(), limit.Debt.String()}
-		if i, ok := l.word(n, nil, "overflow", words...); ok {
-			o := limit.Overflow(i)
-			e.Overflow = &o
-		}
-	}
+	choose(l, f, nil, "overflow", descriptors.Overflows(), &e.Overflow)
 	if n := f.get("max_debt"); n != nil {
-		if e.MaxDebt, _ = l.integer(n, nil, "max_debt", 1, limit.MaxUnits); e.Overflow == nil || *e.Overflow != limit.Debt {
+		if e.MaxDebt, _ = l.integer(n, nil, "max_debt", 1, limit.MaxUnits); e.Overflow != descriptors.OverflowDebt {
 			l.errorf(n, nil, "max_debt needs overflow: %v in the same entry", limit.Debt)
 		}
 	}
+	if s := f.get("local_share"); s != nil {
+		e.LocalShare, _ = l.integer(s, nil, "local_share", 2, limit.MaxUnits)
+	}
+	l.failures(f, nil, &e.OnBackendError, &e.OnOverload)
+	return e
 }
 
 // overlayWindow reads how long windows are, or how many times as long as they were.

@@ -241,9 +241,8 @@ func TestManyRulesAreTranslatedOnce(t *testing.T) {
 
 // Limits take what is left of a cost that has no room, unless an overlay says otherwise.
 func TestOverflowOfLimits(t *testing.T) {
-	debt := limit.Debt
 	s := &state{maxBytes: DefaultMaxMessage, overflow: limit.Saturate,
-		overlay: overlay.New([]overlay.Entry{{Domain: "d", Rule: "b", Overflow: &debt, MaxDebt: 9}})}
+		overlay: overlay.New([]overlay.Entry{{Domain: "d", Rule: "b", Overflow: descriptors.OverflowDebt, MaxDebt: 9}})}
 	o := s.consider(resourcesOf(t, controlplane.Config("d", controlplane.Rule("a", "", 7, hour), controlplane.Rule("b", "", 7, hour))), nil, false)
 	if o.set == nil {
 		t.Fatal(o.problems)
