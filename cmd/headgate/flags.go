@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/headgate-rls/headgate/internal/app/config"
+	"github.com/headgate-rls/headgate/internal/kit/settings"
 	"github.com/headgate-rls/headgate/internal/kit/spell"
 )
 
@@ -18,7 +18,7 @@ func flagError(cmd *cobra.Command, err error) error {
 	var bad *pflag.InvalidValueError
 	switch {
 	case errors.As(err, &bad):
-		return fmt.Errorf("--%s: %w", bad.GetFlag().Name, config.BadValue(bad.GetFlag(), bad.GetValue()))
+		return fmt.Errorf("--%s: %w", bad.GetFlag().Name, settings.BadValue(bad.GetFlag(), bad.GetValue()))
 	case errors.As(err, &unknown):
 		name := unknown.GetSpecifiedName()
 		if letters := unknown.GetSpecifiedShortnames(); letters != "" {

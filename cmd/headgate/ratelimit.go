@@ -17,6 +17,7 @@ import (
 	"github.com/headgate-rls/headgate/internal/app/compat"
 	"github.com/headgate-rls/headgate/internal/app/config"
 	"github.com/headgate-rls/headgate/internal/app/server"
+	"github.com/headgate-rls/headgate/internal/kit/settings"
 )
 
 // referenceName is the name of envoyproxy/ratelimit's program.
@@ -89,12 +90,12 @@ type ratelimitMode struct {
 }
 
 func (m *ratelimitMode) resolve(environ []string) error {
-	err := config.ResolveWith(m.fs, m.conf, environ, func(given func(string) bool) ([]config.Value, error) {
+	err := config.ResolveWith(m.fs, m.conf, environ, func(given func(string) bool) ([]settings.Value, error) {
 		var err error
 		m.res, err = compat.Translate(environ, given)
-		var list []config.Value
+		var list []settings.Value
 		for _, s := range m.res.Settings {
-			list = append(list, config.Value{Flag: s.Flag, Values: s.Values, From: origin(s.From)})
+			list = append(list, settings.Value{Flag: s.Flag, Values: s.Values, From: origin(s.From)})
 		}
 		return list, err
 	})
@@ -119,10 +120,11 @@ func origin(names []string) string {
 // origins says for each setting where its value comes from.
 func (m *ratelimitMode) origins() map[string]string {
 	all := map[string]string{}
-	for _, name := range config.Names() {
+	table := config.Settings()
+	for _, name := range table.Names() {
 		all[name] = "HEADGATE_CONFIG"
-		if _, ok := os.LookupEnv(config.EnvName(name)); ok {
-			all[name] = config.EnvName(name)
+		if _, ok := os.LookupEnv(table.EnvName(name)); ok {
+			all[name] = table.EnvName(name)
 		}
 	}
 	for _, s := range m.res.Settings {
@@ -136,7 +138,7 @@ func (m *ratelimitMode) print(out io.Writer) error {
 	var b strings.Builder
 	fmt.Fprintln(&b, "# headgate serve --config FILE has the same settings. Secrets are hidden as ***.")
 	origins := m.origins()
-	for _, s := range config.Show(m.fs) {
+	for _, s := range config.Settings().Show(m.fs) {
 		value := strconv.Quote(strings.Join(s.Values, ""))
 		if s.Many {
 			quoted := make([]string, len(s.Values))
@@ -173,7 +175,7 @@ func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
 // tell logs what came of the environment.
 func (m *ratelimitMode) tell(log *slog.Logger) {
 	var list []string
-	for _, s := range config.Show(m.fs) {
+	for _, s := range config.Settings().Show(m.fs) {
 		list = append(list, s.Flag+"="+strings.Join(s.Values, ","))
 	}
 	for _, v := range m.res.Environment {

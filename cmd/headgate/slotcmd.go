@@ -37,7 +37,7 @@ var slotDatabase = []string{"slots", "slots-username", "slots-password"}
 func settingsCommand(cmd *cobra.Command, shown []string, run func(ctx context.Context, conf *config.Config, log *slog.Logger) error) *cobra.Command {
 	conf := config.Define(cmd.Flags())
 	shown = append([]string{"config", "log-level", "log-format"}, shown...)
-	for _, f := range config.Names() {
+	for _, f := range config.Settings().Names() {
 		if !slices.Contains(shown, f) {
 			_ = cmd.Flags().MarkHidden(f)
 		}

@@ -5,7 +5,6 @@ import (
 	"context"
 	"os"
 
-	"github.com/headgate-rls/headgate/internal/app/config"
 	"github.com/headgate-rls/headgate/notify/serve"
 )
 
@@ -13,9 +12,9 @@ import (
 var version = ""
 
 func main() {
-	program := serve.Program[*config.NotifyGateway]{
+	program := serve.Program[*serve.GatewaySettings]{
 		Name: "notify-gateway", Short: "Limit and queue messages to users", Version: version,
-		Define: config.DefineNotifyGateway, Serve: serve.Gateway,
+		Settings: new(serve.GatewaySettings), Serve: serve.Gateway,
 	}
 	os.Exit(program.Run(context.Background(), os.Args[1:], os.Environ(), os.Stdout, os.Stderr))
 }

@@ -5,7 +5,6 @@ import (
 	"context"
 	"os"
 
-	"github.com/headgate-rls/headgate/internal/app/config"
 	"github.com/headgate-rls/headgate/notify/serve"
 )
 
@@ -13,9 +12,9 @@ import (
 var version = ""
 
 func main() {
-	program := serve.Program[*config.NotifySender]{
+	program := serve.Program[*serve.SenderSettings]{
 		Name: "notify-sender", Short: "Send queued messages", Version: version,
-		Define: config.DefineNotifySender, Serve: serve.Sender,
+		Settings: new(serve.SenderSettings), Serve: serve.Sender,
 	}
 	os.Exit(program.Run(context.Background(), os.Args[1:], os.Environ(), os.Stdout, os.Stderr))
 }

@@ -4,13 +4,12 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/binary"
-	"errors"
-	"io"
 	"slices"
 
 	"go.yaml.in/yaml/v3"
 
 	"github.com/headgate-rls/headgate/descriptors"
+	"github.com/headgate-rls/headgate/internal/kit/yamlfile"
 )
 
 // MaxSourceBytes bounds a [Source]: Load refuses larger ones.
@@ -118,23 +117,16 @@ func (l *loader) source(s *Source) {
 
 // parse returns the top mapping of the only document in data.
 func (l *loader) parse(data []byte) (*yaml.Node, bool) {
-	var doc, more yaml.Node
-	dec := yaml.NewDecoder(bytes.NewReader(data))
-	err := dec.Decode(&doc)
-	if errors.Is(err, io.EOF) || err == nil && isNull(&doc) {
+	doc, more, wrong := yamlfile.Decode(data)
+	switch {
+	case wrong != nil:
+		l.Add(descriptors.Problem{File: l.file, Line: wrong.Line, Message: wrong.Message})
+		return nil, false
+	case doc == nil || isNull(doc):
 		l.errorf(nil, nil, "the file is empty; it must start with %s", l.begins)
 		return nil, false
-	}
-	if err == nil {
-		err = dec.Decode(&more)
-		if err == nil && !isNull(&more) {
-			l.errorf(&more, nil, "a second YAML document; put it into another file")
-			return nil, false
-		}
-	}
-	if err != nil && !errors.Is(err, io.EOF) {
-		line, message := NotYAML(data, err)
-		l.Add(descriptors.Problem{File: l.file, Line: line, Message: message})
+	case more != nil && !isNull(more):
+		l.errorf(more, nil, "a second YAML document; put it into another file")
 		return nil, false
 	}
 	return doc.Content[0], true

@@ -26,7 +26,7 @@ import (
 type Access struct {
 	TLS   bool
 	Files certs.ClientFiles
-	// Mechanism is how to log in: PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512; empty: not at all.
+	// Mechanism is how to log in, one of those below; empty: not at all.
 	Mechanism    string
 	Username     string
 	Password     string
@@ -35,9 +35,9 @@ type Access struct {
 
 // The mechanisms.
 const (
-	Plain       = "PLAIN"
-	ScramSHA256 = "SCRAM-SHA-256"
-	ScramSHA512 = "SCRAM-SHA-512"
+	Plain       = "plain"
+	ScramSHA256 = "scram-sha-256"
+	ScramSHA512 = "scram-sha-512"
 )
 
 // options are those of a client. It returns an error if a file cannot be used already.

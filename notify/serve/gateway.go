@@ -13,9 +13,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/headgate-rls/headgate/backends/redis"
-	"github.com/headgate-rls/headgate/internal/app/config"
 	"github.com/headgate-rls/headgate/internal/app/telemetry"
-	"github.com/headgate-rls/headgate/internal/kit/sqldb"
 	"github.com/headgate-rls/headgate/internal/kit/web"
 	"github.com/headgate-rls/headgate/notify"
 	"github.com/headgate-rls/headgate/notify/httpapi"
@@ -32,7 +30,7 @@ type limiter interface {
 
 // gateway is a running notify-gateway.
 type gateway struct {
-	conf      *config.NotifyGateway
+	conf      *GatewaySettings
 	log       *slog.Logger
 	publisher *kafka.Publisher
 	store     *pgstore.Store
@@ -49,7 +47,7 @@ func (g *gateway) Send(ctx context.Context, user, text string) (notify.Accepted,
 }
 
 // Gateway runs notify-gateway until ctx ends, and drains then.
-func Gateway(ctx context.Context, conf *config.NotifyGateway, log *slog.Logger, version string) error {
+func Gateway(ctx context.Context, conf *GatewaySettings, log *slog.Logger, version string) error {
 	g := &gateway{conf: conf, log: log}
 	if err := g.open(); err != nil {
 		return err
@@ -86,15 +84,16 @@ const relayTimeout = 8 * time.Second
 func (g *gateway) open() (err error) {
 	c := g.conf
 	within := c.PublishTimeout
-	if c.Delivery == config.DeliverOutbox {
+	if c.Delivery == deliverOutbox {
 		within = relayTimeout // no request waits for it
 	}
-	if g.publisher, err = kafka.NewPublisher(topicOf(&c.Kafka), within, c.PublishLinger); err != nil {
+	if g.publisher, err = kafka.NewPublisher(c.Topic, within, c.PublishLinger); err != nil {
 		return err
 	}
+	database := c.Database
+	database.Log = g.log
 	g.store, err = pgstore.Open(pgstore.Config{
-		Database:  sqldb.Config{URL: c.Database, Username: c.Username, Password: c.Password, PoolMin: c.PoolMin, PoolMax: c.PoolMax, Log: g.log},
-		Publisher: g.publisher, Outbox: c.Delivery == config.DeliverOutbox, OutboxMax: int64(c.OutboxMax),
+		Database: database, Publisher: g.publisher, Outbox: c.Delivery == deliverOutbox, OutboxMax: int64(c.OutboxMax),
 	})
 	if err != nil {
 		g.publisher.Close()
@@ -112,7 +111,9 @@ func (g *gateway) open() (err error) {
 		g.close()
 		return err
 	}
-	g.cache = rediscache.New(rediscache.Config{Client: g.redis, Store: g.store, Timeout: c.RedisTimeout, MaxTTL: c.RedisMaxTTL, SyncDelay: c.SyncDelay, Log: g.log})
+	cache := c.Cache
+	cache.Client, cache.Store, cache.Log = g.redis, g.store, g.log
+	g.cache = rediscache.New(cache)
 	g.limiter = g.cache
 	return nil
 }
@@ -162,7 +163,7 @@ func (g *gateway) api(metrics *telemetry.Notify) (http.Handler, error) {
 	}
 	checks := []*check{
 		{name: "database", log: g.log, ping: g.store.Ping},
-		{name: "kafka", log: g.log, ping: g.publisher.Ping, problem: kafka.Problem, serving: g.conf.Delivery == config.DeliverOutbox},
+		{name: "kafka", log: g.log, ping: g.publisher.Ping, problem: kafka.Problem, serving: g.conf.Delivery == deliverOutbox},
 	}
 	if g.redis != nil {
 		checks = append(checks, &check{name: "redis", log: g.log, ping: g.pingRedis, serving: true})
@@ -201,7 +202,7 @@ func (g *gateway) run(ctx context.Context, public, debug *server) (err error) {
 		debugAddress = debug.listener.Addr().String()
 	}
 	g.log.Info("serving", "http", public.listener.Addr().String(), "debug", debugAddress, "database", g.store.Address(),
-		"topic", g.conf.Kafka.Topic, "delivery", g.conf.Delivery, "redis", g.conf.Redis != "")
+		"topic", g.conf.Topic.Name, "delivery", g.conf.Delivery, "redis", g.conf.Redis != "")
 	select {
 	case <-ctx.Done():
 		g.log.Info("draining", "delay", g.conf.DrainDelay, "timeout", g.conf.DrainTimeout)

@@ -11,22 +11,25 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
+
+	"github.com/headgate-rls/headgate/internal/kit/settings"
 )
 
 // Settings are those of a program.
 type Settings interface {
-	// Resolve reads flags, environment and file.
-	Resolve(fs *pflag.FlagSet, environ []string) error
-	// Logger returns the log that the settings ask for.
-	Logger(out io.Writer) *slog.Logger
+	// Program returns the table.
+	Program() settings.Program
+	// Unwise returns warnings of what is allowed and unwise.
+	Unwise() []string
+	// Logger returns the log that the settings ask for, and logs warnings.
+	Logger(out io.Writer, warnings []string) *slog.Logger
 }
 
 // A Program is a command that serves until a signal ends it.
 type Program[S Settings] struct {
 	Name, Short string
 	Version     string // set by the linker; empty: what the Go toolchain knows
-	Define      func(fs *pflag.FlagSet) S
+	Settings    S      // gets the values
 	Serve       func(ctx context.Context, settings S, log *slog.Logger, version string) error
 }
 
@@ -45,12 +48,15 @@ func (p Program[S]) Run(ctx context.Context, args, environ []string, out, errOut
 		SilenceErrors: true,
 	}
 	cmd.Flags().SortFlags = false
-	settings := p.Define(cmd.Flags())
+	table := p.Settings.Program()
+	table.Define(cmd.Flags())
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		if err := settings.Resolve(cmd.Flags(), environ); err != nil {
+		warnings, err := table.Resolve(cmd.Flags(), environ, nil)
+		if err != nil {
 			return err
 		}
-		return p.Serve(cmd.Context(), settings, settings.Logger(out), p.version())
+		log := p.Settings.Logger(out, append(warnings, p.Settings.Unwise()...))
+		return p.Serve(cmd.Context(), p.Settings, log, p.version())
 	}
 	cmd.SetArgs(args)
 	cmd.SetOut(out)

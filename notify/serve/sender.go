@@ -8,7 +8,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/headgate-rls/headgate/internal/app/config"
 	"github.com/headgate-rls/headgate/internal/app/telemetry"
 	"github.com/headgate-rls/headgate/internal/kit/web"
 	"github.com/headgate-rls/headgate/notify/kafka"
@@ -16,14 +15,13 @@ import (
 )
 
 // Sender runs notify-sender until ctx ends.
-func Sender(ctx context.Context, conf *config.NotifySender, log *slog.Logger, version string) error {
+func Sender(ctx context.Context, conf *SenderSettings, log *slog.Logger, version string) error {
 	var to sender.Sender = sender.Console{}
 	if conf.Webhook != "" {
 		to = sender.NewWebhook(conf.Webhook, conf.WebhookToken, conf.WebhookTimeout)
 	}
-	k := &conf.Kafka
 	consumer, err := kafka.NewConsumer(kafka.ConsumerConfig{
-		Topic: topicOf(k),
+		Topic: conf.Topic,
 		Group: conf.Group, DeadLetter: conf.DeadLetter, Log: log,
 		Handler: &sender.Retrier{Sender: to, Attempts: conf.WebhookAttempts, Backoff: conf.WebhookBackoff, Log: log, Skip: conf.DeadLetter != ""},
 	})
@@ -59,7 +57,7 @@ func Sender(ctx context.Context, conf *config.NotifySender, log *slog.Logger, ve
 	defer stop()
 	var consuming sync.WaitGroup
 	consuming.Go(func() { consumer.Run(work) })
-	log.Info("serving", "http", address, "topic", k.Topic, "group", conf.Group, "webhook", conf.Webhook != "")
+	log.Info("serving", "http", address, "topic", conf.Topic.Name, "group", conf.Group, "webhook", conf.Webhook != "")
 	select {
 	case <-ctx.Done():
 	case err = <-all.failed:

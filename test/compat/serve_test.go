@@ -323,7 +323,7 @@ func TestSettingsExist(t *testing.T) {
 			}
 		}
 		for _, m := range regexp.MustCompile(`(?m)^([a-z-]+):`).FindAllStringSubmatch(out, -1) {
-			if !strings.Contains(config.Table(), "`--"+m[1]+"`") {
+			if !strings.Contains(config.Settings().Markdown(), "`--"+m[1]+"`") {
 				t.Errorf("--unknown setting %s", m[1])
 			}
 		}

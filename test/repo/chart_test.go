@@ -50,7 +50,7 @@ func TestChartSchema(t *testing.T) {
 	if err := json.Unmarshal(readFile(t, file), &schema); err != nil {
 		t.Fatal(err)
 	}
-	properties, err := config.Schema(slices.Collect(maps.Keys(chartSettings)))
+	properties, err := config.Settings().Schema(slices.Collect(maps.Keys(chartSettings)))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,7 +9,8 @@ import (
 	"github.com/spf13/pflag"
 	"go.yaml.in/yaml/v3"
 
-	"github.com/headgate-rls/headgate/internal/app/config"
+	"github.com/headgate-rls/headgate/internal/kit/settings"
+	"github.com/headgate-rls/headgate/notify/serve"
 )
 
 // composeFile is what the test needs of examples/notify/docker-compose.yml.
@@ -74,25 +75,23 @@ func checkCompose(text string) (found []string) {
 
 // checkComposeSettings holds the variables of both programs to their settings.
 func checkComposeSettings(c composeFile) (found []string) {
-	environ := func(service string) (list []string) {
+	for service, table := range map[string]settings.Program{
+		"gateway": new(serve.GatewaySettings).Program(), "sender": new(serve.SenderSettings).Program(),
+	} {
+		var environ []string
 		for name, value := range c.Services[service].Environment {
-			list = append(list, name+"="+value)
+			environ = append(environ, name+"="+value)
 		}
-		return list
-	}
-	fs := pflag.NewFlagSet("gateway", pflag.ContinueOnError)
-	gateway := config.DefineNotifyGateway(fs)
-	if err := gateway.Resolve(fs, environ("gateway")); err != nil {
-		found = append(found, "gateway: "+err.Error())
-	}
-	fs = pflag.NewFlagSet("sender", pflag.ContinueOnError)
-	sender := config.DefineNotifySender(fs)
-	if err := sender.Resolve(fs, environ("sender")); err != nil {
-		found = append(found, "sender: "+err.Error())
-	}
-	for _, w := range append(gateway.Warnings, sender.Warnings...) {
-		if strings.Contains(w, "unknown") {
-			found = append(found, w)
+		fs := pflag.NewFlagSet(service, pflag.ContinueOnError)
+		table.Define(fs)
+		warnings, err := table.Resolve(fs, environ, nil)
+		if err != nil {
+			found = append(found, service+": "+err.Error())
+		}
+		for _, w := range warnings {
+			if strings.Contains(w, "unknown") {
+				found = append(found, w)
+			}
 		}
 	}
 	return found

@@ -25,6 +25,7 @@ import (
 	"github.com/headgate-rls/headgate/internal/app/telemetry"
 	"github.com/headgate-rls/headgate/internal/app/tracing"
 	"github.com/headgate-rls/headgate/limit"
+	"github.com/headgate-rls/headgate/notify/serve"
 )
 
 var update = flag.Bool("update", false, "write the generated parts of the documents")
@@ -46,10 +47,10 @@ func metricsTable() string {
 
 // generated are the parts of documents that the code writes.
 var generated = map[string]map[string]func() string{
-	"../../docs/reference.md": {"settings": config.Table, "metrics": metricsTable, "tracing": tracing.Table},
+	"../../docs/reference.md": {"settings": config.Settings().Markdown, "metrics": metricsTable, "tracing": tracing.Table},
 	"../../docs/notify.md": {
-		"gateway settings": func() string { g, _ := config.NotifyTables(); return g },
-		"sender settings":  func() string { _, s := config.NotifyTables(); return s },
+		"gateway settings": new(serve.GatewaySettings).Program().Markdown,
+		"sender settings":  new(serve.SenderSettings).Program().Markdown,
 		"metrics":          telemetry.NotifyTable,
 	},
 	"../../docs/migrate.md": {"environment": compat.Table, "reference metrics": telemetry.ReferenceTable,

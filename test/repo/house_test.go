@@ -121,7 +121,9 @@ func TestImportRules(t *testing.T) {
 		{"internal/app/server", module + "/backends", ""},
 		{"internal/app/server", module + "/backends/layers/observe", "backends/stack"},
 		{"internal/app/server", module + "/cmd/headgate", "commands"},
-		{"internal/app/client", module + "/internal/app/config", ""},
+		{"internal/app/client", module + "/internal/kit/settings", ""},
+		{"internal/app/client", module + "/internal/app/config", "how it works"},
+		{"internal/kit/settings", module + "/slots", "no program and no feature"},
 		{"internal/app/client", module + "/internal/app/server", "how it works"},
 		{"internal/kit/sqldb", module + "/slots", "databases know"},
 

@@ -18,8 +18,8 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
 
-	"github.com/headgate-rls/headgate/internal/app/config"
 	"github.com/headgate-rls/headgate/internal/kit/certs"
+	"github.com/headgate-rls/headgate/internal/kit/settings"
 )
 
 // Options say where a running service is, and how to talk to it.
@@ -33,11 +33,14 @@ type Options struct {
 	ServerName string // that the service's certificate must have; empty: that of Addr
 }
 
+// env returns a setting of the service from this process's environment.
+func env(setting string) string { return os.Getenv(settings.EnvName("HEADGATE", setting)) }
+
 // LocalAddress returns where a service that has this process's environment can be
 // asked by what a setting says, such as grpc, or fallback if the environment does not
 // have it. A listener on all addresses is on the loopback one, too.
 func LocalAddress(setting, fallback string) string {
-	addr := os.Getenv(config.EnvName(setting))
+	addr := env(setting)
 	if addr == "" {
 		return fallback
 	}
@@ -54,7 +57,7 @@ func LocalAddress(setting, fallback string) string {
 // Dial returns a connection, which is made when it is first used. The error says which
 // of the options is wrong. The caller closes it.
 func (opt *Options) Dial() (*grpc.ClientConn, error) {
-	if err := config.CheckAddress(opt.Addr); err != nil {
+	if err := settings.CheckAddress(opt.Addr); err != nil {
 		return nil, fmt.Errorf("--addr: %w", err)
 	}
 	creds, err := opt.credentials()

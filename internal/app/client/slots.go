@@ -8,10 +8,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
-	"os"
 	"strings"
-
-	"github.com/headgate-rls/headgate/internal/app/config"
 )
 
 // Slots is the HTTP API of slots of a running service.
@@ -22,11 +19,11 @@ func SlotsURL() string { return localURL("http", "http", "127.0.0.1:8080") }
 
 // AdminURL is where admin paths are served by this process's environment.
 func AdminURL() string {
-	if os.Getenv(config.EnvName("admin")) == "" {
+	if env("admin") == "" {
 		return SlotsURL()
 	}
 	scheme := "http"
-	if os.Getenv(config.EnvName("admin-tls-cert")) != "" {
+	if env("admin-tls-cert") != "" {
 		scheme = "https"
 	}
 	return localURL(scheme, "admin", "127.0.0.1:8080")
@@ -100,7 +97,7 @@ func (a *Slots) request(ctx context.Context, method, path string, body any) (*ht
 	if body != nil {
 		req.Header.Set("Content-Type", "application/json")
 	}
-	if token := os.Getenv(config.EnvName("admin-token")); token != "" {
+	if token := env("admin-token"); token != "" {
 		req.Header.Set("Authorization", "Bearer "+token) // admin paths demand it, and all with --slots-auth
 	}
 	return req, nil

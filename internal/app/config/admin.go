@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/headgate-rls/headgate/internal/kit/jwks"
+	"github.com/headgate-rls/headgate/internal/kit/settings"
 )
 
 // Admin has the settings of the guarded HTTP paths.
@@ -75,7 +76,7 @@ func (c *Admin) addToken(name, value string) error {
 	if name == "FILE" {
 		return errors.New("tokens are not read from files: set HEADGATE_ADMIN_TOKEN to the content of the file, not to its name")
 	}
-	if err := longEnough(value); err != nil || value == "" {
+	if err := settings.CheckToken(value); err != nil || value == "" {
 		return cmp.Or(err, errors.New("must not be empty"))
 	}
 	if c.Named == nil {
@@ -87,21 +88,16 @@ func (c *Admin) addToken(name, value string) error {
 	return nil
 }
 
-// longEnough is the check of a token.
-func longEnough(v string) error {
-	if v != "" && len(v) < minToken {
-		return fmt.Errorf("has %d characters, want at least %d; `openssl rand -hex 32` makes one", len(v), minToken)
-	}
-	return nil
-}
-
-// minToken is the shortest token that is accepted: shorter ones can be guessed.
-const minToken = 16
-
 // settings returns the rows of the table for the admin paths.
-func (c *Admin) settings() []setting {
-	keyPair := func() bool { return (c.TLSCert == "") == (c.TLSKey == "") }
-	certHasListener := func() bool { return c.TLSCert == "" || c.Address != "" }
+func (c *Admin) settings() []settings.Setting {
+	hasListener := func() bool { return c.Address != "" }
+	hasCert := func() bool { return c.TLSCert != "" }
+	leeway := func(d time.Duration) error {
+		if d > 5*time.Minute {
+			return fmt.Errorf("%v is not between 0 and 5m", d)
+		}
+		return nil
+	}
 	networks := func(list []string) error {
 		for _, n := range list {
 			if _, err := prefix(n); err != nil {
@@ -111,24 +107,37 @@ func (c *Admin) settings() []setting {
 		return nil
 	}
 	jwt := func() bool { return (c.JWKS != "") == (c.Issuer != "") && (c.JWKS != "") == (c.Audience != "") }
-	caHasCert := func() bool { return c.ClientCA == "" || c.TLSCert != "" }
-	return []setting{
-		listener("admin", &c.Address, "", nil, "`address` of the admin paths; empty: the --http address serves them"),
-		row("admin-token", &c.Token, "", longEnough,
-			"`secret` that admin requests send as Authorization: Bearer; the variables HEADGATE_ADMIN_TOKEN_<NAME> have more of them, and logs say which was used; without any, and without --admin-client-ca and --admin-jwks, the admin API is disabled").hiding(whole),
-		row("admin-networks", &c.Networks, nil, networks, "`network` such as 10.0.0.0/8 that admin requests may come from, others get 403; may be repeated (default: any)"),
-		row("admin-jwks", &c.JWKS, "", all(require[string](jwt, "needs --admin-jwt-issuer and --admin-jwt-audience, and the other way round"), jwksSource),
-			"`file or https URL` with the public keys (JWKS) of JWTs that do in the place of a token, signed by RS256, ES256 or EdDSA"),
-		row("admin-jwt-issuer", &c.Issuer, "", require[string](jwt, "needs --admin-jwks and --admin-jwt-audience"), "`issuer` (iss) that such JWTs must have"),
-		row("admin-jwt-audience", &c.Audience, "", require[string](jwt, "needs --admin-jwks and --admin-jwt-issuer"), "`audience` (aud) that such JWTs must have"),
-		row("admin-jwt-leeway", &c.Leeway, 30*time.Second, atMost5Minutes, "how much the clocks of issuers may differ"),
-		row("admin-tls-cert", &c.TLSCert, "", all(
-			require[string](keyPair, "needs --admin-tls-key, and the other way round"),
-			require[string](certHasListener, "needs --admin, a listener of its own")),
-			"certificate chain `file` of the --admin address; reloaded when it changes"),
-		row("admin-tls-key", &c.TLSKey, "", nil, "private key `file` of the --admin address"),
-		row("admin-client-ca", &c.ClientCA, "", require[string](caHasCert, "needs --admin-tls-cert and --admin-tls-key"),
-			"`file` with the certificate authorities whose clients may use the --admin address; others are rejected"),
+	return []settings.Setting{
+		settings.Row("admin", &c.Address, "",
+			"`address` of the admin paths; empty: the --http address serves them", settings.Listens),
+		settings.Row("admin-token", &c.Token, "",
+			"`secret` that admin requests send as Authorization: Bearer; the variables HEADGATE_ADMIN_TOKEN_<NAME> "+
+				"have more of them, and logs say which was used; without any, and without --admin-client-ca and "+
+				"--admin-jwks, the admin API is disabled", settings.Token, settings.Secret),
+		settings.Row("admin-networks", &c.Networks, nil,
+			"`network` such as 10.0.0.0/8 that admin requests may come from, others get 403; may be repeated "+
+				"(default: any)", settings.Check(networks)),
+		settings.Row("admin-jwks", &c.JWKS, "",
+			"`file or https URL` with the public keys (JWKS) of JWTs that do in the place of a token, signed by "+
+				"RS256, ES256 or EdDSA",
+			settings.Want(jwt, "needs --admin-jwt-issuer and --admin-jwt-audience, and the other way round"),
+			settings.Check(jwksSource)),
+		settings.Row("admin-jwt-issuer", &c.Issuer, "",
+			"`issuer` (iss) that such JWTs must have",
+			settings.Want(jwt, "needs --admin-jwks and --admin-jwt-audience")),
+		settings.Row("admin-jwt-audience", &c.Audience, "",
+			"`audience` (aud) that such JWTs must have",
+			settings.Want(jwt, "needs --admin-jwks and --admin-jwt-issuer")),
+		settings.Row("admin-jwt-leeway", &c.Leeway, 30*time.Second,
+			"how much the clocks of issuers may differ", settings.Check(leeway)),
+		settings.Row("admin-tls-cert", &c.TLSCert, "",
+			"certificate chain `file` of the --admin address; reloaded when it changes",
+			settings.Pair(&c.TLSCert, &c.TLSKey, "--admin-tls-key"),
+			settings.Needs(hasListener, "needs --admin, a listener of its own")),
+		settings.Row("admin-tls-key", &c.TLSKey, "", "private key `file` of the --admin address"),
+		settings.Row("admin-client-ca", &c.ClientCA, "",
+			"`file` with the certificate authorities whose clients may use the --admin address; others are rejected",
+			settings.Needs(hasCert, "needs --admin-tls-cert and --admin-tls-key")),
 	}
 }
 
@@ -136,13 +145,6 @@ func (c *Admin) settings() []setting {
 func jwksSource(v string) error {
 	if strings.Contains(v, "://") {
 		return jwks.CheckURL(v)
-	}
-	return nil
-}
-
-func atMost5Minutes(d time.Duration) error {
-	if d < 0 || d > 5*time.Minute {
-		return fmt.Errorf("%v is not between 0 and 5m", d)
 	}
 	return nil
 }

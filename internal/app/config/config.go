@@ -1,14 +1,15 @@
-// Package config is the server's own configuration: one table of settings, each
-// filled from its flag, its environment variable (HEADGATE_*), its key in a YAML
-// file or its default, in this order of precedence. Rules are not
-// configuration; they belong to package descriptors.
+// Package config is the server's own configuration: the settings of `headgate serve` and of the
+// features that it serves. Rules are not configuration; they belong to package descriptors.
 //
-// A new setting is a field of [Config] and a row of the table below it.
+// A new setting is a field of [Config] and a row of the table below it. How settings are read is in
+// package settings.
 package config
 
 import (
 	"errors"
 	"fmt"
+	"io"
+	"log/slog"
 	"os"
 	"slices"
 	"strconv"
@@ -19,6 +20,7 @@ import (
 
 	"github.com/headgate-rls/headgate/descriptors"
 	"github.com/headgate-rls/headgate/internal/kit/certs"
+	"github.com/headgate-rls/headgate/internal/kit/settings"
 	"github.com/headgate-rls/headgate/internal/wire/accesslog"
 	"github.com/headgate-rls/headgate/limit"
 	"github.com/headgate-rls/headgate/policies"
@@ -102,8 +104,7 @@ type Config struct {
 	Slots Slots
 	Admin Admin
 
-	LogLevel  string
-	LogFormat string
+	Log settings.Log
 	// LogRefusals and LogKeys say what is logged of refused requests.
 	LogRefusals int
 	LogKeys     string
@@ -113,25 +114,45 @@ type Config struct {
 // returns the Config that they fill.
 func Define(fs *pflag.FlagSet) *Config {
 	c := new(Config)
-	c.program().define(fs)
+	c.program().Define(fs)
 	return c
 }
 
-// Names returns the names of all settings, as flags have them, in order.
-func Names() []string {
-	names := new(Config).program().names()
-	slices.Sort(names)
-	return names
+// Settings is the table, for what shows or describes settings.
+func Settings() settings.Program { return new(Config).program() }
+
+func (c *Config) program() settings.Program {
+	named := settings.Family{Prefix: settings.EnvName(Prefix, "admin-token") + "_", Read: c.Admin.addToken}
+	return settings.Program{Prefix: Prefix, Rows: c.table(), Ignored: ignored, Family: named}
 }
 
-func (c *Config) program() program {
-	return program{prefix: envPrefix, rows: c.table(), ignored: ignored, families: []family{{EnvName("admin-token") + "_", c.Admin.addToken}}}
+// Resolve fills every flag of fs that the command line did not set, as [settings.Program.Resolve]
+// does, and checks the result; what has no effect is added to c.Warnings.
+func Resolve(fs *pflag.FlagSet, c *Config, environ []string) error {
+	return ResolveWith(fs, c, environ, nil)
 }
+
+// ResolveWith is [Resolve] with a last source of values, unless that is nil.
+func ResolveWith(fs *pflag.FlagSet, c *Config, environ []string, last settings.Source) error {
+	warnings, err := c.program().Resolve(fs, environ, last)
+	err = errors.Join(err, checkForeign(settings.Environment(environ), c.Backend))
+	// Ports that let callers around a guard of others.
+	if c.ClientCA != "" && c.ClientAuth != IfGiven && settings.Reachable(c.HTTP) {
+		warnings = append(warnings, "--grpc-client-ca guards the gRPC ports, but /json at --http "+c.HTTP+
+			" decides for every caller without a certificate: bind it to 127.0.0.1, or close it with --http ''")
+	}
+	c.Warnings = append(c.Warnings, warnings...)
+	return err
+}
+
+// Logger returns a logger as configured that writes to w, and logs c.Warnings.
+func (c *Config) Logger(w io.Writer) *slog.Logger { return c.Log.Logger(w, c.Warnings) }
 
 // table returns every setting, in the order of the documentation.
-func (c *Config) table() []setting {
-	return slices.Concat(c.ruleSettings(), c.XDS.settings(func() bool { return c.XDS.Address == "" || len(c.Rules) == 0 && !c.Example }), c.listenerSettings(), c.decisionSettings(), c.answerSettings(), c.leaseSettings(),
-		c.connectionSettings(), c.Policies.settings(), c.Slots.settings(&c.Admin), c.Admin.settings(), c.logSettings())
+func (c *Config) table() []settings.Setting {
+	return slices.Concat(c.ruleSettings(), c.xdsSettings(), c.listenerSettings(), c.decisionSettings(),
+		c.answerSettings(), c.leaseSettings(), c.connectionSettings(), c.Policies.settings(),
+		c.Slots.settings(&c.Admin), c.Admin.settings(), c.Log.Rows(), c.refusalSettings())
 }
 
 // SkipRules is the --rules-errors that starts without broken files.
@@ -149,88 +170,125 @@ const (
 // IfGiven is the --grpc-client-auth that verifies certificates and demands none.
 const IfGiven = "if-given"
 
-func (c *Config) ruleSettings() []setting {
+func (c *Config) ruleSettings() []settings.Setting {
 	noRules := func() bool { return !c.Example || len(c.Rules) == 0 }
-	return []setting{
-		row("config", &c.File, "", nil, "YAML `file` with settings, by the names of these flags"),
-		row("rules", &c.Rules, nil, nil, "`file or directory` with rules; may be repeated (default ./rules if it exists)"),
-		row("rules-errors", &c.RulesErrors, "refuse", either("refuse", SkipRules),
-			"what headgate does at start if a rules file has errors: refuse to start, or skip the file's domains, whose requests are then not limited until the file is repaired").among("refuse", SkipRules),
-		row("rules-files", &c.RulesFiles, "yaml", oneOf("yaml", AllFiles, DotFiles),
-			"which files of the directories in --rules to read: yaml (*.yaml and *.yml), all (every name that does not begin with a dot), or dot (also names with one dot)").among("yaml", AllFiles, DotFiles),
-		row("rules-empty", &c.RulesEmpty, false, nil, "accept directories in --rules without any file: they limit nothing"),
-		row("example", &c.Example, false, require[bool](noRules, "serves the built-in rules and not those of --rules: give one of the two"),
-			"serve the rules of a built-in example, to try headgate without --rules"),
-		row("merge-domains", &c.MergeDomains, false, nil, "allow several files to have rules of the same domain"),
-		row("backend", &c.Backend, "memory://", nil, "`URL` of the store that keeps the counters: memory://, redis://…, postgres://…, mysql://…, sqlite:FILE; see docs/backends.md").hiding(inURL),
-		row("backend-migrate", &c.BackendMigrate, true, nil, "migrate the schema of a backend in a database at start; if disabled, run headgate migrate"),
+	return []settings.Setting{
+		settings.Config(&c.File),
+		settings.Row("rules", &c.Rules, nil,
+			"`file or directory` with rules; may be repeated (default ./rules if it exists)"),
+		settings.Row("rules-errors", &c.RulesErrors, "refuse",
+			"what headgate does at start if a rules file has errors: refuse to start, or skip the file's domains, "+
+				"whose requests are then not limited until the file is repaired", settings.OneOf("refuse", SkipRules)),
+		settings.Row("rules-files", &c.RulesFiles, "yaml",
+			"which files of the directories in --rules to read: yaml (*.yaml and *.yml), all (every name that does "+
+				"not begin with a dot), or dot (also names with one dot)", settings.OneOf("yaml", AllFiles, DotFiles)),
+		settings.Row("rules-empty", &c.RulesEmpty, false,
+			"accept directories in --rules without any file: they limit nothing"),
+		settings.Row("example", &c.Example, false,
+			"serve the rules of a built-in example, to try headgate without --rules",
+			settings.Want(noRules, "serves the built-in rules and not those of --rules: give one of the two")),
+		settings.Row("merge-domains", &c.MergeDomains, false, "allow several files to have rules of the same domain"),
+		settings.Row("backend", &c.Backend, "memory://",
+			"`URL` of the store that keeps the counters: memory://, redis://…, postgres://…, mysql://…, "+
+				"sqlite:FILE; see docs/backends.md", settings.URLWithSecret),
+		settings.Row("backend-migrate", &c.BackendMigrate, true,
+			"migrate the schema of a backend in a database at start; if disabled, run headgate migrate"),
 	}
 }
 
-func (c *Config) listenerSettings() []setting {
-	notEmpty := func(v string) error {
-		if v == "" {
-			return errors.New("must not be empty: it is the service itself")
-		}
-		return nil
-	}
-	return []setting{
-		listener("grpc", &c.GRPC, ":8081", notEmpty, "`address` of the gRPC service: host:port, unix:PATH or unix:@NAME"),
-		row("transport", &c.Transport, "unary", either("unary", "grpc"), "implementation that serves the gRPC address: unary (headgate's own, several times cheaper) or grpc (grpc-go)").among("unary", "grpc"),
-		listener("services", &c.Services, ":8082", nil, "`address` of the gRPC services that the unary transport does not serve: access log, health Watch, reflection; empty: disabled"),
-		listener("http", &c.HTTP, ":8080", nil, "`address` of /json, /healthcheck and /readyz; empty: disabled"),
-		listener("debug", &c.Debug, "127.0.0.1:6070", nil, "`address` of /metrics, /rlconfig and /debug/pprof/; empty: disabled"),
-		listener("metrics", &c.Metrics, "", nil, "`address` of /metrics alone; empty: the --debug address serves it"),
-		row("metrics-path", &c.MetricsPath, "/metrics", metricsPath, "`path` of the metrics"),
-		row("reference-metrics", &c.ReferenceMetrics, false, nil, "also serve the metrics of envoyproxy/ratelimit, by its names (docs/migrate.md), and no OpenMetrics, which would rename them"),
-		row("near-limit-ratio", &c.NearLimitRatio, "0.8", ratio, "part of a limit from which hits count as near it, in the metrics of --reference-metrics"),
+func (c *Config) xdsSettings() []settings.Setting {
+	alone := func() bool { return c.XDS.Address == "" || len(c.Rules) == 0 && !c.Example }
+	return c.XDS.settings(settings.Want(alone, "rules come from one place: give --xds, or --rules, or --example"))
+}
+
+func (c *Config) listenerSettings() []settings.Setting {
+	given := func() bool { return c.GRPC != "" }
+	return []settings.Setting{
+		settings.Row("grpc", &c.GRPC, ":8081",
+			"`address` of the gRPC service: host:port, unix:PATH or unix:@NAME", settings.Listens,
+			settings.Want(given, "must not be empty: it is the service itself")),
+		settings.Row("transport", &c.Transport, "unary",
+			"implementation that serves the gRPC address: unary (headgate's own, several times cheaper) or grpc "+
+				"(grpc-go)", settings.OneOf("unary", "grpc")),
+		settings.Row("services", &c.Services, ":8082",
+			"`address` of the gRPC services that the unary transport does not serve: access log, health Watch, "+
+				"reflection; empty: disabled", settings.Listens),
+		settings.Row("http", &c.HTTP, ":8080",
+			"`address` of /json, /healthcheck and /readyz; empty: disabled", settings.Listens),
+		settings.Row("debug", &c.Debug, "127.0.0.1:6070",
+			"`address` of /metrics, /rlconfig and /debug/pprof/; empty: disabled", settings.Listens),
+		settings.Row("metrics", &c.Metrics, "",
+			"`address` of /metrics alone; empty: the --debug address serves it", settings.Listens),
+		settings.Row("metrics-path", &c.MetricsPath, "/metrics", "`path` of the metrics", settings.Check(metricsPath)),
+		settings.Row("reference-metrics", &c.ReferenceMetrics, false,
+			"also serve the metrics of envoyproxy/ratelimit, by its names (docs/migrate.md), and no OpenMetrics, "+
+				"which would rename them"),
+		settings.Row("near-limit-ratio", &c.NearLimitRatio, "0.8",
+			"part of a limit from which hits count as near it, in the metrics of --reference-metrics", settings.Ratio),
 	}
 }
 
-func (c *Config) decisionSettings() []setting {
-	return []setting{
-		row("calendar-months", &c.CalendarMonths, false, nil,
-			"limits per month count months of the calendar in UTC, if the rule has no calendar; else a month is 30 days"),
-		row("overflow", &c.Overflow, "refuse", parsed(descriptors.ParseOverflow, "must be refuse, saturate or debt, not %q"),
-			"what a limit takes of a cost that does not fit, if the rule has no overflow: refuse (nothing), saturate (what is left) or debt (more, which is paid back)").among(descriptors.Overflows()...),
-		row("charge", &c.Charge, "all_or_nothing", parsed(descriptors.ParseCharge, "must be all_or_nothing or each, not %q"),
-			"which limits a refused request is charged to, if the rule has no charge: all_or_nothing (none) or each (those that have room)").among("all_or_nothing", "each"),
-		row("on-backend-error", &c.OnBackendError, "allow", parsed(descriptors.ParseFailurePolicy, "must be allow, deny, error or local, not %q"),
-			"the answer when the backend fails, if the rule has no on_backend_error: allow, deny, error or local").among("allow", "deny", "error", "local"),
-		row("on-overload", &c.OnOverload, "deny", parsed(descriptors.ParseOverloadPolicy, "must be deny, allow or error, not %q"),
-			"the answer to requests above the capacity of the backend, if the rule has no on_overload: deny, allow or error").among("deny", "allow", "error"),
-		row("replicas", &c.Replicas, 1, atLeastOne, "number of processes that share the backend; with on_backend_error: local each takes its share of a limit"),
-		row("backend-timeout", &c.BackendTimeout, ratelimit.DefaultTimeout, positive, "longest wait for the backend when the caller sets no deadline"),
-		row("deadline-margin", &c.DeadlineMargin, 2*time.Millisecond, nil, "time before the caller's deadline at which headgate answers: this, or a tenth of the deadline if that is more"),
-		row("shadow-mode", &c.ShadowMode, false, nil, "refuse nothing; statuses and metrics still say what would have been refused"),
-		row("quota-mode", &c.QuotaMode, false, nil, "treat every rule as if it had quota_mode"),
+func (c *Config) decisionSettings() []settings.Setting {
+	return []settings.Setting{
+		settings.Row("calendar-months", &c.CalendarMonths, false,
+			"limits per month count months of the calendar in UTC, if the rule has no calendar; else a month is 30 "+
+				"days"),
+		settings.Row("overflow", &c.Overflow, "refuse",
+			"what a limit takes of a cost that does not fit, if the rule has no overflow: refuse (nothing), "+
+				"saturate (what is left) or debt (more, which is paid back)", settings.OneOf(descriptors.Overflows()...)),
+		settings.Row("charge", &c.Charge, "all_or_nothing",
+			"which limits a refused request is charged to, if the rule has no charge: all_or_nothing (none) or "+
+				"each (those that have room)", settings.OneOf("all_or_nothing", "each")),
+		settings.Row("on-backend-error", &c.OnBackendError, "allow",
+			"the answer when the backend fails, if the rule has no on_backend_error: allow, deny, error or local",
+			settings.OneOf("allow", "deny", "error", "local")),
+		settings.Row("on-overload", &c.OnOverload, "deny",
+			"the answer to requests above the capacity of the backend, if the rule has no on_overload: deny, allow "+
+				"or error", settings.OneOf("deny", "allow", "error")),
+		settings.Row("replicas", &c.Replicas, 1,
+			"number of processes that share the backend; with on_backend_error: local each takes its share of a "+
+				"limit", settings.AtLeast(1)),
+		settings.Row("backend-timeout", &c.BackendTimeout, ratelimit.DefaultTimeout,
+			"longest wait for the backend when the caller sets no deadline", settings.Positive),
+		settings.Row("deadline-margin", &c.DeadlineMargin, 2*time.Millisecond,
+			"time before the caller's deadline at which headgate answers: this, or a tenth of the deadline if that "+
+				"is more"),
+		settings.Row("shadow-mode", &c.ShadowMode, false,
+			"refuse nothing; statuses and metrics still say what would have been refused"),
+		settings.Row("quota-mode", &c.QuotaMode, false, "treat every rule as if it had quota_mode"),
 	}
 }
 
-func (c *Config) answerSettings() []setting {
-	return []setting{
-		row("response-headers", &c.ResponseHeaders, false, nil, "send the three RateLimit headers with every response"),
-		row("limit-header", &c.LimitHeader, "RateLimit-Limit", headerName, "`name` of the header with the limit"),
-		row("remaining-header", &c.RemainingHeader, "RateLimit-Remaining", headerName, "`name` of the header with the units that are left"),
-		row("reset-header", &c.ResetHeader, "RateLimit-Reset", headerName, "`name` of the header with the seconds until the reset"),
-		row("ietf-headers", &c.IETFHeaders, false, nil, "send RateLimit and RateLimit-Policy, as draft-ietf-httpapi-ratelimit-headers-10 has them, with every response"),
-		row("retry-after-header", &c.RetryHeader, "Retry-After", headerName, "`name` of the header of refusals with the time to retry after; empty: disabled"),
-		row("rule-header", &c.RuleHeader, "", headerName, "`name` of a header, such as x-headgate-rule, that tells clients which rule refused; empty: disabled"),
-		row("dynamic-metadata", &c.DynamicMetadata, false, nil, "add domain, descriptors and hits to the response's dynamic metadata"),
-		row("unit-multiplier", &c.UnitMultiplier, false, nil, "report windows other than one second, minute, hour or day by unit_multiplier; needs Envoy 1.40 everywhere"),
+func (c *Config) answerSettings() []settings.Setting {
+	return []settings.Setting{
+		settings.Row("response-headers", &c.ResponseHeaders, false,
+			"send the three RateLimit headers with every response"),
+		settings.Row("limit-header", &c.LimitHeader, "RateLimit-Limit",
+			"`name` of the header with the limit", settings.HeaderName),
+		settings.Row("remaining-header", &c.RemainingHeader, "RateLimit-Remaining",
+			"`name` of the header with the units that are left", settings.HeaderName),
+		settings.Row("reset-header", &c.ResetHeader, "RateLimit-Reset",
+			"`name` of the header with the seconds until the reset", settings.HeaderName),
+		settings.Row("ietf-headers", &c.IETFHeaders, false,
+			"send RateLimit and RateLimit-Policy, as draft-ietf-httpapi-ratelimit-headers-10 has them, with every "+
+				"response"),
+		settings.Row("retry-after-header", &c.RetryHeader, "Retry-After",
+			"`name` of the header of refusals with the time to retry after; empty: disabled", settings.HeaderName),
+		settings.Row("rule-header", &c.RuleHeader, "",
+			"`name` of a header, such as x-headgate-rule, that tells clients which rule refused; empty: disabled",
+			settings.HeaderName),
+		settings.Row("dynamic-metadata", &c.DynamicMetadata, false,
+			"add domain, descriptors and hits to the response's dynamic metadata"),
+		settings.Row("unit-multiplier", &c.UnitMultiplier, false,
+			"report windows other than one second, minute, hour or day by unit_multiplier; needs Envoy 1.40 "+
+				"everywhere"),
 	}
 }
 
-func (c *Config) leaseSettings() []setting {
+func (c *Config) leaseSettings() []settings.Setting {
 	ttl := func(d time.Duration) error {
 		if d < limit.MinWindow || d > limit.MaxWindow {
 			return fmt.Errorf("%v is outside %v to ten years", d, limit.MinWindow)
-		}
-		return nil
-	}
-	grace := func(d time.Duration) error {
-		if d < 100*time.Millisecond || d > time.Hour {
-			return fmt.Errorf("%v is outside 100ms to 1h", d)
 		}
 		return nil
 	}
@@ -240,24 +298,32 @@ func (c *Config) leaseSettings() []setting {
 		}
 		return nil
 	}
-	return []setting{
-		row("lease-ttl", &c.LeaseTTL, descriptors.DefaultLeaseTTL, ttl,
-			"time after which the lease of a request in flight expires if nobody reports its end, for rules without lease_ttl; IMPOSTER_RATE_LIMITER_TTL, in seconds, sets the same").
-			alsoInSeconds("imposter.rate.limiter.ttl"),
-		row("lease-secret", &c.LeaseSecret, "", nil, "`secret` that signs leases; replicas need the same one (default: a random one that the store keeps)").hiding(whole),
-		row("lease-key", &c.LeaseKeys, []string{ratelimit.DefaultLeaseKey}, nil,
-			"`name` of leases in Envoy's dynamic metadata, where the access log finds them; may be repeated: each filter of a chain needs its own"),
-		row("owner-grace", &c.OwnerGrace, leases.DefaultOwnerGrace, grace, "time after which a proxy that no replica is connected to counts as gone, and its requests as ended"),
-		row("access-logs", &c.AccessLogs, accesslog.DefaultMaxStreams, between(1, 1<<20), "most access logs that may be connected; each worker thread of an Envoy has one"),
-		row("access-logs-per-peer", &c.AccessLogsPerPeer, 0, perPeer,
-			"most access logs of one peer (a client certificate's identity, else a host) that may be connected; 0: a quarter of --access-logs"),
+	return []settings.Setting{
+		settings.Row("lease-ttl", &c.LeaseTTL, descriptors.DefaultLeaseTTL,
+			"time after which the lease of a request in flight expires if nobody reports its end, for rules "+
+				"without lease_ttl; IMPOSTER_RATE_LIMITER_TTL, in seconds, sets the same", settings.Check(ttl),
+			settings.AlsoInSeconds("imposter.rate.limiter.ttl")),
+		settings.Row("lease-secret", &c.LeaseSecret, "",
+			"`secret` that signs leases; replicas need the same one (default: a random one that the store keeps)",
+			settings.Secret),
+		settings.Row("lease-key", &c.LeaseKeys, []string{ratelimit.DefaultLeaseKey},
+			"`name` of leases in Envoy's dynamic metadata, where the access log finds them; may be repeated: each "+
+				"filter of a chain needs its own"),
+		settings.Row("owner-grace", &c.OwnerGrace, leases.DefaultOwnerGrace,
+			"time after which a proxy that no replica is connected to counts as gone, and its requests as ended",
+			settings.Between(100*time.Millisecond, time.Hour)),
+		settings.Row("access-logs", &c.AccessLogs, accesslog.DefaultMaxStreams,
+			"most access logs that may be connected; each worker thread of an Envoy has one",
+			settings.Between(1, 1<<20)),
+		settings.Row("access-logs-per-peer", &c.AccessLogsPerPeer, 0,
+			"most access logs of one peer (a client certificate's identity, else a host) that may be connected; 0: "+
+				"a quarter of --access-logs", settings.Check(perPeer)),
 	}
 }
 
-func (c *Config) connectionSettings() []setting {
-	keyPair := func() bool { return (c.TLSCert == "") == (c.TLSKey == "") }
-	caHasCert := func() bool { return c.ClientCA == "" || c.TLSCert != "" }
-	sanHasCA := func() bool { return len(c.ClientSANs) == 0 || c.ClientCA != "" }
+func (c *Config) connectionSettings() []settings.Setting {
+	hasCert := func() bool { return c.TLSCert != "" }
+	hasCA := func() bool { return c.ClientCA != "" }
 	authHasCA := func() bool { return c.ClientAuth != IfGiven || c.ClientCA != "" }
 	sans := func(names []string) error {
 		_, err := certs.Parse(names)
@@ -267,42 +333,47 @@ func (c *Config) connectionSettings() []setting {
 		_, err := c.Permissions()
 		return err
 	}
-	return []setting{
-		row("socket-mode", &c.SocketMode, "", mode, "permissions of Unix sockets in octal, such as 0660 (default: from the umask)"),
+	return []settings.Setting{
+		settings.Row("socket-mode", &c.SocketMode, "",
+			"permissions of Unix sockets in octal, such as 0660 (default: from the umask)", settings.Check(mode)),
 
-		row("grpc-tls-cert", &c.TLSCert, "", require[string](keyPair, "needs --grpc-tls-key, and the other way round"),
-			"certificate chain `file` of the gRPC service; reloaded when it changes"),
-		row("grpc-tls-key", &c.TLSKey, "", nil, "private key `file` of the gRPC service"),
-		row("grpc-client-ca", &c.ClientCA, "", require[string](caHasCert, "needs --grpc-tls-cert and --grpc-tls-key"),
-			"`file` with the certificate authorities whose clients may call; others are rejected"),
-		row("grpc-client-auth", &c.ClientAuth, "required", all(either("required", IfGiven), require[string](authHasCA, "needs --grpc-client-ca")),
-			"whether clients need a certificate of --grpc-client-ca: required, or if-given: those that show one must have a good one").among("required", IfGiven),
-		row("grpc-client-san", &c.ClientSANs, nil, all(require[[]string](sanHasCA, "needs --grpc-client-ca: without it clients show no certificate"), sans),
-			"`name` that a client's certificate must have: a DNS name, or spiffe://DOMAIN/PATH, where * stands for one label or segment; may be repeated: one of them is enough (default: any)"),
+		settings.Row("grpc-tls-cert", &c.TLSCert, "",
+			"certificate chain `file` of the gRPC service; reloaded when it changes",
+			settings.Pair(&c.TLSCert, &c.TLSKey, "--grpc-tls-key")),
+		settings.Row("grpc-tls-key", &c.TLSKey, "", "private key `file` of the gRPC service"),
+		settings.Row("grpc-client-ca", &c.ClientCA, "",
+			"`file` with the certificate authorities whose clients may call; others are rejected",
+			settings.Needs(hasCert, "needs --grpc-tls-cert and --grpc-tls-key")),
+		settings.Row("grpc-client-auth", &c.ClientAuth, "required",
+			"whether clients need a certificate of --grpc-client-ca: required, or if-given: those that show one "+
+				"must have a good one", settings.OneOf("required", IfGiven),
+			settings.Want(authHasCA, "needs --grpc-client-ca")),
+		settings.Row("grpc-client-san", &c.ClientSANs, nil,
+			"`name` that a client's certificate must have: a DNS name, or spiffe://DOMAIN/PATH, where * stands for "+
+				"one label or segment; may be repeated: one of them is enough (default: any)",
+			settings.Needs(hasCA, "needs --grpc-client-ca: without it clients show no certificate"),
+			settings.Check(sans)),
 
-		row("grpc-max-connection-age", &c.MaxConnectionAge, 24*time.Hour, nil, "age at which connections are asked to close"),
-		row("grpc-max-connection-age-grace", &c.MaxConnectionAgeGrace, time.Hour, nil, "time that such connections then have to finish their calls"),
-		row("grpc-keepalive", &c.Keepalive, time.Minute, nil, "idle time after which a connection is probed"),
+		settings.Row("grpc-max-connection-age", &c.MaxConnectionAge, 24*time.Hour,
+			"age at which connections are asked to close"),
+		settings.Row("grpc-max-connection-age-grace", &c.MaxConnectionAgeGrace, time.Hour,
+			"time that such connections then have to finish their calls"),
+		settings.Row("grpc-keepalive", &c.Keepalive, time.Minute, "idle time after which a connection is probed"),
 
-		row("drain-delay", &c.DrainDelay, 5*time.Second, nil, "time between failing health checks and closing listeners on SIGTERM"),
-		row("drain-timeout", &c.DrainTimeout, 15*time.Second, nil, "longest time for calls in flight to finish after that"),
+		settings.Row("drain-delay", &c.DrainDelay, 5*time.Second,
+			"time between failing health checks and closing listeners on SIGTERM"),
+		settings.Row("drain-timeout", &c.DrainTimeout, 15*time.Second,
+			"longest time for calls in flight to finish after that"),
 	}
 }
 
-func logLevel(v string) error {
-	if _, ok := levels[strings.ToLower(v)]; !ok {
-		return fmt.Errorf("must be debug, info, warn or error, not %q", v)
-	}
-	return nil
-}
-
-func (c *Config) logSettings() []setting {
-	return []setting{
-		row("log-level", &c.LogLevel, "info", logLevel, "debug, info, warn or error").among("debug", "info", "warn", "error"),
-		row("log-format", &c.LogFormat, "text", either("text", "json"), "text or json").among("text", "json"),
-		row("log-refusals", &c.LogRefusals, 0, between(0, 1000),
-			"most refused requests that are logged in a second, with the rule, the key and the caller's x-request-id; 0: none, except 10 at --log-level debug"),
-		row("log-keys", &c.LogKeys, HashedKeys, either(HashedKeys, "plain"), "how keys of requests are logged: hashed, or plain").among(HashedKeys, "plain"),
+func (c *Config) refusalSettings() []settings.Setting {
+	return []settings.Setting{
+		settings.Row("log-refusals", &c.LogRefusals, 0,
+			"most refused requests that are logged in a second, with the rule, the key and the caller's "+
+				"x-request-id; 0: none, except 10 at --log-level debug", settings.Between(0, 1000)),
+		settings.Row("log-keys", &c.LogKeys, HashedKeys,
+			"how keys of requests are logged: hashed, or plain", settings.OneOf(HashedKeys, "plain")),
 	}
 }
 
@@ -337,4 +408,13 @@ func (c *Config) Permissions() (os.FileMode, error) {
 		return 0, fmt.Errorf("%q is not a mode from 0001 to 0777 in octal", c.SocketMode)
 	}
 	return os.FileMode(n), nil
+}
+
+// metricsPath is the check of the path of metrics, which must not hide others.
+func metricsPath(path string) error {
+	if !strings.HasPrefix(path, "/") || strings.ContainsAny(path, "{}?# ") ||
+		path == "/rlconfig" || strings.HasPrefix(path, "/debug/") {
+		return fmt.Errorf("%q cannot be the path of metrics; want for example /metrics", path)
+	}
+	return nil
 }

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/spf13/pflag"
+
+	"github.com/headgate-rls/headgate/internal/kit/settings"
 )
 
 // resolve parses args over an environment and a configuration file.
@@ -125,14 +127,14 @@ func TestLoggerHidesLowerLevels(t *testing.T) {
 func TestEveryFieldIsASetting(t *testing.T) {
 	c := new(Config)
 	rows := map[any]string{}
-	table := Table()
+	table := Settings().Markdown()
 	for _, s := range c.table() {
-		if other := rows[s.field]; other != "" {
-			t.Errorf("--%s and --%s fill the same field", other, s.flag)
+		if other := rows[s.Field]; other != "" {
+			t.Errorf("--%s and --%s fill the same field", other, s.Name)
 		}
-		rows[s.field] = s.flag
-		if s.help == "" || !strings.Contains(table, "`--"+s.flag+"`") || !strings.Contains(table, "`"+EnvName(s.flag)+"`") {
-			t.Errorf("--%s is not in the documentation", s.flag)
+		rows[s.Field] = s.Name
+		if s.Help == "" || !strings.Contains(table, "`--"+s.Name+"`") || !strings.Contains(table, "`"+Settings().EnvName(s.Name)+"`") {
+			t.Errorf("--%s is not in the documentation", s.Name)
 		}
 	}
 	rows[&c.Warnings], rows[&c.Admin.Named] = "not a setting", "variables of their own"
@@ -227,7 +229,7 @@ func TestOpenJSONBesideClientCertificatesIsWarnedOf(t *testing.T) {
 
 // What another source says comes last, and only for settings that nothing else has set.
 func TestLastSource(t *testing.T) {
-	resolve := func(file string, environ []string, values ...Value) (*Config, error) {
+	resolve := func(file string, environ []string, values ...settings.Value) (*Config, error) {
 		fs := pflag.NewFlagSet("serve", pflag.ContinueOnError)
 		c := Define(fs)
 		if file != "" {
@@ -237,8 +239,8 @@ func TestLastSource(t *testing.T) {
 			}
 			environ = append(environ, "HEADGATE_CONFIG="+path)
 		}
-		return c, ResolveWith(fs, c, environ, func(given func(string) bool) ([]Value, error) {
-			var list []Value
+		return c, ResolveWith(fs, c, environ, func(given func(string) bool) ([]settings.Value, error) {
+			var list []settings.Value
 			for _, v := range values {
 				if !given(v.Flag) {
 					list = append(list, v)
@@ -247,15 +249,15 @@ func TestLastSource(t *testing.T) {
 			return list, nil
 		})
 	}
-	c, err := resolve("http: file:2\n", []string{"HEADGATE_GRPC=env:1"}, Value{"grpc", []string{"last:1"}, "A"}, Value{"http", []string{"last:2"}, "B"},
-		Value{"debug", []string{"last:3"}, "C"}, Value{"rules", []string{"a,b", "c"}, "D"})
+	c, err := resolve("http: file:2\n", []string{"HEADGATE_GRPC=env:1"}, settings.Value{Flag: "grpc", Values: []string{"last:1"}, From: "A"}, settings.Value{Flag: "http", Values: []string{"last:2"}, From: "B"},
+		settings.Value{Flag: "debug", Values: []string{"last:3"}, From: "C"}, settings.Value{Flag: "rules", Values: []string{"a,b", "c"}, From: "D"})
 	if err != nil || c.GRPC != "env:1" || c.HTTP != "file:2" || c.Debug != "last:3" || strings.Join(c.Rules, "|") != "a,b|c" {
 		t.Errorf("%+v, %v", c, err)
 	}
-	for want, v := range map[string]Value{
-		"A: there is no setting nonsense": {"nonsense", []string{"1"}, "A"},
-		`A: --replicas: "x" is not a`:     {"replicas", []string{"x"}, "A"},
-		"--http: \"x\" is not an address": {"http", []string{"x"}, "A"},
+	for want, v := range map[string]settings.Value{
+		"A: there is no setting nonsense": {Flag: "nonsense", Values: []string{"1"}, From: "A"},
+		`A: --replicas: "x" is not a`:     {Flag: "replicas", Values: []string{"x"}, From: "A"},
+		"--http: \"x\" is not an address": {Flag: "http", Values: []string{"x"}, From: "A"},
 	} {
 		if _, err := resolve("", nil, v); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v: %v, want %s", v, err, want)
@@ -278,7 +280,7 @@ func TestShownSettingsHideSecrets(t *testing.T) {
 	}
 	_ = c
 	text := ""
-	for _, s := range Show(fs) {
+	for _, s := range Settings().Show(fs) {
 		text += s.Flag + "=" + strings.Join(s.Values, "|") + "\n"
 	}
 	if strings.Contains(text, "geheim") || strings.Contains(text, "heim@") {

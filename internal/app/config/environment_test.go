@@ -56,16 +56,16 @@ func TestUnknownVariablesAreWarnedOf(t *testing.T) {
 
 // No setting may have a name that Kubernetes injects.
 func TestSettingsAreNotNamedLikeServices(t *testing.T) {
-	for _, name := range Names() {
-		if injected(EnvName(name), "tcp://10.0.0.1:1") {
-			t.Errorf("Kubernetes would set %s for a Service", EnvName(name))
+	for _, name := range Settings().Names() {
+		if Settings().Injected(Settings().EnvName(name), "tcp://10.0.0.1:1") {
+			t.Errorf("Kubernetes would set %s for a Service", Settings().EnvName(name))
 		}
 	}
 }
 
 // Flags that a command has beside the settings are not set from outside.
 func TestFlagsOfCommandsAreNotSettings(t *testing.T) {
-	if new(Config).program().has("repair") || new(Config).program().has("help") || !new(Config).program().has("grpc") || !slices.Contains(Names(), "slots") {
+	if Settings().Has("repair") || Settings().Has("help") || !Settings().Has("grpc") || !slices.Contains(Settings().Names(), "slots") {
 		t.Error("the settings are not those that Define declares")
 	}
 }

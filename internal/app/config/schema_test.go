@@ -10,12 +10,12 @@ import (
 // TestSchemaHasEverySetting: the schema knows each setting with its type, and the words
 // that it lists are exactly those that the setting accepts.
 func TestSchemaHasEverySetting(t *testing.T) {
-	properties, err := Schema([]string{"config"})
+	properties, err := Settings().Schema([]string{"config"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(properties) != len(Names())-1 || properties["config"] != nil {
-		t.Errorf("%d properties of %d settings", len(properties), len(Names()))
+	if len(properties) != len(Settings().Names())-1 || properties["config"] != nil {
+		t.Errorf("%d properties of %d settings", len(properties), len(Settings().Names()))
 	}
 	for name, want := range map[string]map[string]any{
 		"merge-domains": {"type": "boolean"},
@@ -30,28 +30,28 @@ func TestSchemaHasEverySetting(t *testing.T) {
 			}
 		}
 	}
-	if _, err := Schema([]string{"no-such"}); err == nil {
+	if _, err := Settings().Schema([]string{"no-such"}); err == nil {
 		t.Error("a setting that does not exist is left out")
 	}
 }
 
 func TestWordsOfSettings(t *testing.T) {
 	c := new(Config)
+	c.program().Define(pflag.NewFlagSet("", pflag.ContinueOnError))
 	listed := 0
 	for _, s := range c.table() {
-		field, ok := s.field.(*string)
+		field, ok := s.Field.(*string)
 		if !ok {
 			continue
 		}
-		s.define(pflag.NewFlagSet("", pflag.ContinueOnError))
-		for _, word := range s.words {
+		for _, word := range s.Words {
 			listed++
-			if *field = word; s.check() != nil {
-				t.Errorf("--%s does not accept %q: %v", s.flag, word, s.check())
+			if *field = word; s.Check() != nil {
+				t.Errorf("--%s does not accept %q: %v", s.Name, word, s.Check())
 			}
 		}
-		if *field = "no such word"; s.words != nil && s.check() == nil {
-			t.Errorf("--%s accepts more than it lists", s.flag)
+		if *field = "no such word"; s.Words != nil && s.Check() == nil {
+			t.Errorf("--%s accepts more than it lists", s.Name)
 		}
 	}
 	if listed < 20 {

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/headgate-rls/headgate/internal/kit/settings"
 	"github.com/headgate-rls/headgate/slots"
 	"github.com/headgate-rls/headgate/slots/plan"
 )
@@ -35,23 +36,9 @@ type Slots struct {
 	Keep        time.Duration
 }
 
-// Defaults of the pools of databases, which are those of sqldb.Config.
-const defaultPoolMin, defaultPoolMax = 5, 30
-
-// checkPool checks the bounds of a pool. flag is that of the lower one.
-func checkPool(low, high *int, flag string) func(int) error {
-	return func(int) error {
-		if *low < 0 || *high < 1 || *low > *high {
-			return fmt.Errorf("%d to %d connections: want at least 1, and no fewer than %s", *low, *high, flag)
-		}
-		return nil
-	}
-}
-
 // settings returns the rows of the table for slots, which share a guard with the
 // admin paths.
-func (c *Slots) settings(admin *Admin) []setting {
-	guarded := func() bool { return !c.Auth || admin.Guarded() }
+func (c *Slots) settings(admin *Admin) []settings.Setting {
 	seed := func(string) error {
 		_, _, err := c.SeedConfig()
 		return err
@@ -62,33 +49,58 @@ func (c *Slots) settings(admin *Admin) []setting {
 		}
 		return nil
 	}
-	return []setting{
-		row("slots", &c.URL, "", nil, "`URL` of the database that keeps slots: sqlite:FILE, postgres://…, mysql://…, oracle://…; empty: disabled; see docs/slots.md").
-			also("quarkus.datasource.jdbc.url").hiding(inURL),
-		row("slots-username", &c.Username, "", nil, "`name` to log into the database with, if the URL has none").also("quarkus.datasource.username"),
-		row("slots-password", &c.Password, "", nil, "`secret` that goes with it").also("quarkus.datasource.password").hiding(whole),
-		row("slots-pool-min", &c.PoolMin, defaultPoolMin, nil, "connections to the database that are kept open").also("quarkus.datasource.jdbc.min-size"),
-		row("slots-pool-max", &c.PoolMax, defaultPoolMax, checkPool(&c.PoolMin, &c.PoolMax, "--slots-pool-min"), "most connections to the database").also("quarkus.datasource.jdbc.max-size"),
-		row("slots-migrate", &c.Migrate, true, nil, "migrate the database's schema at start; if disabled, run headgate migrate").also("quarkus.flyway.migrate-at-start"),
+	return []settings.Setting{
+		settings.Row("slots", &c.URL, "",
+			"`URL` of the database that keeps slots: sqlite:FILE, postgres://…, mysql://…, oracle://…; empty: "+
+				"disabled; see docs/slots.md", settings.Also("quarkus.datasource.jdbc.url"), settings.URLWithSecret),
+		settings.Row("slots-username", &c.Username, "",
+			"`name` to log into the database with, if the URL has none", settings.Also("quarkus.datasource.username")),
+		settings.Row("slots-password", &c.Password, "",
+			"`secret` that goes with it", settings.Also("quarkus.datasource.password"), settings.Secret),
+		settings.Row("slots-pool-min", &c.PoolMin, settings.PoolMin,
+			"connections to the database that are kept open", settings.Also("quarkus.datasource.jdbc.min-size")),
+		settings.Row("slots-pool-max", &c.PoolMax, settings.PoolMax,
+			"most connections to the database", settings.Pool(&c.PoolMin, &c.PoolMax, "--slots-pool-min"),
+			settings.Also("quarkus.datasource.jdbc.max-size")),
+		settings.Row("slots-migrate", &c.Migrate, true,
+			"migrate the database's schema at start; if disabled, run headgate migrate",
+			settings.Also("quarkus.flyway.migrate-at-start")),
 
-		row("slots-auth", &c.Auth, false, require[bool](guarded, "needs --admin-token or --admin-client-ca, or --admin-jwks: without them nobody could use slots"),
-			"demand the admin token or client certificate for slots and their page too; the --admin address serves them too"),
+		settings.Row("slots-auth", &c.Auth, false,
+			"demand the admin token or client certificate for slots and their page too; the --admin address serves "+
+				"them too",
+			settings.Needs(admin.Guarded, "needs --admin-token or --admin-client-ca, or --admin-jwks: without them nobody could use slots")),
 
-		row("slots-engine", &c.Engine, "tx", oneOf("tx", "procedure"), "how slots are assigned: tx (statements from here) or procedure (in the database, one round trip)").among("tx", "procedure"),
-		row("slots-scope", &c.Scope, "", oneOf("", slots.ScopeConfig, slots.ScopeShared),
-			"which windows a config counts in: config (its own) or shared (all configs count together); a database decides it once; empty: as the database has it, config in a new one").among("", slots.ScopeConfig, slots.ScopeShared),
-		row("slots-default-config", &c.DefaultConfig, slots.DefaultConfigName, nil, "`name` of the config of requests that name none").also("rate-limiter.default-config-name"),
-		row("slots-seed", &c.Seed, "", seed, "`config` to make if the default one does not exist, as events/window: 100/PT4S"),
-		row("slots-chunk", &c.Chunk, slots.DefaultChunk, between(1, slots.MaxChunk), "windows that the background work makes at once").also("rate-limiter.max-windows-in-chunk"),
-		row("slots-extra-chunks", &c.ExtraChunks, slots.DefaultChunks, between(0, slots.MaxChunks), "chunks that the background work makes after the current one").also("rate-limiter.max-chunks-to-search"),
+		settings.Row("slots-engine", &c.Engine, "tx",
+			"how slots are assigned: tx (statements from here) or procedure (in the database, one round trip)",
+			settings.OneOf("tx", "procedure")),
+		settings.Row("slots-scope", &c.Scope, "",
+			"which windows a config counts in: config (its own) or shared (all configs count together); a database "+
+				"decides it once; empty: as the database has it, config in a new one",
+			settings.OneOf("", slots.ScopeConfig, slots.ScopeShared)),
+		settings.Row("slots-default-config", &c.DefaultConfig, slots.DefaultConfigName,
+			"`name` of the config of requests that name none", settings.Also("rate-limiter.default-config-name")),
+		settings.Row("slots-seed", &c.Seed, "",
+			"`config` to make if the default one does not exist, as events/window: 100/PT4S", settings.Check(seed)),
+		settings.Row("slots-chunk", &c.Chunk, slots.DefaultChunk,
+			"windows that the background work makes at once", settings.Between(1, slots.MaxChunk),
+			settings.Also("rate-limiter.max-windows-in-chunk")),
+		settings.Row("slots-extra-chunks", &c.ExtraChunks, slots.DefaultChunks,
+			"chunks that the background work makes after the current one", settings.Between(0, slots.MaxChunks),
+			settings.Also("rate-limiter.max-chunks-to-search")),
 
-		row("slots-max-past", &c.MaxPast, 0, nil, "how far in the past a requested time may be; 0: any time"),
-		row("slots-max-future", &c.MaxFuture, 0, nil, "how far in the future a requested time may be; 0: any time"),
-		row("slots-timeout", &c.Timeout, slots.DefaultTimeout, positive, "longest time to assign a slot"),
-		row("slots-ahead", &c.Ahead, 0, nil,
-			"how far ahead of now windows are made before anybody asks, for programs that read the tables; 0: from --slots-extra-chunks if another program made the schema, else disabled"),
-		row("slots-keep-windows", &c.KeepWindows, slots.DefaultKeepWindows, nil, "how long windows are kept after their end"),
-		row("slots-keep", &c.Keep, 0, keep, "how long slots are kept after their time; 0: for ever. An event whose slot was dropped can get another one"),
+		settings.Row("slots-max-past", &c.MaxPast, 0, "how far in the past a requested time may be; 0: any time"),
+		settings.Row("slots-max-future", &c.MaxFuture, 0, "how far in the future a requested time may be; 0: any time"),
+		settings.Row("slots-timeout", &c.Timeout, slots.DefaultTimeout,
+			"longest time to assign a slot", settings.Positive),
+		settings.Row("slots-ahead", &c.Ahead, 0,
+			"how far ahead of now windows are made before anybody asks, for programs that read the tables; 0: from "+
+				"--slots-extra-chunks if another program made the schema, else disabled"),
+		settings.Row("slots-keep-windows", &c.KeepWindows, slots.DefaultKeepWindows,
+			"how long windows are kept after their end"),
+		settings.Row("slots-keep", &c.Keep, 0,
+			"how long slots are kept after their time; 0: for ever. An event whose slot was dropped can get "+
+				"another one", settings.Check(keep)),
 	}
 }
 

@@ -5,6 +5,9 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"github.com/headgate-rls/headgate/internal/kit/certs"
+	"github.com/headgate-rls/headgate/internal/kit/settings"
 )
 
 // XDS has the settings of rules that a control plane sends by xDS.
@@ -14,11 +17,8 @@ type XDS struct {
 	Metadata []string
 	Headers  []string
 
-	TLS        bool
-	TLSCert    string
-	TLSKey     string
-	TLSCA      string
-	ServerName string
+	TLS   bool
+	Files certs.ClientFiles
 
 	MaxMessage   int
 	Wait         time.Duration
@@ -43,51 +43,62 @@ const (
 
 // settings returns the rows of the table for xDS. The check alone refuses what says
 // where rules come from beside --xds.
-func (c *XDS) settings(alone func() bool) []setting {
-	keyPair := func() bool { return (c.TLSCert == "") == (c.TLSKey == "") }
-	byTLS := require[string](func() bool { return c.TLS || c.TLSCert+c.TLSKey+c.TLSCA+c.ServerName == "" }, "needs --xds-tls: without it nothing is encrypted")
-	used := func(set func() bool) func() bool { return func() bool { return c.Address != "" || !set() } }
-	grace := func(d time.Duration) error {
-		if d > time.Hour {
-			return fmt.Errorf("%v is more than 1h", d)
-		}
-		return nil
-	}
-	const unused = "needs --xds: without it rules come from files"
-	return []setting{
-		row("xds", &c.Address, "", all(
-			require[string](alone, "rules come from one place: give --xds, or --rules, or --example"), target),
-			"`host:port` of a control plane, such as Envoy Gateway's, that sends the rules by xDS; instead of --rules"),
-		row("xds-node-id", &c.NodeID, DefaultXDSNodeID, nil, "node `id` that headgate sends to the control plane, which chooses the rules by it"),
-		row("xds-node-metadata", &c.Metadata, nil, all(pairs("="), require[[]string](used(func() bool { return len(c.Metadata) > 0 }), unused)),
-			"`name=value` in the metadata of the node; may be repeated"),
-		row("xds-header", &c.Headers, nil, all(pairs(":"), require[[]string](used(func() bool { return len(c.Headers) > 0 }), unused)),
-			"`name:value` to send to the control plane with the stream, such as a token; may be repeated").hiding(whole),
+func (c *XDS) settings(alone settings.Option) []settings.Setting {
+	byTLS := settings.NeedsTLS(&c.TLS, "--xds-tls")
+	used := settings.Needs(func() bool { return c.Address != "" }, "needs --xds: without it rules come from files")
+	return []settings.Setting{
+		settings.Row("xds", &c.Address, "",
+			"`host:port` of a control plane, such as Envoy Gateway's, that sends the rules by xDS; instead of "+
+				"--rules", alone, settings.Check(target)),
+		settings.Row("xds-node-id", &c.NodeID, DefaultXDSNodeID,
+			"node `id` that headgate sends to the control plane, which chooses the rules by it"),
+		settings.Row("xds-node-metadata", &c.Metadata, nil,
+			"`name=value` in the metadata of the node; may be repeated", settings.Check(pairs("=")),
+			used),
+		settings.Row("xds-header", &c.Headers, nil,
+			"`name:value` to send to the control plane with the stream, such as a token; may be repeated",
+			settings.Check(pairs(":")), used,
+			settings.Secret),
 
-		row("xds-tls", &c.TLS, false, require[bool](used(func() bool { return c.TLS }), unused), "talk TLS to the control plane"),
-		row("xds-tls-cert", &c.TLSCert, "", all(byTLS, require[string](keyPair, "needs --xds-tls-key, and the other way round")),
-			"certificate chain `file` to show to the control plane; read again for each connection, as the next two are"),
-		row("xds-tls-key", &c.TLSKey, "", byTLS, "private key `file` of --xds-tls-cert"),
-		row("xds-tls-ca", &c.TLSCA, "", byTLS, "`file` with the certificate authorities that headgate trusts for the control plane (default: the system's)"),
-		row("xds-tls-server-name", &c.ServerName, "", byTLS, "`name` that the control plane's certificate must have (default: the host of --xds)"),
+		settings.Row("xds-tls", &c.TLS, false,
+			"talk TLS to the control plane", used),
+		settings.Row("xds-tls-cert", &c.Files.Cert, "",
+			"certificate chain `file` to show to the control plane; read again for each connection, as the next "+
+				"two are", byTLS, settings.Pair(&c.Files.Cert, &c.Files.Key, "--xds-tls-key")),
+		settings.Row("xds-tls-key", &c.Files.Key, "", "private key `file` of --xds-tls-cert", byTLS),
+		settings.Row("xds-tls-ca", &c.Files.CA, "",
+			"`file` with the certificate authorities that headgate trusts for the control plane (default: the "+
+				"system's)", byTLS),
+		settings.Row("xds-tls-server-name", &c.Files.ServerName, "",
+			"`name` that the control plane's certificate must have (default: the host of --xds)", byTLS),
 
-		row("xds-max-message", &c.MaxMessage, defaultXDSMessage, between(minXDSMessage, maxXDSMessage), "largest message that headgate accepts from the control plane, in bytes"),
-		row("xds-wait", &c.Wait, 10*time.Second, nil,
-			"how long to wait for the first rules at start; after that headgate serves, is not ready, and answers calls with an error until rules arrive; 0: do not wait"),
-		row("xds-health", &c.Health, "always", either("always", HealthNeedsRules),
-			"whether health checks succeed before the first rules arrive: always, or rules (only with rules); /readyz always waits for rules"),
-		row("xds-removal-grace", &c.RemovalGrace, 10*time.Second, grace,
-			"how long to keep domains that the control plane does not send, after its first answer on a connection: a control plane that has just started sends its rules in parts"),
-		row("xds-cache", &c.Cache, "", require[string](used(func() bool { return c.Cache != "" }), unused),
-			"`file` with the last good rules, which headgate uses at start until the control plane answers; empty: disabled"),
-		row("xds-overlay", &c.Overlays, nil, require[[]string](used(func() bool { return len(c.Overlays) > 0 }), unused),
-			"`file` that changes algorithms, windows and policies of rules that come by xDS; followed as it changes; may be repeated"),
+		settings.Row("xds-max-message", &c.MaxMessage, defaultXDSMessage,
+			"largest message that headgate accepts from the control plane, in bytes",
+			settings.Between(minXDSMessage, maxXDSMessage)),
+		settings.Row("xds-wait", &c.Wait, 10*time.Second,
+			"how long to wait for the first rules at start; after that headgate serves, is not ready, and answers "+
+				"calls with an error until rules arrive; 0: do not wait"),
+		settings.Row("xds-health", &c.Health, "always",
+			"whether health checks succeed before the first rules arrive: always, or rules (only with rules); "+
+				"/readyz always waits for rules", settings.OneOf("always", HealthNeedsRules)),
+		settings.Row("xds-removal-grace", &c.RemovalGrace, 10*time.Second,
+			"how long to keep domains that the control plane does not send, after its first answer on a "+
+				"connection: a control plane that has just started sends its rules in parts", settings.AtMost(time.Hour)),
+		settings.Row("xds-cache", &c.Cache, "",
+			"`file` with the last good rules, which headgate uses at start until the control plane answers; empty: "+
+				"disabled", used),
+		settings.Row("xds-overlay", &c.Overlays, nil,
+			"`file` that changes algorithms, windows and policies of rules that come by xDS; followed as it "+
+				"changes; may be repeated", used),
 	}
 }
 
 // target is the check of the address of another server, which has a host.
 func target(text string) error {
-	err := address(text)
+	err := settings.CheckAddress(text)
+	if text == "" {
+		return nil
+	}
 	if err == nil && strings.HasPrefix(text, ":") {
 		err = fmt.Errorf("%q has no host: want host:port", text)
 	}

@@ -47,7 +47,7 @@ func openXDS(conf *config.XDS, caps *backends.Caps, log *slog.Logger, metrics *t
 		Log:      log, Panics: panics,
 	}
 	if conf.TLS {
-		opt.TLS = &xds.TLS{Cert: conf.TLSCert, Key: conf.TLSKey, CA: conf.TLSCA, ServerName: conf.ServerName}
+		opt.TLS = &conf.Files
 	}
 	var err error
 	if x.overlay, err = x.readOverlay(); err != nil {

@@ -1,4 +1,4 @@
-package rulefile
+package yamlfile
 
 import (
 	"strings"
@@ -25,11 +25,11 @@ func TestTheLineThatIsNotYAML(t *testing.T) {
 		{"the end of a long text", long + " b\n", 2002, "indented"},
 		{"CRLF", "domain: shop\r\ndescriptors:\r\n  - key: tenant\r\n  rate_limit: 1\r\n", 4, "indented"},
 	} {
-		err := yamlErrorOf([]byte(c.text))
-		if err == nil {
+		_, _, wrong := Decode([]byte(c.text))
+		if wrong == nil {
 			t.Fatalf("%s: it is YAML", c.name)
 		}
-		line, message := NotYAML([]byte(c.text), err)
+		line, message := wrong.Line, wrong.Message
 		if line != c.line || !strings.HasPrefix(message, "not valid YAML: ") || !strings.Contains(message, c.says) || strings.Contains(message, "line ") && !strings.Contains(message, "the line") {
 			t.Errorf("%s: %d: %s, want line %d and %q", c.name, line, message, c.line, c.says)
 		}

@@ -1,4 +1,4 @@
-package config
+package settings
 
 import (
 	"fmt"
@@ -6,14 +6,6 @@ import (
 	"strconv"
 	"strings"
 )
-
-// address is the check of a setting that names an address, or is empty.
-func address(text string) error {
-	if text == "" {
-		return nil
-	}
-	return CheckAddress(text)
-}
 
 // maxSocketPath is the length of a Unix socket's path that all systems have.
 const maxSocketPath = 103
@@ -37,8 +29,8 @@ func CheckAddress(address string) error {
 	return nil
 }
 
-// reachable says whether other machines can reach the address.
-func reachable(address string) bool {
+// Reachable says whether other machines can reach the address.
+func Reachable(address string) bool {
 	if address == "" || strings.HasPrefix(address, "unix:") {
 		return false
 	}

@@ -1,4 +1,4 @@
-package config
+package serve
 
 import (
 	"bytes"
@@ -24,27 +24,21 @@ var notifyPrograms = []*notifyProgram{
 // resolve returns the error of a program's settings, and what its log says at start.
 func (p *notifyProgram) resolve(t *testing.T, args, environ []string) (log string, err error) {
 	t.Helper()
-	fs := pflag.NewFlagSet(p.name, pflag.ContinueOnError)
-	var out bytes.Buffer
-	args = append(append([]string{}, p.needed...), args...)
+	var c Settings = new(SenderSettings)
 	if p.name == "gateway" {
-		c := DefineNotifyGateway(fs)
-		if err = fs.Parse(args); err == nil {
-			err = c.Resolve(fs, environ)
-		}
-		c.Logger(&out)
-	} else {
-		c := DefineNotifySender(fs)
-		if err = fs.Parse(args); err == nil {
-			err = c.Resolve(fs, environ)
-		}
-		c.Logger(&out)
+		c = new(GatewaySettings)
 	}
+	fs := pflag.NewFlagSet(p.name, pflag.ContinueOnError)
+	c.Program().Define(fs)
+	var warnings []string
+	if err = fs.Parse(append(append([]string{}, p.needed...), args...)); err == nil {
+		warnings, err = c.Program().Resolve(fs, environ, nil)
+	}
+	var out bytes.Buffer
+	c.Logger(&out, append(warnings, c.Unwise()...))
 	return out.String(), err
 }
 
-// TestNotifySettings: what is misspelt or out of bounds is refused, or at least named, and no
-// secret is shown.
 func TestNotifySettings(t *testing.T) {
 	gateway, sender := notifyPrograms[0], notifyPrograms[1]
 	for _, c := range []struct {
@@ -123,8 +117,9 @@ func TestNotifyVariables(t *testing.T) {
 
 func TestTheDatabaseIsRequired(t *testing.T) {
 	fs := pflag.NewFlagSet("gateway", pflag.ContinueOnError)
-	c := DefineNotifyGateway(fs)
-	if err := c.Resolve(fs, nil); err == nil || !strings.Contains(err.Error(), "--database") {
+	c := new(GatewaySettings)
+	c.Program().Define(fs)
+	if _, err := c.Program().Resolve(fs, nil, nil); err == nil || !strings.Contains(err.Error(), "--database") {
 		t.Errorf("%v", err)
 	}
 }

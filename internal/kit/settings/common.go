@@ -1,0 +1,68 @@
+package settings
+
+import (
+	"fmt"
+	"io"
+	"log/slog"
+	"strings"
+)
+
+// Config is the row of the file with settings, which every program has.
+func Config(file *string) Setting {
+	return Row("config", file, "", "YAML `file` with settings, by the names of these flags")
+}
+
+// A Log says what is logged, and how.
+type Log struct{ Level, Format string }
+
+var levels = map[string]slog.Level{
+	"debug": slog.LevelDebug, "info": slog.LevelInfo, "warn": slog.LevelWarn, "error": slog.LevelError,
+}
+
+// Rows are the settings of the log, which every program has.
+func (c *Log) Rows() []Setting {
+	level := func(v string) error {
+		if _, ok := levels[strings.ToLower(v)]; !ok {
+			return fmt.Errorf("must be debug, info, warn or error, not %q", v)
+		}
+		return nil
+	}
+	rows := []Setting{
+		Row("log-level", &c.Level, "info", "debug, info, warn or error", Check(level)),
+		Row("log-format", &c.Format, "text", "text or json", OneOf("text", "json")),
+	}
+	rows[0].Words = []string{"debug", "info", "warn", "error"} // of which capitals do, too
+	return rows
+}
+
+// Logger returns a logger that writes to w, and logs the warnings of Resolve.
+func (c *Log) Logger(w io.Writer, warnings []string) *slog.Logger {
+	opt := &slog.HandlerOptions{Level: levels[strings.ToLower(c.Level)]}
+	var handler slog.Handler = slog.NewTextHandler(w, opt)
+	if c.Format == "json" {
+		handler = slog.NewJSONHandler(w, opt)
+	}
+	log := slog.New(handler)
+	for _, warning := range warnings {
+		log.Warn("check the settings", "warning", warning)
+	}
+	return log
+}
+
+// Defaults of the pools of databases, which are those of sqldb.Config.
+const PoolMin, PoolMax = 5, 30
+
+// Pool checks the bounds of a pool, of which flag is the lower one.
+func Pool(low, high *int, flag string) Option {
+	return Check(func(int) error {
+		if *low < 0 || *high < 1 || *low > *high {
+			return fmt.Errorf("%d to %d connections: want at least 1, and no fewer than %s", *low, *high, flag)
+		}
+		return nil
+	})
+}
+
+// NeedsTLS refuses a file of a TLS client that talks no TLS; flag is that of TLS.
+func NeedsTLS(on *bool, flag string) Option {
+	return Needs(func() bool { return *on }, "needs "+flag+": without it nothing is encrypted")
+}

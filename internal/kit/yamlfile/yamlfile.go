@@ -1,0 +1,72 @@
+// Package yamlfile reads files of one YAML document and says where a text stops to be YAML. It is
+// small because files of rules and files of settings have nothing else in common.
+package yamlfile
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"regexp"
+	"sort"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// An Error says what is wrong in a line.
+type Error struct {
+	Line    int
+	Message string
+}
+
+// Decode returns the first document of a text, and the second one, of which there should be none;
+// nil: there is none.
+func Decode(text []byte) (first, second *yaml.Node, wrong *Error) {
+	var documents [2]*yaml.Node
+	decoder := yaml.NewDecoder(bytes.NewReader(text))
+	for i := range documents {
+		var document yaml.Node
+		switch err := decoder.Decode(&document); {
+		case errors.Is(err, io.EOF):
+			return documents[0], nil, nil
+		case err != nil:
+			return nil, nil, explain(text, err)
+		}
+		documents[i] = &document
+	}
+	return documents[0], documents[1], nil
+}
+
+var (
+	prefix = regexp.MustCompile(`^yaml: (?:line \d+: )?`)
+	// indented are what the YAML package says when a line begins in a wrong column.
+	indented = regexp.MustCompile(`mapping values are not allowed|did not find expected (key|'-' indicator|<document start>)`)
+)
+
+// explain finds the line where text stops to be YAML. err is what the YAML package says about it,
+// which often names the line before that of the enclosing block.
+func explain(text []byte, err error) *Error {
+	lines := bytes.SplitAfter(text, []byte("\n"))
+	// What is wrong stays so, whatever follows. A text that ends earlier is right, or wrong otherwise.
+	at := sort.Search(len(lines)-1, func(n int) bool {
+		short := errorOf(bytes.Join(lines[:n+1], nil))
+		return short != nil && short.Error() == err.Error()
+	})
+	message := "not valid YAML: " + strings.TrimPrefix(err.Error(), prefix.FindString(err.Error()))
+	switch wrong := strings.TrimLeft(string(lines[at]), " "); {
+	case strings.HasPrefix(wrong, "\t"):
+		message += "; indent with spaces, not with tabs"
+	case indented.MatchString(message):
+		message += "; is the line indented as it should be?"
+	}
+	return &Error{at + 1, message}
+}
+
+// errorOf returns what is wrong in the first two documents of a text.
+func errorOf(text []byte) (err error) {
+	decoder := yaml.NewDecoder(bytes.NewReader(text))
+	for n := 0; n < 2 && err == nil; n++ {
+		err = decoder.Decode(new(yaml.Node))
+	}
+	return err
+}
