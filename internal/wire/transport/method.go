@@ -28,7 +28,7 @@ var ShouldRateLimit = &Method{
 }
 
 // Methods are those that are served, by both transports.
-var Methods = []*Method{ShouldRateLimit}
+var Methods = []*Method{ShouldRateLimit, CheckRateLimit, Report}
 
 // served reports whether a method is one of Methods.
 func served(path string) bool {

@@ -1,0 +1,76 @@
+package transport
+
+import (
+	"context"
+
+	rls "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protodesc"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/reflect/protoregistry"
+	"google.golang.org/protobuf/types/descriptorpb"
+
+	"github.com/headgate-rls/headgate/ratelimit"
+)
+
+// Kuadrant's gateways ask about a request before they pass it on, and report what it has cost afterwards. Their
+// service has Envoy's messages: https://github.com/Kuadrant/limitador, kuadrant/service/ratelimit/v1.
+const kuadrant = "kuadrant.service.ratelimit.v1.RateLimitService"
+
+var (
+	// CheckRateLimit asks whether there is room, and takes nothing.
+	CheckRateLimit = &Method{Service: kuadrant, Name: "CheckRateLimit",
+		Read: (*ratelimit.Request).Decode, Do: check, Write: (*ratelimit.Response).AppendTo}
+	// Report charges hits for work that is done. A limit without room takes of them what its overflow says.
+	Report = &Method{Service: kuadrant, Name: "Report",
+		Read: (*ratelimit.Request).Decode, Do: report, Write: (*ratelimit.Response).AppendTo}
+)
+
+func check(s *ratelimit.Service, ctx context.Context, reqs []*ratelimit.Request, resps []*ratelimit.Response) {
+	for _, req := range reqs {
+		for i := range req.Descriptors {
+			d := &req.Descriptors[i]
+			d.Hits, d.HasHits, d.Refund = 0, true, false
+		}
+	}
+	s.Decide(ctx, reqs, resps)
+}
+
+func report(s *ratelimit.Service, ctx context.Context, reqs []*ratelimit.Request, resps []*ratelimit.Response) {
+	for _, req := range reqs {
+		req.NoLease = true // a report begins no request in flight
+		for i := range req.Descriptors {
+			if d := &req.Descriptors[i]; !d.HasHits {
+				d.Hits, d.HasHits = uint64(max(req.Hits, 1)), true
+			}
+		}
+	}
+	s.Decide(ctx, reqs, resps)
+}
+
+// The file is there for reflection, by which Kuadrant's gateways find the methods.
+func init() {
+	envoy := rls.File_envoy_service_ratelimit_v3_rls_proto
+	method := func(m *Method) *descriptorpb.MethodDescriptorProto {
+		message := func(name protoreflect.Name) *string { return proto.String("." + string(envoy.Package().Append(name))) }
+		return &descriptorpb.MethodDescriptorProto{
+			Name: &m.Name, InputType: message("RateLimitRequest"), OutputType: message("RateLimitResponse"),
+		}
+	}
+	name := protoreflect.FullName(kuadrant)
+	file, err := protodesc.NewFile(&descriptorpb.FileDescriptorProto{
+		Syntax:     proto.String("proto3"),
+		Name:       proto.String("kuadrant/service/ratelimit/v1/ratelimit.proto"),
+		Package:    proto.String(string(name.Parent())),
+		Dependency: []string{envoy.Path()},
+		Service: []*descriptorpb.ServiceDescriptorProto{{
+			Name: proto.String(string(name.Name())), Method: []*descriptorpb.MethodDescriptorProto{method(CheckRateLimit), method(Report)},
+		}},
+	}, protoregistry.GlobalFiles)
+	if err == nil {
+		err = protoregistry.GlobalFiles.RegisterFile(file)
+	}
+	if err != nil {
+		panic(err) // the file does not depend on any input
+	}
+}
