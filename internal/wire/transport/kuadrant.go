@@ -3,13 +3,6 @@ package transport
 import (
 	"context"
 
-	rls "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
-	"google.golang.org/protobuf/proto"
-	"google.golang.org/protobuf/reflect/protodesc"
-	"google.golang.org/protobuf/reflect/protoreflect"
-	"google.golang.org/protobuf/reflect/protoregistry"
-	"google.golang.org/protobuf/types/descriptorpb"
-
 	"github.com/headgate-rls/headgate/ratelimit"
 )
 
@@ -46,31 +39,4 @@ func report(s *ratelimit.Service, ctx context.Context, reqs []*ratelimit.Request
 		}
 	}
 	s.Decide(ctx, reqs, resps)
-}
-
-// The file is there for reflection, by which Kuadrant's gateways find the methods.
-func init() {
-	envoy := rls.File_envoy_service_ratelimit_v3_rls_proto
-	method := func(m *Method) *descriptorpb.MethodDescriptorProto {
-		message := func(name protoreflect.Name) *string { return proto.String("." + string(envoy.Package().Append(name))) }
-		return &descriptorpb.MethodDescriptorProto{
-			Name: &m.Name, InputType: message("RateLimitRequest"), OutputType: message("RateLimitResponse"),
-		}
-	}
-	name := protoreflect.FullName(kuadrant)
-	file, err := protodesc.NewFile(&descriptorpb.FileDescriptorProto{
-		Syntax:     proto.String("proto3"),
-		Name:       proto.String("kuadrant/service/ratelimit/v1/ratelimit.proto"),
-		Package:    proto.String(string(name.Parent())),
-		Dependency: []string{envoy.Path()},
-		Service: []*descriptorpb.ServiceDescriptorProto{{
-			Name: proto.String(string(name.Name())), Method: []*descriptorpb.MethodDescriptorProto{method(CheckRateLimit), method(Report)},
-		}},
-	}, protoregistry.GlobalFiles)
-	if err == nil {
-		err = protoregistry.GlobalFiles.RegisterFile(file)
-	}
-	if err != nil {
-		panic(err) // the file does not depend on any input
-	}
 }

@@ -92,9 +92,10 @@ func call(conn *grpc.ClientConn, m *transport.Method, key string, hits uint32) (
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
 	resp := new(rls.RateLimitResponse)
-	err := conn.Invoke(ctx, m.Path(), &rls.RateLimitRequest{Domain: "d", HitsAddend: hits, Descriptors: []*common.RateLimitDescriptor{
-		{Entries: []*common.RateLimitDescriptor_Entry{{Key: key, Value: "v"}}},
-	}}, resp)
+	entry := &common.RateLimitDescriptor_Entry{Key: key, Value: "v"}
+	err := conn.Invoke(ctx, m.Path(), &rls.RateLimitRequest{Domain: "d", HitsAddend: hits,
+		Descriptors: []*common.RateLimitDescriptor{{Entries: []*common.RateLimitDescriptor_Entry{entry}}},
+	}, resp)
 	return resp, err
 }
 
@@ -128,8 +129,8 @@ func TestKuadrantsCheckTakesNothingAndItsReportCharges(t *testing.T) {
 				t.Fatalf("step %d: %v", i, err)
 			}
 			if got := resp.Statuses[0]; resp.OverallCode != step.code || got.LimitRemaining != step.left {
-				t.Errorf("step %d, %s of %d for %s: %v with %d left, want %v with %d", i, step.method.Name, step.hits, step.key,
-					resp.OverallCode, got.LimitRemaining, step.code, step.left)
+				t.Errorf("step %d, %s of %d for %s: %v with %d left, want %v with %d", i, step.method.Name, step.hits,
+					step.key, resp.OverallCode, got.LimitRemaining, step.code, step.left)
 			}
 		}
 	})
@@ -138,7 +139,8 @@ func TestKuadrantsCheckTakesNothingAndItsReportCharges(t *testing.T) {
 // TestKuadrantsReportBeginsNoRequestInFlight: nobody would end it.
 func TestKuadrantsReportBeginsNoRequestInFlight(t *testing.T) {
 	onTransports(t, func(t *testing.T, conn *grpc.ClientConn) {
-		if resp, err := call(conn, transport.CheckRateLimit, "flight", 1); err != nil || resp.OverallCode != rls.RateLimitResponse_OK {
+		resp, err := call(conn, transport.CheckRateLimit, "flight", 1)
+		if err != nil || resp.OverallCode != rls.RateLimitResponse_OK {
 			t.Errorf("check: %v, %v", resp, err)
 		}
 		if _, err := call(conn, transport.Report, "flight", 1); status.Code(err) != codes.InvalidArgument {
@@ -149,6 +151,7 @@ func TestKuadrantsReportBeginsNoRequestInFlight(t *testing.T) {
 
 // TestReflectionKnowsKuadrantsService: clients find the methods and their messages by name.
 func TestReflectionKnowsKuadrantsService(t *testing.T) {
+	transport.Register(grpc.NewServer(), newService(t), func(time.Duration, ratelimit.CallResult, int) {})
 	for _, m := range []*transport.Method{transport.ShouldRateLimit, transport.CheckRateLimit, transport.Report} {
 		found, err := protoregistry.GlobalFiles.FindDescriptorByName(protoreflect.FullName(m.Service + "." + m.Name))
 		if err != nil {

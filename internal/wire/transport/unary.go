@@ -27,7 +27,8 @@ func Handler(s *ratelimit.Service, m *Method, observe ratelimit.Observe) unary.H
 	if s.Local() {
 		return unary.Handler{Metadata: names, TooLarge: true, Abandoned: h.abandoned, Inline: h.inline}
 	}
-	return unary.Handler{Metadata: names, TooLarge: true, Serve: h.serve, Shed: h.shed, Abandoned: h.abandoned, First: mayReturnLease}
+	return unary.Handler{Metadata: names, TooLarge: true, Abandoned: h.abandoned,
+		Serve: h.serve, Shed: h.shed, First: mayReturnLease}
 }
 
 type unaryHandler struct {
@@ -46,7 +47,9 @@ type callSlice struct {
 }
 
 // errDeadlinePassed answers calls whose caller has stopped waiting.
-var errDeadlinePassed = &unary.Status{Code: unary.DeadlineExceeded, Message: "deadline exceeded before the call was read"}
+var errDeadlinePassed = &unary.Status{
+	Code: unary.DeadlineExceeded, Message: "deadline exceeded before the call was read",
+}
 
 func (h *unaryHandler) inline(ctx context.Context, calls []*unary.Call) []*unary.Call {
 	h.serve(ctx, calls)
