@@ -47,7 +47,8 @@ func TestVersionAndHelp(t *testing.T) {
 	command(t, nil, "serve", "nonsense").want(t, 2, nil, []string{"nonsense"})
 
 	var flags []string
-	for _, m := range regexp.MustCompile("(?m)^\\| `(--[a-z-]+)`").FindAllStringSubmatch(config.Settings().Markdown(), -1) {
+	table := config.Settings().Markdown()
+	for _, m := range regexp.MustCompile("(?m)^\\| `(--[a-z-]+)`").FindAllStringSubmatch(table, -1) {
 		flags = append(flags, m[1]+" ")
 	}
 	if len(flags) < 30 {

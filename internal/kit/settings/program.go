@@ -215,7 +215,8 @@ func (p Program) unknown(env map[string]string, fs *pflag.FlagSet) (list []strin
 // to a URL.
 func (p Program) Injected(name, value string) bool {
 	rest, ours := strings.CutPrefix(name, p.Prefix)
-	return ours && (serviceVariable.MatchString(rest) || strings.HasSuffix(rest, "_PORT") && strings.Contains(value, "://"))
+	return ours && (serviceVariable.MatchString(rest) ||
+		strings.HasSuffix(rest, "_PORT") && strings.Contains(value, "://"))
 }
 
 var serviceVariable = regexp.MustCompile(

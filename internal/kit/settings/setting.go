@@ -44,7 +44,9 @@ type Option func(*Setting)
 
 // Row returns the setting that fills field. In the help text, what stands in backquotes names the
 // value. Durations must not be negative.
-func Row[T string | bool | int | time.Duration | []string](name string, field *T, def T, help string, more ...Option) Setting {
+func Row[T string | bool | int | time.Duration | []string](
+	name string, field *T, def T, help string, more ...Option,
+) Setting {
 	s := Setting{Name: name, Help: help, Field: field, def: def}
 	for _, option := range more {
 		option(&s)

@@ -52,12 +52,15 @@ func (c *toy) resolve(t *testing.T, file string, environ []string, args ...strin
 func TestFlagsBeatTheEnvironmentAndThatTheFile(t *testing.T) {
 	var c toy
 	warnings, err := c.resolve(t, "word: a\nnumber: 7\nother: {name: file}\nlist: [p, q]\n",
-		[]string{"TOY_SHOP_NUMBER=8", "OTHER_NAME=shop", "TOY_SHOP_TOPCI=1", "TOY_SHOP_SERVICE_HOST=10.0.0.1", "TOY_SHOP_NMAE=1"},
+		[]string{"TOY_SHOP_NUMBER=8", "OTHER_NAME=shop", "TOY_SHOP_TOPCI=1", "TOY_SHOP_SERVICE_HOST=10.0.0.1",
+			"TOY_SHOP_NMAE=1"},
 		"--on", "--wait", "2s")
-	if err != nil || c.word != "a" || c.number != 8 || c.name != "shop" || !c.on || c.wait != 2*time.Second || len(c.list) != 2 {
+	if err != nil || c.word != "a" || c.number != 8 || c.name != "shop" || !c.on ||
+		c.wait != 2*time.Second || len(c.list) != 2 {
 		t.Errorf("%+v: %v", c, err)
 	}
-	if got := strings.Join(warnings, "\n"); strings.Count(got, "has no effect") != 2 || !strings.Contains(got, "did you mean TOY_SHOP_NAME?") {
+	got := strings.Join(warnings, "\n")
+	if strings.Count(got, "has no effect") != 2 || !strings.Contains(got, "did you mean TOY_SHOP_NAME?") {
 		t.Errorf("got %q", warnings)
 	}
 }
@@ -73,7 +76,8 @@ func TestChecks(t *testing.T) {
 		"--wait=-1s":        "--wait: -1s: must not be negative",
 		"--config=/no/file": "--config: read configuration: /no/file: no such file",
 	} {
-		if _, err := new(toy).resolve(t, "", nil, arg); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "short") {
+		_, err := new(toy).resolve(t, "", nil, arg)
+		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "short") {
 			t.Errorf("%s: %v, want %s", arg, err, want)
 		}
 	}

@@ -40,7 +40,8 @@ func Decode(text []byte) (first, second *yaml.Node, wrong *Error) {
 var (
 	prefix = regexp.MustCompile(`^yaml: (?:line \d+: )?`)
 	// indented are what the YAML package says when a line begins in a wrong column.
-	indented = regexp.MustCompile(`mapping values are not allowed|did not find expected (key|'-' indicator|<document start>)`)
+	indented = regexp.MustCompile(
+		`mapping values are not allowed|did not find expected (key|'-' indicator|<document start>)`)
 )
 
 // explain finds the line where text stops to be YAML. err is what the YAML package says about it,
