@@ -29,8 +29,9 @@ type decision struct {
 	returns   bool // a lease came back with it, which is nothing to decide about
 	counted   bool // counters decided, in the store or in this process
 	outcome   Outcome
-	// policy answers instead of the counters, unless it is zero.
+	// policy answers instead of the counters, unless it is zero; cause is then why.
 	policy descriptors.FailurePolicy
+	cause  *cause
 }
 
 // outweighs reports whether d refuses a request rather than another decision: there is no other, or d's wait is
@@ -51,10 +52,10 @@ func (c *call) conclude(b *batch, d *decision) {
 	case d.n == 0: // exempt, or every limit replaced
 		d.outcome = OutcomeUnlimited
 	case d.policy == descriptors.FailDeny:
-		d.outcome, d.limit, d.wait = c.cause.outcomes[d.policy], c.views[d.first], time.Second
+		d.cause, d.outcome, d.limit, d.wait = c.cause, c.cause.outcomes[d.policy], c.views[d.first], time.Second
 		st.OverLimit, st.limit, st.Reset = true, d.limit, 1
 	case d.policy == descriptors.FailAllow, d.policy == descriptors.FailError:
-		d.outcome = c.cause.outcomes[d.policy]
+		d.cause, d.outcome = c.cause, c.cause.outcomes[d.policy]
 	default:
 		c.concludeCounted(d, b.engine.conf.ShadowMode)
 	}

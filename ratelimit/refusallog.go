@@ -45,6 +45,10 @@ func logRefusal(b *batch, c *call) {
 	if !ok {
 		return
 	}
+	cause := "limit"
+	if d.cause != nil {
+		cause = d.cause.label
+	}
 	key, trace := e.loggedKey(c.req.Domain, d.entries), traceID(c.req)
 	if d.tier != nil {
 		log.Log(ctx, level, "request refused by a tier", "domain", c.req.Domain, "rule", d.limit.name,
@@ -52,7 +56,7 @@ func logRefusal(b *batch, c *call) {
 		return
 	}
 	log.Log(ctx, level, "request refused", "domain", c.req.Domain, "rule", d.limit.name,
-		"retry_after", d.wait, "key", key, "request_id", c.req.RequestID, "trace_id", trace, "suppressed", skipped)
+		"cause", cause, "retry_after", d.wait, "key", key, "request_id", c.req.RequestID, "trace_id", trace, "suppressed", skipped)
 }
 
 // loggedKey returns what the log calls a descriptor: its name, whose values may be personal, or the
