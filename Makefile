@@ -55,8 +55,8 @@ check: lint ## check format, vet, staticcheck and the tests that need no server,
 	@echo "== tests that need no server"
 	@HEADGATE_TEST_SERVERS=none go test -short $$(go list ./... | grep -Ev '/test/(attack|chaos|e2e|soak)$$$$')
 
-# Every part runs even when an earlier one failed, so that one run tells all
-# there is to mend; only without the servers there is no point in going on.
+# Every part runs even when an earlier one failed, so that one run shows all
+# that is broken; only without the servers there is no point in going on.
 # Up to three tests that failed run once more, alone, as a busy machine can make a test with real
 # servers fail. The summary names them. A data race or a crash is final.
 test: setup ## run everything: lint, all tests on all servers, and say what ran

@@ -89,7 +89,7 @@ func (l *Limiter) put(c *call) {
 	l.calls.Put(c)
 }
 
-// decide answers a call. Who calls it is inside the gate, and puts c back.
+// decide answers a call. The caller is inside the gate, and puts c back.
 func (l *Limiter) decide(ctx context.Context, c *call, d *Decision) error {
 	if !l.local {
 		var cancel context.CancelFunc

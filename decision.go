@@ -31,7 +31,7 @@ type Header = descriptors.Header
 // UTF-8. Bytes of values that are not UTF-8 count as U+FFFD.
 type Descriptor struct {
 	Entries []Entry
-	// Cost is how many units the request takes: one if zero. Who wants to take none calls
+	// Cost is how many units the request takes: one if zero. To take none, call
 	// [Limiter.Peek].
 	Cost uint64
 }

@@ -12,7 +12,7 @@ type gate struct {
 
 const closedGate = -1 << 62
 
-// enter reports whether the gate is open. Who has entered must leave.
+// enter reports whether the gate is open. A caller that has entered must leave.
 func (g *gate) enter() bool {
 	if g.n.Add(1) > 0 {
 		return true

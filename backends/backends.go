@@ -59,7 +59,7 @@ type Flusher interface{ Flush() }
 
 // A Partitioned store may have several servers, one of which may be slower than the others.
 type Partitioned interface {
-	// Servers returns a function that tells, as far as is known and without asking any,
+	// Servers returns a function that returns, as far as is known and without asking any,
 	// which servers decide a request: a set with a bit for each server, or [AnyServer].
 	// Servers can share a bit. It returns nil if there is one server.
 	Servers() func(req *limit.Request) uint64
@@ -192,7 +192,8 @@ func (c *Caps) CheckShared(l, other *limit.Limit) error {
 	if l.Window() == other.Window() {
 		return nil
 	}
-	return fmt.Errorf("%w: backend %s keeps one log for all limits that share a value, and the windows of %v and %v differ",
+	return fmt.Errorf("%w: backend %s keeps one log for all limits that share a value, "+
+		"and the windows of %v and %v differ",
 		ErrUnsupported, c.Name, l, other)
 }
 
@@ -231,7 +232,8 @@ func (c *Caps) Check(l *limit.Limit) error {
 	}
 	var able []string
 	for i := range c.Others {
-		if other := &c.Others[i]; other.check(l) == nil && other.Title() != c.Title() && !slices.Contains(able, other.Title()) {
+		if other := &c.Others[i]; other.check(l) == nil && other.Title() != c.Title() &&
+			!slices.Contains(able, other.Title()) {
 			able = append(able, other.Title())
 		}
 	}
@@ -261,7 +263,8 @@ func (c *Caps) check(l *limit.Limit) error {
 		return fmt.Errorf("%w: backend %s has no windows of the calendar", ErrUnsupported, c.Title())
 	}
 	if len(c.Windows) > 0 && !slices.Contains(c.Windows, l.Window()) {
-		return fmt.Errorf("%w: backend %s keeps windows of %s only, not %s", ErrUnsupported, c.Title(), listed(shorts(c.Windows)), short(l.Window()))
+		return fmt.Errorf("%w: backend %s keeps windows of %s only, not %s", ErrUnsupported, c.Title(),
+			listed(shorts(c.Windows)), short(l.Window()))
 	}
 	return nil
 }
@@ -350,7 +353,8 @@ func (c *Caps) checkOp(op *limit.Op) error {
 	if op.Limit.Is(limit.Leased) && op.Cost > 0 && op.Holder == "" {
 		return fmt.Errorf("%w: a lease without a holder", ErrInvalid)
 	}
-	if ac := c.algorithm(op.Limit.Algorithm()); ac.MaxUnits == 0 || op.Limit.Capacity() > ac.MaxUnits || op.Limit.Overflow() > ac.Overflow || c.PlainWindows && op.Limit.Calendar() {
+	if ac := c.algorithm(op.Limit.Algorithm()); ac.MaxUnits == 0 || op.Limit.Capacity() > ac.MaxUnits ||
+		op.Limit.Overflow() > ac.Overflow || c.PlainWindows && op.Limit.Calendar() {
 		return c.Check(op.Limit)
 	}
 	return nil

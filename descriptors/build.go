@@ -5,8 +5,8 @@ import (
 )
 
 // Build compiles the rules of a source, whatever it read them from. It checks
-// each value of a rule, and what concerns several rules: that they can be told
-// apart, that the limits exist that others replace, that matching stays fast.
+// each value of a rule, and what concerns several rules: that no two are the
+// same, that the limits exist that others replace, that matching stays fast.
 // What a Spec refers to must not change afterwards: the set keeps parts of it.
 //
 // Build adds what is wrong to problems. It returns nil if one of them, also of

@@ -20,10 +20,10 @@ type Concurrency struct {
 	// Tiers are what happens above which count, ascending by threshold. From
 	// the first tier that refuses, all refuse.
 	Tiers []Tier
-	// LeaseTTL is how long a request counts whose end is never told.
+	// LeaseTTL is how long a request counts whose end is never reported.
 	LeaseTTL time.Duration
-	// Hold is how long a refused request counts, so that higher tiers can be
-	// told apart; not at all if zero.
+	// Hold is how long a refused request counts, so that requests can reach
+	// higher tiers; not at all if zero.
 	Hold time.Duration
 	// ByHits: requests are counted without a name, one up at their start and
 	// one down at their end, also those that were refused.

@@ -78,7 +78,7 @@ func unescaped(text string) (string, error) {
 
 // Counted returns a descriptor that is counted under a group. matches says whether one of the rules
 // does so; if not, the descriptor is that of a rule that there was once, or of a request with a
-// limit of its own. ok is false for groups that do not tell: hashes, and names that operators chose.
+// limit of its own. ok is false for groups that do not show it: hashes, and names that operators chose.
 func (s *Set) Counted(group string) (domain string, entries []Entry, matches, ok bool) {
 	parts := splitGroup(group)
 	switch {

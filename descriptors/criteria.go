@@ -201,8 +201,9 @@ func (s *spot) conditions(field string, list []Condition, params []string, to *[
 				"${context.request.queryParams.NAME} or ${context.request.pathParams.NAME}", spell.Short(asked.Expression))
 			continue
 		case where == inBody:
-			at.errorf("", "an expression over the request's body can never be matched: Envoy asks before it has read the request's body; "+
-				"match on headers, query or pathParams instead")
+			at.errorf("",
+				"an expression over the request's body can never be matched: Envoy asks before it has read the request's body; "+
+					"match on headers, query or pathParams instead")
 			continue
 		}
 		if c, name, ok := s.criterion(where, name, &asked.Criterion, params); ok {
@@ -223,7 +224,8 @@ func (c *Criterion) plainOperator() string {
 
 // criterion compiles what a part of requests must be like, and returns the name
 // of the part as it is compared.
-func (s *spot) criterion(where part, written string, asked *Criterion, params []string) (c criterion, name string, ok bool) {
+func (s *spot) criterion(where part, written string, asked *Criterion,
+	params []string) (c criterion, name string, ok bool) {
 	at := s.part(asked.Place, nil)
 	if len(written) < 1 || len(written) > maxName || !utf8.ValidString(written) {
 		at.errorf("", "the name of a %s must have 1 to %d characters", names[where], maxName)
@@ -294,7 +296,7 @@ func partName(where part, name string, params []string) (string, error) {
 	return name, nil
 }
 
-// checkMatchedHeader says why requests cannot be told apart by a header.
+// checkMatchedHeader says why requests cannot be matched by a header.
 func checkMatchedHeader(name string) error {
 	switch name {
 	case ":authority", ":scheme":
@@ -314,7 +316,8 @@ func checkMatchedHeader(name string) error {
 }
 
 // expression matches what expressions may say: a part of the request.
-var expression = regexp.MustCompile(`^\$\{context\.request\.(?:(headers|queryParams|pathParams|formParams)\.([^{}:]+)|(body))\}$`)
+var expression = regexp.MustCompile(
+	`^\$\{context\.request\.(?:(headers|queryParams|pathParams|formParams)\.([^{}:]+)|(body))\}$`)
 
 // expressionParts are what expressions call the parts of requests.
 var expressionParts = []string{inHeader: "headers", inQuery: "queryParams", inPath: "pathParams"}

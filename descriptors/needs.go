@@ -33,7 +33,7 @@ type Needs struct {
 	// MaxDelay is the longest delay of a tier.
 	MaxDelay time.Duration
 	// MaxLeaseTTL is the longest time that a request counts whose end is not
-	// told.
+	// reported.
 	MaxLeaseTTL time.Duration
 }
 

@@ -38,7 +38,7 @@ type Matcher struct {
 	Binding        string
 }
 
-// An identity is what tells a resource from others: method, path or operation,
+// An identity is what distinguishes a resource from others: method, path or operation,
 // and what else it asks for.
 type identity struct {
 	method, name string
@@ -80,7 +80,8 @@ func resourceKey(method, name string, m *Matcher, hashLength int) (string, error
 func sameResource(a, b identity) bool {
 	x, _ := a.matcher.encode()
 	y, _ := b.matcher.encode()
-	return strings.EqualFold(cmp.Or(a.method, "*"), cmp.Or(b.method, "*")) && cmp.Or(a.name, "*") == cmp.Or(b.name, "*") && string(x) == string(y)
+	return strings.EqualFold(cmp.Or(a.method, "*"), cmp.Or(b.method, "*")) && cmp.Or(a.name, "*") == cmp.Or(b.name, "*") &&
+		string(x) == string(y)
 }
 
 // encode returns everything m says as parts with their lengths, so that no two

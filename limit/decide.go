@@ -128,7 +128,7 @@ func anyLeased(ops []Op) bool {
 	return false
 }
 
-// unchanged has changedLeases tell what changes from now on.
+// unchanged has changedLeases return what changes from now on.
 func unchanged(states []State) {
 	for i := range states {
 		if set := states[i].Leases; set != nil {

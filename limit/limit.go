@@ -43,9 +43,9 @@ type Spec struct {
 	// algorithms have none and want zero.
 	Burst int64
 	// Hold is how long Concurrency counts a refused request in
-	// [Outcome.InFlight], so that one can tell how much more is asked for than
+	// [Outcome.InFlight], so that callers see how much more is asked for than
 	// there is. It never refuses anything. Where units are given back without
-	// a name, also by who was refused, it must be as long as Window: then it
+	// a name, also by refused requests, it must be as long as Window: then it
 	// pairs those. Zero remembers nothing; other algorithms want zero.
 	Hold time.Duration
 	// Overflow says what is taken of a cost that has no room. Concurrency

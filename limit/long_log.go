@@ -9,8 +9,8 @@ import (
 // older records in parts that are written once and deleted once. What it keeps under the
 // key is the State that [Change.Split] returns: it has one record for each part, with the
 // part's last instant and what of it still counts, then the newest records themselves.
-// M says how many stand for parts. Who reads such a State without the parts has all
-// units for at least as long as they count.
+// M says how many stand for parts. A reader of such a State without the parts has
+// all units for at least as long as they count.
 //
 // Of the parts a decision needs only those whose units it tells apart: [Batch.Missing]
 // lists them, so that the rest need not be read.
@@ -114,8 +114,8 @@ func (b *Batch) Missing(now Instant) (missing map[int][]Instant) {
 	return missing
 }
 
-// A logUse is what the ops of a batch may do with one log. It bounds what they tell
-// apart, whatever becomes of each.
+// A logUse is what the ops of a batch may do with one log. It bounds which units
+// their decisions can depend on, whatever becomes of each.
 type logUse struct {
 	first, last Instant // of the ops and the state
 	low, high   Instant // between which a window may begin
@@ -254,7 +254,7 @@ func (c *Change) Split(whole, size int) (s State, add []State, gone []Instant) {
 	return s, add, gone
 }
 
-// left tells the parts that a decided log still has, as records that stand for them,
+// left separates the parts that a decided log still has, as records that stand for them,
 // from what is newer, and from the parts that it has no more.
 func (l *longLog) left(log []Record) (parts, rest []Record, gone []Instant) {
 	changed := false // a part, and with it all that are newer

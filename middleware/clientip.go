@@ -15,7 +15,7 @@ type ipFinder struct {
 	hops      int
 	networks  []netip.Prefix
 	forwarded bool // reads Forwarded in place of X-Forwarded-For
-	v6        int  // bits of an IPv6 address that tell clients apart
+	v6        int  // bits of an IPv6 address that identify a client
 }
 
 // TrustedHops says how many proxies stand in front of the server. Each adds the address of
@@ -44,7 +44,7 @@ func TrustedNetworks(networks ...netip.Prefix) IPOption {
 // Forwarded reads the header Forwarded (RFC 7239) in place of X-Forwarded-For.
 func Forwarded() IPOption { return func(f *ipFinder) { f.forwarded = true } }
 
-// IPv6Bits says how many bits of an IPv6 address tell clients apart: 64 by default, since
+// IPv6Bits says how many bits of an IPv6 address identify a client: 64 by default, since
 // one client has at least so many addresses.
 func IPv6Bits(bits int) IPOption {
 	if bits < 1 || bits > 128 {
@@ -80,7 +80,7 @@ type address struct {
 	spelt string
 }
 
-// shown returns what tells the client apart from others.
+// shown returns what identifies the client.
 func (f *ipFinder) shown(client address) string {
 	switch {
 	case client.spelt != "":

@@ -13,8 +13,8 @@ type Set struct {
 	rejected atomic.Int64
 }
 
-// Snapshot returns the policies in force; nil if there are none yet. Who decides several questions
-// together should take one snapshot for all of them.
+// Snapshot returns the policies in force; nil if there are none yet. A caller that decides several
+// questions together should take one snapshot for all of them.
 func (s *Set) Snapshot() *Snapshot { return s.snapshot.Load() }
 
 // Loaded reports whether policies have been read at all.

@@ -45,7 +45,7 @@ type Change struct {
 	Figures // unless Removed
 }
 
-// Number tells snapshots apart: no two have the same one, and one that is nil or zero has 0.
+// Number identifies a snapshot: no two have the same one, and one that is nil or zero has 0.
 func (s *Snapshot) Number() uint64 {
 	if s == nil {
 		return 0

@@ -14,8 +14,8 @@ const MaxPolicies = 2_000_000
 type State struct {
 	// Generation grows by 1 with each change.
 	Generation int64
-	// Floor is the oldest generation whose followers can be told what has changed since.
-	// Followers of an older one read everything.
+	// Floor is the oldest generation since which the changes are known. Followers of an older one
+	// read everything.
 	Floor int64
 	// Policies is how many there are.
 	Policies int64
@@ -52,8 +52,8 @@ type Store interface {
 	// order of their bytes.
 	List(ctx context.Context, after, prefix string, n int) ([]Policy, error)
 	// History returns at most n changes of a key, or of all if key is empty, the newest
-	// first; with before, only those whose number is below it. Each change is kept in the transaction that makes it, and for as
-	// long as [HistoryOfKey] and [HistoryOfAll] have room for it.
+	// first; with before, only those whose number is below it. Each change is kept in the transaction that makes it, and
+	// for as long as [HistoryOfKey] and [HistoryOfAll] have room for it.
 	History(ctx context.Context, key string, before int64, n int) ([]Entry, error)
 }
 

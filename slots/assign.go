@@ -11,7 +11,7 @@ import (
 //
 // Errors: *FieldError if the request is wrong, *ConfigNotFoundError, *RetryError if
 // it is worth trying again, the context's error, and *StoreError. After an error
-// the event may have a slot nevertheless; asking again tells.
+// the event may have a slot nevertheless: ask again to know.
 func (s *Scheduler) Assign(ctx context.Context, r Request) (Result, error) {
 	return s.AssignBatch(ctx, []Request{r})[0].unpack()
 }
@@ -140,7 +140,7 @@ func (s *Scheduler) superseded(ctx context.Context, c Config, err error) bool {
 	return err == nil && now.ID != c.ID
 }
 
-// finish makes a failure one that callers understand, and tells about it.
+// finish makes a failure one that callers understand, and reports it.
 func (s *Scheduler) finish(r Request, b *BatchResult, began time.Time) {
 	b.Err = retryable(b.Err)
 	outcome := outcomeOf(b)

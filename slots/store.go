@@ -38,8 +38,8 @@ type Tables interface {
 
 	// Place claims places in one window for all of the slots, as Lock, Claim and Commit of a
 	// transaction of Begin do, in one round trip. ok=false: it has changed nothing. There is no
-	// room for all of them below max, or another reason, or the store cannot do it; Lock tells
-	// then. Errors are those of the transaction's methods.
+	// room for all of them below max, or another reason, or the store cannot do it; then call Lock,
+	// which says why. Errors are those of the transaction's methods.
 	Place(ctx context.Context, configID string, s Series, windowMs, max int64, slots []Slot) (count int64,
 		ok bool, err error)
 
@@ -150,7 +150,7 @@ type Store interface {
 	// before the one instant and were made before the other: windows that were made
 	// today are kept, however long past they are. PurgeSlots drops slots that were both created
 	// and scheduled before the instant. Both drop at most limit rows of each table and
-	// tell how many.
+	// return how many.
 	PurgeWindows(ctx context.Context, endedMs, madeUs int64, limit int) (int64, error)
 	PurgeSlots(ctx context.Context, beforeUs int64, limit int) (int64, error)
 	// Drift compares counters of windows that start in [fromMs, toMs), of all
@@ -174,7 +174,7 @@ type Store interface {
 
 // PutOptions say what PutConfig has to know of other configs.
 type PutOptions struct {
-	// SeriesOf tells where a config counts; nil: in the scope of its name.
+	// SeriesOf returns where a config counts; nil: in the scope of its name.
 	SeriesOf func(Config) Series
 }
 
@@ -198,7 +198,7 @@ type Drift struct {
 	Repaired bool
 }
 
-// PoolStats tell about the connections to a database.
+// PoolStats describe the connections to a database.
 type PoolStats struct {
 	Max, Open, InUse int
 	Waits            int64         // for a connection, since the start

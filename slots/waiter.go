@@ -40,7 +40,7 @@ func (w *waiter) ended() bool {
 }
 
 // wait returns the answer, or the end of the context. The event may still get
-// its slot then; asking again tells.
+// its slot then: ask again to know.
 func (w *waiter) wait(ctx context.Context) BatchResult {
 	select {
 	case <-w.done:

@@ -16,7 +16,8 @@ import (
 var holders = []string{
 	"a", "a1", "a12", "b1", "b2", "B1", "7", "-7", " ", "a ",
 	"\x00", "\x00\xff", "\xff", "\xff\xfe1", "a\x00b", "\r\n", "#1", "~1", "~", "+1", "+", "*", "a*", "[a-z]1", "%d", "(1",
-	strings.Repeat("x", limit.MaxHolderLen), strings.Repeat("x", limit.MaxHolderLen-1) + "y", strings.Repeat("x", limit.MaxHolderLen-1),
+	strings.Repeat("x", limit.MaxHolderLen), strings.Repeat("x", limit.MaxHolderLen-1) + "y",
+	strings.Repeat("x", limit.MaxHolderLen-1),
 }
 
 // A leaseGenerator makes random requests on leases, mixed with ops of other
@@ -106,7 +107,7 @@ func repeats(req *limit.Request, v *limit.Verdict) bool {
 	return false
 }
 
-// note remembers the instants that op and its outcome tell of.
+// note remembers the instants that op and its outcome imply.
 func (g *leaseGenerator) note(op *limit.Op, out *limit.Outcome) {
 	edges := []limit.Instant{g.now.Add(out.Reset)}
 	if out.Retry > 0 {

@@ -26,7 +26,7 @@ type Suite struct {
 	Rounds int
 
 	// Child is the name of the test function that calls [Child]; empty leaves
-	// out the check with several processes. ChildEnv tells it where the store is.
+	// out the check with several processes. ChildEnv says where the store is.
 	Child    string
 	ChildEnv []string
 

@@ -136,8 +136,8 @@ func (c *client) write(ctx context.Context, ch *change) (outcome, error) {
 	return o, err
 }
 
-// writeAll makes all changes in one step, or none of them. Who repeats a call with the same token
-// repeats no write.
+// writeAll makes all changes in one step, or none of them. A call that is
+// repeated with the same token repeats no write.
 func (c *client) writeAll(ctx context.Context, token string, changes []change) (outcome, error) {
 	items := make([]types.TransactWriteItem, len(changes))
 	for i := range changes {

@@ -1,8 +1,8 @@
 // Package dynamodb keeps rate-limit state in a table of Amazon DynamoDB.
 //
-// A key has one item, which says by whom it was written last. This process remembers the items it has
-// seen. It decides by what it remembers, and writes the result on the condition that the item is still
-// that one; if it is not, the answer brings the item there is, and it decides again. So a key that
+// A key has one item, which names the process that wrote it last. This process remembers the items
+// that it has seen. It decides by what it remembers, and writes the result on the condition that the
+// item has not changed; if it has, the answer brings the new item, and it decides again. So a key that
 // nobody else uses costs one write for each slice. README.md states what is guaranteed, and what a
 // decision costs.
 //

@@ -20,8 +20,8 @@ type race struct {
 const (
 	// maxTrip bounds what one slow call makes the next decisions wait.
 	maxTrip = 50 * time.Millisecond
-	// maxAlone is how often a process writes to a key without a pause. Who always comes just too late
-	// has few tries, and shows itself only by getting through.
+	// maxAlone is how often a process writes to a key without a pause. A process that always comes
+	// just too late has few tries, and others notice it only when a write of it succeeds.
 	maxAlone = 2
 )
 
@@ -54,8 +54,8 @@ func (r *race) ended(changes int, now time.Time) {
 	r.until = now.Add(time.Duration(trips * float64(r.trip)))
 }
 
-// delay is how long to wait after a try that has failed because of others. Who has failed often goes
-// first.
+// delay is how long to wait after a try that has failed because of others. A process
+// that has failed often waits less, and so goes first.
 func (r *race) delay(try int) time.Duration {
 	return time.Duration(max(0, r.rivals-float64(try)) * rand.Float64() * float64(r.trip))
 }

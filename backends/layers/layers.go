@@ -51,7 +51,7 @@ func Around(in backends.Inside) backends.Layered {
 func (o *onion) guard(next backends.Backend) backends.Backend {
 	conf := breaker.Config{Timeout: o.Timeout, Panics: o.Panics, OnChange: o.breakerChanged}
 	if o.Caps.Atomicity == backends.PerPartition {
-		conf.Failures = -1 // of several nodes one may be away: only a share of failures tells
+		conf.Failures = -1 // one of several nodes may be away: only the share of failures counts
 	}
 	o.breaker = breaker.New(next, conf, o.Now)
 	return o.breaker

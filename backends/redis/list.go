@@ -17,8 +17,8 @@ import (
 
 var _ backends.Lister = (*Backend)(nil)
 
-// listScans is how many SCANs a List does at most. Each looks at about as many keys of the server,
-// whoever's they are, as List is asked for.
+// listScans is how many SCANs a List does at most. Each looks at about as many keys of the server
+// as List is asked for, also at keys of other programs.
 const listScans = 16
 
 // List implements [backends.Lister]: master by master, in the order of SCAN. Where it is to go on is

@@ -179,6 +179,6 @@ func (b *Backend) Close() error {
 }
 
 // Warnings asks the servers about settings under which limits would not hold
-// and returns a sentence for each. A server that does not tell, because it may
-// not or is away, gives none.
+// and returns a sentence for each. A server that does not answer, because
+// the user may not ask or the server is away, gives none.
 func (b *Backend) Warnings(ctx context.Context) []string { return warnings(ctx, b.client) }

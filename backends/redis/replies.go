@@ -137,7 +137,7 @@ func (s *replyScanner) lineEnds() {
 		s.begin(s.length)
 	case '%': // keys and values
 		s.begin(2 * s.length)
-	case '|': // the same, before an item that it is no part of
+	case '|': // the same, before an item that does not contain it
 		if s.depth > 0 {
 			s.left[s.depth-1]++
 			s.items++

@@ -112,8 +112,8 @@ local function load_state(k, algorithm)
   if not stored then
     stored = #keys > 1 and #keys <= MOST and pcall_('MGET', unpack(keys)) or {}
   end
-  -- MGET tells neither foreign types from missing keys nor whether the user
-  -- may not use it.
+  -- MGET returns nothing for keys of foreign types, as for missing ones, and no
+  -- error if the user may not read a key.
   local raw = stored[k] or read('GET', keys[k])
   local s
   if raw then
@@ -1333,7 +1333,7 @@ local function end_owner(k, now, owner, from)
   return #mine > 0, rest
 end
 
--- give_back ends what an op of negative cost says and tells whether there was
+-- give_back ends what an op of negative cost says and returns whether there was
 -- any. quiet: an end that finds nothing is not remembered.
 local function give_back(k, now, l, units, ending, holder, quiet)
   if holder == '' then return end_any(k, now, -units, l) end

@@ -97,7 +97,7 @@ func (c *Config) setCommit(text string) error {
 	return nil
 }
 
-// check reports what is wrong with the rest, as far as that can be told without connecting.
+// check reports what is wrong with the rest, as far as that is known without connecting.
 func (c *Config) check() error { return c.database().Check() }
 
 // database is the Config of the pool that decides.

@@ -52,8 +52,8 @@ type dialect struct {
 	// expired locks those of the keys that nobody else has locked and that end before an instant,
 	// and returns their K.
 	expired func(keys [][]byte, before int64) sqldb.Query
-	// there returns the K of those of the keys that have rows, whoever has locked them. Nil: rows
-	// are not locked one by one.
+	// there returns the K of those of the keys that have rows, locked or not. Nil: rows are
+	// not locked one by one.
 	there func(keys [][]byte) sqldb.Query
 	// between returns K and STATE of the rows whose keys are between two and which have not ended;
 	// count returns how many they are.

@@ -12,9 +12,9 @@ import (
 )
 
 // A process that stands still in the middle of a transaction holds rows. A slice that waits for one of
-// them would fail with all its requests. So a slice that has waited in vain is divided: a look at which
-// rows are held tells the requests that can be decided. While there are such rows, slices look before
-// they wait for any, which takes them a round trip and a rollback more.
+// them would fail with all its requests. So a slice that has waited without success reads which
+// rows are held, and decides the requests that need none of them. While there are such rows, slices
+// read that before they wait for any, which costs a round trip and a rollback more.
 const (
 	// waitShare is the part of a slice's time in which it must have its rows. LockWait ends before,
 	// where the server knows milliseconds.
@@ -97,7 +97,7 @@ func (b *Backend) heldKeys(ctx context.Context, s *slice) (map[string]bool, erro
 	return held, nil
 }
 
-// divide tells requests that touch none of the keys from those that do.
+// divide separates requests that touch none of the keys from those that do.
 func (s *slice) divide(held map[string]bool) (free, rest *slice) {
 	free, rest = &slice{}, &slice{}
 	for i, req := range s.reqs {

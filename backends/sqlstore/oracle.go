@@ -79,7 +79,7 @@ func (b *block) query(last string) sqldb.Query {
 
 // A lockedRow is what LOCK_ROW returns.
 type lockedRow struct {
-	more  int64 // -1: there is none
+	more  int64 // -1: none
 	state []byte
 }
 

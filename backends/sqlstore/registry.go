@@ -13,9 +13,9 @@ import (
 	"github.com/headgate-rls/headgate/limit"
 )
 
-// A registry keeps its tables in the table of counters, under keys that begin with a letter. A value
-// is behind the instant at which it ends, in 8 bytes. Who puts rows into a table locks its first
-// one, which has no name.
+// A registry keeps its tables in the table of counters, under keys that begin with a letter. A row has
+// the instant at which it ends, in 8 bytes, and then its value. A transaction that puts rows into a
+// table locks the table's first row, which has no name.
 type registry struct{ *Backend }
 
 // Registry implements [backends.Registrar].

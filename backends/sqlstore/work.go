@@ -288,7 +288,7 @@ func partsOfAll(rows []row) (gone, add []part) {
 	return gone, add
 }
 
-// divide tells rows that are there from those that are not.
+// divide separates rows that are there from those that are not.
 func (w *work) divide(rows []row) (there, missing []row) {
 	for i := range rows {
 		if w.there[position(w.keys, rows[i].key)] {

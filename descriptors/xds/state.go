@@ -50,8 +50,8 @@ func (o *outcome) split(problems []descriptors.Problem) {
 	}
 }
 
-// consider finds what a response of these resources puts in force. Bad are resources that
-// cannot even be told apart. Domains that the response does not have are kept if keep
+// consider finds what a response of these resources puts in force. Bad are resources of
+// which not even the domain is known. Domains that the response does not have are kept if keep
 // says so, and while any resource is bad: it may be theirs.
 func (s *state) consider(list []resource, bad []descriptors.Problem, keep bool) *outcome {
 	o := &outcome{domains: map[string]*version{}, rejected: map[string]bool{}, problems: bad}

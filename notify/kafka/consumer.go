@@ -223,7 +223,7 @@ func (c *Consumer) stop(leaves func(partition int32) bool) {
 	}
 }
 
-// commit tells the group what was handled. What it cannot be told is handled again.
+// commit commits the offsets of what was handled. If that fails, it is handled again.
 func (c *Consumer) commit() {
 	ctx, cancel := context.WithTimeout(context.Background(), commitWithin)
 	defer cancel()

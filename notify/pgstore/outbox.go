@@ -74,7 +74,7 @@ func (s *Store) insert(ctx context.Context, messages []notify.Message) error {
 	return err
 }
 
-// wake tells Relay that there is something to do.
+// wake lets Relay look for messages at once.
 func (s *Store) wake() {
 	select {
 	case s.poke <- struct{}{}:
@@ -116,8 +116,8 @@ func (s *Store) Relay(ctx context.Context) {
 	}
 }
 
-// behind has the users of whom a message could not be published. No other message of theirs is
-// published until that one is tried again, with the messages of all of them.
+// behind has the users with a message that could not be published. Their other messages wait until
+// that one is tried again, with the messages of all of these users.
 type behind struct {
 	users  map[string]bool
 	wait   time.Duration // until then, from the first of them

@@ -6,6 +6,6 @@
 // ends. A [Tracker] ends and renews the leases of tokens, publishes how many
 // requests are in flight, and ends the leases of proxies that are gone.
 //
-// The package knows no rules and no requests: package ratelimit decides who
-// gets a lease, and tells the tracker.
+// The package knows no rules and no requests: package ratelimit decides which
+// request gets a lease, and calls the tracker.
 package leases

@@ -195,7 +195,7 @@ func (s *owners) report(replica string) (rows []backends.Row, heard []OwnerID) {
 }
 
 // reported takes the result of a report. The owners of a failed report are in
-// the next one. If the table had no room for all rows, only the next merge tells
+// the next one. If the table had no room for all rows, only the next merge shows
 // which rows are there.
 func (s *owners) reported(heard []OwnerID, failed, all bool) {
 	s.mu.Lock()

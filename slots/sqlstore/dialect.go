@@ -25,7 +25,7 @@ type dialect struct {
 	// the count is below max by that number or more, and inserts the slots, as claim does. The last
 	// query sets count to what it is then. It returns no row, or an error that is refused, if
 	// nothing was changed. If placeGates, it is the gate, too, and an error of a lock does not
-	// tell which of both was held.
+	// say which of both was held.
 	place func(configID string, s slots.Series, windowMs, max int64, claimed []slots.Slot,
 		count *sql.NullInt64) []query
 	placeGates bool

@@ -143,7 +143,7 @@ func mysqlWords() *words {
 		skip: func(table string) string {
 			return " ON DUPLICATE KEY UPDATE " + table + ".CREAT_TS = " + table + ".CREAT_TS"
 		},
-		// Columns are set in this order: what tells the epochs apart is the last.
+		// Columns are set in this order: EPOCH_CT, which the conditions compare, is the last.
 		renew: " ON DUPLICATE KEY UPDATE SLOT_CT = IF(RL_WNDW_CT.EPOCH_CT <> VALUES(EPOCH_CT), VALUES(SLOT_CT), " +
 			"RL_WNDW_CT.SLOT_CT)," +
 			" CREAT_TS = IF(RL_WNDW_CT.EPOCH_CT <> VALUES(EPOCH_CT), VALUES(CREAT_TS), RL_WNDW_CT.CREAT_TS), " +

@@ -27,7 +27,7 @@ const TypeURL = "type.googleapis.com/ratelimit.config.ratelimit.v3.RateLimitConf
 // send again.
 type Plane struct {
 	Addr string
-	Node string // whom it answers
+	Node string // the node that it answers
 
 	t    testing.TB
 	opts []grpc.ServerOption

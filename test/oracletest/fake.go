@@ -13,7 +13,7 @@ import (
 )
 
 // Fake is a fake: a driver that notes what is sent to it and answers what a
-// test tells it to. It shows how the dialect makes use of a driver, and nothing
+// test says. It shows how the dialect makes use of a driver, and nothing
 // about Oracle.
 type Fake struct {
 	// Answer is asked for every statement, and for the texts below, by every

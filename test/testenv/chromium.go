@@ -82,7 +82,7 @@ func removeProfile(tb TB, dir string) {
 
 var devToolsAddress = regexp.MustCompile(`DevTools listening on (ws://\S+)`)
 
-// connect waits for the browser to tell its address and talks to it.
+// connect waits until the browser prints its address, and connects to it.
 func (b *Browser) connect(proc *process) error {
 	var address string
 	err := waitFor(browserStartLimit, "start Chromium", func() (bool, string, error) {
@@ -174,7 +174,7 @@ func (p *Page) call(method string, args params, result any) {
 	}
 }
 
-// event notes what the browser tells about the page.
+// event notes what the browser reports about the page.
 func (p *Page) event(method string, raw json.RawMessage) {
 	var e struct {
 		Request struct{ URL string }

@@ -66,7 +66,7 @@ func Primary() DatabaseOption {
 type databaseKind struct {
 	engine string
 	title  string
-	user   string // whom the server runs as when the tests are root; empty: root
+	user   string // the user that the server runs as when the tests are root; empty: root
 	ready  string // what the server logs once it listens
 	// version makes a version of what the server's --version prints.
 	version func(printed string) string

@@ -24,7 +24,7 @@ func DynamoTable(endpoint, table string) string {
 }
 
 // DynamoCredentials are the variables of the environment that log in to DynamoDB Local. They name
-// files that are not there, so that nothing of whoever runs the tests is read.
+// files that are not there, so that no file of the user who runs the tests is read.
 func DynamoCredentials() []string {
 	return []string{
 		"AWS_ACCESS_KEY_ID=test", "AWS_SECRET_ACCESS_KEY=test-secret", "AWS_SESSION_TOKEN=",

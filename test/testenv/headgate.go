@@ -160,7 +160,7 @@ func (h *Headgate) Metrics(names ...string) ([]float64, error) {
 type Size struct {
 	Goroutines int
 	HeapMiB    int // allocated, what is not collected yet included
-	RSSMiB     int // resident; 0 where the system does not tell
+	RSSMiB     int // resident; 0 if the system does not report it
 }
 
 func (z Size) String() string {

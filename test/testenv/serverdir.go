@@ -99,9 +99,9 @@ func newServerDir(name string, a account) (string, error) {
 // account is the user that a server runs as; nil is the one who runs the tests.
 type account struct{ credential *syscall.Credential }
 
-// serverAccount is the user called name if the tests are root, as whom most
-// database servers refuse to run; otherwise, or without a name, it is the user who
-// runs the tests.
+// serverAccount is the user called name if the tests run as root, because most
+// database servers refuse to run as root. Otherwise, or without a name, it is the
+// user who runs the tests.
 func serverAccount(name string) (account, error) {
 	if os.Geteuid() != 0 || name == "" {
 		return account{}, nil

@@ -98,9 +98,9 @@ const (
 type Engine struct {
 	Name string
 	What string
-	// version are the arguments that make a client tell its version, as the first
-	// word with numbers and points that it prints, or the last of all words. Servers
-	// say theirs when they are started.
+	// version are the arguments that make a client print its version, as the first
+	// word with numbers and points, or as the last word. Servers print theirs when
+	// they are started.
 	version []string
 	// system is the name of a program on PATH, or, first, in one of the places,
 	// which are patterns of paths; installed is a file under the directory of
@@ -351,7 +351,7 @@ func UseClient(tb TB, engine string) string {
 	out, err := exec.CommandContext(ctx, path, e.version...).CombinedOutput()
 	words := strings.Fields(string(out))
 	if err != nil || len(words) == 0 {
-		tb.Fatalf("testenv: %s does not tell its version: %v\n%s", path, err, out)
+		tb.Fatalf("testenv: %s does not print its version: %v\n%s", path, err, out)
 	}
 	version := words[len(words)-1]
 	if i := slices.IndexFunc(words, versionWord.MatchString); i >= 0 {

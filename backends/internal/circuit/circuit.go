@@ -65,8 +65,8 @@ type Circuit struct {
 	pinging    bool        // even if its result is no longer waited for
 	stopped    bool
 	background sync.WaitGroup
-	changes    []change // not told yet
-	telling    bool
+	changes    []change // not reported yet
+	reporting  bool
 }
 
 var errOverdue = fmt.Errorf("%w: a probe did not end in time", backends.ErrUnavailable)
@@ -141,24 +141,24 @@ func (c *Circuit) leave(p Period, next func()) bool {
 	}
 	c.mu.Unlock()
 	if ours {
-		c.tell()
+		c.report()
 	}
 	return ours
 }
 
-// tell calls OnChange for each change, one after the other and without mu.
+// report calls OnChange for each change, one after the other and without mu.
 // A caller that finds another goroutine at it leaves its changes to that one.
-func (c *Circuit) tell() {
+func (c *Circuit) report() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for !c.telling && len(c.changes) > 0 {
+	for !c.reporting && len(c.changes) > 0 {
 		next := c.changes[0]
 		c.changes = c.changes[1:]
-		c.telling = true
+		c.reporting = true
 		c.mu.Unlock()
 		_ = c.cfg.Panics.Do("circuit", func() { c.cfg.OnChange(next.from, next.to, next.why) }) // it is reported
 		c.mu.Lock()
-		c.telling = false
+		c.reporting = false
 	}
 }
 
@@ -202,7 +202,8 @@ func (c *Circuit) open(why error) {
 	c.opened.Add(1)
 	// Not wrapped: what is true of why, such as having been applied, is not
 	// true of a call that was never made.
-	refusal := fmt.Errorf("%w: %w: not asked, as it failed before: %v", backends.ErrUnavailable, backends.ErrNotApplied, why)
+	refusal := fmt.Errorf("%w: %w: not asked, as it failed before: %v", backends.ErrUnavailable,
+		backends.ErrNotApplied, why)
 	c.refusal.Store(&refusal)
 	c.enter(open, why, c.delay(), c.halfOpen)
 }
@@ -250,7 +251,7 @@ func (c *Circuit) probe() Period {
 	})
 }
 
-// ping is the probe where no call was, or none that told anything. It runs in
+// ping is the probe if there was no call whose result says how the store is. It runs in
 // the timer's goroutine, which Wait waits for.
 func (c *Circuit) ping(p Period) {
 	hangs := false

@@ -204,7 +204,7 @@ func (l *lane) work() {
 	}
 }
 
-// lingerAfter waits for those whom a slice of n requests has answered. It yields
+// lingerAfter waits for the next requests of the callers that a slice of n has answered. It yields
 // instead of sleeping, because no timer is as exact.
 func (l *lane) lingerAfter(n int, took time.Duration) {
 	if l.cfg.InFlight > 1 {

@@ -15,7 +15,7 @@ import (
 const (
 	lingerShare = 16 // a linger is at most this part of the slice's time,
 	maxLinger   = 250 * time.Microsecond
-	// maxSkips is after how many slices a worker tries again that has lingered in vain.
+	// maxSkips is after how many slices a worker lingers again, if lingering brought no more requests.
 	maxSkips = 255
 )
 

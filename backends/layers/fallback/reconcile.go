@@ -11,7 +11,7 @@ import (
 	"github.com/headgate-rls/headgate/limit"
 )
 
-// Signal tells Run that the primary is back. It does not block.
+// Signal wakes Run, because the primary is back. It does not block.
 func (l *Backend) Signal() {
 	select {
 	case l.signal <- struct{}{}:

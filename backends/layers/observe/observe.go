@@ -1,4 +1,4 @@
-// Package observe tells a recorder what a backend is asked, how long it takes
+// Package observe reports to a recorder what a backend is asked, how long it takes
 // and how it fails.
 //
 // What the package does not do: it knows no metrics library, names no metric
@@ -86,7 +86,7 @@ type Backend struct {
 
 var _ backends.Backend = (*Backend)(nil)
 
-// New returns a backend that tells rec of each call to next, and closes next
+// New returns a backend that reports each call to next to rec, and closes next
 // with itself. now measures durations; outside tests it is time.Now. With a nil rec it
 // passes calls on and reads no clock.
 func New(next backends.Backend, rec Recorder, now func() time.Time) *Backend {
@@ -111,7 +111,7 @@ func (b *Backend) Take(ctx context.Context, reqs []limit.Request, out []limit.Ve
 	b.rec.Take(len(reqs), d, failed)
 }
 
-// record makes a call, and tells of it.
+// record makes a call, and reports it.
 func (b *Backend) record(op Op, call func() error) error {
 	if b.rec == nil {
 		return call()

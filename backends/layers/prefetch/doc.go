@@ -9,21 +9,21 @@
 //
 // # What is paid here
 //
-// An op that costs no more than is held: in full, or not at all. So is an op of
-// cost zero, which asks, if anything is held. A request all of whose ops are
-// paid here is admitted without the store. Of another one the rest goes to the
-// store, and its word holds for the whole: where it refuses, what was paid here
-// is given back, but for ops with Each, which are charged in any case; where it
-// fails, or says that all of the request was granted before (by the lease of a
-// limit on concurrency), all of it is given back. Shadows are paid like others. Refunds
-// always go to the store.
+// An op is paid here if it costs no more than is held: in full, or not at all. An op of
+// cost zero, which only asks, is paid here if anything is held. If all ops of a request
+// are paid here, it is admitted without the store. Otherwise the other ops go to the
+// store, which decides for the whole request. If the store refuses it, what was paid here
+// is given back, except for ops with Each, which are charged in any case. If the store
+// fails, or says that the request was granted before (by the lease of a limit on
+// concurrency), all of it is given back. Shadow ops are paid like others. Refunds always
+// go to the store.
 //
-// What a limit takes of a cost without room (its overflow) the store takes. When it
+// The store charges what a limit takes of a cost that does not fit (its overflow). When it
 // has done so, the held units are spent, too: they were charged before, and nothing
 // must be left. Other processes keep theirs.
 //
-// Taking ahead never has anybody refused: it is a request of its own, of which
-// the store decides last. If there is no room for it, it is not tried again
+// Taking ahead never causes a refusal: it is a request of its own, which the store
+// decides last. If there is no room for it, it is not tried again
 // before the store's Retry is over, or an answer says that n units are left. Near
 // a limit each op thus has its own trip, as without a share, and none has two.
 //
@@ -44,7 +44,7 @@
 //     That is at most R*(n-1) units more than docs/algorithms.md says for it.
 //
 // Refused too early: the store counts held units as spent. So what is refused
-// would have had less than R*(n-1) units of room to spare had nothing been taken
+// would have had less than R*(n-1) units of room to spare if nothing had been taken
 // ahead (one more for sliding_window, which rounds).
 // A process that is alone and has one caller at a time refuses single units when the
 // store would, and not earlier.
@@ -71,7 +71,7 @@
 // Every field is filled. Remaining is what the store had left when it was asked
 // last and the units held here. It does not know what others took since; and a single
 // op of that cost may be refused, as nothing is paid partly here and partly there.
-// Reset is when the store's was to be. Retry of an admitted op is zero while
+// Reset is what the store said last. Retry of an admitted op is zero while
 // there is room for its like, else Reset, which is the longest it can be. Refusals
 // are the store's own. While takes under a key are in flight at once, one of them may
 // be refused just before another brings units.
@@ -80,10 +80,10 @@
 //
 // Clocks of processes are not compared with the store's: its instant, At, and the
 // time passed here since it was asked give an instant that is never behind the
-// store's clock. Units that may have expired by it are not spent; whether it has, the
-// store's next answer tells, by its clock. A store whose clock is set back or slewed, or a process that
-// is suspended in a way that its monotonic clock does not show, can move the end
-// of a window by as much, until the next trip. Requests with an instant of their
+// store's clock. Units that may have expired by it are not spent; the store's
+// next answer shows, by its clock, whether they have. A store whose clock is set back
+// or slewed, or a process that is suspended in a way that its monotonic clock does not
+// show, can move the end of a window by as much, until the next trip. Requests with an instant of their
 // own spend what was taken by such requests, and windows are those of their instants.
 //
 // # Memory

@@ -180,7 +180,7 @@ func (b *Backend) instant(h *holding, given limit.Instant, now time.Duration) li
 	return h.at + b.down(passed+b.precision-1)
 }
 
-// down rounds down to what the store can tell apart.
+// down rounds down to the precision of the store.
 func (b *Backend) down(t limit.Instant) limit.Instant {
 	if b.precision == 1 {
 		return t
@@ -188,7 +188,7 @@ func (b *Backend) down(t limit.Instant) limit.Instant {
 	return t - t%b.precision
 }
 
-// answer tells what became of req, all of whose ops are paid here.
+// answer writes the verdict of req, all of whose ops are paid here.
 func (b *Backend) answer(req *limit.Request, v *limit.Verdict, parts []part) {
 	v.Reset(len(parts))
 	v.Admitted = true

@@ -35,7 +35,7 @@ func (w *wants) resourceActions() []string {
 }
 
 // actions returns what sends a shape's descriptor, or nothing if the rules do not
-// tell where its values come from.
+// say where its values come from.
 func (s *shape) actions() []string {
 	var actions []string
 	for i, key := range s.keys {
@@ -78,7 +78,7 @@ const pathAction = `- extension:
       descriptor_key: path
       text: request.url_path`
 
-// plainHeaders are headers whose names could not be told from other words.
+// plainHeaders are headers whose names look like other words.
 var plainHeaders = []string{"accept", "authorization", "cookie", "origin", "referer"}
 
 // isHeader reports whether a key is likely the name of a request header.

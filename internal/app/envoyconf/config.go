@@ -121,7 +121,7 @@ func (c *Config) ServiceNode() string {
 	return strings.NewReplacer("%ENVIRONMENT(", "${", ")%", "}").Replace(c.Owner)
 }
 
-// Refusals are the statuses that Envoy must be told: one of 429 needs nothing.
+// Refusals are the statuses that Envoy's configuration must name: 429 is its default.
 func (c *Config) Refusals() []int {
 	return slices.DeleteFunc(slices.Clone(c.Statuses), func(status int) bool { return status == 429 })
 }

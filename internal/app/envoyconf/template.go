@@ -95,7 +95,7 @@ func address(s string) (string, error) {
 	return fmt.Sprintf("{socket_address: {address: %s, port_value: %d}}", q(host), n), nil
 }
 
-// isURI tells a certificate's URI from a DNS name.
+// isURI reports whether a certificate's name is a URI, not a DNS name.
 func isURI(san string) bool { return strings.Contains(san, "://") }
 
 // isName reports whether an address has a name that Envoy must look up.

@@ -26,7 +26,7 @@ const (
 // that calls which never end do not shut out others. All connections together have at
 // most twice as many calls as the bound.
 type callBound struct {
-	stats.Handler // is also told of calls that are refused
+	stats.Handler // also sees the calls that are refused
 	most          int64
 
 	calls, conns atomic.Int64 // open

@@ -8,8 +8,8 @@ import (
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 )
 
-// A phase is where the server is between its start and its end, and what tells callers
-// of it.
+// A phase is where the server is between its start and its end, and what shows it
+// to callers.
 type phase struct {
 	health     *health.Server
 	serving    atomic.Bool

@@ -19,7 +19,7 @@ type certFiles struct {
 	flags               string // what the names of the settings begin with: grpc or admin
 	cert, key, clientCA string
 	ifGiven             bool           // a client may have no certificate
-	clients             certs.Patterns // who may connect, of those whom clientCA knows; none: all
+	clients             certs.Patterns // which clients with a certificate of clientCA may connect; none: all
 	log                 *slog.Logger
 	refusals            background.LogLimit
 
@@ -68,7 +68,7 @@ func (f *certFiles) current() *tls.Config {
 	return f.config
 }
 
-// fileStamp tells one state of the files from another.
+// fileStamp is different for each state of the files.
 func (f *certFiles) fileStamp() string {
 	stamp := ""
 	for _, name := range []string{f.cert, f.key, f.clientCA} {
@@ -108,7 +108,8 @@ func (f *certFiles) load() (*tls.Config, error) {
 
 // verifyName refuses clients by the names in their certificates.
 func (f *certFiles) verifyName(state tls.ConnectionState) error {
-	if len(state.PeerCertificates) > 0 && f.clients.Admit(state.PeerCertificates[0]) || len(state.PeerCertificates) == 0 && f.ifGiven {
+	if len(state.PeerCertificates) > 0 && f.clients.Admit(state.PeerCertificates[0]) ||
+		len(state.PeerCertificates) == 0 && f.ifGiven {
 		return nil
 	}
 	names := "no certificate"
@@ -116,7 +117,8 @@ func (f *certFiles) verifyName(state tls.ConnectionState) error {
 		names = certs.Names(state.PeerCertificates[0])
 	}
 	if ok, skipped := f.refusals.Allow(); ok {
-		f.log.Warn("client rejected: no admitted name in its certificate", "setting", "--"+f.flags+"-client-san", "names", names, "suppressed", skipped)
+		f.log.Warn("client rejected: no admitted name in its certificate", "setting", "--"+f.flags+"-client-san", "names",
+			names, "suppressed", skipped)
 	}
 	return errors.New("the client certificate has no name that --" + f.flags + "-client-san admits")
 }

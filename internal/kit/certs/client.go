@@ -11,7 +11,7 @@ import (
 // ClientFiles say how a server is talked to over TLS.
 type ClientFiles struct {
 	Cert, Key  string // what is shown to the server; empty: nothing
-	CA         string // who may vouch for it; empty: whom the system trusts
+	CA         string // file of authorities for the server's certificate; empty: the system's
 	ServerName string // that its certificate must have; empty: the host of its address
 }
 

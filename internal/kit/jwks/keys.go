@@ -54,7 +54,7 @@ func parse(name string, r io.Reader) ([]jose.JSONWebKey, error) {
 	return keys, nil
 }
 
-// verifies returns the algorithm whose signatures the key verifies; "" if it is none of ours. A key
+// verifies returns the algorithm whose signatures the key verifies; "" if we do not accept it. A key
 // has one algorithm, whatever a token says.
 func verifies(key *jose.JSONWebKey) (a jose.SignatureAlgorithm) {
 	switch public := key.Key.(type) {

@@ -11,7 +11,7 @@ import (
 // maxToken bounds tokens, in bytes.
 const maxToken = 8 << 10
 
-// Why tokens are refused. No error tells more of a token whose signature is wrong.
+// Why tokens are refused. If the signature is wrong, no error says more about the token.
 var (
 	errForm      = errors.New("it is no JWT with a signature by RS256, ES256 or EdDSA")
 	errKey       = errors.New("its key (kid) is not known")
@@ -42,7 +42,7 @@ func (v *Verifier) Verify(ctx context.Context, token string) (subject string, er
 	}
 	key := v.find(t.Headers[0])
 	if key == nil {
-		// Who asks may leave, but not keep others from new keys.
+		// A caller that leaves must not keep others from new keys.
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*readTime)
 		defer cancel()
 		_ = v.refresh(ctx, retryIn) // it is logged
@@ -78,7 +78,8 @@ func (v *Verifier) find(h jose.Header) *jose.JSONWebKey {
 
 // check returns the subject of claims that are valid now.
 func (v *Verifier) check(c *jwt.Claims) (subject string, err error) {
-	err = c.ValidateWithLeeway(jwt.Expected{Issuer: v.conf.Issuer, AnyAudience: jwt.Audience{v.conf.Audience}, Time: v.conf.Now()}, v.conf.Leeway)
+	err = c.ValidateWithLeeway(jwt.Expected{Issuer: v.conf.Issuer, AnyAudience: jwt.Audience{v.conf.Audience},
+		Time: v.conf.Now()}, v.conf.Leeway)
 	for _, r := range refused {
 		if errors.Is(err, r.is) {
 			return "", r.why

@@ -80,7 +80,7 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// Check reports what Open would, as far as that can be told without the disk.
+// Check reports what Open would, as far as that is known without the disk.
 func (c Config) Check() error {
 	_, _, err := parse(c)
 	return err

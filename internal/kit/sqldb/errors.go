@@ -36,9 +36,11 @@ func (k Kind) String() string {
 // An Error is what methods of DB return, unless the caller's context has ended. Its text
 // never holds a password.
 type Error struct {
-	Kind  Kind
-	Op    string // what was being done, such as "read a row"
-	Index string // of a Duplicate: the index, constraint or TABLE.COLUMN as the database spells it; empty if it does not say
+	Kind Kind
+	Op   string // what was being done, such as "read a row"
+	// of a Duplicate: the index, constraint or TABLE.COLUMN as the database spells it; empty if it does
+	// not say
+	Index string
 	// Schema: a table or another part of the schema is not there. Migrating helps.
 	Schema bool
 	Err    error
@@ -76,7 +78,7 @@ type failure struct {
 
 func duplicate(index string) failure { return failure{kind: Duplicate, index: index} }
 
-// lost tells apart the errors of connections, which are the same for all drivers.
+// lost classifies the errors of connections, which are the same for all drivers.
 func lost(err error) (failure, bool) {
 	var network *net.OpError
 	var lookup *net.DNSError

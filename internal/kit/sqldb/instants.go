@@ -5,7 +5,7 @@ import "database/sql"
 // instant reads an instant.
 type instant struct {
 	us   *int64
-	null *bool // told whether it is NULL; nil if it cannot be
+	null *bool // set to whether it is NULL; nil if it cannot be
 	read func(any) (int64, error)
 }
 

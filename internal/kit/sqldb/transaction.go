@@ -72,7 +72,8 @@ func (t *Tx) Row(ctx context.Context, op string, before []Query, last Query, to 
 // Read runs statements and then queries, and calls each for every row of the query reads[i]. What
 // comes before must return no rows. Pipelined, and first in the transaction, it is one round trip.
 // each must not use the transaction.
-func (t *Tx) Read(ctx context.Context, op string, before, reads []Query, each func(i int, scan func(to ...any) error) error) error {
+func (t *Tx) Read(ctx context.Context, op string, before, reads []Query,
+	each func(i int, scan func(to ...any) error) error) error {
 	if t.tx == nil && t.conn != nil && !t.begun {
 		t.begun = true
 		if t.db.opening != nil {
@@ -176,7 +177,7 @@ func (t *Tx) commitStanding(ctx context.Context, op string, last Query) error {
 	return nil
 }
 
-// InDoubt tells, after an error of Commit, whether the transaction may have taken effect all the
+// InDoubt reports, after an error of Commit, whether the transaction may have taken effect all the
 // same: the commit was sent, and the database has not said that it failed.
 func (t *Tx) InDoubt() bool { return t.doubtful }
 

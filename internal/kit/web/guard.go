@@ -49,14 +49,14 @@ type Guard struct {
 	origin       *http.CrossOriginProtection
 }
 
-// A token is one that does; itself it is not kept.
+// A token is kept as its SHA-256 only, beside the name that logs have for its user.
 type token struct {
 	sum    [sha256.Size]byte
 	caller string
 }
 
 // NewGuard returns a guard. It is an error if a token has characters that a
-// header cannot carry, such as the line end of a file; the error does not tell it.
+// header cannot carry, such as the line end of a file; the error does not show the token.
 func NewGuard(c GuardConfig) (*Guard, error) {
 	g := &Guard{
 		verify: c.Verify, networks: c.Networks, setting: c.setting(), certificates: c.ClientCertificates,
@@ -81,7 +81,8 @@ func (g *Guard) add(text, caller, where string) error {
 	}
 	t := token{sha256.Sum256([]byte(text)), printable(caller)}
 	if i := slices.IndexFunc(g.tokens, func(other token) bool { return other.sum == t.sum }); i >= 0 {
-		return fmt.Errorf("%s and %s are the same token: logs could not tell who has changed something", g.tokens[i].caller, t.caller)
+		return fmt.Errorf("%s and %s are the same token: logs could not tell who has changed something",
+			g.tokens[i].caller, t.caller)
 	}
 	g.tokens = append(g.tokens, t)
 	return nil
@@ -89,9 +90,9 @@ func (g *Guard) add(text, caller, where string) error {
 
 func (c GuardConfig) setting() string { return cmp.Or(c.Setting, "HEADGATE_ADMIN_TOKEN") }
 
-// Wrap returns a handler that hands on to next what the guard lets in. It answers
-// the rest with 401, and with 403 what comes from another network than those that are allowed, or
-// from a browser on behalf of another site. Who cannot be told at the moment gets 503.
+// Wrap returns a handler that passes to next the requests that the guard lets in. It answers the
+// rest with 401; with 403 if they come from a network that is not allowed, or from a browser on
+// behalf of another site; and with 503 if the guard cannot check their credentials at the moment.
 func (g *Guard) Wrap(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !g.reachable(r.RemoteAddr) {
@@ -190,8 +191,8 @@ func (g *Guard) admits(r *http.Request) (caller string, err error) {
 	if !strings.EqualFold(scheme, "Bearer") {
 		return "", g.refusal()
 	}
-	// Sums are compared, all of them and always whole, so that the time taken tells nothing
-	// about the tokens, their length included.
+	// Sums are compared, all of them and always whole, so that the time taken does not
+	// depend on the tokens, their length included.
 	text = strings.TrimLeft(text, " ")
 	sum := sha256.Sum256([]byte(text))
 	for i := range g.tokens {
@@ -227,5 +228,6 @@ func (g *Guard) refusal() error {
 	case g.certificates:
 		return errors.New("this path needs a client certificate: use the --admin address, whose clients show one")
 	}
-	return errors.New("the admin API is disabled: set HEADGATE_ADMIN_TOKEN and send it as Authorization: Bearer, or set --admin-client-ca and send a client certificate")
+	return errors.New("the admin API is disabled: set HEADGATE_ADMIN_TOKEN and send it as Authorization: Bearer, " +
+		"or set --admin-client-ca and send a client certificate")
 }

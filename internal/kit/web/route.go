@@ -21,7 +21,7 @@ type Route struct {
 type Params map[string]string
 
 // Dispatch does the route that a request is for, and returns its error. A request for none is an
-// error too, which says where the document is that tells what there is. Dispatch takes the place of
+// error too, which names the document that lists the routes. Dispatch takes the place of
 // http.ServeMux, which answers in plain text, and redirects parameters such as "..".
 func Dispatch(routes []Route, document string, w http.ResponseWriter, r *http.Request) error {
 	var allowed []string

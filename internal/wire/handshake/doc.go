@@ -5,6 +5,6 @@
 // comes. So here handshakes compute in turns, which leaves the other cores to calls. Together
 // they keep a bounded number of bytes.
 //
-// What the package does not do: it bounds no time. Who serves the connection closes it when
-// the handshake takes too long.
+// What the package does not do: it bounds no time. The server of the connection closes it
+// when the handshake takes too long.
 package handshake

@@ -47,8 +47,8 @@ type Conn struct {
 	shared int64
 }
 
-// Conn returns the connection on which a handshake takes place. Who does the handshake
-// calls Done after it.
+// Conn returns the connection on which a handshake takes place. The caller calls
+// Done after the handshake.
 func (b *Bounds) Conn(nc net.Conn) *Conn {
 	c := &Conn{Conn: nc, bounds: b, gone: make(chan struct{})}
 	c.close = sync.OnceValue(func() error {

@@ -19,7 +19,7 @@ type Config struct {
 	// "/grpc.health.v1.Health/Check".
 	Handlers map[string]Handler
 	// UnknownHint is added to the message of a call to an unknown method, to
-	// tell where it may be found.
+	// say where it may be found.
 	UnknownHint string
 
 	// TLS, if set, is how connections are encrypted.

@@ -26,7 +26,7 @@ type link struct {
 	peer string // who the client is, by Config.Identify
 
 	mu        sync.Mutex
-	wake      sync.Cond // told when a write ends, and when the connection closes
+	wake      sync.Cond // signalled when a write ends, and when the connection closes
 	state     connState
 	reason    string    // why the connection ends, or empty
 	now       time.Time // of the step that is under way

@@ -69,8 +69,8 @@ func (s *shared) inline(h *handler, calls []*Call) (rest []*Call) {
 	return rest
 }
 
-// takeTurn waits for a turn. Who gives a turn back makes the next one run before all
-// others that can run, so that lets these go first.
+// takeTurn waits for a turn. A goroutine that gives a turn back makes the next
+// one run before all others that can run, so this lets those go first.
 func (s *shared) takeTurn() {
 	select {
 	case s.inlining <- struct{}{}:

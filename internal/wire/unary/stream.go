@@ -74,8 +74,8 @@ func kept(b []byte) []byte {
 	return b[:0]
 }
 
-// closedStreams are the streams that were closed last. They tell a late frame on
-// one of them, and whether we cut it off ourselves, from a fault of the client's.
+// closedStreams are the streams that were closed last. By them a late frame on
+// one of them, also one that we cut off ourselves, differs from a fault of the client's.
 type closedStreams struct {
 	ids  [64]uint32
 	cut  [64]bool // by RST_STREAM of ours; frames that are still on their way are not a fault

@@ -15,7 +15,7 @@ import (
 // at READ COMMITTED does: a statement sees what was committed
 // before it, a window's lock lasts until its transaction ends, and an event id
 // that another transaction has inserted blocks until that one has ended. It
-// fails as databases do, if told so by Inject.
+// fails as databases do, if Inject says so.
 //
 // Statements of a Schedule's callers are steps of that Schedule. It also notes
 // what an engine must never do, such as to ask for a second connection while it

@@ -66,8 +66,8 @@ func (f *fixture) nodes(t *testing.T, n int, s slots.Settings) []*slots.Schedule
 	return all
 }
 
-// watchedNodes are nodes, and how often one of them was told that a window is held by
-// another for too long. On a machine that stops for a second each time may leave a window that
+// watchedNodes are nodes, and how often the store told one of them that another holds a
+// window for too long. On a machine that stops for a second each time may leave a window that
 // has room behind: later ones are used instead.
 func (f *fixture) watchedNodes(t *testing.T, n int) (all []*slots.Scheduler, held *atomic.Int64) {
 	held = new(atomic.Int64)

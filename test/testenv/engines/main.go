@@ -1,4 +1,4 @@
-// Command engines tells "make test" about the servers that tests run against.
+// Command engines prints for "make test" which servers tests run against.
 //
 //	engines list        prints the engines that set-up installs, comma separated
 //	engines report DIR  prints which of them ran, from the notes in DIR, and
