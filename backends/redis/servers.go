@@ -291,8 +291,8 @@ func (s *servers) compareClocks(c *call) {
 	}
 	c.read()
 	if c.at.Sub(c.clock).Abs() > mostApart {
-		s.log.Warn("the clock here and that of Redis differ: with layout=envoy this replica counts in other windows "+
-			"than the rest",
+		s.log.Warn(
+			"the clock here and that of Redis differ: with layout=envoy this replica counts in other windows than the rest",
 			"here", c.at.Time(), "redis", c.clock.Time())
 	}
 }
