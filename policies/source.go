@@ -36,7 +36,8 @@ func Register(open func(Location) (Source, error)) { opener = open }
 // OpenSource returns the source at a location, which does nothing until it is started.
 func OpenSource(at Location) (Source, error) {
 	if opener == nil {
-		return nil, errors.New(`a database of policies needs their store in the program: import _ "github.com/headgate-rls/headgate/policies/sqlstore"`)
+		return nil, errors.New("a database of policies needs their store in the program: " +
+			`import _ "github.com/headgate-rls/headgate/policies/sqlstore"`)
 	}
 	return opener(at)
 }
