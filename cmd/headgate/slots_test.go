@@ -28,6 +28,9 @@ func TestDatabaseCommands(t *testing.T) {
 		}
 	}
 	r := startServe(t, "--slots", url, "--slots-migrate=false", "--slots-seed", "2/PT4S", "--slots-engine", "procedure")
+	if !strings.Contains(r.Log.String(), "PostgreSQL no longer has --slots-engine procedure") {
+		t.Errorf("the log does not say that the engine is another: %s", r.Log)
+	}
 	for i := range 3 {
 		r.Slot(fmt.Sprint("e", i))
 	}

@@ -20,7 +20,6 @@ func postgresDialect() *dialect {
 		boundedWait: postgresWait,
 		gateBounds:  true,
 		shut:        postgresShut,
-		assign:      postgresAssign,
 	}
 }
 

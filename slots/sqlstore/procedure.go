@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 
+	"github.com/headgate-rls/headgate/internal/kit/sqldb"
 	"github.com/headgate-rls/headgate/slots"
 )
 
@@ -14,6 +15,9 @@ func (db *DB) Procedure() slots.Procedure {
 	}
 	return procedure{db}
 }
+
+// HadProcedure reports whether the database had a procedure in earlier versions, and has none now.
+func (db *DB) HadProcedure() bool { return db.dialect.Dialect == sqldb.Postgres }
 
 // procedure implements slots.Procedure.
 type procedure struct{ db *DB }

@@ -8,17 +8,8 @@ import (
 	"github.com/headgate-rls/headgate/slots"
 	"github.com/headgate-rls/headgate/slots/plan"
 	"github.com/headgate-rls/headgate/test/random"
+	"github.com/headgate-rls/headgate/test/testenv"
 )
-
-// Both engines give the same answers to the same searches of the same database.
-func TestProcedureEqualsTx(t *testing.T) {
-	eachMigrated(t, func(t *testing.T, db *DB) {
-		if db.Procedure() == nil {
-			t.Skip("this database has no procedures")
-		}
-		sameAnswers(t, db, db.Procedure(), 20)
-	})
-}
 
 // sameAnswers puts scripts of searches to the engine tx and to a procedure.
 func sameAnswers(t *testing.T, db *DB, p slots.Procedure, scripts uint64) {
@@ -116,26 +107,20 @@ func use(t *testing.T, db *DB, s slots.Series) {
 	check(t, err)
 }
 
-// Procedures say what is wrong with a slot id that is in use, and change nothing.
-func TestProcedureSlotIDInUse(t *testing.T) {
-	eachMigrated(t, func(t *testing.T, db *DB) {
-		if db.Procedure() == nil {
-			t.Skip("this database has no procedures")
-		}
-		c := newSearches(rand.New(rand.NewPCG(1, 1)), 1)
-		first, second := c.next(10), c.next(20)
-		first.Scope, second.Scope = "s", "s"
-		second.Asks[0].SlotID = first.Asks[0].SlotID
-		_, err := db.Procedure().Call(soon(t), &first)
-		check(t, err)
-		_, err = db.Procedure().Call(soon(t), &second)
-		if slots.KindOf(err) != slots.Passing {
-			t.Fatalf("a slot id that is in use gave %v", err)
-		}
-		use(t, db, first.Series)
-		drifts, _, err := db.Drift(soon(t), 0, 1<<42, nil, 100, false)
-		if err != nil || len(drifts) > 0 {
-			t.Fatalf("drift %v, %v", drifts, err)
-		}
-	})
+// TestPostgresDropsItsProcedure: a database of an earlier version loses the functions of the engine that
+// PostgreSQL no longer has.
+func TestPostgresDropsItsProcedure(t *testing.T) {
+	db := migrated(t, shared(testenv.Postgres).create(t))
+	for _, name := range []string{"RL_SLOT_PLACE(a INT)", "RL_SLOT_LOCK(a INT)", "RL_SLOT_SCOUT(a INT)"} {
+		mustExec(t, db.sql.Write, "CREATE FUNCTION "+name+" RETURNS INT LANGUAGE sql AS 'SELECT 1'")
+	}
+	mustExec(t, db.sql.Write, "UPDATE RL_SCHEMA_HISTORY SET CHECKSUM_TX = 'old' WHERE SCRIPT_NM LIKE 'R\\_\\_%'")
+	_, err := db.Migrate(soon(t))
+	check(t, err)
+	if n := one(t, db.sql.Read, "SELECT COUNT(*) FROM pg_proc WHERE proname LIKE 'rl\\_slot\\_%'"); n != "0" {
+		t.Errorf("%s functions are left", n)
+	}
+	if db.Procedure() != nil || !db.HadProcedure() {
+		t.Error("PostgreSQL has a procedure, or never had one")
+	}
 }

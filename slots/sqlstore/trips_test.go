@@ -10,8 +10,8 @@ import (
 	"github.com/headgate-rls/headgate/test/dbtest"
 )
 
-// The procedure takes one round trip, and a repeat, too. The tx engine takes two if it has seen
-// room for the event in its window, else three.
+// An event takes two round trips if the process has seen room for it in its window, else three, and
+// a repeat one.
 func TestRoundTrips(t *testing.T) {
 	eachServer(t, func(t *testing.T, address string) {
 		u, err := url.Parse(address)
@@ -24,14 +24,8 @@ func TestRoundTrips(t *testing.T) {
 		u.Host = counter.Addr
 		db := mustOpen(t, u.String())
 		db.sql.Write.SetMaxOpenConns(1)
-		for engine, want := range map[string]int64{"tx": 2, "tx, a new window each": 3, "procedure": 1} {
+		for engine, want := range map[string]int64{"tx": 2, "tx, a new window each": 3} {
 			e := slots.TxEngine(db)
-			if engine == "procedure" {
-				if db.Procedure() == nil {
-					continue
-				}
-				e = slots.ProcedureEngine(db.Procedure(), e)
-			}
 			for n := range 4 {
 				first := int64(0)
 				if want == 3 {

@@ -98,13 +98,7 @@ type slotWay struct {
 	settings slots.Settings
 }
 
-func slotWays(db *sqlstore.DB) []slotWay {
-	ways := []slotWay{{"tx", slots.Settings{}}}
-	if db.Procedure() != nil {
-		ways = append(ways, slotWay{"procedure", slots.Settings{Procedure: true}})
-	}
-	return ways
-}
+var slotWays = []slotWay{{"tx", slots.Settings{}}}
 
 func (b *bench) slotTable(ctx context.Context) error {
 	fmt.Printf("\nslots: assignments/s, their share of the floor, p99 in ms, and CPU µs of this process and the server, "+
@@ -152,7 +146,7 @@ func (b *bench) slotRows(ctx context.Context, raw *slotDB, db *sqlstore.DB) erro
 			fmt.Printf(" %27s", fmt.Sprint(n, " callers"))
 		}
 		fmt.Println()
-		for _, way := range slotWays(db) {
+		for _, way := range slotWays {
 			if !b.only.MatchString(raw.name + " " + load + " " + way.name) {
 				continue
 			}

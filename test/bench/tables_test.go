@@ -74,7 +74,7 @@ func rowsOf(table string) (rows []string, figures int) {
 	case "envoy":
 		return []string{"none", cases[0].name, "memory, grpc-go", "memory fixed_window", "redis fixed_window"}, 7
 	case "slots":
-		for _, way := range []string{"sqlite %s tx", "postgres %s tx", "postgres %s procedure", "mariadb %s tx"} {
+		for _, way := range []string{"sqlite %s tx", "postgres %s tx", "mariadb %s tx"} {
 			rows = append(rows, fmt.Sprintf(way, "burst"), fmt.Sprintf(way, "spread"))
 		}
 		return rows, 4

@@ -72,7 +72,7 @@ func (c *Slots) settings(admin *Admin) []settings.Setting {
 			settings.Needs(admin.Guarded, "needs --admin-token or --admin-client-ca, or --admin-jwks: without them nobody could use slots")),
 
 		settings.Row("slots-engine", &c.Engine, "tx",
-			"how slots are assigned: tx (statements from here) or procedure (in the database, one round trip)",
+			"how slots are assigned: tx (statements from here) or procedure (in Oracle, one round trip)",
 			settings.OneOf("tx", "procedure")),
 		settings.Row("slots-scope", &c.Scope, "",
 			"which windows a config counts in: config (its own) or shared (all configs count together); a database "+

@@ -65,6 +65,10 @@ func openSlots(ctx context.Context, conf *config.Slots, guard *web.Guard, log *s
 func (s *slotService) assemble(guard *web.Guard, metrics *telemetry.Metrics) (err error) {
 	settings := s.conf.Settings()
 	settings.Log, settings.Observer = s.log, metrics.Slots()
+	if settings.Procedure && s.db.HadProcedure() {
+		s.log.Warn("PostgreSQL no longer has --slots-engine procedure: slots are assigned by tx, with the same results")
+		settings.Procedure = false
+	}
 	if s.scheduler, err = slots.NewScheduler(s.db, settings); err != nil {
 		return err
 	}
