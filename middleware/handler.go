@@ -8,10 +8,10 @@ import (
 	"net/url"
 	"slices"
 	"strings"
-	"time"
 	"unicode/utf8"
 
 	"github.com/headgate-rls/headgate"
+	"github.com/headgate-rls/headgate/internal/kit/background"
 	"github.com/headgate-rls/headgate/internal/kit/web"
 )
 
@@ -147,7 +147,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // answer refuses the request or passes it on.
 func (h *handler) answer(w http.ResponseWriter, r *http.Request, v *visit, d *headgate.Decision) {
-	if d.Delay > 0 && !wait(r.Context(), d.Delay) {
+	if d.Delay > 0 && background.Sleep(r.Context(), d.Delay) != nil {
 		return // the client has left
 	}
 	v.remaining = d.Remaining
@@ -159,18 +159,6 @@ func (h *handler) answer(w http.ResponseWriter, r *http.Request, v *visit, d *he
 		return
 	}
 	h.next.ServeHTTP(w, r.WithContext(v))
-}
-
-// wait reports whether ctx lasted for d.
-func wait(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }
 
 // describe returns the visit with the descriptors that the request is not charged for yet.

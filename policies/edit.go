@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"time"
 	"unicode/utf8"
+
+	"github.com/headgate-rls/headgate/internal/kit/background"
 )
 
 // An Editor changes policies so that each change is in force everywhere within [Settle] of its
@@ -58,7 +60,7 @@ func (e *Editor) Apply(ctx context.Context, edits []Edit, by string, dryRun bool
 	}
 	if anyChanged(done) {
 		// The change is made whatever becomes of the wait.
-		_ = sleep(ctx, Settle)
+		_ = background.Sleep(ctx, Settle)
 	}
 	return done, nil
 }
@@ -79,19 +81,5 @@ func (e *Editor) announce(ctx context.Context, edits int) error {
 		return err
 	}
 	attentive := time.Duration(state.Now-state.WatchFrom) * time.Microsecond
-	return sleep(ctx, noticed-attentive)
-}
-
-func sleep(ctx context.Context, d time.Duration) error {
-	if d <= 0 {
-		return nil
-	}
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-timer.C:
-		return nil
-	}
+	return background.Sleep(ctx, noticed-attentive)
 }

@@ -6,6 +6,8 @@ import (
 	"math/rand/v2"
 	"slices"
 	"time"
+
+	"github.com/headgate-rls/headgate/internal/kit/background"
 )
 
 // Times of waiting, all of them within the callers' deadline.
@@ -176,16 +178,5 @@ func (g *group) afterError(ctx context.Context, err error) error {
 // other's way do not meet again.
 func (s *Scheduler) backOff(ctx context.Context, try int) error {
 	most := min(backOffFirst<<min(try, 10), backOffMost)
-	return pause(ctx, time.Duration(rand.Int64N(int64(most))))
-}
-
-func pause(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-t.C:
-		return nil
-	}
+	return background.Sleep(ctx, time.Duration(rand.Int64N(int64(most))))
 }

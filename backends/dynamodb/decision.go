@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/headgate-rls/headgate/internal/kit/background"
 	"github.com/headgate-rls/headgate/limit"
 )
 
@@ -64,7 +65,7 @@ func (d *decision) takeTurns(ctx context.Context) error {
 	}
 	for _, e := range d.held {
 		e.race.begins(d.b.conf.Now())
-		if !sleep(ctx, e.race.until.Sub(d.b.conf.Now())) {
+		if background.Sleep(ctx, e.race.until.Sub(d.b.conf.Now())) != nil {
 			return ctx.Err()
 		}
 	}
@@ -96,7 +97,7 @@ func (d *decision) pause(ctx context.Context, o outcome, try int) bool {
 	for _, e := range d.held {
 		longest = max(longest, e.race.delay(try))
 	}
-	return sleep(ctx, longest)
+	return background.Sleep(ctx, longest) == nil
 }
 
 // maxUnsent is how often a call is tried if there is no connection in the end. Tries may be more, for
@@ -113,22 +114,7 @@ const longestPause = 160 * time.Millisecond
 
 // pause waits before the next try, and reports whether there is time for one.
 func pause(ctx context.Context, try int) bool {
-	return sleep(ctx, rand.N(min(5*time.Millisecond<<try, longestPause)))
-}
-
-// sleep reports whether the time has passed before ctx ended.
-func sleep(ctx context.Context, d time.Duration) bool {
-	if d <= 0 {
-		return ctx.Err() == nil
-	}
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
+	return background.Sleep(ctx, rand.N(min(5*time.Millisecond<<try, longestPause))) == nil
 }
 
 // try makes one call, or none if nothing is left to be asked.

@@ -10,6 +10,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
 	"github.com/headgate-rls/headgate/backends"
+	"github.com/headgate-rls/headgate/internal/kit/background"
 )
 
 // Migrate implements [backends.Migrator]: it makes the table, and has DynamoDB delete what has ended.
@@ -31,7 +32,7 @@ func (b *Backend) migrate(ctx context.Context) (applied []string, err error) {
 		applied = append(applied, "table "+b.conf.Table)
 	}
 	for there == nil || there.TableStatus != types.TableStatusActive {
-		if !sleep(ctx, 200*time.Millisecond) {
+		if background.Sleep(ctx, 200*time.Millisecond) != nil {
 			return applied, failed(fmt.Errorf("wait for the table %s: %w", b.conf.Table, ctx.Err()), true)
 		}
 		if there, err = b.describe(ctx); err != nil {

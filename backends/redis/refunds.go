@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/headgate-rls/headgate/backends"
+	"github.com/headgate-rls/headgate/internal/kit/background"
 	"github.com/headgate-rls/headgate/limit"
 )
 
@@ -122,7 +123,7 @@ func (r *refunds) work() {
 			pause = minRefundPause
 			continue
 		}
-		sleep(r.servers.closing, pause)
+		_ = background.Sleep(r.servers.closing, pause)
 		pause = min(2*pause, maxRefundPause)
 	}
 }

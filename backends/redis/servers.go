@@ -210,23 +210,11 @@ func (s *servers) run(ctx context.Context, calls []*call) {
 			}
 			return
 		}
-		if try == tries || wait && !sleep(ctx, time.Duration(2*try*try)*time.Millisecond) {
+		if try == tries || wait && background.Sleep(ctx, time.Duration(2*try*try)*time.Millisecond) != nil {
 			return
 		}
 		s.retries.Add(int64(len(again)))
 		calls = again
-	}
-}
-
-// sleep waits for d unless ctx ends first.
-func sleep(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-t.C:
-		return true
 	}
 }
 

@@ -21,7 +21,6 @@ import (
 	"net/netip"
 	"strconv"
 	"strings"
-	"time"
 
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc"
@@ -32,6 +31,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/headgate-rls/headgate"
+	"github.com/headgate-rls/headgate/internal/kit/background"
 	"github.com/headgate-rls/headgate/internal/kit/units"
 )
 
@@ -164,7 +164,7 @@ func (i *interceptor) enter(ctx context.Context, method string, setHeader func(m
 	if err != nil {
 		return nil, failure(err)
 	}
-	if d.Delay > 0 && !wait(ctx, d.Delay) {
+	if d.Delay > 0 && background.Sleep(ctx, d.Delay) != nil {
 		lease.Release()
 		return nil, status.FromContextError(ctx.Err()).Err()
 	}
@@ -224,16 +224,4 @@ func refusal(d *headgate.Decision) error {
 		}
 	}
 	return st.Err()
-}
-
-// wait reports whether ctx lasted for d.
-func wait(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/headgate-rls/headgate/internal/kit/background"
 	"github.com/headgate-rls/headgate/notify"
 )
 
@@ -134,7 +135,7 @@ func (c *Consumer) Run(ctx context.Context) {
 		c.settle(begun)
 		c.client.AllowRebalance()
 		if fetches.Empty() && ctx.Err() == nil {
-			pause(ctx, 50*time.Millisecond) // errors must not make it spin
+			_ = background.Sleep(ctx, 50*time.Millisecond) // errors must not make it spin
 		}
 	}
 	c.stop(func(int32) bool { return true })
@@ -170,7 +171,7 @@ func (c *Consumer) start(ctx context.Context, p kgo.FetchTopicPartition) *lane {
 func (c *Consumer) work(ctx context.Context, records []*kgo.Record) {
 	for _, r := range records {
 		for ctx.Err() == nil && !c.handle(ctx, r) {
-			pause(ctx, retryAfter)
+			_ = background.Sleep(ctx, retryAfter)
 		}
 	}
 }
@@ -306,12 +307,4 @@ func (c *Consumer) skip(ctx context.Context, r *kgo.Record, why string, cause er
 	c.Log.Error("a message is skipped", "why", why, "topic", r.Topic, "partition", r.Partition, "offset", r.Offset,
 		"bytes", len(r.Value), "begins", string(r.Value[:min(len(r.Value), shownBytes)]), "error", cause)
 	return true
-}
-
-// pause waits, or until ctx ends.
-func pause(ctx context.Context, d time.Duration) {
-	select {
-	case <-ctx.Done():
-	case <-time.After(d):
-	}
 }

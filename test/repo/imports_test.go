@@ -36,8 +36,8 @@ var rooms = []room{
 	{dir: "backends/*", may: []string{"limit", "backends", "backends/layers", "backends/internal/...", "internal/kit/background", "internal/kit/certs", "internal/kit/params", "internal/kit/sockio", "internal/kit/spell", "internal/kit/sqldb/..."}, why: "a store knows the contract and who puts layers around it, and no other store or layer"},
 
 	{dir: "", may: []string{"limit", "descriptors/...", "backends", "backends/stack", "policies", "ratelimit", "ratelimit/leases", "internal/kit/background", "internal/app/telemetry"}, why: "the library is the engine and a store in process, without a server"},
-	{dir: "middleware", may: []string{"", "internal/kit/units", "internal/kit/web"}, why: "middleware knows the library, and nothing below it"},
-	{dir: "middleware/grpclimit/...", may: []string{"", "internal/kit/units"}, why: "interceptors know the library, and nothing below it"},
+	{dir: "middleware", may: []string{"", "internal/kit/background", "internal/kit/units", "internal/kit/web"}, why: "middleware knows the library, and nothing below it"},
+	{dir: "middleware/grpclimit/...", may: []string{"", "internal/kit/background", "internal/kit/units"}, why: "interceptors know the library, and nothing below it"},
 
 	{dir: "ratelimit/httpapi/...", may: []string{"limit", "policies", "descriptors", "backends", "ratelimit", "internal/kit/web"}, why: "the admin API of counters knows no store"},
 	{dir: "ratelimit/...", may: []string{"limit", "policies", "descriptors", "backends", "internal/kit/background", "internal/kit/protofields", "internal/kit/spell", "internal/kit/units"}, why: "ratelimit knows limit, descriptors and the contract of stores only"},
@@ -56,7 +56,7 @@ var rooms = []room{
 	{dir: "notify", bare: true, why: "notify decides and knows nobody"},
 	{dir: "notify/pgstore/...", may: []string{"notify", "internal/kit/sqldb/..."}, why: "a store of users knows no broker and no cache"},
 	{dir: "notify/rediscache/...", may: []string{"notify", "notify/pgstore", "backends/redis", "internal/kit/background"}, why: "the cache knows the store behind it, and no broker"},
-	{dir: "notify/kafka/...", may: []string{"notify", "internal/kit/certs"}, why: "the broker knows messages only"},
+	{dir: "notify/kafka/...", may: []string{"notify", "internal/kit/background", "internal/kit/certs"}, why: "the broker knows messages only"},
 	{dir: "notify/sender/...", may: []string{"notify"}, why: "sending knows messages only"},
 	{dir: "notify/httpapi/...", may: []string{"notify", "internal/kit/background", "internal/kit/units", "internal/kit/web"}, why: "the HTTP API of the gateway knows no store"},
 	{dir: "notify/serve/...", may: []string{"notify/...", "internal/kit/settings", "internal/app/telemetry", "internal/kit/sqldb/...", "internal/kit/web", "backends/redis"}, why: "the gateway puts its parts together"},
