@@ -38,7 +38,8 @@ func (s *server) streamAccessLogs(stream grpc.ServerStream) error {
 	if !s.enter(peer) {
 		s.Count(leases.StreamRefused, 1)
 		s.warn("access log refused: too many streams", "peer", peer, "max", s.MaxStreams, "max_per_peer", s.MaxStreamsPerPeer)
-		return status.Errorf(codes.ResourceExhausted, "more than %d access log streams are open, or %d of one peer", s.MaxStreams, s.MaxStreamsPerPeer)
+		return status.Errorf(codes.ResourceExhausted, "more than %d access log streams are open, or %d of one peer",
+			s.MaxStreams, s.MaxStreamsPerPeer)
 	}
 	defer s.leave(peer)
 	s.Count(leases.StreamOpened, 1)

@@ -37,36 +37,43 @@ func TestEntriesRenewAndEndLeases(t *testing.T) {
 		want  string // calls
 		event leases.LogEvent
 	}{
-		"periodic":                 {entry: entry(periodic, "a"), want: "renew a", event: leases.EntryRenews},
-		"periodic without flag":    {entry: flagged(entry(periodic, "a"), false), want: "renew a", event: leases.EntryRenews},
-		"end":                      {entry: entry(end, "a"), want: "end a", event: leases.EntryReleases},
-		"end with flag":            {entry: flagged(entry(end, "a"), true), want: "end a", event: leases.EntryReleases},
-		"no type, intermediate":    {entry: flagged(entry(datapb.AccessLogType_NotSet, "a"), true), want: "renew a", event: leases.EntryRenews},
-		"no type":                  {entry: entry(datapb.AccessLogType_NotSet, "a"), want: "end a", event: leases.EntryReleases},
-		"pool ready, intermediate": {entry: flagged(entry(datapb.AccessLogType_UpstreamPoolReady, "a"), true), want: "renew a", event: leases.EntryRenews},
-		"upstream end":             {entry: entry(datapb.AccessLogType_UpstreamEnd, "a"), event: leases.EntryIgnored},
-		"start":                    {entry: entry(datapb.AccessLogType_DownstreamStart, "a"), event: leases.EntryIgnored},
-		"a type to come":           {entry: entry(99, "a"), event: leases.EntryIgnored},
+		"periodic":              {entry: entry(periodic, "a"), want: "renew a", event: leases.EntryRenews},
+		"periodic without flag": {entry: flagged(entry(periodic, "a"), false), want: "renew a", event: leases.EntryRenews},
+		"end":                   {entry: entry(end, "a"), want: "end a", event: leases.EntryReleases},
+		"end with flag":         {entry: flagged(entry(end, "a"), true), want: "end a", event: leases.EntryReleases},
+		"no type, intermediate": {entry: flagged(entry(datapb.AccessLogType_NotSet, "a"), true), want: "renew a",
+			event: leases.EntryRenews},
+		"no type": {entry: entry(datapb.AccessLogType_NotSet, "a"), want: "end a",
+			event: leases.EntryReleases},
+		"pool ready, intermediate": {entry: flagged(entry(datapb.AccessLogType_UpstreamPoolReady, "a"), true),
+			want: "renew a", event: leases.EntryRenews},
+		"upstream end":   {entry: entry(datapb.AccessLogType_UpstreamEnd, "a"), event: leases.EntryIgnored},
+		"start":          {entry: entry(datapb.AccessLogType_DownstreamStart, "a"), event: leases.EntryIgnored},
+		"a type to come": {entry: entry(99, "a"), event: leases.EntryIgnored},
 
-		"no lease":        {entry: entry(end, nil), event: leases.EntryIgnored},
-		"empty lease":     {entry: entry(end, ""), event: leases.EntryIgnored},
-		"number":          {entry: entry(end, 12.5), event: leases.EntryIgnored},
-		"boolean":         {entry: entry(end, true), event: leases.EntryIgnored},
-		"list":            {entry: entry(end, []any{"a"}), event: leases.EntryIgnored},
-		"struct":          {entry: entry(end, map[string]any{"lease": "a"}), event: leases.EntryIgnored},
-		"value unset":     {entry: invalid, event: leases.EntryIgnored},
-		"longest":         {entry: entry(end, strings.Repeat("x", 4096)), want: "end " + strings.Repeat("x", 4096), event: leases.EntryReleases},
-		"too long":        {entry: entry(end, strings.Repeat("x", 4097)), event: leases.EntryIgnored},
-		"other namespace": {entry: entryWith(end, map[string]map[string]any{"other": {"lease": "a"}}), event: leases.EntryIgnored},
-		"no metadata":     {entry: &datapb.HTTPAccessLogEntry{CommonProperties: &datapb.AccessLogCommon{}}, event: leases.EntryIgnored},
-		"no properties":   {entry: &datapb.HTTPAccessLogEntry{}, event: leases.EntryIgnored},
+		"no lease":    {entry: entry(end, nil), event: leases.EntryIgnored},
+		"empty lease": {entry: entry(end, ""), event: leases.EntryIgnored},
+		"number":      {entry: entry(end, 12.5), event: leases.EntryIgnored},
+		"boolean":     {entry: entry(end, true), event: leases.EntryIgnored},
+		"list":        {entry: entry(end, []any{"a"}), event: leases.EntryIgnored},
+		"struct":      {entry: entry(end, map[string]any{"lease": "a"}), event: leases.EntryIgnored},
+		"value unset": {entry: invalid, event: leases.EntryIgnored},
+		"longest": {entry: entry(end, strings.Repeat("x", 4096)), want: "end " + strings.Repeat("x", 4096),
+			event: leases.EntryReleases},
+		"too long": {entry: entry(end, strings.Repeat("x", 4097)), event: leases.EntryIgnored},
+		"other namespace": {entry: entryWith(end, map[string]map[string]any{"other": {"lease": "a"}}),
+			event: leases.EntryIgnored},
+		"no metadata": {entry: &datapb.HTTPAccessLogEntry{CommonProperties: &datapb.AccessLogCommon{}},
+			event: leases.EntryIgnored},
+		"no properties": {entry: &datapb.HTTPAccessLogEntry{}, event: leases.EntryIgnored},
 		"several keys": {
 			entry: entryWith(end, map[string]map[string]any{rateLimit: twoKeys}),
 			conf:  Config{Keys: []string{"stream_lease", "lease", "absent"}}, want: "end a b", event: leases.EntryReleases,
 		},
 		"several namespaces": {
-			entry: entryWith(periodic, map[string]map[string]any{"n1": {"lease": "a"}, "n2": {"lease": "b"}, rateLimit: {"lease": "c"}}),
-			conf:  Config{Namespaces: []string{"n2", "n1"}}, want: "renew a b", event: leases.EntryRenews,
+			entry: entryWith(periodic, map[string]map[string]any{"n1": {"lease": "a"}, "n2": {"lease": "b"},
+				rateLimit: {"lease": "c"}}),
+			conf: Config{Namespaces: []string{"n2", "n1"}}, want: "renew a b", event: leases.EntryRenews,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -96,7 +103,8 @@ func TestWaitingMessagesGoTogether(t *testing.T) {
 	h := setup(t, nil, Config{})
 	h.leases.gate = make(chan struct{})
 	s := h.open()
-	h.send(s, from("envoy-1", message(entry(periodic, "a"), entry(end, "b"), entry(periodic, "c"), entry(end, "c"), entry(end, nil), entry(periodic, "d"))))
+	h.send(s, from("envoy-1", message(entry(periodic, "a"), entry(end, "b"), entry(periodic, "c"), entry(end, "c"),
+		entry(end, nil), entry(periodic, "d"))))
 	h.leases.gate <- struct{}{}
 	h.leases.gate <- struct{}{}
 	h.eventually("the first message is done", func() bool { return len(h.leases.got()) == 2 })
@@ -197,12 +205,14 @@ func TestEntriesBeyondTheBoundAreCounted(t *testing.T) {
 func TestBadMessagesDisturbNoStream(t *testing.T) {
 	h := setup(t, nil, Config{})
 	s := h.open()
-	tcp := &als.StreamAccessLogsMessage{LogEntries: &als.StreamAccessLogsMessage_TcpLogs{TcpLogs: &als.StreamAccessLogsMessage_TCPAccessLogEntries{
-		LogEntry: []*datapb.TCPAccessLogEntry{{CommonProperties: entry(end, "tcp").CommonProperties}}}}}
+	tcp := &als.StreamAccessLogsMessage{LogEntries: &als.StreamAccessLogsMessage_TcpLogs{
+		TcpLogs: &als.StreamAccessLogsMessage_TCPAccessLogEntries{
+			LogEntry: []*datapb.TCPAccessLogEntry{{CommonProperties: entry(end, "tcp").CommonProperties}}}}}
 	h.send(s, &als.StreamAccessLogsMessage{}, tcp, message(), message(entry(end, "a")))
 	h.finish(s)
 	// With these, generated code refuses the whole message.
-	raw, err := h.conn.NewStream(t.Context(), &als.AccessLogService_ServiceDesc.Streams[0], als.AccessLogService_StreamAccessLogs_FullMethodName, grpc.ForceCodecV2(rawcodec.Codec{}))
+	raw, err := h.conn.NewStream(t.Context(), &als.AccessLogService_ServiceDesc.Streams[0],
+		als.AccessLogService_StreamAccessLogs_FullMethodName, grpc.ForceCodecV2(rawcodec.Codec{}))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -246,7 +256,9 @@ func TestStreamStandsForTheOwnersOfItsLeases(t *testing.T) {
 	h.send(a1, from("b", message(entry(end, "a/1"))))
 	h.send(a2, message(entry(periodic, "a/2"), entry(periodic, "a/3"), entry(periodic, "c/1")))
 	h.send(b, from("b", message(entry(end, "forged"))))
-	h.eventually("all is done", func() bool { return h.leases.logs("a") == 2 && h.leases.logs("c") == 1 && len(h.leases.got()) == 3 })
+	h.eventually("all is done", func() bool {
+		return h.leases.logs("a") == 2 && h.leases.logs("c") == 1 && len(h.leases.got()) == 3
+	})
 	if n := h.leases.logs("b"); n != 0 {
 		t.Errorf("%d streams stand for who was only named", n)
 	}
@@ -346,7 +358,9 @@ func TestStreamsAreBounded(t *testing.T) {
 	h.send(second, message(entry(end, "a")))
 	h.finish(second)
 	h.wantCalls("end a")
-	h.eventually("all are closed", func() bool { return h.counts.get(leases.StreamClosed) == h.counts.get(leases.StreamOpened) })
+	h.eventually("all are closed", func() bool {
+		return h.counts.get(leases.StreamClosed) == h.counts.get(leases.StreamOpened)
+	})
 }
 
 // TestEntriesOfGoneClientAreHandled: a client that vanishes leaves nothing behind, and what it had
@@ -377,7 +391,8 @@ func TestStreamEndsAfterWhatHasArrived(t *testing.T) {
 	drain, endAll := context.WithCancel(context.Background())
 	defer endAll()
 	var receives atomic.Int64
-	h := setup(t, nil, Config{}, grpc.StreamInterceptor(func(srv any, s grpc.ServerStream, _ *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
+	h := setup(t, nil, Config{}, grpc.StreamInterceptor(func(srv any, s grpc.ServerStream, _ *grpc.StreamServerInfo,
+		handler grpc.StreamHandler) error {
 		return handler(srv, drained{s, drain, &receives})
 	}))
 	h.leases.gate = make(chan struct{})

@@ -53,8 +53,10 @@ func byGeneratedCode(s *server, m *als.StreamAccessLogsMessage) *changes {
 // FuzzDecode: no message makes decode fail, and one that is in order means
 // what generated code makes of it.
 func FuzzDecode(f *testing.F) {
-	s := newServer(newRecorder(), Config{Namespaces: []string{rateLimit, "n"}, Keys: []string{"lease", "k"}, MaxEntries: 4})
-	two := entryWith(end, map[string]map[string]any{rateLimit: {"lease": "a", "k": "b"}, "n": {"k": "c", "lease": 1}, "": {"": ""}})
+	s := newServer(newRecorder(), Config{Namespaces: []string{rateLimit, "n"}, Keys: []string{"lease", "k"},
+		MaxEntries: 4})
+	two := entryWith(end, map[string]map[string]any{rateLimit: {"lease": "a", "k": "b"}, "n": {"k": "c", "lease": 1},
+		"": {"": ""}})
 	for _, m := range []*als.StreamAccessLogsMessage{
 		{},
 		from("envoy-1", message(entry(periodic, "a"), entry(end, "b"), entry(end, nil), entry(end, true), entry(end, "e"))),
@@ -90,7 +92,8 @@ func FuzzDecode(f *testing.F) {
 			slices.Sort(o.renew) // maps have no order
 			slices.Sort(o.release)
 		}
-		if got.node != want.node || !slices.Equal(got.renew, want.renew) || !slices.Equal(got.release, want.release) || got.events != want.events {
+		if got.node != want.node || !slices.Equal(got.renew, want.renew) || !slices.Equal(got.release, want.release) ||
+			got.events != want.events {
 			t.Errorf("got  %+v\nwant %+v", got, want)
 		}
 	})
@@ -100,7 +103,8 @@ func BenchmarkDecode(b *testing.B) {
 	s := newServer(newRecorder(), Config{})
 	list := make([]*datapb.HTTPAccessLogEntry, 16)
 	for i := range list {
-		list[i] = entry(end, "AQAAAAB_s9iHh-TqAxgAAAAAAAAAAEN6cW5kS0dHWmFqV0tYDzE6ZDY6dGVuYW50MTp4AWMGdGVuYW50wKkHZmFrZS1zaWduYXR1cmU")
+		list[i] = entry(end,
+			"AQAAAAB_s9iHh-TqAxgAAAAAAAAAAEN6cW5kS0dHWmFqV0tYDzE6ZDY6dGVuYW50MTp4AWMGdGVuYW50wKkHZmFrZS1zaWduYXR1cmU")
 	}
 	encoded, err := proto.Marshal(from("envoy-1", message(list...)))
 	if err != nil {

@@ -37,7 +37,8 @@ type recorder struct {
 
 func newRecorder() *recorder { return &recorder{watched: map[leases.OwnerID]int{}} }
 
-func (l *recorder) Apply(ctx context.Context, domain string, a leases.Action, tokens []string) (owners []leases.OwnerID) {
+func (l *recorder) Apply(ctx context.Context, domain string, a leases.Action,
+	tokens []string) (owners []leases.OwnerID) {
 	l.mu.Lock()
 	gate := l.gate
 	l.mu.Unlock()

@@ -50,7 +50,8 @@ descriptors:
 	be, local := memory.New(memory.Config{}), memory.New(memory.Config{})
 	var err error
 	w.Service, err = ratelimit.New(ratelimit.Config{
-		Backend: be, Caps: memory.Caps(), Local: local, Metrics: w.events, Registry: be.Registry(), Log: slog.New(slog.DiscardHandler),
+		Backend: be, Caps: memory.Caps(), Local: local, Metrics: w.events, Registry: be.Registry(),
+		Log: slog.New(slog.DiscardHandler),
 		Now: func() limit.Instant { return limit.Instant(w.now.Load()) },
 	}, set)
 	if err != nil {
@@ -68,8 +69,9 @@ descriptors:
 // acquire returns the lease of a request, as Envoy gets it.
 func (w *world) acquire() string {
 	w.Helper()
-	resp, err := transport.Answer(context.Background(), w.Service, &rls.RateLimitRequest{Domain: "d", Descriptors: []*commonpb.RateLimitDescriptor{
-		{Entries: []*commonpb.RateLimitDescriptor_Entry{{Key: "tenant", Value: "x"}}}}})
+	resp, err := transport.Answer(context.Background(), w.Service,
+		&rls.RateLimitRequest{Domain: "d", Descriptors: []*commonpb.RateLimitDescriptor{
+			{Entries: []*commonpb.RateLimitDescriptor_Entry{{Key: "tenant", Value: "x"}}}}})
 	if err != nil {
 		w.Fatal(err)
 	}
@@ -158,7 +160,8 @@ func TestEntriesReachTheTracker(t *testing.T) {
 	if n := w.inFlight(); n != 0 {
 		t.Errorf("%d in flight after all ends", n)
 	}
-	for name, want := range map[string]int64{"d/tenant released": 2, "d/tenant expired": 0, "/ unknown": 1, "d/tenant unknown": 0} {
+	for name, want := range map[string]int64{"d/tenant released": 2, "d/tenant expired": 0, "/ unknown": 1,
+		"d/tenant unknown": 0} {
 		if got := w.events.of(name).Load(); got != want {
 			t.Errorf("%d %s, want %d", got, name, want)
 		}

@@ -158,7 +158,8 @@ func TestReflectionKnowsKuadrantsService(t *testing.T) {
 			t.Errorf("%s: %v", m.Path(), err)
 			continue
 		}
-		if in := found.(protoreflect.MethodDescriptor).Input().FullName(); in != "envoy.service.ratelimit.v3.RateLimitRequest" {
+		if in := found.(protoreflect.MethodDescriptor).Input().FullName(); in !=
+			"envoy.service.ratelimit.v3.RateLimitRequest" {
 			t.Errorf("%s takes a %s", m.Path(), in)
 		}
 	}
