@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -14,8 +15,8 @@ import (
 	"github.com/headgate-rls/headgate/backends/stack"
 	"github.com/headgate-rls/headgate/descriptors"
 	"github.com/headgate-rls/headgate/descriptors/rulefile"
-	"github.com/headgate-rls/headgate/internal/app/telemetry"
 	"github.com/headgate-rls/headgate/internal/kit/background"
+	"github.com/headgate-rls/headgate/internal/kit/metrics/prom"
 	"github.com/headgate-rls/headgate/policies"
 	"github.com/headgate-rls/headgate/ratelimit"
 )
@@ -30,9 +31,11 @@ type Limiter struct {
 	timeout time.Duration
 	local   bool // the store does no I/O
 	panics  *background.Reporter
-	metrics *telemetry.Metrics // nil counts nothing
+	metrics *ratelimit.Metrics // nil counts nothing
 	answers ratelimit.Observe
-	calls   sync.Pool // *call
+
+	panicked *background.Panics
+	calls    sync.Pool // *call
 
 	wanted   atomic.Pointer[wanted]
 	gate     gate
@@ -92,9 +95,9 @@ func Open(ctx context.Context, opt Options) (*Limiter, error) {
 func (l *Limiter) open(ctx context.Context, opt *Options, conf ratelimit.Config, set *descriptors.Set) (err error) {
 	stackOptions := stack.Options{Timeout: conf.Timeout, Replicas: opt.Replicas, Existing: opt.NoMigrate, Log: conf.Log, Panics: l.panics}
 	if opt.Metrics != nil {
-		l.metrics = telemetry.NewLimits()
-		l.panics.Count, l.answers = l.metrics.Panicked, l.metrics.Requests("library")
-		stackOptions.Recorder, conf.Metrics = l.metrics.Backend, l.metrics
+		l.metrics, l.panicked = ratelimit.NewMetrics(), background.NewPanics()
+		l.panics.Count, l.answers = l.panicked.Count, l.metrics.Requests("library")
+		stackOptions.Observe, conf.Metrics = true, l.metrics
 	}
 	if l.store, err = stack.New(ctx, opt.Backend, stackOptions); err != nil {
 		return fmt.Errorf("headgate: Options.Backend: %w", err)
@@ -107,7 +110,7 @@ func (l *Limiter) open(ctx context.Context, opt *Options, conf ratelimit.Config,
 	if l.service, err = ratelimit.New(conf, set); err != nil {
 		return errors.Join(fmt.Errorf("headgate: %w", err), l.store.Close(), l.closePolicies())
 	}
-	if err := l.publish(opt.Metrics, set); err != nil {
+	if err := l.publish(opt.Metrics); err != nil {
 		return errors.Join(err, l.closeStore())
 	}
 	return nil
@@ -141,17 +144,15 @@ func (l *Limiter) closePolicies() error {
 }
 
 // publish registers the metrics.
-func (l *Limiter) publish(registerer prometheus.Registerer, set *descriptors.Set) error {
+func (l *Limiter) publish(registerer prometheus.Registerer) error {
 	if l.metrics == nil {
 		return nil
 	}
+	all := prom.New()
+	all.Add(slices.Concat(l.metrics.Rows(), l.panicked.Rows(), l.store.Figures(), l.service.Leases().Rows())...)
 	if l.source != nil {
-		l.metrics.AddPolicies(l.source.InForce())
+		all.Add(l.source.InForce().Rows()...)
 	}
-	l.metrics.AddFigures(l.store.Figures())
-	l.metrics.AddInFlight(l.service.Leases())
-	l.metrics.RulesLoaded(set, time.Now())
-	all := l.metrics.Collector()
 	if err := registerer.Register(all); err != nil {
 		return fmt.Errorf("headgate: Options.Metrics: %w", err)
 	}
@@ -249,9 +250,6 @@ func (l *Limiter) install(set *descriptors.Set) error {
 		return err
 	}
 	l.store.RulesChanged()
-	if l.metrics != nil {
-		l.metrics.RulesLoaded(set, time.Now())
-	}
 	return nil
 }
 

@@ -15,10 +15,6 @@ const (
 // maxKeyPolicies bounds the keys of one rule whose policies are recorded one by one.
 const maxKeyPolicies = 100
 
-// A PolicyRecorder records what a policy decides under a rule. The service compares recorders by ==,
-// so they should be pointers.
-type PolicyRecorder interface{ Record(t *PolicyTally) }
-
 // A PolicyTally counts the descriptors of a slice that one policy decided, by outcome.
 type PolicyTally struct {
 	Outcomes [NumOutcomes]int64
@@ -45,14 +41,14 @@ func (t *PolicyTally) add(o Outcome, remaining, most int64) {
 // policyTallies adds up what the calls of a slice record, for the same reason as a tally.
 type policyTallies struct {
 	list [4]struct {
-		of PolicyRecorder
+		of *policySeries
 		PolicyTally
 	}
 	used int
 }
 
 // add adds a descriptor that ended with an outcome.
-func (t *policyTallies) add(of PolicyRecorder, o Outcome, remaining, most int64) {
+func (t *policyTallies) add(of *policySeries, o Outcome, remaining, most int64) {
 	for i := range t.used {
 		if t.list[i].of == of {
 			t.list[i].add(o, remaining, most)
@@ -73,7 +69,7 @@ func (t *policyTallies) flush() {
 		return
 	}
 	for i := range t.used {
-		t.list[i].of.Record(&t.list[i].PolicyTally)
+		t.list[i].of.record(&t.list[i].PolicyTally)
 	}
 	*t = policyTallies{}
 }
@@ -102,29 +98,29 @@ func flushPolicies(b *batch) { b.byPolicy.flush() }
 // policyRecorders has the recorders of one rule, and of those that take its place under the same
 // label. Each is made when a policy first decides.
 type policyRecorders struct {
-	make   func(policy string) func() PolicyRecorder
+	make   func(policy string) func() *policySeries
 	forget func(policy string)
-	rule   func() PolicyRecorder
-	keys   func() PolicyRecorder
+	rule   func() *policySeries
+	keys   func() *policySeries
 	asked  *policies.Patterns
 
 	mu    sync.RWMutex
-	byKey map[string]PolicyRecorder
+	byKey map[string]*policySeries
 	swept uint64 // number of the snapshot by which byKey was tidied up last
 }
 
 func newPolicyRecorders(domain, rule string, conf *Config) *policyRecorders {
-	r := &policyRecorders{asked: conf.PolicyMetrics, byKey: map[string]PolicyRecorder{}}
-	r.make = func(policy string) func() PolicyRecorder {
-		return sync.OnceValue(func() PolicyRecorder { return conf.Metrics.Policy(domain, rule, policy) })
+	r := &policyRecorders{asked: conf.PolicyMetrics, byKey: map[string]*policySeries{}}
+	r.make = func(policy string) func() *policySeries {
+		return sync.OnceValue(func() *policySeries { return conf.Metrics.policy(domain, rule, policy) })
 	}
-	r.forget = func(policy string) { conf.Metrics.ForgetPolicy(domain, rule, policy) }
+	r.forget = func(policy string) { conf.Metrics.forgetPolicy(domain, rule, policy) }
 	r.rule, r.keys = r.make(PolicyOfRule), r.make(PolicyOfKeys)
 	return r
 }
 
 // of returns the recorder of the policy of a request's own key, which is one of s.
-func (r *policyRecorders) of(key []byte, s *policies.Snapshot) PolicyRecorder {
+func (r *policyRecorders) of(key []byte, s *policies.Snapshot) *policySeries {
 	if !r.asked.Match(key) {
 		return r.keys()
 	}

@@ -57,9 +57,9 @@ func stricter(a, b descriptors.FailurePolicy) descriptors.FailurePolicy {
 	return a
 }
 
-// DegradedLabels returns the causes of answers by policy, and the policies that
+// degradedLabels returns the causes of answers by policy, and the policies that
 // each can be answered by.
-func DegradedLabels() map[string][]string {
+func degradedLabels() map[string][]string {
 	return map[string][]string{
 		backendFailed.label: {"allow", "deny", "error", "local"},
 		overloaded.label:    {"allow", "deny", "error"},

@@ -42,7 +42,7 @@ type Config struct {
 	// logger. The calls concerned are answered by failure policy.
 	Panics *background.Reporter
 	// Metrics counts decisions; nil counts nothing.
-	Metrics Metrics
+	Metrics *Metrics
 	// Hits counts hits as the reference service does; nil counts nothing.
 	Hits HitMetrics
 	// Tracer makes spans of calls; nil: there are none. Ending a span must not block.

@@ -1,5 +1,7 @@
 package ratelimit
 
+import "github.com/headgate-rls/headgate/internal/kit/metrics"
+
 // countDecisions counts what became of each descriptor and which limit refused the request, and the hits that
 // limits took although they did not fit.
 func countDecisions(b *batch, c *call) {
@@ -12,17 +14,17 @@ func countDecisions(b *batch, c *call) {
 			if d.match.Domain {
 				domain = c.req.Domain
 			}
-			b.tally.add(&b.engine.conf.Metrics.Rule(domain, "")[OutcomeNoRule])
+			b.tally.add(b.engine.conf.Metrics.noRule(domain))
 		default:
 			b.tally.add(d.view.counter(b.engine.conf.Metrics, b.rules.set, d.entries, d.outcome))
 		}
 	}
 	if d := c.refuses; c.resp.OverLimit {
 		if d.counted {
-			b.tally.add(&d.limit.refusals)
+			b.tally.add(d.limit.refusals())
 		}
 		if d.tier != nil {
-			d.tier.hits.Inc()
+			d.tier.hit()
 		}
 	}
 	if c.verdict == nil || c.verdict.Err != nil {
@@ -30,7 +32,7 @@ func countDecisions(b *batch, c *call) {
 	}
 	for i := range c.verdict.Outcomes {
 		if n := c.verdict.Outcomes[i].Taken; n > 0 {
-			c.views[i].overflow.Count(n)
+			c.views[i].overflow().Add(n)
 		}
 	}
 }
@@ -42,14 +44,14 @@ func flushCounters(b *batch) { b.tally.flush() }
 // per call.
 type tally struct {
 	list [8]struct {
-		counter *HitCounter
+		counter *metrics.Counter
 		n       int64
 	}
 	used int
 }
 
 // add adds one to a counter, at the next flush at the latest.
-func (t *tally) add(c *HitCounter) {
+func (t *tally) add(c *metrics.Counter) {
 	for i := range t.used {
 		if t.list[i].counter == c {
 			t.list[i].n++
@@ -66,7 +68,7 @@ func (t *tally) add(c *HitCounter) {
 // flush writes the counters.
 func (t *tally) flush() {
 	for i := range t.used {
-		(*t.list[i].counter).Count(t.list[i].n)
+		t.list[i].counter.Add(t.list[i].n)
 		t.list[i].counter = nil
 	}
 	t.used = 0

@@ -33,15 +33,15 @@ func (c *call) grant(b *batch, v *limit.Verdict, local bool) {
 		}
 		c.resp.granted = append(c.resp.granted, leases.Grant{Op: c.ops[i], Domain: lv.domain, Rule: lv.rule})
 		if t := lv.tier(out); t != nil && !lv.shadow {
-			t.hits.Inc()
+			t.hit()
 			if t.delay != "" && (delay == nil || t.Delay > delay.Delay) {
 				delay = t
 			}
 		}
 		if out.Held {
-			lv.leases[leases.Repeated].Inc()
+			lv.countLease(leases.Repeated)
 		} else {
-			lv.leases[leases.Acquired].Inc()
+			lv.countLease(leases.Acquired)
 		}
 		ttl := lv.inFlight.LeaseTTL
 		if !local {
@@ -111,7 +111,7 @@ func (c *call) hideExpiry(v *limit.Verdict) {
 			continue
 		}
 		if out.Retry == limit.Never && c.ops[i].Cost > 0 && lv.limit.Max() > 0 {
-			lv.leases[leases.Overtaken].Inc()
+			lv.countLease(leases.Overtaken)
 		}
 		out.Reset = 0
 		if out.Retry > 0 {

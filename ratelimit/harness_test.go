@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
 	"strconv"
 	"strings"
 	"sync"
@@ -17,8 +18,8 @@ import (
 	"github.com/headgate-rls/headgate/backends/memory"
 	"github.com/headgate-rls/headgate/descriptors"
 	"github.com/headgate-rls/headgate/descriptors/rulefile"
+	"github.com/headgate-rls/headgate/internal/kit/metrics"
 	"github.com/headgate-rls/headgate/limit"
-	"github.com/headgate-rls/headgate/ratelimit/leases"
 )
 
 // modelBackend is limit.Decide over a map: the reference model, with a switch
@@ -97,7 +98,7 @@ type harness struct {
 	be, local *modelBackend
 	now       limit.Instant
 	log       *strings.Builder
-	counts    *countingMetrics
+	counts    *counting
 }
 
 // start2026 is a whole hour, so that windows begin there.
@@ -105,11 +106,12 @@ var start2026 = limit.InstantOf(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))
 
 func setup(t *testing.T, rules string, change ...func(*Config)) *harness {
 	t.Helper()
-	h := &harness{T: t, be: newModel(), local: newModel(), now: start2026, log: new(strings.Builder), counts: newCounting()}
+	h := &harness{T: t, be: newModel(), local: newModel(), now: start2026, log: new(strings.Builder),
+		counts: newCounting()}
 	conf := Config{
 		Backend: h.be, Caps: modelCaps(true), Local: h.local,
 		Now: func() limit.Instant { return h.now },
-		Log: slog.New(slog.NewTextHandler(h.log, &slog.HandlerOptions{Level: slog.LevelDebug})), Metrics: h.counts,
+		Log: slog.New(slog.NewTextHandler(h.log, &slog.HandlerOptions{Level: slog.LevelDebug})), Metrics: h.counts.Metrics,
 		Registry: memory.NewRegistry(time.Now),
 		Headers:  Headers{RetryAfter: "Retry-After", Rule: "x-headgate-rule"},
 	}
@@ -192,107 +194,64 @@ func (h *harness) want(r *Response, want string) {
 	}
 }
 
-// countingMetrics counts by "domain/rule outcome", and what policies decide by
+// counting is metrics that tests read by "domain/rule outcome", and what policies decide by
 // "domain/rule by policy outcome".
-type countingMetrics struct {
+type counting struct {
+	*Metrics
 	mu      sync.Mutex
-	n       map[string]int
-	records []string // "policy remaining/limit" of each record
+	n       map[string]int // what no series has
+	records []string       // "policy remaining/limit" of each record
 }
 
-func newCounting() *countingMetrics { return &countingMetrics{n: map[string]int{}} }
-
-type countFunc func()
-
-func (f countFunc) Inc() { f() }
-
-func (m *countingMetrics) Rule(domain, rule string) *RuleCounters {
-	var c RuleCounters
-	for o := range NumOutcomes {
-		name := domain + "/" + rule + " " + o.String()
-		c[o] = m.hits(name)
-	}
-	return &c
-}
-
-func (m *countingMetrics) Values(domain, _, values string) *RuleCounters {
-	return m.Rule(domain, values)
-}
-
-func (m *countingMetrics) Refusals(domain, rule, limit string) HitCounter {
-	return m.hits(domain + "/" + rule + " refused by " + limit)
-}
-
-type hitFunc func(n int64)
-
-func (f hitFunc) Count(n int64) { f(n) }
-
-func (m *countingMetrics) Overflow(domain, rule, limit string) HitCounter {
-	return m.hits(domain + "/" + rule + " overflow of " + limit)
-}
-
-func (m *countingMetrics) hits(name string) HitCounter {
-	return hitFunc(func(n int64) {
-		for range n {
-			m.add(name)
+func newCounting() *counting {
+	m := &counting{Metrics: NewMetrics(), n: map[string]int{}}
+	m.recorded = func(p *policySeries, t *PolicyTally) {
+		for o, n := range t.Outcomes {
+			m.add(p.labels[0]+"/"+p.labels[1]+" by "+p.labels[2]+" "+Outcome(o).String(), int(n))
 		}
-	})
-}
-
-func (m *countingMetrics) Lease(domain, rule string) *leases.Counters {
-	var c leases.Counters
-	for e := range leases.NumEvents {
-		name := domain + "/" + rule + " " + e.String()
-		c[e] = countFunc(func() { m.add(name) })
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		m.records = append(m.records, fmt.Sprintf("%s %d/%d", p.labels[2], t.Remaining, t.Limit))
 	}
-	return &c
+	return m
 }
 
-// A policyRecord is a recorder of a policy.
-type policyRecord struct {
-	m            *countingMetrics
-	rule, policy string
-}
-
-func (m *countingMetrics) Policy(domain, rule, policy string) PolicyRecorder {
-	return &policyRecord{m, domain + "/" + rule, policy}
-}
-
-func (m *countingMetrics) ForgetPolicy(domain, rule, policy string) {
-	m.add(domain + "/" + rule + " forgets " + policy)
-}
-
-func (r *policyRecord) Record(t *PolicyTally) {
-	for o, n := range t.Outcomes {
-		r.m.hits(r.rule + " by " + r.policy + " " + Outcome(o).String()).Count(n)
-	}
-	r.m.mu.Lock()
-	defer r.m.mu.Unlock()
-	r.m.records = append(r.m.records, fmt.Sprintf("%s %d/%d", r.policy, t.Remaining, t.Limit))
-}
-
-func (m *countingMetrics) Tier(domain, rule, tier string) Counter {
-	return countFunc(func() { m.add(domain + "/" + rule + " tier " + tier) })
-}
-
-func (m *countingMetrics) count(name string) int {
+func (m *counting) add(name string, n int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.n[name]
+	m.n[name] += n
 }
 
-func (m *countingMetrics) add(name string) {
+func (m *counting) count(name string) int { return m.all()[name] }
+
+// all returns what is counted.
+func (m *counting) all() map[string]int {
 	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.n[name]++
+	all := maps.Clone(m.n)
+	m.mu.Unlock()
+	for _, r := range m.Rows() {
+		text := map[string]string{
+			"headgate_decisions_total": "%s/%s %s", "headgate_leases_total": "%s/%s %s",
+			"headgate_refusals_total":      "%s/%s refused by %s",
+			"headgate_overflow_hits_total": "%s/%s overflow of %s", "headgate_concurrency_tier_total": "%s/%s tier %s",
+			"headgate_degraded_requests_total": "degraded %s %s",
+		}[r.Name]
+		if text == "" {
+			continue
+		}
+		r.Each(func(labels []string, v float64, _ *metrics.Counts) {
+			var args []any
+			for _, l := range labels {
+				args = append(args, l)
+			}
+			all[fmt.Sprintf(text, args...)] += int(v)
+		})
+	}
+	return all
 }
-
-func (m *countingMetrics) Degraded(cause, policy string) { m.add("degraded " + cause + " " + policy) }
 
 func (h *harness) countCall(_ time.Duration, r CallResult, n int) {
-	for range n {
-		h.counts.add("call " + r.String())
-	}
+	h.counts.add("call "+r.String(), n)
 }
 
 func protoRequest(domain string, entries ...string) *rls.RateLimitRequest {

@@ -24,6 +24,8 @@ type HitMetrics interface {
 	Hits(domain, of, label string) *HitCounters
 	// GlobalShadow counts a request that only the global shadow mode admits.
 	GlobalShadow()
+	// RulesLoaded drops the counters of rules that are not among those of set.
+	RulesLoaded(set *descriptors.Set)
 }
 
 // countHits counts the hits of each descriptor, and requests that only the global shadow mode admits.

@@ -1,6 +1,14 @@
 package ratelimit
 
-import "github.com/headgate-rls/headgate/ratelimit/leases"
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/headgate-rls/headgate/descriptors"
+	"github.com/headgate-rls/headgate/internal/kit/metrics"
+	"github.com/headgate-rls/headgate/ratelimit/leases"
+)
 
 // An Outcome is what became of one descriptor that a rule applies to.
 type Outcome uint8
@@ -21,78 +29,187 @@ const (
 
 // String returns the outcome's metric label.
 func (o Outcome) String() string {
-	return [NumOutcomes]string{"ok", "over_limit", "shadow_over_limit", "unlimited", "no_rule", "failed_open", "failed_closed", "failed_error", "overload"}[o]
+	return [NumOutcomes]string{"ok", "over_limit", "shadow_over_limit", "unlimited", "no_rule", "failed_open",
+		"failed_closed", "failed_error", "overload"}[o]
 }
 
-// A Counter counts up.
-type Counter = leases.Counter
+// Metrics count what services decide. They may be of several services; nil ones count nothing.
+type Metrics struct {
+	decided, refused, overflowed, leases, tiers metrics.Counters // by rule
+	byPolicy                                    metrics.Counters
+	degraded, loads                             metrics.Counters
+	requests                                    metrics.Histograms
+	rows                                        []metrics.Row
 
-// A HitCounter counts up by more than one at once.
-type HitCounter interface{ Count(n int64) }
+	bounds  struct{ rules, values, policies metrics.Bound }
+	others  func() *seriesSet    // of rules that have no room
+	rest    func() *policySeries // of policies that have none
+	brought func() *ruleSeries   // of limits that requests bring themselves
+	loose   sync.Map             // looseSeries by looseKey
 
-// RuleCounters are the counters of one rule, by [Outcome].
-type RuleCounters [NumOutcomes]HitCounter
+	inForce    atomic.Pointer[rulesInForce]
+	generation atomic.Int64
 
-// Metrics receives what the service counts. Its methods may be called
-// concurrently and must bound the number of labels they accept.
-type Metrics interface {
-	leases.Metrics
-	// Rule returns the counters of a rule. Both labels may be empty.
-	Rule(domain, rule string) *RuleCounters
-	// Values returns the counters of a rule for descriptors that have values: a
-	// label that comes from the request, and names the rule as well.
-	Values(domain, rule, values string) *RuleCounters
-	// Refusals returns the counter of requests that a rule's limit refused.
-	Refusals(domain, rule, limit string) HitCounter
-	// Overflow returns the counter of hits that a rule's limit took although they did
-	// not fit.
-	Overflow(domain, rule, limit string) HitCounter
-	// Policy returns what records decisions of a rule by a policy: its key, or [PolicyOfRule] or
-	// [PolicyOfKeys]. Nil records nothing.
-	Policy(domain, rule, policy string) PolicyRecorder
-	// ForgetPolicy drops what Policy has returned for a key whose policy was removed.
-	ForgetPolicy(domain, rule, policy string)
-	// Tier returns the counter of requests that a tier applied to.
-	Tier(domain, rule, tier string) Counter
-	// Degraded counts an answer by policy ("allow", "deny", "error" or "local")
-	// and its cause ("backend_error" or "overload").
-	Degraded(cause, policy string)
+	mu      sync.Mutex
+	byLabel map[ruleLabel]*labelSeries
+	waiting int // rules in force that have no room
+
+	limitsMu sync.Mutex
+	limitsOf *descriptors.Set
+	limits   []limitValue // of limitsOf
+
+	recorded func(*policySeries, *PolicyTally) // nil but in tests
 }
 
-type noMetrics struct{}
-
-type noCounter struct{}
-
-func (noCounter) Inc() {}
-
-func (noCounter) Count(int64) {}
-
-func (noMetrics) Rule(string, string) *RuleCounters {
-	var c RuleCounters
-	for i := range c {
-		c[i] = noCounter{}
+// NewMetrics returns metrics that have counted nothing.
+func NewMetrics() *Metrics {
+	m := &Metrics{byLabel: map[ruleLabel]*labelSeries{}}
+	m.bounds.rules.Most, m.bounds.values.Most, m.bounds.policies.Most = maxRuleSeries, maxValues, maxPolicies
+	rule, outcomes := metrics.Open("domain", "rule"), metrics.Texts(0, NumOutcomes)
+	// A rule has no series for what never happened to it; a policy has some: a first refusal must be an increase.
+	m.decided.Silent = func(int) bool { return true }
+	m.byPolicy.Silent = func(o int) bool { return Outcome(o) != OutcomeOK && Outcome(o) != OutcomeOverLimit }
+	m.overflowed.Silent = m.decided.Silent
+	now := func(f func(*rulesInForce) float64) func() float64 {
+		return func() float64 { return f(m.inForce.Load()) }
 	}
-	return &c
-}
+	m.rows = []metrics.Row{
+		m.decided.Row("headgate_decisions_total", "Descriptors decided, by outcome.", rule.Closed("outcome", outcomes...)),
+		m.overflowed.Row("headgate_overflow_hits_total", "Hits that did not fit and were taken all the same (overflow: "+
+			"saturate or debt).", metrics.Open("domain", "rule", "limit")),
+		m.refused.Row("headgate_refusals_total", "Requests refused, by the limit that refused them: its name, "+
+			"or its number in the rule, or concurrency.", metrics.Open("domain", "rule", "limit")),
+		m.byPolicy.Row("headgate_policy_decisions_total",
+			"Descriptors decided under rules with policy, by the policy and outcome. policy: a key, if it is the rule's name, "+
+				"the default policy, or one of --policy-metrics; (keys): others; (rule): none, the rule's own limit.",
+			metrics.Open("domain", "rule", "policy").Closed("outcome", outcomes...)),
+		{Name: "headgate_policy_remaining_units", Kind: metrics.IsGauge, Labels: metrics.Open("domain", "rule", "policy"),
+			Help: "Units left under the policy after the decision of the last one to two minutes that left the smallest part " +
+				"of its limit. No decision, no series.",
+			Each: m.eachLevel(func(l Level) int64 { return l.Remaining })},
+		{Name: "headgate_policy_limit_units", Kind: metrics.IsGauge, Labels: metrics.Open("domain", "rule", "policy"),
+			Help: "The limit that headgate_policy_remaining_units is a part of: units per window, " +
+				"or the burst of a token bucket.",
+			Each: m.eachLevel(func(l Level) int64 { return l.Limit })},
+		{Name: "headgate_limit", Kind: metrics.IsGauge, Labels: metrics.Open("domain", "rule", "limit", "algorithm"),
+			Each: m.eachLimit,
+			Help: "What a limit of the rules in force admits: units per window, or requests in flight."},
+		m.degraded.Row("headgate_degraded_requests_total", "Requests answered by policy because the backend failed (cause "+
+			"backend_error) or had no capacity for them (cause overload).",
+			metrics.Open("cause", "policy")),
+		m.requests.Row("headgate_request_duration_seconds", "Time to answer a request.", metrics.Latency,
+			metrics.Open("transport").Closed("result", metrics.Texts(0, NumCallResults)...)),
+		m.leases.Row("headgate_leases_total", "What happened to leases of requests in flight. repeated: "+
+			"acquired again by a repeated call; released: ended, counted once; "+
+			"expired: had expired when the end was reported; unknown: had ended before, or never existed; overtaken: "+
+			"refused because its end came first; "+
+			"abandoned: given back because nobody took the answer; lost: left to expire; reaped: "+
+			"ended because its proxy is gone.",
+			rule.Closed("event", metrics.Texts(0, leases.NumEvents)...)),
+		m.tiers.Row("headgate_concurrency_tier_total",
+			"Requests that a tier of a limit on requests in flight delayed or refused.", metrics.Open("domain", "rule", "tier")),
 
-func (m noMetrics) Values(domain, rule, _ string) *RuleCounters { return m.Rule(domain, rule) }
-
-func (noMetrics) Refusals(string, string, string) HitCounter { return noCounter{} }
-
-func (noMetrics) Overflow(string, string, string) HitCounter { return noCounter{} }
-
-func (noMetrics) Policy(string, string, string) PolicyRecorder { return nil }
-
-func (noMetrics) ForgetPolicy(string, string, string) {}
-
-func (noMetrics) Lease(string, string) *leases.Counters {
-	var c leases.Counters
-	for i := range c {
-		c[i] = noCounter{}
+		metrics.GaugeOf("headgate_rules", "Rules in force.",
+			now(func(r *rulesInForce) float64 { return float64(len(r.set.Rules())) })),
+		metrics.GaugeOf("headgate_rules_generation", "Rule sets put in force since the start.", m.generation.Load),
+		metrics.GaugeOf("headgate_rules_loaded_timestamp_seconds", "When the current rule set was put in force.",
+			now(func(r *rulesInForce) float64 { return r.since })),
+		m.loads.Row("headgate_rules_loads_total", "Attempts to load rules.", metrics.Closed("result", "ok", "error")),
+		metrics.GaugeOf("headgate_rules_hash", `A hash of the rules in force. Replicas with the same rules have the same `+
+			`hash: count(count_values("hash", headgate_rules_hash)) > 1 means that they differ.`,
+			now(func(r *rulesInForce) float64 { return float64(r.set.Hash()) })),
 	}
-	return &c
+	for cause, policies := range degradedLabels() {
+		for _, policy := range policies {
+			m.degraded.Of(cause, policy)
+		}
+	}
+	m.inForce.Store(&rulesInForce{set: new(descriptors.Set)})
+	m.prepare()
+	return m
 }
 
-func (noMetrics) Tier(string, string, string) Counter { return noCounter{} }
+// Rows returns the table of the metrics.
+func (m *Metrics) Rows() []metrics.Row { return m.rows }
 
-func (noMetrics) Degraded(string, string) {}
+// answered counts an answer by policy ("allow", "deny", "error" or "local") and its cause ("backend_error" or
+// "overload").
+func (m *Metrics) answered(cause, policy string) {
+	if m != nil {
+		m.degraded.Of(cause, policy).Inc()
+	}
+}
+
+// Degraded returns how many requests policies have answered because the backend failed or had no capacity.
+func (m *Metrics) Degraded() (n int64) {
+	for cause, policies := range degradedLabels() {
+		for _, policy := range policies {
+			n += m.degraded.Of(cause, policy).Value()
+		}
+	}
+	return n
+}
+
+// Requests returns a function that records answered requests of a transport.
+func (m *Metrics) Requests(transport string) Observe {
+	var by [NumCallResults]*metrics.Histogram
+	for r := range by {
+		by[r] = m.requests.Of(transport, CallResult(r).String())
+	}
+	return func(took time.Duration, r CallResult, calls int) { by[r].Took(took, calls) }
+}
+
+// rulesInForce are what metrics know of the rules.
+type rulesInForce struct {
+	set   *descriptors.Set
+	since float64 // in seconds since 1970
+}
+
+// RulesFailed counts rules that could not be loaded.
+func (m *Metrics) RulesFailed() { m.loads.Of("error").Inc() }
+
+// Loads returns how often rules were put in force, and how often they could not be.
+func (m *Metrics) Loads() (ok, failed int64) {
+	return m.loads.Of("ok").Value(), m.loads.Of("error").Value()
+}
+
+// A limitValue is a limit in force.
+type limitValue struct {
+	labels [4]string
+	most   float64
+}
+
+// eachLimit emits the limits in force, as many as maxRuleSeries. They are listed when they are first asked for: rules
+// may change more often than that.
+func (m *Metrics) eachLimit(emit metrics.Emit) {
+	m.limitsMu.Lock()
+	defer m.limitsMu.Unlock()
+	if set := m.inForce.Load().set; set != m.limitsOf {
+		m.limitsOf, m.limits = set, limitsOf(set)
+	}
+	for _, l := range m.limits {
+		emit(l.labels[:], l.most, nil)
+	}
+}
+
+func limitsOf(set *descriptors.Set) (list []limitValue) {
+	type labels struct {
+		ruleLabel
+		limit string
+	}
+	seen := map[labels]bool{} // rules of different places can have the same label
+	for _, r := range set.Rules() {
+		for _, l := range LimitLabels(r) {
+			if len(list) == maxRuleSeries {
+				return list
+			}
+			of := labels{ruleLabel{r.Domain, r.Path}, l.Name}
+			if !seen[of] {
+				seen[of] = true
+				list = append(list, limitValue{[4]string{r.Domain, r.Path, l.Name, l.Limit.Algorithm().String()},
+					float64(l.Limit.Max())})
+			}
+		}
+	}
+	return list
+}

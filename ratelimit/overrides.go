@@ -107,9 +107,8 @@ func newOverrideView(o Override, conf *Config) (*ruleView, error) {
 		KeyPart: "o:" + window.String(),
 	}, conf)}
 	v.limits[0].name = "override"
-	v.limits[0].refusals = conf.Metrics.Refusals("", "override", "override")
-	v.limits[0].overflow = conf.Metrics.Overflow("", "override", "override")
 	v.limits[0].refused = encodeMetadata(map[string]any{"rule": "override"})
-	v.once.Do(func() { v.counters = conf.Metrics.Rule("", "override") })
+	v.series = conf.Metrics.override()
+	v.count()
 	return v, nil
 }

@@ -15,7 +15,7 @@ type policyViews struct {
 	own *ruleView
 	// names are the keys that are looked up after the request's own, and byName their recorders.
 	names     [][]byte
-	byName    []func() PolicyRecorder
+	byName    []func() *policySeries
 	cache     *policyCache
 	conf      *Config
 	recorders *policyRecorders
@@ -68,7 +68,7 @@ func (p *policyViews) view(s *policies.Snapshot, entries []descriptors.Entry) (v
 }
 
 // recorder returns what records a decision for entries under s; nil if nobody wants to know.
-func (p *policyViews) recorder(s *policies.Snapshot, entries []descriptors.Entry, decider int) PolicyRecorder {
+func (p *policyViews) recorder(s *policies.Snapshot, entries []descriptors.Entry, decider int) *policySeries {
 	switch {
 	case decider >= 0:
 		return p.byName[decider]()
@@ -103,7 +103,7 @@ func (p *policyViews) derive(f policies.Figures) *ruleView {
 	if share := min(own.limit.Share(), l.Capacity()); share > 1 && l.Is(limit.Prefetched) {
 		l = l.WithShare(share)
 	}
-	v := &ruleView{rule: p.own.rule, each: p.own.each, onError: p.own.onError, onOverload: p.own.onOverload, quota: p.own.quota, meta: p.own.meta}
+	v := &ruleView{rule: p.own.rule, each: p.own.each, onError: p.own.onError, onOverload: p.own.onOverload, quota: p.own.quota, meta: p.own.meta, series: p.own.series}
 	lv := *own
 	lv.limit, lv.keyPart = l, l.Algorithm().KeyLetter()+own.keyPart[1:]
 	lv.current = encodeCurrentLimit(lv.label, l, p.conf.UnitMultipliers)

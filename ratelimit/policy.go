@@ -32,7 +32,7 @@ func (c *call) degrade(ctx context.Context, b *batch, err error) *limit.Verdict 
 		c.resp.Uncounted = c.resp.Uncounted || p.policy != descriptors.FailLocal
 	}
 	if !errors.Is(ctx.Err(), context.Canceled) { // else nobody is waiting
-		b.engine.conf.Metrics.Degraded(c.cause.label, strictest.String())
+		b.engine.conf.Metrics.answered(c.cause.label, strictest.String())
 		b.engine.logFailure(c.req, c.cause.message+strictest.String(), err)
 	}
 	c.strictest = strictest

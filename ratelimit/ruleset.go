@@ -6,7 +6,6 @@ import (
 
 	"github.com/headgate-rls/headgate/descriptors"
 	"github.com/headgate-rls/headgate/limit"
-	"github.com/headgate-rls/headgate/ratelimit/leases"
 )
 
 // A ruleset is a set of rules, prepared for answers.
@@ -33,8 +32,7 @@ type ruleView struct {
 	quota               bool
 	meta                []byte // encoded metadata of the rule, nil if it has none
 
-	once     sync.Once
-	counters *RuleCounters
+	series *ruleSeries
 
 	onceHits sync.Once
 	hits     *HitCounters
@@ -55,23 +53,23 @@ type limitView struct {
 	current []byte // encoded RateLimit
 	refused []byte // encoded metadata of a refusal
 
-	refusals HitCounter // requests that this limit refused
-	overflow HitCounter // hits that it took although they did not fit
+	series *ruleSeries // of its rule
+	number int         // in its rule
 
 	// For limits on requests in flight only.
 	inFlight *descriptors.Concurrency
 	tiers    []tierView
 	domain   string // the rule's
 	rule     string // the rule's path
-	leases   *leases.Counters
 }
 
-// newRuleset prepares a set of rules. It takes the views of the rules that old has, too.
-func newRuleset(set *descriptors.Set, old *ruleset, conf *Config) *ruleset {
-	if set == nil {
-		return &ruleset{set: new(descriptors.Set), awaited: true}
-	}
-	rs := &ruleset{set: set, views: make([]*ruleView, set.IDs())}
+// awaitedRules are there before the first rules.
+func awaitedRules() *ruleset { return &ruleset{set: new(descriptors.Set), awaited: true} }
+
+// newRuleset prepares a set of rules. It takes the views of the rules that old has, too, and returns those of rules
+// that are gone.
+func newRuleset(set *descriptors.Set, old *ruleset, conf *Config) (rs *ruleset, views []*ruleView) {
+	rs = &ruleset{set: set, views: make([]*ruleView, set.IDs())}
 	if rs.derived = newPolicyCache(); old != nil && old.derived != nil {
 		rs.derived = old.derived // which the views of old use
 	}
@@ -89,6 +87,9 @@ func newRuleset(set *descriptors.Set, old *ruleset, conf *Config) *ruleset {
 	if !ok && old != nil {
 		gone = old.set.Rules()
 	}
+	for _, r := range gone {
+		views = append(views, old.views[r.ID])
+	}
 	w := &viewer{conf, overflowDefaults{}, monthDefaults{}, rs.derived, old.recorders(gone)}
 	for _, r := range added {
 		rs.views[r.ID] = w.view(r)
@@ -98,7 +99,7 @@ func newRuleset(set *descriptors.Set, old *ruleset, conf *Config) *ruleset {
 	} else {
 		rs.longest = longestLease(set.Rules())
 	}
-	return rs
+	return rs, views
 }
 
 // rules returns the rules of rs, nil if rs is nil.
@@ -183,12 +184,8 @@ func (w *viewer) limits(v *ruleView) {
 	if r.Policy != nil && conf.Policies != nil {
 		v.policies = newPolicyViews(v, w.derived, w.recorders[ruleLabel{r.Domain, r.Path}], conf)
 	}
-	for i, l := range LimitLabels(r) {
-		v.limits[i].refusals = conf.Metrics.Refusals(r.Domain, r.Path, l.Name)
-		if v.limits[i].limit.Overflow() != limit.Refuse {
-			v.limits[i].overflow = conf.Metrics.Overflow(r.Domain, r.Path, l.Name)
-		}
-	}
+	conf.Metrics.hold(v)
+	v.count()
 }
 
 // monthDefaults has limits per month, with the calendar's months.
@@ -248,19 +245,8 @@ func newInFlightView(r *descriptors.Rule, conf *Config) limitView {
 	c := r.Concurrency
 	lv := newLimitView(r, &descriptors.RuleLimit{Limit: c.Limit, KeyPart: c.KeyPart}, conf)
 	lv.inFlight, lv.domain, lv.rule = c, r.Domain, r.Path
-	lv.tiers = newTierViews(r, lv.name, conf.Metrics)
-	lv.leases = conf.Metrics.Lease(r.Domain, r.Path)
+	lv.tiers = newTierViews(r, lv.name)
 	return lv
-}
-
-// counter returns what counts decisions under the rule. It is looked up once per
-// rule, unless the label depends on the request.
-func (v *ruleView) counter(m Metrics, set *descriptors.Set, entries []descriptors.Entry, o Outcome) *HitCounter {
-	if v.rule.Metric.Detailed || v.rule.Metric.ValueAt != nil {
-		return &m.Values(v.rule.Domain, v.rule.Path, set.MetricLabel(v.rule, entries))[o]
-	}
-	v.once.Do(func() { v.counters = m.Rule(v.rule.Domain, v.rule.Path) })
-	return &v.counters[o]
 }
 
 // tier returns the tier that applies to an op with this outcome, if any.

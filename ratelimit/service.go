@@ -28,9 +28,6 @@ func New(conf Config, set *descriptors.Set) (*Service, error) {
 	if conf.Backend == nil || conf.Local == nil || conf.Now == nil || conf.Log == nil {
 		return nil, errors.New("ratelimit: Config needs Backend, Local, Now and Log")
 	}
-	if conf.Metrics == nil {
-		conf.Metrics = noMetrics{}
-	}
 	if conf.Charge == descriptors.ChargeDefault {
 		conf.Charge = descriptors.ChargeAllOrNothing
 	}
@@ -55,7 +52,7 @@ func New(conf Config, set *descriptors.Set) (*Service, error) {
 	})
 	s.batches.New = func() any { return new(batch) }
 	if set == nil {
-		s.rules.Store(newRuleset(nil, nil, &s.conf))
+		s.rules.Store(awaitedRules())
 		return s, nil
 	}
 	return s, s.SetRules(set)
@@ -69,8 +66,12 @@ func (s *Service) SetRules(set *descriptors.Set) error {
 	if err := checkCaps(set, old.rules(), &s.conf.Caps); err != nil {
 		return err
 	}
-	rules := newRuleset(set, old, &s.conf)
+	rules, gone := newRuleset(set, old, &s.conf)
 	s.rules.Store(rules)
+	s.conf.Metrics.loaded(rules, gone)
+	if s.conf.Hits != nil {
+		s.conf.Hits.RulesLoaded(set)
+	}
 	s.overrides.forget()
 	s.leases.SetLongest(rules.longest)
 	return nil

@@ -86,8 +86,8 @@ descriptors:
 `)
 		h.want(h.ask(desc("k=1")), "OK: ok/0")
 		h.want(h.ask(desc("k=1")), "OK: ok/0")
-		if h.counts.n["d/k shadow_over_limit"] != 1 || h.counts.n["d/k ok"] != 1 {
-			t.Errorf("counts %v", h.counts.n)
+		if h.counts.count("d/k shadow_over_limit") != 1 || h.counts.count("d/k ok") != 1 {
+			t.Errorf("counts %v", h.counts.all())
 		}
 	})
 	t.Run("row18_quota_mode", func(t *testing.T) {
@@ -248,8 +248,8 @@ func TestSeveralLimits(t *testing.T) {
 	h.want(h.ask(pay), "OK: ok/0") // the daily limit is the closer one now
 	r = h.ask(pay)
 	wantHeaders(t, r, "Retry-After: 86390|x-headgate-rule: d/path_/pay:daily|x-why: too-fast")
-	if h.counts.n["d/path_/pay shadow_over_limit"] == 0 {
-		t.Errorf("the shadow limit was never counted: %v", h.counts.n)
+	if h.counts.count("d/path_/pay shadow_over_limit") == 0 {
+		t.Errorf("the shadow limit was never counted: %v", h.counts.all())
 	}
 	if !strings.Contains(h.log.String(), "rule=d/path_/pay:burst") {
 		t.Errorf("the log does not name the rule: %s", h.log)
@@ -438,8 +438,8 @@ func TestFailurePolicy(t *testing.T) {
 		fail(h)
 		sameMetadata(t, h.ask(desc("deny=1")), map[string]any{"degraded": "deny", "rule": "d/deny"})
 		sameMetadata(t, h.ask(desc("allow=1")), map[string]any{"degraded": "allow"})
-		if h.counts.n["degraded backend_error deny"] != 1 || h.counts.n["d/deny failed_closed"] != 1 || h.counts.n["d/allow failed_open"] != 1 {
-			t.Errorf("counts %v", h.counts.n)
+		if h.counts.count("degraded backend_error deny") != 1 || h.counts.count("d/deny failed_closed") != 1 || h.counts.count("d/allow failed_open") != 1 {
+			t.Errorf("counts %v", h.counts.all())
 		}
 	})
 }
@@ -462,8 +462,8 @@ descriptors:
   - {key: k, detailed_metric: true, rate_limit: {unit: minute, requests_per_unit: 9}}
 `)
 	h.ask(desc("k=alice"))
-	if h.counts.n["d/k_alice ok"] != 1 {
-		t.Errorf("counts %v", h.counts.n)
+	if h.counts.count("d/k_alice ok") != 1 {
+		t.Errorf("counts %v", h.counts.all())
 	}
 }
 
@@ -514,8 +514,8 @@ func TestOverloadIsNotFailure(t *testing.T) {
 	h := setup(t, overloading, func(c *Config) { c.Caps = modelCaps(false) })
 	h.be.err = overload
 	sameMetadata(t, h.ask(desc("deny=1")), map[string]any{"overloaded": "deny", "rule": "d/deny"})
-	if h.counts.n["degraded overload deny"] != 1 || h.counts.n["d/deny overload"] != 1 {
-		t.Errorf("counts %v", h.counts.n)
+	if h.counts.count("degraded overload deny") != 1 || h.counts.count("d/deny overload") != 1 {
+		t.Errorf("counts %v", h.counts.all())
 	}
 	h = setup(t, overloading, func(c *Config) { c.Caps = modelCaps(false); c.OnOverload = descriptors.FailAllow })
 	h.be.err = overload

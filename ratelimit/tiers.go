@@ -13,10 +13,11 @@ type tierView struct {
 	refused  []byte // encoded metadata of a refusal
 	delay    string // value of DelayHeader, "" for none
 	hasRetry bool   // Headers has a Retry-After
-	hits     Counter
+	series   *ruleSeries
+	number   int
 }
 
-func newTierViews(rule *descriptors.Rule, name string, metrics Metrics) []tierView {
+func newTierViews(rule *descriptors.Rule, name string) []tierView {
 	tiers := make([]tierView, len(rule.Concurrency.Tiers))
 	for i := range tiers {
 		t, v := &rule.Concurrency.Tiers[i], &tiers[i]
@@ -31,7 +32,6 @@ func newTierViews(rule *descriptors.Rule, name string, metrics Metrics) []tierVi
 		for _, h := range t.Headers {
 			v.hasRetry = v.hasRetry || h.Name == "retry-after"
 		}
-		v.hits = metrics.Tier(rule.Domain, rule.Path, v.label)
 	}
 	return tiers
 }

@@ -4,7 +4,6 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/headgate-rls/headgate/backends/layers/observe"
 	"github.com/headgate-rls/headgate/internal/kit/background"
 )
 
@@ -18,9 +17,8 @@ type Options struct {
 	Replicas int
 	// Existing: if the store is a file that does not exist, that is an error; it is not created.
 	Existing bool
-	// Recorder returns the recorder of calls to the store of that name; it is
-	// called once. Nil means that calls are not recorded.
-	Recorder func(store string) observe.Recorder
+	// Observe has calls to the store be counted and timed, for [Stack.Figures].
+	Observe bool
 	// Log gets what operators should know: the store fails, is back, is full.
 	// Nil means nobody does.
 	Log *slog.Logger
@@ -29,9 +27,6 @@ type Options struct {
 }
 
 func (o *Options) setDefaults() {
-	if o.Recorder == nil {
-		o.Recorder = func(string) observe.Recorder { return nil }
-	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}

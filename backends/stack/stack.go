@@ -32,6 +32,7 @@ type Stack struct {
 	memory *memory.Backend    // decides in an outage
 	parts  []backends.Backend // the store, its layers from the inside out, and Local if that is a layer, too
 	names  []string           // of the layers
+	calls  []backends.Figure  // about calls to the store
 	settle func(ctx context.Context)
 }
 
@@ -49,7 +50,8 @@ func New(ctx context.Context, rawURL string, opt Options) (*Stack, error) {
 	if err != nil {
 		return nil, err
 	}
-	common := backends.Options{Timeout: opt.Timeout, Replicas: opt.Replicas, Existing: opt.Existing, Log: opt.Log, Panics: opt.Panics, Now: time.Now}
+	common := backends.Options{Timeout: opt.Timeout, Replicas: opt.Replicas, Existing: opt.Existing, Log: opt.Log,
+		Panics: opt.Panics, Now: time.Now}
 	store, err := k.Open(ctx, rawURL, common)
 	if err != nil {
 		return nil, err
@@ -62,12 +64,18 @@ func New(ctx context.Context, rawURL string, opt Options) (*Stack, error) {
 // wrap puts the layers around the store: one around each, and those of its kind.
 func (s *Stack) wrap(k backends.Kind, common backends.Options) {
 	s.memory = memory.New(memory.Config{Log: s.opt.Log})
-	s.Backend, s.Local = observe.New(s.store, s.opt.Recorder(s.Caps.Name), common.Now), s.memory
+	var calls observe.Recorder
+	if s.opt.Observe {
+		m := observe.NewMetrics()
+		s.calls, calls = m.Rows(), m.Recorder(s.Caps.Name)
+	}
+	s.Backend, s.Local = observe.New(s.store, calls, common.Now), s.memory
 	s.parts, s.names = []backends.Backend{s.store, s.Backend}, []string{"observe"}
 	if k.Layers == nil { // a store in this process cannot be away, and has nothing to combine
 		return
 	}
-	around := k.Layers(backends.Inside{Options: common, Caps: s.Caps, Store: s.store, Next: s.Backend, Memory: s.memory, Instants: s.Now})
+	around := k.Layers(backends.Inside{Options: common, Caps: s.Caps, Store: s.store, Next: s.Backend, Memory: s.memory,
+		Instants: s.Now})
 	s.Backend, s.Local, s.settle = around.Backend, around.Local, around.Settle
 	s.parts, s.names = append(s.parts, around.Layers...), append(s.names, around.Names...)
 }
@@ -127,7 +135,8 @@ func (s *Stack) Layers() []string { return slices.Clone(s.names) }
 
 // Figures returns what the store, its layers and the fallback report
 // themselves for metrics.
-func (s *Stack) Figures() (list []backends.Figure) {
+func (s *Stack) Figures() []backends.Figure {
+	list := slices.Clone(s.calls)
 	for _, p := range s.parts {
 		if f, ok := p.(backends.Figured); ok {
 			list = append(list, f.Figures()...)

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/pprof"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -13,7 +14,6 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/headgate-rls/headgate/backends/redis"
-	"github.com/headgate-rls/headgate/internal/app/telemetry"
 	"github.com/headgate-rls/headgate/internal/kit/web"
 	"github.com/headgate-rls/headgate/notify"
 	"github.com/headgate-rls/headgate/notify/httpapi"
@@ -53,8 +53,9 @@ func Gateway(ctx context.Context, conf *GatewaySettings, log *slog.Logger, versi
 		return err
 	}
 	defer g.close()
-	metrics := telemetry.NewNotifyGateway(version, g.stats)
-	api, err := g.api(metrics)
+	sends := httpapi.NewMetrics()
+	metrics := newMetrics(version, slices.Concat(sends.Rows(), g.cache.Rows(), g.store.Rows()))
+	api, err := g.api(sends)
 	if err != nil {
 		return err
 	}
@@ -152,8 +153,8 @@ func (g *gateway) await(ctx context.Context) error {
 func (g *gateway) pingRedis(ctx context.Context) error { return g.redis.Ping(ctx).Err() }
 
 // api returns the handler of the public listener.
-func (g *gateway) api(metrics *telemetry.Notify) (http.Handler, error) {
-	c := httpapi.Config{Gateway: g, Answer: metrics.Sent, Log: g.log, Timeout: g.conf.RequestTimeout, Most: g.conf.MaxRequests}
+func (g *gateway) api(sends *httpapi.Metrics) (http.Handler, error) {
+	c := httpapi.Config{Gateway: g, Answer: sends.Sent, Log: g.log, Timeout: g.conf.RequestTimeout, Most: g.conf.MaxRequests}
 	if g.conf.ConfigToken != "" {
 		guard, err := web.NewGuard(web.GuardConfig{Token: g.conf.ConfigToken, Setting: "NOTIFY_GATEWAY_CONFIG_TOKEN"})
 		if err != nil {
@@ -176,9 +177,9 @@ func (g *gateway) api(metrics *telemetry.Notify) (http.Handler, error) {
 }
 
 // debugHandler serves what only operators should see.
-func debugHandler(metrics *telemetry.Notify) http.Handler {
+func debugHandler(metrics http.Handler) http.Handler {
 	mux := http.NewServeMux()
-	mux.Handle("GET /metrics", metrics.Handler())
+	mux.Handle("GET /metrics", metrics)
 	mux.HandleFunc("/debug/pprof/", pprof.Index)
 	mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
 	mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
@@ -217,20 +218,6 @@ func (g *gateway) run(ctx context.Context, public, debug *server) (err error) {
 		g.log.Info("drained")
 	}
 	return err
-}
-
-func (g *gateway) stats() telemetry.NotifyStats {
-	store, pool := g.store.Stats(), g.store.Pool()
-	s := telemetry.NotifyStats{
-		OutboxWaiting: store.OutboxWaiting, Recounts: store.Recounts, Uncounted: store.Uncounted,
-		PoolOpen: pool.Open, PoolInUse: pool.InUse, PoolMax: pool.Max, PoolWaits: pool.Waits,
-	}
-	if g.cache != nil {
-		c := g.cache.Stats()
-		s.ByRedis, s.Fallbacks, s.Lost, s.RedisUp = c.ByRedis, c.Fallbacks, c.Lost, c.Up
-		s.SyncWaiting, s.RemovalsWaiting = c.SyncWaiting, c.RemovalsWait
-	}
-	return s
 }
 
 // Ended reports whether an error only says that the program was asked to end.

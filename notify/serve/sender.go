@@ -8,7 +8,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/headgate-rls/headgate/internal/app/telemetry"
 	"github.com/headgate-rls/headgate/internal/kit/web"
 	"github.com/headgate-rls/headgate/notify/kafka"
 	"github.com/headgate-rls/headgate/notify/sender"
@@ -29,16 +28,13 @@ func Sender(ctx context.Context, conf *SenderSettings, log *slog.Logger, version
 		return err
 	}
 	defer consumer.Close()
-	metrics := telemetry.NewNotifySender(version, func() telemetry.NotifySenderStats {
-		s := consumer.Stats()
-		return telemetry.NotifySenderStats{Sent: s.Handled, Skipped: s.Skipped, Retried: s.Retried}
-	})
+	metrics := newMetrics(version, consumer.Rows())
 	var draining atomic.Bool
 	checks := []*check{{name: "kafka", log: log, ping: consumer.Ping, problem: kafka.Problem}}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", healthz)
 	mux.Handle("GET /readyz", web.Readiness{Draining: draining.Load, Parts: func() []web.Part { return looks(checks) }})
-	mux.Handle("GET /metrics", metrics.Handler())
+	mux.Handle("GET /metrics", metrics)
 	public, err := listen(ctx, "http", conf.HTTP, mux, 10*time.Second, log)
 	if err != nil {
 		return err

@@ -1,5 +1,7 @@
 package leases
 
+import "github.com/headgate-rls/headgate/internal/kit/metrics"
+
 // An Event is something that happens to leases.
 type Event uint8
 
@@ -23,15 +25,9 @@ func (e Event) String() string {
 	return [NumEvents]string{"acquired", "repeated", "released", "renewed", "expired", "unknown", "overtaken", "abandoned", "lost", "reaped"}[e]
 }
 
-// A Counter counts up.
-type Counter interface{ Inc() }
-
-// Counters are the counters of a rule's leases, by [Event].
-type Counters [NumEvents]Counter
-
-// Metrics receives what a [Tracker] counts. Its methods may be called
+// Metrics has the counters of what a [Tracker] counts. Its methods may be called
 // concurrently and must bound the number of labels they accept.
 type Metrics interface {
-	// Lease returns the counters of a rule's leases. Both labels may be empty.
-	Lease(domain, rule string) *Counters
+	// Lease returns the counters of a rule's leases, by [Event]. Both labels may be empty.
+	Lease(domain, rule string) *metrics.Series
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/headgate-rls/headgate/backends"
 	"github.com/headgate-rls/headgate/backends/memory"
+	"github.com/headgate-rls/headgate/internal/kit/metrics"
 	"github.com/headgate-rls/headgate/limit"
 )
 
@@ -264,26 +265,22 @@ func (m *member) openLog(tokens ...string) (renew, closeLog func()) {
 }
 
 // eventCounts counts by "domain/rule event".
-type eventCounts struct{ n sync.Map } // string to *atomic.Int64
-
-type incCounter struct{ *atomic.Int64 }
-
-func (c incCounter) Inc() { c.Add(1) }
-
-func (e *eventCounts) of(name string) *atomic.Int64 {
-	n, _ := e.n.LoadOrStore(name, new(atomic.Int64))
-	return n.(*atomic.Int64)
+type eventCounts struct {
+	metrics.Counters
+	once sync.Once
 }
 
-func (e *eventCounts) Lease(domain, rule string) *Counters {
-	var c Counters
-	for event := range NumEvents {
-		c[event] = incCounter{e.of(domain + "/" + rule + " " + event.String())}
-	}
-	return &c
+func (e *eventCounts) Lease(domain, rule string) *metrics.Series {
+	e.once.Do(func() { e.Row("", "", metrics.Open("domain", "rule").Closed("event", metrics.Texts(0, NumEvents)...)) })
+	return e.Hold(domain, rule)
 }
 
-func (e *eventCounts) count(name string) int { return int(e.of(name).Load()) }
+func (e *eventCounts) count(name string) int {
+	of, event, _ := strings.Cut(name, " ")
+	domain, rule, _ := strings.Cut(of, "/")
+	i := slices.Index(metrics.Texts(0, NumEvents), event)
+	return int(e.Lease(domain, rule).At(i).Value())
+}
 
 func (f *fleet) eventually(what string, ok func() bool) {
 	f.Helper()

@@ -49,10 +49,7 @@ func (t *Tracker) reapKeys(ctx context.Context, list []*entry, ops []limit.Op) (
 				e := list[from+i]
 				n := t.tally.takeReaped(e, &out[i])
 				ended += n
-				counters := t.conf.Metrics.Lease(e.of.domain, e.of.rule)
-				for range n {
-					counters[Reaped].Inc()
-				}
+				t.conf.Metrics.Lease(e.of.domain, e.of.rule).At(int(Reaped)).Add(n)
 				if rest, more := ops[from+i].Rest(&out[i]); more {
 					list[left], ops[left] = e, rest
 					left++

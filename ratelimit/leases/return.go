@@ -52,7 +52,7 @@ var ErrNoHolder = errors.New("the lease token has no holder")
 func (t *Tracker) Open(domain, token string, a Action, r *Return) error {
 	r.Ops = r.Ops[:0]
 	if err := t.conf.Signer.Parse(token, &r.Lease); err != nil {
-		t.conf.Metrics.Lease("", "")[Unknown].Inc()
+		t.conf.Metrics.Lease("", "").At(int(Unknown)).Inc()
 		t.warn("release with an unknown lease token: do all replicas have the same lease secret?", "domain", domain)
 		return nil
 	}

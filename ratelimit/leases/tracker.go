@@ -88,7 +88,7 @@ func New(conf Config) *Tracker {
 	t.releaser = newReleaser(&t.store, func(r *release, v *limit.Verdict) {
 		t.record(&r.op, &v.Outcomes[0], r.domain, r.rule, false, v.At)
 	}, func(r *release) {
-		conf.Metrics.Lease(r.domain, r.rule)[Lost].Inc()
+		conf.Metrics.Lease(r.domain, r.rule).At(int(Lost)).Inc()
 	})
 	return t
 }
@@ -123,7 +123,7 @@ func (t *Tracker) record(op *limit.Op, out *limit.Outcome, domain, rule string, 
 	case expired:
 		event = Expired
 	}
-	t.conf.Metrics.Lease(domain, rule)[event].Inc()
+	t.conf.Metrics.Lease(domain, rule).At(int(event)).Inc()
 }
 
 // warn logs a message, at most once per second.

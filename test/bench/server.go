@@ -20,7 +20,6 @@ import (
 	"github.com/headgate-rls/headgate/descriptors"
 	"github.com/headgate-rls/headgate/descriptors/rulefile"
 	"github.com/headgate-rls/headgate/internal/app/config"
-	"github.com/headgate-rls/headgate/internal/app/telemetry"
 	"github.com/headgate-rls/headgate/internal/wire/transport"
 	"github.com/headgate-rls/headgate/internal/wire/unary"
 	"github.com/headgate-rls/headgate/ratelimit"
@@ -92,13 +91,13 @@ func (emptyService) ShouldRateLimit(context.Context, *rls.RateLimitRequest) (*rl
 
 // service is the service as `headgate serve` has it, on the same stack and with
 // its settings by default, metrics included. The caller stops it.
-func (c benchCase) service(storeURL string) (service *ratelimit.Service, m *telemetry.Metrics, stop func(), err error) {
+func (c benchCase) service(storeURL string) (service *ratelimit.Service, m *ratelimit.Metrics, stop func(), err error) {
 	set, spec, problems := rulefile.LoadSpec([]rulefile.Source{{Name: c.name, Data: []byte(c.yaml())}}, rulefile.Options{})
 	if set == nil {
 		return nil, nil, nil, fmt.Errorf("rules: %v", problems)
 	}
-	m = telemetry.New("bench")
-	st, err := c.openStack(storeURL, m)
+	m = ratelimit.NewMetrics()
+	st, err := c.openStack(storeURL)
 	if err != nil {
 		return nil, nil, nil, err
 	}
@@ -156,7 +155,7 @@ func changed(spec *descriptors.Spec, turn int) *descriptors.Spec {
 }
 
 // openStack opens the store of the case with the layers that it has in a server.
-func (c benchCase) openStack(storeURL string, m *telemetry.Metrics) (*stack.Stack, error) {
+func (c benchCase) openStack(storeURL string) (*stack.Stack, error) {
 	conf := config.Define(pflag.NewFlagSet("", pflag.ContinueOnError))
 	if c.redis {
 		if storeURL == "" {
@@ -165,11 +164,10 @@ func (c benchCase) openStack(storeURL string, m *telemetry.Metrics) (*stack.Stac
 		conf.Backend = storeURL
 	}
 	st, err := stack.New(context.Background(), conf.Backend, stack.Options{
-		Timeout: conf.BackendTimeout, Replicas: conf.Replicas, Recorder: m.Backend,
+		Timeout: conf.BackendTimeout, Replicas: conf.Replicas, Observe: true,
 	})
 	if err != nil {
 		return nil, err
 	}
-	m.AddFigures(st.Figures())
 	return st, nil
 }

@@ -35,7 +35,7 @@ var rooms = []room{
 	{dir: "backends/internal/...", may: []string{"limit", "backends", "internal/kit/background"}, why: "what stores share knows no store"},
 	{dir: "backends/*", may: []string{"limit", "backends", "backends/layers", "backends/internal/...", "internal/kit/background", "internal/kit/certs", "internal/kit/params", "internal/kit/sockio", "internal/kit/spell", "internal/kit/sqldb/..."}, why: "a store knows the contract and who puts layers around it, and no other store or layer"},
 
-	{dir: "", may: []string{"limit", "descriptors/...", "backends", "backends/stack", "policies", "ratelimit", "ratelimit/leases", "internal/kit/background", "internal/app/telemetry"}, why: "the library is the engine and a store in process, without a server"},
+	{dir: "", may: []string{"limit", "descriptors/...", "backends", "backends/stack", "policies", "ratelimit", "ratelimit/leases", "internal/kit/background", "internal/kit/metrics/..."}, why: "the library is the engine and a store in process, without a server"},
 	{dir: "middleware", may: []string{"", "internal/kit/background", "internal/kit/units", "internal/kit/web"}, why: "middleware knows the library, and nothing below it"},
 	{dir: "middleware/grpclimit/...", may: []string{"", "internal/kit/background", "internal/kit/units"}, why: "interceptors know the library, and nothing below it"},
 
@@ -59,9 +59,10 @@ var rooms = []room{
 	{dir: "notify/kafka/...", may: []string{"notify", "internal/kit/background", "internal/kit/certs"}, why: "the broker knows messages only"},
 	{dir: "notify/sender/...", may: []string{"notify"}, why: "sending knows messages only"},
 	{dir: "notify/httpapi/...", may: []string{"notify", "internal/kit/background", "internal/kit/units", "internal/kit/web"}, why: "the HTTP API of the gateway knows no store"},
-	{dir: "notify/serve/...", may: []string{"notify/...", "internal/kit/settings", "internal/app/telemetry", "internal/kit/sqldb/...", "internal/kit/web", "backends/redis"}, why: "the gateway puts its parts together"},
+	{dir: "notify/serve/...", may: []string{"notify/...", "internal/kit/settings", "internal/kit/metrics/...", "internal/kit/sqldb/...", "internal/kit/web", "backends/redis"}, why: "the gateway puts its parts together"},
 
 	{dir: "internal/kit/sqldb/...", may: []string{"internal/kit/background", "internal/kit/spell"}, why: "databases know nothing of what is kept in them"},
+	{dir: "internal/kit/metrics/...", may: []string{}, why: "what collects metrics knows no feature"},
 	{dir: "internal/kit/jwks/...", may: []string{}, why: "jwks verifies tokens, and knows nobody"},
 	{dir: "internal/app/config/...", may: []string{"limit", "policies", "descriptors", "ratelimit/...", "internal/wire/accesslog", "slots", "slots/plan", "internal/kit/jwks", "internal/kit/certs", "internal/kit/settings"}, why: "settings know the settings of parts, and no store"},
 	{dir: "internal/app/compat/...", may: []string{"internal/kit/spell"}, why: "compat turns one program's environment into names of settings, and knows neither program"},
@@ -69,7 +70,7 @@ var rooms = []room{
 	{dir: "internal/kit/settings/...", may: []string{"internal/kit/spell", "internal/kit/yamlfile"}, why: "settings knows no program and no feature"},
 	{dir: "internal/kit/yamlfile/...", may: []string{}, why: "yamlfile is for all, and so knows nobody"},
 	{dir: "internal/kit/params/...", may: []string{"internal/kit/spell"}, why: "params is for all stores, and so knows none"},
-	{dir: "internal/kit/background/...", bare: true, why: "background is for all, and so knows nobody"},
+	{dir: "internal/kit/background/...", may: []string{}, why: "background is for all, and so knows nobody"},
 	{dir: "internal/kit/units/...", bare: true, why: "units is for all, and so knows nobody"},
 	{dir: "internal/kit/protofields/...", may: []string{}, why: "protofields is for all, and so knows nobody"},
 	{dir: "internal/app/client/...", may: []string{"internal/kit/certs", "internal/kit/settings"}, why: "clients know the wire and where a service is, and nothing of how it works"},
@@ -85,7 +86,6 @@ var stacked = []struct {
 	dir string
 	by  []string
 }{
-	{"backends/layers/observe", []string{"backends/...", "internal/app/telemetry"}},
 	{"backends/layers/coalesce", []string{"backends/...", "test/bench"}}, // which measures what it saves a bare store
 	{"backends/layers/...", []string{"backends/..."}},
 	{"backends/memory", []string{"backends/...", "test/bench"}}, // which measures bare stores, too
@@ -159,6 +159,8 @@ func checkImports(p pkg) (found []string) {
 			if at >= 0 && rooms[at].bare && !fromStandardLibrary(imported) {
 				refuse(rooms[at].why)
 			}
+		case our == "internal/kit/metrics" && (at < 0 || !rooms[at].bare):
+			// Each feature brings its own rows of metrics.
 		case matchesAny(testOnly, our) && !matchesAny(testers, p.path):
 			refuse("it is for tests only")
 		case within(our, "cmd"):

@@ -11,8 +11,6 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/stats"
 	"google.golang.org/grpc/status"
-
-	"github.com/headgate-rls/headgate/internal/app/telemetry"
 )
 
 // TestConnectionsAreBounded: a connection above the bound is closed at once, and one
@@ -66,7 +64,7 @@ func TestConnectionsAreBounded(t *testing.T) {
 // is refused, another is not, and calls that end make room.
 func TestCallsOfAllConnectionsAreBounded(t *testing.T) {
 	const share, most = 4, 8
-	b := &callBound{Handler: grpcStats{telemetry.New("test").GRPCServer("grpc")}, most: most}
+	b := &callBound{Handler: newGRPCStats("grpc", newMetrics("test")), most: most}
 	connect := func() context.Context {
 		ctx := b.TagConn(t.Context(), &stats.ConnTagInfo{})
 		b.HandleConn(ctx, &stats.ConnBegin{})

@@ -19,7 +19,6 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/headgate-rls/headgate/internal/app/config"
-	"github.com/headgate-rls/headgate/internal/app/telemetry"
 	"github.com/headgate-rls/headgate/internal/kit/background"
 	"github.com/headgate-rls/headgate/internal/kit/certs"
 	"github.com/headgate-rls/headgate/internal/kit/web"
@@ -53,7 +52,7 @@ const (
 type grpcFront struct {
 	conf    *config.Config
 	log     *slog.Logger
-	metrics *telemetry.Metrics
+	metrics *serverMetrics
 	panics  *background.Reporter
 	phase   *phase
 	service *ratelimit.Service
@@ -128,7 +127,7 @@ func (f *grpcFront) unaryEndpoint(l net.Listener, conf *tls.Config) (*endpoint, 
 	if f.conf.Services != "" {
 		hint = "other services are served on " + f.conf.Services
 	}
-	handlers := transport.Handlers(f.service, f.metrics.Requests("unary"))
+	handlers := transport.Handlers(f.service, f.metrics.requests("unary"))
 	handlers[healthpb.Health_Check_FullMethodName] = unary.Handler{Inline: f.checkHealth}
 	u, err := unary.New(unary.Config{
 		Handlers:             handlers,
@@ -152,7 +151,7 @@ func (f *grpcFront) unaryEndpoint(l net.Listener, conf *tls.Config) (*endpoint, 
 	if err != nil {
 		return nil, err
 	}
-	f.metrics.AddUnary(u.Stats)
+	f.metrics.Add(u.Rows("unary")...)
 	serve := func(l net.Listener) error {
 		if err := u.Serve(l); !errors.Is(err, unary.ErrClosed) {
 			return err
@@ -186,7 +185,7 @@ func (f *grpcFront) checkHealth(ctx context.Context, calls []*unary.Call) []*una
 // rate-limit service if main, by grpc-go.
 func (f *grpcFront) grpcEndpoint(name string, l net.Listener, conf *tls.Config, main bool) *endpoint {
 	logs := int64(f.conf.AccessLogs)
-	calls := &callBound{Handler: grpcStats{f.metrics.GRPCServer(name)}, most: maxGRPCCalls + logs}
+	calls := &callBound{Handler: newGRPCStats(name, f.metrics), most: maxGRPCCalls + logs}
 	l = &boundListener{Listener: l, most: maxGRPCConnections + logs}
 	opts := []grpc.ServerOption{
 		transport.ServerCodec(),
@@ -217,10 +216,10 @@ func (f *grpcFront) grpcEndpoint(name string, l net.Listener, conf *tls.Config, 
 	}
 	g := grpc.NewServer(opts...)
 	if main {
-		transport.Register(g, f.service, f.metrics.Requests("grpc"))
+		transport.Register(g, f.service, f.metrics.requests("grpc"))
 	}
 	accesslog.Register(g, f.service.Leases(), accesslog.Config{
-		Keys: f.conf.LeaseKeys, MaxStreams: f.conf.AccessLogs, MaxStreamsPerPeer: f.conf.AccessLogsPerPeer, Timeout: f.conf.BackendTimeout, Log: f.log, Count: f.metrics.AccessLog, Panics: f.panics,
+		Keys: f.conf.LeaseKeys, MaxStreams: f.conf.AccessLogs, MaxStreamsPerPeer: f.conf.AccessLogsPerPeer, Timeout: f.conf.BackendTimeout, Log: f.log, Count: f.metrics.logs.Count, Panics: f.panics,
 	})
 	healthpb.RegisterHealthServer(g, f.phase.health)
 	reflection.Register(g)

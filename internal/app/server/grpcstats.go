@@ -2,35 +2,54 @@ package server
 
 import (
 	"context"
+	"sync/atomic"
 
 	"google.golang.org/grpc/stats"
 	"google.golang.org/grpc/status"
 
-	"github.com/headgate-rls/headgate/internal/app/telemetry"
+	"github.com/headgate-rls/headgate/internal/kit/metrics"
+	"github.com/headgate-rls/headgate/internal/wire/unary"
 )
 
-// grpcStats tells the metrics what a server of grpc-go answers.
-type grpcStats struct{ counts *telemetry.GRPCServer }
+// grpcStats counts what a server of grpc-go answers.
+type grpcStats struct {
+	answers  [len(unary.CodeNames)]*metrics.Counter // by code
+	accepted metrics.Counter
+	open     atomic.Int64
+}
+
+func newGRPCStats(transport string, m *serverMetrics) *grpcStats {
+	g := new(grpcStats)
+	for code := range g.answers {
+		g.answers[code] = m.answers.Of(transport, unary.CodeNames[code])
+	}
+	accepted, open := unary.Accepted, unary.Connections
+	accepted.Each = func(emit metrics.Emit) { emit([]string{transport}, float64(g.accepted.Value()), nil) }
+	open.Each = func(emit metrics.Emit) { emit([]string{transport}, float64(g.open.Load()), nil) }
+	m.Add(accepted, open)
+	return g
+}
 
 // TagRPC implements stats.Handler.
-func (grpcStats) TagRPC(ctx context.Context, _ *stats.RPCTagInfo) context.Context { return ctx }
+func (*grpcStats) TagRPC(ctx context.Context, _ *stats.RPCTagInfo) context.Context { return ctx }
 
 // TagConn implements stats.Handler.
-func (grpcStats) TagConn(ctx context.Context, _ *stats.ConnTagInfo) context.Context { return ctx }
+func (*grpcStats) TagConn(ctx context.Context, _ *stats.ConnTagInfo) context.Context { return ctx }
 
 // HandleRPC implements stats.Handler.
-func (g grpcStats) HandleRPC(_ context.Context, s stats.RPCStats) {
+func (g *grpcStats) HandleRPC(_ context.Context, s stats.RPCStats) {
 	if end, ok := s.(*stats.End); ok {
-		g.counts.Answered(uint32(status.Code(end.Error)))
+		g.answers[min(int(status.Code(end.Error)), len(g.answers)-1)].Inc()
 	}
 }
 
 // HandleConn implements stats.Handler.
-func (g grpcStats) HandleConn(_ context.Context, s stats.ConnStats) {
+func (g *grpcStats) HandleConn(_ context.Context, s stats.ConnStats) {
 	switch s.(type) {
 	case *stats.ConnBegin:
-		g.counts.Opened()
+		g.accepted.Inc()
+		g.open.Add(1)
 	case *stats.ConnEnd:
-		g.counts.Closed()
+		g.open.Add(-1)
 	}
 }

@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/headgate-rls/headgate/internal/app/config"
-	"github.com/headgate-rls/headgate/internal/app/telemetry"
 	"github.com/headgate-rls/headgate/internal/kit/web"
 	"github.com/headgate-rls/headgate/internal/wire/transport"
 	"github.com/headgate-rls/headgate/ratelimit"
@@ -45,7 +44,7 @@ type httpFront struct {
 type httpFronts struct {
 	conf    *config.Config
 	log     *slog.Logger
-	metrics *telemetry.Metrics
+	metrics *serverMetrics
 	phase   *phase
 	service *ratelimit.Service
 	slots   *slotService // nil without --slots
@@ -112,7 +111,7 @@ func closeServers(list []*httpServer) {
 
 func (f *httpFronts) httpHandler() http.Handler {
 	mux := http.NewServeMux()
-	mux.Handle("/json", f.metrics.CountHTTP("json", transport.JSONHandler(f.service, f.metrics.Requests("json"))))
+	mux.Handle("/json", f.metrics.countHTTP("json", transport.JSONHandler(f.service, f.metrics.requests("json"))))
 	mux.HandleFunc("GET /healthcheck", func(w http.ResponseWriter, _ *http.Request) {
 		if f.phase.draining.Load() {
 			http.Error(w, "draining", http.StatusInternalServerError) // 500 as the reference service
@@ -154,7 +153,7 @@ func (f *httpFronts) before(next http.Handler, slots, admin bool) http.Handler {
 // metricsHandler serves what monitoring asks for, and nothing else.
 func (f *httpFronts) metricsHandler() http.Handler {
 	mux := http.NewServeMux()
-	mux.Handle("GET "+f.conf.MetricsPath, f.metrics.Handler())
+	mux.Handle("GET "+f.conf.MetricsPath, f.metrics.handler())
 	return mux
 }
 
@@ -162,7 +161,7 @@ func (f *httpFronts) metricsHandler() http.Handler {
 func (f *httpFronts) debugHandler() http.Handler {
 	mux := http.NewServeMux()
 	if f.conf.Metrics == "" {
-		mux.Handle("GET "+f.conf.MetricsPath, f.metrics.Handler())
+		mux.Handle("GET "+f.conf.MetricsPath, f.metrics.handler())
 	}
 	mux.HandleFunc("GET /rlconfig", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/plain; charset=utf-8")

@@ -14,7 +14,6 @@ import (
 	"github.com/headgate-rls/headgate/backends/stack"
 	"github.com/headgate-rls/headgate/descriptors"
 	"github.com/headgate-rls/headgate/internal/app/config"
-	"github.com/headgate-rls/headgate/internal/app/telemetry"
 	"github.com/headgate-rls/headgate/internal/kit/background"
 	"github.com/headgate-rls/headgate/internal/kit/units"
 	"github.com/headgate-rls/headgate/internal/kit/web"
@@ -40,7 +39,7 @@ type limits struct {
 // openLimits loads the rules and opens the store, which need not answer at this moment.
 //
 // Policies, nil if there are none, take the place of the limits of rules that ask for them.
-func openLimits(ctx context.Context, conf *config.Config, in *policies.Set, log *slog.Logger, metrics *telemetry.Metrics, hits ratelimit.HitMetrics, panics *background.Reporter, tracer trace.Tracer) (*limits, error) {
+func openLimits(ctx context.Context, conf *config.Config, in *policies.Set, log *slog.Logger, metrics *serverMetrics, panics *background.Reporter, tracer trace.Tracer) (*limits, error) {
 	l := &limits{conf: conf, log: log, migrated: !conf.BackendMigrate}
 	if err := chooseRules(l.conf); err != nil {
 		return nil, err
@@ -60,28 +59,25 @@ func openLimits(ctx context.Context, conf *config.Config, in *policies.Set, log 
 	}
 	l.rules.installBy(l.install)
 	l.store, err = stack.New(ctx, conf.Backend, stack.Options{
-		Timeout: conf.BackendTimeout, Existing: !conf.BackendMigrate, Replicas: conf.Replicas, Recorder: metrics.Backend, Log: log, Panics: panics,
+		Timeout: conf.BackendTimeout, Existing: !conf.BackendMigrate, Replicas: conf.Replicas, Observe: true, Log: log, Panics: panics,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("--backend: %w", err)
 	}
-	metrics.AddFigures(l.store.Figures())
+	metrics.addFigures(l.store.Figures())
 	service := l.serviceConfig()
-	service.Policies, service.Metrics, service.Hits, service.Panics, service.Tracer = in, metrics, hits, panics, tracer
+	service.Policies, service.Metrics, service.Hits, service.Panics, service.Tracer = in, metrics.decisions, metrics.hits(), panics, tracer
 	if l.service, err = ratelimit.New(service, l.rules.begin()); err != nil {
 		l.closeStore()
 		return nil, err
 	}
-	metrics.AddInFlight(l.service.Leases())
+	metrics.Add(l.service.Leases().Rows()...)
 	l.warnOfPolicies(l.rules.begin())
-	if set := l.rules.begin(); set != nil {
-		metrics.RulesLoaded(set, time.Now())
-	}
 	return l, nil
 }
 
 // openRules opens the source of the rules: a control plane, or files.
-func openRules(conf *config.Config, caps *backends.Caps, log *slog.Logger, metrics *telemetry.Metrics, panics *background.Reporter) (ruleSource, error) {
+func openRules(conf *config.Config, caps *backends.Caps, log *slog.Logger, metrics *serverMetrics, panics *background.Reporter) (ruleSource, error) {
 	if conf.XDS.Address != "" {
 		return openXDS(&conf.XDS, caps, log, metrics, panics)
 	}

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/headgate-rls/headgate/internal/app/config"
-	"github.com/headgate-rls/headgate/internal/app/telemetry"
 	"github.com/headgate-rls/headgate/internal/kit/web"
 	"github.com/headgate-rls/headgate/policies"
 	"github.com/headgate-rls/headgate/policies/httpapi"
@@ -38,7 +37,7 @@ const readFirst = 15 * time.Second
 
 // openPolicies makes the policy service, and reads the policies if the database answers; nil if
 // none is configured.
-func openPolicies(ctx context.Context, conf *config.Policies, guard *web.Guard, log *slog.Logger, metrics *telemetry.Metrics) (*policyService, error) {
+func openPolicies(ctx context.Context, conf *config.Policies, guard *web.Guard, log *slog.Logger, metrics *serverMetrics) (*policyService, error) {
 	if conf.URL == "" {
 		return nil, nil
 	}
@@ -53,7 +52,7 @@ func openPolicies(ctx context.Context, conf *config.Policies, guard *web.Guard, 
 	if err := p.Start(ctx); err != nil {
 		return nil, errors.Join(fmt.Errorf("--policies: %w", err), store.Close())
 	}
-	metrics.AddPolicies(p.Set)
+	metrics.Add(p.Set.Rows()...)
 	return p, nil
 }
 

@@ -12,14 +12,12 @@ import (
 	"slices"
 	"strings"
 	"sync/atomic"
-	"time"
 
 	"github.com/headgate-rls/headgate/backends"
 	"github.com/headgate-rls/headgate/descriptors"
 	"github.com/headgate-rls/headgate/descriptors/rulefile"
 	"github.com/headgate-rls/headgate/descriptors/watch"
 	"github.com/headgate-rls/headgate/internal/app/config"
-	"github.com/headgate-rls/headgate/internal/app/telemetry"
 	"github.com/headgate-rls/headgate/internal/kit/spell"
 	"github.com/headgate-rls/headgate/internal/kit/web"
 	"github.com/headgate-rls/headgate/ratelimit"
@@ -31,7 +29,7 @@ var exampleRules []byte
 // A ruleFollower loads the rules at the start and reloads them as their files change.
 type ruleFollower struct {
 	log     *slog.Logger
-	metrics *telemetry.Metrics
+	metrics *serverMetrics
 	loaded  *descriptors.Set             // the rules of the start
 	watcher *watch.Watcher               // nil for the built-in example
 	install func(*descriptors.Set) error // puts new rules in force
@@ -58,7 +56,7 @@ func chooseRules(conf *config.Config) error {
 }
 
 // loadRules does the first load, which must succeed.
-func loadRules(conf *config.Config, caps *backends.Caps, log *slog.Logger, metrics *telemetry.Metrics) (*ruleFollower, error) {
+func loadRules(conf *config.Config, caps *backends.Caps, log *slog.Logger, metrics *serverMetrics) (*ruleFollower, error) {
 	f := &ruleFollower{log: log, metrics: metrics, paths: conf.Rules}
 	opt := rulefile.Options{MergeDomains: conf.MergeDomains, DefaultLeaseTTL: conf.LeaseTTL}
 	if conf.Example {
@@ -111,12 +109,12 @@ func (f *ruleFollower) warnOfNothing(set *descriptors.Set) {
 
 // read notes what came of reading the rules.
 func (f *ruleFollower) read(o *watch.Outcome) {
-	f.metrics.RulesFileErrors(o.Errors())
+	f.metrics.files.set(o.Errors())
 	switch {
 	case o.Err != nil:
-		f.metrics.RulesFailed()
+		f.metrics.rulesFailed()
 	case !f.rejected:
-		f.metrics.RulesRead()
+		f.metrics.rulesRead()
 	}
 	f.outcome.Store(o)
 }
@@ -130,10 +128,8 @@ func (f *ruleFollower) changed(set *descriptors.Set, warnings []descriptors.Prob
 	f.rejected = err != nil
 	if f.rejected {
 		f.log.Error("the backend does not support the new rules; the old rules stay in force", "error", err)
-		f.metrics.RulesFailed()
-		return
+		f.metrics.rulesFailed()
 	}
-	f.metrics.RulesLoaded(set, time.Now())
 }
 
 // run reloads rules as their files change, until ctx ends.

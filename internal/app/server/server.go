@@ -11,14 +11,12 @@ import (
 	"time"
 
 	"github.com/headgate-rls/headgate/internal/app/config"
-	"github.com/headgate-rls/headgate/internal/app/telemetry"
 	"github.com/headgate-rls/headgate/internal/app/tracing"
 	"github.com/headgate-rls/headgate/internal/kit/background"
 	"github.com/headgate-rls/headgate/internal/kit/jwks"
 	"github.com/headgate-rls/headgate/internal/kit/web"
 	"github.com/headgate-rls/headgate/internal/wire/handshake"
 	"github.com/headgate-rls/headgate/policies"
-	"github.com/headgate-rls/headgate/ratelimit"
 )
 
 // Config is what a server is run with.
@@ -33,7 +31,7 @@ type server struct {
 	conf    *config.Config
 	log     *slog.Logger
 	version string
-	metrics *telemetry.Metrics
+	metrics *serverMetrics
 	panics  *background.Reporter
 	phase   *phase
 	limits  *limits
@@ -51,15 +49,14 @@ type server struct {
 // ended, except handlers that go on after their calls were cut off. The error says why
 // the server could not start, or what of it failed.
 func Run(ctx context.Context, c Config) error {
-	metrics := telemetry.New(c.Version)
-	var hits ratelimit.HitMetrics
+	metrics := newMetrics(c.Version)
 	if c.Settings.ReferenceMetrics {
-		hits = metrics.EnableReference(c.Log)
+		metrics.addReference(c.Log)
 	}
 	s := &server{
 		conf: c.Settings, log: c.Log, version: c.Version,
 		metrics: metrics,
-		panics:  &background.Reporter{Log: c.Log, Count: metrics.Panicked},
+		panics:  &background.Reporter{Log: c.Log, Count: metrics.panics.Count},
 		phase:   newPhase(),
 	}
 	defer s.phase.endStreams()
@@ -69,7 +66,7 @@ func Run(ctx context.Context, c Config) error {
 	}
 	defer closeTracing(spans, c.Log)
 	if spans != nil {
-		metrics.AddTracing(func() telemetry.TraceStats { return telemetry.TraceStats(spans.Stats()) })
+		metrics.Add(spans.Rows()...)
 	}
 	guard, verifier, err := newGuard(&s.conf.Admin, s.log)
 	if err != nil {
@@ -84,7 +81,7 @@ func Run(ctx context.Context, c Config) error {
 		defer s.policies.close()
 		inForce = s.policies.Set
 	}
-	if s.limits, err = openLimits(ctx, s.conf, inForce, s.log, metrics, hits, s.panics, spans.Tracer()); err != nil {
+	if s.limits, err = openLimits(ctx, s.conf, inForce, s.log, metrics, s.panics, spans.Tracer()); err != nil {
 		return err
 	}
 	defer s.limits.close()

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/headgate-rls/headgate/internal/app/config"
-	"github.com/headgate-rls/headgate/internal/app/telemetry"
 	"github.com/headgate-rls/headgate/internal/kit/web"
 	"github.com/headgate-rls/headgate/slots"
 	"github.com/headgate-rls/headgate/slots/httpapi"
@@ -39,7 +38,7 @@ func OpenDatabase(c *config.Slots, existing bool, log *slog.Logger) (*sqlstore.D
 }
 
 // openSlots makes the slot service; nil if none is configured.
-func openSlots(ctx context.Context, conf *config.Slots, guard *web.Guard, log *slog.Logger, metrics *telemetry.Metrics) (*slotService, error) {
+func openSlots(ctx context.Context, conf *config.Slots, guard *web.Guard, log *slog.Logger, metrics *serverMetrics) (*slotService, error) {
 	if conf.URL == "" {
 		return nil, nil
 	}
@@ -62,9 +61,10 @@ func openSlots(ctx context.Context, conf *config.Slots, guard *web.Guard, log *s
 	return s, nil
 }
 
-func (s *slotService) assemble(guard *web.Guard, metrics *telemetry.Metrics) (err error) {
+func (s *slotService) assemble(guard *web.Guard, metrics *serverMetrics) (err error) {
 	settings := s.conf.Settings()
-	settings.Log, settings.Observer = s.log, metrics.Slots()
+	counts := slots.NewMetrics()
+	settings.Log, settings.Observer = s.log, counts
 	if settings.Procedure && s.db.HadProcedure() {
 		s.log.Warn("PostgreSQL no longer has --slots-engine procedure: slots are assigned by tx, with the same results")
 		settings.Procedure = false
@@ -80,7 +80,8 @@ func (s *slotService) assemble(guard *web.Guard, metrics *telemetry.Metrics) (er
 	if s.conf.Auth {
 		s.api = guard.Wrap(s.api)
 	}
-	metrics.AddSlotPool(s.db.Pool)
+	metrics.Add(counts.Rows()...)
+	metrics.Add(slots.PoolRows(s.db.Pool)...)
 	return nil
 }
 

@@ -16,7 +16,6 @@ import (
 	"github.com/headgate-rls/headgate/descriptors/watch"
 	"github.com/headgate-rls/headgate/descriptors/xds"
 	"github.com/headgate-rls/headgate/internal/app/config"
-	"github.com/headgate-rls/headgate/internal/app/telemetry"
 	"github.com/headgate-rls/headgate/internal/kit/background"
 	"github.com/headgate-rls/headgate/internal/kit/web"
 	"github.com/headgate-rls/headgate/limit"
@@ -27,14 +26,14 @@ import (
 type xdsRules struct {
 	conf    *config.XDS
 	log     *slog.Logger
-	metrics *telemetry.Metrics
+	metrics *serverMetrics
 	client  *xds.Client
 	overlay *overlay.Overlay // of the start
 	install func(*descriptors.Set) error
 }
 
 // openXDS prepares rules by xDS. It connects to nobody yet.
-func openXDS(conf *config.XDS, caps *backends.Caps, log *slog.Logger, metrics *telemetry.Metrics, panics *background.Reporter) (*xdsRules, error) {
+func openXDS(conf *config.XDS, caps *backends.Caps, log *slog.Logger, metrics *serverMetrics, panics *background.Reporter) (*xdsRules, error) {
 	x := &xdsRules{conf: conf, log: log, metrics: metrics}
 	opt := xds.Options{
 		Address: conf.Address, NodeID: conf.NodeID,
@@ -42,7 +41,7 @@ func openXDS(conf *config.XDS, caps *backends.Caps, log *slog.Logger, metrics *t
 		Overflow:   x.overflow(caps),
 		MaxMessage: conf.MaxMessage, RemovalGrace: conf.RemovalGrace, Cache: conf.Cache,
 		Check:    func(set *descriptors.Set) []descriptors.Problem { return ratelimit.CapProblems(set, caps) },
-		Install:  x.changed,
+		Install:  func(set *descriptors.Set) error { return x.install(set) },
 		OnUpdate: x.updated,
 		Log:      log, Panics: panics,
 	}
@@ -57,7 +56,7 @@ func openXDS(conf *config.XDS, caps *backends.Caps, log *slog.Logger, metrics *t
 	if x.client, err = xds.New(opt); err != nil {
 		return nil, fmt.Errorf("--xds: %w", err)
 	}
-	metrics.AddXDS(x.stats)
+	metrics.Add(x.client.Rows()...)
 	return x, nil
 }
 
@@ -88,21 +87,12 @@ func (x *xdsRules) readOverlay() (*overlay.Overlay, error) {
 	return o, nil
 }
 
-// changed puts new rules in force.
-func (x *xdsRules) changed(set *descriptors.Set) error {
-	if err := x.install(set); err != nil {
-		return err
-	}
-	x.metrics.RulesLoaded(set, time.Now())
-	return nil
-}
-
 // updated notes whether all that the control plane has sent is in force.
 func (x *xdsRules) updated(ok bool) {
 	if ok {
-		x.metrics.RulesRead()
+		x.metrics.rulesRead()
 	} else {
-		x.metrics.RulesFailed()
+		x.metrics.rulesFailed()
 	}
 }
 
@@ -187,14 +177,5 @@ func (s *server) awaitRules(ctx context.Context) {
 	case <-ctx.Done():
 	case <-late.C:
 		s.log.Error("no rules received; serving anyway, and calls get an error until rules arrive", "waited", s.conf.XDS.Wait)
-	}
-}
-
-// stats are figures for the metrics.
-func (x *xdsRules) stats() telemetry.XDSStats {
-	s := x.client.Status()
-	return telemetry.XDSStats{
-		Connected: s.Connected, Cached: s.Cached, Accepted: s.Accepted, Refused: s.Refused, Failures: s.Failures,
-		Answered: s.Answered, Domains: s.Domains, Rejected: len(s.Rejected), Kept: len(s.Kept),
 	}
 }

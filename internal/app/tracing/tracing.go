@@ -64,18 +64,6 @@ func (t *Tracing) Tracer() trace.Tracer {
 	return t.tracer
 }
 
-// Stats are figures about spans.
-type Stats struct {
-	// Ended spans are handed to the queue. Those that were neither sent nor failed are in the
-	// queue, or were dropped because it was full.
-	Ended, Sent, Failed int64
-}
-
-// Stats returns the figures since the start.
-func (t *Tracing) Stats() Stats {
-	return Stats{Ended: t.exporter.ended.Load(), Sent: t.exporter.sent.Load(), Failed: t.exporter.failed.Load()}
-}
-
 // closeWithin bounds how long Close sends what waits, and afterLast how long it then waits for
 // what it has cut off.
 const (

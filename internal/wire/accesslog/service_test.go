@@ -4,7 +4,8 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"sync"
+	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/headgate-rls/headgate/backends/memory"
 	"github.com/headgate-rls/headgate/descriptors/rulefile"
+	"github.com/headgate-rls/headgate/internal/kit/metrics"
 	"github.com/headgate-rls/headgate/internal/wire/transport"
 	"github.com/headgate-rls/headgate/limit"
 	"github.com/headgate-rls/headgate/ratelimit"
@@ -29,12 +31,12 @@ type world struct {
 	testing.TB
 	*ratelimit.Service
 	now    atomic.Int64 // limit.Instant
-	events *events
+	counts *ratelimit.Metrics
 }
 
 func newWorld(t testing.TB, concurrency int) *world {
 	t.Helper()
-	w := &world{TB: t, events: new(events)}
+	w := &world{TB: t, counts: ratelimit.NewMetrics()}
 	w.now.Store(int64(limit.InstantOf(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))))
 	rules := fmt.Sprintf(`
 domain: d
@@ -50,7 +52,7 @@ descriptors:
 	be, local := memory.New(memory.Config{}), memory.New(memory.Config{})
 	var err error
 	w.Service, err = ratelimit.New(ratelimit.Config{
-		Backend: be, Caps: memory.Caps(), Local: local, Metrics: w.events, Registry: be.Registry(),
+		Backend: be, Caps: memory.Caps(), Local: local, Metrics: w.counts, Registry: be.Registry(),
 		Log: slog.New(slog.DiscardHandler),
 		Now: func() limit.Instant { return limit.Instant(w.now.Load()) },
 	}, set)
@@ -97,47 +99,22 @@ func (w *world) inFlight() (n int64) {
 	return n
 }
 
-// events counts what becomes of leases, by "domain/rule event".
-type events struct{ n sync.Map } // string to counter
-
-type counter struct{ *atomic.Int64 }
-
-func (c counter) Inc() { c.Add(1) }
-
-func (c counter) Count(n int64) { c.Add(n) }
-
-func (m *events) of(name string) counter {
-	c, _ := m.n.LoadOrStore(name, counter{new(atomic.Int64)})
-	return c.(counter)
-}
-
-func (m *events) Lease(domain, rule string) *leases.Counters {
-	var c leases.Counters
-	for i := range c {
-		c[i] = m.of(domain + "/" + rule + " " + leases.Event(i).String())
+// event returns how often something became of leases of a rule, by "domain/rule event".
+func (w *world) event(name string) (n int64) {
+	of, event, _ := strings.Cut(name, " ")
+	domain, rule, _ := strings.Cut(of, "/")
+	for _, r := range w.counts.Rows() {
+		if r.Name != "headgate_leases_total" {
+			continue
+		}
+		r.Each(func(labels []string, v float64, _ *metrics.Counts) {
+			if slices.Equal(labels, []string{domain, rule, event}) {
+				n = int64(v)
+			}
+		})
 	}
-	return &c
+	return n
 }
-
-func (m *events) Rule(string, string) *ratelimit.RuleCounters {
-	var c ratelimit.RuleCounters
-	for i := range c {
-		c[i] = m.of("rule")
-	}
-	return &c
-}
-
-func (m *events) Values(d, r, _ string) *ratelimit.RuleCounters        { return m.Rule(d, r) }
-func (m *events) Refusals(string, string, string) ratelimit.HitCounter { return m.of("refusals") }
-
-func (m *events) Overflow(string, string, string) ratelimit.HitCounter { return m.of("overflow") }
-
-func (m *events) Policy(string, string, string) ratelimit.PolicyRecorder { return nil }
-
-func (m *events) ForgetPolicy(string, string, string) {}
-
-func (m *events) Tier(string, string, string) ratelimit.Counter { return m.of("tier") }
-func (m *events) Degraded(string, string)                       {}
 
 // TestEntriesReachTheTracker: a lease lives on as long as periodic entries come, and ends with
 // its request's end. Metrics count it for the rule that granted the lease.
@@ -149,7 +126,7 @@ func TestEntriesReachTheTracker(t *testing.T) {
 	for i := 1; i <= 4; i++ {
 		w.now.Add(int64(40 * time.Second / time.Microsecond))
 		h.send(s, from("envoy-1", message(entry(periodic, kept))))
-		h.eventually("it is renewed", func() bool { return w.events.of("d/tenant renewed").Load() == int64(i) })
+		h.eventually("it is renewed", func() bool { return w.event("d/tenant renewed") == int64(i) })
 	}
 	young := w.acquire()
 	if n := w.inFlight(); n != 2 {
@@ -162,7 +139,7 @@ func TestEntriesReachTheTracker(t *testing.T) {
 	}
 	for name, want := range map[string]int64{"d/tenant released": 2, "d/tenant expired": 0, "/ unknown": 1,
 		"d/tenant unknown": 0} {
-		if got := w.events.of(name).Load(); got != want {
+		if got := w.event(name); got != want {
 			t.Errorf("%d %s, want %d", got, name, want)
 		}
 	}
@@ -180,7 +157,7 @@ func TestMessageMayEndManyLeases(t *testing.T) {
 	s := h.open()
 	h.send(s, from("envoy-1", message(list...)))
 	h.finish(s)
-	if left, released := w.inFlight(), w.events.of("d/tenant released").Load(); left != 0 || released != n {
+	if left, released := w.inFlight(), w.event("d/tenant released"); left != 0 || released != n {
 		t.Errorf("%d in flight, %d released of %d", left, released, n)
 	}
 }
@@ -200,7 +177,7 @@ func BenchmarkRenewals(b *testing.B) {
 	}
 	h.finish(s)
 	perEntry(b, entries)
-	if n := w.events.of("d/tenant renewed").Load(); n != int64(b.N*entries) {
+	if n := w.event("d/tenant renewed"); n != int64(b.N*entries) {
 		b.Errorf("%d renewed of %d", n, b.N*entries)
 	}
 }

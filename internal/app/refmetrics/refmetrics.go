@@ -1,0 +1,302 @@
+// Package refmetrics publishes what headgate counts under the names of envoyproxy/ratelimit, for dashboards and alerts
+// that know those.
+package refmetrics
+
+import (
+	"fmt"
+	"log/slog"
+	"maps"
+	"regexp"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/headgate-rls/headgate/descriptors"
+	"github.com/headgate-rls/headgate/internal/kit/metrics"
+	"github.com/headgate-rls/headgate/ratelimit"
+)
+
+// Bounds of the series of hits, whose labels come from rules and from requests.
+const (
+	maxHitSeries = 10_000
+	maxHitBytes  = 8 << 20 // of all labels together
+	maxHitLabel  = 2 << 10 // of one label
+)
+
+// Metrics are those of the reference. They implement [ratelimit.HitMetrics]. Series of hits are shared by all rules
+// that have the same labels, as there, and go when no rule has them any more.
+type Metrics struct {
+	of       *ratelimit.Metrics // what services decide, which some metrics are made of
+	shadow   metrics.Counter
+	requests metrics.Counter
+	invalid  metrics.Counter
+	times    metrics.Histograms
+	rows     []metrics.Row
+
+	log    *slog.Logger
+	warned atomic.Bool
+
+	mu     sync.RWMutex
+	series map[hitLabels]*hitSeries
+	bytes  int // of the labels of series
+}
+
+// hitLabels are the labels of a series of hits. Empty ones are left out.
+type hitLabels struct{ domain, key1, key2 string }
+
+func (l hitLabels) size() int { return len(l.domain) + len(l.key1) + len(l.key2) }
+
+// A hitSeries is what is counted under some labels.
+type hitSeries struct {
+	ratelimit.HitCounters
+	rules map[rule]bool // that count here; nil: requests, or domains without room, do
+}
+
+// The statistics of hits.
+const numHitStats = 5
+
+// hitStats are the statistics of hits: the table of what a series has.
+var hitStats = [numHitStats]struct {
+	name, help, ours string
+	value            func(*ratelimit.HitCounters) *atomic.Uint64
+}{
+	{"total_hits", "Hits that were asked for.", "", func(c *ratelimit.HitCounters) *atomic.Uint64 { return &c.Total }},
+	{"over_limit", "Hits beyond the limit, in shadow mode too.",
+		"`headgate_decisions_total{outcome=~\"over_limit|shadow_over_limit\"}`, in descriptors",
+		func(c *ratelimit.HitCounters) *atomic.Uint64 { return &c.Over }},
+	{"near_limit", "Hits between --near-limit-ratio of the limit and the limit.", "",
+		func(c *ratelimit.HitCounters) *atomic.Uint64 { return &c.Near }},
+	{"within_limit", "Hits of descriptors that were admitted.",
+		"`headgate_decisions_total{outcome=\"ok\"}`, in descriptors",
+		func(c *ratelimit.HitCounters) *atomic.Uint64 { return &c.Within }},
+	{"shadow_mode", "Hits beyond a limit in shadow mode.",
+		"`headgate_decisions_total{outcome=\"shadow_over_limit\"}`, in descriptors",
+		func(c *ratelimit.HitCounters) *atomic.Uint64 { return &c.Shadow }},
+}
+
+// A rule is what metrics call one.
+type rule struct{ domain, path string }
+
+// figures are metrics of the reference whose values figures of stores and layers have.
+var figures = []struct{ name, figure string }{
+	{"ratelimit_redis_pool_cx_active", "headgate_redis_pool_connections"},
+	{"ratelimit_localcache_hitCount", "headgate_denycache_hits_total"},
+	{"ratelimit_localcache_entryCount", "headgate_denycache_entries"},
+	{"ratelimit_localcache_evacuateCount", "headgate_denycache_evictions_total"},
+}
+
+// New returns the metrics of the reference for services that count in of, too.
+func New(of *ratelimit.Metrics, log *slog.Logger) *Metrics {
+	m := &Metrics{of: of, log: log, series: map[hitLabels]*hitSeries{}}
+	method := metrics.Closed("grpc_method", "ShouldRateLimit")
+	for i := range hitStats {
+		m.rows = append(m.rows, metrics.Row{Name: "ratelimit_service_rate_limit_" + hitStats[i].name, Help: hitStats[i].help,
+			Kind:   metrics.IsCounter,
+			Labels: metrics.Open("domain", "key1", "key2"), Ragged: true,
+			Each: func(emit metrics.Emit) { m.each(hitStats[i].value, emit) }})
+	}
+	m.rows = append(m.rows,
+		m.shadow.Row("ratelimit_service_global_shadow_mode", "Requests that only --shadow-mode admitted."),
+		metrics.CounterOf("ratelimit_service_config_load_success", "Rules put in force.", func() int64 {
+			ok, _ := of.Loads()
+			return ok
+		}),
+		metrics.CounterOf("ratelimit_service_config_load_error", "Attempts to load rules that failed.", func() int64 {
+			_, failed := of.Loads()
+			return failed
+		}),
+		metrics.Row{Name: "ratelimit_service_should_rate_limit_error",
+			Help: "Requests that the backend failed to decide, and invalid ones.",
+			Kind: metrics.IsCounter, Labels: metrics.Closed("err_type", "redis_error", "service_error"),
+			Each: func(emit metrics.Emit) {
+				emit([]string{"redis_error"}, float64(of.Degraded()), nil)
+				emit([]string{"service_error"}, float64(m.invalid.Value()), nil)
+			}},
+		metrics.Row{Name: "ratelimit_service_total_requests", Help: "Calls by gRPC.", Kind: metrics.IsCounter, Labels: method,
+			Each: func(emit metrics.Emit) { emit([]string{"ShouldRateLimit"}, float64(m.requests.Value()), nil) }},
+		m.times.Row("ratelimit_service_response_time_seconds", "Time to answer a call by gRPC.", buckets, method))
+	return m
+}
+
+// buckets are those that Prometheus has by default.
+var buckets = []float64{.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10}
+
+// Rows returns the table of the metrics, but those of figures.
+func (m *Metrics) Rows() []metrics.Row { return m.rows }
+
+// Figures returns those of the rows that the reference has, under its names.
+func Figures(rows []metrics.Row) (list []metrics.Row) {
+	for _, f := range figures {
+		for _, row := range rows {
+			if row.Name == f.figure {
+				row.Name = f.name
+				list = append(list, row)
+			}
+		}
+	}
+	return list
+}
+
+// Observe returns a function that counts answered calls by gRPC, before next does.
+func (m *Metrics) Observe(next ratelimit.Observe) ratelimit.Observe {
+	times := m.times.Of("ShouldRateLimit")
+	return func(took time.Duration, r ratelimit.CallResult, calls int) {
+		m.requests.Add(int64(calls))
+		times.Took(took, calls)
+		if r == ratelimit.CallInvalid {
+			m.invalid.Add(int64(calls))
+		}
+		next(took, r, calls)
+	}
+}
+
+// each emits a statistic of all series. Labels that are empty are left out.
+func (m *Metrics) each(value func(*ratelimit.HitCounters) *atomic.Uint64, emit metrics.Emit) {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	for l, s := range m.series {
+		labels := []string{l.domain, l.key1, l.key2}
+		switch {
+		case l.key1 == "":
+			labels = labels[:1]
+		case l.key2 == "":
+			labels = labels[:2]
+		}
+		emit(labels, float64(value(&s.HitCounters).Load()), nil)
+	}
+}
+
+// GlobalShadow implements [ratelimit.HitMetrics].
+func (m *Metrics) GlobalShadow() { m.shadow.Inc() }
+
+// Hits implements [ratelimit.HitMetrics]. Beyond the bounds, hits are counted under their
+// domain alone, and beyond those of domains under none.
+func (m *Metrics) Hits(domain, of, label string) *ratelimit.HitCounters {
+	labels := labelsOfHits(domain, label)
+	m.mu.RLock()
+	s := m.series[labels]
+	known := s != nil && (of == "" || s.rules[rule{domain, of}])
+	m.mu.RUnlock()
+	if known {
+		return &s.HitCounters
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, l := range []hitLabels{labels, {domain: labels.domain}} {
+		if s = m.series[l]; s == nil && m.room(l) {
+			s = new(hitSeries)
+			m.series[l] = s
+			m.bytes += l.size()
+		}
+		if s == nil {
+			continue
+		}
+		if of != "" {
+			if s.rules == nil {
+				s.rules = map[rule]bool{}
+			}
+			s.rules[rule{domain, of}] = true
+		}
+		return &s.HitCounters
+	}
+	return new(ratelimit.HitCounters) // which nobody sees
+}
+
+// room says whether there may be one more series. Domains keep a tenth for themselves.
+func (m *Metrics) room(l hitLabels) bool {
+	most, bytes := maxHitSeries*9/10, maxHitBytes*9/10
+	if l.key1 == "" {
+		most, bytes = maxHitSeries, maxHitBytes
+	}
+	if len(m.series) < most && m.bytes+l.size() <= bytes {
+		return true
+	}
+	if !m.warned.Swap(true) {
+		m.log.Warn("too many series of hits by rule; counting the rest by domain", "series", len(m.series), "bytes", m.bytes)
+	}
+	return false
+}
+
+// RulesLoaded implements [ratelimit.HitMetrics]: it drops the series of rules that are not in force, and those of
+// requests.
+func (m *Metrics) RulesLoaded(set *descriptors.Set) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	inForce := map[rule]bool{}
+	for _, s := range m.series {
+		for key := range s.rules {
+			inForce[key] = false
+		}
+	}
+	for _, r := range set.Rules() {
+		if _, ok := inForce[rule{r.Domain, r.Path}]; ok {
+			inForce[rule{r.Domain, r.Path}] = true
+		}
+	}
+	for l, s := range m.series {
+		maps.DeleteFunc(s.rules, func(key rule, _ bool) bool { return !inForce[key] })
+		if len(s.rules) == 0 {
+			delete(m.series, l)
+			m.bytes -= l.size()
+		}
+	}
+	m.warned.Store(false)
+}
+
+var ipv4 = regexp.MustCompile(`\d{1,3}\.\d{1,3}\.\d{1,3}\.\d{1,3}`)
+
+var statName = strings.NewReplacer(":", "_", "|", "_")
+
+// labelsOfHits makes the labels of the reference's statistic: its name is divided at dots.
+func labelsOfHits(domain, label string) hitLabels {
+	name := ipv4.ReplaceAllStringFunc(statName.Replace(domain+"."+label),
+		func(ip string) string { return strings.ReplaceAll(ip, ".", "_") })
+	parts := append(strings.SplitN(name, ".", 4), "", "")
+	for i, p := range parts[:3] {
+		parts[i] = cutLabel(p)
+	}
+	return hitLabels{parts[0], parts[1], parts[2]}
+}
+
+// cutLabel returns as much of a label as is kept, as valid UTF-8 of its own memory.
+func cutLabel(s string) string {
+	return strings.Clone(strings.ToValidUTF8(s[:min(len(s), maxHitLabel)], "_"))
+}
+
+// Table renders the metrics of envoyproxy/ratelimit that headgate serves as a Markdown
+// table, for docs/migrate.md.
+func Table() string {
+	var b strings.Builder
+	b.WriteString("| name | labels | meaning | headgate's own |\n|---|---|---|---|\n")
+	for i := range hitStats {
+		ours := hitStats[i].ours
+		if ours == "" {
+			ours = "–"
+		}
+		fmt.Fprintf(&b, "| `ratelimit_service_rate_limit_%s` | `domain`, `key1`, `key2` | %s | %s |\n", hitStats[i].name,
+			hitStats[i].help, strings.ReplaceAll(ours, "|", `\|`))
+	}
+	for _, row := range New(nil, nil).Rows()[numHitStats:] {
+		var labels []string
+		for _, name := range row.Labels.Names() {
+			labels = append(labels, "`"+name+"`")
+		}
+		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", row.Name, strings.Join(labels, ", "), row.Help, ownNames[row.Name])
+	}
+	for _, f := range figures {
+		fmt.Fprintf(&b, "| `%s` | | as headgate's own | `%s` |\n", f.name, f.figure)
+	}
+	return b.String()
+}
+
+// ownNames are the names that headgate has for what the rows of the reference say.
+var ownNames = map[string]string{
+	"ratelimit_service_global_shadow_mode":  "–",
+	"ratelimit_service_config_load_success": "`headgate_rules_loads_total{result=\"ok\"}`",
+	"ratelimit_service_config_load_error":   "`headgate_rules_loads_total{result=\"error\"}`",
+	"ratelimit_service_should_rate_limit_error": "`headgate_degraded_requests_total`, " +
+		"`headgate_request_duration_seconds_count{result=\"invalid\"}`",
+	"ratelimit_service_total_requests":        "`headgate_request_duration_seconds_count`",
+	"ratelimit_service_response_time_seconds": "`headgate_request_duration_seconds`",
+}

@@ -1,0 +1,169 @@
+package server
+
+import (
+	"log/slog"
+	"maps"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"github.com/headgate-rls/headgate/internal/app/refmetrics"
+	"github.com/headgate-rls/headgate/internal/kit/background"
+	"github.com/headgate-rls/headgate/internal/kit/metrics"
+	"github.com/headgate-rls/headgate/internal/kit/metrics/prom"
+	"github.com/headgate-rls/headgate/internal/wire/accesslog"
+	"github.com/headgate-rls/headgate/internal/wire/unary"
+	"github.com/headgate-rls/headgate/ratelimit"
+)
+
+// serverMetrics are what the parts of a server count in. A part that is opened adds its own rows.
+type serverMetrics struct {
+	*prom.Registry
+	decisions *ratelimit.Metrics
+	logs      *accesslog.Metrics
+	panics    *background.Panics
+	files     fileMetrics
+	answers   metrics.Counters    // of transports that do not count themselves
+	reference *refmetrics.Metrics // nil without --reference-metrics
+}
+
+func newMetrics(version string) *serverMetrics {
+	m := &serverMetrics{
+		Registry: prom.New(), decisions: ratelimit.NewMetrics(), logs: accesslog.NewMetrics(), panics: background.NewPanics(),
+	}
+	m.AddProcess()
+	m.Add(slices.Concat(m.decisions.Rows(), m.logs.Rows(), m.panics.Rows(), m.files.rows())...)
+	m.Add(metrics.Build(buildName, version), m.answers.Row(unary.Answers.Name, unary.Answers.Help, unary.Answers.Labels))
+	return m
+}
+
+const buildName = "headgate_build_info"
+
+// Rows returns the table of what the server measures itself, for the documentation.
+func Rows() []metrics.Row {
+	return append(new(fileMetrics).rows(), metrics.Build(buildName, ""))
+}
+
+// addReference adds the metrics of envoyproxy/ratelimit.
+func (m *serverMetrics) addReference(log *slog.Logger) {
+	m.reference = refmetrics.New(m.decisions, log)
+	m.Add(m.reference.Rows()...)
+}
+
+// hits returns what services count hits in, or nil.
+func (m *serverMetrics) hits() ratelimit.HitMetrics {
+	if m.reference == nil {
+		return nil
+	}
+	return m.reference
+}
+
+// addFigures adds the metrics of a store and its layers.
+func (m *serverMetrics) addFigures(rows []metrics.Row) {
+	m.Add(rows...)
+	if m.reference != nil {
+		m.Add(refmetrics.Figures(rows)...)
+	}
+}
+
+// requests returns what records calls of a transport.
+func (m *serverMetrics) requests(transport string) ratelimit.Observe {
+	observe := m.decisions.Requests(transport)
+	if m.reference == nil || transport == "json" {
+		return observe
+	}
+	return m.reference.Observe(observe)
+}
+
+// handler serves the metrics. OpenMetrics would rename the reference's counters to end with _total.
+func (m *serverMetrics) handler() http.Handler { return m.Handler(m.reference == nil) }
+
+// fileMetrics are what became of files of rules when they were last read.
+type fileMetrics struct {
+	failed atomic.Bool
+	mu     sync.Mutex
+	errors map[string]int
+}
+
+// maxFiles bounds the files that have a series of their own. Errors of the rest are counted under file "(other)".
+const maxFiles = 100
+
+func (m *fileMetrics) rows() []metrics.Row {
+	return []metrics.Row{
+		metrics.GaugeOf("headgate_rules_last_load_successful",
+			"1 if all files of rules were put in force when they were last read, else 0.",
+			func() int { return metrics.Truth(!m.failed.Load()) }),
+		{Name: "headgate_rules_file_errors", Kind: metrics.IsGauge, Labels: metrics.Open("file"), Each: m.each,
+			Help: "Errors in a file of rules, whose domains stay as they were. Files without errors have no series; " +
+				"at most 100 files have their own."},
+	}
+}
+
+// set notes how many errors each file has.
+func (m *fileMetrics) set(errors map[string]int) {
+	bounded := map[string]int{}
+	for i, file := range slices.Sorted(maps.Keys(errors)) {
+		n := errors[file]
+		if i >= maxFiles {
+			file = "(other)"
+		}
+		bounded[strings.ToValidUTF8(file, "_")] += n
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.errors = bounded
+}
+
+func (m *fileMetrics) each(emit metrics.Emit) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for file, n := range m.errors {
+		emit([]string{file}, float64(n), nil)
+	}
+}
+
+// rulesFailed notes that rules could not be loaded.
+func (m *serverMetrics) rulesFailed() {
+	m.decisions.RulesFailed()
+	m.files.failed.Store(true)
+}
+
+// rulesRead notes that all files of rules are in force as they are.
+func (m *serverMetrics) rulesRead() { m.files.failed.Store(false) }
+
+// countHTTP counts the answers of a handler under transport.
+func (m *serverMetrics) countHTTP(transport string, h http.Handler) http.Handler {
+	for _, code := range []int{200, 400, 413, 429, 503} {
+		m.answers.Of(transport, strconv.Itoa(code))
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		c := &codeWriter{ResponseWriter: w, code: http.StatusOK}
+		defer func() { m.answers.Of(transport, strconv.Itoa(c.code)).Inc() }()
+		h.ServeHTTP(c, r)
+	})
+}
+
+// A codeWriter notes the status of an answer.
+type codeWriter struct {
+	http.ResponseWriter
+	code  int
+	wrote bool
+}
+
+func (c *codeWriter) WriteHeader(code int) {
+	if !c.wrote && code >= 200 {
+		c.code, c.wrote = code, true
+	}
+	c.ResponseWriter.WriteHeader(code)
+}
+
+func (c *codeWriter) Write(p []byte) (int, error) {
+	c.wrote = true
+	return c.ResponseWriter.Write(p)
+}
+
+// Unwrap is for http.ResponseController.
+func (c *codeWriter) Unwrap() http.ResponseWriter { return c.ResponseWriter }
