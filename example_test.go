@@ -143,7 +143,8 @@ descriptors:
 		return
 	}
 	defer store.Close()
-	alice := policies.Edit{Key: "to:alice", Figures: policies.Figures{Algorithm: limit.FixedWindow, Capacity: 100, Window: 3600 * policies.One}}
+	alice := policies.Edit{Key: "to:alice", Figures: policies.Figures{Algorithm: limit.FixedWindow, Capacity: 100,
+		Window: 3600 * policies.One}}
 	if _, err := policies.NewEditor(store, nil).Apply(ctx, []policies.Edit{alice}, "example", false); err != nil {
 		fmt.Println(err)
 		return

@@ -63,8 +63,10 @@ func Open(ctx context.Context, opt Options) (*Limiter, error) {
 	if err != nil {
 		return nil, fmt.Errorf("headgate: Options.Backend: %w", err)
 	}
-	l := &Limiter{timeout: conf.Timeout, local: caps.Local, withdraw: func() {}, panics: &background.Reporter{Log: conf.Log}}
-	l.rules = ruleLoader{opt: rulefile.Options{DefaultLeaseTTL: opt.LeaseTTL}, caps: &caps, log: conf.Log, policies: opt.Policies != ""}
+	l := &Limiter{timeout: conf.Timeout, local: caps.Local, withdraw: func() {},
+		panics: &background.Reporter{Log: conf.Log}}
+	l.rules = ruleLoader{opt: rulefile.Options{DefaultLeaseTTL: opt.LeaseTTL}, caps: &caps, log: conf.Log,
+		policies: opt.Policies != ""}
 	l.calls.New = func() any { return newCall() }
 	l.gate.drained, l.held.wake = make(chan struct{}), make(chan struct{}, 1)
 
@@ -93,7 +95,8 @@ func Open(ctx context.Context, opt Options) (*Limiter, error) {
 
 // open opens the store and makes the engine.
 func (l *Limiter) open(ctx context.Context, opt *Options, conf ratelimit.Config, set *descriptors.Set) (err error) {
-	stackOptions := stack.Options{Timeout: conf.Timeout, Replicas: opt.Replicas, Existing: opt.NoMigrate, Log: conf.Log, Panics: l.panics}
+	stackOptions := stack.Options{Timeout: conf.Timeout, Replicas: opt.Replicas, Existing: opt.NoMigrate, Log: conf.Log,
+		Panics: l.panics}
 	if opt.Metrics != nil {
 		l.metrics, l.panicked = ratelimit.NewMetrics(), background.NewPanics()
 		l.panics.Count, l.answers = l.panicked.Count, l.metrics.Requests("library")

@@ -165,7 +165,8 @@ descriptors:
 		t.Fatal(err)
 	}
 	defer l.Close()
-	for _, list := range [][]Descriptor{{Describe("allow")}, {Describe("deny")}, {Describe("error")}, {Describe("local"), Describe("allow")}, {Describe("local"), Describe("deny")}} {
+	for _, list := range [][]Descriptor{{Describe("allow")}, {Describe("deny")}, {Describe("error")},
+		{Describe("local"), Describe("allow")}, {Describe("local"), Describe("deny")}} {
 		if err := l.Refund(t.Context(), "d", list...); !errors.Is(err, ErrUnavailable) {
 			t.Errorf("%v: %v, want %v", list, err, ErrUnavailable)
 		}
@@ -290,7 +291,8 @@ func TestNobodyIsInsideBeyondTheThreshold(t *testing.T) {
 func TestCloseLeavesNothing(t *testing.T) {
 	before := runtime.NumGoroutine()
 	for _, url := range []string{"memory://", "redis://127.0.0.1:1", "sqlite:" + t.TempDir() + "/limits.db"} {
-		l, err := Open(context.Background(), Options{Backend: url, Rules: []Rules{YAML("rules.yaml", testRules)}, Timeout: 50 * time.Millisecond,
+		l, err := Open(context.Background(), Options{Backend: url, Rules: []Rules{YAML("rules.yaml", testRules)},
+			Timeout:  50 * time.Millisecond,
 			Policies: "sqlite:" + t.TempDir() + "/policies.db"})
 		if err != nil {
 			t.Fatal(err)
@@ -320,8 +322,10 @@ func TestCloseLeavesNothing(t *testing.T) {
 		}
 		running.Wait()
 		for name, err := range map[string]error{
-			"Check": second(l.Check(context.Background(), "d", Describe("user", "x"))), "SetRules": l.SetRules(YAML("r", testRules)),
-			"Reset": l.Reset(context.Background(), "d", Describe("user", "x")), "Refund": l.Refund(context.Background(), "d", Describe("user", "x")),
+			"Check":    second(l.Check(context.Background(), "d", Describe("user", "x"))),
+			"SetRules": l.SetRules(YAML("r", testRules)),
+			"Reset":    l.Reset(context.Background(), "d", Describe("user", "x")),
+			"Refund":   l.Refund(context.Background(), "d", Describe("user", "x")),
 		} {
 			if !errors.Is(err, ErrClosed) {
 				t.Errorf("%s after Close: %v", name, err)
@@ -402,7 +406,8 @@ func TestLimitersShareAStore(t *testing.T) {
 	redis := testenv.StartRedis(t)
 	shared := func(o *Options) { o.Backend, o.Timeout = redis.URL(), 30*time.Second }
 	a, b := open(t, shared), open(t, shared)
-	if !allowed(t, a, Describe("user", "x")) || !allowed(t, b, Describe("user", "x")) || !allowed(t, a, Describe("user", "x")) || allowed(t, b, Describe("user", "x")) {
+	if !allowed(t, a, Describe("user", "x")) || !allowed(t, b, Describe("user", "x")) ||
+		!allowed(t, a, Describe("user", "x")) || allowed(t, b, Describe("user", "x")) {
 		t.Error("three of four are not admitted")
 	}
 	lease, _, err := a.Acquire(t.Context(), "d", Describe("alone", "x"))
@@ -425,10 +430,12 @@ func TestLimitersShareAStore(t *testing.T) {
 func TestSetRulesKeepsCountersAndRefusesMistakes(t *testing.T) {
 	l := open(t)
 	allowed(t, l, Describe("user", "x"))
-	if err := l.SetRules(YAML("new.yaml", "domain: d\ndescriptors: [{key: user, limits: [{algorithm: nope}]}]")); err == nil || !strings.Contains(err.Error(), "new.yaml:1") && !strings.Contains(err.Error(), "new.yaml:2") {
+	if err := l.SetRules(YAML("new.yaml", "domain: d\ndescriptors: [{key: user, limits: [{algorithm: nope}]}]")); err ==
+		nil || !strings.Contains(err.Error(), "new.yaml:1") && !strings.Contains(err.Error(), "new.yaml:2") {
 		t.Errorf("a mistake: %v", err)
 	}
-	if err := l.SetRules(YAML("new.yaml", "domain: d\ndescriptors: [{key: user, limits: [{name: day, algorithm: sliding_log, limit: 2, window: 24h}]}]")); err != nil {
+	if err := l.SetRules(YAML("new.yaml", "domain: d\ndescriptors: [{key: user, limits: [{name: day, algorithm: "+
+		"sliding_log, limit: 2, window: 24h}]}]")); err != nil {
 		t.Fatal(err)
 	}
 	if !allowed(t, l, Describe("user", "x")) || allowed(t, l, Describe("user", "x")) {

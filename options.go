@@ -94,8 +94,10 @@ func (o *Options) settings() (ratelimit.Config, error) {
 	asked, err := policies.ParsePatterns(o.PolicyMetrics)
 	check("PolicyMetrics", err != nil, fmt.Sprint("has ", err))
 	c.PolicyMetrics = asked
-	c.OnBackendError = choice(o.OnBackendError, "OnBackendError", descriptors.FailurePolicies(), descriptors.ParseFailurePolicy, check)
-	c.OnOverload = choice(o.OnOverload, "OnOverload", descriptors.OverloadPolicies(), descriptors.ParseOverloadPolicy, check)
+	c.OnBackendError = choice(o.OnBackendError, "OnBackendError", descriptors.FailurePolicies(),
+		descriptors.ParseFailurePolicy, check)
+	c.OnOverload = choice(o.OnOverload, "OnOverload", descriptors.OverloadPolicies(),
+		descriptors.ParseOverloadPolicy, check)
 	c.Charge = choice(o.Charge, "Charge", descriptors.Charges(), descriptors.ParseCharge, check)
 	return c, errors.Join(wrong...)
 }
@@ -104,7 +106,8 @@ func (o *Options) settings() (ratelimit.Config, error) {
 const margin = 2 * time.Millisecond
 
 // choice returns what a name stands for; the zero value means none.
-func choice[T any](name, field string, names []string, parse func(string) (T, bool), check func(string, bool, string)) (value T) {
+func choice[T any](name, field string, names []string, parse func(string) (T, bool),
+	check func(string, bool, string)) (value T) {
 	if name == "" {
 		return value
 	}

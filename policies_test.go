@@ -60,7 +60,8 @@ func TestPoliciesTakeThePlaceOfRulesLimits(t *testing.T) {
 	onDatabases(t, func(t *testing.T, url string) {
 		l := open(t, func(o *Options) { o.Rules, o.Policies = []Rules{YAML("rules.yaml", policyRules)}, url })
 		remaining(t, l, "alice", 3)
-		changePolicy(t, url, policies.Edit{Key: "user:alice", Figures: policies.Figures{Algorithm: limit.SlidingLog, Capacity: 100, Window: 86400 * policies.One}})
+		changePolicy(t, url, policies.Edit{Key: "user:alice", Figures: policies.Figures{Algorithm: limit.SlidingLog,
+			Capacity: 100, Window: 86400 * policies.One}})
 		remaining(t, l, "alice", 100)
 		remaining(t, l, "bob", 3)
 		if !allowed(t, l, Describe("user", "alice")) {
@@ -88,7 +89,8 @@ func TestPoliciesThatAreAwayHoldNobodyUp(t *testing.T) {
 	db := testenv.StartDatabase(t, testenv.Postgres)
 	url := db.CreateDatabase("policies")
 	changeable := open(t, func(o *Options) { o.Rules, o.Policies = []Rules{YAML("rules.yaml", policyRules)}, url })
-	changePolicy(t, url, policies.Edit{Key: "user:alice", Figures: policies.Figures{Algorithm: limit.SlidingLog, Capacity: 7, Window: 86400 * policies.One}})
+	changePolicy(t, url, policies.Edit{Key: "user:alice", Figures: policies.Figures{Algorithm: limit.SlidingLog,
+		Capacity: 7, Window: 86400 * policies.One}})
 	remaining(t, changeable, "alice", 7)
 	db.Kill()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)

@@ -86,7 +86,8 @@ func (l *ruleLoader) load(list []Rules) (*descriptors.Set, error) {
 func (l *ruleLoader) warnOfPolicies(set *descriptors.Set) {
 	for _, r := range set.Rules() {
 		if r.Policy != nil && !l.policies {
-			l.log.Warn("a rule has policy:, and Options.Policies is not set: its own limit holds", "rule", r.Domain+"/"+r.Path, "policy", r.Policy)
+			l.log.Warn("a rule has policy:, and Options.Policies is not set: its own limit holds", "rule", r.Domain+"/"+r.Path,
+				"policy", r.Policy)
 			return
 		}
 	}
@@ -94,7 +95,8 @@ func (l *ruleLoader) warnOfPolicies(set *descriptors.Set) {
 
 // warn logs problems of rules that are in force.
 // watcher returns what follows the files of rules, and what it has loaded.
-func (l *ruleLoader) watcher(list []Rules, install func(*descriptors.Set) error) (*watch.Watcher, *descriptors.Set, error) {
+func (l *ruleLoader) watcher(list []Rules,
+	install func(*descriptors.Set) error) (*watch.Watcher, *descriptors.Set, error) {
 	var paths []string
 	for i, r := range list {
 		if len(r.paths) == 0 {

@@ -14,7 +14,8 @@ func TestSpansAreBelowTheCallersSpan(t *testing.T) {
 	spans := tracetest.NewInMemoryExporter()
 	provider := sdktrace.NewTracerProvider(sdktrace.WithSyncer(spans))
 	l := open(t, func(o *Options) { o.Tracer = provider.Tracer("test") })
-	parent := trace.NewSpanContext(trace.SpanContextConfig{TraceID: trace.TraceID{1}, SpanID: trace.SpanID{2}, TraceFlags: trace.FlagsSampled})
+	parent := trace.NewSpanContext(trace.SpanContextConfig{TraceID: trace.TraceID{1}, SpanID: trace.SpanID{2},
+		TraceFlags: trace.FlagsSampled})
 	ctx := trace.ContextWithSpanContext(t.Context(), parent)
 
 	lease, _, err := l.Acquire(ctx, "d", Describe("user", "a"))
@@ -23,13 +24,16 @@ func TestSpansAreBelowTheCallersSpan(t *testing.T) {
 	}
 	lease.Release()
 	list := spans.GetSpans()
-	if len(list) != 2 || list[1].Name != "ShouldRateLimit" || list[1].Parent.SpanID() != parent.SpanID() || list[1].SpanKind != trace.SpanKindInternal ||
-		list[0].Name != "Take" || list[0].Parent.SpanID() != list[1].SpanContext.SpanID() || list[0].SpanContext.TraceID() != parent.TraceID() {
+	if len(list) != 2 || list[1].Name != "ShouldRateLimit" || list[1].Parent.SpanID() != parent.SpanID() ||
+		list[1].SpanKind != trace.SpanKindInternal ||
+		list[0].Name != "Take" || list[0].Parent.SpanID() != list[1].SpanContext.SpanID() ||
+		list[0].SpanContext.TraceID() != parent.TraceID() {
 		t.Errorf("with a sampled span: %+v", list)
 	}
 
 	spans.Reset()
-	if _, err := l.Check(trace.ContextWithSpanContext(t.Context(), parent.WithTraceFlags(0)), "d", Describe("user", "a")); err != nil {
+	if _, err := l.Check(trace.ContextWithSpanContext(t.Context(), parent.WithTraceFlags(0)), "d",
+		Describe("user", "a")); err != nil {
 		t.Fatal(err)
 	}
 	if n := len(spans.GetSpans()); n != 0 {
@@ -38,7 +42,8 @@ func TestSpansAreBelowTheCallersSpan(t *testing.T) {
 	if _, err := l.Check(t.Context(), "d", Describe("user", "a")); err != nil {
 		t.Fatal(err)
 	}
-	if list = spans.GetSpans(); len(list) != 2 || list[1].Parent.IsValid() || list[1].SpanContext.TraceID() == parent.TraceID() {
+	if list = spans.GetSpans(); len(list) != 2 || list[1].Parent.IsValid() ||
+		list[1].SpanContext.TraceID() == parent.TraceID() {
 		t.Errorf("without a span: %+v", list)
 	}
 }

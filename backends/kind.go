@@ -78,7 +78,8 @@ var homes = []struct {
 	schemes    []string
 }{
 	{"memory", "memory", []string{"memory"}},
-	{"Redis", "redis", []string{"redis", "rediss", "unix", "redis+unix", "redis+sentinel", "rediss+sentinel", "redis+cluster", "rediss+cluster"}},
+	{"Redis", "redis", []string{"redis", "rediss", "unix", "redis+unix", "redis+sentinel", "rediss+sentinel",
+		"redis+cluster", "rediss+cluster"}},
 	{"SQL databases", "sqlstore", []string{"postgres", "postgresql", "mysql", "mariadb", "oracle", "sqlite"}},
 	{"DynamoDB", "dynamodb", []string{"dynamodb"}},
 }

@@ -81,7 +81,10 @@ func TestBuildChecksEachBound(t *testing.T) {
 		{"", func(r *rule) { r.Limits[0].Alone = true }},
 		{"called by its algorithm alone", func(r *rule) { r.Limits[1].Alone = true }},
 		{"must be the only one of its rule", func(r *rule) { r.Limits[1].Unlimited = true }},
-		{"a limit that is unlimited has no figures", func(r *rule) { r.Concurrency, r.Limits = nil, r.Limits[:1]; r.Limits[0].Unlimited = true }},
+		{"a limit that is unlimited has no figures", func(r *rule) {
+			r.Concurrency, r.Limits = nil, r.Limits[:1]
+			r.Limits[0].Unlimited = true
+		}},
 		{"concurrency and unlimited", func(r *rule) { r.Limits = []descriptors.LimitSpec{{Unlimited: true}} }},
 		{"unknown algorithm 99", func(r *rule) { r.Limits[0].Figures.Algorithm = 99 }},
 		{"limits do not have the algorithm concurrency", func(r *rule) { r.Limits[0].Figures.Algorithm = limit.Concurrency }},
@@ -115,20 +118,26 @@ func TestBuildChecksEachBound(t *testing.T) {
 		{"statusCode -1 is outside", func(r *rule) { r.Concurrency.Tiers[1].Status = -1 }},
 		{"only delays", func(r *rule) { r.Concurrency.Tiers[0].Threshold = 50 }},
 		{"reject_hold needs a tier that refuses", func(r *rule) { r.Concurrency.Tiers = r.Concurrency.Tiers[:1] }},
-		{"delay 10m0.001s is not whole milliseconds", func(r *rule) { r.Concurrency.Tiers[0].Delay = 10*time.Minute + time.Millisecond }},
+		{"delay 10m0.001s is not whole milliseconds",
+			func(r *rule) { r.Concurrency.Tiers[0].Delay = 10*time.Minute + time.Millisecond }},
 		{"delay 1µs is not whole milliseconds", func(r *rule) { r.Concurrency.Tiers[0].Delay = time.Microsecond }},
 		{"delay -1ms is not whole milliseconds", func(r *rule) { r.Concurrency.Tiers[0].Delay = -time.Millisecond }},
 		{"content needs a statusCode", func(r *rule) { r.Concurrency.Tiers[0].Content = "a" }},
-		{"headers needs a statusCode", func(r *rule) { r.Concurrency.Tiers[0].Headers = []descriptors.Header{{Name: "x-a"}} }},
+		{"headers needs a statusCode", func(r *rule) {
+			r.Concurrency.Tiers[0].Headers = []descriptors.Header{{Name: "x-a"}}
+		}},
 		{"content has 65537 bytes", func(r *rule) { r.Concurrency.Tiers[1].Content = long(1<<16 + 1) }},
-		{`header ":path" is a pseudo header`, func(r *rule) { r.Concurrency.Tiers[1].Headers = []descriptors.Header{{Name: ":path"}} }},
+		{`header ":path" is a pseudo header`, func(r *rule) {
+			r.Concurrency.Tiers[1].Headers = []descriptors.Header{{Name: ":path"}}
+		}},
 		{"a rule is missing", func(r *rule) { r.Rules = []*rule{nil} }},
 		{"rules are nested deeper than 256", func(r *rule) { r.Rules = []*rule{r} }},
 	} {
 		hold := time.Second
 		r := &rule{Key: "k", Value: "v", Body: descriptors.Body{
-			Place:    descriptors.Place{File: "db", Line: 7},
-			Response: &descriptors.Response{Content: "no", Headers: []descriptors.Header{{Name: "x-b"}, {Name: "X-A", Value: "1"}}},
+			Place: descriptors.Place{File: "db", Line: 7},
+			Response: &descriptors.Response{Content: "no",
+				Headers: []descriptors.Header{{Name: "x-b"}, {Name: "X-A", Value: "1"}}},
 			Limits: []descriptors.LimitSpec{
 				{Name: "a", Share: 2, Figures: limit.Spec{Algorithm: limit.FixedWindow, Max: 10, Window: time.Hour}},
 				{Name: "b", Figures: limit.Spec{Algorithm: limit.TokenBucket, Max: 10, Window: time.Second}},
@@ -140,7 +149,8 @@ func TestBuildChecksEachBound(t *testing.T) {
 		}}
 		tc.change(r)
 		var problems descriptors.Problems
-		set := descriptors.Build(&descriptors.Spec{Domains: []*descriptors.DomainSpec{{Name: "d", Rules: []*rule{r}}}}, &problems)
+		set := descriptors.Build(&descriptors.Spec{Domains: []*descriptors.DomainSpec{{Name: "d", Rules: []*rule{r}}}},
+			&problems)
 		got := problems.Sorted()
 		if tc.want == "" {
 			if set == nil || len(got) > 0 {
@@ -193,15 +203,22 @@ func TestBuildChecksResources(t *testing.T) {
 		{"matched by the resource's path", func(r *resource) { r.Matcher.RequestHeaders = criteria{":path": {}} }},
 		{`header "x-a" is given twice`, func(r *resource) { r.Matcher.RequestHeaders = criteria{"x-a": {}, "X-A": {}} }},
 		{"the path has no parameter {di}", func(r *resource) { r.Matcher.PathParams = criteria{"di": {}} }},
-		{"query parameter q has 4097 bytes", func(r *resource) { r.Matcher.QueryParams = criteria{"q": {Value: long(4097)}} }},
+		{"query parameter q has 4097 bytes",
+			func(r *resource) { r.Matcher.QueryParams = criteria{"q": {Value: long(4097)}} }},
 		{"query parameter q has 1001 bytes", func(r *resource) {
 			r.Matcher.QueryParams = criteria{"q": {Operator: "Matches", Value: long(1001)}}
 		}},
-		{"error parsing regexp", func(r *resource) { r.Matcher.QueryParams = criteria{"q": {Operator: "Matches", Value: "("}} }},
-		{"Exists takes no value", func(r *resource) { r.Matcher.QueryParams = criteria{"q": {Operator: "Exists", Value: "1"}} }},
-		{"contains the empty text always", func(r *resource) { r.Matcher.QueryParams = criteria{"q": {Operator: "Contains"}} }},
+		{"error parsing regexp", func(r *resource) {
+			r.Matcher.QueryParams = criteria{"q": {Operator: "Matches", Value: "("}}
+		}},
+		{"Exists takes no value", func(r *resource) {
+			r.Matcher.QueryParams = criteria{"q": {Operator: "Exists", Value: "1"}}
+		}},
+		{"contains the empty text always",
+			func(r *resource) { r.Matcher.QueryParams = criteria{"q": {Operator: "Contains"}} }},
 		{`operator "Like" is unknown`, func(r *resource) { r.Matcher.QueryParams = criteria{"q": {Operator: "Like"}} }},
-		{"expression has 4097 bytes", func(r *resource) { r.Matcher.AnyOf = []descriptors.Condition{{Expression: long(4097)}} }},
+		{"expression has 4097 bytes",
+			func(r *resource) { r.Matcher.AnyOf = []descriptors.Condition{{Expression: long(4097)}} }},
 		{"is not understood", func(r *resource) { r.Matcher.AnyOf = []descriptors.Condition{{Expression: "${}"}} }},
 		{"request's body can never be matched", func(r *resource) {
 			r.Matcher.AnyOf = []descriptors.Condition{{Expression: "${context.request.formParams.a}"}}
@@ -210,7 +227,8 @@ func TestBuildChecksResources(t *testing.T) {
 		r := &resource{Path: "/a/{id}", Body: descriptors.Body{Place: descriptors.Place{File: "db", Line: 7}}}
 		tc.change(r)
 		var problems descriptors.Problems
-		set := descriptors.Build(&descriptors.Spec{Domains: []*descriptors.DomainSpec{{Name: "d", Resources: []*resource{r}}}}, &problems)
+		set := descriptors.Build(
+			&descriptors.Spec{Domains: []*descriptors.DomainSpec{{Name: "d", Resources: []*resource{r}}}}, &problems)
 		got := problems.Sorted()
 		if tc.want == "" {
 			if set == nil || len(got) > 0 {

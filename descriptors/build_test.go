@@ -13,7 +13,8 @@ import (
 
 // perSecond is a limit of n in a second.
 func perSecond(n int64) []descriptors.LimitSpec {
-	return []descriptors.LimitSpec{{Alone: true, Figures: limit.Spec{Algorithm: limit.FixedWindow, Max: n, Window: time.Second}}}
+	return []descriptors.LimitSpec{
+		{Alone: true, Figures: limit.Spec{Algorithm: limit.FixedWindow, Max: n, Window: time.Second}}}
 }
 
 // TestBuildNeedsNoText: rules of a source that has no files are matched like
@@ -23,12 +24,14 @@ func TestBuildNeedsNoText(t *testing.T) {
 	leaf := &descriptors.RuleSpec{Key: "user", Body: descriptors.Body{Limits: perSecond(2), Place: row(2)}}
 	spec := &descriptors.Spec{Hash: 7, Domains: []*descriptors.DomainSpec{
 		{Name: "shop", Rules: []*descriptors.RuleSpec{
-			{Key: "tenant", Value: "a*", ShareThreshold: true, Rules: []*descriptors.RuleSpec{leaf}, Body: descriptors.Body{Place: row(1)}},
+			{Key: "tenant", Value: "a*", ShareThreshold: true, Rules: []*descriptors.RuleSpec{leaf},
+				Body: descriptors.Body{Place: row(1)}},
 		}},
 		{Name: "shop", Resources: []*descriptors.ResourceSpec{{
 			Method: "GET", Path: "/users/{id}",
-			Matcher: descriptors.Matcher{PathParams: map[string]descriptors.Criterion{"id": {Operator: "NotEqualTo", Value: "me"}}},
-			Body:    descriptors.Body{Limits: perSecond(3), Place: row(3)},
+			Matcher: descriptors.Matcher{
+				PathParams: map[string]descriptors.Criterion{"id": {Operator: "NotEqualTo", Value: "me"}}},
+			Body: descriptors.Body{Limits: perSecond(3), Place: row(3)},
 		}}},
 	}}
 	var problems descriptors.Problems
@@ -84,11 +87,16 @@ func TestBuildReportsPlaces(t *testing.T) {
 		{descriptors.DomainSpec{Resources: []*descriptors.ResourceSpec{{Path: "/a", Body: at(1)}, {Path: "/a", Body: at(2)}}},
 			"db:2:4: duplicate resource *:/a, first in db:1 (at d/*:/a)\n"},
 		{descriptors.DomainSpec{Resources: []*descriptors.ResourceSpec{{Path: "/a", Body: at(1),
-			Matcher: descriptors.Matcher{PathParams: map[string]descriptors.Criterion{"id": {}}}}}}, "db:1:4: the path has no parameter {id} (at d/*:/a)\n"},
+			Matcher: descriptors.Matcher{PathParams: map[string]descriptors.Criterion{"id": {}}}}}},
+			"db:1:4: the path has no parameter {id} (at d/*:/a)\n"},
 		{descriptors.DomainSpec{Resources: []*descriptors.ResourceSpec{{Path: "/a", Body: at(1),
-			Matcher: descriptors.Matcher{QueryParams: map[string]descriptors.Criterion{"q": {Operator: "Like"}}}}}}, "db:1:4: query parameter q: operator \"Like\" is unknown; it must be EqualTo, NotEqualTo, Contains, NotContains, Matches, NotMatches, Exists or NotExists (at d/*:/a)\n"},
+			Matcher: descriptors.Matcher{QueryParams: map[string]descriptors.Criterion{"q": {Operator: "Like"}}}}}},
+			"db:1:4: query parameter q: operator \"Like\" is unknown; it must be EqualTo, NotEqualTo, Contains, NotContains, " +
+				"Matches, NotMatches, Exists or NotExists (at d/*:/a)\n"},
 		{descriptors.DomainSpec{Resources: []*descriptors.ResourceSpec{{Path: "/a", Body: at(1),
-			Matcher: descriptors.Matcher{AllOf: []descriptors.Condition{{Expression: "${context.request.body}"}}}}}}, "db:1:4: an expression over the request's body can never be matched: Envoy asks before it has read the request's body; match on headers, query or pathParams instead (at d/*:/a)\n"},
+			Matcher: descriptors.Matcher{AllOf: []descriptors.Condition{{Expression: "${context.request.body}"}}}}}},
+			"db:1:4: an expression over the request's body can never be matched: Envoy asks before it has read the request's " +
+				"body; match on headers, query or pathParams instead (at d/*:/a)\n"},
 	} {
 		if tc.domain.Place.Line == 0 {
 			tc.domain.Name = "d"
@@ -113,7 +121,8 @@ func TestBuildStopsAtTooManyRules(t *testing.T) {
 	}
 	var problems descriptors.Problems
 	set := descriptors.Build(&descriptors.Spec{Domains: []*descriptors.DomainSpec{{Name: "d", Rules: below}}}, &problems)
-	if got := problems.Sorted(); set != nil || len(got) != 1 || !strings.Contains(got[0].Message, "more than 1000000 rules") {
+	if got := problems.Sorted(); set != nil || len(got) != 1 ||
+		!strings.Contains(got[0].Message, "more than 1000000 rules") {
 		t.Errorf("%d problems: %.500v", len(got), got)
 	}
 }
@@ -129,7 +138,8 @@ func TestBuildReportsManyProblemsQuickly(t *testing.T) {
 	var problems descriptors.Problems
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
-	set := descriptors.Build(&descriptors.Spec{Domains: []*descriptors.DomainSpec{{Name: "d", Rules: []*descriptors.RuleSpec{r}}}}, &problems)
+	set := descriptors.Build(
+		&descriptors.Spec{Domains: []*descriptors.DomainSpec{{Name: "d", Rules: []*descriptors.RuleSpec{r}}}}, &problems)
 	runtime.ReadMemStats(&after)
 	got := problems.Sorted()
 	if set != nil || len(got) != 10_000 {

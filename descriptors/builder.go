@@ -202,7 +202,8 @@ func (b *builder) fits(s *RuleSpec, w *way, among *siblings) bool {
 	case s.Key == first.Key:
 		b.at(s.Place, w.String(), false, "duplicate rule %q, first in %s:%d", w.id, first.Place.File, first.Place.Line)
 	default:
-		b.at(s.Place, w.String(), false, "key %q with value %q is spelt %q like key %q with value %q in %s:%d; statistics could not tell them apart",
+		b.at(s.Place, w.String(), false,
+			"key %q with value %q is spelt %q like key %q with value %q in %s:%d; statistics could not tell them apart",
 			s.Key, s.Value, w.id, first.Key, first.Value, first.Place.File, first.Place.Line)
 	}
 	return false
@@ -366,7 +367,8 @@ func (b *builder) shadowed(specs []*RuleSpec, w *way, lv *level, wild []*RuleSpe
 		if _, ok := lv.exact[Entry{s.Key, s.Value}]; ok {
 			what = "applies only to its own text, * included"
 		}
-		b.below(w, s, true, "the rule %s: %s %q in %s:%d matches all it would", what, why, o.Label(), o.Place.File, o.Place.Line)
+		b.below(w, s, true, "the rule %s: %s %q in %s:%d matches all it would", what, why, o.Label(), o.Place.File,
+			o.Place.Line)
 	}
 	every := func(s *RuleSpec) *Entry {
 		if s.Value == "" {
@@ -400,7 +402,8 @@ func (b *builder) references(body *Body, d *domainBuilder, path fmt.Stringer) {
 				continue // has been reported
 			}
 			p := cmp.Or(r.Place, l.Place, body.Place)
-			b.refs = append(b.refs, reference{d.name, l.Name, r.Name, Problem{File: p.File, Line: p.Line, Col: p.Col, Path: path.String()}})
+			b.refs = append(b.refs,
+				reference{d.name, l.Name, r.Name, Problem{File: p.File, Line: p.Line, Col: p.Col, Path: path.String()}})
 		}
 	}
 }

@@ -139,7 +139,8 @@ func (s *spot) operation(name string) pathRule {
 		name = ""
 	}
 	if s.text("operation", "operation", name, maxKey) && strings.ContainsAny(name, "/#: \t\"") {
-		s.errorf("operation", "operation %q must be the last part of the SOAPAction: without /, #, :, quotes and spaces", spell.Short(name))
+		s.errorf("operation", "operation %q must be the last part of the SOAPAction: without /, #, :, quotes and spaces",
+			spell.Short(name))
 	}
 	return pathRule{class: classOperation, text: name, name: name}
 }
@@ -209,7 +210,8 @@ func (b *builder) resourceIndex(d *domainBuilder) *resourceIndex {
 	}
 	for _, r := range d.resources {
 		if ix.cutParams && r.class != classRegex && r.class != classOperation && hasParams(r.is.name) {
-			b.atResource(r, false, "path %q: %s says that paths are compared without what follows a semicolon", spell.Short(r.is.name), d.matrix)
+			b.atResource(r, false, "path %q: %s says that paths are compared without what follows a semicolon",
+				spell.Short(r.is.name), d.matrix)
 		}
 		ix.add(r)
 	}
@@ -221,10 +223,12 @@ func (b *builder) resourceIndex(d *domainBuilder) *resourceIndex {
 		}
 	})
 	if len(ix.regexes) > maxRegexes {
-		b.atResource(ix.regexes[maxRegexes], false, "the domain has more than %d regular expressions for paths; matching them would be slow", maxRegexes)
+		b.atResource(ix.regexes[maxRegexes], false,
+			"the domain has more than %d regular expressions for paths; matching them would be slow", maxRegexes)
 	}
 	if n := len(matchedHeaders(d.resources)); n > maxMatchedHeaders {
-		b.atResource(d.resources[0], false, "the domain's resources match on %d different headers; a request carries at most %d", n, maxMatchedHeaders)
+		b.atResource(d.resources[0], false,
+			"the domain's resources match on %d different headers; a request carries at most %d", n, maxMatchedHeaders)
 	}
 	return ix
 }
@@ -254,7 +258,8 @@ func (b *builder) unreachable(s *RuleSpec, d *domainBuilder) {
 	for _, below := range s.Rules {
 		if below.Key == pathEntry {
 			w := d.way().to(s)
-			b.below(&w, below, true, "the rule never applies: the domain has resources, and descriptors that begin with %s and %s are matched against those",
+			b.below(&w, below, true, "the rule never applies: the domain has resources, and descriptors that begin with %s "+
+				"and %s are matched against those",
 				methodEntry, pathEntry)
 		}
 	}

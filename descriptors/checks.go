@@ -106,7 +106,8 @@ func (s *spot) answer(content string, headers []Header) []Header {
 		case slices.ContainsFunc(out, func(o Header) bool { return o.Name == name }):
 			s.errorf(field, "header %q is given twice; header names are the same in upper and lower case", name)
 		case !s.text(field, "header "+name, h.Value, maxHeaderValue):
-		case strings.TrimSpace(h.Value) != h.Value || strings.ContainsFunc(h.Value, func(c rune) bool { return c < ' ' || c == 0x7f }):
+		case strings.TrimSpace(h.Value) != h.Value || strings.ContainsFunc(h.Value,
+			func(c rune) bool { return c < ' ' || c == 0x7f }):
 			s.errorf(field, "the value of header %q must have no control characters, and no space around it", name)
 		default:
 			out = append(out, Header{name, h.Value})

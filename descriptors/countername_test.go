@@ -65,10 +65,12 @@ resources:
 			t.Errorf("%v: group %q is that of %s %v, %v %v; want %s", c.entries, m.Group, domain, entries, matches, ok, c.name)
 		}
 	}
-	if domain, entries, matches, ok := s.Counted("1:d4:gone1:x"); !ok || matches || descriptors.Name(domain, entries) != "d|gone=x" {
+	if domain, entries, matches, ok := s.Counted("1:d4:gone1:x"); !ok || matches ||
+		descriptors.Name(domain, entries) != "d|gone=x" {
 		t.Errorf("a rule that is gone: %s %v %v %v", domain, entries, matches, ok)
 	}
-	for _, group := range []string{"", "=raw", "~d_user_a_", "ping", "1:d", "9:d1:a1:b", "-1:d1:a1:b", "1:d99999999999999999999:a", strings.Repeat("0:", 500)} {
+	for _, group := range []string{"", "=raw", "~d_user_a_", "ping", "1:d", "9:d1:a1:b", "-1:d1:a1:b",
+		"1:d99999999999999999999:a", strings.Repeat("0:", 500)} {
 		if domain, entries, matches, _ := s.Counted(group); matches {
 			t.Errorf("%q is that of %s %v", group, domain, entries)
 		}

@@ -40,7 +40,8 @@ func of[T any](d *draws, values ...T) T { return values[d.n(len(values))] }
 var longPath = "/" + strings.Repeat("p", 1024)
 
 var texts = []string{
-	"a", "b", "ab*", "x", "", "a b", "\xff", "ü", "\n", "\"", "\x00", "*", strings.Repeat("k", 1024), strings.Repeat("k", 1025),
+	"a", "b", "ab*", "x", "", "a b", "\xff", "ü", "\n", "\"", "\x00", "*", strings.Repeat("k", 1024),
+	strings.Repeat("k", 1025),
 	strings.Repeat("v", 4097), strings.Repeat("c", 1<<16+1), "name",
 }
 
@@ -48,11 +49,13 @@ var texts = []string{
 func (d *draws) text() string { return of(d, texts...) }
 
 func (d *draws) integer() int64 {
-	return of[int64](d, 1, 2, 5, 100, 0, -1, math.MaxInt64, math.MinInt64, 1<<20, 1<<20+1, 1<<40, 1<<40+1, 429, 503, 200, 600)
+	return of[int64](d, 1, 2, 5, 100, 0, -1, math.MaxInt64, math.MinInt64, 1<<20, 1<<20+1, 1<<40, 1<<40+1, 429,
+		503, 200, 600)
 }
 
 func (d *draws) duration() time.Duration {
-	return of[time.Duration](d, time.Second, time.Minute, time.Hour, time.Millisecond, 0, -1, time.Microsecond, time.Nanosecond, math.MaxInt64, math.MinInt64,
+	return of[time.Duration](d, time.Second, time.Minute, time.Hour, time.Millisecond, 0, -1, time.Microsecond,
+		time.Nanosecond, math.MaxInt64, math.MinInt64,
 		limit.MaxWindow, limit.MaxWindow+1, 10*time.Minute+time.Millisecond)
 }
 
@@ -107,7 +110,8 @@ func (d *draws) metadata(depth int) any {
 func (d *draws) body() descriptors.Body {
 	b := descriptors.Body{
 		Limits: list(d, 1024, d.limit), Shadow: d.bool(), Quota: d.bool(),
-		OnBackendError: descriptors.FailurePolicy(d.n(7)), OnOverload: descriptors.FailurePolicy(d.n(7)), Charge: descriptors.Charge(d.n(5)),
+		OnBackendError: descriptors.FailurePolicy(d.n(7)), OnOverload: descriptors.FailurePolicy(d.n(7)),
+		Charge:         descriptors.Charge(d.n(5)),
 		DetailedMetric: d.bool(), Place: d.place(), Fields: d.fields(), Broken: d.n(30) == 29,
 	}
 	if d.bool() {
@@ -129,13 +133,15 @@ func (d *draws) limit() descriptors.LimitSpec {
 			Algorithm: limit.Algorithm(of(d, 1, 2, 3, 4, 5, 6, 0, 99)), Max: d.integer(), Window: d.duration(),
 			Burst: of(d, 0, 0, d.integer()), Hold: of(d, 0, 0, 0, d.duration()),
 		},
-		Replaces: list(d, 1024, func() descriptors.Replaced { return descriptors.Replaced{Name: d.text(), Place: d.place()} }),
-		Place:    d.place(), Fields: d.fields(), Broken: d.n(30) == 29,
+		Replaces: list(d, 1024,
+			func() descriptors.Replaced { return descriptors.Replaced{Name: d.text(), Place: d.place()} }),
+		Place: d.place(), Fields: d.fields(), Broken: d.n(30) == 29,
 	}
 }
 
 func (d *draws) concurrency() *descriptors.ConcurrencySpec {
-	c := &descriptors.ConcurrencySpec{LeaseTTL: d.duration(), ByHits: d.bool(), Broken: d.n(30) == 29, Place: d.place(), Fields: d.fields()}
+	c := &descriptors.ConcurrencySpec{LeaseTTL: d.duration(), ByHits: d.bool(), Broken: d.n(30) == 29, Place: d.place(),
+		Fields: d.fields()}
 	if d.bool() {
 		hold := d.duration()
 		c.Hold = &hold
@@ -144,8 +150,9 @@ func (d *draws) concurrency() *descriptors.ConcurrencySpec {
 	c.Tiers = list(d, 32, func() descriptors.TierSpec {
 		next++
 		return descriptors.TierSpec{Tier: descriptors.Tier{
-			Threshold: of(d, next, next, d.integer()), Status: of(d, 429, 0, 503, int(d.integer())), Headers: d.headers(), Content: d.text(),
-			Delay: of(d, 0, d.duration()), Name: d.text(),
+			Threshold: of(d, next, next, d.integer()), Status: of(d, 429, 0, 503, int(d.integer())), Headers: d.headers(),
+			Content: d.text(),
+			Delay:   of(d, 0, d.duration()), Name: d.text(),
 		}, Broken: d.n(30) == 29, Place: d.place(), Fields: d.fields()}
 	})
 	return c
@@ -161,13 +168,15 @@ func (d *draws) criteria() map[string]descriptors.Criterion {
 
 func (d *draws) criterion() descriptors.Criterion {
 	return descriptors.Criterion{
-		Operator: of(d, "", "EqualTo", "NotContains", "Matches", "Exists", "Like"), Value: of(d, "1", "(", "^a+$", d.text()), Place: d.place(),
+		Operator: of(d, "", "EqualTo", "NotContains", "Matches", "Exists", "Like"), Value: of(d, "1", "(", "^a+$", d.text()),
+		Place: d.place(),
 	}
 }
 
 func (d *draws) conditions() []descriptors.Condition {
 	return list(d, 32, func() descriptors.Condition {
-		return descriptors.Condition{Criterion: d.criterion(), Expression: of(d, "${context.request.headers.X-A}", "${context.request.queryParams.q}",
+		return descriptors.Condition{Criterion: d.criterion(), Expression: of(d, "${context.request.headers.X-A}",
+			"${context.request.queryParams.q}",
 			"${context.request.pathParams.id}", "${context.request.body}", "${context.request.formParams.a}", "${}", d.text())}
 	})
 }
@@ -177,7 +186,8 @@ func (d *draws) rule() *descriptors.RuleSpec {
 		return nil
 	}
 	r := &descriptors.RuleSpec{
-		Body: d.body(), Key: d.text(), Value: d.text(), ShareThreshold: d.n(4) == 3, ValueToMetric: d.bool(), CountByValue: d.n(4) == 3,
+		Body: d.body(), Key: d.text(), Value: d.text(), ShareThreshold: d.n(4) == 3, ValueToMetric: d.bool(),
+		CountByValue: d.n(4) == 3,
 	}
 	if d.n(20) == 19 {
 		r.Rules = []*descriptors.RuleSpec{r} // without an end
@@ -230,15 +240,18 @@ func outOfBounds(r *descriptors.Rule) (found []string) {
 	text := func(what, s string, most int) { wrong(len(s) > most || !utf8.ValidString(s), what, s) }
 	name := func(s string) {
 		text("name", s, 128)
-		wrong(strings.ContainsAny(s, "\"\\\n\x00") || strings.ContainsFunc(s, func(c rune) bool { return c > '~' }), "name", s)
+		wrong(strings.ContainsAny(s, "\"\\\n\x00") || strings.ContainsFunc(s, func(c rune) bool { return c > '~' }), "name",
+			s)
 	}
 	headers := func(hs []descriptors.Header) {
 		wrong(len(hs) > 32, "headers", len(hs))
-		wrong(!slices.IsSortedFunc(hs, func(a, b descriptors.Header) int { return strings.Compare(a.Name, b.Name) }), "order of headers", hs)
+		wrong(!slices.IsSortedFunc(hs, func(a, b descriptors.Header) int { return strings.Compare(a.Name, b.Name) }),
+			"order of headers", hs)
 		for i, h := range hs {
 			text("header", h.Name, 128)
 			text("header", h.Value, 4096)
-			wrong(h.Name == "" || h.Name[0] == ':' || h.Name != strings.ToLower(h.Name) || strings.ContainsAny(h.Name, " \n\x00"), "header", h.Name)
+			wrong(h.Name == "" || h.Name[0] == ':' || h.Name != strings.ToLower(h.Name) ||
+				strings.ContainsAny(h.Name, " \n\x00"), "header", h.Name)
 			wrong(strings.ContainsAny(h.Value, "\n\x00"), "value", h.Value)
 			wrong(i > 0 && hs[i-1].Name == h.Name, "header twice", h.Name)
 		}
@@ -247,7 +260,8 @@ func outOfBounds(r *descriptors.Rule) (found []string) {
 	wrong(r.Domain == "", "domain", "")
 	wrong(r.Resource == "" && len(r.Path) > 256*(1024+4096+2), "path", len(r.Path))
 	wrong(len(r.Resource) > 1024+64+3, "resource", len(r.Resource))
-	wrong(r.OnBackendError > descriptors.FailLocal || r.OnOverload >= descriptors.FailLocal || r.Charge > descriptors.ChargeEach, "policies", r.Terms)
+	wrong(r.OnBackendError > descriptors.FailLocal || r.OnOverload >= descriptors.FailLocal ||
+		r.Charge > descriptors.ChargeEach, "policies", r.Terms)
 	wrong(len(r.Limits) > 1024, "limits", len(r.Limits))
 	wrong(r.Unlimited && (len(r.Limits) > 0 || r.Concurrency != nil), "unlimited", "with limits")
 	parts := map[string]bool{}
@@ -263,7 +277,8 @@ func outOfBounds(r *descriptors.Rule) (found []string) {
 	}
 	for _, n := range r.Replaces {
 		text("replaced", n, 128)
-		wrong(n == "" || slices.ContainsFunc(r.Limits, func(l descriptors.RuleLimit) bool { return l.Name == n }), "replaced", n)
+		wrong(n == "" || slices.ContainsFunc(r.Limits, func(l descriptors.RuleLimit) bool { return l.Name == n }),
+			"replaced", n)
 	}
 	if r.Response != nil {
 		text("content", r.Response.Content, 1<<16)
@@ -271,13 +286,15 @@ func outOfBounds(r *descriptors.Rule) (found []string) {
 	}
 	if c := r.Concurrency; c != nil {
 		_, err := limit.New(c.Limit.Spec())
-		wrong(err != nil || c.LeaseTTL < limit.MinWindow || c.LeaseTTL > limit.MaxWindow || c.Hold < 0 || c.Hold > c.LeaseTTL, "lease", c)
+		wrong(err != nil || c.LeaseTTL < limit.MinWindow || c.LeaseTTL > limit.MaxWindow || c.Hold < 0 ||
+			c.Hold > c.LeaseTTL, "lease", c)
 		wrong(len(c.Tiers) < 1 || len(c.Tiers) > 32, "tiers", len(c.Tiers))
 		for i, tier := range c.Tiers {
 			name(tier.Name)
 			headers(tier.Headers)
 			text("content", tier.Content, 1<<16)
-			wrong(i > 0 && tier.Threshold <= c.Tiers[i-1].Threshold || tier.Threshold < 0 || tier.Threshold > limit.MaxInFlight, "threshold", tier.Threshold)
+			wrong(i > 0 && tier.Threshold <= c.Tiers[i-1].Threshold || tier.Threshold < 0 || tier.Threshold > limit.MaxInFlight,
+				"threshold", tier.Threshold)
 			wrong(tier.Status != 0 && (tier.Status < 400 || tier.Status > 599), "status", tier.Status)
 			wrong(tier.Delay < 0 || tier.Delay > 10*time.Minute || tier.Delay%time.Millisecond != 0, "delay", tier.Delay)
 		}
@@ -329,7 +346,8 @@ func build(t *testing.T, data []byte) *descriptors.Set {
 			t.Errorf("rule %d, %s of %s: %.500v", i, r.Path, r.Domain, found)
 		}
 		set.Match(r.Domain, []descriptors.Entry{{Key: "a", Value: "b"}, {}}, &m)
-		set.Match(r.Domain, []descriptors.Entry{{Key: "method", Value: "GET"}, {Key: "path", Value: "/a/b?c=d"}, {Key: "header.x-a", Value: "1"}}, &m)
+		set.Match(r.Domain, []descriptors.Entry{{Key: "method", Value: "GET"}, {Key: "path", Value: "/a/b?c=d"},
+			{Key: "header.x-a", Value: "1"}}, &m)
 		set.Needs(r.Domain)
 	}
 	if err := set.Dump(&bytes.Buffer{}); err != nil {

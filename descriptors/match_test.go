@@ -155,7 +155,8 @@ func TestReferenceCounters(t *testing.T) {
 		s := mustLoad(t, plain("a x* 1\nb - 1\nc x -"))
 		for descriptor, want := range map[string]string{
 			"a=x1": "1:d1:a2:x1", "a=x2": "1:d1:a2:x2", "b=x1": "1:d1:b2:x1",
-			"c=x": "", "z=1": "", "a=" + strings.Repeat("x", 200): limit.MakeGroup([]byte("1:d1:a200:" + strings.Repeat("x", 200))),
+			"c=x": "", "z=1": "",
+			"a=" + strings.Repeat("x", 200):  limit.MakeGroup([]byte("1:d1:a200:" + strings.Repeat("x", 200))),
 			"b=" + strings.Repeat("x", 2000): limit.MakeGroup([]byte("1:d1:b2000:" + strings.Repeat("x", 2000))),
 		} {
 			if got := group(s, descriptor); got != want {
@@ -164,7 +165,8 @@ func TestReferenceCounters(t *testing.T) {
 		}
 	})
 	t.Run("row12_share_threshold", func(t *testing.T) {
-		s := mustLoad(t, plain("f files/* 1 share_threshold:true\n  u - 2\n    w w* 3\n  v y* 4 share_threshold:true\nh* - 5 share_threshold:true"))
+		s := mustLoad(t, plain("f files/* 1 share_threshold:true\n  u - 2\n    w w* 3\n  v y* 4 share_threshold:true\n"+
+			"h* - 5 share_threshold:true"))
 		for descriptor, want := range map[string]string{
 			"f=files/a": "1:d1:f7:files/*", "f=files/b": "1:d1:f7:files/*", "f=files/*": "1:d1:f7:files/*",
 			"f=files/a u=1":      "1:d1:f7:files/*1:u1:1",
@@ -178,7 +180,8 @@ func TestReferenceCounters(t *testing.T) {
 		}
 	})
 	t.Run("own_names", func(t *testing.T) {
-		s := mustLoad(t, "domain: d\ndescriptors:\n  - key: user\n    limits: [{algorithm: token_bucket, rate: 1/s, counter: value}]\n")
+		s := mustLoad(t, "domain: d\ndescriptors:\n  - key: user\n    limits: [{algorithm: token_bucket, rate: 1/s, "+
+			"counter: value}]\n")
 		if got := group(s, "user=anna"); got != limit.RawGroup("anna") {
 			t.Error(got)
 		}
@@ -218,8 +221,10 @@ descriptors:
 	if file, line := pay.Place(); file != "rules.yaml" || line != 10 {
 		t.Error(file, line)
 	}
-	if !pay.Shadow || pay.OnBackendError != descriptors.FailDeny || pay.Charge != descriptors.ChargeEach || pay.Path != "tenant_acme*.path_/pay" ||
-		fmt.Sprint(pay.Replaces) != "[all]" || fmt.Sprint(*pay.Response) != "{slow down [{retry-after 30} {x-why too-fast}]}" {
+	if !pay.Shadow || pay.OnBackendError != descriptors.FailDeny || pay.Charge != descriptors.ChargeEach ||
+		pay.Path != "tenant_acme*.path_/pay" ||
+		fmt.Sprint(pay.Replaces) != "[all]" ||
+		fmt.Sprint(*pay.Response) != "{slow down [{retry-after 30} {x-why too-fast}]}" {
 		t.Errorf("%+v", pay)
 	}
 	var parts []string
@@ -503,14 +508,16 @@ func TestMatchAllocations(t *testing.T) {
 func manyRules(n int) (string, []string) {
 	var b strings.Builder
 	for i := range n {
-		fmt.Fprintf(&b, "e v%d 1\nk%d - 1\nw pre%d* 1\nw *suf%d 1\nw a*b%d 1\nw *in%d;* 1\nx%d* - 1\nx* y%d 1\n", i, i, i, i, i, i, i, i)
+		fmt.Fprintf(&b, "e v%d 1\nk%d - 1\nw pre%d* 1\nw *suf%d 1\nw a*b%d 1\nw *in%d;* 1\nx%d* - 1\nx* y%d 1\n", i, i, i,
+			i, i, i, i, i)
 	}
 	last := n - 1
 	var asks []string
 	for _, f := range []string{"e=v%d", "k%d=1", "w=pre%d/x", "w=x/suf%d", "w=a/b%d", "w=zin%d;z", "x%dz=q", "xz=y%d"} {
 		asks = append(asks, fmt.Sprintf(f, last))
 	}
-	return plain(b.String()), append(asks, "w=nothing", "x=nothing", "w="+strings.Repeat("pre1", 50), "w="+strings.Repeat("in", 100))
+	return plain(b.String()), append(asks, "w=nothing", "x=nothing", "w="+strings.Repeat("pre1", 50),
+		"w="+strings.Repeat("in", 100))
 }
 
 // TestStepsDoNotGrow counts what the matcher looks at, with few rules and with
@@ -537,11 +544,13 @@ func TestStepsDoNotGrow(t *testing.T) {
 func TestHostileValues(t *testing.T) {
 	var spec strings.Builder
 	for i := 1; i <= 60; i++ {
-		fmt.Fprintf(&spec, "w %s* 1\nw *%s 1\nw *%s* 1\n", strings.Repeat("a", i)+"b", "b"+strings.Repeat("a", i), strings.Repeat("ab", i)+"c")
+		fmt.Fprintf(&spec, "w %s* 1\nw *%s 1\nw *%s* 1\n", strings.Repeat("a", i)+"b", "b"+strings.Repeat("a", i),
+			strings.Repeat("ab", i)+"c")
 	}
 	set := mustLoad(t, plain(spec.String()))
 	for _, size := range []int{1000, 10_000} {
-		for _, v := range []string{strings.Repeat("a", size), strings.Repeat("ab", size/2), "ab" + strings.Repeat("a", size)} {
+		for _, v := range []string{strings.Repeat("a", size), strings.Repeat("ab", size/2),
+			"ab" + strings.Repeat("a", size)} {
 			if steps := set.StepsOfRules("d", []descriptors.Entry{{"w", v}}); steps > 130*size {
 				t.Errorf("%d steps for %d bytes", steps, size)
 			}

@@ -30,7 +30,8 @@ func TestMatrixParameters(t *testing.T) {
 		{"/;", "-", "-"},
 		{";", "-", "-"},
 	} {
-		for mode, want := range map[string]string{"": r.keep, "matrix_parameters: keep\n": r.keep, "matrix_parameters: ignore\n": r.ignore} {
+		for mode, want := range map[string]string{"": r.keep, "matrix_parameters: keep\n": r.keep,
+			"matrix_parameters: ignore\n": r.ignore} {
 			s := mustLoad(t, mode+resources(rules))
 			if got := resourceFor(s, "GET "+r.path); !strings.HasPrefix(got, want) || want == "-" && got != "-" {
 				t.Errorf("%s%s: got %s, want %s", mode, r.path, got, want)
@@ -58,7 +59,8 @@ func TestMatrixParametersOfADomain(t *testing.T) {
 		t.Errorf("another file's resource: got %s", got)
 	}
 	s, problems = load("matrix_parameters: keep\n"+a, "matrix_parameters: ignore\n"+b)
-	if s != nil || len(problems) != 1 || problems[0].String() != "b.yaml:1:20: matrix_parameters in a.yaml:1 contradicts this; a domain treats all its requests alike (at d)" {
+	if s != nil || len(problems) != 1 || problems[0].String() != "b.yaml:1:20: matrix_parameters in a.yaml:1 "+
+		"contradicts this; a domain treats all its requests alike (at d)" {
 		t.Errorf("two files that differ: %v", problems)
 	}
 }

@@ -64,7 +64,8 @@ func parsePath(s string) (pathRule, error) {
 		return p, nil // of "/*"
 	}
 	if p.name = normalPath(s, false); countSegments(p.name) != countSegments(s) {
-		return p, fmt.Errorf("path %q is compared without empty, \".\" and \"..\" segments and without a slash at the end; write it as %s", spell.Short(s), p.name)
+		return p, fmt.Errorf("path %q is compared without empty, \".\" and \"..\" segments and without a slash at the end; "+
+			"write it as %s", spell.Short(s), p.name)
 	}
 	if !strings.ContainsAny(p.name, "{}") {
 		return p, nil
@@ -115,7 +116,8 @@ func (p *pathRule) checkparams() error {
 		case ok && slices.Contains(params, name):
 			problems = append(problems, fmt.Errorf("path %q has two parameters called %s", spell.Short(p.name), name))
 		case !ok && strings.ContainsAny(segment, "{}"):
-			problems = append(problems, fmt.Errorf("path segment %q: a {parameter} is a whole segment, and has a name", spell.Short(segment)))
+			problems = append(problems, fmt.Errorf("path segment %q: a {parameter} is a whole segment, and has a name",
+				spell.Short(segment)))
 		}
 		params = append(params, name)
 	})

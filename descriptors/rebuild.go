@@ -31,7 +31,8 @@ func (b *builder) keep(w *way, n *node, from mark) {
 	if !b.rebuilds || w.depth != 1 || b.Full() {
 		return
 	}
-	made := branch{spec: w.spec, domain: w.domain.name, node: n, first: from.rules, last: len(b.set.rules), count: b.count - from.count}
+	made := branch{spec: w.spec, domain: w.domain.name, node: n, first: from.rules, last: len(b.set.rules),
+		count: b.count - from.count}
 	if len(b.refs) > from.refs || len(b.list) > from.problems {
 		made.remarks = &remarks{slices.Clone(b.refs[from.refs:]), slices.Clone(b.list[from.problems:])}
 	}

@@ -25,7 +25,8 @@ func pick[T any](r *rand.Rand, values ...T) T { return values[r.IntN(len(values)
 // rule makes a rule, with rules below it, that is mostly right.
 func (c *changing) rule(depth int) *descriptors.RuleSpec {
 	c.next++
-	s := &descriptors.RuleSpec{Key: pick(c.Rand, "a", "b", "c", "a*"), Value: pick(c.Rand, "", "x", "y", "z*", "*", fmt.Sprint("v", c.IntN(9)))}
+	s := &descriptors.RuleSpec{Key: pick(c.Rand, "a", "b", "c", "a*"),
+		Value: pick(c.Rand, "", "x", "y", "z*", "*", fmt.Sprint("v", c.IntN(9)))}
 	s.Place = descriptors.Place{File: "f", Line: c.next}
 	s.ShareThreshold = s.Value == "z*" && c.IntN(2) == 0
 	s.ValueToMetric, s.DetailedMetric = c.IntN(9) == 0, c.IntN(9) == 0
@@ -34,7 +35,8 @@ func (c *changing) rule(depth int) *descriptors.RuleSpec {
 		s.Rules = append(s.Rules, c.rule(depth+1))
 	}
 	if c.IntN(3) > 0 {
-		l := descriptors.LimitSpec{Alone: true, Figures: limit.Spec{Algorithm: limit.FixedWindow, Max: 1 + c.Int64N(5), Window: time.Hour}}
+		l := descriptors.LimitSpec{Alone: true, Figures: limit.Spec{Algorithm: limit.FixedWindow, Max: 1 + c.Int64N(5),
+			Window: time.Hour}}
 		if c.IntN(5) == 0 {
 			l.Alone, l.Name = false, fmt.Sprint("n", c.IntN(4))
 			l.Replaces = []descriptors.Replaced{{Name: fmt.Sprint("n", c.IntN(4))}}
@@ -43,7 +45,8 @@ func (c *changing) rule(depth int) *descriptors.RuleSpec {
 	}
 	if c.IntN(8) == 0 {
 		s.Concurrency = &descriptors.ConcurrencySpec{LeaseTTL: time.Minute, Tiers: []descriptors.TierSpec{
-			{Tier: descriptors.Tier{Threshold: 1, Status: 429}}, {Tier: descriptors.Tier{Threshold: 9, Status: 503}}}} // which is a warning
+			// which is a warning
+			{Tier: descriptors.Tier{Threshold: 1, Status: 429}}, {Tier: descriptors.Tier{Threshold: 9, Status: 503}}}}
 	}
 	return s
 }
@@ -150,7 +153,8 @@ func sameSet(t *testing.T, r *rand.Rand, got, want *descriptors.Set) {
 	for range 50 {
 		var entries []descriptors.Entry
 		for range 1 + r.IntN(3) {
-			entries = append(entries, descriptors.Entry{Key: pick(r, "a", "b", "c", "aa"), Value: pick(r, "x", "y", "z1", "v1", "v2", "?")})
+			entries = append(entries, descriptors.Entry{Key: pick(r, "a", "b", "c", "aa"),
+				Value: pick(r, "x", "y", "z1", "v1", "v2", "?")})
 		}
 		var a, b descriptors.Match
 		domain := pick(r, "d", "e", "f")
@@ -159,7 +163,8 @@ func sameSet(t *testing.T, r *rand.Rand, got, want *descriptors.Set) {
 		if a.Domain != b.Domain || a.Group != b.Group || (a.Rule == nil) != (b.Rule == nil) {
 			t.Fatalf("%s %v: %+v, want %+v", domain, entries, a, b)
 		}
-		if a.Rule != nil && (a.Rule.Path != b.Rule.Path || got.MetricLabel(a.Rule, entries) != want.MetricLabel(b.Rule, entries)) {
+		if a.Rule != nil &&
+			(a.Rule.Path != b.Rule.Path || got.MetricLabel(a.Rule, entries) != want.MetricLabel(b.Rule, entries)) {
 			t.Fatalf("%s %v: %+v, want %+v", domain, entries, a.Rule, b.Rule)
 		}
 	}
@@ -194,7 +199,8 @@ func TestRebuildCompilesWhatHasChanged(t *testing.T) {
 	a, b, c := tree("a"), tree("b"), tree("c")
 	var set *descriptors.Set
 	build := func(rules ...*descriptors.RuleSpec) map[string]*descriptors.Rule {
-		set = descriptors.Rebuild(set, &descriptors.Spec{Domains: []*descriptors.DomainSpec{{Name: "d", Rules: rules}}}, new(descriptors.Problems))
+		set = descriptors.Rebuild(set, &descriptors.Spec{Domains: []*descriptors.DomainSpec{{Name: "d", Rules: rules}}},
+			new(descriptors.Problems))
 		byPath := map[string]*descriptors.Rule{}
 		for _, r := range set.Rules() {
 			byPath[r.Path] = r

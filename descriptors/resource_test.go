@@ -25,11 +25,13 @@ func TestResourceKey(t *testing.T) {
 		{"GET", "", nil, 0, "GET:*"},
 		{"POST", "getUserDetails", &descriptors.Matcher{SOAPAction: "urn:get"}, 0, "POST:getUserDetails:2e493a09"},
 		{"GET", "/api/users", &descriptors.Matcher{RequestHeaders: auth}, 0, "GET:/api/users:79364071"},
-		{"GET", "/api/users", &descriptors.Matcher{RequestHeaders: auth}, 64, "GET:/api/users:793640718fbc5a287ebf155b6bfe3a51b9bab58ae3b9d1b8779386eb8e41286b"},
+		{"GET", "/api/users", &descriptors.Matcher{RequestHeaders: auth}, 64,
+			"GET:/api/users:793640718fbc5a287ebf155b6bfe3a51b9bab58ae3b9d1b8779386eb8e41286b"},
 		{"GET", "/api/users", &descriptors.Matcher{QueryParams: auth}, 8, "GET:/api/users:6e471cb0"},
 		{"GET", "/api/users", &descriptors.Matcher{
 			RequestHeaders: auth, QueryParams: auth, PathParams: auth,
-			AllOf: []descriptors.Condition{{"a", descriptors.Criterion{Operator: "gt", Value: "1"}}}, AnyOf: []descriptors.Condition{{"b", descriptors.Criterion{Operator: "lt", Value: "2"}}},
+			AllOf:      []descriptors.Condition{{"a", descriptors.Criterion{Operator: "gt", Value: "1"}}},
+			AnyOf:      []descriptors.Condition{{"b", descriptors.Criterion{Operator: "lt", Value: "2"}}},
 			SOAPAction: "s", Binding: "b",
 		}, 16, "GET:/api/users:73bdf127460ebf95"},
 	} {
@@ -59,10 +61,12 @@ func TestResourceKeyIgnoresWriting(t *testing.T) {
 			t.Fatal("the order of a map counts")
 		}
 	}
-	if key(descriptors.Matcher{RequestHeaders: map[string]descriptors.Criterion{"Authorization": {}}}) != key(descriptors.Matcher{RequestHeaders: map[string]descriptors.Criterion{"authorization": {}}}) {
+	if key(descriptors.Matcher{RequestHeaders: map[string]descriptors.Criterion{"Authorization": {}}}) != key(
+		descriptors.Matcher{RequestHeaders: map[string]descriptors.Criterion{"authorization": {}}}) {
 		t.Error("the case of header names counts")
 	}
-	two := []descriptors.Condition{{"a", descriptors.Criterion{Operator: "", Value: "1"}}, {"b", descriptors.Criterion{Operator: "", Value: "2"}}}
+	two := []descriptors.Condition{{"a", descriptors.Criterion{Operator: "", Value: "1"}},
+		{"b", descriptors.Criterion{Operator: "", Value: "2"}}}
 	back := slices.Clone(two)
 	slices.Reverse(back)
 	if key(descriptors.Matcher{AllOf: two}) != key(descriptors.Matcher{AllOf: back}) {
@@ -80,7 +84,8 @@ func TestResourceKeyTellsApart(t *testing.T) {
 		{RequestHeaders: one("a", "b", "c")}, {QueryParams: one("a", "b", "c")},
 		{PathParams: one("a", "b", "c")}, {RequestHeaders: one("a", "bc", "")}, {RequestHeaders: one("ab", "", "c")},
 		{RequestHeaders: one("a", "", "")}, {QueryParams: one("a", "", "")},
-		{AllOf: []descriptors.Condition{{Expression: "a"}}}, {AnyOf: []descriptors.Condition{{Expression: "a"}}}, {AnyOf: []descriptors.Condition{{Expression: "a"}, {Expression: "a"}}},
+		{AllOf: []descriptors.Condition{{Expression: "a"}}}, {AnyOf: []descriptors.Condition{{Expression: "a"}}},
+		{AnyOf: []descriptors.Condition{{Expression: "a"}, {Expression: "a"}}},
 		{SOAPAction: "a"}, {Binding: "a"},
 	} {
 		k, err := descriptors.ResourceKey("GET", "/", &m, 64)
@@ -106,7 +111,8 @@ func TestResourceKeyErrors(t *testing.T) {
 		{strings.Repeat("n", 2000), nil, 0, "at most 1024"},
 		{"/", &descriptors.Matcher{RequestHeaders: map[string]descriptors.Criterion{"a": {}, "A": {}}}, 0, "given twice"},
 	} {
-		if _, err := descriptors.ResourceKey("GET", tc.name, tc.m, tc.length); err == nil || !strings.Contains(err.Error(), tc.want) {
+		if _, err := descriptors.ResourceKey("GET", tc.name, tc.m, tc.length); err == nil ||
+			!strings.Contains(err.Error(), tc.want) {
 			t.Errorf("got %v, want %s", err, tc.want)
 		}
 	}

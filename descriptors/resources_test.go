@@ -179,21 +179,31 @@ func TestCriteriaMatchAsWritten(t *testing.T) {
 		criteria string
 		yes, no  []string
 	}{
-		{"requestHeaders: {X-A: b}", []string{"header.x-a=b"}, []string{"", "header.x-a=", "header.x-a=B", "header.X-A=b", "x-a=b"}},
-		{"requestHeaders: {X-A: {value: b, operator: NotEqualTo}}", []string{"", "header.x-a=c", "header.x-a="}, []string{"header.x-a=b"}},
+		{"requestHeaders: {X-A: b}", []string{"header.x-a=b"},
+			[]string{"", "header.x-a=", "header.x-a=B", "header.X-A=b", "x-a=b"}},
+		{"requestHeaders: {X-A: {value: b, operator: NotEqualTo}}", []string{"", "header.x-a=c", "header.x-a="},
+			[]string{"header.x-a=b"}},
 		{"requestHeaders: {x-a: {value: b, operator: Contains}}", []string{"header.x-a=abc"}, []string{"", "header.x-a=ac"}},
-		{"requestHeaders: {x-a: {value: b, operator: NotContains}}", []string{"", "header.x-a=ac"}, []string{"header.x-a=abc"}},
-		{"requestHeaders: {x-a: {value: '^b+$', operator: Matches}}", []string{"header.x-a=bb"}, []string{"", "header.x-a=abb"}},
-		{"requestHeaders: {x-a: {value: 'b', operator: NotMatches}}", []string{"", "header.x-a=ac"}, []string{"header.x-a=abc"}},
+		{"requestHeaders: {x-a: {value: b, operator: NotContains}}", []string{"", "header.x-a=ac"},
+			[]string{"header.x-a=abc"}},
+		{"requestHeaders: {x-a: {value: '^b+$', operator: Matches}}", []string{"header.x-a=bb"},
+			[]string{"", "header.x-a=abb"}},
+		{"requestHeaders: {x-a: {value: 'b', operator: NotMatches}}", []string{"", "header.x-a=ac"},
+			[]string{"header.x-a=abc"}},
 		{"requestHeaders: {x-a: {operator: Exists}}", []string{"header.x-a=b", "header.x-a="}, []string{"", "header.x-b="}},
-		{"requestHeaders: {x-a: {operator: NotExists}}", []string{"", "header.x-b="}, []string{"header.x-a=b", "header.x-a="}},
-		{"match: {headers: {x-a: b, x-b: c}}", []string{"header.x-b=c header.x-a=b other=x"}, []string{"header.x-a=b", "header.x-b=c"}},
+		{"requestHeaders: {x-a: {operator: NotExists}}", []string{"", "header.x-b="},
+			[]string{"header.x-a=b", "header.x-a="}},
+		{"match: {headers: {x-a: b, x-b: c}}", []string{"header.x-b=c header.x-a=b other=x"},
+			[]string{"header.x-a=b", "header.x-b=c"}},
 		{"match: {headers: {x-a: b}}", []string{"header.x-a=b header.x-a=c"}, []string{"header.x-a=c header.x-a=b"}},
 		{"binding: Port", []string{"soap_binding=Port"}, []string{"", "soap_binding=Port2"}},
-		{"soapAction: 'urn:a'", []string{"soap_action=urn:a", `soap_action="urn:a"`}, []string{"", "soap_action=a", "soap_action=urn:A"}},
-		{"allOf: [{expression: '${context.request.headers.X-A}', value: b}, {expression: '${context.request.headers.x-b}', value: c}]",
+		{"soapAction: 'urn:a'", []string{"soap_action=urn:a", `soap_action="urn:a"`},
+			[]string{"", "soap_action=a", "soap_action=urn:A"}},
+		{"allOf: [{expression: '${context.request.headers.X-A}', value: b}, {expression: '${context.request.headers.x-b}'," +
+			" value: c}]",
 			[]string{"header.x-a=b header.x-b=c"}, []string{"header.x-a=b", "header.x-b=c", ""}},
-		{"anyOf: [{expression: '${context.request.headers.X-A}', value: b}, {expression: '${context.request.headers.x-b}', value: c}]",
+		{"anyOf: [{expression: '${context.request.headers.X-A}', value: b}, {expression: '${context.request.headers.x-b}'," +
+			" value: c}]",
 			[]string{"header.x-a=b", "header.x-b=c", "header.x-a=b header.x-b=c"}, []string{"", "header.x-a=c"}},
 		{"requestHeaders: {x-c: d}, anyOf: [{expression: '${context.request.headers.X-A}', operator: Exists}]",
 			[]string{"header.x-a=b header.x-c=d"}, []string{"header.x-a=b", "header.x-c=d"}},
@@ -222,16 +232,20 @@ func TestQueryAndPathParams(t *testing.T) {
 		yes, no  []string
 	}{
 		{"path: /x, match: {query: {page: '1'}}",
-			[]string{"/x?page=1", "/x?a=b&page=1", "/x?page=1&page=2", "/x?p%61ge=%31", "/x?page=1#page=2", "/x?;page=2&page=1", "/x?page=%zz&page=1",
+			[]string{"/x?page=1", "/x?a=b&page=1", "/x?page=1&page=2", "/x?p%61ge=%31", "/x?page=1#page=2", "/x?;page=2&page=1",
+				"/x?page=%zz&page=1",
 				"/x?page=1" + many, "/x?" + many + "&page=1", "/x?" + many + "&page=1&page=2"},
-			[]string{"/x", "/x?", "/x?page", "/x?page=", "/x?page=2&page=1", "/x?Page=1", "/x#?page=1", "/x?page=1;", "/x?" + many,
+			[]string{"/x", "/x?", "/x?page", "/x?page=", "/x?page=2&page=1", "/x?Page=1", "/x#?page=1", "/x?page=1;",
+				"/x?" + many,
 				"/x?" + many + "&page=2&page=1"}},
 		{"path: /x, queryParams: {'a b': 'c d'}", []string{"/x?a+b=c%20d", "/x?a%20b=c+d"}, []string{"/x?a+b=c"}},
-		{"path: /x, queryParams: {page: {operator: Exists}}", []string{"/x?page", "/x?page=", "/x?&&page=1"}, []string{"/x?pages"}},
+		{"path: /x, queryParams: {page: {operator: Exists}}", []string{"/x?page", "/x?page=", "/x?&&page=1"},
+			[]string{"/x?pages"}},
 		{"path: '/u/{id}/{part}', pathParams: {id: {value: '^[0-9]+$', operator: Matches}, part: a b}",
 			[]string{"/u/7/a%20b", "/u/7/a%20b/"}, []string{"/u/x/a%20b", "/u/7/a+b", "/u/7"}},
 		{"path: '/u/{id}/*', match: {pathParams: {id: '7'}}", []string{"/u/7", "/u/7/a/b"}, []string{"/u/8/a", "/u"}},
-		{"path: '/u/{id}', allOf: [{expression: '${context.request.pathParams.id}', value: '7', operator: NotEqualTo}, {expression: '${context.request.queryParams.q}', value: '1'}]",
+		{"path: '/u/{id}', allOf: [{expression: '${context.request.pathParams.id}', value: '7', operator: NotEqualTo}, " +
+			"{expression: '${context.request.queryParams.q}', value: '1'}]",
 			[]string{"/u/8?q=1"}, []string{"/u/7?q=1", "/u/8"}},
 	} {
 		s := mustLoad(t, resources(tc.resource))
@@ -279,9 +293,10 @@ func TestSOAP(t *testing.T) {
 // TestResourceCounters: all requests to a resource share a counter,
 // which no descriptor can reach.
 func TestResourceCounters(t *testing.T) {
-	s := mustLoad(t, resources("method: GET, path: '/api/users/{id}'\nmethod: GET, path: '/api/users/{id}', queryParams: {a: b}")+
-		"descriptors:\n  - {key: resource, rate_limit: {unit: second, requests_per_unit: 1}}\n"+
-		"  - {key: 'counter:GET:/api/users/{id}', rate_limit: {unit: second, requests_per_unit: 1}}\n")
+	s := mustLoad(t,
+		resources("method: GET, path: '/api/users/{id}'\nmethod: GET, path: '/api/users/{id}', queryParams: {a: b}")+
+			"descriptors:\n  - {key: resource, rate_limit: {unit: second, requests_per_unit: 1}}\n"+
+			"  - {key: 'counter:GET:/api/users/{id}', rate_limit: {unit: second, requests_per_unit: 1}}\n")
 	groups := map[string]string{}
 	for request, want := range map[string]string{
 		"GET /api/users/1": "a", "GET /api/users/2?x=y": "a", "GET /api/users/1?a=b": "b",
@@ -311,10 +326,12 @@ func TestResourceCounters(t *testing.T) {
 // TestResourceOrDescriptor: a descriptor that starts with method and path is matched
 // against resources, and any other against descriptors.
 func TestResourceOrDescriptor(t *testing.T) {
-	s := mustLoad(t, resources("path: /a")+"descriptors:\n  - {key: path, rate_limit: {unit: second, requests_per_unit: 1}}\n"+
+	s := mustLoad(t, resources("path: /a")+"descriptors:\n  - {key: path, rate_limit: {unit: second, "+
+		"requests_per_unit: 1}}\n"+
 		"  - {key: method, rate_limit: {unit: second, requests_per_unit: 2}}\n")
 	for descriptor, want := range map[string]string{
-		"method=GET path=/a": "*:/a", "method=GET path=/b": "-", "path=/a": "path", "method=GET": "method", "path=/a method=GET": "-", "": "-",
+		"method=GET path=/a": "*:/a", "method=GET path=/b": "-", "path=/a": "path", "method=GET": "method",
+		"path=/a method=GET": "-", "": "-",
 	} {
 		var m descriptors.Match
 		s.Match("d", entries(descriptor), &m)
@@ -327,7 +344,8 @@ func TestResourceOrDescriptor(t *testing.T) {
 		}
 	}
 	// Without resources, these entries are like any other.
-	s = mustLoad(t, "domain: d\ndescriptors: [{key: method, descriptors: [{key: path, rate_limit: {unit: second, requests_per_unit: 1}}]}]\n")
+	s = mustLoad(t, "domain: d\ndescriptors: [{key: method, descriptors: [{key: path, rate_limit: {unit: second, "+
+		"requests_per_unit: 1}}]}]\n")
 	if got := found(s, "d", "method=GET path=/a"); got != "method.path 1/1s" {
 		t.Error(got)
 	}
@@ -346,11 +364,13 @@ func TestResourceRules(t *testing.T) {
 			keys = append(keys, r.Resource)
 		}
 	}
-	if len(keys) != 9 || !strings.HasPrefix(keys[0], "GET:/api/users/{id}:") || len(keys[0]) != len("GET:/api/users/{id}:")+12 || keys[1] != "GET:/api/users" {
+	if len(keys) != 9 || !strings.HasPrefix(keys[0], "GET:/api/users/{id}:") ||
+		len(keys[0]) != len("GET:/api/users/{id}:")+12 || keys[1] != "GET:/api/users" {
 		t.Error(keys)
 	}
 	r := rules[2]
-	if !r.Shadow || r.OnBackendError != descriptors.FailDeny || r.Charge != descriptors.ChargeEach || r.Response.Content != "slow down" || r.Metadata["a"] != int64(1) ||
+	if !r.Shadow || r.OnBackendError != descriptors.FailDeny || r.Charge != descriptors.ChargeEach ||
+		r.Response.Content != "slow down" || r.Metadata["a"] != int64(1) ||
 		r.Limits[0].KeyPart != "t#0" || r.Concurrency.Tiers[0].Name != "slow" {
 		t.Errorf("%+v", r)
 	}
@@ -359,7 +379,8 @@ func TestResourceRules(t *testing.T) {
 	}
 	var m descriptors.Match
 	s.Match("shop", asks("PUT /health"), &m)
-	if m.Rule == nil || m.Rule.Concurrency != nil || len(m.Rule.Limits) > 0 || m.Group != "" || s.MetricLabel(m.Rule, asks("PUT /health")) != "*:/health" {
+	if m.Rule == nil || m.Rule.Concurrency != nil || len(m.Rule.Limits) > 0 || m.Group != "" ||
+		s.MetricLabel(m.Rule, asks("PUT /health")) != "*:/health" {
 		t.Errorf("%+v", m.Rule)
 	}
 }
@@ -376,11 +397,13 @@ func TestSameMatcherSameKey(t *testing.T) {
 	if len(keys) != 1 {
 		t.Error(keys)
 	}
-	want, _ := descriptors.ResourceKey("", "/a", &descriptors.Matcher{RequestHeaders: map[string]descriptors.Criterion{"x-a": {Value: "b"}}, QueryParams: map[string]descriptors.Criterion{"c": {Value: "d"}}}, 0)
+	want, _ := descriptors.ResourceKey("", "/a", &descriptors.Matcher{RequestHeaders: map[string]descriptors.Criterion{
+		"x-a": {Value: "b"}}, QueryParams: map[string]descriptors.Criterion{"c": {Value: "d"}}}, 0)
 	if !keys[want] {
 		t.Error(keys, want)
 	}
-	set, _ := rulefile.Load([]rulefile.Source{{Name: "f", Data: []byte(resources("path: /a, soapAction: a"))}}, rulefile.Options{HashLength: 20})
+	set, _ := rulefile.Load([]rulefile.Source{{Name: "f", Data: []byte(resources("path: /a, soapAction: a"))}},
+		rulefile.Options{HashLength: 20})
 	if got := set.Rules()[0].Resource; len(got) != len("*:/a:")+20 {
 		t.Error(got)
 	}
@@ -391,25 +414,31 @@ func TestSameMatcherSameKey(t *testing.T) {
 func TestCriteriaOnTheBodyAreRefused(t *testing.T) {
 	for spec, what := range map[string]string{
 		"formParams: {a: b}": "formParams", "formParams: {}": "formParams",
-		"requestBody: {jsonPath: $.a, value: b}":                                           "requestBody",
-		"requestBody: 1":                                                                   "requestBody",
-		"match: {formParams: {a: {value: b, operator: NotEqualTo}}}":                       "formParams",
-		"match: {requestBody: {anyOf: [{xPath: //a, value: b}]}}":                          "requestBody",
-		"allOf: [{expression: '${context.request.body}', value: b, operator: NotEqualTo}]": "an expression over the request's body",
-		"anyOf: [{expression: '${context.request.formParams.a}', operator: NotExists}]":    "an expression over the request's body",
+		"requestBody: {jsonPath: $.a, value: b}":                     "requestBody",
+		"requestBody: 1":                                             "requestBody",
+		"match: {formParams: {a: {value: b, operator: NotEqualTo}}}": "formParams",
+		"match: {requestBody: {anyOf: [{xPath: //a, value: b}]}}":    "requestBody",
+		"allOf: [{expression: '${context.request.body}', value: b, operator: NotEqualTo}]": "an expression over the " +
+			"request's body",
+		"anyOf: [{expression: '${context.request.formParams.a}', operator: NotExists}]": "an expression over the " +
+			"request's body",
 	} {
-		set, problems := rulefile.Load([]rulefile.Source{{Name: "f", Data: []byte(resources("path: /a, " + spec))}}, rulefile.Options{})
-		if set != nil || len(problems) != 1 || !strings.HasPrefix(problems[0].Message, what+" can never be matched: Envoy asks before") {
+		set, problems := rulefile.Load([]rulefile.Source{{Name: "f", Data: []byte(resources("path: /a, " + spec))}},
+			rulefile.Options{})
+		if set != nil || len(problems) != 1 ||
+			!strings.HasPrefix(problems[0].Message, what+" can never be matched: Envoy asks before") {
 			t.Errorf("%s: %s", spec, lines(problems))
 		}
 	}
-	if set, problems := rulefile.Load([]rulefile.Source{{Name: "f", Data: []byte(resources("path: /a, formParams: null, requestBody: null"))}}, rulefile.Options{}); set == nil {
+	if set, problems := rulefile.Load([]rulefile.Source{{Name: "f",
+		Data: []byte(resources("path: /a, formParams: null, requestBody: null"))}}, rulefile.Options{}); set == nil {
 		t.Error("criteria that ask nothing are refused:", lines(problems))
 	}
 }
 
 func TestImpliedDomain(t *testing.T) {
-	rest, soap := read(t, "rulefile/testdata/good/imposter_rest.yaml"), read(t, "rulefile/testdata/good/imposter_soap.yaml")
+	rest, soap := read(t, "rulefile/testdata/good/imposter_rest.yaml"),
+		read(t, "rulefile/testdata/good/imposter_soap.yaml")
 	load := func(opt rulefile.Options, files ...string) (*descriptors.Set, string) {
 		var sources []rulefile.Source
 		for i, f := range files {
@@ -428,13 +457,15 @@ func TestImpliedDomain(t *testing.T) {
 	}
 	other := "domain: default\ndescriptors: [{key: a}]\n"
 	if set, got = load(rulefile.Options{}, other, rest); set != nil ||
-		got != "1.yaml:1:1: the file names no domain, and the default \"default\" is already in 0.yaml; name another, or allow merging domains (--merge-domains) (at default)\n" {
+		got != "1.yaml:1:1: the file names no domain, and the default \"default\" is already in 0.yaml; name another, "+
+			"or allow merging domains (--merge-domains) (at default)\n" {
 		t.Error(got)
 	}
 	if set, got = load(rulefile.Options{}, rest, other); set != nil || !strings.Contains(got, "already in 0.yaml") {
 		t.Error(got)
 	}
-	if set, got = load(rulefile.Options{MergeDomains: true}, other, rest); set == nil || got != "" || len(set.Rules()) != 3 {
+	if set, got = load(rulefile.Options{MergeDomains: true}, other, rest); set == nil || got != "" ||
+		len(set.Rules()) != 3 {
 		t.Error(got)
 	}
 }
@@ -442,14 +473,19 @@ func TestImpliedDomain(t *testing.T) {
 func TestResourceWarnings(t *testing.T) {
 	for _, tc := range []struct{ name, rules, want string }{
 		{"same requests", resources("path: '/a/{id}'\npath: '/a/{name}'"),
-			"f:4:5: warning: the resource never applies: the earlier *:/a/{id} in f:3 matches the same requests (at d/*:/a/{name})"},
+			"f:4:5: warning: the resource never applies: the earlier *:/a/{id} in f:3 matches the same requests (at " +
+				"d/*:/a/{name})"},
 		{"same path", resources("path: /a b\npath: /a%20b"),
 			"f:4:5: warning: the resource never applies: the earlier *:/a b in f:3 matches the same requests (at d/*:/a%20b)"},
-		{"neighbours", resources("path: '/a/{id}'\nmethod: GET, path: '/a/{id}'\npath: '/a/{id}/*'\npath: /a/id\npath: '~/a/{id}'"), ""},
-		{"descriptors of requests", resources("path: /a") + "descriptors:\n  - key: method\n    descriptors:\n      - {key: path}\n      - {key: user}\n",
-			"f:7:9: warning: the rule never applies: the domain has resources, and descriptors that begin with method and path are matched against those (at d/method/path)"},
+		{"neighbours",
+			resources("path: '/a/{id}'\nmethod: GET, path: '/a/{id}'\npath: '/a/{id}/*'\npath: /a/id\npath: '~/a/{id}'"), ""},
+		{"descriptors of requests", resources("path: /a") + "descriptors:\n  - key: method\n    descriptors:\n" +
+			"      - {key: path}\n      - {key: user}\n",
+			"f:7:9: warning: the rule never applies: the domain has resources, and descriptors that begin with method and " +
+				"path are matched against those (at d/method/path)"},
 		{"shadow without limit", "domain: d\nresources: [{path: /a, shadow_mode: true}]\n",
-			"f:2:37: warning: shadow_mode has no effect: the rule itself has no rate_limit, no limits and no concurrency (at d/*:/a)"},
+			"f:2:37: warning: shadow_mode has no effect: the rule itself has no rate_limit, no limits and no concurrency " +
+				"(at d/*:/a)"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			set, problems := rulefile.Load([]rulefile.Source{{Name: "f", Data: []byte(tc.rules)}}, rulefile.Options{})
@@ -474,11 +510,14 @@ func TestResourceBounds(t *testing.T) {
 	}
 	for _, tc := range []struct{ name, rules, want string }{
 		{"alike", write(descriptors.MaxAlike+1, "path: /a, queryParams: {a: '%d'}"), "differ only in method and criteria"},
-		{"alike templates", write(descriptors.MaxAlike+1, "path: '/a/{id}', queryParams: {a: '%d'}"), "differ only in method and criteria"},
+		{"alike templates", write(descriptors.MaxAlike+1, "path: '/a/{id}', queryParams: {a: '%d'}"),
+			"differ only in method and criteria"},
 		{"regexes", write(descriptors.MaxRegexes+1, "path: '~%d'"), "more than 1000 regular expressions"},
 		{"headers", write(descriptors.MaxMatchedHeaders+1, "path: /a, requestHeaders: {x-%d: a}"), "57 different headers"},
-		{"criteria", "domain: d\nresources: [{path: /a, queryParams: {" + strings.Repeat("a: b,", 32+1) + "}}]", "given twice"},
-		{"expressions", resources("path: /a, allOf: [" + strings.Repeat("{expression: '${context.request.queryParams.a}', value: b},", 32+1) + "]"), "more than 32 entries"},
+		{"criteria", "domain: d\nresources: [{path: /a, queryParams: {" + strings.Repeat("a: b,", 32+1) + "}}]",
+			"given twice"},
+		{"expressions", resources("path: /a, allOf: [" +
+			strings.Repeat("{expression: '${context.request.queryParams.a}', value: b},", 32+1) + "]"), "more than 32 entries"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			set, problems := rulefile.Load([]rulefile.Source{{Name: "f", Data: []byte(tc.rules)}}, rulefile.Options{})
@@ -641,7 +680,8 @@ func compareWithNaive(t *testing.T, random func(n int) int, extra string) {
 	set := mustLoad(t, resources(spec.String()))
 	paths := []string{extra}
 	for range 20 {
-		paths = append(paths, segment("", "/", "")+draw("a", "b", "%61", "%62", "c", "", ".", "..", "%2e", "%2E%2e", "a%2Fb", "%", "%25"))
+		paths = append(paths, segment("", "/", "")+draw("a", "b", "%61", "%62", "c", "", ".", "..", "%2e", "%2E%2e",
+			"a%2Fb", "%", "%25"))
 	}
 	for _, path := range paths {
 		if strings.ContainsAny(path, "?#") { // the naive matcher knows no query
@@ -680,7 +720,8 @@ func FuzzResources(f *testing.F) {
 	for _, path := range hiddenPaths {
 		f.Add([]byte{3, 4, 1, 2, 3, 0, 1, 2}, path)
 	}
-	set := mustLoad(f, "domain: d\nresources:\n  - {path: '/{a}/{b}/*', match: {pathParams: {a: {operator: Matches, value: '^a'}}, query: {c: d, e: {operator: NotExists}}}}\n"+
+	set := mustLoad(f, "domain: d\nresources:\n  - {path: '/{a}/{b}/*', match: {pathParams: {a: {operator: Matches, "+
+		"value: '^a'}}, query: {c: d, e: {operator: NotExists}}}}\n"+
 		"  - {path: '~^/(a|b)', requestHeaders: {x: {operator: Contains, value: c}}}\n  - {operation: pay, soapAction: a}\n")
 	f.Fuzz(func(t *testing.T, data []byte, text string) {
 		i := 0
@@ -693,12 +734,14 @@ func FuzzResources(f *testing.F) {
 		var m descriptors.Match
 		set.Match("d", []descriptors.Entry{{"method", "POST"}, {"path", text}, {"header.x", text}, {"soap_action", text}}, &m)
 		for _, cutParams := range []bool{false, true} {
-			if normal := descriptors.NormalPath(text, cutParams); descriptors.NormalPath(normal, cutParams) != descriptors.NormalPath(normal, false) && !strings.Contains(strings.ToLower(text), "%3b") {
+			if normal := descriptors.NormalPath(text, cutParams); descriptors.NormalPath(normal,
+				cutParams) != descriptors.NormalPath(normal, false) && !strings.Contains(strings.ToLower(text), "%3b") {
 				t.Errorf("%q becomes %q, in which there still are parameters", text, normal)
 			}
 		}
 		normal := descriptors.NormalPath(text, false)
-		if strings.HasPrefix(text, "/") && !descriptors.IsNormalPath(strings.ReplaceAll(normal, "%", "")) && !strings.Contains(normal, "/.") {
+		if strings.HasPrefix(text, "/") && !descriptors.IsNormalPath(strings.ReplaceAll(normal, "%", "")) &&
+			!strings.Contains(normal, "/.") {
 			t.Errorf("%q becomes %q, which is not normal", text, normal)
 		}
 	})
@@ -707,10 +750,12 @@ func FuzzResources(f *testing.F) {
 // TestRegexesMatchLikeRegexp: the short cut by a literal start changes nothing.
 func TestRegexesMatchLikeRegexp(t *testing.T) {
 	for _, pattern := range []string{
-		"^/a*b", "^/(a|b)", "^(?i)/A", "(?i)^/A", "^/a{0}b", "(?m)^/b", `^\Q/a.b\E`, "^", "^/", "/a$", "^/a|/b", "^/a?b", "(^/a)b", `\A/ab`, "^^/ab", "^/ab+",
+		"^/a*b", "^/(a|b)", "^(?i)/A", "(?i)^/A", "^/a{0}b", "(?m)^/b", `^\Q/a.b\E`, "^", "^/", "/a$", "^/a|/b", "^/a?b",
+		"(^/a)b", `\A/ab`, "^^/ab", "^/ab+",
 	} {
 		s := mustLoad(t, resources("path: '~"+pattern+"'"))
-		for _, path := range []string{"/", "/a", "/b", "/ab", "/abb", "/aab", "/A", "/a.b", "/axb", "/b/a", "/c/b", "x/b", "*"} {
+		for _, path := range []string{"/", "/a", "/b", "/ab", "/abb", "/aab", "/A", "/a.b", "/axb", "/b/a", "/c/b",
+			"x/b", "*"} {
 			want := regexp.MustCompile(pattern).MatchString(path)
 			if got := resourceFor(s, "GET "+path) != "-"; got != want {
 				t.Errorf("%s on %s: got %v", pattern, path, got)
@@ -747,7 +792,8 @@ func manyResources(n int) (string, []string) {
 	}
 	last := n - 1
 	return resources(b.String()), []string{
-		fmt.Sprintf("GET /exact/e%d", last), fmt.Sprintf("GET /template/t%d/7", last), fmt.Sprintf("GET /prefix/p%d/x/y", last),
+		fmt.Sprintf("GET /exact/e%d", last), fmt.Sprintf("GET /template/t%d/7", last),
+		fmt.Sprintf("GET /prefix/p%d/x/y", last),
 		fmt.Sprintf("POST /ws soap_action=urn:op%d", last), "GET /nothing/at/all", "GET /template/none/7",
 	}
 }
@@ -772,8 +818,10 @@ func TestResourceAllocations(t *testing.T) {
 	if raceEnabled {
 		t.Skip("the race detector allocates")
 	}
-	s := mustLoad(t, resources("path: /a\npath: '/b/{id}', pathParams: {id: '7'}\npath: '/c/*', match: {headers: {x-a: b}, query: {q: '1'}}\npath: '~^/v[0-9]'\noperation: pay"))
-	for _, request := range []string{"GET /a?x=y", "GET /b/7", "GET /c/d/e?p=2&q=1 header.x-a=b", "GET /v1", "POST /ws soap_action=urn:pay", "GET /nothing"} {
+	s := mustLoad(t, resources("path: /a\npath: '/b/{id}', pathParams: {id: '7'}\npath: '/c/*', match: {headers: {x-a: "+
+		"b}, query: {q: '1'}}\npath: '~^/v[0-9]'\noperation: pay"))
+	for _, request := range []string{"GET /a?x=y", "GET /b/7", "GET /c/d/e?p=2&q=1 header.x-a=b", "GET /v1",
+		"POST /ws soap_action=urn:pay", "GET /nothing"} {
 		es := asks(request)
 		var m descriptors.Match
 		if got := testing.AllocsPerRun(200, func() { s.Match("d", es, &m) }); got > 0 {
@@ -802,8 +850,10 @@ func BenchmarkResources(b *testing.B) {
 
 // A method is free text to HTTP, so that a misspelt one limits nothing.
 func TestMisspeltMethodIsWarnedOf(t *testing.T) {
-	for method, want := range map[string]string{"GTE": "did you mean GET?", "POTS": "did you mean POST?", "get": "", "PURGE": "", "PROPFIND": "", "LINK": "", "REPORT": "", "*": ""} {
-		text := "domain: d\nresources:\n- {method: '" + method + "', path: /a, concurrency: [{threshold: 5, response: {statusCode: 503}}]}\n"
+	for method, want := range map[string]string{"GTE": "did you mean GET?", "POTS": "did you mean POST?", "get": "",
+		"PURGE": "", "PROPFIND": "", "LINK": "", "REPORT": "", "*": ""} {
+		text := "domain: d\nresources:\n- {method: '" + method + "', path: /a, concurrency: [{threshold: 5, response: " +
+			"{statusCode: 503}}]}\n"
 		set, problems := rulefile.Load([]rulefile.Source{{Name: "x", Data: []byte(text)}}, rulefile.Options{})
 		if set == nil || (len(problems) > 0) != (want != "") || want != "" && !strings.Contains(problems[0].String(), want) {
 			t.Errorf("%s: %v, want %q", method, problems, want)

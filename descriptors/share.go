@@ -30,7 +30,8 @@ func (l *RuleLimit) describeShare() string {
 	if l.Name != "" {
 		what += " " + l.Name
 	}
-	held := fmt.Sprintf("%s, local_share %d: up to %d × replicas of %d may be refused too early", what, share, share-1, l.Limit.Capacity())
+	held := fmt.Sprintf("%s, local_share %d: up to %d × replicas of %d may be refused too early", what, share, share-1,
+		l.Limit.Capacity())
 	span := units.Format(l.Limit.Window())
 	switch {
 	case l.Limit.Is(limit.Isolated):

@@ -31,10 +31,14 @@ descriptors:
 	if err := set.DescribeShares(&said); err != nil {
 		t.Fatal(err)
 	}
-	const want = `d/a: limit, local_share 50: up to 49 × replicas of 1000 may be refused too early in each window of 1h; never more than 1000 pass
-d/b: limit smooth, local_share 10: up to 9 × replicas of 600 may be refused too early, and as many may pass beyond the limit in 1m
+	const want = `d/a: limit, local_share 50: ` +
+		`up to 49 × replicas of 1000 may be refused too early in each window of 1h; ` +
+		`never more than 1000 pass
+d/b: limit smooth, local_share 10: up to 9 × replicas of 600 may be refused too early, ` +
+		`and as many may pass beyond the limit in 1m
 d/b: limit, local_share 2: up to 1 × replicas of 5 may be refused too early, and as many may pass beyond the limit in 1m
-d/b: limit, local_share 250: up to 249 × replicas of 250 may be refused too early, and as many may pass beyond rate and burst
+d/b: limit, local_share 250: up to 249 × replicas of 250 may be refused too early, ` +
+		`and as many may pass beyond rate and burst
 `
 	if said.String() != want {
 		t.Errorf("got\n%swant\n%s", said.String(), want)
@@ -42,7 +46,8 @@ d/b: limit, local_share 250: up to 249 × replicas of 250 may be refused too ear
 	if err := set.Dump(&dump); err != nil {
 		t.Fatal(err)
 	}
-	if n := strings.Count(dump.String(), ", local_share: "); n != 4 || !strings.Contains(dump.String(), ", name: smooth, local_share: 10\n") {
+	if n := strings.Count(dump.String(), ", local_share: "); n != 4 ||
+		!strings.Contains(dump.String(), ", name: smooth, local_share: 10\n") {
 		t.Error(dump.String())
 	}
 }

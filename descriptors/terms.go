@@ -36,7 +36,8 @@ func (s *spot) terms(body *Body) Terms {
 			t.Concurrency = s.part(c.Place, c.Fields).concurrency(c)
 		}
 		if c.ByHits && len(t.Limits) > 0 {
-			s.warnf("release", "with release: hits a request gives back at its end what it took of the rule's other limits, too; put them into a rule of their own")
+			s.warnf("release", "with release: hits a request gives back at its end what it took of the rule's other limits, "+
+				"too; put them into a rule of their own")
 		}
 	}
 	return t
@@ -105,7 +106,8 @@ func (s *spot) limits(specs []LimitSpec, t *Terms) {
 			at.unlimited(spec)
 		default:
 			if made := at.limit(spec, t); made != nil {
-				t.Limits = append(t.Limits, RuleLimit{Name: spec.Name, Limit: made, KeyPart: spec.keyPart(i), Shadow: spec.Shadow, AnyMonth: spec.AnyMonth})
+				t.Limits = append(t.Limits, RuleLimit{Name: spec.Name, Limit: made, KeyPart: spec.keyPart(i), Shadow: spec.Shadow,
+					AnyMonth: spec.AnyMonth})
 			}
 		}
 	}
@@ -214,7 +216,8 @@ func (s *spot) concurrency(spec *ConcurrencySpec) *Concurrency {
 	if most < 0 {
 		return nil
 	}
-	if c.Limit = s.make(limit.Spec{Algorithm: limit.Concurrency, Max: most, Window: c.LeaseTTL, Hold: c.Hold}); c.Limit == nil {
+	if c.Limit = s.make(limit.Spec{Algorithm: limit.Concurrency, Max: most, Window: c.LeaseTTL,
+		Hold: c.Hold}); c.Limit == nil {
 		return nil
 	}
 	for i := range tiers {
@@ -230,12 +233,14 @@ func (s *spot) lease(spec *ConcurrencySpec, c *Concurrency) {
 	}
 	switch {
 	case spec.ByHits && spec.Hold != nil:
-		s.errorf("reject_hold", "reject_hold and release: hits contradict each other: with release: hits a refused request counts until its own end")
+		s.errorf("reject_hold",
+			"reject_hold and release: hits contradict each other: with release: hits a refused request counts until its own end")
 	case spec.ByHits:
 		c.Hold = c.LeaseTTL
 	case spec.Hold == nil:
 	case *spec.Hold < 0 || *spec.Hold > c.LeaseTTL:
-		s.errorf("reject_hold", "reject_hold %s is longer than the lease_ttl, %s", units.Format(*spec.Hold), units.Format(c.LeaseTTL))
+		s.errorf("reject_hold", "reject_hold %s is longer than the lease_ttl, %s", units.Format(*spec.Hold),
+			units.Format(c.LeaseTTL))
 	default:
 		c.Hold = *spec.Hold
 	}
@@ -275,7 +280,8 @@ func (s *spot) tier(t *Tier) {
 	switch {
 	case t.Status == 0:
 	case t.Status >= 200 && t.Status < minStatus:
-		s.errorf("statusCode", "statusCode must be %d to %d, not %d; a tier with a delay and no statusCode lets requests pass", minStatus, maxStatus, t.Status)
+		s.errorf("statusCode", "statusCode must be %d to %d, not %d; a tier with a delay and no statusCode lets "+
+			"requests pass", minStatus, maxStatus, t.Status)
 	default:
 		s.between("statusCode", int64(t.Status), minStatus, maxStatus)
 	}
@@ -283,10 +289,12 @@ func (s *spot) tier(t *Tier) {
 		s.errorf("delay", "delay %s is not whole milliseconds up to %s", units.Format(t.Delay), units.Format(maxDelay))
 	}
 	if t.Status == 0 && t.Content != "" {
-		s.errorf("content", "content needs a statusCode from %d to %d: a tier without one does not answer", minStatus, maxStatus)
+		s.errorf("content", "content needs a statusCode from %d to %d: a tier without one does not answer",
+			minStatus, maxStatus)
 	}
 	if t.Status == 0 && len(t.Headers) > 0 {
-		s.errorf("headers", "headers needs a statusCode from %d to %d: a tier without one does not answer", minStatus, maxStatus)
+		s.errorf("headers", "headers needs a statusCode from %d to %d: a tier without one does not answer",
+			minStatus, maxStatus)
 	}
 	t.Headers = s.answer(t.Content, t.Headers)
 }
@@ -309,7 +317,8 @@ func (s *spot) inFlight(spec *ConcurrencySpec, c *Concurrency, tiers []TierSpec)
 			continue
 		}
 		if t.Status == 0 {
-			at.errorf("", "the tier above %d only delays, but the one above %d refuses already; give it a statusCode, or a lower threshold",
+			at.errorf("", "the tier above %d only delays, but the one above %d refuses already; give it a statusCode, "+
+				"or a lower threshold",
 				t.Threshold, tiers[first].Threshold)
 			return -1
 		}

@@ -42,7 +42,8 @@ func TestTierFor(t *testing.T) {
 		for _, threshold := range strings.Fields(tc.thresholds) {
 			list = append(list, fmt.Sprintf("{threshold: %s, response: {statusCode: 429}}", threshold))
 		}
-		c := tiersOf(t, "domain: d\ndescriptors:\n  - {key: a, reject_hold: 1s, concurrency: ["+strings.Join(list, ",")+"]}\n")
+		c := tiersOf(t, "domain: d\ndescriptors:\n  - {key: a, reject_hold: 1s, concurrency: ["+
+			strings.Join(list, ",")+"]}\n")
 		for count, want := range tc.want {
 			got := int64(-1)
 			if tier := c.TierFor(count); tier != nil {
@@ -93,7 +94,8 @@ resources:
 
 func TestGoldenTiers(t *testing.T) {
 	set, problems := rulefile.Load([]rulefile.Source{{Name: "f", Data: []byte(severalTiers)}}, rulefile.Options{})
-	if got, want := lines(problems), "f:17:7: warning: the tier above 10 is never reached: requests are refused from 5 on, and refused ones do not count; "+
+	if got, want := lines(problems), "f:17:7: warning: the tier above 10 is never reached: requests are refused from 5 "+
+		"on, and refused ones do not count; "+
 		"reject_hold: 5s would count them for a while (at default/POST:/api/heavy-operation)\n"; got != want {
 		t.Errorf("got  %swant %s", got, want)
 	}
@@ -104,13 +106,15 @@ func TestGoldenTiers(t *testing.T) {
 	}
 	want := []descriptors.Tier{
 		{Threshold: 2, Delay: time.Second},
-		{Threshold: 5, Status: 503, Headers: []descriptors.Header{{"retry-after", "30"}}, Content: "Service temporarily overloaded"},
+		{Threshold: 5, Status: 503, Headers: []descriptors.Header{{"retry-after", "30"}},
+			Content: "Service temporarily overloaded"},
 		{Threshold: 10, Status: 429, Content: "Rate limit exceeded"},
 	}
 	if fmt.Sprint(c.Tiers) != fmt.Sprint(want) {
 		t.Errorf("got %+v", c.Tiers)
 	}
-	if s := c.Limit.Spec(); s != (limit.Spec{Algorithm: limit.Concurrency, Max: 5, Window: 5 * time.Minute}) || c.KeyPart != "c" {
+	if s := c.Limit.Spec(); s != (limit.Spec{Algorithm: limit.Concurrency, Max: 5, Window: 5 * time.Minute}) ||
+		c.KeyPart != "c" {
 		t.Errorf("%+v %+v", s, c)
 	}
 }
@@ -131,10 +135,12 @@ func TestLeaseFollowsTheRule(t *testing.T) {
 		{"{key: a, reject_hold: 2s" + refuse, rulefile.Options{}, 5, 300 * time.Second, 2 * time.Second, false},
 		{"{key: a, release: lease" + refuse, rulefile.Options{}, 5, 300 * time.Second, 0, false},
 		{"{key: a, release: hits" + refuse, rulefile.Options{}, 5, 300 * time.Second, 300 * time.Second, true},
-		{"{key: a, release: hits, lease_ttl: 10s" + delay, rulefile.Options{}, limit.MaxInFlight, 10 * time.Second, 10 * time.Second, true},
+		{"{key: a, release: hits, lease_ttl: 10s" + delay, rulefile.Options{}, limit.MaxInFlight, 10 * time.Second,
+			10 * time.Second, true},
 		{"{key: a" + delay, rulefile.Options{}, limit.MaxInFlight, 300 * time.Second, 0, false},
 	} {
-		set, problems := rulefile.Load([]rulefile.Source{{Name: "f", Data: []byte("domain: d\ndescriptors:\n  - " + tc.rule)}}, tc.opt)
+		set, problems := rulefile.Load(
+			[]rulefile.Source{{Name: "f", Data: []byte("domain: d\ndescriptors:\n  - " + tc.rule)}}, tc.opt)
 		if len(problems) > 0 {
 			t.Fatal(lines(problems))
 		}
@@ -182,12 +188,15 @@ resources:
 descriptors:
   - key: tenant
     descriptors:
-      - {key: user, release: hits, lease_ttl: 1h, concurrency: [{threshold: 2, response: {statusCode: 429, headers: {retry-after: "1"}}}]}
+      - {key: user, release: hits, lease_ttl: 1h,
+         concurrency: [{threshold: 2, response: {statusCode: 429, headers: {retry-after: "1"}}}]}
 `
 	set, problems := rulefile.Load([]rulefile.Source{
 		{Name: "a", Data: []byte(data)},
-		{Name: "b", Data: []byte("domain: plain\ndescriptors: [{key: a, rate_limit: {unit: second, requests_per_unit: 1}}]\n")},
-		{Name: "c", Data: []byte("domain: action\nresources: [{path: /x, soapAction: 'urn:x', concurrency: [{threshold: 1, response: {delay: 1ms}}]}]\n")},
+		{Name: "b",
+			Data: []byte("domain: plain\ndescriptors: [{key: a, rate_limit: {unit: second, requests_per_unit: 1}}]\n")},
+		{Name: "c", Data: []byte("domain: action\nresources: [{path: /x, soapAction: 'urn:x', concurrency: [{threshold: 1, " +
+			"response: {delay: 1ms}}]}]\n")},
 	}, rulefile.Options{})
 	if len(problems) > 0 {
 		t.Fatal(lines(problems))
@@ -195,12 +204,14 @@ descriptors:
 	for domain, want := range map[string]descriptors.Needs{
 		"shop": {
 			Resources: true, Headers: []string{"x-b", "x-plan", "x-role"}, SOAPAction: true, SOAPBinding: true,
-			Concurrency: true, Leases: true, Hits: true, Statuses: []int{429, 503}, TierHeaders: []string{"retry-after", "x-why"},
-			MaxDelay: 2 * time.Second, MaxLeaseTTL: time.Hour,
+			Concurrency: true, Leases: true, Hits: true, Statuses: []int{429, 503},
+			TierHeaders: []string{"retry-after", "x-why"},
+			MaxDelay:    2 * time.Second, MaxLeaseTTL: time.Hour,
 		},
 		"plain":   {},
 		"unknown": {},
-		"action":  {Resources: true, SOAPAction: true, Concurrency: true, Leases: true, MaxDelay: time.Millisecond, MaxLeaseTTL: 300 * time.Second},
+		"action": {Resources: true, SOAPAction: true, Concurrency: true, Leases: true, MaxDelay: time.Millisecond,
+			MaxLeaseTTL: 300 * time.Second},
 	} {
 		if got := set.Needs(domain); fmt.Sprintf("%+v", got) != fmt.Sprintf("%+v", want) {
 			t.Errorf("%s:\ngot  %+v\nwant %+v", domain, got, want)

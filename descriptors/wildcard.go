@@ -33,8 +33,8 @@ type keyGroup struct {
 	values *patterns
 }
 
-// newWildcards builds the index of wild. It calls tooMany with the number in wild of a pattern that is one too many to be
-// tried one by one, and with how many may be.
+// newWildcards builds the index of wild. It calls tooMany with the number in wild of a pattern that is one too many to
+// be tried one by one, and with how many may be.
 func newWildcards(wild []Entry, tooMany func(i, inner int)) *wildcards {
 	w := &wildcards{values: map[string]*patterns{}}
 	values := map[string][]pattern{}

@@ -102,7 +102,8 @@ func (f *Follower) Run(ctx context.Context) {
 func (f *Follower) report(err error) {
 	switch {
 	case err != nil && !f.failing:
-		f.log.Error("the database of policies does not answer; the policies read last stay in force", "error", err, "loaded", f.set.Loaded())
+		f.log.Error("the database of policies does not answer; the policies read last stay in force", "error", err, "loaded",
+			f.set.Loaded())
 	case err == nil && f.failing:
 		f.log.Info("the database of policies answers again")
 	}

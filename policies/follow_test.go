@@ -68,7 +68,8 @@ func TestRowsThatAreIgnoredFloodNoLog(t *testing.T) {
 	if err := NewFollower(s, set, slog.New(slog.NewTextHandler(&log, nil))).Poll(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if n := strings.Count(log.String(), "is ignored"); n != maxIgnored || !strings.Contains(log.String(), "rows=4990") || set.Rejected() != 5000 {
+	if n := strings.Count(log.String(), "is ignored"); n != maxIgnored || !strings.Contains(log.String(), "rows=4990") ||
+		set.Rejected() != 5000 {
 		t.Errorf("%d lines, %d rejected, the end of the log is %s", n, set.Rejected(), log.String()[max(0, log.Len()-300):])
 	}
 }

@@ -42,7 +42,8 @@ func TestKeysHaveOneSpelling(t *testing.T) {
 func TestLongKeysEndInTheirHash(t *testing.T) {
 	seen := map[string]string{}
 	for _, given := range []string{
-		strings.Repeat("a", 256), strings.Repeat("a", 257), strings.Repeat("é", 200), "x" + strings.Repeat("é", 200), "xx" + strings.Repeat("é", 200),
+		strings.Repeat("a", 256), strings.Repeat("a", 257), strings.Repeat("é", 200), "x" + strings.Repeat("é", 200),
+		"xx" + strings.Repeat("é", 200),
 		strings.Repeat("a", 1<<16),
 	} {
 		got, err := Normalize(given)
@@ -109,7 +110,8 @@ func TestBadTemplatesAreRejected(t *testing.T) {
 		"user}":                  "'}'",
 		strings.Repeat("a", 256): "256 bytes",
 	} {
-		if _, err := ParseTemplate(text, []string{"user", "twice", "twice"}); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := ParseTemplate(text, []string{"user", "twice", "twice"}); err == nil ||
+			!strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v; want %q", text, err, want)
 		}
 	}
@@ -150,7 +152,8 @@ func FuzzNormalize(f *testing.F) {
 			return
 		}
 		again, err := Normalize(key)
-		if err != nil || again != key || len(key) > MaxKey || strings.ContainsFunc(key, func(r rune) bool { return r <= ' ' || r > '~' }) {
+		if err != nil || again != key || len(key) > MaxKey ||
+			strings.ContainsFunc(key, func(r rune) bool { return r <= ' ' || r > '~' }) {
 			t.Fatalf("%q becomes %q, and that %q, %v", given, key, again, err)
 		}
 	})

@@ -19,7 +19,8 @@ const maxPatterns = 100
 // stands for all keys. It returns nil for none.
 func ParsePatterns(list []string) (*Patterns, error) {
 	if len(list) > maxPatterns {
-		return nil, fmt.Errorf("%d keys are more than %d; a * at the end stands for all that begin alike", len(list), maxPatterns)
+		return nil, fmt.Errorf("%d keys are more than %d; a * at the end stands for all that begin alike",
+			len(list), maxPatterns)
 	}
 	if len(list) == 0 {
 		return nil, nil

@@ -11,8 +11,9 @@ func TestPatternsMatchKeysAndBeginnings(t *testing.T) {
 		t.Fatal(err)
 	}
 	for key, want := range map[string]bool{
-		"user:alice": true, "user:alice2": false, "user:alic": false, "user:gold-": true, "user:gold-7": true, "user:gold": false,
-		"a%20b": true, "team:A": true, "": false, "*": false,
+		"user:alice": true, "user:alice2": false, "user:alic": false, "user:gold-": true, "user:gold-7": true,
+		"user:gold": false,
+		"a%20b":     true, "team:A": true, "": false, "*": false,
 	} {
 		if p.Match([]byte(key)) != want {
 			t.Errorf("%q: %v, want %v", key, !want, want)

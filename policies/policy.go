@@ -76,7 +76,8 @@ func (f Figures) Spec() limit.Spec {
 	for g := gcd(units, seconds); g > 1; g = gcd(units, seconds) {
 		units, seconds = units/g, seconds/g
 	}
-	return limit.Spec{Algorithm: limit.TokenBucket, Max: units, Window: time.Duration(seconds) * time.Second, Burst: f.Capacity}
+	return limit.Spec{Algorithm: limit.TokenBucket, Max: units, Window: time.Duration(seconds) * time.Second,
+		Burst: f.Capacity}
 }
 
 func gcd(a, b int64) int64 {

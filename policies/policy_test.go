@@ -9,7 +9,8 @@ import (
 )
 
 func TestAmountsReadAsTheyAreWritten(t *testing.T) {
-	for text, want := range map[string]Amount{"0": 0, "10": 10 * One, "0.25": 250_000, "0.000001": 1, "60.000000": 60 * One, "1.5000000": 1_500_000, "007": 7 * One} {
+	for text, want := range map[string]Amount{"0": 0, "10": 10 * One, "0.25": 250_000, "0.000001": 1,
+		"60.000000": 60 * One, "1.5000000": 1_500_000, "007": 7 * One} {
 		got, err := ParseAmount(text)
 		if err != nil || got != want {
 			t.Errorf("%q: %d, %v; want %d", text, got, err, want)
@@ -18,7 +19,8 @@ func TestAmountsReadAsTheyAreWritten(t *testing.T) {
 			t.Errorf("%q is written %q, which is %d, %v", text, got, again, err)
 		}
 	}
-	for _, text := range []string{"", ".", "1.", ".5", "-1", "+1", "1e3", "0.0000001", "1,5", "NaN", "99999999999999999999", "1000000001", "\"1\"", "1.2.3", "１"} {
+	for _, text := range []string{"", ".", "1.", ".5", "-1", "+1", "1e3", "0.0000001", "1,5", "NaN",
+		"99999999999999999999", "1000000001", "\"1\"", "1.2.3", "１"} {
 		if got, err := ParseAmount(text); err == nil {
 			t.Errorf("%q is %v", text, got)
 		}

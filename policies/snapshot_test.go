@@ -44,7 +44,8 @@ func TestSnapshotsAreMaps(t *testing.T) {
 		for range 1 + rng.IntN(40) {
 			c := Change{Key: fmt.Sprintf("user:%d", rng.IntN(600)), Removed: rng.IntN(3) == 0}
 			if !c.Removed {
-				c.Figures = Figures{limit.TokenBucket, rng.Int64N(limit.MaxUnits), Amount(rng.Int64N(1e13)), Amount(rng.Int64N(3e14))}
+				c.Figures = Figures{limit.TokenBucket, rng.Int64N(limit.MaxUnits), Amount(rng.Int64N(1e13)),
+					Amount(rng.Int64N(3e14))}
 			}
 			changes = append(changes, c)
 		}
@@ -99,7 +100,8 @@ func TestSnapshotMemory(t *testing.T) {
 	before := heap()
 	var b Builder
 	for i := range n {
-		b.Add(fmt.Sprintf("user:customer-%09d|route:/v1/payments/%d", i, i%50), Figures{limit.TokenBucket, int64(1000 + i), Amount(i+1) * 1_234_567, Amount(60+i) * One})
+		b.Add(fmt.Sprintf("user:customer-%09d|route:/v1/payments/%d", i, i%50),
+			Figures{limit.TokenBucket, int64(1000 + i), Amount(i+1) * 1_234_567, Amount(60+i) * One})
 	}
 	peak := heap() - before
 	s := b.Snapshot()
@@ -107,7 +109,8 @@ func TestSnapshotMemory(t *testing.T) {
 	// One more snapshot, of which all is changed but the keys, and both are there.
 	var changes []Change
 	for i := 0; i < n; i += 100 {
-		changes = append(changes, Change{Key: fmt.Sprintf("user:customer-%09d|route:/v1/payments/%d", i, i%50), Figures: window(int64(i), 60)})
+		changes = append(changes, Change{Key: fmt.Sprintf("user:customer-%09d|route:/v1/payments/%d", i, i%50),
+			Figures: window(int64(i), 60)})
 	}
 	next := s.With(changes)
 	both := heap() - before

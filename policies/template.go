@@ -64,7 +64,8 @@ func parsePart(text string, entries []string) (part, error) {
 	}
 	for _, s := range []string{p.before, p.after} {
 		if i := strings.IndexFunc(s, func(r rune) bool { return r > 255 || !plain[byte(r)] }); i >= 0 {
-			return part{}, fmt.Errorf("policy has %q in %q: between values there may be letters, digits and -._~/:@!$&'()+,;=, and one {entry} in each part", []rune(s[i:])[0], text)
+			return part{}, fmt.Errorf("policy has %q in %q: between values there may be letters, digits and -._~/:@!$&'()+,;=,"+
+				" and one {entry} in each part", []rune(s[i:])[0], text)
 		}
 	}
 	return p, nil

@@ -186,14 +186,21 @@ func TestWhatIsWrongWithWords(t *testing.T) {
 		"refillRate is missing":                                      "type=TOKEN_BUCKET capacity=1",
 		"capacity -1 is negative":                                    "type=TOKEN_BUCKET capacity=-1",
 		"windowSeconds is less than 0.001":                           "type=FIXED_WINDOW capacity=1 windowSeconds=0.0009",
-		"algorithm is mixed with older words: algorithm with capacity, windowSeconds; send the words of one set": "algorithm=sliding_log capacity=2 windowSeconds=60",
-		"limit is mixed with older words: limit, window with type":                                               "type=SLIDING_WINDOW limit=2 window=1m",
-		"algorithm sliding_window and type SLIDING_WINDOW contradict each other":                                 "algorithm=sliding_window limit=2 window=1m type=SLIDING_WINDOW capacity=2 windowSeconds=60",
-		"limit 2 and capacity 3 contradict each other":                                                           "algorithm=sliding_log limit=2 window=1m type=SLIDING_WINDOW capacity=3 windowSeconds=60",
-		"window 1m and windowSeconds 61 contradict each other":                                                   "algorithm=sliding_log limit=2 window=1m type=SLIDING_WINDOW capacity=2 windowSeconds=61",
-		"rate 2/min and capacity 3 contradict each other":                                                        "algorithm=sliding_log rate=2/min type=SLIDING_WINDOW capacity=3 windowSeconds=60",
-		"rate 2/s and refillRate 3 contradict each other":                                                        "algorithm=token_bucket rate=2/s type=TOKEN_BUCKET capacity=2 refillRate=3",
-		"burst 5 and capacity 2 contradict each other":                                                           "algorithm=token_bucket rate=2/s burst=5 type=TOKEN_BUCKET capacity=2 refillRate=2",
+		"algorithm is mixed with older words: algorithm with capacity, windowSeconds; " +
+			"send the words of one set": "algorithm=sliding_log capacity=2 windowSeconds=60",
+		"limit is mixed with older words: limit, window with type": "type=SLIDING_WINDOW limit=2 window=1m",
+		"algorithm sliding_window and type SLIDING_WINDOW contradict each other": "algorithm=sliding_window limit=2 " +
+			"window=1m type=SLIDING_WINDOW capacity=2 windowSeconds=60",
+		"limit 2 and capacity 3 contradict each other": "algorithm=sliding_log limit=2 window=1m " +
+			"type=SLIDING_WINDOW capacity=3 windowSeconds=60",
+		"window 1m and windowSeconds 61 contradict each other": "algorithm=sliding_log limit=2 window=1m " +
+			"type=SLIDING_WINDOW capacity=2 windowSeconds=61",
+		"rate 2/min and capacity 3 contradict each other": "algorithm=sliding_log rate=2/min type=SLIDING_WINDOW " +
+			"capacity=3 windowSeconds=60",
+		"rate 2/s and refillRate 3 contradict each other": "algorithm=token_bucket rate=2/s type=TOKEN_BUCKET capacity=2 " +
+			"refillRate=3",
+		"burst 5 and capacity 2 contradict each other": "algorithm=token_bucket rate=2/s burst=5 type=TOKEN_BUCKET " +
+			"capacity=2 refillRate=2",
 	} {
 		g := said(text)
 		if f, err := g.Figures(); err == nil || !strings.Contains(err.Error(), want) {

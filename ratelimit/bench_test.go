@@ -43,7 +43,8 @@ func benchmarkDecide(b *testing.B, rules int) {
 	for i := range 10 { // the same ten rules are asked, however many there are
 		e := appendStringField(appendStringField(nil, fieldEntryKey, "k"), fieldEntryValue, fmt.Sprint("v", i*(rules/10)))
 		d := appendBytesField(nil, fieldDescriptorEntries, e)
-		encoded = append(encoded, appendBytesField(appendStringField(nil, fieldRequestDomain, "d"), fieldRequestDescriptors, d))
+		encoded = append(encoded, appendBytesField(appendStringField(nil, fieldRequestDomain, "d"),
+			fieldRequestDescriptors, d))
 	}
 	var req Request
 	var resp Response
@@ -66,7 +67,10 @@ func benchmarkDecide(b *testing.B, rules int) {
 // BenchmarkLease measures a request in flight: the question, and the call that
 // ends it, both with the proxy's name.
 func BenchmarkLease(b *testing.B) {
-	set, problems := rulefile.Load([]rulefile.Source{{Name: "bench", Data: []byte("domain: d\ndescriptors:\n- {key: k, concurrency: [{threshold: 1000, response: {statusCode: 429}}]}\n")}}, rulefile.Options{})
+	set, problems := rulefile.Load(
+		[]rulefile.Source{
+			{Name: "bench", Data: []byte("domain: d\ndescriptors:\n- {key: k, concurrency: [{threshold: 1000, response: " +
+				"{statusCode: 429}}]}\n")}}, rulefile.Options{})
 	if set == nil {
 		b.Fatal(problems)
 	}

@@ -40,11 +40,13 @@ func TestDecisionsAreRecordedByPolicy(t *testing.T) {
 	h.put(map[string]policies.Figures{"*": per(limit.SlidingWindow, 10, 60)})
 	h.left("user=b", 9)
 	h.by("*", "ok", 1)
-	h.put(map[string]policies.Figures{"d/user:main": per(limit.SlidingWindow, 20, 60), "d/user": per(limit.SlidingWindow, 30, 60)})
+	h.put(map[string]policies.Figures{"d/user:main": per(limit.SlidingWindow, 20, 60),
+		"d/user": per(limit.SlidingWindow, 30, 60)})
 	h.left("user=c", 19)
 	h.by("d/user:main", "ok", 1)
 	h.put(map[string]policies.Figures{
-		"user:big": per(limit.SlidingWindow, 2, 60), "user:gold-1": per(limit.SlidingWindow, 3, 60), "user:small": per(limit.SlidingWindow, 0, 60),
+		"user:big": per(limit.SlidingWindow, 2, 60), "user:gold-1": per(limit.SlidingWindow, 3, 60),
+		"user:small": per(limit.SlidingWindow, 0, 60),
 	})
 	h.left("user=big", 1)
 	h.left("user=big", 0)
@@ -56,7 +58,8 @@ func TestDecisionsAreRecordedByPolicy(t *testing.T) {
 	h.left("user=small", -1)
 	h.by(PolicyOfKeys, "over_limit", 1)
 	h.left("plain=x", 4)
-	want := []string{"(rule) 4/5", "* 9/10", "d/user:main 19/20", "user:big 1/2", "user:big 0/2", "user:big 0/2", "user:gold-1 2/3", "(keys) 0/0"}
+	want := []string{"(rule) 4/5", "* 9/10", "d/user:main 19/20", "user:big 1/2", "user:big 0/2", "user:big 0/2",
+		"user:gold-1 2/3", "(keys) 0/0"}
 	if !slices.Equal(h.counts.records, want) {
 		t.Errorf("recorded %q, want %q", h.counts.records, want)
 	}
@@ -173,7 +176,8 @@ func TestRemovedPoliciesGiveTheirPlacesBack(t *testing.T) {
 // a limit that is left; more policies than a tally has places for lose nothing.
 func TestSliceIsRecordedOnceByPolicy(t *testing.T) {
 	h := setup(t, policyRules, recording(t, "user:u*"))
-	figures := map[string]policies.Figures{"user:x": per(limit.SlidingWindow, 1000, 60), "user:y": per(limit.SlidingWindow, 2, 60)}
+	figures := map[string]policies.Figures{"user:x": per(limit.SlidingWindow, 1000, 60),
+		"user:y": per(limit.SlidingWindow, 2, 60)}
 	for i := range 9 {
 		figures[fmt.Sprint("user:u", i)] = per(limit.SlidingWindow, 100, 60)
 	}

@@ -84,7 +84,8 @@ func checkPlain(r *descriptors.Rule, caps *backends.Caps) error {
 	default:
 		return nil
 	}
-	return fmt.Errorf("%w: it counts in the counters of envoyproxy/ratelimit, which has none for %s: leave them out as long as both decide, or leave out %s",
+	return fmt.Errorf("%w: it counts in the counters of envoyproxy/ratelimit, which has none for %s: "+
+		"leave them out as long as both decide, or leave out %s",
 		backends.ErrUnsupported, what, caps.Variant)
 }
 

@@ -16,7 +16,8 @@ var (
 		label: "backend_error", message: "backend failed, answered by policy ",
 		policy: func(v *ruleView) descriptors.FailurePolicy { return v.onError },
 		outcomes: map[descriptors.FailurePolicy]Outcome{
-			descriptors.FailAllow: OutcomeFailedOpen, descriptors.FailDeny: OutcomeFailedClosed, descriptors.FailError: OutcomeFailedError,
+			descriptors.FailAllow: OutcomeFailedOpen, descriptors.FailDeny: OutcomeFailedClosed,
+			descriptors.FailError: OutcomeFailedError,
 		},
 		metadata: policyMetadata("degraded"),
 	}
@@ -24,7 +25,8 @@ var (
 		label: "overload", message: "more requests than the backend can be asked about, answered by policy ",
 		policy: func(v *ruleView) descriptors.FailurePolicy { return v.onOverload },
 		outcomes: map[descriptors.FailurePolicy]Outcome{
-			descriptors.FailAllow: OutcomeOverload, descriptors.FailDeny: OutcomeOverload, descriptors.FailError: OutcomeOverload,
+			descriptors.FailAllow: OutcomeOverload, descriptors.FailDeny: OutcomeOverload,
+			descriptors.FailError: OutcomeOverload,
 		},
 		metadata: policyMetadata("overloaded"),
 	}

@@ -28,7 +28,8 @@ const failuresPerSecond = 1
 
 // ask asks a backend once, and waits until the caller's deadline less a margin.
 // It returns when it asked, zero for a backend without I/O.
-func (e *engine) ask(ctx context.Context, be backends.Backend, takes []limit.Request, out []limit.Verdict) (now time.Time) {
+func (e *engine) ask(ctx context.Context, be backends.Backend, takes []limit.Request,
+	out []limit.Verdict) (now time.Time) {
 	if e.conf.Caps.Local {
 		e.askGuarded(ctx, be, takes, out)
 		return now

@@ -34,7 +34,8 @@ import (
 func onTransports(t *testing.T, rules string, f func(*ratelimit.Harness, *grpc.ClientConn)) {
 	for _, local := range []bool{true, false} {
 		caps := func(c *ratelimit.Config) { c.Caps = ratelimit.ModelCaps(local) }
-		for name, start := range map[string]func(*ratelimit.Harness, net.Listener) (stop func()){"grpc": startGRPC, "unary": startUnary} {
+		for name, start := range map[string]func(*ratelimit.Harness, net.Listener) (stop func()){
+			"grpc": startGRPC, "unary": startUnary} {
 			t.Run(fmt.Sprintf("%s local=%v", name, local), func(t *testing.T) {
 				h := ratelimit.Setup(t, rules, caps)
 				f(h, serve(h, start))
@@ -54,7 +55,8 @@ func startGRPC(h *ratelimit.Harness, l net.Listener) func() {
 
 func startUnary(h *ratelimit.Harness, l net.Listener) func() {
 	srv, err := unary.New(unary.Config{
-		Handlers:       map[string]unary.Handler{transport.ShouldRateLimit.Path(): transport.Handler(h.Service, transport.ShouldRateLimit, countCall(h))},
+		Handlers: map[string]unary.Handler{transport.ShouldRateLimit.Path(): transport.Handler(h.Service,
+			transport.ShouldRateLimit, countCall(h))},
 		MaxMessageSize: ratelimit.MaxMessageSize,
 		Log:            slog.New(slog.DiscardHandler),
 	})
@@ -100,25 +102,29 @@ func testCalls(h *ratelimit.Harness, conn *grpc.ClientConn) {
 			t.Fatal(err)
 		}
 		st := resp.Statuses[0]
-		if resp.OverallCode != rls.RateLimitResponse_OK || st.LimitRemaining != uint32(1-i) || st.CurrentLimit.Name != "two" ||
+		if resp.OverallCode != rls.RateLimitResponse_OK || st.LimitRemaining != uint32(1-i) ||
+			st.CurrentLimit.Name != "two" ||
 			st.CurrentLimit.Unit != rls.RateLimitResponse_RateLimit_MINUTE || st.DurationUntilReset.Seconds != 60 {
 			t.Errorf("answer %d: %v", i, resp)
 		}
 	}
 	resp, err := client.ShouldRateLimit(ctx, ratelimit.ProtoRequest("d", "k=1"))
-	if err != nil || resp.OverallCode != rls.RateLimitResponse_OVER_LIMIT || resp.DynamicMetadata.Fields["rule"].GetStringValue() != "d/k:two" {
+	if err != nil || resp.OverallCode != rls.RateLimitResponse_OVER_LIMIT ||
+		resp.DynamicMetadata.Fields["rule"].GetStringValue() != "d/k:two" {
 		t.Errorf("third answer: %v, %v", resp, err)
 	}
 	for name, req := range map[string]*rls.RateLimitRequest{
 		"no domain": ratelimit.ProtoRequest("", "k=1"), "no descriptors": ratelimit.ProtoRequest("d"),
-		"many descriptors": ratelimit.ProtoRequest("d", strings.Split(strings.Repeat("k=1 ", ratelimit.MaxDescriptors+1), " ")...),
+		"many descriptors": ratelimit.ProtoRequest("d",
+			strings.Split(strings.Repeat("k=1 ", ratelimit.MaxDescriptors+1), " ")...),
 	} {
 		if _, err := client.ShouldRateLimit(ctx, req); status.Code(err) != codes.InvalidArgument {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
 	invalid := 3
-	large, err := client.ShouldRateLimit(ctx, ratelimit.ProtoRequest("d", "k="+strings.Repeat("x", ratelimit.MaxMessageSize)))
+	large, err := client.ShouldRateLimit(ctx,
+		ratelimit.ProtoRequest("d", "k="+strings.Repeat("x", ratelimit.MaxMessageSize)))
 	if strings.Contains(t.Name(), "unary") { // grpc-go fails such a call before anybody can answer it
 		invalid++
 		if large.GetOverallCode() != rls.RateLimitResponse_OVER_LIMIT || err != nil {
@@ -144,7 +150,8 @@ func TestOtherServicesKeepTheirMessages(t *testing.T) {
 
 // Pooled messages of concurrent calls must not get mixed up.
 func TestConcurrentCallsKeepTheirMessagesApart(t *testing.T) {
-	onTransports(t, "domain: d\ndescriptors: [{key: k, rate_limit: {unit: hour, requests_per_unit: 1000, name: n}}]\n", testConcurrentCalls)
+	onTransports(t, "domain: d\ndescriptors: [{key: k, rate_limit: {unit: hour, requests_per_unit: 1000, name: n}}]\n",
+		testConcurrentCalls)
 }
 
 func testConcurrentCalls(h *ratelimit.Harness, conn *grpc.ClientConn) {
@@ -158,7 +165,8 @@ func testConcurrentCalls(h *ratelimit.Harness, conn *grpc.ClientConn) {
 			who := string(rune('a' + g))
 			for i := range 100 {
 				resp, err := client.ShouldRateLimit(ctx, ratelimit.ProtoRequest("d", "k="+who, "none="+who))
-				if err != nil || len(resp.Statuses) != 2 || resp.Statuses[0].LimitRemaining != uint32(999-i) || resp.Statuses[1].CurrentLimit != nil {
+				if err != nil || len(resp.Statuses) != 2 || resp.Statuses[0].LimitRemaining != uint32(999-i) ||
+					resp.Statuses[1].CurrentLimit != nil {
 					t.Errorf("%s %d: %v, %v", who, i, resp, err)
 					return
 				}
@@ -195,7 +203,8 @@ func TestJSON(t *testing.T) {
 			t.Errorf("%s: %d %s", bad, w.Code, w.Body)
 		}
 	}
-	if w := post(string(bytes.Repeat([]byte(" "), 2*ratelimit.MaxMessageSize+1))); w.Code != http.StatusRequestEntityTooLarge {
+	if w := post(string(bytes.Repeat([]byte(" "), 2*ratelimit.MaxMessageSize+1))); w.Code !=
+		http.StatusRequestEntityTooLarge {
 		t.Errorf("large body: %d", w.Code)
 	}
 	h.Fail(backends.ErrUnavailable)

@@ -27,7 +27,8 @@ resources:
     path: /api/heavy-operation
     concurrency:
       - {threshold: 2, response: {delay: {exact: 1000}}}
-      - {threshold: 5, response: {statusCode: 503, headers: {Retry-After: "30"}, content: "Service temporarily overloaded"}}
+      - {threshold: 5, response: {statusCode: 503, headers: {Retry-After: "30"},
+         content: "Service temporarily overloaded"}}
       - {threshold: 10, response: {statusCode: 429, content: "Rate limit exceeded"}}
     reject_hold: 10s
 descriptors:
@@ -117,7 +118,8 @@ func TestFullLimitRefusesUntilARelease(t *testing.T) {
 	h.acquire("tenant=y") // counts for itself
 	r := h.ask(desc("tenant=x"))
 	h.want(r, "OVER: over/0")
-	if m := decoded(t, r).GetDynamicMetadata().GetFields(); m["lease"] != nil || m["deny_status"].GetStringValue() != "429" ||
+	if m := decoded(t, r).GetDynamicMetadata().GetFields(); m["lease"] != nil ||
+		m["deny_status"].GetStringValue() != "429" ||
 		m["rule"].GetStringValue() != "d/tenant" || m["tier"].GetStringValue() != "2" {
 		t.Errorf("metadata of a refusal: %v", m)
 	}
@@ -216,7 +218,8 @@ func TestRepeatedCallGetsTheSameLease(t *testing.T) {
 	h.want(h.ask(release(meta(t, r2, "lease"))), "OK: ok")
 	h.want(h.ask(release(meta(t, r1, "lease"))), "OK: ok")
 	h.wantInFlight(0)
-	if r := h.askAs(Request{ID: "three", LeaseKey: "other"}, desc("tenant=1")); meta(t, r, "other") == "" || meta(t, r, "lease") != "" {
+	if r := h.askAs(Request{ID: "three", LeaseKey: "other"}, desc("tenant=1")); meta(t, r, "other") == "" ||
+		meta(t, r, "lease") != "" {
 		t.Errorf("the token's name: %v", decoded(t, r))
 	}
 }
@@ -273,7 +276,8 @@ func TestLeaseIsReleasedThoughTheCallIsRefused(t *testing.T) {
 func TestForeignTokenReleasesNothing(t *testing.T) {
 	h := setup(t, inFlightRules)
 	token := h.acquire("tenant=x")
-	forged, _ := leases.NewSigner([]byte("guessed")).Sign(&leases.Lease{Holder: "x", Held: []leases.Held{{Key: limit.Key{Group: "g", Limit: "c"}}}})
+	forged, _ := leases.NewSigner([]byte("guessed")).Sign(
+		&leases.Lease{Holder: "x", Held: []leases.Held{{Key: limit.Key{Group: "g", Limit: "c"}}}})
 	for _, bad := range []string{"", "none", forged, token[:len(token)-2], strings.Repeat("A", 5000)} {
 		h.want(h.ask(release(bad)), "OK: ok")
 	}

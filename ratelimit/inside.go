@@ -47,7 +47,8 @@ func tellInside(_ *batch, c *call) {
 		}
 	}
 	if d := c.closest(); d != nil {
-		in.Limit, in.Name, in.Rule, in.Remaining, in.Reset = d.limit.limit, d.limit.label, d.limit.name, d.status.Remaining, d.status.Reset
+		in.Limit, in.Name, in.Rule, in.Remaining, in.Reset = d.limit.limit, d.limit.label, d.limit.name, d.status.Remaining,
+			d.status.Reset
 	}
 }
 

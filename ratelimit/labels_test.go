@@ -36,7 +36,8 @@ descriptors:
 	h.be.err = backends.ErrUnavailable
 	h.ask(desc("k=a"))
 	for name, want := range map[string]int{
-		"d/k refused by two": 1, "d/k refused by 2": 2, "d/k refused by shadow": 0, "d/fly refused by concurrency": 2, "d/k_a failed_closed": 1,
+		"d/k refused by two": 1, "d/k refused by 2": 2, "d/k refused by shadow": 0, "d/fly refused by concurrency": 2,
+		"d/k_a failed_closed": 1,
 	} {
 		if got := h.counts.count(name); got != want {
 			t.Errorf("%s: %d, want %d; all: %v", name, got, want, h.counts.all())

@@ -34,7 +34,8 @@ func longRequest() *rls.RateLimitRequest {
 			path = strings.Replace(path, "/../api", "/api", 1)
 		}
 		r.Descriptors = append(r.Descriptors, &common.RateLimitDescriptor{Entries: []*common.RateLimitDescriptor_Entry{
-			{Key: "method", Value: "GET"}, {Key: "path", Value: path}, {Key: "header.user-agent", Value: strings.Repeat("u", 200)},
+			{Key: "method", Value: "GET"}, {Key: "path", Value: path},
+			{Key: "header.user-agent", Value: strings.Repeat("u", 200)},
 		}})
 	}
 	return r
@@ -72,7 +73,8 @@ func TestFiveLongPathsFit(t *testing.T) {
 		t.Fatal(err)
 	}
 	w := httptest.NewRecorder()
-	transport.JSONHandler(h.Service, func(time.Duration, ratelimit.CallResult, int) {}).ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/json", strings.NewReader(string(body))))
+	transport.JSONHandler(h.Service, func(time.Duration, ratelimit.CallResult, int) {}).ServeHTTP(w,
+		httptest.NewRequest(http.MethodPost, "/json", strings.NewReader(string(body))))
 	resp := new(rls.RateLimitResponse)
 	if err := protojson.Unmarshal(w.Body.Bytes(), resp); err != nil {
 		t.Fatalf("%d %.200s: %v", w.Code, w.Body, err)

@@ -13,8 +13,10 @@ import (
 func TestResponseIsResetAsAWhole(t *testing.T) {
 	header := []descriptors.Header{{Name: "a", Value: "b"}}
 	r := Response{
-		Err: invalid("no"), OverLimit: true, Statuses: []Status{{Remaining: 1}}, Headers: header, RequestHeaders: header, Body: "body",
-		Degraded: true, Uncounted: true, Inside: Inside{Wait: time.Second}, told: true, granted: []leases.Grant{{Rule: "r"}}, metadata: [][]byte{{1}},
+		Err: invalid("no"), OverLimit: true, Statuses: []Status{{Remaining: 1}}, Headers: header, RequestHeaders: header,
+		Body:     "body",
+		Degraded: true, Uncounted: true, Inside: Inside{Wait: time.Second}, told: true, granted: []leases.Grant{{Rule: "r"}},
+		metadata: [][]byte{{1}},
 	}
 	before := reflect.ValueOf(r)
 	for i := range before.NumField() {

@@ -37,7 +37,8 @@ func TestUsageFollowsTheOverflow(t *testing.T) {
 		for overflow, want := range map[string]string{
 			"refuse": "200 200 200 200 200", "saturate": "200 200 200 429 429", "debt": "200 200 200 429 429",
 		} {
-			h := setup(t, fmt.Sprintf("domain: d\ndescriptors:\n- {key: user, overflow: %s, limits: [{algorithm: %v, %s}]}\n", overflow, a, figures))
+			h := setup(t, fmt.Sprintf("domain: d\ndescriptors:\n- {key: user, overflow: %s, limits: [{algorithm: %v, %s}]}\n",
+				overflow, a, figures))
 			if got := h.usage(5, 10, desc("user=a")); got != want {
 				t.Errorf("%v, %s: %s, want %s", a, overflow, got, want)
 			}
@@ -47,7 +48,8 @@ func TestUsageFollowsTheOverflow(t *testing.T) {
 
 // TestUsageInDebt: an answer of ten limits blocks its user for ten hours.
 func TestUsageInDebt(t *testing.T) {
-	h := setup(t, "domain: d\ndescriptors:\n- {key: user, overflow: debt, max_debt: 20000, limits: [{algorithm: token_bucket, rate: 1000/min}]}\n")
+	h := setup(t, "domain: d\ndescriptors:\n- {key: user, overflow: debt, max_debt: 20000, limits: [{algorithm: "+
+		"token_bucket, rate: 1000/min}]}\n")
 	if got := h.usage(2, 11_000, desc("user=a")); got != "200 429" {
 		t.Fatal(got)
 	}
@@ -87,7 +89,8 @@ descriptors:
 	r := random.Rand(t, 7)
 	for round := range 300 {
 		h := setup(t, rules, saturating)
-		limits := map[string]*reference{"a": {limit: 21}, "b": {limit: 9}, "s": {limit: 10}, "q": {limit: 10}, "o": {limit: 12}}
+		limits := map[string]*reference{"a": {limit: 21}, "b": {limit: 9}, "s": {limit: 10}, "q": {limit: 10},
+			"o": {limit: 12}}
 		for range 25 {
 			var list []Descriptor
 			var want []bool
@@ -171,7 +174,8 @@ descriptors:
 
 // TestQuotaModeSaturates: a report beyond the quota spends it.
 func TestQuotaModeSaturates(t *testing.T) {
-	const rules = "domain: d\ndescriptors:\n- {key: q, quota_mode: true, rate_limit: {unit: hour, requests_per_unit: 10}}\n"
+	const rules = "domain: d\ndescriptors:\n- {key: q, quota_mode: true, rate_limit: {unit: hour, " +
+		"requests_per_unit: 10}}\n"
 	h := setup(t, rules, saturating)
 	q := desc("q=x")
 	h.want(h.ask(q.withHits(1)), "OK: ok/9")
@@ -207,7 +211,8 @@ descriptors:
 			}
 		})
 		views := h.engine.rules.Load().views
-		if own, none := views[0].limits[0].limit.Overflow(), views[1].limits[0].limit.Overflow(); own != limit.Refuse || none != c.want {
+		if own, none := views[0].limits[0].limit.Overflow(), views[1].limits[0].limit.Overflow(); own != limit.Refuse ||
+			none != c.want {
 			t.Errorf("%+v: the rule that says refuse has %v, the other one %v", c, own, none)
 		}
 	}

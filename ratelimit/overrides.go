@@ -99,7 +99,8 @@ func newOverrideView(o Override, conf *Config) (*ruleView, error) {
 	}
 	l = overflowDefaults{}.get(l, conf)
 	r := &descriptors.Rule{Path: "override"}
-	v := &ruleView{rule: r, each: conf.Charge == descriptors.ChargeEach, onError: conf.OnBackendError, onOverload: conf.OnOverload, quota: conf.QuotaMode, override: true}
+	v := &ruleView{rule: r, each: conf.Charge == descriptors.ChargeEach, onError: conf.OnBackendError,
+		onOverload: conf.OnOverload, quota: conf.QuotaMode, override: true}
 	v.limits = []limitView{newLimitView(r, &descriptors.RuleLimit{
 		Limit: l,
 		// The window is part of the key, as the reference has it: callers may

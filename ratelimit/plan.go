@@ -108,7 +108,8 @@ func (c *call) addOps(b *batch, i int, replacing bool) *Error {
 			continue
 		}
 		if cost < 0 && lv.inFlight != nil && !lv.inFlight.ByHits {
-			return invalid("descriptors[%d]: rule %s releases requests by lease (release: lease), not by a negative hits_addend", i, lv.name)
+			return invalid("descriptors[%d]: rule %s releases requests by lease (release: lease), not by a negative hits_addend",
+				i, lv.name)
 		}
 		if most := b.engine.conf.Caps.MaxOps; len(c.ops) == most {
 			return invalid("the descriptors match more than %d limits", most)

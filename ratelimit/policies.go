@@ -97,13 +97,15 @@ func (p *policyViews) derive(f policies.Figures) *ruleView {
 		}
 		return p.own
 	}
-	if own.limit.Algorithm() == limit.FixedWindow && l.Algorithm() == limit.FixedWindow && l.Window() == own.limit.Window() {
+	if own.limit.Algorithm() == limit.FixedWindow && l.Algorithm() == limit.FixedWindow &&
+		l.Window() == own.limit.Window() {
 		l = sameWindows(l, own.limit)
 	}
 	if share := min(own.limit.Share(), l.Capacity()); share > 1 && l.Is(limit.Prefetched) {
 		l = l.WithShare(share)
 	}
-	v := &ruleView{rule: p.own.rule, each: p.own.each, onError: p.own.onError, onOverload: p.own.onOverload, quota: p.own.quota, meta: p.own.meta, series: p.own.series}
+	v := &ruleView{rule: p.own.rule, each: p.own.each, onError: p.own.onError, onOverload: p.own.onOverload,
+		quota: p.own.quota, meta: p.own.meta, series: p.own.series}
 	lv := *own
 	lv.limit, lv.keyPart = l, l.Algorithm().KeyLetter()+own.keyPart[1:]
 	lv.current = encodeCurrentLimit(lv.label, l, p.conf.UnitMultipliers)

@@ -83,7 +83,8 @@ func TestPoliciesAreLookedUpInOrder(t *testing.T) {
 	h.left("a=x,b=z", 9)
 	h.put(map[string]policies.Figures{"d/user:main": per(limit.SlidingWindow, 30, 60)})
 	h.left("user=c", 29)
-	h.put(map[string]policies.Figures{"user:d": per(limit.SlidingWindow, 40, 60), "b:y|a:x": per(limit.FixedWindow, 50, 3600)})
+	h.put(map[string]policies.Figures{"user:d": per(limit.SlidingWindow, 40, 60),
+		"b:y|a:x": per(limit.FixedWindow, 50, 3600)})
 	h.left("user=d", 39)
 	h.left("a=x,b=y", 49)
 	h.put(map[string]policies.Figures{"user:d": none, "d/user": none, "d/user:main": none, "*": none})
@@ -129,7 +130,8 @@ func TestPoliciesThatTheBackendCannotKeep(t *testing.T) {
 // that are decided together have policies of the same moment.
 func TestOneSnapshotDecidesASlice(t *testing.T) {
 	in := new(policies.Set)
-	h := setup(t, "domain: d\ndescriptors:\n- {key: user, policy: 'user:{user}', rate_limit: {unit: second, requests_per_unit: 5}}\n",
+	h := setup(t, "domain: d\ndescriptors:\n- {key: user, policy: 'user:{user}', rate_limit: {unit: second, "+
+		"requests_per_unit: 5}}\n",
 		func(c *Config) { c.Policies = in })
 	const users, calls = 16, 4
 	var snapshots []*policies.Snapshot
@@ -167,7 +169,8 @@ func TestOneSnapshotDecidesASlice(t *testing.T) {
 		reqs, resps = append(reqs, r), append(resps, new(Response))
 	}
 	seen := map[int64]int{}
-	for deadline := time.Now().Add(20 * time.Second); (len(seen) < 2 || seen[1<<30]+seen[1<<31] < 1000) && time.Now().Before(deadline); {
+	for deadline := time.Now().Add(20 * time.Second); (len(seen) < 2 || seen[1<<30]+seen[1<<31] < 1000) &&
+		time.Now().Before(deadline); {
 		h.Decide(t.Context(), reqs, resps)
 		first := resps[0].Statuses[0].limit.limit.Max()
 		for i, resp := range resps {
@@ -188,8 +191,10 @@ func TestOneSnapshotDecidesASlice(t *testing.T) {
 // values.
 func TestHostileValuesFindNoOtherPolicy(t *testing.T) {
 	h := setup(t, policyRules, withPolicies)
-	h.put(map[string]policies.Figures{"user:vip": per(limit.SlidingWindow, 1000, 60), "b:vip|a:vip": per(limit.SlidingWindow, 1000, 60)})
-	for _, value := range []string{"", "VIP", "vip ", "%76ip", "vip|a:vip", "..%2fvip", "*", "vip\x00", strings.Repeat("vip", 100_000)} {
+	h.put(map[string]policies.Figures{"user:vip": per(limit.SlidingWindow, 1000, 60),
+		"b:vip|a:vip": per(limit.SlidingWindow, 1000, 60)})
+	for _, value := range []string{"", "VIP", "vip ", "%76ip", "vip|a:vip", "..%2fvip", "*", "vip\x00",
+		strings.Repeat("vip", 100_000)} {
 		r := h.ask(Descriptor{Entries: []descriptors.Entry{{Key: "user", Value: value}}})
 		h.want(r, "OK: ok/4")
 		r = h.ask(Descriptor{Entries: []descriptors.Entry{{Key: "a", Value: "x"}, {Key: "b", Value: value + "|a:vip"}}})
@@ -244,7 +249,8 @@ func policyService(t testing.TB, rules string) *Service {
 		t.Fatal(problems)
 	}
 	be, in := memory.New(memory.Config{}), new(policies.Set)
-	in.Install(in.Snapshot().With([]policies.Change{{Key: "user:vip", Figures: per(limit.SlidingWindow, 1<<30, 3600)}}), time.Now())
+	in.Install(in.Snapshot().With([]policies.Change{{Key: "user:vip", Figures: per(limit.SlidingWindow, 1<<30, 3600)}}),
+		time.Now())
 	s, err := New(Config{
 		Backend: be, Caps: memory.Caps(), Local: be, Log: slog.New(slog.DiscardHandler), Policies: in,
 		Now: func() limit.Instant { return limit.InstantOf(time.Now()) },

@@ -56,7 +56,8 @@ func logRefusal(b *batch, c *call) {
 		return
 	}
 	log.Log(ctx, level, "request refused", "domain", c.req.Domain, "rule", d.limit.name,
-		"cause", cause, "retry_after", d.wait, "key", key, "request_id", c.req.RequestID, "trace_id", trace, "suppressed", skipped)
+		"cause", cause, "retry_after", d.wait, "key", key, "request_id", c.req.RequestID, "trace_id", trace,
+		"suppressed", skipped)
 }
 
 // loggedKey returns what the log calls a descriptor: its name, whose values may be personal, or the

@@ -47,7 +47,8 @@ func TestRefusalsInTheLogNameWhoAsked(t *testing.T) {
 		plain   bool
 		want    []string
 	}{
-		{"none=alice x", false, []string{`msg="request refused" domain=d rule=d/none cause=limit`, hash("d|none=alice%20x") + " "}},
+		{"none=alice x", false, []string{`msg="request refused" domain=d rule=d/none cause=limit`,
+			hash("d|none=alice%20x") + " "}},
 		{"none=alice", true, []string{`key="d|none=alice"`}},
 		{"none=" + strings.Repeat("é", 1000), true, []string{`key="d|none=` + strings.Repeat("%C3%A9", 48)}},
 		{"tier=alice", false, []string{`msg="request refused by a tier" domain=d rule=d/tier tier=0`, hash("d|tier=alice")}},
@@ -76,7 +77,8 @@ func TestFailuresInTheLogNameWhoAsked(t *testing.T) {
 	}
 	for line := range strings.Lines(h.log.String()) {
 		if strings.Contains(line, `msg="decision degraded"`) {
-			if !strings.Contains(line, "domain=d") || !strings.Contains(line, "request_id=req-1 trace_id=4bf92f3577b34da6a3ce929d0e0e4736") {
+			if !strings.Contains(line, "domain=d") ||
+				!strings.Contains(line, "request_id=req-1 trace_id=4bf92f3577b34da6a3ce929d0e0e4736") {
 				t.Errorf("the line is %s", line)
 			}
 			return

@@ -15,7 +15,8 @@ func TestAnonymousEndIsRefusedByLeaseRule(t *testing.T) {
 	h.acquire("tenant=x")
 	h.acquire("tenant=x")
 	h.ask(desc("anon=1"))
-	const why = `error: descriptors[0]: rule d/tenant releases requests by lease (release: lease), not by a negative hits_addend`
+	const why = `error: descriptors[0]: rule d/tenant releases requests by lease (release: lease), ` +
+		`not by a negative hits_addend`
 	for _, n := range []uint64{1, 2, 1 << 40} {
 		h.want(h.ask(desc("tenant=x").refund(n)), why)
 		h.want(h.ask(desc("tenant=x").refund(n), desc("anon=1").refund(1)), why)
@@ -35,7 +36,8 @@ func TestLeaseWithoutHolderIsRefused(t *testing.T) {
 	if err := signer.Parse(h.acquire("tenant=x"), &mine); err != nil {
 		t.Fatal(err)
 	}
-	anonymous := leases.Lease{Domain: "d", Until: mine.Until, Held: []leases.Held{{Key: limit.Key{Group: mine.Held[0].Key.Group, Limit: mine.Held[0].Key.Limit}, TTL: mine.Held[0].TTL}}}
+	anonymous := leases.Lease{Domain: "d", Until: mine.Until, Held: []leases.Held{
+		{Key: limit.Key{Group: mine.Held[0].Key.Group, Limit: mine.Held[0].Key.Limit}, TTL: mine.Held[0].TTL}}}
 	token, err := signer.Sign(&anonymous)
 	if err != nil {
 		t.Fatal(err)

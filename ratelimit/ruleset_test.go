@@ -21,7 +21,8 @@ func TestRebuiltRulesKeepTheirViews(t *testing.T) {
 	var set *descriptors.Set
 	h := setup(t, "domain: d\ndescriptors: [{key: a}]\n")
 	put := func(rules ...*descriptors.RuleSpec) *ruleset {
-		set = descriptors.Rebuild(set, &descriptors.Spec{Domains: []*descriptors.DomainSpec{{Name: "d", Rules: rules}}}, new(descriptors.Problems))
+		set = descriptors.Rebuild(set, &descriptors.Spec{Domains: []*descriptors.DomainSpec{{Name: "d", Rules: rules}}},
+			new(descriptors.Problems))
 		if err := h.SetRules(set); err != nil {
 			t.Fatal(err)
 		}
@@ -64,7 +65,8 @@ func TestRulesetAfterManyChanges(t *testing.T) {
 			}
 			rules = append(slices.Clone(rules), s)
 		}
-		set = descriptors.Rebuild(set, &descriptors.Spec{Domains: []*descriptors.DomainSpec{{Name: "d", Rules: rules}}}, new(descriptors.Problems))
+		set = descriptors.Rebuild(set, &descriptors.Spec{Domains: []*descriptors.DomainSpec{{Name: "d", Rules: rules}}},
+			new(descriptors.Problems))
 		if r.IntN(10) == 0 {
 			continue // these rules are never in force
 		}

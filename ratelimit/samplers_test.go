@@ -13,7 +13,8 @@ import (
 // is worth a line in the log: a failing backend is logged all the same.
 func TestGarbageTokensHideNoOutage(t *testing.T) {
 	h := setup(t, inFlightRules)
-	garbage := Descriptor{Entries: []descriptors.Entry{{Key: OpKey, Value: OpRelease}, {Key: LeaseEntry, Value: "garbage"}}}
+	garbage := Descriptor{Entries: []descriptors.Entry{{Key: OpKey, Value: OpRelease},
+		{Key: LeaseEntry, Value: "garbage"}}}
 	h.be.err = errors.Join(backends.ErrUnavailable, backends.ErrNotApplied)
 	for range 20 { // in whichever second
 		h.ask(garbage)

@@ -101,8 +101,11 @@ func (c *counted) wantNo(parts ...string) {
 const shop = `
 domain: shop
 descriptors:
-  - {key: tenant, detailed_metric: true, limits: [{name: burst, algorithm: token_bucket, rate: 100/s, burst: 250}, {algorithm: sliding_log, limit: 50, window: 1h}]}
-  - {key: path, rate_limit: {unit: minute, requests_per_unit: 7}, concurrency: [{threshold: 5, response: {statusCode: 429}}]}
+  - {key: tenant, detailed_metric: true,
+     limits: [{name: burst, algorithm: token_bucket, rate: 100/s, burst: 250},
+              {algorithm: sliding_log, limit: 50, window: 1h}]}
+  - {key: path, rate_limit: {unit: minute, requests_per_unit: 7},
+     concurrency: [{threshold: 5, response: {statusCode: 429}}]}
 `
 
 // many are n rules with 4 sets of labels each: of decisions, of two limits' refusals, of overflow.
@@ -278,7 +281,8 @@ descriptors:
 	c.load(`
 domain: d
 descriptors:
-  - {key: a.b, limits: [{algorithm: sliding_log, limit: 5, window: 1h}, {name: "1", algorithm: sliding_log, limit: 6, window: 1h}]}
+  - {key: a.b, limits: [{algorithm: sliding_log, limit: 5, window: 1h},
+                       {name: "1", algorithm: sliding_log, limit: 6, window: 1h}]}
   - {key: a, descriptors: [{key: b, rate_limit: {unit: hour, requests_per_unit: 9}}]}
 `)
 	for _, r := range c.rules.set.Rules() {

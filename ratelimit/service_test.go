@@ -110,11 +110,13 @@ descriptors:
 domain: d
 descriptors:
   - {key: a, metadata: {tier: gold, deep: {x: 1}}, rate_limit: {unit: minute, requests_per_unit: 9}}
-  - {key: b, metadata: {tier: silver, deep: {x: 2, y: 3}}, detailed_metric: true, rate_limit: {unit: minute, requests_per_unit: 9}}
+  - {key: b, metadata: {tier: silver, deep: {x: 2, y: 3}}, detailed_metric: true,
+     rate_limit: {unit: minute, requests_per_unit: 9}}
 `)
 		want := map[string]any{"metadata": map[string]any{"tier": "gold", "deep": map[string]any{"x": 1.0, "y": 3.0}}}
 		sameMetadata(t, h.ask(desc("a=1"), desc("b=1")), want)
-		sameMetadata(t, h.ask(desc("b=1")), map[string]any{"metadata": map[string]any{"tier": "silver", "deep": map[string]any{"x": 2.0, "y": 3.0}}})
+		sameMetadata(t, h.ask(desc("b=1")),
+			map[string]any{"metadata": map[string]any{"tier": "silver", "deep": map[string]any{"x": 2.0, "y": 3.0}}})
 	})
 	t.Run("row22_override", func(t *testing.T) {
 		h := setup(t, basic)
@@ -211,11 +213,13 @@ func TestChargeEach(t *testing.T) {
 // With charge: each, answers to hits of one are the reference service's, also
 // where a request has one descriptor twice.
 func TestChargeEachSameDescriptorTwice(t *testing.T) {
-	h := setup(t, strings.Replace(basic, "requests_per_unit: 2", "requests_per_unit: 3", 1), func(c *Config) { c.Charge = descriptors.ChargeEach })
+	h := setup(t, strings.Replace(basic, "requests_per_unit: 2", "requests_per_unit: 3", 1),
+		func(c *Config) { c.Charge = descriptors.ChargeEach })
 	h.want(h.ask(desc("k=1"), desc("k=1")), "OK: ok/2 ok/1")
 	h.want(h.ask(desc("k=1"), desc("k=1")), "OVER: ok/0 over/0")
 	all := setup(t, basic)
-	all.want(all.ask(desc("k=1"), desc("k=1"), desc("k=1")), "OVER: ok/2 ok/2 over/2") // nothing is charged, so two are left
+	// nothing is charged, so two are left
+	all.want(all.ask(desc("k=1"), desc("k=1"), desc("k=1")), "OVER: ok/2 ok/2 over/2")
 	all.want(all.ask(desc("k=1"), desc("k=1")), "OK: ok/1 ok/0")
 }
 
@@ -295,7 +299,8 @@ func TestDynamicMetadata(t *testing.T) {
 func TestReloadKeepsCounters(t *testing.T) {
 	h := setup(t, basic)
 	h.want(h.ask(desc("k=1")), "OK: ok/1")
-	if err := h.SetRules(mustLoad(t, strings.Replace(basic, "requests_per_unit: 2", "requests_per_unit: 10", 1))); err != nil {
+	if err := h.SetRules(mustLoad(t, strings.Replace(basic, "requests_per_unit: 2", "requests_per_unit: 10", 1))); err !=
+		nil {
 		t.Fatal(err)
 	}
 	h.want(h.ask(desc("k=1")), "OK: ok/8")
@@ -308,7 +313,8 @@ func TestRulesTheBackendCannotKeep(t *testing.T) {
 	set := mustLoad(t, several)
 	h.Service.conf.Caps = caps
 	err := h.SetRules(set)
-	if err == nil || !strings.Contains(err.Error(), "test.yaml:4: the backend model cannot keep this limit") || !strings.Contains(err.Error(), "d/path_/pay") || !strings.Contains(err.Error(), "sliding_log") {
+	if err == nil || !strings.Contains(err.Error(), "test.yaml:4: the backend model cannot keep this limit") ||
+		!strings.Contains(err.Error(), "d/path_/pay") || !strings.Contains(err.Error(), "sliding_log") {
 		t.Fatalf("got %v", err)
 	}
 	h.want(h.ask(desc("k=1")), "OK: ok/1") // the old rules stay
@@ -326,11 +332,13 @@ func TestRulesThatCannotShareALog(t *testing.T) {
 		}
 		return text
 	}
-	const second, minute = "sliding_log, limit: 10, window: 1s, counter: value", "sliding_log, limit: 20, window: 1m, counter: value"
+	const second, minute = "sliding_log, limit: 10, window: 1s, counter: value",
+		"sliding_log, limit: 20, window: 1m, counter: value"
 	for name, c := range map[string]struct{ rules, want string }{
 		"two of one rule":             {rule("a", second, minute), "test.yaml:3: the backend model cannot keep this limit"},
 		"two of one rule, one window": {rule("a", second, second), "a rule may have only one limit with sliding_log"},
-		"windows of two rules":        {rule("a", second) + rule("b", minute), "test.yaml:6: the backend model cannot keep this limit"},
+		"windows of two rules": {rule("a", second) + rule("b", minute),
+			"test.yaml:6: the backend model cannot keep this limit"},
 		"the other rule's place":      {rule("a", second) + rule("b", minute), "the other limit is in d/a (test.yaml:3)"},
 		"one window":                  {rule("a", second) + rule("b", second), ""},
 		"another algorithm beside it": {rule("a", second, "token_bucket, rate: 20/min, counter: value"), ""},
@@ -340,7 +348,8 @@ func TestRulesThatCannotShareALog(t *testing.T) {
 		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
 			t.Errorf("%s: error %v, want %q", name, err, c.want)
 		}
-		if err := CheckCaps(mustLoad(t, "domain: d\ndescriptors:\n"+c.rules), &backends.Caps{Name: "model", Algorithms: caps.Algorithms}); err != nil {
+		if err := CheckCaps(mustLoad(t, "domain: d\ndescriptors:\n"+c.rules),
+			&backends.Caps{Name: "model", Algorithms: caps.Algorithms}); err != nil {
 			t.Errorf("%s, with logs of their own: %v", name, err)
 		}
 	}
@@ -395,8 +404,10 @@ func TestFailurePolicy(t *testing.T) {
 		{"local", []Descriptor{desc("local=1")}, []string{"OK: ok/1", "OK: ok/0", "OVER: over/0"}},
 		{"shadow never denies", []Descriptor{desc("shadow=1")}, []string{"OK: ok"}},
 		{"default", []Descriptor{desc("silent=1")}, []string{"OK: ok"}},
-		{"deny wins, local is not charged", []Descriptor{desc("local=1"), desc("deny=1")}, []string{"OVER: ok over/0", "OVER: ok over/0"}},
-		{"local beside allow", []Descriptor{desc("allow=1"), desc("local=1")}, []string{"OK: ok ok/1", "OK: ok ok/0", "OVER: ok over/0"}},
+		{"deny wins, local is not charged", []Descriptor{desc("local=1"), desc("deny=1")},
+			[]string{"OVER: ok over/0", "OVER: ok over/0"}},
+		{"local beside allow", []Descriptor{desc("allow=1"), desc("local=1")},
+			[]string{"OK: ok ok/1", "OK: ok ok/0", "OVER: ok over/0"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			h := setup(t, failing, remote)
@@ -438,7 +449,8 @@ func TestFailurePolicy(t *testing.T) {
 		fail(h)
 		sameMetadata(t, h.ask(desc("deny=1")), map[string]any{"degraded": "deny", "rule": "d/deny"})
 		sameMetadata(t, h.ask(desc("allow=1")), map[string]any{"degraded": "allow"})
-		if h.counts.count("degraded backend_error deny") != 1 || h.counts.count("d/deny failed_closed") != 1 || h.counts.count("d/allow failed_open") != 1 {
+		if h.counts.count("degraded backend_error deny") != 1 || h.counts.count("d/deny failed_closed") != 1 ||
+			h.counts.count("d/allow failed_open") != 1 {
 			t.Errorf("counts %v", h.counts.all())
 		}
 	})
@@ -459,7 +471,8 @@ func TestDetailedMetricIsLabelledByValues(t *testing.T) {
 	h := setup(t, `
 domain: d
 descriptors:
-  - {key: k, detailed_metric: true, rate_limit: {unit: minute, requests_per_unit: 9}}
+  - {key: k, detailed_metric: true,
+     rate_limit: {unit: minute, requests_per_unit: 9}}
 `)
 	h.ask(desc("k=alice"))
 	if h.counts.count("d/k_alice ok") != 1 {

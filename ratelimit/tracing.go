@@ -32,7 +32,8 @@ func (r *Request) SetTrace(parent, state string) {
 	if len(state) > maxMetadata {
 		state = ""
 	}
-	ctx := propagation.TraceContext{}.Extract(context.Background(), traceHeaders{strings.Clone(parent), strings.Clone(state)})
+	ctx := propagation.TraceContext{}.Extract(context.Background(),
+		traceHeaders{strings.Clone(parent), strings.Clone(state)})
 	if caller := trace.SpanContextFromContext(ctx); caller.IsValid() {
 		r.Parent = &caller
 	}
@@ -88,11 +89,12 @@ func traceCall(b *batch, c *call) {
 // traceTake makes the span of the call to the backend, as the call's caller saw it.
 func (c *call) traceTake(ctx context.Context, b *batch) {
 	conf := &b.engine.conf
-	_, span := conf.Tracer.Start(ctx, storeSpan, trace.WithSpanKind(trace.SpanKindClient), trace.WithTimestamp(b.times.planned), trace.WithAttributes(
-		attribute.String("headgate.backend", conf.Caps.Name),
-		attribute.Int("headgate.limits", len(c.ops)),
-		attribute.Int("headgate.slice", len(b.takes)),
-	))
+	_, span := conf.Tracer.Start(ctx, storeSpan, trace.WithSpanKind(trace.SpanKindClient),
+		trace.WithTimestamp(b.times.planned), trace.WithAttributes(
+			attribute.String("headgate.backend", conf.Caps.Name),
+			attribute.Int("headgate.limits", len(c.ops)),
+			attribute.Int("headgate.slice", len(b.takes)),
+		))
 	if c.cause != nil {
 		span.SetStatus(codes.Error, c.cause.label)
 	}

@@ -23,8 +23,10 @@ const tracedRules = "domain: d\ndescriptors:\n- {key: k, rate_limit: {unit: hour
 // setupTraced makes a service whose spans are recorded.
 func setupTraced(t *testing.T, change ...func(*ratelimit.Config)) (*ratelimit.Harness, *tracetest.SpanRecorder) {
 	recorder := tracetest.NewSpanRecorder()
-	provider := sdk.NewTracerProvider(sdk.WithSpanProcessor(recorder), sdk.WithSampler(sdk.ParentBased(sdk.AlwaysSample())))
-	return ratelimit.Setup(t, tracedRules, append(change, ratelimit.Unlogged, func(c *ratelimit.Config) { c.Tracer = provider.Tracer("test") })...), recorder
+	provider := sdk.NewTracerProvider(sdk.WithSpanProcessor(recorder),
+		sdk.WithSampler(sdk.ParentBased(sdk.AlwaysSample())))
+	return ratelimit.Setup(t, tracedRules,
+		append(change, ratelimit.Unlogged, func(c *ratelimit.Config) { c.Tracer = provider.Tracer("test") })...), recorder
 }
 
 func messageOf(domain, value string) []byte {
@@ -70,7 +72,8 @@ func TestEachCallOfASliceHasSpansOfItsOwn(t *testing.T) {
 	for _, s := range recorder.Ended() {
 		if s.Name() == ratelimit.DecisionSpan {
 			decisions[s.SpanContext().TraceID()] = s
-			rules = append(rules, attributes(s)["headgate.result"]+" "+attributes(s)["headgate.rule"]+" "+attributes(s)["headgate.domain"])
+			rules = append(rules, attributes(s)["headgate.result"]+" "+attributes(s)["headgate.rule"]+" "+
+				attributes(s)["headgate.domain"])
 		}
 	}
 	if want := "[ok  d over_limit d/k d over_limit d/k d ok  no such domain]"; fmt.Sprint(rules) != want {
@@ -110,7 +113,8 @@ func TestSpanSaysWhyAPolicyAnswered(t *testing.T) {
 	if s := take.Status(); s.Code != codes.Error || s.Description != "backend_error" {
 		t.Errorf("the call to the backend has status %v", s)
 	}
-	if a := attributes(decision); a["headgate.degraded"] != "true" || a["headgate.cause"] != "backend_error" || decision.Status().Code != codes.Unset {
+	if a := attributes(decision); a["headgate.degraded"] != "true" || a["headgate.cause"] != "backend_error" ||
+		decision.Status().Code != codes.Unset {
 		t.Errorf("%v %v", a, decision.Status())
 	}
 }
@@ -118,7 +122,8 @@ func TestSpanSaysWhyAPolicyAnswered(t *testing.T) {
 // TestNoTracerReadsNoHeaders: a service without a tracer asks for no trace headers.
 func TestNoTracerReadsNoHeaders(t *testing.T) {
 	h := ratelimit.Setup(t, tracedRules, ratelimit.Unlogged)
-	if handler := transport.Handler(h.Service, transport.ShouldRateLimit, func(time.Duration, ratelimit.CallResult, int) {}); len(handler.Metadata) != 3 || h.Traced() {
+	if handler := transport.Handler(h.Service, transport.ShouldRateLimit,
+		func(time.Duration, ratelimit.CallResult, int) {}); len(handler.Metadata) != 3 || h.Traced() {
 		t.Errorf("the handler wants to see %q", handler.Metadata)
 	}
 }

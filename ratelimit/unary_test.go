@@ -55,15 +55,18 @@ func TestCallsAreAnsweredWithoutTheBackendWhenShed(t *testing.T) {
 		}
 		calls = append(calls, &unary.Call{Message: message})
 	}
-	calls = append(calls, &unary.Call{Message: []byte{0xff}}, &unary.Call{Message: calls[0].Message, Deadline: time.Unix(1, 0)})
+	calls = append(calls, &unary.Call{Message: []byte{0xff}},
+		&unary.Call{Message: calls[0].Message, Deadline: time.Unix(1, 0)})
 	shed(calls)
 	for i, want := range []rls.RateLimitResponse_Code{rls.RateLimitResponse_OK, rls.RateLimitResponse_OVER_LIMIT} {
 		answer := new(rls.RateLimitResponse)
-		if err := proto.Unmarshal(calls[i].Reply, answer); err != nil || answer.OverallCode != want || answer.DynamicMetadata.Fields["degraded"] == nil {
+		if err := proto.Unmarshal(calls[i].Reply, answer); err != nil || answer.OverallCode != want ||
+			answer.DynamicMetadata.Fields["degraded"] == nil {
 			t.Errorf("call %d: %v, %v", i, answer, err)
 		}
 	}
-	if calls[2].Err == nil || calls[2].Err.Code != unary.InvalidArgument || calls[3].Err == nil || calls[3].Err.Code != unary.DeadlineExceeded {
+	if calls[2].Err == nil || calls[2].Err.Code != unary.InvalidArgument || calls[3].Err == nil ||
+		calls[3].Err.Code != unary.DeadlineExceeded {
 		t.Errorf("malformed: %v, late: %v", calls[2].Err, calls[3].Err)
 	}
 	if h.Takes() != 0 {
@@ -76,7 +79,8 @@ func TestCallsAreAnsweredWithoutTheBackendWhenShed(t *testing.T) {
 func TestSliceIsCountedOnce(t *testing.T) {
 	h := ratelimit.Setup(t, "domain: d\ndescriptors:\n- {key: k, rate_limit: {unit: hour, requests_per_unit: 30}}\n")
 	observed := map[ratelimit.CallResult][]int{}
-	handler := transport.Handler(h.Service, transport.ShouldRateLimit, func(_ time.Duration, r ratelimit.CallResult, calls int) { observed[r] = append(observed[r], calls) })
+	handler := transport.Handler(h.Service, transport.ShouldRateLimit,
+		func(_ time.Duration, r ratelimit.CallResult, calls int) { observed[r] = append(observed[r], calls) })
 	message := messageOf("d", "a")
 	var calls []*unary.Call
 	for range 50 {

@@ -20,13 +20,15 @@ func TestDomainsThatNoRulesHaveAreInTheLog(t *testing.T) {
 		for range 3 {
 			h.want(h.askDomain("shoping", 1, desc("a=1"), desc("b=1")), "OK: ok ok")
 		}
-		const line = `level=WARN msg="requests of a domain that no rules have are not limited" domain=shoping similar=shopping`
+		const line = `level=WARN msg="requests of a domain that no rules have are not limited" domain=shoping ` +
+			`similar=shopping`
 		if log := h.log.String(); strings.Count(log, "\n") != 1 || !strings.Contains(log, line) {
 			t.Errorf("the log is\n%swant one line with\n%s", log, line)
 		}
 		time.Sleep(unknownDomainEvery)
 		h.askDomain(strings.Repeat("x", 5000), 1, desc("a=1"))
-		if log := h.log.String(); strings.Count(log, "\n") != 2 || !strings.Contains(log, "domain="+strings.Repeat("x", 57)+"... similar=\"\"\n") {
+		if log := h.log.String(); strings.Count(log, "\n") != 2 ||
+			!strings.Contains(log, "domain="+strings.Repeat("x", 57)+"... similar=\"\"\n") {
 			t.Errorf("after a while the log is\n%s", log)
 		}
 	})

@@ -57,7 +57,8 @@ func (s *Service) Usage(ctx context.Context, domains []string, list [][]descript
 		}
 		for j, view := range c.views {
 			out := &v.Outcomes[j]
-			usages[i] = append(usages[i], Usage{Limit: view.limit, Rule: view.name, Remaining: out.Remaining, Reset: out.Reset, Limited: !out.Admitted})
+			usages[i] = append(usages[i], Usage{Limit: view.limit, Rule: view.name, Remaining: out.Remaining, Reset: out.Reset,
+				Limited: !out.Admitted})
 		}
 	}
 	return usages, nil

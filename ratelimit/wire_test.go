@@ -48,7 +48,8 @@ func fromProto(m *rls.RateLimitRequest) Request {
 		}
 		if l := pd.Limit; l != nil {
 			d.HasOverride = true
-			d.Override = Override{RequestsPerUnit: l.RequestsPerUnit, Unit: Unit(l.Unit), Multiplier: l.UnitMultiplier.GetValue()}
+			d.Override = Override{RequestsPerUnit: l.RequestsPerUnit, Unit: Unit(l.Unit),
+				Multiplier: l.UnitMultiplier.GetValue()}
 		}
 		if h := pd.HitsAddend; h != nil {
 			d.HasHits, d.Hits = true, h.Value
@@ -109,7 +110,8 @@ func TestDecodeRefusesMoreThanTheBounds(t *testing.T) {
 	}
 	large := &rls.RateLimitRequest{Domain: strings.Repeat("x", MaxMessageSize)}
 	for want, m := range map[string]*rls.RateLimitRequest{
-		"more than 1024 descriptors": many, "more than 256 entries": deep, fmt.Sprintf("at most %d are allowed", MaxMessageSize): large,
+		"more than 1024 descriptors": many, "more than 256 entries": deep,
+		fmt.Sprintf("at most %d are allowed", MaxMessageSize): large,
 	} {
 		encoded, err := proto.Marshal(m)
 		if err != nil {
@@ -175,7 +177,8 @@ func replacedText(r *Request) bool {
 // Clients choose values: one that is no text must not fail the call, because Envoy would then
 // let the request pass.
 func TestDecodeValuesThatAreNoText(t *testing.T) {
-	for value, want := range map[string]string{"\xff": "\uFFFD", "a\xc3(": "a\uFFFD(", "\xed\xa0\x80": "\uFFFD", "ü\x00": "ü\x00"} {
+	for value, want := range map[string]string{"\xff": "\uFFFD", "a\xc3(": "a\uFFFD(", "\xed\xa0\x80": "\uFFFD",
+		"ü\x00": "ü\x00"} {
 		entry := appendStringField(appendStringField(nil, fieldEntryKey, "k"), fieldEntryValue, value)
 		descriptor := appendBytesField(nil, fieldDescriptorEntries, entry)
 		var r Request
@@ -195,12 +198,14 @@ func TestEncodeEveryField(t *testing.T) {
 	hourly := limit.MustNew(limit.Spec{Algorithm: limit.FixedWindow, Max: 10, Window: 3 * time.Hour})
 	view := &limitView{limit: hourly, current: encodeCurrentLimit("gold", hourly, true)}
 	resp := &Response{
-		OverLimit:      true,
-		Statuses:       []Status{{OverLimit: true, Reset: 61, limit: view}, {Remaining: 1<<32 - 1}, {Remaining: 300, limit: view}},
+		OverLimit: true,
+		Statuses: []Status{{OverLimit: true, Reset: 61, limit: view}, {Remaining: 1<<32 - 1},
+			{Remaining: 300, limit: view}},
 		Headers:        []descriptors.Header{{Name: "retry-after", Value: "61"}, {Name: "x-empty"}},
 		RequestHeaders: []descriptors.Header{{Name: DelayHeader, Value: "1000"}},
 		Body:           "slow down",
-		metadata:       [][]byte{encodeMetadata(map[string]any{"rule": "a"}), encodeMetadata(map[string]any{"metadata": map[string]any{"n": 1.0}})},
+		metadata: [][]byte{encodeMetadata(map[string]any{"rule": "a"}),
+			encodeMetadata(map[string]any{"metadata": map[string]any{"n": 1.0}})},
 	}
 	got := new(rls.RateLimitResponse)
 	if err := proto.Unmarshal(resp.AppendTo(nil), got); err != nil {
@@ -216,9 +221,11 @@ func TestEncodeEveryField(t *testing.T) {
 	want := &rls.RateLimitResponse{
 		OverallCode: rls.RateLimitResponse_OVER_LIMIT,
 		Statuses: []*rls.RateLimitResponse_DescriptorStatus{
-			{Code: rls.RateLimitResponse_OVER_LIMIT, CurrentLimit: current, DurationUntilReset: &durationpb.Duration{Seconds: 61}},
+			{Code: rls.RateLimitResponse_OVER_LIMIT, CurrentLimit: current,
+				DurationUntilReset: &durationpb.Duration{Seconds: 61}},
 			{Code: rls.RateLimitResponse_OK, LimitRemaining: 1<<32 - 1},
-			{Code: rls.RateLimitResponse_OK, CurrentLimit: current, LimitRemaining: 300, DurationUntilReset: &durationpb.Duration{}},
+			{Code: rls.RateLimitResponse_OK, CurrentLimit: current, LimitRemaining: 300,
+				DurationUntilReset: &durationpb.Duration{}},
 		},
 		ResponseHeadersToAdd: []*core.HeaderValue{{Key: "retry-after", Value: "61"}, {Key: "x-empty"}},
 		RequestHeadersToAdd:  []*core.HeaderValue{{Key: DelayHeader, Value: "1000"}},

@@ -53,7 +53,8 @@ func checkCalendar(e *env) {
 }
 
 func (e *env) turn(c turn, end limit.Instant, o limit.Overflow) {
-	l, err := limit.New(limit.Spec{Algorithm: limit.FixedWindow, Max: 10, Window: c.window, Calendar: true, Zone: zones[c.zone], Overflow: o})
+	l, err := limit.New(limit.Spec{Algorithm: limit.FixedWindow, Max: 10, Window: c.window, Calendar: true,
+		Zone: zones[c.zone], Overflow: o})
 	if err != nil {
 		e.Fatal(err)
 	}

@@ -55,8 +55,10 @@ func (e *env) badRequests(now limit.Instant) []badRequest {
 		{"no ops", limit.Request{At: now}, backends.ErrInvalid},
 		{"too many ops", limit.Request{At: now, Ops: many}, backends.ErrInvalid},
 		{"no limit", limit.Request{At: now, Ops: []limit.Op{ok, {Key: k}}}, backends.ErrInvalid},
-		{"long group", limit.Request{At: now, Ops: []limit.Op{ok, {Key: limit.Key{Group: longGroup}, Limit: l}}}, backends.ErrInvalid},
-		{"long limit", limit.Request{At: now, Ops: []limit.Op{{Key: limit.Key{Group: e.prefix, Limit: long}, Limit: l}}}, backends.ErrInvalid},
+		{"long group", limit.Request{At: now, Ops: []limit.Op{ok, {Key: limit.Key{Group: longGroup}, Limit: l}}},
+			backends.ErrInvalid},
+		{"long limit", limit.Request{At: now, Ops: []limit.Op{{Key: limit.Key{Group: e.prefix, Limit: long}, Limit: l}}},
+			backends.ErrInvalid},
 	}
 	if !e.s.Caps.ServerClock {
 		bad = append(bad, badRequest{"no instant", limit.Request{Ops: []limit.Op{ok}}, backends.ErrInvalid})
@@ -66,7 +68,8 @@ func (e *env) badRequests(now limit.Instant) []badRequest {
 		bad = append(bad,
 			badRequest{"lease without a holder", acquire("").request(now, k, l), backends.ErrInvalid},
 			badRequest{"long holder", acquire(long[:limit.MaxHolderLen+1]).request(now, k, l), backends.ErrInvalid},
-			badRequest{"long owner", leaseOp{-1, long[:limit.MaxHolderLen+1], limit.EndOwner}.request(now, k, l), backends.ErrInvalid})
+			badRequest{"long owner", leaseOp{-1, long[:limit.MaxHolderLen+1], limit.EndOwner}.request(now, k, l),
+				backends.ErrInvalid})
 	}
 	for _, a := range limit.AllAlgorithms() {
 		ac, supported := e.s.Caps.Algorithms[a]
@@ -252,7 +255,8 @@ func (e *env) leaseTrips(now limit.Instant) (some []limit.Request) {
 	for i := range 5 {
 		k, holder := e.key(strconv.Itoa(i%2), "trips", limit.Concurrency), strconv.Itoa(i)
 		for _, o := range []leaseOp{
-			acquire(holder), acquire(holder), renew(holder), {}, {-1, holder, limit.EndAttempt}, release(holder), release(holder),
+			acquire(holder), acquire(holder), renew(holder), {}, {-1, holder, limit.EndAttempt}, release(holder),
+			release(holder),
 			acquire(holder), {-1, holder, limit.EndOwner}, {cost: -1},
 		} {
 			e.wantTrips(o.request(now, k, l))

@@ -27,7 +27,8 @@ func checkClockSteps(e *env) {
 	var all []*script
 	for i, window := range []time.Duration{time.Minute, time.Hour} {
 		for j, steps := range [][]time.Duration{
-			{-window}, {window}, {-10 * window}, {10 * window}, {-year}, {year}, {year, -year}, {-year, year}, {-window - time.Second, -10 * window, -year},
+			{-window}, {window}, {-10 * window}, {10 * window}, {-year}, {year}, {year, -year}, {-year, year},
+			{-window - time.Second, -10 * window, -year},
 		} {
 			if e.s.Rounds < fewRounds && (i+j)%2 == 0 {
 				continue // the other window has these
@@ -194,7 +195,8 @@ func (s *script) units(a limit.Algorithm, window time.Duration, steps []time.Dur
 		s.move(step)
 		back = back && step < 0
 		used := back && !a.Is(limit.Refilled)
-		next(1, func(out limit.Outcome) bool { return !used || !out.Admitted && out.Remaining <= 0 }, "is used up, yet after a step back")
+		next(1, func(out limit.Outcome) bool { return !used || !out.Admitted && out.Remaining <= 0 },
+			"is used up, yet after a step back")
 	}
 	for range 30 { // three windows at most
 		next(int64(s.r.IntN(2)), nil, "")
@@ -207,7 +209,8 @@ func (s *script) units(a limit.Algorithm, window time.Duration, steps []time.Dur
 // leases is for requests in flight, which nobody gives back.
 func (s *script) leases(window, hold time.Duration, steps []time.Duration) {
 	s.Helper()
-	l, err := limit.New(limit.Spec{Algorithm: limit.Concurrency, Max: min(3, s.s.Caps.Algorithms[limit.Concurrency].MaxUnits), Window: window, Hold: hold})
+	l, err := limit.New(limit.Spec{Algorithm: limit.Concurrency,
+		Max: min(3, s.s.Caps.Algorithms[limit.Concurrency].MaxUnits), Window: window, Hold: hold})
 	if err != nil {
 		s.Fatal(err)
 	}
@@ -234,5 +237,6 @@ func (s *script) leases(window, hold time.Duration, steps []time.Duration) {
 		s.ask(nil, "", limit.Op{Key: op.Key, Limit: l, Cost: -1, Holder: "polls"})
 	}
 	s.move(window)
-	next(func(out limit.Outcome) bool { return out.Admitted && out.InFlight == 1 }, "still counts leases that nobody gave back")
+	next(func(out limit.Outcome) bool { return out.Admitted && out.InFlight == 1 },
+		"still counts leases that nobody gave back")
 }

@@ -138,7 +138,8 @@ func checkCrossedKeys(e *env) {
 func (e *env) cross(now limit.Instant, a, other limit.Algorithm, group string) {
 	roomy, tight := e.longLimit(a, 50), e.longLimit(other, 20)
 	x := limit.Op{Key: e.key("cross"+group+other.String(), "roomy", a), Limit: roomy, Cost: 1}
-	y := limit.Op{Key: limit.Key{Group: x.Key.Group + group, Limit: "tight/" + a.String() + other.String()}, Limit: tight, Cost: 1}
+	y := limit.Op{Key: limit.Key{Group: x.Key.Group + group, Limit: "tight/" + a.String() + other.String()},
+		Limit: tight, Cost: 1}
 	crowds := []crowd{
 		{callers: 8, each: 3, slice: 2, req: limit.Request{At: now, Ops: []limit.Op{x, y}}},
 		{callers: 8, each: 3, slice: 2, req: limit.Request{At: now, Ops: []limit.Op{y, x}}},

@@ -105,7 +105,8 @@ func (e *env) wantUsed(now limit.Instant, k *hurriedKey) {
 	e.Helper()
 	used := k.limit.Capacity() - e.takeOne(now, k.key, k.limit, 0).Remaining
 	if most := min(k.admitted+k.unknown, k.limit.Capacity()); used < k.admitted || used > most {
-		e.Errorf("%v under %q: %d units are used; %d were admitted, and of %d more nobody knows", k.limit, k.key, used, k.admitted, k.unknown)
+		e.Errorf("%v under %q: %d units are used; %d were admitted, and of %d more nobody knows", k.limit, k.key, used,
+			k.admitted, k.unknown)
 	}
 	if k.admitted > k.limit.Capacity() {
 		e.Errorf("%v under %q: %d units were admitted", k.limit, k.key, k.admitted)

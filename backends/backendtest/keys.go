@@ -18,13 +18,17 @@ func checkKeys(e *env) {
 	rest := strings.Repeat("x", e.s.Caps.MaxGroupLen()-len(e.prefix)-2) // of a group
 	pairs := []limit.Key{
 		{Group: "ab", Limit: "c"}, {Group: "a", Limit: "bc"}, {Group: "", Limit: "abc"}, {Group: "abc", Limit: ""},
-		{Group: "a:b", Limit: "c"}, {Group: "a", Limit: "b:c"}, {Group: "a\x00b", Limit: "c"}, {Group: "a", Limit: "\x00b\x00c"},
+		{Group: "a:b", Limit: "c"}, {Group: "a", Limit: "b:c"}, {Group: "a\x00b", Limit: "c"},
+		{Group: "a", Limit: "\x00b\x00c"},
 		{Group: "Case", Limit: "x"}, {Group: "case", Limit: "x"}, {Group: "case", Limit: "X"},
-		{Group: "space", Limit: "x"}, {Group: "space ", Limit: "x"}, {Group: "space", Limit: "x "}, {Group: " space", Limit: "x"},
+		{Group: "space", Limit: "x"}, {Group: "space ", Limit: "x"}, {Group: "space", Limit: "x "},
+		{Group: " space", Limit: "x"},
 		{Group: "{tag}", Limit: "x"}, {Group: "{tag", Limit: "}x"}, {Group: "%s'\"\\;--", Limit: "*?[]"},
-		{Group: "\xff\xfe", Limit: "\x80"}, {Group: "\xff", Limit: "\x80"}, {Group: "é", Limit: "x"}, {Group: "e\u0301", Limit: "x"}, {Group: "e", Limit: "x"},
+		{Group: "\xff\xfe", Limit: "\x80"}, {Group: "\xff", Limit: "\x80"}, {Group: "é", Limit: "x"},
+		{Group: "e\u0301", Limit: "x"}, {Group: "e", Limit: "x"},
 		{Group: "\r\n", Limit: "\t"}, {Group: "\n", Limit: "\t"},
-		{Group: rest + "1", Limit: long + "1"}, {Group: rest + "2", Limit: long + "1"}, {Group: rest + "1", Limit: long + "2"},
+		{Group: rest + "1", Limit: long + "1"}, {Group: rest + "2", Limit: long + "1"},
+		{Group: rest + "1", Limit: long + "2"},
 	}
 	for _, a := range e.algorithms() {
 		l := e.limit(a, 1, time.Hour)
@@ -80,7 +84,8 @@ func (e *env) sharedLog(now limit.Instant, k1, k2 limit.Key, short, long *limit.
 	if out := e.takeOne(now, k2, short, 1); !out.Admitted || out.Remaining != short.Capacity()-2 {
 		e.Errorf("two limits that share a log do not count together: %+v", out)
 	}
-	if out := e.takeOne(now, limit.Key{Group: k1.Group[1:], Limit: k1.Limit}, short, 1); out.Remaining != short.Capacity()-1 {
+	if out := e.takeOne(now, limit.Key{Group: k1.Group[1:], Limit: k1.Limit}, short, 1); out.Remaining !=
+		short.Capacity()-1 {
 		e.Errorf("a group that is not raw shares the log of one that is: %+v", out)
 	}
 	req := limit.Request{At: now, Ops: []limit.Op{{Key: k1, Limit: short, Cost: 1}, {Key: k2, Limit: long, Cost: 1}}}

@@ -110,7 +110,8 @@ func checkLeaseServerClock(e *env) {
 	}
 	for range 40 {
 		var reqs []limit.Request
-		for _, k := range slices.SortedFunc(maps.Keys(limits), func(a, b limit.Key) int { return strings.Compare(a.Limit, b.Limit) }) {
+		for _, k := range slices.SortedFunc(maps.Keys(limits),
+			func(a, b limit.Key) int { return strings.Compare(a.Limit, b.Limit) }) {
 			o := pick(e.r, acquire, acquire, acquire, renew, release)(pick(e.r, "a", "b", "c", "d", "e", "f"))
 			reqs = append(reqs, o.request(0, k, pick(e.r, limits[k]...)))
 		}
@@ -235,7 +236,8 @@ func (w *leaseWorld) acquire(c *leaseClient, holder string) {
 	want := held || !ended && int64(len(w.live)) < w.limit.Max()
 	out := w.do(acquire(holder))
 	if out.Admitted != want || out.Held != held {
-		w.failf("acquire of %q: admitted %v and held %v, want %v and %v: there are %d", holder, out.Admitted, out.Held, want, held, len(w.live))
+		w.failf("acquire of %q: admitted %v and held %v, want %v and %v: there are %d", holder, out.Admitted, out.Held, want,
+			held, len(w.live))
 	}
 	if want && !held {
 		w.acquired++
@@ -283,7 +285,8 @@ func (w *leaseWorld) endOwner(c *leaseClient) {
 			delete(w.live, holder)
 		}
 	}
-	if out := w.do(leaseOp{cost: -1, holder: c.owner, ending: limit.EndOwner}); !out.Admitted || out.Held != (w.released > n) {
+	if out := w.do(leaseOp{cost: -1, holder: c.owner, ending: limit.EndOwner}); !out.Admitted ||
+		out.Held != (w.released > n) {
 		w.failf("end of owner %q with %d leases: %+v", c.owner, w.released-n, out)
 	}
 	c.has, c.had = nil, nil
@@ -313,7 +316,8 @@ func (w *leaseWorld) count() {
 	}
 	out := w.do(leaseOp{})
 	if out.InFlight != active || out.Remaining != w.limit.Max()-active || out.Admitted != (active < w.limit.Max()) {
-		w.failf("%d acquired, %d released and %d expired make %d active, yet %+v", w.acquired, w.released, w.expired, active, out)
+		w.failf("%d acquired, %d released and %d expired make %d active, yet %+v", w.acquired, w.released,
+			w.expired, active, out)
 	}
 }
 
@@ -395,13 +399,15 @@ func (e *env) leasesLeaveTheStore() {
 		return
 	}
 	before := e.s.Stored(e.TB)
-	l, err := limit.New(limit.Spec{Algorithm: limit.Concurrency, Max: 1, Window: 100 * time.Millisecond, Hold: 100 * time.Millisecond})
+	l, err := limit.New(limit.Spec{Algorithm: limit.Concurrency, Max: 1, Window: 100 * time.Millisecond,
+		Hold: 100 * time.Millisecond})
 	if err != nil {
 		e.Fatal(err)
 	}
 	var reqs []limit.Request
 	for i := range 50 {
-		expiring, back := e.key(strconv.Itoa(i), "expiring", limit.Concurrency), e.key(strconv.Itoa(i), "back", limit.Concurrency)
+		expiring, back := e.key(strconv.Itoa(i), "expiring", limit.Concurrency),
+			e.key(strconv.Itoa(i), "back", limit.Concurrency)
 		reqs = append(reqs, acquire("a").request(0, expiring, l), acquire("b").request(0, expiring, l),
 			acquire("a").request(0, back, l), leaseOp{cost: -1, holder: "a", ending: limit.EndOwner}.request(0, back, l))
 	}

@@ -22,11 +22,13 @@ func checkLeasesParallel(e *env) {
 		handles = append(handles, e.openAnother())
 	}
 	t := &throng{
-		key: e.key("", "throng", limit.Concurrency), limit: e.inFlight(5, time.Hour), at: e.clock(), callers: 16, each: e.times(8, 30),
+		key: e.key("", "throng", limit.Concurrency), limit: e.inFlight(5, time.Hour), at: e.clock(), callers: 16,
+		each: e.times(8, 30),
 	}
 	err := t.run(context.Background(), handles...)
 	if most := t.most.Load(); err != nil || most > t.limit.Max() || t.admitted.Load() != int64(t.callers*t.each) {
-		e.Fatalf("%d admitted, want %d; %d at once, at most %d; error %v", t.admitted.Load(), t.callers*t.each, most, t.limit.Max(), err)
+		e.Fatalf("%d admitted, want %d; %d at once, at most %d; error %v", t.admitted.Load(), t.callers*t.each, most,
+			t.limit.Max(), err)
 	}
 	if out := e.lease(t.at(), t.key, t.limit, leaseOp{}); out.InFlight != 0 || out.Remaining != t.limit.Max() {
 		e.Errorf("all have left, yet %+v", out)

@@ -49,7 +49,8 @@ func (b *reference) live(k limit.Key, now limit.Instant) int64 {
 // leaseMutants are bugs of stores that keep leases.
 var leaseMutants = []mutant{
 	{
-		name: "leases do not expire", checks: []string{"LeaseModel", "LeaseInterleavings", "LeasesExpireTogether", "LeasesGoAway", "LeaseServerClock"},
+		name: "leases do not expire", checks: []string{"LeaseModel", "LeaseInterleavings", "LeasesExpireTogether",
+			"LeasesGoAway", "LeaseServerClock"},
 		spoil: func(b *reference) {
 			leaseOps(b, func(op *limit.Op, _ limit.Instant) {
 				op.Limit = respec(op.Limit, func(s *limit.Spec) { s.Window = limit.MaxWindow })
@@ -63,40 +64,43 @@ var leaseMutants = []mutant{
 			})
 		})
 	}},
-	{name: "leases expire a microsecond late", checks: []string{"LeaseModel", "LeaseInterleavings", "LeasesGoAway"}, spoil: func(b *reference) {
-		b.decide = func(states []limit.State, req *limit.Request, v *limit.Verdict) {
-			limit.Decide(states, req, req.At-1, v, nil)
-			v.At = req.At
-		}
-	}},
-	{name: "the key ends with its first lease", checks: []string{"LeaseModel", "LeaseInterleavings", "LeaseServerClock"}, spoil: func(b *reference) {
-		ends := map[limit.Key]limit.Instant{}
-		leaseOps(b, func(op *limit.Op, now limit.Instant) {
-			if end, ok := ends[op.Key]; ok && end <= now {
-				delete(b.states, op.Key)
-				delete(ends, op.Key)
+	{name: "leases expire a microsecond late", checks: []string{"LeaseModel", "LeaseInterleavings", "LeasesGoAway"},
+		spoil: func(b *reference) {
+			b.decide = func(states []limit.State, req *limit.Request, v *limit.Verdict) {
+				limit.Decide(states, req, req.At-1, v, nil)
+				v.At = req.At
 			}
-			if _, ok := ends[op.Key]; !ok && op.Cost > 0 {
-				ends[op.Key] = expiry(now, op.Limit)
-			}
-		})
-	}},
-	{name: "one end for all of a key's leases", checks: []string{"LeaseModel", "LeaseInterleavings"}, spoil: func(b *reference) {
-		others := map[limit.Key]map[string]bool{}
-		b.out = eachOp(func(op *limit.Op, out *limit.Outcome) {
-			if op.Limit.Algorithm() != limit.Concurrency || op.Cost <= 0 || !out.Admitted {
-				return
-			}
-			if others[op.Key] == nil {
-				others[op.Key] = map[string]bool{}
-			}
-			others[op.Key][op.Holder] = true
-			for holder := range others[op.Key] { // who comes moves the others' ends as well
-				touch := limit.Op{Key: op.Key, Limit: op.Limit, Holder: holder}
-				b.states[op.Key], _ = limit.Step(b.states[op.Key], &touch, b.at)
-			}
-		})
-	}},
+		}},
+	{name: "the key ends with its first lease", checks: []string{"LeaseModel", "LeaseInterleavings", "LeaseServerClock"},
+		spoil: func(b *reference) {
+			ends := map[limit.Key]limit.Instant{}
+			leaseOps(b, func(op *limit.Op, now limit.Instant) {
+				if end, ok := ends[op.Key]; ok && end <= now {
+					delete(b.states, op.Key)
+					delete(ends, op.Key)
+				}
+				if _, ok := ends[op.Key]; !ok && op.Cost > 0 {
+					ends[op.Key] = expiry(now, op.Limit)
+				}
+			})
+		}},
+	{name: "one end for all of a key's leases", checks: []string{"LeaseModel", "LeaseInterleavings"},
+		spoil: func(b *reference) {
+			others := map[limit.Key]map[string]bool{}
+			b.out = eachOp(func(op *limit.Op, out *limit.Outcome) {
+				if op.Limit.Algorithm() != limit.Concurrency || op.Cost <= 0 || !out.Admitted {
+					return
+				}
+				if others[op.Key] == nil {
+					others[op.Key] = map[string]bool{}
+				}
+				others[op.Key][op.Holder] = true
+				for holder := range others[op.Key] { // who comes moves the others' ends as well
+					touch := limit.Op{Key: op.Key, Limit: op.Limit, Holder: holder}
+					b.states[op.Key], _ = limit.Step(b.states[op.Key], &touch, b.at)
+				}
+			})
+		}},
 	{name: "leases that expired are kept", checks: []string{"LeasesExpireTogether"}, spoil: func(b *reference) {
 		kept, latest := map[limit.Key]int64{}, map[limit.Key]limit.Instant{}
 		b.out = func(req *limit.Request, v *limit.Verdict) {
@@ -114,29 +118,31 @@ var leaseMutants = []mutant{
 			}
 		}
 	}},
-	{name: "a repeated acquire is charged", checks: []string{"LeaseModel", "LeaseInterleavings"}, spoil: func(b *reference) {
-		leaseOps(b, func(op *limit.Op, now limit.Instant) {
-			if op.Cost > 0 && b.held(op, now) {
-				op.Holder += "'"
-			}
-		})
-	}},
-	{name: "of a request that was granted before, the rest is charged", checks: []string{"LeaseModel"}, spoil: func(b *reference) {
-		b.decide = func(states []limit.State, req *limit.Request, v *limit.Verdict) {
-			again := false
-			for i := range req.Ops {
-				op := &req.Ops[i]
-				again = again || op.Limit.Algorithm() == limit.Concurrency && op.Cost > 0 && b.held(op, req.At)
-			}
-			limit.Decide(states, req, req.At, v, nil)
-			for i := range req.Ops {
-				if op := &req.Ops[i]; again && op.Limit.Algorithm() != limit.Concurrency {
-					states[i], v.Outcomes[i] = limit.Step(states[i], op, req.At)
-					v.Outcomes[i].Admitted = true
+	{name: "a repeated acquire is charged", checks: []string{"LeaseModel", "LeaseInterleavings"},
+		spoil: func(b *reference) {
+			leaseOps(b, func(op *limit.Op, now limit.Instant) {
+				if op.Cost > 0 && b.held(op, now) {
+					op.Holder += "'"
+				}
+			})
+		}},
+	{name: "of a request that was granted before, the rest is charged", checks: []string{"LeaseModel"},
+		spoil: func(b *reference) {
+			b.decide = func(states []limit.State, req *limit.Request, v *limit.Verdict) {
+				again := false
+				for i := range req.Ops {
+					op := &req.Ops[i]
+					again = again || op.Limit.Algorithm() == limit.Concurrency && op.Cost > 0 && b.held(op, req.At)
+				}
+				limit.Decide(states, req, req.At, v, nil)
+				for i := range req.Ops {
+					if op := &req.Ops[i]; again && op.Limit.Algorithm() != limit.Concurrency {
+						states[i], v.Outcomes[i] = limit.Step(states[i], op, req.At)
+						v.Outcomes[i].Admitted = true
+					}
 				}
 			}
-		}
-	}},
+		}},
 	{name: "a renewal is charged for", checks: []string{"LeaseModel", "LeaseInterleavings"}, spoil: func(b *reference) {
 		n := 0
 		leaseOps(b, func(op *limit.Op, now limit.Instant) {
@@ -147,16 +153,17 @@ var leaseMutants = []mutant{
 			}
 		})
 	}},
-	{name: "a renewal revives what has expired", checks: []string{"LeaseModel", "LeaseInterleavings"}, spoil: func(b *reference) {
-		had := map[string]bool{}
-		leaseOps(b, func(op *limit.Op, now limit.Instant) {
-			name := op.Key.Group + op.Key.Limit + op.Holder
-			if op.Cost == 0 && op.Holder != "" && had[name] && !b.held(op, now) {
-				op.Cost = 1
-			}
-			had[name] = had[name] || op.Cost > 0
-		})
-	}},
+	{name: "a renewal revives what has expired", checks: []string{"LeaseModel", "LeaseInterleavings"},
+		spoil: func(b *reference) {
+			had := map[string]bool{}
+			leaseOps(b, func(op *limit.Op, now limit.Instant) {
+				name := op.Key.Group + op.Key.Limit + op.Holder
+				if op.Cost == 0 && op.Holder != "" && had[name] && !b.held(op, now) {
+					op.Cost = 1
+				}
+				had[name] = had[name] || op.Cost > 0
+			})
+		}},
 	{name: "a renewal does nothing", checks: []string{"LeaseModel", "LeaseInterleavings"}, spoil: func(b *reference) {
 		b.decide = func(states []limit.State, req *limit.Request, v *limit.Verdict) {
 			if len(req.Ops) == 1 && req.Ops[0].Cost == 0 && req.Ops[0].Limit.Algorithm() == limit.Concurrency {
@@ -181,13 +188,14 @@ var leaseMutants = []mutant{
 			out.Remaining += missing[op.Key]
 		})
 	}},
-	{name: "a release ends another's lease", checks: []string{"LeaseModel", "LeaseInterleavings"}, spoil: func(b *reference) {
-		leaseOps(b, func(op *limit.Op, _ limit.Instant) {
-			if op.Cost < 0 && op.Ending == limit.EndLease {
-				op.Cost, op.Holder = -1, ""
-			}
-		})
-	}},
+	{name: "a release ends another's lease", checks: []string{"LeaseModel", "LeaseInterleavings"},
+		spoil: func(b *reference) {
+			leaseOps(b, func(op *limit.Op, _ limit.Instant) {
+				if op.Cost < 0 && op.Ending == limit.EndLease {
+					op.Cost, op.Holder = -1, ""
+				}
+			})
+		}},
 	{name: "a release does nothing", checks: []string{"LeaseModel", "LeaseInterleavings"}, spoil: func(b *reference) {
 		leaseOps(b, func(op *limit.Op, _ limit.Instant) {
 			if op.Cost < 0 && op.Ending == limit.EndLease && op.Holder != "" {
@@ -195,13 +203,14 @@ var leaseMutants = []mutant{
 			}
 		})
 	}},
-	{name: "an end that overtook its acquire is not remembered", checks: []string{"LeaseModel", "LeaseInterleavings"}, spoil: func(b *reference) {
-		leaseOps(b, func(op *limit.Op, now limit.Instant) {
-			if op.Cost < 0 && op.Ending != limit.EndOwner && op.Holder != "" && !b.held(op, now) {
-				op.Ending, op.Holder = limit.EndOwner, op.Holder+"\x00nobody"
-			}
-		})
-	}},
+	{name: "an end that overtook its acquire is not remembered", checks: []string{"LeaseModel", "LeaseInterleavings"},
+		spoil: func(b *reference) {
+			leaseOps(b, func(op *limit.Op, now limit.Instant) {
+				if op.Cost < 0 && op.Ending != limit.EndOwner && op.Holder != "" && !b.held(op, now) {
+					op.Ending, op.Holder = limit.EndOwner, op.Holder+"\x00nobody"
+				}
+			})
+		}},
 	{name: "an end is remembered for good", checks: []string{"LeaseModel"}, spoil: func(b *reference) {
 		gone := map[string]bool{}
 		leaseOps(b, func(op *limit.Op, now limit.Instant) {
@@ -223,13 +232,14 @@ var leaseMutants = []mutant{
 			}
 		})
 	}},
-	{name: "a release ends only one's own attempt", checks: []string{"LeaseModel", "LeaseInterleavings"}, spoil: func(b *reference) {
-		leaseOps(b, func(op *limit.Op, _ limit.Instant) {
-			if op.Ending == limit.EndLease {
-				op.Ending = limit.EndAttempt
-			}
-		})
-	}},
+	{name: "a release ends only one's own attempt", checks: []string{"LeaseModel", "LeaseInterleavings"},
+		spoil: func(b *reference) {
+			leaseOps(b, func(op *limit.Op, _ limit.Instant) {
+				if op.Ending == limit.EndLease {
+					op.Ending = limit.EndAttempt
+				}
+			})
+		}},
 	{name: "an owner's end ends all", checks: []string{"LeaseModel", "LeaseInterleavings"}, spoil: func(b *reference) {
 		leaseOps(b, func(op *limit.Op, now limit.Instant) {
 			if op.Cost < 0 && op.Ending == limit.EndOwner {
@@ -293,7 +303,8 @@ var leaseMutants = []mutant{
 		b.decide = func(states []limit.State, req *limit.Request, v *limit.Verdict) {
 			limit.Decide(states, req, req.At, v, nil)
 			for i := range req.Ops {
-				if op := &req.Ops[i]; !v.Admitted && op.Limit.Algorithm() == limit.Concurrency && op.Cost > 0 && v.Outcomes[i].Admitted {
+				if op := &req.Ops[i]; !v.Admitted && op.Limit.Algorithm() == limit.Concurrency && op.Cost > 0 &&
+					v.Outcomes[i].Admitted {
 					states[i], _ = limit.Step(states[i], op, req.At)
 				}
 			}

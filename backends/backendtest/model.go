@@ -110,7 +110,8 @@ func describe(req *limit.Request) string {
 func describeOp(op *limit.Op) string {
 	s := fmt.Sprintf("cost %d of %v", op.Cost, op.Limit)
 	if op.Limit != nil && op.Limit.Is(limit.Leased) {
-		s += fmt.Sprintf(" for %v, hold %v, holder %q, ending %d", op.Limit.Window(), op.Limit.Spec().Hold, op.Holder, op.Ending)
+		s += fmt.Sprintf(" for %v, hold %v, holder %q, ending %d", op.Limit.Window(), op.Limit.Spec().Hold,
+			op.Holder, op.Ending)
 	}
 	if op.Shadow {
 		s += " shadow"

@@ -177,7 +177,8 @@ func (g *generator) overflowOf(l *limit.Limit) *limit.Limit {
 	if o == limit.Debt {
 		most = pick(g.r, 0, 1, l.Capacity()/2, 3*l.Capacity()+1)
 	}
-	if other, err := l.WithOverflow(o, most); err == nil && other.MaxDebt() < math.MaxInt32 && time.Duration(other.MaxDebt()/max(l.Max(), 1)+1)*l.Window() < limit.MaxWindow {
+	if other, err := l.WithOverflow(o, most); err == nil && other.MaxDebt() < math.MaxInt32 &&
+		time.Duration(other.MaxDebt()/max(l.Max(), 1)+1)*l.Window() < limit.MaxWindow {
 		return other
 	}
 	return l

@@ -125,7 +125,8 @@ func (j *childJob) hold(b backends.Backend, l *limit.Limit) (reply childReply) {
 // throng acquires and releases. Nobody's clock plays a part: instants are the
 // parent's or the store's.
 func (j *childJob) throng(b backends.Backend, l *limit.Limit) childReply {
-	t := &throng{key: j.Key, limit: l, at: func() limit.Instant { return j.At }, owner: j.Owner, callers: j.Callers, each: j.Each}
+	t := &throng{key: j.Key, limit: l, at: func() limit.Instant { return j.At }, owner: j.Owner, callers: j.Callers,
+		each: j.Each}
 	var reply childReply
 	if err := t.run(context.Background(), b); err != nil {
 		reply.Err = err.Error()

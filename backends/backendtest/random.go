@@ -189,7 +189,8 @@ func (g *generator) blur(req *limit.Request, v *limit.Verdict) {
 	}
 	for i := range v.Outcomes {
 		v.Outcomes[i].Reset = 0
-		if op := &req.Ops[i]; op.Cost < 0 && slices.ContainsFunc(req.Ops, func(o limit.Op) bool { return o.Key == op.Key && o.Overflows() }) {
+		if op := &req.Ops[i]; op.Cost < 0 && slices.ContainsFunc(req.Ops,
+			func(o limit.Op) bool { return o.Key == op.Key && o.Overflows() }) {
 			v.Outcomes[i].Retry = 0
 		}
 	}

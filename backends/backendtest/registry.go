@@ -124,7 +124,8 @@ func checkClaims(e *env) {
 		e.Errorf("of claims at the same time several won: %q", got)
 	}
 	e.claim(a, "short", "first", 20*time.Millisecond)
-	for until := time.Now().Add(patience); e.claim(b, "short", "second", time.Hour) != "second"; time.Sleep(5 * time.Millisecond) {
+	for until := time.Now().Add(patience); e.claim(b, "short", "second", time.Hour) != "second"; time.Sleep(
+		5 * time.Millisecond) {
 		if time.Now().After(until) {
 			e.Fatal("a claim does not end")
 		}
@@ -179,16 +180,19 @@ func checkTableBound(e *env) {
 	if n := len(e.rows(a)); n > backends.MaxRows || n < backends.MaxRows-2 {
 		e.Errorf("the table has %d rows, want %d, or two less", n, backends.MaxRows)
 	}
-	for until := time.Now().Add(patience); e.putRows(a, time.Hour, backends.Row{Key: "new"}) > 0; time.Sleep(10 * time.Millisecond) {
+	for until := time.Now().Add(patience); e.putRows(a, time.Hour, backends.Row{Key: "new"}) > 0; time.Sleep(
+		10 * time.Millisecond) {
 		if time.Now().After(until) {
 			e.Fatal("there is no room where rows have expired")
 		}
 	}
 	ctx, cancel := e.patiently()
 	defer cancel()
-	for what, row := range map[string]backends.Row{"no key": {Value: "x"}, "a long key": {Key: strings.Repeat("k", backends.MaxKeyLen+1)},
+	for what, row := range map[string]backends.Row{"no key": {Value: "x"},
+		"a long key":   {Key: strings.Repeat("k", backends.MaxKeyLen+1)},
 		"a long value": {Key: "k", Value: strings.Repeat("x", backends.MaxRowLen)}} {
-		if _, err := a.Put(ctx, e.prefix+"bad", []backends.Row{{Key: "good"}, row}, time.Hour); !errors.Is(err, backends.ErrInvalid) {
+		if _, err := a.Put(ctx, e.prefix+"bad", []backends.Row{{Key: "good"}, row}, time.Hour); !errors.Is(err,
+			backends.ErrInvalid) {
 			e.Errorf("a row with %s: error %v, want ErrInvalid", what, err)
 		}
 	}

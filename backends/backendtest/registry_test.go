@@ -49,7 +49,8 @@ func (m *registryModel) Claim(_ context.Context, name, value string, ttl time.Du
 	return value, nil
 }
 
-func (m *registryModel) Put(_ context.Context, table string, rows []backends.Row, ttl time.Duration) (left int, err error) {
+func (m *registryModel) Put(_ context.Context, table string, rows []backends.Row,
+	ttl time.Duration) (left int, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.oneTable {
@@ -133,7 +134,8 @@ func TestSuiteNoticesWrongRegistries(t *testing.T) {
 				}
 				m := &registryModel{rows: map[[2]string]timed{}}
 				c.spoil(m)
-				suite := Suite{Caps: referenceCaps(), Open: func(testing.TB) backends.Backend { return registrar{newReference(nil), m} }}
+				suite := Suite{Caps: referenceCaps(),
+					Open: func(testing.TB) backends.Backend { return registrar{newReference(nil), m} }}
 				want := slices.Contains(c.checks, check.name)
 				if got := fails(t, check, suite); got != want && (want || c.checks == nil) {
 					t.Errorf("%s failed: %v, want %v", check.name, got, want)

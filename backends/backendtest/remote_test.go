@@ -111,7 +111,8 @@ func (r *remote) Take(ctx context.Context, reqs []limit.Request, out []limit.Ver
 		}
 		req := wireRequest{At: reqs[i].At}
 		for _, op := range reqs[i].Ops {
-			req.Ops = append(req.Ops, wireOp{op.Key, wireSpec{op.Limit.Spec()}, op.Cost, op.Holder, op.Ending, op.Shadow, op.Each})
+			req.Ops = append(req.Ops, wireOp{op.Key, wireSpec{op.Limit.Spec()}, op.Cost, op.Holder, op.Ending,
+				op.Shadow, op.Each})
 		}
 		call.Reqs, sent = append(call.Reqs, req), append(sent, i)
 	}

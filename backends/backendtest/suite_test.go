@@ -167,7 +167,8 @@ func TestReferencePartitions(t *testing.T) {
 				decideParted(states, req, v)
 				for i := range req.Ops {
 					op := &req.Ops[i]
-					if !v.Admitted && severalGroups(req) && op.Limit.Algorithm() == limit.Concurrency && op.Cost > 0 && v.Outcomes[i].Admitted {
+					if !v.Admitted && severalGroups(req) && op.Limit.Algorithm() == limit.Concurrency && op.Cost > 0 &&
+						v.Outcomes[i].Admitted {
 						end := limit.Op{Key: op.Key, Limit: op.Limit, Cost: -1, Holder: op.Holder}
 						states[i], _ = limit.Step(states[i], &end, req.At)
 					}
@@ -293,13 +294,14 @@ var mutants = []mutant{
 			}
 		}
 	}},
-	{name: "not all or nothing", checks: []string{"Model", "RefusedChangesNothing", "CrossedKeys"}, spoil: func(b *reference) {
-		b.in = func(req *limit.Request) {
-			for i := range req.Ops {
-				req.Ops[i].Each = true
+	{name: "not all or nothing", checks: []string{"Model", "RefusedChangesNothing", "CrossedKeys"},
+		spoil: func(b *reference) {
+			b.in = func(req *limit.Request) {
+				for i := range req.Ops {
+					req.Ops[i].Each = true
+				}
 			}
-		}
-	}},
+		}},
 	{name: "a refused op leaves a trace", checks: []string{"Model"}, spoil: func(b *reference) {
 		b.decide = func(states []limit.State, req *limit.Request, v *limit.Verdict) {
 			limit.Decide(states, req, req.At, v, nil)
@@ -317,13 +319,14 @@ var mutants = []mutant{
 			}
 		}
 	}},
-	{name: "overflow is ignored", checks: []string{"Model", "Overflow", "OverflowElsewhere", "ParallelReports"}, spoil: func(b *reference) {
-		b.in = func(req *limit.Request) {
-			for i := range req.Ops {
-				req.Ops[i].Limit = req.Ops[i].Limit.Strict()
+	{name: "overflow is ignored", checks: []string{"Model", "Overflow", "OverflowElsewhere", "ParallelReports"},
+		spoil: func(b *reference) {
+			b.in = func(req *limit.Request) {
+				for i := range req.Ops {
+					req.Ops[i].Limit = req.Ops[i].Limit.Strict()
+				}
 			}
-		}
-	}},
+		}},
 	{name: "debt is forgiven", checks: []string{"Model", "Overflow", "ParallelReports"}, spoil: func(b *reference) {
 		b.in = func(req *limit.Request) {
 			for i := range req.Ops {
@@ -333,17 +336,19 @@ var mutants = []mutant{
 			}
 		}
 	}},
-	{name: "what a refused cost takes is not told", checks: []string{"Model", "Overflow", "ParallelReports"}, spoil: func(b *reference) {
-		b.out = eachOp(func(_ *limit.Op, out *limit.Outcome) { out.Taken = 0 })
-	}},
-	{name: "what overflows is undone with its request", checks: []string{"Model", "OverflowElsewhere"}, spoil: func(b *reference) {
-		b.decide = func(states []limit.State, req *limit.Request, v *limit.Verdict) {
-			before := slices.Clone(states)
-			if limit.Decide(states, req, req.At, v, nil); !v.Admitted && len(states) > 1 {
-				copy(states, before)
+	{name: "what a refused cost takes is not told", checks: []string{"Model", "Overflow", "ParallelReports"},
+		spoil: func(b *reference) {
+			b.out = eachOp(func(_ *limit.Op, out *limit.Outcome) { out.Taken = 0 })
+		}},
+	{name: "what overflows is undone with its request", checks: []string{"Model", "OverflowElsewhere"},
+		spoil: func(b *reference) {
+			b.decide = func(states []limit.State, req *limit.Request, v *limit.Verdict) {
+				before := slices.Clone(states)
+				if limit.Decide(states, req, req.At, v, nil); !v.Admitted && len(states) > 1 {
+					copy(states, before)
+				}
 			}
-		}
-	}},
+		}},
 	{name: "shadow flag is lost", checks: []string{"Model"}, spoil: func(b *reference) {
 		b.in = func(req *limit.Request) {
 			for i := range req.Ops {
@@ -406,7 +411,8 @@ var mutants = []mutant{
 			}
 		}
 	}},
-	{name: "slices are decided backwards", checks: []string{"Model", "SliceEqualsSingles"}, spoil: func(b *reference) { b.reverse = true }},
+	{name: "slices are decided backwards", checks: []string{"Model", "SliceEqualsSingles"},
+		spoil: func(b *reference) { b.reverse = true }},
 	{name: "Forget does nothing", checks: []string{"Forget"}, spoil: func(b *reference) { b.forget = func(limit.Key) {} }},
 	{name: "Forget takes the group along", checks: []string{"Forget"}, spoil: func(b *reference) {
 		b.forget = func(k limit.Key) {
@@ -451,8 +457,10 @@ var mutants = []mutant{
 			return nil
 		}
 	}},
-	{name: "a verdict's memory is not reused", checks: []string{"VerdictMemory"}, spoil: func(b *reference) { b.fresh = true }},
-	{name: "cancelled, called not applied, yet applied", checks: []string{"Cancelled"}, spoil: func(b *reference) { b.deaf = true }},
+	{name: "a verdict's memory is not reused", checks: []string{"VerdictMemory"},
+		spoil: func(b *reference) { b.fresh = true }},
+	{name: "cancelled, called not applied, yet applied", checks: []string{"Cancelled"},
+		spoil: func(b *reference) { b.deaf = true }},
 	{name: "clock is two seconds behind", checks: []string{"ServerClock"}, spoil: func(b *reference) {
 		b.clock = func() limit.Instant { return limit.InstantOf(time.Now().Add(-2 * time.Second)) }
 	}},

@@ -20,7 +20,8 @@ func checkRetry(e *env) {
 }
 
 func (e *env) waitRetry(a limit.Algorithm, i int, now limit.Instant) {
-	window := max(pick(e.r, 10*time.Millisecond, time.Second, 1234*time.Millisecond), 10*e.precision()).Truncate(e.precision())
+	window := max(pick(e.r, 10*time.Millisecond, time.Second, 1234*time.Millisecond), 10*e.precision()).Truncate(
+		e.precision())
 	l := e.limit(a, pick(e.r, int64(1), 2, 3, 7, 1000), window)
 	k := e.key("retry", strconv.Itoa(i), a)
 	var used, wait time.Duration

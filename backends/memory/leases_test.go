@@ -53,7 +53,8 @@ func TestMaxLeasesBoundsAllKeysTogether(t *testing.T) {
 	for _, ops := range [][]limit.Op{
 		{acquire(numbered(0), l, "x")}, {acquire(numbered(9), l, "x")}, {tokens, acquire(numbered(9), l, "x")},
 	} {
-		if v := takeOps(b, start, ops...); !errors.Is(v.Err, backends.ErrUnavailable) || !errors.Is(v.Err, backends.ErrNotApplied) {
+		if v := takeOps(b, start, ops...); !errors.Is(v.Err, backends.ErrUnavailable) ||
+			!errors.Is(v.Err, backends.ErrNotApplied) {
 			t.Errorf("%+v", v)
 		}
 	}
@@ -84,7 +85,8 @@ func TestMaxLeasesBoundsAllKeysTogether(t *testing.T) {
 func TestLeasesAreCounted(t *testing.T) {
 	b := New(Config{MaxKeys: 3})
 	l := inFlight(100, time.Minute)
-	full := limit.Op{Key: numbered(99), Limit: limit.MustNew(limit.Spec{Algorithm: limit.FixedWindow, Window: time.Hour}), Cost: 1}
+	full := limit.Op{Key: numbered(99), Limit: limit.MustNew(limit.Spec{Algorithm: limit.FixedWindow, Window: time.Hour}),
+		Cost: 1}
 	for i := range 4 {
 		takeOps(b, start, acquire(numbered(1), l, strconv.Itoa(i)))
 		takeOps(b, start, acquire(numbered(1), l, strconv.Itoa(i)))
@@ -94,7 +96,8 @@ func TestLeasesAreCounted(t *testing.T) {
 		t.Errorf("%+v", v)
 	}
 	wantLeases(t, b, "refused", 4)
-	if v := takeOps(b, start, acquire(numbered(1), l, "a"), acquire(numbered(2), l, "a"), acquire(numbered(1), l, "b")); !v.Admitted {
+	if v := takeOps(b, start, acquire(numbered(1), l, "a"), acquire(numbered(2), l, "a"),
+		acquire(numbered(1), l, "b")); !v.Admitted {
 		t.Errorf("%+v", v)
 	}
 	wantLeases(t, b, "several in a request", 7)
@@ -108,7 +111,8 @@ func TestLeasesAreCounted(t *testing.T) {
 		takeOps(b, start+second, acquire(numbered(10+i), l, "a"))
 	}
 	wantLeases(t, b, "evicted", 3)
-	if out := takeOps(b, start+second, release(numbered(2), l, "a")).Outcomes[0]; out.Held || out.InFlight != 0 || out.Remaining != 100 {
+	if out := takeOps(b, start+second, release(numbered(2), l, "a")).Outcomes[0]; out.Held || out.InFlight != 0 ||
+		out.Remaining != 100 {
 		t.Errorf("release of a lease that was evicted: %+v", out)
 	}
 	if err := b.Close(); err != nil {

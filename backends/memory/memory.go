@@ -99,7 +99,8 @@ func alike(reqs []limit.Request) int {
 	return n
 }
 
-var errFull = fmt.Errorf("%w: %w: as many requests are in flight as memory has room for", backends.ErrUnavailable, backends.ErrNotApplied)
+var errFull = fmt.Errorf("%w: %w: as many requests are in flight as memory has room for", backends.ErrUnavailable,
+	backends.ErrNotApplied)
 
 // check reports why req cannot be taken.
 func (b *Backend) check(req *limit.Request) error {

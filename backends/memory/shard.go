@@ -77,7 +77,8 @@ func (s *shard) update(e *entry, next *limit.State, l *limit.Limit, now limit.In
 }
 
 // anyLease asks about leases whatever their limit is.
-var anyLease = limit.Op{Limit: limit.MustNew(limit.Spec{Algorithm: limit.Concurrency, Max: limit.MaxInFlight, Window: limit.MinWindow})}
+var anyLease = limit.Op{
+	Limit: limit.MustNew(limit.Spec{Algorithm: limit.Concurrency, Max: limit.MaxInFlight, Window: limit.MinWindow})}
 
 // count adds to the leases of all shards what has changed under e.
 func (s *shard) count(e *entry, now limit.Instant) {
@@ -126,7 +127,8 @@ func (s *shard) setCount(e *entry, n int64) {
 
 // insert stores a new key's state. It reports whether another state had to go for
 // it.
-func (s *shard) insert(hash uint64, key *limit.Key, state *limit.State, l *limit.Limit, now limit.Instant) (evicted bool) {
+func (s *shard) insert(hash uint64, key *limit.Key, state *limit.State, l *limit.Limit,
+	now limit.Instant) (evicted bool) {
 	ends := l.Ends(*state)
 	if state.Leases != nil && ends == 0 {
 		return false // leases that came and went

@@ -136,7 +136,8 @@ func exactRound(t *testing.T, r *rand.Rand) {
 				for _, i := range own.Perm(len(names))[:1+own.IntN(3)] {
 					mu.Lock()
 					a := accounts[names[i]]
-					op := limit.Op{Key: limit.Key{Group: names[i], Limit: "l"}, Limit: a.limit, Cost: own.Int64N(4), Each: own.IntN(6) == 0}
+					op := limit.Op{Key: limit.Key{Group: names[i], Limit: "l"}, Limit: a.limit, Cost: own.Int64N(4),
+						Each: own.IntN(6) == 0}
 					if back {
 						op.Cost = -min(a.had, 1+own.Int64N(3))
 						a.had += op.Cost
@@ -157,14 +158,16 @@ func exactRound(t *testing.T, r *rand.Rand) {
 	all.Wait()
 	used := func(n string) int64 {
 		out := make([]limit.Verdict, 1)
-		inner.Take(context.Background(), []limit.Request{{At: clock.Micro(), Ops: []limit.Op{{Key: limit.Key{Group: n, Limit: "l"}, Limit: accounts[n].limit}}}}, out)
+		inner.Take(context.Background(), []limit.Request{
+			{At: clock.Micro(), Ops: []limit.Op{{Key: limit.Key{Group: n, Limit: "l"}, Limit: accounts[n].limit}}}}, out)
 		return most - out[0].Outcomes[0].Remaining
 	}
 	for _, n := range names {
 		a := accounts[n]
 		ahead := (a.doubts + 1) * (a.limit.Share() - 1)
 		if got := used(n); got < a.units-a.maybeBack || got > a.units+a.maybe+max(ahead, 0) {
-			t.Errorf("%s, %v: %d units are recorded; callers know of %d, and %d more and %d less are in doubt", n, a.limit, got, a.units, a.maybe, a.maybeBack)
+			t.Errorf("%s, %v: %d units are recorded; callers know of %d, and %d more and %d less are in doubt", n, a.limit, got,
+				a.units, a.maybe, a.maybeBack)
 		}
 	}
 	t.Logf("%d calls of the store with %d requests", store.Calls.Load(), store.Requests.Load())

@@ -33,5 +33,6 @@ func ExampleCaps() {
 	// Output:
 	// memory: whole request
 	// redis: per partition
-	// no backend for scheme "mongodb"; known are dynamodb, mariadb, memory, mysql, oracle, postgres, postgresql, redis, redis+cluster, redis+sentinel, redis+unix, rediss, rediss+cluster, rediss+sentinel, sqlite, unix
+	// no backend for scheme "mongodb"; known are dynamodb, mariadb, memory, mysql, oracle, postgres, postgresql, redis,
+	// redis+cluster, redis+sentinel, redis+unix, rediss, rediss+cluster, rediss+sentinel, sqlite, unix
 }

@@ -27,7 +27,8 @@ var hourly = limit.MustNew(limit.Spec{Algorithm: limit.FixedWindow, Max: 1 << 30
 // newNodeScene stops a node once every group has been asked for.
 func newNodeScene(t *testing.T) (sc *nodeScene, node *testenv.RedisServer) {
 	c := testenv.StartRedisCluster(t, testenv.WithArgs("--cluster-node-timeout", "120000")) // no replica steps in
-	s, err := New(context.Background(), "redis+cluster://"+strings.Join(c.Addrs, ",")+"?timeout=60s&node_failures=0", Options{Timeout: time.Minute})
+	s, err := New(context.Background(), "redis+cluster://"+strings.Join(c.Addrs, ",")+"?timeout=60s&node_failures=0",
+		Options{Timeout: time.Minute})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -85,7 +86,8 @@ func TestStoppedNodeDelaysNoOther(t *testing.T) {
 	var others sync.WaitGroup
 	for i := range 64 {
 		a, b := sc.elsewhere[i%len(sc.elsewhere)], sc.elsewhere[(i+i/12+1)%len(sc.elsewhere)]
-		req := limit.Request{Ops: []limit.Op{{Key: limit.Key{Group: a}, Limit: hourly}, {Key: limit.Key{Group: b}, Limit: hourly}}}
+		req := limit.Request{Ops: []limit.Op{{Key: limit.Key{Group: a}, Limit: hourly},
+			{Key: limit.Key{Group: b}, Limit: hourly}}}
 		if set := servers(&req); set&(set-1) != 0 {
 			both++
 		}

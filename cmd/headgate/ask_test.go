@@ -11,13 +11,15 @@ import (
 
 func TestAskOverTLS(t *testing.T) {
 	certs := testenv.TestCerts(t)
-	r := startServe(t, "--grpc-tls-cert", certs.Server.CertFile, "--grpc-tls-key", certs.Server.KeyFile, "--grpc-client-ca", certs.CAFile)
+	r := startServe(t, "--grpc-tls-cert", certs.Server.CertFile, "--grpc-tls-key", certs.Server.KeyFile,
+		"--grpc-client-ca", certs.CAFile)
 	ask := func(args ...string) (int, string) {
 		var out bytes.Buffer
 		args = append([]string{"ask", "example", "client=tls", "--addr", r.GRPC, "--timeout", "5s"}, args...)
 		return run(context.Background(), args, strings.NewReader(""), &out, &out), out.String()
 	}
-	if code, out := ask("--tls-ca", certs.CAFile, "--tls-cert", certs.Client.CertFile, "--tls-key", certs.Client.KeyFile); code != 0 || !strings.Contains(out, "per-client") {
+	if code, out := ask("--tls-ca", certs.CAFile, "--tls-cert", certs.Client.CertFile, "--tls-key",
+		certs.Client.KeyFile); code != 0 || !strings.Contains(out, "per-client") {
 		t.Errorf("with a client certificate: %d %s", code, out)
 	}
 	for _, args := range [][]string{nil, {"--tls"}, {"--tls-ca", certs.CAFile}} {
@@ -36,7 +38,8 @@ func TestAskAtTheWrongDoor(t *testing.T) {
 		addr, flag, want string
 	}{
 		{plain.HTTP, "", "an HTTP/1.1 server answers there; --addr is the gRPC address"},
-		{plain.Services, "", "it has no such method: unknown method /envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit; --addr is the gRPC address (--grpc), whose port is 8081 by default"},
+		{plain.Services, "", "it has no such method: unknown method /envoy.service.ratelimit.v3.RateLimitService/" +
+			"ShouldRateLimit; --addr is the gRPC address (--grpc), whose port is 8081 by default"},
 		{plain.GRPC, "--tls", "does it talk TLS there?"},
 		{encrypted.GRPC, "", "does it want TLS (--tls)?"},
 		{plain.GRPC, "--count=0", "--count: 0: want 1 or more"},
@@ -45,7 +48,8 @@ func TestAskAtTheWrongDoor(t *testing.T) {
 		if c.flag != "" {
 			args = append(args, c.flag)
 		}
-		if code, out := headgate(t, args...); code != exitError || !strings.Contains(out, c.want) || strings.Count(out, "\n") != 1 {
+		if code, out := headgate(t, args...); code != exitError || !strings.Contains(out, c.want) ||
+			strings.Count(out, "\n") != 1 {
 			t.Errorf("%v: %d %q, want %q", args, code, out, c.want)
 		}
 	}

@@ -40,8 +40,10 @@ decides differently is printed, too. Then the exit code is 4, unless it is 1.`,
 		},
 	}
 	cmd.Flags().StringVar(&format, "format", "text", "text or json")
-	cmd.Flags().StringVar(&backend, "backend", "memory://", "`URL` of the backend that the rules are for; check does not connect to it")
-	cmd.Flags().BoolVar(&reference, "reference", false, "print what envoyproxy/ratelimit decides differently; files of every name are read")
+	cmd.Flags().StringVar(&backend, "backend", "memory://",
+		"`URL` of the backend that the rules are for; check does not connect to it")
+	cmd.Flags().BoolVar(&reference, "reference", false,
+		"print what envoyproxy/ratelimit decides differently; files of every name are read")
 	cmd.Flags().BoolVar(&merge, "merge-domains", false, "allow several files for one domain")
 	return cmd
 }

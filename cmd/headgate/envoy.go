@@ -44,13 +44,15 @@ to add.`,
 		Example: `  headgate envoy rules/ --owner envoy-1 >envoy.yaml
   headgate envoy rules/ --full=false            only the parts, to paste
   headgate envoy rules/ --istio --istio-service headgate.infra.svc.cluster.local --selector app=shop
-  headgate envoy rules/ --tls-ca ca.crt --san headgate.infra --address headgate.infra:8081 --services headgate.infra:8082`,
+  headgate envoy rules/ --tls-ca ca.crt --san headgate.infra --address headgate.infra:8081 \
+    --services headgate.infra:8082`,
 		Args: atLeast(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if opt.istio && !cmd.Flags().Changed("owner") {
 				opt.Owner = envoyconf.IstioOwner
 			}
-			if !opt.istio && (opt.Istio.Service != "" || opt.Istio.Name != "" || opt.Istio.Namespace != "" || len(opt.Istio.Selector) > 0) {
+			if !opt.istio && (opt.Istio.Service != "" || opt.Istio.Name != "" || opt.Istio.Namespace != "" ||
+				len(opt.Istio.Selector) > 0) {
 				return errors.New("--istio-service, --name, --namespace and --selector are for --istio")
 			}
 			return printEnvoy(cmd.OutOrStdout(), cmd.ErrOrStderr(), args, &opt)
@@ -61,24 +63,33 @@ to add.`,
 	f.StringVar(&opt.version, "envoy-version", "1.40", "oldest `version` of Envoy that must accept the output")
 	f.BoolVar(&opt.full, "full", true, "print a complete configuration; =false prints the parts to paste into one")
 	f.BoolVar(&opt.istio, "istio", false, "print an EnvoyFilter for Istio's sidecars")
-	f.StringVar(&opt.Istio.Service, "istio-service", "", "`host` of headgate's Service, as NAME.NAMESPACE.svc.cluster.local: sidecars ask the mesh's clusters, ports 8081 and 8082")
+	f.StringVar(&opt.Istio.Service, "istio-service", "", "`host` of headgate's Service, "+
+		"as NAME.NAMESPACE.svc.cluster.local: sidecars ask the mesh's clusters, ports 8081 and 8082")
 	f.StringVar(&opt.Istio.Name, "name", "", "`name` of the EnvoyFilter (default headgate)")
 	f.StringVar(&opt.Istio.Namespace, "namespace", "", "`namespace` of the EnvoyFilter (default: that of who applies it)")
-	f.StringSliceVar(&opt.Istio.Selector, "selector", nil, "`NAME=VALUE`: a label of the pods that the EnvoyFilter is for; may be repeated (default: all pods of its namespace)")
+	f.StringSliceVar(&opt.Istio.Selector, "selector", nil,
+		"`NAME=VALUE`: a label of the pods that the EnvoyFilter is for; may be repeated (default: all pods of its namespace)")
 	f.StringVar(&opt.Domain, "domain", "", "`domain` to configure; required if the rules have several")
-	f.StringSliceVar(&opt.Address, "address", []string{"127.0.0.1:8081"}, "`address` of headgate: host:port or unix:PATH; may be repeated")
-	f.StringSliceVar(&opt.Services, "services", []string{"127.0.0.1:8082"}, "`address` of headgate's other services (serve --services), where the access log goes; may be repeated")
-	f.StringVar(&opt.TLS.CA, "tls-ca", "", "`file`, on Envoy's side, with the authority of headgate's certificate: calls go over TLS")
+	f.StringSliceVar(&opt.Address, "address", []string{"127.0.0.1:8081"},
+		"`address` of headgate: host:port or unix:PATH; may be repeated")
+	f.StringSliceVar(&opt.Services, "services", []string{"127.0.0.1:8082"},
+		"`address` of headgate's other services (serve --services), where the access log goes; may be repeated")
+	f.StringVar(&opt.TLS.CA, "tls-ca", "", "`file`, on Envoy's side, with the authority of headgate's certificate: "+
+		"calls go over TLS")
 	f.StringVar(&opt.TLS.Cert, "tls-cert", "", "`file` with Envoy's client certificate")
 	f.StringVar(&opt.TLS.Key, "tls-key", "", "`file` with its key")
-	f.StringSliceVar(&opt.TLS.SANs, "san", nil, "`name` that headgate's certificate must have: a DNS name or a URI such as spiffe://…; may be repeated: one of them is enough")
+	f.StringSliceVar(&opt.TLS.SANs, "san", nil, "`name` that headgate's certificate must have: "+
+		"a DNS name or a URI such as spiffe://…; may be repeated: one of them is enough")
 	f.StringVar(&opt.Upstream, "upstream", "127.0.0.1:9000", "`address` of the application")
 	f.IntVar(&opt.Listen, "listen", 10000, "`port` for clients")
 	f.StringVar(&opt.Admin, "admin", "127.0.0.1:9901", "`address` of Envoy's admin pages")
 	f.DurationVar(&opt.Timeout, "timeout", 500*time.Millisecond, "timeout of a call to headgate")
-	f.BoolVar(&opt.Deny, "deny-without-answer", false, "reject requests with status 500 when headgate does not answer (default: let them pass)")
-	f.StringVar(&opt.LeaseKey, "lease-key", ratelimit.DefaultLeaseKey, "`name` of the lease in Envoy's dynamic metadata; one for each filter that asks headgate about a request")
-	f.StringVar(&opt.Owner, "owner", "envoy", "`name` of this Envoy, or %ENVIRONMENT(NAME)% for what it is started with as --service-node")
+	f.BoolVar(&opt.Deny, "deny-without-answer", false,
+		"reject requests with status 500 when headgate does not answer (default: let them pass)")
+	f.StringVar(&opt.LeaseKey, "lease-key", ratelimit.DefaultLeaseKey,
+		"`name` of the lease in Envoy's dynamic metadata; one for each filter that asks headgate about a request")
+	f.StringVar(&opt.Owner, "owner", "envoy",
+		"`name` of this Envoy, or %ENVIRONMENT(NAME)% for what it is started with as --service-node")
 	f.DurationVar(&opt.OwnerGrace, "owner-grace", 15*time.Second, "the --owner-grace of serve")
 	f.DurationVar(&opt.leaseTTL, "lease-ttl", 300*time.Second, "the --lease-ttl of serve")
 	f.BoolVar(&opt.partial, "partial", false, "print the configuration even if it leaves out some rules")
@@ -102,7 +113,8 @@ func printEnvoy(out, errOut io.Writer, paths []string, opt *envoyOptions) error 
 	if left := conf.LeftOut(); left != "" {
 		fmt.Fprintln(errOut, left)
 		if !opt.partial {
-			fmt.Fprintln(errOut, "No configuration is printed, because these rules would limit nothing; --partial prints the rest.")
+			fmt.Fprintln(errOut,
+				"No configuration is printed, because these rules would limit nothing; --partial prints the rest.")
 			return exitCode(exitProblems)
 		}
 	}

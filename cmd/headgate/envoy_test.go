@@ -27,24 +27,36 @@ func TestEnvoyCommand(t *testing.T) {
 		not   string
 	}{
 		"whole": {
-			args:  []string{rules, "--listen", "10080", "--upstream", "app:9", "--owner", "envoy-7", "--lease-key", "heavy", "--address", "10.0.0.1:1,10.0.0.2:1", "--services", "unix:/run/als"},
-			parts: []string{"port_value: 10080", "address: app, port_value: 9", "node: {id: envoy-7", "path: [{key: heavy}]", "address: 10.0.0.2, port_value: 1", "pipe: {path: /run/als}", "status_code: 503"},
+			args: []string{rules, "--listen", "10080", "--upstream", "app:9", "--owner", "envoy-7", "--lease-key", "heavy",
+				"--address", "10.0.0.1:1,10.0.0.2:1", "--services", "unix:/run/als"},
+			parts: []string{"port_value: 10080", "address: app, port_value: 9", "node: {id: envoy-7", "path: [{key: heavy}]",
+				"address: 10.0.0.2, port_value: 1", "pipe: {path: /run/als}", "status_code: 503"},
 		},
-		"parts":    {args: []string{rules, "--full=false"}, parts: []string{"virtual_host:", "clusters:"}, not: "static_resources:"},
-		"istio":    {args: []string{rules, "--istio"}, parts: []string{"kind: EnvoyFilter", "x-headgate-owner, value: sidecar~%ENVIRONMENT(INSTANCE_IP)%~"}},
-		"no owner": {args: []string{rules, "--istio", "--owner", ""}, parts: []string{"kind: EnvoyFilter"}, not: "x-headgate-owner"},
+		"parts": {args: []string{rules, "--full=false"}, parts: []string{"virtual_host:", "clusters:"},
+			not: "static_resources:"},
+		"istio": {args: []string{rules, "--istio"},
+			parts: []string{"kind: EnvoyFilter", "x-headgate-owner, value: sidecar~%ENVIRONMENT(INSTANCE_IP)%~"}},
+		"no owner": {args: []string{rules, "--istio", "--owner", ""}, parts: []string{"kind: EnvoyFilter"},
+			not: "x-headgate-owner"},
 		"mesh": {
-			args:  []string{rules, "--istio", "--istio-service", "headgate.infra.svc.cluster.local", "--name", "limits", "--namespace", "front", "--selector", "app=shop"},
-			parts: []string{"outbound|8081||headgate.infra.svc.cluster.local", "outbound|8082||headgate.infra.svc.cluster.local", "name: limits\n  namespace: front\n", "app: shop"}, not: "applyTo: CLUSTER",
+			args: []string{rules, "--istio", "--istio-service", "headgate.infra.svc.cluster.local", "--name", "limits",
+				"--namespace", "front", "--selector", "app=shop"},
+			parts: []string{"outbound|8081||headgate.infra.svc.cluster.local", "outbound|8082||headgate.infra.svc.cluster.local",
+				"name: limits\n  namespace: front\n", "app: shop"}, not: "applyTo: CLUSTER",
 		},
 		"tls": {
-			args:  []string{rules, "--tls-ca", "/ca", "--tls-cert", "/cert", "--tls-key", "/key", "--san", "headgate.infra,spiffe://a/b"},
-			parts: []string{"filename: /ca", "filename: /cert", "san_type: URI, matcher: {exact: 'spiffe://a/b'}", "sni: headgate.infra"},
+			args: []string{rules, "--tls-ca", "/ca", "--tls-cert", "/cert", "--tls-key", "/key", "--san",
+				"headgate.infra,spiffe://a/b"},
+			parts: []string{"filename: /ca", "filename: /cert", "san_type: URI, matcher: {exact: 'spiffe://a/b'}",
+				"sni: headgate.infra"},
 		},
-		"istio owner": {args: []string{rules, "--istio", "--owner", "gateway"}, parts: []string{"x-headgate-owner, value: gateway"}},
-		"oldest":      {args: []string{rules, "--envoy-version", "1.36.4", "--timeout", "2s", "--deny-without-answer"}, parts: []string{"timeout: 2s", "failure_mode_deny: true"}},
-		"flush":       {args: []string{"../../examples/inflight/users.yaml", "--lease-ttl", "9s"}, parts: []string{"access_log_flush_interval: 3s"}},
-		"grace":       {args: []string{rules, "--owner-grace", "6s"}, parts: []string{"access_log_flush_interval: 2s"}},
+		"istio owner": {args: []string{rules, "--istio", "--owner", "gateway"},
+			parts: []string{"x-headgate-owner, value: gateway"}},
+		"oldest": {args: []string{rules, "--envoy-version", "1.36.4", "--timeout", "2s", "--deny-without-answer"},
+			parts: []string{"timeout: 2s", "failure_mode_deny: true"}},
+		"flush": {args: []string{"../../examples/inflight/users.yaml", "--lease-ttl", "9s"},
+			parts: []string{"access_log_flush_interval: 3s"}},
+		"grace": {args: []string{rules, "--owner-grace", "6s"}, parts: []string{"access_log_flush_interval: 2s"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			code, out, errOut := runEnvoy(t, c.args...)
@@ -89,7 +101,8 @@ func TestEnvoyCommandRefuses(t *testing.T) {
 		"needs the file of the authority":    {rules, "--san", "a"},
 		"needs its key":                      {rules, "--tls-ca", "a", "--san", "a", "--tls-cert", "b"},
 		"without one, any certificate":       {rules, "--tls-ca", "a"},
-		"say it in a DestinationRule":        {rules, "--istio", "--istio-service", "a.b.svc.cluster.local", "--tls-ca", "a", "--san", "b"},
+		"say it in a DestinationRule": {rules, "--istio", "--istio-service", "a.b.svc.cluster.local", "--tls-ca", "a",
+			"--san", "b"},
 	} {
 		if code, out, errOut := runEnvoy(t, args...); code != exitError || out != "" || !strings.Contains(errOut, want) {
 			t.Errorf("%v: exit code %d, %q on stdout, %q on stderr, want %q", args, code, out, errOut, want)
@@ -101,8 +114,10 @@ func TestEnvoyCommandRefuses(t *testing.T) {
 // not ask about are named on stderr, and nothing is printed unless asked for.
 func TestEnvoyCommandLeavesNothingOutInSilence(t *testing.T) {
 	for name, rules := range map[string]string{
-		"tenant":       "domain: d\ndescriptors:\n- {key: tenant, concurrency: [{threshold: 3, response: {statusCode: 429}}]}\n- {key: x-a, rate_limit: {unit: day, requests_per_unit: 1}}\n",
-		"soap_binding": "domain: d\nresources:\n- {operation: getUser, binding: SOAP11, concurrency: [{threshold: 3, response: {statusCode: 503}}]}\n",
+		"tenant": "domain: d\ndescriptors:\n- {key: tenant, concurrency: [{threshold: 3, response: {statusCode: " +
+			"429}}]}\n- {key: x-a, rate_limit: {unit: day, requests_per_unit: 1}}\n",
+		"soap_binding": "domain: d\nresources:\n- {operation: getUser, binding: SOAP11, concurrency: [{threshold: 3, " +
+			"response: {statusCode: 503}}]}\n",
 	} {
 		path := filepath.Join(t.TempDir(), "rules.yaml")
 		if err := os.WriteFile(path, []byte(rules), 0o600); err != nil {
@@ -114,7 +129,8 @@ func TestEnvoyCommandLeavesNothingOutInSilence(t *testing.T) {
 				t.Errorf("%s %s: exit code %d, %d bytes on stdout, %q on stderr", name, form, code, len(out), errOut)
 			}
 			code, out, errOut = runEnvoy(t, path, form, "--partial")
-			if code != exitOK || !strings.Contains(out, "envoy.filters.http.ratelimit") || !strings.Contains(errOut, name) || strings.Contains(errOut, "--partial") {
+			if code != exitOK || !strings.Contains(out, "envoy.filters.http.ratelimit") || !strings.Contains(errOut, name) ||
+				strings.Contains(errOut, "--partial") {
 				t.Errorf("%s %s --partial: exit code %d, %q on stderr", name, form, code, errOut)
 			}
 		}

@@ -32,9 +32,11 @@ func TestBadCommandLinesAreExplained(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	const admin = "serve --example --log-level error --grpc 127.0.0.1:0 --services= --http= --debug= --slots sqlite::memory: --admin 127.0.0.1:0 "
+	const admin = "serve --example --log-level error --grpc 127.0.0.1:0 --services= --http= --debug= --slots " +
+		"sqlite::memory: --admin 127.0.0.1:0 "
 	for _, c := range []struct{ args, want string }{
-		{"serve", "no rules to serve: name files or directories with --rules (HEADGATE_RULES), or put them into ./rules; to try headgate, --example serves a built-in example"},
+		{"serve", "no rules to serve: name files or directories with --rules (HEADGATE_RULES), or put them into ./rules; " +
+			"to try headgate, --example serves a built-in example"},
 		{"serve --slots sqlite::memory:", "no rules to serve"},
 		{"serve --bakend memory://", "unknown flag: --bakend; did you mean --backend?"},
 		{"serve --grpc_keepalive=1s", "unknown flag: --grpc_keepalive; did you mean --grpc-keepalive?"},
@@ -50,37 +52,51 @@ func TestBadCommandLinesAreExplained(t *testing.T) {
 		{"slots reconcile --repare", "unknown flag: --repare; did you mean --repair?"},
 		{"ask d k=v --adr x", "unknown flag: --adr; did you mean --addr?"},
 		{"check x --formt json", "unknown flag: --formt; did you mean --format?"},
-		{admin + "--admin-tls-cert none --admin-tls-key " + key, "--admin-tls-cert none, --admin-tls-key " + key + ": open none"},
-		{admin + "--admin-tls-cert " + cert + " --admin-tls-key " + otherKey, "--admin-tls-cert " + cert + ", --admin-tls-key " + otherKey + ": tls: private key does not match public key"},
-		{admin + "--admin-tls-cert " + cert + " --admin-tls-key " + key + " --admin-client-ca none", "--admin-client-ca: open none"},
-		{admin + "--admin-tls-cert " + cert + " --admin-tls-key " + key + " --admin-client-ca " + key, "--admin-client-ca " + key + ": no certificate in it"},
-		{"serve --example --grpc 127.0.0.1:0 --grpc-tls-cert none --grpc-tls-key " + key, "--grpc-tls-cert none, --grpc-tls-key " + key + ": open none"},
-		{"serve --example --grpc 127.0.0.1:0 --services= --http= --debug " + taken.Addr().String(), "--debug " + taken.Addr().String() + ": address already in use; another process listens there"},
-		{"serve --example --grpc 192.0.2.1:8081", "--grpc 192.0.2.1:8081: cannot assign requested address; this machine does not have the address"},
+		{admin + "--admin-tls-cert none --admin-tls-key " + key, "--admin-tls-cert none, --admin-tls-key " + key +
+			": open none"},
+		{admin + "--admin-tls-cert " + cert + " --admin-tls-key " + otherKey, "--admin-tls-cert " + cert +
+			", --admin-tls-key " + otherKey + ": tls: private key does not match public key"},
+		{admin + "--admin-tls-cert " + cert + " --admin-tls-key " + key + " --admin-client-ca none",
+			"--admin-client-ca: open none"},
+		{admin + "--admin-tls-cert " + cert + " --admin-tls-key " + key + " --admin-client-ca " + key,
+			"--admin-client-ca " + key + ": no certificate in it"},
+		{"serve --example --grpc 127.0.0.1:0 --grpc-tls-cert none --grpc-tls-key " + key,
+			"--grpc-tls-cert none, --grpc-tls-key " + key + ": open none"},
+		{"serve --example --grpc 127.0.0.1:0 --services= --http= --debug " + taken.Addr().String(),
+			"--debug " + taken.Addr().String() + ": address already in use; another process listens there"},
+		{"serve --example --grpc 192.0.2.1:8081",
+			"--grpc 192.0.2.1:8081: cannot assign requested address; this machine does not have the address"},
 		{"serve --example --grpc unix:none/s", "--grpc unix:none/s: no such file or directory; create the directory first"},
 		{"serve --example --grpc unix:/" + strings.Repeat("x", 200), "--grpc: the path has 201 bytes"},
 		{"serve --rules none", "--rules: none: no such file or directory"},
 		{"serve --example --config none", "--config: read configuration: none: no such file or directory"},
-		{"serve --example --grpc 127.0.0.1:0 --slots sqlite:" + full, "--slots: database url: the file \"" + full + "\" cannot be written: "},
+		{"serve --example --grpc 127.0.0.1:0 --slots sqlite:" + full, "--slots: database url: the file \"" + full +
+			"\" cannot be written: "},
 		{"check none", "none: no such file or directory"},
 		{"check", "arguments are missing: headgate check PATH…"},
 		{"slot", "arguments are missing: headgate slot EVENT_ID"},
 		{"slot a b", `"b" is one argument too many: headgate slot EVENT_ID`},
 		{"ask d", "arguments are missing: headgate ask DOMAIN KEY=VALUE"},
-		{"policy set user:a --window 1m --policies sqlite::memory:", "--limit is missing: sliding_window needs limit and window"},
+		{"policy set user:a --window 1m --policies sqlite::memory:",
+			"--limit is missing: sliding_window needs limit and window"},
 		{"policy set user:a --window 1m --capacity=-1 --policies sqlite::memory:", "--capacity -1 is negative"},
 		{"slots recon", `unknown command "recon" for "headgate slots"; did you mean reconcile?`},
 		{"migrate --slots sqlite:" + key, "--slots: "},
-		{"ask d k=v --addr 127.0.0.1:1", "no answer: service at 127.0.0.1:1: dial tcp 127.0.0.1:1: connect: connection refused; is it running? --addr says where"},
+		{"ask d k=v --addr 127.0.0.1:1", "no answer: service at 127.0.0.1:1: dial tcp 127.0.0.1:1: connect: " +
+			"connection refused; is it running? --addr says where"},
 		{"ask exampel client=a --rules " + rules, `the rules have no domain "exampel"; did you mean "example"?`},
 		{"policy set a:b --limit 1 --policies sqlite::memory:", "--window is missing: sliding_window needs one, such as 1m"},
 		{"policy set a:b --capacity 1 --policies sqlite::memory:", "--window is missing: sliding_window has a window"},
-		{"policy set a:b --burst 1 --algorithm token_bucket --policies sqlite::memory:", "--rate is missing: token_bucket needs one, such as 100/s"},
-		{"policy set a:b --capacity 1 --algorithm token_bucket --policies sqlite::memory:", "--refill is missing: a token bucket gets back"},
-		{"policy list --policies sqlite::memory:", "list policies: SQL logic error: no such table: HEADGATE_POLICY (1); run headgate migrate --policies URL"},
+		{"policy set a:b --burst 1 --algorithm token_bucket --policies sqlite::memory:",
+			"--rate is missing: token_bucket needs one, such as 100/s"},
+		{"policy set a:b --capacity 1 --algorithm token_bucket --policies sqlite::memory:",
+			"--refill is missing: a token bucket gets back"},
+		{"policy list --policies sqlite::memory:",
+			"list policies: SQL logic error: no such table: HEADGATE_POLICY (1); run headgate migrate --policies URL"},
 		{"slots config set default", "nothing to change: give --max, --window"},
 		{"migrate --slots mysql://a@127.0.0.1:1/b", "--slots: read RL_SCHEMA_HISTORY: dial tcp"},
-		{"serve --example --grpc 127.0.0.1:0 --services= --http= --debug= --slots sqlite:" + empty + " --slots-migrate=false", "--slots: read RL_SLOT_CTL: the tables of slots are missing: run headgate migrate"},
+		{"serve --example --grpc 127.0.0.1:0 --services= --http= --debug= --slots sqlite:" + empty + " --slots-migrate=false",
+			"--slots: read RL_SLOT_CTL: the tables of slots are missing: run headgate migrate"},
 		{"ask d k=v --addr 8081", `--addr: "8081" is not an address: want host:port`},
 		{"ask d k=v --addr http://127.0.0.1:8081", `--addr: "http://127.0.0.1:8081" is not an address`},
 	} {
@@ -97,7 +113,8 @@ func TestRulesDirectoryIsServedByDefault(t *testing.T) {
 	if err := os.Mkdir(filepath.Join(dir, "rules"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if code, out := headgate(t, "serve", "--grpc", "127.0.0.1:0"); code != exitError || !strings.Contains(out, "rules: no rules: the directory has no *.yaml") {
+	if code, out := headgate(t, "serve", "--grpc", "127.0.0.1:0"); code != exitError ||
+		!strings.Contains(out, "rules: no rules: the directory has no *.yaml") {
 		t.Errorf("an empty directory: %d %s", code, out)
 	}
 }
@@ -105,12 +122,14 @@ func TestRulesDirectoryIsServedByDefault(t *testing.T) {
 func TestUnknownVariablesAreLogged(t *testing.T) {
 	t.Setenv("HEADGATE_BACKNED", "redis://:secret@h")
 	r := startServe(t)
-	if log := r.Log.String(); !strings.Contains(log, "level=WARN") || !strings.Contains(log, "HEADGATE_BACKNED has no effect; did you mean HEADGATE_BACKEND?") || strings.Contains(log, "secret") {
+	if log := r.Log.String(); !strings.Contains(log, "level=WARN") || !strings.Contains(log,
+		"HEADGATE_BACKNED has no effect; did you mean HEADGATE_BACKEND?") || strings.Contains(log, "secret") {
 		t.Errorf("the log:\n%s", log)
 	}
 	r.Stop()
 	r.Ends(20 * time.Second)
-	if _, out := headgate(t, "migrate", "--slots", "sqlite::memory:"); !strings.Contains(out, "HEADGATE_BACKNED has no effect") {
+	if _, out := headgate(t, "migrate", "--slots", "sqlite::memory:"); !strings.Contains(out,
+		"HEADGATE_BACKNED has no effect") {
 		t.Errorf("migrate does not warn: %s", out)
 	}
 }

@@ -62,7 +62,8 @@ func TestHealthOverEverySocket(t *testing.T) {
 					t.Errorf("service %q: %d %s", service, code, out)
 				}
 			}
-			if code, out := askHealth(t, append(probe, "--service", "none")...); code != 1 || !strings.Contains(out, `unknown --service "none"`) {
+			if code, out := askHealth(t, append(probe, "--service", "none")...); code != 1 ||
+				!strings.Contains(out, `unknown --service "none"`) {
 				t.Errorf("an unknown service: %d %s", code, out)
 			}
 			if code, out := askHealth(t, "--addr", "http://"+r.HTTP, "--timeout", "10s"); code != 0 || out != "SERVING\n" {
@@ -105,7 +106,8 @@ func TestHealthOfWhatDoesNotServe(t *testing.T) {
 		{"--timeout soon", "not a valid duration"},
 		{"x", "takes flags only"},
 	} {
-		if code, out := askHealth(t, strings.Fields(c.args)...); code != 1 || !strings.Contains(out, c.want) || strings.Count(out, "\n") != 1 {
+		if code, out := askHealth(t, strings.Fields(c.args)...); code != 1 || !strings.Contains(out, c.want) ||
+			strings.Count(out, "\n") != 1 {
 			t.Errorf("%s: %d %s, want one line with %q", c.args, code, out, c.want)
 		}
 	}

@@ -76,6 +76,7 @@ Try it:
 	}
 	root.SetVersionTemplate("headgate {{.Version}}\n") // as the command prints it
 	root.SetFlagErrorFunc(flagError)
-	root.AddCommand(serveCommand(), ratelimitCommand(), checkCommand(), askCommand(), healthCommand(), envoyCommand(), slotCommand(), slotsCommand(), policyCommand(), migrateCommand(), versionCommand())
+	root.AddCommand(serveCommand(), ratelimitCommand(), checkCommand(), askCommand(), healthCommand(), envoyCommand(),
+		slotCommand(), slotsCommand(), policyCommand(), migrateCommand(), versionCommand())
 	return root
 }

@@ -40,7 +40,8 @@ database user who may change the schema. headgate continues a schema history of 
 	return settingsCommand(cmd, shown, func(ctx context.Context, conf *config.Config, log *slog.Logger) error {
 		all := schemas(conf, log)
 		if len(all) == 0 {
-			return errors.New("no database with a schema: set --slots, --policies or --backend, HEADGATE_SLOTS, HEADGATE_POLICIES or HEADGATE_BACKEND, or slots:, policies: or backend: in the --config file")
+			return errors.New("no database with a schema: set --slots, --policies or --backend, HEADGATE_SLOTS, " +
+				"HEADGATE_POLICIES or HEADGATE_BACKEND, or slots:, policies: or backend: in the --config file")
 		}
 		ctx, cancel := context.WithTimeout(ctx, migrateWithin)
 		defer cancel()
@@ -77,14 +78,15 @@ func schemas(conf *config.Config, log *slog.Logger) (all []schema) {
 		}})
 	}
 	if conf.Policies.URL != "" {
-		all = append(all, schema{"policies", conf.Policies.URL, policystore.Print, func(ctx context.Context) ([]string, error) {
-			store, err := server.OpenPolicies(&conf.Policies, false, log)
-			if err != nil {
-				return nil, err
-			}
-			defer store.Close()
-			return store.Migrate(ctx)
-		}})
+		all = append(all, schema{"policies", conf.Policies.URL, policystore.Print,
+			func(ctx context.Context) ([]string, error) {
+				store, err := server.OpenPolicies(&conf.Policies, false, log)
+				if err != nil {
+					return nil, err
+				}
+				defer store.Close()
+				return store.Migrate(ctx)
+			}})
 	}
 	if stack.HasSchema(conf.Backend) {
 		all = append(all, schema{"backend", conf.Backend, stack.PrintSchema, func(ctx context.Context) ([]string, error) {

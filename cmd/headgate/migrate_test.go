@@ -22,10 +22,12 @@ func TestBothSchemasInOneDatabase(t *testing.T) {
 		t.Run(engine, func(t *testing.T) {
 			url := testenv.SharedDatabase(t, engine).CreateDatabase("both")
 			code, out := headgate(t, "migrate", "--slots", url, "--backend", url)
-			if code != exitOK || !strings.Contains(out, "slots: applied V1__") || !strings.Contains(out, "backend: applied V1__state.sql") {
+			if code != exitOK || !strings.Contains(out, "slots: applied V1__") ||
+				!strings.Contains(out, "backend: applied V1__state.sql") {
 				t.Fatalf("%d %s", code, out)
 			}
-			if code, out := headgate(t, "migrate", "--slots", url, "--backend", url); code != exitOK || strings.Count(out, "up to date") != 2 {
+			if code, out := headgate(t, "migrate", "--slots", url, "--backend", url); code != exitOK ||
+				strings.Count(out, "up to date") != 2 {
 				t.Errorf("again: %d %s", code, out)
 			}
 			r := startServe(t, "--slots", url, "--slots-migrate=false", "--slots-seed", "2/PT4S",
@@ -35,7 +37,8 @@ func TestBothSchemasInOneDatabase(t *testing.T) {
 			if code != exitOverLimit || strings.Count(out, "OVER_LIMIT rule=") != 1 {
 				t.Errorf("%d %s", code, out)
 			}
-			if code, out := headgate(t, "ask", "shop", "client=a", "--rules", writeRules(t, fivePerYear), "--backend", url); code != exitOverLimit {
+			if code, out := headgate(t, "ask", "shop", "client=a", "--rules", writeRules(t, fivePerYear), "--backend",
+				url); code != exitOverLimit {
 				t.Errorf("another process does not see the count: %d %s", code, out)
 			}
 		})
@@ -52,16 +55,19 @@ func TestServeKeepsLimitsInDynamoDB(t *testing.T) {
 	// What a busy machine delays is no failure.
 	url, rules := testenv.DynamoTable(testenv.SharedDynamoDB(t).URL, "served")+"&timeout=20s", writeRules(t, fivePerYear)
 	r := startServe(t, "--backend", url, "--backend-timeout", "20s", "--rules", rules)
-	if code, out := headgate(t, "ask", "shop", "client=a", "-n", "6", "--addr", r.GRPC, "--timeout", "20s"); code != exitOverLimit || strings.Count(out, "OVER_LIMIT rule=") != 1 {
+	if code, out := headgate(t, "ask", "shop", "client=a", "-n", "6", "--addr", r.GRPC, "--timeout",
+		"20s"); code != exitOverLimit || strings.Count(out, "OVER_LIMIT rule=") != 1 {
 		t.Errorf("%d %s", code, out)
 	}
-	if code, out := headgate(t, "ask", "shop", "client=a", "--rules", rules, "--backend", url, "--timeout", "20s"); code != exitOverLimit {
+	if code, out := headgate(t, "ask", "shop", "client=a", "--rules", rules, "--backend", url, "--timeout",
+		"20s"); code != exitOverLimit {
 		t.Errorf("another process does not see the count: %d %s", code, out)
 	}
 	if code, out := headgate(t, "migrate", "--backend", url); code != exitOK || !strings.Contains(out, "up to date") {
 		t.Errorf("%d %s", code, out)
 	}
-	if code, out := headgate(t, "migrate", "--print", "--backend", url); code != exitOK || !strings.Contains(out, "AWS::DynamoDB::Table") {
+	if code, out := headgate(t, "migrate", "--print", "--backend", url); code != exitOK ||
+		!strings.Contains(out, "AWS::DynamoDB::Table") {
 		t.Errorf("%d %s", code, out)
 	}
 }
@@ -75,22 +81,26 @@ func TestServeMigratesTheBackend(t *testing.T) {
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if code, out := headgate(t, "ask", "shop", "client=a", "--rules", rules, "--backend", url); code != exitOK || !strings.Contains(out, "degraded=allow [client=a OK]") {
+	if code, out := headgate(t, "ask", "shop", "client=a", "--rules", rules, "--backend", url); code != exitOK ||
+		!strings.Contains(out, "degraded=allow [client=a OK]") {
 		t.Errorf("before there is a schema: %d %s", code, out)
 	}
 	r := startServe(t, "--backend", url, "--rules", rules)
-	if code, out := headgate(t, "ask", "shop", "client=a", "-n", "6", "--addr", r.GRPC); code != exitOverLimit || strings.Count(out, "OVER_LIMIT rule=") != 1 {
+	if code, out := headgate(t, "ask", "shop", "client=a", "-n", "6", "--addr", r.GRPC); code != exitOverLimit ||
+		strings.Count(out, "OVER_LIMIT rule=") != 1 {
 		t.Errorf("%d %s", code, out)
 	}
 }
 
 func TestPrintOfLimits(t *testing.T) {
 	for _, kind := range []string{"sqlite:", "postgres://", "mysql://", "mariadb://"} {
-		if code, out := headgate(t, "migrate", "--print", "--backend", kind); code != 0 || !strings.Contains(out, "HEADGATE_STATE") || strings.Contains(out, "RL_") {
+		if code, out := headgate(t, "migrate", "--print", "--backend", kind); code != 0 ||
+			!strings.Contains(out, "HEADGATE_STATE") || strings.Contains(out, "RL_") {
 			t.Errorf("%s: %d %.300s", kind, code, out)
 		}
 	}
-	if code, out := headgate(t, "migrate", "--backend", "redis://h"); code != exitError || !strings.Contains(out, "no database with a schema") {
+	if code, out := headgate(t, "migrate", "--backend", "redis://h"); code != exitError ||
+		!strings.Contains(out, "no database with a schema") {
 		t.Errorf("%d %s", code, out)
 	}
 }
@@ -112,11 +122,13 @@ func TestMisspeltFilesAreNotMade(t *testing.T) {
 		{"serve", "--rules", rules, "--grpc", "127.0.0.1:0", "--policies", "sqlite:" + file, "--policies-migrate=false"},
 	} {
 		code, out := headgate(t, args...)
-		if code != exitError || !strings.Contains(out, "there is no file") || !strings.Contains(out, file) || !strings.Contains(out, "migrate") {
+		if code != exitError || !strings.Contains(out, "there is no file") || !strings.Contains(out, file) ||
+			!strings.Contains(out, "migrate") {
 			t.Errorf("%q: %d %s", args, code, out)
 		}
 	}
-	for _, args := range [][]string{{"migrate", "--print", "--backend"}, {"migrate", "--print", "--slots"}, {"migrate", "--print", "--policies"}, {"check", rules, "--backend"}} {
+	for _, args := range [][]string{{"migrate", "--print", "--backend"}, {"migrate", "--print", "--slots"},
+		{"migrate", "--print", "--policies"}, {"check", rules, "--backend"}} {
 		if code, out := headgate(t, append(args, "sqlite:"+file)...); code != exitOK {
 			t.Errorf("%q: %d %s", args, code, out)
 		}
@@ -129,12 +141,15 @@ func TestMisspeltFilesAreNotMade(t *testing.T) {
 // headgate check knows what a database cannot keep, and names who can.
 func TestCheckNamesAStoreThatCan(t *testing.T) {
 	rules := func(limit string) string {
-		return writeRules(t, "domain: shop\ndescriptors:\n- {key: k, limits: [{algorithm: sliding_log, limit: "+limit+", window: 24h}]}\n")
+		return writeRules(t, "domain: shop\ndescriptors:\n- {key: k, limits: [{algorithm: sliding_log, limit: "+limit+
+			", window: 24h}]}\n")
 	}
 	file, smaller := rules("200000"), rules("5000")
-	for url, want := range map[string]string{"postgres://h/d": "100000", "mariadb://h/d": "100000", "sqlite:x.db": "100000", "dynamodb://limits": "1000"} {
+	for url, want := range map[string]string{"postgres://h/d": "100000", "mariadb://h/d": "100000",
+		"sqlite:x.db": "100000", "dynamodb://limits": "1000"} {
 		code, out := headgate(t, "check", file, "--backend", url)
-		if code != exitProblems || !strings.Contains(out, file+":3: ") || !strings.Contains(out, "up to "+want+" units, not 200000; memory and redis can") {
+		if code != exitProblems || !strings.Contains(out, file+":3: ") ||
+			!strings.Contains(out, "up to "+want+" units, not 200000; memory and redis can") {
 			t.Errorf("%s: exit code %d: %s", url, code, out)
 		}
 		code, out = headgate(t, "check", smaller, "--backend", url)

@@ -30,12 +30,14 @@ names. A change is in force in every service when the command returns.`,
 		Args: noCommand,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(policySetCommand(), policyGetCommand(), policyListCommand(), policyDeleteCommand(), policyImportCommand(), policyExportCommand(), policyHistoryCommand())
+	cmd.AddCommand(policySetCommand(), policyGetCommand(), policyListCommand(), policyDeleteCommand(),
+		policyImportCommand(), policyExportCommand(), policyHistoryCommand())
 	return cmd
 }
 
 // policyStoreCommand makes a command that works on the database of policies.
-func policyStoreCommand(cmd *cobra.Command, count cobra.PositionalArgs, run func(ctx context.Context, e *policies.Editor, args []string) error) *cobra.Command {
+func policyStoreCommand(cmd *cobra.Command, count cobra.PositionalArgs,
+	run func(ctx context.Context, e *policies.Editor, args []string) error) *cobra.Command {
 	var given []string
 	settingsCommand(cmd, policyDatabase, func(ctx context.Context, conf *config.Config, log *slog.Logger) error {
 		if conf.Policies.URL == "" {
@@ -118,7 +120,8 @@ func policyFigures(g policies.Given) (policies.Figures, error) {
 	f, err := g.Figures()
 	var word *policies.WordError
 	if errors.As(err, &word) {
-		name := cmp.Or(map[string]string{"type": "algorithm", "refillRate": "refill", "windowSeconds": "window"}[word.Word], word.Word)
+		name := cmp.Or(map[string]string{"type": "algorithm", "refillRate": "refill", "windowSeconds": "window"}[word.Word],
+			word.Word)
 		return f, fmt.Errorf("--%s %s", name, word.Problem)
 	}
 	return f, err

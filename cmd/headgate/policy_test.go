@@ -17,7 +17,8 @@ func policyDB(t *testing.T) string {
 	t.Helper()
 	testenv.UseSQLite(t)
 	url := "sqlite:" + filepath.Join(t.TempDir(), "policies.db")
-	if code, out := headgate(t, "migrate", "--policies", url); code != 0 || !strings.Contains(out, "policies: applied V2__history.sql") {
+	if code, out := headgate(t, "migrate", "--policies", url); code != 0 ||
+		!strings.Contains(out, "policies: applied V2__history.sql") {
 		t.Fatalf("%d %s", code, out)
 	}
 	return url
@@ -43,7 +44,8 @@ func TestPolicySetWhileServing(t *testing.T) {
 		}
 		return out
 	}
-	if out := policy("set", "client:alice", "--limit", "2", "--window", "1h"); !strings.Contains(out, "+ client:alice sliding_window limit=2 window=1h version=1") {
+	if out := policy("set", "client:alice", "--limit", "2", "--window", "1h"); !strings.Contains(out,
+		"+ client:alice sliding_window limit=2 window=1h version=1") {
 		t.Errorf("set says %s", out)
 	}
 	if refused := ask("alice", "2"); refused != 0 {
@@ -68,7 +70,8 @@ func TestPolicySetWhileServing(t *testing.T) {
 }
 
 func TestPolicyRulesWithoutADatabase(t *testing.T) {
-	rules := writeRules(t, "domain: d\ndescriptors:\n- {key: a, policy: \"a:{a}\", rate_limit: {unit: day, requests_per_unit: 1}}\n")
+	rules := writeRules(t, "domain: d\ndescriptors:\n- {key: a, policy: \"a:{a}\", rate_limit: {unit: day, "+
+		"requests_per_unit: 1}}\n")
 	s := startServe(t, "--rules", rules)
 	if !strings.Contains(s.Log.String(), "--policies is not set") {
 		t.Errorf("the log says %s", s.Log)
@@ -111,7 +114,8 @@ func TestPolicyFiles(t *testing.T) {
 	run("3 would be made", 0, "import", file, "--dry-run")
 	run("key,algorithm,limit,window,rate,burst\n", 0, "export")
 	run("3 made, 0 changed, 0 removed", 0, "import", file)
-	all := "key,algorithm,limit,window,rate,burst\n*,fixed_window,0,1m,,\nuser:a%20b,sliding_log,2,500ms,,\nuser:alice,token_bucket,,,10/s,100\n"
+	all := "key,algorithm,limit,window,rate,burst\n*,fixed_window,0,1m,,\nuser:a%20b,sliding_log,2,500ms,,\n" +
+		"user:alice,token_bucket,,,10/s,100\n"
 	run(all, 0, "export")
 	if err := os.WriteFile(file, []byte(all), 0o600); err != nil {
 		t.Fatal(err)
@@ -133,14 +137,17 @@ func TestPolicyFiles(t *testing.T) {
 		run(want, 2, "import", file)
 	}
 	for text, want := range map[string]string{
-		"window,key,limit,algorithm\n1s,a,1,fixed_window\n5x,b,1,fixed_window\n":                       "policies.csv:3:1: window \"5x\": is not a duration",
-		"key,algorithm,limit,window\na,sliding_window,x,1s\n":                                          "policies.csv:2:18: limit \"x\"",
-		"key,algorithm,limit,window,type,capacity,windowSeconds\na,fixed_window,1,1s,FIXED_WINDOW,2,1": "policies.csv:2:16: limit 1 and capacity 2 contradict each other",
-		"key,algorithm,capacity,windowSeconds\na,fixed_window,1,1\n":                                   "policies.csv:2:3: algorithm is mixed with older words",
-		"key,algorithm,limit,windows\n":                                                                "policies.csv:1: the columns are",
-		"key,limit,limit\n":                                                                            "policies.csv:1: the columns are",
-		"algorithm,limit,window\n":                                                                     "policies.csv:1: there is no column key",
-		"key,algorithm\na,token_bucket\n":                                                              "policies.csv:2:1: rate is missing",
+		"window,key,limit,algorithm\n1s,a,1,fixed_window\n5x,b,1,fixed_window\n": "policies.csv:3:1: " +
+			"window \"5x\": is not a duration",
+		"key,algorithm,limit,window\n" +
+			"a,sliding_window,x,1s\n": "policies.csv:2:18: limit \"x\"",
+		"key,algorithm,limit,window,type,capacity,windowSeconds\n" +
+			"a,fixed_window,1,1s,FIXED_WINDOW,2,1": "policies.csv:2:16: limit 1 and capacity 2 contradict each other",
+		"key,algorithm,capacity,windowSeconds\na,fixed_window,1,1\n": "policies.csv:2:3: algorithm is mixed with older words",
+		"key,algorithm,limit,windows\n":                              "policies.csv:1: the columns are",
+		"key,limit,limit\n":                                          "policies.csv:1: the columns are",
+		"algorithm,limit,window\n":                                   "policies.csv:1: there is no column key",
+		"key,algorithm\na,token_bucket\n":                            "policies.csv:2:1: rate is missing",
 	} {
 		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
@@ -154,22 +161,24 @@ func TestPolicyFiles(t *testing.T) {
 		"--window \"soon\"":                           {"set", "a", "--limit", "1", "--window", "soon"},
 		"--rate \"-1/s\"":                             {"set", "a", "--rate", "-1/s"},
 		"--rate \"100/min\" is not a multiple of 0.0": {"set", "a", "--rate", "100/min"},
-		"--burst is there, and sliding_log has none":  {"set", "a", "--limit", "1", "--window", "1m", "--burst", "1", "--algorithm", "sliding_log"},
-		"--algorithm \"leaky\" is unknown":            {"set", "a", "--limit", "1", "--window", "1m", "--algorithm", "leaky"},
-		"use only one set":                            {"set", "a", "--capacity", "1", "--rate", "1/s"},
-		"--windowSeconds":                             {"set", "a", "--windowSeconds", "1"},
-		"--capacity \"x\" is not":                     {"set", "a", "--capacity", "x", "--window", "1m"},
-		"--capacity is missing":                       {"set", "a", "--refill", "1"},
-		"--refill \"-1\"":                             {"set", "a", "--capacity", "1", "--refill", "-1"},
-		"only token_bucket":                           {"set", "a", "--capacity", "1", "--refill", "1", "--algorithm", "sliding_log"},
-		"--algorithm \"Leaky\" is unknown":            {"set", "a", "--capacity", "1", "--window", "1m", "--algorithm", "Leaky"},
-		"there is no such policy":                     {"delete", "a"},
+		"--burst is there, and sliding_log has none": {"set", "a", "--limit", "1", "--window", "1m", "--burst", "1",
+			"--algorithm", "sliding_log"},
+		"--algorithm \"leaky\" is unknown": {"set", "a", "--limit", "1", "--window", "1m", "--algorithm", "leaky"},
+		"use only one set":                 {"set", "a", "--capacity", "1", "--rate", "1/s"},
+		"--windowSeconds":                  {"set", "a", "--windowSeconds", "1"},
+		"--capacity \"x\" is not":          {"set", "a", "--capacity", "x", "--window", "1m"},
+		"--capacity is missing":            {"set", "a", "--refill", "1"},
+		"--refill \"-1\"":                  {"set", "a", "--capacity", "1", "--refill", "-1"},
+		"only token_bucket":                {"set", "a", "--capacity", "1", "--refill", "1", "--algorithm", "sliding_log"},
+		"--algorithm \"Leaky\" is unknown": {"set", "a", "--capacity", "1", "--window", "1m", "--algorithm", "Leaky"},
+		"there is no such policy":          {"delete", "a"},
 	} {
 		run(want, 2, args...)
 	}
 	run("+ new sliding_log limit=3 window=1m version=1", 0, "set", "new", "--algorithm", "sliding_log", "--rate", "3/min")
 	run("+ new token_bucket rate=100/s burst=250 version=2", 0, "set", "new", "--rate", "100/s", "--burst", "250")
-	run("+ new token_bucket rate=1/2s burst=50 version=3", 0, "set", "new", "--capacity", "50", "--refill", "0.5", "--window", "1m")
+	run("+ new token_bucket rate=1/2s burst=50 version=3", 0, "set", "new", "--capacity", "50", "--refill", "0.5",
+		"--window", "1m")
 	run("+ new sliding_window limit=4 window=24h version=4", 0, "set", "new", "--capacity", "4", "--window", "1d")
 	run("0 changed", 0, "set", "new", "--limit", "4", "--window", "24h")
 }
@@ -208,23 +217,30 @@ func TestPolicyJSONFiles(t *testing.T) {
 	run("0 made, 0 changed, 0 removed", 0, "import", file, "--replace")
 	write(`[{"key":"user:bob","type":"FIXED_WINDOW","capacity":1,"windowSeconds":60}]`)
 	run("1 made, 0 changed, 2 removed", 0, "import", file, "--replace")
-	write(`[{"id":7,"key":"user:bob","algorithm":"fixed_window","limit":1,"window":"1m","policyKey":"user:bob","type":"FIXED_WINDOW",
-		"capacity":1,"refillRate":0,"windowSeconds":60,"version":3,"changedBy":"x","changedAt":"2026-01-01T00:00:00.000000Z"}]`)
+	write(`[{"id":7,"key":"user:bob","algorithm":"fixed_window","limit":1,"window":"1m","policyKey":"user:bob",
+		"type":"FIXED_WINDOW",
+		"capacity":1,"refillRate":0,"windowSeconds":60,"version":3,"changedBy":"x",
+		"changedAt":"2026-01-01T00:00:00.000000Z"}]`)
 	run("0 made, 0 changed, 0 removed", 0, "import", file, "--replace") // as the admin API answers it
 	run("must be csv or json", 2, "export", "--format", "xml")
 	for element, want := range map[string]string{
-		`{"key":"a","type":"FIXED_WINDOW","capacity":1,"windows":60}`:                 "policies.json:3:2: windows is an unknown field",
-		`{"key":"a","key":"b","type":"FIXED_WINDOW","capacity":1,"windowSeconds":60}`: "policies.json:3:2: key is there twice",
-		`{"Key":"a","type":"FIXED_WINDOW","capacity":1,"windowSeconds":60}`:           "did you mean",
-		`{"type":"FIXED_WINDOW","capacity":1,"windowSeconds":60}`:                     "policies.json:3:2: key is missing",
-		`{"key":"a","type":"FIXED_WINDOW","capacity":-1,"windowSeconds":60}`:          "policies.json:3:2: capacity -1 is negative",
-		`{"key":"a","type":"FIXED_WINDOW","capacity":"1","windowSeconds":60}`:         "capacity must be a whole number",
-		`{"key":"a","type":"FIXED_WINDOW","capacity":1,"windowSeconds":"60"}`:         "policies.json:3:2: windowSeconds",
-		`{"key":"a","type":"LEAKY","capacity":1,"windowSeconds":60}`:                  "policies.json:3:2: type \"LEAKY\" is unknown",
-		`{"key":"%zz","type":"FIXED_WINDOW","capacity":1,"windowSeconds":60}`:         "policies.json:3:2: the key has",
-		`{"key":"user:c","type":"FIXED_WINDOW","capacity":1,"windowSeconds":60}`:      "there twice",
-		`{"key":"a","type":"FIXED_WINDOW","capacity":1,"window":"1m"}`:                "policies.json:3:2: window is mixed with older words",
-		`{"key":"a","algorithm":"fixed_window","limit":1,"window":"0s"}`:              "policies.json:3:2: window 0s is less than 1ms",
+		`{"key":"a","type":"FIXED_WINDOW","capacity":1,"windows":60}`: "policies.json:3:2: " +
+			"windows is an unknown field",
+		`{"key":"a","key":"b","type":"FIXED_WINDOW","capacity":1,"windowSeconds":60}`: "policies.json:3:2: " +
+			"key is there twice",
+		`{"Key":"a","type":"FIXED_WINDOW","capacity":1,"windowSeconds":60}`: "did you mean",
+		`{"type":"FIXED_WINDOW","capacity":1,"windowSeconds":60}`:           "policies.json:3:2: key is missing",
+		`{"key":"a","type":"FIXED_WINDOW","capacity":-1,"windowSeconds":60}`: "policies.json:3:2: " +
+			"capacity -1 is negative",
+		`{"key":"a","type":"FIXED_WINDOW","capacity":"1","windowSeconds":60}`: "capacity must be a whole number",
+		`{"key":"a","type":"FIXED_WINDOW","capacity":1,"windowSeconds":"60"}`: "policies.json:3:2: windowSeconds",
+		`{"key":"a","type":"LEAKY","capacity":1,"windowSeconds":60}`: "policies.json:3:2: " +
+			"type \"LEAKY\" is unknown",
+		`{"key":"%zz","type":"FIXED_WINDOW","capacity":1,"windowSeconds":60}`:    "policies.json:3:2: the key has",
+		`{"key":"user:c","type":"FIXED_WINDOW","capacity":1,"windowSeconds":60}`: "there twice",
+		`{"key":"a","type":"FIXED_WINDOW","capacity":1,"window":"1m"}`: "policies.json:3:2: " +
+			"window is mixed with older words",
+		`{"key":"a","algorithm":"fixed_window","limit":1,"window":"0s"}`: "policies.json:3:2: window 0s is less than 1ms",
 		`7`:      "policies.json:3:2: the body must be an object",
 		`{"key"`: "policies.json:",
 	} {
@@ -232,7 +248,8 @@ func TestPolicyJSONFiles(t *testing.T) {
 		run(want, 2, "import", file)
 	}
 	for text, want := range map[string]string{
-		"[": "policies.json:1:2: EOF", "[]\n[]": "policies.json:2:2: something follows the array", "[\n{]": "policies.json:2:1: invalid character",
+		"[": "policies.json:1:2: EOF", "[]\n[]": "policies.json:2:2: something follows the array",
+		"[\n{]": "policies.json:2:1: invalid character",
 	} {
 		write(text)
 		run(want, 2, "import", file)
@@ -265,13 +282,16 @@ func TestPolicyHistory(t *testing.T) {
 	run("1 removed", 0, "delete", "user:alice")
 	const at = ` 20[0-9-]{8}T[0-9:]{8}Z `
 	alice := "4" + at + `user:alice by=shell:bob: token_bucket rate=1/2s burst=50 version=2 -> none\n` +
-		"2" + at + `user:alice by="shell:eve\\n9 2026[^\n]*\\x1b\[31m": sliding_window limit=2 window=1m version=1 -> token_bucket rate=1/2s burst=50 version=2\n` +
+		"2" + at + `user:alice by="shell:eve\\n9 2026[^\n]*\\x1b\[31m": sliding_window limit=2 window=1m version=1 -> ` +
+		`token_bucket rate=1/2s burst=50 version=2\n` +
 		"1" + at + `user:alice by=shell:alice: none -> sliding_window limit=2 window=1m version=1\n$`
 	run("^"+alice, 0, "history", "user:alice")
 	run("^4"+at+"user:alice [^\n]*\n3"+at+`user:a%20b by=shell:bob: none -> [^\n]*\n$`, 0, "history", "--limit", "2")
 	run("^3"+at+`user:a%20b `, 0, "history", "user:a b", "--limit", "0")
-	run(`^\[\n\{"number":4,"generation":4,"key":"user:alice","policyKey":"user:alice","changedBy":"shell:bob","changedAt":"20[^"]*Z",`+
-		`"before":\{"algorithm":"token_bucket","rate":"1/2s","burst":50,"type":"TOKEN_BUCKET","capacity":50,"refillRate":0\.5,"windowSeconds":0,"version":2\},"after":null\}\n\]\n$`,
+	run(`^\[\n\{"number":4,"generation":4,"key":"user:alice","policyKey":"user:alice","changedBy":"shell:bob",`+
+		`"changedAt":"20[^"]*Z",`+
+		`"before":\{"algorithm":"token_bucket","rate":"1/2s","burst":50,"type":"TOKEN_BUCKET","capacity":50,`+
+		`"refillRate":0\.5,"windowSeconds":0,"version":2\},"after":null\}\n\]\n$`,
 		0, "history", "user:alice", "--limit", "1", "--format", "json")
 	for want, args := range map[string][]string{
 		"--limit":               {"history", "--limit", "-1"},
@@ -287,7 +307,8 @@ func TestPolicyHistory(t *testing.T) {
 func TestShellUserIsAText(t *testing.T) {
 	for _, name := range []string{"al\xffice", strings.Repeat("é", policies.MaxChangedBy), "alice"} {
 		t.Setenv("USER", name)
-		if got := shellUser(); len(got) > policies.MaxChangedBy || !utf8.ValidString(got) || !strings.HasPrefix(got, "shell:") {
+		if got := shellUser(); len(got) > policies.MaxChangedBy || !utf8.ValidString(got) ||
+			!strings.HasPrefix(got, "shell:") {
 			t.Errorf("%.20q is %q", name, got)
 		}
 	}

@@ -53,7 +53,8 @@ was removed has its history, too.`,
 }
 
 // eachEntry reads the history of a key, or of all, page by page; most bounds it unless it is 0.
-func eachEntry(ctx context.Context, store policies.Store, key string, most int, each func(*policies.Entry) error) error {
+func eachEntry(ctx context.Context, store policies.Store, key string, most int,
+	each func(*policies.Entry) error) error {
 	before := int64(0)
 	for done := 0; ; {
 		n := policyPage
@@ -78,7 +79,8 @@ func eachEntry(ctx context.Context, store policies.Store, key string, most int, 
 
 // writeEntry writes an entry as a line for people.
 func writeEntry(out io.Writer, e *policies.Entry) error {
-	_, err := fmt.Fprintf(out, "%d %s %s by=%s: %s -> %s\n", e.Number, e.At.UTC().Format(time.RFC3339), e.Key, oneWord(e.By),
+	_, err := fmt.Fprintf(out, "%d %s %s by=%s: %s -> %s\n", e.Number, e.At.UTC().Format(time.RFC3339), e.Key,
+		oneWord(e.By),
 		revisionText(e.Before), revisionText(e.After))
 	return err
 }

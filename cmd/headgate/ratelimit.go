@@ -35,7 +35,8 @@ HEADGATE_CONFIG names, beat them. A program called ratelimit does the same.
 --print-config prints the settings that come of the environment, as a file for
 headgate serve --config, with secrets hidden, and ends. Other arguments are
 ignored with a warning, as manifests may have some.`,
-		Example: `  RUNTIME_ROOT=/data RUNTIME_SUBDIRECTORY=ratelimit REDIS_SOCKET_TYPE=tcp REDIS_URL=redis:6379 headgate ratelimit --print-config`,
+		Example: `  RUNTIME_ROOT=/data RUNTIME_SUBDIRECTORY=ratelimit REDIS_SOCKET_TYPE=tcp REDIS_URL=redis:6379 headgate ` +
+			`ratelimit --print-config`,
 		// Arguments are those of another program: they must not be errors.
 		DisableFlagParsing: true,
 		RunE:               runRatelimit,
@@ -66,7 +67,8 @@ func runRatelimit(cmd *cobra.Command, args []string) error {
 		return err
 	}
 	if len(ignored) > 0 {
-		m.conf.Warnings = append(m.conf.Warnings, "arguments have no effect under the name ratelimit, and are ignored: "+strings.Join(ignored, " "))
+		m.conf.Warnings = append(m.conf.Warnings, "arguments have no effect under the name ratelimit, and are ignored: "+
+			strings.Join(ignored, " "))
 	}
 	if show {
 		return m.print(cmd.OutOrStdout())

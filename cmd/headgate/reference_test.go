@@ -80,7 +80,8 @@ func TestCheckReferenceFindsWhatDiffers(t *testing.T) {
 			t.Errorf("finding %d is\n%s want\n%s", i, got[i], want[i])
 		}
 	}
-	if code, out := headgate(t, "check", "--reference", filepath.Join(dir, "one.yaml")); code != exitOK || strings.Contains(out, "differs") {
+	if code, out := headgate(t, "check", "--reference", filepath.Join(dir, "one.yaml")); code != exitOK ||
+		strings.Contains(out, "differs") {
 		t.Errorf("rules that both decide alike: exit code %d: %s", code, out)
 	}
 	if code, out := headgate(t, "check", dir); code != exitOK || strings.Contains(out, "differs") {
@@ -90,7 +91,8 @@ func TestCheckReferenceFindsWhatDiffers(t *testing.T) {
 	if code, out := headgate(t, "check", "--reference", broken); code != exitProblems || !strings.Contains(out, ":3:") {
 		t.Errorf("rules that headgate refuses: exit code %d: %s", code, out)
 	}
-	if code, out := headgate(t, "check", "--reference", dir, "--format", "json"); code != exitDiffers || !strings.Contains(out, `"differs: the metadata`) {
+	if code, out := headgate(t, "check", "--reference", dir, "--format", "json"); code != exitDiffers ||
+		!strings.Contains(out, `"differs: the metadata`) {
 		t.Errorf("as JSON: exit code %d: %s", code, out)
 	}
 }

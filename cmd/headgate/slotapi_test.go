@@ -21,12 +21,14 @@ func TestSlotsAssignAsksForManyEvents(t *testing.T) {
 	args := append([]string{"slots", "assign", "--addr", "http://" + r.HTTP, "--at", "2026-12-01T09:00:00Z"}, events...)
 	code, out := headgate(t, args...)
 	lines := strings.Split(strings.TrimSpace(out), "\n")
-	if code != 0 || len(lines) != len(events) || !strings.HasPrefix(lines[0], "e0 scheduled=2026-12-01T09:00:0") || !strings.HasPrefix(lines[1002], "e1002 scheduled=2026-12-01T09:33:") {
+	if code != 0 || len(lines) != len(events) || !strings.HasPrefix(lines[0], "e0 scheduled=2026-12-01T09:00:0") ||
+		!strings.HasPrefix(lines[1002], "e1002 scheduled=2026-12-01T09:33:") {
 		t.Errorf("%d, %d lines from %q to %q", code, len(lines), lines[0], lines[len(lines)-1])
 	}
 	code, out = headgate(t, "slots", "assign", "--addr", "http://"+r.HTTP, "new", "e7", strings.Repeat("x", 51))
 	lines = strings.Split(strings.TrimSpace(out), "\n")
-	if code != exitError || len(lines) != 3 || !strings.HasPrefix(lines[0], "new scheduled=") || !strings.HasSuffix(lines[1], " replayed") || !strings.Contains(lines[2], "400 Bad Request: eventId has 51 bytes") {
+	if code != exitError || len(lines) != 3 || !strings.HasPrefix(lines[0], "new scheduled=") ||
+		!strings.HasSuffix(lines[1], " replayed") || !strings.Contains(lines[2], "400 Bad Request: eventId has 51 bytes") {
 		t.Errorf("one of three is wrong: %d %s", code, out)
 	}
 	if code, out := headgate(t, "slots", "assign"); code != exitError || !strings.Contains(out, "arg") {
@@ -48,8 +50,10 @@ func TestSlotsConfig(t *testing.T) {
 		{"pause default", exitError, `no active config is named "default"`},
 		{"set default --max 5", exitError, "a new one needs --max and --window"},
 		{"set default --max 100 --window 4s", exitError, "windowSize is wrong"},
-		{"set default --max 100 --window PT4S --jitter stratified --scope pool", 0, "default max=100 window=PT4S scope=pool jitter=stratified since="},
-		{"set letters --max 7 --window PT1H --calendar {\"zone\":\"UTC\",\"open\":[\"mon-fri|09:00-17:00\"]}", 0, `letters max=7 window=PT1H calendar={"zone":"UTC","open":["mon-fri 09:00-17:00"]}`},
+		{"set default --max 100 --window PT4S --jitter stratified --scope pool", 0,
+			"default max=100 window=PT4S scope=pool jitter=stratified since="},
+		{"set letters --max 7 --window PT1H --calendar {\"zone\":\"UTC\",\"open\":[\"mon-fri|09:00-17:00\"]}", 0,
+			`letters max=7 window=PT1H calendar={"zone":"UTC","open":["mon-fri 09:00-17:00"]}`},
 		{"set letters --calendar {", exitError, "--calendar"},
 		{"set default --max 200", 0, "default max=200 window=PT4S scope=pool jitter=stratified since="},
 		{"set default --max -1", exitError, "maxPerWindow is -1"},
@@ -72,7 +76,8 @@ func TestSlotsConfig(t *testing.T) {
 		}
 	}
 	t.Setenv("HEADGATE_ADMIN_TOKEN", "another-token-of-some-length")
-	if code, out := headgate(t, "slots", "config", "list", "--addr", "http://"+r.HTTP); code != exitError || !strings.Contains(out, "401 Unauthorized") || strings.Contains(out, "another-token") {
+	if code, out := headgate(t, "slots", "config", "list", "--addr", "http://"+r.HTTP); code != exitError ||
+		!strings.Contains(out, "401 Unauthorized") || strings.Contains(out, "another-token") {
 		t.Errorf("with a wrong token: %d %s", code, out)
 	}
 }
@@ -87,7 +92,8 @@ func TestSlotsConfigAtTheAdminListener(t *testing.T) {
 	t.Setenv("HEADGATE_ADMIN", r.Admin)
 	t.Setenv("HEADGATE_ADMIN_TLS_CERT", certs.Server.CertFile)
 	set := []string{"slots", "config", "set", "default", "--max", "3", "--window", "PT1S", "--tls-ca", certs.CAFile}
-	if code, out := headgate(t, append(set, "--tls-cert", certs.Client.CertFile, "--tls-key", certs.Client.KeyFile)...); code != 0 || !strings.Contains(out, "default max=3") {
+	if code, out := headgate(t, append(set, "--tls-cert", certs.Client.CertFile, "--tls-key",
+		certs.Client.KeyFile)...); code != 0 || !strings.Contains(out, "default max=3") {
 		t.Errorf("with a certificate: %d %s", code, out)
 	}
 	if code, out := headgate(t, set...); code != exitError || !strings.Contains(out, "no answer") {
@@ -98,7 +104,8 @@ func TestSlotsConfigAtTheAdminListener(t *testing.T) {
 // What other servers answer is an error that says so.
 func TestSlotCommandsAtAnotherServer(t *testing.T) {
 	for answer, want := range map[string]string{
-		"<html>": "unexpected answer (200 OK)", `{"results":[]}`: "0 results for 1 events", "{}": "0 results", "[]": "unexpected answer (200 OK)",
+		"<html>": "unexpected answer (200 OK)", `{"results":[]}`: "0 results for 1 events", "{}": "0 results",
+		"[]": "unexpected answer (200 OK)",
 	} {
 		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, answer) }))
 		if code, out := headgate(t, "slot", "e", "--addr", s.URL); code != exitError || !strings.Contains(out, want) {
@@ -111,7 +118,8 @@ func TestSlotCommandsAtAnotherServer(t *testing.T) {
 	defer s.Close()
 	defer close(done)
 	began := time.Now()
-	if code, out := headgate(t, "slot", "e", "--addr", s.URL, "--timeout", "100ms"); code != exitError || !strings.Contains(out, "no answer") || time.Since(began) > 30*time.Second {
+	if code, out := headgate(t, "slot", "e", "--addr", s.URL, "--timeout", "100ms"); code != exitError ||
+		!strings.Contains(out, "no answer") || time.Since(began) > 30*time.Second {
 		t.Errorf("a server that says nothing: %d %s after %v", code, out, time.Since(began))
 	}
 }

@@ -95,7 +95,8 @@ func printSlot(out io.Writer, r *client.Slot) int {
 		if r.Replayed {
 			replayed = " replayed"
 		}
-		fmt.Fprintf(out, "%s scheduled=%s delay=%v%s\n", r.EventID, r.ScheduledTime, time.Duration(r.DelayMs)*time.Millisecond, replayed)
+		fmt.Fprintf(out, "%s scheduled=%s delay=%v%s\n", r.EventID, r.ScheduledTime,
+			time.Duration(r.DelayMs)*time.Millisecond, replayed)
 		return exitOK
 	case http.StatusServiceUnavailable:
 		fmt.Fprintf(out, "%s none: %s retry-after=%ds\n", r.EventID, r.Message, r.RetryAfter)

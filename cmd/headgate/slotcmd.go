@@ -20,7 +20,8 @@ import (
 
 // databaseCommand makes a command that works on the slot database, with the
 // same settings as serve. It shows only those that matter to it.
-func databaseCommand(cmd *cobra.Command, run func(ctx context.Context, conf *config.Config, log *slog.Logger) error) *cobra.Command {
+func databaseCommand(cmd *cobra.Command, run func(ctx context.Context, conf *config.Config,
+	log *slog.Logger) error) *cobra.Command {
 	return settingsCommand(cmd, slotDatabase, func(ctx context.Context, conf *config.Config, log *slog.Logger) error {
 		if conf.Slots.URL == "" {
 			return errors.New("no slot database: set --slots, HEADGATE_SLOTS, or slots: in the --config file")
@@ -34,7 +35,8 @@ var slotDatabase = []string{"slots", "slots-username", "slots-password"}
 
 // settingsCommand makes a command with the same settings as serve, of which it shows those that are
 // named, and those of the configuration and the log.
-func settingsCommand(cmd *cobra.Command, shown []string, run func(ctx context.Context, conf *config.Config, log *slog.Logger) error) *cobra.Command {
+func settingsCommand(cmd *cobra.Command, shown []string, run func(ctx context.Context, conf *config.Config,
+	log *slog.Logger) error) *cobra.Command {
 	conf := config.Define(cmd.Flags())
 	shown = append([]string{"config", "log-level", "log-format"}, shown...)
 	for _, f := range config.Settings().Names() {
@@ -106,7 +108,8 @@ The exit code is 0 if no window differs or all were repaired, and 1 otherwise.`,
 type timeSpan struct{ fromMs, toMs int64 }
 
 func parseSpan(from, to string) (timeSpan, error) {
-	span := timeSpan{time.Date(1900, 1, 1, 0, 0, 0, 0, time.UTC).UnixMilli(), time.Date(9000, 1, 1, 0, 0, 0, 0, time.UTC).UnixMilli()}
+	span := timeSpan{time.Date(1900, 1, 1, 0, 0, 0, 0, time.UTC).UnixMilli(),
+		time.Date(9000, 1, 1, 0, 0, 0, 0, time.UTC).UnixMilli()}
 	for _, f := range []struct {
 		flag, text string
 		ms         *int64

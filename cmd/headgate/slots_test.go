@@ -12,7 +12,8 @@ import (
 func TestDatabaseCommands(t *testing.T) {
 	pg := testenv.StartDatabase(t, testenv.Postgres)
 	url := pg.URL()
-	if code, out := headgate(t, "slots", "reconcile", "--slots", url); code != exitError || !strings.Contains(out, "the tables of slots are missing: run headgate migrate") {
+	if code, out := headgate(t, "slots", "reconcile", "--slots", url); code != exitError ||
+		!strings.Contains(out, "the tables of slots are missing: run headgate migrate") {
 		t.Errorf("before there are tables: %d %s", code, out)
 	}
 	code, out := headgate(t, "migrate", "--slots", url)
@@ -23,7 +24,8 @@ func TestDatabaseCommands(t *testing.T) {
 		t.Errorf("%d %s", code, out)
 	}
 	for _, kind := range []string{"sqlite:", "postgres://", "mysql://", "oracle://"} {
-		if code, out := headgate(t, "migrate", "--print", "--slots", kind); code != 0 || !strings.Contains(out, "RL_EVENT_SLOT_DTL") {
+		if code, out := headgate(t, "migrate", "--print", "--slots", kind); code != 0 ||
+			!strings.Contains(out, "RL_EVENT_SLOT_DTL") {
 			t.Errorf("%s: %d %.300s", kind, code, out)
 		}
 	}
@@ -42,7 +44,8 @@ func TestDatabaseCommands(t *testing.T) {
 	if code, out := headgate(t, reconcile...); code != exitProblems || !strings.Contains(out, "counted=0 slots=2") {
 		t.Errorf("%d %s", code, out)
 	}
-	if code, out := headgate(t, append(reconcile, "--repair", "--from", "2025-06-01T11:00:00Z", "--to", "2025-06-01T13:00:00Z")...); code != 0 || !strings.Contains(out, "1 windows differ, 1 repaired") {
+	if code, out := headgate(t, append(reconcile, "--repair", "--from", "2025-06-01T11:00:00Z", "--to",
+		"2025-06-01T13:00:00Z")...); code != 0 || !strings.Contains(out, "1 windows differ, 1 repaired") {
 		t.Errorf("%d %s", code, out)
 	}
 	if code, out := headgate(t, reconcile...); code != 0 {
@@ -51,7 +54,8 @@ func TestDatabaseCommands(t *testing.T) {
 	if d := r.Slot("e3"); d["delayMs"].(float64) < 4000 {
 		t.Errorf("the repaired window took another event: %v", d)
 	}
-	if code, out := headgate(t, "slots", "reconcile", "--slots", url, "--from", "noon"); code != exitError || !strings.Contains(out, "--from") {
+	if code, out := headgate(t, "slots", "reconcile", "--slots", url, "--from", "noon"); code != exitError ||
+		!strings.Contains(out, "--from") {
 		t.Errorf("%d %s", code, out)
 	}
 	if code, out := headgate(t, "migrate"); code != exitError || !strings.Contains(out, "HEADGATE_SLOTS") {
@@ -80,7 +84,8 @@ func TestSlotCommand(t *testing.T) {
 			t.Errorf("%s: %d %s, want %d %s", c.args, code, out, c.code, c.want)
 		}
 	}
-	if code, out := headgate(t, "slot", "e", "--addr", "http://127.0.0.1:1", "--timeout", "1s"); code != exitError || !strings.Contains(out, "--slots") {
+	if code, out := headgate(t, "slot", "e", "--addr", "http://127.0.0.1:1", "--timeout", "1s"); code != exitError ||
+		!strings.Contains(out, "--slots") {
 		t.Errorf("nobody listens: %d %s", code, out)
 	}
 }
@@ -96,7 +101,8 @@ func TestSlotCommandSendsTheToken(t *testing.T) {
 		}
 	}
 	t.Setenv("HEADGATE_ADMIN_TOKEN", "")
-	if code, out := headgate(t, "slot", "e", "--addr", "http://"+r.HTTP); code != exitError || !strings.Contains(out, "HEADGATE_ADMIN_TOKEN") {
+	if code, out := headgate(t, "slot", "e", "--addr", "http://"+r.HTTP); code != exitError ||
+		!strings.Contains(out, "HEADGATE_ADMIN_TOKEN") {
 		t.Errorf("without: %d %s", code, out)
 	}
 }

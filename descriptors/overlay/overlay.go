@@ -103,12 +103,14 @@ func (o *Overlay) Unused(results []Result) []descriptors.Problem {
 	for i := range o.entries {
 		if !used[i] {
 			e := &o.entries[i]
-			list = append(list, e.warning("", "the entry has no effect: no limit of a domain %q has a path %q", e.Domain, e.Rule))
+			list = append(list, e.warning("", "the entry has no effect: no limit of a domain %q has a path %q",
+				e.Domain, e.Rule))
 		}
 	}
 	return list
 }
 
 func (e *Entry) warning(path, format string, args ...any) descriptors.Problem {
-	return descriptors.Problem{File: e.Place.File, Line: e.Place.Line, Col: e.Place.Col, Path: path, Message: fmt.Sprintf(format, args...), Warning: true}
+	return descriptors.Problem{File: e.Place.File, Line: e.Place.Line, Col: e.Place.Col, Path: path,
+		Message: fmt.Sprintf(format, args...), Warning: true}
 }

@@ -15,7 +15,8 @@ func TestPatternsMatchStars(t *testing.T) {
 		want          bool
 	}{
 		{"*", "", true}, {"*", "a/b.c", true}, {"a", "a", true}, {"a", "ab", false}, {"", "", true}, {"", "a", false},
-		{"a*", "a", true}, {"a*", "ba", false}, {"*a", "ba", true}, {"*a", "ab", false}, {"a*a", "a", false}, {"a*a", "aa", true},
+		{"a*", "a", true}, {"a*", "ba", false}, {"*a", "ba", true}, {"*a", "ab", false}, {"a*a", "a", false},
+		{"a*a", "aa", true},
 		{"a*b*c", "a.b.c", true}, {"a*b*c", "acb", false}, {"*rule-0*", "x.rule-0-match-0", true}, {"**", "x", true},
 		{"*ab", "aab", true}, {"a*ab*b", "aabb", true}, {"a*ab*b", "aab", false},
 	} {
@@ -33,7 +34,8 @@ func TestPatternsMatchStars(t *testing.T) {
 
 func rule(key string, most int64, below ...*descriptors.RuleSpec) *descriptors.RuleSpec {
 	r := &descriptors.RuleSpec{Key: key, Rules: below}
-	r.Limits = []descriptors.LimitSpec{{Figures: limit.Spec{Algorithm: limit.FixedWindow, Max: most, Window: time.Minute}, Alone: true}}
+	r.Limits = []descriptors.LimitSpec{{Figures: limit.Spec{Algorithm: limit.FixedWindow, Max: most, Window: time.Minute},
+		Alone: true}}
 	return r
 }
 
@@ -79,10 +81,14 @@ func TestEntriesChangeWhatTheyMatch(t *testing.T) {
 			change("unit=MINUTE requests_per_unit=30", "algorithm=sliding_window limit=30 window=1m")},
 		"a bucket": {[]Entry{{Domain: "*", Rule: "c", Algorithm: limit.TokenBucket, Burst: 5}},
 			change("unit=MINUTE requests_per_unit=30", "algorithm=token_bucket rate=30/1m burst=5")},
-		"policies": {[]Entry{{Domain: "*", Rule: "c", OnBackendError: descriptors.FailLocal, OnOverload: descriptors.FailError, LocalShare: 7}},
-			change("requests_per_unit=30, shadow_mode: false", "requests_per_unit=30, shadow_mode: false, local_share: 7, on_backend_error: local, on_overload: error")},
-		"the later one": {[]Entry{{Domain: "*", Rule: "c", Window: time.Hour, LocalShare: 7}, {Domain: "*", Rule: "c", Window: time.Second}},
-			change("unit=MINUTE requests_per_unit=30, shadow_mode: false", "unit=SECOND requests_per_unit=30, shadow_mode: false, local_share: 7")},
+		"policies": {[]Entry{{Domain: "*", Rule: "c", OnBackendError: descriptors.FailLocal,
+			OnOverload: descriptors.FailError, LocalShare: 7}},
+			change("requests_per_unit=30, shadow_mode: false",
+				"requests_per_unit=30, shadow_mode: false, local_share: 7, on_backend_error: local, on_overload: error")},
+		"the later one": {[]Entry{{Domain: "*", Rule: "c", Window: time.Hour, LocalShare: 7},
+			{Domain: "*", Rule: "c", Window: time.Second}},
+			change("unit=MINUTE requests_per_unit=30, shadow_mode: false",
+				"unit=SECOND requests_per_unit=30, shadow_mode: false, local_share: 7")},
 	} {
 		if got, _ := laid(t, d, c.entries...); got != c.want {
 			t.Errorf("%s: have\n%swant\n%s", name, got, c.want)
@@ -102,18 +108,21 @@ func TestEntriesThatDoNothing(t *testing.T) {
 		entry Entry
 		want  string
 	}{
-		"a bucket of nothing": {Entry{Domain: "d", Rule: "none", Algorithm: limit.TokenBucket}, "o.yaml:3:5: warning: the limit stays as it was: "},
-		"too long":            {Entry{Domain: "d", Rule: "a", Multiplier: 1 << 40}, "window"},
-		"share":               {Entry{Domain: "d", Rule: "a", LocalShare: 11}, "local_share 11 is more"},
-		"no rule":             {Entry{Domain: "d", Rule: "b", Window: time.Second}, `o.yaml:3:5: warning: the entry has no effect: no limit of a domain "d" has a path "b"`},
-		"no domain":           {Entry{Domain: "e", Rule: "a", Window: time.Second}, "has no effect"},
+		"a bucket of nothing": {Entry{Domain: "d", Rule: "none", Algorithm: limit.TokenBucket},
+			"o.yaml:3:5: warning: the limit stays as it was: "},
+		"too long": {Entry{Domain: "d", Rule: "a", Multiplier: 1 << 40}, "window"},
+		"share":    {Entry{Domain: "d", Rule: "a", LocalShare: 11}, "local_share 11 is more"},
+		"no rule": {Entry{Domain: "d", Rule: "b", Window: time.Second},
+			`o.yaml:3:5: warning: the entry has no effect: no limit of a domain "d" has a path "b"`},
+		"no domain": {Entry{Domain: "e", Rule: "a", Window: time.Second}, "has no effect"},
 	} {
 		c.entry.Place = at
 		got, problems := laid(t, d, c.entry)
 		if len(problems) != 1 || !problems[0].Warning || !strings.Contains(problems[0].String(), c.want) {
 			t.Errorf("%s: %v, want %q", name, problems, c.want)
 		}
-		if !strings.Contains(got, "d.a: unit=MINUTE requests_per_unit=10,") || !strings.Contains(got, "d.none: unit=MINUTE requests_per_unit=0,") {
+		if !strings.Contains(got, "d.a: unit=MINUTE requests_per_unit=10,") ||
+			!strings.Contains(got, "d.none: unit=MINUTE requests_per_unit=0,") {
 			t.Errorf("%s: have\n%s", name, got)
 		}
 	}

@@ -24,7 +24,8 @@ type Difference struct {
 var Differences = []Difference{
 	{
 		What:      "a domain with several rules",
-		Reference: "charges a refused request to all of its descriptors", Headgate: "charges it to none, unless `--charge each`",
+		Reference: "charges a refused request to all of its descriptors",
+		Headgate:  "charges it to none, unless `--charge each`",
 		domain: func(d *descriptors.DomainSpec) string {
 			if limiting(d.Rules) > 1 {
 				return "a request that one of the domain's rules refuses"
@@ -53,7 +54,8 @@ var Differences = []Difference{
 		rule: func(r *descriptors.RuleSpec, among []*descriptors.RuleSpec) string {
 			for _, other := range among {
 				if len(r.Limits) > 0 && len(other.Limits) > 0 && sharesCounters(other, r) {
-					return fmt.Sprintf("the counters of key %q and of key %q in %s:%d", r.Key, other.Key, other.Place.File, other.Place.Line)
+					return fmt.Sprintf("the counters of key %q and of key %q in %s:%d", r.Key, other.Key, other.Place.File,
+						other.Place.Line)
 				}
 			}
 			return ""
@@ -129,7 +131,8 @@ func (d *Difference) add(found *descriptors.Problems, at descriptors.Place, path
 	plain := strings.NewReplacer("`", "")
 	found.Add(descriptors.Problem{
 		File: at.File, Line: at.Line, Col: at.Col, Path: path, Warning: true,
-		Message: fmt.Sprintf("differs: %s: the reference %s; headgate %s", what, plain.Replace(d.Reference), plain.Replace(d.Headgate)),
+		Message: fmt.Sprintf("differs: %s: the reference %s; headgate %s", what, plain.Replace(d.Reference),
+			plain.Replace(d.Headgate)),
 	})
 }
 

@@ -58,7 +58,8 @@ func (l *loader) calendarOf(f fields, t *twig, s *limit.Spec) (said bool) {
 	case s.Algorithm != limit.FixedWindow:
 		l.errorf(f.get("calendar"), t, "%v has no calendar; only %v does", s.Algorithm, limit.FixedWindow)
 	case s.Window != 0 && !limit.HasCalendar(s.Window):
-		l.errorf(f.get("calendar"), t, "a calendar has days, weeks, months (30d) and years (365d), but no windows of %s", units.Format(s.Window))
+		l.errorf(f.get("calendar"), t, "a calendar has days, weeks, months (30d) and years (365d), but no windows of %s",
+			units.Format(s.Window))
 	default:
 		s.Calendar, s.Zone = true, zone
 	}

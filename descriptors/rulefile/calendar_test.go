@@ -24,9 +24,12 @@ func TestRuleNamesItsCalendar(t *testing.T) {
 		{"rate_limit: {unit: month, unit_multiplier: 2, requests_per_unit: 5}", "", 1440 * time.Hour, false},
 		{"rate_limit: {unit: year, requests_per_unit: 5}", "", 8760 * time.Hour, false},
 		{"rate_limit: {unit: Month, requests_per_unit: 5, calendar: true}", "UTC", 720 * time.Hour, false},
-		{"rate_limit: {unit: year, requests_per_unit: 5, calendar: true, time_zone: America/New_York}", "America/New_York", 8760 * time.Hour, false},
-		{"rate_limit: {unit: day, requests_per_unit: 5, calendar: true, time_zone: Europe/Berlin}", "Europe/Berlin", 24 * time.Hour, false},
-		{"limits: [{algorithm: fixed_window, limit: 5, window: 1w, calendar: true, time_zone: Asia/Tokyo}]", "Asia/Tokyo", 168 * time.Hour, false},
+		{"rate_limit: {unit: year, requests_per_unit: 5, calendar: true, time_zone: America/New_York}", "America/New_York",
+			8760 * time.Hour, false},
+		{"rate_limit: {unit: day, requests_per_unit: 5, calendar: true, time_zone: Europe/Berlin}", "Europe/Berlin",
+			24 * time.Hour, false},
+		{"limits: [{algorithm: fixed_window, limit: 5, window: 1w, calendar: true, time_zone: Asia/Tokyo}]", "Asia/Tokyo",
+			168 * time.Hour, false},
 		{"limits: [{algorithm: fixed_window, limit: 5, window: 30d}]", "", 720 * time.Hour, false},
 		{"limits: [{algorithm: fixed_window, rate: 5/day, calendar: true}]", "UTC", 24 * time.Hour, false},
 	} {
@@ -54,7 +57,8 @@ func TestCalendarDump(t *testing.T) {
 		t.Fatal(problems)
 	}
 	var b strings.Builder
-	if err := set.Dump(&b); err != nil || !strings.Contains(b.String(), "unit=MONTH requests_per_unit=5 calendar=true time_zone=Europe/Berlin") {
+	if err := set.Dump(&b); err != nil ||
+		!strings.Contains(b.String(), "unit=MONTH requests_per_unit=5 calendar=true time_zone=Europe/Berlin") {
 		t.Errorf("%v: %s", err, b.String())
 	}
 }
@@ -62,19 +66,28 @@ func TestCalendarDump(t *testing.T) {
 // TestCalendarThatCannotBe: what contradicts a calendar is refused at its place.
 func TestCalendarThatCannotBe(t *testing.T) {
 	for rule, want := range map[string]string{
-		"rate_limit: {unit: month, requests_per_unit: 5, time_zone: UTC}":                           "r.yaml:3:73: time_zone goes with calendar: true",
-		"rate_limit: {unit: month, requests_per_unit: 5, calendar: false, time_zone: UTC}":          "r.yaml:3:90: time_zone goes with calendar: true",
-		"rate_limit: {unit: month, requests_per_unit: 5, calendar: true, time_zone: Europe/Berlim}": `r.yaml:3:89: time_zone "Europe/Berlim" is not a time zone; write a name of the IANA database`,
-		"rate_limit: {unit: month, requests_per_unit: 5, calendar: true, time_zone: Local}":         `time_zone "Local" is not a time zone`,
-		"rate_limit: {unit: hour, requests_per_unit: 5, calendar: true}":                            "a calendar has days, weeks, months (30d) and years (365d), but no windows of 1h",
-		"rate_limit: {unit: month, unit_multiplier: 3, requests_per_unit: 5, calendar: true}":       "but no windows of 2160h",
-		"rate_limit: {unlimited: true, calendar: true}":                                             "unlimited and calendar contradict each other",
-		"limits: [{algorithm: sliding_window, limit: 5, window: 1d, calendar: true}]":               "sliding_window has no calendar; only fixed_window does",
-		"overflow: debt, rate_limit: {unit: month, requests_per_unit: 5, calendar: true}":           "calendar windows have no overflow debt",
-		"rate_limit: {unit: month, requests_per_unit: 5, calendars: true}":                          `unknown`,
-		"rate_limit: {unit: month, requests_per_unit: 5, calendar: yes please}":                     "calendar",
-		"limits: [{algorithm: fixed_window, limit: 5, window: 7d, time_zone: Europe/Berlin}]":       "time_zone goes with calendar: true",
-		"limits: [{algorithm: token_bucket, rate: 5/day, calendar: true}]":                          "token_bucket has no calendar",
+		"rate_limit: {unit: month, requests_per_unit: 5, " +
+			"time_zone: UTC}": "r.yaml:3:73: time_zone goes with calendar: true",
+		"rate_limit: {unit: month, requests_per_unit: 5, calendar: false, " +
+			"time_zone: UTC}": "r.yaml:3:90: time_zone goes with calendar: true",
+		"rate_limit: {unit: month, requests_per_unit: 5, calendar: true, time_zone: " +
+			"Europe/Berlim}": `r.yaml:3:89: time_zone "Europe/Berlim" is not a time zone; write a name of the IANA database`,
+		"rate_limit: {unit: month, requests_per_unit: 5, calendar: true, time_zone: Local}": `time_zone "Local" is not ` +
+			`a time zone`,
+		"rate_limit: {unit: hour, requests_per_unit: 5, calendar: true}": "a calendar has days, " +
+			"weeks, months (30d) and years (365d), but no windows of 1h",
+		"rate_limit: {unit: month, unit_multiplier: 3, requests_per_unit: 5, calendar: true}": "but no windows of 2160h",
+		"rate_limit: {unlimited: true, calendar: true}": "unlimited and calendar " +
+			"contradict each other",
+		"limits: [{algorithm: sliding_window, limit: 5, window: 1d, calendar: true}]": "sliding_window has no " +
+			"calendar; only fixed_window does",
+		"overflow: debt, rate_limit: {unit: month, requests_per_unit: 5, calendar: true}": "calendar windows have no " +
+			"overflow debt",
+		"rate_limit: {unit: month, requests_per_unit: 5, calendars: true}":      `unknown`,
+		"rate_limit: {unit: month, requests_per_unit: 5, calendar: yes please}": "calendar",
+		"limits: [{algorithm: fixed_window, limit: 5, window: 7d, time_zone: Europe/Berlin}]": "time_zone goes with " +
+			"calendar: true",
+		"limits: [{algorithm: token_bucket, rate: 5/day, calendar: true}]": "token_bucket has no calendar",
 	} {
 		set, problems := Load([]Source{{Name: "r.yaml", Data: fmt.Appendf(nil, calendarRule, rule)}}, Options{})
 		if set != nil || !strings.Contains(fmt.Sprint(problems), want) {
@@ -87,17 +100,20 @@ func TestCalendarThatCannotBe(t *testing.T) {
 // it; reading it again makes the same overlay.
 func TestCalendarOverlay(t *testing.T) {
 	read := func(text string) ([]byte, []descriptors.Problem) {
-		o, problems := LoadOverlay([]Source{{Name: "o.yaml", Data: []byte("overlay:\n  - {domain: \"*\", rule: \"*\", " + text + "}\n")}})
+		o, problems := LoadOverlay(
+			[]Source{{Name: "o.yaml", Data: []byte("overlay:\n  - {domain: \"*\", rule: \"*\", " + text + "}\n")}})
 		return o.Sum(), problems
 	}
 	berlin, problems := read("calendar: true, time_zone: Europe/Berlin")
 	again, _ := read("calendar: true, time_zone: Europe/Berlin")
 	paris, _ := read("calendar: true, time_zone: Europe/Paris")
 	never, _ := read("calendar: false")
-	if berlin == nil || string(berlin) != string(again) || string(berlin) == string(paris) || string(berlin) == string(never) {
+	if berlin == nil || string(berlin) != string(again) || string(berlin) == string(paris) ||
+		string(berlin) == string(never) {
 		t.Errorf("%v: %x %x %x %x", problems, berlin, again, paris, never)
 	}
-	if _, problems := read("calendar: true, time_zone: Mars"); !strings.Contains(fmt.Sprint(problems), `o.yaml:2:57: time_zone "Mars"`) {
+	if _, problems := read("calendar: true, time_zone: Mars"); !strings.Contains(fmt.Sprint(problems),
+		`o.yaml:2:57: time_zone "Mars"`) {
 		t.Error(problems)
 	}
 }

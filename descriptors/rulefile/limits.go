@@ -139,7 +139,8 @@ func (l *loader) unit(parent *yaml.Node, f fields, t *twig) time.Duration {
 	}
 	u, ok := units.Named(name)
 	if !ok {
-		l.errorf(n, t, "unit %q is unknown; it must be %s%s", spell.Short(name), spell.OneOf(units.Names()), spell.DidYouMean(name, units.Names()))
+		l.errorf(n, t, "unit %q is unknown; it must be %s%s", spell.Short(name), spell.OneOf(units.Names()),
+			spell.DidYouMean(name, units.Names()))
 		return 0
 	}
 	if multiplier > int64(limit.MaxWindow/u.Length) { // the product could overflow

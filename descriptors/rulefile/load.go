@@ -87,7 +87,8 @@ func (l *loader) source(s *Source) {
 	}
 	l.readStyle(f)
 	name, ok := l.domain(root, f)
-	spec := &descriptors.DomainSpec{Name: name, Place: l.place(root), Broken: !ok} // still report what is wrong with its rules
+	// still report what is wrong with its rules
+	spec := &descriptors.DomainSpec{Name: name, Place: l.place(root), Broken: !ok}
 	if n := f.get("domain"); n != nil {
 		spec.Place = l.place(n)
 	}
@@ -149,7 +150,8 @@ func (l *loader) domain(root *yaml.Node, f fields) (string, bool) {
 	l.named = name
 	first := l.domains[name]
 	if first != nil && !l.opt.MergeDomains {
-		l.errorf(n, &twig{key: name}, "domain %q is already in %s; put its rules into one file, or allow merging domains (--merge-domains)", name, first.name)
+		l.errorf(n, &twig{key: name}, "domain %q is already in %s; put its rules into one file, or allow merging domains "+
+			"(--merge-domains)", name, first.name)
 		return "", false
 	}
 	if first == nil {
@@ -168,7 +170,8 @@ func (l *loader) impliedDomain(root *yaml.Node) (string, bool) {
 	l.named = name
 	first := l.domains[name]
 	if first != nil && !first.implied && !l.opt.MergeDomains {
-		l.errorf(root, &twig{key: name}, "the file names no domain, and the default %q is already in %s; name another, or allow merging domains (--merge-domains)", name, first.name)
+		l.errorf(root, &twig{key: name}, "the file names no domain, and the default %q is already in %s; name another, "+
+			"or allow merging domains (--merge-domains)", name, first.name)
 		return "", false
 	}
 	if first == nil {

@@ -169,22 +169,28 @@ func TestDocsFields(t *testing.T) {
 func TestUselessSettingsGiveWarnings(t *testing.T) {
 	for _, tc := range []struct{ name, rules, want string }{
 		{"empty value", "  - key: a\n    value: ''\n    rate_limit: {unit: second, requests_per_unit: 1}",
-			"rules.yaml:4:12: warning: the value is empty, so the rule applies to every value of the key; leave value out to say so (at d/a)"},
+			"rules.yaml:4:12: warning: the value is empty, so the rule applies to every value of the key; " +
+				"leave value out to say so (at d/a)"},
 		{"replaces nobody", "  - key: a\n    rate_limit: {unit: second, requests_per_unit: 1, replaces: [{name: x}]}",
 			`rules.yaml:4:65: warning: replaces "x", but no limit of the domain has this name (at d/a)`},
 		{"count beside unlimited", "  - key: a\n    rate_limit: {unlimited: true, requests_per_unit: 1}",
 			"rules.yaml:4:54: warning: requests_per_unit has no effect beside unlimited (at d/a)"},
 		{"mode without limit", "  - key: a\n    shadow_mode: true",
-			"rules.yaml:4:18: warning: shadow_mode has no effect: the rule itself has no rate_limit, no limits and no concurrency (at d/a)"},
+			"rules.yaml:4:18: warning: shadow_mode has no effect: the rule itself has no rate_limit, " +
+				"no limits and no concurrency (at d/a)"},
 		{"metric without limit", "  - key: a\n    value_to_metric: true",
 			"rules.yaml:4:22: warning: value_to_metric has no effect: neither the rule nor one below it has a limit (at d/a)"},
 		{"wildcard behind a wider one", "  - {key: a, value: 'x*'}\n  - {key: a, value: 'x*y'}",
-			`rules.yaml:4:5: warning: the rule applies only to its own text, * included: the earlier "a_x*" in rules.yaml:3 matches all it would (at d/a_x*y)`},
+			`rules.yaml:4:5: warning: the rule applies only to its own text, * included: the earlier "a_x*" in rules.yaml:3 ` +
+				`matches all it would (at d/a_x*y)`},
 		{"wildcard behind a wider key", "  - {key: 'a*'}\n  - {key: 'ab*', value: 'y*'}",
-			`rules.yaml:4:5: warning: the rule applies only to its own text, * included: the earlier "a*" in rules.yaml:3 matches all it would (at d/ab*_y*)`},
+			`rules.yaml:4:5: warning: the rule applies only to its own text, * included: the earlier "a*" in rules.yaml:3 ` +
+				`matches all it would (at d/ab*_y*)`},
 		{"default behind a star", "  - {key: a}\n  - {key: a, value: '*'}",
-			`rules.yaml:3:5: warning: the rule never applies: wildcards come before it, and "a_*" in rules.yaml:4 matches all it would (at d/a)`},
-		{"neighbours", "  - {key: a, value: 'x*y'}\n  - {key: a, value: 'x*'}\n  - {key: a}\n  - {key: 'b*', value: 'x'}\n  - {key: 'b*'}", ""},
+			`rules.yaml:3:5: warning: the rule never applies: wildcards come before it, and "a_*" in rules.yaml:4 matches all ` +
+				`it would (at d/a)`},
+		{"neighbours", "  - {key: a, value: 'x*y'}\n  - {key: a, value: 'x*'}\n  - {key: a}\n  - {key: 'b*', value: 'x'}\n" +
+			"  - {key: 'b*'}", ""},
 		{"no effect if false", "  - key: a\n    shadow_mode: false\n    value_to_metric: no", ""},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -212,13 +218,15 @@ func TestSeveralSources(t *testing.T) {
 		return set, lines(problems)
 	}
 	if set, got := load(false, rule("a"), rule("b")); set != nil ||
-		got != "1.yaml:1:9: domain \"d\" is already in 0.yaml; put its rules into one file, or allow merging domains (--merge-domains) (at d)\n" {
+		got != "1.yaml:1:9: domain \"d\" is already in 0.yaml; put its rules into one file, or allow merging domains "+
+			"(--merge-domains) (at d)\n" {
 		t.Error(got)
 	}
 	if set, got := load(true, rule("b"), rule("a")); got != "" || len(set.Rules()) != 2 || set.Rules()[0].Path != "b" {
 		t.Error(got)
 	}
-	if set, got := load(true, rule("a"), rule("a")); set != nil || got != "1.yaml:3:5: duplicate rule \"a\", first in 0.yaml:3 (at d/a)\n" {
+	if set, got := load(true, rule("a"), rule("a")); set != nil ||
+		got != "1.yaml:3:5: duplicate rule \"a\", first in 0.yaml:3 (at d/a)\n" {
 		t.Error(got)
 	}
 	// All problems of all files at once, ordered.
@@ -299,7 +307,8 @@ func FuzzLoad(f *testing.F) {
 				t.Error("numbers are not in order")
 			}
 			set.Match(r.Domain, []descriptors.Entry{{Key: "a", Value: "b"}, {Key: "", Value: ""}}, &m)
-			set.Match(r.Domain, []descriptors.Entry{{Key: "method", Value: "POST"}, {Key: "path", Value: "/a/b?c=d"}, {Key: "soap_action", Value: "a"}}, &m)
+			set.Match(r.Domain, []descriptors.Entry{{Key: "method", Value: "POST"}, {Key: "path", Value: "/a/b?c=d"},
+				{Key: "soap_action", Value: "a"}}, &m)
 			set.Needs(r.Domain)
 		}
 		if err := set.Dump(&bytes.Buffer{}); err != nil {

@@ -30,10 +30,12 @@ var (
 		"concurrency", "lease_ttl", "reject_hold", "release",
 	}}
 	levelRateLimit = &keyLevel{"rate_limit", []string{
-		"unit", "requests_per_unit", "unit_multiplier", "calendar", "time_zone", "unlimited", "name", "replaces", "local_share",
+		"unit", "requests_per_unit", "unit_multiplier", "calendar", "time_zone", "unlimited", "name", "replaces",
+		"local_share",
 	}}
 	levelLimit = &keyLevel{"an entry of limits", []string{
-		"name", "algorithm", "limit", "window", "calendar", "time_zone", "rate", "burst", "shadow", "counter", "replaces", "local_share",
+		"name", "algorithm", "limit", "window", "calendar", "time_zone", "rate", "burst", "shadow", "counter", "replaces",
+		"local_share",
 	}}
 	levelReplaces = &keyLevel{"an entry of replaces", []string{"name"}}
 	levelResponse = &keyLevel{"response", []string{"content", "headers"}}
@@ -42,7 +44,8 @@ var (
 		"method", "path", "operation", "match",
 		"requestHeaders", "queryParams", "pathParams", "formParams", "requestBody", "allOf", "anyOf", "soapAction", "binding",
 		"concurrency", "name", "lease_ttl", "reject_hold", "release", "rate_limit", "limits",
-		"shadow_mode", "quota_mode", "metadata", "on_backend_error", "on_overload", "charge", "overflow", "max_debt", "response",
+		"shadow_mode", "quota_mode", "metadata", "on_backend_error", "on_overload", "charge", "overflow",
+		"max_debt", "response",
 	}}
 	levelMatch = &keyLevel{"match", []string{
 		"headers", "query", "pathParams", "formParams", "requestBody", "allOf", "anyOf", "soapAction", "binding",
@@ -241,7 +244,8 @@ func (l *loader) text(n *yaml.Node, t *twig, what string) (string, bool) {
 	switch tag := n.ShortTag(); tag {
 	case "!!str", "!!int", "!!bool", "!!timestamp":
 	case "!!float":
-		l.errorf(n, t, "%s is a number with a fraction or too large a number; if it is meant as text, quote it: %q", what, n.Value)
+		l.errorf(n, t, "%s is a number with a fraction or too large a number; if it is meant as text, quote it: %q",
+			what, n.Value)
 		return "", false
 	default:
 		l.errorf(n, t, "%s must be text, not %s", what, tag)
@@ -259,7 +263,8 @@ func (l *loader) word(n *yaml.Node, t *twig, what string, words ...string) (int,
 	if i := slices.Index(words, s); i >= 0 {
 		return i, true
 	}
-	l.errorf(n, t, "%s %q is unknown; it must be %s%s", what, spell.Short(s), spell.OneOf(words), spell.DidYouMean(s, words))
+	l.errorf(n, t, "%s %q is unknown; it must be %s%s", what, spell.Short(s), spell.OneOf(words),
+		spell.DidYouMean(s, words))
 	return 0, false
 }
 
@@ -374,7 +379,8 @@ func (l *loader) plain(n *yaml.Node, t *twig) any {
 // problems can name the rule they are in.
 func (l *loader) peek(n *yaml.Node, key string) string {
 	for i := 0; i+1 < len(n.Content) && i < 2*len(levelRule.keys); i += 2 {
-		if v := l.follow(n.Content[i+1]); n.Content[i].Value == key && v.Kind == yaml.ScalarNode && len(v.Value) <= maxPeeked && !isNull(v) {
+		if v := l.follow(n.Content[i+1]); n.Content[i].Value == key && v.Kind == yaml.ScalarNode &&
+			len(v.Value) <= maxPeeked && !isNull(v) {
 			return v.Value
 		}
 	}
@@ -410,7 +416,8 @@ func describe(n *yaml.Node) string {
 func misplaced(name string, here *keyLevel) string {
 	for _, level := range keyLevels {
 		if slices.Contains(level.keys, name) {
-			return fmt.Sprintf("%q does not belong in %s; it belongs in %s%s", name, here.what, level.what, spell.DidYouMean(name, here.keys))
+			return fmt.Sprintf("%q does not belong in %s; it belongs in %s%s", name, here.what, level.what,
+				spell.DidYouMean(name, here.keys))
 		}
 	}
 	if s := spell.Nearest(name, here.keys); s != "" {
@@ -418,7 +425,8 @@ func misplaced(name string, here *keyLevel) string {
 	}
 	for _, level := range keyLevels {
 		if s := spell.Nearest(name, level.keys); s != "" {
-			return fmt.Sprintf("unknown key %q in %s; did you mean %q, which belongs in %s?", spell.Short(name), here.what, s, level.what)
+			return fmt.Sprintf("unknown key %q in %s; did you mean %q, which belongs in %s?", spell.Short(name), here.what,
+				s, level.what)
 		}
 	}
 	return fmt.Sprintf("unknown key %q in %s; it may have %s", spell.Short(name), here.what, strings.Join(here.keys, ", "))

@@ -14,7 +14,8 @@ import (
 var (
 	levelOverlayFile = &keyLevel{"an overlay's top level", []string{"overlay"}}
 	levelOverlay     = &keyLevel{"an entry of overlay", []string{
-		"domain", "rule", "algorithm", "window", "unit_multiplier", "calendar", "time_zone", "burst", "overflow", "max_debt", "local_share", "on_backend_error", "on_overload",
+		"domain", "rule", "algorithm", "window", "unit_multiplier", "calendar", "time_zone", "burst", "overflow", "max_debt",
+		"local_share", "on_backend_error", "on_overload",
 	}}
 )
 

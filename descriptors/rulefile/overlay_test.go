@@ -10,7 +10,8 @@ func TestOverlayErrorsHaveTheirPlace(t *testing.T) {
 	entry := func(text string) string { return "overlay:\n- {domain: d, rule: r, " + text + "}\n" }
 	for _, c := range []struct{ text, want string }{
 		{entry("window: 15m"), ""},
-		{entry("algorithm: token_bucket, unit_multiplier: 15, burst: 3, local_share: 2, on_backend_error: local, on_overload: deny"), ""},
+		{entry("algorithm: token_bucket, unit_multiplier: 15, burst: 3, local_share: 2, on_backend_error: local, " +
+			"on_overload: deny"), ""},
 		{entry("windw: 15m"), `o.yaml:2:24: unknown key "windw" in an entry of overlay; did you mean "window"?`},
 		{entry("window: soon"), "o.yaml:2:32: window"},
 		{entry("window: 100y"), "o.yaml:2:32: window"},

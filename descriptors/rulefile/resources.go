@@ -54,7 +54,8 @@ func (l *loader) resource(n *yaml.Node, d *twig) *descriptors.ResourceSpec {
 	if !ok {
 		return nil
 	}
-	r := &descriptors.ResourceSpec{HashLength: l.style.hashLength, Body: descriptors.Body{Place: l.place(n), Fields: written(f)}}
+	r := &descriptors.ResourceSpec{HashLength: l.style.hashLength,
+		Body: descriptors.Body{Place: l.place(n), Fields: written(f)}}
 	r.Broken = !l.Clean(func() {
 		l.resourceName(n, f, t, r)
 		l.matcher(f, t, r)
@@ -82,7 +83,8 @@ func (l *loader) resourceRule(f fields, t *twig, r *descriptors.Body) {
 	}
 	l.policy(f, t, r)
 	if l.limitsOf(f, t, r) {
-		l.errorf(f.get("limits"), t, "counter: value needs the value of an entry; a resource has one counter for all its requests")
+		l.errorf(f.get("limits"), t,
+			"counter: value needs the value of an entry; a resource has one counter for all its requests")
 	}
 	l.concurrencyOf(f, t, r)
 	l.pointless(f, t, r)
@@ -110,7 +112,8 @@ func (l *loader) resourceName(n *yaml.Node, f fields, t *twig, r *descriptors.Re
 	if r.SOAP && path != nil && r.Path == "" {
 		l.errorf(path, t, "a SOAP resource is found by its operation; it has no path")
 	}
-	if !r.SOAP && r.Path == "" && !slices.ContainsFunc(f, func(f field) bool { return slices.Contains(whichRequests, f.name) }) {
+	if !r.SOAP && r.Path == "" &&
+		!slices.ContainsFunc(f, func(f field) bool { return slices.Contains(whichRequests, f.name) }) {
 		l.errorf(n, t, "the resource has no path and no criteria; write path: '*' if it is for every request")
 	}
 }

@@ -41,7 +41,8 @@ func (l *loader) rule(n *yaml.Node, parent *twig) *descriptors.RuleSpec {
 	below := f.get("descriptors")
 	leaf := below == nil || isNull(below) || below.Kind == yaml.SequenceNode && len(below.Content) == 0
 	l.pointless(f, t, &r.Body)
-	if n := f.get("value_to_metric"); leaf && r.ValueToMetric && !slices.ContainsFunc(limiting, func(name string) bool { return f.get(name) != nil }) {
+	if n := f.get("value_to_metric"); leaf && r.ValueToMetric && !slices.ContainsFunc(limiting,
+		func(name string) bool { return f.get(name) != nil }) {
 		l.warnf(n, t, "value_to_metric has no effect: neither the rule nor one below it has a limit")
 	}
 	if below != nil && !isNull(below) {

@@ -136,7 +136,8 @@ func (f Files) rules(name string) bool {
 
 func (r *reader) folder(dir string, depth int) error {
 	if depth > maxFolderDepth {
-		return r.keep(dir, fmt.Errorf("%s: directories are nested deeper than %d; is there a link to a directory above?", dir, maxFolderDepth))
+		return r.keep(dir, fmt.Errorf("%s: directories are nested deeper than %d; is there a link to a directory above?", dir,
+			maxFolderDepth))
 	}
 	entries, err := os.ReadDir(dir)
 	if err != nil {

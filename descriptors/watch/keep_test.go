@@ -78,16 +78,19 @@ func TestBrokenFileKeepsItsDomainAndNoOther(t *testing.T) {
 		steps []step
 	}{
 		{"an error in the rules", []step{start,
-			{"one breaks, the other changes", map[string]string{"a.yaml": "domain: d\n" + brokenRule, "b.yaml": rulesFor("e", 2)}, "d=1,e=2", "a.yaml", "d"},
+			{"one breaks, the other changes", map[string]string{"a.yaml": "domain: d\n" + brokenRule,
+				"b.yaml": rulesFor("e", 2)}, "d=1,e=2", "a.yaml", "d"},
 			{"the other changes again", map[string]string{"b.yaml": rulesFor("e", 3)}, "d=1,e=3", "a.yaml", "d"},
 			{"mended to what it was", map[string]string{"a.yaml": rulesFor("d", 1)}, "d=1,e=3", "", ""},
 			{"changed", map[string]string{"a.yaml": rulesFor("d", 2)}, "d=2,e=3", "", ""}}},
 		{"not YAML", []step{start,
-			{"half a file", map[string]string{"a.yaml": "domain: d\ndescriptors: [", "b.yaml": rulesFor("e", 2)}, "d=1,e=2", "a.yaml", "d"},
+			{"half a file", map[string]string{"a.yaml": "domain: d\ndescriptors: [", "b.yaml": rulesFor("e", 2)}, "d=1,e=2",
+				"a.yaml", "d"},
 			{"empty", map[string]string{"a.yaml": "\n"}, "d=1,e=2", "a.yaml", "d"},
 			{"mended", map[string]string{"a.yaml": rulesFor("d", 3)}, "d=3,e=2", "", ""}}},
 		{"a new file that is broken", []step{start,
-			{"new", map[string]string{"c.yaml": "domain: f\n" + brokenRule, "b.yaml": rulesFor("e", 2)}, "d=1,e=2", "c.yaml", ""},
+			{"new", map[string]string{"c.yaml": "domain: f\n" + brokenRule, "b.yaml": rulesFor("e", 2)}, "d=1,e=2",
+				"c.yaml", ""},
 			{"mended", map[string]string{"c.yaml": rulesFor("f", 1)}, "d=1,e=2,f=1", "", ""}}},
 		{"a broken file that goes", []step{start,
 			{"breaks", map[string]string{"a.yaml": "domain: ["}, "d=1,e=1", "a.yaml", "d"},
@@ -106,7 +109,8 @@ func TestBrokenFileKeepsItsDomainAndNoOther(t *testing.T) {
 			{"to the other's", map[string]string{"a.yaml": rulesFor("e", 5)}, "d=2,e=1", "b.yaml", "e d"},
 			{"which moves away", map[string]string{"b.yaml": rulesFor("d", 6)}, "d=6,e=5", "", ""}}},
 		{"two files of one domain", []step{start,
-			{"an earlier one comes", map[string]string{"0.yaml": rulesFor("d", 9), "b.yaml": rulesFor("e", 2)}, "d=1,e=2", "a.yaml", "d"},
+			{"an earlier one comes", map[string]string{"0.yaml": rulesFor("d", 9), "b.yaml": rulesFor("e", 2)}, "d=1,e=2",
+				"a.yaml", "d"},
 			{"both change", map[string]string{"0.yaml": rulesFor("d", 8), "a.yaml": rulesFor("d", 7)}, "d=1,e=2", "a.yaml", "d"},
 			{"the first stays", map[string]string{"a.yaml": ""}, "d=8,e=2", "", ""}}},
 		{"all break", []step{start,
@@ -125,12 +129,16 @@ func rulesOf(domain, key string, n int) string {
 // A domain of several files must not lose the rules of one that is broken.
 func TestBrokenFileKeepsAMergedDomainWhole(t *testing.T) {
 	play(t, rulefile.Options{MergeDomains: true}, []step{
-		{"start", map[string]string{"a.yaml": rulesOf("d", "a", 1), "b.yaml": rulesOf("d", "b", 2), "c.yaml": rulesFor("e", 1)}, "d=1,d=2,e=1", "", ""},
-		{"one cannot be read", map[string]string{"a.yaml": rulesOf("d", "a", 3), "b.yaml": "domain: [", "c.yaml": rulesFor("e", 2)}, "d=1,d=2,e=2", "b.yaml", "d"},
+		{"start", map[string]string{"a.yaml": rulesOf("d", "a", 1), "b.yaml": rulesOf("d", "b", 2),
+			"c.yaml": rulesFor("e", 1)}, "d=1,d=2,e=1", "", ""},
+		{"one cannot be read", map[string]string{"a.yaml": rulesOf("d", "a", 3), "b.yaml": "domain: [",
+			"c.yaml": rulesFor("e", 2)}, "d=1,d=2,e=2", "b.yaml", "d"},
 		{"it is renamed", map[string]string{"b.yaml": "", "f.yaml": "domain: ["}, "d=1,d=2,e=2", "f.yaml", "d"},
 		{"mended", map[string]string{"f.yaml": rulesOf("d", "b", 4)}, "d=3,d=4,e=2", "", ""},
-		{"an error in one", map[string]string{"f.yaml": "domain: d\n" + brokenRule, "a.yaml": rulesOf("d", "a", 5)}, "d=3,d=4,e=2", "f.yaml", "d"},
-		{"the same rule in both", map[string]string{"f.yaml": rulesOf("d", "a", 6), "c.yaml": rulesFor("e", 3)}, "d=3,d=4,e=3", "f.yaml", "d"},
+		{"an error in one", map[string]string{"f.yaml": "domain: d\n" + brokenRule, "a.yaml": rulesOf("d", "a", 5)},
+			"d=3,d=4,e=2", "f.yaml", "d"},
+		{"the same rule in both", map[string]string{"f.yaml": rulesOf("d", "a", 6), "c.yaml": rulesFor("e", 3)},
+			"d=3,d=4,e=3", "f.yaml", "d"},
 		{"one goes", map[string]string{"f.yaml": ""}, "d=5,e=3", "", ""},
 	})
 }
@@ -138,7 +146,8 @@ func TestBrokenFileKeepsAMergedDomainWhole(t *testing.T) {
 // Files of a plugin share a domain that none of them names.
 func TestBrokenFileKeepsTheImpliedDomainWhole(t *testing.T) {
 	soap := func(path string) string {
-		return "plugin: rest\nresources:\n  - method: GET\n    path: " + path + "\n    concurrency: [{threshold: 1, response: {statusCode: 503}}]\n"
+		return "plugin: rest\nresources:\n  - method: GET\n    path: " + path +
+			"\n    concurrency: [{threshold: 1, response: {statusCode: 503}}]\n"
 	}
 	dir := t.TempDir()
 	write(t, filepath.Join(dir, "a.yaml"), soap("/a"))
@@ -190,7 +199,8 @@ func TestCheckKeepsItsDomainOnly(t *testing.T) {
 	got := ""
 	var last *Outcome
 	w := New([]string{dir}, Options{
-		Log: slog.New(slog.DiscardHandler), OnOutcome: func(o *Outcome) { last = o }, OnChange: func(s *descriptors.Set, _ []descriptors.Problem) { got = describeSet(s) },
+		Log: slog.New(slog.DiscardHandler), OnOutcome: func(o *Outcome) { last = o },
+		OnChange: func(s *descriptors.Set, _ []descriptors.Problem) { got = describeSet(s) },
 		Check: func(s *descriptors.Set) (list []descriptors.Problem) {
 			for _, r := range s.Rules() {
 				if file, line := r.Place(); r.Limits[0].Limit.Max() > 10 {
@@ -209,7 +219,8 @@ func TestCheckKeepsItsDomainOnly(t *testing.T) {
 			write(t, filepath.Join(dir, other), "domain: f\n"+brokenRule)
 		}
 		w.reload()
-		if want := fmt.Sprint("d=1,e=", 2+i); got != want || last.Errors()[filepath.Join(dir, "a.yaml")] != 1 || len(last.Errors()) != 1+i {
+		if want := fmt.Sprint("d=1,e=", 2+i); got != want || last.Errors()[filepath.Join(dir, "a.yaml")] != 1 ||
+			len(last.Errors()) != 1+i {
 			t.Errorf("%s in force, want %s; errors %v", got, want, last.Errors())
 		}
 	}
@@ -229,7 +240,8 @@ func TestSkipStartsWithoutBrokenDomains(t *testing.T) {
 	w := New([]string{dir}, Options{Log: quiet, Skip: true, OnOutcome: func(o *Outcome) { last = o }})
 	set, problems, err := w.Load()
 	do(t, err)
-	if describeSet(set) != "e=1" || strings.Join(last.Missing, " ") != "d" || len(last.Errors()) != 3 || len(problems) != 0 {
+	if describeSet(set) != "e=1" || strings.Join(last.Missing, " ") != "d" || len(last.Errors()) != 3 ||
+		len(problems) != 0 {
 		t.Errorf("%s, missing %q, errors %v, warnings %v", describeSet(set), last.Missing, last.Errors(), problems)
 	}
 	got := ""
@@ -271,10 +283,12 @@ func TestLoadErrorShowsSomeProblems(t *testing.T) {
 		problems[i] = descriptors.Problem{File: "a.yaml", Line: i + 1, Message: "wrong", Warning: i < 2}
 	}
 	text := (&LoadError{problems}).Error()
-	if strings.Count(text, "wrong") != 20 || !strings.HasPrefix(text, "a.yaml:3: wrong\n") || !strings.HasSuffix(text, "\nand 80 further problems, which headgate check shows") {
+	if strings.Count(text, "wrong") != 20 || !strings.HasPrefix(text, "a.yaml:3: wrong\n") ||
+		!strings.HasSuffix(text, "\nand 80 further problems, which headgate check shows") {
 		t.Error(text)
 	}
-	if text := (&LoadError{problems[:22]}).Error(); strings.Contains(text, "further") || strings.Count(text, "wrong") != 20 {
+	if text := (&LoadError{problems[:22]}).Error(); strings.Contains(text, "further") ||
+		strings.Count(text, "wrong") != 20 {
 		t.Error(text)
 	}
 }

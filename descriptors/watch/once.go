@@ -45,7 +45,8 @@ func Check(paths []string, opt rulefile.Options, unfit FindProblems) (*descripto
 
 // CheckReference is Check for rules of envoyproxy/ratelimit, which reads files of every
 // name. It also returns what that service decides differently.
-func CheckReference(paths []string, opt rulefile.Options, unfit FindProblems) (set *descriptors.Set, problems, differences []descriptors.Problem, err error) {
+func CheckReference(paths []string, opt rulefile.Options,
+	unfit FindProblems) (set *descriptors.Set, problems, differences []descriptors.Problem, err error) {
 	sources, err := ReadPaths(paths, Files{All: true})
 	if err != nil {
 		return nil, nil, nil, err
@@ -57,7 +58,8 @@ func CheckReference(paths []string, opt rulefile.Options, unfit FindProblems) (s
 	for _, s := range sources {
 		if ext := filepath.Ext(s.Name); ext != ".yaml" && ext != ".yml" {
 			differences = append(differences, descriptors.Problem{File: s.Name, Line: 1, Warning: true,
-				Message: "differs: the name of the file: the reference reads all files; headgate reads *.yaml and *.yml, unless it runs as ratelimit"})
+				Message: "differs: the name of the file: the reference reads all files; headgate reads *.yaml and *.yml, " +
+					"unless it runs as ratelimit"})
 		}
 	}
 	return set, append(problems, unfit(set)...), append(differences, reference.Find(spec)...), nil

@@ -33,7 +33,8 @@ func TestLoadReturnsTheSetAndItsSources(t *testing.T) {
 }
 
 func TestLoadListsEveryProblem(t *testing.T) {
-	_, _, err := Load(rulesFile(t, "domain: d\ndescriptors:\n- {key: k, rate_limt: {}}\n- {value: v}\n"), rulefile.Options{})
+	_, _, err := Load(rulesFile(t, "domain: d\ndescriptors:\n- {key: k, rate_limt: {}}\n- {value: v}\n"),
+		rulefile.Options{})
 	if err == nil || !strings.Contains(err.Error(), ":3:") || !strings.Contains(err.Error(), ":4:") {
 		t.Errorf("got %v, want a problem of each line", err)
 	}
@@ -41,7 +42,8 @@ func TestLoadListsEveryProblem(t *testing.T) {
 
 // Check reports what is wrong where the rules are used, as it reports errors of the file.
 func TestCheckAsksWhereRulesAreUsed(t *testing.T) {
-	paths := rulesFile(t, "domain: d\ndescriptors:\n- {key: k, limits: [{algorithm: sliding_log, limit: 100, window: 24h}]}\n")
+	paths := rulesFile(t, "domain: d\ndescriptors:\n- {key: k, limits: [{algorithm: sliding_log, limit: 100, "+
+		"window: 24h}]}\n")
 	unfit := func(set *descriptors.Set) []descriptors.Problem {
 		return []descriptors.Problem{{Message: fmt.Sprintf("none of %d rules", len(set.Rules()))}}
 	}
@@ -59,7 +61,8 @@ func TestWarningsDoNotFloodTheLog(t *testing.T) {
 		warnings[i] = descriptors.Problem{File: "a.yaml", Line: i + 1, Warning: true, Message: "strange"}
 	}
 	LogWarnings(slog.New(slog.NewTextHandler(&log, nil)), warnings)
-	if n := strings.Count(log.String(), "warning about the rules"); n != 20 || !strings.Contains(log.String(), "a.yaml:20") || !strings.Contains(log.String(), "further=30\n") {
+	if n := strings.Count(log.String(), "warning about the rules"); n != 20 ||
+		!strings.Contains(log.String(), "a.yaml:20") || !strings.Contains(log.String(), "further=30\n") {
 		t.Errorf("%d lines:\n%s", n, log.String())
 	}
 	log.Reset()

@@ -339,7 +339,8 @@ func (w *Watcher) ask() {
 		err := w.events.Add(f)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) && !w.refusing {
 			w.refusing = true
-			w.opt.Log.Warn("file notifications unavailable for a directory; polling it", "directory", f, "interval", w.opt.Poll, "error", err)
+			w.opt.Log.Warn("file notifications unavailable for a directory; polling it", "directory", f, "interval", w.opt.Poll,
+				"error", err)
 		}
 	}
 }

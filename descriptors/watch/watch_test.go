@@ -28,7 +28,8 @@ const (
 
 // rulesFor is a file with one rule that allows n per second.
 func rulesFor(domain string, n int) string {
-	return fmt.Sprintf("domain: %s\ndescriptors:\n  - key: a\n    rate_limit: {unit: second, requests_per_unit: %d}\n", domain, n)
+	return fmt.Sprintf("domain: %s\ndescriptors:\n  - key: a\n    rate_limit: {unit: second, requests_per_unit: %d}\n",
+		domain, n)
 }
 
 // A watched Watcher records its calls.
@@ -583,7 +584,8 @@ func TestWatchLeavesNothingBehind(t *testing.T) {
 func TestReadPaths(t *testing.T) {
 	dir := t.TempDir()
 	sub := filepath.Join(dir, "team")
-	do(t, os.Mkdir(sub, 0o755), os.Mkdir(filepath.Join(dir, "..data"), 0o755), os.Mkdir(filepath.Join(dir, "empty"), 0o755))
+	do(t, os.Mkdir(sub, 0o755), os.Mkdir(filepath.Join(dir, "..data"), 0o755),
+		os.Mkdir(filepath.Join(dir, "empty"), 0o755))
 	for _, f := range []string{"b.yaml", "a.yml", "notes.txt", ".x.yaml", "..data/d.yaml", "team/c.yaml"} {
 		write(t, filepath.Join(dir, f), f)
 	}
@@ -595,7 +597,8 @@ func TestReadPaths(t *testing.T) {
 		rel, _ := filepath.Rel(dir, s.Name)
 		got = append(got, rel+":"+string(s.Data))
 	}
-	if s := strings.Join(got, " "); s != "a.yml:a.yml b.yaml:b.yaml d.yaml:..data/d.yaml team/c.yaml:team/c.yaml notes.txt:notes.txt" {
+	if s := strings.Join(got, " "); s != "a.yml:a.yml b.yaml:b.yaml d.yaml:..data/d.yaml team/c.yaml:team/c.yaml "+
+		"notes.txt:notes.txt" {
 		t.Error(s)
 	}
 
@@ -619,7 +622,8 @@ func TestReadPaths(t *testing.T) {
 			t.Errorf("%+v: %s, want %s", c.files, got, c.want)
 		}
 	}
-	if sources, err := ReadPaths([]string{filepath.Join(dir, "empty")}, Files{Empty: true}); err != nil || len(sources) != 0 {
+	if sources, err := ReadPaths([]string{filepath.Join(dir, "empty")}, Files{Empty: true}); err != nil ||
+		len(sources) != 0 {
 		t.Errorf("an empty directory that is accepted: %d files, %v", len(sources), err)
 	}
 

@@ -62,7 +62,8 @@ func (c *Client) report(o *outcome, resp *response, same bool, took time.Duratio
 	switch {
 	case len(o.problems) > 0:
 		c.opt.Log.Error("rejected rules from the control plane; the affected domains keep their old rules",
-			"version", resp.version, "rejected", shown(slices.Sorted(maps.Keys(o.rejected))), "problems", len(o.problems), "domains", domains, "kept", kept)
+			"version", resp.version, "rejected", shown(slices.Sorted(maps.Keys(o.rejected))), "problems", len(o.problems),
+			"domains", domains, "kept", kept)
 	case same:
 		c.opt.Log.Debug("the control plane sent unchanged rules", "version", resp.version, "domains", domains, "kept", kept)
 	default:
@@ -79,7 +80,8 @@ func (c *Client) log(o *outcome, what string) {
 	if o.set == nil {
 		c.opt.Log.Error("could not apply rules; the old ones stay in force", "what", what, "problems", len(o.problems))
 	} else {
-		c.opt.Log.Info("rules are in force", "what", what, "domains", len(o.domains), "rules", len(o.set.Rules()), "problems", len(o.problems))
+		c.opt.Log.Info("rules are in force", "what", what, "domains", len(o.domains), "rules", len(o.set.Rules()), "problems",
+			len(o.problems))
 	}
 	c.details(o)
 }
@@ -115,7 +117,8 @@ func (c *Client) remove() {
 	gone := c.state.missing
 	o := c.state.relay(c.state.overlay, false)
 	if c.install(o) {
-		c.opt.Log.Info("removed domains that the control plane no longer sends", "removed", shown(gone), "domains", len(c.state.inForce))
+		c.opt.Log.Info("removed domains that the control plane no longer sends", "removed", shown(gone), "domains",
+			len(c.state.inForce))
 		c.keep()
 	} else {
 		c.log(o, "rules without the domains that are not sent any more")

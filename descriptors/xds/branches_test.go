@@ -39,7 +39,8 @@ func randomRoute(r *rand.Rand) *rlsconf.RateLimitDescriptor {
 // What a client holds after many changes is what a new client makes of the last response.
 func TestChangesOfBranches(t *testing.T) {
 	r := random.Rand(t, 3)
-	layers := []*overlay.Overlay{nil, overlay.New([]overlay.Entry{{Domain: "*", Rule: "*route1*", Algorithm: limit.SlidingWindow}})}
+	layers := []*overlay.Overlay{nil,
+		overlay.New([]overlay.Entry{{Domain: "*", Rule: "*route1*", Algorithm: limit.SlidingWindow}})}
 	for i := range random.Times(20, 500) {
 		s := &state{maxBytes: DefaultMaxMessage, overlay: layers[i%2]}
 		routes := map[string][]*rlsconf.RateLimitDescriptor{}
@@ -57,7 +58,8 @@ func TestChangesOfBranches(t *testing.T) {
 				r.Shuffle(len(list), func(i, j int) { list[i], list[j] = list[j], list[i] })
 			}
 			routes[domain] = list
-			resources := resourcesOf(t, controlplane.Config("domain0", routes["domain0"]...), controlplane.Config("domain1", routes["domain1"]...))
+			resources := resourcesOf(t, controlplane.Config("domain0", routes["domain0"]...),
+				controlplane.Config("domain1", routes["domain1"]...))
 			fresh := (&state{maxBytes: DefaultMaxMessage, overlay: s.overlay}).consider(resources, nil, false)
 			o := s.consider(resources, nil, false)
 			if got, want := fmt.Sprint(o.problems), fmt.Sprint(fresh.problems); got != want {

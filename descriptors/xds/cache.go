@@ -27,7 +27,8 @@ const cacheHead = "headgate xds cache 1\n"
 // encodeCache returns the content of the file for what is in force. The names of domains
 // are in order, so that equal rules are equal bytes.
 func encodeCache(node, accepted string, order []string, domains map[string]*version) ([]byte, error) {
-	resp := &discovery.DiscoveryResponse{VersionInfo: accepted, TypeUrl: typeURLOfRules, ControlPlane: &core.ControlPlane{Identifier: node}}
+	resp := &discovery.DiscoveryResponse{VersionInfo: accepted, TypeUrl: typeURLOfRules,
+		ControlPlane: &core.ControlPlane{Identifier: node}}
 	for _, name := range order {
 		for _, raw := range domains[name].raw {
 			resp.Resources = append(resp.Resources, &anypb.Any{TypeUrl: typeURLOfRules, Value: raw})

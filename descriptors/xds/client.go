@@ -77,7 +77,8 @@ func (c *Client) Restore() bool {
 	}
 	resp, err := readCache(c.opt.Cache, c.opt.NodeID, c.opt.MaxMessage)
 	if err != nil {
-		c.opt.Log.Error("could not read the file of last known rules; waiting for the control plane", "file", c.opt.Cache, "error", err)
+		c.opt.Log.Error("could not read the file of last known rules; waiting for the control plane", "file", c.opt.Cache,
+			"error", err)
 		return false
 	}
 	if resp == nil {
@@ -115,7 +116,8 @@ func (c *Client) Run(ctx context.Context) {
 		c.now.Connected, c.now.Error = false, cut(err.Error(), 500)
 		c.now.Failures++
 		c.publish()
-		c.opt.Log.Warn("not connected to the control plane; keeping the current rules", "xds", c.opt.Address, "error", c.now.Error,
+		c.opt.Log.Warn("not connected to the control plane; keeping the current rules", "xds", c.opt.Address,
+			"error", c.now.Error,
 			"retry", wait.Round(time.Millisecond), "rules", c.now.Rules)
 		c.sleep(ctx, wait)
 	}
@@ -163,7 +165,8 @@ func (c *Client) follow(ctx context.Context) (answered bool, err error) {
 		case <-c.grace.C:
 			c.remove()
 		case <-silent.C:
-			c.opt.Log.Warn("connected, but the control plane has sent no rules; does it know this node?", "xds", c.opt.Address, "node", c.opt.NodeID, "rules", c.now.Rules)
+			c.opt.Log.Warn("connected, but the control plane has sent no rules; does it know this node?", "xds", c.opt.Address,
+				"node", c.opt.NodeID, "rules", c.now.Rules)
 			silent.Reset(silentRepeat)
 		case r := <-s.received:
 			if r.err != nil {

@@ -69,7 +69,8 @@ func follow(t *testing.T, plane *controlplane.Plane, change func(*Options)) *fol
 	f := &followed{t: t, log: new(strings.Builder)}
 	opt := Options{
 		Address: plane.Addr, NodeID: "envoy-ratelimit",
-		Install: f.install, Log: slog.New(slog.NewTextHandler(f, nil)), backoff: backoffRange{10 * time.Millisecond, 50 * time.Millisecond},
+		Install: f.install, Log: slog.New(slog.NewTextHandler(f, nil)),
+		backoff: backoffRange{10 * time.Millisecond, 50 * time.Millisecond},
 	}
 	if change != nil {
 		change(&opt)
@@ -141,11 +142,13 @@ func TestClientAsksAndAcknowledges(t *testing.T) {
 	f.want("a=1")
 	ack := plane.Answer(0)
 	first := plane.Requests()[0]
-	if first.Node.Id != "envoy-ratelimit" || first.Node.Metadata.Fields["zone"].GetStringValue() != "a" || first.TypeUrl != controlplane.TypeURL ||
+	if first.Node.Id != "envoy-ratelimit" || first.Node.Metadata.Fields["zone"].GetStringValue() != "a" ||
+		first.TypeUrl != controlplane.TypeURL ||
 		len(first.ResourceNames) != 0 || first.VersionInfo != "" || first.ResponseNonce != "" {
 		t.Errorf("first request: %v", first)
 	}
-	if ack.VersionInfo != "1" || ack.ResponseNonce != "1" || ack.ErrorDetail != nil || ack.Node.GetId() == "" || ack.TypeUrl != controlplane.TypeURL {
+	if ack.VersionInfo != "1" || ack.ResponseNonce != "1" || ack.ErrorDetail != nil || ack.Node.GetId() == "" ||
+		ack.TypeUrl != controlplane.TypeURL {
 		t.Errorf("acknowledgment: %v", ack)
 	}
 	<-f.First()
@@ -294,7 +297,8 @@ func TestWhatCannotBeKeptIsRejected(t *testing.T) {
 	})
 	plane.Send(limited("a", 13), limited("b", 1))
 	f.want("b=1")
-	if nack := plane.Answer(0); !strings.Contains(nack.ErrorDetail.GetMessage(), "unlucky") || strings.Contains(nack.ErrorDetail.GetMessage(), "all rules") {
+	if nack := plane.Answer(0); !strings.Contains(nack.ErrorDetail.GetMessage(), "unlucky") ||
+		strings.Contains(nack.ErrorDetail.GetMessage(), "all rules") {
 		t.Errorf("answer: %v", nack)
 	}
 	f.mu.Lock()
@@ -357,7 +361,8 @@ func TestCacheRestoresTheLastRules(t *testing.T) {
 		if err := os.WriteFile(other, c.content, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if resp, err := readCache(other, "envoy-ratelimit", DefaultMaxMessage); err == nil || !strings.Contains(err.Error(), c.want) {
+		if resp, err := readCache(other, "envoy-ratelimit", DefaultMaxMessage); err == nil ||
+			!strings.Contains(err.Error(), c.want) {
 			t.Errorf("read as %v, %v, want %q", resp, err, c.want)
 		}
 	}
@@ -378,7 +383,8 @@ func TestClientLeavesNothingBehind(t *testing.T) {
 	plane.Send(limited("a", 1))
 	for range 5 {
 		f := &followed{t: t, log: new(strings.Builder)}
-		c, err := New(Options{Address: plane.Addr, NodeID: "envoy-ratelimit", Install: f.install, Log: slog.New(slog.NewTextHandler(io.Discard, nil))})
+		c, err := New(Options{Address: plane.Addr, NodeID: "envoy-ratelimit", Install: f.install,
+			Log: slog.New(slog.NewTextHandler(io.Discard, nil))})
 		if err != nil {
 			t.Fatal(err)
 		}

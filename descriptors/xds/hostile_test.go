@@ -22,7 +22,8 @@ import (
 // it is followed.
 func TestAControlPlaneThatMisbehavesChangesNothing(t *testing.T) {
 	good := func(version, nonce string) *discovery.DiscoveryResponse {
-		return &discovery.DiscoveryResponse{VersionInfo: version, Nonce: nonce, TypeUrl: controlplane.TypeURL, Resources: []*anypb.Any{controlplane.Pack(limited("a", 1))}}
+		return &discovery.DiscoveryResponse{VersionInfo: version, Nonce: nonce, TypeUrl: controlplane.TypeURL,
+			Resources: []*anypb.Any{controlplane.Pack(limited("a", 1))}}
 	}
 	send := func(change func(*discovery.DiscoveryResponse)) func(controlplane.Stream) error {
 		return func(s controlplane.Stream) error {
@@ -152,7 +153,8 @@ func TestSmallMessagesThatWouldTakeMuchMemoryAreRefused(t *testing.T) {
 	}
 	domain := protowire.AppendString(protowire.AppendTag(nil, 2, protowire.BytesType), "a")
 	rules := func(one []byte) []byte {
-		return append(append([]byte{}, domain...), protowire.AppendBytes(protowire.AppendTag(nil, 3, protowire.BytesType), one)...)
+		return append(append([]byte{}, domain...),
+			protowire.AppendBytes(protowire.AppendTag(nil, 3, protowire.BytesType), one)...)
 	}
 	empty := append([]byte{}, domain...)
 	for range maxNodes + 1 {
@@ -168,7 +170,8 @@ func TestSmallMessagesThatWouldTakeMuchMemoryAreRefused(t *testing.T) {
 		many = append(many, 4<<3|2, 0)
 	}
 	for range 100 {
-		many = append(append([]byte{}, long...), protowire.AppendBytes(protowire.AppendTag(nil, 4, protowire.BytesType), many)...)
+		many = append(append([]byte{}, long...),
+			protowire.AppendBytes(protowire.AppendTag(nil, 4, protowire.BytesType), many)...)
 	}
 	for name, c := range map[string]struct {
 		config []byte
@@ -176,11 +179,14 @@ func TestSmallMessagesThatWouldTakeMuchMemoryAreRefused(t *testing.T) {
 	}{
 		"long paths":        {rules(many), "the paths of rules have more than 64 MiB"},
 		"empty descriptors": {empty, "more than 500000 descriptors"},
-		"names to replace":  {rules(protowire.AppendBytes(protowire.AppendTag(nil, 3, protowire.BytesType), replaces)), "more than 500000 descriptors"},
-		"nested deeply":     {rules(nested), "nested deeper than 256"},
-		"metadata":          {rules(protowire.AppendBytes(protowire.AppendTag(nil, 8, protowire.BytesType), make([]byte, maxMetadata+1))), "more than 64 KiB"},
-		"cut":               {rules(protowire.AppendBytes(protowire.AppendTag(nil, 4, protowire.BytesType), []byte{0xff})), "not valid protobuf"},
-		"no domain":         {nil, "no domain"},
+		"names to replace": {rules(protowire.AppendBytes(protowire.AppendTag(nil, 3, protowire.BytesType), replaces)),
+			"more than 500000 descriptors"},
+		"nested deeply": {rules(nested), "nested deeper than 256"},
+		"metadata": {rules(protowire.AppendBytes(protowire.AppendTag(nil, 8, protowire.BytesType),
+			make([]byte, maxMetadata+1))), "more than 64 KiB"},
+		"cut": {rules(protowire.AppendBytes(protowire.AppendTag(nil, 4, protowire.BytesType), []byte{0xff})),
+			"not valid protobuf"},
+		"no domain": {nil, "no domain"},
 	} {
 		any := append(protowire.AppendString(protowire.AppendTag(nil, 1, protowire.BytesType), typeURLOfRules),
 			protowire.AppendBytes(protowire.AppendTag(nil, 2, protowire.BytesType), c.config)...)
@@ -216,7 +222,8 @@ func TestWhatIsKeptIsBounded(t *testing.T) {
 			t.Fatalf("%d bytes are kept", total)
 		}
 	}
-	o := s.consider([]resource{{domain: "large", raw: controlplane.Pack(limited("large"+strings.Repeat("x", 500), 1)).Value}}, nil, true)
+	o := s.consider(
+		[]resource{{domain: "large", raw: controlplane.Pack(limited("large"+strings.Repeat("x", 500), 1)).Value}}, nil, true)
 	if o.set != nil || len(o.problems) == 0 || len(s.inForce) == 0 {
 		t.Errorf("too much at once: %v", o.problems)
 	}

@@ -63,7 +63,8 @@ func combine(list []descriptors.LimitSpec, r *descriptors.Body) (lost bool) {
 		return false
 	}
 	slices.SortStableFunc(limited, func(a, b descriptors.LimitSpec) int {
-		return cmp.Or(cmp.Compare(a.Figures.Window, b.Figures.Window), cmp.Compare(shadowLast(a), shadowLast(b)), cmp.Compare(a.Figures.Max, b.Figures.Max))
+		return cmp.Or(cmp.Compare(a.Figures.Window, b.Figures.Window), cmp.Compare(shadowLast(a), shadowLast(b)),
+			cmp.Compare(a.Figures.Max, b.Figures.Max))
 	})
 	kept := slices.CompactFunc(slices.Clone(limited), func(a, b descriptors.LimitSpec) bool {
 		return a.Figures.Window == b.Figures.Window && a.Shadow == b.Shadow

@@ -44,7 +44,8 @@ func (s size) check() error {
 	case s.metadata > maxAllMetadata:
 		return fmt.Errorf("more than %d MiB of metadata", maxAllMetadata>>20)
 	case s.paths > maxPaths:
-		return fmt.Errorf("keys and values are so long, and nested so deeply, that the paths of rules have more than %d MiB", maxPaths>>20)
+		return fmt.Errorf("keys and values are so long, and nested so deeply, that the paths of rules have more than %d MiB",
+			maxPaths>>20)
 	}
 	return nil
 }

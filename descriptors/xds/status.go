@@ -64,7 +64,8 @@ func (s *Status) Describe(w io.Writer, now time.Time) error {
 	if !s.Rules {
 		line("rules: none yet")
 	} else {
-		line("version: %q, domains: %d, changed: %s, answered: %s", s.Version, s.Domains, age(now, s.Changed), age(now, s.Answered))
+		line("version: %q, domains: %d, changed: %s, answered: %s", s.Version, s.Domains, age(now, s.Changed),
+			age(now, s.Answered))
 	}
 	for _, name := range sorted(s.Rejected) {
 		line("rejected: %q, %s", name, map[bool]string{true: "as it was before", false: "not limited"}[s.Rejected[name]])

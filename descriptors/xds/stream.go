@@ -51,7 +51,8 @@ func (o *Options) dial(ctx context.Context) (*stream, error) {
 	}
 	// Pings of gRPC more often than every five minutes make grpc-go's servers, and so
 	// Envoy Gateway, close the connection. Those of TCP find a peer that is gone.
-	dialer := net.Dialer{KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 30 * time.Second, Interval: 10 * time.Second, Count: 3}}
+	dialer := net.Dialer{KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 30 * time.Second,
+		Interval: 10 * time.Second, Count: 3}}
 	conn, err := grpc.NewClient("passthrough:///"+o.Address,
 		grpc.WithTransportCredentials(creds),
 		grpc.WithContextDialer(func(ctx context.Context, address string) (net.Conn, error) {
@@ -141,7 +142,8 @@ func (s *stream) send(req *discovery.DiscoveryRequest) error {
 func (s *stream) answer(resp *response, accepted string, wrong []string) error {
 	req := &discovery.DiscoveryRequest{VersionInfo: accepted, ResponseNonce: resp.nonce}
 	if len(wrong) > 0 {
-		req.ErrorDetail = &rpcstatus.Status{Code: int32(codes.InvalidArgument), Message: cut(strings.ToValidUTF8(strings.Join(wrong, "\n"), "?"), maxNack)}
+		req.ErrorDetail = &rpcstatus.Status{Code: int32(codes.InvalidArgument),
+			Message: cut(strings.ToValidUTF8(strings.Join(wrong, "\n"), "?"), maxNack)}
 	}
 	return s.send(req)
 }

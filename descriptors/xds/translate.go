@@ -42,7 +42,8 @@ func (n *node) String() string {
 }
 
 func (t *translator) add(n *node, warning bool, format string, args ...any) {
-	t.problems.Add(descriptors.Problem{File: source, Path: n.String(), Message: fmt.Sprintf(format, args...), Warning: warning})
+	t.problems.Add(descriptors.Problem{File: source, Path: n.String(), Message: fmt.Sprintf(format, args...),
+		Warning: warning})
 }
 
 // config reads one message of a domain. It returns the descriptors at its top, encoded.
@@ -134,7 +135,8 @@ func (t *translator) rule(group []*rlsconf.RateLimitDescriptor, at *node) *descr
 		}
 	}
 	if combine(limits, &r.Body) {
-		t.add(at, true, "the control plane sends the key and value %d times with different limits; the strictest of them applies", len(group))
+		t.add(at, true, "the control plane sends the key and value %d times with different limits; "+
+			"the strictest of them applies", len(group))
 	}
 	r.Rules = t.rules(below, at)
 	return r
@@ -167,7 +169,8 @@ func (t *translator) limit(d *rlsconf.RateLimitDescriptor, at *node) (s descript
 		t.add(at, false, "rate_limit has the unit number %d, which this version of headgate does not know", number)
 		return s, false
 	}
-	s.Figures = limit.Spec{Algorithm: limit.FixedWindow, Max: int64(p.GetRequestsPerUnit()), Window: unit.Length, Overflow: t.overflow}
+	s.Figures = limit.Spec{Algorithm: limit.FixedWindow, Max: int64(p.GetRequestsPerUnit()), Window: unit.Length,
+		Overflow: t.overflow}
 	s.AnyMonth = unit.Length == units.Month
 	return s, true
 }

@@ -97,12 +97,18 @@ func TestMessagesThatCannotBeRules(t *testing.T) {
 		config *rlsconf.RateLimitConfig
 		want   string
 	}{
-		{policy(&rlsconf.RateLimitPolicy{RequestsPerUnit: 1}), "xds: rate_limit has no unit; it must be one of second, minute, hour, day, week, month, year (at d/a_b/k)"},
-		{policy(&rlsconf.RateLimitPolicy{RequestsPerUnit: 1, Unit: 42}), "xds: rate_limit has the unit number 42, which this version of headgate does not know (at d/a_b/k)"},
-		{policy(&rlsconf.RateLimitPolicy{Unlimited: true, Unit: hour}), "xds: unlimited and unit contradict each other (at d/a_b/k)"},
-		{policy(&rlsconf.RateLimitPolicy{Unit: hour, Name: "a\nb"}), "must be of visible ASCII characters without quotes and backslashes (at d/a_b/k)"},
-		{policy(&rlsconf.RateLimitPolicy{Unit: hour, Name: "n", Replaces: []*rlsconf.RateLimitReplace{{Name: "n"}}}), `xds: the limit "n" replaces itself (at d/a_b/k)`},
-		{policy(&rlsconf.RateLimitPolicy{Unit: hour, Replaces: []*rlsconf.RateLimitReplace{{}}}), "xds: an entry of replaces must name a limit (at d/a_b/k)"},
+		{policy(&rlsconf.RateLimitPolicy{RequestsPerUnit: 1}),
+			"xds: rate_limit has no unit; it must be one of second, minute, hour, day, week, month, year (at d/a_b/k)"},
+		{policy(&rlsconf.RateLimitPolicy{RequestsPerUnit: 1, Unit: 42}),
+			"xds: rate_limit has the unit number 42, which this version of headgate does not know (at d/a_b/k)"},
+		{policy(&rlsconf.RateLimitPolicy{Unlimited: true, Unit: hour}),
+			"xds: unlimited and unit contradict each other (at d/a_b/k)"},
+		{policy(&rlsconf.RateLimitPolicy{Unit: hour, Name: "a\nb"}),
+			"must be of visible ASCII characters without quotes and backslashes (at d/a_b/k)"},
+		{policy(&rlsconf.RateLimitPolicy{Unit: hour, Name: "n", Replaces: []*rlsconf.RateLimitReplace{{Name: "n"}}}),
+			`xds: the limit "n" replaces itself (at d/a_b/k)`},
+		{policy(&rlsconf.RateLimitPolicy{Unit: hour, Replaces: []*rlsconf.RateLimitReplace{{}}}),
+			"xds: an entry of replaces must name a limit (at d/a_b/k)"},
 		{controlplane.Config("d", controlplane.Rule("", "", 1, hour)), "the rule's key is empty"},
 	} {
 		o := considered(t, c.config, controlplane.Config("good", controlplane.Rule("k", "", 1, hour)))
@@ -143,19 +149,27 @@ func TestDuplicatesAreMerged(t *testing.T) {
 		"the lower one": {[]*rlsconf.RateLimitConfig{controlplane.Config("d", rule(5, hour), rule(3, hour), rule(4, hour))},
 			"d.k_v: unit=HOUR requests_per_unit=3, shadow_mode: false\n", true},
 		"two windows": {[]*rlsconf.RateLimitConfig{controlplane.Config("d", rule(50, hour), rule(3, minute))},
-			"d.k_v: unit=MINUTE requests_per_unit=3, shadow_mode: false\nd.k_v: algorithm=fixed_window limit=50 window=1h, shadow_mode: false\n", false},
+			"d.k_v: unit=MINUTE requests_per_unit=3, shadow_mode: false\nd.k_v: algorithm=fixed_window limit=50 window=1h, " +
+				"shadow_mode: false\n", false},
 		"one in shadow mode": {[]*rlsconf.RateLimitConfig{controlplane.Config("d", shadow(rule(2, hour)), rule(3, hour))},
-			"d.k_v: unit=HOUR requests_per_unit=3, shadow_mode: false\nd.k_v: algorithm=fixed_window limit=2 window=1h, shadow_mode: true\n", false},
-		"all in shadow mode": {[]*rlsconf.RateLimitConfig{controlplane.Config("d", shadow(rule(3, hour)), shadow(rule(3, hour)))},
+			"d.k_v: unit=HOUR requests_per_unit=3, shadow_mode: false\nd.k_v: algorithm=fixed_window limit=2 window=1h, " +
+				"shadow_mode: true\n", false},
+		"all in shadow mode": {
+			[]*rlsconf.RateLimitConfig{controlplane.Config("d", shadow(rule(3, hour)), shadow(rule(3, hour)))},
 			"d.k_v: unit=HOUR requests_per_unit=3, shadow_mode: true\n", false},
 		"unlimited": {[]*rlsconf.RateLimitConfig{controlplane.Config("d",
-			&rlsconf.RateLimitDescriptor{Key: "k", Value: "v", RateLimit: &rlsconf.RateLimitPolicy{Unlimited: true}}, rule(3, hour))},
+			&rlsconf.RateLimitDescriptor{Key: "k", Value: "v", RateLimit: &rlsconf.RateLimitPolicy{Unlimited: true}},
+			rule(3, hour))},
 			"d.k_v: unit=HOUR requests_per_unit=3, shadow_mode: false\n", true},
 		"below": {[]*rlsconf.RateLimitConfig{controlplane.Config("d",
-			controlplane.Node("k", "v", controlplane.Rule("a", "", 1, hour)), rule(3, hour), controlplane.Node("k", "v", controlplane.Rule("b", "", 2, hour), controlplane.Rule("a", "", 1, hour)))},
-			"d.k_v: unit=HOUR requests_per_unit=3, shadow_mode: false\nd.k_v.a: unit=HOUR requests_per_unit=1, shadow_mode: false\nd.k_v.b: unit=HOUR requests_per_unit=2, shadow_mode: false\n", false},
-		"a domain in parts": {[]*rlsconf.RateLimitConfig{controlplane.Config("d", rule(3, hour)), controlplane.Config("d", rule(4, hour), controlplane.Rule("o", "", 1, hour))},
-			"d.k_v: unit=HOUR requests_per_unit=3, shadow_mode: false\nd.o: unit=HOUR requests_per_unit=1, shadow_mode: false\n", true},
+			controlplane.Node("k", "v", controlplane.Rule("a", "", 1, hour)), rule(3, hour),
+			controlplane.Node("k", "v", controlplane.Rule("b", "", 2, hour), controlplane.Rule("a", "", 1, hour)))},
+			"d.k_v: unit=HOUR requests_per_unit=3, shadow_mode: false\nd.k_v.a: unit=HOUR requests_per_unit=1, shadow_mode: " +
+				"false\nd.k_v.b: unit=HOUR requests_per_unit=2, shadow_mode: false\n", false},
+		"a domain in parts": {[]*rlsconf.RateLimitConfig{controlplane.Config("d", rule(3, hour)),
+			controlplane.Config("d", rule(4, hour), controlplane.Rule("o", "", 1, hour))},
+			"d.k_v: unit=HOUR requests_per_unit=3, shadow_mode: false\nd.o: unit=HOUR requests_per_unit=1, shadow_mode: false\n",
+			true},
 	} {
 		o := considered(t, c.configs...)
 		if o.set == nil || len(o.problems) > 0 || len(o.warnings) > 0 != c.warned {
@@ -179,7 +193,8 @@ func TestDuplicatesAreMerged(t *testing.T) {
 
 // Long keys and chains, which Envoy Gateway makes of legal configuration.
 func TestLongKeysAndChains(t *testing.T) {
-	route := "httproute/" + strings.Repeat("n", 63) + "/" + strings.Repeat("r", 253) + "/rule/15/match/127/" + strings.Repeat("h", 253)
+	route := "httproute/" + strings.Repeat("n", 63) + "/" + strings.Repeat("r", 253) + "/rule/15/match/127/" +
+		strings.Repeat("h", 253)
 	d := controlplane.Rule("last", "", 1, hour)
 	for i := range 98 {
 		d = controlplane.Node(fmt.Sprintf("rule-0-match-%d", i), fmt.Sprintf("rule-0-match-%d", i), d)
@@ -243,7 +258,8 @@ func TestManyRulesAreTranslatedOnce(t *testing.T) {
 func TestOverflowOfLimits(t *testing.T) {
 	s := &state{maxBytes: DefaultMaxMessage, overflow: limit.Saturate,
 		overlay: overlay.New([]overlay.Entry{{Domain: "d", Rule: "b", Overflow: descriptors.OverflowDebt, MaxDebt: 9}})}
-	o := s.consider(resourcesOf(t, controlplane.Config("d", controlplane.Rule("a", "", 7, hour), controlplane.Rule("b", "", 7, hour))), nil, false)
+	o := s.consider(resourcesOf(t, controlplane.Config("d", controlplane.Rule("a", "", 7, hour),
+		controlplane.Rule("b", "", 7, hour))), nil, false)
 	if o.set == nil {
 		t.Fatal(o.problems)
 	}

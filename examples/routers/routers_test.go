@@ -36,7 +36,8 @@ func twice(server http.Handler) {
 }
 
 func open() *headgate.Limiter {
-	limiter, err := headgate.Open(context.Background(), headgate.Options{Rules: []headgate.Rules{headgate.YAML("rules.yaml", rules)}})
+	limiter, err := headgate.Open(context.Background(),
+		headgate.Options{Rules: []headgate.Rules{headgate.YAML("rules.yaml", rules)}})
 	if err != nil {
 		panic(err)
 	}
@@ -55,7 +56,8 @@ func Example_chi() {
 		Domain: "shop", Descriptors: []middleware.Descriptor{{{Key: "route", Value: route}}},
 	})
 	router := chi.NewRouter()
-	router.With(limit).Get("/items/{id}", func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, chi.URLParam(r, "id")) })
+	router.With(limit).Get("/items/{id}",
+		func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, chi.URLParam(r, "id")) })
 	twice(router)
 	// Output:
 	// 200

@@ -154,7 +154,8 @@ func (g *gateway) pingRedis(ctx context.Context) error { return g.redis.Ping(ctx
 
 // api returns the handler of the public listener.
 func (g *gateway) api(sends *httpapi.Metrics) (http.Handler, error) {
-	c := httpapi.Config{Gateway: g, Answer: sends.Sent, Log: g.log, Timeout: g.conf.RequestTimeout, Most: g.conf.MaxRequests}
+	c := httpapi.Config{Gateway: g, Answer: sends.Sent, Log: g.log, Timeout: g.conf.RequestTimeout,
+		Most: g.conf.MaxRequests}
 	if g.conf.ConfigToken != "" {
 		guard, err := web.NewGuard(web.GuardConfig{Token: g.conf.ConfigToken, Setting: "NOTIFY_GATEWAY_CONFIG_TOKEN"})
 		if err != nil {
@@ -164,7 +165,8 @@ func (g *gateway) api(sends *httpapi.Metrics) (http.Handler, error) {
 	}
 	checks := []*check{
 		{name: "database", log: g.log, ping: g.store.Ping},
-		{name: "kafka", log: g.log, ping: g.publisher.Ping, problem: kafka.Problem, serving: g.conf.Delivery == deliverOutbox},
+		{name: "kafka", log: g.log, ping: g.publisher.Ping, problem: kafka.Problem,
+			serving: g.conf.Delivery == deliverOutbox},
 	}
 	if g.redis != nil {
 		checks = append(checks, &check{name: "redis", log: g.log, ping: g.pingRedis, serving: true})

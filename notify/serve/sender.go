@@ -22,7 +22,8 @@ func Sender(ctx context.Context, conf *SenderSettings, log *slog.Logger, version
 	consumer, err := kafka.NewConsumer(kafka.ConsumerConfig{
 		Topic: conf.Topic,
 		Group: conf.Group, DeadLetter: conf.DeadLetter, Log: log,
-		Handler: &sender.Retrier{Sender: to, Attempts: conf.WebhookAttempts, Backoff: conf.WebhookBackoff, Log: log, Skip: conf.DeadLetter != ""},
+		Handler: &sender.Retrier{Sender: to, Attempts: conf.WebhookAttempts, Backoff: conf.WebhookBackoff, Log: log,
+			Skip: conf.DeadLetter != ""},
 	})
 	if err != nil {
 		return err

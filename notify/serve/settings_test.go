@@ -51,9 +51,12 @@ func TestNotifySettings(t *testing.T) {
 		{gateway, []string{"--delivery=outbocks"}, nil, []string{"--delivery", "direct", "outbox"}},
 		{gateway, []string{"--pool-max=2"}, nil, []string{"--pool-max", "--pool-min"}},
 		{gateway, []string{"--publish-timeout=6s"}, nil, []string{"--publish-timeout", "--request-timeout (5s)"}},
-		{gateway, []string{"--kafka-sasl=scram", "--kafka-username=u", "--kafka-password=s3cret"}, nil, []string{"--kafka-sasl", "scram-sha-512", `"scram"`}},
-		{gateway, []string{"--kafka-sasl=plain", "--kafka-password=s3cret"}, nil, []string{"--kafka-sasl", "needs --kafka-username"}},
-		{gateway, []string{"--kafka-sasl=plain", "--kafka-username=u", "--kafka-password=s3cret", "--kafka-password-file=f"}, nil, []string{"--kafka-sasl", "either --kafka-password or"}},
+		{gateway, []string{"--kafka-sasl=scram", "--kafka-username=u", "--kafka-password=s3cret"}, nil,
+			[]string{"--kafka-sasl", "scram-sha-512", `"scram"`}},
+		{gateway, []string{"--kafka-sasl=plain", "--kafka-password=s3cret"}, nil,
+			[]string{"--kafka-sasl", "needs --kafka-username"}},
+		{gateway, []string{"--kafka-sasl=plain", "--kafka-username=u", "--kafka-password=s3cret", "--kafka-password-file=f"},
+			nil, []string{"--kafka-sasl", "either --kafka-password or"}},
 		{gateway, []string{"--kafka-username=u"}, nil, []string{"--kafka-username", "needs --kafka-sasl"}},
 		{gateway, []string{"--kafka-tls-ca=f"}, nil, []string{"--kafka-tls-ca", "needs --kafka-tls"}},
 		{sender, []string{"--kafka-tls", "--kafka-tls-cert=f"}, nil, []string{"--kafka-tls-cert", "needs --kafka-tls-key"}},
@@ -67,7 +70,8 @@ func TestNotifySettings(t *testing.T) {
 		{gateway, []string{"--outbox-max=0"}, nil, []string{"--outbox-max"}},
 		{gateway, []string{"--max-requests=0"}, nil, []string{"--max-requests"}},
 		{gateway, []string{"--log-level=loud"}, nil, []string{"--log-level"}},
-		{gateway, nil, []string{"NOTIFY_GATEWAY_POOL_MAX=many"}, []string{"environment variable NOTIFY_GATEWAY_POOL_MAX", "many"}},
+		{gateway, nil, []string{"NOTIFY_GATEWAY_POOL_MAX=many"},
+			[]string{"environment variable NOTIFY_GATEWAY_POOL_MAX", "many"}},
 		{sender, []string{"--webhok=http://h"}, nil, []string{"unknown flag: --webhok"}},
 		{sender, []string{"--webhook=ftp://h/s3cret"}, nil, []string{"--webhook"}},
 		{sender, []string{"--webhook-attempts=0"}, nil, []string{"--webhook-attempts"}},
@@ -94,7 +98,8 @@ func TestNotifyFiles(t *testing.T) {
 		if err := os.WriteFile(file, []byte("topic: x\nkafak: h:1\n"), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := p.resolve(t, []string{"--config", file}, nil); err == nil || !strings.Contains(err.Error(), "conf.yaml:2:1: kafak: unknown setting; did you mean kafka?") {
+		if _, err := p.resolve(t, []string{"--config", file}, nil); err == nil ||
+			!strings.Contains(err.Error(), "conf.yaml:2:1: kafak: unknown setting; did you mean kafka?") {
 			t.Errorf("%s: %v", p.name, err)
 		}
 	}
@@ -109,7 +114,8 @@ func TestNotifyVariables(t *testing.T) {
 			t.Fatal(err)
 		}
 		want := "unknown environment variable " + p.prefix + "_TOPCI has no effect; did you mean " + p.prefix + "_TOPIC?"
-		if !strings.Contains(log, want) || strings.Contains(log, "s3cret") || strings.Contains(log, "NOTIFY_SOCKET") || strings.Contains(log, "HEADGATE_BACKEND") {
+		if !strings.Contains(log, want) || strings.Contains(log, "s3cret") || strings.Contains(log, "NOTIFY_SOCKET") ||
+			strings.Contains(log, "HEADGATE_BACKEND") {
 			t.Errorf("%s: the log has %q, want %q", p.name, log, want)
 		}
 	}
@@ -142,7 +148,8 @@ func TestAPasswordThatOthersCanReadIsNamed(t *testing.T) {
 	const text = "can read the password"
 	for _, p := range notifyPrograms {
 		for tls, named := range map[string]bool{"--kafka-tls=false": true, "--kafka-tls": false} {
-			log, err := p.resolve(t, []string{tls, "--kafka-sasl", "plain", "--kafka-username", "u"}, []string{p.prefix + "_KAFKA_PASSWORD=s3cret"})
+			log, err := p.resolve(t, []string{tls, "--kafka-sasl", "plain", "--kafka-username", "u"},
+				[]string{p.prefix + "_KAFKA_PASSWORD=s3cret"})
 			if err != nil || strings.Contains(log, text) != named || strings.Contains(log, "s3cret") {
 				t.Errorf("%s %s: %v, %q", p.name, tls, err, log)
 			}

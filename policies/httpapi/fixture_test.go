@@ -59,7 +59,8 @@ func (s *server) put(t testing.TB, keys ...string) {
 	t.Helper()
 	edits := make([]policies.Edit, len(keys))
 	for i, k := range keys {
-		edits[i] = policies.Edit{Key: k, Figures: policies.Figures{Algorithm: limit.SlidingLog, Capacity: 2, Window: 60 * policies.One}}
+		edits[i] = policies.Edit{Key: k, Figures: policies.Figures{Algorithm: limit.SlidingLog, Capacity: 2,
+			Window: 60 * policies.One}}
 	}
 	_, err := s.store.Apply(soon(t), edits, "test", 0, false)
 	check(t, err)
@@ -93,7 +94,8 @@ func (s *server) do(t testing.TB, method, target, body string, header ...string)
 	return s.doWith(t, t.Context(), method, target, body, header...)
 }
 
-func (s *server) doWith(t testing.TB, ctx context.Context, method, target, body string, header ...string) webtest.Answer {
+func (s *server) doWith(t testing.TB, ctx context.Context, method, target, body string,
+	header ...string) webtest.Answer {
 	t.Helper()
 	header = append([]string{"Authorization", "Bearer " + adminToken}, header...)
 	a := webtest.Send(t, ctx, s.handler, method, target, body, header...)

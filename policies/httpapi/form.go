@@ -26,7 +26,8 @@ func keyOf(given string) (string, error) {
 	}
 	for segment := range strings.SplitSeq(key, "/") {
 		if segment == "." || segment == ".." {
-			return "", badRequest("the key %s has %q between slashes, which paths of URLs cannot have; headgate policy knows such keys", web.Clip(key), segment)
+			return "", badRequest("the key %s has %q between slashes, which paths of URLs cannot have; "+
+				"headgate policy knows such keys", web.Clip(key), segment)
 		}
 	}
 	return key, nil

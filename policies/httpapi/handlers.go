@@ -32,7 +32,8 @@ func (h *Handlers) list(w http.ResponseWriter, r *http.Request, p web.Params) er
 	}
 	for _, name := range []string{"prefix", "after"} {
 		if !prefixForm.MatchString(p[name]) {
-			return badRequest("%s is %q, want what keys have: at most %d visible ASCII characters without spaces", name, web.Clip(p[name]), policies.MaxKey)
+			return badRequest("%s is %q, want what keys have: at most %d visible ASCII characters without spaces", name,
+				web.Clip(p[name]), policies.MaxKey)
 		}
 	}
 	page, err := h.editor.Store().List(r.Context(), p["after"], p["prefix"], limit)
@@ -145,7 +146,8 @@ type previewAnswer struct {
 }
 
 // change does an edit, or says with dryRun what it would do, and answers with the policy after it.
-func (h *Handlers) change(w http.ResponseWriter, r *http.Request, p web.Params, edit policies.Edit, done func(*policies.Policy)) error {
+func (h *Handlers) change(w http.ResponseWriter, r *http.Request, p web.Params, edit policies.Edit,
+	done func(*policies.Policy)) error {
 	dry, err := dryRun(p)
 	if err != nil {
 		return err
@@ -180,7 +182,8 @@ func (h *Handlers) audit(r *http.Request, key, who string, o *policies.Outcome) 
 	if !o.Changed() {
 		return
 	}
-	h.log.Info("policy changed", "key", key, "by", who, "before", summary(o.Before), "after", summary(o.After), "request_id", web.RequestID(r))
+	h.log.Info("policy changed", "key", key, "by", who, "before", summary(o.Before), "after", summary(o.After),
+		"request_id", web.RequestID(r))
 }
 
 // summary is a policy for the log.

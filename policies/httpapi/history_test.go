@@ -16,15 +16,19 @@ func TestHistoryOfAPolicy(t *testing.T) {
 	const past = "/admin/policies-history?key=user:alice"
 	s.do(t, "GET", past, "").Is(t, 200).Has(t, `{"changes":[]}`)
 	s.put(t, "user:alice", "user:bob")
-	s.do(t, "PUT", "/admin/policies/user:alice?dryRun=true", `{"type":"TOKEN_BUCKET","capacity":9,"refillRate":1}`).Is(t, 200)
+	s.do(t, "PUT", "/admin/policies/user:alice?dryRun=true",
+		`{"type":"TOKEN_BUCKET","capacity":9,"refillRate":1}`).Is(t, 200)
 	s.do(t, "PUT", "/admin/policies/user:alice", `{"type":"TOKEN_BUCKET","capacity":5,"refillRate":0.25}`).Is(t, 200)
 	s.do(t, "DELETE", "/admin/policies/user:alice", "").Is(t, 204)
 	s.do(t, "DELETE", "/admin/policies/user:alice", "").Is(t, 404)
 
 	a := s.do(t, "GET", past, "").Is(t, 200)
-	a.Has(t, `{"changes":[{"number":4,"generation":3,"key":"user:alice","policyKey":"user:alice","changedBy":"admin-token","changedAt":"`)
-	a.Has(t, `"before":{"algorithm":"token_bucket","rate":"1/4s","burst":5,"type":"TOKEN_BUCKET","capacity":5,"refillRate":0.25,"windowSeconds":0,"version":2},"after":null},{"number":3,`)
-	a.Has(t, `"before":{"algorithm":"sliding_log","limit":2,"window":"1m","type":"SLIDING_WINDOW","capacity":2,"refillRate":0,"windowSeconds":60,"version":1},"after":{"algorithm":"token_bucket",`)
+	a.Has(t, `{"changes":[{"number":4,"generation":3,"key":"user:alice","policyKey":"user:alice",`+
+		`"changedBy":"admin-token","changedAt":"`)
+	a.Has(t, `"before":{"algorithm":"token_bucket","rate":"1/4s","burst":5,"type":"TOKEN_BUCKET","capacity":5,`+
+		`"refillRate":0.25,"windowSeconds":0,"version":2},"after":null},{"number":3,`)
+	a.Has(t, `"before":{"algorithm":"sliding_log","limit":2,"window":"1m","type":"SLIDING_WINDOW","capacity":2,`+
+		`"refillRate":0,"windowSeconds":60,"version":1},"after":{"algorithm":"token_bucket",`)
 	a.Has(t, `"changedBy":"test"`).Has(t, `"before":null,"after":{"algorithm":"sliding_log"`)
 	if n := len(a.Object(t)["changes"].([]any)); n != 3 {
 		t.Errorf("%d changes, want 3: %s", n, a.Body)
@@ -82,7 +86,8 @@ func TestHostileTextsInTheHistory(t *testing.T) {
 	check(t, err)
 	a := s.do(t, "GET", "/admin/policies-history?key="+url.QueryEscape(key), "").Is(t, 200)
 	change := a.Object(t)["changes"].([]any)[0].(map[string]any)
-	if change["changedBy"] != who || change["policyKey"] != key || a.Header.Get("X-Content-Type-Options") != "nosniff" || a.Header.Get("Content-Type") != "application/json" {
+	if change["changedBy"] != who || change["policyKey"] != key || a.Header.Get("X-Content-Type-Options") != "nosniff" ||
+		a.Header.Get("Content-Type") != "application/json" {
 		t.Errorf("the answer is %v %s", a.Header, a.Body)
 	}
 }

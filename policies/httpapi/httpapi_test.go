@@ -21,18 +21,23 @@ func TestLifeOfAPolicy(t *testing.T) {
 	s.do(t, "PUT", one, window).Is(t, 404)
 	s.do(t, "DELETE", one, "").Is(t, 404)
 
-	made := s.do(t, "POST", "/admin/policies", `{"key":"user-123","type":"TOKEN_BUCKET","capacity":100,"refillRate":10,"windowSeconds":60}`).Is(t, 201)
-	made.Has(t, `"policyKey":"user-123","type":"TOKEN_BUCKET","capacity":100,"refillRate":10,"windowSeconds":60,"version":1,"changedBy":"admin-token"`)
+	made := s.do(t, "POST", "/admin/policies",
+		`{"key":"user-123","type":"TOKEN_BUCKET","capacity":100,"refillRate":10,"windowSeconds":60}`).Is(t, 201)
+	made.Has(t, `"policyKey":"user-123","type":"TOKEN_BUCKET","capacity":100,"refillRate":10,"windowSeconds":60,`+
+		`"version":1,"changedBy":"admin-token"`)
 	if id := made.Object(t)["id"]; id != 1.0 || made.Header.Get("Location") != one {
 		t.Errorf("id %v, Location %q", id, made.Header.Get("Location"))
 	}
-	s.do(t, "POST", "/admin/policies", `{"key":"user-123","type":"FIXED_WINDOW","capacity":1,"windowSeconds":1}`).Is(t, 409).Has(t, "already")
+	s.do(t, "POST", "/admin/policies", `{"key":"user-123","type":"FIXED_WINDOW","capacity":1,"windowSeconds":1}`).Is(t,
+		409).Has(t, "already")
 
-	if got := s.do(t, "GET", one, "").Is(t, 200); got.Body != made.Body || got.Header.Get("ETag") != made.Header.Get("ETag") {
+	if got := s.do(t, "GET", one, "").Is(t, 200); got.Body != made.Body ||
+		got.Header.Get("ETag") != made.Header.Get("ETag") {
 		t.Errorf("GET answers %s, and POST %s", got.Body, made.Body)
 	}
 	changed := s.do(t, "PUT", one, `{"key":"user-123","type":"TOKEN_BUCKET","capacity":5,"refillRate":2.5e-1}`).Is(t, 200)
-	changed.Has(t, `"id":1,"policyKey":"user-123","type":"TOKEN_BUCKET","capacity":5,"refillRate":0.25,"windowSeconds":0,"version":2`)
+	changed.Has(t,
+		`"id":1,"policyKey":"user-123","type":"TOKEN_BUCKET","capacity":5,"refillRate":0.25,"windowSeconds":0,"version":2`)
 	if changed.Header.Get("ETag") == made.Header.Get("ETag") {
 		t.Error("a changed policy has the same ETag")
 	}
@@ -46,7 +51,8 @@ func TestLifeOfAPolicy(t *testing.T) {
 	}
 	for i, want := range []string{
 		`key=user-123 by=admin-token before=none after="token_bucket rate=10/s burst=100 version=1"`,
-		`key=user-123 by=admin-token before="token_bucket rate=10/s burst=100 version=1" after="token_bucket rate=1/4s burst=5 version=2"`,
+		`key=user-123 by=admin-token before="token_bucket rate=10/s burst=100 version=1" after="token_bucket rate=1/4s ` +
+			`burst=5 version=2"`,
 		`key=user-123 by=admin-token before="token_bucket rate=1/4s burst=5 version=2" after=none`,
 	} {
 		if !strings.Contains(lines[i], want) {
@@ -61,12 +67,18 @@ func TestWhatGETAnswersCanBeSentBack(t *testing.T) {
 	t.Parallel()
 	s := newServer(t)
 	for body, want := range map[string]string{
-		`{"key":"a","algorithm":"token_bucket","rate":"10/s","burst":100}`:                                                           `{"key":"a","algorithm":"token_bucket","rate":"10/s","burst":100,"id":`,
-		`{"key":"b","type":"TOKEN_BUCKET","capacity":100,"refillRate":10,"windowSeconds":60}`:                                        `{"key":"b","algorithm":"token_bucket","rate":"10/s","burst":100,"id":`,
-		`{"policyKey":"c","algorithm":"sliding_log","limit":2,"window":"60s"}`:                                                       `{"key":"c","algorithm":"sliding_log","limit":2,"window":"1m","id":`,
-		`{"key":"d","type":"SLIDING_WINDOW_COUNTER","capacity":2,"windowSeconds":0.5}`:                                               `{"key":"d","algorithm":"sliding_window","limit":2,"window":"500ms","id":`,
-		`{"key":"e","algorithm":"fixed_window","rate":"0/min"}`:                                                                      `{"key":"e","algorithm":"fixed_window","limit":0,"window":"1m","id":`,
-		`{"key":"f","algorithm":"fixed_window","limit":1e1,"window":"1d","type":"FIXED_WINDOW","capacity":10,"windowSeconds":86400}`: `{"key":"f","algorithm":"fixed_window","limit":10,"window":"24h","id":`,
+		`{"key":"a","algorithm":"token_bucket","rate":"10/s",` +
+			`"burst":100}`: `{"key":"a","algorithm":"token_bucket","rate":"10/s","burst":100,"id":`,
+		`{"key":"b","type":"TOKEN_BUCKET","capacity":100,"refillRate":10,` +
+			`"windowSeconds":60}`: `{"key":"b","algorithm":"token_bucket","rate":"10/s","burst":100,"id":`,
+		`{"policyKey":"c","algorithm":"sliding_log","limit":2,` +
+			`"window":"60s"}`: `{"key":"c","algorithm":"sliding_log","limit":2,"window":"1m","id":`,
+		`{"key":"d","type":"SLIDING_WINDOW_COUNTER","capacity":2,` +
+			`"windowSeconds":0.5}`: `{"key":"d","algorithm":"sliding_window","limit":2,"window":"500ms","id":`,
+		`{"key":"e","algorithm":"fixed_window",` +
+			`"rate":"0/min"}`: `{"key":"e","algorithm":"fixed_window","limit":0,"window":"1m","id":`,
+		`{"key":"f","algorithm":"fixed_window","limit":1e1,"window":"1d","type":"FIXED_WINDOW","capacity":10,` +
+			`"windowSeconds":86400}`: `{"key":"f","algorithm":"fixed_window","limit":10,"window":"24h","id":`,
 	} {
 		made := s.do(t, "POST", "/admin/policies", body).Is(t, 201).Has(t, want)
 		one := made.Header.Get("Location")
@@ -101,13 +113,15 @@ func TestKeysAreDecodedOnce(t *testing.T) {
 	}
 	made := s.do(t, "POST", "/admin/policies", `{"key":"é/b|c d%","type":"FIXED_WINDOW","capacity":1,"windowSeconds":1}`)
 	made.Is(t, 400).Has(t, "no escape")
-	made = s.do(t, "POST", "/admin/policies", `{"key":"é/b|c d%25","type":"FIXED_WINDOW","capacity":1,"windowSeconds":1}`).Is(t, 201)
+	made = s.do(t, "POST", "/admin/policies",
+		`{"key":"é/b|c d%25","type":"FIXED_WINDOW","capacity":1,"windowSeconds":1}`).Is(t, 201)
 	if at := made.Header.Get("Location"); at != "/admin/policies/%25C3%25A9%2Fb%7Cc%2520d%2525" {
 		t.Errorf("Location is %s", at)
 	}
 	s.do(t, "GET", made.Header.Get("Location"), "").Is(t, 200).Has(t, `"policyKey":"%C3%A9/b|c%20d%25"`)
 	long := strings.Repeat("x", 300)
-	made = s.do(t, "POST", "/admin/policies", `{"key":"`+long+`","type":"FIXED_WINDOW","capacity":1,"windowSeconds":1}`).Is(t, 201)
+	made = s.do(t, "POST", "/admin/policies",
+		`{"key":"`+long+`","type":"FIXED_WINDOW","capacity":1,"windowSeconds":1}`).Is(t, 201)
 	s.do(t, "GET", made.Header.Get("Location"), "").Is(t, 200)
 	s.do(t, "GET", "/admin/policies/"+long, "").Is(t, 200)
 }
@@ -128,13 +142,18 @@ func TestBadRequestsChangeNothing(t *testing.T) {
 		header             []string
 	}{
 		{"POST", "", body(`,"burst":1`), 400, "burst is mixed with older words", nil},
-		{"POST", "", `{"key":"b","algorithm":"sliding_log","capacity":2,"windowSeconds":60}`, 400, "algorithm is mixed with older words: algorithm with capacity, windowSeconds;", nil},
-		{"POST", "", `{"key":"b","algorithm":"sliding_log","limit":2,"window":"1m","type":"SLIDING_WINDOW","capacity":3,"windowSeconds":60}`, 400, "limit 2 and capacity 3 contradict", nil},
+		{"POST", "", `{"key":"b","algorithm":"sliding_log","capacity":2,"windowSeconds":60}`, 400,
+			"algorithm is mixed with older words: algorithm with capacity, windowSeconds;", nil},
+		{"POST", "", `{"key":"b","algorithm":"sliding_log","limit":2,"window":"1m","type":"SLIDING_WINDOW","capacity":3,` +
+			`"windowSeconds":60}`, 400, "limit 2 and capacity 3 contradict", nil},
 		{"POST", "", `{"key":"b","policyKey":"c","algorithm":"sliding_log","limit":2,"window":"1m"}`, 400, "policyKey", nil},
 		{"POST", "", `{"policyKey":"../b","algorithm":"sliding_log","limit":2,"window":"1m"}`, 400, "between slashes", nil},
-		{"POST", "", `{"key":"b","algorithm":"sliding_log","limit":"2","window":"1m"}`, 400, "limit must be a whole number", nil},
-		{"POST", "", `{"key":"b","algorithm":"sliding_log","limit":null,"window":"1m"}`, 400, "limit must be a whole number", nil},
-		{"POST", "", `{"key":"b","algorithm":"sliding_log","limit":2,"window":60}`, 400, "window must be a string, not 60", nil},
+		{"POST", "", `{"key":"b","algorithm":"sliding_log","limit":"2","window":"1m"}`, 400,
+			"limit must be a whole number", nil},
+		{"POST", "", `{"key":"b","algorithm":"sliding_log","limit":null,"window":"1m"}`, 400,
+			"limit must be a whole number", nil},
+		{"POST", "", `{"key":"b","algorithm":"sliding_log","limit":2,"window":60}`, 400,
+			"window must be a string, not 60", nil},
 		{"POST", "", `{"key":"b","algorithm":"token_bucket","rate":"1/s","window":""}`, 400, "window is empty", nil},
 		{"POST", "", `{"key":"b","algorithm":"token_bucket","rate":["1/s"]}`, 400, "rate must be a string", nil},
 		{"POST", "", `{"key":"b","algorithm":"token_bucket","rate":"1/s","version":"1"}`, 400, "version must be", nil},
@@ -142,12 +161,15 @@ func TestBadRequestsChangeNothing(t *testing.T) {
 		{"POST", "", body(`,"units":1`), 400, "units is an unknown field", nil},
 		{"POST", "", body(`,"capacity":1`), 400, "capacity is there twice", nil},
 		{"POST", "", `{"key":"b","type":"TOKEN_BUCKET","capacity":-1,"refillRate":1}`, 400, "capacity -1 is negative", nil},
-		{"POST", "", `{"key":"b","type":"TOKEN_BUCKET","capacity":1.5,"refillRate":1}`, 400, "capacity must be a whole number", nil},
-		{"POST", "", `{"key":"b","type":"TOKEN_BUCKET","capacity":1e300,"refillRate":1}`, 400, "capacity must be a whole number", nil},
+		{"POST", "", `{"key":"b","type":"TOKEN_BUCKET","capacity":1.5,"refillRate":1}`, 400,
+			"capacity must be a whole number", nil},
+		{"POST", "", `{"key":"b","type":"TOKEN_BUCKET","capacity":1e300,"refillRate":1}`, 400,
+			"capacity must be a whole number", nil},
 		{"POST", "", `{"key":"b","type":"TOKEN_BUCKET","capacity":1,"refillRate":-1}`, 400, "refillRate", nil},
 		{"POST", "", `{"key":"b","type":"TOKEN_BUCKET","capacity":1,"refillRate":"1"}`, 400, "refillRate", nil},
 		{"POST", "", `{"key":"b","type":"TOKEN_BUCKET","capacity":1,"refillRate":null}`, 400, "refillRate", nil},
-		{"POST", "", `{"key":"b","type":"TOKEN_BUCKET","capacity":1,"refillRate":1e-9}`, 400, "more than six decimal places", nil},
+		{"POST", "", `{"key":"b","type":"TOKEN_BUCKET","capacity":1,"refillRate":1e-9}`, 400,
+			"more than six decimal places", nil},
 		{"POST", "", `{"key":"b","type":"TOKEN_BUCKET","capacity":1,"refillRate":1e999999999}`, 400, "refillRate", nil},
 		{"POST", "", `{"key":"b","type":"TOKEN_BUCKET","capacity":1}`, 400, "refillRate is missing", nil},
 		{"POST", "", `{"key":"b","type":"FIXED_WINDOW","capacity":1}`, 400, "windowSeconds", nil},
@@ -156,7 +178,8 @@ func TestBadRequestsChangeNothing(t *testing.T) {
 		{"POST", "", window, 400, "key is missing", nil},
 		{"POST", "", `{"key":"","type":"FIXED_WINDOW","capacity":1,"windowSeconds":1}`, 400, "the key is empty", nil},
 		{"POST", "", `{"key":"../b","type":"FIXED_WINDOW","capacity":1,"windowSeconds":1}`, 400, "between slashes", nil},
-		{"POST", "", `{"key":"` + strings.Repeat("k", maxKey+1) + `","type":"FIXED_WINDOW","capacity":1,"windowSeconds":1}`, 400, "more than 4096", nil},
+		{"POST", "", `{"key":"` + strings.Repeat("k", maxKey+1) + `","type":"FIXED_WINDOW","capacity":1,"windowSeconds":1}`,
+			400, "more than 4096", nil},
 		{"POST", "", `{"key":"` + strings.Repeat("k", maxBody) + `"}`, 413, "larger than", nil},
 		{"POST", "", "", 415, "Content-Type", nil},
 		{"POST", "", "{", 400, "not a JSON object", nil},
@@ -215,7 +238,8 @@ func TestLostUpdates(t *testing.T) {
 	s.put(t, "a")
 	const one = "/admin/policies/a"
 	first := s.do(t, "GET", one, "").Is(t, 200).Header.Get("ETag")
-	second := s.do(t, "PUT", one, `{"type":"SLIDING_WINDOW","capacity":3,"windowSeconds":60}`, "If-Match", first).Is(t, 200).Header.Get("ETag")
+	second := s.do(t, "PUT", one, `{"type":"SLIDING_WINDOW","capacity":3,"windowSeconds":60}`, "If-Match", first).Is(t,
+		200).Header.Get("ETag")
 	before := s.state(t)
 	for _, old := range []string{first, "W/" + second, `"other"`, `""`, `"99999999999999999999-1"`, `"1-0"`} {
 		s.do(t, "PUT", one, window, "If-Match", old).Is(t, 412)
@@ -267,10 +291,13 @@ func TestDryRun(t *testing.T) {
 	s := newServer(t)
 	s.put(t, "a")
 	before := s.state(t)
-	s.do(t, "POST", "/admin/policies?dryRun=true", `{"key":"b",`+window[1:]).Is(t, 200).Has(t, `{"dryRun":true,"before":null,"after":{"key":"b","algorithm":"sliding_log","limit":2,"window":"1m","policyKey":"b"`)
+	s.do(t, "POST", "/admin/policies?dryRun=true", `{"key":"b",`+window[1:]).Is(t, 200).Has(t,
+		`{"dryRun":true,"before":null,"after":{"key":"b","algorithm":"sliding_log","limit":2,"window":"1m","policyKey":"b"`)
 	s.do(t, "POST", "/admin/policies?dryRun=true", `{"key":"a",`+window[1:]).Is(t, 409)
-	s.do(t, "PUT", "/admin/policies/a?dryRun=true", `{"type":"SLIDING_WINDOW","capacity":9,"windowSeconds":60}`).Is(t, 200).
-		Has(t, `"version":1,"changedBy":"test"`).Has(t, `"capacity":9,"refillRate":0,"windowSeconds":60,"version":2,"changedBy":"admin-token"`)
+	s.do(t, "PUT", "/admin/policies/a?dryRun=true", `{"type":"SLIDING_WINDOW","capacity":9,"windowSeconds":60}`).Is(t,
+		200).
+		Has(t, `"version":1,"changedBy":"test"`).Has(t,
+		`"capacity":9,"refillRate":0,"windowSeconds":60,"version":2,"changedBy":"admin-token"`)
 	s.do(t, "DELETE", "/admin/policies/a?dryRun=true", "").Is(t, 200).Has(t, `"after":null`)
 	s.do(t, "DELETE", "/admin/policies/b?dryRun=true", "").Is(t, 404)
 	if s.state(t) != before || len(s.audit()) != 0 {
@@ -286,7 +313,8 @@ func TestPagesListEveryPolicyOnce(t *testing.T) {
 	if list := first.Object(t)["policies"].([]any); len(list) != 2 || first.Object(t)["next"] != "user:b" {
 		t.Fatalf("the first page is %s", first.Body)
 	}
-	rest := s.do(t, "GET", "/admin/policies?limit=2&prefix=user:&after=user:b", "").Is(t, 200).Has(t, `"policyKey":"user:c%20d"`)
+	rest := s.do(t, "GET", "/admin/policies?limit=2&prefix=user:&after=user:b", "").Is(t, 200).Has(t,
+		`"policyKey":"user:c%20d"`)
 	if list := rest.Object(t)["policies"].([]any); len(list) != 1 || rest.Object(t)["next"] != nil {
 		t.Errorf("the last page is %s", rest.Body)
 	}
@@ -306,7 +334,8 @@ func TestGuardKeepsStrangersOut(t *testing.T) {
 		path := strings.ReplaceAll(r.Path, "{key}", "user:alice")
 		s.do(t, r.Method, path, "", "Authorization", "Bearer x"+adminToken).Is(t, 401)
 	}
-	s.do(t, "DELETE", "/admin/policies/user:alice", "", "Origin", "https://other.example", "Sec-Fetch-Site", "cross-site").Is(t, 403)
+	s.do(t, "DELETE", "/admin/policies/user:alice", "", "Origin", "https://other.example", "Sec-Fetch-Site",
+		"cross-site").Is(t, 403)
 	if s.state(t) != before {
 		t.Error("a request without the token changed something")
 	}
@@ -331,7 +360,8 @@ func TestDatabaseAway(t *testing.T) {
 			t.Errorf("the answer has the database's words: %s", a.Body)
 		}
 	}
-	if log := s.log.String(); strings.Count(log, `msg="request for policies failed"`) != 7 || !strings.Contains(log, "by=admin-token") ||
+	if log := s.log.String(); strings.Count(log, `msg="request for policies failed"`) != 7 ||
+		!strings.Contains(log, "by=admin-token") ||
 		!strings.Contains(log, "refused") || strings.Contains(log, "hidden") {
 		t.Errorf("the log is\n%s", log)
 	}

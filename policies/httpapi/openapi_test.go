@@ -68,14 +68,16 @@ func TestBoundsOfTheDocument(t *testing.T) {
 		{int64(s["Change"].Properties["policyKey"].MaxLength), policies.MaxKey},
 		{int64(s["Change"].Properties["changedBy"].MaxLength), policies.MaxChangedBy},
 		{int64(s["History"].Properties["changes"].MaxItems), maxPage},
-		{s["RuleLimit"].Maximum, limit.MaxUnits}, {s["RuleBurst"].Maximum, limit.MaxUnits}, {s["OlderCapacity"].Maximum, limit.MaxUnits},
+		{s["RuleLimit"].Maximum, limit.MaxUnits}, {s["RuleBurst"].Maximum, limit.MaxUnits},
+		{s["OlderCapacity"].Maximum, limit.MaxUnits},
 		{s["OlderWindowSeconds"].Maximum, int64(limit.MaxWindow.Seconds())},
 	} {
 		if c.got != c.want {
 			t.Errorf("the document has %d, want %d", c.got, c.want)
 		}
 	}
-	if kept := fmt.Sprintf("newest %d changes of each key are kept, as far as they are among the newest %d ", policies.HistoryOfKey, policies.HistoryOfAll); !strings.Contains(string(openAPI), kept) {
+	if kept := fmt.Sprintf("newest %d changes of each key are kept, as far as they are among the newest %d ",
+		policies.HistoryOfKey, policies.HistoryOfAll); !strings.Contains(string(openAPI), kept) {
 		t.Errorf("the document does not say that the %s", kept)
 	}
 	var types, algorithms []any

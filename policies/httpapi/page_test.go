@@ -41,12 +41,14 @@ func openUnsigned(t *testing.T, s *server) *testenv.Page {
 }
 
 func signIn(p *testenv.Page, token string) {
-	p.Eval(fmt.Sprintf(`document.querySelector("#token").value = %q; document.querySelector("#login").requestSubmit()`, token))
+	p.Eval(fmt.Sprintf(`document.querySelector("#token").value = %q; document.querySelector("#login").requestSubmit()`,
+		token))
 }
 
 // set types into a field of the editor, as a person does.
 func set(p *testenv.Page, field, value string) {
-	p.Eval(fmt.Sprintf(`{ const f = document.querySelector("#%s"); f.value = %q; f.dispatchEvent(new Event("input", {bubbles: true})) }`, field, value))
+	p.Eval(fmt.Sprintf(`{ const f = document.querySelector("#%s"); f.value = %q; f.dispatchEvent(new Event("input", `+
+		`{bubbles: true})) }`, field, value))
 }
 
 func click(p *testenv.Page, selector string) {
@@ -92,7 +94,8 @@ func TestPageSearchesAndChangesPolicies(t *testing.T) {
 	}
 	set(p, "prefix", "user:")
 	p.Wait(shown + " === 2")
-	if got := p.Text(`document.querySelector("#rows tr").textContent`); !strings.Contains(got, "user:alice2 in any 1 min") {
+	if got := p.Text(`document.querySelector("#rows tr").textContent`); !strings.Contains(got,
+		"user:alice2 in any 1 min") {
 		t.Errorf("the first row is %q", got)
 	}
 
@@ -103,7 +106,8 @@ func TestPageSearchesAndChangesPolicies(t *testing.T) {
 	says(p, "nothing is given at once")
 	p.Wait(canSave)
 	keep(t, p, "editor")
-	if before := s.do(t, "GET", "/admin/policies/user:alice", "").Is(t, 200); !strings.Contains(before.Body, `"capacity":2`) {
+	if before := s.do(t, "GET", "/admin/policies/user:alice", "").Is(t, 200); !strings.Contains(before.Body,
+		`"capacity":2`) {
 		t.Errorf("a preview has changed something: %s", before.Body)
 	}
 	click(p, "#save")
@@ -138,7 +142,8 @@ func TestPageSearchesAndChangesPolicies(t *testing.T) {
 	if l, d := webtest.Brightness(t, light), webtest.Brightness(t, keep(t, p, "dark")); l < 200 || d > 80 {
 		t.Errorf("the mean brightness is %d in light and %d in dark", l, d)
 	}
-	if got := p.Text(`[...document.querySelectorAll("button, input, select")].filter(e => !(e.textContent.trim() || e.ariaLabel || e.labels.length)).length`); got != "0" {
+	if got := p.Text(`[...document.querySelectorAll("button, input, select")].filter(e => !(e.textContent.trim() || ` +
+		`e.ariaLabel || e.labels.length)).length`); got != "0" {
 		t.Errorf("%s fields have no name", got)
 	}
 }
@@ -156,7 +161,8 @@ func TestPageWithoutATokenShowsNothing(t *testing.T) {
 	keep(t, p, "login")
 	signIn(p, adminToken)
 	p.Wait(shown + " === 1")
-	if got := p.Text(`String(document.querySelector("#alert").hidden) + JSON.stringify({...localStorage, ...sessionStorage}) + document.cookie`); got != "true{}" {
+	if got := p.Text(`String(document.querySelector("#alert").hidden) + JSON.stringify({...localStorage, ` +
+		`...sessionStorage}) + document.cookie`); got != "true{}" {
 		t.Errorf("after the sign-in: %s", got)
 	}
 }
@@ -180,17 +186,20 @@ func TestPageShowsHistoryAndRestores(t *testing.T) {
 	s := newServer(t)
 	s.put(t, "user:alice", "user:bob")
 	f := policies.Figures{Algorithm: limit.SlidingLog, Capacity: 5000, Window: 60 * policies.One}
-	_, err := s.store.Apply(soon(t), []policies.Edit{{Key: "user:alice", Figures: f}}, "shell:<img src=x onerror=alert(1)><b>eve</b>", 0, false)
+	_, err := s.store.Apply(soon(t), []policies.Edit{{Key: "user:alice", Figures: f}},
+		"shell:<img src=x onerror=alert(1)><b>eve</b>", 0, false)
 	check(t, err)
 	p := open(t, s)
 	p.Wait(shown + " === 2")
 	click(p, "#rows button")
 	p.Wait(entries + " === 2")
 	first := p.Text(`document.querySelector("#past li").innerText.replace(/\s+/g, " ")`)
-	if want := "UTC by shell:<img src=x onerror=alert(1)><b>eve</b> Before sliding_log limit 2 window 1m Restore these numbers After sliding_log limit 5,000 window 1m"; !strings.HasSuffix(first, want) {
+	if want := "UTC by shell:<img src=x onerror=alert(1)><b>eve</b> Before sliding_log limit 2 window 1m Restore these " +
+		"numbers After sliding_log limit 5,000 window 1m"; !strings.HasSuffix(first, want) {
 		t.Errorf("the newest change is %q, want %q", first, want)
 	}
-	if got := p.Text(`[...document.querySelectorAll("#past mark")].map(e => e.textContent).join()`); got != "limit 2,limit 5,000" {
+	if got := p.Text(`[...document.querySelectorAll("#past mark")].map(e => e.textContent).join()`); got !=
+		"limit 2,limit 5,000" {
 		t.Errorf("what is marked is %q", got)
 	}
 	if got := p.Text(`document.querySelectorAll("#past img, #past b").length`); got != "0" {
@@ -215,7 +224,8 @@ func TestPageShowsHistoryAndRestores(t *testing.T) {
 	p.Wait(canSave)
 	click(p, "#save")
 	p.Wait(isClosed)
-	s.do(t, "GET", "/admin/policies/user:alice", "").Is(t, 200).Has(t, `"capacity":2,"refillRate":0,"windowSeconds":60,"version":3,"changedBy":"admin-token"`)
+	s.do(t, "GET", "/admin/policies/user:alice", "").Is(t, 200).Has(t,
+		`"capacity":2,"refillRate":0,"windowSeconds":60,"version":3,"changedBy":"admin-token"`)
 
 	s.do(t, "DELETE", "/admin/policies/user:alice", "").Is(t, 204)
 	set(p, "prefix", "user:alice")
@@ -233,7 +243,8 @@ func TestPageShowsHistoryAndRestores(t *testing.T) {
 	keep(t, p, "history-dark")
 	click(p, "#save")
 	p.Wait(isClosed)
-	s.do(t, "GET", "/admin/policies/user:alice", "").Is(t, 200).Has(t, `"capacity":2,"refillRate":0,"windowSeconds":60,"version":1`)
+	s.do(t, "GET", "/admin/policies/user:alice", "").Is(t, 200).Has(t,
+		`"capacity":2,"refillRate":0,"windowSeconds":60,"version":1`)
 }
 
 // TestPageRestoresOnlyWhatNobodyHasChanged meanwhile.
@@ -266,7 +277,8 @@ func TestPageShowsOlderChangesOnDemand(t *testing.T) {
 	p.Wait(entries + " === 20")
 	click(p, "#older")
 	p.Wait(entries + " === 25")
-	if got := p.Text(`document.querySelector("#older").hidden + " " + document.querySelectorAll("#past button").length`); got != "true 24" {
+	if got := p.Text(`document.querySelector("#older").hidden + " " + document.querySelectorAll("#past ` +
+		`button").length`); got != "true 24" {
 		t.Errorf("at the end: %s, want 24 buttons: one for each revision that is not in force", got)
 	}
 }
@@ -277,7 +289,8 @@ func TestPageOnAPhone(t *testing.T) {
 	long := "user:" + strings.Repeat("W", 200)
 	s.put(t, long, "user:bob")
 	f := policies.Figures{Algorithm: limit.TokenBucket, Capacity: 1_000_000_000, Refill: 10_000_000 * policies.One}
-	_, err := s.store.Apply(soon(t), []policies.Edit{{Key: long, Figures: f}}, strings.Repeat("W", policies.MaxChangedBy), 0, false)
+	_, err := s.store.Apply(soon(t), []policies.Edit{{Key: long, Figures: f}},
+		strings.Repeat("W", policies.MaxChangedBy), 0, false)
 	check(t, err)
 	p := open(t, s)
 	p.Viewport(360, 740, true)
@@ -290,10 +303,12 @@ func TestPageOnAPhone(t *testing.T) {
 	says(p, "Then: ")
 	p.Wait(entries + " === 2")
 	keep(t, p, "phone-editor")
-	if got := p.Text(`document.querySelector("#editor").scrollWidth > document.querySelector("#editor").clientWidth`); got != "false" {
+	if got := p.Text(
+		`document.querySelector("#editor").scrollWidth > document.querySelector("#editor").clientWidth`); got != "false" {
 		t.Error("what is in the editor is wider than the editor")
 	}
-	if got := p.Text(`document.querySelector("#editor").getBoundingClientRect().right > innerWidth`); got != "false" || p.Text(tooWide) != "0" {
+	if got := p.Text(`document.querySelector("#editor").getBoundingClientRect().right > innerWidth`); got != "false" ||
+		p.Text(tooWide) != "0" {
 		t.Error("the editor is wider than the phone")
 	}
 }
@@ -310,7 +325,8 @@ func TestPageShowsMoreOnDemand(t *testing.T) {
 	p.Wait(shown + " === 100")
 	click(p, "#more")
 	p.Wait(shown + " === 150")
-	if got := p.Text(`document.querySelector("#more").hidden + document.querySelector("#rows tr:last-child button").textContent`); got != "trueuser:149" {
+	if got := p.Text(`document.querySelector("#more").hidden + document.querySelector("#rows tr:last-child ` +
+		`button").textContent`); got != "trueuser:149" {
 		t.Errorf("at the end: %s", got)
 	}
 }
@@ -320,10 +336,12 @@ func TestPageRunsOnlyItsOwnScripts(t *testing.T) {
 	get := func(target string) webtest.Answer {
 		return webtest.Send(t, t.Context(), Page(), "GET", target, "")
 	}
-	for target, kind := range map[string]string{"/policies": "text/html", "/policies/app.js": "text/javascript", "/policies/app.css": "text/css", "/policies/icon.svg": "image/svg"} {
+	for target, kind := range map[string]string{"/policies": "text/html", "/policies/app.js": "text/javascript",
+		"/policies/app.css": "text/css", "/policies/icon.svg": "image/svg"} {
 		a := get(target).Is(t, 200)
 		policy := a.Header.Get("Content-Security-Policy")
-		if !strings.HasPrefix(a.Header.Get("Content-Type"), kind) || !strings.Contains(policy, "default-src 'none'") || strings.Contains(policy, "unsafe") {
+		if !strings.HasPrefix(a.Header.Get("Content-Type"), kind) || !strings.Contains(policy, "default-src 'none'") ||
+			strings.Contains(policy, "unsafe") {
 			t.Errorf("%s: %v", target, a.Header)
 		}
 	}

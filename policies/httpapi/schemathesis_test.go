@@ -13,7 +13,8 @@ import (
 	"github.com/headgate-rls/headgate/test/webtest"
 )
 
-var schemathesisArgs = flag.String("schemathesis", "--generation-deterministic --max-examples 12 --phases examples,coverage,fuzzing",
+var schemathesisArgs = flag.String("schemathesis",
+	"--generation-deterministic --max-examples 12 --phases examples,coverage,fuzzing",
 	"how much Schemathesis tries; for more: -schemathesis '--seed 7 --max-examples 200'")
 
 // TestSchemathesis sends what the OpenAPI document allows, and what it does not, and has the answers

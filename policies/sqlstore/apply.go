@@ -24,7 +24,8 @@ type edition struct {
 }
 
 // Apply implements [policies.Store].
-func (s *Store) Apply(ctx context.Context, edits []policies.Edit, by string, us int64, dryRun bool) ([]policies.Outcome, error) {
+func (s *Store) Apply(ctx context.Context, edits []policies.Edit, by string, us int64,
+	dryRun bool) ([]policies.Outcome, error) {
 	if dryRun {
 		e := &edition{s: s, tx: s.db.Read, by: by}
 		var err error
@@ -124,7 +125,8 @@ func (e *edition) plan(edit *policies.Edit, before *policies.Policy) (policies.O
 	if err := edit.Check(before); err != nil || edit.Remove {
 		return o, err
 	}
-	after := policies.Policy{Key: edit.Key, Figures: edit.Figures, Version: 1, ChangedBy: e.by, ChangedAt: time.UnixMicro(e.state.Now).UTC()}
+	after := policies.Policy{Key: edit.Key, Figures: edit.Figures, Version: 1, ChangedBy: e.by,
+		ChangedAt: time.UnixMicro(e.state.Now).UTC()}
 	if before != nil {
 		after.ID, after.Version = before.ID, before.Version+1
 		if before.Same(after.Figures) {
@@ -135,7 +137,8 @@ func (e *edition) plan(edit *policies.Edit, before *policies.Policy) (policies.O
 	return o, nil
 }
 
-var policyColumns = []string{"POLICY_KEY", "TYPE", "CAPACITY", "REFILL_RATE", "WINDOW_SECONDS", "VERSION", "GENERATION", "CHANGED_BY", "CHANGED_US"}
+var policyColumns = []string{"POLICY_KEY", "TYPE", "CAPACITY", "REFILL_RATE", "WINDOW_SECONDS", "VERSION", "GENERATION",
+	"CHANGED_BY", "CHANGED_US"}
 
 // put writes policies, of which some are added.
 func (e *edition) put(ctx context.Context, put []*policies.Policy, added []string) error {
@@ -162,7 +165,8 @@ func (e *edition) remove(ctx context.Context, keys []string) error {
 	for _, k := range keys {
 		args = append(args, k, e.state.Generation)
 	}
-	if err := e.change(ctx, e.s.d.put("HEADGATE_POLICY_GONE", []string{"POLICY_KEY", "GENERATION"}, len(keys)), args...); err != nil {
+	if err := e.change(ctx, e.s.d.put("HEADGATE_POLICY_GONE", []string{"POLICY_KEY", "GENERATION"}, len(keys)),
+		args...); err != nil {
 		return err
 	}
 	return e.drop(ctx, "HEADGATE_POLICY", keys)
@@ -210,7 +214,8 @@ func (e *edition) finish(ctx context.Context, us int64) error {
 			return err
 		}
 	}
-	return e.change(ctx, "UPDATE HEADGATE_POLICY_STATE SET GENERATION = ?, FLOOR_GENERATION = ?, POLICIES = ?, WATCH_UNTIL_US = ? WHERE ID = 1",
+	return e.change(ctx, "UPDATE HEADGATE_POLICY_STATE SET GENERATION = ?, FLOOR_GENERATION = ?, POLICIES = ?, "+
+		"WATCH_UNTIL_US = ? WHERE ID = 1",
 		st.Generation, st.Floor, st.Policies, max(st.WatchUntil, st.Now+us))
 }
 

@@ -34,7 +34,8 @@ var dialects = []*dialect{
 		put: inserting(" ON CONFLICT (#) DO UPDATE SET ", "excluded.#"), lock: " FOR UPDATE",
 	},
 	{
-		name: sqldb.MySQL.Name, clock: "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))", decimal: "CAST(# AS CHAR)", first: " LIMIT #", chunk: 500,
+		name: sqldb.MySQL.Name, clock: "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))",
+		decimal: "CAST(# AS CHAR)", first: " LIMIT #", chunk: 500,
 		put: inserting(" ON DUPLICATE KEY UPDATE ", "VALUES(#)"), lock: " FOR UPDATE",
 	},
 	{

@@ -28,7 +28,8 @@ func (c *counted) State(ctx context.Context) (policies.State, error) {
 	return c.Store.State(ctx)
 }
 
-func (c *counted) Apply(ctx context.Context, edits []policies.Edit, by string, us int64, dryRun bool) ([]policies.Outcome, error) {
+func (c *counted) Apply(ctx context.Context, edits []policies.Edit, by string, us int64,
+	dryRun bool) ([]policies.Outcome, error) {
 	done, err := c.Store.Apply(ctx, edits, by, us, dryRun)
 	if !dryRun && c.applied != nil {
 		c.applied()
@@ -72,7 +73,8 @@ func TestChangesAreInForceEverywhere(t *testing.T) {
 			key := fmt.Sprintf("user:%d", i)
 			var committed time.Time
 			s := &counted{Store: editors[i%len(editors)], applied: func() { committed = time.Now() }}
-			if _, err := policies.NewEditor(s, nil).Apply(soon(t), []policies.Edit{set(key, changed)}, "test", false); err != nil {
+			if _, err := policies.NewEditor(s, nil).Apply(soon(t), []policies.Edit{set(key, changed)}, "test",
+				false); err != nil {
 				return err
 			}
 			returned := time.Now()
@@ -126,7 +128,8 @@ func TestChangesAreInForceEverywhere(t *testing.T) {
 		}
 		close(stop)
 		deciding.Wait()
-		t.Logf("%d changes in %v, %d look-ups; the latest came %v after its commit (0: none after %v)", changes, time.Since(began).Round(time.Millisecond),
+		t.Logf("%d changes in %v, %d look-ups; the latest came %v after its commit (0: none after %v)", changes,
+			time.Since(began).Round(time.Millisecond),
 			decisions.Load(), time.Duration(worst.Load())*time.Microsecond, policies.Settle)
 		if random.Times(0, 1) == 1 && worst.Load() > policies.Settle.Microseconds() {
 			t.Errorf("in force later than %v after the commit", policies.Settle)
@@ -177,12 +180,14 @@ func TestFollowersOutliveTheirDatabase(t *testing.T) {
 			if !has(in, "user:alice", window(2, 60)) {
 				t.Error("the policy is not in force while the database is away")
 			}
-			if _, err := policies.NewEditor(s, nil).Apply(soon(t), []policies.Edit{removal("user:alice")}, "test", false); err == nil {
+			if _, err := policies.NewEditor(s, nil).Apply(soon(t), []policies.Edit{removal("user:alice")}, "test",
+				false); err == nil {
 				t.Error("a change was made without the database")
 			}
 			server.Restart()
 			until(t, "a change is made again", func() bool {
-				_, err := policies.NewEditor(s, nil).Apply(soon(t), []policies.Edit{set("user:alice", window(3, 60))}, "test", false)
+				_, err := policies.NewEditor(s, nil).Apply(soon(t), []policies.Edit{set("user:alice", window(3, 60))},
+					"test", false)
 				return err == nil
 			})
 			until(t, "it is in force", func() bool { return has(in, "user:alice", window(3, 60)) })
@@ -249,7 +254,8 @@ func TestManyChangesAreReadAsEverything(t *testing.T) {
 		check(t, s.change(soon(t), s.db.Write, `WITH RECURSIVE N(I) AS (SELECT 1 UNION ALL SELECT I + 1 FROM N WHERE I < ?)
 			INSERT INTO HEADGATE_POLICY (POLICY_KEY, TYPE, CAPACITY, WINDOW_SECONDS, GENERATION)
 			SELECT 'user:' || I, 'FIXED_WINDOW', ?, 60, ? FROM N WHERE TRUE
-			ON CONFLICT (POLICY_KEY) DO UPDATE SET CAPACITY = excluded.CAPACITY, GENERATION = excluded.GENERATION`, n, generation, generation))
+			ON CONFLICT (POLICY_KEY) DO UPDATE SET CAPACITY = excluded.CAPACITY, GENERATION = excluded.GENERATION`, n,
+			generation, generation))
 		check(t, s.change(soon(t), s.db.Write, "UPDATE HEADGATE_POLICY_STATE SET GENERATION = ?", generation))
 		check(t, f.Poll(soon(t)))
 		want := policies.Figures{Algorithm: limit.FixedWindow, Capacity: int64(generation), Window: 60 * policies.One}
@@ -275,7 +281,8 @@ func TestEditorChecksEdits(t *testing.T) {
 		"there twice":     {set("a", window(1, 60)), removal("a")},
 		"more than 65536": {set(strings.Repeat("a", 1<<17), window(1, 60))},
 	} {
-		if _, err := e.Apply(soon(t), edits, "test", false); err == nil || !strings.Contains(err.Error(), want) || len(err.Error()) > 1000 {
+		if _, err := e.Apply(soon(t), edits, "test", false); err == nil || !strings.Contains(err.Error(), want) ||
+			len(err.Error()) > 1000 {
 			t.Errorf("%v; want %q", err, want)
 		}
 	}

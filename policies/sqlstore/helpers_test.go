@@ -67,7 +67,8 @@ func schemaOf(t testing.TB, version int) sqldb.Schema {
 	whole, known := schema(), fstest.MapFS{}
 	check(t, fs.WalkDir(whole.Files, ".", func(path string, entry fs.DirEntry, err error) error {
 		var n int
-		if _, scanned := fmt.Sscanf(entry.Name(), "V%d__", &n); err != nil || entry.IsDir() || scanned == nil && version > 0 && n > version {
+		if _, scanned := fmt.Sscanf(entry.Name(), "V%d__", &n); err != nil || entry.IsDir() || scanned == nil &&
+			version > 0 && n > version {
 			return err
 		}
 		text, err := fs.ReadFile(whole.Files, path)

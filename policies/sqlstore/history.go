@@ -30,7 +30,8 @@ var changeColumns = []string{"CHANGE_ID", "GENERATION", "POLICY_KEY", "CHANGED_B
 	"AFTER_TYPE", "AFTER_CAPACITY", "AFTER_REFILL_RATE", "AFTER_WINDOW_SECONDS", "AFTER_VERSION"}
 
 // record writes what has become of keys, in the name of by, and removes what there is no room for.
-func (p *past) record(ctx context.Context, st *policies.State, by string, keys []string, done []policies.Outcome) error {
+func (p *past) record(ctx context.Context, st *policies.State, by string, keys []string,
+	done []policies.Outcome) error {
 	var changed []any
 	for i := range done {
 		if done[i].Changed() {
@@ -54,7 +55,8 @@ func (p *past) record(ctx context.Context, st *policies.State, by string, keys [
 			args = append(append(args, revision(o.Before)...), revision(o.After)...)
 		}
 	}
-	if err := p.s.change(ctx, p.tx, p.s.d.put("HEADGATE_POLICY_CHANGE", changeColumns, len(changed)), args...); err != nil {
+	if err := p.s.change(ctx, p.tx, p.s.d.put("HEADGATE_POLICY_CHANGE", changeColumns, len(changed)),
+		args...); err != nil {
 		return err
 	}
 	return p.forget(ctx, len(changed))
@@ -74,7 +76,8 @@ func (p *past) read(ctx context.Context) error {
 		return nil
 	}
 	var first, last sql.NullInt64
-	q := p.s.d.query("SELECT (SELECT MIN(CHANGE_ID) FROM HEADGATE_POLICY_CHANGE), (SELECT MAX(CHANGE_ID) FROM HEADGATE_POLICY_CHANGE)" +
+	q := p.s.d.query("SELECT (SELECT MIN(CHANGE_ID) FROM HEADGATE_POLICY_CHANGE), (SELECT MAX(CHANGE_ID) FROM " +
+		"HEADGATE_POLICY_CHANGE)" +
 		" FROM HEADGATE_POLICY_STATE WHERE ID = 1")
 	_, err := p.s.db.Row(ctx, p.tx, changeOp, q, &first, &last)
 	p.known, p.first, p.last = true, cmp.Or(first.Int64, 1), last.Int64
@@ -95,7 +98,8 @@ func (p *past) forgetOfKeys(ctx context.Context, keys []any) error {
 	if err != nil || len(oldest) == 0 {
 		return err
 	}
-	return p.s.change(ctx, p.tx, "DELETE FROM HEADGATE_POLICY_CHANGE WHERE CHANGE_ID IN ("+repeated("?", len(oldest))+")", oldest...)
+	return p.s.change(ctx, p.tx, "DELETE FROM HEADGATE_POLICY_CHANGE WHERE CHANGE_ID IN ("+repeated("?", len(oldest))+
+		")", oldest...)
 }
 
 // forget removes the oldest changes, after some were added, if there are more than there may be.

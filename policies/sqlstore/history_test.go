@@ -69,7 +69,8 @@ func TestHistoryHasEachChange(t *testing.T) {
 		apply(t, s, set("user:alice", window(2, 60)), removal("user:nobody"))
 		for _, dryRun := range []bool{true, false} {
 			refused := policies.Edit{Key: "user:Alice", Figures: window(9, 9), If: policies.IfVersion, Version: 7}
-			if _, err := s.Apply(soon(t), []policies.Edit{set("user:alice", window(8, 8)), refused}, "test", 0, dryRun); !errors.Is(err, policies.ErrVersion) {
+			if _, err := s.Apply(soon(t), []policies.Edit{set("user:alice", window(8, 8)), refused}, "test", 0,
+				dryRun); !errors.Is(err, policies.ErrVersion) {
 				t.Errorf("a change of another version: %v", err)
 			}
 		}
@@ -89,7 +90,8 @@ func TestHistoryHasEachChange(t *testing.T) {
 			`1 user:alice by "test": none -> TOKEN_BUCKET 100 0.25 60 v1`,
 		}
 		wantLines(t, history(t, s, "user:alice"), want...)
-		wantLines(t, history(t, s, ""), `4 other by "test": none -> SLIDING_WINDOW_COUNTER 0 0 1 v1`, want[0], want[1], want[2],
+		wantLines(t, history(t, s, ""), `4 other by "test": none -> SLIDING_WINDOW_COUNTER 0 0 1 v1`, want[0],
+			want[1], want[2],
 			`1 user:Alice by "test": none -> SLIDING_WINDOW_COUNTER 1 0 60 v1`, want[3])
 		wantLines(t, history(t, s, "user:nobody"))
 		for _, e := range history(t, s, "") {
@@ -164,7 +166,8 @@ func TestHistoryOfParallelChanges(t *testing.T) {
 			s := open(t, url)
 			for i := p; i < changes; i += processes {
 				go func() {
-					done, err := s.Apply(soon(t), []policies.Edit{set(fmt.Sprintf("user:%d", i%keys), window(int64(i), 60))}, fmt.Sprint("editor ", p), 0, false)
+					done, err := s.Apply(soon(t), []policies.Edit{set(fmt.Sprintf("user:%d", i%keys), window(int64(i), 60))},
+						fmt.Sprint("editor ", p), 0, false)
 					if err == nil && done[0].Changed() {
 						made.Add(1)
 					}
@@ -291,7 +294,8 @@ func TestSchemaOfVersionOne(t *testing.T) {
 		if !has(in, "user:alice", window(1, 60)) {
 			t.Error("the policies of the old schema are not in force")
 		}
-		if _, err := s.Apply(soon(t), []policies.Edit{set("user:alice", window(2, 60))}, "test", 0, false); err == nil || !strings.Contains(err.Error(), "headgate migrate") {
+		if _, err := s.Apply(soon(t), []policies.Edit{set("user:alice", window(2, 60))}, "test", 0, false); err == nil ||
+			!strings.Contains(err.Error(), "headgate migrate") {
 			t.Errorf("a change on the old schema: %v", err)
 		}
 		if p, _, err := s.Get(soon(t), "user:alice"); err != nil || p.Capacity != 1 {
@@ -361,10 +365,12 @@ func TestRightsOnDataSuffice(t *testing.T) {
 				}
 			}
 			if admin.d.name == "postgres" {
-				run("CREATE ROLE "+name+" LOGIN PASSWORD 'secret'", "GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO "+name)
+				run("CREATE ROLE "+name+" LOGIN PASSWORD 'secret'",
+					"GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO "+name)
 				defer run("DROP OWNED BY "+name, "DROP ROLE "+name)
 			} else {
-				run("CREATE USER "+name+" IDENTIFIED BY 'secret'", "GRANT SELECT, INSERT, UPDATE, DELETE ON "+database+".* TO "+name)
+				run("CREATE USER "+name+" IDENTIFIED BY 'secret'", "GRANT SELECT, INSERT, UPDATE, DELETE ON "+database+
+					".* TO "+name)
 				defer run("DROP USER " + name)
 			}
 			user, err := openStore(u.String())

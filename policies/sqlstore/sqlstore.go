@@ -79,7 +79,8 @@ func Open(c Config) (*Store, error) {
 
 // over returns a store on a database.
 func over(db *sqldb.DB) *Store {
-	return &Store{db, dialectOf(db.Dialect), bounds{policies.HistoryOfKey, policies.HistoryOfAll}, make(chan struct{}, maxChanging)}
+	return &Store{db, dialectOf(db.Dialect), bounds{policies.HistoryOfKey, policies.HistoryOfAll},
+		make(chan struct{}, maxChanging)}
 }
 
 // Close closes the connections.
@@ -93,12 +94,14 @@ func (s *Store) Migrate(ctx context.Context) (applied []string, err error) {
 	return s.db.Migrate(ctx, schema())
 }
 
-const stateOp, readOp, changeOp, listOp, historyOp = "read the state of policies", "read policies", "change policies", "list policies", "read the history of policies"
+const stateOp, readOp, changeOp, listOp, historyOp = "read the state of policies", "read policies", "change policies",
+	"list policies", "read the history of policies"
 
 // failed adds to an error what to do about it.
 func failed(err error) error {
 	if sqldb.NoSchema(err) {
-		return fmt.Errorf("%w; run headgate migrate --policies URL, or have an administrator run what headgate migrate --print prints", err)
+		return fmt.Errorf("%w; run headgate migrate --policies URL, or have an administrator run what headgate migrate "+
+			"--print prints", err)
 	}
 	return err
 }
@@ -112,7 +115,8 @@ func (s *Store) State(ctx context.Context) (policies.State, error) {
 func (s *Store) state(ctx context.Context, on sqldb.Session, lock string) (st policies.State, err error) {
 	q := s.d.query("SELECT GENERATION, FLOOR_GENERATION, POLICIES, WATCH_FROM_US, WATCH_UNTIL_US, " + s.d.clock +
 		" FROM HEADGATE_POLICY_STATE WHERE ID = 1" + lock)
-	ok, err := s.db.Row(ctx, on, stateOp, q, &st.Generation, &st.Floor, &st.Policies, &st.WatchFrom, &st.WatchUntil, &st.Now)
+	ok, err := s.db.Row(ctx, on, stateOp, q, &st.Generation, &st.Floor, &st.Policies, &st.WatchFrom,
+		&st.WatchUntil, &st.Now)
 	if err == nil && !ok {
 		err = errors.New("the table HEADGATE_POLICY_STATE has lost its row")
 	}
@@ -128,13 +132,16 @@ const (
 
 // Read implements [policies.Store].
 func (s *Store) Read(ctx context.Context, after int64, each func(policies.Row) error) (generation int64, err error) {
-	text := fmt.Sprintf("SELECT %d, POLICY_KEY, TYPE, CAPACITY, %s, %s FROM HEADGATE_POLICY", kindPolicy, s.d.amount("REFILL_RATE"), s.d.amount("WINDOW_SECONDS"))
+	text := fmt.Sprintf("SELECT %d, POLICY_KEY, TYPE, CAPACITY, %s, %s FROM HEADGATE_POLICY", kindPolicy,
+		s.d.amount("REFILL_RATE"), s.d.amount("WINDOW_SECONDS"))
 	var args []any
 	if after >= 0 {
-		text += fmt.Sprintf(" WHERE GENERATION > ? UNION ALL SELECT %d, POLICY_KEY, '-', 0, '0', '0' FROM HEADGATE_POLICY_GONE WHERE GENERATION > ?", kindGone)
+		text += fmt.Sprintf(" WHERE GENERATION > ? UNION ALL SELECT %d, POLICY_KEY, '-', 0, '0', "+
+			"'0' FROM HEADGATE_POLICY_GONE WHERE GENERATION > ?", kindGone)
 		args = []any{after, after}
 	}
-	text += fmt.Sprintf(" UNION ALL SELECT %d, '-', '-', GENERATION, '0', '0' FROM HEADGATE_POLICY_STATE WHERE ID = 1", kindState)
+	text += fmt.Sprintf(" UNION ALL SELECT %d, '-', '-', GENERATION, '0', '0' FROM HEADGATE_POLICY_STATE WHERE ID = 1",
+		kindState)
 	generation = -1
 	err = s.db.Rows(ctx, s.db.Read, readOp, s.d.query(text, args...), func(rows *sql.Rows) error {
 		var kind int
@@ -205,7 +212,8 @@ func (s *Store) change(ctx context.Context, on sqldb.Session, text string, args 
 
 // columns are those that a policy is read from.
 func (s *Store) columns() string {
-	return "ID, POLICY_KEY, TYPE, CAPACITY, " + s.d.amount("REFILL_RATE") + ", " + s.d.amount("WINDOW_SECONDS") + ", VERSION, CHANGED_BY, CHANGED_US"
+	return "ID, POLICY_KEY, TYPE, CAPACITY, " + s.d.amount("REFILL_RATE") + ", " + s.d.amount("WINDOW_SECONDS") +
+		", VERSION, CHANGED_BY, CHANGED_US"
 }
 
 // policy reads a row of columns. A row that was written by hand may have an unknown type, or amounts
@@ -241,7 +249,8 @@ func (s *Store) Get(ctx context.Context, key string) (p policies.Policy, ok bool
 func (s *Store) List(ctx context.Context, after, prefix string, n int) (all []policies.Policy, err error) {
 	// Keys are ASCII, above a blank and below 0x7f. An empty text is NULL in Oracle.
 	const lowest = " "
-	q := s.d.query("SELECT "+s.columns()+" FROM HEADGATE_POLICY WHERE POLICY_KEY > ? AND POLICY_KEY >= ? AND POLICY_KEY < ? ORDER BY POLICY_KEY"+
+	q := s.d.query("SELECT "+s.columns()+" FROM HEADGATE_POLICY WHERE POLICY_KEY > ? AND POLICY_KEY >= ? AND POLICY_KEY "+
+		"< ? ORDER BY POLICY_KEY"+
 		strings.ReplaceAll(s.d.first, "#", strconv.Itoa(n)),
 		cmp.Or(after, lowest), cmp.Or(prefix, lowest), prefix+"\x7f")
 	err = s.db.Rows(ctx, s.db.Read, listOp, q, func(rows *sql.Rows) error {
@@ -259,7 +268,8 @@ func (s *Store) byKey(ctx context.Context, on sqldb.Session, keys []string) (map
 	for i, k := range keys {
 		args[i] = k
 	}
-	q := s.d.query("SELECT "+s.columns()+" FROM HEADGATE_POLICY WHERE POLICY_KEY IN ("+repeated("?", len(keys))+")", args...)
+	q := s.d.query("SELECT "+s.columns()+" FROM HEADGATE_POLICY WHERE POLICY_KEY IN ("+repeated("?", len(keys))+
+		")", args...)
 	err := s.db.Rows(ctx, on, readOp, q, func(rows *sql.Rows) error {
 		p, err := policy(rows)
 		found[p.Key] = &p

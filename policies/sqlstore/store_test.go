@@ -19,9 +19,11 @@ func TestPoliciesAreStored(t *testing.T) {
 	each(t, func(t *testing.T, url string) {
 		s := open(t, url)
 		bucket := policies.Figures{Algorithm: limit.TokenBucket, Capacity: 100, Refill: 250_000, Window: 60 * policies.One}
-		done := apply(t, s, set("user:alice", window(2, 60)), set("user:Alice", bucket), set("user:ali%20", window(0, 315360000)))
+		done := apply(t, s, set("user:alice", window(2, 60)), set("user:Alice", bucket),
+			set("user:ali%20", window(0, 315360000)))
 		for _, o := range done {
-			if o.Before != nil || o.After.ID == 0 || o.After.Version != 1 || o.After.ChangedBy != "test" || time.Since(o.After.ChangedAt).Abs() > time.Hour {
+			if o.Before != nil || o.After.ID == 0 || o.After.Version != 1 || o.After.ChangedBy != "test" ||
+				time.Since(o.After.ChangedAt).Abs() > time.Hour {
 				t.Fatalf("made %+v of %+v", o.After, o.Before)
 			}
 			p, ok, err := s.Get(soon(t), o.After.Key)
@@ -36,13 +38,15 @@ func TestPoliciesAreStored(t *testing.T) {
 		}
 		before, err := s.State(soon(t))
 		check(t, err)
-		if same := apply(t, s, set("user:alice", window(3, 60)), removal("user:nobody")); same[0].Changed() || same[1].Changed() || same[0].After.Version != 2 {
+		if same := apply(t, s, set("user:alice", window(3, 60)), removal("user:nobody")); same[0].Changed() ||
+			same[1].Changed() || same[0].After.Version != 2 {
 			t.Errorf("the same figures changed %+v", same)
 		}
 		after, err := s.State(soon(t))
 		check(t, err)
 		if after.Generation != before.Generation || before.Generation != 2 || before.Policies != 3 {
-			t.Errorf("generation %d, then %d, with %d policies; want 2 and 2 with 3", before.Generation, after.Generation, before.Policies)
+			t.Errorf("generation %d, then %d, with %d policies; want 2 and 2 with 3", before.Generation, after.Generation,
+				before.Policies)
 		}
 		if gone := apply(t, s, removal("user:alice"))[0]; gone.Before == nil || gone.After != nil {
 			t.Errorf("removed: %+v", gone)
@@ -61,20 +65,27 @@ func TestEditsAreAllOrNone(t *testing.T) {
 			edit policies.Edit
 			want error
 		}{
-			"make what is there":      {policies.Edit{Key: "a", Figures: window(2, 60), If: policies.IfAbsent}, policies.ErrExists},
-			"change what is not":      {policies.Edit{Key: "b", Figures: window(2, 60), If: policies.IfPresent}, policies.ErrNotFound},
-			"remove what is not":      {policies.Edit{Key: "b", Remove: true, If: policies.IfPresent}, policies.ErrNotFound},
-			"change another version":  {policies.Edit{Key: "a", Figures: window(2, 60), If: policies.IfVersion, Version: 7}, policies.ErrVersion},
-			"remove another version":  {policies.Edit{Key: "a", Remove: true, If: policies.IfVersion, Version: 7}, policies.ErrVersion},
-			"change a missing policy": {policies.Edit{Key: "b", Figures: window(2, 60), If: policies.IfVersion, Version: 1}, policies.ErrNotFound},
+			"make what is there": {policies.Edit{Key: "a", Figures: window(2, 60), If: policies.IfAbsent},
+				policies.ErrExists},
+			"change what is not": {policies.Edit{Key: "b", Figures: window(2, 60), If: policies.IfPresent},
+				policies.ErrNotFound},
+			"remove what is not": {policies.Edit{Key: "b", Remove: true, If: policies.IfPresent}, policies.ErrNotFound},
+			"change another version": {policies.Edit{Key: "a", Figures: window(2, 60), If: policies.IfVersion, Version: 7},
+				policies.ErrVersion},
+			"remove another version": {policies.Edit{Key: "a", Remove: true, If: policies.IfVersion, Version: 7},
+				policies.ErrVersion},
+			"change a missing policy": {policies.Edit{Key: "b", Figures: window(2, 60), If: policies.IfVersion, Version: 1},
+				policies.ErrNotFound},
 		} {
 			for _, dryRun := range []bool{true, false} {
-				if _, err := s.Apply(soon(t), []policies.Edit{set("other", window(9, 9)), c.edit}, "test", 0, dryRun); !errors.Is(err, c.want) {
+				if _, err := s.Apply(soon(t), []policies.Edit{set("other", window(9, 9)), c.edit}, "test", 0, dryRun); !errors.Is(
+					err, c.want) {
 					t.Errorf("%s (dry run %v): %v, want %v", name, dryRun, err, c.want)
 				}
 			}
 		}
-		if planned, err := s.Apply(soon(t), []policies.Edit{set("other", window(9, 9)), removal("a")}, "test", 0, true); err != nil || !planned[0].Changed() || planned[1].After != nil {
+		if planned, err := s.Apply(soon(t), []policies.Edit{set("other", window(9, 9)), removal("a")}, "test", 0,
+			true); err != nil || !planned[0].Changed() || planned[1].After != nil {
 			t.Errorf("planned %+v, %v", planned, err)
 		}
 		st, err := s.State(soon(t))
@@ -93,7 +104,8 @@ func TestSnapshotsFollowTheTable(t *testing.T) {
 	each(t, func(t *testing.T, url string) {
 		s, rng := open(t, url), random.Rand(t, 1)
 		fast, slow := new(policies.Set), new(policies.Set)
-		followers := map[*policies.Set]*policies.Follower{fast: policies.NewFollower(s, fast, quiet), slow: policies.NewFollower(s, slow, quiet)}
+		followers := map[*policies.Set]*policies.Follower{fast: policies.NewFollower(s, fast, quiet),
+			slow: policies.NewFollower(s, slow, quiet)}
 		want := map[string]policies.Figures{}
 		for round := range random.Times(30, 300) {
 			var edits []policies.Edit
@@ -104,7 +116,8 @@ func TestSnapshotsFollowTheTable(t *testing.T) {
 					delete(want, key)
 					continue
 				}
-				want[key] = policies.Figures{Algorithm: limit.TokenBucket, Capacity: 1 + rng.Int64N(1e6), Refill: policies.Amount(1 + rng.Int64N(1e9)), Window: policies.Amount(rng.Int64N(1e12))}
+				want[key] = policies.Figures{Algorithm: limit.TokenBucket, Capacity: 1 + rng.Int64N(1e6),
+					Refill: policies.Amount(1 + rng.Int64N(1e9)), Window: policies.Amount(rng.Int64N(1e12))}
 				edits = append(edits, set(key, want[key]))
 			}
 			apply(t, s, edits...)
@@ -144,7 +157,8 @@ func TestRowsWrittenByHand(t *testing.T) {
 			nameless + ", 'FIXED_WINDOW', 1, 0, 60", "'%zz', 'FIXED_WINDOW', 1, 0, 60", "'a%2fb', 'FIXED_WINDOW', 1, 0, 60",
 			"'unused', 'SLIDING_WINDOW_COUNTER', 1, -1, 1",
 		} {
-			_, err := s.db.Write.ExecContext(soon(t), "INSERT INTO HEADGATE_POLICY (POLICY_KEY, TYPE, CAPACITY, REFILL_RATE, WINDOW_SECONDS) VALUES ("+values+")")
+			_, err := s.db.Write.ExecContext(soon(t),
+				"INSERT INTO HEADGATE_POLICY (POLICY_KEY, TYPE, CAPACITY, REFILL_RATE, WINDOW_SECONDS) VALUES ("+values+")")
 			check(t, err)
 		}
 		_, err := s.db.Write.ExecContext(soon(t), "UPDATE HEADGATE_POLICY_STATE SET GENERATION = GENERATION + 1")
@@ -155,7 +169,8 @@ func TestRowsWrittenByHand(t *testing.T) {
 		if set.Snapshot().Len() != 2 || set.Rejected() != 7 {
 			t.Errorf("%d policies and %d rejected rows, want 2 and 7", set.Snapshot().Len(), set.Rejected())
 		}
-		if !has(set, "good", policies.Figures{Algorithm: limit.TokenBucket, Capacity: 100, Refill: 10 * policies.One, Window: 60 * policies.One}) ||
+		if !has(set, "good", policies.Figures{Algorithm: limit.TokenBucket, Capacity: 100, Refill: 10 * policies.One,
+			Window: 60 * policies.One}) ||
 			!has(set, "exact", policies.Figures{Algorithm: limit.SlidingLog, Capacity: 3, Window: 1_500_000}) {
 			t.Error("rows with the documented columns are not in force")
 		}
@@ -213,7 +228,8 @@ func TestSecondWatchDoesNotShortenTheFirst(t *testing.T) {
 		check(t, err)
 		st, err := s.State(soon(t))
 		check(t, err)
-		if second.WatchFrom != first.WatchFrom || second.WatchUntil != first.WatchUntil || st.WatchUntil != first.WatchUntil || first.WatchUntil-first.WatchFrom != 60e6 {
+		if second.WatchFrom != first.WatchFrom || second.WatchUntil != first.WatchUntil ||
+			st.WatchUntil != first.WatchUntil || first.WatchUntil-first.WatchFrom != 60e6 {
 			t.Errorf("first %+v, second %+v, then %+v", first, second, st)
 		}
 		if off := time.UnixMicro(st.Now); time.Since(off).Abs() > time.Hour {

@@ -29,7 +29,8 @@ func keyOf(given string) (d descriptor, err error) {
 	}
 	for segment := range strings.SplitSeq(given, "/") {
 		if segment == "." || segment == ".." {
-			return d, refuse(http.StatusBadRequest, "the key %s has %q between slashes, which paths of URLs cannot have", web.Clip(given), segment)
+			return d, refuse(http.StatusBadRequest, "the key %s has %q between slashes, which paths of URLs cannot have",
+				web.Clip(given), segment)
 		}
 	}
 	if d.domain, d.entries, err = descriptors.ParseName(given); err != nil {

@@ -118,7 +118,8 @@ func (h *Handlers) page(ctx context.Context, keys []limit.Key) ([]any, error) {
 // algorithmOf returns the algorithm of a counter of rules.
 func algorithmOf(k limit.Key) (limit.Algorithm, bool) {
 	for _, a := range limit.AllAlgorithms() {
-		if k.Group != "" && k.Limit != "" && k.Limit[:1] == a.KeyLetter() && (len(k.Limit) == 1 || k.Limit[1] == ':' || k.Limit[1] == '#') {
+		if k.Group != "" && k.Limit != "" && k.Limit[:1] == a.KeyLetter() && (len(k.Limit) == 1 || k.Limit[1] == ':' ||
+			k.Limit[1] == '#') {
 			return a, true
 		}
 	}
@@ -159,7 +160,8 @@ func (h *Handlers) find(ctx context.Context, p web.Params) (d descriptor, usages
 		return d, nil, refuse(http.StatusNotFound, "no limit applies to %s", web.Clip(d.name))
 	case answerOf(d.name, all[0]) == nil:
 		u := &all[0][0]
-		return d, nil, refuse(http.StatusNotFound, "nothing is counted under %s; the limit of the rule %s is %v", web.Clip(d.name), u.Rule, u.Limit)
+		return d, nil, refuse(http.StatusNotFound, "nothing is counted under %s; the limit of the rule %s is %v",
+			web.Clip(d.name), u.Rule, u.Limit)
 	}
 	return d, all[0], nil
 }
@@ -183,7 +185,8 @@ func (h *Handlers) reset(w http.ResponseWriter, r *http.Request, p web.Params) e
 		return err
 	}
 	if !counted(usages, func(l *limit.Limit) bool { return !l.Is(limit.Leased) }) {
-		return refuse(http.StatusConflict, "under %s only requests in flight are counted; they end by themselves", web.Clip(d.name))
+		return refuse(http.StatusConflict, "under %s only requests in flight are counted; they end by themselves",
+			web.Clip(d.name))
 	}
 	// A client that hangs up must not leave open whether the key is reset.
 	by, _ := r.Context().Deadline()
@@ -194,7 +197,8 @@ func (h *Handlers) reset(w http.ResponseWriter, r *http.Request, p web.Params) e
 	if err != nil {
 		return resetError{err}
 	}
-	h.Log.Info("counters reset", "key", d.name, "rule", usages[0].Rule, "by", web.CallerOf(r.Context()), "request_id", web.RequestID(r))
+	h.Log.Info("counters reset", "key", d.name, "rule", usages[0].Rule, "by", web.CallerOf(r.Context()), "request_id",
+		web.RequestID(r))
 	w.Header().Set("Cache-Control", "no-store")
 	w.WriteHeader(http.StatusNoContent)
 	return nil

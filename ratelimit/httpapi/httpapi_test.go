@@ -27,7 +27,9 @@ func TestUsageOfOneKey(t *testing.T) {
 	s.take(t, "shop|user=alice", 3)
 	for range 3 {
 		got := s.do(t, "GET", metrics("shop|user=alice"), "").Is(t, 200).Body
-		want := `{"key":"shop|user=alice","algorithm":"FIXED_WINDOW","currentTokens":7,"capacity":10,"windowRequestCount":3,"windowSeconds":3600,"status":"OK","rule":"shop/user","inForce":{"algorithm":"fixed_window","limit":10,"window":"1h"}}`
+		want := `{"key":"shop|user=alice","algorithm":"FIXED_WINDOW","currentTokens":7,"capacity":10,` +
+			`"windowRequestCount":3,"windowSeconds":3600,"status":"OK","rule":"shop/user",` +
+			`"inForce":{"algorithm":"fixed_window","limit":10,"window":"1h"}}`
 		if strings.TrimSpace(got) != want {
 			t.Fatalf("%s\nwant\n%s", got, want)
 		}
@@ -35,7 +37,8 @@ func TestUsageOfOneKey(t *testing.T) {
 	if passed := s.take(t, "shop|user=alice", 10); passed != 7 {
 		t.Errorf("%d of 10 requests pass, 7 were left", passed)
 	}
-	if a := s.do(t, "GET", metrics("shop|user=alice"), "").Is(t, 200).Object(t); a["status"] != "LIMITED" || a["currentTokens"] != 0.0 {
+	if a := s.do(t, "GET", metrics("shop|user=alice"), "").Is(t, 200).Object(t); a["status"] != "LIMITED" ||
+		a["currentTokens"] != 0.0 {
 		t.Errorf("%v", a)
 	}
 }
@@ -49,7 +52,8 @@ func TestUsageOfSeveralLimits(t *testing.T) {
 	if a["rule"] != "shop/plan:hourly" || a["currentTokens"] != 1.0 || len(limits) != 2 {
 		t.Errorf("%v", a)
 	}
-	if daily := limits[1].(map[string]any); daily["rule"] != "shop/plan:daily" || daily["currentTokens"] != 11.0 || daily["windowSeconds"] != 86400.0 {
+	if daily := limits[1].(map[string]any); daily["rule"] != "shop/plan:daily" || daily["currentTokens"] != 11.0 ||
+		daily["windowSeconds"] != 86400.0 {
 		t.Errorf("%v", limits)
 	}
 }
@@ -66,7 +70,8 @@ func TestResetForgetsOneKey(t *testing.T) {
 	if passed := s.take(t, "shop|user=alice", 5); passed != 2 {
 		t.Fatalf("%d requests pass by a policy of 2", passed)
 	}
-	if a := s.do(t, "GET", metrics("shop|user=alice"), "").Is(t, 200).Object(t); a["algorithm"] != "SLIDING_WINDOW" || a["capacity"] != 2.0 {
+	if a := s.do(t, "GET", metrics("shop|user=alice"), "").Is(t, 200).Object(t); a["algorithm"] != "SLIDING_WINDOW" ||
+		a["capacity"] != 2.0 {
 		t.Errorf("%v", a)
 	}
 	s.do(t, "POST", reset("shop|user=alice"), "").Is(t, 204)
@@ -81,7 +86,8 @@ func TestResetForgetsOneKey(t *testing.T) {
 		t.Errorf("the reset has changed another key: %v", a)
 	}
 	log := s.log.String()
-	if strings.Count(log, `msg="counters reset"`) != 1 || !strings.Contains(log, "key=\"shop|user=alice\" rule=shop/user by=admin-token") {
+	if strings.Count(log, `msg="counters reset"`) != 1 ||
+		!strings.Contains(log, "key=\"shop|user=alice\" rule=shop/user by=admin-token") {
 		t.Errorf("the log is %s", log)
 	}
 }
@@ -96,7 +102,8 @@ func TestRefusedRequestsChangeNothing(t *testing.T) {
 		want                 int
 		says                 string
 	}{
-		{"GET", metrics("shop|user=nobody"), "", 404, "nothing is counted under shop|user=nobody; the limit of the rule shop/user is"},
+		{"GET", metrics("shop|user=nobody"), "", 404,
+			"nothing is counted under shop|user=nobody; the limit of the rule shop/user is"},
 		{"GET", metrics("shop|free=x"), "", 404, "no limit applies to shop|free=x"},
 		{"GET", metrics("elsewhere|user=alice"), "", 404, "no limit applies"},
 		{"GET", metrics("shop|user=alice|user=alice"), "", 404, "no limit applies"},
@@ -183,7 +190,8 @@ func (s *server) allPages(t *testing.T, n int) (got map[string]string, unknown [
 			Metrics []json.RawMessage
 			Next    string
 		}
-		must(t, json.Unmarshal([]byte(s.do(t, "GET", fmt.Sprintf("/admin/metrics?limit=%d%s", n, after), "").Is(t, 200).Body), &page))
+		must(t, json.Unmarshal([]byte(s.do(t, "GET", fmt.Sprintf("/admin/metrics?limit=%d%s", n, after), "").Is(t, 200).Body),
+			&page))
 		for _, text := range page.Metrics {
 			var m struct{ Key, Status string }
 			must(t, json.Unmarshal(text, &m))
@@ -216,7 +224,8 @@ func TestStoreThatIsAway(t *testing.T) {
 	s := newServer(t, redis.URL())
 	s.take(t, "shop|user=alice", 3)
 	redis.Kill()
-	for _, c := range [][2]string{{"GET", "/admin/metrics"}, {"GET", metrics("shop|user=alice")}, {"POST", reset("shop|user=alice")}} {
+	for _, c := range [][2]string{{"GET", "/admin/metrics"}, {"GET", metrics("shop|user=alice")},
+		{"POST", reset("shop|user=alice")}} {
 		began := time.Now()
 		a := s.do(t, c[0], c[1], "").Is(t, 503).Says(t, "the store of the counters does not answer")
 		if a.Header.Get("Retry-After") != "1" || strings.Contains(a.Body, "127.0.0.1") || time.Since(began) > 2*timeout {
@@ -236,9 +245,12 @@ func TestStatus(t *testing.T) {
 		part     web.Part
 		want     string
 	}{
-		{false, web.Part{Name: "backend memory"}, `{"status":"READY","version":"1.2.3","parts":[{"name":"backend memory","status":"OK"}]}`},
-		{false, web.Part{Name: "rules", Problem: "old", Serving: true}, `{"status":"READY","version":"1.2.3","parts":[{"name":"rules","status":"FAILING","problem":"old"}]}`},
-		{false, web.Part{Name: "backend x", Problem: "away"}, `{"status":"NOT_READY","version":"1.2.3","parts":[{"name":"backend x","status":"FAILING","problem":"away"}]}`},
+		{false, web.Part{Name: "backend memory"},
+			`{"status":"READY","version":"1.2.3","parts":[{"name":"backend memory","status":"OK"}]}`},
+		{false, web.Part{Name: "rules", Problem: "old", Serving: true},
+			`{"status":"READY","version":"1.2.3","parts":[{"name":"rules","status":"FAILING","problem":"old"}]}`},
+		{false, web.Part{Name: "backend x", Problem: "away"},
+			`{"status":"NOT_READY","version":"1.2.3","parts":[{"name":"backend x","status":"FAILING","problem":"away"}]}`},
 		{true, web.Part{Name: "rules"}, `{"status":"DRAINING","version":"1.2.3","parts":[{"name":"rules","status":"OK"}]}`},
 	} {
 		s.draining, s.parts = c.draining, []web.Part{c.part}

@@ -22,7 +22,8 @@ const (
 
 // String returns the event's metric label.
 func (e Event) String() string {
-	return [NumEvents]string{"acquired", "repeated", "released", "renewed", "expired", "unknown", "overtaken", "abandoned", "lost", "reaped"}[e]
+	return [NumEvents]string{"acquired", "repeated", "released", "renewed", "expired", "unknown", "overtaken", "abandoned",
+		"lost", "reaped"}[e]
 }
 
 // Metrics has the counters of what a [Tracker] counts. Its methods may be called

@@ -207,7 +207,8 @@ func (f *fleet) inFlight() (n int64) {
 	for tenant := range f.tenants {
 		out := make([]limit.Verdict, 1)
 		op := limit.Op{Key: tenantKey(tenant), Limit: lifeLimit(fleetLife)}
-		f.store.Backend.Take(context.Background(), []limit.Request{{Ops: []limit.Op{op}, At: start2026.Add(f.now.get())}}, out)
+		f.store.Backend.Take(context.Background(), []limit.Request{{Ops: []limit.Op{op}, At: start2026.Add(f.now.get())}},
+			out)
 		if out[0].Err != nil {
 			f.Fatal(out[0].Err)
 		}
@@ -229,7 +230,8 @@ func (m *member) acquire(who Proxy, tenant string) (token string, g Grant) {
 	m.fleet.Helper()
 	m.fleet.tenants[tenant] = true
 	m.HeardFrom(who)
-	g = Grant{Op: limit.Op{Key: tenantKey(tenant), Limit: m.fleet.limit, Cost: 1, Holder: Holder("d", "", who)}, Domain: "d", Rule: "tenant"}
+	g = Grant{Op: limit.Op{Key: tenantKey(tenant), Limit: m.fleet.limit, Cost: 1, Holder: Holder("d", "", who)},
+		Domain: "d", Rule: "tenant"}
 	out := make([]limit.Verdict, 1)
 	m.fleet.store.Take(context.Background(), []limit.Request{{Ops: []limit.Op{g.Op}}}, out)
 	if v := &out[0]; v.Err != nil || !v.Admitted {

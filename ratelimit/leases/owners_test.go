@@ -91,15 +91,18 @@ func TestPresentProxyKeepsItsLeases(t *testing.T) {
 		hurt, heal func(f *fleet)
 		lasts      time.Duration
 	}{
-		"the store is away for everybody":         {cut(0, 1), cut(0, 1), 10 * fleetGrace},
-		"the store is away for those who look":    {cut(1), cut(1), 10 * fleetGrace},
-		"a short cut for the one who reports":     {cut(0), cut(0), fleetGrace + fleetGrace/2},
-		"a replica stands still":                  {func(f *fleet) { f.members[1].dead = true }, func(f *fleet) { f.members[1].dead = false }, 10 * fleetGrace},
-		"all stand still":                         {func(f *fleet) { f.now.pass(3 * fleetGrace) }, nil, 0},
-		"a clock goes forward":                    {func(f *fleet) { f.members[1].clock = 24 * time.Hour }, nil, fleetGrace},
-		"a clock goes back":                       {func(f *fleet) { f.members[1].clock = -24 * time.Hour }, nil, fleetGrace},
-		"the store forgets":                       {func(f *fleet) { f.registry = memory.NewRegistry(time.Now) }, nil, fleetGrace},
-		"a replica joins while the store is away": {func(f *fleet) { cut(0, 1)(f); f.joinCut() }, cut(0, 1, 2), 5 * fleetGrace},
+		"the store is away for everybody":      {cut(0, 1), cut(0, 1), 10 * fleetGrace},
+		"the store is away for those who look": {cut(1), cut(1), 10 * fleetGrace},
+		"a short cut for the one who reports":  {cut(0), cut(0), fleetGrace + fleetGrace/2},
+		"a replica stands still": {func(f *fleet) { f.members[1].dead = true },
+			func(f *fleet) { f.members[1].dead = false }, 10 * fleetGrace},
+		"all stand still":      {func(f *fleet) { f.now.pass(3 * fleetGrace) }, nil, 0},
+		"a clock goes forward": {func(f *fleet) { f.members[1].clock = 24 * time.Hour }, nil, fleetGrace},
+		"a clock goes back":    {func(f *fleet) { f.members[1].clock = -24 * time.Hour }, nil, fleetGrace},
+		"the store forgets": {func(f *fleet) { f.registry = memory.NewRegistry(time.Now) },
+			nil, fleetGrace},
+		"a replica joins while the store is away": {func(f *fleet) { cut(0, 1)(f); f.joinCut() }, cut(0, 1, 2),
+			5 * fleetGrace},
 	} {
 		for _, reverse := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, reverse=%v", name, reverse), func(t *testing.T) {

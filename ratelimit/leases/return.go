@@ -75,7 +75,8 @@ func (r *Return) addOps(a Action) {
 	}
 	for i := range r.Held {
 		h := &r.Held[i]
-		r.Ops = append(r.Ops, limit.Op{Key: h.Key, Limit: lifeLimit(h.TTL), Cost: cost, Holder: r.Holder, Ending: ending, Shadow: true})
+		r.Ops = append(r.Ops, limit.Op{Key: h.Key, Limit: lifeLimit(h.TTL), Cost: cost, Holder: r.Holder, Ending: ending,
+			Shadow: true})
 	}
 }
 

@@ -21,7 +21,8 @@ func lifeLimit(ttl time.Duration) *limit.Limit {
 		return l.(*limit.Limit)
 	}
 	ttl = min(max(ttl, limit.MinWindow), limit.MaxWindow).Truncate(time.Microsecond)
-	l, _ := lifeLimits.LoadOrStore(ttl, limit.MustNew(limit.Spec{Algorithm: limit.Concurrency, Max: limit.MaxInFlight, Window: ttl}))
+	l, _ := lifeLimits.LoadOrStore(ttl,
+		limit.MustNew(limit.Spec{Algorithm: limit.Concurrency, Max: limit.MaxInFlight, Window: ttl}))
 	return l.(*limit.Limit)
 }
 

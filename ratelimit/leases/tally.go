@@ -202,7 +202,9 @@ func (s *tally) byRule(now time.Time, every time.Duration) (list []InFlight, com
 	for of, n := range s.sums {
 		list = append(list, InFlight{of.domain, of.rule, n})
 	}
-	slices.SortFunc(list, func(a, b InFlight) int { return cmp.Or(cmp.Compare(a.Domain, b.Domain), cmp.Compare(a.Rule, b.Rule)) })
+	slices.SortFunc(list, func(a, b InFlight) int {
+		return cmp.Or(cmp.Compare(a.Domain, b.Domain), cmp.Compare(a.Rule, b.Rule))
+	})
 	full := s.missed != 0 && s.round < s.missed+2
 	return list, !full && !s.refreshed.IsZero() && now.Sub(s.refreshed) <= 3*every
 }

@@ -20,7 +20,8 @@ func (s *tally) rowsToPut(every time.Duration) (rows []backends.Row, life time.D
 	defer s.mu.Unlock()
 	put, s.dirty = s.dirty, nil
 	for _, e := range s.byKey {
-		if e.put != 0 && e.put <= s.round && (e.used == s.round || e.count > 0) && time.Duration(s.round+1-e.put)*every > e.ttl {
+		if e.put != 0 && e.put <= s.round && (e.used == s.round || e.count > 0) &&
+			time.Duration(s.round+1-e.put)*every > e.ttl {
 			e.put = s.round + 1
 			put = append(put, e)
 		}
@@ -85,7 +86,8 @@ func (e *entry) rowKey() string {
 const entryFields = 5
 
 func (e *entry) encode() string {
-	parts := [entryFields]string{e.of.domain, e.of.rule, e.key.Group, e.key.Limit, strconv.FormatInt(e.ttl.Milliseconds(), 10)}
+	parts := [entryFields]string{e.of.domain, e.of.rule, e.key.Group, e.key.Limit,
+		strconv.FormatInt(e.ttl.Milliseconds(), 10)}
 	var b strings.Builder
 	for _, part := range parts {
 		b.WriteString(strconv.Itoa(len(part)))
@@ -110,5 +112,6 @@ func decodeEntry(value string) *entry {
 	if err != nil || ms <= 0 || ms > limit.MaxWindow.Milliseconds() {
 		return nil
 	}
-	return &entry{key: limit.Key{Group: f[2], Limit: f[3]}, of: ruleName{f[0], f[1]}, ttl: time.Duration(ms) * time.Millisecond}
+	return &entry{key: limit.Key{Group: f[2], Limit: f[3]}, of: ruleName{f[0], f[1]},
+		ttl: time.Duration(ms) * time.Millisecond}
 }

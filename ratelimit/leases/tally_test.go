@@ -122,7 +122,8 @@ func TestRowsRoundTrip(t *testing.T) {
 	if got := decodeEntry(e.encode()); got == nil || *got != *e {
 		t.Errorf("%+v", got)
 	}
-	for _, bad := range []string{"", "x", "1:a", "-1:a", "9:a", "1:d1:r1:g1:c1:x", "1:d1:r1:g1:c1:0", "1:d1:r1:g1:c99999999999:1"} {
+	for _, bad := range []string{"", "x", "1:a", "-1:a", "9:a", "1:d1:r1:g1:c1:x", "1:d1:r1:g1:c1:0",
+		"1:d1:r1:g1:c99999999999:1"} {
 		if got := decodeEntry(bad); got != nil {
 			t.Errorf("%q is read as %+v", bad, got)
 		}

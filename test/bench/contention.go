@@ -34,8 +34,10 @@ const (
 // who holds it. Cache lines that cores take from each other show on as many cores
 // only.
 func (b *bench) contentionTable(context.Context) error {
-	fmt.Printf("\n%d callers with slices of %d calls, without connections, on %d cores\n\n", contentionCallers, contentionSlice, runtime.NumCPU())
-	fmt.Printf("%-34s %10s %9s %9s %18s  %s\n", "case", "GOMAXPROCS", "calls/s", "CPU µs", "waits, ns per call", "most waited for by")
+	fmt.Printf("\n%d callers with slices of %d calls, without connections, on %d cores\n\n", contentionCallers,
+		contentionSlice, runtime.NumCPU())
+	fmt.Printf("%-34s %10s %9s %9s %18s  %s\n", "case", "GOMAXPROCS", "calls/s", "CPU µs", "waits, ns per call",
+		"most waited for by")
 	for _, name := range contentionCases {
 		c, err := findCase(name)
 		if err != nil {
@@ -87,7 +89,8 @@ func (b *bench) measureContention(c benchCase, procs int) error {
 		return err
 	}
 	wait := (mutexWait() - waited).Seconds() * 1e9 / float64(max(len(r.took), 1))
-	fmt.Printf("%-34s %10d %9.0f %9.2f %18.1f  %s\n", c.name, procs, r.rate, r.cpu(0), wait, mostWaited(by, mutexWaiters()))
+	fmt.Printf("%-34s %10d %9.0f %9.2f %18.1f  %s\n", c.name, procs, r.rate, r.cpu(0), wait,
+		mostWaited(by, mutexWaiters()))
 	return nil
 }
 

@@ -126,7 +126,8 @@ func (c benchCase) service(storeURL string) (service *ratelimit.Service, m *rate
 
 // reloadRules puts rules in force repeatedly, as when a control plane sends them: each time
 // another route has changed, or all of them if nothing is kept of the rules before.
-func (c benchCase) reloadRules(ctx context.Context, service *ratelimit.Service, spec *descriptors.Spec, set *descriptors.Set) {
+func (c benchCase) reloadRules(ctx context.Context, service *ratelimit.Service, spec *descriptors.Spec,
+	set *descriptors.Set) {
 	turn := 0
 	for tick := time.Tick(c.reload); ; turn++ {
 		select {

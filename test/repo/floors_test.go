@@ -128,7 +128,8 @@ func TestPackagesAreNotTooSmall(t *testing.T) {
 			}
 		}
 		if lines < fewLines && !strings.Contains(doc, "package of its own") {
-			t.Errorf("%s has %d lines: merge it with another package, or let its doc.go say why it is a package of its own", p.path, lines)
+			t.Errorf("%s has %d lines: merge it with another package, or let its doc.go say why it is a package of its own",
+				p.path, lines)
 		}
 	}
 }

@@ -50,7 +50,8 @@ var figured = []backends.Figured{
 }
 
 func metricsTable() string {
-	rows := slices.Concat(ratelimit.NewMetrics().Rows(), background.NewPanics().Rows(), observe.NewMetrics().Rows(), accesslog.NewMetrics().Rows(),
+	rows := slices.Concat(ratelimit.NewMetrics().Rows(), background.NewPanics().Rows(), observe.NewMetrics().Rows(),
+		accesslog.NewMetrics().Rows(),
 		server.Rows(), new(unary.Server).Rows(""), new(leases.Tracker).Rows())
 	for _, f := range figured {
 		rows = append(rows, f.Figures()...)
@@ -67,7 +68,8 @@ var generated = map[string]map[string]func() string{
 		"sender settings":  new(serve.SenderSettings).Program().Markdown,
 		"metrics":          func() string { return metrics.Table(serve.Metrics()) },
 	},
-	"../../docs/migrate.md": {"environment": compat.Table, "reference metrics": refmetrics.Table, "differences": reference.Table},
+	"../../docs/migrate.md": {"environment": compat.Table, "reference metrics": refmetrics.Table,
+		"differences": reference.Table},
 }
 
 // TestGeneratedDocuments: the tables of settings, metrics and variables in documents are
@@ -137,8 +139,8 @@ var (
 	metricSuffix  = regexp.MustCompile(`_(bucket|count|sum)$`)
 )
 
-// TestMetricNames: a metric is named once in the code, in metrics.go beside what counts, and from there the documentation
-// has it. Documents name no metric that does not exist.
+// TestMetricNames: a metric is named once in the code, in metrics.go beside what counts, and from there the
+// documentation has it. Documents name no metric that does not exist.
 func TestMetricNames(t *testing.T) {
 	documented := map[string]bool{}
 	for _, m := range metricRow.FindAllStringSubmatch(metricsTable()+metrics.Table(serve.Metrics()), -1) {
@@ -179,10 +181,12 @@ func TestMetricNames(t *testing.T) {
 func checkMetricName(file, metric string, documented map[string]bool) (found []string) {
 	// refmetrics names those whose figures the reference has as well.
 	if filepath.Base(file) != "metrics.go" && !within(file, "internal/app/refmetrics") {
-		found = append(found, fmt.Sprintf("%s names the metric %s: rows of metrics belong in metrics.go beside what counts", file, metric))
+		found = append(found, fmt.Sprintf("%s names the metric %s: rows of metrics belong in metrics.go beside what counts",
+			file, metric))
 	}
 	if !documented[metric] {
-		found = append(found, fmt.Sprintf("%s names the metric %s, which is in no table: add its rows to metricsTable in test/repo", file, metric))
+		found = append(found,
+			fmt.Sprintf("%s names the metric %s, which is in no table: add its rows to metricsTable in test/repo", file, metric))
 	}
 	return found
 }

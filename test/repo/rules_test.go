@@ -54,14 +54,16 @@ func fromStandardLibrary(imported string) bool {
 
 // registering are the files that may have an init function, by which a store is known to a program that
 // imports it.
-var registering = []string{"backends/memory/kind.go", "backends/redis/kind.go", "backends/sqlstore/kind.go", "backends/dynamodb/kind.go",
+var registering = []string{"backends/memory/kind.go", "backends/redis/kind.go", "backends/sqlstore/kind.go",
+	"backends/dynamodb/kind.go",
 	"policies/sqlstore/source.go"}
 
 // clockFree are the directories in which time comes in from outside, and
 // clockAllowed the packages below them that measure durations or own the clock.
 var (
 	clockFree    = []string{"limit", "backends", "slots/plan"}
-	clockAllowed = []string{"backends/backendtest", "backends/layers/observe", "backends/layers/coalesce", "backends/stack"}
+	clockAllowed = []string{"backends/backendtest", "backends/layers/observe", "backends/layers/coalesce",
+		"backends/stack"}
 )
 
 // checkSource holds one file to the rules about what is in it; name is its path
@@ -88,7 +90,8 @@ func checkSource(name string, src []byte) []string {
 	}
 	for _, d := range file.Decls {
 		if f, ok := d.(*ast.FuncDecl); ok && f.Recv == nil && f.Name.Name == "init" && !matchesAny(registering, name) {
-			found = append(found, fmt.Sprintf("%s: init functions run behind everyone's back: call it from main or a constructor", files.Position(f.Pos())))
+			found = append(found, fmt.Sprintf(
+				"%s: init functions run behind everyone's back: call it from main or a constructor", files.Position(f.Pos())))
 		}
 	}
 	dir := path.Dir(name)
@@ -112,7 +115,8 @@ var (
 // statements, calls of WaitGroup.Go and of time.AfterFunc.
 func bareGoroutines(files *token.FileSet, file *ast.File) (found []string) {
 	report := func(n ast.Node, what string) {
-		found = append(found, fmt.Sprintf("%s: %s: a panic there ends the process; use internal/kit/background", files.Position(n.Pos()), what))
+		found = append(found, fmt.Sprintf("%s: %s: a panic there ends the process; use internal/kit/background",
+			files.Position(n.Pos()), what))
 	}
 	ast.Inspect(file, func(n ast.Node) bool {
 		switch n := n.(type) {
@@ -158,7 +162,8 @@ func clockReads(files *token.FileSet, file *ast.File) []string {
 	const why = "the instant comes in from the caller here, so that every store decides alike and tests own the clock"
 	var found []string
 	if name == "." {
-		found = append(found, fmt.Sprintf("%s: time is imported with a dot, which hides reads of the clock", files.Position(file.Name.Pos())))
+		found = append(found, fmt.Sprintf("%s: time is imported with a dot, which hides reads of the clock",
+			files.Position(file.Name.Pos())))
 	}
 	ast.Inspect(file, func(n ast.Node) bool {
 		s, ok := n.(*ast.SelectorExpr)

@@ -174,7 +174,8 @@ func (s *Store) Ask(tb testing.TB, b backends.Backend, ops ...limit.Op) (v limit
 }
 
 // Want does as Ask does and checks what becomes of the request.
-func (s *Store) Want(tb testing.TB, b backends.Backend, what string, admitted, asked bool, ops ...limit.Op) limit.Verdict {
+func (s *Store) Want(tb testing.TB, b backends.Backend, what string, admitted, asked bool,
+	ops ...limit.Op) limit.Verdict {
 	tb.Helper()
 	v, a := s.Ask(tb, b, ops...)
 	if v.Admitted != admitted || a != asked {

@@ -27,7 +27,8 @@ func benchRequests(n, ops int) []limit.Request {
 		for j := range ops {
 			l := newLimit(limit.TokenBucket, 1, 24*time.Hour)
 			key := "5:check4:user" + strconv.Itoa(1000000+i) + ":5:value"
-			reqs[i].Ops = append(reqs[i].Ops, limit.Op{Key: limit.Key{Group: key, Limit: "rule" + strconv.Itoa(j)}, Limit: l, Cost: 1})
+			reqs[i].Ops = append(reqs[i].Ops, limit.Op{Key: limit.Key{Group: key, Limit: "rule" + strconv.Itoa(j)},
+				Limit: l, Cost: 1})
 		}
 	}
 	return reqs

@@ -104,7 +104,8 @@ func TestChangeOvertakesRefusal(t *testing.T) {
 		for name, change := range map[string]func(r *rig){
 			"refund": func(r *rig) { r.take(refund) },
 			"refund in a slice": func(r *rig) {
-				r.Take(ctx, []limit.Request{{Ops: []limit.Op{op("x", o.Limit, 1)}}, {Ops: []limit.Op{refund}}}, make([]limit.Verdict, 2))
+				r.Take(ctx, []limit.Request{{Ops: []limit.Op{op("x", o.Limit, 1)}}, {Ops: []limit.Op{refund}}},
+					make([]limit.Verdict, 2))
 			},
 			"forget": func(r *rig) { _ = r.Forget(ctx, []limit.Key{o.Key}) },
 		} {
@@ -176,7 +177,8 @@ func TestRefundsInFlight(t *testing.T) {
 			all.Go(func() {
 				out := make([]limit.Verdict, 2)
 				for ctx.Err() == nil {
-					b.Take(context.Background(), []limit.Request{{Ops: []limit.Op{o}}, {Ops: []limit.Op{op("beside", o.Limit, 1)}}}, out)
+					b.Take(context.Background(), []limit.Request{{Ops: []limit.Op{o}}, {Ops: []limit.Op{op("beside", o.Limit, 1)}}},
+						out)
 					if out[0].Admitted {
 						had.Add(1)
 					}

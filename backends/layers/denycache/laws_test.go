@@ -327,7 +327,8 @@ func TestOneRefusalSettles(t *testing.T) {
 		if got := v.Outcomes[0]; got != want || got.Remaining != 2 {
 			t.Errorf("%v: %+v, want %+v", a, got, want)
 		}
-		if got := r.want("too much for an unused limit", false, false, huge, full).Outcomes[0]; got != (limit.Outcome{Remaining: 5, Retry: limit.Never}) {
+		if got := r.want("too much for an unused limit", false, false, huge, full).Outcomes[0]; got !=
+			(limit.Outcome{Remaining: 5, Retry: limit.Never}) {
 			t.Errorf("%v: %+v", a, got)
 		}
 		r.want("beside a shadow", false, false, shadow(roomy), full)
@@ -518,7 +519,8 @@ func TestTooManyOps(t *testing.T) {
 	r := newRig(t, time.Second)
 	o := op("k", newLimit(limit.FixedWindow, 1, time.Hour), 1)
 	r.exhaust(o)
-	for _, ops := range [][]limit.Op{slices.Repeat([]limit.Op{o}, r.store.Caps().MaxOps+1), {}, {o, {Key: o.Key, Cost: 1}}} {
+	for _, ops := range [][]limit.Op{slices.Repeat([]limit.Op{o}, r.store.Caps().MaxOps+1), {},
+		{o, {Key: o.Key, Cost: 1}}} {
 		out := make([]limit.Verdict, 1)
 		r.Take(context.Background(), []limit.Request{{Ops: ops}}, out)
 		if out[0].Err == nil {

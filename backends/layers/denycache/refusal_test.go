@@ -52,7 +52,8 @@ func TestRefusalHoldsUntilItsEnd(t *testing.T) {
 			differs := op.Cost == ref.cost && (got.Retry != want.Retry || got.Retry != limit.Never && got.Reset != want.Reset)
 			longer := want.Retry != limit.Never && (got.Retry == limit.Never || got.Retry > want.Retry)
 			if want.Admitted || differs || longer || op.Cost > l.Capacity() && got.Retry != limit.Never {
-				t.Fatalf("%v, refused cost %d at %d: %+v\ncost %d, %d later: %+v\nwant %+v", l, ref.cost, now, out, op.Cost, at-now, got, want)
+				t.Fatalf("%v, refused cost %d at %d: %+v\ncost %d, %d later: %+v\nwant %+v", l, ref.cost, now, out, op.Cost,
+					at-now, got, want)
 			}
 		}
 	}

@@ -30,7 +30,8 @@ func (c *Config) Line() string {
 	}
 	parts := []string{c.ConfigName, limit, "window=" + c.WindowSize}
 	for _, option := range []struct{ name, value string }{
-		{"scope", c.Scope}, {"jitter", c.Jitter}, {"calendar", string(c.Calendar)}, {"since", c.EffectiveFrom}, {"id", c.ConfigID},
+		{"scope", c.Scope}, {"jitter", c.Jitter}, {"calendar", string(c.Calendar)}, {"since", c.EffectiveFrom},
+		{"id", c.ConfigID},
 	} {
 		if option.value != "" {
 			parts = append(parts, option.name+"="+option.value)
@@ -62,7 +63,8 @@ func (a *Slots) Config(ctx context.Context, name string) (c Config, err error) {
 
 // Change reads a config, has edit change it, makes the result the active one and returns
 // that. If the config does not exist, edit gets the error as missing.
-func (a *Slots) Change(ctx context.Context, name string, edit func(c *Config, missing error) error) (made Config, err error) {
+func (a *Slots) Change(ctx context.Context, name string,
+	edit func(c *Config, missing error) error) (made Config, err error) {
 	c, err := a.Config(ctx, name)
 	var refusal *Refusal
 	if err != nil && !(errors.As(err, &refusal) && refusal.Code == http.StatusNotFound) {

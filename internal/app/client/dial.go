@@ -86,11 +86,13 @@ func (opt *Options) Explain(err error) error {
 	case m != nil && strings.Contains(m[1], "connection refused"):
 		return fmt.Errorf("service at %s: %s; is it running? --addr says where", opt.Addr, m[1])
 	case strings.Contains(s.Message(), "looked like an HTTP/1.1 header"):
-		return fmt.Errorf("service at %s: an HTTP/1.1 server answers there; --addr is the gRPC address, whose port is 8081 by default", opt.Addr)
+		return fmt.Errorf("service at %s: an HTTP/1.1 server answers there; --addr is the gRPC address, "+
+			"whose port is 8081 by default", opt.Addr)
 	case strings.Contains(s.Message(), "error reading server preface"):
 		return fmt.Errorf("service at %s: it does not talk gRPC in plain; does it want TLS (--tls)?", opt.Addr)
 	case s.Code() == codes.Unimplemented:
-		return fmt.Errorf("service at %s: it has no such method: %s; --addr is the gRPC address (--grpc), whose port is 8081 by default", opt.Addr, s.Message())
+		return fmt.Errorf("service at %s: it has no such method: %s; --addr is the gRPC address (--grpc), "+
+			"whose port is 8081 by default", opt.Addr, s.Message())
 	case m != nil && notTLS.MatchString(m[1]):
 		return fmt.Errorf("service at %s: %s; does it talk TLS there?", opt.Addr, m[1])
 	case m != nil:

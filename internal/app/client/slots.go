@@ -113,7 +113,8 @@ func readAnswer(resp *http.Response, data []byte, answer any) error {
 		Message string `json:"message"`
 	}
 	if err := json.Unmarshal(data, &failure); err != nil || failure.Message == "" {
-		return fmt.Errorf("unexpected answer (%s): is the service running with --slots, and does this listener serve these paths?", resp.Status)
+		return fmt.Errorf("unexpected answer (%s): is the service running with --slots, and does this listener serve "+
+			"these paths?", resp.Status)
 	}
 	return &Refusal{resp.StatusCode, resp.Status, failure.Message, resp.Header.Get("Retry-After")}
 }

@@ -67,7 +67,8 @@ func (t *translation) readVariables() {
 			continue
 		}
 		if v.kind == port && strings.Contains(text, "://") {
-			t.warn("%s is ignored: Kubernetes set it for a Service of that name; set enableServiceLinks: false to keep such variables out", v.name)
+			t.warn("%s is ignored: Kubernetes set it for a Service of that name; set enableServiceLinks: "+
+				"false to keep such variables out", v.name)
 			delete(t.env, v.name)
 			continue
 		}

@@ -152,12 +152,15 @@ func TestRedisBecomesOneURL(t *testing.T) {
 		{"REDIS_URL=a:1,b:2 REDIS_TYPE=cluster", "redis+cluster://a:1,b:2"},
 		{"REDIS_URL=a:1,b:2 REDIS_TYPE=CLUSTER REDIS_TLS=true REDIS_AUTH=p", "rediss+cluster://:p@a:1,b:2"},
 		{"REDIS_URL=my/master,s1:1,s2:2 REDIS_TYPE=Sentinel REDIS_AUTH=u:p", "redis+sentinel://u:p@s1:1,s2:2/my%2Fmaster"},
-		{"REDIS_URL=m,s1:1 REDIS_TYPE=sentinel REDIS_SENTINEL_AUTH=su:sp REDIS_AUTH=p", "redis+sentinel://:p@s1:1/m?sentinel_password=sp&sentinel_username=su"},
+		{"REDIS_URL=m,s1:1 REDIS_TYPE=sentinel REDIS_SENTINEL_AUTH=su:sp REDIS_AUTH=p",
+			"redis+sentinel://:p@s1:1/m?sentinel_password=sp&sentinel_username=su"},
 		{"REDIS_URL=m,redis://:sp@s1:1 REDIS_TYPE=sentinel", "redis+sentinel://s1:1/m?sentinel_password=sp"},
 		{"REDIS_URL=h:1 REDIS_TLS=true", "rediss://h:1"},
 		{"REDIS_URL=rediss://h:1", "rediss://h:1"},
-		{"REDIS_URL=h:1 REDIS_TLS=true REDIS_TLS_CACERT=/a REDIS_TLS_CLIENT_CERT=/c REDIS_TLS_CLIENT_KEY=/k", "rediss://h:1?ca=%2Fa&cert=%2Fc&key=%2Fk"},
-		{"REDIS_URL=h:1 REDIS_TLS=true REDIS_TLS_SKIP_HOSTNAME_VERIFICATION=true", "rediss://h:1?skip_hostname_verification=true"},
+		{"REDIS_URL=h:1 REDIS_TLS=true REDIS_TLS_CACERT=/a REDIS_TLS_CLIENT_CERT=/c REDIS_TLS_CLIENT_KEY=/k",
+			"rediss://h:1?ca=%2Fa&cert=%2Fc&key=%2Fk"},
+		{"REDIS_URL=h:1 REDIS_TLS=true REDIS_TLS_SKIP_HOSTNAME_VERIFICATION=true",
+			"rediss://h:1?skip_hostname_verification=true"},
 		{"REDIS_URL=h:1 REDIS_TLS_CACERT=/a", "redis://h:1"},
 		{"REDIS_URL=h:1 REDIS_POOL_SIZE=10", "redis://h:1"},
 		{"REDIS_URL=h:1 REDIS_POOL_SIZE=30", "redis://h:1?pool_size=30"},
@@ -167,8 +170,10 @@ func TestRedisBecomesOneURL(t *testing.T) {
 		{"REDIS_URL=h:1 EXPIRATION_JITTER_MAX_SECONDS=5", "redis://h:1"},
 		{"REDIS_URL=h:1 REDIS_LAYOUT=headgate", "redis://h:1"},
 		{"REDIS_URL=h:1 REDIS_LAYOUT=envoy", "redis://h:1?layout=envoy"},
-		{"REDIS_URL=h:1 REDIS_LAYOUT=Envoy CACHE_KEY_PREFIX=a: EXPIRATION_JITTER_MAX_SECONDS=0", "redis://h:1?cache_key_prefix=a%3A&expiration_jitter=0&layout=envoy&prefix=a%3Aheadgate%3A"},
-		{"REDIS_URL=a:1,b:2 REDIS_TYPE=cluster REDIS_LAYOUT=envoy REDIS_PERSECOND=false", "redis+cluster://a:1,b:2?layout=envoy"},
+		{"REDIS_URL=h:1 REDIS_LAYOUT=Envoy CACHE_KEY_PREFIX=a: EXPIRATION_JITTER_MAX_SECONDS=0",
+			"redis://h:1?cache_key_prefix=a%3A&expiration_jitter=0&layout=envoy&prefix=a%3Aheadgate%3A"},
+		{"REDIS_URL=a:1,b:2 REDIS_TYPE=cluster REDIS_LAYOUT=envoy REDIS_PERSECOND=false",
+			"redis+cluster://a:1,b:2?layout=envoy"},
 		{"BACKEND_TYPE=memory", "memory://"},
 	} {
 		res, err := Translate(with(t, strings.Fields(c.env)...), nothingGiven)
@@ -202,8 +207,10 @@ func TestWhatCannotBeMappedIsAnError(t *testing.T) {
 		{"CONFIG_TYPE=HTTP", `CONFIG_TYPE: must be FILE or GRPC_XDS_SOTW, not "HTTP"`},
 		{"GRPC_SERVER_USE_TLS=true GRPC_SERVER_TLS_KEY=k", "GRPC_SERVER_TLS_CERT: must be set"},
 		{"GRPC_SERVER_USE_TLS=true GRPC_SERVER_TLS_CERT=c", "GRPC_SERVER_TLS_KEY: must be set"},
-		{"GRPC_SERVER_USE_TLS=true GRPC_SERVER_TLS_CERT=c GRPC_SERVER_TLS_KEY=k GRPC_CLIENT_TLS_SAN=a", "GRPC_CLIENT_TLS_SAN: needs GRPC_CLIENT_TLS_CACERT"},
-		{"GRPC_SERVER_USE_TLS=true GRPC_SERVER_TLS_CERT=c GRPC_SERVER_TLS_KEY=k GRPC_CLIENT_TLS_CACERT=a GRPC_CLIENT_TLS_SAN=*.b", `"*.b" is not a DNS name`},
+		{"GRPC_SERVER_USE_TLS=true GRPC_SERVER_TLS_CERT=c GRPC_SERVER_TLS_KEY=k GRPC_CLIENT_TLS_SAN=a",
+			"GRPC_CLIENT_TLS_SAN: needs GRPC_CLIENT_TLS_CACERT"},
+		{"GRPC_SERVER_USE_TLS=true GRPC_SERVER_TLS_CERT=c GRPC_SERVER_TLS_KEY=k GRPC_CLIENT_TLS_CACERT=a " +
+			"GRPC_CLIENT_TLS_SAN=*.b", `"*.b" is not a DNS name`},
 		{"LOG_LEVEL=loud", `LOG_LEVEL: must be trace, debug, info, warn, error, fatal or panic, not "loud"`},
 		{"LOG_FORMAT=xml", `LOG_FORMAT: must be text or json, not "xml"`},
 		{"SHADOW_MODE=perhaps", `SHADOW_MODE: must be true or false, not "perhaps"`},
@@ -211,7 +218,8 @@ func TestWhatCannotBeMappedIsAnError(t *testing.T) {
 		{"NEAR_LIMIT_RATIO=1.5", "NEAR_LIMIT_RATIO: want a number from 0 to 1"},
 		{"NEAR_LIMIT_RATIO=NaN", "NEAR_LIMIT_RATIO: want a number from 0 to 1"},
 		{"GRPC_MAX_CONNECTION_AGE=-1s", "GRPC_MAX_CONNECTION_AGE: "},
-		{"TRACING_ENABLED=true TRACING_EXPORTER_PROTOCOL=HTTP", `TRACING_EXPORTER_PROTOCOL: must be http or grpc, not "HTTP"`},
+		{"TRACING_ENABLED=true TRACING_EXPORTER_PROTOCOL=HTTP",
+			`TRACING_EXPORTER_PROTOCOL: must be http or grpc, not "HTTP"`},
 		{"TRACING_SAMPLING_RATE=2", "TRACING_SAMPLING_RATE: want a number from 0 to 1"},
 		{"RUNTIME_ROOT=/does/not/exist", "RUNTIME_ROOT: directory /does/not/exist/config does not exist"},
 	} {
@@ -234,28 +242,36 @@ func TestWhatHasNoEffectIsToldOf(t *testing.T) {
 		{"USE_STATSD=true", "USE_STATSD: statsd is not served", "", ""},
 		{"USE_STATSD=false STATSD_HOST=h", "", "", "STATSD_HOST"},
 		{"USE_DOG_STATSD=true", "USE_DOG_STATSD: statsd is not served", "", ""},
-		{"REDIS_PERSECOND=true REDIS_PERSECOND_URL=p:1", "REDIS_PERSECOND: limits per second are kept in the Redis of REDIS_URL", "", "REDIS_PERSECOND_URL"},
+		{"REDIS_PERSECOND=true REDIS_PERSECOND_URL=p:1",
+			"REDIS_PERSECOND: limits per second are kept in the Redis of REDIS_URL", "", "REDIS_PERSECOND_URL"},
 		{"REDIS_PERSECOND=false", "", "", ""},
 		{"TRACING_ENABLED=true", "", "B3 headers are not read", ""},
-		{"TRACING_ENABLED=true TRACING_EXPORTER_PROTOCOL=udp OTEL_TRACES_EXPORTER=none", "", "have no effect, because OTEL_TRACES_EXPORTER is set", ""},
+		{"TRACING_ENABLED=true TRACING_EXPORTER_PROTOCOL=udp OTEL_TRACES_EXPORTER=none", "",
+			"have no effect, because OTEL_TRACES_EXPORTER is set", ""},
 		{"TRACING_ENABLED=false TRACING_EXPORTER_PROTOCOL=udp", "", "", ""},
 		{"EXTRA_TAGS=a:b", "EXTRA_TAGS: labels are not added", "", ""},
 		{"PROMETHEUS_RESPONSE_TIME_AS_MILLISECONDS=true", "response times are in seconds", "", ""},
 		{"USE_PROMETHEUS=true PROMETHEUS_MAPPER_YAML=/none", "", "", ""},
-		{"USE_PROMETHEUS=true PROMETHEUS_MAPPER_YAML=compat_test.go", "PROMETHEUS_MAPPER_YAML: compat_test.go is not read", "", ""},
+		{"USE_PROMETHEUS=true PROMETHEUS_MAPPER_YAML=compat_test.go",
+			"PROMETHEUS_MAPPER_YAML: compat_test.go is not read", "", ""},
 		{"GRPC_SERVER_TLS_CERT=c", "GRPC_SERVER_TLS_CERT has no effect, because GRPC_SERVER_USE_TLS is not true", "", ""},
 		{"GRPC_CLIENT_TLS_CACERT=c", "GRPC_CLIENT_TLS_CACERT has no effect, because GRPC_SERVER_USE_TLS is not true", "", ""},
 		{"REDIS_TLS_CACERT=c", "REDIS_TLS_CACERT has no effect, because REDIS_TLS is not true", "", ""},
 		{"REDIS_SENTINEL_AUTH=p", "REDIS_SENTINEL_AUTH has no effect", "", ""},
-		{"CONFIG_TYPE=GRPC_XDS_SOTW CONFIG_GRPC_XDS_CLIENT_TLS_CERT=c", "CONFIG_GRPC_XDS_CLIENT_TLS_CERT has no effect", "", ""},
+		{"CONFIG_TYPE=GRPC_XDS_SOTW CONFIG_GRPC_XDS_CLIENT_TLS_CERT=c",
+			"CONFIG_GRPC_XDS_CLIENT_TLS_CERT has no effect", "", ""},
 		{"DEBUG_PORT=tcp://10.0.0.1:6070", "DEBUG_PORT is ignored: Kubernetes set it", "", ""},
-		{"GRPC_SERVER_USE_TLS=true GRPC_SERVER_TLS_CERT=c GRPC_SERVER_TLS_KEY=k GRPC_SERVER_TLS_CA_CERT=b", "", "none is demanded", ""},
-		{"LOCAL_CACHE_SIZE_IN_BYTES=1 MEMCACHE_SRV=x", "", "the debug port listens on 127.0.0.1", "LOCAL_CACHE_SIZE_IN_BYTES MEMCACHE_SRV"},
+		{"GRPC_SERVER_USE_TLS=true GRPC_SERVER_TLS_CERT=c GRPC_SERVER_TLS_KEY=k GRPC_SERVER_TLS_CA_CERT=b", "",
+			"none is demanded", ""},
+		{"LOCAL_CACHE_SIZE_IN_BYTES=1 MEMCACHE_SRV=x", "", "the debug port listens on 127.0.0.1",
+			"LOCAL_CACHE_SIZE_IN_BYTES MEMCACHE_SRV"},
 		{"UNKNOWN_NAME=1", "", "", ""},
 		{"SHADOW_MDE=true", "environment variable SHADOW_MDE has no effect; did you mean SHADOW_MODE?", "", ""},
-		{"REDIS_AUT=secret redis_tls=true", "variable REDIS_AUT has no effect; did you mean REDIS_AUTH?\nenvironment variable redis_tls has no effect; did you mean REDIS_TLS?", "", ""},
+		{"REDIS_AUT=secret redis_tls=true", "variable REDIS_AUT has no effect; did you mean REDIS_AUTH?\n" +
+			"environment variable redis_tls has no effect; did you mean REDIS_TLS?", "", ""},
 		{"REDIS_PERSECOND_UR=x STATSD_HOSTS=x", "", "", ""}, // what they are like has no effect either
-		{"REDIS_PORT=tcp://10.0.0.1:6379 REDIS_PORT_6379_TCP_ADDR=10.0.0.1 REDIS_SERVICE_HOST=10.0.0.1 REDIS_HOST=r HOSTS=h POST=1 TLS_CERT=c", "", "", ""},
+		{"REDIS_PORT=tcp://10.0.0.1:6379 REDIS_PORT_6379_TCP_ADDR=10.0.0.1 REDIS_SERVICE_HOST=10.0.0.1 REDIS_HOST=r " +
+			"HOSTS=h POST=1 TLS_CERT=c", "", "", ""},
 	} {
 		res, err := Translate(with(t, strings.Fields(c.env)...), nothingGiven)
 		if err != nil {
@@ -277,7 +293,10 @@ func TestWhatHasNoEffectIsToldOf(t *testing.T) {
 // A setting that somebody gives by headgate's own name beats the reference's variables, and
 // what is wrong with them does not matter.
 func TestGivenSettingsAreLeftAlone(t *testing.T) {
-	res, err := Translate([]string{"PORT=1"}, func(flag string) bool { return flag == "backend" || flag == "rules" || flag == "http" })
+	res, err := Translate([]string{"PORT=1"}, func(flag string) bool {
+		return flag == "backend" || flag == "rules" ||
+			flag == "http"
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -362,7 +381,8 @@ func TestTablesFitTogether(t *testing.T) {
 // What the reference traces is what the variables of OpenTelemetry say then, and what they say
 // otherwise stays.
 func TestTracesBecomeVariablesOfOpenTelemetry(t *testing.T) {
-	const byDefault = "OTEL_TRACES_EXPORTER=otlp OTEL_EXPORTER_OTLP_TRACES_PROTOCOL=http/protobuf OTEL_SERVICE_NAME=RateLimit " +
+	const byDefault = "OTEL_TRACES_EXPORTER=otlp OTEL_EXPORTER_OTLP_TRACES_PROTOCOL=http/protobuf " +
+		"OTEL_SERVICE_NAME=RateLimit " +
 		"OTEL_TRACES_SAMPLER=parentbased_traceidratio OTEL_TRACES_SAMPLER_ARG=1"
 	for _, c := range []struct{ env, want string }{
 		{"", ""},
@@ -375,8 +395,10 @@ func TestTracesBecomeVariablesOfOpenTelemetry(t *testing.T) {
 		{"TRACING_ENABLED=true OTEL_TRACES_EXPORTER=none", ""},
 		{"TRACING_ENABLED=true OTEL_TRACES_EXPORTER=otlp TRACING_SERVICE_NAME=x", ""},
 		{
-			"TRACING_ENABLED=true TRACING_SERVICE_NAME=s TRACING_SERVICE_NAMESPACE=a,b=c%d TRACING_SERVICE_INSTANCE_ID=i TRACING_EXPORTER_PROTOCOL=grpc TRACING_SAMPLING_RATE=0.25 OTEL_RESOURCE_ATTRIBUTES=team=pay",
-			"OTEL_TRACES_EXPORTER=otlp OTEL_EXPORTER_OTLP_TRACES_PROTOCOL=grpc OTEL_SERVICE_NAME=s OTEL_RESOURCE_ATTRIBUTES=team=pay,service.namespace=a%2Cb=c%25d,service.instance.id=i " +
+			"TRACING_ENABLED=true TRACING_SERVICE_NAME=s TRACING_SERVICE_NAMESPACE=a,b=c%d TRACING_SERVICE_INSTANCE_ID=i " +
+				"TRACING_EXPORTER_PROTOCOL=grpc TRACING_SAMPLING_RATE=0.25 OTEL_RESOURCE_ATTRIBUTES=team=pay",
+			"OTEL_TRACES_EXPORTER=otlp OTEL_EXPORTER_OTLP_TRACES_PROTOCOL=grpc OTEL_SERVICE_NAME=s " +
+				"OTEL_RESOURCE_ATTRIBUTES=team=pay,service.namespace=a%2Cb=c%25d,service.instance.id=i " +
 				"OTEL_TRACES_SAMPLER=parentbased_traceidratio OTEL_TRACES_SAMPLER_ARG=0.25",
 		},
 	} {

@@ -34,10 +34,12 @@ func backend(t *translation) []string {
 		return nil
 	}
 	if t.on("REDIS_AWS_IAM_AUTH") {
-		t.failf("REDIS_AWS_IAM_AUTH", "is not supported: have a sidecar write the password into a file, and name it in REDIS_AUTH_FILE")
+		t.failf("REDIS_AWS_IAM_AUTH",
+			"is not supported: have a sidecar write the password into a file, and name it in REDIS_AUTH_FILE")
 	}
 	if !t.set("REDIS_URL") {
-		t.failf("REDIS_URL", "must be set: the reference's default, a socket at %s, is hardly meant; BACKEND_TYPE=memory needs no Redis", t.text("REDIS_URL"))
+		t.failf("REDIS_URL", "must be set: the reference's default, a socket at %s, is hardly meant; "+
+			"BACKEND_TYPE=memory needs no Redis", t.text("REDIS_URL"))
 		return nil
 	}
 	r := &redisURL{params: url.Values{}}
@@ -89,7 +91,8 @@ func (r *redisURL) servers(t *translation) bool {
 		return r.tcp(t, list)
 	case "unix":
 		if r.mode != "" || !strings.HasPrefix(text, "/") {
-			t.failf("REDIS_SOCKET_TYPE", "is unix, and REDIS_URL is not the path of a socket; set REDIS_SOCKET_TYPE=tcp for servers")
+			t.failf("REDIS_SOCKET_TYPE",
+				"is unix, and REDIS_URL is not the path of a socket; set REDIS_SOCKET_TYPE=tcp for servers")
 			return false
 		}
 		r.socket = text
@@ -196,7 +199,8 @@ func (r *redisURL) sentinelLogin(user, password string) {
 func (r *redisURL) tls(t *translation) {
 	r.secure = r.secure || t.on("REDIS_TLS")
 	skip := t.on("REDIS_TLS_SKIP_HOSTNAME_VERIFICATION")
-	for name, param := range map[string]string{"REDIS_TLS_CLIENT_CERT": "cert", "REDIS_TLS_CLIENT_KEY": "key", "REDIS_TLS_CACERT": "ca"} {
+	for name, param := range map[string]string{"REDIS_TLS_CLIENT_CERT": "cert", "REDIS_TLS_CLIENT_KEY": "key",
+		"REDIS_TLS_CACERT": "ca"} {
 		file := t.text(name)
 		switch {
 		case file == "":
@@ -257,7 +261,8 @@ func (r *redisURL) shared(t *translation, prefix string) {
 		r.params.Set("expiration_jitter", t.text("EXPIRATION_JITTER_MAX_SECONDS"))
 	}
 	if t.on("REDIS_PERSECOND") {
-		t.failf("REDIS_LAYOUT", "envoy does not go with REDIS_PERSECOND: the reference has limits per second in another Redis, where headgate does not count, so each would admit as much as both may")
+		t.failf("REDIS_LAYOUT", "envoy does not go with REDIS_PERSECOND: the reference has limits per second in another "+
+			"Redis, where headgate does not count, so each would admit as much as both may")
 	}
 }
 

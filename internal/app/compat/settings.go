@@ -33,7 +33,8 @@ var mappings = []mapping{
 	{"log-level", []string{"LOG_LEVEL"}, logLevel},
 	{"log-format", []string{"LOG_FORMAT"}, logFormat},
 
-	{"rules", []string{"CONFIG_TYPE", "RUNTIME_ROOT", "RUNTIME_SUBDIRECTORY", "RUNTIME_APPDIRECTORY", "RUNTIME_WATCH_ROOT"}, rules},
+	{"rules", []string{"CONFIG_TYPE", "RUNTIME_ROOT", "RUNTIME_SUBDIRECTORY", "RUNTIME_APPDIRECTORY",
+		"RUNTIME_WATCH_ROOT"}, rules},
 	{"rules-files", []string{"RUNTIME_IGNOREDOTFILES"}, ruleFiles},
 	{"rules-empty", []string{"HEALTHY_WITH_AT_LEAST_ONE_CONFIG_LOADED"}, emptyRules},
 	copied("merge-domains", "MERGE_DOMAIN_CONFIG"),
@@ -41,18 +42,23 @@ var mappings = []mapping{
 	{"xds", []string{"CONFIG_TYPE", "CONFIG_GRPC_XDS_SERVER_URL"}, overXDS(copy1("CONFIG_GRPC_XDS_SERVER_URL"))},
 	{"xds-node-id", []string{"CONFIG_GRPC_XDS_NODE_ID"}, overXDS(copy1("CONFIG_GRPC_XDS_NODE_ID"))},
 	{"xds-node-metadata", []string{"CONFIG_GRPC_XDS_NODE_METADATA"}, overXDS(list("CONFIG_GRPC_XDS_NODE_METADATA"))},
-	{"xds-header", []string{"CONFIG_GRPC_XDS_CLIENT_ADDITIONAL_HEADERS"}, overXDS(list("CONFIG_GRPC_XDS_CLIENT_ADDITIONAL_HEADERS"))},
+	{"xds-header", []string{"CONFIG_GRPC_XDS_CLIENT_ADDITIONAL_HEADERS"},
+		overXDS(list("CONFIG_GRPC_XDS_CLIENT_ADDITIONAL_HEADERS"))},
 	{"xds-tls", []string{"CONFIG_GRPC_XDS_SERVER_USE_TLS"}, overXDS(xdsTLS)},
 	{"xds-tls-cert", []string{"CONFIG_GRPC_XDS_CLIENT_TLS_CERT"}, overXDS(xdsFile("CONFIG_GRPC_XDS_CLIENT_TLS_CERT"))},
 	{"xds-tls-key", []string{"CONFIG_GRPC_XDS_CLIENT_TLS_KEY"}, overXDS(xdsFile("CONFIG_GRPC_XDS_CLIENT_TLS_KEY"))},
 	{"xds-tls-ca", []string{"CONFIG_GRPC_XDS_SERVER_TLS_CACERT"}, overXDS(xdsFile("CONFIG_GRPC_XDS_SERVER_TLS_CACERT"))},
-	{"xds-tls-server-name", []string{"CONFIG_GRPC_XDS_SERVER_TLS_SAN"}, overXDS(xdsFile("CONFIG_GRPC_XDS_SERVER_TLS_SAN"))},
+	{"xds-tls-server-name", []string{"CONFIG_GRPC_XDS_SERVER_TLS_SAN"},
+		overXDS(xdsFile("CONFIG_GRPC_XDS_SERVER_TLS_SAN"))},
 	{"xds-max-message", []string{"XDS_CLIENT_MAX_MSG_SIZE_IN_BYTES"}, overXDS(xdsMaxMessage)},
 	{"xds-wait", []string{"FORCE_START_WITHOUT_INITIAL_CONFIG"}, overXDS(xdsWait)},
-	{"xds-health", []string{"FORCE_START_WITHOUT_INITIAL_CONFIG", "HEALTHY_WITH_AT_LEAST_ONE_CONFIG_LOADED"}, overXDS(xdsHealth)},
+	{"xds-health", []string{"FORCE_START_WITHOUT_INITIAL_CONFIG", "HEALTHY_WITH_AT_LEAST_ONE_CONFIG_LOADED"},
+		overXDS(xdsHealth)},
 
-	{"backend", []string{"BACKEND_TYPE", "REDIS_TYPE", "REDIS_SOCKET_TYPE", "REDIS_URL", "REDIS_AUTH", "REDIS_AUTH_FILE", "REDIS_SENTINEL_AUTH", "REDIS_AWS_IAM_AUTH",
-		"REDIS_TLS", "REDIS_TLS_CLIENT_CERT", "REDIS_TLS_CLIENT_KEY", "REDIS_TLS_CACERT", "REDIS_TLS_SKIP_HOSTNAME_VERIFICATION",
+	{"backend", []string{"BACKEND_TYPE", "REDIS_TYPE", "REDIS_SOCKET_TYPE", "REDIS_URL", "REDIS_AUTH", "REDIS_AUTH_FILE",
+		"REDIS_SENTINEL_AUTH", "REDIS_AWS_IAM_AUTH",
+		"REDIS_TLS", "REDIS_TLS_CLIENT_CERT", "REDIS_TLS_CLIENT_KEY", "REDIS_TLS_CACERT",
+		"REDIS_TLS_SKIP_HOSTNAME_VERIFICATION",
 		"REDIS_POOL_SIZE", "REDIS_TIMEOUT", "CACHE_KEY_PREFIX", "REDIS_LAYOUT", "EXPIRATION_JITTER_MAX_SECONDS"}, backend},
 
 	{"charge", []string{"REDIS_LAYOUT"}, charge}, // see sharedLayout
@@ -66,7 +72,8 @@ var mappings = []mapping{
 	copied("remaining-header", "LIMIT_REMAINING_HEADER"),
 	copied("reset-header", "LIMIT_RESET_HEADER"),
 
-	{"metrics", []string{"USE_PROMETHEUS", "PROMETHEUS_ADDR", "PROMETHEUS_MAPPER_YAML", "USE_STATSD", "USE_DOG_STATSD"}, metrics},
+	{"metrics", []string{"USE_PROMETHEUS", "PROMETHEUS_ADDR", "PROMETHEUS_MAPPER_YAML", "USE_STATSD", "USE_DOG_STATSD"},
+		metrics},
 	{"metrics-path", []string{"PROMETHEUS_PATH"}, metricsPath},
 	{"reference-metrics", nil, always("true")},
 	copied("near-limit-ratio", "NEAR_LIMIT_RATIO"),
@@ -118,7 +125,8 @@ func debugAddress(t *translation) []string {
 	if t.set("DEBUG_HOST") {
 		return t.address("DEBUG_HOST", "DEBUG_PORT")
 	}
-	t.note("the debug port listens on 127.0.0.1 only, since it has no guard; DEBUG_HOST=0.0.0.0 opens it to others, as the reference does")
+	t.note("the debug port listens on 127.0.0.1 only, since it has no guard; DEBUG_HOST=0.0.0.0 opens it to others, " +
+		"as the reference does")
 	return []string{net.JoinHostPort("127.0.0.1", t.text("DEBUG_PORT"))}
 }
 
@@ -134,7 +142,8 @@ func serverCertificate(t *translation) []string {
 	}
 	for _, name := range names {
 		if t.text(name) != "" {
-			t.warn("%s has no effect, because GRPC_SERVER_USE_TLS is not true: the gRPC port speaks plain text and asks for no certificates", name)
+			t.warn("%s has no effect, because GRPC_SERVER_USE_TLS is not true: the gRPC port speaks plain text and asks for "+
+				"no certificates", name)
 		}
 	}
 	return nil
@@ -155,7 +164,8 @@ func clientCA(t *translation) []string {
 	case ca != "":
 		return []string{ca}
 	}
-	t.note("GRPC_SERVER_TLS_CA_CERT: certificates that clients show are verified, and none is demanded; GRPC_CLIENT_TLS_CACERT demands one")
+	t.note("GRPC_SERVER_TLS_CA_CERT: certificates that clients show are verified, and none is demanded; " +
+		"GRPC_CLIENT_TLS_CACERT demands one")
 	return []string{given}
 }
 
@@ -172,7 +182,8 @@ func clientName(t *translation) []string {
 	case name == "" || !t.on("GRPC_SERVER_USE_TLS"):
 		return nil
 	case t.text("GRPC_CLIENT_TLS_CACERT") == "":
-		t.failf("GRPC_CLIENT_TLS_SAN", "needs GRPC_CLIENT_TLS_CACERT: without it clients show no certificate, and the name guards nothing")
+		t.failf("GRPC_CLIENT_TLS_SAN",
+			"needs GRPC_CLIENT_TLS_CACERT: without it clients show no certificate, and the name guards nothing")
 	case strings.ContainsAny(name, "*/"):
 		t.failf("GRPC_CLIENT_TLS_SAN", "%q is not a DNS name; patterns and SPIFFE IDs go into HEADGATE_GRPC_CLIENT_SAN", name)
 	}
@@ -181,7 +192,8 @@ func clientName(t *translation) []string {
 
 // logLevels are the reference's, by ours.
 var logLevels = map[string]string{
-	"trace": "debug", "debug": "debug", "info": "info", "warn": "warn", "warning": "warn", "error": "error", "fatal": "error", "panic": "error",
+	"trace": "debug", "debug": "debug", "info": "info", "warn": "warn", "warning": "warn", "error": "error",
+	"fatal": "error", "panic": "error",
 }
 
 func logLevel(t *translation) []string {
@@ -230,7 +242,8 @@ func rules(t *translation) []string {
 		return append([]string{dir}, list...)
 	}
 	if len(list) == 0 {
-		t.failf("RUNTIME_ROOT", "directory %s does not exist (RUNTIME_ROOT, RUNTIME_SUBDIRECTORY and RUNTIME_APPDIRECTORY name it)", dir)
+		t.failf("RUNTIME_ROOT",
+			"directory %s does not exist (RUNTIME_ROOT, RUNTIME_SUBDIRECTORY and RUNTIME_APPDIRECTORY name it)", dir)
 	}
 	return list
 }

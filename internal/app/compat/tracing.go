@@ -26,10 +26,13 @@ type export struct {
 var exports = []export{
 	{ownExporter, []string{"TRACING_ENABLED"}, func(*translation) string { return "otlp" }},
 	{"OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", []string{"TRACING_EXPORTER_PROTOCOL"}, exportProtocol},
-	{"OTEL_SERVICE_NAME", []string{"TRACING_SERVICE_NAME"}, func(t *translation) string { return t.text("TRACING_SERVICE_NAME") }},
+	{"OTEL_SERVICE_NAME", []string{"TRACING_SERVICE_NAME"},
+		func(t *translation) string { return t.text("TRACING_SERVICE_NAME") }},
 	{attributes, []string{"TRACING_SERVICE_NAMESPACE", "TRACING_SERVICE_INSTANCE_ID"}, exportAttributes},
-	{"OTEL_TRACES_SAMPLER", []string{"TRACING_SAMPLING_RATE"}, func(*translation) string { return "parentbased_traceidratio" }},
-	{"OTEL_TRACES_SAMPLER_ARG", []string{"TRACING_SAMPLING_RATE"}, func(t *translation) string { return t.text("TRACING_SAMPLING_RATE") }},
+	{"OTEL_TRACES_SAMPLER", []string{"TRACING_SAMPLING_RATE"},
+		func(*translation) string { return "parentbased_traceidratio" }},
+	{"OTEL_TRACES_SAMPLER_ARG", []string{"TRACING_SAMPLING_RATE"},
+		func(t *translation) string { return t.text("TRACING_SAMPLING_RATE") }},
 }
 
 const attributes = "OTEL_RESOURCE_ATTRIBUTES"
@@ -40,7 +43,8 @@ func (t *translation) traces() {
 		return
 	}
 	if t.otel[ownExporter] != "" {
-		t.note("the TRACING_ variables have no effect, because %s is set: OpenTelemetry's own variables say what is traced", ownExporter)
+		t.note("the TRACING_ variables have no effect, because %s is set: OpenTelemetry's own variables say what is traced",
+			ownExporter)
 		return
 	}
 	t.note("TRACING_ENABLED: the trace of a call comes by W3C Trace Context (traceparent); B3 headers are not read")

@@ -49,7 +49,8 @@ func xdsFile(name string) func(*translation) []string {
 	return func(t *translation) []string {
 		value := copy1(name)(t)
 		if value != nil && !t.on("CONFIG_GRPC_XDS_SERVER_USE_TLS") {
-			t.warn("%s has no effect, because CONFIG_GRPC_XDS_SERVER_USE_TLS is not true: the connection to the control plane is not encrypted", name)
+			t.warn("%s has no effect, because CONFIG_GRPC_XDS_SERVER_USE_TLS is not true: the connection to the control plane "+
+				"is not encrypted", name)
 			return nil
 		}
 		return value

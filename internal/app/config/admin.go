@@ -74,7 +74,8 @@ func (c *Admin) addToken(name, value string) error {
 		return fmt.Errorf("%q is no name of a token: want 1 to 64 capital letters, digits and _", name)
 	}
 	if name == "FILE" {
-		return errors.New("tokens are not read from files: set HEADGATE_ADMIN_TOKEN to the content of the file, not to its name")
+		return errors.New("tokens are not read from files: set HEADGATE_ADMIN_TOKEN to the content of the file, " +
+			"not to its name")
 	}
 	if err := settings.CheckToken(value); err != nil || value == "" {
 		return cmp.Or(err, errors.New("must not be empty"))

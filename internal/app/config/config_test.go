@@ -64,34 +64,62 @@ func TestProblemsNameTheirPlace(t *testing.T) {
 		args       []string
 		want       []string
 	}{
-		{name: "unknown key", file: "grpc: a:1\n\nrule_header: x\nbakend: y\nback-end: z\n", want: []string{"conf.yaml:3:1: rule_header: unknown setting; did you mean rule-header?", "conf.yaml:4:1: bakend: unknown setting", "conf.yaml:5:1: back-end: unknown setting; did you mean backend?"}},
-		{name: "wrong type in the file", file: "shadow-mode: perhaps\n", want: []string{`conf.yaml:1:1: shadow-mode: "perhaps" is not a valid bool`}},
+		{name: "unknown key", file: "grpc: a:1\n\nrule_header: x\nbakend: y\nback-end: z\n",
+			want: []string{"conf.yaml:3:1: rule_header: unknown setting; did you mean rule-header?",
+				"conf.yaml:4:1: bakend: unknown setting", "conf.yaml:5:1: back-end: unknown setting; did you mean backend?"}},
+		{name: "wrong type in the file", file: "shadow-mode: perhaps\n",
+			want: []string{`conf.yaml:1:1: shadow-mode: "perhaps" is not a valid bool`}},
 		{name: "list for one value", file: "grpc: [a, b]\n", want: []string{"grpc: takes one value, not a list"}},
-		{name: "key twice", file: "grpc: a:1\nhttp: b:1\ngrpc: a:1\n", want: []string{"conf.yaml:3:1: grpc: set twice; line 1 has it already"}},
-		{name: "key twice, once by another program's name", file: "lease-ttl: 1m\nimposter:\n  rate:\n    limiter:\n      ttl: 60\n", want: []string{"conf.yaml:5:7: imposter.rate.limiter.ttl: set twice; line 1 has it as lease-ttl already"}},
-		{name: "ignored key twice", file: "rate-limiter:\n  headroom-windows: 1\n  headroom-windows: 2\n", want: []string{"conf.yaml:3:3: rate-limiter.headroom-windows: set twice; line 2 has it already"}},
-		{name: "key without a value", file: "http:\nbackend: ~\n", want: []string{"conf.yaml:1:1: http: has no value; write '' for an empty one", "conf.yaml:2:1: backend: has no value"}},
-		{name: "list of what is not plain", file: "rules: [{a: b}]\n", want: []string{"conf.yaml:1:1: rules: takes a plain value"}},
-		{name: "second document", file: "http: ''\n---\ngrpc: a:1\n", want: []string{"conf.yaml:2:1: a second YAML document"}},
+		{name: "key twice", file: "grpc: a:1\nhttp: b:1\ngrpc: a:1\n",
+			want: []string{"conf.yaml:3:1: grpc: set twice; line 1 has it already"}},
+		{name: "key twice, once by another program's name",
+			file: "lease-ttl: 1m\nimposter:\n  rate:\n    limiter:\n      ttl: 60\n",
+			want: []string{"conf.yaml:5:7: imposter.rate.limiter.ttl: set twice; line 1 has it as lease-ttl already"}},
+		{name: "ignored key twice", file: "rate-limiter:\n  headroom-windows: 1\n  headroom-windows: 2\n",
+			want: []string{"conf.yaml:3:3: rate-limiter.headroom-windows: set twice; line 2 has it already"}},
+		{name: "key without a value", file: "http:\nbackend: ~\n", want: []string{
+			"conf.yaml:1:1: http: has no value; write '' for an empty one", "conf.yaml:2:1: backend: has no value"}},
+		{name: "list of what is not plain", file: "rules: [{a: b}]\n",
+			want: []string{"conf.yaml:1:1: rules: takes a plain value"}},
+		{name: "second document", file: "http: ''\n---\ngrpc: a:1\n",
+			want: []string{"conf.yaml:2:1: a second YAML document"}},
 		{name: "not YAML", file: "http: ''\ngrpc: [\n", want: []string{"conf.yaml:", "not valid YAML: "}},
 		{name: "flag of a command", file: "help: true\n", want: []string{"conf.yaml:1:1: help: unknown setting"}},
-		{name: "not an address", args: []string{"--grpc", "8081", "--services", "unix:", "--http", ":99999", "--debug", "http://localhost:80"}, want: []string{
-			`--grpc: "8081" is not an address: want host:port such as :8081`, `--services: "unix:" is`, `--http: ":99999" is`, `--debug: "http://localhost:80" is`}},
-		{name: "one address twice", args: []string{"--grpc", ":8080", "--admin", "127.0.0.1:6070"}, want: []string{"--http: :8080 is the address of --grpc already", "--admin: 127.0.0.1:6070 is the address of --debug already"}},
-		{name: "not a header", args: []string{"--rule-header", "x headgate", "--limit-header", "a:b"}, want: []string{`--rule-header: "x headgate" cannot be`, `--limit-header: "a:b" cannot be`}},
-		{name: "negative time", args: []string{"--grpc-keepalive", "-1s", "--slots-keep", "-1h"}, want: []string{"--grpc-keepalive: -1s: must not be negative", "--slots-keep: -1h0m0s: must not be negative"}},
-		{name: "two sources of rules", args: []string{"--example", "--rules", "x"}, want: []string{"--example: serves the built-in rules and not those of --rules"}},
+		{name: "not an address", args: []string{"--grpc", "8081", "--services", "unix:", "--http", ":99999", "--debug",
+			"http://localhost:80"}, want: []string{
+			`--grpc: "8081" is not an address: want host:port such as :8081`, `--services: "unix:" is`, `--http: ":99999" is`,
+			`--debug: "http://localhost:80" is`}},
+		{name: "one address twice", args: []string{"--grpc", ":8080", "--admin", "127.0.0.1:6070"}, want: []string{
+			"--http: :8080 is the address of --grpc already", "--admin: 127.0.0.1:6070 is the address of --debug already"}},
+		{name: "not a header", args: []string{"--rule-header", "x headgate", "--limit-header", "a:b"},
+			want: []string{`--rule-header: "x headgate" cannot be`, `--limit-header: "a:b" cannot be`}},
+		{name: "negative time", args: []string{"--grpc-keepalive", "-1s", "--slots-keep", "-1h"},
+			want: []string{"--grpc-keepalive: -1s: must not be negative", "--slots-keep: -1h0m0s: must not be negative"}},
+		{name: "two sources of rules", args: []string{"--example", "--rules", "x"},
+			want: []string{"--example: serves the built-in rules and not those of --rules"}},
 		{name: "not a mapping", file: "- a\n", want: []string{"expected settings as"}},
-		{name: "wrong type in the environment", env: map[string]string{"HEADGATE_DRAIN_DELAY": "long"}, want: []string{`environment variable HEADGATE_DRAIN_DELAY: "long" is not a valid duration: want a duration such as 500ms`}},
-		{name: "every bad value is reported", args: []string{"--charge", "some", "--on-backend-error", "panic", "--log-format", "xml", "--rules-errors", "ignore", "--log-level", "loud", "--grpc", "", "--backend-timeout", "0s", "--grpc-tls-cert", "c", "--socket-mode", "rw"}, want: []string{
-			`--charge: must be all_or_nothing or each, not "some"`, `--on-backend-error: must be allow, deny, error or local, not "panic"`, `--log-format: must be text or json, not "xml"`, `--rules-errors: must be refuse or skip, not "ignore"`, `--log-level: must be debug, info, warn or error, not "loud"`, "--grpc: must not be empty", "--backend-timeout: must be positive", "--grpc-tls-cert: needs --grpc-tls-key", `--socket-mode: "rw" is not a mode`}},
+		{name: "wrong type in the environment", env: map[string]string{"HEADGATE_DRAIN_DELAY": "long"}, want: []string{
+			`environment variable HEADGATE_DRAIN_DELAY: "long" is not a valid duration: want a duration such as 500ms`}},
+		{name: "every bad value is reported", args: []string{"--charge", "some", "--on-backend-error", "panic",
+			"--log-format", "xml", "--rules-errors", "ignore", "--log-level", "loud", "--grpc", "", "--backend-timeout", "0s",
+			"--grpc-tls-cert", "c", "--socket-mode", "rw"}, want: []string{
+			`--charge: must be all_or_nothing or each, not "some"`,
+			`--on-backend-error: must be allow, deny, error or local, not "panic"`,
+			`--log-format: must be text or json, not "xml"`, `--rules-errors: must be refuse or skip, not "ignore"`,
+			`--log-level: must be debug, info, warn or error, not "loud"`, "--grpc: must not be empty", "--backend-timeout: " +
+				"must be positive", "--grpc-tls-cert: needs --grpc-tls-key", `--socket-mode: "rw" is not a mode`}},
 		{name: "client CA without TLS", args: []string{"--grpc-client-ca", "ca"}, want: []string{"--grpc-client-ca: needs"}},
-		{name: "names of clients without their authority", args: []string{"--grpc-client-san", "a.example.com"}, want: []string{"--grpc-client-san: needs --grpc-client-ca"}},
-		{name: "bad names of clients", args: []string{"--grpc-tls-cert", "c", "--grpc-tls-key", "k", "--grpc-client-ca", "a", "--grpc-client-san", "*", "--grpc-client-san", "spiffe://*/x"},
+		{name: "names of clients without their authority", args: []string{"--grpc-client-san", "a.example.com"},
+			want: []string{"--grpc-client-san: needs --grpc-client-ca"}},
+		{name: "bad names of clients", args: []string{"--grpc-tls-cert", "c", "--grpc-tls-key", "k", "--grpc-client-ca", "a",
+			"--grpc-client-san", "*", "--grpc-client-san", "spiffe://*/x"},
 			want: []string{`--grpc-client-san: "*" admits every name`, `"spiffe://*/x" has no trust domain`}},
-		{name: "slots that nobody could use", args: []string{"--slots-auth"}, want: []string{"--slots-auth: needs --admin-token or --admin-client-ca, or --admin-jwks"}},
-		{name: "metrics of policies without policies", args: []string{"--policy-metrics", "user:a"}, want: []string{"--policy-metrics: needs --policies"}},
-		{name: "bad keys of policies", args: []string{"--policies", "sqlite:p.db", "--policy-metrics", "user:*:b"}, want: []string{`--policy-metrics: "user:*:b": a * may only be at the end`}},
+		{name: "slots that nobody could use", args: []string{"--slots-auth"},
+			want: []string{"--slots-auth: needs --admin-token or --admin-client-ca, or --admin-jwks"}},
+		{name: "metrics of policies without policies", args: []string{"--policy-metrics", "user:a"},
+			want: []string{"--policy-metrics: needs --policies"}},
+		{name: "bad keys of policies", args: []string{"--policies", "sqlite:p.db", "--policy-metrics", "user:*:b"},
+			want: []string{`--policy-metrics: "user:*:b": a * may only be at the end`}},
 		{name: "no such file", args: []string{"--config", "/does/not/exist"}, want: []string{"read configuration: "}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -117,7 +145,8 @@ func TestLoggerHidesLowerLevels(t *testing.T) {
 	log := c.Logger(&out)
 	log.Info("hidden")
 	log.Warn("shown")
-	if got := out.String(); strings.Contains(got, "hidden") || !strings.HasPrefix(got, "{") || !strings.Contains(got, `"shown"`) {
+	if got := out.String(); strings.Contains(got, "hidden") || !strings.HasPrefix(got, "{") ||
+		!strings.Contains(got, `"shown"`) {
 		t.Errorf("log: %s", got)
 	}
 }
@@ -133,7 +162,8 @@ func TestEveryFieldIsASetting(t *testing.T) {
 			t.Errorf("--%s and --%s fill the same field", other, s.Name)
 		}
 		rows[s.Field] = s.Name
-		if s.Help == "" || !strings.Contains(table, "`--"+s.Name+"`") || !strings.Contains(table, "`"+Settings().EnvName(s.Name)+"`") {
+		if s.Help == "" || !strings.Contains(table, "`--"+s.Name+"`") ||
+			!strings.Contains(table, "`"+Settings().EnvName(s.Name)+"`") {
 			t.Errorf("--%s is not in the documentation", s.Name)
 		}
 	}
@@ -189,14 +219,16 @@ quarkus:
     username: rate_limiter
 quarkus.flyway.migrate-at-start: false
 `
-	env := map[string]string{"RATE_LIMITER_MAX_CHUNKS_TO_SEARCH": "5", "QUARKUS_DATASOURCE_PASSWORD": "secret", "QUARKUS_DATASOURCE_JDBC_MIN_SIZE": "7",
+	env := map[string]string{"RATE_LIMITER_MAX_CHUNKS_TO_SEARCH": "5", "QUARKUS_DATASOURCE_PASSWORD": "secret",
+		"QUARKUS_DATASOURCE_JDBC_MIN_SIZE":  "7",
 		"RATE_LIMITER_MAX_WINDOWS_IN_CHUNK": "60", "HEADGATE_SLOTS_EXTRA_CHUNKS": "6"}
 	c, err := resolve(t, file, env, "--slots-pool-max", "50")
 	if err != nil {
 		t.Fatal(err)
 	}
 	s := c.Slots
-	if s.DefaultConfig != "payments" || s.Chunk != 60 || s.ExtraChunks != 6 || s.URL != "jdbc:postgresql://db:5432/payments" || s.PoolMin != 7 ||
+	if s.DefaultConfig != "payments" || s.Chunk != 60 || s.ExtraChunks != 6 ||
+		s.URL != "jdbc:postgresql://db:5432/payments" || s.PoolMin != 7 ||
 		s.PoolMax != 50 || s.Username != "rate_limiter" || s.Password != "secret" || s.Migrate {
 		t.Errorf("%+v", s)
 	}
@@ -204,9 +236,11 @@ quarkus.flyway.migrate-at-start: false
 		t.Errorf("%q", c.Warnings)
 	}
 	for file, want := range map[string]string{
-		"rate-limiter:\n  max-windows: 3\n":                       "conf.yaml:2:3: rate-limiter.max-windows: unknown setting",
-		"quarkus:\n  datasource:\n    username: [a]\n":            "conf.yaml:3:5: quarkus.datasource.username: takes a plain value",
-		"quarkus:\n  datasource:\n    jdbc:\n      max-size: x\n": `conf.yaml:4:7: quarkus.datasource.jdbc.max-size: "x" is not a valid int`,
+		"rate-limiter:\n  max-windows: 3\n": "conf.yaml:2:3: rate-limiter.max-windows: unknown setting",
+		"quarkus:\n  datasource:\n    username: [a]\n": "conf.yaml:3:5: quarkus.datasource.username: " +
+			"takes a plain value",
+		"quarkus:\n  datasource:\n    jdbc:\n      max-size: x\n": `conf.yaml:4:7: quarkus.datasource.jdbc.max-size: ` +
+			`"x" is not a valid int`,
 	} {
 		if _, err := resolve(t, file, nil); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, want %s", file, err, want)
@@ -216,7 +250,8 @@ quarkus.flyway.migrate-at-start: false
 
 // /json would let callers around the client certificates that --grpc demands.
 func TestOpenJSONBesideClientCertificatesIsWarnedOf(t *testing.T) {
-	for http, want := range map[string]bool{":8080": true, "0.0.0.0:8080": true, "[::]:8080": true, "10.0.0.1:8080": true, "127.0.0.1:8080": false, "[::1]:8080": false, "localhost:8080": false, "": false, "unix:/x": false} {
+	for http, want := range map[string]bool{":8080": true, "0.0.0.0:8080": true, "[::]:8080": true, "10.0.0.1:8080": true,
+		"127.0.0.1:8080": false, "[::1]:8080": false, "localhost:8080": false, "": false, "unix:/x": false} {
 		c, err := resolve(t, "", nil, "--grpc-tls-cert", "c", "--grpc-tls-key", "k", "--grpc-client-ca", "a", "--http", http)
 		if err != nil || (len(c.Warnings) == 1) != want {
 			t.Errorf("--http %q: %q, %v", http, c.Warnings, err)
@@ -249,9 +284,12 @@ func TestLastSource(t *testing.T) {
 			return list, nil
 		})
 	}
-	c, err := resolve("http: file:2\n", []string{"HEADGATE_GRPC=env:1"}, settings.Value{Flag: "grpc", Values: []string{"last:1"}, From: "A"}, settings.Value{Flag: "http", Values: []string{"last:2"}, From: "B"},
-		settings.Value{Flag: "debug", Values: []string{"last:3"}, From: "C"}, settings.Value{Flag: "rules", Values: []string{"a,b", "c"}, From: "D"})
-	if err != nil || c.GRPC != "env:1" || c.HTTP != "file:2" || c.Debug != "last:3" || strings.Join(c.Rules, "|") != "a,b|c" {
+	c, err := resolve("http: file:2\n", []string{"HEADGATE_GRPC=env:1"}, settings.Value{Flag: "grpc",
+		Values: []string{"last:1"}, From: "A"}, settings.Value{Flag: "http", Values: []string{"last:2"}, From: "B"},
+		settings.Value{Flag: "debug", Values: []string{"last:3"}, From: "C"},
+		settings.Value{Flag: "rules", Values: []string{"a,b", "c"}, From: "D"})
+	if err != nil || c.GRPC != "env:1" || c.HTTP != "file:2" || c.Debug != "last:3" ||
+		strings.Join(c.Rules, "|") != "a,b|c" {
 		t.Errorf("%+v, %v", c, err)
 	}
 	for want, v := range map[string]settings.Value{
@@ -286,7 +324,8 @@ func TestShownSettingsHideSecrets(t *testing.T) {
 	if strings.Contains(text, "geheim") || strings.Contains(text, "heim@") {
 		t.Errorf("a secret is shown:\n%s", text)
 	}
-	for _, want := range []string{"backend=redis+sentinel://u:***@a,b/m?sentinel_password=***&pool_size=30\n", "rules=a|b\n", "xds-header=***\n", "admin-token=***\n"} {
+	for _, want := range []string{"backend=redis+sentinel://u:***@a,b/m?sentinel_password=***&pool_size=30\n",
+		"rules=a|b\n", "xds-header=***\n", "admin-token=***\n"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("%q is not in:\n%s", want, text)
 		}

@@ -8,14 +8,16 @@ import (
 
 func TestUnknownVariablesAreWarnedOf(t *testing.T) {
 	for variable, want := range map[string]string{
-		"HEADGATE_BACKNED=redis://:secret@h": "unknown environment variable HEADGATE_BACKNED has no effect; did you mean HEADGATE_BACKEND?",
-		"HEADGATE_LOGLEVEL=warn":             "did you mean HEADGATE_LOG_LEVEL?",
-		"HEADGATE_GRPC_PORT=9000":            "unknown environment variable HEADGATE_GRPC_PORT has no effect; did you mean HEADGATE_GRPC?",
-		"HEADGATE_NONSENSE=1":                "unknown environment variable HEADGATE_NONSENSE has no effect",
-		"HEADGATE_=1":                        "unknown environment variable HEADGATE_ has no effect",
-		"HEADGATE=1":                         "unknown environment variable HEADGATE has no effect",
-		"HEADGATES_BACKEND=x":                "unknown environment variable HEADGATES_BACKEND has no effect; did you mean HEADGATE_BACKEND?",
-		"headgate_backend=x":                 "unknown environment variable headgate_backend has no effect; did you mean HEADGATE_BACKEND?",
+		"HEADGATE_BACKNED=redis://:secret@h": "unknown environment variable HEADGATE_BACKNED has no effect; " +
+			"did you mean HEADGATE_BACKEND?",
+		"HEADGATE_LOGLEVEL=warn": "did you mean HEADGATE_LOG_LEVEL?",
+		"HEADGATE_GRPC_PORT=9000": "unknown environment variable HEADGATE_GRPC_PORT has no effect; " +
+			"did you mean HEADGATE_GRPC?",
+		"HEADGATE_NONSENSE=1": "unknown environment variable HEADGATE_NONSENSE has no effect",
+		"HEADGATE_=1":         "unknown environment variable HEADGATE_ has no effect",
+		"HEADGATE=1":          "unknown environment variable HEADGATE has no effect",
+		"HEADGATES_BACKEND=x": "unknown environment variable HEADGATES_BACKEND has no effect; did you mean HEADGATE_BACKEND?",
+		"headgate_backend=x":  "unknown environment variable headgate_backend has no effect; did you mean HEADGATE_BACKEND?",
 
 		"HEADGATE_BACKEND=x":                        "",
 		"HEADGATE_LEASE_TTL=1m":                     "",
@@ -48,7 +50,8 @@ func TestUnknownVariablesAreWarnedOf(t *testing.T) {
 			t.Errorf("a warning has the value: %q", c.Warnings)
 		}
 	}
-	c, err := resolve(t, "", map[string]string{"HEADGATE_BACKEND": "redis://h?password_env=HEADGATE_REDIS_PASSWORD", "HEADGATE_REDIS_PASSWORD": "x"})
+	c, err := resolve(t, "", map[string]string{"HEADGATE_BACKEND": "redis://h?password_env=HEADGATE_REDIS_PASSWORD",
+		"HEADGATE_REDIS_PASSWORD": "x"})
 	if err != nil || len(c.Warnings) != 0 {
 		t.Errorf("a variable that --backend names: %q, %v", c.Warnings, err)
 	}
@@ -65,7 +68,8 @@ func TestSettingsAreNotNamedLikeServices(t *testing.T) {
 
 // Flags that a command has beside the settings are not set from outside.
 func TestFlagsOfCommandsAreNotSettings(t *testing.T) {
-	if Settings().Has("repair") || Settings().Has("help") || !Settings().Has("grpc") || !slices.Contains(Settings().Names(), "slots") {
+	if Settings().Has("repair") || Settings().Has("help") || !Settings().Has("grpc") ||
+		!slices.Contains(Settings().Names(), "slots") {
 		t.Error("the settings are not those that Define declares")
 	}
 }

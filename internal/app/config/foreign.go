@@ -19,7 +19,8 @@ var ignored = []settings.Alias{
 	{Property: "throttlex.mode", Refused: true, Note: "remove it: " + isService},
 	{Property: "imposter.store.driver", Refused: true, Note: "remove it and set backend, such as redis://HOST:6379"},
 	{Property: "imposter.store.inmemory.ttl", Refused: true,
-		Note: "remove it: counters expire with their windows; lease-ttl is for requests in flight whose end is never reported"},
+		Note: "remove it: counters expire with their windows; lease-ttl is for requests in flight whose end is " +
+			"never reported"},
 }
 
 // A foreign variable is one of another program that says something about limits. It has no
@@ -33,7 +34,8 @@ type foreign struct {
 var foreigners = []foreign{
 	{"IMPOSTER_STORE_DRIVER", imposterDriver},
 	{"IMPOSTER_STORE_INMEMORY_TTL", func(value, _ string) error {
-		return fmt.Errorf("%q: counters expire with their windows; for requests in flight whose end is never reported, set %s=%ss or IMPOSTER_RATE_LIMITER_TTL=%s",
+		return fmt.Errorf("%q: counters expire with their windows; for requests in flight whose end is never reported, "+
+			"set %s=%ss or IMPOSTER_RATE_LIMITER_TTL=%s",
 			value, settings.EnvName(Prefix, "lease-ttl"), value, value)
 	}},
 	{"THROTTLEX_MODE", throttlexMode},
@@ -51,7 +53,8 @@ func imposterDriver(value, backend string) error {
 	case "store-dynamodb":
 		is, url = scheme == "dynamodb", "dynamodb://TABLE"
 	default:
-		return fmt.Errorf("%q: want inmemory, store-redis or store-dynamodb; or remove the variable and set %s", value, settings.EnvName(Prefix, "backend"))
+		return fmt.Errorf("%q: want inmemory, store-redis or store-dynamodb; or remove the variable and set %s", value,
+			settings.EnvName(Prefix, "backend"))
 	}
 	if !is {
 		return fmt.Errorf("%q: set %s=%s", value, settings.EnvName(Prefix, "backend"), url)

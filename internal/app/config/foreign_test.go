@@ -19,11 +19,12 @@ func TestVariablesOfOtherProgramsDoNotPassInSilence(t *testing.T) {
 		"IMPOSTER_STORE_DRIVER=store-dynamodb":                               "set HEADGATE_BACKEND=dynamodb://TABLE",
 		"IMPOSTER_STORE_DRIVER=store-dynamodb HEADGATE_BACKEND=dynamodb://t": "",
 		"IMPOSTER_STORE_DRIVER=memory":                                       "want inmemory, store-redis or store-dynamodb",
-		"IMPOSTER_STORE_INMEMORY_TTL=60":                                     "set HEADGATE_LEASE_TTL=60s or IMPOSTER_RATE_LIMITER_TTL=60",
-		"THROTTLEX_MODE=service":                                             "",
-		"THROTTLEX_MODE=EMBEDDED":                                            "docs/library.md",
-		"THROTTLEX_MODE=embeded":                                             `"embeded": want service`,
-		"IMPOSTER_RATE_LIMITER_TTL=60 IMPOSTER_SOMETHING_ELSE=1 THROTTLEX":   "",
+		"IMPOSTER_STORE_INMEMORY_TTL=60": "set HEADGATE_LEASE_TTL=60s or " +
+			"IMPOSTER_RATE_LIMITER_TTL=60",
+		"THROTTLEX_MODE=service":  "",
+		"THROTTLEX_MODE=EMBEDDED": "docs/library.md",
+		"THROTTLEX_MODE=embeded":  `"embeded": want service`,
+		"IMPOSTER_RATE_LIMITER_TTL=60 IMPOSTER_SOMETHING_ELSE=1 THROTTLEX": "",
 	} {
 		env := map[string]string{}
 		for _, variable := range strings.Fields(variables) {
@@ -40,12 +41,14 @@ func TestVariablesOfOtherProgramsDoNotPassInSilence(t *testing.T) {
 // Settings of other programs in a file are honoured, or refused with the name to use.
 func TestPropertiesOfOtherProgramsDoNotPassInSilence(t *testing.T) {
 	for file, want := range map[string]string{
-		"throttlex:\n  mode: embedded\n":    "conf.yaml:2:3: throttlex.mode: remove it: this program is the service; in process, use headgate as a Go library (docs/library.md)",
+		"throttlex:\n  mode: embedded\n": "conf.yaml:2:3: throttlex.mode: remove it: this program is the service; " +
+			"in process, use headgate as a Go library (docs/library.md)",
 		"throttlex.mode: service\n":         "conf.yaml:1:1: throttlex.mode: remove it",
 		"throttlex:\n  moed: embedded\n":    "throttlex.moed: unknown setting",
 		"imposter:\n  store: {driver: x}\n": "imposter.store.driver: remove it and set backend",
-		"imposter.store.inmemory.ttl: 60\n": "imposter.store.inmemory.ttl: remove it: counters expire with their windows; lease-ttl",
-		"imposter.rate.limiter.ttl: 60\n":   "",
+		"imposter.store.inmemory.ttl: 60\n": "imposter.store.inmemory.ttl: remove it: counters expire with their " +
+			"windows; lease-ttl",
+		"imposter.rate.limiter.ttl: 60\n": "",
 	} {
 		_, err := resolve(t, file, nil)
 		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {

@@ -10,6 +10,7 @@ import (
 // TestPoolsHaveTheDefaultsOfDatabases: settings name them again, because settings know no database.
 func TestPoolsHaveTheDefaultsOfDatabases(t *testing.T) {
 	if settings.PoolMin != sqldb.DefaultPoolMin || settings.PoolMax != sqldb.DefaultPoolMax {
-		t.Errorf("pools of %d to %d connections, and sqldb has %d to %d", settings.PoolMin, settings.PoolMax, sqldb.DefaultPoolMin, sqldb.DefaultPoolMax)
+		t.Errorf("pools of %d to %d connections, and sqldb has %d to %d", settings.PoolMin, settings.PoolMax,
+			sqldb.DefaultPoolMin, sqldb.DefaultPoolMax)
 	}
 }

@@ -69,7 +69,8 @@ func (c *Slots) settings(admin *Admin) []settings.Setting {
 		settings.Row("slots-auth", &c.Auth, false,
 			"demand the admin token or client certificate for slots and their page too; the --admin address serves "+
 				"them too",
-			settings.Needs(admin.Guarded, "needs --admin-token or --admin-client-ca, or --admin-jwks: without them nobody could use slots")),
+			settings.Needs(admin.Guarded,
+				"needs --admin-token or --admin-client-ca, or --admin-jwks: without them nobody could use slots")),
 
 		settings.Row("slots-engine", &c.Engine, "tx",
 			"how slots are assigned: tx (statements from here) or procedure (in Oracle, one round trip)",

@@ -54,7 +54,8 @@ func run(ctx context.Context, out io.Writer, headgate, envoy, examples string) (
 
 	rules := filepath.Join(examples, "rules.yaml")
 	service, err := start(ctx, dir, "headgate", headgate, "serve", "--rules", rules, "--rule-header", "x-headgate-rule",
-		"--grpc", "127.0.0.1:0", "--http", "127.0.0.1:0", "--debug", "127.0.0.1:0", "--services", "127.0.0.1:0", "--drain-delay", "0s")
+		"--grpc", "127.0.0.1:0", "--http", "127.0.0.1:0", "--debug", "127.0.0.1:0", "--services", "127.0.0.1:0",
+		"--drain-delay", "0s")
 	if err != nil {
 		return err
 	}
@@ -70,7 +71,8 @@ func run(ctx context.Context, out io.Writer, headgate, envoy, examples string) (
 	}
 	defer proxy.stop()
 
-	fmt.Fprintf(out, "Envoy runs with %s and asks headgate, which answers by %s.\n\n", filepath.Join(examples, "envoy.yaml"), rules)
+	fmt.Fprintf(out, "Envoy runs with %s and asks headgate, which answers by %s.\n\n",
+		filepath.Join(examples, "envoy.yaml"), rules)
 	if err := show(ctx, out, url); err != nil {
 		return errors.Join(err, service.failure("is asked"), proxy.failure("is asked"))
 	}

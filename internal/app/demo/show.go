@@ -48,7 +48,8 @@ func show(ctx context.Context, out io.Writer, url string) error {
 		if err != nil {
 			return err
 		}
-		fmt.Fprintf(table, "%s\t%s\t%d\t%d\t%d\t%s\t%s\t%s\t%s\n", b.path, dash(b.tenant), b.count, o.codes[200], o.codes[429],
+		fmt.Fprintf(table, "%s\t%s\t%d\t%d\t%d\t%s\t%s\t%s\t%s\n", b.path, dash(b.tenant), b.count, o.codes[200],
+			o.codes[429],
 			dash(o.rule), dash(o.last.Header.Get("retry-after")), dash(o.last.Header.Get("x-ratelimit-remaining")), b.remark)
 		if bad := b.judge(o); bad != "" {
 			wrong = append(wrong, bad)

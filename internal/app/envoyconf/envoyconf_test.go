@@ -22,8 +22,9 @@ import (
 // options are what the program's defaults are.
 func options() Options {
 	return Options{
-		Version: Version{1, 40}, Address: []string{"127.0.0.1:8081"}, Services: []string{"127.0.0.1:8082"}, Upstream: "127.0.0.1:9000",
-		Listen: 10000, Admin: "127.0.0.1:9901", LeaseKey: "lease", Owner: "envoy", Timeout: 500 * time.Millisecond,
+		Version: Version{1, 40}, Address: []string{"127.0.0.1:8081"}, Services: []string{"127.0.0.1:8082"},
+		Upstream: "127.0.0.1:9000",
+		Listen:   10000, Admin: "127.0.0.1:9901", LeaseKey: "lease", Owner: "envoy", Timeout: 500 * time.Millisecond,
 	}
 }
 
@@ -89,7 +90,8 @@ func all() []printed {
 		{"slow", "slow", (*Config).EnvoyFilter, plain},
 		{"mesh", "one", (*Config).EnvoyFilter, func(o *Options) {
 			o.Owner = IstioOwner
-			o.Istio = Istio{Service: meshService, Name: "shop-limits", Namespace: "shop", Selector: []string{"app=shop", "tier=front"}}
+			o.Istio = Istio{Service: meshService, Name: "shop-limits", Namespace: "shop",
+				Selector: []string{"app=shop", "tier=front"}}
 		}},
 		{"tls", "one", (*Config).Bootstrap, func(o *Options) {
 			o.Address, o.Services = []string{"headgate.infra:8081"}, []string{"headgate.infra:8082"}
@@ -141,16 +143,18 @@ func TestVersionsNeedTwoOrThreeNumbers(t *testing.T) {
 
 // TestRefusedRulesSayWhatToDo: the error says what is impossible, and what to do instead.
 func TestRefusedRulesSayWhatToDo(t *testing.T) {
-	const mixed = "domain: d\nresources:\n- {path: /a, release: hits, concurrency: [{threshold: 1, response: {statusCode: 429}}]}\n"
+	const mixed = "domain: d\nresources:\n- {path: /a, release: hits, concurrency: [{threshold: 1, response: " +
+		"{statusCode: 429}}]}\n"
 	for name, c := range map[string]struct {
 		rules  string
 		change func(*Options)
 		want   string
 	}{
-		"old":            {change: func(o *Options) { o.Version = Version{1, 35} }, want: "envoy 1.35 is too old"},
-		"very old":       {change: func(o *Options) { o.Version = Version{0, 99} }, want: "from 1.36 on"},
-		"no address":     {change: func(o *Options) { o.Address = nil }, want: "the address of headgate is missing"},
-		"no port":        {change: func(o *Options) { o.Services = []string{"headgate"} }, want: `must be host:port or unix:PATH, not "headgate"`},
+		"old":        {change: func(o *Options) { o.Version = Version{1, 35} }, want: "envoy 1.35 is too old"},
+		"very old":   {change: func(o *Options) { o.Version = Version{0, 99} }, want: "from 1.36 on"},
+		"no address": {change: func(o *Options) { o.Address = nil }, want: "the address of headgate is missing"},
+		"no port": {change: func(o *Options) { o.Services = []string{"headgate"} },
+			want: `must be host:port or unix:PATH, not "headgate"`},
 		"bad port":       {change: func(o *Options) { o.Upstream = "app:70000" }, want: "the address of the application"},
 		"no path":        {change: func(o *Options) { o.Address = []string{"unix:"} }, want: "has no path"},
 		"listen":         {change: func(o *Options) { o.Listen = 70000 }, want: "70000 is not a port"},
@@ -163,9 +167,12 @@ func TestRefusedRulesSayWhatToDo(t *testing.T) {
 		"domain":         {change: func(o *Options) { o.Domain = "other" }, want: `no domain "other", but d`},
 		"hits on 1.37": {rules: mixed, change: func(o *Options) { o.Version = Version{1, 37} },
 			want: "/a has release: hits, but Envoy can count down from 1.38 on only, and this is for 1.37"},
-		"hits and leases": {rules: mixed + "- {path: /b, concurrency: [{threshold: 1, response: {statusCode: 429}}]}\n", want: "*:/a has release: hits, and *:/b leases or limits"},
-		"hits and limits": {rules: mixed + "- {path: /b, limits: [{algorithm: sliding_log, limit: 1, window: 1s}]}\n", want: "*:/b leases or limits"},
-		"hits with limits": {rules: "domain: d\ndescriptors:\n- {key: x-a, release: hits, concurrency: [{threshold: 1, response: {statusCode: 429}}], rate_limit: {unit: day, requests_per_unit: 1}}\n",
+		"hits and leases": {rules: mixed + "- {path: /b, concurrency: [{threshold: 1, response: {statusCode: 429}}]}\n",
+			want: "*:/a has release: hits, and *:/b leases or limits"},
+		"hits and limits": {rules: mixed + "- {path: /b, limits: [{algorithm: sliding_log, limit: 1, window: 1s}]}\n",
+			want: "*:/b leases or limits"},
+		"hits with limits": {rules: "domain: d\ndescriptors:\n- {key: x-a, release: hits, concurrency: [{threshold: 1, " +
+			"response: {statusCode: 429}}], rate_limit: {unit: day, requests_per_unit: 1}}\n",
 			want: "descriptors of x-a"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -193,13 +200,15 @@ func TestRefusedRulesSayWhatToDo(t *testing.T) {
 // TestFlushIntervalFollowsTheLease: the access log reports requests three times in a
 // lease's life and in an owner's grace.
 func TestFlushIntervalFollowsTheLease(t *testing.T) {
-	for rules, want := range map[string]string{"one": "access_log_flush_interval: 5s", "tiers": "access_log_flush_interval: 2s"} {
+	for rules, want := range map[string]string{"one": "access_log_flush_interval: 5s",
+		"tiers": "access_log_flush_interval: 2s"} {
 		text, err := configure(t, "testdata/"+rules+".yaml").Bootstrap()
 		if err != nil || !strings.Contains(string(text), want) {
 			t.Errorf("%s: no %q (%v)", rules, want, err)
 		}
 	}
-	text, err := configure(t, "testdata/tiers.yaml", func(o *Options) { o.OwnerGrace = 200 * time.Millisecond }).Bootstrap()
+	text, err := configure(t, "testdata/tiers.yaml",
+		func(o *Options) { o.OwnerGrace = 200 * time.Millisecond }).Bootstrap()
 	if err != nil || !containsAll(string(text), "access_log_flush_interval: 0.066s", "buffer_flush_interval: 0.013s") {
 		t.Errorf("a short grace: %s (%v)", text, err)
 	}
@@ -207,7 +216,8 @@ func TestFlushIntervalFollowsTheLease(t *testing.T) {
 
 // TestNothingInFlight: without requests in flight there is nothing to tell.
 func TestNothingInFlight(t *testing.T) {
-	set, spec := loadSources(t, rulefile.Source{Name: "a", Data: []byte("domain: a\ndescriptors: [{key: remote_address, rate_limit: {unit: day, requests_per_unit: 1}}]")})
+	set, spec := loadSources(t, rulefile.Source{Name: "a",
+		Data: []byte("domain: a\ndescriptors: [{key: remote_address, rate_limit: {unit: day, requests_per_unit: 1}}]")})
 	c, err := New(set, spec, options())
 	if err != nil {
 		t.Fatal(err)

@@ -68,7 +68,8 @@ type TLS struct {
 
 // IstioOwner is the id that Istio gives the node of a sidecar, made of what its proxy has in
 // its environment.
-const IstioOwner = "sidecar~%ENVIRONMENT(INSTANCE_IP)%~%ENVIRONMENT(POD_NAME)%.%ENVIRONMENT(POD_NAMESPACE)%~%ENVIRONMENT(POD_NAMESPACE)%.svc.cluster.local"
+const IstioOwner = "sidecar~%ENVIRONMENT(INSTANCE_IP)%~" +
+	"%ENVIRONMENT(POD_NAME)%.%ENVIRONMENT(POD_NAMESPACE)%~%ENVIRONMENT(POD_NAMESPACE)%.svc.cluster.local"
 
 // A Version is one of Envoy.
 type Version struct{ Major, Minor int }
@@ -105,7 +106,8 @@ func (o *Options) check() error {
 	var errs []error
 	wrong := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
 	if o.Version.before(Oldest) {
-		wrong("envoy %v is too old: what requests in flight and the statuses of tiers need is there from %v on", o.Version, Oldest)
+		wrong("envoy %v is too old: what requests in flight and the statuses of tiers need is there from %v on",
+			o.Version, Oldest)
 	}
 	for _, a := range []struct {
 		what string
@@ -135,12 +137,14 @@ func (o *Options) check() error {
 		wrong("the owner must be at most %d printable ASCII characters", maxOwner)
 	}
 	if strings.Contains(o.Owner, "%") && !o.Started() {
-		wrong("the owner %q must be plain text, or have no %% but in %%ENVIRONMENT(NAME)%%: Envoy replaces nothing in the metadata of its access log, which must be the same", o.Owner)
+		wrong("the owner %q must be plain text, or have no %% but in %%ENVIRONMENT(NAME)%%: Envoy replaces nothing in the "+
+			"metadata of its access log, which must be the same", o.Owner)
 	}
 	o.checkIstio(wrong)
 	o.checkTLS(wrong)
 	if o.Timeout < time.Millisecond {
-		wrong("the timeout must be at least 1ms: without one, a headgate that hangs would hold up every request, and before 1.38 Envoy would not ask at all")
+		wrong("the timeout must be at least 1ms: without one, a headgate that hangs would hold up every request, " +
+			"and before 1.38 Envoy would not ask at all")
 	}
 	return errors.Join(errs...)
 }
@@ -170,7 +174,8 @@ func (o *Options) checkTLS(wrong func(format string, args ...any)) {
 	case t.CA != "" && o.Istio.Service != "":
 		wrong("TLS of a service of Istio is the mesh's: say it in a DestinationRule")
 	case t.CA != "" && len(t.SANs) == 0:
-		wrong("TLS needs a name that headgate's certificate must have: without one, any certificate of the authority would do")
+		wrong("TLS needs a name that headgate's certificate must have: without one, " +
+			"any certificate of the authority would do")
 	}
 }
 

@@ -49,7 +49,8 @@ func find(set *descriptors.Set, spec *descriptors.Spec, opt *Options) (*wants, e
 	case opt.Domain == "" && len(domains) == 1:
 		opt.Domain = domains[0]
 	case opt.Domain == "":
-		return nil, fmt.Errorf("the rules have the domains %s; an Envoy asks about one, so say which", strings.Join(domains, ", "))
+		return nil, fmt.Errorf("the rules have the domains %s; an Envoy asks about one, so say which",
+			strings.Join(domains, ", "))
 	case !slices.Contains(domains, opt.Domain):
 		return nil, fmt.Errorf("the rules have no domain %q, but %s", opt.Domain, strings.Join(domains, ", "))
 	}
@@ -139,13 +140,15 @@ func (w *wants) countable(set *descriptors.Set, opt *Options) error {
 		return nil
 	}
 	if opt.Version.before(withHits) {
-		return fmt.Errorf("the rule %s has release: hits, but Envoy can count down from %v on only, and this is for %v; leave release out",
+		return fmt.Errorf("the rule %s has release: hits, but Envoy can count down from %v on only, and this is for %v; "+
+			"leave release out",
 			w.hits[0], withHits, opt.Version)
 	}
 	const why = "the end of a request would be taken off both; give all of them release: hits and nothing else, or none"
 	for i := range w.shapes {
 		if s := &w.shapes[i]; s.hits && s.other {
-			return fmt.Errorf("among the rules for descriptors of %v, one has release: hits, and one leases or limits: %s", s, why)
+			return fmt.Errorf("among the rules for descriptors of %v, one has release: hits, and one leases or limits: %s", s,
+				why)
 		}
 	}
 	hits, other := "", ""

@@ -19,7 +19,8 @@ func (p printed) whole(t *testing.T) []byte {
 	text := string(p.print(t))
 	if strings.Contains(text, tlsDir) {
 		certs := testenv.TestCerts(t)
-		text = strings.NewReplacer(tlsDir+"ca.crt", certs.CAFile, tlsDir+"tls.crt", certs.Client.CertFile, tlsDir+"tls.key", certs.Client.KeyFile).Replace(text)
+		text = strings.NewReplacer(tlsDir+"ca.crt", certs.CAFile, tlsDir+"tls.crt", certs.Client.CertFile, tlsDir+"tls.key",
+			certs.Client.KeyFile).Replace(text)
 	}
 	m := parse(t, []byte(text))
 	switch {
@@ -179,7 +180,8 @@ func patched(t *testing.T, filter map[string]any) map[string]any {
 	if strings.Contains(string(toJSON(t, filter)), meshService) {
 		// Istio has a cluster for each port of each Service.
 		for _, port := range []string{"8081", "8082"} {
-			merge(at(m, "static_resources"), map[string]any{"clusters": []any{map[string]any{"name": "outbound|" + port + "||" + meshService, "type": "STATIC"}}})
+			merge(at(m, "static_resources"), map[string]any{
+				"clusters": []any{map[string]any{"name": "outbound|" + port + "||" + meshService, "type": "STATIC"}}})
 		}
 	}
 	return m
@@ -214,7 +216,8 @@ func TestRealEnvoys(t *testing.T) {
 
 func validate(t *testing.T, binary, config string) {
 	t.Helper()
-	cmd := exec.Command(binary, "--mode", "validate", "--config-path", config, "--log-level", "warning", "--concurrency", "1")
+	cmd := exec.Command(binary, "--mode", "validate", "--config-path", config, "--log-level", "warning",
+		"--concurrency", "1")
 	timer := time.AfterFunc(time.Minute, func() { _ = cmd.Process.Kill() })
 	defer timer.Stop()
 	out, err := cmd.CombinedOutput()

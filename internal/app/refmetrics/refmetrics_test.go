@@ -73,7 +73,8 @@ func TestSeriesOfHitsGoWithTheirRules(t *testing.T) {
 	if len(r.series) != 2 || r.series[shared].Total.Load() != 3 {
 		t.Fatalf("%v", r.series)
 	}
-	rule := "domain: d\ndescriptors: [{key: a, descriptors: [{key: b, descriptors: [{key: %s, rate_limit: {unit: day, requests_per_unit: 1}}]}]}]\n"
+	rule := "domain: d\ndescriptors: [{key: a, descriptors: [{key: b, descriptors: [{key: %s, rate_limit: {unit: day, " +
+		"requests_per_unit: 1}}]}]}]\n"
 	drop := func(value string) {
 		r.RulesLoaded(load(fmt.Sprintf(rule, value)))
 	}

@@ -21,7 +21,8 @@ func newGuard(c *config.Admin, log *slog.Logger) (*web.Guard, *jwks.Verifier, er
 	var verifier *jwks.Verifier
 	if c.JWKS != "" {
 		var err error
-		verifier, err = jwks.New(jwks.Config{Source: c.JWKS, Issuer: c.Issuer, Audience: c.Audience, Leeway: c.Leeway, Log: log})
+		verifier, err = jwks.New(jwks.Config{Source: c.JWKS, Issuer: c.Issuer, Audience: c.Audience,
+			Leeway: c.Leeway, Log: log})
 		if err != nil {
 			return nil, nil, fmt.Errorf("--admin-jwks: %w", err)
 		}

@@ -35,7 +35,8 @@ func newJWTIssuer(t *testing.T) *jwtIssuer {
 	if err != nil {
 		t.Fatal(err)
 	}
-	set, err := json.Marshal(jose.JSONWebKeySet{Keys: []jose.JSONWebKey{{Key: &private.PublicKey, KeyID: "k1", Use: "sig"}}})
+	set, err := json.Marshal(
+		jose.JSONWebKeySet{Keys: []jose.JSONWebKey{{Key: &private.PublicKey, KeyID: "k1", Use: "sig"}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -43,14 +44,16 @@ func newJWTIssuer(t *testing.T) *jwtIssuer {
 }
 
 // sign makes a token with an audience, which expires after some time.
-func (i *jwtIssuer) sign(t *testing.T, alg jose.SignatureAlgorithm, key any, kid, audience string, expires time.Duration) string {
+func (i *jwtIssuer) sign(t *testing.T, alg jose.SignatureAlgorithm, key any, kid, audience string,
+	expires time.Duration) string {
 	t.Helper()
 	by, err := jose.NewSigner(jose.SigningKey{Algorithm: alg, Key: key}, (&jose.SignerOptions{}).WithHeader("kid", kid))
 	if err != nil {
 		t.Fatal(err)
 	}
 	text, err := jwt.Signed(by).Claims(jwt.Claims{
-		Issuer: "https://idp.example", Audience: jwt.Audience{audience}, Subject: "alice", Expiry: jwt.NewNumericDate(time.Now().Add(expires)),
+		Issuer: "https://idp.example", Audience: jwt.Audience{audience}, Subject: "alice",
+		Expiry: jwt.NewNumericDate(time.Now().Add(expires)),
 	}).Serialize()
 	if err != nil {
 		t.Fatal(err)
@@ -106,7 +109,8 @@ func TestWhoMayUseAdminPaths(t *testing.T) {
 	}
 	wantAudit(t, r, "by=admin-token", "by=token:ops", "by=jwt:alice")
 	live.Close()
-	if code, answer, _ := r.Post(r.HTTP, "/admin/policies?dryRun=true", good, `{"key":"a","type":"FIXED_WINDOW","capacity":1,"windowSeconds":60}`); code != 200 {
+	if code, answer, _ := r.Post(r.HTTP, "/admin/policies?dryRun=true", good,
+		`{"key":"a","type":"FIXED_WINDOW","capacity":1,"windowSeconds":60}`); code != 200 {
 		t.Errorf("the keys are away, those that were read last are not in force: %d %v", code, answer)
 	}
 	for _, secret := range []string{adminToken, ops, claims} {
@@ -132,10 +136,13 @@ func wantAudit(t *testing.T, r *serving.Server, who ...string) {
 
 // TestJWTsWithoutKeys: until there are keys, nobody knows whether a JWT is good.
 func TestJWTsWithoutKeys(t *testing.T) {
-	r := startServe(t, "--admin-jwks", "http://127.0.0.1:1/keys", "--admin-jwt-issuer", "https://idp.example", "--admin-jwt-audience", "headgate")
+	r := startServe(t, "--admin-jwks", "http://127.0.0.1:1/keys", "--admin-jwt-issuer", "https://idp.example",
+		"--admin-jwt-audience", "headgate")
 	i := newJWTIssuer(t)
-	code, answer, header := r.Post(r.HTTP, "/admin/reset/a%7Cb=c", i.sign(t, jose.ES256, i.private, "k1", "headgate", time.Minute), "")
-	if code != 503 || header.Get("Retry-After") == "" || !strings.Contains(answer["message"].(string), "could not be read yet") {
+	code, answer, header := r.Post(r.HTTP, "/admin/reset/a%7Cb=c", i.sign(t, jose.ES256, i.private, "k1", "headgate",
+		time.Minute), "")
+	if code != 503 || header.Get("Retry-After") == "" || !strings.Contains(answer["message"].(string),
+		"could not be read yet") {
 		t.Errorf("%d %v %v", code, header, answer)
 	}
 	if code, answer, _ := r.Post(r.HTTP, "/admin/reset/a%7Cb=c", "", ""); code != 401 {
@@ -188,7 +195,8 @@ func TestAdminSettingsThatCannotBe(t *testing.T) {
 			if name, value, ok := strings.Cut(c.env, "="); ok {
 				t.Setenv(name, value)
 			}
-			if got := startError(t, c.flags...); !strings.Contains(got, c.says) || strings.Contains(got, "geheim") || strings.Contains(got, adminToken) {
+			if got := startError(t, c.flags...); !strings.Contains(got, c.says) || strings.Contains(got, "geheim") ||
+				strings.Contains(got, adminToken) {
 				t.Errorf("%s, want %q", got, c.says)
 			}
 		})

@@ -219,7 +219,8 @@ func (f *grpcFront) grpcEndpoint(name string, l net.Listener, conf *tls.Config, 
 		transport.Register(g, f.service, f.metrics.requests("grpc"))
 	}
 	accesslog.Register(g, f.service.Leases(), accesslog.Config{
-		Keys: f.conf.LeaseKeys, MaxStreams: f.conf.AccessLogs, MaxStreamsPerPeer: f.conf.AccessLogsPerPeer, Timeout: f.conf.BackendTimeout, Log: f.log, Count: f.metrics.logs.Count, Panics: f.panics,
+		Keys: f.conf.LeaseKeys, MaxStreams: f.conf.AccessLogs, MaxStreamsPerPeer: f.conf.AccessLogsPerPeer,
+		Timeout: f.conf.BackendTimeout, Log: f.log, Count: f.metrics.logs.Count, Panics: f.panics,
 	})
 	healthpb.RegisterHealthServer(g, f.phase.health)
 	reflection.Register(g)
@@ -260,7 +261,8 @@ func drainGRPC(g *grpc.Server) func(context.Context) error {
 }
 
 // boundStream ends a stream's context when the server wants streams to end.
-func (f *grpcFront) boundStream(srv any, stream grpc.ServerStream, _ *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
+func (f *grpcFront) boundStream(srv any, stream grpc.ServerStream, _ *grpc.StreamServerInfo,
+	handler grpc.StreamHandler) error {
 	ctx, cancel := context.WithCancel(stream.Context())
 	defer cancel()
 	defer context.AfterFunc(f.phase.streams, cancel)()

@@ -138,7 +138,8 @@ func (f *httpFronts) adminHandler() http.Handler {
 func (f *httpFronts) before(next http.Handler, slots, admin bool) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch path := r.URL.Path; {
-		case slots && f.slots != nil && (path == "/slots" || strings.HasPrefix(path, "/slots/") || strings.HasPrefix(path, "/api/v1/")):
+		case slots && f.slots != nil && (path == "/slots" || strings.HasPrefix(path, "/slots/") || strings.HasPrefix(path,
+			"/api/v1/")):
 			f.slots.api.ServeHTTP(w, r)
 		case admin && strings.HasPrefix(path, "/admin/"):
 			f.admin.ServeHTTP(w, r)

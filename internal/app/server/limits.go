@@ -39,7 +39,8 @@ type limits struct {
 // openLimits loads the rules and opens the store, which need not answer at this moment.
 //
 // Policies, nil if there are none, take the place of the limits of rules that ask for them.
-func openLimits(ctx context.Context, conf *config.Config, in *policies.Set, log *slog.Logger, metrics *serverMetrics, panics *background.Reporter, tracer trace.Tracer) (*limits, error) {
+func openLimits(ctx context.Context, conf *config.Config, in *policies.Set, log *slog.Logger, metrics *serverMetrics,
+	panics *background.Reporter, tracer trace.Tracer) (*limits, error) {
 	l := &limits{conf: conf, log: log, migrated: !conf.BackendMigrate}
 	if err := chooseRules(l.conf); err != nil {
 		return nil, err
@@ -59,14 +60,16 @@ func openLimits(ctx context.Context, conf *config.Config, in *policies.Set, log 
 	}
 	l.rules.installBy(l.install)
 	l.store, err = stack.New(ctx, conf.Backend, stack.Options{
-		Timeout: conf.BackendTimeout, Existing: !conf.BackendMigrate, Replicas: conf.Replicas, Observe: true, Log: log, Panics: panics,
+		Timeout: conf.BackendTimeout, Existing: !conf.BackendMigrate, Replicas: conf.Replicas, Observe: true, Log: log,
+		Panics: panics,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("--backend: %w", err)
 	}
 	metrics.addFigures(l.store.Figures())
 	service := l.serviceConfig()
-	service.Policies, service.Metrics, service.Hits, service.Panics, service.Tracer = in, metrics.decisions, metrics.hits(), panics, tracer
+	service.Policies, service.Metrics, service.Hits, service.Panics, service.Tracer = in, metrics.decisions,
+		metrics.hits(), panics, tracer
 	if l.service, err = ratelimit.New(service, l.rules.begin()); err != nil {
 		l.closeStore()
 		return nil, err
@@ -77,7 +80,8 @@ func openLimits(ctx context.Context, conf *config.Config, in *policies.Set, log 
 }
 
 // openRules opens the source of the rules: a control plane, or files.
-func openRules(conf *config.Config, caps *backends.Caps, log *slog.Logger, metrics *serverMetrics, panics *background.Reporter) (ruleSource, error) {
+func openRules(conf *config.Config, caps *backends.Caps, log *slog.Logger, metrics *serverMetrics,
+	panics *background.Reporter) (ruleSource, error) {
 	if conf.XDS.Address != "" {
 		return openXDS(&conf.XDS, caps, log, metrics, panics)
 	}
@@ -118,7 +122,8 @@ func (l *limits) warnOfPolicies(set *descriptors.Set) {
 	}
 	for _, r := range set.Rules() {
 		if r.Policy != nil {
-			l.log.Warn("a rule has policy:, and --policies is not set: its own limit holds", "rule", r.Domain+"/"+r.Path, "policy", r.Policy)
+			l.log.Warn("a rule has policy:, and --policies is not set: its own limit holds", "rule", r.Domain+"/"+r.Path,
+				"policy", r.Policy)
 			return
 		}
 	}

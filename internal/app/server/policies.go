@@ -25,7 +25,8 @@ type policyService struct {
 // OpenPolicies opens the database of policies that the settings name. It need not answer at this
 // moment, but a file that is one has to be there if existing says so. The caller closes it.
 func OpenPolicies(c *config.Policies, existing bool, log *slog.Logger) (*sqlstore.Store, error) {
-	store, err := sqlstore.Open(sqlstore.Config{Existing: existing, URL: c.URL, Username: c.Username, Password: c.Password, Log: log})
+	store, err := sqlstore.Open(sqlstore.Config{Existing: existing, URL: c.URL, Username: c.Username,
+		Password: c.Password, Log: log})
 	if err != nil {
 		return nil, fmt.Errorf("--policies: %w", err)
 	}
@@ -37,7 +38,8 @@ const readFirst = 15 * time.Second
 
 // openPolicies makes the policy service, and reads the policies if the database answers; nil if
 // none is configured.
-func openPolicies(ctx context.Context, conf *config.Policies, guard *web.Guard, log *slog.Logger, metrics *serverMetrics) (*policyService, error) {
+func openPolicies(ctx context.Context, conf *config.Policies, guard *web.Guard, log *slog.Logger,
+	metrics *serverMetrics) (*policyService, error) {
 	if conf.URL == "" {
 		return nil, nil
 	}
@@ -67,7 +69,8 @@ func (p *policyService) part() web.Part {
 	case !loaded:
 		part.Problem = "have not been read: the database does not answer"
 	case age > stale:
-		part.Problem, part.Serving = fmt.Sprintf("the database does not answer; those of %v ago are in force", age.Round(time.Second)), true
+		part.Problem, part.Serving = fmt.Sprintf("the database does not answer; those of %v ago are in force",
+			age.Round(time.Second)), true
 	}
 	return part
 }

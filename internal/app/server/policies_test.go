@@ -61,7 +61,8 @@ func TestPoliciesByHTTP(t *testing.T) {
 	if code := ask(); code != rls.RateLimitResponse_OK {
 		t.Fatalf("before there is a policy: %v", code)
 	}
-	if code, answer, _ := r.Post(r.HTTP, "/admin/policies", adminToken, policy); code != 201 || answer["policyKey"] != "client:alice" {
+	if code, answer, _ := r.Post(r.HTTP, "/admin/policies", adminToken, policy); code != 201 ||
+		answer["policyKey"] != "client:alice" {
 		t.Fatalf("%d %v", code, answer)
 	}
 	if code := ask(); code != rls.RateLimitResponse_OVER_LIMIT {
@@ -78,10 +79,12 @@ func TestPoliciesByHTTP(t *testing.T) {
 	if code := ask(); code != rls.RateLimitResponse_OK {
 		t.Errorf("after the policy is removed: %v", code)
 	}
-	if log := r.Log.String(); strings.Count(log, `msg="policy changed"`) != 2 || strings.Count(log, "request_id=req-7") != 1 || strings.Contains(log, adminToken) {
+	if log := r.Log.String(); strings.Count(log, `msg="policy changed"`) != 2 ||
+		strings.Count(log, "request_id=req-7") != 1 || strings.Contains(log, adminToken) {
 		t.Errorf("the log is\n%s", log)
 	}
-	if code, answer, _ := r.Post(r.HTTP, "/admin/rate-limit/config", adminToken, "{}"); code != 404 || !strings.Contains(answer["message"].(string), "--slots") {
+	if code, answer, _ := r.Post(r.HTTP, "/admin/rate-limit/config", adminToken, "{}"); code != 404 ||
+		!strings.Contains(answer["message"].(string), "--slots") {
 		t.Errorf("slots, which are off: %d %v", code, answer)
 	}
 }
@@ -95,7 +98,8 @@ func TestAdminPathsThatAreOff(t *testing.T) {
 			t.Errorf("%v: the page of policies answers %d", flags, code)
 		}
 		for _, path := range []string{"/admin/policies", "/admin/policies/a", "/admin/policies-history"} {
-			if code, body := r.Get(r.HTTP, path); code != 404 || !strings.Contains(body, "policies are off: run headgate serve with --policies URL") {
+			if code, body := r.Get(r.HTTP, path); code != 404 ||
+				!strings.Contains(body, "policies are off: run headgate serve with --policies URL") {
 				t.Errorf("%v: %s: %d %s", flags, path, code, body)
 			}
 		}
@@ -118,7 +122,8 @@ func TestAdminAddressForPolicies(t *testing.T) {
 			t.Errorf("the page of policies: %d, want %d", code, want)
 		}
 	}
-	if code, answer, _ := r.Post(r.Admin, "/admin/policies?dryRun=true", adminToken, `{"key":"a","type":"FIXED_WINDOW","capacity":1,"windowSeconds":1}`); code != 200 || answer["dryRun"] != true {
+	if code, answer, _ := r.Post(r.Admin, "/admin/policies?dryRun=true", adminToken,
+		`{"key":"a","type":"FIXED_WINDOW","capacity":1,"windowSeconds":1}`); code != 200 || answer["dryRun"] != true {
 		t.Errorf("with the token: %d %v", code, answer)
 	}
 }
@@ -172,7 +177,8 @@ func TestOneDocumentOfAllAdminPaths(t *testing.T) {
 		t.Errorf("%d of %d operations are in the whole document: %v", len(all), parts, all)
 	}
 	webtest.Send(t, t.Context(), document, "POST", "/admin/openapi.json", "").Is(t, 405)
-	if _, err := web.Document([]byte(`{"a":{"b":1}}`), []byte(`{"a":{"b":2}}`)); err == nil || !strings.Contains(err.Error(), "a.b") {
+	if _, err := web.Document([]byte(`{"a":{"b":1}}`), []byte(`{"a":{"b":2}}`)); err == nil ||
+		!strings.Contains(err.Error(), "a.b") {
 		t.Errorf("documents that differ: %v", err)
 	}
 }
@@ -182,7 +188,8 @@ func TestOneDocumentOfAllAdminPaths(t *testing.T) {
 func TestMetricsByPolicy(t *testing.T) {
 	testenv.UseSQLite(t)
 	t.Setenv("HEADGATE_ADMIN_TOKEN", adminToken)
-	r := startServe(t, "--policies", "sqlite:"+filepath.Join(t.TempDir(), "policies.db"), "--policy-metrics", "client:ali*")
+	r := startServe(t, "--policies", "sqlite:"+filepath.Join(t.TempDir(), "policies.db"), "--policy-metrics",
+		"client:ali*")
 	client := rls.NewRateLimitServiceClient(r.Dial(r.GRPC))
 	ask := func(times int) {
 		t.Helper()

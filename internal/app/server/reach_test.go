@@ -31,7 +31,8 @@ func TestClientsAreRefusedByTheirNames(t *testing.T) {
 		})
 	}
 	for _, transport := range []string{"unary", "grpc"} {
-		r := startServe(t, "--transport", transport, "--grpc-tls-cert", certs.Server.CertFile, "--grpc-tls-key", certs.Server.KeyFile, "--grpc-client-ca", certs.CAFile,
+		r := startServe(t, "--transport", transport, "--grpc-tls-cert", certs.Server.CertFile, "--grpc-tls-key",
+			certs.Server.KeyFile, "--grpc-client-ca", certs.CAFile,
 			"--grpc-client-san", "*.envoy.example.com", "--grpc-client-san", "spiffe://cluster.local/ns/*/sa/envoy")
 		for _, c := range []struct {
 			name  string
@@ -50,7 +51,8 @@ func TestClientsAreRefusedByTheirNames(t *testing.T) {
 				}
 			}
 		}
-		if log := r.Log.String(); !strings.Contains(log, "client rejected: no admitted name in its certificate") || !strings.Contains(log, "--grpc-client-san") {
+		if log := r.Log.String(); !strings.Contains(log, "client rejected: no admitted name in its certificate") ||
+			!strings.Contains(log, "--grpc-client-san") {
 			t.Errorf("the log does not say who was refused:\n%s", log)
 		}
 	}
@@ -62,7 +64,8 @@ func TestMetricsHaveAListenerOfTheirOwn(t *testing.T) {
 		addr, path string
 		code       int
 	}{
-		{r.Metrics, "/metrics", 200}, {r.Metrics, "/rlconfig", 404}, {r.Metrics, "/debug/pprof/", 404}, {r.Metrics, "/debug/pprof/cmdline", 404},
+		{r.Metrics, "/metrics", 200}, {r.Metrics, "/rlconfig", 404}, {r.Metrics, "/debug/pprof/", 404},
+		{r.Metrics, "/debug/pprof/cmdline", 404},
 		{r.Debug, "/metrics", 404}, {r.Debug, "/rlconfig", 200}, {r.Debug, "/debug/pprof/", 200},
 	} {
 		if code, body := r.Get(c.addr, c.path); code != c.code {
@@ -108,7 +111,8 @@ func TestSlotsAuth(t *testing.T) {
 	testenv.UseSQLite(t)
 	t.Setenv("HEADGATE_ADMIN_TOKEN", adminToken)
 	r := startServe(t, "--slots", "sqlite::memory:", "--slots-seed", "10/PT4S", "--slots-auth")
-	for _, path := range []string{"/slots", "/slots/app.js", "/api/v1/slots", "/api/v1/slots/e", "/api/v1/configs", "/api/v1/windows", "/api/v1/openapi.json", "/api/v1/none"} {
+	for _, path := range []string{"/slots", "/slots/app.js", "/api/v1/slots", "/api/v1/slots/e", "/api/v1/configs",
+		"/api/v1/windows", "/api/v1/openapi.json", "/api/v1/none"} {
 		if code, body := r.Get(r.HTTP, path); code != 401 || !strings.Contains(body, "this path needs") {
 			t.Errorf("%s without the token: %d %.100s", path, code, body)
 		}
@@ -122,7 +126,8 @@ func TestSlotsAuth(t *testing.T) {
 	if code, _ := r.Get(r.HTTP, "/healthcheck"); code != 200 {
 		t.Errorf("the guard is before /healthcheck too: %d", code)
 	}
-	if text := startError(t, "--example", "--slots", "sqlite::memory:", "--slots-auth", "--admin-token", ""); !strings.Contains(text, "--slots-auth: needs --admin-token or --admin-client-ca") {
+	if text := startError(t, "--example", "--slots", "sqlite::memory:", "--slots-auth", "--admin-token",
+		""); !strings.Contains(text, "--slots-auth: needs --admin-token or --admin-client-ca") {
 		t.Errorf("a guard that nobody could pass: %s", text)
 	}
 }
@@ -136,7 +141,8 @@ func TestSlotsAuthByCertificate(t *testing.T) {
 	if code, body := r.Get(r.HTTP, "/api/v1/configs"); code != 401 || !strings.Contains(body, "--admin address") {
 		t.Errorf("without a certificate: %d %s", code, body)
 	}
-	client := http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{TLSClientConfig: clientTLS(t, certs, &certs.Client)}}
+	client := http.Client{Timeout: 10 * time.Second,
+		Transport: &http.Transport{TLSClientConfig: clientTLS(t, certs, &certs.Client)}}
 	defer client.CloseIdleConnections()
 	for _, path := range []string{"/api/v1/configs", "/slots", "/admin/rate-limit/configs"} {
 		resp, err := client.Get("https://" + r.Admin + path)

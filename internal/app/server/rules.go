@@ -56,7 +56,8 @@ func chooseRules(conf *config.Config) error {
 }
 
 // loadRules does the first load, which must succeed.
-func loadRules(conf *config.Config, caps *backends.Caps, log *slog.Logger, metrics *serverMetrics) (*ruleFollower, error) {
+func loadRules(conf *config.Config, caps *backends.Caps, log *slog.Logger,
+	metrics *serverMetrics) (*ruleFollower, error) {
 	f := &ruleFollower{log: log, metrics: metrics, paths: conf.Rules}
 	opt := rulefile.Options{MergeDomains: conf.MergeDomains, DefaultLeaseTTL: conf.LeaseTTL}
 	if conf.Example {

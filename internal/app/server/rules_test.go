@@ -20,7 +20,8 @@ const (
 	payBroken   = "domain: pay\ndescriptors:\n- {key: k, rate_limit: {unit: fortnight, requests_per_unit: 0}}\n"
 	shopRules   = "domain: shop\ndescriptors:\n- {key: k, rate_limit: {unit: year, requests_per_unit: 0}}\n"
 	shopOpen    = "domain: shop\ndescriptors:\n- {key: k, rate_limit: {unlimited: true}}\n"
-	shopTooMuch = "domain: shop\ndescriptors:\n- {key: k, limits: [{algorithm: sliding_log, limit: 9000000, window: 24h}]}\n"
+	shopTooMuch = "domain: shop\ndescriptors:\n- {key: k, limits: [{algorithm: sliding_log, limit: 9000000, " +
+		"window: 24h}]}\n"
 )
 
 func put(t *testing.T, path, content string) {
@@ -38,9 +39,10 @@ func over(r *serving.Server, domain string) bool {
 	r.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
-	resp, err := rls.NewRateLimitServiceClient(r.Dial(r.GRPC)).ShouldRateLimit(ctx, &rls.RateLimitRequest{Domain: domain, Descriptors: []*common.RateLimitDescriptor{
-		{Entries: []*common.RateLimitDescriptor_Entry{{Key: "k", Value: "v"}}},
-	}})
+	resp, err := rls.NewRateLimitServiceClient(r.Dial(r.GRPC)).ShouldRateLimit(ctx,
+		&rls.RateLimitRequest{Domain: domain, Descriptors: []*common.RateLimitDescriptor{
+			{Entries: []*common.RateLimitDescriptor_Entry{{Key: "k", Value: "v"}}},
+		}})
 	if err != nil {
 		r.Fatal(err)
 	}
@@ -52,7 +54,8 @@ func settles(r *serving.Server, what string, pay, shop bool) {
 	r.Helper()
 	testenv.Eventually(r, 20*time.Second, what, func() string {
 		if p, s := over(r, "pay"), over(r, "shop"); p != pay || s != shop {
-			return "pay is refused: " + map[bool]string{true: "yes", false: "no"}[p] + ", shop: " + map[bool]string{true: "yes", false: "no"}[s] + "\n" + r.Log.String()
+			return "pay is refused: " + map[bool]string{true: "yes", false: "no"}[p] + ", shop: " + map[bool]string{true: "yes",
+				false: "no"}[s] + "\n" + r.Log.String()
 		}
 		return ""
 	})
@@ -74,13 +77,15 @@ func TestBrokenRuleFileStopsItsDomainOnly(t *testing.T) {
 	settles(r, "follow the good file while the other is broken", true, false)
 	testenv.Eventually(t, 20*time.Second, "tell of the broken file", func() string {
 		_, metrics := r.Get(r.Debug, "/metrics")
-		if !strings.Contains(metrics, `headgate_rules_file_errors{file="`+pay+`"} 1`) || !strings.Contains(metrics, "headgate_rules_last_load_successful 0") {
+		if !strings.Contains(metrics, `headgate_rules_file_errors{file="`+pay+`"} 1`) ||
+			!strings.Contains(metrics, "headgate_rules_last_load_successful 0") {
 			return metrics
 		}
 		return ""
 	})
 	code, body := r.Get(r.HTTP, "/readyz?verbose")
-	if code != 200 || !strings.Contains(body, "rules: "+pay+" has 1 error; domains as before: pay\n") || !strings.Contains(body, "backend memory: ok\n") {
+	if code != 200 || !strings.Contains(body, "rules: "+pay+" has 1 error; domains as before: pay\n") ||
+		!strings.Contains(body, "backend memory: ok\n") {
 		t.Errorf("/readyz?verbose: %d %s", code, body)
 	}
 	if code, body := r.Get(r.HTTP, "/readyz"); code != 200 || body != "ready\n" {
@@ -108,21 +113,25 @@ func TestStartWithBrokenRuleFile(t *testing.T) {
 	pay := filepath.Join(dir, "pay.yaml")
 	put(t, pay, payBroken)
 	put(t, filepath.Join(dir, "shop.yaml"), shopRules)
-	if text := startError(t, "--rules", dir); !strings.Contains(text, "fortnight") || !strings.Contains(text, "--rules-errors skip") {
+	if text := startError(t, "--rules", dir); !strings.Contains(text, "fortnight") ||
+		!strings.Contains(text, "--rules-errors skip") {
 		t.Errorf("by default: %s", text)
 	}
 	r := startServe(t, "--rules", dir, "--rules-errors", "skip")
 	if over(r, "pay") || !over(r, "shop") {
 		t.Error("skip does not serve the good domain, or has rules for the other")
 	}
-	if code, body := r.Get(r.HTTP, "/readyz?verbose"); code != 200 || !strings.Contains(body, "rules: "+pay+" has 1 error; domains that are not limited: pay\n") {
+	if code, body := r.Get(r.HTTP, "/readyz?verbose"); code != 200 ||
+		!strings.Contains(body, "rules: "+pay+" has 1 error; domains that are not limited: pay\n") {
 		t.Errorf("/readyz?verbose: %d %s", code, body)
 	}
-	if _, metrics := r.Get(r.Debug, "/metrics"); !strings.Contains(metrics, `headgate_rules_file_errors{file="`+pay+`"} 1`) || !strings.Contains(metrics, `headgate_rules_loads_total{result="error"} 1`) ||
+	if _, metrics := r.Get(r.Debug, "/metrics"); !strings.Contains(metrics, `headgate_rules_file_errors{file="`+pay+
+		`"} 1`) || !strings.Contains(metrics, `headgate_rules_loads_total{result="error"} 1`) ||
 		!strings.Contains(metrics, "headgate_rules_last_load_successful 0") {
 		t.Errorf("the metrics do not tell of the broken file")
 	}
-	if log := r.Log.String(); !strings.Contains(log, "level=ERROR") || !strings.Contains(log, "not_served=[pay]") || !strings.Contains(log, "fortnight") {
+	if log := r.Log.String(); !strings.Contains(log, "level=ERROR") || !strings.Contains(log, "not_served=[pay]") ||
+		!strings.Contains(log, "fortnight") {
 		t.Errorf("the log:\n%s", log)
 	}
 	put(t, pay, payRules)

@@ -42,14 +42,16 @@ func testServe(t *testing.T, transport []string) {
 			t.Errorf("health of %q: %v, %v", service, resp, err)
 		}
 	}
-	if _, err := healthpb.NewHealthClient(conn).Check(ctx, &healthpb.HealthCheckRequest{Service: "nobody"}); status.Code(err) != codes.NotFound {
+	if _, err := healthpb.NewHealthClient(conn).Check(ctx, &healthpb.HealthCheckRequest{Service: "nobody"}); status.Code(
+		err) != codes.NotFound {
 		t.Errorf("health of an unknown service: %v", err)
 	}
 	stream, err := reflectionpb.NewServerReflectionClient(r.Dial(r.Services)).ServerReflectionInfo(ctx)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := stream.Send(&reflectionpb.ServerReflectionRequest{MessageRequest: &reflectionpb.ServerReflectionRequest_ListServices{}}); err != nil {
+	if err := stream.Send(&reflectionpb.ServerReflectionRequest{
+		MessageRequest: &reflectionpb.ServerReflectionRequest_ListServices{}}); err != nil {
 		t.Fatal(err)
 	}
 	if resp, err := stream.Recv(); err != nil || !strings.Contains(resp.String(), "grpc.health.v1.Health") {
@@ -85,7 +87,8 @@ func testDrainEndsHealthWatches(t *testing.T, transport []string) {
 	r := startServe(t, append(transport, "--drain-delay", "300ms", "--drain-timeout", "60s")...)
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
-	watch, err := healthpb.NewHealthClient(r.Dial(r.Services)).Watch(ctx, &healthpb.HealthCheckRequest{Service: "ratelimit"})
+	watch, err := healthpb.NewHealthClient(r.Dial(r.Services)).Watch(ctx,
+		&healthpb.HealthCheckRequest{Service: "ratelimit"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -110,7 +113,8 @@ func testDrainEndsHealthWatches(t *testing.T, transport []string) {
 
 func TestBadRulesRefuseToStart(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "bad.yaml")
-	if err := os.WriteFile(path, []byte("domain: d\ndescriptors:\n  - key: a\n    rate_limt: {}\n  - value: b\n"), 0o600); err != nil {
+	if err := os.WriteFile(path, []byte("domain: d\ndescriptors:\n  - key: a\n    rate_limt: {}\n  - value: b\n"),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
 	text := startError(t, "--rules", path)
@@ -138,7 +142,8 @@ func TestReadinessKnowsTheBackend(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
 	resp, err := rls.NewRateLimitServiceClient(r.Dial(r.GRPC)).ShouldRateLimit(ctx, exampleRequest())
-	if err != nil || resp.OverallCode != rls.RateLimitResponse_OK || resp.DynamicMetadata.Fields["degraded"].GetStringValue() != "allow" {
+	if err != nil || resp.OverallCode != rls.RateLimitResponse_OK ||
+		resp.DynamicMetadata.Fields["degraded"].GetStringValue() != "allow" {
 		t.Errorf("%v, %v", resp, err)
 	}
 }
@@ -153,11 +158,13 @@ func TestRuleWarnings(t *testing.T) {
 	}
 	write("domain: d\ndescriptors: [{key: a, shadow_mode: true}]\n")
 	r := startServe(t, "--rules", path)
-	if log := r.Log.String(); !strings.Contains(log, "rules.yaml:2:") || !strings.Contains(log, "shadow_mode has no effect") {
+	if log := r.Log.String(); !strings.Contains(log, "rules.yaml:2:") ||
+		!strings.Contains(log, "shadow_mode has no effect") {
 		t.Errorf("no warning at start:\n%s", log)
 	}
 	write("domain: d\ndescriptors: [{key: b, quota_mode: true}]\n")
-	for deadline := time.Now().Add(10 * time.Second); !strings.Contains(r.Log.String(), "quota_mode has no effect"); time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(10 * time.Second); !strings.Contains(r.Log.String(),
+		"quota_mode has no effect"); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("no warning on reload:\n%s", r.Log)
 		}
@@ -169,7 +176,8 @@ func TestUnknownMethod(t *testing.T) {
 	r := startServe(t)
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
-	err := r.Dial(r.GRPC).Invoke(ctx, "/some.Service/Method", &healthpb.HealthCheckRequest{}, &healthpb.HealthCheckResponse{})
+	err := r.Dial(r.GRPC).Invoke(ctx, "/some.Service/Method", &healthpb.HealthCheckRequest{},
+		&healthpb.HealthCheckResponse{})
 	if status.Code(err) != codes.Unimplemented || !strings.Contains(err.Error(), "127.0.0.1:0") {
 		t.Errorf("got %v", err)
 	}

@@ -113,13 +113,15 @@ func (s *server) listen(ctx context.Context, guard *web.Guard) (err error) {
 	if err != nil {
 		return err
 	}
-	grpc := &grpcFront{conf: s.conf, log: s.log, metrics: s.metrics, panics: s.panics, phase: s.phase, service: s.limits.service,
+	grpc := &grpcFront{conf: s.conf, log: s.log, metrics: s.metrics, panics: s.panics, phase: s.phase,
+		service:    s.limits.service,
 		handshakes: handshake.New()}
 	if s.endpoints, err = grpc.endpoints(ctx); err != nil {
 		return err
 	}
 	https := &httpFronts{
-		conf: s.conf, log: s.log, metrics: s.metrics, phase: s.phase, service: s.limits.service, slots: s.slots, admin: admin, page: admin.page,
+		conf: s.conf, log: s.log, metrics: s.metrics, phase: s.phase, service: s.limits.service, slots: s.slots, admin: admin,
+		page:  admin.page,
 		ready: web.Readiness{Draining: s.phase.draining.Load, Parts: s.parts}, describe: s.limits.rules.describe,
 	}
 	if s.https, err = https.open(ctx); err != nil {

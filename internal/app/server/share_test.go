@@ -51,7 +51,8 @@ func TestLocalShare(t *testing.T) {
 			}
 		}
 		_, metrics := r.Get(r.Debug, "/metrics")
-		for _, want := range []string{"\nheadgate_share_hits_total " + hits + "\n", "\nheadgate_share_keys 1\n", "\nheadgate_share_taken_units_total " + hits + "\n"} {
+		for _, want := range []string{"\nheadgate_share_hits_total " + hits + "\n", "\nheadgate_share_keys 1\n",
+			"\nheadgate_share_taken_units_total " + hits + "\n"} {
 			if !strings.Contains(metrics, want) {
 				t.Errorf("replica %d: the metrics lack %q", i, want)
 			}

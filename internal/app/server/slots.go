@@ -30,7 +30,8 @@ type slotService struct {
 // this moment, but a file that is one has to be there if existing says so. The error says what is
 // wrong with the settings. The caller closes it.
 func OpenDatabase(c *config.Slots, existing bool, log *slog.Logger) (*sqlstore.DB, error) {
-	db, err := sqlstore.Open(sqlstore.Config{Existing: existing, URL: c.URL, Username: c.Username, Password: c.Password, PoolMin: c.PoolMin, PoolMax: c.PoolMax, Log: log})
+	db, err := sqlstore.Open(sqlstore.Config{Existing: existing, URL: c.URL, Username: c.Username, Password: c.Password,
+		PoolMin: c.PoolMin, PoolMax: c.PoolMax, Log: log})
 	if err != nil {
 		return nil, fmt.Errorf("--slots: %w", err)
 	}
@@ -38,7 +39,8 @@ func OpenDatabase(c *config.Slots, existing bool, log *slog.Logger) (*sqlstore.D
 }
 
 // openSlots makes the slot service; nil if none is configured.
-func openSlots(ctx context.Context, conf *config.Slots, guard *web.Guard, log *slog.Logger, metrics *serverMetrics) (*slotService, error) {
+func openSlots(ctx context.Context, conf *config.Slots, guard *web.Guard, log *slog.Logger,
+	metrics *serverMetrics) (*slotService, error) {
 	if conf.URL == "" {
 		return nil, nil
 	}

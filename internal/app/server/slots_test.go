@@ -19,21 +19,24 @@ func TestServeSlots(t *testing.T) {
 	t.Setenv("HEADGATE_ADMIN_TOKEN", adminToken)
 	url := "sqlite:" + filepath.Join(t.TempDir(), "slots.db")
 	r := startServe(t, "--slots", url)
-	if code, answer, _ := r.Post(r.HTTP, "/api/v1/slots", "", `{"eventId":"pay-123","requestedTime":"2025-06-01T12:00:00Z"}`); code != 404 {
+	if code, answer, _ := r.Post(r.HTTP, "/api/v1/slots", "",
+		`{"eventId":"pay-123","requestedTime":"2025-06-01T12:00:00Z"}`); code != 404 {
 		t.Errorf("before there is a config: %d %v", code, answer)
 	}
 	config := `{"configName": "default", "maxPerWindow": 100, "windowSize": "PT4S"}`
 	if code, answer, _ := r.Post(r.HTTP, "/admin/rate-limit/config", "", config); code != 401 {
 		t.Errorf("without a token: %d %v", code, answer)
 	}
-	if code, answer, _ := r.Post(r.HTTP, "/admin/rate-limit/config", adminToken, config); code != 200 || answer["maxPerWindow"] != 100.0 {
+	if code, answer, _ := r.Post(r.HTTP, "/admin/rate-limit/config", adminToken, config); code != 200 ||
+		answer["maxPerWindow"] != 100.0 {
 		t.Fatalf("%d %v", code, answer)
 	}
 	first := r.Slot("pay-123")
 	if first["eventId"] != "pay-123" || first["delayMs"].(float64) >= 4000 || len(first) != 3 {
 		t.Errorf("%v", first)
 	}
-	if code, body := r.Get(r.Debug, "/metrics"); code != 200 || !strings.Contains(body, `headgate_slots_request_duration_seconds_count{outcome="new"} 1`) {
+	if code, body := r.Get(r.Debug, "/metrics"); code != 200 ||
+		!strings.Contains(body, `headgate_slots_request_duration_seconds_count{outcome="new"} 1`) {
 		t.Errorf("no metrics of slots:\n%s", body)
 	}
 	if code, body := r.Get(r.HTTP, "/slots"); code != 200 || !strings.Contains(body, "<html") {
@@ -88,7 +91,8 @@ func TestSlotSettings(t *testing.T) {
 		{"--admin-tls-cert x --admin :1", "--admin-tls-cert"},
 		{"--slots-keep 1h", "--slots-keep"},
 	} {
-		if text := startError(t, append([]string{"--example"}, strings.Fields(c.args)...)...); !strings.Contains(text, c.want) {
+		if text := startError(t, append([]string{"--example"}, strings.Fields(c.args)...)...); !strings.Contains(
+			text, c.want) {
 			t.Errorf("%s: %s, want %q", c.args, text, c.want)
 		}
 	}
@@ -139,7 +143,8 @@ func TestAdminListener(t *testing.T) {
 		if with {
 			own = &certs.Client
 		}
-		client := http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{TLSClientConfig: clientTLS(t, certs, own)}}
+		client := http.Client{Timeout: 10 * time.Second,
+			Transport: &http.Transport{TLSClientConfig: clientTLS(t, certs, own)}}
 		resp, err := client.Post("https://"+r.Admin+"/admin/rate-limit/config", "application/json",
 			strings.NewReader(`{"configName":"default","maxPerWindow":1,"windowSize":"PT4S"}`))
 		if (err == nil) != with {

@@ -33,11 +33,13 @@ func TestStartIsRefusedByTheStore(t *testing.T) {
 				}
 			}
 		}
-		if text := startError(t, "--example", "--backend", empty, "--backend-migrate=false"); !strings.Contains(text, "headgate migrate") {
+		if text := startError(t, "--example", "--backend", empty, "--backend-migrate=false"); !strings.Contains(text,
+			"headgate migrate") {
 			t.Errorf("%s, no tables: %s", engine, text)
 		}
 	}
-	redis := testenv.StartRedis(t, testenv.WithACL("user default on >right ~* &* +@all", "user app on >apppw ~hg:* +ping +hello"))
+	redis := testenv.StartRedis(t, testenv.WithACL("user default on >right ~* &* +@all",
+		"user app on >apppw ~hg:* +ping +hello"))
 	for name, url := range map[string]string{
 		"no password": redis.URLFor("", ""), "a wrong password": redis.URLFor("", "wrong"),
 		"no such user": redis.URLFor("nobody", "right"), "no rights": redis.URLFor("app", "apppw"),
@@ -64,7 +66,8 @@ func TestStartWithoutTheStore(t *testing.T) {
 	}
 	_ = closed.Close()
 	for _, addr := range []string{silent.Addr().String(), closed.Addr().String()} {
-		for _, url := range []string{"postgres://app:pw@" + addr + "/limits", "mysql://app:pw@" + addr + "/limits", "redis://" + addr} {
+		for _, url := range []string{"postgres://app:pw@" + addr + "/limits", "mysql://app:pw@" + addr + "/limits",
+			"redis://" + addr} {
 			t.Run(url, func(t *testing.T) {
 				t.Parallel()
 				began := time.Now()

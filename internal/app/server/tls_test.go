@@ -35,7 +35,8 @@ func TestCertificatesReload(t *testing.T) {
 	}
 	install(certs.Issue(t, "first"), time.Unix(1000, 0))
 	var log bytes.Buffer
-	conf, err := serverTLS(&certFiles{flags: "grpc", cert: cert, key: key, clientCA: certs.CAFile, log: slog.New(slog.NewTextHandler(&log, nil))})
+	conf, err := serverTLS(&certFiles{flags: "grpc", cert: cert, key: key, clientCA: certs.CAFile,
+		log: slog.New(slog.NewTextHandler(&log, nil))})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -59,7 +60,8 @@ func TestCertificatesReload(t *testing.T) {
 	if current() != second || !strings.Contains(log.String(), "the old ones stay") {
 		t.Errorf("a bad certificate is used; log: %s", log.String())
 	}
-	if _, err := serverTLS(&certFiles{flags: "grpc", cert: cert, key: key, log: slog.Default()}); err == nil || !strings.Contains(err.Error(), "--grpc-tls-cert") {
+	if _, err := serverTLS(&certFiles{flags: "grpc", cert: cert, key: key, log: slog.Default()}); err == nil ||
+		!strings.Contains(err.Error(), "--grpc-tls-cert") {
 		t.Errorf("a bad certificate at start: %v", err)
 	}
 }
@@ -79,7 +81,8 @@ func TestCertificatesIfGiven(t *testing.T) {
 		{false, nil, false},
 		{false, pointer(certs.Issue(t, "friend")), true},
 	} {
-		conf, err := serverTLS(&certFiles{flags: "grpc", cert: server.CertFile, key: server.KeyFile, clientCA: certs.CAFile, ifGiven: c.ifGiven, log: slog.New(slog.DiscardHandler)})
+		conf, err := serverTLS(&certFiles{flags: "grpc", cert: server.CertFile, key: server.KeyFile, clientCA: certs.CAFile,
+			ifGiven: c.ifGiven, log: slog.New(slog.DiscardHandler)})
 		if err != nil {
 			t.Fatal(err)
 		}

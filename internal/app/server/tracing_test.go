@@ -42,7 +42,8 @@ func askWith(t *testing.T, s *serving.Server, addr string, headers ...string) *r
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
-	resp, err := rls.NewRateLimitServiceClient(s.Dial(addr)).ShouldRateLimit(metadata.AppendToOutgoingContext(ctx, headers...), exampleRequest())
+	resp, err := rls.NewRateLimitServiceClient(s.Dial(addr)).ShouldRateLimit(metadata.AppendToOutgoingContext(ctx,
+		headers...), exampleRequest())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -76,10 +77,12 @@ func TestSpansOfCallsReachTheCollector(t *testing.T) {
 				t.Errorf("kinds %v, %v", decision.Kind, take.Kind)
 			}
 			a := decision.Attributes
-			if a["headgate.domain"] != "example" || a["headgate.result"] != "ok" || take.Attributes["headgate.backend"] != "memory" {
+			if a["headgate.domain"] != "example" || a["headgate.result"] != "ok" ||
+				take.Attributes["headgate.backend"] != "memory" {
 				t.Errorf("attributes %v, %v", a, take.Attributes)
 			}
-			if decision.Service != "limits of shop" || decision.Resource["team"] != "pay,ments" || decision.Resource["deployment"] != "blue" {
+			if decision.Service != "limits of shop" || decision.Resource["team"] != "pay,ments" ||
+				decision.Resource["deployment"] != "blue" {
 				t.Errorf("resource %v", decision.Resource)
 			}
 			if !slices.Contains(c.Tokens(), "to ken") {
@@ -89,7 +92,8 @@ func TestSpansOfCallsReachTheCollector(t *testing.T) {
 				t.Error("spans have values of descriptors")
 			}
 			if start, end := take.Start, take.End; start.Before(decision.Start) || end.After(decision.End) || end.Before(start) {
-				t.Errorf("the call to the store (%v to %v) is not within the decision (%v to %v)", start, end, decision.Start, decision.End)
+				t.Errorf("the call to the store (%v to %v) is not within the decision (%v to %v)", start, end, decision.Start,
+					decision.End)
 			}
 			if strings.Contains(s.Log.String(), "to ken") || strings.Contains(s.Log.String(), "to%20ken") {
 				t.Errorf("the log has the token:\n%s", s.Log)
@@ -131,12 +135,14 @@ func TestCallersChooseNoSpans(t *testing.T) {
 		s := startServe(t, transport...)
 		for _, headers := range [][]string{
 			{"traceparent", notSampled}, {"traceparent", "00-zz-01"}, {"traceparent", strings.Repeat("0", 4000)},
-			{"traceparent", callersParent, "traceparent", callersParent}, {"traceparent", callersParent, "tracestate", strings.Repeat("x", 4000)}, {},
+			{"traceparent", callersParent, "traceparent", callersParent},
+			{"traceparent", callersParent, "tracestate", strings.Repeat("x", 4000)}, {},
 		} {
 			askWith(t, s, s.GRPC, headers...)
 		}
 		var roots, children int
-		for deadline := time.Now().Add(30 * time.Second); roots+children < 5 && time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
+		for deadline := time.Now().Add(30 * time.Second); roots+children < 5 && time.Now().Before(deadline); time.Sleep(
+			10 * time.Millisecond) {
 			roots, children = 0, 0
 			for _, span := range c.Spans() {
 				switch {
@@ -162,7 +168,8 @@ func TestCollectorOverTLS(t *testing.T) {
 		t.Fatal(err)
 	}
 	authority := clientTLS(t, certs, nil).RootCAs
-	c := collector.Start(t, &tls.Config{Certificates: []tls.Certificate{pair}, ClientCAs: authority, ClientAuth: tls.RequireAndVerifyClientCert, NextProtos: []string{"h2"}})
+	c := collector.Start(t, &tls.Config{Certificates: []tls.Certificate{pair}, ClientCAs: authority,
+		ClientAuth: tls.RequireAndVerifyClientCert, NextProtos: []string{"h2"}})
 	for protocol, addr := range map[string]string{"grpc": c.GRPC, "http/protobuf": c.HTTP} {
 		t.Run(protocol, func(t *testing.T) {
 			traceTo(t, protocol, "https://"+addr)
@@ -197,7 +204,8 @@ func TestStrangeAuthorityGetsNoSpans(t *testing.T) {
 
 func awaitLog(t *testing.T, s *serving.Server, text string) {
 	t.Helper()
-	for deadline := time.Now().Add(30 * time.Second); !strings.Contains(s.Log.String(), text); time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(30 * time.Second); !strings.Contains(s.Log.String(), text); time.Sleep(
+		10 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("the log does not say %q:\n%s", text, s.Log)
 		}
@@ -250,7 +258,8 @@ func TestBadCollectorStallsNothing(t *testing.T) {
 					}
 					cancel()
 				}
-				if _, page := s.Get(s.Debug, "/metrics"); !strings.Contains(page, "headgate_trace_spans_total 400") || !strings.Contains(page, "headgate_trace_sent_spans_total 0") {
+				if _, page := s.Get(s.Debug, "/metrics"); !strings.Contains(page, "headgate_trace_spans_total 400") ||
+					!strings.Contains(page, "headgate_trace_sent_spans_total 0") {
 					t.Errorf("the metrics do not say that 400 spans were made and none sent:\n%s", metricLines(page, "headgate_trace"))
 				}
 				start := time.Now()
@@ -260,7 +269,8 @@ func TestBadCollectorStallsNothing(t *testing.T) {
 					t.Errorf("the end took %v", took)
 				}
 				awaitNoExporter(t)
-				if log := s.Log.String(); !strings.Contains(log, "the collector did not take") && !strings.Contains(log, "could not send spans") {
+				if log := s.Log.String(); !strings.Contains(log, "the collector did not take") &&
+					!strings.Contains(log, "could not send spans") {
 					t.Errorf("the log does not say that spans were lost:\n%s", s.Log)
 				}
 			})
@@ -331,16 +341,20 @@ func TestTracingIsOffByDefault(t *testing.T) {
 // an unknown one a warning.
 func TestWrongTracingSettings(t *testing.T) {
 	for name, value := range map[string]string{
-		"OTEL_TRACES_EXPORTER": "oltp", "OTEL_EXPORTER_OTLP_ENDPOINT": "collector:4317", "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL": "http/json",
-		"OTEL_TRACES_SAMPLER": "parentbased_ratio", "OTEL_TRACES_SAMPLER_ARG": "10%", "OTEL_RESOURCE_ATTRIBUTES": "team",
+		"OTEL_TRACES_EXPORTER": "oltp", "OTEL_EXPORTER_OTLP_ENDPOINT": "collector:4317",
+		"OTEL_EXPORTER_OTLP_TRACES_PROTOCOL": "http/json",
+		"OTEL_TRACES_SAMPLER":                "parentbased_ratio", "OTEL_TRACES_SAMPLER_ARG": "10%",
+		"OTEL_RESOURCE_ATTRIBUTES":   "team",
 		"OTEL_EXPORTER_OTLP_HEADERS": "secret", "OTEL_EXPORTER_OTLP_TIMEOUT": "10s", "OTEL_BSP_MAX_QUEUE_SIZE": "100000000",
-		"OTEL_EXPORTER_OTLP_CLIENT_KEY": "key.pem", "OTEL_EXPORTER_OTLP_CERTIFICATE": "missing.pem", "OTEL_SDK_DISABLED": "yes",
+		"OTEL_EXPORTER_OTLP_CLIENT_KEY": "key.pem", "OTEL_EXPORTER_OTLP_CERTIFICATE": "missing.pem",
+		"OTEL_SDK_DISABLED": "yes",
 	} {
 		t.Run(name, func(t *testing.T) {
 			traceTo(t, "grpc", "https://localhost:1")
 			t.Setenv(name, value)
 			text := startError(t, "--example")
-			if part := strings.TrimPrefix(name, "OTEL_EXPORTER_OTLP_"); !strings.Contains(text, part) || strings.Contains(text, "secret") {
+			if part := strings.TrimPrefix(name, "OTEL_EXPORTER_OTLP_"); !strings.Contains(text, part) ||
+				strings.Contains(text, "secret") {
 				t.Errorf("%s=%s: %s", name, value, text)
 			}
 		})
@@ -349,7 +363,8 @@ func TestWrongTracingSettings(t *testing.T) {
 		t.Setenv("OTEL_TRACES_EXPORTR", "otlp")
 		t.Setenv("OTEL_METRICS_EXPORTER", "otlp")
 		s := startServe(t)
-		if log := s.Log.String(); !strings.Contains(log, "did_you_mean=OTEL_TRACES_EXPORTER") || strings.Contains(log, "OTEL_METRICS_EXPORTER") {
+		if log := s.Log.String(); !strings.Contains(log, "did_you_mean=OTEL_TRACES_EXPORTER") ||
+			strings.Contains(log, "OTEL_METRICS_EXPORTER") {
 			t.Errorf("the log does not say what is meant:\n%s", log)
 		}
 	})

@@ -33,7 +33,8 @@ type xdsRules struct {
 }
 
 // openXDS prepares rules by xDS. It connects to nobody yet.
-func openXDS(conf *config.XDS, caps *backends.Caps, log *slog.Logger, metrics *serverMetrics, panics *background.Reporter) (*xdsRules, error) {
+func openXDS(conf *config.XDS, caps *backends.Caps, log *slog.Logger, metrics *serverMetrics,
+	panics *background.Reporter) (*xdsRules, error) {
 	x := &xdsRules{conf: conf, log: log, metrics: metrics}
 	opt := xds.Options{
 		Address: conf.Address, NodeID: conf.NodeID,
@@ -66,7 +67,8 @@ func (x *xdsRules) overflow(caps *backends.Caps) limit.Overflow {
 	if caps.Algorithms[limit.FixedWindow].Overflow >= limit.Saturate {
 		return limit.Saturate
 	}
-	x.log.Warn("the backend does not keep overflow saturate: a cost that Envoy reports after the response is not counted if it is more than what is left",
+	x.log.Warn("the backend does not keep overflow saturate: a cost that Envoy reports after the response is not "+
+		"counted if it is more than what is left",
 		"backend", caps.Name)
 	return limit.Refuse
 }

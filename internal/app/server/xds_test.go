@@ -41,7 +41,8 @@ func TestXDSDecidesWithTheFirstRules(t *testing.T) {
 	onTransports(t, func(t *testing.T, transport []string) {
 		plane := controlplane.Start(t)
 		r := startServe(t, append(transport, "--xds", plane.Addr, "--xds-wait", "0s")...)
-		if _, err := ask(r, "pay"); status.Code(err) != codes.Unavailable || !strings.Contains(err.Error(), "no rules have come yet") {
+		if _, err := ask(r, "pay"); status.Code(err) != codes.Unavailable ||
+			!strings.Contains(err.Error(), "no rules have come yet") {
 			t.Errorf("before the rules: %v", err)
 		}
 		if code, _ := r.Get(r.HTTP, "/healthcheck"); code != 200 {
@@ -50,7 +51,8 @@ func TestXDSDecidesWithTheFirstRules(t *testing.T) {
 		if code, body := r.Get(r.HTTP, "/readyz"); code != 503 || !strings.Contains(body, "none have come") {
 			t.Errorf("/readyz: %d %s", code, body)
 		}
-		resp, err := http.Post("http://"+r.HTTP+"/json", "application/json", strings.NewReader(`{"domain":"pay","descriptors":[{"entries":[{"key":"k","value":"v"}]}]}`))
+		resp, err := http.Post("http://"+r.HTTP+"/json", "application/json",
+			strings.NewReader(`{"domain":"pay","descriptors":[{"entries":[{"key":"k","value":"v"}]}]}`))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -72,14 +74,16 @@ func TestXDSDecidesWithTheFirstRules(t *testing.T) {
 		plane.Send(limitsOf("pay", 5), limitsOf("shop", 0), controlplane.Config("bad", controlplane.Rule("k", "", 1, 99)))
 		settles(r, "follow the good domains", false, true)
 		_, config := r.Get(r.Debug, "/rlconfig")
-		for _, want := range []string{"# source: xds\n", "# connected: yes\n", `# rejected: "bad", not limited`, "unit number 99", "pay.k: unit=YEAR requests_per_unit=5"} {
+		for _, want := range []string{"# source: xds\n", "# connected: yes\n", `# rejected: "bad", not limited`,
+			"unit number 99", "pay.k: unit=YEAR requests_per_unit=5"} {
 			if !strings.Contains(config, want) {
 				t.Errorf("/rlconfig does not say %q:\n%s", want, config)
 			}
 		}
 		_, metrics := r.Get(r.Debug, "/metrics")
 		for _, want := range []string{"headgate_xds_connected 1", "headgate_xds_domains 2", "headgate_xds_rejected_domains 1",
-			"headgate_xds_accepted_updates_total 1", "headgate_xds_rejected_updates_total 1", "headgate_rules_last_load_successful 0", "headgate_rules 2"} {
+			"headgate_xds_accepted_updates_total 1", "headgate_xds_rejected_updates_total 1",
+			"headgate_rules_last_load_successful 0", "headgate_rules 2"} {
 			if !strings.Contains(metrics, want+"\n") {
 				t.Errorf("/metrics does not say %q", want)
 			}

@@ -33,7 +33,8 @@ func TestXDSReloadUnderLoadLosesNoCall(t *testing.T) {
 		r := startServe(t, append(transport, "--xds", plane.Addr)...)
 		req := &rls.RateLimitRequest{Domain: "d"}
 		for _, key := range []string{"a", "b", "c", "d"} {
-			req.Descriptors = append(req.Descriptors, &common.RateLimitDescriptor{Entries: []*common.RateLimitDescriptor_Entry{{Key: key, Value: "v"}}})
+			req.Descriptors = append(req.Descriptors,
+				&common.RateLimitDescriptor{Entries: []*common.RateLimitDescriptor_Entry{{Key: key, Value: "v"}}})
 		}
 		client := rls.NewRateLimitServiceClient(r.Dial(r.GRPC))
 		var stop atomic.Bool

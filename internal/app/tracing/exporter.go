@@ -93,7 +93,8 @@ func (e *exporter) address() (to address, err error) {
 	if e.protocol != "grpc" && get(forSpans+"ENDPOINT") == "" {
 		to.url = to.url.JoinPath("v1/traces")
 	}
-	files := certs.ClientFiles{Cert: ofSpans("CLIENT_CERTIFICATE"), Key: ofSpans("CLIENT_KEY"), CA: ofSpans("CERTIFICATE"), ServerName: to.url.Hostname()}
+	files := certs.ClientFiles{Cert: ofSpans("CLIENT_CERTIFICATE"), Key: ofSpans("CLIENT_KEY"), CA: ofSpans("CERTIFICATE"),
+		ServerName: to.url.Hostname()}
 	if to.url.Scheme == "http" {
 		if files.Cert != "" || files.CA != "" {
 			return to, fmt.Errorf("%sENDPOINT: is without TLS, but there are certificates; want https://", forAll)
@@ -112,7 +113,8 @@ const retryFor = 20 * time.Second
 func newGRPC(ctx context.Context, to address) (sdk.SpanExporter, error) {
 	options := []otlptracegrpc.Option{
 		otlptracegrpc.WithEndpointURL(to.url.String()),
-		otlptracegrpc.WithRetry(otlptracegrpc.RetryConfig{Enabled: true, InitialInterval: time.Second, MaxInterval: 5 * time.Second, MaxElapsedTime: retryFor}),
+		otlptracegrpc.WithRetry(otlptracegrpc.RetryConfig{Enabled: true, InitialInterval: time.Second,
+			MaxInterval: 5 * time.Second, MaxElapsedTime: retryFor}),
 	}
 	if to.tls != nil {
 		options = append(options, otlptracegrpc.WithTLSCredentials(credentials.NewTLS(to.tls)))
@@ -125,9 +127,12 @@ func (e *exporter) newHTTP(ctx context.Context, to address) (sdk.SpanExporter, e
 	transport := &http.Transport{Proxy: http.ProxyFromEnvironment, TLSClientConfig: to.tls, ForceAttemptHTTP2: true,
 		MaxIdleConns: 2, IdleConnTimeout: 90 * time.Second, TLSHandshakeTimeout: 10 * time.Second}
 	e.idle = transport.CloseIdleConnections
-	client := &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
-	retry := otlptracehttp.RetryConfig{Enabled: true, InitialInterval: time.Second, MaxInterval: 5 * time.Second, MaxElapsedTime: retryFor}
-	return otlptrace.New(ctx, otlptracehttp.NewClient(otlptracehttp.WithEndpointURL(to.url.String()), otlptracehttp.WithHTTPClient(client), otlptracehttp.WithRetry(retry)))
+	client := &http.Client{Transport: transport,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	retry := otlptracehttp.RetryConfig{Enabled: true, InitialInterval: time.Second, MaxInterval: 5 * time.Second,
+		MaxElapsedTime: retryFor}
+	return otlptrace.New(ctx, otlptracehttp.NewClient(otlptracehttp.WithEndpointURL(to.url.String()),
+		otlptracehttp.WithHTTPClient(client), otlptracehttp.WithRetry(retry)))
 }
 
 // maxReason bounds what the log has of a failure, in bytes: the collector chooses the text.

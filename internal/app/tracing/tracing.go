@@ -50,7 +50,8 @@ func Open(ctx context.Context, log *slog.Logger, version string) (*Tracing, erro
 		return nil, err
 	}
 	t := &Tracing{exporter: e}
-	t.provider = sdk.NewTracerProvider(sdk.WithResource(own), sdk.WithSpanProcessor(counting{sdk.NewBatchSpanProcessor(e), e}))
+	t.provider = sdk.NewTracerProvider(sdk.WithResource(own),
+		sdk.WithSpanProcessor(counting{sdk.NewBatchSpanProcessor(e), e}))
 	t.tracer = t.provider.Tracer("github.com/headgate-rls/headgate", trace.WithInstrumentationVersion(version))
 	log.Info("tracing", "endpoint", e.endpoint, "protocol", e.protocol)
 	return t, nil

@@ -33,23 +33,29 @@ var variables = slices.Concat(
 		{"OTEL_TRACES_EXPORTER", "none", oneOf("otlp", "none"), "`otlp` turns tracing on"},
 		{"OTEL_SDK_DISABLED", "false", oneOf("true", "false"), "`true` turns tracing off whatever else is set"},
 		{"OTEL_SERVICE_NAME", "headgate", nil, "`service.name` of all spans"},
-		{"OTEL_RESOURCE_ATTRIBUTES", "", pairs(false), "more attributes of all spans: `key=value,...`, values percent-encoded. Without `service.instance.id` each start has a random one"},
+		{"OTEL_RESOURCE_ATTRIBUTES", "", pairs(false), "more attributes of all spans: `key=value,...`, " +
+			"values percent-encoded. Without `service.instance.id` each start has a random one"},
 		{"OTEL_TRACES_SAMPLER", "parentbased_always_on",
-			oneOf("always_on", "always_off", "traceidratio", "parentbased_always_on", "parentbased_always_off", "parentbased_traceidratio"),
+			oneOf("always_on", "always_off", "traceidratio", "parentbased_always_on", "parentbased_always_off",
+				"parentbased_traceidratio"),
 			"which calls get spans; `parentbased_` does as Envoy does where it says so"},
-		{"OTEL_TRACES_SAMPLER_ARG", "1", ratio, "the part of calls that `traceidratio` and `parentbased_traceidratio` take, 0 to 1"},
+		{"OTEL_TRACES_SAMPLER_ARG", "1", ratio,
+			"the part of calls that `traceidratio` and `parentbased_traceidratio` take, 0 to 1"},
 	},
 	exporterVariables("ENDPOINT", "`http://localhost:4317`, or `:4318` by HTTP", endpoint,
 		"URL of the collector. By HTTP, `/v1/traces` is added to it"),
 	exporterVariables("PROTOCOL", "http/protobuf", oneOf("grpc", "http/protobuf"), "how spans are sent"),
-	exporterVariables("HEADERS", "", pairs(true), "headers of each request to the collector: `key=value,...`, values percent-encoded; never logged"),
+	exporterVariables("HEADERS", "", pairs(true),
+		"headers of each request to the collector: `key=value,...`, values percent-encoded; never logged"),
 	exporterVariables("CERTIFICATE", "", nil, "file with the authorities that may vouch for the collector, in PEM"),
 	exporterVariables("CLIENT_CERTIFICATE", "", nil, "file with the certificate that is shown to the collector"),
 	exporterVariables("CLIENT_KEY", "", nil, "file with its private key"),
 	exporterVariables("COMPRESSION", "none", oneOf("gzip", "none"), "of what is sent"),
-	exporterVariables("TIMEOUT", "10000", upTo(60_000), "how long sending a batch may take, with its retries, in milliseconds"),
+	exporterVariables("TIMEOUT", "10000", upTo(60_000),
+		"how long sending a batch may take, with its retries, in milliseconds"),
 	[]variable{
-		{"OTEL_BSP_SCHEDULE_DELAY", "5000", upTo(60_000), "how long a span waits at most for others to be sent with, in milliseconds"},
+		{"OTEL_BSP_SCHEDULE_DELAY", "5000", upTo(60_000),
+			"how long a span waits at most for others to be sent with, in milliseconds"},
 		{"OTEL_BSP_EXPORT_TIMEOUT", "30000", upTo(60_000), "another bound on sending a batch, in milliseconds"},
 		{"OTEL_BSP_MAX_QUEUE_SIZE", "2048", upTo(65_536), "how many spans wait to be sent at most; more are dropped"},
 		{"OTEL_BSP_MAX_EXPORT_BATCH_SIZE", "512", upTo(65_536), "how many spans are sent at once"},
@@ -59,7 +65,8 @@ var variables = slices.Concat(
 func exporterVariables(name, byDefault string, check func(string) error, meaning string) []variable {
 	return []variable{
 		{forAll + name, byDefault, check, meaning},
-		{forSpans + name, "", check, "the same, for spans alone" + map[bool]string{true: "; nothing is added to it"}[name == "ENDPOINT"]},
+		{forSpans + name, "", check, "the same, for spans alone" +
+			map[bool]string{true: "; nothing is added to it"}[name == "ENDPOINT"]},
 	}
 }
 
@@ -109,7 +116,8 @@ func check() error {
 
 // others are parts of the names of variables that other programs and other signals have. Nothing is
 // said of those.
-var others = []string{"_METRIC", "_LOG", "_BLRP_", "OTEL_GO_", "OTEL_RESOURCE_ATTRIBUTES_", "_LIMIT", "OTEL_INSTRUMENTATION_"}
+var others = []string{"_METRIC", "_LOG", "_BLRP_", "OTEL_GO_", "OTEL_RESOURCE_ATTRIBUTES_", "_LIMIT",
+	"OTEL_INSTRUMENTATION_"}
 
 // warn logs variables that have no effect, with the name that may have been meant.
 func warn(log *slog.Logger, environ []string) {
@@ -120,7 +128,8 @@ func warn(log *slog.Logger, environ []string) {
 	for _, line := range environ {
 		name, value, _ := strings.Cut(line, "=")
 		switch {
-		case !strings.HasPrefix(strings.ToUpper(name), "OTEL_") || strings.TrimSpace(value) == "" || slices.Contains(known, name):
+		case !strings.HasPrefix(strings.ToUpper(name), "OTEL_") || strings.TrimSpace(value) == "" || slices.Contains(
+			known, name):
 		case name == "OTEL_PROPAGATORS":
 			if !slices.Contains(strings.Split(value, ","), "tracecontext") {
 				log.Warn("OTEL_PROPAGATORS has no effect: headgate reads W3C trace context (tracecontext)", "value", value)

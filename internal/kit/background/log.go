@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// A LogLimit bounds how many lines a log gets, so that a flood of events does not flood the log: it allows PerSecond events in each second. It may be used concurrently.
+// A LogLimit bounds how many lines a log gets, so that a flood of events does not flood the log: it allows PerSecond
+// events in each second. It may be used concurrently.
 type LogLimit struct {
 	PerSecond int64
 

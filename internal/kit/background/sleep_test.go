@@ -13,7 +13,8 @@ import (
 func TestSleepLastsAsLongAsItsContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, c := range []struct{ sleep, life, want time.Duration }{
-			{time.Second, time.Hour, time.Second}, {time.Hour, time.Second, time.Second}, {0, time.Second, 0}, {-1, time.Second, 0},
+			{time.Second, time.Hour, time.Second}, {time.Hour, time.Second, time.Second}, {0, time.Second, 0},
+			{-1, time.Second, 0},
 		} {
 			ctx, cancel := context.WithTimeout(t.Context(), c.life)
 			began := time.Now()

@@ -113,7 +113,8 @@ func (all Patterns) Admit(cert *x509.Certificate) bool {
 // spiffeParts returns the trust domain and the segments of an ID; ok=false if
 // it is not one by the standard.
 func spiffeParts(id *url.URL) ([]string, bool) {
-	if id.Scheme != "spiffe" || id.User != nil || id.RawQuery != "" || id.ForceQuery || id.Fragment != "" || id.Opaque != "" {
+	if id.Scheme != "spiffe" || id.User != nil || id.RawQuery != "" || id.ForceQuery || id.Fragment != "" ||
+		id.Opaque != "" {
 		return nil, false
 	}
 	parts := strings.Split(id.Host+id.EscapedPath(), "/")

@@ -55,7 +55,8 @@ func newSigners(t testing.TB) map[string]signer {
 	public, private, err := ed25519.GenerateKey(rand.Reader)
 	must[struct{}](t)(struct{}{}, err)
 	return map[string]signer{
-		"rsa": {"rsa", jose.RS256, r, &r.PublicKey}, "ec": {"ec", jose.ES256, e, &e.PublicKey}, "ed": {"ed", jose.EdDSA, private, public},
+		"rsa": {"rsa", jose.RS256, r, &r.PublicKey}, "ec": {"ec", jose.ES256, e, &e.PublicKey},
+		"ed": {"ed", jose.EdDSA, private, public},
 	}
 }
 
@@ -83,7 +84,8 @@ var now = time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
 
 // claims are valid ones with what change has.
 func claims(change map[string]any) map[string]any {
-	all := map[string]any{"iss": issuer, "aud": audience, "sub": "alice", "iat": now.Unix(), "exp": now.Add(time.Minute).Unix()}
+	all := map[string]any{"iss": issuer, "aud": audience, "sub": "alice", "iat": now.Unix(),
+		"exp": now.Add(time.Minute).Unix()}
 	for k, v := range change {
 		if all[k] = v; v == nil {
 			delete(all, k)
@@ -117,7 +119,8 @@ func TestTokens(t *testing.T) {
 		}
 	}
 	rsaKey := s["rsa"].private.(*rsa.PrivateKey)
-	publicPEM := pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: must[[]byte](t)(x509.MarshalPKIXPublicKey(&rsaKey.PublicKey))})
+	publicPEM := pem.EncodeToMemory(
+		&pem.Block{Type: "PUBLIC KEY", Bytes: must[[]byte](t)(x509.MarshalPKIXPublicKey(&rsaKey.PublicKey))})
 	none := func(header string) string {
 		body, _ := json.Marshal(claims(nil))
 		return base64.RawURLEncoding.EncodeToString([]byte(header)) + "." + base64.RawURLEncoding.EncodeToString(body) + "."
@@ -127,7 +130,8 @@ func TestTokens(t *testing.T) {
 	other := newSigners(t)
 	other384 := must[*ecdsa.PrivateKey](t)(ecdsa.GenerateKey(elliptic.P384(), rand.Reader))
 	brought := other["rsa"]
-	embedded := must[jose.Signer](t)(jose.NewSigner(jose.SigningKey{Algorithm: jose.RS256, Key: brought.private}, &jose.SignerOptions{EmbedJWK: true}))
+	embedded := must[jose.Signer](t)(jose.NewSigner(jose.SigningKey{Algorithm: jose.RS256, Key: brought.private},
+		&jose.SignerOptions{EmbedJWK: true}))
 	for _, c := range []struct {
 		name, token string
 		want        error
@@ -146,7 +150,8 @@ func TestTokens(t *testing.T) {
 		{"the name of a key of another kind", signer{"ec", jose.RS256, rsaKey, nil}.sign(t, claims(nil)), errKey},
 		{"an unknown name", signer{"other", jose.RS256, rsaKey, nil}.sign(t, claims(nil)), errKey},
 		{"no name among several keys", signer{"", jose.RS256, rsaKey, nil}.sign(t, claims(nil)), errKey},
-		{"other claims under a signature", parts[0] + "." + strings.Split(none("{}"), ".")[1] + "x." + parts[2], errSignature},
+		{"other claims under a signature", parts[0] + "." + strings.Split(none("{}"), ".")[1] + "x." + parts[2],
+			errSignature},
 		{"expired", s["rsa"].sign(t, claims(map[string]any{"exp": now.Add(-11 * time.Second).Unix()})), errExpired},
 		{"just expired", s["rsa"].sign(t, claims(map[string]any{"exp": now.Add(-9 * time.Second).Unix()})), nil},
 		{"no expiry", s["rsa"].sign(t, claims(map[string]any{"exp": nil})), errNoExpiry},
@@ -201,13 +206,16 @@ func TestKeySets(t *testing.T) {
 	}
 	nameless := s["ed"]
 	nameless.kid = ""
-	if _, err := verifier(t, fileOf(t, setOf(t, nameless)), fixed).Verify(t.Context(), nameless.sign(t, claims(nil))); err != nil {
+	if _, err := verifier(t, fileOf(t, setOf(t, nameless)), fixed).Verify(t.Context(),
+		nameless.sign(t, claims(nil))); err != nil {
 		t.Errorf("the only key, without a name: %v", err)
 	}
 	for url, says := range map[string]string{
-		"http://idp.example/keys": "https://", "ftp://idp.example/keys": "https://", "https://user:geheim@idp.example/": "password", "https://": "no URL",
+		"http://idp.example/keys": "https://", "ftp://idp.example/keys": "https://",
+		"https://user:geheim@idp.example/": "password", "https://": "no URL",
 	} {
-		if _, err := New(Config{Source: url}); err == nil || !strings.Contains(err.Error(), says) || strings.Contains(err.Error(), "geheim") {
+		if _, err := New(Config{Source: url}); err == nil || !strings.Contains(err.Error(), says) ||
+			strings.Contains(err.Error(), "geheim") {
 			t.Errorf("%s: %v, want %q", url, err, says)
 		}
 	}
@@ -286,7 +294,8 @@ func TestBadSources(t *testing.T) {
 	}
 	elsewhere := httptest.NewServer(http.RedirectHandler(live.URL, http.StatusFound))
 	defer elsewhere.Close()
-	for name, text := range map[string][]byte{"empty": {}, "no keys": []byte(`{"keys":[]}`), "endless": []byte(strings.Repeat(" ", 2*maxBytes))} {
+	for name, text := range map[string][]byte{"empty": {}, "no keys": []byte(`{"keys":[]}`),
+		"endless": []byte(strings.Repeat(" ", 2*maxBytes))} {
 		from.serve(text)
 		if err := v.refresh(t.Context(), 0); err == nil {
 			t.Errorf("%s: no error", name)
@@ -296,7 +305,8 @@ func TestBadSources(t *testing.T) {
 		}
 	}
 	from.serve(setOf(t, s["rsa"]))
-	if err := verifier(t, elsewhere.URL, fixed).refresh(t.Context(), 0); err == nil || !strings.Contains(err.Error(), "302") {
+	if err := verifier(t, elsewhere.URL, fixed).refresh(t.Context(), 0); err == nil ||
+		!strings.Contains(err.Error(), "302") {
 		t.Errorf("a redirection: %v", err)
 	}
 }

@@ -36,7 +36,8 @@ func TestNearestWordIsSuggested(t *testing.T) {
 func TestSimilarWordsHaveFewWrongLetters(t *testing.T) {
 	known := []string{"rate_limit", "requests_per_unit", "unit"}
 	for word, want := range map[string]string{
-		"rate_limt": "rate_limit", "requests": "", "unit_multiplier": "", "RATELIMIT": "rate_limit", strings.Repeat("u", 1_000): "",
+		"rate_limt": "rate_limit", "requests": "", "unit_multiplier": "", "RATELIMIT": "rate_limit",
+		strings.Repeat("u", 1_000): "",
 	} {
 		if got := Similar(word, known); got != want {
 			t.Errorf("%s: got %q, want %q", word, got, want)

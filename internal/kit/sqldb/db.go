@@ -185,7 +185,8 @@ func (db *DB) Pool() PoolStats {
 
 func statsOf(pool *sql.DB) PoolStats {
 	s := pool.Stats()
-	return PoolStats{Max: s.MaxOpenConnections, Open: s.OpenConnections, InUse: s.InUse, Waits: s.WaitCount, Waited: s.WaitDuration}
+	return PoolStats{Max: s.MaxOpenConnections, Open: s.OpenConnections, InUse: s.InUse, Waits: s.WaitCount,
+		Waited: s.WaitDuration}
 }
 
 // WarmUp makes connections up to Config.PoolMin, in the background, unless that goes on

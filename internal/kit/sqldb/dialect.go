@@ -87,7 +87,9 @@ type migrations struct {
 
 	hasFlyway     string // () → a row if the current schema has the table flyway_schema_history
 	flywayApplied string // () → a row if flyway_schema_history has version 1 as applied; run only if that table exists
-	createHistory string // (): ${HISTORY}(SCRIPT_NM key, CHECKSUM_TX of 64, APPLIED_TS); it is there already or present tells
+	// (): ${HISTORY}(SCRIPT_NM key, CHECKSUM_TX of 64, APPLIED_TS); it is there already or present
+	// tells
+	createHistory string
 	addHistory    string // (SCRIPT_NM, CHECKSUM_TX): also APPLIED_TS by the database's clock
 	dropHistory   string // (SCRIPT_NM)
 

@@ -13,7 +13,8 @@ import (
 // name of its history.
 var notes = sqldb.Schema{
 	Files: fstest.MapFS{
-		"sqlite/V1__notes.sql": {Data: []byte("CREATE TABLE NOTE (NOTE_ID TEXT NOT NULL PRIMARY KEY, CREAT_TS INTEGER NOT NULL)\n/\n")},
+		"sqlite/V1__notes.sql": {
+			Data: []byte("CREATE TABLE NOTE (NOTE_ID TEXT NOT NULL PRIMARY KEY, CREAT_TS INTEGER NOT NULL)\n/\n")},
 	},
 	History: "NOTE_HISTORY",
 }
@@ -33,7 +34,8 @@ func Example() {
 	add := func(id string) error {
 		return db.Transact(ctx, "add a note", func(tx *sql.Tx) error {
 			_, err := db.Change(ctx, tx, "add a note", sqldb.Query{
-				Text: "INSERT INTO NOTE (NOTE_ID, CREAT_TS) VALUES (?1, ?2)", Args: []any{id, db.Dialect.Instant(1_500_000)}, Rows: 1})
+				Text: "INSERT INTO NOTE (NOTE_ID, CREAT_TS) VALUES (?1, ?2)",
+				Args: []any{id, db.Dialect.Instant(1_500_000)}, Rows: 1})
 			return err
 		})
 	}

@@ -21,7 +21,8 @@ func TestNodeOutsideItsGaleraCluster(t *testing.T) {
 		t.Skip("no Galera is installed")
 	}
 	node := testenv.StartDatabase(t, testenv.MariaDB, testenv.WithSettings("--wsrep-on=ON", "--wsrep-provider="+galera,
-		"--wsrep-cluster-address=gcomm://", "--wsrep-provider-options=gmcast.listen_addr=tcp://127.0.0.1:0", "--wsrep-sst-method=skip", "--binlog-format=ROW", "--innodb-autoinc-lock-mode=2"))
+		"--wsrep-cluster-address=gcomm://", "--wsrep-provider-options=gmcast.listen_addr=tcp://127.0.0.1:0",
+		"--wsrep-sst-method=skip", "--binlog-format=ROW", "--innodb-autoinc-lock-mode=2"))
 	other := testenv.SharedDatabase(t, testenv.MariaDB)
 	url := node.URL()
 	alone := mustOpen(t, Config{URL: url})

@@ -14,8 +14,8 @@ const migrateOp = "migrate the schema"
 // Migrate runs the scripts that the history in the database lacks, and returns their names.
 // Only one process does at a time; others wait, and find the work done.
 //
-// Where the Schema says so, version 1 is taken over as it is if Flyway has applied it. Where DDL is not a transaction, every statement may be run again, so
-// that a migration that was interrupted goes on. Where nothing is to be done, only
+// Where the Schema says so, version 1 is taken over as it is if Flyway has applied it. Where DDL is not a transaction,
+// every statement may be run again, so that a migration that was interrupted goes on. Where nothing is to be done, only
 // the history is read: a user without the right to change the schema may call it.
 //
 // It is an error if a script that was applied has changed since, or if the
@@ -133,7 +133,8 @@ func (m *migration) isPresent(text string, err error) bool {
 
 // record notes a script in the history.
 func (m *migration) record(ctx context.Context, s Session, script script) error {
-	for _, q := range []Query{m.schema.history(m.dropHistory, script.name), m.schema.history(m.addHistory, script.name, script.checksum())} {
+	for _, q := range []Query{m.schema.history(m.dropHistory, script.name),
+		m.schema.history(m.addHistory, script.name, script.checksum())} {
 		if _, err := s.ExecContext(ctx, q.Text, q.Args...); err != nil {
 			return err
 		}
@@ -176,7 +177,8 @@ func (m *migration) pending(ctx context.Context, s Session) ([]script, error) {
 			pending = append(pending, script)
 		case checksum != script.checksum():
 			return nil, failed("%s says that %s was applied with checksum %s, but this program's has %s: "+
-				"use the program that it was applied with, or one whose scripts were not edited", m.schema.History, script.name, checksum, script.checksum())
+				"use the program that it was applied with, or one whose scripts were not edited", m.schema.History, script.name,
+				checksum, script.checksum())
 		}
 	}
 	for name := range done {

@@ -21,12 +21,14 @@ func schemaOf(history string, scripts ...string) Schema {
 func TestMigrateOfTwoOwners(t *testing.T) {
 	db := mustOpen(t, Config{URL: "sqlite:" + filepath.Join(t.TempDir(), "two.db")})
 	a := schemaOf("A_HISTORY", "V1__a.sql", "CREATE TABLE A (N INTEGER)", "V10__later.sql", "INSERT INTO A VALUES (10)",
-		"V2__more.sql", "INSERT INTO A VALUES (1)\n/\n-- a comment alone\n/\nINSERT INTO A VALUES (2)", "R__last.sql", "INSERT INTO A VALUES (99)")
+		"V2__more.sql", "INSERT INTO A VALUES (1)\n/\n-- a comment alone\n/\nINSERT INTO A VALUES (2)", "R__last.sql",
+		"INSERT INTO A VALUES (99)")
 	b := schemaOf("B_HISTORY", "V1__a.sql", "CREATE TABLE B (N INTEGER)")
 	for _, c := range []struct {
 		schema Schema
 		want   []string
-	}{{a, []string{"V1__a.sql", "V2__more.sql", "V10__later.sql", "R__last.sql"}}, {b, []string{"V1__a.sql"}}, {a, nil}, {b, nil}} {
+	}{{a, []string{"V1__a.sql", "V2__more.sql", "V10__later.sql", "R__last.sql"}}, {b, []string{"V1__a.sql"}},
+		{a, nil}, {b, nil}} {
 		applied, err := db.Migrate(soon(t), c.schema)
 		if err != nil || !slices.Equal(applied, c.want) {
 			t.Errorf("%s: applied %q, %v; want %q", c.schema.History, applied, err, c.want)
@@ -40,7 +42,8 @@ func TestMigrateOfTwoOwners(t *testing.T) {
 // What Flyway has applied is the first version of the owner that says so, and of no other.
 func TestMigrateTakesOverFlyway(t *testing.T) {
 	db := mustOpen(t, Config{URL: "sqlite::memory:"})
-	for _, text := range []string{"CREATE TABLE A (N INTEGER)", "CREATE TABLE flyway_schema_history (version TEXT, success INTEGER)",
+	for _, text := range []string{"CREATE TABLE A (N INTEGER)",
+		"CREATE TABLE flyway_schema_history (version TEXT, success INTEGER)",
 		"INSERT INTO flyway_schema_history VALUES ('1', 1)"} {
 		_, err := db.Change(soon(t), db.Write, "be Flyway", Query{Text: text})
 		check(t, err)
@@ -73,7 +76,8 @@ func TestMigrateMissingAndEdited(t *testing.T) {
 	old := schemaOf("H", "V1__a.sql", "CREATE TABLE A (N INTEGER)", "R__r.sql", "DELETE FROM A")
 	_, err := db.Migrate(soon(t), old)
 	check(t, err)
-	next := schemaOf("H", "V1__a.sql", "CREATE TABLE A (N INTEGER)", "V2__b.sql", "CREATE TABLE B (N INTEGER)", "R__r.sql", "DELETE FROM B")
+	next := schemaOf("H", "V1__a.sql", "CREATE TABLE A (N INTEGER)", "V2__b.sql", "CREATE TABLE B (N INTEGER)", "R__r.sql",
+		"DELETE FROM B")
 	missing, err := db.Missing(soon(t), next)
 	if err != nil || !slices.Equal(missing, []string{"V2__b.sql"}) {
 		t.Errorf("missing %q, %v; want V2 alone", missing, err)
@@ -91,7 +95,8 @@ func TestMigrateMissingAndEdited(t *testing.T) {
 // Printed, a schema brings its own history along.
 func TestPrintNamesTheHistory(t *testing.T) {
 	text, err := schemaOf("MY_HISTORY", "V1__a.sql", "CREATE TABLE A (N INTEGER)").Print("sqlite")
-	if err != nil || strings.Contains(text, "${") || !strings.Contains(text, "INSERT INTO MY_HISTORY") || !strings.Contains(text, "CREATE TABLE A") {
+	if err != nil || strings.Contains(text, "${") || !strings.Contains(text, "INSERT INTO MY_HISTORY") ||
+		!strings.Contains(text, "CREATE TABLE A") {
 		t.Errorf("%s, %v", text, err)
 	}
 	_, err = Schema{}.Print("db2")

@@ -43,7 +43,8 @@ const mysqlSession = "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED"
 // leaves in a transaction. MariaDB knows such sessions; MySQL, for which the comment is one, ends all that
 // are idle for longer than the pool keeps them.
 func mysqlIdle(inTransaction time.Duration) string {
-	return fmt.Sprintf("SET SESSION wait_timeout = 330 /*M!100300 , idle_transaction_timeout = %d */", wholeSeconds(inTransaction))
+	return fmt.Sprintf("SET SESSION wait_timeout = 330 /*M!100300 , idle_transaction_timeout = %d */",
+		wholeSeconds(inTransaction))
 }
 
 // wholeSeconds rounds up, to one at least.
@@ -82,13 +83,15 @@ func parseMySQL(address string, c Config) (*source, error) {
 		config.Passwd = c.Password
 	}
 	if c.Relaxed {
-		return nil, fmt.Errorf("database url: on %s the server decides whether a commit waits for the disk (innodb_flush_log_at_trx_commit); a session cannot change that", u.Scheme)
+		return nil, fmt.Errorf("database url: on %s the server decides whether a commit waits for the disk "+
+			"(innodb_flush_log_at_trx_commit); a session cannot change that", u.Scheme)
 	}
 	config.Timeout = dialTimeout
 	config.ClientFoundRows = true   // an update that changes nothing has found its row all the same
 	config.InterpolateParams = true // one round trip instead of two; safe with this character set
 	config.MultiStatements = true   // for the pipeline; values are never part of a text
-	config.Params = map[string]string{"sql_mode": mysqlSettings, "innodb_lock_wait_timeout": strconv.FormatInt(wholeSeconds(c.LockWait), 10)}
+	config.Params = map[string]string{"sql_mode": mysqlSettings,
+		"innodb_lock_wait_timeout": strconv.FormatInt(wholeSeconds(c.LockWait), 10)}
 	if err := config.Apply(mysql.Charset("utf8mb4", "utf8mb4_bin"), mysql.EnableCompression(false)); err != nil {
 		return nil, scrub(err, config.Passwd)
 	}
@@ -122,7 +125,8 @@ func mysqlTLS(parameters url.Values) (string, error) {
 		}
 		known, ok := modes[strings.ToLower(name+"="+parameters.Get(name))]
 		if !ok {
-			return "", fmt.Errorf("database url: unknown parameter %q of mysql, or an unknown value of it; want tls=true, tls=skip-verify, tls=preferred or tls=false", name)
+			return "", fmt.Errorf("database url: unknown parameter %q of mysql, or an unknown value of it; want tls=true, "+
+				"tls=skip-verify, tls=preferred or tls=false", name)
 		}
 		mode = known
 	}
@@ -205,7 +209,8 @@ func mysqlMicros(src any) (int64, error) {
 }
 
 // mysqlBegin begins and reads rows in one round trip.
-func mysqlBegin(ctx context.Context, conn *sql.Conn, before []Query, last Query, to ...any) (ok, answered bool, err error) {
+func mysqlBegin(ctx context.Context, conn *sql.Conn, before []Query, last Query,
+	to ...any) (ok, answered bool, err error) {
 	reads := withRows(before)
 	answered, err = mysqlBatch(ctx, conn, append(before, last), func(i int, scan func(to ...any) error) error {
 		if i < len(reads) {
@@ -301,9 +306,11 @@ func mysqlMigrations() migrations {
 		printEnd:  "//",
 		printTail: tail("DO RELEASE_LOCK(" + mysqlLock + ")//\nDELIMITER ;\n"),
 
-		hasFlyway:     "SELECT 1 FROM information_schema.tables WHERE table_schema = DATABASE() AND table_name = 'flyway_schema_history'",
+		hasFlyway: "SELECT 1 FROM information_schema.tables WHERE table_schema = DATABASE() AND table_name = " +
+			"'flyway_schema_history'",
 		flywayApplied: "SELECT 1 FROM flyway_schema_history WHERE version = '1' AND success = 1",
-		createHistory: "CREATE TABLE IF NOT EXISTS ${HISTORY} (SCRIPT_NM VARCHAR(100) CHARACTER SET ascii COLLATE ascii_bin NOT NULL PRIMARY KEY," +
+		createHistory: "CREATE TABLE IF NOT EXISTS ${HISTORY} (SCRIPT_NM VARCHAR(100) CHARACTER SET ascii COLLATE " +
+			"ascii_bin NOT NULL PRIMARY KEY," +
 			" CHECKSUM_TX VARCHAR(64) NOT NULL, APPLIED_TS DATETIME(6) NOT NULL) ENGINE = InnoDB",
 		addHistory:  "INSERT INTO ${HISTORY} (SCRIPT_NM, CHECKSUM_TX, APPLIED_TS) VALUES (?, ?, UTC_TIMESTAMP(6))",
 		dropHistory: "DELETE FROM ${HISTORY} WHERE SCRIPT_NM = ?",
@@ -391,7 +398,8 @@ func classifyMySQLNumber(e *mysql.MySQLError) failure {
 		}
 	case 1062:
 		return duplicate(mysqlIndex(e.Message))
-	case 1213, 1020, 1317, 1412, 1927, 3101, 3169: // deadlock, changed since read, interrupted, killed, not certified by a group
+	case 1213, 1020, 1317, 1412, 1927, 3101, 3169:
+		// deadlock, changed since read, interrupted, killed, not certified by a group
 		return failure{kind: Passing}
 	case 1205, 3572, 1969, 3024: // waited for a lock for too long, or not at all; a statement took too long
 		return failure{kind: Held}

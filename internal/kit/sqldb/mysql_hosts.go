@@ -84,13 +84,15 @@ func connectInPart(ctx context.Context, host driver.Connector, part int) (driver
 }
 
 // errReadOnly is what a server says of itself when somebody writes to it.
-var errReadOnly = &mysql.MySQLError{Number: 1290, Message: "the server is read-only, as replicas are, or has lost its cluster"}
+var errReadOnly = &mysql.MySQLError{Number: 1290,
+	Message: "the server is read-only, as replicas are, or has lost its cluster"}
 
 // takesWrites returns a row if a server is not read-only and, where it is a MariaDB that is a node of a
 // Galera cluster, has not lost the others.
 const takesWrites = `SELECT 1 FROM DUAL WHERE @@GLOBAL.read_only IN ('0', 'OFF') /*M!100500 AND NOT EXISTS (
 	SELECT 1 FROM information_schema.GLOBAL_VARIABLES V, information_schema.GLOBAL_STATUS S
-	WHERE V.VARIABLE_NAME = 'WSREP_ON' AND V.VARIABLE_VALUE = 'ON' AND S.VARIABLE_NAME = 'WSREP_READY' AND S.VARIABLE_VALUE = 'OFF') */`
+	WHERE V.VARIABLE_NAME = 'WSREP_ON' AND V.VARIABLE_VALUE = 'ON'
+	AND S.VARIABLE_NAME = 'WSREP_READY' AND S.VARIABLE_VALUE = 'OFF') */`
 
 // wantWritable asks a server whether it takes writes.
 func wantWritable(ctx context.Context, conn driver.Conn) error {

@@ -18,16 +18,20 @@ func TestParseHidesCredentials(t *testing.T) {
 		{"sqlite:/var/lib/slots.db?synchronous=normal", "sqlite", "sqlite:/var/lib/slots.db"},
 		{"sqlite::memory:", "sqlite", "sqlite::memory:"},
 		{"postgres://u:secret@db.example:6432/slots?sslmode=require", "postgres", "postgres://db.example:6432/slots"},
-		{"postgres://u:secret@a.example:6432,b.example:6433/slots", "postgres", "postgres://a.example:6432,b.example:6433/slots"},
-		{"postgres://u:secret@a.example,b.example:6433/slots?target_session_attrs=primary", "postgres", "postgres://a.example:5432,b.example:6433/slots"},
+		{"postgres://u:secret@a.example:6432,b.example:6433/slots", "postgres",
+			"postgres://a.example:6432,b.example:6433/slots"},
+		{"postgres://u:secret@a.example,b.example:6433/slots?target_session_attrs=primary", "postgres",
+			"postgres://a.example:5432,b.example:6433/slots"},
 		{"postgresql://db.example/slots?user=u&password=secret", "postgres", "postgres://db.example:5432/slots"},
 		{"jdbc:postgresql://db.example:5432/slots?currentSchema=s&ssl=true", "postgres", "postgres://db.example:5432/slots"},
 		{"mysql://u:secret@db.example/slots", "mysql", "mysql://db.example:3306/slots"},
 		{"mariadb://u:secret@[::1]:3307/slots?tls=true", "mysql", "mariadb://[::1]:3307/slots"},
 		{"mysql://u:secret@a.example:3307,b.example:3308/slots", "mysql", "mysql://a.example:3307,b.example:3308/slots"},
 		{"mariadb://u:secret@a.example,b.example/slots", "mysql", "mariadb://a.example:3306,b.example:3306/slots"},
-		{"mysql://u:secret@[::1]:3307,[::2],c.example:3308/slots", "mysql", "mysql://[::1]:3307,[::2]:3306,c.example:3308/slots"},
-		{"mariadb://u:secret@a.example,[fe80::1%25eth0]:3307/slots?tls=true", "mysql", "mariadb://a.example:3306,[fe80::1%eth0]:3307/slots"},
+		{"mysql://u:secret@[::1]:3307,[::2],c.example:3308/slots", "mysql",
+			"mysql://[::1]:3307,[::2]:3306,c.example:3308/slots"},
+		{"mariadb://u:secret@a.example,[fe80::1%25eth0]:3307/slots?tls=true", "mysql",
+			"mariadb://a.example:3306,[fe80::1%eth0]:3307/slots"},
 		{"postgres://u:secret@[::1]:6432,[::2]/slots", "postgres", "postgres://[::1]:6432,[::2]:5432/slots"},
 		{"jdbc:mysql://db.example:3306/slots?user=u&password=secret&useSSL=false", "mysql", "mysql://db.example:3306/slots"},
 		{"jdbc:mariadb://db.example:3306/slots?sslMode=verify-full", "mysql", "mariadb://db.example:3306/slots"},
@@ -53,7 +57,8 @@ func TestParseRefuses(t *testing.T) {
 		{"postgres:///x?password=secret", "no host"},
 		{"postgres://u:secret@host:99999999/x", "port"},
 		{"postgres://u:secret@host/x?sslmode=maybe", "sslmode"},
-		{"postgres://u:secret@host/x?target_session_attrs=standby", "target_session_attrs=standby: want read-write or primary"},
+		{"postgres://u:secret@host/x?target_session_attrs=standby",
+			"target_session_attrs=standby: want read-write or primary"},
 		{"postgres://u:secret@a,b/x?target_session_attrs=any", "target_session_attrs=any: want read-write or primary"},
 		{"postgres://host/x?sslmode=maybe&password=secret", "sslmode"},
 		{"mysql://u:secret@host:3306", "no database"},
@@ -115,14 +120,16 @@ func TestLoginsThatPgBouncerRefuses(t *testing.T) {
 		pooler.URLOf(server.URLOf("nowhere")),
 	} {
 		db := mustOpen(t, Config{URL: wrong})
-		if _, err := db.Row(soon(t), db.Write, "ask", Query{Text: "SELECT 1"}, new(int)); err == nil || KindOf(err) != Failed {
+		if _, err := db.Row(soon(t), db.Write, "ask", Query{Text: "SELECT 1"}, new(int)); err == nil ||
+			KindOf(err) != Failed {
 			t.Errorf("kind %v: %v", KindOf(err), err)
 		}
 	}
 	db := mustOpen(t, Config{URL: right})
 	one(t, db.Write, "SELECT 1")
 	server = testenv.StartDatabase(t, testenv.Postgres)
-	pooler = testenv.StartPgBouncer(t, server, "transaction", "server_login_retry = 0", "server_connect_timeout = 1", "query_wait_timeout = 1")
+	pooler = testenv.StartPgBouncer(t, server, "transaction", "server_login_retry = 0", "server_connect_timeout = 1",
+		"query_wait_timeout = 1")
 	server.Stop()
 	down, err := url.Parse(pooler.URLOf(server.URL()))
 	check(t, err)

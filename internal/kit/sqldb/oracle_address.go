@@ -66,7 +66,8 @@ func oracleSID(connect string) string {
 	if len(parts) != 3 || strings.ContainsAny(connect, "()/[]") {
 		return connect
 	}
-	return fmt.Sprintf("(DESCRIPTION=(ADDRESS=(PROTOCOL=TCP)(HOST=%s)(PORT=%s))(CONNECT_DATA=(SID=%s)))", parts[0], parts[1], parts[2])
+	return fmt.Sprintf("(DESCRIPTION=(ADDRESS=(PROTOCOL=TCP)(HOST=%s)(PORT=%s))(CONNECT_DATA=(SID=%s)))", parts[0],
+		parts[1], parts[2])
 }
 
 func oracleURL(text string) (oracleAddress, error) {
@@ -76,7 +77,8 @@ func oracleURL(text string) (oracleAddress, error) {
 		return oracleAddress{}, errOracleURL
 	}
 	password, _ := u.User.Password()
-	return oracleAddress{connect: u.Host + "/" + strings.Trim(u.Path, "/"), user: u.User.Username(), password: password}, nil
+	return oracleAddress{connect: u.Host + "/" + strings.Trim(u.Path, "/"), user: u.User.Username(),
+		password: password}, nil
 }
 
 // oracleConnection says what to do about a missing client.

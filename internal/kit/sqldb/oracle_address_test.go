@@ -8,13 +8,16 @@ import (
 // Java's URLs and ours.
 func TestOracleAddress(t *testing.T) {
 	for text, want := range map[string]oracleAddress{
-		"oracle://app:s%40cret@db:1521/ORCLPDB1":                 {connect: "db:1521/ORCLPDB1", user: "app", password: "s@cret"},
-		"oracle://db:1521/ORCLPDB1":                              {connect: "db:1521/ORCLPDB1"},
-		"oracle:thin:@localhost:1521/ORCLPDB1":                   {connect: "localhost:1521/ORCLPDB1"},
-		"oracle:thin:@//localhost:1521/ORCLPDB1":                 {connect: "localhost:1521/ORCLPDB1"},
-		"oracle:thin:app/s@cret@localhost:1521/ORCLPDB1":         {connect: "localhost:1521/ORCLPDB1", user: "app", password: "s@cret"},
-		"oracle:thin:@payments_tns":                              {connect: "payments_tns"},
-		"oracle:thin:@db:1521:ORCL":                              {connect: "(DESCRIPTION=(ADDRESS=(PROTOCOL=TCP)(HOST=db)(PORT=1521))(CONNECT_DATA=(SID=ORCL)))"},
+		"oracle://app:s%40cret@db:1521/ORCLPDB1": {connect: "db:1521/ORCLPDB1", user: "app",
+			password: "s@cret"},
+		"oracle://db:1521/ORCLPDB1":              {connect: "db:1521/ORCLPDB1"},
+		"oracle:thin:@localhost:1521/ORCLPDB1":   {connect: "localhost:1521/ORCLPDB1"},
+		"oracle:thin:@//localhost:1521/ORCLPDB1": {connect: "localhost:1521/ORCLPDB1"},
+		"oracle:thin:app/s@cret@localhost:1521/ORCLPDB1": {connect: "localhost:1521/ORCLPDB1", user: "app",
+			password: "s@cret"},
+		"oracle:thin:@payments_tns": {connect: "payments_tns"},
+		"oracle:thin:@db:1521:ORCL": {
+			connect: "(DESCRIPTION=(ADDRESS=(PROTOCOL=TCP)(HOST=db)(PORT=1521))(CONNECT_DATA=(SID=ORCL)))"},
 		"oracle:thin:@(DESCRIPTION=(ADDRESS_LIST=(A=(B=c:1))))":  {connect: "(DESCRIPTION=(ADDRESS_LIST=(A=(B=c:1))))"},
 		"oracle:thin:@tcps://db:2484/ORCLPDB1?ssl_server_dn=a@b": {connect: "tcps://db:2484/ORCLPDB1?ssl_server_dn=a@b"},
 	} {
@@ -27,7 +30,8 @@ func TestOracleAddress(t *testing.T) {
 
 func TestOracleAddressWrong(t *testing.T) {
 	for _, text := range []string{
-		"oracle:", "oracle:thin:", "oracle:thin:@", "oracle:thin:localhost:1521/X", "oracle:oci:@db/X", "oracle://", "oracle://app:hunter2@db:1521",
+		"oracle:", "oracle:thin:", "oracle:thin:@", "oracle:thin:localhost:1521/X", "oracle:oci:@db/X", "oracle://",
+		"oracle://app:hunter2@db:1521",
 		"oracle://app:hunter2@db:1521/X?y=z", "oracle://app:hunter2@db:port/X",
 	} {
 		a, err := oracleAddressOf(text)

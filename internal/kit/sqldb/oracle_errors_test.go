@@ -60,7 +60,8 @@ func TestOracleClientErrors(t *testing.T) {
 }
 
 // dpi1047 is what the driver says without a client library.
-const dpi1047 = `ORA-00000: DPI-1047: Cannot locate a 64-bit Oracle Client library: "libclntsh.so: cannot open shared object file: No such file or directory". ` +
+const dpi1047 = `ORA-00000: DPI-1047: Cannot locate a 64-bit Oracle Client library: "libclntsh.so: ` +
+	`cannot open shared object file: No such file or directory". ` +
 	`See https://oracle.github.io/odpi/doc/installation.html#linux for help`
 
 // A missing client library is nothing to try again, and the error says what to do.

@@ -123,7 +123,8 @@ func oracleCheck(ctx context.Context, s Session, schema Schema) error {
 		if err := rows.Scan(&name, &kind, &line, &position, &text); err != nil {
 			return err
 		}
-		found = append(found, fmt.Sprintf("%s %s, line %d, column %d: %s", strings.ToLower(kind), name, line, position, strings.TrimSpace(text)))
+		found = append(found, fmt.Sprintf("%s %s, line %d, column %d: %s", strings.ToLower(kind), name, line, position,
+			strings.TrimSpace(text)))
 	}
 	if err := rows.Err(); err != nil || len(found) == 0 {
 		return err

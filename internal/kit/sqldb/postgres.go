@@ -116,7 +116,8 @@ func postgresMicros(src any) (int64, error) {
 }
 
 // postgresBegin begins and reads rows in one round trip.
-func postgresBegin(ctx context.Context, conn *sql.Conn, before []Query, last Query, to ...any) (ok, answered bool, err error) {
+func postgresBegin(ctx context.Context, conn *sql.Conn, before []Query, last Query,
+	to ...any) (ok, answered bool, err error) {
 	var b pgx.Batch
 	b.Queue("begin")
 	postgresQueue(&b, before, &answered)
@@ -256,7 +257,8 @@ func classifyPostgres(err error) failure {
 var poolerRefusals = []string{"password authentication failed", "no such user", "no such database", "does not exist"}
 
 func refusedByPooler(e *pgconn.PgError) bool {
-	return e.Code == "08P01" && slices.ContainsFunc(poolerRefusals, func(text string) bool { return strings.Contains(e.Message, text) })
+	return e.Code == "08P01" && slices.ContainsFunc(poolerRefusals,
+		func(text string) bool { return strings.Contains(e.Message, text) })
 }
 
 func classifySQLState(e *pgconn.PgError) failure {
@@ -273,7 +275,8 @@ func classifySQLState(e *pgconn.PgError) failure {
 		return failure{kind: Passing, stale: true}
 	case e.Code == "25P03": // idle in transaction for too long
 		return failure{kind: Passing}
-	case e.Code == "57P01", e.Code == "57P02", e.Code == "57P05", class == "08": // shut down, crashed, idle, connection lost
+	case e.Code == "57P01", e.Code == "57P02", e.Code == "57P05", class == "08":
+		// shut down, crashed, idle, connection lost
 		return failure{kind: Passing, stale: true}
 	case e.Code == "57P03", class == "53", class == "58": // starting up; no resources such as connections; the disk fails
 		return failure{kind: Unavailable}

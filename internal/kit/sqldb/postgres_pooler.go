@@ -73,7 +73,8 @@ func newPostgresConnector(config *pgx.ConnConfig, ownMode bool, c Config) *postg
 	config.RuntimeParams = defaults
 	var options []stdlib.OptionOpenDB
 	if c.Repeats {
-		options = append(options, stdlib.OptionShouldPing(func(context.Context, stdlib.ShouldPingParams) bool { return false }))
+		options = append(options,
+			stdlib.OptionShouldPing(func(context.Context, stdlib.ShouldPingParams) bool { return false }))
 	}
 	return &postgresConnector{direct: newHostsConnector(config, options), pooled: newHostsConnector(pooled, options),
 		bounds: setLocally(bounds), log: c.withDefaults().Log}
@@ -89,7 +90,8 @@ type hostsConnector struct {
 }
 
 func newHostsConnector(config *pgx.ConnConfig, options []stdlib.OptionOpenDB) *hostsConnector {
-	return &hostsConnector{stdlib.GetConnector(*config, options...), config, options, time.Duration(len(postgresHosts(&config.Config)))}
+	return &hostsConnector{stdlib.GetConnector(*config, options...), config, options,
+		time.Duration(len(postgresHosts(&config.Config)))}
 }
 
 func (h *hostsConnector) Connect(ctx context.Context) (driver.Conn, error) {
@@ -165,7 +167,8 @@ func refusesSettings(err error) bool {
 	if !errors.As(err, &e) || e.Code != "08P01" { // protocol violation
 		return false
 	}
-	for _, name := range append(slices.Collect(maps.Keys(postgresSession)), postgresIdle, "lock_timeout", "synchronous_commit") {
+	for _, name := range append(slices.Collect(maps.Keys(postgresSession)), postgresIdle, "lock_timeout",
+		"synchronous_commit") {
 		if strings.Contains(e.Message, name) {
 			return true
 		}
@@ -183,9 +186,11 @@ func unlessRefused(err error) error {
 // checkIsolation makes sure of the isolation that could not be set.
 func checkIsolation(ctx context.Context, conn driver.Conn) error {
 	var is string
-	err := conn.(*stdlib.Conn).Conn().QueryRow(ctx, "SELECT current_setting('default_transaction_isolation')", pgx.QueryExecModeExec).Scan(&is)
+	err := conn.(*stdlib.Conn).Conn().QueryRow(ctx, "SELECT current_setting('default_transaction_isolation')",
+		pgx.QueryExecModeExec).Scan(&is)
 	if err == nil && is != postgresIsolation {
-		err = fmt.Errorf("default_transaction_isolation is %q behind a connection pooler, which does not let headgate set it: "+
+		err = fmt.Errorf("default_transaction_isolation is %q behind a connection pooler, "+
+			"which does not let headgate set it: "+
 			"set it to %q for headgate's user by ALTER ROLE … SET", is, postgresIsolation)
 	}
 	return err

@@ -28,7 +28,8 @@ func (schema Schema) Print(scheme string) (string, error) {
 	b.WriteString(schema.history(m.createHistory).Text + m.printEnd + "\n")
 	for _, s := range scripts {
 		fmt.Fprintf(&b, "\n-- %s\n", s.name)
-		note := []string{literal(schema.history(m.dropHistory, s.name)), literal(schema.history(m.addHistory, s.name, s.checksum()))}
+		note := []string{literal(schema.history(m.dropHistory, s.name)),
+			literal(schema.history(m.addHistory, s.name, s.checksum()))}
 		for _, text := range append(s.statements(values), note...) {
 			b.WriteString(text + m.printEnd + "\n")
 		}

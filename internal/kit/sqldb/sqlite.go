@@ -67,13 +67,15 @@ func parseSQLite(address string, c Config) (*source, error) {
 			return openSQLiteMemory(parameters, c)
 		}
 		if info, err := os.Stat(filepath.Dir(path)); err != nil || !info.IsDir() {
-			return pools{}, fmt.Errorf("database url: there is no directory %q for the file %q: make it, or name another file", filepath.Dir(path), path)
+			return pools{}, fmt.Errorf("database url: there is no directory %q for the file %q: make it, or name another file",
+				filepath.Dir(path), path)
 		}
 		if err := writable(path, c.Existing); err != nil {
 			return pools{}, err
 		}
 		parameters.Add("_pragma", "journal_mode(WAL)")
-		return openSQLite((&url.URL{Scheme: "file", Opaque: (&url.URL{Path: path}).EscapedPath()}).String()+"?"+parameters.Encode(), c)
+		return openSQLite((&url.URL{Scheme: "file", Opaque: (&url.URL{Path: path}).EscapedPath()}).String()+"?"+
+			parameters.Encode(), c)
 	}
 	return s, nil
 }
@@ -102,7 +104,8 @@ func writable(path string, existing bool) error {
 	}
 	beside, err := os.CreateTemp(filepath.Dir(path), ".headgate-*")
 	if err != nil {
-		return fmt.Errorf("database url: the directory %q cannot be written, and sqlite keeps more files beside %q", filepath.Dir(path), path)
+		return fmt.Errorf("database url: the directory %q cannot be written, and sqlite keeps more files beside %q",
+			filepath.Dir(path), path)
 	}
 	return errors.Join(beside.Close(), os.Remove(beside.Name()))
 }
@@ -115,7 +118,8 @@ func sqliteSynchronous(query string) (string, error) {
 	}
 	for name := range values {
 		if name != "synchronous" {
-			return "", fmt.Errorf("database url: unknown parameter %q of sqlite; want synchronous=full or synchronous=normal", name)
+			return "", fmt.Errorf("database url: unknown parameter %q of sqlite; want synchronous=full or synchronous=normal",
+				name)
 		}
 	}
 	switch value := values.Get("synchronous"); value {
@@ -184,9 +188,10 @@ func sqliteMigrations() migrations {
 
 		hasFlyway:     "SELECT 1 FROM sqlite_master WHERE type = 'table' AND lower(name) = 'flyway_schema_history'",
 		flywayApplied: "SELECT 1 FROM flyway_schema_history WHERE version = '1' AND success = 1",
-		createHistory: "CREATE TABLE IF NOT EXISTS ${HISTORY} (SCRIPT_NM TEXT NOT NULL PRIMARY KEY, CHECKSUM_TX TEXT NOT NULL, APPLIED_TS INTEGER NOT NULL)",
-		addHistory:    "INSERT INTO ${HISTORY} (SCRIPT_NM, CHECKSUM_TX, APPLIED_TS) VALUES (?1, ?2, " + sqliteNow + ")",
-		dropHistory:   "DELETE FROM ${HISTORY} WHERE SCRIPT_NM = ?1",
+		createHistory: "CREATE TABLE IF NOT EXISTS ${HISTORY} (SCRIPT_NM TEXT NOT NULL PRIMARY KEY, " +
+			"CHECKSUM_TX TEXT NOT NULL, APPLIED_TS INTEGER NOT NULL)",
+		addHistory:  "INSERT INTO ${HISTORY} (SCRIPT_NM, CHECKSUM_TX, APPLIED_TS) VALUES (?1, ?2, " + sqliteNow + ")",
+		dropHistory: "DELETE FROM ${HISTORY} WHERE SCRIPT_NM = ?1",
 	}
 }
 

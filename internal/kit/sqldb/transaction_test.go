@@ -158,7 +158,8 @@ func TestTransactionReads(t *testing.T) {
 		check(t, err)
 		defer tx.Rollback()
 		var got []int64
-		err = tx.Read(soon(t), "read", []Query{insert2}, []Query{{Text: "SELECT N FROM T ORDER BY N"}, {Text: "SELECT N FROM T WHERE N > 5"}, count},
+		err = tx.Read(soon(t), "read", []Query{insert2},
+			[]Query{{Text: "SELECT N FROM T ORDER BY N"}, {Text: "SELECT N FROM T WHERE N > 5"}, count},
 			func(i int, scan func(...any) error) error {
 				var n int64
 				err := scan(&n)

@@ -34,7 +34,8 @@ func TestWindowIsAMultipleOfTheLongestUnit(t *testing.T) {
 		n    int64
 	}{
 		time.Second: {"second", 1}, 90 * time.Second: {"second", 90}, 120 * time.Second: {"minute", 2},
-		7 * day: {"week", 1}, 14 * day: {"week", 2}, 30 * day: {"month", 1}, 60 * day: {"month", 2}, 365 * day: {"year", 1}, 36 * time.Hour: {"hour", 36},
+		7 * day: {"week", 1}, 14 * day: {"week", 2}, 30 * day: {"month", 1}, 60 * day: {"month", 2}, 365 * day: {"year", 1},
+		36 * time.Hour:   {"hour", 36},
 		time.Millisecond: {"", 0}, 1500 * time.Millisecond: {"", 0}, 0: {"", 0},
 	} {
 		if u, n := Of(window); u.Name != want.name || n != want.n {

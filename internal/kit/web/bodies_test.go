@@ -144,7 +144,8 @@ func TestConnectionsThatWaitMakeRoom(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	server := NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}), time.Second, slog.New(slog.DiscardHandler))
+	server := NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}), time.Second,
+		slog.New(slog.DiscardHandler))
 	open := newConns(3)
 	server.ConnState = open.changed
 	size := func() int {

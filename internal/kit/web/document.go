@@ -36,14 +36,15 @@ func Document(documents ...[]byte) (http.Handler, error) {
 		return nil, err
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		only := []Route{{Method: http.MethodGet, Path: r.URL.EscapedPath(), Handle: func(w http.ResponseWriter, _ *http.Request, _ Params) error {
-			head := w.Header()
-			head.Set("Content-Type", "application/json")
-			head.Set("X-Content-Type-Options", "nosniff")
-			head.Set("Cache-Control", "no-cache")
-			_, _ = w.Write(text) // fails only if the client is gone
-			return nil
-		}}}
+		only := []Route{{Method: http.MethodGet, Path: r.URL.EscapedPath(),
+			Handle: func(w http.ResponseWriter, _ *http.Request, _ Params) error {
+				head := w.Header()
+				head.Set("Content-Type", "application/json")
+				head.Set("X-Content-Type-Options", "nosniff")
+				head.Set("Cache-Control", "no-cache")
+				_, _ = w.Write(text) // fails only if the client is gone
+				return nil
+			}}}
 		if err, ok := Dispatch(only, r.URL.Path, w, r).(*RequestError); ok {
 			Error(w, err.Status, err.Message)
 		}

@@ -31,13 +31,15 @@ func TestErrorTellsStatusAndMessage(t *testing.T) {
 		t.Errorf("timestamp %v: %v", body["timestamp"], err)
 	}
 	delete(body, "timestamp")
-	want := map[string]any{"status": 429.0, "error": "Too Many Requests", "message": "Rate limit exceeded for key: user-123"}
+	want := map[string]any{"status": 429.0, "error": "Too Many Requests",
+		"message": "Rate limit exceeded for key: user-123"}
 	for k, v := range want {
 		if body[k] != v {
 			t.Errorf("%s is %v, want %v", k, body[k], v)
 		}
 	}
-	if len(body) != len(want) || w.Code != 429 || w.Header().Get("Content-Type") != "application/json" || w.Header().Get("Retry-After") != "3" {
+	if len(body) != len(want) || w.Code != 429 || w.Header().Get("Content-Type") != "application/json" ||
+		w.Header().Get("Retry-After") != "3" {
 		t.Errorf("%d %v %v", w.Code, w.Header(), body)
 	}
 }
@@ -88,9 +90,12 @@ func TestGuardAdmitsOnlyTheConfigured(t *testing.T) {
 		{"a certificate where the token is demanded", token, certificate, 401, ""},
 		{"a certificate", both, certificate, 204, ""},
 		{"the token instead of a certificate", both, authorization("Bearer s3cret/token=="), 204, ""},
-		{"TLS without a certificate", GuardConfig{ClientCertificates: true}, func(r *http.Request) { r.TLS = &tls.ConnectionState{} }, 401, "client certificate"},
-		{"another site's page", both, func(r *http.Request) { certificate(r); r.Header.Set("Sec-Fetch-Site", "cross-site") }, 403, "another site"},
-		{"a page of our own", both, func(r *http.Request) { certificate(r); r.Header.Set("Sec-Fetch-Site", "same-origin") }, 204, ""},
+		{"TLS without a certificate", GuardConfig{ClientCertificates: true},
+			func(r *http.Request) { r.TLS = &tls.ConnectionState{} }, 401, "client certificate"},
+		{"another site's page", both, func(r *http.Request) { certificate(r); r.Header.Set("Sec-Fetch-Site", "cross-site") },
+			403, "another site"},
+		{"a page of our own", both, func(r *http.Request) { certificate(r); r.Header.Set("Sec-Fetch-Site", "same-origin") },
+			204, ""},
 	} {
 		w := guarded(t, c.config, c.change)
 		if w.Code != c.want || !strings.Contains(w.Body.String(), c.says) {
@@ -107,7 +112,8 @@ func TestGuardAdmitsOnlyTheConfigured(t *testing.T) {
 
 func TestGuardRefusesTokensThatNoHeaderCanCarry(t *testing.T) {
 	for _, token := range []string{"s3cret\n", " s3cret", "s3c ret", "gehéim", "\x00"} {
-		if _, err := NewGuard(GuardConfig{Token: token}); err == nil || strings.Contains(err.Error(), strings.TrimSpace(token)) {
+		if _, err := NewGuard(GuardConfig{Token: token}); err == nil ||
+			strings.Contains(err.Error(), strings.TrimSpace(token)) {
 			t.Errorf("%q: %v", token, err)
 		}
 	}
@@ -117,12 +123,14 @@ func TestGuardRefusesTokensThatNoHeaderCanCarry(t *testing.T) {
 func TestHandlersLearnTheCaller(t *testing.T) {
 	uri := &url.URL{Scheme: "spiffe", Host: "example.org", Path: "/ops"}
 	for want, c := range map[string]*x509.Certificate{
-		"certificate:spiffe://example.org/ops":                        {URIs: []*url.URL{uri}, DNSNames: []string{"a.example"}},
-		"certificate:a.example":                                       {DNSNames: []string{"a.example"}, Subject: pkix.Name{CommonName: "alice"}},
-		"certificate:al%0Ace":                                         {Subject: pkix.Name{CommonName: "al\nce"}},
-		"certificate:serial 7":                                        {SerialNumber: big.NewInt(7)},
-		"certificate:" + strings.Repeat("x", 128-len("certificate:")): {Subject: pkix.Name{CommonName: strings.Repeat("x", 128-len("certificate:"))}},
-		"admin-token":                                                 nil,
+		"certificate:spiffe://example.org/ops": {URIs: []*url.URL{uri},
+			DNSNames: []string{"a.example"}},
+		"certificate:a.example": {DNSNames: []string{"a.example"}, Subject: pkix.Name{CommonName: "alice"}},
+		"certificate:al%0Ace":   {Subject: pkix.Name{CommonName: "al\nce"}},
+		"certificate:serial 7":  {SerialNumber: big.NewInt(7)},
+		"certificate:" + strings.Repeat("x", 128-len("certificate:")): {
+			Subject: pkix.Name{CommonName: strings.Repeat("x", 128-len("certificate:"))}},
+		"admin-token": nil,
 	} {
 		g, err := NewGuard(GuardConfig{Token: "secret", ClientCertificates: true})
 		if err != nil {
@@ -134,7 +142,8 @@ func TestHandlersLearnTheCaller(t *testing.T) {
 			r.TLS = &tls.ConnectionState{VerifiedChains: [][]*x509.Certificate{{c}}}
 		}
 		got := ""
-		g.Wrap(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { got = CallerOf(r.Context()) })).ServeHTTP(httptest.NewRecorder(), r)
+		g.Wrap(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { got = CallerOf(r.Context()) })).ServeHTTP(
+			httptest.NewRecorder(), r)
 		if got != want {
 			t.Errorf("the caller is %q, want %q", got, want)
 		}
@@ -156,7 +165,8 @@ func TestCallersStayDifferent(t *testing.T) {
 		if other, there := seen[shown]; there {
 			t.Errorf("%q and %q are both %q", other, name, shown)
 		}
-		if seen[shown] = name; len(shown) > maxCaller || strings.ContainsFunc(shown, func(r rune) bool { return r < ' ' || r > '~' }) {
+		if seen[shown] = name; len(shown) > maxCaller ||
+			strings.ContainsFunc(shown, func(r rune) bool { return r < ' ' || r > '~' }) {
 			t.Errorf("%q is %q", name, shown)
 		}
 	}
@@ -168,7 +178,8 @@ func TestGuardTellsTokensApart(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for token, want := range map[string]string{"first": "admin-token", "second": "token:ops", "third": "token:ci_bot", "fourth": "", "": "", "ops": ""} {
+	for token, want := range map[string]string{"first": "admin-token", "second": "token:ops", "third": "token:ci_bot",
+		"fourth": "", "": "", "ops": ""} {
 		got := ""
 		r := httptest.NewRequest("GET", "/admin/x", nil)
 		r.Header.Set("Authorization", "Bearer "+token)
@@ -184,7 +195,8 @@ func TestGuardTellsTokensApart(t *testing.T) {
 		"of ops":                                 {Named: map[string]string{"ops": "sec ret"}},
 		"of empty":                               {Named: map[string]string{"empty": ""}},
 	} {
-		if _, err := NewGuard(c); err == nil || !strings.Contains(err.Error(), says) || strings.Contains(err.Error(), "secret") {
+		if _, err := NewGuard(c); err == nil || !strings.Contains(err.Error(), says) ||
+			strings.Contains(err.Error(), "secret") {
 			t.Errorf("%v, want %q", err, says)
 		}
 	}
@@ -192,7 +204,8 @@ func TestGuardTellsTokensApart(t *testing.T) {
 
 // TestGuardAdmitsNetworks: who comes from elsewhere gets 403, also with the token.
 func TestGuardAdmitsNetworks(t *testing.T) {
-	c := GuardConfig{Token: "secret", Networks: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("2001:db8::/32")}}
+	c := GuardConfig{Token: "secret", Networks: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"),
+		netip.MustParsePrefix("2001:db8::/32")}}
 	for from, want := range map[string]int{
 		"10.1.2.3:400": 204, "[::ffff:10.1.2.3]:400": 204, "[2001:db8::1]:400": 204, "@": 204, "/run/admin.sock": 204,
 		"11.1.2.3:400": 403, "[2001:db9::1]:400": 403, "[::1]:400": 403, "[fe80::1%eth0]:1": 403, "nonsense": 403,
@@ -201,7 +214,8 @@ func TestGuardAdmitsNetworks(t *testing.T) {
 		if w.Code != want {
 			t.Errorf("%s: %d %s, want %d", from, w.Code, w.Body, want)
 		}
-		if w := guarded(t, c, func(r *http.Request) { r.RemoteAddr = from; r.Header.Set("X-Forwarded-For", "10.1.2.3") }); w.Code == 204 {
+		if w := guarded(t, c,
+			func(r *http.Request) { r.RemoteAddr = from; r.Header.Set("X-Forwarded-For", "10.1.2.3") }); w.Code == 204 {
 			t.Errorf("%s: let in without the token", from)
 		}
 	}
@@ -222,11 +236,13 @@ func TestGuardAsksAboutJWTs(t *testing.T) {
 		token, says string
 		want        int
 	}{
-		{"a.good.one", "", 204}, {"a.bad.one", "the JWT is refused: it has expired", 401}, {"no.keys.yet", "at the moment", 503},
+		{"a.good.one", "", 204}, {"a.bad.one", "the JWT is refused: it has expired", 401},
+		{"no.keys.yet", "at the moment", 503},
 		{"secret", "", 204}, {"two.parts", "or a JWT", 401}, {"", "or a JWT", 401},
 	} {
 		w := guarded(t, GuardConfig{Token: "secret", Verify: verify}, authorization("Bearer "+c.token))
-		if w.Code != c.want || !strings.Contains(w.Body.String(), c.says) || (w.Code == 503) != (w.Header().Get("Retry-After") != "") {
+		if w.Code != c.want || !strings.Contains(w.Body.String(), c.says) ||
+			(w.Code == 503) != (w.Header().Get("Retry-After") != "") {
 			t.Errorf("%s: %d %v %s, want %d with %q", c.token, w.Code, w.Header(), w.Body, c.want, c.says)
 		}
 	}

@@ -17,7 +17,8 @@ func TestGuardOverTLS(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	handler := g.Wrap(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) }))
+	handler := g.Wrap(
+		http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) }))
 	for _, c := range []struct {
 		name            string
 		demands, brings bool

@@ -22,7 +22,8 @@ func TestListenReplacesOnlyStaleSockets(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Listen(ctx, "grpc", "unix:"+path, 0); err == nil || !strings.Contains(err.Error(), "another process listens there") {
+	if _, err := Listen(ctx, "grpc", "unix:"+path, 0); err == nil ||
+		!strings.Contains(err.Error(), "another process listens there") {
 		t.Errorf("second listener: %v", err)
 	}
 	l.(*net.UnixListener).SetUnlinkOnClose(false)
@@ -56,7 +57,8 @@ func TestListenReplacesOnlyStaleSockets(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer tcp.Close()
-	if _, err := Listen(ctx, "http", tcp.Addr().String(), 0); err == nil || !strings.Contains(err.Error(), "--http") || !strings.Contains(err.Error(), "stop it or choose another") {
+	if _, err := Listen(ctx, "http", tcp.Addr().String(), 0); err == nil || !strings.Contains(err.Error(), "--http") ||
+		!strings.Contains(err.Error(), "stop it or choose another") {
 		t.Errorf("port in use: %v", err)
 	}
 }

@@ -68,7 +68,8 @@ func checkContentType(h http.Header) error {
 	kind, param, err := mime.ParseMediaType(h.Get("Content-Type"))
 	charset := param["charset"]
 	if err != nil || kind != "application/json" || charset != "" && !strings.EqualFold(charset, "utf-8") {
-		return refuse(http.StatusUnsupportedMediaType, "the header Content-Type is %q, want application/json", h.Get("Content-Type"))
+		return refuse(http.StatusUnsupportedMediaType, "the header Content-Type is %q, want application/json",
+			h.Get("Content-Type"))
 	}
 	if e := h.Get("Content-Encoding"); e != "" && !strings.EqualFold(e, "identity") {
 		return refuse(http.StatusUnsupportedMediaType, "the header Content-Encoding is %q, but bodies must not be encoded", e)

@@ -64,9 +64,11 @@ func TestReadJSONIgnoring(t *testing.T) {
 	for _, c := range []struct{ name, body, ignored, refused string }{
 		{"nothing else", `{"name":"a"}`, "", ""},
 		{"one", `{"prio":{"x":[1,null]},"name":"a"}`, "prio", ""},
-		{"inside, each once", `{"name":"a","list":[{"id":"x","z":1},{"z":2,"id":"y","more":null}],"z":3}`, "list[].z list[].more z", ""},
+		{"inside, each once", `{"name":"a","list":[{"id":"x","z":1},{"z":2,"id":"y","more":null}],"z":3}`,
+			"list[].z list[].more z", ""},
 		{"like one that is there", `{"nam":"b","name":"a"}`, "nam", ""},
-		{"too many to name", `{"name":"a","q1":1,"q2":1,"q3":1,"q4":1,"q5":1,"q6":1,"q7":1,"q8":1,"q9":1,"q10":1}`, "q1 q2 q3 q4 q5 q6 q7 q8 …", ""},
+		{"too many to name", `{"name":"a","q1":1,"q2":1,"q3":1,"q4":1,"q5":1,"q6":1,"q7":1,"q8":1,"q9":1,"q10":1}`,
+			"q1 q2 q3 q4 q5 q6 q7 q8 …", ""},
 		{"a long name", `{"name":"a","` + strings.Repeat("n", 300) + `":1}`, strings.Repeat("n", 120) + "…", ""},
 		{"misspelt, required", `{"nam":"a"}`, "", `nam is an unknown field; did you mean "name"? (at byte 6)`},
 		{"misspelt, optional", `{"name":"a","Flag":true,"x":1}`, "", `Flag is an unknown field; did you mean "flag"?`},
@@ -127,7 +129,8 @@ func TestDeepBodiesAreCheap(t *testing.T) {
 
 func TestIntegersMayBeWrittenAsFloats(t *testing.T) {
 	for text, want := range map[string]Integer{
-		"0": 0, "-0": 0, "176.0": 176, "1e2": 100, "-3": -3, "999999999999999": 999_999_999_999_999, "1.5e1": 15, "9999999999": 9_999_999_999,
+		"0": 0, "-0": 0, "176.0": 176, "1e2": 100, "-3": -3, "999999999999999": 999_999_999_999_999, "1.5e1": 15,
+		"9999999999": 9_999_999_999,
 	} {
 		if v, err := readOuter(t, `{"name":"a","count":`+text+`}`, 100); err != nil || v.Count != want {
 			t.Errorf("%s is %d, %v, want %d", text, v.Count, err, want)
@@ -188,7 +191,8 @@ func TestReadJSONRefusesBySizeAndKind(t *testing.T) {
 	}
 	for _, header := range [][]string{
 		{"Content-Type", ""}, {"Content-Type", "text/plain"}, {"Content-Type", "application/x-www-form-urlencoded"},
-		{"Content-Type", "application/json; charset=latin1"}, {"Content-Type", "application/json;;"}, {"Content-Encoding", "gzip"},
+		{"Content-Type", "application/json; charset=latin1"}, {"Content-Type", "application/json;;"},
+		{"Content-Encoding", "gzip"},
 	} {
 		if _, err := readOuter(t, body, 100, header...); err == nil || err.Status != http.StatusUnsupportedMediaType {
 			t.Errorf("%v: %v, want 415", header, err)
@@ -206,7 +210,8 @@ func FuzzDecode(f *testing.F) {
 		if decode(body, &v, nil) != nil {
 			return
 		}
-		if strings.ContainsRune(v.Name, '\uFFFD') && !strings.Contains(string(body), "\uFFFD") && !strings.Contains(strings.ToLower(string(body)), `\ufffd`) {
+		if strings.ContainsRune(v.Name, '\uFFFD') && !strings.Contains(string(body), "\uFFFD") &&
+			!strings.Contains(strings.ToLower(string(body)), `\ufffd`) {
 			t.Fatalf("%q has become %q", body, v.Name)
 		}
 		data, err := json.Marshal(v)

@@ -1,5 +1,3 @@
-// Package yamlfile reads files of one YAML document and says where a text stops to be YAML. It is
-// small because files of rules and files of settings have nothing else in common.
 package yamlfile
 
 import (

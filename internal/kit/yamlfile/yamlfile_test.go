@@ -17,7 +17,8 @@ func TestTheLineThatIsNotYAML(t *testing.T) {
 		{"a key too far right", "domain: shop\n  descriptors:\n", 2, "indented"},
 		{"a tab", "domain: shop\ndescriptors:\n\t- key: tenant\n", 3, "indent with spaces"},
 		{"a tab after spaces", "domain: shop\ndescriptors:\n  \t- key: tenant\n", 3, "indent with spaces"},
-		{"an open brace", "domain: shop\ndescriptors:\n  - {key: a,\n     value: b}\n  - {key: c\n  - key: d\n", 5, "did not find expected ',' or '}'"},
+		{"an open brace", "domain: shop\ndescriptors:\n  - {key: a,\n     value: b}\n  - {key: c\n  - key: d\n", 5,
+			"did not find expected ',' or '}'"},
 		{"an open quote", "domain: shop\ndescriptors:\n  - key: \"a\n", 3, "unexpected end of stream"},
 		{"an unknown anchor", "domain: shop\ndescriptors:\n  - *a\n", 3, "unknown anchor 'a'"},
 		{"the second document", "domain: shop\n---\n- a\nb: c\n", 4, "indented"},
@@ -30,7 +31,8 @@ func TestTheLineThatIsNotYAML(t *testing.T) {
 			t.Fatalf("%s: it is YAML", c.name)
 		}
 		line, message := wrong.Line, wrong.Message
-		if line != c.line || !strings.HasPrefix(message, "not valid YAML: ") || !strings.Contains(message, c.says) || strings.Contains(message, "line ") && !strings.Contains(message, "the line") {
+		if line != c.line || !strings.HasPrefix(message, "not valid YAML: ") || !strings.Contains(message, c.says) ||
+			strings.Contains(message, "line ") && !strings.Contains(message, "the line") {
 			t.Errorf("%s: %d: %s, want line %d and %q", c.name, line, message, c.line, c.says)
 		}
 	}
