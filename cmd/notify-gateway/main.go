@@ -5,6 +5,7 @@ import (
 	"context"
 	"os"
 
+	"github.com/headgate-rls/headgate/notify/gateway"
 	"github.com/headgate-rls/headgate/notify/serve"
 )
 
@@ -12,9 +13,9 @@ import (
 var version = ""
 
 func main() {
-	program := serve.Program[*serve.GatewaySettings]{
+	program := serve.Program[*gateway.Settings]{
 		Name: "notify-gateway", Short: "Limit and queue messages to users", Version: version,
-		Settings: new(serve.GatewaySettings), Serve: serve.Gateway,
+		Settings: new(gateway.Settings), Serve: gateway.Run,
 	}
 	os.Exit(program.Run(context.Background(), os.Args[1:], os.Environ(), os.Stdout, os.Stderr))
 }

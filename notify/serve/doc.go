@@ -1,3 +1,3 @@
-// Package serve is what the programs notify-gateway and notify-sender run: it puts the parts
-// together, waits for what they need, and ends in good order.
+// Package serve has what the programs notify-gateway and notify-sender share: their start, their listeners, waiting for
+// what they need, readiness. It also has all that notify-sender runs.
 package serve

@@ -13,16 +13,16 @@ import (
 	"github.com/headgate-rls/headgate/internal/kit/web"
 )
 
-// A server is one HTTP listener and what serves it.
-type server struct {
+// A Server is one HTTP listener and what serves it.
+type Server struct {
 	name     string
-	listener net.Listener
+	Listener net.Listener
 	*http.Server
 }
 
-// listen opens a listener; with an empty address it returns nil.
-func listen(ctx context.Context, name, address string, h http.Handler, write time.Duration,
-	log *slog.Logger) (*server, error) {
+// Listen opens a listener; with an empty address it returns nil.
+func Listen(ctx context.Context, name, address string, h http.Handler, write time.Duration,
+	log *slog.Logger) (*Server, error) {
 	if address == "" {
 		return nil, nil
 	}
@@ -30,33 +30,35 @@ func listen(ctx context.Context, name, address string, h http.Handler, write tim
 	if err != nil {
 		return nil, err
 	}
-	return &server{name, l, web.NewServer(h, write, log)}, nil
+	return &Server{name, l, web.NewServer(h, write, log)}, nil
 }
 
-// servers are the listeners of a program.
-type servers struct {
-	list   []*server
-	wait   sync.WaitGroup
-	failed chan error
+// Servers are the listeners of a program.
+type Servers struct {
+	list []*Server
+	wait sync.WaitGroup
+	// Failed tells why a listener has failed.
+	Failed chan error
 }
 
-func (s *servers) start(list ...*server) {
-	s.failed = make(chan error, len(list))
+// Start serves those of the listeners that are not nil.
+func (s *Servers) Start(list ...*Server) {
+	s.Failed = make(chan error, len(list))
 	for _, one := range list {
 		if one == nil {
 			continue
 		}
 		s.list = append(s.list, one)
 		s.wait.Go(func() {
-			if err := one.Serve(one.listener); !errors.Is(err, http.ErrServerClosed) {
-				s.failed <- fmt.Errorf("--%s: %w", one.name, err)
+			if err := one.Serve(one.Listener); !errors.Is(err, http.ErrServerClosed) {
+				s.Failed <- fmt.Errorf("--%s: %w", one.name, err)
 			}
 		})
 	}
 }
 
-// stop lets requests in flight finish, and cuts them when time is up.
-func (s *servers) stop(within time.Duration) {
+// Stop lets requests in flight finish, and cuts them when time is up.
+func (s *Servers) Stop(within time.Duration) {
 	ctx, cancel := context.WithTimeout(context.Background(), within)
 	defer cancel()
 	for _, one := range s.list {
@@ -67,11 +69,11 @@ func (s *servers) stop(within time.Duration) {
 	s.wait.Wait()
 }
 
-// awaitWithin bounds one attempt of await.
+// awaitWithin bounds one attempt of Await.
 const awaitWithin = 5 * time.Second
 
-// await tries until it works, for a bounded time. It logs the first failure.
-func await(ctx context.Context, log *slog.Logger, what string, limit time.Duration,
+// Await tries until it works, for a bounded time. It logs the first failure.
+func Await(ctx context.Context, log *slog.Logger, what string, limit time.Duration,
 	try func(context.Context) error) error {
 	by := time.Now().Add(limit)
 	for pause := 50 * time.Millisecond; ; pause = min(2*pause, time.Second) {
@@ -96,13 +98,13 @@ func await(ctx context.Context, log *slog.Logger, what string, limit time.Durati
 	}
 }
 
-// A check asks whether a part works, not more often than once a second.
-type check struct {
-	name    string
-	serving bool // the program is ready without it
-	log     *slog.Logger
-	ping    func(context.Context) error
-	problem func(error) string // in words that may be shown to everybody; nil: it does not answer
+// A Check asks whether a part works, not more often than once a second.
+type Check struct {
+	Name    string
+	Serving bool // the program is ready without it
+	Log     *slog.Logger
+	Ping    func(context.Context) error
+	Problem func(error) string // in words that may be shown to everybody; nil: it does not answer
 
 	mu    sync.Mutex
 	asked time.Time
@@ -114,7 +116,7 @@ const (
 	askWithin = 2 * time.Second
 )
 
-func (c *check) look() web.Part {
+func (c *Check) look() web.Part {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if time.Since(c.asked) < askEvery {
@@ -123,22 +125,22 @@ func (c *check) look() web.Part {
 	ctx, cancel := context.WithTimeout(context.Background(), askWithin)
 	defer cancel()
 	before := c.part.Problem
-	c.part = web.Part{Name: c.name, Serving: c.serving}
-	if err := c.ping(ctx); err != nil {
+	c.part = web.Part{Name: c.Name, Serving: c.Serving}
+	if err := c.Ping(ctx); err != nil {
 		c.part.Problem = "does not answer"
-		if c.problem != nil {
-			c.part.Problem = c.problem(err)
+		if c.Problem != nil {
+			c.part.Problem = c.Problem(err)
 		}
 		if c.part.Problem != before { // the whole error may name hosts
-			c.log.Warn("not ready", "part", c.name, "problem", c.part.Problem, "error", err)
+			c.Log.Warn("not ready", "part", c.Name, "problem", c.part.Problem, "error", err)
 		}
 	}
 	c.asked = time.Now()
 	return c.part
 }
 
-// looks returns what every check says.
-func looks(checks []*check) []web.Part {
+// Looks returns what every check says.
+func Looks(checks []*Check) []web.Part {
 	parts := make([]web.Part, len(checks))
 	var wait sync.WaitGroup
 	for i, c := range checks {
@@ -148,5 +150,5 @@ func looks(checks []*check) []web.Part {
 	return parts
 }
 
-// healthz answers as long as the process does.
-func healthz(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "OK") }
+// Healthz answers as long as the process does.
+func Healthz(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "OK") }

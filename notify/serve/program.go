@@ -2,6 +2,7 @@ package serve
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -76,4 +77,9 @@ func (p Program[S]) version() string {
 		return info.Main.Version
 	}
 	return "(devel)"
+}
+
+// Ended reports whether an error only says that the program was asked to end.
+func Ended(ctx context.Context, err error) bool {
+	return ctx.Err() != nil && errors.Is(err, ctx.Err())
 }

@@ -29,27 +29,27 @@ func Sender(ctx context.Context, conf *SenderSettings, log *slog.Logger, version
 		return err
 	}
 	defer consumer.Close()
-	metrics := newMetrics(version, consumer.Rows())
+	metrics := NewMetrics(version, consumer.Rows())
 	var draining atomic.Bool
-	checks := []*check{{name: "kafka", log: log, ping: consumer.Ping, problem: kafka.Problem}}
+	checks := []*Check{{Name: "kafka", Log: log, Ping: consumer.Ping, Problem: kafka.Problem}}
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /healthz", healthz)
-	mux.Handle("GET /readyz", web.Readiness{Draining: draining.Load, Parts: func() []web.Part { return looks(checks) }})
+	mux.HandleFunc("GET /healthz", Healthz)
+	mux.Handle("GET /readyz", web.Readiness{Draining: draining.Load, Parts: func() []web.Part { return Looks(checks) }})
 	mux.Handle("GET /metrics", metrics)
-	public, err := listen(ctx, "http", conf.HTTP, mux, 10*time.Second, log)
+	public, err := Listen(ctx, "http", conf.HTTP, mux, 10*time.Second, log)
 	if err != nil {
 		return err
 	}
 	address := ""
 	if public != nil {
-		defer public.listener.Close()
-		address = public.listener.Addr().String()
+		defer public.Listener.Close()
+		address = public.Listener.Addr().String()
 	}
-	if err := await(ctx, log, "Kafka", conf.StartWait, consumer.EnsureTopic); err != nil {
+	if err := Await(ctx, log, "Kafka", conf.StartWait, consumer.EnsureTopic); err != nil {
 		return err
 	}
-	var all servers
-	all.start(public)
+	var all Servers
+	all.Start(public)
 	work, stop := context.WithCancel(ctx)
 	defer stop()
 	var consuming sync.WaitGroup
@@ -57,11 +57,11 @@ func Sender(ctx context.Context, conf *SenderSettings, log *slog.Logger, version
 	log.Info("serving", "http", address, "topic", conf.Topic.Name, "group", conf.Group, "webhook", conf.Webhook != "")
 	select {
 	case <-ctx.Done():
-	case err = <-all.failed:
+	case err = <-all.Failed:
 	}
 	draining.Store(true)
 	stop()
 	consuming.Wait()
-	all.stop(time.Second)
+	all.Stop(time.Second)
 	return err
 }

@@ -10,6 +10,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/headgate-rls/headgate/internal/kit/settings"
+	"github.com/headgate-rls/headgate/notify/gateway"
 	"github.com/headgate-rls/headgate/notify/serve"
 )
 
@@ -76,7 +77,7 @@ func checkCompose(text string) (found []string) {
 // checkComposeSettings holds the variables of both programs to their settings.
 func checkComposeSettings(c composeFile) (found []string) {
 	for service, table := range map[string]settings.Program{
-		"gateway": new(serve.GatewaySettings).Program(), "sender": new(serve.SenderSettings).Program(),
+		"gateway": new(gateway.Settings).Program(), "sender": new(serve.SenderSettings).Program(),
 	} {
 		var environ []string
 		for name, value := range c.Services[service].Environment {

@@ -33,6 +33,7 @@ import (
 	"github.com/headgate-rls/headgate/internal/wire/accesslog"
 	"github.com/headgate-rls/headgate/internal/wire/unary"
 	"github.com/headgate-rls/headgate/limit"
+	"github.com/headgate-rls/headgate/notify/gateway"
 	"github.com/headgate-rls/headgate/notify/serve"
 	"github.com/headgate-rls/headgate/policies"
 	"github.com/headgate-rls/headgate/ratelimit"
@@ -64,9 +65,9 @@ func metricsTable() string {
 var generated = map[string]map[string]func() string{
 	"../../docs/reference.md": {"settings": config.Settings().Markdown, "metrics": metricsTable, "tracing": tracing.Table},
 	"../../docs/notify.md": {
-		"gateway settings": new(serve.GatewaySettings).Program().Markdown,
+		"gateway settings": new(gateway.Settings).Program().Markdown,
 		"sender settings":  new(serve.SenderSettings).Program().Markdown,
-		"metrics":          func() string { return metrics.Table(serve.Metrics()) },
+		"metrics":          func() string { return metrics.Table(gateway.Metrics()) },
 	},
 	"../../docs/migrate.md": {"environment": compat.Table, "reference metrics": refmetrics.Table,
 		"differences": reference.Table},
@@ -143,7 +144,7 @@ var (
 // documentation has it. Documents name no metric that does not exist.
 func TestMetricNames(t *testing.T) {
 	documented := map[string]bool{}
-	for _, m := range metricRow.FindAllStringSubmatch(metricsTable()+metrics.Table(serve.Metrics()), -1) {
+	for _, m := range metricRow.FindAllStringSubmatch(metricsTable()+metrics.Table(gateway.Metrics()), -1) {
 		if documented[m[1]] {
 			t.Errorf("two metrics are named %s", m[1])
 		}

@@ -90,8 +90,10 @@ var rooms = []room{
 	{dir: "notify/sender/...", may: []string{"notify"}, why: "sending knows messages only"},
 	{dir: "notify/httpapi/...", may: []string{"notify", "internal/kit/background", "internal/kit/units",
 		"internal/kit/web"}, why: "the HTTP API of the gateway knows no store"},
-	{dir: "notify/serve/...", may: []string{"notify/...", "internal/kit/settings", "internal/kit/metrics/...",
+	{dir: "notify/gateway", may: []string{"notify/...", "internal/kit/settings", "internal/kit/metrics/...",
 		"internal/kit/sqldb/...", "internal/kit/web", "backends/redis"}, why: "the gateway puts its parts together"},
+	{dir: "notify/serve", may: []string{"notify", "notify/kafka", "notify/sender", "internal/kit/settings",
+		"internal/kit/metrics/...", "internal/kit/web"}, why: "what both programs share has no database and no Redis"},
 
 	{dir: "internal/kit/sqldb/...", may: []string{"internal/kit/background", "internal/kit/spell"},
 		why: "databases know nothing of what is kept in them"},

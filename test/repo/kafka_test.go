@@ -23,7 +23,9 @@ func TestHeadgateHasNoKafkaClient(t *testing.T) {
 			t.Errorf("cmd/%s contains %s: %v, want %v", program, kafkaClient, found, has)
 		}
 		if !has && slices.ContainsFunc(deps,
-			func(dep string) bool { return within(dep, module+"/notify/kafka", module+"/notify/serve") }) {
+			func(dep string) bool {
+				return within(dep, module+"/notify/kafka", module+"/notify/serve", module+"/notify/gateway")
+			}) {
 			t.Errorf("cmd/%s contains packages of the notification gateway", program)
 		}
 	}

@@ -1,8 +1,9 @@
-package serve
+// Package gateway is what the program notify-gateway runs. It is apart from package serve, so that notify-sender has
+// no database and no Redis in it.
+package gateway
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"net/http"
 	"net/http/pprof"
@@ -20,6 +21,7 @@ import (
 	"github.com/headgate-rls/headgate/notify/kafka"
 	"github.com/headgate-rls/headgate/notify/pgstore"
 	"github.com/headgate-rls/headgate/notify/rediscache"
+	"github.com/headgate-rls/headgate/notify/serve"
 )
 
 // A limiter decides about messages and delivers them: the database, or Redis in front of it.
@@ -30,7 +32,7 @@ type limiter interface {
 
 // gateway is a running notify-gateway.
 type gateway struct {
-	conf      *GatewaySettings
+	conf      *Settings
 	log       *slog.Logger
 	publisher *kafka.Publisher
 	store     *pgstore.Store
@@ -46,30 +48,30 @@ func (g *gateway) Send(ctx context.Context, user, text string) (notify.Accepted,
 	return g.limiter.Send(ctx, notify.Message{ID: uuid.NewString(), UserID: user, Text: text, AcceptedAt: now})
 }
 
-// Gateway runs notify-gateway until ctx ends, and drains then.
-func Gateway(ctx context.Context, conf *GatewaySettings, log *slog.Logger, version string) error {
+// Run runs notify-gateway until ctx ends, and drains then.
+func Run(ctx context.Context, conf *Settings, log *slog.Logger, version string) error {
 	g := &gateway{conf: conf, log: log}
 	if err := g.open(); err != nil {
 		return err
 	}
 	defer g.close()
 	sends := httpapi.NewMetrics()
-	metrics := newMetrics(version, slices.Concat(sends.Rows(), g.cache.Rows(), g.store.Rows()))
+	metrics := serve.NewMetrics(version, slices.Concat(sends.Rows(), g.cache.Rows(), g.store.Rows()))
 	api, err := g.api(sends)
 	if err != nil {
 		return err
 	}
-	public, err := listen(ctx, "http", conf.HTTP, api, 10*time.Second+conf.RequestTimeout, log)
+	public, err := serve.Listen(ctx, "http", conf.HTTP, api, 10*time.Second+conf.RequestTimeout, log)
 	if err != nil {
 		return err
 	}
-	defer public.listener.Close()
-	debug, err := listen(ctx, "debug", conf.Debug, debugHandler(metrics), 2*time.Minute, log)
+	defer public.Listener.Close()
+	debug, err := serve.Listen(ctx, "debug", conf.Debug, debugHandler(metrics), 2*time.Minute, log)
 	if err != nil {
 		return err
 	}
 	if debug != nil {
-		defer debug.listener.Close()
+		defer debug.Listener.Close()
 	}
 	if err := g.await(ctx); err != nil {
 		return err
@@ -131,7 +133,7 @@ func (g *gateway) close() {
 // the same.
 func (g *gateway) await(ctx context.Context) error {
 	limit := g.conf.StartWait
-	err := await(ctx, g.log, "the database", limit, func(ctx context.Context) error {
+	err := serve.Await(ctx, g.log, "the database", limit, func(ctx context.Context) error {
 		if g.conf.Migrate {
 			_, err := g.store.Migrate(ctx)
 			return err
@@ -139,12 +141,12 @@ func (g *gateway) await(ctx context.Context) error {
 		return g.store.Ping(ctx)
 	})
 	if err == nil {
-		err = await(ctx, g.log, "Kafka", limit, g.publisher.EnsureTopic)
+		err = serve.Await(ctx, g.log, "Kafka", limit, g.publisher.EnsureTopic)
 	}
 	if err != nil || g.redis == nil {
 		return err
 	}
-	if err := await(ctx, g.log, "Redis", min(limit, 10*time.Second), g.pingRedis); err != nil && ctx.Err() == nil {
+	if err := serve.Await(ctx, g.log, "Redis", min(limit, 10*time.Second), g.pingRedis); err != nil && ctx.Err() == nil {
 		g.log.Warn("Redis does not answer: starting without it", "error", err)
 	}
 	return ctx.Err()
@@ -163,18 +165,18 @@ func (g *gateway) api(sends *httpapi.Metrics) (http.Handler, error) {
 		}
 		c.Guard = guard
 	}
-	checks := []*check{
-		{name: "database", log: g.log, ping: g.store.Ping},
-		{name: "kafka", log: g.log, ping: g.publisher.Ping, problem: kafka.Problem,
-			serving: g.conf.Delivery == deliverOutbox},
+	checks := []*serve.Check{
+		{Name: "database", Log: g.log, Ping: g.store.Ping},
+		{Name: "kafka", Log: g.log, Ping: g.publisher.Ping, Problem: kafka.Problem,
+			Serving: g.conf.Delivery == deliverOutbox},
 	}
 	if g.redis != nil {
-		checks = append(checks, &check{name: "redis", log: g.log, ping: g.pingRedis, serving: true})
+		checks = append(checks, &serve.Check{Name: "redis", Log: g.log, Ping: g.pingRedis, Serving: true})
 	}
 	mux := http.NewServeMux()
 	mux.Handle("/", httpapi.New(c))
-	mux.HandleFunc("GET /healthz", healthz)
-	mux.Handle("GET /readyz", web.Readiness{Draining: g.draining.Load, Parts: func() []web.Part { return looks(checks) }})
+	mux.HandleFunc("GET /healthz", serve.Healthz)
+	mux.Handle("GET /readyz", web.Readiness{Draining: g.draining.Load, Parts: func() []web.Part { return serve.Looks(checks) }})
 	return mux, nil
 }
 
@@ -190,7 +192,7 @@ func debugHandler(metrics http.Handler) http.Handler {
 
 // run serves until ctx ends or a listener fails, and ends in good order: requests first, then
 // what is behind their answers.
-func (g *gateway) run(ctx context.Context, public, debug *server) (err error) {
+func (g *gateway) run(ctx context.Context, public, debug *serve.Server) (err error) {
 	behind, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
 	var background sync.WaitGroup
@@ -198,31 +200,26 @@ func (g *gateway) run(ctx context.Context, public, debug *server) (err error) {
 	if g.cache != nil {
 		background.Go(func() { g.cache.Run(behind) })
 	}
-	var all servers
-	all.start(public, debug)
+	var all serve.Servers
+	all.Start(public, debug)
 	debugAddress := ""
 	if debug != nil {
-		debugAddress = debug.listener.Addr().String()
+		debugAddress = debug.Listener.Addr().String()
 	}
-	g.log.Info("serving", "http", public.listener.Addr().String(), "debug", debugAddress, "database", g.store.Address(),
+	g.log.Info("serving", "http", public.Listener.Addr().String(), "debug", debugAddress, "database", g.store.Address(),
 		"topic", g.conf.Topic.Name, "delivery", g.conf.Delivery, "redis", g.conf.Redis != "")
 	select {
 	case <-ctx.Done():
 		g.log.Info("draining", "delay", g.conf.DrainDelay, "timeout", g.conf.DrainTimeout)
 		g.draining.Store(true)
 		time.Sleep(g.conf.DrainDelay)
-	case err = <-all.failed:
+	case err = <-all.Failed:
 	}
-	all.stop(g.conf.DrainTimeout)
+	all.Stop(g.conf.DrainTimeout)
 	stop()
 	background.Wait()
 	if err == nil {
 		g.log.Info("drained")
 	}
 	return err
-}
-
-// Ended reports whether an error only says that the program was asked to end.
-func Ended(ctx context.Context, err error) bool {
-	return ctx.Err() != nil && errors.Is(err, ctx.Err())
 }

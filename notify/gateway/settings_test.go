@@ -1,4 +1,4 @@
-package serve
+package gateway
 
 import (
 	"bytes"
@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/spf13/pflag"
+
+	"github.com/headgate-rls/headgate/notify/serve"
 )
 
 // notifyProgram is one of the two programs, as the tests need it.
@@ -24,9 +26,9 @@ var notifyPrograms = []*notifyProgram{
 // resolve returns the error of a program's settings, and what its log says at start.
 func (p *notifyProgram) resolve(t *testing.T, args, environ []string) (log string, err error) {
 	t.Helper()
-	var c Settings = new(SenderSettings)
+	var c serve.Settings = new(serve.SenderSettings)
 	if p.name == "gateway" {
-		c = new(GatewaySettings)
+		c = new(Settings)
 	}
 	fs := pflag.NewFlagSet(p.name, pflag.ContinueOnError)
 	c.Program().Define(fs)
@@ -123,7 +125,7 @@ func TestNotifyVariables(t *testing.T) {
 
 func TestTheDatabaseIsRequired(t *testing.T) {
 	fs := pflag.NewFlagSet("gateway", pflag.ContinueOnError)
-	c := new(GatewaySettings)
+	c := new(Settings)
 	c.Program().Define(fs)
 	if _, err := c.Program().Resolve(fs, nil, nil); err == nil || !strings.Contains(err.Error(), "--database") {
 		t.Errorf("%v", err)
