@@ -176,7 +176,8 @@ func (g *gateway) api(sends *httpapi.Metrics) (http.Handler, error) {
 	mux := http.NewServeMux()
 	mux.Handle("/", httpapi.New(c))
 	mux.HandleFunc("GET /healthz", serve.Healthz)
-	mux.Handle("GET /readyz", web.Readiness{Draining: g.draining.Load, Parts: func() []web.Part { return serve.Looks(checks) }})
+	mux.Handle("GET /readyz", web.Readiness{Draining: g.draining.Load,
+		Parts: func() []web.Part { return serve.Looks(checks) }})
 	return mux, nil
 }
 

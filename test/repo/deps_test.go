@@ -81,7 +81,9 @@ func TestWhatASmallProgramHas(t *testing.T) {
 // TestSizeOfNotifySender: what reads from Kafka and sends has no database and no Redis in it.
 func TestSizeOfNotifySender(t *testing.T) {
 	for _, path := range deps(t, "./cmd/notify-sender") {
-		for _, unwanted := range []string{"modernc.org/", "github.com/jackc/", "github.com/redis/", module + "/backends/redis"} {
+		for _, unwanted := range []string{
+			"modernc.org/", "github.com/jackc/", "github.com/redis/", module + "/backends/redis",
+		} {
 			if strings.HasPrefix(path, unwanted) {
 				t.Errorf("notify-sender has %s", path)
 			}
