@@ -143,7 +143,7 @@ lint: ## check formatting, vet, staticcheck, tools/lint, go.mod and the scripts
 	@bin/errcheck -ignoretests -exclude tools/lint/errcheck.txt ./... > bin/errcheck.out || [ $$? = 1 ] # 1: found some
 	@if grep -v 'defer .*Close()$$' bin/errcheck.out; then echo "nobody looks at these errors; write _ = where that is right"; exit 1; fi
 	@go -C tools/lint build -o ../../bin/misspell github.com/golangci/misspell/cmd/misspell
-	@git ls-files | xargs bin/misspell -error -i embeded,sinse,levle # which tests misspell on purpose
+	@git ls-files | xargs bin/misspell -error -i embeded,sinse,levle,nmae # which tests misspell on purpose
 	@echo "== actionlint"
 	@go -C tools/lint build -o ../../bin/actionlint github.com/rhysd/actionlint/cmd/actionlint
 	@bin/actionlint .github/workflows/*.yml
