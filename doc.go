@@ -23,7 +23,8 @@
 //     [Limiter.Refund] gives back, [Limiter.Reset] forgets.
 //   - [Limiter.Acquire] also counts requests in flight. Its [Lease] ends with the request.
 //   - With Options.Policies, limits come from a database and change while the program runs.
-//   - Options.Metrics registers Prometheus metrics, Options.Tracer makes OpenTelemetry spans.
+//   - Options.Metrics publishes metrics: package metrics does so for Prometheus.
+//     Options.Tracer makes OpenTelemetry spans.
 //   - Package middleware limits the requests of a net/http server, package
 //     middleware/grpclimit those of a gRPC server.
 //

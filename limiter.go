@@ -9,14 +9,11 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	"github.com/headgate-rls/headgate/backends"
 	"github.com/headgate-rls/headgate/backends/stack"
 	"github.com/headgate-rls/headgate/descriptors"
 	"github.com/headgate-rls/headgate/descriptors/rulefile"
 	"github.com/headgate-rls/headgate/internal/kit/background"
-	"github.com/headgate-rls/headgate/internal/kit/metrics/prom"
 	"github.com/headgate-rls/headgate/policies"
 	"github.com/headgate-rls/headgate/ratelimit"
 )
@@ -147,19 +144,19 @@ func (l *Limiter) closePolicies() error {
 }
 
 // publish registers the metrics.
-func (l *Limiter) publish(registerer prometheus.Registerer) error {
+func (l *Limiter) publish(to Metrics) error {
 	if l.metrics == nil {
 		return nil
 	}
-	all := prom.New()
-	all.Add(slices.Concat(l.metrics.Rows(), l.panicked.Rows(), l.store.Figures(), l.service.Leases().Rows())...)
+	rows := slices.Concat(l.metrics.Rows(), l.panicked.Rows(), l.store.Figures(), l.service.Leases().Rows())
 	if l.source != nil {
-		all.Add(l.source.InForce().Rows()...)
+		rows = append(rows, l.source.InForce().Rows()...)
 	}
-	if err := registerer.Register(all); err != nil {
+	unregister, err := to.Register(rows...)
+	if err != nil {
 		return fmt.Errorf("headgate: Options.Metrics: %w", err)
 	}
-	l.withdraw = func() { registerer.Unregister(all) }
+	l.withdraw = unregister
 	return nil
 }
 

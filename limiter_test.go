@@ -15,6 +15,7 @@ import (
 
 	_ "github.com/headgate-rls/headgate/backends/redis"
 	_ "github.com/headgate-rls/headgate/backends/sqlstore"
+	"github.com/headgate-rls/headgate/metrics"
 	"github.com/headgate-rls/headgate/test/testenv"
 )
 
@@ -446,11 +447,12 @@ func TestSetRulesKeepsCountersAndRefusesMistakes(t *testing.T) {
 // The metrics are those of the service. They go with the limiter.
 func TestMetricsAreThoseOfTheService(t *testing.T) {
 	registry := prometheus.NewRegistry()
-	l, err := Open(t.Context(), Options{Rules: []Rules{YAML("rules.yaml", testRules)}, Metrics: registry})
+	opt := Options{Rules: []Rules{YAML("rules.yaml", testRules)}, Metrics: metrics.Prometheus(registry)}
+	l, err := Open(t.Context(), opt)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Open(t.Context(), Options{Rules: []Rules{YAML("rules.yaml", testRules)}, Metrics: registry}); err == nil {
+	if _, err := Open(t.Context(), opt); err == nil {
 		t.Error("two limiters share a registry")
 	}
 	for range 4 {

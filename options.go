@@ -7,10 +7,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/headgate-rls/headgate/descriptors"
+	"github.com/headgate-rls/headgate/internal/kit/metrics"
 	"github.com/headgate-rls/headgate/policies"
 	"github.com/headgate-rls/headgate/ratelimit"
 )
@@ -63,13 +63,18 @@ type Options struct {
 
 	// Log gets what operators should know; nil discards it.
 	Log *slog.Logger
-	// Metrics registers the metrics of the service about decisions and stores; nil counts
-	// nothing. Two limiters need registerers that tell them apart, such as those of
-	// prometheus.WrapRegistererWith.
-	Metrics prometheus.Registerer
+	// Metrics publishes the metrics of the service about decisions and stores; nil counts
+	// nothing. metrics.Prometheus of package metrics makes it of a registry.
+	Metrics Metrics
 	// Tracer makes a span of each decision and one of its call to the store, below the span in the
 	// context of the call; nil: there are none. Ending a span must not block.
 	Tracer trace.Tracer
+}
+
+// Metrics publishes what a limiter measures. Package metrics has it for Prometheus.
+type Metrics interface {
+	// Register publishes rows until unregister is called.
+	Register(rows ...metrics.Row) (unregister func(), err error)
 }
 
 // settings returns the options as the engine has them, checked.

@@ -1,0 +1,3 @@
+// Package metrics publishes what a limiter of the library measures. It is a package of its own, so that only programs
+// that import it have Prometheus' client in them.
+package metrics
