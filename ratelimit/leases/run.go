@@ -62,8 +62,8 @@ func (t *Tracker) repeat(ctx context.Context, f func(round uint64) error) {
 			if t.idle() {
 				continue // the log of an outage needs no line about what nobody uses
 			}
-			t.warn("the registry of requests in flight cannot be read or written; until it can, headgate does not notice "+
-				"proxies that are gone", "error", err)
+			t.warn("cannot use the registry of requests in flight; until then headgate notices no proxies that are gone",
+				"error", err)
 		}
 	}
 }

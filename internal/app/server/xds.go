@@ -67,8 +67,8 @@ func (x *xdsRules) overflow(caps *backends.Caps) limit.Overflow {
 	if caps.Algorithms[limit.FixedWindow].Overflow >= limit.Saturate {
 		return limit.Saturate
 	}
-	x.log.Warn("the backend does not keep overflow saturate: a cost that Envoy reports after the response is not "+
-		"counted if it is more than what is left",
+	x.log.Warn(
+		"the backend does not keep overflow saturate: it counts no cost, reported after the response, that has no room",
 		"backend", caps.Name)
 	return limit.Refuse
 }
