@@ -59,7 +59,7 @@ func TestBadCommandLinesAreExplained(t *testing.T) {
 		{admin + "--admin-tls-cert " + cert + " --admin-tls-key " + key + " --admin-client-ca none",
 			"--admin-client-ca: open none"},
 		{admin + "--admin-tls-cert " + cert + " --admin-tls-key " + key + " --admin-client-ca " + key,
-			"--admin-client-ca " + key + ": no certificate in it"},
+			"--admin-client-ca: " + key + ": no certificate in it"},
 		{"serve --example --grpc 127.0.0.1:0 --grpc-tls-cert none --grpc-tls-key " + key,
 			"--grpc-tls-cert none, --grpc-tls-key " + key + ": open none"},
 		{"serve --example --grpc 127.0.0.1:0 --services= --http= --debug " + taken.Addr().String(),

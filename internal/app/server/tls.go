@@ -94,7 +94,7 @@ func (f *certFiles) load() (*tls.Config, error) {
 	}
 	// Only these: a certificate of a public authority must not do.
 	if config.ClientCAs, err = certs.Authorities(f.clientCA); err != nil {
-		return nil, fmt.Errorf("--%s-client-ca %w", f.flags, err)
+		return nil, fmt.Errorf("--%s-client-ca: %w", f.flags, err)
 	}
 	config.ClientAuth = tls.RequireAndVerifyClientCert
 	if f.ifGiven {
