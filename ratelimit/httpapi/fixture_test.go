@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	_ "github.com/headgate-rls/headgate/backends/redis"
+	_ "github.com/headgate-rls/headgate/backends/sqlstore"
 	"github.com/headgate-rls/headgate/backends/stack"
 	"github.com/headgate-rls/headgate/descriptors"
 	"github.com/headgate-rls/headgate/descriptors/rulefile"
