@@ -93,7 +93,6 @@ func (l *ruleLoader) warnOfPolicies(set *descriptors.Set) {
 	}
 }
 
-// warn logs problems of rules that are in force.
 // watcher returns what follows the files of rules, and what it has loaded.
 func (l *ruleLoader) watcher(list []Rules,
 	install func(*descriptors.Set) error) (*watch.Watcher, *descriptors.Set, error) {

@@ -56,7 +56,7 @@ type Body struct {
 	ChangedAt *string      `json:"changedAt,omitempty"`
 }
 
-// givenKey returns the key of a body, nil if there is none.
+// givenKey returns the key that a body has under either name, or nil if it has neither. It fails if both differ.
 func (b *Body) givenKey() (*string, error) {
 	switch {
 	case b.Key == nil:

@@ -110,14 +110,14 @@ func (c *Counters) find(labels []string) *Series {
 	return s
 }
 
-// Find returns the series under labels as Hold does, nil if there is none.
+// Find returns the existing series under labels, or nil. Unlike Hold it makes none and does not keep it.
 func (c *Counters) Find(labels ...string) *Series {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.series[setOf(labels)]
 }
 
-// Drop ends a Hold, of nothing if s is nil. Who counts in a series that is gone counts for nobody.
+// Drop ends one Hold of s. The last Drop removes the series: later counts in it are not reported. A nil s is ignored.
 func (c *Counters) Drop(s *Series) {
 	if s == nil {
 		return

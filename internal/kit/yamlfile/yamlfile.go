@@ -17,8 +17,8 @@ type Error struct {
 	Message string
 }
 
-// Decode returns the first document of a text, and the second one, of which there should be none;
-// nil: there is none.
+// Decode returns the first two documents of a text, each nil if the text has no such document. A file should have
+// one: the second is for the error that says where it begins.
 func Decode(text []byte) (first, second *yaml.Node, wrong *Error) {
 	var documents [2]*yaml.Node
 	decoder := yaml.NewDecoder(bytes.NewReader(text))

@@ -78,9 +78,6 @@ func (h *unaryHandler) shed(calls []*unary.Call) {
 	h.encode(cs, start)
 }
 
-// mayReturnLease reports whether a call may bring leases back. Such calls go
-// first, because they make room for requests after them. Their deadline matters
-// little: a release that the backend cannot do in time is retried.
 func mayReturnLease(c *unary.Call) bool { return ratelimit.MayReturnLease(c.Message) }
 
 // abandoned releases the leases that a call brings back whose caller is gone. It

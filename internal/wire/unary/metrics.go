@@ -8,7 +8,7 @@ var CodeNames = [numCodes]string{"OK", "Canceled", "Unknown", "InvalidArgument",
 	"PermissionDenied", "ResourceExhausted", "FailedPrecondition", "Aborted", "OutOfRange", "Unimplemented", "Internal",
 	"Unavailable", "DataLoss", "Unauthenticated"}
 
-// Metrics that all transports have, whoever counts.
+// Rows of the metrics that every transport reports.
 var (
 	// Answers counts every answer of every transport, also one that is given before a handler runs.
 	Answers = metrics.Row{Name: "headgate_requests_total", Kind: metrics.IsCounter,
