@@ -455,7 +455,7 @@ func TestImpliedDomain(t *testing.T) {
 	if got != "" || fmt.Sprint(set.Domains()) != "[mock shop]" {
 		t.Error(got)
 	}
-	other := "domain: default\ndescriptors: [{key: a}]\n"
+	other := "domain: default\ndescriptors: [{key: a, rate_limit: {unlimited: true}}]\n"
 	if set, got = load(rulefile.Options{}, other, rest); set != nil ||
 		got != "1.yaml:1:1: the file names no domain, and the default \"default\" is already in 0.yaml; name another, "+
 			"or allow merging domains (--merge-domains) (at default)\n" {
@@ -480,11 +480,13 @@ func TestResourceWarnings(t *testing.T) {
 		{"neighbours",
 			resources("path: '/a/{id}'\nmethod: GET, path: '/a/{id}'\npath: '/a/{id}/*'\npath: /a/id\npath: '~/a/{id}'"), ""},
 		{"descriptors of requests", resources("path: /a") + "descriptors:\n  - key: method\n    descriptors:\n" +
-			"      - {key: path}\n      - {key: user}\n",
+			"      - {key: path, rate_limit: {unlimited: true}}\n      - {key: user, rate_limit: {unlimited: true}}\n",
 			"f:7:9: warning: the rule never applies: the domain has resources, and descriptors that begin with method and " +
 				"path are matched against those (at d/method/path)"},
 		{"shadow without limit", "domain: d\nresources: [{path: /a, shadow_mode: true}]\n",
-			"f:2:37: warning: shadow_mode has no effect: the rule itself has no rate_limit, no limits and no concurrency " +
+			"f:2:13: warning: no limit: all that matches passes and is not counted; if it should, write rate_limit: " +
+				"{unlimited: true} (at d/*:/a)\n" +
+				"f:2:37: warning: shadow_mode has no effect: the rule itself has no rate_limit, no limits and no concurrency " +
 				"(at d/*:/a)"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

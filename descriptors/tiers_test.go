@@ -198,7 +198,7 @@ descriptors:
 		{Name: "c", Data: []byte("domain: action\nresources: [{path: /x, soapAction: 'urn:x', concurrency: [{threshold: 1, " +
 			"response: {delay: 1ms}}]}]\n")},
 	}, rulefile.Options{})
-	if len(problems) > 0 {
+	if set == nil {
 		t.Fatal(lines(problems))
 	}
 	for domain, want := range map[string]descriptors.Needs{

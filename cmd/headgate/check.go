@@ -17,14 +17,14 @@ import (
 
 func checkCommand() *cobra.Command {
 	var format, backend string
-	var merge, reference bool
+	var merge, reference, strict bool
 	cmd := &cobra.Command{
 		Use:   "check PATH…",
 		Short: "Check rules before they go live",
 		Long: `Check rule files and directories, and whether the backend supports the rules.
 
 Every problem is printed as file:line:col: message. The exit code is 1 if any
-of them is an error, and 0 otherwise: warnings do not count.
+of them is an error, and 0 otherwise: warnings count only with --strict.
 
 With --reference the rules are those of envoyproxy/ratelimit. What that service
 decides differently is printed, too. Then the exit code is 4, unless it is 1.`,
@@ -36,9 +36,10 @@ decides differently is printed, too. Then the exit code is 4, unless it is 1.`,
 			if format != "text" && format != "json" {
 				return fmt.Errorf("--format must be text or json, not %q", format)
 			}
-			return check(cmd.OutOrStdout(), args, backend, rulefile.Options{MergeDomains: merge}, reference, format)
+			return check(cmd.OutOrStdout(), args, backend, rulefile.Options{MergeDomains: merge}, reference, strict, format)
 		},
 	}
+	cmd.Flags().BoolVar(&strict, "strict", false, "exit with 1 if there are warnings")
 	cmd.Flags().StringVar(&format, "format", "text", "text or json")
 	cmd.Flags().StringVar(&backend, "backend", "memory://",
 		"`URL` of the backend that the rules are for; check does not connect to it")
@@ -48,7 +49,8 @@ decides differently is printed, too. Then the exit code is 4, unless it is 1.`,
 	return cmd
 }
 
-func check(out io.Writer, paths []string, backend string, opt rulefile.Options, reference bool, format string) error {
+func check(out io.Writer, paths []string, backend string, opt rulefile.Options, reference, strict bool,
+	format string) error {
 	caps, err := stack.Caps(backend)
 	if err != nil {
 		return fmt.Errorf("--backend: %w", err)
@@ -64,10 +66,11 @@ func check(out io.Writer, paths []string, backend string, opt rulefile.Options, 
 	if err != nil {
 		return err
 	}
-	if err := printProblems(out, append(problems, differences...), set, format); err != nil {
+	good := set != nil && !hasError(problems, strict)
+	if err := printProblems(out, append(problems, differences...), set, good, format); err != nil {
 		return err
 	}
-	if set == nil || hasError(problems) {
+	if !good {
 		return exitCode(exitProblems)
 	}
 	if len(differences) > 0 {
@@ -79,16 +82,18 @@ func check(out io.Writer, paths []string, backend string, opt rulefile.Options, 
 	return nil
 }
 
-func hasError(problems []descriptors.Problem) bool {
+// hasError reports whether a problem is an error, as warnings are if strict.
+func hasError(problems []descriptors.Problem, strict bool) bool {
 	for _, p := range problems {
-		if !p.Warning {
+		if !p.Warning || strict {
 			return true
 		}
 	}
 	return false
 }
 
-func printProblems(out io.Writer, problems []descriptors.Problem, set *descriptors.Set, format string) error {
+func printProblems(out io.Writer, problems []descriptors.Problem, set *descriptors.Set, good bool,
+	format string) error {
 	if format == "json" {
 		if problems == nil {
 			problems = []descriptors.Problem{}
@@ -100,7 +105,7 @@ func printProblems(out io.Writer, problems []descriptors.Problem, set *descripto
 	for _, p := range problems {
 		fmt.Fprintln(out, p.String())
 	}
-	if set != nil && !hasError(problems) {
+	if good {
 		fmt.Fprintf(out, "ok: %s in %s\n", spell.Count(len(set.Rules()), "rule"), spell.Count(len(set.Domains()), "domain"))
 	}
 	return nil

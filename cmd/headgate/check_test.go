@@ -39,6 +39,23 @@ func TestCheckLocalShare(t *testing.T) {
 	}
 }
 
+// --strict turns warnings, such as one of a rule without a limit, into errors.
+func TestCheckStrictFailsOnWarnings(t *testing.T) {
+	file := writeRules(t, "domain: shop\ndescriptors:\n- key: k\n")
+	const want = ": warning: no limit: "
+	code, out := headgate(t, "check", file)
+	if code != 0 || !strings.Contains(out, want) || !strings.Contains(out, "ok: ") {
+		t.Errorf("exit code %d: %s", code, out)
+	}
+	if code, out := headgate(t, "check", "--strict", file); code != exitProblems || !strings.Contains(out, want) ||
+		strings.Contains(out, "ok: ") {
+		t.Errorf("strict: exit code %d: %s", code, out)
+	}
+	if code, out := headgate(t, "check", "--strict", writeRules(t, sharedRules)); code != 0 {
+		t.Errorf("strict, without warnings: exit code %d: %s", code, out)
+	}
+}
+
 // headgate check knows what the backend that is to keep the rules promises.
 func TestCheckFindsLimitsThatTheBackendCannotKeep(t *testing.T) {
 	file := writeRules(t, "domain: shop\ndescriptors:\n- {key: k, limits: [{algorithm: sliding_log, limit: 9000000, "+

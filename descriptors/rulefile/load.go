@@ -32,26 +32,38 @@ func Load(sources []Source, opt Options) (*descriptors.Set, []descriptors.Proble
 // LoadDomains is Load, and also returns the domain of each source: "" if it
 // cannot be read.
 func LoadDomains(sources []Source, opt Options) (*descriptors.Set, []descriptors.Problem, []string) {
-	spec, problems, named := read(sources, opt)
-	return descriptors.Build(spec, problems), problems.Sorted(), named
+	l := read(sources, opt)
+	return l.build(), l.Sorted(), l.names
 }
 
 // LoadSpec is Load, and also returns the rules as they were read.
 func LoadSpec(sources []Source, opt Options) (*descriptors.Set, *descriptors.Spec, []descriptors.Problem) {
-	spec, problems, _ := read(sources, opt)
-	return descriptors.Build(spec, problems), spec, problems.Sorted()
+	l := read(sources, opt)
+	return l.build(), &l.spec, l.Sorted()
 }
 
-// read reads the rules of all sources, and returns the domain of each source.
-func read(sources []Source, opt Options) (*descriptors.Spec, *descriptors.Problems, []string) {
+// read reads the rules of all sources.
+func read(sources []Source, opt Options) *loader {
 	l := &loader{opt: opt, begins: "a domain", domains: map[string]*firstFile{}}
-	named := make([]string, len(sources))
 	for i := range sources {
 		l.named = ""
 		l.source(&sources[i])
-		named[i] = l.named
+		l.names = append(l.names, l.named)
 	}
-	return &descriptors.Spec{Domains: l.parts, Hash: hashOf(sources)}, &l.Problems, named
+	l.spec.Hash = hashOf(sources)
+	return l
+}
+
+// build compiles what was read. What limits nothing is a warning of rules that are good otherwise: a file that was
+// cut off has such rules, too.
+func (l *loader) build() *descriptors.Set {
+	set := descriptors.Build(&l.spec, &l.Problems)
+	if set != nil {
+		for _, p := range l.exempt {
+			l.Add(p)
+		}
+	}
+	return set
 }
 
 // hashOf returns a number of 52 bits, which a metric can hold, that stands for
@@ -92,14 +104,10 @@ func (l *loader) source(s *Source) {
 	if n := f.get("domain"); n != nil {
 		spec.Place = l.place(n)
 	}
-	l.parts = append(l.parts, spec)
+	l.spec.Domains = append(l.spec.Domains, spec)
 	d := &twig{key: name}
 	spec.Matrix = l.matrixMode(f)
 	list, resources := f.get("descriptors"), f.get("resources")
-	if (list == nil || isNull(list)) && (resources == nil || isNull(resources)) {
-		l.warnf(root, d, "the domain has no descriptors and no resources, so nothing in it is limited")
-		return
-	}
 	if list != nil && !isNull(list) {
 		l.list(list, d, "descriptors", func(n *yaml.Node) {
 			if r := l.rule(n, d); r != nil {
@@ -114,7 +122,22 @@ func (l *loader) source(s *Source) {
 			}
 		})
 	}
+	if len(spec.Rules)+len(spec.Resources) == 0 {
+		l.exempts(root, d, "the domain has no descriptors and no resources, so nothing in it is limited")
+	}
 }
+
+// exempts notes what limits nothing. The resources of a mock server mostly do not.
+func (l *loader) exempts(n *yaml.Node, t *twig, what string) {
+	if l.style.plugin == "" && len(l.exempt) < maxExempt {
+		l.exempt = append(l.exempt, descriptors.Problem{File: l.file, Line: n.Line, Col: n.Column, Path: t.path(),
+			Message: what, Warning: true})
+	}
+}
+
+// exemptsAll says what a rule without a limit does.
+const exemptsAll = "no limit: all that matches passes and is not counted; if it should, write " +
+	"rate_limit: {unlimited: true}"
 
 // parse returns the top mapping of the only document in data.
 func (l *loader) parse(data []byte) (*yaml.Node, bool) {

@@ -16,6 +16,8 @@ const (
 	// maxExpansion is how many YAML nodes more than it has bytes a file may
 	// have once its aliases are followed.
 	maxExpansion = 1_000_000
+	// maxExempt bounds the warnings of rules without a limit.
+	maxExempt = 1000
 )
 
 // Options change how rules are read.
@@ -45,7 +47,9 @@ type loader struct {
 	stop   bool // a bound was hit, read no more
 
 	domains map[string]*firstFile
-	parts   []*descriptors.DomainSpec // one of each source that has a domain
+	spec    descriptors.Spec          // with a domain of each source that has one
+	names   []string                  // the domain of each source, "" if it cannot be read
+	exempt  []descriptors.Problem     // what limits nothing
 	nodes   int                       // of the tree, rules or not
 	zones   map[string]*time.Location // that rules name
 }

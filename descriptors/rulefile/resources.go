@@ -64,6 +64,9 @@ func (l *loader) resource(n *yaml.Node, d *twig) *descriptors.ResourceSpec {
 		}
 	})
 	l.resourceRule(f, t, &r.Body)
+	if !f.limits() {
+		l.exempts(n, t, exemptsAll)
+	}
 	return r
 }
 

@@ -41,9 +41,11 @@ func (l *loader) rule(n *yaml.Node, parent *twig) *descriptors.RuleSpec {
 	below := f.get("descriptors")
 	leaf := below == nil || isNull(below) || below.Kind == yaml.SequenceNode && len(below.Content) == 0
 	l.pointless(f, t, &r.Body)
-	if n := f.get("value_to_metric"); leaf && r.ValueToMetric && !slices.ContainsFunc(limiting,
-		func(name string) bool { return f.get(name) != nil }) {
-		l.warnf(n, t, "value_to_metric has no effect: neither the rule nor one below it has a limit")
+	if leaf && !f.limits() {
+		l.exempts(n, t, exemptsAll)
+		if r.ValueToMetric {
+			l.warnf(f.get("value_to_metric"), t, "value_to_metric has no effect: neither the rule nor one below it has a limit")
+		}
 	}
 	if below != nil && !isNull(below) {
 		l.list(below, t, "descriptors", func(n *yaml.Node) {
@@ -104,6 +106,11 @@ func (l *loader) modes(f fields, t *twig, r *descriptors.Body) {
 
 // limiting are the fields that limit something.
 var limiting = []string{"rate_limit", "limits", "concurrency"}
+
+// limits reports whether a rule has a limit, right or wrong.
+func (f fields) limits() bool {
+	return slices.ContainsFunc(limiting, func(name string) bool { return f.get(name) != nil })
+}
 
 // pointless reports fields that do nothing on a rule that limits nothing.
 func (l *loader) pointless(f fields, t *twig, r *descriptors.Body) {

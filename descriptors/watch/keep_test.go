@@ -36,7 +36,7 @@ func play(t *testing.T, opt rulefile.Options, steps []step) {
 	var set *descriptors.Set
 	var last *Outcome
 	w := New([]string{dir}, Options{
-		Options: opt, Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
+		Options: opt, Log: slog.New(slog.NewTextHandler(io.Discard, nil)), Settle: -1,
 		OnChange:  func(s *descriptors.Set, _ []descriptors.Problem) { set = s },
 		OnOutcome: func(o *Outcome) { last = o },
 	})
@@ -173,7 +173,7 @@ func TestUnreadableFileKeepsNoOtherFromChanging(t *testing.T) {
 	var last *Outcome
 	got := ""
 	w := New([]string{dir, filepath.Join(dir, "more.txt")}, Options{
-		Log: slog.New(slog.DiscardHandler), OnOutcome: func(o *Outcome) { last = o },
+		Log: slog.New(slog.DiscardHandler), Settle: -1, OnOutcome: func(o *Outcome) { last = o },
 		OnChange: func(s *descriptors.Set, _ []descriptors.Problem) { got = describeSet(s) },
 	})
 	write(t, filepath.Join(dir, "more.txt"), rulesFor("f", 1))
@@ -199,7 +199,7 @@ func TestCheckKeepsItsDomainOnly(t *testing.T) {
 	got := ""
 	var last *Outcome
 	w := New([]string{dir}, Options{
-		Log: slog.New(slog.DiscardHandler), OnOutcome: func(o *Outcome) { last = o },
+		Log: slog.New(slog.DiscardHandler), Settle: -1, OnOutcome: func(o *Outcome) { last = o },
 		OnChange: func(s *descriptors.Set, _ []descriptors.Problem) { got = describeSet(s) },
 		Check: func(s *descriptors.Set) (list []descriptors.Problem) {
 			for _, r := range s.Rules() {

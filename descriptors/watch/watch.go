@@ -30,6 +30,9 @@ type Options struct {
 	// 100 ms by default. Under a stream of writes they are read all the same
 	// after ten times as long.
 	Debounce time.Duration
+	// Settle is how long the files must be quiet before rules are put in force that take limits away: 2 s by
+	// default, not at all if negative. A file that is being written lacks its last rules.
+	Settle time.Duration
 	// Poll is how often the files are read to see whether a change was not
 	// announced, as on network file systems: 10 s by default.
 	Poll time.Duration
@@ -57,6 +60,8 @@ type Watcher struct {
 	merger
 	inForce fingerprint // of the set last handed out
 	seen    fingerprint // last looked at, good or bad
+	set     *descriptors.Set
+	settle  settling
 
 	newEvents func() (*fsnotify.Watcher, error)
 	files     func([]rulefile.Source, error) // of Follow, which compiles nothing; else nil
@@ -78,6 +83,9 @@ func New(paths []string, opt Options) *Watcher {
 	}
 	if opt.Debounce <= 0 {
 		opt.Debounce = 100 * time.Millisecond
+	}
+	if opt.Settle == 0 {
+		opt.Settle = 2 * time.Second
 	}
 	if opt.Poll <= 0 {
 		opt.Poll = 10 * time.Second
@@ -117,7 +125,7 @@ func (w *Watcher) Load() (*descriptors.Set, []descriptors.Problem, error) {
 
 // take notes what is in force now.
 func (w *Watcher) take(m *merged) {
-	w.inForce, w.last = fingerprintOf(m.sources, nil), m.domains
+	w.inForce, w.last, w.set = fingerprintOf(m.sources, nil), m.domains, m.set
 }
 
 func (w *Watcher) tell(o *Outcome) {
@@ -196,11 +204,15 @@ func (w *Watcher) Run(ctx context.Context) error {
 			latest = time.Time{}
 			w.rewatch()
 			w.reload()
+			if w.settle.waits() {
+				quiet.Reset(w.opt.Settle)
+			}
 		case <-poll.C:
 			changed = latest.IsZero() && w.differs()
 		}
 		if changed {
 			now := time.Now()
+			w.settle.since = now
 			if latest.IsZero() {
 				latest = now.Add(10 * w.opt.Debounce)
 			}
@@ -219,7 +231,7 @@ func (w *Watcher) differs() bool {
 // reload reads the files, and reports them if they differ from last time.
 func (w *Watcher) reload() {
 	sources, failed, seen, err := w.read()
-	if seen == w.seen {
+	if seen == w.seen && !w.settle.waits() {
 		return
 	}
 	w.seen = seen
@@ -236,7 +248,13 @@ func (w *Watcher) reload() {
 	if w.last == nil && m.outcome.Err != nil && !w.opt.Skip {
 		m.set = nil // as Load does
 	}
-	changed := m.set != nil && fingerprintOf(m.sources, nil) != w.inForce
+	print := fingerprintOf(m.sources, nil)
+	changed := m.set != nil && print != w.inForce
+	if !changed {
+		w.settle.print = fingerprint{}
+	} else if w.unsettled(m.set, print) {
+		return
+	}
 	w.report(&m, changed)
 	if changed {
 		w.take(&m)

@@ -650,7 +650,7 @@ func TestEmptyDirectoriesAndAnyName(t *testing.T) {
 	dir := t.TempDir()
 	got := ""
 	w := New([]string{dir}, Options{
-		Log: slog.New(slog.DiscardHandler), Files: Files{All: true, Empty: true},
+		Log: slog.New(slog.DiscardHandler), Files: Files{All: true, Empty: true}, Settle: -1,
 		OnChange: func(s *descriptors.Set, _ []descriptors.Problem) { got = describeSet(s) },
 	})
 	set, _, err := w.Load()

@@ -1,0 +1,233 @@
+package descriptors
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/headgate-rls/headgate/internal/kit/spell"
+	"github.com/headgate-rls/headgate/internal/kit/units"
+	"github.com/headgate-rls/headgate/limit"
+)
+
+// A Diff is what differs between two sets of rules.
+type Diff struct {
+	// DomainsAdded and DomainsRemoved are in alphabetical order.
+	DomainsAdded, DomainsRemoved []string
+	// Limits are the limits that came, went or have other figures, in the order of the new set; those that went
+	// come last.
+	Limits []LimitChange
+}
+
+// A LimitChange is a limit that two sets have differently.
+type LimitChange struct {
+	// Limit is "domain/path:name". A limit without a name has its number in the rule, unless it is the first.
+	Limit string
+	// Old and New are the figures, such as "600/5m"; empty where the set does not have the limit. A rule that
+	// exempts what it matches has "no limit", one with unlimited: true has "unlimited".
+	Old, New string
+	// TakenAway: the old set limits what the new one does not.
+	TakenAway bool
+}
+
+// String renders the change as "domain/path 600/5m -> 6/5m".
+func (c LimitChange) String() string {
+	switch {
+	case c.Old == "":
+		return "+ " + c.Limit + " " + c.New
+	case c.New == "":
+		return "- " + c.Limit + " " + c.Old
+	}
+	return c.Limit + " " + c.Old + " -> " + c.New
+}
+
+// Empty reports whether nothing differs.
+func (d *Diff) Empty() bool {
+	return len(d.DomainsAdded)+len(d.DomainsRemoved)+len(d.Limits) == 0
+}
+
+// TakenAway returns how many limits of the old set the new one does not have.
+func (d *Diff) TakenAway() (n int) {
+	for i := range d.Limits {
+		if d.Limits[i].TakenAway {
+			n++
+		}
+	}
+	return n
+}
+
+// Lines renders the difference, at most that many lines. The last one counts those that are left out.
+func (d *Diff) Lines(most int) []string {
+	var lines []string
+	further := 0
+	add := func(line string) {
+		if len(lines) < most-1 || len(lines) < most && d.size() <= most {
+			lines = append(lines, line)
+		} else {
+			further++
+		}
+	}
+	for _, name := range d.DomainsRemoved {
+		add("- domain " + spell.Short(name))
+	}
+	for _, name := range d.DomainsAdded {
+		add("+ domain " + spell.Short(name))
+	}
+	for i := range d.Limits {
+		add(d.Limits[i].String())
+	}
+	if further > 0 {
+		lines = append(lines, fmt.Sprintf("and %d more", further))
+	}
+	return lines
+}
+
+func (d *Diff) size() int { return len(d.DomainsRemoved) + len(d.DomainsAdded) + len(d.Limits) }
+
+// Compare returns what differs between old, which may be nil, and s. Only what limits is compared: domains, limits
+// and their figures.
+func (s *Set) Compare(old *Set) *Diff {
+	d := &Diff{}
+	if old == nil {
+		old = &Set{}
+	}
+	d.DomainsAdded, d.DomainsRemoved = missing(s, old), missing(old, s)
+	now, before := s.rules, old.rules
+	if added, gone, ok := s.Since(old); ok {
+		now, before = added, gone
+	}
+	were := make(map[limitID]*Rule, len(before))
+	for _, r := range before {
+		r.eachLimit(func(id limitID) { were[id] = r })
+	}
+	for _, r := range now {
+		r.eachLimit(func(id limitID) {
+			was, there := were[id]
+			delete(were, id)
+			change := LimitChange{Limit: id.String(), New: r.limitText(id)}
+			if there {
+				change.Old, change.TakenAway = was.limitText(id), was.limited(id) && !r.limited(id)
+			}
+			if change.Old != change.New {
+				d.Limits = append(d.Limits, change)
+			}
+		})
+	}
+	var gone []LimitChange
+	for id, was := range were {
+		gone = append(gone, LimitChange{Limit: id.String(), Old: was.limitText(id), TakenAway: was.limited(id)})
+	}
+	slices.SortFunc(gone, func(a, b LimitChange) int { return cmp.Compare(a.Limit, b.Limit) })
+	d.Limits = append(d.Limits, gone...)
+	return d
+}
+
+// missing returns the domains of s that other does not have, in alphabetical order.
+func missing(s, other *Set) (names []string) {
+	for name := range s.domains {
+		if other.domains[name] == nil {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// A limitID is a limit's place in the rules: its name or number in the rule at a path.
+type limitID struct {
+	domain, path string
+	name         string // if it has one
+	number       int    // in the rule, if it has no name; inFlight for the limit on requests in flight
+}
+
+const inFlight = -1
+
+func (id limitID) String() string {
+	text := spell.Short(id.domain) + "/" + spell.Short(id.path)
+	switch {
+	case id.name != "":
+		return text + ":" + id.name
+	case id.number > 0:
+		return text + "#" + strconv.Itoa(id.number)
+	}
+	return text
+}
+
+// eachLimit calls f for each limit of r; for a rule without one as if it had one.
+func (r *Rule) eachLimit(f func(limitID)) {
+	id := limitID{domain: r.Domain, path: r.Path}
+	for i := range r.Limits {
+		id.name, id.number = r.Limits[i].Name, i
+		if id.name != "" {
+			id.number = 0
+		}
+		f(id)
+	}
+	id.name, id.number = "", inFlight
+	if r.Concurrency != nil {
+		f(id)
+	} else if len(r.Limits) == 0 {
+		id.number = 0
+		f(id)
+	}
+}
+
+// find returns the limit with an id, nil if r has it not.
+func (r *Rule) find(id limitID) *RuleLimit {
+	for i := range r.Limits {
+		if l := &r.Limits[i]; id.name != "" && l.Name == id.name || id.name == "" && i == id.number {
+			return l
+		}
+	}
+	return nil
+}
+
+// limited reports whether r limits anything by the limit with an id.
+func (r *Rule) limited(id limitID) bool { return id.number == inFlight || r.find(id) != nil }
+
+// limitText renders the figures of the limit with an id.
+func (r *Rule) limitText(id limitID) string {
+	if id.number == inFlight {
+		return r.Concurrency.brief() + r.shadowText(false)
+	}
+	l := r.find(id)
+	switch {
+	case l != nil:
+		return l.brief() + r.shadowText(l.Shadow)
+	case r.Unlimited:
+		return "unlimited"
+	}
+	return "no limit"
+}
+
+func (r *Rule) shadowText(too bool) string {
+	if r.Shadow || too {
+		return " shadow"
+	}
+	return ""
+}
+
+// brief renders a limit's figures as people say them: 600/5m, sliding_log 100/1h, token_bucket 10/1s burst 20.
+func (l *RuleLimit) brief() string {
+	s := l.Limit.Spec()
+	text := fmt.Sprintf("%d/%s", s.Max, units.Format(s.Window))
+	if s.Algorithm != limit.FixedWindow {
+		text = s.Algorithm.String() + " " + text
+	}
+	if s.Algorithm.Is(limit.Refilled) {
+		text += fmt.Sprintf(" burst %d", s.Burst)
+	}
+	return text + strings.TrimSuffix(calendar(&s), " time_zone=UTC")
+}
+
+// brief renders when tiers apply and what they do: "in flight > 5: status 503".
+func (c *Concurrency) brief() string {
+	var tiers []string
+	for i := range c.Tiers {
+		t := Tier{Threshold: c.Tiers[i].Threshold, Delay: c.Tiers[i].Delay, Status: c.Tiers[i].Status}
+		tiers = append(tiers, t.String())
+	}
+	return strings.Join(tiers, "; ")
+}

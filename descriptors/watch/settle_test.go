@@ -1,0 +1,92 @@
+package watch
+
+import (
+	"context"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/headgate-rls/headgate/descriptors"
+)
+
+const twoRules = "domain: d\ndescriptors:\n- {key: a, rate_limit: {unit: hour, requests_per_unit: 1}}\n" +
+	"- {key: a, value: b, rate_limit: {unit: hour, requests_per_unit: 2}}\n"
+
+// safeText is a log that goroutines share.
+type safeText struct {
+	mu sync.Mutex
+	b  strings.Builder
+}
+
+func (s *safeText) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.Write(p)
+}
+
+func (s *safeText) String() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.String()
+}
+
+// settled follows a file of two rules, and returns its path and what is noted.
+func settled(t *testing.T, settle time.Duration) (string, *watched, *safeText) {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "rules.yaml")
+	write(t, file, twoRules)
+	w, log := &watched{t: t}, &safeText{}
+	w.Watcher = New([]string{file}, Options{
+		Log: slog.New(slog.NewTextHandler(log, nil)), Debounce: 5 * time.Millisecond, Settle: settle,
+		OnChange: func(s *descriptors.Set, _ []descriptors.Problem) { w.note(describeSet(s)) },
+	})
+	if _, _, err := w.Load(); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error)
+	go func() { done <- w.Run(ctx) }()
+	t.Cleanup(func() { cancel(); do(t, <-done) })
+	time.Sleep(50 * time.Millisecond) // until the watches stand
+	return file, w, log
+}
+
+// A file that is rewritten in place takes no limit away for a moment, wherever a reader meets it.
+func TestRewritingAFileTakesNoLimitAway(t *testing.T) {
+	file, w, log := settled(t, 500*time.Millisecond)
+	second := strings.Index(twoRules, "- {key: a, value")
+	for end := time.Now().Add(1500 * time.Millisecond); time.Now().Before(end); {
+		f, err := os.Create(file)
+		do(t, err)
+		_, err = f.WriteString(twoRules[:second])
+		do(t, err)
+		time.Sleep(20 * time.Millisecond)
+		_, err = f.WriteString(twoRules[second:])
+		do(t, err, f.Close())
+		time.Sleep(20 * time.Millisecond)
+	}
+	if w.want(""); !strings.Contains(log.String(), "level=WARN") ||
+		!strings.Contains(log.String(), "the new rules take limits away") || !strings.Contains(log.String(), "d/a_b 2/1h") {
+		t.Errorf("the log:\n%s", log)
+	}
+}
+
+// Rules that take limits away are in force once the files have been quiet; others are at once.
+func TestLimitsThatGoWaitUntilTheFilesAreQuiet(t *testing.T) {
+	const settle = time.Second
+	file, w, _ := settled(t, settle)
+	start := time.Now()
+	write(t, file, strings.ReplaceAll(twoRules, "requests_per_unit: 2", "requests_per_unit: 3"))
+	if w.want("d=1,d=3"); time.Since(start) > settle {
+		t.Errorf("a changed limit took %v", time.Since(start))
+	}
+	start = time.Now()
+	write(t, file, twoRules[:strings.Index(twoRules, "- {key: a, value")])
+	if w.want("d=1,d=3 d=1"); time.Since(start) < settle {
+		t.Errorf("a limit was taken away after %v", time.Since(start))
+	}
+}
