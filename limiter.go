@@ -127,6 +127,7 @@ func (l *Limiter) openPolicies(ctx context.Context, opt *Options, conf *ratelimi
 		return fmt.Errorf("headgate: Options.Policies: %w", err)
 	}
 	l.source = source
+	source.InForce().Keeps = conf.Caps.Check
 	ctx, cancel := context.WithTimeout(ctx, startWithin)
 	defer cancel()
 	if err := l.source.Start(ctx); err != nil {

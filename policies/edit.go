@@ -7,6 +7,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/headgate-rls/headgate/internal/kit/background"
+	"github.com/headgate-rls/headgate/limit"
 )
 
 // An Editor changes policies so that each change is in force everywhere within [Settle] of its
@@ -16,13 +17,32 @@ import (
 // every follower has seen that and asks every 50 ms. Then it commits. Changes that follow within
 // ten seconds find the followers attentive, and do not wait.
 type Editor struct {
+	// Keeps returns why the store of the counters cannot keep a limit, or nil. Edits to such limits are refused. If
+	// it is nil, all limits are accepted.
+	Keeps Keeps
+
 	store Store
 	hint  func()
 }
 
+// Keeps returns why a store of counters cannot keep a limit, or nil.
+type Keeps func(*limit.Limit) error
+
+// check returns why policies with these figures would not be in force, or nil.
+func (k Keeps) check(f Figures) error {
+	if k == nil {
+		return nil
+	}
+	l, err := f.Limit()
+	if err == nil {
+		err = k(l)
+	}
+	return err
+}
+
 // NewEditor returns an editor. hint, unless it is nil, is called after each change: it has the
 // follower of this process look at once.
-func NewEditor(store Store, hint func()) *Editor { return &Editor{store, hint} }
+func NewEditor(store Store, hint func()) *Editor { return &Editor{store: store, hint: hint} }
 
 // Store returns the store that the editor changes.
 func (e *Editor) Store() Store { return e.store }
@@ -36,7 +56,11 @@ func (e *Editor) Apply(ctx context.Context, edits []Edit, by string, dryRun bool
 	}
 	keys := make(map[string]bool, len(edits))
 	for i := range edits {
-		if err := edits[i].check(); err != nil {
+		err := edits[i].check()
+		if err == nil && !edits[i].Remove {
+			err = e.Keeps.check(edits[i].Figures)
+		}
+		if err != nil {
 			return nil, fmt.Errorf("%w: %.300q: %w", ErrInvalid, edits[i].Key, err)
 		}
 		if keys[edits[i].Key] {

@@ -175,7 +175,7 @@ func (f *Follower) read(ctx context.Context, state *State, asked time.Time) erro
 }
 
 func (f *Follower) readAll(ctx context.Context, asked time.Time) error {
-	var b Builder
+	b := Builder{Keeps: f.set.Keeps}
 	n, rejected := 0, int64(0)
 	generation, err := f.store.Read(ctx, -1, func(r Row) error {
 		if n++; n > MaxPolicies {
@@ -217,6 +217,11 @@ func (f *Follower) check(r *Row) (figures Figures, wrong bool) {
 }
 
 func (f *Follower) install(next *Snapshot, generation int64, asked time.Time) {
+	if n := next.Unusable(); n > 0 && n != f.set.Snapshot().Unusable() {
+		key, why := next.unusableOne()
+		f.log.Warn("policies are not in force, because the store of the counters cannot keep their limit; "+
+			"the rules' own limits hold", "policies", n, "one", key, "error", why)
+	}
 	f.set.Install(next, asked)
 	f.seen = generation
 }

@@ -10,6 +10,9 @@ import (
 func (s *Set) Rows() []metrics.Row {
 	return []metrics.Row{
 		metrics.GaugeOf("headgate_policies", "Policies in force.", func() int { return s.Snapshot().Len() }),
+		metrics.GaugeOf("headgate_policies_unusable",
+			"Policies that are not in force, because the store of the counters cannot keep their limit: the rules' own limits hold.",
+			func() int { return s.Snapshot().Unusable() }),
 		metrics.GaugeOf("headgate_policies_loaded", "1 if policies have been read since the start, else 0.",
 			func() int { return metrics.Truth(s.Loaded()) }),
 		metrics.GaugeOf("headgate_policies_age_seconds", "Time since the policies in force were compared with the database.",

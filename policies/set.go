@@ -8,6 +8,9 @@ import (
 // A Set has the snapshot that is in force. It may be used from any goroutine. The zero Set has no
 // policies.
 type Set struct {
+	// Keeps returns why the store of the counters cannot keep a limit. It is set before policies are read, or nil.
+	Keeps Keeps
+
 	snapshot atomic.Pointer[Snapshot]
 	checked  atomic.Int64 // when the snapshot was known to be current, in µs; 0: never
 	rejected atomic.Int64

@@ -19,6 +19,9 @@ type Snapshot struct {
 	count  int
 	bytes  int64
 	number uint64
+	// unusable is how many policies are not in force, because the store of the counters cannot keep their limit.
+	unusable int
+	keeps    Keeps
 }
 
 // made is how many snapshots were made.
@@ -33,9 +36,10 @@ var seed = maphash.MakeSeed()
 type shard struct {
 	// index has the place in data, plus one, of each policy; 0 is free. Its length is a power of
 	// two, more than the number of policies.
-	index []uint32
-	data  []byte
-	count int
+	index    []uint32
+	data     []byte
+	count    int
+	unusable int
 }
 
 // A Change is a policy that was changed or removed since another moment.
@@ -67,6 +71,31 @@ func (s *Snapshot) Bytes() int64 {
 		return 0
 	}
 	return s.bytes
+}
+
+// Unusable returns how many policies are not in force, because the store of the counters cannot keep their limit. The
+// rules' own limits hold instead.
+func (s *Snapshot) Unusable() int {
+	if s == nil {
+		return 0
+	}
+	return s.unusable
+}
+
+// unusableOne returns the key of one of the policies that are not in force, and why; nothing if all are.
+func (s *Snapshot) unusableOne() (key string, why error) {
+	for _, sh := range s.shards {
+		if sh == nil || sh.unusable == 0 {
+			continue
+		}
+		sh.all(func(k []byte, f Figures, _ []byte) {
+			if err := s.keeps.check(f); err != nil && why == nil {
+				key, why = string(k), err
+			}
+		})
+		return key, why
+	}
+	return "", nil
 }
 
 // Find returns the figures of the policy of a key.
@@ -160,36 +189,33 @@ func (s *Snapshot) With(changes []Change) *Snapshot {
 	}
 	for n, concerned := range byShard {
 		if len(concerned) > 0 {
-			next.replace(n, next.shards[n].with(concerned))
+			next.replace(n, next.shards[n].with(concerned, next.keeps))
 		}
 	}
 	return next
 }
 
 func (s *Snapshot) replace(n int, sh *shard) {
-	s.count -= s.shards[n].len()
-	s.bytes -= s.shards[n].size()
+	s.add(s.shards[n], -1)
 	s.shards[n] = sh
-	s.count += sh.len()
-	s.bytes += sh.size()
+	s.add(sh, 1)
 }
 
-func (sh *shard) len() int {
-	if sh == nil {
-		return 0
+// add adds the figures of a shard, or takes them away.
+func (s *Snapshot) add(sh *shard, sign int) {
+	if sh != nil {
+		s.count += sign * sh.count
+		s.bytes += int64(sign) * sh.size()
+		s.unusable += sign * sh.unusable
 	}
-	return sh.count
 }
 
 func (sh *shard) size() int64 {
-	if sh == nil {
-		return 0
-	}
 	return int64(cap(sh.data)) + 4*int64(cap(sh.index)) + 64
 }
 
 // with returns a shard with the changes, nil if it has no policies.
-func (sh *shard) with(changes []*Change) *shard {
+func (sh *shard) with(changes []*Change, keeps Keeps) *shard {
 	last := make(map[string]*Change, len(changes))
 	for _, c := range changes {
 		last[c.Key] = c
@@ -208,16 +234,21 @@ func (sh *shard) with(changes []*Change) *shard {
 			data = appendEntry(data, key, &c.Figures)
 		}
 	}
-	return newShard(data)
+	return newShard(data, keeps)
 }
 
 // newShard makes the index of encoded policies, which all have different keys.
-func newShard(data []byte) *shard {
+func newShard(data []byte, keeps Keeps) *shard {
 	if len(data) == 0 {
 		return nil
 	}
 	sh := &shard{data: slices.Clip(append(make([]byte, 0, len(data)), data...))}
-	sh.all(func([]byte, Figures, []byte) { sh.count++ })
+	sh.all(func(_ []byte, f Figures, _ []byte) {
+		sh.count++
+		if keeps.check(f) != nil {
+			sh.unusable++
+		}
+	})
 	size := 2
 	for size < sh.count*3/2+1 {
 		size *= 2
@@ -237,6 +268,9 @@ func newShard(data []byte) *shard {
 
 // A Builder collects policies for a snapshot. The zero Builder is empty.
 type Builder struct {
+	// Keeps is as in [Set].
+	Keeps Keeps
+
 	data [numShards][]byte
 }
 
@@ -248,9 +282,9 @@ func (b *Builder) Add(key string, f Figures) {
 
 // Snapshot returns a snapshot of what was added. The Builder is empty then.
 func (b *Builder) Snapshot() *Snapshot {
-	s := &Snapshot{number: made.Add(1)}
+	s := &Snapshot{number: made.Add(1), keeps: b.Keeps}
 	for n := range b.data {
-		s.replace(n, newShard(b.data[n]))
+		s.replace(n, newShard(b.data[n], b.Keeps))
 		b.data[n] = nil
 	}
 	return s

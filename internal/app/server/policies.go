@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/headgate-rls/headgate/backends/stack"
 	"github.com/headgate-rls/headgate/internal/app/config"
 	"github.com/headgate-rls/headgate/internal/kit/web"
 	"github.com/headgate-rls/headgate/policies"
@@ -38,17 +39,24 @@ const readFirst = 15 * time.Second
 
 // openPolicies makes the policy service, and reads the policies if the database answers; nil if
 // none is configured.
-func openPolicies(ctx context.Context, conf *config.Policies, guard *web.Guard, log *slog.Logger,
+func openPolicies(ctx context.Context, c *config.Config, guard *web.Guard, log *slog.Logger,
 	metrics *serverMetrics) (*policyService, error) {
+	conf := &c.Policies
 	if conf.URL == "" {
 		return nil, nil
+	}
+	caps, err := stack.Caps(c.Backend)
+	if err != nil {
+		return nil, fmt.Errorf("--backend: %w", err)
 	}
 	store, err := OpenPolicies(conf, !conf.Migrate, log)
 	if err != nil {
 		return nil, err
 	}
 	p := &policyService{Source: sqlstore.NewSource(store, conf.Migrate, log), log: log}
-	p.admin = guard.Wrap(httpapi.New(policies.NewEditor(store, p.Hint), log))
+	editor := policies.NewEditor(store, p.Hint)
+	editor.Keeps, p.Set.Keeps = caps.Check, caps.Check
+	p.admin = guard.Wrap(httpapi.New(editor, log))
 	ctx, cancel := context.WithTimeout(ctx, readFirst)
 	defer cancel()
 	if err := p.Start(ctx); err != nil {
@@ -71,6 +79,9 @@ func (p *policyService) part() web.Part {
 	case age > stale:
 		part.Problem, part.Serving = fmt.Sprintf("the database does not answer; those of %v ago are in force",
 			age.Round(time.Second)), true
+	case p.Set.Snapshot().Unusable() > 0:
+		part.Problem, part.Serving = fmt.Sprintf("%d cannot be kept by the store of the counters; the rules' own limits hold",
+			p.Set.Snapshot().Unusable()), true
 	}
 	return part
 }

@@ -2,6 +2,8 @@ package server
 
 import (
 	"context"
+	"fmt"
+	"log/slog"
 	"net/http"
 	"path/filepath"
 	"strings"
@@ -10,7 +12,10 @@ import (
 
 	rls "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 
+	"github.com/headgate-rls/headgate/internal/app/config"
 	"github.com/headgate-rls/headgate/internal/kit/web"
+	"github.com/headgate-rls/headgate/limit"
+	"github.com/headgate-rls/headgate/policies"
 	"github.com/headgate-rls/headgate/policies/httpapi"
 	counters "github.com/headgate-rls/headgate/ratelimit/httpapi"
 	"github.com/headgate-rls/headgate/test/serving"
@@ -86,6 +91,49 @@ func TestPoliciesByHTTP(t *testing.T) {
 	if code, answer, _ := r.Post(r.HTTP, "/admin/rate-limit/config", adminToken, "{}"); code != 404 ||
 		!strings.Contains(answer["message"].(string), "--slots") {
 		t.Errorf("slots, which are off: %d %v", code, answer)
+	}
+}
+
+// TestPoliciesThatTheStoreCannotKeep: the admin API refuses a limit that the store of the counters cannot keep. One
+// that is written into the database is a warning, a metric and a line of /readyz, until it is gone.
+func TestPoliciesThatTheStoreCannotKeep(t *testing.T) {
+	testenv.UseSQLite(t)
+	t.Setenv("HEADGATE_ADMIN_TOKEN", adminToken)
+	dir := t.TempDir()
+	policiesURL := "sqlite:" + filepath.Join(dir, "policies.db")
+	r := startServe(t, "--policies", policiesURL, "--backend", "sqlite:"+filepath.Join(dir, "counters.db"))
+	const huge = `{"key":"client:alice","algorithm":"sliding_log","limit":100001,"window":"1m"}`
+	if code, answer, _ := r.Post(r.HTTP, "/admin/policies", adminToken, huge); code != 400 ||
+		!strings.Contains(answer["message"].(string), "keeps sliding_log only up to 100000 units, not 100001") {
+		t.Errorf("%d %v", code, answer)
+	}
+	settings := &config.Policies{URL: policiesURL}
+	store, err := OpenPolicies(settings, true, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	edit := policies.Edit{Key: "client:alice",
+		Figures: policies.Figures{Algorithm: limit.SlidingLog, Capacity: 100001, Window: 60 * policies.One}}
+	for _, unusable := range []int{1, 0} {
+		if edit.Remove = unusable == 0; edit.Remove {
+			edit.Figures = policies.Figures{}
+		}
+		if _, err := policies.NewEditor(store, nil).Apply(t.Context(), []policies.Edit{edit}, "test", false); err != nil {
+			t.Fatal(err)
+		}
+		testenv.Eventually(t, 20*time.Second, "tell of policies that are not in force", func() string {
+			_, metrics := r.Get(r.Debug, "/metrics")
+			_, ready := r.Get(r.HTTP, "/readyz?verbose")
+			if !strings.Contains(metrics, fmt.Sprintf("headgate_policies_unusable %d\n", unusable)) ||
+				strings.Contains(ready, "policies: 1 cannot be kept by the store") != (unusable == 1) {
+				return ready
+			}
+			return ""
+		})
+	}
+	if log := r.Log.String(); strings.Count(log, "policies are not in force") != 1 || !strings.Contains(log, "one=client:alice") {
+		t.Errorf("the log is\n%s", log)
 	}
 }
 

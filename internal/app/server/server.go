@@ -73,7 +73,7 @@ func Run(ctx context.Context, c Config) error {
 		return err
 	}
 	s.jwts = verifier
-	if s.policies, err = openPolicies(ctx, &s.conf.Policies, guard, s.log, metrics); err != nil {
+	if s.policies, err = openPolicies(ctx, s.conf, guard, s.log, metrics); err != nil {
 		return err
 	}
 	var inForce *policies.Set
