@@ -71,7 +71,8 @@ func (b *builder) domain(spec *DomainSpec) {
 			b.order = append(b.order, d)
 		}
 	}
-	b.matrix(d, spec.Matrix)
+	b.agree(d, &d.cutParams, spec.CutParams)
+	b.agree(d, &d.asSent, spec.AsSent)
 	b.rules(spec.Rules, d.way(), &d.top)
 	for _, r := range spec.Resources {
 		if r == nil {
@@ -82,12 +83,13 @@ func (b *builder) domain(spec *DomainSpec) {
 	}
 }
 
-func (b *builder) matrix(d *domainBuilder, m *MatrixSpec) {
-	if m != nil && d.matrix != nil && d.matrix.Ignore != m.Ignore {
-		b.at(m.Place, d.way().String(), false, "%s contradicts this; a domain treats all its requests alike", d.matrix)
-		return
-	}
-	if m != nil {
-		d.matrix = m
+// agree takes over what a part of a domain says of all requests. All parts must say the same.
+func (b *builder) agree(d *domainBuilder, all **Switch, s *Switch) {
+	switch {
+	case s == nil:
+	case *all != nil && (*all).On != s.On:
+		b.at(s.Place, d.way().String(), false, "%s contradicts this; a domain treats all its requests alike", *all)
+	default:
+		*all = s
 	}
 }

@@ -29,7 +29,8 @@ type builder struct {
 // A domainBuilder collects the parts of one domain.
 type domainBuilder struct {
 	name      string
-	matrix    *MatrixSpec // nil if no part says anything
+	cutParams *Switch // nil if no part says anything; so is asSent
+	asSent    *Switch
 	top       siblings
 	resources []*resource
 	keys      map[string]*resource // for duplicates
@@ -134,9 +135,11 @@ func (b *builder) at(place Place, path string, warning bool, format string, args
 	b.Add(Problem{place.File, place.Line, place.Col, path, fmt.Sprintf(format, args...), warning})
 }
 
-func (m *MatrixSpec) String() string {
-	return fmt.Sprintf("matrix_parameters in %s:%d", m.Place.File, m.Place.Line)
+func (s *Switch) String() string {
+	return fmt.Sprintf("%s in %s:%d", s.Name, s.Place.File, s.Place.Line)
 }
+
+func (s *Switch) on() bool { return s != nil && s.On }
 
 // rules reads the nodes below w, and all that is below them, into to.
 func (b *builder) rules(specs []*RuleSpec, w *way, to *siblings) {

@@ -206,12 +206,12 @@ func (b *builder) resourceIndex(d *domainBuilder) *resourceIndex {
 		all:        d.resources,
 		operations: map[string][]*resource{}, exact: map[string][]*resource{},
 		templates: &segments{}, prefixes: &segments{},
-		params: map[string]bool{}, cutParams: d.matrix != nil && d.matrix.Ignore,
+		params: map[string]bool{}, cutParams: d.cutParams.on(), asSent: d.asSent.on(),
 	}
 	for _, r := range d.resources {
 		if ix.cutParams && r.class != classRegex && r.class != classOperation && hasParams(r.is.name) {
 			b.atResource(r, false, "path %q: %s says that paths are compared without what follows a semicolon",
-				spell.Short(r.is.name), d.matrix)
+				spell.Short(r.is.name), d.cutParams)
 		}
 		ix.add(r)
 	}

@@ -222,7 +222,7 @@ func (d *draws) spec() *descriptors.Spec {
 		}
 		dom := &descriptors.DomainSpec{Name: of(d, "d", "d", d.text()), Place: d.place(), Broken: d.n(30) == 29}
 		if d.bool() {
-			dom.Matrix = &descriptors.MatrixSpec{Ignore: d.bool(), Place: d.place()}
+			dom.CutParams = &descriptors.Switch{Name: "matrix_parameters", On: d.bool(), Place: d.place()}
 		}
 		dom.Rules, dom.Resources = list(d, 4, d.rule), list(d, 4, d.resource)
 		return dom

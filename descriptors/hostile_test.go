@@ -79,7 +79,11 @@ func TestLongPathsAllocateLittle(t *testing.T) {
 	for name, path := range hiddenPaths {
 		es := []descriptors.Entry{{"method", "GET"}, {"path", path}}
 		var m descriptors.Match
-		if got := testing.AllocsPerRun(50, func() { s.Match("d", es, &m) }); got > 2 {
+		most := 2.0
+		if strings.ContainsAny(path, ";\\%") { // which is read in other ways, too
+			most = 7
+		}
+		if got := testing.AllocsPerRun(50, func() { s.Match("d", es, &m) }); got > most {
 			t.Errorf("%s: %v allocations", name, got)
 		}
 	}

@@ -32,7 +32,7 @@ func TestMatrixParameters(t *testing.T) {
 	} {
 		for mode, want := range map[string]string{"": r.keep, "matrix_parameters: keep\n": r.keep,
 			"matrix_parameters: ignore\n": r.ignore} {
-			s := mustLoad(t, mode+resources(rules))
+			s := mustLoad(t, "paths: as_sent\n"+mode+resources(rules))
 			if got := resourceFor(s, "GET "+r.path); !strings.HasPrefix(got, want) || want == "-" && got != "-" {
 				t.Errorf("%s%s: got %s, want %s", mode, r.path, got, want)
 			}
@@ -51,7 +51,7 @@ func TestMatrixParametersOfADomain(t *testing.T) {
 		}
 		return rulefile.Load(list, rulefile.Options{MergeDomains: true})
 	}
-	s, problems := load(a, "matrix_parameters: ignore\n"+b)
+	s, problems := load(a, "paths: as_sent\nmatrix_parameters: ignore\n"+b)
 	if s == nil {
 		t.Fatal(problems)
 	}

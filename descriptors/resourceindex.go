@@ -32,6 +32,7 @@ type resourceIndex struct {
 
 	params    map[string]bool // names of query parameters that criteria ask for
 	cutParams bool            // of paths: see normalPath
+	asSent    bool            // other spellings of a path do not count: see loosePaths
 }
 
 // segments is a tree of path segments.
@@ -148,9 +149,33 @@ func (ix *resourceIndex) find(entries []Entry, steps *int) *resource {
 	q := resourceQuery{method: entries[0].Value, path: normalPath(path, ix.cutParams), entries: entries}
 	q.params.raw, q.params.wanted = query, ix.params
 	r := ix.first(&q)
+	if !ix.asSent && ambiguous(path) {
+		one, other := loosePaths(path)
+		r = ix.orLoose(r, &q, one)
+		if other != one {
+			r = ix.orLoose(r, &q, other)
+		}
+	}
 	*steps += q.steps
 	return r
 }
+
+// orLoose returns r, or the resource that counts instead if a server reads the path of q as another one.
+func (ix *resourceIndex) orLoose(r *resource, q *resourceQuery, path string) *resource {
+	q.path = path
+	if other := ix.first(q); other.comesBefore(r) {
+		return other
+	}
+	return r
+}
+
+// comesBefore reports whether r, which a request matches in another spelling of its path, counts instead of the
+// resource that it matches as it was sent. Neither an exemption nor a less specific rule does.
+func (r *resource) comesBefore(asSent *resource) bool {
+	return r != nil && r.limits() && (asSent == nil || !asSent.limits() || r.class <= asSent.class)
+}
+
+func (r *resource) limits() bool { return len(r.rule.Limits) > 0 || r.rule.Concurrency != nil }
 
 // first tries one class of paths after the other.
 func (ix *resourceIndex) first(q *resourceQuery) *resource {

@@ -137,7 +137,7 @@ func TestMoreSpecificResourceWins(t *testing.T) {
 
 // TestSpellingOfAPathEvadesNoRule: how a client writes a path does not lead around a rule.
 func TestSpellingOfAPathEvadesNoRule(t *testing.T) {
-	checkRequests(t, resources(`
+	checkRequests(t, "paths: as_sent\n"+resources(`
 		path: /api/users
 		path: '/api/users/{id}', pathParams: {id: {value: a/b, operator: EqualTo}}
 		path: '/files/{name}'
@@ -172,6 +172,61 @@ func TestSpellingOfAPathEvadesNoRule(t *testing.T) {
 		{"GET /api/users?" + strings.Repeat("x", 70<<10), "*:/api/users"},
 		{"GET /api/users" + strings.Repeat("/", 4000) + "?", "*:/api/users"},
 	})
+}
+
+// TestAmbiguousSpellingsCountForTheRule: what some server takes for the path of a rule counts for it, unless the
+// domain says as_sent. What is not ambiguous, and what matches a more specific rule as it was sent, stays.
+func TestAmbiguousSpellingsCountForTheRule(t *testing.T) {
+	rules := resources(`
+		path: /api/pay
+		path: '/files/{name}'
+		path: '/orders/{id}/refund'
+		path: /*
+	`) + "  - {path: /public/*}\n"
+	for _, r := range []request{
+		{"GET /api%2fpay", "*:/api/pay"},
+		{"GET /api%2Fpay?x=1", "*:/api/pay"},
+		{"GET /api%252fpay", "*:/api/pay"},
+		{"GET /api%25252fpay", "*:/api/pay"},
+		{"GET /api/%2570ay", "*:/api/pay"},
+		{"GET /api/pay;x=1", "*:/api/pay"},
+		{"GET /api;a=b/pay;x", "*:/api/pay"},
+		{"GET /api/pay%3bx=1", "*:/api/pay"},
+		{"GET /x/..;/api/pay", "*:/api/pay"},
+		{`GET /api\pay`, "*:/api/pay"},
+		{"GET /api%5Cpay", "*:/api/pay"},
+		{"GET /api/pay%00", "*:/api/pay"},
+		{"GET /api/pay%00.html", "*:/api/pay"},
+		{"GET /api/p%00ay", "*:/api/pay"},
+		{"GET /api%c0%afpay", "*:/api/pay"},
+		{"GET /api\xc0\xafpay", "*:/api/pay"},
+		{"GET /x/%c0%ae%C0%AE/api/pay", "*:/api/pay"},
+		{"GET /api%e0%80%afpay", "*:/api/pay"},
+		{"GET /api%f0%80%80%afpay", "*:/api/pay"},
+		{"GET /api/p%c1%a1y", "*:/api/pay"},
+		{"GET /api%u002fpay", "*:/api/pay"},
+		{"GET /public/..%2f..%2fapi%2fpay", "*:/api/pay"},
+		{"GET /orders%2F7/refund", "*:/orders/{id}/refund"},
+
+		{"GET /files/a%2Fb", "*:/files/{name}"}, // rather than /*
+		{"GET /public/a%2Fb", "*:/public/*"},    // no rule but /* would have it
+		{"GET /public/a%20b", "*:/public/*"},
+		{"GET /files/%e4%b8%ad", "*:/files/{name}"},
+		{"GET /api/pay%zz", "*:/*"},
+		{"GET /api/pay%", "*:/*"},
+		{"GET /api/p%c0", "*:/*"},
+		{"GET /api%e0%a0%80pay", "*:/*"},
+		{"GET %", "-"},
+		{"GET /%u00", "*:/*"},
+	} {
+		if got := resourceFor(mustLoad(t, rules), r.request); got != r.want {
+			t.Errorf("%s: got %s, want %s", r.request, got, r.want)
+		}
+		if got := resourceFor(mustLoad(t, "paths: as_sent\n"+rules), r.request); strings.Contains(r.want, "pay") &&
+			got == r.want {
+			t.Errorf("as sent, %s: got %s", r.request, got)
+		}
+	}
 }
 
 func TestCriteriaMatchAsWritten(t *testing.T) {
@@ -679,7 +734,7 @@ func compareWithNaive(t *testing.T, random func(n int) int, extra string) {
 	if len(rules) == 0 {
 		return
 	}
-	set := mustLoad(t, resources(spec.String()))
+	set := mustLoad(t, "paths: as_sent\n"+resources(spec.String()))
 	paths := []string{extra}
 	for range 20 {
 		paths = append(paths, segment("", "/", "")+draw("a", "b", "%61", "%62", "c", "", ".", "..", "%2e", "%2E%2e",

@@ -42,9 +42,10 @@ type Spec struct {
 type DomainSpec struct {
 	Name  string
 	Place Place // of the name
-	// Matrix says how matrix parameters in paths are compared; nil if the source
-	// does not say. All parts of a domain that say it must say the same.
-	Matrix *MatrixSpec
+	// CutParams: paths of requests are compared without their matrix parameters. AsSent: only the path that a
+	// resource's rule names counts for it, and no other spelling that a server might take for it. They are nil if the
+	// source does not say. All parts of a domain that say it must say the same.
+	CutParams, AsSent *Switch
 	// Rules match descriptors, and Resources match requests.
 	Rules     []*RuleSpec
 	Resources []*ResourceSpec
@@ -53,10 +54,11 @@ type DomainSpec struct {
 	Broken bool
 }
 
-// A MatrixSpec says how matrix parameters in the paths of requests are compared.
-type MatrixSpec struct {
-	Ignore bool // paths are compared without them
-	Place  Place
+// A Switch is what a source says of all requests of a domain.
+type Switch struct {
+	Name  string // of the field that says it, for problems
+	On    bool
+	Place Place
 }
 
 // A Body is what a rule does to the requests that it applies to.

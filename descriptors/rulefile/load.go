@@ -106,7 +106,8 @@ func (l *loader) source(s *Source) {
 	}
 	l.spec.Domains = append(l.spec.Domains, spec)
 	d := &twig{key: name}
-	spec.Matrix = l.matrixMode(f)
+	spec.CutParams = l.switchOf(f, nil, "matrix_parameters", "keep", "ignore")
+	spec.AsSent = l.switchOf(f, nil, "paths", "strict", "as_sent")
 	list, resources := f.get("descriptors"), f.get("resources")
 	if list != nil && !isNull(list) {
 		l.list(list, d, "descriptors", func(n *yaml.Node) {

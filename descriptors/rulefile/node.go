@@ -21,7 +21,7 @@ type keyLevel struct {
 
 var (
 	levelFile = &keyLevel{"the file's top level", []string{
-		"domain", "descriptors", "resources", "matrix_parameters", "hashLength", "plugin", "wsdlFile",
+		"domain", "descriptors", "resources", "matrix_parameters", "paths", "hashLength", "plugin", "wsdlFile",
 	}}
 	levelRule = &keyLevel{"a rule", []string{
 		"key", "value", "rate_limit", "limits", "policy", "descriptors",

@@ -26,18 +26,17 @@ func (l *loader) readStyle(f fields) {
 	}
 }
 
-// matrixMode reads what the file says of its domain's matrix parameters, nil if
-// it says nothing.
-func (l *loader) matrixMode(f fields) *descriptors.MatrixSpec {
-	n := f.get("matrix_parameters")
+// switchOf reads a field with two values, of which the second one is on; nil if the file does not have it.
+func (l *loader) switchOf(f fields, t *twig, name, off, on string) *descriptors.Switch {
+	n := f.get(name)
 	if n == nil {
 		return nil
 	}
-	i, ok := l.word(n, nil, "matrix_parameters", "keep", "ignore")
+	i, ok := l.word(n, t, name, off, on)
 	if !ok {
 		return nil
 	}
-	return &descriptors.MatrixSpec{Ignore: i == 1, Place: l.place(n)}
+	return &descriptors.Switch{Name: name, On: i == 1, Place: l.place(n)}
 }
 
 // resource reads one entry of resources. It returns nil if that is no resource
