@@ -82,6 +82,10 @@ var (
 	// rights or missing schema. Retrying does not help. It is also ErrUnavailable. Ping and
 	// Migrate return it; other methods may return ErrUnavailable instead.
 	ErrMisconfigured = fmt.Errorf("%w until its configuration or headgate's is changed", ErrUnavailable)
+	// ErrDeclined: the store answers, but not with a verdict on this request: it is full or takes no
+	// writes, another transaction has locked the row, a script has failed. Other requests may be decided,
+	// so the store counts as alive. It is also ErrUnavailable.
+	ErrDeclined = fmt.Errorf("%w for this request, although it answers", ErrUnavailable)
 	// ErrOverloaded: more requests arrive than the store can be asked about,
 	// although it answers in time. It accompanies ErrUnavailable and
 	// ErrNotApplied.

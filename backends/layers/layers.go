@@ -9,19 +9,21 @@ import (
 	"github.com/headgate-rls/headgate/backends/layers/denycache"
 	"github.com/headgate-rls/headgate/backends/layers/fallback"
 	"github.com/headgate-rls/headgate/backends/layers/prefetch"
+	"github.com/headgate-rls/headgate/internal/kit/background"
 )
 
 // An onion is a store while layers are put around it.
 type onion struct {
 	backends.Inside
-	breaker *breaker.Backend
-	local   *fallback.Backend
+	breaker  *breaker.Backend
+	local    *fallback.Backend
+	declined background.LogLimit
 }
 
 // Around puts all layers around a store, and one around the memory that decides in an outage. That
 // one settles with the store afterwards.
 func Around(in backends.Inside) backends.Layered {
-	o := &onion{Inside: in}
+	o := &onion{Inside: in, declined: background.LogLimit{PerSecond: 1}}
 	all := backends.Layered{Backend: in.Next}
 	for _, layer := range []struct { // the order, from the inside out
 		name string
@@ -49,7 +51,7 @@ func Around(in backends.Inside) backends.Layered {
 }
 
 func (o *onion) guard(next backends.Backend) backends.Backend {
-	conf := breaker.Config{Timeout: o.Timeout, Panics: o.Panics, OnChange: o.breakerChanged}
+	conf := breaker.Config{Timeout: o.Timeout, Panics: o.Panics, OnChange: o.breakerChanged, OnDeclined: o.declines}
 	if o.Caps.Atomicity == backends.PerPartition {
 		conf.Failures = -1 // one of several nodes may be away: only the share of failures counts
 	}
@@ -66,6 +68,13 @@ func (o *onion) breakerChanged(from, to breaker.State, why error) {
 	case breaker.Closed:
 		o.Log.Info("circuit breaker closed: backend answers again", "backend", o.Caps.Name)
 		o.local.Signal()
+	}
+}
+
+func (o *onion) declines(why error) {
+	if ok, skipped := o.declined.Allow(); ok {
+		o.Log.Error("backend answers with errors: failure policies decide the requests concerned, all others go on",
+			"backend", o.Caps.Name, "error", why, "suppressed", skipped)
 	}
 }
 

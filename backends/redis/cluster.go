@@ -40,7 +40,7 @@ func (c *splitter) take(ctx context.Context, s *scratch, reqs []limit.Request, o
 			split = append(split, sr)
 		}
 	}
-	c.run(ctx, s.calls[:s.used])
+	c.decide(ctx, c.packer, s, reqs)
 	c.collect(s, reqs, out)
 	for _, sr := range split {
 		sr.gather(&c.keys)
@@ -166,22 +166,36 @@ func (sr *splitRequest) gather(k *keys) {
 // partsError is the request's error where parts failed. Something may have been
 // recorded, unless all parts failed and are known to have had no effect.
 func (sr *splitRequest) partsError() error {
-	failed, applied := 0, false
+	failed, applied, silent := 0, false, false
 	var last error
-	kind := backends.ErrUnavailable
+	kind := backends.ErrDeclined
 	for _, p := range sr.parts {
 		if err := p.verdict.Err; err != nil {
 			failed, last = failed+1, err
 			applied = applied || !errors.Is(err, backends.ErrNotApplied)
+			silent = silent || kindOf(err) == backends.ErrUnavailable
 			if errors.Is(err, backends.ErrCorrupt) {
 				kind = backends.ErrCorrupt
 			}
 		}
 	}
+	if silent && kind == backends.ErrDeclined {
+		kind = backends.ErrUnavailable
+	}
 	if failed == 0 || failed == len(sr.parts) && !applied {
 		return last
 	}
 	return fmt.Errorf("%w: %d of %d parts: %v", kind, failed, len(sr.parts), last)
+}
+
+// kindOf returns which of the errors of a store err is, whatever is known of its effect.
+func kindOf(err error) error {
+	for _, kind := range []error{backends.ErrCorrupt, backends.ErrDeclined} {
+		if errors.Is(err, kind) {
+			return kind
+		}
+	}
+	return backends.ErrUnavailable
 }
 
 // taken says whether the part's op j took something that a refused request must
@@ -288,7 +302,7 @@ func (c *splitter) takeWaiting(ctx context.Context, list []*splitRequest) {
 			p.send(c.packer, s, sr, func(op limit.Op) limit.Op { return op })
 		}
 	}
-	c.run(ctx, s.calls[:s.used])
+	c.decide(ctx, c.packer, s, nil)
 	for i, sr := range list {
 		for _, p := range second[i].parts {
 			p.read(&c.keys, sr)
@@ -298,7 +312,7 @@ func (c *splitter) takeWaiting(ctx context.Context, list []*splitRequest) {
 		}
 		if err := second[i].partsError(); err != nil {
 			sr.out.Reset(0)
-			sr.out.Err = fmt.Errorf("%w: %v", backends.ErrUnavailable, err) // the first trip had an effect
+			sr.out.Err = fmt.Errorf("%w: %v", kindOf(err), err) // the first trip had an effect
 			c.giveBack(sr)
 		}
 	}

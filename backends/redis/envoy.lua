@@ -48,9 +48,9 @@ local time = call('TIME')
 local clock = tonumber(time[1]) * 1000000 + tonumber(time[2])
 local out, filled = {clock}, 1
 
--- By key: what is stored, what counts now, and for how many seconds it is needed if it is
+-- By key: whether it is there, what is stored, what counts now, and for how many seconds it is needed if it is
 -- to be written.
-local stored, counts, lives = {}, {}, {}
+local there, stored, counts, lives = {}, {}, {}, {}
 
 -- load reads the counter of key k, and returns false if it is not a count.
 local function load(k)
@@ -66,7 +66,7 @@ local function load(k)
     n = tonumber(raw)
     if n < -EXACT then return false end
   end
-  stored[k], counts[k] = n, min(max(n, 0), EXACT)
+  there[k], stored[k], counts[k] = raw and true, n, min(max(n, 0), EXACT)
   return true
 end
 
@@ -195,6 +195,17 @@ for _ = 1, input[2] do
   p = p + 2 + 3 * n
 end
 
+-- unlock has a full server take what is written to counters that are there: see take.lua.
+local function unlock()
+  local first
+  for k = 1, #keys do
+    if lives[k] and not there[k] then return end
+    if lives[k] then first = first or k end
+  end
+  if first then pcall_('PEXPIRE', keys[first], string.format('%.0f', 1000 * lives[first])) end
+end
+
+if input[1] >= 8 then unlock() end
 for k = 1, #keys do
   if lives[k] and stored[k] <= EXACT then
     call('SET', keys[k], string.format('%.0f', counts[k]), 'EX', string.format('%.0f', lives[k]))

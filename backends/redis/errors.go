@@ -66,6 +66,7 @@ type replyCode struct {
 	code   string
 	err    error
 	remedy remedy
+	advice string // what an operator should do
 }
 
 // replyCodes are the replies that mean that the command, or the script's
@@ -73,28 +74,30 @@ type replyCode struct {
 //
 // OOM, READONLY, MISCONF and NOREPLICAS come from inside the script, but only
 // from its first write: what they depend on does not change while it runs.
+//
+// Those that are ErrUnavailable only are about all keys, whatever is asked.
 var replyCodes = []replyCode{
-	{"NOSCRIPT", backends.ErrUnavailable, resend},
-	{"READONLY", backends.ErrUnavailable, tryLater},
-	{"LOADING", backends.ErrUnavailable, tryLater},
-	{"MASTERDOWN", backends.ErrUnavailable, tryLater},
-	{"MOVED", backends.ErrUnavailable, tryLater},
-	{"ASK", backends.ErrUnavailable, tryLater},
-	{"TRYAGAIN", backends.ErrUnavailable, tryLater},
-	{"CLUSTERDOWN", backends.ErrUnavailable, tryLater},
-	{"BUSY", backends.ErrUnavailable, none},
-	{"OOM", backends.ErrUnavailable, none},
-	{"MISCONF", backends.ErrUnavailable, none},
-	{"NOREPLICAS", backends.ErrUnavailable, none},
-	{"NOAUTH", backends.ErrMisconfigured, none},
-	{"WRONGPASS", backends.ErrMisconfigured, none},
-	{"CROSSSLOT", backends.ErrUnavailable, none},
-	{"ERR max number of clients", backends.ErrUnavailable, tryLater},
-	{"ERR unknown command", backends.ErrMisconfigured, none},
-	{"ERR AUTH", backends.ErrMisconfigured, none},
-	{"ERR invalid password", backends.ErrMisconfigured, none},
-	{"ERR This instance has cluster support disabled", backends.ErrMisconfigured, none},
-	{"ERR DB index is out of range", backends.ErrMisconfigured, none},
+	{"NOSCRIPT", backends.ErrDeclined, resend, ""},
+	{"READONLY", backends.ErrDeclined, tryLater, "it is a replica, and takes no writes"},
+	{"LOADING", backends.ErrUnavailable, tryLater, ""},
+	{"MASTERDOWN", backends.ErrUnavailable, tryLater, ""},
+	{"MOVED", backends.ErrDeclined, tryLater, ""},
+	{"ASK", backends.ErrDeclined, tryLater, ""},
+	{"TRYAGAIN", backends.ErrDeclined, tryLater, ""},
+	{"CLUSTERDOWN", backends.ErrDeclined, tryLater, ""},
+	{"BUSY", backends.ErrUnavailable, none, ""},
+	{"OOM", backends.ErrDeclined, none, "Redis is full: raise maxmemory, or bound the keys that clients can make"},
+	{"MISCONF", backends.ErrDeclined, none, "Redis cannot write to its disk, and takes no writes"},
+	{"NOREPLICAS", backends.ErrDeclined, none, "Redis lacks replicas (min-replicas-to-write), and takes no writes"},
+	{"NOAUTH", backends.ErrMisconfigured, none, ""},
+	{"WRONGPASS", backends.ErrMisconfigured, none, ""},
+	{"CROSSSLOT", backends.ErrDeclined, none, ""},
+	{"ERR max number of clients", backends.ErrUnavailable, tryLater, ""},
+	{"ERR unknown command", backends.ErrMisconfigured, none, ""},
+	{"ERR AUTH", backends.ErrMisconfigured, none, ""},
+	{"ERR invalid password", backends.ErrMisconfigured, none, ""},
+	{"ERR This instance has cluster support disabled", backends.ErrMisconfigured, none, ""},
+	{"ERR DB index is out of range", backends.ErrMisconfigured, none, ""},
 }
 
 // scriptKilled is in the reply to a script that somebody killed by SCRIPT KILL. Redis kills a script
@@ -120,7 +123,11 @@ func mapError(err error, sent bool) (remedy, error) {
 	case errors.Is(err, redis.ErrPoolTimeout), errors.Is(err, redis.ErrPoolExhausted), errors.Is(err, redis.ErrClosed):
 		applied = false
 	case errors.As(err, &reply):
-		applied, rem, kind = mapReply(reply.Error())
+		var advice string
+		applied, rem, kind, advice = mapReply(reply.Error())
+		if advice != "" {
+			err = fmt.Errorf("%w (%s)", err, advice)
+		}
 	}
 	if applied {
 		return none, fmt.Errorf("redis: %w: %w", kind, err)
@@ -128,28 +135,31 @@ func mapError(err error, sent bool) (remedy, error) {
 	return rem, fmt.Errorf("redis: %w: %w: %w", kind, backends.ErrNotApplied, err)
 }
 
-func mapReply(text string) (applied bool, rem remedy, kind error) {
+func mapReply(text string) (applied bool, rem remedy, kind error, advice string) {
 	for _, c := range replyCodes {
 		// Redis 6 reports a script's errors as "ERR Error running script
 		// (...): @user_script:12: -CODE text".
 		if strings.HasPrefix(text+" ", c.code+" ") || strings.Contains(text, ": -"+c.code+" ") {
-			return false, c.remedy, c.err
+			return false, c.remedy, c.err, c.advice
 		}
 	}
-	if strings.Contains(text, scriptKilled) {
-		return false, none, backends.ErrUnavailable
-	}
 	inScript := strings.Contains(text, "user_script") || strings.Contains(text, "Error running script")
-	if strings.HasPrefix(text, "NOPERM") || strings.Contains(text, "-NOPERM") ||
-		strings.Contains(text, "can't run this command") {
-		// A user may lack a command that the script comes to after others.
-		return inScript, none, backends.ErrMisconfigured
+	noRight := strings.HasPrefix(text, "NOPERM") || strings.Contains(text, "-NOPERM") ||
+		strings.Contains(text, "can't run this command")
+	switch {
+	case strings.Contains(text, scriptKilled):
+		return false, none, backends.ErrDeclined, ""
+	case noRight && inScript: // the script may come to the command after others, or with other requests only
+		return true, none, errNoRight, ""
+	case noRight:
+		return false, none, backends.ErrMisconfigured, ""
+	case inScript:
+		return true, none, backends.ErrCorrupt, ""
 	}
-	if inScript {
-		return true, none, backends.ErrCorrupt
-	}
-	return true, none, backends.ErrUnavailable
+	return true, none, backends.ErrDeclined, ""
 }
+
+var errNoRight = fmt.Errorf("%w: %w", backends.ErrDeclined, backends.ErrMisconfigured)
 
 // corrupt reports what no version of headgate writes under a key.
 func corrupt(key string) error {

@@ -1,6 +1,8 @@
 package redis
 
 import (
+	"errors"
+
 	"github.com/headgate-rls/headgate/backends"
 	"github.com/headgate-rls/headgate/limit"
 )
@@ -59,11 +61,41 @@ func (p *packer) place(s *scratch, reqs []limit.Request, out []limit.Verdict, sl
 		}
 		at, c := p.callFor(s, slot, p.weight(req))
 		s.where[i] = int32(at)
-		c.add(p.told(req.At), len(req.Ops))
-		for j := range req.Ops {
-			c.addOp(&p.keys, &req.Ops[j], len(req.Ops))
+		p.pack(c, req)
+	}
+}
+
+// pack puts a request into a call.
+func (p *packer) pack(c *call, req *limit.Request) {
+	c.add(p.told(req.At), len(req.Ops))
+	for j := range req.Ops {
+		c.addOp(&p.keys, &req.Ops[j], len(req.Ops))
+	}
+}
+
+// again returns calls for the requests of calls that were declined. Those of a call with several
+// requests get calls of their own.
+func (p *packer) again(s *scratch, reqs []limit.Request) (all []*call) {
+	for at, c := range s.calls[:s.used] {
+		if !errors.Is(c.err, backends.ErrDeclined) || !errors.Is(c.err, backends.ErrNotApplied) {
+			continue
+		}
+		if c.requests == 1 {
+			c.insists = true
+			all = append(all, c)
+			continue
+		}
+		for i, where := range s.where {
+			if where == int32(at) {
+				s.where[i] = int32(s.used)
+				alone := p.newCall(s)
+				alone.slot, alone.insists = c.slot, true
+				p.pack(alone, &reqs[i])
+				all = append(all, alone)
+			}
 		}
 	}
+	return all
 }
 
 // callFor returns the call for slot that has room for n more weight. Calls are

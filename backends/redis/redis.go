@@ -74,7 +74,7 @@ func (b *Backend) Take(ctx context.Context, reqs []limit.Request, out []limit.Ve
 		return
 	}
 	b.place(s, reqs, out, nil)
-	b.run(ctx, s.calls[:s.used])
+	b.decide(ctx, b.packer, s, reqs)
 	b.collect(s, reqs, out)
 }
 
@@ -147,8 +147,9 @@ func (b *Backend) Ping(ctx context.Context) error {
 	}
 	ctx, cancel := b.bounded(ctx)
 	defer cancel()
-	groups := []string{"ping"}
+	groups, slotOf := []string{"ping"}, func(*limit.Request) int { return 0 }
 	if b.cluster != nil {
+		slotOf = b.requestSlot
 		var err error
 		if groups, err = b.split.groupsOfMasters(ctx); err != nil {
 			return err
@@ -162,7 +163,10 @@ func (b *Backend) Ping(ctx context.Context) error {
 		}
 		reqs[i].Ops = []limit.Op{{Key: limit.Key{Group: g, Limit: "ping"}, Limit: b.ping, Cost: -1}}
 	}
-	b.Take(ctx, reqs, out)
+	s := &scratch{}
+	b.place(s, reqs, out, slotOf)
+	b.run(ctx, s.calls[:s.used])
+	b.collect(s, reqs, out)
 	for i := range out {
 		if out[i].Err != nil {
 			return out[i].Err

@@ -201,7 +201,7 @@ func (r *refunds) sendOnce(batch []refund, results []refunded) {
 		where[i] = c
 		c.refund(&r.packer.keys, f.at, f.ops, f.asOf)
 	}
-	r.servers.run(ctx, s.calls[:s.used])
+	r.servers.decide(ctx, r.packer, s, nil)
 	for _, c := range s.calls[:s.used] {
 		reply := c.read()
 		for i := range batch {

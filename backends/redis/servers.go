@@ -2,6 +2,7 @@ package redis
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"sync"
 	"sync/atomic"
@@ -10,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
 
+	"github.com/headgate-rls/headgate/backends"
 	"github.com/headgate-rls/headgate/internal/kit/background"
 	"github.com/headgate-rls/headgate/limit"
 )
@@ -159,6 +161,15 @@ func (s *servers) bounded(ctx context.Context) (context.Context, context.CancelF
 	return context.WithTimeout(ctx, s.cfg.Timeout)
 }
 
+// decide sends the calls of s, and once more what was declined, each request by itself: of a Redis that
+// is full or takes no writes, those are decided that need none.
+func (s *servers) decide(ctx context.Context, p *packer, of *scratch, reqs []limit.Request) {
+	s.run(ctx, of.calls[:of.used])
+	if again := p.again(of, reqs); len(again) > 0 {
+		s.run(ctx, again)
+	}
+}
+
 // tries bounds how often a call is sent that is known to have had no effect yet.
 const tries = 3
 
@@ -190,7 +201,8 @@ func (s *servers) run(ctx context.Context, calls []*call) {
 			}
 			var rem remedy
 			rem, c.err = mapError(c.err, s.cluster != nil && len(calls) > 1)
-			if s.cluster != nil && rem != resend && !isAway(c.err) {
+			moved := rem == tryLater || rem == none && !errors.Is(c.err, backends.ErrDeclined)
+			if s.cluster != nil && moved && !isAway(c.err) {
 				s.cluster.ReloadState(ctx) // who is master may have changed
 			}
 			if rem == none {

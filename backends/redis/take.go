@@ -49,6 +49,7 @@ type call struct {
 	calendars bool          // some limit has windows of the calendar, by the server's clock
 	guess     limit.Instant // what that clock may show
 
+	insists  bool // Redis has declined it once
 	withText bool // EVAL instead of EVALSHA
 	args     []any
 	cmd      *redis.StringCmd
@@ -69,6 +70,9 @@ const (
 	flagFixed  = 2 // all limits are fixed windows
 	flagOthers = 4 // or sliding windows and token buckets
 )
+
+// flagFull: Redis has declined the call once. What is there is decided all the same.
+const flagFull = 8
 
 // headerSize is that of what a blob begins with: flags and two counts.
 const headerSize = 3 * 8
@@ -258,8 +262,11 @@ func (c *call) seal() []byte {
 	return blob
 }
 
-// straight returns the flag of the straight path that the call may take.
+// straight returns the flag of the straight path that the call may take, or that there is none.
 func (c *call) straight() float64 {
+	if c.insists {
+		return flagFull
+	}
 	flag := float64(flagFixed)
 	for _, l := range c.limits {
 		switch {

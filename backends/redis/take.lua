@@ -6,8 +6,8 @@
 -- ARGV[1]  the slice as doubles (little endian, written by call in Go):
 --          flags (1 zset layout: instants in whole milliseconds; 2 all requests are
 --          simple and all limits fixed windows, or 4 also sliding windows and token
---          buckets, none of which is charged below zero), number of requests, number of
---          limits
+--          buckets, none of which is charged below zero; 8 the server has said that it
+--          is full, and there is one request), number of requests, number of limits
 --          request: instant (negative = this server's clock), shape: 4 * ops
 --                   + 2 refund + 1 simple
 --          op:      8 * key (from 1) + 1 shadow + 2 each; cost; limit (from 0)
@@ -73,7 +73,7 @@ local function encode(list, n)
   return table.concat(parts)
 end
 
-local zset = input[1] % 2 == 1
+local zset, full = input[1] % 2 == 1, input[1] >= 8
 local limits = size - 6 * input[3] + 1 -- where the first limit is
 
 for l = limits, size, 6 do
@@ -1247,6 +1247,7 @@ local function move_refusals(k, now, l)
 end
 
 local function remember(k, now, l)
+  if full then return end
   local list = move_refusals(k, now, l)
   for i = 1, #list do
     if list[i][1] <= now then call('ZREM', keys[k], list[i][3]) end
@@ -1747,6 +1748,22 @@ local function write(k, s)
   call('SET', keys[k], pack('<BdddI4', tag, s[1], s[2], s[3], lives), 'PX', ceil(life / 1000))
 end
 
+-- A server that is full rejects a script's first write if it may need memory, but no write after
+-- that. So a first write that needs none has the states be written that are there already. There is
+-- no such write where one of them would be new.
+local function unlock()
+  local first
+  for k = 1, #keys do
+    local s = states[k]
+    if s and s[6] then
+      if s[4] == 0 then return end
+      first = first or k
+    end
+  end
+  if first then pcall_('PEXPIRE', keys[first], max(states[first][4] * 1000 - floor(precise / 1000), 1)) end
+end
+
+if full then unlock() end
 for k = 1, #keys do
   local s = states[k]
   if s and s[6] then write(k, s) end
@@ -1785,7 +1802,7 @@ local clock = input[1] % 2 == 1 and precise - precise % 1000 or precise
 -- its tag (0 may be an unused key), then at, n, m, and the second until which it lives.
 
 local n, others = #keys, input[1] >= 4
-if input[1] < 2 or n * 5 > MOST or size > MOST then return general(input, size, clock, precise) end
+if input[1] < 2 or input[1] >= 8 or n * 5 > MOST or size > MOST then return general(input, size, clock, precise) end
 local limits = size - 6 * input[3] + 1 -- where the first limit is
 local stored = n > 1 and pcall_('MGET', unpack(keys)) or {pcall_('GET', keys[1])}
 if stored.err then return general(input, size, clock, precise) end

@@ -46,7 +46,8 @@ func New(next backends.Backend, cfg Config, now func() time.Time) *Backend {
 	return &Backend{next: next, cfg: cfg, now: now, circuit: circuit.New(circuit.Config{
 		Failures: cfg.Failures, Share: cfg.Share, Window: cfg.Window,
 		Delay: cfg.Delay, MaxDelay: cfg.MaxDelay, PingAfter: cfg.PingAfter, Timeout: cfg.Timeout,
-		Ping: next.Ping, OnChange: cfg.OnChange, Rand: cfg.Rand, Panics: cfg.Panics,
+		Ping:     func(ctx context.Context) error { return silence(next.Ping(ctx)) },
+		OnChange: cfg.OnChange, Rand: cfg.Rand, Panics: cfg.Panics,
 	})}
 }
 
@@ -101,7 +102,10 @@ func (b *Backend) ask(ctx context.Context, began time.Time, p circuit.Period, re
 		backends.Fail(out, fmt.Errorf("%w: %w", backends.ErrUnavailable, err))
 	}
 	ended := b.now()
-	alive, why := answered(out)
+	alive, declined, why := answered(out)
+	if declined != nil {
+		b.cfg.OnDeclined(declined)
+	}
 	late := overdue(ctx, ended)
 	// The caller left the store too little time, which is not a failure of the store.
 	cut := errors.Is(ctx.Err(), context.Canceled) || late && b.hurried(ended, ended.Sub(began))
@@ -154,19 +158,30 @@ func unless(not bool, r circuit.Result) circuit.Result {
 	return r
 }
 
-// answered says whether the store answered any request, and why it did not
-// answer one that it was asked. What a driver turns down by itself is neither.
-func answered(out []limit.Verdict) (alive bool, why error) {
+// silence returns err if it says that the store does not answer.
+func silence(err error) error {
+	if errors.Is(err, backends.ErrDeclined) {
+		return nil
+	}
+	return err
+}
+
+// answered says whether the store answered any request, be it only that it declines it; an error of one
+// that it declined; and why it did not answer one that it was asked. What a driver turns down by itself
+// is neither.
+func answered(out []limit.Verdict) (alive bool, declined, why error) {
 	for i := range out {
 		switch err := out[i].Err; {
 		case err == nil, errors.Is(err, backends.ErrCorrupt):
 			alive = true
+		case errors.Is(err, backends.ErrDeclined):
+			alive, declined = true, err
 		case errors.Is(err, backends.ErrInvalid), errors.Is(err, backends.ErrUnsupported):
 		case why == nil:
 			why = err
 		}
 	}
-	return alive, why
+	return alive, declined, why
 }
 
 // drop makes errors of verdicts that came too late.

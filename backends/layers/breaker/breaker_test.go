@@ -149,6 +149,7 @@ func (sc *scene) do(what rune) {
 			return fmt.Errorf("%w: %w", backends.ErrUnsupported, backends.ErrNotApplied)
 		},
 		'c': func(context.Context) error { return backends.ErrCorrupt },
+		'd': func(context.Context) error { return fmt.Errorf("full: %w", backends.ErrDeclined) },
 		'o': func(context.Context) error { return errors.New("of no kind") },
 	}
 	sc.s.Behave(ways[what])
@@ -187,6 +188,8 @@ func TestFailuresOpenTheBreaker(t *testing.T) {
 		{"a success between", "uuuu.uuuu.uuuu", Config{}, false},
 		{"then five", "uuuu.uuuuu", Config{}, true},
 		{"corrupt is an answer", "uuuucuuuu", Config{}, false},
+		{"an error of the store's own is an answer", strings.Repeat("d", 300), Config{}, false},
+		{"and not only a pause", "uuuuduuuu", Config{}, false},
 		{"half a slice is an answer", "uuuumuuuu", Config{}, false},
 		{"the caller's faults", "iiiiiiiiiinnnnnnnnnn", Config{}, false},
 		{"cancelled by the caller", "xxxxxxxxxx", Config{}, false},
@@ -267,6 +270,25 @@ func TestSuccessfulProbeClosesTheBreaker(t *testing.T) {
 		time.Sleep(time.Hour)
 		sc.wantLog("0 closed-open", "100 open-half-open", "101 half-open-closed")
 		sc.wantCalls(16, 0)
+	})
+}
+
+// TestStoreThatDeclinesPingsIsBack: a store that is full, say, when it comes back is asked again: it can decide some
+// requests.
+func TestStoreThatDeclinesPingsIsBack(t *testing.T) {
+	reported := 0
+	play(t, Config{OnDeclined: func(why error) {
+		if reported++; !errors.Is(why, backends.ErrDeclined) {
+			t.Error(why)
+		}
+	}}, func(sc *scene) {
+		sc.fail()
+		sc.s.Behave(func(context.Context) error { return backends.ErrDeclined })
+		time.Sleep(time.Second)
+		sc.wantState(Closed)
+		if err := sc.take(20 * ms); !errors.Is(err, backends.ErrDeclined) || reported != 1 {
+			t.Errorf("%v, reported %d times, want 1", err, reported)
+		}
 	})
 }
 

@@ -55,6 +55,10 @@ type Config struct {
 	// of a Take or of a timer and must not block; it may call the Backend.
 	OnChange func(from, to State, why error)
 
+	// OnDeclined is called for each Take of which the store answered that it declines some requests: see
+	// [backends.ErrDeclined]. It must not block.
+	OnDeclined func(why error)
+
 	// Panics are reported to it; nil means to the default logger.
 	Panics *background.Reporter
 
@@ -76,6 +80,9 @@ func (c *Config) setDefaults() {
 	c.Window = max(c.Window, 1)
 	if c.OnChange == nil {
 		c.OnChange = func(State, State, error) {}
+	}
+	if c.OnDeclined == nil {
+		c.OnDeclined = func(error) {}
 	}
 	if c.Rand == nil {
 		c.Rand = rand.Float64

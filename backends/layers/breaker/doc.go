@@ -11,6 +11,9 @@
 //	half-open -- the probe succeeds --> closed
 //	half-open -- the probe fails --> open
 //
+// What a store answers shows that it is alive: an error of its own, such as being full or a row that is
+// locked (backends.ErrDeclined), is about the requests that get it, and never opens the breaker for others.
+//
 // The breaker starts no goroutine for a Take: that a backend returns by its
 // context's deadline is part of the contract and tested for each of them. What
 // it does guard against is a verdict that comes after the deadline: it is not

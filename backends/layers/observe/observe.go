@@ -46,6 +46,7 @@ type Class uint8
 const (
 	None Class = iota
 	Unavailable
+	Declined // although the store answers
 	Unsupported
 	Invalid
 	Corrupt
@@ -56,7 +57,7 @@ const (
 
 // String returns the class as a label.
 func (c Class) String() string {
-	return [...]string{"none", "unavailable", "unsupported", "invalid", "corrupt", "other"}[c]
+	return [...]string{"none", "unavailable", "declined", "unsupported", "invalid", "corrupt", "other"}[c]
 }
 
 // ClassOf returns err's class. An error of several is what is the most
@@ -71,6 +72,8 @@ func ClassOf(err error) Class {
 		return Unsupported
 	case errors.Is(err, backends.ErrCorrupt):
 		return Corrupt
+	case errors.Is(err, backends.ErrDeclined):
+		return Declined
 	case errors.Is(err, backends.ErrUnavailable):
 		return Unavailable
 	}

@@ -56,6 +56,8 @@ func TestClassOfNamesEachError(t *testing.T) {
 	}{
 		{nil, None, "none"},
 		{backends.ErrUnavailable, Unavailable, "unavailable"},
+		{backends.ErrDeclined, Declined, "declined"},
+		{fmt.Errorf("%w: %w", backends.ErrDeclined, backends.ErrNotApplied), Declined, "declined"},
 		{backends.ErrUnsupported, Unsupported, "unsupported"},
 		{errors.ErrUnsupported, Unsupported, "unsupported"},
 		{backends.ErrInvalid, Invalid, "invalid"},
