@@ -108,7 +108,8 @@ func refusedInAFullRedis(t *testing.T, b *Backend, done, fresh limit.Op) {
 func countedInAFullRedis(t *testing.T, b *Backend, half, fresh limit.Op, full bool) {
 	t.Helper()
 	if half.Limit.Is(limit.Leased|limit.Logged) || !full {
-		if err := takeEach(t, b, half)[0].Err; !errors.Is(err, backends.ErrDeclined) || !errors.Is(err, backends.ErrNotApplied) {
+		err := takeEach(t, b, half)[0].Err
+		if !errors.Is(err, backends.ErrDeclined) || !errors.Is(err, backends.ErrNotApplied) {
 			t.Errorf("%v, not used up, needs memory: %v", half.Limit, err)
 		}
 		return
