@@ -219,8 +219,8 @@ func (f *Follower) check(r *Row) (figures Figures, wrong bool) {
 func (f *Follower) install(next *Snapshot, generation int64, asked time.Time) {
 	if n := next.Unusable(); n > 0 && n != f.set.Snapshot().Unusable() {
 		key, why := next.unusableOne()
-		f.log.Warn("policies are not in force, because the store of the counters cannot keep their limit; "+
-			"the rules' own limits hold", "policies", n, "one", key, "error", why)
+		f.log.Warn("policies are not in force: the store cannot keep their limits; the rules' own limits hold", "policies", n,
+			"one", key, "error", why)
 	}
 	f.set.Install(next, asked)
 	f.seen = generation

@@ -11,7 +11,7 @@ func (s *Set) Rows() []metrics.Row {
 	return []metrics.Row{
 		metrics.GaugeOf("headgate_policies", "Policies in force.", func() int { return s.Snapshot().Len() }),
 		metrics.GaugeOf("headgate_policies_unusable",
-			"Policies that are not in force, because the store of the counters cannot keep their limit: the rules' own limits hold.",
+			"Policies that are not in force, because the store cannot keep their limits: the rules' own limits hold.",
 			func() int { return s.Snapshot().Unusable() }),
 		metrics.GaugeOf("headgate_policies_loaded", "1 if policies have been read since the start, else 0.",
 			func() int { return metrics.Truth(s.Loaded()) }),

@@ -1,10 +1,15 @@
 package watch
 
 import (
+	"crypto/sha256"
+	"log/slog"
 	"time"
 
 	"github.com/headgate-rls/headgate/descriptors"
 )
+
+// fingerprint identifies the content of all files, or why they cannot be read.
+type fingerprint [sha256.Size]byte
 
 // settling is the wait of rules that take limits away until the files are quiet. Whoever rewrites a file in place
 // shows it without its last rules for a moment.
@@ -19,14 +24,17 @@ func (s *settling) waits() bool { return s.print != fingerprint{} }
 // logSettlingEvery is how often the log says that files do not become quiet.
 const logSettlingEvery = time.Minute
 
-// unsettled reports whether rules must wait, because they take limits away and the files have not been quiet for
-// long enough.
-func (w *Watcher) unsettled(set *descriptors.Set, print fingerprint) bool {
+// holds reports whether the rules with a fingerprint must wait, because they take limits of old away and the files have
+// not been quiet for long enough.
+func (s *settling) holds(set, old *descriptors.Set, print fingerprint, quiet time.Duration, log *slog.Logger) bool {
 	now := time.Now()
-	s := &w.settle
-	diff := set.Compare(w.set)
-	if diff.TakenAway() == 0 || w.opt.Settle < 0 || w.set == nil || s.print == print && now.Sub(s.since) >= w.opt.Settle {
-		*s = settling{logged: s.logged}
+	if quiet < 0 || old == nil || s.print == print && now.Sub(s.since) >= quiet {
+		s.print = fingerprint{}
+		return false
+	}
+	diff := set.Compare(old)
+	if diff.TakenAway() == 0 {
+		s.print = fingerprint{}
 		return false
 	}
 	if s.print != print {
@@ -34,8 +42,8 @@ func (w *Watcher) unsettled(set *descriptors.Set, print fingerprint) bool {
 	}
 	if now.Sub(s.logged) >= logSettlingEvery {
 		s.logged = now
-		w.opt.Log.Warn("the new rules take limits away: the old rules stay in force until the files have been quiet",
-			"quiet_for", w.opt.Settle, "limits", diff.TakenAway(), "changes", diff.Lines(5))
+		log.Warn("the new rules take limits away: the old rules stay in force until the files have been quiet",
+			"quiet_for", quiet, "limits", diff.TakenAway(), "changes", diff.Lines(5))
 	}
 	return true
 }

@@ -73,9 +73,6 @@ type Watcher struct {
 	refusing bool              // the system refused a watch, and that was logged
 }
 
-// fingerprint identifies the content of all files, or why they cannot be read.
-type fingerprint [sha256.Size]byte
-
 // New returns a Watcher for paths as [ReadPaths] takes them.
 func New(paths []string, opt Options) *Watcher {
 	if opt.Log == nil {
@@ -252,7 +249,7 @@ func (w *Watcher) reload() {
 	changed := m.set != nil && print != w.inForce
 	if !changed {
 		w.settle.print = fingerprint{}
-	} else if w.unsettled(m.set, print) {
+	} else if w.settle.holds(m.set, w.set, print, w.opt.Settle, w.opt.Log) {
 		return
 	}
 	w.report(&m, changed)

@@ -132,7 +132,8 @@ func TestPoliciesThatTheStoreCannotKeep(t *testing.T) {
 			return ""
 		})
 	}
-	if log := r.Log.String(); strings.Count(log, "policies are not in force") != 1 || !strings.Contains(log, "one=client:alice") {
+	if log := r.Log.String(); strings.Count(log, "policies are not in force") != 1 ||
+		!strings.Contains(log, "one=client:alice") {
 		t.Errorf("the log is\n%s", log)
 	}
 }
