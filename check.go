@@ -8,8 +8,6 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"go.opentelemetry.io/otel/trace"
-
 	"github.com/headgate-rls/headgate/ratelimit"
 )
 
@@ -96,10 +94,8 @@ func (l *Limiter) decide(ctx context.Context, c *call, d *Decision) error {
 		ctx, cancel = context.WithTimeout(ctx, l.timeout)
 		defer cancel()
 	}
-	if l.service.Traced() {
-		if caller := trace.SpanContextFromContext(ctx); caller.IsValid() {
-			c.req.Parent = &caller
-		}
+	if l.tracer != nil {
+		c.req.Parent = l.tracer.Caller(ctx)
 	}
 	if l.answers == nil {
 		l.service.Decide(ctx, c.reqs[:], c.resps[:])

@@ -24,7 +24,7 @@
 //   - [Limiter.Acquire] also counts requests in flight. Its [Lease] ends with the request.
 //   - With Options.Policies, limits come from a database and change while the program runs.
 //   - Options.Metrics publishes metrics: package metrics does so for Prometheus.
-//     Options.Tracer makes OpenTelemetry spans.
+//     Options.Tracer makes spans: package tracing does so with OpenTelemetry.
 //   - Package middleware limits the requests of a net/http server, package
 //     middleware/grpclimit those of a gRPC server.
 //

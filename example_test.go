@@ -15,6 +15,7 @@ import (
 	"github.com/headgate-rls/headgate/limit"
 	"github.com/headgate-rls/headgate/policies"
 	"github.com/headgate-rls/headgate/policies/sqlstore"
+	"github.com/headgate-rls/headgate/tracing"
 )
 
 const shopRules = `
@@ -166,7 +167,7 @@ func ExampleOptions_tracer() {
 	provider := sdktrace.NewTracerProvider(sdktrace.WithSyncer(spans))
 	limiter, err := headgate.Open(ctx, headgate.Options{
 		Rules:  []headgate.Rules{headgate.YAML("shop.yaml", shopRules)},
-		Tracer: provider.Tracer("limits"),
+		Tracer: tracing.OpenTelemetry(provider.Tracer("limits")),
 	})
 	if err != nil {
 		fmt.Println(err)

@@ -26,7 +26,8 @@ type Limiter struct {
 	source  policies.Source // nil without a database of policies
 	rules   ruleLoader
 	timeout time.Duration
-	local   bool // the store does no I/O
+	local   bool             // the store does no I/O
+	tracer  ratelimit.Tracer // nil makes no spans
 	panics  *background.Reporter
 	metrics *ratelimit.Metrics // nil counts nothing
 	answers ratelimit.Observe
@@ -60,7 +61,7 @@ func Open(ctx context.Context, opt Options) (*Limiter, error) {
 	if err != nil {
 		return nil, fmt.Errorf("headgate: Options.Backend: %w", err)
 	}
-	l := &Limiter{timeout: conf.Timeout, local: caps.Local, withdraw: func() {},
+	l := &Limiter{timeout: conf.Timeout, local: caps.Local, tracer: opt.Tracer, withdraw: func() {},
 		panics: &background.Reporter{Log: conf.Log}}
 	l.rules = ruleLoader{opt: rulefile.Options{DefaultLeaseTTL: opt.LeaseTTL}, caps: &caps, log: conf.Log,
 		policies: opt.Policies != ""}

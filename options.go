@@ -7,8 +7,6 @@ import (
 	"strings"
 	"time"
 
-	"go.opentelemetry.io/otel/trace"
-
 	"github.com/headgate-rls/headgate/descriptors"
 	"github.com/headgate-rls/headgate/internal/kit/metrics"
 	"github.com/headgate-rls/headgate/policies"
@@ -67,8 +65,9 @@ type Options struct {
 	// nothing. metrics.Prometheus of package metrics makes it of a registry.
 	Metrics Metrics
 	// Tracer makes a span of each decision and one of its call to the store, below the span in the
-	// context of the call; nil: there are none. Ending a span must not block.
-	Tracer trace.Tracer
+	// context of the call; nil: there are none. tracing.OpenTelemetry of package tracing makes it of a
+	// tracer of OpenTelemetry.
+	Tracer ratelimit.Tracer
 }
 
 // Metrics publishes what a limiter measures. Package metrics has it for Prometheus.

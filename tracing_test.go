@@ -6,6 +6,8 @@ import (
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 	"go.opentelemetry.io/otel/trace"
+
+	"github.com/headgate-rls/headgate/tracing"
 )
 
 // TestSpansAreBelowTheCallersSpan: decisions are children of the span in the context, and the calls
@@ -13,7 +15,7 @@ import (
 func TestSpansAreBelowTheCallersSpan(t *testing.T) {
 	spans := tracetest.NewInMemoryExporter()
 	provider := sdktrace.NewTracerProvider(sdktrace.WithSyncer(spans))
-	l := open(t, func(o *Options) { o.Tracer = provider.Tracer("test") })
+	l := open(t, func(o *Options) { o.Tracer = tracing.OpenTelemetry(provider.Tracer("test")) })
 	parent := trace.NewSpanContext(trace.SpanContextConfig{TraceID: trace.TraceID{1}, SpanID: trace.SpanID{2},
 		TraceFlags: trace.FlagsSampled})
 	ctx := trace.ContextWithSpanContext(t.Context(), parent)

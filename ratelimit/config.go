@@ -4,8 +4,6 @@ import (
 	"log/slog"
 	"time"
 
-	"go.opentelemetry.io/otel/trace"
-
 	"github.com/headgate-rls/headgate/backends"
 	"github.com/headgate-rls/headgate/descriptors"
 	"github.com/headgate-rls/headgate/internal/kit/background"
@@ -45,8 +43,8 @@ type Config struct {
 	Metrics *Metrics
 	// Hits counts hits as the reference service does; nil counts nothing.
 	Hits HitMetrics
-	// Tracer makes spans of calls; nil: there are none. Ending a span must not block.
-	Tracer trace.Tracer
+	// Tracer makes spans of calls; nil: there are none.
+	Tracer Tracer
 	// NearLimit is the part of a limit from which hits are near it, for Hits.
 	NearLimit float32
 

@@ -67,7 +67,7 @@ func traceID(req *Request) string {
 	if req.Parent == nil {
 		return ""
 	}
-	return req.Parent.TraceID().String()
+	return req.Parent.Trace()
 }
 
 // abandon ends the leases that resp grants in the background.

@@ -10,8 +10,6 @@ const (
 	BasicRules     = basic
 	FailingRules   = failing
 	InFlightRules  = inFlightRules
-	DecisionSpan   = decisionSpan
-	StoreSpan      = storeSpan
 )
 
 var (

@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"unicode/utf8"
 
-	"go.opentelemetry.io/otel/trace"
-
 	"github.com/headgate-rls/headgate/descriptors"
 	"github.com/headgate-rls/headgate/ratelimit/leases"
 )
@@ -26,7 +24,7 @@ type Request struct {
 	// with the same name and different peers are different owners.
 	Peer string
 	// Parent is the span of the caller; nil if it has none.
-	Parent *trace.SpanContext
+	Parent Span
 
 	// InProcess says that the caller is in this process. It gets [Response.Inside],
 	// and keeps its leases itself: no token is made.

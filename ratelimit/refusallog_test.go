@@ -24,12 +24,17 @@ func (h *harness) at(level slog.Level) func(*Config) {
 	}
 }
 
+// inTrace is a span of a caller in a trace.
+type inTrace string
+
+func (t inTrace) Trace() string { return string(t) }
+
 // refuse asks once as a caller who names the request.
 func (h *harness) refuse(entries string) {
 	h.Helper()
 	req := &Request{Domain: "d", Descriptors: []Descriptor{desc(entries)}}
 	req.SetRequestID("req-1")
-	req.SetTrace("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", "")
+	req.Parent = inTrace("4bf92f3577b34da6a3ce929d0e0e4736")
 	resp := new(Response)
 	if h.Decide(context.Background(), []*Request{req}, []*Response{resp}); !resp.OverLimit {
 		h.Errorf("%s: %s", entries, summary(resp))

@@ -16,6 +16,7 @@ import (
 	"github.com/headgate-rls/headgate/internal/wire/transport"
 	"github.com/headgate-rls/headgate/internal/wire/unary"
 	"github.com/headgate-rls/headgate/ratelimit"
+	"github.com/headgate-rls/headgate/tracing"
 )
 
 const tracedRules = "domain: d\ndescriptors:\n- {key: k, rate_limit: {unit: hour, requests_per_unit: 1}}\n"
@@ -25,8 +26,8 @@ func setupTraced(t *testing.T, change ...func(*ratelimit.Config)) (*ratelimit.Ha
 	recorder := tracetest.NewSpanRecorder()
 	provider := sdk.NewTracerProvider(sdk.WithSpanProcessor(recorder),
 		sdk.WithSampler(sdk.ParentBased(sdk.AlwaysSample())))
-	return ratelimit.Setup(t, tracedRules,
-		append(change, ratelimit.Unlogged, func(c *ratelimit.Config) { c.Tracer = provider.Tracer("test") })...), recorder
+	return ratelimit.Setup(t, tracedRules, append(change, ratelimit.Unlogged,
+		func(c *ratelimit.Config) { c.Tracer = tracing.OpenTelemetry(provider.Tracer("test")) })...), recorder
 }
 
 func messageOf(domain, value string) []byte {
@@ -70,7 +71,7 @@ func TestEachCallOfASliceHasSpansOfItsOwn(t *testing.T) {
 	decisions := map[trace.TraceID]sdk.ReadOnlySpan{}
 	var rules []string
 	for _, s := range recorder.Ended() {
-		if s.Name() == ratelimit.DecisionSpan {
+		if s.Name() == "ShouldRateLimit" {
 			decisions[s.SpanContext().TraceID()] = s
 			rules = append(rules, attributes(s)["headgate.result"]+" "+attributes(s)["headgate.rule"]+" "+
 				attributes(s)["headgate.domain"])
@@ -81,7 +82,7 @@ func TestEachCallOfASliceHasSpansOfItsOwn(t *testing.T) {
 	}
 	takes := 0
 	for _, s := range recorder.Ended() {
-		if s.Name() != ratelimit.StoreSpan {
+		if s.Name() != "Take" {
 			continue
 		}
 		takes++

@@ -31,6 +31,8 @@ func roomOf(path string) string {
 	switch {
 	case path == "", parts[0] == "middleware", parts[0] == "metrics":
 		return "library"
+	case parts[0] == "tracing":
+		return "ratelimit"
 	case parts[0] == "internal" && len(parts) > 1:
 		return parts[0] + "/" + parts[1]
 	}

@@ -8,8 +8,6 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"go.opentelemetry.io/otel/trace"
-
 	"github.com/headgate-rls/headgate/backends"
 	"github.com/headgate-rls/headgate/backends/stack"
 	"github.com/headgate-rls/headgate/descriptors"
@@ -40,7 +38,7 @@ type limits struct {
 //
 // Policies, nil if there are none, take the place of the limits of rules that ask for them.
 func openLimits(ctx context.Context, conf *config.Config, in *policies.Set, log *slog.Logger, metrics *serverMetrics,
-	panics *background.Reporter, tracer trace.Tracer) (*limits, error) {
+	panics *background.Reporter, tracer ratelimit.Tracer) (*limits, error) {
 	l := &limits{conf: conf, log: log, migrated: !conf.BackendMigrate}
 	if err := chooseRules(l.conf); err != nil {
 		return nil, err

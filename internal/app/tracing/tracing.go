@@ -18,6 +18,9 @@ import (
 	"go.opentelemetry.io/otel/sdk/resource"
 	sdk "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/trace"
+
+	"github.com/headgate-rls/headgate/ratelimit"
+	spans "github.com/headgate-rls/headgate/tracing"
 )
 
 // Tracing makes spans and sends them. A nil Tracing makes none.
@@ -58,11 +61,11 @@ func Open(ctx context.Context, log *slog.Logger, version string) (*Tracing, erro
 }
 
 // Tracer makes spans; nil if there are none. Ending a span does not wait for the collector.
-func (t *Tracing) Tracer() trace.Tracer {
+func (t *Tracing) Tracer() ratelimit.Tracer {
 	if t == nil {
 		return nil
 	}
-	return t.tracer
+	return spans.OpenTelemetry(t.tracer)
 }
 
 // closeWithin bounds how long Close sends what waits, and afterLast how long it then waits for

@@ -4,6 +4,7 @@ import (
 	"strings"
 
 	"github.com/headgate-rls/headgate/ratelimit"
+	"github.com/headgate-rls/headgate/tracing"
 )
 
 // headerNames are the request headers that a service wants to see, in the order in which setHeaders takes their
@@ -24,7 +25,7 @@ func setHeaders(req *ratelimit.Request, values []string) {
 		req.SetMetadata(values[0], values[1], values[2])
 	}
 	if len(values) >= 5 {
-		req.SetTrace(values[3], values[4])
+		req.Parent = tracing.FromHeaders(values[3], values[4])
 	}
 	if len(values) >= 6 {
 		req.SetRequestID(values[5])
