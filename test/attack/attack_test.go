@@ -1,6 +1,7 @@
 package attack
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -19,6 +20,8 @@ type attack struct {
 	name  string
 	redis bool     // the counters are in a Redis, not in memory
 	flags []string // further flags of headgate serve
+	// program is what runs headgate; empty: program
+	program string
 	// run attacks. What it opens through target is closed after the memory has
 	// been measured.
 	run  func(*target)
@@ -123,7 +126,7 @@ func (a *attack) measure(t *testing.T) result {
 		t.Fatal(err)
 	}
 	flags := append([]string{"--rules", file, "--backend", backend, "--drain-timeout", "1s"}, a.flags...)
-	g := &target{t: t, hg: testenv.ServeHeadgate(t, program, flags...)}
+	g := &target{t: t, hg: testenv.ServeHeadgate(t, cmp.Or(a.program, program), flags...)}
 	defer g.closeAll()
 	other := watch(t, g.hg)
 	counted := watchCounted(g)

@@ -20,7 +20,7 @@ func watchCounted(g *target) *countedWatch {
 	w := &countedWatch{quit: make(chan struct{})}
 	w.done.Go(func() {
 		for {
-			v, err := g.hg.Metrics(`headgate_buffered_bytes{transport="unary"}`)
+			v, err := g.hg.Metrics("headgate_buffered_bytes")
 			if err == nil { // else headgate is busy, or has ended, which measure reports
 				w.most = max(w.most, v[0])
 			}

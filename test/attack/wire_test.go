@@ -27,8 +27,9 @@ type wire struct {
 	head bytes.Buffer
 	next uint32 // stream
 
-	most    int // streams that the server allows
-	settled chan struct{}
+	most    int                  // streams that the server allows
+	settled chan struct{}        // closed when settings have arrived, or the connection has ended
+	has     bool                 // settings have arrived
 	onData  func(message []byte) // of answers; nil to ignore them
 
 	answered atomic.Int64 // streams that ended with trailers
@@ -54,6 +55,15 @@ func (c counted) Write(p []byte) (int, error) {
 
 // connect opens a connection and exchanges settings.
 func (g *target) connect(settings ...http2.Setting) *wire {
+	w := g.tryConnect(settings...)
+	if w == nil {
+		g.t.Fatal("no SETTINGS from headgate")
+	}
+	return w
+}
+
+// tryConnect is connect that returns nil if headgate refuses the connection.
+func (g *target) tryConnect(settings ...http2.Setting) *wire {
 	network, addr := "tcp", g.hg.GRPC
 	if path, ok := strings.CutPrefix(addr, "unix:"); ok {
 		network, addr = "unix", path
@@ -68,7 +78,6 @@ func (g *target) connect(settings ...http2.Setting) *wire {
 	w.fr.AllowIllegalWrites = true
 	w.fr.SetReuseFrames()
 	w.enc = hpack.NewEncoder(&w.head)
-	g.conns = append(g.conns, w)
 	_, _ = w.out.WriteString(http2.ClientPreface)
 	_ = w.fr.WriteSettings(settings...)
 	_ = w.fr.WriteWindowUpdate(0, 1<<31-1-65535) // answers need no more
@@ -77,8 +86,13 @@ func (g *target) connect(settings ...http2.Setting) *wire {
 	select {
 	case <-w.settled:
 	case <-time.After(10 * time.Second):
-		g.t.Fatal("no SETTINGS from headgate")
 	}
+	if !w.has {
+		nc.Close()
+		w.wg.Wait()
+		return nil
+	}
+	g.conns = append(g.conns, w)
 	_ = w.fr.WriteSettingsAck()
 	w.flush()
 	return w
@@ -109,6 +123,9 @@ func (w *wire) read() {
 		f, err := fr.ReadFrame()
 		if err != nil {
 			w.closed.Store(true)
+			if first {
+				close(w.settled)
+			}
 			return
 		}
 		switch f := f.(type) {
@@ -117,7 +134,7 @@ func (w *wire) read() {
 				if n, ok := f.Value(http2.SettingMaxConcurrentStreams); ok {
 					w.most = int(n)
 				}
-				first = false
+				first, w.has = false, true
 				close(w.settled)
 			}
 		case *http2.HeadersFrame:

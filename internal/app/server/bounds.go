@@ -2,8 +2,6 @@ package server
 
 import (
 	"context"
-	"net"
-	"sync"
 	"sync/atomic"
 
 	"google.golang.org/grpc/codes"
@@ -12,10 +10,8 @@ import (
 	"google.golang.org/grpc/tap"
 )
 
-// Bounds of a listener that grpc-go serves. Package unary counts its memory; of
-// grpc-go only the sum can be bounded: calls by the size of a message, and
-// connections by that of their buffers. Access logs, of which each is a call on a
-// connection of its own, come on top.
+// Bounds of a listener that grpc-go serves, where there is memory for as many. Access logs,
+// of which each is a call on a connection of its own, come on top.
 const (
 	maxGRPCConnections = 4096
 	maxGRPCCalls       = 4096 // in flight, of all connections together
@@ -71,36 +67,4 @@ func (b *callBound) admit(ctx context.Context, _ *tap.Info) (context.Context, er
 		b.calls.Add(-1)
 	})
 	return ctx, nil
-}
-
-// A boundListener closes connections at once while most are open.
-type boundListener struct {
-	net.Listener
-	most int64
-	open atomic.Int64
-}
-
-// Accept returns the next connection for which there is room.
-func (l *boundListener) Accept() (net.Conn, error) {
-	for {
-		nc, err := l.Listener.Accept()
-		if err != nil {
-			return nil, err
-		}
-		if l.open.Add(1) <= l.most {
-			return &boundConn{Conn: nc, closed: sync.OnceFunc(func() { l.open.Add(-1) })}, nil
-		}
-		l.open.Add(-1)
-		_ = nc.Close() // the client tries again
-	}
-}
-
-type boundConn struct {
-	net.Conn
-	closed func()
-}
-
-func (c *boundConn) Close() error {
-	defer c.closed()
-	return c.Conn.Close()
 }

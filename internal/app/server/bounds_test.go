@@ -11,6 +11,8 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/stats"
 	"google.golang.org/grpc/status"
+
+	"github.com/headgate-rls/headgate/internal/kit/memory"
 )
 
 // TestConnectionsAreBounded: a connection above the bound is closed at once, and one
@@ -21,7 +23,7 @@ func TestConnectionsAreBounded(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer inner.Close()
-	l := &boundListener{Listener: inner, most: 1}
+	l := newBoundListener(inner, 1, memory.NewPool(1<<20))
 	accepted := make(chan net.Conn, 3)
 	go func() {
 		for {
@@ -42,6 +44,7 @@ func TestConnectionsAreBounded(t *testing.T) {
 	}
 	dial()
 	first := <-accepted
+	first.(*boundConn).used.Store(time.Now().Add(time.Hour).UnixNano()) // it is in use
 	second := dial()
 	_ = second.SetReadDeadline(time.Now().Add(10 * time.Second))
 	if _, err := second.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
@@ -55,8 +58,10 @@ func TestConnectionsAreBounded(t *testing.T) {
 	case <-time.After(10 * time.Second):
 		t.Error("no connection is accepted after one has ended")
 	}
-	if n := l.open.Load(); n != 1 {
-		t.Errorf("%d connections are counted, want 1", n)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if n := len(l.open); n != 1 || l.refused.Value() != 1 {
+		t.Errorf("%d connections are counted and %d refused, want 1 and 1", n, l.refused.Value())
 	}
 }
 
@@ -64,7 +69,7 @@ func TestConnectionsAreBounded(t *testing.T) {
 // is refused, another is not, and calls that end make room.
 func TestCallsOfAllConnectionsAreBounded(t *testing.T) {
 	const share, most = 4, 8
-	b := &callBound{Handler: newGRPCStats("grpc", newMetrics("test")), most: most}
+	b := &callBound{Handler: newGRPCStats("grpc", newMetrics("test"), new(boundListener)), most: most}
 	connect := func() context.Context {
 		ctx := b.TagConn(t.Context(), &stats.ConnTagInfo{})
 		b.HandleConn(ctx, &stats.ConnBegin{})

@@ -12,6 +12,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/reflection"
@@ -40,12 +41,14 @@ type endpoint struct {
 
 // Bounds of a connection, for either transport.
 const (
-	maxStreams    = 1 << 10
-	maxHeld       = 16 << 20 // bytes of requests in memory, by the unary transport
-	maxHeaders    = 72 << 10 // bytes; a client's tracestate can have most of the 60 KiB that Envoy takes
-	connectWithin = 10 * time.Second
-	pingAnswer    = 20 * time.Second
-	closeWithin   = 2 * time.Second // for handlers to return when their calls are cut off
+	maxStreams = 1 << 10
+
+	maxUnaryConnections = 1 << 14
+	maxHeld             = 16 << 20 // bytes of requests in memory, by the unary transport
+	maxHeaders          = 72 << 10 // bytes; a client's tracestate can have most of the 60 KiB that Envoy takes
+	connectWithin       = 10 * time.Second
+	pingAnswer          = 20 * time.Second
+	closeWithin         = 2 * time.Second // for handlers to return when their calls are cut off
 )
 
 // A grpcFront makes the gRPC endpoints.
@@ -56,11 +59,12 @@ type grpcFront struct {
 	panics  *background.Reporter
 	phase   *phase
 	service *ratelimit.Service
+	bounds  *bounds
 
 	handshakes *handshake.Bounds // of all gRPC listeners
 }
 
-// boundCredentials are those of grpc-go's with bounds on their handshakes.
+// boundCredentials are those of grpc-go's with bounds on their handshakes, and on what connections keep.
 type boundCredentials struct {
 	credentials.TransportCredentials
 	bounds *handshake.Bounds
@@ -70,7 +74,11 @@ type boundCredentials struct {
 func (c boundCredentials) ServerHandshake(nc net.Conn) (net.Conn, credentials.AuthInfo, error) {
 	bound := c.bounds.Conn(nc)
 	defer bound.Done()
-	return c.TransportCredentials.ServerHandshake(bound)
+	safe, info, err := c.TransportCredentials.ServerHandshake(bound)
+	if of := boundConnOf(nc.RemoteAddr()); err == nil && of != nil {
+		safe = newMeteredConn(safe, of)
+	}
+	return safe, info, err
 }
 
 // Clone implements credentials.TransportCredentials.
@@ -138,6 +146,8 @@ func (f *grpcFront) unaryEndpoint(l net.Listener, conf *tls.Config) (*endpoint, 
 		MaxMessageSize:       ratelimit.MaxMessageSize,
 		MaxHeaderListSize:    maxHeaders,
 		MaxConcurrentStreams: maxStreams,
+		MaxConnections:       f.bounds.limit.Connections(maxUnaryConnections, unaryConnection),
+		Memory:               f.bounds.pool,
 		MaxHeld:              maxHeld,
 		ReadTimeout:          connectWithin,
 		KeepaliveInterval:    f.conf.Keepalive,
@@ -184,9 +194,11 @@ func (f *grpcFront) checkHealth(ctx context.Context, calls []*unary.Call) []*una
 // grpcEndpoint serves health, reflection and the access log, and the
 // rate-limit service if main, by grpc-go.
 func (f *grpcFront) grpcEndpoint(name string, l net.Listener, conf *tls.Config, main bool) *endpoint {
-	logs := int64(f.conf.AccessLogs)
-	calls := &callBound{Handler: newGRPCStats(name, f.metrics), most: maxGRPCCalls + logs}
-	l = &boundListener{Listener: l, most: maxGRPCConnections + logs}
+	logs := f.bounds.limit.Connections(f.conf.AccessLogs, otherConnection)
+	most := min(maxGRPCCalls, f.bounds.pool.Limit()/grpcStream)
+	bound := newBoundListener(l, f.bounds.limit.Connections(maxGRPCConnections, otherConnection)+logs, f.bounds.pool)
+	calls := &callBound{Handler: useStats{newGRPCStats(name, f.metrics, bound)}, most: most + int64(logs)}
+	l = bound
 	opts := []grpc.ServerOption{
 		transport.ServerCodec(),
 		grpc.MaxRecvMsgSize(ratelimit.MaxMessageSize),
@@ -205,9 +217,11 @@ func (f *grpcFront) grpcEndpoint(name string, l net.Listener, conf *tls.Config, 
 		}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 5 * time.Second, PermitWithoutStream: true}),
 	}
+	creds := insecure.NewCredentials()
 	if conf != nil {
-		opts = append(opts, grpc.Creds(boundCredentials{credentials.NewTLS(conf), f.handshakes}))
+		creds = credentials.NewTLS(conf)
 	}
+	opts = append(opts, grpc.Creds(boundCredentials{creds, f.handshakes}))
 	if main {
 		opts = append(opts, transport.ReadBeforeEnd(calls.admit))
 		l = transport.Listener(l)

@@ -18,16 +18,20 @@ type grpcStats struct {
 	open     atomic.Int64
 }
 
-func newGRPCStats(transport string, m *serverMetrics) *grpcStats {
+func newGRPCStats(transport string, m *serverMetrics, l *boundListener) *grpcStats {
 	g := new(grpcStats)
 	for code := range g.answers {
 		g.answers[code] = m.answers.Of(transport, unary.CodeNames[code])
 	}
-	accepted, open := unary.Accepted, unary.Connections
-	accepted.Each = func(emit metrics.Emit) { emit([]string{transport}, float64(g.accepted.Value()), nil) }
-	open.Each = func(emit metrics.Emit) { emit([]string{transport}, float64(g.open.Load()), nil) }
-	m.Add(accepted, open)
+	m.Add(one(unary.Accepted, transport, g.accepted.Value), one(unary.Connections, transport, g.open.Load),
+		one(unary.Refused, transport, l.refused.Value), one(unary.Displaced, transport, l.displaced.Value))
 	return g
+}
+
+// one returns a row with the value of one transport.
+func one(row metrics.Row, transport string, value func() int64) metrics.Row {
+	row.Each = func(emit metrics.Emit) { emit([]string{transport}, float64(value()), nil) }
+	return row
 }
 
 // TagRPC implements stats.Handler.

@@ -16,7 +16,7 @@ import (
 
 // TestHandshakesOfGRPCWaitForTheirTurn: grpc-go's handshakes have the same bounds.
 func TestHandshakesOfGRPCWaitForTheirTurn(t *testing.T) {
-	bounds := handshake.New()
+	bounds := handshake.New(1 << 20)
 	// send returns a connection on which a client has sent something.
 	send := func(client func(net.Conn)) net.Conn {
 		here, there := net.Pipe()

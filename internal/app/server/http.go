@@ -25,6 +25,8 @@ func socketMode(c *config.Config) os.FileMode {
 	return mode
 }
 
+const maxHTTPConnections = 4096 // of each listener, where there is memory for as many
+
 // An httpServer is one HTTP listener.
 type httpServer struct {
 	*http.Server
@@ -53,6 +55,7 @@ type httpFronts struct {
 	ready   http.Handler
 	// describe writes where the rules come from.
 	describe func(io.Writer) error
+	bounds   *bounds
 }
 
 // open opens the HTTP listeners that are configured.
@@ -80,6 +83,9 @@ func (f *httpFronts) open(ctx context.Context) ([]*httpServer, error) {
 			closeServers(list)
 			return nil, err
 		}
+		stats := new(web.Stats)
+		f.metrics.addHTTP(h.name, stats)
+		l = stats.Listener(l)
 		if h.tls != nil {
 			conf, err := serverTLS(h.tls)
 			if err != nil {
@@ -89,7 +95,9 @@ func (f *httpFronts) open(ctx context.Context) ([]*httpServer, error) {
 			}
 			l = tls.NewListener(l, conf)
 		}
-		list = append(list, &httpServer{name: h.name, listener: l, Server: web.NewServer(h.handler, h.write, f.log)})
+		bounds := web.Bounds{Memory: f.bounds.pool, Stats: stats,
+			Connections: f.bounds.limit.Connections(maxHTTPConnections, otherConnection)}
+		list = append(list, &httpServer{name: h.name, listener: l, Server: bounds.NewServer(h.handler, h.write, f.log)})
 	}
 	return list, nil
 }

@@ -3,6 +3,7 @@ package server
 import (
 	"log/slog"
 	"maps"
+	"math"
 	"net/http"
 	"slices"
 	"strconv"
@@ -14,6 +15,7 @@ import (
 	"github.com/headgate-rls/headgate/internal/kit/background"
 	"github.com/headgate-rls/headgate/internal/kit/metrics"
 	"github.com/headgate-rls/headgate/internal/kit/metrics/prom"
+	"github.com/headgate-rls/headgate/internal/kit/web"
 	"github.com/headgate-rls/headgate/internal/wire/accesslog"
 	"github.com/headgate-rls/headgate/internal/wire/unary"
 	"github.com/headgate-rls/headgate/ratelimit"
@@ -44,7 +46,7 @@ const buildName = "headgate_build_info"
 
 // Rows returns the table of what the server measures itself, for the documentation.
 func Rows() []metrics.Row {
-	return append(new(fileMetrics).rows(), metrics.Build(buildName, ""))
+	return slices.Concat(new(fileMetrics).rows(), memoryRows(nil), []metrics.Row{metrics.Build(buildName, "")})
 }
 
 // addReference adds the metrics of envoyproxy/ratelimit.
@@ -133,6 +135,25 @@ func (m *serverMetrics) rulesFailed() {
 
 // rulesRead notes that all files of rules are in force as they are.
 func (m *serverMetrics) rulesRead() { m.files.failed.Store(false) }
+
+// memoryRows are the metrics of bounds; of nil they are the table.
+func memoryRows(b *bounds) []metrics.Row {
+	return []metrics.Row{
+		metrics.GaugeOf("headgate_memory_limit_bytes", "Memory that the process may use: the least of the limits of its "+
+			"control group and their parents, of the machine, and of GOMEMLIMIT. 0: no limit is known.",
+			func() int64 { return b.limit.Bytes % math.MaxInt64 }),
+		metrics.GaugeOf("headgate_buffered_limit_bytes", "What headgate_buffered_bytes may be: a quarter of the memory "+
+			"limit, and 256 MiB at most.", func() int64 { return b.pool.Limit() }),
+		metrics.GaugeOf("headgate_buffered_bytes", "Memory of connections on all ports: open calls, requests and answers "+
+			"that wait. Above half of its limit each connection has a fair share.", func() int64 { return b.pool.Used() }),
+	}
+}
+
+// addHTTP adds the metrics of the connections of a listener of HTTP.
+func (m *serverMetrics) addHTTP(name string, stats *web.Stats) {
+	m.Add(one(unary.Connections, name, stats.Open.Load), one(unary.Accepted, name, stats.Accepted.Value),
+		one(unary.Displaced, name, stats.Displaced.Value), one(unary.Timeouts, name, stats.Timeouts.Value))
+}
 
 // countHTTP counts the answers of a handler under transport.
 func (m *serverMetrics) countHTTP(transport string, h http.Handler) http.Handler {

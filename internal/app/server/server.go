@@ -40,6 +40,8 @@ type server struct {
 	policies *policyService // nil without --policies
 	jwts     *jwks.Verifier // nil without --admin-jwks
 
+	bounds *bounds
+
 	endpoints []*endpoint
 	https     []*httpServer
 }
@@ -60,6 +62,7 @@ func Run(ctx context.Context, c Config) error {
 		phase:   newPhase(),
 	}
 	defer s.phase.endStreams()
+	s.bounds = newBounds(s.log, metrics)
 	spans, err := tracing.Open(ctx, c.Log, c.Version)
 	if err != nil {
 		return err
@@ -114,15 +117,16 @@ func (s *server) listen(ctx context.Context, guard *web.Guard) (err error) {
 		return err
 	}
 	grpc := &grpcFront{conf: s.conf, log: s.log, metrics: s.metrics, panics: s.panics, phase: s.phase,
-		service:    s.limits.service,
-		handshakes: handshake.New()}
+		service: s.limits.service, bounds: s.bounds,
+		handshakes: handshake.New(s.bounds.pool.Limit() / 8)}
 	if s.endpoints, err = grpc.endpoints(ctx); err != nil {
 		return err
 	}
 	https := &httpFronts{
 		conf: s.conf, log: s.log, metrics: s.metrics, phase: s.phase, service: s.limits.service, slots: s.slots, admin: admin,
-		page:  admin.page,
-		ready: web.Readiness{Draining: s.phase.draining.Load, Parts: s.parts}, describe: s.limits.rules.describe,
+		bounds: s.bounds,
+		page:   admin.page,
+		ready:  web.Readiness{Draining: s.phase.draining.Load, Parts: s.parts}, describe: s.limits.rules.describe,
 	}
 	if s.https, err = https.open(ctx); err != nil {
 		s.closeListeners()

@@ -146,7 +146,7 @@ func TestConnectionsThatWaitMakeRoom(t *testing.T) {
 	}
 	server := NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}), time.Second,
 		slog.New(slog.DiscardHandler))
-	open := newConns(3)
+	open := newConns(3, new(Stats))
 	server.ConnState = open.changed
 	size := func() int {
 		open.mu.Lock()

@@ -7,25 +7,27 @@ import (
 	"sync"
 )
 
-// maxConns is how many connections a server has at most.
-const maxConns = 4096
-
 // conns bounds the connections of a server. When there are too many, the one closes whose latest
 // request, or the end of it, is the longest ago. So connections that wait make room for those that
 // are used, and no number of them keeps others out, such as health checks.
 type conns struct {
-	most int
+	most  int
+	stats *Stats
 
 	mu   sync.Mutex
 	list list.List // of net.Conn, by when they changed; the latest last
 	at   map[net.Conn]*list.Element
 }
 
-func newConns(most int) *conns { return &conns{most: most, at: map[net.Conn]*list.Element{}} }
+func newConns(most int, stats *Stats) *conns {
+	return &conns{most: most, stats: stats, at: map[net.Conn]*list.Element{}}
+}
 
 // changed is the server's ConnState.
 func (c *conns) changed(nc net.Conn, state http.ConnState) {
+	c.stats.note(nc, state)
 	if oldest := c.note(nc, state); oldest != nil {
+		c.stats.Displaced.Inc()
 		closeAtOnce(oldest)
 	}
 }

@@ -4,15 +4,41 @@ import (
 	"log/slog"
 	"net/http"
 	"time"
+
+	"github.com/headgate-rls/headgate/internal/kit/memory"
 )
+
+// Bounds are what the clients of a server may take. The zero value suits a program with memory for all of it.
+type Bounds struct {
+	Memory      *memory.Pool // for bodies of requests, perhaps shared with others; nil: one of 16 MiB
+	Connections int          // open at a time; 0: 4,096
+	Stats       *Stats       // counts what becomes of connections; nil: nothing does
+}
+
+// maxConns is how many connections a server has at most.
+const maxConns = 4096
+
+// NewServer is [Bounds.NewServer] with the bounds of a program that has memory for all of them.
+func NewServer(h http.Handler, write time.Duration, log *slog.Logger) *http.Server {
+	return Bounds{}.NewServer(h, write, log)
+}
 
 // NewServer returns a server of HTTP whose clients cannot hold it up: it bounds connections in
 // number, headers and bodies in bytes, and in time whatever they send or fetch. An answer may take
 // as long as write.
-func NewServer(h http.Handler, write time.Duration, log *slog.Logger) *http.Server {
+func (b Bounds) NewServer(h http.Handler, write time.Duration, log *slog.Logger) *http.Server {
+	if b.Memory == nil {
+		b.Memory = memory.NewPool(maxBodies)
+	}
+	if b.Connections == 0 {
+		b.Connections = maxConns
+	}
+	if b.Stats == nil {
+		b.Stats = new(Stats)
+	}
 	return &http.Server{
-		Handler:           new(bodies).bound(h),
-		ConnState:         newConns(maxConns).changed,
+		Handler:           (&bodies{b.Memory}).bound(h),
+		ConnState:         newConns(b.Connections, b.Stats).changed,
 		ReadHeaderTimeout: 5 * time.Second,
 		ReadTimeout:       10 * time.Second,
 		WriteTimeout:      write,

@@ -12,8 +12,6 @@ const (
 	// free is how many bytes a handshake may always read. Those with long chains of
 	// certificates need half of it.
 	free = 16 << 10
-	// shared is how many bytes beyond that all handshakes together may read.
-	shared = 32 << 20
 )
 
 var errTooLarge = errors.New("the TLS handshake is large while others keep too much memory")
@@ -25,8 +23,9 @@ type Bounds struct {
 	used  atomic.Int64 // bytes beyond what is free
 }
 
-// New returns bounds by which half of the cores, and one at least, compute handshakes.
-func New() *Bounds { return newBounds(max(1, runtime.GOMAXPROCS(0)/2), shared) }
+// New returns bounds by which half of the cores, and one at least, compute handshakes. Beyond what each may always
+// read, all handshakes together may read shared bytes.
+func New(shared int64) *Bounds { return newBounds(max(1, runtime.GOMAXPROCS(0)/2), shared) }
 
 func newBounds(turns int, most int64) *Bounds {
 	return &Bounds{turns: make(chan struct{}, turns), most: most}

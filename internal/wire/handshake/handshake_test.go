@@ -68,7 +68,7 @@ func nothingKept(t *testing.T, b *Bounds) {
 
 func TestHandshakesComputeInTurns(t *testing.T) {
 	const turns = 2
-	b, cert := newBounds(turns, shared), certificate(t)
+	b, cert := newBounds(turns, 32<<20), certificate(t)
 	var computing, most atomic.Int64
 	server := &tls.Config{GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 		n := computing.Add(1)
@@ -122,7 +122,7 @@ func TestHandshakesComputeInTurns(t *testing.T) {
 }
 
 func TestClosedConnectionsWaitForNoTurn(t *testing.T) {
-	b := newBounds(1, shared)
+	b := newBounds(1, 32<<20)
 	first, client := pipe(t, b)
 	if _, err := client.Write([]byte("a")); err != nil {
 		t.Fatal(err)

@@ -59,6 +59,9 @@ type settlingAddr struct {
 	c *settlingConn
 }
 
+// Under returns the address of the connection below.
+func (a settlingAddr) Under() net.Addr { return a.Addr }
+
 func settling(ctx context.Context) *settlingConn {
 	p, ok := peer.FromContext(ctx)
 	if !ok {

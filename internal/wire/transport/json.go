@@ -66,7 +66,30 @@ func readJSON(w http.ResponseWriter, r *http.Request, req *ratelimit.Request) er
 	return err
 }
 
+// maxObjects bounds the objects of a request in JSON: each becomes a message of many times its size. A request that is
+// small enough has no more.
+const maxObjects = 16 << 10
+
+// objects counts the objects of a text in JSON.
+func objects(text []byte) (n int) {
+	quoted := false
+	for i := 0; i < len(text); i++ {
+		switch c := text[i]; {
+		case c == '"':
+			quoted = !quoted
+		case quoted && c == '\\':
+			i++
+		case !quoted && c == '{':
+			n++
+		}
+	}
+	return n
+}
+
 func decodeJSON(body []byte, req *ratelimit.Request) error {
+	if n := objects(body); n > maxObjects {
+		return fmt.Errorf("body has %d objects; at most %d are read", n, maxObjects)
+	}
 	message := new(rls.RateLimitRequest)
 	if err := protojson.Unmarshal(body, message); err != nil {
 		return fmt.Errorf("body is not a RateLimitRequest in JSON: %w", err)

@@ -19,6 +19,8 @@ import (
 
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
+
+	"github.com/headgate-rls/headgate/internal/kit/memory"
 )
 
 // An attack is a client that means harm. It runs against a server with short
@@ -191,7 +193,7 @@ func TestFloodsAreStoppedAndCounted(t *testing.T) {
 			attack(t, func(conf *Config) {
 				conf.ReadTimeout, conf.MaxConcurrentStreams = time.Minute, 100
 				if name == "calls without memory for them" {
-					conf.MaxBuffered, conf.MaxConcurrentStreams = 256<<10, 1<<20
+					conf.Memory, conf.MaxConcurrentStreams = memory.NewPool(256<<10), 1<<20
 				}
 			}, func(t *testing.T, s *Server, addr string) {
 				p := newPeer(t, addr)
@@ -705,7 +707,9 @@ func TestTooManyConnections(t *testing.T) {
 	attack(t, func(conf *Config) { conf.MaxConnections = 5 }, func(t *testing.T, s *Server, addr string) {
 		var peers []*peer
 		for range 4 {
-			peers = append(peers, newPeer(t, addr))
+			p := newPeer(t, addr)
+			p.answerNow(methodEcho, "in use")
+			peers = append(peers, p)
 		}
 		nc, err := net.Dial("tcp", addr)
 		if err != nil {
@@ -721,6 +725,28 @@ func TestTooManyConnections(t *testing.T) {
 		eventually(t, "there is room again", func() bool { return s.Stats().Connections == 1 })
 		newPeer(t, addr).nc.Close()
 	})
+}
+
+// TestConnectionsThatWaitMakeRoom opens many more connections than are allowed, of which none makes a call: one that
+// does keeps its place, and a new one gets one.
+func TestConnectionsThatWaitMakeRoom(t *testing.T) {
+	t.Parallel()
+	s, addr := start(t, func(conf *Config) { conf.MaxConnections, conf.ReadTimeout = 10, time.Minute })
+	used := newPeer(t, addr)
+	used.answerNow(methodEcho, "first")
+	for range 50 {
+		rawPeer(t, addr)
+	}
+	if a := used.answerNow(methodEcho, "still here"); a.status != "0" {
+		t.Errorf("the connection in use: %+v", a)
+	}
+	if a := newPeer(t, addr).answerNow(methodEcho, "new"); a.status != "0" {
+		t.Errorf("a new connection: %+v", a)
+	}
+	eventually(t, "most are closed", func() bool { return s.Stats().Connections <= 10 })
+	if stats := s.Stats(); stats.Refused != 0 || stats.Displaced < 40 {
+		t.Errorf("%d refused and %d displaced, want 0 and at least 40", stats.Refused, stats.Displaced)
+	}
 }
 
 // TestIdleConnections opens as many connections as the process may, up to

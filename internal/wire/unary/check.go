@@ -106,16 +106,31 @@ func (c *conn) shutdown() {
 	c.w.flushLater()
 }
 
+// unreadAnswers is how many bytes of answers may wait on each connection, also while memory is short.
+const unreadAnswers = 16 << 10
+
+// stallAfter is how long the rest of a frame may take, while memory is short, on a connection that keeps more than its
+// share.
+const stallAfter = 100 * time.Millisecond
+
+func (c *conn) stalls() bool {
+	since := c.reader.partialSince
+	return !since.IsZero() && time.Since(since) > stallAfter && int64(c.streams.memory()) > c.pool.FairShare()
+}
+
 // relieve gives up the requests that are not complete, and buffers that are empty. A
 // connection whose answers alone are more than half of its share is closed: its client
 // does not read them.
 func (c *conn) relieve() {
 	c.mu.Lock()
 	c.streams.refuseIncomplete()
-	if int64(c.answers.unread()) > c.pool.fairShare()/2 {
+	if int64(c.answers.unread()) > max(c.pool.FairShare()/2, unreadAnswers) {
 		c.counters.timeouts.Add(1)
 		c.abusive = true
 		c.close("its answers wait while memory is short")
+	} else if c.stalls() {
+		c.counters.timeouts.Add(1)
+		c.close("a frame or header block is not completed while memory is short")
 	} else if c.canTrim() {
 		c.startTrim()
 	}

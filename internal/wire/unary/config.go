@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/headgate-rls/headgate/internal/kit/background"
+	"github.com/headgate-rls/headgate/internal/kit/memory"
 	"github.com/headgate-rls/headgate/internal/wire/handshake"
 )
 
@@ -35,12 +36,12 @@ type Config struct {
 	MaxMessageSize       int // bytes of a request, decompressed; default 256 KiB
 	MaxHeaderListSize    int // bytes of a request's headers, as HTTP/2 counts them; default 32 KiB
 	MaxConcurrentStreams int // calls in flight on a connection; default 1024
-	MaxConnections       int // open at a time, more are closed at once; default 16384
-	// MaxBuffered bounds the bytes that all connections together keep in memory
-	// for open calls, requests and answers; default 256 MiB. When half of it is
-	// used, each connection may keep a fair share of the other half, of 32 KiB at
-	// least: above MaxBuffered / 64 KiB connections they may keep more in all.
-	MaxBuffered int
+	MaxConnections       int // open at a time; idle ones make room for more, which are else closed; default 16384
+	// Memory is what all connections together keep for open calls, requests and
+	// answers, perhaps with holders elsewhere; default a pool of 256 MiB. When half of
+	// it is used, each connection may keep a fair share of the other half, of 8 KiB at
+	// least.
+	Memory *memory.Pool
 	// MaxHeld bounds the bytes of requests that one connection keeps in memory,
 	// but for the first 2 KiB of each; default four messages of the largest
 	// size, and 1 MiB at least.
@@ -108,7 +109,6 @@ func (conf *Config) validate() error {
 		{"MaxHeaderListSize", &conf.MaxHeaderListSize, 32 << 10, 1 << 20},
 		{"MaxConcurrentStreams", &conf.MaxConcurrentStreams, 1024, 1 << 20},
 		{"MaxConnections", &conf.MaxConnections, 16384, 1 << 24},
-		{"MaxBuffered", &conf.MaxBuffered, 256 << 20, 1 << 40},
 		{"MaxHeld", &conf.MaxHeld, 0, 1 << 40},
 		{"Workers", &conf.Workers, 16 * runtime.GOMAXPROCS(0), 1 << 16},
 		{"QueueLimit", &conf.QueueLimit, 8192, 1 << 20},
@@ -146,8 +146,11 @@ func (conf *Config) validate() error {
 	if conf.KeepaliveInterval == 0 {
 		conf.KeepaliveInterval = time.Minute
 	}
+	if conf.Memory == nil {
+		conf.Memory = memory.NewPool(memory.DefaultPool)
+	}
 	if conf.Handshakes == nil {
-		conf.Handshakes = handshake.New()
+		conf.Handshakes = handshake.New(conf.Memory.Limit() / 8)
 	}
 	if conf.Log == nil {
 		conf.Log = slog.Default()

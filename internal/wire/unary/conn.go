@@ -72,7 +72,7 @@ func (c *conn) serve() {
 	}
 	for {
 		c.reading.Store(true)
-		n, err := c.reader.in.fill(c.nc, !c.pool.short())
+		n, err := c.reader.in.fill(c.nc, !c.pool.Short())
 		c.reading.Store(false)
 		if n > 0 && !c.step(n) {
 			return
@@ -225,6 +225,23 @@ func (c *conn) finish(done []*stream) {
 	}
 	c.answers.recheckWaiting()
 	c.streams.count()
+}
+
+// idleAfter is how long a connection that has made calls keeps its place when others need it.
+const idleAfter = time.Second
+
+// lastUsed returns when the connection made its latest call, and whether it is idle. One that never made a call counts
+// as idle, and as used a day before it was made.
+func (c *conn) lastUsed(now time.Time) (at time.Time, idle bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case c.state == stateClosed || c.streams.active > c.streams.incomplete:
+		return now, false
+	case c.lastCall.Equal(c.made):
+		return c.made.AddDate(0, 0, -1), true
+	}
+	return c.lastCall, now.Sub(c.lastCall) > idleAfter
 }
 
 func (c *conn) client() net.Addr { return c.nc.RemoteAddr() }

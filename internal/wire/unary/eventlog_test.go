@@ -70,12 +70,13 @@ func TestRefusalsAreLogged(t *testing.T) {
 		conf.Log = slog.New(slog.NewTextHandler(&log, nil))
 		conf.MaxConcurrentStreams, conf.MaxConnections, conf.ReadTimeout = 5, 2, 300*time.Millisecond
 	})
-	p := newPeer(t, addr)
+	p, other := newPeer(t, addr), newPeer(t, addr)
+	p.answerNow(methodEcho, "in use")
+	other.answerNow(methodEcho, "in use")
 	for range 305 {
 		p.open(false, callHeaders(methodEcho)...)
 	}
 	p.flush()
-	newPeer(t, addr)
 	for range 20 {
 		expectClosed(t, rawPeer(t, addr).nc)
 	}

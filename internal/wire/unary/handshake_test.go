@@ -14,7 +14,7 @@ import (
 
 // TestHandshakesWaitForTheirTurn: a handshake does not compute while others have all turns.
 func TestHandshakesWaitForTheirTurn(t *testing.T) {
-	bounds := handshake.New()
+	bounds := handshake.New(1 << 20)
 	var others []*handshake.Conn
 	for range max(1, runtime.GOMAXPROCS(0)/2) {
 		here, there := net.Pipe()

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"golang.org/x/net/http2"
+
+	"github.com/headgate-rls/headgate/internal/kit/memory"
 )
 
 // TestRepeatedMetadataIsBounded opens streams with a header that the handler
@@ -61,7 +63,7 @@ func TestLongMetadataIsLeftOut(t *testing.T) {
 // requests as they can: others are served all the same, and the hogs lose some.
 func TestHalfSentRequestsStarveNobody(t *testing.T) {
 	const most = 8 << 20
-	s, addr := start(t, func(conf *Config) { conf.ReadTimeout, conf.MaxBuffered = time.Minute, most })
+	s, addr := start(t, func(conf *Config) { conf.ReadTimeout, conf.Memory = time.Minute, memory.NewPool(most) })
 	part := grpcMessage(make([]byte, 16<<10))[:15<<10]
 	var hogs []*peer
 	begin := func(n int) {
@@ -127,7 +129,7 @@ func TestLargeRequestsLeaveRoomForSmallOnes(t *testing.T) {
 func TestHandlerAnswersWithoutRoomForMessages(t *testing.T) {
 	for name, change := range map[string]func(conf *Config){
 		"of the connection":      func(conf *Config) { conf.MaxHeld = 100 << 10 },
-		"of all connections":     func(conf *Config) { conf.MaxBuffered = 600 << 10 },
+		"of all connections":     func(conf *Config) { conf.Memory = memory.NewPool(600 << 10) },
 		"decompressed, of each":  func(conf *Config) { conf.MaxMessageSize = 15 << 10 },
 		"decompressed, together": func(conf *Config) { conf.MaxHeld = 10 << 10 },
 	} {
@@ -192,7 +194,7 @@ func compressed(message []byte) []byte {
 // there is no window: all of them together keep to the bound.
 func TestUnreadAnswersAreBounded(t *testing.T) {
 	const most = 8 << 20
-	s, addr := start(t, func(conf *Config) { conf.WriteTimeout, conf.MaxBuffered = time.Minute, most })
+	s, addr := start(t, func(conf *Config) { conf.WriteTimeout, conf.Memory = time.Minute, memory.NewPool(most) })
 	before := heap()
 	for range 10 {
 		p := newPeer(t, addr, http2.Setting{ID: http2.SettingInitialWindowSize, Val: 0})

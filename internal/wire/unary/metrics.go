@@ -18,10 +18,21 @@ var (
 			"an unknown method, a message that is too large, too many bytes in memory."}
 	// Connections are those that are open.
 	Connections = metrics.Row{Name: "headgate_connections", Kind: metrics.IsGauge, Labels: metrics.Open("transport"),
-		Help: "gRPC connections that are open."}
+		Help: "Connections that are open."}
 	// Accepted counts connections.
 	Accepted = metrics.Row{Name: "headgate_connections_accepted_total", Kind: metrics.IsCounter,
-		Labels: metrics.Open("transport"), Help: "gRPC connections that were accepted."}
+		Labels: metrics.Open("transport"), Help: "Connections that were accepted."}
+	// Refused counts connections for which there is no room.
+	Refused = metrics.Row{Name: "headgate_connections_refused_total", Kind: metrics.IsCounter,
+		Labels: metrics.Open("transport"), Help: "Connections closed at once because as many are open as may be " +
+			"(unary 16,384, all others 4,096, less if memory is small), and all of them are in use."}
+	// Displaced counts connections that had to go.
+	Displaced = metrics.Row{Name: "headgate_connections_displaced_total", Kind: metrics.IsCounter,
+		Labels: metrics.Open("transport"), Help: "Connections closed because others needed their place, or the " +
+			"memory that they kept."}
+	// Timeouts counts what clients were too slow for.
+	Timeouts = metrics.Row{Name: "headgate_transport_timeouts_total", Kind: metrics.IsCounter,
+		Labels: metrics.Open("transport"), Help: "Connections and calls ended because the client was too slow."}
 )
 
 // Rows returns the metrics of a server under the name of a transport. A nil server has the same table.
@@ -45,12 +56,8 @@ func (s *Server) Rows(transport string) []metrics.Row {
 	}
 	add(Connections, func(s *Stats) float64 { return float64(s.Connections) })
 	add(Accepted, func(s *Stats) float64 { return float64(s.Accepted) })
-	counter("headgate_connections_refused_total", "Connections closed at once because 16,384 are open.",
-		func(s *Stats) uint64 { return s.Refused })
-	add(metrics.Row{Name: "headgate_buffered_bytes", Kind: metrics.IsGauge,
-		Help: "Memory of connections: open calls, requests and answers that wait. At most 256 MiB; " +
-			"above half of that each connection has a fair share."},
-		func(s *Stats) float64 { return float64(s.Memory) })
+	add(Refused, func(s *Stats) float64 { return float64(s.Refused) })
+	add(Displaced, func(s *Stats) float64 { return float64(s.Displaced) })
 	counter("headgate_streams_refused_total",
 		"Calls refused because 1,024 are in flight on their connection, or because memory is short.",
 		func(s *Stats) uint64 { return s.RefusedStreams })
@@ -62,7 +69,6 @@ func (s *Server) Rows(transport string) []metrics.Row {
 		func(s *Stats) uint64 { return s.ProtocolErrors })
 	counter("headgate_floods_total", "Connections ended because the client sent too many useless frames.",
 		func(s *Stats) uint64 { return s.Floods })
-	counter("headgate_transport_timeouts_total", "Connections and calls ended because the client was too slow.",
-		func(s *Stats) uint64 { return s.Timeouts })
+	add(Timeouts, func(s *Stats) float64 { return float64(s.Timeouts) })
 	return rows
 }

@@ -255,7 +255,12 @@ func (r *reader) continuation(fh http2.FrameHeader, p []byte) {
 		r.w.fail(http2.ErrCodeEnhanceYourCalm, "header block too large")
 		return
 	}
+	if !r.streams.room(len(p)) {
+		r.w.fail(http2.ErrCodeEnhanceYourCalm, "a header block of many frames while memory is short")
+		return
+	}
 	r.fragments = append(r.fragments, p...)
+	r.countBuffers()
 	if fh.Flags.Has(http2.FlagContinuationEndHeaders) {
 		block := r.partial
 		r.partial = headerBlock{}

@@ -139,11 +139,38 @@ func (s *Server) accept(nc net.Conn) {
 func (s *Server) add(c *conn) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.draining || s.closed || len(s.conns) >= s.conf.MaxConnections || !s.tasks.enter() {
+	if s.draining || s.closed || len(s.conns) >= s.conf.MaxConnections && !s.makeRoom() || !s.tasks.enter() {
 		return false
 	}
 	s.conns[c] = struct{}{}
-	s.pool.connections.Add(1)
+	s.pool.Join()
+	return true
+}
+
+// sample is how many connections makeRoom looks at, so that a flood of new ones costs little.
+const sample = 16
+
+// makeRoom closes the connection that is used least, of some, and reports false if all of them are in use. So
+// connections that wait do not keep out those that make calls.
+func (s *Server) makeRoom() bool {
+	var least *conn
+	var used time.Time
+	now, seen := time.Now(), 0
+	for c := range s.conns {
+		if at, idle := c.lastUsed(now); idle && (least == nil || at.Before(used)) {
+			least, used = c, at
+		}
+		if seen++; seen == sample {
+			break
+		}
+	}
+	if least == nil {
+		return false
+	}
+	s.counters.displaced.Add(1)
+	least.mu.Lock()
+	least.close("another connection needs its place")
+	least.mu.Unlock()
 	return true
 }
 
@@ -151,7 +178,7 @@ func (s *Server) add(c *conn) bool {
 func (s *Server) remove(c *conn) {
 	s.mu.Lock()
 	delete(s.conns, c)
-	s.pool.connections.Add(-1)
+	s.pool.Leave()
 	if s.draining && len(s.conns) == 0 {
 		select {
 		case <-s.empty:
@@ -239,7 +266,7 @@ func (s *Server) Close() error {
 // Stats returns the server's counts.
 func (s *Server) Stats() Stats {
 	stats := s.counters.stats()
-	stats.Buffered, stats.Memory = s.pool.requests.Load(), s.pool.used.Load()
+	stats.Buffered, stats.Memory = s.requestBytes.Load(), s.pool.Used()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	stats.Connections = len(s.conns)

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"golang.org/x/net/http2"
+
+	"github.com/headgate-rls/headgate/internal/kit/memory"
 )
 
 // TestManySmallUnreadAnswersAreBounded gets, on many connections, small answers that
@@ -17,7 +19,7 @@ import (
 // to the bound, and the server takes memory back until there is room again.
 func TestManySmallUnreadAnswersAreBounded(t *testing.T) {
 	const most = 8 << 20
-	s, addr := start(t, func(conf *Config) { conf.WriteTimeout, conf.MaxBuffered = time.Minute, most })
+	s, addr := start(t, func(conf *Config) { conf.WriteTimeout, conf.Memory = time.Minute, memory.NewPool(most) })
 	seen := int64(0)
 	for range 20 {
 		p := newPeer(t, addr, http2.Setting{ID: http2.SettingInitialWindowSize, Val: 0})
@@ -42,7 +44,7 @@ func TestManySmallUnreadAnswersAreBounded(t *testing.T) {
 func TestEmptyBuffersAreReturned(t *testing.T) {
 	t.Parallel()
 	const most = 4 << 20
-	s, addr := start(t, func(conf *Config) { conf.ReadTimeout, conf.MaxBuffered = time.Minute, most })
+	s, addr := start(t, func(conf *Config) { conf.ReadTimeout, conf.Memory = time.Minute, memory.NewPool(most) })
 	var peers []*peer
 	for range 150 {
 		p := newPeer(t, addr)

@@ -3,26 +3,30 @@ package unary
 import (
 	"context"
 	"runtime"
+	"sync/atomic"
+
+	"github.com/headgate-rls/headgate/internal/kit/memory"
 )
 
 // shared is what all connections of a server share.
 type shared struct {
-	conf     Config
-	handlers map[string]*handler
-	ctx      context.Context // of the handlers; ends at Close
-	stop     context.CancelFunc
-	counters counters
-	events   eventLog
-	pool     *memoryPool
-	inlining chan struct{} // full while as many Inline functions run as may
-	tasks    tasks
+	conf         Config
+	handlers     map[string]*handler
+	ctx          context.Context // of the handlers; ends at Close
+	stop         context.CancelFunc
+	counters     counters
+	events       eventLog
+	pool         *memory.Pool
+	requestBytes atomic.Int64  // of all connections, but for the first 2 KiB of each request
+	inlining     chan struct{} // full while as many Inline functions run as may
+	tasks        tasks
 }
 
 func newShared(conf Config) *shared {
 	s := &shared{
 		conf:     conf,
 		handlers: make(map[string]*handler, len(conf.Handlers)),
-		pool:     newMemoryPool(conf.MaxBuffered),
+		pool:     conf.Memory,
 		inlining: make(chan struct{}, inlinePerCPU*runtime.GOMAXPROCS(0)),
 		tasks:    tasks{panics: conf.Panics},
 	}

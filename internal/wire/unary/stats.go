@@ -7,6 +7,7 @@ type Stats struct {
 	Connections    int              // open now
 	Accepted       uint64           // connections
 	Refused        uint64           // connections above MaxConnections
+	Displaced      uint64           // idle connections that were closed because others needed their place
 	Answered       uint64           // calls with a reply
 	Failed         uint64           // calls with an error, of the handler's or of ours
 	Codes          [numCodes]uint64 // all of these by code, that of others under 2, UNKNOWN
@@ -17,7 +18,7 @@ type Stats struct {
 	Floods         uint64           // of these, for too many useless frames
 	Timeouts       uint64           // connections and calls ended because the client was too slow
 	Buffered       int64            // bytes of requests in memory, but for the first 2 KiB of each
-	Memory         int64            // bytes that count against MaxBuffered
+	Memory         int64            // bytes of the pool that are used, by other holders too
 }
 
 // counters are what a server counts. Every step of every connection writes answered,
@@ -27,9 +28,9 @@ type counters struct {
 	answered atomic.Uint64
 	_        [64]byte
 
-	accepted, refusedConns, failed, cancelled, refusedCalls, shed atomic.Uint64
-	protocolErrors, floods, timeouts                              atomic.Uint64
-	failures                                                      [numCodes]atomic.Uint64 // by code
+	accepted, refusedConns, displaced, failed, cancelled, refusedCalls, shed atomic.Uint64
+	protocolErrors, floods, timeouts                                         atomic.Uint64
+	failures                                                                 [numCodes]atomic.Uint64 // by code
 }
 
 // callCounts are the counts of a connection that the server does not know of yet.
@@ -58,7 +59,7 @@ func (c *counters) stats() Stats {
 		codes[code] += c.failures[code].Load()
 	}
 	return Stats{
-		Codes: codes, Accepted: c.accepted.Load(), Refused: c.refusedConns.Load(),
+		Codes: codes, Accepted: c.accepted.Load(), Refused: c.refusedConns.Load(), Displaced: c.displaced.Load(),
 		Answered: c.answered.Load(), Failed: c.failed.Load(), Cancelled: c.cancelled.Load(),
 		RefusedStreams: c.refusedCalls.Load(), Shed: c.shed.Load(),
 		ProtocolErrors: c.protocolErrors.Load(), Floods: c.floods.Load(), Timeouts: c.timeouts.Load(),

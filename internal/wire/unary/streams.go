@@ -34,7 +34,7 @@ func (s *streams) init(l *link, w *writer) {
 	s.link, s.w = l, w
 	s.open = make(map[uint32]*stream)
 	s.sendWindow = defaultWindow
-	s.account.pool = l.pool
+	s.account.Pool, s.account.server = l.pool, &l.requestBytes
 	s.patience = newBudget(patience, patiencePerSec, l.now)
 	s.settingsPatience = newBudget(settingsPatience, settingsPatiencePerSec, l.now)
 }
@@ -217,10 +217,10 @@ func (s *streams) count() {
 // room reports whether the connection may keep n more bytes.
 func (s *streams) room(n int) bool {
 	total := s.memory() + n
-	if !s.account.grants(total) {
+	if !s.account.Grants(total) {
 		return false
 	}
-	if s.account.unknown(total) > countAfter {
+	if s.account.Unknown(total) > countAfter {
 		s.account.set(s.memory(), s.requestBytes)
 	}
 	return true

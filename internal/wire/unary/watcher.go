@@ -35,7 +35,7 @@ func (w *watcher) checkAll() {
 		case <-w.ctx.Done():
 			w.events.flush(w.ctx, w.conf.Log)
 			return
-		case <-w.pool.exhausted:
+		case <-w.pool.Shortage():
 			if now := time.Now(); now.Sub(relieved) >= relieveEvery { // else the ticker sees to it
 				relieved = now
 				w.relieve(w.conns())
@@ -45,7 +45,7 @@ func (w *watcher) checkAll() {
 			for _, c := range conns {
 				c.check(now)
 			}
-			if w.pool.short() {
+			if w.pool.Short() {
 				w.relieve(conns)
 			}
 			if now.Sub(logged) >= logEventsEvery {
@@ -59,11 +59,11 @@ func (w *watcher) checkAll() {
 // relieve takes memory back from the connections that keep most of it, until
 // there is some room again.
 func (w *watcher) relieve(conns []*conn) {
-	kept := func(c *conn) int64 { return c.streams.account.counted.Load() }
+	kept := func(c *conn) int64 { return c.streams.account.Counted() }
 	slices.SortFunc(conns, func(a, b *conn) int { return cmp.Compare(kept(b), kept(a)) })
-	goal := w.pool.free() / 8 * 7
+	goal := w.pool.Free() / 8 * 7
 	for _, c := range conns {
-		if w.pool.used.Load() <= goal || kept(c) <= w.pool.fairShare()/2 {
+		if w.pool.Used() <= goal || kept(c) <= w.pool.FairShare()/2 {
 			return
 		}
 		c.relieve()
