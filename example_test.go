@@ -15,6 +15,7 @@ import (
 	"github.com/headgate-rls/headgate/limit"
 	"github.com/headgate-rls/headgate/policies"
 	"github.com/headgate-rls/headgate/policies/sqlstore"
+	"github.com/headgate-rls/headgate/policies/table"
 	"github.com/headgate-rls/headgate/tracing"
 )
 
@@ -144,9 +145,9 @@ descriptors:
 		return
 	}
 	defer store.Close()
-	alice := policies.Edit{Key: "to:alice", Figures: policies.Figures{Algorithm: limit.FixedWindow, Capacity: 100,
+	alice := table.Edit{Key: "to:alice", Figures: policies.Figures{Algorithm: limit.FixedWindow, Capacity: 100,
 		Window: 3600 * policies.One}}
-	if _, err := policies.NewEditor(store, nil).Apply(ctx, []policies.Edit{alice}, "example", false); err != nil {
+	if _, err := table.NewEditor(store, nil).Apply(ctx, []table.Edit{alice}, "example", false); err != nil {
 		fmt.Println(err)
 		return
 	}

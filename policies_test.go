@@ -11,6 +11,7 @@ import (
 	"github.com/headgate-rls/headgate/limit"
 	"github.com/headgate-rls/headgate/policies"
 	"github.com/headgate-rls/headgate/policies/sqlstore"
+	"github.com/headgate-rls/headgate/policies/table"
 	"github.com/headgate-rls/headgate/test/testenv"
 )
 
@@ -23,7 +24,7 @@ descriptors:
 `
 
 // changePolicy makes, changes or removes a policy as `headgate policy` does.
-func changePolicy(t *testing.T, url string, edit policies.Edit) {
+func changePolicy(t *testing.T, url string, edit table.Edit) {
 	t.Helper()
 	store, err := sqlstore.Open(sqlstore.Config{URL: url})
 	if err != nil {
@@ -32,7 +33,7 @@ func changePolicy(t *testing.T, url string, edit policies.Edit) {
 	defer store.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	if _, err := policies.NewEditor(store, nil).Apply(ctx, []policies.Edit{edit}, "test", false); err != nil {
+	if _, err := table.NewEditor(store, nil).Apply(ctx, []table.Edit{edit}, "test", false); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -60,14 +61,14 @@ func TestPoliciesTakeThePlaceOfRulesLimits(t *testing.T) {
 	onDatabases(t, func(t *testing.T, url string) {
 		l := open(t, func(o *Options) { o.Rules, o.Policies = []Rules{YAML("rules.yaml", policyRules)}, url })
 		remaining(t, l, "alice", 3)
-		changePolicy(t, url, policies.Edit{Key: "user:alice", Figures: policies.Figures{Algorithm: limit.SlidingLog,
+		changePolicy(t, url, table.Edit{Key: "user:alice", Figures: policies.Figures{Algorithm: limit.SlidingLog,
 			Capacity: 100, Window: 86400 * policies.One}})
 		remaining(t, l, "alice", 100)
 		remaining(t, l, "bob", 3)
 		if !allowed(t, l, Describe("user", "alice")) {
 			t.Error("alice is refused")
 		}
-		changePolicy(t, url, policies.Edit{Key: "user:alice", Remove: true})
+		changePolicy(t, url, table.Edit{Key: "user:alice", Remove: true})
 		remaining(t, l, "alice", 2) // the counter stays
 	})
 }
@@ -89,7 +90,7 @@ func TestPoliciesThatAreAwayHoldNobodyUp(t *testing.T) {
 	db := testenv.StartDatabase(t, testenv.Postgres)
 	url := db.CreateDatabase("policies")
 	changeable := open(t, func(o *Options) { o.Rules, o.Policies = []Rules{YAML("rules.yaml", policyRules)}, url })
-	changePolicy(t, url, policies.Edit{Key: "user:alice", Figures: policies.Figures{Algorithm: limit.SlidingLog,
+	changePolicy(t, url, table.Edit{Key: "user:alice", Figures: policies.Figures{Algorithm: limit.SlidingLog,
 		Capacity: 7, Window: 86400 * policies.One}})
 	remaining(t, changeable, "alice", 7)
 	db.Kill()

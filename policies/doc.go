@@ -6,9 +6,8 @@
 //   - [Normalize] gives each key one spelling, and [Template] makes the key of a request.
 //   - [Snapshot] has all policies, immutable and compact. Decisions look policies up there and
 //     never wait for the database.
-//   - [Follower] keeps a [Set], the snapshot in force, true to a [Store].
-//   - [Editor] changes the policies of a store, so that each follower knows soon.
-//   - [Entry] is one change in the history that a store keeps.
+//   - [Set] has the snapshot in force.
 //
-// The package imports limit and the standard library. policies/sqlstore has the stores.
+// The package imports limit and the standard library. policies/table follows and edits the table of policies,
+// policies/sqlstore has it in databases.
 package policies

@@ -8,9 +8,6 @@ import (
 	"github.com/headgate-rls/headgate/limit"
 )
 
-// MaxChangedBy bounds Policy.ChangedBy, in bytes.
-const MaxChangedBy = 128
-
 // Figures are the numbers of a policy.
 type Figures struct {
 	Algorithm limit.Algorithm
@@ -21,17 +18,6 @@ type Figures struct {
 	Refill Amount
 	// Window is in seconds. A token bucket does not use it.
 	Window Amount
-}
-
-// A Policy is one policy as it is stored.
-type Policy struct {
-	ID  int64 // the store's number for the row
-	Key string
-	Figures
-	// Version is 1 when the policy is made, and grows by 1 with each change.
-	Version   int64
-	ChangedBy string // who changed it last, as they were known to what changed it
-	ChangedAt time.Time
 }
 
 // types are the words for algorithms in tables, and the older ones of JSON. SLIDING_WINDOW is exact:

@@ -3,6 +3,8 @@ package policies
 import (
 	"sync/atomic"
 	"time"
+
+	"github.com/headgate-rls/headgate/limit"
 )
 
 // A Set has the snapshot that is in force. It may be used from any goroutine. The zero Set has no
@@ -30,14 +32,32 @@ func (s *Set) Age(now time.Time) (age time.Duration, ok bool) {
 	return max(0, now.Sub(time.UnixMicro(us))), us != 0
 }
 
+// SetRejected notes how many rows of the store were no valid policies.
+func (s *Set) SetRejected(n int64) { s.rejected.Store(n) }
+
 // Rejected returns how many rows of the store were no valid policies when they were read last.
 func (s *Set) Rejected() int64 { return s.rejected.Load() }
 
 // Install puts a snapshot in force, which is the store's at an instant.
 func (s *Set) Install(snapshot *Snapshot, at time.Time) {
 	s.snapshot.Store(snapshot)
-	s.current(at)
+	s.Current(at)
 }
 
-// current notes that the snapshot was the store's at an instant.
-func (s *Set) current(at time.Time) { s.checked.Store(at.UnixMicro()) }
+// Current notes that the snapshot was the store's at an instant.
+func (s *Set) Current(at time.Time) { s.checked.Store(at.UnixMicro()) }
+
+// Keeps returns why a store of counters cannot keep a limit, or nil.
+type Keeps func(*limit.Limit) error
+
+// Check returns why policies with these figures would not be in force, or nil.
+func (k Keeps) Check(f Figures) error {
+	if k == nil {
+		return nil
+	}
+	l, err := f.Limit()
+	if err == nil {
+		err = k(l)
+	}
+	return err
+}

@@ -82,14 +82,14 @@ func (s *Snapshot) Unusable() int {
 	return s.unusable
 }
 
-// unusableOne returns the key of one of the policies that are not in force, and why; nothing if all are.
-func (s *Snapshot) unusableOne() (key string, why error) {
+// UnusableOne returns the key of one of the policies that are not in force, and why; nothing if all are.
+func (s *Snapshot) UnusableOne() (key string, why error) {
 	for _, sh := range s.shards {
 		if sh == nil || sh.unusable == 0 {
 			continue
 		}
 		sh.all(func(k []byte, f Figures, _ []byte) {
-			if err := s.keeps.check(f); err != nil && why == nil {
+			if err := s.keeps.Check(f); err != nil && why == nil {
 				key, why = string(k), err
 			}
 		})
@@ -245,7 +245,7 @@ func newShard(data []byte, keeps Keeps) *shard {
 	sh := &shard{data: slices.Clip(append(make([]byte, 0, len(data)), data...))}
 	sh.all(func(_ []byte, f Figures, _ []byte) {
 		sh.count++
-		if keeps.check(f) != nil {
+		if keeps.Check(f) != nil {
 			sh.unusable++
 		}
 	})

@@ -16,6 +16,7 @@ import (
 	"github.com/headgate-rls/headgate/internal/kit/units"
 	"github.com/headgate-rls/headgate/limit"
 	"github.com/headgate-rls/headgate/policies"
+	"github.com/headgate-rls/headgate/policies/table"
 )
 
 // policyDatabase are the settings that say where the database of policies is.
@@ -37,7 +38,7 @@ names. A change is in force in every service when the command returns.`,
 
 // policyStoreCommand makes a command that works on the database of policies.
 func policyStoreCommand(cmd *cobra.Command, count cobra.PositionalArgs,
-	run func(ctx context.Context, e *policies.Editor, args []string) error) *cobra.Command {
+	run func(ctx context.Context, e *table.Editor, args []string) error) *cobra.Command {
 	var given []string
 	settingsCommand(cmd, policyDatabase, func(ctx context.Context, conf *config.Config, log *slog.Logger) error {
 		if conf.Policies.URL == "" {
@@ -48,7 +49,7 @@ func policyStoreCommand(cmd *cobra.Command, count cobra.PositionalArgs,
 			return err
 		}
 		defer store.Close()
-		return run(ctx, policies.NewEditor(store, nil), given)
+		return run(ctx, table.NewEditor(store, nil), given)
 	})
 	cmd.Args = func(cmd *cobra.Command, args []string) error {
 		given = args
@@ -60,7 +61,7 @@ func policyStoreCommand(cmd *cobra.Command, count cobra.PositionalArgs,
 // shellUser is who changes policies from the shell.
 func shellUser() string {
 	name := "shell:" + cmp.Or(os.Getenv("USER"), os.Getenv("LOGNAME"), fmt.Sprint(os.Getuid()))
-	return strings.ToValidUTF8(name[:min(len(name), policies.MaxChangedBy)], "")
+	return strings.ToValidUTF8(name[:min(len(name), table.MaxChangedBy)], "")
 }
 
 func policySetCommand() *cobra.Command {
@@ -72,7 +73,7 @@ bucket if it has --rate, and else a sliding window.`,
 		Example: `  headgate policy set user:alice --limit 2 --window 1m
   headgate policy set user:bob --rate 100/s --burst 250`,
 	}
-	var g policies.Given
+	var g table.Given
 	cmd.Flags().StringVar(&g.Algorithm, "algorithm", "", "fixed_window, sliding_log, sliding_window or token_bucket")
 	cmd.Flags().StringVar(&g.Limit, "limit", "", "`units` per window; 0 refuses everything")
 	cmd.Flags().StringVar(&g.Window, "window", "", "`duration` of the window, such as 1m")
@@ -82,7 +83,7 @@ bucket if it has --rate, and else a sliding window.`,
 	cmd.Flags().StringVar(&g.RefillRate, "refill", "", "the older --rate: units per second")
 	hide(cmd, "capacity", "refill")
 	dryRun := cmd.Flags().Bool("dry-run", false, "change nothing, and print what would change")
-	return policyStoreCommand(cmd, exactlyOne, func(ctx context.Context, e *policies.Editor, args []string) error {
+	return policyStoreCommand(cmd, exactlyOne, func(ctx context.Context, e *table.Editor, args []string) error {
 		figures, err := policyFigures(g)
 		if err != nil {
 			return err
@@ -91,7 +92,7 @@ bucket if it has --rate, and else a sliding window.`,
 		if err != nil {
 			return err
 		}
-		return applyEdits(ctx, cmd, e, []policies.Edit{{Key: key, Figures: figures}}, *dryRun)
+		return applyEdits(ctx, cmd, e, []table.Edit{{Key: key, Figures: figures}}, *dryRun)
 	})
 }
 
@@ -103,7 +104,7 @@ func hide(cmd *cobra.Command, names ...string) {
 }
 
 // policyFigures are those of the flags of `policy set`.
-func policyFigures(g policies.Given) (policies.Figures, error) {
+func policyFigures(g table.Given) (policies.Figures, error) {
 	older := g.Capacity != "" || g.RefillRate != ""
 	switch {
 	case g.Algorithm != "":
@@ -129,7 +130,7 @@ func policyFigures(g policies.Given) (policies.Figures, error) {
 
 // olderFlags makes of --capacity and --refill, with --algorithm and --window beside them, the older
 // words.
-func olderFlags(g *policies.Given) error {
+func olderFlags(g *table.Given) error {
 	if g.Limit != "" || g.Rate != "" || g.Burst != "" {
 		return errors.New("--capacity and --refill are older words for --limit, --rate and --burst: use only one set of them")
 	}
@@ -152,7 +153,7 @@ func olderFlags(g *policies.Given) error {
 }
 
 // applyEdits does edits and prints what has changed.
-func applyEdits(ctx context.Context, cmd *cobra.Command, e *policies.Editor, edits []policies.Edit, dryRun bool) error {
+func applyEdits(ctx context.Context, cmd *cobra.Command, e *table.Editor, edits []table.Edit, dryRun bool) error {
 	outcomes, err := e.Apply(ctx, edits, shellUser(), dryRun)
 	if err != nil {
 		return err
@@ -180,13 +181,13 @@ func applyEdits(ctx context.Context, cmd *cobra.Command, e *policies.Editor, edi
 }
 
 // policyLine is a policy for people.
-func policyLine(p *policies.Policy) string {
+func policyLine(p *table.Policy) string {
 	return fmt.Sprintf("%s %s version=%d by=%s", p.Key, p.Text(), p.Version, oneWord(p.ChangedBy))
 }
 
 func policyGetCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "get KEY", Short: "Print a policy"}
-	return policyStoreCommand(cmd, exactlyOne, func(ctx context.Context, e *policies.Editor, args []string) error {
+	return policyStoreCommand(cmd, exactlyOne, func(ctx context.Context, e *table.Editor, args []string) error {
 		key, err := policies.Normalize(args[0])
 		if err != nil {
 			return err
@@ -196,7 +197,7 @@ func policyGetCommand() *cobra.Command {
 		case err != nil:
 			return err
 		case !ok:
-			return fmt.Errorf("%s: %w", key, policies.ErrNotFound)
+			return fmt.Errorf("%s: %w", key, table.ErrNotFound)
 		}
 		fmt.Fprintln(cmd.OutOrStdout(), policyLine(&p))
 		return nil
@@ -207,7 +208,7 @@ func policyGetCommand() *cobra.Command {
 const policyPage = 1000
 
 // eachPolicy reads all policies whose keys begin with a prefix, in the order of their keys.
-func eachPolicy(ctx context.Context, store policies.Store, prefix string, each func(*policies.Policy) error) error {
+func eachPolicy(ctx context.Context, store table.Store, prefix string, each func(*table.Policy) error) error {
 	for after := ""; ; {
 		page, err := store.List(ctx, after, prefix, policyPage)
 		if err != nil {
@@ -228,8 +229,8 @@ func eachPolicy(ctx context.Context, store policies.Store, prefix string, each f
 func policyListCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "list", Short: "Print all policies, one per line"}
 	prefix := cmd.Flags().String("prefix", "", "print only policies whose keys begin with this `text`")
-	return policyStoreCommand(cmd, noArgs, func(ctx context.Context, e *policies.Editor, _ []string) error {
-		return eachPolicy(ctx, e.Store(), *prefix, func(p *policies.Policy) error {
+	return policyStoreCommand(cmd, noArgs, func(ctx context.Context, e *table.Editor, _ []string) error {
+		return eachPolicy(ctx, e.Store(), *prefix, func(p *table.Policy) error {
 			_, err := fmt.Fprintln(cmd.OutOrStdout(), policyLine(p))
 			return err
 		})
@@ -239,11 +240,11 @@ func policyListCommand() *cobra.Command {
 func policyDeleteCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "delete KEY", Short: "Remove a policy, so that the next one in the order holds"}
 	dryRun := cmd.Flags().Bool("dry-run", false, "change nothing, and print what would change")
-	return policyStoreCommand(cmd, exactlyOne, func(ctx context.Context, e *policies.Editor, args []string) error {
+	return policyStoreCommand(cmd, exactlyOne, func(ctx context.Context, e *table.Editor, args []string) error {
 		key, err := policies.Normalize(args[0])
 		if err != nil {
 			return err
 		}
-		return applyEdits(ctx, cmd, e, []policies.Edit{{Key: key, Remove: true, If: policies.IfPresent}}, *dryRun)
+		return applyEdits(ctx, cmd, e, []table.Edit{{Key: key, Remove: true, If: table.IfPresent}}, *dryRun)
 	})
 }

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"unicode/utf8"
 
-	"github.com/headgate-rls/headgate/policies"
+	"github.com/headgate-rls/headgate/policies/table"
 	"github.com/headgate-rls/headgate/test/testenv"
 )
 
@@ -305,9 +305,9 @@ func TestPolicyHistory(t *testing.T) {
 
 // TestShellUserIsAText: whatever the environment has for it, the database can store it.
 func TestShellUserIsAText(t *testing.T) {
-	for _, name := range []string{"al\xffice", strings.Repeat("é", policies.MaxChangedBy), "alice"} {
+	for _, name := range []string{"al\xffice", strings.Repeat("é", table.MaxChangedBy), "alice"} {
 		t.Setenv("USER", name)
-		if got := shellUser(); len(got) > policies.MaxChangedBy || !utf8.ValidString(got) ||
+		if got := shellUser(); len(got) > table.MaxChangedBy || !utf8.ValidString(got) ||
 			!strings.HasPrefix(got, "shell:") {
 			t.Errorf("%.20q is %q", name, got)
 		}

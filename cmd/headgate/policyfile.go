@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/headgate-rls/headgate/policies"
+	"github.com/headgate-rls/headgate/policies/table"
 )
 
 // policyColumns are the columns of a file of policies that export writes.
@@ -28,7 +29,7 @@ func policyExportCommand() *cobra.Command {
   headgate policy export --format json >policies.json`,
 	}
 	format := cmd.Flags().String("format", "csv", "csv or json")
-	return policyStoreCommand(cmd, noArgs, func(ctx context.Context, e *policies.Editor, _ []string) error {
+	return policyStoreCommand(cmd, noArgs, func(ctx context.Context, e *table.Editor, _ []string) error {
 		switch *format {
 		case "csv":
 		case "json":
@@ -42,7 +43,7 @@ func policyExportCommand() *cobra.Command {
 		}
 		out := csv.NewWriter(cmd.OutOrStdout())
 		_ = out.Write(policyColumns) // Error tells
-		err := eachPolicy(ctx, e.Store(), "", func(p *policies.Policy) error {
+		err := eachPolicy(ctx, e.Store(), "", func(p *table.Policy) error {
 			return out.Write(policyCells(p))
 		})
 		out.Flush()
@@ -63,7 +64,7 @@ objects with these fields. - reads the standard input.`,
 	}
 	dryRun := cmd.Flags().Bool("dry-run", false, "change nothing, and print what would change")
 	replace := cmd.Flags().Bool("replace", false, "remove the policies that the file does not have")
-	return policyStoreCommand(cmd, exactlyOne, func(ctx context.Context, e *policies.Editor, args []string) error {
+	return policyStoreCommand(cmd, exactlyOne, func(ctx context.Context, e *table.Editor, args []string) error {
 		in := cmd.InOrStdin()
 		if args[0] != "-" {
 			f, err := os.Open(args[0])
@@ -82,9 +83,9 @@ objects with these fields. - reads the standard input.`,
 			for i := range edits {
 				keep[edits[i].Key] = true
 			}
-			err = eachPolicy(ctx, e.Store(), "", func(p *policies.Policy) error {
+			err = eachPolicy(ctx, e.Store(), "", func(p *table.Policy) error {
 				if !keep[p.Key] {
-					edits = append(edits, policies.Edit{Key: p.Key, Remove: true})
+					edits = append(edits, table.Edit{Key: p.Key, Remove: true})
 				}
 				return nil
 			})
@@ -97,7 +98,7 @@ objects with these fields. - reads the standard input.`,
 }
 
 // readPolicies reads a file of policies: JSON if it begins with [, which no CSV file of them does.
-func readPolicies(name string, in io.Reader) ([]policies.Edit, error) {
+func readPolicies(name string, in io.Reader) ([]table.Edit, error) {
 	buffered := bufio.NewReader(in)
 	start, _ := buffered.Peek(512) // an error comes again
 	if bytes.HasPrefix(bytes.TrimLeft(start, " \t\r\n"), []byte("[")) {
@@ -107,7 +108,7 @@ func readPolicies(name string, in io.Reader) ([]policies.Edit, error) {
 }
 
 // policyCells is a line of a CSV file.
-func policyCells(p *policies.Policy) []string {
+func policyCells(p *table.Policy) []string {
 	w := p.Words()
 	cells := []string{p.Key, w.Algorithm, "", w.Window, w.Rate, ""}
 	if w.Limit != nil {
@@ -119,7 +120,7 @@ func policyCells(p *policies.Policy) []string {
 	return cells
 }
 
-func readCSVPolicies(name string, in io.Reader) ([]policies.Edit, error) {
+func readCSVPolicies(name string, in io.Reader) ([]table.Edit, error) {
 	r := csv.NewReader(in)
 	head, err := r.Read()
 	if err != nil {
@@ -129,7 +130,7 @@ func readCSVPolicies(name string, in io.Reader) ([]policies.Edit, error) {
 	if err := checkColumns(head); err != nil {
 		return nil, fmt.Errorf("%s:1: %w", name, err)
 	}
-	var edits []policies.Edit
+	var edits []table.Edit
 	for {
 		fields, err := r.Read()
 		if errors.Is(err, io.EOF) {
@@ -139,8 +140,8 @@ func readCSVPolicies(name string, in io.Reader) ([]policies.Edit, error) {
 			return nil, fmt.Errorf("%s: %w", name, err)
 		}
 		edit, err := readPolicy(head, fields)
-		if err == nil && len(edits) == policies.MaxPolicies {
-			err = policies.ErrTooMany
+		if err == nil && len(edits) == table.MaxPolicies {
+			err = table.ErrTooMany
 		}
 		if err != nil {
 			line, at := r.FieldPos(wrongColumn(head, err))
@@ -152,7 +153,7 @@ func readCSVPolicies(name string, in io.Reader) ([]policies.Edit, error) {
 
 // checkColumns refuses a first line that does not name the columns of policies.
 func checkColumns(head []string) error {
-	var g policies.Given
+	var g table.Given
 	rules, older := g.Words()
 	known := []string{"key"}
 	for _, w := range append(rules, older...) {
@@ -170,11 +171,11 @@ func checkColumns(head []string) error {
 }
 
 // readPolicy reads one line.
-func readPolicy(head, fields []string) (e policies.Edit, err error) {
+func readPolicy(head, fields []string) (e table.Edit, err error) {
 	if e.Key, err = policies.Normalize(fields[slices.Index(head, "key")]); err != nil {
 		return e, err
 	}
-	var g policies.Given
+	var g table.Given
 	rules, older := g.Words()
 	for _, w := range append(rules, older...) {
 		if i := slices.Index(head, w.Name); i >= 0 {

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/headgate-rls/headgate/policies"
+	"github.com/headgate-rls/headgate/policies/table"
 )
 
 func policyHistoryCommand() *cobra.Command {
@@ -26,7 +27,7 @@ was removed has its history, too.`,
 	}
 	limit := cmd.Flags().Int("limit", 20, "print at most so many changes; 0: all that are kept")
 	format := cmd.Flags().String("format", "text", "text or json")
-	return policyStoreCommand(cmd, atMostOne, func(ctx context.Context, e *policies.Editor, args []string) error {
+	return policyStoreCommand(cmd, atMostOne, func(ctx context.Context, e *table.Editor, args []string) error {
 		if *limit < 0 {
 			return errors.New("--limit: want 0 or more")
 		}
@@ -40,10 +41,10 @@ was removed has its history, too.`,
 		out := cmd.OutOrStdout()
 		switch *format {
 		case "text":
-			return eachEntry(ctx, e.Store(), key, *limit, func(e *policies.Entry) error { return writeEntry(out, e) })
+			return eachEntry(ctx, e.Store(), key, *limit, func(e *table.Entry) error { return writeEntry(out, e) })
 		case "json":
 			w := &jsonWriter{out: out}
-			if err := eachEntry(ctx, e.Store(), key, *limit, func(e *policies.Entry) error { return w.write(e) }); err != nil {
+			if err := eachEntry(ctx, e.Store(), key, *limit, func(e *table.Entry) error { return w.write(e) }); err != nil {
 				return err
 			}
 			return w.end()
@@ -53,8 +54,8 @@ was removed has its history, too.`,
 }
 
 // eachEntry reads the history of a key, or of all, page by page; most bounds it unless it is 0.
-func eachEntry(ctx context.Context, store policies.Store, key string, most int,
-	each func(*policies.Entry) error) error {
+func eachEntry(ctx context.Context, store table.Store, key string, most int,
+	each func(*table.Entry) error) error {
 	before := int64(0)
 	for done := 0; ; {
 		n := policyPage
@@ -78,7 +79,7 @@ func eachEntry(ctx context.Context, store policies.Store, key string, most int,
 }
 
 // writeEntry writes an entry as a line for people.
-func writeEntry(out io.Writer, e *policies.Entry) error {
+func writeEntry(out io.Writer, e *table.Entry) error {
 	_, err := fmt.Fprintf(out, "%d %s %s by=%s: %s -> %s\n", e.Number, e.At.UTC().Format(time.RFC3339), e.Key,
 		oneWord(e.By),
 		revisionText(e.Before), revisionText(e.After))
@@ -94,7 +95,7 @@ func oneWord(name string) string {
 	return name
 }
 
-func revisionText(r *policies.Revision) string {
+func revisionText(r *table.Revision) string {
 	if r == nil {
 		return "none"
 	}

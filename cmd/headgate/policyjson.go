@@ -10,6 +10,7 @@ import (
 	"github.com/headgate-rls/headgate/internal/kit/web"
 	"github.com/headgate-rls/headgate/policies"
 	"github.com/headgate-rls/headgate/policies/httpapi"
+	"github.com/headgate-rls/headgate/policies/table"
 )
 
 // A jsonWriter writes a JSON array with one element per line.
@@ -42,7 +43,7 @@ func (w *jsonWriter) end() error {
 }
 
 // writePolicy writes a policy as import reads it.
-func (w *jsonWriter) writePolicy(p *policies.Policy) error {
+func (w *jsonWriter) writePolicy(p *table.Policy) error {
 	return w.write(struct {
 		Key string `json:"key"`
 		policies.Words
@@ -50,11 +51,11 @@ func (w *jsonWriter) writePolicy(p *policies.Policy) error {
 }
 
 // readJSONPolicies reads a JSON file of policies: an array of objects.
-func readJSONPolicies(name string, in io.Reader) ([]policies.Edit, error) {
+func readJSONPolicies(name string, in io.Reader) ([]table.Edit, error) {
 	lines := &lineReader{in: in}
 	d := json.NewDecoder(lines)
-	var edits []policies.Edit
-	wrong := func(at int64, err error) ([]policies.Edit, error) {
+	var edits []table.Edit
+	wrong := func(at int64, err error) ([]table.Edit, error) {
 		line, column := lines.place(at)
 		return nil, fmt.Errorf("%s:%d:%d: %w", name, line, column, err)
 	}
@@ -67,8 +68,8 @@ func readJSONPolicies(name string, in io.Reader) ([]policies.Edit, error) {
 			return wrong(d.InputOffset(), err)
 		}
 		edit, err := readJSONPolicy(text)
-		if err == nil && len(edits) == policies.MaxPolicies {
-			err = policies.ErrTooMany
+		if err == nil && len(edits) == table.MaxPolicies {
+			err = table.ErrTooMany
 		}
 		if err != nil {
 			return wrong(d.InputOffset()-int64(len(text)), err)
@@ -85,10 +86,10 @@ func readJSONPolicies(name string, in io.Reader) ([]policies.Edit, error) {
 }
 
 // readJSONPolicy reads one element.
-func readJSONPolicy(text []byte) (policies.Edit, error) {
+func readJSONPolicy(text []byte) (table.Edit, error) {
 	var body httpapi.Body
 	if err := web.Decode(text, &body); err != nil {
-		return policies.Edit{}, err
+		return table.Edit{}, err
 	}
 	return body.Edit()
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/headgate-rls/headgate/internal/kit/web"
 	"github.com/headgate-rls/headgate/policies"
+	"github.com/headgate-rls/headgate/policies/table"
 )
 
 // policyAnswer is a policy as clients see it.
@@ -18,19 +19,19 @@ type policyAnswer struct {
 	policies.Words
 	ID        int64  `json:"id,omitempty"` // not there before the policy is made
 	PolicyKey string `json:"policyKey"`
-	policies.OlderWords
+	table.OlderWords
 	Version   int64  `json:"version"`
 	ChangedBy string `json:"changedBy"`
 	ChangedAt string `json:"changedAt"`
 }
 
-func answerOf(p *policies.Policy) *policyAnswer {
+func answerOf(p *table.Policy) *policyAnswer {
 	if p == nil {
 		return nil
 	}
 	return &policyAnswer{
-		Key: p.Key, Words: p.Words(), ID: p.ID, PolicyKey: p.Key, OlderWords: p.OlderWords(),
-		Version: p.Version, ChangedBy: p.ChangedBy, ChangedAt: policies.TimeText(p.ChangedAt),
+		Key: p.Key, Words: p.Words(), ID: p.ID, PolicyKey: p.Key, OlderWords: table.OlderWordsOf(p.Figures),
+		Version: p.Version, ChangedBy: p.ChangedBy, ChangedAt: table.TimeText(p.ChangedAt),
 	}
 }
 
@@ -69,7 +70,7 @@ func (b *Body) givenKey() (*string, error) {
 
 // figures reads the numbers of a body.
 func (b *Body) figures() (f policies.Figures, err error) {
-	var g policies.Given
+	var g table.Given
 	rules, older := g.Words()
 	for i, text := range []json.RawMessage{
 		b.Algorithm, b.Limit, b.Window, b.Rate, b.Burst, b.Type, b.Capacity, b.RefillRate, b.WindowSeconds,
@@ -130,7 +131,7 @@ func amount(name string, text json.RawMessage) (string, error) {
 }
 
 // Edit returns what a body of a file says: make or change a policy.
-func (b *Body) Edit() (e policies.Edit, err error) {
+func (b *Body) Edit() (e table.Edit, err error) {
 	key, err := b.givenKey()
 	switch {
 	case err != nil:

@@ -7,7 +7,7 @@ import (
 	"net/http"
 
 	"github.com/headgate-rls/headgate/internal/kit/web"
-	"github.com/headgate-rls/headgate/policies"
+	"github.com/headgate-rls/headgate/policies/table"
 )
 
 // statuses are those of errors that are the client's.
@@ -15,11 +15,11 @@ var statuses = []struct {
 	err    error
 	status int
 }{
-	{policies.ErrInvalid, http.StatusBadRequest},
-	{policies.ErrNotFound, http.StatusNotFound},
-	{policies.ErrExists, http.StatusConflict},
-	{policies.ErrTooMany, http.StatusConflict},
-	{policies.ErrVersion, http.StatusPreconditionFailed},
+	{table.ErrInvalid, http.StatusBadRequest},
+	{table.ErrNotFound, http.StatusNotFound},
+	{table.ErrExists, http.StatusConflict},
+	{table.ErrTooMany, http.StatusConflict},
+	{table.ErrVersion, http.StatusPreconditionFailed},
 }
 
 // Messages about the database, whose own words are for the log only.

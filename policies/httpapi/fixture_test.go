@@ -14,6 +14,7 @@ import (
 	"github.com/headgate-rls/headgate/limit"
 	"github.com/headgate-rls/headgate/policies"
 	"github.com/headgate-rls/headgate/policies/sqlstore"
+	"github.com/headgate-rls/headgate/policies/table"
 	"github.com/headgate-rls/headgate/test/dbtest"
 	"github.com/headgate-rls/headgate/test/serving"
 	"github.com/headgate-rls/headgate/test/testenv"
@@ -50,16 +51,16 @@ func serverOn(t testing.TB, url string) *server {
 	guard, err := web.NewGuard(web.GuardConfig{Token: adminToken})
 	check(t, err)
 	log := new(serving.Log)
-	handlers := New(policies.NewEditor(store, nil), slog.New(slog.NewTextHandler(log, nil)))
+	handlers := New(table.NewEditor(store, nil), slog.New(slog.NewTextHandler(log, nil)))
 	return &server{guard.Wrap(handlers), handlers, store, log, webtest.ReadDocument(t, openAPI)}
 }
 
 // put writes policies without the API, and without the wait of an editor.
 func (s *server) put(t testing.TB, keys ...string) {
 	t.Helper()
-	edits := make([]policies.Edit, len(keys))
+	edits := make([]table.Edit, len(keys))
 	for i, k := range keys {
-		edits[i] = policies.Edit{Key: k, Figures: policies.Figures{Algorithm: limit.SlidingLog, Capacity: 2,
+		edits[i] = table.Edit{Key: k, Figures: policies.Figures{Algorithm: limit.SlidingLog, Capacity: 2,
 			Window: 60 * policies.One}}
 	}
 	_, err := s.store.Apply(soon(t), edits, "test", 0, false)

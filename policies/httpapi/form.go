@@ -9,6 +9,7 @@ import (
 
 	"github.com/headgate-rls/headgate/internal/kit/web"
 	"github.com/headgate-rls/headgate/policies"
+	"github.com/headgate-rls/headgate/policies/table"
 )
 
 // Bounds of what clients send, in bytes.
@@ -47,7 +48,7 @@ func spelt(given string) (string, error) {
 
 // etag has the number of the row, too: a policy that was removed and made again has its first
 // versions again.
-func etag(p *policies.Policy) string { return fmt.Sprintf(`"%d-%d"`, p.ID, p.Version) }
+func etag(p *table.Policy) string { return fmt.Sprintf(`"%d-%d"`, p.ID, p.Version) }
 
 var (
 	etagForm    = regexp.MustCompile(`^(W/)?"[\x21\x23-\x7e\x80-\xff]*"$`)
@@ -56,7 +57,7 @@ var (
 
 // condition adds to an edit what If-Match demands. Other conditions are refused: to pass over one
 // would do what the client has ruled out.
-func condition(header http.Header, edit *policies.Edit) error {
+func condition(header http.Header, edit *table.Edit) error {
 	for _, name := range []string{"If-None-Match", "If-Modified-Since", "If-Unmodified-Since"} {
 		if header.Get(name) != "" {
 			return badRequest("the header %s is not known here; a change may have If-Match", name)
@@ -66,14 +67,14 @@ func condition(header http.Header, edit *policies.Edit) error {
 	switch {
 	case len(values) == 0:
 		return nil
-	case edit.If == policies.IfAbsent:
+	case edit.If == table.IfAbsent:
 		return badRequest("the header If-Match has no meaning for a policy that is made: it must not exist")
 	case len(values) == 1 && strings.TrimSpace(values[0]) == "*":
 		return nil
 	case len(values) > 1 || !etagForm.MatchString(strings.TrimSpace(values[0])):
 		return badRequest("the header If-Match must be one ETag, as GET answers it, or *")
 	}
-	edit.If = policies.IfVersion
+	edit.If = table.IfVersion
 	if own := ownETagForm.FindStringSubmatch(strings.TrimSpace(values[0])); own != nil {
 		edit.ID, _ = strconv.ParseInt(own[1], 10, 64) // one that is too large matches none
 		edit.Version, _ = strconv.ParseInt(own[2], 10, 64)

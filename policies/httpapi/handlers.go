@@ -9,6 +9,7 @@ import (
 
 	"github.com/headgate-rls/headgate/internal/kit/web"
 	"github.com/headgate-rls/headgate/policies"
+	"github.com/headgate-rls/headgate/policies/table"
 )
 
 const (
@@ -61,13 +62,13 @@ func (h *Handlers) get(w http.ResponseWriter, r *http.Request, p web.Params) err
 	case err != nil:
 		return err
 	case !ok:
-		return fmt.Errorf("%s: %w", key, policies.ErrNotFound)
+		return fmt.Errorf("%s: %w", key, table.ErrNotFound)
 	}
 	send(w, http.StatusOK, &policy)
 	return nil
 }
 
-func send(w http.ResponseWriter, status int, p *policies.Policy) {
+func send(w http.ResponseWriter, status int, p *table.Policy) {
 	w.Header().Set("ETag", etag(p))
 	web.JSON(w, status, answerOf(p))
 }
@@ -89,11 +90,11 @@ func (h *Handlers) create(w http.ResponseWriter, r *http.Request, p web.Params) 
 	if err != nil {
 		return err
 	}
-	edit := policies.Edit{Key: key, If: policies.IfAbsent}
+	edit := table.Edit{Key: key, If: table.IfAbsent}
 	if edit.Figures, err = body.figures(); err != nil {
 		return err
 	}
-	return h.change(w, r, p, edit, func(made *policies.Policy) {
+	return h.change(w, r, p, edit, func(made *table.Policy) {
 		w.Header().Set("Location", "/admin/policies/"+url.PathEscape(made.Key))
 		send(w, http.StatusCreated, made)
 	})
@@ -118,11 +119,11 @@ func (h *Handlers) update(w http.ResponseWriter, r *http.Request, p web.Params) 
 			return badRequest("key is %q, and the path names %q: a policy keeps its key", web.Clip(*given), web.Clip(key))
 		}
 	}
-	edit := policies.Edit{Key: key, If: policies.IfPresent}
+	edit := table.Edit{Key: key, If: table.IfPresent}
 	if edit.Figures, err = body.figures(); err != nil {
 		return err
 	}
-	return h.change(w, r, p, edit, func(changed *policies.Policy) { send(w, http.StatusOK, changed) })
+	return h.change(w, r, p, edit, func(changed *table.Policy) { send(w, http.StatusOK, changed) })
 }
 
 // remove removes a policy that exists.
@@ -131,8 +132,8 @@ func (h *Handlers) remove(w http.ResponseWriter, r *http.Request, p web.Params) 
 	if err != nil {
 		return err
 	}
-	edit := policies.Edit{Key: key, Remove: true, If: policies.IfPresent}
-	return h.change(w, r, p, edit, func(*policies.Policy) {
+	edit := table.Edit{Key: key, Remove: true, If: table.IfPresent}
+	return h.change(w, r, p, edit, func(*table.Policy) {
 		w.Header().Set("Cache-Control", "no-store")
 		w.WriteHeader(http.StatusNoContent)
 	})
@@ -146,8 +147,8 @@ type previewAnswer struct {
 }
 
 // change does an edit, or says with dryRun what it would do, and answers with the policy after it.
-func (h *Handlers) change(w http.ResponseWriter, r *http.Request, p web.Params, edit policies.Edit,
-	done func(*policies.Policy)) error {
+func (h *Handlers) change(w http.ResponseWriter, r *http.Request, p web.Params, edit table.Edit,
+	done func(*table.Policy)) error {
 	dry, err := dryRun(p)
 	if err != nil {
 		return err
@@ -160,7 +161,7 @@ func (h *Handlers) change(w http.ResponseWriter, r *http.Request, p web.Params, 
 	ctx, cancel := context.WithDeadline(context.WithoutCancel(r.Context()), by)
 	defer cancel()
 	who := web.CallerOf(r.Context())
-	outcomes, err := h.editor.Apply(ctx, []policies.Edit{edit}, who, dry)
+	outcomes, err := h.editor.Apply(ctx, []table.Edit{edit}, who, dry)
 	if err != nil {
 		if !dry {
 			err = changeError{err}
@@ -178,7 +179,7 @@ func (h *Handlers) change(w http.ResponseWriter, r *http.Request, p web.Params, 
 }
 
 // audit logs a change.
-func (h *Handlers) audit(r *http.Request, key, who string, o *policies.Outcome) {
+func (h *Handlers) audit(r *http.Request, key, who string, o *table.Outcome) {
 	if !o.Changed() {
 		return
 	}
@@ -187,7 +188,7 @@ func (h *Handlers) audit(r *http.Request, key, who string, o *policies.Outcome) 
 }
 
 // summary is a policy for the log.
-func summary(p *policies.Policy) string {
+func summary(p *table.Policy) string {
 	if p == nil {
 		return "none"
 	}

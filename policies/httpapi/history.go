@@ -5,15 +5,15 @@ import (
 	"strconv"
 
 	"github.com/headgate-rls/headgate/internal/kit/web"
-	"github.com/headgate-rls/headgate/policies"
+	"github.com/headgate-rls/headgate/policies/table"
 )
 
 // maxNumber is the largest number of an entry: every client of JSON knows it exactly.
 const maxNumber = 1<<53 - 1
 
 type historyAnswer struct {
-	Changes []policies.Entry `json:"changes"`
-	Next    int64            `json:"next,omitempty"` // if there may be more
+	Changes []table.Entry `json:"changes"`
+	Next    int64         `json:"next,omitempty"` // if there may be more
 }
 
 // history answers with a page of changes, the newest first. The key of a policy is in the query, so
@@ -39,7 +39,7 @@ func (h *Handlers) history(w http.ResponseWriter, r *http.Request, p web.Params)
 	}
 	answer := historyAnswer{Changes: page}
 	if page == nil {
-		answer.Changes = []policies.Entry{} // not null
+		answer.Changes = []table.Entry{} // not null
 	}
 	if len(page) == limit {
 		answer.Next = page[limit-1].Number

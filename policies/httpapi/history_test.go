@@ -7,6 +7,7 @@ import (
 
 	"github.com/headgate-rls/headgate/limit"
 	"github.com/headgate-rls/headgate/policies"
+	"github.com/headgate-rls/headgate/policies/table"
 )
 
 // TestHistoryOfAPolicy: it says who changed what, when, from what to what, also after the policy is gone.
@@ -82,7 +83,7 @@ func TestHostileTextsInTheHistory(t *testing.T) {
 	check(t, err)
 	who := "shell:<b>\"\n\x1b[31m\u202e'"
 	f := policies.Figures{Algorithm: limit.SlidingLog, Capacity: 2, Window: 60 * policies.One}
-	_, err = s.store.Apply(soon(t), []policies.Edit{{Key: key, Figures: f}}, who, 0, false)
+	_, err = s.store.Apply(soon(t), []table.Edit{{Key: key, Figures: f}}, who, 0, false)
 	check(t, err)
 	a := s.do(t, "GET", "/admin/policies-history?key="+url.QueryEscape(key), "").Is(t, 200)
 	change := a.Object(t)["changes"].([]any)[0].(map[string]any)

@@ -10,17 +10,17 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/headgate-rls/headgate/policies"
+	"github.com/headgate-rls/headgate/policies/table"
 )
 
 // timeout bounds a request, the arrival of its body included. A change takes up to two seconds if
 // none was made for a while, and waits for those before it.
 const timeout = 10 * time.Second
 
-// An editor is a [policies.Editor].
+// An editor is a [table.Editor].
 type editor interface {
-	Store() policies.Store
-	Apply(ctx context.Context, edits []policies.Edit, by string, dryRun bool) ([]policies.Outcome, error)
+	Store() table.Store
+	Apply(ctx context.Context, edits []table.Edit, by string, dryRun bool) ([]table.Outcome, error)
 }
 
 // Handlers are the HTTP handlers of policies.
@@ -30,4 +30,4 @@ type Handlers struct {
 }
 
 // New returns the handlers. Each change and each failure is one line of the log.
-func New(editor *policies.Editor, log *slog.Logger) *Handlers { return &Handlers{editor, log} }
+func New(editor *table.Editor, log *slog.Logger) *Handlers { return &Handlers{editor, log} }

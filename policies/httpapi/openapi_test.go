@@ -9,6 +9,7 @@ import (
 
 	"github.com/headgate-rls/headgate/limit"
 	"github.com/headgate-rls/headgate/policies"
+	"github.com/headgate-rls/headgate/policies/table"
 	"github.com/headgate-rls/headgate/test/webtest"
 )
 
@@ -63,10 +64,10 @@ func TestBoundsOfTheDocument(t *testing.T) {
 		{int64(s["Key"].MaxLength), maxKey}, {int64(s["Key"].MaxBytes), maxKey},
 		{int64(s["KeyPart"].MaxLength), policies.MaxKey},
 		{int64(s["Policy"].Properties["policyKey"].MaxLength), policies.MaxKey},
-		{int64(s["Policy"].Properties["changedBy"].MaxLength), policies.MaxChangedBy},
+		{int64(s["Policy"].Properties["changedBy"].MaxLength), table.MaxChangedBy},
 		{int64(s["PolicyList"].Properties["policies"].MaxItems), maxPage},
 		{int64(s["Change"].Properties["policyKey"].MaxLength), policies.MaxKey},
-		{int64(s["Change"].Properties["changedBy"].MaxLength), policies.MaxChangedBy},
+		{int64(s["Change"].Properties["changedBy"].MaxLength), table.MaxChangedBy},
 		{int64(s["History"].Properties["changes"].MaxItems), maxPage},
 		{s["RuleLimit"].Maximum, limit.MaxUnits}, {s["RuleBurst"].Maximum, limit.MaxUnits},
 		{s["OlderCapacity"].Maximum, limit.MaxUnits},
@@ -77,7 +78,7 @@ func TestBoundsOfTheDocument(t *testing.T) {
 		}
 	}
 	if kept := fmt.Sprintf("newest %d changes of each key are kept, as far as they are among the newest %d ",
-		policies.HistoryOfKey, policies.HistoryOfAll); !strings.Contains(string(openAPI), kept) {
+		table.HistoryOfKey, table.HistoryOfAll); !strings.Contains(string(openAPI), kept) {
 		t.Errorf("the document does not say that the %s", kept)
 	}
 	var types, algorithms []any

@@ -11,6 +11,7 @@ import (
 
 	"github.com/headgate-rls/headgate/limit"
 	"github.com/headgate-rls/headgate/policies"
+	"github.com/headgate-rls/headgate/policies/table"
 	"github.com/headgate-rls/headgate/test/testenv"
 	"github.com/headgate-rls/headgate/test/webtest"
 )
@@ -186,7 +187,7 @@ func TestPageShowsHistoryAndRestores(t *testing.T) {
 	s := newServer(t)
 	s.put(t, "user:alice", "user:bob")
 	f := policies.Figures{Algorithm: limit.SlidingLog, Capacity: 5000, Window: 60 * policies.One}
-	_, err := s.store.Apply(soon(t), []policies.Edit{{Key: "user:alice", Figures: f}},
+	_, err := s.store.Apply(soon(t), []table.Edit{{Key: "user:alice", Figures: f}},
 		"shell:<img src=x onerror=alert(1)><b>eve</b>", 0, false)
 	check(t, err)
 	p := open(t, s)
@@ -269,7 +270,7 @@ func TestPageShowsOlderChangesOnDemand(t *testing.T) {
 	s := newServer(t)
 	for i := range 25 {
 		f := policies.Figures{Algorithm: limit.SlidingLog, Capacity: int64(i), Window: 60 * policies.One}
-		_, err := s.store.Apply(soon(t), []policies.Edit{{Key: "user:alice", Figures: f}}, "test", 0, false)
+		_, err := s.store.Apply(soon(t), []table.Edit{{Key: "user:alice", Figures: f}}, "test", 0, false)
 		check(t, err)
 	}
 	p := open(t, s)
@@ -289,8 +290,8 @@ func TestPageOnAPhone(t *testing.T) {
 	long := "user:" + strings.Repeat("W", 200)
 	s.put(t, long, "user:bob")
 	f := policies.Figures{Algorithm: limit.TokenBucket, Capacity: 1_000_000_000, Refill: 10_000_000 * policies.One}
-	_, err := s.store.Apply(soon(t), []policies.Edit{{Key: long, Figures: f}},
-		strings.Repeat("W", policies.MaxChangedBy), 0, false)
+	_, err := s.store.Apply(soon(t), []table.Edit{{Key: long, Figures: f}},
+		strings.Repeat("W", table.MaxChangedBy), 0, false)
 	check(t, err)
 	p := open(t, s)
 	p.Viewport(360, 740, true)

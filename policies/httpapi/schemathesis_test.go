@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/headgate-rls/headgate/internal/kit/web"
-	"github.com/headgate-rls/headgate/policies"
+	"github.com/headgate-rls/headgate/policies/table"
 	"github.com/headgate-rls/headgate/test/testenv"
 	"github.com/headgate-rls/headgate/test/webtest"
 )
@@ -39,7 +39,7 @@ func TestSchemathesis(t *testing.T) {
 // A hurried editor is a fake: it does not wait until followers have seen a change. There are none.
 type hurried struct{ editor }
 
-func (h hurried) Apply(ctx context.Context, edits []policies.Edit, by string, dryRun bool) ([]policies.Outcome, error) {
+func (h hurried) Apply(ctx context.Context, edits []table.Edit, by string, dryRun bool) ([]table.Outcome, error) {
 	planned, err := h.editor.Apply(ctx, edits, by, true)
 	if err != nil || dryRun {
 		return planned, err

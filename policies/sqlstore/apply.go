@@ -7,6 +7,7 @@ import (
 
 	"github.com/headgate-rls/headgate/internal/kit/sqldb"
 	"github.com/headgate-rls/headgate/policies"
+	"github.com/headgate-rls/headgate/policies/table"
 )
 
 // keepGone is for how many generations removed keys are remembered, and sweepGone how often they
@@ -17,15 +18,15 @@ const keepGone, sweepGone = 10_000, 100
 type edition struct {
 	s     *Store
 	tx    sqldb.Session
-	state policies.State // with the new generation
+	state table.State // with the new generation
 	by    string
-	done  []policies.Outcome
+	done  []table.Outcome
 	past  past
 }
 
-// Apply implements [policies.Store].
-func (s *Store) Apply(ctx context.Context, edits []policies.Edit, by string, us int64,
-	dryRun bool) ([]policies.Outcome, error) {
+// Apply implements [table.Store].
+func (s *Store) Apply(ctx context.Context, edits []table.Edit, by string, us int64,
+	dryRun bool) ([]table.Outcome, error) {
 	if dryRun {
 		e := &edition{s: s, tx: s.db.Read, by: by}
 		var err error
@@ -38,7 +39,7 @@ func (s *Store) Apply(ctx context.Context, edits []policies.Edit, by string, us 
 		}
 		return e.done, nil
 	}
-	var done []policies.Outcome
+	var done []table.Outcome
 	err := s.transact(ctx, func(tx *sql.Tx) error {
 		e := &edition{s: s, tx: tx, by: by, past: past{s: s, tx: tx}}
 		var err error
@@ -59,7 +60,7 @@ func (s *Store) Apply(ctx context.Context, edits []policies.Edit, by string, us 
 }
 
 // all plans the edits, and with write does them.
-func (e *edition) all(ctx context.Context, edits []policies.Edit, write bool) error {
+func (e *edition) all(ctx context.Context, edits []table.Edit, write bool) error {
 	for len(edits) > 0 {
 		n := min(e.s.d.chunk, len(edits))
 		if err := e.some(ctx, edits[:n], write); err != nil {
@@ -67,14 +68,14 @@ func (e *edition) all(ctx context.Context, edits []policies.Edit, write bool) er
 		}
 		edits = edits[n:]
 	}
-	if e.state.Policies > policies.MaxPolicies {
-		return policies.ErrTooMany
+	if e.state.Policies > table.MaxPolicies {
+		return table.ErrTooMany
 	}
 	return nil
 }
 
 // some plans and does the edits of one chunk.
-func (e *edition) some(ctx context.Context, edits []policies.Edit, write bool) error {
+func (e *edition) some(ctx context.Context, edits []table.Edit, write bool) error {
 	keys := make([]string, len(edits))
 	for i := range edits {
 		keys[i] = edits[i].Key
@@ -84,7 +85,7 @@ func (e *edition) some(ctx context.Context, edits []policies.Edit, write bool) e
 		return err
 	}
 	first := len(e.done)
-	var put []*policies.Policy
+	var put []*table.Policy
 	var added, removed []string
 	for i := range edits {
 		o, err := e.plan(&edits[i], before[keys[i]])
@@ -120,12 +121,12 @@ func (e *edition) some(ctx context.Context, edits []policies.Edit, write bool) e
 }
 
 // plan says what an edit makes of a policy.
-func (e *edition) plan(edit *policies.Edit, before *policies.Policy) (policies.Outcome, error) {
-	o := policies.Outcome{Before: before}
+func (e *edition) plan(edit *table.Edit, before *table.Policy) (table.Outcome, error) {
+	o := table.Outcome{Before: before}
 	if err := edit.Check(before); err != nil || edit.Remove {
 		return o, err
 	}
-	after := policies.Policy{Key: edit.Key, Figures: edit.Figures, Version: 1, ChangedBy: e.by,
+	after := table.Policy{Key: edit.Key, Figures: edit.Figures, Version: 1, ChangedBy: e.by,
 		ChangedAt: time.UnixMicro(e.state.Now).UTC()}
 	if before != nil {
 		after.ID, after.Version = before.ID, before.Version+1
@@ -141,7 +142,7 @@ var policyColumns = []string{"POLICY_KEY", "TYPE", "CAPACITY", "REFILL_RATE", "W
 	"CHANGED_BY", "CHANGED_US"}
 
 // put writes policies, of which some are added.
-func (e *edition) put(ctx context.Context, put []*policies.Policy, added []string) error {
+func (e *edition) put(ctx context.Context, put []*table.Policy, added []string) error {
 	if len(put) == 0 {
 		return nil
 	}
@@ -185,7 +186,7 @@ func (e *edition) drop(ctx context.Context, table string, keys []string) error {
 }
 
 // number fills in the IDs of policies that were added.
-func (e *edition) number(ctx context.Context, done []policies.Outcome, added []string) error {
+func (e *edition) number(ctx context.Context, done []table.Outcome, added []string) error {
 	if len(added) == 0 {
 		return nil
 	}

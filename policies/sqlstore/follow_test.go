@@ -12,6 +12,7 @@ import (
 
 	"github.com/headgate-rls/headgate/limit"
 	"github.com/headgate-rls/headgate/policies"
+	"github.com/headgate-rls/headgate/policies/table"
 	"github.com/headgate-rls/headgate/test/random"
 	"github.com/headgate-rls/headgate/test/testenv"
 )
@@ -23,13 +24,13 @@ type counted struct {
 	applied func() // called when Apply has returned, after its commit
 }
 
-func (c *counted) State(ctx context.Context) (policies.State, error) {
+func (c *counted) State(ctx context.Context) (table.State, error) {
 	c.asked.Add(1)
 	return c.Store.State(ctx)
 }
 
-func (c *counted) Apply(ctx context.Context, edits []policies.Edit, by string, us int64,
-	dryRun bool) ([]policies.Outcome, error) {
+func (c *counted) Apply(ctx context.Context, edits []table.Edit, by string, us int64,
+	dryRun bool) ([]table.Outcome, error) {
 	done, err := c.Store.Apply(ctx, edits, by, us, dryRun)
 	if !dryRun && c.applied != nil {
 		c.applied()
@@ -49,7 +50,7 @@ func TestChangesAreInForceEverywhere(t *testing.T) {
 		for range 10 {
 			editors = append(editors, open(t, url))
 		}
-		var edits []policies.Edit
+		var edits []table.Edit
 		for i := range changes {
 			edits = append(edits, set(fmt.Sprintf("user:%d", i), old))
 		}
@@ -73,7 +74,7 @@ func TestChangesAreInForceEverywhere(t *testing.T) {
 			key := fmt.Sprintf("user:%d", i)
 			var committed time.Time
 			s := &counted{Store: editors[i%len(editors)], applied: func() { committed = time.Now() }}
-			if _, err := policies.NewEditor(s, nil).Apply(soon(t), []policies.Edit{set(key, changed)}, "test",
+			if _, err := table.NewEditor(s, nil).Apply(soon(t), []table.Edit{set(key, changed)}, "test",
 				false); err != nil {
 				return err
 			}
@@ -130,9 +131,9 @@ func TestChangesAreInForceEverywhere(t *testing.T) {
 		deciding.Wait()
 		t.Logf("%d changes in %v, %d look-ups; the latest came %v after its commit (0: none after %v)", changes,
 			time.Since(began).Round(time.Millisecond),
-			decisions.Load(), time.Duration(worst.Load())*time.Microsecond, policies.Settle)
-		if random.Times(0, 1) == 1 && worst.Load() > policies.Settle.Microseconds() {
-			t.Errorf("in force later than %v after the commit", policies.Settle)
+			decisions.Load(), time.Duration(worst.Load())*time.Microsecond, table.Settle)
+		if random.Times(0, 1) == 1 && worst.Load() > table.Settle.Microseconds() {
+			t.Errorf("in force later than %v after the commit", table.Settle)
 		}
 	})
 }
@@ -148,7 +149,7 @@ func TestIdleFollowersAskOnceASecond(t *testing.T) {
 	ended, began := make(chan struct{}), time.Now()
 	go func() {
 		defer close(ended)
-		policies.NewFollower(counts, new(policies.Set), quiet).Run(ctx)
+		table.NewFollower(counts, new(policies.Set), quiet).Run(ctx)
 	}()
 	until(t, "the follower asks a few times", func() bool { return counts.asked.Load() >= 4 })
 	n := counts.asked.Load()
@@ -180,13 +181,13 @@ func TestFollowersOutliveTheirDatabase(t *testing.T) {
 			if !has(in, "user:alice", window(2, 60)) {
 				t.Error("the policy is not in force while the database is away")
 			}
-			if _, err := policies.NewEditor(s, nil).Apply(soon(t), []policies.Edit{removal("user:alice")}, "test",
+			if _, err := table.NewEditor(s, nil).Apply(soon(t), []table.Edit{removal("user:alice")}, "test",
 				false); err == nil {
 				t.Error("a change was made without the database")
 			}
 			server.Restart()
 			until(t, "a change is made again", func() bool {
-				_, err := policies.NewEditor(s, nil).Apply(soon(t), []policies.Edit{set("user:alice", window(3, 60))},
+				_, err := table.NewEditor(s, nil).Apply(soon(t), []table.Edit{set("user:alice", window(3, 60))},
 					"test", false)
 				return err == nil
 			})
@@ -216,8 +217,8 @@ func TestChangesAfterTheClockWasSetBack(t *testing.T) {
 		if st, err = s.State(soon(t)); err != nil || st.Watched() {
 			t.Errorf("%v: followers look often, %+v, %v", ahead, st, err)
 		}
-		edits := []policies.Edit{set(fmt.Sprint("user:", ahead.from), window(2, 60))}
-		if _, err = policies.NewEditor(s, nil).Apply(soon(t), edits, "test", false); err != nil {
+		edits := []table.Edit{set(fmt.Sprint("user:", ahead.from), window(2, 60))}
+		if _, err = table.NewEditor(s, nil).Apply(soon(t), edits, "test", false); err != nil {
 			t.Fatalf("%v: %v", ahead, err)
 		}
 		if st, err = s.State(soon(t)); err != nil || !st.Watched() || st.WatchUntil > st.Now+time.Minute.Microseconds() {
@@ -232,7 +233,7 @@ type reads struct {
 	after []int64
 }
 
-func (r *reads) Read(ctx context.Context, after int64, each func(policies.Row) error) (int64, error) {
+func (r *reads) Read(ctx context.Context, after int64, each func(table.Row) error) (int64, error) {
 	r.after = append(r.after, after)
 	return r.Store.Read(ctx, after, each)
 }
@@ -245,7 +246,7 @@ func TestManyChangesAreReadAsEverything(t *testing.T) {
 	_, err := s.Migrate(soon(t))
 	check(t, err)
 	r, in := &reads{Store: s}, new(policies.Set)
-	f := policies.NewFollower(r, in, quiet)
+	f := table.NewFollower(r, in, quiet)
 	check(t, f.Poll(soon(t)))
 	for generation, n := range []int{1: 9_000, 2: 8_000} {
 		if n == 0 {
@@ -273,8 +274,8 @@ func TestEditorChecksEdits(t *testing.T) {
 	s := open(t, "sqlite::memory:")
 	_, err := s.Migrate(soon(t))
 	check(t, err)
-	e := policies.NewEditor(s, nil)
-	for want, edits := range map[string][]policies.Edit{
+	e := table.NewEditor(s, nil)
+	for want, edits := range map[string][]table.Edit{
 		"limit -1":        {set("a", window(-1, 60))},
 		"the key is":      {set("a b", window(1, 60))},
 		"empty":           {removal("")},

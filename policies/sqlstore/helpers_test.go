@@ -14,6 +14,7 @@ import (
 	"github.com/headgate-rls/headgate/internal/kit/sqldb"
 	"github.com/headgate-rls/headgate/limit"
 	"github.com/headgate-rls/headgate/policies"
+	"github.com/headgate-rls/headgate/policies/table"
 	"github.com/headgate-rls/headgate/test/dbtest"
 	"github.com/headgate-rls/headgate/test/testenv"
 )
@@ -91,12 +92,12 @@ func window(capacity int64, seconds policies.Amount) policies.Figures {
 	return policies.Figures{Algorithm: limit.SlidingWindow, Capacity: capacity, Window: seconds * policies.One}
 }
 
-func set(key string, f policies.Figures) policies.Edit { return policies.Edit{Key: key, Figures: f} }
+func set(key string, f policies.Figures) table.Edit { return table.Edit{Key: key, Figures: f} }
 
-func removal(key string) policies.Edit { return policies.Edit{Key: key, Remove: true} }
+func removal(key string) table.Edit { return table.Edit{Key: key, Remove: true} }
 
 // apply does edits at once, without an announcement.
-func apply(t testing.TB, s *Store, edits ...policies.Edit) []policies.Outcome {
+func apply(t testing.TB, s *Store, edits ...table.Edit) []table.Outcome {
 	t.Helper()
 	done, err := s.Apply(soon(t), edits, "test", 0, false)
 	check(t, err)
@@ -107,7 +108,7 @@ func apply(t testing.TB, s *Store, edits ...policies.Edit) []policies.Outcome {
 func follow(t testing.TB, s *Store) *policies.Set {
 	t.Helper()
 	set := new(policies.Set)
-	f := policies.NewFollower(s, set, quiet)
+	f := table.NewFollower(s, set, quiet)
 	ctx, stop := context.WithCancel(context.Background())
 	ended := make(chan struct{})
 	go func() {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/headgate-rls/headgate/internal/kit/sqldb"
 	"github.com/headgate-rls/headgate/policies"
+	"github.com/headgate-rls/headgate/policies/table"
 )
 
 // A past writes the history in one transaction, which has locked the row of the state: nobody else
@@ -30,8 +31,8 @@ var changeColumns = []string{"CHANGE_ID", "GENERATION", "POLICY_KEY", "CHANGED_B
 	"AFTER_TYPE", "AFTER_CAPACITY", "AFTER_REFILL_RATE", "AFTER_WINDOW_SECONDS", "AFTER_VERSION"}
 
 // record writes what has become of keys, in the name of by, and removes what there is no room for.
-func (p *past) record(ctx context.Context, st *policies.State, by string, keys []string,
-	done []policies.Outcome) error {
+func (p *past) record(ctx context.Context, st *table.State, by string, keys []string,
+	done []table.Outcome) error {
 	var changed []any
 	for i := range done {
 		if done[i].Changed() {
@@ -63,7 +64,7 @@ func (p *past) record(ctx context.Context, st *policies.State, by string, keys [
 }
 
 // revision are the values of a policy in the history.
-func revision(p *policies.Policy) []any {
+func revision(p *table.Policy) []any {
 	if p == nil {
 		return make([]any, 5)
 	}
@@ -116,8 +117,8 @@ func (p *past) forget(ctx context.Context, added int) error {
 	return err
 }
 
-// History implements [policies.Store].
-func (s *Store) History(ctx context.Context, key string, before int64, n int) (all []policies.Entry, err error) {
+// History implements [table.Store].
+func (s *Store) History(ctx context.Context, key string, before int64, n int) (all []table.Entry, err error) {
 	columns := strings.Join(changeColumns, ", ")
 	for _, c := range changeColumns {
 		if strings.HasSuffix(c, "_REFILL_RATE") || strings.HasSuffix(c, "_WINDOW_SECONDS") {
@@ -145,11 +146,11 @@ type stored struct {
 	capacity, version    sql.NullInt64
 }
 
-func (r *stored) revision() *policies.Revision {
+func (r *stored) revision() *table.Revision {
 	if !r.version.Valid {
 		return nil
 	}
-	v := &policies.Revision{Version: r.version.Int64}
+	v := &table.Revision{Version: r.version.Int64}
 	v.Capacity = r.capacity.Int64
 	v.Algorithm, _ = policies.ParseType(r.kind.String) // none if the policy was written by hand
 	v.Refill, _ = policies.ParseAmount(r.refill.String)
@@ -158,7 +159,7 @@ func (r *stored) revision() *policies.Revision {
 }
 
 // entry reads a row of changeColumns.
-func entry(rows *sql.Rows) (e policies.Entry, err error) {
+func entry(rows *sql.Rows) (e table.Entry, err error) {
 	var by sql.NullString // in Oracle an empty text is NULL
 	var us int64
 	var before, after stored

@@ -14,13 +14,14 @@ import (
 
 	"github.com/headgate-rls/headgate/limit"
 	"github.com/headgate-rls/headgate/policies"
+	"github.com/headgate-rls/headgate/policies/table"
 	"github.com/headgate-rls/headgate/test/dbtest"
 	"github.com/headgate-rls/headgate/test/random"
 	"github.com/headgate-rls/headgate/test/testenv"
 )
 
 // history returns all entries of a key, or of all, the newest first, read by pages.
-func history(t testing.TB, s *Store, key string) (all []policies.Entry) {
+func history(t testing.TB, s *Store, key string) (all []table.Entry) {
 	t.Helper()
 	const n = 7
 	for before := int64(0); ; before = all[len(all)-1].Number {
@@ -33,8 +34,8 @@ func history(t testing.TB, s *Store, key string) (all []policies.Entry) {
 }
 
 // lines are entries as text, without numbers and times.
-func lines(entries []policies.Entry) (all []string) {
-	text := func(r *policies.Revision) string {
+func lines(entries []table.Entry) (all []string) {
+	text := func(r *table.Revision) string {
 		if r == nil {
 			return "none"
 		}
@@ -46,7 +47,7 @@ func lines(entries []policies.Entry) (all []string) {
 	return all
 }
 
-func wantLines(t testing.TB, got []policies.Entry, want ...string) {
+func wantLines(t testing.TB, got []table.Entry, want ...string) {
 	t.Helper()
 	if l := lines(got); !slices.Equal(l, want) {
 		t.Errorf("the history is\n%s\nwant\n%s", strings.Join(l, "\n"), strings.Join(want, "\n"))
@@ -64,21 +65,21 @@ func TestHistoryHasEachChange(t *testing.T) {
 		bucket := policies.Figures{Algorithm: limit.TokenBucket, Capacity: 100, Refill: 250_000, Window: 60 * policies.One}
 		hostile := "shell:<img src=x onerror=alert(1)>\n'; DROP TABLE HEADGATE_POLICY; -- é" + strings.Repeat("x", 50)
 		apply(t, s, set("user:alice", bucket), set("user:Alice", window(1, 60)))
-		_, err := s.Apply(soon(t), []policies.Edit{set("user:alice", window(2, 60))}, hostile, 0, false)
+		_, err := s.Apply(soon(t), []table.Edit{set("user:alice", window(2, 60))}, hostile, 0, false)
 		check(t, err)
 		apply(t, s, set("user:alice", window(2, 60)), removal("user:nobody"))
 		for _, dryRun := range []bool{true, false} {
-			refused := policies.Edit{Key: "user:Alice", Figures: window(9, 9), If: policies.IfVersion, Version: 7}
-			if _, err := s.Apply(soon(t), []policies.Edit{set("user:alice", window(8, 8)), refused}, "test", 0,
-				dryRun); !errors.Is(err, policies.ErrVersion) {
+			refused := table.Edit{Key: "user:Alice", Figures: window(9, 9), If: table.IfVersion, Version: 7}
+			if _, err := s.Apply(soon(t), []table.Edit{set("user:alice", window(8, 8)), refused}, "test", 0,
+				dryRun); !errors.Is(err, table.ErrVersion) {
 				t.Errorf("a change of another version: %v", err)
 			}
 		}
-		_, err = s.Apply(soon(t), []policies.Edit{set("user:alice", window(8, 8)), removal("user:Alice")}, "test", 0, true)
+		_, err = s.Apply(soon(t), []table.Edit{set("user:alice", window(8, 8)), removal("user:Alice")}, "test", 0, true)
 		check(t, err)
 		ended, stop := context.WithCancel(soon(t))
 		stop()
-		if _, err := s.Apply(ended, []policies.Edit{set("user:alice", window(8, 8))}, "test", 0, false); err == nil {
+		if _, err := s.Apply(ended, []table.Edit{set("user:alice", window(8, 8))}, "test", 0, false); err == nil {
 			t.Error("a change whose caller is gone was made")
 		}
 		apply(t, s, removal("user:alice"))
@@ -96,7 +97,7 @@ func TestHistoryHasEachChange(t *testing.T) {
 		wantLines(t, history(t, s, "user:nobody"))
 		for _, e := range history(t, s, "") {
 			if time.Since(e.At).Abs() > time.Hour {
-				t.Errorf("%v was made at %v", lines([]policies.Entry{e}), e.At)
+				t.Errorf("%v was made at %v", lines([]table.Entry{e}), e.At)
 			}
 		}
 	})
@@ -110,7 +111,7 @@ func TestHistoryIsBounded(t *testing.T) {
 		var all []string // in their order, before the history was cut
 		var keys []string
 		for round := range random.Times(25, 300) {
-			var edits []policies.Edit
+			var edits []table.Edit
 			most := 8
 			if round%9 == 8 {
 				most = 60 // more than there is room for
@@ -118,8 +119,8 @@ func TestHistoryIsBounded(t *testing.T) {
 			for _, n := range rng.Perm(70)[:1+rng.IntN(most)] {
 				edits = append(edits, set(fmt.Sprintf("k%d", n*n/70), window(rng.Int64N(1e6), 60)))
 			}
-			slices.SortFunc(edits, func(a, b policies.Edit) int { return cmp.Compare(a.Key, b.Key) })
-			edits = slices.CompactFunc(edits, func(a, b policies.Edit) bool { return a.Key == b.Key })
+			slices.SortFunc(edits, func(a, b table.Edit) int { return cmp.Compare(a.Key, b.Key) })
+			edits = slices.CompactFunc(edits, func(a, b table.Edit) bool { return a.Key == b.Key })
 			for i, o := range apply(t, s, edits...) {
 				if o.Changed() {
 					keys = append(keys, edits[i].Key)
@@ -166,7 +167,7 @@ func TestHistoryOfParallelChanges(t *testing.T) {
 			s := open(t, url)
 			for i := p; i < changes; i += processes {
 				go func() {
-					done, err := s.Apply(soon(t), []policies.Edit{set(fmt.Sprintf("user:%d", i%keys), window(int64(i), 60))},
+					done, err := s.Apply(soon(t), []table.Edit{set(fmt.Sprintf("user:%d", i%keys), window(int64(i), 60))},
 						fmt.Sprint("editor ", p), 0, false)
 					if err == nil && done[0].Changed() {
 						made.Add(1)
@@ -198,12 +199,12 @@ func TestHistoryOfParallelChanges(t *testing.T) {
 // last one has led to the policy.
 func chained(t *testing.T, s *Store, key string) (n int) {
 	t.Helper()
-	same := func(a, b *policies.Revision) bool { return (a == nil) == (b == nil) && (a == nil || *a == *b) }
-	var now *policies.Revision
+	same := func(a, b *table.Revision) bool { return (a == nil) == (b == nil) && (a == nil || *a == *b) }
+	var now *table.Revision
 	p, ok, err := s.Get(soon(t), key)
 	check(t, err)
 	if ok {
-		now = &policies.Revision{Figures: p.Figures, Version: p.Version}
+		now = &table.Revision{Figures: p.Figures, Version: p.Version}
 	}
 	past := history(t, s, key)
 	for _, e := range past {
@@ -253,7 +254,7 @@ func TestHistoryOfChangesWhoseAnswersAreLost(t *testing.T) {
 				})
 				through, err := openStore(address.String())
 				check(t, err)
-				_, applied := through.Apply(soon(t), []policies.Edit{set("user:alice", window(answers, 60))}, "test", 0, false)
+				_, applied := through.Apply(soon(t), []table.Edit{set("user:alice", window(answers, 60))}, "test", 0, false)
 				_ = through.Close() // its connection may be cut
 				n := 0
 				until(t, "the database has ended the transaction", func() bool {
@@ -290,11 +291,11 @@ func TestSchemaOfVersionOne(t *testing.T) {
 		// A newer program on the old schema: it follows policies, and says what is to be done
 		// before it changes them.
 		in := new(policies.Set)
-		check(t, policies.NewFollower(s, in, quiet).Poll(soon(t)))
+		check(t, table.NewFollower(s, in, quiet).Poll(soon(t)))
 		if !has(in, "user:alice", window(1, 60)) {
 			t.Error("the policies of the old schema are not in force")
 		}
-		if _, err := s.Apply(soon(t), []policies.Edit{set("user:alice", window(2, 60))}, "test", 0, false); err == nil ||
+		if _, err := s.Apply(soon(t), []table.Edit{set("user:alice", window(2, 60))}, "test", 0, false); err == nil ||
 			!strings.Contains(err.Error(), "headgate migrate") {
 			t.Errorf("a change on the old schema: %v", err)
 		}
@@ -311,7 +312,7 @@ func TestSchemaOfVersionOne(t *testing.T) {
 			`4 user:bob by "test": none -> SLIDING_WINDOW_COUNTER 4 0 60 v1`,
 			`4 user:alice by "test": SLIDING_WINDOW_COUNTER 3 0 60 v3 -> SLIDING_WINDOW_COUNTER 4 0 60 v4`,
 			`2 user:alice by "test": SLIDING_WINDOW_COUNTER 1 0 60 v1 -> SLIDING_WINDOW_COUNTER 2 0 60 v2`)
-		check(t, policies.NewFollower(s, in, quiet).Poll(soon(t)))
+		check(t, table.NewFollower(s, in, quiet).Poll(soon(t)))
 		if !has(in, "user:alice", window(4, 60)) || !has(in, "user:bob", window(4, 60)) {
 			t.Error("the last changes are not in force")
 		}
@@ -320,7 +321,7 @@ func TestSchemaOfVersionOne(t *testing.T) {
 
 // older does edits as the programs before the history did: with the same statements, apart from those
 // of the history.
-func older(t testing.TB, s *Store, edits ...policies.Edit) {
+func older(t testing.TB, s *Store, edits ...table.Edit) {
 	t.Helper()
 	tx, err := s.db.Write.BeginTx(soon(t), nil)
 	check(t, err)
@@ -339,7 +340,7 @@ func older(t testing.TB, s *Store, edits ...policies.Edit) {
 			check(t, e.remove(soon(t), []string{edits[i].Key}))
 			continue
 		}
-		check(t, e.put(soon(t), []*policies.Policy{o.After}, []string{edits[i].Key}))
+		check(t, e.put(soon(t), []*table.Policy{o.After}, []string{edits[i].Key}))
 	}
 	check(t, e.finish(soon(t), 0))
 	check(t, tx.Commit())

@@ -9,6 +9,7 @@ import (
 
 	"github.com/headgate-rls/headgate/internal/kit/sqldb"
 	"github.com/headgate-rls/headgate/policies"
+	"github.com/headgate-rls/headgate/policies/table"
 	"github.com/headgate-rls/headgate/test/oracletest"
 	"github.com/headgate-rls/headgate/test/testenv"
 )
@@ -68,7 +69,7 @@ func obliging(text string) (oracletest.Answer, error) {
 	case strings.HasPrefix(text, "SELECT ID"):
 		return one(int64(7), "user:old", "SLIDING_WINDOW", int64(1), "00", "060", int64(1), nil, int64(1))
 	case strings.HasPrefix(text, "SELECT (SELECT MIN(CHANGE_ID)"):
-		return one(int64(1), int64(policies.HistoryOfAll))
+		return one(int64(1), int64(table.HistoryOfAll))
 	case strings.HasPrefix(text, "SELECT MIN(CHANGE_ID)"):
 		return one(int64(5))
 	case strings.HasPrefix(text, "SELECT CHANGE_ID"):
@@ -93,7 +94,7 @@ func TestOracleTexts(t *testing.T) {
 	_, err = s.State(soon(t))
 	check(t, err)
 	for _, after := range []int64{-1, 1} {
-		_, err = s.Read(soon(t), after, func(policies.Row) error { return nil })
+		_, err = s.Read(soon(t), after, func(table.Row) error { return nil })
 		check(t, err)
 	}
 	_, err = s.Watch(soon(t), 1)
@@ -153,7 +154,7 @@ func TestOracleErrors(t *testing.T) {
 			return obliging(text)
 		}}
 		s := over(sqldb.Over(sqldb.Oracle, f, sqldb.Config{PoolMax: poolMax}))
-		_, err := s.Apply(soon(t), []policies.Edit{set("user:new", window(2, 60))}, "test", 0, false)
+		_, err := s.Apply(soon(t), []table.Edit{set("user:new", window(2, 60))}, "test", 0, false)
 		if !failed || (err == nil) != c.again {
 			t.Errorf("%s: failed %v, then %v", c.why, failed, err)
 		}

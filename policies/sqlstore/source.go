@@ -8,6 +8,7 @@ import (
 
 	"github.com/headgate-rls/headgate/internal/kit/sqldb"
 	"github.com/headgate-rls/headgate/policies"
+	"github.com/headgate-rls/headgate/policies/table"
 )
 
 // A Source keeps policies in force that are in a database: it brings the schema up to date, and
@@ -16,7 +17,7 @@ type Source struct {
 	Store *Store
 	Set   *policies.Set
 
-	follower *policies.Follower
+	follower *table.Follower
 	log      *slog.Logger
 	migrated bool
 }
@@ -41,7 +42,7 @@ func (s *Source) InForce() *policies.Set { return s.Set }
 // date. It does nothing until [Source.Start].
 func NewSource(store *Store, migrate bool, log *slog.Logger) *Source {
 	set := new(policies.Set)
-	return &Source{Store: store, Set: set, follower: policies.NewFollower(store, set, log), log: log, migrated: !migrate}
+	return &Source{Store: store, Set: set, follower: table.NewFollower(store, set, log), log: log, migrated: !migrate}
 }
 
 // Hint has the source look at once: this process knows of a change.

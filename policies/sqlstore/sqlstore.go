@@ -15,6 +15,7 @@ import (
 
 	"github.com/headgate-rls/headgate/internal/kit/sqldb"
 	"github.com/headgate-rls/headgate/policies"
+	"github.com/headgate-rls/headgate/policies/table"
 )
 
 //go:embed migrations
@@ -55,7 +56,7 @@ type Store struct {
 // bounds are how many changes the history has: of one key, and in all.
 type bounds struct{ ofKey, all int64 }
 
-var _ policies.Store = (*Store)(nil)
+var _ table.Store = (*Store)(nil)
 
 // Times and sizes.
 const (
@@ -79,7 +80,7 @@ func Open(c Config) (*Store, error) {
 
 // over returns a store on a database.
 func over(db *sqldb.DB) *Store {
-	return &Store{db, dialectOf(db.Dialect), bounds{policies.HistoryOfKey, policies.HistoryOfAll},
+	return &Store{db, dialectOf(db.Dialect), bounds{table.HistoryOfKey, table.HistoryOfAll},
 		make(chan struct{}, maxChanging)}
 }
 
@@ -106,13 +107,13 @@ func failed(err error) error {
 	return err
 }
 
-// State implements [policies.Store].
-func (s *Store) State(ctx context.Context) (policies.State, error) {
+// State implements [table.Store].
+func (s *Store) State(ctx context.Context) (table.State, error) {
 	st, err := s.state(ctx, s.db.Read, "")
 	return st, failed(err)
 }
 
-func (s *Store) state(ctx context.Context, on sqldb.Session, lock string) (st policies.State, err error) {
+func (s *Store) state(ctx context.Context, on sqldb.Session, lock string) (st table.State, err error) {
 	q := s.d.query("SELECT GENERATION, FLOOR_GENERATION, POLICIES, WATCH_FROM_US, WATCH_UNTIL_US, " + s.d.clock +
 		" FROM HEADGATE_POLICY_STATE WHERE ID = 1" + lock)
 	ok, err := s.db.Row(ctx, on, stateOp, q, &st.Generation, &st.Floor, &st.Policies, &st.WatchFrom,
@@ -130,8 +131,8 @@ const (
 	kindState
 )
 
-// Read implements [policies.Store].
-func (s *Store) Read(ctx context.Context, after int64, each func(policies.Row) error) (generation int64, err error) {
+// Read implements [table.Store].
+func (s *Store) Read(ctx context.Context, after int64, each func(table.Row) error) (generation int64, err error) {
 	text := fmt.Sprintf("SELECT %d, POLICY_KEY, TYPE, CAPACITY, %s, %s FROM HEADGATE_POLICY", kindPolicy,
 		s.d.amount("REFILL_RATE"), s.d.amount("WINDOW_SECONDS"))
 	var args []any
@@ -145,7 +146,7 @@ func (s *Store) Read(ctx context.Context, after int64, each func(policies.Row) e
 	generation = -1
 	err = s.db.Rows(ctx, s.db.Read, readOp, s.d.query(text, args...), func(rows *sql.Rows) error {
 		var kind int
-		var r policies.Row
+		var r table.Row
 		if err := rows.Scan(&kind, &r.Key, &r.Type, &r.Capacity, &r.Refill, &r.Window); err != nil {
 			return err
 		}
@@ -162,8 +163,8 @@ func (s *Store) Read(ctx context.Context, after int64, each func(policies.Row) e
 	return generation, failed(err)
 }
 
-// Watch implements [policies.Store].
-func (s *Store) Watch(ctx context.Context, us int64) (st policies.State, err error) {
+// Watch implements [table.Store].
+func (s *Store) Watch(ctx context.Context, us int64) (st table.State, err error) {
 	err = s.transact(ctx, func(tx *sql.Tx) error {
 		if st, err = s.state(ctx, tx, s.d.lock); err != nil {
 			return err
@@ -218,7 +219,7 @@ func (s *Store) columns() string {
 
 // policy reads a row of columns. A row that was written by hand may have an unknown type, or amounts
 // that none may have: then the policy has no algorithm, and an edit changes it in any case.
-func policy(rows *sql.Rows) (p policies.Policy, err error) {
+func policy(rows *sql.Rows) (p table.Policy, err error) {
 	var kind, refill, window string
 	var by sql.NullString // in Oracle an empty text is NULL
 	var us int64
@@ -236,8 +237,8 @@ func policy(rows *sql.Rows) (p policies.Policy, err error) {
 	return p, nil
 }
 
-// Get implements [policies.Store].
-func (s *Store) Get(ctx context.Context, key string) (p policies.Policy, ok bool, err error) {
+// Get implements [table.Store].
+func (s *Store) Get(ctx context.Context, key string) (p table.Policy, ok bool, err error) {
 	found, err := s.byKey(ctx, s.db.Read, []string{key})
 	if err != nil || found[key] == nil {
 		return p, false, failed(err)
@@ -245,8 +246,8 @@ func (s *Store) Get(ctx context.Context, key string) (p policies.Policy, ok bool
 	return *found[key], true, nil
 }
 
-// List implements [policies.Store].
-func (s *Store) List(ctx context.Context, after, prefix string, n int) (all []policies.Policy, err error) {
+// List implements [table.Store].
+func (s *Store) List(ctx context.Context, after, prefix string, n int) (all []table.Policy, err error) {
 	// Keys are ASCII, above a blank and below 0x7f. An empty text is NULL in Oracle.
 	const lowest = " "
 	q := s.d.query("SELECT "+s.columns()+" FROM HEADGATE_POLICY WHERE POLICY_KEY > ? AND POLICY_KEY >= ? AND POLICY_KEY "+
@@ -262,8 +263,8 @@ func (s *Store) List(ctx context.Context, after, prefix string, n int) (all []po
 }
 
 // byKey reads the policies of keys, which are few.
-func (s *Store) byKey(ctx context.Context, on sqldb.Session, keys []string) (map[string]*policies.Policy, error) {
-	found := make(map[string]*policies.Policy, len(keys))
+func (s *Store) byKey(ctx context.Context, on sqldb.Session, keys []string) (map[string]*table.Policy, error) {
+	found := make(map[string]*table.Policy, len(keys))
 	args := make([]any, len(keys))
 	for i, k := range keys {
 		args[i] = k

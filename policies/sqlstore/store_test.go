@@ -11,6 +11,7 @@ import (
 
 	"github.com/headgate-rls/headgate/limit"
 	"github.com/headgate-rls/headgate/policies"
+	"github.com/headgate-rls/headgate/policies/table"
 	"github.com/headgate-rls/headgate/test/random"
 	"github.com/headgate-rls/headgate/test/testenv"
 )
@@ -62,29 +63,29 @@ func TestEditsAreAllOrNone(t *testing.T) {
 		s := open(t, url)
 		apply(t, s, set("a", window(1, 60)))
 		for name, c := range map[string]struct {
-			edit policies.Edit
+			edit table.Edit
 			want error
 		}{
-			"make what is there": {policies.Edit{Key: "a", Figures: window(2, 60), If: policies.IfAbsent},
-				policies.ErrExists},
-			"change what is not": {policies.Edit{Key: "b", Figures: window(2, 60), If: policies.IfPresent},
-				policies.ErrNotFound},
-			"remove what is not": {policies.Edit{Key: "b", Remove: true, If: policies.IfPresent}, policies.ErrNotFound},
-			"change another version": {policies.Edit{Key: "a", Figures: window(2, 60), If: policies.IfVersion, Version: 7},
-				policies.ErrVersion},
-			"remove another version": {policies.Edit{Key: "a", Remove: true, If: policies.IfVersion, Version: 7},
-				policies.ErrVersion},
-			"change a missing policy": {policies.Edit{Key: "b", Figures: window(2, 60), If: policies.IfVersion, Version: 1},
-				policies.ErrNotFound},
+			"make what is there": {table.Edit{Key: "a", Figures: window(2, 60), If: table.IfAbsent},
+				table.ErrExists},
+			"change what is not": {table.Edit{Key: "b", Figures: window(2, 60), If: table.IfPresent},
+				table.ErrNotFound},
+			"remove what is not": {table.Edit{Key: "b", Remove: true, If: table.IfPresent}, table.ErrNotFound},
+			"change another version": {table.Edit{Key: "a", Figures: window(2, 60), If: table.IfVersion, Version: 7},
+				table.ErrVersion},
+			"remove another version": {table.Edit{Key: "a", Remove: true, If: table.IfVersion, Version: 7},
+				table.ErrVersion},
+			"change a missing policy": {table.Edit{Key: "b", Figures: window(2, 60), If: table.IfVersion, Version: 1},
+				table.ErrNotFound},
 		} {
 			for _, dryRun := range []bool{true, false} {
-				if _, err := s.Apply(soon(t), []policies.Edit{set("other", window(9, 9)), c.edit}, "test", 0, dryRun); !errors.Is(
+				if _, err := s.Apply(soon(t), []table.Edit{set("other", window(9, 9)), c.edit}, "test", 0, dryRun); !errors.Is(
 					err, c.want) {
 					t.Errorf("%s (dry run %v): %v, want %v", name, dryRun, err, c.want)
 				}
 			}
 		}
-		if planned, err := s.Apply(soon(t), []policies.Edit{set("other", window(9, 9)), removal("a")}, "test", 0,
+		if planned, err := s.Apply(soon(t), []table.Edit{set("other", window(9, 9)), removal("a")}, "test", 0,
 			true); err != nil || !planned[0].Changed() || planned[1].After != nil {
 			t.Errorf("planned %+v, %v", planned, err)
 		}
@@ -104,11 +105,11 @@ func TestSnapshotsFollowTheTable(t *testing.T) {
 	each(t, func(t *testing.T, url string) {
 		s, rng := open(t, url), random.Rand(t, 1)
 		fast, slow := new(policies.Set), new(policies.Set)
-		followers := map[*policies.Set]*policies.Follower{fast: policies.NewFollower(s, fast, quiet),
-			slow: policies.NewFollower(s, slow, quiet)}
+		followers := map[*policies.Set]*table.Follower{fast: table.NewFollower(s, fast, quiet),
+			slow: table.NewFollower(s, slow, quiet)}
 		want := map[string]policies.Figures{}
 		for round := range random.Times(30, 300) {
-			var edits []policies.Edit
+			var edits []table.Edit
 			for _, n := range rng.Perm(40)[:1+rng.IntN(20)] {
 				key := fmt.Sprintf("k%d", n)
 				if rng.IntN(3) == 0 {
@@ -145,7 +146,7 @@ func TestSnapshotsFollowTheTable(t *testing.T) {
 func TestRowsWrittenByHand(t *testing.T) {
 	each(t, func(t *testing.T, url string) {
 		s, set := open(t, url), new(policies.Set)
-		f := policies.NewFollower(s, set, quiet)
+		f := table.NewFollower(s, set, quiet)
 		check(t, f.Poll(soon(t)))
 		nameless := "''"
 		if s.d.name == "oracle" {
@@ -176,7 +177,7 @@ func TestRowsWrittenByHand(t *testing.T) {
 		}
 		// An edit repairs a bad row.
 		for _, key := range []string{"negative", "unused"} {
-			apply(t, s, policies.Edit{Key: key, Figures: window(1, 1)})
+			apply(t, s, table.Edit{Key: key, Figures: window(1, 1)})
 			check(t, f.Poll(soon(t)))
 			if !has(set, key, window(1, 1)) {
 				t.Errorf("%s: a repaired row is not in force", key)
@@ -189,7 +190,7 @@ func TestManyPoliciesAtOnce(t *testing.T) {
 	each(t, func(t *testing.T, url string) {
 		s := open(t, url)
 		n := random.Times(1007, 50_000)
-		edits := make([]policies.Edit, n)
+		edits := make([]table.Edit, n)
 		for i := range edits {
 			edits[i] = set(fmt.Sprintf("user:%06d", i), window(int64(i), 60))
 		}
@@ -200,7 +201,7 @@ func TestManyPoliciesAtOnce(t *testing.T) {
 			}
 		}
 		t.Logf("%d policies stored in %v", n, time.Since(began))
-		var listed []policies.Policy
+		var listed []table.Policy
 		for after := ""; ; after = listed[len(listed)-1].Key {
 			page, err := s.List(soon(t), after, "user:", 700)
 			check(t, err)
@@ -266,7 +267,7 @@ func TestChangesThatWaitLeaveConnections(t *testing.T) {
 	done := make(chan error, changes)
 	for i := range changes {
 		go func() {
-			_, err := s.Apply(soon(t), []policies.Edit{set(fmt.Sprint("user:", i), window(1, 60))}, "test", 0, false)
+			_, err := s.Apply(soon(t), []table.Edit{set(fmt.Sprint("user:", i), window(1, 60))}, "test", 0, false)
 			done <- err
 		}()
 	}

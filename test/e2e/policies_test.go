@@ -17,6 +17,7 @@ import (
 	"github.com/headgate-rls/headgate/limit"
 	"github.com/headgate-rls/headgate/policies"
 	"github.com/headgate-rls/headgate/policies/sqlstore"
+	"github.com/headgate-rls/headgate/policies/table"
 	"github.com/headgate-rls/headgate/test/random"
 	"github.com/headgate-rls/headgate/test/testenv"
 )
@@ -46,9 +47,9 @@ type change struct {
 
 func user(pair int, of string) string { return fmt.Sprintf("%d-%s", pair, of) }
 
-func edits(pair int, f policies.Figures) (list []policies.Edit) {
+func edits(pair int, f policies.Figures) (list []table.Edit) {
 	for _, of := range []string{"a", "b"} {
-		list = append(list, policies.Edit{Key: "user:" + user(pair, of), Figures: f})
+		list = append(list, table.Edit{Key: "user:" + user(pair, of), Figures: f})
 	}
 	return list
 }
@@ -66,7 +67,7 @@ func TestPoliciesChangeUnderLoad(t *testing.T) {
 		"{unit: second, requests_per_unit: 5}}\n")
 	stores := openPolicyStores(t, url, 10)
 	const pairs = 100
-	var before []policies.Edit
+	var before []table.Edit
 	for i := range pairs {
 		before = append(before, edits(i, oldPolicy)...)
 	}
@@ -105,7 +106,7 @@ func TestPoliciesChangeUnderLoad(t *testing.T) {
 	if c.byOld.Load() == 0 || c.byNew.Load() == 0 {
 		t.Error("decisions by one kind of policies only")
 	}
-	if allowed := policies.Settle + time.Duration(random.Times(2, 1))*worst; latest > allowed {
+	if allowed := table.Settle + time.Duration(random.Times(2, 1))*worst; latest > allowed {
 		t.Errorf("a call that was sent %v after the commit was decided by the old policies; allowed are %v", latest, allowed)
 	}
 }
@@ -266,8 +267,8 @@ type timed struct {
 	of *change
 }
 
-func (s timed) Apply(ctx context.Context, list []policies.Edit, by string, us int64,
-	dryRun bool) ([]policies.Outcome, error) {
+func (s timed) Apply(ctx context.Context, list []table.Edit, by string, us int64,
+	dryRun bool) ([]table.Outcome, error) {
 	if !dryRun {
 		s.of.begun.Store(time.Now().UnixNano())
 	}
@@ -286,7 +287,7 @@ func (c *changing) changeAll(stores []*sqlstore.Store) {
 	var running sync.WaitGroup
 	for i := range c.changes {
 		running.Go(func() {
-			editor := policies.NewEditor(timed{stores[i%len(stores)], &c.changes[i]}, nil)
+			editor := table.NewEditor(timed{stores[i%len(stores)], &c.changes[i]}, nil)
 			if _, err := editor.Apply(ctx, edits(i, newPolicy), fmt.Sprint("editor ", i), false); err != nil {
 				c.t.Error(err)
 			}

@@ -23,9 +23,11 @@ var rooms = []room{
 	{dir: "limit/...", bare: true, why: "limit is the pure core, which imports the standard library only"},
 	{dir: "policies", may: []string{"limit", "internal/kit/background", "internal/kit/units"},
 		why: "policies knows limit only, and no database"},
-	{dir: "policies/httpapi/...", may: []string{"policies", "internal/kit/web"},
+	{dir: "policies/table", may: []string{"policies", "limit", "internal/kit/background", "internal/kit/units"},
+		why: "the table of policies knows no database"},
+	{dir: "policies/httpapi/...", may: []string{"policies", "policies/table", "internal/kit/web"},
 		why: "the admin API of policies knows no store"},
-	{dir: "policies/sqlstore/...", may: []string{"policies", "internal/kit/sqldb/..."},
+	{dir: "policies/sqlstore/...", may: []string{"policies", "policies/table", "internal/kit/sqldb/..."},
 		why: "a store of policies knows the contract of policies only"},
 
 	{dir: "descriptors", may: []string{"limit", "policies", "internal/kit/background", "internal/kit/spell",

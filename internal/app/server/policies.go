@@ -11,9 +11,9 @@ import (
 	"github.com/headgate-rls/headgate/backends/stack"
 	"github.com/headgate-rls/headgate/internal/app/config"
 	"github.com/headgate-rls/headgate/internal/kit/web"
-	"github.com/headgate-rls/headgate/policies"
 	"github.com/headgate-rls/headgate/policies/httpapi"
 	"github.com/headgate-rls/headgate/policies/sqlstore"
+	"github.com/headgate-rls/headgate/policies/table"
 )
 
 // A policyService is the part of the server that follows the policies in a database.
@@ -54,7 +54,7 @@ func openPolicies(ctx context.Context, c *config.Config, guard *web.Guard, log *
 		return nil, err
 	}
 	p := &policyService{Source: sqlstore.NewSource(store, conf.Migrate, log), log: log}
-	editor := policies.NewEditor(store, p.Hint)
+	editor := table.NewEditor(store, p.Hint)
 	editor.Keeps, p.Set.Keeps = caps.Check, caps.Check
 	p.admin = guard.Wrap(httpapi.New(editor, log))
 	ctx, cancel := context.WithTimeout(ctx, readFirst)

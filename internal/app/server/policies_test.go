@@ -17,6 +17,7 @@ import (
 	"github.com/headgate-rls/headgate/limit"
 	"github.com/headgate-rls/headgate/policies"
 	"github.com/headgate-rls/headgate/policies/httpapi"
+	"github.com/headgate-rls/headgate/policies/table"
 	counters "github.com/headgate-rls/headgate/ratelimit/httpapi"
 	"github.com/headgate-rls/headgate/test/serving"
 	"github.com/headgate-rls/headgate/test/testenv"
@@ -113,13 +114,13 @@ func TestPoliciesThatTheStoreCannotKeep(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer store.Close()
-	edit := policies.Edit{Key: "client:alice",
+	edit := table.Edit{Key: "client:alice",
 		Figures: policies.Figures{Algorithm: limit.SlidingLog, Capacity: 100001, Window: 60 * policies.One}}
 	for _, unusable := range []int{1, 0} {
 		if edit.Remove = unusable == 0; edit.Remove {
 			edit.Figures = policies.Figures{}
 		}
-		if _, err := policies.NewEditor(store, nil).Apply(t.Context(), []policies.Edit{edit}, "test", false); err != nil {
+		if _, err := table.NewEditor(store, nil).Apply(t.Context(), []table.Edit{edit}, "test", false); err != nil {
 			t.Fatal(err)
 		}
 		testenv.Eventually(t, 20*time.Second, "tell of policies that are not in force", func() string {

@@ -1,4 +1,4 @@
-package policies
+package table
 
 import (
 	"fmt"
@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/headgate-rls/headgate/limit"
+	"github.com/headgate-rls/headgate/policies"
 )
 
 // said reads words in the form "limit=2 window=1m".
@@ -26,43 +27,43 @@ func said(text string) Given {
 // inBoth are policies in the words of rules and in the older ones.
 var inBoth = []struct {
 	rules, older Given
-	want         Figures
+	want         policies.Figures
 	again        Given // as answers have it
 }{
 	{
 		said("algorithm=fixed_window limit=0 window=1h"),
 		said("type=FIXED_WINDOW capacity=0 windowSeconds=3600"),
-		Figures{limit.FixedWindow, 0, 0, 3600 * One},
+		figures(limit.FixedWindow, 0, 0, 3600*policies.One),
 		said("algorithm=fixed_window limit=0 window=1h"),
 	},
 	{
 		said("algorithm=sliding_log limit=2 window=60s"),
 		said("type=SLIDING_WINDOW capacity=2 windowSeconds=60"),
-		Figures{limit.SlidingLog, 2, 0, 60 * One},
+		figures(limit.SlidingLog, 2, 0, 60*policies.One),
 		said("algorithm=sliding_log limit=2 window=1m"),
 	},
 	{
 		said("algorithm=sliding_window rate=7/d"),
 		said("type=SLIDING_WINDOW_COUNTER capacity=7 refillRate=0 windowSeconds=86400"),
-		Figures{limit.SlidingWindow, 7, 0, 86400 * One},
+		figures(limit.SlidingWindow, 7, 0, 86400*policies.One),
 		said("algorithm=sliding_window limit=7 window=24h"),
 	},
 	{
 		said("algorithm=token_bucket rate=600/min burst=100"),
 		said("type=TOKEN_BUCKET capacity=100 refillRate=10"),
-		Figures{limit.TokenBucket, 100, 10 * One, 0},
+		figures(limit.TokenBucket, 100, 10*policies.One, 0),
 		said("algorithm=token_bucket rate=10/s burst=100"),
 	},
 	{
 		said("algorithm=token_bucket rate=15/min"),
 		said("type=TOKEN_BUCKET capacity=15 refillRate=0.25 windowSeconds=0"),
-		Figures{limit.TokenBucket, 15, One / 4, 0},
+		figures(limit.TokenBucket, 15, policies.One/4, 0),
 		said("algorithm=token_bucket rate=1/4s burst=15"),
 	},
 	{
 		said("algorithm=token_bucket rate=1/1000000s burst=1"),
 		said("type=TOKEN_BUCKET capacity=1 refillRate=0.000001"),
-		Figures{limit.TokenBucket, 1, 1, 0},
+		figures(limit.TokenBucket, 1, 1, 0),
 		said("algorithm=token_bucket rate=1/1000000s burst=1"),
 	},
 }
@@ -97,18 +98,22 @@ func TestBothSetsOfWordsSayTheSame(t *testing.T) {
 	}
 }
 
+func figures(a limit.Algorithm, capacity int64, refill, window policies.Amount) policies.Figures {
+	return policies.Figures{Algorithm: a, Capacity: capacity, Refill: refill, Window: window}
+}
+
 // TestOlderWordsKeepWhatTheAlgorithmDoesNotUse: what an answer says of it can be sent again.
 func TestOlderWordsKeepWhatTheAlgorithmDoesNotUse(t *testing.T) {
 	for _, c := range []struct {
 		g    Given
-		want Figures
+		want policies.Figures
 	}{
 		{
 			said("algorithm=token_bucket rate=10/s burst=100 type=TOKEN_BUCKET capacity=100 refillRate=10 windowSeconds=60"),
-			Figures{limit.TokenBucket, 100, 10 * One, 60 * One}},
+			figures(limit.TokenBucket, 100, 10*policies.One, 60*policies.One)},
 		{
 			said("algorithm=sliding_log limit=2 window=1m type=SLIDING_WINDOW capacity=2 refillRate=3 windowSeconds=60"),
-			Figures{limit.SlidingLog, 2, 3 * One, 60 * One}},
+			figures(limit.SlidingLog, 2, 3*policies.One, 60*policies.One)},
 	} {
 		if f, err := c.g.Figures(); err != nil || f != c.want {
 			t.Errorf("%+v: %+v, %v; want %+v", c.g, f, err, c.want)
@@ -218,7 +223,7 @@ func TestWordsOfLimits(t *testing.T) {
 		"{concurrency   0}":           {Algorithm: limit.Concurrency, Max: 3, Window: time.Minute},
 		"{   0}":                      {Max: 3},
 	} {
-		w := WordsOf(s)
+		w := policies.WordsOf(s)
 		if limited := w.Limit != nil && *w.Limit == 3; limited != (s.Max == 3 && s.Algorithm != 0) {
 			t.Errorf("%+v has the limit %v", s, w.Limit)
 		}

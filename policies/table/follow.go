@@ -1,4 +1,4 @@
-package policies
+package table
 
 import (
 	"context"
@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"log/slog"
 	"time"
+
+	"github.com/headgate-rls/headgate/policies"
 )
 
 // Times of followers and editors.
@@ -39,7 +41,7 @@ const (
 // the last snapshot stays in force.
 type Follower struct {
 	store Store
-	set   *Set
+	set   *policies.Set
 	log   *slog.Logger
 	hints chan struct{}
 
@@ -52,7 +54,7 @@ type Follower struct {
 }
 
 // NewFollower returns a follower, which [Follower.Run] starts.
-func NewFollower(store Store, set *Set, log *slog.Logger) *Follower {
+func NewFollower(store Store, set *policies.Set, log *slog.Logger) *Follower {
 	return &Follower{store: store, set: set, log: log, hints: make(chan struct{}, 1), seen: -1}
 }
 
@@ -131,7 +133,7 @@ func (f *Follower) poll(ctx context.Context) (watched bool, err error) {
 		}
 	}
 	f.again = 0
-	f.set.current(asked)
+	f.set.Current(asked)
 	return state.Watched(), nil
 }
 
@@ -149,14 +151,14 @@ func (f *Follower) read(ctx context.Context, state *State, asked time.Time) erro
 	if f.seen < 0 || state.Generation < f.seen || f.seen < state.Floor {
 		return f.readAll(ctx, asked)
 	}
-	var changes []Change
+	var changes []policies.Change
 	most := max(fewChanges, f.set.Snapshot().Len()/4)
 	generation, err := f.store.Read(ctx, f.seen, func(r Row) error {
 		if len(changes) == most {
 			return errMany
 		}
 		figures, wrong := f.check(&r)
-		changes = append(changes, Change{Key: r.Key, Removed: r.Removed || wrong, Figures: figures})
+		changes = append(changes, policies.Change{Key: r.Key, Removed: r.Removed || wrong, Figures: figures})
 		return nil
 	})
 	switch {
@@ -175,7 +177,7 @@ func (f *Follower) read(ctx context.Context, state *State, asked time.Time) erro
 }
 
 func (f *Follower) readAll(ctx context.Context, asked time.Time) error {
-	b := Builder{Keeps: f.set.Keeps}
+	b := policies.Builder{Keeps: f.set.Keeps}
 	n, rejected := 0, int64(0)
 	generation, err := f.store.Read(ctx, -1, func(r Row) error {
 		if n++; n > MaxPolicies {
@@ -192,7 +194,7 @@ func (f *Follower) readAll(ctx context.Context, asked time.Time) error {
 		return err
 	}
 	next := b.Snapshot()
-	f.set.rejected.Store(rejected)
+	f.set.SetRejected(rejected)
 	f.install(next, generation, asked)
 	f.log.Info("policies read from the database", "generation", generation, "policies", next.Len(), "bytes", next.Bytes())
 	return nil
@@ -202,7 +204,7 @@ func (f *Follower) readAll(ctx context.Context, asked time.Time) error {
 const maxIgnored = 10
 
 // check reads a row. A row that is no policy counts as absent.
-func (f *Follower) check(r *Row) (figures Figures, wrong bool) {
+func (f *Follower) check(r *Row) (figures policies.Figures, wrong bool) {
 	if r.Removed {
 		return figures, false
 	}
@@ -216,9 +218,9 @@ func (f *Follower) check(r *Row) (figures Figures, wrong bool) {
 	return figures, true
 }
 
-func (f *Follower) install(next *Snapshot, generation int64, asked time.Time) {
+func (f *Follower) install(next *policies.Snapshot, generation int64, asked time.Time) {
 	if n := next.Unusable(); n > 0 && n != f.set.Snapshot().Unusable() {
-		key, why := next.unusableOne()
+		key, why := next.UnusableOne()
 		f.log.Warn("policies are not in force: the store cannot keep their limits; the rules' own limits hold", "policies", n,
 			"one", key, "error", why)
 	}

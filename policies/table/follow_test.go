@@ -1,4 +1,4 @@
-package policies
+package table
 
 import (
 	"bytes"
@@ -11,6 +11,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/headgate-rls/headgate/policies"
 )
 
 // A badStore is a fake store that cannot read its policies, or has invalid rows: more of them than
@@ -42,7 +44,7 @@ func (s *badStore) Read(_ context.Context, _ int64, each func(Row) error) (int64
 // TestPoliciesThatCannotBeReadAreReadSeldom: each process may read millions of rows each time.
 func TestPoliciesThatCannotBeReadAreReadSeldom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, set := new(badStore), new(Set)
+		s, set := new(badStore), new(policies.Set)
 		ctx, stop := context.WithCancel(t.Context())
 		go NewFollower(s, set, slog.New(slog.DiscardHandler)).Run(ctx)
 		time.Sleep(10*time.Minute + time.Millisecond)
@@ -63,7 +65,7 @@ func TestPoliciesThatCannotBeReadAreReadSeldom(t *testing.T) {
 // TestRowsThatAreIgnoredFloodNoLog: the log has some of the ignored rows, and the number of the others.
 func TestRowsThatAreIgnoredFloodNoLog(t *testing.T) {
 	var log bytes.Buffer
-	s, set := &badStore{rows: 5000}, new(Set)
+	s, set := &badStore{rows: 5000}, new(policies.Set)
 	s.works.Store(true)
 	if err := NewFollower(s, set, slog.New(slog.NewTextHandler(&log, nil))).Poll(t.Context()); err != nil {
 		t.Fatal(err)

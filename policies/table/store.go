@@ -1,9 +1,12 @@
-package policies
+package table
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
+
+	"github.com/headgate-rls/headgate/policies"
 )
 
 // MaxPolicies bounds how many policies a store may have, and so the memory of each process.
@@ -57,6 +60,20 @@ type Store interface {
 	History(ctx context.Context, key string, before int64, n int) ([]Entry, error)
 }
 
+// MaxChangedBy bounds Policy.ChangedBy, in bytes.
+const MaxChangedBy = 128
+
+// A Policy is one policy as it is stored.
+type Policy struct {
+	ID  int64 // the store's number for the row
+	Key string
+	policies.Figures
+	// Version is 1 when the policy is made, and grows by 1 with each change.
+	Version   int64
+	ChangedBy string // who changed it last, as they were known to what changed it
+	ChangedAt time.Time
+}
+
 // A Row is what a store has of a policy, as it is there. Somebody may have written it by hand.
 type Row struct {
 	Key            string
@@ -67,20 +84,20 @@ type Row struct {
 }
 
 // figures checks a row.
-func (r *Row) figures() (f Figures, err error) {
-	key, err := Normalize(r.Key)
+func (r *Row) figures() (f policies.Figures, err error) {
+	key, err := policies.Normalize(r.Key)
 	if err == nil && key != r.Key {
 		err = fmt.Errorf("the key is written %q", key)
 	}
 	if err == nil {
 		f.Capacity = r.Capacity
-		f.Algorithm, err = ParseType(r.Type)
+		f.Algorithm, err = policies.ParseType(r.Type)
 	}
 	if err == nil {
-		f.Refill, err = ParseAmount(r.Refill)
+		f.Refill, err = policies.ParseAmount(r.Refill)
 	}
 	if err == nil {
-		f.Window, err = ParseAmount(r.Window)
+		f.Window, err = policies.ParseAmount(r.Window)
 	}
 	if err == nil {
 		_, err = f.Limit()
@@ -92,7 +109,7 @@ func (r *Row) figures() (f Figures, err error) {
 type Edit struct {
 	Key    string
 	Remove bool
-	Figures
+	policies.Figures
 	// If says what must hold for the edit. Version and ID are those of IfVersion; an ID of 0 is
 	// any. A policy that was removed and made again has another ID, and begins with version 1.
 	If          Condition
@@ -146,7 +163,7 @@ func (e *Edit) Check(before *Policy) error {
 
 // check reports what is wrong with an edit by itself.
 func (e *Edit) check() error {
-	key, err := Normalize(e.Key)
+	key, err := policies.Normalize(e.Key)
 	switch {
 	case err != nil:
 		return err

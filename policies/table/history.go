@@ -1,6 +1,10 @@
-package policies
+package table
 
-import "time"
+import (
+	"time"
+
+	"github.com/headgate-rls/headgate/policies"
+)
 
 // Bounds of a store's history. It keeps the newest HistoryOfKey changes of each key, as far as they
 // are among the newest HistoryOfAll changes of all keys. So an import of as many policies as there
@@ -25,6 +29,6 @@ type Entry struct {
 
 // A Revision is what a policy said at some time.
 type Revision struct {
-	Figures
+	policies.Figures
 	Version int64
 }

@@ -1,4 +1,4 @@
-package policies
+package table
 
 import (
 	"context"
@@ -7,7 +7,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/headgate-rls/headgate/internal/kit/background"
-	"github.com/headgate-rls/headgate/limit"
+	"github.com/headgate-rls/headgate/policies"
 )
 
 // An Editor changes policies so that each change is in force everywhere within [Settle] of its
@@ -19,25 +19,10 @@ import (
 type Editor struct {
 	// Keeps returns why the store of the counters cannot keep a limit, or nil. Edits to such limits are refused. If
 	// it is nil, all limits are accepted.
-	Keeps Keeps
+	Keeps policies.Keeps
 
 	store Store
 	hint  func()
-}
-
-// Keeps returns why a store of counters cannot keep a limit, or nil.
-type Keeps func(*limit.Limit) error
-
-// check returns why policies with these figures would not be in force, or nil.
-func (k Keeps) check(f Figures) error {
-	if k == nil {
-		return nil
-	}
-	l, err := f.Limit()
-	if err == nil {
-		err = k(l)
-	}
-	return err
 }
 
 // NewEditor returns an editor. hint, unless it is nil, is called after each change: it has the
@@ -58,7 +43,7 @@ func (e *Editor) Apply(ctx context.Context, edits []Edit, by string, dryRun bool
 	for i := range edits {
 		err := edits[i].check()
 		if err == nil && !edits[i].Remove {
-			err = e.Keeps.check(edits[i].Figures)
+			err = e.Keeps.Check(edits[i].Figures)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("%w: %.300q: %w", ErrInvalid, edits[i].Key, err)

@@ -1,8 +1,10 @@
-package policies
+package table
 
 import (
 	"encoding/json"
 	"time"
+
+	"github.com/headgate-rls/headgate/policies"
 )
 
 // TimeText writes an instant as JSON has it: in UTC, with microseconds.
@@ -10,15 +12,15 @@ func TimeText(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.0
 
 // OlderWords are figures in the older words of JSON, which stand beside those of rules.
 type OlderWords struct {
-	Type          string `json:"type"`
-	Capacity      int64  `json:"capacity"`
-	RefillRate    Amount `json:"refillRate"`
-	WindowSeconds Amount `json:"windowSeconds"`
+	Type          string          `json:"type"`
+	Capacity      int64           `json:"capacity"`
+	RefillRate    policies.Amount `json:"refillRate"`
+	WindowSeconds policies.Amount `json:"windowSeconds"`
 }
 
-// OlderWords returns the figures in the older words.
-func (f Figures) OlderWords() OlderWords {
-	return OlderWords{TypeOf(f.Algorithm), f.Capacity, f.Refill, f.Window}
+// OlderWordsOf returns figures in the older words.
+func OlderWordsOf(f policies.Figures) OlderWords {
+	return OlderWords{policies.TypeOf(f.Algorithm), f.Capacity, f.Refill, f.Window}
 }
 
 // MarshalJSON writes an entry as the admin API and the command line print it.
@@ -38,8 +40,8 @@ func (e Entry) MarshalJSON() ([]byte, error) {
 // MarshalJSON writes a revision as a part of an entry.
 func (r Revision) MarshalJSON() ([]byte, error) {
 	return json.Marshal(struct {
-		Words
+		policies.Words
 		OlderWords
 		Version int64 `json:"version"`
-	}{r.Words(), r.OlderWords(), r.Version})
+	}{r.Words(), OlderWordsOf(r.Figures), r.Version})
 }
