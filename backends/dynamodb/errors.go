@@ -127,10 +127,29 @@ func failed(err error, inDoubt bool) error {
 	if errors.As(err, &missing) {
 		err = fmt.Errorf("%w (%s)", err, howToMigrate)
 	}
-	if inDoubt {
-		return fmt.Errorf("%w: %w", backends.ErrUnavailable, err)
+	kind := backends.ErrUnavailable
+	if declines(err) {
+		kind = backends.ErrDeclined
 	}
-	return fmt.Errorf("%w: %w: %w", backends.ErrUnavailable, backends.ErrNotApplied, err)
+	if inDoubt {
+		return fmt.Errorf("%w: %w", kind, err)
+	}
+	return fmt.Errorf("%w: %w: %w", kind, backends.ErrNotApplied, err)
+}
+
+// declines reports whether DynamoDB answers with err, and other items may be had: a key is throttled or
+// others write to it, or its item is too large.
+func declines(err error) bool {
+	if errors.Is(err, errCapacity) || errors.Is(err, errChanged) {
+		return true
+	}
+	switch o := judge(err, true); o {
+	case changed, busy:
+		return true
+	case wrong:
+		return !errors.Is(standing(err), backends.ErrMisconfigured)
+	}
+	return false
 }
 
 // corrupt reports an item that no version of headgate writes.

@@ -220,6 +220,11 @@ func TestRefusedCalls(t *testing.T) {
 			errors.Is(err, backends.ErrNotApplied) != c.notApplied || p.counted() != c.calls {
 			t.Errorf("%s: error %v after %s, want %s", c.name, err, p.counted(), c.calls)
 		}
+		// What is about one item never counts as an outage, which opens the circuit breaker for all.
+		declined := c.notApplied && c.name != "not allowed" && c.name != "no table"
+		if err := out[0].Err; errors.Is(err, backends.ErrDeclined) != declined {
+			t.Errorf("%s: error %v, want declined %v", c.name, err, declined)
+		}
 		if !c.passes {
 			continue
 		}

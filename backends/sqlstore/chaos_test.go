@@ -478,7 +478,7 @@ func TestPgBouncerChangesNothing(t *testing.T) {
 					{Text: "SELECT current_setting('lock_timeout'), current_setting('idle_in_transaction_session_timeout'), " +
 						"current_setting('synchronous_commit')"}},
 				func(_ int, scan func(...any) error) error { return scan(&lock, &idle, &commit) }))
-			if lock != "400ms" || idle != "1s" || commit != "off" {
+			if lock != "200ms" || idle != "1s" || commit != "off" {
 				t.Errorf("a transaction has lock_timeout %s, idle_in_transaction_session_timeout %s, synchronous_commit %s", lock,
 					idle, commit)
 			}

@@ -19,7 +19,7 @@ type Config struct {
 	// URL is that of the database, as internal/kit/sqldb reads it.
 	URL string
 	// Timeout bounds a call; the caller's deadline counts if it is earlier. A statement waits for
-	// locks for half of it.
+	// locks for a quarter of it.
 	Timeout time.Duration
 	// InFlight is how many slices are decided at once, and MaxSlice how many requests are gathered
 	// into one. Slices of one process wait for each other's rows, so more than one costs more than
@@ -104,7 +104,7 @@ func (c *Config) check() error { return c.database().Check() }
 func (c *Config) database() sqldb.Config {
 	return sqldb.Config{
 		URL: c.URL, Log: c.Log, Relaxed: c.Relaxed, Existing: c.Existing,
-		LockWait: c.Timeout / 2, IdleInTransaction: time.Second, Repeats: true,
+		LockWait: c.Timeout / 4, IdleInTransaction: time.Second, Repeats: true,
 		// What is in flight, and the registry, the janitor, a ping and a rollback beside it.
 		PoolMin: c.InFlight, PoolMax: c.InFlight + 4,
 	}

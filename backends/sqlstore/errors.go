@@ -18,10 +18,15 @@ func failed(err error, inDoubt bool) error {
 	if sqldb.NoSchema(err) {
 		err = fmt.Errorf("%w; %s", err, howToMigrate)
 	}
-	if inDoubt {
-		return fmt.Errorf("%w: %w", backends.ErrUnavailable, err)
+	kind := backends.ErrUnavailable
+	var e *sqldb.Error
+	if errors.As(err, &e) && e.Declined {
+		kind = backends.ErrDeclined
 	}
-	return fmt.Errorf("%w: %w: %w", backends.ErrUnavailable, backends.ErrNotApplied, err)
+	if inDoubt {
+		return fmt.Errorf("%w: %w", kind, err)
+	}
+	return fmt.Errorf("%w: %w: %w", kind, backends.ErrNotApplied, err)
 }
 
 // standing adds [backends.ErrMisconfigured] to an error of Ping or Migrate that retrying does not remove.

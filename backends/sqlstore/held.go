@@ -2,11 +2,14 @@ package sqlstore
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"math"
 	"slices"
+	"sync"
 	"time"
 
+	"github.com/headgate-rls/headgate/backends"
 	"github.com/headgate-rls/headgate/internal/kit/sqldb"
 	"github.com/headgate-rls/headgate/limit"
 )
@@ -18,35 +21,95 @@ import (
 const (
 	// waitShare is the part of a slice's time in which it must have its rows. LockWait ends before,
 	// where the server knows milliseconds.
-	waitShare = 0.625
-	// patience is the part of a call's timeout in which rows that are held must come free. It is in
-	// the order of asking, so that rows which others use all the time do.
-	patience = 0.2
-	// looksAfter is how many slices look first, after rows did not come free.
+	waitShare = 0.4
+	// patience is the part of a call's timeout in which rows that are held must come free, and comeShare
+	// the part of the time that a slice has left for that. It is in the order of asking, so that rows
+	// which others use all the time do.
+	patience  = 0.2
+	comeShare = 0.6
+	// looksAfter is how many slices look first, after one has waited for rows without success.
 	looksAfter = 100
+	// maxStuck bounds the keys that are known to be held.
+	maxStuck = 10_000
 )
 
-// suspects reports whether a slice is to look first.
-func (b *Backend) suspects() bool { return b.looks.Load() > 0 && b.looks.Add(-1) >= 0 }
+var errStuck = fmt.Errorf("%w: %w: another transaction holds the row of the key, and does not end: "+
+	"look for a session that is idle in a transaction", backends.ErrDeclined, backends.ErrNotApplied)
+
+// waits are the keys whose rows are held, and for how long slices have waited for each without success.
+type waits struct {
+	mu    sync.Mutex
+	byKey map[string]time.Duration
+}
+
+// suspects reports whether a slice is to look first. With the last that does, all is forgotten.
+func (b *Backend) suspects() bool {
+	if b.looks.Load() <= 0 {
+		return false
+	}
+	if b.looks.Add(-1) == 0 {
+		b.waits.mu.Lock()
+		defer b.waits.mu.Unlock()
+		clear(b.waits.byKey)
+	}
+	return true
+}
+
+// stuck returns those of the held keys of a slice for which slices have waited long enough, and forgets
+// those of its keys that are not held.
+func (w *waits) stuck(keys [][]byte, held map[string]bool, most time.Duration) map[string]bool {
+	stuck := map[string]bool{}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, key := range keys {
+		switch waited := w.byKey[string(key)]; {
+		case !held[string(key)]:
+			delete(w.byKey, string(key))
+		case waited >= most:
+			stuck[string(key)] = true
+		}
+	}
+	return stuck
+}
+
+// add notes that a slice has waited for keys, or, if they came free, that none has.
+func (w *waits) add(keys map[string]bool, waited time.Duration, free bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for key := range keys {
+		_, known := w.byKey[key]
+		switch {
+		case free:
+			delete(w.byKey, key)
+		case known || len(w.byKey) < maxStuck:
+			w.byKey[key] += waited
+		}
+	}
+}
 
 // takeFree decides the requests whose rows are free, and then the others, unless their rows stay held.
+// Nobody waits for rows that have been held for long.
 func (b *Backend) takeFree(ctx context.Context, s *slice) {
 	held, err := b.heldKeys(ctx, s)
 	if err != nil {
 		s.fail(err)
 		return
 	}
+	stuck := b.waits.stuck(s.keys, held, b.patience())
 	free, rest := s.divide(held)
+	rest, hopeless := rest.divide(stuck)
 	if err := b.decide(ctx, free, effort{wait: 1, again: passes}); err != nil {
 		free.fail(err)
+	}
+	if len(hopeless.reqs) > 0 {
+		b.stayHeld(hopeless)
 	}
 	if len(rest.reqs) == 0 {
 		return
 	}
-	if err := b.comeFree(ctx, held); err != nil {
-		b.looks.Store(looksAfter)
-		b.held.Add(int64(len(rest.reqs)))
-		rest.fail(err)
+	maps.DeleteFunc(held, func(key string, _ bool) bool { return stuck[key] })
+	if !b.comeFree(ctx, held) {
+		b.stayHeld(rest)
 		return
 	}
 	if err := b.decide(ctx, rest, effort{wait: 1, again: passes}); err != nil {
@@ -54,18 +117,33 @@ func (b *Backend) takeFree(ctx context.Context, s *slice) {
 	}
 }
 
-// comeFree waits until the rows of keys can be locked. It locks no others, which it would hold
-// meanwhile.
-func (b *Backend) comeFree(ctx context.Context, held map[string]bool) error {
-	ctx, cancel := context.WithTimeout(ctx, time.Duration(patience*float64(b.conf.Timeout)))
+// stayHeld answers requests whose rows are held.
+func (b *Backend) stayHeld(s *slice) {
+	b.looks.Store(looksAfter)
+	b.held.Add(int64(len(s.reqs)))
+	s.fail(errStuck)
+}
+
+// patience is how long rows that are held may take to come free.
+func (b *Backend) patience() time.Duration { return time.Duration(patience * float64(b.conf.Timeout)) }
+
+// comeFree waits until the rows of keys can be locked, and reports whether they could. It locks no
+// others, which it would hold meanwhile.
+func (b *Backend) comeFree(ctx context.Context, held map[string]bool) bool {
+	ctx, cancel := share(ctx, comeShare)
+	defer cancel()
+	ctx, cancel = context.WithTimeout(ctx, b.patience())
 	defer cancel()
 	var keys [][]byte
 	for _, k := range slices.Sorted(maps.Keys(held)) {
 		keys = append(keys, []byte(k))
 	}
-	return b.run(ctx, "wait for rows that are held",
+	began := time.Now()
+	err := b.run(ctx, "wait for rows that are held",
 		&plain{keys: keys, then: func([][]byte, limit.Instant) ([]row, [][]byte) { return nil, nil }},
 		effort{wait: 1, again: func(error) bool { return false }})
+	b.waits.add(held, time.Since(began), err == nil)
+	return err == nil
 }
 
 // heldKeys returns the keys of a slice whose rows somebody else has locked. It does not see rows that

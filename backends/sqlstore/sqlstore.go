@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/headgate-rls/headgate/backends"
 	"github.com/headgate-rls/headgate/internal/kit/sqldb"
@@ -28,6 +29,7 @@ type Backend struct {
 
 	// looks is how many slices still look which rows others hold before they wait for any.
 	looks atomic.Int64
+	waits waits
 
 	retries, swept, held atomic.Int64
 }
@@ -56,7 +58,8 @@ func Open(conf Config) (*Backend, error) {
 func start(conf Config, db *sqldb.DB) *Backend {
 	ctx, stop := context.WithCancel(context.Background())
 	b := &Backend{conf: conf, caps: conf.Caps(), db: db, self: []byte("ping:" + rand.Text()),
-		beats: make(chan struct{}, 1), stop: stop}
+		beats: make(chan struct{}, 1), stop: stop,
+		waits: waits{byKey: map[string]time.Duration{}}}
 	b.running.Add(1)
 	conf.Panics.Go("sqlstore janitor", func() {
 		defer b.running.Done()

@@ -46,6 +46,7 @@ func (b *Backend) take(ctx context.Context, s *slice) {
 	switch err := b.decide(ctx, s, e); {
 	case err == nil:
 	case splits && sqldb.KindOf(err) == sqldb.Held && errors.Is(err, backends.ErrNotApplied):
+		b.looks.Store(looksAfter)
 		b.takeFree(ctx, s)
 	default:
 		s.fail(err)

@@ -147,7 +147,7 @@ func (db *DB) Fail(ctx context.Context, op string, err error) error {
 	if f.stale {
 		db.shed()
 	}
-	return &Error{Kind: f.kind, Op: op, Index: f.index, Schema: f.schema, Err: err}
+	return &Error{Kind: f.kind, Op: op, Index: f.index, Declined: f.declined(), Schema: f.schema, Err: err}
 }
 
 // exhausted reports whether all connections are in use.

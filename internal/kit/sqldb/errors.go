@@ -41,6 +41,9 @@ type Error struct {
 	// of a Duplicate: the index, constraint or TABLE.COLUMN as the database spells it; empty if it does
 	// not say
 	Index string
+	// Declined: the database answers, and has undone this transaction only: a deadlock, a lock that was
+	// not to be had, no room for what it would write.
+	Declined bool
 	// Schema: a table or another part of the schema is not there. Migrating helps.
 	Schema bool
 	Err    error
@@ -71,9 +74,15 @@ type failure struct {
 	// undone: the database says that it failed, and so does the transaction: its commit, if it was
 	// sent along, is not done.
 	undone bool
+	full   bool // there is no room for what would be written
 	schema bool // a table or another part of the schema is not there
 	// stale: other idle connections are of no use either, as after a failover.
 	stale bool
+}
+
+// declined reports whether the database may well carry out other transactions.
+func (f *failure) declined() bool {
+	return f.undone && !f.schema && !f.stale && (f.full || f.kind != Unavailable)
 }
 
 func duplicate(index string) failure { return failure{kind: Duplicate, index: index} }

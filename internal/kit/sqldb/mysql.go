@@ -412,7 +412,7 @@ func classifyMySQLNumber(e *mysql.MySQLError) failure {
 	case 1040, 1129, 1203, 1226, 9001: // too many connections, or too many that broke off; ProxySQL reaches no server
 		return failure{kind: Unavailable}
 	case 3, 1021, 1026, 1030, 1114, 1180, 1598: // no room on the disk, or in a table; files cannot be written
-		return failure{kind: Unavailable}
+		return failure{kind: Unavailable, full: true}
 	}
 	return failure{}
 }

@@ -278,6 +278,8 @@ func classifySQLState(e *pgconn.PgError) failure {
 	case e.Code == "57P01", e.Code == "57P02", e.Code == "57P05", class == "08":
 		// shut down, crashed, idle, connection lost
 		return failure{kind: Passing, stale: true}
+	case e.Code == "53100", e.Code == "53200": // the disk or the memory is full
+		return failure{kind: Unavailable, full: true}
 	case e.Code == "57P03", class == "53", class == "58": // starting up; no resources such as connections; the disk fails
 		return failure{kind: Unavailable}
 	case slices.Contains([]string{"42P01", "42703", "42883", "3F000"}, e.Code): // unknown table, column, function, schema
