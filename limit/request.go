@@ -134,6 +134,8 @@ type Verdict struct {
 	At Instant
 	// Admitted says whether every op that is not a shadow had room.
 	Admitted bool
+	// Recalled: the store could not be asked now. It has refused this before, until a time that is not over.
+	Recalled bool
 	// Outcomes has one entry per op, in the request's order.
 	Outcomes []Outcome
 }

@@ -5,6 +5,7 @@ import (
 	"math"
 	"time"
 
+	"github.com/headgate-rls/headgate/backends"
 	"github.com/headgate-rls/headgate/descriptors"
 	"github.com/headgate-rls/headgate/limit"
 	"github.com/headgate-rls/headgate/policies"
@@ -105,9 +106,13 @@ func (c *call) answer(ctx context.Context, b *batch) {
 	}
 	if c.takeIndex >= 0 {
 		c.verdict = &b.verdicts[c.takeIndex]
-		if err := c.verdict.Err; err != nil {
+		switch err := c.verdict.Err; {
+		case err != nil:
 			c.abandonUnclear(b, err)
 			c.verdict = c.degrade(ctx, b, err)
+		case c.verdict.Recalled:
+			c.abandonUnclear(b, backends.ErrUnavailable)
+			c.cause, c.strictest = recalled, descriptors.FailDeny
 		}
 		c.hideExpiry(c.verdict)
 	}

@@ -30,6 +30,8 @@ var (
 		},
 		metadata: policyMetadata("overloaded"),
 	}
+	// recalled: the store could not be asked, and had refused the same until later than now. No policy answers.
+	recalled = &cause{label: "recalled", metadata: policyMetadata("recalled")}
 )
 
 func policyMetadata(key string) map[descriptors.FailurePolicy][]byte {

@@ -29,7 +29,8 @@ type decision struct {
 	returns   bool // a lease came back with it, which is nothing to decide about
 	counted   bool // counters decided, in the store or in this process
 	outcome   Outcome
-	// policy answers instead of the counters, unless it is zero; cause is then why.
+	// policy answers instead of the counters, unless it is zero; cause is then why. It is also set where
+	// the counters could not be asked now, and have refused before.
 	policy descriptors.FailurePolicy
 	cause  *cause
 }
@@ -78,6 +79,9 @@ func (c *call) concludeCounted(d *decision, shadowMode bool) {
 		d.outcome = OutcomeShadow
 	case st.OverLimit:
 		d.outcome = OutcomeOverLimit
+		if c.verdict.Recalled {
+			d.cause = recalled
+		}
 	default:
 		d.outcome = OutcomeOK
 	}

@@ -11,7 +11,7 @@ import (
 // refuses afterwards: it refuses when all quotas are spent, which no single limit
 // knows.
 func (c *call) refund(ctx context.Context, b *batch, v *limit.Verdict) {
-	if v == nil || v.Err != nil || b.engine.conf.ShadowMode {
+	if v == nil || v.Err != nil || v.Recalled || b.engine.conf.ShadowMode {
 		return
 	}
 	be, back := b.engine.conf.Backend, limit.Request{At: b.takes[c.takeIndex].At}

@@ -535,6 +535,35 @@ func TestOverloadIsNotFailure(t *testing.T) {
 	h.want(h.ask(desc("default=1")), "OK: ok")
 }
 
+// A recallingBackend cannot ask its store, which has refused before.
+type recallingBackend struct{ *modelBackend }
+
+func (recallingBackend) Take(_ context.Context, reqs []limit.Request, out []limit.Verdict) {
+	for i := range reqs {
+		out[i].Reset(len(reqs[i].Ops))
+		out[i].Recalled, out[i].Outcomes[0].Retry = true, time.Minute
+	}
+}
+
+// TestRecalledRefusalIsOneOfTheLimit: no policy answers, and the answer says what it rests on.
+func TestRecalledRefusalIsOneOfTheLimit(t *testing.T) {
+	h := setup(t, failing, func(c *Config) {
+		c.Caps, c.Backend, c.LogRefusals = modelCaps(false), recallingBackend{newModel()}, 10
+	})
+	for _, key := range []string{"allow=1", "local=1", "silent=1"} {
+		r := h.ask(desc(key))
+		name, _, _ := strings.Cut(key, "=")
+		h.want(r, "OVER: over/0")
+		sameMetadata(t, r, map[string]any{"recalled": "deny", "rule": "d/" + name})
+		if r.Degraded || r.Uncounted || h.local.takes != 0 {
+			t.Errorf("%s: %+v, %d local takes", key, r, h.local.takes)
+		}
+	}
+	if !strings.Contains(h.log.String(), "cause=recalled") {
+		t.Errorf("log: %s", h.log)
+	}
+}
+
 type burstingBackend struct{ *modelBackend }
 
 func (burstingBackend) Take(context.Context, []limit.Request, []limit.Verdict) { panic("burst") }

@@ -2,6 +2,7 @@ package denycache
 
 import (
 	"hash/maphash"
+	"math"
 	"math/bits"
 	"sync"
 	"sync/atomic"
@@ -25,8 +26,9 @@ type shard struct {
 	sets      []set
 	used      int
 	evictions uint64
-	hits      atomic.Uint64 // counted without the lock
-	_         [64]byte      // the next shard's lock is on another cache line
+	hits      atomic.Uint64 // counted without the lock, like recalled
+	recalled  atomic.Uint64
+	_         [64]byte // the next shard's lock is on another cache line
 }
 
 // A set is the few places where a key can be.
@@ -99,24 +101,40 @@ func (c *cache) put(k *limit.Key, r *refusal, gen uint64) {
 		if w = set.find(id{}); w >= 0 {
 			s.used++
 		} else {
-			w = int(set.oldest)
-			set.oldest = (set.oldest + 1) % ways
+			w = set.worst(r.sent)
 			s.evictions++
 		}
 	}
 	set.ids[w], set.refusals[w] = key, *r
 }
 
+// worst returns the way of a refusal that is over, or else of the oldest, whose turn then is the next one's.
+func (t *set) worst(now time.Duration) int {
+	for w := range t.refusals {
+		if r := &t.refusals[w]; r.retry != limit.Never && r.sent+r.retry <= now {
+			return w
+		}
+	}
+	w := int(t.oldest)
+	t.oldest = (t.oldest + 1) % ways
+	return w
+}
+
+// forget forgets what is kept for k of a cost or less. Refusals on their way here are kept: they are no older.
+func (c *cache) forget(k *limit.Key, cost int64) {
+	s, set, key := c.place(k)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if w := set.find(key); w >= 0 && set.refusals[w].cost <= cost {
+		s.remove(set, w)
+	}
+}
+
 // drop forgets what is kept for k. Refusals on their way here, of whatever key, are
 // not kept either: to ask for them once more costs little, and drops are rare.
 func (c *cache) drop(k *limit.Key) {
 	c.gen.Add(1)
-	s, set, key := c.place(k)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if w := set.find(key); w >= 0 {
-		s.remove(set, w)
-	}
+	c.forget(k, math.MaxInt64)
 }
 
 func (s *shard) remove(set *set, w int) {
@@ -132,22 +150,28 @@ type refusal struct {
 	at    limit.Instant // of the store's verdict
 	sent  time.Duration // when the store was asked, on this cache's clock
 	room  bool          // it is no refusal
+	// recall: of use only while the store cannot be asked, as the store takes something all the same
+	recall bool
 
 	remaining    int64
 	retry, reset time.Duration // from at; retry may be limit.Never
 }
 
-// learn makes r of an outcome, and says whether it is worth keeping. A limit that
-// saturates takes something of costs without room: only where nothing is left is a
-// later request sure to change nothing.
-func (r *refusal) learn(op *limit.Op, out *limit.Outcome, at limit.Instant) bool {
-	*r = refusal{limit: op.Limit, cost: op.Cost, at: at, room: out.Admitted,
+// learn makes r of an outcome, and says whether it is worth keeping. keeps says that it may be used while
+// the store answers. A limit that saturates takes something of costs without room: only where nothing is
+// left is a later request sure to change nothing.
+func (r *refusal) learn(op *limit.Op, out *limit.Outcome, at limit.Instant, keeps bool) bool {
+	*r = refusal{limit: op.Limit, cost: op.Cost, at: at, room: out.Admitted, recall: !keeps,
 		remaining: out.Remaining, retry: out.Retry, reset: out.Reset}
-	if !r.room && r.cost > 1 && op.Limit.Overflow() != limit.Refuse {
-		if !op.Limit.Is(limit.Isolated) || op.Limit.Capacity() == 0 {
-			return false
+	if r.recall && r.room {
+		return false
+	}
+	if !r.room && r.cost > 1 && keeps && op.Limit.Overflow() != limit.Refuse {
+		if op.Limit.Is(limit.Isolated) && op.Limit.Capacity() > 0 {
+			r.cost, r.retry = 1, r.reset // no unit comes back before the window ends
+		} else {
+			r.recall = true
 		}
-		r.cost, r.retry = 1, r.reset // no unit comes back before the window ends
 	}
 	return r.room || r.retry > 0 || r.retry == limit.Never
 }

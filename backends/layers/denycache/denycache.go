@@ -2,6 +2,8 @@ package denycache
 
 import (
 	"context"
+	"errors"
+	"math"
 	"slices"
 	"sync"
 	"time"
@@ -37,7 +39,8 @@ func New(next backends.Backend, caps *backends.Caps, now func() time.Time) *Back
 
 // work is the memory of a Take that needs the store.
 type work struct {
-	down []int // the requests that go to the store
+	down []int  // the requests that go to the store
+	held []bool // whether something is kept for a key of each of them
 	reqs []limit.Request
 	out  []limit.Verdict
 }
@@ -50,25 +53,31 @@ func (b *Backend) Take(ctx context.Context, reqs []limit.Request, out []limit.Ve
 	now := b.now().Sub(b.start)
 	var w *work
 	for i := range reqs {
-		if b.answer(&reqs[i], &out[i], now) {
+		answered, held := b.answer(&reqs[i], &out[i], now)
+		if answered {
 			continue
 		}
 		if w == nil {
 			w = works.Get().(*work)
 		}
-		w.down = append(w.down, i)
+		w.down, w.held = append(w.down, i), append(w.held, held)
 	}
 	if w == nil {
 		return
 	}
 	gen := b.cache.gen.Load()
 	b.send(ctx, w, reqs, out)
-	for _, i := range w.down {
+	for j, i := range w.down {
 		b.learn(&reqs[i], &out[i], now, gen)
+		if out[i].Err != nil {
+			b.recall(&reqs[i], &out[i])
+		} else {
+			b.settle(&reqs[i], &out[i], w.held[j])
+		}
 	}
 	clear(w.reqs)
 	clear(w.out)
-	w.down, w.reqs, w.out = w.down[:0], w.reqs[:0], w.out[:0]
+	w.down, w.held, w.reqs, w.out = w.down[:0], w.held[:0], w.reqs[:0], w.out[:0]
 	works.Put(w)
 }
 
@@ -90,8 +99,8 @@ func (b *Backend) send(ctx context.Context, w *work, reqs []limit.Request, out [
 }
 
 // answer refuses req if one of its ops is known to be refused and nothing of it is the
-// store's to do.
-func (b *Backend) answer(req *limit.Request, v *limit.Verdict, now time.Duration) bool {
+// store's to do. held says whether something is kept for one of its keys.
+func (b *Backend) answer(req *limit.Request, v *limit.Verdict, now time.Duration) (answered, held bool) {
 	v.Reset(len(req.Ops))
 	ours := len(req.Ops) <= b.maxOps
 	var settled *shard
@@ -104,23 +113,56 @@ func (b *Backend) answer(req *limit.Request, v *limit.Verdict, now time.Duration
 			}
 			continue
 		}
-		s, known := b.look(op, req.At, now, v, i)
+		l := b.look(op, req.At, now, b.maxAge, v, i)
+		held = held || l.held
 		switch {
-		case !known:
+		case !l.refused:
 			ours = ours && !op.Each && (op.Cost == 1 || op.Limit.Overflow() == limit.Refuse)
 		case !op.Shadow:
-			settled = s
+			settled = l.shard
 		}
 	}
 	if !ours || settled == nil {
-		return false
+		return false, held
 	}
 	settled.hits.Add(1)
-	return true
+	return true, held
 }
 
-// keeps says whether refusals of op are kept: not those of requests in flight, of which
-// anybody may end one at any moment, nor where the store takes something all the same.
+// recall refuses req, of which the store could not be asked, if one of its ops is known to be refused for
+// longer than that; or all are, of which the caller makes what it wants where they are shadows. What gives
+// units back or ends a lease, and a request that can never be decided, keeps its error.
+func (b *Backend) recall(req *limit.Request, v *limit.Verdict) {
+	err := v.Err
+	if !errors.Is(err, backends.ErrUnavailable) {
+		return
+	}
+	v.Reset(len(req.Ops))
+	now, all, refused := b.now().Sub(b.start), true, false
+	var in *shard
+	for i := range req.Ops {
+		op := &req.Ops[i]
+		if op.Limit == nil || op.Cost < 0 || op.Cost == 0 && op.Holder != "" {
+			all, refused = false, false
+			break
+		}
+		if l := b.look(op, req.At, now, math.MaxInt64, v, i); l.refused {
+			in, refused = l.shard, refused || !op.Shadow
+		} else {
+			all = false
+		}
+	}
+	if !refused && !all || in == nil {
+		v.Reset(0)
+		v.Err = err
+		return
+	}
+	v.Admitted, v.Recalled = !refused, true
+	in.recalled.Add(1)
+}
+
+// keeps says whether refusals of op are kept for a store that answers: not those of requests in flight, of
+// which anybody may end one at any moment, nor where the store takes something all the same.
 func (b *Backend) keeps(op *limit.Op) bool {
 	if op.Limit == nil || op.Limit.Is(limit.Leased) {
 		return false
@@ -129,52 +171,68 @@ func (b *Backend) keeps(op *limit.Op) bool {
 	return over == limit.Refuse || over == limit.Saturate && !b.countsOn
 }
 
-// look fills the i-th outcome of v from what is kept for op, and says whether op has no
-// room now.
-func (b *Backend) look(op *limit.Op, at limit.Instant, now time.Duration, v *limit.Verdict, i int) (*shard, bool) {
+// looked is what is kept for an op.
+type looked struct {
+	shard         *shard
+	held, refused bool // whether there is something, and whether the op has no room now
+}
+
+// look fills the i-th outcome of v from what is kept for op and not older than maxAge.
+func (b *Backend) look(op *limit.Op, at limit.Instant, now, maxAge time.Duration, v *limit.Verdict, i int) looked {
 	out := &v.Outcomes[i]
 	if *out = (limit.Outcome{Admitted: true, Remaining: op.Limit.Capacity()}); op.Cost > out.Remaining {
 		out.Admitted, out.Retry = false, limit.Never
 	}
 	r, s := b.cache.get(op)
 	if r.limit == nil {
-		return s, false
+		return looked{shard: s}
 	}
 	if at == 0 { // Another caller may have asked after this one read the clock.
 		at = r.at.AddUp(max(now-r.sent, 0) + b.slack)
 	}
-	if at.Sub(r.at) >= b.maxAge {
-		return s, false
-	}
-	if !r.answer(op.Cost, at, out) {
-		return s, false
+	if at.Sub(r.at) >= maxAge || r.recall && maxAge != math.MaxInt64 || !r.answer(op.Cost, at, out) {
+		return looked{shard: s, held: true}
 	}
 	if v.At == 0 || at < v.At {
 		v.At = at // at the earliest, all that is known to be refused still is
 	}
-	return s, true
+	return looked{s, true, true}
 }
 
-// learn keeps what the store said to req, but for ops that share a key: what a later one
-// was told includes what an earlier one would have taken.
+// learn keeps what the store said to req. What it said to ops that share a key includes what the one before
+// would have taken: of these the first is kept, for recall.
 func (b *Backend) learn(req *limit.Request, v *limit.Verdict, sent time.Duration, gen uint64) {
 	for i := range req.Ops {
 		op := &req.Ops[i]
 		if op.Cost < 0 {
 			b.cache.drop(&op.Key)
 		}
-		if op.Cost <= 0 || v.Err != nil || len(v.Outcomes) != len(req.Ops) || !b.keeps(op) {
+		if op.Cost <= 0 || v.Err != nil || len(v.Outcomes) != len(req.Ops) || op.Limit == nil || op.Limit.Is(limit.Leased) {
 			continue
 		}
 		out, shares := &v.Outcomes[i], func(o limit.Op) bool { return o.Key == op.Key }
-		if out.Admitted && (v.Admitted || op.Each) ||
-			slices.ContainsFunc(req.Ops[:i], shares) || slices.ContainsFunc(req.Ops[i+1:], shares) {
+		if out.Admitted && (v.Admitted || op.Each) || slices.ContainsFunc(req.Ops[:i], shares) {
 			continue
 		}
 		r := refusal{}
-		if r.learn(op, out, v.At) {
+		if r.learn(op, out, v.At, b.keeps(op) && !slices.ContainsFunc(req.Ops[i+1:], shares)) {
 			r.sent = sent
 			b.cache.put(&op.Key, &r, gen)
+		}
+	}
+}
+
+// settle forgets the refusals of what the store has admitted now: it has made room, as after a reset by
+// another replica. A request that was granted before needs none.
+func (b *Backend) settle(req *limit.Request, v *limit.Verdict, held bool) {
+	if slices.ContainsFunc(v.Outcomes, func(o limit.Outcome) bool { return o.Held }) {
+		return
+	}
+	for i := range req.Ops {
+		op := &req.Ops[i]
+		admitted := i < len(v.Outcomes) && v.Outcomes[i].Admitted && (v.Admitted || op.Each)
+		if admitted && op.Cost > 0 && (held || !b.keeps(op) && !op.Limit.Is(limit.Leased)) {
+			b.cache.forget(&op.Key, op.Cost)
 		}
 	}
 }

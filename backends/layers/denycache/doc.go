@@ -17,6 +17,16 @@
 //     costs that may overflow. A refusal by a limit that saturates is kept only if
 //     nothing is left until its Retry, and one by a limit that lends never.
 //
+// # While the store cannot be asked
+//
+// A request that gets an error (backends.ErrUnavailable: no answer, an open circuit breaker, a full queue) is
+// refused if one of its ops is known to be refused until later than now, however long ago the store said so.
+// The verdict says that it is recalled. So what was refused stays refused in an outage, whatever policies say.
+// For this the refusals of limits that lend or saturate are kept, too. Requests in flight are not: one that
+// ends makes room. Nothing is recalled after a reset or a refund on this replica, after the store has
+// admitted the same cost, or under a changed limit. A reset by another replica that this one has not heard
+// of takes effect when the store is asked again.
+//
 // # What may be old
 //
 // Under one limit a take only makes room later, and time makes room no earlier
@@ -34,6 +44,6 @@
 // by up to a round trip and never late.
 //
 // Memory is fixed: 100,000 refusals of about 90 bytes, in sets of eight, in
-// each of which a new one takes the place of the oldest. A key is kept as 128 bits
+// each of which a new one takes the place of one that is over, or else of the oldest. A key is kept as 128 bits
 // of seeded hashes, because clients choose keys and must not choose places.
 package denycache

@@ -34,7 +34,7 @@ func TestRefusalHoldsUntilItsEnd(t *testing.T) {
 		op := limit.Op{Limit: l, Cost: 1 + r.Int64N(11)}
 		_, out := limit.Step(state, &op, now)
 		var ref refusal
-		if !ref.learn(&op, &out, now) {
+		if !ref.learn(&op, &out, now, true) {
 			continue
 		}
 		for range 8 {
