@@ -111,6 +111,9 @@ func (l *Limiter) open(ctx context.Context, opt *Options, conf ratelimit.Config,
 	if l.service, err = ratelimit.New(conf, set); err != nil {
 		return errors.Join(fmt.Errorf("headgate: %w", err), l.store.Close(), l.closePolicies())
 	}
+	if conf.Policies != nil {
+		conf.Policies.OnChange = l.service.NotePolicies
+	}
 	if err := l.publish(opt.Metrics); err != nil {
 		return errors.Join(err, l.closeStore())
 	}
@@ -150,7 +153,8 @@ func (l *Limiter) publish(to Metrics) error {
 	if l.metrics == nil {
 		return nil
 	}
-	rows := slices.Concat(l.metrics.Rows(), l.panicked.Rows(), l.store.Figures(), l.service.Leases().Rows())
+	rows := slices.Concat(l.metrics.Rows(), l.panicked.Rows(), l.store.Figures(), l.service.Leases().Rows(),
+		l.service.Coverage().Rows())
 	if l.source != nil {
 		rows = append(rows, l.source.InForce().Rows()...)
 	}

@@ -12,6 +12,9 @@ import (
 type Set struct {
 	// Keeps returns why the store of the counters cannot keep a limit. It is set before policies are read, or nil.
 	Keeps Keeps
+	// OnChange gets what changes of policies were put in force, in at most 20 lines, unless it is nil. The first
+	// policies are no change.
+	OnChange func(lines []string)
 
 	snapshot atomic.Pointer[Snapshot]
 	checked  atomic.Int64 // when the snapshot was known to be current, in µs; 0: never

@@ -25,6 +25,7 @@ type batch struct {
 	returns  bool // some call has leases that came back
 	verdicts []limit.Verdict
 	asked    time.Time // when the backend was asked, zero for one without I/O
+	at       int64     // see instant; 0: not known yet
 	tally    tally
 	byPolicy policyTallies
 	times    times // of a service with a tracer
@@ -63,7 +64,7 @@ func (b *batch) start(engine *engine, reqs []*Request, resps []*Response) {
 		b.policies = engine.conf.Policies.Snapshot()
 	}
 	b.calls = grow(b.calls, len(reqs))
-	b.takes, b.returns = b.takes[:0], false
+	b.takes, b.returns, b.at = b.takes[:0], false, 0
 	for i := range reqs {
 		c := &b.calls[i]
 		c.req, c.resp, c.takeIndex, c.holder = reqs[i], resps[i], -1, ""
@@ -90,6 +91,7 @@ func (b *batch) start(engine *engine, reqs []*Request, resps []*Response) {
 	}
 	if !engine.conf.Caps.ServerClock && len(b.takes) > 0 {
 		now := engine.conf.Now()
+		b.at = int64(now)
 		for i := range b.takes {
 			b.takes[i].At = now
 		}

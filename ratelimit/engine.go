@@ -9,6 +9,7 @@ import (
 	"github.com/headgate-rls/headgate/backends"
 	"github.com/headgate-rls/headgate/internal/kit/background"
 	"github.com/headgate-rls/headgate/limit"
+	"github.com/headgate-rls/headgate/ratelimit/insight"
 	"github.com/headgate-rls/headgate/ratelimit/leases"
 )
 
@@ -20,7 +21,10 @@ type engine struct {
 	leases    *leases.Tracker
 	refusals  background.LogLimit
 	failures  background.LogLimits
-	unknown   unknownDomains
+	unknown   minutely // domains in the log
+	unmatched minutely // shapes in the log
+	coverage  *insight.Coverage
+	reloads   insight.Reloads
 }
 
 // failuresPerSecond is how many failures of one kind are logged in a second.

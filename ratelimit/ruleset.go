@@ -2,10 +2,12 @@ package ratelimit
 
 import (
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/headgate-rls/headgate/descriptors"
 	"github.com/headgate-rls/headgate/limit"
+	"github.com/headgate-rls/headgate/ratelimit/insight"
 )
 
 // A ruleset is a set of rules, prepared for answers.
@@ -33,6 +35,7 @@ type ruleView struct {
 	meta                []byte // encoded metadata of the rule, nil if it has none
 
 	series *ruleSeries
+	shape  atomic.Pointer[insight.Shape] // of its descriptors, once one was seen
 
 	onceHits sync.Once
 	hits     *HitCounters

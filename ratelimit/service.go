@@ -10,6 +10,7 @@ import (
 
 	"github.com/headgate-rls/headgate/descriptors"
 	"github.com/headgate-rls/headgate/internal/kit/background"
+	"github.com/headgate-rls/headgate/ratelimit/insight"
 	"github.com/headgate-rls/headgate/ratelimit/leases"
 )
 
@@ -40,7 +41,7 @@ func New(conf Config, set *descriptors.Set) (*Service, error) {
 	if conf.Timeout <= 0 {
 		conf.Timeout = DefaultTimeout
 	}
-	s := &Service{engine: engine{conf: conf}, readers: readersFor(&conf)}
+	s := &Service{engine: engine{conf: conf, coverage: insight.NewCoverage()}, readers: readersFor(&conf)}
 	s.refusals.PerSecond, s.failures.PerSecond = refusalsPerSecond, failuresPerSecond
 	if conf.LogRefusals > 0 {
 		s.refusals.PerSecond = int64(conf.LogRefusals)
@@ -71,6 +72,9 @@ func (s *Service) SetRules(set *descriptors.Set) error {
 	s.conf.Metrics.loaded(rules, gone)
 	if s.conf.Hits != nil {
 		s.conf.Hits.RulesLoaded(set)
+	}
+	if old != nil && !old.awaited {
+		s.noteRules(set, old.set)
 	}
 	s.overrides.forget()
 	s.leases.SetLongest(rules.longest)

@@ -21,6 +21,7 @@ var sinks = []sink{
 	{see: countDecisions, flush: flushCounters},
 	{see: countHits, wanted: func(c *Config) bool { return c.Hits != nil }},
 	{see: countByPolicy, wanted: func(c *Config) bool { return c.Policies != nil }, flush: flushPolicies},
+	{see: coverDescriptors},
 	{see: warnOfUnknownDomain},
 	{see: logRefusal},
 	{see: traceCall, wanted: func(c *Config) bool { return c.Tracer != nil }},

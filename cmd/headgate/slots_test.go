@@ -85,7 +85,7 @@ func TestSlotCommand(t *testing.T) {
 		}
 	}
 	if code, out := headgate(t, "slot", "e", "--addr", "http://127.0.0.1:1", "--timeout", "1s"); code != exitError ||
-		!strings.Contains(out, "--slots") {
+		!strings.Contains(out, "is the service running, and is --addr its HTTP address?") {
 		t.Errorf("nobody listens: %d %s", code, out)
 	}
 }

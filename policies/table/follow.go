@@ -171,8 +171,10 @@ func (f *Follower) read(ctx context.Context, state *State, asked time.Time) erro
 	if next.Len() > MaxPolicies {
 		return ErrTooMany
 	}
+	lines := describe(f.set.Snapshot(), changes)
 	f.install(next, generation, asked)
 	f.log.Info("policies have changed", "generation", generation, "changes", len(changes), "policies", next.Len())
+	f.changed(lines)
 	return nil
 }
 
@@ -194,10 +196,42 @@ func (f *Follower) readAll(ctx context.Context, asked time.Time) error {
 		return err
 	}
 	next := b.Snapshot()
+	if f.seen >= 0 {
+		f.changed([]string{fmt.Sprintf("all policies were read again: %d -> %d", f.set.Snapshot().Len(), next.Len())})
+	}
 	f.set.SetRejected(rejected)
 	f.install(next, generation, asked)
 	f.log.Info("policies read from the database", "generation", generation, "policies", next.Len(), "bytes", next.Bytes())
 	return nil
+}
+
+func (f *Follower) changed(lines []string) {
+	if f.set.OnChange != nil {
+		f.set.OnChange(lines)
+	}
+}
+
+// maxDescribed is how many lines describe changes.
+const maxDescribed = 20
+
+// describe says in lines what changes of a snapshot change; the last line counts those that are left out.
+func describe(s *policies.Snapshot, changes []policies.Change) (lines []string) {
+	for i := range changes {
+		if len(lines) == maxDescribed-1 && len(changes)-i > 1 {
+			return append(lines, fmt.Sprintf("and %d more", len(changes)-i))
+		}
+		c := &changes[i]
+		old, there := s.Find([]byte(c.Key))
+		switch {
+		case c.Removed:
+			lines = append(lines, "- policy "+c.Key+" "+old.Text())
+		case !there:
+			lines = append(lines, "+ policy "+c.Key+" "+c.Text())
+		default:
+			lines = append(lines, "policy "+c.Key+" "+old.Text()+" -> "+c.Text())
+		}
+	}
+	return lines
 }
 
 // maxIgnored is how many rows that are ignored have a line of the log each.

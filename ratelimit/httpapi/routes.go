@@ -21,6 +21,8 @@ func (h *Handlers) routes() []web.Route {
 		{Method: "GET", Path: "/admin/metrics", Query: []string{"after", "limit"}, Handle: h.list},
 		{Method: "GET", Path: "/admin/metrics/{key}", Handle: h.get},
 		{Method: "POST", Path: "/admin/reset/{key}", Handle: h.reset},
+		{Method: "GET", Path: "/admin/coverage", Handle: h.coverage},
+		{Method: "GET", Path: "/admin/reloads", Handle: h.reloads},
 	}
 }
 

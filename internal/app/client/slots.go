@@ -67,7 +67,7 @@ func (a *Slots) call(ctx context.Context, method, path string, body, answer any)
 	defer transport.CloseIdleConnections()
 	resp, err := (&http.Client{Transport: transport}).Do(req)
 	if err != nil {
-		return fmt.Errorf("no answer: %w; is the service running, with --slots, and is --addr its HTTP address?", err)
+		return fmt.Errorf("no answer: %w; is the service running, and is --addr its HTTP address?", err)
 	}
 	defer resp.Body.Close()
 	data, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))

@@ -73,7 +73,7 @@ func (a adminPaths) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch top, _, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/admin/"), "/"); top {
 	case "policies", "policies-history":
 		part, off = a.policies, "policies are off: run headgate serve with --policies URL"
-	case "status", "metrics", "reset":
+	case "status", "metrics", "reset", "coverage", "reloads":
 		part = a.counters
 	case "openapi.json":
 		part = a.document

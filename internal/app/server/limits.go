@@ -73,6 +73,10 @@ func openLimits(ctx context.Context, conf *config.Config, in *policies.Set, log 
 		return nil, err
 	}
 	metrics.Add(l.service.Leases().Rows()...)
+	metrics.Add(l.service.Coverage().Rows()...)
+	if in != nil {
+		in.OnChange = l.service.NotePolicies
+	}
 	l.warnOfPolicies(l.rules.begin())
 	return l, nil
 }

@@ -1,0 +1,100 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/headgate-rls/headgate/internal/app/client"
+	"github.com/headgate-rls/headgate/internal/kit/spell"
+)
+
+// adminCommand makes a command that shows what the admin API of a running service says: as text by show, or as JSON.
+func adminCommand[T any](cmd *cobra.Command, ask func(*client.Admin, *cobra.Command) (T, error),
+	show func(io.Writer, T) error) *cobra.Command {
+	var api client.Admin
+	var format string
+	cmd.Args = noArgs
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if format != "text" && format != "json" {
+			return fmt.Errorf("--format must be text or json, not %q", format)
+		}
+		answer, err := ask(&api, cmd)
+		if err != nil {
+			return err
+		}
+		if format == "json" {
+			enc := json.NewEncoder(cmd.OutOrStdout())
+			enc.SetIndent("", "  ")
+			return enc.Encode(answer)
+		}
+		return show(cmd.OutOrStdout(), answer)
+	}
+	cmd.Flags().StringVar(&format, "format", "text", "text or json")
+	defineSlotsClient(cmd, &api.Slots, client.AdminURL())
+	return cmd
+}
+
+func coverageCommand() *cobra.Command {
+	return adminCommand(&cobra.Command{
+		Use:   "coverage",
+		Short: "Show which descriptors no rule matches",
+		Long: `Show which shapes of descriptors (their keys, in order) a running process has seen, how many
+of them a rule matched and how many none did, and why. What no rule matches is not limited.
+
+It asks the admin API, with the token in HEADGATE_ADMIN_TOKEN or with a client certificate.`,
+	}, func(api *client.Admin, cmd *cobra.Command) ([]client.Shape, error) {
+		return api.Coverage(cmd.Context())
+	},
+		showCoverage)
+}
+
+func showCoverage(out io.Writer, shapes []client.Shape) error {
+	if len(shapes) == 0 {
+		fmt.Fprintln(out, "nothing was asked about domains that rules have")
+		return nil
+	}
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "DOMAIN\tENTRIES\tMATCHED\tUNMATCHED\tLAST\tWHY")
+	for _, s := range shapes {
+		entries := strings.Join(s.Entries, ",")
+		if len(s.Entries) == 0 {
+			entries = "(others)"
+		}
+		fmt.Fprintf(w, "%s\t%s\t%d\t%d\t%s\t%s\n", s.Domain, spell.Short(entries), s.Matched, s.Unmatched,
+			s.Last.Local().Format(time.DateTime), s.Why)
+	}
+	return w.Flush()
+}
+
+func reloadsCommand() *cobra.Command {
+	return adminCommand(&cobra.Command{
+		Use:   "reloads",
+		Short: "Show what the last changes of rules and policies were",
+		Long: `Show the last 20 changes of rules and policies in a running process, the newest first: the
+limits that came (+), went (-) or have other figures.
+
+It asks the admin API, with the token in HEADGATE_ADMIN_TOKEN or with a client certificate.`,
+	}, func(api *client.Admin, cmd *cobra.Command) ([]client.Reload, error) {
+		return api.Reloads(cmd.Context())
+	},
+		showReloads)
+}
+
+func showReloads(out io.Writer, reloads []client.Reload) error {
+	if len(reloads) == 0 {
+		fmt.Fprintln(out, "nothing has changed since the start")
+	}
+	for _, r := range reloads {
+		fmt.Fprintf(out, "%s %s\n", r.At.Local().Format(time.DateTime), r.Source)
+		for _, change := range r.Changes {
+			fmt.Fprintln(out, "  "+change)
+		}
+	}
+	return nil
+}

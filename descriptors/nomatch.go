@@ -1,0 +1,107 @@
+package descriptors
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/headgate-rls/headgate/internal/kit/spell"
+)
+
+// maxCompared bounds the keys among which a similar one is looked for.
+const maxCompared = 1000
+
+// WhyNoMatch says in words why no rule of a domain of the set matches a descriptor; "" if one does. Values of the
+// descriptor are not in the text.
+func (s *Set) WhyNoMatch(domain string, entries []Entry) string {
+	var m Match
+	s.Match(domain, entries, &m)
+	d := s.domains[domain]
+	switch {
+	case m.Rule != nil:
+		return ""
+	case d == nil:
+		return "no rules have the domain" + spell.DidYouMean(domain, s.Domains())
+	case d.resources != nil && asksForResource(entries):
+		return "no resource of the domain has this method and path"
+	case d.root == nil:
+		return "the domain has no rules of descriptors"
+	}
+	return d.root.whyNot(entries)
+}
+
+func (lv *level) whyNot(entries []Entry) string {
+	var steps int
+	for i := range entries {
+		if lv == nil {
+			return fmt.Sprintf("the rules end after entry %d, and the descriptor has %d entries", i, len(entries))
+		}
+		n := lv.find(&entries[i], &steps)
+		if n == nil {
+			return lv.whyNotHere(&entries[i], i)
+		}
+		lv = n.next
+	}
+	return "the rules for it need one more entry: " + spell.OneOf(quoted(lv.keys()))
+}
+
+// whyNotHere says why no rule of the level matches entry i.
+func (lv *level) whyNotHere(e *Entry, i int) string {
+	keys := lv.keys()
+	key := fmt.Sprintf("%q (entry %d)", spell.Short(e.Key), i+1)
+	if slices.Contains(keys, e.Key) {
+		return "rules have the key " + key + ", but not for this value"
+	}
+	return "no rule has the key " + key + spell.DidYouMean(e.Key, keys)
+}
+
+// keys returns the keys of a level's rules, in alphabetical order, as many as are compared.
+func (lv *level) keys() []string {
+	if lv == nil {
+		return nil
+	}
+	set := map[string]bool{}
+	add := func(key string) bool {
+		set[key] = true
+		return len(set) < maxCompared
+	}
+	for e := range lv.exact {
+		if !add(e.Key) {
+			break
+		}
+	}
+	for key := range lv.bare {
+		if !add(key) {
+			break
+		}
+	}
+	if lv.wild != nil {
+		for key := range lv.wild.values {
+			if !add(key) {
+				break
+			}
+		}
+	}
+	return slices.Sorted(maps.Keys(set))
+}
+
+func quoted(keys []string) (list []string) {
+	const most = 5
+	for _, key := range keys[:min(len(keys), most)] {
+		list = append(list, fmt.Sprintf("%q", spell.Short(key)))
+	}
+	if len(keys) > most {
+		list = append(list, "another")
+	}
+	return list
+}
+
+// AppendShape appends the domain and the keys of a descriptor, in order, to dst: what its rules depend on beside
+// values.
+func AppendShape(dst []byte, domain string, entries []Entry) []byte {
+	dst = append(dst, domain...)
+	for i := range entries {
+		dst = append(append(dst, '|'), entries[i].Key...)
+	}
+	return dst
+}

@@ -1,0 +1,106 @@
+package ratelimit
+
+import (
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/headgate-rls/headgate/descriptors"
+	"github.com/headgate-rls/headgate/internal/kit/spell"
+	"github.com/headgate-rls/headgate/ratelimit/insight"
+)
+
+// coverDescriptors counts which shapes of descriptors rules match, and logs those that none does: Envoy and the
+// rules spell a key differently, most likely, and nothing is limited.
+func coverDescriptors(b *batch, c *call) {
+	for i := range c.decisions {
+		d := &c.decisions[i]
+		switch {
+		case d.returns || !d.match.Domain: // unknown domains are logged as such
+		case d.match.Rule != nil:
+			s := b.rules.views[d.match.Rule.ID].shapeOf(b, c.req.Domain, d.entries)
+			s.Seen(b.instant())
+			b.tally.add(&s.Matched)
+		default:
+			s := b.engine.coverage.Of(c.req.Domain, d.entries, b.instant())
+			s.Seen(b.instant())
+			if d.view != nil { // the request brings its own limit
+				b.tally.add(&s.Matched)
+				continue
+			}
+			b.tally.add(&s.Missed)
+			if !s.Named.Load() && b.engine.unmatched.allow(time.Now()) && !s.Named.Swap(true) {
+				b.warnOfNoMatch(c.req.Domain, d.entries)
+			}
+		}
+	}
+}
+
+// shapeOf returns the shape of a descriptor that the rule matches. All of them have the same, unless the rule has a
+// * in a key: then it is that of the first one.
+func (v *ruleView) shapeOf(b *batch, domain string, entries []descriptors.Entry) *insight.Shape {
+	if s := v.shape.Load(); s != nil {
+		return s
+	}
+	s := b.engine.coverage.Of(domain, entries, b.instant())
+	v.shape.Store(s)
+	return s
+}
+
+// instant returns the time of the slice, in µs since 1970. It is the same for all calls of the slice.
+func (b *batch) instant() int64 {
+	if b.at == 0 {
+		b.at = time.Now().UnixMicro()
+	}
+	return b.at
+}
+
+func (b *batch) warnOfNoMatch(domain string, entries []descriptors.Entry) {
+	e := b.engine
+	keys := make([]string, len(entries))
+	for i := range entries {
+		keys[i] = entries[i].Key
+	}
+	e.conf.Log.Warn("descriptors that no rule matches are not limited", "domain", strings.Clone(domain),
+		"entries", spell.Short(strings.Join(keys, ", ")), "why", b.rules.set.WhyNoMatch(domain, entries),
+		"key", e.loggedKey(domain, entries))
+}
+
+// maxComparedRules bounds the rules among whose domains a similar one is looked for: a caller waits meanwhile.
+const maxComparedRules = 10_000
+
+// warnOfUnknownDomain logs a call whose domain no rules have: callers and rules name it differently, and neither
+// fails. The name is the caller's text, so the log has the beginning of it.
+func warnOfUnknownDomain(b *batch, c *call) {
+	asks := false
+	for i := range c.decisions {
+		d := &c.decisions[i]
+		if d.match.Domain {
+			return
+		}
+		asks = asks || !d.returns
+	}
+	set := b.rules.set
+	if !asks || !b.engine.unknown.allow(time.Now()) {
+		return
+	}
+	similar := ""
+	if len(set.Rules()) <= maxComparedRules {
+		similar = spell.Nearest(c.req.Domain, set.Domains())
+	}
+	b.engine.conf.Log.Warn("requests of a domain that no rules have are not limited",
+		"domain", strings.Clone(spell.Short(c.req.Domain)), "similar", similar)
+}
+
+// A minutely allows an event once a minute.
+type minutely struct {
+	next atomic.Int64 // Unix nanoseconds
+}
+
+func (m *minutely) allow(at time.Time) bool {
+	next, now := m.next.Load(), at.UnixNano()
+	return now >= next && m.next.CompareAndSwap(next, now+int64(time.Minute))
+}
+
+// Coverage returns what has been seen of the shapes of descriptors.
+func (s *Service) Coverage() *insight.Coverage { return s.coverage }

@@ -1,0 +1,65 @@
+package httpapi
+
+import (
+	"net/http"
+	"time"
+
+	"github.com/headgate-rls/headgate/descriptors"
+	"github.com/headgate-rls/headgate/internal/kit/web"
+)
+
+// A coverageAnswer is which shapes of descriptors rules match, in this process.
+type coverageAnswer struct {
+	Shapes []shapeAnswer `json:"shapes"`
+}
+
+type shapeAnswer struct {
+	Domain    string    `json:"domain"`
+	Entries   []string  `json:"entries"` // keys; none: all shapes of the domain that have no room
+	Matched   int64     `json:"matched"`
+	Unmatched int64     `json:"unmatched"`
+	First     time.Time `json:"first"`
+	Last      time.Time `json:"last"`
+	Example   string    `json:"example,omitempty"`
+	Why       string    `json:"why,omitempty"` // no rule in force matches the example
+}
+
+func (h *Handlers) coverage(w http.ResponseWriter, _ *http.Request, _ web.Params) error {
+	answer := coverageAnswer{Shapes: []shapeAnswer{}}
+	rules := h.Service.Rules()
+	for _, s := range h.Service.Coverage().Shapes() {
+		a := shapeAnswer{Domain: s.Domain, Entries: s.Keys, Matched: s.Matched.Value(), Unmatched: s.Missed.Value(),
+			First: time.UnixMicro(s.First).UTC(), Last: s.Last().UTC(), Example: s.Example}
+		if a.Entries == nil {
+			a.Entries = []string{}
+		}
+		if a.Unmatched > 0 && s.Example != "" {
+			if domain, entries, err := descriptors.ParseName(s.Example); err == nil {
+				a.Why = rules.WhyNoMatch(domain, entries)
+			}
+		}
+		answer.Shapes = append(answer.Shapes, a)
+	}
+	web.JSON(w, http.StatusOK, answer)
+	return nil
+}
+
+// A reloadsAnswer is the last changes of rules and policies in this process, the newest first.
+type reloadsAnswer struct {
+	Reloads []reloadAnswer `json:"reloads"`
+}
+
+type reloadAnswer struct {
+	At      time.Time `json:"at"`
+	Source  string    `json:"source"`
+	Changes []string  `json:"changes"`
+}
+
+func (h *Handlers) reloads(w http.ResponseWriter, _ *http.Request, _ web.Params) error {
+	answer := reloadsAnswer{Reloads: []reloadAnswer{}}
+	for _, r := range h.Service.Reloads() {
+		answer.Reloads = append(answer.Reloads, reloadAnswer{r.At.UTC(), r.Source, r.Changes})
+	}
+	web.JSON(w, http.StatusOK, answer)
+	return nil
+}

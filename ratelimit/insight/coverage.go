@@ -1,0 +1,195 @@
+package insight
+
+import (
+	"hash/maphash"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/headgate-rls/headgate/descriptors"
+	"github.com/headgate-rls/headgate/internal/kit/metrics"
+)
+
+// Bounds of what is kept. All shapes take less than 2 MiB.
+const (
+	maxShapes  = 1000
+	maxDomains = 1000
+	maxBytes   = 1 << 10 // of the domain and keys of a shape
+	maxExample = 512     // of the name of a descriptor
+	numSlots   = 2048    // a power of two
+)
+
+// Others is the name of the domain that stands for those that have no room.
+const Others = "(others)"
+
+// A Coverage counts which shapes of descriptors match a rule. A shape is a domain and the keys of a descriptor's
+// entries, in order. It may be used concurrently, and is not copied.
+type Coverage struct {
+	slots [numSlots]atomic.Pointer[Shape]
+	seed  maphash.Seed
+	rest  sync.Map // domain to *Shape: what has no room
+
+	mu             sync.Mutex
+	shapes, others int
+}
+
+// NewCoverage returns a coverage that has seen nothing.
+func NewCoverage() *Coverage { return &Coverage{seed: maphash.MakeSeed()} }
+
+// A Shape is what has been seen of descriptors with the same keys in a domain.
+type Shape struct {
+	Domain string
+	Keys   []string // nil: all shapes of the domain that have no room
+	// Example is the name of the first descriptor, as descriptors.Name has it; empty if that is long.
+	Example string
+	// Matched and Missed count descriptors that a rule matches, and those that none does.
+	Matched, Missed metrics.Counter
+	First           int64 // when the first one was seen, in µs since 1970
+	// Named: the log has named the shape as one that no rule matches.
+	Named atomic.Bool
+
+	last atomic.Int64
+}
+
+// Seen notes that a descriptor was seen at an instant, in µs since 1970.
+func (s *Shape) Seen(now int64) {
+	const second = 1_000_000
+	if now-s.last.Load() >= second { // most find it written
+		s.last.Store(now)
+	}
+}
+
+// Last returns when a descriptor was seen last, to the second.
+func (s *Shape) Last() time.Time { return time.UnixMicro(s.last.Load()) }
+
+func (s *Shape) is(domain string, entries []descriptors.Entry) bool {
+	if s.Domain != domain || len(s.Keys) != len(entries) {
+		return false
+	}
+	for i := range entries {
+		if s.Keys[i] != entries[i].Key {
+			return false
+		}
+	}
+	return true
+}
+
+// Of returns the shape of a descriptor of a domain that rules have, which is seen at an instant.
+func (c *Coverage) Of(domain string, entries []descriptors.Entry, now int64) *Shape {
+	h := maphash.String(c.seed, domain)
+	for i := range entries {
+		h = h*31 + maphash.String(c.seed, entries[i].Key)
+	}
+	for i := h; ; i++ {
+		s := c.slots[i%numSlots].Load()
+		if s == nil {
+			return c.add(h, domain, entries, now)
+		}
+		if s.is(domain, entries) {
+			return s
+		}
+	}
+}
+
+// add returns a new shape, or the one of all that have no room.
+func (c *Coverage) add(h uint64, domain string, entries []descriptors.Entry, now int64) *Shape {
+	size := len(domain)
+	for i := range entries {
+		size += len(entries[i].Key)
+	}
+	if size > maxBytes {
+		return c.noRoom(domain, now)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	i := h % numSlots
+	for ; ; i = (i + 1) % numSlots {
+		s := c.slots[i].Load()
+		if s == nil {
+			break
+		}
+		if s.is(domain, entries) {
+			return s
+		}
+	}
+	if c.shapes == maxShapes {
+		return c.noRoomLocked(domain, now)
+	}
+	c.shapes++
+	s := &Shape{Domain: strings.Clone(domain), Keys: make([]string, len(entries)), First: now}
+	for i := range entries {
+		s.Keys[i] = strings.Clone(entries[i].Key)
+	}
+	if name := descriptors.Name(domain, entries); len(name) <= maxExample {
+		s.Example = name
+	}
+	c.slots[i].Store(s)
+	return s
+}
+
+func (c *Coverage) noRoom(domain string, now int64) *Shape {
+	if s, ok := c.rest.Load(domain); ok {
+		return s.(*Shape)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.noRoomLocked(domain, now)
+}
+
+func (c *Coverage) noRoomLocked(domain string, now int64) *Shape {
+	if s, ok := c.rest.Load(domain); ok {
+		return s.(*Shape)
+	}
+	if c.others == maxDomains {
+		domain = Others
+	}
+	s, loaded := c.rest.LoadOrStore(strings.Clone(domain), &Shape{Domain: strings.Clone(domain), First: now})
+	if !loaded {
+		c.others++
+	}
+	return s.(*Shape)
+}
+
+// Shapes returns all shapes, ordered by domain and keys; those of all that have no room come last in their domain.
+func (c *Coverage) Shapes() (list []*Shape) {
+	for i := range c.slots {
+		if s := c.slots[i].Load(); s != nil {
+			list = append(list, s)
+		}
+	}
+	c.rest.Range(func(_, s any) bool {
+		list = append(list, s.(*Shape))
+		return true
+	})
+	slices.SortFunc(list, func(a, b *Shape) int {
+		if by := strings.Compare(a.Domain, b.Domain); by != 0 {
+			return by
+		}
+		if (a.Keys == nil) != (b.Keys == nil) {
+			return len(b.Keys) - len(a.Keys)
+		}
+		return slices.Compare(a.Keys, b.Keys)
+	})
+	return list
+}
+
+// LastAsked returns when a descriptor of a domain was seen last; the zero time if none was.
+func (c *Coverage) LastAsked(domain string) (last time.Time) {
+	for _, s := range c.Shapes() {
+		if s.Domain == domain && s.last.Load() > 0 && s.Last().After(last) {
+			last = s.Last()
+		}
+	}
+	return last
+}
+
+// RulesChanged has the log name shapes again that a rule matched at some time: if none does any more, that is news.
+func (c *Coverage) RulesChanged() {
+	for _, s := range c.Shapes() {
+		if s.Matched.Value() > 0 {
+			s.Named.Store(false)
+		}
+	}
+}
