@@ -3,8 +3,10 @@ package main
 import (
 	"bytes"
 	"context"
+	"crypto/x509"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/headgate-rls/headgate/test/testenv"
 )
@@ -34,9 +36,14 @@ func TestAskAtTheWrongDoor(t *testing.T) {
 	certs := testenv.TestCerts(t)
 	plain := startServe(t)
 	encrypted := startServe(t, "--grpc-tls-cert", certs.Server.CertFile, "--grpc-tls-key", certs.Server.KeyFile)
+	expired := certs.Issue(t, "server", func(c *x509.Certificate) { c.NotAfter = time.Now().Add(-time.Minute) })
+	ended := startServe(t, "--grpc-tls-cert", expired.CertFile, "--grpc-tls-key", expired.KeyFile)
 	for _, c := range []struct {
 		addr, flag, want string
 	}{
+		{ended.GRPC, "--tls-ca=" + certs.CAFile, "the server's certificate is not valid: x509: certificate has expired or " +
+			"is not yet valid; expired on 20"},
+		{encrypted.GRPC, "--tls", "the server's certificate is not valid: x509: certificate signed by unknown authority"},
 		{plain.HTTP, "", "an HTTP/1.1 server answers there; --addr is the gRPC address"},
 		{plain.Services, "", "it has no such method: unknown method /envoy.service.ratelimit.v3.RateLimitService/" +
 			"ShouldRateLimit; --addr is the gRPC address (--grpc), whose port is 8081 by default"},

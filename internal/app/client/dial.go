@@ -77,6 +77,21 @@ var transportError = regexp.MustCompile(`desc = "transport: (?:Error while diali
 // notTLS matches handshake errors of a server without TLS.
 var notTLS = regexp.MustCompile(`handshake failed: .*(connection reset|EOF|does not look like a TLS handshake)`)
 
+// badCertificate matches handshake errors about the certificate of the server, and outOfTime those about its dates.
+var (
+	badCertificate = regexp.MustCompile(`handshake failed: tls: failed to verify certificate: (.*)`)
+	outOfTime      = regexp.MustCompile(`: current time \S+ is (after|before) (\S+)`)
+)
+
+// certificateProblem says what is wrong with the server's certificate, by what badCertificate found.
+func certificateProblem(text string) string {
+	text = outOfTime.ReplaceAllStringFunc(text, func(part string) string {
+		m := outOfTime.FindStringSubmatch(part)
+		return map[string]string{"after": "; expired on ", "before": "; not valid before "}[m[1]] + m[2]
+	})
+	return "the server's certificate is not valid: " + text
+}
+
 // Explain says what the error of a call over a connection means for who called.
 func (opt *Options) Explain(err error) error {
 	s := status.Convert(err)
@@ -93,6 +108,8 @@ func (opt *Options) Explain(err error) error {
 	case s.Code() == codes.Unimplemented:
 		return fmt.Errorf("service at %s: it has no such method: %s; --addr is the gRPC address (--grpc), "+
 			"whose port is 8081 by default", opt.Addr, s.Message())
+	case m != nil && badCertificate.MatchString(m[1]):
+		return fmt.Errorf("service at %s: %s", opt.Addr, certificateProblem(badCertificate.FindStringSubmatch(m[1])[1]))
 	case m != nil && notTLS.MatchString(m[1]):
 		return fmt.Errorf("service at %s: %s; does it talk TLS there?", opt.Addr, m[1])
 	case m != nil:
@@ -124,7 +141,7 @@ func (opt *Options) tlsConfig() (*tls.Config, error) {
 		return nil, fmt.Errorf("--tls-cert, --tls-key: %w", err)
 	}
 	if opt.CA != "" {
-		if conf.RootCAs, err = certs.Authorities(opt.CA); err != nil {
+		if conf.RootCAs, _, err = certs.Authorities(certs.OfClient, opt.CA); err != nil {
 			return nil, fmt.Errorf("--tls-ca: %w", err)
 		}
 	}

@@ -62,12 +62,15 @@ type grpcFront struct {
 	bounds  *bounds
 
 	handshakes *handshake.Bounds // of all gRPC listeners
+	failures   failures
+	certs      *certWatch
 }
 
 // boundCredentials are those of grpc-go's with bounds on their handshakes, and on what connections keep.
 type boundCredentials struct {
 	credentials.TransportCredentials
 	bounds *handshake.Bounds
+	failed func(client net.Addr, err error)
 }
 
 // ServerHandshake implements credentials.TransportCredentials.
@@ -78,12 +81,15 @@ func (c boundCredentials) ServerHandshake(nc net.Conn) (net.Conn, credentials.Au
 	if of := boundConnOf(nc.RemoteAddr()); err == nil && of != nil {
 		safe = newMeteredConn(safe, of)
 	}
+	if err != nil {
+		c.failed(nc.RemoteAddr(), err)
+	}
 	return safe, info, err
 }
 
 // Clone implements credentials.TransportCredentials.
 func (c boundCredentials) Clone() credentials.TransportCredentials {
-	return boundCredentials{c.TransportCredentials.Clone(), c.bounds}
+	return boundCredentials{c.TransportCredentials.Clone(), c.bounds, c.failed}
 }
 
 // endpoints opens the gRPC listeners: the service itself, by the transport
@@ -124,8 +130,10 @@ func (f *grpcFront) tlsConfig() (*tls.Config, error) {
 	if err != nil {
 		return nil, err // was checked at start
 	}
-	return serverTLS(&certFiles{flags: "grpc", cert: f.conf.TLSCert, key: f.conf.TLSKey, clientCA: f.conf.ClientCA,
-		ifGiven: f.conf.ClientAuth == config.IfGiven, clients: clients, log: f.log})
+	files := &certFiles{flags: "grpc", cert: f.conf.TLSCert, key: f.conf.TLSKey, clientCA: f.conf.ClientCA,
+		ifGiven: f.conf.ClientAuth == config.IfGiven, clients: clients, log: f.log}
+	f.certs.files = append(f.certs.files, files)
+	return serverTLS(files)
 }
 
 // unaryEndpoint serves the rate-limit service and health checks by package
@@ -142,6 +150,7 @@ func (f *grpcFront) unaryEndpoint(l net.Listener, conf *tls.Config) (*endpoint, 
 		UnknownHint:          hint,
 		TLS:                  conf,
 		Handshakes:           f.handshakes,
+		Failures:             f.failures.Failures,
 		Identify:             certs.Identity,
 		MaxMessageSize:       ratelimit.MaxMessageSize,
 		MaxHeaderListSize:    maxHeaders,
@@ -221,7 +230,7 @@ func (f *grpcFront) grpcEndpoint(name string, l net.Listener, conf *tls.Config, 
 	if conf != nil {
 		creds = credentials.NewTLS(conf)
 	}
-	opts = append(opts, grpc.Creds(boundCredentials{creds, f.handshakes}))
+	opts = append(opts, grpc.Creds(boundCredentials{creds, f.handshakes, f.failures.failed(name)}))
 	if main {
 		opts = append(opts, transport.ReadBeforeEnd(calls.admit))
 		l = transport.Listener(l)

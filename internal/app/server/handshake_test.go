@@ -37,7 +37,7 @@ func TestHandshakesOfGRPCWaitForTheirTurn(t *testing.T) {
 	conf.NextProtos = []string{"h2"}
 	client := certs.ClientTLS(t)
 	client.NextProtos, client.ServerName = []string{"h2"}, "localhost"
-	bound := boundCredentials{credentials.NewTLS(conf), bounds}.Clone()
+	bound := boundCredentials{credentials.NewTLS(conf), bounds, func(net.Addr, error) {}}.Clone()
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
 	result := make(chan error)

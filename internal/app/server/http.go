@@ -56,6 +56,8 @@ type httpFronts struct {
 	// describe writes where the rules come from.
 	describe func(io.Writer) error
 	bounds   *bounds
+	failures failures
+	certs    *certWatch
 }
 
 // open opens the HTTP listeners that are configured.
@@ -87,6 +89,7 @@ func (f *httpFronts) open(ctx context.Context) ([]*httpServer, error) {
 		f.metrics.addHTTP(h.name, stats)
 		l = stats.Listener(l)
 		if h.tls != nil {
+			f.certs.files = append(f.certs.files, h.tls)
 			conf, err := serverTLS(h.tls)
 			if err != nil {
 				_ = l.Close()
@@ -95,7 +98,7 @@ func (f *httpFronts) open(ctx context.Context) ([]*httpServer, error) {
 			}
 			l = tls.NewListener(l, conf)
 		}
-		bounds := web.Bounds{Memory: f.bounds.pool, Stats: stats,
+		bounds := web.Bounds{Memory: f.bounds.pool, Stats: stats, HandshakeFailed: f.failures.failed(h.name),
 			Connections: f.bounds.limit.Connections(maxHTTPConnections, otherConnection)}
 		list = append(list, &httpServer{name: h.name, listener: l, Server: bounds.NewServer(h.handler, h.write, f.log)})
 	}

@@ -13,10 +13,12 @@ import (
 
 	"github.com/headgate-rls/headgate/internal/app/refmetrics"
 	"github.com/headgate-rls/headgate/internal/kit/background"
+	"github.com/headgate-rls/headgate/internal/kit/certs"
 	"github.com/headgate-rls/headgate/internal/kit/metrics"
 	"github.com/headgate-rls/headgate/internal/kit/metrics/prom"
 	"github.com/headgate-rls/headgate/internal/kit/web"
 	"github.com/headgate-rls/headgate/internal/wire/accesslog"
+	"github.com/headgate-rls/headgate/internal/wire/handshake"
 	"github.com/headgate-rls/headgate/internal/wire/unary"
 	"github.com/headgate-rls/headgate/ratelimit"
 )
@@ -46,7 +48,8 @@ const buildName = "headgate_build_info"
 
 // Rows returns the table of what the server measures itself, for the documentation.
 func Rows() []metrics.Row {
-	return slices.Concat(new(fileMetrics).rows(), memoryRows(nil), []metrics.Row{metrics.Build(buildName, "")})
+	return slices.Concat(new(fileMetrics).rows(), memoryRows(nil), handshake.NewFailures(nil).Rows(),
+		[]metrics.Row{certRow(), metrics.Build(buildName, "")})
 }
 
 // addReference adds the metrics of envoyproxy/ratelimit.
@@ -147,6 +150,18 @@ func memoryRows(b *bounds) []metrics.Row {
 		metrics.GaugeOf("headgate_buffered_bytes", "Memory of connections on all ports: open calls, requests and answers "+
 			"that wait. Above half of its limit each connection has a fair share.", func() int64 { return b.pool.Used() }),
 	}
+}
+
+// certRow is the metric of certificates in use.
+func certRow() metrics.Row {
+	return metrics.Row{Name: "headgate_certificate_not_after_seconds", Kind: metrics.IsGauge,
+		Labels: metrics.Open("use", "file"), Help: "When a certificate in use expires, or the last one of a file of " +
+			"authorities, as Unix time: of a listener, or of a client of a store or a control plane.",
+		Each: func(emit metrics.Emit) {
+			for _, v := range certs.InUse() {
+				emit([]string{string(v.Use), v.File}, float64(v.Ends.Unix()), nil)
+			}
+		}}
 }
 
 // addHTTP adds the metrics of the connections of a listener of HTTP.

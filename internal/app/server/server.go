@@ -41,6 +41,7 @@ type server struct {
 	jwts     *jwks.Verifier // nil without --admin-jwks
 
 	bounds *bounds
+	certs  *certWatch
 
 	endpoints []*endpoint
 	https     []*httpServer
@@ -63,6 +64,8 @@ func Run(ctx context.Context, c Config) error {
 	}
 	defer s.phase.endStreams()
 	s.bounds = newBounds(s.log, metrics)
+	s.certs = &certWatch{log: s.log, grpc: []string{s.conf.TLSCert, s.conf.ClientCA}}
+	metrics.Add(certRow())
 	spans, err := tracing.Open(ctx, c.Log, c.Version)
 	if err != nil {
 		return err
@@ -116,17 +119,19 @@ func (s *server) listen(ctx context.Context, guard *web.Guard) (err error) {
 	if err != nil {
 		return err
 	}
+	failed := failures{handshake.NewFailures(s.log)}
+	s.metrics.Add(failed.Rows()...)
 	grpc := &grpcFront{conf: s.conf, log: s.log, metrics: s.metrics, panics: s.panics, phase: s.phase,
-		service: s.limits.service, bounds: s.bounds,
+		service: s.limits.service, bounds: s.bounds, failures: failed, certs: s.certs,
 		handshakes: handshake.New(s.bounds.pool.Limit() / 8)}
 	if s.endpoints, err = grpc.endpoints(ctx); err != nil {
 		return err
 	}
 	https := &httpFronts{
 		conf: s.conf, log: s.log, metrics: s.metrics, phase: s.phase, service: s.limits.service, slots: s.slots, admin: admin,
-		bounds: s.bounds,
-		page:   admin.page,
-		ready:  web.Readiness{Draining: s.phase.draining.Load, Parts: s.parts}, describe: s.limits.rules.describe,
+		bounds: s.bounds, failures: failed, certs: s.certs,
+		page:  admin.page,
+		ready: web.Readiness{Draining: s.phase.draining.Load, Parts: s.parts}, describe: s.limits.rules.describe,
 	}
 	if s.https, err = https.open(ctx); err != nil {
 		s.closeListeners()
@@ -150,7 +155,7 @@ func (s *server) parts() []web.Part {
 	if s.policies != nil {
 		list = append(list, s.policies.part())
 	}
-	return append(list, s.limits.rules.part())
+	return append(list, s.limits.rules.part(), s.certs.part())
 }
 
 // serve returns when everything has ended: on ctx's end after a drain, or at once when
@@ -171,6 +176,7 @@ func (s *server) serve(ctx context.Context) (err error) {
 	if s.jwts != nil {
 		running.start(func() { s.jwts.Run(work) })
 	}
+	running.start(func() { s.certs.run(work) })
 	s.startHTTP(&running, failed)
 	s.awaitRules(ctx)
 	s.startGRPC(&running, failed)

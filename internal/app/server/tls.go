@@ -26,7 +26,7 @@ type certFiles struct {
 	mu      sync.Mutex
 	checked time.Time
 	stamp   string
-	config  *tls.Config
+	config  *certConfig
 }
 
 // recheck is how often a new connection looks at the files at most.
@@ -40,7 +40,8 @@ func serverTLS(f *certFiles) (*tls.Config, error) {
 	if err != nil {
 		return nil, err
 	}
-	f.config, f.stamp, f.checked = config, f.fileStamp(), time.Now()
+	f.use(config)
+	f.stamp, f.checked = f.fileStamp(), time.Now()
 	outer := config.Clone()
 	outer.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) { return f.current(), nil }
 	return outer, nil
@@ -50,22 +51,30 @@ func serverTLS(f *certFiles) (*tls.Config, error) {
 func (f *certFiles) current() *tls.Config {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if time.Since(f.checked) < recheck {
-		return f.config
+	if time.Since(f.checked) >= recheck {
+		f.checked = time.Now()
+		f.renew()
 	}
-	f.checked = time.Now()
+	return f.config.Config
+}
+
+// renew reads the files if they have changed. What has expired does not take the place of what has not.
+func (f *certFiles) renew() {
 	stamp := f.fileStamp()
 	if stamp == f.stamp {
-		return f.config
+		return
 	}
 	config, err := f.load()
+	if err == nil && config.problem() != "" && f.config.problem() == "" {
+		err = errors.New(config.problem())
+	}
 	if err != nil {
 		f.log.Error("changed certificates are invalid; the old ones stay in use", "error", err)
-		return f.config
+		return
 	}
-	f.config, f.stamp = config, stamp
-	f.log.Info("certificates reloaded", "cert", f.cert)
-	return f.config
+	f.use(config)
+	f.stamp = stamp
+	f.log.Info("certificates reloaded", "cert", f.cert, "expires", config.valid[0].Ends.UTC())
 }
 
 // fileStamp is different for each state of the files.
@@ -79,23 +88,48 @@ func (f *certFiles) fileStamp() string {
 	return stamp
 }
 
-func (f *certFiles) load() (*tls.Config, error) {
-	pair, err := tls.LoadX509KeyPair(f.cert, f.key)
+// A certConfig is what was read of the files at one time.
+type certConfig struct {
+	*tls.Config
+	valid []certs.Validity // of each file
+}
+
+// problem says why some of it cannot be used at the moment; "" if all can.
+func (c *certConfig) problem() string {
+	for _, v := range c.valid {
+		if problem := v.Problem(time.Now()); problem != "" {
+			return v.File + " " + problem
+		}
+	}
+	return ""
+}
+
+// use puts c into use.
+func (f *certFiles) use(c *certConfig) {
+	f.config = c
+	for _, v := range c.valid {
+		v.Note()
+	}
+}
+
+func (f *certFiles) load() (*certConfig, error) {
+	pair, valid, err := certs.LoadPair(certs.OfListener, f.cert, f.key)
 	if err != nil {
 		return nil, fmt.Errorf("--%[1]s-tls-cert %[2]s, --%[1]s-tls-key %[3]s: %[4]w", f.flags, f.cert, f.key, err)
 	}
-	config := &tls.Config{
+	config := &certConfig{&tls.Config{
 		Certificates: []tls.Certificate{pair},
 		MinVersion:   tls.VersionTLS12,
 		NextProtos:   []string{"h2"},
-	}
+	}, []certs.Validity{valid}}
 	if f.clientCA == "" {
 		return config, nil
 	}
 	// Only these: a certificate of a public authority must not do.
-	if config.ClientCAs, err = certs.Authorities(f.clientCA); err != nil {
+	if config.ClientCAs, valid, err = certs.Authorities(certs.OfListener, f.clientCA); err != nil {
 		return nil, fmt.Errorf("--%s-client-ca: %w", f.flags, err)
 	}
+	config.valid = append(config.valid, valid)
 	config.ClientAuth = tls.RequireAndVerifyClientCert
 	if f.ifGiven {
 		config.ClientAuth = tls.VerifyClientCertIfGiven

@@ -3,6 +3,8 @@ package certs
 import (
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/pem"
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -27,33 +29,64 @@ func (f ClientFiles) Config(address string) (*tls.Config, error) {
 	return conf, nil
 }
 
-// Load reads the files. Without a ServerName, who connects says what the server's is.
+// Load reads the files, and notes that they are [InUse]. Without a ServerName, who connects says what the server's is.
 func (f ClientFiles) Load() (conf *tls.Config, err error) {
 	conf = &tls.Config{MinVersion: tls.VersionTLS12, ServerName: f.ServerName}
 	if f.Cert != "" {
-		pair, err := tls.LoadX509KeyPair(f.Cert, f.Key)
+		pair, valid, err := LoadPair(OfClient, f.Cert, f.Key)
 		if err != nil {
 			return nil, fmt.Errorf("certificate %s with key %s: %w", f.Cert, f.Key, err)
 		}
+		valid.Note()
 		conf.Certificates = []tls.Certificate{pair}
 	}
 	if f.CA != "" {
-		if conf.RootCAs, err = Authorities(f.CA); err != nil {
+		pool, valid, err := Authorities(OfClient, f.CA)
+		if err != nil {
 			return nil, fmt.Errorf("certificate authorities: %w", err)
 		}
+		valid.Note()
+		conf.RootCAs = pool
 	}
 	return conf, nil
 }
 
-// Authorities reads a file of certificates in PEM. Those of the system are not among them.
-func Authorities(file string) (*x509.CertPool, error) {
-	pem, err := os.ReadFile(file)
+// LoadPair reads a certificate and its key, and when the certificate is valid.
+func LoadPair(use Use, cert, key string) (tls.Certificate, Validity, error) {
+	pair, err := tls.LoadX509KeyPair(cert, key)
 	if err != nil {
-		return nil, err
+		return pair, Validity{}, err
+	}
+	if pair.Leaf == nil {
+		if pair.Leaf, err = x509.ParseCertificate(pair.Certificate[0]); err != nil {
+			return pair, Validity{}, err
+		}
+	}
+	return pair, validityOf(use, cert, pair.Leaf), nil
+}
+
+// Authorities reads a file of certificates in PEM, and when they are valid. Those of the system are not among them.
+func Authorities(use Use, file string) (*x509.CertPool, Validity, error) {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return nil, Validity{}, err
 	}
 	pool := x509.NewCertPool()
-	if !pool.AppendCertsFromPEM(pem) {
-		return nil, fmt.Errorf("%s: no certificate in it; want PEM", file)
+	var list []*x509.Certificate
+	for block, rest := pem.Decode(text); block != nil; block, rest = pem.Decode(rest) {
+		if block.Type != "CERTIFICATE" {
+			continue
+		}
+		c, bad := x509.ParseCertificate(block.Bytes)
+		if bad != nil {
+			err = errors.Join(err, bad)
+			continue
+		}
+		pool.AddCert(c)
+		list = append(list, c)
 	}
-	return pool, nil
+	if len(list) == 0 {
+		return nil, Validity{}, errors.Join(fmt.Errorf("%s: no certificate in it; want PEM", file), err)
+	}
+	return pool, validityOf(use, file, list...), nil
 }

@@ -2,7 +2,10 @@ package web
 
 import (
 	"context"
+	"errors"
 	"log/slog"
+	"net"
+	"regexp"
 	"strings"
 
 	"github.com/headgate-rls/headgate/internal/kit/background"
@@ -13,14 +16,23 @@ import (
 type serverErrors struct {
 	log              *slog.Logger
 	panics, failures background.LogLimit
+	handshake        func(client net.Addr, err error)
 }
 
-func newServerErrors(log *slog.Logger) *serverErrors {
-	return &serverErrors{log: log, panics: background.LogLimit{PerSecond: 1}, failures: background.LogLimit{PerSecond: 1}}
+func newServerErrors(log *slog.Logger, handshake func(net.Addr, error)) *serverErrors {
+	return &serverErrors{log: log, panics: background.LogLimit{PerSecond: 1}, failures: background.LogLimit{PerSecond: 1},
+		handshake: handshake}
 }
+
+// failedHandshake matches what net/http says of a TLS handshake that has failed.
+var failedHandshake = regexp.MustCompile(`^http: TLS handshake error from (\S+): ((?s).*)`)
 
 // Handle implements slog.Handler for [slog.NewLogLogger].
 func (e *serverErrors) Handle(_ context.Context, r slog.Record) error {
+	if m := failedHandshake.FindStringSubmatch(r.Message); m != nil && e.handshake != nil {
+		e.handshake(peer(m[1]), errors.New(strings.TrimSpace(m[2])))
+		return nil
+	}
 	if strings.Contains(r.Message, "panic serving ") { // with the stack
 		if ok, skipped := e.panics.Allow(); ok {
 			e.log.Error("HTTP handler failed", "error", r.Message, "suppressed", skipped)
@@ -30,6 +42,14 @@ func (e *serverErrors) Handle(_ context.Context, r slog.Record) error {
 	}
 	return nil
 }
+
+// A peer is the address of a client as a text.
+type peer string
+
+// Network implements [net.Addr].
+func (peer) Network() string { return "tcp" }
+
+func (p peer) String() string { return string(p) }
 
 // Enabled implements slog.Handler.
 func (e *serverErrors) Enabled(context.Context, slog.Level) bool { return true }

@@ -2,6 +2,7 @@ package web
 
 import (
 	"log/slog"
+	"net"
 	"net/http"
 	"time"
 
@@ -13,6 +14,8 @@ type Bounds struct {
 	Memory      *memory.Pool // for bodies of requests, perhaps shared with others; nil: one of 16 MiB
 	Connections int          // open at a time; 0: 4,096
 	Stats       *Stats       // counts what becomes of connections; nil: nothing does
+	// HandshakeFailed is called for each TLS handshake that fails; nil: the log has them.
+	HandshakeFailed func(client net.Addr, err error)
 }
 
 // maxConns is how many connections a server has at most.
@@ -44,6 +47,6 @@ func (b Bounds) NewServer(h http.Handler, write time.Duration, log *slog.Logger)
 		WriteTimeout:      write,
 		IdleTimeout:       time.Minute,
 		MaxHeaderBytes:    32 << 10,
-		ErrorLog:          slog.NewLogLogger(newServerErrors(log), slog.LevelError),
+		ErrorLog:          slog.NewLogLogger(newServerErrors(log, b.HandshakeFailed), slog.LevelError),
 	}
 }

@@ -33,6 +33,9 @@ type Config struct {
 	// servers that have it.
 	Handshakes *handshake.Bounds
 
+	// Failures, if set, counts the handshakes of TLS that fail.
+	Failures *handshake.Failures
+
 	MaxMessageSize       int // bytes of a request, decompressed; default 256 KiB
 	MaxHeaderListSize    int // bytes of a request's headers, as HTTP/2 counts them; default 32 KiB
 	MaxConcurrentStreams int // calls in flight on a connection; default 1024

@@ -101,6 +101,9 @@ func (c *conn) handshake() bool {
 		return true
 	}
 	c.mu.Lock()
+	if c.state != stateClosed { // else it is us who gave up, and said why
+		c.conf.Failures.Failed("unary", c.nc.RemoteAddr(), err)
+	}
 	c.close("TLS handshake: " + err.Error())
 	c.mu.Unlock()
 	return false
