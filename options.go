@@ -24,7 +24,7 @@ type Options struct {
 	// Rules are those in force from the start, all together.
 	Rules []Rules
 	// Follow reads the rules again when their files change. All Rules must be [Files]. A
-	// domain whose files have errors stays as it was.
+	// domain whose files have errors stays as it was. The program imports descriptors/watch.
 	Follow bool
 	// Policies is the URL of a database whose policies take the place of the limits of rules
 	// that ask for them (policy: in a rule), and change while the program runs, as --policies

@@ -8,8 +8,8 @@ import (
 
 	"github.com/headgate-rls/headgate/backends"
 	"github.com/headgate-rls/headgate/descriptors"
+	"github.com/headgate-rls/headgate/descriptors/files"
 	"github.com/headgate-rls/headgate/descriptors/rulefile"
-	"github.com/headgate-rls/headgate/descriptors/watch"
 	"github.com/headgate-rls/headgate/ratelimit"
 )
 
@@ -54,7 +54,7 @@ func (l *ruleLoader) load(list []Rules) (*descriptors.Set, error) {
 		case r.spec != nil:
 			values, hash = append(values, r.spec.Domains...), hash^r.spec.Hash
 		case len(r.paths) > 0:
-			files, err := watch.ReadPaths(r.paths, watch.Files{})
+			files, err := files.ReadPaths(r.paths, files.Names{})
 			if err != nil {
 				return nil, fmt.Errorf("headgate: %w", err)
 			}
@@ -72,12 +72,12 @@ func (l *ruleLoader) load(list []Rules) (*descriptors.Set, error) {
 		problems = more.Sorted()
 	}
 	if set == nil {
-		return nil, fmt.Errorf("headgate: %w", watch.ProblemsError(problems))
+		return nil, fmt.Errorf("headgate: %w", files.ProblemsError(problems))
 	}
 	if wrong := ratelimit.CapProblems(set, l.caps); len(wrong) > 0 {
-		return nil, fmt.Errorf("headgate: %w", watch.ProblemsError(wrong))
+		return nil, fmt.Errorf("headgate: %w", files.ProblemsError(wrong))
 	}
-	watch.LogWarnings(l.log, problems)
+	files.LogWarnings(l.log, problems)
 	l.warnOfPolicies(set)
 	return set, nil
 }
@@ -95,7 +95,7 @@ func (l *ruleLoader) warnOfPolicies(set *descriptors.Set) {
 
 // watcher returns what follows the files of rules, and what it has loaded.
 func (l *ruleLoader) watcher(list []Rules,
-	install func(*descriptors.Set) error) (*watch.Watcher, *descriptors.Set, error) {
+	install func(*descriptors.Set) error) (files.Watcher, *descriptors.Set, error) {
 	var paths []string
 	for i, r := range list {
 		if len(r.paths) == 0 {
@@ -106,26 +106,29 @@ func (l *ruleLoader) watcher(list []Rules,
 	if len(paths) == 0 {
 		return nil, nil, errors.New("headgate: Options.Follow is set, but there are no Rules")
 	}
-	w := watch.New(paths, watch.Options{
+	w, err := files.Watch(paths, files.Following{
 		Options: l.opt, Log: l.log,
 		Check: func(set *descriptors.Set) []descriptors.Problem { return ratelimit.CapProblems(set, l.caps) },
 		OnChange: func(set *descriptors.Set, warnings []descriptors.Problem) {
-			watch.LogWarnings(l.log, warnings)
+			files.LogWarnings(l.log, warnings)
 			l.warnOfPolicies(set)
 			if err := install(set); err != nil {
 				l.log.Error("the new rules cannot be used; the old rules stay in force", "error", err)
 			}
 		},
 	})
+	if err != nil {
+		return nil, nil, fmt.Errorf("headgate: Options.Follow: %w", err)
+	}
 	set, warnings, err := w.Load()
-	var bad *watch.LoadError
+	var bad *files.LoadError
 	switch {
 	case errors.As(err, &bad):
-		return nil, nil, fmt.Errorf("headgate: %w", watch.ProblemsError(bad.Problems))
+		return nil, nil, fmt.Errorf("headgate: %w", files.ProblemsError(bad.Problems))
 	case err != nil:
 		return nil, nil, fmt.Errorf("headgate: rules in %s: %w", strings.Join(paths, ", "), err)
 	}
-	watch.LogWarnings(l.log, warnings)
+	files.LogWarnings(l.log, warnings)
 	l.warnOfPolicies(set)
 	return w, set, nil
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/headgate-rls/headgate/backends/stack"
+	"github.com/headgate-rls/headgate/descriptors/files"
 	"github.com/headgate-rls/headgate/descriptors/rulefile"
-	"github.com/headgate-rls/headgate/descriptors/watch"
 	"github.com/headgate-rls/headgate/internal/app/client"
 	"github.com/headgate-rls/headgate/internal/kit/spell"
 	"github.com/headgate-rls/headgate/internal/wire/transport"
@@ -119,7 +119,7 @@ func (opt *askOptions) asker(ctx context.Context, domain string) (asker, func(),
 
 // localAsker answers from rules in files and a store, such as a memory of its own.
 func localAsker(ctx context.Context, domain string, paths []string, backend string) (asker, func(), error) {
-	set, _, err := watch.Load(paths, rulefile.Options{})
+	set, _, err := files.Load(paths, rulefile.Options{})
 	if err != nil {
 		return nil, nil, err
 	}

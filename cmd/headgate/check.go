@@ -9,8 +9,9 @@ import (
 
 	"github.com/headgate-rls/headgate/backends/stack"
 	"github.com/headgate-rls/headgate/descriptors"
+	"github.com/headgate-rls/headgate/descriptors/files"
+	"github.com/headgate-rls/headgate/descriptors/reference"
 	"github.com/headgate-rls/headgate/descriptors/rulefile"
-	"github.com/headgate-rls/headgate/descriptors/watch"
 	"github.com/headgate-rls/headgate/internal/kit/spell"
 	"github.com/headgate-rls/headgate/ratelimit"
 )
@@ -49,7 +50,7 @@ decides differently is printed, too. Then the exit code is 4, unless it is 1.`,
 	return cmd
 }
 
-func check(out io.Writer, paths []string, backend string, opt rulefile.Options, reference, strict bool,
+func check(out io.Writer, paths []string, backend string, opt rulefile.Options, asReference, strict bool,
 	format string) error {
 	caps, err := stack.Caps(backend)
 	if err != nil {
@@ -58,10 +59,10 @@ func check(out io.Writer, paths []string, backend string, opt rulefile.Options, 
 	unfit := func(set *descriptors.Set) []descriptors.Problem { return ratelimit.CapProblems(set, &caps) }
 	var set *descriptors.Set
 	var problems, differences []descriptors.Problem
-	if reference {
-		set, problems, differences, err = watch.CheckReference(paths, opt, unfit)
+	if asReference {
+		set, problems, differences, err = reference.Check(paths, opt, unfit)
 	} else {
-		set, problems, err = watch.Check(paths, opt, unfit)
+		set, problems, err = files.Check(paths, opt, unfit)
 	}
 	if err != nil {
 		return err

@@ -8,8 +8,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/headgate-rls/headgate/descriptors/files"
 	"github.com/headgate-rls/headgate/descriptors/rulefile"
-	"github.com/headgate-rls/headgate/descriptors/watch"
 	"github.com/headgate-rls/headgate/internal/app/envoyconf"
 	"github.com/headgate-rls/headgate/ratelimit"
 )
@@ -102,7 +102,7 @@ func printEnvoy(out, errOut io.Writer, paths []string, opt *envoyOptions) error 
 	if opt.Version, err = envoyconf.ParseVersion(opt.version); err != nil {
 		return fmt.Errorf("--envoy-version: %w", err)
 	}
-	set, spec, err := watch.Load(paths, rulefile.Options{MergeDomains: opt.merge, DefaultLeaseTTL: opt.leaseTTL})
+	set, spec, err := files.Load(paths, rulefile.Options{MergeDomains: opt.merge, DefaultLeaseTTL: opt.leaseTTL})
 	if err != nil {
 		return err
 	}

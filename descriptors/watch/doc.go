@@ -1,4 +1,4 @@
-// Package watch reads files of rules, and reads them again as they change. A
+// Package watch reads files of rules again as they change. A
 // [Watcher] hands out a new descriptors.Set whenever files are written, replaced,
 // or exchanged behind links, as Kubernetes does with a ConfigMap. Errors in the
 // files of one domain leave that domain as it was and the others alone.

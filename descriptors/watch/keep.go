@@ -1,12 +1,11 @@
 package watch
 
 import (
-	"fmt"
 	"maps"
 	"slices"
-	"strings"
 
 	"github.com/headgate-rls/headgate/descriptors"
+	"github.com/headgate-rls/headgate/descriptors/files"
 	"github.com/headgate-rls/headgate/descriptors/rulefile"
 )
 
@@ -33,30 +32,6 @@ func (o *Outcome) Errors() map[string]int {
 		}
 	}
 	return n
-}
-
-// maxShown is how many problems the text of a LoadError has: it goes into a log whenever files change.
-const maxShown = 20
-
-// A LoadError is returned for rules that could be read but have errors.
-type LoadError struct{ Problems []descriptors.Problem }
-
-func (e *LoadError) Error() string {
-	var lines []string
-	further := 0
-	for _, p := range e.Problems {
-		switch {
-		case p.Warning:
-		case len(lines) == maxShown:
-			further++
-		default:
-			lines = append(lines, p.String())
-		}
-	}
-	if further > 0 {
-		lines = append(lines, fmt.Sprintf("and %d further problems, which headgate check shows", further))
-	}
-	return strings.Join(lines, "\n")
 }
 
 // A merger keeps errors in one domain's files from others. Its unit is a domain:
@@ -94,7 +69,7 @@ func hasErrors(problems []descriptors.Problem) bool {
 }
 
 // merge loads what it can of the files.
-func (m *merger) merge(sources []rulefile.Source, failed []unreadable) merged {
+func (m *merger) merge(sources []rulefile.Source, failed []files.Unreadable) merged {
 	written, problems, named := rulefile.LoadDomains(sources, m.opt)
 	set, more := m.checked(written)
 	problems = append(problems, more...)
@@ -103,7 +78,7 @@ func (m *merger) merge(sources []rulefile.Source, failed []unreadable) merged {
 		return merged{set: set, sources: sources, domains: groups, outcome: Outcome{Problems: problems}}
 	}
 	for _, u := range failed {
-		problems = append(problems, u.problem())
+		problems = append(problems, u.Problem())
 	}
 	out := merged{domains: map[string][]rulefile.Source{}}
 	for _, name := range order {
@@ -123,7 +98,7 @@ func (m *merger) merge(sources []rulefile.Source, failed []unreadable) merged {
 			problems = append(problems, more...)
 		}
 	}
-	out.outcome.Problems, out.outcome.Err = problems, &LoadError{problems}
+	out.outcome.Problems, out.outcome.Err = problems, &files.LoadError{Problems: problems}
 	return out
 }
 

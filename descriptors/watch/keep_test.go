@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/headgate-rls/headgate/descriptors"
+	"github.com/headgate-rls/headgate/descriptors/files"
 	"github.com/headgate-rls/headgate/descriptors/rulefile"
 )
 
@@ -282,12 +283,12 @@ func TestLoadErrorShowsSomeProblems(t *testing.T) {
 	for i := range problems {
 		problems[i] = descriptors.Problem{File: "a.yaml", Line: i + 1, Message: "wrong", Warning: i < 2}
 	}
-	text := (&LoadError{problems}).Error()
+	text := (&files.LoadError{Problems: problems}).Error()
 	if strings.Count(text, "wrong") != 20 || !strings.HasPrefix(text, "a.yaml:3: wrong\n") ||
 		!strings.HasSuffix(text, "\nand 80 further problems, which headgate check shows") {
 		t.Error(text)
 	}
-	if text := (&LoadError{problems[:22]}).Error(); strings.Contains(text, "further") ||
+	if text := (&files.LoadError{Problems: problems[:22]}).Error(); strings.Contains(text, "further") ||
 		strings.Count(text, "wrong") != 20 {
 		t.Error(text)
 	}

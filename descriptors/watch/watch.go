@@ -17,6 +17,7 @@ import (
 	"github.com/fsnotify/fsnotify"
 
 	"github.com/headgate-rls/headgate/descriptors"
+	"github.com/headgate-rls/headgate/descriptors/files"
 	"github.com/headgate-rls/headgate/descriptors/rulefile"
 )
 
@@ -42,7 +43,7 @@ type Options struct {
 	// OnChange.
 	OnOutcome func(*Outcome)
 	// Files says which files of directories hold rules.
-	Files Files
+	Files files.Names
 	// Skip lets Load leave out domains whose files have errors.
 	Skip bool
 	// Check returns what is wrong with rules that are well written, such as
@@ -73,7 +74,13 @@ type Watcher struct {
 	refusing bool              // the system refused a watch, and that was logged
 }
 
-// New returns a Watcher for paths as [ReadPaths] takes them.
+func init() {
+	files.RegisterWatcher(func(paths []string, f files.Following) files.Watcher {
+		return New(paths, Options{Options: f.Options, Log: f.Log, Check: f.Check, OnChange: f.OnChange})
+	})
+}
+
+// New returns a Watcher for paths as [files.ReadPaths] takes them.
 func New(paths []string, opt Options) *Watcher {
 	if opt.Log == nil {
 		opt.Log = slog.Default()
@@ -94,7 +101,7 @@ func New(paths []string, opt Options) *Watcher {
 }
 
 // Load reads the files once, to start with, and returns their set and
-// warnings. Its error is a [LoadError] if it is the rules that are wrong; with
+// warnings. Its error is a [files.LoadError] if it is the rules that are wrong; with
 // Skip only if no domain is left. Call it before Run, or not at all: Run then
 // hands the first set to OnChange. After an error Run still waits for better
 // files.
@@ -102,14 +109,14 @@ func (w *Watcher) Load() (*descriptors.Set, []descriptors.Problem, error) {
 	sources, failed, print, err := w.read()
 	w.seen = print
 	if err == nil && len(failed) > 0 && !w.opt.Skip {
-		err = failed[0].err
+		err = failed[0].Err
 	}
 	if err != nil {
 		return nil, nil, err
 	}
 	m := w.merge(sources, failed)
 	if m.set == nil || m.outcome.Err != nil && !w.opt.Skip {
-		return nil, m.outcome.Problems, &LoadError{m.outcome.Problems}
+		return nil, m.outcome.Problems, &files.LoadError{Problems: m.outcome.Problems}
 	}
 	w.take(&m)
 	if m.outcome.Err != nil {
@@ -136,10 +143,10 @@ func warnings(problems []descriptors.Problem) []descriptors.Problem {
 }
 
 // read returns the files, those that cannot be read, and the fingerprint of both.
-func (w *Watcher) read() ([]rulefile.Source, []unreadable, fingerprint, error) {
-	sources, failed, err := readEach(w.paths, w.opt.Files)
+func (w *Watcher) read() ([]rulefile.Source, []files.Unreadable, fingerprint, error) {
+	sources, failed, err := files.ReadEach(w.paths, w.opt.Files)
 	if err == nil && len(sources) == 0 && len(failed) > 0 {
-		err = failed[0].err
+		err = failed[0].Err
 	}
 	if err != nil {
 		return nil, nil, sha256.Sum256([]byte("error " + err.Error())), err
@@ -147,7 +154,7 @@ func (w *Watcher) read() ([]rulefile.Source, []unreadable, fingerprint, error) {
 	return sources, failed, fingerprintOf(sources, failed), nil
 }
 
-func fingerprintOf(sources []rulefile.Source, failed []unreadable) fingerprint {
+func fingerprintOf(sources []rulefile.Source, failed []files.Unreadable) fingerprint {
 	h := sha256.New()
 	var size [8]byte
 	part := func(b []byte) {
@@ -160,8 +167,8 @@ func fingerprintOf(sources []rulefile.Source, failed []unreadable) fingerprint {
 		part(s.Data)
 	}
 	for _, u := range failed {
-		part([]byte("unreadable " + u.path))
-		part([]byte(u.err.Error()))
+		part([]byte("unreadable " + u.Path))
+		part([]byte(u.Err.Error()))
 	}
 	return fingerprint(h.Sum(nil))
 }
@@ -377,7 +384,7 @@ func (w *Watcher) follow(path string, links int) {
 		}
 		w.names[at] = true
 		to, err := os.Readlink(at)
-		if err != nil || links == maxLinks {
+		if err != nil || links == files.MaxLinks {
 			return
 		}
 		if !filepath.IsAbs(to) {
@@ -393,7 +400,7 @@ func (w *Watcher) follow(path string, links int) {
 // in them lead.
 func (w *Watcher) below(path string, depth int) {
 	info, err := os.Stat(path)
-	if err != nil || !info.IsDir() || depth > maxFolderDepth {
+	if err != nil || !info.IsDir() || depth > files.MaxDepth {
 		return
 	}
 	real, err := filepath.EvalSymlinks(path)
@@ -408,7 +415,7 @@ func (w *Watcher) below(path string, depth int) {
 	for _, e := range entries {
 		child := filepath.Join(path, e.Name())
 		link := e.Type()&fs.ModeSymlink != 0
-		if !w.opt.Files.named(e.Name()) || !link && !e.IsDir() {
+		if !w.opt.Files.Looks(e.Name()) || !link && !e.IsDir() {
 			continue
 		}
 		if link {
@@ -416,4 +423,24 @@ func (w *Watcher) below(path string, depth int) {
 		}
 		w.below(child, depth+1)
 	}
+}
+
+// Follow calls changed with the files at paths at first and then whenever they have
+// changed, until ctx ends; with an error if one of them cannot be read. The files are
+// followed as a [Watcher] follows files of rules.
+func Follow(ctx context.Context, paths []string, log *slog.Logger, changed func([]rulefile.Source, error)) error {
+	w := New(paths, Options{Log: log})
+	w.files = changed
+	return w.Run(ctx)
+}
+
+// hand gives what was read to the function of Follow.
+func (w *Watcher) hand(sources []rulefile.Source, failed []files.Unreadable, err error) {
+	if err == nil && len(failed) > 0 {
+		err = failed[0].Err
+	}
+	if err != nil {
+		sources = nil
+	}
+	w.files(sources, err)
 }

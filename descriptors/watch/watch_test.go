@@ -17,6 +17,7 @@ import (
 	"github.com/fsnotify/fsnotify"
 
 	"github.com/headgate-rls/headgate/descriptors"
+	"github.com/headgate-rls/headgate/descriptors/files"
 	"github.com/headgate-rls/headgate/descriptors/rulefile"
 )
 
@@ -553,7 +554,7 @@ func TestWatchBadStart(t *testing.T) {
 	write(t, file, "domain: d\ndescriptors:\n  - value: a\n  - key: b\n    rate: 1\n")
 	w := New([]string{file}, Options{})
 	_, problems, err := w.Load()
-	var bad *LoadError
+	var bad *files.LoadError
 	if !errors.As(err, &bad) || len(bad.Problems) != 2 || len(problems) != 2 || strings.Count(err.Error(), "\n") != 1 {
 		t.Error(err)
 	}
@@ -590,7 +591,7 @@ func TestReadPaths(t *testing.T) {
 		write(t, filepath.Join(dir, f), f)
 	}
 	do(t, os.Symlink("..data/d.yaml", filepath.Join(dir, "d.yaml")), os.Symlink("nowhere", filepath.Join(dir, "dangling")))
-	sources, err := ReadPaths([]string{dir, filepath.Join(dir, "notes.txt")}, Files{})
+	sources, err := files.ReadPaths([]string{dir, filepath.Join(dir, "notes.txt")}, files.Names{})
 	do(t, err)
 	var got []string
 	for _, s := range sources {
@@ -604,14 +605,14 @@ func TestReadPaths(t *testing.T) {
 
 	do(t, os.Remove(filepath.Join(dir, "dangling")))
 	for _, c := range []struct {
-		files Files
+		files files.Names
 		want  string
 	}{
-		{Files{All: true}, "a.yml b.yaml d.yaml notes.txt team/c.yaml"},
-		{Files{All: true, Dots: true}, ".x.yaml a.yml b.yaml d.yaml notes.txt team/c.yaml"},
-		{Files{Dots: true}, ".x.yaml a.yml b.yaml d.yaml team/c.yaml"},
+		{files.Names{All: true}, "a.yml b.yaml d.yaml notes.txt team/c.yaml"},
+		{files.Names{All: true, Dots: true}, ".x.yaml a.yml b.yaml d.yaml notes.txt team/c.yaml"},
+		{files.Names{Dots: true}, ".x.yaml a.yml b.yaml d.yaml team/c.yaml"},
 	} {
-		sources, err := ReadPaths([]string{dir}, c.files)
+		sources, err := files.ReadPaths([]string{dir}, c.files)
 		do(t, err)
 		var names []string
 		for _, s := range sources {
@@ -622,7 +623,7 @@ func TestReadPaths(t *testing.T) {
 			t.Errorf("%+v: %s, want %s", c.files, got, c.want)
 		}
 	}
-	if sources, err := ReadPaths([]string{filepath.Join(dir, "empty")}, Files{Empty: true}); err != nil ||
+	if sources, err := files.ReadPaths([]string{filepath.Join(dir, "empty")}, files.Names{Empty: true}); err != nil ||
 		len(sources) != 0 {
 		t.Errorf("an empty directory that is accepted: %d files, %v", len(sources), err)
 	}
@@ -639,7 +640,8 @@ func TestReadPaths(t *testing.T) {
 		{loop, "nested deeper than 8"},
 		{"/dev/null", "not a regular file"},
 	} {
-		if _, err := ReadPaths([]string{tc.path}, Files{}); err == nil || !strings.Contains(err.Error(), tc.want) {
+		_, err := files.ReadPaths([]string{tc.path}, files.Names{})
+		if err == nil || !strings.Contains(err.Error(), tc.want) {
 			t.Errorf("%s: %v", tc.path, err)
 		}
 	}
@@ -650,7 +652,7 @@ func TestEmptyDirectoriesAndAnyName(t *testing.T) {
 	dir := t.TempDir()
 	got := ""
 	w := New([]string{dir}, Options{
-		Log: slog.New(slog.DiscardHandler), Files: Files{All: true, Empty: true}, Settle: -1,
+		Log: slog.New(slog.DiscardHandler), Files: files.Names{All: true, Empty: true}, Settle: -1,
 		OnChange: func(s *descriptors.Set, _ []descriptors.Problem) { got = describeSet(s) },
 	})
 	set, _, err := w.Load()

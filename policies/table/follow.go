@@ -10,32 +10,6 @@ import (
 	"github.com/headgate-rls/headgate/policies"
 )
 
-// Times of followers and editors.
-const (
-	// pollIdle is how often a follower asks while nothing changes, and pollWatched how often
-	// while changes are announced.
-	pollIdle    = time.Second
-	pollWatched = 50 * time.Millisecond
-	// noticed is how long it takes until every follower has seen an announcement.
-	noticed = pollIdle + 250*time.Millisecond
-	// watchFor is for how long followers look often after a change or its announcement.
-	watchFor = 10 * time.Second
-	// perEdit is the time that each edit may take beyond that.
-	perEdit = 200 * time.Microsecond
-	// longestWatch is for how long followers look often at most: all policies are changed, and as
-	// many are removed.
-	longestWatch = watchFor + 2*MaxPolicies*perEdit
-	// Settle is how long after its commit a change is in force everywhere.
-	Settle = 250 * time.Millisecond
-
-	// readAgain is how long a follower waits at most until it reads policies again that could not
-	// be read: a reading may be of all of them.
-	readAgain = 30 * time.Second
-
-	stateWithin = 2 * time.Second
-	readWithin  = 2 * time.Minute
-)
-
 // A Follower keeps a Set true to a Store. It asks for the generation once a second, and every
 // 50 ms while changes are announced, and reads what has changed. While the store does not answer,
 // the last snapshot stays in force.

@@ -9,6 +9,32 @@ import (
 	"github.com/headgate-rls/headgate/policies"
 )
 
+// Times of followers and editors.
+const (
+	// pollIdle is how often a follower asks while nothing changes, and pollWatched how often
+	// while changes are announced.
+	pollIdle    = time.Second
+	pollWatched = 50 * time.Millisecond
+	// noticed is how long it takes until every follower has seen an announcement.
+	noticed = pollIdle + 250*time.Millisecond
+	// watchFor is for how long followers look often after a change or its announcement.
+	watchFor = 10 * time.Second
+	// perEdit is the time that each edit may take beyond that.
+	perEdit = 200 * time.Microsecond
+	// longestWatch is for how long followers look often at most: all policies are changed, and as
+	// many are removed.
+	longestWatch = watchFor + 2*MaxPolicies*perEdit
+	// Settle is how long after its commit a change is in force everywhere.
+	Settle = 250 * time.Millisecond
+
+	// readAgain is how long a follower waits at most until it reads policies again that could not
+	// be read: a reading may be of all of them.
+	readAgain = 30 * time.Second
+
+	stateWithin = 2 * time.Second
+	readWithin  = 2 * time.Minute
+)
+
 // MaxPolicies bounds how many policies a store may have, and so the memory of each process.
 const MaxPolicies = 2_000_000
 
@@ -174,4 +200,31 @@ func (e *Edit) check() error {
 	}
 	_, err = e.Figures.Limit()
 	return err
+}
+
+// Bounds of a store's history. It keeps the newest HistoryOfKey changes of each key, as far as they
+// are among the newest HistoryOfAll changes of all keys. So an import of as many policies as there
+// may be leaves an entry for each of them.
+const (
+	HistoryOfKey = 100
+	HistoryOfAll = MaxPolicies
+)
+
+// An Entry is one change of one policy, as the history of a store has it.
+type Entry struct {
+	// Number grows with each change. An entry with a larger one was made later.
+	Number int64
+	// Generation is that of the transaction. Policies that were changed together have the same.
+	Generation int64
+	Key        string
+	By         string    // as Policy.ChangedBy
+	At         time.Time // by the clock of the database
+	// Before and After are what the policy was and became; nil if there was none.
+	Before, After *Revision
+}
+
+// A Revision is what a policy said at some time.
+type Revision struct {
+	policies.Figures
+	Version int64
 }

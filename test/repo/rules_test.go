@@ -52,11 +52,10 @@ func fromStandardLibrary(imported string) bool {
 	return !strings.Contains(first, ".")
 }
 
-// registering are the files that may have an init function, by which a store is known to a program that
-// imports it.
+// registering are the files that may have an init function, by which a store, or what follows files, is known to a
+// program that imports it.
 var registering = []string{"backends/memory/kind.go", "backends/redis/kind.go", "backends/sqlstore/kind.go",
-	"backends/dynamodb/kind.go",
-	"policies/sqlstore/source.go"}
+	"backends/dynamodb/kind.go", "policies/sqlstore/source.go", "descriptors/watch/watch.go"}
 
 // clockFree are the directories in which time comes in from outside, and
 // clockAllowed the packages below them that measure durations or own the clock.

@@ -14,8 +14,8 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/headgate-rls/headgate/descriptors"
+	"github.com/headgate-rls/headgate/descriptors/files"
 	"github.com/headgate-rls/headgate/descriptors/rulefile"
-	"github.com/headgate-rls/headgate/descriptors/watch"
 	"github.com/headgate-rls/headgate/test/golden"
 )
 
@@ -31,7 +31,7 @@ func options() Options {
 // load reads a file of rules.
 func load(t *testing.T, path string) (*descriptors.Set, *descriptors.Spec) {
 	t.Helper()
-	sources, err := watch.ReadPaths([]string{path}, watch.Files{})
+	sources, err := files.ReadPaths([]string{path}, files.Names{})
 	if err != nil {
 		t.Fatal(err)
 	}

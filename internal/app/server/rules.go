@@ -15,6 +15,7 @@ import (
 
 	"github.com/headgate-rls/headgate/backends"
 	"github.com/headgate-rls/headgate/descriptors"
+	"github.com/headgate-rls/headgate/descriptors/files"
 	"github.com/headgate-rls/headgate/descriptors/rulefile"
 	"github.com/headgate-rls/headgate/descriptors/watch"
 	"github.com/headgate-rls/headgate/internal/app/config"
@@ -63,7 +64,7 @@ func loadRules(conf *config.Config, caps *backends.Caps, log *slog.Logger,
 	if conf.Example {
 		set, problems := rulefile.Load([]rulefile.Source{{Name: "built-in example", Data: exampleRules}}, opt)
 		if set == nil {
-			return nil, watch.ProblemsError(problems)
+			return nil, files.ProblemsError(problems)
 		}
 		f.loaded = set
 		return f, nil
@@ -79,9 +80,9 @@ func loadRules(conf *config.Config, caps *backends.Caps, log *slog.Logger,
 		OnOutcome: f.read,
 	})
 	set, warnings, err := f.watcher.Load()
-	var bad *watch.LoadError
+	var bad *files.LoadError
 	if errors.As(err, &bad) {
-		err = watch.ProblemsError(bad.Problems)
+		err = files.ProblemsError(bad.Problems)
 		if !skip {
 			err = fmt.Errorf("%w\nto start without the domains of such files: --rules-errors skip", err)
 		}
@@ -91,14 +92,14 @@ func loadRules(conf *config.Config, caps *backends.Caps, log *slog.Logger,
 		return nil, fmt.Errorf("--rules: %w", err)
 	}
 	f.loaded = set
-	watch.LogWarnings(f.log, warnings)
+	files.LogWarnings(f.log, warnings)
 	f.warnOfNothing(set)
 	return f, nil
 }
 
 // ruleFiles says which files of directories are read.
-func ruleFiles(conf *config.Config) watch.Files {
-	return watch.Files{All: conf.RulesFiles != "yaml", Dots: conf.RulesFiles == config.DotFiles, Empty: conf.RulesEmpty}
+func ruleFiles(conf *config.Config) files.Names {
+	return files.Names{All: conf.RulesFiles != "yaml", Dots: conf.RulesFiles == config.DotFiles, Empty: conf.RulesEmpty}
 }
 
 // warnOfNothing logs a warning if no rules file exists, so that nothing is limited.
@@ -123,7 +124,7 @@ func (f *ruleFollower) read(o *watch.Outcome) {
 // changed puts new rules in force. The watcher has logged that they are new, but not
 // what to warn of.
 func (f *ruleFollower) changed(set *descriptors.Set, warnings []descriptors.Problem) {
-	watch.LogWarnings(f.log, warnings)
+	files.LogWarnings(f.log, warnings)
 	f.warnOfNothing(set)
 	err := f.install(set)
 	f.rejected = err != nil

@@ -11,6 +11,7 @@ import (
 
 	"github.com/headgate-rls/headgate/backends"
 	"github.com/headgate-rls/headgate/descriptors"
+	"github.com/headgate-rls/headgate/descriptors/files"
 	"github.com/headgate-rls/headgate/descriptors/overlay"
 	"github.com/headgate-rls/headgate/descriptors/rulefile"
 	"github.com/headgate-rls/headgate/descriptors/watch"
@@ -78,13 +79,13 @@ func (x *xdsRules) readOverlay() (*overlay.Overlay, error) {
 	if len(x.conf.Overlays) == 0 {
 		return nil, nil
 	}
-	sources, err := watch.ReadPaths(x.conf.Overlays, watch.Files{})
+	sources, err := files.ReadPaths(x.conf.Overlays, files.Names{})
 	if err != nil {
 		return nil, fmt.Errorf("--xds-overlay: %w", err)
 	}
 	o, problems := rulefile.LoadOverlay(sources)
 	if o == nil {
-		return nil, fmt.Errorf("--xds-overlay: %w", &watch.LoadError{Problems: problems})
+		return nil, fmt.Errorf("--xds-overlay: %w", &files.LoadError{Problems: problems})
 	}
 	return o, nil
 }
@@ -127,7 +128,7 @@ func (x *xdsRules) followOverlay(ctx context.Context) {
 		}
 		o, problems := rulefile.LoadOverlay(sources)
 		if o == nil {
-			x.log.Error("overlay not reloaded; the old one stays in force", "error", &watch.LoadError{Problems: problems})
+			x.log.Error("overlay not reloaded; the old one stays in force", "error", &files.LoadError{Problems: problems})
 			return
 		}
 		if bytes.Equal(o.Sum(), inForce) {

@@ -16,7 +16,11 @@ func main() {
 	opt := headgate.Options{Rules: []headgate.Rules{headgate.YAML("rules.yaml", rules)}}
 	flag.StringVar(&opt.Backend, "backend", "memory://", "")
 	flag.StringVar(&opt.Policies, "policies", "", "")
+	follow := flag.String("follow", "", "")
 	flag.Parse()
+	if *follow != "" {
+		opt.Rules, opt.Follow = []headgate.Rules{headgate.Files(*follow)}, true
+	}
 	limiter, err := headgate.Open(context.Background(), opt)
 	if err != nil {
 		log.Fatal(err)

@@ -1,4 +1,4 @@
-package watch
+package files
 
 import (
 	"errors"
@@ -15,15 +15,15 @@ import (
 
 // Bounds of what ReadPaths reads.
 const (
-	maxSources     = 10_000
-	maxTotalBytes  = 256 << 20
-	maxFolderDepth = 8
-	maxLinks       = 32 // one after the other
+	maxSources    = 10_000
+	maxTotalBytes = 256 << 20
+	MaxDepth      = 8
+	MaxLinks      = 32 // one after the other
 )
 
-// Files says which files of directories hold rules. The zero value is for *.yaml
+// Names says which files of directories hold rules. The zero value is for *.yaml
 // and *.yml without a dot at the beginning, of which there must be one.
-type Files struct {
+type Names struct {
 	// All takes files of every extension, as envoyproxy/ratelimit does.
 	All bool
 	// Dots takes names that begin with a dot too. Those that begin with two are
@@ -37,10 +37,10 @@ type Files struct {
 // also in directories below, in alphabetical order; links are followed. A
 // directory without any rules is an error unless files accepts it: while files
 // are being replaced it is more likely than an operator who wants no limits.
-func ReadPaths(paths []string, files Files) ([]rulefile.Source, error) {
-	sources, unreadable, err := readEach(paths, files)
+func ReadPaths(paths []string, files Names) ([]rulefile.Source, error) {
+	sources, unreadable, err := ReadEach(paths, files)
 	if err == nil && len(unreadable) > 0 {
-		err = unreadable[0].err
+		err = unreadable[0].Err
 	}
 	if err != nil {
 		return nil, err
@@ -48,12 +48,12 @@ func ReadPaths(paths []string, files Files) ([]rulefile.Source, error) {
 	return sources, nil
 }
 
-// readEach is ReadPaths that goes on to the next file after one that cannot be
+// ReadEach is ReadPaths that goes on to the next file after one that cannot be
 // read. Its error says that there are more files, or larger ones, than are read.
-func readEach(paths []string, files Files) ([]rulefile.Source, []unreadable, error) {
+func ReadEach(paths []string, files Names) ([]rulefile.Source, []Unreadable, error) {
 	r := &reader{files: files}
 	for _, p := range paths {
-		if err := r.path(p); err != nil {
+		if err := r.read(p); err != nil {
 			return nil, nil, err
 		}
 	}
@@ -61,20 +61,21 @@ func readEach(paths []string, files Files) ([]rulefile.Source, []unreadable, err
 }
 
 type reader struct {
-	files   Files
+	files   Names
 	sources []rulefile.Source
-	failed  []unreadable
+	failed  []Unreadable
 	total   int
 }
 
-// An unreadable is a file or directory that could not be read.
-type unreadable struct {
-	path string
-	err  error
+// An Unreadable is a file or directory that could not be read.
+type Unreadable struct {
+	Path string
+	Err  error
 }
 
-func (u unreadable) problem() descriptors.Problem {
-	return descriptors.Problem{File: u.path, Message: strings.TrimPrefix(u.err.Error(), u.path+": ")}
+// Problem says so as a problem of the rules.
+func (u Unreadable) Problem() descriptors.Problem {
+	return descriptors.Problem{File: u.Path, Message: strings.TrimPrefix(u.Err.Error(), u.Path+": ")}
 }
 
 // errTooMuch is an error about all files together.
@@ -89,12 +90,12 @@ func (r *reader) keep(path string, err error) error {
 	if errors.As(err, &where) && where.Path == path {
 		err = fmt.Errorf("%s: %w", path, where.Err) // without the system call's name
 	}
-	r.failed = append(r.failed, unreadable{path, err})
+	r.failed = append(r.failed, Unreadable{path, err})
 	return nil
 }
 
-// path reads one of the paths that ReadPaths got.
-func (r *reader) path(p string) error {
+// read reads one of the paths that ReadPaths got.
+func (r *reader) read(p string) error {
 	info, err := os.Stat(p)
 	if err != nil {
 		return r.keep(p, err)
@@ -113,15 +114,15 @@ func (r *reader) path(p string) error {
 }
 
 // String says what files there are none of.
-func (f Files) String() string {
+func (f Names) String() string {
 	if f.All {
 		return "file"
 	}
 	return "*.yaml or *.yml file"
 }
 
-// named reports whether what has a name in a directory is looked at.
-func (f Files) named(name string) bool {
+// Looks reports whether what has a name in a directory is looked at.
+func (f Names) Looks(name string) bool {
 	if f.Dots {
 		return !strings.HasPrefix(name, "..")
 	}
@@ -129,22 +130,22 @@ func (f Files) named(name string) bool {
 }
 
 // rules reports whether a file in a directory holds rules, by its name.
-func (f Files) rules(name string) bool {
+func (f Names) rules(name string) bool {
 	ext := filepath.Ext(name)
-	return f.named(name) && (f.All || ext == ".yaml" || ext == ".yml")
+	return f.Looks(name) && (f.All || ext == ".yaml" || ext == ".yml")
 }
 
 func (r *reader) folder(dir string, depth int) error {
-	if depth > maxFolderDepth {
+	if depth > MaxDepth {
 		return r.keep(dir, fmt.Errorf("%s: directories are nested deeper than %d; is there a link to a directory above?", dir,
-			maxFolderDepth))
+			MaxDepth))
 	}
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return r.keep(dir, err)
 	}
 	for _, e := range entries {
-		if !r.files.named(e.Name()) {
+		if !r.files.Looks(e.Name()) {
 			continue
 		}
 		path := filepath.Join(dir, e.Name())

@@ -1,20 +1,18 @@
-package watch
+package files
 
 import (
 	"errors"
 	"log/slog"
-	"path/filepath"
 	"strings"
 
 	"github.com/headgate-rls/headgate/descriptors"
-	"github.com/headgate-rls/headgate/descriptors/reference"
 	"github.com/headgate-rls/headgate/descriptors/rulefile"
 )
 
 // Load reads and compiles the files and directories at paths. The Spec is what the Set
 // was built from. Errors: a file cannot be read, or those of [ProblemsError].
 func Load(paths []string, opt rulefile.Options) (*descriptors.Set, *descriptors.Spec, error) {
-	sources, err := ReadPaths(paths, Files{})
+	sources, err := ReadPaths(paths, Names{})
 	if err != nil {
 		return nil, nil, err
 	}
@@ -32,7 +30,7 @@ type FindProblems func(*descriptors.Set) []descriptors.Problem
 // Check is Load that reports every problem instead of an error, and also those that unfit
 // finds. Set is nil if the rules cannot be compiled. The error says that a file cannot be read.
 func Check(paths []string, opt rulefile.Options, unfit FindProblems) (*descriptors.Set, []descriptors.Problem, error) {
-	sources, err := ReadPaths(paths, Files{})
+	sources, err := ReadPaths(paths, Names{})
 	if err != nil {
 		return nil, nil, err
 	}
@@ -41,28 +39,6 @@ func Check(paths []string, opt rulefile.Options, unfit FindProblems) (*descripto
 		problems = append(problems, unfit(set)...)
 	}
 	return set, problems, nil
-}
-
-// CheckReference is Check for rules of envoyproxy/ratelimit, which reads files of every
-// name. It also returns what that service decides differently.
-func CheckReference(paths []string, opt rulefile.Options,
-	unfit FindProblems) (set *descriptors.Set, problems, differences []descriptors.Problem, err error) {
-	sources, err := ReadPaths(paths, Files{All: true})
-	if err != nil {
-		return nil, nil, nil, err
-	}
-	set, spec, problems := rulefile.LoadSpec(sources, opt)
-	if set == nil {
-		return nil, problems, nil, nil
-	}
-	for _, s := range sources {
-		if ext := filepath.Ext(s.Name); ext != ".yaml" && ext != ".yml" {
-			differences = append(differences, descriptors.Problem{File: s.Name, Line: 1, Warning: true,
-				Message: "differs: the name of the file: the reference reads all files; headgate reads *.yaml and *.yml, " +
-					"unless it runs as ratelimit"})
-		}
-	}
-	return set, append(problems, unfit(set)...), append(differences, reference.Find(spec)...), nil
 }
 
 // maxLogged is how many warnings are logged at a time: rules are read again whenever they change.
