@@ -159,7 +159,8 @@ func (g *gateway) api(sends *httpapi.Metrics) (http.Handler, error) {
 	c := httpapi.Config{Gateway: g, Answer: sends.Sent, Log: g.log, Timeout: g.conf.RequestTimeout,
 		Most: g.conf.MaxRequests}
 	if g.conf.ConfigToken != "" {
-		guard, err := web.NewGuard(web.GuardConfig{Token: g.conf.ConfigToken, Setting: "NOTIFY_GATEWAY_CONFIG_TOKEN"})
+		guard, err := web.NewGuard(web.GuardConfig{Token: g.conf.ConfigToken, Setting: "NOTIFY_GATEWAY_CONFIG_TOKEN",
+			Refusals: web.NewRefusals(g.log)})
 		if err != nil {
 			return nil, err
 		}

@@ -16,8 +16,9 @@ import (
 )
 
 // newGuard makes the guard in front of admin paths, and what verifies JWTs: nil if nothing does.
-func newGuard(c *config.Admin, log *slog.Logger) (*web.Guard, *jwks.Verifier, error) {
-	g := web.GuardConfig{Token: c.Token, Named: c.Named, Networks: c.Prefixes(), ClientCertificates: c.ClientCA != ""}
+func newGuard(c *config.Admin, log *slog.Logger, refusals *web.Refusals) (*web.Guard, *jwks.Verifier, error) {
+	g := web.GuardConfig{Token: c.Token, Named: c.Named, Networks: c.Prefixes(), ClientCertificates: c.ClientCA != "",
+		Refusals: refusals}
 	var verifier *jwks.Verifier
 	if c.JWKS != "" {
 		var err error

@@ -74,7 +74,9 @@ func Run(ctx context.Context, c Config) error {
 	if spans != nil {
 		metrics.Add(spans.Rows()...)
 	}
-	guard, verifier, err := newGuard(&s.conf.Admin, s.log)
+	refusals := web.NewRefusals(s.log)
+	metrics.Add(refusals.Rows()...)
+	guard, verifier, err := newGuard(&s.conf.Admin, s.log, refusals)
 	if err != nil {
 		return err
 	}

@@ -33,6 +33,8 @@ type GuardConfig struct {
 	// certificate that was verified. Set it only for a listener that demands such certificates
 	// (tls.RequireAndVerifyClientCert) from authorities of your own (ClientCAs).
 	ClientCertificates bool
+	// Refusals, if set, counts and logs the requests that are not let in.
+	Refusals *Refusals
 }
 
 // ErrUnverified is why a JWT can be neither accepted nor refused at the moment.
@@ -47,6 +49,7 @@ type Guard struct {
 	setting      string
 	certificates bool
 	origin       *http.CrossOriginProtection
+	refusals     *Refusals
 }
 
 // A token is kept as its SHA-256 only, beside the name that logs have for its user.
@@ -60,7 +63,7 @@ type token struct {
 func NewGuard(c GuardConfig) (*Guard, error) {
 	g := &Guard{
 		verify: c.Verify, networks: c.Networks, setting: c.setting(), certificates: c.ClientCertificates,
-		origin: http.NewCrossOriginProtection(),
+		origin: http.NewCrossOriginProtection(), refusals: c.Refusals,
 	}
 	if c.Token != "" {
 		if err := g.add(c.Token, "admin-token", c.setting()); err != nil {
@@ -95,23 +98,27 @@ func (c GuardConfig) setting() string { return cmp.Or(c.Setting, "HEADGATE_ADMIN
 // behalf of another site; and with 503 if the guard cannot check their credentials at the moment.
 func (g *Guard) Wrap(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		refuse := func(code int, reason, text string) {
+			g.refusals.note(r, code, reason)
+			Error(w, code, text)
+		}
 		if !g.reachable(r.RemoteAddr) {
-			Error(w, http.StatusForbidden, "requests from your address are not allowed here")
+			refuse(http.StatusForbidden, "network", "requests from your address are not allowed here")
 			return
 		}
-		caller, err := g.admits(r)
+		caller, reason, err := g.admits(r)
 		switch {
 		case errors.Is(err, ErrUnverified):
 			w.Header().Set("Retry-After", "5")
-			Error(w, http.StatusServiceUnavailable, err.Error())
+			refuse(http.StatusServiceUnavailable, "unverified JWT", err.Error())
 			return
 		case err != nil:
 			w.Header().Set("WWW-Authenticate", "Bearer")
-			Error(w, http.StatusUnauthorized, err.Error())
+			refuse(http.StatusUnauthorized, reason, err.Error())
 			return
 		}
 		if g.origin.Check(r) != nil {
-			Error(w, http.StatusForbidden, "the request comes from a page of another site")
+			refuse(http.StatusForbidden, "other site", "the request comes from a page of another site")
 			return
 		}
 		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), callerKey{}, caller)))
@@ -178,18 +185,18 @@ func (g *Guard) reachable(remote string) bool {
 	return slices.ContainsFunc(g.networks, func(n netip.Prefix) bool { return n.Contains(ip) })
 }
 
-// admits returns who sent a request that may pass, or why it may not.
-func (g *Guard) admits(r *http.Request) (caller string, err error) {
+// admits returns who sent a request that may pass, or why it may not: in a word, and for the caller.
+func (g *Guard) admits(r *http.Request) (caller, reason string, err error) {
 	if g.certificates && r.TLS != nil && len(r.TLS.VerifiedChains) > 0 {
-		return certificateCaller(r.TLS.VerifiedChains[0][0]), nil
+		return certificateCaller(r.TLS.VerifiedChains[0][0]), "", nil
 	}
 	values := r.Header.Values("Authorization")
 	if len(values) != 1 {
-		return "", g.refusal()
+		return "", "no token", g.refusal()
 	}
 	scheme, text, _ := strings.Cut(values[0], " ")
 	if !strings.EqualFold(scheme, "Bearer") {
-		return "", g.refusal()
+		return "", "no token", g.refusal()
 	}
 	// Sums are compared, all of them and always whole, so that the time taken does not
 	// depend on the tokens, their length included.
@@ -202,18 +209,18 @@ func (g *Guard) admits(r *http.Request) (caller string, err error) {
 	}
 	switch {
 	case caller != "":
-		return caller, nil
+		return caller, "", nil
 	case g.verify == nil || strings.Count(text, ".") != 2:
-		return "", g.refusal()
+		return "", "wrong token", g.refusal()
 	}
 	subject, err := g.verify(r.Context(), text)
 	switch {
 	case errors.Is(err, ErrUnverified):
-		return "", err
+		return "", "", err
 	case err != nil:
-		return "", fmt.Errorf("the JWT is refused: %w", err)
+		return "", "bad JWT", fmt.Errorf("the JWT is refused: %w", err)
 	}
-	return printable("jwt:" + subject), nil
+	return printable("jwt:" + subject), "", nil
 }
 
 // refusal says what a request needs.

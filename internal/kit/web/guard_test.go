@@ -7,6 +7,7 @@ import (
 	"crypto/x509/pkix"
 	"encoding/json"
 	"errors"
+	"log/slog"
 	"math/big"
 	"net/http"
 	"net/http/httptest"
@@ -15,6 +16,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/headgate-rls/headgate/internal/kit/metrics"
 )
 
 func TestErrorTellsStatusAndMessage(t *testing.T) {
@@ -244,6 +247,37 @@ func TestGuardAsksAboutJWTs(t *testing.T) {
 		if w.Code != c.want || !strings.Contains(w.Body.String(), c.says) ||
 			(w.Code == 503) != (w.Header().Get("Retry-After") != "") {
 			t.Errorf("%s: %d %v %s, want %d with %q", c.token, w.Code, w.Header(), w.Body, c.want, c.says)
+		}
+	}
+}
+
+// TestRefusalsAreCountedAndLogged by code and reason: the log has the peer, at most once a second, and never the token.
+func TestRefusalsAreCountedAndLogged(t *testing.T) {
+	var log safeBuffer
+	r := NewRefusals(slog.New(slog.NewTextHandler(&log, nil)))
+	c := GuardConfig{Token: "secret", Networks: []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}, Refusals: r,
+		Verify: func(context.Context, string) (string, error) { return "", errors.New("no") }}
+	const each = 20
+	for range each {
+		for _, authorize := range []func(*http.Request){nil, authorization("Bearer wr0ng"), authorization("Bearer a.b.c"),
+			func(r *http.Request) { r.RemoteAddr = "10.0.0.1:7" }, authorization("Bearer secret")} {
+			guarded(t, c, authorize)
+		}
+	}
+	seen := map[string]float64{}
+	r.Rows()[0].Each(func(labels []string, value float64, _ *metrics.Counts) { seen[strings.Join(labels, " ")] = value })
+	for _, what := range []string{"401 no token", "401 wrong token", "401 bad JWT", "403 network"} {
+		if seen[what] != each {
+			t.Errorf("%s: %v, want %d (of %v)", what, seen[what], each, seen)
+		}
+	}
+	lines := strings.Count(log.String(), "level=WARN")
+	if lines < 1 || lines > 3 || !strings.Contains(log.String(), "client=192.0.2.1:1234") {
+		t.Errorf("%d lines: %s", lines, log.String())
+	}
+	for _, token := range []string{"wr0ng", "a.b.c", "secret"} {
+		if strings.Contains(log.String(), token) {
+			t.Errorf("the log has %s: %s", token, log.String())
 		}
 	}
 }

@@ -1,0 +1,28 @@
+package web
+
+import (
+	"net/http"
+
+	"github.com/headgate-rls/headgate/internal/kit/metrics"
+)
+
+// refusedRow is the metric of requests that guards refuse.
+var refusedRow = metrics.Row{Name: "headgate_admin_refused_total", Labels: metrics.Open("code", "reason"),
+	Help: "Requests to admin paths, and to those of slots with --slots-auth, that were refused: without a token or with " +
+		"a wrong one, from another network, or from a page of another site."}
+
+// refusalReasons are why guards refuse.
+var refusalReasons = []struct {
+	code   int
+	reason string
+}{
+	{http.StatusUnauthorized, "no token"},
+	{http.StatusUnauthorized, "wrong token"},
+	{http.StatusUnauthorized, "bad JWT"},
+	{http.StatusServiceUnavailable, "unverified JWT"},
+	{http.StatusForbidden, "network"},
+	{http.StatusForbidden, "other site"},
+}
+
+// Rows returns the table of the metrics.
+func (r *Refusals) Rows() []metrics.Row { return []metrics.Row{r.row} }
