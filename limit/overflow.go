@@ -28,16 +28,6 @@ func (o Overflow) String() string {
 	return fmt.Sprintf("overflow(%d)", uint8(o))
 }
 
-// ParseOverflow returns the overflow that rules call name.
-func ParseOverflow(name string) (Overflow, bool) {
-	for o, n := range overflowNames {
-		if n == name {
-			return Overflow(o), true
-		}
-	}
-	return 0, false
-}
-
 // checkOverflow reports what is wrong with s's overflow and debt.
 func (s *Spec) checkOverflow(r *row) error {
 	switch {

@@ -10,17 +10,12 @@ import (
 	"github.com/headgate-rls/headgate/limit"
 )
 
-// CheckCaps reports every limit of set that a backend with caps cannot keep.
-func CheckCaps(set *descriptors.Set, caps *backends.Caps) error {
-	return joined(CapProblems(set, caps))
-}
-
-// CapProblems is CheckCaps with the places of the rules.
+// CapProblems returns every limit of set that a backend with caps cannot keep.
 func CapProblems(set *descriptors.Set, caps *backends.Caps) []descriptors.Problem {
 	return capProblems(set.Rules(), caps)
 }
 
-// checkCaps is CheckCaps for a set that comes after one that the backend keeps.
+// checkCaps reports them of a set that comes after one that the backend keeps.
 func checkCaps(set, old *descriptors.Set, caps *backends.Caps) error {
 	added, _, ok := set.Since(old)
 	if !ok || slices.ContainsFunc(added, (*descriptors.Rule).Raw) { // which may share a log with any rule

@@ -344,12 +344,12 @@ func TestRulesThatCannotShareALog(t *testing.T) {
 		"another algorithm beside it": {rule("a", second, "token_bucket, rate: 20/min, counter: value"), ""},
 		"counters of entries":         {strings.ReplaceAll(rule("a", second, minute), ", counter: value", ""), ""},
 	} {
-		err := CheckCaps(mustLoad(t, "domain: d\ndescriptors:\n"+c.rules), &caps)
+		err := joined(CapProblems(mustLoad(t, "domain: d\ndescriptors:\n"+c.rules), &caps))
 		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
 			t.Errorf("%s: error %v, want %q", name, err, c.want)
 		}
-		if err := CheckCaps(mustLoad(t, "domain: d\ndescriptors:\n"+c.rules),
-			&backends.Caps{Name: "model", Algorithms: caps.Algorithms}); err != nil {
+		if err := joined(CapProblems(mustLoad(t, "domain: d\ndescriptors:\n"+c.rules),
+			&backends.Caps{Name: "model", Algorithms: caps.Algorithms})); err != nil {
 			t.Errorf("%s, with logs of their own: %v", name, err)
 		}
 	}

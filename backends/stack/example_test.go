@@ -17,9 +17,9 @@ func ExampleNew() {
 		return
 	}
 	defer s.Close()
-	fmt.Println(s.Caps.Name, s.Layers())
+	fmt.Println(s.Caps.Name, "local:", s.Caps.Local)
 	// Output:
-	// redis [observe breaker coalesce prefetch denycache]
+	// redis local: false
 }
 
 func ExampleCaps() {

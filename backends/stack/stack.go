@@ -130,9 +130,6 @@ func (s *Stack) List(ctx context.Context, after string, n int) (keys []limit.Key
 	return l.List(ctx, after, n)
 }
 
-// Layers returns the names of the layers around the store, from the inside out.
-func (s *Stack) Layers() []string { return slices.Clone(s.names) }
-
 // Figures returns what the store, its layers and the fallback report
 // themselves for metrics.
 func (s *Stack) Figures() []backends.Figure {

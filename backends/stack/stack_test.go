@@ -47,10 +47,10 @@ func TestLayersAreInTheOrderOfTheDesign(t *testing.T) {
 	for _, m := range regexp.MustCompile("(?m)^\\d+\\. `(\\w+)`").FindAllStringSubmatch(list, -1) {
 		documented = append(documented, m[1])
 	}
-	if got := open(t, nowhere).Layers(); !slices.Equal(got, documented) {
+	if got := open(t, nowhere).names; !slices.Equal(got, documented) {
 		t.Errorf("the layers around a store are %v, docs/design.md says %v", got, documented)
 	}
-	if got := open(t, "memory://").Layers(); !slices.Equal(got, documented[:1]) {
+	if got := open(t, "memory://").names; !slices.Equal(got, documented[:1]) {
 		t.Errorf("the layers around a store in this process are %v, want the first of %v", got, documented)
 	}
 }

@@ -162,14 +162,3 @@ func sharesCounters(a, b *descriptors.RuleSpec) bool {
 	}
 	return a.Value == rest+"_"+b.Value
 }
-
-// Table renders [Differences] as a Markdown table, for docs/migrate.md.
-func Table() string {
-	var b strings.Builder
-	b.WriteString("| rules | the reference | headgate |\n|---|---|---|\n")
-	for i := range Differences {
-		d := &Differences[i]
-		fmt.Fprintf(&b, "| %s | %s | %s |\n", d.What, d.Reference, d.Headgate)
-	}
-	return b.String()
-}

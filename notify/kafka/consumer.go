@@ -108,14 +108,6 @@ func (c *Consumer) EnsureTopic(ctx context.Context) error {
 // Ping returns an error unless a broker answers.
 func (c *Consumer) Ping(ctx context.Context) error { return c.client.Ping(ctx) }
 
-// ConsumerStats are figures of a consumer.
-type ConsumerStats struct{ Handled, Skipped, Retried int64 }
-
-// Stats returns the figures.
-func (c *Consumer) Stats() ConsumerStats {
-	return ConsumerStats{c.handled.Load(), c.skipped.Load(), c.retried.Load()}
-}
-
 // Run consumes until ctx ends. Messages that are being handled then come to their end, as far
 // as the handler brings them there; the rest is left to other members.
 func (c *Consumer) Run(ctx context.Context) {

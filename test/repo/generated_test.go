@@ -21,7 +21,6 @@ import (
 	"github.com/headgate-rls/headgate/backends/memory"
 	"github.com/headgate-rls/headgate/backends/redis"
 	"github.com/headgate-rls/headgate/backends/sqlstore"
-	"github.com/headgate-rls/headgate/descriptors/reference"
 	"github.com/headgate-rls/headgate/descriptors/xds"
 	"github.com/headgate-rls/headgate/internal/app/compat"
 	"github.com/headgate-rls/headgate/internal/app/config"
@@ -29,7 +28,6 @@ import (
 	"github.com/headgate-rls/headgate/internal/app/server"
 	"github.com/headgate-rls/headgate/internal/app/tracing"
 	"github.com/headgate-rls/headgate/internal/kit/background"
-	"github.com/headgate-rls/headgate/internal/kit/metrics"
 	"github.com/headgate-rls/headgate/internal/wire/accesslog"
 	"github.com/headgate-rls/headgate/internal/wire/unary"
 	"github.com/headgate-rls/headgate/limit"
@@ -58,7 +56,7 @@ func metricsTable() string {
 	for _, f := range figured {
 		rows = append(rows, f.Figures()...)
 	}
-	return metrics.Table(slices.Concat(rows, new(xds.Client).Rows(), new(policies.Set).Rows(), new(tracing.Tracing).Rows(),
+	return tableOf(slices.Concat(rows, new(xds.Client).Rows(), new(policies.Set).Rows(), new(tracing.Tracing).Rows(),
 		slots.NewMetrics().Rows(), slots.PoolRows(nil)))
 }
 
@@ -68,10 +66,10 @@ var generated = map[string]map[string]func() string{
 	"../../docs/notify.md": {
 		"gateway settings": new(gateway.Settings).Program().Markdown,
 		"sender settings":  new(serve.SenderSettings).Program().Markdown,
-		"metrics":          func() string { return metrics.Table(gateway.Metrics()) },
+		"metrics":          notifyMetrics,
 	},
 	"../../docs/migrate.md": {"environment": compat.Table, "reference metrics": refmetrics.Table,
-		"differences": reference.Table},
+		"differences": differences},
 }
 
 // TestGeneratedDocuments: the tables of settings, metrics and variables in documents are
@@ -145,7 +143,7 @@ var (
 // documentation has it. Documents name no metric that does not exist.
 func TestMetricNames(t *testing.T) {
 	documented := map[string]bool{}
-	for _, m := range metricRow.FindAllStringSubmatch(metricsTable()+metrics.Table(gateway.Metrics()), -1) {
+	for _, m := range metricRow.FindAllStringSubmatch(metricsTable()+notifyMetrics(), -1) {
 		if documented[m[1]] {
 			t.Errorf("two metrics are named %s", m[1])
 		}

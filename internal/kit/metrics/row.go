@@ -3,7 +3,6 @@ package metrics
 import (
 	"fmt"
 	"slices"
-	"strings"
 )
 
 // A Kind of metric.
@@ -117,24 +116,4 @@ func Truth(b bool) int {
 		return 1
 	}
 	return 0
-}
-
-// Table renders rows as a Markdown table.
-func Table(rows []Row) string {
-	var b strings.Builder
-	b.WriteString("| name | type | labels | meaning |\n|---|---|---|---|\n")
-	for i := range rows {
-		r := &rows[i]
-		var labels []string
-		for _, l := range r.Labels {
-			text := l.Name
-			if l.Values != nil {
-				text += " (`" + strings.Join(l.Values, "`, `") + "`)"
-			}
-			labels = append(labels, text)
-		}
-		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", r.Name, r.Kind, strings.Join(labels, ", "),
-			strings.ReplaceAll(r.Help, "|", `\|`))
-	}
-	return b.String()
 }
