@@ -7,8 +7,8 @@ func (b *Backend) Figures() []metrics.Row {
 	return []metrics.Row{
 		metrics.CounterOf("headgate_denycache_hits_total",
 			"Requests refused from the cache, without a call to the backend.", func() uint64 { return b.stats().hits }),
-		metrics.CounterOf("headgate_denycache_recalled_total", "Requests refused from the cache because the backend could not "+
-			"be asked, and had refused them until later than that.", func() uint64 { return b.stats().recalled }),
+		metrics.CounterOf("headgate_denycache_recalled_total", "Requests refused from the cache because the backend could "+
+			"not be asked, and had refused them until later than that.", func() uint64 { return b.stats().recalled }),
 		metrics.GaugeOf("headgate_denycache_entries", "Refusals in the cache.", func() int { return b.stats().entries }),
 		metrics.CounterOf("headgate_denycache_evictions_total",
 			"Refusals dropped because the cache was full.", func() uint64 { return b.stats().evictions }),

@@ -7,13 +7,15 @@ import (
 	"github.com/headgate-rls/headgate/limit"
 )
 
-// A debt says that units under key were admitted here. How many of them still
-// count is in the inner backend's state.
+// A debt says that units under key were admitted here and are not charged. How many of
+// them still count at most is in the inner backend's state.
 type debt struct {
 	key   limit.Key
 	of    *limit.Limit  // the whole one, as it was last asked by
 	ends  limit.Instant // nothing counts any more
-	since int64         // units admitted since they were last counted
+	units int64         // admitted and not charged
+	short int64         // of them, those for which the primary had no room when it was last asked
+	next  limit.Instant // when it may have some
 }
 
 // debts is a shard of them.
@@ -43,12 +45,12 @@ func (s *debts) note(op *limit.Op, units int64, now, ends limit.Instant) bool {
 		s.byKey[d.key] = d
 	}
 	d.of, d.ends = op.Limit, ends
-	d.since = max(d.since+units, 0)
+	d.units = max(d.units+units, 0)
 	return true
 }
 
-// room makes room for one more, if that is possible by dropping what is over.
-// It looks for that once a second at most: a search is as long as the shard.
+// room makes room for one more, if that is possible by dropping what is over, or what
+// the primary had no room for. It looks for that once a second at most: a search is as long as the shard.
 func (s *debts) room(now limit.Instant) bool {
 	const second = 1e6
 	if len(s.byKey) < s.max {
@@ -59,7 +61,7 @@ func (s *debts) room(now limit.Instant) bool {
 	}
 	s.swept = now
 	for k, d := range s.byKey {
-		if d.ends <= now {
+		if d.ends <= now || d.next > now {
 			delete(s.byKey, k)
 		}
 	}
@@ -79,17 +81,29 @@ func (s *debts) drop(k *limit.Key) {
 	delete(s.byKey, *k)
 }
 
-func (s *debts) len() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return len(s.byKey)
-}
-
-func (s *debts) appendTo(list []*debt) []*debt {
+// count returns how many of them the primary may have room for, and how many wait for that.
+func (s *debts) count(now limit.Instant) (due, waiting int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, d := range s.byKey {
-		list = append(list, d)
+		if d.due(now) {
+			due++
+		}
+	}
+	return due, len(s.byKey) - due
+}
+
+// due says whether the primary may have room for d, or d is over.
+func (d *debt) due(now limit.Instant) bool { return d.next <= now || d.ends <= now }
+
+// appendDue adds those to a list that the primary may have room for.
+func (s *debts) appendDue(list []*debt, now limit.Instant) []*debt {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, d := range s.byKey {
+		if d.due(now) {
+			list = append(list, d)
+		}
 	}
 	return list
 }

@@ -4,8 +4,15 @@
 // this process, by the same limits or by this replica's share of them. It
 // remembers the keys it admitted units for, and charges the units that still
 // count to the primary when that is back: never more than fits there, and
-// never a refund. How much that is, the local store itself knows: a window
+// never a refund. How much that is at most, the local store itself knows: a window
 // that has ended and a bucket that has refilled owe nothing.
+//
+// # Many outages
+//
+// What is charged stays counted here, until its window ends, and what the primary has no
+// room for is owed on. So over any window all outages together, however short they are
+// and however many, admit no more than one share of each replica beyond the limit.
+// That holds while the local store and the table of debts have room (Config.MaxKeys).
 //
 // # Requests in flight
 //

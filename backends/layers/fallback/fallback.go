@@ -141,9 +141,16 @@ func (l *Backend) Close() error { return l.inner.Close() }
 
 // Pending returns how many keys are remembered to be charged.
 func (l *Backend) Pending() int {
-	n := 0
+	due, _ := l.owed()
+	return due
+}
+
+// owed returns how many keys are to be charged now, and how many when the primary may have room for them.
+func (l *Backend) owed() (due, waiting int) {
+	now := l.now()
 	for i := range l.debts {
-		n += l.debts[i].len()
+		d, w := l.debts[i].count(now)
+		due, waiting = due+d, waiting+w
 	}
-	return n
+	return due, waiting
 }

@@ -182,12 +182,12 @@ func TestSharesAreHeld(t *testing.T) {
 }
 
 // TestReconcileChargesOnceUpToTheLimit: afterwards the primary's count is what it was and
-// what was admitted here, up to the limit; doing it again changes nothing.
+// what was admitted here, up to the limit; doing it again changes nothing. Here it stays counted.
 func TestReconcileChargesOnceUpToTheLimit(t *testing.T) {
 	r := random.Rand(t, 1)
 	for range 300 {
 		p := newPair(t, Config{Replicas: r.IntN(3), Slice: 1 + r.IntN(5), ServerClock: false})
-		want, limits := map[int]int64{}, map[int]*limit.Limit{}
+		want, here, limits, short := map[int]int64{}, map[int]int64{}, map[int]*limit.Limit{}, 0
 		for i := range 1 + r.IntN(12) {
 			l := each(1+r.Int64N(20), time.Hour)[r.IntN(4)]
 			limits[i] = l
@@ -205,15 +205,21 @@ func TestReconcileChargesOnceUpToTheLimit(t *testing.T) {
 					admitted = max(admitted+cost, 0)
 				}
 			}
-			want[i] = min(l.Capacity(), before+admitted)
+			want[i], here[i] = min(l.Capacity(), before+admitted), admitted
+			if before+admitted > l.Capacity() {
+				short++
+			}
 		}
 		p.reconcile()
 		p.wantPending(0)
+		if _, waiting := p.l.owed(); waiting != short {
+			t.Errorf("%d keys wait for room, want %d", waiting, short)
+		}
 		for range 2 {
 			for i, l := range limits {
 				p.wantUsed(key(i), l, want[i])
-				if n := p.used(p.inner, key(i), p.l.shares.get(l)); n != 0 {
-					t.Errorf("%v: %d units are still gone here", l, n)
+				if n := p.used(p.inner, key(i), p.l.shares.get(l)); n != here[i] {
+					t.Errorf("%v: %d units are gone here, want %d", l, n, here[i])
 				}
 			}
 			takes, _ := p.primary.Calls()
@@ -287,6 +293,67 @@ func TestShortPrimaryIsChargedWhatIsLeft(t *testing.T) {
 		p.wantResult(Result{Keys: 2, Units: 3, Short: 9})
 		p.wantUsed(key(1), l, 10)
 		p.wantUsed(key(2), l, 10)
+		p.wantResult(Result{}) // there is no room yet
+		p.at += 3 * 3600e6
+		p.wantResult(Result{Ended: 2})
+	}
+}
+
+// TestShortUnitsAreChargedLater: what there was no room for is charged when there is, as long as it counts.
+func TestShortUnitsAreChargedLater(t *testing.T) {
+	l := each(10, time.Hour)[3]
+	p := newPair(t, Config{})
+	p.take(p.primary, key(1), l, 10)
+	p.take(p.l, key(1), l, 8)
+	p.wantResult(Result{Keys: 1, Short: 8})
+	p.wantResult(Result{}) // it was asked just now
+	p.at += 12 * 60e6      // two units come back, there and here
+	p.wantResult(Result{Keys: 1, Units: 2})
+	p.wantUsed(key(1), l, 10)
+	p.at += 36 * 60e6 // here all
+	p.wantResult(Result{Ended: 1})
+}
+
+// outages has replicas of a service with one store ask as often as they can, while the store goes away and
+// comes back every two seconds for a minute, and returns how many units they admit.
+func outages(t *testing.T, l *limit.Limit, replicas int) (admitted int64) {
+	p := newPair(t, Config{})
+	all := make([]*Backend, replicas)
+	for i := range all {
+		all[i] = New(memory.New(memory.Config{}), p.primary, Config{Replicas: replicas},
+			func() limit.Instant { return p.at })
+	}
+	for ms := range 60_000 / 10 {
+		p.at += 10e3
+		away := ms/200%2 == 1
+		p.primary.Behave(map[bool]remote.Way{true: remote.Down}[away])
+		for _, r := range all {
+			if !away {
+				_, _ = r.Reconcile(context.Background())
+			}
+			out := make([]limit.Verdict, 1)
+			reqs := []limit.Request{{At: p.at, Ops: []limit.Op{{Key: key(1), Limit: l, Cost: 1}}}}
+			if p.primary.Take(context.Background(), reqs, out); out[0].Err != nil {
+				r.Take(context.Background(), reqs, out)
+			}
+			if out[0].Admitted {
+				admitted++
+			}
+		}
+	}
+	return admitted
+}
+
+// TestOutagesTogetherAdmitOneShare: over a window, all outages together admit at most one share of each
+// replica more than the limit, however many there are.
+func TestOutagesTogetherAdmitOneShare(t *testing.T) {
+	for _, l := range each(100, time.Hour) {
+		for replicas := 1; replicas <= 2; replicas++ {
+			const refilled = 5 // of a bucket in a minute, at the store and here
+			if n := outages(t, l, replicas); n > 200+refilled || n < 100 {
+				t.Errorf("%v: %d replicas admit %d", l, replicas, n)
+			}
+		}
 	}
 }
 
@@ -373,7 +440,7 @@ func TestCrowdedPrimaryIsAskedForLess(t *testing.T) {
 }
 
 // TestTakesMeanwhileAreChargedNextTime: what is admitted while the primary is being charged is
-// charged next time, and counts here until then.
+// charged next time, and all of it counts here.
 func TestTakesMeanwhileAreChargedNextTime(t *testing.T) {
 	for _, l := range each(10, time.Hour) {
 		p := newPair(t, Config{})
@@ -398,8 +465,8 @@ func TestTakesMeanwhileAreChargedNextTime(t *testing.T) {
 			return nil
 		})
 		p.wantResult(Result{Keys: 3, Units: 12, Left: 3})
-		if n := p.used(p.inner, key(1), l); n != 2 {
-			t.Errorf("%v: %d units count here, want 2", l, n)
+		if n := p.used(p.inner, key(1), l); n != 6 {
+			t.Errorf("%v: %d units count here, want 6", l, n)
 		}
 		p.wantResult(Result{Keys: 3, Units: 4})
 		p.wantUsed(key(1), l, 6)

@@ -46,7 +46,9 @@ func (l *Backend) attempt(ctx context.Context) {
 }
 
 // Reconcile charges the primary for what was admitted here and still counts,
-// each key once, and forgets what it has charged. Requests in flight are not
+// each key once. What it has charged stays counted here, until its window ends:
+// another outage does not begin afresh. What the primary has no room for is owed
+// on, and charged when it may have some. Requests in flight are not
 // charged: see the package's documentation. It returns at ctx's
 // deadline, or when the primary fails; what is left then stays for the next
 // time, and the error says why.
@@ -62,7 +64,7 @@ func (l *Backend) Reconcile(ctx context.Context) (r Result, err error) {
 	}()
 	var all []*debt
 	for i := range l.debts {
-		all = l.debts[i].appendTo(all)
+		all = l.debts[i].appendDue(all, l.now())
 	}
 	for list := range slices.Chunk(all, l.cfg.Slice) {
 		if over := ctx.Err(); over != nil {
@@ -82,10 +84,12 @@ func (l *Backend) Reconcile(ctx context.Context) (r Result, err error) {
 // A charge is a debt on its way to the primary.
 type charge struct {
 	debt    *debt
-	of      *limit.Limit // as it was when the units were counted
-	units   int64        // owed
-	ask     int64        // what may fit
-	settled bool         // the primary has ask of them, or cannot keep any
+	of      *limit.Limit  // as it was when the units were counted
+	units   int64         // owed
+	ask     int64         // what may fit
+	settled bool          // the primary has ask of them
+	never   bool          // it cannot keep any
+	retry   time.Duration // until it has room for more
 }
 
 // chargeSlice charges some debts. It says how many of them are settled, and
@@ -98,10 +102,7 @@ func (l *Backend) chargeSlice(ctx context.Context, list []*debt, r *Result) (set
 		return 0, err
 	}
 	err = l.send(ctx, charges, now)
-	n, unstruck := l.strike(charges, r)
-	if err == nil {
-		err = unstruck
-	}
+	n := l.strike(charges, now, r)
 	return n + len(list) - len(charges), err
 }
 
@@ -126,13 +127,13 @@ func (l *Backend) count(ctx context.Context, list []*debt, r *Result) ([]charge,
 		used := reqs[i].Ops[0].Limit.Capacity() - out[i].Outcomes[0].Remaining
 		switch s := l.debtsOf(&d.key); {
 		case !s.has(d):
-		case used == 0:
+		case used == 0 || d.units == 0:
 			s.drop(&d.key)
 			l.ended.Add(1)
 			r.Ended++
 		default:
-			d.since = 0
-			charges = append(charges, charge{debt: d, of: d.of, units: used, ask: used})
+			d.units = min(d.units, used)
+			charges = append(charges, charge{debt: d, of: d.of, units: d.units, ask: d.units})
 		}
 	}
 	return charges, now, nil
@@ -179,6 +180,8 @@ func (l *Backend) send(ctx context.Context, charges []charge, now limit.Instant)
 	return err
 }
 
+var errRecalled = fmt.Errorf("%w: it refused before it went away", backends.ErrUnavailable)
+
 // hear draws the conclusion from the primary's verdict. An error keeps the
 // debt; without one and not settled, it is to be asked for less.
 func (l *Backend) hear(c *charge, v *limit.Verdict) error {
@@ -186,20 +189,24 @@ func (l *Backend) hear(c *charge, v *limit.Verdict) error {
 	case errors.Is(v.Err, backends.ErrInvalid), errors.Is(v.Err, backends.ErrUnsupported),
 		errors.Is(v.Err, backends.ErrCorrupt):
 		l.refused.Add(1) // and will be each time
-		c.ask, c.settled = 0, true
+		c.ask, c.settled, c.never = 0, true, true
 	case v.Err != nil:
 		return v.Err
+	case v.Recalled:
+		return errRecalled
 	case v.Admitted:
 		c.settled = true
 	default:
+		c.retry = v.Outcomes[0].Retry
 		c.ask = min(c.ask, v.Outcomes[0].Remaining)
 		c.settled = c.ask == 0
 	}
 	return nil
 }
 
-// strike forgets what is settled. What was admitted in the meantime stays.
-func (l *Backend) strike(charges []charge, r *Result) (settled int, err error) {
+// strike strikes off what is settled. What was admitted in the meantime is owed on, and so
+// is what the primary has no room for.
+func (l *Backend) strike(charges []charge, now limit.Instant, r *Result) (settled int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for i := range charges {
@@ -208,38 +215,39 @@ func (l *Backend) strike(charges []charge, r *Result) (settled int, err error) {
 			continue
 		}
 		settled++
-		l.charged.Add(1)
+		short := max(c.units-c.ask-c.debt.short, 0) // else it was counted before
 		l.units.Add(uint64(c.ask))
-		l.short.Add(uint64(c.units - c.ask))
-		r.Keys++
+		l.short.Add(uint64(short))
 		r.Units += c.ask
-		r.Short += c.units - c.ask
-		if why := l.begin(c.debt); why != nil {
-			err = why
+		r.Short += short
+		if c.ask > 0 || short > 0 || c.never {
+			l.charged.Add(1)
+			r.Keys++
 		}
+		l.debtsOf(&c.debt.key).pay(c, now, l.cfg.Every)
 	}
-	return settled, err
+	return settled
 }
 
-// begin starts the key's local state afresh, with what was admitted since it
-// was counted. It must not be left half done, whatever becomes of the
-// reconciliation: the context is nobody's, and the local backend does not wait.
-func (l *Backend) begin(d *debt) error {
-	s := l.debtsOf(&d.key)
-	if !s.has(d) {
-		return nil
+// retryShare is into how many parts the time is divided until the primary has room for all that is owed: it
+// may have some sooner.
+const retryShare = 8
+
+// pay takes what is charged off a debt, unless that was forgotten meanwhile.
+func (s *debts) pay(c *charge, now limit.Instant, soonest time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	d := c.debt
+	if s.byKey[d.key] != d {
+		return
 	}
-	ctx := context.Background()
-	if err := l.inner.Forget(ctx, []limit.Key{d.key}); err != nil {
-		return fmt.Errorf("local backend: %w", err)
+	d.units, d.short, d.next = d.units-c.ask, c.units-c.ask, 0
+	switch {
+	case d.units <= 0, c.never:
+		delete(s.byKey, d.key)
+	case d.short > 0 && c.retry == limit.Never:
+		d.next = d.ends
+	case d.short > 0:
+		d.next = now.AddUp(max(c.retry/retryShare, soonest))
 	}
-	if d.since == 0 {
-		s.drop(&d.key)
-		return nil
-	}
-	of := l.shares.get(d.of)
-	op := limit.Op{Key: d.key, Limit: of, Cost: min(d.since, of.Capacity())}
-	var out [1]limit.Verdict
-	l.inner.Take(ctx, []limit.Request{{At: l.now(), Ops: []limit.Op{op}}}, out[:])
-	return out[0].Err
 }
