@@ -61,8 +61,10 @@ var mappings = []mapping{
 		"REDIS_TLS_SKIP_HOSTNAME_VERIFICATION",
 		"REDIS_POOL_SIZE", "REDIS_TIMEOUT", "CACHE_KEY_PREFIX", "REDIS_LAYOUT", "EXPIRATION_JITTER_MAX_SECONDS"}, backend},
 
-	{"charge", []string{"REDIS_LAYOUT"}, charge}, // see sharedLayout
-	{"overflow", nil, always("saturate")},        // costs that Envoy reports after the response count as there
+	{"charge", nil, always("each")},       // refused requests count
+	{"overflow", nil, always("saturate")}, // costs that Envoy reports after the response count
+	{"on-backend-error", nil, always("error")},
+	{"backend-required", nil, always("true")},
 	copied("shadow-mode", "SHADOW_MODE"),
 	copied("quota-mode", "QUOTA_MODE"),
 	copied("calendar-months", "USE_CALENDAR_MONTH_RATE_LIMIT"),
@@ -82,14 +84,6 @@ var mappings = []mapping{
 // always returns what makes a setting of nothing.
 func always(value string) func(*translation) []string {
 	return func(*translation) []string { return []string{value} }
-}
-
-// charge has refused requests count as they do in the reference where both count together.
-func charge(t *translation) []string {
-	if !strings.EqualFold(t.text("REDIS_LAYOUT"), sharedLayout) {
-		return nil
-	}
-	return []string{"each"}
 }
 
 // copied is the row of a setting that takes a variable as it is.

@@ -59,12 +59,14 @@ type Config struct {
 	Overflow       string
 	CalendarMonths bool
 	OnBackendError string
-	OnOverload     string
-	Replicas       int
-	BackendTimeout time.Duration
-	DeadlineMargin time.Duration
-	ShadowMode     bool
-	QuotaMode      bool
+	// BackendRequired: the service needs an answer of the backend before it begins.
+	BackendRequired bool
+	OnOverload      string
+	Replicas        int
+	BackendTimeout  time.Duration
+	DeadlineMargin  time.Duration
+	ShadowMode      bool
+	QuotaMode       bool
 
 	ResponseHeaders bool
 	LimitHeader     string
@@ -242,6 +244,8 @@ func (c *Config) decisionSettings() []settings.Setting {
 		settings.Row("on-backend-error", &c.OnBackendError, "allow",
 			"the answer when the backend fails, if the rule has no on_backend_error: allow, deny, error or local",
 			settings.OneOf("allow", "deny", "error", "local")),
+		settings.Row("backend-required", &c.BackendRequired, false,
+			"whether headgate opens the gRPC port, and health checks succeed, only after the backend has answered once"),
 		settings.Row("on-overload", &c.OnOverload, "deny",
 			"the answer to requests above the capacity of the backend, if the rule has no on_overload: deny, allow "+
 				"or error", settings.OneOf("deny", "allow", "error")),

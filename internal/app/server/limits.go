@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"sync"
 	"time"
 
 	"github.com/headgate-rls/headgate/backends"
@@ -30,6 +31,9 @@ type limits struct {
 	store   *stack.Stack
 	service *ratelimit.Service
 	backend condition
+	// answered is closed when the backend has answered for the first time.
+	answered   chan struct{}
+	answerOnce sync.Once
 	// migrated: the store's schema is as it should be, or not this process's business.
 	migrated bool
 }
@@ -39,7 +43,7 @@ type limits struct {
 // Policies, nil if there are none, take the place of the limits of rules that ask for them.
 func openLimits(ctx context.Context, conf *config.Config, in *policies.Set, log *slog.Logger, metrics *serverMetrics,
 	panics *background.Reporter, tracer ratelimit.Tracer) (*limits, error) {
-	l := &limits{conf: conf, log: log, migrated: !conf.BackendMigrate}
+	l := &limits{conf: conf, log: log, migrated: !conf.BackendMigrate, answered: make(chan struct{})}
 	if err := chooseRules(l.conf); err != nil {
 		return nil, err
 	}
@@ -196,7 +200,11 @@ func (l *limits) watchBackend(ctx context.Context) {
 		}
 		ctx, cancel := context.WithTimeout(ctx, l.conf.BackendTimeout)
 		defer cancel()
-		return l.store.Backend.Ping(ctx)
+		err := l.store.Backend.Ping(ctx)
+		if err == nil {
+			l.answerOnce.Do(func() { close(l.answered) })
+		}
+		return err
 	}, l.backendChanged)
 }
 

@@ -43,6 +43,7 @@ type server struct {
 	bounds *bounds
 	certs  *certWatch
 
+	openGRPC  func() error
 	endpoints []*endpoint
 	https     []*httpServer
 }
@@ -126,8 +127,14 @@ func (s *server) listen(ctx context.Context, guard *web.Guard) (err error) {
 	grpc := &grpcFront{conf: s.conf, log: s.log, metrics: s.metrics, panics: s.panics, phase: s.phase,
 		service: s.limits.service, bounds: s.bounds, failures: failed, certs: s.certs,
 		handshakes: handshake.New(s.bounds.pool.Limit() / 8)}
-	if s.endpoints, err = grpc.endpoints(ctx); err != nil {
+	s.openGRPC = func() (err error) {
+		s.endpoints, err = grpc.endpoints(ctx)
 		return err
+	}
+	if !s.conf.BackendRequired {
+		if err := s.openGRPC(); err != nil {
+			return err
+		}
 	}
 	https := &httpFronts{
 		conf: s.conf, log: s.log, metrics: s.metrics, phase: s.phase, service: s.limits.service, slots: s.slots, admin: admin,
@@ -181,26 +188,57 @@ func (s *server) serve(ctx context.Context) (err error) {
 	running.start(func() { s.certs.run(work) })
 	s.startHTTP(&running, failed)
 	s.awaitRules(ctx)
-	s.startGRPC(&running, failed)
-	if s.conf.XDS.Health == config.HealthNeedsRules {
-		running.start(func() { s.becomeHealthy(work) })
-	} else {
-		s.phase.serve()
-	}
-	s.announce()
-
-	select {
-	case <-ctx.Done():
-		s.drain()
-	case err = <-failed:
-		for _, e := range s.endpoints {
-			e.stop()
+	if err = s.awaitBackend(ctx, failed); err == nil && len(s.endpoints) > 0 {
+		s.startGRPC(&running, failed)
+		if s.conf.XDS.Health == config.HealthNeedsRules {
+			running.start(func() { s.becomeHealthy(work) })
+		} else {
+			s.phase.serve()
 		}
+		s.announce()
+		err = s.untilEnd(ctx, failed)
 	}
 	stop()
 	closeServers(s.https)
 	running.wait()
 	return err
+}
+
+// untilEnd returns when ctx ends, after a drain, or at once when something fails.
+func (s *server) untilEnd(ctx context.Context, failed <-chan error) error {
+	select {
+	case <-ctx.Done():
+		s.drain()
+		return nil
+	case err := <-failed:
+		for _, e := range s.endpoints {
+			e.stop()
+		}
+		return err
+	}
+}
+
+// awaitBackend opens the gRPC port when the backend has answered, if the port must wait for that. If ctx ends first,
+// there are no endpoints.
+func (s *server) awaitBackend(ctx context.Context, failed <-chan error) error {
+	if !s.conf.BackendRequired {
+		return nil
+	}
+	patience := time.NewTimer(time.Second)
+	defer patience.Stop()
+	for {
+		select {
+		case <-s.limits.answered:
+			return s.openGRPC()
+		case <-ctx.Done():
+			return nil
+		case err := <-failed:
+			return err
+		case <-patience.C:
+			s.log.Warn("the gRPC port opens when the backend answers, because of --backend-required", "backend",
+				s.limits.store.Caps.Name)
+		}
+	}
 }
 
 // becomeHealthy has health checks succeed as soon as there are rules.
