@@ -130,19 +130,20 @@ func (b *Backend) patience() time.Duration { return time.Duration(patience * flo
 // comeFree waits until the rows of keys can be locked, and reports whether they could. It locks no
 // others, which it would hold meanwhile.
 func (b *Backend) comeFree(ctx context.Context, held map[string]bool) bool {
-	ctx, cancel := share(ctx, comeShare)
-	defer cancel()
-	ctx, cancel = context.WithTimeout(ctx, b.patience())
+	most := b.patience()
+	if until, ok := ctx.Deadline(); ok {
+		most = min(most, time.Duration(comeShare*float64(time.Until(until))))
+	}
+	ctx, cancel := context.WithTimeout(ctx, most)
 	defer cancel()
 	var keys [][]byte
 	for _, k := range slices.Sorted(maps.Keys(held)) {
 		keys = append(keys, []byte(k))
 	}
-	began := time.Now()
 	err := b.run(ctx, "wait for rows that are held",
 		&plain{keys: keys, then: func([][]byte, limit.Instant) ([]row, [][]byte) { return nil, nil }},
 		effort{wait: 1, again: func(error) bool { return false }})
-	b.waits.add(held, time.Since(began), err == nil)
+	b.waits.add(held, most, err == nil)
 	return err == nil
 }
 
