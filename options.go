@@ -44,8 +44,8 @@ type Options struct {
 	// Replicas is how many processes share the store. While the store fails, each
 	// decides by its share of the limits with on_backend_error: local.
 	Replicas int
-	// OnBackendError answers for rules that do not say, if the store fails: "allow" (the
-	// default), "deny", "error" or "local".
+	// OnBackendError answers for rules that do not say, if the store fails: "allow", "deny", "error" or
+	// "local". The default is "deny" if the store is a SQL database, else "allow".
 	OnBackendError string
 	// OnOverload answers for rules that do not say, if more arrives than the store can be
 	// asked about: "deny" (the default), "allow" or "error".

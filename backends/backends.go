@@ -137,6 +137,9 @@ type Caps struct {
 	// ServerClock: the store has a clock that all replicas share, so
 	// Request.At may be zero.
 	ServerClock bool
+	// DenyOnFailure: who keeps limits in this store wants them right rather than loose. While it fails, rules that do
+	// not say otherwise refuse.
+	DenyOnFailure bool
 	// Local: Take does no I/O; there is nothing to wait for or to combine.
 	Local bool
 	// Precision of instants. Finer ones are rounded down.

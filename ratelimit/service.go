@@ -3,13 +3,16 @@ package ratelimit
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 
+	"github.com/headgate-rls/headgate/backends"
 	"github.com/headgate-rls/headgate/descriptors"
 	"github.com/headgate-rls/headgate/internal/kit/background"
+	"github.com/headgate-rls/headgate/internal/kit/spell"
 	"github.com/headgate-rls/headgate/ratelimit/insight"
 	"github.com/headgate-rls/headgate/ratelimit/leases"
 )
@@ -33,7 +36,7 @@ func New(conf Config, set *descriptors.Set) (*Service, error) {
 		conf.Charge = descriptors.ChargeAllOrNothing
 	}
 	if conf.OnBackendError == descriptors.FailDefault {
-		conf.OnBackendError = descriptors.FailAllow
+		conf.OnBackendError = defaultOnFailure(&conf.Caps)
 	}
 	if conf.OnOverload == descriptors.FailDefault {
 		conf.OnOverload = descriptors.FailDeny
@@ -57,6 +60,29 @@ func New(conf Config, set *descriptors.Set) (*Service, error) {
 		return s, nil
 	}
 	return s, s.SetRules(set)
+}
+
+// defaultOnFailure is what answers while a store fails if neither the rule nor the Config says.
+func defaultOnFailure(caps *backends.Caps) descriptors.FailurePolicy {
+	if caps.DenyOnFailure {
+		return descriptors.FailDeny
+	}
+	return descriptors.FailAllow
+}
+
+// FailureNote says which rules of set answer by the default of a store that denies on failure; "" if there are none.
+func FailureNote(set *descriptors.Set, caps *backends.Caps) string {
+	n := 0
+	for _, r := range set.Rules() {
+		if r.OnBackendError == descriptors.FailDefault && len(r.Limits) > 0 {
+			n++
+		}
+	}
+	if !caps.DenyOnFailure || n == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%s without on_backend_error: they refuse while %s fails, because it is a database", spell.Count(n,
+		"rule"), caps.Title())
 }
 
 // SetRules replaces the rules. Requests in flight keep the rules they started

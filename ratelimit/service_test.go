@@ -404,13 +404,14 @@ func TestFailurePolicy(t *testing.T) {
 		{"local", []Descriptor{desc("local=1")}, []string{"OK: ok/1", "OK: ok/0", "OVER: over/0"}},
 		{"shadow never denies", []Descriptor{desc("shadow=1")}, []string{"OK: ok"}},
 		{"default", []Descriptor{desc("silent=1")}, []string{"OK: ok"}},
+		{"default of databases", []Descriptor{desc("silent=1")}, []string{"OVER: over/0"}},
 		{"deny wins, local is not charged", []Descriptor{desc("local=1"), desc("deny=1")},
 			[]string{"OVER: ok over/0", "OVER: ok over/0"}},
 		{"local beside allow", []Descriptor{desc("allow=1"), desc("local=1")},
 			[]string{"OK: ok ok/1", "OK: ok ok/0", "OVER: ok over/0"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			h := setup(t, failing, remote)
+			h := setup(t, failing, remote, func(c *Config) { c.Caps.DenyOnFailure = tc.name == "default of databases" })
 			fail(h)
 			for _, want := range tc.want {
 				r := h.ask(tc.ask...)

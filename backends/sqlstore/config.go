@@ -119,7 +119,7 @@ func (c *Config) Caps() backends.Caps {
 	caps := backends.Caps{
 		Name: c.dialect.Name, Algorithms: map[limit.Algorithm]backends.AlgorithmCaps{},
 		Atomicity: backends.Whole, ServerClock: true, Precision: time.Microsecond, MaxOps: 64,
-		InFlight: c.InFlight, MaxSlice: c.MaxSlice,
+		InFlight: c.InFlight, MaxSlice: c.MaxSlice, DenyOnFailure: true,
 	}
 	for _, a := range limit.AllAlgorithms() {
 		most, overflow, trips := a.MaxUnits(), limit.Debt, 2

@@ -78,6 +78,9 @@ func check(out io.Writer, paths []string, backend string, opt rulefile.Options, 
 		return exitCode(exitDiffers)
 	}
 	if format == "text" {
+		if note := ratelimit.FailureNote(set, &caps); note != "" {
+			fmt.Fprintln(out, note)
+		}
 		return set.DescribeShares(out)
 	}
 	return nil

@@ -81,11 +81,18 @@ func TestServeMigratesTheBackend(t *testing.T) {
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if code, out := headgate(t, "ask", "shop", "client=a", "--rules", rules, "--backend", url); code != exitOK ||
-		!strings.Contains(out, "degraded=allow [client=a OK]") {
+	if code, out := headgate(t, "ask", "shop", "client=a", "--rules", rules, "--backend", url); code != exitOverLimit ||
+		!strings.Contains(out, "degraded=deny") {
 		t.Errorf("before there is a schema: %d %s", code, out)
 	}
+	const note = "1 rule without on_backend_error: they refuse while sqlite fails, because it is a database"
+	if code, out := headgate(t, "check", rules, "--backend", url); code != 0 || !strings.Contains(out, note) {
+		t.Errorf("check: %d %s", code, out)
+	}
 	r := startServe(t, "--backend", url, "--rules", rules)
+	if !strings.Contains(r.Log.String(), note) {
+		t.Errorf("the start does not say the default:\n%s", r.Log)
+	}
 	if code, out := headgate(t, "ask", "shop", "client=a", "-n", "6", "--addr", r.GRPC); code != exitOverLimit ||
 		strings.Count(out, "OVER_LIMIT rule=") != 1 {
 		t.Errorf("%d %s", code, out)

@@ -241,9 +241,10 @@ func (c *Config) decisionSettings() []settings.Setting {
 		settings.Row("charge", &c.Charge, "all_or_nothing",
 			"which limits a refused request is charged to, if the rule has no charge: all_or_nothing (none) or "+
 				"each (those that have room)", settings.OneOf("all_or_nothing", "each")),
-		settings.Row("on-backend-error", &c.OnBackendError, "allow",
-			"the answer when the backend fails, if the rule has no on_backend_error: allow, deny, error or local",
-			settings.OneOf("allow", "deny", "error", "local")),
+		settings.Row("on-backend-error", &c.OnBackendError, ByStore,
+			"the answer when the backend fails, if the rule has no on_backend_error: allow, deny, error, local, or "+
+				"store (deny if a SQL database keeps the limits, else allow)",
+			settings.OneOf(ByStore, "allow", "deny", "error", "local")),
 		settings.Row("backend-required", &c.BackendRequired, false,
 			"whether headgate opens the gRPC port, and health checks succeed, only after the backend has answered once"),
 		settings.Row("on-overload", &c.OnOverload, "deny",
@@ -381,6 +382,9 @@ func (c *Config) refusalSettings() []settings.Setting {
 	}
 }
 
+// ByStore is the setting with which the store says what answers when it fails.
+const ByStore = "store"
+
 // Decisions returns what these settings say about a [ratelimit.Service].
 func (c *Config) Decisions() ratelimit.Config {
 	h := ratelimit.Headers{IETF: c.IETFHeaders, RetryAfter: c.RetryHeader, Rule: c.RuleHeader}
@@ -389,7 +393,7 @@ func (c *Config) Decisions() ratelimit.Config {
 	}
 	charge, _ := descriptors.ParseCharge(c.Charge) // checked, as the others
 	overflow, _ := descriptors.ParseOverflow(c.Overflow)
-	onError, _ := descriptors.ParseFailurePolicy(c.OnBackendError)
+	onError, _ := descriptors.ParseFailurePolicy(c.OnBackendError) // the default for ByStore
 	onOverload, _ := descriptors.ParseOverloadPolicy(c.OnOverload)
 	near, _ := strconv.ParseFloat(c.NearLimitRatio, 32)
 	asked, _ := policies.ParsePatterns(c.Policies.Metrics)

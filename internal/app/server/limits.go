@@ -82,6 +82,10 @@ func openLimits(ctx context.Context, conf *config.Config, in *policies.Set, log 
 		in.OnChange = l.service.NotePolicies
 	}
 	l.warnOfPolicies(l.rules.begin())
+	note := ratelimit.FailureNote(l.service.Rules(), &l.store.Caps)
+	if note != "" && conf.OnBackendError == config.ByStore {
+		l.log.Info("the default of --on-backend-error is deny", "rules", note)
+	}
 	return l, nil
 }
 

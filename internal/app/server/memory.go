@@ -15,25 +15,26 @@ const (
 
 // bounds are what clients may make the process keep.
 type bounds struct {
-	limit memory.Limit
-	pool  *memory.Pool // for what is read and not yet decided, of all listeners
+	limit     memory.Limit
+	collector int64        // what the collector is held to, in bytes
+	pool      *memory.Pool // for what is read and not yet decided, of all listeners
 }
 
-// newBounds reads how much memory the process may use, holds the collector to it, and says so.
-func newBounds(log *slog.Logger, m *serverMetrics) *bounds {
+// newBounds reads how much memory the process may use, and holds the collector to it.
+func newBounds(m *serverMetrics) *bounds {
 	limit := memory.Read("/")
-	b := &bounds{limit: limit, pool: limit.Pool()}
-	b.log(log, limit.HoldCollector())
+	b := &bounds{limit: limit, collector: limit.HoldCollector(), pool: limit.Pool()}
 	m.Add(memoryRows(b)...)
 	return b
 }
 
-func (b *bounds) log(log *slog.Logger, collector int64) {
+// log says how much memory there is, and warns if it is little.
+func (b *bounds) log(log *slog.Logger) {
 	if b.limit.Bytes == math.MaxInt64 {
 		log.Info("no limit of memory is known", "buffers_mib", b.pool.Limit()>>20)
 		return
 	}
-	log.Info("memory", "limit_mib", b.limit.Bytes>>20, "from", b.limit.From, "collector_mib", collector>>20,
+	log.Info("memory", "limit_mib", b.limit.Bytes>>20, "from", b.limit.From, "collector_mib", b.collector>>20,
 		"buffers_mib", b.pool.Limit()>>20)
 	if b.limit.Bytes < memory.Least {
 		log.Warn("memory is short: the system may end the process under load; give it more", "limit_mib",

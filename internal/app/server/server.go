@@ -64,7 +64,7 @@ func Run(ctx context.Context, c Config) error {
 		phase:   newPhase(),
 	}
 	defer s.phase.endStreams()
-	s.bounds = newBounds(s.log, metrics)
+	s.bounds = newBounds(metrics)
 	s.certs = &certWatch{log: s.log, grpc: []string{s.conf.TLSCert, s.conf.ClientCA}}
 	metrics.Add(certRow())
 	spans, err := tracing.Open(ctx, c.Log, c.Version)
@@ -291,8 +291,9 @@ func (s *server) drain() {
 	s.log.Info("drained")
 }
 
-// announce says where the service listens, and, for the example, what to try.
+// announce says how much memory there is, where the service listens, and, for the example, what to try.
 func (s *server) announce() {
+	s.bounds.log(s.log)
 	args := []any{s.endpoints[0].name, s.endpoints[0].listener.Addr().String()}
 	for _, h := range s.https {
 		args = append(args, h.name, h.listener.Addr().String())
