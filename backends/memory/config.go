@@ -11,8 +11,10 @@ import (
 // Config says how much to keep. The zero Config is usable.
 type Config struct {
 	// MaxKeys bounds the number of keys with state; zero means 1,000,000.
-	// Beyond it, the state that ends soonest goes, although it still counts: of
-	// requests in flight, the key's leases, whose releases then find nothing.
+	// Beyond it, state goes that still counts: of the limits with the same figures that
+	// have most keys together, the least used of some keys, and one at its limit only if
+	// all of these are. Of requests in flight these are the key's leases, whose releases
+	// then find nothing.
 	MaxKeys int
 	// MaxLeases bounds the number of requests in flight under all keys
 	// together; zero means 1,048,576. Beyond it, further ones are not granted a

@@ -107,7 +107,7 @@ func TestLeasesAreCounted(t *testing.T) {
 		t.Error(err)
 	}
 	wantLeases(t, b, "forgotten", 1)
-	for i := range 5 { // key 2 ends soonest, and goes for want of room
+	for i := range 5 { // key 2 goes for want of room
 		takeOps(b, start+second, acquire(numbered(10+i), l, "a"))
 	}
 	wantLeases(t, b, "evicted", 3)

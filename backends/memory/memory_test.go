@@ -65,17 +65,17 @@ func TestTakeDoesNotAllocate(t *testing.T) {
 	}
 }
 
-// TestFullStoreDropsTheStateThatEndsFirst: at the bound the state that ends soonest goes, and it is logged.
-func TestFullStoreDropsTheStateThatEndsFirst(t *testing.T) {
+// TestFullStoreDropsTheLeastUsed: at the bound the least used state goes, and it is logged.
+func TestFullStoreDropsTheLeastUsed(t *testing.T) {
 	var log strings.Builder
 	b := New(Config{MaxKeys: 3, Log: slog.New(slog.NewTextHandler(&log, nil))})
 	tk := taker{b: b}
 	bucket := limit.MustNew(limit.Spec{Algorithm: limit.TokenBucket, Max: 10, Window: time.Minute})
-	for i, cost := range []int64{5, 1, 3} { // they end after 30 s, 6 s and 18 s
+	for i, cost := range []int64{5, 1, 3} {
 		tk.take(start, numbered(i), bucket, cost)
 	}
-	tk.take(start, numbered(1), bucket, 6) // 42 s
-	tk.take(start, numbered(3), bucket, 2) // 2 ends first
+	tk.take(start, numbered(1), bucket, 6)
+	tk.take(start, numbered(3), bucket, 2) // 2 has most left
 	wantLeft := []int64{5, 3, 10, 8}
 	for i, want := range wantLeft {
 		if got := tk.take(start, numbered(i), bucket, 0).Remaining; got != want {

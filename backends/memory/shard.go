@@ -15,7 +15,8 @@ type shard struct {
 	max     int
 	entries map[uint64]*entry // by hash; what collides is chained
 	queue   []*entry          // a heap by due: queue[0] ends first
-	most    int               // largest len(queue) since the map was made
+	budgets budgets
+	most    int // largest len(queue) since the map was made
 	expired uint64
 	evicted uint64
 	leases  *atomic.Int64 // of all shards
@@ -41,11 +42,15 @@ type entry struct {
 	// sorted by, and never later: takes mostly move ends away, and putting an
 	// entry right only when it comes first saves moving it on each take.
 	ends, due limit.Instant
-	at        int // in the queue
+	at        int32 // in the queue
+	place     int32 // in the budget
+	budget    *budget
+	of        *limit.Limit // the one that wrote the state last
 }
 
 func (s *shard) init(most int) {
 	s.max, s.entries, s.queue, s.most = most, map[uint64]*entry{}, nil, 0
+	s.budgets.init()
 }
 
 func (s *shard) find(hash uint64, key *limit.Key) *entry {
@@ -60,6 +65,9 @@ func (s *shard) find(hash uint64, key *limit.Key) *entry {
 // updated stays with the limit that wrote it.
 func (s *shard) update(e *entry, next *limit.State, l *limit.Limit, now limit.Instant) {
 	e.ends = l.Ends(*next)
+	if e.of != l {
+		e.of = l
+	}
 	if old := &e.state; old.Log == nil && next.Log == nil && old.Leases == nil && next.Leases == nil {
 		old.At, old.N, old.M = next.At, next.N, next.M // no pointers, which the collector would have to know
 	} else {
@@ -137,12 +145,13 @@ func (s *shard) insert(hash uint64, key *limit.Key, state *limit.State, l *limit
 	if len(s.queue) >= s.max {
 		evicted = s.evict(now)
 	}
-	e := &entry{hash: hash, state: *state, ends: ends, at: len(s.queue), next: s.entries[hash]}
+	e := &entry{hash: hash, state: *state, ends: ends, at: int32(len(s.queue)), next: s.entries[hash], of: l}
 	// The group is a piece of a request, which should not stay for its sake.
 	e.key = limit.Key{Group: strings.Clone(key.Group), Limit: key.Limit}
 	e.due = e.ends
 	s.entries[hash] = e
 	s.queue = append(s.queue, e)
+	s.budgets.add(e)
 	s.up(e.at)
 	s.most = max(s.most, len(s.queue))
 	s.count(e, now)
@@ -177,16 +186,16 @@ func (s *shard) settle() bool {
 	return false
 }
 
-// evict drops the state that ends soonest. It reports whether that was a loss.
+// evict drops a state: one that is over, or else the one that budgets name. It reports whether that was a loss.
 func (s *shard) evict(now limit.Instant) bool {
 	for !s.settle() {
 	}
-	e := s.queue[0]
-	s.remove(e)
-	if e.ends <= now {
+	if e := s.queue[0]; e.ends <= now {
+		s.remove(e)
 		s.expired++
 		return false
 	}
+	s.remove(s.budgets.victim(now))
 	s.evicted++
 	return true
 }
@@ -219,6 +228,7 @@ func (s *shard) shrink() {
 func (s *shard) remove(e *entry) {
 	s.setCount(e, 0)
 	s.setRecords(e, 0)
+	s.budgets.remove(e)
 	if p := s.entries[e.hash]; p != e {
 		for p.next != e {
 			p = p.next
@@ -240,11 +250,11 @@ func (s *shard) remove(e *entry) {
 	}
 }
 
-func (s *shard) put(i int, e *entry) { s.queue[i], e.at = e, i }
+func (s *shard) put(i int32, e *entry) { s.queue[i], e.at = e, i }
 
 // up and down move the entry at i to its place in the heap.
 
-func (s *shard) up(i int) {
+func (s *shard) up(i int32) {
 	e := s.queue[i]
 	for i > 0 {
 		parent := (i - 1) / 2
@@ -257,14 +267,14 @@ func (s *shard) up(i int) {
 	s.put(i, e)
 }
 
-func (s *shard) down(i int) {
+func (s *shard) down(i int32) {
 	e := s.queue[i]
 	for {
 		child := 2*i + 1
-		if child >= len(s.queue) {
+		if int(child) >= len(s.queue) {
 			break
 		}
-		if child+1 < len(s.queue) && s.queue[child+1].due < s.queue[child].due {
+		if int(child)+1 < len(s.queue) && s.queue[child+1].due < s.queue[child].due {
 			child++
 		}
 		if e.due <= s.queue[child].due {

@@ -1,0 +1,40 @@
+package attack
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/headgate-rls/headgate/test/testenv"
+)
+
+// TestNewValuesPushOutNobody: a client that thinks of ever new values of a rule, more than memory has room for,
+// does not make fresh the counter of one that has used up its limit.
+func TestNewValuesPushOutNobody(t *testing.T) {
+	if testing.Short() {
+		t.Skip("builds and runs headgate for some seconds")
+	}
+	file := filepath.Join(t.TempDir(), "rules.yaml")
+	if err := os.WriteFile(file, []byte(troubleRules), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	hg := testenv.ServeHeadgate(t, program, "--rules", file, "--backend", "memory://?max_keys=1000", "--drain-timeout", "1s")
+	greedy, other := newCaller(t, hg), newCaller(t, hg)
+	for range 4 {
+		greedy.ask("few", "greedy")
+	}
+	*greedy = caller{client: greedy.client}
+	values := size(5000, 50_000)
+	for i := range values {
+		other.ask("few", fmt.Sprint("new-", i))
+		if i%20 == 0 {
+			greedy.ask("few", "greedy")
+		}
+	}
+	t.Logf("%d new values: client without units left: %d of %d calls admitted", values, greedy.admitted,
+		greedy.admitted+greedy.refused)
+	if greedy.admitted > 0 || greedy.refused == 0 || other.admitted < values/2 {
+		t.Errorf("the client without units left: %+v; the other: %+v", *greedy, *other)
+	}
+}
