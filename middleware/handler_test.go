@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -545,6 +546,20 @@ func TestLimiterIsClosedBesideRequests(t *testing.T) {
 		t.Error(err)
 	}
 	running.Wait()
+}
+
+// TestUnknownKeysAreInTheLog: descriptors that meet no rule are not limited, and the log of the limiter says so.
+func TestUnknownKeysAreInTheLog(t *testing.T) {
+	var log strings.Builder
+	limiter := open(t, func(o *headgate.Options) { o.Log = slog.New(slog.NewTextHandler(&log, nil)) })
+	serve := Handler(limiter, by("onee"))(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	for range 3 {
+		serve.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", "/", nil))
+	}
+	if strings.Count(log.String(), "descriptors that no rule matches are not limited") != 1 ||
+		!strings.Contains(log.String(), "did you mean") {
+		t.Errorf("the log is\n%s", &log)
+	}
 }
 
 func TestMistakesOfTheProgramPanic(t *testing.T) {
