@@ -121,14 +121,13 @@ func TestLeasesAreCounted(t *testing.T) {
 	wantLeases(t, b, "closed", 0)
 }
 
-// TestEvictionTakesTheFirstExpiringLeases: at MaxKeys the key goes whose last lease expires
-// first.
-func TestEvictionTakesTheFirstExpiringLeases(t *testing.T) {
+// TestEvictionTakesTheFewestLeases: at MaxKeys the key goes that has least of its limit in flight.
+func TestEvictionTakesTheFewestLeases(t *testing.T) {
 	b := New(Config{MaxKeys: 2})
 	short, long := inFlight(5, time.Minute), inFlight(5, time.Hour)
 	takeOps(b, start, acquire(numbered(0), short, "a"))
 	takeOps(b, start, acquire(numbered(1), short, "a"))
-	takeOps(b, start, acquire(numbered(0), long, "b")) // so 1 ends first
+	takeOps(b, start, acquire(numbered(0), long, "b")) // so 1 has fewest
 	takeOps(b, start, acquire(numbered(2), short, "a"))
 	for i, want := range []int64{2, 0, 1} {
 		if out := takeOps(b, start, limit.Op{Key: numbered(i), Limit: short}).Outcomes[0]; out.InFlight != want {

@@ -19,7 +19,8 @@ func TestNewValuesPushOutNobody(t *testing.T) {
 	if err := os.WriteFile(file, []byte(troubleRules), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	hg := testenv.ServeHeadgate(t, program, "--rules", file, "--backend", "memory://?max_keys=1000", "--drain-timeout", "1s")
+	hg := testenv.ServeHeadgate(t, program, "--rules", file, "--backend", "memory://?max_keys=1000",
+		"--drain-timeout", "1s")
 	greedy, other := newCaller(t, hg), newCaller(t, hg)
 	for range 4 {
 		greedy.ask("few", "greedy")
