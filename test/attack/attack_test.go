@@ -91,6 +91,8 @@ type result struct {
 	cpu       float64
 	uncounts  int
 	bystander sightings
+	during    int // calls of the bystander during the attack
+	late      int // of these, those that failed, were answered by policy, or took longer than Envoy waits
 	notes     []string
 }
 
@@ -131,14 +133,16 @@ func (a *attack) measure(t *testing.T) result {
 	other := watch(t, g.hg)
 	counted := watchCounted(g)
 	time.Sleep(200 * time.Millisecond) // for the bystander to get going
-	before := g.cpu()
+	before, calls, lates := g.cpu(), other.calls.Load(), other.late.Load()
 	a.run(g)
 	used := g.cpu() - before
+	calls, lates = other.calls.Load()-calls, other.late.Load()-lates
 	time.Sleep(settleTime)
 	most := counted.stop()
 	held := g.liveHeap()
 	r := result{name: a.name, sent: g.sent.Load(), peakMiB: g.peak(), heldMiB: held, counted: most, cpu: used.Seconds(),
-		uncounts: int(g.uncounts.Load()), bystander: other.stop(), notes: g.notes}
+		uncounts: int(g.uncounts.Load()), bystander: other.stop(), notes: g.notes,
+		during: int(calls), late: int(lates)}
 	if g.hg.Exited() {
 		t.Error("headgate ended")
 	}

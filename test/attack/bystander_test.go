@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -40,6 +41,8 @@ func (s *sightings) quantile(q float64) time.Duration {
 
 // A bystander calls on a connection of its own, at a modest rate.
 type bystander struct {
+	calls, late atomic.Int64 // so far; late: not answered in time, or by policy
+
 	quit chan struct{}
 	done sync.WaitGroup
 	seen sightings
@@ -79,7 +82,12 @@ func (b *bystander) run(conn *grpc.ClientConn) {
 		ctx, cancel := context.WithTimeout(context.Background(), bystanderPatience)
 		began := time.Now()
 		resp, err := client.ShouldRateLimit(ctx, req)
-		b.saw(time.Since(began), resp, err)
+		took := time.Since(began)
+		b.saw(took, resp, err)
+		b.calls.Add(1)
+		if err != nil || took > late || resp.DynamicMetadata.GetFields()["degraded"] != nil {
+			b.late.Add(1)
+		}
 		if b.seen.calls%healthEvery == 0 {
 			if h, err := health.Check(ctx, &healthpb.HealthCheckRequest{}); err != nil ||
 				h.Status != healthpb.HealthCheckResponse_SERVING {

@@ -39,18 +39,7 @@ func TestAttacksInASmallContainer(t *testing.T) {
 			a.program = contained(t, smallContainer)
 			r := a.measure(t)
 			t.Log("\n" + table([]result{r}))
-			s := &r.bystander
-			n := s.errors + s.degraded
-			for _, took := range s.took {
-				if took > late {
-					n++
-				}
-			}
-			if share := float64(n) / float64(max(s.calls, 1)); share > lateShare || s.calls == 0 {
-				t.Errorf("%d of %d calls of the bystander were late, failed or answered by policy (%v)", n, s.calls, s.first)
-			} else {
-				t.Logf("%d of %d late", n, s.calls)
-			}
+			r.inTime(t, lateShare)
 		})
 	}
 }

@@ -29,6 +29,10 @@ var program string
 
 func TestMain(m *testing.M) {
 	flag.Parse()
+	if address := os.Getenv(envFlood); address != "" {
+		floodChild(address)
+		return
+	}
 	testenv.Main(m, func(root, dir string) (err error) {
 		if program = os.Getenv(envProgram); program == "" && !testing.Short() {
 			program, err = testenv.BuildHeadgate(root, dir)

@@ -58,6 +58,7 @@ type httpFronts struct {
 	bounds   *bounds
 	failures failures
 	certs    *certWatch
+	turns    *web.Turns // of all listeners
 }
 
 // open opens the HTTP listeners that are configured.
@@ -98,7 +99,7 @@ func (f *httpFronts) open(ctx context.Context) ([]*httpServer, error) {
 			}
 			l = tls.NewListener(l, conf)
 		}
-		bounds := web.Bounds{Memory: f.bounds.pool, Stats: stats, HandshakeFailed: f.failures.failed(h.name),
+		bounds := web.Bounds{Memory: f.bounds.pool, Stats: stats, HandshakeFailed: f.failures.failed(h.name), Turns: f.turns,
 			Connections: f.bounds.limit.Connections(maxHTTPConnections, otherConnection)}
 		list = append(list, &httpServer{name: h.name, listener: l, Server: bounds.NewServer(h.handler, h.write, f.log)})
 	}
@@ -151,6 +152,7 @@ func (f *httpFronts) before(next http.Handler, slots, admin bool) http.Handler {
 		switch path := r.URL.Path; {
 		case slots && f.slots != nil && (path == "/slots" || strings.HasPrefix(path, "/slots/") || strings.HasPrefix(path,
 			"/api/v1/")):
+			web.EndTurn(r.Context()) // it waits for a database
 			f.slots.api.ServeHTTP(w, r)
 		case admin && strings.HasPrefix(path, "/admin/"):
 			f.admin.ServeHTTP(w, r)

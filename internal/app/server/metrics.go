@@ -49,7 +49,7 @@ const buildName = "headgate_build_info"
 // Rows returns the table of what the server measures itself, for the documentation.
 func Rows() []metrics.Row {
 	return slices.Concat(new(fileMetrics).rows(), memoryRows(nil), handshake.NewFailures(nil).Rows(),
-		web.NewRefusals(nil).Rows(), []metrics.Row{certRow(), metrics.Build(buildName, "")})
+		web.NewRefusals(nil).Rows(), web.NewTurns().Rows(), []metrics.Row{certRow(), metrics.Build(buildName, "")})
 }
 
 // addReference adds the metrics of envoyproxy/ratelimit.

@@ -138,10 +138,11 @@ func (s *server) listen(ctx context.Context, guard *web.Guard) (err error) {
 	}
 	https := &httpFronts{
 		conf: s.conf, log: s.log, metrics: s.metrics, phase: s.phase, service: s.limits.service, slots: s.slots, admin: admin,
-		bounds: s.bounds, failures: failed, certs: s.certs,
+		bounds: s.bounds, failures: failed, certs: s.certs, turns: web.NewTurns(),
 		page:  admin.page,
 		ready: web.Readiness{Draining: s.phase.draining.Load, Parts: s.parts}, describe: s.limits.rules.describe,
 	}
+	s.metrics.Add(https.turns.Rows()...)
 	if s.https, err = https.open(ctx); err != nil {
 		s.closeListeners()
 	}

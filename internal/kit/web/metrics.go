@@ -26,3 +26,13 @@ var refusalReasons = []struct {
 
 // Rows returns the table of the metrics.
 func (r *Refusals) Rows() []metrics.Row { return []metrics.Row{r.row} }
+
+// Rows returns the table of the metrics.
+func (t *Turns) Rows() []metrics.Row {
+	return []metrics.Row{
+		t.Waited.Row("headgate_http_waited_total", "Requests over HTTP, of JSON, admin and pages, that waited for a turn: "+
+			"all of them together get half of the cores."),
+		t.Refused.Row("headgate_http_refused_total", "Requests over HTTP that got no turn within 2 s and were answered with "+
+			"503, or whose client left."),
+	}
+}

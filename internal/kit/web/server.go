@@ -13,6 +13,7 @@ import (
 type Bounds struct {
 	Memory      *memory.Pool // for bodies of requests, perhaps shared with others; nil: one of 16 MiB
 	Connections int          // open at a time; 0: 4,096
+	Turns       *Turns       // in which requests are computed, perhaps shared with other servers; nil: none
 	Stats       *Stats       // counts what becomes of connections; nil: nothing does
 	// HandshakeFailed is called for each TLS handshake that fails; nil: the log has them.
 	HandshakeFailed func(client net.Addr, err error)
@@ -38,6 +39,9 @@ func (b Bounds) NewServer(h http.Handler, write time.Duration, log *slog.Logger)
 	}
 	if b.Stats == nil {
 		b.Stats = new(Stats)
+	}
+	if b.Turns != nil {
+		h = b.Turns.bound(h)
 	}
 	return &http.Server{
 		Handler:           (&bodies{b.Memory}).bound(h),

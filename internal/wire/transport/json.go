@@ -45,6 +45,9 @@ func serveJSON(s *ratelimit.Service, w http.ResponseWriter, r *http.Request) rat
 	}
 	var resp ratelimit.Response
 	readHeaders(s, &req, r.Header.Values)
+	if !s.Local() {
+		web.EndTurn(r.Context())
+	}
 	s.Decide(r.Context(), []*ratelimit.Request{&req}, []*ratelimit.Response{&resp})
 	if r.Context().Err() != nil {
 		s.Abandon(&resp)

@@ -120,6 +120,16 @@ func (c *conn) shakeHands(tc *tls.Conn) error {
 // step handles n bytes that have arrived: it takes the frames, has the calls
 // answered, and sends the answers. It reports whether to read on.
 func (c *conn) step(n int) bool {
+	c.handle(n)
+	return c.w.flush(true)
+}
+
+// handle is step without the sending.
+func (c *conn) handle(n int) {
+	if n > largeRead {
+		place := c.floods.enter()
+		defer c.floods.leave(place)
+	}
 	c.mu.Lock()
 	locked := true // for a panic to leave nobody waiting
 	defer func() {
@@ -146,9 +156,6 @@ func (c *conn) step(n int) bool {
 		locked = true
 	}
 	c.streams.count()
-	c.mu.Unlock()
-	locked = false
-	return c.w.flush(true)
 }
 
 // take takes the frames that have arrived.

@@ -233,7 +233,7 @@ func (r *requests) message(st *stream) *Status {
 // batchBytes is the size of the messages, in bytes, of which a batch takes no
 // further ones: about what one read brings, unless it is compressed. Handlers may
 // need many times as much memory.
-const batchBytes = 64 << 10
+const batchBytes = 16 << 10
 
 // nextBatch appends, of the calls that are complete, some of one handler.
 func (r *requests) nextBatch(batch []*stream) []*stream {

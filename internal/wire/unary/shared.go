@@ -19,6 +19,7 @@ type shared struct {
 	pool         *memory.Pool
 	requestBytes atomic.Int64  // of all connections, but for the first 2 KiB of each request
 	inlining     chan struct{} // full while as many Inline functions run as may
+	floods       floods
 	tasks        tasks
 }
 
@@ -30,6 +31,7 @@ func newShared(conf Config) *shared {
 		inlining: make(chan struct{}, inlinePerCPU*runtime.GOMAXPROCS(0)),
 		tasks:    tasks{panics: conf.Panics},
 	}
+	s.floods.init(runtime.GOMAXPROCS(0))
 	for name, h := range conf.Handlers {
 		s.handlers[name] = &handler{Handler: h, method: name}
 	}
