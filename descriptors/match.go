@@ -2,6 +2,7 @@ package descriptors
 
 import (
 	"strings"
+	"sync"
 	"unicode/utf8"
 
 	"github.com/headgate-rls/headgate/limit"
@@ -208,3 +209,11 @@ func cut(s string, n int) string {
 	}
 	return strings.ToValidUTF8(s, "_")
 }
+
+// An Entry is one key and value of a descriptor.
+type Entry struct{ Key, Value string }
+
+var groupBuffers = sync.Pool{New: func() any { return new([]byte) }}
+
+// maxPooledGroup keeps one huge descriptor from pinning its buffer.
+const maxPooledGroup = 256 << 10

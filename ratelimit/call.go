@@ -2,15 +2,88 @@ package ratelimit
 
 import (
 	"context"
+	"fmt"
 	"math"
+	"sync/atomic"
 	"time"
 
 	"github.com/headgate-rls/headgate/backends"
 	"github.com/headgate-rls/headgate/descriptors"
+	"github.com/headgate-rls/headgate/internal/kit/background"
 	"github.com/headgate-rls/headgate/limit"
 	"github.com/headgate-rls/headgate/policies"
+	"github.com/headgate-rls/headgate/ratelimit/insight"
 	"github.com/headgate-rls/headgate/ratelimit/leases"
 )
+
+// An engine is what the calls of a service share.
+type engine struct {
+	conf      Config
+	rules     atomic.Pointer[ruleset]
+	overrides overrideCache
+	leases    *leases.Tracker
+	refusals  background.LogLimit
+	failures  background.LogLimits
+	unknown   minutely // domains in the log
+	unmatched minutely // shapes in the log
+	coverage  *insight.Coverage
+	reloads   insight.Reloads
+}
+
+// failuresPerSecond is how many failures of one kind are logged in a second.
+const failuresPerSecond = 1
+
+// ask asks a backend once, and waits until the caller's deadline less a margin.
+// It returns when it asked, zero for a backend without I/O.
+func (e *engine) ask(ctx context.Context, be backends.Backend, takes []limit.Request,
+	out []limit.Verdict) (now time.Time) {
+	if e.conf.Caps.Local {
+		e.askGuarded(ctx, be, takes, out)
+		return now
+	}
+	now = time.Now()
+	deadline, ok := ctx.Deadline()
+	if ok {
+		deadline = deadline.Add(-max(e.conf.Margin, deadline.Sub(now)/10))
+	} else {
+		deadline = now.Add(e.conf.Timeout)
+	}
+	ctx, cancel := context.WithDeadline(ctx, deadline)
+	defer cancel()
+	e.askGuarded(ctx, be, takes, out)
+	return now
+}
+
+// askGuarded asks a backend. A panic in it fails all requests.
+func (e *engine) askGuarded(ctx context.Context, be backends.Backend, takes []limit.Request, out []limit.Verdict) {
+	if err := e.conf.Panics.Do("backend", func() { be.Take(ctx, takes, out) }); err != nil {
+		backends.Fail(out, fmt.Errorf("%w: %w", backends.ErrUnavailable, err))
+	}
+}
+
+// logFailure logs a failure of the backend, at most once per second and reason.
+func (e *engine) logFailure(req *Request, what string, err error) {
+	if ok, skipped := e.failures.Allow(what); ok {
+		e.conf.Log.Error("decision degraded", "reason", what, "domain", req.Domain, "error", err,
+			"request_id", req.RequestID, "trace_id", traceID(req), "suppressed", skipped)
+	}
+}
+
+// traceID is the trace that a request is part of, for the log; "" if that is not known.
+func traceID(req *Request) string {
+	if req.Parent == nil {
+		return ""
+	}
+	return req.Parent.Trace()
+}
+
+// abandon ends the leases that resp grants in the background.
+func (e *engine) abandon(resp *Response) {
+	for i := range resp.granted {
+		e.leases.Abandon(&resp.granted[i])
+	}
+	resp.granted = resp.granted[:0]
+}
 
 // A batch is the requests of one Decide, and the memory for them. Batches are
 // pooled.
@@ -192,3 +265,61 @@ const (
 	smallMessage = 2 << 10
 	keptLarge    = 32
 )
+
+// refund gives back what the backend charged for a request that quota mode
+// refuses afterwards: it refuses when all quotas are spent, which no single limit
+// knows.
+func (c *call) refund(ctx context.Context, b *batch, v *limit.Verdict) {
+	if v == nil || v.Err != nil || v.Recalled || b.engine.conf.ShadowMode {
+		return
+	}
+	be, back := b.engine.conf.Backend, limit.Request{At: b.takes[c.takeIndex].At}
+	if c.resp.Degraded {
+		be, back.At = b.engine.conf.Local, v.At
+	}
+	passed, until := b.sinceAsked(back.At), maxRefund
+	for i := range c.ops {
+		op := c.ops[i]
+		if !v.Outcomes[i].Admitted || op.Each || op.Cost <= 0 {
+			continue
+		}
+		left := windowLeft(op.Limit, v.At)
+		if left <= passed {
+			continue // it would give units of the next window
+		}
+		op.Cost = -op.Cost
+		back.Ops, until = append(back.Ops, op), min(until, left)
+	}
+	if len(back.Ops) == 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, until-passed)
+	defer cancel()
+	out := make([]limit.Verdict, 1)
+	b.engine.ask(ctx, be, []limit.Request{back}, out)
+	if err := out[0].Err; err != nil {
+		b.engine.logFailure(c.req, "refund failed", err)
+		c.abandonUnclear(b, err)
+	}
+}
+
+// maxRefund is how long units of limits without windows can be given back.
+const maxRefund = time.Hour
+
+// sinceAsked returns an upper bound of the time since the backend was asked. at is
+// the instant of the requests, 0 if the backend has a clock of its own.
+func (b *batch) sinceAsked(at limit.Instant) time.Duration {
+	if at == 0 {
+		return time.Since(b.asked)
+	}
+	return time.Duration(b.engine.conf.Now()-at) * time.Microsecond
+}
+
+// windowLeft returns for how long units that l counted at an instant can be given
+// back: until their window ends.
+func windowLeft(l *limit.Limit, at limit.Instant) time.Duration {
+	if l.Is(limit.Aligned) {
+		return l.WindowEnd(at).Sub(at)
+	}
+	return maxRefund
+}

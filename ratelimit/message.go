@@ -2,6 +2,7 @@ package ratelimit
 
 import (
 	"fmt"
+	"time"
 	"unicode/utf8"
 
 	"github.com/headgate-rls/headgate/descriptors"
@@ -181,3 +182,70 @@ func (r *Response) Forget() {
 func invalid(format string, args ...any) *Error {
 	return &Error{Code: codeInvalid, Message: fmt.Sprintf(format, args...)}
 }
+
+// A CallResult is how a call ended.
+type CallResult uint8
+
+// The results of a call.
+const (
+	CallOK CallResult = iota
+	CallOverLimit
+	CallInvalid
+	CallFailed // by policy, because the backend failed
+	NumCallResults
+)
+
+// Observe records calls that ended with the same result after the same time. It may
+// be called concurrently.
+type Observe func(took time.Duration, r CallResult, calls int)
+
+// String returns the result's metric label.
+func (r CallResult) String() string {
+	return [NumCallResults]string{"ok", "over_limit", "invalid", "failed"}[r]
+}
+
+// Result returns how the call ended that r answers.
+func (r *Response) Result() CallResult {
+	switch {
+	case r.Err != nil && r.Err.Code == codeUnavailable:
+		return CallFailed
+	case r.Err != nil:
+		return CallInvalid
+	case r.OverLimit:
+		return CallOverLimit
+	}
+	return CallOK
+}
+
+// A descriptor whose first entry has the key OpKey does something to the lease
+// whose token its second entry, LeaseEntry, has: OpRelease ends it, leases.Renew
+// moves its end away. See [leases.Action] for more.
+const (
+	OpKey      = "headgate.op"
+	OpRelease  = string(leases.Release)
+	LeaseEntry = "lease"
+)
+
+// Names of request metadata (gRPC headers) that say more about a call.
+const (
+	// MetadataID is the same when the call is repeated: a repeated call gets
+	// the lease that it got before, and is charged once.
+	MetadataID = "x-headgate-id"
+	// MetadataOwner names the proxy, for leases to go when it does.
+	MetadataOwner = "x-headgate-owner"
+	// MetadataLeaseKey is the name under which the token goes into
+	// dynamic_metadata; without it that is DefaultLeaseKey.
+	MetadataLeaseKey = "x-headgate-lease-key"
+	// MetadataRequestID is the caller's name for the request, for the log.
+	MetadataRequestID = "x-request-id"
+)
+
+// DefaultLeaseKey is where Envoy finds the token in a response's dynamic_metadata.
+const DefaultLeaseKey = "lease"
+
+// DefaultTimeout bounds a call to the backend whose caller brings no deadline.
+const DefaultTimeout = 500 * time.Millisecond
+
+// DelayHeader tells Envoy's fault filter how long to keep a request waiting,
+// in milliseconds.
+const DelayHeader = "x-envoy-fault-delay-request"

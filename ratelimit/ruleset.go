@@ -1,6 +1,8 @@
 package ratelimit
 
 import (
+	"slices"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -261,4 +263,64 @@ func (lv *limitView) tier(out *limit.Outcome) *tierView {
 		}
 	}
 	return nil
+}
+
+// A tierView is a tier, prepared for answers.
+type tierView struct {
+	*descriptors.Tier
+	label    string // in metrics and logs
+	refused  []byte // encoded metadata of a refusal
+	delay    string // value of DelayHeader, "" for none
+	hasRetry bool   // Headers has a Retry-After
+	series   *ruleSeries
+	number   int
+}
+
+func newTierViews(rule *descriptors.Rule, name string) []tierView {
+	tiers := make([]tierView, len(rule.Concurrency.Tiers))
+	for i := range tiers {
+		t, v := &rule.Concurrency.Tiers[i], &tiers[i]
+		v.Tier, v.label = t, t.Name
+		if v.label == "" {
+			v.label = strconv.FormatInt(t.Threshold, 10)
+		}
+		v.refused = encodeMetadata(map[string]any{"rule": name, "tier": v.label, "deny_status": strconv.Itoa(t.Status)})
+		if t.Status == 0 && t.Delay > 0 {
+			v.delay = strconv.FormatInt(t.Delay.Milliseconds(), 10)
+		}
+		for _, h := range t.Headers {
+			v.hasRetry = v.hasRetry || h.Name == "retry-after"
+		}
+	}
+	return tiers
+}
+
+// A LimitLabel is what metrics call one of a rule's limits.
+type LimitLabel struct {
+	Name  string
+	Limit *limit.Limit
+}
+
+// LimitLabels returns the labels of r's limits: their names, or their numbers
+// from 1 where they have none, and "concurrency" for its limit on requests in
+// flight, which is the last. No two are the same.
+func LimitLabels(r *descriptors.Rule) []LimitLabel {
+	labels := make([]LimitLabel, 0, len(r.Limits)+1)
+	add := func(name string, l *limit.Limit) {
+		for slices.ContainsFunc(labels, func(other LimitLabel) bool { return other.Name == name }) {
+			name += "'"
+		}
+		labels = append(labels, LimitLabel{name, l})
+	}
+	for i := range r.Limits {
+		name := r.Limits[i].Name
+		if name == "" {
+			name = strconv.Itoa(i + 1)
+		}
+		add(name, r.Limits[i].Limit)
+	}
+	if r.Concurrency != nil {
+		add("concurrency", r.Concurrency.Limit)
+	}
+	return labels
 }

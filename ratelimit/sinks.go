@@ -12,7 +12,7 @@ type sink struct {
 	flush func(*batch)
 }
 
-// sinks are what reads decisions, in this order: each is a file. To add a fact, write it into [decision] and have
+// sinks are what reads decisions, in this order. To add a fact, write it into [decision] and have
 // a sink read it; to add a reader, add a row.
 var sinks = []sink{
 	{see: tellInside},

@@ -4,11 +4,18 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"strings"
+	"time"
+	"unicode/utf8"
 
 	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/structpb"
 
 	"github.com/headgate-rls/headgate/descriptors"
 	"github.com/headgate-rls/headgate/internal/kit/protofields"
+	"github.com/headgate-rls/headgate/internal/kit/units"
+	"github.com/headgate-rls/headgate/limit"
 )
 
 // The messages are decoded and encoded by hand: one allocation for all strings
@@ -289,3 +296,122 @@ func appendHeader(b []byte, field protowire.Number, h *descriptors.Header) []byt
 	b = appendStringField(b, 1, h.Name)
 	return appendStringField(b, 2, h.Value)
 }
+
+// validText returns s, which operators choose, unless it is not UTF-8.
+func validText(s string) (string, error) {
+	if !utf8.ValidString(s) {
+		return "", errors.New("a string is not valid UTF-8")
+	}
+	return s, nil
+}
+
+// asText returns s with U+FFFD for bytes that are not UTF-8. Clients choose values, and Envoy
+// sends their bytes as they are. If the call failed for them, Envoy would let the request pass.
+func asText(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }
+
+// The append functions leave out zero values, as proto3 does.
+
+func appendVarintField(b []byte, num protowire.Number, n uint64) []byte {
+	if n == 0 {
+		return b
+	}
+	return protowire.AppendVarint(protowire.AppendTag(b, num, protowire.VarintType), n)
+}
+
+func appendStringField(b []byte, num protowire.Number, s string) []byte {
+	if s == "" {
+		return b
+	}
+	return protowire.AppendString(protowire.AppendTag(b, num, protowire.BytesType), s)
+}
+
+func appendBytesField(b []byte, num protowire.Number, s []byte) []byte {
+	return protowire.AppendBytes(protowire.AppendTag(b, num, protowire.BytesType), s)
+}
+
+// encodeMetadata encodes m as a google.protobuf.Struct. What cannot be a
+// Struct (the rule loader lets none through) is left out.
+func encodeMetadata(m map[string]any) []byte {
+	st, err := structpb.NewStruct(m)
+	if err != nil {
+		return nil
+	}
+	b, err := proto.MarshalOptions{Deterministic: true}.Marshal(st)
+	if err != nil {
+		return nil
+	}
+	return b
+}
+
+// appendTextMetadata appends an encoded google.protobuf.Struct with one field.
+func appendTextMetadata(b []byte, key, value string) []byte {
+	inner := protowire.SizeTag(3) + protowire.SizeBytes(len(value))
+	entry := protowire.SizeTag(1) + protowire.SizeBytes(len(key)) + protowire.SizeTag(2) + protowire.SizeBytes(inner)
+	b = protowire.AppendVarint(protowire.AppendTag(b, 1, protowire.BytesType), uint64(entry))
+	b = protowire.AppendString(protowire.AppendTag(b, 1, protowire.BytesType), key)
+	b = protowire.AppendVarint(protowire.AppendTag(b, 2, protowire.BytesType), uint64(inner))
+	return protowire.AppendString(protowire.AppendTag(b, 3, protowire.BytesType), value)
+}
+
+// A Unit is the unit of a limit as Envoy's API numbers it. Requests
+// (envoy.type.v3.RateLimitUnit) and responses (RateLimitResponse.RateLimit.Unit)
+// agree on the numbers.
+type Unit int32
+
+// Length returns the unit's length, zero for UNKNOWN and undefined units.
+func (u Unit) Length() time.Duration {
+	known, _ := units.Numbered(int32(u))
+	return known.Length
+}
+
+// String returns the unit's name in capitals, as the API spells it.
+func (u Unit) String() string {
+	if known, ok := units.Numbered(int32(u)); ok {
+		return strings.ToUpper(known.Name)
+	}
+	return "UNKNOWN"
+}
+
+// unitOf returns the unit and multiplier of a window, or zeros.
+// Without multipliers only windows of one unit have one.
+func unitOf(window time.Duration, multipliers bool) (Unit, uint32) {
+	u, n := units.Of(window)
+	if n > 1 && !multipliers {
+		return 0, 0
+	}
+	return Unit(u.Number), uint32(n)
+}
+
+// An Override is a limit that a request has for one of its descriptors.
+type Override struct {
+	RequestsPerUnit uint32
+	Unit            Unit
+	Multiplier      uint32 // zero counts as one
+}
+
+// Field numbers of RateLimitResponse.RateLimit.
+const (
+	fieldLimitRequests   = 1
+	fieldLimitUnit       = 2
+	fieldLimitName       = 3
+	fieldLimitMultiplier = 4
+)
+
+// encodeCurrentLimit encodes a RateLimit message. A window that no unit fits is
+// sent as unit UNKNOWN: Envoy then makes a header with the number alone, where it
+// would trust a wrong unit.
+func encodeCurrentLimit(name string, l *limit.Limit, multipliers bool) []byte {
+	unit, multiplier := unitOf(l.Window(), multipliers)
+	if l.Is(limit.Leased) { // the window is the life of a lease
+		unit, multiplier = 0, 0
+	}
+	b := appendVarintField(nil, fieldLimitRequests, uint64(clampUint32(l.Max())))
+	b = appendVarintField(b, fieldLimitUnit, uint64(unit))
+	b = appendStringField(b, fieldLimitName, name)
+	if multiplier > 1 {
+		b = appendBytesField(b, fieldLimitMultiplier, appendVarintField(nil, 1, uint64(multiplier)))
+	}
+	return b
+}
+
+func clampUint32(n int64) uint32 { return uint32(min(max(n, 0), 1<<32-1)) }

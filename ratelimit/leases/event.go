@@ -1,6 +1,8 @@
 package leases
 
-import "github.com/headgate-rls/headgate/internal/kit/metrics"
+import (
+	"github.com/headgate-rls/headgate/internal/kit/metrics"
+)
 
 // An Event is something that happens to leases.
 type Event uint8
@@ -31,4 +33,26 @@ func (e Event) String() string {
 type Metrics interface {
 	// Lease returns the counters of a rule's leases, by [Event]. Both labels may be empty.
 	Lease(domain, rule string) *metrics.Series
+}
+
+// A LogEvent is what happens to entries of Envoy's access log, which renew and end leases,
+// and to the streams that bring them.
+type LogEvent uint8
+
+// The events of the access log.
+const (
+	EntryRenews    LogEvent = iota
+	EntryReleases           // an end
+	EntryIgnored            // has no lease, or is neither periodic nor an end
+	EntryMalformed          // is not a log entry
+	EntryDropped            // exceeded MaxEntries
+	StreamOpened
+	StreamClosed
+	StreamRefused // exceeded MaxStreams or MaxStreamsPerPeer
+	NumLogEvents
+)
+
+// String returns the event's metric label.
+func (e LogEvent) String() string {
+	return [NumLogEvents]string{"renews", "releases", "ignored", "malformed", "dropped", "opened", "closed", "refused"}[e]
 }
