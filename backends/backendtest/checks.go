@@ -1,6 +1,11 @@
 package backendtest
 
-import "testing"
+import (
+	"slices"
+	"testing"
+
+	"github.com/headgate-rls/headgate/test/random"
+)
 
 // A check is one test of the suite. It runs on a testing.TB so that the
 // suite's own tests can watch it fail.
@@ -70,9 +75,39 @@ var checks = []check{
 	{"Killed", checkKilled},
 }
 
+// chosen are the checks of a short suite, by what they are about. TestShortSuiteNoticesMutants says
+// what they find.
+var chosen = map[string][]string{
+	"algorithms": {"Model", "RefusedChangesNothing", "OverflowElsewhere", "Hurry", "VerdictMemory", "Reset"},
+	"expiry":     {"ServerClock", "ClockSteps", "StateGoesAway"},
+	"keys":       {"Keys", "RawGroups", "Forget"},
+	"lists":      {"List"},
+	"caps":       {"OverCaps", "Cancelled", "Ping"},
+	"atomicity":  {"LastUnit", "CrossedKeys", "TwoHandles"},
+	"leases":     {"LeaseModel", "LeasesExpireTogether", "LeasesGoAway", "LeasesForgotten", "LeasesOfAnOwner", "LeasesParallel"},
+	"tables":     {"Claims"},
+	"faults":     {"Frozen", "Killed"},
+}
+
+// short returns the checks that are chosen.
+func short() []check {
+	return slices.DeleteFunc(slices.Clone(checks), func(c check) bool {
+		for _, names := range chosen {
+			if slices.Contains(names, c.name) {
+				return false
+			}
+		}
+		return true
+	})
+}
+
 // Run holds a backend to the contract.
 func Run(t *testing.T, s Suite) {
-	for _, c := range checks {
+	run := checks
+	if s.Short && !random.Long() {
+		run = short()
+	}
+	for _, c := range run {
 		t.Run(c.name, func(t *testing.T) {
 			e := newEnv(t, s)
 			c.run(e)

@@ -271,7 +271,7 @@ func TestRemoteBackendPassesTheSuite(t *testing.T) {
 	s := newServer(t)
 	var trips atomic.Int64
 	Run(t, Suite{
-		Caps: referenceCaps(), Shared: true, Rounds: 20,
+		Caps: referenceCaps(), Shared: true, Short: true, Rounds: 20,
 		Open:  func(testing.TB) backends.Backend { return &remote{addr: s.addr, trips: &trips, caps: referenceCaps()} },
 		Child: "TestChild", ChildEnv: []string{remoteEnv + "=" + s.addr},
 		Trips: trips.Load, Stored: s.stored,

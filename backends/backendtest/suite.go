@@ -24,6 +24,9 @@ type Suite struct {
 	// Rounds is the number of rounds of each random check, and bounds what other checks repeat;
 	// zero means 150.
 	Rounds int
+	// Short leaves out, but in the long form of tests, the checks that are not chosen for stores
+	// with the same semantics as one that passes the whole suite.
+	Short bool
 
 	// Child is the name of the test function that calls [Child]; empty leaves
 	// out the check with several processes. ChildEnv says where the store is.

@@ -527,6 +527,27 @@ func TestSuiteNoticesEachMutant(t *testing.T) {
 	}
 }
 
+// onlyLong are the mutants that a short suite does not notice.
+var onlyLong = []string{"TTL of one window for a sliding window"}
+
+// The short suite, too, notices wrong stores; TestSuiteNoticesEachMutant holds each check to what it
+// says here.
+func TestShortSuiteNoticesMutants(t *testing.T) {
+	for kind, names := range chosen {
+		for _, name := range names {
+			if !slices.ContainsFunc(checks, func(c check) bool { return c.name == name }) {
+				t.Errorf("%s: there is no check %s", kind, name)
+			}
+		}
+	}
+	for _, m := range slices.Concat(mutants, leaseMutants) {
+		noticed := slices.ContainsFunc(short(), func(c check) bool { return slices.Contains(m.checks, c.name) })
+		if missed := slices.Contains(onlyLong, m.name); noticed == missed {
+			t.Errorf("%s: noticed %v, want %v", m.name, noticed, !missed)
+		}
+	}
+}
+
 // Where requests of many scripts are one slice, mutants are noticed as well.
 func TestClockStepsInSlicesNoticesMutants(t *testing.T) {
 	suite := Suite{Caps: referenceCaps(), Rounds: manyRounds - 1}

@@ -464,7 +464,7 @@ func TestPgBouncerChangesNothing(t *testing.T) {
 			// Transactions are the mode that differs more.
 			if !testing.Short() && (mode == testenv.PoolTransaction || random.Times(0, 1) == 1) {
 				s := suite(t, url)
-				s.Rounds = 3
+				s.Rounds, s.Short = 3, true
 				backendtest.Run(t, s)
 			}
 			b := open(t, with(url, "commit=relaxed&timeout=800ms"))

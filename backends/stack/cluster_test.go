@@ -23,7 +23,7 @@ func TestClusterKeepsTheContractApart(t *testing.T) {
 	}
 	var store *redis.Backend
 	backendtest.Run(t, backendtest.Suite{
-		Caps: conf.Caps(), Rounds: 10, Shared: true,
+		Caps: conf.Caps(), Rounds: 10, Shared: true, Short: true,
 		Open: func(tb testing.TB) backends.Backend {
 			if store, err = redis.Open(context.Background(), conf, nil); err != nil {
 				tb.Fatal(err)

@@ -18,12 +18,15 @@ import (
 const Setting = "HEADGATE_TEST_SEED"
 
 // LongSetting is the environment variable that has tests run their long form, if it
-// is not empty. "make hunt" sets it.
+// is not empty. "make test-all" and "make hunt" set it.
 const LongSetting = "HEADGATE_TEST_LONG"
+
+// Long reports whether tests run their long form.
+func Long() bool { return os.Getenv(LongSetting) != "" }
 
 // Times returns how often a test does something: long in its long form, else short.
 func Times(short, long int) int {
-	if os.Getenv(LongSetting) != "" {
+	if Long() {
 		return long
 	}
 	return short

@@ -13,7 +13,7 @@ import (
 func TestTableKeepsTheContract(t *testing.T) {
 	table := NewTable(time.Now)
 	backendtest.Run(t, backendtest.Suite{
-		Caps: table.Caps(), Shared: true,
+		Caps: table.Caps(), Shared: true, Short: true,
 		Open: func(testing.TB) backends.Backend { return table },
 		Stored: func(testing.TB) int {
 			table.Sweep()

@@ -118,7 +118,7 @@ func (sc *scene) wantNotApplied(err error) {
 }
 
 func TestConformance(t *testing.T) {
-	backendtest.Run(t, backendtest.Suite{Caps: memory.Caps(), Rounds: 50, Open: func(testing.TB) backends.Backend {
+	backendtest.Run(t, backendtest.Suite{Caps: memory.Caps(), Rounds: 50, Short: true, Open: func(testing.TB) backends.Backend {
 		return New(memory.New(memory.Config{}), Config{}, time.Now)
 	}})
 }
@@ -127,7 +127,7 @@ func TestConformanceFaults(t *testing.T) {
 	var s *remote.Moody
 	freeze := func(testing.TB) { s.Behave(remote.Mute) }
 	backendtest.Run(t, backendtest.Suite{
-		Caps: memory.Caps(), Rounds: 10,
+		Caps: memory.Caps(), Rounds: 10, Short: true,
 		Open: func(testing.TB) backends.Backend {
 			s = newStore()
 			return New(s, Config{}, time.Now)

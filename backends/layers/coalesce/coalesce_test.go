@@ -97,7 +97,7 @@ func (s *store) Close() error {
 }
 
 func TestConformance(t *testing.T) {
-	backendtest.Run(t, backendtest.Suite{Caps: memory.Caps(), Open: func(testing.TB) backends.Backend {
+	backendtest.Run(t, backendtest.Suite{Caps: memory.Caps(), Short: true, Open: func(testing.TB) backends.Backend {
 		return New(memory.New(memory.Config{}), Config{})
 	}})
 }
@@ -106,7 +106,7 @@ func TestConformance(t *testing.T) {
 func TestConformanceSlow(t *testing.T) {
 	var s *store
 	backendtest.Run(t, backendtest.Suite{
-		Caps: memory.Caps(), Rounds: 20,
+		Caps: memory.Caps(), Rounds: 20, Short: true,
 		Open: func(testing.TB) backends.Backend {
 			s = newStore()
 			s.delay = 10 * time.Microsecond
@@ -510,7 +510,7 @@ func serversOf(req *limit.Request) (set uint64) {
 
 // TestConformanceApart runs the suite where requests of one Take go apart.
 func TestConformanceApart(t *testing.T) {
-	backendtest.Run(t, backendtest.Suite{Caps: memory.Caps(), Rounds: 20, Open: func(testing.TB) backends.Backend {
+	backendtest.Run(t, backendtest.Suite{Caps: memory.Caps(), Rounds: 20, Short: true, Open: func(testing.TB) backends.Backend {
 		s := newStore()
 		s.delay = 10 * time.Microsecond
 		return New(s, Config{InFlight: 1, MaxSlice: 16, Servers: serversOf})

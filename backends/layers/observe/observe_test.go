@@ -42,7 +42,7 @@ func (n *notes) Call(op Op, d time.Duration, class Class) {
 }
 
 func TestConformance(t *testing.T) {
-	backendtest.Run(t, backendtest.Suite{Caps: memory.Caps(), Open: func(testing.TB) backends.Backend {
+	backendtest.Run(t, backendtest.Suite{Caps: memory.Caps(), Short: true, Open: func(testing.TB) backends.Backend {
 		return New(memory.New(memory.Config{}), &notes{}, time.Now)
 	}})
 }

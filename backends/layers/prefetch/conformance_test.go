@@ -12,7 +12,7 @@ import (
 // Where nothing is shared, every answer is the store's own.
 func TestConformance(t *testing.T) {
 	caps := memory.Caps()
-	backendtest.Run(t, backendtest.Suite{Caps: caps, Open: func(testing.TB) backends.Backend {
+	backendtest.Run(t, backendtest.Suite{Caps: caps, Short: true, Open: func(testing.TB) backends.Backend {
 		return New(memory.New(memory.Config{}), &caps, Config{}, time.Now)
 	}})
 }
