@@ -99,7 +99,7 @@ func TestFullDiskWithBinaryLog(t *testing.T) {
 		mebibytes int
 	}{{testenv.MariaDB, 80}, {testenv.MySQL, 240}} {
 		t.Run(engine.name, func(t *testing.T) {
-			whole := random.Times(0, 1) > 0
+			whole := random.Long()
 			if !whole && engine.name == testenv.MySQL {
 				t.Skip("only in the long form: a MySQL takes seconds to start")
 			}

@@ -24,14 +24,15 @@ type server struct {
 }
 
 func servers() []server {
-	return []server{
-		{"sqlite", func(t testing.TB) string {
-			testenv.UseSQLite(t)
-			return "sqlite:" + filepath.Join(t.TempDir(), "limits.db")
-		}},
-		shared(testenv.Postgres), shared(testenv.MariaDB), shared(testenv.MySQL),
-		{"oracle-on-mariadb", func(t testing.TB) string { return onMariaDB + shared(testenv.MariaDB).create(t) }},
+	all := []server{{"sqlite", func(t testing.TB) string {
+		testenv.UseSQLite(t)
+		return "sqlite:" + filepath.Join(t.TempDir(), "limits.db")
+	}}}
+	for _, engine := range dbtest.Engines() {
+		all = append(all, shared(engine))
 	}
+	return append(all, server{"oracle-on-mariadb",
+		func(t testing.TB) string { return onMariaDB + shared(testenv.MariaDB).create(t) }})
 }
 
 func shared(engine string) server {
@@ -63,9 +64,9 @@ func eachMigrated(t *testing.T, test func(t *testing.T, url string)) {
 // eachServer is eachMigrated without SQLite, which is no server.
 func eachServer(t *testing.T, test func(t *testing.T, url string)) {
 	t.Helper()
-	for _, s := range servers()[1:4] { // Oracle's texts are sent by another driver than Oracle's
-		t.Run(s.name, func(t *testing.T) {
-			url := s.create(t)
+	for _, engine := range dbtest.Engines() { // Oracle's texts are sent by another driver than Oracle's
+		t.Run(engine, func(t *testing.T) {
+			url := shared(engine).create(t)
 			migrate(t, url)
 			test(t, url)
 		})

@@ -42,7 +42,7 @@ func eachEmpty(t *testing.T, test func(t *testing.T, url string)) {
 		testenv.UseSQLite(t)
 		return "sqlite:" + filepath.Join(t.TempDir(), "policies.db")
 	})
-	for _, engine := range []string{testenv.Postgres, testenv.MariaDB, testenv.MySQL} {
+	for _, engine := range dbtest.Engines() {
 		run(engine, func(t testing.TB) string { return testenv.SharedDatabase(t, engine).CreateDatabase("policies") })
 	}
 	run("oracle-on-mariadb", func(t testing.TB) string {

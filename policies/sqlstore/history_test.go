@@ -222,7 +222,7 @@ func chained(t *testing.T, s *Store, key string) (n int) {
 // TestHistoryOfChangesWhoseAnswersAreLost cuts the connection before each answer of the database in
 // turn, the one to the commit included: the history has the change if it was made, and only then.
 func TestHistoryOfChangesWhoseAnswersAreLost(t *testing.T) {
-	for _, engine := range []string{testenv.Postgres, testenv.MariaDB, testenv.MySQL}[:random.Times(2, 3)] {
+	for _, engine := range dbtest.Engines() {
 		t.Run(engine, func(t *testing.T) {
 			direct := testenv.SharedDatabase(t, engine).CreateDatabase("policies")
 			s := open(t, direct)

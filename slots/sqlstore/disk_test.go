@@ -19,7 +19,7 @@ const mostHanging = 12
 // With a binary log, commits of a MariaDB hang on a full disk, and for up to a minute after there is room.
 // Calls end by their deadlines all the same, and do not use up the sessions of the server.
 func TestFullDiskWithBinaryLog(t *testing.T) {
-	whole := random.Times(0, 1) > 0
+	whole := random.Long()
 	disk := testenv.NewDisk(t, testenv.MariaDB, 80)
 	server := testenv.StartDatabase(t, testenv.MariaDB, testenv.Durable(), testenv.WithData(disk.Dir),
 		testenv.WithSettings("--log-bin=binlog", "--server-id=1", "--binlog-format=ROW"))

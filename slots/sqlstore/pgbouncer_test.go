@@ -33,7 +33,7 @@ func TestPgBouncerConformance(t *testing.T) {
 	}
 	pg := testenv.SharedDatabase(t, testenv.Postgres)
 	bouncer := testenv.StartPgBouncer(t, pg, testenv.PoolTransaction)
-	slotstest.Run(t, slotstest.Harness{Name: "pgbouncer", Fresh: func(t *testing.T) slotstest.Database {
+	slotstest.Run(t, slotstest.Harness{Name: "pgbouncer", Short: true, Fresh: func(t *testing.T) slotstest.Database {
 		address, err := url.Parse(bouncer.URLOf(testenv.SharedDatabase(t, testenv.Postgres).CreateDatabase("bounced")))
 		check(t, err)
 		proxy := testenv.StartProxy(t, address.Host)

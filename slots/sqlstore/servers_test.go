@@ -19,14 +19,17 @@ type server struct {
 }
 
 func servers() []server {
-	return []server{
+	all := []server{
 		{"sqlite", func(t testing.TB) string {
 			testenv.UseSQLite(t)
 			return "sqlite:" + filepath.Join(t.TempDir(), "a b%41.db")
 		}},
 		{"memory", func(testing.TB) string { return "sqlite::memory:" }},
-		shared(testenv.Postgres), shared(testenv.MariaDB), shared(testenv.MySQL),
 	}
+	for _, engine := range dbtest.Engines() {
+		all = append(all, shared(engine))
+	}
+	return all
 }
 
 func shared(engine string) server {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/headgate-rls/headgate/slots"
 	"github.com/headgate-rls/headgate/slots/plan"
+	"github.com/headgate-rls/headgate/test/dbtest"
 	"github.com/headgate-rls/headgate/test/testenv"
 )
 
@@ -191,18 +192,16 @@ func TestInstantsInNewYork(t *testing.T) {
 		}
 		return
 	}
-	for _, s := range []server{
+	all := []server{
 		{"sqlite", func(t testing.TB) string { return "sqlite:" + filepath.Join(t.TempDir(), "slots.db") }},
-		{"postgres", func(t testing.TB) string {
-			return testenv.StartDatabase(t, testenv.Postgres, testenv.WithSettings("timezone='America/New_York'")).URL()
-		}},
-		{"mariadb", func(t testing.TB) string {
-			return testenv.StartDatabase(t, testenv.MariaDB, testenv.WithSettings("--default-time-zone=-05:00")).URL()
-		}},
-		{"mysql", func(t testing.TB) string {
-			return testenv.StartDatabase(t, testenv.MySQL, testenv.WithSettings("--default-time-zone=-05:00")).URL()
-		}},
-	} {
+	}
+	for _, engine := range dbtest.Engines() {
+		zone := map[string]string{testenv.Postgres: "timezone='America/New_York'",
+			testenv.MariaDB: "--default-time-zone=-05:00", testenv.MySQL: "--default-time-zone=-05:00"}[engine]
+		all = append(all, server{engine,
+			func(t testing.TB) string { return testenv.StartDatabase(t, engine, testenv.WithSettings(zone)).URL() }})
+	}
+	for _, s := range all {
 		t.Run(s.name, func(t *testing.T) {
 			t.Parallel()
 			db := migrated(t, s.create(t))

@@ -7,7 +7,16 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/headgate-rls/headgate/test/random"
+	"github.com/headgate-rls/headgate/test/testenv"
 )
+
+// Engines are the database servers that a test runs on: one of each dialect, and in the long form
+// MySQL as well, which has that of MariaDB.
+func Engines() []string {
+	return []string{testenv.Postgres, testenv.MariaDB, testenv.MySQL}[:random.Times(2, 3)]
+}
 
 // soonLimit is long enough for a busy machine.
 const soonLimit = 3 * time.Minute

@@ -25,7 +25,7 @@ const (
 func RunPause(t *testing.T, h Harness) {
 	db := h.Fresh(t)
 	store := db.Open(t)
-	tries := random.Times(30, 1000)
+	tries := random.Times(20, 1000)
 	for i, engine := range h.engines(store) {
 		t.Run(engine, func(t *testing.T) {
 			f := &fixture{Harness: h, db: db, store: store, engine: engine, prefix: fmt.Sprint("pause", i)}

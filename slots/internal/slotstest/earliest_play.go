@@ -38,7 +38,7 @@ var earliestDay = floor(time.Date(2101, 3, 9, 12, 0, 0, 0, time.UTC).UnixMilli()
 func RunEarliest(t *testing.T, h Harness) {
 	db := h.Fresh(t)
 	store := db.Open(t)
-	runs := uint64(random.Times(3, 15))
+	runs := uint64(random.Times(2, 15))
 	if h.Serial { // nothing goes over a network
 		runs *= 2
 	}

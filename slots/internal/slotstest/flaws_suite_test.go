@@ -121,8 +121,8 @@ func (b *badUpkeep) Frontier(ctx context.Context, s slots.Series, chunkMs int64)
 	return b.Model.Frontier(ctx, s, chunkMs)
 }
 
-// TestSuiteFindsFlaws runs the suite for real stores on broken ones, each in a
-// process of its own, which must fail.
+// TestSuiteFindsFlaws runs the short suite for real stores, and in the long form the whole one, on
+// broken ones, each in a process of its own, which must fail.
 func TestSuiteFindsFlaws(t *testing.T) {
 	for flaw := range suiteFlaws() {
 		t.Run(flaw, func(t *testing.T) {
@@ -149,7 +149,7 @@ func TestFlawedStore(t *testing.T) {
 		fmt.Println("there is no such flaw")
 		os.Exit(0) // which the one that waits takes for a failure
 	}
-	h := Harness{Name: "model", Fresh: func(*testing.T) Database {
+	h := Harness{Name: "model", Short: true, Fresh: func(*testing.T) Database {
 		m := NewModel()
 		m.clockUs = time.Now().UnixMicro()
 		return Database{Open: func(*testing.T) slots.Store { return broken(m) }}

@@ -355,7 +355,7 @@ func seeds() uint64 {
 	if testing.Short() {
 		return 500
 	}
-	return 3000
+	return uint64(random.Times(1000, 3000))
 }
 
 func TestPropertiesHoldForEverySeed(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/headgate-rls/headgate/slots"
 	"github.com/headgate-rls/headgate/slots/sqlstore"
+	"github.com/headgate-rls/headgate/test/dbtest"
 	"github.com/headgate-rls/headgate/test/testenv"
 )
 
@@ -64,21 +65,24 @@ func proxied(t *testing.T, at, addr string) Database {
 	return Database{Open: opener(u.String()), URL: u.String(), CutAll: p.Cut}
 }
 
-// harnesses are those of all stores.
+// harnesses are those of a store of each dialect, in the long form of all.
 func harnesses() map[string]func(*testing.T) Harness {
-	return map[string]func(*testing.T) Harness{
-		"SQLite":     sqliteHarness,
-		"PostgreSQL": sharedHarness(testenv.Postgres),
-		"MariaDB":    sharedHarness(testenv.MariaDB),
-		"MySQL":      sharedHarness(testenv.MySQL),
+	all := map[string]func(*testing.T) Harness{"sqlite": sqliteHarness}
+	for _, engine := range dbtest.Engines() {
+		all[engine] = sharedHarness(engine)
 	}
+	return all
 }
 
 func TestStores(t *testing.T) {
-	for name, harness := range harnesses() {
+	all := harnesses()
+	all[testenv.MySQL] = sharedHarness(testenv.MySQL)
+	for name, harness := range all {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel() // they wait for servers most of the time
-			Run(t, harness(t))
+			h := harness(t)
+			h.Short = name == testenv.MySQL // MariaDB has its dialect
+			Run(t, h)
 		})
 	}
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/headgate-rls/headgate/slots"
 	"github.com/headgate-rls/headgate/slots/plan"
+	"github.com/headgate-rls/headgate/test/random"
 )
 
 // A Harness says how to get at databases of one make.
@@ -26,6 +27,9 @@ type Harness struct {
 	Parallel bool
 	// Checks are the names of those to do, such as "Lock"; empty: all.
 	Checks []string
+	// Short leaves out, but in the long form of tests, the checks that are not chosen for stores
+	// with the same semantics as one that passes the whole suite.
+	Short bool
 	// Engines to test; empty: "tx", and "procedure" if the store has one.
 	Engines []string
 }
@@ -119,11 +123,19 @@ func (h *Harness) engines(store slots.Store) []string {
 	return []string{EngineTx}
 }
 
+// shortChecks are those of a short suite. TestSuiteFindsFlaws holds them to what they find.
+var shortChecks = []string{
+	"Provision", "ProvisionSeeds", "Frontier", "Lock", "LockHeld", "Claim", "Rollback", "ClaimDuplicate", "Find", "Scout", "ProvisionTogether",
+	"Scripts", "Crowd", "HeldWindow", "FullWindowNotHeld", "LostCommits",
+	"Duplicates", "Batch", "LowerAndPause", "Resize", "ConnectionsCut", "NoHoles",
+	"Configs", "Since", "Lead", "Purge", "Drift",
+}
+
 func (h *Harness) chosen(all []check) []check {
-	if len(h.Checks) == 0 {
-		return all
-	}
-	return slices.DeleteFunc(all, func(c check) bool { return !slices.Contains(h.Checks, c.name) })
+	short := h.Short && !random.Long()
+	return slices.DeleteFunc(all, func(c check) bool {
+		return len(h.Checks) > 0 && !slices.Contains(h.Checks, c.name) || short && !slices.Contains(shortChecks, c.name)
+	})
 }
 
 // named returns a copy for one test.
