@@ -296,6 +296,7 @@ func eventually(t *testing.T, ok func() bool) {
 // While the server is killed, stopped and started again under load, nothing that was admitted is
 // lost, nothing is recorded twice, and the limit holds.
 func TestServerUnderLoad(t *testing.T) {
+	t.Parallel()
 	for _, engine := range dbtest.Engines() {
 		t.Run(engine, func(t *testing.T) {
 			if testing.Short() && engine != testenv.Postgres {

@@ -94,6 +94,7 @@ const mostHanging = 14
 // With a binary log, commits hang on a full disk, in MariaDB and in MySQL, and for up to a minute after there
 // is room. Calls end by their deadlines all the same, and do not use up the sessions of the server.
 func TestFullDiskWithBinaryLog(t *testing.T) {
+	t.Parallel()
 	for _, engine := range []struct {
 		name      string
 		mebibytes int

@@ -162,6 +162,7 @@ const soonAfter = 5 * time.Second
 // themselves. If the primary waits for the replica, all that was admitted is there. Else what the replica
 // had not got is admitted once more, and nothing beside it.
 func TestReplicaTakesOver(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		engine, name              string
 		short                     bool // tested in the short form, too: the servers take seconds to start

@@ -151,6 +151,7 @@ func withLongLog(t *testing.T) func(string) (oracletest.Answer, error) {
 // The grammar of PL/SQL and the lint accept all of it, and every argument is text, a whole number or
 // bytes. The package has what MariaDB understands, too.
 func TestOracleTexts(t *testing.T) {
+	t.Parallel()
 	scripts := printedOracle(t)
 	var list []oracletest.Text
 	seen := map[string]bool{}

@@ -23,10 +23,10 @@ import (
 
 var inFlightVersions = []string{"1.40.0", "1.38.3", "1.36.4"}
 
-// onInFlight runs f against every Envoy, one after the other and before all
+// onInFlight runs f against the Envoys, one after the other and before all
 // that is parallel: what it is about is crowds.
 func onInFlight(t *testing.T, f func(*testing.T, environment)) {
-	for _, v := range inFlightVersions {
+	for _, v := range among(t, inFlightVersions) {
 		t.Run("envoy-"+v, func(t *testing.T) {
 			testenv.Require(t, "envoy-"+v)
 			f(t, environment{envoy: v, backend: "memory://"})
@@ -34,7 +34,7 @@ func onInFlight(t *testing.T, f func(*testing.T, environment)) {
 	}
 }
 
-// besides runs f against every Envoy, beside other tests.
+// besides runs f against the Envoys, beside other tests.
 func besides(t *testing.T, f func(*testing.T, environment)) {
 	t.Parallel()
 	onInFlight(t, func(t *testing.T, env environment) {
