@@ -2,15 +2,17 @@ package httpapi
 
 import (
 	"flag"
+	"fmt"
 	"net/http/httptest"
 	"testing"
 
+	"github.com/headgate-rls/headgate/test/random"
 	"github.com/headgate-rls/headgate/test/testenv"
 	"github.com/headgate-rls/headgate/test/webtest"
 )
 
 var schemathesisArgs = flag.String("schemathesis",
-	"--generation-deterministic --max-examples 12 --phases examples,coverage,fuzzing",
+	fmt.Sprintf("--generation-deterministic --max-examples %d --phases examples,coverage,fuzzing", random.Times(4, 12)),
 	"how much Schemathesis tries; for more: -schemathesis '--seed 7 --max-examples 200'")
 
 // TestSchemathesis sends what the OpenAPI document allows, and what it does not, and has the answers

@@ -9,10 +9,12 @@ import (
 	"testing"
 
 	"github.com/headgate-rls/headgate/internal/kit/web"
+	"github.com/headgate-rls/headgate/test/random"
 	"github.com/headgate-rls/headgate/test/testenv"
 )
 
-var schemathesisArgs = flag.String("schemathesis", "--generation-deterministic --max-examples 20",
+var schemathesisArgs = flag.String("schemathesis",
+	fmt.Sprint("--generation-deterministic --max-examples ", random.Times(5, 20)),
 	"how much Schemathesis tries; for more: -schemathesis '--seed 7 --max-examples 500'")
 
 // TestSchemathesis sends what the OpenAPI document allows, and what it does not,

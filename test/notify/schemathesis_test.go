@@ -10,10 +10,12 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/headgate-rls/headgate/test/random"
 	"github.com/headgate-rls/headgate/test/testenv"
 )
 
-var schemathesisArgs = flag.String("schemathesis", "--generation-deterministic --max-examples 20",
+var schemathesisArgs = flag.String("schemathesis",
+	fmt.Sprint("--generation-deterministic --max-examples ", random.Times(5, 20)),
 	"how much Schemathesis tries; for more: -schemathesis '--seed 7 --max-examples 500'")
 
 // TestSchemathesis sends the gateway what its OpenAPI document allows, and what it does not, and
