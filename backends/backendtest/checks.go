@@ -84,9 +84,10 @@ var chosen = map[string][]string{
 	"lists":      {"List"},
 	"caps":       {"OverCaps", "Cancelled", "Ping"},
 	"atomicity":  {"LastUnit", "CrossedKeys", "TwoHandles"},
-	"leases":     {"LeaseModel", "LeasesExpireTogether", "LeasesGoAway", "LeasesForgotten", "LeasesOfAnOwner", "LeasesParallel"},
-	"tables":     {"Claims"},
-	"faults":     {"Frozen", "Killed"},
+	"leases": {"LeaseModel", "LeasesExpireTogether", "LeasesGoAway", "LeasesForgotten", "LeasesOfAnOwner",
+		"LeasesParallel"},
+	"tables": {"Claims"},
+	"faults": {"Frozen", "Killed"},
 }
 
 // short returns the checks that are chosen.

@@ -1,6 +1,7 @@
 package testenv
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -24,17 +25,47 @@ func BuildHeadgate(root, dir string, flags ...string) (string, error) {
 
 // Build builds the program in the folder source of the repository at root into dir
 // and returns its path. It is built as it is shipped, but for further flags of go
-// build, and without the race detector, under which times mean little.
+// build, and without the race detector, under which times mean little. The program
+// that was built before is kept in the folder of servers: if it is up to date,
+// it is not linked again.
 func Build(root, dir, source string, flags ...string) (string, error) {
 	program := filepath.Join(dir, filepath.Base(source))
 	args := append([]string{"build", "-trimpath", "-o", program}, flags...)
 	build := exec.Command("go", append(args, source)...)
 	build.Dir = root
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	kept := keptBuild(program, flags)
+	before, err := os.ReadFile(kept)
+	if err == nil {
+		_ = os.WriteFile(program, before, 0o755) // go build looks whether it is up to date
+	}
 	if out, err := build.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("build %s: %w\n%s", source, err, out)
 	}
-	return program, nil
+	after, err := os.ReadFile(program)
+	if err == nil && !bytes.Equal(before, after) {
+		keep(kept, after)
+	}
+	return program, err
+}
+
+// keep writes a program for the next build, which does without it where that cannot be done.
+func keep(path string, program []byte) {
+	fresh := fmt.Sprint(path, ".", os.Getpid()) // others may read the old one
+	_ = os.MkdirAll(filepath.Dir(path), 0o755)
+	if os.WriteFile(fresh, program, 0o755) != nil || os.Rename(fresh, path) != nil {
+		_ = os.Remove(fresh)
+	}
+}
+
+// keptBuild is where the program is kept. The number of flags has those with and without from taking
+// each other's place.
+func keptBuild(program string, flags []string) string {
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		cache = os.TempDir()
+	}
+	return filepath.Join(cache, "headgate-testenv", "built", fmt.Sprint(filepath.Base(program), "-", len(flags)))
 }
 
 // Headgate is a running `headgate serve`.

@@ -118,9 +118,12 @@ func (sc *scene) wantNotApplied(err error) {
 }
 
 func TestConformance(t *testing.T) {
-	backendtest.Run(t, backendtest.Suite{Caps: memory.Caps(), Rounds: 50, Short: true, Open: func(testing.TB) backends.Backend {
-		return New(memory.New(memory.Config{}), Config{}, time.Now)
-	}})
+	backendtest.Run(t, backendtest.Suite{
+		Caps: memory.Caps(), Rounds: 50, Short: true,
+		Open: func(testing.TB) backends.Backend {
+			return New(memory.New(memory.Config{}), Config{}, time.Now)
+		},
+	})
 }
 
 func TestConformanceFaults(t *testing.T) {

@@ -510,11 +510,14 @@ func serversOf(req *limit.Request) (set uint64) {
 
 // TestConformanceApart runs the suite where requests of one Take go apart.
 func TestConformanceApart(t *testing.T) {
-	backendtest.Run(t, backendtest.Suite{Caps: memory.Caps(), Rounds: 20, Short: true, Open: func(testing.TB) backends.Backend {
-		s := newStore()
-		s.delay = 10 * time.Microsecond
-		return New(s, Config{InFlight: 1, MaxSlice: 16, Servers: serversOf})
-	}})
+	backendtest.Run(t, backendtest.Suite{
+		Caps: memory.Caps(), Rounds: 20, Short: true,
+		Open: func(testing.TB) backends.Backend {
+			s := newStore()
+			s.delay = 10 * time.Microsecond
+			return New(s, Config{InFlight: 1, MaxSlice: 16, Servers: serversOf})
+		},
+	})
 }
 
 func TestRequestsThatMayMeetStayTogether(t *testing.T) {

@@ -105,9 +105,12 @@ func each(most int64, window time.Duration) []*limit.Limit {
 func TestConformance(t *testing.T) {
 	for replicas := range 2 {
 		cfg := Config{Replicas: replicas}
-		backendtest.Run(t, backendtest.Suite{Caps: memory.Caps(), Rounds: 30, Short: true, Open: func(testing.TB) backends.Backend {
-			return New(memory.New(memory.Config{}), newStore(), cfg, func() limit.Instant { return remote.Start })
-		}})
+		backendtest.Run(t, backendtest.Suite{
+			Caps: memory.Caps(), Rounds: 30, Short: true,
+			Open: func(testing.TB) backends.Backend {
+				return New(memory.New(memory.Config{}), newStore(), cfg, func() limit.Instant { return remote.Start })
+			},
+		})
 	}
 }
 

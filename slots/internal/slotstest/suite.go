@@ -125,7 +125,8 @@ func (h *Harness) engines(store slots.Store) []string {
 
 // shortChecks are those of a short suite. TestSuiteFindsFlaws holds them to what they find.
 var shortChecks = []string{
-	"Provision", "ProvisionSeeds", "Frontier", "Lock", "LockHeld", "Claim", "Rollback", "ClaimDuplicate", "Find", "Scout", "ProvisionTogether",
+	"Provision", "ProvisionSeeds", "Frontier", "Lock", "LockHeld", "Claim", "Rollback", "ClaimDuplicate", "Find", "Scout",
+	"ProvisionTogether",
 	"Scripts", "Crowd", "HeldWindow", "FullWindowNotHeld", "LostCommits",
 	"Duplicates", "Batch", "LowerAndPause", "Resize", "ConnectionsCut", "NoHoles",
 	"Configs", "Since", "Lead", "Purge", "Drift",
