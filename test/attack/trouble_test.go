@@ -150,7 +150,8 @@ func TestTroubleOfOneKeyOpensNoLimit(t *testing.T) {
 			if err := os.WriteFile(file, []byte(troubleRules), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			hg := testenv.ServeHeadgate(t, program, "--rules", file, "--backend", backend, "--drain-timeout", "1s")
+			hg := testenv.ServeHeadgate(t, program, "--rules", file, "--backend", backend, "--on-backend-error", "allow",
+				"--drain-timeout", "1s")
 			greedy, troubled := newCaller(t, hg), newCaller(t, hg)
 			troubled.ask("free", "locked")
 			for range 4 {
