@@ -102,7 +102,7 @@ func TestBackendDown(t *testing.T) {
 		f.WantCodes("200", "/up", "x-key", "local")
 
 		redis.Kill()
-		f.wantPolicies(t, "/dead", "200 200 200 429")
+		f.wantPolicies(t, "/dead", "200 200 200 429", "degraded=local")
 		redis.Restart()
 		f.wantBackend(t, s)
 		// What was admitted locally is charged to Redis when it is back.
@@ -114,17 +114,17 @@ func TestBackendDown(t *testing.T) {
 		})
 		f.WantCodes("429", "/settled", "x-key", "local")
 
-		// Each outage has a local share of its own.
+		// What was refused stays refused, and another outage does not begin afresh.
 		redis.Pause()
-		f.wantPolicies(t, "/frozen", "200 200 200 429")
+		f.wantPolicies(t, "/frozen", "429 429 429 429", "degraded=-")
 		redis.Resume()
 		f.wantBackend(t, s)
 	})
 }
 
 // wantPolicies checks the answers while the backend is away; local is what the
-// rule that counts locally has left.
-func (f *front) wantPolicies(t *testing.T, path, local string) {
+// rule that counts locally has left, and said what the log says of it.
+func (f *front) wantPolicies(t *testing.T, path, local, said string) {
 	t.Helper()
 	f.WantCodes(codes(5, 200), path, "x-key", "allow")
 	f.WantAccessLog("path="+path, "code=200", "degraded=allow")
@@ -137,7 +137,7 @@ func (f *front) wantPolicies(t *testing.T, path, local string) {
 	}
 	f.WantAccessLog("path="+path, "code=429", "degraded=deny", "rule=e2e/key_deny")
 	f.WantCodes(local, path, "x-key", "local")
-	f.WantAccessLog("path="+path, "degraded=local")
+	f.WantAccessLog("path="+path, "rule=e2e/key_local", said)
 	if n := f.clusterStat("application", "ratelimit.error"); n != 0 {
 		t.Errorf("Envoy counts %d errors of headgate, want none", n)
 	}
