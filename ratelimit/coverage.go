@@ -13,37 +13,46 @@ import (
 // coverDescriptors counts which shapes of descriptors rules match, and logs those that none does: Envoy and the
 // rules spell a key differently, most likely, and nothing is limited.
 func coverDescriptors(b *batch, c *call) {
+	var in *insight.Domain
+	covered := false
 	for i := range c.decisions {
 		d := &c.decisions[i]
-		switch {
-		case d.returns || !d.match.Domain: // unknown domains are logged as such
-		case d.match.Rule != nil:
-			s := b.rules.views[d.match.Rule.ID].shapeOf(b, c.req.Domain, d.entries)
-			s.Seen(b.instant())
-			b.tally.add(&s.Matched)
-		default:
-			s := b.engine.coverage.Of(c.req.Domain, d.entries, b.instant())
-			s.Seen(b.instant())
-			if d.view != nil { // the request brings its own limit
-				b.tally.add(&s.Matched)
-				continue
-			}
-			b.tally.add(&s.Missed)
-			if !s.Named.Load() && b.engine.unmatched.allow(time.Now()) && !s.Named.Swap(true) {
-				b.warnOfNoMatch(c.req.Domain, d.entries)
-			}
+		if d.returns || !d.match.Domain { // unknown domains are logged as such
+			continue
 		}
+		s := b.shapeOf(c, d)
+		s.Seen(b.instant())
+		in = s.In
+		if d.view != nil { // of a rule, or of the request's own limit
+			covered = true
+			b.tally.add(&s.Matched)
+			continue
+		}
+		b.tally.add(&s.Missed)
+		if !s.Named.Load() && b.engine.unmatched.allow(time.Now()) && !s.Named.Swap(true) {
+			b.warnOfNoMatch(c.req.Domain, d.entries)
+		}
+	}
+	switch {
+	case covered:
+		b.tally.add(&in.Covered)
+	case in != nil:
+		b.tally.add(&in.Uncovered)
 	}
 }
 
-// shapeOf returns the shape of a descriptor that the rule matches. All of them have the same, unless the rule has a
-// * in a key: then it is that of the first one.
-func (v *ruleView) shapeOf(b *batch, domain string, entries []descriptors.Entry) *insight.Shape {
-	if s := v.shape.Load(); s != nil {
-		return s
+// shapeOf returns the shape of a descriptor. All descriptors that a rule matches have the same, unless the rule has a *
+// in a key: then it is that of the first one.
+func (b *batch) shapeOf(c *call, d *decision) *insight.Shape {
+	if d.match.Rule == nil {
+		return b.engine.coverage.Of(c.req.Domain, d.entries, b.instant())
 	}
-	s := b.engine.coverage.Of(domain, entries, b.instant())
-	v.shape.Store(s)
+	v := b.rules.views[d.match.Rule.ID]
+	s := v.shape.Load()
+	if s == nil {
+		s = b.engine.coverage.Of(c.req.Domain, d.entries, b.instant())
+		v.shape.Store(s)
+	}
 	return s
 }
 

@@ -93,6 +93,9 @@ func TestCoverageCountsShapes(t *testing.T) {
 			t.Errorf("%s: first %v, last %v", s.Example, s.First, s.Last())
 		}
 	}
+	if in := h.Coverage().Shapes()[0].In; in.Covered.Value() != 4 || in.Uncovered.Value() != 0 {
+		t.Errorf("calls: %d covered, %d not", in.Covered.Value(), in.Uncovered.Value())
+	}
 	want := "shop/free 1 0 shop|free=a;shop/tenant 3 0 shop|tenant=a;shop/tenant,path 3 1 shop|tenant=b|path=/pay;" +
 		"shop/tenantt 0 3 shop|tenantt=a"
 	if strings.Join(got, ";") != want {
@@ -112,6 +115,9 @@ func TestShapesAreBounded(t *testing.T) {
 	rest := shapes[len(shapes)-1]
 	if len(shapes) != 1001 || rest.Keys != nil || rest.Missed.Value() != 2002 {
 		t.Errorf("%d shapes, and %d others", len(shapes), rest.Missed.Value())
+	}
+	if rest.In.Uncovered.Value() != 3001 || rest.In.Covered.Value() != 1 {
+		t.Errorf("calls: %d covered, %d not", rest.In.Covered.Value(), rest.In.Uncovered.Value())
 	}
 	rows := h.Coverage().Rows()
 	rows[1].Each(func(labels []string, value float64, _ *metrics.Counts) {

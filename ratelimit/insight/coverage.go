@@ -27,20 +27,32 @@ const Others = "(others)"
 // A Coverage counts which shapes of descriptors match a rule. A shape is a domain and the keys of a descriptor's
 // entries, in order. It may be used concurrently, and is not copied.
 type Coverage struct {
-	slots [numSlots]atomic.Pointer[Shape]
-	seed  maphash.Seed
-	rest  sync.Map // domain to *Shape: what has no room
+	slots   [numSlots]atomic.Pointer[Shape]
+	seed    maphash.Seed
+	domains sync.Map // name to *Domain
 
-	mu             sync.Mutex
-	shapes, others int
+	full atomic.Bool
+
+	mu    sync.Mutex
+	count struct{ shapes, domains int }
 }
 
 // NewCoverage returns a coverage that has seen nothing.
 func NewCoverage() *Coverage { return &Coverage{seed: maphash.MakeSeed()} }
 
+// A Domain counts the calls about a domain that rules have.
+type Domain struct {
+	Name string
+	// Covered counts calls of which a rule matched a descriptor, Uncovered those of which none did.
+	Covered, Uncovered metrics.Counter
+
+	rest Shape // what has no room
+}
+
 // A Shape is what has been seen of descriptors with the same keys in a domain.
 type Shape struct {
 	Domain string
+	In     *Domain
 	Keys   []string // nil: all shapes of the domain that have no room
 	// Example is the name of the first descriptor, as descriptors.Name has it; empty if that is long.
 	Example string
@@ -84,6 +96,11 @@ func (c *Coverage) Of(domain string, entries []descriptors.Entry, now int64) *Sh
 	}
 	for i := h; ; i++ {
 		s := c.slots[i%numSlots].Load()
+		if s == nil && c.full.Load() { // a flood of new shapes takes no lock
+			if d, ok := c.domains.Load(domain); ok {
+				return &d.(*Domain).rest
+			}
+		}
 		if s == nil {
 			return c.add(h, domain, entries, now)
 		}
@@ -99,9 +116,6 @@ func (c *Coverage) add(h uint64, domain string, entries []descriptors.Entry, now
 	for i := range entries {
 		size += len(entries[i].Key)
 	}
-	if size > maxBytes {
-		return c.noRoom(domain, now)
-	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	i := h % numSlots
@@ -114,11 +128,13 @@ func (c *Coverage) add(h uint64, domain string, entries []descriptors.Entry, now
 			return s
 		}
 	}
-	if c.shapes == maxShapes {
-		return c.noRoomLocked(domain, now)
+	in := c.domain(domain, now)
+	if c.count.shapes == maxShapes || size > maxBytes {
+		return &in.rest
 	}
-	c.shapes++
-	s := &Shape{Domain: strings.Clone(domain), Keys: make([]string, len(entries)), First: now}
+	c.count.shapes++
+	c.full.Store(c.count.shapes == maxShapes)
+	s := &Shape{Domain: strings.Clone(domain), In: in, Keys: make([]string, len(entries)), First: now}
 	for i := range entries {
 		s.Keys[i] = strings.Clone(entries[i].Key)
 	}
@@ -129,27 +145,21 @@ func (c *Coverage) add(h uint64, domain string, entries []descriptors.Entry, now
 	return s
 }
 
-func (c *Coverage) noRoom(domain string, now int64) *Shape {
-	if s, ok := c.rest.Load(domain); ok {
-		return s.(*Shape)
+// domain returns a domain, or the one of all that have no room. The caller holds mu.
+func (c *Coverage) domain(name string, now int64) *Domain {
+	d, ok := c.domains.Load(name)
+	if !ok && c.count.domains == maxDomains {
+		name = Others
+		d, ok = c.domains.Load(name)
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.noRoomLocked(domain, now)
-}
-
-func (c *Coverage) noRoomLocked(domain string, now int64) *Shape {
-	if s, ok := c.rest.Load(domain); ok {
-		return s.(*Shape)
+	if !ok {
+		made := &Domain{Name: strings.Clone(name)}
+		made.rest.Domain, made.rest.In, made.rest.First = made.Name, made, now
+		c.domains.Store(made.Name, made)
+		c.count.domains++
+		return made
 	}
-	if c.others == maxDomains {
-		domain = Others
-	}
-	s, loaded := c.rest.LoadOrStore(strings.Clone(domain), &Shape{Domain: strings.Clone(domain), First: now})
-	if !loaded {
-		c.others++
-	}
-	return s.(*Shape)
+	return d.(*Domain)
 }
 
 // Shapes returns all shapes, ordered by domain and keys; those of all that have no room come last in their domain.
@@ -159,8 +169,10 @@ func (c *Coverage) Shapes() (list []*Shape) {
 			list = append(list, s)
 		}
 	}
-	c.rest.Range(func(_, s any) bool {
-		list = append(list, s.(*Shape))
+	c.domains.Range(func(_, d any) bool {
+		if rest := &d.(*Domain).rest; rest.Matched.Value()+rest.Missed.Value() > 0 {
+			list = append(list, rest)
+		}
 		return true
 	})
 	slices.SortFunc(list, func(a, b *Shape) int {

@@ -43,12 +43,14 @@ func TestAlertsFireInTheirUnitTests(t *testing.T) {
 	write(t, filepath.Join(dir, "rules.yaml"), text)
 	tests := read(t, "alerts.yaml")
 	write(t, filepath.Join(dir, "alerts.yaml"), tests)
+	calm := read(t, "alerts-calm.yaml")
 	write(t, filepath.Join(dir, "alerts-slow.yaml"), read(t, "alerts-slow.yaml"))
+	write(t, filepath.Join(dir, "alerts-calm.yaml"), calm)
 	if code, out, errOut := testenv.RunProgram(t, promtool, nil, "check", "rules", "--lint-fatal",
 		filepath.Join(dir, "rules.yaml")); code != 0 {
 		t.Fatalf("%s%s", out, errOut)
 	}
-	for _, file := range []string{"alerts.yaml", "alerts-slow.yaml"} {
+	for _, file := range []string{"alerts.yaml", "alerts-slow.yaml", "alerts-calm.yaml"} {
 		if code, out, errOut := testenv.RunProgram(t, promtool, nil, "test", "rules", filepath.Join(dir, file)); code != 0 {
 			t.Errorf("%s%s", out, errOut)
 		}
@@ -62,6 +64,9 @@ func TestAlertsFireInTheirUnitTests(t *testing.T) {
 		for _, r := range group.Rules {
 			if r.Alert != "" && !tested[r.Alert] {
 				t.Errorf("no unit test sees %s fire", r.Alert)
+			}
+			if r.Alert != "" && !strings.Contains(calm, "alertname: "+r.Alert+",") {
+				t.Errorf("no unit test sees that %s does not fire on a calm day", r.Alert)
 			}
 		}
 	}
