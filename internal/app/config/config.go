@@ -57,26 +57,18 @@ type Config struct {
 
 	Charge         string
 	Overflow       string
-	CalendarMonths bool
 	OnBackendError string
 	// BackendRequired: the service needs an answer of the backend before it begins.
 	BackendRequired bool
 	OnOverload      string
 	Replicas        int
 	BackendTimeout  time.Duration
-	DeadlineMargin  time.Duration
-	ShadowMode      bool
-	QuotaMode       bool
 
+	// Limits has the rest of what says how requests are answered, as the engine has it; see [Config.Decisions].
+	Limits ratelimit.Config
+	// ResponseHeaders has answers bring the headers of Limits about the limit, its rest and its end.
 	ResponseHeaders bool
-	LimitHeader     string
-	RemainingHeader string
-	ResetHeader     string
-	RetryHeader     string
-	IETFHeaders     bool
-	RuleHeader      string
 	DynamicMetadata bool
-	UnitMultiplier  bool
 
 	LeaseTTL    time.Duration
 	LeaseSecret string
@@ -107,9 +99,8 @@ type Config struct {
 	Admin Admin
 
 	Log settings.Log
-	// LogRefusals and LogKeys say what is logged of refused requests.
-	LogRefusals int
-	LogKeys     string
+	// LogKeys says what is logged of the keys of refused requests.
+	LogKeys string
 }
 
 // Define declares a flag for every setting on fs, with its default, and
@@ -232,7 +223,7 @@ func (c *Config) listenerSettings() []settings.Setting {
 
 func (c *Config) decisionSettings() []settings.Setting {
 	return []settings.Setting{
-		settings.Row("calendar-months", &c.CalendarMonths, false,
+		settings.Row("calendar-months", &c.Limits.CalendarMonths, false,
 			"limits per month count months of the calendar in UTC, if the rule has no calendar; else a month is 30 "+
 				"days"),
 		settings.Row("overflow", &c.Overflow, "refuse",
@@ -255,12 +246,12 @@ func (c *Config) decisionSettings() []settings.Setting {
 				"limit", settings.AtLeast(1)),
 		settings.Row("backend-timeout", &c.BackendTimeout, ratelimit.DefaultTimeout,
 			"longest wait for the backend when the caller sets no deadline", settings.Positive),
-		settings.Row("deadline-margin", &c.DeadlineMargin, 2*time.Millisecond,
+		settings.Row("deadline-margin", &c.Limits.Margin, 2*time.Millisecond,
 			"time before the caller's deadline at which headgate answers: this, or a tenth of the deadline if that "+
 				"is more"),
-		settings.Row("shadow-mode", &c.ShadowMode, false,
+		settings.Row("shadow-mode", &c.Limits.ShadowMode, false,
 			"refuse nothing; statuses and metrics still say what would have been refused"),
-		settings.Row("quota-mode", &c.QuotaMode, false, "treat every rule as if it had quota_mode"),
+		settings.Row("quota-mode", &c.Limits.QuotaMode, false, "treat every rule as if it had quota_mode"),
 	}
 }
 
@@ -268,23 +259,23 @@ func (c *Config) answerSettings() []settings.Setting {
 	return []settings.Setting{
 		settings.Row("response-headers", &c.ResponseHeaders, false,
 			"send the three RateLimit headers with every response"),
-		settings.Row("limit-header", &c.LimitHeader, "RateLimit-Limit",
+		settings.Row("limit-header", &c.Limits.Headers.Limit, "RateLimit-Limit",
 			"`name` of the header with the limit", settings.HeaderName),
-		settings.Row("remaining-header", &c.RemainingHeader, "RateLimit-Remaining",
+		settings.Row("remaining-header", &c.Limits.Headers.Remaining, "RateLimit-Remaining",
 			"`name` of the header with the units that are left", settings.HeaderName),
-		settings.Row("reset-header", &c.ResetHeader, "RateLimit-Reset",
+		settings.Row("reset-header", &c.Limits.Headers.Reset, "RateLimit-Reset",
 			"`name` of the header with the seconds until the reset", settings.HeaderName),
-		settings.Row("ietf-headers", &c.IETFHeaders, false,
+		settings.Row("ietf-headers", &c.Limits.Headers.IETF, false,
 			"send RateLimit and RateLimit-Policy, as draft-ietf-httpapi-ratelimit-headers-10 has them, with every "+
 				"response"),
-		settings.Row("retry-after-header", &c.RetryHeader, "Retry-After",
+		settings.Row("retry-after-header", &c.Limits.Headers.RetryAfter, "Retry-After",
 			"`name` of the header of refusals with the time to retry after; empty: disabled", settings.HeaderName),
-		settings.Row("rule-header", &c.RuleHeader, "",
+		settings.Row("rule-header", &c.Limits.Headers.Rule, "",
 			"`name` of a header, such as x-headgate-rule, that tells clients which rule refused; empty: disabled",
 			settings.HeaderName),
 		settings.Row("dynamic-metadata", &c.DynamicMetadata, false,
 			"add domain, descriptors and hits to the response's dynamic metadata"),
-		settings.Row("unit-multiplier", &c.UnitMultiplier, false,
+		settings.Row("unit-multiplier", &c.Limits.UnitMultipliers, false,
 			"report windows other than one second, minute, hour or day by unit_multiplier; needs Envoy 1.40 "+
 				"everywhere"),
 	}
@@ -374,7 +365,7 @@ func (c *Config) connectionSettings() []settings.Setting {
 
 func (c *Config) refusalSettings() []settings.Setting {
 	return []settings.Setting{
-		settings.Row("log-refusals", &c.LogRefusals, 0,
+		settings.Row("log-refusals", &c.Limits.LogRefusals, 0,
 			"most refused requests that are logged in a second, with the rule, the key and the caller's "+
 				"x-request-id; 0: none, except 10 at --log-level debug", settings.Between(0, 1000)),
 		settings.Row("log-keys", &c.LogKeys, HashedKeys,
@@ -387,23 +378,19 @@ const ByStore = "store"
 
 // Decisions returns what these settings say about a [ratelimit.Service].
 func (c *Config) Decisions() ratelimit.Config {
-	h := ratelimit.Headers{IETF: c.IETFHeaders, RetryAfter: c.RetryHeader, Rule: c.RuleHeader}
-	if c.ResponseHeaders {
-		h.Limit, h.Remaining, h.Reset = c.LimitHeader, c.RemainingHeader, c.ResetHeader
+	d := c.Limits
+	if !c.ResponseHeaders {
+		d.Headers.Limit, d.Headers.Remaining, d.Headers.Reset = "", "", ""
 	}
-	charge, _ := descriptors.ParseCharge(c.Charge) // checked, as the others
-	overflow, _ := descriptors.ParseOverflow(c.Overflow)
-	onError, _ := descriptors.ParseFailurePolicy(c.OnBackendError) // the default for ByStore
-	onOverload, _ := descriptors.ParseOverloadPolicy(c.OnOverload)
+	d.Charge, _ = descriptors.ParseCharge(c.Charge) // checked, as the others
+	d.Overflow, _ = descriptors.ParseOverflow(c.Overflow)
+	d.OnBackendError, _ = descriptors.ParseFailurePolicy(c.OnBackendError) // the default for ByStore
+	d.OnOverload, _ = descriptors.ParseOverloadPolicy(c.OnOverload)
 	near, _ := strconv.ParseFloat(c.NearLimitRatio, 32)
-	asked, _ := policies.ParsePatterns(c.Policies.Metrics)
-	return ratelimit.Config{
-		Charge: charge, Overflow: overflow, CalendarMonths: c.CalendarMonths, OnBackendError: onError, OnOverload: onOverload,
-		Timeout: c.BackendTimeout, Margin: c.DeadlineMargin,
-		Headers: h, Metadata: c.DynamicMetadata, UnitMultipliers: c.UnitMultiplier,
-		ShadowMode: c.ShadowMode, QuotaMode: c.QuotaMode, OwnerGrace: c.OwnerGrace, NearLimit: float32(near),
-		PolicyMetrics: asked, LogRefusals: c.LogRefusals, LogKeys: c.LogKeys != HashedKeys,
-	}
+	d.PolicyMetrics, _ = policies.ParsePatterns(c.Policies.Metrics)
+	d.Timeout, d.Metadata, d.OwnerGrace = c.BackendTimeout, c.DynamicMetadata, c.OwnerGrace
+	d.NearLimit, d.LogKeys = float32(near), c.LogKeys != HashedKeys
+	return d
 }
 
 // Permissions returns --socket-mode, zero if it is not set.

@@ -21,19 +21,10 @@ type Slots struct {
 	Migrate  bool
 	Auth     bool
 
-	Engine        string
-	Scope         string
-	DefaultConfig string
-	Seed          string
-	Chunk         int
-	ExtraChunks   int
-
-	MaxPast     time.Duration
-	MaxFuture   time.Duration
-	Timeout     time.Duration
-	Ahead       time.Duration
-	KeepWindows time.Duration
-	Keep        time.Duration
+	Engine string
+	Seed   string
+	// Scheduler has the rest as schedulers have it; see [Slots.Settings].
+	Scheduler slots.Settings
 }
 
 // settings returns the rows of the table for slots, which share a guard with the
@@ -44,8 +35,9 @@ func (c *Slots) settings(admin *Admin) []settings.Setting {
 		return err
 	}
 	keep := func(d time.Duration) error {
-		if d > 0 && d < c.KeepWindows {
-			return fmt.Errorf("%v is less than --slots-keep-windows (%v), and windows count their slots", d, c.KeepWindows)
+		if d > 0 && d < c.Scheduler.KeepWindows {
+			return fmt.Errorf("%v is less than --slots-keep-windows (%v), and windows count their slots", d,
+				c.Scheduler.KeepWindows)
 		}
 		return nil
 	}
@@ -75,31 +67,32 @@ func (c *Slots) settings(admin *Admin) []settings.Setting {
 		settings.Row("slots-engine", &c.Engine, "tx",
 			"how slots are assigned: tx (statements from here) or procedure (in Oracle, one round trip)",
 			settings.OneOf("tx", "procedure")),
-		settings.Row("slots-scope", &c.Scope, "",
+		settings.Row("slots-scope", &c.Scheduler.Scope, "",
 			"which windows a config counts in: config (its own) or shared (all configs count together); a database "+
 				"decides it once; empty: as the database has it, config in a new one",
 			settings.OneOf("", slots.ScopeConfig, slots.ScopeShared)),
-		settings.Row("slots-default-config", &c.DefaultConfig, slots.DefaultConfigName,
+		settings.Row("slots-default-config", &c.Scheduler.DefaultConfig, slots.DefaultConfigName,
 			"`name` of the config of requests that name none", settings.Also("rate-limiter.default-config-name")),
 		settings.Row("slots-seed", &c.Seed, "",
 			"`config` to make if the default one does not exist, as events/window: 100/PT4S", settings.Check(seed)),
-		settings.Row("slots-chunk", &c.Chunk, slots.DefaultChunk,
+		settings.Row("slots-chunk", &c.Scheduler.Chunk, slots.DefaultChunk,
 			"windows that the background work makes at once", settings.Between(1, slots.MaxChunk),
 			settings.Also("rate-limiter.max-windows-in-chunk")),
-		settings.Row("slots-extra-chunks", &c.ExtraChunks, slots.DefaultChunks,
+		settings.Row("slots-extra-chunks", &c.Scheduler.Chunks, slots.DefaultChunks,
 			"chunks that the background work makes after the current one", settings.Between(0, slots.MaxChunks),
 			settings.Also("rate-limiter.max-chunks-to-search")),
 
-		settings.Row("slots-max-past", &c.MaxPast, 0, "how far in the past a requested time may be; 0: any time"),
-		settings.Row("slots-max-future", &c.MaxFuture, 0, "how far in the future a requested time may be; 0: any time"),
-		settings.Row("slots-timeout", &c.Timeout, slots.DefaultTimeout,
+		settings.Row("slots-max-past", &c.Scheduler.MaxPast, 0, "how far in the past a requested time may be; 0: any time"),
+		settings.Row("slots-max-future", &c.Scheduler.MaxFuture, 0,
+			"how far in the future a requested time may be; 0: any time"),
+		settings.Row("slots-timeout", &c.Scheduler.Timeout, slots.DefaultTimeout,
 			"longest time to assign a slot", settings.Positive),
-		settings.Row("slots-ahead", &c.Ahead, 0,
+		settings.Row("slots-ahead", &c.Scheduler.Ahead, 0,
 			"how far ahead of now windows are made before anybody asks, for programs that read the tables; 0: from "+
 				"--slots-extra-chunks if another program made the schema, else disabled"),
-		settings.Row("slots-keep-windows", &c.KeepWindows, slots.DefaultKeepWindows,
+		settings.Row("slots-keep-windows", &c.Scheduler.KeepWindows, slots.DefaultKeepWindows,
 			"how long windows are kept after their end"),
-		settings.Row("slots-keep", &c.Keep, 0,
+		settings.Row("slots-keep", &c.Scheduler.KeepSlots, 0,
 			"how long slots are kept after their time; 0: for ever. An event whose slot was dropped can get "+
 				"another one", settings.Check(keep)),
 	}
@@ -107,16 +100,12 @@ func (c *Slots) settings(admin *Admin) []settings.Setting {
 
 // Settings returns the settings of a scheduler.
 func (c *Slots) Settings() slots.Settings {
-	extra := c.ExtraChunks
-	if extra == 0 {
-		extra = -1 // none, which is not the default
+	conf := c.Scheduler
+	if conf.Chunks == 0 {
+		conf.Chunks = -1 // none, which is not the default
 	}
-	return slots.Settings{
-		DefaultConfig: c.DefaultConfig, Chunk: c.Chunk, Chunks: extra,
-		Procedure: c.Engine == "procedure", Scope: c.Scope,
-		MaxPast: c.MaxPast, MaxFuture: c.MaxFuture, Timeout: c.Timeout,
-		Ahead: c.Ahead, KeepWindows: c.KeepWindows, KeepSlots: c.Keep,
-	}
+	conf.Procedure = c.Engine == "procedure"
+	return conf
 }
 
 // SeedConfig returns --slots-seed; zero if it is not set.

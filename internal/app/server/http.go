@@ -63,7 +63,7 @@ type httpFronts struct {
 
 // open opens the HTTP listeners that are configured.
 func (f *httpFronts) open(ctx context.Context) ([]*httpServer, error) {
-	api := 10*time.Second + f.conf.Slots.Timeout
+	api := 10*time.Second + f.conf.Slots.Scheduler.Timeout
 	fronts := []httpFront{
 		{name: "http", address: f.conf.HTTP, handler: f.httpHandler(), write: api},
 		{name: "debug", address: f.conf.Debug, handler: f.debugHandler(), write: 2 * time.Minute}, // profiles take their time

@@ -51,7 +51,7 @@ func openLimits(ctx context.Context, conf *config.Config, in *policies.Set, log 
 	if err != nil {
 		return nil, fmt.Errorf("--backend: %w", err)
 	}
-	if conf.CalendarMonths {
+	if conf.Limits.CalendarMonths {
 		month := limit.MustNew(limit.Spec{Algorithm: limit.FixedWindow, Max: 1, Window: units.Month, Calendar: true})
 		if err := caps.Check(month); err != nil {
 			return nil, fmt.Errorf("--calendar-months: %w", err)

@@ -74,7 +74,8 @@ func (s *slotService) assemble(guard *web.Guard, metrics *serverMetrics) (err er
 	if s.scheduler, err = slots.NewScheduler(s.db, settings); err != nil {
 		return err
 	}
-	handlers, err := httpapi.New(httpapi.Config{Scheduler: s.scheduler, Guard: guard, Log: s.log, Timeout: s.conf.Timeout})
+	handlers, err := httpapi.New(httpapi.Config{Scheduler: s.scheduler, Guard: guard, Log: s.log,
+		Timeout: s.conf.Scheduler.Timeout})
 	if err != nil {
 		return err
 	}
@@ -110,7 +111,7 @@ func (s *slotService) prepare(ctx context.Context) error {
 		return err
 	}
 	most, sizeMs, _ := s.conf.SeedConfig() // checked at start
-	_, err = s.scheduler.PutConfig(ctx, slots.NewConfig{Name: s.conf.DefaultConfig, Max: most, SizeMs: sizeMs})
+	_, err = s.scheduler.PutConfig(ctx, slots.NewConfig{Name: s.conf.Scheduler.DefaultConfig, Max: most, SizeMs: sizeMs})
 	return err
 }
 
@@ -133,7 +134,7 @@ func (s *slotService) watch(ctx context.Context) {
 			}
 			prepared = true
 		}
-		ctx, cancel := context.WithTimeout(ctx, s.conf.Timeout)
+		ctx, cancel := context.WithTimeout(ctx, s.conf.Scheduler.Timeout)
 		defer cancel()
 		return s.scheduler.Ping(ctx)
 	}, s.databaseChanged)
