@@ -106,7 +106,7 @@ func TestProblemsNameTheirPlace(t *testing.T) {
 			"--log-format", "xml", "--rules-errors", "ignore", "--log-level", "loud", "--grpc", "", "--backend-timeout", "0s",
 			"--grpc-tls-cert", "c", "--socket-mode", "rw"}, want: []string{
 			`--charge: must be all_or_nothing or each, not "some"`,
-			`--on-backend-error: must be allow, deny, error or local, not "panic"`,
+			`--on-backend-error: must be store, allow, deny, error or local, not "panic"`,
 			`--log-format: must be text or json, not "xml"`, `--rules-errors: must be refuse or skip, not "ignore"`,
 			`--log-level: must be debug, info, warn or error, not "loud"`, "--grpc: must not be empty", "--backend-timeout: " +
 				"must be positive", "--grpc-tls-cert: needs --grpc-tls-key", `--socket-mode: "rw" is not a mode`}},
