@@ -3,6 +3,7 @@ package handshake
 import (
 	"log/slog"
 	"net"
+	"slices"
 	"strings"
 
 	"github.com/headgate-rls/headgate/internal/kit/background"
@@ -67,3 +68,21 @@ func (f *Failures) Failed(transport string, client net.Addr, err error) {
 		return
 	}
 }
+
+// failedRow is the metric of handshakes that failed.
+var failedRow = metrics.Row{Name: "headgate_tls_handshake_failures_total",
+	Labels: metrics.Open("transport").Closed("reason", reasonNames()...),
+	Help:   "TLS handshakes that failed, by port and reason. Requests of such clients are not limited if they fail open."}
+
+// reasonNames are the names of reasons, each once.
+func reasonNames() (names []string) {
+	for _, r := range reasons {
+		if !slices.Contains(names, r.name) {
+			names = append(names, r.name)
+		}
+	}
+	return names
+}
+
+// Rows returns the table of the metrics.
+func (f *Failures) Rows() []metrics.Row { return []metrics.Row{f.row} }
