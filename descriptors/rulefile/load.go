@@ -88,7 +88,12 @@ func (l *loader) source(s *Source) {
 		l.errorf(nil, nil, "the file has %d bytes; at most %d are read", len(s.Data), MaxSourceBytes)
 		return
 	}
-	root, ok := l.parse(s.Data)
+	rest, lists := yamlfile.Split(s.Data, "descriptors", "resources")
+	root, ok := l.parse(rest)
+	if ok && !withoutValues(root, lists) {
+		lists = nil
+		root, ok = l.parse(s.Data)
+	}
 	if !ok {
 		return
 	}
@@ -108,23 +113,42 @@ func (l *loader) source(s *Source) {
 	d := &twig{key: name}
 	spec.CutParams = l.switchOf(f, nil, "matrix_parameters", "keep", "ignore")
 	spec.AsSent = l.switchOf(f, nil, "paths", "strict", "as_sent")
-	list, resources := f.get("descriptors"), f.get("resources")
-	if list != nil && !isNull(list) {
-		l.list(list, d, "descriptors", func(n *yaml.Node) {
-			if r := l.rule(n, d); r != nil {
-				spec.Rules = append(spec.Rules, r)
-			}
-		})
-	}
-	if resources != nil && !isNull(resources) {
-		l.list(resources, d, "resources", func(n *yaml.Node) {
-			if r := l.resource(n, d); r != nil {
-				spec.Resources = append(spec.Resources, r)
-			}
-		})
-	}
+	l.items(f.get("descriptors"), lists["descriptors"], d, "descriptors", func(n *yaml.Node) {
+		if r := l.rule(n, d); r != nil {
+			spec.Rules = append(spec.Rules, r)
+		}
+	})
+	l.items(f.get("resources"), lists["resources"], d, "resources", func(n *yaml.Node) {
+		if r := l.resource(n, d); r != nil {
+			spec.Resources = append(spec.Resources, r)
+		}
+	})
 	if len(spec.Rules)+len(spec.Resources) == 0 {
 		l.exempts(root, d, "the domain has no descriptors and no resources, so nothing in it is limited")
+	}
+}
+
+// withoutValues reports whether a mapping has the keys of lists, without values: else they were part of some text.
+func withoutValues(root *yaml.Node, lists map[string]*yamlfile.List) bool {
+	found := 0
+	for i := 0; root.Kind == yaml.MappingNode && i+1 < len(root.Content); i += 2 {
+		if lists[root.Content[i].Value] != nil && isNull(root.Content[i+1]) {
+			found++
+		}
+	}
+	return found == len(lists)
+}
+
+// items calls each for the elements of sequence n, or, where they were taken out of the file, for those of apart.
+func (l *loader) items(n *yaml.Node, apart *yamlfile.List, t *twig, what string, each func(*yaml.Node)) {
+	switch {
+	case apart != nil:
+		wrong := apart.Each(func(n *yaml.Node) { l.list(n, t, what, each) })
+		if wrong != nil {
+			l.Add(descriptors.Problem{File: l.file, Line: wrong.Line, Message: wrong.Message})
+		}
+	case n != nil && !isNull(n):
+		l.list(n, t, what, each)
 	}
 }
 

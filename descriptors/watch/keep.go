@@ -71,6 +71,7 @@ func hasErrors(problems []descriptors.Problem) bool {
 // merge loads what it can of the files.
 func (m *merger) merge(sources []rulefile.Source, failed []files.Unreadable) merged {
 	written, problems, named := rulefile.LoadDomains(sources, m.opt)
+	read := written != nil
 	set, more := m.checked(written)
 	problems = append(problems, more...)
 	groups, order := byDomain(sources, named)
@@ -82,8 +83,13 @@ func (m *merger) merge(sources []rulefile.Source, failed []files.Unreadable) mer
 	}
 	out := merged{domains: map[string][]rulefile.Source{}}
 	for _, name := range order {
-		more := m.choose(&out, name, groups[name])
-		if written == nil {
+		found, more := set, []descriptors.Problem(nil)
+		if len(groups[name]) < len(sources) { // else it is what was just loaded
+			found, _, _ = rulefile.LoadDomains(groups[name], m.opt)
+			found, more = m.checked(found)
+		}
+		m.choose(&out, name, groups[name], found)
+		if !read {
 			problems = append(problems, more...) // not seen above
 		}
 	}
@@ -102,12 +108,9 @@ func (m *merger) merge(sources []rulefile.Source, failed []files.Unreadable) mer
 	return out
 }
 
-// choose adds a domain to out: by its files, or as it was. It returns what check
-// says of the files.
-func (m *merger) choose(out *merged, name string, files []rulefile.Source) []descriptors.Problem {
+// choose adds a domain to out: by its files, of which set was made if it is not nil, or as it was.
+func (m *merger) choose(out *merged, name string, files []rulefile.Source, set *descriptors.Set) {
 	last := m.last[name]
-	set, _, _ := rulefile.LoadDomains(files, m.opt)
-	set, problems := m.checked(set)
 	switch {
 	case set != nil && !loses(last, files):
 		out.add(name, files)
@@ -116,7 +119,6 @@ func (m *merger) choose(out *merged, name string, files []rulefile.Source) []des
 	default:
 		out.outcome.Missing = append(out.outcome.Missing, name)
 	}
-	return problems
 }
 
 func (out *merged) add(name string, files []rulefile.Source) {
