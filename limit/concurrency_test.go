@@ -207,7 +207,7 @@ func randomInFlight(r *rand.Rand) *Limit {
 // TestConcurrencyNaive compares random ops, one by one and with limits that
 // change, with the naive set.
 func TestConcurrencyNaive(t *testing.T) {
-	for seed := range random.Seeds(t, 400) {
+	for seed := range random.Seeds(t, uint64(random.Times(120, 400))) {
 		r := rand.New(rand.NewPCG(seed, 1))
 		var s State
 		n := &naiveSet{}
@@ -248,7 +248,7 @@ func TestConcurrencyNaive(t *testing.T) {
 // TestConcurrencyRequests: all of a request or nothing is done, and the state
 // afterwards is the one of the naive set.
 func TestConcurrencyRequests(t *testing.T) {
-	for seed := range random.Seeds(t, 400) {
+	for seed := range random.Seeds(t, uint64(random.Times(120, 400))) {
 		r := rand.New(rand.NewPCG(seed, 2))
 		var limits []*Limit
 		var sets []*naiveSet

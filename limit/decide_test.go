@@ -6,12 +6,14 @@ import (
 	"strconv"
 	"testing"
 	"time"
+
+	"github.com/headgate-rls/headgate/test/random"
 )
 
 // TestDecideAgainstNaive plays random scripts; FuzzDecide searches for more.
 func TestDecideAgainstNaive(t *testing.T) {
 	r := seeded(t)
-	for range 200 {
+	for range random.Times(60, 200) {
 		b := make([]byte, 300)
 		for i := range b {
 			b[i] = byte(r.IntN(256))

@@ -4,9 +4,12 @@ import (
 	"math/big"
 	"testing"
 	"time"
+
+	"github.com/headgate-rls/headgate/test/random"
 )
 
-const walkLength = 400
+// walkLength is how many steps a walk has.
+var walkLength = random.Times(150, 400)
 
 func TestLawRetry(t *testing.T) {
 	walks(t, walkLength, func(t *testing.T, w *walk, cost int64) {

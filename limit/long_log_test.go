@@ -6,6 +6,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/headgate-rls/headgate/test/random"
 )
 
 // A partStore keeps long logs in parts, as a database would.
@@ -128,7 +130,7 @@ func (p *partStore) log(k Key) (log []Record) {
 func TestLogsInPartsDecideAlike(t *testing.T) {
 	r := seeded(t)
 	fetched, decided, cut := 0, 0, 0
-	for range 150 {
+	for range random.Times(50, 150) {
 		store, model := newPartStore(r), map[Key]State{}
 		limits := partLimits(r)
 		now, wait := benchStart, time.Duration(0)

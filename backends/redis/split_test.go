@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/headgate-rls/headgate/limit"
+	"github.com/headgate-rls/headgate/test/random"
 	"github.com/headgate-rls/headgate/test/testenv"
 )
 
@@ -21,13 +22,14 @@ func TestRefusedRequestsAdmitNobody(t *testing.T) {
 	s := testenv.StartRedisCluster(t)
 	b := open(t, "redis+cluster://"+strings.Join(s.Addrs, ","))
 	const most, window = 20, 200 * time.Millisecond
+	took := time.Duration(random.Times(600, 1500)) * time.Millisecond
 	unique := strconv.FormatUint(rand.Uint64(), 36)
 	for _, a := range limit.Algorithms() {
 		wanted := limit.Op{Key: limit.Key{Group: unique + "a", Limit: a.String()}, Cost: 1,
 			Limit: limit.MustNew(limit.Spec{Algorithm: a, Max: most, Window: window})}
 		none := limit.Op{Key: limit.Key{Group: unique + "b", Limit: a.String()}, Cost: 1,
 			Limit: limit.MustNew(limit.Spec{Algorithm: limit.FixedWindow, Max: 0, Window: window})}
-		ctx, stop := context.WithTimeout(context.Background(), 1500*time.Millisecond)
+		ctx, stop := context.WithTimeout(context.Background(), took)
 		var mu sync.Mutex
 		var admitted []limit.Instant
 		var all sync.WaitGroup

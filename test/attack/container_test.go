@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/headgate-rls/headgate/test/random"
 )
 
 // smallContainer is the limit of memory, in MiB, of headgate in the attacks of this file.
@@ -36,6 +38,9 @@ func TestAttacksInASmallContainer(t *testing.T) {
 	}
 	for _, a := range smallAttacks {
 		t.Run(strings.ReplaceAll(a.name, " ", "_"), func(t *testing.T) {
+			if len(a.flags) > 0 && !random.Long() {
+				t.Skip("only in the long form: the other transport")
+			}
 			a.program = contained(t, smallContainer)
 			r := a.measure(t)
 			t.Log("\n" + table([]result{r}))

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/headgate-rls/headgate/descriptors/rulefile"
+	"github.com/headgate-rls/headgate/test/random"
 	"github.com/headgate-rls/headgate/test/testenv"
 )
 
@@ -135,6 +136,13 @@ func TestDocumentedCommands(t *testing.T) {
 		t.Fatal(err)
 	}
 	n := 0
+	program := "" // in the place of go run, which links it every time
+	if !random.Long() {
+		var err error
+		if program, err = testenv.BuildHeadgate("../..", t.TempDir()); err != nil {
+			t.Fatal(err)
+		}
+	}
 	for _, file := range documents(t) {
 		list := slices.DeleteFunc(blocks(t, file), func(b block) bool { return b.lang != "sh" })
 		if len(list) == 0 {
@@ -142,7 +150,7 @@ func TestDocumentedCommands(t *testing.T) {
 		}
 		n += len(list)
 		t.Run(strings.ReplaceAll(strings.TrimPrefix(file, "../../"), "/", "_"), func(t *testing.T) {
-			at := newStage(t)
+			at := newStage(t, program)
 			for _, b := range list {
 				b.run(t, at)
 			}
@@ -163,13 +171,14 @@ var (
 // the ports, since another headgate may have the default ones. In the place of
 // each comes a free port, in the text, which is what curl sees, and in the
 // environment, where the service and its clients look. What make run keeps in the
-// working directory goes to one of the test's own.
+// working directory goes to one of the test's own, and in the short form, a program that is built once
+// takes the place of go run.
 type stage struct {
 	ports *strings.Replacer
 	env   []string
 }
 
-func newStage(t *testing.T) *stage {
+func newStage(t *testing.T, program string) *stage {
 	t.Helper()
 	at, pairs := &stage{}, []string(nil)
 	for _, e := range os.Environ() {
@@ -186,6 +195,9 @@ func newStage(t *testing.T) *stage {
 		for _, host := range []string{"127.0.0.1:", "localhost:"} {
 			pairs = append(pairs, host+port, host+free)
 		}
+	}
+	if program != "" {
+		pairs = append(pairs, "go run ./cmd/headgate", program)
 	}
 	at.ports = strings.NewReplacer(pairs...)
 	return at

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 )
@@ -39,6 +40,9 @@ func TestH2Spec(t *testing.T) {
 	t.Run("as it is", func(t *testing.T) {
 		_, addr := start(t, nil)
 		passed := runH2Spec(t, tool, addr)
+		if len(passed) < 100 {
+			t.Errorf("only %d kinds of cases were run", len(passed))
+		}
 		for name, ok := range passed {
 			if _, excluded := needsBody[name]; ok == excluded {
 				t.Errorf("%s: passes: %v", name, ok)
@@ -55,7 +59,12 @@ func TestH2Spec(t *testing.T) {
 				}
 			}}
 		})
-		passed := runH2Spec(t, tool, translator(t, addr))
+		var sections []string // the others wait for an answer that the translator does not give
+		for name := range needsBody {
+			section, _, _ := strings.Cut(name, ":")
+			sections = append(sections, section)
+		}
+		passed := runH2Spec(t, tool, translator(t, addr), sections...)
 		for name := range needsBody {
 			if !passed[name] {
 				t.Errorf("%s does not pass", name)
@@ -77,8 +86,8 @@ func buildH2Spec(t *testing.T) string {
 	return tool
 }
 
-// runH2Spec runs all cases and returns which kinds pass.
-func runH2Spec(t *testing.T, tool, addr string) (passed map[string]bool) {
+// runH2Spec runs the cases of the sections, without any of all, and returns which kinds pass.
+func runH2Spec(t *testing.T, tool, addr string, sections ...string) (passed map[string]bool) {
 	t.Helper()
 	_, port, err := net.SplitHostPort(addr)
 	if err != nil {
@@ -87,7 +96,8 @@ func runH2Spec(t *testing.T, tool, addr string) (passed map[string]bool) {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
 	report := filepath.Join(t.TempDir(), "report.xml")
-	out, err := exec.CommandContext(ctx, tool, "-port", port, "-report", report).CombinedOutput()
+	out, err := exec.CommandContext(ctx, tool, append([]string{"-port", port, "-report", report},
+		sections...)...).CombinedOutput()
 	if err != nil {
 		t.Fatalf("h2spec: %v\n%s", err, out)
 	}
@@ -103,9 +113,7 @@ func runH2Spec(t *testing.T, tool, addr string) (passed map[string]bool) {
 			t.Logf("%s fails: %+v %+v", name, c.Failure, c.Error)
 		}
 	}
-	if len(cases) < 145 {
-		t.Errorf("only %d cases were run", len(cases))
-	}
+	t.Logf("%d cases were run", len(cases))
 	return passed
 }
 
