@@ -38,9 +38,23 @@ var chartSettings = map[string]string{
 	"admin-token":  "admin.existingSecret",
 	"slots":        "slots.existingSecret", "slots-username": "slots.existingSecret",
 	"slots-password": "slots.existingSecret",
+	"policies":       "policies.existingSecret", "policies-username": "policies.existingSecret",
+	"policies-password": "policies.existingSecret",
 }
 
 const chartDir = "../../charts/headgate"
+
+// TestNoSecretOfTheChartIsInTheOpen: config, which a ConfigMap shows, takes no setting that is a secret or a URL with
+// one.
+func TestNoSecretOfTheChartIsInTheOpen(t *testing.T) {
+	rows := config.Settings().Rows
+	for i := range rows {
+		s := &rows[i]
+		if _, own := chartSettings[s.Name]; !own && s.HasSecret() {
+			t.Errorf("the chart's config takes %s, which has a secret: name a value with existingSecret for it", s.Name)
+		}
+	}
+}
 
 // TestChartSchema: the part of the chart's schema about config is what the table of
 // settings says, so that a misspelt setting fails before anything is installed.

@@ -59,7 +59,7 @@
 - name: GOMEMLIMIT
   value: {{ . | quote }}
 {{- end }}
-{{- range $name, $from := dict "HEADGATE_BACKEND" .Values.backend "HEADGATE_LEASE_SECRET" .Values.leaseSecret "HEADGATE_SLOTS" .Values.slots "HEADGATE_ADMIN_TOKEN" .Values.admin }}
+{{- range $name, $from := dict "HEADGATE_BACKEND" .Values.backend "HEADGATE_LEASE_SECRET" .Values.leaseSecret "HEADGATE_SLOTS" .Values.slots "HEADGATE_POLICIES" .Values.policies "HEADGATE_ADMIN_TOKEN" .Values.admin }}
 {{- if $from.existingSecret }}
 {{ include "headgate.secretEnv" (dict "name" $name "from" $from) }}
 {{- end }}

@@ -85,6 +85,9 @@ func (s *Setting) Check() error {
 // Secret hides the value wherever it is shown.
 func Secret(s *Setting) { s.secret = whole }
 
+// HasSecret reports whether the value is a secret, or a URL that may have one.
+func (s *Setting) HasSecret() bool { return s.secret != public }
+
 // URLWithSecret hides the password in a value that is a URL.
 func URLWithSecret(s *Setting) { s.secret = inURL }
 
