@@ -155,12 +155,32 @@ func (sr *splitRequest) gather(k *keys) {
 			v.Outcomes[i] = p.verdict.Outcomes[j]
 		}
 	}
-	if err := sr.partsError(); err != nil {
+	if err := sr.partsError(); err != nil && !sr.refusedAnyway() {
 		v.Reset(0)
 		v.Err = err
 	} else if !v.Admitted {
 		sr.forgetTaken()
 	}
+}
+
+// refusedAnyway says whether a part refuses, and those that failed have recorded nothing. Their ops then have
+// the outcomes of an unused limit.
+func (sr *splitRequest) refusedAnyway() bool {
+	if sr.out.Admitted {
+		return false
+	}
+	for _, p := range sr.parts {
+		if p.verdict.Err == nil {
+			continue
+		}
+		if !errors.Is(p.verdict.Err, backends.ErrNotApplied) || errors.Is(p.verdict.Err, backends.ErrCorrupt) {
+			return false
+		}
+		for j, i := range p.ops {
+			sr.out.Outcomes[i] = limit.Outcome{Admitted: true, Remaining: sr.op(p, j).Limit.Capacity()}
+		}
+	}
+	return true
 }
 
 // partsError is the request's error where parts failed. Something may have been
@@ -255,8 +275,13 @@ func (sr *splitRequest) forgetTaken() {
 
 // giveBack queues refunds of what sr took. After an error the caller gives the
 // leases back, as the contract says. What was charged together with a lease stays
-// charged, since the caller's repetition may rely on that.
+// charged, since the caller's repetition may rely on that. So does what was charged
+// beside a part that a full server has no room for: see errPartly.
 func (c *splitter) giveBack(sr *splitRequest) {
+	full := func(p *part) bool { return errors.Is(p.verdict.Err, errFull) }
+	if sr.out.Err != nil && slices.ContainsFunc(sr.parts, full) {
+		return
+	}
 	var list []refund
 	for _, p := range sr.parts {
 		if p.verdict.Err != nil || !p.verdict.Admitted {

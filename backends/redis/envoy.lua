@@ -197,18 +197,25 @@ end
 
 -- unlock has a full server take what is written to counters that are there: see take.lua.
 local function unlock()
-  local first
+  local first, new = nil, {}
   for k = 1, #keys do
-    if lives[k] and not there[k] then return end
-    if lives[k] then first = first or k end
+    if lives[k] and not there[k] then
+      new[#new + 1] = k
+    elseif lives[k] then
+      first = first or k
+    end
   end
-  if first then pcall_('PEXPIRE', keys[first], string.format('%.0f', 1000 * lives[first])) end
+  if not first then return false end
+  pcall_('PEXPIRE', keys[first], string.format('%.0f', 1000 * lives[first]))
+  for i = 1, #new do lives[new[i]] = nil end
+  return #new > 0
 end
 
-if input[1] >= 8 then unlock() end
+local partly = input[1] >= 8 and unlock()
 for k = 1, #keys do
   if lives[k] and stored[k] <= EXACT then
     call('SET', keys[k], string.format('%.0f', counts[k]), 'EX', string.format('%.0f', lives[k]))
   end
 end
+if partly and out[2] == 1 then out[2], filled = -1, 2 end
 return encode(out, filled)

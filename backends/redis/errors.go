@@ -86,7 +86,7 @@ var replyCodes = []replyCode{
 	{"TRYAGAIN", backends.ErrDeclined, tryLater, ""},
 	{"CLUSTERDOWN", backends.ErrDeclined, tryLater, ""},
 	{"BUSY", backends.ErrUnavailable, none, ""},
-	{"OOM", backends.ErrDeclined, none, "Redis is full: raise maxmemory, or bound the keys that clients can make"},
+	{"OOM", errFull, none, "Redis is full: raise maxmemory, or bound the keys that clients can make"},
 	{"MISCONF", backends.ErrDeclined, none, "Redis cannot write to its disk, and takes no writes"},
 	{"NOREPLICAS", backends.ErrDeclined, none, "Redis lacks replicas (min-replicas-to-write), and takes no writes"},
 	{"NOAUTH", backends.ErrMisconfigured, none, ""},
@@ -158,6 +158,12 @@ func mapReply(text string) (applied bool, rem remedy, kind error, advice string)
 	}
 	return true, none, backends.ErrDeclined, ""
 }
+
+// errFull: Redis has no memory for what is to be written.
+var errFull = fmt.Errorf("%w", backends.ErrDeclined)
+
+// errPartly: what Redis has keys for is charged, so that who brings new keys cannot do so without being counted.
+var errPartly = fmt.Errorf("redis: %w: it is full, and has counted the request only where it has keys", errFull)
 
 var errNoRight = fmt.Errorf("%w: %w", backends.ErrDeclined, backends.ErrMisconfigured)
 

@@ -1,10 +1,15 @@
 package redis
 
 import (
+	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 
 	"github.com/headgate-rls/headgate/backends"
 	"github.com/headgate-rls/headgate/limit"
@@ -63,7 +68,7 @@ func takeEach(t *testing.T, b *Backend, ops ...limit.Op) []limit.Verdict {
 
 // Whoever can fill Redis opens no limit: a Redis that is full, or takes no writes, still refuses who has used
 // up a limit, also in a slice with keys that it has no room for. One that is full goes on counting what it has
-// counters for.
+// counters for, also in requests that bring new keys.
 func TestWhoHasUsedUpALimitIsRefusedByAFullRedis(t *testing.T) {
 	for _, flavour := range []string{testenv.Redis, testenv.Redis62, testenv.Valkey} {
 		for _, layout := range []string{"list", "zset", "envoy"} {
@@ -120,12 +125,52 @@ func countedInAFullRedis(t *testing.T, b *Backend, half, fresh limit.Op, full bo
 	}
 	out := make([]limit.Verdict, 1)
 	b.Take(t.Context(), []limit.Request{both}, out)
-	if !errors.Is(out[0].Err, backends.ErrDeclined) {
+	if err := out[0].Err; !errors.Is(err, backends.ErrDeclined) || errors.Is(err, backends.ErrNotApplied) {
 		t.Errorf("%v, a request that needs a new key, too: %+v", half.Limit, out[0])
 	}
-	for i, admitted := range []bool{true, true, false} {
+	for i, admitted := range []bool{true, false, false} {
 		if v := takeEach(t, b, half)[0]; v.Err != nil || v.Admitted != admitted {
-			t.Errorf("%v, take %d of a full Redis: %+v, want admitted %v", half.Limit, i+2, v, admitted)
+			t.Errorf("%v, take %d of a full Redis: %+v, want admitted %v", half.Limit, i+3, v, admitted)
 		}
+	}
+	if b.Take(t.Context(), []limit.Request{both}, out); out[0].Err != nil || out[0].Admitted {
+		t.Errorf("%v, used up, beside a new key: %+v", half.Limit, out[0])
+	}
+}
+
+// TestFullClusterCountsWhereItHasKeys: on a Cluster, too, a request that brings a new key is counted by the limits
+// whose keys are there, on whichever server these are.
+func TestFullClusterCountsWhereItHasKeys(t *testing.T) {
+	s := testenv.StartRedisCluster(t)
+	b := open(t, "redis+cluster://"+strings.Join(s.Addrs, ","))
+	l := limit.MustNew(limit.Spec{Algorithm: limit.FixedWindow, Max: 10, Window: 24 * time.Hour})
+	op := func(group string) limit.Op {
+		return limit.Op{Key: limit.Key{Group: group, Limit: "l"}, Limit: l, Cost: 1}
+	}
+	mine := op("mine" + rand.Text())
+	takeEach(t, b, mine)
+	full := func(value string) {
+		check := eachMaster(t.Context(), b.client, func(ctx context.Context, node *redis.Client) error {
+			return node.ConfigSet(ctx, "maxmemory", value).Err()
+		})
+		if check != nil {
+			t.Fatal(check)
+		}
+	}
+	full("1")
+	defer full("0")
+	refused := 0
+	for i := range 30 {
+		out := make([]limit.Verdict, 1)
+		b.Take(t.Context(), []limit.Request{{Ops: []limit.Op{mine, op(fmt.Sprint("new", i, rand.Text()))}}}, out)
+		switch v := out[0]; {
+		case v.Err == nil && !v.Admitted:
+			refused++
+		case !errors.Is(v.Err, backends.ErrDeclined):
+			t.Errorf("request %d: %+v", i, v)
+		}
+	}
+	if refused != 21 {
+		t.Errorf("%d of 30 requests with new keys are refused, want 21", refused)
 	}
 }

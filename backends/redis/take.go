@@ -370,8 +370,12 @@ func (c *call) read() reader {
 // if that is not nil. op returns the op of an outcome.
 func (c *call) verdict(r *reader, v *limit.Verdict, charged []limit.Instant, op func(i int) *limit.Op) {
 	status := r.number()
-	if status > 1 {
+	switch {
+	case status > 1:
 		v.Err = c.corrupt(status)
+		return
+	case status == -1 && c.insists:
+		v.Err = errPartly
 		return
 	}
 	v.Admitted = status == 1

@@ -29,7 +29,8 @@
 -- Returns doubles: the server's instant, and nothing else, with nothing written, if
 -- it is not in the window of a calendar that was sent. Else per request its status:
 -- 0 refused,
--- 1 admitted, 1 + key if that key holds foreign data. After 0 and 1 there is
+-- 1 admitted, 1 + key if that key holds foreign data, -1 if a full server has recorded only
+-- what it had keys for, and nothing follows. After 0 and 1 there is
 -- per op: remaining (-1 - remaining if it had no room; where the limit overflows
 -- nothing remains, and it is -1 - what was taken) and reset; or, unless
 -- retry is 0 and the op was charged at the request's instant: remaining,
@@ -1749,25 +1750,28 @@ local function write(k, s)
 end
 
 -- A server that is full rejects a script's first write if it may need memory, but no write after
--- that. So a first write that needs none has the states be written that are there already. There is
--- no such write where one of them would be new.
+-- that. So a first write that needs none has the states be written that are there already. unlock
+-- leaves out those that would be new, and returns whether there are both.
 local function unlock()
-  local first
+  local first, new = nil, {}
   for k = 1, #keys do
     local s = states[k]
     if s and s[6] then
-      if s[4] == 0 then return end
-      first = first or k
+      if s[4] == 0 then new[#new + 1] = s else first = first or k end
     end
   end
-  if first then pcall_('PEXPIRE', keys[first], max(states[first][4] * 1000 - floor(precise / 1000), 1)) end
+  if not first then return false end
+  pcall_('PEXPIRE', keys[first], max(states[first][4] * 1000 - floor(precise / 1000), 1))
+  for i = 1, #new do new[i][6] = false end
+  return #new > 0
 end
 
-if full then unlock() end
+local partly = full and unlock()
 for k = 1, #keys do
   local s = states[k]
   if s and s[6] then write(k, s) end
 end
+if partly and out[2] == 1 then out[2], filled = -1, 2 end -- what has no room refuses nothing
 return encode(out, filled)
 
 end -- of general
