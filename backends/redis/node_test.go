@@ -144,6 +144,7 @@ func TestFrozenNodeFailsOnlyItsSlots(t *testing.T) {
 // TestFrozenNodeFailsOver: a replica that becomes the master is not blocked by
 // what is known of the one before.
 func TestFrozenNodeFailsOver(t *testing.T) {
+	t.Parallel()
 	s := testenv.StartRedisCluster(t)
 	b := open(t, "redis+cluster://"+strings.Join(s.Addrs, ","))
 	node := s.MasterFor(b.ownKey(limit.Key{Group: "0"}))
@@ -203,6 +204,7 @@ func TestNodeFailuresOff(t *testing.T) {
 // TestServersAreTheNodesOfTheSlots: once they have been called, groups have the same server if
 // and only if their slots are on one node, also after the slots have moved to another.
 func TestServersAreTheNodesOfTheSlots(t *testing.T) {
+	t.Parallel()
 	s := testenv.StartRedisCluster(t)
 	b := open(t, "redis+cluster://"+strings.Join(s.Addrs, ",")+"?node_failures=0")
 	request := func(groups ...string) *limit.Request {

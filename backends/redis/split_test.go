@@ -19,6 +19,7 @@ import (
 // refused by the one, the other admits no more than its limit, by the server's
 // clock, although refunds come at any moment.
 func TestRefusedRequestsAdmitNobody(t *testing.T) {
+	t.Parallel()
 	s := testenv.StartRedisCluster(t)
 	b := open(t, "redis+cluster://"+strings.Join(s.Addrs, ","))
 	const most, window = 20, 200 * time.Millisecond

@@ -20,6 +20,7 @@ import (
 // returns data, and every expression of the rules is evaluated without an error; the alert
 // about the backend fires.
 func TestQueriesReturnDataInPrometheus(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("watches an outage for half a minute")
 	}

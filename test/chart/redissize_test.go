@@ -21,6 +21,7 @@ import (
 // TestRedisSizes: counters take about as much memory in Redis as the README of the example
 // says; a factor of two is for tables that Redis is just enlarging.
 func TestRedisSizes(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("asks for 32,768 counters")
 	}

@@ -8,9 +8,12 @@
 package e2e
 
 import (
+	"flag"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -27,6 +30,10 @@ const version = "v1.2.3-e2e"
 var program, demo, sources string
 
 func TestMain(m *testing.M) {
+	// They wait for timers and Envoys most of the time. An argument -parallel has the last word.
+	if err := flag.Set("test.parallel", strconv.Itoa(2*runtime.GOMAXPROCS(0))); err != nil {
+		panic(err)
+	}
 	testenv.Main(m, func(root, dir string) (err error) {
 		sources = root
 		if program, err = testenv.BuildHeadgate(root, dir, "-ldflags", "-X main.version="+version); err != nil {
