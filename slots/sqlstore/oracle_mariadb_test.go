@@ -15,6 +15,7 @@ import (
 	"github.com/headgate-rls/headgate/slots"
 	"github.com/headgate-rls/headgate/slots/internal/slotstest"
 	"github.com/headgate-rls/headgate/test/oracletest"
+	"github.com/headgate-rls/headgate/test/random"
 	"github.com/headgate-rls/headgate/test/testenv"
 )
 
@@ -192,7 +193,7 @@ func TestOraclePackageEqualsTx(t *testing.T) {
 	t.Parallel()
 	url := testenv.SharedDatabase(t, testenv.MariaDB).CreateDatabase("oracle")
 	db := migrated(t, url)
-	sameAnswers(t, db, newOracleOnMariaDB(t, url).on(mustOpen(t, url)).Procedure(), 40)
+	sameAnswers(t, db, newOracleOnMariaDB(t, url).on(mustOpen(t, url)).Procedure(), uint64(random.Times(15, 40)))
 }
 
 // packageOn returns a store and the package over a new database.
