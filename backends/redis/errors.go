@@ -124,7 +124,7 @@ func mapError(err error, sent bool) (remedy, error) {
 		applied = false
 	case errors.As(err, &reply):
 		var advice string
-		applied, rem, kind, advice = mapReply(reply.Error())
+		applied, rem, advice, kind = mapReply(reply.Error())
 		if advice != "" {
 			err = fmt.Errorf("%w (%s)", err, advice)
 		}
@@ -135,12 +135,12 @@ func mapError(err error, sent bool) (remedy, error) {
 	return rem, fmt.Errorf("redis: %w: %w: %w", kind, backends.ErrNotApplied, err)
 }
 
-func mapReply(text string) (applied bool, rem remedy, kind error, advice string) {
+func mapReply(text string) (applied bool, rem remedy, advice string, kind error) {
 	for _, c := range replyCodes {
 		// Redis 6 reports a script's errors as "ERR Error running script
 		// (...): @user_script:12: -CODE text".
 		if strings.HasPrefix(text+" ", c.code+" ") || strings.Contains(text, ": -"+c.code+" ") {
-			return false, c.remedy, c.err, c.advice
+			return false, c.remedy, c.advice, c.err
 		}
 	}
 	inScript := strings.Contains(text, "user_script") || strings.Contains(text, "Error running script")
@@ -148,15 +148,15 @@ func mapReply(text string) (applied bool, rem remedy, kind error, advice string)
 		strings.Contains(text, "can't run this command")
 	switch {
 	case strings.Contains(text, scriptKilled):
-		return false, none, backends.ErrDeclined, ""
+		return false, none, "", backends.ErrDeclined
 	case noRight && inScript: // the script may come to the command after others, or with other requests only
-		return true, none, errNoRight, ""
+		return true, none, "", errNoRight
 	case noRight:
-		return false, none, backends.ErrMisconfigured, ""
+		return false, none, "", backends.ErrMisconfigured
 	case inScript:
-		return true, none, backends.ErrCorrupt, ""
+		return true, none, "", backends.ErrCorrupt
 	}
-	return true, none, backends.ErrDeclined, ""
+	return true, none, "", backends.ErrDeclined
 }
 
 // errFull: Redis has no memory for what is to be written.
