@@ -142,6 +142,7 @@ func TestDocumentedCommands(t *testing.T) {
 		if program, err = testenv.BuildHeadgate("../..", t.TempDir()); err != nil {
 			t.Fatal(err)
 		}
+		program = asGoRun(t, program)
 	}
 	for _, file := range documents(t) {
 		list := slices.DeleteFunc(blocks(t, file), func(b block) bool { return b.lang != "sh" })
@@ -201,6 +202,17 @@ func newStage(t *testing.T, program string) *stage {
 	}
 	at.ports = strings.NewReplacer(pairs...)
 	return at
+}
+
+// asGoRun returns a program that runs another one and fails as go run does: with 1, and the status in words.
+func asGoRun(t *testing.T, program string) string {
+	t.Helper()
+	script := filepath.Join(t.TempDir(), "headgate")
+	text := "#!/bin/sh\n" + program + ` "$@" || { echo "exit status $?" >&2; exit 1; }` + "\n"
+	if err := os.WriteFile(script, []byte(text), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	return script
 }
 
 // command returns a command in its own group of processes: go run and make have
