@@ -98,3 +98,28 @@ func (t *Template) Append(dst []byte, value func(i int) string) []byte {
 	}
 	return bounded(dst)
 }
+
+// Makes reports whether the template makes a key for some values. For a key that ends in a hash nobody knows: it is
+// reported as true.
+func (t *Template) Makes(key string) bool {
+	if strings.Contains(key, "#") {
+		return true
+	}
+	parts := strings.Split(key, "|")
+	if len(parts) != len(t.parts) {
+		return false
+	}
+	for i := range t.parts {
+		if !t.parts[i].makes(parts[i]) {
+			return false
+		}
+	}
+	return true
+}
+
+func (p *part) makes(text string) bool {
+	if p.value < 0 {
+		return text == p.before
+	}
+	return len(text) >= len(p.before)+len(p.after) && strings.HasPrefix(text, p.before) && strings.HasSuffix(text, p.after)
+}

@@ -2,6 +2,7 @@ package ratelimit
 
 import (
 	"hash/maphash"
+	"slices"
 	"sync"
 
 	"github.com/headgate-rls/headgate/descriptors"
@@ -79,6 +80,20 @@ func (p *policyViews) recorder(s *policies.Snapshot, entries []descriptors.Entry
 	}
 	var buf [policies.MaxKey]byte
 	return p.recorders.of(p.own.rule.AppendPolicyKey(buf[:0], entries), s)
+}
+
+// UsesPolicy reports whether a rule in force looks a policy with a key up, for some request.
+func (s *Service) UsesPolicy(key string) bool {
+	for _, v := range s.rules.Load().views {
+		if v == nil || v.policies == nil {
+			continue
+		}
+		named := func(name []byte) bool { return string(name) == key }
+		if v.rule.Policy.Makes(key) || slices.ContainsFunc(v.policies.names, named) {
+			return true
+		}
+	}
+	return false
 }
 
 // derive returns the rule's view with the limit of a policy; its own view if the backend cannot keep

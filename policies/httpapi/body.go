@@ -23,6 +23,7 @@ type policyAnswer struct {
 	Version   int64  `json:"version"`
 	ChangedBy string `json:"changedBy"`
 	ChangedAt string `json:"changedAt"`
+	Warning   string `json:"warning,omitempty"`
 }
 
 func answerOf(p *table.Policy) *policyAnswer {
@@ -55,6 +56,7 @@ type Body struct {
 	Version   *web.Integer `json:"version,omitempty"`
 	ChangedBy *string      `json:"changedBy,omitempty"`
 	ChangedAt *string      `json:"changedAt,omitempty"`
+	Warning   *string      `json:"warning,omitempty"`
 }
 
 // givenKey returns the key that a body has under either name, or nil if it has neither. It fails if both differ.

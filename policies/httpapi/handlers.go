@@ -64,13 +64,13 @@ func (h *Handlers) get(w http.ResponseWriter, r *http.Request, p web.Params) err
 	case !ok:
 		return fmt.Errorf("%s: %w", key, table.ErrNotFound)
 	}
-	send(w, http.StatusOK, &policy)
+	h.send(w, http.StatusOK, &policy)
 	return nil
 }
 
-func send(w http.ResponseWriter, status int, p *table.Policy) {
+func (h *Handlers) send(w http.ResponseWriter, status int, p *table.Policy) {
 	w.Header().Set("ETag", etag(p))
-	web.JSON(w, status, answerOf(p))
+	web.JSON(w, status, h.warn(answerOf(p)))
 }
 
 // create makes a policy that does not exist.
@@ -96,7 +96,7 @@ func (h *Handlers) create(w http.ResponseWriter, r *http.Request, p web.Params) 
 	}
 	return h.change(w, r, p, edit, func(made *table.Policy) {
 		w.Header().Set("Location", "/admin/policies/"+url.PathEscape(made.Key))
-		send(w, http.StatusCreated, made)
+		h.send(w, http.StatusCreated, made)
 	})
 }
 
@@ -123,7 +123,7 @@ func (h *Handlers) update(w http.ResponseWriter, r *http.Request, p web.Params) 
 	if edit.Figures, err = body.figures(); err != nil {
 		return err
 	}
-	return h.change(w, r, p, edit, func(changed *table.Policy) { send(w, http.StatusOK, changed) })
+	return h.change(w, r, p, edit, func(changed *table.Policy) { h.send(w, http.StatusOK, changed) })
 }
 
 // remove removes a policy that exists.
@@ -170,7 +170,7 @@ func (h *Handlers) change(w http.ResponseWriter, r *http.Request, p web.Params, 
 	}
 	o := outcomes[0]
 	if dry {
-		web.JSON(w, http.StatusOK, previewAnswer{DryRun: true, Before: answerOf(o.Before), After: answerOf(o.After)})
+		web.JSON(w, http.StatusOK, previewAnswer{DryRun: true, Before: answerOf(o.Before), After: h.warn(answerOf(o.After))})
 		return nil
 	}
 	h.audit(r, edit.Key, who, &o)

@@ -25,9 +25,26 @@ type editor interface {
 
 // Handlers are the HTTP handlers of policies.
 type Handlers struct {
+	// Used reports whether a rule in force looks a policy with a key up. Answers about other policies have a warning;
+	// if it is nil, none has.
+	Used func(key string) bool
+
 	editor editor
 	log    *slog.Logger
 }
 
+// unused is the warning of a policy that decides nothing.
+const unused = "no rule in force uses this policy: no policy: of a rule makes this key, and no rule has this name"
+
+// warn returns the warning of a policy, if it has one.
+func (h *Handlers) warn(p *policyAnswer) *policyAnswer {
+	if p != nil && h.Used != nil && !h.Used(p.Key) {
+		p.Warning = unused
+	}
+	return p
+}
+
 // New returns the handlers. Each change and each failure is one line of the log.
-func New(editor *table.Editor, log *slog.Logger) *Handlers { return &Handlers{editor, log} }
+func New(editor *table.Editor, log *slog.Logger) *Handlers {
+	return &Handlers{editor: editor, log: log}
+}

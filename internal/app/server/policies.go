@@ -19,8 +19,9 @@ import (
 // A policyService is the part of the server that follows the policies in a database.
 type policyService struct {
 	*sqlstore.Source
-	log   *slog.Logger
-	admin http.Handler // behind the guard
+	log      *slog.Logger
+	handlers *httpapi.Handlers
+	admin    http.Handler // the handlers behind the guard
 }
 
 // OpenPolicies opens the database of policies that the settings name. It need not answer at this
@@ -56,7 +57,8 @@ func openPolicies(ctx context.Context, c *config.Config, guard *web.Guard, log *
 	p := &policyService{Source: sqlstore.NewSource(store, conf.Migrate, log), log: log}
 	editor := table.NewEditor(store, p.Hint)
 	editor.Keeps, p.Set.Keeps = caps.Check, caps.Check
-	p.admin = guard.Wrap(httpapi.New(editor, log))
+	p.handlers = httpapi.New(editor, log)
+	p.admin = guard.Wrap(p.handlers)
 	ctx, cancel := context.WithTimeout(ctx, readFirst)
 	defer cancel()
 	if err := p.Start(ctx); err != nil {

@@ -74,6 +74,16 @@ func TestPoliciesByHTTP(t *testing.T) {
 	if code := ask(); code != rls.RateLimitResponse_OVER_LIMIT {
 		t.Errorf("with a policy that refuses everything: %v", code)
 	}
+	for key, used := range map[string]bool{"client:bob": true, "*": true, "example/client": true, "user:bob": false,
+		"client:a|b": false} {
+		body := strings.Replace(policy, "client:alice", key, 1)
+		code, answer, _ := r.Post(r.HTTP, "/admin/policies?dryRun=true", adminToken, body)
+		after, _ := answer["after"].(map[string]any)
+		if warning, _ := after["warning"].(string); code != 200 || (warning == "") != used ||
+			!used && !strings.Contains(warning, "no rule in force uses this policy") {
+			t.Errorf("%s: %d, warning %q", key, code, warning)
+		}
+	}
 	for _, path := range []string{"/admin/policies/..%2fclient:alice", "/admin/policies/%2e%2e%2fclient:alice"} {
 		if code := sendAdmin(r, "DELETE", path, ""); code != 400 {
 			t.Errorf("DELETE %s: %d", path, code)

@@ -94,6 +94,9 @@ func Run(ctx context.Context, c Config) error {
 		return err
 	}
 	defer s.limits.close()
+	if s.policies != nil {
+		s.policies.handlers.Used = s.limits.service.UsesPolicy
+	}
 	if err := s.limits.prepare(ctx); err != nil {
 		return err
 	}

@@ -219,7 +219,8 @@ async function preview() {
     const { body } = await send(true);
     if (preview.turn !== own) return;
     say(false, body.before ? "Now: " + meaning(body.before) + "." : "There is no policy for this key yet.",
-      "Then: " + meaning(body.after) + ".", effect(body.before, body.after));
+      "Then: " + meaning(body.after) + ".", effect(body.before, body.after),
+      body.after && body.after.warning ? "Warning: " + body.after.warning + "." : "");
     at("save").disabled = false;
   } catch (error) {
     if (preview.turn === own) say(true, conflict(error));
