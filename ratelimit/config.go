@@ -80,6 +80,9 @@ type Config struct {
 	// this, and at least a tenth of the time there is.
 	Margin time.Duration
 
+	// Dry: requests are decided to learn what the answers would be. Sinks that report what is served are left out.
+	Dry bool
+
 	Headers  Headers
 	Metadata bool // add domain, descriptors and hits to dynamic_metadata
 	// UnitMultipliers sends windows that are no whole unit with

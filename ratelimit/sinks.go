@@ -18,14 +18,17 @@ var sinks = []sink{
 	{see: tellInside},
 	{see: addHeaders},
 	{see: addMetadata},
-	{see: countDecisions, flush: flushCounters},
+	{see: countDecisions, wanted: served, flush: flushCounters},
 	{see: countHits, wanted: func(c *Config) bool { return c.Hits != nil }},
 	{see: countByPolicy, wanted: func(c *Config) bool { return c.Policies != nil }, flush: flushPolicies},
-	{see: coverDescriptors},
-	{see: warnOfUnknownDomain},
-	{see: logRefusal},
+	{see: coverDescriptors, wanted: served},
+	{see: warnOfUnknownDomain, wanted: served},
+	{see: logRefusal, wanted: served},
 	{see: traceCall, wanted: func(c *Config) bool { return c.Tracer != nil }},
 }
+
+// served reports whether the answers are given to somebody.
+func served(c *Config) bool { return !c.Dry }
 
 // readers are the functions of the sinks that a service has.
 type readers struct {

@@ -8,6 +8,7 @@ const (
 	exitProblems  = 1
 	exitError     = 2
 	exitOverLimit = 3
+	exitNo        = 3 // what was asked is not so
 	exitDiffers   = 4
 )
 

@@ -76,8 +76,8 @@ Try it:
 	}
 	root.SetVersionTemplate("headgate {{.Version}}\n") // as the command prints it
 	root.SetFlagErrorFunc(flagError)
-	root.AddCommand(serveCommand(), ratelimitCommand(), checkCommand(), askCommand(), healthCommand(), envoyCommand(),
-		slotCommand(), slotsCommand(), policyCommand(), coverageCommand(), reloadsCommand(), migrateCommand(),
+	root.AddCommand(serveCommand(), ratelimitCommand(), checkCommand(), testCommand(), askCommand(), healthCommand(),
+		envoyCommand(), slotCommand(), slotsCommand(), policyCommand(), coverageCommand(), reloadsCommand(), migrateCommand(),
 		versionCommand())
 	return root
 }

@@ -1,0 +1,70 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"github.com/headgate-rls/headgate/internal/app/ruletest"
+	"github.com/headgate-rls/headgate/internal/kit/spell"
+)
+
+func testCommand() *cobra.Command {
+	var format, filter string
+	cmd := &cobra.Command{
+		Use:   "test FILE…",
+		Short: "Test rules: what is asked when, and what must be answered",
+		Long: `Run tests of rules. A file of tests names rules, and for each test steps: at which time what is
+asked, and what must be answered. Time is virtual, and the counters are in memory.
+
+The exit code is 0 if all tests pass, 3 if one fails, 1 if a file is wrong, and 2 if
+one cannot be read. docs/change.md has the fields of steps.`,
+		Example: `  headgate test rules/*_test.yaml
+  headgate test shop_test.yaml --run burst
+  headgate test shop_test.yaml --format junit >report.xml`,
+		Args: atLeast(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			write := ruletest.Formats[format]
+			if write == nil {
+				formats := slices.Sorted(maps.Keys(ruletest.Formats))
+				return fmt.Errorf("--format must be %s, not %q", spell.OneOf(formats), format)
+			}
+			var results []ruletest.Result
+			good, ran := true, 0
+			for _, name := range args {
+				r, err := ruletest.Run(name, filter)
+				if err != nil {
+					return wrongInput(cmd, err)
+				}
+				good, ran, results = good && r.OK, ran+len(r.Tests), append(results, r)
+			}
+			if ran == 0 {
+				return wrongInput(cmd, fmt.Errorf("no test has %q in its name", filter))
+			}
+			if err := write(cmd.OutOrStdout(), results); err != nil {
+				return err
+			}
+			if !good {
+				return exitCode(exitNo)
+			}
+			return nil
+		},
+	}
+	cmd.Flags().StringVar(&format, "format", "text", "text, json or junit")
+	cmd.Flags().StringVar(&filter, "run", "", "run only the tests with this `text` in their names")
+	return cmd
+}
+
+// wrongInput prints an error. The exit code says that the input is wrong, unless a file cannot be read.
+func wrongInput(cmd *cobra.Command, err error) error {
+	var unreadable *fs.PathError
+	if errors.As(err, &unreadable) {
+		return err
+	}
+	fmt.Fprintf(cmd.ErrOrStderr(), "headgate: %v\n", err)
+	return exitCode(exitProblems)
+}

@@ -1,0 +1,129 @@
+package virtual
+
+import (
+	"container/heap"
+	"context"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/headgate-rls/headgate/backends"
+	"github.com/headgate-rls/headgate/backends/stack"
+	"github.com/headgate-rls/headgate/descriptors"
+	"github.com/headgate-rls/headgate/limit"
+	"github.com/headgate-rls/headgate/policies"
+	"github.com/headgate-rls/headgate/ratelimit"
+	"github.com/headgate-rls/headgate/ratelimit/leases"
+)
+
+// Options say what a World has beside rules. The zero Options are usable.
+type Options struct {
+	// Policies take the place of limits; nil: there are none.
+	Policies *policies.Snapshot
+	// MaxKeys bounds the counters; zero means a million.
+	MaxKeys int
+	// Store is what decides in the place of the memory that it gets; nil: the memory does.
+	Store func(backends.Backend) backends.Backend
+}
+
+// A World decides requests by rules, in its own time. It is for one goroutine.
+type World struct {
+	service *ratelimit.Service
+	store   *stack.Stack
+	now     limit.Instant
+	set     *policies.Set
+	ends    ends
+	ended   int
+	reqs    [1]*ratelimit.Request
+	resps   [1]*ratelimit.Response
+}
+
+// New returns a world where nobody has asked before. The caller closes it.
+func New(set *descriptors.Set, opt Options) (*World, error) {
+	url := "memory://?max_leases=" + fmt.Sprint(limit.MaxInFlight)
+	if opt.MaxKeys > 0 {
+		url += "&max_keys=" + fmt.Sprint(opt.MaxKeys)
+	}
+	store, err := stack.New(context.Background(), url, stack.Options{})
+	if err != nil {
+		return nil, err
+	}
+	w := &World{store: store, now: 1}
+	conf := ratelimit.Config{Backend: store.Backend, Caps: store.Caps, Local: store.Local, Registry: store.Registry,
+		Now: func() limit.Instant { return w.now }, Log: slog.New(slog.DiscardHandler), Dry: true}
+	if opt.Store != nil {
+		conf.Backend = opt.Store(store.Backend)
+	}
+	if opt.Policies != nil {
+		w.set = &policies.Set{Keeps: store.Caps.Check}
+		conf.Policies = w.set
+		w.SetPolicies(opt.Policies)
+	}
+	if w.service, err = ratelimit.New(conf, set); err != nil {
+		return nil, fmt.Errorf("rules for a store in memory: %w", err)
+	}
+	return w, nil
+}
+
+// SetPolicies puts policies in force. The world was made with some, possibly none.
+func (w *World) SetPolicies(p *policies.Snapshot) { w.set.Install(p, time.Now()) }
+
+// Close drops all counters.
+func (w *World) Close() error { return w.store.Close() }
+
+// Decide answers a request at an instant, after the requests have ended that end until then. Instants do not go back.
+func (w *World) Decide(at limit.Instant, req *ratelimit.Request, resp *ratelimit.Response) {
+	w.EndUntil(at)
+	w.now = max(w.now, at)
+	w.reqs[0], w.resps[0] = req, resp
+	w.service.Decide(context.Background(), w.reqs[:], w.resps[:])
+}
+
+// Hold has the request that was answered last be in flight until an instant, if it got a lease.
+func (w *World) Hold(resp *ratelimit.Response, until limit.Instant) {
+	if lease := resp.Inside.Lease; len(lease.Held) > 0 {
+		w.ended++
+		heap.Push(&w.ends, end{until, w.ended, lease})
+	}
+}
+
+// EndUntil ends the requests in flight that end until an instant, each at its time.
+func (w *World) EndUntil(at limit.Instant) {
+	for len(w.ends) > 0 && w.ends[0].at <= at {
+		e := heap.Pop(&w.ends).(end)
+		w.now = max(w.now, e.at)
+		w.End(&e.lease)
+	}
+}
+
+// End ends a request in flight now.
+func (w *World) End(lease *leases.Lease) {
+	w.service.Leases().ApplyOwn(context.Background(), leases.Release, *lease)
+}
+
+// Figures are what the store says of itself, for metrics.
+func (w *World) Figures() []backends.Figure { return w.store.Figures() }
+
+// An end is of a request in flight.
+type end struct {
+	at    limit.Instant
+	n     int // those of the same instant end in the order of their beginning
+	lease leases.Lease
+}
+
+// ends are a heap, the next one first.
+type ends []end
+
+func (e ends) Len() int      { return len(e) }
+func (e ends) Swap(i, j int) { e[i], e[j] = e[j], e[i] }
+func (e ends) Less(i, j int) bool {
+	return e[i].at < e[j].at || e[i].at == e[j].at && e[i].n < e[j].n
+}
+func (e *ends) Push(x any) { *e = append(*e, x.(end)) }
+func (e *ends) Pop() any {
+	last := len(*e) - 1
+	x := (*e)[last]
+	(*e)[last] = end{}
+	*e = (*e)[:last]
+	return x
+}
