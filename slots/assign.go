@@ -1,6 +1,7 @@
 package slots
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -133,7 +134,9 @@ func (s *Scheduler) superseded(ctx context.Context, c Config, err error) bool {
 		s.configs.drop(c)
 		return true
 	}
-	if !errors.Is(err, ErrPaused) && !errors.Is(err, ErrExhausted) || s.configs.check(ctx) != nil {
+	var late *DelayError
+	refused := errors.Is(err, ErrPaused) || errors.Is(err, ErrExhausted) || errors.As(err, &late)
+	if !refused || s.configs.check(ctx) != nil {
 		return false
 	}
 	now, err := s.configs.get(ctx, c.Name)
@@ -145,6 +148,9 @@ func (s *Scheduler) finish(r Request, b *BatchResult, began time.Time) {
 	b.Err = retryable(b.Err)
 	outcome := outcomeOf(b)
 	s.settings.Observer.Assigned(outcome, s.settings.Now().Sub(began))
+	if outcome == OutcomeNew {
+		s.settings.Observer.Delayed(cmp.Or(r.ConfigName, s.settings.DefaultConfig), b.Delay())
+	}
 	s.logOutcome(r, b, outcome)
 }
 
@@ -165,6 +171,9 @@ func (s *Scheduler) logOutcome(r Request, b *BatchResult, outcome Outcome) {
 			log.Debug("the event already has a slot, for another requested time", "event_id", r.EventID,
 				"requested", b.Requested(), "now", r.At.UTC())
 		}
+	case outcome == OutcomeTooLate:
+		log.Debug("no slot assigned: none is within the config's maximum delay", "event_id", r.EventID, "config_name",
+			r.ConfigName)
 	case outcome == OutcomeExhausted:
 		if allowed, skipped := s.exhausted.Allow(); allowed {
 			log.Error("no slot assigned: no window that was searched has room", "event_id", r.EventID, "config_name",

@@ -67,6 +67,9 @@ func (c *NewConfig) check() error {
 	case c.SizeMs < plan.MinSizeMs || c.SizeMs > plan.MaxSizeMs:
 		return BadField("windowSize", "is %v, want %v to %v", time.Duration(c.SizeMs)*time.Millisecond,
 			plan.MinSizeMs*time.Millisecond, plan.MaxSizeMs*time.Millisecond)
+	case c.Options.MaxDelayMs != 0 && (c.Options.MaxDelayMs < c.SizeMs || c.Options.MaxDelayMs > plan.MaxDelayMs):
+		return BadField("maxDelay", "is %s, want at least windowSize (%s) and at most %s",
+			plan.FormatSize(c.Options.MaxDelayMs), plan.FormatSize(c.SizeMs), plan.FormatSize(plan.MaxDelayMs))
 	case c.Options.Scope != "":
 		return checkName("scope", c.Options.Scope, MaxConfigName)
 	}

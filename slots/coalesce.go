@@ -20,26 +20,33 @@ func (s *Scheduler) submit(waiters []*waiter) {
 			w.end(Answer{}, ErrOverloaded)
 			continue
 		}
-		if w.ask.FirstMax > 0 && !s.windows.firstIsFull(w.config.ID, w.firstMs, w.ask.FirstMax) {
-			s.enqueue(queueKey{configID: w.config.ID, ms: w.firstMs}, w)
-			continue
+		if w.ask.FirstMax == 0 || s.windows.firstIsFull(w.config.ID, w.firstMs, w.ask.FirstMax) {
+			w.ask.FirstMax = 0
+			if s.goOn(w, w.firstMs+w.config.SizeMs) {
+				continue
+			}
 		}
-		s.goOn(w, w.firstMs+w.config.SizeMs)
+		s.enqueue(queueKey{configID: w.config.ID, ms: w.firstMs}, w)
 	}
 }
 
-// goOn queues a waiter for the open windows from the instant on.
-func (s *Scheduler) goOn(w *waiter, fromMs int64) {
+// goOn queues a waiter for the open windows from the instant on, unless it may have none of them.
+func (s *Scheduler) goOn(w *waiter, fromMs int64) bool {
 	from, to, ok := w.config.Options.Calendar.Span(fromMs, w.config.SizeMs)
-	if !ok || from >= lastMs {
+	switch {
+	case ok && from >= w.reachMs && w.reachMs < lastMs:
+		return false
+	case !ok || from >= lastMs:
 		w.end(Answer{}, ErrExhausted)
-		return
+		return true
 	}
 	if w.config.Options.Calendar != nil {
 		to = min(to, stretchEnd(from, w.config.SizeMs))
 	}
-	w.later, w.ask.FirstMax = Span{from, min(to, lastMs)}, 0
-	s.enqueue(queueKey{w.config.ID, true, w.later.ToMs}, w)
+	to = min(to, lastMs)
+	w.later, w.ask.FirstMax = Span{from, min(to, w.reachMs)}, 0
+	s.enqueue(queueKey{w.config.ID, true, to}, w)
+	return true
 }
 
 // stretchMs is less than the 400 days after which Calendar.Span cuts what is open for longer.
@@ -96,17 +103,23 @@ func (s *Scheduler) serve(key queueKey, waiters []*waiter) {
 	defer cancel()
 	firsts, repeats := parted(waiters)
 	left, searched := s.place(ctx, key, firsts)
+	var beyond []*waiter
 	for _, w := range left {
 		from := w.firstMs + w.config.SizeMs
 		if !searched.FirstOnly {
 			from = searched.EndMs
 		}
-		s.goOn(w, from)
+		if !s.goOn(w, from) {
+			beyond = append(beyond, w)
+		}
 	}
+	s.refuse(ctx, beyond)
 	for _, w := range repeats {
 		switch first := w.first; {
 		case !first.ended():
-			s.goOn(w, w.firstMs+w.config.SizeMs) // as the first one
+			if !s.goOn(w, w.firstMs+w.config.SizeMs) { // as the first one
+				s.refuse(ctx, []*waiter{w})
+			}
 		case first.answer.Status != Unplaced:
 			w.end(Answer{Existing, first.answer.Slot}, first.err)
 		default:

@@ -3,6 +3,7 @@ package slots
 import (
 	"context"
 	"math"
+	"slices"
 )
 
 // TxEngine returns the engine that sends statements to t. It may be used from any
@@ -136,6 +137,9 @@ func (r *search) later(ctx context.Context) error {
 			r.found.Exhausted = true
 			return nil
 		}
+		if r.giveUp(window); len(r.unplaced) == 0 {
+			return nil
+		}
 		c, err := r.claim(ctx, window, r.Max)
 		switch {
 		case err != nil:
@@ -177,6 +181,13 @@ func (r *search) next(end, from int64) int64 {
 		first = min(first, r.from(&r.Asks[i]))
 	}
 	return max(first, from)
+}
+
+// giveUp leaves asks unplaced whose windows end before this one.
+func (r *search) giveUp(window int64) {
+	if r.Mixed {
+		r.unplaced = slices.DeleteFunc(r.unplaced, func(i int) bool { return r.Asks[i].EndMs <= window })
+	}
 }
 
 // full notes that the windows [fromMs, toMs) are full.

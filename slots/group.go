@@ -105,19 +105,18 @@ func (g *group) search() *Search {
 		Series: g.series, ConfigID: g.config.ID, Max: g.config.Max, Stratified: g.config.Options.Stratified,
 		Asks: make([]Ask, len(g.left)),
 	}
-	earliest := g.left[0].later.FromMs
+	later := g.left[0].later
 	for i, w := range g.left {
 		s.Asks[i] = w.ask
-		s.Asks[i].FromMs = w.later.FromMs
-		earliest = min(earliest, w.later.FromMs)
+		s.Asks[i].FromMs, s.Asks[i].EndMs = w.later.FromMs, w.later.ToMs
+		later = Span{min(later.FromMs, w.later.FromMs), max(later.ToMs, w.later.ToMs)}
 	}
 	switch {
 	case g.key.later:
-		s.FirstMs, s.EndMs = math.MinInt64, g.key.ms
-		s.FromMs = earliest
+		s.FirstMs, s.FromMs, s.EndMs = math.MinInt64, later.FromMs, later.ToMs
 		s.Mixed = len(g.left) > 1
 	case g.settings.Procedure && len(g.left) == 1 && g.config.Options.Calendar == nil:
-		s.FirstMs, s.FromMs, s.EndMs = g.key.ms, g.key.ms+s.SizeMs, lastMs
+		s.FirstMs, s.FromMs, s.EndMs = g.key.ms, g.key.ms+s.SizeMs, g.left[0].reachMs
 	default:
 		s.FirstMs, s.FirstOnly = g.key.ms, true
 	}

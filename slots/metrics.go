@@ -10,6 +10,7 @@ import (
 type Metrics struct {
 	requests                  metrics.Histograms
 	windows, events, searches metrics.Histograms
+	delays                    metrics.Histograms
 	contended                 metrics.Counter
 	retries, runs, changed    metrics.Counters
 	rows                      []metrics.Row
@@ -26,6 +27,8 @@ func NewMetrics() *Metrics {
 	m.rows = []metrics.Row{
 		m.requests.Row("headgate_slots_request_duration_seconds", "Time to answer a request for a slot.", metrics.Latency,
 			metrics.Closed("outcome", outcomes...)),
+		m.delays.Row("headgate_slots_delay_seconds", "How much later than asked for new slots are, by config.",
+			[]float64{1, 5, 15, 60, 300, 900, 3600, 4 * 3600, 24 * 3600, 7 * 24 * 3600}, metrics.Open("config")),
 		m.windows.Row("headgate_slots_search_windows", "Windows that a search in the database tried.",
 			[]float64{0, 1, 2, 3, 5, 10, 30, 100, 300, 1000}, nil),
 		m.events.Row("headgate_slots_search_events", "Events that shared a search in the database.",
@@ -47,6 +50,14 @@ func (m *Metrics) Rows() []metrics.Row { return m.rows }
 
 // Assigned implements [Observer].
 func (m *Metrics) Assigned(o Outcome, took time.Duration) { m.requests.Of(string(o)).Took(took, 1) }
+
+// maxDelayConfigs bounds the configs that have a histogram of their own; the others share one.
+const maxDelayConfigs = 200
+
+// Delayed implements [Observer].
+func (m *Metrics) Delayed(config string, delay time.Duration) {
+	m.delays.OfAtMost(maxDelayConfigs, "(other)", config).Took(delay, 1)
+}
 
 // Searched implements [Observer].
 func (m *Metrics) Searched(events, windows, contended int, took time.Duration) {

@@ -11,6 +11,8 @@ import (
 type Observer interface {
 	// Assigned: a request ended with this outcome.
 	Assigned(outcome Outcome, took time.Duration)
+	// Delayed: an event got a slot by the config, so much later than it asked for.
+	Delayed(config string, delay time.Duration)
 	// Searched: a search tried so many windows, so many of them were held by
 	// others. events is how many shared it.
 	Searched(events, windows, contended int, took time.Duration)
@@ -23,6 +25,7 @@ type Observer interface {
 type nobody struct{}
 
 func (nobody) Assigned(Outcome, time.Duration)               {}
+func (nobody) Delayed(string, time.Duration)                 {}
 func (nobody) Searched(int, int, int, time.Duration)         {}
 func (nobody) Retried(Kind)                                  {}
 func (nobody) Background(work string, rows int64, err error) {}
@@ -37,6 +40,7 @@ const (
 	OutcomeInvalid     Outcome = "invalid"
 	OutcomeNotFound    Outcome = "config_not_found"
 	OutcomeExhausted   Outcome = "exhausted"
+	OutcomeTooLate     Outcome = "too_late"
 	OutcomePaused      Outcome = "paused"
 	OutcomeOverloaded  Outcome = "overloaded"
 	OutcomeTimeout     Outcome = "timeout"
@@ -46,12 +50,13 @@ const (
 
 // Outcomes lists all outcomes.
 func Outcomes() []Outcome {
-	return []Outcome{OutcomeNew, OutcomeReplayed, OutcomeInvalid, OutcomeNotFound, OutcomeExhausted, OutcomePaused,
-		OutcomeOverloaded, OutcomeTimeout, OutcomeUnavailable, OutcomeFailed}
+	return []Outcome{OutcomeNew, OutcomeReplayed, OutcomeInvalid, OutcomeNotFound, OutcomeExhausted, OutcomeTooLate,
+		OutcomePaused, OutcomeOverloaded, OutcomeTimeout, OutcomeUnavailable, OutcomeFailed}
 }
 
 func outcomeOf(b *BatchResult) Outcome {
 	var field *FieldError
+	var delay *DelayError
 	err := b.Err
 	switch {
 	case err == nil && b.Replayed:
@@ -64,6 +69,8 @@ func outcomeOf(b *BatchResult) Outcome {
 		return OutcomeNotFound
 	case errors.Is(err, ErrExhausted):
 		return OutcomeExhausted
+	case errors.As(err, &delay):
+		return OutcomeTooLate
 	case errors.Is(err, ErrPaused):
 		return OutcomePaused
 	case errors.Is(err, ErrOverloaded):

@@ -30,7 +30,8 @@ func (s *Scheduler) newWaiter(ctx context.Context, r Request, us int64, config C
 	elapsed := plan.Elapsed(us, config.SizeMs)
 	deadline, _ := ctx.Deadline()
 	c := &waiter{
-		config: config, series: series, firstMs: firstMs, deadline: deadline, done: make(chan struct{}),
+		config: config, series: series, firstMs: firstMs, reachMs: reachOf(&config, us), deadline: deadline,
+		done: make(chan struct{}),
 		ask: Ask{
 			EventID: r.EventID, SlotID: s.settings.NewID(), RequestedUs: us, ElapsedMs: elapsed,
 			FirstMax: plan.FirstCapacity(config.Max, elapsed, config.SizeMs), Bits: s.settings.Bits(),

@@ -79,8 +79,8 @@ var ErrNeverOpen = errors.New(
 // ErrOverloaded: too many callers are waiting already.
 var ErrOverloaded = errors.New("too many callers wait for slots already")
 
-// A RetryError wraps ErrExhausted, ErrPaused, ErrOverloaded or a StoreError with the time after which it is worth
-// asking again.
+// A RetryError wraps ErrExhausted, a DelayError, ErrPaused, ErrOverloaded or a StoreError with the time after which it
+// is worth asking again.
 type RetryError struct {
 	After time.Duration
 	Err   error

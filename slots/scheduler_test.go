@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/headgate-rls/headgate/internal/kit/metrics"
 	"github.com/headgate-rls/headgate/slots"
 	"github.com/headgate-rls/headgate/slots/internal/slotstest"
 	"github.com/headgate-rls/headgate/slots/plan"
@@ -354,6 +355,35 @@ func TestOutcomesAreLogged(t *testing.T) {
 		if !strings.Contains(log.String(), want) {
 			t.Errorf("no %s in the log:\n%s", want, log.String())
 		}
+	}
+}
+
+// How late new slots are is counted by config: for so many names, whoever makes more.
+func TestDelaysAreCountedByConfig(t *testing.T) {
+	m := slots.NewMetrics()
+	s := newScheduler(t, slotstest.NewModel(), slots.Settings{Observer: m})
+	for i := range 300 {
+		put(t, s, slots.NewConfig{Name: fmt.Sprint("c", i), Max: 1, SizeMs: 60_000})
+	}
+	for i := range 300 {
+		for k := range 3 {
+			if _, err := s.Assign(t.Context(), slots.Request{EventID: fmt.Sprint(i, "-", k%2), ConfigName: fmt.Sprint("c", i),
+				At: noon.Truncate(time.Minute)}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	seen := map[string]*metrics.Counts{}
+	for _, row := range m.Rows() {
+		if row.Name == "headgate_slots_delay_seconds" {
+			row.Each(func(labels []string, _ float64, c *metrics.Counts) { seen[labels[0]] = c })
+		}
+	}
+	if len(seen) != 201 || seen["(other)"].Count != 200 {
+		t.Fatalf("%d configs have figures, the others share %v", len(seen), seen["(other)"])
+	}
+	if c := seen["c7"]; c == nil || c.Count != 2 || c.Buckets[60] < 1 || c.Buckets[300] != 2 || c.Sum < 60 || c.Sum > 240 {
+		t.Errorf("one event in this minute and one in the next are %+v", c)
 	}
 }
 

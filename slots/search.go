@@ -33,7 +33,7 @@ type Search struct {
 	Direct bool  // the window FromMs is thought to have room: lock it without scouting
 	EndMs  int64 // later windows end here
 
-	// Mixed: each ask has a FromMs of its own, and the search's is the earliest.
+	// Mixed: each ask has a FromMs and an EndMs of its own, and the search's are the earliest and the latest.
 	Mixed bool
 
 	Asks []Ask // of different events
@@ -47,6 +47,7 @@ type Ask struct {
 	ElapsedMs   int64  // of the first window, plan.Elapsed
 	FirstMax    int64  // its capacity in the first window, plan.FirstCapacity; 0: not there
 	FromMs      int64  // if the search is Mixed
+	EndMs       int64  // likewise: its windows end here
 	Bits        uint32 // 31 random bits, for the place inside the window
 }
 

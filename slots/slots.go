@@ -77,6 +77,9 @@ type Options struct {
 	// Stratified spreads the events of a window over equal parts of it, one each,
 	// instead of anywhere at random, which bounds bursts.
 	Stratified bool
+	// MaxDelayMs is how long after the requested time a slot may be, at least the size of a window; zero: no bound.
+	// An event that no window in reach has room for gets a *DelayError.
+	MaxDelayMs int64
 	// Calendar has the windows that are open; nil: all.
 	Calendar *plan.Calendar
 }

@@ -57,12 +57,19 @@ func (s *Scheduler) placeInTurn(ctx context.Context, r Request) (Answer, error) 
 	}
 	began := s.settings.Now()
 	found, err := searchInTurn(ctx, TxEngine(&heldTables{Tables: s.store, tx: tx}), w)
+	if err == errBeyond {
+		tx.Rollback() // the look needs no lock
+		err = s.beyondReach(ctx, w, new(Span))
+	}
 	s.settings.Observer.Searched(1, found.Windows, found.Contended, s.settings.Now().Sub(began))
 	if err != nil || found.Answers[0].Status == Unplaced {
 		return Answer{}, err
 	}
 	return found.Answers[0], nil
 }
+
+// errBeyond: the windows that the event may have are full.
+var errBeyond = errors.New("no window in reach of the event has room")
 
 // searchInTurn looks at the waiter's first window and then at all later ones that are open.
 func searchInTurn(ctx context.Context, e Engine, w *waiter) (Found, error) {
@@ -73,11 +80,14 @@ func searchInTurn(ctx context.Context, e Engine, w *waiter) (Found, error) {
 	all, err := e.Assign(ctx, s)
 	for at := w.firstMs + w.config.SizeMs; err == nil && all.Answers[0].Status == Unplaced; at = s.EndMs {
 		from, to, open := w.config.Options.Calendar.Span(at, w.config.SizeMs)
-		if !open || from >= lastMs {
+		switch {
+		case open && from >= w.reachMs && w.reachMs < lastMs:
+			return all, errBeyond
+		case !open || from >= lastMs:
 			return all, ErrExhausted
 		}
 		s.FirstMs, s.FirstOnly, s.Asks[0].FirstMax = math.MinInt64, false, 0
-		s.FromMs, s.EndMs = from, min(to, lastMs)
+		s.FromMs, s.EndMs = from, min(to, w.reachMs)
 		var found Found
 		found, err = e.Assign(ctx, s)
 		all.Answers = found.Answers

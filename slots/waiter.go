@@ -12,7 +12,8 @@ type waiter struct {
 	config   Config
 	series   Series
 	firstMs  int64
-	later    Span // the stretch of open windows that it is in, once its first window is full
+	reachMs  int64 // windows end here that the event may have
+	later    Span  // the stretch of open windows that it is in, once its first window is full
 	deadline time.Time
 
 	first   *waiter       // waits for the same event, in the same group; nil: none

@@ -81,22 +81,24 @@ keep their values. Assigned slots do not change. A new config needs --max and --
 	f.StringVar(&want.WindowSize, "window", "", "length of a window, as `duration` such as PT4S, PT1M or PT24H")
 	f.StringVar(&want.Scope, "scope", "", "`name` of the counters that configs share; empty: the config has its own")
 	f.StringVar(&want.Jitter, "jitter", "", "how to spread events over a window: `random` or stratified")
+	f.StringVar(&want.MaxDelay, "max-delay", "", "longest wait for a slot, as `duration` such as PT10M; empty: no bound")
 	f.StringVar(&calendar, "calendar", "", "when windows are open, as `JSON`; empty: always")
 	defineSlotsClient(cmd, &api, client.AdminURL())
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if want.Calendar = json.RawMessage(calendar); calendar != "" && !json.Valid(want.Calendar) {
 			return fmt.Errorf("--calendar: %q is not JSON", calendar)
 		}
-		if !slices.ContainsFunc([]string{"max", "window", "scope", "jitter", "calendar"}, f.Changed) {
-			return errors.New("nothing to change: give --max, --window, --scope, --jitter or --calendar")
+		if !slices.ContainsFunc([]string{"max", "window", "scope", "jitter", "max-delay", "calendar"}, f.Changed) {
+			return errors.New("nothing to change: give --max, --window, --scope, --jitter, --max-delay or --calendar")
 		}
 		made, err := api.Change(cmd.Context(), args[0], func(c *client.Config, missing error) error {
 			for flag, set := range map[string]func(){
-				"max":      func() { c.MaxPerWindow = want.MaxPerWindow },
-				"window":   func() { c.WindowSize = want.WindowSize },
-				"scope":    func() { c.Scope = want.Scope },
-				"jitter":   func() { c.Jitter = want.Jitter },
-				"calendar": func() { c.Calendar = want.Calendar },
+				"max":       func() { c.MaxPerWindow = want.MaxPerWindow },
+				"window":    func() { c.WindowSize = want.WindowSize },
+				"scope":     func() { c.Scope = want.Scope },
+				"jitter":    func() { c.Jitter = want.Jitter },
+				"max-delay": func() { c.MaxDelay = want.MaxDelay },
+				"calendar":  func() { c.Calendar = want.Calendar },
 			} {
 				if f.Changed(flag) {
 					set()

@@ -89,6 +89,12 @@ func TestBadConfigs(t *testing.T) {
 		`{"configName":"c","maxPerWindow":1,"windowSize":"PT4S",` +
 			`"scope":"a\u0000"}`: "scope holds a control character",
 		`{"configName":"c","maxPerWindow":1,"windowSize":"PT4S",` +
+			`"maxDelay":"PT2S"}`: "maxDelay is PT2S, want at least windowSize (PT4S) and at most PT9600H",
+		`{"configName":"c","maxPerWindow":1,"windowSize":"PT4S",` +
+			`"maxDelay":"10m"}`: `maxDelay "10m" is wrong: want days, hours`,
+		`{"configName":"c","maxPerWindow":1,"windowSize":"PT4S",` +
+			`"maxDelay":"P401D"}`: `maxDelay "P401D" is wrong: want at most PT9600H`,
+		`{"configName":"c","maxPerWindow":1,"windowSize":"PT4S",` +
 			`"calendar":{"open":[]}}`: "calendar.zone is missing",
 		`{"configName":"c","maxPerWindow":1,"windowSize":"PT4S","calendar":{"zone":"UTC",` +
 			`"open":[]}}`: "calendar is wrong: open",

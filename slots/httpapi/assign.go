@@ -98,6 +98,7 @@ type batchFailure struct {
 	Error      string `json:"error"`
 	Message    string `json:"message"`
 	RetryAfter int64  `json:"retryAfter,omitempty"` // seconds
+	FirstFree  string `json:"firstFree,omitempty"`
 }
 
 // postBatch assigns many events. Each is judged by itself: one that is wrong
@@ -140,5 +141,5 @@ func (h *Handlers) batchResult(r *http.Request, eventID string, b slots.BatchRes
 func (h *Handlers) batchFailure(r *http.Request, eventID string, err error) batchFailure {
 	e := explain(err)
 	h.logFailure(r, e.status, err)
-	return batchFailure{e.status, eventID, http.StatusText(e.status), e.message, units.CeilSeconds(e.retry)}
+	return batchFailure{e.status, eventID, http.StatusText(e.status), e.message, units.CeilSeconds(e.retry), e.free}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http/httptest"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -230,6 +231,39 @@ func TestFullAndPaused(t *testing.T) {
 	}
 	s.do(t, "POST", "/api/v1/slots", `{"eventId":"q","configName":"nowhere","requestedTime":"2025-06-01T12:00:00Z"}`).Is(t,
 		404).Says(t, `no active config is named "nowhere"`)
+}
+
+// TestMaxDelay: an event that would get a later slot than its config allows is told of the first window with room.
+func TestMaxDelay(t *testing.T) {
+	s := real(t)
+	config := s.admin(t, "POST", "/admin/rate-limit/config",
+		`{"configName":"default","maxPerWindow":1,"windowSize":"PT1M","maxDelay":"PT2M"}`).Is(t, 200)
+	if config.Object(t)["maxDelay"] != "PT2M" {
+		t.Errorf("the config is %s", config.Body)
+	}
+	at := time.Now().UTC().Truncate(time.Minute)
+	event := func(id string) string {
+		return fmt.Sprintf(`{"eventId":%q,"requestedTime":%q}`, id, at.Format(time.RFC3339))
+	}
+	s.do(t, "POST", "/api/v1/slots", event("a")).Is(t, 200)
+	s.do(t, "POST", "/api/v1/slots", event("b")).Is(t, 200)
+	a := s.do(t, "POST", "/api/v1/slots", event("c")).Is(t, 503).Says(t, "no window within the config's maxDelay (2m0s)")
+	free := at.Add(2 * time.Minute).Format("2006-01-02T15:04:05.000Z")
+	keys(t, a.Object(t), "status", "error", "message", "timestamp", "firstFree")
+	if a.Object(t)["firstFree"] != free {
+		t.Errorf("firstFree is %v, want %s", a.Object(t)["firstFree"], free)
+	}
+	if wait, err := strconv.Atoi(a.Header.Get("Retry-After")); err != nil || wait < 1 || wait > 60 {
+		t.Errorf("Retry-After is %q: from then on an event that asks for the present has room within 2 min",
+			a.Header.Get("Retry-After"))
+	}
+	list := s.batch(t, `{"events":[`+event("a")+","+event("d")+`]}`)
+	if list[0]["status"] != 200.0 || list[1]["status"] != 503.0 || list[1]["firstFree"] != free {
+		t.Errorf("the batch is %v", list)
+	}
+	if log := s.log.String(); strings.Contains(log, "level=ERROR") {
+		t.Errorf("full windows are an error: %s", log)
+	}
 }
 
 func TestNoDefaultConfig(t *testing.T) {

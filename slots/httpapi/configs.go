@@ -22,6 +22,7 @@ type configRequest struct {
 	WindowSize   string      `json:"windowSize"`
 	Scope        *string     `json:"scope,omitempty"`
 	Jitter       *string     `json:"jitter,omitempty"`
+	MaxDelay     *string     `json:"maxDelay,omitempty"`
 	Calendar     *calendar   `json:"calendar,omitempty"`
 }
 
@@ -41,6 +42,7 @@ type configAnswer struct {
 	Active        bool            `json:"active"`
 	Scope         string          `json:"scope,omitempty"`
 	Jitter        string          `json:"jitter,omitempty"`
+	MaxDelay      string          `json:"maxDelay,omitempty"`
 	Calendar      json.RawMessage `json:"calendar,omitempty"`
 }
 
@@ -52,6 +54,9 @@ func configOf(c slots.Config) configAnswer {
 	}
 	if c.Options.Stratified {
 		a.Jitter = jitterStratified
+	}
+	if c.Options.MaxDelayMs != 0 {
+		a.MaxDelay = plan.FormatSize(c.Options.MaxDelayMs)
 	}
 	return a
 }
@@ -114,6 +119,11 @@ func (b *configRequest) config() (c slots.NewConfig, err error) {
 			return c, slots.BadField("jitter", "is %q, want %s or %s", web.Clip(*b.Jitter), jitterRandom, jitterStratified)
 		}
 		c.Options.Stratified = *b.Jitter == jitterStratified
+	}
+	if b.MaxDelay != nil {
+		if c.Options.MaxDelayMs, err = plan.ParseDelay(*b.MaxDelay); err != nil {
+			return c, slots.BadField("maxDelay", "%q is wrong: %s", web.Clip(*b.MaxDelay), err)
+		}
 	}
 	if b.Calendar != nil {
 		c.Options.Calendar, err = b.Calendar.parse()

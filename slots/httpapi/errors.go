@@ -19,6 +19,13 @@ type explanation struct {
 	status  int
 	message string
 	retry   time.Duration // with 503: when it is worth asking again
+	free    string        // the first window with room, if it is later than the config allows
+}
+
+// failure is an ErrorBody that may name a time to ask for.
+type failure struct {
+	web.ErrorBody
+	FirstFree string `json:"firstFree,omitempty"`
 }
 
 // Messages of failures that are not the client's.
@@ -41,24 +48,32 @@ func explain(err error) explanation {
 	var config *slots.ConfigNotFoundError
 	switch {
 	case errors.As(err, &request):
-		return explanation{request.Status, request.Message, 0}
+		return explanation{status: request.Status, message: request.Message}
 	case errors.As(err, &field):
-		return explanation{http.StatusBadRequest, field.Error(), 0}
+		return explanation{status: http.StatusBadRequest, message: field.Error()}
 	case errors.As(err, &config):
-		return explanation{http.StatusNotFound, config.Error() + "; POST /admin/rate-limit/config makes one", 0}
+		return explanation{status: http.StatusNotFound, message: config.Error() + "; POST /admin/rate-limit/config makes one"}
 	case errors.Is(err, slots.ErrSlotNotFound):
-		return explanation{http.StatusNotFound, slots.ErrSlotNotFound.Error(), 0}
+		return explanation{status: http.StatusNotFound, message: slots.ErrSlotNotFound.Error()}
 	case errors.Is(err, slots.ErrScopeInUse):
-		return explanation{http.StatusConflict, slots.ErrScopeInUse.Error(), 0}
+		return explanation{status: http.StatusConflict, message: slots.ErrScopeInUse.Error()}
 	case errors.Is(err, slots.ErrNeverOpen):
-		return explanation{http.StatusConflict, slots.ErrNeverOpen.Error(), 0}
+		return explanation{status: http.StatusConflict, message: slots.ErrNeverOpen.Error()}
 	case errors.Is(err, slots.ErrConflict):
-		return explanation{http.StatusConflict, slots.ErrConflict.Error() + "; read it again, then decide", 0}
+		return explanation{status: http.StatusConflict, message: slots.ErrConflict.Error() + "; read it again, then decide"}
+	}
+	var late *slots.DelayError
+	if errors.As(err, &late) {
+		e := explanation{status: http.StatusServiceUnavailable, message: late.Error(), retry: retryAfter(err)}
+		if late.FreeMs != 0 {
+			e.free = formatMilli(late.FreeMs)
+		}
+		return e
 	}
 	if message := passing(err); message != "" {
-		return explanation{http.StatusServiceUnavailable, message, retryAfter(err)}
+		return explanation{status: http.StatusServiceUnavailable, message: message, retry: retryAfter(err)}
 	}
-	return explanation{http.StatusInternalServerError, failedMessage, 0}
+	return explanation{status: http.StatusInternalServerError, message: failedMessage}
 }
 
 // passing returns the message of an error after which it is worth asking again,
@@ -97,15 +112,17 @@ func (h *Handlers) fail(w http.ResponseWriter, r *http.Request, err error) {
 	if e.retry > 0 {
 		w.Header().Set("Retry-After", strconv.FormatInt(units.CeilSeconds(e.retry), 10))
 	}
-	web.Error(w, e.status, e.message)
+	web.JSON(w, e.status, failure{web.ErrorOf(e.status, e.message), e.free})
 }
 
 // logFailure logs what is wrong with headgate or its database. Full windows, pauses
 // and overload are none of that, and a client that is gone wants no answer.
 func (h *Handlers) logFailure(r *http.Request, status int, err error) {
+	var late *slots.DelayError
 	switch {
 	case status < 500, r.Context().Err() == context.Canceled:
-	case errors.Is(err, slots.ErrExhausted), errors.Is(err, slots.ErrPaused), errors.Is(err, slots.ErrOverloaded):
+	case errors.Is(err, slots.ErrExhausted), errors.Is(err, slots.ErrPaused), errors.Is(err, slots.ErrOverloaded),
+		errors.As(err, &late):
 	default:
 		if allowed, skipped := h.often.Allow(); allowed {
 			h.log.Error("request failed", "method", r.Method, "path", web.Clip(r.URL.Path), "status", status,

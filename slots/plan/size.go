@@ -15,6 +15,9 @@ const (
 	MaxSizeMs = 86_400_000
 )
 
+// MaxDelayMs is the longest delay that a config may allow, in milliseconds: 400 days.
+const MaxDelayMs = 400 * MaxSizeMs
+
 // maxSizeText is the width of the column that keeps a size.
 const maxSizeText = 25
 
@@ -49,7 +52,7 @@ func ParseSize(text string) (ms int64, err error) {
 	if len(text) > maxSizeText {
 		return 0, fmt.Errorf("window size has %d characters, want at most %d", len(text), maxSizeText)
 	}
-	ms, err = parseDuration(text)
+	ms, err = parseDuration(text, MaxSizeMs)
 	if err == nil && (ms < MinSizeMs || ms > MaxSizeMs) {
 		err = fmt.Errorf("want at least %s and at most %s", FormatSize(MinSizeMs), FormatSize(MaxSizeMs))
 	}
@@ -59,9 +62,21 @@ func ParseSize(text string) (ms int64, err error) {
 	return ms, nil
 }
 
+// ParseDelay reads a delay in the form of [ParseSize]: a millisecond to [MaxDelayMs].
+func ParseDelay(text string) (ms int64, err error) {
+	if len(text) > maxSizeText {
+		return 0, fmt.Errorf("has %d characters, want at most %d", len(text), maxSizeText)
+	}
+	ms, err = parseDuration(text, MaxDelayMs)
+	if err == nil && (ms < 1 || ms > MaxDelayMs) {
+		err = fmt.Errorf("want at most %s", FormatSize(MaxDelayMs))
+	}
+	return ms, err
+}
+
 // parseDuration returns the sum of the parts of an unsigned duration. Parts
-// beyond any allowed size are cut to one that is still too long.
-func parseDuration(text string) (int64, error) {
+// beyond what is allowed at most are cut to something that is still too long.
+func parseDuration(text string, most int64) (int64, error) {
 	part := sizePattern.FindStringSubmatch(text)
 	if part == nil || strings.HasSuffix(strings.ToUpper(text), "T") || len(text) == 1 {
 		return 0, errSizeForm
@@ -70,22 +85,22 @@ func parseDuration(text string) (int64, error) {
 	if len(fraction) > 3 {
 		return 0, errSizeFraction
 	}
-	sum := bounded((fraction + "000")[:3])
+	sum := bounded((fraction + "000")[:3], most)
 	for i, unit := range []int64{dayMs, hourMs, minuteMs, secondMs} {
-		sum += bounded(part[i+1]) * unit
+		sum += bounded(part[i+1], most) * unit
 	}
 	return sum, nil
 }
 
-// bounded reads digits; none are zero. It stops at MaxSizeMs, which is too
+// bounded reads digits; none are zero. It stops at most, which is too
 // much in any unit above milliseconds and keeps products below 2^63.
-func bounded(digits string) int64 {
+func bounded(digits string, most int64) int64 {
 	if digits == "" {
 		return 0
 	}
 	n, err := strconv.ParseInt(digits, 10, 64)
-	if err != nil || n > MaxSizeMs { // digits only: an error is an overflow
-		return MaxSizeMs
+	if err != nil || n > most { // digits only: an error is an overflow
+		return most
 	}
 	return n
 }

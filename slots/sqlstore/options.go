@@ -21,6 +21,7 @@ const stratified = "stratified"
 type options struct {
 	Scope    string          `json:"scope,omitempty"`
 	Jitter   string          `json:"jitter,omitempty"`
+	MaxDelay int64           `json:"maxDelayMs,omitempty"`
 	Calendar json.RawMessage `json:"calendar,omitempty"`
 }
 
@@ -29,7 +30,7 @@ func optionsText(o slots.Options) (string, error) {
 	if o == (slots.Options{}) {
 		return "", nil
 	}
-	stored := options{Scope: o.Scope}
+	stored := options{Scope: o.Scope, MaxDelay: o.MaxDelayMs}
 	if o.Stratified {
 		stored.Jitter = stratified
 	}
@@ -68,7 +69,7 @@ func parseOptions(text string) (o slots.Options, err error) {
 	default:
 		return o, fmt.Errorf("jitter %q: want random or stratified", stored.Jitter)
 	}
-	o.Scope = stored.Scope
+	o.Scope, o.MaxDelayMs = stored.Scope, stored.MaxDelay
 	if len(stored.Calendar) > 0 && string(stored.Calendar) != "null" {
 		if o.Calendar, err = plan.ParseCalendar(stored.Calendar); err != nil {
 			return slots.Options{}, fmt.Errorf("calendar: %w", err)

@@ -19,6 +19,7 @@ type Config struct {
 	EffectiveFrom string          `json:"effectiveFrom,omitempty"`
 	Scope         string          `json:"scope,omitempty"`
 	Jitter        string          `json:"jitter,omitempty"`
+	MaxDelay      string          `json:"maxDelay,omitempty"`
 	Calendar      json.RawMessage `json:"calendar,omitempty"`
 }
 
@@ -30,8 +31,8 @@ func (c *Config) Line() string {
 	}
 	parts := []string{c.ConfigName, limit, "window=" + c.WindowSize}
 	for _, option := range []struct{ name, value string }{
-		{"scope", c.Scope}, {"jitter", c.Jitter}, {"calendar", string(c.Calendar)}, {"since", c.EffectiveFrom},
-		{"id", c.ConfigID},
+		{"scope", c.Scope}, {"jitter", c.Jitter}, {"max-delay", c.MaxDelay}, {"calendar", string(c.Calendar)},
+		{"since", c.EffectiveFrom}, {"id", c.ConfigID},
 	} {
 		if option.value != "" {
 			parts = append(parts, option.name+"="+option.value)

@@ -14,6 +14,7 @@ var Latency = []float64{50e-6, 100e-6, 250e-6, 500e-6, 1e-3, 2.5e-3, 5e-3, 10e-3
 // Histograms are the histograms of one metric. [Histograms.Row] is called before any other method.
 type Histograms struct {
 	bounds []float64
+	parts  float64
 
 	mu     sync.Mutex
 	labels int
@@ -24,16 +25,22 @@ type Histograms struct {
 // and those of a slice of calls cost one write of a bucket and one of the sum.
 type Histogram struct {
 	bounds  []float64
+	parts   float64         // of 1, in the sum
 	buckets []atomic.Uint64 // not cumulative; the last has no bound
-	sum     atomic.Uint64   // in parts of sumUnit, which last for years of a million calls a second
+	sum     atomic.Uint64   // of parts
 	_       [64]byte        // other series are on other cache lines
 }
 
-const sumUnit = 1e-8
+// Sums of small figures have parts that last for years of a million calls a second, those of large ones for a lot of
+// days.
+const fineParts, coarseParts = 1e8, 1e3
 
 // Row names the histograms and returns their row. Where all values of the labels are known, there are all series.
 func (h *Histograms) Row(name, help string, bounds []float64, labels Labels) Row {
-	h.bounds, h.labels, h.series = bounds, len(labels), map[labelSet]*Histogram{}
+	h.bounds, h.labels, h.series, h.parts = bounds, len(labels), map[labelSet]*Histogram{}, fineParts
+	if bounds[0] >= 1 {
+		h.parts = coarseParts
+	}
 	for _, values := range combinations(labels) {
 		h.Of(values...)
 	}
@@ -41,13 +48,19 @@ func (h *Histograms) Row(name, help string, bounds []float64, labels Labels) Row
 }
 
 // Of returns the histogram under labels, which is there for good.
-func (h *Histograms) Of(labels ...string) *Histogram {
+func (h *Histograms) Of(labels ...string) *Histogram { return h.OfAtMost(math.MaxInt, "", labels...) }
+
+// OfAtMost is Of while there are less than most series; after that, new first labels are the other one.
+func (h *Histograms) OfAtMost(most int, other string, labels ...string) *Histogram {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	key := setOf(labels)
+	if h.series[key] == nil && len(h.series) >= most {
+		key[0] = other
+	}
 	one := h.series[key]
 	if one == nil {
-		one = &Histogram{bounds: h.bounds, buckets: make([]atomic.Uint64, len(h.bounds)+1)}
+		one = &Histogram{bounds: h.bounds, parts: h.parts, buckets: make([]atomic.Uint64, len(h.bounds)+1)}
 		h.series[key] = one
 	}
 	return one
@@ -63,7 +76,7 @@ func (h *Histogram) Observe(v float64, n int) {
 		i++
 	}
 	h.buckets[i].Add(uint64(n))
-	h.sum.Add(uint64(math.Round(v/sumUnit)) * uint64(n))
+	h.sum.Add(uint64(math.Round(v*h.parts)) * uint64(n))
 }
 
 func (h *Histograms) each(emit Emit) {
@@ -76,7 +89,7 @@ func (h *Histograms) each(emit Emit) {
 			c.Buckets[bound] = c.Count
 		}
 		c.Count += one.buckets[len(h.bounds)].Load()
-		c.Sum = float64(one.sum.Load()) / (1 / sumUnit)
+		c.Sum = float64(one.sum.Load()) / h.parts
 		emit(labels[:h.labels], 0, &c)
 	}
 }

@@ -18,12 +18,17 @@ type ErrorBody struct {
 // Error answers with the status and an ErrorBody. Headers that belong to the
 // status, such as Retry-After, must be set before.
 func Error(w http.ResponseWriter, status int, message string) {
-	JSON(w, status, ErrorBody{
+	JSON(w, status, ErrorOf(status, message))
+}
+
+// ErrorOf is the body that Error answers with.
+func ErrorOf(status int, message string) ErrorBody {
+	return ErrorBody{
 		Status:    status,
 		Error:     http.StatusText(status),
 		Message:   message,
 		Timestamp: time.Now().UTC().Format(time.RFC3339),
-	})
+	}
 }
 
 // JSON answers with the status and v, which must be something that can be

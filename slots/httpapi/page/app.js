@@ -199,6 +199,7 @@ function card(config) {
   if (config.maxPerWindow === 0) tags.push(make("span", "paused", "paused"));
   if (config.jitter) tags.push(make("span", "", config.jitter));
   if (config.calendar) tags.push(make("span", "", "calendar " + config.calendar.zone));
+  if (config.maxDelay) tags.push(make("span", "", "at most " + config.maxDelay.slice(2).toLowerCase() + " late"));
   if (config.scope) tags.push(make("span", "", "scope " + config.scope));
   if (tags.length > 0) {
     const row = make("span", "tags");

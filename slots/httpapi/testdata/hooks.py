@@ -45,6 +45,7 @@ dates = st.dates(datetime.date(1970, 1, 1), datetime.date(2100, 1, 1)).map(str)
 for name, strategy in {
     "date-time": instants(),
     "window-size": st.integers(100, 86_400_000).map(duration) | st.sampled_from(["P1D", "PT4S", "pt1m", "PT1H30M"]),
+    "max-delay": st.integers(86_400_000, 400 * 86_400_000).map(duration),
     "cursor": st.integers(-2_000_000_000_000_000, 2_000_000_000_000_000).map(cursor),
     "iana-time-zone": st.sampled_from(["UTC", "Europe/Berlin", "America/New_York", "Asia/Kolkata"]),
     "opening-hours": st.builds("{} {}".format, weekdays(), hours()),

@@ -18,6 +18,7 @@ func earliestChecks() []check {
 		{"ResizedByAnotherNode", checkResizedElsewhere}, {"SameSizeInOneScope", checkSameSize},
 		{"PauseInForce", checkPauseInForce},
 		{"ScopeKept", checkScopeKept}, {"NoHoles", checkNoHoles}, {"FarBacklog", checkFarBacklog},
+		{"MaxDelay", checkMaxDelay}, {"MaxDelayTogether", checkMaxDelayTogether},
 	}
 }
 
@@ -230,4 +231,133 @@ func checkFarBacklog(t *testing.T, f *fixture) {
 			t.Errorf("from window %d: %s", from, fmt.Sprint(got))
 		}
 	}
+}
+
+// delayConfig puts a config of the test's own name: 2 in 4 s, none later than 12 s.
+func (f *fixture) delayConfig(t *testing.T, s *slots.Scheduler, o slots.Options) {
+	t.Helper()
+	o.MaxDelayMs = 12_000
+	_, err := s.PutConfig(limited(t), slots.NewConfig{Name: f.prefix, Max: 2, SizeMs: 4000, Options: o})
+	must(t, err, "put a config")
+}
+
+// tooLate fails the test unless the error says that the first window with room begins at free.
+func tooLate(t *testing.T, err error, free time.Time) {
+	t.Helper()
+	var again *slots.RetryError
+	var late *slots.DelayError
+	if !errors.As(err, &again) || !errors.As(err, &late) || late.FreeMs != free.UnixMilli() ||
+		late.MaxDelay != 12*time.Second {
+		t.Errorf("%+v (%v), want that the first window with room begins at %v", err, late, free)
+	}
+}
+
+// checkMaxDelay: an event gets no slot beyond the config's delay but the first instant with room, whatever window of
+// its reach it begins in; and it keeps a slot that it has.
+func checkMaxDelay(t *testing.T, f *fixture) {
+	for _, o := range []slots.Options{{}, {Stratified: true}} {
+		g := f.named()
+		g.engine = f.engine
+		ctx, nodes := limited(t), g.nodes(t, 2, slots.Settings{})
+		g.delayConfig(t, nodes[0], o)
+		at := time.UnixMilli(day.UnixMilli() / 4000 * 4000)
+		g.assignN(t, nodes[0], 0, 6, at) // three windows within 12 s
+		for i, s := range nodes {
+			for range 2 { // knowing nothing, and with full windows in the cache
+				_, err := s.Assign(ctx, g.request(6, at))
+				tooLate(t, err, at.Add(12*time.Second))
+			}
+			if res, err := s.Assign(ctx, g.request(0, at)); err != nil || !res.Replayed {
+				t.Errorf("node %d, an event that has its slot: %+v, %v", i, res, err)
+			}
+		}
+		// In the middle of the first window its reach ends in the middle of the fourth, which does not lie in it.
+		_, err := nodes[1].Assign(ctx, g.request(7, at.Add(2*time.Second)))
+		tooLate(t, err, at.Add(12*time.Second))
+		res, err := nodes[1].Assign(ctx, g.request(7, at.Add(4*time.Second)))
+		if err != nil || res.WindowMs != at.UnixMilli()+12_000 || res.Delay() > 12*time.Second {
+			t.Errorf("from the second window on: %+v, %v", res, err)
+		}
+		tooLate(t, g.assignSuperseded(t, at), at.Add(16*time.Second))
+		if _, err := nodes[0].PutConfig(ctx, slots.NewConfig{Name: g.prefix, Max: 2, SizeMs: 4000}); err != nil {
+			t.Fatal(err)
+		}
+		if res, err := nodes[1].Assign(ctx, g.request(6, at)); err != nil || res.WindowMs != at.UnixMilli()+16_000 {
+			t.Errorf("without a bound: %+v, %v", res, err)
+		}
+		g.audit(t, g.series(4000), 2)
+	}
+}
+
+// shareSearch has two events share a search, one of which may have windows up to the first with room.
+func (f *fixture) shareSearch(ctx context.Context, t *testing.T) {
+	t.Helper()
+	g := f.named()
+	first := day.UnixMilli() / 4000 * 4000
+	full, err := assign(ctx, f.on(f.store), g.search(g.series(4000), first*1000, 1, g.event(0), g.event(1), g.event(2)))
+	must(t, err, "fill three windows")
+	s := g.search(g.series(4000), first*1000, 1, g.event(3), g.event(4))
+	s.FirstMs, s.FromMs, s.EndMs, s.Mixed = first-4000, first, first+20_000, true
+	for i := range s.Asks {
+		s.Asks[i].FromMs, s.Asks[i].EndMs = first, first+int64(3+2*i)*4000
+	}
+	found, err := assign(ctx, f.on(f.store), s)
+	if err != nil || full.Answers[2].Slot.WindowMs != first+8000 || found.Answers[0].Status != slots.Unplaced ||
+		found.Answers[1].Slot.WindowMs != first+12_000 {
+		t.Errorf("%+v, then %+v, %v: want no slot, and the fourth window", full, found, err)
+	}
+}
+
+// assignSuperseded asks for two events in the second window on a node that hears again and again that its version of
+// the config is superseded, so that it goes on in turn.
+func (f *fixture) assignSuperseded(t *testing.T, at time.Time) error {
+	t.Helper()
+	tries := 0
+	s := f.scheduler(t, Watch(f.store, Watcher{Before: func(_ context.Context, op string) error {
+		if tries++; tries <= 3 && (op == "find" || op == "call") {
+			return &slots.StoreError{Kind: slots.Superseded, Op: op, Err: errors.New("injected")}
+		}
+		return nil
+	}}), slots.Settings{})
+	if res, err := s.Assign(limited(t), f.request(8, at.Add(4*time.Second))); err != nil ||
+		res.WindowMs != at.UnixMilli()+12_000 {
+		t.Errorf("in turn: %+v, %v", res, err)
+	}
+	tries = 0
+	_, err := s.Assign(limited(t), f.request(9, at.Add(4*time.Second)))
+	return err
+}
+
+// checkMaxDelayTogether: events that share searches have reaches of their own.
+func checkMaxDelayTogether(t *testing.T, f *fixture) {
+	f.shareSearch(t.Context(), t)
+	nodes := f.nodes(t, 2, slots.Settings{})
+	f.delayConfig(t, nodes[0], slots.Options{})
+	at := time.UnixMilli(day.UnixMilli() / 4000 * 4000)
+	const events = 60
+	results := make([]error, events)
+	var slot [events]slots.Slot
+	together(events, func(i int) {
+		res, err := nodes[i%2].Assign(limited(t), f.request(i, at.Add(time.Duration(i%5)*4*time.Second)))
+		slot[i], results[i] = res.Slot, err
+	})
+	placed := 0
+	for i, err := range results {
+		var late *slots.DelayError
+		switch {
+		case err == nil:
+			placed++
+			if d := slot[i].Delay(); d < 0 || d >= 12*time.Second {
+				t.Errorf("event %d is %v late", i, d)
+			}
+		case !errors.As(err, &late):
+			t.Errorf("event %d: %v", i, err)
+		case late.FreeMs != 0 && late.FreeMs < at.UnixMilli()+int64(i%5+3)*4000:
+			t.Errorf("event %d of window %d is told that there is room at %d", i, i%5, late.FreeMs-at.UnixMilli())
+		}
+	}
+	if placed != 14 { // two in each of seven windows
+		t.Errorf("%d events have slots, want 14", placed)
+	}
+	f.audit(t, f.series(4000), 2)
 }
