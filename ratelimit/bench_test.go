@@ -16,18 +16,45 @@ import (
 // BenchmarkDecide measures one request of one descriptor from decoding to
 // encoding, with few rules and with many beside the one that matches.
 func BenchmarkDecide(b *testing.B) {
+	const most = 4_000_000_000
 	for _, n := range []int{10, 1000, 100_000} {
-		b.Run(fmt.Sprint(n, "_rules"), func(b *testing.B) { benchmarkDecide(b, n) })
+		c := decideCase{}
+		c.rules.WriteString("domain: d\ndescriptors:\n")
+		for i := range n {
+			fmt.Fprintf(&c.rules, "- {key: k, value: v%d, rate_limit: {unit: hour, requests_per_unit: %d}}\n", i, most)
+		}
+		for i := range 10 { // the same ten rules are asked, however many there are
+			c.values = append(c.values, fmt.Sprint("v", i*(n/10)))
+		}
+		b.Run(fmt.Sprint(n, "_rules"), c.run)
+	}
+	for _, row := range []struct {
+		name       string
+		keys       int
+		most, used uint32
+	}{
+		{"near", 10, most, most / 8 * 7},
+		{"denied", 10, 0, 0},
+		{"denied_keys", 200_000, 0, 0},
+	} {
+		c := decideCase{used: row.used, denied: row.most == 0}
+		fmt.Fprintf(&c.rules, "domain: d\ndescriptors: [{key: k, rate_limit: {unit: hour, requests_per_unit: %d}}]", row.most)
+		for i := range row.keys {
+			c.values = append(c.values, fmt.Sprint("visitor-", i))
+		}
+		b.Run(row.name, c.run)
 	}
 }
 
-func benchmarkDecide(b *testing.B, rules int) {
-	var text strings.Builder
-	text.WriteString("domain: d\ndescriptors:\n")
-	for i := range rules {
-		fmt.Fprintf(&text, "- {key: k, value: v%d, rate_limit: {unit: hour, requests_per_unit: 4000000000}}\n", i)
-	}
-	set, problems := rulefile.Load([]rulefile.Source{{Name: "bench", Data: []byte(text.String())}}, rulefile.Options{})
+type decideCase struct {
+	rules  strings.Builder
+	values []string
+	used   uint32 // hits before
+	denied bool
+}
+
+func (c *decideCase) run(b *testing.B) {
+	set, problems := rulefile.Load([]rulefile.Source{{Name: "bench", Data: []byte(c.rules.String())}}, rulefile.Options{})
 	if set == nil {
 		b.Fatal(problems)
 	}
@@ -40,8 +67,8 @@ func benchmarkDecide(b *testing.B, rules int) {
 		b.Fatal(err)
 	}
 	var encoded [][]byte
-	for i := range 10 { // the same ten rules are asked, however many there are
-		e := appendStringField(appendStringField(nil, fieldEntryKey, "k"), fieldEntryValue, fmt.Sprint("v", i*(rules/10)))
+	for _, v := range c.values {
+		e := appendStringField(appendStringField(nil, fieldEntryKey, "k"), fieldEntryValue, v)
 		d := appendBytesField(nil, fieldDescriptorEntries, e)
 		encoded = append(encoded, appendBytesField(appendStringField(nil, fieldRequestDomain, "d"),
 			fieldRequestDescriptors, d))
@@ -51,6 +78,12 @@ func benchmarkDecide(b *testing.B, rules int) {
 	var out []byte
 	reqs, resps := []*Request{&req}, []*Response{&resp}
 	ctx := context.Background()
+	for _, v := range c.values {
+		if c.used > 0 {
+			first := &Request{Domain: "d", Hits: c.used, Descriptors: []Descriptor{desc("k=" + v)}}
+			s.Decide(ctx, []*Request{first}, resps)
+		}
+	}
 	b.ReportAllocs()
 	for i := 0; b.Loop(); i++ {
 		if err := req.Decode(encoded[i%len(encoded)]); err != nil {
@@ -59,7 +92,7 @@ func benchmarkDecide(b *testing.B, rules int) {
 		s.Decide(ctx, reqs, resps)
 		out = resp.AppendTo(out[:0])
 	}
-	if resp.OverLimit || len(resp.Statuses) != 1 || resp.Statuses[0].limit == nil || len(out) == 0 {
+	if resp.OverLimit != c.denied || len(resp.Statuses) != 1 || resp.Statuses[0].limit == nil || len(out) == 0 {
 		b.Fatalf("a limit should have applied: %+v", resp)
 	}
 }

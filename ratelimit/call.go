@@ -28,6 +28,7 @@ type engine struct {
 	unmatched minutely // shapes in the log
 	coverage  *insight.Coverage
 	reloads   insight.Reloads
+	watch     *insight.Watch
 }
 
 // failuresPerSecond is how many failures of one kind are logged in a second.

@@ -44,7 +44,8 @@ func New(conf Config, set *descriptors.Set) (*Service, error) {
 	if conf.Timeout <= 0 {
 		conf.Timeout = DefaultTimeout
 	}
-	s := &Service{engine: engine{conf: conf, coverage: insight.NewCoverage()}, readers: readersFor(&conf)}
+	s := &Service{engine: engine{conf: conf, coverage: insight.NewCoverage(), watch: insight.NewWatch()},
+		readers: readersFor(&conf)}
 	s.refusals.PerSecond, s.failures.PerSecond = refusalsPerSecond, failuresPerSecond
 	if conf.LogRefusals > 0 {
 		s.refusals.PerSecond = int64(conf.LogRefusals)

@@ -53,15 +53,15 @@ func attributes(s sdk.ReadOnlySpan) map[string]string {
 func TestEachCallOfASliceHasSpansOfItsOwn(t *testing.T) {
 	h, recorder := setupTraced(t)
 	handler := transport.Handler(h.Service, transport.ShouldRateLimit, func(time.Duration, ratelimit.CallResult, int) {})
-	if len(handler.Metadata) != 5 {
+	if len(handler.Metadata) != 6 {
 		t.Fatalf("the handler wants to see %q", handler.Metadata)
 	}
 	var calls []*unary.Call
 	for i, flags := range []string{"01", "01", "00", "01"} {
 		parent := fmt.Sprintf("00-%032x-%016x-%s", i+1, i+1, flags)
-		calls = append(calls, &unary.Call{Message: messageOf("d", "v"), Metadata: []string{"", "", "", parent, ""}})
+		calls = append(calls, &unary.Call{Message: messageOf("d", "v"), Metadata: []string{"", "", "", "", parent, ""}})
 	}
-	calls = append(calls, &unary.Call{Message: messageOf("no such domain", "v"), Metadata: []string{"", "", "", "", ""}})
+	calls = append(calls, &unary.Call{Message: messageOf("no such domain", "v"), Metadata: make([]string, 6)})
 	serveCalls(handler, calls)
 	for _, c := range calls {
 		for i := range c.Message {
@@ -124,7 +124,7 @@ func TestSpanSaysWhyAPolicyAnswered(t *testing.T) {
 func TestNoTracerReadsNoHeaders(t *testing.T) {
 	h := ratelimit.Setup(t, tracedRules, ratelimit.Unlogged)
 	if handler := transport.Handler(h.Service, transport.ShouldRateLimit,
-		func(time.Duration, ratelimit.CallResult, int) {}); len(handler.Metadata) != 3 || h.Traced() {
+		func(time.Duration, ratelimit.CallResult, int) {}); len(handler.Metadata) != 4 || h.Traced() {
 		t.Errorf("the handler wants to see %q", handler.Metadata)
 	}
 }

@@ -12,13 +12,13 @@ import (
 	"github.com/headgate-rls/headgate/internal/kit/metrics"
 )
 
-// Bounds of what is kept. All shapes take less than 2 MiB.
+// Bounds of what is kept. All shapes take less than 1 MiB.
 const (
 	maxShapes  = 1000
 	maxDomains = 1000
-	maxBytes   = 1 << 10 // of the domain and keys of a shape
-	maxExample = 512     // of the name of a descriptor
-	numSlots   = 2048    // a power of two
+	maxBytes   = 512  // of the domain and keys of a shape
+	maxExample = 256  // of the name of a descriptor
+	numSlots   = 2048 // a power of two
 )
 
 // Others is the name of the domain that stands for those that have no room.

@@ -10,25 +10,21 @@ import (
 // headerNames are the request headers that a service wants to see, in the order in which setHeaders takes their
 // values.
 func headerNames(s *ratelimit.Service) []string {
-	names := []string{ratelimit.MetadataID, ratelimit.MetadataOwner, ratelimit.MetadataLeaseKey}
+	names := []string{ratelimit.MetadataID, ratelimit.MetadataOwner, ratelimit.MetadataLeaseKey,
+		ratelimit.MetadataRequestID}
 	if s.Traced() || s.LogsRefusals() {
 		names = append(names, ratelimit.MetadataTraceParent, ratelimit.MetadataTraceState)
-	}
-	if s.LogsRefusals() {
-		names = append(names, ratelimit.MetadataRequestID)
 	}
 	return names
 }
 
 func setHeaders(req *ratelimit.Request, values []string) {
-	if len(values) >= 3 {
+	if len(values) >= 4 {
 		req.SetMetadata(values[0], values[1], values[2])
-	}
-	if len(values) >= 5 {
-		req.Parent = tracing.FromHeaders(values[3], values[4])
+		req.SetRequestID(values[3])
 	}
 	if len(values) >= 6 {
-		req.SetRequestID(values[5])
+		req.Parent = tracing.FromHeaders(values[4], values[5])
 	}
 }
 
