@@ -220,6 +220,9 @@ func (b *builder) rule(w *way) *Rule {
 	if s.ShareThreshold && !strings.Contains(s.Key+s.Value, "*") {
 		at.errorf("share_threshold", "share_threshold needs a * in the rule's value (or key): there is nothing to share")
 	}
+	if s.CountByValue && s.MaxKeys > 0 {
+		at.errorf("max_keys", "counter: value and max_keys contradict each other")
+	}
 	if s.CountByValue && s.ShareThreshold {
 		at.errorf("limits", "counter: value and share_threshold contradict each other")
 	}
@@ -231,6 +234,9 @@ func (b *builder) rule(w *way) *Rule {
 	r := b.newRule(&s.Body, terms, w.domain)
 	r.Policy = at.policy(w)
 	r.Path, r.raw = w.dotted, s.CountByValue
+	if s.MaxKeys > 0 {
+		r.others = along(w, func(u *way) Entry { return u.spec.other() })
+	}
 	if w.metric || s.DetailedMetric {
 		r.ids = along(w, func(u *way) string { return u.id })
 	}
@@ -278,6 +284,17 @@ func (s *RuleSpec) shared() string {
 		return "*"
 	}
 	return s.Value
+}
+
+// Others is the value that stands for all values of a rule beyond its max_keys.
+const Others = "(others)"
+
+// other returns the entry that stands for all that s matches. It matches s itself.
+func (s *RuleSpec) other() Entry {
+	if s.Value == "" {
+		return Entry{s.Key, Others}
+	}
+	return Entry{s.Key, s.Value}
 }
 
 // newRule adds a rule to the set.

@@ -131,6 +131,15 @@ func TextGroup(domain string, r *Rule, entries []Entry) string {
 	return limit.TextGroup(buf)
 }
 
+// OthersGroup returns the group of the counter that values beyond MaxKeys share: that of a descriptor that has
+// [Others], or the rule's pattern, for its values. text: a text group (see limit.TextGroup).
+func (r *Rule) OthersGroup(text bool) string {
+	if text {
+		return TextGroup(r.Domain, r, r.others)
+	}
+	return r.group(r.others)
+}
+
 // AppendPolicyKey appends the key of the policy for entries to dst, which must be empty. Values
 // that count together have their pattern in it. r.Policy must not be nil.
 func (r *Rule) AppendPolicyKey(dst []byte, entries []Entry) []byte {

@@ -30,6 +30,8 @@ type Rule struct {
 	// all values that match count together; "" is the value itself. Nil if no
 	// depth is shared.
 	shared []string
+	// others are the entries that stand for all values beyond MaxKeys. Nil if MaxKeys is 0.
+	others []Entry
 	// raw: the counters' group is the value of the last entry and nothing else.
 	raw bool
 	// fixed is the counters' group if all requests share it, as those of a
@@ -74,6 +76,8 @@ type Terms struct {
 	// does not say.
 	Overflow Overflow
 	MaxDebt  int64
+	// MaxKeys is how many values have counters of their own, 0 if the rule does not bound it. See [Rule.OthersGroup].
+	MaxKeys int64
 	// Metadata goes into the response's dynamic metadata.
 	Metadata map[string]any
 	// Response is added to refusals by this rule.

@@ -73,6 +73,8 @@ type Body struct {
 	Charge                     Charge
 	Overflow                   Overflow
 	MaxDebt                    int64
+	// MaxKeys is as in [Terms]. Resources have none: each has one counter.
+	MaxKeys int64
 	// Metadata has nil, bool, int64, finite float64, string, []any and
 	// map[string]any.
 	Metadata map[string]any

@@ -16,12 +16,13 @@ func (s *spot) terms(body *Body) Terms {
 	t := Terms{
 		Shadow: body.Shadow, Quota: body.Quota, Metadata: body.Metadata,
 		OnBackendError: body.OnBackendError, OnOverload: body.OnOverload, Charge: body.Charge,
-		Overflow: body.Overflow, MaxDebt: body.MaxDebt,
+		Overflow: body.Overflow, MaxDebt: body.MaxDebt, MaxKeys: body.MaxKeys,
 	}
 	s.word("on_backend_error", int(t.OnBackendError), len(failureNames))
 	s.word("on_overload", int(t.OnOverload), int(FailLocal))
 	s.word("charge", int(t.Charge), len(chargeNames))
 	overflows := s.overflow(body)
+	s.maxKeys(body)
 	s.metadata(t.Metadata)
 	if r := body.Response; r != nil {
 		t.Response = &Response{Content: r.Content, Headers: s.answer(r.Content, r.Headers)}
@@ -65,6 +66,19 @@ func (s *spot) overflow(body *Body) bool {
 		return true
 	}
 	return false
+}
+
+// MaxKeys is the largest max_keys.
+const MaxKeys = 1_000_000
+
+// maxKeys checks how many values of a rule may have counters of their own.
+func (s *spot) maxKeys(body *Body) {
+	switch {
+	case body.MaxKeys == 0 || !s.between("max_keys", body.MaxKeys, 1, MaxKeys):
+	case body.Concurrency != nil && body.Concurrency.ByHits:
+		s.errorf("max_keys", "max_keys and release: hits contradict each other: a request that counts with others could not "+
+			"be given back")
+	}
 }
 
 // limits compiles the limits of a rule.

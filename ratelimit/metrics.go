@@ -94,6 +94,12 @@ func NewMetrics() *Metrics {
 		{Name: "headgate_limit", Kind: metrics.IsGauge, Labels: metrics.Open("domain", "rule", "limit", "algorithm"),
 			Each: m.eachLimit,
 			Help: "What a limit of the rules in force admits: units per window, or requests in flight."},
+		{Name: "headgate_rule_keys", Kind: metrics.IsGauge, Labels: metrics.Open("domain", "rule"),
+			Each: m.eachBudget(func(k *keyBudget) int64 { return k.used.Load() }),
+			Help: "Values that have a counter of their own under a rule with max_keys, as far as this process knows."},
+		{Name: "headgate_rule_keys_shared_total", Kind: metrics.IsCounter, Labels: metrics.Open("domain", "rule"),
+			Each: m.eachBudget(func(k *keyBudget) int64 { return k.others.Load() }),
+			Help: "Decisions by the counter that the values beyond max_keys share."},
 		m.degraded.Row("headgate_degraded_requests_total", "Requests answered by policy because the backend failed (cause "+
 			"backend_error) or had no capacity for them (cause overload).",
 			metrics.Open("cause", "policy")),
@@ -163,6 +169,7 @@ func (m *Metrics) Requests(transport string) Observe {
 type rulesInForce struct {
 	set   *descriptors.Set
 	since float64 // in seconds since 1970
+	keys  []*keyBudget
 }
 
 // RulesFailed counts rules that could not be loaded.
@@ -189,6 +196,15 @@ func (m *Metrics) eachLimit(emit metrics.Emit) {
 	}
 	for _, l := range m.limits {
 		emit(l.labels[:], l.most, nil)
+	}
+}
+
+// eachBudget returns what emits a figure of each budget of keys.
+func (m *Metrics) eachBudget(figure func(*keyBudget) int64) func(metrics.Emit) {
+	return func(emit metrics.Emit) {
+		for _, k := range m.inForce.Load().keys {
+			emit([]string{k.label.domain, k.label.path}, float64(figure(k)), nil)
+		}
 	}
 }
 

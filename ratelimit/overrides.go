@@ -59,7 +59,7 @@ func (c *overrideCache) get(o Override, rule *ruleView, conf *Config) (*ruleView
 // counts when a request brings its own limit, and the other way round.
 func (v *ruleView) inPlaceOf(rule *ruleView) {
 	own := &v.limits[0]
-	own.shadow = own.shadow || rule.rule.Shadow
+	own.shadow, v.keys = own.shadow || rule.rule.Shadow, rule.keys
 	for i := range rule.limits {
 		l := &rule.limits[i]
 		if l.limit.Algorithm() == limit.FixedWindow && l.limit.Window() == own.limit.Window() {

@@ -101,7 +101,9 @@ func (c *call) addOps(b *batch, i int, replacing bool) *Error {
 	}
 	d := &c.req.Descriptors[i]
 	cost, named := c.req.cost(d), c.req.names(d)
-	p.cost = cost
+	if p.cost = cost; p.view.keys != nil {
+		b.budgetKey(p)
+	}
 	for j := range p.view.limits {
 		lv := &p.view.limits[j]
 		if replacing && c.replaced(lv.label) {

@@ -37,6 +37,7 @@ type ruleView struct {
 	meta                []byte // encoded metadata of the rule, nil if it has none
 
 	series *ruleSeries
+	keys   *keyBudget                    // nil: any number of values has counters of their own
 	shape  atomic.Pointer[insight.Shape] // of its descriptors, once one was seen
 
 	onceHits sync.Once
@@ -95,7 +96,7 @@ func newRuleset(set *descriptors.Set, old *ruleset, conf *Config) (rs *ruleset, 
 	for _, r := range gone {
 		views = append(views, old.views[r.ID])
 	}
-	w := &viewer{conf, overflowDefaults{}, monthDefaults{}, rs.derived, old.recorders(gone)}
+	w := &viewer{conf, overflowDefaults{}, monthDefaults{}, rs.derived, old.recorders(gone), old.budgets(gone)}
 	for _, r := range added {
 		rs.views[r.ID] = w.view(r)
 	}
@@ -146,6 +147,7 @@ type viewer struct {
 	months    monthDefaults
 	derived   *policyCache
 	recorders map[ruleLabel]*policyRecorders // of rules that are gone, for those that take their place
+	budgets   map[ruleLabel]*keyBudget       // likewise
 }
 
 func (w *viewer) view(r *descriptors.Rule) *ruleView {
@@ -158,6 +160,7 @@ func (w *viewer) view(r *descriptors.Rule) *ruleView {
 	if charge == descriptors.ChargeDefault {
 		charge = conf.Charge
 	}
+	v.keys = newKeyBudget(r, w.budgets[ruleLabel{r.Domain, r.Path}], conf.Caps.PlainWindows)
 	v.each = charge == descriptors.ChargeEach
 	if v.onError = r.OnBackendError; v.onError == descriptors.FailDefault {
 		v.onError = conf.OnBackendError

@@ -176,7 +176,7 @@ func (m *Metrics) loaded(rules *ruleset, gone []*ruleView) {
 	}
 	m.loads.Of("ok").Inc()
 	m.generation.Add(1)
-	m.inForce.Store(&rulesInForce{rules.set, float64(time.Now().UnixNano()) / 1e9})
+	m.inForce.Store(&rulesInForce{rules.set, float64(time.Now().UnixNano()) / 1e9, rules.keyBudgets()})
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, v := range gone {

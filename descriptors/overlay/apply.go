@@ -98,6 +98,9 @@ func (l *layer) rule(r *descriptors.RuleSpec, own []*Entry, path string) {
 		if e.OnOverload != descriptors.FailDefault {
 			r.OnOverload = e.OnOverload
 		}
+		if e.MaxKeys > 0 {
+			r.MaxKeys = e.MaxKeys
+		}
 		for i := range r.Limits {
 			err := l.limit(&r.Limits[i], e)
 			if err == nil && e.Overflow != descriptors.OverflowDefault {

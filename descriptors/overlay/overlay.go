@@ -41,6 +41,8 @@ type Entry struct {
 	MaxDebt  int64
 	// LocalShare is how many units a replica may take ahead.
 	LocalShare int64
+	// MaxKeys is how many values of the rule have counters of their own.
+	MaxKeys int64
 
 	OnBackendError descriptors.FailurePolicy
 	OnOverload     descriptors.FailurePolicy

@@ -26,7 +26,7 @@ var (
 	levelRule = &keyLevel{"a rule", []string{
 		"key", "value", "rate_limit", "limits", "policy", "descriptors",
 		"shadow_mode", "quota_mode", "share_threshold", "detailed_metric", "value_to_metric", "metadata",
-		"on_backend_error", "on_overload", "charge", "overflow", "max_debt", "response",
+		"on_backend_error", "on_overload", "charge", "overflow", "max_debt", "max_keys", "response",
 		"concurrency", "lease_ttl", "reject_hold", "release",
 	}}
 	levelRateLimit = &keyLevel{"rate_limit", []string{

@@ -15,7 +15,7 @@ var (
 	levelOverlayFile = &keyLevel{"an overlay's top level", []string{"overlay"}}
 	levelOverlay     = &keyLevel{"an entry of overlay", []string{
 		"domain", "rule", "algorithm", "window", "unit_multiplier", "calendar", "time_zone", "burst", "overflow", "max_debt",
-		"local_share", "on_backend_error", "on_overload",
+		"local_share", "max_keys", "on_backend_error", "on_overload",
 	}}
 )
 
@@ -95,6 +95,9 @@ func (l *loader) overlayEntry(n *yaml.Node, f fields) overlay.Entry {
 	}
 	if s := f.get("local_share"); s != nil {
 		e.LocalShare, _ = l.integer(s, nil, "local_share", 2, limit.MaxUnits)
+	}
+	if n := f.get("max_keys"); n != nil {
+		e.MaxKeys, _ = l.integer(n, nil, "max_keys", 1, descriptors.MaxKeys)
 	}
 	l.failures(f, nil, &e.OnBackendError, &e.OnOverload)
 	return e

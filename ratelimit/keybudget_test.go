@@ -1,0 +1,153 @@
+package ratelimit
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/headgate-rls/headgate/descriptors"
+	"github.com/headgate-rls/headgate/internal/kit/metrics"
+	"github.com/headgate-rls/headgate/limit"
+	"github.com/headgate-rls/headgate/policies"
+)
+
+const fewKeys = `
+domain: d
+descriptors:
+- key: tenant
+  max_keys: 3
+  rate_limit: {unit: minute, requests_per_unit: 2}
+- key: tenant
+  value: cust_*
+  max_keys: 1
+  rate_limit: {unit: minute, requests_per_unit: 5}
+`
+
+// figures returns the series of a metric, by their labels.
+func (h *harness) figures(name string) map[string]int {
+	all := map[string]int{}
+	for _, r := range h.counts.Rows() {
+		if r.Name == name {
+			r.Each(func(labels []string, v float64, _ *metrics.Counts) { all[strings.Join(labels, "/")] = int(v) })
+		}
+	}
+	return all
+}
+
+func TestNewValuesBeyondMaxKeysShareACounter(t *testing.T) {
+	h := setup(t, fewKeys)
+	for i := range 3 {
+		h.want(h.ask(desc(fmt.Sprint("tenant=early-", i))), "OK: ok/1")
+	}
+	h.want(h.ask(desc("tenant=new-1")), "OK: ok/1")
+	h.want(h.ask(desc("tenant=new-2")), "OK: ok/0")
+	for i := range 1000 {
+		h.want(h.ask(desc(fmt.Sprint("tenant=newer-", i))), "OVER: over/0")
+	}
+	h.want(h.ask(desc("tenant=early-1")), "OK: ok/0") // has kept its own
+	h.want(h.ask(desc("tenant=early-1")), "OVER: over/0")
+	h.want(h.ask(desc("tenant=(others)")), "OVER: over/0")
+	if n := len(h.be.states); n != 4 {
+		t.Errorf("the store has %d counters, want 4", n)
+	}
+	if got := fmt.Sprint(h.figures("headgate_rule_keys"), h.figures("headgate_rule_keys_shared_total")); got !=
+		"map[d/tenant:3 d/tenant_cust_*:0] map[d/tenant:1003 d/tenant_cust_*:0]" {
+		t.Error(got)
+	}
+	if n := strings.Count(h.log.String(), "max_keys=3"); n != 1 {
+		t.Errorf("%d lines about max_keys in the log: %s", n, h.log)
+	}
+	// The shared counter has a name, which people can look up and reset.
+	domain, entries, matches, ok := h.Rules().Counted(h.rules.Load().views[0].keys.shared)
+	if name := descriptors.Name(domain, entries); !ok || !matches || name != "d|tenant=(others)" {
+		t.Errorf("the shared counter is called %q (%v, %v)", name, matches, ok)
+	}
+}
+
+// The shared counter of a pattern is none of another rule's.
+func TestSharedCounterOfAPattern(t *testing.T) {
+	h := setup(t, fewKeys)
+	h.want(h.ask(desc("tenant=cust_1")), "OK: ok/4")
+	h.want(h.ask(desc("tenant=cust_2")), "OK: ok/4")
+	h.want(h.ask(desc("tenant=cust_3")), "OK: ok/3")
+	h.want(h.ask(desc("tenant=(others)")), "OK: ok/1")
+	h.want(h.ask(desc("tenant=cust_*")), "OK: ok/2") // the pattern's own text is a value like any other
+}
+
+func TestKeysThatNobodyUsesMakeRoom(t *testing.T) {
+	h := setup(t, fewKeys)
+	for _, v := range []string{"a", "b", "c", "d", "e"} {
+		h.ask(desc("tenant=" + v))
+	}
+	h.want(h.ask(desc("tenant=f")), "OVER: over/0")
+	h.now += limit.Instant(90 * time.Second / time.Microsecond)
+	h.want(h.ask(desc("tenant=a")), "OK: ok/1")
+	h.now += limit.Instant(60 * time.Second / time.Microsecond)
+	h.want(h.ask(desc("tenant=f")), "OK: ok/1") // b and c are over
+	h.want(h.ask(desc("tenant=g")), "OK: ok/1")
+	h.want(h.ask(desc("tenant=h")), "OK: ok/1") // the shared one
+	h.want(h.ask(desc("tenant=i")), "OK: ok/0")
+	h.want(h.ask(desc("tenant=j")), "OVER: over/0")
+}
+
+// What asks without taking, as the admin API does, makes no key.
+func TestLooksMakeNoKeys(t *testing.T) {
+	h := setup(t, fewKeys)
+	for i := range 10 {
+		h.want(h.ask(desc(fmt.Sprint("tenant=", i)).withHits(0)), "OK: ok/2")
+	}
+	if got := h.figures("headgate_rule_keys")["d/tenant"]; got != 0 {
+		t.Errorf("%d keys", got)
+	}
+}
+
+func TestReloadsKeepKeys(t *testing.T) {
+	h := setup(t, fewKeys)
+	for i := range 3 {
+		h.ask(desc(fmt.Sprint("tenant=", i)))
+	}
+	more := strings.Replace(fewKeys, "requests_per_unit: 2", "requests_per_unit: 3", 1)
+	if err := h.SetRules(mustLoad(t, more)); err != nil {
+		t.Fatal(err)
+	}
+	h.want(h.ask(desc("tenant=x")), "OK: ok/2")
+	h.want(h.ask(desc("tenant=y")), "OK: ok/1")
+	h.want(h.ask(desc("tenant=1")), "OK: ok/1")
+}
+
+func TestValuesWithAPolicyAreNoOthers(t *testing.T) {
+	h := setup(t, strings.Replace(fewKeys, "max_keys: 3", "max_keys: 1\n  policy: 't:{tenant}'", 1), withPolicies)
+	h.put(map[string]policies.Figures{"t:known": {Algorithm: limit.FixedWindow, Capacity: 9, Window: 60 * policies.One}})
+	h.ask(desc("tenant=a"))
+	h.want(h.ask(desc("tenant=b")), "OK: ok/1")
+	h.want(h.ask(desc("tenant=known")), "OK: ok/8")
+	h.want(h.ask(desc("tenant=known")), "OK: ok/7")
+}
+
+// As the reference names counters, values beyond max_keys share one, too.
+func TestSharedCounterAsTheReferenceNamesIt(t *testing.T) {
+	h := setup(t, fewKeys, func(c *Config) { c.Caps.PlainWindows = true })
+	for i := range 5 {
+		h.ask(desc(fmt.Sprint("tenant=", i)))
+	}
+	h.want(h.ask(desc("tenant=x")), "OVER: over/0")
+	key := limit.Key{Group: limit.TextGroup([]byte("d_tenant_(others)_")), Limit: limit.FixedWindow.KeyLetter()}
+	if _, ok := h.be.states[key]; !ok {
+		t.Errorf("%v", h.be.states)
+	}
+}
+
+func BenchmarkKeyBudget(b *testing.B) {
+	r := &descriptors.Rule{Domain: "d", Path: "tenant"}
+	r.MaxKeys = 100_000
+	k := newKeyBudget(r, nil, false)
+	groups := make([]string, 1000)
+	for i := range groups {
+		groups[i] = fmt.Sprint("1:d6:tenant8:value", i)
+	}
+	b.ReportAllocs()
+	for i := range b.N {
+		k.admits(groups[i%len(groups)], true, start2026)
+	}
+}
