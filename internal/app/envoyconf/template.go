@@ -108,3 +108,8 @@ func isName(s string) bool {
 func seconds(d time.Duration) string {
 	return strconv.FormatFloat(d.Round(time.Millisecond).Seconds(), 'f', -1, 64) + "s"
 }
+
+// llmLua reads what calls to language models may use and have used.
+//
+//go:embed llm.lua
+var llmLua string

@@ -1,0 +1,187 @@
+package llmtest
+
+import (
+	"context"
+	_ "embed"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/headgate-rls/headgate/test/testenv"
+)
+
+// A Setup says what a Lab is made of.
+type Setup struct {
+	Root    string // folder of the repository
+	Program string // headgate
+	Envoy   string // version
+	Rules   string // text
+	// Headgates is how many there are; 0 is one. Serve are flags of all of them.
+	Headgates int
+	Serve     []string
+	// Gateway: Envoy has what Envoy Gateway writes, in the place of what headgate prints.
+	Gateway bool
+	// Print are more flags of headgate envoy.
+	Print []string
+	// Change changes Envoy's configuration.
+	Change func(string) string
+}
+
+// A Lab is a model behind a stock Envoy, which asks headgate.
+type Lab struct {
+	Model     *Model
+	Headgates []*testenv.Headgate
+	Envoy     *testenv.Envoy
+	Base      string // URL for clients
+	client    *http.Client
+	config    string // Envoy's
+}
+
+// StartLab starts everything. It ends with the test.
+func StartLab(tb testenv.TB, s Setup) *Lab {
+	tb.Helper()
+	model, err := Start()
+	if err != nil {
+		tb.Fatalf("%v", err)
+	}
+	tb.Cleanup(func() { _ = model.Close() })
+	rules := filepath.Join(tb.TempDir(), "rules.yaml")
+	if err := os.WriteFile(rules, []byte(s.Rules), 0o600); err != nil {
+		tb.Fatalf("%v", err)
+	}
+	l := &Lab{Model: model}
+	for range max(1, s.Headgates) {
+		l.Headgates = append(l.Headgates,
+			testenv.ServeHeadgate(tb, s.Program, append([]string{"--rules", rules}, s.Serve...)...))
+	}
+	if l.config = l.printed(tb, s, rules); s.Gateway {
+		l.config = l.gateway(tb, s)
+	}
+	if s.Change != nil {
+		l.config = s.Change(l.config)
+	}
+	l.Envoy, l.Base = l.StartEnvoy(tb, s.Envoy)
+	transport := &http.Transport{MaxIdleConnsPerHost: 1000}
+	tb.Cleanup(transport.CloseIdleConnections)
+	l.client = &http.Client{Transport: transport, Timeout: 5 * time.Minute}
+	return l
+}
+
+// StartEnvoy starts an Envoy like the lab's and returns the URL for clients.
+func (l *Lab) StartEnvoy(tb testenv.TB, version string) (*testenv.Envoy, string) {
+	tb.Helper()
+	e := testenv.StartEnvoy(tb, version, l.config)
+	_, port, err := net.SplitHostPort(e.ListenerAddr("ingress"))
+	if err != nil {
+		tb.Fatalf("%v", err)
+	}
+	return e, "http://127.0.0.1:" + port
+}
+
+// printed returns what headgate envoy prints.
+func (l *Lab) printed(tb testenv.TB, s Setup, rules string) string {
+	tb.Helper()
+	if s.Gateway {
+		return ""
+	}
+	args := []string{"envoy", rules, "--envoy-version", s.Envoy, "--listen", "0", "--admin", "127.0.0.1:0",
+		"--upstream", l.Model.Addr,
+		// The machine is busy, and an answer that went missing is not an admission.
+		"--timeout", "10s", "--deny-without-answer"}
+	for _, h := range l.Headgates {
+		args = append(args, "--address", h.GRPC, "--services", h.Services)
+	}
+	code, out, errOut := testenv.RunProgram(tb, s.Program, nil, append(args, s.Print...)...)
+	if code != 0 {
+		tb.Fatalf("headgate envoy: %d %s", code, errOut)
+	}
+	return out
+}
+
+// gatewayYAML has the filters and the rate_limits that Envoy Gateway 1.9.1 writes for a BackendTrafficPolicy with a
+// Distinct header, cost.request 0 and cost.response from metadata, as Envoy AI Gateway wants it, failClosed and a
+// timeout. What fills the metadata is Lua here, and Envoy AI Gateway's ext_proc there.
+//
+//go:embed gateway.yaml
+var gatewayYAML string
+
+// GatewayDomain is the domain of Envoy Gateway's configuration, GatewayRule the descriptors above the user's.
+const (
+	GatewayDomain = "default/eg/http"
+	GatewayRoute  = "httproute/default/llm/rule/0/match/0/*"
+	GatewayUser   = "rule-0-match-0"
+)
+
+// gateway returns a bootstrap with what Envoy Gateway writes.
+func (l *Lab) gateway(tb testenv.TB, s Setup) string {
+	tb.Helper()
+	lua, err := os.ReadFile(filepath.Join(s.Root, "internal", "app", "envoyconf", "llm.lua"))
+	if err != nil {
+		tb.Fatalf("%v", err)
+	}
+	script := strings.NewReplacer(`set("llm", key,`, `set("io.envoy.ai_gateway", "llm_total_token",`,
+		`set(handle, "estimate", n)`, `local unused = n`).Replace(string(lua))
+	endpoints := ""
+	for _, h := range l.Headgates {
+		endpoints += "\n      - {endpoint: {address: " + socketAddress(h.GRPC) + "}}"
+	}
+	return strings.NewReplacer("LUA", strings.ReplaceAll(strings.TrimSpace(script), "\n", "\n"+strings.Repeat(" ", 18)),
+		"DOMAIN", GatewayDomain, "ROUTE", GatewayRoute, "USER", GatewayUser, "HEADER", UserHeader,
+		"HEADGATES", endpoints, "MODEL", socketAddress(l.Model.Addr)).Replace(gatewayYAML)
+}
+
+func socketAddress(addr string) string {
+	host, port, _ := net.SplitHostPort(addr)
+	return fmt.Sprintf("{socket_address: {address: %s, port_value: %s}}", host, port)
+}
+
+// An Outcome is what became of calls.
+type Outcome struct {
+	Passed  int // those that reached the model, whatever became of them
+	Refused int // status 429
+	Failed  int // neither
+	Why     string
+}
+
+// Burst sends calls at once and waits for their ends.
+func (l *Lab) Burst(ctx context.Context, n int, c Call) Outcome {
+	var o Outcome
+	var mu sync.Mutex
+	var all sync.WaitGroup
+	for range n {
+		all.Go(func() {
+			status, err := c.Do(ctx, l.client, l.Base)
+			mu.Lock()
+			defer mu.Unlock()
+			o.add(c, status, err)
+		})
+	}
+	all.Wait()
+	return o
+}
+
+// Do sends one call.
+func (l *Lab) Do(ctx context.Context, c Call) Outcome {
+	var o Outcome
+	status, err := c.Do(ctx, l.client, l.Base)
+	o.add(c, status, err)
+	return o
+}
+
+func (o *Outcome) add(c Call, status int, err error) {
+	switch {
+	case status == http.StatusTooManyRequests:
+		o.Refused++
+	case status == http.StatusOK && (err == nil) != (c.Plan.End == Cut),
+		status == http.StatusInternalServerError && c.Plan.End == Fails:
+		o.Passed++
+	default:
+		o.Failed++
+		o.Why = fmt.Sprint(status, " ", err)
+	}
+}
