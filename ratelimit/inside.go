@@ -19,6 +19,9 @@ type Inside struct {
 	// is: "domain/path" or "domain/path:name".
 	Limit      *limit.Limit
 	Name, Rule string
+	// Descriptor is the number of the request's descriptor that Limit is about, and Key that of the counter.
+	Descriptor int
+	Key        limit.Key
 	// Remaining is how many of its units are left, and Reset is as in [Status].
 	Remaining uint32
 	Reset     int64
@@ -49,7 +52,20 @@ func tellInside(_ *batch, c *call) {
 	if d := c.closest(); d != nil {
 		in.Limit, in.Name, in.Rule, in.Remaining, in.Reset = d.limit.limit, d.limit.label, d.limit.name, d.status.Remaining,
 			d.status.Reset
+		if in.Descriptor = c.numberOf(d); d.counted {
+			in.Key = c.ops[d.at].Key
+		}
 	}
+}
+
+// numberOf returns the number of the descriptor that d is about.
+func (c *call) numberOf(d *decision) int {
+	for i := range c.decisions {
+		if d == &c.decisions[i] {
+			return i
+		}
+	}
+	return 0
 }
 
 // keepLease hands the call's lease to a caller in this process.

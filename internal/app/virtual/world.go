@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"strings"
 	"time"
 
 	"github.com/headgate-rls/headgate/backends"
@@ -126,4 +127,14 @@ func (e *ends) Pop() any {
 	(*e)[last] = end{}
 	*e = (*e)[:last]
 	return x
+}
+
+// Evicted returns how many counters in use were dropped for want of room: above zero, answers may be wrong.
+func (w *World) Evicted() (n int64) {
+	for _, f := range w.store.Figures() {
+		if strings.HasSuffix(f.Name, "_evictions_total") {
+			n += int64(f.Value())
+		}
+	}
+	return n
 }

@@ -1,0 +1,52 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func TestExitCodesOfReplay(t *testing.T) {
+	rules := func(n string) string {
+		return writeRules(t, "domain: d\ndescriptors: [{key: a, rate_limit: {unit: minute, requests_per_unit: "+n+"}}]\n")
+	}
+	file := filepath.Join(t.TempDir(), "capture.jsonl")
+	line := `{"t":"2026-01-01T00:00:00Z","domain":"d","descriptors":[{"entries":[{"key":"a","value":"1"}]}]}` + "\n"
+	if err := os.WriteFile(file, []byte(strings.Repeat(line, 10)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	page := filepath.Join(t.TempDir(), "page.html")
+	few, many, broken := rules("4"), rules("20"), rules("-4")
+	for _, c := range []struct {
+		args []string
+		code int
+		says string
+	}{
+		{[]string{file, "--rules", many}, exitOK, "0 newly refused"},
+		{[]string{file, "--rules", few, "--against", few}, exitOK, "d/a   6            6            +0"},
+		{[]string{file, "--rules", few, "--against", many, "--html", page}, exitNo, "d|a=1  d/a   6"},
+		{[]string{file, "--rules", few, "--allow", "newly-refused=60%"}, exitOK, "6 newly refused"},
+		{[]string{file, "--rules", few, "--allow", "newly-refused=5"}, exitNo, ""},
+		{[]string{file, "--rules", few, "--format", "json"}, exitNo, `"would_fit_with": 10`},
+		{[]string{file}, exitProblems, "--rules is missing"},
+		{[]string{file, "--rules", broken}, exitProblems, "--rules: "},
+		{[]string{file, "--rules", few, "--allow", "5"}, exitProblems, "--allow: "},
+		{[]string{file, "--rules", few, "--warm", "soon"}, exitProblems, `--warm: "soon"`},
+		{[]string{file, "--rules", few, "--from", "today"}, exitProblems, `--from: "today"`},
+		{[]string{file, "--rules", few, "--format", "xml"}, exitProblems, "--format must be json or text"},
+		{[]string{few, "--rules", few, "--max-bad", "0"}, exitProblems, few + ":1: column 1"},
+		{[]string{filepath.Join(t.TempDir(), "none"), "--rules", few}, exitError, "no such file"},
+		{[]string{"-", "--rules", few}, exitProblems, "the files are empty"},
+		{[]string{file, "--rules", few, "--html", t.TempDir()}, exitError, "--html: "},
+		{[]string{"--rules", few}, exitError, "arguments are missing"},
+	} {
+		code, out := headgate(t, append([]string{"replay"}, c.args...)...)
+		if code != c.code || !strings.Contains(out, c.says) {
+			t.Errorf("replay %v exits with %d, want %d and %q:\n%s", c.args, code, c.code, c.says, out)
+		}
+	}
+	if text, err := os.ReadFile(page); err != nil || !strings.Contains(string(text), "would fit with 10") {
+		t.Errorf("%v:\n%s", err, text)
+	}
+}

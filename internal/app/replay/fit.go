@@ -1,0 +1,217 @@
+package replay
+
+import (
+	"context"
+
+	"github.com/headgate-rls/headgate/backends"
+	"github.com/headgate-rls/headgate/descriptors"
+	"github.com/headgate-rls/headgate/internal/app/virtual"
+	"github.com/headgate-rls/headgate/limit"
+	"github.com/headgate-rls/headgate/ratelimit"
+)
+
+// fit finds for the keys of the report the smallest limits with which they would not have been refused: it decides once
+// more with limits that are far too large for them, to see how much each needs, and then with what it has found, to be
+// certain.
+func (r *run) fit() error {
+	if len(r.report.Keys) == 0 {
+		return nil
+	}
+	figures := limitsOf(r.Old)
+	need := map[limit.Key]*probe{}
+	for _, k := range r.report.Keys {
+		if before := figures[k.Rule]; before != nil {
+			k.LimitOld = figure(before)
+		}
+		k.LimitNew, k.Figure = figure(k.limit), figureName(k.limit)
+		if wide := widest(k.limit); wide != nil {
+			need[k.counter] = &probe{limit: wide, seen: series{peaks: true},
+				window: limit.Instant(k.limit.Window().Microseconds())}
+		}
+	}
+	if err := r.decideWith("measure", need); err != nil {
+		return err
+	}
+	check := map[limit.Key]*probe{}
+	for _, k := range r.report.Keys {
+		p := need[k.counter]
+		if p == nil {
+			continue
+		}
+		k.Peak, k.used = p.peak, p.seen
+		if fits, err := withFigure(k.limit, p.need); err == nil && !p.refused {
+			check[k.counter] = &probe{limit: fits}
+		}
+	}
+	if err := r.decideWith("verify", check); err != nil {
+		return err
+	}
+	for _, k := range r.report.Keys {
+		if p := check[k.counter]; p != nil && !p.refused {
+			k.WouldFitWith = new(figure(p.limit))
+		}
+	}
+	return nil
+}
+
+// decideWith has all requests decided by the new rules, but with other limits for some keys.
+func (r *run) decideWith(pass string, probes map[limit.Key]*probe) error {
+	w, err := virtual.New(r.New, virtual.Options{MaxKeys: r.MaxKeys, Store: func(b backends.Backend) backends.Backend {
+		return &probing{b, probes}
+	}})
+	if err != nil {
+		return err
+	}
+	defer w.Close()
+	r.held, r.holds = 0, 0
+	var resp ratelimit.Response
+	_, err = r.pass(pass, func(l *line) error {
+		if l.request == nil {
+			return nil
+		}
+		r.one(w, l, &resp)
+		if l.until != 0 && resp.Err == nil {
+			r.held, r.holds = r.held+l.until.Sub(l.at), r.holds+1
+		}
+		return nil
+	})
+	return err
+}
+
+// A probe is a limit in the place of that of the rules, for one key, and what it sees.
+type probe struct {
+	limit   *limit.Limit
+	need    int64 // the largest figure that was needed
+	refused bool
+
+	peak   int64         // most units that were asked for in a window
+	window limit.Instant // its length
+	number limit.Instant // of the present window
+	units  int64         // in it
+	seen   series        // what was in use
+}
+
+// probing is a store that decides some keys by other limits.
+type probing struct {
+	backends.Backend
+	probes map[limit.Key]*probe
+}
+
+func (p *probing) Take(ctx context.Context, reqs []limit.Request, out []limit.Verdict) {
+	for i := range reqs {
+		for j := range reqs[i].Ops {
+			if probe := p.probes[reqs[i].Ops[j].Key]; probe != nil {
+				reqs[i].Ops[j].Limit = probe.limit
+			}
+		}
+	}
+	p.Backend.Take(ctx, reqs, out)
+	for i := range reqs {
+		for j := range reqs[i].Ops {
+			if probe := p.probes[reqs[i].Ops[j].Key]; probe != nil && out[i].Err == nil {
+				probe.see(&reqs[i].Ops[j], &out[i], &out[i].Outcomes[j])
+			}
+		}
+	}
+}
+
+// see notes what an op needs to be admitted.
+func (p *probe) see(op *limit.Op, v *limit.Verdict, out *limit.Outcome) {
+	if op.Cost < 0 {
+		return
+	}
+	p.refused = p.refused || !out.Admitted
+	used, cost := p.limit.Capacity()-out.Remaining, max(op.Cost, 1)
+	if p.limit.Is(limit.Leased) {
+		cost = 1
+	}
+	needed := used
+	if recorded := v.Admitted || op.ChargesEach(); !recorded || op.Cost == 0 {
+		needed += cost
+	}
+	p.need = max(p.need, needed)
+	p.seen.add(v.At, used)
+	if p.window == 0 {
+		return
+	}
+	if n := v.At / p.window; n != p.number {
+		p.number, p.units = n, 0
+	}
+	if p.units += op.Cost; p.limit.Is(limit.Leased) {
+		p.units = used
+	}
+	p.peak = max(p.peak, p.units)
+}
+
+// figure returns the number of a limit that says whether a key fits: what a token bucket holds, else the units of a
+// window, or requests in flight.
+func figure(l *limit.Limit) int64 { return l.Capacity() }
+
+func figureName(l *limit.Limit) string {
+	if l.Is(limit.Refilled) {
+		return "burst"
+	}
+	return "limit"
+}
+
+// withFigure returns l with another figure.
+func withFigure(l *limit.Limit, n int64) (*limit.Limit, error) {
+	s := l.Spec()
+	s.Overflow, s.MaxDebt = limit.Refuse, 0
+	if l.Is(limit.Refilled) {
+		s.Burst = n
+	} else {
+		s.Max = n
+	}
+	other, err := limit.New(s)
+	if err == nil && l.Is(limit.Refilled) {
+		if num, den := l.Interval(); !sameInterval(other, num, den) {
+			return nil, errNone
+		}
+	}
+	return other, err
+}
+
+func sameInterval(l *limit.Limit, num, den int64) bool {
+	n, d := l.Interval()
+	return n == num && d == den
+}
+
+// mostLogged bounds the units of a log in memory.
+const mostLogged = 1 << 20
+
+// widest returns l with the largest figure that memory keeps; nil if there is none above l's.
+func widest(l *limit.Limit) *limit.Limit {
+	most := l.Algorithm().MaxUnits()
+	if l.Is(limit.Logged) {
+		most = mostLogged
+	}
+	for n := most; n > figure(l); n /= 2 {
+		if wide, err := withFigure(l, n); err == nil {
+			return wide
+		}
+	}
+	return nil
+}
+
+// limitsOf returns the limits of rules by their names.
+func limitsOf(set *descriptors.Set) map[string]*limit.Limit {
+	all := map[string]*limit.Limit{}
+	if set == nil {
+		return all
+	}
+	for _, r := range set.Rules() {
+		name := r.Domain + "/" + r.Path
+		for _, l := range r.Limits {
+			if l.Name != "" {
+				all[name+":"+l.Name] = l.Limit
+			} else {
+				all[name] = l.Limit
+			}
+		}
+		if r.Concurrency != nil {
+			all[name] = r.Concurrency.Limit
+		}
+	}
+	return all
+}

@@ -1,0 +1,331 @@
+package replay
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/headgate-rls/headgate/descriptors"
+	"github.com/headgate-rls/headgate/internal/app/virtual"
+	"github.com/headgate-rls/headgate/limit"
+	"github.com/headgate-rls/headgate/ratelimit"
+)
+
+// Options say what is replayed.
+type Options struct {
+	Files []string // "-" is Stdin
+	Stdin io.Reader
+	New   *descriptors.Set
+	// Old are the rules before; nil: the lines say what was answered.
+	Old *descriptors.Set
+	// Log is how lines of access logs become requests; unused: the files are captures.
+	Log Mapping
+
+	Reorder  time.Duration // by how much lines may be out of order
+	From, To time.Time     // zero: no bound
+	Warm     time.Duration // at the beginning, decided and not reported
+	Hold     time.Duration // of requests in flight whose end is not known; 0: as long as the others on average
+	Top      int           // how many keys are reported
+	MaxBad   int           // how many lines may be broken
+	MaxKeys  int           // bounds the counters of each set of rules, and the keys that are newly refused
+	// Progress is called now and then; total is 0 if it is not known.
+	Progress func(pass string, read, total int64, requests int64)
+}
+
+func (o *Options) parser() (parser, error) {
+	if !o.Log.Used() {
+		return new(capture), nil
+	}
+	return newAccessLog(o.Log)
+}
+
+// A run is one replay.
+type run struct {
+	*Options
+	ctx    context.Context
+	stdin  *os.File // nil: no file is "-"
+	report *Report
+	rules  map[string]*RuleRow
+	keys   map[counterKey]*KeyRow
+
+	begin limit.Instant // of what is reported; 0: not known yet
+	held  time.Duration // of requests whose end is known
+	holds int64
+}
+
+// counterKey names a counter of a limit.
+type counterKey struct {
+	key  limit.Key
+	rule string
+}
+
+// Run replays. An [InputError] says what is wrong with the files.
+func Run(ctx context.Context, opt Options) (*Report, error) {
+	r := &run{Options: &opt, ctx: ctx, rules: map[string]*RuleRow{}, keys: map[counterKey]*KeyRow{},
+		report: &Report{Compared: opt.Old != nil, opt: &opt}}
+	if opt.MaxKeys <= 0 {
+		opt.MaxKeys = 1_000_000
+	}
+	if err := r.spool(); err != nil {
+		return nil, err
+	}
+	if r.stdin != nil {
+		defer os.Remove(r.stdin.Name())
+		defer r.stdin.Close()
+	}
+	if err := r.decide(); err != nil {
+		return nil, err
+	}
+	r.conclude()
+	return r.report, r.fit()
+}
+
+// spool keeps standard input in a file, since it is read more than once.
+func (r *run) spool() (err error) {
+	if !slices.Contains(r.Files, "-") {
+		return nil
+	}
+	if r.stdin, err = os.CreateTemp("", "headgate-replay-"); err != nil {
+		return err
+	}
+	if _, err = io.Copy(r.stdin, r.Stdin); err != nil {
+		err = fmt.Errorf("standard input is kept in a file meanwhile: %w", err)
+		r.stdin.Close()
+		os.Remove(r.stdin.Name())
+	}
+	return err
+}
+
+// pass calls each with all requests in the order of their times.
+func (r *run) pass(name string, each func(*line) error) (*input, error) {
+	if r.stdin != nil {
+		if _, err := r.stdin.Seek(0, io.SeekStart); err != nil {
+			return nil, err
+		}
+	}
+	in, err := open(r.Files, r.stdin, r.Options)
+	if err != nil {
+		return nil, err
+	}
+	defer in.close()
+	from := limit.Instant(0)
+	if !r.From.IsZero() {
+		from = limit.InstantOf(r.From.Add(-r.Warm))
+	}
+	last := time.Now()
+	for n := int64(0); ; n++ {
+		if n%(1<<14) == 0 {
+			if err := r.ctx.Err(); err != nil {
+				return nil, err
+			}
+			if r.Progress != nil && time.Since(last) > 200*time.Millisecond {
+				r.Progress(name, in.read(), in.total, n)
+				last = time.Now()
+			}
+		}
+		l, err := in.next()
+		switch {
+		case err != nil:
+			return nil, err
+		case l == nil:
+			return in, nil
+		case l.at < from, !r.To.IsZero() && l.at >= limit.InstantOf(r.To):
+			continue
+		}
+		if err := each(l); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// decide has all requests decided by the rules.
+func (r *run) decide() error {
+	by, err := virtual.New(r.New, virtual.Options{MaxKeys: r.MaxKeys})
+	if err != nil {
+		return wrong("%v", err)
+	}
+	defer by.Close()
+	var before *virtual.World
+	if r.Old != nil {
+		if before, err = virtual.New(r.Old, virtual.Options{MaxKeys: r.MaxKeys}); err != nil {
+			return wrong("the rules before: %v", err)
+		}
+		defer before.Close()
+	}
+	var now, then ratelimit.Response
+	var in *input
+	in, err = r.pass("decide", func(l *line) error {
+		if l.request == nil {
+			r.report.Unmapped++
+			return nil
+		}
+		if r.begin == 0 {
+			r.start(l.at)
+		}
+		r.one(by, l, &now)
+		if now.Err != nil {
+			r.report.Undecided++
+			r.report.UndecidedWhy = now.Err.Message
+			return nil
+		}
+		if before != nil {
+			r.one(before, l, &then)
+		}
+		r.count(l, &now, &then)
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	r.report.Bad, r.report.BadLines, r.report.Back, r.report.BackAt = in.bad, in.badSome, in.back, in.backAt
+	r.report.Forgotten = by.Evicted()
+	if before != nil {
+		r.report.Forgotten += before.Evicted()
+	}
+	return r.nothing(in)
+}
+
+// nothing returns an error if nothing was replayed, or if fields are in no line.
+func (r *run) nothing(in *input) error {
+	for _, f := range in.files {
+		if log, ok := f.parser.(*accessLog); ok && log.names != nil {
+			if err := log.missing(); err != nil {
+				return wrong("%s: %v", f.name, err)
+			}
+		}
+	}
+	switch {
+	case r.report.Decided > 0:
+		return nil
+	case in.bad > 0:
+		return wrong("no line could be read: %v", in.badSome[0])
+	case r.report.Undecided > 0:
+		return wrong("no request could be decided: %s", r.report.UndecidedWhy)
+	case r.report.Unmapped > 0:
+		return wrong("no line has the values of a descriptor: check --descriptor")
+	case in.last > 0:
+		return wrong("no request was made between --from and --to; the last one was at %s",
+			in.last.Time().Format(time.RFC3339))
+	}
+	return wrong("the files are empty: there is nothing to replay")
+}
+
+// start says from when on to report, when the first request has come.
+func (r *run) start(at limit.Instant) {
+	if r.begin = at.Add(r.Warm); !r.From.IsZero() {
+		r.begin = limit.InstantOf(r.From)
+	}
+}
+
+// one decides a request, and has it be in flight.
+func (r *run) one(w *virtual.World, l *line, resp *ratelimit.Response) {
+	w.Decide(l.at, l.request, resp)
+	if len(resp.Inside.Lease.Held) == 0 {
+		return
+	}
+	switch {
+	case l.until != 0:
+		w.Hold(resp, l.until)
+	case r.Hold > 0:
+		w.Hold(resp, l.at.Add(r.Hold))
+	case r.holds > 0:
+		w.Hold(resp, l.at.Add(r.held/time.Duration(r.holds)))
+	}
+}
+
+// count counts the answers to a request.
+func (r *run) count(l *line, now, then *ratelimit.Response) {
+	if l.until != 0 {
+		r.held, r.holds = r.held+l.until.Sub(l.at), r.holds+1
+	}
+	rep := r.report
+	rep.Decided++
+	if l.at < r.begin {
+		return
+	}
+	if rep.First == 0 {
+		rep.First = l.at
+	}
+	rep.Requests++
+	rep.Last = max(rep.Last, l.at)
+	before, rule := l.refused, l.rule
+	if r.Old != nil {
+		before, rule = then.OverLimit, then.Inside.Rule
+	} else if l.answered {
+		rep.Answered++
+	}
+	if now.Inside.Rule == "" {
+		rep.Unlimited++
+	}
+	if before {
+		rep.RefusedOld++
+		r.rule(rule).RefusedOld++
+		rep.before.add(l.at, 1)
+	}
+	if !now.OverLimit {
+		if before {
+			rep.NewlyAdmitted++
+		}
+		return
+	}
+	rep.RefusedNew++
+	r.rule(now.Inside.Rule).RefusedNew++
+	rep.after.add(l.at, 1)
+	if !before {
+		rep.NewlyRefused++
+		r.newlyRefused(l, &now.Inside)
+	}
+}
+
+func (r *run) rule(name string) *RuleRow {
+	row := r.rules[name]
+	if row == nil {
+		row = &RuleRow{Rule: cmp.Or(name, "(not known)")}
+		r.rules[name] = row
+	}
+	return row
+}
+
+func (r *run) newlyRefused(l *line, in *ratelimit.Inside) {
+	id := counterKey{in.Key, in.Rule}
+	row := r.keys[id]
+	if row == nil {
+		if len(r.keys) >= r.MaxKeys {
+			r.report.KeysLeftOut = true
+			return
+		}
+		row = &KeyRow{Rule: in.Rule, First: l.at, counter: in.Key, limit: in.Limit,
+			Key: descriptors.Name(l.request.Domain, l.request.Descriptors[in.Descriptor].Entries)}
+		r.keys[id] = row
+	}
+	row.NewlyRefused++
+}
+
+// conclude makes the tables of the report.
+func (r *run) conclude() {
+	rep := r.report
+	for _, row := range r.rules {
+		row.Change = row.RefusedNew - row.RefusedOld
+		rep.Rules = append(rep.Rules, row)
+	}
+	slices.SortFunc(rep.Rules, func(a, b *RuleRow) int {
+		return cmp.Or(cmp.Compare(b.Change, a.Change), cmp.Compare(a.Rule, b.Rule))
+	})
+	rep.NewlyRefusedKeys = len(r.keys)
+	for _, row := range r.keys {
+		rep.Keys = append(rep.Keys, row)
+	}
+	slices.SortFunc(rep.Keys, func(a, b *KeyRow) int {
+		return cmp.Or(cmp.Compare(b.NewlyRefused, a.NewlyRefused), cmp.Compare(a.First, b.First), cmp.Compare(a.Key, b.Key),
+			cmp.Compare(a.Rule, b.Rule))
+	})
+	rep.Keys = rep.Keys[:min(len(rep.Keys), max(r.Top, 0))]
+}
+
+// errNone says that a limit cannot be so large that a key fits.
+var errNone = errors.New("no such limit")

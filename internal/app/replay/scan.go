@@ -1,0 +1,238 @@
+package replay
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/headgate-rls/headgate/limit"
+)
+
+// A scanner reads JSON in place: most of a replay would be encoding/json otherwise.
+type scanner struct {
+	text []byte
+	at   int
+}
+
+func (s *scanner) errorf(format string, args ...any) error {
+	return fmt.Errorf("column %d: %s", s.at+1, fmt.Sprintf(format, args...))
+}
+
+// next skips white space and returns the next byte, 0 at the end.
+func (s *scanner) next() byte {
+	for ; s.at < len(s.text); s.at++ {
+		switch c := s.text[s.at]; c {
+		case ' ', '\t', '\r', '\n':
+		default:
+			return c
+		}
+	}
+	return 0
+}
+
+func (s *scanner) want(c byte) error {
+	if s.next() != c {
+		return s.errorf("want %q", c)
+	}
+	s.at++
+	return nil
+}
+
+// maxDepth bounds objects and lists in each other.
+const maxDepth = 32
+
+// list reads what is between brackets, with commas between its parts.
+func (s *scanner) list(open, end byte, part func() error) error {
+	if err := s.want(open); err != nil {
+		return err
+	}
+	if s.next() == end {
+		s.at++
+		return nil
+	}
+	for {
+		if err := part(); err != nil {
+			return err
+		}
+		if c := s.next(); c != ',' && c != end {
+			return s.errorf("want ',' or %q", end)
+		} else if s.at++; c == end {
+			return nil
+		}
+	}
+}
+
+// object calls field at each value.
+func (s *scanner) object(field func(name []byte) error) error {
+	return s.list('{', '}', func() error {
+		name, err := s.str()
+		if err != nil {
+			return err
+		}
+		if err := s.want(':'); err != nil {
+			return err
+		}
+		return field(name)
+	})
+}
+
+// str reads a string. It is a part of the text unless it has escapes.
+func (s *scanner) str() ([]byte, error) {
+	if s.next() != '"' {
+		return nil, s.errorf("want a string")
+	}
+	start, escaped := s.at, false
+	for s.at++; s.at < len(s.text); s.at++ {
+		switch c := s.text[s.at]; {
+		case c == '\\':
+			escaped = true
+			s.at++
+		case c == '"':
+			s.at++
+			if !escaped {
+				return s.text[start+1 : s.at-1], nil
+			}
+			var plain string
+			if err := json.Unmarshal(s.text[start:s.at], &plain); err != nil {
+				return nil, s.errorf("%v", err)
+			}
+			return []byte(plain), nil
+		case c < ' ':
+			return nil, s.errorf("a control character in a string")
+		}
+	}
+	return nil, s.errorf("the line ends in a string")
+}
+
+// scalar reads a value that is no object and no list: the text of a string or a number, nil for null.
+func (s *scanner) scalar() ([]byte, error) {
+	switch c := s.next(); {
+	case c == '"':
+		return s.str()
+	case c == '{' || c == '[' || c == 0:
+		return nil, s.errorf("want a string or a number")
+	}
+	start := s.at
+	for s.at < len(s.text) && bytes.IndexByte([]byte(",]} \t\r\n"), s.text[s.at]) < 0 {
+		s.at++
+	}
+	word := s.text[start:s.at]
+	if !json.Valid(word) {
+		s.at = start
+		return nil, s.errorf("%.20q is no JSON", word)
+	}
+	if string(word) == "null" {
+		return nil, nil
+	}
+	return word, nil
+}
+
+// skip passes over a value.
+func (s *scanner) skip(depth int) error {
+	if depth > maxDepth {
+		return s.errorf("more than %d objects in each other", maxDepth)
+	}
+	switch s.next() {
+	case '{':
+		return s.object(func([]byte) error { return s.skip(depth + 1) })
+	case '[':
+		return s.list('[', ']', func() error { return s.skip(depth + 1) })
+	}
+	_, err := s.scalar()
+	return err
+}
+
+// end wants nothing more.
+func (s *scanner) end() error {
+	if s.next() != 0 {
+		return s.errorf("more text after the object")
+	}
+	return nil
+}
+
+// natural reads an integer that is not negative, as a number or in a string.
+func (s *scanner) natural(name string, most uint64) (uint64, error) {
+	word, err := s.scalar()
+	if err != nil {
+		return 0, err
+	}
+	n, err := strconv.ParseUint(string(word), 10, 64)
+	if err != nil || n > most {
+		return 0, fmt.Errorf("%s: %.20q is not an integer from 0 to %d", name, word, most)
+	}
+	return n, nil
+}
+
+// A clock reads times.
+type clock struct {
+	date [len("2006-01-02")]byte
+	day  limit.Instant // when date begins
+}
+
+// read returns an instant from a time of RFC 3339, or from a number of seconds, milliseconds or microseconds since
+// 1970.
+func (c *clock) read(text []byte) (limit.Instant, error) {
+	if at, ok := c.utc(text); ok {
+		return at, nil
+	}
+	if t, err := time.Parse(time.RFC3339Nano, string(text)); err == nil && t.Year() >= 1970 {
+		return limit.InstantOf(t), nil
+	}
+	n, err := strconv.ParseFloat(string(text), 64)
+	if err != nil || !(n > 0 && n < 1e16) {
+		return 0, fmt.Errorf("%.40q is not a time such as 2026-01-31T23:59:00.123Z, or a number since 1970", text)
+	}
+	for unit := range 3 {
+		if most := []float64{1e11, 1e14, 1e17}[unit]; n < most {
+			return limit.Instant(n*[]float64{1e6, 1e3, 1}[unit] + 0.5), nil
+		}
+	}
+	return 0, nil
+}
+
+// utc reads the usual form: 2006-01-02T15:04:05.999999Z.
+func (c *clock) utc(text []byte) (limit.Instant, bool) {
+	const size = len("2006-01-02T15:04:05")
+	if len(text) <= size || text[10] != 'T' || text[13] != ':' || text[16] != ':' || text[len(text)-1] != 'Z' {
+		return 0, false
+	}
+	if string(text[:10]) != string(c.date[:]) {
+		t, err := time.Parse(time.DateOnly, string(text[:10]))
+		if err != nil || t.Year() < 1970 {
+			return 0, false
+		}
+		copy(c.date[:], text)
+		c.day = limit.InstantOf(t)
+	}
+	h, ok1 := digits(text[11:13])
+	m, ok2 := digits(text[14:16])
+	sec, ok3 := digits(text[17:19])
+	if !ok1 || !ok2 || !ok3 || h > 23 || m > 59 || sec > 59 {
+		return 0, false
+	}
+	at := c.day + limit.Instant((h*60+m)*60+sec)*1_000_000
+	part := text[size : len(text)-1]
+	if len(part) == 0 {
+		return at, true
+	}
+	n, ok := digits(part[1:min(len(part), 7)])
+	if part[0] != '.' || !ok || len(part) > 10 {
+		return 0, false
+	}
+	for range 7 - len(part) {
+		n *= 10
+	}
+	return at + limit.Instant(n), true
+}
+
+func digits(text []byte) (n int64, ok bool) {
+	for _, c := range text {
+		if c < '0' || c > '9' {
+			return 0, false
+		}
+		n = n*10 + int64(c-'0')
+	}
+	return n, len(text) > 0
+}
