@@ -1,6 +1,8 @@
 package descriptors
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"net/url"
@@ -34,6 +36,20 @@ func appendName(b []byte, text, special string) []byte {
 		}
 	}
 	return b
+}
+
+// HashedName is what a name is called where values of requests must not be seen: sha256: and the first 16 digits of
+// its SHA-256.
+func HashedName(name string) string {
+	sum := sha256.Sum256([]byte(name))
+	return hashPrefix + hex.EncodeToString(sum[:8])
+}
+
+const hashPrefix = "sha256:"
+
+// IsHashed reports whether a text is what HashedName returns.
+func IsHashed(text string) bool {
+	return strings.HasPrefix(text, hashPrefix) && !strings.Contains(text, "|")
 }
 
 // ParseName takes apart what Name has made, or a person has written like it.

@@ -195,7 +195,7 @@ func (r *Rule) limitText(id limitID) string {
 	l := r.find(id)
 	switch {
 	case l != nil:
-		return l.brief() + r.shadowText(l.Shadow)
+		return LimitText(l.Limit) + r.shadowText(l.Shadow)
 	case r.Unlimited:
 		return "unlimited"
 	}
@@ -209,9 +209,13 @@ func (r *Rule) shadowText(too bool) string {
 	return ""
 }
 
-// brief renders a limit's figures as people say them: 600/5m, sliding_log 100/1h, token_bucket 10/1s burst 20.
-func (l *RuleLimit) brief() string {
-	s := l.Limit.Spec()
+// LimitText renders a limit's figures as people say them: 600/5m, sliding_log 100/1h, token_bucket 10/1s burst 20,
+// 5 in flight.
+func LimitText(l *limit.Limit) string {
+	s := l.Spec()
+	if l.Is(limit.Leased) {
+		return fmt.Sprintf("%d in flight", s.Max)
+	}
 	text := fmt.Sprintf("%d/%s", s.Max, units.Format(s.Window))
 	if s.Algorithm != limit.FixedWindow {
 		text = s.Algorithm.String() + " " + text

@@ -29,6 +29,7 @@ type engine struct {
 	coverage  *insight.Coverage
 	reloads   insight.Reloads
 	watch     *insight.Watch
+	traffic   insight.Traffic
 }
 
 // failuresPerSecond is how many failures of one kind are logged in a second.

@@ -72,7 +72,7 @@ func (b *batch) warnOfNoMatch(domain string, entries []descriptors.Entry) {
 	}
 	e.conf.Log.Warn("descriptors that no rule matches are not limited", "domain", strings.Clone(domain),
 		"entries", spell.Short(strings.Join(keys, ", ")), "why", b.rules.set.WhyNoMatch(domain, entries),
-		"key", e.loggedKey(domain, entries))
+		"key", e.LoggedKey(domain, entries))
 }
 
 // maxComparedRules bounds the rules among whose domains a similar one is looked for: a caller waits meanwhile.

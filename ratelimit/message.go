@@ -134,6 +134,9 @@ type Error struct {
 
 func (e *Error) Error() string { return e.Message }
 
+// Invalid reports whether something about the call is wrong: asking again makes no difference.
+func (e *Error) Invalid() bool { return e.Code == codeInvalid }
+
 // The gRPC status codes of an [Error].
 const (
 	codeInvalid     = 3  // INVALID_ARGUMENT

@@ -2,8 +2,6 @@ package ratelimit
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"log/slog"
 
 	"github.com/headgate-rls/headgate/descriptors"
@@ -49,7 +47,7 @@ func logRefusal(b *batch, c *call) {
 	if d.cause != nil {
 		cause = d.cause.label
 	}
-	key, trace := e.loggedKey(c.req.Domain, d.entries), traceID(c.req)
+	key, trace := e.LoggedKey(c.req.Domain, d.entries), traceID(c.req)
 	if d.tier != nil {
 		log.Log(ctx, level, "request refused by a tier", "domain", c.req.Domain, "rule", d.limit.name,
 			"tier", d.tier.label, "key", key, "request_id", c.req.RequestID, "trace_id", trace, "suppressed", skipped)
@@ -60,13 +58,12 @@ func logRefusal(b *batch, c *call) {
 		"suppressed", skipped)
 }
 
-// loggedKey returns what the log calls a descriptor: its name, whose values may be personal, or the
+// LoggedKey returns what the log calls a descriptor: its name, whose values may be personal, or the
 // first 16 digits of the name's SHA-256.
-func (e *engine) loggedKey(domain string, entries []descriptors.Entry) string {
+func (e *engine) LoggedKey(domain string, entries []descriptors.Entry) string {
 	name := descriptors.Name(domain, entries)
 	if e.conf.LogKeys {
 		return name[:min(len(name), maxLoggedKey)]
 	}
-	sum := sha256.Sum256([]byte(name))
-	return "sha256:" + hex.EncodeToString(sum[:8])
+	return descriptors.HashedName(name)
 }

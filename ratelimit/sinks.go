@@ -23,6 +23,7 @@ var sinks = []sink{
 	{see: countByPolicy, wanted: func(c *Config) bool { return c.Policies != nil }, flush: flushPolicies},
 	{see: coverDescriptors, wanted: served},
 	{see: warnOfUnknownDomain, wanted: served},
+	{see: countTraffic, wanted: served},
 	{see: watchKeys, wanted: served},
 	{see: logRefusal, wanted: served},
 	{see: traceCall, wanted: func(c *Config) bool { return c.Tracer != nil }},

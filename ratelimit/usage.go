@@ -16,8 +16,12 @@ type Usage struct {
 	Remaining int64
 	// Reset is how long until the limit is as good as unused, if nobody takes any more.
 	Reset time.Duration
-	// Limited: a request of one unit has no room now.
+	// Limited: a request of one unit has no room now, and Retry is how long to wait until it has, if nobody takes any
+	// more: limit.Never if no wait helps.
 	Limited bool
+	Retry   time.Duration
+	// Shadow: the limit refuses nobody.
+	Shadow bool
 }
 
 // Counted reports whether there is a difference to a limit that nobody has used.
@@ -27,6 +31,22 @@ func (u *Usage) Counted() bool { return u.Remaining != u.Limit.Capacity() || u.L
 // for each, empty if none applies. Policies are those in force. The error is the backend's, or an
 // [Error] while there are no rules.
 func (s *Service) Usage(ctx context.Context, domains []string, list [][]descriptors.Entry) ([][]Usage, error) {
+	usages := make([][]Usage, len(list))
+	err := s.peek(ctx, domains, list, func(i int, c *call, v *limit.Verdict) error {
+		var err error
+		usages[i], err = c.usages(v)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return usages, nil
+}
+
+// peek has requests of no units decided, one for each descriptor. see gets the call, and the verdict about it: nil if
+// no limit applies.
+func (s *Service) peek(ctx context.Context, domains []string, list [][]descriptors.Entry,
+	see func(i int, c *call, v *limit.Verdict) error) error {
 	reqs, resps := make([]*Request, len(list)), make([]*Response, len(list))
 	for i, entries := range list {
 		reqs[i], resps[i] = &Request{Domain: domains[i], InProcess: true}, new(Response)
@@ -42,24 +62,34 @@ func (s *Service) Usage(ctx context.Context, domains []string, list [][]descript
 	if len(b.takes) > 0 {
 		s.ask(ctx, s.conf.Backend, b.takes, b.verdicts)
 	}
-	usages := make([][]Usage, len(list))
-	for i := range usages {
+	for i := range b.calls {
 		c := &b.calls[i]
 		if err := c.resp.Err; err != nil && err.Code == codeUnavailable {
-			return nil, err
+			return err
 		}
-		if c.takeIndex < 0 {
-			continue
+		var v *limit.Verdict
+		if c.takeIndex >= 0 {
+			v = &b.verdicts[c.takeIndex]
 		}
-		v := &b.verdicts[c.takeIndex]
-		if v.Err != nil {
-			return nil, v.Err
-		}
-		for j, view := range c.views {
-			out := &v.Outcomes[j]
-			usages[i] = append(usages[i], Usage{Limit: view.limit, Rule: view.name, Remaining: out.Remaining, Reset: out.Reset,
-				Limited: !out.Admitted})
+		if err := see(i, c, v); err != nil {
+			return err
 		}
 	}
-	return usages, nil
+	return nil
+}
+
+// usages returns what a verdict about no units says of each limit.
+func (c *call) usages(v *limit.Verdict) (list []Usage, err error) {
+	if v == nil {
+		return nil, nil
+	}
+	if v.Err != nil {
+		return nil, v.Err
+	}
+	for j, view := range c.views {
+		out := &v.Outcomes[j]
+		list = append(list, Usage{Limit: view.limit, Rule: view.name, Remaining: out.Remaining, Reset: out.Reset,
+			Limited: !out.Admitted, Retry: out.Retry, Shadow: c.ops[j].Shadow})
+	}
+	return list, nil
 }

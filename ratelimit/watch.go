@@ -60,5 +60,24 @@ func (c *call) seen(b *batch, d *decision, at int) insight.Seen {
 		Group: c.ops[at].Key.Group, At: b.instant()}
 }
 
+// countTraffic counts the answers.
+func countTraffic(b *batch, c *call) {
+	t := &b.engine.traffic
+	if len(c.decisions) == 0 {
+		return // nothing was asked that can be decided
+	}
+	t.Seen(b.instant())
+	b.tally.add(&t.Answers)
+	if c.resp.OverLimit {
+		b.tally.add(&t.Refused)
+	}
+	if c.resp.Degraded {
+		b.tally.add(&t.ByPolicy)
+	}
+}
+
+// Traffic returns how many calls this process has answered.
+func (s *Service) Traffic() *insight.Traffic { return &s.traffic }
+
 // Watch returns who is refused and who is near a limit, as this process has seen it.
 func (s *Service) Watch() *insight.Watch { return s.watch }

@@ -92,3 +92,19 @@ func TestShadowModeRefusesNobody(t *testing.T) {
 		t.Errorf("kept is %s", got)
 	}
 }
+
+// TestTrafficCountsAnswers, those that are refused, and those that failure policies give.
+func TestTrafficCountsAnswers(t *testing.T) {
+	h := setup(t, watchedRules)
+	for range 6 {
+		h.askDomain("shop", 1, desc("tenant=a"))
+	}
+	h.be.err = errors.New("away")
+	h.askDomain("shop", 1, desc("tenant=a"))
+	h.Decide(t.Context(), []*Request{{Domain: "shop"}}, []*Response{new(Response)}) // which is invalid
+	traffic := h.Traffic()
+	got := fmt.Sprint(traffic.Answers.Value(), traffic.Refused.Value(), traffic.ByPolicy.Value(), traffic.Last().IsZero())
+	if got != "7 2 1 false" {
+		t.Errorf("answers, refused, by policy: %s", got)
+	}
+}

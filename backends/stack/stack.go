@@ -87,6 +87,14 @@ func registryOf(store backends.Backend) backends.Registry {
 	return memory.NewRegistry(time.Now)
 }
 
+// Peers returns what this process shares with other replicas, nil if its store is its own.
+func (s *Stack) Peers() backends.Registry {
+	if _, ok := s.store.(backends.Registrar); ok && !s.Caps.Local {
+		return s.Registry
+	}
+	return nil
+}
+
 // Now returns the instant to decide at where the store has no clock. It is the
 // wall clock's, except that it never steps back.
 func (s *Stack) Now() limit.Instant { return s.clock.now() }

@@ -1,21 +1,26 @@
 package httpapi
 
 import (
+	"context"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/headgate-rls/headgate/backends"
 	_ "github.com/headgate-rls/headgate/backends/redis"
 	_ "github.com/headgate-rls/headgate/backends/sqlstore"
 	"github.com/headgate-rls/headgate/backends/stack"
 	"github.com/headgate-rls/headgate/descriptors"
 	"github.com/headgate-rls/headgate/descriptors/rulefile"
 	"github.com/headgate-rls/headgate/internal/kit/web"
+	"github.com/headgate-rls/headgate/limit"
 	"github.com/headgate-rls/headgate/policies"
 	"github.com/headgate-rls/headgate/ratelimit"
+	"github.com/headgate-rls/headgate/ratelimit/fleet"
 	"github.com/headgate-rls/headgate/test/serving"
 	"github.com/headgate-rls/headgate/test/webtest"
 )
@@ -51,6 +56,9 @@ type server struct {
 	policies *policies.Set
 	log      *serving.Log
 	doc      *webtest.Document
+	handlers *Handlers
+	asked    atomic.Int64 // how often the store was
+	fail     error        // of the store, unless nil
 	parts    []web.Part
 	draining bool
 }
@@ -75,7 +83,7 @@ func serverWith(t testing.TB, url, rules string) *server {
 		t.Fatal(problems)
 	}
 	s.service, err = ratelimit.New(ratelimit.Config{
-		Backend: s.stack.Backend, Caps: s.stack.Caps, Local: s.stack.Local, Now: s.stack.Now, Log: log,
+		Backend: watched{s.stack.Backend, s}, Caps: s.stack.Caps, Local: s.stack.Local, Now: s.stack.Now, Log: log,
 		Timeout: 5 * time.Second, Policies: s.policies,
 	}, set)
 	must(t, err)
@@ -83,8 +91,8 @@ func serverWith(t testing.TB, url, rules string) *server {
 	must(t, err)
 	document, err := web.Document(openAPI)
 	must(t, err)
-	handlers := New(Config{
-		Service: s.service, List: s.stack.List, Version: "1.2.3", Log: log,
+	s.handlers = New(Config{
+		Service: s.service, List: s.stack.List, Version: "1.2.3", Log: log, Fleet: s.fleet(1, s.stack.Peers()),
 		Ready: web.Readiness{Draining: func() bool { return s.draining }, Parts: func() []web.Part { return s.parts }},
 	})
 	s.handler = guard.Wrap(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -92,9 +100,37 @@ func serverWith(t testing.TB, url, rules string) *server {
 			document.ServeHTTP(w, r)
 			return
 		}
-		handlers.ServeHTTP(w, r)
+		s.handlers.ServeHTTP(w, r)
 	}))
 	return s
+}
+
+// watched counts how often a store is asked, and lets it fail.
+type watched struct {
+	backends.Backend
+	of *server
+}
+
+func (w watched) Take(ctx context.Context, reqs []limit.Request, out []limit.Verdict) {
+	w.of.asked.Add(1)
+	if w.of.fail != nil {
+		backends.Fail(out, w.of.fail)
+		return
+	}
+	w.Backend.Take(ctx, reqs, out)
+}
+
+// awayRegistry is that of a store that does not answer.
+type awayRegistry struct{ backends.Registry }
+
+func (awayRegistry) List(context.Context, string) ([]backends.Row, error) {
+	return nil, backends.ErrUnavailable
+}
+
+// fleet is the replicas as one of them sees them.
+func (s *server) fleet(replica uint32, shared backends.Registry) *fleet.Fleet {
+	return fleet.New(fleet.Config{Watch: s.service.Watch(), Registry: shared, Replica: replica, Name: "host",
+		Log: slog.New(slog.DiscardHandler)})
 }
 
 func must(t testing.TB, err error) {

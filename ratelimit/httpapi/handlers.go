@@ -3,7 +3,9 @@ package httpapi
 import (
 	"context"
 	"errors"
+	"math"
 	"net/http"
+	"time"
 
 	"github.com/headgate-rls/headgate/backends"
 	"github.com/headgate-rls/headgate/descriptors"
@@ -18,22 +20,50 @@ const (
 )
 
 type statusAnswer struct {
-	Status  string       `json:"status"`
-	Version string       `json:"version"`
-	Parts   []partAnswer `json:"parts"`
+	Status  string        `json:"status"`
+	Version string        `json:"version"`
+	Parts   []partAnswer  `json:"parts"`
+	Traffic trafficAnswer `json:"traffic"`
+}
+
+// A trafficAnswer is what this process answered in the last minute.
+type trafficAnswer struct {
+	AnswersPerSecond float64    `json:"answers_per_second"`
+	RefusedPercent   float64    `json:"refused_percent"`
+	ByPolicyPercent  float64    `json:"by_policy_percent"`
+	LastCall         *time.Time `json:"last_call,omitempty"`
+	// UnmatchedShapes are shapes of descriptors that no rule matched.
+	UnmatchedShapes int `json:"unmatched_shapes"`
+}
+
+func (h *Handlers) traffic() (a trafficAnswer) {
+	rate := h.pace.Rate(h.Service.Traffic(), time.Now())
+	percent := func(part float64) float64 { return math.Round(part*1000) / 10 }
+	a.AnswersPerSecond = math.Round(rate.PerSecond*10) / 10
+	a.RefusedPercent, a.ByPolicyPercent = percent(rate.Refused), percent(rate.ByPolicy)
+	if last := rate.Last.UTC(); !rate.Last.IsZero() {
+		a.LastCall = &last
+	}
+	for _, s := range h.Service.Coverage().Shapes() {
+		if s.Matched.Value() == 0 {
+			a.UnmatchedShapes++
+		}
+	}
+	return a
 }
 
 type partAnswer struct {
 	Name    string `json:"name"`
 	Status  string `json:"status"`
 	Problem string `json:"problem,omitempty"`
+	Detail  string `json:"detail,omitempty"`
 }
 
 // status says how the service is. The answer is a success whenever it can be given.
 func (h *Handlers) status(w http.ResponseWriter, _ *http.Request, _ web.Params) error {
-	answer := statusAnswer{Status: "READY", Version: h.Version, Parts: []partAnswer{}}
+	answer := statusAnswer{Status: "READY", Version: h.Version, Parts: []partAnswer{}, Traffic: h.traffic()}
 	for _, p := range h.Ready.Parts() {
-		part := partAnswer{Name: p.Name, Status: "OK", Problem: p.Problem}
+		part := partAnswer{Name: p.Name, Status: "OK", Problem: p.Problem, Detail: p.Detail}
 		if p.Problem != "" {
 			part.Status = "FAILING"
 			if !p.Serving {
@@ -98,9 +128,9 @@ func (h *Handlers) page(ctx context.Context, keys []limit.Key) ([]any, error) {
 		case matches:
 			asked = append(asked, descriptor{descriptors.Name(domain, entries), domain, entries})
 		case known:
-			list = append(list, unknownAnswer{descriptors.Name(domain, entries), algorithmName(a), "UNKNOWN"})
+			list = append(list, unknownAnswer{h.shown(descriptors.Name(domain, entries)), algorithmName(a), "UNKNOWN"})
 		default:
-			list = append(list, unknownAnswer{descriptors.Name(k.Group, nil), algorithmName(a), "UNKNOWN"})
+			list = append(list, unknownAnswer{h.shown(descriptors.Name(k.Group, nil)), algorithmName(a), "UNKNOWN"})
 		}
 	}
 	usages, err := h.usage(ctx, asked)
@@ -108,7 +138,7 @@ func (h *Handlers) page(ctx context.Context, keys []limit.Key) ([]any, error) {
 		return nil, err
 	}
 	for i, u := range usages {
-		if answer := answerOf(asked[i].name, u); answer != nil {
+		if answer := answerOf(h.shown(asked[i].name), u); answer != nil {
 			list = append(list, answer)
 		}
 	}
@@ -149,7 +179,7 @@ func (h *Handlers) usage(ctx context.Context, list []descriptor) (all [][]rateli
 
 // find returns the descriptor of a path, and what is counted for it. It is an error if nothing is.
 func (h *Handlers) find(ctx context.Context, p web.Params) (d descriptor, usages []ratelimit.Usage, err error) {
-	if d, err = keyOf(p["key"]); err != nil {
+	if d, err = h.keyNamed(ctx, p["key"]); err != nil {
 		return d, nil, err
 	}
 	all, err := h.usage(ctx, []descriptor{d})
@@ -157,11 +187,11 @@ func (h *Handlers) find(ctx context.Context, p web.Params) (d descriptor, usages
 	case err != nil:
 		return d, nil, err
 	case len(all[0]) == 0:
-		return d, nil, refuse(http.StatusNotFound, "no limit applies to %s", web.Clip(d.name))
+		return d, nil, refuse(http.StatusNotFound, "no limit applies to %s", web.Clip(h.shown(d.name)))
 	case answerOf(d.name, all[0]) == nil:
 		u := &all[0][0]
 		return d, nil, refuse(http.StatusNotFound, "nothing is counted under %s; the limit of the rule %s is %v",
-			web.Clip(d.name), u.Rule, u.Limit)
+			web.Clip(h.shown(d.name)), u.Rule, u.Limit)
 	}
 	return d, all[0], nil
 }
@@ -171,7 +201,7 @@ func (h *Handlers) get(w http.ResponseWriter, r *http.Request, p web.Params) err
 	if err != nil {
 		return err
 	}
-	web.JSON(w, http.StatusOK, answerOf(d.name, usages))
+	web.JSON(w, http.StatusOK, answerOf(h.shown(d.name), usages))
 	return nil
 }
 
@@ -186,7 +216,7 @@ func (h *Handlers) reset(w http.ResponseWriter, r *http.Request, p web.Params) e
 	}
 	if !counted(usages, func(l *limit.Limit) bool { return !l.Is(limit.Leased) }) {
 		return refuse(http.StatusConflict, "under %s only requests in flight are counted; they end by themselves",
-			web.Clip(d.name))
+			web.Clip(h.shown(d.name)))
 	}
 	// A client that hangs up must not leave open whether the key is reset.
 	by, _ := r.Context().Deadline()
@@ -197,8 +227,8 @@ func (h *Handlers) reset(w http.ResponseWriter, r *http.Request, p web.Params) e
 	if err != nil {
 		return resetError{err}
 	}
-	h.Log.Info("counters reset", "key", d.name, "rule", usages[0].Rule, "by", web.CallerOf(r.Context()), "request_id",
-		web.RequestID(r))
+	h.Log.Info("counters reset", "key", h.Service.LoggedKey(d.domain, d.entries), "rule", usages[0].Rule, "by",
+		web.CallerOf(r.Context()), "request_id", web.RequestID(r))
 	w.Header().Set("Cache-Control", "no-store")
 	w.WriteHeader(http.StatusNoContent)
 	return nil

@@ -10,9 +10,11 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/headgate-rls/headgate/descriptors"
 	"github.com/headgate-rls/headgate/internal/kit/web"
 	"github.com/headgate-rls/headgate/limit"
 	"github.com/headgate-rls/headgate/ratelimit"
+	"github.com/headgate-rls/headgate/ratelimit/fleet"
 )
 
 // timeout bounds a request.
@@ -27,13 +29,27 @@ type Config struct {
 	Ready   web.Readiness
 	Version string // of the program
 	Log     *slog.Logger
+	// Fleet is the replicas.
+	Fleet *fleet.Fleet
+	// HashKeys has keys in answers, and in them those of policies, be hashes.
+	HashKeys bool
 }
 
 // Handlers are the HTTP handlers of counters.
 type Handlers struct {
 	Config
 	listing chan struct{} // has an element while keys are listed
+	peeks   peeker
+	pace    fleet.Pace
 }
 
 // New returns the handlers. Each reset and each failure is one line of the log.
 func New(c Config) *Handlers { return &Handlers{Config: c, listing: make(chan struct{}, 1)} }
+
+// shown is a key as answers have it.
+func (h *Handlers) shown(name string) string {
+	if h.HashKeys && name != "" {
+		return descriptors.HashedName(name)
+	}
+	return name
+}

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/headgate-rls/headgate/descriptors"
 	"github.com/headgate-rls/headgate/internal/kit/web"
 	"github.com/headgate-rls/headgate/limit"
 	"github.com/headgate-rls/headgate/policies"
@@ -87,7 +88,7 @@ func TestResetForgetsOneKey(t *testing.T) {
 	}
 	log := s.log.String()
 	if strings.Count(log, `msg="counters reset"`) != 1 ||
-		!strings.Contains(log, "key=\"shop|user=alice\" rule=shop/user by=admin-token") {
+		!strings.Contains(log, "key="+descriptors.HashedName("shop|user=alice")+" rule=shop/user by=admin-token") {
 		t.Errorf("the log is %s", log)
 	}
 }
@@ -240,18 +241,20 @@ func TestStoreThatIsAway(t *testing.T) {
 // TestStatus tells the version, and what works.
 func TestStatus(t *testing.T) {
 	s := newServer(t, "memory://")
+	const traffic = `"traffic":{"answers_per_second":0,"refused_percent":0,"by_policy_percent":0,"unmatched_shapes":0}}`
 	for _, c := range []struct {
 		draining bool
 		part     web.Part
 		want     string
 	}{
 		{false, web.Part{Name: "backend memory"},
-			`{"status":"READY","version":"1.2.3","parts":[{"name":"backend memory","status":"OK"}]}`},
+			`{"status":"READY","version":"1.2.3","parts":[{"name":"backend memory","status":"OK"}],` + traffic},
 		{false, web.Part{Name: "rules", Problem: "old", Serving: true},
-			`{"status":"READY","version":"1.2.3","parts":[{"name":"rules","status":"FAILING","problem":"old"}]}`},
-		{false, web.Part{Name: "backend x", Problem: "away"},
-			`{"status":"NOT_READY","version":"1.2.3","parts":[{"name":"backend x","status":"FAILING","problem":"away"}]}`},
-		{true, web.Part{Name: "rules"}, `{"status":"DRAINING","version":"1.2.3","parts":[{"name":"rules","status":"OK"}]}`},
+			`{"status":"READY","version":"1.2.3","parts":[{"name":"rules","status":"FAILING","problem":"old"}],` + traffic},
+		{false, web.Part{Name: "backend x", Problem: "away"}, `{"status":"NOT_READY","version":"1.2.3",` +
+			`"parts":[{"name":"backend x","status":"FAILING","problem":"away"}],` + traffic},
+		{true, web.Part{Name: "rules"},
+			`{"status":"DRAINING","version":"1.2.3","parts":[{"name":"rules","status":"OK"}],` + traffic},
 	} {
 		s.draining, s.parts = c.draining, []web.Part{c.part}
 		if got := strings.TrimSpace(s.do(t, "GET", "/admin/status", "").Is(t, 200).Body); got != c.want {

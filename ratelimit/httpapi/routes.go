@@ -23,6 +23,11 @@ func (h *Handlers) routes() []web.Route {
 		{Method: "POST", Path: "/admin/reset/{key}", Handle: h.reset},
 		{Method: "GET", Path: "/admin/coverage", Handle: h.coverage},
 		{Method: "GET", Path: "/admin/reloads", Handle: h.reloads},
+		{Method: "GET", Path: "/admin/top", Query: []string{"by", "window", "limit"}, Handle: h.top},
+		{Method: "GET", Path: "/admin/explain", Query: []string{"domain", "descriptor", "key", "request_id"},
+			Handle: h.explain},
+		{Method: "GET", Path: "/admin/rules", Query: []string{"domain", "after", "limit"}, Handle: h.rules},
+		{Method: "GET", Path: "/admin/recent", Query: []string{"key", "limit"}, Handle: h.recent},
 	}
 }
 

@@ -61,7 +61,8 @@ var rooms = []room{
 		why: "interceptors know the library, and nothing below it"},
 
 	{dir: "ratelimit/httpapi/...", may: []string{"limit", "policies", "descriptors", "backends", "ratelimit",
-		"internal/kit/web"}, why: "the admin API of counters knows no store"},
+		"ratelimit/fleet", "ratelimit/insight", "internal/kit/spell", "internal/kit/units", "internal/kit/web"},
+		why: "the admin API of counters knows no store"},
 	{dir: "ratelimit/...", may: []string{"limit", "policies", "descriptors", "backends", "internal/kit/background",
 		"internal/kit/protofields", "internal/kit/spell", "internal/kit/units"},
 		why: "ratelimit knows limit, descriptors and the contract of stores only"},
@@ -118,7 +119,7 @@ var rooms = []room{
 	{dir: "internal/kit/background/...", may: []string{}, why: "background is for all, and so knows nobody"},
 	{dir: "internal/kit/units/...", bare: true, why: "units is for all, and so knows nobody"},
 	{dir: "internal/kit/protofields/...", may: []string{}, why: "protofields is for all, and so knows nobody"},
-	{dir: "internal/app/client/...", may: []string{"internal/kit/certs", "internal/kit/settings"},
+	{dir: "internal/app/client/...", may: []string{"internal/kit/certs", "internal/kit/settings", "internal/kit/spell"},
 		why: "clients know the wire and where a service is, and nothing of how it works"},
 	{dir: "internal/app/tracing/...", may: []string{"ratelimit", "tracing", "internal/kit/certs",
 		"internal/kit/background", "internal/kit/spell"},

@@ -1,24 +1,24 @@
 package client
 
 import (
-	"errors"
 	"fmt"
 	"strings"
 
 	common "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
 	rls "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+
+	"github.com/headgate-rls/headgate/internal/kit/spell"
 )
 
 // ParseDescriptor reads "key=value,key=value"; "\," is a comma in a value.
 func ParseDescriptor(arg string) (*common.RateLimitDescriptor, error) {
+	pairs, err := spell.Pairs(arg)
+	if err != nil {
+		return nil, fmt.Errorf("descriptor %w", err)
+	}
 	d := new(common.RateLimitDescriptor)
-	const comma = "\x00"
-	for part := range strings.SplitSeq(strings.ReplaceAll(arg, `\,`, comma), ",") {
-		key, value, ok := strings.Cut(strings.ReplaceAll(part, comma, ","), "=")
-		if !ok || key == "" {
-			return nil, fmt.Errorf("descriptor %q: %w", arg, errors.New("want KEY=VALUE[,KEY=VALUE…]"))
-		}
-		d.Entries = append(d.Entries, &common.RateLimitDescriptor_Entry{Key: key, Value: value})
+	for _, p := range pairs {
+		d.Entries = append(d.Entries, &common.RateLimitDescriptor_Entry{Key: p[0], Value: p[1]})
 	}
 	return d, nil
 }

@@ -25,6 +25,9 @@ type Admin struct {
 	Named    map[string]string
 	Networks []string
 
+	// Keys says what answers have of keys.
+	Keys string
+
 	JWKS     string
 	Issuer   string
 	Audience string
@@ -118,6 +121,9 @@ func (c *Admin) settings() []settings.Setting {
 		settings.Row("admin-networks", &c.Networks, nil,
 			"`network` such as 10.0.0.0/8 that admin requests may come from, others get 403; may be repeated "+
 				"(default: any)", settings.Check(networks)),
+		settings.Row("admin-keys", &c.Keys, "plain",
+			"how answers of the admin API name keys of counters, which may have personal values: plain, or hashed, as "+
+				"logs do by --log-keys", settings.OneOf(HashedKeys, "plain")),
 		settings.Row("admin-jwks", &c.JWKS, "",
 			"`file or https URL` with the public keys (JWKS) of JWTs that do in the place of a token, signed by "+
 				"RS256, ES256 or EdDSA",

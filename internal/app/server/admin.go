@@ -55,6 +55,7 @@ func (s *server) newAdminPaths(guard *web.Guard) (paths adminPaths, err error) {
 	paths.counters = guard.Wrap(counters.New(counters.Config{
 		Service: s.limits.service, List: s.limits.store.List, Version: s.version, Log: s.log,
 		Ready: web.Readiness{Draining: s.phase.draining.Load, Parts: s.parts},
+		Fleet: s.limits.fleet, HashKeys: s.conf.Admin.Keys == config.HashedKeys,
 	}))
 	if s.policies != nil {
 		paths.policies, paths.page = s.policies.admin, policies.Page()
@@ -74,7 +75,7 @@ func (a adminPaths) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch top, _, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/admin/"), "/"); top {
 	case "policies", "policies-history":
 		part, off = a.policies, "policies are off: run headgate serve with --policies URL"
-	case "status", "metrics", "reset", "coverage", "reloads":
+	case "status", "metrics", "reset", "coverage", "reloads", "top", "explain", "rules", "recent":
 		part = a.counters
 	case "openapi.json":
 		part = a.document

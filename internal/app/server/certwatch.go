@@ -2,12 +2,14 @@ package server
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"net"
 	"slices"
 	"time"
 
 	"github.com/headgate-rls/headgate/internal/kit/certs"
+	"github.com/headgate-rls/headgate/internal/kit/spell"
 	"github.com/headgate-rls/headgate/internal/kit/web"
 	"github.com/headgate-rls/headgate/internal/wire/handshake"
 )
@@ -84,9 +86,14 @@ func (w *certWatch) look(now time.Time) {
 // part reports whether certificates can be used.
 func (w *certWatch) part() web.Part {
 	part := web.Part{Name: "certificates", Serving: true}
+	ends := time.Duration(0)
 	for _, v := range certs.InUse() {
 		problem := v.Problem(time.Now())
 		needed := v.Use == certs.OfListener && slices.Contains(w.grpc, v.File)
+		if left := time.Until(v.Ends); problem == "" && (ends == 0 || left < ends) {
+			ends = left
+			part.Detail = fmt.Sprintf("the first expires in %s", spell.Count(int(left.Hours()/24), "day"))
+		}
 		if problem != "" && (part.Problem == "" || needed && part.Serving) {
 			part.Problem, part.Serving = v.File+" "+problem, !needed
 		}

@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/headgate-rls/headgate/backends"
@@ -19,6 +21,8 @@ import (
 	"github.com/headgate-rls/headgate/limit"
 	"github.com/headgate-rls/headgate/policies"
 	"github.com/headgate-rls/headgate/ratelimit"
+	"github.com/headgate-rls/headgate/ratelimit/fleet"
+	"github.com/headgate-rls/headgate/ratelimit/insight"
 	"github.com/headgate-rls/headgate/ratelimit/leases"
 )
 
@@ -30,7 +34,9 @@ type limits struct {
 	rules   ruleSource
 	store   *stack.Stack
 	service *ratelimit.Service
+	fleet   *fleet.Fleet
 	backend condition
+	pinged  atomic.Int64 // how long the backend took to answer the last time, in ns
 	// answered is closed when the backend has answered for the first time.
 	answered   chan struct{}
 	answerOnce sync.Once
@@ -78,6 +84,8 @@ func openLimits(ctx context.Context, conf *config.Config, in *policies.Set, log 
 	}
 	metrics.Add(l.service.Leases().Rows()...)
 	metrics.Add(l.service.Coverage().Rows()...)
+	l.fleet = newFleet(l.service.Watch(), l.store, service.Replica, log)
+	metrics.Add(l.fleet.Rows()...)
 	if in != nil {
 		in.OnChange = l.service.NotePolicies
 	}
@@ -87,6 +95,12 @@ func openLimits(ctx context.Context, conf *config.Config, in *policies.Set, log 
 		l.log.Info("the default of --on-backend-error is deny", "rules", note)
 	}
 	return l, nil
+}
+
+// newFleet returns the replicas that share a store. People know this one by its host.
+func newFleet(watch *insight.Watch, store *stack.Stack, replica uint32, log *slog.Logger) *fleet.Fleet {
+	name, _ := os.Hostname() // then the replica's number has to do
+	return fleet.New(fleet.Config{Watch: watch, Registry: store.Peers(), Replica: replica, Name: name, Log: log})
 }
 
 // openRules opens the source of the rules: a control plane, or files.
@@ -190,6 +204,7 @@ func (l *limits) run(ctx context.Context, fail func(error)) {
 	running.start(func() { l.watchBackend(ctx) })
 	running.start(func() { l.store.Run(ctx) })
 	running.start(func() { l.service.Leases().Run(ctx) })
+	running.start(func() { l.fleet.Run(ctx) })
 	if err := l.rules.run(ctx); err != nil {
 		fail(err)
 	}
@@ -204,8 +219,10 @@ func (l *limits) watchBackend(ctx context.Context) {
 		}
 		ctx, cancel := context.WithTimeout(ctx, l.conf.BackendTimeout)
 		defer cancel()
+		began := time.Now()
 		err := l.store.Backend.Ping(ctx)
 		if err == nil {
+			l.pinged.Store(int64(time.Since(began)))
 			l.answerOnce.Do(func() { close(l.answered) })
 		}
 		return err
@@ -215,7 +232,11 @@ func (l *limits) watchBackend(ctx context.Context) {
 // part reports whether the backend answers.
 func (l *limits) part() web.Part {
 	problem, _ := l.backend.problem()
-	return web.Part{Name: "backend " + l.store.Caps.Name, Problem: problem}
+	part := web.Part{Name: "backend " + l.store.Caps.Name, Problem: problem}
+	if took := time.Duration(l.pinged.Load()); took > 0 && problem == "" && !l.store.Caps.Local {
+		part.Detail = fmt.Sprintf("answered a ping in %v", took.Round(10*time.Microsecond))
+	}
+	return part
 }
 
 func (l *limits) backendChanged(err error) {

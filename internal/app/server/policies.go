@@ -75,6 +75,9 @@ const stale = 10 * time.Second
 func (p *policyService) part() web.Part {
 	part := web.Part{Name: "policies"}
 	age, loaded := p.Set.Age(time.Now())
+	if loaded {
+		part.Detail = fmt.Sprintf("%d in force, read %v ago", p.Set.Snapshot().Len(), age.Round(time.Second/10))
+	}
 	switch {
 	case !loaded:
 		part.Problem = "have not been read: the database does not answer"

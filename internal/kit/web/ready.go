@@ -12,6 +12,8 @@ type Part struct {
 	Name, Problem string
 	// Serving: the service is ready all the same.
 	Serving bool
+	// Detail is a figure or two for operators, such as how old it is; possibly empty.
+	Detail string
 }
 
 // Readiness answers /readyz: whether every part that is needed works. With ?verbose it

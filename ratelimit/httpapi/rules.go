@@ -1,0 +1,120 @@
+package httpapi
+
+import (
+	"net/http"
+	"strconv"
+	"strings"
+
+	"github.com/headgate-rls/headgate/descriptors"
+	"github.com/headgate-rls/headgate/internal/kit/web"
+	"github.com/headgate-rls/headgate/ratelimit/fleet"
+)
+
+// A rulesAnswer is a page of the limits in force, in the order of the files.
+type rulesAnswer struct {
+	Rules   []RuleRow `json:"rules"`
+	Next    string    `json:"next,omitempty"`
+	Problem string    `json:"problem,omitempty"`
+}
+
+// A RuleRow is a limit in force, or a rule without one.
+type RuleRow struct {
+	Domain string `json:"domain"`
+	Rule   string `json:"rule"`
+	Limit  string `json:"limit"`
+	Policy string `json:"policy,omitempty"` // the key of policies that take the place of the limit
+	Shadow bool   `json:"shadow,omitempty"`
+	Place  string `json:"place,omitempty"`
+	// Refused is how many requests the limit refused in the last 5 minutes, as far as their keys are kept, and
+	// UsedPercent how full the fullest key was; absent if none was near the limit.
+	Refused     int64   `json:"refused"`
+	UsedPercent float64 `json:"used_percent,omitempty"`
+}
+
+// RuleRows returns the limits of a set.
+func RuleRows(set *descriptors.Set) (list []RuleRow) {
+	for _, r := range set.Rules() {
+		row := RuleRow{Domain: r.Domain, Rule: r.Domain + "/" + r.Path, Limit: "no limit", Shadow: r.Shadow,
+			Place: placeOf(r)}
+		if r.Policy != nil {
+			row.Policy = r.Policy.String()
+		}
+		if r.Unlimited {
+			row.Limit = "unlimited"
+		}
+		if len(r.Limits) == 0 && r.Concurrency == nil {
+			list = append(list, row)
+		}
+		for i := range r.Limits {
+			l, one := &r.Limits[i], row
+			if l.Name != "" {
+				one.Rule += ":" + l.Name
+			}
+			one.Limit, one.Shadow = descriptors.LimitText(l.Limit), r.Shadow || l.Shadow
+			list = append(list, one)
+		}
+		if r.Concurrency != nil {
+			row.Limit = descriptors.LimitText(r.Concurrency.Limit)
+			list = append(list, row)
+		}
+	}
+	return list
+}
+
+// rules answers with a page of the limits in force.
+func (h *Handlers) rules(w http.ResponseWriter, r *http.Request, p web.Params) error {
+	n, err := p.Limit(defaultPage, maxPage)
+	if err != nil {
+		return err
+	}
+	after := 0
+	if text := p["after"]; text != "" {
+		if after, err = strconv.Atoi(text); err != nil || after < 1 {
+			return refuse(http.StatusBadRequest, "after is %q, which no page has given as next", web.Clip(text))
+		}
+	}
+	if len(p["domain"]) > maxKey {
+		return refuse(http.StatusBadRequest, "the domain has %d bytes, more than %d", len(p["domain"]), maxKey)
+	}
+	list := RuleRows(h.Service.Rules())
+	if domain := p["domain"]; domain != "" {
+		kept := list[:0]
+		for _, row := range list {
+			if row.Domain == domain {
+				kept = append(kept, row)
+			}
+		}
+		list = kept
+	}
+	list = list[min(after, len(list)):]
+	answer := rulesAnswer{Rules: []RuleRow{}}
+	if len(list) > n {
+		list, answer.Next = list[:n], strconv.Itoa(after+n)
+	}
+	refused, t := h.Fleet.Find(r.Context(), fleet.Refused, 5, each)
+	near, _ := h.Fleet.Find(r.Context(), fleet.Near, 5, each)
+	_, _, answer.Problem = seen(&t)
+	for i := range list {
+		for _, k := range refused {
+			if k.Rule == list[i].Rule {
+				list[i].Refused += k.Figure
+			}
+		}
+		for _, k := range near {
+			if k.Rule == list[i].Rule {
+				list[i].UsedPercent = max(list[i].UsedPercent, float64(k.Figure)/10)
+			}
+		}
+		answer.Rules = append(answer.Rules, list[i])
+	}
+	web.JSON(w, http.StatusOK, answer)
+	return nil
+}
+
+func each(string) bool { return true }
+
+// domainOf returns the domain of a key.
+func domainOf(key string) string {
+	domain, _, _ := strings.Cut(key, "|")
+	return domain
+}
