@@ -53,7 +53,7 @@ func New(conf Config, set *descriptors.Set) (*Service, error) {
 	s.leases = leases.New(leases.Config{
 		Backend: conf.Backend, ServerClock: conf.Caps.ServerClock, Local: conf.Local, Now: conf.Now, Timeout: conf.Timeout,
 		Registry: conf.Registry, Signer: conf.Leases, Replica: conf.Replica, OwnerGrace: conf.OwnerGrace,
-		Log: conf.Log, Metrics: conf.Metrics, Panics: conf.Panics,
+		Log: conf.Log, Metrics: conf.Metrics, Panics: conf.Panics, Ended: conf.ended,
 	})
 	s.batches.New = func() any { return new(batch) }
 	if set == nil {

@@ -26,6 +26,7 @@ var sinks = []sink{
 	{see: countTraffic, wanted: served},
 	{see: watchKeys, wanted: served},
 	{see: logRefusal, wanted: served},
+	{see: showTaps, wanted: func(c *Config) bool { return len(c.Taps) > 0 }},
 	{see: traceCall, wanted: func(c *Config) bool { return c.Tracer != nil }},
 }
 

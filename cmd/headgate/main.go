@@ -76,8 +76,8 @@ Try it:
 	}
 	root.SetVersionTemplate("headgate {{.Version}}\n") // as the command prints it
 	root.SetFlagErrorFunc(flagError)
-	root.AddCommand(serveCommand(), ratelimitCommand(), checkCommand(), testCommand(), replayCommand(), askCommand(),
-		healthCommand(),
+	root.AddCommand(serveCommand(), ratelimitCommand(), checkCommand(), testCommand(), replayCommand(), captureCommand(),
+		askCommand(), healthCommand(),
 		envoyCommand(), slotCommand(), slotsCommand(), policyCommand(), coverageCommand(), reloadsCommand(), migrateCommand(),
 		versionCommand())
 	return root

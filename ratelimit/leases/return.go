@@ -84,6 +84,7 @@ func (r *Return) addOps(a Action) {
 // the lease under the domain that granted it, and queues what the backend could
 // not do. domain is for logs.
 func (t *Tracker) Settle(domain string, r *Return, v *limit.Verdict) {
+	t.noteEnd(r)
 	if v.Err != nil {
 		t.QueueReturn(r)
 		t.warn("leases could not be released; headgate retries until they expire", "domain", domain, "error", v.Err)
@@ -95,9 +96,17 @@ func (t *Tracker) Settle(domain string, r *Return, v *limit.Verdict) {
 	}
 }
 
+// noteEnd says that a lease has ended, if r ends it.
+func (t *Tracker) noteEnd(r *Return) {
+	if t.conf.Ended != nil && len(r.Ops) > 0 && r.Ops[0].Cost < 0 {
+		t.conf.Ended(r.Holder)
+	}
+}
+
 // QueueReturn does r's ops in the background, and retries them until the lease
 // would have expired.
 func (t *Tracker) QueueReturn(r *Return) {
+	t.noteEnd(r)
 	t.store.takeLocal(r.Ops)
 	for i := range r.Ops {
 		t.releaser.push(&r.Ops[i], r.Domain, r.Held[i].Rule)

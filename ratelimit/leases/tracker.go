@@ -45,6 +45,8 @@ type Config struct {
 	Log *slog.Logger
 	// Metrics counts what becomes of leases.
 	Metrics Metrics
+	// Ended, if set, is called with the holder of a lease that its caller has ended, perhaps more than once.
+	Ended func(holder string)
 	// Panics are reported to it; nil means to the default logger.
 	Panics *background.Reporter
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/headgate-rls/headgate/descriptors"
+	"github.com/headgate-rls/headgate/internal/app/capture"
 	"github.com/headgate-rls/headgate/internal/kit/certs"
 	"github.com/headgate-rls/headgate/internal/kit/settings"
 	"github.com/headgate-rls/headgate/internal/wire/accesslog"
@@ -95,6 +96,8 @@ type Config struct {
 
 	Policies Policies
 
+	Capture string
+
 	Slots Slots
 	Admin Admin
 
@@ -145,7 +148,8 @@ func (c *Config) Logger(w io.Writer) *slog.Logger { return c.Log.Logger(w, c.War
 func (c *Config) table() []settings.Setting {
 	return slices.Concat(c.ruleSettings(), c.xdsSettings(), c.listenerSettings(), c.decisionSettings(),
 		c.answerSettings(), c.leaseSettings(), c.connectionSettings(), c.Policies.settings(),
-		c.Slots.settings(&c.Admin), c.Admin.settings(), c.Log.Rows(), c.refusalSettings())
+		c.Slots.settings(&c.Admin), c.Admin.settings(), c.Log.Rows(), c.refusalSettings(),
+		c.changeSettings())
 }
 
 // SkipRules is the --rules-errors that starts without broken files.
@@ -370,6 +374,23 @@ func (c *Config) refusalSettings() []settings.Setting {
 				"x-request-id; 0: none, except 10 at --log-level debug", settings.Between(0, 1000)),
 		settings.Row("log-keys", &c.LogKeys, HashedKeys,
 			"how keys of requests are logged: hashed, or plain", settings.OneOf(HashedKeys, "plain")),
+	}
+}
+
+// changeSettings are about what a change of rules would do.
+func (c *Config) changeSettings() []settings.Setting {
+	captures := func(text string) error {
+		if text == "" {
+			return nil
+		}
+		_, err := capture.Parse(text)
+		return err
+	}
+	return []settings.Setting{
+		settings.Row("capture", &c.Capture, "",
+			"`FILE` that gets each request that is decided, for headgate replay; FILE?sample=0.1&max=1GiB&hash=KEY,… has "+
+				"a part of the keys, bounds the size of FILE and FILE.1 together, and hashes the values of entries (* for "+
+				"all); empty: disabled", settings.Check(captures)),
 	}
 }
 

@@ -247,7 +247,7 @@ func (s *scanner) entry(e *descriptors.Entry) error {
 	})
 }
 
-var overrideFields = []string{"requestsPerUnit", "requests_per_unit", "unit"}
+var overrideFields = []string{"requestsPerUnit", "requests_per_unit", "unit", "unitMultiplier", "unit_multiplier"}
 
 // override reads the limit that a request brings.
 func (s *scanner) override(o *ratelimit.Override) error {
@@ -256,6 +256,10 @@ func (s *scanner) override(o *ratelimit.Override) error {
 		case "requestsPerUnit", "requests_per_unit":
 			n, err := s.natural("requestsPerUnit", math.MaxUint32)
 			o.RequestsPerUnit = uint32(n)
+			return err
+		case "unitMultiplier", "unit_multiplier":
+			n, err := s.natural("unitMultiplier", math.MaxUint32)
+			o.Multiplier = uint32(n)
 			return err
 		case "unit":
 			var unit string

@@ -45,6 +45,7 @@ func newGuard(c *config.Admin, log *slog.Logger, refusals *web.Refusals) (*web.G
 // adminPaths are the handlers of what begins with /admin/; nil: that part of the service is off.
 type adminPaths struct {
 	counters, policies, slots http.Handler
+	capture                   http.Handler
 	document                  http.Handler // OpenAPI
 	page                      http.Handler // of /policies, without the guard
 }
@@ -57,6 +58,7 @@ func (s *server) newAdminPaths(guard *web.Guard) (paths adminPaths, err error) {
 		Ready: web.Readiness{Draining: s.phase.draining.Load, Parts: s.parts},
 		Fleet: s.limits.fleet, HashKeys: s.conf.Admin.Keys == config.HashedKeys,
 	}))
+	paths.capture = guard.Wrap(s.capture)
 	if s.policies != nil {
 		paths.policies, paths.page = s.policies.admin, policies.Page()
 		documents = append(documents, policies.OpenAPI())
@@ -77,6 +79,8 @@ func (a adminPaths) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		part, off = a.policies, "policies are off: run headgate serve with --policies URL"
 	case "status", "metrics", "reset", "coverage", "reloads", "top", "explain", "rules", "recent":
 		part = a.counters
+	case "capture":
+		part = a.capture
 	case "openapi.json":
 		part = a.document
 	}

@@ -47,8 +47,8 @@ type limits struct {
 // openLimits loads the rules and opens the store, which need not answer at this moment.
 //
 // Policies, nil if there are none, take the place of the limits of rules that ask for them.
-func openLimits(ctx context.Context, conf *config.Config, in *policies.Set, log *slog.Logger, metrics *serverMetrics,
-	panics *background.Reporter, tracer ratelimit.Tracer) (*limits, error) {
+func openLimits(ctx context.Context, conf *config.Config, in *policies.Set, taps []ratelimit.Tap, log *slog.Logger,
+	metrics *serverMetrics, panics *background.Reporter, tracer ratelimit.Tracer) (*limits, error) {
 	l := &limits{conf: conf, log: log, migrated: !conf.BackendMigrate, answered: make(chan struct{})}
 	if err := chooseRules(l.conf); err != nil {
 		return nil, err
@@ -78,6 +78,7 @@ func openLimits(ctx context.Context, conf *config.Config, in *policies.Set, log 
 	service := l.serviceConfig()
 	service.Policies, service.Metrics, service.Hits, service.Panics, service.Tracer = in, metrics.decisions,
 		metrics.hits(), panics, tracer
+	service.Taps = taps
 	if l.service, err = ratelimit.New(service, l.rules.begin()); err != nil {
 		l.closeStore()
 		return nil, err

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/headgate-rls/headgate/internal/app/capture"
 	"github.com/headgate-rls/headgate/internal/app/refmetrics"
 	"github.com/headgate-rls/headgate/internal/kit/background"
 	"github.com/headgate-rls/headgate/internal/kit/certs"
@@ -49,7 +50,8 @@ const buildName = "headgate_build_info"
 // Rows returns the table of what the server measures itself, for the documentation.
 func Rows() []metrics.Row {
 	return slices.Concat(new(fileMetrics).rows(), memoryRows(nil), handshake.NewFailures(nil).Rows(),
-		web.NewRefusals(nil).Rows(), web.NewTurns().Rows(), []metrics.Row{certRow(), metrics.Build(buildName, "")})
+		web.NewRefusals(nil).Rows(), web.NewTurns().Rows(), new(capture.Hub).Rows(), []metrics.Row{certRow(),
+			metrics.Build(buildName, "")})
 }
 
 // addReference adds the metrics of envoyproxy/ratelimit.

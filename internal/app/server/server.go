@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/headgate-rls/headgate/internal/app/capture"
 	"github.com/headgate-rls/headgate/internal/app/config"
 	"github.com/headgate-rls/headgate/internal/app/tracing"
 	"github.com/headgate-rls/headgate/internal/kit/background"
@@ -17,6 +18,7 @@ import (
 	"github.com/headgate-rls/headgate/internal/kit/web"
 	"github.com/headgate-rls/headgate/internal/wire/handshake"
 	"github.com/headgate-rls/headgate/policies"
+	"github.com/headgate-rls/headgate/ratelimit"
 )
 
 // Config is what a server is run with.
@@ -35,6 +37,7 @@ type server struct {
 	panics  *background.Reporter
 	phase   *phase
 	limits  *limits
+	capture *capture.Hub
 	slots   *slotService // nil without --slots
 
 	policies *policyService // nil without --policies
@@ -90,7 +93,11 @@ func Run(ctx context.Context, c Config) error {
 		defer s.policies.close()
 		inForce = s.policies.Set
 	}
-	if s.limits, err = openLimits(ctx, s.conf, inForce, s.log, metrics, s.panics, spans.Tracer()); err != nil {
+	if s.capture, err = openCapture(s.conf, s.log, metrics); err != nil {
+		return err
+	}
+	taps := []ratelimit.Tap{s.capture}
+	if s.limits, err = openLimits(ctx, s.conf, inForce, taps, s.log, metrics, s.panics, spans.Tracer()); err != nil {
 		return err
 	}
 	defer s.limits.close()
@@ -180,6 +187,7 @@ func (s *server) serve(ctx context.Context) (err error) {
 	failed := make(chan error, 8)
 	var running tasks
 	running.start(func() { s.limits.run(work, func(err error) { failed <- err }) })
+	running.start(func() { s.capture.Run(work) })
 	if s.slots != nil {
 		running.start(func() { s.slots.run(work) })
 	}

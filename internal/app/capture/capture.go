@@ -1,0 +1,217 @@
+package capture
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/headgate-rls/headgate/internal/kit/metrics"
+	"github.com/headgate-rls/headgate/limit"
+	"github.com/headgate-rls/headgate/ratelimit"
+)
+
+// A Hub has what is asked captured, by all who want it. It is a [ratelimit.Tap].
+type Hub struct {
+	log     *slog.Logger
+	streams atomic.Pointer[[]*stream] // nil or empty: nobody wants it
+	mu      sync.Mutex                // held to change streams
+
+	file    *file // nil without --capture
+	stopped atomic.Bool
+	failed  metrics.Counter
+	lines   metrics.Counter // of streams that have ended
+	dropped metrics.Counter
+}
+
+var _ ratelimit.Tap = (*Hub)(nil)
+
+// New returns a hub that captures into a file, unless its name is empty. [Hub.Run] writes the file.
+func New(c Config, log *slog.Logger) (*Hub, error) {
+	h := &Hub{log: log}
+	if c.File == "" {
+		return h, nil
+	}
+	f, err := openFile(c)
+	if err != nil {
+		return nil, err
+	}
+	h.file = f
+	return h, h.add(f.stream)
+}
+
+func (h *Hub) counts() (lines, dropped int64) {
+	lines, dropped = h.lines.Value(), h.dropped.Value()
+	for _, s := range h.list() {
+		l, d := s.counts()
+		lines, dropped = lines+l, dropped+d
+	}
+	return lines, dropped
+}
+
+func (h *Hub) list() []*stream {
+	if p := h.streams.Load(); p != nil {
+		return *p
+	}
+	return nil
+}
+
+// Active implements [ratelimit.Tap].
+func (h *Hub) Active() bool { return len(h.list()) > 0 }
+
+// See implements [ratelimit.Tap].
+func (h *Hub) See(a *ratelimit.Asked) {
+	for _, s := range h.list() {
+		s.see(a)
+	}
+}
+
+// Ended implements [ratelimit.Tap].
+func (h *Hub) Ended(holder string) {
+	for _, s := range h.list() {
+		s.ended(holder, limit.InstantOf(time.Now()))
+	}
+}
+
+// maxStreams bounds the captures at a time.
+const maxStreams = 4
+
+var errBusy = fmt.Errorf("%d captures are running; that is as many as there may be", maxStreams)
+
+func (h *Hub) add(s *stream) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	list := h.list()
+	if len(list) >= maxStreams {
+		return errBusy
+	}
+	list = append(list[:len(list):len(list)], s)
+	h.streams.Store(&list)
+	return nil
+}
+
+func (h *Hub) remove(s *stream) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	var list []*stream
+	for _, other := range h.list() {
+		if other != s {
+			list = append(list, other)
+		}
+	}
+	h.streams.Store(&list)
+	lines, dropped := s.counts()
+	h.lines.Add(lines)
+	h.dropped.Add(dropped)
+}
+
+// Run writes the file until ctx ends. If it cannot be written, the capture stops, and nothing else does.
+func (h *Hub) Run(ctx context.Context) {
+	if h.file == nil {
+		return
+	}
+	defer h.remove(h.file.stream)
+	err := h.copy(ctx, h.file.stream, h.file)
+	if err = errors.Join(err, h.file.f.Close()); err != nil {
+		h.failed.Inc()
+		h.log.Error("the capture of requests has stopped; requests are answered as before", "file", h.file.File, "error", err)
+	}
+}
+
+// writeEvery is how long lines wait for others, to be written together.
+const writeEvery = 50 * time.Millisecond
+
+// copy writes the lines of a stream until ctx ends, and then those that wait.
+func (h *Hub) copy(ctx context.Context, s *stream, to io.Writer) error {
+	var memory []byte
+	sweep := time.NewTicker(pendingFor / 10)
+	defer sweep.Stop()
+	write := func() error {
+		lines := s.take(memory)
+		memory = lines
+		if len(lines) == 0 {
+			return nil
+		}
+		_, err := to.Write(lines)
+		return err
+	}
+	for {
+		select {
+		case <-ctx.Done():
+			s.giveUp(limit.MaxInstant)
+			return write()
+		case <-sweep.C:
+			s.giveUp(limit.InstantOf(time.Now().Add(-pendingFor)))
+		case <-s.ready:
+			if err := write(); err != nil {
+				return err
+			}
+			pause := time.NewTimer(writeEvery)
+			select {
+			case <-pause.C:
+			case <-ctx.Done():
+				pause.Stop()
+			}
+		}
+	}
+}
+
+// A file is a capture on the disk: FILE, and FILE.1 that was FILE before.
+type file struct {
+	*stream
+	f    *os.File
+	size int64
+}
+
+func openFile(c Config) (*file, error) {
+	ignoreSizeSignal()
+	f := &file{stream: newStream(c)}
+	return f, f.open()
+}
+
+func (f *file) open() (err error) {
+	if f.f, err = os.OpenFile(f.File, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600); err != nil {
+		return err
+	}
+	info, err := f.f.Stat()
+	if err == nil && !info.Mode().IsRegular() {
+		err = fmt.Errorf("%s is not a regular file", f.File)
+	}
+	if err != nil {
+		_ = f.f.Close()
+		return err
+	}
+	f.size = info.Size()
+	return nil
+}
+
+// Write appends whole lines. If they cannot be written, none of them stays.
+func (f *file) Write(lines []byte) (int, error) {
+	if f.size > 0 && f.size+int64(len(lines)) > f.Max/2 {
+		if err := f.rotate(); err != nil {
+			return 0, err
+		}
+	}
+	n, err := f.f.Write(lines)
+	if err != nil {
+		return 0, errors.Join(err, f.f.Truncate(f.size))
+	}
+	f.size += int64(n)
+	return n, nil
+}
+
+// rotate begins a new file.
+func (f *file) rotate() error {
+	if err := f.f.Close(); err != nil {
+		return err
+	}
+	if err := os.Rename(f.File, f.File+".1"); err != nil {
+		return err
+	}
+	return f.open()
+}

@@ -1,0 +1,141 @@
+package capture
+
+import (
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/headgate-rls/headgate/limit"
+	"github.com/headgate-rls/headgate/ratelimit"
+)
+
+// Bounds of a stream, in bytes and lines.
+const (
+	maxQueued  = 8 << 20 // lines that wait to be written
+	maxPending = 32 << 10
+)
+
+// pendingFor is how long a line waits for the end of its request, at most.
+const pendingFor = 5 * time.Minute
+
+// A stream is lines on their way to one reader.
+type stream struct {
+	Config
+	ready chan struct{} // has an element if there may be lines
+
+	mu      sync.Mutex
+	queue   []byte
+	pending map[string]pending // by the names of leases: lines that wait for the ends of their requests
+	lines   int64
+	dropped int64
+}
+
+// A pending line is of a request in flight.
+type pending struct {
+	at   limit.Instant
+	tail string
+}
+
+func newStream(c Config) *stream {
+	return &stream{Config: c, ready: make(chan struct{}, 1), pending: map[string]pending{}}
+}
+
+// buffers are for lines in the making.
+var buffers = sync.Pool{New: func() any { b := make([]byte, 0, 1024); return &b }}
+
+// see queues the line of a request.
+func (s *stream) see(a *ratelimit.Asked) {
+	first := 0
+	for first < len(a.Request.Descriptors) && !a.Asks(first) {
+		first++
+	}
+	if first == len(a.Request.Descriptors) ||
+		!Sampled(s.Sample, a.Request.Domain, a.Request.Descriptors[first].Entries) {
+		return
+	}
+	buffer := buffers.Get().(*[]byte)
+	defer buffers.Put(buffer)
+	b := (*buffer)[:0]
+	if a.Holder != "" {
+		b = s.tail(b, a)
+		s.wait(a.Holder, pending{a.At, string(b)})
+	} else {
+		b = s.tail(begin(b, a.At), a)
+		s.push(b)
+	}
+	if cap(b) <= 64<<10 {
+		*buffer = b
+	}
+}
+
+// push queues a line, or drops it.
+func (s *stream) push(line []byte) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.add(line)
+}
+
+func (s *stream) add(line []byte) {
+	if len(s.queue)+len(line) > maxQueued {
+		s.dropped++
+		return
+	}
+	s.lines++
+	s.queue = append(s.queue, line...)
+	select {
+	case s.ready <- struct{}{}:
+	default:
+	}
+}
+
+// wait has a line wait for the end of its request. A call that was repeated has the lease that it had.
+func (s *stream) wait(holder string, p pending) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, there := s.pending[holder]; there {
+		return
+	}
+	if len(s.pending) >= maxPending {
+		s.add(append(begin(nil, p.at), p.tail...))
+		return
+	}
+	s.pending[strings.Clone(holder)] = p
+}
+
+// ended queues the line of a request that has ended.
+func (s *stream) ended(holder string, at limit.Instant) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if p, there := s.pending[holder]; there {
+		delete(s.pending, holder)
+		s.add(append(until(begin(nil, p.at), max(at, p.at)), p.tail...))
+	}
+}
+
+// giveUp queues the lines that have waited since before an instant, without an end.
+func (s *stream) giveUp(before limit.Instant) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for holder, p := range s.pending {
+		if p.at < before {
+			delete(s.pending, holder)
+			s.add(append(begin(nil, p.at), p.tail...))
+		}
+	}
+}
+
+// take returns the lines that wait, in the place of memory to use again.
+func (s *stream) take(memory []byte) []byte {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	lines := s.queue
+	s.queue = memory[:0]
+	return lines
+}
+
+// counts returns how many lines were queued and dropped.
+func (s *stream) counts() (lines, dropped int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.lines, s.dropped
+}

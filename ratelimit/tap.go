@@ -1,0 +1,63 @@
+package ratelimit
+
+import (
+	"slices"
+
+	"github.com/headgate-rls/headgate/limit"
+)
+
+// A Tap sees what is asked, and what was answered. It is called before the answer leaves: it must not block, and must
+// copy what it keeps. Its methods may be called concurrently.
+type Tap interface {
+	// Active reports whether the tap wants to see anything now.
+	Active() bool
+	// See sees a request that was decided.
+	See(*Asked)
+	// Ended says that the request with a lease of this name has ended. It may be called more than once, and is not where
+	// a lease expires.
+	Ended(holder string)
+}
+
+// An Asked is a request and its answer, for a [Tap].
+type Asked struct {
+	Request *Request
+	At      limit.Instant
+	Refused bool
+	Rule    string // of the limit that refused, else the closest: "domain/path:name"; empty if none counted
+	// Degraded: a failure policy answered, not the counters.
+	Degraded bool
+	Holder   string // names the lease that the request got; empty: none
+}
+
+// Asks reports whether descriptor i asks for something. Others give a lease back.
+func (a *Asked) Asks(i int) bool {
+	entries := a.Request.Descriptors[i].Entries
+	return len(entries) == 0 || entries[0].Key != OpKey
+}
+
+// ended tells the taps that a request with a lease has ended.
+func (c *Config) ended(holder string) {
+	for _, tap := range c.Taps {
+		tap.Ended(holder)
+	}
+}
+
+// showTaps shows a call that was decided to the taps.
+func showTaps(b *batch, c *call) {
+	if c.resp.Err != nil || len(c.decisions) == 0 {
+		return
+	}
+	if !slices.ContainsFunc(b.engine.conf.Taps, Tap.Active) {
+		return
+	}
+	asked := Asked{Request: c.req, At: limit.Instant(b.instant()), Refused: c.resp.OverLimit, Degraded: c.resp.Degraded}
+	if d := c.closest(); d != nil && d.limit != nil {
+		asked.Rule = d.limit.name
+	}
+	if len(c.resp.granted) > 0 {
+		asked.Holder = c.holder
+	}
+	for _, tap := range b.engine.conf.Taps {
+		tap.See(&asked)
+	}
+}
