@@ -17,13 +17,15 @@ type onion struct {
 	backends.Inside
 	breaker  *breaker.Backend
 	local    *fallback.Backend
+	outages  outageLog
 	declined background.LogLimit
 }
 
 // Around puts all layers around a store, and one around the memory that decides in an outage. That
 // one settles with the store afterwards.
 func Around(in backends.Inside) backends.Layered {
-	o := &onion{Inside: in, declined: background.LogLimit{PerSecond: 1}}
+	o := &onion{Inside: in, declined: background.LogLimit{PerSecond: 1},
+		outages: outageLog{log: in.Log, name: in.Caps.Name, now: in.Options.Now}}
 	all := backends.Layered{Backend: in.Next}
 	for _, layer := range []struct { // the order, from the inside out
 		name string
@@ -51,7 +53,8 @@ func Around(in backends.Inside) backends.Layered {
 }
 
 func (o *onion) guard(next backends.Backend) backends.Backend {
-	conf := breaker.Config{Timeout: o.Timeout, Panics: o.Panics, OnChange: o.breakerChanged, OnDeclined: o.declines}
+	conf := breaker.Config{Timeout: o.Timeout, Panics: o.Panics, OnChange: o.breakerChanged, OnDeclined: o.declines,
+		OnPace: o.outages.paced, OnTick: o.outages.tick}
 	if o.Caps.Atomicity == backends.PerPartition {
 		conf.Failures = -1 // one of several nodes may be away: only the share of failures counts
 	}
@@ -59,14 +62,8 @@ func (o *onion) guard(next backends.Backend) backends.Backend {
 	return o.breaker
 }
 
-func (o *onion) breakerChanged(from, to breaker.State, why error) {
-	switch to {
-	case breaker.Open:
-		if from == breaker.Closed {
-			o.Log.Error("circuit breaker opened: backend failing, failure policies decide", "backend", o.Caps.Name, "error", why)
-		}
-	case breaker.Closed:
-		o.Log.Info("circuit breaker closed: backend answers again", "backend", o.Caps.Name)
+func (o *onion) breakerChanged(_, to breaker.State, why error) {
+	if o.outages.changed(to, why); to == breaker.Closed {
 		o.local.Signal()
 	}
 }

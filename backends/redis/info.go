@@ -4,31 +4,9 @@ import (
 	"context"
 	"strconv"
 	"strings"
-	"sync"
 
 	"github.com/redis/go-redis/v9"
 )
-
-// warnings asks the servers that client reaches about settings under which limits
-// would not hold: see [Backend.Warnings].
-func warnings(ctx context.Context, client redis.UniversalClient) []string {
-	var mu sync.Mutex
-	var list []string
-	ask := func(ctx context.Context, node *redis.Client) error {
-		info, err := node.Info(ctx).Result()
-		if err != nil {
-			return err
-		}
-		mu.Lock()
-		defer mu.Unlock()
-		for _, w := range warningsOf(parseInfo(info)) {
-			list = append(list, "Redis at "+node.Options().Addr+": "+w)
-		}
-		return nil
-	}
-	_ = eachMaster(ctx, client, ask)
-	return list
-}
 
 // eachMaster calls f for each master that client reaches, for several of a Cluster at once.
 func eachMaster(ctx context.Context, client redis.UniversalClient, f func(context.Context, *redis.Client) error) error {

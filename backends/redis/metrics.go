@@ -44,10 +44,23 @@ func (b *Backend) Figures() []metrics.Row {
 	gauge := func(name, help string, f func(Stats) float64) metrics.Row {
 		return metrics.GaugeOf(name, help, func() float64 { return f(b.Stats()) })
 	}
+	vital := func(name, help string, f func(Vitals) float64) metrics.Row {
+		return metrics.GaugeOf(name, help, func() float64 { return f(b.Vitals()) })
+	}
 	counter := func(name, help string, f func(Stats) float64) metrics.Row {
 		return metrics.CounterOf(name, help, func() float64 { return f(b.Stats()) })
 	}
 	return []metrics.Row{
+		vital("headgate_redis_memory_used_bytes", "Memory that Redis uses, of all masters, as it said in the last 15 s.",
+			func(v Vitals) float64 { return float64(v.MemoryUsed) }),
+		vital("headgate_redis_memory_max_bytes", "The maxmemory of all masters; 0 without a bound.",
+			func(v Vitals) float64 { return float64(v.MemoryMax) }),
+		vital("headgate_redis_memory_used_ratio", "The part of maxmemory that the fullest master uses; 0 without a bound.",
+			func(v Vitals) float64 { return v.Fullest }),
+		metrics.CounterOf("headgate_redis_evicted_keys_total", "Keys that Redis has evicted while this process looked on, "+
+			"whoever's they are. With noeviction it evicts none.", func() int64 { return b.Vitals().Evicted }),
+		metrics.CounterOf("headgate_redis_changes_total", "How often another Redis answered than before, after a restart or "+
+			"a failover, or its role had changed.", func() int64 { return b.Vitals().Changes }),
 		gauge("headgate_redis_pool_connections", "Connections to Redis.",
 			func(s Stats) float64 { return float64(s.Connections) }),
 		gauge("headgate_redis_pool_idle_connections", "Idle connections to Redis.",

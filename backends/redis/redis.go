@@ -145,8 +145,11 @@ func (b *Backend) Ping(ctx context.Context) error {
 		_, err = mapError(err, false)
 		return err
 	}
-	ctx, cancel := b.bounded(ctx)
-	defer cancel()
+	if _, ok := ctx.Deadline(); !ok { // else it is the caller's: a slow Redis may take that long to connect and to answer
+		var cancel context.CancelFunc
+		ctx, cancel = b.bounded(ctx)
+		defer cancel()
+	}
 	groups, slotOf := []string{"ping"}, func(*limit.Request) int { return 0 }
 	if b.cluster != nil {
 		slotOf = b.requestSlot
@@ -185,4 +188,12 @@ func (b *Backend) Close() error {
 // Warnings asks the servers about settings under which limits would not hold
 // and returns a sentence for each. A server that does not answer, because
 // the user may not ask or the server is away, gives none.
-func (b *Backend) Warnings(ctx context.Context) []string { return warnings(ctx, b.client) }
+func (b *Backend) Warnings(ctx context.Context) (list []string) {
+	found, _ := askVitals(ctx, b.client) // those that do not answer are missing
+	for addr, v := range found {
+		for _, w := range v.warnings {
+			list = append(list, "Redis at "+addr+": "+w)
+		}
+	}
+	return list
+}

@@ -25,7 +25,8 @@ type servers struct {
 	cluster *redis.ClusterClient // nil unless client is one
 	nodes   nodes
 
-	looked     atomic.Bool // whether warnings were logged
+	looked     atomic.Bool // whether they were asked how they are
+	vitals     vitals
 	compared   atomic.Bool // whether clocks were
 	background sync.WaitGroup
 	closing    context.Context
@@ -217,7 +218,7 @@ func (s *servers) run(ctx context.Context, calls []*call) {
 		}
 		if len(again) == 0 {
 			if len(calls) > 0 && calls[0].err == nil {
-				s.look()
+				s.lookOnce()
 				s.compareClocks(calls[0])
 			}
 			return
@@ -265,18 +266,11 @@ func (s *servers) inBackground(where string, f func()) {
 	})
 }
 
-// look logs what is wrong with the server once it has first answered.
-func (s *servers) look() {
-	if s.looked.Load() || s.looked.Swap(true) {
-		return
+// lookOnce asks the servers how they are once one has first answered.
+func (s *servers) lookOnce() {
+	if !s.looked.Load() && !s.looked.Swap(true) {
+		s.look()
 	}
-	s.inBackground("look", func() {
-		ctx, cancel := context.WithTimeout(s.closing, 5*time.Second)
-		defer cancel()
-		for _, w := range warnings(ctx, s.client) {
-			s.log.Warn("a setting of Redis can break limits", "warning", w, "redis", s.cfg)
-		}
-	})
 }
 
 // mostApart is how far clocks may be apart that are asked one after the other, one of them

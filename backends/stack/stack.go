@@ -150,6 +150,16 @@ func (s *Stack) Figures() []backends.Figure {
 	return list
 }
 
+// Slow says how the store keeps up with its callers if it answers, but for many of them too late; else "".
+func (s *Stack) Slow() string {
+	for _, p := range s.parts {
+		if f, ok := p.(interface{ Slow() string }); ok {
+			return f.Slow()
+		}
+	}
+	return ""
+}
+
 // RulesChanged forgets what layers know under the old rules.
 func (s *Stack) RulesChanged() {
 	for _, p := range s.parts {

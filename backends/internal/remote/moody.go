@@ -37,6 +37,18 @@ func Slow(d time.Duration) Way {
 	}
 }
 
+// Within takes d for each call, or until its context ends.
+func Within(d time.Duration) Way {
+	return func(ctx context.Context) error {
+		select {
+		case <-time.After(d):
+			return nil
+		case <-ctx.Done():
+			return fmt.Errorf("%w: %w", backends.ErrUnavailable, ctx.Err())
+		}
+	}
+}
+
 // A Moody store treats calls as the test demands, in the way of the moment.
 type Moody struct {
 	backends.Backend       // keeps the state; tests may ask it directly

@@ -21,6 +21,7 @@ type Backend struct {
 
 	inFlight atomic.Int64
 	pulse    pulse
+	gait     gait
 
 	// Counters for Stats.
 	refused, overloaded, late atomic.Uint64
@@ -43,12 +44,14 @@ const slack = 5 * time.Millisecond
 // is the clock of the contexts' deadlines; outside tests it is time.Now.
 func New(next backends.Backend, cfg Config, now func() time.Time) *Backend {
 	cfg.setDefaults()
-	return &Backend{next: next, cfg: cfg, now: now, circuit: circuit.New(circuit.Config{
+	b := &Backend{next: next, cfg: cfg, now: now, circuit: circuit.New(circuit.Config{
 		Failures: cfg.Failures, Share: cfg.Share, Window: cfg.Window,
 		Delay: cfg.Delay, MaxDelay: cfg.MaxDelay, PingAfter: cfg.PingAfter, Timeout: cfg.Timeout,
 		Ping:     func(ctx context.Context) error { return silence(next.Ping(ctx)) },
 		OnChange: cfg.OnChange, Rand: cfg.Rand, Panics: cfg.Panics,
 	})}
+	b.gait.init()
+	return b
 }
 
 // Take sends reqs on, or fails them at once.
@@ -86,6 +89,7 @@ func (b *Backend) Take(ctx context.Context, reqs []limit.Request, out []limit.Ve
 
 func (b *Backend) refuse(out []limit.Verdict) {
 	b.refused.Add(1)
+	b.gait.refused.Add(1)
 	backends.Fail(out, b.circuit.Refusal())
 }
 
@@ -119,6 +123,8 @@ func (b *Backend) ask(ctx context.Context, began time.Time, p circuit.Period, re
 		result = unless(cut || why == nil, circuit.Failed)
 	}
 	b.pulse.ended(began, ended, result)
+	deadline, _ := ctx.Deadline()
+	b.gait.ended(deadline.Sub(began), late)
 	b.circuit.Settle(p, result, why)
 }
 
@@ -216,10 +222,12 @@ func (b *Backend) Ping(ctx context.Context) error {
 // Close ends what runs in the background, and closes the store.
 func (b *Backend) Close() error {
 	b.circuit.Stop()
+	b.gait.stopPings()
 	ended := make(chan struct{})
 	b.cfg.Panics.Go("close", func() { // outlives Close only where the store ignores its context
 		defer close(ended)
 		b.circuit.Wait()
+		b.gait.wait()
 	})
 	patience := time.NewTimer(b.cfg.Timeout)
 	defer patience.Stop()

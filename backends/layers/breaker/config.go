@@ -59,6 +59,11 @@ type Config struct {
 	// [backends.ErrDeclined]. It must not block.
 	OnDeclined func(why error)
 
+	// OnPace is called when the store has become slower than its callers wait, and when it no longer is: see
+	// [Backend.Slow]. OnTick is called once a second. Neither may block.
+	OnPace func(p Pace, slow bool)
+	OnTick func()
+
 	// Panics are reported to it; nil means to the default logger.
 	Panics *background.Reporter
 
@@ -83,6 +88,12 @@ func (c *Config) setDefaults() {
 	}
 	if c.OnDeclined == nil {
 		c.OnDeclined = func(error) {}
+	}
+	if c.OnPace == nil {
+		c.OnPace = func(Pace, bool) {}
+	}
+	if c.OnTick == nil {
+		c.OnTick = func() {}
 	}
 	if c.Rand == nil {
 		c.Rand = rand.Float64

@@ -218,10 +218,8 @@ func (l *limits) watchBackend(ctx context.Context) {
 		if err := l.migrate(ctx); err != nil {
 			return err
 		}
-		ctx, cancel := context.WithTimeout(ctx, l.conf.BackendTimeout)
-		defer cancel()
 		began := time.Now()
-		err := l.store.Backend.Ping(ctx)
+		err := l.ping(ctx)
 		if err == nil {
 			l.pinged.Store(int64(time.Since(began)))
 			l.answerOnce.Do(func() { close(l.answered) })
@@ -230,11 +228,21 @@ func (l *limits) watchBackend(ctx context.Context) {
 	}, l.backendChanged)
 }
 
-// part reports whether the backend answers.
+// ping asks whether the backend answers. It may have to connect, too.
+func (l *limits) ping(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, 2*l.conf.BackendTimeout)
+	defer cancel()
+	return l.store.Backend.Ping(ctx)
+}
+
+// part reports whether the backend answers, and does so in time.
 func (l *limits) part() web.Part {
-	problem, _ := l.backend.problem()
-	part := web.Part{Name: "backend " + l.store.Caps.Name, Problem: problem}
-	if took := time.Duration(l.pinged.Load()); took > 0 && problem == "" && !l.store.Caps.Local {
+	part := web.Part{Name: "backend " + l.store.Caps.Name}
+	if problem, away := l.backend.problem(); away {
+		part.Problem = problem
+	} else if slow := l.store.Slow(); slow != "" {
+		part.Problem, part.Serving = "slow: "+slow, true
+	} else if took := time.Duration(l.pinged.Load()); took > 0 && !l.store.Caps.Local {
 		part.Detail = fmt.Sprintf("answered a ping in %v", took.Round(10*time.Microsecond))
 	}
 	return part

@@ -1,0 +1,118 @@
+package redis
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/headgate-rls/headgate/test/testenv"
+)
+
+// lookAgain has b ask the servers as it does every 15 s.
+func lookAgain(b *Backend) Vitals {
+	for range vitalsEvery {
+		b.Sweep(0)
+	}
+	b.background.Wait()
+	return b.Vitals()
+}
+
+type lockedText struct {
+	mu sync.Mutex
+	strings.Builder
+}
+
+func (l *lockedText) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.Builder.Write(p)
+}
+
+func TestRedisIsLookedAtAgainAndAgain(t *testing.T) {
+	s := testenv.StartRedis(t, testenv.WithArgs("--maxmemory", "100mb", "--maxmemory-policy", "noeviction"))
+	var text lockedText
+	b, err := Open(context.Background(), mustParse(t, s.URL()), slog.New(slog.NewTextHandler(&text, nil)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	said := func(what string, times int) {
+		t.Helper()
+		text.mu.Lock()
+		defer text.mu.Unlock()
+		if n := strings.Count(text.String(), what); n != times {
+			t.Errorf("%q is %d times in the log, want %d: %s", what, n, times, text.String())
+		}
+	}
+	takeOne(b, "", 1, 0)
+	v := lookAgain(b)
+	if v.MemoryMax != 100<<20 || v.MemoryUsed < 100_000 || v.Fullest <= 0 || v.Fullest > 0.5 || v.Evicted != 0 {
+		t.Errorf("%+v", v)
+	}
+	said("level=WARN", 0)
+
+	// Somebody changes the eviction policy while headgate runs, and Redis fills up.
+	ctx, client := context.Background(), s.Client()
+	if err := client.ConfigSet(ctx, "maxmemory-policy", "allkeys-lru").Err(); err != nil {
+		t.Fatal(err)
+	}
+	lookAgain(b)
+	lookAgain(b)
+	said("allkeys-lru", 1)
+	for i := range 200 {
+		client.Set(ctx, fmt.Sprint("other:", i), strings.Repeat("x", 10_000), 0)
+	}
+	if err := client.ConfigSet(ctx, "maxmemory", fmt.Sprint(v.MemoryUsed+100_000)).Err(); err != nil {
+		t.Fatal(err)
+	}
+	client.Set(ctx, "one", "more", 0)
+	if v = lookAgain(b); v.Evicted < 10 || v.Fullest < 0.5 {
+		t.Errorf("after evictions: %+v", v)
+	}
+	said("Redis evicts keys", 1)
+
+	before := v.Evicted
+	s.Kill()
+	lookAgain(b)
+	s.Restart()
+	if v = lookAgain(b); v.Changes != 1 || v.Evicted != before {
+		t.Errorf("after a restart: %+v", v)
+	}
+	said("another Redis answers", 1)
+	said("maxmemory-policy allkeys-lru", 1)
+	if err := s.Client().ReplicaOf(ctx, "127.0.0.1", "1").Err(); err != nil { // it becomes a replica
+		t.Fatal(err)
+	}
+	if v = lookAgain(b); v.Changes != 2 {
+		t.Errorf("after a change of the role: %+v", v)
+	}
+	said("it is a replica and takes no writes", 1)
+}
+
+// The user of the README's example may ask for the figures; one who may not is told once.
+func TestFiguresNeedARight(t *testing.T) {
+	s := testenv.StartRedis(t)
+	var text lockedText
+	for _, user := range []struct{ name, rights string }{{"may", "+info"}, {"may-not", "-info"}} {
+		if err := s.Client().Do(t.Context(), "ACL", "SETUSER", user.name, "on", ">secret", "~*", "+@all", user.rights).
+			Err(); err != nil {
+			t.Fatal(err)
+		}
+		b, err := Open(t.Context(), mustParse(t, s.URLFor(user.name, "secret")), slog.New(slog.NewTextHandler(&text, nil)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		lookAgain(b)
+		v := lookAgain(b)
+		if v.Refused != (user.name == "may-not") || (v.MemoryUsed > 0) == v.Refused {
+			t.Errorf("%s: %+v", user.name, v)
+		}
+		b.Close()
+	}
+	if n := strings.Count(text.String(), "may not ask INFO"); n != 1 {
+		t.Errorf("%d lines: %s", n, text.String())
+	}
+}
