@@ -35,6 +35,16 @@ func (a *Asked) Asks(i int) bool {
 	return len(entries) == 0 || entries[0].Key != OpKey
 }
 
+// First returns the number of the first descriptor that asks for something, -1 if none does.
+func (a *Asked) First() int {
+	for i := range a.Request.Descriptors {
+		if a.Asks(i) {
+			return i
+		}
+	}
+	return -1
+}
+
 // ended tells the taps that a request with a lease has ended.
 func (c *Config) ended(holder string) {
 	for _, tap := range c.Taps {

@@ -77,7 +77,7 @@ Try it:
 	root.SetVersionTemplate("headgate {{.Version}}\n") // as the command prints it
 	root.SetFlagErrorFunc(flagError)
 	root.AddCommand(serveCommand(), ratelimitCommand(), checkCommand(), testCommand(), replayCommand(), captureCommand(),
-		askCommand(), healthCommand(),
+		diffCommand(), askCommand(), healthCommand(),
 		envoyCommand(), slotCommand(), slotsCommand(), policyCommand(), coverageCommand(), reloadsCommand(), migrateCommand(),
 		versionCommand())
 	return root

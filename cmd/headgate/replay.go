@@ -195,10 +195,7 @@ func writePage(name string, r *replay.Report) error {
 // progressTo returns a function that shows progress on a terminal, nil if out is none.
 func progressTo(out io.Writer) func(pass string, read, total, requests int64) {
 	file, ok := out.(*os.File)
-	if !ok {
-		return nil
-	}
-	if info, err := file.Stat(); err != nil || info.Mode()&os.ModeCharDevice == 0 {
+	if !ok || !isTerminal(file) {
 		return nil
 	}
 	return func(pass string, read, total, requests int64) {
@@ -211,4 +208,9 @@ func progressTo(out io.Writer) func(pass string, read, total, requests int64) {
 		}
 		fmt.Fprintf(file, "\r\x1b[K%s", text)
 	}
+}
+
+func isTerminal(file *os.File) bool {
+	info, err := file.Stat()
+	return err == nil && info.Mode()&os.ModeCharDevice != 0
 }

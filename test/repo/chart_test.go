@@ -22,6 +22,7 @@ import (
 var chartSettings = map[string]string{
 	"config": "", "example": "", "socket-mode": "", "debug": "", "http": "", "services": "",
 	"rules":         "rules.files",
+	"candidate":     "rules.candidate",
 	"merge-domains": "rules.mergeDomains",
 	"xds":           "xds.server",
 	"xds-tls":       "xds.existingSecret", "xds-tls-cert": "xds.existingSecret", "xds-tls-key": "xds.existingSecret",

@@ -13,6 +13,7 @@
 {{- else -}}
 {{- $_ := set $s "rules" "/etc/headgate/rules" -}}
 {{- end -}}
+{{- if .Values.rules.candidate }}{{ $_ := set $s "candidate" "/etc/headgate/candidate" }}{{ end -}}
 {{- $_ := set $s "drain-delay" (printf "%ss" (include "headgate.drainDelay" .)) -}}
 {{- $_ := set $s "drain-timeout" (printf "%ss" (include "headgate.drainTimeout" .)) -}}
 {{- if .Values.rules.mergeDomains }}{{ $_ := set $s "merge-domains" true }}{{ end -}}

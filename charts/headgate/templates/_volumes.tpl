@@ -2,6 +2,7 @@
      volume of several, a key would silently hide an equal one. Never a subPath: it is not updated. */}}
 
 {{- define "headgate.rulesName" -}}{{ include "headgate.fullname" . }}-rules{{- end -}}
+{{- define "headgate.candidateName" -}}{{ include "headgate.fullname" . }}-candidate{{- end -}}
 {{- define "headgate.settingsName" -}}{{ include "headgate.fullname" . }}-settings{{- end -}}
 
 {{/* hg- in names keeps them apart from those of pods that headgate is put into. */}}
@@ -13,6 +14,11 @@
 - name: hg-rules
   configMap:
     name: {{ include "headgate.rulesName" . }}
+{{- end }}
+{{- if .Values.rules.candidate }}
+- name: hg-candidate
+  configMap:
+    name: {{ include "headgate.candidateName" . }}
 {{- end }}
 {{- range $i, $name := .Values.rules.configMaps }}
 - name: hg-rules-{{ $i }}
@@ -55,6 +61,11 @@
 {{- if .Values.rules.files }}
 - name: hg-rules
   mountPath: /etc/headgate/rules/{{ include "headgate.rulesName" . }}
+  readOnly: true
+{{- end }}
+{{- if .Values.rules.candidate }}
+- name: hg-candidate
+  mountPath: /etc/headgate/candidate
   readOnly: true
 {{- end }}
 {{- range $i, $name := .Values.rules.configMaps }}

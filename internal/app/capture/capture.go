@@ -23,7 +23,6 @@ type Hub struct {
 	mu      sync.Mutex                // held to change streams
 
 	file    *file // nil without --capture
-	stopped atomic.Bool
 	failed  metrics.Counter
 	lines   metrics.Counter // of streams that have ended
 	dropped metrics.Counter

@@ -45,12 +45,8 @@ var buffers = sync.Pool{New: func() any { b := make([]byte, 0, 1024); return &b 
 
 // see queues the line of a request.
 func (s *stream) see(a *ratelimit.Asked) {
-	first := 0
-	for first < len(a.Request.Descriptors) && !a.Asks(first) {
-		first++
-	}
-	if first == len(a.Request.Descriptors) ||
-		!Sampled(s.Sample, a.Request.Domain, a.Request.Descriptors[first].Entries) {
+	first := a.First()
+	if first < 0 || !Sampled(s.Sample, a.Request.Domain, a.Request.Descriptors[first].Entries) {
 		return
 	}
 	buffer := buffers.Get().(*[]byte)

@@ -96,7 +96,8 @@ type Config struct {
 
 	Policies Policies
 
-	Capture string
+	Capture   string
+	Candidate Candidate
 
 	Slots Slots
 	Admin Admin
@@ -377,6 +378,25 @@ func (c *Config) refusalSettings() []settings.Setting {
 	}
 }
 
+// A Candidate has the settings of rules on trial.
+type Candidate struct {
+	Rules  []string
+	Sample string
+	Store  string
+}
+
+// Part returns the part of the keys that are decided by rules on trial.
+func (c *Candidate) Part() float64 {
+	part, _ := strconv.ParseFloat(c.Sample, 64) // checked
+	return part
+}
+
+// The --candidate-store for counters in the process, and that for counters in the backend.
+const (
+	MemoryStore  = "memory"
+	BackendStore = "backend"
+)
+
 // changeSettings are about what a change of rules would do.
 func (c *Config) changeSettings() []settings.Setting {
 	captures := func(text string) error {
@@ -391,6 +411,14 @@ func (c *Config) changeSettings() []settings.Setting {
 			"`FILE` that gets each request that is decided, for headgate replay; FILE?sample=0.1&max=1GiB&hash=KEY,… has "+
 				"a part of the keys, bounds the size of FILE and FILE.1 together, and hashes the values of entries (* for "+
 				"all); empty: disabled", settings.Check(captures)),
+		settings.Row("candidate", &c.Candidate.Rules, nil,
+			"`file or directory` with rules on trial: they decide the same requests on counters of their own, change no "+
+				"answer, and headgate diff shows what they would; may be repeated"),
+		settings.Row("candidate-sample", &c.Candidate.Sample, "1",
+			"part of the keys that the rules of --candidate decide, such as 0.1", settings.Ratio),
+		settings.Row("candidate-store", &c.Candidate.Store, BackendStore,
+			"where the rules of --candidate count: backend (in --backend, under keys of their own) or memory (in each "+
+				"process by itself, which then sees its part of the requests only)", settings.OneOf(BackendStore, MemoryStore)),
 	}
 }
 

@@ -45,7 +45,7 @@ func newGuard(c *config.Admin, log *slog.Logger, refusals *web.Refusals) (*web.G
 // adminPaths are the handlers of what begins with /admin/; nil: that part of the service is off.
 type adminPaths struct {
 	counters, policies, slots http.Handler
-	capture                   http.Handler
+	capture, candidate        http.Handler
 	document                  http.Handler // OpenAPI
 	page                      http.Handler // of /policies, without the guard
 }
@@ -59,6 +59,9 @@ func (s *server) newAdminPaths(guard *web.Guard) (paths adminPaths, err error) {
 		Fleet: s.limits.fleet, HashKeys: s.conf.Admin.Keys == config.HashedKeys,
 	}))
 	paths.capture = guard.Wrap(s.capture)
+	if s.trial != nil {
+		paths.candidate = guard.Wrap(s.trial)
+	}
 	if s.policies != nil {
 		paths.policies, paths.page = s.policies.admin, policies.Page()
 		documents = append(documents, policies.OpenAPI())
@@ -79,6 +82,8 @@ func (a adminPaths) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		part, off = a.policies, "policies are off: run headgate serve with --policies URL"
 	case "status", "metrics", "reset", "coverage", "reloads", "top", "explain", "rules", "recent":
 		part = a.counters
+	case "candidate":
+		part, off = a.candidate, "no rules are on trial: run headgate serve with --candidate next/"
 	case "capture":
 		part = a.capture
 	case "openapi.json":

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/headgate-rls/headgate/internal/app/candidate"
 	"github.com/headgate-rls/headgate/internal/app/capture"
 	"github.com/headgate-rls/headgate/internal/app/refmetrics"
 	"github.com/headgate-rls/headgate/internal/kit/background"
@@ -50,7 +51,8 @@ const buildName = "headgate_build_info"
 // Rows returns the table of what the server measures itself, for the documentation.
 func Rows() []metrics.Row {
 	return slices.Concat(new(fileMetrics).rows(), memoryRows(nil), handshake.NewFailures(nil).Rows(),
-		web.NewRefusals(nil).Rows(), web.NewTurns().Rows(), new(capture.Hub).Rows(), []metrics.Row{certRow(),
+		web.NewRefusals(nil).Rows(), web.NewTurns().Rows(), new(capture.Hub).Rows(), new(candidate.Candidate).Rows(),
+		[]metrics.Row{certRow(),
 			metrics.Build(buildName, "")})
 }
 

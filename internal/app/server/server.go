@@ -38,6 +38,7 @@ type server struct {
 	phase   *phase
 	limits  *limits
 	capture *capture.Hub
+	trial   *trial       // nil without --candidate
 	slots   *slotService // nil without --slots
 
 	policies *policyService // nil without --policies
@@ -97,6 +98,13 @@ func Run(ctx context.Context, c Config) error {
 		return err
 	}
 	taps := []ratelimit.Tap{s.capture}
+	if s.trial, err = openTrial(ctx, s.conf, s.log, metrics, s.panics, inForce); err != nil {
+		return err
+	}
+	if s.trial != nil {
+		defer s.trial.close()
+		taps = append(taps, s.trial)
+	}
 	if s.limits, err = openLimits(ctx, s.conf, inForce, taps, s.log, metrics, s.panics, spans.Tracer()); err != nil {
 		return err
 	}
@@ -188,6 +196,9 @@ func (s *server) serve(ctx context.Context) (err error) {
 	var running tasks
 	running.start(func() { s.limits.run(work, func(err error) { failed <- err }) })
 	running.start(func() { s.capture.Run(work) })
+	if s.trial != nil {
+		running.start(func() { s.trial.run(work) })
+	}
 	if s.slots != nil {
 		running.start(func() { s.slots.run(work) })
 	}

@@ -1,0 +1,258 @@
+package candidate
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/headgate-rls/headgate/descriptors"
+	"github.com/headgate-rls/headgate/internal/app/capture"
+	"github.com/headgate-rls/headgate/internal/kit/background"
+	"github.com/headgate-rls/headgate/internal/kit/metrics"
+	"github.com/headgate-rls/headgate/limit"
+	"github.com/headgate-rls/headgate/ratelimit"
+	"github.com/headgate-rls/headgate/ratelimit/leases"
+)
+
+// Bounds of what waits and of what is kept.
+const (
+	maxQueued = 8192
+	maxBatch  = 64
+	maxLeases = 1 << 16
+)
+
+// A Config is what a Candidate needs.
+type Config struct {
+	// Service decides as the live service does, on counters of its own.
+	Service ratelimit.Config
+	Sample  float64 // part of the keys, by their first descriptor
+	Log     *slog.Logger
+	Panics  *background.Reporter
+}
+
+// A Candidate decides live requests by rules on trial. It is a [ratelimit.Tap].
+type Candidate struct {
+	conf    Config
+	service *ratelimit.Service
+	queue   chan *job
+	jobs    sync.Pool // *job
+
+	rules atomic.Pointer[rules] // nil: there are none, and nothing is decided
+	state atomic.Pointer[state]
+
+	figures
+
+	// Of the goroutine of Run.
+	leases map[string]leases.Lease // of the candidate, by the names of the live ones
+	reqs   []*ratelimit.Request
+	resps  []*ratelimit.Response
+}
+
+var _ ratelimit.Tap = (*Candidate)(nil)
+
+// rules are what a candidate decides by, and what has come of it.
+type rules struct {
+	domains map[string]bool
+	*tally
+}
+
+// state is what came of the last reading of the rules.
+type state struct {
+	Loaded time.Time
+	Error  string
+}
+
+// New returns a candidate without rules.
+func New(c Config) (*Candidate, error) {
+	c.Service.Dry = true
+	s, err := ratelimit.New(c.Service, nil)
+	if err != nil {
+		return nil, err
+	}
+	k := &Candidate{conf: c, service: s, queue: make(chan *job, maxQueued), leases: map[string]leases.Lease{}}
+	k.jobs.New = func() any { return new(job) }
+	k.state.Store(new(state))
+	k.Rows() // names the labels
+	return k, nil
+}
+
+// SetRules puts rules on trial, from now on with unused figures. Rules without domains end the trial.
+func (k *Candidate) SetRules(set *descriptors.Set) error {
+	if err := k.service.SetRules(set); err != nil {
+		k.Failed(err)
+		return err
+	}
+	r := &rules{domains: map[string]bool{}, tally: newTally()}
+	for _, d := range set.Domains() {
+		r.domains[d] = true
+	}
+	if len(r.domains) == 0 {
+		r = nil
+	}
+	k.rules.Store(r)
+	k.state.Store(&state{Loaded: time.Now()})
+	return nil
+}
+
+// Failed notes that new rules could not be put on trial; the former ones stay.
+func (k *Candidate) Failed(err error) {
+	s := *k.state.Load()
+	s.Error = err.Error()
+	k.state.Store(&s)
+}
+
+// Active implements [ratelimit.Tap].
+func (k *Candidate) Active() bool { return k.rules.Load() != nil }
+
+// See implements [ratelimit.Tap].
+func (k *Candidate) See(a *ratelimit.Asked) {
+	r := k.rules.Load()
+	if r == nil || a.Degraded || !r.domains[a.Request.Domain] {
+		return
+	}
+	first := a.First()
+	if first < 0 || !capture.Sampled(k.conf.Sample, a.Request.Domain, a.Request.Descriptors[first].Entries) {
+		return
+	}
+	j := k.jobs.Get().(*job)
+	j.copy(a)
+	k.push(j)
+}
+
+// Ended implements [ratelimit.Tap].
+func (k *Candidate) Ended(holder string) {
+	if k.rules.Load() == nil {
+		return
+	}
+	j := k.jobs.Get().(*job)
+	j.ended, j.holder = true, string(append([]byte(nil), holder...))
+	k.push(j)
+}
+
+func (k *Candidate) push(j *job) {
+	select {
+	case k.queue <- j:
+	default:
+		k.dropped.Inc()
+		k.jobs.Put(j)
+	}
+}
+
+// Run decides what is queued until ctx ends.
+func (k *Candidate) Run(ctx context.Context) {
+	batch := make([]*job, 0, maxBatch)
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case j := <-k.queue:
+			batch = append(batch[:0], j)
+		}
+		for more := true; more && len(batch) < maxBatch; {
+			select {
+			case j := <-k.queue:
+				batch = append(batch, j)
+			default:
+				more = false
+			}
+		}
+		_ = k.conf.Panics.Do("candidate", func() { k.decide(ctx, batch) })
+		for _, j := range batch {
+			k.jobs.Put(j)
+		}
+	}
+}
+
+// decide does jobs in their order: requests in a row are decided together.
+func (k *Candidate) decide(ctx context.Context, batch []*job) {
+	for len(batch) > 0 {
+		n := 0
+		for n < len(batch) && !batch[n].ended {
+			n++
+		}
+		k.ask(ctx, batch[:n])
+		for batch = batch[n:]; len(batch) > 0 && batch[0].ended; batch = batch[1:] {
+			k.end(ctx, batch[0].holder)
+		}
+	}
+}
+
+func (k *Candidate) ask(ctx context.Context, batch []*job) {
+	if len(batch) == 0 {
+		return
+	}
+	k.reqs, k.resps = k.reqs[:0], k.resps[:0]
+	for _, j := range batch {
+		k.reqs, k.resps = append(k.reqs, &j.req), append(k.resps, &j.resp)
+	}
+	ctx, cancel := context.WithTimeout(ctx, k.conf.Service.Timeout)
+	k.service.Decide(ctx, k.reqs, k.resps)
+	cancel()
+	r := k.rules.Load()
+	for _, j := range batch {
+		if j.resp.Err != nil || j.resp.Degraded {
+			k.failed.Inc()
+			continue
+		}
+		k.keep(j)
+		if r != nil {
+			k.count(r, j)
+		}
+		j.resp.Forget()
+	}
+}
+
+// keep has a request of the candidate be in flight as long as the live one.
+func (k *Candidate) keep(j *job) {
+	lease := j.resp.Inside.Lease
+	switch {
+	case len(lease.Held) == 0:
+	case j.holder == "" || len(k.leases) >= maxLeases: // nobody reports its end
+		k.service.Leases().ApplyOwn(context.Background(), leases.End, lease)
+	default:
+		k.leases[j.holder] = lease
+	}
+}
+
+func (k *Candidate) end(ctx context.Context, holder string) {
+	if lease, held := k.leases[holder]; held {
+		delete(k.leases, holder)
+		k.service.Leases().ApplyOwn(ctx, leases.End, lease)
+	}
+	if len(k.leases) > maxLeases/2 { // of some the end was dropped
+		now := limit.InstantOf(time.Now())
+		for name, lease := range k.leases {
+			if lease.Until < now {
+				delete(k.leases, name)
+			}
+		}
+	}
+}
+
+// count counts the two answers to a request.
+func (k *Candidate) count(r *rules, j *job) {
+	in, refused := &j.resp.Inside, j.resp.OverLimit
+	rule := in.Rule
+	if !refused && j.refused || rule == "" {
+		rule = j.rule
+	}
+	k.decisions.Of(j.req.Domain, r.label(rule), outcome(j.refused), outcome(refused)).Inc()
+	r.add(j, rule, time.Now())
+}
+
+func outcome(refused bool) string {
+	if refused {
+		return "over_limit"
+	}
+	return "ok"
+}
+
+// Rows returns the table of the metrics.
+func (k *Candidate) Rows() []metrics.Row {
+	return k.rows(func() int { return metrics.Truth(k.state.Load().Error == "") })
+}
+
+// Close releases what is kept in the store.
+func (k *Candidate) Close(ctx context.Context) { k.service.Close(ctx) }

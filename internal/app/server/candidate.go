@@ -1,0 +1,144 @@
+package server
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"log/slog"
+
+	"github.com/headgate-rls/headgate/backends/stack"
+	"github.com/headgate-rls/headgate/descriptors"
+	"github.com/headgate-rls/headgate/descriptors/files"
+	"github.com/headgate-rls/headgate/descriptors/rulefile"
+	"github.com/headgate-rls/headgate/descriptors/watch"
+	"github.com/headgate-rls/headgate/internal/app/candidate"
+	"github.com/headgate-rls/headgate/internal/app/config"
+	"github.com/headgate-rls/headgate/internal/kit/background"
+	"github.com/headgate-rls/headgate/policies"
+	"github.com/headgate-rls/headgate/ratelimit"
+)
+
+// A trial is the rules of --candidate, which decide live requests beside the rules.
+type trial struct {
+	*candidate.Candidate
+	log     *slog.Logger
+	store   *stack.Stack
+	own     *candidate.Own // nil: the store is this candidate's alone
+	watcher *watch.Watcher
+}
+
+// trialMemory is where the counters of a candidate are kept in this process.
+const trialMemory = "memory://?max_keys=200000"
+
+// openTrial opens the rules and the store of --candidate; nil if there are none. Nothing that is wrong with the rules
+// is
+// an error: they are of no importance to the live ones.
+func openTrial(ctx context.Context, conf *config.Config, log *slog.Logger, metrics *serverMetrics,
+	panics *background.Reporter, in *policies.Set) (*trial, error) {
+	c := &conf.Candidate
+	if len(c.Rules) == 0 {
+		return nil, nil
+	}
+	t := &trial{log: log.With("rules", "candidate")}
+	caps, err := stack.Caps(conf.Backend)
+	if err != nil {
+		return nil, fmt.Errorf("--backend: %w", err)
+	}
+	url, shared := conf.Backend, c.Store != config.MemoryStore && !caps.Local
+	if !shared {
+		url = trialMemory
+	}
+	t.store, err = stack.New(ctx, url, stack.Options{Timeout: conf.BackendTimeout / 2, Existing: !conf.BackendMigrate,
+		Replicas: conf.Replicas, Log: t.log, Panics: panics})
+	if err != nil {
+		return nil, fmt.Errorf("--candidate-store: %w", err)
+	}
+	service := conf.Decisions()
+	service.Backend, service.Caps, service.Local, service.Now = t.store.Backend, t.store.Caps, t.store.Local, t.store.Now
+	service.Log, service.Panics, service.Timeout = slog.New(slog.DiscardHandler), panics, conf.BackendTimeout/2
+	service.Policies = in
+	if shared {
+		if t.store.Caps.PlainWindows {
+			_ = t.store.Close()
+			return nil, fmt.Errorf("--candidate-store: %s has no room for counters of a candidate: use memory",
+				t.store.Caps.Title())
+		}
+		t.own = &candidate.Own{Backend: t.store.Backend}
+		service.Backend = t.own
+	}
+	if t.Candidate, err = candidate.New(candidate.Config{Service: service, Sample: c.Part(), Log: t.log,
+		Panics: panics}); err != nil {
+		_ = t.store.Close()
+		return nil, fmt.Errorf("--candidate: %w", err)
+	}
+	metrics.Add(t.Rows()...)
+	t.follow(conf)
+	return t, nil
+}
+
+// trialName returns a name for rules, the same one on each replica.
+func trialName(set *descriptors.Set) string {
+	h := sha256.New()
+	_ = set.Dump(h) // a hash takes all
+	return hex.EncodeToString(h.Sum(nil))
+}
+
+// follow reads the rules, and prepares to follow them.
+func (t *trial) follow(conf *config.Config) {
+	names := ruleFiles(conf)
+	names.Empty = true // when they have been promoted
+	t.watcher = watch.New(conf.Candidate.Rules, watch.Options{
+		Options: rulefile.Options{MergeDomains: conf.MergeDomains, DefaultLeaseTTL: conf.LeaseTTL},
+		Files:   names, Log: t.log,
+		Check: func(set *descriptors.Set) []descriptors.Problem { return ratelimit.CapProblems(set, &t.store.Caps) },
+		OnChange: func(set *descriptors.Set, warnings []descriptors.Problem) {
+			files.LogWarnings(t.log, warnings)
+			t.install(set)
+		},
+		OnOutcome: func(o *watch.Outcome) {
+			if o.Err != nil {
+				t.Failed(o.Err)
+			}
+		},
+	})
+	set, warnings, err := t.watcher.Load()
+	if err != nil {
+		t.log.Error("the rules of --candidate cannot be put on trial; the live rules are not concerned", "error", err)
+		t.Failed(err)
+		return
+	}
+	files.LogWarnings(t.log, warnings)
+	t.install(set)
+}
+
+func (t *trial) install(set *descriptors.Set) {
+	if t.own != nil {
+		t.own.Begin(trialName(set))
+	}
+	if err := t.SetRules(set); err != nil {
+		t.log.Error("the store of the candidate does not support the new rules; the former ones stay on trial", "error", err)
+		return
+	}
+	t.log.Info("rules are on trial", "domains", len(set.Domains()))
+}
+
+// run decides, and follows the rules, until ctx ends.
+func (t *trial) run(ctx context.Context) {
+	var running tasks
+	running.start(func() { t.Run(ctx) })
+	running.start(func() { t.store.Run(ctx) })
+	if err := t.watcher.Run(ctx); err != nil && ctx.Err() == nil {
+		t.log.Error("the rules of --candidate are not followed any more", "error", err)
+	}
+	running.wait()
+}
+
+func (t *trial) close() {
+	ctx, cancel := context.WithTimeout(context.Background(), giveBackWithin)
+	defer cancel()
+	t.Close(ctx)
+	if err := t.store.Close(); err != nil {
+		t.log.Warn("could not close the store of the candidate", "error", err)
+	}
+}
