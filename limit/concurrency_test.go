@@ -79,9 +79,14 @@ func (n *naiveSet) take(op *Op, now Instant) Outcome {
 		out.Admitted = int64(len(n.leases)) < op.Limit.Max()
 	case op.Cost == 0:
 		if out.Held = at >= 0; out.Held {
-			n.leases[at].until = max(n.leases[at].until, until)
+			n.leases[at].until, n.leases[at].again = max(n.leases[at].until, until), 7
 		}
 		out.Admitted = out.Held
+	case op.Ending == EndLate:
+		out.Admitted = true
+		before := len(n.leases)
+		n.leases = slices.DeleteFunc(n.leases, func(l naiveLease) bool { return l.until*1000 <= int64(now)-max(op.Cost, -1<<20)*1000 })
+		out.Held = len(n.leases) < before
 	case op.Holder == "":
 		out.Admitted = true
 		n.moveRefused(op.Limit, now)
@@ -192,6 +197,10 @@ func randomLeaseOp(r *rand.Rand, l *Limit, k Key) Op {
 	case 7:
 		if r.IntN(4) == 0 {
 			op.Cost, op.Holder, op.Ending = -1, op.Holder[:1], EndOwner
+		}
+	case 8:
+		if r.IntN(4) == 0 {
+			op.Cost, op.Holder, op.Ending = -1-r.Int64N(1000), "", EndLate
 		}
 	}
 	return op

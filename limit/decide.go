@@ -29,6 +29,9 @@ func Decide(states []State, req *Request, now Instant, v *Verdict, scratch []Sta
 	if len(ops) == 1 && !ops[0].Limit.Is(Leased) {
 		return decideOne(&states[0], &ops[0], now, v)
 	}
+	if Settles(ops) {
+		return decideSettlement(states, ops, now, v)
+	}
 	if len(scratch) < len(ops) {
 		scratch = make([]State, len(ops))
 	}
@@ -75,6 +78,9 @@ func decideNew(states []State, req *Request, now Instant, v *Verdict, next []Sta
 		changes = keep(states, next)
 	}
 	copy(next, states)
+	if anyReserved(ops) {
+		holdBack(next, ops, now)
+	}
 	alone := false // some op is charged whatever becomes of the request
 	for i := range ops {
 		op, at := &ops[i], firstWithKey(ops, i)
@@ -122,6 +128,16 @@ func same(a, b *State) bool {
 func anyLeased(ops []Op) bool {
 	for i := range ops {
 		if ops[i].Limit.Is(Leased) {
+			return true
+		}
+	}
+	return false
+}
+
+// anyReserved says whether an op takes a reservation.
+func anyReserved(ops []Op) bool {
+	for i := range ops {
+		if op := &ops[i]; op.Cost > 0 && op.Limit.Is(Leased) && Amount(op.Holder) > 0 {
 			return true
 		}
 	}

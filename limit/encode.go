@@ -149,6 +149,7 @@ func (d *decoder) leases() *LeaseSet {
 	s.queue = d.holders(MaxInFlight, maxScore)
 	for _, q := range s.queue {
 		s.scores[q.holder] = q.score
+		s.reserved += Amount(q.holder)
 	}
 	d.bad = d.bad || len(s.scores) != len(s.queue)
 	if d.more() {

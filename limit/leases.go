@@ -27,10 +27,11 @@ type LeaseSet struct {
 	scores map[string]int64 // by holder
 	// queue has every lease, ascending; an entry whose score is not the
 	// holder's any more is stale.
-	queue   []queued
-	stale   int      // an upper bound of the stale entries in queue
-	refused []Record // At is when they are forgotten; ascending
-	ended   []queued // ends without a lease; score is the millisecond they are forgotten at
+	queue    []queued
+	stale    int      // an upper bound of the stale entries in queue
+	reserved int64    // the amounts of all leases: see settle.go
+	refused  []Record // At is when they are forgotten; ascending
+	ended    []queued // ends without a lease; score is the millisecond they are forgotten at
 
 	changed bool // since unchanged; what expires is no change
 	journal journal
@@ -88,13 +89,38 @@ func (s *LeaseSet) put(holder string, old, score int64) {
 	if old != 0 {
 		s.stale++
 	}
+	if old == 0 {
+		s.reserved += Amount(holder)
+	}
 	if score != 0 {
 		s.scores[holder] = score
 		s.enqueue(queued{score, holder})
 	} else {
-		delete(s.scores, holder)
+		s.remove(holder)
 	}
 	s.trim()
+}
+
+func (s *LeaseSet) remove(holder string) {
+	s.reserved -= Amount(holder)
+	delete(s.scores, holder)
+}
+
+// reservedAt returns how many units the live leases reserve.
+func (s *LeaseSet) reservedAt(now Instant) int64 {
+	if s == nil {
+		return 0
+	}
+	units := s.reserved
+	for _, q := range s.queue {
+		if expiry(q.score) > now {
+			break
+		}
+		if s.current(q) {
+			units -= Amount(q.holder)
+		}
+	}
+	return units
 }
 
 func (s *LeaseSet) enqueue(q queued) {
@@ -187,7 +213,7 @@ func (s *LeaseSet) tidy(now Instant) {
 	at, _ := s.first(now)
 	for _, q := range s.queue[:at] {
 		if s.current(q) {
-			delete(s.scores, q.holder)
+			s.remove(q.holder)
 		} else {
 			s.stale--
 		}

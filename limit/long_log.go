@@ -141,6 +141,9 @@ func (u *logUse) add(op *Op, at Instant) {
 	u.low, u.high = u.first-Instant(u.windows[1]), u.last-Instant(u.windows[0])
 	u.taken += min(max(op.Cost, 0), MaxUnits)
 	u.back += max(-max(op.Cost, -MaxUnits), 0)
+	if op.AsOf != 0 {
+		u.back += MaxUnits // any of its records may be given back
+	}
 	u.mostUnits = max(u.mostUnits, l.capacity)
 	if l.owe > 0 && (u.least < 0 || l.capacity < u.least) {
 		u.least = l.capacity

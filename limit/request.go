@@ -34,6 +34,10 @@ type Op struct {
 	// An op that has no room itself takes what its limit's Overflow says, with
 	// or without Each.
 	Each bool
+	// AsOf, if it is not zero, makes the op correct what a reservation has charged, as of
+	// that instant: see settle.go. that of the charge, or [AsLeased]. Such an op
+	// follows one that ends leases, and is always admitted.
+	AsOf Instant
 }
 
 // MaxHolderLen bounds Op.Holder.
@@ -57,6 +61,9 @@ const (
 	// EndKnown is EndLease for a lease that is known to have been granted: where there is
 	// none any more its end is not remembered.
 	EndKnown
+	// EndLate ends, of all holders, the first OwnerSlice leases that expire within -Cost
+	// milliseconds.
+	EndLate
 )
 
 // OwnerSlice is how many leases an Op with EndOwner looks at, so that a store
@@ -108,7 +115,8 @@ type Outcome struct {
 	// recorded, without it.
 	Remaining int64
 	// Taken is how many units an op without room took all the same, as the
-	// limit's Overflow says.
+	// limit's Overflow says. For an op with AsOf it is how many units it charged, below
+	// zero how many it gave back; for the first op of its request how many leases ended.
 	Taken int64
 	// Retry is how long to wait until the same cost (at least one unit) has
 	// room, if nobody else takes any: zero when it has room now, [Never] when

@@ -117,13 +117,18 @@ func overflowBucket(l *Limit, s *State, cost int64, now Instant, ahead int64) (t
 	if taken = left + owe; taken <= 0 {
 		return 0
 	}
-	level -= taken * l.num
+	*s = l.bucketAt(now, level-taken*l.num)
+	return taken
+}
+
+// bucketAt returns the state of a bucket with this level, which lies ahead if the level
+// is below zero.
+func (l *Limit) bucketAt(now Instant, level int64) State {
 	if level < 0 {
 		wait := ceilDiv(-level, l.den)
 		now, level = later(now, wait), min(level+wait*l.den, l.num-1)
 	}
-	*s = State{At: now, N: level, M: l.num}
-	return taken
+	return State{At: now, N: level, M: l.num}
 }
 
 func moveBucket(_ *Limit, s State, now Instant) State {

@@ -31,6 +31,10 @@ func stepConcurrency(s State, op *Op, now Instant, again bool) (State, Outcome) 
 		set, changed = set.made(), true
 		out.Admitted = true
 		out.Held, rest = set.endOwner(op.Holder, Instant(-max(op.Cost, -maxExact)), now)
+	case op.Cost < 0 && op.Ending == EndLate:
+		set, changed = set.made(), true
+		out.Admitted = true
+		out.Held = set.endLate(op, now)
 	case op.Cost < 0:
 		set, changed = set.made(), true
 		out.Admitted = true
@@ -38,7 +42,7 @@ func stepConcurrency(s State, op *Op, now Instant, again bool) (State, Outcome) 
 	case op.Cost == 0 && op.Holder == "":
 		out.Admitted = set.inFlight(now) < op.Limit.capacity
 	case op.Cost == 0:
-		out.Held = set.renew(op, now, false)
+		out.Held = set.prolong(op, now)
 		out.Admitted, changed = out.Held, out.Held
 	default:
 		set = set.made()
@@ -95,6 +99,16 @@ func (s *LeaseSet) renew(op *Op, now Instant, again bool) bool {
 	return true
 }
 
+// prolong renews a lease whose caller has received it: no attempt ends it any more, and
+// its score no longer says when it was granted.
+func (s *LeaseSet) prolong(op *Op, now Instant) bool {
+	if !s.renew(op, now, false) {
+		return false
+	}
+	s.set(op.Holder, s.scores[op.Holder]/8*8+maxAgain)
+	return true
+}
+
 // giveBack ends what op says, and reports whether there was any.
 func (s *LeaseSet) giveBack(op *Op, now Instant) bool {
 	if op.Holder == "" {
@@ -124,6 +138,25 @@ func (s *LeaseSet) giveBackAny(op *Op, now Instant) bool {
 		s.set(q.holder, 0)
 	}
 	return n > 0
+}
+
+// endLate ends leases that expire soon, and reports whether there was any.
+func (s *LeaseSet) endLate(op *Op, now Instant) bool {
+	at, _ := s.first(now)
+	till := now + Instant(min(-max(op.Cost, -MaxInFlight), MaxInFlight)*1000)
+	var late []string
+	for _, q := range s.queue[at:] {
+		if expiry(q.score) > till || len(late) == OwnerSlice {
+			break
+		}
+		if s.current(q) {
+			late = append(late, q.holder)
+		}
+	}
+	for _, holder := range late {
+		s.set(holder, 0)
+	}
+	return len(late) > 0
 }
 
 // endOwner ends an owner's leases among the next OwnerSlice that expire at an
