@@ -320,11 +320,25 @@ func (c *Caps) CheckRequest(req *limit.Request) error {
 		if err := c.checkOp(&req.Ops[i]); err != nil {
 			return fmt.Errorf("%w: %w", ErrNotApplied, err)
 		}
+		if req.Ops[i].AsOf != 0 && !settles(req.Ops, i) {
+			return fmt.Errorf("%w: %w: op %d corrects no reservation of its group", ErrInvalid, ErrNotApplied, i)
+		}
 	}
 	if c.SharedLogs {
 		return c.checkSharedOps(req.Ops)
 	}
 	return nil
+}
+
+// settles says whether ops[i] is an op of a settlement, all of whose ops have one group.
+func settles(ops []limit.Op, i int) bool {
+	lease := &ops[0]
+	for j := range ops[1:] {
+		if op := &ops[j+1]; op.AsOf == 0 || op.Limit == nil || op.Limit.Is(limit.Leased) || op.Key.Group != lease.Key.Group {
+			return false
+		}
+	}
+	return i > 0 && lease.Limit != nil && lease.Limit.Is(limit.Leased) && lease.Cost < 0
 }
 
 // checkSharedOps reports why ops cannot share their logs.

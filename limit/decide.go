@@ -78,7 +78,7 @@ func decideNew(states []State, req *Request, now Instant, v *Verdict, next []Sta
 		changes = keep(states, next)
 	}
 	copy(next, states)
-	if anyReserved(ops) {
+	if anyLeased(ops) {
 		holdBack(next, ops, now)
 	}
 	alone := false // some op is charged whatever becomes of the request
@@ -128,16 +128,6 @@ func same(a, b *State) bool {
 func anyLeased(ops []Op) bool {
 	for i := range ops {
 		if ops[i].Limit.Is(Leased) {
-			return true
-		}
-	}
-	return false
-}
-
-// anyReserved says whether an op takes a reservation.
-func anyReserved(ops []Op) bool {
-	for i := range ops {
-		if op := &ops[i]; op.Cost > 0 && op.Limit.Is(Leased) && Amount(op.Holder) > 0 {
 			return true
 		}
 	}

@@ -54,17 +54,31 @@ func (op *Op) GivesBack() bool { return op.Cost < 0 || op.AsOf != 0 }
 // taken. So where units are reserved or settled, the bucket refills up to its capacity
 // less all that is reserved.
 
-// holdBack has the buckets among ops refill no further than the reservations of their
-// group allow that are open before them.
+// HeldBy returns which of ops has the reservations that hold back ops[i], or -1: of a
+// settlement its first, else the first of the same group that takes one.
+func HeldBy(ops []Op, i int) int {
+	if !ops[i].Limit.Is(Refilled) || len(ops) == 1 {
+		return -1
+	}
+	if Settles(ops) {
+		return 0
+	}
+	for j := range ops {
+		op := &ops[j]
+		if op.Limit.Is(Leased) && op.Cost > 0 && op.Key.Group == ops[i].Key.Group && Amount(op.Holder) > 0 {
+			return j
+		}
+	}
+	return -1
+}
+
+// holdBack has the buckets among ops refill no further than the reservations allow that
+// are open before them.
 func holdBack(states []State, ops []Op, now Instant) {
 	for i := range ops {
-		if lease := &ops[i]; lease.Limit.Is(Leased) {
-			reserved := states[firstWithKey(ops, i)].Leases.reservedAt(now)
-			for j := range ops {
-				if op := &ops[j]; reserved > 0 && op.Limit.Is(Refilled) && op.Key.Group == lease.Key.Group {
-					states[firstWithKey(ops, j)].refillTo(op.Limit, reserved, now)
-				}
-			}
+		if j := HeldBy(ops, i); j >= 0 {
+			reserved := states[firstWithKey(ops, j)].Leases.reservedAt(now)
+			states[firstWithKey(ops, i)].refillTo(ops[i].Limit, reserved, now)
 		}
 	}
 }
@@ -72,7 +86,7 @@ func holdBack(states []State, ops []Op, now Instant) {
 // refillTo has a bucket refill until now, up to its capacity less so many units.
 func (s *State) refillTo(l *Limit, reserved int64, now Instant) {
 	most := l.full - min(reserved, l.capacity)*l.num
-	if s.At > now || s.M != l.num || l.level(s, now) <= most {
+	if reserved <= 0 || s.At > now || s.M != l.num || l.level(s, now) <= most {
 		return
 	}
 	*s = State{At: now, N: max(most, min(s.N, l.full)), M: l.num}
@@ -126,7 +140,7 @@ func (s *State) settle(op, lease *Op, ended []queued, now Instant, out *Outcome)
 	}
 	ask := Op{Limit: op.Limit}
 	_, left := Step(*s, &ask, now)
-	*out = Outcome{Admitted: true, Remaining: left.Remaining, Taken: taken}
+	*out = Outcome{Admitted: true, Remaining: left.Remaining, Reset: left.Reset, Taken: taken}
 }
 
 // A charge is when units were charged. Nothing is given back of one that is empty.

@@ -49,7 +49,11 @@ func (e *env) leaseGenerator() *leaseGenerator {
 		g.leases = append(g.leases, k)
 	}
 	for range 4 + g.r.IntN(7) {
-		g.holders = append(g.holders, pick(g.r, holders...))
+		holder := pick(g.r, holders...)
+		if g.r.IntN(2) == 0 && len(holder)+limit.MaxAmountLen <= limit.MaxHolderLen {
+			holder = limit.WithAmount(holder, pick[int64](g.r, 0, 1, 1, 2, 3, 7, 100, 4711, limit.MaxUnits))
+		}
+		g.holders = append(g.holders, holder)
 	}
 	return g
 }
@@ -162,9 +166,47 @@ func (g *leaseGenerator) move() {
 	g.now = next + (g.step-next%g.step)%g.step
 }
 
+// settlement draws a request that ends reservations and corrects what they have charged.
+// It is not ok where no limit has the group of the leases.
+func (g *leaseGenerator) settlement(alone bool) (req limit.Request, ok bool) {
+	k := &g.leases[g.r.IntN(len(g.leases))]
+	end := limit.Op{Key: k.key, Limit: pick(g.r, k.limits...), Cost: -1, Holder: pick(g.r, g.holders...)}
+	switch g.r.IntN(8) {
+	case 0, 1:
+		end.Holder = ""
+	case 2:
+		end.Holder, end.Ending = end.Holder[:1+g.r.IntN(len(end.Holder))], limit.EndOwner
+	case 3:
+		end.Holder, end.Ending, end.Cost = "", limit.EndLate, -g.r.Int64N(1<<21)-1
+	case 4:
+		end.Ending = limit.EndAttempt
+	default:
+		end.Ending = limit.EndKnown
+	}
+	req = limit.Request{At: g.now, Ops: []limit.Op{end}}
+	for i := range g.keys {
+		of := &g.keys[i]
+		if of.key.Group != k.key.Group || len(req.Ops) == g.caps.MaxOps {
+			continue
+		}
+		op := limit.Op{Key: of.key, Limit: g.limitOf(of, alone), Cost: pick[int64](g.r, 0, 1, 2, 5, 100, limit.MaxUnits)}
+		op.AsOf = pick(g.r, limit.AsLeased, limit.AsLeased, g.now, 1, g.now-limit.Instant(g.r.Int64N(2*op.Limit.Window().Microseconds())))
+		if op.AsOf <= 0 {
+			op.AsOf = limit.AsLeased
+		}
+		req.Ops = append(req.Ops, op)
+	}
+	return req, len(req.Ops) > 1
+}
+
 // request draws a request at g.now. Unless alone, it stays within what can be
 // compared inside a slice.
 func (g *leaseGenerator) request(alone bool) limit.Request {
+	if g.r.IntN(6) == 0 {
+		if req, ok := g.settlement(alone); ok {
+			return req
+		}
+	}
 	n := 1
 	if g.r.IntN(2) > 0 {
 		n += g.r.IntN(min(6, g.caps.MaxOps))
@@ -215,6 +257,8 @@ func (g *leaseGenerator) leaseOp(op *limit.Op) {
 	case 8:
 		op.Cost, op.Ending = pick(g.r, -1, -1, -int64(g.now)-g.r.Int64N(1e7), math.MinInt64), limit.EndOwner
 		op.Holder = op.Holder[:1+g.r.IntN(len(op.Holder))]
+	case 15:
+		op.Cost, op.Holder, op.Ending = -1-g.r.Int64N(1<<21), "", limit.EndLate
 	case 9, 10:
 		op.Cost = 0
 	case 11, 12:

@@ -114,10 +114,11 @@ func (p *part) send(k *packer, s *scratch, sr *splitRequest, as func(op limit.Op
 	p.call = k.newCall(s)
 	p.call.slot = p.slot
 	p.call.add(k.told(sr.req.At), len(p.ops))
-	for _, i := range p.ops {
-		op := as(sr.req.Ops[i])
-		p.call.addOp(&k.keys, &op, len(p.ops))
+	ops := make([]limit.Op, len(p.ops))
+	for j, i := range p.ops {
+		ops[j] = as(sr.req.Ops[i])
 	}
+	p.call.addOps(&k.keys, ops)
 }
 
 // read parses the reply to the part.

@@ -68,9 +68,7 @@ func (p *packer) place(s *scratch, reqs []limit.Request, out []limit.Verdict, sl
 // pack puts a request into a call.
 func (p *packer) pack(c *call, req *limit.Request) {
 	c.add(p.told(req.At), len(req.Ops))
-	for j := range req.Ops {
-		c.addOp(&p.keys, &req.Ops[j], len(req.Ops))
-	}
+	c.addOps(&p.keys, req.Ops)
 }
 
 // again returns calls for the requests of calls that were declined. Those of a call with several

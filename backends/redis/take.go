@@ -22,8 +22,12 @@ const (
 const (
 	simpleKind = 1
 	refundKind = 2
+	settleKind = 3
 	opsUnit    = 4
 )
+
+// heldUnit is what the key that holds an op back is counted in, in keys.
+const heldUnit = 1 << 20
 
 // A call is one call of the script: requests, or parts of requests, whose
 // keys live in one place.
@@ -109,14 +113,26 @@ func (c *call) setKind(n, kind int) {
 	putFloat(c.blob[c.shape:], float64(opsUnit*n+kind))
 }
 
-// addOp adds an op to the request begun last, which has n.
-func (c *call) addOp(k *keys, op *limit.Op, n int) {
-	key := c.key(k, op)
-	if c.usedBy[key-1] == c.requests || op.Limit.Is(limit.Logged|limit.Leased) {
-		c.setKind(n, 0)
+// addOps adds the ops of the request begun last, or of a part of it.
+func (c *call) addOps(k *keys, ops []limit.Op) {
+	for i := range ops {
+		key := c.key(k, &ops[i])
+		if c.usedBy[key-1] == c.requests || ops[i].Limit.Is(limit.Logged|limit.Leased) {
+			c.setKind(len(ops), 0)
+		}
+		c.usedBy[key-1] = c.requests
+		if by := limit.HeldBy(ops, i); by >= 0 {
+			key += heldUnit * c.key(k, &ops[by])
+		}
+		c.op(&ops[i], key, ops[i].Cost, flagsOf(&ops[i]))
 	}
-	c.usedBy[key-1] = c.requests
-	c.op(op, key, op.Cost, flagsOf(op))
+	if !limit.Settles(ops) {
+		return
+	}
+	c.setKind(len(ops), settleKind)
+	for i := range ops {
+		c.blob = appendFloat(c.blob, float64(ops[i].AsOf))
+	}
 }
 
 func flagsOf(op *limit.Op) int {
@@ -159,7 +175,7 @@ func (c *call) leaseCost(op *limit.Op, cost int64) float64 {
 		}
 	}
 	units := min(max(cost, -limit.MaxInFlight), 1)
-	return float64(units+half) + 2*half*float64(int(op.Ending)+4*place)
+	return float64(units+half) + 2*half*float64(int(op.Ending)+8*place)
 }
 
 // refund adds a request that gives ops back, each as of an instant.
@@ -379,11 +395,20 @@ func (c *call) verdict(r *reader, v *limit.Verdict, charged []limit.Instant, op 
 		return
 	}
 	v.Admitted = status == 1
+	settles := len(v.Outcomes) > 1 && op(1).AsOf != 0
 	for i := range v.Outcomes {
+		if settles && i > 0 {
+			v.Outcomes[i] = limit.Outcome{Admitted: true, Taken: r.number(), Remaining: r.number(),
+				Reset: time.Duration(r.number()) * time.Microsecond}
+			continue
+		}
 		at, o, out := r.outcome(&v.Outcomes[i], v.At), op(i), &v.Outcomes[i]
 		if o.Limit.Is(limit.Leased) {
 			n := r.number()
 			out.InFlight, out.Held = n/2, n%2 == 1
+		}
+		if settles {
+			out.Taken = r.number()
 		}
 		if !out.Admitted && o.Overflows() {
 			out.Taken, out.Remaining = out.Remaining, 0

@@ -9,15 +9,16 @@
 --          buckets, none of which is charged below zero; 8 the server has said that it
 --          is full, and there is one request), number of requests, number of limits
 --          request: instant (negative = this server's clock), shape: 4 * ops
---                   + 2 refund + 1 simple
---          op:      8 * key (from 1) + 1 shadow + 2 each; cost; limit (from 0)
+--                   + 3 settlement or 2 refund or 1 simple
+--          op:      8 * key (from 1) + 1 shadow + 2 each, for a bucket that reservations
+--                   hold back + 2^23 * the key of these; cost; limit (from 0)
 --          limit, after all requests: algorithm, capacity, window, two
 --                   figures of the algorithm, and how far below zero a cost
 --                   without room takes it (-1: it takes nothing)
 --          A simple request has counters and buckets only, each under a key of
 --          its own. A refund gives back what the ops took of a request that was
 --          refused elsewhere; they are followed by, for each, as of when: see
---          refund.
+--          refund. So are the ops of a settlement: see limit/settle.go.
 --          Of a lease (algorithm 5) the cost has more in it: see lease_machine.
 --          A fixed window of a calendar (algorithm 256) has as figures when the window
 --          of its requests begins and ends, and as window when the one after it
@@ -36,7 +37,9 @@
 -- retry is 0 and the op was charged at the request's instant: remaining,
 -- -1 - reset, retry, and the instant charged. For a lease one more follows:
 -- twice how many are in flight, and 1 if its holder had it before. Of a refund
--- there is the status only: 1 if all was given back.
+-- there is the status only: 1 if all was given back. Of a settlement, there are for the
+-- first op these and how many leases ended, for others what was taken, what
+-- remains and reset.
 --
 -- Functions are made anew in every run, also for each outer variable that they use,
 -- and every command has its price. So slices of counters and buckets, the most common,
@@ -997,11 +1000,11 @@ function moved_log(k, v, now, l)
   return load_log(k)
 end
 
--- refund_list takes n units that were recorded at instant t out of a list, and
--- moves up the running sums of what has come since. It returns how many it took:
--- none where too much has come since.
-local function refund_list(v, key, t, n)
-  if v.total == 0 or v.first > t or v.last < t then return 0 end
+-- refund_list takes n units that were recorded from instant t to instant till out of a
+-- list, and moves up the running sums of what has come since. It returns how many it
+-- took: none where too much has come since.
+local function refund_list(v, key, t, till, n)
+  if v.total == 0 or v.first > till or v.last < t then return 0 end
   local from, sum = 1, v.base
   if v.first < t then
     local i, _, _, before = search(v, key, false, t - 1)
@@ -1014,7 +1017,7 @@ local function refund_list(v, key, t, n)
     local at, c = tonumber(tail[i]), tonumber(tail[i + 1])
     local units = (c - last) % WRAP
     last = c
-    local back = at == t and min(units, n - taken) or 0
+    local back = at >= t and at <= till and min(units, n - taken) or 0
     taken = taken + back
     if units > back then
       sum = (sum + units - back) % WRAP
@@ -1033,23 +1036,27 @@ end
 
 -- refund_zset is refund_list for a zset: units of one instant are as good as
 -- each other.
-local function refund_zset(key, t, n)
+local function refund_zset(key, t, till, n)
   local taken = 0
   while taken < n do
-    local r = call('ZRANGEBYSCORE', key, t / 1000, t / 1000, 'LIMIT', 0, min(n - taken, 1000))
+    local r = call('ZRANGEBYSCORE', key, t / 1000, till / 1000, 'LIMIT', 0, min(n - taken, 1000))
     if #r == 0 then break end
     taken = taken + call('ZREM', key, unpack(r))
   end
   return taken
 end
 
--- refund_log gives back n units that were recorded at instant t, and returns
--- whether all of them were still there.
-function refund_log(k, t, n)
+-- refund_log gives back n units that were recorded from instant t to instant till, and
+-- returns how many of them were still there.
+function refund_log(k, t, till, n)
   local taken
-  if zset then taken = refund_zset(keys[k], t, n) else taken = refund_list(logs[k] or load_log(k), keys[k], t, n) end
+  if zset then
+    taken = refund_zset(keys[k], t, till, n)
+  else
+    taken = refund_list(logs[k] or load_log(k), keys[k], t, till, n)
+  end
   logs[k] = nil
-  return taken == n
+  return taken
 end
 
 -- one_log decides a request of one op, which is on a log: nothing of it is ever
@@ -1084,13 +1091,14 @@ local lease_machine = function()
 --   e + holder   an end that came before its lease; its score is minus the
 --                millisecond it is forgotten at
 --   r + instant  refusals that are forgotten then; its score is 2^52 and how many
--- The cost of an op is 0 to ask, or else (units + 2^21) + 2^22 * (ending + 4 *
+--   s            its score is 2^52 and the amounts of all leases that are reservations
+-- The cost of an op is 0 to ask, or else (units + 2^21) + 2^22 * (ending + 8 *
 -- its holder's place among the arguments, from 1, or 0). To end an owner's leases
 -- with units below -1 is to go on at the instant that comes after the owner.
 local HALF, MAX_AGAIN, ENDED_LIFE, MAX_ENDED, PAGE, MAX_MOVED = 2097152, 7, 60000000, 1000, 1000, 1000
 local OWNER_SLICE = 1024 -- limit.OwnerSlice
 local HI = '(4503599627370496'
-local END_ATTEMPT, END_OWNER, END_KNOWN = 1, 2, 3
+local END_ATTEMPT, END_OWNER, END_KNOWN, END_LATE = 1, 2, 3, 4
 
 local function text(x) return string.format('%.0f', x) end
 
@@ -1110,10 +1118,35 @@ local function count(k, now)
   return n
 end
 
+-- amount returns how many units a lease reserves: see limit.Amount.
+local function amount(member)
+  local hex = string.match(member, '~(%x+)$')
+  return hex and #hex <= 14 and min(tonumber(hex, 16), EXACT) or 0
+end
+
+-- reserved returns the amounts of all leases, and add_reserved adds to them.
+local function reserved(k)
+  return tonumber(call('ZSCORE', keys[k], 's') or EXACT) - EXACT
+end
+
+local function add_reserved(k, units)
+  if units == 0 then return end
+  units = reserved(k) + units
+  if units > 0 then
+    call('ZADD', keys[k], text(EXACT + units), 's')
+  else
+    call('ZREM', keys[k], 's')
+  end
+end
+
 -- set gives a member a score, or takes it away if that is nil. old is the one
 -- it has.
 local function set(k, member, score, old)
-  if journal then journal[#journal + 1] = {k, member, old} end
+  local units = 0
+  if not old ~= not score and string.sub(member, 1, 1) == 'l' then units = amount(member) end
+  if not score then units = -units end
+  if journal then journal[#journal + 1] = {k, member, old, units, not score} end
+  add_reserved(k, units)
   if score then
     call('ZADD', keys[k], text(score), member)
   else
@@ -1124,12 +1157,14 @@ end
 -- drop takes members of these scores away.
 local function drop(k, list)
   for from = 1, #list, PAGE do
-    local names = {}
+    local names, units = {}, 0
     for i = from, min(from + PAGE - 1, #list) do
-      names[#names + 1] = list[i][1]
-      if journal then journal[#journal + 1] = {k, list[i][1], list[i][2]} end
+      local n = amount(list[i][1])
+      names[#names + 1], units = list[i][1], units - n
+      if journal then journal[#journal + 1] = {k, list[i][1], list[i][2], -n, true} end
     end
     call('ZREM', keys[k], unpack(names))
+    add_reserved(k, units)
   end
   counts[k] = nil
 end
@@ -1158,6 +1193,7 @@ end
 local function rollback()
   for i = #journal, 1, -1 do
     local j = journal[i]
+    add_reserved(j[1], -j[4])
     if j[3] then
       call('ZADD', keys[j[1]], text(j[3]), j[2])
       keep(j[1], over(j[2], j[3]))
@@ -1214,9 +1250,11 @@ local function refusals(k, now)
   local r = call('ZRANGEBYSCORE', keys[k], text(EXACT), '+inf', 'WITHSCORES')
   local list, sum = {}, 0
   for i = 1, #r, 2 do
-    local e = {tonumber(string.sub(r[i], 2)), tonumber(r[i + 1]) - EXACT, r[i]}
-    list[#list + 1] = e
-    if e[1] > now then sum = sum + e[2] end
+    if r[i] ~= 's' then
+      local e = {tonumber(string.sub(r[i], 2)), tonumber(r[i + 1]) - EXACT, r[i]}
+      list[#list + 1] = e
+      if e[1] > now then sum = sum + e[2] end
+    end
   end
   table.sort(list, function(a, b) return a[1] < b[1] end)
   return list, sum
@@ -1273,12 +1311,16 @@ end
 -- tidy drops some of what has expired.
 local function tidy(k, now)
   local r = call('ZRANGEBYSCORE', keys[k], '0', '(' .. lowest(now), 'LIMIT', 0, PAGE)
-  if #r > 0 then call('ZREM', keys[k], unpack(r)) end
+  if #r == 0 then return false end
+  call('ZREM', keys[k], unpack(r))
+  local units = 0
+  for i = 1, #r do units = units - amount(r[i]) end
+  add_reserved(k, units)
+  return #r == PAGE
 end
 
-local function renew(k, holder, now, l, again, lease)
-  local n = lease % 8
-  if again and n < MAX_AGAIN then n = n + 1 end
+-- renew moves the end of a lease away that has been acquired again n times.
+local function renew(k, holder, now, l, n, lease)
   local till = ceil((now + input[l + 2]) / 1000)
   set(k, 'l' .. holder, max(till * 8 + n, lease - lease % 8 + n), lease)
   keep(k, till * 1000)
@@ -1307,6 +1349,15 @@ local function end_any(k, now, n, l)
     left = left - #first
   end
   return n > 0
+end
+
+-- end_late ends the first leases that expire within so many milliseconds.
+local function end_late(k, now, ms)
+  local r = call('ZRANGEBYSCORE', keys[k], lowest(now), text(floor((now + ms * 1000) / 1000) * 8 + 7), 'WITHSCORES', 'LIMIT', 0, OWNER_SLICE)
+  local list = {}
+  for i = 1, #r, 2 do list[#list + 1] = {r[i], tonumber(r[i + 1])} end
+  drop(k, list)
+  return #list > 0
 end
 
 -- end_owner ends an owner's leases among the next OWNER_SLICE that expire at an
@@ -1356,8 +1407,8 @@ local function parts(cost)
   if cost == 0 then return 0, 0, '' end
   local units = cost % (2 * HALF)
   local rest = (cost - units) / (2 * HALF)
-  local ending = rest % 4
-  local place = (rest - ending) / 4
+  local ending = rest % 8
+  local place = (rest - ending) / 8
   return units - HALF, ending, place > 0 and ARGV[2 + place] or '', place
 end
 
@@ -1375,6 +1426,9 @@ function m.take(op, now, cost, again, OK)
   if units < 0 and ending == END_OWNER and holder ~= '' then
     ok, changed = true, true
     held, rest = end_owner(k, now, holder, units < -1 and tonumber(ARGV[3 + place]) or 0)
+  elseif units < 0 and ending == END_LATE then
+    ok, changed = true, true
+    held = end_late(k, now, -units)
   elseif units < 0 then
     ok, changed = true, true
     held = give_back(k, now, l, units, ending, holder, false)
@@ -1385,7 +1439,9 @@ function m.take(op, now, cost, again, OK)
     lease, ended, stored = find(k, holder, now)
     if lease then
       ok, held, changed = true, true, true
-      renew(k, holder, now, l, again and units > 0, lease)
+      local n = lease % 8
+      if units == 0 then n = MAX_AGAIN elseif again then n = min(n + 1, MAX_AGAIN) end
+      renew(k, holder, now, l, n, lease)
     elseif units == 0 or ended then
       gone = true
     elseif n < cap then
@@ -1426,7 +1482,33 @@ function m.take(op, now, cost, again, OK)
   return ok
 end
 
-m.count, m.rollback = count, rollback
+m.count, m.rollback, m.amount = count, rollback, amount
+
+-- reserved returns how many units the live leases reserve.
+function m.reserved(k, now)
+  while tidy(k, now) do end
+  return reserved(k)
+end
+
+-- ended lists the leases under a key that the request has ended: member and score.
+function m.ended(k)
+  local list = {}
+  for i = 1, #journal do
+    local j = journal[i]
+    if j[1] == k and j[3] and j[5] and string.sub(j[2], 1, 1) == 'l' then list[#list + 1] = {j[2], j[3]} end
+  end
+  return list
+end
+
+-- granted returns between which instants a lease with this score was granted, by the
+-- limit at l; nothing if it was renewed.
+function m.granted(score, l)
+  if score % 8 == MAX_AGAIN then return 0, -1 end
+  local at = expiry(score) - input[l + 2]
+  return at - 999, at
+end
+
+function m.holder(cost) return select(3, parts(cost)) end
 function m.begin() journal, far = {}, {} end
 function m.commit() journal = nil end
 
@@ -1470,6 +1552,7 @@ end
 local function many_machine()
 
 local OK, REMAINING, RETRY, RESET, AT, IN_FLIGHT, HELD = 6, 7, 8, 9, 10, 11, 12
+local HELD_BACK = 1048576 -- the key that holds an op back is counted in this
 
 local leases -- made when the first one is met
 
@@ -1575,7 +1658,7 @@ end
 -- come back by itself, is not there any more: others have got it.
 local function refund(op, now, as_of)
   local k, units, l = op[2], op[4], op[5]
-  if input[l] == LOG then return refund_log(k, as_of, units) end
+  if input[l] == LOG then return refund_log(k, as_of, as_of, units) == units end
   local s = states[k]
   local at = max(s[1], now)
   local gone = at - as_of
@@ -1637,15 +1720,92 @@ local function decide_repeated(ops, now)
   return true
 end
 
+-- hold_back has buckets refill no further than reservations allow: see holdBack in
+-- limit/settle.go.
+local function hold_back(ops, now)
+  for i = 1, #ops do
+    local op = ops[i]
+    local held, l = op[13], op[5]
+    local reserved = held > 0 and leases.reserved(held, now) or 0
+    local s = states[op[2]]
+    if reserved > 0 and s[1] <= now and s[3] == input[l + 3] then
+      local num, den = input[l + 3], input[l + 4]
+      local full = input[l + 1] * num
+      local most, level = max(full - reserved * num, 0), min(s[2], full)
+      if min(level + (now - s[1]) * den, full) > most then
+        level = max(most, level)
+        states[op[2]] = {now, level, num, s[4], BUCKET, now + ceil((full - level) / den) - since}
+      end
+    end
+  end
+end
+
+-- unrecord takes units out of a log: see limit/settle.go.
+local function unrecord(op, now, from, till, units)
+  local k = op[2]
+  local v = logs[k]
+  if v.dirty then
+    commit(k, v)
+    v = logs[k] or load_log(k)
+  end
+  if v.last > now then return 0 end
+  local given = refund_log(k, from, till, units)
+  load_log(k)
+  return given
+end
+
+-- correct charges units, or gives -units back: see limit/settle.go.
+local function correct(op, now, from, till, units)
+  local l = op[5]
+  if units < 0 then
+    if till < from or from <= 0 then return 0 end
+    if input[l] == LOG then return -unrecord(op, now, from, till, -units) end
+    if input[l] ~= BUCKET then
+      local at = max(now, min(states[op[2]][1], EXACT))
+      local start = at - at % input[l + 2]
+      if input[l] == CALENDAR then start = calendar_window(at, l) end
+      if from < start then return 0 end
+    end
+  end
+  if units == 0 then return 0 end
+  if take(op, now, units) then return units end
+  return input[l + 5] >= 0 and op[REMAINING] or 0
+end
+
+-- settle ends reservations and corrects what they have charged.
+local function settle(ops, now, as_of)
+  local lease = ops[1]
+  hold_back(ops, now)
+  leases.begin()
+  take(lease, now, lease[4], false)
+  local ended = leases.ended(lease[2])
+  leases.commit()
+  lease.ended = #ended
+  for i = 2, #ops do
+    local op, taken = ops[i], 0
+    for j = 1, #ended do
+      local from, till = as_of[i], as_of[i]
+      if from < 0 then from, till = leases.granted(ended[j][2], lease[5]) end
+      taken = taken + correct(op, now, from, till, (j == 1 and max(op[4], 0) or 0) - leases.amount(ended[j][1]))
+    end
+    if #ended == 0 and leases.holder(lease[4]) == '' then taken = correct(op, now, 0, -1, max(op[4], 0)) end
+    take(op, now, 0)
+    op.taken = taken
+  end
+end
+
 local function decide(ops, now)
   local admitted, old_states, old_logs = true, {}, {}
   if leases then leases.begin() end
   for i = 1, #ops do
-    local op = ops[i]
-    local k = op[2]
+    local k = ops[i][2]
     if not old_states[k] and not old_logs[k] then
       old_states[k], old_logs[k] = states[k], copy(logs[k]) -- views are changed in place
     end
+  end
+  hold_back(ops, now)
+  for i = 1, #ops do
+    local op = ops[i]
     if not take(op, now, op[4], false) and op[1] % 2 < 1 then admitted = false end
   end
   if not admitted then
@@ -1665,12 +1825,12 @@ local function decide_one(ops, now)
   return take(ops[1], now, ops[1][4], true) or ops[1][1] % 2 > 0
 end
 
-return function(now, n, p, number, refunding)
+return function(now, n, p, number, refunding, settling)
   local ops = {}
   for i = 1, n do
     local code, l = input[p], limits + 6 * input[p + 2]
-    local bits = code % 8
-    ops[i] = {bits, (code - bits) / 8, number + i, input[p + 1], l, false, 0, 0, 0, 0}
+    local bits, k = code % 8, floor(code / 8) % HELD_BACK
+    ops[i] = {bits, k, number + i, input[p + 1], l, false, 0, 0, 0, 0, nil, nil, floor(code / 8 / HELD_BACK)}
     p = p + 3
   end
   for i = 1, n do
@@ -1688,7 +1848,10 @@ return function(now, n, p, number, refunding)
     return
   end
   local admitted = false
-  if leases and repeated(ops, now) then
+  if settling then
+    settle(ops, now, {unpack(input, p, p + n - 1)})
+    admitted = true
+  elseif leases and repeated(ops, now) then
     admitted = decide_repeated(ops, now)
   elseif n == 1 then
     admitted = decide_one(ops, now)
@@ -1701,10 +1864,18 @@ return function(now, n, p, number, refunding)
     local op = ops[i]
     local v = logs[op[2]]
     if v and v.dirty then commit(op[2], v) end
-    answer(now, op[OK], op[REMAINING], op[RETRY], op[RESET], op[AT])
+    if op.taken then
+      out[filled + 1], out[filled + 2], out[filled + 3], filled = op.taken, max(op[REMAINING], 0), op[RESET], filled + 3
+    else
+      answer(now, op[OK], op[REMAINING], op[RETRY], op[RESET], op[AT])
+    end
     if op[IN_FLIGHT] then
       filled = filled + 1
       out[filled] = 2 * op[IN_FLIGHT] + (op[HELD] and 1 or 0)
+    end
+    if op.ended then
+      filled = filled + 1
+      out[filled] = op.ended
     end
   end
 end
@@ -1728,10 +1899,10 @@ for _ = 1, input[2] do
     one_log(now, p + 2, number + 1)
   else
     others = others or many_machine()
-    others(now, n, p + 2, number, kind == 2)
+    others(now, n, p + 2, number, kind == 2, kind == 3)
   end
   number = number + n
-  p = p + 2 + (kind == 2 and 4 or 3) * n
+  p = p + 2 + (kind > 1 and 4 or 3) * n
 end
 
 -- write stores the state of key k. One that lives long enough is written over

@@ -45,9 +45,7 @@ func TestCallsSayWhichPathTheScriptMayTake(t *testing.T) {
 		} {
 			call := p.newCall(&scratch{})
 			call.add(-1, len(c.ops))
-			for i := range c.ops {
-				call.addOp(&p.keys, &c.ops[i], len(c.ops))
-			}
+			call.addOps(&p.keys, c.ops)
 			r := reader{s: string(call.seal()), ok: true}
 			if got := float64(r.number()); got != c.want+p.flag {
 				t.Errorf("layout %v, %s: flags %v, want %v", layout, name, got, c.want+p.flag)

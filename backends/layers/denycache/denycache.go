@@ -106,9 +106,9 @@ func (b *Backend) answer(req *limit.Request, v *limit.Verdict, now time.Duration
 	var settled *shard
 	for i := range req.Ops {
 		op := &req.Ops[i]
-		if !b.keeps(op) || op.Cost <= 0 {
+		if !b.keeps(op) || op.Cost == 0 || op.GivesBack() {
 			ours = false
-			if op.Cost < 0 {
+			if op.GivesBack() {
 				b.cache.drop(&op.Key) // requests behind this one, and others, are to find the room
 			}
 			continue
@@ -204,10 +204,11 @@ func (b *Backend) look(op *limit.Op, at limit.Instant, now, maxAge time.Duration
 func (b *Backend) learn(req *limit.Request, v *limit.Verdict, sent time.Duration, gen uint64) {
 	for i := range req.Ops {
 		op := &req.Ops[i]
-		if op.Cost < 0 {
+		if op.GivesBack() {
 			b.cache.drop(&op.Key)
+			continue
 		}
-		if op.Cost <= 0 || v.Err != nil || len(v.Outcomes) != len(req.Ops) || op.Limit == nil || op.Limit.Is(limit.Leased) {
+		if op.Cost == 0 || v.Err != nil || len(v.Outcomes) != len(req.Ops) || op.Limit == nil || op.Limit.Is(limit.Leased) {
 			continue
 		}
 		out, shares := &v.Outcomes[i], func(o limit.Op) bool { return o.Key == op.Key }

@@ -83,7 +83,7 @@ func (l *Backend) note(req *limit.Request, v *limit.Verdict) {
 		op, o := &req.Ops[i], &v.Outcomes[i]
 		units := op.Cost
 		switch {
-		case o.Taken > 0:
+		case o.Taken > 0 || op.AsOf != 0:
 			units = o.Taken
 		case !o.Admitted || !v.Admitted && !op.Each || inFlight(op):
 			units = 0

@@ -114,7 +114,7 @@ func anyShared(req limit.Request) bool {
 
 // shared says whether units of op's limit can be held for it.
 func shared(op *limit.Op) bool {
-	if op.Limit == nil || op.Limit.Share() <= 1 || len(op.Key.Group) > backends.MaxKeyLen ||
+	if op.Limit == nil || op.Limit.Share() <= 1 || op.AsOf != 0 || len(op.Key.Group) > backends.MaxKeyLen ||
 		len(op.Key.Limit) > backends.MaxKeyLen {
 		return false
 	}
