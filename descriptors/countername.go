@@ -96,7 +96,7 @@ func unescaped(text string) (string, error) {
 // does so; if not, the descriptor is that of a rule that there was once, or of a request with a
 // limit of its own. ok is false for groups that do not show it: hashes, and names that operators chose.
 func (s *Set) Counted(group string) (domain string, entries []Entry, matches, ok bool) {
-	parts := splitGroup(group)
+	parts := SplitGroup(group)
 	switch {
 	case len(parts) == 2: // a resource, or several with one counter
 		resource, found := strings.CutPrefix(parts[1], "counter:")
@@ -117,8 +117,8 @@ func (s *Set) Counted(group string) (domain string, entries []Entry, matches, ok
 	return parts[0], entries, m.Rule != nil && m.Group == group, true
 }
 
-// splitGroup returns the parts that AppendPart has made a group of; nil if it was made otherwise.
-func splitGroup(group string) (parts []string) {
+// SplitGroup returns the parts that [limit.AppendPart] has made a text of; nil if it was made otherwise.
+func SplitGroup(group string) (parts []string) {
 	for group != "" {
 		length, rest, ok := strings.Cut(group, ":")
 		n, err := strconv.Atoi(length)

@@ -195,11 +195,18 @@ func (r *Rule) limitText(id limitID) string {
 	l := r.find(id)
 	switch {
 	case l != nil:
-		return LimitText(l.Limit) + r.shadowText(l.Shadow)
+		return LimitText(l.Limit) + r.reserveText(l.Reserved) + r.shadowText(l.Shadow)
 	case r.Unlimited:
 		return "unlimited"
 	}
 	return "no limit"
+}
+
+func (r *Rule) reserveText(reserved bool) string {
+	if !reserved {
+		return ""
+	}
+	return " reserve " + r.Reserve.String()
 }
 
 func (r *Rule) shadowText(too bool) string {

@@ -89,6 +89,7 @@ func (r *Rule) modes() string {
 	l.add(r.Overflow != OverflowDefault, ", overflow: %v", r.Overflow)
 	l.add(r.MaxDebt != 0, ", max_debt: %d", r.MaxDebt)
 	l.add(r.MaxKeys != 0, ", max_keys: %d", r.MaxKeys)
+	l.add(r.Reserve != nil, ", reserve: %v", r.Reserve)
 	return l.String()
 }
 

@@ -78,6 +78,8 @@ type Terms struct {
 	MaxDebt  int64
 	// MaxKeys is how many values have counters of their own, 0 if the rule does not bound it. See [Rule.OthersGroup].
 	MaxKeys int64
+	// Reserve is how requests reserve units of the limits with Reserved; nil if they do not.
+	Reserve *Reserve
 	// Metadata goes into the response's dynamic metadata.
 	Metadata map[string]any
 	// Response is added to refusals by this rule.
@@ -101,6 +103,8 @@ type RuleLimit struct {
 	KeyPart string
 	// Shadow: counted, but never refuses.
 	Shadow bool
+	// Reserved: requests reserve units of it, as Terms.Reserve says.
+	Reserved bool
 	// AnyMonth: the rule says month, and not whether that is 30 days, as the limit
 	// has it, or one of the calendar.
 	AnyMonth bool

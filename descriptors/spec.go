@@ -75,6 +75,8 @@ type Body struct {
 	MaxDebt                    int64
 	// MaxKeys is as in [Terms]. Resources have none: each has one counter.
 	MaxKeys int64
+	// Reserve is for all limits; nil if the source does not say.
+	Reserve *ReserveSpec
 	// Metadata has nil, bool, int64, finite float64, string, []any and
 	// map[string]any.
 	Metadata map[string]any
@@ -105,6 +107,8 @@ type LimitSpec struct {
 	AnyMonth bool
 	// Share is how many units a replica takes ahead; 0 takes none.
 	Share int64
+	// Reserve is for this limit; nil if the source does not say.
+	Reserve *ReserveSpec
 	// Shadow: counted, but never refuses.
 	Shadow bool
 	// Alone: the counters are called by the algorithm alone, as those of a

@@ -29,6 +29,7 @@ func (s *spot) terms(body *Body) Terms {
 	}
 	if overflows {
 		s.limits(body.Limits, &t)
+		s.reserve(body, &t)
 	}
 	if c := body.Concurrency; c != nil {
 		if t.Unlimited {

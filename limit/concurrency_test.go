@@ -85,7 +85,8 @@ func (n *naiveSet) take(op *Op, now Instant) Outcome {
 	case op.Ending == EndLate:
 		out.Admitted = true
 		before := len(n.leases)
-		n.leases = slices.DeleteFunc(n.leases, func(l naiveLease) bool { return l.until*1000 <= int64(now)-max(op.Cost, -1<<20)*1000 })
+		till := int64(now) - max(op.Cost, -1<<20)*1000
+		n.leases = slices.DeleteFunc(n.leases, func(l naiveLease) bool { return l.until*1000 <= till })
 		out.Held = len(n.leases) < before
 	case op.Holder == "":
 		out.Admitted = true

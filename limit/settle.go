@@ -13,6 +13,10 @@ import (
 // nothing is corrected: so a settlement that is repeated does nothing. Only one that
 // ends leases without naming a holder charges its cost all the same.
 
+// ReservationPart is the half of keys under which the reservations of a rule are kept
+// ([Key.Limit]).
+const ReservationPart = "cr"
+
 // AsLeased is an [Op.AsOf]: the charge is as old as the lease that has ended. A lease
 // that was renewed does not say how old it is. Nothing is given back for it.
 const AsLeased Instant = -1

@@ -41,7 +41,8 @@ func (b *budget) take(ops []Op, now Instant) Verdict {
 // reserve charges units and returns the op that corrects that; nil if there is no room.
 func (b *budget) reserve(holder string, units int64, now Instant) *Op {
 	charge := Op{Key: Key{Limit: "b"}, Limit: b.limit.Strict(), Cost: units}
-	v := b.take([]Op{charge, {Key: Key{Limit: "r"}, Limit: reservations, Cost: 1, Holder: WithAmount(holder, units), Shadow: true}}, now)
+	keep := Op{Key: Key{Limit: "r"}, Limit: reservations, Cost: 1, Holder: WithAmount(holder, units), Shadow: true}
+	v := b.take([]Op{charge, keep}, now)
 	if !v.Admitted {
 		return nil
 	}
@@ -174,7 +175,8 @@ func TestLateReservationsEndTogether(t *testing.T) {
 	}
 	correct := Op{Key: Key{Limit: "b"}, Limit: b.limit, AsOf: AsLeased}
 	now := settleStart.Add(8 * time.Second) // 52 to 55 s before they expire
-	if v := b.end(Op{Cost: -53_000, Ending: EndLate}, correct, 0, now); v.Outcomes[0].Taken != 2 || v.Outcomes[1].Taken != -20 {
+	v := b.end(Op{Cost: -53_000, Ending: EndLate}, correct, 0, now)
+	if v.Outcomes[0].Taken != 2 || v.Outcomes[1].Taken != -20 {
 		t.Errorf("%+v", v.Outcomes)
 	}
 }

@@ -30,6 +30,15 @@ type engine struct {
 	reloads   insight.Reloads
 	watch     *insight.Watch
 	traffic   insight.Traffic
+	known     atomic.Pointer[costTable] // see costs
+}
+
+// snapshot returns the policies in force.
+func (e *engine) snapshot() *policies.Snapshot {
+	if e.conf.Policies == nil {
+		return nil
+	}
+	return e.conf.Policies.Snapshot()
 }
 
 // failuresPerSecond is how many failures of one kind are logged in a second.
@@ -127,6 +136,14 @@ type call struct {
 	tokens      []byte          // encoded metadata with its token
 	returns     []leases.Return // leases that came back with the call
 	firstReturn int             // index into batch.takes of the first of returns that has ops
+
+	// Reservations.
+	estimate      int64      // of the call's cost, 0 if it brings none
+	units         int64      // that it has reserved
+	reserved      []reserved // that the call asks for
+	ends          []tokenEnd // of returns
+	settling      []settling
+	firstSettling int // index into batch.takes
 }
 
 // maxRemaining is what is left where nothing limits.
@@ -145,6 +162,7 @@ func (b *batch) start(engine *engine, reqs []*Request, resps []*Response) {
 		c.req, c.resp, c.takeIndex, c.holder = reqs[i], resps[i], -1, ""
 		c.verdict, c.cause, c.failure, c.refuses = nil, nil, nil, nil
 		c.ops, c.views, c.returns, c.tokens = c.ops[:0], c.views[:0], c.returns[:0], c.tokens[:0]
+		c.estimate, c.units, c.reserved, c.ends, c.settling = 0, 0, c.reserved[:0], c.ends[:0], c.settling[:0]
 		c.resp.reset(len(c.req.Descriptors))
 		if p := reqs[i].proxy(); i == 0 || p != reqs[i-1].proxy() {
 			engine.leases.HeardFrom(p)
@@ -155,6 +173,7 @@ func (b *batch) start(engine *engine, reqs []*Request, resps []*Response) {
 			continue
 		}
 		c.addReturns(b)
+		c.addSettlements(b)
 		if len(c.ops) > 0 {
 			c.takeIndex = len(b.takes)
 			b.takes = append(b.takes, limit.Request{Ops: c.ops})
@@ -180,6 +199,9 @@ func (c *call) answer(ctx context.Context, b *batch) {
 	}
 	if len(c.returns) > 0 {
 		c.settleReturns(b)
+	}
+	if len(c.settling) > 0 {
+		c.noteSettlements(b)
 	}
 	if c.takeIndex >= 0 {
 		c.verdict = &b.verdicts[c.takeIndex]
@@ -245,6 +267,9 @@ func (b *batch) release() {
 		clear(c.ops)
 		clear(c.views)
 		clear(c.lease.Held)
+		clear(c.lease.Reserved)
+		clear(c.ends)
+		clear(c.settling)
 		for j := range c.returns {
 			c.returns[j].Clear()
 		}

@@ -104,7 +104,7 @@ type HitMetrics interface {
 // countHits counts the hits of each descriptor, and requests that only the global shadow mode admits.
 func countHits(b *batch, c *call) {
 	for i := range c.decisions {
-		if d := &c.decisions[i]; d.view != nil && d.n > 0 && d.cost > 0 {
+		if d := &c.decisions[i]; d.view != nil && (d.n > 0 || d.reports) && d.cost > 0 {
 			c.countHitsOf(b, d)
 		}
 	}

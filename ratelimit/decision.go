@@ -27,6 +27,7 @@ type decision struct {
 	decider   int32 // which of policies decides, as policyViews.view says
 	unlimited bool
 	returns   bool // a lease came back with it, which is nothing to decide about
+	reports   bool // what a request has cost that reserved units: noteReport answers it
 	counted   bool // counters decided, in the store or in this process
 	outcome   Outcome
 	// policy answers instead of the counters, unless it is zero; cause is then why. It is also set where
@@ -45,7 +46,7 @@ func (d *decision) outweighs(other *decision) bool {
 func (c *call) conclude(b *batch, d *decision) {
 	st := d.status
 	switch {
-	case d.returns:
+	case d.returns, d.reports:
 	case d.view == nil:
 		d.outcome = OutcomeNoRule
 	case d.unlimited:

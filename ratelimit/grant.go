@@ -23,7 +23,7 @@ const inFlightRetry = time.Second
 // grant adds the token of the leases that v grants to the response, and the delay
 // of their tiers. local says that Config.Local has granted them.
 func (c *call) grant(b *batch, v *limit.Verdict, local bool) {
-	c.lease.Held = c.lease.Held[:0]
+	c.lease.Held, c.lease.Reserved, c.lease.Granted = c.lease.Held[:0], c.lease.Reserved[:0], v.At
 	var delay *tierView
 	until, longest := limit.Instant(0), time.Duration(0)
 	for i := range c.ops {
@@ -59,13 +59,17 @@ func (c *call) grant(b *batch, v *limit.Verdict, local bool) {
 		c.resp.inside().Delay = delay.Delay
 		c.resp.RequestHeaders = append(c.resp.RequestHeaders, descriptors.Header{Name: DelayHeader, Value: delay.delay})
 	}
-	if len(c.lease.Held) == 0 {
+	c.lease.Until = until
+	if len(c.reserved) > 0 && !local {
+		c.keepReservations(b, v)
+	}
+	if len(c.lease.Held)+len(c.lease.Reserved) == 0 {
 		return
 	}
-	if local {
+	if local && len(c.lease.Held) > 0 {
 		b.engine.leases.ExpectLocal(longest)
 	}
-	c.lease.Holder, c.lease.Until, c.lease.Domain = c.holder, until, c.req.Domain
+	c.lease.Holder, c.lease.Domain = c.holder, c.req.Domain
 	if c.req.InProcess {
 		c.keepLease()
 		return
@@ -76,6 +80,16 @@ func (c *call) grant(b *batch, v *limit.Verdict, local bool) {
 // addToken makes the token of the call's lease, for dynamic_metadata.
 func (c *call) addToken(b *batch) {
 	token, err := b.engine.leases.Sign(&c.lease, c.req.proxy())
+	if err != nil && len(c.lease.Reserved) > 0 {
+		// The charge stays: to fail the call would be to let the request pass.
+		for i := range c.lease.Reserved {
+			b.engine.conf.Metrics.Reservation(c.req.Domain, c.lease.Reserved[i].Rule).At(int(leases.Unkept)).Inc()
+		}
+		if c.lease.Reserved = c.lease.Reserved[:0]; len(c.lease.Held) == 0 {
+			return
+		}
+		token, err = b.engine.leases.Sign(&c.lease, c.req.proxy())
+	}
 	c.lease.Domain = "" // keeps the request's memory alive
 	if err != nil {
 		b.engine.abandon(c.resp)
@@ -94,6 +108,12 @@ func (c *call) addToken(b *batch) {
 func (c *call) abandonUnclear(b *batch, err error) {
 	if errors.Is(err, backends.ErrNotApplied) {
 		return
+	}
+	for i := range c.reserved {
+		r := &c.reserved[i]
+		view, op := c.decisions[r.decision].view, c.ops[r.op]
+		b.engine.leases.Abandon(&leases.Grant{Op: op, Domain: view.rule.Domain, Rule: view.rule.Path,
+			Back: view.corrections(nil, op.Key.Group, nil, 0, limit.AsLeased)})
 	}
 	for i := range c.ops {
 		if op := &c.ops[i]; c.views[i].inFlight != nil && op.Cost > 0 {
@@ -120,24 +140,75 @@ func (c *call) hideExpiry(v *limit.Verdict) {
 	}
 }
 
-// openReturn reads the token in descriptor i, and makes the ops that it asks for.
+// Operations on a lease, as the entry OpKey names them, beside those of package leases.
+const (
+	opEstimate = "estimate" // its hits are what the request may cost
+	opSettle   = "settle"   // its hits are what the request has cost
+	opOutcome  = "outcome"  // its hits are the status of the response
+)
+
+// openReturn reads what descriptor i says of the call's cost, or of a token that comes back.
 func (c *call) openReturn(b *batch, i int) *Error {
 	d := &c.req.Descriptors[i]
-	action := leases.Action(d.Entries[0].Value)
-	if !action.Valid() {
-		return invalid("descriptors[%d]: %s must be %q or %q, not %q", i, OpKey, leases.Release, leases.Renew, action)
+	op := d.Entries[0].Value
+	switch op {
+	case opEstimate:
+		c.estimate = max(c.estimate, c.req.cost(d))
+		return nil
+	case opSettle, opOutcome, string(leases.Release), string(leases.End), string(leases.Renew):
+	default:
+		return invalid("descriptors[%d]: %s must be %q, %q, %q, %q or %q, not %q", i, OpKey, leases.Release, leases.Renew,
+			opEstimate, opSettle, opOutcome, op)
 	}
 	if len(d.Entries) != 2 || d.Entries[1].Key != LeaseEntry {
 		return invalid("descriptors[%d]: %s must be followed by one entry, %s", i, OpKey, LeaseEntry)
 	}
-	if len(c.returns) >= leases.MaxHeld {
-		return invalid("a request may have at most %d leases", leases.MaxHeld)
+	end, err := c.endOf(b, i, d.Entries[1].Value)
+	if err != nil {
+		return err
 	}
-	c.returns = grow(c.returns, len(c.returns)+1)
-	if err := b.engine.leases.Open(c.req.Domain, d.Entries[1].Value, action, &c.returns[len(c.returns)-1]); err != nil {
-		return invalid("descriptors[%d]: %v", i, err)
+	switch op {
+	case opSettle:
+		if !c.req.names(d) || d.Refund {
+			return invalid("descriptors[%d]: %s: %s needs hits, and not negative ones: what the request has cost", i, OpKey, op)
+		}
+		end.settles, end.cost = true, max(end.cost, c.req.cost(d))
+	case opOutcome:
+		end.failed = d.HasHits && d.Hits >= 500
+	default:
+		end.action = leases.Action(op)
 	}
 	return nil
+}
+
+// endOf returns what the call says of a token, which it opens if it is new.
+func (c *call) endOf(b *batch, i int, token string) (*tokenEnd, *Error) {
+	for j := range c.ends {
+		if c.ends[j].token == token {
+			return &c.ends[j], nil
+		}
+	}
+	if len(c.returns) >= leases.MaxHeld {
+		return nil, invalid("a request may have at most %d leases", leases.MaxHeld)
+	}
+	c.returns = grow(c.returns, len(c.returns)+1)
+	if err := b.engine.leases.Open(c.req.Domain, token, &c.returns[len(c.returns)-1]); err != nil {
+		c.returns = c.returns[:len(c.returns)-1]
+		return nil, invalid("descriptors[%d]: %v", i, err)
+	}
+	c.ends = append(c.ends, tokenEnd{token: token})
+	return &c.ends[len(c.ends)-1], nil
+}
+
+// endLease makes the ops that do what the call says of the i-th token.
+func (c *call) endLease(b *batch, i int) {
+	r, end := &c.returns[i], &c.ends[i]
+	if end.action != "" {
+		b.engine.leases.Do(end.action, r)
+	}
+	if end.action != leases.Renew && r.Holder != "" {
+		c.endReservations(b, r, end)
+	}
 }
 
 // addReturns adds a request for each lease that came back. Each is a request of

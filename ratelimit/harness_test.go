@@ -32,6 +32,7 @@ type modelBackend struct {
 	hang   bool         // waits for the deadline
 	takes  int          // calls of Take
 	before func() error // if not nil, decides whether a Take fails
+	forget bool         // Forget does
 }
 
 func newModel() *modelBackend { return &modelBackend{states: map[limit.Key]limit.State{}} }
@@ -77,9 +78,19 @@ func (b *modelBackend) take(req *limit.Request, v *limit.Verdict) {
 	}
 }
 
-func (b *modelBackend) Forget(context.Context, []limit.Key) error { return nil }
-func (b *modelBackend) Ping(context.Context) error                { return b.err }
-func (b *modelBackend) Close() error                              { return nil }
+func (b *modelBackend) Ping(context.Context) error { return b.err }
+func (b *modelBackend) Close() error               { return nil }
+
+func (b *modelBackend) Forget(_ context.Context, keys []limit.Key) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, k := range keys {
+		if b.forget {
+			delete(b.states, k)
+		}
+	}
+	return nil
+}
 
 func modelCaps(local bool) backends.Caps {
 	caps := backends.Caps{Name: "model", Algorithms: map[limit.Algorithm]backends.AlgorithmCaps{},

@@ -286,7 +286,8 @@ func TestForeignTokenReleasesNothing(t *testing.T) {
 		t.Errorf("%d unknown tokens", n)
 	}
 	for text, want := range map[string]string{
-		OpKey + "=relaese,lease=x":          `descriptors[0]: headgate.op must be "release" or "renew", not "relaese"`,
+		OpKey + "=relaese,lease=x": `descriptors[0]: headgate.op must be "release", "renew", "estimate", "settle" ` +
+			`or "outcome", not "relaese"`,
 		OpKey + "=release":                  "descriptors[0]: headgate.op must be followed by one entry, lease",
 		OpKey + "=release,token=x":          "descriptors[0]: headgate.op must be followed by one entry, lease",
 		OpKey + "=release,lease=x,tenant=x": "descriptors[0]: headgate.op must be followed by one entry, lease",
@@ -295,7 +296,7 @@ func TestForeignTokenReleasesNothing(t *testing.T) {
 	}
 	many := make([]Descriptor, leases.MaxHeld+1)
 	for i := range many {
-		many[i] = release(token)
+		many[i] = release(token + strconv.Itoa(i))
 	}
 	h.want(h.ask(many...), "error: a request may have at most 16 leases")
 }

@@ -33,6 +33,8 @@ type Inside struct {
 	TierName string
 	// Delay is how long tiers keep the request waiting that they let pass.
 	Delay time.Duration
+	// Reserved is how many units the request has reserved.
+	Reserved int64
 	// Lease is what the request got. It has no keys if there is nothing to end.
 	Lease leases.Lease
 }
@@ -43,6 +45,7 @@ func tellInside(_ *batch, c *call) {
 		return
 	}
 	in := c.resp.inside()
+	in.Reserved = c.units
 	if d := c.refuses; d != nil {
 		in.Wait = d.wait
 		if d.tier != nil {
@@ -71,7 +74,7 @@ func (c *call) numberOf(d *decision) int {
 // keepLease hands the call's lease to a caller in this process.
 func (c *call) keepLease() {
 	l := c.lease
-	l.Held = slices.Clone(l.Held)
+	l.Held, l.Reserved = slices.Clone(l.Held), slices.Clone(l.Reserved)
 	c.resp.inside().Lease = l
 }
 
@@ -113,6 +116,9 @@ func (c *call) resettable() (keys []limit.Key) {
 			key := c.ops[j].Key
 			if c.views[j].inFlight != nil {
 				continue
+			}
+			if c.views[j].reserved {
+				add(limit.Key{Group: key.Group, Limit: limit.ReservationPart}) // else their ends would give back what is forgotten
 			}
 			if add(key); d.view.rule.Policy == nil {
 				continue

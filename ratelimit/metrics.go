@@ -36,6 +36,7 @@ func (o Outcome) String() string {
 // Metrics count what services decide. They may be of several services; nil ones count nothing.
 type Metrics struct {
 	decided, refused, overflowed, leases, tiers metrics.Counters // by rule
+	reservations, reservedUnits                 metrics.Counters // by rule
 	byPolicy                                    metrics.Counters
 	degraded, loads                             metrics.Counters
 	requests                                    metrics.Histograms
@@ -112,6 +113,14 @@ func NewMetrics() *Metrics {
 			"abandoned: given back because nobody took the answer; lost: left to expire; reaped: "+
 			"ended because its proxy is gone.",
 			rule.Closed("event", metrics.Texts(0, leases.NumEvents)...)),
+		m.reservations.Row("headgate_reservations_total", "What happened to reservations. settled: ended with a "+
+			"cost; failed and unsettled: ended without one, by a request that failed or not; lost: nobody has ended it; late: "+
+			"its end came after that; repeated: its end came again; cancelled: nobody took the answer; unkept: not kept, so "+
+			"that the charge stays; unreserved: a cost for which nothing was reserved.",
+			rule.Closed("event", metrics.Texts(0, leases.NumReservationEvents)...)),
+		m.reservedUnits.Row("headgate_reserved_units_total", "Units of reservations: reserved, given back when they were "+
+			"settled or lost (refunded), charged beyond what was reserved (overspent), and given back because their request "+
+			"was lost (lost).", rule.Closed("kind", metrics.Texts(0, leases.NumUnitKinds)...)),
 		m.tiers.Row("headgate_concurrency_tier_total",
 			"Requests that a tier of a limit on requests in flight delayed or refused.", metrics.Open("domain", "rule", "tier")),
 

@@ -31,6 +31,9 @@ func (c *call) plan(b *batch) *Error {
 			return err
 		}
 	}
+	for i := range c.returns {
+		c.endLease(b, i)
+	}
 	return nil
 }
 
@@ -104,6 +107,11 @@ func (c *call) addOps(b *batch, i int, replacing bool) *Error {
 	if p.cost = cost; p.view.keys != nil {
 		b.budgetKey(p)
 	}
+	how := c.reserving(d, p.view)
+	if how == reports {
+		c.report(i)
+		return nil
+	}
 	for j := range p.view.limits {
 		lv := &p.view.limits[j]
 		if replacing && c.replaced(lv.label) {
@@ -133,6 +141,9 @@ func (c *call) addOps(b *batch, i int, replacing bool) *Error {
 		}
 		p.n++
 	}
+	if how == reserves {
+		c.reserve(b, i, p.first)
+	}
 	return nil
 }
 
@@ -160,6 +171,9 @@ const maxCost = limit.MaxUnits + 1
 // response has cost. Limits that overflow charge those each for itself: what is
 // reported is done, whatever other limits say.
 func (r *Request) names(d *Descriptor) bool { return d.HasHits || r.Hits > 0 }
+
+// asks says whether d asks without taking.
+func (d *Descriptor) asks() bool { return d.HasHits && d.Hits == 0 }
 
 // cost returns the hits of d: its own if it has any, where zero asks without
 // taking; else those of the request, where zero means one.

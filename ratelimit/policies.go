@@ -120,7 +120,7 @@ func (p *policyViews) derive(f policies.Figures) *ruleView {
 		l = l.WithShare(share)
 	}
 	v := &ruleView{rule: p.own.rule, each: p.own.each, onError: p.own.onError, onOverload: p.own.onOverload,
-		quota: p.own.quota, meta: p.own.meta, series: p.own.series, keys: p.own.keys}
+		quota: p.own.quota, meta: p.own.meta, series: p.own.series, keys: p.own.keys, reserve: p.own.reserve}
 	lv := *own
 	lv.limit, lv.keyPart = l, l.Algorithm().KeyLetter()+own.keyPart[1:]
 	lv.current = encodeCurrentLimit(lv.label, l, p.conf.UnitMultipliers)

@@ -118,6 +118,9 @@ func addMetadata(b *batch, c *call) {
 	if len(c.tokens) > 0 {
 		add(c.tokens)
 	}
+	if c.units > 0 {
+		add(appendTextMetadata(nil, "reserved", strconv.FormatInt(c.units, 10)))
+	}
 }
 
 // addRuleMetadata adds what rules say under `metadata`, merged: the first

@@ -45,6 +45,7 @@ type ruleView struct {
 	override bool // it is a request's own limit
 
 	policies *policyViews // nil: no policy takes the place of the limit
+	reserve  *reserveView // nil: requests reserve nothing
 
 	sharesCounter bool // an override that counts under the keys of its rule
 }
@@ -56,8 +57,10 @@ type limitView struct {
 	name    string // in messages: "domain/path" or "domain/path:label"
 	keyPart string
 	shadow  bool
-	current []byte // encoded RateLimit
-	refused []byte // encoded metadata of a refusal
+	// reserved: requests reserve units of it.
+	reserved bool
+	current  []byte // encoded RateLimit
+	refused  []byte // encoded metadata of a refusal
 
 	series *ruleSeries // of its rule
 	number int         // in its rule
@@ -136,6 +139,9 @@ func longestLease(rules []*descriptors.Rule) (longest time.Duration) {
 		if r.Concurrency != nil {
 			longest = max(longest, r.Concurrency.LeaseTTL)
 		}
+		if r.Reserve != nil {
+			longest = max(longest, r.Reserve.KeptFor())
+		}
 	}
 	return longest
 }
@@ -182,7 +188,7 @@ func (w *viewer) limits(v *ruleView) {
 			rl.Limit = w.months.get(rl.Limit)
 		}
 		if r.Overflow == descriptors.OverflowDefault && rl.Limit.Overflow() == limit.Refuse {
-			rl.Limit = w.overflows.get(rl.Limit, conf)
+			rl.Limit = w.overflows.get(rl.Limit, rl.Reserved, conf)
 		}
 		v.limits[i] = newLimitView(r, &rl, conf)
 	}
@@ -192,6 +198,7 @@ func (w *viewer) limits(v *ruleView) {
 	if r.Policy != nil && conf.Policies != nil {
 		v.policies = newPolicyViews(v, w.derived, w.recorders[ruleLabel{r.Domain, r.Path}], conf)
 	}
+	v.reserve = newReserveView(r, conf)
 	conf.Metrics.hold(v)
 	v.count()
 }
@@ -215,21 +222,30 @@ func (d monthDefaults) get(l *limit.Limit) *limit.Limit {
 
 // overflowDefaults has the limits of rules that do not say what becomes of a cost
 // without room, under the service's default. Rules share limits.
-type overflowDefaults map[*limit.Limit]*limit.Limit
+type overflowDefaults map[overflowOf]*limit.Limit
 
-// get returns l under the default, or the next one to it that the backend keeps.
-func (d overflowDefaults) get(l *limit.Limit, conf *Config) *limit.Limit {
-	if other := d[l]; other != nil {
+type overflowOf struct {
+	*limit.Limit
+	reserved bool
+}
+
+// get returns l under the default, which is debt where units are reserved, or the next one
+// to it that the backend keeps.
+func (d overflowDefaults) get(l *limit.Limit, reserved bool, conf *Config) *limit.Limit {
+	if other := d[overflowOf{l, reserved}]; other != nil {
 		return other
 	}
-	other := l
-	for o := conf.Overflow.Of(); o > limit.Refuse; o-- {
+	other, most := l, conf.Overflow.Of()
+	if reserved {
+		most = limit.Debt
+	}
+	for o := most; o > limit.Refuse; o-- {
 		if with, err := l.WithOverflow(o, 0); err == nil && conf.Caps.Check(with) == nil {
 			other = with
 			break
 		}
 	}
-	d[l] = other
+	d[overflowOf{l, reserved}] = other
 	return other
 }
 
@@ -244,6 +260,9 @@ func newLimitView(r *descriptors.Rule, rl *descriptors.RuleLimit, conf *Config) 
 		name:    name,
 		keyPart: rl.KeyPart,
 		shadow:  rl.Shadow || r.Shadow,
+
+		reserved: rl.Reserved,
+
 		current: encodeCurrentLimit(rl.Name, rl.Limit, conf.UnitMultipliers),
 		refused: appendTextMetadata(nil, "rule", name),
 	}

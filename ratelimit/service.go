@@ -54,6 +54,7 @@ func New(conf Config, set *descriptors.Set) (*Service, error) {
 		Backend: conf.Backend, ServerClock: conf.Caps.ServerClock, Local: conf.Local, Now: conf.Now, Timeout: conf.Timeout,
 		Registry: conf.Registry, Signer: conf.Leases, Replica: conf.Replica, OwnerGrace: conf.OwnerGrace,
 		Log: conf.Log, Metrics: conf.Metrics, Panics: conf.Panics, Ended: conf.ended,
+		Reservations: leases.Reservations{Grace: descriptors.ReserveGrace, Lost: s.lostCorrections},
 	})
 	s.batches.New = func() any { return new(batch) }
 	if set == nil {
@@ -188,6 +189,11 @@ func (s *Service) QueueReturns(req *Request) {
 	c := &b.calls[0]
 	for i := range c.returns {
 		s.leases.QueueReturn(&c.returns[i])
+	}
+	for i := range c.settling {
+		if c.settling[i].decision < 0 {
+			s.leases.QueueSettlement(&c.settling[i].Settlement)
+		}
 	}
 	for i := range c.ops {
 		if op := &c.ops[i]; c.views[i].inFlight != nil && op.Cost < 0 {

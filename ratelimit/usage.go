@@ -49,7 +49,7 @@ func (s *Service) peek(ctx context.Context, domains []string, list [][]descripto
 	see func(i int, c *call, v *limit.Verdict) error) error {
 	reqs, resps := make([]*Request, len(list)), make([]*Response, len(list))
 	for i, entries := range list {
-		reqs[i], resps[i] = &Request{Domain: domains[i], InProcess: true}, new(Response)
+		reqs[i], resps[i] = &Request{Domain: domains[i], InProcess: true, NoLease: true}, new(Response)
 		if len(entries) > 0 && entries[0].Key == OpKey {
 			continue // which brings a lease back, and has no counters
 		}

@@ -190,7 +190,8 @@ func (g *leaseGenerator) settlement(alone bool) (req limit.Request, ok bool) {
 			continue
 		}
 		op := limit.Op{Key: of.key, Limit: g.limitOf(of, alone), Cost: pick[int64](g.r, 0, 1, 2, 5, 100, limit.MaxUnits)}
-		op.AsOf = pick(g.r, limit.AsLeased, limit.AsLeased, g.now, 1, g.now-limit.Instant(g.r.Int64N(2*op.Limit.Window().Microseconds())))
+		before := limit.Instant(g.r.Int64N(2 * op.Limit.Window().Microseconds()))
+		op.AsOf = pick(g.r, limit.AsLeased, limit.AsLeased, g.now, 1, g.now-before)
 		if op.AsOf <= 0 {
 			op.AsOf = limit.AsLeased
 		}

@@ -101,6 +101,9 @@ func (l *layer) rule(r *descriptors.RuleSpec, own []*Entry, path string) {
 		if e.MaxKeys > 0 {
 			r.MaxKeys = e.MaxKeys
 		}
+		if e.Reserve != nil {
+			r.Reserve = e.Reserve
+		}
 		for i := range r.Limits {
 			err := l.limit(&r.Limits[i], e)
 			if err == nil && e.Overflow != descriptors.OverflowDefault {

@@ -43,6 +43,8 @@ type Entry struct {
 	LocalShare int64
 	// MaxKeys is how many values of the rule have counters of their own.
 	MaxKeys int64
+	// Reserve has requests reserve units of all limits of the rule; nil leaves that as it is.
+	Reserve *descriptors.ReserveSpec
 
 	OnBackendError descriptors.FailurePolicy
 	OnOverload     descriptors.FailurePolicy
@@ -64,8 +66,12 @@ func New(entries []Entry) *Overlay {
 		if e.Calendar != nil {
 			calendar = fmt.Sprint(*e.Calendar, e.Zone)
 		}
-		e.Place, e.Calendar, e.Zone = descriptors.Place{}, nil, nil // a pointer differs each time
-		fmt.Fprintf(h, "%#v %s\n", e, calendar)
+		reserve := ""
+		if e.Reserve != nil {
+			reserve = fmt.Sprintf("%#v", e.Reserve.Reserve)
+		}
+		e.Place, e.Calendar, e.Zone, e.Reserve = descriptors.Place{}, nil, nil, nil // a pointer differs each time
+		fmt.Fprintf(h, "%#v %s %s\n", e, calendar, reserve)
 	}
 	return &Overlay{entries: entries, sum: h.Sum(nil)}
 }

@@ -18,6 +18,7 @@ func (l *loader) policy(f fields, t *twig, r *descriptors.Body) {
 	if n := f.get("max_keys"); n != nil {
 		r.MaxKeys, _ = l.integer(n, t, "max_keys", 1, descriptors.MaxKeys)
 	}
+	r.Reserve = l.reserve(f, t)
 	if n := f.get("response"); n != nil {
 		if f, ok := l.fields(n, levelResponse, t); ok {
 			r.Response = &descriptors.Response{}

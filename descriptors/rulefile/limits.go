@@ -44,6 +44,7 @@ func (l *loader) limitsOf(f fields, t *twig, r *descriptors.Body) (byValue bool)
 		counters[counter] = true
 		spec := l.limitSpec(n, f, t)
 		spec.Shadow = l.boolean(f.get("shadow"), t, "shadow")
+		spec.Reserve = l.reserve(f, t)
 		spec.Broken = !l.Clean(func() { spec.Figures, spec.Share = l.figures(n, f, t), l.share(f, t) })
 		r.Limits = append(r.Limits, spec)
 	})

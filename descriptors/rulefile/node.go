@@ -26,7 +26,7 @@ var (
 	levelRule = &keyLevel{"a rule", []string{
 		"key", "value", "rate_limit", "limits", "policy", "descriptors",
 		"shadow_mode", "quota_mode", "share_threshold", "detailed_metric", "value_to_metric", "metadata",
-		"on_backend_error", "on_overload", "charge", "overflow", "max_debt", "max_keys", "response",
+		"on_backend_error", "on_overload", "charge", "overflow", "max_debt", "max_keys", "reserve", "response",
 		"concurrency", "lease_ttl", "reject_hold", "release",
 	}}
 	levelRateLimit = &keyLevel{"rate_limit", []string{
@@ -35,8 +35,9 @@ var (
 	}}
 	levelLimit = &keyLevel{"an entry of limits", []string{
 		"name", "algorithm", "limit", "window", "calendar", "time_zone", "rate", "burst", "shadow", "counter", "replaces",
-		"local_share",
+		"local_share", "reserve",
 	}}
+	levelReserve  = &keyLevel{"reserve", []string{"amount", "default", "max", "ttl", "on_lost", "on_5xx", "match"}}
 	levelReplaces = &keyLevel{"an entry of replaces", []string{"name"}}
 	levelResponse = &keyLevel{"response", []string{"content", "headers"}}
 
@@ -45,7 +46,7 @@ var (
 		"requestHeaders", "queryParams", "pathParams", "formParams", "requestBody", "allOf", "anyOf", "soapAction", "binding",
 		"concurrency", "name", "lease_ttl", "reject_hold", "release", "rate_limit", "limits",
 		"shadow_mode", "quota_mode", "metadata", "on_backend_error", "on_overload", "charge", "overflow",
-		"max_debt", "response",
+		"max_debt", "reserve", "response",
 	}}
 	levelMatch = &keyLevel{"match", []string{
 		"headers", "query", "pathParams", "formParams", "requestBody", "allOf", "anyOf", "soapAction", "binding",
@@ -57,7 +58,8 @@ var (
 	levelDelay        = &keyLevel{"delay", []string{"exact"}}
 
 	keyLevels = []*keyLevel{
-		levelFile, levelRule, levelRateLimit, levelLimit, levelReplaces, levelResponse, levelResource, levelMatch,
+		levelFile, levelRule, levelRateLimit, levelLimit, levelReserve, levelReplaces, levelResponse, levelResource,
+		levelMatch,
 		levelCriterion, levelExpression, levelTier, levelTierResponse, levelDelay,
 	}
 )

@@ -15,7 +15,7 @@ var (
 	levelOverlayFile = &keyLevel{"an overlay's top level", []string{"overlay"}}
 	levelOverlay     = &keyLevel{"an entry of overlay", []string{
 		"domain", "rule", "algorithm", "window", "unit_multiplier", "calendar", "time_zone", "burst", "overflow", "max_debt",
-		"local_share", "max_keys", "on_backend_error", "on_overload",
+		"local_share", "max_keys", "reserve", "on_backend_error", "on_overload",
 	}}
 )
 
@@ -99,6 +99,7 @@ func (l *loader) overlayEntry(n *yaml.Node, f fields) overlay.Entry {
 	if n := f.get("max_keys"); n != nil {
 		e.MaxKeys, _ = l.integer(n, nil, "max_keys", 1, descriptors.MaxKeys)
 	}
+	e.Reserve = l.reserve(f, nil)
 	l.failures(f, nil, &e.OnBackendError, &e.OnOverload)
 	return e
 }

@@ -33,6 +33,10 @@ func (e Event) String() string {
 type Metrics interface {
 	// Lease returns the counters of a rule's leases, by [Event]. Both labels may be empty.
 	Lease(domain, rule string) *metrics.Series
+	// Reservation returns the counters of a rule's reservations, by [ReservationEvent], and
+	// ReservedUnits those of their units, by [UnitKind].
+	Reservation(domain, rule string) *metrics.Series
+	ReservedUnits(domain, rule string) *metrics.Series
 }
 
 // A LogEvent is what happens to entries of Envoy's access log, which renew and end leases,

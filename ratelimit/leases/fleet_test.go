@@ -277,6 +277,10 @@ func (e *eventCounts) Lease(domain, rule string) *metrics.Series {
 	return e.Hold(domain, rule)
 }
 
+// Reservation counts nothing: package ratelimit tests what becomes of reservations.
+func (e *eventCounts) Reservation(_, _ string) *metrics.Series   { return nil }
+func (e *eventCounts) ReservedUnits(_, _ string) *metrics.Series { return nil }
+
 func (e *eventCounts) count(name string) int {
 	of, event, _ := strings.Cut(name, " ")
 	domain, rule, _ := strings.Cut(of, "/")

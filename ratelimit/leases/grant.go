@@ -8,8 +8,9 @@ import (
 
 // A Grant is a lease that an answer is about to hand out.
 type Grant struct {
-	Op           limit.Op // that acquired it
-	Domain, Rule string   // labels of metrics
+	Op           limit.Op   // that acquired it
+	Back         []limit.Op // of a reservation: ops that give back what it has charged
+	Domain, Rule string     // labels of metrics
 }
 
 // HeardFrom notes that a proxy has sent a call: it is not gone.
@@ -44,6 +45,11 @@ func (t *Tracker) Sign(l *Lease, p Proxy) (string, error) {
 func (t *Tracker) Abandon(g *Grant) {
 	op := g.Op
 	op.Cost, op.Ending, op.Shadow = -1, limit.EndAttempt, true
+	if len(g.Back) > 0 {
+		ops := append([]limit.Op{op}, g.Back...)
+		t.QueueSettlement(&Settlement{Ops: ops, Domain: g.Domain, Rule: g.Rule, Event: Cancelled})
+		return
+	}
 	t.releaser.push(&op, g.Domain, g.Rule)
 }
 

@@ -7,9 +7,13 @@ func (t *Tracker) Rows() []metrics.Row {
 	figure := func(f func(Stats) int) func() int { return func() int { return f(t.Stats()) } }
 	return []metrics.Row{
 		{Name: "headgate_requests_in_flight", Kind: metrics.IsGauge, Labels: metrics.Open("domain", "rule"),
-			Each: t.eachInFlight,
+			Each: t.eachInFlight(false),
 			Help: "Requests in flight, of all replicas together. Kept up with each lease and compared with the backend in the " +
 				"background; a scrape calls nothing."},
+		{Name: "headgate_reservations_open", Kind: metrics.IsGauge, Labels: metrics.Open("domain", "rule"),
+			Each: t.eachInFlight(true),
+			Help: "Reservations that are neither settled nor lost, of all replicas together; as exact as " +
+				"headgate_requests_in_flight is."},
 		metrics.GaugeOf("headgate_requests_in_flight_complete",
 			"1 if headgate_requests_in_flight counts all requests and was compared with the backend lately, else 0.",
 			func() int {
@@ -26,9 +30,13 @@ func (t *Tracker) Rows() []metrics.Row {
 	}
 }
 
-func (t *Tracker) eachInFlight(emit metrics.Emit) {
-	list, _ := t.InFlight()
-	for _, f := range list {
-		emit([]string{f.Domain, f.Rule}, float64(f.Count), nil)
+func (t *Tracker) eachInFlight(reserves bool) func(metrics.Emit) {
+	return func(emit metrics.Emit) {
+		list, _ := t.InFlight()
+		for _, f := range list {
+			if f.Reserves == reserves {
+				emit([]string{f.Domain, f.Rule}, float64(f.Count), nil)
+			}
+		}
 	}
 }

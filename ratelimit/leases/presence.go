@@ -75,16 +75,15 @@ func (t *Tracker) reap(ctx context.Context, gone *owner) error {
 	if err != nil || who != t.me || !t.owners.stillGone(gone) {
 		return err
 	}
-	all, ops := t.tally.questions(limit.Op{Cost: -1, Holder: string(gone.id[:]), Ending: limit.EndOwner})
 	var list []*entry
-	n := 0
-	for i, q := range all {
+	var reqs [][]limit.Op
+	for _, q := range t.tally.questions() {
 		if t.tally.countOf(q.entry) > 0 {
-			list, ops[n] = append(list, q.entry), ops[i]
-			n++
+			op := limit.Op{Key: q.key, Limit: lifeLimit(q.ttl), Cost: -1, Holder: string(gone.id[:]), Ending: limit.EndOwner}
+			list, reqs = append(list, q.entry), append(reqs, t.withCorrections(op, q.entry))
 		}
 	}
-	ended, err := t.reapKeys(ctx, list, ops[:n])
+	ended, err := t.reapKeys(ctx, list, reqs)
 	if err == nil {
 		if err = registry.Drop(ctx, ownersTable, []string{ownerRow + string(gone.id[:])}); err == nil {
 			t.owners.removeGone(gone)
@@ -95,24 +94,29 @@ func (t *Tracker) reap(ctx context.Context, gone *owner) error {
 	return err
 }
 
-// reapKeys repeats each op, which is about an entry of list, until nothing is
+// reapKeys repeats each request, which is about an entry of list, until nothing is
 // left for it to end. It returns how many leases were ended.
-func (t *Tracker) reapKeys(ctx context.Context, list []*entry, ops []limit.Op) (ended int64, err error) {
-	for try := 0; len(ops) > 0 && try < maxEndings && err == nil; try++ {
+func (t *Tracker) reapKeys(ctx context.Context, list []*entry, reqs [][]limit.Op) (ended int64, err error) {
+	for try := 0; len(reqs) > 0 && try < maxEndings && err == nil; try++ {
 		left := 0
-		err = t.store.takeInBatches(ctx, ops, func(from int, out []limit.Verdict) {
+		err = t.store.takeInBatches(ctx, reqs, func(from int, out []limit.Verdict) {
 			for i := range out {
-				e := list[from+i]
+				e, ops := list[from+i], reqs[from+i]
 				n := t.tally.takeReaped(e, &out[i])
 				ended += n
-				t.conf.Metrics.Lease(e.of.domain, e.of.rule).At(int(Reaped)).Add(n)
-				if rest, more := ops[from+i].Rest(&out[i]); more {
-					list[left], ops[left] = e, rest
+				if e.reserves() {
+					t.noteLost(e, &out[i], n)
+				} else {
+					t.conf.Metrics.Lease(e.of.domain, e.of.rule).At(int(Reaped)).Add(n)
+				}
+				if rest, more := ops[0].Rest(&out[i]); more {
+					ops[0] = rest
+					list[left], reqs[left] = e, ops
 					left++
 				}
 			}
 		})
-		list, ops = list[:left], ops[:left]
+		list, reqs = list[:left], reqs[:left]
 	}
 	return ended, err
 }

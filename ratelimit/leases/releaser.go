@@ -30,7 +30,8 @@ type releaser struct {
 // A release is an op that ends or renews a lease, which it must do before the
 // lease expires.
 type release struct {
-	op           limit.Op
+	ops          []limit.Op // one, but for a settlement
+	settlement   *Settlement
 	domain, rule string
 	expires      time.Time
 }
@@ -48,7 +49,12 @@ func newReleaser(s *store, done func(*release, *limit.Verdict), giveUp func(*rel
 
 // push queues an op. domain and rule are labels of metrics.
 func (r *releaser) push(op *limit.Op, domain, rule string) {
-	e := release{op: *op, domain: domain, rule: rule, expires: time.Now().Add(op.Limit.Window())}
+	r.add(release{ops: []limit.Op{*op}, domain: domain, rule: rule})
+}
+
+// add queues a release.
+func (r *releaser) add(e release) {
+	e.expires = time.Now().Add(e.ops[0].Limit.Window())
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if len(r.queue) >= maxReleases {
@@ -116,11 +122,11 @@ func (r *releaser) next() []release {
 
 // try asks the backend once and returns what to retry.
 func (r *releaser) try(batch []release) (failed []release) {
-	ops := make([]limit.Op, len(batch))
+	reqs := make([][]limit.Op, len(batch))
 	for i := range batch {
-		ops[i] = batch[i].op
+		reqs[i] = batch[i].ops
 	}
-	out := r.store.takeEach(r.ctx, ops)
+	out := r.store.takeEach(r.ctx, reqs)
 	for i := range batch {
 		e, v := &batch[i], &out[i]
 		switch {
@@ -128,7 +134,7 @@ func (r *releaser) try(batch []release) (failed []release) {
 			r.done(e, v)
 		case errors.Is(v.Err, backends.ErrInvalid), errors.Is(v.Err, backends.ErrUnsupported):
 			r.giveUp(e)
-		case e.op.Holder == "" && !errors.Is(v.Err, backends.ErrNotApplied):
+		case e.ops[0].Holder == "" && !errors.Is(v.Err, backends.ErrNotApplied):
 			r.giveUp(e) // the backend may have done it, and a retry would end another request
 		default:
 			failed = append(failed, *e)

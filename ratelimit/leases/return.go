@@ -25,10 +25,13 @@ const (
 // Valid reports whether a is one of the actions.
 func (a Action) Valid() bool { return a == Release || a == End || a == Renew }
 
-// A Return is a lease whose token has come back, and the ops that do the action.
+// A Return is a lease whose token has come back, and what is to be done to it.
 type Return struct {
 	Lease
-	Ops []limit.Op // one for each of Held; none if the token is invalid
+	Ops   []limit.Op // that do an action
+	rules []string   // of Ops
+	// Settling ends reservations.
+	Settling []Settlement
 }
 
 // Owner returns whose lease it is, zero if that is unknown.
@@ -38,19 +41,21 @@ func (r *Return) Owner() OwnerID { return ownerOf(r.Holder) }
 func (r *Return) Clear() {
 	clear(r.Held)
 	clear(r.Ops)
-	r.Lease, r.Ops = Lease{Held: r.Held[:0]}, r.Ops[:0]
+	clear(r.rules)
+	clear(r.Reserved)
+	clear(r.Settling)
+	r.Lease, r.Ops, r.rules = Lease{Held: r.Held[:0], Reserved: r.Reserved[:0]}, r.Ops[:0], r.rules[:0]
+	r.Settling = r.Settling[:0]
 }
 
 // ErrNoHolder is the error for a token whose lease has no holder: it would end
 // other requests' leases.
 var ErrNoHolder = errors.New("the lease token has no holder")
 
-// Open reads a token into r, reusing its memory, and makes the ops that do an
-// action. The caller asks the backend and then calls [Tracker.Settle]. A token
-// that this signer did not make is counted and logged under domain, and has no
-// ops. The error is ErrNoHolder or nil.
-func (t *Tracker) Open(domain, token string, a Action, r *Return) error {
-	r.Ops = r.Ops[:0]
+// Open reads a token into r, reusing its memory. A token that this signer did not make is
+// counted and logged under domain, and r is empty then. The error is ErrNoHolder or nil.
+func (t *Tracker) Open(domain, token string, r *Return) error {
+	r.Clear()
 	if err := t.conf.Signer.Parse(token, &r.Lease); err != nil {
 		t.conf.Metrics.Lease("", "").At(int(Unknown)).Inc()
 		t.warn("release with an unknown lease token: do all replicas have the same lease secret?", "domain", domain)
@@ -60,8 +65,23 @@ func (t *Tracker) Open(domain, token string, a Action, r *Return) error {
 		return ErrNoHolder
 	}
 	t.owners.addReturn(r.Owner())
-	r.addOps(a)
 	return nil
+}
+
+// Do makes the ops that do an action. The caller asks the backend and then calls
+// [Tracker.Settle]. Reservations are only renewed: they end by a [Settlement].
+func (t *Tracker) Do(a Action, r *Return) {
+	r.addOps(a)
+	if a != Renew {
+		return
+	}
+	for i := range r.Reserved {
+		if one := &r.Reserved[i]; r.due(one, t.conf.Now()) {
+			op := one.Ending(r.Holder, limit.EndLease)
+			op.Cost = 0
+			r.Ops, r.rules = append(r.Ops, op), append(r.rules, one.Rule)
+		}
+	}
 }
 
 // addOps adds the ops that do an action to r's leases.
@@ -77,6 +97,7 @@ func (r *Return) addOps(a Action) {
 		h := &r.Held[i]
 		r.Ops = append(r.Ops, limit.Op{Key: h.Key, Limit: lifeLimit(h.TTL), Cost: cost, Holder: r.Holder, Ending: ending,
 			Shadow: true})
+		r.rules = append(r.rules, h.Rule)
 	}
 }
 
@@ -92,7 +113,7 @@ func (t *Tracker) Settle(domain string, r *Return, v *limit.Verdict) {
 	}
 	t.store.takeLocal(r.Ops)
 	for i := range r.Ops {
-		t.record(&r.Ops[i], &v.Outcomes[i], r.Domain, r.Held[i].Rule, v.At >= r.Until, v.At)
+		t.record(&r.Ops[i], &v.Outcomes[i], r.Domain, r.rules[i], v.At >= r.Until, v.At)
 	}
 }
 
@@ -109,7 +130,7 @@ func (t *Tracker) QueueReturn(r *Return) {
 	t.noteEnd(r)
 	t.store.takeLocal(r.Ops)
 	for i := range r.Ops {
-		t.releaser.push(&r.Ops[i], r.Domain, r.Held[i].Rule)
+		t.releaser.push(&r.Ops[i], r.Domain, r.rules[i])
 	}
 }
 
@@ -141,13 +162,15 @@ func (t *Tracker) applyBatch(ctx context.Context, domain string, a Action, token
 	returns, reqs := make([]Return, 0, len(tokens)), make([]limit.Request, 0, len(tokens))
 	for _, token := range tokens {
 		var r Return
-		if err := t.Open(domain, token, a, &r); err != nil || len(r.Ops) == 0 {
+		if err := t.Open(domain, token, &r); err != nil {
 			continue
 		}
 		if owner := r.Owner(); owner != (OwnerID{}) {
 			owners = append(owners, owner)
 		}
-		returns, reqs = append(returns, r), append(reqs, limit.Request{Ops: r.Ops})
+		if t.Do(a, &r); len(r.Ops) > 0 {
+			returns, reqs = append(returns, r), append(reqs, limit.Request{Ops: r.Ops})
+		}
 	}
 	if len(reqs) == 0 {
 		return owners
@@ -164,17 +187,22 @@ func (t *Tracker) applyBatch(ctx context.Context, domain string, a Action, token
 // does by their tokens.
 func (t *Tracker) ApplyOwn(ctx context.Context, a Action, list ...Lease) {
 	for batch := range slices.Chunk(list, batchSize) {
-		returns, reqs, out := make([]Return, len(batch)), make([]limit.Request, len(batch)), make([]limit.Verdict, len(batch))
+		returns, reqs := make([]Return, 0, len(batch)), make([]limit.Request, 0, len(batch))
 		for i := range batch {
-			returns[i].Lease = batch[i]
-			returns[i].addOps(a)
-			reqs[i].Ops = returns[i].Ops
+			r := Return{Lease: batch[i]}
+			if t.Do(a, &r); len(r.Ops) > 0 {
+				returns, reqs = append(returns, r), append(reqs, limit.Request{Ops: r.Ops})
+			}
 		}
+		if len(reqs) == 0 {
+			continue
+		}
+		out := make([]limit.Verdict, len(reqs))
 		ctx, cancel := context.WithTimeout(ctx, t.store.timeout)
 		t.store.take(ctx, reqs, out)
 		cancel()
 		for i := range returns {
-			t.Settle(batch[i].Domain, &returns[i], &out[i])
+			t.Settle(returns[i].Domain, &returns[i], &out[i])
 		}
 	}
 }

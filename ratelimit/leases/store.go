@@ -58,16 +58,15 @@ func (s *store) take(ctx context.Context, reqs []limit.Request, out []limit.Verd
 	}
 }
 
-// takeEach asks the backend once, with each op as a request of its own, and
-// waits for at most the timeout.
-func (s *store) takeEach(ctx context.Context, ops []limit.Op) []limit.Verdict {
-	out := make([]limit.Verdict, len(ops))
-	if len(ops) == 0 {
+// takeEach asks the backend once, and waits for at most the timeout.
+func (s *store) takeEach(ctx context.Context, list [][]limit.Op) []limit.Verdict {
+	out := make([]limit.Verdict, len(list))
+	if len(list) == 0 {
 		return out
 	}
-	reqs := make([]limit.Request, len(ops))
-	for i := range ops {
-		reqs[i].Ops = ops[i : i+1 : i+1]
+	reqs := make([]limit.Request, len(list))
+	for i := range list {
+		reqs[i].Ops = list[i]
 	}
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
@@ -75,11 +74,11 @@ func (s *store) takeEach(ctx context.Context, ops []limit.Op) []limit.Verdict {
 	return out
 }
 
-// takeInBatches is takeEach for any number of ops. It calls read with the
+// takeInBatches is takeEach for any number of requests. It calls read with the
 // verdicts of each call and the index of the first, and returns the first error.
-func (s *store) takeInBatches(ctx context.Context, ops []limit.Op, read func(from int, out []limit.Verdict)) error {
-	for from := 0; from < len(ops); from += batchSize {
-		out := s.takeEach(ctx, ops[from:min(from+batchSize, len(ops))])
+func (s *store) takeInBatches(ctx context.Context, list [][]limit.Op, read func(from int, out []limit.Verdict)) error {
+	for from := 0; from < len(list); from += batchSize {
+		out := s.takeEach(ctx, list[from:min(from+batchSize, len(list))])
 		for i := range out {
 			if out[i].Err != nil {
 				return out[i].Err

@@ -16,7 +16,10 @@ import (
 const maxEntries = backends.MaxRows
 
 // A ruleName is the labels of a rule in metrics.
-type ruleName struct{ domain, rule string }
+type ruleName struct {
+	domain, rule string
+	reserves     bool // its reservations, and not its requests in flight
+}
 
 // An entry is a key under which requests are or were in flight.
 type entry struct {
@@ -51,7 +54,8 @@ func (s *tally) observe(key limit.Key, domain, rule string, ttl time.Duration, c
 	e := s.byKey[key]
 	if e == nil {
 		key.Group = strings.Clone(key.Group)
-		if e = s.add(&entry{key: key, of: ruleName{strings.Clone(domain), strings.Clone(rule)}, ttl: ttl}); e == nil {
+		if e = s.add(&entry{key: key, ttl: ttl,
+			of: ruleName{strings.Clone(domain), strings.Clone(rule), key.Limit == limit.ReservationPart}}); e == nil {
 			return
 		}
 	}
@@ -125,21 +129,23 @@ func (s *tally) noteOverflow() {
 	s.missed = s.round + 1
 }
 
+// reserves says whether the leases under the key are reservations.
+func (e *entry) reserves() bool { return e.key.Limit == limit.ReservationPart }
+
 // A question is an entry that the backend is asked about.
 type question struct {
 	*entry
 	asOf limit.Instant // of the known count
 }
 
-// questions returns every entry, and for each a copy of op about its key.
-func (s *tally) questions(op limit.Op) (list []question, ops []limit.Op) {
+// questions returns every entry.
+func (s *tally) questions() (list []question) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, e := range s.byKey {
-		op.Key, op.Limit = e.key, lifeLimit(e.ttl)
-		list, ops = append(list, question{e, e.at}), append(ops, op)
+		list = append(list, question{e, e.at})
 	}
-	return list, ops
+	return list
 }
 
 // takeAnswer takes over what the backend says is in flight, unless a later
@@ -188,9 +194,11 @@ func (s *tally) nextRound(every time.Duration, complete bool, now time.Time) {
 	}
 }
 
-// An InFlight is how many requests are in flight under a rule.
+// An InFlight is how many requests are in flight under a rule, or how many
+// reservations are open.
 type InFlight struct {
 	Domain, Rule string
+	Reserves     bool
 	Count        int64
 }
 
@@ -201,7 +209,7 @@ func (s *tally) byRule(now time.Time, every time.Duration) (list []InFlight, com
 	defer s.mu.Unlock()
 	list = make([]InFlight, 0, len(s.sums))
 	for of, n := range s.sums {
-		list = append(list, InFlight{of.domain, of.rule, n})
+		list = append(list, InFlight{of.domain, of.rule, of.reserves, n})
 	}
 	slices.SortFunc(list, func(a, b InFlight) int {
 		return cmp.Or(cmp.Compare(a.Domain, b.Domain), cmp.Compare(a.Rule, b.Rule))
@@ -232,9 +240,16 @@ func (t *Tracker) refreshCounts(ctx context.Context) (err error) {
 		}
 		t.tally.merge(rows)
 	}
-	list, ops := t.tally.questions(limit.Op{})
-	return t.store.takeInBatches(ctx, ops, func(from int, out []limit.Verdict) {
+	list := t.tally.questions()
+	asks := make([][]limit.Op, len(list))
+	for i := range list {
+		asks[i] = t.question(list[i].entry)
+	}
+	return t.store.takeInBatches(ctx, asks, func(from int, out []limit.Verdict) {
 		for i := range out {
+			if e := list[from+i].entry; out[i].Outcomes[0].Held {
+				t.noteLost(e, &out[i], t.tally.countOf(e)-inFlightAfter(&out[i].Outcomes[0]))
+			}
 			t.tally.takeAnswer(list[from+i], &out[i])
 		}
 	})

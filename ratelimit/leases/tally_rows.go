@@ -112,6 +112,6 @@ func decodeEntry(value string) *entry {
 	if err != nil || ms <= 0 || ms > limit.MaxWindow.Milliseconds() {
 		return nil
 	}
-	return &entry{key: limit.Key{Group: f[2], Limit: f[3]}, of: ruleName{f[0], f[1]},
+	return &entry{key: limit.Key{Group: f[2], Limit: f[3]}, of: ruleName{f[0], f[1], f[3] == limit.ReservationPart},
 		ttl: time.Duration(ms) * time.Millisecond}
 }

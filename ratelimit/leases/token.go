@@ -22,7 +22,7 @@ const (
 )
 
 const (
-	version = 1
+	version = 2
 	macLen  = 16 // of HMAC-SHA-256's 32 bytes
 )
 
@@ -34,10 +34,12 @@ type Lease struct {
 	Domain string
 	// Replica names the process that granted it, for logs.
 	Replica uint32
-	// Until is when it expires unless it is renewed.
-	Until limit.Instant
-	// Held are the leases that the token stands for, at most MaxHeld.
-	Held []Held
+	// Until is when it expires unless it is renewed, and Granted when it was granted.
+	Until, Granted limit.Instant
+	// Held are the leases that the token stands for, and Reserved the reservations: at most
+	// MaxHeld together.
+	Held     []Held
+	Reserved []Reservation
 }
 
 // A Held is one unit in flight.
@@ -93,21 +95,26 @@ func (s *Signer) Prefer(text []byte) {
 
 // Sign returns l's token. It fails for a lease that holds too much.
 func (s *Signer) Sign(l *Lease) (string, error) {
-	if len(l.Held) > MaxHeld {
-		return "", fmt.Errorf("the request has leases under %d limits, at most %d are allowed", len(l.Held), MaxHeld)
+	if n := len(l.Held) + len(l.Reserved); n > MaxHeld {
+		return "", fmt.Errorf("the request has leases under %d limits, at most %d are allowed", n, MaxHeld)
 	}
 	var space [512]byte
 	b := append(space[:0], version)
 	b = binary.BigEndian.AppendUint32(b, l.Replica)
 	b = binary.AppendUvarint(b, uint64(l.Until))
+	b = binary.AppendUvarint(b, uint64(l.Granted))
 	b = appendText(b, l.Holder)
 	b = appendText(b, l.Domain)
+	b = append(b, byte(len(l.Held)))
 	for i := range l.Held {
 		h := &l.Held[i]
-		b = appendText(b, h.Key.Group)
-		b = appendText(b, h.Key.Limit)
-		b = appendText(b, h.Rule)
-		b = binary.AppendUvarint(b, uint64(h.TTL.Milliseconds()))
+		b = appendHeld(b, &h.Key, h.Rule, h.TTL)
+	}
+	for i := range l.Reserved {
+		r := &l.Reserved[i]
+		b = appendHeld(b, &r.Key, r.Rule, r.TTL)
+		b = binary.AppendUvarint(b, uint64(r.Units))
+		b = appendText(b, r.Note)
 	}
 	b = (*s.secrets.Load())[0].appendMAC(b, b)
 	if n := base64.RawURLEncoding.EncodedLen(len(b)); n > MaxLen {
@@ -133,12 +140,18 @@ func (s *Signer) Parse(token string, l *Lease) error {
 		return ErrInvalid
 	}
 	r := reader{rest: string(body[5:])}
-	*l = Lease{Replica: binary.BigEndian.Uint32(body[1:]), Held: l.Held[:0]}
-	l.Until, l.Holder, l.Domain = limit.Instant(r.number()), r.text(), r.text()
-	for r.rest != "" && len(l.Held) < MaxHeld {
-		h := Held{Key: limit.Key{Group: r.text(), Limit: r.text()}, Rule: r.text()}
-		h.TTL = time.Duration(r.number()) * time.Millisecond
+	*l = Lease{Replica: binary.BigEndian.Uint32(body[1:]), Held: l.Held[:0], Reserved: l.Reserved[:0]}
+	l.Until, l.Granted, l.Holder, l.Domain = limit.Instant(r.number()), limit.Instant(r.number()), r.text(), r.text()
+	for range min(r.count(), MaxHeld) {
+		var h Held
+		h.Key, h.Rule, h.TTL = r.held()
 		l.Held = append(l.Held, h)
+	}
+	for r.rest != "" && len(l.Held)+len(l.Reserved) < MaxHeld {
+		var one Reservation
+		one.Key, one.Rule, one.TTL = r.held()
+		one.Units, one.Note = int64(r.number()), r.text()
+		l.Reserved = append(l.Reserved, one)
 	}
 	if r.failed || r.rest != "" {
 		return ErrInvalid
@@ -166,6 +179,12 @@ func (s *secret) appendMAC(dst, body []byte) []byte {
 	return append(dst, h.Sum(sum[:0])[:macLen]...)
 }
 
+// appendHeld appends what leases and reservations have in common.
+func appendHeld(b []byte, key *limit.Key, rule string, ttl time.Duration) []byte {
+	b = appendText(appendText(b, key.Group), key.Limit)
+	return binary.AppendUvarint(appendText(b, rule), uint64(ttl.Milliseconds()))
+}
+
 func appendText(b []byte, s string) []byte {
 	return append(binary.AppendUvarint(b, uint64(len(s))), s...)
 }
@@ -184,6 +203,22 @@ func (r *reader) number() uint64 {
 	}
 	r.rest = r.rest[size:]
 	return n
+}
+
+// count reads a number in one byte.
+func (r *reader) count() int {
+	if r.rest == "" {
+		r.failed = true
+		return 0
+	}
+	n := int(r.rest[0])
+	r.rest = r.rest[1:]
+	return n
+}
+
+func (r *reader) held() (key limit.Key, rule string, ttl time.Duration) {
+	key, rule = limit.Key{Group: r.text(), Limit: r.text()}, r.text()
+	return key, rule, time.Duration(r.number()) * time.Millisecond
 }
 
 func (r *reader) text() string {

@@ -49,6 +49,8 @@ type Config struct {
 	Ended func(holder string)
 	// Panics are reported to it; nil means to the default logger.
 	Panics *background.Reporter
+	// Reservations is for leases under limit.ReservationPart.
+	Reservations Reservations
 }
 
 // A Tracker knows the leases that have been granted: it ends, renews and counts
@@ -88,8 +90,16 @@ func New(conf Config) *Tracker {
 	t.store.backend, t.store.local, t.store.serverClock = conf.Backend, conf.Local, conf.ServerClock
 	t.store.now, t.store.timeout, t.store.panics = conf.Now, conf.Timeout, conf.Panics
 	t.releaser = newReleaser(&t.store, func(r *release, v *limit.Verdict) {
-		t.record(&r.op, &v.Outcomes[0], r.domain, r.rule, false, v.At)
+		if r.settlement != nil {
+			t.NoteSettled(r.settlement, v)
+			return
+		}
+		t.record(&r.ops[0], &v.Outcomes[0], r.domain, r.rule, false, v.At)
 	}, func(r *release) {
+		if r.settlement != nil {
+			conf.Metrics.Reservation(r.domain, r.rule).At(int(LostOne)).Inc()
+			return
+		}
 		conf.Metrics.Lease(r.domain, r.rule).At(int(Lost)).Inc()
 	})
 	return t

@@ -1,0 +1,219 @@
+package descriptors
+
+import (
+	"slices"
+	"time"
+
+	"github.com/headgate-rls/headgate/internal/kit/units"
+	"github.com/headgate-rls/headgate/limit"
+)
+
+// DefaultReserveTTL is after how long a reservation is lost that nobody settles, if its
+// rule does not say.
+const DefaultReserveTTL = 10 * time.Minute
+
+const (
+	minReserveTTL = time.Second
+	maxReserveTTL = 24 * time.Hour
+
+	// ReserveGrace is how long a reservation is kept that is lost, for those who end it:
+	// then nobody has.
+	ReserveGrace = time.Minute
+)
+
+// A Reserving says how many units a request reserves.
+type Reserving uint8
+
+// The ways to reserve.
+const (
+	// ReserveAuto: the smaller of what the request estimates and what the key's requests
+	// have cost of late.
+	ReserveAuto Reserving = iota + 1
+	// ReserveEstimate: what the request estimates.
+	ReserveEstimate
+	// ReserveFixed: always Reserve.Default.
+	ReserveFixed
+)
+
+// A ReserveEnd says what becomes of the units that a request has reserved of whose cost
+// nobody says anything.
+type ReserveEnd uint8
+
+// The ends. The zero value is the rule's default.
+const (
+	EndDefault ReserveEnd = iota
+	EndCharge             // they count as used
+	EndFree               // they are given back
+)
+
+// A ReserveMatch says how the end of a request finds its reservation.
+type ReserveMatch uint8
+
+// The matches. The zero value is MatchToken.
+const (
+	matchDefault ReserveMatch = iota
+	// MatchToken: by a token that the answer has.
+	MatchToken
+	// MatchOldest: it ends the oldest reservation of the same descriptor.
+	MatchOldest
+)
+
+var (
+	reservingNames = []string{ReserveAuto: "auto", ReserveEstimate: "estimate"}
+	endNames       = []string{EndCharge: "charge", EndFree: "free"}
+	matchNames     = []string{MatchToken: "token", MatchOldest: "oldest"}
+)
+
+// Reservings, ReserveEnds and ReserveMatches return the names of the choices in the
+// order of their values, from 1 on. ReserveFixed has none: rules write a number.
+func Reservings() []string     { return slices.Clone(reservingNames[1:]) }
+func ReserveEnds() []string    { return slices.Clone(endNames[1:]) }
+func ReserveMatches() []string { return slices.Clone(matchNames[1:]) }
+
+// A Reserve has requests whose cost is known afterwards charge units when they ask. They
+// are corrected when the cost is known.
+type Reserve struct {
+	By Reserving
+	// Default is what is reserved if nothing else is known; Max is reserved at most.
+	Default, Max int64
+	// TTL is after how long a reservation is lost that nobody settles or renews.
+	TTL time.Duration
+	// OnLost is for a reservation whose request has an end of which nobody knows, or that
+	// does not say the cost. On5xx is for one whose request failed without saying it.
+	OnLost, On5xx ReserveEnd
+	Match         ReserveMatch
+}
+
+// KeptFor is how long stores keep a reservation.
+func (r *Reserve) KeptFor() time.Duration { return r.TTL + ReserveGrace }
+
+// A ReserveSpec is what a source says of reservations. Zero fields mean the default; By is
+// never zero.
+type ReserveSpec struct {
+	Reserve
+	Broken bool
+
+	Place  Place
+	Fields Fields
+}
+
+// String renders r as rules do.
+func (r *Reserve) String() string {
+	var l line
+	switch {
+	case r.By == ReserveFixed:
+		l.add(true, "amount %d", r.Default)
+	default:
+		l.add(true, "amount %s default %d max %d", reservingNames[r.By], r.Default, r.Max)
+	}
+	l.add(true, " ttl %s on_lost %s", units.Format(r.TTL), endNames[r.OnLost])
+	l.add(r.Match == MatchToken, " on_5xx %s", endNames[r.On5xx])
+	l.add(true, " match %s", matchNames[r.Match])
+	return l.String()
+}
+
+// reserve compiles what a rule says of reservations, after its limits.
+func (s *spot) reserve(body *Body, t *Terms) {
+	spec, one := body.Reserve, body.Reserve != nil
+	for i := range body.Limits {
+		l := body.Limits[i].Reserve
+		switch {
+		case l == nil:
+			continue
+		case one:
+			s.errorf("reserve", "reserve is for all limits of a rule, or for some of them, not both")
+			return
+		case spec != nil && spec.Reserve != l.Reserve:
+			s.part(l.Place, l.Fields).errorf("", "all limits of a rule that reserve must reserve alike")
+			return
+		}
+		spec = l
+	}
+	if spec == nil || spec.Broken {
+		return
+	}
+	at := s.part(spec.Place, spec.Fields)
+	r := spec.Reserve
+	for i := range t.Limits {
+		if l := &t.Limits[i]; one || slices.ContainsFunc(body.Limits, func(o LimitSpec) bool {
+			return o.Reserve != nil && o.Name == l.Name && (o.Name != "" || len(body.Limits) == 1)
+		}) {
+			l.Reserved = true
+		}
+	}
+	if s.b.Clean(func() { at.reserving(&r, t) }) {
+		t.Reserve = &r
+	}
+}
+
+// reserving checks r and fills in defaults.
+func (s *spot) reserving(r *Reserve, t *Terms) {
+	s.word("match", int(r.Match), len(matchNames))
+	s.word("on_lost", int(r.OnLost), len(endNames))
+	s.word("on_5xx", int(r.On5xx), len(endNames))
+	if r.Match == matchDefault {
+		r.Match = MatchToken
+	}
+	oldest := r.Match == MatchOldest
+	switch {
+	case r.OnLost == EndDefault && oldest:
+		r.OnLost = EndFree // a request that failed reports nothing
+	case r.OnLost == EndDefault:
+		r.OnLost = EndCharge
+	}
+	if r.On5xx != EndDefault && oldest {
+		s.errorf("on_5xx", "on_5xx needs match: token: with match: oldest nobody says how a request has ended")
+	} else if r.On5xx == EndDefault {
+		r.On5xx = EndFree
+	}
+	if r.TTL == 0 {
+		r.TTL = DefaultReserveTTL
+	}
+	if r.TTL < minReserveTTL || r.TTL > maxReserveTTL || r.TTL%time.Millisecond != 0 {
+		s.errorf("ttl", "ttl %s is not whole milliseconds from %s to %s", units.Format(r.TTL), units.Format(minReserveTTL),
+			units.Format(maxReserveTTL))
+	}
+	s.reserved(r, t)
+	if t.Overflow == OverflowRefuse {
+		s.errorf("", "reserve and overflow: refuse contradict each other: a request that has cost more than it reserved "+
+			"owes the rest (overflow: debt, the default with reserve)")
+	}
+}
+
+// reserved checks how much is reserved, and of which limits.
+func (s *spot) reserved(r *Reserve, t *Terms) {
+	room, of := int64(limit.MaxUnits), ""
+	for i := range t.Limits {
+		l := &t.Limits[i]
+		if !l.Reserved {
+			continue
+		}
+		if l.Limit.Share() > 0 {
+			s.errorf("", "reserve and local_share contradict each other: units that a replica has taken ahead are not settled")
+		}
+		if of == "" || l.Limit.Capacity() < room {
+			room, of = l.Limit.Capacity(), l.Limit.String()
+		}
+	}
+	if of == "" {
+		if len(t.Limits) == 0 {
+			s.errorf("", "reserve needs a limit of units per time in the same rule, of which units are reserved")
+		}
+		return
+	}
+	if r.By == ReserveFixed {
+		r.Max = r.Default
+	}
+	if r.Max == 0 {
+		r.Max = room
+	}
+	switch {
+	case r.By != ReserveFixed && r.Default == 0:
+		s.errorf("", "reserve needs a default: what a request reserves of which nothing is known")
+	case !s.between("max", r.Max, 1, limit.MaxUnits), !s.between("default", r.Default, 1, limit.MaxUnits):
+	case r.Default > r.Max:
+		s.errorf("default", "default %d is more than max, %d", r.Default, r.Max)
+	case r.Max > room:
+		s.errorf("max", "a request that reserves %d never passes: the limit has room for %d (%s)", r.Max, room, of)
+	}
+}

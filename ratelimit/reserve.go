@@ -1,0 +1,371 @@
+package ratelimit
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/headgate-rls/headgate/descriptors"
+	"github.com/headgate-rls/headgate/internal/kit/metrics"
+	"github.com/headgate-rls/headgate/limit"
+	"github.com/headgate-rls/headgate/policies"
+	"github.com/headgate-rls/headgate/ratelimit/leases"
+)
+
+// A rule with reserve charges units when a request asks, and keeps a reservation beside
+// them. The end of the request settles it: docs/tokens.md has the wire.
+
+// A reserveView is how requests under a rule reserve, prepared for answers.
+type reserveView struct {
+	*descriptors.Reserve
+	lease limitView // that keeps the reservations
+	costs costs
+}
+
+// newReserveView prepares r's rule; nil if it does not reserve.
+func newReserveView(r *descriptors.Rule, conf *Config) *reserveView {
+	if r.Reserve == nil {
+		return nil
+	}
+	most := min(conf.Caps.Algorithms[limit.Concurrency].MaxUnits, limit.MaxInFlight)
+	l := limit.MustNew(limit.Spec{Algorithm: limit.Concurrency, Max: most, Window: r.Reserve.KeptFor()})
+	v := &reserveView{Reserve: r.Reserve}
+	v.lease = newLimitView(r, &descriptors.RuleLimit{Limit: l, KeyPart: limit.ReservationPart, Shadow: true}, conf)
+	v.lease.domain, v.lease.rule = r.Domain, r.Path
+	return v
+}
+
+// A reserving says what a descriptor does under a rule with reserve.
+type reserving uint8
+
+const (
+	charges  reserving = iota // its hits, as under other rules
+	reserves                  // what its request may cost
+	reports                   // what its request has cost
+)
+
+// reserving says what descriptor d does under a rule.
+func (c *call) reserving(d *Descriptor, v *ruleView) reserving {
+	switch r := v.reserve; {
+	case r == nil || d.Refund:
+	case r.Match == descriptors.MatchOldest && c.req.names(d) && d.asks():
+		if !c.req.NoLease {
+			return reserves
+		}
+	case r.Match == descriptors.MatchOldest && c.req.names(d):
+		return reports
+	case r.Match == descriptors.MatchToken && !c.req.names(d) && !c.req.NoLease:
+		return reserves
+	}
+	return charges
+}
+
+// A reserved is a reservation that the call asks for.
+type reserved struct {
+	decision int
+	op       int // that keeps it, in call.ops
+	units    int64
+}
+
+// reserve makes the ops from first on, of decision i, reserve units, and adds the op that
+// keeps the reservation.
+func (c *call) reserve(b *batch, i, first int) {
+	p := &c.decisions[i]
+	r := p.view.reserve
+	units := r.amount(b.engine, p.match.Group, c.estimate)
+	any := false
+	for at := first; at < len(c.ops); at++ {
+		if op, lv := &c.ops[at], c.views[at]; lv.reserved {
+			op.Cost, op.Limit, op.Each, any = units, op.Limit.Strict(), false, true
+		}
+	}
+	if !any {
+		return
+	}
+	if c.holder == "" {
+		c.holder = leases.Holder(c.req.Domain, c.req.ID, c.req.proxy())
+	}
+	c.reserved = append(c.reserved, reserved{i, len(c.ops), units})
+	c.views = append(c.views, &r.lease)
+	c.ops = append(c.ops, limit.Op{
+		Key: limit.Key{Group: p.match.Group, Limit: limit.ReservationPart}, Limit: r.lease.limit, Cost: 1, Shadow: true,
+		Holder: limit.WithAmount(c.holder, units),
+	})
+}
+
+// report adds a settlement of the oldest reservation of decision i's key.
+func (c *call) report(i int) {
+	p := &c.decisions[i]
+	r := p.view.reserve
+	ops := []limit.Op{{Key: limit.Key{Group: p.match.Group, Limit: limit.ReservationPart}, Limit: r.lease.limit, Cost: -1,
+		Shadow: true}}
+	p.reports = true
+	c.settle(settling{view: p.view, decision: i, cost: p.cost, Settlement: leases.Settlement{
+		Ops: p.view.corrections(ops, p.match.Group, nil, p.cost, limit.AsLeased), Domain: r.lease.domain, Rule: r.lease.rule,
+		Event: leases.Settled}})
+}
+
+// corrections appends the ops that correct what the rule's limits have been charged: those
+// with a key part in parts, or all if parts is nil.
+func (v *ruleView) corrections(ops []limit.Op, group string, parts []string, cost int64,
+	asOf limit.Instant) []limit.Op {
+	for i := range v.limits {
+		lv := &v.limits[i]
+		if lv.reserved && (parts == nil || slices.Contains(parts, lv.keyPart)) {
+			key := limit.Key{Group: group, Limit: lv.keyPart}
+			ops = append(ops, limit.Op{Key: key, Limit: lv.limit, Cost: cost, AsOf: asOf})
+		}
+	}
+	return ops
+}
+
+// A settling is a settlement on its way to its verdict.
+type settling struct {
+	leases.Settlement
+	view     *ruleView // nil if the rule is gone
+	decision int       // that reports; -1 if a token came back
+	cost     int64     // -1: unknown
+}
+
+func (c *call) settle(s settling) { c.settling = append(c.settling, s) }
+
+// addSettlements adds a request for each settlement.
+func (c *call) addSettlements(b *batch) {
+	c.firstSettling = len(b.takes)
+	for i := range c.settling {
+		b.returns = true
+		b.takes = append(b.takes, limit.Request{Ops: c.settling[i].Ops})
+	}
+}
+
+// noteSettlements passes on the verdicts on settlements. What the backend could not do is
+// done in the background, but for reports: whether they were counted is not known.
+func (c *call) noteSettlements(b *batch) {
+	for i := range c.settling {
+		s, v := &c.settling[i], &b.verdicts[c.firstSettling+i]
+		if s.decision >= 0 {
+			c.noteReport(b, s, v)
+		} else if v.Err != nil {
+			b.engine.leases.QueueSettlement(&s.Settlement)
+			continue
+		}
+		if v.Err != nil {
+			continue
+		}
+		b.engine.leases.NoteSettled(&s.Settlement, v)
+		if s.view != nil && s.cost >= 0 && v.Outcomes[0].Held {
+			s.view.reserve.learn(b.engine, s.Ops[0].Key.Group, s.cost)
+		}
+	}
+}
+
+// noteReport answers the descriptor of a report.
+func (c *call) noteReport(b *batch, s *settling, v *limit.Verdict) {
+	d := &c.decisions[s.decision]
+	if v.Err != nil {
+		d.outcome = OutcomeFailedOpen
+		b.engine.logFailure(c.req, "a reported cost was not charged", v.Err)
+		return
+	}
+	d.outcome = OutcomeOK
+	if len(v.Outcomes) > 1 {
+		d.status.limit, d.status.Remaining = s.view.limitOf(s.Ops[1].Key.Limit), clampUint32(v.Outcomes[1].Remaining)
+		d.limit = d.status.limit
+	}
+}
+
+func (v *ruleView) limitOf(part string) *limitView {
+	for i := range v.limits {
+		if v.limits[i].keyPart == part {
+			return &v.limits[i]
+		}
+	}
+	return nil
+}
+
+// keepReservations adds to the call's lease what it has reserved by verdict v.
+func (c *call) keepReservations(b *batch, v *limit.Verdict) {
+	for i := range c.reserved {
+		r := &c.reserved[i]
+		d, op, out := &c.decisions[r.decision], &c.ops[r.op], &v.Outcomes[r.op]
+		lv, view := c.views[r.op], d.view
+		counts := b.engine.conf.Metrics.Reservation(lv.domain, lv.rule)
+		if !out.Admitted {
+			counts.At(int(leases.Unkept)).Inc()
+			continue
+		}
+		var parts []string
+		for at := d.first; at < d.first+d.n; at++ {
+			if c.views[at].reserved && v.Outcomes[at].Admitted {
+				parts = append(parts, c.views[at].keyPart)
+			}
+		}
+		grant := leases.Grant{Op: *op, Domain: lv.domain, Rule: lv.rule,
+			Back: view.corrections(nil, op.Key.Group, parts, 0, v.At)}
+		oldest := view.reserve.Match == descriptors.MatchOldest
+		if n := len(parts); n == 0 || oldest && n < view.countReserved() {
+			b.engine.leases.Abandon(&grant) // a limit in shadow mode had no room
+			continue
+		}
+		c.resp.granted = append(c.resp.granted, grant)
+		ttl := view.reserve.KeptFor()
+		b.engine.leases.Observe(op.Key, c.req.Domain, lv.rule, ttl, out.InFlight, v.At)
+		if !out.Held {
+			counts.At(int(leases.Reserved)).Inc()
+			b.engine.conf.Metrics.ReservedUnits(lv.domain, lv.rule).At(int(leases.UnitsReserved)).Add(r.units)
+		}
+		c.units += r.units
+		if oldest && !c.req.InProcess {
+			b.engine.leases.Grants(c.req.proxy())
+			continue
+		}
+		c.lease.Reserved = append(c.lease.Reserved, leases.Reservation{Key: op.Key, TTL: ttl, Rule: lv.rule, Units: r.units,
+			Note: noteOf(parts, d.entries)})
+		if end := v.At.Add(ttl); c.lease.Until == 0 || end < c.lease.Until {
+			c.lease.Until = end
+		}
+	}
+}
+
+func (v *ruleView) countReserved() (n int) {
+	for i := range v.limits {
+		if v.limits[i].reserved {
+			n++
+		}
+	}
+	return n
+}
+
+// A note says what a reservation has charged, by whatever rules are then in force: the key
+// parts of limits, and the entries of the descriptor.
+func noteOf(parts []string, entries []descriptors.Entry) string {
+	b := limit.AppendPart(nil, strconv.Itoa(len(parts)))
+	for _, p := range parts {
+		b = limit.AppendPart(b, p)
+	}
+	for i := range entries {
+		b = limit.AppendPart(limit.AppendPart(b, entries[i].Key), entries[i].Value)
+	}
+	return string(b)
+}
+
+func parseNote(note string) (parts []string, entries []descriptors.Entry) {
+	all := descriptors.SplitGroup(note)
+	if len(all) == 0 {
+		return nil, nil
+	}
+	n, err := strconv.Atoi(all[0])
+	if all = all[1:]; err != nil || n < 0 || n > len(all) || (len(all)-n)%2 != 0 {
+		return nil, nil
+	}
+	for at := n; at < len(all); at += 2 {
+		entries = append(entries, descriptors.Entry{Key: all[at], Value: all[at+1]})
+	}
+	return all[:n], entries
+}
+
+// viewFor returns the view of the rule that applies to entries now, under the policies in
+// force; nil if it does not reserve.
+func (e *engine) viewFor(rules *ruleset, inForce *policies.Snapshot, domain string,
+	entries []descriptors.Entry) *ruleView {
+	if rules.awaited || len(entries) == 0 {
+		return nil
+	}
+	var m descriptors.Match
+	rules.set.Match(domain, entries, &m)
+	if m.Rule == nil {
+		return nil
+	}
+	v := rules.views[m.Rule.ID]
+	if v.policies != nil {
+		v, _ = v.policies.view(inForce, entries)
+	}
+	if v.reserve == nil {
+		return nil
+	}
+	return v
+}
+
+// endReservations adds the settlements of what a token has reserved.
+func (c *call) endReservations(b *batch, r *leases.Return, end *tokenEnd) {
+	for i := range r.Reserved {
+		one := &r.Reserved[i]
+		parts, entries := parseNote(one.Note)
+		view := b.engine.viewFor(b.rules, b.policies, r.Domain, entries)
+		s := settling{view: view, decision: -1, cost: -1, Settlement: leases.Settlement{
+			Ops: []limit.Op{one.Ending(r.Holder, limit.EndKnown)}, Domain: r.Domain, Rule: one.Rule, Late: c.late(b, r)}}
+		free, cost := end.event(view, &s), int64(0)
+		if end.settles {
+			s.cost, cost = end.cost, end.cost
+		}
+		if view != nil && free {
+			s.Ops = view.corrections(s.Ops, one.Key.Group, parts, cost, r.Granted)
+		}
+		c.settle(s)
+	}
+}
+
+// late says whether a lease has expired, as far as this process knows.
+func (c *call) late(b *batch, r *leases.Return) bool { return b.engine.conf.Now() >= r.Until }
+
+// A tokenEnd is what a call says of a token that came back.
+type tokenEnd struct {
+	token           string
+	action          leases.Action // on leases of requests in flight, "" for none
+	settles, failed bool
+	cost            int64
+}
+
+// event sets what a settlement counts as, and reports whether the charge is corrected.
+func (e *tokenEnd) event(view *ruleView, s *settling) (corrected bool) {
+	switch {
+	case e.settles:
+		s.Event = leases.Settled
+		return true
+	case e.failed:
+		s.Event = leases.Failed
+		return view != nil && view.reserve.On5xx == descriptors.EndFree
+	}
+	s.Event = leases.Unsettled
+	return view != nil && view.reserve.OnLost == descriptors.EndFree
+}
+
+// lostCorrections returns the ops that give back what lost reservations under a key have
+// charged; none if they count as used.
+func (e *engine) lostCorrections(domain, _ string, key limit.Key) []limit.Op {
+	rules := e.rules.Load()
+	if rules.awaited {
+		return nil
+	}
+	of, entries, _, ok := rules.set.Counted(key.Group)
+	if !ok || of != domain {
+		return nil
+	}
+	view := e.viewFor(rules, e.snapshot(), domain, entries)
+	if view == nil || view.reserve.OnLost != descriptors.EndFree {
+		return nil
+	}
+	return view.corrections(nil, key.Group, nil, 0, limit.AsLeased)
+}
+
+// Reservation and ReservedUnits implement [leases.Metrics].
+func (m *Metrics) Reservation(domain, rule string) *metrics.Series {
+	return m.ofRule(func(m *Metrics) *metrics.Counters { return &m.reservations }, domain, rule)
+}
+
+// ReservedUnits implements [leases.Metrics].
+func (m *Metrics) ReservedUnits(domain, rule string) *metrics.Series {
+	return m.ofRule(func(m *Metrics) *metrics.Counters { return &m.reservedUnits }, domain, rule)
+}
+
+func (m *Metrics) ofRule(of func(*Metrics) *metrics.Counters, domain, rule string) *metrics.Series {
+	if m == nil {
+		return nil
+	}
+	c := of(m)
+	if s := c.Find(domain, rule); s != nil {
+		return s
+	}
+	others := func() *metrics.Series { return c.Hold("", otherRule) }
+	return m.looseSeries(c, strings.Clone(domain), strings.Clone(rule), others)
+}

@@ -1,0 +1,368 @@
+package ratelimit
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/headgate-rls/headgate/backends"
+	"github.com/headgate-rls/headgate/descriptors"
+	"github.com/headgate-rls/headgate/limit"
+	"github.com/headgate-rls/headgate/ratelimit/leases"
+)
+
+const reserveRules = `
+domain: d
+descriptors:
+  - key: user
+    reserve: {amount: estimate, default: 100, max: 400, ttl: 1m, on_lost: free}
+    limits: [{name: tpm, algorithm: fixed_window, limit: 1000, window: 1h}]
+  - key: two
+    reserve: {amount: 100, ttl: 1m, on_5xx: charge}
+    limits:
+      - {name: tpm, algorithm: token_bucket, rate: 1000/h}
+      - {name: month, algorithm: fixed_window, limit: 10000, window: 30d}
+  - key: anon
+    reserve: {amount: auto, default: 100, max: 400, ttl: 1m, match: oldest}
+    limits: [{name: tpm, algorithm: fixed_window, limit: 1000, window: 1h}]
+  - key: auto
+    reserve: {amount: auto, default: 100, max: 400, ttl: 1m}
+    limits: [{name: tpm, algorithm: fixed_window, limit: 1000, window: 1h}]
+  - key: one
+    limits:
+      - {name: requests, algorithm: fixed_window, limit: 3, window: 1h}
+      - {name: tokens, algorithm: fixed_window, limit: 1000, window: 1h, reserve: {amount: 100, ttl: 1m}}
+  - key: quiet
+    shadow_mode: true
+    reserve: {amount: 600, ttl: 1m}
+    limits: [{name: tpm, algorithm: fixed_window, limit: 1000, window: 1h}]
+  - key: plain
+    rate_limit: {unit: hour, requests_per_unit: 3}
+`
+
+func ofToken(op, token string) Descriptor {
+	return desc(OpKey + "=" + op + "," + LeaseEntry + "=" + token)
+}
+
+// ended is what Envoy sends at the end of a request.
+func ended(token string, cost uint64, status uint64) []Descriptor {
+	return []Descriptor{ofToken("settle", token).withHits(cost), ofToken("release", token),
+		ofToken("outcome", token).withHits(status)}
+}
+
+// failed is what Envoy sends if the cost is not known.
+func failed(token string, status uint64) []Descriptor { return ended(token, 0, status)[1:] }
+
+// reserve asks with an estimate, if it is not 0, and returns the token, "" if it is refused.
+func (h *harness) reserve(text string, estimate uint64) string {
+	h.Helper()
+	list := []Descriptor{desc(text)}
+	if estimate > 0 {
+		list = append(list, desc(OpKey+"=estimate").withHits(estimate))
+	}
+	r := h.ask(list...)
+	if r.Err != nil {
+		h.Fatal(r.Err)
+	}
+	token := meta(h.T, r, DefaultLeaseKey)
+	if r.OverLimit == (token != "") {
+		h.Fatalf("%s: token %q", summary(r), token)
+	}
+	return token
+}
+
+// left returns what is left of the limits of a descriptor.
+func (h *harness) units(text string) string {
+	h.Helper()
+	usages, err := h.Usage(h.Context(), []string{"d"}, [][]descriptors.Entry{desc(text).Entries})
+	if err != nil {
+		h.Fatal(err)
+	}
+	var list []string
+	for _, u := range usages[0] {
+		list = append(list, strconv.FormatInt(u.Remaining, 10))
+	}
+	return strings.Join(list, " ")
+}
+
+func (h *harness) wantLeft(text, want string) {
+	h.Helper()
+	if got := h.units(text); got != want {
+		h.Errorf("%s: %s left, want %s", text, got, want)
+	}
+}
+
+func (h *harness) wantEvents(rule, want string) {
+	h.Helper()
+	var list []string
+	for e := range leases.NumReservationEvents {
+		if n := h.counts.Reservation("d", rule).At(int(e)).Value(); n > 0 {
+			list = append(list, fmt.Sprint(e, " ", n))
+		}
+	}
+	if got := strings.Join(list, ", "); got != want {
+		h.Errorf("events of %s: %s; want %s", rule, got, want)
+	}
+}
+
+func TestReservationsAreSettledByToken(t *testing.T) {
+	h := setup(t, reserveRules)
+	a, b := h.reserve("user=u", 300), h.reserve("user=u", 0)
+	h.wantLeft("user=u", "600")
+	big := h.reserve("user=u", 5000) // at most 400
+	h.wantLeft("user=u", "200")
+	if h.reserve("user=u", 300) != "" {
+		t.Error("300 of 200 are admitted")
+	}
+	h.ask(ended(a, 120, 200)...)
+	h.wantLeft("user=u", "380")
+	h.ask(ended(a, 120, 200)...) // a repeated end
+	h.wantLeft("user=u", "380")
+	h.ask(ended(b, 150, 200)...) // more than was reserved
+	h.wantLeft("user=u", "330")
+	h.ask(failed(big, 500)...)
+	h.wantLeft("user=u", "730")
+	h.wantEvents("user", "reserved 3, settled 2, failed 1, repeated 1")
+	units := h.counts.ReservedUnits("d", "user")
+	if r, back, over := units.At(int(leases.UnitsReserved)).Value(), units.At(int(leases.UnitsRefunded)).Value(),
+		units.At(int(leases.UnitsOverspent)).Value(); r != 800 || back != 580 || over != 50 {
+		t.Errorf("units: %d reserved, %d refunded, %d overspent", r, back, over)
+	}
+}
+
+func TestSeveralLimitsReserveTogether(t *testing.T) {
+	h := setup(t, reserveRules)
+	a, b := h.reserve("two=u", 0), h.reserve("two=u", 0)
+	h.wantLeft("two=u", "800 9800")
+	h.ask(ended(a, 30, 200)...)
+	h.wantLeft("two=u", "870 9870")
+	h.ask(failed(b, 503)...) // on_5xx: charge
+	h.wantLeft("two=u", "870 9870")
+	h.wantEvents("two", "reserved 2, settled 1, failed 1")
+}
+
+func TestALimitOfARuleReservesAlone(t *testing.T) {
+	h := setup(t, reserveRules)
+	a := h.reserve("one=u", 0)
+	h.wantLeft("one=u", "2 900")
+	h.ask(ended(a, 20, 200)...)
+	h.wantLeft("one=u", "2 980")
+}
+
+func TestReportsSettleTheOldestReservation(t *testing.T) {
+	h := setup(t, reserveRules)
+	ask, report := desc("anon=u").withHits(0), func(n uint64) *Response { return h.ask(desc("anon=u").withHits(n)) }
+	for range 3 {
+		h.now = h.now.Add(time.Second)
+		want := "OK: ok/" + h.leftAfter("anon=u", 100)
+		h.want(h.ask(ask), want)
+	}
+	h.wantLeft("anon=u", "700")
+	h.want(report(40), "OK: ok/760")
+	h.want(report(250), "OK: ok/610")
+	h.wantEvents("anon", "reserved 3, settled 2")
+	report(10)
+	report(20) // for which nothing is reserved
+	h.wantLeft("anon=u", "680")
+	h.wantEvents("anon", "reserved 3, settled 3, unreserved 1")
+}
+
+func (h *harness) leftAfter(text string, cost int64) string {
+	n, _ := strconv.ParseInt(h.units(text), 10, 64)
+	return strconv.FormatInt(n-cost, 10)
+}
+
+// TestAutoFollowsCosts: up at once, down slowly; a new key starts with what the rule's
+// requests have cost.
+func TestAutoFollowsCosts(t *testing.T) {
+	h := setup(t, reserveRules)
+	reserved := func(key string, estimate uint64) string {
+		list := []Descriptor{desc("auto=" + key)}
+		if estimate > 0 {
+			list = append(list, desc(OpKey+"=estimate").withHits(estimate))
+		}
+		r := h.ask(list...)
+		h.ask(ended(meta(t, r, DefaultLeaseKey), 20, 200)...)
+		return meta(t, r, "reserved")
+	}
+	if got := reserved("a", 0); got != "100" {
+		t.Errorf("at first %s are reserved, want the default", got)
+	}
+	if got := reserved("a", 0); got != "20" {
+		t.Errorf("then %s, want 20", got)
+	}
+	if got := reserved("b", 0); got != "20" {
+		t.Errorf("by a new key %s, want 20", got)
+	}
+	if got := reserved("a", 7); got != "7" {
+		t.Errorf("by an estimate of 7 %s", got)
+	}
+	r := h.ask(desc("auto=a"))
+	h.ask(ended(meta(t, r, DefaultLeaseKey), 330, 200)...)
+	if got := reserved("a", 0); got != "336" { // 330 in steps of 16
+		t.Errorf("after a cost of 330 %s", got)
+	}
+	n, _ := strconv.Atoi(reserved("a", 0))
+	if n >= 336 || n < 300 {
+		t.Errorf("then %d: it must fall slowly", n)
+	}
+}
+
+// TestLostReservations: nobody reports an end.
+func TestLostReservations(t *testing.T) {
+	h := setup(t, reserveRules)
+	h.now = h.now.Add(time.Second) // at the edge of a window it is not sure in which one it was charged
+	h.reserve("user=u", 0)         // on_lost: free
+	h.reserve("two=u", 0)          // on_lost: charge
+	h.ask(desc("anon=u").withHits(0))
+	h.wantInFlight(3)
+	h.now = h.now.Add(59 * time.Second)
+	h.wantInFlight(3)
+	h.now = h.now.Add(2 * time.Second)
+	h.wantInFlight(0)
+	h.wantLeft("user=u", "1000")
+	h.wantLeft("two=u", "916 9900") // the bucket has refilled some
+	h.wantLeft("anon=u", "1000")
+	for _, rule := range []string{"user", "two", "anon"} {
+		h.wantEvents(rule, "reserved 1, lost 1")
+	}
+	if !strings.Contains(h.log.String(), "their reservations are lost") {
+		t.Error("the log does not say so")
+	}
+}
+
+// TestOddTokens: they give nothing back.
+func TestOddTokens(t *testing.T) {
+	h := setup(t, reserveRules)
+	token := h.reserve("user=u", 0)
+	for name, list := range map[string][]Descriptor{
+		"forged":    ended("AAAA", 1, 200),
+		"cut":       ended(token[:len(token)-1], 1, 200),
+		"empty":     ended("", 1, 200),
+		"no lease":  {desc(OpKey + "=settle").withHits(1)},
+		"no hits":   {ofToken("settle", token)},
+		"negative":  {ofToken("settle", token).refund(1)},
+		"many hits": {ofToken("settle", token).withHits(1 << 63)},
+		"unknown":   {ofToken("refund", token)},
+	} {
+		if name == "many hits" {
+			continue // settles, below
+		}
+		h.ask(list...)
+		if got := h.units("user=u"); got != "900" {
+			t.Errorf("%s: %s left, want 900", name, got)
+		}
+	}
+	h.ask(ofToken("settle", token).withHits(1 << 63))
+	if n, _ := strconv.Atoi(h.units("user=u")); n != 0 {
+		t.Errorf("a cost of 2^63 leaves %d", n)
+	}
+	h.now = h.now.Add(3 * time.Hour)
+	h.ask(ended(token, 1, 200)...)
+	h.wantEvents("user", "reserved 1, settled 1, late 1")
+}
+
+// TestShadowModeReservesNothingItHasNot: what a limit in shadow mode had no room for is not given back.
+func TestShadowModeReservesNothingItHasNot(t *testing.T) {
+	h := setup(t, reserveRules)
+	a := h.reserve("quiet=u", 0)
+	r := h.ask(desc("quiet=u"))
+	if token := meta(t, r, DefaultLeaseKey); r.OverLimit || token != "" {
+		t.Fatalf("%s, token %q", summary(r), token)
+	}
+	h.ask(ended(a, 500, 200)...)
+	h.wantLeft("quiet=u", "500")
+}
+
+// TestARefusedRequestReservesNothing: of several descriptors one refuses.
+func TestARefusedRequestReservesNothing(t *testing.T) {
+	h := setup(t, reserveRules)
+	for range 3 {
+		h.ask(desc("plain=x"))
+	}
+	if r := h.ask(desc("user=u"), desc("plain=x")); !r.OverLimit || meta(t, r, DefaultLeaseKey) != "" {
+		t.Errorf("%s", summary(r))
+	}
+	h.wantLeft("user=u", "1000")
+	h.wantInFlight(0)
+}
+
+// TestAnUnusedAnswerGivesBack: nobody received the token.
+func TestAnUnusedAnswerGivesBack(t *testing.T) {
+	h := setup(t, reserveRules)
+	r := h.ask(desc("user=u"))
+	h.wantLeft("user=u", "900")
+	h.Abandon(r)
+	h.eventually("the units are back", func() bool { return h.units("user=u") == "1000" })
+	h.wantEvents("user", "reserved 1, cancelled 1")
+}
+
+// TestResetForgetsReservations: their ends give back nothing that others have taken since.
+func TestResetForgetsReservations(t *testing.T) {
+	h := setup(t, reserveRules)
+	token := h.reserve("user=u", 0)
+	h.be.forget = true
+	req := &Request{Domain: "d", Descriptors: []Descriptor{desc("user=u").withHits(0)}}
+	if err := h.Reset(h.Context(), req); err != nil {
+		t.Fatal(err)
+	}
+	h.reserve("user=u", 0)
+	h.ask(ended(token, 1, 200)...)
+	h.wantLeft("user=u", "900")
+}
+
+// TestRetriedCallReservesOnce: a call with the same id.
+func TestRetriedCallReservesOnce(t *testing.T) {
+	h := setup(t, reserveRules)
+	for range 2 {
+		h.askAs(Request{ID: "x"}, desc("user=u"))
+	}
+	h.wantLeft("user=u", "900")
+}
+
+// TestSettlementsOutliveTheStore: what the store could not do is done when it is back.
+func TestSettlementsOutliveTheStore(t *testing.T) {
+	h := setup(t, reserveRules)
+	token := h.reserve("user=u", 0)
+	failing := 2
+	h.be.before = func() error {
+		if failing--; failing >= 0 {
+			return backends.ErrUnavailable
+		}
+		return nil
+	}
+	h.ask(ended(token, 10, 200)...)
+	settled := h.counts.Reservation("d", "user").At(int(leases.Settled))
+	h.eventually("it is settled", func() bool { return settled.Value() == 1 })
+	h.wantLeft("user=u", "990")
+}
+
+// TestChangedRulesSettleByThemselves: an end is settled by the rules then in force.
+func TestChangedRulesSettleByThemselves(t *testing.T) {
+	h := setup(t, reserveRules)
+	token := h.reserve("user=u", 0)
+	set := func(rules string) {
+		if err := h.SetRules(mustLoad(t, rules)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	set(strings.Replace(reserveRules, "limit: 1000, window: 1h", "limit: 5000, window: 1h", 1))
+	h.wantLeft("user=u", "4900")
+	h.ask(ended(token, 10, 200)...)
+	h.wantLeft("user=u", "4990")
+	token = h.reserve("user=u", 0)
+	set("domain: d\ndescriptors: [{key: other, rate_limit: {unit: hour, requests_per_unit: 1}}]\n")
+	h.want(h.ask(ended(token, 10, 200)...), "OK: ok ok ok") // which ends the reservation, and that is all
+	h.be.mu.Lock()
+	defer h.be.mu.Unlock()
+	for k, s := range h.be.states {
+		if k.Limit == limit.ReservationPart && s.Leases != nil {
+			count := limit.Op{Limit: limit.MustNew(limit.Spec{Algorithm: limit.Concurrency, Max: 5, Window: time.Minute})}
+			if _, out := limit.Step(s, &count, h.now); out.InFlight != 0 {
+				t.Errorf("%v has %d reservations", k, out.InFlight)
+			}
+		}
+	}
+}
