@@ -131,7 +131,8 @@ func (l *loader) pointless(f fields, t *twig, r *descriptors.Body) {
 			l.warnf(n, t, "%s has no effect: the rule itself has no rate_limit, no limits and no concurrency", name)
 		}
 	}
-	for _, name := range []string{"on_backend_error", "on_overload", "charge", "overflow", "max_debt", "max_keys", "reserve"} {
+	for _, name := range []string{"on_backend_error", "on_overload", "charge", "overflow", "max_debt", "max_keys",
+		"reserve"} {
 		if n := f.get(name); n != nil {
 			l.errorf(n, t, "%s needs a rate_limit, limits or concurrency in the same rule; rules below do not inherit it", name)
 		}

@@ -118,7 +118,8 @@ func TestLongNamesAreCounted(t *testing.T) {
 
 // TestRowsRoundTrip: rows are read as they were written, and no others.
 func TestRowsRoundTrip(t *testing.T) {
-	e := &entry{key: limit.Key{Group: "4:sh\x00op", Limit: "c:"}, of: ruleName{domain: "d:1"}, ttl: 1500 * time.Millisecond}
+	e := &entry{key: limit.Key{Group: "4:sh\x00op", Limit: "c:"}, of: ruleName{domain: "d:1"},
+		ttl: 1500 * time.Millisecond}
 	if got := decodeEntry(e.encode()); got == nil || *got != *e {
 		t.Errorf("%+v", got)
 	}
