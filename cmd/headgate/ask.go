@@ -46,7 +46,7 @@ any is OVER_LIMIT, and 2 if any request gets no answer.`,
 		Args: atLeast(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if opt.count < 1 {
-				return fmt.Errorf("--count: %d: want 1 or more", opt.count)
+				return inputError{fmt.Errorf("--count: %d: want 1 or more", opt.count)}
 			}
 			return ask(cmd.Context(), cmd.OutOrStdout(), args[0], args[1:], opt)
 		},
@@ -69,7 +69,7 @@ func ask(ctx context.Context, out io.Writer, domain string, args []string, opt a
 	for _, arg := range args {
 		d, err := client.ParseDescriptor(arg)
 		if err != nil {
-			return err
+			return inputError{err}
 		}
 		req.Descriptors = append(req.Descriptors, d)
 	}
@@ -97,14 +97,14 @@ func ask(ctx context.Context, out io.Writer, domain string, args []string, opt a
 
 func (opt *askOptions) asker(ctx context.Context, domain string) (asker, func(), error) {
 	if len(opt.rules) == 0 && opt.backend != "memory://" {
-		return nil, nil, errors.New("--backend is of rules that are evaluated here: give --rules, too")
+		return nil, nil, inputError{errors.New("--backend is of rules that are evaluated here: give --rules, too")}
 	}
 	if len(opt.rules) > 0 {
 		return localAsker(ctx, domain, opt.rules, opt.backend)
 	}
 	conn, err := opt.Dial()
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, inputError{err}
 	}
 	client := rls.NewRateLimitServiceClient(conn)
 	answer := func(ctx context.Context, req *rls.RateLimitRequest) (*rls.RateLimitResponse, error) {
@@ -119,12 +119,24 @@ func (opt *askOptions) asker(ctx context.Context, domain string) (asker, func(),
 
 // localAsker answers from rules in files and a store, such as a memory of its own.
 func localAsker(ctx context.Context, domain string, paths []string, backend string) (asker, func(), error) {
-	set, _, err := files.Load(paths, rulefile.Options{})
+	s, closer, err := localService(ctx, domain, paths, backend)
 	if err != nil {
 		return nil, nil, err
 	}
+	return func(ctx context.Context, req *rls.RateLimitRequest) (*rls.RateLimitResponse, error) {
+		return transport.Answer(ctx, s, req)
+	}, closer, nil
+}
+
+// localService decides by rules in files and a store.
+func localService(ctx context.Context, domain string, paths []string, backend string) (*ratelimit.Service, func(),
+	error) {
+	set, _, err := files.Load(paths, rulefile.Options{})
+	if err != nil {
+		return nil, nil, inputError{err}
+	}
 	if known := set.Domains(); !slices.Contains(known, domain) {
-		return nil, nil, fmt.Errorf("the rules have no domain %q%s", domain, spell.DidYouMean(domain, known))
+		return nil, nil, inputError{fmt.Errorf("the rules have no domain %q%s", domain, spell.DidYouMean(domain, known))}
 	}
 	st, err := stack.New(ctx, backend, stack.Options{Existing: true})
 	if err != nil {
@@ -137,8 +149,5 @@ func localAsker(ctx context.Context, domain string, paths []string, backend stri
 	if err != nil {
 		return nil, nil, err
 	}
-	answer := func(ctx context.Context, req *rls.RateLimitRequest) (*rls.RateLimitResponse, error) {
-		return transport.Answer(ctx, s, req)
-	}
-	return answer, func() { _ = st.Close() }, nil
+	return s, func() { _ = st.Close() }, nil
 }

@@ -35,7 +35,7 @@ decides differently is printed, too. Then the exit code is 4, unless it is 1.`,
 		Args: atLeast(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if format != "text" && format != "json" {
-				return fmt.Errorf("--format must be text or json, not %q", format)
+				return inputError{fmt.Errorf("--format must be text or json, not %q", format)}
 			}
 			return check(cmd.OutOrStdout(), args, backend, rulefile.Options{MergeDomains: merge}, reference, strict, format)
 		},
@@ -54,7 +54,7 @@ func check(out io.Writer, paths []string, backend string, opt rulefile.Options, 
 	format string) error {
 	caps, err := stack.Caps(backend)
 	if err != nil {
-		return fmt.Errorf("--backend: %w", err)
+		return inputError{fmt.Errorf("--backend: %w", err)}
 	}
 	unfit := func(set *descriptors.Set) []descriptors.Problem { return ratelimit.CapProblems(set, &caps) }
 	var set *descriptors.Set

@@ -53,7 +53,7 @@ to add.`,
 			}
 			if !opt.istio && (opt.Istio.Service != "" || opt.Istio.Name != "" || opt.Istio.Namespace != "" ||
 				len(opt.Istio.Selector) > 0) {
-				return errors.New("--istio-service, --name, --namespace and --selector are for --istio")
+				return inputError{errors.New("--istio-service, --name, --namespace and --selector are for --istio")}
 			}
 			return printEnvoy(cmd.OutOrStdout(), cmd.ErrOrStderr(), args, &opt)
 		},
@@ -100,15 +100,15 @@ to add.`,
 func printEnvoy(out, errOut io.Writer, paths []string, opt *envoyOptions) error {
 	var err error
 	if opt.Version, err = envoyconf.ParseVersion(opt.version); err != nil {
-		return fmt.Errorf("--envoy-version: %w", err)
+		return inputError{fmt.Errorf("--envoy-version: %w", err)}
 	}
 	set, spec, err := files.Load(paths, rulefile.Options{MergeDomains: opt.merge, DefaultLeaseTTL: opt.leaseTTL})
 	if err != nil {
-		return err
+		return wrongInput(err)
 	}
 	conf, err := envoyconf.New(set, spec, opt.Options)
 	if err != nil {
-		return err
+		return inputError{err}
 	}
 	if left := conf.LeftOut(); left != "" {
 		fmt.Fprintln(errOut, left)

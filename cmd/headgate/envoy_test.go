@@ -104,7 +104,7 @@ func TestEnvoyCommandRefuses(t *testing.T) {
 		"say it in a DestinationRule": {rules, "--istio", "--istio-service", "a.b.svc.cluster.local", "--tls-ca", "a",
 			"--san", "b"},
 	} {
-		if code, out, errOut := runEnvoy(t, args...); code != exitError || out != "" || !strings.Contains(errOut, want) {
+		if code, out, errOut := runEnvoy(t, args...); code != exitProblems || out != "" || !strings.Contains(errOut, want) {
 			t.Errorf("%v: exit code %d, %q on stdout, %q on stderr, want %q", args, code, out, errOut, want)
 		}
 	}

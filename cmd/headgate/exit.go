@@ -1,12 +1,21 @@
 package main
 
-import "fmt"
+import (
+	"errors"
+	"fmt"
+	"net/http"
+
+	"github.com/spf13/cobra"
+
+	"github.com/headgate-rls/headgate/internal/app/client"
+	"github.com/headgate-rls/headgate/policies/table"
+)
 
 // Exit codes.
 const (
 	exitOK        = 0
-	exitProblems  = 1
-	exitError     = 2
+	exitProblems  = 1 // the input is wrong
+	exitError     = 2 // it could not be done
 	exitOverLimit = 3
 	exitNo        = 3 // what was asked is not so
 	exitDiffers   = 4
@@ -20,3 +29,39 @@ func (e exitCode) Error() string { return fmt.Sprintf("exit code %d", int(e)) }
 // probe annotates commands that exit with 0 or 1 only, whatever the error:
 // some that run them take 2 for something else.
 const probe = "probe"
+
+// An inputError is about what a command was given: to run it again makes no difference.
+type inputError struct{ error }
+
+func (e inputError) Unwrap() error { return e.error }
+
+// codeOf is the exit code of an error of a command.
+func codeOf(cmd *cobra.Command, err error) int {
+	var code exitCode
+	var input inputError
+	var refusal *client.Refusal
+	switch {
+	case errors.As(err, &code):
+		return int(code)
+	case cmd.Annotations[probe] != "", errors.As(err, &input), errors.Is(err, table.ErrInvalid):
+		return exitProblems
+	case errors.As(err, &refusal) && refusal.Code == http.StatusBadRequest:
+		return exitProblems
+	case errors.As(err, &refusal) && refusal.Code == http.StatusNotFound, errors.Is(err, table.ErrNotFound):
+		return exitNo
+	}
+	return exitError
+}
+
+// whenRun has begun called when a command's work begins: what failed before is about arguments and flags.
+func whenRun(cmd *cobra.Command, begun func()) {
+	if run := cmd.RunE; run != nil {
+		cmd.RunE = func(cmd *cobra.Command, args []string) error {
+			begun()
+			return run(cmd, args)
+		}
+	}
+	for _, sub := range cmd.Commands() {
+		whenRun(sub, begun)
+	}
+}

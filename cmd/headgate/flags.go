@@ -17,6 +17,8 @@ func flagError(cmd *cobra.Command, err error) error {
 	var unknown *pflag.NotExistError
 	var bad *pflag.InvalidValueError
 	switch {
+	case errors.As(err, &bad) && isEnum(bad.GetFlag()):
+		return fmt.Errorf("--%s %w", bad.GetFlag().Name, errors.Unwrap(bad))
 	case errors.As(err, &bad):
 		return fmt.Errorf("--%s: %w", bad.GetFlag().Name, settings.BadValue(bad.GetFlag(), bad.GetValue()))
 	case errors.As(err, &unknown):
@@ -27,6 +29,11 @@ func flagError(cmd *cobra.Command, err error) error {
 		return fmt.Errorf("%w%s", err, didYouMean("--", name, flagNames(cmd)))
 	}
 	return err
+}
+
+func isEnum(f *pflag.Flag) bool {
+	_, ok := f.Value.(*enum)
+	return ok
 }
 
 func flagNames(cmd *cobra.Command) []string {

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"strings"
@@ -15,27 +14,22 @@ import (
 )
 
 // adminCommand makes a command that shows what the admin API of a running service says: as text by show, or as JSON.
+// What show returns is how the command ends.
 func adminCommand[T any](cmd *cobra.Command, ask func(*client.Admin, *cobra.Command) (T, error),
 	show func(io.Writer, T) error) *cobra.Command {
 	var api client.Admin
-	var format string
-	cmd.Args = noArgs
+	var format format
+	if cmd.Args == nil {
+		cmd.Args = noArgs
+	}
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		if format != "text" && format != "json" {
-			return fmt.Errorf("--format must be text or json, not %q", format)
-		}
 		answer, err := ask(&api, cmd)
 		if err != nil {
 			return err
 		}
-		if format == "json" {
-			enc := json.NewEncoder(cmd.OutOrStdout())
-			enc.SetIndent("", "  ")
-			return enc.Encode(answer)
-		}
-		return show(cmd.OutOrStdout(), answer)
+		return show(format.writer(cmd.OutOrStdout(), answer), answer)
 	}
-	cmd.Flags().StringVar(&format, "format", "text", "text or json")
+	format.define(cmd)
 	defineSlotsClient(cmd, &api.Slots, client.AdminURL())
 	return cmd
 }

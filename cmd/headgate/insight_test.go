@@ -65,7 +65,58 @@ func TestCoverageAndReloads(t *testing.T) {
 		!strings.Contains(out, "is the service running") {
 		t.Errorf("%d %s", code, out)
 	}
-	if code, out := headgate(t, append([]string{"coverage", "--format", "yaml"}, admin...)...); code != exitError {
+	if code, out := headgate(t, append([]string{"coverage", "--format", "yaml"}, admin...)...); code != exitProblems {
 		t.Errorf("%d %s", code, out)
 	}
+}
+
+// headgate top, explain, rules and status say who is limited, why, and how near the others are.
+func TestWhoIsLimited(t *testing.T) {
+	t.Setenv("HEADGATE_ADMIN_TOKEN", adminToken)
+	file := writeRules(t, "domain: shop\ndescriptors:\n- {key: tenant, rate_limit: {unit: minute, unit_multiplier: 5, "+
+		"requests_per_unit: 6}}\n")
+	r := startServe(t, "--rules", file)
+	admin := func(command string, args ...string) (int, string) {
+		return headgate(t, append([]string{command, "--addr", "http://" + r.HTTP}, args...)...)
+	}
+	wants := func(code, want int, out string, parts ...string) {
+		t.Helper()
+		for _, part := range parts {
+			if code != want || !strings.Contains(out, part) {
+				t.Errorf("exit code %d, want %d; %q is not in\n%s", code, want, part, out)
+			}
+		}
+	}
+	code, out := admin("top")
+	wants(code, exitOK, out, "nobody was refused in the last 5m", "this replica only")
+	if code, out := headgate(t, "ask", "shop", "tenant=noisy", "-n", "9", "--addr", r.GRPC); code != exitOverLimit {
+		t.Fatal(out)
+	}
+	code, out = admin("top")
+	wants(code, exitOK, out, "KEY                RULE         LIMIT  USED  LEFT  REFUSED/5m  RETRY\n",
+		"shop|tenant=noisy  shop/tenant  6/5m   6     0     3           ")
+	code, out = admin("top", "--near", "--window", "1m")
+	wants(code, exitOK, out, "HIGHEST/1m", "100.0%")
+	code, out = admin("top", "--format", "json")
+	wants(code, exitOK, out, `"domain": "shop"`, `"rule": "shop/tenant"`, `"limit": "6/5m"`, `"key": "shop|tenant=noisy"`,
+		`"used": 6`, `"left": 0`, `"refused": 3`, `"retry_after_ms": `)
+	code, out = admin("explain", "shop", "tenant=noisy")
+	wants(code, exitNo, out, "rule      shop/tenant ("+file+":3)", "answer    refused", "cause limit, retry after ",
+		"shop/tenant  6/5m     6     0     3           ")
+	code, out = admin("explain", "--key", "shop|tenant=noisy", "--format", "json")
+	wants(code, exitNo, out, `"passes": false`)
+	code, out = admin("explain", "shop", "tenantt=calm")
+	wants(code, exitOK, out, `rule      none: no rule has the key "tenantt" (entry 1); did you mean "tenant"?`,
+		"nearly    shop/tenant", "answer    passes")
+	code, out = admin("explain", "shop", "tenant=calm", "path=/pay")
+	wants(code, exitOK, out, "the rules end after entry 1", "nearly    shop/tenant")
+	code, out = admin("explain", "--request-id", "none")
+	wants(code, exitNo, out, "no refusal of the request none")
+	code, out = admin("rules")
+	wants(code, exitOK, out, "RULE         LIMIT  POLICY  REFUSED/5m  FULLEST  PLACE\n",
+		"shop/tenant  6/5m   -       3           100.0%   "+file+":3\n")
+	code, out = headgate(t, "rules", "--rules", file)
+	wants(code, exitOK, out, "shop/tenant  6/5m   -       0           -        "+file+":3\n")
+	code, out = admin("status")
+	wants(code, exitOK, out, "ready, headgate ", "backend memory", "33.3% refused, 0.0% by failure policy, last call 0s ago")
 }

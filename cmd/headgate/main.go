@@ -42,19 +42,19 @@ func run(ctx context.Context, args []string, in io.Reader, out, errOut io.Writer
 	root.SetIn(in)
 	root.SetOut(out)
 	root.SetErr(errOut)
+	begun := false
+	whenRun(root, func() { begun = true })
 	cmd, err := root.ExecuteContextC(ctx)
-	var code exitCode
 	switch {
 	case err == nil:
 		return exitOK
-	case errors.As(err, &code):
-		return int(code)
+	case !begun:
+		err = inputError{err}
 	}
-	fmt.Fprintf(errOut, "headgate: %v\n", err)
-	if cmd.Annotations[probe] != "" {
-		return exitProblems
+	if code := exitCode(0); !errors.As(err, &code) {
+		fmt.Fprintf(errOut, "headgate: %v\n", err)
 	}
-	return exitError
+	return codeOf(cmd, err)
 }
 
 func rootCommand() *cobra.Command {
@@ -77,8 +77,8 @@ Try it:
 	root.SetVersionTemplate("headgate {{.Version}}\n") // as the command prints it
 	root.SetFlagErrorFunc(flagError)
 	root.AddCommand(serveCommand(), ratelimitCommand(), checkCommand(), testCommand(), replayCommand(), captureCommand(),
-		diffCommand(), askCommand(), healthCommand(),
-		envoyCommand(), slotCommand(), slotsCommand(), policyCommand(), coverageCommand(), reloadsCommand(), migrateCommand(),
+		diffCommand(), askCommand(), healthCommand(), topCommand(), explainCommand(), rulesCommand(), statusCommand(),
+		coverageCommand(), reloadsCommand(), envoyCommand(), slotCommand(), slotsCommand(), policyCommand(), migrateCommand(),
 		versionCommand())
 	return root
 }

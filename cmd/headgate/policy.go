@@ -42,7 +42,7 @@ func policyStoreCommand(cmd *cobra.Command, count cobra.PositionalArgs,
 	var given []string
 	settingsCommand(cmd, policyDatabase, func(ctx context.Context, conf *config.Config, log *slog.Logger) error {
 		if conf.Policies.URL == "" {
-			return errors.New("no database of policies: set --policies, HEADGATE_POLICIES, or policies: in the --config file")
+			return inputError{errors.New("no database of policies: set --policies, HEADGATE_POLICIES, or policies: in the --config file")}
 		}
 		store, err := server.OpenPolicies(&conf.Policies, true, log)
 		if err != nil {
@@ -86,11 +86,11 @@ bucket if it has --rate, and else a sliding window.`,
 	return policyStoreCommand(cmd, exactlyOne, func(ctx context.Context, e *table.Editor, args []string) error {
 		figures, err := policyFigures(g)
 		if err != nil {
-			return err
+			return inputError{err}
 		}
 		key, err := policies.Normalize(args[0])
 		if err != nil {
-			return err
+			return inputError{err}
 		}
 		return applyEdits(ctx, cmd, e, []table.Edit{{Key: key, Figures: figures}}, *dryRun)
 	})
@@ -190,7 +190,7 @@ func policyGetCommand() *cobra.Command {
 	return policyStoreCommand(cmd, exactlyOne, func(ctx context.Context, e *table.Editor, args []string) error {
 		key, err := policies.Normalize(args[0])
 		if err != nil {
-			return err
+			return inputError{err}
 		}
 		p, ok, err := e.Store().Get(ctx, key)
 		switch {
@@ -243,7 +243,7 @@ func policyDeleteCommand() *cobra.Command {
 	return policyStoreCommand(cmd, exactlyOne, func(ctx context.Context, e *table.Editor, args []string) error {
 		key, err := policies.Normalize(args[0])
 		if err != nil {
-			return err
+			return inputError{err}
 		}
 		return applyEdits(ctx, cmd, e, []table.Edit{{Key: key, Remove: true, If: table.IfPresent}}, *dryRun)
 	})

@@ -39,7 +39,7 @@ func policyExportCommand() *cobra.Command {
 			}
 			return w.end()
 		default:
-			return fmt.Errorf("--format: must be csv or json, not %q", *format)
+			return inputError{fmt.Errorf("--format: must be csv or json, not %q", *format)}
 		}
 		out := csv.NewWriter(cmd.OutOrStdout())
 		_ = out.Write(policyColumns) // Error tells
@@ -76,7 +76,7 @@ objects with these fields. - reads the standard input.`,
 		}
 		edits, err := readPolicies(args[0], in)
 		if err != nil {
-			return err
+			return wrongInput(err)
 		}
 		if *replace {
 			keep := make(map[string]bool, len(edits))

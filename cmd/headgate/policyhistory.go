@@ -29,13 +29,13 @@ was removed has its history, too.`,
 	format := cmd.Flags().String("format", "text", "text or json")
 	return policyStoreCommand(cmd, atMostOne, func(ctx context.Context, e *table.Editor, args []string) error {
 		if *limit < 0 {
-			return errors.New("--limit: want 0 or more")
+			return inputError{errors.New("--limit: want 0 or more")}
 		}
 		key := ""
 		if len(args) > 0 {
 			var err error
 			if key, err = policies.Normalize(args[0]); err != nil {
-				return err
+				return inputError{err}
 			}
 		}
 		out := cmd.OutOrStdout()
@@ -49,7 +49,7 @@ was removed has its history, too.`,
 			}
 			return w.end()
 		}
-		return fmt.Errorf("--format: must be text or json, not %q", *format)
+		return inputError{fmt.Errorf("--format: must be text or json, not %q", *format)}
 	})
 }
 

@@ -60,7 +60,7 @@ and 2 if a file cannot be read.`,
 			f.Files, f.Stdin = args, cmd.InOrStdin()
 			f.reorderGiven = cmd.Flags().Changed("reorder")
 			if err := f.read(); err != nil {
-				return wrongInput(cmd, err)
+				return wrongInput(err)
 			}
 			f.Progress = progressTo(cmd.ErrOrStderr())
 			report, err := replay.Run(cmd.Context(), f.Options)
@@ -70,7 +70,7 @@ and 2 if a file cannot be read.`,
 			if err != nil {
 				var input *replay.InputError
 				if errors.As(err, &input) {
-					return wrongInput(cmd, err)
+					return wrongInput(err)
 				}
 				return err
 			}

@@ -30,7 +30,7 @@ environment or the file: other users of the machine can see flags.`,
 	conf := config.Define(cmd.Flags())
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if err := config.Resolve(cmd.Flags(), conf, os.Environ()); err != nil {
-			return err
+			return inputError{err}
 		}
 		return server.Run(cmd.Context(), server.Config{
 			Settings: conf, Log: conf.Logger(cmd.ErrOrStderr()), Version: buildVersion(),

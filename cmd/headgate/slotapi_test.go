@@ -31,7 +31,7 @@ func TestSlotsAssignAsksForManyEvents(t *testing.T) {
 		!strings.HasSuffix(lines[1], " replayed") || !strings.Contains(lines[2], "400 Bad Request: eventId has 51 bytes") {
 		t.Errorf("one of three is wrong: %d %s", code, out)
 	}
-	if code, out := headgate(t, "slots", "assign"); code != exitError || !strings.Contains(out, "arg") {
+	if code, out := headgate(t, "slots", "assign"); code != exitProblems || !strings.Contains(out, "arg") {
 		t.Errorf("no event: %d %s", code, out)
 	}
 }
@@ -46,26 +46,26 @@ func TestSlotsConfig(t *testing.T) {
 		want string
 	}{
 		{"list", 0, ""},
-		{"get default", exitError, `404 Not Found: no active config is named "default"`},
-		{"pause default", exitError, `no active config is named "default"`},
-		{"set default --max 5", exitError, "a new one needs --max and --window"},
-		{"set default --max 100 --window 4s", exitError, "windowSize is wrong"},
+		{"get default", exitNo, `404 Not Found: no active config is named "default"`},
+		{"pause default", exitNo, `no active config is named "default"`},
+		{"set default --max 5", exitProblems, "a new one needs --max and --window"},
+		{"set default --max 100 --window 4s", exitProblems, "windowSize is wrong"},
 		{"set default --max 100 --window PT4S --jitter stratified --scope pool", 0,
 			"default max=100 window=PT4S scope=pool jitter=stratified since="},
 		{"set letters --max 7 --window PT1H --calendar {\"zone\":\"UTC\",\"open\":[\"mon-fri|09:00-17:00\"]}", 0,
 			`letters max=7 window=PT1H calendar={"zone":"UTC","open":["mon-fri 09:00-17:00"]}`},
-		{"set letters --calendar {", exitError, "--calendar"},
+		{"set letters --calendar {", exitProblems, "--calendar"},
 		{"set default --max 200", 0, "default max=200 window=PT4S scope=pool jitter=stratified since="},
-		{"set letters --max-delay PT5M", exitError, "maxDelay is PT5M, want at least windowSize (PT1H)"},
+		{"set letters --max-delay PT5M", exitProblems, "maxDelay is PT5M, want at least windowSize (PT1H)"},
 		{"set letters --max-delay PT3H", 0, "letters max=7 window=PT1H max-delay=PT3H calendar="},
 		{"set letters --max-delay |", 0, "letters max=7 window=PT1H calendar="},
-		{"set default --max -1", exitError, "maxPerWindow is -1"},
+		{"set default --max -1", exitProblems, "maxPerWindow is -1"},
 		{"pause default", 0, "to resume: headgate slots config set default --max 200"},
 		{"get default", 0, "default paused window=PT4S scope=pool jitter=stratified since="},
 		{"set letters --calendar |", 0, "letters max=7 window=PT1H since="},
 		{"list", 0, "letters max=7"},
-		{"put default", exitError, "unknown command"},
-		{"set", exitError, "arg"},
+		{"put default", exitProblems, "unknown command"},
+		{"set", exitProblems, "arg"},
 	} {
 		args := []string{"slots", "config"}
 		for _, word := range strings.Fields(c.args) {

@@ -47,7 +47,7 @@ func settingsCommand(cmd *cobra.Command, shown []string, run func(ctx context.Co
 	cmd.Args = noArgs
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if err := config.Resolve(cmd.Flags(), conf, os.Environ()); err != nil {
-			return err
+			return inputError{err}
 		}
 		err := run(cmd.Context(), conf, conf.Logger(cmd.ErrOrStderr()))
 		var database *slots.StoreError

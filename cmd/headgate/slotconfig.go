@@ -86,10 +86,10 @@ keep their values. Assigned slots do not change. A new config needs --max and --
 	defineSlotsClient(cmd, &api, client.AdminURL())
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if want.Calendar = json.RawMessage(calendar); calendar != "" && !json.Valid(want.Calendar) {
-			return fmt.Errorf("--calendar: %q is not JSON", calendar)
+			return inputError{fmt.Errorf("--calendar: %q is not JSON", calendar)}
 		}
 		if !slices.ContainsFunc([]string{"max", "window", "scope", "jitter", "max-delay", "calendar"}, f.Changed) {
-			return errors.New("nothing to change: give --max, --window, --scope, --jitter, --max-delay or --calendar")
+			return inputError{errors.New("nothing to change: give --max, --window, --scope, --jitter, --max-delay or --calendar")}
 		}
 		made, err := api.Change(cmd.Context(), args[0], func(c *client.Config, missing error) error {
 			for flag, set := range map[string]func(){
@@ -105,7 +105,7 @@ keep their values. Assigned slots do not change. A new config needs --max and --
 				}
 			}
 			if missing != nil && !(f.Changed("max") && f.Changed("window")) {
-				return fmt.Errorf("%w; a new one needs --max and --window", missing)
+				return inputError{fmt.Errorf("%w; a new one needs --max and --window", missing)}
 			}
 			return nil
 		})

@@ -31,19 +31,19 @@ one cannot be read. docs/change.md has the fields of steps.`,
 			write := ruletest.Formats[format]
 			if write == nil {
 				formats := slices.Sorted(maps.Keys(ruletest.Formats))
-				return fmt.Errorf("--format must be %s, not %q", spell.OneOf(formats), format)
+				return inputError{fmt.Errorf("--format must be %s, not %q", spell.OneOf(formats), format)}
 			}
 			var results []ruletest.Result
 			good, ran := true, 0
 			for _, name := range args {
 				r, err := ruletest.Run(name, filter)
 				if err != nil {
-					return wrongInput(cmd, err)
+					return wrongInput(err)
 				}
 				good, ran, results = good && r.OK, ran+len(r.Tests), append(results, r)
 			}
 			if ran == 0 {
-				return wrongInput(cmd, fmt.Errorf("no test has %q in its name", filter))
+				return wrongInput(fmt.Errorf("no test has %q in its name", filter))
 			}
 			if err := write(cmd.OutOrStdout(), results); err != nil {
 				return err
@@ -59,12 +59,11 @@ one cannot be read. docs/change.md has the fields of steps.`,
 	return cmd
 }
 
-// wrongInput prints an error. The exit code says that the input is wrong, unless a file cannot be read.
-func wrongInput(cmd *cobra.Command, err error) error {
+// wrongInput is an error about the input, unless a file cannot be read.
+func wrongInput(err error) error {
 	var unreadable *fs.PathError
 	if errors.As(err, &unreadable) {
 		return err
 	}
-	fmt.Fprintf(cmd.ErrOrStderr(), "headgate: %v\n", err)
-	return exitCode(exitProblems)
+	return inputError{err}
 }

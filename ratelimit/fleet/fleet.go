@@ -31,6 +31,8 @@ const (
 // Config is what a Fleet needs.
 type Config struct {
 	Watch *insight.Watch
+	// Traffic is what this process answers.
+	Traffic *insight.Traffic
 	// Registry is what replicas share; nil: each knows only itself.
 	Registry backends.Registry
 	// Replica is the number of this process, and Name what people call it, such as its host.
@@ -45,6 +47,7 @@ type Fleet struct {
 	failed  metrics.Counter
 	log     background.LogLimit
 	written []string // keys of this replica's rows
+	pace    pace
 
 	mu     sync.Mutex
 	others []row // without this replica's
@@ -169,14 +172,15 @@ func (f *Fleet) read(ctx context.Context) ([]row, error) {
 	return f.others, f.err
 }
 
+// Rate returns the traffic of this process in the last minute.
+func (f *Fleet) Rate() Rate { return f.pace.rate(f.conf.Traffic, time.Now()) }
+
 // Run writes what this replica has seen until ctx ends, and then takes it back.
 func (f *Fleet) Run(ctx context.Context) {
-	if f.conf.Registry == nil {
-		return
-	}
 	tick := time.NewTicker(every)
 	defer tick.Stop()
 	for {
+		f.Rate()
 		if err := f.write(ctx); err != nil && ctx.Err() == nil {
 			f.failed.Inc()
 			if ok, skipped := f.log.Allow(); ok {
@@ -186,6 +190,9 @@ func (f *Fleet) Run(ctx context.Context) {
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
+			if f.conf.Registry == nil {
+				return
+			}
 			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), fresh)
 			defer cancel()
 			_ = f.conf.Registry.Drop(ctx, table, f.written) // else they expire
@@ -195,6 +202,9 @@ func (f *Fleet) Run(ctx context.Context) {
 }
 
 func (f *Fleet) write(ctx context.Context) error {
+	if f.conf.Registry == nil {
+		return nil
+	}
 	ctx, cancel := context.WithTimeout(ctx, every)
 	defer cancel()
 	var items []item

@@ -7,8 +7,8 @@ import (
 	"github.com/headgate-rls/headgate/ratelimit/insight"
 )
 
-// A Pace measures how much a process answers. The zero value has seen nothing. It may be used concurrently.
-type Pace struct {
+// A pace measures how much a process answers. The zero value has seen nothing. It may be used concurrently.
+type pace struct {
 	mu      sync.Mutex
 	samples []sample // of the last minute, the oldest first
 }
@@ -29,19 +29,19 @@ type Rate struct {
 
 // sampleEvery is the least time between two samples, and a minute has so many.
 const (
-	sampleEvery = 5 * time.Second
-	maxSamples  = 13
+	sampleEvery = every - time.Second
+	maxSamples  = 16
 )
 
-// Rate returns the traffic of the last minute, and notes it for later.
-func (p *Pace) Rate(t *insight.Traffic, now time.Time) (r Rate) {
+// rate returns the traffic of the last minute, and notes it for later.
+func (p *pace) rate(t *insight.Traffic, now time.Time) (r Rate) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	s := sample{now, t.Answers.Value(), t.Refused.Value(), t.ByPolicy.Value()}
 	if n := len(p.samples); n == 0 || s.at.Sub(p.samples[n-1].at) >= sampleEvery {
 		p.samples = append(p.samples, s)
 	}
-	for len(p.samples) > maxSamples || len(p.samples) > 1 && now.Sub(p.samples[0].at) > time.Minute+sampleEvery {
+	for len(p.samples) > maxSamples || len(p.samples) > 1 && now.Sub(p.samples[0].at) > time.Minute+every {
 		p.samples = p.samples[1:]
 	}
 	first := p.samples[0]

@@ -9,30 +9,30 @@ import (
 
 // TestPaceIsThatOfTheLastMinute: what was long ago does not count, however rarely somebody looks.
 func TestPaceIsThatOfTheLastMinute(t *testing.T) {
-	var p Pace
+	var p pace
 	var traffic insight.Traffic
 	now := time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC)
-	if r := p.Rate(&traffic, now); r != (Rate{}) {
+	if r := p.rate(&traffic, now); r != (Rate{}) {
 		t.Errorf("before any call: %+v", r)
 	}
 	for range 100 {
 		traffic.Answers.Add(1000)
 		traffic.Refused.Add(250)
 		now = now.Add(5 * time.Second)
-		p.Rate(&traffic, now)
+		p.rate(&traffic, now)
 	}
-	r := p.Rate(&traffic, now)
+	r := p.rate(&traffic, now)
 	if r.PerSecond != 200 || r.Refused != 0.25 || r.ByPolicy != 0 || len(p.samples) > maxSamples {
 		t.Errorf("%+v of %d samples", r, len(p.samples))
 	}
 	traffic.ByPolicy.Add(10)
 	traffic.Answers.Add(10)
-	if r := p.Rate(&traffic, now.Add(-time.Hour)); r.PerSecond < 0 { // the clock was set back
+	if r := p.rate(&traffic, now.Add(-time.Hour)); r.PerSecond < 0 { // the clock was set back
 		t.Errorf("%+v", r)
 	}
 	now = now.Add(10 * time.Minute)
-	p.Rate(&traffic, now)
-	if r := p.Rate(&traffic, now.Add(5*time.Second)); r.PerSecond != 0 {
+	p.rate(&traffic, now)
+	if r := p.rate(&traffic, now.Add(5*time.Second)); r.PerSecond != 0 {
 		t.Errorf("after ten minutes without calls: %+v", r)
 	}
 }

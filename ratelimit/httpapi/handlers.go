@@ -37,7 +37,7 @@ type trafficAnswer struct {
 }
 
 func (h *Handlers) traffic() (a trafficAnswer) {
-	rate := h.pace.Rate(h.Service.Traffic(), time.Now())
+	rate := h.Fleet.Rate()
 	percent := func(part float64) float64 { return math.Round(part*1000) / 10 }
 	a.AnswersPerSecond = math.Round(rate.PerSecond*10) / 10
 	a.RefusedPercent, a.ByPolicyPercent = percent(rate.Refused), percent(rate.ByPolicy)

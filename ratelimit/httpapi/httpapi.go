@@ -40,7 +40,6 @@ type Handlers struct {
 	Config
 	listing chan struct{} // has an element while keys are listed
 	peeks   peeker
-	pace    fleet.Pace
 }
 
 // New returns the handlers. Each reset and each failure is one line of the log.

@@ -22,7 +22,6 @@ import (
 	"github.com/headgate-rls/headgate/policies"
 	"github.com/headgate-rls/headgate/ratelimit"
 	"github.com/headgate-rls/headgate/ratelimit/fleet"
-	"github.com/headgate-rls/headgate/ratelimit/insight"
 	"github.com/headgate-rls/headgate/ratelimit/leases"
 )
 
@@ -85,7 +84,7 @@ func openLimits(ctx context.Context, conf *config.Config, in *policies.Set, taps
 	}
 	metrics.Add(l.service.Leases().Rows()...)
 	metrics.Add(l.service.Coverage().Rows()...)
-	l.fleet = newFleet(l.service.Watch(), l.store, service.Replica, log)
+	l.fleet = newFleet(l.service, l.store, service.Replica, log)
 	metrics.Add(l.fleet.Rows()...)
 	if in != nil {
 		in.OnChange = l.service.NotePolicies
@@ -99,9 +98,10 @@ func openLimits(ctx context.Context, conf *config.Config, in *policies.Set, taps
 }
 
 // newFleet returns the replicas that share a store. People know this one by its host.
-func newFleet(watch *insight.Watch, store *stack.Stack, replica uint32, log *slog.Logger) *fleet.Fleet {
+func newFleet(service *ratelimit.Service, store *stack.Stack, replica uint32, log *slog.Logger) *fleet.Fleet {
 	name, _ := os.Hostname() // then the replica's number has to do
-	return fleet.New(fleet.Config{Watch: watch, Registry: store.Peers(), Replica: replica, Name: name, Log: log})
+	return fleet.New(fleet.Config{Watch: service.Watch(), Traffic: service.Traffic(), Registry: store.Peers(),
+		Replica: replica, Name: name, Log: log})
 }
 
 // openRules opens the source of the rules: a control plane, or files.

@@ -1,0 +1,193 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/url"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/headgate-rls/headgate/internal/app/client"
+	"github.com/headgate-rls/headgate/ratelimit/httpapi"
+)
+
+type explainOptions struct {
+	key, requestID, backend string
+	rules                   []string
+}
+
+func explainCommand() *cobra.Command {
+	var api client.Admin
+	var opt explainOptions
+	var format format
+	cmd := &cobra.Command{
+		Use:   "explain DOMAIN KEY=VALUE…",
+		Short: "Say why a request is refused, or would be",
+		Long: `Say what would become of a request with one descriptor, whose entries are the arguments,
+in order: which rule matches, and which nearly do; which policy holds; what each limit has
+counted; and who was refused lately. It charges nothing. --rules asks rules in files instead
+of a running service.
+
+It asks the admin API, with the token in HEADGATE_ADMIN_TOKEN or with a client certificate.
+The exit code is 0 if the request would pass now, 3 if it would be refused, and 2 if that is
+not known.`,
+		Example: `  headgate explain shop tenant=noisy path=/pay
+  headgate explain --key 'shop|tenant=noisy|path=/pay'
+  headgate explain --request-id 8f3b2c
+  headgate explain shop tenant=noisy --rules rules/`,
+	}
+	f := cmd.Flags()
+	f.SortFlags = false
+	f.StringVar(&opt.key, "key", "", "`key` as headgate top prints it, or hashed as logs have it")
+	f.StringVar(&opt.requestID, "request-id", "", "`x-request-id` of a request that was refused")
+	f.StringArrayVar(&opt.rules, "rules", nil, "explain by the rules in this `file or directory`, without a service")
+	f.StringVar(&opt.backend, "backend", "memory://", "`URL` of the store that keeps the counters of --rules")
+	format.define(cmd)
+	defineSlotsClient(cmd, &api.Slots, client.AdminURL())
+	for _, other := range []string{"key", "request-id", "addr"} {
+		cmd.MarkFlagsMutuallyExclusive("rules", other)
+	}
+	cmd.MarkFlagsMutuallyExclusive("key", "request-id")
+	cmd.Args = func(cmd *cobra.Command, args []string) error {
+		if opt.key != "" || opt.requestID != "" {
+			return noArgs(cmd, args)
+		}
+		return atLeast(2)(cmd, args)
+	}
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		e, err := opt.explain(cmd.Context(), &api, args)
+		if err != nil {
+			return err
+		}
+		showExplanation(format.writer(cmd.OutOrStdout(), e), e)
+		switch {
+		case e.Passes == nil:
+			return exitCode(exitError)
+		case !*e.Passes:
+			return exitCode(exitNo)
+		}
+		return nil
+	}
+	return cmd
+}
+
+func (opt *explainOptions) explain(ctx context.Context, api *client.Admin, args []string) (*client.Explanation, error) {
+	if len(opt.rules) > 0 {
+		return opt.offline(ctx, args[0], strings.Join(args[1:], ","))
+	}
+	by := url.Values{}
+	switch {
+	case opt.key != "":
+		by.Set("key", opt.key)
+	case opt.requestID != "":
+		by.Set("request_id", opt.requestID)
+	default:
+		by.Set("domain", args[0])
+		by.Set("descriptor", strings.Join(args[1:], ","))
+	}
+	e, err := api.Explain(ctx, by)
+	return &e, err
+}
+
+// offline explains by rules in files.
+func (opt *explainOptions) offline(ctx context.Context, domain, descriptor string) (*client.Explanation, error) {
+	entries, err := httpapi.Entries(descriptor)
+	if err != nil {
+		return nil, inputError{err}
+	}
+	s, closer, err := localService(ctx, domain, opt.rules, opt.backend)
+	if err != nil {
+		return nil, err
+	}
+	defer closer()
+	e, x, err := httpapi.Explain(ctx, s, domain, entries)
+	if err != nil {
+		return nil, err
+	}
+	if x.Err != nil {
+		return nil, fmt.Errorf("--backend: %w", x.Err)
+	}
+	// The service's answer and the command's have one form.
+	text, err := json.Marshal(e)
+	answer := new(client.Explanation)
+	return answer, errors.Join(err, json.Unmarshal(text, answer))
+}
+
+func showExplanation(out io.Writer, e *client.Explanation) {
+	fmt.Fprintln(out, e.Key)
+	line := func(name, format string, args ...any) {
+		fmt.Fprintf(out, "%-9s %s\n", name, fmt.Sprintf(format, args...))
+	}
+	switch {
+	case e.Rule != "":
+		line("rule", "%s%s", oneWord(e.Rule), inBrackets(e.Place))
+	default:
+		line("rule", "none: %s", e.Why)
+	}
+	for _, r := range e.Nearly {
+		line("nearly", "%s%s", oneWord(r.Rule), inBrackets(r.Place))
+	}
+	if p := e.Policy; p != nil && p.InForce != "" {
+		line("policy", "%s holds in the place of the rule's limit", oneWord(p.InForce))
+	} else if p != nil {
+		line("policy", "none; looked for: %s", strings.Join(p.LookedUp, ", "))
+	}
+	if len(e.Limits) > 0 {
+		showLimits(out, e.Limits)
+	}
+	switch {
+	case e.Passes == nil:
+		line("answer", "not known; while the store fails, the rule says: %s", e.OnStoreError)
+	case *e.Passes:
+		line("answer", "passes")
+	default:
+		line("answer", "refused")
+	}
+	for _, r := range e.Refusals {
+		line("refused", "%s by %s, cause %s, retry %s%s", r.At.Local().Format(time.DateTime), oneWord(r.Rule), r.Cause,
+			waitText(r.RetryAfterMS), requestText(r.RequestID))
+	}
+	showSeen(out, e.Replicas, e.Note, e.Problem)
+}
+
+func showLimits(out io.Writer, limits []client.LimitState) {
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "LIMIT\tFIGURES\tUSED\tLEFT\tREFUSED/5m\tRETRY")
+	for i := range limits {
+		l := &limits[i]
+		shadow := ""
+		if l.Shadow {
+			shadow = " (shadow)"
+		}
+		fmt.Fprintf(w, "%s%s\t%s\t%s\t%s\t%d\t%s\n", oneWord(l.Rule), shadow, l.Limit, number(l.Used), number(l.Left),
+			l.Refused, retryText(&l.State))
+	}
+	_ = w.Flush()
+}
+
+func inBrackets(text string) string {
+	if text == "" {
+		return ""
+	}
+	return " (" + text + ")"
+}
+
+func waitText(ms *int64) string {
+	if ms == nil {
+		return "never"
+	}
+	return "after " + shortTime(*ms)
+}
+
+func requestText(id string) string {
+	if id == "" {
+		return ""
+	}
+	return ", request " + oneWord(id)
+}

@@ -1,0 +1,127 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/headgate-rls/headgate/descriptors/files"
+	"github.com/headgate-rls/headgate/descriptors/rulefile"
+	"github.com/headgate-rls/headgate/internal/app/client"
+	"github.com/headgate-rls/headgate/internal/kit/spell"
+	"github.com/headgate-rls/headgate/ratelimit/httpapi"
+)
+
+func rulesCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "rules",
+		Short: "Show the limits in force",
+		Long: `Show the limits in force in a running service, one per line: the limit, the key of policies
+that take its place, how many requests it refused in the last five minutes, how full its
+fullest key was, and where it is. --rules shows those of files instead.
+
+It asks the admin API, with the token in HEADGATE_ADMIN_TOKEN or with a client certificate.`,
+	}
+	domain := cmd.Flags().String("domain", "", "only the rules of this `domain`")
+	paths := cmd.Flags().StringArray("rules", nil, "show the rules in this `file or directory`, without a service")
+	adminCommand(cmd, func(api *client.Admin, cmd *cobra.Command) ([]client.Rule, error) {
+		if len(*paths) > 0 {
+			return rulesOfFiles(*paths, *domain)
+		}
+		return api.Rules(cmd.Context(), *domain)
+	}, showRules)
+	cmd.MarkFlagsMutuallyExclusive("rules", "addr")
+	return cmd
+}
+
+// rulesOfFiles returns the limits of rules in files.
+func rulesOfFiles(paths []string, domain string) (rules []client.Rule, err error) {
+	set, _, err := files.Load(paths, rulefile.Options{})
+	if err != nil {
+		return nil, inputError{err}
+	}
+	var all []client.Rule
+	text, err := json.Marshal(httpapi.RuleRows(set))
+	err = errors.Join(err, json.Unmarshal(text, &all))
+	for _, r := range all {
+		if domain == "" || r.Domain == domain {
+			rules = append(rules, r)
+		}
+	}
+	return rules, err
+}
+
+func showRules(out io.Writer, rules []client.Rule) error {
+	if len(rules) == 0 {
+		fmt.Fprintln(out, "there are no rules: nothing is limited")
+		return nil
+	}
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "RULE\tLIMIT\tPOLICY\tREFUSED/5m\tFULLEST\tPLACE")
+	for _, r := range rules {
+		limit, fullest := r.Limit, "-"
+		if r.Shadow {
+			limit += " (shadow)"
+		}
+		if r.UsedPercent > 0 {
+			fullest = fmt.Sprintf("%.1f%%", r.UsedPercent)
+		}
+		policy := "-"
+		if r.Policy != "" {
+			policy = oneWord(r.Policy)
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%s\t%s\n", oneWord(r.Rule), limit, policy, r.Refused, fullest, r.Place)
+	}
+	return w.Flush()
+}
+
+func statusCommand() *cobra.Command {
+	return adminCommand(&cobra.Command{
+		Use:   "status",
+		Short: "Show how a running service is, in one screen",
+		Long: `Show whether a running service is ready, how its parts are, and what it answered in the
+last minute. The exit code is 0 if it is ready, and 3 if it is not.
+
+It asks the admin API, with the token in HEADGATE_ADMIN_TOKEN or with a client certificate.`,
+	}, func(api *client.Admin, cmd *cobra.Command) (client.Status, error) {
+		return api.Status(cmd.Context())
+	}, showStatus)
+}
+
+func showStatus(out io.Writer, s client.Status) error {
+	fmt.Fprintf(out, "%s, headgate %s\n", strings.ToLower(strings.ReplaceAll(s.Status, "_", " ")), s.Version)
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	for _, p := range s.Parts {
+		state, detail := "ok", p.Detail
+		if p.Problem != "" {
+			state, detail = "FAILING", p.Problem
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\n", p.Name, state, detail)
+	}
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	t := &s.Traffic
+	fmt.Fprintf(out, "%.1f answers/s, %.1f%% refused, %.1f%% by failure policy, last call %s\n", t.AnswersPerSecond,
+		t.RefusedPercent, t.ByPolicyPercent, ago(t.LastCall))
+	if n := t.UnmatchedShapes; n > 0 {
+		fmt.Fprintf(out, "%s of descriptors that no rule matched: headgate coverage\n", spell.Count(n, "shape"))
+	}
+	if s.Status != "READY" {
+		return exitCode(exitNo)
+	}
+	return nil
+}
+
+func ago(at *time.Time) string {
+	if at == nil {
+		return "never"
+	}
+	return max(time.Since(*at), 0).Round(time.Second).String() + " ago"
+}

@@ -1,0 +1,183 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/headgate-rls/headgate/internal/app/client"
+	"github.com/headgate-rls/headgate/internal/kit/units"
+)
+
+func topCommand() *cobra.Command {
+	var api client.Admin
+	var format format
+	cmd := &cobra.Command{
+		Use:   "top",
+		Short: "Show who is refused most, or nearest to a limit",
+		Long: `Show the keys that are refused most, or with --near those nearest to their limits, of all
+replicas that share a store. On a terminal the table is drawn again until you press Ctrl-C;
+else it is printed once.
+
+It asks the admin API, with the token in HEADGATE_ADMIN_TOKEN or with a client certificate.`,
+		Example: `  headgate top
+  headgate top --near --window 15m
+  headgate top --format json | jq '.keys[0]'`,
+		Args: noArgs,
+	}
+	f := cmd.Flags()
+	f.SortFlags = false
+	by := defineEnum(cmd, "by", "what to order by: refusals, or the used part of the limit", "refused", "near")
+	near := f.Bool("near", false, "short for --by near")
+	window := f.Duration("window", 5*time.Minute, "how far to look back, whole minutes up to 15m")
+	n := f.IntP("limit", "n", 20, "most keys to show, up to 50")
+	every := f.Duration("every", 2*time.Second, "how often to draw on a terminal; 0: once")
+	format.define(cmd)
+	defineSlotsClient(cmd, &api.Slots, client.AdminURL())
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if *near {
+			by.value = "near"
+		}
+		show := func(out io.Writer) error {
+			top, err := api.Top(cmd.Context(), by.value, units.Format(*window), *n)
+			if err != nil {
+				return err
+			}
+			return showTop(format.writer(out, top), &top)
+		}
+		out := cmd.OutOrStdout()
+		if *every <= 0 || format.json() || !isTerminal(out) {
+			return show(out)
+		}
+		return redraw(cmd.Context(), out, max(*every, 100*time.Millisecond), show)
+	}
+	return cmd
+}
+
+// isTerminal reports whether people read what is written to out.
+func isTerminal(out io.Writer) bool {
+	file, ok := out.(*os.File)
+	if !ok {
+		return false
+	}
+	info, err := file.Stat()
+	return err == nil && info.Mode()&os.ModeCharDevice != 0
+}
+
+// redraw shows something again and again until ctx ends. A failure is shown in its place; one that trying again does
+// not help ends it.
+func redraw(ctx context.Context, out io.Writer, every time.Duration, show func(io.Writer) error) error {
+	const home, clear = "\x1b[H", "\x1b[J"
+	for {
+		var page strings.Builder
+		err := show(&page)
+		var refusal *client.Refusal
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case errors.As(err, &refusal) && refusal.Code < 500:
+			return err
+		case err != nil:
+			fmt.Fprintln(&page, err)
+		}
+		fmt.Fprint(out, home, clear, page.String())
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(every):
+		}
+	}
+}
+
+func showTop(out io.Writer, t *client.Top) error {
+	window := units.Format(time.Duration(t.WindowMS) * time.Millisecond)
+	if len(t.Keys) == 0 {
+		none := map[string]string{"refused": "nobody was refused", "near": "nobody was near a limit"}[t.By]
+		fmt.Fprintf(out, "%s in the last %s\n", none, window)
+	} else {
+		w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+		last := "REFUSED/" + window
+		if t.By == "near" {
+			last = "HIGHEST/" + window
+		}
+		fmt.Fprintf(w, "KEY\tRULE\tLIMIT\tUSED\tLEFT\t%s\tRETRY\n", last)
+		for i := range t.Keys {
+			k := &t.Keys[i]
+			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", k.Key, oneWord(k.Rule), k.Limit, number(k.Used), number(k.Left),
+				topFigure(k), retryText(&k.State))
+		}
+		if err := w.Flush(); err != nil {
+			return err
+		}
+	}
+	showSeen(out, t.Replicas, t.Note, t.Problem)
+	if !t.Exact {
+		fmt.Fprintln(out, "there were more keys than could be counted: figures are the least that is sure")
+	}
+	return nil
+}
+
+// showSeen says whose figures an answer has, and what is not known.
+func showSeen(out io.Writer, replicas []client.Replica, note, problem string) {
+	if len(replicas) > 1 {
+		names := make([]string, len(replicas))
+		for i, r := range replicas {
+			names[i] = oneWord(cmp.Or(r.Name, r.ID))
+		}
+		fmt.Fprintf(out, "replicas: %s\n", strings.Join(names, ", "))
+	}
+	for _, text := range []string{note, problem} {
+		if text != "" {
+			fmt.Fprintln(out, text)
+		}
+	}
+}
+
+func number(n *int64) string {
+	if n == nil {
+		return "?"
+	}
+	return strconv.FormatInt(*n, 10)
+}
+
+// topFigure is by what keys are ordered.
+func topFigure(k *client.Key) string {
+	switch {
+	case k.Refused == nil:
+		return fmt.Sprintf("%.1f%%", k.UsedPercent)
+	case k.AtMost != nil:
+		return fmt.Sprintf("≥%d", *k.Refused)
+	}
+	return number(k.Refused)
+}
+
+// retryText is how long to wait until a limit has room.
+func retryText(s *client.State) string {
+	switch {
+	case s.Used == nil:
+		return "?"
+	case s.RetryAfterMS == nil:
+		return "never"
+	case *s.RetryAfterMS == 0:
+		return "-"
+	}
+	return shortTime(*s.RetryAfterMS)
+}
+
+// shortTime is a number of milliseconds as people say it: to the second from ten seconds on.
+func shortTime(ms int64) string {
+	d := time.Duration(ms) * time.Millisecond
+	if d >= 10*time.Second {
+		d = (d + time.Second - 1).Truncate(time.Second)
+	}
+	return d.String()
+}
