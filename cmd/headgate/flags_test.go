@@ -101,7 +101,8 @@ func TestBadCommandLinesAreExplained(t *testing.T) {
 		{"ask d k=v --addr http://127.0.0.1:8081", `--addr: "http://127.0.0.1:8081" is not an address`},
 	} {
 		code, out := headgate(t, strings.Fields(c.args)...)
-		if code != exitProblems && code != exitError || !strings.HasPrefix(out, "headgate: "+c.want) || strings.Count(out, "\n") != 1 {
+		if code != exitProblems && code != exitError || !strings.HasPrefix(out, "headgate: "+c.want) ||
+			strings.Count(out, "\n") != 1 {
 			t.Errorf("%s: exit code %d, %q, want one line with %q", c.args, code, out, c.want)
 		}
 	}

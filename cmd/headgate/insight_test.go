@@ -118,5 +118,51 @@ func TestWhoIsLimited(t *testing.T) {
 	code, out = headgate(t, "rules", "--rules", file)
 	wants(code, exitOK, out, "shop/tenant  6/5m   -       0           -        "+file+":3\n")
 	code, out = admin("status")
-	wants(code, exitOK, out, "ready, headgate ", "backend memory", "33.3% refused, 0.0% by failure policy, last call 0s ago")
+	wants(code, exitOK, out, "ready, headgate ", "backend memory",
+		"33.3% refused, 0.0% by failure policy, last call 0s ago")
+}
+
+// TestPagesOfARunningService: all four pages are there and lead to each other, and on /limits one changes the limit
+// of a key that is refused.
+func TestPagesOfARunningService(t *testing.T) {
+	testenv.UseSQLite(t)
+	testenv.Require(t, testenv.Chromium)
+	t.Setenv("HEADGATE_ADMIN_TOKEN", adminToken)
+	database := "sqlite:" + filepath.Join(t.TempDir(), "headgate.db")
+	r := startServe(t, "--example", "--policies", database, "--slots", database, "--slots-seed", "100/PT4S")
+	for _, path := range []string{"/", "/limits", "/policies", "/slots"} {
+		code, page := r.Get(r.HTTP, path)
+		for _, link := range []string{`<a href="/"`, `<a href="/limits"`, `<a href="/policies"`, `<a href="/slots"`} {
+			if code != 200 || !strings.Contains(page, link) {
+				t.Errorf("%s: %d, without the link %s", path, code, link)
+			}
+		}
+	}
+	ask := func() int {
+		code, _ := headgate(t, "ask", "example", "client=alice", "-n", "7", "--addr", r.GRPC)
+		return code
+	}
+	if ask() != exitOverLimit {
+		t.Fatal("seven requests pass")
+	}
+	p := testenv.StartChromium(t).NewPage()
+	p.Viewport(1280, 900, false)
+	p.Navigate("http://" + r.HTTP + "/limits#token=" + adminToken)
+	p.Wait(`document.querySelector("#refused-keys button")?.textContent === "example|client=alice"`)
+	p.Eval(`document.querySelector("#refused-keys button").click()`)
+	p.Wait(`document.querySelector("#verdict").textContent.includes("refused now")`)
+	p.Wait(`!document.querySelector("#change").hidden && document.querySelector("#first").value === "5"`)
+	p.Eval(`document.querySelector("#first").value = "50"; document.querySelector("#change").requestSubmit()`)
+	p.Wait(`document.querySelector("#done").textContent === "The policy client:alice is set."`)
+	p.Wait(`document.querySelector("#one-policy").textContent.startsWith("The policy client:alice holds")`)
+	p.Wait(`document.querySelector("#past").textContent.includes("by admin-token: none → fixed_window 50/1m")`)
+	p.Wait(`document.querySelector("#verdict").textContent.includes("would pass")`)
+	if ask() != exitOK {
+		t.Error("the new limit is not in force")
+	}
+	p.Eval(`document.querySelector("#first").value = "1"; document.querySelector("#change").requestSubmit()`)
+	p.Wait(`document.querySelector("#past").textContent.includes("fixed_window 50/1m → fixed_window 1/1m")`)
+	p.Wait(`document.querySelector("#verdict").textContent.includes("refused now")`)
+	p.Eval(`document.querySelector("#first").value = "-1"; document.querySelector("#change").requestSubmit()`)
+	p.Wait(`document.querySelector("#done").textContent.includes("limit")`)
 }

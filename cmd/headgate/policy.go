@@ -42,7 +42,8 @@ func policyStoreCommand(cmd *cobra.Command, count cobra.PositionalArgs,
 	var given []string
 	settingsCommand(cmd, policyDatabase, func(ctx context.Context, conf *config.Config, log *slog.Logger) error {
 		if conf.Policies.URL == "" {
-			return inputError{errors.New("no database of policies: set --policies, HEADGATE_POLICIES, or policies: in the --config file")}
+			return inputError{errors.New("no database of policies: set --policies, HEADGATE_POLICIES, or policies: in " +
+				"the --config file")}
 		}
 		store, err := server.OpenPolicies(&conf.Policies, true, log)
 		if err != nil {

@@ -89,7 +89,8 @@ keep their values. Assigned slots do not change. A new config needs --max and --
 			return inputError{fmt.Errorf("--calendar: %q is not JSON", calendar)}
 		}
 		if !slices.ContainsFunc([]string{"max", "window", "scope", "jitter", "max-delay", "calendar"}, f.Changed) {
-			return inputError{errors.New("nothing to change: give --max, --window, --scope, --jitter, --max-delay or --calendar")}
+			return inputError{errors.New("nothing to change: give --max, --window, --scope, --jitter, --max-delay or " +
+				"--calendar")}
 		}
 		made, err := api.Change(cmd.Context(), args[0], func(c *client.Config, missing error) error {
 			for flag, set := range map[string]func(){

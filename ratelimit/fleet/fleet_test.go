@@ -34,7 +34,8 @@ func refuse(w *insight.Watch, rule, user string, n int) {
 
 func start(t *testing.T, shared backends.Registry, replica uint32) (*Fleet, *insight.Watch) {
 	w := insight.NewWatch()
-	return New(Config{Watch: w, Traffic: new(insight.Traffic), Registry: shared, Replica: replica, Name: fmt.Sprint("host-", replica),
+	return New(Config{Watch: w, Traffic: new(insight.Traffic), Registry: shared,
+		Replica: replica, Name: fmt.Sprint("host-", replica),
 		Log: slog.New(slog.NewTextHandler(t.Output(), nil))}), w
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/headgate-rls/headgate/internal/kit/spell"
 	"github.com/headgate-rls/headgate/internal/kit/web"
 	"github.com/headgate-rls/headgate/limit"
+	"github.com/headgate-rls/headgate/policies"
 	"github.com/headgate-rls/headgate/ratelimit"
 	"github.com/headgate-rls/headgate/ratelimit/fleet"
 	"github.com/headgate-rls/headgate/ratelimit/insight"
@@ -58,9 +59,10 @@ type LimitState struct {
 	Limit  string `json:"limit"`
 	Key    string `json:"key"`
 	state
-	Refused int64 `json:"refused"` // in the last 5 minutes
-	Passes  bool  `json:"passes"`
-	Shadow  bool  `json:"shadow,omitempty"` // it refuses nobody
+	InForce policies.Words `json:"in_force"` // the limit in the words of rules
+	Refused int64          `json:"refused"`  // in the last 5 minutes
+	Passes  bool           `json:"passes"`
+	Shadow  bool           `json:"shadow,omitempty"` // it refuses nobody
 }
 
 // Explain renders what a service says of a descriptor, without what replicas have seen.
@@ -86,7 +88,7 @@ func Explain(ctx context.Context, s *ratelimit.Service, domain string, entries [
 	for i := range x.Limits {
 		u := &x.Limits[i]
 		e.Limits = append(e.Limits, LimitState{Domain: domain, Rule: u.Rule, Limit: descriptors.LimitText(u.Limit),
-			Key: e.Key, state: stateOf(u), Passes: !u.Limited || u.Shadow, Shadow: u.Shadow})
+			Key: e.Key, InForce: policies.WordsOf(u.Limit.Spec()), state: stateOf(u), Passes: !u.Limited || u.Shadow, Shadow: u.Shadow})
 	}
 	if x.Err == nil {
 		e.Passes = &x.Passes

@@ -16,9 +16,6 @@ var pageScript []byte
 //go:embed page/app.css
 var pageStyle []byte
 
-//go:embed page/icon.svg
-var pageIcon []byte
-
 //go:embed openapi.json
 var openAPI []byte
 
@@ -27,7 +24,8 @@ func (h *Handlers) pageRoutes() []web.Route {
 		{Method: "GET", Path: "/slots", Handle: file("text/html; charset=utf-8", pageHTML)},
 		{Method: "GET", Path: "/slots/app.js", Handle: file("text/javascript; charset=utf-8", pageScript)},
 		{Method: "GET", Path: "/slots/app.css", Handle: file("text/css; charset=utf-8", pageStyle)},
-		{Method: "GET", Path: "/slots/icon.svg", Handle: file("image/svg+xml", pageIcon)},
+		{Method: "GET", Path: "/slots/look.css", Handle: shared("look.css")},
+		{Method: "GET", Path: "/slots/icon.svg", Handle: shared("icon.svg")},
 	}
 }
 
@@ -37,7 +35,15 @@ func (h *Handlers) getOpenAPI(w http.ResponseWriter, r *http.Request, p web.Para
 
 // file returns a handler that serves the content.
 func file(kind string, content []byte) func(http.ResponseWriter, *http.Request, web.Params) error {
-	serve := web.Static(kind, content)
+	return handle(web.Static(kind, content))
+}
+
+// shared returns a handler of a file that pages share.
+func shared(name string) func(http.ResponseWriter, *http.Request, web.Params) error {
+	return handle(web.Look()[name])
+}
+
+func handle(serve http.HandlerFunc) func(http.ResponseWriter, *http.Request, web.Params) error {
 	return func(w http.ResponseWriter, r *http.Request, _ web.Params) error {
 		serve(w, r)
 		return nil

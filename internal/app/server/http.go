@@ -52,6 +52,7 @@ type httpFronts struct {
 	slots   *slotService // nil without --slots
 	admin   http.Handler // of what begins with /admin/
 	page    http.Handler // of /policies; nil without --policies
+	home    http.Handler // of / and /limits
 	ready   http.Handler
 	// describe writes where the rules come from.
 	describe func(io.Writer) error
@@ -158,6 +159,11 @@ func (f *httpFronts) before(next http.Handler, slots, admin bool) http.Handler {
 			f.admin.ServeHTTP(w, r)
 		case admin && f.page != nil && (path == "/policies" || strings.HasPrefix(path, "/policies/")):
 			f.page.ServeHTTP(w, r)
+		case admin && (path == "/" || path == "/limits" || strings.HasPrefix(path, "/limits/")):
+			f.home.ServeHTTP(w, r)
+		case path == "/policies" || path == "/slots":
+			web.Error(w, http.StatusNotFound, "headgate serve without --policies URL has no page /policies, without --slots "+
+				"URL no page /slots, and with --admin they may be at the other address")
 		default:
 			next.ServeHTTP(w, r)
 		}

@@ -19,6 +19,7 @@ import (
 	"github.com/headgate-rls/headgate/internal/wire/handshake"
 	"github.com/headgate-rls/headgate/policies"
 	"github.com/headgate-rls/headgate/ratelimit"
+	counters "github.com/headgate-rls/headgate/ratelimit/httpapi"
 )
 
 // Config is what a server is run with.
@@ -157,7 +158,7 @@ func (s *server) listen(ctx context.Context, guard *web.Guard) (err error) {
 	https := &httpFronts{
 		conf: s.conf, log: s.log, metrics: s.metrics, phase: s.phase, service: s.limits.service, slots: s.slots, admin: admin,
 		bounds: s.bounds, failures: failed, certs: s.certs, turns: web.NewTurns(),
-		page:  admin.page,
+		page: admin.page, home: counters.Page(),
 		ready: web.Readiness{Draining: s.phase.draining.Load, Parts: s.parts}, describe: s.limits.rules.describe,
 	}
 	s.metrics.Add(https.turns.Rows()...)

@@ -1,43 +1,13 @@
 // The page of policies: searches them, changes them after a preview, and shows what was changed.
 "use strict";
 
-const PATIENCE = 15000; // ms until a request counts as failed
 const PAUSE = 250;      // ms without a key until the server is asked
 const PAGE = 100;       // policies that are fetched at once
 const CHANGES = 20;     // changes of a policy that are fetched at once
 
-const at = (id) => document.getElementById(id);
-
-let token = "";     // kept here and nowhere else
 let list = [];      // the policies that are shown
 let next = "";      // where more of them begin
 let editing = null; // { policy, etag } of the editor; policy is null for a new one
-
-// ---- asking
-
-// ask returns the status, the ETag and the body of an answer; an answer with an error is an Error that has
-// its status.
-async function ask(method, path, body, etag) {
-  const headers = {};
-  if (token) headers.Authorization = "Bearer " + token;
-  if (body) headers["Content-Type"] = "application/json";
-  if (etag) headers["If-Match"] = etag;
-  let response;
-  try {
-    response = await fetch(path, {
-      method, headers, cache: "no-store", credentials: "same-origin", signal: AbortSignal.timeout(PATIENCE),
-      body: body ? JSON.stringify(body) : undefined,
-    });
-  } catch {
-    throw Object.assign(new Error("The server does not answer. Try again."), { status: 0 });
-  }
-  const answer = response.status === 204 ? null : await response.json().catch(() => null);
-  if (!response.ok) {
-    const text = answer && answer.message ? answer.message : "status " + response.status;
-    throw Object.assign(new Error("The server says: " + text), { status: response.status });
-  }
-  return { status: response.status, etag: response.headers.get("ETag"), body: answer };
-}
 
 const pathOf = (key) => "/admin/policies/" + encodeURIComponent(key);
 
@@ -83,28 +53,18 @@ async function load(more) {
     if (load.asked !== asked) return; // a later search took its place
     list = more ? list.concat(body.policies) : body.policies;
     next = body.next || "";
-    show("");
+    problem("");
     draw();
   } catch (error) {
     if (load.asked !== asked) return;
-    if (error.status === 401) return login(error);
-    show(error.message);
+    if (error.status === 401) return signIn(error);
+    problem(error.message);
   }
 }
 
-function show(problem) {
-  at("alert").hidden = problem === "";
-  at("alert").textContent = problem;
-}
-
-function login(error) {
-  at("state").textContent = "Not signed in";
+function signIn(error) {
   at("list-part").hidden = true;
-  at("login-part").hidden = false;
-  show(token ? error.message : "");
-  token = "";
-  at("token").value = "";
-  at("token").focus();
+  login(error);
 }
 
 function cell(row, text, name, number) {
@@ -146,7 +106,7 @@ async function edit(key) {
     const { body, etag } = await ask("GET", pathOf(key));
     open({ policy: body, etag });
   } catch (error) {
-    show(error.message);
+    problem(error.message);
     if (error.status === 404) load();
   }
 }
@@ -306,13 +266,6 @@ async function recall(more) {
   }
 }
 
-// element returns one with a text, or with children.
-function element(name, ...inside) {
-  const e = document.createElement(name);
-  e.append(...inside);
-  return e;
-}
-
 // numbers are those that count for an algorithm, in the words of rules.
 function numbers(p) {
   return !p.algorithm ? ["unknown"] : p.algorithm === "token_bucket" ? [p.algorithm, "rate " + p.rate, "burst " + whole.format(p.burst)]
@@ -361,11 +314,7 @@ function restore(p) {
 
 // ---- beginning
 
-at("login").addEventListener("submit", (event) => {
-  event.preventDefault();
-  token = at("token").value.trim();
-  load();
-});
+signedIn(load);
 at("search").addEventListener("submit", (event) => {
   event.preventDefault();
   load();
