@@ -121,7 +121,8 @@ func TestWritesAreBounded(t *testing.T) {
 func TestStoreAway(t *testing.T) {
 	var log strings.Builder
 	w := insight.NewWatch()
-	f := New(Config{Watch: w, Traffic: new(insight.Traffic), Registry: away{}, Replica: 1, Log: slog.New(slog.NewTextHandler(&log, nil))})
+	f := New(Config{Watch: w, Traffic: new(insight.Traffic), Registry: away{},
+		Replica: 1, Log: slog.New(slog.NewTextHandler(&log, nil))})
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	f.Run(ctx)

@@ -88,7 +88,8 @@ func Explain(ctx context.Context, s *ratelimit.Service, domain string, entries [
 	for i := range x.Limits {
 		u := &x.Limits[i]
 		e.Limits = append(e.Limits, LimitState{Domain: domain, Rule: u.Rule, Limit: descriptors.LimitText(u.Limit),
-			Key: e.Key, InForce: policies.WordsOf(u.Limit.Spec()), state: stateOf(u), Passes: !u.Limited || u.Shadow, Shadow: u.Shadow})
+			Key:     e.Key,
+			InForce: policies.WordsOf(u.Limit.Spec()), state: stateOf(u), Passes: !u.Limited || u.Shadow, Shadow: u.Shadow})
 	}
 	if x.Err == nil {
 		e.Passes = &x.Passes

@@ -129,7 +129,8 @@ func (awayRegistry) List(context.Context, string) ([]backends.Row, error) {
 
 // fleet is the replicas as one of them sees them.
 func (s *server) fleet(replica uint32, shared backends.Registry) *fleet.Fleet {
-	return fleet.New(fleet.Config{Watch: s.service.Watch(), Traffic: s.service.Traffic(), Registry: shared, Replica: replica, Name: "host",
+	return fleet.New(fleet.Config{Watch: s.service.Watch(), Traffic: s.service.Traffic(), Registry: shared,
+		Replica: replica, Name: "host",
 		Log: slog.New(slog.DiscardHandler)})
 }
 

@@ -214,7 +214,8 @@ func TestPageWithoutAnAdminAPI(t *testing.T) {
 // TestPageRunsOnlyItsOwnScripts: the pages may run what they are served with, and nothing else.
 func TestPageRunsOnlyItsOwnScripts(t *testing.T) {
 	get := func(target string) webtest.Answer { return webtest.Send(t, t.Context(), Page(), "GET", target, "") }
-	for target, kind := range map[string]string{"/": "text/html", "/limits": "text/html", "/limits/app.js": "text/javascript",
+	for target, kind := range map[string]string{"/": "text/html", "/limits": "text/html",
+		"/limits/app.js":  "text/javascript",
 		"/limits/look.js": "text/javascript", "/limits/look.css": "text/css", "/limits/forms.css": "text/css",
 		"/limits/app.css": "text/css", "/limits/icon.svg": "image/svg"} {
 		a := get(target).Is(t, 200)

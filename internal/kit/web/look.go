@@ -17,8 +17,8 @@ var lookScript []byte
 //go:embed look/icon.svg
 var icon []byte
 
-// Look are the files that pages share, by their names: look.css and forms.css, how they look; look.js, how they ask with
-// a token; and icon.svg. Each page serves them below its own path.
+// Look are the files that pages share, by their names: look.css and forms.css, how they look; look.js, how they ask
+// with a token; and icon.svg. Each page serves them below its own path.
 func Look() map[string]http.HandlerFunc {
 	return map[string]http.HandlerFunc{
 		"look.css":  Static("text/css; charset=utf-8", lookCSS),
