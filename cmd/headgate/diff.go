@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"text/tabwriter"
 	"time"
 
@@ -46,7 +45,7 @@ It asks the admin API, with the token in HEADGATE_ADMIN_TOKEN or with a client c
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := f.check(); err != nil {
-				return wrongInput(cmd, err)
+				return wrongInput(err)
 			}
 			for {
 				err := f.show(cmd)
@@ -106,7 +105,7 @@ func (f *diffFlags) show(cmd *cobra.Command) error {
 		enc.SetIndent("", "  ")
 		err = enc.Encode(d)
 	} else {
-		if file, ok := out.(*os.File); ok && f.watch && isTerminal(file) {
+		if f.watch && isTerminal(out) {
 			fmt.Fprint(out, "\x1b[H\x1b[J")
 		}
 		err = showDiff(out, d)

@@ -35,6 +35,18 @@ type inputError struct{ error }
 
 func (e inputError) Unwrap() error { return e.error }
 
+// A notFoundError is about something that was asked for by its name and does not exist.
+type notFoundError struct{ error }
+
+// notFound has the refusal of a name that does not exist be a notFoundError.
+func notFound(err error) error {
+	var refusal *client.Refusal
+	if errors.As(err, &refusal) && refusal.Code == http.StatusNotFound {
+		return notFoundError{err}
+	}
+	return err
+}
+
 // codeOf is the exit code of an error of a command.
 func codeOf(cmd *cobra.Command, err error) int {
 	var code exitCode
@@ -47,7 +59,7 @@ func codeOf(cmd *cobra.Command, err error) int {
 		return exitProblems
 	case errors.As(err, &refusal) && refusal.Code == http.StatusBadRequest:
 		return exitProblems
-	case errors.As(err, &refusal) && refusal.Code == http.StatusNotFound, errors.Is(err, table.ErrNotFound):
+	case errors.Is(err, table.ErrNotFound), errors.As(err, new(notFoundError)):
 		return exitNo
 	}
 	return exitError

@@ -111,7 +111,7 @@ func TestWhoIsLimited(t *testing.T) {
 	code, out = admin("explain", "shop", "tenant=calm", "path=/pay")
 	wants(code, exitOK, out, "the rules end after entry 1", "nearly    shop/tenant")
 	code, out = admin("explain", "--request-id", "none")
-	wants(code, exitNo, out, "no refusal of the request none")
+	wants(code, exitError, out, "no refusal of the request none")
 	code, out = admin("rules")
 	wants(code, exitOK, out, "RULE         LIMIT  POLICY  REFUSED/5m  FULLEST  PLACE\n",
 		"shop/tenant  6/5m   -       3           100.0%   "+file+":3\n")

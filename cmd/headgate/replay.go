@@ -210,7 +210,12 @@ func progressTo(out io.Writer) func(pass string, read, total, requests int64) {
 	}
 }
 
-func isTerminal(file *os.File) bool {
+// isTerminal reports whether people read what is written to out.
+func isTerminal(out io.Writer) bool {
+	file, ok := out.(*os.File)
+	if !ok {
+		return false
+	}
 	info, err := file.Stat()
 	return err == nil && info.Mode()&os.ModeCharDevice != 0
 }

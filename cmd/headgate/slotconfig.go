@@ -53,7 +53,7 @@ func configGetCommand() *cobra.Command {
 			if err == nil {
 				fmt.Fprintln(cmd.OutOrStdout(), c.Line())
 			}
-			return err
+			return notFound(err)
 		},
 	}
 	defineSlotsClient(cmd, &api, client.AdminURL())
@@ -137,7 +137,7 @@ change. The command prints the former limit.`,
 				return nil
 			})
 			if err != nil {
-				return err
+				return notFound(err)
 			}
 			fmt.Fprintln(out, made.Line())
 			if was > 0 {

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"strconv"
 	"strings"
 	"text/tabwriter"
@@ -61,16 +60,6 @@ It asks the admin API, with the token in HEADGATE_ADMIN_TOKEN or with a client c
 		return redraw(cmd.Context(), out, max(*every, 100*time.Millisecond), show)
 	}
 	return cmd
-}
-
-// isTerminal reports whether people read what is written to out.
-func isTerminal(out io.Writer) bool {
-	file, ok := out.(*os.File)
-	if !ok {
-		return false
-	}
-	info, err := file.Stat()
-	return err == nil && info.Mode()&os.ModeCharDevice != 0
 }
 
 // redraw shows something again and again until ctx ends. A failure is shown in its place; one that trying again does
