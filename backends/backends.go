@@ -375,7 +375,9 @@ func (c *Caps) checkOp(op *limit.Op) error {
 	if op.Limit.Is(limit.Leased) && op.Cost > 0 && op.Holder == "" {
 		return fmt.Errorf("%w: a lease without a holder", ErrInvalid)
 	}
-	if ac := c.algorithm(op.Limit.Algorithm()); ac.MaxUnits == 0 || op.Limit.Capacity() > ac.MaxUnits ||
+	// Who ends, renews or counts leases need not know how many there may be.
+	bounded := op.Cost > 0 || !op.Limit.Is(limit.Leased)
+	if ac := c.algorithm(op.Limit.Algorithm()); ac.MaxUnits == 0 || bounded && op.Limit.Capacity() > ac.MaxUnits ||
 		op.Limit.Overflow() > ac.Overflow || c.PlainWindows && op.Limit.Calendar() {
 		return c.Check(op.Limit)
 	}

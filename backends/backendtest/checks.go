@@ -63,6 +63,7 @@ var checks = []check{
 	{"LeasesExpireTogether", checkLeasesExpireTogether},
 	{"LeasesGoAway", checkLeasesGoAway},
 	{"LeasesForgotten", checkLeasesForgotten},
+	{"LeasesEnd", checkLeasesEnd},
 	{"LeasesOfAnOwner", checkLeasesOfAnOwner},
 	{"LeasesParallel", checkLeasesParallel},
 	{"LeasesProcesses", checkLeasesProcesses},
@@ -84,8 +85,8 @@ var chosen = map[string][]string{
 	"lists":      {"List"},
 	"caps":       {"OverCaps", "Cancelled", "Ping"},
 	"atomicity":  {"LastUnit", "CrossedKeys", "TwoHandles"},
-	"leases": {"LeaseModel", "LeasesExpireTogether", "LeasesGoAway", "LeasesForgotten", "LeasesOfAnOwner",
-		"LeasesParallel"},
+	"leases": {"LeaseModel", "LeasesExpireTogether", "LeasesGoAway", "LeasesForgotten", "LeasesEnd",
+		"LeasesOfAnOwner", "LeasesParallel"},
 	"tables": {"Claims"},
 	"faults": {"Frozen", "Killed"},
 }

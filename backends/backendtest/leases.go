@@ -442,3 +442,22 @@ func checkLeasesForgotten(e *env) {
 		e.Errorf("beside a forgotten key: %+v", out)
 	}
 }
+
+// checkLeasesEnd: who renews, counts and ends leases need not know how many there may be, and says so by a limit
+// with the most that there can be, whatever the backend's bound is.
+func checkLeasesEnd(e *env) {
+	e.keepsLeases()
+	e.open()
+	l, err := limit.New(limit.Spec{Algorithm: limit.Concurrency, Max: limit.MaxInFlight, Window: time.Hour})
+	if err != nil {
+		e.Fatal(err)
+	}
+	k, now := e.key("ends", "", limit.Concurrency), e.start()
+	e.lease(now, k, e.inFlight(2, time.Hour), acquire("a"))
+	e.lease(now, k, e.inFlight(2, time.Hour), acquire("b"))
+	for i, o := range []leaseOp{renew("a"), {}, release("a"), release("b")} {
+		if out := e.lease(now, k, l, o); out.Remaining != limit.MaxInFlight-[]int64{2, 2, 1, 0}[i] {
+			e.Errorf("op %d, %+v: %+v", i, o, out)
+		}
+	}
+}
