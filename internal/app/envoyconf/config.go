@@ -99,14 +99,16 @@ func (c *Config) Mesh(ours string, port int) string {
 	return fmt.Sprintf("outbound|%d||%s", port, c.Istio.Service)
 }
 
-// Names are what headgate calls the entries that it understands.
-func (c *Config) Names() map[string]string {
-	return map[string]string{
-		"id": ratelimit.MetadataID, "owner": ratelimit.MetadataOwner, "leaseKey": ratelimit.MetadataLeaseKey,
-		"op": ratelimit.OpKey, "release": ratelimit.OpRelease, "lease": ratelimit.LeaseEntry,
-		"defaultLease": ratelimit.DefaultLeaseKey,
-	}
+// names are what headgate calls the entries that it understands.
+var names = map[string]string{
+	"id": ratelimit.MetadataID, "owner": ratelimit.MetadataOwner, "leaseKey": ratelimit.MetadataLeaseKey,
+	"op": ratelimit.OpKey, "release": ratelimit.OpRelease, "lease": ratelimit.LeaseEntry,
+	"estimate": "estimate", "settle": "settle", "outcome": "outcome",
+	"defaultLease": ratelimit.DefaultLeaseKey,
 }
+
+// Lua returns what reads the bodies of calls to language models.
+func (c *Config) Lua() string { return strings.TrimSpace(llmLua) }
 
 // Least is the oldest Envoy that the configuration is for.
 func (c *Config) Least() Version {

@@ -87,6 +87,9 @@ func all() []printed {
 		{"soap", "soap", (*Config).Bootstrap, func(o *Options) { o.LeaseKey, o.Deny = "users_lease", true }},
 		{"tree", "tree", (*Config).Bootstrap, func(o *Options) { o.Address = []string{"unix:/run/headgate/rls.sock"} }},
 		{"hits", "hits", (*Config).Bootstrap, plain},
+		{"llm", "llm", (*Config).Bootstrap, func(o *Options) { o.LeaseKey = "budget" }},
+		{"llm.parts", "llm", (*Config).Fragments, plain},
+		{"llm.istio", "llm", (*Config).EnvoyFilter, func(o *Options) { o.Owner = IstioOwner }},
 		{"slow", "slow", (*Config).EnvoyFilter, plain},
 		{"mesh", "one", (*Config).EnvoyFilter, func(o *Options) {
 			o.Owner = IstioOwner
@@ -155,9 +158,11 @@ func TestRefusedRulesSayWhatToDo(t *testing.T) {
 		"no address": {change: func(o *Options) { o.Address = nil }, want: "the address of headgate is missing"},
 		"no port": {change: func(o *Options) { o.Services = []string{"headgate"} },
 			want: `must be host:port or unix:PATH, not "headgate"`},
-		"bad port":       {change: func(o *Options) { o.Upstream = "app:70000" }, want: "the address of the application"},
-		"no path":        {change: func(o *Options) { o.Address = []string{"unix:"} }, want: "has no path"},
-		"listen":         {change: func(o *Options) { o.Listen = 70000 }, want: "70000 is not a port"},
+		"bad port": {change: func(o *Options) { o.Upstream = "app:70000" }, want: "the address of the application"},
+		"no path":  {change: func(o *Options) { o.Address = []string{"unix:"} }, want: "has no path"},
+		"listen":   {change: func(o *Options) { o.Listen = 70000 }, want: "70000 is not a port"},
+		"oldest": {rules: "domain: d\ndescriptors:\n- {key: x-user, rate_limit: {unit: hour, requests_per_unit: 9}, " +
+			"reserve: {amount: 3, match: oldest}}\n", want: "the rule x-user has match: oldest"},
 		"no lease key":   {change: func(o *Options) { o.LeaseKey = "" }, want: "needs a key"},
 		"owner replaced": {change: func(o *Options) { o.Owner = "%HOSTNAME%" }, want: "%ENVIRONMENT(NAME)%"},
 		"owner two":      {change: func(o *Options) { o.Owner = "%ENVIRONMENT(A)%%HOSTNAME%" }, want: "must be plain text"},

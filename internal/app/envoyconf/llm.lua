@@ -37,11 +37,11 @@ end
 
 function envoy_on_request(handle)
   local headers = handle:headers()
-  headers:remove("accept-encoding") -- what is compressed cannot be read
   if READS[headers:get(":method")] and not headers:get("upgrade") then
     set(handle, "tokens", 0)
     return
   end
+  headers:remove("accept-encoding") -- what is compressed cannot be read
   local length = tonumber(headers:get("content-length") or "")
   if not length or length < 1 or length > MOST_BODY then return end
   local body = handle:body()

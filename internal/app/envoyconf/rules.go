@@ -19,6 +19,9 @@ type wants struct {
 	delay  time.Duration
 	Flush  time.Duration // how often the access log reports requests in flight
 	hits   []string      // rules that count by hits
+	// Reserves: some rule reserves what a request may use, and settles it by token.
+	Reserves bool
+	oldest   []string // rules that settle without a token
 }
 
 // A shape is the keys of descriptors that some rules match.
@@ -57,6 +60,10 @@ func find(set *descriptors.Set, spec *descriptors.Spec, opt *Options) (*wants, e
 	w.Needs = set.Needs(opt.Domain)
 	w.rules(set, opt)
 	w.tree(spec, opt.Domain)
+	if len(w.oldest) > 0 {
+		return nil, fmt.Errorf("the rule %s has match: oldest, which is for gateways that ask and report by the same "+
+			"descriptor; leave match out: this configuration settles by token", w.oldest[0])
+	}
 	return w, w.countable(set, opt)
 }
 
@@ -79,6 +86,12 @@ func (w *wants) rules(set *descriptors.Set, opt *Options) {
 			continue
 		}
 		w.Limits = w.Limits || len(r.Limits) > 0
+		if r.Reserve != nil && r.Reserve.Match == descriptors.MatchOldest {
+			w.oldest = append(w.oldest, r.Path)
+		} else if r.Reserve != nil {
+			w.Reserves, w.Leases = true, true
+			w.Flush = min(w.Flush, r.Reserve.TTL/3)
+		}
 		if r.Concurrency == nil {
 			continue
 		}

@@ -5,6 +5,7 @@ import (
 	_ "embed"
 	"fmt"
 	"net"
+	"regexp"
 	"strconv"
 	"strings"
 	"text/template"
@@ -18,14 +19,19 @@ var source string
 
 var templates = template.Must(template.New("").Option("missingkey=error").Funcs(template.FuncMap{
 	"q": q, "address": address, "seconds": seconds, "words": words, "items": items, "isURI": isURI,
-	"list": func(s ...string) []string { return s },
+	"list": func(s ...string) []string { return s }, "names": func() map[string]string { return names },
 	"label": func(s string) string {
 		name, value, _ := strings.Cut(s, "=")
 		return q(name) + ": " + q(value)
 	},
-	"indent":  func(n int, s string) string { return before(strings.Repeat(" ", n), s) },
+	"indent": func(n int, s string) string {
+		return blank.ReplaceAllString(before(strings.Repeat(" ", n), s), "")
+	},
 	"comment": func(s string) string { return before("# ", s) },
 }).Parse(source))
+
+// blank are lines that are empty but for their indentation.
+var blank = regexp.MustCompile(`(?m)^ +$`)
 
 // render returns a template's text, from its first line to the end of its last.
 func render(name string, data any) ([]byte, error) {
