@@ -28,7 +28,7 @@ SEEDS ?= 20
 # How long make soak puts the service under load.
 SOAK ?= 30m
 
-.PHONY: help run build notify demo setup check test test-all hunt bench chaos soak charttest attack egtest release releasetest lint fuzz changelog clean
+.PHONY: help run build notify demo demo-llm setup check test test-all hunt bench chaos soak charttest attack egtest release releasetest lint fuzz changelog clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -42,6 +42,10 @@ build: ## build bin/headgate and the notification gateway's programs, static bin
 
 demo: ## show the service at work behind a real Envoy
 	./scripts/demo.sh $(ARGS)
+
+demo-llm: ## show what 200 clients of a language model spend, without and with reservations
+	@[ -x "$${HEADGATE_TESTENV_DIR:-$$HOME/.cache/headgate-testenv}/envoy-1.40.0/envoy" ] || ./scripts/setup-testenv.sh
+	@go run ./test/llm/demo $(ARGS)
 
 notify: setup ## start the notification gateway with PostgreSQL, Kafka and Redis, and say what to try
 	@go build -o bin/notify-try ./test/notify/try

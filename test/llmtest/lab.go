@@ -126,13 +126,13 @@ func (l *Lab) gateway(tb testenv.TB, s Setup) string {
 	}
 	script := strings.NewReplacer(`set("llm", key,`, `set("io.envoy.ai_gateway", "llm_total_token",`,
 		`set(handle, "estimate", n)`, `local unused = n`).Replace(string(lua))
-	endpoints := ""
+	var endpoints []string
 	for _, h := range l.Headgates {
-		endpoints += "\n      - {endpoint: {address: " + socketAddress(h.GRPC) + "}}"
+		endpoints = append(endpoints, "{endpoint: {address: "+socketAddress(h.GRPC)+"}}")
 	}
 	return strings.NewReplacer("LUA", strings.ReplaceAll(strings.TrimSpace(script), "\n", "\n"+strings.Repeat(" ", 18)),
 		"DOMAIN", GatewayDomain, "ROUTE", GatewayRoute, "USER", GatewayUser, "HEADER", UserHeader,
-		"HEADGATES", endpoints, "MODEL", socketAddress(l.Model.Addr)).Replace(gatewayYAML)
+		"HEADGATES", strings.Join(endpoints, ", "), "MODEL", socketAddress(l.Model.Addr)).Replace(gatewayYAML)
 }
 
 func socketAddress(addr string) string {
@@ -149,13 +149,24 @@ type Outcome struct {
 }
 
 // Burst sends calls at once and waits for their ends.
-func (l *Lab) Burst(ctx context.Context, n int, c Call) Outcome {
+func (l *Lab) Burst(ctx context.Context, n int, c Call) Outcome { return l.Retry(ctx, n, c, 0) }
+
+// retryEvery is how long a client waits that was refused.
+const retryEvery = 500 * time.Millisecond
+
+// Retry is Burst with clients that try again when they are refused, for some time. An outcome is a client's last one.
+func (l *Lab) Retry(ctx context.Context, n int, c Call, d time.Duration) Outcome {
 	var o Outcome
 	var mu sync.Mutex
 	var all sync.WaitGroup
+	until := time.Now().Add(d)
 	for range n {
 		all.Go(func() {
 			status, err := c.Do(ctx, l.client, l.Base)
+			for status == http.StatusTooManyRequests && time.Now().Before(until) {
+				time.Sleep(retryEvery)
+				status, err = c.Do(ctx, l.client, l.Base)
+			}
 			mu.Lock()
 			defer mu.Unlock()
 			o.add(c, status, err)

@@ -5,10 +5,12 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/headgate-rls/headgate/test/golden"
 	"github.com/headgate-rls/headgate/test/testenv"
 )
 
@@ -231,10 +233,21 @@ func validate(t *testing.T, binary, config string) {
 	}
 }
 
-// TestExamplesFitEveryEnvoy: the rules in examples/inflight are such that Envoy can be
+// TestExampleOfTokensIsPrinted: examples/llm/envoy.yaml is what headgate prints.
+func TestExampleOfTokensIsPrinted(t *testing.T) {
+	text, err := configure(t, "../../../examples/llm/rules.yaml").Bootstrap()
+	if err != nil {
+		t.Fatal(err)
+	}
+	golden.Check(t, "../../../examples/llm/envoy.yaml", string(text))
+}
+
+// TestExamplesFitEveryEnvoy: the rules in examples/inflight and examples/llm are such that Envoy can be
 // configured for them.
 func TestExamplesFitEveryEnvoy(t *testing.T) {
 	files, err := filepath.Glob("../../../examples/inflight/*.yaml")
+	files = append(slices.DeleteFunc(files, func(name string) bool { return strings.HasSuffix(name, ".test.yaml") }),
+		"../../../examples/llm/rules.yaml")
 	if err != nil || len(files) < 3 {
 		t.Fatalf("%d examples (%v)", len(files), err)
 	}
