@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/headgate-rls/headgate/test/llmtest"
 	"github.com/headgate-rls/headgate/test/testenv"
 )
 
@@ -33,6 +34,7 @@ type lab struct {
 	t       *testing.T
 	home    string
 	gateway string // the program Envoy Gateway
+	model   llmtest.Model
 	rls     *testenv.Program
 	eg      *testenv.Program
 }
@@ -47,7 +49,7 @@ func start(t *testing.T, service string, cases []scenario, more ...string) *lab 
 		t.Fatalf("certgen: %d %s %s", code, out, errOut)
 	}
 	l.linkEnvoy()
-	backend(t)
+	l.backend()
 	l.write(filepath.Join(l.home, "resources", "all.yaml"), l.resources(cases))
 	l.write(filepath.Join(l.home, "standalone.yaml"), l.standalone())
 	l.rls = testenv.StartProgram(t, service, append(l.environment(testenv.StartRedis(t)), more...))
@@ -76,17 +78,19 @@ func (l *lab) linkEnvoy() {
 	}
 }
 
-// backend answers all requests.
-func backend(t *testing.T) {
-	t.Helper()
+// backend answers all requests; calls to a language model as one does.
+func (l *lab) backend() {
+	l.t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:3000")
 	if err != nil {
-		t.Fatal(err)
+		l.t.Fatal(err)
 	}
-	server := &http.Server{
-		Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "hello") })}
+	mux := http.NewServeMux()
+	mux.Handle("/v1/", &l.model)
+	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "hello") })
+	server := &http.Server{Handler: mux}
 	go func() { _ = server.Serve(listener) }() // ends with the test
-	t.Cleanup(func() { _ = server.Close() })
+	l.t.Cleanup(func() { _ = server.Close() })
 }
 
 func (l *lab) write(path, content string) {

@@ -1,0 +1,182 @@
+package llm
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	core "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
+	rls "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/protobuf/types/known/wrapperspb"
+
+	"github.com/headgate-rls/headgate/test/llmtest"
+	"github.com/headgate-rls/headgate/test/random"
+	"github.com/headgate-rls/headgate/test/testenv"
+)
+
+// TestEndsAreCountedOnce: however ends of calls arrive, twice, late, at another replica or never, and though a replica
+// is killed, the counter is what calls have used and what lost ones have reserved. No end counts twice.
+func TestEndsAreCountedOnce(t *testing.T) {
+	t.Parallel()
+	for _, store := range stores[1:] {
+		t.Run(store, func(t *testing.T) {
+			insideHour()
+			p := place{envoys[0], store, 3}
+			l := p.start(t, llmtest.Setup{
+				Rules: rules(estimated, "{name: hour, algorithm: fixed_window, limit: 4000000000, window: 1h}")})
+			s := newSender(t, l)
+			calls := random.Times(3_000, 50_000)
+			s.play(t, calls, l.Headgates)
+			s.late.Wait()
+			const whole = 4_000_000_000
+			testenv.Eventually(t, 20*time.Second, "have all ends counted", func() string {
+				used := whole - left(t, l, "u")
+				if least := s.used + s.lost; used < least || used > least+s.unknown {
+					return fmt.Sprintf("%d are used, want %d + %d of lost ends, + at most %d", used, s.used, s.lost, s.unknown)
+				}
+				return ""
+			})
+			t.Logf("%d calls used %d, lost ones reserved %d; %d calls have failed", calls, s.used, s.lost, s.failed)
+			if s.failed > 100 {
+				t.Errorf("%d of %d calls failed", s.failed, calls)
+			}
+		})
+	}
+}
+
+// A sender plays calls as Envoys do, and keeps a ledger.
+type sender struct {
+	clients map[*testenv.Headgate]rls.RateLimitServiceClient
+	late    sync.WaitGroup
+
+	mu                  sync.Mutex
+	used, lost, unknown int64 // tokens; unknown are those of calls that failed, which may be reserved
+	failed              int
+}
+
+func newSender(t *testing.T, l *llmtest.Lab) *sender {
+	s := &sender{clients: map[*testenv.Headgate]rls.RateLimitServiceClient{}}
+	for _, h := range l.Headgates {
+		conn, err := grpc.NewClient(h.GRPC, grpc.WithTransportCredentials(insecure.NewCredentials()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = conn.Close() })
+		s.clients[h] = rls.NewRateLimitServiceClient(conn)
+	}
+	return s
+}
+
+// play plays calls by eight senders at once, to headgates by chance. In the middle the last headgate is killed. A
+// sender does not ask one again that has failed.
+func (s *sender) play(t *testing.T, calls int, to []*testenv.Headgate) {
+	t.Helper()
+	var all sync.WaitGroup
+	var played atomic.Int64
+	for i := range uint64(8) {
+		all.Go(func() {
+			r, to := random.Rand(t, i), to
+			for range calls / 8 {
+				at := r.IntN(len(to))
+				if !s.call(t, r, to, at) && len(to) > 1 {
+					to = slices.Delete(slices.Clone(to), at, at+1) // ends of calls have the old one
+				}
+				if played.Add(1) == int64(calls/2) {
+					go to[len(to)-1].Kill()
+				}
+			}
+		})
+	}
+	all.Wait()
+}
+
+// call is one call: 1 % of ends are lost, 1 % come twice, 1 % late. An end that a headgate does not take goes to
+// another one, as Envoy does it.
+func (s *sender) call(t *testing.T, r *rand.Rand, to []*testenv.Headgate, at int) (answered bool) {
+	some := func() int { return r.IntN(len(to)) }
+	reserved, used := 1_000+r.Int64N(50_000), 1_000+r.Int64N(80_000)
+	token, err := ask(t.Context(), s.clients[to[at]], reserved)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err != nil {
+		s.failed++
+		t.Log(err)
+		s.unknown += reserved
+		return false
+	}
+	end := func(at int) {
+		err := report(t.Context(), s.clients[to[at]], token, used)
+		for i := 0; err != nil && i < len(to); i++ {
+			err = report(t.Context(), s.clients[to[(at+i)%len(to)]], token, used)
+		}
+		if err != nil {
+			t.Error(err)
+		}
+	}
+	first, second := some(), some()
+	switch n := r.IntN(100); n {
+	case 0:
+		s.lost += reserved
+		return true
+	case 1:
+		s.late.Go(func() { end(first) })
+		s.late.Go(func() { end(second) })
+	case 2:
+		s.late.Go(func() {
+			time.Sleep(time.Second)
+			end(first)
+		})
+	default:
+		s.mu.Unlock()
+		end(first)
+		s.mu.Lock()
+	}
+	s.used += used
+	return true
+}
+
+// entry is a descriptor, with hits if they are not negative.
+func entry(hits int64, pairs ...string) *core.RateLimitDescriptor {
+	d := &core.RateLimitDescriptor{}
+	for i := 0; i < len(pairs); i += 2 {
+		d.Entries = append(d.Entries, &core.RateLimitDescriptor_Entry{Key: pairs[i], Value: pairs[i+1]})
+	}
+	if hits >= 0 {
+		d.HitsAddend = wrapperspb.UInt64(uint64(hits))
+	}
+	return d
+}
+
+const callLimit = 20 * time.Second
+
+// ask reserves, and returns the token.
+func ask(ctx context.Context, c rls.RateLimitServiceClient, n int64) (token string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, callLimit)
+	defer cancel()
+	a, err := c.ShouldRateLimit(ctx, &rls.RateLimitRequest{Domain: "llm", Descriptors: []*core.RateLimitDescriptor{
+		entry(-1, "x-user", "u"), entry(n, "headgate.op", "estimate")}})
+	if err != nil {
+		return "", err
+	}
+	if token = a.GetDynamicMetadata().GetFields()["lease"].GetStringValue(); token == "" {
+		return "", fmt.Errorf("the answer has no token: %v", a)
+	}
+	return token, nil
+}
+
+// report says that a call has ended, as Envoy does.
+func report(ctx context.Context, c rls.RateLimitServiceClient, token string, used int64) error {
+	ctx, cancel := context.WithTimeout(ctx, callLimit)
+	defer cancel()
+	_, err := c.ShouldRateLimit(ctx, &rls.RateLimitRequest{Domain: "llm", Descriptors: []*core.RateLimitDescriptor{
+		entry(used, "headgate.op", "settle", "lease", token), entry(-1, "headgate.op", "release", "lease", token),
+		entry(200, "headgate.op", "outcome", "lease", token)}})
+	return err
+}
