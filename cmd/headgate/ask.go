@@ -26,6 +26,7 @@ type askOptions struct {
 	backend string // of rules
 	count   int
 	hits    uint32
+	counted bool
 }
 
 func askCommand() *cobra.Command {
@@ -57,6 +58,8 @@ any is OVER_LIMIT, and 2 if any request gets no answer.`,
 	f.StringVar(&opt.backend, "backend", "memory://", "`URL` of the store that keeps the counters of --rules")
 	f.IntVarP(&opt.count, "count", "n", 1, "number of requests to send")
 	f.Uint32Var(&opt.hits, "hits", 1, "hits per request")
+	f.BoolVar(&opt.counted, "counted", false, "fail unless counters decide each answer: no failure policy does, and "+
+		"a rule has a limit; refusals are answers, too")
 	cmd.MarkFlagsMutuallyExclusive("addr", "rules")
 	return cmd
 }
@@ -87,6 +90,12 @@ func ask(ctx context.Context, out io.Writer, domain string, args []string, opt a
 			return fmt.Errorf("no answer: %w", err)
 		}
 		fmt.Fprintln(out, client.AnswerLine(req, resp))
+		if opt.counted {
+			if err := client.Counted(resp); err != nil {
+				return err
+			}
+			continue
+		}
 		over = over || resp.OverallCode == rls.RateLimitResponse_OVER_LIMIT
 	}
 	if over {

@@ -42,6 +42,7 @@ does not answer within --timeout, or cannot be reached.`,
 	f := cmd.Flags()
 	f.SortFlags = false
 	defineClient(cmd, &opt)
+	f.BoolVar(&opt.Ready, "ready", false, "ask /readyz, which fails while the store does not answer; --addr is http://…")
 	f.StringVar(&service, "service", "", "`name` of the gRPC service to check (default: all)")
 	return cmd
 }

@@ -14,6 +14,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	istio "istio.io/api/networking/v1alpha3"
 	apps "k8s.io/api/apps/v1"
+	batch "k8s.io/api/batch/v1"
 	core "k8s.io/api/core/v1"
 	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -92,6 +93,8 @@ func checkPod(object any) []error {
 	case *core.Pod:
 		m, spec = &o.ObjectMeta, &o.Spec
 	case *apps.Deployment:
+		m, spec = &o.Spec.Template.ObjectMeta, &o.Spec.Template.Spec
+	case *batch.Job:
 		m, spec = &o.Spec.Template.ObjectMeta, &o.Spec.Template.Spec
 	default:
 		if workload := reflect.ValueOf(object).Elem().FieldByName("Spec"); workload.IsValid() &&

@@ -1,15 +1,7 @@
 {{/* The container, in both modes. */}}
 
 {{- define "headgate.securityContext" -}}
-runAsUser: 65532
-runAsGroup: 65532
-runAsNonRoot: true
-allowPrivilegeEscalation: false
-readOnlyRootFilesystem: true
-capabilities:
-  drop: [ALL]
-seccompProfile:
-  type: RuntimeDefault
+{{- toYaml .Values.pod.containerSecurityContext -}}
 {{- end -}}
 
 {{/* Asks whether rules are loaded, and not whether the store answers: a dead store must take no

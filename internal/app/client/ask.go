@@ -1,6 +1,7 @@
 package client
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 
@@ -54,6 +55,22 @@ func AnswerLine(req *rls.RateLimitRequest, resp *rls.RateLimitResponse) string {
 		b.WriteByte(']')
 	}
 	return b.String()
+}
+
+// Counted returns an error unless counters have decided an answer.
+func Counted(resp *rls.RateLimitResponse) error {
+	meta := resp.GetDynamicMetadata().GetFields()
+	for _, cause := range []string{"degraded", "overloaded", "recalled"} {
+		if meta[cause] != nil {
+			return fmt.Errorf("no counter has decided: %s. Does the store answer?", cause)
+		}
+	}
+	for _, st := range resp.Statuses {
+		if st.CurrentLimit != nil {
+			return nil
+		}
+	}
+	return errors.New("no counter has decided: no rule limits what was asked")
 }
 
 func statusText(st *rls.RateLimitResponse_DescriptorStatus) string {

@@ -26,6 +26,7 @@ import (
 type Options struct {
 	Addr    string        // host:port, unix:PATH or unix:@NAME; for [Slots] a URL
 	Timeout time.Duration // longest wait for an answer
+	Ready   bool          // health: whether all that the service needs answers, too
 
 	TLS        bool   // ask over TLS; implied by CA and Cert
 	CA         string // file with the authorities to trust; empty: the system's

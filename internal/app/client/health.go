@@ -19,6 +19,9 @@ func (opt *Options) Health(ctx context.Context, service string) (string, error) 
 	if strings.HasPrefix(opt.Addr, "http://") {
 		return opt.healthOverHTTP(ctx, service)
 	}
+	if opt.Ready {
+		return "", errors.New("--ready is asked over HTTP: give --addr http://HOST:PORT")
+	}
 	conn, err := opt.Dial()
 	if err != nil {
 		return "", err
@@ -44,7 +47,11 @@ func (opt *Options) healthOverHTTP(ctx context.Context, service string) (string,
 	}
 	ctx, cancel := context.WithTimeout(ctx, opt.Timeout)
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimSuffix(opt.Addr, "/")+"/healthcheck", nil)
+	path := "/healthcheck"
+	if opt.Ready {
+		path = "/readyz"
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimSuffix(opt.Addr, "/")+path, nil)
 	if err != nil {
 		return "", fmt.Errorf("--addr: %w", err)
 	}
@@ -59,7 +66,7 @@ func (opt *Options) healthOverHTTP(ctx context.Context, service string) (string,
 	switch resp.StatusCode {
 	case http.StatusOK:
 		return healthpb.HealthCheckResponse_SERVING.String(), nil
-	case http.StatusInternalServerError:
+	case http.StatusInternalServerError, http.StatusServiceUnavailable:
 		return healthpb.HealthCheckResponse_NOT_SERVING.String(), nil
 	}
 	return "", fmt.Errorf("service at %s: unexpected answer %s", opt.Addr, resp.Status)
