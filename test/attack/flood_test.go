@@ -6,6 +6,8 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -20,6 +22,8 @@ import (
 var floods = []attack{
 	{name: "JSON on 20 connections", run: floodOfJSON},
 	{name: "gRPC on 20 connections", run: floodOfGRPC},
+	{name: "slots on 20 connections", run: floodOfSlots,
+		flags: []string{"--slots", slotsInFile, "--slots-seed", "100/PT4S"}},
 }
 
 // lateInFlood is how many of the bystander's calls may be late in a flood, on a machine that the flood shares.
@@ -31,6 +35,10 @@ func TestFloodsLeaveTurnsToOthers(t *testing.T) {
 	}
 	for _, a := range floods {
 		t.Run(strings.ReplaceAll(a.name, " ", "_"), func(t *testing.T) {
+			a.flags = slices.Clone(a.flags)
+			for i := range a.flags {
+				a.flags[i] = strings.ReplaceAll(a.flags[i], slotsInFile, "sqlite:"+filepath.Join(t.TempDir(), "slots.db"))
+			}
 			r := a.measure(t)
 			t.Log("\n" + table([]result{r}))
 			r.inTime(t, lateInFlood)
@@ -53,6 +61,17 @@ func floodOfJSON(g *target) {
 	body := `{"domain":"attack","descriptors":[{"entries":[{"key":"free","value":"attacker"}]}]}`
 	one := fmt.Sprintf("POST /json HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s",
 		len(body), body)
+	g.flood(g.hg.HTTP, strings.Repeat(one, 64))
+}
+
+// slotsInFile stands for a database of slots.
+const slotsInFile = "SLOTS"
+
+// floodOfSlots asks for the slots of ever the same event, and for lists of slots.
+func floodOfSlots(g *target) {
+	body := fmt.Sprintf(`{"eventId":"e","configName":"default","requestedTime":%q}`, time.Now().UTC().Format(time.RFC3339))
+	one := fmt.Sprintf("POST /api/v1/slots HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: "+
+		"%d\r\n\r\n%sGET /api/v1/slots?limit=1000 HTTP/1.1\r\nHost: a\r\n\r\n", len(body), body)
 	g.flood(g.hg.HTTP, strings.Repeat(one, 64))
 }
 
