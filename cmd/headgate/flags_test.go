@@ -150,13 +150,14 @@ func TestExitCodes(t *testing.T) {
 		"explain e k=v --rules " + rules:          exitProblems,
 		"explain d k --rules " + rules:            exitProblems,
 		"explain d k=v --addr http://127.0.0.1:1": exitError,
-		"explain":                              exitProblems,
-		"top --by all":                         exitProblems,
-		"top --addr http://127.0.0.1:1":        exitError,
-		"rules --rules " + rules + " --addr x": exitProblems,
-		"status --format xml":                  exitProblems,
-		"check none":                           exitError,
-		"policy get a":                         exitProblems,
+		"explain":                                exitProblems,
+		"top --by all":                           exitProblems,
+		"top --addr http://127.0.0.1:1":          exitError,
+		"rules --rules " + rules + " --addr x":   exitProblems,
+		"status --format xml":                    exitProblems,
+		"check none":                             exitError,
+		"policy get a --addr http://127.0.0.1:1": exitError,
+		"policy get a --addr x --policies y":     exitProblems,
 	} {
 		if code, out := headgate(t, strings.Fields(args)...); code != want {
 			t.Errorf("%s: exit code %d, want %d: %s", args, code, want, out)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/headgate-rls/headgate/internal/app/client"
 	"github.com/headgate-rls/headgate/internal/app/config"
 	"github.com/headgate-rls/headgate/internal/app/server"
 	"github.com/headgate-rls/headgate/internal/kit/units"
@@ -27,7 +28,9 @@ func policyCommand() *cobra.Command {
 		Use:   "policy",
 		Short: "Show and change policies, which take the place of limits of rules",
 		Long: `Show and change the policies in the database that --policies or HEADGATE_POLICIES
-names. A change is in force in every service when the command returns.`,
+names; with --addr, or where no setting names a database, those of a running service by its
+admin API, with the token in HEADGATE_ADMIN_TOKEN. A change is in force in every service when
+the command returns. import needs the database.`,
 		Args: noCommand,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
@@ -40,10 +43,16 @@ names. A change is in force in every service when the command returns.`,
 func policyStoreCommand(cmd *cobra.Command, count cobra.PositionalArgs,
 	run func(ctx context.Context, e *table.Editor, args []string) error) *cobra.Command {
 	var given []string
+	var api client.Admin
 	settingsCommand(cmd, policyDatabase, func(ctx context.Context, conf *config.Config, log *slog.Logger) error {
-		if conf.Policies.URL == "" {
-			return inputError{errors.New("no database of policies: set --policies, HEADGATE_POLICIES, or policies: in " +
-				"the --config file")}
+		if cmd.Flags().Changed("addr") || conf.Policies.URL == "" {
+			err := run(ctx, table.NewEditor(remotePolicies{api: &api}, nil), given)
+			var refusal *client.Refusal
+			if err != nil && conf.Policies.URL == "" && !cmd.Flags().Changed("addr") && !errors.As(err, &refusal) &&
+				codeOf(cmd, err) == exitError {
+				err = fmt.Errorf("%w; --policies names the database instead", err)
+			}
+			return err
 		}
 		store, err := server.OpenPolicies(&conf.Policies, true, log)
 		if err != nil {
@@ -56,6 +65,8 @@ func policyStoreCommand(cmd *cobra.Command, count cobra.PositionalArgs,
 		given = args
 		return count(cmd, args)
 	}
+	defineSlotsClient(cmd, &api.Slots, client.AdminURL())
+	cmd.MarkFlagsMutuallyExclusive("addr", "policies")
 	return cmd
 }
 

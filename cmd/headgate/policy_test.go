@@ -313,3 +313,36 @@ func TestShellUserIsAText(t *testing.T) {
 		}
 	}
 }
+
+// TestPolicyOfARunningService: without a database headgate policy asks the service, and prints the same.
+func TestPolicyOfARunningService(t *testing.T) {
+	url := policyDB(t)
+	t.Setenv("HEADGATE_POLICIES", "")
+	t.Setenv("HEADGATE_ADMIN_TOKEN", adminToken)
+	s := startServe(t, "--example", "--policies", url)
+	t.Setenv("HEADGATE_HTTP", s.HTTP)
+	run := func(want string, code int, args ...string) {
+		t.Helper()
+		if got, out := headgate(t, append([]string{"policy"}, args...)...); got != code || !strings.Contains(out, want) {
+			t.Errorf("policy %q: %d %s\nwant %d %s", args, got, out, code, want)
+		}
+	}
+	run("1 would be made", 0, "set", "client:alice", "--limit", "2", "--window", "1m", "--dry-run")
+	run("there is no such policy", 3, "get", "client:alice")
+	run("+ client:alice sliding_window limit=2 window=1m version=1 by=admin-token\n1 made", 0, "set", "client:alice",
+		"--limit", "2", "--window", "1m")
+	if code, out := headgate(t, "ask", "example", "client=alice", "-n", "3", "--addr", s.GRPC); code != exitOverLimit {
+		t.Errorf("the policy is not in force: %s", out)
+	}
+	run("- client:alice sliding_window limit=2 window=1m version=1", 0, "set", "client:alice", "--rate", "5/s", "--burst",
+		"9")
+	run("client:alice token_bucket rate=5/s burst=9 version=2 by=admin-token\n", 0, "list", "--addr", "http://"+s.HTTP)
+	run("client:alice by=admin-token: none -> sliding_window limit=2 window=1m version=1", 0, "history", "client:alice")
+	run("1 removed", 0, "delete", "client:alice")
+	run("there is no such policy", 3, "delete", "client:alice")
+	run("--limit is missing", 1, "set", "a")
+	off := startServe(t, "--example")
+	run("policies are off", 2, "get", "a", "--addr", "http://"+off.HTTP)
+	t.Setenv("HEADGATE_HTTP", "127.0.0.1:1")
+	run("--policies names the database instead", 2, "get", "a")
+}

@@ -11,6 +11,12 @@ import (
 // Admin is the admin API of a running service.
 type Admin struct{ Slots }
 
+// Call sends body, unless it is nil, as JSON to an admin path, and reads the answer. Errors: *[Refusal], or that there
+// was no answer.
+func (a *Admin) Call(ctx context.Context, method, path string, body, answer any) error {
+	return a.call(ctx, method, path, body, answer)
+}
+
 // A Shape is what a process has seen of descriptors with the same keys in a domain.
 type Shape struct {
 	Domain    string    `json:"domain"`

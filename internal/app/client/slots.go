@@ -104,7 +104,10 @@ func (a *Slots) request(ctx context.Context, method, path string, body any) (*ht
 }
 
 func readAnswer(resp *http.Response, data []byte, answer any) error {
-	if resp.StatusCode == http.StatusOK {
+	switch {
+	case resp.StatusCode == http.StatusNoContent:
+		return nil
+	case resp.StatusCode == http.StatusOK, resp.StatusCode == http.StatusCreated:
 		if err := json.Unmarshal(data, answer); err == nil {
 			return nil
 		}
