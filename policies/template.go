@@ -3,6 +3,7 @@ package policies
 import (
 	"errors"
 	"fmt"
+	"net/url"
 	"slices"
 	"strings"
 )
@@ -10,8 +11,9 @@ import (
 // A Template makes the keys of requests from the values of their entries: parts with | between
 // them, each of which has at most one {entry}.
 type Template struct {
-	text  string
-	parts []part
+	text    string
+	entries []string // their keys, by number
+	parts   []part
 }
 
 // A part is a text around the value of an entry.
@@ -32,7 +34,7 @@ func ParseTemplate(text string, entries []string) (*Template, error) {
 	case len(text) > MaxTemplate:
 		return nil, fmt.Errorf("policy has %d bytes, more than %d", len(text), MaxTemplate)
 	}
-	t := &Template{text: text}
+	t := &Template{text: text, entries: entries}
 	for _, p := range strings.Split(text, "|") {
 		made, err := parsePart(p, entries)
 		if err != nil {
@@ -115,6 +117,31 @@ func (t *Template) Makes(key string) bool {
 		}
 	}
 	return true
+}
+
+// Entries returns the entries of the requests for which the template makes a key: keys and values, by number. It
+// reports false if the key does not have the value of each, or is none that the template makes.
+func (t *Template) Entries(key string) (list [][2]string, ok bool) {
+	if strings.Contains(key, "#") || !t.Makes(key) {
+		return nil, false
+	}
+	list = make([][2]string, len(t.entries))
+	known := 0
+	for i, text := range strings.Split(key, "|") {
+		p := &t.parts[i]
+		if p.value < 0 {
+			continue
+		}
+		value, err := url.PathUnescape(text[len(p.before) : len(text)-len(p.after)])
+		if err != nil || list[p.value][0] != "" && list[p.value][1] != value {
+			return nil, false
+		}
+		if list[p.value][0] == "" {
+			known++
+		}
+		list[p.value] = [2]string{t.entries[p.value], value}
+	}
+	return list, known == len(list)
 }
 
 func (p *part) makes(text string) bool {

@@ -196,6 +196,9 @@ func (h *Handlers) asked(r *http.Request, p web.Params) (d descriptor, refusal *
 // keyNamed is keyOf for keys that may be hashed, as logs have them: of those that were refused or near.
 func (h *Handlers) keyNamed(ctx context.Context, given string) (descriptor, error) {
 	if !descriptors.IsHashed(given) {
+		if d, err := h.ofPolicy(given); err != nil || d.name != "" {
+			return d, err
+		}
 		return keyOf(given)
 	}
 	name := ""

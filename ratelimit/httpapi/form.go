@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/headgate-rls/headgate/descriptors"
@@ -37,6 +38,36 @@ func keyOf(given string) (d descriptor, err error) {
 		return d, refuse(http.StatusBadRequest, "%s", web.Clip(err.Error()))
 	}
 	d.name = descriptors.Name(d.domain, d.entries)
+	return d, nil
+}
+
+// ofPolicy returns the descriptor that has the policy with a key, as a rule makes it; one without a name if the key is
+// no policy's. A domain has the key before a policy.
+func (h *Handlers) ofPolicy(key string) (d descriptor, err error) {
+	rules := h.Service.Rules()
+	domain, _, _ := strings.Cut(key, "|")
+	if _, known := slices.BinarySearch(rules.Domains(), domain); known {
+		return d, nil
+	}
+	for _, r := range rules.Rules() {
+		if r.Policy == nil {
+			continue
+		}
+		list, ok := r.Policy.Entries(key)
+		if !ok {
+			continue
+		}
+		found := descriptor{domain: r.Domain}
+		for _, e := range list {
+			found.entries = append(found.entries, descriptors.Entry{Key: e[0], Value: e[1]})
+		}
+		found.name = descriptors.Name(found.domain, found.entries)
+		if d.name != "" && d.name != found.name {
+			return descriptor{}, refuse(http.StatusConflict, "the policy %s is of several keys, such as %s and %s: name one",
+				web.Clip(key), web.Clip(d.name), web.Clip(found.name))
+		}
+		d = found
+	}
 	return d, nil
 }
 

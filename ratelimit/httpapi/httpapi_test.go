@@ -59,6 +59,21 @@ func TestUsageOfSeveralLimits(t *testing.T) {
 	}
 }
 
+// TestKeysOfPolicies: counters are found and reset by the key of their policy, too.
+func TestKeysOfPolicies(t *testing.T) {
+	s := newServer(t, "memory://")
+	s.take(t, "shop|user=a/b c", 4)
+	for _, key := range []string{"user:a/b%20c", "shop|user=a/b%20c"} {
+		a := s.do(t, "GET", metrics(key), "").Is(t, 200).Object(t)
+		if a["windowRequestCount"] != 4.0 || a["key"] != "shop|user=a/b%20c" {
+			t.Errorf("%s: %v", key, a)
+		}
+	}
+	s.do(t, "POST", reset("user:a/b%20c"), "").Is(t, 204)
+	s.do(t, "GET", metrics("user:a/b%20c"), "").Is(t, 404)
+	s.do(t, "GET", metrics("usr:a"), "").Is(t, 400)
+}
+
 // TestResetForgetsOneKey, and no other, whatever policy was in force.
 func TestResetForgetsOneKey(t *testing.T) {
 	s := newServer(t, "memory://")
