@@ -172,7 +172,7 @@ var (
 // the ports, since another headgate may have the default ones. In the place of
 // each comes a free port, in the text, which is what curl sees, and in the
 // environment, where the service and its clients look. What make run keeps in the
-// working directory goes to one of the test's own, and in the short form, a program that is built once
+// working directory or /tmp/shop goes to one of the test's own, and in the short form, a program that is built once
 // takes the place of go run.
 type stage struct {
 	ports *strings.Replacer
@@ -188,7 +188,7 @@ func newStage(t *testing.T, program string) *stage {
 		}
 	}
 	database := "sqlite:" + filepath.Join(t.TempDir(), "headgate.db")
-	pairs = append(pairs, "sqlite:headgate.db", database)
+	pairs = append(pairs, "sqlite:headgate.db", database, "/tmp/shop", filepath.Join(t.TempDir(), "shop"))
 	at.env = append(at.env, "HEADGATE_DRAIN_DELAY=0s", "ARGS=--slots "+database+" --policies "+database)
 	for setting, port := range map[string]string{"GRPC": "8081", "SERVICES": "8082", "HTTP": "8080", "DEBUG": "6070"} {
 		free := strconv.Itoa(testenv.FreePort(t))

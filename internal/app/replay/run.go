@@ -282,8 +282,15 @@ func (r *run) count(l *line, now, then *ratelimit.Response) {
 	}
 }
 
+// maxRuleRows bounds the rules of a report.
+const maxRuleRows = 100_000
+
 func (r *run) rule(name string) *RuleRow {
 	row := r.rules[name]
+	if row == nil && len(r.rules) >= maxRuleRows { // lines may have any names
+		name = "(others)"
+		row = r.rules[name]
+	}
 	if row == nil {
 		row = &RuleRow{Rule: cmp.Or(name, "(not known)")}
 		r.rules[name] = row

@@ -40,7 +40,7 @@ func openTrial(ctx context.Context, conf *config.Config, log *slog.Logger, metri
 	if len(c.Rules) == 0 {
 		return nil, nil
 	}
-	t := &trial{log: log.With("rules", "candidate")}
+	t := &trial{log: log.With("of", "candidate")}
 	caps, err := stack.Caps(conf.Backend)
 	if err != nil {
 		return nil, fmt.Errorf("--backend: %w", err)
@@ -120,7 +120,11 @@ func (t *trial) install(set *descriptors.Set) {
 		t.log.Error("the store of the candidate does not support the new rules; the former ones stay on trial", "error", err)
 		return
 	}
-	t.log.Info("rules are on trial", "domains", len(set.Domains()))
+	if n := len(set.Domains()); n > 0 {
+		t.log.Info("rules are on trial", "domains", n)
+	} else {
+		t.log.Info("no rules are on trial")
+	}
 }
 
 // run decides, and follows the rules, until ctx ends.
