@@ -25,6 +25,7 @@ type benchCase struct {
 	reload      time.Duration // how often other rules are put in force; 0 is never
 	readLoop    bool          // who reads a connection makes the trip to Redis
 	whole       bool          // all rules change, not those of one route
+	trial       bool          // the same rules are on trial as well, with counters in memory
 }
 
 const roomy = "rate_limit: {unit: hour, requests_per_unit: 4000000000}"
@@ -48,6 +49,7 @@ var reloadCases = []benchCase{
 	{name: "memory, 256 rules of 100 routes", descriptors: 1, limit: roomy, routes: 100},
 	{name: "a route changes every second", descriptors: 1, limit: roomy, routes: 100, reload: time.Second},
 	{name: "all routes change every second", descriptors: 1, limit: roomy, routes: 100, reload: time.Second, whole: true},
+	{name: "all rules are on trial as well", descriptors: 1, limit: roomy, routes: 100, trial: true},
 }
 
 var cases = []benchCase{

@@ -19,6 +19,7 @@ import (
 	"github.com/headgate-rls/headgate/backends/stack"
 	"github.com/headgate-rls/headgate/descriptors"
 	"github.com/headgate-rls/headgate/descriptors/rulefile"
+	"github.com/headgate-rls/headgate/internal/app/candidate"
 	"github.com/headgate-rls/headgate/internal/app/config"
 	"github.com/headgate-rls/headgate/internal/wire/transport"
 	"github.com/headgate-rls/headgate/internal/wire/unary"
@@ -101,17 +102,27 @@ func (c benchCase) service(storeURL string) (service *ratelimit.Service, m *rate
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	service, err = ratelimit.New(ratelimit.Config{
+	conf := ratelimit.Config{
 		Backend: st.Backend, Caps: st.Caps, Local: st.Local, Log: slog.New(slog.DiscardHandler), Metrics: m,
 		Now:     st.Now,
 		Headers: ratelimit.Headers{RetryAfter: "Retry-After", Rule: "x-headgate-rule"},
 		Margin:  2 * time.Millisecond,
-	}, set)
-	if err != nil {
-		return nil, nil, nil, errors.Join(err, st.Close())
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
+	if c.trial {
+		k, err := onTrial(ctx, set)
+		if err != nil {
+			cancel()
+			return nil, nil, nil, errors.Join(err, st.Close())
+		}
+		conf.Taps = []ratelimit.Tap{k}
+		running.Go(func() { k.Run(ctx) })
+	}
+	if service, err = ratelimit.New(conf, set); err != nil {
+		cancel()
+		return nil, nil, nil, errors.Join(err, st.Close())
+	}
 	running.Go(func() { st.Run(ctx) })
 	if c.reload > 0 {
 		set = descriptors.Rebuild(nil, spec, new(descriptors.Problems))
@@ -122,6 +133,20 @@ func (c benchCase) service(storeURL string) (service *ratelimit.Service, m *rate
 		running.Go(func() { c.reloadRules(ctx, service, spec, set) })
 	}
 	return service, m, func() { cancel(); running.Wait(); _ = st.Close() }, nil
+}
+
+// onTrial returns a candidate that decides by rules, with counters in memory.
+func onTrial(ctx context.Context, set *descriptors.Set) (*candidate.Candidate, error) {
+	st, err := stack.New(ctx, "memory://", stack.Options{})
+	if err != nil {
+		return nil, err
+	}
+	k, err := candidate.New(candidate.Config{Sample: 1, Service: ratelimit.Config{Backend: st.Backend, Caps: st.Caps,
+		Local: st.Local, Now: st.Now, Log: slog.New(slog.DiscardHandler)}})
+	if err != nil {
+		return nil, err
+	}
+	return k, k.SetRules(set)
 }
 
 // reloadRules puts rules in force repeatedly, as when a control plane sends them: each time

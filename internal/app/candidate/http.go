@@ -48,9 +48,9 @@ func (k *Candidate) Compare(since time.Duration, top int) Answer {
 
 // ServeHTTP answers with the comparison, by the parameters since and top.
 func (k *Candidate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if r.Method != http.MethodGet {
-		w.Header().Set("Allow", http.MethodGet)
-		web.Error(w, http.StatusMethodNotAllowed, "only GET is allowed")
+	if r.Method != http.MethodGet && r.Method != http.MethodHead {
+		w.Header().Set("Allow", "GET, HEAD")
+		web.Error(w, http.StatusMethodNotAllowed, "only GET and HEAD are allowed")
 		return
 	}
 	since, top := defaultSince, 20

@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	_ "embed"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -50,9 +51,14 @@ type adminPaths struct {
 	page                      http.Handler // of /policies, without the guard
 }
 
+// changeDocument describes the paths about changes of rules.
+//
+//go:embed change.openapi.json
+var changeDocument []byte
+
 // newAdminPaths puts the handlers of the parts behind the guard.
 func (s *server) newAdminPaths(guard *web.Guard) (paths adminPaths, err error) {
-	documents := [][]byte{counters.OpenAPI()}
+	documents := [][]byte{counters.OpenAPI(), changeDocument}
 	paths.counters = guard.Wrap(counters.New(counters.Config{
 		Service: s.limits.service, List: s.limits.store.List, Version: s.version, Log: s.log,
 		Ready: web.Readiness{Draining: s.phase.draining.Load, Parts: s.parts},
