@@ -140,6 +140,11 @@ func showDiff(out io.Writer, d client.Candidate) error {
 			d.Dropped,
 			d.Failed)
 	}
+	if d.Forgotten > 0 {
+		fmt.Fprintf(out, "note: %d counters were dropped for want of room, so the figures are not exact: use "+
+			"--candidate-sample, "+
+			"or --candidate-store backend\n", d.Forgotten)
+	}
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	if len(d.Rules) > 0 {
 		fmt.Fprintln(w, "\nRULE\tREFUSED LIVE\tON TRIAL\tCHANGE")

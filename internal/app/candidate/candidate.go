@@ -30,6 +30,8 @@ type Config struct {
 	Sample  float64 // part of the keys, by their first descriptor
 	Log     *slog.Logger
 	Panics  *background.Reporter
+	// Evicted returns how many counters in use were dropped for want of room; nil: none are.
+	Evicted func() int64
 }
 
 // A Candidate decides live requests by rules on trial. It is a [ratelimit.Tap].
@@ -67,6 +69,9 @@ type state struct {
 // New returns a candidate without rules.
 func New(c Config) (*Candidate, error) {
 	c.Service.Dry = true
+	if c.Service.Timeout <= 0 {
+		c.Service.Timeout = ratelimit.DefaultTimeout
+	}
 	s, err := ratelimit.New(c.Service, nil)
 	if err != nil {
 		return nil, err

@@ -18,10 +18,12 @@ type Answer struct {
 	Sample   float64    `json:"sample"`
 	Since    *time.Time `json:"since,omitempty"` // when what is counted begins
 	counts
-	Dropped int64     `json:"dropped"` // since the start
-	Failed  int64     `json:"failed"`
-	Rules   []RuleRow `json:"rules"`
-	Keys    []KeyRow  `json:"keys"`
+	Dropped int64 `json:"dropped"` // since the start
+	Failed  int64 `json:"failed"`
+	// Forgotten are counters in use that were dropped for want of room: above zero, figures may be wrong.
+	Forgotten int64     `json:"forgotten"`
+	Rules     []RuleRow `json:"rules"`
+	Keys      []KeyRow  `json:"keys"`
 }
 
 const (
@@ -34,6 +36,9 @@ const (
 func (k *Candidate) Compare(since time.Duration, top int) Answer {
 	s := k.state.Load()
 	a := Answer{Error: s.Error, Sample: k.conf.Sample, Dropped: k.dropped.Value(), Failed: k.failed.Value()}
+	if k.conf.Evicted != nil {
+		a.Forgotten = k.conf.Evicted()
+	}
 	if r := k.rules.Load(); r != nil {
 		now := time.Now()
 		from := now.Add(-since)

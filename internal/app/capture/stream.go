@@ -11,8 +11,8 @@ import (
 
 // Bounds of a stream, in bytes and lines.
 const (
-	maxQueued  = 8 << 20 // lines that wait to be written
-	maxPending = 32 << 10
+	maxQueued  = 4 << 20 // lines that wait to be written
+	maxPending = 16 << 10
 )
 
 // pendingFor is how long a line waits for the end of its request, at most.

@@ -18,7 +18,9 @@ type Candidate struct {
 	CandidateCounts
 	Dropped int64 `json:"dropped"`
 	Failed  int64 `json:"failed"`
-	Rules   []struct {
+	// Forgotten are counters in use that were dropped for want of room.
+	Forgotten int64 `json:"forgotten"`
+	Rules     []struct {
 		Rule string `json:"rule"`
 		CandidateCounts
 		Change int64 `json:"change"`

@@ -44,7 +44,6 @@ type Report struct {
 	Forgotten    int64     `json:"forgotten"` // counters, for want of room
 
 	before, after series // refusals
-	opt           *Options
 }
 
 // A RuleRow is how many requests a limit refused.

@@ -67,7 +67,7 @@ type counterKey struct {
 // Run replays. An [InputError] says what is wrong with the files.
 func Run(ctx context.Context, opt Options) (*Report, error) {
 	r := &run{Options: &opt, ctx: ctx, rules: map[string]*RuleRow{}, keys: map[counterKey]*KeyRow{},
-		report: &Report{Compared: opt.Old != nil, opt: &opt}}
+		report: &Report{Compared: opt.Old != nil}}
 	if opt.MaxKeys <= 0 {
 		opt.MaxKeys = 1_000_000
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/headgate-rls/headgate/descriptors/watch"
 	"github.com/headgate-rls/headgate/internal/app/candidate"
 	"github.com/headgate-rls/headgate/internal/app/config"
+	"github.com/headgate-rls/headgate/internal/app/virtual"
 	"github.com/headgate-rls/headgate/internal/kit/background"
 	"github.com/headgate-rls/headgate/policies"
 	"github.com/headgate-rls/headgate/ratelimit"
@@ -68,7 +69,7 @@ func openTrial(ctx context.Context, conf *config.Config, log *slog.Logger, metri
 		service.Backend = t.own
 	}
 	if t.Candidate, err = candidate.New(candidate.Config{Service: service, Sample: c.Part(), Log: t.log,
-		Panics: panics}); err != nil {
+		Panics: panics, Evicted: func() int64 { return virtual.Evicted(t.store.Figures()) }}); err != nil {
 		_ = t.store.Close()
 		return nil, fmt.Errorf("--candidate: %w", err)
 	}

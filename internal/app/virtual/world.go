@@ -129,9 +129,13 @@ func (e *ends) Pop() any {
 	return x
 }
 
-// Evicted returns how many counters in use were dropped for want of room: above zero, answers may be wrong.
-func (w *World) Evicted() (n int64) {
-	for _, f := range w.store.Figures() {
+// Evicted is [Evicted] of this world.
+func (w *World) Evicted() int64 { return Evicted(w.store.Figures()) }
+
+// Evicted returns how many counters in use a store in memory has dropped for want of room: above zero, answers may be
+// wrong.
+func Evicted(figures []backends.Figure) (n int64) {
+	for _, f := range figures {
 		if strings.HasSuffix(f.Name, "_evictions_total") {
 			n += int64(f.Value())
 		}
