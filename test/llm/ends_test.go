@@ -4,7 +4,9 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"net/url"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -21,6 +23,11 @@ import (
 	"github.com/headgate-rls/headgate/test/testenv"
 )
 
+// manyUnits is a limit that calls do not reach, and no more than an answer can say is left.
+const manyUnits = 4_000_000_000
+
+var many = fmt.Sprintf("{name: hour, algorithm: fixed_window, limit: %d, window: 1h}", manyUnits)
+
 // TestEndsAreCountedOnce: however ends of calls arrive, twice, late, at another replica or never, and though a replica
 // is killed, the counter is what calls have used and what lost ones have reserved. No end counts twice.
 func TestEndsAreCountedOnce(t *testing.T) {
@@ -29,26 +36,50 @@ func TestEndsAreCountedOnce(t *testing.T) {
 		t.Run(store, func(t *testing.T) {
 			insideHour()
 			p := place{envoys[0], store, 3}
-			l := p.start(t, llmtest.Setup{
-				Rules: rules(estimated, "{name: hour, algorithm: fixed_window, limit: 4000000000, window: 1h}")})
+			l := p.start(t, llmtest.Setup{Rules: rules(estimated, many)})
 			s := newSender(t, l)
-			calls := random.Times(3_000, 50_000)
-			s.play(t, calls, l.Headgates)
-			s.late.Wait()
-			const whole = 4_000_000_000
-			testenv.Eventually(t, 20*time.Second, "have all ends counted", func() string {
-				used := whole - left(t, l, "u")
-				if least := s.used + s.lost; used < least || used > least+s.unknown {
-					return fmt.Sprintf("%d are used, want %d + %d of lost ends, + at most %d", used, s.used, s.lost, s.unknown)
-				}
-				return ""
-			})
+			calls := random.Times(3_000, 100_000)
+			s.play(t, calls, l.Headgates, l.Headgates[2].Kill)
+			s.wantCounted(t, l, 0)
 			t.Logf("%d calls used %d, lost ones reserved %d; %d calls have failed", calls, s.used, s.lost, s.failed)
 			if s.failed > 100 {
 				t.Errorf("%d of %d calls failed", s.failed, calls)
 			}
 		})
 	}
+}
+
+// TestFailoverOfRedis: a failover loses what the new master has not got, and no more.
+func TestFailoverOfRedis(t *testing.T) {
+	if !random.Long() {
+		t.Skip("takes a minute")
+	}
+	t.Parallel()
+	insideHour()
+	redis := testenv.StartRedisSentinel(t)
+	l := place{envoys[0], "memory", 2}.start(t, llmtest.Setup{Rules: rules(estimated, many), Serve: []string{"--backend",
+		"redis+sentinel://" + strings.Join(redis.SentinelAddrs, ",") + "/" + url.PathEscape(redis.MasterName)}})
+	s := newSender(t, l)
+	s.play(t, 100_000, l.Headgates, func() {
+		old := redis.Master()
+		old.Kill()
+		redis.WaitNewMaster(old)
+	})
+	s.wantCounted(t, l, (s.used+s.lost)/100)
+	t.Logf("calls used %d, lost ones reserved %d; %d calls have failed", s.used, s.lost, s.failed)
+}
+
+// wantCounted waits until the counter has all ends, less what a store may have lost.
+func (s *sender) wantCounted(t *testing.T, l *llmtest.Lab, mayLack int64) {
+	t.Helper()
+	s.late.Wait()
+	testenv.Eventually(t, 20*time.Second, "have all ends counted", func() string {
+		used := manyUnits - left(t, l, "u")
+		if least := s.used + s.lost; used < least-mayLack || used > least+s.unknown+mayLack {
+			return fmt.Sprintf("%d are used, want %d + %d of lost ends, + at most %d", used, s.used, s.lost, s.unknown)
+		}
+		return ""
+	})
 }
 
 // A sender plays calls as Envoys do, and keeps a ledger.
@@ -74,9 +105,9 @@ func newSender(t *testing.T, l *llmtest.Lab) *sender {
 	return s
 }
 
-// play plays calls by eight senders at once, to headgates by chance. In the middle the last headgate is killed. A
-// sender does not ask one again that has failed.
-func (s *sender) play(t *testing.T, calls int, to []*testenv.Headgate) {
+// play plays calls by eight senders at once, to headgates by chance; something happens in the middle. After a failure a
+// sender waits, and turns from a headgate that has ended.
+func (s *sender) play(t *testing.T, calls int, to []*testenv.Headgate, middle func()) {
 	t.Helper()
 	var all sync.WaitGroup
 	var played atomic.Int64
@@ -85,11 +116,14 @@ func (s *sender) play(t *testing.T, calls int, to []*testenv.Headgate) {
 			r, to := random.Rand(t, i), to
 			for range calls / 8 {
 				at := r.IntN(len(to))
-				if !s.call(t, r, to, at) && len(to) > 1 {
-					to = slices.Delete(slices.Clone(to), at, at+1) // ends of calls have the old one
+				if !s.call(t, r, to, at) {
+					time.Sleep(100 * time.Millisecond)
+					if to[at].Exited() {
+						to = slices.Delete(slices.Clone(to), at, at+1) // ends of calls have the old one
+					}
 				}
 				if played.Add(1) == int64(calls/2) {
-					go to[len(to)-1].Kill()
+					all.Go(middle)
 				}
 			}
 		})
@@ -101,13 +135,14 @@ func (s *sender) play(t *testing.T, calls int, to []*testenv.Headgate) {
 // another one, as Envoy does it.
 func (s *sender) call(t *testing.T, r *rand.Rand, to []*testenv.Headgate, at int) (answered bool) {
 	some := func() int { return r.IntN(len(to)) }
-	reserved, used := 1_000+r.Int64N(50_000), 1_000+r.Int64N(80_000)
+	reserved, used := 1_000+r.Int64N(10_000), 1_000+r.Int64N(16_000)
 	token, err := ask(t.Context(), s.clients[to[at]], reserved)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err != nil {
-		s.failed++
-		t.Log(err)
+		if s.failed++; s.failed == 1 {
+			t.Log(err)
+		}
 		s.unknown += reserved
 		return false
 	}
