@@ -227,6 +227,10 @@ func (b *builder) rule(w *way) *Rule {
 		at.errorf("limits", "counter: value and share_threshold contradict each other")
 	}
 	terms := at.terms(&s.Body)
+	if s.CountByValue && terms.Reserve != nil {
+		at.errorf("limits", "reserve and counter: value contradict each other: other programs that use the counter know no "+
+			"reservations")
+	}
 	if len(s.Limits) == 0 && s.Concurrency == nil && len(s.Rules) > 0 {
 		at.policy(w)
 		return nil

@@ -353,7 +353,7 @@ func build(t *testing.T, data []byte) *descriptors.Set {
 	if err := set.Dump(&bytes.Buffer{}); err != nil {
 		t.Error(err)
 	}
-	if err := set.DescribeShares(io.Discard); err != nil {
+	if err := set.Describe(io.Discard); err != nil {
 		t.Error(err)
 	}
 	return set

@@ -116,10 +116,16 @@ func ParseOverloadPolicy(name string) (FailurePolicy, bool) {
 // ParseCharge returns the charge of a name that rules may write.
 func ParseCharge(name string) (Charge, bool) { return choiceOf[Charge](chargeNames, name) }
 
-// DescribeShares writes, for each limit with a local_share, how far it can be
-// off on account of it.
-func (s *Set) DescribeShares(w io.Writer) error {
+// Describe writes what the figures of rules mean that few have: for each limit with a
+// local_share how far it can be off on account of it, and for each rule with reserve what its
+// requests reserve, and what can be spent beyond its budget.
+func (s *Set) Describe(w io.Writer) error {
 	for _, r := range s.rules {
+		if r.Reserve != nil {
+			if _, err := fmt.Fprintf(w, "%s/%s: %s\n", r.Domain, r.Path, r.describeReserve()); err != nil {
+				return err
+			}
+		}
 		for i := range r.Limits {
 			if r.Limits[i].Limit.Share() == 0 {
 				continue

@@ -1,6 +1,7 @@
 package descriptors_test
 
 import (
+	"errors"
 	"strings"
 	"testing"
 )
@@ -28,7 +29,7 @@ descriptors:
 		t.Errorf("shares %v", got)
 	}
 	var said, dump strings.Builder
-	if err := set.DescribeShares(&said); err != nil {
+	if err := set.Describe(&said); err != nil {
 		t.Fatal(err)
 	}
 	const want = `d/a: limit, local_share 50: ` +
@@ -49,5 +50,44 @@ d/b: limit, local_share 250: up to 249 × replicas of 250 may be refused too ear
 	if n := strings.Count(dump.String(), ", local_share: "); n != 4 ||
 		!strings.Contains(dump.String(), ", name: smooth, local_share: 10\n") {
 		t.Error(dump.String())
+	}
+}
+
+// TestDescribeReserve: what is loaded, dumped, and said about it.
+func TestDescribeReserve(t *testing.T) {
+	set := mustLoad(t, `domain: d
+descriptors:
+  - key: a
+    reserve: {amount: auto, default: 10, max: 50, on_lost: free}
+    rate_limit: {unit: hour, requests_per_unit: 100}
+  - key: b
+    limits:
+      - {name: calls, algorithm: fixed_window, limit: 5, window: 1m}
+      - {name: tokens, algorithm: token_bucket, rate: 10/s, burst: 250, reserve: {amount: 25, match: oldest, ttl: 30s}}
+`)
+	var said, dump strings.Builder
+	if err := errors.Join(set.Describe(&said), set.Dump(&dump)); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		"d/a: requests reserve what requests of the key cost of late, at most what they estimate and 50, and 10 at first of " +
+			"100/1h; of a new key at most 10 requests begin at once; ",
+		"gives back what it reserved, after 11m at the latest",
+		"d/b: requests reserve 25 units of token_bucket 10/1s burst 250; of a new key at most 10 requests begin at once; ",
+	} {
+		if !strings.Contains(said.String(), want) {
+			t.Errorf("%q lacks %q", said.String(), want)
+		}
+	}
+	for _, want := range []string{
+		"reserve: amount auto default 10 max 50 ttl 10m on_lost free on_5xx free match token",
+		"reserve: amount 25 ttl 30s on_lost free match oldest",
+	} {
+		if !strings.Contains(dump.String(), want) {
+			t.Errorf("%q lacks %q", dump.String(), want)
+		}
+	}
+	if r := set.Rules()[1]; r.Limits[0].Reserved || !r.Limits[1].Reserved || r.Reserve.Default != 25 {
+		t.Errorf("%+v", r.Limits)
 	}
 }

@@ -56,6 +56,9 @@ func capProblems(rules []*descriptors.Rule, caps *backends.Caps) []descriptors.P
 		if r.Concurrency != nil {
 			report(caps.Check(r.Concurrency.Limit))
 		}
+		if r.Reserve != nil {
+			report(checkReserve(r, caps))
+		}
 		if r.Raw() {
 			report(shared.check(r, caps))
 		}
@@ -64,6 +67,21 @@ func capProblems(rules []*descriptors.Rule, caps *backends.Caps) []descriptors.P
 		}
 	}
 	return list
+}
+
+// checkReserve returns an error if units of r cannot be reserved: a reservation is kept as a
+// request in flight is, and a request that costs more than it reserved must be able to owe it.
+func checkReserve(r *descriptors.Rule, caps *backends.Caps) error {
+	if _, ok := caps.Algorithms[limit.Concurrency]; !ok {
+		return fmt.Errorf("%w: reserve needs a store that counts requests in flight", backends.ErrUnsupported)
+	}
+	for i := range r.Limits {
+		l := r.Limits[i].Limit
+		if r.Limits[i].Reserved && caps.Algorithms[l.Algorithm()].Overflow == limit.Refuse {
+			return fmt.Errorf("%w: reserve needs overflow, which %v does not have there", backends.ErrUnsupported, l.Algorithm())
+		}
+	}
+	return nil
 }
 
 // checkPlain returns an error if envoyproxy/ratelimit has no counter for r.

@@ -81,7 +81,7 @@ func check(out io.Writer, paths []string, backend string, opt rulefile.Options, 
 		if note := ratelimit.FailureNote(set, &caps); note != "" {
 			fmt.Fprintln(out, note)
 		}
-		return set.DescribeShares(out)
+		return set.Describe(out)
 	}
 	return nil
 }
