@@ -2,8 +2,10 @@ package headgate
 
 import (
 	"context"
+	"math"
 	"time"
 
+	"github.com/headgate-rls/headgate/ratelimit"
 	"github.com/headgate-rls/headgate/ratelimit/leases"
 )
 
@@ -34,6 +36,12 @@ func (l Lease) Release() {
 // limit those. The caller releases the lease when the request has ended, however it did;
 // until then the limiter renews it. A refused request has a lease that is not held.
 func (l *Limiter) Acquire(ctx context.Context, domain string, list ...Descriptor) (lease Lease, d Decision, err error) {
+	return l.acquire(ctx, domain, nil, list)
+}
+
+// acquire is Acquire for a request that reserves units if estimate is not nil.
+func (l *Limiter) acquire(ctx context.Context, domain string, estimate *ratelimit.Estimate,
+	list []Descriptor) (lease Lease, d Decision, err error) {
 	if !l.gate.enter() {
 		return Lease{}, Decision{}, ErrClosed
 	}
@@ -46,12 +54,13 @@ func (l *Limiter) Acquire(ctx context.Context, domain string, list ...Descriptor
 	if err := c.prepare(domain, list, take); err != nil {
 		return Lease{}, Decision{}, err
 	}
+	c.req.Estimate = estimate
 	err = l.decide(ctx, c, &d)
 	if ctx.Err() != nil { // nobody waits for the request any more
 		l.service.Abandon(&c.resp)
 		return Lease{}, d, ctx.Err()
 	}
-	if in := &c.resp.Inside; err == nil && len(in.Lease.Held) > 0 {
+	if in := &c.resp.Inside; err == nil && len(in.Lease.Held)+len(in.Lease.Reserved) > 0 {
 		lease.of = &heldLease{limiter: l, lease: in.Lease, life: shortest(&in.Lease)}
 		l.held.add(lease.of, time.Now())
 	}
@@ -60,9 +69,12 @@ func (l *Limiter) Acquire(ctx context.Context, domain string, list ...Descriptor
 
 // shortest returns the life of the part of a lease that expires first.
 func shortest(l *leases.Lease) time.Duration {
-	life := l.Held[0].TTL
+	life := time.Duration(math.MaxInt64)
 	for i := range l.Held {
 		life = min(life, l.Held[i].TTL)
+	}
+	for i := range l.Reserved {
+		life = min(life, l.Reserved[i].TTL)
 	}
 	return life
 }

@@ -247,8 +247,8 @@ func (r *Rule) describeReserve() string {
 	first := fmt.Sprintf("of a new key at most %d requests begin at once", least/v.Default)
 	lost := "a request whose end is lost counts as if it had cost what it reserved"
 	if v.OnLost == EndFree {
-		lost = fmt.Sprintf("a request whose end is lost gives back what it reserved, after %s at the latest; its cost is then "+
-			"beyond the budget", units.Format(v.TTL+ReserveGrace))
+		lost = fmt.Sprintf("a request whose end is lost gives back what it reserved, after %s at the latest; its cost is "+
+			"then beyond the budget", units.Format(v.TTL+ReserveGrace))
 	}
 	return fmt.Sprintf("requests %s of %s; %s; %s; %s", what, strings.Join(of, " and "), first, bound, lost)
 }

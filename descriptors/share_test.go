@@ -70,8 +70,8 @@ descriptors:
 		t.Fatal(err)
 	}
 	for _, want := range []string{
-		"d/a: requests reserve what requests of the key cost of late, at most what they estimate and 50, and 10 at first of " +
-			"100/1h; of a new key at most 10 requests begin at once; ",
+		"d/a: requests reserve what requests of the key cost of late, at most what they estimate and 50, and 10 at first " +
+			"of 100/1h; of a new key at most 10 requests begin at once; ",
 		"gives back what it reserved, after 11m at the latest",
 		"d/b: requests reserve 25 units of token_bucket 10/1s burst 250; of a new key at most 10 requests begin at once; ",
 	} {

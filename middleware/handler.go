@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"unicode/utf8"
 
 	"github.com/headgate-rls/headgate"
@@ -25,6 +26,9 @@ type Config struct {
 
 	// Hold says how long a request counts as one in flight.
 	Hold Hold
+	// Estimate has requests reserve units by rules with reserve: it returns what a request may
+	// cost, 0 if that is not known. The handler says by [Spend] what it has cost.
+	Estimate func(r *http.Request) uint64
 	// Headers says which headers describe the limit that is closest to refusing.
 	Headers Headers
 	// OnError answers requests that the limiter cannot decide, such as those of a rule
@@ -128,6 +132,10 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		h.next.ServeHTTP(w, r)
 		return
 	}
+	if h.conf.Estimate != nil {
+		h.reserve(w, r, v)
+		return
+	}
 	lease, d, err := h.limiter.Acquire(r.Context(), h.conf.Domain, v.list...)
 	if err != nil {
 		h.conf.OnError(w, r, h.next, err)
@@ -143,6 +151,36 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w = notifyHijack(w, lease.Release)
 	}
 	h.answer(w, r, v, &d)
+}
+
+// reserve limits a request whose cost is known afterwards.
+func (h *handler) reserve(w http.ResponseWriter, r *http.Request, v *visit) {
+	reserved, d, err := h.limiter.Reserve(r.Context(), h.conf.Domain, h.conf.Estimate(r), v.list...)
+	if err != nil {
+		h.conf.OnError(w, r, h.next, err)
+		return
+	}
+	failed := true // unless the handler returns
+	defer func() {
+		if v.spent.known.Load() {
+			reserved.Settle(v.spent.units.Load())
+		} else {
+			reserved.Release(failed)
+		}
+	}()
+	h.answer(w, r, v, &d)
+	failed = false
+}
+
+// Spend says what a request has cost whose units the middleware has reserved (Config.Estimate):
+// so many units more. A handler calls it with the request that it got, once or as often as it
+// learns more. It does nothing for other requests.
+func Spend(r *http.Request, units uint64) {
+	v, _ := r.Context().Value(visitKey{}).(*visit)
+	for ; v != nil; v = v.before {
+		v.spent.units.Add(units)
+		v.spent.known.Store(true)
+	}
 }
 
 // answer refuses the request or passes it on.
@@ -243,6 +281,10 @@ type visit struct {
 	list      []headgate.Descriptor
 	remaining int64     // of the limit that is closest to refusing
 	values    [2]string // of headers of the response
+	spent     struct {
+		units atomic.Uint64
+		known atomic.Bool
+	}
 }
 
 type visitKey struct{}

@@ -585,3 +585,49 @@ func TestMistakesOfTheProgramPanic(t *testing.T) {
 		}()
 	}
 }
+
+// TestSpend: a request reserves units, and its handler says what it has cost.
+func TestSpend(t *testing.T) {
+	l := open(t, func(o *headgate.Options) {
+		o.Rules = []headgate.Rules{headgate.YAML("rules.yaml", `
+domain: d
+descriptors:
+  - key: client
+    reserve: {amount: estimate, default: 400, on_lost: charge}
+    limits: [{algorithm: fixed_window, limit: 1000, window: 24h}]
+`)}
+	})
+	limit := Handler(l, Config{
+		Domain: "d", Descriptors: []Descriptor{{{Key: "client", Value: PlainHeader("X-Client")}}},
+		Estimate: func(r *http.Request) uint64 { return uint64(r.ContentLength) },
+	})
+	var spend []uint64
+	h := limit(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		for _, n := range spend {
+			Spend(r, n)
+		}
+	}))
+	for _, c := range []struct {
+		estimate string
+		spend    []uint64
+		status   int
+		left     int64
+	}{
+		{strings.Repeat("x", 300), []uint64{40, 10}, 200, 950},
+		{"", []uint64{0}, 200, 950},
+		{"", nil, 200, 550}, // nobody says what it has cost
+		{strings.Repeat("x", 600), nil, 429, 550},
+	} {
+		spend = c.spend
+		r := httptest.NewRequest("POST", "/", strings.NewReader(c.estimate))
+		r.Header.Set("X-Client", "a")
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		d, err := l.Peek(t.Context(), "d", headgate.Describe("client", "a"))
+		if err != nil || w.Code != c.status || d.Remaining != c.left {
+			t.Errorf("an estimate of %d, spent %v: status %d, %d left; want %d, %d (%v)", len(c.estimate), c.spend, w.Code,
+				d.Remaining, c.status, c.left, err)
+		}
+	}
+	Spend(httptest.NewRequest("GET", "/", nil), 5) // of no middleware
+}

@@ -179,12 +179,17 @@ func (b *batch) start(engine *engine, reqs []*Request, resps []*Response) {
 			b.takes = append(b.takes, limit.Request{Ops: c.ops})
 		}
 	}
-	b.verdicts = grow(b.verdicts, len(b.takes))
 	if engine.conf.Tracer != nil {
 		b.times.planned = time.Now()
 	}
-	if !engine.conf.Caps.ServerClock && len(b.takes) > 0 {
-		now := engine.conf.Now()
+	b.ready()
+}
+
+// ready makes room for verdicts, and sets the instants of requests.
+func (b *batch) ready() {
+	b.verdicts = grow(b.verdicts, len(b.takes))
+	if !b.engine.conf.Caps.ServerClock && len(b.takes) > 0 {
+		now := b.engine.conf.Now()
 		b.at = int64(now)
 		for i := range b.takes {
 			b.takes[i].At = now

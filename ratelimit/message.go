@@ -30,11 +30,17 @@ type Request struct {
 	// InProcess says that the caller is in this process. It gets [Response.Inside],
 	// and keeps its leases itself: no token is made.
 	InProcess bool
+	// Estimate has a caller in this process reserve units, by rules with reserve: see
+	// [Service.EndReservation]. Others say so in the message.
+	Estimate *Estimate
 	// NoLease fails a call that would get a lease, because its caller could not end it.
 	NoLease bool
 
 	size int // bytes of the message that it was decoded from
 }
+
+// An Estimate is what a request may cost, 0 if that is not known.
+type Estimate struct{ Units uint64 }
 
 // proxy returns the proxy that sent the request.
 func (r *Request) proxy() leases.Proxy { return leases.Proxy{Peer: r.Peer, Name: r.Owner} }

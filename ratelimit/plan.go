@@ -17,6 +17,9 @@ func (c *call) plan(b *batch) *Error {
 		return invalid("rate limit descriptor list must not be empty")
 	}
 	c.decisions = grow(c.decisions, len(c.req.Descriptors))
+	if e := c.req.Estimate; e != nil {
+		c.estimate = int64(min(e.Units, maxCost))
+	}
 	replacing := false
 	for i := range c.req.Descriptors {
 		if err := c.match(b, i); err != nil {

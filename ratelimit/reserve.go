@@ -1,6 +1,7 @@
 package ratelimit
 
 import (
+	"context"
 	"slices"
 	"strconv"
 	"strings"
@@ -48,6 +49,10 @@ const (
 func (c *call) reserving(d *Descriptor, v *ruleView) reserving {
 	switch r := v.reserve; {
 	case r == nil || d.Refund:
+	case c.req.InProcess:
+		if c.req.Estimate != nil {
+			return reserves
+		}
 	case r.Match == descriptors.MatchOldest && c.req.names(d) && d.asks():
 		if !c.req.NoLease {
 			return reserves
@@ -314,6 +319,38 @@ type tokenEnd struct {
 	action          leases.Action // on leases of requests in flight, "" for none
 	settles, failed bool
 	cost            int64
+}
+
+// A ReservationEnd says how a request of this process has ended that has reserved units.
+type ReservationEnd uint8
+
+// The ends.
+const (
+	Settled   ReservationEnd = iota // its cost is known
+	Cancelled                       // it has cost nothing
+	Failed                          // it has failed, and its cost is not known
+	Unsettled                       // its cost is not known
+)
+
+// EndReservation ends what a request of this process has reserved ([Inside.Lease]). What the
+// store does not do before ctx's deadline is done in the background.
+func (s *Service) EndReservation(ctx context.Context, l *leases.Lease, how ReservationEnd, cost uint64) {
+	b := s.batches.Get().(*batch)
+	defer s.batches.Put(b)
+	defer b.release()
+	b.start(&s.engine, []*Request{{Domain: l.Domain}}, []*Response{new(Response)})
+	c := &b.calls[0]
+	end := tokenEnd{settles: how <= Cancelled, failed: how == Failed, cost: int64(min(cost, maxCost))}
+	c.endReservations(b, &leases.Return{Lease: *l}, &end)
+	for i := range c.settling {
+		if how == Cancelled {
+			c.settling[i].Event, c.settling[i].cost = leases.Cancelled, -1 // which says nothing of costs
+		}
+	}
+	c.addSettlements(b)
+	b.ready()
+	s.ask(ctx, s.conf.Backend, b.takes, b.verdicts)
+	c.noteSettlements(b)
 }
 
 // event sets what a settlement counts as, and reports whether the charge is corrected.
