@@ -136,5 +136,52 @@ func BenchmarkLease(b *testing.B) {
 // tokenIn returns the token at the end of the encoded metadata of a grant by
 // replica 0.
 func tokenIn(metadata []byte) string {
-	return string(metadata[strings.Index(string(metadata), "AQAAAA"):])
+	return string(metadata[strings.Index(string(metadata), "AgAAAA"):])
+}
+
+// BenchmarkBudget measures a request whose cost is known afterwards, the question and its end:
+// where it asks and reports its cost, and where it reserves and settles, by a token or as the
+// oldest.
+func BenchmarkBudget(b *testing.B) {
+	ends := func(list ...Descriptor) []*Request { return []*Request{{Domain: "d", Owner: "envoy-1", Descriptors: list}} }
+	for _, row := range []struct {
+		name, rule string
+		ask, end   []*Request
+	}{
+		{"report", "overflow: debt", ends(desc("k=v").withHits(0)), ends(desc("k=v").withHits(20))},
+		{"settle", "reserve: {amount: 100}", ends(desc("k=v")), ends(ofToken("settle", "").withHits(20))},
+		{"settle_oldest", "reserve: {amount: 100, match: oldest}", ends(desc("k=v").withHits(0)),
+			ends(desc("k=v").withHits(20))},
+	} {
+		b.Run(row.name, func(b *testing.B) {
+			rules := "domain: d\ndescriptors:\n- {key: k, rate_limit: {unit: hour, requests_per_unit: 4000000000}, " +
+				row.rule + "}\n"
+			set, problems := rulefile.Load([]rulefile.Source{{Name: "bench", Data: []byte(rules)}}, rulefile.Options{})
+			if set == nil {
+				b.Fatal(problems)
+			}
+			be := memory.New(memory.Config{})
+			s, err := New(Config{Backend: be, Caps: memory.Caps(), Local: be, Log: slog.New(slog.DiscardHandler),
+				Now: func() limit.Instant { return limit.InstantOf(time.Now()) }}, set)
+			if err != nil {
+				b.Fatal(err)
+			}
+			var resp Response
+			resps, ctx := []*Response{&resp}, context.Background()
+			var out []byte
+			b.ReportAllocs()
+			for b.Loop() {
+				s.Decide(ctx, row.ask, resps)
+				out = resp.AppendTo(out[:0])
+				if row.name == "settle" {
+					row.end[0].Descriptors[0].Entries[1].Value = tokenIn(resp.metadata[0])
+				}
+				s.Decide(ctx, row.end, resps)
+				out = resp.AppendTo(out[:0])
+			}
+			if n := be.Stats().Leases; n != 0 || resp.Err != nil || len(out) == 0 {
+				b.Fatalf("%d reservations are left, error %v", n, resp.Err)
+			}
+		})
+	}
 }

@@ -91,11 +91,16 @@ func (s *leaseStore) pairs(ctx context.Context, others int) error {
 
 // measure does op for many holders and returns the CPU time it took.
 func (s *leaseStore) measure(ctx context.Context, op limit.Op) ([]time.Duration, error) {
+	return s.measureAll(ctx, ofHolder(op, "mine"))
+}
+
+// measureAll does what ops says and returns the CPU time it took.
+func (s *leaseStore) measureAll(ctx context.Context, ops func(i int) []limit.Op) ([]time.Duration, error) {
 	before, err := cpuTimes(s.pids)
 	if err != nil {
 		return nil, err
 	}
-	if _, err := s.do(ctx, op, "mine", leaseSlice*s.leaseTakes); err != nil {
+	if _, err := s.doAll(ctx, ops, leaseSlice*s.leaseTakes); err != nil {
 		return nil, err
 	}
 	after, err := cpuTimes(s.pids)
@@ -110,15 +115,26 @@ func (s *leaseStore) measure(ctx context.Context, op limit.Op) ([]time.Duration,
 
 // do does op for n holders, and returns the last outcome.
 func (s *leaseStore) do(ctx context.Context, op limit.Op, holder string, n int) (last limit.Outcome, err error) {
+	return s.doAll(ctx, ofHolder(op, holder), n)
+}
+
+// ofHolder returns op for each of many holders.
+func ofHolder(op limit.Op, holder string) func(i int) []limit.Op {
+	return func(i int) []limit.Op {
+		op := op
+		op.Holder = holder + strconv.Itoa(i)
+		return []limit.Op{op}
+	}
+}
+
+// doAll does n requests, and returns the first outcome of the last.
+func (s *leaseStore) doAll(ctx context.Context, ops func(i int) []limit.Op, n int) (last limit.Outcome, err error) {
 	reqs, out := make([]limit.Request, leaseSlice), make([]limit.Verdict, leaseSlice)
-	ops := make([]limit.Op, leaseSlice)
 	for from := 0; from < n; from += leaseSlice {
 		some := min(leaseSlice, n-from)
 		at := s.at()
 		for i := range some {
-			ops[i] = op
-			ops[i].Holder = holder + strconv.Itoa(from+i)
-			reqs[i] = limit.Request{Ops: ops[i : i+1], At: at}
+			reqs[i] = limit.Request{Ops: ops(from + i), At: at}
 		}
 		s.be.Take(ctx, reqs[:some], out)
 		for i := range some {

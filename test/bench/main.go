@@ -16,6 +16,7 @@
 //	reload  latency while some of 25,600 rules change all the time
 //	log     sliding logs in Redis by their number of entries
 //	modes   package redis alone, beside figures published for another limiter
+//	reservations  requests whose cost is known afterwards: report it, or reserve and settle
 //	leases  requests in flight: acquire, release, and many leases that expire at once
 //	envoy   requests through Envoy
 //	databases  limits in each database, beside the floor of the database
@@ -90,6 +91,7 @@ func tables() []table {
 		{"log", (*bench).logTable},
 		{"modes", (*bench).modesTable},
 		{"leases", (*bench).leaseTable},
+		{"reservations", (*bench).reservationTable},
 		{"envoy", (*bench).envoyTable},
 		{"databases", (*bench).databaseTable},
 		{"curve", (*bench).curveTable},

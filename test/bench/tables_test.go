@@ -71,6 +71,8 @@ func rowsOf(table string) (rows []string, figures int) {
 		return rows, 5
 	case "leases": // the last row of each store says how many leases expired
 		return []string{"memory", "memory", "memory", "memory", "redis", "redis", "redis", "redis"}, 3
+	case "reservations":
+		return []string{"memory", "memory", "memory", "redis", "redis", "redis"}, 4
 	case "envoy":
 		return []string{"none", cases[0].name, "memory, grpc-go", "memory fixed_window", "redis fixed_window"}, 7
 	case "slots":
