@@ -143,7 +143,9 @@ func tokenIn(metadata []byte) string {
 // where it asks and reports its cost, and where it reserves and settles, by a token or as the
 // oldest.
 func BenchmarkBudget(b *testing.B) {
-	ends := func(list ...Descriptor) []*Request { return []*Request{{Domain: "d", Owner: "envoy-1", Descriptors: list}} }
+	ends := func(list ...Descriptor) []*Request {
+		return []*Request{{Domain: "d", Owner: "envoy-1", Descriptors: list}}
+	}
 	for _, row := range []struct {
 		name, rule string
 		ask, end   []*Request
