@@ -148,7 +148,11 @@ func TestEnvoyIsKilled(t *testing.T) {
 		left   int64
 	}{{"free", budget}, {"charge", 0}} {
 		t.Run(c.onLost, func(t *testing.T) {
-			everywhere(t, func(t *testing.T, p place) {
+			places := everywhere
+			if c.onLost == "charge" && !random.Long() {
+				places = inMemory
+			}
+			places(t, func(t *testing.T, p place) {
 				insideHour()
 				l := p.start(t, llmtest.Setup{
 					Rules: rules("{amount: estimate, default: 16384, max: 100000, on_lost: "+c.onLost+"}", perHour),
