@@ -13,9 +13,11 @@ import (
 // where it asks and reports its cost, and where it reserves and settles, beside so many open
 // reservations of the same key.
 func (b *bench) reservationTable(ctx context.Context) error {
-	fmt.Printf("\nreservations: CPU µs per request, which asks and reports its cost, or reserves and settles, in slices of %d, "+
+	fmt.Printf("\nreservations: CPU µs per request, which asks and reports its cost, or reserves and settles, "+
+		"in slices of %d, "+
 		"beside open reservations of the same key\n\n", leaseSlice)
-	fmt.Printf("%-10s %10s %9s %9s %9s %9s %9s %9s\n", "backend", "open", "report", "+ Redis", "settle", "+ Redis", "oldest",
+	fmt.Printf("%-10s %10s %9s %9s %9s %9s %9s %9s\n", "backend", "open", "report", "+ Redis", "settle",
+		"+ Redis", "oldest",
 		"+ Redis")
 	return b.eachLeaseStore(ctx, func(s *leaseStore) error {
 		for _, open := range []int{10, 1_000, s.leasesAtOnce} {
@@ -30,7 +32,8 @@ func (b *bench) reservationTable(ctx context.Context) error {
 // budget measures requests beside open reservations.
 func (s *leaseStore) budget(ctx context.Context, open int) error {
 	const units = 100
-	l := limit.MustNew(limit.Spec{Algorithm: limit.FixedWindow, Max: limit.MaxUnits, Window: time.Hour, Overflow: limit.Debt})
+	l := limit.MustNew(limit.Spec{Algorithm: limit.FixedWindow, Max: limit.MaxUnits, Window: time.Hour,
+		Overflow: limit.Debt})
 	life := limit.MustNew(limit.Spec{Algorithm: limit.Concurrency, Max: limit.MaxInFlight, Window: time.Hour})
 	group := "budget beside " + strconv.Itoa(open)
 	budget := limit.Op{Key: limit.Key{Group: group, Limit: "f"}, Limit: l.Strict(), Cost: units}
