@@ -75,8 +75,7 @@ func Run(ctx context.Context, opt Options) (*Report, error) {
 		return nil, err
 	}
 	if r.stdin != nil {
-		defer os.Remove(r.stdin.Name())
-		defer r.stdin.Close()
+		defer r.dropStdin()
 	}
 	if err := r.decide(); err != nil {
 		return nil, err
@@ -95,10 +94,15 @@ func (r *run) spool() (err error) {
 	}
 	if _, err = io.Copy(r.stdin, r.Stdin); err != nil {
 		err = fmt.Errorf("standard input is kept in a file meanwhile: %w", err)
-		r.stdin.Close()
-		os.Remove(r.stdin.Name())
+		r.dropStdin()
 	}
 	return err
+}
+
+// dropStdin drops the copy of standard input.
+func (r *run) dropStdin() {
+	_ = r.stdin.Close()
+	_ = os.Remove(r.stdin.Name())
 }
 
 // pass calls each with all requests in the order of their times.
