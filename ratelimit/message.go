@@ -40,7 +40,11 @@ type Request struct {
 }
 
 // An Estimate is what a request may cost, 0 if that is not known.
-type Estimate struct{ Units uint64 }
+type Estimate struct {
+	Units uint64
+	// AsSent: its descriptors mean what those of a proxy's call mean: with hits it reports, or asks.
+	AsSent bool
+}
 
 // proxy returns the proxy that sent the request.
 func (r *Request) proxy() leases.Proxy { return leases.Proxy{Peer: r.Peer, Name: r.Owner} }

@@ -49,10 +49,9 @@ const (
 func (c *call) reserving(d *Descriptor, v *ruleView) reserving {
 	switch r := v.reserve; {
 	case r == nil || d.Refund:
-	case c.req.InProcess:
-		if c.req.Estimate != nil {
-			return reserves
-		}
+	case c.req.InProcess && c.req.Estimate == nil:
+	case c.req.InProcess && (!c.req.names(d) || !c.req.Estimate.AsSent):
+		return reserves
 	case r.Match == descriptors.MatchOldest && c.req.names(d) && d.asks():
 		if !c.req.NoLease {
 			return reserves

@@ -234,11 +234,11 @@ func (r *run) one(w *virtual.World, l *line, resp *ratelimit.Response) {
 	}
 	switch {
 	case l.until != 0:
-		w.Hold(resp, l.until)
+		w.Hold(resp, l.until, -1)
 	case r.Hold > 0:
-		w.Hold(resp, l.at.Add(r.Hold))
+		w.Hold(resp, l.at.Add(r.Hold), -1)
 	case r.holds > 0:
-		w.Hold(resp, l.at.Add(r.held/time.Duration(r.holds)))
+		w.Hold(resp, l.at.Add(r.held/time.Duration(r.holds)), -1)
 	}
 }
 

@@ -51,6 +51,8 @@ type step struct {
 	Every    duration  `yaml:"every"` // between them
 	Hits     *int64    `yaml:"hits"`
 	Hold     *duration `yaml:"hold"`
+	Estimate *int64    `yaml:"estimate"` // of what a request may cost, for rules with reserve
+	Cost     *int64    `yaml:"cost"`     // that it has at its end, for these rules
 	Policies []policy  `yaml:"policies"` // in force from now on
 
 	Want      string    `yaml:"want"`    // of each
@@ -205,10 +207,17 @@ func (s *step) check() error {
 		return fmt.Errorf("refused: %d is outside 0 to %d, the times", *s.Refused, s.times())
 	case s.Want == wantOK && (s.Retry != nil || s.Status != 0):
 		return errors.New("retry and status are of refusals: they need want: " + wantOver)
+	case s.Estimate != nil && *s.Estimate < 1 || s.Cost != nil && *s.Cost < 0:
+		return errors.New("estimate must be at least 1, and cost at least 0")
+	case s.Hits != nil && (s.Estimate != nil || s.Cost != nil):
+		return errors.New("hits exclude estimate and cost: a request with hits says itself what it costs")
 	case s.Every < 0 || s.Hold != nil && *s.Hold < 0:
 		return errors.New("every and hold must not be negative")
 	}
-	s.request.InProcess = true
+	s.request.InProcess, s.request.Estimate = true, &ratelimit.Estimate{AsSent: true}
+	if s.Estimate != nil {
+		s.request.Estimate.Units = uint64(*s.Estimate)
+	}
 	for _, text := range s.Ask {
 		parsed, err := client.ParseDescriptor(text)
 		if err != nil {

@@ -216,3 +216,55 @@ func TestExamples(t *testing.T) {
 		}
 	}
 }
+
+// TestReservationsInTests: requests reserve, and their ends settle that.
+func TestReservationsInTests(t *testing.T) {
+	dir := t.TempDir()
+	write := func(name, text string) string {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	write("rules.yaml", `
+domain: d
+descriptors:
+  - key: token
+    reserve: {amount: estimate, default: 40, ttl: 1m}
+    limits: [{name: tpm, algorithm: fixed_window, limit: 100, window: 1h}]
+  - key: oldest
+    reserve: {amount: 40, match: oldest}
+    limits: [{name: tpm, algorithm: fixed_window, limit: 100, window: 1h}]
+`)
+	file := write("x.test.yaml", `
+rules: [rules.yaml]
+tests:
+- name: by token
+  steps:
+  - {at: 1s, ask: token=a, times: 2, hold: 5s, cost: 10, want: OK}
+  - {at: 2s, ask: token=a, want: OVER_LIMIT, remaining: 20}
+  - {at: 7s, ask: token=a, estimate: 70, cost: 80, want: OK, remaining: 10}
+  - {at: 8s, ask: token=a, estimate: 1, want: OVER_LIMIT, remaining: 0}
+- name: the oldest
+  steps:
+  - {at: 1s, ask: oldest=a, hits: 0, times: 2, every: 1s, want: OK}
+  - {at: 3s, ask: oldest=a, hits: 0, want: OVER_LIMIT}
+  - {at: 4s, ask: oldest=a, hits: 10, want: OK}
+  - {at: 5s, ask: oldest=a, hits: 0, want: OK, remaining: 10}
+`)
+	r, err := Run(file, "")
+	if err != nil || !r.OK {
+		t.Fatalf("%v: %+v", err, r)
+	}
+	for text, want := range map[string]string{
+		"{ask: token=a, hits: 1, cost: 2, want: OK}": "hits exclude",
+		"{ask: token=a, cost: -1, want: OK}":         "cost at least 0",
+		"{ask: token=a, estimate: 0, want: OK}":      "estimate must be at least 1",
+	} {
+		bad := write("bad.test.yaml", "rules: [rules.yaml]\ntests:\n- {steps: ["+text+"]}\n")
+		if _, err := Run(bad, ""); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", text, err, want)
+		}
+	}
+}

@@ -160,9 +160,7 @@ func (s *step) run(w *virtual.World, set *descriptors.Set, start limit.Instant) 
 		var resp ratelimit.Response
 		at := start.Add(time.Duration(s.At) + time.Duration(i)*time.Duration(s.Every))
 		w.Decide(at, &s.request, &resp)
-		if s.Hold != nil {
-			w.Hold(&resp, at.Add(time.Duration(*s.Hold)))
-		}
+		s.end(w, &resp, at)
 		if resp.OverLimit {
 			refused++
 		}
@@ -186,6 +184,19 @@ func (s *step) run(w *virtual.World, set *descriptors.Set, start limit.Instant) 
 		}
 	}
 	return failed
+}
+
+// end has a request that began at an instant end, if the step says when or with what cost.
+func (s *step) end(w *virtual.World, resp *ratelimit.Response, at limit.Instant) {
+	cost := int64(-1)
+	if s.Cost != nil {
+		cost = *s.Cost
+	}
+	if s.Hold != nil {
+		w.Hold(resp, at.Add(time.Duration(*s.Hold)), cost)
+	} else if s.Cost != nil {
+		w.Hold(resp, at, cost)
+	}
 }
 
 // compare returns what an answer has otherwise than wanted, and what is wanted; "" if there is nothing.

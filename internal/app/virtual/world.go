@@ -80,11 +80,12 @@ func (w *World) Decide(at limit.Instant, req *ratelimit.Request, resp *ratelimit
 	w.service.Decide(context.Background(), w.reqs[:], w.resps[:])
 }
 
-// Hold has the request that was answered last be in flight until an instant, if it got a lease.
-func (w *World) Hold(resp *ratelimit.Response, until limit.Instant) {
-	if lease := resp.Inside.Lease; len(lease.Held) > 0 {
+// Hold has the request that was answered last be in flight until an instant, if it got a lease. It has cost so much
+// then; less than 0 is not known.
+func (w *World) Hold(resp *ratelimit.Response, until limit.Instant, cost int64) {
+	if lease := resp.Inside.Lease; len(lease.Held)+len(lease.Reserved) > 0 {
 		w.ended++
-		heap.Push(&w.ends, end{until, w.ended, lease})
+		heap.Push(&w.ends, end{until, w.ended, lease, cost})
 	}
 }
 
@@ -94,7 +95,19 @@ func (w *World) EndUntil(at limit.Instant) {
 		e := heap.Pop(&w.ends).(end)
 		w.now = max(w.now, e.at)
 		w.End(&e.lease)
+		if len(e.lease.Reserved) > 0 {
+			w.settle(&e)
+		}
 	}
+}
+
+// settle ends what a request has reserved.
+func (w *World) settle(e *end) {
+	how := ratelimit.Settled
+	if e.cost < 0 {
+		how = ratelimit.Unsettled
+	}
+	w.service.EndReservation(context.Background(), &e.lease, how, uint64(max(e.cost, 0)))
 }
 
 // End ends a request in flight now.
@@ -110,6 +123,7 @@ type end struct {
 	at    limit.Instant
 	n     int // those of the same instant end in the order of their beginning
 	lease leases.Lease
+	cost  int64
 }
 
 // ends are a heap, the next one first.
