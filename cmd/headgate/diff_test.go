@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/headgate-rls/headgate/test/serving"
 	"github.com/headgate-rls/headgate/test/testenv"
 )
 
@@ -77,6 +78,9 @@ func candidateStory(t *testing.T, url string) {
 	if _, text := s.Get(s.Debug, "/metrics"); !strings.Contains(text, want) {
 		t.Errorf("no %s in\n%s", want, text)
 	}
+	if url == "memory://" {
+		trialPage(t, s)
+	}
 	put("domain: [")
 	await("could not be put on trial")
 	if code, out := diff(); code != exitError || !strings.Contains(out, "7 requests since") {
@@ -91,6 +95,21 @@ func candidateStory(t *testing.T, url string) {
 		if code, out := diff(bad...); code != exitProblems || !strings.Contains(out, bad[0]) {
 			t.Errorf("%v: %d\n%s", bad, code, out)
 		}
+	}
+}
+
+// trialPage looks at the page /limits.
+func trialPage(t *testing.T, s *serving.Server) {
+	testenv.Require(t, testenv.Chromium)
+	p := testenv.StartChromium(t).NewPage()
+	p.Viewport(360, 800, true)
+	p.Navigate("http://" + s.HTTP + "/limits#token=" + adminToken)
+	p.Wait(`!document.querySelector("#trial").hidden`)
+	p.Wait(`document.querySelector("#trial-sum").textContent.startsWith("+3/min on trial: of 7 requests")`)
+	p.Wait(`document.querySelector("#trial-rules").textContent.includes("shop/tenant")`)
+	p.Wait(`document.querySelector("#trial-rules").textContent.includes("+3")`)
+	if wide := p.Eval(`document.documentElement.scrollWidth - document.documentElement.clientWidth`); fmt.Sprint(wide) != "0" {
+		t.Errorf("the page is %v pixels too wide", wide)
 	}
 }
 

@@ -173,7 +173,28 @@ async function limits() {
   nextRules = rules.next || "";
   drawRules();
   saySeen(refused);
+  await trial();
   return "Live";
+}
+
+// trial shows what rules on trial would change. A server without a candidate is not asked again.
+async function trial() {
+  if (trial.off) return;
+  const answer = await ask("GET", "/admin/candidate?since=1h&top=5").catch((error) => {
+    trial.off = error.status === 404;
+    if (!trial.off) throw error;
+  });
+  at("trial").hidden = !answer;
+  if (!answer) return;
+  const c = answer.body;
+  const perMinute = c.newly_refused / Math.max(1, (Date.now() - Date.parse(c.since || new Date())) / 60000);
+  at("trial-sum").textContent = c.error ? c.error : !c.deciding ? "No rules are on trial." : "+" + number(perMinute) +
+    "/min on trial: of " + number(c.requests) + " requests in the last hour the rules in force refused " +
+    number(c.refused_old) + ", those on trial " + number(c.refused_new) + ".";
+  const signed = (n) => (n > 0 ? "+" : "") + number(n);
+  put("trial-rules", grid([["Rule", "", (r) => r.rule], ["Refused", "number", (r) => number(r.refused_old)],
+    ["On trial", "number", (r) => number(r.refused_new)], ["Change", "number", (r) => signed(r.change)]],
+  c.rules.filter((r) => r.change !== 0), "They would change no answer."));
 }
 
 function drawRules() {
