@@ -98,13 +98,15 @@ func TestWhatGETAnswersCanBeSentBack(t *testing.T) {
 func TestKeysAreDecodedOnce(t *testing.T) {
 	t.Parallel()
 	s := newServer(t)
-	s.put(t, "user:a%20b", "user:a%2520b", "a:1|route:/v1/pay", "*", "user:50%25")
+	s.put(t, "user:a%20b", "user:a%2520b", "a:1|route:/v1/pay", "a:2|route:/v1/pay", "*",
+		"user:50%25")
 	for path, key := range map[string]string{
 		"user:a%20b":              "user:a%20b",
 		"user:a%2520b":            "user:a%20b",
 		"user:a%252520b":          "user:a%2520b",
 		"user%3Aa%20b":            "user:a%20b",
 		"a:1%7Croute:%2Fv1%2Fpay": "a:1|route:/v1/pay",
+		"a:2|route:/v1/pay":       "a:2|route:/v1/pay", // as it is printed
 		"*":                       "*",
 		"%2A":                     "*",
 		"user:50%2525":            "user:50%25",
@@ -198,7 +200,8 @@ func TestBadRequestsChangeNothing(t *testing.T) {
 		{"PUT", "/..%2fa", window, 400, "between slashes", nil},
 		{"DELETE", "/%25zz", "", 400, "no escape", nil},
 		{"DELETE", "/" + strings.Repeat("k", maxKey+1), "", 400, "more than 4096", nil},
-		{"DELETE", "/policies/x", "", 404, "nothing at this path", nil},
+		{"DELETE", "/policies/y", "", 404, "there is no such policy", nil},
+		{"DELETE", "/policies//x", "", 404, "nothing at this path", nil}, // a proxy may have written policies/x
 		{"DELETE", "/", "", 404, "nothing at this path", nil},
 		{"DELETE", "", "", 405, "no DELETE", nil},
 		{"PATCH", "/a", window, 405, "no PATCH", nil},
@@ -216,7 +219,7 @@ func TestBadRequestsChangeNothing(t *testing.T) {
 		{"GET", "-history?key=" + strings.Repeat("k", maxKey+1), "", 400, "more than 4096", nil},
 		{"GET", "-history?Key=a", "", 400, "unknown parameter", nil},
 		{"GET", "-history/a", "", 404, "nothing at this path", nil},
-		{"GET", "/a/history", "", 404, "nothing at this path", nil},
+		{"GET", "/a/history", "", 404, "there is no such policy", nil},
 		{"DELETE", "-history", "", 405, "no DELETE", nil},
 	} {
 		path := "/admin/policies" + c.path

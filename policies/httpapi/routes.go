@@ -20,9 +20,9 @@ func (h *Handlers) routes() []web.Route {
 	return []web.Route{
 		{Method: "GET", Path: "/admin/policies", Query: []string{"prefix", "after", "limit"}, Handle: h.list},
 		{Method: "POST", Path: "/admin/policies", Query: change, Handle: h.create},
-		{Method: "GET", Path: "/admin/policies/{key}", Handle: h.get},
-		{Method: "PUT", Path: "/admin/policies/{key}", Query: change, Handle: h.update},
-		{Method: "DELETE", Path: "/admin/policies/{key}", Query: change, Handle: h.remove},
+		{Method: "GET", Path: "/admin/policies/{key}", Rest: true, Handle: h.get},
+		{Method: "PUT", Path: "/admin/policies/{key}", Rest: true, Query: change, Handle: h.update},
+		{Method: "DELETE", Path: "/admin/policies/{key}", Rest: true, Query: change, Handle: h.remove},
 		{Method: "GET", Path: "/admin/policies-history", Query: []string{"key", "after", "limit"}, Handle: h.history},
 	}
 }

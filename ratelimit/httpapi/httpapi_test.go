@@ -68,6 +68,7 @@ func TestKeysOfPolicies(t *testing.T) {
 		if a["windowRequestCount"] != 4.0 || a["key"] != "shop|user=a/b%20c" {
 			t.Errorf("%s: %v", key, a)
 		}
+		s.do(t, "GET", "/admin/metrics/"+key, "").Is(t, 200).Has(t, `"key":"shop|user=a/b%20c"`) // as it is printed
 	}
 	s.do(t, "POST", reset("user:a/b%20c"), "").Is(t, 204)
 	s.do(t, "GET", metrics("user:a/b%20c"), "").Is(t, 404)

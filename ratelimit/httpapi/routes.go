@@ -19,8 +19,8 @@ func (h *Handlers) routes() []web.Route {
 	return []web.Route{
 		{Method: "GET", Path: "/admin/status", Handle: h.status},
 		{Method: "GET", Path: "/admin/metrics", Query: []string{"after", "limit"}, Handle: h.list},
-		{Method: "GET", Path: "/admin/metrics/{key}", Handle: h.get},
-		{Method: "POST", Path: "/admin/reset/{key}", Handle: h.reset},
+		{Method: "GET", Path: "/admin/metrics/{key}", Rest: true, Handle: h.get},
+		{Method: "POST", Path: "/admin/reset/{key}", Rest: true, Handle: h.reset},
 		{Method: "GET", Path: "/admin/coverage", Handle: h.coverage},
 		{Method: "GET", Path: "/admin/reloads", Handle: h.reloads},
 		{Method: "GET", Path: "/admin/top", Query: []string{"by", "window", "limit"}, Handle: h.top},

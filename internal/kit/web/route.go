@@ -12,6 +12,7 @@ import (
 type Route struct {
 	Method string
 	Path   string   // may end with a parameter in braces, which is one segment
+	Rest   bool     // the parameter may be several segments: a key with slashes works as it is printed
 	Query  []string // parameters that it knows
 	Handle func(w http.ResponseWriter, r *http.Request, p Params) error
 }
@@ -58,7 +59,11 @@ func (route *Route) Match(r *http.Request) (Params, bool) {
 		return Params{}, path == route.Path
 	}
 	rest, ok := strings.CutPrefix(path, before)
-	if !ok || rest == "" || strings.Contains(rest, "/") {
+	slashes := "/"
+	if route.Rest {
+		slashes = "//" // which some proxies make one of
+	}
+	if !ok || rest == "" || strings.Contains(rest, slashes) {
 		return nil, false
 	}
 	value, err := url.PathUnescape(rest)
