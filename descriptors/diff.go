@@ -195,11 +195,18 @@ func (r *Rule) limitText(id limitID) string {
 	l := r.find(id)
 	switch {
 	case l != nil:
-		return LimitText(l.Limit) + r.reserveText(l.Reserved) + r.shadowText(l.Shadow)
+		return LimitText(l.Limit) + r.keysText() + r.reserveText(l.Reserved) + r.shadowText(l.Shadow)
 	case r.Unlimited:
 		return "unlimited"
 	}
 	return "no limit"
+}
+
+func (r *Rule) keysText() string {
+	if r.MaxKeys == 0 {
+		return ""
+	}
+	return fmt.Sprintf(" max_keys %d", r.MaxKeys)
 }
 
 func (r *Rule) reserveText(reserved bool) string {
