@@ -57,7 +57,8 @@ typing-extensions==4.16.0 \
 "
 
 # Whether the API server of Kubernetes is wanted, too.
-with_cluster= only_envoy=
+with_cluster=
+only_envoy=
 case ${1:-} in
 '') ;;
 kube-apiserver) with_cluster=yes ;;
