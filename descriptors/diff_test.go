@@ -44,7 +44,8 @@ func TestCompareNamesWhatChanged(t *testing.T) {
 			rules("- {key: a, shadow_mode: true, rate_limit: {unit: hour, requests_per_unit: 1}}"),
 			"shop/a 1/1h -> 1/1h shadow"},
 		{"keys of their own", rules("- {key: a, max_keys: 5, rate_limit: {unit: hour, requests_per_unit: 9}}"),
-			rules("- {key: a, max_keys: 7, reserve: {amount: 3, match: oldest}, rate_limit: {unit: hour, requests_per_unit: 9}}"),
+			rules("- {key: a, max_keys: 7, reserve: {amount: 3, match: oldest}, " +
+				"rate_limit: {unit: hour, requests_per_unit: 9}}"),
 			"shop/a 9/1h max_keys 5 -> 9/1h max_keys 7 reserve amount 3 ttl 10m on_lost free match oldest"},
 		{"in flight", rules("- {key: a, concurrency: [{threshold: 5, response: {statusCode: 503}}]}"),
 			rules("- {key: a, concurrency: [{threshold: 7, response: {statusCode: 503}}]}"),

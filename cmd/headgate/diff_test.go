@@ -108,7 +108,8 @@ func trialPage(t *testing.T, s *serving.Server) {
 	p.Wait(`document.querySelector("#trial-sum").textContent.startsWith("+3/min on trial: of 7 requests")`)
 	p.Wait(`document.querySelector("#trial-rules").textContent.includes("shop/tenant")`)
 	p.Wait(`document.querySelector("#trial-rules").textContent.includes("+3")`)
-	if wide := p.Eval(`document.documentElement.scrollWidth - document.documentElement.clientWidth`); fmt.Sprint(wide) != "0" {
+	wide := p.Eval(`document.documentElement.scrollWidth - document.documentElement.clientWidth`)
+	if fmt.Sprint(wide) != "0" {
 		t.Errorf("the page is %v pixels too wide", wide)
 	}
 }
