@@ -366,3 +366,30 @@ func TestChangedRulesSettleByThemselves(t *testing.T) {
 		}
 	}
 }
+
+// TestAccessLogKeepsReservations: it renews those of long requests, and does not end any: it does
+// not know their cost.
+func TestAccessLogKeepsReservations(t *testing.T) {
+	h := setup(t, reserveRules)
+	h.now = h.now.Add(time.Second)
+	token := h.reserve("user=u", 0)
+	says := func(a leases.Action) { h.Leases().Apply(h.Context(), "d", a, []string{token}) }
+	says(leases.End)
+	h.wantLeft("user=u", "900")
+	for range 10 { // of 20 s: the ttl is a minute
+		h.now = h.now.Add(20 * time.Second)
+		says(leases.Renew)
+		h.wantInFlight(1)
+	}
+	h.ask(ended(token, 30, 200)...)
+	h.wantLeft("user=u", "970")
+	h.wantEvents("user", "reserved 1, settled 1")
+
+	token = h.reserve("user=u", 0)
+	h.now = h.now.Add(50 * time.Second)
+	says(leases.Renew)
+	h.now = h.now.Add(70 * time.Second) // lost after it was renewed: nobody knows when it was charged
+	h.wantInFlight(0)
+	h.wantLeft("user=u", "870")
+	h.wantEvents("user", "reserved 2, settled 1, lost 1")
+}

@@ -76,7 +76,7 @@ func (t *Tracker) Do(a Action, r *Return) {
 		return
 	}
 	for i := range r.Reserved {
-		if one := &r.Reserved[i]; r.due(one, t.conf.Now()) {
+		if one := &r.Reserved[i]; t.due(&r.Lease, one) {
 			op := one.Ending(r.Holder, limit.EndLease)
 			op.Cost = 0
 			r.Ops, r.rules = append(r.Ops, op), append(r.rules, one.Rule)
