@@ -5,6 +5,7 @@ import (
 	"math"
 	"time"
 
+	"github.com/headgate-rls/headgate/descriptors"
 	"github.com/headgate-rls/headgate/ratelimit"
 	"github.com/headgate-rls/headgate/ratelimit/leases"
 )
@@ -74,7 +75,7 @@ func shortest(l *leases.Lease) time.Duration {
 		life = min(life, l.Held[i].TTL)
 	}
 	for i := range l.Reserved {
-		life = min(life, l.Reserved[i].TTL)
+		life = min(life, l.Reserved[i].TTL-descriptors.ReserveGrace)
 	}
 	return life
 }

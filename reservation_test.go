@@ -2,7 +2,9 @@ package headgate
 
 import (
 	"context"
+	"strings"
 	"testing"
+	"time"
 )
 
 const budgetRules = `
@@ -77,5 +79,27 @@ func TestAcquireReservesNothing(t *testing.T) {
 	lease, _, err := l.Acquire(t.Context(), "d", Describe("user", "a"))
 	if err != nil || !lease.Held() || counted(t, l) != 1 {
 		t.Errorf("%v: %d units are charged", err, counted(t, l))
+	}
+}
+
+// TestReservationsAreRenewed: one outlives the time after which it would be lost.
+func TestReservationsAreRenewed(t *testing.T) {
+	l := open(t, func(o *Options) {
+		o.Rules = []Rules{YAML("rules.yaml", strings.Replace(budgetRules, "default: 100,", "default: 100, ttl: 1s,", 1))}
+	})
+	r, _, err := l.Reserve(t.Context(), "d", 0, Describe("user", "a"))
+	if err != nil || !r.Held() {
+		t.Fatal(err)
+	}
+	time.Sleep(2500 * time.Millisecond)
+	if err := l.service.Leases().Join(t.Context()); err != nil { // which ends those that are lost
+		t.Fatal(err)
+	}
+	if n := counted(t, l); n != 100 {
+		t.Fatalf("%d units are charged, want 100: the reservation was lost", n)
+	}
+	r.Settle(40)
+	if n := counted(t, l); n != 40 {
+		t.Errorf("%d units are charged, want 40", n)
 	}
 }
