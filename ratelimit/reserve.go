@@ -198,7 +198,7 @@ func (c *call) keepReservations(b *batch, v *limit.Verdict) {
 			counts.At(int(leases.Unkept)).Inc()
 			continue
 		}
-		var parts []string
+		parts := []string{} // of no limit, and not nil, which would mean all
 		for at := d.first; at < d.first+d.n; at++ {
 			if c.views[at].reserved && v.Outcomes[at].Admitted {
 				parts = append(parts, c.views[at].keyPart)
@@ -378,10 +378,16 @@ func (e *engine) lostCorrections(domain, _ string, key limit.Key) []limit.Op {
 		return nil
 	}
 	view := e.viewFor(rules, e.snapshot(), domain, entries)
-	if view == nil || view.reserve.OnLost != descriptors.EndFree {
+	if view == nil || view.reserve.OnLost != descriptors.EndFree || view.quota || e.conf.ShadowMode {
 		return nil
 	}
-	return view.corrections(nil, key.Group, nil, 0, limit.AsLeased)
+	enforced := []string{} // a limit in shadow mode may have had no room, and was then charged nothing
+	for i := range view.limits {
+		if lv := &view.limits[i]; lv.reserved && !lv.shadow {
+			enforced = append(enforced, lv.keyPart)
+		}
+	}
+	return view.corrections(nil, key.Group, enforced, 0, limit.AsLeased)
 }
 
 // Reservation and ReservedUnits implement [leases.Metrics].

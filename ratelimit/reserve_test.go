@@ -272,8 +272,28 @@ func TestShadowModeReservesNothingItHasNot(t *testing.T) {
 	if token := meta(t, r, DefaultLeaseKey); r.OverLimit || token != "" {
 		t.Fatalf("%s, token %q", summary(r), token)
 	}
+	h.eventually("the second reservation is given up", func() bool {
+		if err := h.Leases().Join(h.Context()); err != nil {
+			t.Fatal(err)
+		}
+		list, _ := h.Leases().InFlight()
+		return len(list) == 1 && list[0].Count == 1
+	})
+	h.wantLeft("quiet=u", "400")
 	h.ask(ended(a, 500, 200)...)
 	h.wantLeft("quiet=u", "500")
+}
+
+// TestLostInShadowMode: what a limit in shadow mode may not have charged is not given back.
+func TestLostInShadowMode(t *testing.T) {
+	h := setup(t, strings.Replace(reserveRules, "reserve: {amount: 600, ttl: 1m}",
+		"reserve: {amount: 600, ttl: 1m, on_lost: free}", 1))
+	h.now = h.now.Add(time.Second)
+	h.reserve("quiet=u", 0)
+	h.now = h.now.Add(61 * time.Second)
+	h.wantInFlight(0)
+	h.wantLeft("quiet=u", "400")
+	h.wantEvents("quiet", "reserved 1, lost 1")
 }
 
 // TestARefusedRequestReservesNothing: of several descriptors one refuses.
