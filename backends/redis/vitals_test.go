@@ -92,7 +92,7 @@ func TestRedisIsLookedAtAgainAndAgain(t *testing.T) {
 	said("it is a replica and takes no writes", 1)
 }
 
-// The user of the README's example may ask for the figures; one who may not is told once.
+// The user of the README example may ask for the figures. If a user may not, the log says so once.
 func TestFiguresNeedARight(t *testing.T) {
 	s := testenv.StartRedis(t)
 	var text lockedText

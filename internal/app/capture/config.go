@@ -16,7 +16,7 @@ import (
 
 // A Config says what is captured.
 type Config struct {
-	File   string  // empty: lines go to who asks for them
+	File   string  // empty: lines go to readers of the admin API
 	Sample float64 // part of the keys, by their first descriptor
 	Max    int64   // bytes of the files
 	// Hash are the keys of entries whose values are hashed; "*" stands for all.
