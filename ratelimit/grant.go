@@ -113,7 +113,7 @@ func (c *call) abandonUnclear(b *batch, err error) {
 		r := &c.reserved[i]
 		view, op := c.decisions[r.decision].view, c.ops[r.op]
 		b.engine.leases.Abandon(&leases.Grant{Op: op, Domain: view.rule.Domain, Rule: view.rule.Path,
-			Back: view.corrections(nil, op.Key.Group, nil, 0, limit.AsLeased)})
+			Back: view.corrections(nil, op.Key.Group, b.engine.enforced(view), 0, limit.AsLeased)})
 	}
 	for i := range c.ops {
 		if op := &c.ops[i]; c.views[i].inFlight != nil && op.Cost > 0 {

@@ -378,16 +378,25 @@ func (e *engine) lostCorrections(domain, _ string, key limit.Key) []limit.Op {
 		return nil
 	}
 	view := e.viewFor(rules, e.snapshot(), domain, entries)
-	if view == nil || view.reserve.OnLost != descriptors.EndFree || view.quota || e.conf.ShadowMode {
+	if view == nil || view.reserve.OnLost != descriptors.EndFree {
 		return nil
 	}
-	enforced := []string{} // a limit in shadow mode may have had no room, and was then charged nothing
-	for i := range view.limits {
-		if lv := &view.limits[i]; lv.reserved && !lv.shadow {
-			enforced = append(enforced, lv.keyPart)
+	return view.corrections(nil, key.Group, e.enforced(view), 0, limit.AsLeased)
+}
+
+// enforced returns the key parts of the limits that every reservation under a rule has charged: one
+// in shadow mode may have had no room, and was then charged nothing.
+func (e *engine) enforced(v *ruleView) []string {
+	parts := []string{}
+	if v.quota || e.conf.ShadowMode {
+		return parts
+	}
+	for i := range v.limits {
+		if lv := &v.limits[i]; lv.reserved && !lv.shadow {
+			parts = append(parts, lv.keyPart)
 		}
 	}
-	return view.corrections(nil, key.Group, enforced, 0, limit.AsLeased)
+	return parts
 }
 
 // Reservation and ReservedUnits implement [leases.Metrics].
