@@ -57,7 +57,7 @@ any is OVER_LIMIT, and 2 if any request gets no answer.`,
 	f.StringArrayVar(&opt.rules, "rules", nil, "evaluate the rules in this `file or directory`, without a service")
 	f.StringVar(&opt.backend, "backend", "memory://", "`URL` of the store that keeps the counters of --rules")
 	f.IntVarP(&opt.count, "count", "n", 1, "number of requests to send")
-	f.Uint32Var(&opt.hits, "hits", 1, "hits per request")
+	f.Uint32Var(&opt.hits, "hits", 0, "hits of each request; without it a request costs one, or what its rule reserves")
 	f.BoolVar(&opt.counted, "counted", false, "fail unless counters decide each answer: no failure policy does, and "+
 		"a rule has a limit; refusals are answers, too")
 	cmd.MarkFlagsMutuallyExclusive("addr", "rules")

@@ -61,3 +61,13 @@ func TestAskAtTheWrongDoor(t *testing.T) {
 		}
 	}
 }
+
+// TestAskReserves as a request through Envoy does, which names no hits.
+func TestAskReserves(t *testing.T) {
+	rules := writeRules(t, "domain: llm\ndescriptors:\n- key: user\n  reserve: {amount: 10}\n"+
+		"  rate_limit: {unit: day, requests_per_unit: 15}\n")
+	code, out := headgate(t, "ask", "llm", "user=a", "--rules", rules, "-n", "2")
+	if code != exitOverLimit || strings.Count(out, "OK  ") != 1 || !strings.Contains(out, "remaining=5") {
+		t.Errorf("exit code %d:\n%s", code, out)
+	}
+}
