@@ -413,3 +413,19 @@ func TestAccessLogKeepsReservations(t *testing.T) {
 	h.wantLeft("user=u", "870")
 	h.wantEvents("user", "reserved 2, settled 1, lost 1")
 }
+
+// TestManyLostReservations of one key end in one round, more than one op ends.
+func TestManyLostReservations(t *testing.T) {
+	const n = 2*limit.OwnerSlice + 5
+	h := setup(t, "domain: d\ndescriptors:\n- key: user\n  reserve: {amount: 1, ttl: 1m, on_lost: free}\n"+
+		"  rate_limit: {unit: day, requests_per_unit: 5000}\n")
+	h.now = h.now.Add(time.Second)
+	for range n {
+		h.reserve("user=u", 0)
+	}
+	h.wantLeft("user=u", strconv.Itoa(5000-n))
+	h.now = h.now.Add(61 * time.Second)
+	h.wantInFlight(0)
+	h.wantLeft("user=u", "5000")
+	h.wantEvents("user", fmt.Sprintf("reserved %d, lost %d", n, n))
+}

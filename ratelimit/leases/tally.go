@@ -241,18 +241,25 @@ func (t *Tracker) refreshCounts(ctx context.Context) (err error) {
 		t.tally.merge(rows)
 	}
 	list := t.tally.questions()
-	asks := make([][]limit.Op, len(list))
-	for i := range list {
-		asks[i] = t.question(list[i].entry)
-	}
-	return t.store.takeInBatches(ctx, asks, func(from int, out []limit.Verdict) {
-		for i := range out {
-			if e := list[from+i].entry; out[i].Outcomes[0].Held {
-				t.noteLost(e, &out[i], t.tally.countOf(e)-inFlightAfter(&out[i].Outcomes[0]))
-			}
-			t.tally.takeAnswer(list[from+i], &out[i])
+	for try := 0; len(list) > 0 && try < maxEndings && err == nil; try++ {
+		asks := make([][]limit.Op, len(list))
+		for i := range list {
+			asks[i] = t.question(list[i].entry)
 		}
-	})
+		var again []question // one ends limit.OwnerSlice reservations at most
+		err = t.store.takeInBatches(ctx, asks, func(from int, out []limit.Verdict) {
+			for i := range out {
+				q := list[from+i]
+				if out[i].Outcomes[0].Held {
+					t.noteLost(q.entry, &out[i], t.tally.countOf(q.entry)-inFlightAfter(&out[i].Outcomes[0]))
+					again = append(again, q)
+				}
+				t.tally.takeAnswer(q, &out[i])
+			}
+		})
+		list = again
+	}
+	return err
 }
 
 // putKeys puts keys under which requests are in flight into the registry.
