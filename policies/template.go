@@ -120,7 +120,7 @@ func (t *Template) Makes(key string) bool {
 }
 
 // Entries returns the entries of the requests for which the template makes a key: keys and values, by number. It
-// reports false if the key does not have the value of each, or is none that the template makes.
+// reports false if the key lacks a value, or if the template does not make such a key.
 func (t *Template) Entries(key string) (list [][2]string, ok bool) {
 	if strings.Contains(key, "#") || !t.Makes(key) {
 		return nil, false

@@ -93,7 +93,7 @@ func (f *diffFlags) check() (err error) {
 	return nil
 }
 
-// show shows the comparison once. The error says that the answer is no, or that there is none.
+// show prints the comparison once. It returns an error if --fail-on is exceeded or if there is no comparison.
 func (f *diffFlags) show(cmd *cobra.Command) error {
 	d, err := f.api.Candidate(cmd.Context(), f.since, f.top)
 	if err != nil {

@@ -192,7 +192,7 @@ func writePage(name string, r *replay.Report) error {
 	return errors.Join(replay.WriteHTML(file, r), file.Close())
 }
 
-// progressTo returns a function that shows progress on a terminal, nil if out is none.
+// progressTo returns a function that shows progress on out; nil if out is not a terminal.
 func progressTo(out io.Writer) func(pass string, read, total, requests int64) {
 	file, ok := out.(*os.File)
 	if !ok || !isTerminal(file) {

@@ -151,7 +151,7 @@ func (h *Handlers) explain(w http.ResponseWriter, r *http.Request, p web.Params)
 	return nil
 }
 
-// maxExplained bounds the refusals that are told of one key.
+// maxExplained is the largest number of refusals that an answer reports for one key.
 const maxExplained = 20
 
 // asked returns the descriptor that a request is about, and the refusal, if it names one: by domain and descriptor,

@@ -82,7 +82,7 @@ func (s *sender) wantCounted(t *testing.T, l *llmtest.Lab, mayLack int64) {
 	})
 }
 
-// A sender plays calls as Envoys do, and keeps a ledger.
+// A sender plays calls as Envoys do, and records what each call spent.
 type sender struct {
 	clients map[*testenv.Headgate]rls.RateLimitServiceClient
 	late    sync.WaitGroup

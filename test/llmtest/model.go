@@ -1,5 +1,5 @@
 // Package llmtest is a language model for tests. It answers as the APIs of OpenAI, Anthropic and Gemini do, streamed
-// and not, and keeps its own ledger of what was spent, which knows nothing of rate limits.
+// and not, and records what was spent independently of every rate limit.
 package llmtest
 
 import (

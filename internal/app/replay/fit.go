@@ -180,7 +180,7 @@ func sameInterval(l *limit.Limit, num, den int64) bool {
 // mostLogged bounds the units of a log in memory.
 const mostLogged = 1 << 20
 
-// widest returns l with the largest figure that memory keeps; nil if there is none above l's.
+// widest returns l with the largest figure that the memory store accepts; nil if l already has it.
 func widest(l *limit.Limit) *limit.Limit {
 	most := l.Algorithm().MaxUnits()
 	if l.Is(limit.Logged) {
