@@ -54,6 +54,9 @@ func (e *env) leaseGenerator() *leaseGenerator {
 			holder = limit.WithAmount(holder, pick[int64](g.r, 0, 1, 1, 2, 3, 7, 100, 4711, limit.MaxUnits))
 		}
 		g.holders = append(g.holders, holder)
+		if twin := strings.ToUpper(holder); twin != holder && g.r.IntN(3) == 0 {
+			g.holders = append(g.holders, twin)
+		}
 	}
 	return g
 }

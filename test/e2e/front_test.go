@@ -20,7 +20,7 @@ import (
 // be in flow style or indented as the template needs it.
 type setup struct {
 	Services []string // headgates, as --grpc takes them
-	Timeout  string   // of calls to headgate; empty leaves Envoy's default
+	Timeout  string   // of calls to headgate; empty means 5s, as Envoy's 20ms fail on a busy machine
 	FailOpen bool     // let requests pass when headgate does not answer
 	Routes   []route  // before the one for everything else
 	Cluster  string   // more of headgate's cluster, a flow mapping without its braces
@@ -68,7 +68,7 @@ static_resources:
             typed_config:
               "@type": type.googleapis.com/envoy.extensions.filters.http.ratelimit.v3.RateLimit
               domain: e2e
-              {{with .Timeout}}timeout: {{.}}{{end}}
+              timeout: {{or .Timeout "5s"}}
               failure_mode_deny: {{not .FailOpen}}
               enable_x_ratelimit_headers: DRAFT_VERSION_03
               rate_limit_service: {transport_api_version: V3, grpc_service: {envoy_grpc: {cluster_name: headgate}}}
