@@ -41,16 +41,16 @@ func TestAlertsFireInTheirUnitTests(t *testing.T) {
 	text, rules := readRules(t)
 	dir := t.TempDir()
 	write(t, filepath.Join(dir, "rules.yaml"), text)
-	tests := read(t, "alerts.yaml")
-	write(t, filepath.Join(dir, "alerts.yaml"), tests)
-	calm := read(t, "alerts-calm.yaml")
-	write(t, filepath.Join(dir, "alerts-slow.yaml"), read(t, "alerts-slow.yaml"))
-	write(t, filepath.Join(dir, "alerts-calm.yaml"), calm)
+	files := []string{"alerts.yaml", "alerts-slow.yaml", "alerts-calm.yaml", "alerts-flap.yaml"}
+	for _, file := range files {
+		write(t, filepath.Join(dir, file), read(t, file))
+	}
+	tests, calm := read(t, "alerts.yaml"), read(t, "alerts-calm.yaml")
 	if code, out, errOut := testenv.RunProgram(t, promtool, nil, "check", "rules", "--lint-fatal",
 		filepath.Join(dir, "rules.yaml")); code != 0 {
 		t.Fatalf("%s%s", out, errOut)
 	}
-	for _, file := range []string{"alerts.yaml", "alerts-slow.yaml", "alerts-calm.yaml"} {
+	for _, file := range files {
 		if code, out, errOut := testenv.RunProgram(t, promtool, nil, "test", "rules", filepath.Join(dir, file)); code != 0 {
 			t.Errorf("%s%s", out, errOut)
 		}
