@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -94,6 +96,32 @@ func (c *decideCase) run(b *testing.B) {
 	}
 	if resp.OverLimit != c.denied || len(resp.Statuses) != 1 || resp.Statuses[0].limit == nil || len(out) == 0 {
 		b.Fatalf("a limit should have applied: %+v", resp)
+	}
+}
+
+// BenchmarkSinks measures a request with all that is noted of it, and without what some sinks note: the
+// difference is their cost. Whole calls, which docs/performance.md has, cost some 5 µs of CPU.
+func BenchmarkSinks(b *testing.B) {
+	all := sinks
+	b.Cleanup(func() { sinks = all })
+	for _, row := range []struct {
+		name    string
+		without []func(*batch, *call)
+	}{
+		{"all", nil},
+		{"without_coverage", []func(*batch, *call){coverDescriptors}},
+		{"without_what_top_shows", []func(*batch, *call){countTraffic, watchKeys}},
+	} {
+		for _, most := range []uint32{4_000_000_000, 0} {
+			c := decideCase{denied: most == 0, values: []string{"a", "b", "c", "d", "e", "f", "g", "h", "i", "j"}}
+			fmt.Fprintf(&c.rules, "domain: d\ndescriptors: [{key: k, rate_limit: {unit: hour, requests_per_unit: %d}}]", most)
+			sinks = slices.DeleteFunc(slices.Clone(all), func(s sink) bool {
+				return slices.ContainsFunc(row.without, func(f func(*batch, *call)) bool {
+					return reflect.ValueOf(f).Pointer() == reflect.ValueOf(s.see).Pointer()
+				})
+			})
+			b.Run(fmt.Sprintf("%s/denied=%t", row.name, c.denied), c.run)
+		}
 	}
 }
 

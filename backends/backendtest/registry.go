@@ -48,7 +48,8 @@ func (e *env) claim(r backends.Registry, name, value string, ttl time.Duration) 
 
 func (e *env) putRows(r backends.Registry, ttl time.Duration, rows ...backends.Row) (left int) {
 	e.Helper()
-	ctx, cancel := e.patiently()
+	// Thousands of rows are many requests to some stores.
+	ctx, cancel := context.WithTimeout(context.Background(), patience+time.Duration(len(rows))*5*time.Millisecond)
 	defer cancel()
 	left, err := r.Put(ctx, e.prefix, rows, ttl)
 	if err != nil {
