@@ -129,11 +129,26 @@ func mapError(err error, sent bool) (remedy, error) {
 			err = fmt.Errorf("%w (%s)", err, advice)
 		}
 	}
+	if len(err.Error()) > maxErrorText {
+		err = briefError{err}
+	}
 	if applied {
 		return none, fmt.Errorf("redis: %w: %w", kind, err)
 	}
 	return rem, fmt.Errorf("redis: %w: %w: %w", kind, backends.ErrNotApplied, err)
 }
+
+// maxErrorText bounds the texts of errors, in bytes: a server chooses its replies and the names of other servers.
+const maxErrorText = 500
+
+// A briefError has the beginning of the text of another.
+type briefError struct{ error }
+
+func (e briefError) Error() string {
+	return strings.ToValidUTF8(e.error.Error()[:maxErrorText], "") + "..."
+}
+
+func (e briefError) Unwrap() error { return e.error }
 
 func mapReply(text string) (applied bool, rem remedy, advice string, kind error) {
 	for _, c := range replyCodes {

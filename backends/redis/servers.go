@@ -2,8 +2,10 @@ package redis
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"log/slog"
+	"net"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -128,14 +130,20 @@ func (s *servers) connect() error {
 		s.client = s.cluster
 		return nil
 	case Sentinel:
+		dialer := net.Dialer{Timeout: c.DialTimeout}
+		dial := dialer.DialContext
+		if tlsConfig != nil {
+			dial = (&tls.Dialer{NetDialer: &dialer, Config: tlsConfig}).DialContext
+		}
 		s.client = redis.NewFailoverClient(&redis.FailoverOptions{
-			SentinelAddrs: c.Addrs, MasterName: c.Master,
+			SentinelAddrs: c.Addrs, MasterName: c.Master, Dialer: dialHook{}.DialHook(dial), // also to the Sentinels
 			SentinelUsername: c.SentinelUsername, SentinelPassword: sentinelPassword,
 			CredentialsProviderContext: credentials, TLSConfig: tlsConfig, DB: c.DB,
 			Protocol: 2, MaxRetries: -1, DialerRetries: 1, DialTimeout: c.DialTimeout,
 			ReadTimeout: c.Timeout, WriteTimeout: c.Timeout, PoolTimeout: c.Timeout, ContextTimeoutEnabled: true,
 			PoolSize: c.PoolSize, PipelinePoolSize: -1, ConnMaxIdleTime: idle, DisableIdentity: true,
 		})
+		return nil
 	default:
 		o := &redis.Options{
 			Network: "unix", Addr: c.Unix,
