@@ -134,7 +134,8 @@ func TestAlertsDoNotFlap(t *testing.T) {
 		"group_eval_order: [headgate-objectives, headgate-burn-rates, headgate]\ntests:\n"+
 		"- name: stays\n  interval: 1m\n  input_series:\n"+stays.String()+"  promql_expr_test:\n"+fires.String()+once+
 		"- name: flaps\n  interval: 1m\n  input_series:\n"+flaps.String()+"  promql_expr_test:\n"+once)
-	if code, out, errOut := testenv.RunProgram(t, promtool, nil, "test", "rules", filepath.Join(dir, "flap.yaml")); code != 0 {
+	file := filepath.Join(dir, "flap.yaml")
+	if code, out, errOut := testenv.RunProgram(t, promtool, nil, "test", "rules", file); code != 0 {
 		t.Errorf("%s%s", out, errOut)
 	}
 }
