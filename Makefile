@@ -27,6 +27,7 @@ SEEDS ?= 20
 
 # How long make soak puts the service under load.
 SOAK ?= 30m
+ROUNDS ?= 1
 
 .PHONY: help run install build notify demo demo-llm setup check test test-all hunt bench chaos soak charttest attack egtest release releasetest lint fuzz changelog clean
 
@@ -113,8 +114,11 @@ chaos: setup ## services and stores under load while Redis, databases and Dynamo
 	HEADGATE_TEST_LONG=1 go test -count=1 -v -run 'Chaos|StoppedHolder|CutAt|UnderLoad|KilledProcess|FullDisk|Crash|TakesOver|ClockThatIsSet|Lost' ./backends/sqlstore ./backends/redis ./backends/dynamodb
 
 # The test ends by itself if it hangs, some minutes after SOAK.
-soak: setup ## look for what only shows with time (SOAK=30m)
-	go test -tags soak -count=1 -v -timeout 0 ./test/soak -soak $(SOAK)
+soak: setup ## faults, attacks and outages in turn, for hours (SOAK=30m of each ROUNDS=1)
+	for i in $$(seq $(ROUNDS)); do \
+		go test -tags soak -count=1 -v -timeout 0 ./test/soak -soak $(SOAK) && $(MAKE) attack chaos && \
+		HEADGATE_TEST_LONG=1 go test -count=1 -v -run Outlive ./policies/sqlstore || exit 1; \
+	done
 
 # make test runs these tests, too, once this has installed what they need.
 charttest: ## the chart in a real API server of Kubernetes, Envoy with a real istiod (builds them: some minutes)

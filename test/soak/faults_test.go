@@ -3,10 +3,13 @@
 package soak
 
 import (
+	"context"
 	"fmt"
 	"math/rand/v2"
 	"strings"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 
 	"github.com/headgate-rls/headgate/test/testenv"
 )
@@ -16,6 +19,7 @@ import (
 type saboteur struct {
 	random  *rand.Rand
 	redis   *testenv.RedisServer
+	client  *redis.Client // of it, past the proxies
 	proxies []*testenv.Proxy
 	done    map[string]int // faults by name
 }
@@ -27,67 +31,116 @@ func (s *saboteur) between(low, high time.Duration) time.Duration {
 	return low + time.Duration(s.random.Int64N(int64(high-low)))
 }
 
-// strike has one fault happen and returns when it is over.
-func (s *saboteur) strike() (what string) {
-	duration := s.between(2*time.Second, 5*time.Second)
-	victims := s.victims()
-	each := func(f func(*testenv.Proxy)) {
-		for _, v := range victims {
-			f(s.proxies[v])
-		}
-	}
-	name, detail := "", ""
-	switch s.random.IntN(8) {
-	case 0:
-		name = "stopped"
+// A fault is something that happens to Redis, or to the way of some replicas to it.
+type fault struct {
+	name string
+	// One of these does it for d: to Redis, or by each to the victims' proxies, and returns more about it.
+	redis func(s *saboteur, d time.Duration) error
+	way   func(s *saboteur, d time.Duration, each func(func(*testenv.Proxy))) (detail string)
+}
+
+// faults happen equally often, but for those that are here twice.
+var faults = []fault{
+	{name: "stopped", redis: func(s *saboteur, d time.Duration) error {
 		s.redis.Pause()
-		time.Sleep(duration)
+		time.Sleep(d)
 		s.redis.Resume()
-	case 1:
-		name = "killed"
+		return nil
+	}},
+	{name: "killed", redis: func(s *saboteur, d time.Duration) error {
 		s.redis.Kill()
-		time.Sleep(duration)
+		time.Sleep(d)
 		s.redis.Restart()
-	case 2, 3:
-		name = "latency"
-		latency := s.between(5*time.Millisecond, time.Second)
-		detail = fmt.Sprintf(" of %v", latency.Round(time.Millisecond))
-		each(func(p *testenv.Proxy) { p.SetLatency(latency) })
-		time.Sleep(duration)
-		each(func(p *testenv.Proxy) { p.SetLatency(0) })
-	case 4:
-		name = "resets"
+		return nil
+	}},
+	{name: "full", redis: func(s *saboteur, d time.Duration) error {
+		return s.configured(d, "maxmemory", "1", "0")
+	}},
+	{name: "read-only", redis: func(s *saboteur, d time.Duration) error {
+		return s.configured(d, "min-replicas-to-write", "1", "0")
+	}},
+	{name: "scripts forgotten", redis: func(s *saboteur, d time.Duration) error {
+		return s.again(d, func(ctx context.Context) error { return s.client.ScriptFlush(ctx).Err() })
+	}},
+	{name: "clients killed", redis: func(s *saboteur, d time.Duration) error {
+		return s.again(d, func(ctx context.Context) error {
+			return s.client.Do(ctx, "CLIENT", "KILL", "TYPE", "normal").Err()
+		})
+	}},
+	{name: "latency", way: slow}, {name: "latency", way: slow},
+	{name: "resets", way: func(s *saboteur, d time.Duration, each func(func(*testenv.Proxy))) string {
 		every := s.between(5*time.Millisecond, 200*time.Millisecond)
-		detail = fmt.Sprintf(" every %v", every.Round(time.Millisecond))
-		for end := time.Now().Add(duration); time.Now().Before(end); {
+		for end := time.Now().Add(d); time.Now().Before(end); {
 			each((*testenv.Proxy).Cut)
 			time.Sleep(every)
 		}
-	case 5:
-		name = "trickle"
+		return fmt.Sprintf(" every %v", every.Round(time.Millisecond))
+	}},
+	{name: "trickle", way: func(s *saboteur, d time.Duration, each func(func(*testenv.Proxy))) string {
 		rate := 100 + s.random.IntN(20_000)
-		detail = fmt.Sprintf(" of %d bytes a second", rate)
 		each(func(p *testenv.Proxy) { p.SetRate(rate) })
-		time.Sleep(duration)
+		time.Sleep(d)
 		each(func(p *testenv.Proxy) { p.SetRate(0) })
-	case 6:
-		name = "halves late"
+		return fmt.Sprintf(" of %d bytes a second", rate)
+	}},
+	{name: "halves late", way: func(s *saboteur, d time.Duration, each func(func(*testenv.Proxy))) string {
 		late := s.between(5*time.Millisecond, time.Second)
-		detail = fmt.Sprintf(" by %v", late.Round(time.Millisecond))
 		each(func(p *testenv.Proxy) { p.SetSplit(late) })
-		time.Sleep(duration)
+		time.Sleep(d)
 		each(func(p *testenv.Proxy) { p.SetSplit(0) })
-	case 7:
-		name = "packets lost"
+		return fmt.Sprintf(" by %v", late.Round(time.Millisecond))
+	}},
+	{name: "packets lost", way: func(_ *saboteur, d time.Duration, each func(func(*testenv.Proxy))) string {
 		each((*testenv.Proxy).Freeze)
-		time.Sleep(duration)
+		time.Sleep(d)
 		each((*testenv.Proxy).Resume)
+		return ""
+	}},
+}
+
+func slow(s *saboteur, d time.Duration, each func(func(*testenv.Proxy))) string {
+	latency := s.between(5*time.Millisecond, time.Second)
+	each(func(p *testenv.Proxy) { p.SetLatency(latency) })
+	time.Sleep(d)
+	each(func(p *testenv.Proxy) { p.SetLatency(0) })
+	return fmt.Sprintf(" of %v", latency.Round(time.Millisecond))
+}
+
+// configured changes a parameter of Redis for d.
+func (s *saboteur) configured(d time.Duration, name, during, after string) error {
+	if err := s.client.ConfigSet(context.Background(), name, during).Err(); err != nil {
+		return err
 	}
-	s.done[name]++
-	if name != "stopped" && name != "killed" {
-		detail += fmt.Sprintf(" at replicas %s", strings.Trim(fmt.Sprint(victims), "[]"))
+	time.Sleep(d)
+	return s.client.ConfigSet(context.Background(), name, after).Err()
+}
+
+// again calls f every 50 ms for d.
+func (s *saboteur) again(d time.Duration, f func(ctx context.Context) error) error {
+	for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+		if err := f(context.Background()); err != nil {
+			return err
+		}
 	}
-	return fmt.Sprintf("%s%s for %v", name, detail, duration.Round(100*time.Millisecond))
+	return nil
+}
+
+// strike has one fault happen and returns when it is over.
+func (s *saboteur) strike() (what string, err error) {
+	duration := s.between(2*time.Second, 5*time.Second)
+	f := faults[s.random.IntN(len(faults))]
+	s.done[f.name]++
+	what = fmt.Sprintf("%s for %v", f.name, duration.Round(100*time.Millisecond))
+	if f.redis != nil {
+		return what, f.redis(s, duration)
+	}
+	victims := s.victims()
+	what += f.way(s, duration, func(do func(*testenv.Proxy)) {
+		for _, v := range victims {
+			do(s.proxies[v])
+		}
+	})
+	return what + fmt.Sprintf(" at replicas %s", strings.Trim(fmt.Sprint(victims), "[]")), nil
 }
 
 // victims are some of the replicas, one at least; all of them in half of the

@@ -79,7 +79,8 @@ func start(t *testing.T) *run {
 	r.client = redis.NewClient(&redis.Options{Addr: r.redis.Addr, MaxRetries: -1, DialerRetries: 1,
 		DialTimeout: 500 * time.Millisecond, ContextTimeoutEnabled: true})
 	t.Cleanup(func() { r.client.Close() })
-	r.saboteur = &saboteur{random: rand.New(rand.NewPCG(*seed, 1<<63)), redis: r.redis, done: map[string]int{}}
+	r.saboteur = &saboteur{random: rand.New(rand.NewPCG(*seed, 1<<63)), redis: r.redis, client: r.client,
+		done: map[string]int{}}
 
 	var addrs []string
 	for i := range replicas {
@@ -155,8 +156,11 @@ func (r *run) run(t *testing.T) {
 			nextReport = nextReport.Add(time.Minute)
 			continue
 		}
-		what := r.saboteur.strike()
+		what, err := r.saboteur.strike()
 		r.calm = time.Now()
+		if err != nil {
+			t.Errorf("fault: %s: %v", what, err)
+		}
 		t.Logf("%8v fault: %s", r.elapsed(), what)
 		nextFault = nextFault.Add(r.saboteur.nextIn())
 	}
