@@ -23,7 +23,7 @@ func TestChild(t *testing.T) {
 // suite is the conformance suite for a database that has the schema.
 func suite(t *testing.T, url string) backendtest.Suite {
 	probe := open(t, url)
-	rounds := random.Times(20, 60)
+	rounds := random.Times(9, 60)
 	if testing.Short() {
 		rounds = 8
 	}
