@@ -18,7 +18,7 @@ import (
 // tables of a size where that matters.
 func TestStatementsUseTheirIndexes(t *testing.T) {
 	eachMake(t, func(t *testing.T, db *DB) {
-		const rows = 12_000
+		const rows = 4_000
 		s := slots.Series{Scope: "*", SizeMs: 4000}
 		fill(t, db, s, rows)
 		d := db.dialect

@@ -11,12 +11,13 @@ import (
 	"time"
 
 	"github.com/headgate-rls/headgate/slots"
+	"github.com/headgate-rls/headgate/test/random"
 )
 
 // backlog is how many slots TestAnotherSizeTakesNoLongerBehindABacklog schedules. Set
 // HEADGATE_TEST_BACKLOG to measure with more.
 func backlog(t *testing.T) int64 {
-	n := int64(20_000)
+	n := int64(random.Times(6_000, 20_000))
 	if text := os.Getenv("HEADGATE_TEST_BACKLOG"); text != "" {
 		var err error
 		n, err = strconv.ParseInt(text, 10, 64)
