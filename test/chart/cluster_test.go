@@ -267,7 +267,7 @@ func define(t *testing.T, k *testenv.Kubernetes, crd object) {
 // collections are where objects are made, by kind.
 var collections = map[string]string{
 	"ConfigMap": "configmaps", "Service": "services", "ServiceAccount": "serviceaccounts", "Pod": "pods",
-	"Deployment": "deployments", "PodDisruptionBudget": "poddisruptionbudgets",
+	"Deployment": "deployments", "Job": "jobs", "PodDisruptionBudget": "poddisruptionbudgets",
 	"HorizontalPodAutoscaler": "horizontalpodautoscalers",
 	"NetworkPolicy":           "networkpolicies", "Certificate": "certificates", "PodMonitor": "podmonitors",
 	"PrometheusRule":  "prometheusrules",
@@ -299,9 +299,9 @@ func labelled(t *testing.T, k *testenv.Kubernetes) (all []string) {
 	for kind := range collections {
 		o := object{"kind": kind, "apiVersion": "v1"}
 		for group, kinds := range map[string]string{
-			"apps/v1": "Deployment", "policy/v1": "PodDisruptionBudget", "autoscaling/v2": "HorizontalPodAutoscaler",
-			"networking.k8s.io/v1": "NetworkPolicy",
-			"cert-manager.io/v1":   "Certificate", "monitoring.coreos.com/v1": "PodMonitor PrometheusRule",
+			"apps/v1": "Deployment", "batch/v1": "Job", "policy/v1": "PodDisruptionBudget",
+			"autoscaling/v2": "HorizontalPodAutoscaler", "networking.k8s.io/v1": "NetworkPolicy",
+			"cert-manager.io/v1": "Certificate", "monitoring.coreos.com/v1": "PodMonitor PrometheusRule",
 			"networking.istio.io/v1": "DestinationRule", "networking.istio.io/v1alpha3": "EnvoyFilter",
 			"admissionregistration.k8s.io/v1": "MutatingAdmissionPolicy MutatingAdmissionPolicyBinding",
 		} {
