@@ -189,8 +189,8 @@ func (s *State) correct(op *Op, units int64, charged charge, now Instant) int64 
 	return units
 }
 
-// unrecord takes units out of a log that were recorded at an instant. There is none in
-// a log that owes, because its records have moved.
+// unrecord removes units from a log that were recorded at the time of charged, and returns how many it
+// removed. It removes none from a log that owes: its records have other times.
 func (s *State) unrecord(units int64, charged charge, now Instant) (given int64) {
 	if s.At > now {
 		return 0
