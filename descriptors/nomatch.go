@@ -95,13 +95,3 @@ func quoted(keys []string) (list []string) {
 	}
 	return list
 }
-
-// AppendShape appends the domain and the keys of a descriptor, in order, to dst: what its rules depend on beside
-// values.
-func AppendShape(dst []byte, domain string, entries []Entry) []byte {
-	dst = append(dst, domain...)
-	for i := range entries {
-		dst = append(append(dst, '|'), entries[i].Key...)
-	}
-	return dst
-}
