@@ -21,7 +21,7 @@ func rules(tb testing.TB, body string) *descriptors.Set {
 	tb.Helper()
 	file := filepath.Join(tb.TempDir(), "rules.yaml")
 	write(tb, file, "domain: shop\ndescriptors:\n- {key: tenant, "+body+"}\n")
-	return load(tb, file)
+	return readSet(tb, file)
 }
 
 func perMinute(tb testing.TB, n int64) *descriptors.Set {
@@ -237,7 +237,7 @@ func TestAccessLog(t *testing.T) {
 	set := func(body string) *descriptors.Set {
 		file := filepath.Join(t.TempDir(), "rules.yaml")
 		write(t, file, "domain: shop\ndescriptors: [{key: tenant, descriptors: [{key: path, value: /pay, "+body+"}]}]\n")
-		return load(t, file)
+		return readSet(t, file)
 	}
 	two := set("concurrency: [{threshold: 2, response: {statusCode: 503}}]")
 	sec := time.Second
