@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/headgate-rls/headgate/descriptors"
+	"github.com/headgate-rls/headgate/internal/app/virtual"
 	"github.com/headgate-rls/headgate/internal/kit/spell"
 	"github.com/headgate-rls/headgate/internal/kit/units"
 	"github.com/headgate-rls/headgate/limit"
@@ -27,6 +28,7 @@ type asked struct {
 	answered bool               // the line says what was answered
 	refused  bool
 	rule     string // that refused
+	cost     int64  // what the request has cost that reserved units; below 0: not known, as in virtual.World.Hold
 }
 
 // A question is a request and what is found out about it, in one piece of memory: most of the time of a replay is
@@ -34,6 +36,7 @@ type asked struct {
 type question struct {
 	asked
 	own    ratelimit.Request
+	may    ratelimit.Estimate
 	recall ratelimit.Recall
 }
 
@@ -41,7 +44,8 @@ type question struct {
 func newQuestion() *question {
 	q := new(question)
 	q.request = &q.own
-	q.own.InProcess, q.own.Recall = true, &q.recall
+	q.own.InProcess, q.own.Recall, q.own.Estimate = true, &q.recall, &q.may
+	q.may.AsSent, q.cost = true, -1
 	return q
 }
 
@@ -160,7 +164,8 @@ func (c *capture) cut(text, name []byte, at *limit.Instant) (rest []byte, ok boo
 }
 
 // captureFields are the fields of a line of a capture.
-var captureFields = []string{"t", "until", "domain", "descriptors", "hitsAddend", "hits_addend", "code", "rule"}
+var captureFields = []string{"t", "until", "domain", "descriptors", "hitsAddend", "hits_addend", "code", "rule",
+	"estimate", "cost", "failed"}
 
 // whole reads a line of any order.
 func (c *capture) whole(text []byte, l *line) error {
@@ -189,6 +194,20 @@ func (c *capture) whole(text []byte, l *line) error {
 		case "hitsAddend", "hits_addend":
 			n, err := s.natural("hitsAddend", math.MaxUint32)
 			req.Hits = uint32(n)
+			return err
+		case "estimate":
+			n, err := s.natural("estimate", math.MaxInt64)
+			q.may.Units = n
+			return err
+		case "cost":
+			n, err := s.natural("cost", math.MaxInt64)
+			q.cost = int64(n)
+			return err
+		case "failed":
+			word, err := s.scalar()
+			if string(word) == "true" {
+				q.cost = virtual.Failed
+			}
 			return err
 		case "descriptors":
 			req.Descriptors = nil // of a field that comes twice the last one counts, as elsewhere

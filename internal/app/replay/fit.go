@@ -63,15 +63,15 @@ func (r *run) decideWith(pass string, probes map[limit.Key]*probe) error {
 		return err
 	}
 	defer w.Close()
-	r.held, r.holds = 0, 0
+	r.held, r.holds, r.spent, r.costs = 0, 0, 0, 0
 	var resp ratelimit.Response
 	_, err = r.pass(pass, func(l *line) error {
 		if l.request == nil {
 			return nil
 		}
 		r.one(w, l, &resp)
-		if l.until != 0 && resp.Err == nil {
-			r.held, r.holds = r.held+l.until.Sub(l.at), r.holds+1
+		if resp.Err == nil {
+			r.learn(l)
 		}
 		return nil
 	})
