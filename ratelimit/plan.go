@@ -44,19 +44,11 @@ func (c *call) plan(b *batch) *Error {
 func (c *call) match(b *batch, i int) *Error {
 	d, p := &c.req.Descriptors[i], &c.decisions[i]
 	p.entries, p.status = d.Entries, &c.resp.Statuses[i] // the rest is zero: see release
-	for j := range d.Entries {
-		if d.Entries[j].Key == "" {
-			return invalid("descriptors[%d].entries[%d].key must not be empty", i, j)
+	if !c.recall(b.rules.set, i) {
+		if err := c.look(b, i); err != nil || p.returns {
+			return err
 		}
 	}
-	if len(d.Entries) > 0 && d.Entries[0].Key == OpKey {
-		p.returns = true
-		return c.openReturn(b, i)
-	}
-	if b.rules.awaited {
-		return errAwaited
-	}
-	b.rules.set.Match(c.req.Domain, d.Entries, &p.match)
 	if d.HasOverride && p.match.Domain {
 		var rule *ruleView
 		if r := p.match.Rule; r != nil {
@@ -84,6 +76,26 @@ func (c *call) match(b *batch, i int) *Error {
 			p.match.Group = descriptors.TextGroup(c.req.Domain, r, d.Entries)
 		}
 	}
+	return nil
+}
+
+// look matches descriptor i, or reads what it says of a token.
+func (c *call) look(b *batch, i int) *Error {
+	d, p := &c.req.Descriptors[i], &c.decisions[i]
+	for j := range d.Entries {
+		if d.Entries[j].Key == "" {
+			return invalid("descriptors[%d].entries[%d].key must not be empty", i, j)
+		}
+	}
+	if len(d.Entries) > 0 && d.Entries[0].Key == OpKey {
+		p.returns = true
+		return c.openReturn(b, i)
+	}
+	if b.rules.awaited {
+		return errAwaited
+	}
+	b.rules.set.Match(c.req.Domain, d.Entries, &p.match)
+	c.keepMatch(b.rules.set, i)
 	return nil
 }
 

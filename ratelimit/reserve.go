@@ -224,7 +224,7 @@ func (c *call) keepReservations(b *batch, v *limit.Verdict) {
 			continue
 		}
 		c.lease.Reserved = append(c.lease.Reserved, leases.Reservation{Key: op.Key, TTL: ttl, Rule: lv.rule, Units: r.units,
-			Note: noteOf(parts, d.entries)})
+			Note: noteOf(parts, d.entries), Oldest: oldest})
 		if end := v.At.Add(ttl); c.lease.Until == 0 || end < c.lease.Until {
 			c.lease.Until = end
 		}
@@ -292,6 +292,9 @@ func (e *engine) viewFor(rules *ruleset, inForce *policies.Snapshot, domain stri
 
 // endReservations adds the settlements of what a token has reserved.
 func (c *call) endReservations(b *batch, r *leases.Return, end *tokenEnd) {
+	if len(r.Reserved) > 0 {
+		b.engine.conf.ended(r.Holder, end.how(), end.cost)
+	}
 	for i := range r.Reserved {
 		one := &r.Reserved[i]
 		parts, entries := parseNote(one.Note)
@@ -350,6 +353,17 @@ func (s *Service) EndReservation(ctx context.Context, l *leases.Lease, how Reser
 	b.ready()
 	s.ask(ctx, s.conf.Backend, b.takes, b.verdicts)
 	c.noteSettlements(b)
+}
+
+// how says how the request has ended, as its caller knows.
+func (e *tokenEnd) how() ReservationEnd {
+	switch {
+	case e.settles:
+		return Settled
+	case e.failed:
+		return Failed
+	}
+	return Unsettled
 }
 
 // event sets what a settlement counts as, and reports whether the charge is corrected.

@@ -53,7 +53,8 @@ func New(conf Config, set *descriptors.Set) (*Service, error) {
 	s.leases = leases.New(leases.Config{
 		Backend: conf.Backend, ServerClock: conf.Caps.ServerClock, Local: conf.Local, Now: conf.Now, Timeout: conf.Timeout,
 		Registry: conf.Registry, Signer: conf.Leases, Replica: conf.Replica, OwnerGrace: conf.OwnerGrace,
-		Log: conf.Log, Metrics: conf.Metrics, Panics: conf.Panics, Ended: conf.ended,
+		Log: conf.Log, Metrics: conf.Metrics, Panics: conf.Panics,
+		Ended:        func(holder string) { conf.ended(holder, Unsettled, 0) },
 		Reservations: leases.Reservations{Grace: descriptors.ReserveGrace, Lost: s.lostCorrections},
 	})
 	s.batches.New = func() any { return new(batch) }

@@ -16,8 +16,8 @@ type sink struct {
 // a sink read it; to add a reader, add a row.
 var sinks = []sink{
 	{see: tellInside},
-	{see: addHeaders},
-	{see: addMetadata},
+	{see: addHeaders, wanted: served},
+	{see: addMetadata, wanted: served},
 	{see: countDecisions, wanted: served, flush: flushCounters},
 	{see: countHits, wanted: func(c *Config) bool { return c.Hits != nil }},
 	{see: countByPolicy, wanted: func(c *Config) bool { return c.Policies != nil }, flush: flushPolicies},

@@ -13,9 +13,9 @@ type Tap interface {
 	Active() bool
 	// See sees a request that was decided.
 	See(*Asked)
-	// Ended says that the request with a lease of this name has ended. It may be called more than once, and is not where
-	// a lease expires.
-	Ended(holder string)
+	// Ended says that the request with a lease of this name has ended, and what it has cost if it had reserved units and
+	// is settled. It may be called more than once; the first call counts. It is not called where a lease expires.
+	Ended(holder string, how ReservationEnd, cost int64)
 }
 
 // An Asked is a request and its answer, for a [Tap].
@@ -26,7 +26,8 @@ type Asked struct {
 	Rule    string // of the limit that refused, else the closest: "domain/path:name"; empty if none counted
 	// Degraded: a failure policy answered, not the counters.
 	Degraded bool
-	Holder   string // names the lease that the request got; empty: none
+	Holder   string // names the lease that the request got and whose end it reports; empty: none
+	Estimate int64  // what the request says that it may cost; 0: it does not
 }
 
 // Asks reports whether descriptor i asks for something. Others give a lease back.
@@ -46,9 +47,9 @@ func (a *Asked) First() int {
 }
 
 // ended tells the taps that a request with a lease has ended.
-func (c *Config) ended(holder string) {
+func (c *Config) ended(holder string, how ReservationEnd, cost int64) {
 	for _, tap := range c.Taps {
-		tap.Ended(holder)
+		tap.Ended(holder, how, cost)
 	}
 }
 
@@ -60,11 +61,12 @@ func showTaps(b *batch, c *call) {
 	if !slices.ContainsFunc(b.engine.conf.Taps, Tap.Active) {
 		return
 	}
-	asked := Asked{Request: c.req, At: limit.Instant(b.instant()), Refused: c.resp.OverLimit, Degraded: c.resp.Degraded}
+	asked := Asked{Request: c.req, At: limit.Instant(b.instant()), Refused: c.resp.OverLimit, Degraded: c.resp.Degraded,
+		Estimate: c.estimate}
 	if d := c.closest(); d != nil && d.limit != nil {
 		asked.Rule = d.limit.name
 	}
-	if len(c.resp.granted) > 0 {
+	if len(c.resp.granted) > 0 && len(c.lease.Held)+len(c.lease.Reserved) > 0 { // of others, reports tell no end
 		asked.Holder = c.holder
 	}
 	for _, tap := range b.engine.conf.Taps {

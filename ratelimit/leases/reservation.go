@@ -18,6 +18,8 @@ type Reservation struct {
 	Units int64
 	// Note is for those who make the corrections: the tracker hands it on.
 	Note string
+	// Oldest: reports settle it, and no token; it is in no token, and so for callers in this process only.
+	Oldest bool
 }
 
 // A Settlement ends a reservation.

@@ -3,6 +3,8 @@ package candidate
 import (
 	"context"
 	"log/slog"
+	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -127,12 +129,12 @@ func (k *Candidate) See(a *ratelimit.Asked) {
 }
 
 // Ended implements [ratelimit.Tap].
-func (k *Candidate) Ended(holder string) {
+func (k *Candidate) Ended(holder string, how ratelimit.ReservationEnd, cost int64) {
 	if k.rules.Load() == nil {
 		return
 	}
 	j := k.jobs.Get().(*job)
-	j.ended, j.holder = true, string(append([]byte(nil), holder...))
+	j.ended, j.holder, j.how, j.cost = true, strings.Clone(holder), how, cost
 	k.push(j)
 }
 
@@ -179,7 +181,7 @@ func (k *Candidate) decide(ctx context.Context, batch []*job) {
 		}
 		k.ask(ctx, batch[:n])
 		for batch = batch[n:]; len(batch) > 0 && batch[0].ended; batch = batch[1:] {
-			k.end(ctx, batch[0].holder)
+			k.end(ctx, batch[0])
 		}
 	}
 }
@@ -213,18 +215,33 @@ func (k *Candidate) ask(ctx context.Context, batch []*job) {
 func (k *Candidate) keep(j *job) {
 	lease := j.resp.Inside.Lease
 	switch {
-	case len(lease.Held) == 0:
-	case j.holder == "" || len(k.leases) >= maxLeases: // nobody reports its end
-		k.service.Leases().ApplyOwn(context.Background(), leases.End, lease)
+	case len(lease.Held) == 0 && !slices.ContainsFunc(lease.Reserved, byToken):
+	case j.holder == "" || len(k.leases) >= maxLeases: // nobody reports its end, and what it costs is not known
+		k.finish(context.Background(), &lease, ratelimit.Unsettled, 0)
 	default:
 		k.leases[j.holder] = lease
 	}
 }
 
-func (k *Candidate) end(ctx context.Context, holder string) {
-	if lease, held := k.leases[holder]; held {
-		delete(k.leases, holder)
-		k.service.Leases().ApplyOwn(ctx, leases.End, lease)
+// finish ends a request's leases and settles its reservations.
+func (k *Candidate) finish(ctx context.Context, l *leases.Lease, how ratelimit.ReservationEnd, cost int64) {
+	if len(l.Held) > 0 {
+		k.service.Leases().ApplyOwn(ctx, leases.End, *l)
+	}
+	if l.Reserved = slices.DeleteFunc(l.Reserved, oldest); len(l.Reserved) > 0 {
+		k.service.EndReservation(ctx, l, how, uint64(cost))
+	}
+}
+
+// byToken: the reservation ends with its request. Others are settled by reports, which are decided like requests.
+func byToken(r leases.Reservation) bool { return !r.Oldest }
+
+func oldest(r leases.Reservation) bool { return r.Oldest }
+
+func (k *Candidate) end(ctx context.Context, j *job) {
+	if lease, held := k.leases[j.holder]; held {
+		delete(k.leases, j.holder)
+		k.finish(ctx, &lease, j.how, j.cost)
 	}
 	if len(k.leases) > maxLeases/2 { // of some the end was dropped
 		now := limit.InstantOf(time.Now())

@@ -333,3 +333,34 @@ func BenchmarkLive(b *testing.B) {
 		})
 	}
 }
+
+// Rules on trial reserve and settle as the live ones do.
+func TestReservations(t *testing.T) {
+	set := rulesOf(t, "domain: shop\ndescriptors:\n- {key: user, reserve: {amount: estimate, default: 100, max: 400, "+
+		"ttl: 1h}, limits: [{algorithm: fixed_window, limit: 1000, window: 24h}]}\n")
+	p := newPair(t, 1, nil)
+	mustSet(t, p, set)
+	if err := p.live.SetRules(set); err != nil {
+		t.Fatal(err)
+	}
+	p.run(t)
+	const rounds = 12
+	refused := int64(0)
+	for i := range int64(rounds) {
+		req := &ratelimit.Request{Domain: "shop", InProcess: true, Estimate: &ratelimit.Estimate{Units: 300, AsSent: true},
+			Descriptors: []ratelimit.Descriptor{{Entries: []descriptors.Entry{{Key: "user", Value: "a"}}}}}
+		resp := new(ratelimit.Response)
+		p.live.Decide(t.Context(), []*ratelimit.Request{req}, []*ratelimit.Response{resp})
+		if resp.OverLimit {
+			refused++
+		} else {
+			p.live.EndReservation(t.Context(), &resp.Inside.Lease, ratelimit.Settled, 100)
+		}
+		p.await(t, i+1)
+	}
+	// 8 requests spend 800; of the next ones none has room for 300.
+	if a := p.await(t, rounds); refused != 4 || a.RefusedOld != refused || a.RefusedNew != refused ||
+		a.NewlyRefused != 0 {
+		t.Errorf("%d refused: %+v", refused, a)
+	}
+}

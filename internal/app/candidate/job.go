@@ -12,7 +12,10 @@ type job struct {
 	refused bool // by the live rules
 	rule    string
 	holder  string // of the live lease
-	ended   bool   // the request with this lease has ended; the rest is not set
+	ended   bool   // the request with this lease has ended; of the rest only how and cost are set
+	how     ratelimit.ReservationEnd
+	cost    int64
+	may     ratelimit.Estimate
 	text    []byte
 }
 
@@ -32,6 +35,8 @@ func (j *job) copy(a *ratelimit.Asked) {
 	}
 	*to = ratelimit.Request{Domain: next(from.Domain), Hits: from.Hits, InProcess: true, Descriptors: to.Descriptors[:0]}
 	j.refused, j.rule, j.ended = a.Refused, a.Rule, false
+	j.may = ratelimit.Estimate{Units: uint64(a.Estimate), AsSent: true}
+	to.Estimate = &j.may
 	j.holder = next(a.Holder)
 	to.ID = j.holder
 	for i := range from.Descriptors {

@@ -71,9 +71,9 @@ func (h *Hub) See(a *ratelimit.Asked) {
 }
 
 // Ended implements [ratelimit.Tap].
-func (h *Hub) Ended(holder string) {
+func (h *Hub) Ended(holder string, how ratelimit.ReservationEnd, cost int64) {
 	for _, s := range h.list() {
-		s.ended(holder, limit.InstantOf(time.Now()))
+		s.ended(holder, limit.InstantOf(time.Now()), how, cost)
 	}
 }
 

@@ -32,6 +32,12 @@ const rules = `domain: shop
 descriptors:
 - {key: tenant, rate_limit: {name: per-tenant, unit: hour, requests_per_unit: 3}}
 - {key: busy, concurrency: [{threshold: 2, response: {statusCode: 503}}]}
+- key: user
+  reserve: {amount: estimate, default: 100, max: 400, ttl: 1h, on_5xx: free}
+  limits: [{name: tpm, algorithm: fixed_window, limit: 4000, window: 24h}]
+- key: oldest
+  reserve: {amount: auto, default: 100, max: 400, ttl: 1h, match: oldest}
+  limits: [{name: tpm, algorithm: fixed_window, limit: 3000, window: 24h}]
 `
 
 // newService returns a service whose requests the hub sees.

@@ -23,6 +23,17 @@ func until(b []byte, at limit.Instant) []byte {
 	return append(at.Time().AppendFormat(b, timeLayout), '"')
 }
 
+// spent appends how a request has ended that had reserved units, as far as that is known.
+func spent(b []byte, how ratelimit.ReservationEnd, cost int64) []byte {
+	switch how {
+	case ratelimit.Settled, ratelimit.Cancelled:
+		return strconv.AppendInt(append(b, `,"cost":`...), cost, 10)
+	case ratelimit.Failed:
+		return append(b, `,"failed":true`...)
+	}
+	return b
+}
+
 // tail appends a request and its answer, without the times.
 func (c *Config) tail(b []byte, a *ratelimit.Asked) []byte {
 	req := a.Request
@@ -40,6 +51,9 @@ func (c *Config) tail(b []byte, a *ratelimit.Asked) []byte {
 	b = append(b, ']')
 	if req.Hits > 0 {
 		b = strconv.AppendUint(append(b, `,"hitsAddend":`...), uint64(req.Hits), 10)
+	}
+	if a.Estimate > 0 {
+		b = strconv.AppendInt(append(b, `,"estimate":`...), a.Estimate, 10)
 	}
 	if !a.Refused {
 		return append(b, `,"code":"OK"}`+"\n"...)

@@ -99,12 +99,12 @@ func (s *stream) wait(holder string, p pending) {
 }
 
 // ended queues the line of a request that has ended.
-func (s *stream) ended(holder string, at limit.Instant) {
+func (s *stream) ended(holder string, at limit.Instant, how ratelimit.ReservationEnd, cost int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if p, there := s.pending[holder]; there {
 		delete(s.pending, holder)
-		s.add(append(until(begin(nil, p.at), max(at, p.at)), p.tail...))
+		s.add(append(spent(until(begin(nil, p.at), max(at, p.at)), how, cost), p.tail...))
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/headgate-rls/headgate/descriptors"
+	"github.com/headgate-rls/headgate/internal/app/virtual"
 	"github.com/headgate-rls/headgate/internal/kit/spell"
 	"github.com/headgate-rls/headgate/internal/kit/units"
 	"github.com/headgate-rls/headgate/limit"
@@ -18,15 +19,34 @@ type line struct {
 	at    limit.Instant
 	until limit.Instant // when it ended; 0: not known
 	n     int           // of the line in its file
-	asked
+	*asked
 }
 
-// asked is what a line has beside its times.
+// asked is what a line has beside its times. Lines that are alike share it.
 type asked struct {
 	request  *ratelimit.Request // nil: the line asks for nothing
 	answered bool               // the line says what was answered
 	refused  bool
 	rule     string // that refused
+	cost     int64  // what the request has cost that reserved units; below 0: not known, as in virtual.World.Hold
+}
+
+// A question is a request and what is found out about it, in one piece of memory: most of the time of a replay is
+// spent on waiting for memory.
+type question struct {
+	asked
+	own    ratelimit.Request
+	may    ratelimit.Estimate
+	recall ratelimit.Recall
+}
+
+// newQuestion returns a question whose request is to be filled.
+func newQuestion() *question {
+	q := new(question)
+	q.request = &q.own
+	q.own.InProcess, q.own.Recall, q.own.Estimate = true, &q.recall, &q.may
+	q.may.AsSent, q.cost = true, -1
+	return q
 }
 
 // A parser reads the lines of a format.
@@ -41,9 +61,10 @@ const kept = 64 << 20
 type capture struct {
 	clock clock
 	// frames are lines without their times. Most lines differ from others in these only.
-	frames map[string]asked
+	frames map[string]*asked
 	size   int
 	frame  []byte
+	twice  bool // whole has found a time twice in the line: it has no frame
 }
 
 func (c *capture) parse(text []byte, l *line) (err error) {
@@ -54,7 +75,7 @@ func (c *capture) parse(text []byte, l *line) (err error) {
 		}
 	}
 	times := *l
-	framed := c.times(text, &times)
+	framed := c.cutTimes(text, &times)
 	if framed {
 		if a, ok := c.frames[string(c.frame)]; ok {
 			*l = times
@@ -63,14 +84,15 @@ func (c *capture) parse(text []byte, l *line) (err error) {
 		}
 	}
 	*l = line{}
-	if err := c.whole(text, l); err != nil || !framed {
+	err = c.whole(text, l)
+	if err != nil || !framed || c.twice || times.at != l.at || times.until != l.until {
 		return err
 	}
 	if tail := c.usual(text, &times); tail != nil && l.until == 0 {
 		c.frame = append(c.frame[:0], tail...)
 	}
 	if c.size += len(c.frame) * 4; c.size > kept || c.frames == nil {
-		c.frames, c.size = map[string]asked{}, 0
+		c.frames, c.size = map[string]*asked{}, 0
 	}
 	c.frames[string(c.frame)] = l.asked
 	return nil
@@ -94,11 +116,12 @@ func (c *capture) usual(text []byte, l *line) (tail []byte) {
 	return text[n:]
 }
 
-// times reads the times of a line, and leaves the rest in c.frame. It returns false if they are not in the usual form.
+// cutTimes reads the times of a line, and leaves the rest in c.frame. It returns false if their form is not the usual
+// one.
 //
 // A line whose frame is that of a line that was read has its times where that one had them: in a string, the names of
 // these fields would be escaped.
-func (c *capture) times(text []byte, l *line) (ok bool) {
+func (c *capture) cutTimes(text []byte, l *line) (ok bool) {
 	l.until = 0
 	c.frame = c.frame[:0]
 	rest, ok := c.cut(text, begin, &l.at)
@@ -141,17 +164,23 @@ func (c *capture) cut(text, name []byte, at *limit.Instant) (rest []byte, ok boo
 }
 
 // captureFields are the fields of a line of a capture.
-var captureFields = []string{"t", "until", "domain", "descriptors", "hitsAddend", "hits_addend", "code", "rule"}
+var captureFields = []string{"t", "until", "domain", "descriptors", "hitsAddend", "hits_addend", "code", "rule",
+	"estimate", "cost", "failed"}
 
 // whole reads a line of any order.
 func (c *capture) whole(text []byte, l *line) error {
 	s := scanner{text: text}
-	req := &ratelimit.Request{InProcess: true}
+	q := newQuestion()
+	req := q.request
+	l.asked, c.twice = &q.asked, false
+	var begun, ended bool
 	err := s.object(func(name []byte) error {
 		switch string(name) {
 		case "t":
+			c.twice, begun = c.twice || begun, true
 			return c.time(&s, "t", &l.at)
 		case "until":
+			c.twice, ended = c.twice || ended, true
 			return c.time(&s, "until", &l.until)
 		case "domain":
 			return s.keep(&req.Domain)
@@ -166,7 +195,22 @@ func (c *capture) whole(text []byte, l *line) error {
 			n, err := s.natural("hitsAddend", math.MaxUint32)
 			req.Hits = uint32(n)
 			return err
+		case "estimate":
+			n, err := s.natural("estimate", math.MaxInt64)
+			q.may.Units = n
+			return err
+		case "cost":
+			n, err := s.natural("cost", math.MaxInt64)
+			q.cost = int64(n)
+			return err
+		case "failed":
+			word, err := s.scalar()
+			if string(word) == "true" {
+				q.cost = virtual.Failed
+			}
+			return err
 		case "descriptors":
+			req.Descriptors = nil // of a field that comes twice the last one counts, as elsewhere
 			return s.list('[', ']', func() error {
 				req.Descriptors = append(req.Descriptors, ratelimit.Descriptor{})
 				return s.descriptor(&req.Descriptors[len(req.Descriptors)-1])
@@ -177,7 +221,7 @@ func (c *capture) whole(text []byte, l *line) error {
 	if err == nil {
 		err = s.end()
 	}
-	switch l.request = req; {
+	switch {
 	case err != nil:
 		return err
 	case l.at == 0:
@@ -215,6 +259,7 @@ func (s *scanner) descriptor(d *ratelimit.Descriptor) error {
 	return s.object(func(name []byte) (err error) {
 		switch string(name) {
 		case "entries":
+			d.Entries = nil
 			return s.list('[', ']', func() error {
 				d.Entries = append(d.Entries, descriptors.Entry{})
 				return s.entry(&d.Entries[len(d.Entries)-1])

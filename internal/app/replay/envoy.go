@@ -39,13 +39,25 @@ type accessLog struct {
 	values [][]byte // of the line; nil: it has none
 	has    []bool
 
+	order []place // of the fields of the line before
+	nth   int     // of the field that is read next
+
 	patterns             []pattern
 	time, duration, cost int // in fields; -1: none
 
-	requests map[string]*ratelimit.Request
+	requests map[string]*asked
 	size     int
 	key      []byte
 }
+
+// A place is where the value of a field goes.
+type place struct {
+	name []byte
+	at   int
+}
+
+// maxOrder bounds the fields whose places are kept.
+const maxOrder = 1000
 
 // A pattern is a descriptor to be: an entry has parts.
 type pattern [][]part
@@ -134,6 +146,7 @@ func (a *accessLog) parse(text []byte, l *line) (err error) {
 	*l = line{}
 	s := scanner{text: text}
 	clear(a.has)
+	a.nth = 0
 	var first *[]string
 	if a.names == nil {
 		first, a.names = &a.names, []string{}
@@ -157,7 +170,7 @@ func (a *accessLog) parse(text []byte, l *line) (err error) {
 		}
 		l.until = l.at + limit.Instant(ms*1000+0.5)
 	}
-	l.request, err = a.request()
+	l.asked, err = a.request()
 	return err
 }
 
@@ -188,19 +201,27 @@ func (a *accessLog) read(s *scanner, path []byte, depth int, names *[]string) er
 	})
 }
 
+// index returns the place of a field among those that are mapped, -1 if it is not. Lines mostly have the fields of the
+// line before in the same order, so that its places are right.
 func (a *accessLog) index(name []byte) int {
-	for i, f := range a.fields {
-		if len(f) == len(name) && f == string(name) {
-			return i
-		}
+	n := a.nth
+	if a.nth++; n < len(a.order) && bytes.Equal(a.order[n].name, name) {
+		return a.order[n].at
 	}
-	return -1
+	at := slices.IndexFunc(a.fields, func(f string) bool { return f == string(name) })
+	if n == len(a.order) && n < maxOrder {
+		a.order = append(a.order, place{})
+	}
+	if n < len(a.order) {
+		a.order[n] = place{append(a.order[n].name[:0], name...), at}
+	}
+	return at
 }
 
 // request makes the request of a line: nil if it lacks a value for each of the descriptors. Envoy leaves a descriptor
 // out
 // whose value is missing.
-func (a *accessLog) request() (*ratelimit.Request, error) {
+func (a *accessLog) request() (*asked, error) {
 	a.key = a.key[:0]
 	for i := range a.fields {
 		if i == a.time || i == a.duration {
@@ -217,7 +238,9 @@ func (a *accessLog) request() (*ratelimit.Request, error) {
 	if r, ok := a.requests[string(a.key)]; ok {
 		return r, nil
 	}
-	r := &ratelimit.Request{Domain: a.Domain, InProcess: true}
+	q := newQuestion()
+	r := q.request
+	r.Domain = a.Domain
 	var cost uint64
 	if a.cost >= 0 {
 		if !a.has[a.cost] {
@@ -235,13 +258,13 @@ func (a *accessLog) request() (*ratelimit.Request, error) {
 		}
 	}
 	if len(r.Descriptors) == 0 {
-		r = nil
+		q.request = nil
 	}
 	if a.size += 4 * len(a.key); a.size > kept || a.requests == nil {
-		a.requests, a.size = map[string]*ratelimit.Request{}, 0
+		a.requests, a.size = map[string]*asked{}, 0
 	}
-	a.requests[string(a.key)] = r
-	return r, nil
+	a.requests[string(a.key)] = &q.asked
+	return &q.asked, nil
 }
 
 func (a *accessLog) descriptor(t pattern) (d ratelimit.Descriptor, ok bool) {

@@ -2,6 +2,7 @@ package replay
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/headgate-rls/headgate/backends"
 	"github.com/headgate-rls/headgate/descriptors"
@@ -10,9 +11,10 @@ import (
 	"github.com/headgate-rls/headgate/ratelimit"
 )
 
-// fit finds for the keys of the report the smallest limits with which they would not have been refused: it decides once
-// more with limits that are far too large for them, to see how much each needs, and then with what it has found, to be
-// certain.
+// fit finds for each key of the report the smallest limit that would not have refused it, with all others as in the new
+// rules: it decides once more with a limit that is far too large, to see how much the key needs, and then with what it
+// has found, to be certain. Keys whose requests have no other limit do not change what others get: they are decided
+// together. Of each other one, all is decided twice.
 func (r *run) fit() error {
 	if len(r.report.Keys) == 0 {
 		return nil
@@ -24,26 +26,59 @@ func (r *run) fit() error {
 			k.LimitOld = figure(before)
 		}
 		k.LimitNew, k.Figure = figure(k.limit), figureName(k.limit)
-		if wide := widest(k.limit); wide != nil {
-			need[k.counter] = &probe{limit: wide, seen: series{peaks: true},
-				window: limit.Instant(k.limit.Window().Microseconds())}
+		if p := newProbe(k.limit); p != nil {
+			need[k.counter] = p
 		}
 	}
 	if err := r.decideWith("measure", need); err != nil {
 		return err
 	}
 	check := map[limit.Key]*probe{}
-	for _, k := range r.report.Keys {
-		p := need[k.counter]
-		if p == nil {
-			continue
-		}
-		k.Peak, k.used = p.peak, p.seen
-		if fits, err := withFigure(k.limit, p.need); err == nil && !p.refused {
-			check[k.counter] = &probe{limit: fits}
+	for i, k := range r.report.Keys {
+		switch p := need[k.counter]; {
+		case p == nil:
+		case p.beside && len(need) > 1:
+			if err := r.fitAlone(i, k); err != nil {
+				return err
+			}
+		default:
+			if fits := k.measured(p); fits != nil {
+				check[k.counter] = fits
+			}
 		}
 	}
-	if err := r.decideWith("verify", check); err != nil {
+	return r.verify("verify", check)
+}
+
+// fitAlone is fit of one key.
+func (r *run) fitAlone(i int, k *KeyRow) error {
+	of := fmt.Sprintf("key %d of %d", i+1, len(r.report.Keys))
+	p := newProbe(k.limit)
+	if err := r.decideWith("measure "+of, map[limit.Key]*probe{k.counter: p}); err != nil {
+		return err
+	}
+	if fits := k.measured(p); fits != nil {
+		return r.verify("verify "+of, map[limit.Key]*probe{k.counter: fits})
+	}
+	return nil
+}
+
+// measured takes what a probe has seen, and returns one that has what the key needs; nil if there is no such limit.
+func (k *KeyRow) measured(p *probe) *probe {
+	k.Peak, k.used = p.peak, p.seen
+	fits, err := withFigure(k.limit, p.need)
+	if err != nil || p.refused {
+		return nil
+	}
+	return &probe{limit: fits}
+}
+
+// verify has all requests decided with limits for some keys, and reports those limits that refuse nothing.
+func (r *run) verify(pass string, check map[limit.Key]*probe) error {
+	if len(check) == 0 {
+		return nil
+	}
+	if err := r.decideWith(pass, check); err != nil {
 		return err
 	}
 	for _, k := range r.report.Keys {
@@ -63,15 +98,15 @@ func (r *run) decideWith(pass string, probes map[limit.Key]*probe) error {
 		return err
 	}
 	defer w.Close()
-	r.held, r.holds = 0, 0
+	r.held, r.holds, r.spent, r.costs = 0, 0, 0, 0
 	var resp ratelimit.Response
 	_, err = r.pass(pass, func(l *line) error {
 		if l.request == nil {
 			return nil
 		}
 		r.one(w, l, &resp)
-		if l.until != 0 && resp.Err == nil {
-			r.held, r.holds = r.held+l.until.Sub(l.at), r.holds+1
+		if resp.Err == nil {
+			r.learn(l)
 		}
 		return nil
 	})
@@ -83,12 +118,22 @@ type probe struct {
 	limit   *limit.Limit
 	need    int64 // the largest figure that was needed
 	refused bool
+	beside  bool // requests of the key have other limits, too
 
 	peak   int64         // most units that were asked for in a window
 	window limit.Instant // its length
 	number limit.Instant // of the present window
 	units  int64         // in it
 	seen   series        // what was in use
+}
+
+// newProbe returns a probe that measures; nil if no limit is large enough.
+func newProbe(l *limit.Limit) *probe {
+	wide := widest(l)
+	if wide == nil {
+		return nil
+	}
+	return &probe{limit: wide, seen: series{peaks: true}, window: limit.Instant(l.Window().Microseconds())}
 }
 
 // probing is a store that decides some keys by other limits.
@@ -109,6 +154,7 @@ func (p *probing) Take(ctx context.Context, reqs []limit.Request, out []limit.Ve
 	for i := range reqs {
 		for j := range reqs[i].Ops {
 			if probe := p.probes[reqs[i].Ops[j].Key]; probe != nil && out[i].Err == nil {
+				probe.beside = probe.beside || len(reqs[i].Ops) > 1
 				probe.see(&reqs[i].Ops[j], &out[i], &out[i].Outcomes[j])
 			}
 		}

@@ -3,6 +3,7 @@ package replay
 import (
 	"bytes"
 	"compress/gzip"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -12,7 +13,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/headgate-rls/headgate/backends"
 	"github.com/headgate-rls/headgate/descriptors"
+	"github.com/headgate-rls/headgate/internal/app/virtual"
+	"github.com/headgate-rls/headgate/limit"
+	"github.com/headgate-rls/headgate/ratelimit"
 	"github.com/headgate-rls/headgate/test/random"
 )
 
@@ -21,7 +26,7 @@ func rules(tb testing.TB, body string) *descriptors.Set {
 	tb.Helper()
 	file := filepath.Join(tb.TempDir(), "rules.yaml")
 	write(tb, file, "domain: shop\ndescriptors:\n- {key: tenant, "+body+"}\n")
-	return load(tb, file)
+	return readSet(tb, file)
 }
 
 func perMinute(tb testing.TB, n int64) *descriptors.Set {
@@ -176,6 +181,77 @@ func fitRound(t *testing.T, rnd *rand.Rand, rule string) (found int) {
 	return found
 }
 
+// refusing notes which limits of one request's ops refuse.
+type refusing struct {
+	backends.Backend
+	by [2]bool
+}
+
+func (s *refusing) Take(ctx context.Context, reqs []limit.Request, out []limit.Verdict) {
+	s.Backend.Take(ctx, reqs, out)
+	for i := range reqs {
+		for j := range reqs[i].Ops {
+			s.by[j] = s.by[j] || !out[i].Outcomes[j].Admitted
+		}
+	}
+}
+
+// Where a request has two limits, the number for each is the smallest with which that limit refuses nothing while the
+// other one stays: found by trying all of them.
+func TestWouldFitWithBesideAnotherLimit(t *testing.T) {
+	set := func(x, y int64) *descriptors.Set {
+		return rules(t, fmt.Sprintf("limits: [{name: x, algorithm: fixed_window, limit: %d, window: 10s}, "+
+			"{name: y, algorithm: fixed_window, limit: %d, window: 1m}]", x, y))
+	}
+	found := map[string]bool{}
+	for round := range random.Times(3, 60) {
+		rnd := random.Rand(t, uint64(round))
+		var list []string
+		var times []limit.Instant
+		for at := time.Duration(0); len(list) < 60; at += time.Duration(rnd.ExpFloat64() * float64(2*time.Second)) {
+			list = append(list, ask(at, "a", ""))
+			times = append(times, limit.InstantOf(start0.Add(at.Truncate(time.Microsecond))))
+		}
+		req := &ratelimit.Request{Domain: "shop", InProcess: true, Descriptors: []ratelimit.Descriptor{
+			{Entries: []descriptors.Entry{{Key: "tenant", Value: "a"}}}}}
+		refused := func(x, y int64) [2]bool {
+			s := new(refusing)
+			w, err := virtual.New(set(x, y), virtual.Options{Store: func(b backends.Backend) backends.Backend {
+				s.Backend = b
+				return s
+			}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer w.Close()
+			for _, at := range times {
+				w.Decide(at, req, new(ratelimit.Response))
+			}
+			return s.by
+		}
+		const x, y = 4, 14
+		for _, k := range mustRun(t, Options{Files: capturedIn(t, list...), New: set(x, y), Top: 10}).Keys {
+			found[k.Rule] = true
+			n := int64(1)
+			if strings.HasSuffix(k.Rule, ":x") {
+				for refused(n, y)[0] {
+					n++
+				}
+			} else {
+				for refused(x, n)[1] {
+					n++
+				}
+			}
+			if k.WouldFitWith == nil || *k.WouldFitWith != n {
+				t.Errorf("round %d, %s: %s, want %d", round, k.Rule, k.Fits(), n)
+			}
+		}
+	}
+	if len(found) != 2 {
+		t.Errorf("only keys of %v are refused", found)
+	}
+}
+
 // Files are one sequence, however they are cut, packed and ordered, and two runs find the same.
 func TestInputsAreAlike(t *testing.T) {
 	all := burst()
@@ -237,7 +313,7 @@ func TestAccessLog(t *testing.T) {
 	set := func(body string) *descriptors.Set {
 		file := filepath.Join(t.TempDir(), "rules.yaml")
 		write(t, file, "domain: shop\ndescriptors: [{key: tenant, descriptors: [{key: path, value: /pay, "+body+"}]}]\n")
-		return load(t, file)
+		return readSet(t, file)
 	}
 	two := set("concurrency: [{threshold: 2, response: {statusCode: 503}}]")
 	sec := time.Second

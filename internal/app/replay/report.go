@@ -41,6 +41,7 @@ type Report struct {
 	Unmapped     int64     `json:"unmapped"` // lines that lack the values of all descriptors
 	Undecided    int64     `json:"undecided"`
 	UndecidedWhy string    `json:"undecided_why,omitempty"`
+	Assumed      int64     `json:"assumed"`   // reservations whose requests' cost no line says
 	Forgotten    int64     `json:"forgotten"` // counters, for want of room
 
 	before, after series // refusals
@@ -185,6 +186,8 @@ func (r *Report) Notes() (notes []string) {
 	note(r.Unlimited > 0, "%s: no limit of the new rules applies", spell.Count(int(r.Unlimited), "request"))
 	note(r.Unmapped > 0, "%s no values for a descriptor, and ask for nothing", lines(r.Unmapped, "has", "have"))
 	note(r.Undecided > 0, "%s could not be decided: %s", spell.Count(int(r.Undecided), "request"), r.UndecidedWhy)
+	note(r.Assumed > 0, "of %s no line says what the request has cost: it counts as the average of those "+
+		"before, or else as the rules' on_lost says", spell.Count(int(r.Assumed), "reservation"))
 	note(r.Back > 0, "%s older than one before (the first is %s), and counted as if made then: --reorder 1m puts them "+
 		"in order",
 		lines(int64(r.Back), "is", "are"), r.BackAt)

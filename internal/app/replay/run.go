@@ -56,6 +56,8 @@ type run struct {
 	begin limit.Instant // of what is reported; 0: not known yet
 	held  time.Duration // of requests whose end is known
 	holds int64
+	spent int64 // by requests that reserved units and whose cost is known
+	costs int64
 }
 
 // counterKey names a counter of a limit.
@@ -171,7 +173,9 @@ func (r *run) decide() error {
 		if r.begin == 0 {
 			r.start(l.at)
 		}
-		r.one(by, l, &now)
+		if r.one(by, l, &now) {
+			r.report.Assumed++
+		}
 		if now.Err != nil {
 			r.report.Undecided++
 			r.report.UndecidedWhy = now.Err.Message
@@ -226,27 +230,56 @@ func (r *run) start(at limit.Instant) {
 	}
 }
 
-// one decides a request, and has it be in flight.
-func (r *run) one(w *virtual.World, l *line, resp *ratelimit.Response) {
+// one decides a request, and has it be in flight. What it has reserved it settles when it ends, unless reports do.
+// assumed: no line says what it costs.
+func (r *run) one(w *virtual.World, l *line, resp *ratelimit.Response) (assumed bool) {
 	w.Decide(l.at, l.request, resp)
-	if len(resp.Inside.Lease.Held) == 0 {
-		return
+	lease := &resp.Inside.Lease
+	if len(lease.Held)+len(lease.Reserved) == 0 {
+		return false
 	}
+	until, cost := l.until, l.cost
 	switch {
-	case l.until != 0:
-		w.Hold(resp, l.until, -1)
+	case until != 0:
 	case r.Hold > 0:
-		w.Hold(resp, l.at.Add(r.Hold), -1)
+		until = l.at.Add(r.Hold)
 	case r.holds > 0:
-		w.Hold(resp, l.at.Add(r.held/time.Duration(r.holds)), -1)
+		until = l.at.Add(r.held / time.Duration(r.holds))
+	}
+	for i := range lease.Reserved {
+		of := &lease.Reserved[i]
+		lost := l.at.Add(of.TTL - descriptors.ReserveGrace)
+		switch {
+		case of.Oldest: // a report settles it, or else it is lost
+			until = lost
+		case l.until == 0:
+			if assumed = true; r.costs > 0 {
+				cost = r.spent / r.costs
+			}
+		}
+		if until == 0 {
+			until = lost
+		}
+	}
+	if until != 0 {
+		w.Hold(resp, until, cost)
+	}
+	return assumed
+}
+
+// learn notes how long a request was in flight and what it has cost, for others of which no line says it.
+func (r *run) learn(l *line) {
+	if l.until != 0 {
+		r.held, r.holds = r.held+l.until.Sub(l.at), r.holds+1
+	}
+	if l.cost >= 0 {
+		r.spent, r.costs = r.spent+l.cost, r.costs+1
 	}
 }
 
 // count counts the answers to a request.
 func (r *run) count(l *line, now, then *ratelimit.Response) {
-	if l.until != 0 {
-		r.held, r.holds = r.held+l.until.Sub(l.at), r.holds+1
-	}
+	r.learn(l)
 	rep := r.report
 	rep.Decided++
 	if l.at < r.begin {

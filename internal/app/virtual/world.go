@@ -80,6 +80,9 @@ func (w *World) Decide(at limit.Instant, req *ratelimit.Request, resp *ratelimit
 	w.service.Decide(context.Background(), w.reqs[:], w.resps[:])
 }
 
+// Failed is the cost of a request that has failed without saying it.
+const Failed = -2
+
 // Hold has the request that was answered last be in flight until an instant, if it got a lease. It has cost so much
 // then; less than 0 is not known.
 func (w *World) Hold(resp *ratelimit.Response, until limit.Instant, cost int64) {
@@ -106,6 +109,9 @@ func (w *World) settle(e *end) {
 	how := ratelimit.Settled
 	if e.cost < 0 {
 		how = ratelimit.Unsettled
+	}
+	if e.cost == Failed {
+		how = ratelimit.Failed
 	}
 	w.service.EndReservation(context.Background(), &e.lease, how, uint64(max(e.cost, 0)))
 }

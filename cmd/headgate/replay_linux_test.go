@@ -1,0 +1,91 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+	"unsafe"
+)
+
+// terminal returns the two ends of a terminal: what people read, and what programs write to.
+func terminal(t *testing.T) (reads, writes *os.File) {
+	t.Helper()
+	reads, err := os.OpenFile("/dev/ptmx", os.O_RDWR|syscall.O_NOCTTY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		t.Skip("no terminals: ", err)
+	}
+	t.Cleanup(func() { _ = reads.Close() })
+	var n, unlocked uint32
+	for _, c := range []struct {
+		request uintptr
+		value   *uint32
+	}{{syscall.TIOCSPTLCK, &unlocked}, {syscall.TIOCGPTN, &n}} {
+		if _, _, errno := syscall.Syscall(syscall.SYS_IOCTL, reads.Fd(), c.request,
+			uintptr(unsafe.Pointer(c.value))); errno != 0 {
+			t.Fatal(errno)
+		}
+	}
+	writes, err = os.OpenFile(fmt.Sprintf("/dev/pts/%d", n), os.O_RDWR|syscall.O_NOCTTY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = writes.Close() })
+	return reads, writes
+}
+
+// Who waits for a replay sees how far it is, and then nothing of it is left beside the report; a file gets none of it.
+func TestProgressOnATerminal(t *testing.T) {
+	rules := writeRules(t, "domain: d\ndescriptors: [{key: a, rate_limit: {unit: minute, requests_per_unit: 4}}]\n")
+	capture := filepath.Join(t.TempDir(), "capture.jsonl")
+	line := `{"t":"2026-01-01T00:00:00Z","domain":"d","descriptors":[{"entries":[{"key":"a","value":"1"}]}]}` + "\n"
+	if err := os.WriteFile(capture, []byte(strings.Repeat(line, 1<<20)), 0o600); err != nil { // for half a second
+		t.Fatal(err)
+	}
+	reads, writes := terminal(t)
+	seen := make(chan string)
+	go func() {
+		var all []byte
+		for buffer := make([]byte, 4096); !strings.Contains(string(all), "the end"); {
+			n, err := reads.Read(buffer)
+			if all = append(all, buffer[:n]...); err != nil {
+				break
+			}
+		}
+		seen <- string(all)
+	}()
+	report, err := os.Create(filepath.Join(t.TempDir(), "report"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer report.Close()
+	if code := run(t.Context(), []string{"replay", "--rules", rules, "--top", "0", capture},
+		strings.NewReader(""), report, writes); code != exitNo {
+		t.Fatalf("exit code %d", code)
+	}
+	fmt.Fprint(writes, "the end")
+	select {
+	case text := <-seen:
+		for _, want := range []string{"\r\x1b[Kdecide: ", " requests, ", " % of the files", "\r\x1b[Kthe end"} {
+			if !strings.Contains(text, want) {
+				t.Errorf("no %q in %q", want, text)
+			}
+		}
+	case <-time.After(10 * time.Second):
+		t.Fatal("nothing is on the terminal")
+	}
+	if text, err := os.ReadFile(report.Name()); err != nil || strings.Contains(string(text), "\x1b") {
+		t.Errorf("%v: the report is %q", err, text)
+	}
+	plain, err := os.Create(filepath.Join(t.TempDir(), "errors"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer plain.Close()
+	if progressTo(plain) != nil {
+		t.Error("a file gets the progress")
+	}
+}
