@@ -4,11 +4,14 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	common "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
 	rls "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+	"google.golang.org/protobuf/encoding/protowire"
 
 	"github.com/headgate-rls/headgate/internal/kit/spell"
+	"github.com/headgate-rls/headgate/internal/kit/units"
 )
 
 // ParseDescriptor reads "key=value,key=value"; "\," is a comma in a value.
@@ -81,13 +84,6 @@ func statusText(st *rls.RateLimitResponse_DescriptorStatus) string {
 	case l == nil:
 		return " no limit"
 	}
-	unit := strings.ToLower(l.Unit.String())
-	if n := l.GetUnitMultiplier().GetValue(); n > 1 {
-		unit = fmt.Sprintf("%d %ss", n, unit)
-	}
-	if l.Unit == rls.RateLimitResponse_RateLimit_UNKNOWN {
-		unit = "window"
-	}
 	name := ""
 	if l.Name != "" {
 		name = " " + l.Name
@@ -96,6 +92,39 @@ func statusText(st *rls.RateLimitResponse_DescriptorStatus) string {
 	if st.Code == rls.RateLimitResponse_OVER_LIMIT {
 		wait = "retry"
 	}
-	return fmt.Sprintf(" %s%s limit=%d/%s remaining=%d %s=%ds", st.Code, name, l.RequestsPerUnit, unit,
-		st.LimitRemaining, wait, st.GetDurationUntilReset().GetSeconds())
+	return fmt.Sprintf(" %s%s limit=%s remaining=%d %s=%ds", st.Code, name, limitText(l), st.LimitRemaining, wait,
+		st.GetDurationUntilReset().GetSeconds())
+}
+
+// limitText is a limit as the other commands have it, such as 600/5m. Only a number is known of limits on requests in
+// flight, and of some limits of other services than headgate.
+func limitText(l *rls.RateLimitResponse_RateLimit) string {
+	unit, _ := units.Numbered(int32(l.Unit))
+	window := unit.Length * time.Duration(max(l.GetUnitMultiplier().GetValue(), 1))
+	if window == 0 {
+		window = ownWindow(l.ProtoReflect().GetUnknown())
+	}
+	if window <= 0 {
+		return fmt.Sprint(l.RequestsPerUnit)
+	}
+	return fmt.Sprintf("%d/%s", l.RequestsPerUnit, units.Format(window))
+}
+
+// fieldWindow is the number of headgate's own field of a RateLimit: its window in microseconds.
+const fieldWindow = 8081
+
+func ownWindow(unknown []byte) time.Duration {
+	for len(unknown) > 0 {
+		number, kind, n := protowire.ConsumeField(unknown)
+		if n < 0 {
+			return 0
+		}
+		if number == fieldWindow && kind == protowire.VarintType {
+			_, _, tag := protowire.ConsumeTag(unknown)
+			us, _ := protowire.ConsumeVarint(unknown[tag:])
+			return time.Duration(us) * time.Microsecond
+		}
+		unknown = unknown[n:]
+	}
+	return 0
 }
