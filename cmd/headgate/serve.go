@@ -28,6 +28,7 @@ environment or the file: other users of the machine can see flags.`,
 	}
 	cmd.Flags().SortFlags = false
 	conf := config.Define(cmd.Flags())
+	completeSettings(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if err := config.Resolve(cmd.Flags(), conf, os.Environ()); err != nil {
 			return inputError{err}
