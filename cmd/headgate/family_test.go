@@ -34,7 +34,8 @@ func leaves(cmd *cobra.Command) map[string]*cobra.Command {
 var unformatted = []string{"serve", "ratelimit", "envoy", "capture"}
 
 // noService are the commands that ask no service: they are one, or are about files, a database or themselves.
-var noService = []string{"serve", "ratelimit", "envoy", "check", "test", "replay", "migrate", "slots reconcile", "version"}
+var noService = []string{"serve", "ratelimit", "envoy", "check", "test", "replay", "migrate", "slots reconcile",
+	"version"}
 
 // TestCommandsAreOneFamily: every command has --format, and those that ask a service have --addr. Shells complete each
 // flag that is one of several words. docs/commands.md has each command.
@@ -66,7 +67,8 @@ func TestCommandsAreOneFamily(t *testing.T) {
 func inGroup(docs, name string) bool {
 	group, sub, _ := strings.Cut(name, " ")
 	for _, line := range strings.Split(docs, "\n") {
-		if strings.HasPrefix(line, "| `"+group+" ") && strings.Contains(line, "`"+sub[strings.LastIndexByte(sub, ' ')+1:]+"`") {
+		last := "`" + sub[strings.LastIndexByte(sub, ' ')+1:] + "`"
+		if strings.HasPrefix(line, "| `"+group+" ") && strings.Contains(line, last) {
 			return true
 		}
 	}
@@ -116,7 +118,8 @@ func TestExitCodes(t *testing.T) {
 	write("rules.yaml", "domain: d\ndescriptors: [{key: k, rate_limit: {unit: hour, requests_per_unit: 0}}, {key: many, "+
 		"rate_limit: {unit: hour, requests_per_unit: 100}}]\n")
 	write("bad.yaml", "domain: d\nnonsense: 1\n")
-	write("good_test.yaml", "rules: [rules.yaml]\ntests: [{name: n, steps: [{at: 0s, ask: \"k=v\", want: OVER_LIMIT}]}]\n")
+	write("good_test.yaml", "rules: [rules.yaml]\ntests: [{name: n, steps: [{at: 0s, ask: \"k=v\", "+
+		"want: OVER_LIMIT}]}]\n")
 	write("fails_test.yaml", "rules: [rules.yaml]\ntests: [{name: n, steps: [{at: 0s, ask: \"k=v\", want: OK}]}]\n")
 	write("none.jsonl", "")
 	write("capture.jsonl", `{"t":"2026-01-01T00:00:00Z","domain":"d","descriptors":[{"entries":[{"key":"k","value":"v"}]}],`+
@@ -197,7 +200,8 @@ func TestAnswersAsJSON(t *testing.T) {
 	for _, c := range []struct{ args, want string }{
 		{"ask d k=v -n 2 --addr " + r.GRPC, `"code":"OVER_LIMIT","rule":"d/k","limits":[{"descriptor":"k=v",` +
 			`"code":"OVER_LIMIT","limit":"1/1h","left":0,"retry_after_ms":`},
-		{"ask d other=v --rules " + rules, `[{"domain":"d","code":"OK","limits":[{"descriptor":"other=v","code":"OK","left":0}]}]`},
+		{"ask d other=v --rules " + rules, `[{"domain":"d","code":"OK","limits":[{"descriptor":"other=v","code":"OK",` +
+			`"left":0}]}]`},
 		{"ask d k=v --addr 127.0.0.1:1", `[]`},
 		{"health --addr " + r.GRPC, `{"status":"SERVING"}`},
 		{"slot e1 --at 2026-12-01T09:00:00Z" + http, `[{"status":200,"eventId":"e1","scheduledTime":"2026-12-0`},
@@ -286,7 +290,8 @@ func TestSlotAndSlotsAssignDoTheSame(t *testing.T) {
 	if code, out := headgate(t, "slots", "config", "set", "letters", "--max", "x"); code != exitProblems {
 		t.Errorf("%d %s", code, out)
 	}
-	if code, out := headgate(t, "slots", "config", "pause", "letters"); code != exitOK || !strings.Contains(out, "--max 7") {
+	if code, out := headgate(t, "slots", "config", "pause", "letters"); code != exitOK ||
+		!strings.Contains(out, "--max 7") {
 		t.Errorf("%d %s", code, out)
 	}
 }

@@ -33,7 +33,7 @@ type Answer struct {
 	Code       string           `json:"code"`                 // OK or OVER_LIMIT
 	Rule       string           `json:"rule,omitempty"`       // that refuses
 	Degraded   string           `json:"degraded,omitempty"`   // the policy that decided while the store failed
-	Overloaded string           `json:"overloaded,omitempty"` // the policy that decided, as too much was asked of the store
+	Overloaded string           `json:"overloaded,omitempty"` // the policy that decided, as too much was asked
 	Limits     []DescriptorCode `json:"limits"`
 }
 
