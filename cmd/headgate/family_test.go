@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/headgate-rls/headgate/internal/app/config"
 	"github.com/headgate-rls/headgate/test/testenv"
 )
 
@@ -122,8 +123,8 @@ func TestExitCodes(t *testing.T) {
 		"want: OVER_LIMIT}]}]\n")
 	write("fails_test.yaml", "rules: [rules.yaml]\ntests: [{name: n, steps: [{at: 0s, ask: \"k=v\", want: OK}]}]\n")
 	write("none.jsonl", "")
-	write("capture.jsonl", `{"t":"2026-01-01T00:00:00Z","domain":"d","descriptors":[{"entries":[{"key":"k","value":"v"}]}],`+
-		`"code":"OK"}`+"\n")
+	write("capture.jsonl", `{"t":"2026-01-01T00:00:00Z","domain":"d","descriptors":[{"entries":[{"key":"k",`+
+		`"value":"v"}]}],"code":"OK"}`+"\n")
 	write("policies.csv", "key,algorithm,limit,window,rate,burst\nuser:b,fixed_window,1,1m,,\n")
 	database := "sqlite:" + filepath.Join(dir, "headgate.db")
 	r := startServe(t, "--rules", "rules.yaml", "--policies", database, "--slots", database, "--slots-seed", "1/PT24H")
@@ -293,5 +294,24 @@ func TestSlotAndSlotsAssignDoTheSame(t *testing.T) {
 	if code, out := headgate(t, "slots", "config", "pause", "letters"); code != exitOK ||
 		!strings.Contains(out, "--max 7") {
 		t.Errorf("%d %s", code, out)
+	}
+}
+
+// TestHelpOfServeHasGroups: each setting is under the name of its group, once.
+func TestHelpOfServeHasGroups(t *testing.T) {
+	code, out := headgate(t, "serve", "--help")
+	group := ""
+	seen := map[string]string{}
+	for _, line := range strings.Split(out, "\n") {
+		if m := regexp.MustCompile("^([A-Z].*):$").FindStringSubmatch(line); m != nil {
+			group = m[1]
+		} else if m := regexp.MustCompile("^      --([a-z-]+)").FindStringSubmatch(line); m != nil {
+			seen[m[1]] += group
+		}
+	}
+	for _, s := range config.Settings().Rows {
+		if code != exitOK || s.Group == "" || seen[s.Name] != s.Group {
+			t.Errorf("--%s is in %q, want %q", s.Name, seen[s.Name], s.Group)
+		}
 	}
 }
