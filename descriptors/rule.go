@@ -1,6 +1,9 @@
 package descriptors
 
 import (
+	"slices"
+	"strings"
+
 	"github.com/headgate-rls/headgate/limit"
 	"github.com/headgate-rls/headgate/policies"
 )
@@ -40,8 +43,19 @@ type Rule struct {
 	// class is the kind of path of a resource.
 	class pathClass
 
-	ids   []string // the parts of Path
+	ids   []string // the parts of Path; nil if its dots separate them and metrics do not need them
 	place Place
+}
+
+// Steps returns the descriptors that lead to the rule, the outermost first: "key" or "key_value". A resource is one.
+func (r *Rule) Steps() []string {
+	switch {
+	case r.Resource != "":
+		return []string{r.Path}
+	case r.ids != nil:
+		return slices.Clone(r.ids)
+	}
+	return strings.Split(r.Path, ".")
 }
 
 // Terms are what a rule does to the requests that it applies to.

@@ -56,10 +56,22 @@ type decideCase struct {
 }
 
 func (c *decideCase) run(b *testing.B) {
+	decide := c.begin(b, sinks)
+	b.ReportAllocs()
+	for i := 0; b.Loop(); i++ {
+		decide(i)
+	}
+}
+
+// begin returns what decides the i-th request, from decoding to encoding, shown to these sinks.
+func (c *decideCase) begin(b *testing.B, seen []sink) (decide func(i int)) {
 	set, problems := rulefile.Load([]rulefile.Source{{Name: "bench", Data: []byte(c.rules.String())}}, rulefile.Options{})
 	if set == nil {
 		b.Fatal(problems)
 	}
+	all := sinks
+	sinks = seen
+	defer func() { sinks = all }()
 	be := memory.New(memory.Config{})
 	s, err := New(Config{
 		Backend: be, Caps: memory.Caps(), Local: be, Log: slog.New(slog.DiscardHandler),
@@ -86,16 +98,65 @@ func (c *decideCase) run(b *testing.B) {
 			s.Decide(ctx, []*Request{first}, resps)
 		}
 	}
-	b.ReportAllocs()
-	for i := 0; b.Loop(); i++ {
+	b.Cleanup(func() {
+		if resp.OverLimit != c.denied || len(resp.Statuses) != 1 || resp.Statuses[0].limit == nil || len(out) == 0 {
+			b.Fatalf("a limit should have applied: %+v", resp)
+		}
+	})
+	return func(i int) {
 		if err := req.Decode(encoded[i%len(encoded)]); err != nil {
 			b.Fatal(err)
 		}
 		s.Decide(ctx, reqs, resps)
 		out = resp.AppendTo(out[:0])
 	}
-	if resp.OverLimit != c.denied || len(resp.Statuses) != 1 || resp.Statuses[0].limit == nil || len(out) == 0 {
-		b.Fatalf("a limit should have applied: %+v", resp)
+}
+
+// kept are the sinks that keep who is limited.
+var kept = []func(*batch, *call){coverDescriptors, countTraffic, watchKeys}
+
+// BenchmarkKept is what it costs to keep who is limited: what a request takes more with these sinks than without them,
+// by the fastest of many short runs of both in turn. docs/performance.md has it as a share of a whole call.
+func BenchmarkKept(b *testing.B) {
+	without := slices.DeleteFunc(slices.Clone(sinks), func(s sink) bool {
+		return slices.ContainsFunc(kept, func(f func(*batch, *call)) bool {
+			return reflect.ValueOf(f).Pointer() == reflect.ValueOf(s.see).Pointer()
+		})
+	})
+	if len(without) != len(sinks)-len(kept) {
+		b.Fatalf("%d sinks are left of %d", len(without), len(sinks))
+	}
+	for _, row := range []struct {
+		name       string
+		keys       int
+		most, used uint32
+	}{
+		{"admitted", 1000, 4_000_000_000, 0}, {"near", 1000, 4_000_000_000, 3_500_000_000}, {"denied", 1000, 0, 0},
+	} {
+		b.Run(row.name, func(b *testing.B) {
+			c := decideCase{used: row.used, denied: row.most == 0}
+			fmt.Fprintf(&c.rules, "domain: d\ndescriptors: [{key: k, rate_limit: {unit: hour, requests_per_unit: %d}}]",
+				row.most)
+			for i := range row.keys {
+				c.values = append(c.values, fmt.Sprint("visitor-", i))
+			}
+			variants := []func(int){c.begin(b, sinks), c.begin(b, without)}
+			least := []time.Duration{time.Hour, time.Hour}
+			const calls = 2000
+			for b.Loop() {
+				for v, decide := range variants {
+					began := time.Now()
+					for i := range calls {
+						decide(i)
+					}
+					least[v] = min(least[v], time.Since(began))
+				}
+			}
+			ns := func(d time.Duration) float64 { return float64(d) / calls }
+			b.ReportMetric(0, "ns/op")
+			b.ReportMetric(ns(least[0]), "ns/call")
+			b.ReportMetric(ns(least[0]-least[1]), "ns/kept")
+		})
 	}
 }
 

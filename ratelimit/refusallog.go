@@ -3,8 +3,10 @@ package ratelimit
 import (
 	"context"
 	"log/slog"
+	"time"
 
 	"github.com/headgate-rls/headgate/descriptors"
+	"github.com/headgate-rls/headgate/limit"
 )
 
 // refusalsPerSecond is how many refusals are logged in a second at level debug, if the Config
@@ -54,8 +56,16 @@ func logRefusal(b *batch, c *call) {
 		return
 	}
 	log.Log(ctx, level, "request refused", "domain", c.req.Domain, "rule", d.limit.name,
-		"cause", cause, "retry_after", d.wait, "key", key, "request_id", c.req.RequestID, "trace_id", trace,
+		"cause", cause, "retry_after", waitValue(d.wait), "key", key, "request_id", c.req.RequestID, "trace_id", trace,
 		"suppressed", skipped)
+}
+
+// waitValue is a wait in the log.
+func waitValue(wait time.Duration) slog.Value {
+	if wait == limit.Never {
+		return slog.StringValue("never")
+	}
+	return slog.DurationValue(wait)
 }
 
 // LoggedKey returns what the log calls a descriptor: its name, whose values may be personal, or the

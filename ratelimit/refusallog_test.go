@@ -52,7 +52,7 @@ func TestRefusalsInTheLogNameWhoAsked(t *testing.T) {
 		plain   bool
 		want    []string
 	}{
-		{"none=alice x", false, []string{`msg="request refused" domain=d rule=d/none cause=limit`,
+		{"none=alice x", false, []string{`msg="request refused" domain=d rule=d/none cause=limit retry_after=never`,
 			hash("d|none=alice%20x") + " "}},
 		{"none=alice", true, []string{`key="d|none=alice"`}},
 		{"none=" + strings.Repeat("é", 1000), true, []string{`key="d|none=` + strings.Repeat("%C3%A9", 48)}},

@@ -395,21 +395,27 @@ const (
 	fieldLimitUnit       = 2
 	fieldLimitName       = 3
 	fieldLimitMultiplier = 4
+	// fieldLimitWindow is headgate's own: a window in microseconds that no unit fits. Envoy passes over it.
+	fieldLimitWindow = 8081
 )
 
 // encodeCurrentLimit encodes a RateLimit message. A window that no unit fits is
 // sent as unit UNKNOWN: Envoy then makes a header with the number alone, where it
-// would trust a wrong unit.
+// would trust a wrong unit. headgate ask reads the window from a field of its own.
 func encodeCurrentLimit(name string, l *limit.Limit, multipliers bool) []byte {
 	unit, multiplier := unitOf(l.Window(), multipliers)
-	if l.Is(limit.Leased) { // the window is the life of a lease
-		unit, multiplier = 0, 0
+	window := l.Window()
+	if l.Is(limit.Leased) { // it is the life of a lease
+		unit, multiplier, window = 0, 0, 0
 	}
 	b := appendVarintField(nil, fieldLimitRequests, uint64(clampUint32(l.Max())))
 	b = appendVarintField(b, fieldLimitUnit, uint64(unit))
 	b = appendStringField(b, fieldLimitName, name)
 	if multiplier > 1 {
 		b = appendBytesField(b, fieldLimitMultiplier, appendVarintField(nil, 1, uint64(multiplier)))
+	}
+	if unit == 0 {
+		b = appendVarintField(b, fieldLimitWindow, uint64(window.Microseconds()))
 	}
 	return b
 }

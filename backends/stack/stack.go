@@ -160,6 +160,16 @@ func (s *Stack) Slow() string {
 	return ""
 }
 
+// Usual says how long the store's calls took in the last seconds, and how long callers wait; "" if there were none.
+func (s *Stack) Usual() string {
+	for _, p := range s.parts {
+		if f, ok := p.(interface{ Usual() string }); ok {
+			return f.Usual()
+		}
+	}
+	return ""
+}
+
 // RulesChanged forgets what layers know under the old rules.
 func (s *Stack) RulesChanged() {
 	for _, p := range s.parts {

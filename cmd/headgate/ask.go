@@ -27,6 +27,7 @@ type askOptions struct {
 	count   int
 	hits    uint32
 	counted bool
+	format  format
 }
 
 func askCommand() *cobra.Command {
@@ -38,7 +39,8 @@ func askCommand() *cobra.Command {
 
 Each KEY=VALUE list is one descriptor. A comma in a value is written \,
 
-One line is printed per answer. The exit code is 0 if every answer is OK, 3 if
+One line is printed per answer, or with --format json an array with an element for
+each. The exit code is 0 if every answer is OK, 3 if
 any is OVER_LIMIT, and 2 if any request gets no answer.`,
 		Example: `  headgate ask example client=alice
   headgate ask shop tenant=acme,path=/pay tenant=acme -n 5
@@ -53,9 +55,11 @@ any is OVER_LIMIT, and 2 if any request gets no answer.`,
 		},
 	}
 	f := cmd.Flags()
+	opt.format.define(cmd)
 	defineClient(cmd, &opt.Options)
 	f.StringArrayVar(&opt.rules, "rules", nil, "evaluate the rules in this `file or directory`, without a service")
 	f.StringVar(&opt.backend, "backend", "memory://", "`URL` of the store that keeps the counters of --rules")
+	completeBackend(cmd)
 	f.IntVarP(&opt.count, "count", "n", 1, "number of requests to send")
 	f.Uint32Var(&opt.hits, "hits", 0, "hits of each request; without it a request costs one, or what its rule reserves")
 	f.BoolVar(&opt.counted, "counted", false, "fail unless counters decide each answer: no failure policy does, and "+
@@ -81,7 +85,8 @@ func ask(ctx context.Context, out io.Writer, domain string, args []string, opt a
 		return err
 	}
 	defer closer()
-	over := false
+	over, w := false, opt.format.list(out)
+	defer w.end()
 	for range opt.count {
 		callCtx, cancel := context.WithTimeout(ctx, opt.Timeout)
 		resp, err := answer(callCtx, req)
@@ -89,7 +94,11 @@ func ask(ctx context.Context, out io.Writer, domain string, args []string, opt a
 		if err != nil {
 			return fmt.Errorf("no answer: %w", err)
 		}
-		fmt.Fprintln(out, client.AnswerLine(req, resp))
+		a := client.AnswerOf(req, resp)
+		fmt.Fprintln(w.text, a.Line())
+		if err := w.write(a); err != nil {
+			return err
+		}
 		if opt.counted {
 			if err := client.Counted(resp); err != nil {
 				return err
@@ -142,7 +151,7 @@ func localService(ctx context.Context, domain string, paths []string, backend st
 	error) {
 	set, _, err := files.Load(paths, rulefile.Options{})
 	if err != nil {
-		return nil, nil, inputError{err}
+		return nil, nil, wrongInput(err)
 	}
 	if known := set.Domains(); !slices.Contains(known, domain) {
 		return nil, nil, inputError{fmt.Errorf("the rules have no domain %q%s", domain, spell.DidYouMean(domain, known))}

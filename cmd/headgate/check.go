@@ -17,7 +17,8 @@ import (
 )
 
 func checkCommand() *cobra.Command {
-	var format, backend string
+	var format format
+	var backend string
 	var merge, reference, strict bool
 	cmd := &cobra.Command{
 		Use:   "check PATH…",
@@ -28,22 +29,21 @@ Every problem is printed as file:line:col: message. The exit code is 1 if any
 of them is an error, and 0 otherwise: warnings count only with --strict.
 
 With --reference the rules are those of envoyproxy/ratelimit. What that service
-decides differently is printed, too. Then the exit code is 4, unless it is 1.`,
+decides differently is printed, too. Then the exit code is 3, unless it is 1.`,
 		Example: `  headgate check rules/
   headgate check --reference /data/ratelimit/config
   headgate check rules/shop.yaml --backend redis://localhost:6379 --format json`,
 		Args: atLeast(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if format != "text" && format != "json" {
-				return inputError{fmt.Errorf("--format must be text or json, not %q", format)}
-			}
-			return check(cmd.OutOrStdout(), args, backend, rulefile.Options{MergeDomains: merge}, reference, strict, format)
+			return check(cmd.OutOrStdout(), args, backend, rulefile.Options{MergeDomains: merge}, reference, strict,
+				format.json())
 		},
 	}
 	cmd.Flags().BoolVar(&strict, "strict", false, "exit with 1 if there are warnings")
-	cmd.Flags().StringVar(&format, "format", "text", "text or json")
+	format.define(cmd)
 	cmd.Flags().StringVar(&backend, "backend", "memory://",
 		"`URL` of the backend that the rules are for; check does not connect to it")
+	completeBackend(cmd)
 	cmd.Flags().BoolVar(&reference, "reference", false,
 		"print what envoyproxy/ratelimit decides differently; files of every name are read")
 	cmd.Flags().BoolVar(&merge, "merge-domains", false, "allow several files for one domain")
@@ -51,7 +51,7 @@ decides differently is printed, too. Then the exit code is 4, unless it is 1.`,
 }
 
 func check(out io.Writer, paths []string, backend string, opt rulefile.Options, asReference, strict bool,
-	format string) error {
+	asJSON bool) error {
 	caps, err := stack.Caps(backend)
 	if err != nil {
 		return inputError{fmt.Errorf("--backend: %w", err)}
@@ -68,16 +68,16 @@ func check(out io.Writer, paths []string, backend string, opt rulefile.Options, 
 		return err
 	}
 	good := set != nil && !hasError(problems, strict)
-	if err := printProblems(out, append(problems, differences...), set, good, format); err != nil {
+	if err := printProblems(out, append(problems, differences...), set, good, asJSON); err != nil {
 		return err
 	}
 	if !good {
 		return exitCode(exitProblems)
 	}
 	if len(differences) > 0 {
-		return exitCode(exitDiffers)
+		return exitCode(exitNo)
 	}
-	if format == "text" {
+	if !asJSON {
 		if note := ratelimit.FailureNote(set, &caps); note != "" {
 			fmt.Fprintln(out, note)
 		}
@@ -97,8 +97,8 @@ func hasError(problems []descriptors.Problem, strict bool) bool {
 }
 
 func printProblems(out io.Writer, problems []descriptors.Problem, set *descriptors.Set, good bool,
-	format string) error {
-	if format == "json" {
+	asJSON bool) error {
+	if asJSON {
 		if problems == nil {
 			problems = []descriptors.Problem{}
 		}

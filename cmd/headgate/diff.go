@@ -19,12 +19,13 @@ import (
 
 // diffFlags are the flags of `headgate diff`.
 type diffFlags struct {
-	api                   client.Admin
-	since, format, failOn string
-	top                   int
-	watch                 bool
-	every                 time.Duration
-	allowed               replay.Allowance
+	api           client.Admin
+	since, failOn string
+	format        format
+	top           int
+	watch         bool
+	every         time.Duration
+	allowed       replay.Allowance
 }
 
 func diffCommand() *cobra.Command {
@@ -63,7 +64,7 @@ It asks the admin API, with the token in HEADGATE_ADMIN_TOKEN or with a client c
 	fs.IntVar(&f.top, "top", 10, "`number` of keys to show, at most 256")
 	fs.StringVar(&f.failOn, "fail-on", "", "exit with 3 if more is newly refused: newly-refused=N or newly-refused=N% "+
 		"of the requests")
-	fs.StringVar(&f.format, "format", "text", "text or json")
+	f.format.define(cmd)
 	fs.BoolVar(&f.watch, "watch", false, "show it again and again")
 	fs.DurationVar(&f.every, "every", 2*time.Second, "how often, with --watch")
 	defineSlotsClient(cmd, &f.api.Slots, client.AdminURL())
@@ -71,9 +72,6 @@ It asks the admin API, with the token in HEADGATE_ADMIN_TOKEN or with a client c
 }
 
 func (f *diffFlags) check() (err error) {
-	if f.format != "text" && f.format != "json" {
-		return fmt.Errorf("--format must be text or json, not %q", f.format)
-	}
 	if d, err := units.ParseDuration(f.since); err != nil || d <= 0 || d > 24*time.Hour {
 		return fmt.Errorf("--since: %q is not a duration up to 24h, such as 1h", f.since)
 	}
@@ -100,7 +98,7 @@ func (f *diffFlags) show(cmd *cobra.Command) error {
 		return err
 	}
 	out := cmd.OutOrStdout()
-	if f.format == "json" {
+	if f.format.json() {
 		enc := json.NewEncoder(out)
 		enc.SetIndent("", "  ")
 		err = enc.Encode(d)

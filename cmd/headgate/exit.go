@@ -18,7 +18,6 @@ const (
 	exitError     = 2 // it could not be done
 	exitOverLimit = 3
 	exitNo        = 3 // what was asked is not so
-	exitDiffers   = 4
 )
 
 // An exitCode ends the program with a code of its own, without a message.
@@ -51,11 +50,12 @@ func notFound(err error) error {
 func codeOf(cmd *cobra.Command, err error) int {
 	var code exitCode
 	var input inputError
+	var flag *client.FlagError
 	var refusal *client.Refusal
 	switch {
 	case errors.As(err, &code):
 		return int(code)
-	case cmd.Annotations[probe] != "", errors.As(err, &input), errors.Is(err, table.ErrInvalid):
+	case cmd.Annotations[probe] != "", errors.As(err, &input), errors.As(err, &flag), errors.Is(err, table.ErrInvalid):
 		return exitProblems
 	case errors.As(err, &refusal) && refusal.Code == http.StatusBadRequest:
 		return exitProblems

@@ -48,6 +48,7 @@ not known.`,
 	f.StringVar(&opt.requestID, "request-id", "", "`x-request-id` of a request that was refused")
 	f.StringArrayVar(&opt.rules, "rules", nil, "explain by the rules in this `file or directory`, without a service")
 	f.StringVar(&opt.backend, "backend", "memory://", "`URL` of the store that keeps the counters of --rules")
+	completeBackend(cmd)
 	format.define(cmd)
 	defineSlotsClient(cmd, &api.Slots, client.AdminURL())
 	for _, other := range []string{"key", "request-id", "addr"} {

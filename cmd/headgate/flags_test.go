@@ -134,33 +134,3 @@ func TestUnknownVariablesAreLogged(t *testing.T) {
 		t.Errorf("migrate does not warn: %s", out)
 	}
 }
-
-// TestExitCodes: 1 the input is wrong, 2 it could not be done, 3 the answer is no.
-func TestExitCodes(t *testing.T) {
-	rules := writeRules(t, "domain: d\ndescriptors: [{key: k, rate_limit: {unit: hour, requests_per_unit: 0}}]\n")
-	for args, want := range map[string]int{
-		"serve --bakend memory://":                exitProblems,
-		"serv":                                    exitProblems,
-		"ask d":                                   exitProblems,
-		"ask d k=v --addr 8081":                   exitProblems,
-		"ask d k=v --addr 127.0.0.1:1":            exitError,
-		"ask d k=v --rules " + rules:              exitNo,
-		"explain d k=v --rules " + rules:          exitNo,
-		"explain d other=v --rules " + rules:      exitOK,
-		"explain e k=v --rules " + rules:          exitProblems,
-		"explain d k --rules " + rules:            exitProblems,
-		"explain d k=v --addr http://127.0.0.1:1": exitError,
-		"explain":                                exitProblems,
-		"top --by all":                           exitProblems,
-		"top --addr http://127.0.0.1:1":          exitError,
-		"rules --rules " + rules + " --addr x":   exitProblems,
-		"status --format xml":                    exitProblems,
-		"check none":                             exitError,
-		"policy get a --addr http://127.0.0.1:1": exitError,
-		"policy get a --addr x --policies y":     exitProblems,
-	} {
-		if code, out := headgate(t, strings.Fields(args)...); code != want {
-			t.Errorf("%s: exit code %d, want %d: %s", args, code, want, out)
-		}
-	}
-}

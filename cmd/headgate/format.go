@@ -4,9 +4,13 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
+
+	"github.com/headgate-rls/headgate/backends"
+	"github.com/headgate-rls/headgate/internal/app/config"
 )
 
 // An enum is a flag that has one of a few values. Its first value is the default.
@@ -37,15 +41,47 @@ func oneOf(values []string) string {
 func defineEnum(cmd *cobra.Command, name, usage string, values ...string) *enum {
 	e := &enum{values, values[0]}
 	cmd.Flags().Var(e, name, usage)
-	_ = cmd.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))
+	complete(cmd, name, values...)
 	return e
+}
+
+// complete has shells offer the values of a flag. Cobra returns an error only if there is no such flag.
+func complete(cmd *cobra.Command, flag string, values ...string) {
+	err := cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))
+	if err != nil {
+		panic(err)
+	}
+}
+
+const formatUsage = "how to print the answer"
+
+// completeSettings has shells offer the values of settings that are one of several words.
+func completeSettings(cmd *cobra.Command) {
+	for _, s := range config.Settings().Rows {
+		if len(s.Words) > 0 {
+			complete(cmd, s.Name, s.Words...)
+		}
+	}
+	completeBackend(cmd)
+}
+
+// completeBackend has shells offer the beginnings of the URLs of stores.
+func completeBackend(cmd *cobra.Command) {
+	var urls []string
+	for _, kind := range backends.Kinds() {
+		for _, scheme := range kind.Schemes {
+			urls = append(urls, scheme+"://")
+		}
+	}
+	slices.Sort(urls)
+	_ = cmd.RegisterFlagCompletionFunc("backend", cobra.FixedCompletions(urls, cobra.ShellCompDirectiveNoSpace))
 }
 
 // A format is how a command prints its answer.
 type format struct{ *enum }
 
 func (f *format) define(cmd *cobra.Command) {
-	f.enum = defineEnum(cmd, "format", "how to print the answer", "text", "json")
+	f.enum = defineEnum(cmd, "format", formatUsage, "text", "json")
 }
 
 func (f *format) json() bool { return f.enum != nil && f.value == "json" }
@@ -59,4 +95,32 @@ func (f *format) writer(out io.Writer, answer any) io.Writer {
 	e.SetIndent("", "  ")
 	_ = e.Encode(answer) // fails only if the reader is gone
 	return io.Discard
+}
+
+// A lister prints answers one after the other: as text that is written to it, or as a JSON array.
+type lister struct {
+	text io.Writer // where the text goes; nowhere, if the answers are JSON
+	json *jsonWriter
+}
+
+func (f *format) list(out io.Writer) *lister {
+	if f.json() {
+		return &lister{io.Discard, &jsonWriter{out: out}}
+	}
+	return &lister{text: out}
+}
+
+// write adds an answer to the JSON array, if there is one.
+func (l *lister) write(answer any) error {
+	if l.json == nil {
+		return nil
+	}
+	return l.json.write(answer)
+}
+
+func (l *lister) end() error {
+	if l.json == nil {
+		return nil
+	}
+	return l.json.end()
 }

@@ -12,6 +12,7 @@ import (
 func healthCommand() *cobra.Command {
 	var opt client.Options
 	var service string
+	var format format
 	cmd := &cobra.Command{
 		Use:   "health",
 		Short: "Check the health of a running service",
@@ -32,7 +33,10 @@ does not answer within --timeout, or cannot be reached.`,
 			if err != nil {
 				return err
 			}
-			fmt.Fprintln(cmd.OutOrStdout(), text)
+			answer := struct {
+				Status string `json:"status"`
+			}{text}
+			fmt.Fprintln(format.writer(cmd.OutOrStdout(), answer), text)
 			if text != healthpb.HealthCheckResponse_SERVING.String() {
 				return exitCode(exitProblems)
 			}
@@ -41,6 +45,7 @@ does not answer within --timeout, or cannot be reached.`,
 	}
 	f := cmd.Flags()
 	f.SortFlags = false
+	format.define(cmd)
 	defineClient(cmd, &opt)
 	f.BoolVar(&opt.Ready, "ready", false, "ask /readyz, which fails while the store does not answer; --addr is http://…")
 	f.StringVar(&service, "service", "", "`name` of the gRPC service to check (default: all)")

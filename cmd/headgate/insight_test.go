@@ -1,12 +1,15 @@
 package main
 
 import (
+	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/headgate-rls/headgate/internal/app/client"
 	"github.com/headgate-rls/headgate/test/testenv"
 )
 
@@ -89,9 +92,8 @@ func TestWhoIsLimited(t *testing.T) {
 	}
 	code, out := admin("top")
 	wants(code, exitOK, out, "nobody was refused in the last 5m", "this replica only")
-	if code, out := headgate(t, "ask", "shop", "tenant=noisy", "-n", "9", "--addr", r.GRPC); code != exitOverLimit {
-		t.Fatal(out)
-	}
+	code, out = headgate(t, "ask", "shop", "tenant=noisy", "-n", "9", "--addr", r.GRPC)
+	wants(code, exitOverLimit, out, "OVER_LIMIT limit=6/5m remaining=0 retry=")
 	code, out = admin("top")
 	wants(code, exitOK, out, "KEY                RULE         LIMIT  USED  LEFT  REFUSED/5m  RETRY\n",
 		"shop|tenant=noisy  shop/tenant  6/5m   6     0     3           ")
@@ -165,4 +167,63 @@ func TestPagesOfARunningService(t *testing.T) {
 	p.Wait(`document.querySelector("#verdict").textContent.includes("refused now")`)
 	p.Eval(`document.querySelector("#first").value = "-1"; document.querySelector("#change").requestSubmit()`)
 	p.Wait(`document.querySelector("#done").textContent.includes("limit")`)
+}
+
+// TestReplicasTogether: of two services on one store each answers for both, and names them; one whose store is its own
+// says so.
+func TestReplicasTogether(t *testing.T) {
+	t.Setenv("HEADGATE_ADMIN_TOKEN", adminToken)
+	file := writeRules(t, "domain: shop\ndescriptors: [{key: tenant, rate_limit: {unit: hour, requests_per_unit: 6}}]\n")
+	stores := map[string]func(t *testing.T) string{
+		"redis":    func(t *testing.T) string { return testenv.StartRedis(t).URL() },
+		"postgres": func(t *testing.T) string { return testenv.StartDatabase(t, testenv.Postgres).URL() },
+		"sqlite": func(t *testing.T) string {
+			testenv.UseSQLite(t)
+			return "sqlite:" + filepath.Join(t.TempDir(), "limits.db")
+		},
+	}
+	for name, start := range stores {
+		t.Run(name, func(t *testing.T) {
+			backend := start(t)
+			a := startServe(t, "--rules", file, "--backend", backend)
+			b := startServe(t, "--rules", file, "--backend", backend)
+			ask := func(tenant string, n int, addr string) {
+				if code, out := headgate(t, "ask", "shop", "tenant="+tenant, "-n", fmt.Sprint(n), "--addr", addr, "--timeout",
+					"10s"); code != exitOverLimit {
+					t.Fatalf("%d %s", code, out)
+				}
+			}
+			ask("noisy", 10, a.GRPC)
+			ask("noisy", 5, b.GRPC)
+			ask("there", 8, b.GRPC)
+			host, _ := os.Hostname()
+			for _, r := range []string{a.HTTP, b.HTTP} {
+				testenv.Eventually(t, 30*time.Second, "both replicas are seen at "+r, func() string {
+					code, out := headgate(t, "top", "--addr", "http://"+r, "--format", "json")
+					var top client.Top
+					if err := json.Unmarshal([]byte(out), &top); code != exitOK || err != nil {
+						return out
+					}
+					refused := map[string]int64{}
+					for _, k := range top.Keys {
+						refused[k.Key] = *k.Refused
+					}
+					if len(top.Replicas) != 2 || top.Replicas[0].Name != host || top.Note != "" ||
+						refused["shop|tenant=noisy"] != 9 || refused["shop|tenant=there"] != 2 {
+						return out
+					}
+					return ""
+				})
+			}
+			code, out := headgate(t, "top", "--addr", "http://"+a.HTTP)
+			if code != exitOK || !strings.Contains(out, "replicas: "+host+", "+host+"\n") {
+				t.Errorf("%d %s", code, out)
+			}
+		})
+	}
+	alone := startServe(t, "--rules", file)
+	if code, out := headgate(t, "top", "--addr", "http://"+alone.HTTP); code != exitOK ||
+		!strings.Contains(out, "this replica only: replicas do not share this store") {
+		t.Errorf("%d %s", code, out)
+	}
 }

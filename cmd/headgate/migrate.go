@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"slices"
 	"strings"
@@ -35,18 +34,22 @@ database user who may change the schema. headgate continues a schema history of 
   headgate migrate --backend mysql://headgate@db/limits
   headgate migrate --print --slots oracle:// >schema.sql`,
 	}
+	var format format
+	format.define(cmd)
 	show := cmd.Flags().Bool("print", false, "print the SQL instead of running it")
 	shown := slices.Concat([]string{"backend"}, slotDatabase, policyDatabase)
 	return settingsCommand(cmd, shown, func(ctx context.Context, conf *config.Config, log *slog.Logger) error {
 		all := schemas(conf, log)
 		if len(all) == 0 {
-			return errors.New("no database with a schema: set --slots, --policies or --backend, HEADGATE_SLOTS, " +
-				"HEADGATE_POLICIES or HEADGATE_BACKEND, or slots:, policies: or backend: in the --config file")
+			return inputError{errors.New("no database with a schema: set --slots, --policies or --backend, HEADGATE_SLOTS, " +
+				"HEADGATE_POLICIES or HEADGATE_BACKEND, or slots:, policies: or backend: in the --config file")}
 		}
 		ctx, cancel := context.WithTimeout(ctx, migrateWithin)
 		defer cancel()
+		w := format.list(cmd.OutOrStdout())
+		defer w.end()
 		for _, s := range all {
-			if err := s.run(ctx, cmd.OutOrStdout(), *show); err != nil {
+			if err := s.run(ctx, w, *show); err != nil {
 				if strings.HasPrefix(err.Error(), "--") { // it names the setting
 					return err
 				}
@@ -101,24 +104,32 @@ func schemas(conf *config.Config, log *slog.Logger) (all []schema) {
 	return all
 }
 
-func (s *schema) run(ctx context.Context, out io.Writer, show bool) error {
+// A migrated schema is an answer in JSON.
+type migrated struct {
+	Setting string   `json:"setting"` // that says where the schema is
+	Applied []string `json:"applied"`
+	SQL     string   `json:"sql,omitempty"` // of all migrations, with --print
+}
+
+func (s *schema) run(ctx context.Context, w *lister, show bool) error {
 	if show {
 		scheme, _, _ := strings.Cut(strings.TrimPrefix(s.url, "jdbc:"), ":")
 		text, err := s.print(scheme)
-		if err == nil {
-			fmt.Fprint(out, text)
+		if err != nil {
+			return err
 		}
-		return err
+		fmt.Fprint(w.text, text)
+		return w.write(migrated{s.setting, []string{}, text})
 	}
 	applied, err := s.migrate(ctx)
 	if err != nil {
 		return err
 	}
 	for _, name := range applied {
-		fmt.Fprintf(out, "%s: applied %s\n", s.setting, name)
+		fmt.Fprintf(w.text, "%s: applied %s\n", s.setting, name)
 	}
 	if len(applied) == 0 {
-		fmt.Fprintf(out, "%s: the schema is up to date\n", s.setting)
+		fmt.Fprintf(w.text, "%s: the schema is up to date\n", s.setting)
 	}
-	return nil
+	return w.write(migrated{Setting: s.setting, Applied: append([]string{}, applied...)})
 }

@@ -106,7 +106,7 @@ func TestPrintOfLimits(t *testing.T) {
 			t.Errorf("%s: %d %.300s", kind, code, out)
 		}
 	}
-	if code, out := headgate(t, "migrate", "--backend", "redis://h"); code != exitError ||
+	if code, out := headgate(t, "migrate", "--backend", "redis://h"); code != exitProblems ||
 		!strings.Contains(out, "no database with a schema") {
 		t.Errorf("%d %s", code, out)
 	}

@@ -39,35 +39,22 @@ the command returns. import needs the database.`,
 	return cmd
 }
 
-// policyStoreCommand makes a command that works on the database of policies.
+// policyStoreCommand makes a command that works on the database of policies, or on those of a running service.
 func policyStoreCommand(cmd *cobra.Command, count cobra.PositionalArgs,
 	run func(ctx context.Context, e *table.Editor, args []string) error) *cobra.Command {
-	var given []string
 	var api client.Admin
-	settingsCommand(cmd, policyDatabase, func(ctx context.Context, conf *config.Config, log *slog.Logger) error {
-		if cmd.Flags().Changed("addr") || conf.Policies.URL == "" {
-			err := run(ctx, table.NewEditor(remotePolicies{api: &api}, nil), given)
-			var refusal *client.Refusal
-			if err != nil && conf.Policies.URL == "" && !cmd.Flags().Changed("addr") && !errors.As(err, &refusal) &&
-				codeOf(cmd, err) == exitError {
-				err = fmt.Errorf("%w; --policies names the database instead", err)
-			}
-			return err
+	return eitherCommand(cmd, policyDatabase, &api.Slots, count, func(ctx context.Context, conf *config.Config,
+		log *slog.Logger, args []string) error {
+		if conf == nil {
+			return run(ctx, table.NewEditor(remotePolicies{api: &api}, nil), args)
 		}
 		store, err := server.OpenPolicies(&conf.Policies, true, log)
 		if err != nil {
 			return err
 		}
 		defer store.Close()
-		return run(ctx, table.NewEditor(store, nil), given)
+		return run(ctx, table.NewEditor(store, nil), args)
 	})
-	cmd.Args = func(cmd *cobra.Command, args []string) error {
-		given = args
-		return count(cmd, args)
-	}
-	defineSlotsClient(cmd, &api.Slots, client.AdminURL())
-	cmd.MarkFlagsMutuallyExclusive("addr", "policies")
-	return cmd
 }
 
 // shellUser is who changes policies from the shell.
@@ -87,6 +74,8 @@ bucket if it has --rate, and else a sliding window.`,
 	}
 	var g table.Given
 	cmd.Flags().StringVar(&g.Algorithm, "algorithm", "", "fixed_window, sliding_log, sliding_window or token_bucket")
+	complete(cmd, "algorithm", limit.FixedWindow.String(), limit.SlidingLog.String(), limit.SlidingWindow.String(),
+		limit.TokenBucket.String())
 	cmd.Flags().StringVar(&g.Limit, "limit", "", "`units` per window; 0 refuses everything")
 	cmd.Flags().StringVar(&g.Window, "window", "", "`duration` of the window, such as 1m")
 	cmd.Flags().StringVar(&g.Rate, "rate", "", "`units/time` that a token bucket gets back, such as 100/s")
@@ -95,6 +84,8 @@ bucket if it has --rate, and else a sliding window.`,
 	cmd.Flags().StringVar(&g.RefillRate, "refill", "", "the older --rate: units per second")
 	hide(cmd, "capacity", "refill")
 	dryRun := cmd.Flags().Bool("dry-run", false, "change nothing, and print what would change")
+	var format format
+	format.define(cmd)
 	return policyStoreCommand(cmd, exactlyOne, func(ctx context.Context, e *table.Editor, args []string) error {
 		figures, err := policyFigures(g)
 		if err != nil {
@@ -104,7 +95,7 @@ bucket if it has --rate, and else a sliding window.`,
 		if err != nil {
 			return inputError{err}
 		}
-		return applyEdits(ctx, cmd, e, []table.Edit{{Key: key, Figures: figures}}, *dryRun)
+		return applyEdits(ctx, cmd, &format, e, []table.Edit{{Key: key, Figures: figures}}, *dryRun)
 	})
 }
 
@@ -164,32 +155,49 @@ func olderFlags(g *table.Given) error {
 	return nil
 }
 
+// A policyChange is what became of a policy, in JSON; nil: there is none.
+type policyChange struct {
+	Key    string     `json:"key"`
+	Change string     `json:"change"` // made, changed or removed
+	Before *policyRow `json:"before"`
+	After  *policyRow `json:"after"`
+}
+
 // applyEdits does edits and prints what has changed.
-func applyEdits(ctx context.Context, cmd *cobra.Command, e *table.Editor, edits []table.Edit, dryRun bool) error {
+func applyEdits(ctx context.Context, cmd *cobra.Command, format *format, e *table.Editor, edits []table.Edit,
+	dryRun bool) error {
 	outcomes, err := e.Apply(ctx, edits, shellUser(), dryRun)
 	if err != nil {
 		return err
 	}
-	made, changed, removed := 0, 0, 0
-	out := cmd.OutOrStdout()
+	w := format.list(cmd.OutOrStdout())
+	counts := map[string]int{}
 	for _, o := range outcomes {
-		switch {
-		case !o.Changed():
-		case o.Before == nil:
-			made++
-			fmt.Fprintln(out, "+", policyLine(o.After))
-		case o.After == nil:
-			removed++
-			fmt.Fprintln(out, "-", policyLine(o.Before))
-		default:
-			changed++
-			fmt.Fprintln(out, "-", policyLine(o.Before))
-			fmt.Fprintln(out, "+", policyLine(o.After))
+		if !o.Changed() {
+			continue
+		}
+		c := policyChange{Change: "changed", Before: rowOf(o.Before), After: rowOf(o.After)}
+		if o.Before == nil {
+			c.Change = "made"
+		} else {
+			c.Key = o.Before.Key
+			fmt.Fprintln(w.text, "-", policyLine(o.Before))
+		}
+		if o.After == nil {
+			c.Change = "removed"
+		} else {
+			c.Key = o.After.Key
+			fmt.Fprintln(w.text, "+", policyLine(o.After))
+		}
+		counts[c.Change]++
+		if err := w.write(&c); err != nil {
+			return err
 		}
 	}
 	verb := map[bool]string{false: "", true: "would be "}[dryRun]
-	fmt.Fprintf(out, "%d %smade, %d %schanged, %d %sremoved\n", made, verb, changed, verb, removed, verb)
-	return nil
+	fmt.Fprintf(w.text, "%d %smade, %d %schanged, %d %sremoved\n", counts["made"], verb, counts["changed"], verb,
+		counts["removed"], verb)
+	return w.end()
 }
 
 // policyLine is a policy for people.
@@ -199,6 +207,8 @@ func policyLine(p *table.Policy) string {
 
 func policyGetCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "get KEY", Short: "Print a policy"}
+	var format format
+	format.define(cmd)
 	return policyStoreCommand(cmd, exactlyOne, func(ctx context.Context, e *table.Editor, args []string) error {
 		key, err := policies.Normalize(args[0])
 		if err != nil {
@@ -211,7 +221,7 @@ func policyGetCommand() *cobra.Command {
 		case !ok:
 			return fmt.Errorf("%s: %w", key, table.ErrNotFound)
 		}
-		fmt.Fprintln(cmd.OutOrStdout(), policyLine(&p))
+		fmt.Fprintln(format.writer(cmd.OutOrStdout(), rowOf(&p)), policyLine(&p))
 		return nil
 	})
 }
@@ -241,22 +251,31 @@ func eachPolicy(ctx context.Context, store table.Store, prefix string, each func
 func policyListCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "list", Short: "Print all policies, one per line"}
 	prefix := cmd.Flags().String("prefix", "", "print only policies whose keys begin with this `text`")
+	var format format
+	format.define(cmd)
 	return policyStoreCommand(cmd, noArgs, func(ctx context.Context, e *table.Editor, _ []string) error {
-		return eachPolicy(ctx, e.Store(), *prefix, func(p *table.Policy) error {
-			_, err := fmt.Fprintln(cmd.OutOrStdout(), policyLine(p))
-			return err
+		w := format.list(cmd.OutOrStdout())
+		err := eachPolicy(ctx, e.Store(), *prefix, func(p *table.Policy) error {
+			_, err := fmt.Fprintln(w.text, policyLine(p))
+			return errors.Join(err, w.write(rowOf(p)))
 		})
+		if err != nil {
+			return err
+		}
+		return w.end()
 	})
 }
 
 func policyDeleteCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "delete KEY", Short: "Remove a policy, so that the next one in the order holds"}
 	dryRun := cmd.Flags().Bool("dry-run", false, "change nothing, and print what would change")
+	var format format
+	format.define(cmd)
 	return policyStoreCommand(cmd, exactlyOne, func(ctx context.Context, e *table.Editor, args []string) error {
 		key, err := policies.Normalize(args[0])
 		if err != nil {
 			return inputError{err}
 		}
-		return applyEdits(ctx, cmd, e, []table.Edit{{Key: key, Remove: true, If: table.IfPresent}}, *dryRun)
+		return applyEdits(ctx, cmd, &format, e, []table.Edit{{Key: key, Remove: true, If: table.IfPresent}}, *dryRun)
 	})
 }

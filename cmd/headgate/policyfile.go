@@ -28,18 +28,14 @@ func policyExportCommand() *cobra.Command {
 		Example: `  headgate policy export >policies.csv
   headgate policy export --format json >policies.json`,
 	}
-	format := cmd.Flags().String("format", "csv", "csv or json")
+	format := defineEnum(cmd, "format", "how to print the policies", "csv", "json")
 	return policyStoreCommand(cmd, noArgs, func(ctx context.Context, e *table.Editor, _ []string) error {
-		switch *format {
-		case "csv":
-		case "json":
+		if format.value == "json" {
 			w := &jsonWriter{out: cmd.OutOrStdout()}
 			if err := eachPolicy(ctx, e.Store(), "", w.writePolicy); err != nil {
 				return err
 			}
 			return w.end()
-		default:
-			return inputError{fmt.Errorf("--format: must be csv or json, not %q", *format)}
 		}
 		out := csv.NewWriter(cmd.OutOrStdout())
 		_ = out.Write(policyColumns) // Error tells
@@ -64,6 +60,8 @@ objects with these fields. - reads the standard input.`,
 	}
 	dryRun := cmd.Flags().Bool("dry-run", false, "change nothing, and print what would change")
 	replace := cmd.Flags().Bool("replace", false, "remove the policies that the file does not have")
+	var format format
+	format.define(cmd)
 	return policyStoreCommand(cmd, exactlyOne, func(ctx context.Context, e *table.Editor, args []string) error {
 		in := cmd.InOrStdin()
 		if args[0] != "-" {
@@ -93,7 +91,7 @@ objects with these fields. - reads the standard input.`,
 				return err
 			}
 		}
-		return applyEdits(ctx, cmd, e, edits, *dryRun)
+		return applyEdits(ctx, cmd, &format, e, edits, *dryRun)
 	})
 }
 

@@ -26,7 +26,8 @@ was removed has its history, too.`,
   headgate policy history --limit 0 --format json >history.json`,
 	}
 	limit := cmd.Flags().Int("limit", 20, "print at most so many changes; 0: all that are kept")
-	format := cmd.Flags().String("format", "text", "text or json")
+	var format format
+	format.define(cmd)
 	return policyStoreCommand(cmd, atMostOne, func(ctx context.Context, e *table.Editor, args []string) error {
 		if *limit < 0 {
 			return inputError{errors.New("--limit: want 0 or more")}
@@ -38,18 +39,14 @@ was removed has its history, too.`,
 				return inputError{err}
 			}
 		}
-		out := cmd.OutOrStdout()
-		switch *format {
-		case "text":
-			return eachEntry(ctx, e.Store(), key, *limit, func(e *table.Entry) error { return writeEntry(out, e) })
-		case "json":
-			w := &jsonWriter{out: out}
-			if err := eachEntry(ctx, e.Store(), key, *limit, func(e *table.Entry) error { return w.write(e) }); err != nil {
-				return err
-			}
-			return w.end()
+		w := format.list(cmd.OutOrStdout())
+		err := eachEntry(ctx, e.Store(), key, *limit, func(e *table.Entry) error {
+			return errors.Join(writeEntry(w.text, e), w.write(e))
+		})
+		if err != nil {
+			return err
 		}
-		return inputError{fmt.Errorf("--format: must be text or json, not %q", *format)}
+		return w.end()
 	})
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"time"
 
 	"github.com/headgate-rls/headgate/internal/kit/web"
 	"github.com/headgate-rls/headgate/policies"
@@ -40,6 +41,22 @@ func (w *jsonWriter) end() error {
 	}
 	_, err := io.WriteString(w.out, text)
 	return err
+}
+
+// A policyRow is a policy in JSON.
+type policyRow struct {
+	Key string `json:"key"`
+	policies.Words
+	Version   int64     `json:"version"`
+	ChangedBy string    `json:"changedBy"`
+	ChangedAt time.Time `json:"changedAt,omitzero"`
+}
+
+func rowOf(p *table.Policy) *policyRow {
+	if p == nil {
+		return nil
+	}
+	return &policyRow{Key: p.Key, Words: p.Words(), Version: p.Version, ChangedBy: p.ChangedBy, ChangedAt: p.ChangedAt}
 }
 
 // writePolicy writes a policy as import reads it.

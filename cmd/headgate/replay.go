@@ -4,9 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"os"
-	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -15,7 +13,6 @@ import (
 	"github.com/headgate-rls/headgate/descriptors/files"
 	"github.com/headgate-rls/headgate/descriptors/rulefile"
 	"github.com/headgate-rls/headgate/internal/app/replay"
-	"github.com/headgate-rls/headgate/internal/kit/spell"
 	"github.com/headgate-rls/headgate/internal/kit/units"
 )
 
@@ -25,7 +22,8 @@ type replayFlags struct {
 	rules, against      []string
 	from, to            string
 	warm, hold, reorder string
-	allow, format, page string
+	allow, page         string
+	format              *enum
 	allowed             replay.Allowance
 	write               func(io.Writer, *replay.Report) error
 	reorderGiven        bool
@@ -107,15 +105,13 @@ func (f *replayFlags) define(cmd *cobra.Command) {
 	fs.IntVar(&f.MaxKeys, "max-keys", 1_000_000, "`number` of counters to keep")
 	fs.StringVar(&f.allow, "allow", "newly-refused=0", "what may be refused that was not before: newly-refused=N or "+
 		"newly-refused=N% of the requests")
-	fs.StringVar(&f.format, "format", "text", "text or json")
+	f.format = defineEnum(cmd, "format", formatUsage, "text", "json")
 	fs.StringVar(&f.page, "html", "", "also write a page with curves to this `file`")
 }
 
 // read reads the flags' values, and the rules.
 func (f *replayFlags) read() (err error) {
-	if f.write = replay.Formats[f.format]; f.write == nil {
-		return fmt.Errorf("--format must be %s, not %q", spell.OneOf(slices.Sorted(maps.Keys(replay.Formats))), f.format)
-	}
+	f.write = replay.Formats[f.format.value]
 	if f.allowed, err = replay.ParseAllowance(f.allow); err != nil {
 		return fmt.Errorf("--allow: %w", err)
 	}

@@ -34,7 +34,7 @@ func TestExitCodesOfReplay(t *testing.T) {
 		{[]string{file, "--rules", few, "--allow", "5"}, exitProblems, "--allow: "},
 		{[]string{file, "--rules", few, "--warm", "soon"}, exitProblems, `--warm: "soon"`},
 		{[]string{file, "--rules", few, "--from", "today"}, exitProblems, `--from: "today"`},
-		{[]string{file, "--rules", few, "--format", "xml"}, exitProblems, "--format must be json or text"},
+		{[]string{file, "--rules", few, "--format", "xml"}, exitProblems, "--format must be text or json"},
 		{[]string{few, "--rules", few, "--max-bad", "0"}, exitProblems, few + ":1: column 1"},
 		{[]string{filepath.Join(t.TempDir(), "none"), "--rules", few}, exitError, "no such file"},
 		{[]string{"-", "--rules", few}, exitProblems, "the files are empty"},

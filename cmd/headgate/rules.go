@@ -44,7 +44,7 @@ It asks the admin API, with the token in HEADGATE_ADMIN_TOKEN or with a client c
 func rulesOfFiles(paths []string, domain string) (rules []client.Rule, err error) {
 	set, _, err := files.Load(paths, rulefile.Options{})
 	if err != nil {
-		return nil, inputError{err}
+		return nil, wrongInput(err)
 	}
 	var all []client.Rule
 	text, err := json.Marshal(httpapi.RuleRows(set))

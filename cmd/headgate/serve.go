@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"os"
 
 	"github.com/spf13/cobra"
@@ -28,6 +29,12 @@ environment or the file: other users of the machine can see flags.`,
 	}
 	cmd.Flags().SortFlags = false
 	conf := config.Define(cmd.Flags())
+	completeSettings(cmd)
+	cmd.SetUsageFunc(func(cmd *cobra.Command) error {
+		_, err := fmt.Fprintf(cmd.OutOrStdout(), "Usage:\n  %s\n\nExamples:\n%s\n\n%s", cmd.UseLine(), cmd.Example,
+			config.Settings().Usage(cmd.Flags()))
+		return err
+	})
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if err := config.Resolve(cmd.Flags(), conf, os.Environ()); err != nil {
 			return inputError{err}

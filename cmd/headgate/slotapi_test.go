@@ -27,7 +27,7 @@ func TestSlotsAssignAsksForManyEvents(t *testing.T) {
 	}
 	code, out = headgate(t, "slots", "assign", "--addr", "http://"+r.HTTP, "new", "e7", strings.Repeat("x", 51))
 	lines = strings.Split(strings.TrimSpace(out), "\n")
-	if code != exitError || len(lines) != 3 || !strings.HasPrefix(lines[0], "new scheduled=") ||
+	if code != exitProblems || len(lines) != 3 || !strings.HasPrefix(lines[0], "new scheduled=") ||
 		!strings.HasSuffix(lines[1], " replayed") || !strings.Contains(lines[2], "400 Bad Request: eventId has 51 bytes") {
 		t.Errorf("one of three is wrong: %d %s", code, out)
 	}
@@ -94,6 +94,7 @@ func TestSlotsConfigAtTheAdminListener(t *testing.T) {
 		"--admin-tls-cert", certs.Server.CertFile, "--admin-tls-key", certs.Server.KeyFile, "--admin-client-ca", certs.CAFile)
 	t.Setenv("HEADGATE_ADMIN", r.Admin)
 	t.Setenv("HEADGATE_ADMIN_TLS_CERT", certs.Server.CertFile)
+	t.Setenv("HEADGATE_ADMIN_TLS_KEY", certs.Server.KeyFile)
 	set := []string{"slots", "config", "set", "default", "--max", "3", "--window", "PT1S", "--tls-ca", certs.CAFile}
 	if code, out := headgate(t, append(set, "--tls-cert", certs.Client.CertFile, "--tls-key",
 		certs.Client.KeyFile)...); code != 0 || !strings.Contains(out, "default max=3") {

@@ -18,6 +18,7 @@ import (
 type slotOptions struct {
 	client.Slots
 	at, config string
+	format     format
 }
 
 const slotHelp = `
@@ -25,7 +26,8 @@ const slotHelp = `
 An event keeps its slot: asking again returns the same one. For a service with
 --slots-auth, set HEADGATE_ADMIN_TOKEN or give a client certificate. The exit code is
 0 if every event has a slot, 3 if the service says to retry later, for example because
-no window has room, and 2 on any other error.`
+no window has room, 1 if an event, the time or the config is wrong, and 2 on any other
+error.`
 
 func slotCommand() *cobra.Command {
 	return assignCommand(&cobra.Command{
@@ -51,6 +53,7 @@ func slotsAssignCommand() *cobra.Command {
 
 func assignCommand(cmd *cobra.Command) *cobra.Command {
 	var opt slotOptions
+	opt.format.define(cmd)
 	defineSlotsClient(cmd, &opt.Slots, client.SlotsURL())
 	cmd.Flags().StringVar(&opt.at, "at", "", "earliest `time` of the slot, RFC 3339 (default: now)")
 	cmd.Flags().StringVar(&opt.config, "config", "", "`name` of the config (default: the service's default)")
@@ -66,19 +69,25 @@ func assignSlots(ctx context.Context, out io.Writer, events []string, opt *slotO
 	if opt.at == "" {
 		opt.at = time.Now().UTC().Format(time.RFC3339Nano)
 	}
+	w := opt.format.list(out)
+	defer w.end()
 	worst := exitOK
 	for batch := range slices.Chunk(events, slots.MaxBatch) {
 		results, err := opt.Assign(ctx, batch, opt.config, opt.at)
 		var refusal *client.Refusal
 		switch {
 		case errors.As(err, &refusal) && refusal.Code == http.StatusServiceUnavailable:
-			fmt.Fprintf(out, "%s retry-after=%ss\n", refusal.Message, refusal.RetryAfter)
-			return exitCode(exitOverLimit)
+			fmt.Fprintf(w.text, "%s retry-after=%ss\n", refusal.Message, refusal.RetryAfter)
+			_ = w.write(client.Slot{Status: refusal.Code, Message: refusal.Message, RetryAfterMs: refusal.RetryAfterMS()})
+			return exitCode(worseExit(worst, exitOverLimit))
 		case err != nil:
 			return err
 		}
-		for _, r := range results {
-			worst = worseExit(worst, printSlot(out, &r))
+		for i := range results {
+			worst = worseExit(worst, printSlot(w.text, &results[i]))
+			if err := w.write(&results[i]); err != nil {
+				return err
+			}
 		}
 	}
 	if worst != exitOK {
@@ -89,8 +98,8 @@ func assignSlots(ctx context.Context, out io.Writer, events []string, opt *slotO
 
 // printSlot writes a line and returns the exit code for it.
 func printSlot(out io.Writer, r *client.Slot) int {
-	switch r.Status {
-	case http.StatusOK:
+	switch {
+	case r.Status == http.StatusOK:
 		replayed := ""
 		if r.Replayed {
 			replayed = " replayed"
@@ -98,18 +107,23 @@ func printSlot(out io.Writer, r *client.Slot) int {
 		fmt.Fprintf(out, "%s scheduled=%s delay=%v%s\n", r.EventID, r.ScheduledTime,
 			time.Duration(r.DelayMs)*time.Millisecond, replayed)
 		return exitOK
-	case http.StatusServiceUnavailable:
-		fmt.Fprintf(out, "%s none: %s retry-after=%ds\n", r.EventID, r.Message, r.RetryAfter)
+	case r.Status == http.StatusServiceUnavailable:
+		fmt.Fprintf(out, "%s none: %s retry-after=%ds\n", r.EventID, r.Message, r.RetryAfterMs/1000)
 		return exitOverLimit
 	}
 	fmt.Fprintf(out, "%s none: %d %s: %s\n", r.EventID, r.Status, http.StatusText(r.Status), r.Message)
+	if r.Status >= 400 && r.Status < 500 {
+		return exitProblems
+	}
 	return exitError
 }
 
-// worseExit is an error if one of the two is, whatever the other is.
+// worseExit is 2 if something could not be done, else 1 if the input is wrong, else the answer.
 func worseExit(a, b int) int {
-	if a == exitError || b == exitError {
-		return exitError
+	for _, code := range []int{exitError, exitProblems} {
+		if a == code || b == code {
+			return code
+		}
 	}
 	return max(a, b)
 }

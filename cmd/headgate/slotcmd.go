@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"os"
 	"slices"
@@ -13,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/headgate-rls/headgate/internal/app/client"
 	"github.com/headgate-rls/headgate/internal/app/config"
 	"github.com/headgate-rls/headgate/internal/app/server"
 	"github.com/headgate-rls/headgate/slots"
@@ -24,7 +24,7 @@ func databaseCommand(cmd *cobra.Command, run func(ctx context.Context, conf *con
 	log *slog.Logger) error) *cobra.Command {
 	return settingsCommand(cmd, slotDatabase, func(ctx context.Context, conf *config.Config, log *slog.Logger) error {
 		if conf.Slots.URL == "" {
-			return errors.New("no slot database: set --slots, HEADGATE_SLOTS, or slots: in the --config file")
+			return inputError{errors.New("no slot database: set --slots, HEADGATE_SLOTS, or slots: in the --config file")}
 		}
 		return run(ctx, conf, log)
 	})
@@ -44,6 +44,7 @@ func settingsCommand(cmd *cobra.Command, shown []string, run func(ctx context.Co
 			_ = cmd.Flags().MarkHidden(f)
 		}
 	}
+	completeSettings(cmd)
 	cmd.Args = noArgs
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if err := config.Resolve(cmd.Flags(), conf, os.Environ()); err != nil {
@@ -56,6 +57,32 @@ func settingsCommand(cmd *cobra.Command, shown []string, run func(ctx context.Co
 		}
 		return err
 	}
+	return cmd
+}
+
+// eitherCommand makes a command that works on the database that the first of the settings names, or on a running
+// service: if --addr is given, and where no setting names a database. run gets no settings for a service.
+func eitherCommand(cmd *cobra.Command, database []string, api *client.Slots, count cobra.PositionalArgs,
+	run func(ctx context.Context, conf *config.Config, log *slog.Logger, args []string) error) *cobra.Command {
+	var given []string
+	settingsCommand(cmd, database, func(ctx context.Context, conf *config.Config, log *slog.Logger) error {
+		service, named := cmd.Flags().Changed("addr"), cmd.Flags().Lookup(database[0]).Value.String() != ""
+		if named && !service {
+			return run(ctx, conf, log, given)
+		}
+		err := run(ctx, nil, log, given)
+		var refusal *client.Refusal
+		if err != nil && !service && !errors.As(err, &refusal) && codeOf(cmd, err) == exitError {
+			err = fmt.Errorf("%w; --%s names the database instead", err, database[0])
+		}
+		return err
+	})
+	cmd.Args = func(cmd *cobra.Command, args []string) error {
+		given = args
+		return count(cmd, args)
+	}
+	defineSlotsClient(cmd, api, client.AdminURL())
+	cmd.MarkFlagsMutuallyExclusive("addr", database[0])
 	return cmd
 }
 
@@ -81,17 +108,19 @@ func reconcileCommand() *cobra.Command {
 windows that differ, for example after restoring a backup or editing tables by hand.
 --repair corrects the counters, each under a lock; the service can keep running.
 
-The exit code is 0 if no window differs or all were repaired, and 1 otherwise.`,
+The exit code is 0 if no window differs or all were repaired, and 3 if some differ.`,
 		Example: `  headgate slots reconcile --slots postgres://headgate@db/payments
   headgate slots reconcile --from 2026-11-21T00:00:00Z --repair`,
 	}
 	from := cmd.Flags().String("from", "", "`time` of the first window to compare, RFC 3339 (default: all)")
 	to := cmd.Flags().String("to", "", "`time` of the first window after those to compare, RFC 3339 (default: all)")
+	var format format
+	format.define(cmd)
 	repair := cmd.Flags().Bool("repair", false, "correct the counters")
 	return databaseCommand(cmd, func(ctx context.Context, conf *config.Config, log *slog.Logger) error {
 		span, err := parseSpan(*from, *to)
 		if err != nil {
-			return err
+			return inputError{err}
 		}
 		db, err := server.OpenDatabase(&conf.Slots, true, log)
 		if err != nil {
@@ -101,7 +130,7 @@ The exit code is 0 if no window differs or all were repaired, and 1 otherwise.`,
 		if err := db.Ping(ctx); err != nil {
 			return err
 		}
-		return reconcile(ctx, cmd.OutOrStdout(), db, span, *repair)
+		return reconcile(ctx, format.list(cmd.OutOrStdout()), db, span, *repair)
 	})
 }
 
@@ -126,7 +155,18 @@ func parseSpan(from, to string) (timeSpan, error) {
 	return span, nil
 }
 
-func reconcile(ctx context.Context, out io.Writer, store slots.Store, span timeSpan, repair bool) error {
+// A wrongWindow is a window whose counter differs, in JSON.
+type wrongWindow struct {
+	Scope    string    `json:"scope"`
+	SizeMs   int64     `json:"sizeMs"`
+	Window   time.Time `json:"window"`
+	Counted  int64     `json:"counted"`
+	Slots    int64     `json:"slots"`
+	Repaired bool      `json:"repaired"`
+}
+
+func reconcile(ctx context.Context, w *lister, store slots.Store, span timeSpan, repair bool) error {
+	defer w.end()
 	var wrong, repaired int
 	var after *slots.WindowKey
 	for {
@@ -141,8 +181,12 @@ func reconcile(ctx context.Context, out io.Writer, store slots.Store, span timeS
 				repaired++
 				done = " repaired"
 			}
-			fmt.Fprintf(out, "%s size=%v window=%s counted=%d slots=%d%s\n", d.Scope, time.Duration(d.SizeMs)*time.Millisecond,
-				time.UnixMilli(d.StartMs).UTC().Format(time.RFC3339Nano), d.Count, d.Slots, done)
+			row := wrongWindow{d.Scope, d.SizeMs, time.UnixMilli(d.StartMs).UTC(), d.Count, d.Slots, d.Repaired}
+			fmt.Fprintf(w.text, "%s size=%v window=%s counted=%d slots=%d%s\n", d.Scope,
+				time.Duration(d.SizeMs)*time.Millisecond, row.Window.Format(time.RFC3339Nano), d.Count, d.Slots, done)
+			if err := w.write(&row); err != nil {
+				return err
+			}
 		}
 		if next == nil {
 			break
@@ -155,9 +199,9 @@ func reconcile(ctx context.Context, out io.Writer, store slots.Store, span timeS
 			return fmt.Errorf("the windows are repaired, but replicas may still have the old counts in their caches: %w", err)
 		}
 	}
-	fmt.Fprintf(out, "%d windows differ, %d repaired\n", wrong, repaired)
+	fmt.Fprintf(w.text, "%d windows differ, %d repaired\n", wrong, repaired)
 	if wrong > repaired {
-		return exitCode(exitProblems)
+		return exitCode(exitNo)
 	}
 	return nil
 }

@@ -4,17 +4,16 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"maps"
-	"slices"
+	"syscall"
 
 	"github.com/spf13/cobra"
 
 	"github.com/headgate-rls/headgate/internal/app/ruletest"
-	"github.com/headgate-rls/headgate/internal/kit/spell"
 )
 
 func testCommand() *cobra.Command {
-	var format, filter string
+	var format *enum
+	var filter string
 	cmd := &cobra.Command{
 		Use:   "test FILE…",
 		Short: "Test rules: what is asked when, and what must be answered",
@@ -28,11 +27,6 @@ one cannot be read. docs/change.md has the fields of steps.`,
   headgate test shop_test.yaml --format junit >report.xml`,
 		Args: atLeast(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			write := ruletest.Formats[format]
-			if write == nil {
-				formats := slices.Sorted(maps.Keys(ruletest.Formats))
-				return inputError{fmt.Errorf("--format must be %s, not %q", spell.OneOf(formats), format)}
-			}
 			var results []ruletest.Result
 			good, ran := true, 0
 			for _, name := range args {
@@ -45,7 +39,7 @@ one cannot be read. docs/change.md has the fields of steps.`,
 			if ran == 0 {
 				return wrongInput(fmt.Errorf("no test has %q in its name", filter))
 			}
-			if err := write(cmd.OutOrStdout(), results); err != nil {
+			if err := ruletest.Formats[format.value](cmd.OutOrStdout(), results); err != nil {
 				return err
 			}
 			if !good {
@@ -54,15 +48,14 @@ one cannot be read. docs/change.md has the fields of steps.`,
 			return nil
 		},
 	}
-	cmd.Flags().StringVar(&format, "format", "text", "text, json or junit")
+	format = defineEnum(cmd, "format", formatUsage, "text", "json", "junit")
 	cmd.Flags().StringVar(&filter, "run", "", "run only the tests with this `text` in their names")
 	return cmd
 }
 
 // wrongInput is an error about the input, unless a file cannot be read.
 func wrongInput(err error) error {
-	var unreadable *fs.PathError
-	if errors.As(err, &unreadable) {
+	if errors.As(err, new(*fs.PathError)) || errors.As(err, new(syscall.Errno)) {
 		return err
 	}
 	return inputError{err}

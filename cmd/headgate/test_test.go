@@ -29,7 +29,7 @@ func TestExitCodesOfTest(t *testing.T) {
 		{[]string{wrong}, exitProblems, "field wants not found"},
 		{[]string{good, "--run", "two"}, exitProblems, `no test has "two" in its name`},
 		{[]string{filepath.Join(dir, "none.yaml")}, exitError, "no such file"},
-		{[]string{good, "--format", "xml"}, exitProblems, "--format must be json, junit or text"},
+		{[]string{good, "--format", "xml"}, exitProblems, "--format must be text, json or junit"},
 		{nil, exitProblems, "arguments are missing"},
 	} {
 		code, out := headgate(t, append([]string{"test"}, c.args...)...)

@@ -11,14 +11,20 @@ import (
 var version = ""
 
 func versionCommand() *cobra.Command {
-	return &cobra.Command{
+	var format format
+	cmd := &cobra.Command{
 		Use:   "version",
 		Short: "Print the version",
 		Args:  noArgs,
 		Run: func(cmd *cobra.Command, _ []string) {
-			fmt.Fprintln(cmd.OutOrStdout(), "headgate", buildVersion())
+			answer := struct {
+				Version string `json:"version"`
+			}{buildVersion()}
+			fmt.Fprintln(format.writer(cmd.OutOrStdout(), answer), "headgate", answer.Version)
 		},
 	}
+	format.define(cmd)
+	return cmd
 }
 
 // buildVersion returns the linked-in version, or what the Go toolchain knows.

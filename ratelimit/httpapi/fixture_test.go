@@ -35,6 +35,10 @@ const rules = simpleRules + `
   - key: model
     concurrency: [{threshold: 2, response: {statusCode: 429}}]
   - {key: free, rate_limit: {unlimited: true}}
+  - key: v1.2
+    descriptors:
+      - {key: path, value: /pay, rate_limit: {unit: day, requests_per_unit: 3}}
+      - {key: path, value: /get, rate_limit: {unit: day, requests_per_unit: 4}}
 resources:
   - path: /v1/pay
     method: GET

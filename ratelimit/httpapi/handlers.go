@@ -9,6 +9,7 @@ import (
 
 	"github.com/headgate-rls/headgate/backends"
 	"github.com/headgate-rls/headgate/descriptors"
+	"github.com/headgate-rls/headgate/internal/kit/spell"
 	"github.com/headgate-rls/headgate/internal/kit/web"
 	"github.com/headgate-rls/headgate/limit"
 	"github.com/headgate-rls/headgate/ratelimit"
@@ -59,11 +60,26 @@ type partAnswer struct {
 	Detail  string `json:"detail,omitempty"`
 }
 
+// rulesDetail says how many rules are in force, and when they last changed, if they have since the start.
+func (h *Handlers) rulesDetail() string {
+	set := h.Service.Rules()
+	text := spell.Count(len(set.Rules()), "rule") + " in " + spell.Count(len(set.Domains()), "domain")
+	for _, r := range h.Service.Reloads() {
+		if r.Source == "rules" {
+			return text + ", changed " + time.Since(r.At).Round(time.Second).String() + " ago"
+		}
+	}
+	return text
+}
+
 // status says how the service is. The answer is a success whenever it can be given.
 func (h *Handlers) status(w http.ResponseWriter, _ *http.Request, _ web.Params) error {
 	answer := statusAnswer{Status: "READY", Version: h.Version, Parts: []partAnswer{}, Traffic: h.traffic()}
 	for _, p := range h.Ready.Parts() {
 		part := partAnswer{Name: p.Name, Status: "OK", Problem: p.Problem, Detail: p.Detail}
+		if p.Name == "rules" && p.Detail == "" {
+			part.Detail = h.rulesDetail()
+		}
 		if p.Problem != "" {
 			part.Status = "FAILING"
 			if !p.Serving {

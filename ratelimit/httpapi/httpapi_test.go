@@ -266,11 +266,13 @@ func TestStatus(t *testing.T) {
 		{false, web.Part{Name: "backend memory"},
 			`{"status":"READY","version":"1.2.3","parts":[{"name":"backend memory","status":"OK"}],` + traffic},
 		{false, web.Part{Name: "rules", Problem: "old", Serving: true},
-			`{"status":"READY","version":"1.2.3","parts":[{"name":"rules","status":"FAILING","problem":"old"}],` + traffic},
+			`{"status":"READY","version":"1.2.3","parts":[{"name":"rules","status":"FAILING","problem":"old",` +
+				`"detail":"7 rules in 1 domain"}],` + traffic},
 		{false, web.Part{Name: "backend x", Problem: "away"}, `{"status":"NOT_READY","version":"1.2.3",` +
 			`"parts":[{"name":"backend x","status":"FAILING","problem":"away"}],` + traffic},
 		{true, web.Part{Name: "rules"},
-			`{"status":"DRAINING","version":"1.2.3","parts":[{"name":"rules","status":"OK"}],` + traffic},
+			`{"status":"DRAINING","version":"1.2.3","parts":[{"name":"rules","status":"OK","detail":` +
+				`"7 rules in 1 domain"}],` + traffic},
 	} {
 		s.draining, s.parts = c.draining, []web.Part{c.part}
 		if got := strings.TrimSpace(s.do(t, "GET", "/admin/status", "").Is(t, 200).Body); got != c.want {

@@ -215,7 +215,7 @@ func TestRulesInForce(t *testing.T) {
 		page := s.get(t, "/admin/rules", query...)
 		for _, r := range page["rules"].([]any) {
 			r := r.(map[string]any)
-			rows = append(rows, fmt.Sprintf("%v %v %v %v %v", r["rule"], r["limit"], r["policy"], r["refused"],
+			rows = append(rows, fmt.Sprintf("%v %v %v %v %v %v", r["rule"], r["path"], r["limit"], r["policy"], r["refused"],
 				r["used_percent"]))
 		}
 		next, more := page["next"].(string)
@@ -223,12 +223,14 @@ func TestRulesInForce(t *testing.T) {
 			break
 		}
 	}
-	if got, want := strings.Join(rows, "\n"), `shop/user 10/1h user:{user} 5 100
-shop/plan:hourly token_bucket 100/1h burst 20 <nil> 0 <nil>
-shop/plan:daily 30/24h <nil> 0 <nil>
-shop/model 2 in flight <nil> 0 <nil>
-shop/free unlimited <nil> 0 <nil>
-shop/GET:/v1/pay 7/1h <nil> 0 <nil>`; got != want {
+	if got, want := strings.Join(rows, "\n"), `shop/user [user] 10/1h user:{user} 5 100
+shop/plan:hourly [plan] token_bucket 100/1h burst 20 <nil> 0 <nil>
+shop/plan:daily [plan] 30/24h <nil> 0 <nil>
+shop/model [model] 2 in flight <nil> 0 <nil>
+shop/free [free] unlimited <nil> 0 <nil>
+shop/v1.2.path_/pay [v1.2 path_/pay] 3/24h <nil> 0 <nil>
+shop/v1.2.path_/get [v1.2 path_/get] 4/24h <nil> 0 <nil>
+shop/GET:/v1/pay [GET:/v1/pay] 7/1h <nil> 0 <nil>`; got != want {
 		t.Errorf("%s\nwant\n%s", got, want)
 	}
 	if got := s.get(t, "/admin/rules", "domain", "elsewhere")["rules"].([]any); len(got) != 0 {

@@ -104,7 +104,29 @@ func TestPageShowsAFlood(t *testing.T) {
 	contains(p, "#one-rule", "Rule shop/user (rules.yaml:3)")
 	contains(p, "#refusals", "by shop/user, cause limit, retry ")
 	contains(p, "#refused-keys", "240")
-	contains(p, "#rules", "token_bucket 100/1h burst 20")
+	contains(p, "#rules", "hourly token_bucket 100/1h burst 20")
+	tree := func(want string) {
+		t.Helper()
+		if got := p.Text(`[...document.querySelectorAll("#rules .step, #rules .figures")].filter((e) => ` +
+			`e.checkVisibility()).map((e) => (e.className === "step" ? "\n" + document.evaluate("count(ancestor::ul)", e).` +
+			`numberValue + " " : " | ") + e.textContent).join("")`); got != want {
+			t.Errorf("the tree is%s\nwant%s", got, want)
+		}
+	}
+	const plan = " | hourly token_bucket 100/1h burst 20 | daily 30/24h"
+	const open = "\n1 shop\n2 user | 10/1h, or policy user:{user}\n2 plan" + plan + "\n2 model | 2 in flight\n2 free | " +
+		"unlimited\n2 v1.2\n3 path_/pay | 3/24h\n3 path_/get | 4/24h\n2 GET:/v1/pay | 7/1h"
+	tree(open)
+	if got := p.Text(`document.querySelector("#rules .bar").title`); got != "100 % used" {
+		t.Errorf("the bar of the tree says %s", got)
+	}
+	p.Eval(`document.querySelectorAll("#rules summary")[1].click(); ` +
+		`window.drawn = document.querySelector("#rules").firstChild; undefined`)
+	p.Wait(`window.drawn !== document.querySelector("#rules").firstChild`)
+	tree(strings.Replace(open, plan, "", 1))
+	p.Eval(`document.querySelector("#rules-title").scrollIntoView(); undefined`)
+	keep(t, p, "rules")
+	p.Eval(`scrollTo(0, 0)`)
 	keep(t, p, "limits")
 	p.ColorScheme("dark")
 	dark := keep(t, p, "limits-dark")

@@ -21,10 +21,13 @@ type rulesAnswer struct {
 type RuleRow struct {
 	Domain string `json:"domain"`
 	Rule   string `json:"rule"`
-	Limit  string `json:"limit"`
-	Policy string `json:"policy,omitempty"` // the key of policies that take the place of the limit
-	Shadow bool   `json:"shadow,omitempty"`
-	Place  string `json:"place,omitempty"`
+	// Path has the descriptors that lead to the rule, the outermost first: "key" or "key_value".
+	Path   []string `json:"path"`
+	Name   string   `json:"name,omitempty"` // of the limit
+	Limit  string   `json:"limit"`
+	Policy string   `json:"policy,omitempty"` // the key of policies that take the place of the limit
+	Shadow bool     `json:"shadow,omitempty"`
+	Place  string   `json:"place,omitempty"`
 	// Refused is how many requests the limit refused in the last 5 minutes, as far as their keys are kept, and
 	// UsedPercent how full the fullest key was; absent if none was near the limit.
 	Refused     int64   `json:"refused"`
@@ -34,8 +37,8 @@ type RuleRow struct {
 // RuleRows returns the limits of a set.
 func RuleRows(set *descriptors.Set) (list []RuleRow) {
 	for _, r := range set.Rules() {
-		row := RuleRow{Domain: r.Domain, Rule: r.Domain + "/" + r.Path, Limit: "no limit", Shadow: r.Shadow,
-			Place: placeOf(r)}
+		row := RuleRow{Domain: r.Domain, Rule: r.Domain + "/" + r.Path, Path: r.Steps(), Limit: "no limit",
+			Shadow: r.Shadow, Place: placeOf(r)}
 		if r.Policy != nil {
 			row.Policy = r.Policy.String()
 		}
@@ -48,7 +51,7 @@ func RuleRows(set *descriptors.Set) (list []RuleRow) {
 		for i := range r.Limits {
 			l, one := &r.Limits[i], row
 			if l.Name != "" {
-				one.Rule += ":" + l.Name
+				one.Rule, one.Name = one.Rule+":"+l.Name, l.Name
 			}
 			one.Limit, one.Shadow = descriptors.LimitText(l.Limit), r.Shadow || l.Shadow
 			list = append(list, one)

@@ -207,13 +207,13 @@ func TestRulesAreFollowedWhereTheyAreMounted(t *testing.T) {
 	}
 	answer("rules-payments", "no limit") // another key; it serves
 	publish(t, empty, rule("late", "7"))
-	answer("late", "limit=7/day")
+	answer("late", "limit=7/24h")
 	publish(t, mount("limits-rules"), rule("shop", "8"))
-	answer("shop", "limit=8/day")
+	answer("shop", "limit=8/24h")
 	publish(t, empty, map[string]string{"r.yaml": "domain: late\ndescriptors: [{ke: k}]\n"})
 	publish(t, mount("limits-rules"), rule("shop", "9"))
-	answer("shop", "limit=9/day")
-	answer("late", "limit=7/day")
+	answer("shop", "limit=9/24h")
+	answer("late", "limit=7/24h")
 	publish(t, empty, rule("late", "6"))
-	answer("late", "limit=6/day")
+	answer("late", "limit=6/24h")
 }

@@ -117,11 +117,11 @@ func TestAskShowsLimitsAndRules(t *testing.T) {
 			ask := func(args ...string) result {
 				return command(t, nil, append(append([]string{"ask"}, where...), args...)...)
 			}
-			ask("e2e", "key=wide", "-n", "3").want(t, 0, []string{"OK", "wide limit=100/hour remaining=99", "remaining=97"}, nil)
+			ask("e2e", "key=wide", "-n", "3").want(t, 0, []string{"OK", "wide limit=100/1h remaining=99", "remaining=97"}, nil)
 			ask("e2e", "key=five", "-n", "6").want(t, 3, []string{"remaining=0", "OVER_LIMIT", "rule=e2e/key_five:five"}, nil)
 			ask("e2e", "key=refund", "--hits", "11").want(t, 3, []string{"OVER_LIMIT", "remaining=10"}, nil)
 			ask("e2e", "key=nothing", "other=two").want(t, 0,
-				[]string{"[key=nothing no limit]", "[other=two OK two limit=2/hour remaining=1"}, nil)
+				[]string{"[key=nothing no limit]", "[other=two OK two limit=2/1h remaining=1"}, nil)
 			ask("e2e", "key=open").want(t, 0, []string{"unlimited"}, nil)
 			ask("e2e", `key=a\,b,c=d=e`).want(t, 0, []string{"key=a,b,c=d=e"}, nil)
 			ask("e2e", "nonsense").want(t, 1, nil, []string{`"nonsense"`, "KEY=VALUE"})

@@ -124,7 +124,7 @@ func (b *Backend) ask(ctx context.Context, began time.Time, p circuit.Period, re
 	}
 	b.pulse.ended(began, ended, result)
 	deadline, _ := ctx.Deadline()
-	b.gait.ended(deadline.Sub(began), late)
+	b.gait.ended(deadline.Sub(began), ended.Sub(began), late)
 	b.circuit.Settle(p, result, why)
 }
 

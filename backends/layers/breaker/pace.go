@@ -3,6 +3,7 @@ package breaker
 import (
 	"context"
 	"fmt"
+	"math/bits"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -13,6 +14,7 @@ type Pace struct {
 	Took    time.Duration // that the store needs for an answer
 	Allowed time.Duration // that its callers wait, on average
 	Missed  float64       // which share of the calls the store did not answer in time
+	P99     time.Duration // that 99 in 100 calls took at most, in steps of a quarter; 0: there was no call
 }
 
 // String says it to people.
@@ -35,8 +37,10 @@ type gait struct {
 	asked, late, refused atomic.Int64 // calls
 	allowed              atomic.Int64 // ns that those asked wait
 	took                 atomic.Int64 // ns of the slowest ping, 0 if none was answered
+	calls                spread       // how long calls took
 
 	slow atomic.Pointer[Pace] // nil: it keeps up, or does not answer at all
+	last atomic.Pointer[Pace] // the last judgement; nil: there was none, or no call
 
 	ticks, bad, good int // for Sweep alone
 	pinging          atomic.Bool
@@ -46,8 +50,9 @@ type gait struct {
 }
 
 // ended counts a call.
-func (g *gait) ended(allowed time.Duration, late bool) {
+func (g *gait) ended(allowed, took time.Duration, late bool) {
 	g.asked.Add(1)
+	g.calls.add(took)
 	g.allowed.Add(int64(allowed))
 	if late {
 		g.late.Add(1)
@@ -59,3 +64,28 @@ func (g *gait) stopPings() { g.cancel() }
 func (g *gait) wait()      { g.pings.Wait() }
 
 func (g *gait) init() { g.ctx, g.cancel = context.WithCancel(context.Background()) }
+
+// A spread counts times by their size, in four steps for each power of two of a microsecond.
+type spread [4 * 32]atomic.Uint32
+
+func (s *spread) add(d time.Duration) {
+	us := uint64(max(d.Microseconds(), 4))
+	power := bits.Len64(us) - 3 // so that us>>power is 4 to 7
+	s[min(4*power+int(us>>power)-4, len(s)-1)].Add(1)
+}
+
+// take returns the time that 99 in 100 were at most, and forgets all.
+func (s *spread) take() (p99 time.Duration) {
+	var counts [len(spread{})]uint32
+	sum, seen := uint64(0), uint64(0)
+	for i := range s {
+		counts[i] = s[i].Swap(0)
+		sum += uint64(counts[i])
+	}
+	for i, n := range counts {
+		if seen += uint64(n); n > 0 && 100*seen >= 99*sum {
+			return time.Duration((i%4+5)<<(i/4)) * time.Microsecond // where the step ends
+		}
+	}
+	return 0
+}

@@ -44,6 +44,11 @@ func TestSlowStoreIsSeenOnce(t *testing.T) {
 		if sc.b.Slow() != "" {
 			t.Errorf("a store that answers at once: %s", sc.b.Slow())
 		}
+		sc.s.Behave(slowly(3 * ms))
+		sc.seconds(10)
+		if want := "p99 3.07ms, callers wait 20ms"; sc.b.Usual() != want || sc.b.Slow() != "" {
+			t.Errorf("usual: %q, want %q", sc.b.Usual(), want)
+		}
 		sc.s.Behave(slowly(310 * ms))
 		sc.seconds(60)
 		if want := "answers in 310ms, callers wait 20ms, 100 % answered by policy"; sc.b.Slow() != want {
@@ -96,5 +101,24 @@ func TestFewLateCallsAreNoSlowStore(t *testing.T) {
 	})
 	if len(seen.log) > 0 {
 		t.Errorf("%q", seen.log)
+	}
+}
+
+// TestP99 is at most a quarter more than it is, and of all calls since it was asked for.
+func TestP99(t *testing.T) {
+	for _, d := range []time.Duration{0, 3, 4, 7, 8, 100, 999, 20_000, 500_000, 3_000_000, 1 << 40} {
+		d *= time.Microsecond
+		var s spread
+		for range 99 {
+			s.add(d)
+		}
+		s.add(time.Hour)
+		got := s.take()
+		if least, most := min(d, time.Hour), max(d+d/4, 5*time.Microsecond); got < least || got > most && d < time.Hour {
+			t.Errorf("%v: %v", d, got)
+		}
+		if again := s.take(); again != 0 {
+			t.Errorf("%v stays", again)
+		}
 	}
 }

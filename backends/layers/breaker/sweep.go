@@ -2,6 +2,7 @@ package breaker
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/headgate-rls/headgate/limit"
@@ -14,6 +15,15 @@ func (b *Backend) Slow() string {
 		return p.String()
 	}
 	return ""
+}
+
+// Usual says how long calls took in the last seconds beside how long their callers wait; "" if there were none.
+func (b *Backend) Usual() string {
+	p := b.gait.last.Load()
+	if p == nil {
+		return ""
+	}
+	return fmt.Sprintf("p99 %v, callers wait %v", p.P99.Round(10*time.Microsecond), p.Allowed.Round(time.Millisecond))
 }
 
 // Sweep, called once a second, judges the pace of the store every five seconds. While calls are late it pings the
@@ -56,7 +66,11 @@ func (b *Backend) judge() {
 	g := &b.gait
 	asked, late, refused := g.asked.Swap(0), g.late.Swap(0), g.refused.Swap(0)
 	p := Pace{Took: time.Duration(g.took.Swap(0)), Allowed: time.Duration(g.allowed.Swap(0) / max(asked, 1)),
-		Missed: float64(late+refused) / float64(max(asked+refused, 1))}
+		Missed: float64(late+refused) / float64(max(asked+refused, 1)), P99: g.calls.take()}
+	g.last.Store(nil)
+	if p.P99 > 0 {
+		g.last.Store(&p)
+	}
 	was := g.slow.Load()
 	switch {
 	case p.Took > 0 && late+refused >= fewMissed && p.Missed > mostMissed:

@@ -4,11 +4,14 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	common "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
 	rls "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+	"google.golang.org/protobuf/encoding/protowire"
 
 	"github.com/headgate-rls/headgate/internal/kit/spell"
+	"github.com/headgate-rls/headgate/internal/kit/units"
 )
 
 // ParseDescriptor reads "key=value,key=value"; "\," is a comma in a value.
@@ -24,37 +27,90 @@ func ParseDescriptor(arg string) (*common.RateLimitDescriptor, error) {
 	return d, nil
 }
 
-// AnswerLine renders an answer in one line.
-func AnswerLine(req *rls.RateLimitRequest, resp *rls.RateLimitResponse) string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "%-10s", resp.OverallCode)
+// An Answer is what a service answers, in the words of the admin API.
+type Answer struct {
+	Domain     string           `json:"domain"`
+	Code       string           `json:"code"`                 // OK or OVER_LIMIT
+	Rule       string           `json:"rule,omitempty"`       // that refuses
+	Degraded   string           `json:"degraded,omitempty"`   // the policy that decided while the store failed
+	Overloaded string           `json:"overloaded,omitempty"` // the policy that decided, as too much was asked
+	Limits     []DescriptorCode `json:"limits"`
+}
+
+// A DescriptorCode is what is answered about one descriptor.
+type DescriptorCode struct {
+	Descriptor string `json:"descriptor"`      // as [ParseDescriptor] reads it
+	Code       string `json:"code"`            // OK or OVER_LIMIT
+	Name       string `json:"name,omitempty"`  // of the limit
+	Limit      string `json:"limit,omitempty"` // such as 600/5m; empty: there is none, or the answer does not say
+	Left       uint32 `json:"left"`
+	Unlimited  bool   `json:"unlimited,omitempty"`
+	RetryMS    *int64 `json:"retry_after_ms,omitempty"` // of a refusal
+	ResetMS    *int64 `json:"reset_after_ms,omitempty"`
+}
+
+// AnswerOf returns what resp says about req.
+func AnswerOf(req *rls.RateLimitRequest, resp *rls.RateLimitResponse) *Answer {
 	meta := resp.GetDynamicMetadata().GetFields()
-	if rule := meta["rule"].GetStringValue(); rule != "" {
-		fmt.Fprintf(&b, " rule=%s", rule)
-	}
-	byPolicy := false
-	for _, cause := range []string{"degraded", "overloaded"} {
-		if policy := meta[cause].GetStringValue(); policy != "" {
-			byPolicy = true
-			fmt.Fprintf(&b, " %s=%s", cause, policy)
-		}
-	}
+	a := &Answer{Domain: req.Domain, Code: resp.OverallCode.String(), Rule: meta["rule"].GetStringValue(),
+		Degraded: meta["degraded"].GetStringValue(), Overloaded: meta["overloaded"].GetStringValue(),
+		Limits: []DescriptorCode{}}
 	for i, st := range resp.Statuses {
-		b.WriteString(" [")
-		for j, e := range req.Descriptors[i].Entries {
-			if j > 0 {
-				b.WriteByte(',')
+		d := DescriptorCode{Descriptor: descriptorText(req.Descriptors[i]), Code: st.Code.String(), Left: st.LimitRemaining}
+		if l := st.CurrentLimit; l != nil {
+			d.Name, d.Limit = l.Name, limitText(l)
+			wait := st.GetDurationUntilReset().AsDuration().Milliseconds()
+			if d.ResetMS = &wait; st.Code == rls.RateLimitResponse_OVER_LIMIT {
+				d.RetryMS, d.ResetMS = &wait, nil
 			}
-			fmt.Fprintf(&b, "%s=%s", e.Key, e.Value)
-		}
-		if byPolicy && st.CurrentLimit == nil {
-			fmt.Fprintf(&b, " %s", st.Code) // whether there is a limit is not in the answer
 		} else {
-			b.WriteString(statusText(st))
+			d.Unlimited = st.LimitRemaining > 0
 		}
-		b.WriteByte(']')
+		a.Limits = append(a.Limits, d)
+	}
+	return a
+}
+
+func descriptorText(d *common.RateLimitDescriptor) string {
+	parts := make([]string, len(d.Entries))
+	for i, e := range d.Entries {
+		parts[i] = e.Key + "=" + strings.ReplaceAll(e.Value, ",", `\,`)
+	}
+	return strings.Join(parts, ",")
+}
+
+// Line renders the answer in one line.
+func (a *Answer) Line() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%-10s", a.Code)
+	for _, f := range []struct{ name, value string }{
+		{"rule", a.Rule}, {"degraded", a.Degraded}, {"overloaded", a.Overloaded},
+	} {
+		if f.value != "" {
+			fmt.Fprintf(&b, " %s=%s", f.name, f.value)
+		}
+	}
+	for i := range a.Limits {
+		fmt.Fprintf(&b, " [%s %s]", a.Limits[i].Descriptor, a.Limits[i].text(a.Degraded+a.Overloaded != ""))
 	}
 	return b.String()
+}
+
+func (d *DescriptorCode) text(byPolicy bool) string {
+	switch {
+	case d.Limit == "" && byPolicy:
+		return d.Code // whether there is a limit is not in the answer
+	case d.Unlimited:
+		return "unlimited"
+	case d.Limit == "":
+		return "no limit"
+	}
+	wait, ms := "reset", d.ResetMS
+	if d.RetryMS != nil {
+		wait, ms = "retry", d.RetryMS
+	}
+	text := strings.TrimRight(d.Code+" "+d.Name, " ")
+	return fmt.Sprintf("%s limit=%s remaining=%d %s=%ds", text, d.Limit, d.Left, wait, *ms/1000)
 }
 
 // Counted returns an error unless counters have decided an answer.
@@ -73,29 +129,35 @@ func Counted(resp *rls.RateLimitResponse) error {
 	return errors.New("no counter has decided: no rule limits what was asked")
 }
 
-func statusText(st *rls.RateLimitResponse_DescriptorStatus) string {
-	l := st.CurrentLimit
-	switch {
-	case l == nil && st.LimitRemaining > 0:
-		return " unlimited"
-	case l == nil:
-		return " no limit"
+// limitText is a limit as the other commands have it, such as 600/5m. Only a number is known of limits on requests in
+// flight, and of some limits of other services than headgate.
+func limitText(l *rls.RateLimitResponse_RateLimit) string {
+	unit, _ := units.Numbered(int32(l.Unit))
+	window := unit.Length * time.Duration(max(l.GetUnitMultiplier().GetValue(), 1))
+	if window == 0 {
+		window = ownWindow(l.ProtoReflect().GetUnknown())
 	}
-	unit := strings.ToLower(l.Unit.String())
-	if n := l.GetUnitMultiplier().GetValue(); n > 1 {
-		unit = fmt.Sprintf("%d %ss", n, unit)
+	if window <= 0 {
+		return fmt.Sprint(l.RequestsPerUnit)
 	}
-	if l.Unit == rls.RateLimitResponse_RateLimit_UNKNOWN {
-		unit = "window"
+	return fmt.Sprintf("%d/%s", l.RequestsPerUnit, units.Format(window))
+}
+
+// fieldWindow is the number of headgate's own field of a RateLimit: its window in microseconds.
+const fieldWindow = 8081
+
+func ownWindow(unknown []byte) time.Duration {
+	for len(unknown) > 0 {
+		number, kind, n := protowire.ConsumeField(unknown)
+		if n < 0 {
+			return 0
+		}
+		if number == fieldWindow && kind == protowire.VarintType {
+			_, _, tag := protowire.ConsumeTag(unknown)
+			us, _ := protowire.ConsumeVarint(unknown[tag:])
+			return time.Duration(us) * time.Microsecond
+		}
+		unknown = unknown[n:]
 	}
-	name := ""
-	if l.Name != "" {
-		name = " " + l.Name
-	}
-	wait := "reset"
-	if st.Code == rls.RateLimitResponse_OVER_LIMIT {
-		wait = "retry"
-	}
-	return fmt.Sprintf(" %s%s limit=%d/%s remaining=%d %s=%ds", st.Code, name, l.RequestsPerUnit, unit,
-		st.LimitRemaining, wait, st.GetDurationUntilReset().GetSeconds())
+	return 0
 }

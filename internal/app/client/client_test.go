@@ -1,6 +1,12 @@
 package client
 
-import "testing"
+import (
+	"testing"
+
+	rls "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/types/known/wrapperspb"
+)
 
 func TestParseDescriptor(t *testing.T) {
 	d, err := ParseDescriptor(`a=1,b=x\,y=z,c=`)
@@ -39,5 +45,24 @@ func TestLocalAddressIsThatOfTheEnvironment(t *testing.T) {
 	t.Setenv("HEADGATE_HTTP", "unix:/run/http.sock")
 	if got := SlotsURL(); got != "http://127.0.0.1:8080" {
 		t.Errorf("slots: %s", got)
+	}
+}
+
+// TestLimitsAreWrittenAsElsewhere: 600/5m, with the window that a unit, a multiplier or headgate's own field says.
+func TestLimitsAreWrittenAsElsewhere(t *testing.T) {
+	own := protowire.AppendVarint(protowire.AppendTag(nil, fieldWindow, protowire.VarintType), 300_000_000)
+	other := protowire.AppendString(protowire.AppendTag(nil, 9, protowire.BytesType), "x")
+	for want, l := range map[string]*rls.RateLimitResponse_RateLimit{
+		"7":    {RequestsPerUnit: 7},
+		"7/1m": {RequestsPerUnit: 7, Unit: rls.RateLimitResponse_RateLimit_MINUTE},
+		"7/3h": {RequestsPerUnit: 7, Unit: rls.RateLimitResponse_RateLimit_HOUR, UnitMultiplier: wrapperspb.UInt32(3)},
+		"7/5m": {RequestsPerUnit: 7},
+	} {
+		if want == "7/5m" {
+			l.ProtoReflect().SetUnknown(append(other, own...))
+		}
+		if got := limitText(l); got != want {
+			t.Errorf("%s, want %s", got, want)
+		}
 	}
 }

@@ -160,14 +160,16 @@ func (a *Admin) Explain(ctx context.Context, by url.Values) (e Explanation, err 
 
 // A Rule is a limit in force.
 type Rule struct {
-	Domain      string  `json:"domain"`
-	Rule        string  `json:"rule"`
-	Limit       string  `json:"limit"`
-	Policy      string  `json:"policy,omitempty"`
-	Shadow      bool    `json:"shadow,omitempty"`
-	Place       string  `json:"place,omitempty"`
-	Refused     int64   `json:"refused"`
-	UsedPercent float64 `json:"used_percent,omitempty"`
+	Domain      string   `json:"domain"`
+	Rule        string   `json:"rule"`
+	Path        []string `json:"path"`
+	Name        string   `json:"name,omitempty"`
+	Limit       string   `json:"limit"`
+	Policy      string   `json:"policy,omitempty"`
+	Shadow      bool     `json:"shadow,omitempty"`
+	Place       string   `json:"place,omitempty"`
+	Refused     int64    `json:"refused"`
+	UsedPercent float64  `json:"used_percent,omitempty"`
 }
 
 // Rules returns all limits in force, of a domain unless it is empty.

@@ -8,11 +8,15 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
 )
 
 // Slots is the HTTP API of slots of a running service.
-type Slots struct{ Options }
+type Slots struct {
+	Options
+	Via http.RoundTripper // what answers; nil: the service at Addr
+}
 
 // SlotsURL is where slots are served by this process's environment.
 func SlotsURL() string { return localURL("http", "http", "127.0.0.1:8080") }
@@ -50,6 +54,17 @@ type Refusal struct {
 
 func (e *Refusal) Error() string { return e.Status + ": " + e.Message }
 
+// RetryAfterMS is RetryAfter in milliseconds.
+func (e *Refusal) RetryAfterMS() int64 {
+	seconds, _ := strconv.ParseInt(e.RetryAfter, 10, 32)
+	return seconds * 1000
+}
+
+// A FlagError is about the value of a flag: to ask again makes no difference.
+type FlagError struct{ error }
+
+func (e *FlagError) Unwrap() error { return e.error }
+
 // call sends body, unless it is nil, as JSON to path, which may have a query, and
 // reads the answer. Errors: *Refusal, or that there was no answer.
 func (a *Slots) call(ctx context.Context, method, path string, body, answer any) error {
@@ -57,15 +72,18 @@ func (a *Slots) call(ctx context.Context, method, path string, body, answer any)
 	defer cancel()
 	req, err := a.request(ctx, method, path, body)
 	if err != nil {
-		return err
+		return &FlagError{err}
 	}
 	conf, err := a.tlsConfig()
 	if err != nil {
-		return err
+		return &FlagError{err}
 	}
-	transport := &http.Transport{Proxy: http.ProxyFromEnvironment, TLSClientConfig: conf}
-	defer transport.CloseIdleConnections()
-	resp, err := (&http.Client{Transport: transport}).Do(req)
+	client := http.Client{Transport: a.Via}
+	if a.Via == nil {
+		client.Transport = &http.Transport{Proxy: http.ProxyFromEnvironment, TLSClientConfig: conf}
+		defer client.CloseIdleConnections()
+	}
+	resp, err := client.Do(req)
 	if err != nil {
 		return fmt.Errorf("no answer: %w; is the service running, and is --addr its HTTP address?", err)
 	}
@@ -124,13 +142,14 @@ func readAnswer(resp *http.Response, data []byte, answer any) error {
 
 // A Slot is what became of one event.
 type Slot struct {
-	Status        int    `json:"status"` // as HTTP has it; 200: the event has a slot
-	EventID       string `json:"eventId"`
-	ScheduledTime string `json:"scheduledTime"` // RFC 3339
-	DelayMs       int64  `json:"delayMs"`       // from the time that was asked for
-	Replayed      bool   `json:"replayed"`      // the event had the slot before
-	Message       string `json:"message"`       // why there is no slot
-	RetryAfter    int64  `json:"retryAfter"`    // seconds
+	Status        int    `json:"status"`                  // as HTTP has it; 200: the event has a slot
+	EventID       string `json:"eventId,omitempty"`       // empty: it is about all events
+	ScheduledTime string `json:"scheduledTime,omitempty"` // RFC 3339
+	DelayMs       int64  `json:"delayMs"`                 // from the time that was asked for
+	Replayed      bool   `json:"replayed"`                // the event had the slot before
+	Message       string `json:"message,omitempty"`       // why there is no slot
+	RetryAfter    int64  `json:"retryAfter,omitempty"`    // seconds; the service has it, and RetryAfterMs is made of it
+	RetryAfterMs  int64  `json:"retryAfterMs,omitempty"`
 }
 
 // Assign asks for slots from the time at (RFC 3339) by a config, empty for the default
@@ -154,6 +173,10 @@ func (a *Slots) Assign(ctx context.Context, events []string, config, at string) 
 	}
 	if len(answer.Results) != len(events) {
 		return nil, fmt.Errorf("the answer has %d results for %d events", len(answer.Results), len(events))
+	}
+	for i := range answer.Results {
+		r := &answer.Results[i]
+		r.RetryAfterMs, r.RetryAfter = r.RetryAfter*1000, 0
 	}
 	return answer.Results, nil
 }

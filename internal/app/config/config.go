@@ -147,10 +147,19 @@ func (c *Config) Logger(w io.Writer) *slog.Logger { return c.Log.Logger(w, c.War
 
 // table returns every setting, in the order of the documentation.
 func (c *Config) table() []settings.Setting {
-	return slices.Concat(c.ruleSettings(), c.xdsSettings(), c.listenerSettings(), c.decisionSettings(),
-		c.answerSettings(), c.leaseSettings(), c.connectionSettings(), c.Policies.settings(),
-		c.Slots.settings(&c.Admin), c.Admin.settings(), c.Log.Rows(), c.refusalSettings(),
-		c.changeSettings())
+	return slices.Concat(
+		settings.Group("Rules and their store", c.ruleSettings()),
+		settings.Group("Rules by xDS", c.xdsSettings()),
+		settings.Group("Addresses", c.listenerSettings()),
+		settings.Group("What is decided", c.decisionSettings()),
+		settings.Group("What answers have", c.answerSettings()),
+		settings.Group("Requests in flight", c.leaseSettings()),
+		settings.Group("Connections and the end", c.connectionSettings()),
+		settings.Group("Policies", c.Policies.settings()),
+		settings.Group("Slots", c.Slots.settings(&c.Admin)),
+		settings.Group("Admin API", c.Admin.settings()),
+		settings.Group("Log", c.Log.Rows(), c.refusalSettings()),
+		settings.Group("Changes of rules", c.changeSettings()))
 }
 
 // SkipRules is the --rules-errors that starts without broken files.

@@ -242,6 +242,8 @@ func (l *limits) part() web.Part {
 		part.Problem = problem
 	} else if slow := l.store.Slow(); slow != "" {
 		part.Problem, part.Serving = "slow: "+slow, true
+	} else if usual := l.store.Usual(); usual != "" {
+		part.Detail = usual
 	} else if took := time.Duration(l.pinged.Load()); took > 0 && !l.store.Caps.Local {
 		part.Detail = fmt.Sprintf("answered a ping in %v", took.Round(10*time.Microsecond))
 	}

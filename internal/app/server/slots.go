@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -36,6 +37,49 @@ func OpenDatabase(c *config.Slots, existing bool, log *slog.Logger) (*sqlstore.D
 		return nil, fmt.Errorf("--slots: %w", err)
 	}
 	return db, nil
+}
+
+// LocalSlots opens the database of slots that the settings name, as [OpenDatabase] does, and returns the admin API of
+// slots for a caller in this process: nothing guards it. The caller closes the database.
+func LocalSlots(ctx context.Context, c *config.Slots, log *slog.Logger) (http.Handler, *sqlstore.DB, error) {
+	db, err := OpenDatabase(c, true, log)
+	if err != nil {
+		return nil, nil, err
+	}
+	handler, err := localSlots(ctx, c, db, log)
+	if err != nil {
+		return nil, nil, errors.Join(err, db.Close())
+	}
+	return handler, db, nil
+}
+
+func localSlots(ctx context.Context, c *config.Slots, db *sqlstore.DB, log *slog.Logger) (http.Handler, error) {
+	if err := db.Ping(ctx); err != nil {
+		return nil, err
+	}
+	settings := c.Settings()
+	settings.Procedure, settings.Log = false, slog.New(slog.DiscardHandler)
+	scheduler, err := slots.NewScheduler(db, settings)
+	if err != nil {
+		return nil, err
+	}
+	if err := scheduler.Scope(ctx); err != nil {
+		return nil, err
+	}
+	token := rand.Text()
+	own, err := web.NewGuard(web.GuardConfig{Token: token})
+	if err != nil {
+		return nil, err
+	}
+	handlers, err := httpapi.New(httpapi.Config{Scheduler: scheduler, Guard: own, Log: log, Timeout: c.Scheduler.Timeout})
+	if err != nil {
+		return nil, err
+	}
+	admin := handlers.Admin()
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		r.Header.Set("Authorization", "Bearer "+token)
+		admin.ServeHTTP(w, r)
+	}), nil
 }
 
 // openSlots makes the slot service; nil if none is configured.

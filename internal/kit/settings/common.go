@@ -37,7 +37,7 @@ func (c *Log) Rows() []Setting {
 
 // Logger returns a logger that writes to w, and logs the warnings of Resolve.
 func (c *Log) Logger(w io.Writer, warnings []string) *slog.Logger {
-	opt := &slog.HandlerOptions{Level: levels[strings.ToLower(c.Level)]}
+	opt := &slog.HandlerOptions{Level: levels[strings.ToLower(c.Level)], ReplaceAttr: withUnit}
 	var handler slog.Handler = slog.NewTextHandler(w, opt)
 	if c.Format == "json" {
 		handler = slog.NewJSONHandler(w, opt)
@@ -47,6 +47,14 @@ func (c *Log) Logger(w io.Writer, warnings []string) *slog.Logger {
 		log.Warn("check the settings", "warning", warning)
 	}
 	return log
+}
+
+// withUnit has durations be texts such as 1.5s in every format: slog makes numbers without a unit of them in JSON.
+func withUnit(_ []string, a slog.Attr) slog.Attr {
+	if a.Value.Kind() == slog.KindDuration {
+		return slog.String(a.Key, a.Value.Duration().String())
+	}
+	return a
 }
 
 // Defaults of the pools of databases, which are those of sqldb.Config.

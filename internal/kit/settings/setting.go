@@ -21,6 +21,7 @@ import (
 type Setting struct {
 	Name    string
 	Help    string
+	Group   string   // what it is about, for documentation; empty: the program has no groups
 	Field   any      // where the value goes
 	Words   []string // all values that there are, if it is one of several words
 	def     any
@@ -38,6 +39,15 @@ const (
 	inURL          // the password in a URL
 	whole          // all of it
 )
+
+// Group says what rows are about.
+func Group(name string, rows ...[]Setting) []Setting {
+	all := slices.Concat(rows...)
+	for i := range all {
+		all[i].Group = name
+	}
+	return all
+}
 
 // An Option says more about a setting.
 type Option func(*Setting)

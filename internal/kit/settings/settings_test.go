@@ -82,3 +82,14 @@ func TestChecks(t *testing.T) {
 		}
 	}
 }
+
+// TestDurationsInTheLogHaveUnits in every format.
+func TestDurationsInTheLogHaveUnits(t *testing.T) {
+	for format, want := range map[string]string{"text": "retry_after=1.5s", "json": `"retry_after":"1.5s"`} {
+		var out strings.Builder
+		(&Log{Level: "info", Format: format}).Logger(&out, nil).Info("request refused", "retry_after", 1500*time.Millisecond)
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("%s: %s", format, &out)
+		}
+	}
+}

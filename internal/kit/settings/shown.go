@@ -10,11 +10,31 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// Markdown renders every setting as a table, for the documentation.
+// Usage renders the flags of every group under its name, for the help of a command that has them.
+func (p Program) Usage(flags *pflag.FlagSet) string {
+	var b strings.Builder
+	for i := 0; i < len(p.Rows); {
+		group := pflag.NewFlagSet("", pflag.ContinueOnError)
+		group.SortFlags = false
+		name := p.Rows[i].Group
+		for ; i < len(p.Rows) && p.Rows[i].Group == name; i++ {
+			group.AddFlag(flags.Lookup(p.Rows[i].Name))
+		}
+		fmt.Fprintf(&b, "%s:\n%s\n", name, group.FlagUsagesWrapped(100))
+	}
+	return b.String()
+}
+
+// Markdown renders every setting as a table for each group, for the documentation.
 func (p Program) Markdown() string {
 	var b strings.Builder
-	b.WriteString("| flag and file key | environment | default | meaning |\n|---|---|---|---|\n")
-	for _, s := range p.Rows {
+	for i, s := range p.Rows {
+		if i == 0 || s.Group != p.Rows[i-1].Group {
+			if s.Group != "" {
+				fmt.Fprintf(&b, "%s### %s\n\n", map[bool]string{true: "\n"}[i > 0], s.Group)
+			}
+			b.WriteString("| flag and file key | environment | default | meaning |\n|---|---|---|---|\n")
+		}
 		f, usage := s.flag()
 		def := f.DefValue
 		if repeated(f) {

@@ -197,20 +197,50 @@ async function trial() {
   c.rules.filter((r) => r.change !== 0), "They would change no answer."));
 }
 
+// drawRules draws the tree of rules: domains, descriptors in descriptors, limits. What somebody has closed stays so.
 function drawRules() {
-  at("rules").replaceChildren(...ruleRows.map((r) => {
-    const row = element("tr");
-    const cells = [r.rule, r.limit + (r.shadow ? " (shadow)" : "") + (r.policy ? ", or policy " + r.policy : ""),
-      r.used_percent ? bar(r.used_percent) : "–", number(r.refused), r.place || ""];
-    cells.forEach((content, i) => {
-      const td = row.insertCell();
-      td.append(content);
-      td.dataset.name = ["Rule", "Limit", "Use", "Refused", "Place"][i];
-      if (i === 3) td.className = "number";
-    });
-    return row;
-  }));
+  const top = { children: new Map() };
+  for (const r of ruleRows) {
+    let node = top;
+    for (const step of [r.domain, ...r.path]) {
+      if (!node.children.has(step)) node.children.set(step, { step, limits: [], children: new Map() });
+      node = node.children.get(step);
+    }
+    node.limits.push(r);
+  }
+  const focus = document.activeElement?.closest("#rules summary")?.dataset.path;
+  at("rules").replaceChildren(...[...top.children.values()].map((node) => drawNode(node, "")));
+  if (focus) [...at("rules").querySelectorAll("summary")].find((e) => e.dataset.path === focus)?.focus();
   at("more").hidden = nextRules === "";
+}
+
+const closed = new Set();
+
+function drawNode(node, above) {
+  const path = JSON.stringify([above, node.step]);
+  const name = element("span", node.step);
+  name.className = "step";
+  if (node.children.size === 0 && node.limits.length === 1) return element("li", name, ...limitLine(node.limits[0]));
+  const summary = element("summary", name);
+  summary.dataset.path = path;
+  const list = element("ul", ...node.limits.map((r) => element("li", ...limitLine(r))),
+    ...[...node.children.values()].map((child) => drawNode(child, path)));
+  const details = element("details", summary, list);
+  details.open = !closed.has(path);
+  details.addEventListener("toggle", () => details.open ? closed.delete(path) : closed.add(path));
+  return element("li", details);
+}
+
+// limitLine is a limit in the tree.
+function limitLine(r) {
+  const part = (kind, ...content) => {
+    const e = element("span", ...content);
+    e.className = kind;
+    return e;
+  };
+  return [part("figures", (r.name ? r.name + " " : "") + r.limit + (r.shadow ? " (shadow)" : "") +
+    (r.policy ? ", or policy " + r.policy : "")), r.used_percent ? bar(r.used_percent) : "",
+  part(r.refused ? "many" : "muted", r.refused ? number(r.refused) + " refused" : ""), part("muted place", r.place || "")];
 }
 
 async function moreRules() {
