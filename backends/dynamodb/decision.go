@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/headgate-rls/headgate/backends/batch"
 	"github.com/headgate-rls/headgate/internal/kit/background"
 	"github.com/headgate-rls/headgate/limit"
 )
@@ -19,7 +20,7 @@ type decision struct {
 	reqs []*limit.Request
 	out  []*limit.Verdict
 
-	batch   limit.Batch
+	batch   batch.Batch
 	keys    []limit.Key // the batch's
 	held    []*entry    // of these keys
 	fresh   []bool      // what is known of a key was so after the turns were taken

@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 
+	"github.com/headgate-rls/headgate/backends/batch"
 	"github.com/headgate-rls/headgate/limit"
 )
 
@@ -42,7 +43,7 @@ func (d *decision) result() *write {
 
 // put notes a change. The item stays as long as its state would from now on, also where callers' clocks
 // are behind this one.
-func (w *write) put(i int, c limit.Change, now limit.Instant) {
+func (w *write) put(i int, c batch.Change, now limit.Instant) {
 	ch := &w.changes[i]
 	state, _ := c.State.AppendBinary(nil) // of a state that was decided there is no error
 	ch.after = item{version: ch.before.version + 1, writer: w.writer, state: state}

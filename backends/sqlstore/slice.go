@@ -7,6 +7,7 @@ import (
 	"errors"
 	"slices"
 
+	"github.com/headgate-rls/headgate/backends/batch"
 	"github.com/headgate-rls/headgate/internal/kit/sqldb"
 	"github.com/headgate-rls/headgate/limit"
 )
@@ -16,7 +17,7 @@ type slice struct {
 	reqs []*limit.Request
 	out  []*limit.Verdict
 
-	batch limit.Batch
+	batch batch.Batch
 	of    []limit.Key // the batch's
 	keys  [][]byte    // sorted
 	at    []int       // where keys[i] is among the batch's
@@ -159,7 +160,7 @@ func (s *slice) decide(now limit.Instant) (put []row, drop [][]byte) {
 }
 
 // changed is what is written of a change. States that were decided have no error.
-func changed(key []byte, c *limit.Change) row {
+func changed(key []byte, c *batch.Change) row {
 	state, add, gone := c.Split(wholeLog, partSize)
 	r := row{key: key, at: int64(state.At), n: state.N, m: state.M, ends: c.Ends}
 	r.state, _ = state.AppendBinary(nil)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/headgate-rls/headgate/backends"
+	"github.com/headgate-rls/headgate/backends/batch"
 	"github.com/headgate-rls/headgate/limit"
 )
 
@@ -47,7 +48,7 @@ func (t *Table) Caps() backends.Caps { return t.caps }
 
 // Take implements [backends.Backend].
 func (t *Table) Take(_ context.Context, reqs []limit.Request, out []limit.Verdict) {
-	var b limit.Batch
+	var b batch.Batch
 	for i := range reqs {
 		if err := t.caps.CheckRequest(&reqs[i]); err != nil {
 			backends.Fail(out[i:i+1], err)
@@ -70,7 +71,7 @@ func (t *Table) Take(_ context.Context, reqs []limit.Request, out []limit.Verdic
 }
 
 // read puts the state of the key number i into b.
-func (t *Table) read(b *limit.Batch, i int, k limit.Key) error {
+func (t *Table) read(b *batch.Batch, i int, k limit.Key) error {
 	r, ok := t.rows[k]
 	if !ok {
 		return nil
@@ -83,7 +84,7 @@ func (t *Table) read(b *limit.Batch, i int, k limit.Key) error {
 	return nil
 }
 
-func (t *Table) write(c limit.Change) {
+func (t *Table) write(c batch.Change) {
 	state, _ := c.State.AppendBinary(nil)
 	t.rows[c.Key] = row{state, c.Ends}
 }

@@ -1,8 +1,10 @@
-package limit
+package batch
 
 import (
 	"encoding/binary"
 	"slices"
+
+	"github.com/headgate-rls/headgate/limit"
 )
 
 // A log may be too long to be written with each admission. A store may then keep its
@@ -18,19 +20,19 @@ import (
 // A longLog is what a Batch knows of the parts of a log.
 type longLog struct {
 	parts []logPart
-	tail  []Record
+	tail  []limit.Record
 }
 
 // A logPart is a part: all of its records, or nil as long as it has not been put.
 type logPart struct {
-	last    Instant
+	last    limit.Instant
 	units   int64 // that still count: the newest of the part
-	records []Record
+	records []limit.Record
 }
 
 // Put says what the store has under Keys()[i]. A key of which it has nothing
 // needs no Put.
-func (b *Batch) Put(i int, s State) {
+func (b *Batch) Put(i int, s limit.State) {
 	if parts := min(s.M, int64(len(s.Log))); parts > 0 { // no other algorithm has both
 		long := &longLog{parts: make([]logPart, parts), tail: s.Log[parts:]}
 		for j, r := range s.Log[:parts] {
@@ -46,12 +48,13 @@ func (b *Batch) Put(i int, s State) {
 // PutPart says what the store has of a part, after Put. It reports whether the part is
 // one that the log needs or does not have; a part that does not hold what the log says
 // is damaged.
-func (b *Batch) PutPart(i int, part State) (ok bool) {
+func (b *Batch) PutPart(i int, part limit.State) (ok bool) {
 	long := b.kept[i].long
 	if long == nil {
 		return true // left behind by a version that knew no parts
 	}
-	j, found := slices.BinarySearchFunc(long.parts, part.At, func(p logPart, at Instant) int { return int(p.last - at) })
+	j, found := slices.BinarySearchFunc(long.parts, part.At,
+		func(p logPart, at limit.Instant) int { return int(p.last - at) })
 	if !found {
 		return true
 	}
@@ -68,13 +71,13 @@ func (b *Batch) PutPart(i int, part State) (ok bool) {
 }
 
 // assemble makes the log that is decided on.
-func (l *longLog) assemble() []Record {
-	log := make([]Record, 0, len(l.parts)+len(l.tail)+256)
+func (l *longLog) assemble() []limit.Record {
+	log := make([]limit.Record, 0, len(l.parts)+len(l.tail)+256)
 	for _, p := range l.parts {
 		if p.records != nil {
 			log = append(log, p.records...)
 		} else {
-			log = append(log, Record{At: p.last, N: p.units})
+			log = append(log, limit.Record{At: p.last, N: p.units})
 		}
 	}
 	return append(log, l.tail...)
@@ -82,7 +85,7 @@ func (l *longLog) assemble() []Record {
 
 // Missing lists, by the position of their key in Keys, the parts that have not been put
 // and that Decide at this instant needs: by their last instants, in order.
-func (b *Batch) Missing(now Instant) (missing map[int][]Instant) {
+func (b *Batch) Missing(now limit.Instant) (missing map[int][]limit.Instant) {
 	if b.long == 0 {
 		return nil
 	}
@@ -100,13 +103,13 @@ func (b *Batch) Missing(now Instant) (missing map[int][]Instant) {
 			if use[k] == nil {
 				use[k] = newLogUse(b.kept[k].state.At)
 			}
-			use[k].add(&req.Ops[i], bounded(at))
+			use[k].add(&req.Ops[i], min(max(at, 0), limit.MaxInstant))
 		}
 	}
 	for k, u := range use {
 		if needs := u.needs(b.kept[k].long); len(needs) > 0 {
 			if missing == nil {
-				missing = map[int][]Instant{}
+				missing = map[int][]limit.Instant{}
 			}
 			missing[k] = needs
 		}
@@ -117,42 +120,42 @@ func (b *Batch) Missing(now Instant) (missing map[int][]Instant) {
 // A logUse is what the ops of a batch may do with one log. It bounds which units
 // their decisions can depend on, whatever becomes of each.
 type logUse struct {
-	first, last Instant // of the ops and the state
-	low, high   Instant // between which a window may begin
+	first, last limit.Instant // of the ops and the state
+	low, high   limit.Instant // between which a window may begin
 	windows     [2]int64
 	taken, back int64 // at most
-	ops         []*Op
+	ops         []*limit.Op
 	mostUnits   int64 // the largest capacity
 	least       int64 // the smallest one of those with debt, -1 for none
 }
 
-func newLogUse(at Instant) *logUse {
-	return &logUse{first: MaxInstant, last: min(at, MaxInstant), least: -1}
+func newLogUse(at limit.Instant) *logUse {
+	return &logUse{first: limit.MaxInstant, last: min(at, limit.MaxInstant), least: -1}
 }
 
-func (u *logUse) add(op *Op, at Instant) {
-	l := op.Limit
+func (u *logUse) add(op *limit.Op, at limit.Instant) {
+	l, window := op.Limit, op.Limit.Window().Microseconds()
 	if len(u.ops) == 0 {
-		u.windows = [2]int64{l.window, l.window}
+		u.windows = [2]int64{window, window}
 	}
 	u.ops = append(u.ops, op)
 	u.first, u.last = min(u.first, at), max(u.last, at)
-	u.windows = [2]int64{min(u.windows[0], l.window), max(u.windows[1], l.window)}
-	u.low, u.high = u.first-Instant(u.windows[1]), u.last-Instant(u.windows[0])
-	u.taken += min(max(op.Cost, 0), MaxUnits)
-	u.back += max(-max(op.Cost, -MaxUnits), 0)
+	u.windows = [2]int64{min(u.windows[0], window), max(u.windows[1], window)}
+	u.low, u.high = u.first-limit.Instant(u.windows[1]), u.last-limit.Instant(u.windows[0])
+	u.taken += min(max(op.Cost, 0), limit.MaxUnits)
+	u.back += max(-max(op.Cost, -limit.MaxUnits), 0)
 	if op.AsOf != 0 {
-		u.back += MaxUnits // any of its records may be given back
+		u.back += limit.MaxUnits // any of its records may be given back
 	}
-	u.mostUnits = max(u.mostUnits, l.capacity)
-	if l.owe > 0 && (u.least < 0 || l.capacity < u.least) {
-		u.least = l.capacity
+	u.mostUnits = max(u.mostUnits, l.Capacity())
+	if l.Below() > 0 && (u.least < 0 || l.Capacity() < u.least) {
+		u.least = l.Capacity()
 	}
 }
 
 // needs lists the parts of l that are not there and in which the ops may tell units
 // apart.
-func (u *logUse) needs(l *longLog) (list []Instant) {
+func (u *logUse) needs(l *longLog) (list []limit.Instant) {
 	most, least := u.live(l)
 	all := u.least >= 0 && (most+u.taken > u.least || u.back > 0 && u.last > u.first)
 	after := int64(0) // units that are newer than the part
@@ -175,7 +178,7 @@ func (u *logUse) needs(l *longLog) (list []Instant) {
 // live returns how many units count at most, where the earliest window begins, and at
 // least, where the latest one does.
 func (u *logUse) live(l *longLog) (most, least int64) {
-	count := func(records []Record) {
+	count := func(records []limit.Record) {
 		for _, r := range records {
 			if r.At > u.low {
 				most += r.N
@@ -185,7 +188,7 @@ func (u *logUse) live(l *longLog) (most, least int64) {
 			}
 		}
 	}
-	before := Instant(-1)
+	before := limit.Instant(-1)
 	for _, p := range l.parts {
 		switch {
 		case p.records != nil:
@@ -213,11 +216,11 @@ func (u *logUse) begins(l *longLog, j int) bool {
 // capacity less cost of them are newer.
 func (u *logUse) waits(after, units, taken int64) bool {
 	for _, op := range u.ops {
-		n := wanted(op.Cost)
-		if n > op.Limit.capacity {
+		n := max(op.Cost, 1)
+		if n > op.Limit.Capacity() {
 			continue
 		}
-		newer := op.Limit.capacity - n
+		newer := op.Limit.Capacity() - n
 		if newer-taken < after+units && after <= newer+u.back {
 			return true
 		}
@@ -229,9 +232,9 @@ func (u *logUse) waits(after, units, taken int64) bool {
 // parts: it returns the state to keep under the key, the parts to add, each under the
 // instant of its state, and the instants of those to delete. A log of up to so many
 // records that has no parts yet gets none. The form of a part has no more than size bytes.
-func (c *Change) Split(whole, size int) (s State, add []State, gone []Instant) {
+func (c *Change) Split(whole, size int) (s limit.State, add []limit.State, gone []limit.Instant) {
 	s = *c.State
-	var log []Record
+	var log []limit.Record
 	rest := s.Log
 	if c.long != nil {
 		log, rest, gone = c.long.left(rest)
@@ -242,16 +245,16 @@ func (c *Change) Split(whole, size int) (s State, add []State, gone []Instant) {
 	s.M = int64(len(log))
 	rest = merged(rest)
 	for s.M > 0 || len(rest) > whole {
-		n, more := firstBytes(rest, size-MaxFiguresSize)
+		n, more := firstBytes(rest, size-limit.MaxFiguresSize)
 		if !more {
 			break
 		}
-		part := State{Log: rest[:n], At: rest[n-1].At}
+		part := limit.State{Log: rest[:n], At: rest[n-1].At}
 		for _, r := range part.Log {
 			part.N += r.N
 		}
 		add, rest = append(add, part), rest[n:]
-		log, s.M = append(log, Record{At: part.At, N: part.N}), s.M+1
+		log, s.M = append(log, limit.Record{At: part.At, N: part.N}), s.M+1
 	}
 	s.Log = append(log, rest...)
 	return s, add, gone
@@ -259,7 +262,7 @@ func (c *Change) Split(whole, size int) (s State, add []State, gone []Instant) {
 
 // left separates the parts that a decided log still has, as records that stand for them,
 // from what is newer, and from the parts that it has no more.
-func (l *longLog) left(log []Record) (parts, rest []Record, gone []Instant) {
+func (l *longLog) left(log []limit.Record) (parts, rest []limit.Record, gone []limit.Instant) {
 	changed := false // a part, and with it all that are newer
 	for _, p := range l.parts {
 		n, units := 0, int64(0)
@@ -271,20 +274,20 @@ func (l *longLog) left(log []Record) (parts, rest []Record, gone []Instant) {
 			changed = changed || len(parts) > 0
 			continue
 		}
-		parts, log = append(parts, Record{At: p.last, N: units}), log[n:]
+		parts, log = append(parts, limit.Record{At: p.last, N: units}), log[n:]
 	}
 	return parts, log, gone
 }
 
 // leads returns how many records at the beginning of log are p's, and their units; 0 if
 // that is not all of p. Of the oldest part some may have ended.
-func (p *logPart) leads(log []Record, oldest bool) (n int, units int64) {
+func (p *logPart) leads(log []limit.Record, oldest bool) (n int, units int64) {
 	records := p.records
 	if records == nil {
-		records = []Record{{At: p.last, N: p.units}}
+		records = []limit.Record{{At: p.last, N: p.units}}
 	}
 	if oldest && len(log) > 0 {
-		i := slices.IndexFunc(records, func(r Record) bool { return r.At >= log[0].At })
+		i := slices.IndexFunc(records, func(r limit.Record) bool { return r.At >= log[0].At })
 		records = records[max(i, 0):]
 	}
 	if len(log) < len(records) || !slices.Equal(log[:len(records)], records) {
@@ -297,8 +300,8 @@ func (p *logPart) leads(log []Record, oldest bool) (n int, units int64) {
 }
 
 // merged returns log with one record for each instant.
-func merged(log []Record) []Record {
-	kept := make([]Record, 0, len(log))
+func merged(log []limit.Record) []limit.Record {
+	kept := make([]limit.Record, 0, len(log))
 	for _, r := range log {
 		if last := len(kept) - 1; last >= 0 && kept[last].At == r.At {
 			kept[last].N += r.N
@@ -311,9 +314,9 @@ func merged(log []Record) []Record {
 
 // firstBytes returns how many of the oldest records take up to so many bytes, and
 // whether the others take as many.
-func firstBytes(log []Record, size int) (n int, more bool) {
+func firstBytes(log []limit.Record, size int) (n int, more bool) {
 	var number [binary.MaxVarintLen64]byte
-	bytes, last := 0, Instant(0)
+	bytes, last := 0, limit.Instant(0)
 	for i, r := range log {
 		bytes += binary.PutUvarint(number[:], uint64(r.At-last)) + binary.PutUvarint(number[:], uint64(r.N))
 		last = r.At

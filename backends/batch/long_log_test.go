@@ -1,4 +1,4 @@
-package limit
+package batch
 
 import (
 	"fmt"
@@ -7,13 +7,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/headgate-rls/headgate/limit"
 	"github.com/headgate-rls/headgate/test/random"
 )
 
 // A partStore keeps long logs in parts, as a database would.
 type partStore struct {
-	rows        map[Key]State
-	parts       map[Key]map[Instant]State
+	rows        map[limit.Key]limit.State
+	parts       map[limit.Key]map[limit.Instant]limit.State
 	whole, size int
 	oldest      int // how many parts are read with a row
 
@@ -21,15 +22,15 @@ type partStore struct {
 }
 
 func newPartStore(r *rand.Rand) *partStore {
-	return &partStore{rows: map[Key]State{}, parts: map[Key]map[Instant]State{},
-		whole: pick(r, 0, 5, 20), size: pick(r, MaxFiguresSize+40, MaxFiguresSize+80), oldest: pick(r, 0, 1, 2)}
+	return &partStore{rows: map[limit.Key]limit.State{}, parts: map[limit.Key]map[limit.Instant]limit.State{},
+		whole: pick(r, 0, 5, 20), size: pick(r, limit.MaxFiguresSize+40, limit.MaxFiguresSize+80), oldest: pick(r, 0, 1, 2)}
 }
 
 // take decides requests on what is stored.
-func (p *partStore) take(t *testing.T, reqs []Request, now Instant) []Verdict {
+func (p *partStore) take(t *testing.T, reqs []limit.Request, now limit.Instant) []limit.Verdict {
 	t.Helper()
 	var b Batch
-	out := make([]Verdict, len(reqs))
+	out := make([]limit.Verdict, len(reqs))
 	for i := range reqs {
 		b.Add(&reqs[i], &out[i])
 	}
@@ -59,7 +60,7 @@ func (p *partStore) take(t *testing.T, reqs []Request, now Instant) []Verdict {
 	return out
 }
 
-func (p *partStore) instants(k Key) (all []Instant) {
+func (p *partStore) instants(k limit.Key) (all []limit.Instant) {
 	for at := range p.parts[k] {
 		all = append(all, at)
 	}
@@ -67,7 +68,7 @@ func (p *partStore) instants(k Key) (all []Instant) {
 	return all
 }
 
-func (p *partStore) put(t *testing.T, b *Batch, i int, k Key, at Instant) {
+func (p *partStore) put(t *testing.T, b *Batch, i int, k limit.Key, at limit.Instant) {
 	t.Helper()
 	part, ok := p.parts[k][at]
 	if !ok {
@@ -78,12 +79,12 @@ func (p *partStore) put(t *testing.T, b *Batch, i int, k Key, at Instant) {
 	}
 }
 
-func (p *partStore) write(t *testing.T, k Key, c *Change) {
+func (p *partStore) write(t *testing.T, k limit.Key, c *Change) {
 	t.Helper()
 	s, add, gone := c.Split(p.whole, p.size)
 	p.rows[k] = s
 	if p.parts[k] == nil {
-		p.parts[k] = map[Instant]State{}
+		p.parts[k] = map[limit.Instant]limit.State{}
 	}
 	for _, at := range gone {
 		if _, ok := p.parts[k][at]; !ok {
@@ -107,7 +108,7 @@ func (p *partStore) write(t *testing.T, k Key, c *Change) {
 }
 
 // log returns the whole log of a key, one record for each instant.
-func (p *partStore) log(k Key) (log []Record) {
+func (p *partStore) log(k limit.Key) (log []limit.Record) {
 	s := p.rows[k]
 	for _, r := range s.Log[:s.M] {
 		part := p.parts[k][r.At]
@@ -131,25 +132,25 @@ func TestLogsInPartsDecideAlike(t *testing.T) {
 	r := seeded(t)
 	fetched, decided, cut := 0, 0, 0
 	for range random.Times(50, 150) {
-		store, model := newPartStore(r), map[Key]State{}
+		store, model := newPartStore(r), map[limit.Key]limit.State{}
 		limits := partLimits(r)
-		now, wait := benchStart, time.Duration(0)
+		now, wait := start, time.Duration(0)
 		pace := pick[int64](r, 100, 5000, 20_000)
 		for range 250 {
 			switch r.IntN(250) {
 			case 0:
-				now += Instant(wait.Microseconds())
+				now += limit.Instant(wait.Microseconds())
 			case 1:
-				now += Instant(wait.Microseconds()) - 1
+				now += limit.Instant(wait.Microseconds()) - 1
 			case 2:
-				now += Instant(r.Int64N(1_500_000))
+				now += limit.Instant(r.Int64N(1_500_000))
 			case 3:
-				now -= Instant(r.Int64N(pick[int64](r, 10, 10_000, 100_000, 3_000_000)))
+				now -= limit.Instant(r.Int64N(pick[int64](r, 10, 10_000, 100_000, 3_000_000)))
 			case 4: // the clock stands still
 			default:
-				now += Instant(r.Int64N(pace))
+				now += limit.Instant(r.Int64N(pace))
 			}
-			reqs := make([]Request, 1+r.IntN(4))
+			reqs := make([]limit.Request, 1+r.IntN(4))
 			for i := range reqs {
 				reqs[i] = partRequest(r, limits, now)
 			}
@@ -164,7 +165,7 @@ func TestLogsInPartsDecideAlike(t *testing.T) {
 					t.Fatalf("at %d: %+v\ngot  %+v\nwant %+v\nlog %+v", at, reqs[i], got[i], want, store.log(reqs[i].Ops[0].Key))
 				}
 				for _, out := range want.Outcomes {
-					if out.Retry > 0 && out.Retry != Never {
+					if out.Retry > 0 && out.Retry != limit.Never {
 						wait = out.Retry
 					}
 				}
@@ -183,57 +184,58 @@ func TestLogsInPartsDecideAlike(t *testing.T) {
 }
 
 // partLimits are those that requests for one key may name.
-func partLimits(r *rand.Rand) (limits []*Limit) {
+func partLimits(r *rand.Rand) (limits []*limit.Limit) {
 	for range 1 + r.IntN(2) {
-		s := Spec{Algorithm: SlidingLog, Max: pick[int64](r, 10, 60, 200, 200, 1000),
+		s := limit.Spec{Algorithm: limit.SlidingLog, Max: pick[int64](r, 10, 60, 200, 200, 1000),
 			Window: pick(r, time.Second, time.Second, 100*time.Millisecond)}
-		s.Overflow = pick(r, Refuse, Refuse, Refuse, Saturate, Debt)
-		limits = append(limits, MustNew(s))
+		s.Overflow = pick(r, limit.Refuse, limit.Refuse, limit.Refuse, limit.Saturate, limit.Debt)
+		limits = append(limits, limit.MustNew(s))
 	}
 	return limits
 }
 
-func partRequest(r *rand.Rand, limits []*Limit, now Instant) (req Request) {
+func partRequest(r *rand.Rand, limits []*limit.Limit, now limit.Instant) (req limit.Request) {
 	if r.IntN(8) == 0 {
-		req.At = now + Instant(r.Int64N(2000)) - 1000
+		req.At = now + limit.Instant(r.Int64N(2000)) - 1000
 	}
 	for range 1 + r.IntN(2) {
 		l := limits[r.IntN(len(limits))]
-		req.Ops = append(req.Ops, Op{
-			Key: Key{Group: fmt.Sprint(r.IntN(2)), Limit: "l"}, Limit: l, Shadow: r.IntN(6) == 0, Each: r.IntN(6) == 0,
+		req.Ops = append(req.Ops, limit.Op{
+			Key: limit.Key{Group: fmt.Sprint(r.IntN(2)), Limit: "l"}, Limit: l, Shadow: r.IntN(6) == 0, Each: r.IntN(6) == 0,
 			Cost: partCost(r, l)})
 	}
 	return req
 }
 
 // partCost is mostly one that makes a log longer.
-func partCost(r *rand.Rand, l *Limit) int64 {
+func partCost(r *rand.Rand, l *limit.Limit) int64 {
 	if r.IntN(60) > 0 {
 		return pick[int64](r, 1, 1, 1, 1, 1, 1, 2, 3, 0, -1)
 	}
-	return pick(r, -r.Int64N(20), -r.Int64N(100), -r.Int64N(l.capacity+2), r.Int64N(20), r.Int64N(l.capacity+2),
-		l.capacity/2, 1<<60, -1<<60)
+	return pick(r, -r.Int64N(20), -r.Int64N(100), -r.Int64N(l.Capacity()+2), r.Int64N(20), r.Int64N(l.Capacity()+2),
+		l.Capacity()/2, 1<<60, -1<<60)
 }
 
 // TestLogsReadOnlyThePartsTheyNeed: in a full log of many parts an admission, a refusal
 // and a question need the oldest part, and what waits for, or gives back, a unit deep
 // inside needs one more.
 func TestLogsReadOnlyThePartsTheyNeed(t *testing.T) {
-	store := &partStore{rows: map[Key]State{}, parts: map[Key]map[Instant]State{}, whole: 1000, size: 1000, oldest: 2}
+	store := &partStore{rows: map[limit.Key]limit.State{}, parts: map[limit.Key]map[limit.Instant]limit.State{},
+		whole: 1000, size: 1000, oldest: 2}
 	const units = 100_000
-	l := MustNew(Spec{Algorithm: SlidingLog, Max: units, Window: 24 * time.Hour})
-	k := Key{Limit: "l"}
-	at := func(i int64) Instant { return benchStart + Instant(i)*864_000 }
-	one := func(i, cost int64) (Outcome, int) {
+	l := limit.MustNew(limit.Spec{Algorithm: limit.SlidingLog, Max: units, Window: 24 * time.Hour})
+	k := limit.Key{Limit: "l"}
+	at := func(i int64) limit.Instant { return start + limit.Instant(i)*864_000 }
+	one := func(i, cost int64) (limit.Outcome, int) {
 		before := store.fetched
-		v := store.take(t, []Request{{Ops: []Op{{Key: k, Limit: l, Cost: cost}}}}, at(i))
+		v := store.take(t, []limit.Request{{Ops: []limit.Op{{Key: k, Limit: l, Cost: cost}}}}, at(i))
 		return v[0].Outcomes[0], store.fetched - before
 	}
 	bytes := 0
 	for first := int64(0); first < units+5000; first += 100 {
-		reqs := make([]Request, 100)
+		reqs := make([]limit.Request, 100)
 		for i := range reqs {
-			reqs[i] = Request{At: at(first + int64(i)), Ops: []Op{{Key: k, Limit: l, Cost: 1}}}
+			reqs[i] = limit.Request{At: at(first + int64(i)), Ops: []limit.Op{{Key: k, Limit: l, Cost: 1}}}
 		}
 		for i, v := range store.take(t, reqs, 1) {
 			if !v.Admitted {
@@ -269,23 +271,24 @@ func TestLogsReadOnlyThePartsTheyNeed(t *testing.T) {
 
 // TestDamagedPartsAreFound: a part that does not hold what its log says is not believed.
 func TestDamagedPartsAreFound(t *testing.T) {
-	s := State{At: 30, N: 9, M: 1, Log: []Record{{20, 5}, {30, 4}}}
-	l := MustNew(Spec{Algorithm: SlidingLog, Max: 10, Window: time.Second})
+	s := limit.State{At: 30, N: 9, M: 1, Log: []limit.Record{{At: 20, N: 5}, {At: 30, N: 4}}}
+	l := limit.MustNew(limit.Spec{Algorithm: limit.SlidingLog, Max: 10, Window: time.Second})
 	for _, c := range []struct {
-		part State
+		part limit.State
 		ok   bool
 	}{
-		{State{At: 20, N: 5, Log: []Record{{10, 3}, {20, 2}}}, true},
-		{State{At: 20, N: 8, Log: []Record{{5, 3}, {10, 3}, {20, 2}}}, true}, // three units have ended
-		{State{At: 20, N: 7, Log: []Record{{5, 3}, {10, 2}, {20, 2}}}, false},
-		{State{At: 20, N: 4, Log: []Record{{10, 2}, {20, 2}}}, false},
-		{State{At: 20, N: 5, Log: []Record{{10, 5}}}, false},
-		{State{At: 20, N: 5}, false},
-		{State{At: 25, N: 1, Log: []Record{{25, 1}}}, true}, // not one of its parts
+		{limit.State{At: 20, N: 5, Log: []limit.Record{{At: 10, N: 3}, {At: 20, N: 2}}}, true},
+		// Three units have ended.
+		{limit.State{At: 20, N: 8, Log: []limit.Record{{At: 5, N: 3}, {At: 10, N: 3}, {At: 20, N: 2}}}, true},
+		{limit.State{At: 20, N: 7, Log: []limit.Record{{At: 5, N: 3}, {At: 10, N: 2}, {At: 20, N: 2}}}, false},
+		{limit.State{At: 20, N: 4, Log: []limit.Record{{At: 10, N: 2}, {At: 20, N: 2}}}, false},
+		{limit.State{At: 20, N: 5, Log: []limit.Record{{At: 10, N: 5}}}, false},
+		{limit.State{At: 20, N: 5}, false},
+		{limit.State{At: 25, N: 1, Log: []limit.Record{{At: 25, N: 1}}}, true}, // not one of its parts
 	} {
 		var b Batch
-		var v Verdict
-		b.Add(&Request{Ops: []Op{{Limit: l, Cost: 1}}}, &v)
+		var v limit.Verdict
+		b.Add(&limit.Request{Ops: []limit.Op{{Limit: l, Cost: 1}}}, &v)
 		b.Keys()
 		b.Put(0, s)
 		if ok := b.PutPart(0, c.part); ok != c.ok {
