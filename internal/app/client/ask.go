@@ -91,7 +91,7 @@ func (a *Answer) Line() string {
 		}
 	}
 	for i := range a.Limits {
-		fmt.Fprintf(&b, " [%s %s]", a.Limits[i].Descriptor, a.Limits[i].text(a.Degraded+a.Overloaded != ""))
+		fmt.Fprintf(&b, " [%s %s]", strings.ReplaceAll(a.Limits[i].Descriptor, `\,`, ","), a.Limits[i].text(a.Degraded+a.Overloaded != ""))
 	}
 	return b.String()
 }
