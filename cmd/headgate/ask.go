@@ -86,7 +86,7 @@ func ask(ctx context.Context, out io.Writer, domain string, args []string, opt a
 	}
 	defer closer()
 	over, w := false, opt.format.list(out)
-	defer w.end()
+	defer func() { _ = w.end() }()
 	for range opt.count {
 		callCtx, cancel := context.WithTimeout(ctx, opt.Timeout)
 		resp, err := answer(callCtx, req)

@@ -87,6 +87,11 @@ func completes(t *testing.T, command string, f *pflag.Flag) {
 	} else if f.Value.Type() == "string" && !f.Hidden && severalWords.MatchString(f.Usage) {
 		words = strings.FieldsFunc(f.Usage, func(r rune) bool { return r == ' ' || r == ',' })[:1]
 	}
+	for _, s := range config.Settings().Rows {
+		if s.Name == f.Name && s.Words != nil && !f.Hidden && words == nil {
+			words = slices.DeleteFunc(slices.Clone(s.Words), func(w string) bool { return w == "" })
+		}
+	}
 	if words == nil {
 		return
 	}

@@ -47,7 +47,7 @@ database user who may change the schema. headgate continues a schema history of 
 		ctx, cancel := context.WithTimeout(ctx, migrateWithin)
 		defer cancel()
 		w := format.list(cmd.OutOrStdout())
-		defer w.end()
+		defer func() { _ = w.end() }()
 		for _, s := range all {
 			if err := s.run(ctx, w, *show); err != nil {
 				if strings.HasPrefix(err.Error(), "--") { // it names the setting

@@ -70,7 +70,7 @@ func assignSlots(ctx context.Context, out io.Writer, events []string, opt *slotO
 		opt.at = time.Now().UTC().Format(time.RFC3339Nano)
 	}
 	w := opt.format.list(out)
-	defer w.end()
+	defer func() { _ = w.end() }()
 	worst := exitOK
 	for batch := range slices.Chunk(events, slots.MaxBatch) {
 		results, err := opt.Assign(ctx, batch, opt.config, opt.at)

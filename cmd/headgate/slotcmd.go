@@ -166,7 +166,7 @@ type wrongWindow struct {
 }
 
 func reconcile(ctx context.Context, w *lister, store slots.Store, span timeSpan, repair bool) error {
-	defer w.end()
+	defer func() { _ = w.end() }()
 	var wrong, repaired int
 	var after *slots.WindowKey
 	for {

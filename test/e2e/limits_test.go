@@ -32,7 +32,7 @@ descriptors:
   - {name: log, algorithm: sliding_log, limit: 3, window: 24h}
 - key: key
   value: window
-  limits: [{name: window, algorithm: sliding_window, limit: 3, window: 24h}]
+  limits: [{name: window, algorithm: sliding_window, limit: 3, window: 36h}]
 - key: key
   value: watched
   limits:

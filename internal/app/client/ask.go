@@ -91,7 +91,8 @@ func (a *Answer) Line() string {
 		}
 	}
 	for i := range a.Limits {
-		fmt.Fprintf(&b, " [%s %s]", a.Limits[i].Descriptor, a.Limits[i].text(a.Degraded+a.Overloaded != ""))
+		l := &a.Limits[i]
+		fmt.Fprintf(&b, " [%s %s]", strings.ReplaceAll(l.Descriptor, `\,`, ","), l.text(a.Degraded+a.Overloaded != ""))
 	}
 	return b.String()
 }
