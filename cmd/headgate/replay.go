@@ -41,7 +41,7 @@ Files are captures of headgate (serve --capture, headgate capture), or access lo
 JSON with --domain, --descriptor and --time. They may be gzipped; - is standard input. Times are
 virtual: the answers depend on the files only.
 
-It takes memory for the counters of each set of rules, some 200 bytes each: those of keys that were
+It takes memory for the counters of each set of rules, some 240 bytes each: those of keys that were
 asked about and have not expired, at most --max-keys; for newly refused keys; 64 MiB for lines that
 are like others; and for the lines that --reorder has wait.
 

@@ -85,6 +85,9 @@ func BenchmarkReplay(b *testing.B) {
 // Lines that are like others are neither parsed as a whole nor matched: that costs memory, and most of the time. Any
 // machine is a tenth as fast as the figure in docs/change.md.
 func TestSpeed(t *testing.T) {
+	if raceEnabled {
+		t.Skip("under the race detector pools forget")
+	}
 	const n = 60_000
 	for _, l := range loads {
 		opt := l.options(t, n)
@@ -101,7 +104,7 @@ func TestSpeed(t *testing.T) {
 		if made := float64(after.Mallocs-before.Mallocs) / n; made > 2.5 {
 			t.Errorf("%s: %.1f pieces of memory for each line", l.name, made)
 		}
-		if best < 100_000 && !raceEnabled {
+		if best < 100_000 {
 			t.Errorf("%s: %.0f requests in a second", l.name, best)
 		}
 	}

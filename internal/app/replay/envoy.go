@@ -260,7 +260,7 @@ func (a *accessLog) request() (*asked, error) {
 	if len(r.Descriptors) == 0 {
 		q.request = nil
 	}
-	if a.size += 4 * len(a.key); a.size > kept || a.requests == nil {
+	if a.size += memoryOf(a.key); a.size > kept || a.requests == nil {
 		a.requests, a.size = map[string]*asked{}, 0
 	}
 	a.requests[string(a.key)] = &q.asked

@@ -54,22 +54,21 @@ type input struct {
 	last    limit.Instant
 }
 
-// open opens files for one pass. stdin takes the place of "-".
-func open(names []string, stdin *os.File, conf *Options) (in *input, err error) {
+// open opens files for one pass. stdin takes the place of "-". sizes has how much is read of each: what a file has
+// grown by since the first pass is left out.
+func open(names []string, stdin *os.File, conf *Options, sizes map[string]int64) (in *input, err error) {
 	in = &input{reorder: limit.Instant(conf.Reorder / time.Microsecond), maxBad: conf.MaxBad}
 	for _, name := range names {
 		f := &file{name: name, in: in}
 		if f.parser, err = conf.parser(); err == nil {
-			err = f.open(stdin)
+			err = f.open(stdin, sizes)
 		}
 		if err != nil {
 			in.close()
 			return nil, err
 		}
 		in.files = append(in.files, f)
-		if info, err := f.from.Stat(); err == nil && info.Mode().IsRegular() {
-			in.total += info.Size()
-		}
+		in.total += sizes[name]
 	}
 	return in, nil
 }
@@ -158,13 +157,19 @@ func (c *counter) Read(p []byte) (int, error) {
 var gzipMagic = []byte{0x1f, 0x8b}
 
 // open opens a file, which is unpacked if it is gzip's.
-func (f *file) open(stdin *os.File) (err error) {
+func (f *file) open(stdin *os.File, sizes map[string]int64) (err error) {
 	if f.from = stdin; f.name != "-" {
 		if f.from, err = os.Open(f.name); err != nil {
 			return err
 		}
 	}
 	f.counted.Reader = f.from
+	if info, err := f.from.Stat(); err == nil && info.Mode().IsRegular() {
+		if _, again := sizes[f.name]; !again {
+			sizes[f.name] = info.Size()
+		}
+		f.counted.Reader = io.LimitReader(f.from, sizes[f.name])
+	}
 	f.lines = bufio.NewReaderSize(&f.counted, 1<<18)
 	if start, _ := f.lines.Peek(len(gzipMagic)); bytes.Equal(start, gzipMagic) {
 		z, err := gzip.NewReader(f.lines)

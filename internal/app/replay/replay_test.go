@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -405,6 +406,26 @@ func TestBrokenLines(t *testing.T) {
 	write(t, cut, packed.String()[:packed.Len()-6])
 	if r := mustRun(t, Options{Files: []string{cut}, New: perMinute(t, 4), MaxBad: 1}); r.Bad != 1 || r.Requests < 20 {
 		t.Errorf("a file of gzip that is cut off: %+v", r)
+	}
+}
+
+// A file that is still written has the same lines in all passes.
+func TestGrowingFile(t *testing.T) {
+	files := capturedIn(t, burst()...)
+	r := &run{Options: &Options{Files: files}, ctx: t.Context(), sizes: map[string]int64{}}
+	for _, pass := range []string{"first", "second"} {
+		n := 0
+		if _, err := r.pass(pass, func(*line) error { n++; return nil }); err != nil || n != 29 {
+			t.Errorf("%s pass: %d lines, %v", pass, n, err)
+		}
+		f, err := os.OpenFile(files[0], os.O_WRONLY|os.O_APPEND, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = f.WriteString(ask(time.Hour, "a", "") + "\n")
+		if err = errors.Join(err, f.Close()); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 

@@ -48,7 +48,8 @@ func (o *Options) parser() (parser, error) {
 type run struct {
 	*Options
 	ctx    context.Context
-	stdin  *os.File // nil: no file is "-"
+	stdin  *os.File         // nil: no file is "-"
+	sizes  map[string]int64 // of the files, when the first pass began
 	report *Report
 	rules  map[string]*RuleRow
 	keys   map[counterKey]*KeyRow
@@ -68,8 +69,8 @@ type counterKey struct {
 
 // Run replays. An [InputError] says what is wrong with the files.
 func Run(ctx context.Context, opt Options) (*Report, error) {
-	r := &run{Options: &opt, ctx: ctx, rules: map[string]*RuleRow{}, keys: map[counterKey]*KeyRow{},
-		report: &Report{Compared: opt.Old != nil}}
+	r := &run{Options: &opt, ctx: ctx, sizes: map[string]int64{}, rules: map[string]*RuleRow{},
+		keys: map[counterKey]*KeyRow{}, report: &Report{Compared: opt.Old != nil}}
 	if opt.MaxKeys <= 0 {
 		opt.MaxKeys = 1_000_000
 	}
@@ -114,7 +115,7 @@ func (r *run) pass(name string, each func(*line) error) (*input, error) {
 			return nil, err
 		}
 	}
-	in, err := open(r.Files, r.stdin, r.Options)
+	in, err := open(r.Files, r.stdin, r.Options, r.sizes)
 	if err != nil {
 		return nil, err
 	}
