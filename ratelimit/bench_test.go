@@ -118,21 +118,23 @@ var kept = []func(*batch, *call){coverDescriptors, countTraffic, watchKeys}
 // BenchmarkKept is what it costs to keep who is limited: what a request takes more with these sinks than without them,
 // by the fastest of many short runs of both in turn. docs/performance.md has it as a share of a whole call.
 func BenchmarkKept(b *testing.B) {
-	without := slices.DeleteFunc(slices.Clone(sinks), func(s sink) bool {
-		return slices.ContainsFunc(kept, func(f func(*batch, *call)) bool {
-			return reflect.ValueOf(f).Pointer() == reflect.ValueOf(s.see).Pointer()
-		})
-	})
-	if len(without) != len(sinks)-len(kept) {
-		b.Fatalf("%d sinks are left of %d", len(without), len(sinks))
-	}
 	for _, row := range []struct {
 		name       string
 		keys       int
 		most, used uint32
+		kept       []func(*batch, *call)
 	}{
-		{"admitted", 1000, 4_000_000_000, 0}, {"near", 1000, 4_000_000_000, 3_500_000_000}, {"denied", 1000, 0, 0},
+		{"admitted", 1000, 4_000_000_000, 0, kept}, {"near", 1000, 4_000_000_000, 3_500_000_000, kept},
+		{"denied", 1000, 0, 0, kept}, {"coverage alone", 1000, 4_000_000_000, 0, kept[:1]},
 	} {
+		without := slices.DeleteFunc(slices.Clone(sinks), func(s sink) bool {
+			return slices.ContainsFunc(row.kept, func(f func(*batch, *call)) bool {
+				return reflect.ValueOf(f).Pointer() == reflect.ValueOf(s.see).Pointer()
+			})
+		})
+		if len(without) != len(sinks)-len(row.kept) {
+			b.Fatalf("%d sinks are left of %d", len(without), len(sinks))
+		}
 		b.Run(row.name, func(b *testing.B) {
 			c := decideCase{used: row.used, denied: row.most == 0}
 			fmt.Fprintf(&c.rules, "domain: d\ndescriptors: [{key: k, rate_limit: {unit: hour, requests_per_unit: %d}}]",
@@ -157,32 +159,6 @@ func BenchmarkKept(b *testing.B) {
 			b.ReportMetric(ns(least[0]), "ns/call")
 			b.ReportMetric(ns(least[0]-least[1]), "ns/kept")
 		})
-	}
-}
-
-// BenchmarkSinks measures a request with all that is noted of it, and without what some sinks note: the
-// difference is their cost. Whole calls, which docs/performance.md has, cost some 5 µs of CPU.
-func BenchmarkSinks(b *testing.B) {
-	all := sinks
-	b.Cleanup(func() { sinks = all })
-	for _, row := range []struct {
-		name    string
-		without []func(*batch, *call)
-	}{
-		{"all", nil},
-		{"without_coverage", []func(*batch, *call){coverDescriptors}},
-		{"without_what_top_shows", []func(*batch, *call){countTraffic, watchKeys}},
-	} {
-		for _, most := range []uint32{4_000_000_000, 0} {
-			c := decideCase{denied: most == 0, values: []string{"a", "b", "c", "d", "e", "f", "g", "h", "i", "j"}}
-			fmt.Fprintf(&c.rules, "domain: d\ndescriptors: [{key: k, rate_limit: {unit: hour, requests_per_unit: %d}}]", most)
-			sinks = slices.DeleteFunc(slices.Clone(all), func(s sink) bool {
-				return slices.ContainsFunc(row.without, func(f func(*batch, *call)) bool {
-					return reflect.ValueOf(f).Pointer() == reflect.ValueOf(s.see).Pointer()
-				})
-			})
-			b.Run(fmt.Sprintf("%s/denied=%t", row.name, c.denied), c.run)
-		}
 	}
 }
 
