@@ -19,9 +19,9 @@ const smallContainer = 128
 // late is what Envoy waits for an answer by default.
 const late = 20 * time.Millisecond
 
-// lateShare is how many of the bystander's calls may be late. On a machine with nothing else to do it is 1 %; the
-// attacker, which is in the process of the bystander, and other programs make some late.
-const lateShare = 0.1
+// lateShare returns how many of the bystander's calls may be late: 1 % in the long form, which needs a machine with
+// nothing else to do. The short form runs beside other tests.
+func lateShare() float64 { return size(0.1, 0.01) }
 
 // smallAttacks are attacks that must leave headgate alive in a small container, and a bystander's calls in time.
 var smallAttacks = []attack{
@@ -44,7 +44,7 @@ func TestAttacksInASmallContainer(t *testing.T) {
 			a.program = contained(t, smallContainer)
 			r := a.measure(t)
 			t.Log("\n" + table([]result{r}))
-			r.inTime(t, lateShare)
+			r.inTime(t, lateShare())
 		})
 	}
 }
