@@ -8,7 +8,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/headgate-rls/headgate/backends/batch"
+	"github.com/headgate-rls/headgate/backends/internal/batch"
 	"github.com/headgate-rls/headgate/internal/kit/background"
 	"github.com/headgate-rls/headgate/limit"
 )

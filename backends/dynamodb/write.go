@@ -6,7 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 
-	"github.com/headgate-rls/headgate/backends/batch"
+	"github.com/headgate-rls/headgate/backends/internal/batch"
 	"github.com/headgate-rls/headgate/limit"
 )
 

@@ -7,7 +7,7 @@ import (
 	"errors"
 	"slices"
 
-	"github.com/headgate-rls/headgate/backends/batch"
+	"github.com/headgate-rls/headgate/backends/internal/batch"
 	"github.com/headgate-rls/headgate/internal/kit/sqldb"
 	"github.com/headgate-rls/headgate/limit"
 )

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/headgate-rls/headgate/backends"
-	"github.com/headgate-rls/headgate/backends/batch"
+	"github.com/headgate-rls/headgate/backends/internal/batch"
 	"github.com/headgate-rls/headgate/limit"
 )
 

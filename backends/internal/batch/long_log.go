@@ -30,46 +30,6 @@ type logPart struct {
 	records []limit.Record
 }
 
-// Put says what the store has under Keys()[i]. A key of which it has nothing
-// needs no Put.
-func (b *Batch) Put(i int, s limit.State) {
-	if parts := min(s.M, int64(len(s.Log))); parts > 0 { // no other algorithm has both
-		long := &longLog{parts: make([]logPart, parts), tail: s.Log[parts:]}
-		for j, r := range s.Log[:parts] {
-			long.parts[j] = logPart{last: r.At, units: r.N}
-		}
-		b.kept[i].long = long
-		b.long++
-		s.M = 0
-	}
-	b.kept[i].state = s
-}
-
-// PutPart says what the store has of a part, after Put. It reports whether the part is
-// one that the log needs or does not have; a part that does not hold what the log says
-// is damaged.
-func (b *Batch) PutPart(i int, part limit.State) (ok bool) {
-	long := b.kept[i].long
-	if long == nil {
-		return true // left behind by a version that knew no parts
-	}
-	j, found := slices.BinarySearchFunc(long.parts, part.At,
-		func(p logPart, at limit.Instant) int { return int(p.last - at) })
-	if !found {
-		return true
-	}
-	p := &long.parts[j]
-	if n := len(part.Log); n == 0 || part.Log[n-1].At != part.At || part.N < p.units {
-		return false
-	}
-	records, old := part.Log, part.N-p.units
-	for ; old > 0 && old >= records[0].N; records = records[1:] {
-		old -= records[0].N
-	}
-	p.records = records
-	return old == 0
-}
-
 // assemble makes the log that is decided on.
 func (l *longLog) assemble() []limit.Record {
 	log := make([]limit.Record, 0, len(l.parts)+len(l.tail)+256)
@@ -81,40 +41,6 @@ func (l *longLog) assemble() []limit.Record {
 		}
 	}
 	return append(log, l.tail...)
-}
-
-// Missing lists, by the position of their key in Keys, the parts that have not been put
-// and that Decide at this instant needs: by their last instants, in order.
-func (b *Batch) Missing(now limit.Instant) (missing map[int][]limit.Instant) {
-	if b.long == 0 {
-		return nil
-	}
-	use := map[int]*logUse{}
-	for _, req := range b.reqs {
-		at := req.At
-		if at == 0 {
-			at = now
-		}
-		for i := range req.Ops {
-			k := b.known[req.Ops[i].Key]
-			if b.kept[k].long == nil {
-				continue
-			}
-			if use[k] == nil {
-				use[k] = newLogUse(b.kept[k].state.At)
-			}
-			use[k].add(&req.Ops[i], min(max(at, 0), limit.MaxInstant))
-		}
-	}
-	for k, u := range use {
-		if needs := u.needs(b.kept[k].long); len(needs) > 0 {
-			if missing == nil {
-				missing = map[int][]limit.Instant{}
-			}
-			missing[k] = needs
-		}
-	}
-	return missing
 }
 
 // A logUse is what the ops of a batch may do with one log. It bounds which units
@@ -226,38 +152,6 @@ func (u *logUse) waits(after, units, taken int64) bool {
 		}
 	}
 	return false
-}
-
-// Split divides the log of a changed state, if it has any, for a store that keeps long logs in
-// parts: it returns the state to keep under the key, the parts to add, each under the
-// instant of its state, and the instants of those to delete. A log of up to so many
-// records that has no parts yet gets none. The form of a part has no more than size bytes.
-func (c *Change) Split(whole, size int) (s limit.State, add []limit.State, gone []limit.Instant) {
-	s = *c.State
-	var log []limit.Record
-	rest := s.Log
-	if c.long != nil {
-		log, rest, gone = c.long.left(rest)
-	}
-	if len(log) == 0 && len(rest) <= whole {
-		return s, nil, gone
-	}
-	s.M = int64(len(log))
-	rest = merged(rest)
-	for s.M > 0 || len(rest) > whole {
-		n, more := firstBytes(rest, size-limit.MaxFiguresSize)
-		if !more {
-			break
-		}
-		part := limit.State{Log: rest[:n], At: rest[n-1].At}
-		for _, r := range part.Log {
-			part.N += r.N
-		}
-		add, rest = append(add, part), rest[n:]
-		log, s.M = append(log, limit.Record{At: part.At, N: part.N}), s.M+1
-	}
-	s.Log = append(log, rest...)
-	return s, add, gone
 }
 
 // left separates the parts that a decided log still has, as records that stand for them,
