@@ -31,6 +31,8 @@ func arguments(argv []string) []string {
 	return argv[1:]
 }
 
+var errInterrupted = errors.New("interrupted")
+
 // run is the whole program, for tests as for main.
 func run(ctx context.Context, args []string, in io.Reader, out, errOut io.Writer) int {
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
@@ -50,6 +52,8 @@ func run(ctx context.Context, args []string, in io.Reader, out, errOut io.Writer
 		return exitOK
 	case !begun:
 		err = inputError{err}
+	case errors.Is(err, context.Canceled) && ctx.Err() != nil:
+		err = errInterrupted
 	}
 	if code := exitCode(0); !errors.As(err, &code) {
 		fmt.Fprintf(errOut, "headgate: %v\n", err)

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"bytes"
+	"context"
 	"os"
 	"path/filepath"
 	"strings"
@@ -48,5 +50,21 @@ func TestExitCodesOfReplay(t *testing.T) {
 	}
 	if text, err := os.ReadFile(page); err != nil || !strings.Contains(string(text), "would fit with 10") {
 		t.Errorf("%v:\n%s", err, text)
+	}
+}
+
+func TestInterruptedReplaySaysSo(t *testing.T) {
+	rules := writeRules(t, "domain: d\ndescriptors: [{key: a, rate_limit: {unit: minute, requests_per_unit: 1}}]\n")
+	file := filepath.Join(t.TempDir(), "capture.jsonl")
+	line := `{"t":"2026-01-01T00:00:00Z","domain":"d","descriptors":[{"entries":[{"key":"a","value":"1"}]}]}` + "\n"
+	if err := os.WriteFile(file, []byte(strings.Repeat(line, 100_000)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	var out bytes.Buffer
+	if code := run(ctx, []string{"replay", file, "--rules", rules}, nil, &out, &out); code != exitError ||
+		out.String() != "headgate: interrupted\n" {
+		t.Errorf("exit code %d: %s", code, out.String())
 	}
 }
