@@ -50,14 +50,14 @@ type accessLog struct {
 	key      []byte
 }
 
-// A place is where the value of a field goes.
+// A place maps the name of a field to the index of its value; -1: the field is not used.
 type place struct {
 	name []byte
 	at   int
 }
 
-// maxOrder bounds the fields whose places are kept.
-const maxOrder = 1000
+// maxOrder bounds the fields whose places are kept, and maxName their names, in bytes.
+const maxOrder, maxName = 1000, 100
 
 // A pattern is a descriptor to be: an entry has parts.
 type pattern [][]part
@@ -201,26 +201,26 @@ func (a *accessLog) read(s *scanner, path []byte, depth int, names *[]string) er
 	})
 }
 
-// index returns the place of a field among those that are mapped, -1 if it is not. Lines mostly have the fields of the
-// line before in the same order, so that its places are right.
+// index returns the index of a field among those that are used, or -1. Most lines have the fields of the line before,
+// in the same order, so it first compares with that line.
 func (a *accessLog) index(name []byte) int {
 	n := a.nth
 	if a.nth++; n < len(a.order) && bytes.Equal(a.order[n].name, name) {
 		return a.order[n].at
 	}
 	at := slices.IndexFunc(a.fields, func(f string) bool { return f == string(name) })
-	if n == len(a.order) && n < maxOrder {
+	if len(name) > maxName || n > len(a.order) || n == maxOrder {
+		return at
+	}
+	if n == len(a.order) {
 		a.order = append(a.order, place{})
 	}
-	if n < len(a.order) {
-		a.order[n] = place{append(a.order[n].name[:0], name...), at}
-	}
+	a.order[n] = place{append(a.order[n].name[:0], name...), at}
 	return at
 }
 
-// request makes the request of a line: nil if it lacks a value for each of the descriptors. Envoy leaves a descriptor
-// out
-// whose value is missing.
+// request makes the request of a line: nil if every descriptor lacks a value. Envoy, too, leaves out a descriptor whose
+// value is missing.
 func (a *accessLog) request() (*asked, error) {
 	a.key = a.key[:0]
 	for i := range a.fields {

@@ -3,6 +3,7 @@ package replay
 import (
 	"fmt"
 	"runtime"
+	"strings"
 	"testing"
 	"time"
 
@@ -56,4 +57,26 @@ func TestMemoryOfKeys(t *testing.T) {
 		t.Errorf("lines take %d bytes, and count as %d", kept, c.size)
 	}
 	runtime.KeepAlive(c)
+}
+
+// TestLongNamesAreNotKept: what a parser keeps of a line for the next one does not grow with the names of fields.
+func TestLongNamesAreNotKept(t *testing.T) {
+	p, err := (&Options{Log: Mapping{Domain: "shop", Descriptors: []string{"tenant={tenant}"}, Time: "start"}}).parser()
+	if err != nil {
+		t.Fatal(err)
+	}
+	const n, long = 50, maxLine / 2
+	before := inUse()
+	for i := range n { // a long name where no line before had one
+		text := `{"start":"2026-01-01T00:00:00Z","tenant":"a"` + strings.Repeat(`,"f":1`, i) +
+			`,"` + strings.Repeat("n", long) + `":1}`
+		var l line
+		if err := p.parse([]byte(text), &l); err != nil || l.request == nil {
+			t.Fatal(err, l.request)
+		}
+	}
+	if kept := inUse() - before; kept > 4*long {
+		t.Errorf("%d bytes are kept of %d lines", kept, n)
+	}
+	runtime.KeepAlive(p)
 }
