@@ -22,17 +22,16 @@ type line struct {
 	*asked
 }
 
-// asked is what a line has beside its times. Lines that are alike share it.
+// asked is what a line says besides its times. Equal lines share it.
 type asked struct {
 	request  *ratelimit.Request // nil: the line asks for nothing
 	answered bool               // the line says what was answered
 	refused  bool
 	rule     string // that refused
-	cost     int64  // what the request has cost that reserved units; below 0: not known, as in virtual.World.Hold
+	cost     int64  // of a request with reservations, as [virtual.World.Hold] takes it
 }
 
-// A question is a request and what is found out about it, in one piece of memory: most of the time of a replay is
-// spent on waiting for memory.
+// A question is a request and what is known about it, in one piece of memory: a replay mostly waits for memory.
 type question struct {
 	asked
 	own    ratelimit.Request
@@ -40,12 +39,12 @@ type question struct {
 	recall ratelimit.Recall
 }
 
-// newQuestion returns a question whose request is to be filled.
+// newQuestion returns a question with an empty request.
 func newQuestion() *question {
 	q := new(question)
 	q.request = &q.own
 	q.own.InProcess, q.own.Recall, q.own.Estimate = true, &q.recall, &q.may
-	q.may.AsSent, q.cost = true, -1
+	q.may.AsSent, q.cost = true, virtual.Unknown
 	return q
 }
 
@@ -57,7 +56,7 @@ type parser interface {
 // kept bounds what parsers keep of former lines, in bytes.
 const kept = 64 << 20
 
-// memoryOf returns about how many bytes a question takes that is kept under a text: TestMemoryOfKeys measures it.
+// memoryOf returns roughly how many bytes a kept question takes, with its key. TestMemoryOfKeys measures it.
 func memoryOf(text []byte) int { return 3*len(text) + 400 }
 
 // A capture reads captures of headgate: a RateLimitRequest in JSON with "t", and possibly "until", "code" and "rule".
@@ -67,7 +66,7 @@ type capture struct {
 	frames map[string]*asked
 	size   int
 	frame  []byte
-	twice  bool // whole has found a time twice in the line: it has no frame
+	twice  bool // whole found a time twice in the line, so the line has no frame
 }
 
 func (c *capture) parse(text []byte, l *line) (err error) {
@@ -213,7 +212,7 @@ func (c *capture) whole(text []byte, l *line) error {
 			}
 			return err
 		case "descriptors":
-			req.Descriptors = nil // of a field that comes twice the last one counts, as elsewhere
+			req.Descriptors = nil // the last of repeated fields counts, as elsewhere
 			return s.list('[', ']', func() error {
 				req.Descriptors = append(req.Descriptors, ratelimit.Descriptor{})
 				return s.descriptor(&req.Descriptors[len(req.Descriptors)-1])

@@ -528,3 +528,18 @@ func TestTimes(t *testing.T) {
 		}
 	}
 }
+
+// A line may have the cost of a request without its end: that cost counts, not an average.
+func TestCostWithoutAnEnd(t *testing.T) {
+	set := rules(t, "reserve: {amount: estimate, default: 100, max: 400, ttl: 1h}, "+
+		"limits: [{algorithm: fixed_window, limit: 1000, window: 24h}]")
+	lines := []string{ask(0, "a", `,"estimate":400,"cost":10,"until":"`+stamp(time.Second)+`"`)}
+	start := 20 * time.Minute // on the next day
+	for i := range 4 {
+		lines = append(lines, ask(start+time.Duration(i)*time.Minute, "a", `,"estimate":400,"cost":300`))
+	}
+	r := mustRun(t, Options{Files: capturedIn(t, lines...), New: set})
+	if r.Assumed != 0 || r.RefusedNew != 1 { // three times 300 leave no room for 400
+		t.Errorf("%d reservations are of assumed costs, %d requests are refused: %+v", r.Assumed, r.RefusedNew, r)
+	}
+}

@@ -49,7 +49,7 @@ type run struct {
 	*Options
 	ctx    context.Context
 	stdin  *os.File         // nil: no file is "-"
-	sizes  map[string]int64 // of the files, when the first pass began
+	sizes  map[string]int64 // bytes of each file at the start of the first pass
 	report *Report
 	rules  map[string]*RuleRow
 	keys   map[counterKey]*KeyRow
@@ -57,7 +57,7 @@ type run struct {
 	begin limit.Instant // of what is reported; 0: not known yet
 	held  time.Duration // of requests whose end is known
 	holds int64
-	spent int64 // by requests that reserved units and whose cost is known
+	spent int64 // by requests with reservations and a known cost
 	costs int64
 }
 
@@ -231,8 +231,8 @@ func (r *run) start(at limit.Instant) {
 	}
 }
 
-// one decides a request, and has it be in flight. What it has reserved it settles when it ends, unless reports do.
-// assumed: no line says what it costs.
+// one decides a request, and keeps its leases and reservations until it ends. It then settles the reservations, unless
+// reports do. It returns assumed if no line has the cost.
 func (r *run) one(w *virtual.World, l *line, resp *ratelimit.Response) (assumed bool) {
 	w.Decide(l.at, l.request, resp)
 	lease := &resp.Inside.Lease
@@ -253,7 +253,7 @@ func (r *run) one(w *virtual.World, l *line, resp *ratelimit.Response) (assumed 
 		switch {
 		case of.Oldest: // a report settles it, or else it is lost
 			until = lost
-		case l.until == 0:
+		case l.until == 0 && l.cost == virtual.Unknown:
 			if assumed = true; r.costs > 0 {
 				cost = r.spent / r.costs
 			}
@@ -268,7 +268,7 @@ func (r *run) one(w *virtual.World, l *line, resp *ratelimit.Response) (assumed 
 	return assumed
 }
 
-// learn notes how long a request was in flight and what it has cost, for others of which no line says it.
+// learn records the duration and the cost of a request. Their averages stand in for those that are unknown.
 func (r *run) learn(l *line) {
 	if l.until != 0 {
 		r.held, r.holds = r.held+l.until.Sub(l.at), r.holds+1

@@ -80,11 +80,14 @@ func (w *World) Decide(at limit.Instant, req *ratelimit.Request, resp *ratelimit
 	w.service.Decide(context.Background(), w.reqs[:], w.resps[:])
 }
 
-// Failed is the cost of a request that has failed without saying it.
-const Failed = -2
+// Costs of requests that have not reported any.
+const (
+	Unknown = -1
+	Failed  = -2 // the request has failed
+)
 
 // Hold has the request that was answered last be in flight until an instant, if it got a lease. It has cost so much
-// then; less than 0 is not known.
+// then; it may be Unknown or Failed.
 func (w *World) Hold(resp *ratelimit.Response, until limit.Instant, cost int64) {
 	if lease := resp.Inside.Lease; len(lease.Held)+len(lease.Reserved) > 0 {
 		w.ended++
