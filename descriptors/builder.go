@@ -241,9 +241,8 @@ func (b *builder) rule(w *way) *Rule {
 	if s.MaxKeys > 0 {
 		r.others = along(w, func(u *way) Entry { return u.spec.other() })
 	}
-	if ids := along(w, func(u *way) string { return u.id }); w.metric || s.DetailedMetric ||
-		strings.Count(w.dotted, ".") != len(ids)-1 {
-		r.ids = ids
+	if w.metric || s.DetailedMetric || strings.Count(w.dotted, ".") != w.depth-1 {
+		r.ids = along(w, func(u *way) string { return u.id })
 	}
 	if w.shared {
 		r.shared = along(w, func(u *way) string { return u.spec.shared() })

@@ -43,7 +43,7 @@ type Rule struct {
 	// class is the kind of path of a resource.
 	class pathClass
 
-	ids   []string // the parts of Path; nil if its dots separate them and metrics do not need them
+	ids   []string // the parts of Path; nil if Path split at its dots gives the same, and metrics need none
 	place Place
 }
 
