@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strings"
 
@@ -45,7 +46,7 @@ func defineEnum(cmd *cobra.Command, name, usage string, values ...string) *enum 
 	return e
 }
 
-// complete has shells offer the values of a flag. Cobra returns an error only if there is no such flag.
+// complete makes shells complete a flag with these values. Cobra returns an error only if the flag is unknown.
 func complete(cmd *cobra.Command, flag string, values ...string) {
 	err := cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))
 	if err != nil {
@@ -55,7 +56,13 @@ func complete(cmd *cobra.Command, flag string, values ...string) {
 
 const formatUsage = "how to print the answer"
 
-// completeSettings has shells offer the values of settings that are one of several words.
+// defineFormats defines --format by what writes each format. The default is text.
+func defineFormats[F any](cmd *cobra.Command, writers map[string]F) *enum {
+	others := slices.DeleteFunc(slices.Sorted(maps.Keys(writers)), func(name string) bool { return name == "text" })
+	return defineEnum(cmd, "format", formatUsage, append([]string{"text"}, others...)...)
+}
+
+// completeSettings makes shells complete the settings that take one of several words.
 func completeSettings(cmd *cobra.Command) {
 	for _, s := range config.Settings().Rows {
 		if len(s.Words) > 0 {
@@ -65,7 +72,7 @@ func completeSettings(cmd *cobra.Command) {
 	completeBackend(cmd)
 }
 
-// completeBackend has shells offer the beginnings of the URLs of stores.
+// completeBackend makes shells complete --backend with the schemes of the stores.
 func completeBackend(cmd *cobra.Command) {
 	var urls []string
 	for _, kind := range backends.Kinds() {
@@ -97,9 +104,9 @@ func (f *format) writer(out io.Writer, answer any) io.Writer {
 	return io.Discard
 }
 
-// A lister prints answers one after the other: as text that is written to it, or as a JSON array.
+// A lister prints answers one by one: as lines of text, or as the elements of a JSON array.
 type lister struct {
-	text io.Writer // where the text goes; nowhere, if the answers are JSON
+	text io.Writer // for the lines; discards them if the answers are JSON
 	json *jsonWriter
 }
 
@@ -110,7 +117,7 @@ func (f *format) list(out io.Writer) *lister {
 	return &lister{text: out}
 }
 
-// write adds an answer to the JSON array, if there is one.
+// write adds an answer to the JSON array. It does nothing if the answers are text.
 func (l *lister) write(answer any) error {
 	if l.json == nil {
 		return nil

@@ -105,7 +105,7 @@ func (f *replayFlags) define(cmd *cobra.Command) {
 	fs.IntVar(&f.MaxKeys, "max-keys", 1_000_000, "`number` of counters to keep")
 	fs.StringVar(&f.allow, "allow", "newly-refused=0", "what may be refused that was not before: newly-refused=N or "+
 		"newly-refused=N% of the requests")
-	f.format = defineEnum(cmd, "format", formatUsage, "text", "json")
+	f.format = defineFormats(cmd, replay.Formats)
 	fs.StringVar(&f.page, "html", "", "also write a page with curves to this `file`")
 }
 

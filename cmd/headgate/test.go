@@ -48,7 +48,7 @@ one cannot be read. docs/change.md has the fields of steps.`,
 			return nil
 		},
 	}
-	format = defineEnum(cmd, "format", formatUsage, "text", "json", "junit")
+	format = defineFormats(cmd, ruletest.Formats)
 	cmd.Flags().StringVar(&filter, "run", "", "run only the tests with this `text` in their names")
 	return cmd
 }
