@@ -33,7 +33,7 @@ type Request struct {
 	// Estimate has a caller in this process reserve units, by rules with reserve: see
 	// [Service.EndReservation]. Others say so in the message.
 	Estimate *Estimate
-	// Recall spares a request that is asked again and again the search for its rules; nil: it is asked once.
+	// Recall caches which rules match, for a request that is sent repeatedly; nil: no cache.
 	Recall *Recall
 	// NoLease fails a call that would get a lease, because its caller could not end it.
 	NoLease bool

@@ -79,7 +79,7 @@ func (c *call) match(b *batch, i int) *Error {
 	return nil
 }
 
-// look matches descriptor i, or reads what it says of a token.
+// look matches descriptor i, or reads the token in it.
 func (c *call) look(b *batch, i int) *Error {
 	d, p := &c.req.Descriptors[i], &c.decisions[i]
 	for j := range d.Entries {

@@ -2,19 +2,19 @@ package ratelimit
 
 import "github.com/headgate-rls/headgate/descriptors"
 
-// A Recall keeps what rules match for the descriptors of a request that is asked again and again and does not change.
-// It keeps it for two sets of rules. The zero Recall is usable, by one goroutine at a time.
+// A Recall caches which rules match the descriptors of a request that is sent repeatedly and does not change. It has
+// room for two sets of rules. The zero Recall is ready to use, by one goroutine at a time.
 type Recall struct {
 	of [2]matched
 }
 
-// matched is what a set of rules matches for the first descriptors.
+// matched has the matches of the first descriptors in a set of rules.
 type matched struct {
 	set     *descriptors.Set
 	matches []descriptors.Match
 }
 
-// find returns the place for a set's matches; nil if there is none.
+// find returns the cached matches in a set of rules, or nil.
 func (r *Recall) find(set *descriptors.Set) *matched {
 	for i := range r.of {
 		if r.of[i].set == set {
@@ -24,7 +24,7 @@ func (r *Recall) find(set *descriptors.Set) *matched {
 	return nil
 }
 
-// recall sets the match of descriptor i as it was before, if the request keeps it.
+// recall sets the match of descriptor i from the cache, and reports whether the cache has it.
 func (c *call) recall(set *descriptors.Set, i int) bool {
 	if c.req.Recall == nil {
 		return false
@@ -37,7 +37,7 @@ func (c *call) recall(set *descriptors.Set, i int) bool {
 	return true
 }
 
-// keepMatch has the request keep the match of descriptor i.
+// keepMatch caches the match of descriptor i.
 func (c *call) keepMatch(set *descriptors.Set, i int) {
 	all := c.req.Recall
 	if all == nil {

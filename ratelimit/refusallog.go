@@ -60,7 +60,7 @@ func logRefusal(b *batch, c *call) {
 		"suppressed", skipped)
 }
 
-// waitValue is a wait in the log.
+// waitValue returns a wait as the log has it.
 func waitValue(wait time.Duration) slog.Value {
 	if wait == limit.Never {
 		return slog.StringValue("never")

@@ -198,7 +198,7 @@ func (c *call) keepReservations(b *batch, v *limit.Verdict) {
 			counts.At(int(leases.Unkept)).Inc()
 			continue
 		}
-		parts := []string{} // of no limit, and not nil, which would mean all
+		parts := []string{} // not nil, which would mean all limits
 		for at := d.first; at < d.first+d.n; at++ {
 			if c.views[at].reserved && v.Outcomes[at].Admitted {
 				parts = append(parts, c.views[at].keyPart)
@@ -355,7 +355,7 @@ func (s *Service) EndReservation(ctx context.Context, l *leases.Lease, how Reser
 	c.noteSettlements(b)
 }
 
-// how says how the request has ended, as its caller knows.
+// how returns how the request ended, as its caller reported it.
 func (e *tokenEnd) how() ReservationEnd {
 	switch {
 	case e.settles:
@@ -398,8 +398,8 @@ func (e *engine) lostCorrections(domain, _ string, key limit.Key) []limit.Op {
 	return view.corrections(nil, key.Group, e.enforced(view), 0, limit.AsLeased)
 }
 
-// enforced returns the key parts of the limits that every reservation under a rule has charged: one
-// in shadow mode may have had no room, and was then charged nothing.
+// enforced returns the key parts of the limits that every reservation under a rule has charged. A limit in shadow mode
+// is not among them: without room, a reservation charges it nothing.
 func (e *engine) enforced(v *ruleView) []string {
 	parts := []string{}
 	if v.quota || e.conf.ShadowMode {

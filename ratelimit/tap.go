@@ -13,8 +13,8 @@ type Tap interface {
 	Active() bool
 	// See sees a request that was decided.
 	See(*Asked)
-	// Ended says that the request with a lease of this name has ended, and what it has cost if it had reserved units and
-	// is settled. It may be called more than once; the first call counts. It is not called where a lease expires.
+	// Ended reports that the request with a lease of this name has ended, and its cost if it had reservations and is
+	// settled. The first call counts; there may be more. A lease that expires gets no call.
 	Ended(holder string, how ReservationEnd, cost int64)
 }
 
@@ -26,8 +26,8 @@ type Asked struct {
 	Rule    string // of the limit that refused, else the closest: "domain/path:name"; empty if none counted
 	// Degraded: a failure policy answered, not the counters.
 	Degraded bool
-	Holder   string // names the lease that the request got and whose end it reports; empty: none
-	Estimate int64  // what the request says that it may cost; 0: it does not
+	Holder   string // names the lease that the request got, if its end is reported; else empty
+	Estimate int64  // units that the request may cost, as its caller says; 0 if it does not
 }
 
 // Asks reports whether descriptor i asks for something. Others give a lease back.
@@ -66,7 +66,7 @@ func showTaps(b *batch, c *call) {
 	if d := c.closest(); d != nil && d.limit != nil {
 		asked.Rule = d.limit.name
 	}
-	if len(c.resp.granted) > 0 && len(c.lease.Held)+len(c.lease.Reserved) > 0 { // of others, reports tell no end
+	if len(c.resp.granted) > 0 && len(c.lease.Held)+len(c.lease.Reserved) > 0 { // the end of others is not reported
 		asked.Holder = c.holder
 	}
 	for _, tap := range b.engine.conf.Taps {

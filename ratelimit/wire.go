@@ -395,7 +395,7 @@ const (
 	fieldLimitUnit       = 2
 	fieldLimitName       = 3
 	fieldLimitMultiplier = 4
-	// fieldLimitWindow is headgate's own: a window in microseconds that no unit fits. Envoy passes over it.
+	// fieldLimitWindow is a field of headgate: the window in microseconds, if no unit fits it. Envoy ignores it.
 	fieldLimitWindow = 8081
 )
 

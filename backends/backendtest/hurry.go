@@ -102,8 +102,8 @@ func overwrite(reqs []limit.Request, out []limit.Verdict) {
 	out[0] = limit.Verdict{}
 }
 
-// peekInPeace asks how much is left. Deadlines that were too short may have closed connections or a circuit: it
-// waits until the store is asked again.
+// peekInPeace returns what is left of a key. Short deadlines may have closed connections or opened a circuit, so it
+// retries until the store answers.
 func (e *env) peekInPeace(now limit.Instant, k *hurriedKey) limit.Outcome {
 	e.Helper()
 	reqs, out := []limit.Request{request(now, k.key, k.limit, 0)}, make([]limit.Verdict, 1)

@@ -138,10 +138,10 @@ func mapError(err error, sent bool) (remedy, error) {
 	return rem, fmt.Errorf("redis: %w: %w: %w", kind, backends.ErrNotApplied, err)
 }
 
-// maxErrorText bounds the texts of errors, in bytes: a server chooses its replies and the names of other servers.
+// maxErrorText bounds the text of an error, in bytes: servers choose their replies and the names of other servers.
 const maxErrorText = 500
 
-// A briefError has the beginning of the text of another.
+// A briefError cuts off the text of an error.
 type briefError struct{ error }
 
 func (e briefError) Error() string {

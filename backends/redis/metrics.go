@@ -58,7 +58,8 @@ func (b *Backend) Figures() []metrics.Row {
 		vital("headgate_redis_memory_used_ratio", "The part of maxmemory that the fullest master uses; 0 without a bound.",
 			func(v Vitals) float64 { return v.Fullest }),
 		metrics.CounterOf("headgate_redis_evicted_keys_total", "Keys that Redis has evicted since this process started, "+
-			"whoever wrote them. With noeviction it evicts none.", func() int64 { return b.Vitals().Evicted }),
+			"including keys of other programs. With noeviction, Redis evicts no keys.",
+			func() int64 { return b.Vitals().Evicted }),
 		metrics.CounterOf("headgate_redis_changes_total", "How often another Redis answered than before, after a restart or "+
 			"a failover, or its role had changed.", func() int64 { return b.Vitals().Changes }),
 		gauge("headgate_redis_pool_connections", "Connections to Redis.",

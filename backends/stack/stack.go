@@ -160,7 +160,7 @@ func (s *Stack) Slow() string {
 	return ""
 }
 
-// Usual says how long the store's calls took in the last seconds, and how long callers wait; "" if there were none.
+// Usual returns the p99 of the store's calls in the last seconds and how long callers wait; "" if there were no calls.
 func (s *Stack) Usual() string {
 	for _, p := range s.parts {
 		if f, ok := p.(interface{ Usual() string }); ok {

@@ -104,9 +104,9 @@ func schemas(conf *config.Config, log *slog.Logger) (all []schema) {
 	return all
 }
 
-// A migrated schema is an answer in JSON.
+// migrated is the answer about one schema, in JSON.
 type migrated struct {
-	Setting string   `json:"setting"` // that says where the schema is
+	Setting string   `json:"setting"` // that names the database
 	Applied []string `json:"applied"`
 	SQL     string   `json:"sql,omitempty"` // of all migrations, with --print
 }

@@ -155,7 +155,7 @@ func olderFlags(g *table.Given) error {
 	return nil
 }
 
-// A policyChange is what became of a policy, in JSON; nil: there is none.
+// A policyChange is the change of one policy, in JSON. Before is null if the policy is new, After if it was removed.
 type policyChange struct {
 	Key    string     `json:"key"`
 	Change string     `json:"change"` // made, changed or removed

@@ -118,7 +118,7 @@ func printSlot(out io.Writer, r *client.Slot) int {
 	return exitError
 }
 
-// worseExit is 2 if something could not be done, else 1 if the input is wrong, else the answer.
+// worseExit returns 2 if something could not be done, else 1 if the input is wrong, else the answer.
 func worseExit(a, b int) int {
 	for _, code := range []int{exitError, exitProblems} {
 		if a == code || b == code {

@@ -60,8 +60,8 @@ func settingsCommand(cmd *cobra.Command, shown []string, run func(ctx context.Co
 	return cmd
 }
 
-// eitherCommand makes a command that works on the database that the first of the settings names, or on a running
-// service: if --addr is given, and where no setting names a database. run gets no settings for a service.
+// eitherCommand makes a command that works on a database or on a running service. It uses the database that the first
+// of the settings names, unless --addr is given. It passes nil settings to run if it uses the service.
 func eitherCommand(cmd *cobra.Command, database []string, api *client.Slots, count cobra.PositionalArgs,
 	run func(ctx context.Context, conf *config.Config, log *slog.Logger, args []string) error) *cobra.Command {
 	var given []string
@@ -155,7 +155,7 @@ func parseSpan(from, to string) (timeSpan, error) {
 	return span, nil
 }
 
-// A wrongWindow is a window whose counter differs, in JSON.
+// A wrongWindow is a window whose counter is wrong, in JSON.
 type wrongWindow struct {
 	Scope    string    `json:"scope"`
 	SizeMs   int64     `json:"sizeMs"`

@@ -30,7 +30,7 @@ service within a quarter of a second.`,
 	return cmd
 }
 
-// configCommand makes a command that works on the configs in the database of slots, or on those of a running service.
+// configCommand makes a command that works on the configs in a database of slots, or on those of a running service.
 func configCommand(cmd *cobra.Command, count cobra.PositionalArgs,
 	run func(ctx context.Context, api *client.Slots, args []string) error) *cobra.Command {
 	var api client.Slots

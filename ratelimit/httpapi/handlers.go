@@ -60,7 +60,7 @@ type partAnswer struct {
 	Detail  string `json:"detail,omitempty"`
 }
 
-// rulesDetail says how many rules are in force, and when they last changed, if they have since the start.
+// rulesDetail returns how many rules are in force and, if they changed since the start, how long ago.
 func (h *Handlers) rulesDetail() string {
 	set := h.Service.Rules()
 	text := spell.Count(len(set.Rules()), "rule") + " in " + spell.Count(len(set.Domains()), "domain")

@@ -21,7 +21,7 @@ type rulesAnswer struct {
 type RuleRow struct {
 	Domain string `json:"domain"`
 	Rule   string `json:"rule"`
-	// Path has the descriptors that lead to the rule, the outermost first: "key" or "key_value".
+	// Path lists the descriptors that lead to the rule, the outermost first: "key" or "key_value".
 	Path   []string `json:"path"`
 	Name   string   `json:"name,omitempty"` // of the limit
 	Limit  string   `json:"limit"`

@@ -18,7 +18,7 @@ type Reservation struct {
 	Units int64
 	// Note is for those who make the corrections: the tracker hands it on.
 	Note string
-	// Oldest: reports settle it, and no token; it is in no token, and so for callers in this process only.
+	// Oldest: a report settles it, not a token. Tokens lack this field: only callers in this process see it.
 	Oldest bool
 }
 

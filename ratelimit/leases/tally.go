@@ -246,7 +246,7 @@ func (t *Tracker) refreshCounts(ctx context.Context) (err error) {
 		for i := range list {
 			asks[i] = t.question(list[i].entry)
 		}
-		var again []question // one ends limit.OwnerSlice reservations at most
+		var again []question // a question ends at most limit.OwnerSlice reservations
 		err = t.store.takeInBatches(ctx, asks, func(from int, out []limit.Verdict) {
 			for i := range out {
 				q := list[from+i]

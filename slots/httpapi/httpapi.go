@@ -37,7 +37,7 @@ var _ Scheduler = (*slots.Scheduler)(nil)
 type Config struct {
 	Scheduler Scheduler
 	Guard     *web.Guard       // in front of admin paths; nil: nobody is let in
-	Log       *slog.Logger     // of failures; nil: none
+	Log       *slog.Logger     // of failures; nil: no log
 	Timeout   time.Duration    // of a request, the arrival of its body included; 0: 5 s
 	Now       func() time.Time // for the page's windows, never for slots; nil: time.Now
 }

@@ -14,7 +14,7 @@ type Pace struct {
 	Took    time.Duration // that the store needs for an answer
 	Allowed time.Duration // that its callers wait, on average
 	Missed  float64       // which share of the calls the store did not answer in time
-	P99     time.Duration // that 99 in 100 calls took at most, in steps of a quarter; 0: there was no call
+	P99     time.Duration // of the durations of calls, rounded up by at most a quarter; 0 without calls
 }
 
 // String says it to people.
@@ -40,7 +40,7 @@ type gait struct {
 	calls                spread       // how long calls took
 
 	slow atomic.Pointer[Pace] // nil: it keeps up, or does not answer at all
-	last atomic.Pointer[Pace] // the last judgement; nil: there was none, or no call
+	last atomic.Pointer[Pace] // the last judgement; nil before the first, and if there were no calls
 
 	ticks, bad, good int // for Sweep alone
 	pinging          atomic.Bool
@@ -65,7 +65,7 @@ func (g *gait) wait()      { g.pings.Wait() }
 
 func (g *gait) init() { g.ctx, g.cancel = context.WithCancel(context.Background()) }
 
-// A spread counts times by their size, in four steps for each power of two of a microsecond.
+// A spread is a histogram of durations, with four steps for each power of two of a microsecond.
 type spread [4 * 32]atomic.Uint32
 
 func (s *spread) add(d time.Duration) {
@@ -74,7 +74,7 @@ func (s *spread) add(d time.Duration) {
 	s[min(4*power+int(us>>power)-4, len(s)-1)].Add(1)
 }
 
-// take returns the time that 99 in 100 were at most, and forgets all.
+// take returns the 99th percentile, and resets the histogram.
 func (s *spread) take() (p99 time.Duration) {
 	var counts [len(spread{})]uint32
 	sum, seen := uint64(0), uint64(0)

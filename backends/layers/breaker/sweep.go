@@ -17,7 +17,7 @@ func (b *Backend) Slow() string {
 	return ""
 }
 
-// Usual says how long calls took in the last seconds beside how long their callers wait; "" if there were none.
+// Usual returns the p99 of the calls in the last seconds and how long callers wait; "" if there were no calls.
 func (b *Backend) Usual() string {
 	p := b.gait.last.Load()
 	if p == nil {

@@ -32,7 +32,7 @@ type Config struct {
 	Sample  float64 // part of the keys, by their first descriptor
 	Log     *slog.Logger
 	Panics  *background.Reporter
-	// Evicted returns how many counters in use were dropped for want of room; nil: none are.
+	// Evicted returns how many counters in use the store has evicted; nil: it evicts none.
 	Evicted func() int64
 }
 
@@ -216,7 +216,7 @@ func (k *Candidate) keep(j *job) {
 	lease := j.resp.Inside.Lease
 	switch {
 	case len(lease.Held) == 0 && !slices.ContainsFunc(lease.Reserved, byToken):
-	case j.holder == "" || len(k.leases) >= maxLeases: // nobody reports its end, and what it costs is not known
+	case j.holder == "" || len(k.leases) >= maxLeases: // nobody will report its end and its cost
 		k.finish(context.Background(), &lease, ratelimit.Unsettled, 0)
 	default:
 		k.leases[j.holder] = lease

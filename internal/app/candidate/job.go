@@ -12,7 +12,7 @@ type job struct {
 	refused bool // by the live rules
 	rule    string
 	holder  string // of the live lease
-	ended   bool   // the request with this lease has ended; of the rest only how and cost are set
+	ended   bool   // the request with this lease has ended; only how and cost are set besides
 	how     ratelimit.ReservationEnd
 	cost    int64
 	may     ratelimit.Estimate

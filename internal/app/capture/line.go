@@ -23,7 +23,7 @@ func until(b []byte, at limit.Instant) []byte {
 	return append(at.Time().AppendFormat(b, timeLayout), '"')
 }
 
-// spent appends how a request has ended that had reserved units, as far as that is known.
+// spent appends how a request with reservations has ended, and its cost, if they are known.
 func spent(b []byte, how ratelimit.ReservationEnd, cost int64) []byte {
 	switch how {
 	case ratelimit.Settled, ratelimit.Cancelled:

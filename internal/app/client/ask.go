@@ -27,22 +27,22 @@ func ParseDescriptor(arg string) (*common.RateLimitDescriptor, error) {
 	return d, nil
 }
 
-// An Answer is what a service answers, in the words of the admin API.
+// An Answer is the answer of a service. Its fields have the names of the admin API.
 type Answer struct {
 	Domain     string           `json:"domain"`
 	Code       string           `json:"code"`                 // OK or OVER_LIMIT
-	Rule       string           `json:"rule,omitempty"`       // that refuses
+	Rule       string           `json:"rule,omitempty"`       // that has refused
 	Degraded   string           `json:"degraded,omitempty"`   // the policy that decided while the store failed
-	Overloaded string           `json:"overloaded,omitempty"` // the policy that decided, as too much was asked
+	Overloaded string           `json:"overloaded,omitempty"` // the policy that decided because headgate was overloaded
 	Limits     []DescriptorCode `json:"limits"`
 }
 
-// A DescriptorCode is what is answered about one descriptor.
+// A DescriptorCode is the answer about one descriptor.
 type DescriptorCode struct {
 	Descriptor string `json:"descriptor"`      // as [ParseDescriptor] reads it
 	Code       string `json:"code"`            // OK or OVER_LIMIT
 	Name       string `json:"name,omitempty"`  // of the limit
-	Limit      string `json:"limit,omitempty"` // such as 600/5m; empty: there is none, or the answer does not say
+	Limit      string `json:"limit,omitempty"` // such as 600/5m; empty without a limit, and if the answer has none
 	Left       uint32 `json:"left"`
 	Unlimited  bool   `json:"unlimited,omitempty"`
 	RetryMS    *int64 `json:"retry_after_ms,omitempty"` // of a refusal
@@ -100,7 +100,7 @@ func (a *Answer) Line() string {
 func (d *DescriptorCode) text(byPolicy bool) string {
 	switch {
 	case d.Limit == "" && byPolicy:
-		return d.Code // whether there is a limit is not in the answer
+		return d.Code // the answer does not say whether there is a limit
 	case d.Unlimited:
 		return "unlimited"
 	case d.Limit == "":
@@ -130,8 +130,8 @@ func Counted(resp *rls.RateLimitResponse) error {
 	return errors.New("no counter has decided: no rule limits what was asked")
 }
 
-// limitText is a limit as the other commands have it, such as 600/5m. Only a number is known of limits on requests in
-// flight, and of some limits of other services than headgate.
+// limitText returns a limit as the other commands print it, such as 600/5m. It returns the number alone for limits on
+// requests in flight, and if another service than headgate sends no window.
 func limitText(l *rls.RateLimitResponse_RateLimit) string {
 	unit, _ := units.Numbered(int32(l.Unit))
 	window := unit.Length * time.Duration(max(l.GetUnitMultiplier().GetValue(), 1))

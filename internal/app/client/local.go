@@ -7,7 +7,7 @@ import (
 	"net/http"
 )
 
-// Local has a handler in this process answer, for [Slots].
+// Local returns a transport for [Slots] that passes requests to a handler in this process.
 func Local(h http.Handler) http.RoundTripper { return local{h} }
 
 type local struct{ handler http.Handler }
@@ -23,7 +23,7 @@ func (l local) RoundTrip(r *http.Request) (*http.Response, error) {
 		Header: w.header, Body: io.NopCloser(&w.body), Request: r}, nil
 }
 
-// written keeps what a handler answers.
+// written records the answer of a handler.
 type written struct {
 	header http.Header
 	status int

@@ -15,7 +15,7 @@ import (
 // Slots is the HTTP API of slots of a running service.
 type Slots struct {
 	Options
-	Via http.RoundTripper // what answers; nil: the service at Addr
+	Via http.RoundTripper // carries the requests; nil: the network, to Addr
 }
 
 // SlotsURL is where slots are served by this process's environment.
@@ -54,13 +54,13 @@ type Refusal struct {
 
 func (e *Refusal) Error() string { return e.Status + ": " + e.Message }
 
-// RetryAfterMS is RetryAfter in milliseconds.
+// RetryAfterMS returns RetryAfter in milliseconds.
 func (e *Refusal) RetryAfterMS() int64 {
 	seconds, _ := strconv.ParseInt(e.RetryAfter, 10, 32)
 	return seconds * 1000
 }
 
-// A FlagError is about the value of a flag: to ask again makes no difference.
+// A FlagError reports a wrong value of a flag: a retry does not help.
 type FlagError struct{ error }
 
 func (e *FlagError) Unwrap() error { return e.error }
@@ -143,12 +143,12 @@ func readAnswer(resp *http.Response, data []byte, answer any) error {
 // A Slot is what became of one event.
 type Slot struct {
 	Status        int    `json:"status"`                  // as HTTP has it; 200: the event has a slot
-	EventID       string `json:"eventId,omitempty"`       // empty: it is about all events
+	EventID       string `json:"eventId,omitempty"`       // empty if the answer is about all events
 	ScheduledTime string `json:"scheduledTime,omitempty"` // RFC 3339
 	DelayMs       int64  `json:"delayMs"`                 // from the time that was asked for
 	Replayed      bool   `json:"replayed"`                // the event had the slot before
 	Message       string `json:"message,omitempty"`       // why there is no slot
-	RetryAfter    int64  `json:"retryAfter,omitempty"`    // seconds; the service has it, and RetryAfterMs is made of it
+	RetryAfter    int64  `json:"retryAfter,omitempty"`    // seconds, from the service; Assign makes RetryAfterMs of it
 	RetryAfterMs  int64  `json:"retryAfterMs,omitempty"`
 }
 

@@ -11,10 +11,10 @@ import (
 	"github.com/headgate-rls/headgate/ratelimit"
 )
 
-// fit finds for each key of the report the smallest limit that would not have refused it, with all others as in the new
-// rules: it decides once more with a limit that is far too large, to see how much the key needs, and then with what it
-// has found, to be certain. Keys whose requests have no other limit do not change what others get: they are decided
-// together. Of each other one, all is decided twice.
+// fit finds, for each key of the report, the smallest limit that would not have refused it while all other limits stay
+// as in the new rules. One pass with a limit that is far too large measures what the key needs. A second pass verifies
+// it. Keys whose requests have no other limit do not affect others, so they share two passes. Each other key takes two
+// of its own.
 func (r *run) fit() error {
 	if len(r.report.Keys) == 0 {
 		return nil
@@ -50,7 +50,7 @@ func (r *run) fit() error {
 	return r.verify("verify", check)
 }
 
-// fitAlone is fit of one key.
+// fitAlone is fit for one key.
 func (r *run) fitAlone(i int, k *KeyRow) error {
 	of := fmt.Sprintf("key %d of %d", i+1, len(r.report.Keys))
 	p := newProbe(k.limit)
@@ -63,7 +63,7 @@ func (r *run) fitAlone(i int, k *KeyRow) error {
 	return nil
 }
 
-// measured takes what a probe has seen, and returns one that has what the key needs; nil if there is no such limit.
+// measured records what a probe saw, and returns a probe with the limit that the key needs; nil if no limit is enough.
 func (k *KeyRow) measured(p *probe) *probe {
 	k.Peak, k.used = p.peak, p.seen
 	fits, err := withFigure(k.limit, p.need)
@@ -73,7 +73,7 @@ func (k *KeyRow) measured(p *probe) *probe {
 	return &probe{limit: fits}
 }
 
-// verify has all requests decided with limits for some keys, and reports those limits that refuse nothing.
+// verify decides all requests with the limits in check, and reports those that refuse nothing.
 func (r *run) verify(pass string, check map[limit.Key]*probe) error {
 	if len(check) == 0 {
 		return nil
@@ -118,7 +118,7 @@ type probe struct {
 	limit   *limit.Limit
 	need    int64 // the largest figure that was needed
 	refused bool
-	beside  bool // requests of the key have other limits, too
+	beside  bool // requests of the key also have other limits
 
 	peak   int64         // most units that were asked for in a window
 	window limit.Instant // its length

@@ -54,8 +54,8 @@ type input struct {
 	last    limit.Instant
 }
 
-// open opens files for one pass. stdin takes the place of "-". sizes has how much is read of each: what a file has
-// grown by since the first pass is left out.
+// open opens files for one pass. stdin takes the place of "-". sizes bounds what is read of
+// each file, so that every pass reads the same lines of a file that grows.
 func open(names []string, stdin *os.File, conf *Options, sizes map[string]int64) (in *input, err error) {
 	in = &input{reorder: limit.Instant(conf.Reorder / time.Microsecond), maxBad: conf.MaxBad}
 	for _, name := range names {

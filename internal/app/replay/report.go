@@ -41,7 +41,7 @@ type Report struct {
 	Unmapped     int64     `json:"unmapped"` // lines that lack the values of all descriptors
 	Undecided    int64     `json:"undecided"`
 	UndecidedWhy string    `json:"undecided_why,omitempty"`
-	Assumed      int64     `json:"assumed"`   // reservations whose requests' cost no line says
+	Assumed      int64     `json:"assumed"`   // reservations whose cost no line has
 	Forgotten    int64     `json:"forgotten"` // counters, for want of room
 
 	before, after series // refusals

@@ -110,8 +110,8 @@ func (s *scanner) str() ([]byte, error) {
 	return nil, s.errorf("the line ends in a string")
 }
 
-// plain returns how many bytes come before one that means something in a string: a quote, a backslash, or a control
-// character. It looks at eight at once, as in "Bit Twiddling Hacks": the lowest bit that is set is never wrong.
+// plain returns the number of bytes before the first quote, backslash or control character. It compares eight bytes at
+// a time, as in "Bit Twiddling Hacks": of the bits that it sets, the lowest one is always right.
 func plain(text []byte) (n int) {
 	const ones, highs = 0x0101010101010101, 0x8080808080808080
 	for ; n+8 <= len(text); n += 8 {
@@ -203,7 +203,7 @@ func (s *scanner) natural(name string, most uint64) (uint64, error) {
 // A clock reads times.
 type clock struct {
 	minute [len("2006-01-02T15:04:")]byte
-	begin  limit.Instant // of the minute; 0: none was read
+	begin  limit.Instant // of the minute; 0 before the first time
 }
 
 // read returns an instant from a time of RFC 3339, or from a number of seconds, milliseconds or microseconds since

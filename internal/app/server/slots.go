@@ -39,8 +39,8 @@ func OpenDatabase(c *config.Slots, existing bool, log *slog.Logger) (*sqlstore.D
 	return db, nil
 }
 
-// LocalSlots opens the database of slots that the settings name, as [OpenDatabase] does, and returns the admin API of
-// slots for a caller in this process: nothing guards it. The caller closes the database.
+// LocalSlots opens the database of slots as [OpenDatabase] does, and returns the admin API of slots for callers in this
+// process, who need no token. The caller closes the database.
 func LocalSlots(ctx context.Context, c *config.Slots, log *slog.Logger) (http.Handler, *sqlstore.DB, error) {
 	db, err := OpenDatabase(c, true, log)
 	if err != nil {

@@ -39,7 +39,7 @@ type exporter struct {
 	left                atomic.Int64 // spans that were not sent because the exporter was cut off
 }
 
-// An address is where the collector is, and the TLS to talk to it; nil: none.
+// An address is the address of the collector, with its TLS configuration; nil: no TLS.
 type address struct {
 	url *url.URL
 	tls *tls.Config

@@ -49,7 +49,7 @@ func (c *Log) Logger(w io.Writer, warnings []string) *slog.Logger {
 	return log
 }
 
-// withUnit has durations be texts such as 1.5s in every format: slog makes numbers without a unit of them in JSON.
+// withUnit makes every format write durations such as 1.5s: in JSON, slog writes nanoseconds without a unit.
 func withUnit(_ []string, a slog.Attr) slog.Attr {
 	if a.Value.Kind() == slog.KindDuration {
 		return slog.String(a.Key, a.Value.Duration().String())

@@ -21,7 +21,7 @@ import (
 type Setting struct {
 	Name    string
 	Help    string
-	Group   string   // what it is about, for documentation; empty: the program has no groups
+	Group   string   // its section in help and documentation; empty if the program has none
 	Field   any      // where the value goes
 	Words   []string // all values that there are, if it is one of several words
 	def     any
@@ -40,7 +40,7 @@ const (
 	whole          // all of it
 )
 
-// Group says what rows are about.
+// Group sets the Group of rows.
 func Group(name string, rows ...[]Setting) []Setting {
 	all := slices.Concat(rows...)
 	for i := range all {

@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// Usage renders the flags of every group under its name, for the help of a command that has them.
+// Usage renders the flags of each group under its name, for the help of a command.
 func (p Program) Usage(flags *pflag.FlagSet) string {
 	var b strings.Builder
 	for i := 0; i < len(p.Rows); {

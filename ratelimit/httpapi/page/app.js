@@ -197,7 +197,7 @@ async function trial() {
   c.rules.filter((r) => r.change !== 0), "They would change no answer."));
 }
 
-// drawRules draws the tree of rules: domains, descriptors in descriptors, limits. What somebody has closed stays so.
+// drawRules draws the rules as a tree: domains, nested descriptors, limits. Nodes that the user closed stay closed.
 function drawRules() {
   const top = { children: new Map() };
   for (const r of ruleRows) {
@@ -231,7 +231,7 @@ function drawNode(node, above) {
   return element("li", details);
 }
 
-// limitLine is a limit in the tree.
+// limitLine returns the parts of a limit in the tree.
 function limitLine(r) {
   const part = (kind, ...content) => {
     const e = element("span", ...content);
