@@ -15,7 +15,7 @@
 //	        started on schedule
 //	reload  latency while some of 25,600 rules change all the time
 //	log     sliding logs in Redis by their number of entries
-//	modes   package redis alone, beside figures published for another limiter
+//	modes   package redis alone, beside figures published for another limiter; -check compares its P95 with a goal
 //	reservations  requests whose cost is known afterwards: report it, or reserve and settle
 //	leases  requests in flight: acquire, release, and many leases that expire at once
 //	envoy   requests through Envoy
@@ -51,13 +51,21 @@ func main() {
 	names := flag.String("tables", strings.Join(tableNames(), ","), "the tables to print")
 	length := flag.Duration("time", 3*time.Second, "how long to measure each case")
 	storeURL := flag.String("store", "", "internal: the store of a case that is not in memory")
+	check := flag.Bool("check", false, "measure the table of modes alone, and exit with 1 if a P95 is over -goal")
+	goal := flag.Duration("goal", time.Millisecond, "the most that -check allows for the P95 of a Take in Redis, where it "+
+		"is taken as the service does it")
 	quick := flag.Bool("tiny", false, "spend next to no time on a figure, to see whether tables can be printed")
 	flag.Parse()
 	var err error
 	if *serve != "" {
 		err = serveCase(*serve, *storeURL)
 	} else {
-		err = measureAll(*only, strings.Split(*names, ","), *length, *quick)
+		if *check {
+			*names = "modes"
+		} else {
+			*goal = 0
+		}
+		err = measureAll(*only, strings.Split(*names, ","), *length, *goal, *quick)
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
@@ -70,7 +78,8 @@ type bench struct {
 	effort
 	only   *regexp.Regexp
 	length time.Duration
-	redis  *redisServer // nil means none
+	goal   time.Duration // for the P95 of modes; 0 means none
+	redis  *redisServer  // nil means none
 	closed map[string]result
 }
 
@@ -111,7 +120,7 @@ func tableNames() []string {
 	return names
 }
 
-func measureAll(only string, names []string, length time.Duration, quick bool) error {
+func measureAll(only string, names []string, length, goal time.Duration, quick bool) error {
 	match, err := regexp.Compile(only)
 	if err != nil {
 		return fmt.Errorf("-run: %w", err)
@@ -130,9 +139,11 @@ func measureAll(only string, names []string, length time.Duration, quick bool) e
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
 	debug.SetGCPercent(400) // the load's garbage is not what is measured
-	b := &bench{effort: much, only: match, length: length, closed: map[string]result{}}
+	b := &bench{effort: much, only: match, length: length, goal: goal, closed: map[string]result{}}
 	fmt.Printf("%s, %d cores, %v per case\n", runtime.Version(), runtime.NumCPU(), length)
-	if b.redis, err = startRedis(ctx); err != nil {
+	if b.redis, err = startRedis(ctx); err != nil && goal > 0 {
+		return err
+	} else if err != nil {
 		fmt.Println("what needs Redis is not run:", err)
 	} else {
 		defer b.redis.stop()

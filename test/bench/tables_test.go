@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -167,5 +168,27 @@ func TestEachTableHasItsRows(t *testing.T) {
 				t.Errorf("without figures: %q, in\n%s", missing, out)
 			}
 		})
+	}
+}
+
+func TestCheckFailsOverItsGoal(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts Redis")
+	}
+	for goal, fails := range map[string]bool{"1h": false, "1ns": true} {
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+		defer cancel()
+		cmd := exec.CommandContext(ctx, os.Args[0], "-tiny", "-check", "-goal", goal)
+		cmd.Env = append(os.Environ(), envProgram+"=1")
+		out, err := cmd.CombinedOutput()
+		if strings.Contains(string(out), "not found") {
+			t.Skipf("a server is missing:\n%s", out)
+		}
+		var exit *exec.ExitError
+		if fails && (!errors.As(err, &exit) || exit.ExitCode() != 1 || !strings.Contains(string(out), "not at most 1ns")) {
+			t.Errorf("with a goal of %s: %v, not exit code 1:\n%s", goal, err, out)
+		} else if !fails && err != nil {
+			t.Errorf("with a goal of %s: %v:\n%s", goal, err, out)
+		}
 	}
 }

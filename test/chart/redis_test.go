@@ -3,6 +3,8 @@ package chart
 import (
 	"context"
 	"fmt"
+	"io"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -27,7 +29,10 @@ func TestRedisExample(t *testing.T) {
 		"/etc/redis/users.acl", users))
 	port := testenv.FreePort(t)
 	address := fmt.Sprintf("127.0.0.1:%d", port)
-	server := testenv.StartProgram(t, binary, nil, conf, "--port", fmt.Sprint(port), "--bind", "127.0.0.1", "--dir", dir)
+	server := testenv.StartProgram(t, binary, nil, conf, "--port", fmt.Sprint(port), "--dir", dir)
+	if bind := "\nbind * -::*\n"; !strings.Contains(read(t, conf), bind) {
+		t.Errorf("redis.conf does not have %q", bind)
+	}
 
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
@@ -55,13 +60,24 @@ func TestRedisExample(t *testing.T) {
 	rules := filepath.Join(dir, "rules.yaml")
 	write(t, rules, allAlgorithms)
 	h := testenv.StartHeadgate(t, program, "--rules", rules, "--backend", "redis://headgate:s3cret@"+address+"/0",
-		"--on-backend-error", "error")
+		"--on-backend-error", "error", "--admin-token", "a-token-of-this-test")
 	for _, key := range []string{"fixed_window", "sliding_window", "token_bucket", "sliding_log", "concurrency"} {
 		code, out, errOut := testenv.RunProgram(t, program, nil, "ask", "all", key+"=a", "-n", "3", "--timeout", "5s",
 			"--addr", h.GRPC)
 		if code != 3 || strings.Count(out, "OVER_LIMIT rule=") != 1 || strings.Contains(out, "degraded") {
 			t.Errorf("%s: exit code %d\n%s%s", key, code, out, errOut)
 		}
+	}
+	list, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+h.HTTP+"/admin/metrics", http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	list.Header.Set("Authorization", "Bearer a-token-of-this-test")
+	if resp, err := http.DefaultClient.Do(list); err != nil {
+		t.Error(err)
+	} else if keys, err := io.ReadAll(resp.Body); err != nil || resp.Body.Close() != nil || resp.StatusCode != http.StatusOK ||
+		!strings.Contains(string(keys), "all|fixed_window=a") {
+		t.Errorf("GET /admin/metrics: %s, %v\n%s", resp.Status, err, keys)
 	}
 	time.Sleep(200 * time.Millisecond) // what is asked of Redis in the background
 	if log := h.Log(); strings.Contains(log, "level=WARN") || strings.Contains(log, "level=ERROR") ||
