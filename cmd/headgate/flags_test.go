@@ -37,7 +37,6 @@ func TestBadCommandLinesAreExplained(t *testing.T) {
 	for _, c := range []struct{ args, want string }{
 		{"serve", "no rules to serve: name files or directories with --rules (HEADGATE_RULES), or put them into ./rules; " +
 			"to try headgate, --example serves a built-in example"},
-		{"serve --slots sqlite::memory:", "no rules to serve"},
 		{"serve --bakend memory://", "unknown flag: --bakend; did you mean --backend?"},
 		{"serve --grpc_keepalive=1s", "unknown flag: --grpc_keepalive; did you mean --grpc-keepalive?"},
 		{"serve --nonsense", "unknown flag: --nonsense"},

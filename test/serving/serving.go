@@ -45,7 +45,8 @@ func Start(t testing.TB, run func(ctx context.Context, flags []string, log io.Wr
 	s := &Server{TB: t, Log: new(Log), Stop: cancel, ended: make(chan error, 1)}
 	flags = append([]string{"--grpc", "127.0.0.1:0", "--http", "127.0.0.1:0", "--debug", "127.0.0.1:0", "--services",
 		"127.0.0.1:0", "--drain-delay", "0s"}, flags...)
-	if !slices.Contains(flags, "--rules") && !slices.Contains(flags, "--xds") {
+	if !slices.Contains(flags, "--rules") && !slices.Contains(flags, "--xds") &&
+		!slices.Contains(flags, "--example=false") {
 		flags = append(flags, "--example")
 	}
 	done := make(chan struct{})

@@ -104,11 +104,15 @@ func newFleet(service *ratelimit.Service, store *stack.Stack, replica uint32, lo
 		Replica: replica, Name: name, Log: log})
 }
 
-// openRules opens the source of the rules: a control plane, or files.
+// openRules opens the source of the rules: a control plane, files, or none.
 func openRules(conf *config.Config, caps *backends.Caps, log *slog.Logger, metrics *serverMetrics,
 	panics *background.Reporter) (ruleSource, error) {
 	if conf.XDS.Address != "" {
 		return openXDS(&conf.XDS, caps, log, metrics, panics)
+	}
+	if !hasRules(conf) {
+		log.Warn("no rules: " + onlySlots)
+		return noRules{}, nil
 	}
 	return loadRules(conf, caps, log, metrics)
 }

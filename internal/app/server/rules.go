@@ -43,17 +43,23 @@ type ruleFollower struct {
 // defaultRules is what is served where no setting names rules.
 const defaultRules = "rules"
 
-// chooseRules decides which rules are served where --rules does not say.
+// chooseRules decides which rules are served where --rules does not say. Who has slots need not have rules.
 func chooseRules(conf *config.Config) error {
-	if len(conf.Rules) > 0 || conf.Example || conf.XDS.Address != "" {
+	if hasRules(conf) {
 		return nil
 	}
-	if _, err := os.Stat(defaultRules); err != nil {
+	if _, err := os.Stat(defaultRules); err != nil && conf.Slots.URL != "" {
+		return nil
+	} else if err != nil {
 		return errors.New("no rules to serve: name files or directories with --rules (HEADGATE_RULES), or put them into ./" +
 			defaultRules + "; to try headgate, --example serves a built-in example")
 	}
 	conf.Rules = []string{defaultRules}
 	return nil
+}
+
+func hasRules(conf *config.Config) bool {
+	return len(conf.Rules) > 0 || conf.Example || conf.XDS.Address != ""
 }
 
 // loadRules does the first load, which must succeed.

@@ -57,6 +57,31 @@ func TestServeSlots(t *testing.T) {
 	}
 }
 
+// TestSlotsWithoutRules: who has slots need not have rules, and what asks for a limit gets an error.
+func TestSlotsWithoutRules(t *testing.T) {
+	r := startServe(t, "--slots", "sqlite::memory:", "--slots-seed", "100/PT4S", "--example=false")
+	r.Slot("pay-123")
+	code, body := r.Get(r.HTTP, "/readyz?verbose")
+	if code != 200 || !strings.Contains(body, "rules: none: only slots are served") {
+		t.Errorf("%d %s", code, body)
+	}
+	if !strings.Contains(r.Log.String(), `level=WARN msg="no rules: only slots are served`) {
+		t.Errorf("no warning:\n%s", r.Log)
+	}
+	resp, err := http.Post("http://"+r.HTTP+"/json", "application/json",
+		strings.NewReader(`{"domain": "example", "descriptors": [{"entries": [{"key": "client"}]}]}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusServiceUnavailable {
+		t.Errorf("a limit without rules: %s", resp.Status)
+	}
+	if errText := startError(t, "--slots", ""); !strings.Contains(errText, "no rules to serve") {
+		t.Error(errText)
+	}
+}
+
 func TestSlotsSeed(t *testing.T) {
 	testenv.UseSQLite(t)
 	url := "sqlite:" + filepath.Join(t.TempDir(), "slots.db")

@@ -1,0 +1,25 @@
+package server
+
+import (
+	"context"
+	"io"
+
+	"github.com/headgate-rls/headgate/descriptors"
+	"github.com/headgate-rls/headgate/internal/kit/web"
+)
+
+// noRules is where the service assigns slots and has no rules. A call that asks for a limit gets an error, as before
+// the first rules of a control plane: it must not pass for a call that no rule limits.
+type noRules struct{}
+
+func (noRules) begin() *descriptors.Set                { return nil }
+func (noRules) installBy(func(*descriptors.Set) error) {}
+func (noRules) first() <-chan struct{}                 { return nil }
+func (noRules) run(context.Context) error              { return nil }
+func (noRules) describe(io.Writer) error               { return nil }
+func (noRules) part() web.Part {
+	return web.Part{Name: "rules", Problem: "none: " + onlySlots, Serving: true}
+}
+func (noRules) String() string { return "none" }
+
+const onlySlots = "only slots are served, and a call that asks for a limit gets an error"
