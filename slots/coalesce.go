@@ -70,6 +70,7 @@ func (s *Scheduler) enqueue(key queueKey, w *waiter) {
 		s.queues[key] = q
 		go s.serveQueue(key, q)
 	}
+	w.queued = s.settings.Now()
 	q.waiting = append(q.waiting, w)
 }
 
@@ -87,12 +88,15 @@ func (s *Scheduler) serveQueue(key queueKey, q *queue) {
 		waiters := q.waiting[:n:n]
 		q.waiting = q.waiting[n:]
 		s.mu.Unlock()
-		s.serve(key, waiters)
+		if waiters[0].queued.After(q.heldAt) {
+			q.held = nil
+		}
+		s.serve(key, q, waiters)
 	}
 }
 
 // serve answers every waiter, or queues it for later windows.
-func (s *Scheduler) serve(key queueKey, waiters []*waiter) {
+func (s *Scheduler) serve(key queueKey, q *queue, waiters []*waiter) {
 	deadline := waiters[0].deadline
 	for _, w := range waiters {
 		if w.deadline.After(deadline) {
@@ -102,7 +106,7 @@ func (s *Scheduler) serve(key queueKey, waiters []*waiter) {
 	ctx, cancel := context.WithDeadline(context.Background(), deadline)
 	defer cancel()
 	firsts, repeats := parted(waiters)
-	left, searched := s.place(ctx, key, firsts)
+	left, searched := s.place(ctx, key, q, firsts)
 	var beyond []*waiter
 	for _, w := range left {
 		from := w.firstMs + w.config.SizeMs

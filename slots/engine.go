@@ -20,7 +20,7 @@ type procedureEngine struct {
 }
 
 func (e procedureEngine) Assign(ctx context.Context, s *Search) (Found, error) {
-	if len(s.Asks) != 1 || s.FirstOnly || s.Mixed {
+	if len(s.Asks) != 1 || s.FirstOnly || s.Mixed || len(s.Held) > 0 {
 		return e.rest.Assign(ctx, s)
 	}
 	found, err := e.procedure.Call(ctx, s)
@@ -211,6 +211,16 @@ type claimed struct {
 // claim places as many of the unplaced events into the window as it has room for: max
 // in all, and in the first window each event's own capacity.
 func (r *search) claim(ctx context.Context, window, max int64) (c claimed, err error) {
+	if slices.Contains(r.Held, window) {
+		return claimed{held: true}, nil
+	}
+	if c, err = r.tryClaim(ctx, window, max); c.held {
+		r.found.Held = append(r.found.Held, window)
+	}
+	return c, err
+}
+
+func (r *search) tryClaim(ctx context.Context, window, max int64) (c claimed, err error) {
 	r.found.Windows++
 	if c, ok, err := r.place(ctx, window, max); ok || c.held || err != nil {
 		return c, err

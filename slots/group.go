@@ -24,6 +24,7 @@ const (
 type group struct {
 	*Scheduler
 	key    queueKey
+	queue  *queue
 	config Config
 	series Series
 	left   []*waiter
@@ -32,8 +33,9 @@ type group struct {
 
 // place ends every waiter with its slot or an error, but those that are left for later windows
 // than were searched.
-func (s *Scheduler) place(ctx context.Context, key queueKey, waiters []*waiter) (left []*waiter, searched *Search) {
-	g := &group{Scheduler: s, key: key, config: waiters[0].config, series: waiters[0].series, left: waiters}
+func (s *Scheduler) place(ctx context.Context, key queueKey, q *queue, waiters []*waiter) (left []*waiter,
+	searched *Search) {
+	g := &group{Scheduler: s, key: key, queue: q, config: waiters[0].config, series: waiters[0].series, left: waiters}
 	if g.config.Max == 0 {
 		g.endAll(g.pausedUnlessPlaced(ctx))
 		return nil, nil
@@ -71,12 +73,16 @@ func (g *group) pausedUnlessPlaced(ctx context.Context) error {
 // error it is to be done again; an error ends all that are left.
 func (g *group) step(ctx context.Context) (searched *Search, err error) {
 	search := g.search()
+	search.Held = g.queue.held
 	generation := g.configs.known()
 	epoch := g.windows.apply(search)
 	began := g.settings.Now()
 	found, err := g.engine.Assign(ctx, search)
 	g.settings.Observer.Searched(len(search.Asks), found.Windows, found.Contended, g.settings.Now().Sub(began))
 	g.deliver(&found)
+	if len(found.Held) > 0 {
+		g.queue.held, g.queue.heldAt = append(g.queue.held, found.Held...), g.settings.Now()
+	}
 	// Also what was seen before an error: a search that is too long for one caller ends with
 	// the next.
 	g.note(ctx, g.windows.learn(epoch, search, &found), generation)

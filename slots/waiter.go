@@ -15,6 +15,7 @@ type waiter struct {
 	reachMs  int64 // windows end here that the event may have
 	later    Span  // the stretch of open windows that it is in, once its first window is full
 	deadline time.Time
+	queued   time.Time // for the last time
 
 	first   *waiter       // waits for the same event, in the same group; nil: none
 	waiting *atomic.Int64 // counts waiters
@@ -67,4 +68,9 @@ type queueKey struct {
 // served next, together.
 type queue struct {
 	waiting []*waiter
+
+	// held are windows that searches waited for in vain, the last time at heldAt. Who was queued by then has waited for
+	// them, too. Only the goroutine that serves the queue uses them.
+	held   []int64
+	heldAt time.Time
 }

@@ -116,11 +116,23 @@ func (db *DB) Place(ctx context.Context, configID string, s slots.Series, window
 		return now.Int64 - n, true, nil
 	case err == nil || db.dialect.refused != nil && db.dialect.refused(err) || held && db.dialect.placeGates:
 		db.known.set(window, max) // nobody else tries it; who locks it learns the reason
+		if held && db.isLocked(ctx, window, max) {
+			return 0, false, storeError(err)
+		}
 		return 0, false, nil
 	case !answered:
 		err = gateHeld(storeError(err))
 	}
 	return 0, false, storeError(err)
+}
+
+// isLocked reports whether another transaction holds a window at this moment.
+func (db *DB) isLocked(ctx context.Context, w slots.WindowKey, max int64) bool {
+	lock := db.dialect.statements.lock.with(w.Scope, w.SizeMs, db.at(w.StartMs), max, "")
+	lock.Text += " NOWAIT"
+	var count int64
+	_, err := db.row(ctx, db.sql.Write, "look at a window's lock", lock, &count)
+	return slots.KindOf(err) == slots.Held
 }
 
 // Lock implements slots.Tx.

@@ -21,7 +21,7 @@ func schedulerChecks() []check {
 		{"Raise", checkRaise}, {"LowerAndPause", checkLower}, {"Resize", checkResize}, {"ResizeAndBack", checkResizeBack},
 		{"ChangesInFlight", checkChanges}, {"FasterChanges", checkFasterChanges},
 		{"Names", checkNames}, {"Times", checkTimes}, {"Before1970", checkBefore1970}, {"Sizes", checkSizes},
-		{"HeldWindowScheduler", checkHeldScheduler}, {"ConnectionsCut", checkCut}, {"Burst", checkBurst},
+		{"HeldWindowScheduler", checkHeldScheduler}, {"HeldTogether", checkHeldTogether}, {"ConnectionsCut", checkCut}, {"Burst", checkBurst},
 	}
 }
 
@@ -366,6 +366,32 @@ func checkHeldScheduler(t *testing.T, f *fixture) {
 		if got := g.assignN(t, s, 3, 5, time.UnixMilli(first)); got[first] != 2 {
 			t.Errorf("%d: when it is not any more: %v", i, got)
 		}
+	}
+}
+
+// checkHeldTogether: callers that wait for the same held window wait together, not one after the other.
+func checkHeldTogether(t *testing.T, f *fixture) {
+	if f.Serial {
+		t.Skip("transactions wait for each other")
+	}
+	s := f.nodes(t, 1, slots.Settings{})[0]
+	f.config(t, s, 100, 4000)
+	first := plan.WindowStart(day.UnixMicro(), 4000)
+	f.assignN(t, s, 0, 1, time.UnixMilli(first))
+	defer f.hold(t, f.series(4000), first)()
+	began := time.Now()
+	var callers sync.WaitGroup
+	for i := range 4 { // each comes while those before it wait
+		callers.Go(func() {
+			time.Sleep(time.Duration(i) * 200 * time.Millisecond)
+			if got := f.assignN(t, s, 1+i, 2+i, time.UnixMilli(first)); got[first+4000] != 1 {
+				t.Errorf("%d: while the first window is held: %v", i, got)
+			}
+		})
+	}
+	callers.Wait()
+	if took := time.Since(began); took > 1700*time.Millisecond {
+		t.Errorf("together they waited for %v, not for about a second", took)
 	}
 }
 
