@@ -335,6 +335,12 @@ func parseExpression(text string) (where part, name string, ok bool) {
 	return inBody, "", true
 }
 
+// AsksBody reports whether an expression is over the request's body, which Envoy's requests do not carry.
+func AsksBody(expression string) bool {
+	where, _, ok := parseExpression(expression)
+	return ok && where == inBody
+}
+
 // TakesValue reports whether criteria with an operator compare with a value.
 func TakesValue(operator string) bool {
 	i := slices.Index(Operators(), operator)

@@ -484,6 +484,14 @@ func TestCriteriaOnTheBodyAreRefused(t *testing.T) {
 			!strings.HasPrefix(problems[0].Message, what+" can never be matched: Envoy asks before") {
 			t.Errorf("%s: %s", spec, lines(problems))
 		}
+		// A file for a server that reads bodies is not refused for it: the resource is skipped.
+		limit := "concurrency: [{threshold: 5, response: {statusCode: 429}}]"
+		foreign := "plugin: rest\nresources:\n- {path: /a, " + spec + ", " + limit + "}\n- {path: /*, " + limit + "}\n"
+		set, problems = rulefile.Load([]rulefile.Source{{Name: "f", Data: []byte(foreign)}}, rulefile.Options{})
+		if set == nil || len(set.Rules()) != 1 || len(problems) != 1 || !problems[0].Warning ||
+			!strings.HasPrefix(problems[0].Message, "the resource is skipped, and limits nothing: "+what+" can never be matched") {
+			t.Errorf("in a file with plugin: rest, %s: %s", spec, lines(problems))
+		}
 	}
 	if set, problems := rulefile.Load([]rulefile.Source{{Name: "f",
 		Data: []byte(resources("path: /a, formParams: null, requestBody: null"))}}, rulefile.Options{}); set == nil {

@@ -11,6 +11,9 @@ type matchReader struct {
 	l *loader
 	t *twig
 	m descriptors.Matcher
+	// unusable: the resource has criteria that no request can carry, in a file that was written for a server that
+	// reads bodies.
+	unusable bool
 }
 
 func (r *matchReader) errorf(n *yaml.Node, format string, args ...any) {
@@ -88,8 +91,14 @@ func (r *matchReader) named(n *yaml.Node, what string, to *map[string]descriptor
 
 // unseen reports criteria that Envoy's rate limit requests cannot carry.
 func (r *matchReader) unseen(n *yaml.Node, what string) {
-	r.errorf(n, "%s can never be matched: Envoy asks before it has read the request's body; "+
-		"match on headers, query or pathParams instead", what)
+	const never = "%s can never be matched: Envoy asks before it has read the request's body; " +
+		"match on headers, query or pathParams instead"
+	if r.l.style.plugin == "" {
+		r.errorf(n, never, what)
+	} else if !r.unusable {
+		r.l.warnf(n, r.t, "the resource is skipped, and limits nothing: "+never, what)
+	}
+	r.unusable = true
 }
 
 // condition reads a value, or {value, operator}.
@@ -149,6 +158,9 @@ func (r *matchReader) expressions(n *yaml.Node, what string, to *[]descriptors.C
 		c := descriptors.Condition{Criterion: r.conditionOf(n, f, what)}
 		c.Expression, _ = r.l.text(e, r.t, "expression")
 		c.Place = r.l.place(e)
+		if r.l.style.plugin != "" && descriptors.AsksBody(c.Expression) {
+			r.unseen(e, "an expression over the request's body")
+		}
 		*to = append(*to, c)
 	})
 }

@@ -40,7 +40,7 @@ func (l *loader) switchOf(f fields, t *twig, name, off, on string) *descriptors.
 }
 
 // resource reads one entry of resources. It returns nil if that is no resource
-// at all.
+// at all, or one that is skipped.
 func (l *loader) resource(n *yaml.Node, d *twig) *descriptors.ResourceSpec {
 	if l.enough(d) {
 		return nil
@@ -55,14 +55,18 @@ func (l *loader) resource(n *yaml.Node, d *twig) *descriptors.ResourceSpec {
 	}
 	r := &descriptors.ResourceSpec{HashLength: l.style.hashLength,
 		Body: descriptors.Body{Place: l.place(n), Fields: written(f)}}
+	usable := true
 	r.Broken = !l.Clean(func() {
 		l.resourceName(n, f, t, r)
-		l.matcher(f, t, r)
+		usable = l.matcher(f, t, r)
 		if n := f.get("name"); n != nil {
 			r.Name, _ = l.text(n, t, "name")
 		}
 	})
 	l.resourceRule(f, t, &r.Body)
+	if !usable && !r.Broken {
+		return nil
+	}
 	if !f.limits() {
 		l.exempts(n, t, exemptsAll)
 	}
@@ -120,8 +124,8 @@ func (l *loader) resourceName(n *yaml.Node, f fields, t *twig, r *descriptors.Re
 	}
 }
 
-// matcher reads the resource's criteria.
-func (l *loader) matcher(f fields, t *twig, res *descriptors.ResourceSpec) {
+// matcher reads the resource's criteria. It returns whether requests can carry what they ask for.
+func (l *loader) matcher(f fields, t *twig, res *descriptors.ResourceSpec) (usable bool) {
 	r := &matchReader{l: l, t: t}
 	if l.style.plugin == "rest" {
 		for _, name := range []string{"soapAction", "binding"} {
@@ -137,4 +141,5 @@ func (l *loader) matcher(f fields, t *twig, res *descriptors.ResourceSpec) {
 		}
 	}
 	res.Matcher = r.m
+	return !r.unusable
 }
