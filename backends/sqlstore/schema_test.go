@@ -4,12 +4,14 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"os"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/headgate-rls/headgate/backends"
 	"github.com/headgate-rls/headgate/limit"
+	policystore "github.com/headgate-rls/headgate/policies/sqlstore"
 	"github.com/headgate-rls/headgate/test/testenv"
 )
 
@@ -60,6 +62,53 @@ func TestViewsShowWhatRulesHave(t *testing.T) {
 				t.Errorf("the group is %q, want %q", g, group)
 			}
 		}
+	})
+}
+
+// TestViewsByOtherNames: the views that README.md offers show buckets, admissions and policies.
+func TestViewsByOtherNames(t *testing.T) {
+	readme, err := os.ReadFile("README.md")
+	check(t, err)
+	_, statements, _ := strings.Cut(string(readme), "```sql\n")
+	statements, _, _ = strings.Cut(statements, "```")
+	eachMigrated(t, func(t *testing.T, url string) {
+		if !strings.HasPrefix(url, "mysql:") {
+			return
+		}
+		b := open(t, url)
+		store, err := policystore.Open(policystore.Config{URL: url})
+		check(t, err)
+		defer store.Close()
+		_, err = store.Migrate(soon(t))
+		check(t, err)
+		made := 0
+		for statement := range strings.SplitSeq(strings.TrimSpace(statements), ";") {
+			if statement != "" {
+				_, err := b.db.Write.ExecContext(soon(t), statement)
+				check(t, err)
+				made++
+			}
+		}
+		_, err = b.db.Write.ExecContext(soon(t), "INSERT INTO HEADGATE_POLICY (POLICY_KEY, TYPE, CAPACITY, REFILL_RATE) "+
+			"VALUES ('user-123', 'TOKEN_BUCKET', 100, 2.5)")
+		check(t, err)
+		at := limit.InstantOf(time.UnixMilli(1_900_000_000_123))
+		group := string(limit.AppendPart(limit.AppendPart(nil, "shop"), "alice"))
+		bucket := limit.MustNew(limit.Spec{Algorithm: limit.TokenBucket, Max: 7, Window: time.Minute, Burst: 20})
+		log := limit.MustNew(limit.Spec{Algorithm: limit.SlidingLog, Max: 1000, Window: 24 * time.Hour})
+		for _, op := range []limit.Op{{Key: limit.Key{Group: group, Limit: "t"}, Limit: bucket, Cost: 4},
+			{Key: limit.Key{Group: group, Limit: "l"}, Limit: log, Cost: 3}} {
+			if v := try(soon(t), b, limit.Request{At: at, Ops: []limit.Op{op}})[0]; v.Err != nil || !v.Admitted {
+				t.Fatalf("%+v", v)
+			}
+		}
+		if made != 3 {
+			t.Errorf("README.md has %d views, not 3", made)
+		}
+		b.wantView(t, "key_id, tokens, last_refill FROM throttlex_usage", group+" 16 1900000000123")
+		b.wantView(t, "key_id, request_time, units FROM throttlex_sw_log", group+" 1900000000123 3")
+		b.wantView(t, "policy_key, type, capacity, refill_rate, window_seconds FROM throttlex_policy",
+			"user-123 TOKEN_BUCKET 100 2.500000 0.000000")
 	})
 }
 
