@@ -52,8 +52,8 @@ func main() {
 	length := flag.Duration("time", 3*time.Second, "how long to measure each case")
 	storeURL := flag.String("store", "", "internal: the store of a case that is not in memory")
 	check := flag.Bool("check", false, "measure the table of modes alone, and exit with 1 if a P95 is over -goal")
-	goal := flag.Duration("goal", time.Millisecond, "the most that -check allows for the P95 of a Take in Redis, where it "+
-		"is taken as the service does it")
+	goal := flag.Duration("goal", time.Millisecond, "the most that -check allows for the P95 of a Take in Redis, "+
+		"taken as the service does it")
 	quick := flag.Bool("tiny", false, "spend next to no time on a figure, to see whether tables can be printed")
 	flag.Parse()
 	var err error

@@ -75,8 +75,8 @@ func TestRedisExample(t *testing.T) {
 	list.Header.Set("Authorization", "Bearer a-token-of-this-test")
 	if resp, err := http.DefaultClient.Do(list); err != nil {
 		t.Error(err)
-	} else if keys, err := io.ReadAll(resp.Body); err != nil || resp.Body.Close() != nil || resp.StatusCode != http.StatusOK ||
-		!strings.Contains(string(keys), "all|fixed_window=a") {
+	} else if keys, err := io.ReadAll(resp.Body); err != nil || resp.Body.Close() != nil ||
+		resp.StatusCode != http.StatusOK || !strings.Contains(string(keys), "all|fixed_window=a") {
 		t.Errorf("GET /admin/metrics: %s, %v\n%s", resp.Status, err, keys)
 	}
 	time.Sleep(200 * time.Millisecond) // what is asked of Redis in the background

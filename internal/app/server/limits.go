@@ -111,7 +111,7 @@ func openRules(conf *config.Config, caps *backends.Caps, log *slog.Logger, metri
 		return openXDS(&conf.XDS, caps, log, metrics, panics)
 	}
 	if !hasRules(conf) {
-		log.Warn("no rules: " + onlySlots)
+		log.Warn("no rules: only slots are served, and a call that asks for a limit gets an error")
 		return noRules{}, nil
 	}
 	return loadRules(conf, caps, log, metrics)

@@ -18,8 +18,6 @@ func (noRules) first() <-chan struct{}                 { return nil }
 func (noRules) run(context.Context) error              { return nil }
 func (noRules) describe(io.Writer) error               { return nil }
 func (noRules) part() web.Part {
-	return web.Part{Name: "rules", Problem: "none: " + onlySlots, Serving: true}
+	return web.Part{Name: "rules", Problem: "none: only slots are served", Serving: true}
 }
 func (noRules) String() string { return "none" }
-
-const onlySlots = "only slots are served, and a call that asks for a limit gets an error"

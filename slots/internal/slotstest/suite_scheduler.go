@@ -21,7 +21,8 @@ func schedulerChecks() []check {
 		{"Raise", checkRaise}, {"LowerAndPause", checkLower}, {"Resize", checkResize}, {"ResizeAndBack", checkResizeBack},
 		{"ChangesInFlight", checkChanges}, {"FasterChanges", checkFasterChanges},
 		{"Names", checkNames}, {"Times", checkTimes}, {"Before1970", checkBefore1970}, {"Sizes", checkSizes},
-		{"HeldWindowScheduler", checkHeldScheduler}, {"HeldTogether", checkHeldTogether}, {"ConnectionsCut", checkCut}, {"Burst", checkBurst},
+		{"HeldWindowScheduler", checkHeldScheduler}, {"HeldTogether", checkHeldTogether},
+		{"ConnectionsCut", checkCut}, {"Burst", checkBurst},
 	}
 }
 
