@@ -29,22 +29,7 @@ func (b *bench) dynamoTable(ctx context.Context) error {
 	fmt.Printf("\nlimits in DynamoDB Local, %d callers per process: calls of DynamoDB for 1,000 decisions, "+
 		"requests per slice,\n"+
 		"decisions/s, P50 and P99 in ms. Only the first two figures say something of AWS\n\n", databaseCallers)
-	for _, v := range testenv.DynamoCredentials() {
-		name, value, _ := strings.Cut(v, "=")
-		if err := os.Setenv(name, value); err != nil {
-			return err
-		}
-	}
-	skipped, err := withServers("dynamodb", func(tb *benchTB) error {
-		url := testenv.DynamoTable(testenv.StartDynamoDB(tb, testenv.InMemory).URL, "limits")
-		store, err := openDynamo(url)
-		if err != nil {
-			return err
-		}
-		defer store.Close()
-		if _, err := store.Migrate(ctx); err != nil {
-			return err
-		}
+	return withDynamo(ctx, "dynamodb", func(_ *dynamodb.Backend, url string) error {
 		for _, l := range dynamoLoads {
 			if !b.only.MatchString("dynamodb " + l.name) {
 				continue
@@ -55,6 +40,28 @@ func (b *bench) dynamoTable(ctx context.Context) error {
 			}
 		}
 		return nil
+	})
+}
+
+// withDynamo starts DynamoDB Local for a table, with the store's table in it.
+func withDynamo(ctx context.Context, table string, measure func(store *dynamodb.Backend, url string) error) error {
+	for _, v := range testenv.DynamoCredentials() {
+		name, value, _ := strings.Cut(v, "=")
+		if err := os.Setenv(name, value); err != nil {
+			return err
+		}
+	}
+	skipped, err := withServers(table, func(tb *benchTB) error {
+		url := testenv.DynamoTable(testenv.StartDynamoDB(tb, testenv.InMemory).URL, "limits")
+		store, err := openDynamo(url)
+		if err != nil {
+			return err
+		}
+		defer store.Close()
+		if _, err := store.Migrate(ctx); err != nil {
+			return err
+		}
+		return measure(store, url)
 	})
 	if skipped != "" {
 		fmt.Println("not run:", skipped)

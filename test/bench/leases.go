@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/headgate-rls/headgate/backends"
+	"github.com/headgate-rls/headgate/backends/dynamodb"
 	"github.com/headgate-rls/headgate/backends/memory"
 	"github.com/headgate-rls/headgate/limit"
 )
@@ -22,7 +23,7 @@ func (b *bench) leaseTable(ctx context.Context) error {
 	fmt.Printf("\nrequests in flight: CPU µs per acquire and per release, in slices of %d, "+
 		"beside others under the same key\n\n", leaseSlice)
 	fmt.Printf("%-10s %10s %9s %9s %9s %9s\n", "backend", "in flight", "acquire", "+ Redis", "release", "+ Redis")
-	return b.eachLeaseStore(ctx, func(s *leaseStore) error {
+	err := b.eachLeaseStore(ctx, func(s *leaseStore) error {
 		for _, others := range []int{10, 1_000, 10_000} {
 			if err := s.pairs(ctx, others); err != nil {
 				return err
@@ -30,7 +31,73 @@ func (b *bench) leaseTable(ctx context.Context) error {
 		}
 		return s.expire(ctx)
 	})
+	if err != nil {
+		return err
+	}
+	return b.storedLeases(ctx)
 }
+
+// storedLeases measures acquire and release in databases and in DynamoDB Local. Their slices take turns at one key.
+func (b *bench) storedLeases(ctx context.Context) error {
+	fmt.Printf("\nthe same in databases: ms per slice of %d, and µs of headgate's CPU per request\n\n", leaseSlice)
+	fmt.Printf("%-10s %10s %9s %9s %9s\n", "backend", "in flight", "acquire", "release", "CPU")
+	measure := func(name string, be backends.Backend) error {
+		s := &leaseStore{effort: b.effort, name: name, be: be, pids: []int{os.Getpid()},
+			at: func() limit.Instant { return limit.InstantOf(time.Now()) }}
+		s.leaseTakes = max(s.leaseTakes/20, 1)
+		return errors.Join(s.stored(ctx, 10), s.stored(ctx, storedMost-leaseSlice))
+	}
+	err := eachLimitDB("leases", func(db *limitDB) error {
+		if err := db.prepare(ctx); err != nil {
+			return err
+		}
+		store, err := db.open("")
+		if err != nil {
+			return err
+		}
+		defer store.Close()
+		return measure(db.name, store)
+	})
+	if err != nil {
+		return err
+	}
+	return withDynamo(ctx, "leases", func(store *dynamodb.Backend, _ string) error { return measure("dynamodb", store) })
+}
+
+// stored measures acquire and release beside others by the time that they take.
+func (s *leaseStore) stored(ctx context.Context, others int) error {
+	l := limit.MustNew(limit.Spec{Algorithm: limit.Concurrency, Max: storedMost, Window: time.Hour})
+	op := limit.Op{Key: limit.Key{Group: "leases beside " + strconv.Itoa(others), Limit: "c"}, Limit: l, Cost: 1}
+	if _, err := s.do(ctx, op, "other", others); err != nil {
+		return err
+	}
+	var took [2]time.Duration
+	before, err := cpuTimes(s.pids)
+	if err != nil {
+		return err
+	}
+	for range s.leaseTakes {
+		for i, cost := range []int64{1, -1} {
+			start := time.Now()
+			op.Cost = cost
+			if _, err := s.do(ctx, op, "mine", leaseSlice); err != nil {
+				return err
+			}
+			took[i] += time.Since(start)
+		}
+	}
+	after, err := cpuTimes(s.pids)
+	if err != nil {
+		return err
+	}
+	each := func(d time.Duration) float64 { return float64(d.Microseconds()) / float64(s.leaseTakes) }
+	fmt.Printf("%-10s %10d %9.2f %9.2f %9.1f\n", s.name, others, each(took[0])/1000, each(took[1])/1000,
+		each(after[0]-before[0])/leaseSlice)
+	return nil
+}
+
+// storedMost is how many requests in flight a limit in a database may allow.
+const storedMost = 256
 
 // A leaseStore is a backend with leases, and whose CPU time it takes.
 type leaseStore struct {

@@ -71,7 +71,8 @@ func rowsOf(table string) (rows []string, figures int) {
 		}
 		return rows, 5
 	case "leases": // the last row of each store says how many leases expired
-		return []string{"memory", "memory", "memory", "memory", "redis", "redis", "redis", "redis"}, 3
+		return []string{"memory", "memory", "memory", "memory", "redis", "redis", "redis", "redis", "sqlite", "sqlite",
+			"postgres", "postgres", "mariadb", "mariadb", "dynamodb", "dynamodb"}, 3
 	case "reservations":
 		return []string{"memory", "memory", "memory", "redis", "redis", "redis"}, 4
 	case "envoy":
