@@ -23,6 +23,7 @@ type composeFile struct {
 		Volumes     []string
 		Healthcheck *struct{ Test []string }
 		DependsOn   map[string]struct{ Condition string } `yaml:"depends_on"`
+		Profiles    []string
 	}
 	Volumes map[string]any
 }
@@ -41,8 +42,8 @@ func checkCompose(text string) (found []string) {
 	if err := yaml.Unmarshal([]byte(text), &c); err != nil {
 		return append(found, err.Error())
 	}
-	for name, needs := range map[string][]string{"gateway": {"postgres", "kafka", "redis"},
-		"sender": {"postgres", "kafka"}} {
+	for name, needs := range map[string][]string{"gateway-outbox": {"postgres", "kafka", "redis"},
+		"gateway-direct": {"postgres", "kafka", "redis"}, "sender": {"postgres", "kafka"}} {
 		for _, need := range needs {
 			if c.Services[name].DependsOn[need].Condition != "service_healthy" {
 				found = append(found, name+" does not wait until "+need+" is healthy")
@@ -53,6 +54,12 @@ func checkCompose(text string) (found []string) {
 		}
 		if c.Services[name].Build == nil {
 			found = append(found, name+" is not built")
+		}
+	}
+	for _, way := range []string{"outbox", "direct"} { // each has the profile of its name
+		s := c.Services["gateway-"+way]
+		if len(s.Profiles) != 1 || s.Profiles[0] != way || s.Environment["NOTIFY_GATEWAY_DELIVERY"] != way {
+			found = append(found, "gateway-"+way+" is not the gateway of that profile")
 		}
 	}
 	for name, s := range c.Services {
@@ -77,7 +84,8 @@ func checkCompose(text string) (found []string) {
 // checkComposeSettings holds the variables of both programs to their settings.
 func checkComposeSettings(c composeFile) (found []string) {
 	for service, table := range map[string]settings.Program{
-		"gateway": new(gateway.Settings).Program(), "sender": new(serve.SenderSettings).Program(),
+		"gateway-outbox": new(gateway.Settings).Program(), "gateway-direct": new(gateway.Settings).Program(),
+		"sender": new(serve.SenderSettings).Program(),
 	} {
 		var environ []string
 		for name, value := range c.Services[service].Environment {
@@ -119,6 +127,7 @@ func TestComposeFileStartsInOrder(t *testing.T) {
 		{"image: redis:7", "image: redis"}:                                  "image without a version",
 		{"NOTIFY_GATEWAY_REDIS:", "NOTIFY_GATEWAY_REDSI:"}:                  "NOTIFY_GATEWAY_REDSI",
 		{"NOTIFY_GATEWAY_DELIVERY: outbox", "NOTIFY_GATEWAY_DELIVERY: box"}: "--delivery",
+		{"profiles: [direct]", "profiles: [outbox]"}:                        "gateway-direct is not",
 	} {
 		changed := strings.Replace(text, change[0], change[1], 1)
 		if found := strings.Join(checkCompose(changed), "\n"); changed == text || found == "" ||
