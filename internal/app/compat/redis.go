@@ -90,7 +90,10 @@ func (r *redisURL) servers(t *translation) bool {
 	case "tcp", "tcp4", "tcp6":
 		return r.tcp(t, list)
 	case "unix":
-		if r.mode != "" || !strings.HasPrefix(text, "/") {
+		if r.mode != "" { // the reference reaches those by TCP, whatever this variable says
+			return r.tcp(t, list)
+		}
+		if !strings.HasPrefix(text, "/") {
 			t.failf("REDIS_SOCKET_TYPE",
 				"is unix, and REDIS_URL is not the path of a socket; set REDIS_SOCKET_TYPE=tcp for servers")
 			return false

@@ -101,7 +101,7 @@ var variables = []variable{
 	{"MEMCACHE_TLS_CACERT", "", text, Ignored, noMemcache},
 	{"MEMCACHE_TLS_SKIP_HOSTNAME_VERIFICATION", "false", boolean, Ignored, noMemcache},
 
-	{"REDIS_SOCKET_TYPE", "unix", text, Mapped, "`unix` or `tcp`"},
+	{"REDIS_SOCKET_TYPE", "unix", text, Mapped, "`unix` or `tcp`; a Cluster and Sentinels are reached by TCP without it"},
 	{"REDIS_TYPE", "SINGLE", text, Mapped, "`SINGLE`, `SENTINEL` or `CLUSTER`, in any case; others are an error"},
 	{"REDIS_URL", "/var/run/nutcracker/ratelimit.sock", text, Mapped,
 		"must be set; `host:port` or `redis://user:password@host:port/db`, a list for a Cluster, " +
