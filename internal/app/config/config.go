@@ -162,6 +162,9 @@ func (c *Config) table() []settings.Setting {
 		settings.Group("Changes of rules", c.changeSettings()))
 }
 
+// DefaultRules is what is served where no setting names rules.
+const DefaultRules = "rules"
+
 // SkipRules is the --rules-errors that starts without broken files.
 const SkipRules = "skip"
 
