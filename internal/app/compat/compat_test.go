@@ -73,7 +73,8 @@ func TestEachVariableBecomesItsSetting(t *testing.T) {
 		{"LOG_LEVEL=warning", "log-level", "warn"},
 		{"LOG_LEVEL=fatal", "log-level", "error"},
 		{"LOG_LEVEL=panic", "log-level", "error"},
-		{"LOG_FORMAT=JSON", "log-format", "json"},
+		{"LOG_FORMAT=JSON", "log-format", "logrus"},
+		{"LOG_FORMAT=text", "log-format", "text"},
 
 		{"", "rules-files", "dot"},
 		{"RUNTIME_IGNOREDOTFILES=true", "rules-files", "all"},

@@ -5,6 +5,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	"github.com/headgate-rls/headgate/internal/kit/settings"
 )
 
 // A mapping is a row of the table of settings: which variables of the reference make it, and how.
@@ -201,9 +203,12 @@ func logLevel(t *translation) []string {
 	return []string{level}
 }
 
+// logFormats are headgate's, by the reference's.
+var logFormats = map[string]string{"text": "text", "json": settings.LogrusFormat}
+
 func logFormat(t *translation) []string {
-	format := strings.ToLower(t.text("LOG_FORMAT"))
-	if format != "text" && format != "json" {
+	format, ok := logFormats[strings.ToLower(t.text("LOG_FORMAT"))]
+	if !ok {
 		t.failf("LOG_FORMAT", "must be text or json, not %q", t.text("LOG_FORMAT"))
 	}
 	if !t.set("LOG_FORMAT") {

@@ -56,7 +56,9 @@ var variables = []variable{
 			"and a client may show none"},
 
 	{"LOG_LEVEL", "WARN", text, Mapped, "not set: info; `trace` is debug, `fatal` and `panic` are error"},
-	{"LOG_FORMAT", "text", text, Mapped, ""},
+	{"LOG_FORMAT", "text", text, Mapped,
+		"`json`: lines have `@timestamp`, `@message` and `level` with the reference's names and levels; texts and the " +
+			"other fields are headgate's"},
 
 	{"CONFIG_TYPE", "FILE", text, Mapped, "`FILE` or `GRPC_XDS_SOTW`; others are an error"},
 	{"FORCE_START_WITHOUT_INITIAL_CONFIG", "false", boolean, Mapped,
