@@ -226,7 +226,7 @@ func (c *Config) listenerSettings() []settings.Setting {
 		settings.Row("http", &c.HTTP, ":8080",
 			"`address` of /json, /healthcheck and /readyz; empty: disabled", settings.Listens),
 		settings.Row("debug", &c.Debug, "127.0.0.1:6070",
-			"`address` of /metrics, /rlconfig and /debug/pprof/; empty: disabled", settings.Listens),
+			"`address` of /metrics, /rlconfig, /stats and /debug/pprof/, and of a list of them; empty: disabled", settings.Listens),
 		settings.Row("metrics", &c.Metrics, "",
 			"`address` of /metrics alone; empty: the --debug address serves it", settings.Listens),
 		settings.Row("metrics-path", &c.MetricsPath, "/metrics", "`path` of the metrics", settings.Check(metricsPath)),
