@@ -14,7 +14,7 @@ func nothingGiven(string) bool { return false }
 func with(t *testing.T, more ...string) []string {
 	dir := t.TempDir()
 	mkdir(t, filepath.Join(dir, "config"))
-	return append([]string{"RUNTIME_ROOT=" + dir, "REDIS_SOCKET_TYPE=tcp", "REDIS_URL=r:1"}, more...)
+	return append([]string{"RUNTIME_ROOT=" + dir, "REDIS_SOCKET_TYPE=tcp", "REDIS_URL=r:1", "USE_STATSD=false"}, more...)
 }
 
 func mkdir(t *testing.T, dir string) {
@@ -124,6 +124,16 @@ func TestEachVariableBecomesItsSetting(t *testing.T) {
 		{"USE_PROMETHEUS=true PROMETHEUS_PATH=/m", "metrics-path", "/m"},
 		{"", "reference-metrics", "true"},
 		{"NEAR_LIMIT_RATIO=0.5", "near-limit-ratio", "0.5"},
+		{"USE_STATSD= STATSD_HOST=h", "statsd", unset},
+		{"STATSD_HOST=h", "statsd", unset},
+		{"USE_STATSD=true", "statsd", "localhost:8125"},
+		{"USE_STATSD=true STATSD_HOST=:: STATSD_PORT=1", "statsd", "[::]:1"},
+		{"USE_STATSD=true DISABLE_STATS=true", "statsd", unset},
+		{"USE_STATSD=true", "statsd-protocol", "tcp"},
+		{"USE_STATSD=true STATSD_PROTOCOL=udp", "statsd-protocol", "udp"},
+		{"STATSD_PROTOCOL=udp", "statsd-protocol", unset},
+		{"USE_STATSD=true STATS_FLUSH_INTERVAL=1s", "statsd-interval", "1s"},
+		{"USE_STATSD=true EXTRA_TAGS=a:b,c:d", "statsd-tag", "a:b|c:d"},
 	} {
 		res, err := Translate(with(t, strings.Fields(c.env)...), nothingGiven)
 		if err != nil {
@@ -219,6 +229,8 @@ func TestWhatCannotBeMappedIsAnError(t *testing.T) {
 		{"LOG_FORMAT=xml", `LOG_FORMAT: must be text or json, not "xml"`},
 		{"SHADOW_MODE=perhaps", `SHADOW_MODE: must be true or false, not "perhaps"`},
 		{"PORT=http", `PORT: "http" is not a port`},
+		{"USE_STATSD=true STATSD_PROTOCOL=unix", `STATSD_PROTOCOL: must be tcp or udp, not "unix"`},
+		{"USE_STATSD=true EXTRA_TAGS=a", `EXTRA_TAGS: want key:value, separated by commas, not "a"`},
 		{"NEAR_LIMIT_RATIO=1.5", "NEAR_LIMIT_RATIO: want a number from 0 to 1"},
 		{"NEAR_LIMIT_RATIO=NaN", "NEAR_LIMIT_RATIO: want a number from 0 to 1"},
 		{"GRPC_MAX_CONNECTION_AGE=-1s", "GRPC_MAX_CONNECTION_AGE: "},
@@ -243,9 +255,14 @@ func TestWhatCannotBeMappedIsAnError(t *testing.T) {
 
 func TestWhatHasNoEffectIsToldOf(t *testing.T) {
 	for _, c := range []struct{ env, warning, note, ignored string }{
-		{"USE_STATSD=true", "USE_STATSD: statsd is not served", "", ""},
-		{"USE_STATSD=false STATSD_HOST=h", "", "", "STATSD_HOST"},
-		{"USE_DOG_STATSD=true", "USE_DOG_STATSD: statsd is not served", "", ""},
+		{"USE_STATSD=true EXTRA_TAGS=a:b", "", "", ""},
+		{"USE_STATSD=false STATSD_HOST=h", "", "", ""},
+		{"USE_STATSD= STATSD_HOST=h", "USE_STATSD is not set, and no metrics are sent; the reference sends them to " +
+			"STATSD_HOST:STATSD_PORT, here h:8125: set USE_STATSD=true for that, or USE_STATSD=false", "", ""},
+		{"USE_STATSD= USE_PROMETHEUS=true", "", "", ""},
+		{"USE_STATSD= DISABLE_STATS=true", "", "", ""},
+		{"USE_STATSD=true STATSD_PORT=tcp://10.0.0.1:8125", "STATSD_PORT is ignored: Kubernetes set it", "", ""},
+		{"USE_DOG_STATSD=true", "USE_DOG_STATSD: DogStatsD is not spoken", "", ""},
 		{"REDIS_PERSECOND=true REDIS_PERSECOND_URL=p:1",
 			"REDIS_PERSECOND: limits per second are kept in the Redis of REDIS_URL", "", "REDIS_PERSECOND_URL"},
 		{"REDIS_PERSECOND=false", "", "", ""},
@@ -273,7 +290,7 @@ func TestWhatHasNoEffectIsToldOf(t *testing.T) {
 		{"SHADOW_MDE=true", "environment variable SHADOW_MDE has no effect; did you mean SHADOW_MODE?", "", ""},
 		{"REDIS_AUT=secret redis_tls=true", "variable REDIS_AUT has no effect; did you mean REDIS_AUTH?\n" +
 			"environment variable redis_tls has no effect; did you mean REDIS_TLS?", "", ""},
-		{"REDIS_PERSECOND_UR=x STATSD_HOSTS=x", "", "", ""}, // what they are like has no effect either
+		{"REDIS_PERSECOND_UR=x MEMCACHE_SRVS=x", "", "", ""}, // what they are like has no effect either
 		{"REDIS_PORT=tcp://10.0.0.1:6379 REDIS_PORT_6379_TCP_ADDR=10.0.0.1 REDIS_SERVICE_HOST=10.0.0.1 REDIS_HOST=r " +
 			"HOSTS=h POST=1 TLS_CERT=c", "", "", ""},
 	} {

@@ -5,8 +5,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-
-	"github.com/headgate-rls/headgate/internal/kit/settings"
 )
 
 // A mapping is a row of the table of settings: which variables of the reference make it, and how.
@@ -76,11 +74,14 @@ var mappings = []mapping{
 	copied("remaining-header", "LIMIT_REMAINING_HEADER"),
 	copied("reset-header", "LIMIT_RESET_HEADER"),
 
-	{"metrics", []string{"USE_PROMETHEUS", "PROMETHEUS_ADDR", "PROMETHEUS_MAPPER_YAML", "USE_STATSD", "USE_DOG_STATSD"},
-		metrics},
+	{"metrics", []string{"USE_PROMETHEUS", "PROMETHEUS_ADDR", "PROMETHEUS_MAPPER_YAML"}, metrics},
 	{"metrics-path", []string{"PROMETHEUS_PATH"}, metricsPath},
 	{"reference-metrics", nil, always("true")},
 	copied("near-limit-ratio", "NEAR_LIMIT_RATIO"),
+	{"statsd", []string{"USE_STATSD", "STATSD_HOST", "STATSD_PORT", "DISABLE_STATS"}, statsd},
+	{"statsd-protocol", []string{"STATSD_PROTOCOL"}, overStatsD(statsdProtocol)},
+	{"statsd-tag", []string{"EXTRA_TAGS"}, extraTags},
+	{"statsd-interval", []string{"STATS_FLUSH_INTERVAL"}, overStatsD(copy1("STATS_FLUSH_INTERVAL"))},
 }
 
 // always returns what makes a setting of nothing.
@@ -204,7 +205,7 @@ func logLevel(t *translation) []string {
 }
 
 // logFormats are headgate's, by the reference's.
-var logFormats = map[string]string{"text": "text", "json": settings.LogrusFormat}
+var logFormats = map[string]string{"text": "text", "json": "logrus"}
 
 func logFormat(t *translation) []string {
 	format, ok := logFormats[strings.ToLower(t.text("LOG_FORMAT"))]
@@ -280,12 +281,6 @@ func emptyRules(t *translation) []string {
 }
 
 func metrics(t *translation) []string {
-	for _, name := range []string{"USE_STATSD", "USE_DOG_STATSD"} {
-		if t.set(name) && t.on(name) {
-			t.warn("%s: %s", name, strings.ReplaceAll(noStatsd, "`", ""))
-			break
-		}
-	}
 	if !t.on("USE_PROMETHEUS") {
 		return nil
 	}

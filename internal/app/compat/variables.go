@@ -27,7 +27,6 @@ const (
 	builtIn    = "calls to Redis are batched, bounded and guarded by a breaker without it"
 	notXDS     = "headgate tries again after 0.5 to 30 seconds, by chance"
 	noMemcache = "see `BACKEND_TYPE`"
-	noStatsd   = "statsd is not served; metrics are served for Prometheus, on `PROMETHEUS_ADDR` or the debug port"
 	perSecond  = "see `REDIS_PERSECOND`"
 )
 
@@ -174,15 +173,19 @@ var variables = []variable{
 		"not read; a warning if the file exists: metrics have the names of the reference's own mapping"},
 	{"PROMETHEUS_RESPONSE_TIME_AS_MILLISECONDS", "false", boolean, Warned, "response times are in seconds"},
 	{"NEAR_LIMIT_RATIO", "0.8", ratio, Mapped, ""},
-	{"USE_STATSD", "true", boolean, Mapped, "true: a warning that " + noStatsd},
-	{"STATSD_HOST", "localhost", text, Ignored, "see `USE_STATSD`"},
-	{"STATSD_PORT", "8125", number, Ignored, "see `USE_STATSD`"},
-	{"USE_DOG_STATSD", "false", boolean, Mapped, "as `USE_STATSD`"},
-	{"USE_DOG_STATSD_MOGRIFIERS", "", text, Ignored, "see `USE_STATSD`, as all `DOG_STATSD_MOGRIFIER_*`"},
-	{"STATS_FLUSH_INTERVAL", "10s", duration, Ignored, "metrics are true when they are read"},
-	{"DISABLE_STATS", "false", boolean, Ignored, "metrics cost nothing until they are read"},
-	{"EXTRA_TAGS", "", text, Warned, "labels are not added to metrics: let Prometheus add them as it scrapes"},
-
+	{"USE_STATSD", "true", boolean, Mapped,
+		"must be true for metrics to be sent; not set: a warning, and none are; by the reference's names, but without " +
+			"`domain_not_found`, `over_limit_with_local_cache`, `localcache`, `cx_total`, `cx_local_close` and `runtime`"},
+	{"STATSD_HOST", "localhost", text, Mapped, ""},
+	{"STATSD_PORT", "8125", port, Mapped, ""},
+	{"STATSD_PROTOCOL", "tcp", text, Mapped, "`tcp` or `udp`"},
+	{"USE_DOG_STATSD", "false", boolean, Warned, "DogStatsD is not spoken; USE_STATSD=true sends metrics as StatsD, and " +
+		"they are served for Prometheus, on PROMETHEUS_ADDR or the debug port"},
+	{"USE_DOG_STATSD_MOGRIFIERS", "", text, Ignored, "see `USE_DOG_STATSD`, as all `DOG_STATSD_MOGRIFIER_*`"},
+	{"STATS_FLUSH_INTERVAL", "10s", duration, Mapped, ""},
+	{"DISABLE_STATS", "false", boolean, Mapped, "true: metrics are not sent"},
+	{"EXTRA_TAGS", "", text, Mapped, "`key:value`, separated by commas, for StatsD; metrics for Prometheus do not have " +
+		"them: let it add labels as it scrapes"},
 	{"TRACING_ENABLED", "false", boolean, Mapped,
 		"`OTEL_EXPORTER_OTLP_*` have their meaning; [spans](operations.md#tracing) are headgate's, without values of " +
 			"descriptors; W3C Trace Context is read, B3 is not; if `OTEL_TRACES_EXPORTER` is set, no `TRACING_*` has an effect"},

@@ -55,6 +55,7 @@ type Config struct {
 	MetricsPath      string
 	ReferenceMetrics bool
 	NearLimitRatio   string
+	StatsD           StatsD
 
 	Charge         string
 	Overflow       string
@@ -150,7 +151,7 @@ func (c *Config) table() []settings.Setting {
 	return slices.Concat(
 		settings.Group("Rules and their store", c.ruleSettings()),
 		settings.Group("Rules by xDS", c.xdsSettings()),
-		settings.Group("Addresses", c.listenerSettings()),
+		settings.Group("Addresses", c.listenerSettings(), c.StatsD.settings(&c.ReferenceMetrics)),
 		settings.Group("What is decided", c.decisionSettings()),
 		settings.Group("What answers have", c.answerSettings()),
 		settings.Group("Requests in flight", c.leaseSettings()),
@@ -226,7 +227,8 @@ func (c *Config) listenerSettings() []settings.Setting {
 		settings.Row("http", &c.HTTP, ":8080",
 			"`address` of /json, /healthcheck and /readyz; empty: disabled", settings.Listens),
 		settings.Row("debug", &c.Debug, "127.0.0.1:6070",
-			"`address` of /metrics, /rlconfig, /stats and /debug/pprof/, and of a list of them; empty: disabled", settings.Listens),
+			"`address` of /metrics, /rlconfig, /stats and /debug/pprof/, and of a list of them; empty: disabled",
+			settings.Listens),
 		settings.Row("metrics", &c.Metrics, "",
 			"`address` of /metrics alone; empty: the --debug address serves it", settings.Listens),
 		settings.Row("metrics-path", &c.MetricsPath, "/metrics", "`path` of the metrics", settings.Check(metricsPath)),

@@ -35,6 +35,7 @@ type Metrics struct {
 	rows     []metrics.Row
 
 	log    *slog.Logger
+	levels bool // whether series have all levels of a rule, for StatsD
 	warned atomic.Bool
 
 	mu     sync.RWMutex
@@ -42,10 +43,11 @@ type Metrics struct {
 	bytes  int // of the labels of series
 }
 
-// hitLabels are the labels of a series of hits. Empty ones are left out.
-type hitLabels struct{ domain, key1, key2 string }
+// hitLabels are the labels of a series of hits. Empty ones are left out. rest are the levels below, which StatsD has
+// and Prometheus has not.
+type hitLabels struct{ domain, key1, key2, rest string }
 
-func (l hitLabels) size() int { return len(l.domain) + len(l.key1) + len(l.key2) }
+func (l hitLabels) size() int { return len(l.domain) + len(l.key1) + len(l.key2) + len(l.rest) }
 
 // A hitSeries is what is counted under some labels.
 type hitSeries struct {
@@ -86,9 +88,10 @@ var figures = []struct{ name, figure string }{
 	{"ratelimit_localcache_evacuateCount", "headgate_denycache_evictions_total"},
 }
 
-// New returns the metrics of the reference for services that count in of, too.
-func New(of *ratelimit.Metrics, log *slog.Logger) *Metrics {
-	m := &Metrics{of: of, log: log, series: map[hitLabels]*hitSeries{}}
+// New returns the metrics of the reference for services that count in of, too. levels says whether there is a series
+// for each level of a rule, as [Metrics.StatsD] has them; rows add them up.
+func New(of *ratelimit.Metrics, log *slog.Logger, levels bool) *Metrics {
+	m := &Metrics{of: of, log: log, levels: levels, series: map[hitLabels]*hitSeries{}}
 	method := metrics.Closed("grpc_method", "ShouldRateLimit")
 	for i := range hitStats {
 		m.rows = append(m.rows, metrics.Row{Name: "ratelimit_service_rate_limit_" + hitStats[i].name, Help: hitStats[i].help,
@@ -153,9 +156,7 @@ func (m *Metrics) Observe(next ratelimit.Observe) ratelimit.Observe {
 
 // each emits a statistic of all series. Labels that are empty are left out.
 func (m *Metrics) each(value func(*ratelimit.HitCounters) *atomic.Uint64, emit metrics.Emit) {
-	m.mu.RLock()
-	defer m.mu.RUnlock()
-	for l, s := range m.series {
+	for l, n := range m.sums(value) {
 		labels := []string{l.domain, l.key1, l.key2}
 		switch {
 		case l.key1 == "":
@@ -163,8 +164,20 @@ func (m *Metrics) each(value func(*ratelimit.HitCounters) *atomic.Uint64, emit m
 		case l.key2 == "":
 			labels = labels[:2]
 		}
-		emit(labels, float64(value(&s.HitCounters).Load()), nil)
+		emit(labels, float64(n), nil)
 	}
+}
+
+// sums returns a statistic of all series by the labels that Prometheus gets.
+func (m *Metrics) sums(value func(*ratelimit.HitCounters) *atomic.Uint64) map[hitLabels]uint64 {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	sums := make(map[hitLabels]uint64, len(m.series))
+	for l, s := range m.series {
+		l.rest = ""
+		sums[l] += value(&s.HitCounters).Load()
+	}
+	return sums
 }
 
 // GlobalShadow implements [ratelimit.HitMetrics].
@@ -174,6 +187,9 @@ func (m *Metrics) GlobalShadow() { m.shadow.Inc() }
 // domain alone, and beyond those of domains under none.
 func (m *Metrics) Hits(domain, of, label string) *ratelimit.HitCounters {
 	labels := labelsOfHits(domain, label)
+	if !m.levels {
+		labels.rest = ""
+	}
 	m.mu.RLock()
 	s := m.series[labels]
 	known := s != nil && (of == "" || s.rules[rule{domain, of}])
@@ -252,11 +268,11 @@ var statName = strings.NewReplacer(":", "_", "|", "_")
 func labelsOfHits(domain, label string) hitLabels {
 	name := ipv4.ReplaceAllStringFunc(statName.Replace(domain+"."+label),
 		func(ip string) string { return strings.ReplaceAll(ip, ".", "_") })
-	parts := append(strings.SplitN(name, ".", 4), "", "")
-	for i, p := range parts[:3] {
+	parts := append(strings.SplitN(name, ".", 4), "", "")[:4]
+	for i, p := range parts {
 		parts[i] = cutLabel(p)
 	}
-	return hitLabels{parts[0], parts[1], parts[2]}
+	return hitLabels{parts[0], parts[1], parts[2], parts[3]}
 }
 
 // cutLabel returns as much of a label as is kept, as valid UTF-8 of its own memory.
@@ -277,7 +293,7 @@ func Table() string {
 		fmt.Fprintf(&b, "| `ratelimit_service_rate_limit_%s` | `domain`, `key1`, `key2` | %s | %s |\n", hitStats[i].name,
 			hitStats[i].help, strings.ReplaceAll(ours, "|", `\|`))
 	}
-	for _, row := range New(nil, nil).Rows()[numHitStats:] {
+	for _, row := range New(nil, nil, false).Rows()[numHitStats:] {
 		var labels []string
 		for _, name := range row.Labels.Names() {
 			labels = append(labels, "`"+name+"`")

@@ -13,7 +13,9 @@ import (
 
 	"github.com/headgate-rls/headgate/internal/app/candidate"
 	"github.com/headgate-rls/headgate/internal/app/capture"
+	"github.com/headgate-rls/headgate/internal/app/config"
 	"github.com/headgate-rls/headgate/internal/app/refmetrics"
+	"github.com/headgate-rls/headgate/internal/app/statsd"
 	"github.com/headgate-rls/headgate/internal/kit/background"
 	"github.com/headgate-rls/headgate/internal/kit/certs"
 	"github.com/headgate-rls/headgate/internal/kit/metrics"
@@ -34,6 +36,7 @@ type serverMetrics struct {
 	files     fileMetrics
 	answers   metrics.Counters    // of transports that do not count themselves
 	reference *refmetrics.Metrics // nil without --reference-metrics
+	figures   []metrics.Row       // of stores, under the names of the reference
 }
 
 func newMetrics(version string) *serverMetrics {
@@ -52,13 +55,14 @@ const buildName = "headgate_build_info"
 func Rows() []metrics.Row {
 	return slices.Concat(new(fileMetrics).rows(), memoryRows(nil), handshake.NewFailures(nil).Rows(),
 		web.NewRefusals(nil).Rows(), web.NewTurns().Rows(), new(capture.Hub).Rows(), new(candidate.Candidate).Rows(),
+		new(statsd.Sender).Rows(),
 		[]metrics.Row{certRow(),
 			metrics.Build(buildName, "")})
 }
 
-// addReference adds the metrics of envoyproxy/ratelimit.
-func (m *serverMetrics) addReference(log *slog.Logger) {
-	m.reference = refmetrics.New(m.decisions, log)
+// addReference adds the metrics of envoyproxy/ratelimit. levels are for StatsD.
+func (m *serverMetrics) addReference(log *slog.Logger, levels bool) {
+	m.reference = refmetrics.New(m.decisions, log, levels)
 	m.Add(m.reference.Rows()...)
 }
 
@@ -74,8 +78,20 @@ func (m *serverMetrics) hits() ratelimit.HitMetrics {
 func (m *serverMetrics) addFigures(rows []metrics.Row) {
 	m.Add(rows...)
 	if m.reference != nil {
-		m.Add(refmetrics.Figures(rows)...)
+		m.figures = refmetrics.Figures(rows)
+		m.Add(m.figures...)
 	}
+}
+
+// newStatsD returns what sends the metrics of envoyproxy/ratelimit to --statsd, or nil.
+func (m *serverMetrics) newStatsD(conf *config.StatsD, log *slog.Logger) *statsd.Sender {
+	if conf.Address == "" {
+		return nil
+	}
+	s := statsd.New(statsd.Config{Address: conf.Address, Protocol: conf.Protocol, Interval: conf.Interval,
+		Tags: conf.Tags, Metrics: m.reference.StatsD(m.figures), Log: log})
+	m.Add(s.Rows()...)
+	return s
 }
 
 // requests returns what records calls of a transport.
