@@ -35,6 +35,7 @@ type lab struct {
 	home    string
 	gateway string // the program Envoy Gateway
 	model   llmtest.Model
+	redis   *testenv.RedisServer
 	rls     *testenv.Program
 	eg      *testenv.Program
 }
@@ -52,7 +53,8 @@ func start(t *testing.T, service string, cases []scenario, more ...string) *lab 
 	l.backend()
 	l.write(filepath.Join(l.home, "resources", "all.yaml"), l.resources(cases))
 	l.write(filepath.Join(l.home, "standalone.yaml"), l.standalone())
-	l.rls = testenv.StartProgram(t, service, append(l.environment(testenv.StartRedis(t)), more...))
+	l.redis = testenv.StartRedis(t)
+	l.rls = testenv.StartProgram(t, service, append(l.environment(l.redis), more...))
 	l.gateway = gateway
 	l.startGateway()
 	l.await()
@@ -160,9 +162,12 @@ func (l *lab) await() {
 }
 
 // rlconfig returns the rules that the rate limit service has, or why it does not say.
-func (l *lab) rlconfig() string {
+func (l *lab) rlconfig() string { return l.page(debugPort, "/rlconfig") }
+
+// page returns a page of the rate limit service, or why there is none.
+func (l *lab) page(port int, path string) string {
 	client := http.Client{Timeout: 10 * time.Second}
-	resp, err := client.Get(fmt.Sprintf("http://127.0.0.1:%d/rlconfig", debugPort))
+	resp, err := client.Get(fmt.Sprintf("http://127.0.0.1:%d%s", port, path))
 	if err != nil {
 		return err.Error()
 	}
@@ -200,8 +205,9 @@ type request struct {
 
 // An answer is what the client gets.
 type answer struct {
-	status           int
-	limit, remaining string // X-RateLimit-Limit and -Remaining
+	status                  int
+	limit, remaining, reset string // X-RateLimit-Limit, -Remaining and -Reset
+	retryAfter              string
 }
 
 func (l *lab) ask(r request) answer {
@@ -230,5 +236,7 @@ func (l *lab) ask(r request) answer {
 	}
 	_, _ = io.Copy(io.Discard, resp.Body)
 	_ = resp.Body.Close()
-	return answer{resp.StatusCode, resp.Header.Get("X-RateLimit-Limit"), resp.Header.Get("X-RateLimit-Remaining")}
+	h := resp.Header
+	return answer{resp.StatusCode, h.Get("X-RateLimit-Limit"), h.Get("X-RateLimit-Remaining"), h.Get("X-RateLimit-Reset"),
+		h.Get("Retry-After")}
 }
