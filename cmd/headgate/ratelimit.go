@@ -114,8 +114,13 @@ func (m *ratelimitMode) resolve(environ []string) error {
 		return err
 	}
 	m.conf.Warnings = append(m.conf.Warnings, m.res.Warnings...)
-	if _, err := stack.Caps(m.conf.Backend); err != nil {
-		return fmt.Errorf("%s: %w", m.origins()["backend"], err)
+	for flag, url := range map[string]string{"backend": m.conf.Backend, "backend-per-second": m.conf.PerSecond} {
+		if url == "" {
+			continue
+		}
+		if _, err := stack.Caps(url); err != nil {
+			return fmt.Errorf("%s: %w", m.origins()[flag], err)
+		}
 	}
 	return nil
 }

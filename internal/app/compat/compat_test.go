@@ -109,6 +109,16 @@ func TestEachVariableBecomesItsSetting(t *testing.T) {
 		{xds + "FORCE_START_WITHOUT_INITIAL_CONFIG=true HEALTHY_WITH_AT_LEAST_ONE_CONFIG_LOADED=true", "xds-health", "rules"},
 
 		{"", "overflow", "saturate"},
+		{"REDIS_PERSECOND_URL=p:1 REDIS_PERSECOND_SOCKET_TYPE=tcp", "backend-per-second", unset},
+		{"REDIS_PERSECOND=true BACKEND_TYPE=memory", "backend-per-second", unset},
+		{"REDIS_PERSECOND=true REDIS_PERSECOND_URL=p:1 REDIS_PERSECOND_SOCKET_TYPE=tcp REDIS_PERSECOND_AUTH=u:p " +
+			"REDIS_AUTH=other REDIS_PERSECOND_POOL_SIZE=30 REDIS_POOL_SIZE=40 REDIS_PERSECOND_TIMEOUT=1s CACHE_KEY_PREFIX=a:",
+			"backend-per-second", "redis://u:p@p:1?dial_timeout=1s&pool_size=30&prefix=a%3Aheadgate%3A&timeout=1s"},
+		{"REDIS_PERSECOND=true REDIS_PERSECOND_URL=/run/s REDIS_LAYOUT=envoy", "backend-per-second",
+			"redis+unix:///run/s?layout=envoy"},
+		{"REDIS_PERSECOND=true REDIS_PERSECOND_URL=m,s1:1 REDIS_PERSECOND_TYPE=sentinel REDIS_PERSECOND_TLS=true " +
+			"REDIS_PERSECOND_SENTINEL_AUTH=sp REDIS_PERSECOND_AUTH_FILE=/f REDIS_TLS_CACERT=/a", "backend-per-second",
+			"rediss+sentinel://s1:1/m?ca=%2Fa&password_file=%2Ff&sentinel_password=sp"},
 		{"SHADOW_MODE=true", "shadow-mode", "true"},
 		{"QUOTA_MODE=1", "quota-mode", "1"},
 		{"USE_CALENDAR_MONTH_RATE_LIMIT=true", "calendar-months", "true"},
@@ -214,7 +224,12 @@ func TestWhatCannotBeMappedIsAnError(t *testing.T) {
 		{"REDIS_TLS=true REDIS_TLS_CLIENT_CERT=c", "REDIS_TLS_CLIENT_CERT: and REDIS_TLS_CLIENT_KEY go together"},
 		{"REDIS_AWS_IAM_AUTH=true", "REDIS_AWS_IAM_AUTH: is not supported"},
 		{"REDIS_LAYOUT=list", `REDIS_LAYOUT: want headgate or envoy, not "list"`},
-		{"REDIS_LAYOUT=envoy REDIS_PERSECOND=true", "REDIS_LAYOUT: envoy does not go with REDIS_PERSECOND"},
+		{"REDIS_PERSECOND=true", "REDIS_PERSECOND_URL: must be set, because REDIS_PERSECOND is true"},
+		{"REDIS_PERSECOND=true REDIS_PERSECOND_URL=secret@h:1 REDIS_PERSECOND_SOCKET_TYPE=tcp",
+			"REDIS_PERSECOND_URL: element 1 of 1 must be host:port or"},
+		{"REDIS_PERSECOND=true REDIS_PERSECOND_URL=h:1", "REDIS_PERSECOND_SOCKET_TYPE: is unix, and REDIS_PERSECOND_URL is " +
+			"not the path of a socket; set REDIS_PERSECOND_SOCKET_TYPE=tcp"},
+		{"REDIS_PERSECOND=true REDIS_PERSECOND_URL=h:1 REDIS_PERSECOND_TYPE=ring", "REDIS_PERSECOND_TYPE: must be SINGLE"},
 		{"REDIS_LAYOUT=envoy EXPIRATION_JITTER_MAX_SECONDS=long", "EXPIRATION_JITTER_MAX_SECONDS: "},
 		{"BACKEND_TYPE=memcache", "BACKEND_TYPE: memcache is not supported"},
 		{"BACKEND_TYPE=disk", `BACKEND_TYPE: must be redis or memory, not "disk"`},
@@ -263,8 +278,10 @@ func TestWhatHasNoEffectIsToldOf(t *testing.T) {
 		{"USE_STATSD= DISABLE_STATS=true", "", "", ""},
 		{"USE_STATSD=true STATSD_PORT=tcp://10.0.0.1:8125", "STATSD_PORT is ignored: Kubernetes set it", "", ""},
 		{"USE_DOG_STATSD=true", "USE_DOG_STATSD: DogStatsD is not spoken", "", ""},
-		{"REDIS_PERSECOND=true REDIS_PERSECOND_URL=p:1",
-			"REDIS_PERSECOND: limits per second are kept in the Redis of REDIS_URL", "", "REDIS_PERSECOND_URL"},
+		{"REDIS_PERSECOND=true REDIS_PERSECOND_URL=p:1 REDIS_PERSECOND_SOCKET_TYPE=tcp REDIS_TLS_CACERT=/a " +
+			"REDIS_PERSECOND_TLS=true", "", "", ""},
+		{"REDIS_PERSECOND=true REDIS_PERSECOND_URL=p:1 REDIS_PERSECOND_SOCKET_TYPE=tcp REDIS_PERSECOND_SENTINEL_AUTH=secret",
+			"REDIS_PERSECOND_SENTINEL_AUTH has no effect, because REDIS_PERSECOND_TYPE is not SENTINEL", "", ""},
 		{"REDIS_PERSECOND=false", "", "", ""},
 		{"TRACING_ENABLED=true", "", "B3 headers are not read", ""},
 		{"TRACING_ENABLED=true TRACING_EXPORTER_PROTOCOL=udp OTEL_TRACES_EXPORTER=none", "",
@@ -290,7 +307,7 @@ func TestWhatHasNoEffectIsToldOf(t *testing.T) {
 		{"SHADOW_MDE=true", "environment variable SHADOW_MDE has no effect; did you mean SHADOW_MODE?", "", ""},
 		{"REDIS_AUT=secret redis_tls=true", "variable REDIS_AUT has no effect; did you mean REDIS_AUTH?\n" +
 			"environment variable redis_tls has no effect; did you mean REDIS_TLS?", "", ""},
-		{"REDIS_PERSECOND_UR=x MEMCACHE_SRVS=x", "", "", ""}, // what they are like has no effect either
+		{"REDIS_PIPELINE_LIMITS=x MEMCACHE_SRVS=x", "", "", ""}, // what they are like has no effect either
 		{"REDIS_PORT=tcp://10.0.0.1:6379 REDIS_PORT_6379_TCP_ADDR=10.0.0.1 REDIS_SERVICE_HOST=10.0.0.1 REDIS_HOST=r " +
 			"HOSTS=h POST=1 TLS_CERT=c", "", "", ""},
 	} {

@@ -61,6 +61,10 @@ var mappings = []mapping{
 		"REDIS_TLS_SKIP_HOSTNAME_VERIFICATION",
 		"REDIS_POOL_SIZE", "REDIS_TIMEOUT", "CACHE_KEY_PREFIX", "REDIS_LAYOUT", "EXPIRATION_JITTER_MAX_SECONDS"}, backend},
 
+	{"backend-per-second", []string{"REDIS_PERSECOND", "REDIS_PERSECOND_TYPE", "REDIS_PERSECOND_SOCKET_TYPE",
+		"REDIS_PERSECOND_URL", "REDIS_PERSECOND_AUTH", "REDIS_PERSECOND_AUTH_FILE", "REDIS_PERSECOND_SENTINEL_AUTH",
+		"REDIS_PERSECOND_TLS", "REDIS_PERSECOND_POOL_SIZE", "REDIS_PERSECOND_TIMEOUT"}, perSecondBackend},
+
 	{"charge", nil, always("each")},       // refused requests count
 	{"overflow", nil, always("saturate")}, // costs that Envoy reports after the response count
 	{"on-backend-error", nil, always("error")},

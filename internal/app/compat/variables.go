@@ -27,7 +27,7 @@ const (
 	builtIn    = "calls to Redis are batched, bounded and guarded by a breaker without it"
 	notXDS     = "headgate tries again after 0.5 to 30 seconds, by chance"
 	noMemcache = "see `BACKEND_TYPE`"
-	perSecond  = "see `REDIS_PERSECOND`"
+	perSecond  = "as `REDIS_SOCKET_TYPE`, and so on"
 )
 
 // variables are all that the reference reads, in the order of the documentation.
@@ -134,21 +134,22 @@ var variables = []variable{
 	{"REDIS_STARTUP_MAX_INTERVAL", "30s", duration, Ignored, "headgate starts without Redis"},
 	{"REDIS_STARTUP_MAX_ELAPSED_TIME", "0", duration, Ignored, "headgate starts without Redis"},
 	{"REDIS_CLOSE_CONNECTION_ON_READONLY_ERROR", "false", boolean, Ignored, "headgate asks again who is master"},
-	{"REDIS_PERSECOND", "false", boolean, Warned,
-		"limits per second are kept in the Redis of REDIS_URL, as the others; that of REDIS_PERSECOND_URL is not used"},
-	{"REDIS_PERSECOND_SOCKET_TYPE", "unix", text, Ignored, perSecond},
-	{"REDIS_PERSECOND_TYPE", "SINGLE", text, Ignored, perSecond},
-	{"REDIS_PERSECOND_URL", "/var/run/nutcracker/ratelimitpersecond.sock", text, Ignored, perSecond},
-	{"REDIS_PERSECOND_POOL_SIZE", "10", number, Ignored, perSecond},
-	{"REDIS_PERSECOND_AUTH", "", text, Ignored, perSecond},
-	{"REDIS_PERSECOND_AUTH_FILE", "", text, Ignored, perSecond},
-	{"REDIS_PERSECOND_TLS", "false", boolean, Ignored, perSecond},
-	{"REDIS_PERSECOND_SENTINEL_AUTH", "", text, Ignored, perSecond},
-	{"REDIS_PERSECOND_PIPELINE_WINDOW", "0", duration, Ignored, perSecond},
-	{"REDIS_PERSECOND_PIPELINE_LIMIT", "0", number, Ignored, perSecond},
-	{"REDIS_PERSECOND_CLUSTER_PIPELINE_PARALLELISM", "1", number, Ignored, perSecond},
-	{"REDIS_PERSECOND_TIMEOUT", "10s", duration, Ignored, perSecond},
-	{"REDIS_PERSECOND_POOL_ON_EMPTY_BEHAVIOR", "WAIT", text, Ignored, perSecond},
+	{"REDIS_PERSECOND", "false", boolean, Mapped, "true: limits per second are kept in a second Redis; `REDIS_TLS_*`, " +
+		"`CACHE_KEY_PREFIX` and `REDIS_LAYOUT` are for both"},
+	{"REDIS_PERSECOND_SOCKET_TYPE", "unix", text, Mapped, perSecond},
+	{"REDIS_PERSECOND_TYPE", "SINGLE", text, Mapped, ""},
+	{"REDIS_PERSECOND_URL", "/var/run/nutcracker/ratelimitpersecond.sock", text, Mapped,
+		"must be set, if `REDIS_PERSECOND` is true"},
+	{"REDIS_PERSECOND_POOL_SIZE", "10", number, Mapped, ""},
+	{"REDIS_PERSECOND_AUTH", "", text, Mapped, ""},
+	{"REDIS_PERSECOND_AUTH_FILE", "", text, Mapped, ""},
+	{"REDIS_PERSECOND_TLS", "false", boolean, Mapped, ""},
+	{"REDIS_PERSECOND_SENTINEL_AUTH", "", text, Mapped, ""},
+	{"REDIS_PERSECOND_PIPELINE_WINDOW", "0", duration, Ignored, builtIn},
+	{"REDIS_PERSECOND_PIPELINE_LIMIT", "0", number, Ignored, builtIn},
+	{"REDIS_PERSECOND_CLUSTER_PIPELINE_PARALLELISM", "1", number, Ignored, builtIn},
+	{"REDIS_PERSECOND_TIMEOUT", "10s", duration, Mapped, ""},
+	{"REDIS_PERSECOND_POOL_ON_EMPTY_BEHAVIOR", "WAIT", text, Ignored, builtIn},
 	{"LOCAL_CACHE_SIZE_IN_BYTES", "0", number, Ignored, "refusals are repeated without Redis for up to a second, always"},
 	{"EXPIRATION_JITTER_MAX_SECONDS", "300", number, Mapped,
 		"with `REDIS_LAYOUT=envoy`; else keys expire when their window ends"},

@@ -44,6 +44,7 @@ type Config struct {
 	XDS            XDS
 	BackendMigrate bool
 	Backend        string
+	PerSecond      string // the URL of a second store, or empty
 
 	GRPC      string
 	Transport string
@@ -202,6 +203,9 @@ func (c *Config) ruleSettings() []settings.Setting {
 		settings.Row("backend", &c.Backend, "memory://",
 			"`URL` of the store that keeps the counters: memory://, redis://…, postgres://…, mysql://…, "+
 				"sqlite:FILE; see docs/backends.md", settings.URLWithSecret),
+		settings.Row("backend-per-second", &c.PerSecond, "",
+			"`URL` of a second store of the kind of --backend, which keeps the fixed windows of a second; empty: --backend "+
+				"keeps them", settings.URLWithSecret),
 		settings.Row("backend-migrate", &c.BackendMigrate, true,
 			"migrate the schema of a backend in a database at start; if disabled, run headgate migrate"),
 	}

@@ -80,12 +80,17 @@ var hitStats = [numHitStats]struct {
 // A rule is what metrics call one.
 type rule struct{ domain, path string }
 
-// figures are metrics of the reference whose values figures of stores and layers have.
-var figures = []struct{ name, figure string }{
-	{"ratelimit_redis_pool_cx_active", "headgate_redis_pool_connections"},
-	{"ratelimit_localcache_hitCount", "headgate_denycache_hits_total"},
-	{"ratelimit_localcache_entryCount", "headgate_denycache_entries"},
-	{"ratelimit_localcache_evacuateCount", "headgate_denycache_evictions_total"},
+// figures are metrics of the reference whose values figures of stores and layers have; second: those of the store of
+// limits per second.
+var figures = []struct {
+	name, figure string
+	second       bool
+}{
+	{"ratelimit_redis_pool_cx_active", "headgate_redis_pool_connections", false},
+	{"ratelimit_redis_per_second_pool_cx_active", "headgate_redis_pool_connections", true},
+	{"ratelimit_localcache_hitCount", "headgate_denycache_hits_total", false},
+	{"ratelimit_localcache_entryCount", "headgate_denycache_entries", false},
+	{"ratelimit_localcache_evacuateCount", "headgate_denycache_evictions_total", false},
 }
 
 // New returns the metrics of the reference for services that count in of, too. levels says whether there is a series
@@ -128,10 +133,15 @@ var buckets = []float64{.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10}
 // Rows returns the table of the metrics, but those of figures.
 func (m *Metrics) Rows() []metrics.Row { return m.rows }
 
-// Figures returns those of the rows that the reference has, under its names.
-func Figures(rows []metrics.Row) (list []metrics.Row) {
+// Figures returns those of the rows of a store, and of a second one for limits per second, that the reference has,
+// under its names.
+func Figures(rows, second []metrics.Row) (list []metrics.Row) {
 	for _, f := range figures {
-		for _, row := range rows {
+		from := rows
+		if f.second {
+			from = second
+		}
+		for _, row := range from {
 			if row.Name == f.figure {
 				row.Name = f.name
 				list = append(list, row)

@@ -16,6 +16,7 @@ var statNames = map[string]string{
 	"ratelimit_service_total_requests":          "ratelimit_server.{}.total_requests",
 	"ratelimit_service_response_time_seconds":   "ratelimit_server.{}.response_time",
 	"ratelimit_redis_pool_cx_active":            "ratelimit.redis_pool.cx_active",
+	"ratelimit_redis_per_second_pool_cx_active": "ratelimit.redis_per_second_pool.cx_active",
 }
 
 // StatsD returns the metrics as the reference sends them to StatsD. Figures are the rows that [Figures] returned. There

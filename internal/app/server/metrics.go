@@ -14,6 +14,7 @@ import (
 	"github.com/headgate-rls/headgate/internal/app/candidate"
 	"github.com/headgate-rls/headgate/internal/app/capture"
 	"github.com/headgate-rls/headgate/internal/app/config"
+	"github.com/headgate-rls/headgate/internal/app/persecond"
 	"github.com/headgate-rls/headgate/internal/app/refmetrics"
 	"github.com/headgate-rls/headgate/internal/app/statsd"
 	"github.com/headgate-rls/headgate/internal/kit/background"
@@ -74,11 +75,11 @@ func (m *serverMetrics) hits() ratelimit.HitMetrics {
 	return m.reference
 }
 
-// addFigures adds the metrics of a store and its layers.
-func (m *serverMetrics) addFigures(rows []metrics.Row) {
-	m.Add(rows...)
+// addFigures adds the metrics of a store and its layers, and of a second one for limits per second, if there is one.
+func (m *serverMetrics) addFigures(rows, second []metrics.Row) {
+	m.Add(persecond.Figures(rows, second)...)
 	if m.reference != nil {
-		m.figures = refmetrics.Figures(rows)
+		m.figures = refmetrics.Figures(rows, second)
 		m.Add(m.figures...)
 	}
 }
