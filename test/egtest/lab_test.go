@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -27,6 +28,7 @@ const (
 	httpPort    = 18080
 	debugPort   = 16070
 	metricsPort = 19102
+	canaryPorts = 100 // how far those of a second rate limit service are behind those of the first
 )
 
 // A lab is Envoy Gateway, an Envoy, a backend and a rate limit service.
@@ -38,14 +40,23 @@ type lab struct {
 	redis   *testenv.RedisServer
 	rls     *testenv.Program
 	eg      *testenv.Program
+	canary  bool // there is a second rate limit service
 }
 
 // start starts everything, with a rate limit service that is called under the name and
 // the environment of Envoy Gateway's Deployment, and more of it.
 func start(t *testing.T, service string, cases []scenario, more ...string) *lab {
 	t.Helper()
+	l := &lab{t: t}
+	l.start(service, cases, more...)
+	return l
+}
+
+func (l *lab) start(service string, cases []scenario, more ...string) {
+	l.t.Helper()
+	t := l.t
 	gateway := testenv.Built(t, "ENVOY_GATEWAY", "envoy-gateway-1.9.1", "envoy-gateway")
-	l := &lab{t: t, home: t.TempDir()}
+	l.home = t.TempDir()
 	if code, out, errOut := testenv.RunProgram(t, gateway, nil, "certgen", "--local", "--config-home", l.home); code != 0 {
 		t.Fatalf("certgen: %d %s %s", code, out, errOut)
 	}
@@ -55,10 +66,12 @@ func start(t *testing.T, service string, cases []scenario, more ...string) *lab 
 	l.write(filepath.Join(l.home, "standalone.yaml"), l.standalone())
 	l.redis = testenv.StartRedis(t)
 	l.rls = testenv.StartProgram(t, service, append(l.environment(l.redis), more...))
+	if l.canary {
+		testenv.StartProgram(t, program, slices.Concat(l.environment(l.redis), ports(canaryPorts), more))
+	}
 	l.gateway = gateway
 	l.startGateway()
 	l.await()
-	return l
 }
 
 // startGateway starts Envoy Gateway, which starts Envoy.
@@ -140,6 +153,12 @@ func (l *lab) environment(redis *testenv.RedisServer) []string {
 		"PROMETHEUS_MAPPER_YAML=/etc/statsd-exporter/conf.yaml",
 		fmt.Sprintf("GRPC_PORT=%d", grpcPort), fmt.Sprintf("PORT=%d", httpPort), fmt.Sprintf("DEBUG_PORT=%d", debugPort),
 	}
+}
+
+// ports are variables of another rate limit service beside the first.
+func ports(behind int) []string {
+	return []string{fmt.Sprintf("GRPC_PORT=%d", grpcPort+behind), fmt.Sprintf("PORT=%d", httpPort+behind),
+		fmt.Sprintf("DEBUG_PORT=%d", debugPort+behind), fmt.Sprintf("PROMETHEUS_ADDR=:%d", metricsPort+behind)}
 }
 
 // await waits until the rate limit service has the rules of all cases and Envoy limits
