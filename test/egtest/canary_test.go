@@ -11,8 +11,8 @@ import (
 	"github.com/headgate-rls/headgate/test/testenv"
 )
 
-// One pod of headgate beside one of the reference, behind one Service: Envoy asks both, and together they admit what the
-// limit allows. docs/migrate.md has the Deployment that does this in a cluster.
+// One pod of headgate beside one of the reference, behind one Service: Envoy asks both, and together they admit what
+// the limit allows. docs/migrate.md has the Deployment that does this in a cluster.
 func TestCanaryBesideTheReference(t *testing.T) {
 	c := scenario{name: "a canary", host: "canary",
 		rules: "- clientSelectors: [{headers: [{name: x-user-id, type: Distinct}]}]\n  limit: {requests: 100, unit: Hour}"}
