@@ -15,8 +15,8 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// Clients that watch the health of the gRPC port, as they may with the reference, can call headgate. Health/Watch itself
-// needs the other transport.
+// Clients that watch the health of the gRPC port, as they may with the reference, can call headgate. Health/Watch
+// itself needs the other transport.
 func TestWatchOfHealth(t *testing.T) {
 	t.Parallel()
 	root := t.TempDir()
