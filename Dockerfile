@@ -25,6 +25,7 @@ LABEL org.opencontainers.image.title="headgate" \
 USER 65532:65532
 # the service, HTTP, debug, other gRPC services
 EXPOSE 8081 8080 6070 8082
-# Rules are those in /rules, unless --rules names others; to try the image: serve --example
+# Rules are those in /rules, unless --rules names others; to try the image: serve --example. With the environment of
+# envoyproxy/ratelimit, and no setting of headgate, serve does what /bin/ratelimit does.
 ENTRYPOINT ["/headgate"]
 CMD ["serve"]

@@ -6,6 +6,8 @@ set -euo pipefail
 
 cache=${XDG_CACHE_HOME:-$HOME/.cache}/headgate-testenv
 gateway=v1.9.1
+# The commit of the reference that tests compare with, as Go names it.
+reference=v1.4.1-0.20260122083618-3fb702589d36
 
 build() { # folder program package
     local folder=$cache/$1
@@ -20,5 +22,5 @@ build() { # folder program package
 
 build "envoy-gateway-${gateway#v}" envoy-gateway "github.com/envoyproxy/gateway/cmd/envoy-gateway@$gateway"
 # The comparison is left out where the reference cannot be built.
-build ratelimit-reference service_cmd github.com/envoyproxy/ratelimit/src/service_cmd@latest ||
+build ratelimit-reference service_cmd "github.com/envoyproxy/ratelimit/src/service_cmd@$reference" ||
     echo "the reference service cannot be built here; its tests are skipped"

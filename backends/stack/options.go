@@ -17,6 +17,8 @@ type Options struct {
 	Replicas int
 	// Existing: if the store is a file that does not exist, that is an error; it is not created.
 	Existing bool
+	// NameSuffix ends the name of the store in Caps, in the log and in metrics, where there is another one beside it.
+	NameSuffix string
 	// Observe has calls to the store be counted and timed, for [Stack.Figures].
 	Observe bool
 	// Log gets what operators should know: the store fails, is back, is full.

@@ -56,6 +56,7 @@ func New(ctx context.Context, rawURL string, opt Options) (*Stack, error) {
 	if err != nil {
 		return nil, err
 	}
+	caps.Name += opt.NameSuffix
 	s := &Stack{Caps: caps, Registry: registryOf(store), clock: newClock(), opt: opt, store: store}
 	s.wrap(k, common)
 	return s, nil

@@ -61,9 +61,8 @@ func runRatelimit(cmd *cobra.Command, args []string) error {
 			ignored = append(ignored, "an argument")
 		}
 	}
-	m := &ratelimitMode{fs: pflag.NewFlagSet(referenceName, pflag.ContinueOnError)}
-	m.conf = config.Define(m.fs)
-	if err := m.resolve(os.Environ()); err != nil {
+	m, err := newRatelimitMode(os.Environ())
+	if err != nil {
 		return err
 	}
 	if len(ignored) > 0 {
@@ -73,6 +72,16 @@ func runRatelimit(cmd *cobra.Command, args []string) error {
 	if show {
 		return m.print(cmd.OutOrStdout())
 	}
+	return m.serve(cmd)
+}
+
+func newRatelimitMode(environ []string) (*ratelimitMode, error) {
+	m := &ratelimitMode{fs: pflag.NewFlagSet(referenceName, pflag.ContinueOnError)}
+	m.conf = config.Define(m.fs)
+	return m, m.resolve(environ)
+}
+
+func (m *ratelimitMode) serve(cmd *cobra.Command) error {
 	signal.Ignore(syscall.SIGHUP) // of a terminal that closes; SIGTERM drains
 	log := m.conf.Logger(cmd.ErrOrStderr())
 	m.tell(log)
@@ -105,8 +114,13 @@ func (m *ratelimitMode) resolve(environ []string) error {
 		return err
 	}
 	m.conf.Warnings = append(m.conf.Warnings, m.res.Warnings...)
-	if _, err := stack.Caps(m.conf.Backend); err != nil {
-		return fmt.Errorf("%s: %w", m.origins()["backend"], err)
+	for flag, url := range map[string]string{"backend": m.conf.Backend, "backend-per-second": m.conf.PerSecond} {
+		if url == "" {
+			continue
+		}
+		if _, err := stack.Caps(url); err != nil {
+			return fmt.Errorf("%s: %w", m.origins()[flag], err)
+		}
 	}
 	return nil
 }

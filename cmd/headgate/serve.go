@@ -3,9 +3,12 @@ package main
 import (
 	"fmt"
 	"os"
+	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
+	"github.com/headgate-rls/headgate/internal/app/compat"
 	"github.com/headgate-rls/headgate/internal/app/config"
 	"github.com/headgate-rls/headgate/internal/app/server"
 )
@@ -21,7 +24,11 @@ Every flag can also be set in the environment (--log-level as
 HEADGATE_LOG_LEVEL; several values separated by commas) and in the YAML file
 that --config names (log-level: warn). A flag beats the environment, which
 beats the file. Put secrets, such as the password in --backend, into the
-environment or the file: other users of the machine can see flags.`,
+environment or the file: other users of the machine can see flags.
+
+Without any setting, but with variables of envoyproxy/ratelimit such as
+RUNTIME_ROOT and REDIS_URL, serve does what headgate ratelimit does, and logs
+which variables are the reason.`,
 		Example: `  headgate serve --example
   headgate serve --rules rules/ --backend redis://localhost:6379
   headgate serve --rules rules/ --grpc unix:/run/headgate/rls.sock`,
@@ -36,6 +43,18 @@ environment or the file: other users of the machine can see flags.`,
 		return err
 	})
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		inPlace, note := inPlaceOfReference(cmd.Flags(), os.Environ())
+		if inPlace {
+			m, err := newRatelimitMode(os.Environ())
+			if err != nil {
+				return inputError{fmt.Errorf("%s: %w", note, err)}
+			}
+			m.conf.Warnings = append(m.conf.Warnings, note)
+			return m.serve(cmd)
+		}
+		if note != "" {
+			conf.Warnings = append(conf.Warnings, note)
+		}
 		if err := config.Resolve(cmd.Flags(), conf, os.Environ()); err != nil {
 			return inputError{err}
 		}
@@ -44,4 +63,40 @@ environment or the file: other users of the machine can see flags.`,
 		})
 	}
 	return cmd
+}
+
+// inPlaceOfReference says whether serve, which the image runs if nothing names a command, stands in for
+// envoyproxy/ratelimit, and what to tell of that: its variables are set, and nothing of headgate's is. Where variables
+// could be meant for both, headgate's own settings are in force, and the note says so.
+func inPlaceOfReference(fs *pflag.FlagSet, environ []string) (inPlace bool, note string) {
+	names, saysRules := compat.Own(environ)
+	if len(names) == 0 {
+		return false, ""
+	}
+	list := strings.Join(names, ", ")
+	if own := ownSetting(fs, environ); own != "" {
+		return false, "variables of envoyproxy/ratelimit have no effect, because " + own + " is set: " + list +
+			"; headgate ratelimit, or a program called ratelimit, reads both"
+	}
+	if _, err := os.Stat(config.DefaultRules); err == nil && !saysRules {
+		return false, "variables of envoyproxy/ratelimit have no effect, because there are rules in ./" +
+			config.DefaultRules + ": " + list + "; headgate ratelimit, or RUNTIME_ROOT, takes them, HEADGATE_BACKEND is " +
+			"headgate's own variable"
+	}
+	return true, "serving in place of envoyproxy/ratelimit, because its variables are set, and none of headgate's: " +
+		list + "; any flag or HEADGATE_ variable, such as HEADGATE_RULES, ends that"
+}
+
+// ownSetting returns the name of a setting that somebody has set, or "".
+func ownSetting(fs *pflag.FlagSet, environ []string) (name string) {
+	fs.Visit(func(f *pflag.Flag) { name = "--" + f.Name })
+	table := config.Settings()
+	for _, variable := range environ {
+		key, value, _ := strings.Cut(variable, "=")
+		if strings.HasPrefix(key, config.Prefix+"_") && !strings.HasPrefix(key, config.Prefix+"_TEST") &&
+			!table.Injected(key, value) {
+			name = key
+		}
+	}
+	return name
 }

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -27,6 +28,7 @@ const (
 	httpPort    = 18080
 	debugPort   = 16070
 	metricsPort = 19102
+	canaryPorts = 100 // how far those of a second rate limit service are behind those of the first
 )
 
 // A lab is Envoy Gateway, an Envoy, a backend and a rate limit service.
@@ -35,16 +37,26 @@ type lab struct {
 	home    string
 	gateway string // the program Envoy Gateway
 	model   llmtest.Model
+	redis   *testenv.RedisServer
 	rls     *testenv.Program
 	eg      *testenv.Program
+	canary  bool // there is a second rate limit service
 }
 
 // start starts everything, with a rate limit service that is called under the name and
 // the environment of Envoy Gateway's Deployment, and more of it.
 func start(t *testing.T, service string, cases []scenario, more ...string) *lab {
 	t.Helper()
+	l := &lab{t: t}
+	l.start(service, cases, more...)
+	return l
+}
+
+func (l *lab) start(service string, cases []scenario, more ...string) {
+	l.t.Helper()
+	t := l.t
 	gateway := testenv.Built(t, "ENVOY_GATEWAY", "envoy-gateway-1.9.1", "envoy-gateway")
-	l := &lab{t: t, home: t.TempDir()}
+	l.home = t.TempDir()
 	if code, out, errOut := testenv.RunProgram(t, gateway, nil, "certgen", "--local", "--config-home", l.home); code != 0 {
 		t.Fatalf("certgen: %d %s %s", code, out, errOut)
 	}
@@ -52,11 +64,14 @@ func start(t *testing.T, service string, cases []scenario, more ...string) *lab 
 	l.backend()
 	l.write(filepath.Join(l.home, "resources", "all.yaml"), l.resources(cases))
 	l.write(filepath.Join(l.home, "standalone.yaml"), l.standalone())
-	l.rls = testenv.StartProgram(t, service, append(l.environment(testenv.StartRedis(t)), more...))
+	l.redis = testenv.StartRedis(t)
+	l.rls = testenv.StartProgram(t, service, append(l.environment(l.redis), more...))
+	if l.canary {
+		testenv.StartProgram(t, program, slices.Concat(l.environment(l.redis), ports(canaryPorts), more))
+	}
 	l.gateway = gateway
 	l.startGateway()
 	l.await()
-	return l
 }
 
 // startGateway starts Envoy Gateway, which starts Envoy.
@@ -140,6 +155,12 @@ func (l *lab) environment(redis *testenv.RedisServer) []string {
 	}
 }
 
+// ports are variables of another rate limit service beside the first.
+func ports(behind int) []string {
+	return []string{fmt.Sprintf("GRPC_PORT=%d", grpcPort+behind), fmt.Sprintf("PORT=%d", httpPort+behind),
+		fmt.Sprintf("DEBUG_PORT=%d", debugPort+behind), fmt.Sprintf("PROMETHEUS_ADDR=:%d", metricsPort+behind)}
+}
+
 // await waits until the rate limit service has the rules of all cases and Envoy limits
 // the route that is there for this.
 func (l *lab) await() {
@@ -160,9 +181,12 @@ func (l *lab) await() {
 }
 
 // rlconfig returns the rules that the rate limit service has, or why it does not say.
-func (l *lab) rlconfig() string {
+func (l *lab) rlconfig() string { return l.page(debugPort, "/rlconfig") }
+
+// page returns a page of the rate limit service, or why there is none.
+func (l *lab) page(port int, path string) string {
 	client := http.Client{Timeout: 10 * time.Second}
-	resp, err := client.Get(fmt.Sprintf("http://127.0.0.1:%d/rlconfig", debugPort))
+	resp, err := client.Get(fmt.Sprintf("http://127.0.0.1:%d%s", port, path))
 	if err != nil {
 		return err.Error()
 	}
@@ -200,8 +224,9 @@ type request struct {
 
 // An answer is what the client gets.
 type answer struct {
-	status           int
-	limit, remaining string // X-RateLimit-Limit and -Remaining
+	status                  int
+	limit, remaining, reset string // X-RateLimit-Limit, -Remaining and -Reset
+	retryAfter              string
 }
 
 func (l *lab) ask(r request) answer {
@@ -230,5 +255,7 @@ func (l *lab) ask(r request) answer {
 	}
 	_, _ = io.Copy(io.Discard, resp.Body)
 	_ = resp.Body.Close()
-	return answer{resp.StatusCode, resp.Header.Get("X-RateLimit-Limit"), resp.Header.Get("X-RateLimit-Remaining")}
+	h := resp.Header
+	return answer{resp.StatusCode, h.Get("X-RateLimit-Limit"), h.Get("X-RateLimit-Remaining"), h.Get("X-RateLimit-Reset"),
+		h.Get("Retry-After")}
 }

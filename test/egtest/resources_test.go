@@ -56,7 +56,7 @@ spec:
       op: replace
       path: /load_assignment/endpoints/0/lb_endpoints/0/endpoint/address/socket_address
       value: {address: 127.0.0.1, port_value: %d}
-`, filepath.Join(l.home, "certs", "envoy", "ca.crt"), grpcPort),
+%s`, filepath.Join(l.home, "certs", "envoy", "ca.crt"), grpcPort, l.secondPod()),
 		route("ready"), policy("ready", []string{"ready"}, "", "- {limit: {requests: 1000000, unit: Hour}}"),
 	}
 	for _, c := range cases {
@@ -75,6 +75,20 @@ spec:
 		list = append(list, policy(c.host, hosts, c.merge, c.rules))
 	}
 	return strings.Join(list, "---\n")
+}
+
+// secondPod adds an endpoint of the rate limit service, as a second pod behind its Service is one.
+func (l *lab) secondPod() string {
+	if !l.canary {
+		return ""
+	}
+	return fmt.Sprintf(`  - type: type.googleapis.com/envoy.config.cluster.v3.Cluster
+    name: ratelimit_cluster
+    operation:
+      op: add
+      path: /load_assignment/endpoints/0/lb_endpoints/-
+      value: {endpoint: {address: {socket_address: {address: 127.0.0.1, port_value: %d}}}}
+`, grpcPort+canaryPorts)
 }
 
 func route(name string) string {

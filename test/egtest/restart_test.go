@@ -3,15 +3,50 @@
 package egtest
 
 import (
+	"fmt"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/headgate-rls/headgate/test/testenv"
 )
+
+// gateways is how many Gateways have rules, of which the lab gives one an Envoy: each is a domain, and Envoy Gateway
+// that starts again sends more of them with each of its first messages.
+const gateways = 7
+
+// sixMore returns the others, each with a route and a policy.
+func sixMore() string {
+	var list []string
+	for i := 2; i <= gateways; i++ {
+		name := fmt.Sprintf("eg-%d", i)
+		list = append(list, fmt.Sprintf(`apiVersion: gateway.networking.k8s.io/v1
+kind: Gateway
+metadata: {name: %s, namespace: default}
+spec:
+  gatewayClassName: eg
+  listeners: [{name: http, protocol: HTTP, port: %d}]
+`, name, otherPort+i), strings.ReplaceAll(route("of-"+name), "name: eg}", "name: "+name+"}"),
+			policy("of-"+name, []string{"of-" + name}, "", "- "+threePerHour))
+	}
+	return strings.Join(list, "---\n")
+}
 
 // Envoy Gateway that starts again sends its rules part by part: no rule is lost while it
 // is away, nor while it sends.
 func TestEnvoyGatewayStartsAgain(t *testing.T) {
 	l := start(t, program, scenarios)
+	// Of several Gateways Envoy Gateway gives the first one that it sees an Envoy, so the others come now.
+	l.write(filepath.Join(l.home, "resources", "more.yaml"), sixMore())
+	testenv.Eventually(t, time.Minute, "send the rules of all Gateways", func() string {
+		for i := 2; i <= gateways; i++ {
+			if domain := fmt.Sprintf("default/eg-%d/http", i); !strings.Contains(l.rules(), domain) {
+				return domain + " is not in:\n" + l.rules()
+			}
+		}
+		return ""
+	})
 	before := l.rules()
 	l.eg.Terminate()
 	l.eg.Wait(time.Minute)

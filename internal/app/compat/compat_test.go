@@ -14,7 +14,7 @@ func nothingGiven(string) bool { return false }
 func with(t *testing.T, more ...string) []string {
 	dir := t.TempDir()
 	mkdir(t, filepath.Join(dir, "config"))
-	return append([]string{"RUNTIME_ROOT=" + dir, "REDIS_SOCKET_TYPE=tcp", "REDIS_URL=r:1"}, more...)
+	return append([]string{"RUNTIME_ROOT=" + dir, "REDIS_SOCKET_TYPE=tcp", "REDIS_URL=r:1", "USE_STATSD=false"}, more...)
 }
 
 func mkdir(t *testing.T, dir string) {
@@ -73,7 +73,8 @@ func TestEachVariableBecomesItsSetting(t *testing.T) {
 		{"LOG_LEVEL=warning", "log-level", "warn"},
 		{"LOG_LEVEL=fatal", "log-level", "error"},
 		{"LOG_LEVEL=panic", "log-level", "error"},
-		{"LOG_FORMAT=JSON", "log-format", "json"},
+		{"LOG_FORMAT=JSON", "log-format", "logrus"},
+		{"LOG_FORMAT=text", "log-format", "text"},
 
 		{"", "rules-files", "dot"},
 		{"RUNTIME_IGNOREDOTFILES=true", "rules-files", "all"},
@@ -108,6 +109,16 @@ func TestEachVariableBecomesItsSetting(t *testing.T) {
 		{xds + "FORCE_START_WITHOUT_INITIAL_CONFIG=true HEALTHY_WITH_AT_LEAST_ONE_CONFIG_LOADED=true", "xds-health", "rules"},
 
 		{"", "overflow", "saturate"},
+		{"REDIS_PERSECOND_URL=p:1 REDIS_PERSECOND_SOCKET_TYPE=tcp", "backend-per-second", unset},
+		{"REDIS_PERSECOND=true BACKEND_TYPE=memory", "backend-per-second", unset},
+		{"REDIS_PERSECOND=true REDIS_PERSECOND_URL=p:1 REDIS_PERSECOND_SOCKET_TYPE=tcp REDIS_PERSECOND_AUTH=u:p " +
+			"REDIS_AUTH=other REDIS_PERSECOND_POOL_SIZE=30 REDIS_POOL_SIZE=40 REDIS_PERSECOND_TIMEOUT=1s CACHE_KEY_PREFIX=a:",
+			"backend-per-second", "redis://u:p@p:1?dial_timeout=1s&pool_size=30&prefix=a%3Aheadgate%3A&timeout=1s"},
+		{"REDIS_PERSECOND=true REDIS_PERSECOND_URL=/run/s REDIS_LAYOUT=envoy", "backend-per-second",
+			"redis+unix:///run/s?layout=envoy"},
+		{"REDIS_PERSECOND=true REDIS_PERSECOND_URL=m,s1:1 REDIS_PERSECOND_TYPE=sentinel REDIS_PERSECOND_TLS=true " +
+			"REDIS_PERSECOND_SENTINEL_AUTH=sp REDIS_PERSECOND_AUTH_FILE=/f REDIS_TLS_CACERT=/a", "backend-per-second",
+			"rediss+sentinel://s1:1/m?ca=%2Fa&password_file=%2Ff&sentinel_password=sp"},
 		{"SHADOW_MODE=true", "shadow-mode", "true"},
 		{"QUOTA_MODE=1", "quota-mode", "1"},
 		{"USE_CALENDAR_MONTH_RATE_LIMIT=true", "calendar-months", "true"},
@@ -123,6 +134,16 @@ func TestEachVariableBecomesItsSetting(t *testing.T) {
 		{"USE_PROMETHEUS=true PROMETHEUS_PATH=/m", "metrics-path", "/m"},
 		{"", "reference-metrics", "true"},
 		{"NEAR_LIMIT_RATIO=0.5", "near-limit-ratio", "0.5"},
+		{"USE_STATSD= STATSD_HOST=h", "statsd", unset},
+		{"STATSD_HOST=h", "statsd", unset},
+		{"USE_STATSD=true", "statsd", "localhost:8125"},
+		{"USE_STATSD=true STATSD_HOST=:: STATSD_PORT=1", "statsd", "[::]:1"},
+		{"USE_STATSD=true DISABLE_STATS=true", "statsd", unset},
+		{"USE_STATSD=true", "statsd-protocol", "tcp"},
+		{"USE_STATSD=true STATSD_PROTOCOL=udp", "statsd-protocol", "udp"},
+		{"STATSD_PROTOCOL=udp", "statsd-protocol", unset},
+		{"USE_STATSD=true STATS_FLUSH_INTERVAL=1s", "statsd-interval", "1s"},
+		{"USE_STATSD=true EXTRA_TAGS=a:b,c:d", "statsd-tag", "a:b|c:d"},
 	} {
 		res, err := Translate(with(t, strings.Fields(c.env)...), nothingGiven)
 		if err != nil {
@@ -150,6 +171,8 @@ func TestRedisBecomesOneURL(t *testing.T) {
 		{"REDIS_URL=h:1 REDIS_AUTH_FILE=/f", "redis://h:1?password_file=%2Ff"},
 		{"REDIS_URL=/run/r.sock REDIS_SOCKET_TYPE=unix REDIS_AUTH=p", "redis+unix://:p@/run/r.sock"},
 		{"REDIS_URL=a:1,b:2 REDIS_TYPE=cluster", "redis+cluster://a:1,b:2"},
+		{"REDIS_URL=a:1,b:2 REDIS_TYPE=cluster REDIS_SOCKET_TYPE=", "redis+cluster://a:1,b:2"},
+		{"REDIS_URL=m,s1:1 REDIS_TYPE=sentinel REDIS_SOCKET_TYPE=unix", "redis+sentinel://s1:1/m"},
 		{"REDIS_URL=a:1,b:2 REDIS_TYPE=CLUSTER REDIS_TLS=true REDIS_AUTH=p", "rediss+cluster://:p@a:1,b:2"},
 		{"REDIS_URL=my/master,s1:1,s2:2 REDIS_TYPE=Sentinel REDIS_AUTH=u:p", "redis+sentinel://u:p@s1:1,s2:2/my%2Fmaster"},
 		{"REDIS_URL=m,s1:1 REDIS_TYPE=sentinel REDIS_SENTINEL_AUTH=su:sp REDIS_AUTH=p",
@@ -192,6 +215,7 @@ func TestWhatCannotBeMappedIsAnError(t *testing.T) {
 		{"REDIS_URL=http://user:secret@h:1", "REDIS_URL: element 1 of 1 must be host:port or"},
 		{"REDIS_URL=a:1,b:1", "REDIS_URL: element 1 of 1 must be host:port or"},
 		{"REDIS_SOCKET_TYPE=unix", "REDIS_SOCKET_TYPE: is unix, and REDIS_URL is not the path of a socket"},
+		{"REDIS_SOCKET_TYPE=", "REDIS_SOCKET_TYPE: is unix, and REDIS_URL is not the path of a socket"},
 		{"REDIS_SOCKET_TYPE=udp", `REDIS_SOCKET_TYPE: must be tcp or unix, not "udp"`},
 		{"REDIS_TYPE=ring", `REDIS_TYPE: must be SINGLE, SENTINEL or CLUSTER, not "ring"`},
 		{"REDIS_TYPE=sentinel", "REDIS_URL: want the master's name"},
@@ -200,7 +224,12 @@ func TestWhatCannotBeMappedIsAnError(t *testing.T) {
 		{"REDIS_TLS=true REDIS_TLS_CLIENT_CERT=c", "REDIS_TLS_CLIENT_CERT: and REDIS_TLS_CLIENT_KEY go together"},
 		{"REDIS_AWS_IAM_AUTH=true", "REDIS_AWS_IAM_AUTH: is not supported"},
 		{"REDIS_LAYOUT=list", `REDIS_LAYOUT: want headgate or envoy, not "list"`},
-		{"REDIS_LAYOUT=envoy REDIS_PERSECOND=true", "REDIS_LAYOUT: envoy does not go with REDIS_PERSECOND"},
+		{"REDIS_PERSECOND=true", "REDIS_PERSECOND_URL: must be set, because REDIS_PERSECOND is true"},
+		{"REDIS_PERSECOND=true REDIS_PERSECOND_URL=secret@h:1 REDIS_PERSECOND_SOCKET_TYPE=tcp",
+			"REDIS_PERSECOND_URL: element 1 of 1 must be host:port or"},
+		{"REDIS_PERSECOND=true REDIS_PERSECOND_URL=h:1", "REDIS_PERSECOND_SOCKET_TYPE: is unix, and REDIS_PERSECOND_URL is " +
+			"not the path of a socket; set REDIS_PERSECOND_SOCKET_TYPE=tcp"},
+		{"REDIS_PERSECOND=true REDIS_PERSECOND_URL=h:1 REDIS_PERSECOND_TYPE=ring", "REDIS_PERSECOND_TYPE: must be SINGLE"},
 		{"REDIS_LAYOUT=envoy EXPIRATION_JITTER_MAX_SECONDS=long", "EXPIRATION_JITTER_MAX_SECONDS: "},
 		{"BACKEND_TYPE=memcache", "BACKEND_TYPE: memcache is not supported"},
 		{"BACKEND_TYPE=disk", `BACKEND_TYPE: must be redis or memory, not "disk"`},
@@ -215,6 +244,8 @@ func TestWhatCannotBeMappedIsAnError(t *testing.T) {
 		{"LOG_FORMAT=xml", `LOG_FORMAT: must be text or json, not "xml"`},
 		{"SHADOW_MODE=perhaps", `SHADOW_MODE: must be true or false, not "perhaps"`},
 		{"PORT=http", `PORT: "http" is not a port`},
+		{"USE_STATSD=true STATSD_PROTOCOL=unix", `STATSD_PROTOCOL: must be tcp or udp, not "unix"`},
+		{"USE_STATSD=true EXTRA_TAGS=a", `EXTRA_TAGS: want key:value, separated by commas, not "a"`},
 		{"NEAR_LIMIT_RATIO=1.5", "NEAR_LIMIT_RATIO: want a number from 0 to 1"},
 		{"NEAR_LIMIT_RATIO=NaN", "NEAR_LIMIT_RATIO: want a number from 0 to 1"},
 		{"GRPC_MAX_CONNECTION_AGE=-1s", "GRPC_MAX_CONNECTION_AGE: "},
@@ -239,11 +270,18 @@ func TestWhatCannotBeMappedIsAnError(t *testing.T) {
 
 func TestWhatHasNoEffectIsToldOf(t *testing.T) {
 	for _, c := range []struct{ env, warning, note, ignored string }{
-		{"USE_STATSD=true", "USE_STATSD: statsd is not served", "", ""},
-		{"USE_STATSD=false STATSD_HOST=h", "", "", "STATSD_HOST"},
-		{"USE_DOG_STATSD=true", "USE_DOG_STATSD: statsd is not served", "", ""},
-		{"REDIS_PERSECOND=true REDIS_PERSECOND_URL=p:1",
-			"REDIS_PERSECOND: limits per second are kept in the Redis of REDIS_URL", "", "REDIS_PERSECOND_URL"},
+		{"USE_STATSD=true EXTRA_TAGS=a:b", "", "", ""},
+		{"USE_STATSD=false STATSD_HOST=h", "", "", ""},
+		{"USE_STATSD= STATSD_HOST=h", "USE_STATSD is not set, and no metrics are sent; the reference sends them to " +
+			"STATSD_HOST:STATSD_PORT, here h:8125: set USE_STATSD=true for that, or USE_STATSD=false", "", ""},
+		{"USE_STATSD= USE_PROMETHEUS=true", "", "", ""},
+		{"USE_STATSD= DISABLE_STATS=true", "", "", ""},
+		{"USE_STATSD=true STATSD_PORT=tcp://10.0.0.1:8125", "STATSD_PORT is ignored: Kubernetes set it", "", ""},
+		{"USE_DOG_STATSD=true", "USE_DOG_STATSD: DogStatsD is not spoken", "", ""},
+		{"REDIS_PERSECOND=true REDIS_PERSECOND_URL=p:1 REDIS_PERSECOND_SOCKET_TYPE=tcp REDIS_TLS_CACERT=/a " +
+			"REDIS_PERSECOND_TLS=true", "", "", ""},
+		{"REDIS_PERSECOND=true REDIS_PERSECOND_URL=p:1 REDIS_PERSECOND_SOCKET_TYPE=tcp REDIS_PERSECOND_SENTINEL_AUTH=secret",
+			"REDIS_PERSECOND_SENTINEL_AUTH has no effect, because REDIS_PERSECOND_TYPE is not SENTINEL", "", ""},
 		{"REDIS_PERSECOND=false", "", "", ""},
 		{"TRACING_ENABLED=true", "", "B3 headers are not read", ""},
 		{"TRACING_ENABLED=true TRACING_EXPORTER_PROTOCOL=udp OTEL_TRACES_EXPORTER=none", "",
@@ -269,7 +307,7 @@ func TestWhatHasNoEffectIsToldOf(t *testing.T) {
 		{"SHADOW_MDE=true", "environment variable SHADOW_MDE has no effect; did you mean SHADOW_MODE?", "", ""},
 		{"REDIS_AUT=secret redis_tls=true", "variable REDIS_AUT has no effect; did you mean REDIS_AUTH?\n" +
 			"environment variable redis_tls has no effect; did you mean REDIS_TLS?", "", ""},
-		{"REDIS_PERSECOND_UR=x STATSD_HOSTS=x", "", "", ""}, // what they are like has no effect either
+		{"REDIS_PIPELINE_LIMITS=x MEMCACHE_SRVS=x", "", "", ""}, // what they are like has no effect either
 		{"REDIS_PORT=tcp://10.0.0.1:6379 REDIS_PORT_6379_TCP_ADDR=10.0.0.1 REDIS_SERVICE_HOST=10.0.0.1 REDIS_HOST=r " +
 			"HOSTS=h POST=1 TLS_CERT=c", "", "", ""},
 	} {

@@ -42,7 +42,28 @@ func backend(t *translation) []string {
 			"BACKEND_TYPE=memory needs no Redis", t.text("REDIS_URL"))
 		return nil
 	}
-	r := &redisURL{params: url.Values{}}
+	return makeURL(t, "REDIS_")
+}
+
+// perSecondOn is the variable that asks for a second Redis.
+const perSecondOn = "REDIS_PERSECOND"
+
+// perSecondBackend makes the URL of the store of limits per second.
+func perSecondBackend(t *translation) []string {
+	if !t.on(perSecondOn) || !strings.EqualFold(t.text("BACKEND_TYPE"), "redis") {
+		return nil
+	}
+	if !t.set("REDIS_PERSECOND_URL") {
+		t.failf("REDIS_PERSECOND_URL", "must be set, because REDIS_PERSECOND is true")
+		return nil
+	}
+	return makeURL(t, "REDIS_PERSECOND_")
+}
+
+// makeURL makes a URL of variables that begin with a prefix. Certificates, prefixes of keys and the layout are those of
+// both stores, as in the reference.
+func makeURL(t *translation, prefix string) []string {
+	r := &redisURL{of: prefix, params: url.Values{}}
 	if !r.servers(t) {
 		return nil
 	}
@@ -54,6 +75,7 @@ func backend(t *translation) []string {
 
 // A redisURL is the URL of the store on its way.
 type redisURL struct {
+	of       string // what the variables begin with
 	mode     string // "", "+sentinel" or "+cluster"
 	hosts    []string
 	socket   string // path of a Unix socket, instead of hosts
@@ -70,35 +92,38 @@ type server struct{ host, user, password, db string }
 
 // servers reads REDIS_SOCKET_TYPE, REDIS_TYPE and REDIS_URL.
 func (r *redisURL) servers(t *translation) bool {
-	text := t.text("REDIS_URL")
+	text := t.text(r.of + "URL")
 	list := []string{text}
-	switch kind := strings.ToLower(t.text("REDIS_TYPE")); kind {
+	switch kind := strings.ToLower(t.text(r.of + "TYPE")); kind {
 	case "single":
 	case "cluster":
 		r.mode, list = "+cluster", strings.Split(text, ",")
 	case "sentinel":
 		r.mode, list = "+sentinel", strings.Split(text, ",")
 		if r.master, list = list[0], list[1:]; len(list) == 0 || r.master == "" {
-			t.failf("REDIS_URL", "want the master's name and the Sentinels, such as mymaster,s1:26379,s2:26379")
+			t.failf(r.of+"URL", "want the master's name and the Sentinels, such as mymaster,s1:26379,s2:26379")
 			return false
 		}
 	default:
-		t.failf("REDIS_TYPE", "must be SINGLE, SENTINEL or CLUSTER, not %q", kind)
+		t.failf(r.of+"TYPE", "must be SINGLE, SENTINEL or CLUSTER, not %q", kind)
 		return false
 	}
-	switch socket := t.text("REDIS_SOCKET_TYPE"); socket {
+	switch socket := t.text(r.of + "SOCKET_TYPE"); socket {
 	case "tcp", "tcp4", "tcp6":
 		return r.tcp(t, list)
 	case "unix":
-		if r.mode != "" || !strings.HasPrefix(text, "/") {
-			t.failf("REDIS_SOCKET_TYPE",
-				"is unix, and REDIS_URL is not the path of a socket; set REDIS_SOCKET_TYPE=tcp for servers")
+		if r.mode != "" { // the reference reaches those by TCP, whatever this variable says
+			return r.tcp(t, list)
+		}
+		if !strings.HasPrefix(text, "/") {
+			t.failf(r.of+"SOCKET_TYPE",
+				"is unix, and %[1]sURL is not the path of a socket; set %[1]sSOCKET_TYPE=tcp for servers", r.of)
 			return false
 		}
 		r.socket = text
 		return true
 	default:
-		t.failf("REDIS_SOCKET_TYPE", "must be tcp or unix, not %q", socket)
+		t.failf(r.of+"SOCKET_TYPE", "must be tcp or unix, not %q", socket)
 		return false
 	}
 }
@@ -110,10 +135,10 @@ func (r *redisURL) tcp(t *translation, list []string) bool {
 		s, ok := parseServer(strings.TrimSpace(text), &r.secure)
 		switch {
 		case !ok:
-			t.failf("REDIS_URL", "element %d of %d must be host:port or redis://user:password@host:port/db", i+1, len(list))
+			t.failf(r.of+"URL", "element %d of %d must be host:port or redis://user:password@host:port/db", i+1, len(list))
 			return false
 		case i > 0 && (s.user != first.user || s.password != first.password || s.db != first.db):
-			t.failf("REDIS_URL", "element %d has another login or database than the first: headgate has one for all", i+1)
+			t.failf(r.of+"URL", "element %d has another login or database than the first: headgate has one for all", i+1)
 			return false
 		}
 		if i == 0 {
@@ -124,7 +149,7 @@ func (r *redisURL) tcp(t *translation, list []string) bool {
 	if r.mode == "+sentinel" { // a login there is that of the Sentinels
 		r.sentinelLogin(first.user, first.password)
 		if first.db != "" {
-			t.failf("REDIS_URL", "Sentinels have no databases")
+			t.failf(r.of+"URL", "Sentinels have no databases")
 		}
 		return true
 	}
@@ -156,10 +181,10 @@ func parseServer(text string, secure *bool) (s server, ok bool) {
 
 // login reads who logs in.
 func (r *redisURL) login(t *translation) {
-	file := t.text("REDIS_AUTH_FILE")
-	if auth := t.text("REDIS_AUTH"); auth != "" {
+	file := t.text(r.of + "AUTH_FILE")
+	if auth := t.text(r.of + "AUTH"); auth != "" {
 		if file != "" {
-			t.failf("REDIS_AUTH_FILE", "and REDIS_AUTH exclude each other")
+			t.failf(r.of+"AUTH_FILE", "and %sAUTH exclude each other", r.of)
 		}
 		r.user, r.password = splitLogin(auth)
 	}
@@ -167,11 +192,11 @@ func (r *redisURL) login(t *translation) {
 		r.password = ""
 		r.params.Set("password_file", file)
 	}
-	auth := t.text("REDIS_SENTINEL_AUTH")
+	auth := t.text(r.of + "SENTINEL_AUTH")
 	switch {
 	case auth == "":
 	case r.mode != "+sentinel":
-		t.warn("REDIS_SENTINEL_AUTH has no effect, because REDIS_TYPE is not SENTINEL")
+		t.warn("%[1]sSENTINEL_AUTH has no effect, because %[1]sTYPE is not SENTINEL", r.of)
 	default:
 		r.sentinelLogin(splitLogin(auth))
 	}
@@ -197,13 +222,14 @@ func (r *redisURL) sentinelLogin(user, password string) {
 
 // tls reads how the servers are verified.
 func (r *redisURL) tls(t *translation) {
-	r.secure = r.secure || t.on("REDIS_TLS")
+	r.secure = r.secure || t.on(r.of+"TLS")
 	skip := t.on("REDIS_TLS_SKIP_HOSTNAME_VERIFICATION")
 	for name, param := range map[string]string{"REDIS_TLS_CLIENT_CERT": "cert", "REDIS_TLS_CLIENT_KEY": "key",
 		"REDIS_TLS_CACERT": "ca"} {
 		file := t.text(name)
 		switch {
 		case file == "":
+		case !r.secure && (r.of != "REDIS_" || t.on(perSecondOn) && t.on("REDIS_PERSECOND_TLS")): // it is the other's
 		case !r.secure:
 			t.warn("%s has no effect, because REDIS_TLS is not true: the connection to Redis is not encrypted", name)
 		default:
@@ -215,7 +241,7 @@ func (r *redisURL) tls(t *translation) {
 	}
 	switch {
 	case r.secure && r.socket != "":
-		t.failf("REDIS_TLS", "does not go with a Unix socket")
+		t.failf(r.of+"TLS", "does not go with a Unix socket")
 	case skip && r.secure:
 		r.params.Set("skip_hostname_verification", "true")
 	}
@@ -223,14 +249,14 @@ func (r *redisURL) tls(t *translation) {
 
 // settings reads the rest.
 func (r *redisURL) settings(t *translation) {
-	if t.set("REDIS_POOL_SIZE") {
-		n, _ := strconv.Atoi(t.text("REDIS_POOL_SIZE"))
+	if t.set(r.of + "POOL_SIZE") {
+		n, _ := strconv.Atoi(t.text(r.of + "POOL_SIZE"))
 		if n > leastPool {
 			r.params.Set("pool_size", strconv.Itoa(min(n, mostPool)))
 		}
 	}
-	if t.set("REDIS_TIMEOUT") {
-		d, _ := time.ParseDuration(t.text("REDIS_TIMEOUT"))
+	if t.set(r.of + "TIMEOUT") {
+		d, _ := time.ParseDuration(t.text(r.of + "TIMEOUT"))
 		if d == 0 { // no bound
 			d = mostTimeout
 		}
@@ -259,10 +285,6 @@ func (r *redisURL) shared(t *translation, prefix string) {
 	}
 	if t.set("EXPIRATION_JITTER_MAX_SECONDS") {
 		r.params.Set("expiration_jitter", t.text("EXPIRATION_JITTER_MAX_SECONDS"))
-	}
-	if t.on("REDIS_PERSECOND") {
-		t.failf("REDIS_LAYOUT", "envoy does not go with REDIS_PERSECOND: the reference has limits per second in another "+
-			"Redis, where headgate does not count, so each would admit as much as both may")
 	}
 }
 

@@ -61,6 +61,10 @@ var mappings = []mapping{
 		"REDIS_TLS_SKIP_HOSTNAME_VERIFICATION",
 		"REDIS_POOL_SIZE", "REDIS_TIMEOUT", "CACHE_KEY_PREFIX", "REDIS_LAYOUT", "EXPIRATION_JITTER_MAX_SECONDS"}, backend},
 
+	{"backend-per-second", []string{"REDIS_PERSECOND", "REDIS_PERSECOND_TYPE", "REDIS_PERSECOND_SOCKET_TYPE",
+		"REDIS_PERSECOND_URL", "REDIS_PERSECOND_AUTH", "REDIS_PERSECOND_AUTH_FILE", "REDIS_PERSECOND_SENTINEL_AUTH",
+		"REDIS_PERSECOND_TLS", "REDIS_PERSECOND_POOL_SIZE", "REDIS_PERSECOND_TIMEOUT"}, perSecondBackend},
+
 	{"charge", nil, always("each")},       // refused requests count
 	{"overflow", nil, always("saturate")}, // costs that Envoy reports after the response count
 	{"on-backend-error", nil, always("error")},
@@ -74,11 +78,14 @@ var mappings = []mapping{
 	copied("remaining-header", "LIMIT_REMAINING_HEADER"),
 	copied("reset-header", "LIMIT_RESET_HEADER"),
 
-	{"metrics", []string{"USE_PROMETHEUS", "PROMETHEUS_ADDR", "PROMETHEUS_MAPPER_YAML", "USE_STATSD", "USE_DOG_STATSD"},
-		metrics},
+	{"metrics", []string{"USE_PROMETHEUS", "PROMETHEUS_ADDR", "PROMETHEUS_MAPPER_YAML"}, metrics},
 	{"metrics-path", []string{"PROMETHEUS_PATH"}, metricsPath},
 	{"reference-metrics", nil, always("true")},
 	copied("near-limit-ratio", "NEAR_LIMIT_RATIO"),
+	{"statsd", []string{"USE_STATSD", "STATSD_HOST", "STATSD_PORT", "DISABLE_STATS"}, statsd},
+	{"statsd-protocol", []string{"STATSD_PROTOCOL"}, overStatsD(statsdProtocol)},
+	{"statsd-tag", []string{"EXTRA_TAGS"}, extraTags},
+	{"statsd-interval", []string{"STATS_FLUSH_INTERVAL"}, overStatsD(copy1("STATS_FLUSH_INTERVAL"))},
 }
 
 // always returns what makes a setting of nothing.
@@ -201,9 +208,12 @@ func logLevel(t *translation) []string {
 	return []string{level}
 }
 
+// logFormats are headgate's, by the reference's.
+var logFormats = map[string]string{"text": "text", "json": "logrus"}
+
 func logFormat(t *translation) []string {
-	format := strings.ToLower(t.text("LOG_FORMAT"))
-	if format != "text" && format != "json" {
+	format, ok := logFormats[strings.ToLower(t.text("LOG_FORMAT"))]
+	if !ok {
 		t.failf("LOG_FORMAT", "must be text or json, not %q", t.text("LOG_FORMAT"))
 	}
 	if !t.set("LOG_FORMAT") {
@@ -275,12 +285,6 @@ func emptyRules(t *translation) []string {
 }
 
 func metrics(t *translation) []string {
-	for _, name := range []string{"USE_STATSD", "USE_DOG_STATSD"} {
-		if t.set(name) && t.on(name) {
-			t.warn("%s: %s", name, strings.ReplaceAll(noStatsd, "`", ""))
-			break
-		}
-	}
 	if !t.on("USE_PROMETHEUS") {
 		return nil
 	}

@@ -27,8 +27,7 @@ const (
 	builtIn    = "calls to Redis are batched, bounded and guarded by a breaker without it"
 	notXDS     = "headgate tries again after 0.5 to 30 seconds, by chance"
 	noMemcache = "see `BACKEND_TYPE`"
-	noStatsd   = "statsd is not served; metrics are served for Prometheus, on `PROMETHEUS_ADDR` or the debug port"
-	perSecond  = "see `REDIS_PERSECOND`"
+	perSecond  = "as `REDIS_SOCKET_TYPE`, and so on"
 )
 
 // variables are all that the reference reads, in the order of the documentation.
@@ -56,7 +55,9 @@ var variables = []variable{
 			"and a client may show none"},
 
 	{"LOG_LEVEL", "WARN", text, Mapped, "not set: info; `trace` is debug, `fatal` and `panic` are error"},
-	{"LOG_FORMAT", "text", text, Mapped, ""},
+	{"LOG_FORMAT", "text", text, Mapped,
+		"`json`: lines have `@timestamp`, `@message` and `level` with the reference's names and levels; texts and the " +
+			"other fields are headgate's"},
 
 	{"CONFIG_TYPE", "FILE", text, Mapped, "`FILE` or `GRPC_XDS_SOTW`; others are an error"},
 	{"FORCE_START_WITHOUT_INITIAL_CONFIG", "false", boolean, Mapped,
@@ -101,7 +102,7 @@ var variables = []variable{
 	{"MEMCACHE_TLS_CACERT", "", text, Ignored, noMemcache},
 	{"MEMCACHE_TLS_SKIP_HOSTNAME_VERIFICATION", "false", boolean, Ignored, noMemcache},
 
-	{"REDIS_SOCKET_TYPE", "unix", text, Mapped, "`unix` or `tcp`"},
+	{"REDIS_SOCKET_TYPE", "unix", text, Mapped, "`unix` or `tcp`; a Cluster and Sentinels are reached by TCP without it"},
 	{"REDIS_TYPE", "SINGLE", text, Mapped, "`SINGLE`, `SENTINEL` or `CLUSTER`, in any case; others are an error"},
 	{"REDIS_URL", "/var/run/nutcracker/ratelimit.sock", text, Mapped,
 		"must be set; `host:port` or `redis://user:password@host:port/db`, a list for a Cluster, " +
@@ -133,21 +134,22 @@ var variables = []variable{
 	{"REDIS_STARTUP_MAX_INTERVAL", "30s", duration, Ignored, "headgate starts without Redis"},
 	{"REDIS_STARTUP_MAX_ELAPSED_TIME", "0", duration, Ignored, "headgate starts without Redis"},
 	{"REDIS_CLOSE_CONNECTION_ON_READONLY_ERROR", "false", boolean, Ignored, "headgate asks again who is master"},
-	{"REDIS_PERSECOND", "false", boolean, Warned,
-		"limits per second are kept in the Redis of REDIS_URL, as the others; that of REDIS_PERSECOND_URL is not used"},
-	{"REDIS_PERSECOND_SOCKET_TYPE", "unix", text, Ignored, perSecond},
-	{"REDIS_PERSECOND_TYPE", "SINGLE", text, Ignored, perSecond},
-	{"REDIS_PERSECOND_URL", "/var/run/nutcracker/ratelimitpersecond.sock", text, Ignored, perSecond},
-	{"REDIS_PERSECOND_POOL_SIZE", "10", number, Ignored, perSecond},
-	{"REDIS_PERSECOND_AUTH", "", text, Ignored, perSecond},
-	{"REDIS_PERSECOND_AUTH_FILE", "", text, Ignored, perSecond},
-	{"REDIS_PERSECOND_TLS", "false", boolean, Ignored, perSecond},
-	{"REDIS_PERSECOND_SENTINEL_AUTH", "", text, Ignored, perSecond},
-	{"REDIS_PERSECOND_PIPELINE_WINDOW", "0", duration, Ignored, perSecond},
-	{"REDIS_PERSECOND_PIPELINE_LIMIT", "0", number, Ignored, perSecond},
-	{"REDIS_PERSECOND_CLUSTER_PIPELINE_PARALLELISM", "1", number, Ignored, perSecond},
-	{"REDIS_PERSECOND_TIMEOUT", "10s", duration, Ignored, perSecond},
-	{"REDIS_PERSECOND_POOL_ON_EMPTY_BEHAVIOR", "WAIT", text, Ignored, perSecond},
+	{"REDIS_PERSECOND", "false", boolean, Mapped, "true: limits per second are kept in a second Redis; `REDIS_TLS_*`, " +
+		"`CACHE_KEY_PREFIX` and `REDIS_LAYOUT` are for both"},
+	{"REDIS_PERSECOND_SOCKET_TYPE", "unix", text, Mapped, perSecond},
+	{"REDIS_PERSECOND_TYPE", "SINGLE", text, Mapped, ""},
+	{"REDIS_PERSECOND_URL", "/var/run/nutcracker/ratelimitpersecond.sock", text, Mapped,
+		"must be set, if `REDIS_PERSECOND` is true"},
+	{"REDIS_PERSECOND_POOL_SIZE", "10", number, Mapped, ""},
+	{"REDIS_PERSECOND_AUTH", "", text, Mapped, ""},
+	{"REDIS_PERSECOND_AUTH_FILE", "", text, Mapped, ""},
+	{"REDIS_PERSECOND_TLS", "false", boolean, Mapped, ""},
+	{"REDIS_PERSECOND_SENTINEL_AUTH", "", text, Mapped, ""},
+	{"REDIS_PERSECOND_PIPELINE_WINDOW", "0", duration, Ignored, builtIn},
+	{"REDIS_PERSECOND_PIPELINE_LIMIT", "0", number, Ignored, builtIn},
+	{"REDIS_PERSECOND_CLUSTER_PIPELINE_PARALLELISM", "1", number, Ignored, builtIn},
+	{"REDIS_PERSECOND_TIMEOUT", "10s", duration, Mapped, ""},
+	{"REDIS_PERSECOND_POOL_ON_EMPTY_BEHAVIOR", "WAIT", text, Ignored, builtIn},
 	{"LOCAL_CACHE_SIZE_IN_BYTES", "0", number, Ignored, "refusals are repeated without Redis for up to a second, always"},
 	{"EXPIRATION_JITTER_MAX_SECONDS", "300", number, Mapped,
 		"with `REDIS_LAYOUT=envoy`; else keys expire when their window ends"},
@@ -172,15 +174,19 @@ var variables = []variable{
 		"not read; a warning if the file exists: metrics have the names of the reference's own mapping"},
 	{"PROMETHEUS_RESPONSE_TIME_AS_MILLISECONDS", "false", boolean, Warned, "response times are in seconds"},
 	{"NEAR_LIMIT_RATIO", "0.8", ratio, Mapped, ""},
-	{"USE_STATSD", "true", boolean, Mapped, "true: a warning that " + noStatsd},
-	{"STATSD_HOST", "localhost", text, Ignored, "see `USE_STATSD`"},
-	{"STATSD_PORT", "8125", number, Ignored, "see `USE_STATSD`"},
-	{"USE_DOG_STATSD", "false", boolean, Mapped, "as `USE_STATSD`"},
-	{"USE_DOG_STATSD_MOGRIFIERS", "", text, Ignored, "see `USE_STATSD`, as all `DOG_STATSD_MOGRIFIER_*`"},
-	{"STATS_FLUSH_INTERVAL", "10s", duration, Ignored, "metrics are true when they are read"},
-	{"DISABLE_STATS", "false", boolean, Ignored, "metrics cost nothing until they are read"},
-	{"EXTRA_TAGS", "", text, Warned, "labels are not added to metrics: let Prometheus add them as it scrapes"},
-
+	{"USE_STATSD", "true", boolean, Mapped,
+		"must be true for metrics to be sent; not set: a warning, and none are; by the reference's names, but without " +
+			"`domain_not_found`, `over_limit_with_local_cache`, `localcache`, `cx_total`, `cx_local_close` and `runtime`"},
+	{"STATSD_HOST", "localhost", text, Mapped, ""},
+	{"STATSD_PORT", "8125", port, Mapped, ""},
+	{"STATSD_PROTOCOL", "tcp", text, Mapped, "`tcp` or `udp`"},
+	{"USE_DOG_STATSD", "false", boolean, Warned, "DogStatsD is not spoken; USE_STATSD=true sends metrics as StatsD, and " +
+		"they are served for Prometheus, on PROMETHEUS_ADDR or the debug port"},
+	{"USE_DOG_STATSD_MOGRIFIERS", "", text, Ignored, "see `USE_DOG_STATSD`, as all `DOG_STATSD_MOGRIFIER_*`"},
+	{"STATS_FLUSH_INTERVAL", "10s", duration, Mapped, ""},
+	{"DISABLE_STATS", "false", boolean, Mapped, "true: metrics are not sent"},
+	{"EXTRA_TAGS", "", text, Mapped, "`key:value`, separated by commas, for StatsD; metrics for Prometheus do not have " +
+		"them: let it add labels as it scrapes"},
 	{"TRACING_ENABLED", "false", boolean, Mapped,
 		"`OTEL_EXPORTER_OTLP_*` have their meaning; [spans](operations.md#tracing) are headgate's, without values of " +
 			"descriptors; W3C Trace Context is read, B3 is not; if `OTEL_TRACES_EXPORTER` is set, no `TRACING_*` has an effect"},

@@ -44,6 +44,7 @@ type Config struct {
 	XDS            XDS
 	BackendMigrate bool
 	Backend        string
+	PerSecond      string // the URL of a second store, or empty
 
 	GRPC      string
 	Transport string
@@ -55,6 +56,7 @@ type Config struct {
 	MetricsPath      string
 	ReferenceMetrics bool
 	NearLimitRatio   string
+	StatsD           StatsD
 
 	Charge         string
 	Overflow       string
@@ -150,7 +152,7 @@ func (c *Config) table() []settings.Setting {
 	return slices.Concat(
 		settings.Group("Rules and their store", c.ruleSettings()),
 		settings.Group("Rules by xDS", c.xdsSettings()),
-		settings.Group("Addresses", c.listenerSettings()),
+		settings.Group("Addresses", c.listenerSettings(), c.StatsD.settings(&c.ReferenceMetrics)),
 		settings.Group("What is decided", c.decisionSettings()),
 		settings.Group("What answers have", c.answerSettings()),
 		settings.Group("Requests in flight", c.leaseSettings()),
@@ -161,6 +163,9 @@ func (c *Config) table() []settings.Setting {
 		settings.Group("Log", c.Log.Rows(), c.refusalSettings()),
 		settings.Group("Changes of rules", c.changeSettings()))
 }
+
+// DefaultRules is what is served where no setting names rules.
+const DefaultRules = "rules"
 
 // SkipRules is the --rules-errors that starts without broken files.
 const SkipRules = "skip"
@@ -198,6 +203,9 @@ func (c *Config) ruleSettings() []settings.Setting {
 		settings.Row("backend", &c.Backend, "memory://",
 			"`URL` of the store that keeps the counters: memory://, redis://…, postgres://…, mysql://…, "+
 				"sqlite:FILE; see docs/backends.md", settings.URLWithSecret),
+		settings.Row("backend-per-second", &c.PerSecond, "",
+			"`URL` of a second store of the kind of --backend, which keeps the fixed windows of a second; empty: --backend "+
+				"keeps them", settings.URLWithSecret),
 		settings.Row("backend-migrate", &c.BackendMigrate, true,
 			"migrate the schema of a backend in a database at start; if disabled, run headgate migrate"),
 	}
@@ -223,7 +231,8 @@ func (c *Config) listenerSettings() []settings.Setting {
 		settings.Row("http", &c.HTTP, ":8080",
 			"`address` of /json, /healthcheck and /readyz; empty: disabled", settings.Listens),
 		settings.Row("debug", &c.Debug, "127.0.0.1:6070",
-			"`address` of /metrics, /rlconfig and /debug/pprof/; empty: disabled", settings.Listens),
+			"`address` of /metrics, /rlconfig, /stats and /debug/pprof/, and of a list of them; empty: disabled",
+			settings.Listens),
 		settings.Row("metrics", &c.Metrics, "",
 			"`address` of /metrics alone; empty: the --debug address serves it", settings.Listens),
 		settings.Row("metrics-path", &c.MetricsPath, "/metrics", "`path` of the metrics", settings.Check(metricsPath)),

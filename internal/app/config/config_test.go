@@ -107,7 +107,7 @@ func TestProblemsNameTheirPlace(t *testing.T) {
 			"--grpc-tls-cert", "c", "--socket-mode", "rw"}, want: []string{
 			`--charge: must be all_or_nothing or each, not "some"`,
 			`--on-backend-error: must be store, allow, deny, error or local, not "panic"`,
-			`--log-format: must be text or json, not "xml"`, `--rules-errors: must be refuse or skip, not "ignore"`,
+			`--log-format: must be text, json or logrus, not "xml"`, `--rules-errors: must be refuse or skip, not "ignore"`,
 			`--log-level: must be debug, info, warn or error, not "loud"`, "--grpc: must not be empty", "--backend-timeout: " +
 				"must be positive", "--grpc-tls-cert: needs --grpc-tls-key", `--socket-mode: "rw" is not a mode`}},
 		{name: "client CA without TLS", args: []string{"--grpc-client-ca", "ca"}, want: []string{"--grpc-client-ca: needs"}},

@@ -22,7 +22,7 @@ func TestSchemaHasEverySetting(t *testing.T) {
 		"access-logs":   {"type": "integer"},
 		"lease-key":     {"type": []string{"string", "array"}},
 		"limit-header":  {"type": "string"},
-		"log-format":    {"type": "string", "enum": []string{"text", "json"}},
+		"log-format":    {"type": "string", "enum": []string{"text", "json", "logrus"}},
 	} {
 		for key, value := range want {
 			if got := properties[name].(map[string]any)[key]; !reflect.DeepEqual(got, value) {

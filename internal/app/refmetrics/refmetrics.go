@@ -35,6 +35,7 @@ type Metrics struct {
 	rows     []metrics.Row
 
 	log    *slog.Logger
+	levels bool // whether series have all levels of a rule, for StatsD
 	warned atomic.Bool
 
 	mu     sync.RWMutex
@@ -42,10 +43,11 @@ type Metrics struct {
 	bytes  int // of the labels of series
 }
 
-// hitLabels are the labels of a series of hits. Empty ones are left out.
-type hitLabels struct{ domain, key1, key2 string }
+// hitLabels are the labels of a series of hits. Empty ones are left out. rest are the levels below, which StatsD has
+// and Prometheus has not.
+type hitLabels struct{ domain, key1, key2, rest string }
 
-func (l hitLabels) size() int { return len(l.domain) + len(l.key1) + len(l.key2) }
+func (l hitLabels) size() int { return len(l.domain) + len(l.key1) + len(l.key2) + len(l.rest) }
 
 // A hitSeries is what is counted under some labels.
 type hitSeries struct {
@@ -78,17 +80,23 @@ var hitStats = [numHitStats]struct {
 // A rule is what metrics call one.
 type rule struct{ domain, path string }
 
-// figures are metrics of the reference whose values figures of stores and layers have.
-var figures = []struct{ name, figure string }{
-	{"ratelimit_redis_pool_cx_active", "headgate_redis_pool_connections"},
-	{"ratelimit_localcache_hitCount", "headgate_denycache_hits_total"},
-	{"ratelimit_localcache_entryCount", "headgate_denycache_entries"},
-	{"ratelimit_localcache_evacuateCount", "headgate_denycache_evictions_total"},
+// figures are metrics of the reference whose values figures of stores and layers have; second: those of the store of
+// limits per second.
+var figures = []struct {
+	name, figure string
+	second       bool
+}{
+	{"ratelimit_redis_pool_cx_active", "headgate_redis_pool_connections", false},
+	{"ratelimit_redis_per_second_pool_cx_active", "headgate_redis_pool_connections", true},
+	{"ratelimit_localcache_hitCount", "headgate_denycache_hits_total", false},
+	{"ratelimit_localcache_entryCount", "headgate_denycache_entries", false},
+	{"ratelimit_localcache_evacuateCount", "headgate_denycache_evictions_total", false},
 }
 
-// New returns the metrics of the reference for services that count in of, too.
-func New(of *ratelimit.Metrics, log *slog.Logger) *Metrics {
-	m := &Metrics{of: of, log: log, series: map[hitLabels]*hitSeries{}}
+// New returns the metrics of the reference for services that count in of, too. levels says whether there is a series
+// for each level of a rule, as [Metrics.StatsD] has them; rows add them up.
+func New(of *ratelimit.Metrics, log *slog.Logger, levels bool) *Metrics {
+	m := &Metrics{of: of, log: log, levels: levels, series: map[hitLabels]*hitSeries{}}
 	method := metrics.Closed("grpc_method", "ShouldRateLimit")
 	for i := range hitStats {
 		m.rows = append(m.rows, metrics.Row{Name: "ratelimit_service_rate_limit_" + hitStats[i].name, Help: hitStats[i].help,
@@ -125,10 +133,15 @@ var buckets = []float64{.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10}
 // Rows returns the table of the metrics, but those of figures.
 func (m *Metrics) Rows() []metrics.Row { return m.rows }
 
-// Figures returns those of the rows that the reference has, under its names.
-func Figures(rows []metrics.Row) (list []metrics.Row) {
+// Figures returns those of the rows of a store, and of a second one for limits per second, that the reference has,
+// under its names.
+func Figures(rows, second []metrics.Row) (list []metrics.Row) {
 	for _, f := range figures {
-		for _, row := range rows {
+		from := rows
+		if f.second {
+			from = second
+		}
+		for _, row := range from {
 			if row.Name == f.figure {
 				row.Name = f.name
 				list = append(list, row)
@@ -153,9 +166,7 @@ func (m *Metrics) Observe(next ratelimit.Observe) ratelimit.Observe {
 
 // each emits a statistic of all series. Labels that are empty are left out.
 func (m *Metrics) each(value func(*ratelimit.HitCounters) *atomic.Uint64, emit metrics.Emit) {
-	m.mu.RLock()
-	defer m.mu.RUnlock()
-	for l, s := range m.series {
+	for l, n := range m.sums(value) {
 		labels := []string{l.domain, l.key1, l.key2}
 		switch {
 		case l.key1 == "":
@@ -163,8 +174,20 @@ func (m *Metrics) each(value func(*ratelimit.HitCounters) *atomic.Uint64, emit m
 		case l.key2 == "":
 			labels = labels[:2]
 		}
-		emit(labels, float64(value(&s.HitCounters).Load()), nil)
+		emit(labels, float64(n), nil)
 	}
+}
+
+// sums returns a statistic of all series by the labels that Prometheus gets.
+func (m *Metrics) sums(value func(*ratelimit.HitCounters) *atomic.Uint64) map[hitLabels]uint64 {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	sums := make(map[hitLabels]uint64, len(m.series))
+	for l, s := range m.series {
+		l.rest = ""
+		sums[l] += value(&s.HitCounters).Load()
+	}
+	return sums
 }
 
 // GlobalShadow implements [ratelimit.HitMetrics].
@@ -174,6 +197,9 @@ func (m *Metrics) GlobalShadow() { m.shadow.Inc() }
 // domain alone, and beyond those of domains under none.
 func (m *Metrics) Hits(domain, of, label string) *ratelimit.HitCounters {
 	labels := labelsOfHits(domain, label)
+	if !m.levels {
+		labels.rest = ""
+	}
 	m.mu.RLock()
 	s := m.series[labels]
 	known := s != nil && (of == "" || s.rules[rule{domain, of}])
@@ -252,11 +278,11 @@ var statName = strings.NewReplacer(":", "_", "|", "_")
 func labelsOfHits(domain, label string) hitLabels {
 	name := ipv4.ReplaceAllStringFunc(statName.Replace(domain+"."+label),
 		func(ip string) string { return strings.ReplaceAll(ip, ".", "_") })
-	parts := append(strings.SplitN(name, ".", 4), "", "")
-	for i, p := range parts[:3] {
+	parts := append(strings.SplitN(name, ".", 4), "", "")[:4]
+	for i, p := range parts {
 		parts[i] = cutLabel(p)
 	}
-	return hitLabels{parts[0], parts[1], parts[2]}
+	return hitLabels{parts[0], parts[1], parts[2], parts[3]}
 }
 
 // cutLabel returns as much of a label as is kept, as valid UTF-8 of its own memory.
@@ -277,7 +303,7 @@ func Table() string {
 		fmt.Fprintf(&b, "| `ratelimit_service_rate_limit_%s` | `domain`, `key1`, `key2` | %s | %s |\n", hitStats[i].name,
 			hitStats[i].help, strings.ReplaceAll(ours, "|", `\|`))
 	}
-	for _, row := range New(nil, nil).Rows()[numHitStats:] {
+	for _, row := range New(nil, nil, false).Rows()[numHitStats:] {
 		var labels []string
 		for _, name := range row.Labels.Names() {
 			labels = append(labels, "`"+name+"`")

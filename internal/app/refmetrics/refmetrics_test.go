@@ -3,11 +3,13 @@ package refmetrics
 import (
 	"fmt"
 	"log/slog"
+	"maps"
 	"strings"
 	"testing"
 
 	"github.com/headgate-rls/headgate/descriptors"
 	"github.com/headgate-rls/headgate/descriptors/rulefile"
+	"github.com/headgate-rls/headgate/internal/kit/metrics"
 	"github.com/headgate-rls/headgate/ratelimit"
 )
 
@@ -16,13 +18,14 @@ func TestLabelsOfHits(t *testing.T) {
 		domain, label string
 		want          hitLabels
 	}{
-		{"d", "a_b", hitLabels{"d", "a_b", ""}},
-		{"d", "a_b.c.e", hitLabels{"d", "a_b", "c"}},
-		{"d", "ip_10.0.0.1.c", hitLabels{"d", "ip_10_0_0_1", "c"}},
-		{"a.b", "c", hitLabels{"a", "b", "c"}}, // as the reference's mapping divides it
-		{"d", "a:b|c", hitLabels{"d", "a_b_c", ""}},
-		{"d", strings.Repeat("x", 3000), hitLabels{"d", strings.Repeat("x", maxHitLabel), ""}},
-		{"d", "a\xff", hitLabels{"d", "a_", ""}},
+		{"d", "a_b", hitLabels{"d", "a_b", "", ""}},
+		{"d", "a_b.c.e", hitLabels{"d", "a_b", "c", "e"}},
+		{"d", "ip_10.0.0.1.c", hitLabels{"d", "ip_10_0_0_1", "c", ""}},
+		{"d", "a.b.c.e", hitLabels{"d", "a", "b", "c.e"}},
+		{"a.b", "c", hitLabels{"a", "b", "c", ""}}, // as the reference's mapping divides it
+		{"d", "a:b|c", hitLabels{"d", "a_b_c", "", ""}},
+		{"d", strings.Repeat("x", 3000), hitLabels{"d", strings.Repeat("x", maxHitLabel), "", ""}},
+		{"d", "a\xff", hitLabels{"d", "a_", "", ""}},
 	} {
 		if got := labelsOfHits(c.domain, c.label); got != c.want {
 			t.Errorf("%q %q: %+v, want %+v", c.domain, c.label, got, c.want)
@@ -33,7 +36,7 @@ func TestLabelsOfHits(t *testing.T) {
 // Series are bounded in number and in bytes; hits without a series of their own count by domain.
 func TestHitsAreBounded(t *testing.T) {
 	for _, size := range []int{1, 2000} {
-		r := New(ratelimit.NewMetrics(), slog.New(slog.DiscardHandler))
+		r := New(ratelimit.NewMetrics(), slog.New(slog.DiscardHandler), size == 1)
 		for i := range 3 * maxHitSeries {
 			r.Hits("d", "", fmt.Sprintf("k_%d%s", i, strings.Repeat("x", size))).Total.Add(1)
 		}
@@ -64,12 +67,12 @@ func TestSeriesOfHitsGoWithTheirRules(t *testing.T) {
 		}
 		return set
 	}
-	r := New(ratelimit.NewMetrics(), slog.New(slog.DiscardHandler))
+	r := New(ratelimit.NewMetrics(), slog.New(slog.DiscardHandler), false)
 	// Two rules share a series, since deeper levels have no label.
 	r.Hits("d", "a.b.x", "a.b.x").Total.Add(1)
 	r.Hits("d", "a.b.y", "a.b.y").Total.Add(2)
 	r.Hits("d", "", "a_1").Total.Add(1)
-	shared := hitLabels{"d", "a", "b"}
+	shared := hitLabels{"d", "a", "b", ""}
 	if len(r.series) != 2 || r.series[shared].Total.Load() != 3 {
 		t.Fatalf("%v", r.series)
 	}
@@ -85,5 +88,35 @@ func TestSeriesOfHitsGoWithTheirRules(t *testing.T) {
 	drop("z")
 	if len(r.series) != 0 || r.bytes != 0 {
 		t.Errorf("after both went: %v, %d bytes", r.series, r.bytes)
+	}
+}
+
+// StatsD has a series for each level of a rule, and Prometheus their sum.
+func TestLevelsBelowTheLabels(t *testing.T) {
+	for _, levels := range []bool{false, true} {
+		m := New(ratelimit.NewMetrics(), slog.New(slog.DiscardHandler), levels)
+		m.Hits("d", "", "a.b.c").Total.Add(1)
+		m.Hits("d", "", "a.b.e.f").Total.Add(2)
+		read := func(each func(metrics.Emit)) map[string]float64 {
+			all := map[string]float64{}
+			each(func(labels []string, v float64, _ *metrics.Counts) {
+				name := strings.TrimRight(strings.Join(labels, "."), ".")
+				if _, twice := all[name]; twice {
+					t.Errorf("levels %v: %s comes twice", levels, name)
+				}
+				all[name] = v
+			})
+			return all
+		}
+		if got := read(m.Rows()[0].Each); !maps.Equal(got, map[string]float64{"d.a.b": 3}) {
+			t.Errorf("levels %v: Prometheus gets %v", levels, got)
+		}
+		want := map[string]float64{"d.a.b": 3}
+		if levels {
+			want = map[string]float64{"d.a.b.c": 1, "d.a.b.e.f": 2}
+		}
+		if got := read(m.StatsD(nil)[0].Row.Each); !maps.Equal(got, want) {
+			t.Errorf("levels %v: StatsD gets %v, want %v", levels, got, want)
+		}
 	}
 }

@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"crypto/tls"
+	"expvar"
 	"fmt"
 	"io"
 	"log/slog"
@@ -177,21 +178,49 @@ func (f *httpFronts) metricsHandler() http.Handler {
 	return mux
 }
 
-// debugHandler serves what only operators should see.
+// debugHandler serves what only operators should see, and a list of it.
 func (f *httpFronts) debugHandler() http.Handler {
-	mux := http.NewServeMux()
+	mux, list := http.NewServeMux(), ""
+	for _, page := range f.debugPages() {
+		if page.path != f.conf.MetricsPath || f.conf.Metrics != "" {
+			mux.Handle(page.path, page.handler)
+			list += page.path + ": " + page.help + "\n"
+		}
+	}
 	if f.conf.Metrics == "" {
 		mux.Handle("GET "+f.conf.MetricsPath, f.metrics.handler())
+		list += f.conf.MetricsPath + ": metrics for Prometheus\n"
 	}
-	mux.HandleFunc("GET /rlconfig", func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-		_ = f.describe(w) // the reader may be gone
-		_ = f.service.Rules().Dump(w)
-	})
-	mux.HandleFunc("/debug/pprof/", pprof.Index)
-	mux.HandleFunc("/debug/pprof/cmdline", pprof.Cmdline)
-	mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
-	mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
-	mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
+	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, list) })
 	return mux
+}
+
+// A debugPage is a row of the table of the debug port, whose paths are those of envoyproxy/ratelimit.
+type debugPage struct {
+	path, help string
+	handler    http.HandlerFunc
+}
+
+func (f *httpFronts) debugPages() []debugPage {
+	return []debugPage{
+		{"/debug/pprof/", "profiles of the process, and a list of them", pprof.Index},
+		{"/debug/pprof/cmdline", "the command line", pprof.Cmdline},
+		{"/debug/pprof/profile", "a profile of the CPU", pprof.Profile},
+		{"/debug/pprof/symbol", "names of addresses in profiles", pprof.Symbol},
+		{"/debug/pprof/trace", "a trace of the runtime", pprof.Trace},
+		{"/rlconfig", "the rules in force", f.writeRules},
+		{"/stats", "memory and command line of the process, from package expvar", writeVariables},
+	}
+}
+
+func (f *httpFronts) writeRules(w http.ResponseWriter, _ *http.Request) {
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	_ = f.describe(w) // the reader may be gone
+	_ = f.service.Rules().Dump(w)
+}
+
+// writeVariables writes what package expvar knows, as envoyproxy/ratelimit does.
+func writeVariables(w http.ResponseWriter, _ *http.Request) {
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	expvar.Do(func(v expvar.KeyValue) { fmt.Fprintf(w, "%s: %s\n", v.Key, v.Value) })
 }

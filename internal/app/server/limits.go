@@ -15,6 +15,7 @@ import (
 	"github.com/headgate-rls/headgate/backends/stack"
 	"github.com/headgate-rls/headgate/descriptors"
 	"github.com/headgate-rls/headgate/internal/app/config"
+	"github.com/headgate-rls/headgate/internal/app/persecond"
 	"github.com/headgate-rls/headgate/internal/kit/background"
 	"github.com/headgate-rls/headgate/internal/kit/units"
 	"github.com/headgate-rls/headgate/internal/kit/web"
@@ -32,6 +33,7 @@ type limits struct {
 	log     *slog.Logger
 	rules   ruleSource
 	store   *stack.Stack
+	second  *stack.Stack // of limits per second, which store asks; nil without --backend-per-second
 	service *ratelimit.Service
 	fleet   *fleet.Fleet
 	backend condition
@@ -66,14 +68,9 @@ func openLimits(ctx context.Context, conf *config.Config, in *policies.Set, taps
 		return nil, err
 	}
 	l.rules.installBy(l.install)
-	l.store, err = stack.New(ctx, conf.Backend, stack.Options{
-		Timeout: conf.BackendTimeout, Existing: !conf.BackendMigrate, Replicas: conf.Replicas, Observe: true, Log: log,
-		Panics: panics,
-	})
-	if err != nil {
-		return nil, fmt.Errorf("--backend: %w", err)
+	if err := l.openStores(ctx, metrics, panics); err != nil {
+		return nil, err
 	}
-	metrics.addFigures(l.store.Figures())
 	service := l.serviceConfig()
 	service.Policies, service.Metrics, service.Hits, service.Panics, service.Tracer = in, metrics.decisions,
 		metrics.hits(), panics, tracer
@@ -95,6 +92,33 @@ func openLimits(ctx context.Context, conf *config.Config, in *policies.Set, taps
 		l.log.Info("the default of --on-backend-error is deny", "rules", note)
 	}
 	return l, nil
+}
+
+// openStores opens the store, and a second one for limits per second if there is one.
+func (l *limits) openStores(ctx context.Context, metrics *serverMetrics, panics *background.Reporter) (err error) {
+	opt := stack.Options{Timeout: l.conf.BackendTimeout, Existing: !l.conf.BackendMigrate, Replicas: l.conf.Replicas,
+		Observe: true, Log: l.log, Panics: panics}
+	if l.store, err = stack.New(ctx, l.conf.Backend, opt); err != nil {
+		return fmt.Errorf("--backend: %w", err)
+	}
+	if l.conf.PerSecond == "" {
+		metrics.addFigures(l.store.Figures(), nil)
+		return nil
+	}
+	if l.second, err = persecond.Divide(ctx, l.store, l.conf.PerSecond, opt); err != nil {
+		l.closeStore()
+		return fmt.Errorf("--backend-per-second: %w", err)
+	}
+	metrics.addFigures(l.store.Figures(), l.second.Figures())
+	return nil
+}
+
+// stores are the store, and the second one if there is one.
+func (l *limits) stores() []*stack.Stack {
+	if l.second == nil {
+		return []*stack.Stack{l.store}
+	}
+	return []*stack.Stack{l.store, l.second}
 }
 
 // newFleet returns the replicas that share a store. People know this one by its host.
@@ -138,7 +162,9 @@ func (l *limits) install(set *descriptors.Set) error {
 	if err := l.service.SetRules(set); err != nil {
 		return err
 	}
-	l.store.RulesChanged()
+	for _, store := range l.stores() {
+		store.RulesChanged()
+	}
 	l.warnOfPolicies(set)
 	return nil
 }
@@ -181,7 +207,10 @@ const startWithin = 10 * time.Second
 func (l *limits) prepare(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, l.conf.BackendTimeout+startWithin)
 	defer cancel()
-	err := l.store.Prepare(ctx, !l.migrated)
+	var err error
+	for _, store := range l.stores() {
+		err = errors.Join(err, store.Prepare(ctx, !l.migrated))
+	}
 	switch {
 	case errors.Is(err, backends.ErrMisconfigured):
 		return fmt.Errorf("--backend: %w", err)
@@ -207,7 +236,9 @@ func (l *limits) join(ctx context.Context) {
 func (l *limits) run(ctx context.Context, fail func(error)) {
 	var running tasks
 	running.start(func() { l.watchBackend(ctx) })
-	running.start(func() { l.store.Run(ctx) })
+	for _, store := range l.stores() {
+		running.start(func() { store.Run(ctx) })
+	}
 	running.start(func() { l.service.Leases().Run(ctx) })
 	running.start(func() { l.fleet.Run(ctx) })
 	if err := l.rules.run(ctx); err != nil {
@@ -239,12 +270,22 @@ func (l *limits) ping(ctx context.Context) error {
 	return l.store.Backend.Ping(ctx)
 }
 
+// slow says of which store callers do not get answers in time, and how; "" of none.
+func (l *limits) slow() string {
+	for _, store := range l.stores() {
+		if slow := store.Slow(); slow != "" {
+			return slow
+		}
+	}
+	return ""
+}
+
 // part reports whether the backend answers, and does so in time.
 func (l *limits) part() web.Part {
 	part := web.Part{Name: "backend " + l.store.Caps.Name}
 	if problem, away := l.backend.problem(); away {
 		part.Problem = problem
-	} else if slow := l.store.Slow(); slow != "" {
+	} else if slow := l.slow(); slow != "" {
 		part.Problem, part.Serving = "slow: "+slow, true
 	} else if usual := l.store.Usual(); usual != "" {
 		part.Detail = usual
@@ -274,7 +315,11 @@ func (l *limits) close() {
 }
 
 func (l *limits) closeStore() {
-	if err := l.store.Close(); err != nil {
+	err := l.store.Close()
+	if l.second != nil { // whose store is closed
+		err = errors.Join(err, l.second.Local.Close())
+	}
+	if err != nil {
 		l.log.Warn("could not close the backend", "error", err)
 	}
 }

@@ -13,7 +13,10 @@ import (
 
 	"github.com/headgate-rls/headgate/internal/app/candidate"
 	"github.com/headgate-rls/headgate/internal/app/capture"
+	"github.com/headgate-rls/headgate/internal/app/config"
+	"github.com/headgate-rls/headgate/internal/app/persecond"
 	"github.com/headgate-rls/headgate/internal/app/refmetrics"
+	"github.com/headgate-rls/headgate/internal/app/statsd"
 	"github.com/headgate-rls/headgate/internal/kit/background"
 	"github.com/headgate-rls/headgate/internal/kit/certs"
 	"github.com/headgate-rls/headgate/internal/kit/metrics"
@@ -34,6 +37,7 @@ type serverMetrics struct {
 	files     fileMetrics
 	answers   metrics.Counters    // of transports that do not count themselves
 	reference *refmetrics.Metrics // nil without --reference-metrics
+	figures   []metrics.Row       // of stores, under the names of the reference
 }
 
 func newMetrics(version string) *serverMetrics {
@@ -52,13 +56,14 @@ const buildName = "headgate_build_info"
 func Rows() []metrics.Row {
 	return slices.Concat(new(fileMetrics).rows(), memoryRows(nil), handshake.NewFailures(nil).Rows(),
 		web.NewRefusals(nil).Rows(), web.NewTurns().Rows(), new(capture.Hub).Rows(), new(candidate.Candidate).Rows(),
+		new(statsd.Sender).Rows(),
 		[]metrics.Row{certRow(),
 			metrics.Build(buildName, "")})
 }
 
-// addReference adds the metrics of envoyproxy/ratelimit.
-func (m *serverMetrics) addReference(log *slog.Logger) {
-	m.reference = refmetrics.New(m.decisions, log)
+// addReference adds the metrics of envoyproxy/ratelimit. levels are for StatsD.
+func (m *serverMetrics) addReference(log *slog.Logger, levels bool) {
+	m.reference = refmetrics.New(m.decisions, log, levels)
 	m.Add(m.reference.Rows()...)
 }
 
@@ -70,12 +75,24 @@ func (m *serverMetrics) hits() ratelimit.HitMetrics {
 	return m.reference
 }
 
-// addFigures adds the metrics of a store and its layers.
-func (m *serverMetrics) addFigures(rows []metrics.Row) {
-	m.Add(rows...)
+// addFigures adds the metrics of a store and its layers, and of a second one for limits per second, if there is one.
+func (m *serverMetrics) addFigures(rows, second []metrics.Row) {
+	m.Add(persecond.Figures(rows, second)...)
 	if m.reference != nil {
-		m.Add(refmetrics.Figures(rows)...)
+		m.figures = refmetrics.Figures(rows, second)
+		m.Add(m.figures...)
 	}
+}
+
+// newStatsD returns what sends the metrics of envoyproxy/ratelimit to --statsd, or nil.
+func (m *serverMetrics) newStatsD(conf *config.StatsD, log *slog.Logger) *statsd.Sender {
+	if conf.Address == "" {
+		return nil
+	}
+	s := statsd.New(statsd.Config{Address: conf.Address, Protocol: conf.Protocol, Interval: conf.Interval,
+		Tags: conf.Tags, Metrics: m.reference.StatsD(m.figures), Log: log})
+	m.Add(s.Rows()...)
+	return s
 }
 
 // requests returns what records calls of a transport.

@@ -40,21 +40,18 @@ type ruleFollower struct {
 	outcome  atomic.Pointer[watch.Outcome] // of the last reading; nil for the example
 }
 
-// defaultRules is what is served where no setting names rules.
-const defaultRules = "rules"
-
 // chooseRules decides which rules are served where --rules does not say. Who has slots need not have rules.
 func chooseRules(conf *config.Config) error {
 	if hasRules(conf) {
 		return nil
 	}
-	if _, err := os.Stat(defaultRules); err != nil && conf.Slots.URL != "" {
+	if _, err := os.Stat(config.DefaultRules); err != nil && conf.Slots.URL != "" {
 		return nil
 	} else if err != nil {
 		return errors.New("no rules to serve: name files or directories with --rules (HEADGATE_RULES), or put them into ./" +
-			defaultRules + "; to try headgate, --example serves a built-in example")
+			config.DefaultRules + "; to try headgate, --example serves a built-in example")
 	}
-	conf.Rules = []string{defaultRules}
+	conf.Rules = []string{config.DefaultRules}
 	return nil
 }
 

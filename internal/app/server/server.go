@@ -12,6 +12,7 @@ import (
 
 	"github.com/headgate-rls/headgate/internal/app/capture"
 	"github.com/headgate-rls/headgate/internal/app/config"
+	"github.com/headgate-rls/headgate/internal/app/statsd"
 	"github.com/headgate-rls/headgate/internal/app/tracing"
 	"github.com/headgate-rls/headgate/internal/kit/background"
 	"github.com/headgate-rls/headgate/internal/kit/jwks"
@@ -42,6 +43,8 @@ type server struct {
 	trial   *trial       // nil without --candidate
 	slots   *slotService // nil without --slots
 
+	statsd *statsd.Sender // nil without --statsd
+
 	policies *policyService // nil without --policies
 	jwts     *jwks.Verifier // nil without --admin-jwks
 
@@ -60,7 +63,7 @@ type server struct {
 func Run(ctx context.Context, c Config) error {
 	metrics := newMetrics(c.Version)
 	if c.Settings.ReferenceMetrics {
-		metrics.addReference(c.Log)
+		metrics.addReference(c.Log, c.Settings.StatsD.Address != "")
 	}
 	s := &server{
 		conf: c.Settings, log: c.Log, version: c.Version,
@@ -110,6 +113,7 @@ func Run(ctx context.Context, c Config) error {
 		return err
 	}
 	defer s.limits.close()
+	s.statsd = metrics.newStatsD(&s.conf.StatsD, s.log)
 	if s.policies != nil {
 		s.policies.handlers.Used = s.limits.service.UsesPolicy
 	}
@@ -197,6 +201,9 @@ func (s *server) serve(ctx context.Context) (err error) {
 	var running tasks
 	running.start(func() { s.limits.run(work, func(err error) { failed <- err }) })
 	running.start(func() { s.capture.Run(work) })
+	if s.statsd != nil {
+		running.start(func() { s.statsd.Run(work) })
+	}
 	if s.trial != nil {
 		running.start(func() { s.trial.run(work) })
 	}

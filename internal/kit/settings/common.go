@@ -19,6 +19,9 @@ var levels = map[string]slog.Level{
 	"debug": slog.LevelDebug, "info": slog.LevelInfo, "warn": slog.LevelWarn, "error": slog.LevelError,
 }
 
+// LogrusFormat is the format of JSON that envoyproxy/ratelimit writes.
+const LogrusFormat = "logrus"
+
 // Rows are the settings of the log, which every program has.
 func (c *Log) Rows() []Setting {
 	level := func(v string) error {
@@ -29,7 +32,9 @@ func (c *Log) Rows() []Setting {
 	}
 	rows := []Setting{
 		Row("log-level", &c.Level, "info", "debug, info, warn or error", Check(level)),
-		Row("log-format", &c.Format, "text", "text or json", OneOf("text", "json")),
+		Row("log-format", &c.Format, "text",
+			"text, json, or logrus: JSON whose fields are called @timestamp, @message and level, as envoyproxy/ratelimit has "+
+				"them", OneOf("text", "json", LogrusFormat)),
 	}
 	rows[0].Words = []string{"debug", "info", "warn", "error"} // of which capitals do, too
 	return rows
@@ -39,7 +44,11 @@ func (c *Log) Rows() []Setting {
 func (c *Log) Logger(w io.Writer, warnings []string) *slog.Logger {
 	opt := &slog.HandlerOptions{Level: levels[strings.ToLower(c.Level)], ReplaceAttr: withUnit}
 	var handler slog.Handler = slog.NewTextHandler(w, opt)
-	if c.Format == "json" {
+	switch c.Format {
+	case "json":
+		handler = slog.NewJSONHandler(w, opt)
+	case LogrusFormat:
+		opt.ReplaceAttr = logrusNames
 		handler = slog.NewJSONHandler(w, opt)
 	}
 	log := slog.New(handler)
@@ -55,6 +64,23 @@ func withUnit(_ []string, a slog.Attr) slog.Attr {
 		return slog.String(a.Key, a.Value.Duration().String())
 	}
 	return a
+}
+
+// logrusNames gives what every line has the names of envoyproxy/ratelimit, and levels their words there.
+func logrusNames(groups []string, a slog.Attr) slog.Attr {
+	if len(groups) == 0 {
+		switch level, isLevel := a.Value.Any().(slog.Level); {
+		case isLevel && level == slog.LevelWarn:
+			return slog.String(slog.LevelKey, "warning")
+		case isLevel:
+			return slog.String(slog.LevelKey, strings.ToLower(level.String()))
+		case a.Key == slog.TimeKey:
+			a.Key = "@timestamp"
+		case a.Key == slog.MessageKey:
+			a.Key = "@message"
+		}
+	}
+	return withUnit(groups, a)
 }
 
 // Defaults of the pools of databases, which are those of sqldb.Config.

@@ -1,0 +1,31 @@
+package config
+
+import (
+	"time"
+
+	"github.com/headgate-rls/headgate/internal/kit/settings"
+)
+
+// StatsD has the settings of metrics that are sent to a collector.
+type StatsD struct {
+	Address, Protocol string
+	Tags              []string
+	Interval          time.Duration
+}
+
+// settings returns the rows of the table for StatsD, which sends the metrics of --reference-metrics.
+func (c *StatsD) settings(reference *bool) []settings.Setting {
+	used := settings.Needs(func() bool { return c.Address != "" }, "needs --statsd")
+	return []settings.Setting{
+		settings.Row("statsd", &c.Address, "",
+			"`host:port` of a collector that gets the metrics of --reference-metrics as StatsD; empty: disabled",
+			settings.Check(target), settings.Needs(func() bool { return *reference }, "needs --reference-metrics")),
+		settings.Row("statsd-protocol", &c.Protocol, "udp", "protocol of --statsd: udp or tcp",
+			settings.OneOf("udp", "tcp")),
+		settings.Row("statsd-tag", &c.Tags, nil,
+			"`key:value` that each name of --statsd ends with, as .__key=value; may be repeated",
+			settings.Check(pairs(":")), used),
+		settings.Row("statsd-interval", &c.Interval, 10*time.Second, "how often metrics are sent to --statsd",
+			settings.Between(100*time.Millisecond, time.Hour)),
+	}
+}

@@ -1,0 +1,218 @@
+package persecond
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/headgate-rls/headgate/backends"
+	"github.com/headgate-rls/headgate/internal/kit/background"
+	"github.com/headgate-rls/headgate/limit"
+)
+
+// A split has fixed windows of a second be kept in a store of their own, and all other limits in the main one. A
+// request with limits of both is decided in both, at the same time if each of its limits is charged on its own.
+//
+// Where they are charged together, the store of seconds is asked first, and the main one takes nothing of a request
+// that is refused there. What the main one refuses afterwards stays charged until its second ends.
+//
+// While one of the stores fails, the other goes on: what it refuses is refused, and what it admits has the error.
+type split struct {
+	main, second backends.Backend
+	panics       *background.Reporter
+}
+
+// perSecond says whether an op belongs to the store of seconds.
+func perSecond(op *limit.Op) bool {
+	return op.Limit != nil && op.Limit.Algorithm() == limit.FixedWindow && op.Limit.Window() == time.Second
+}
+
+// Take implements [backends.Backend].
+func (s *split) Take(ctx context.Context, reqs []limit.Request, out []limit.Verdict) {
+	var each, together, seconds int
+	for i := range reqs {
+		n, alone := 0, true
+		for j := range reqs[i].Ops {
+			op := &reqs[i].Ops[j]
+			if alone = alone && op.ChargesEach(); perSecond(op) {
+				n++
+			}
+		}
+		switch {
+		case n == len(reqs[i].Ops):
+			seconds++
+		case n > 0 && alone:
+			each++
+		case n > 0:
+			together++
+		}
+	}
+	switch {
+	case seconds+each+together == 0:
+		s.main.Take(ctx, reqs, out)
+	case seconds == len(reqs):
+		s.second.Take(ctx, reqs, out)
+	case together == 0:
+		s.takeEach(ctx, reqs, out)
+	default:
+		for i := range reqs {
+			s.takeTogether(ctx, reqs[i:i+1], out[i:i+1])
+		}
+	}
+}
+
+// takeEach asks both stores at once.
+func (s *split) takeEach(ctx context.Context, reqs []limit.Request, out []limit.Verdict) {
+	main, second := part{of: reqs}, part{of: reqs, seconds: true}
+	main.fill(nil)
+	second.fill(nil)
+	done := make(chan struct{})
+	s.panics.Go("per-second store", func() {
+		defer close(done)
+		second.ask(ctx, s.second)
+	})
+	main.ask(ctx, s.main)
+	<-done
+	merge(&main, &second, out)
+}
+
+// takeTogether asks the store of seconds and then, with what that says, the main one about one request.
+func (s *split) takeTogether(ctx context.Context, reqs []limit.Request, out []limit.Verdict) {
+	main, second := part{of: reqs}, part{of: reqs, seconds: true}
+	second.fill(nil)
+	second.ask(ctx, s.second)
+	refused := len(second.reqs) > 0 && second.out[0].Err == nil && !second.out[0].Admitted
+	main.fill(func(op limit.Op) limit.Op {
+		if refused && !op.ChargesEach() {
+			op.Cost, op.Holder, op.Shadow = 0, "", true // says what is left
+		}
+		return op
+	})
+	main.ask(ctx, s.main)
+	merge(&main, &second, out)
+}
+
+// A part is what one of the stores decides of requests.
+type part struct {
+	of      []limit.Request
+	seconds bool
+	reqs    []limit.Request
+	out     []limit.Verdict
+	where   []int   // of each request of of: its index in reqs, or -1
+	ops     [][]int // of each request of of: which of its ops are asked about
+}
+
+// fill collects the part's ops, changed by as if that is not nil.
+func (p *part) fill(as func(limit.Op) limit.Op) {
+	p.where, p.ops = make([]int, len(p.of)), make([][]int, len(p.of))
+	for i := range p.of {
+		var ops []limit.Op
+		for j, op := range p.of[i].Ops {
+			if perSecond(&op) != p.seconds || p.seconds && op.AsOf != 0 { // a second that is over needs no correction
+				continue
+			}
+			if as != nil {
+				op = as(op)
+			}
+			ops, p.ops[i] = append(ops, op), append(p.ops[i], j)
+		}
+		if p.where[i] = -1; len(ops) > 0 {
+			p.where[i] = len(p.reqs)
+			p.reqs = append(p.reqs, limit.Request{Ops: ops, At: p.of[i].At})
+		}
+	}
+	p.out = make([]limit.Verdict, len(p.reqs))
+}
+
+// ask asks the part's store. A panic there is an error of all requests.
+func (p *part) ask(ctx context.Context, store backends.Backend) {
+	backends.Fail(p.out, fmt.Errorf("%w: its store did not answer", backends.ErrUnavailable))
+	if len(p.reqs) > 0 {
+		store.Take(ctx, p.reqs, p.out)
+	}
+}
+
+// verdict returns what the part says of a request, nil if it was not asked.
+func (p *part) verdict(i int) *limit.Verdict {
+	if p.where[i] < 0 {
+		return nil
+	}
+	return &p.out[p.where[i]]
+}
+
+// merge makes the verdicts of requests from those of both parts.
+func merge(main, second *part, out []limit.Verdict) {
+	for i := range out {
+		v, a, b := &out[i], main.verdict(i), second.verdict(i)
+		v.Reset(len(main.of[i].Ops))
+		v.Admitted = true
+		for j := range v.Outcomes { // of ops that nobody was asked about
+			v.Outcomes[j] = limit.Outcome{Admitted: true, Remaining: main.of[i].Ops[j].Limit.Capacity()}
+		}
+		for _, p := range []*part{second, main} {
+			if pv := p.verdict(i); pv != nil && pv.Err == nil {
+				v.At, v.Admitted, v.Recalled = pv.At, v.Admitted && pv.Admitted, v.Recalled || pv.Recalled
+				for k, j := range p.ops[i] {
+					v.Outcomes[j] = pv.Outcomes[k]
+				}
+			}
+		}
+		if err := errorOf(a, b); err != nil && v.Admitted {
+			v.Reset(0)
+			v.Err = err
+		}
+	}
+}
+
+// errorOf returns the error of a request of which two stores decide parts, nil for a store that was not asked. Nothing
+// was recorded only if neither store has.
+func errorOf(a, b *limit.Verdict) error {
+	switch {
+	case a == nil && b == nil:
+		return nil
+	case b == nil:
+		return a.Err
+	case a == nil:
+		return b.Err
+	case a.Err == nil && b.Err == nil:
+		return nil
+	case a.Err == nil:
+		return applied(b.Err)
+	case b.Err == nil:
+		return applied(a.Err)
+	case errors.Is(a.Err, backends.ErrNotApplied):
+		return b.Err
+	}
+	return a.Err
+}
+
+// applied returns an error of the same kind that does not say that nothing was recorded.
+func applied(err error) error {
+	for _, kind := range []error{backends.ErrCorrupt, backends.ErrInvalid, backends.ErrUnsupported, backends.ErrDeclined} {
+		if errors.Is(err, kind) {
+			return fmt.Errorf("%w: one of two stores: %v", kind, err)
+		}
+	}
+	return fmt.Errorf("%w: one of two stores: %v", backends.ErrUnavailable, err)
+}
+
+// Forget implements [backends.Backend].
+func (s *split) Forget(ctx context.Context, keys []limit.Key) error {
+	return errors.Join(s.main.Forget(ctx, keys), s.second.Forget(ctx, keys))
+}
+
+// Ping implements [backends.Backend]: both stores must answer.
+func (s *split) Ping(ctx context.Context) error {
+	return errors.Join(s.main.Ping(ctx), ofSeconds(s.second.Ping(ctx)))
+}
+
+// Close implements [backends.Backend].
+func (s *split) Close() error { return errors.Join(s.main.Close(), s.second.Close()) }
+
+func ofSeconds(err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("the store of limits per second: %w", err)
+}
