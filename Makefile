@@ -192,9 +192,10 @@ fuzz: ## run every fuzz target for FUZZTIME
 		done; \
 	done
 
-changelog: ## move changelog/unreleased into CHANGELOG.md (RELEASE=v1.0.0)
+changelog: ## move changelog/unreleased into CHANGELOG.md, and have the chart and pages name the release (RELEASE=v1.0.0)
 	@[ -n "$(RELEASE)" ] || { echo "say which release: make changelog RELEASE=v1.0.0"; exit 1; }
 	@go test -count=1 ./test/repo -run '^TestChangelogEntries$$' -release "$(RELEASE)"
+	go test -count=1 ./test/chart -run 'Rendered|Kustomize' -update
 
 clean: ## remove what was built
 	rm -rf bin

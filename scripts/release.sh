@@ -27,6 +27,7 @@ readonly OUT
 [ -z "$(ls -A "$OUT")" ] || die "$OUT is not empty"
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 grep -q "^## $VERSION," CHANGELOG.md || die "CHANGELOG.md has no section about $VERSION. Make it with: make changelog RELEASE=$VERSION"
+grep -qx "appVersion: $VERSION" charts/headgate/Chart.yaml || die "charts/headgate/Chart.yaml does not have appVersion: $VERSION, and so examples and pages name another image. make changelog sets it"
 if [ -z "${REVISION:-}" ]; then
 	[ -z "$(git status --porcelain)" ] || die "there are changes that are not committed"
 	REVISION=$(git rev-parse HEAD)

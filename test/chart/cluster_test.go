@@ -224,7 +224,9 @@ func makeNamespace(t *testing.T, k *testenv.Kubernetes, name string) {
 // Go types, in TestRenderedChartMatchesGoldenFiles: here they take anything.
 var customResources = []struct{ group, version, kind string }{
 	{"monitoring.coreos.com", "v1", "PodMonitor"},
+	{"monitoring.coreos.com", "v1", "ServiceMonitor"},
 	{"monitoring.coreos.com", "v1", "PrometheusRule"},
+	{"gateway.networking.k8s.io", "v1", "HTTPRoute"},
 	{"cert-manager.io", "v1", "Certificate"},
 	{"networking.istio.io", "v1", "DestinationRule"},
 	{"networking.istio.io", "v1alpha3", "EnvoyFilter"},
@@ -235,7 +237,9 @@ func defineResource(t *testing.T, k *testenv.Kubernetes, group, version, kind st
 	plural := strings.ToLower(kind) + "s"
 	define(t, k, object{
 		"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
-		"metadata": object{"name": plural + "." + group},
+		// What is not the Gateway API's own must say so.
+		"metadata": object{"name": plural + "." + group,
+			"annotations": object{"api-approved.kubernetes.io": "unapproved, of a test"}},
 		"spec": object{
 			"group": group, "scope": "Namespaced", "names": object{"kind": kind, "plural": plural},
 			"versions": []any{object{"name": version, "served": true, "storage": true, "schema": object{
@@ -270,7 +274,8 @@ var collections = map[string]string{
 	"Deployment": "deployments", "Job": "jobs", "PodDisruptionBudget": "poddisruptionbudgets",
 	"HorizontalPodAutoscaler": "horizontalpodautoscalers",
 	"NetworkPolicy":           "networkpolicies", "Certificate": "certificates", "PodMonitor": "podmonitors",
-	"PrometheusRule":  "prometheusrules",
+	"ServiceMonitor": "servicemonitors", "PrometheusRule": "prometheusrules",
+	"Ingress": "ingresses", "HTTPRoute": "httproutes",
 	"DestinationRule": "destinationrules", "EnvoyFilter": "envoyfilters",
 	"MutatingAdmissionPolicy":        "mutatingadmissionpolicies",
 	"MutatingAdmissionPolicyBinding": "mutatingadmissionpolicybindings",
@@ -300,9 +305,11 @@ func labelled(t *testing.T, k *testenv.Kubernetes) (all []string) {
 		o := object{"kind": kind, "apiVersion": "v1"}
 		for group, kinds := range map[string]string{
 			"apps/v1": "Deployment", "batch/v1": "Job", "policy/v1": "PodDisruptionBudget",
-			"autoscaling/v2": "HorizontalPodAutoscaler", "networking.k8s.io/v1": "NetworkPolicy",
-			"cert-manager.io/v1": "Certificate", "monitoring.coreos.com/v1": "PodMonitor PrometheusRule",
-			"networking.istio.io/v1": "DestinationRule", "networking.istio.io/v1alpha3": "EnvoyFilter",
+			"autoscaling/v2": "HorizontalPodAutoscaler", "networking.k8s.io/v1": "NetworkPolicy Ingress",
+			"gateway.networking.k8s.io/v1": "HTTPRoute",
+			"cert-manager.io/v1":           "Certificate",
+			"monitoring.coreos.com/v1":     "PodMonitor ServiceMonitor PrometheusRule",
+			"networking.istio.io/v1":       "DestinationRule", "networking.istio.io/v1alpha3": "EnvoyFilter",
 			"admissionregistration.k8s.io/v1": "MutatingAdmissionPolicy MutatingAdmissionPolicyBinding",
 		} {
 			if containsWord(kinds, kind) {

@@ -58,7 +58,10 @@ func sources(t *testing.T) string {
 			t.Fatal(err)
 		}
 		if name == "CHANGELOG.md" {
-			text = append(text, "\n## "+version+", 2026-01-02\n"...)
+			text = append(text, "\n## "+version+", 2026-01-02\n\n## v9.9.8, 2026-01-01\n"...)
+		}
+		if name == "charts/headgate/Chart.yaml" {
+			text = regexp.MustCompile(`(?m)^appVersion: .*$`).ReplaceAll(text, []byte("appVersion: "+version))
 		}
 		to := filepath.Join(dir, name)
 		if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
@@ -139,6 +142,7 @@ func TestReleaseRefused(t *testing.T) {
 		{"X=", "v1.2.3+dirty", t.TempDir(), "is not a version"},
 		{"X=", version, full, "is not empty"},
 		{"X=", "v9.9.9", t.TempDir(), "CHANGELOG.md has no section about v9.9.9"},
+		{"X=", "v9.9.8", t.TempDir(), "does not have appVersion: v9.9.8"},
 		{"SOURCE_DATE_EPOCH=", version, t.TempDir(), "SOURCE_DATE_EPOCH is not set"},
 		{"CERTIFICATES=/none", version, t.TempDir(), "there is no /none"},
 	} {
