@@ -18,7 +18,7 @@ const (
 )
 
 var (
-	imageMention = regexp.MustCompile(regexp.QuoteMeta(imageName) + `([:@][-.:\w]+)?`)
+	imageMention = regexp.MustCompile(regexp.QuoteMeta(imageName) + `([:@][-.:$\w]+)?`)
 	chartMention = regexp.MustCompile(regexp.QuoteMeta(chartName) + `( --version ([-.\w]+))?`)
 	chartFields  = regexp.MustCompile(`(?m)^(version|appVersion): \S+$`)
 	releaseTag   = regexp.MustCompile(`^v\d+\.\d+\.\d+(-[0-9A-Za-z.-]+)?$`)
@@ -44,7 +44,7 @@ func versioned(t *testing.T) []string {
 func checkVersions(text, tag string, bare bool) (found []string) {
 	for _, m := range imageMention.FindAllStringSubmatch(text, -1) {
 		named := strings.TrimSuffix(m[1], ".")
-		if named == ":"+tag || named == ":"+tag+"-oracle" || named == "" && bare ||
+		if named == ":"+tag || named == ":$VERSION" || named == ":"+tag+"-oracle" || named == "" && bare ||
 			strings.HasPrefix(named, "@sha256:") {
 			continue
 		}
