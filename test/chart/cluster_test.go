@@ -38,7 +38,9 @@ func TestInstalledChartUpgradesAndLeavesNothing(t *testing.T) {
 		})
 	}
 	t.Run("upgrade and rollback", func(t *testing.T) { upgrades(t, k) })
-	t.Run("policy", func(t *testing.T) { policyInjects(t, k) })
+	for _, name := range []string{"sidecar-policy", "sidecar-slots"} {
+		t.Run("policy of "+name, func(t *testing.T) { policyInjects(t, k, name) })
+	}
 	t.Run("strictness", func(t *testing.T) {
 		for _, o := range objects(t, strings.ReplaceAll(read(t, "golden/memory.yaml"), "minReadySeconds", "minReadySecond")) {
 			if _, wrong := k.Create(collection(t, o)+"?dryRun=All", o); o["kind"] == "Deployment" && !strings.Contains(wrong,
@@ -97,10 +99,11 @@ func upgrades(t *testing.T, k *testenv.Kubernetes) {
 
 // policyInjects: the API server puts headgate into the pods that have the label, once, with
 // its volumes, and into no others.
-func policyInjects(t *testing.T, k *testenv.Kubernetes) {
-	inCluster(t, k, 0, "install", release, "CHART", "--namespace", namespace, "--values", features(t)["sidecar-policy"])
+func policyInjects(t *testing.T, k *testenv.Kubernetes, name string) {
+	inCluster(t, k, 0, "install", release, "CHART", "--namespace", namespace, "--values", features(t)[name],
+		"--set", "sidecar.inject=policy")
 	defer inCluster(t, k, 0, "uninstall", release, "--namespace", namespace)
-	want, volumes := sidecarContainer(t, "sidecar-policy")
+	want, volumes := sidecarContainer(t, name)
 	injected := 0
 	var made object
 	testenv.Eventually(t, patience, "the policy is in force", func() (wrong string) {
@@ -117,7 +120,7 @@ func policyInjects(t *testing.T, k *testenv.Kubernetes) {
 		fmt.Sprint(c["args"]) != fmt.Sprint(want["args"]) {
 		t.Errorf("%d init containers, the first is %v", injected, c)
 	}
-	for _, field := range []string{"image", "securityContext", "resources", "env", "volumeMounts"} {
+	for _, field := range []string{"image", "securityContext", "resources", "env", "ports", "volumeMounts"} {
 		if !covers(c[field], want[field]) {
 			t.Errorf("%s: %v, want %v", field, c[field], want[field])
 		}
